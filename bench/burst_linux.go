@@ -1,0 +1,55 @@
+package main
+
+import (
+	"context"
+	"fmt"
+)
+
+// burst measures fan-out as fast as possible, once for every planned size.
+func (b *bench) burst(ctx context.Context) error {
+	for i, p := range b.plan.bursts {
+		var res results[fanout]
+		err := rounds(ctx, b, &res, b.contenders(p.messages+warmUp), func(c contender) (fanout, error) {
+			return b.runFanout(ctx, c, p.viewers, p.messages, 0)
+		})
+		if err != nil {
+			return err
+		}
+		b.reportBurst(p, &res, i == 0)
+	}
+	return nil
+}
+
+func (b *bench) reportBurst(p burstPlan, res *results[fanout], judged bool) {
+	cpu := func(f fanout) float64 { return f.cpu }
+	naive, raw := res.of(nameNaive, cpu), res.of(nameRaw64, cpu)
+	t := table{
+		title: fmt.Sprintf("Fan-out, burst: %d viewers, %d deliveries", p.viewers, p.viewers*p.messages),
+		notes: []string{"Published as fast as the server takes it. Server processor time, user and system, per delivery."},
+		head: []string{"server", "x " + nameNaive, "x raw TCP 64", "server ns", "viewers ns", "deliveries/s x " + nameNaive,
+			"writes", "allocs", "frames", "bytes"},
+	}
+	rate := func(f fanout) float64 { return f.rate }
+	for _, name := range res.names {
+		if why := res.void(name); why != "" {
+			t.add(name, "void: "+why)
+			continue
+		}
+		t.add(name, spread(res.of(name, cpu).over(naive)), spread(res.of(name, cpu).over(raw)), middle(res.of(name, cpu)),
+			middle(res.of(name, func(f fanout) float64 { return f.client })),
+			middle(res.of(name, rate).over(res.of(nameNaive, rate))),
+			middle(res.of(name, func(f fanout) float64 { return f.writes })),
+			middle(res.of(name, func(f fanout) float64 { return f.allocs })),
+			middle(res.of(name, func(f fanout) float64 { return f.frames })),
+			middle(res.of(name, func(f fanout) float64 { return f.bytes })))
+	}
+	b.report.tables = append(b.report.tables, t)
+	if !judged {
+		return
+	}
+	what := fmt.Sprintf("fan-out server CPU per delivery, burst, N=%d", p.viewers)
+	ours := res.of(nameHub, cpu)
+	b.report.targets = append(b.report.targets,
+		target{what: what, limit: 0.06, unit: "x", versus: nameNaive + ", Conn.Write per message", got: ours.over(naive), void: res.void(nameHub)},
+		target{what: what, limit: 1.5, unit: "x", versus: "raw TCP, 64 messages a write", got: ours.over(raw), void: res.void(nameHub)})
+}

@@ -1,0 +1,73 @@
+package main
+
+import (
+	"context"
+	"strconv"
+
+	"github.com/seed-028515a8/maestro/contracts"
+)
+
+// Names of contenders that others are compared with.
+const (
+	nameHub   = "maestro hub"
+	nameNaive = "coder/websocket"
+	nameRaw64 = "raw TCP, 64 a write"
+)
+
+// A contender is one server that can be measured.
+type contender struct {
+	name    string
+	about   string // how it is set up
+	program string // key of programs
+	args    []string
+	dialect dialect
+}
+
+// attachDialect is how a viewer attaches to maestro. hello_ok is the last thing
+// it is sent before live events.
+func attachDialect(sessionID string) dialect {
+	return dialect{
+		path:     "/api/headless/ws?role=viewer&sessionId=" + sessionID,
+		protocol: contracts.Subprotocol,
+		opcode:   opText,
+		opening:  `{"type":"hello","protocol_version":"` + contracts.ProtocolVersion + `","role":"viewer"}`,
+		answer:   `"type":"hello_ok"`,
+	}
+}
+
+// hubContender is our own fan-out without the agent and the disk, which the
+// peers do not have either.
+var hubContender = contender{
+	nameHub,
+	"the product's hub, journal (in memory) and WebSocket transport; every event is checked, encoded, folded into the session's state and kept for replay",
+	"hubserver", nil, attachDialect("bench"),
+}
+
+// contenders are the servers that take part in fan-out, ours first.
+func (b *bench) contenders(messages int) []contender {
+	peer := func(name, design string, d dialect, about string) contender {
+		return contender{name, about, "peers", []string{"-design", design, "-messages", strconv.Itoa(messages)}, d}
+	}
+	all := []contender{
+		hubContender,
+		peer(nameNaive, "naive", plainDialect, "a channel of 1024 messages and a goroutine per viewer, `Conn.Write` without a timeout; the publisher waits when a channel is full"),
+		peer("gorilla/websocket", "gorilla", plainDialect, "the same channels with one `PreparedMessage` per message and buffers of 1 KiB"),
+		peer("lxzan/gws", "gws", plainDialect, "`Broadcaster`; its queues have no bound"),
+		peer("olahol/melody", "melody", plainDialect, "`Broadcast`, with buffers that hold the whole run so that it need not drop"),
+		peer("nats-server", "nats", natsDialect, "embedded, default limits, published in-process; viewers subscribe over its WebSocket listener"),
+		peer("raw TCP, 1 a write", "raw1", rawDialect, "the floor: no handshake, nothing read, a shared log of ready frames, a write call per message"),
+		peer(nameRaw64, "raw64", rawDialect, "the same with at most 64 messages per write call"),
+	}
+	var chosen []contender
+	for _, c := range all {
+		if b.designs.MatchString(c.name) {
+			chosen = append(chosen, c)
+		}
+	}
+	return chosen
+}
+
+// start runs a contender's program, which must have been built.
+func (b *bench) start(ctx context.Context, c contender) (*server, error) {
+	return launchControlled(ctx, c.dialect, b.built[c.program], c.args...)
+}

@@ -1,0 +1,168 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// attachTimeout bounds each read and write of a viewer's handshake.
+const attachTimeout = 10 * time.Second
+
+// A dialect is how a viewer attaches to one kind of server.
+type dialect struct {
+	path     string // of the upgrade request; empty for raw TCP, which has no handshake
+	protocol string // WebSocket subprotocol to offer, if any
+	opcode   byte   // of the opening frame
+	opening  string // payload of the viewer's first frame; empty for none
+	answer   string // the viewer is attached once it was sent this; empty: after the upgrade
+	buffer   int    // receive buffer in bytes; zero leaves it to the system
+}
+
+var (
+	rawDialect   = dialect{}
+	plainDialect = dialect{path: "/"}
+	natsDialect  = dialect{
+		path:    "/",
+		opcode:  opBinary,
+		opening: "CONNECT {\"verbose\":false,\"pedantic\":false,\"lang\":\"go\",\"version\":\"1\"}\r\nSUB bench 1\r\nPING\r\n",
+		answer:  "PONG\r\n",
+	}
+)
+
+// dial attaches a viewer at addr (IPv4:port) over a blocking socket. It returns
+// the socket and what was read beyond the upgrade.
+func dial(addr string, d dialect) (fd int, rest []byte, err error) {
+	fd, err = connect(addr, d.buffer)
+	if err != nil || d.path == "" {
+		return fd, nil, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, unix.Close(fd))
+		}
+	}()
+	if err := writeAll(fd, upgradeRequest(addr, d)); err != nil {
+		return fd, nil, fmt.Errorf("send upgrade: %w", err)
+	}
+	got, end, err := readUntil(fd, nil, "\r\n\r\n")
+	if err != nil {
+		return fd, nil, fmt.Errorf("read upgrade: %w", err)
+	}
+	if !bytes.HasPrefix(got, []byte("HTTP/1.1 101 ")) {
+		return fd, nil, fmt.Errorf("upgrade refused: %q", got)
+	}
+	rest = got[end:]
+	if d.opening == "" {
+		return fd, rest, nil
+	}
+	if err := writeAll(fd, appendMasked(nil, d.opcode, []byte(d.opening))); err != nil {
+		return fd, nil, fmt.Errorf("send opening frame: %w", err)
+	}
+	rest, _, err = readUntil(fd, rest, d.answer)
+	if err != nil {
+		return fd, nil, fmt.Errorf("read answer %q: %w", d.answer, err)
+	}
+	return fd, rest, nil
+}
+
+func upgradeRequest(addr string, d dialect) []byte {
+	b := fmt.Appendf(nil, "GET %s HTTP/1.1\r\nHost: %s\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"+
+		"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n", d.path, addr)
+	if d.protocol != "" {
+		b = fmt.Appendf(b, "Sec-WebSocket-Protocol: %s\r\n", d.protocol)
+	}
+	return append(b, '\r', '\n')
+}
+
+// connect opens a TCP connection whose reads and writes time out.
+func connect(addr string, buffer int) (int, error) {
+	host, port, err := net.SplitHostPort(addr)
+	if err != nil {
+		return -1, err
+	}
+	ip := net.ParseIP(host).To4()
+	number, err := strconv.Atoi(port)
+	if err != nil || ip == nil {
+		return -1, fmt.Errorf("not an IPv4 address and port: %q", addr)
+	}
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return -1, fmt.Errorf("open socket: %w", err)
+	}
+	if buffer > 0 { // before connecting: it decides what window is offered
+		if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUF, buffer); err != nil {
+			return -1, errors.Join(err, unix.Close(fd))
+		}
+	}
+	limit := unix.NsecToTimeval(attachTimeout.Nanoseconds())
+	if err := errors.Join(
+		unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &limit),
+		unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_SNDTIMEO, &limit),
+		unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_NODELAY, 1),
+		finishConnect(fd, unix.Connect(fd, &unix.SockaddrInet4{Port: number, Addr: [4]byte(ip)})),
+	); err != nil {
+		return -1, errors.Join(fmt.Errorf("connect to %s: %w", addr, err), unix.Close(fd))
+	}
+	return fd, nil
+}
+
+// finishConnect waits for a connection attempt that a signal has interrupted:
+// it goes on without us and must not be made again.
+func finishConnect(fd int, err error) error {
+	if err != unix.EINTR {
+		return err
+	}
+	for err == unix.EINTR {
+		_, err = unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLOUT}}, int(attachTimeout.Milliseconds()))
+	}
+	if err != nil {
+		return err
+	}
+	code, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_ERROR)
+	if err == nil && code != 0 {
+		err = syscall.Errno(code)
+	}
+	return err
+}
+
+// readUntil reads on after got until that contains mark, and returns all of it
+// and where the mark's first occurrence ends.
+func readUntil(fd int, got []byte, mark string) (all []byte, end int, err error) {
+	buf := make([]byte, 16<<10)
+	for {
+		if i := bytes.Index(got, []byte(mark)); i >= 0 {
+			return got, i + len(mark), nil
+		}
+		n, err := unix.Read(fd, buf)
+		switch {
+		case err == unix.EINTR:
+		case err != nil:
+			return nil, 0, err
+		case n == 0:
+			return nil, 0, fmt.Errorf("connection closed after %q", got)
+		default:
+			got = append(got, buf[:n]...)
+		}
+	}
+}
+
+func writeAll(fd int, b []byte) error {
+	for len(b) > 0 {
+		n, err := unix.Write(fd, b)
+		if err == unix.EINTR {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		b = b[n:]
+	}
+	return nil
+}

@@ -1,0 +1,78 @@
+package main
+
+import "time"
+
+// A plan is how much is measured. Sizes are those of the targets unless the run
+// is quick.
+type plan struct {
+	quick bool
+	reps  int
+
+	bursts []burstPlan
+
+	paced struct {
+		viewers int
+		rates   []int         // messages per second, rising; the first at which the naive hub fills a core is used
+		probe   time.Duration // how long each rate is tried
+		length  time.Duration
+	}
+	publish struct {
+		followers []int // the first is the base of the ratio
+		messages  int
+		rate      int // low enough for all followers to be idle again
+	}
+	memory struct{ viewers int }
+	attach struct {
+		counts []int
+		base   int // cost per viewer is compared with this count
+		judged int // at this count
+	}
+	stall struct {
+		viewers, stopped int
+		flood            int // messages at once before the clock starts: they fill the kernel's buffers
+		rate             int
+		length           time.Duration // beyond the write timeout, so that stopped viewers are closed
+	}
+	start   struct{ runs int }
+	journal struct {
+		rate      int
+		length    time.Duration
+		saturated int // events
+	}
+}
+
+// A burstPlan is one size of the fan-out as fast as possible.
+type burstPlan struct{ viewers, messages int }
+
+func fullPlan(reps int) plan {
+	p := plan{reps: reps, bursts: []burstPlan{{1000, 2000}, {100, 20_000}}}
+	p.paced.viewers = 1000
+	p.paced.rates = []int{300, 400, 500, 600, 800, 1000, 1300}
+	p.paced.probe, p.paced.length = 3*time.Second, 5*time.Second
+	p.publish.followers = []int{1, 10_000}
+	p.publish.messages, p.publish.rate = 40, 8
+	p.memory.viewers = 2000
+	p.attach.counts, p.attach.base, p.attach.judged = []int{10, 100, 1000, 2000}, 100, 1000
+	p.stall.viewers, p.stall.stopped = 1000, 100
+	p.stall.flood, p.stall.rate, p.stall.length = 20_000, 300, 12*time.Second
+	p.start.runs = 20
+	p.journal.rate, p.journal.length, p.journal.saturated = 500, 3*time.Second, 500_000
+	return p
+}
+
+// quickPlan shows that everything runs; its numbers mean little.
+func quickPlan() plan {
+	p := plan{quick: true, reps: 1, bursts: []burstPlan{{100, 1000}, {10, 2000}}}
+	p.paced.viewers = 50
+	p.paced.rates = []int{200}
+	p.paced.probe, p.paced.length = time.Second/4, time.Second
+	p.publish.followers = []int{1, 200}
+	p.publish.messages, p.publish.rate = 10, 20
+	p.memory.viewers = 200
+	p.attach.counts, p.attach.base, p.attach.judged = []int{10, 50}, 10, 50
+	p.stall.viewers, p.stall.stopped = 50, 5
+	p.stall.flood, p.stall.rate, p.stall.length = 20_000, 500, time.Second
+	p.start.runs = 3
+	p.journal.rate, p.journal.length, p.journal.saturated = 500, time.Second/2, 20_000
+	return p
+}

@@ -1,0 +1,44 @@
+package main
+
+import "strings"
+
+// results collects one value per contender and repetition.
+type results[T any] struct {
+	names  []string // in the order they were first seen
+	byName map[string][]T
+	voids  map[string]string // why a contender has no result
+}
+
+// add keeps what one repetition of a contender gave. An error voids all of the
+// contender's results: a number from the runs that happened to go well would
+// flatter it.
+func (r *results[T]) add(name string, v T, err error) {
+	if r.byName == nil {
+		r.byName, r.voids = map[string][]T{}, map[string]string{}
+	}
+	if _, known := r.byName[name]; !known {
+		r.names = append(r.names, name)
+		r.byName[name] = nil
+	}
+	if err != nil {
+		r.voids[name] = strings.Join(strings.Fields(err.Error()), " ") // one line: it ends up in a table
+		return
+	}
+	r.byName[name] = append(r.byName[name], v)
+}
+
+// void reports why a contender has no result, or "".
+func (r *results[T]) void(name string) string { return r.voids[name] }
+
+// of is one figure of a contender over the repetitions. It is empty if the
+// contender did not run or is void.
+func (r *results[T]) of(name string, figure func(T) float64) series {
+	if r.void(name) != "" {
+		return nil
+	}
+	var s series
+	for _, v := range r.byName[name] {
+		s = append(s, figure(v))
+	}
+	return s
+}

@@ -1,0 +1,169 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+
+	"github.com/seed-028515a8/maestro/contracts"
+)
+
+// A calls table holds the frames that wait to be written or answered, oldest
+// first. At most MaxUnanswered are open at a time; a further caller waits.
+type calls struct {
+	// Static.
+	slots chan struct{} // one token per open call; capacity is the bound
+	wake  chan struct{} // 1-buffered; a token means "look again, writer"; never closed
+
+	mu     sync.Mutex // guards the following
+	open   []*call
+	linked bool  // there is a connection
+	end    error // why no call can be made any more
+}
+
+// A call is one frame from the client. Its fields are guarded by calls.mu.
+type call struct {
+	id      string // empty if the server does not answer it
+	frame   []byte
+	repeat  bool        // the same frame may be sent again on the same connection
+	written bool        // on the current link
+	lost    bool        // written on an earlier link
+	done    chan answer // 1-buffered; receives exactly one answer
+}
+
+// An answer is what became of a call.
+type answer struct {
+	frame contracts.Frame // *contracts.Result or *contracts.Pong
+	err   error
+}
+
+func newCalls() *calls {
+	return &calls{slots: make(chan struct{}, contracts.MaxUnanswered), wake: make(chan struct{}, 1)}
+}
+
+// do sends a frame and waits for its answer, but not longer than ctx.
+func (t *calls) do(ctx context.Context, c *call) (contracts.Frame, error) {
+	select {
+	case t.slots <- struct{}{}:
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	defer func() { <-t.slots }()
+
+	c.done = make(chan answer, 1)
+	if err := t.add(c); err != nil {
+		return nil, err
+	}
+	signal(t.wake)
+	select {
+	case a := <-c.done:
+		return a.frame, a.err
+	case <-ctx.Done():
+		t.drop(c)
+		return nil, context.Cause(ctx)
+	}
+}
+
+// add opens a call. A frame that must not be repeated needs a connection now.
+func (t *calls) add(c *call) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	switch {
+	case t.end != nil:
+		return t.end
+	case !t.linked && !c.repeat:
+		return ErrNotConnected
+	}
+	t.open = append(t.open, c)
+	return nil
+}
+
+// drop closes a call whose caller no longer waits.
+func (t *calls) drop(c *call) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.open = slices.DeleteFunc(t.open, func(o *call) bool { return o == c })
+}
+
+// next returns the oldest frame that was not written on this link, and counts
+// it as written: once its first byte may have left, it may have been executed.
+// It returns nil if there is none.
+func (t *calls) next() []byte {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, c := range t.open {
+		if !c.written {
+			c.written = true
+			if c.id == "" { // nothing will answer it
+				t.finish(c, answer{})
+			}
+			return c.frame
+		}
+	}
+	return nil
+}
+
+// answer closes the call with id. One that is not open is ignored: its caller
+// gave up.
+func (t *calls) answer(id *string, a answer) {
+	if id == nil {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	i := slices.IndexFunc(t.open, func(c *call) bool { return c.id == *id })
+	if i >= 0 {
+		t.finish(t.open[i], a)
+	}
+}
+
+// finish answers a call and removes it. The caller holds mu.
+func (t *calls) finish(c *call, a answer) {
+	c.done <- a
+	t.open = slices.DeleteFunc(slices.Clone(t.open), func(o *call) bool { return o == c })
+}
+
+// link starts a new connection. If the server continues the same connection it
+// remembers which ids it has executed, and unanswered frames are written again;
+// if not, only those that were never written are.
+func (t *calls) link(same bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.linked = true
+	for _, c := range t.open {
+		if c.lost && !same {
+			t.finish(c, answer{err: ErrAnswerLost})
+			continue
+		}
+		c.written = false
+	}
+	signal(t.wake)
+}
+
+// unlink ends a connection. Frames that must not be repeated end with it.
+func (t *calls) unlink() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.linked = false
+	for _, c := range t.open {
+		c.lost = c.lost || c.written
+		if !c.repeat {
+			t.finish(c, answer{err: ErrAnswerLost})
+		}
+	}
+}
+
+// close ends all calls, now and later.
+func (t *calls) close(why error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.linked, t.end = false, why
+	for _, c := range t.open {
+		if c.lost || c.written {
+			t.finish(c, answer{err: errors.Join(ErrAnswerLost, why)})
+			continue
+		}
+		t.finish(c, answer{err: why})
+	}
+}

@@ -1,0 +1,187 @@
+package client
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/coder/websocket"
+
+	"github.com/seed-028515a8/maestro/contracts"
+)
+
+var (
+	// ErrClosed is what every method returns after Close.
+	ErrClosed = errors.New("client closed")
+
+	// ErrAnswerLost says that a command was sent but its connection ended
+	// before the answer came, and that it cannot be sent again without the risk
+	// of executing it twice.
+	ErrAnswerLost = errors.New("connection lost before the answer; it may have been executed")
+
+	// ErrNotConnected says that a frame which is never repeated could not be
+	// sent because there is no connection at the moment.
+	ErrNotConnected = errors.New("not connected")
+
+	errSilent = errors.New("the server has been silent for three heartbeats")
+)
+
+// Close codes that this side puts in a CloseError.
+const (
+	codeNormal = 1000
+	codeFault  = 1002 // the server broke the protocol
+	codeLost   = 1006 // the connection ended without a code
+)
+
+// A CloseError says how a connection ended, or why none was made. A refusal by
+// the server also matches errors.Is with a *contracts.Error of its code.
+type CloseError struct {
+	Code       int            // the close code (9.5); 1006 if the network failed
+	Reason     contracts.Code // what the server said; empty if nothing
+	Message    string         // the same for humans
+	Status     int            // the HTTP status that refused the upgrade; 0 if none did
+	RetryAfter time.Duration  // not to be tried before; zero if the server did not say
+	Err        error          // the cause, if the server did not end it
+}
+
+// Error says what ended the connection.
+func (e *CloseError) Error() string {
+	text := fmt.Sprintf("connection closed: %d", e.Code)
+	for _, part := range []string{string(e.Reason), e.Message} {
+		if part != "" && !strings.HasSuffix(text, part) {
+			text += ": " + part
+		}
+	}
+	if e.Err != nil {
+		text += ": " + e.Err.Error()
+	}
+	return text
+}
+
+// Unwrap returns the refusal and the cause.
+func (e *CloseError) Unwrap() []error {
+	var errs []error
+	if e.Reason != "" {
+		errs = append(errs, &contracts.Error{Code: e.Reason, Message: e.Message})
+	}
+	if e.Err != nil {
+		errs = append(errs, e.Err)
+	}
+	return errs
+}
+
+// A step is what to do after a connection ended.
+type step int
+
+const (
+	stepStop   step = iota // trying again would end the same way
+	stepResume             // continue from the place
+	stepLeave              // continue from the place with a new connection
+	stepForget             // start over
+)
+
+// step returns what a client does next (maestro-attach 9.5).
+func (e *CloseError) step() step {
+	if e.Reason == contracts.CodeStaleConnection || e.Reason == contracts.CodeStaleSubscription {
+		return stepLeave
+	}
+	switch e.Code {
+	case 1001, 1005, codeLost, 1011, 1012, 1013, 4408, 4429, 4503:
+		return stepResume
+	case 4404:
+		return stepForget
+	}
+	return stepStop
+}
+
+// ended describes the end of a link; err is what reading it returned.
+func (l *link) ended(err error) *CloseError {
+	if _, ok := errors.AsType[*fault](err); ok {
+		return &CloseError{Code: codeFault, Err: err}
+	}
+	e := &CloseError{Code: codeLost}
+	frame, closed := errors.AsType[websocket.CloseError](err)
+	switch {
+	case closed:
+		e.Code, e.Reason = int(frame.Code), contracts.Code(frame.Reason)
+	case l.goodbye == nil:
+		e.Err = err
+	}
+	if g := l.goodbye; g != nil {
+		if !closed {
+			e.Code = int(g.Code)
+		}
+		e.Reason = cmp.Or(e.Reason, contracts.Code(g.Reason))
+		e.RetryAfter = time.Duration(g.RetryAfterMS) * time.Millisecond
+	}
+	if r := l.refusal; r != nil {
+		e.Reason, e.Message = r.Code, r.Message
+	}
+	if e.Code == codeNormal {
+		e.Reason = "" // not a refusal
+	}
+	return e
+}
+
+// maxErrorBody bounds what is read of an HTTP refusal.
+const maxErrorBody = 1 << 10
+
+// refused describes an upgrade that did not happen. res is nil if there was no
+// HTTP answer.
+func refused(err error, res *http.Response) *CloseError {
+	if e, ok := errors.AsType[*CloseError](err); ok {
+		return e
+	}
+	if res == nil || res.StatusCode == http.StatusSwitchingProtocols {
+		return &CloseError{Code: codeLost, Err: err}
+	}
+	var body struct {
+		Error string         `json:"error"`
+		Code  contracts.Code `json:"code"`
+	}
+	text, _ := io.ReadAll(io.LimitReader(res.Body, maxErrorBody)) // a partial body only costs the message
+	e := &CloseError{Code: statusCode(res.StatusCode, ""), Message: http.StatusText(res.StatusCode)}
+	if json.Unmarshal(text, &body) == nil && body.Code != "" {
+		e.Code, e.Reason, e.Message = statusCode(res.StatusCode, body.Code), body.Code, body.Error
+	}
+	e.Status = res.StatusCode
+	if s, err := strconv.Atoi(res.Header.Get("Retry-After")); err == nil {
+		e.RetryAfter = time.Duration(s) * time.Second
+	}
+	return e
+}
+
+// statusCode returns the close code that an HTTP refusal corresponds to.
+func statusCode(status int, code contracts.Code) int {
+	if own := code.CloseCode(); code != "" && own != 1011 {
+		return own
+	}
+	switch status {
+	case http.StatusUnauthorized:
+		return 4401
+	case http.StatusForbidden:
+		return 4403
+	case http.StatusNotFound:
+		return 4404
+	case http.StatusConflict:
+		return 4409
+	case http.StatusUpgradeRequired:
+		return 4426
+	case http.StatusRequestTimeout:
+		return 4408
+	case http.StatusTooManyRequests:
+		return 4429
+	case http.StatusServiceUnavailable:
+		return 4503
+	}
+	if status >= 500 {
+		return 1011
+	}
+	return 4400
+}

@@ -1,0 +1,66 @@
+package client_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log"
+	"net/http"
+	"net/http/httptest"
+
+	"github.com/coder/websocket"
+	"github.com/coder/websocket/wsjson"
+
+	"github.com/seed-028515a8/maestro/client"
+	"github.com/seed-028515a8/maestro/contracts"
+)
+
+// A viewer that prints what the agent says.
+func Example() {
+	server := httptest.NewServer(http.HandlerFunc(greeter))
+	defer server.Close()
+	ctx := context.Background()
+
+	c, err := client.Dial(ctx, server.URL, client.WithRole(contracts.RoleViewer), client.WithHistory())
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer c.Close(false)
+
+	for u, err := range c.Updates(ctx) {
+		if err != nil {
+			fmt.Println(err)
+			break
+		}
+		switch e := u.Event.(type) {
+		case *contracts.ResponseChunk:
+			fmt.Print(e.Content)
+		case *contracts.ResponseEnd:
+			fmt.Println()
+		}
+	}
+	// Output:
+	// Hello, world.
+	// connection closed: 1000
+}
+
+// greeter is a server whose session consists of one response.
+func greeter(w http.ResponseWriter, r *http.Request) {
+	conn, err := websocket.Accept(w, r, &websocket.AcceptOptions{Subprotocols: []string{contracts.Subprotocol}})
+	if err != nil {
+		return
+	}
+	defer conn.CloseNow()
+	var hello any
+	_ = wsjson.Read(r.Context(), conn, &hello)
+	for _, frame := range []string{
+		`{"type":"ws.attached","session_id":"s","connection_id":"c","connection_token":"t","subscription_id":"u","role":"viewer","controller_lease_granted":false,"controller_connection_id":null,"lease_expires_at":null,"heartbeat_interval_ms":15000,"epoch":"e","resume":"replay","limits":{"max_frame_bytes":1048576,"mailbox":1048576}}`,
+		`{"type":"message","cursor":1,"message":{"type":"response_start","response_id":"r"}}`,
+		`{"type":"message","cursor":2,"message":{"type":"response_chunk","response_id":"r","content":"Hello, ","is_thinking":false}}`,
+		`{"type":"message","cursor":3,"message":{"type":"response_chunk","response_id":"r","content":"world.","is_thinking":false}}`,
+		`{"type":"message","cursor":4,"message":{"type":"response_end","response_id":"r"}}`,
+	} {
+		_ = wsjson.Write(r.Context(), conn, json.RawMessage(frame))
+	}
+	_ = conn.Close(websocket.StatusNormalClosure, "")
+}

@@ -1,0 +1,487 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/coder/websocket"
+	"go.uber.org/goleak"
+
+	"github.com/seed-028515a8/maestro/contracts"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// followed is the usual beginning: attached with a snapshot at cursor 2.
+func followed() func(*peer) {
+	return greetWith(attached("conn_1", "e1", "snapshot"), &contracts.SnapshotEnvelope{Snapshot: snapshot(2)})
+}
+
+func TestFirstAttachAsksForASnapshot(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newFakeServer(t)
+		c, p := s.connect(followed(), WithToken("secret"), WithRole(contracts.RoleController),
+			WithSession("sess_a", true), WithTakeover(contracts.TakeoverForce), WithHeader("Origin", "http://fake"))
+
+		want := map[string]string{"role": "controller", "sessionId": "sess_a", "create": "1", "takeControl": "1",
+			"cursor": "", "epoch": "", "connectionId": ""}
+		for key, value := range want {
+			if got := p.query.Get(key); got != value {
+				t.Errorf("query %s: got %q, want %q", key, got, value)
+			}
+		}
+		if got := p.header.Get("Authorization"); got != "Bearer secret" {
+			t.Errorf("Authorization: got %q", got)
+		}
+		if got := p.header.Get("Origin"); got != "http://fake" {
+			t.Errorf("Origin: got %q", got)
+		}
+		if a := wantKind(t, c, KindConnected).Attached; a.ConnectionID != "conn_1" {
+			t.Errorf("got connection %q, want conn_1", a.ConnectionID)
+		}
+		u := wantKind(t, c, KindSnapshot)
+		if u.Cursor != 2 || u.Epoch != "e1" || u.Snapshot.State.Model != "atlas" {
+			t.Errorf("got snapshot %+v", u)
+		}
+		if got := c.State().Model; got != "atlas" {
+			t.Errorf("State: got model %q, want atlas", got)
+		}
+	})
+}
+
+func TestStateFollowsWhatNextReturned(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newFakeServer(t)
+		c, p := s.connect(followed())
+		p.send(message(3, &contracts.ResponseStart{ResponseID: "r1"}),
+			message(4, &contracts.ResponseChunk{ResponseID: "r1", Content: "Hello"}))
+		synctest.Wait()
+		if c.State().IsReady {
+			t.Error("the state is ahead of Next")
+		}
+		for range 4 {
+			next(t, c)
+		}
+		st := c.State()
+		if st.CurrentResponse == nil || st.CurrentResponse.Text != "Hello" {
+			t.Errorf("got response %+v, want Hello", st.CurrentResponse)
+		}
+	})
+}
+
+func TestNothingIsShownTwice(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newFakeServer(t)
+		c, p := s.connect(followed())
+		wantKind(t, c, KindConnected)
+		wantKind(t, c, KindSnapshot)
+		p.send(status(2, "old"), status(5, "five"), status(5, "again"), status(4, "older"),
+			&contracts.SnapshotEnvelope{Snapshot: snapshot(5)}, &contracts.HeartbeatEnvelope{Cursor: 4},
+			&contracts.HeartbeatEnvelope{Cursor: 9}, status(8, "eight"))
+		wantStatus(t, c, 5, "five")
+		wantKind(t, c, KindHeartbeat)
+		wantStatus(t, c, 8, "eight") // a heartbeat does not advance: what it repeats may be on its way
+	})
+}
+
+func TestResetIsAlwaysApplied(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newFakeServer(t)
+		c, p := s.connect(followed())
+		p.send(status(7, "seven"), &contracts.ResetEnvelope{Reason: contracts.ResetRestored, Snapshot: snapshot(3)}, status(4, "four"))
+		wantKind(t, c, KindConnected)
+		wantKind(t, c, KindSnapshot)
+		wantStatus(t, c, 7, "seven")
+		if u := wantKind(t, c, KindReset); u.Reason != contracts.ResetRestored || u.Cursor != 3 {
+			t.Errorf("got reset %q at %d, want restored_from_snapshot at 3", u.Reason, u.Cursor)
+		}
+		wantStatus(t, c, 4, "four")
+	})
+}
+
+func TestUnknownEventIsHandedOnUndecoded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newFakeServer(t)
+		c, p := s.connect(followed())
+		wantKind(t, c, KindConnected)
+		wantKind(t, c, KindSnapshot)
+		p.send(&contracts.MessageEnvelope{Cursor: 3, Message: []byte(`{"type":"hologram","x":1}`)}, status(4, "four"))
+		if u := wantKind(t, c, KindUnknown); !strings.Contains(string(u.Body), "hologram") {
+			t.Errorf("got body %s", u.Body)
+		}
+		wantStatus(t, c, 4, "four")
+	})
+}
+
+func TestResumeContinuesExactly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newFakeServer(t)
+		c, p := s.connect(followed(), WithRole(contracts.RoleController), WithTakeover(contracts.TakeoverForce))
+		wantKind(t, c, KindConnected)
+		wantKind(t, c, KindSnapshot)
+		p.send(status(3, "three"))
+		wantStatus(t, c, 3, "three")
+		_ = p.conn.CloseNow() // the network goes away
+
+		u := wantKind(t, c, KindDisconnected)
+		if e, ok := errors.AsType[*CloseError](u.Err); !ok || e.Code != 1006 {
+			t.Errorf("got cause %v, want 1006", u.Err)
+		}
+		p = s.next()
+		want := map[string]string{"cursor": "3", "epoch": "e1", "connectionId": "conn_1", "sessionId": "sess_a", "takeControl": "later"}
+		for key, value := range want {
+			if got := p.query.Get(key); got != value {
+				t.Errorf("query %s: got %q, want %q", key, got, value)
+			}
+		}
+		if r := expect[*contracts.Resume](p); r.ConnectionToken != "token-of-conn_1" {
+			t.Errorf("got token %q", r.ConnectionToken)
+		}
+		expect[*contracts.Message](p) // hello
+		p.send(attached("conn_1", "e1", "replay"), status(3, "three"), status(4, "four"),
+			message(5, &contracts.HelloOK{ProtocolVersion: contracts.ProtocolVersion}), status(6, "six"))
+		wantKind(t, c, KindConnected)
+		if u := wantStatus(t, c, 4, "four"); !u.Replayed {
+			t.Error("what was missed is not marked as replayed")
+		}
+		wantKind(t, c, KindEvent) // hello_ok
+		if u := wantStatus(t, c, 6, "six"); u.Replayed {
+			t.Error("what is live is marked as replayed")
+		}
+	})
+}
+
+func TestGoneSessionIsStartedOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newFakeServer(t)
+		c, p := s.connect(followed())
+		go p.conn.Close(4404, "stale_session")
+		wantKind(t, c, KindConnected)
+		wantKind(t, c, KindSnapshot)
+		wantKind(t, c, KindDisconnected)
+		p = s.next()
+		for _, key := range []string{"cursor", "epoch", "connectionId"} {
+			if p.query.Has(key) {
+				t.Errorf("%s is presented to a server that does not know it", key)
+			}
+		}
+		greetWith(attached("conn_9", "e9", "snapshot"), &contracts.SnapshotEnvelope{Snapshot: snapshot(1)})(p)
+		wantKind(t, c, KindConnected)
+		if u := wantKind(t, c, KindSnapshot); u.Cursor != 1 || u.Epoch != "e9" {
+			t.Errorf("got snapshot at %s/%d, want e9/1", u.Epoch, u.Cursor)
+		}
+	})
+}
+
+func TestStaleConnectionKeepsItsPlace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newFakeServer(t)
+		c, p := s.connect(followed())
+		wantKind(t, c, KindConnected)
+		wantKind(t, c, KindSnapshot)
+		s.refuse(func(w http.ResponseWriter, _ *http.Request) {
+			s.refuse(nil)
+			w.WriteHeader(http.StatusNotFound)
+			_, _ = w.Write([]byte(`{"error":"Headless connection not found","code":"stale_connection"}`))
+		})
+		_ = p.conn.CloseNow()
+		wantKind(t, c, KindDisconnected)
+		u := wantKind(t, c, KindDisconnected)
+		if !errors.Is(u.Err, &contracts.Error{Code: contracts.CodeStaleConnection}) {
+			t.Errorf("got %v, want stale_connection", u.Err)
+		}
+		p = s.next()
+		if p.query.Has("connectionId") || p.query.Get("cursor") != "2" {
+			t.Errorf("got query %v, want the cursor and no connection", p.query)
+		}
+	})
+}
+
+func TestBackoffDoublesToItsMaximum(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newFakeServer(t)
+		c, p := s.connect(followed())
+		wantKind(t, c, KindConnected)
+		wantKind(t, c, KindSnapshot)
+		s.setDown(true)
+		_ = p.conn.CloseNow()
+		full := 250 * time.Millisecond
+		for range 10 {
+			before := time.Now()
+			got := wantKind(t, c, KindDisconnected).Retry
+			if got > full || got < full/2 {
+				t.Errorf("got a delay of %v, want at most %v and at least half of it", got, full)
+			}
+			time.Sleep(got)
+			if waited := time.Since(before); waited > 10*time.Second {
+				t.Errorf("waited %v", waited)
+			}
+			full = min(2*full, 10*time.Second)
+		}
+		s.setDown(false)
+		followed()(func() *peer { p := s.next(); expect[*contracts.Resume](p); return p }())
+		for u := next(t, c); u.Kind != KindConnected; u = next(t, c) {
+			if u.Kind != KindDisconnected {
+				t.Fatalf("got %s, want connected", u.Kind)
+			}
+		}
+	})
+}
+
+func TestServerNamesTheRetryTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newFakeServer(t)
+		c, p := s.connect(followed())
+		p.send(&contracts.Goodbye{Code: 4503, Reason: "runtime_not_ready", Resume: true, RetryAfterMS: 60_000})
+		go p.conn.Close(4503, "runtime_not_ready")
+		wantKind(t, c, KindConnected)
+		wantKind(t, c, KindSnapshot)
+		if got := wantKind(t, c, KindDisconnected).Retry; got != time.Minute {
+			t.Errorf("got a delay of %v, want 1m0s", got)
+		}
+	})
+}
+
+func TestReconnectGivesUpAfterItsAttempts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newFakeServer(t)
+		c, p := s.connect(followed(), WithReconnect(Reconnect{Attempts: 2}))
+		s.setDown(true)
+		_ = p.conn.CloseNow()
+		lost := 0
+		for u, err := range c.Updates(t.Context()) {
+			if err != nil {
+				if e, ok := errors.AsType[*CloseError](err); !ok || e.Code != 1006 {
+					t.Errorf("got %v, want 1006", err)
+				}
+				break
+			}
+			if u.Kind == KindDisconnected {
+				lost++
+			}
+		}
+		if lost != 2 {
+			t.Errorf("got %d attempts, want 2", lost)
+		}
+	})
+}
+
+// TestCloseCodes holds the table of 9.5.
+func TestCloseCodes(t *testing.T) {
+	for _, test := range []struct {
+		code   int
+		reason contracts.Code
+		want   step
+	}{
+		{1000, "", stepStop},
+		{1001, contracts.CodeGoingAway, stepResume},
+		{1003, "", stepStop},
+		{1006, "", stepResume},
+		{1007, "", stepStop},
+		{1009, contracts.CodePayloadTooLarge, stepStop},
+		{1011, contracts.CodeInternal, stepResume},
+		{1011, contracts.CodeStaleConnection, stepLeave},
+		{1013, contracts.CodeOverloaded, stepResume},
+		{4400, contracts.CodeBadRequest, stepStop},
+		{4401, contracts.CodeUnauthenticated, stepStop},
+		{4403, contracts.CodeAccessDenied, stepStop},
+		{4404, contracts.CodeStaleSession, stepForget},
+		{4408, contracts.CodeTimeout, stepResume},
+		{4409, contracts.CodeControllerLeaseHeld, stepStop},
+		{4410, contracts.CodeSuperseded, stepStop},
+		{4421, contracts.CodeRuntimeOwnedElsewhere, stepStop},
+		{4426, contracts.CodeUpgradeRequired, stepStop},
+		{4429, contracts.CodeSlowConsumer, stepResume},
+		{4503, contracts.CodeRuntimeNotReady, stepResume},
+	} {
+		e := &CloseError{Code: test.code, Reason: test.reason}
+		if got := e.step(); got != test.want {
+			t.Errorf("%d %s: got step %d, want %d", test.code, test.reason, got, test.want)
+		}
+	}
+}
+
+func TestFinalCloseCodesEndTheClient(t *testing.T) {
+	for _, code := range []contracts.Code{
+		"", contracts.CodeBadRequest, contracts.CodeUnauthenticated, contracts.CodeAccessDenied,
+		contracts.CodeControllerLeaseHeld, contracts.CodeSuperseded, contracts.CodeUpgradeRequired,
+	} {
+		t.Run("code="+string(code), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newFakeServer(t)
+				c, p := s.connect(followed())
+				want := 1000
+				if code != "" {
+					want = code.CloseCode()
+				}
+				go p.conn.Close(websocket.StatusCode(want), string(code))
+				wantKind(t, c, KindConnected)
+				wantKind(t, c, KindSnapshot)
+				_, err := c.Next(t.Context())
+				if e, ok := errors.AsType[*CloseError](err); !ok || e.Code != want {
+					t.Fatalf("got %v, want close code %d", err, want)
+				}
+				if code != "" && !errors.Is(err, &contracts.Error{Code: code}) {
+					t.Errorf("%v is not a contracts.Error of code %s", err, code)
+				}
+				if _, err := c.Prompt(t.Context(), "hi"); err == nil {
+					t.Error("a prompt was sent by a client that has ended")
+				}
+			})
+		})
+	}
+}
+
+func TestRefusedUpgradeIsAnError(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newFakeServer(t)
+		s.refuse(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Retry-After", "7")
+			w.WriteHeader(http.StatusConflict)
+			_, _ = w.Write([]byte(`{"error":"Controller lease is already held by another connection","code":"controller_lease_held"}`))
+		})
+		_, err := Dial(t.Context(), "ws://fake", WithDialer(s.dial))
+		e, ok := errors.AsType[*CloseError](err)
+		if !ok || e.Code != 4409 || e.Status != http.StatusConflict || e.RetryAfter != 7*time.Second {
+			t.Fatalf("got %#v, want 4409 after 7s", err)
+		}
+		if !errors.Is(err, &contracts.Error{Code: contracts.CodeControllerLeaseHeld}) {
+			t.Errorf("%v is not controller_lease_held", err)
+		}
+	})
+}
+
+func TestRefusedHelloIsAnError(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newFakeServer(t)
+		failed := make(chan error)
+		go func() {
+			_, err := Dial(t.Context(), "ws://fake", WithDialer(s.dial))
+			failed <- err
+		}()
+		p := s.next()
+		expect[*contracts.Message](p)
+		p.send(&contracts.Refusal{Seq: 1, Message: "no such role", Code: contracts.CodeRoleConflict, ErrorType: contracts.CodeRoleConflict})
+		go p.conn.Close(4409, "role_conflict")
+		if err := <-failed; !errors.Is(err, &contracts.Error{Code: contracts.CodeRoleConflict}) || !strings.Contains(err.Error(), "no such role") {
+			t.Errorf("got %v, want role_conflict: no such role", err)
+		}
+	})
+}
+
+func TestSilentHandshakeEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newFakeServer(t)
+		began := time.Now()
+		failed := make(chan error)
+		go func() {
+			_, err := Dial(t.Context(), "ws://fake", WithDialer(s.dial))
+			failed <- err
+		}()
+		expect[*contracts.Message](s.next())
+		if err := <-failed; !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("got %v, want deadline exceeded", err)
+		}
+		if got := time.Since(began); got != contracts.DefaultHandshakeTimeout {
+			t.Errorf("gave up after %v, want %v", got, contracts.DefaultHandshakeTimeout)
+		}
+	})
+}
+
+func TestSilentServerIsLeft(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newFakeServer(t)
+		c, p := s.connect(followed())
+		wantKind(t, c, KindConnected)
+		wantKind(t, c, KindSnapshot)
+		go p.conn.Read(t.Context()) // takes pongs
+		time.Sleep(40 * time.Second)
+		if err := p.conn.Ping(t.Context()); err != nil {
+			t.Fatalf("ping: %v", err)
+		}
+		began := time.Now()
+		u := wantKind(t, c, KindDisconnected)
+		if got := time.Since(began); got != 45*time.Second || !errors.Is(u.Err, errSilent) {
+			t.Errorf("left after %v because of %v, want 45s after the ping because of silence", got, u.Err)
+		}
+	})
+}
+
+func TestSlowCallerHoldsTheServerBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newFakeServer(t)
+		c, p := s.connect(followed(), WithBuffer(1000))
+		sent := make(chan int, 1)
+		go func() {
+			for i := range 200 {
+				p.send(status(uint64(i+3), strings.Repeat("x", 100)))
+			}
+			sent <- 200
+		}()
+		time.Sleep(time.Hour) // longer than any silence the client would bear
+		select {
+		case <-sent:
+			t.Fatal("everything was taken from the server, want at most the buffer")
+		default:
+		}
+		wantKind(t, c, KindConnected)
+		wantKind(t, c, KindSnapshot)
+		for i := range 200 {
+			wantStatus(t, c, uint64(i+3), strings.Repeat("x", 100))
+		}
+		<-sent
+	})
+}
+
+func TestTokenFileIsReadForEachConnection(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "token")
+	write := func(token string) {
+		if err := os.WriteFile(path, []byte(token+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("first")
+	synctest.Test(t, func(t *testing.T) {
+		s := newFakeServer(t)
+		_, p := s.connect(followed(), WithTokenFile(path))
+		if got := p.header.Get("Authorization"); got != "Bearer first" {
+			t.Errorf("got %q, want Bearer first", got)
+		}
+		write("second")
+		_ = p.conn.CloseNow()
+		if got := s.next().header.Get("Authorization"); got != "Bearer second" {
+			t.Errorf("got %q, want Bearer second", got)
+		}
+	})
+}
+
+func TestEndpointOfAURL(t *testing.T) {
+	for _, test := range []struct{ base, address, ticket string }{
+		{"http://h:1", "http://h:1/api/headless/ws", ""},
+		{"ws://h:1/", "ws://h:1/api/headless/ws", ""},
+		{"https://h/team", "https://h/team/api/headless/ws", ""},
+		{"ws://h/api/headless/ws", "ws://h/api/headless/ws", ""},
+		{"ws://h/api/headless/sessions/s1/ws", "ws://h/api/headless/sessions/s1/ws", ""},
+		{"http://h:1/?ticket=abc#x", "http://h:1/api/headless/ws", "abc"},
+		{"h:1", "", ""},
+		{"ftp://h", "", ""},
+		{"http://", "", ""},
+	} {
+		u, ticket, err := endpoint(test.base)
+		switch {
+		case test.address == "":
+			if err == nil {
+				t.Errorf("endpoint(%q): got %v, want an error", test.base, u)
+			}
+		case err != nil || u.String() != test.address || ticket != test.ticket:
+			t.Errorf("endpoint(%q): got %v, %q, %v; want %s, %q", test.base, u, ticket, err, test.address, test.ticket)
+		}
+	}
+}

@@ -1,0 +1,114 @@
+package client
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/seed-028515a8/maestro/contracts"
+)
+
+// Lines is the bare protocol of standard streams: one message a line, without
+// envelopes, cursors or control frames.
+type Lines struct {
+	*Raw
+
+	// Owned by the caller of Next.
+	count   uint64
+	decoder contracts.Decoder
+}
+
+// NewLines speaks to a server that reads w and writes r. If they have a Close
+// method, Close calls it; if r has none, Close waits until r ends.
+func NewLines(r io.Reader, w io.Writer) *Lines {
+	return &Lines{Raw: newRaw(&linePipe{in: bufio.NewReader(r), r: r, w: w})}
+}
+
+// Send encodes and sends a command. There is no answer to wait for: what came
+// of it is among the events.
+func (l *Lines) Send(cmd contracts.Command) error {
+	text, err := contracts.EncodeCommand(cmd)
+	if err != nil {
+		return fmt.Errorf("encode %s: %w", cmd.CommandType(), err)
+	}
+	return l.SendText(text)
+}
+
+// Next returns the next event. Its cursor is the number of the line, from 1. It
+// returns io.EOF at the end.
+func (l *Lines) Next(ctx context.Context) (Update, error) {
+	text, err := l.ReceiveText(ctx)
+	if err != nil {
+		return Update{}, err
+	}
+	l.count++
+	u := Update{Kind: KindEvent, Cursor: l.count, Body: text}
+	u.Event, err = l.decoder.Event(text)
+	if errors.Is(err, contracts.ErrUnknownType) {
+		u.Kind, err = KindUnknown, nil
+	}
+	if err != nil {
+		return Update{}, &fault{err}
+	}
+	return u, nil
+}
+
+// errLongLine says that a line exceeds MaxLineBytes.
+var errLongLine = fmt.Errorf("line of more than %d bytes", contracts.MaxLineBytes)
+
+// A linePipe is a pipe over two byte streams.
+type linePipe struct {
+	in *bufio.Reader
+	r  io.Reader
+	w  io.Writer
+}
+
+// read returns the next line that is not blank, without its terminator.
+func (p *linePipe) read() ([]byte, error) {
+	for {
+		line, err := p.line()
+		if err != nil {
+			return nil, err
+		}
+		if len(bytes.TrimSpace(line)) > 0 {
+			return line, nil
+		}
+	}
+}
+
+// line returns the next line, which may end with the stream.
+func (p *linePipe) line() ([]byte, error) {
+	var line []byte
+	for {
+		part, err := p.in.ReadSlice('\n')
+		if len(line)+len(part) > contracts.MaxLineBytes+len("\r\n") {
+			return nil, errLongLine
+		}
+		line = append(line, part...)
+		switch {
+		case err == nil:
+			return bytes.TrimSuffix(bytes.TrimSuffix(line, []byte("\n")), []byte("\r")), nil
+		case errors.Is(err, bufio.ErrBufferFull):
+		case errors.Is(err, io.EOF) && len(line) > 0:
+			return line, nil
+		default:
+			return nil, err
+		}
+	}
+}
+
+func (p *linePipe) write(text []byte) error {
+	_, err := p.w.Write(append(bytes.Clone(text), '\n')) // one write: a line is never torn
+	return err
+}
+
+func (p *linePipe) close() {
+	for _, stream := range []any{p.w, p.r} {
+		if c, ok := stream.(io.Closer); ok {
+			_ = c.Close()
+		}
+	}
+}

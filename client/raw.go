@@ -1,0 +1,133 @@
+package client
+
+import (
+	"context"
+	"net/url"
+	"sync"
+
+	"github.com/seed-028515a8/maestro/contracts"
+)
+
+// rawBacklog is how many received texts wait for ReceiveText before the
+// connection is not read any further.
+const rawBacklog = 64
+
+// A Raw is a connection that carries texts and knows nothing of what they say:
+// no handshake, no cursor, no reconnect. It is for programs that judge a server
+// frame by frame. It owns one goroutine, which reads until the connection ends.
+//
+// SendText and ReceiveText may be called from any goroutine.
+type Raw struct {
+	pipe     pipe
+	texts    chan []byte   // closed by the reader, after it set err
+	closing  chan struct{} // closed by Close
+	once     sync.Once
+	finished sync.WaitGroup
+	err      error // why reading ended; set before texts is closed
+	writing  sync.Mutex
+}
+
+// DialRaw connects to the WebSocket at base and sends nothing. Of the options,
+// those for the credential and the dialer count; query, which may be nil, is
+// added to the address as it is. ctx bounds the connecting.
+func DialRaw(ctx context.Context, base string, query url.Values, opts ...Option) (*Raw, error) {
+	address, ticket, err := endpoint(base)
+	if err != nil {
+		return nil, err
+	}
+	if query == nil {
+		query = url.Values{}
+	}
+	if ticket != "" {
+		query.Set("ticket", ticket)
+	}
+	c := newConfig(opts)
+	conn, err := openSocket(ctx, &c, address, query, func() {})
+	if err != nil {
+		return nil, err
+	}
+	return newRaw(conn), nil
+}
+
+// newRaw starts to read p.
+func newRaw(p pipe) *Raw {
+	r := &Raw{pipe: p, texts: make(chan []byte, rawBacklog), closing: make(chan struct{})}
+	r.finished.Go(r.read) // ends with the pipe, which Close closes
+	return r
+}
+
+// read moves texts from the pipe to the channel.
+func (r *Raw) read() {
+	defer close(r.texts)
+	for {
+		text, err := r.pipe.read()
+		if err != nil {
+			r.err = err
+			return
+		}
+		select {
+		case r.texts <- text:
+		case <-r.closing:
+			r.err = ErrClosed
+			return
+		}
+	}
+}
+
+// SendText sends one text as it is. It waits no longer than the write timeout,
+// after which the connection has ended.
+func (r *Raw) SendText(text []byte) error {
+	r.writing.Lock()
+	defer r.writing.Unlock()
+	return r.pipe.write(text)
+}
+
+// SendFrame encodes and sends a frame.
+func (r *Raw) SendFrame(frame contracts.Frame) error {
+	text, err := contracts.EncodeFrame(frame)
+	if err != nil {
+		return err
+	}
+	return r.SendText(text)
+}
+
+// ReceiveText returns the next text, waiting for it no longer than ctx; the
+// connection survives that. At its end it returns a [*CloseError] for a
+// WebSocket, and io.EOF for lines.
+func (r *Raw) ReceiveText(ctx context.Context) ([]byte, error) {
+	select {
+	case text, ok := <-r.texts:
+		if !ok {
+			return nil, r.ended()
+		}
+		return text, nil
+	default:
+	}
+	select {
+	case text, ok := <-r.texts:
+		if !ok {
+			return nil, r.ended()
+		}
+		return text, nil
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
+// ended returns why reading ended.
+func (r *Raw) ended() error {
+	if _, ok := r.pipe.(*socket); ok {
+		return new(link).ended(r.err)
+	}
+	return r.err
+}
+
+// Close ends the connection at once and waits until the reader has ended.
+func (r *Raw) Close() error {
+	r.once.Do(func() {
+		close(r.closing)
+		r.pipe.close()
+	})
+	r.finished.Wait()
+	return nil
+}

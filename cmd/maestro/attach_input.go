@@ -1,0 +1,102 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// A verb is what a typed line asks for.
+type verb string
+
+const (
+	verbNothing   verb = ""
+	verbSay       verb = "say" // an answer or a prompt
+	verbAsk       verb = "ask"
+	verbTake      verb = "take"
+	verbRelease   verb = "release"
+	verbGrant     verb = "grant"
+	verbDeny      verb = "deny"
+	verbInterrupt verb = "interrupt"
+	verbWho       verb = "who"
+	verbHistory   verb = "history"
+	verbHelp      verb = "help"
+	verbQuit      verb = "quit"
+)
+
+// An action is a typed line, understood.
+type action struct {
+	verb   verb
+	text   string // what to say, or a reason
+	number int    // which asker, from 1
+}
+
+// acts reports whether the action is more than watching.
+func (a action) acts() bool {
+	switch a.verb {
+	case verbNothing, verbWho, verbHistory, verbHelp, verbQuit:
+		return false
+	}
+	return true
+}
+
+const attachHelp = `  text              a prompt; while a question waits for you, its answer
+  //text            the same for a text that begins with a slash
+  /ask [reason]     ask whoever is in control for it
+  /take             take control
+  /release          give control up
+  /grant [n]        hand control to the n-th who asked; the first if there is no n
+  /deny [n] [why]   refuse it
+  /interrupt        stop the run (so does Ctrl-C)
+  /who              who is attached
+  /history          show the session from its beginning
+  /quit             leave; the session goes on (so does Ctrl-D)`
+
+// parseLine understands a typed line.
+func parseLine(line string) (action, error) {
+	line = strings.TrimRight(line, "\r\n")
+	if text, ok := strings.CutPrefix(line, "//"); ok {
+		return action{verb: verbSay, text: "/" + text}, nil
+	}
+	if !strings.HasPrefix(line, "/") {
+		if strings.TrimSpace(line) == "" {
+			return action{}, nil
+		}
+		return action{verb: verbSay, text: line}, nil
+	}
+	word, rest, _ := strings.Cut(line[1:], " ")
+	rest = strings.TrimSpace(rest)
+	a := action{verb: verb(word), text: rest}
+	switch a.verb {
+	case verbAsk:
+		return a, nil
+	case verbGrant, verbDeny:
+		return numbered(a)
+	case verbTake, verbRelease, verbInterrupt, verbWho, verbHistory, verbHelp, verbQuit:
+		if rest != "" {
+			return action{}, fmt.Errorf("/%s takes nothing after it", word)
+		}
+		return a, nil
+	}
+	return action{}, fmt.Errorf("there is no command /%s: /help lists them, // begins a text with a slash", oneLine(word, 20))
+}
+
+// numbered takes the number off the front of the text.
+func numbered(a action) (action, error) {
+	a.number = 1
+	word, rest, _ := strings.Cut(a.text, " ")
+	if word == "" {
+		return a, nil
+	}
+	n, err := strconv.Atoi(word)
+	switch {
+	case err == nil && n >= 1:
+		a.number, a.text = n, strings.TrimSpace(rest)
+	case err == nil:
+		return action{}, errors.New("askers are numbered from 1")
+	case a.verb == verbGrant:
+		return action{}, fmt.Errorf("/grant takes a number")
+	}
+	return a, nil
+}

@@ -1,0 +1,119 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/seed-028515a8/maestro/contracts"
+)
+
+func TestTypedLines(t *testing.T) {
+	for _, test := range []struct {
+		line string
+		want action
+		err  string // a part of it
+	}{
+		{"", action{}, ""},
+		{"   ", action{}, ""},
+		{"fix the test", action{verb: verbSay, text: "fix the test"}, ""},
+		{"  keep  spaces \r\n", action{verb: verbSay, text: "  keep  spaces "}, ""},
+		{"//etc/hosts", action{verb: verbSay, text: "/etc/hosts"}, ""},
+		{"/ask", action{verb: verbAsk}, ""},
+		{"/ask  my turn", action{verb: verbAsk, text: "my turn"}, ""},
+		{"/take", action{verb: verbTake}, ""},
+		{"/take it", action{}, "nothing after"},
+		{"/release", action{verb: verbRelease}, ""},
+		{"/grant", action{verb: verbGrant, number: 1}, ""},
+		{"/grant 3", action{verb: verbGrant, number: 3}, ""},
+		{"/grant bob", action{}, "number"},
+		{"/grant 0", action{}, "from 1"},
+		{"/deny", action{verb: verbDeny, number: 1}, ""},
+		{"/deny 2 not now", action{verb: verbDeny, number: 2, text: "not now"}, ""},
+		{"/deny not now", action{verb: verbDeny, number: 1, text: "not now"}, ""},
+		{"/interrupt", action{verb: verbInterrupt}, ""},
+		{"/who", action{verb: verbWho}, ""},
+		{"/history", action{verb: verbHistory}, ""},
+		{"/help", action{verb: verbHelp}, ""},
+		{"/quit", action{verb: verbQuit}, ""},
+		{"/say hello", action{}, "no command /say"},
+		{"/\x1b[31m", action{}, "no command"},
+		{"/", action{}, "no command"},
+	} {
+		got, err := parseLine(test.line)
+		if test.err != "" {
+			if err == nil || !strings.Contains(err.Error(), test.err) || strings.ContainsRune(err.Error(), runeESC) {
+				t.Errorf("parseLine(%q): got %+v, %v; want an error with %q", test.line, got, err, test.err)
+			}
+			continue
+		}
+		if err != nil || got != test.want {
+			t.Errorf("parseLine(%q): got %+v, %v; want %+v", test.line, got, err, test.want)
+		}
+	}
+}
+
+func TestAnswers(t *testing.T) {
+	colours := `{"questions":[{"header":"Colour","question":"Which one?","options":[{"label":"red","description":"warm"},{"label":"blue","description":""}]}]}`
+	several := strings.Replace(colours, `"options"`, `"multiSelect":true,"options"`, 1)
+	for _, test := range []struct {
+		kind contracts.RequestType
+		args string
+		line string
+		want string // the command, or the error after "!"
+	}{
+		{contracts.RequestApproval, `{}`, "y", `{"type":"server_request_response","request_id":"q","request_type":"approval","approved":true}`},
+		{contracts.RequestApproval, `{}`, " YES go on ", `{"type":"server_request_response","request_id":"q","request_type":"approval","approved":true,"result":{"success":true,"output":"go on"}}`},
+		{contracts.RequestApproval, `{}`, "n", `{"type":"server_request_response","request_id":"q","request_type":"approval","approved":false}`},
+		{contracts.RequestApproval, `{}`, "n not on a Friday", `{"type":"server_request_response","request_id":"q","request_type":"approval","approved":false,"result":{"success":false,"output":"","error":"not on a Friday"}}`},
+		{contracts.RequestApproval, `{}`, "now run the tests", "!y, or n"},
+		{contracts.RequestToolRetry, `{}`, "r", `{"type":"server_request_response","request_id":"q","request_type":"tool_retry","decision_action":"retry"}`},
+		{contracts.RequestToolRetry, `{}`, "skip it is broken", `{"type":"server_request_response","request_id":"q","request_type":"tool_retry","decision_action":"skip","reason":"it is broken"}`},
+		{contracts.RequestToolRetry, `{}`, "a", `{"type":"server_request_response","request_id":"q","request_type":"tool_retry","decision_action":"abort"}`},
+		{contracts.RequestToolRetry, `{}`, "yes", "!r, s or a"},
+		{contracts.RequestMCPElicitation, `{}`, "decline", `{"type":"server_request_response","request_id":"q","request_type":"mcp_elicitation","content":[{"type":"text","text":"{\"action\":\"decline\"}"}]}`},
+		{contracts.RequestMCPElicitation, `{}`, `{"age":3}`, `{"type":"server_request_response","request_id":"q","request_type":"mcp_elicitation","content":[{"type":"text","text":"{\"action\":\"accept\",\"content\":{\"age\":3}}"}]}`},
+		{contracts.RequestMCPElicitation, `{}`, `{"age":`, "!JSON object"},
+		{contracts.RequestUserInput, colours, "2", `{"type":"server_request_response","request_id":"q","request_type":"user_input","content":[{"type":"text","text":"blue"}]}`},
+		{contracts.RequestUserInput, colours, "green, rather", `{"type":"server_request_response","request_id":"q","request_type":"user_input","content":[{"type":"text","text":"green, rather"}]}`},
+		{contracts.RequestUserInput, colours, "3", "!no option 3"},
+		{contracts.RequestUserInput, colours, "1,2", "!one option"},
+		{contracts.RequestUserInput, several, "2, 1", `{"type":"server_request_response","request_id":"q","request_type":"user_input","content":[{"type":"text","text":"blue, red"}]}`},
+		{contracts.RequestUserInput, `{}`, "7", `{"type":"server_request_response","request_id":"q","request_type":"user_input","content":[{"type":"text","text":"7"}]}`},
+		{contracts.RequestClientTool, `{}`, "done", `{"type":"server_request_response","request_id":"q","request_type":"client_tool","content":[{"type":"text","text":"done"}]}`},
+		{contracts.RequestClientTool, `{}`, "! no editor", `{"type":"server_request_response","request_id":"q","request_type":"client_tool","content":[{"type":"text","text":"no editor"}],"is_error":true}`},
+	} {
+		q := question{id: "q", kind: test.kind, args: json.RawMessage(test.args)}
+		cmd, err := q.answer(test.line)
+		if why, refused := strings.CutPrefix(test.want, "!"); refused {
+			if err == nil || !strings.Contains(err.Error(), why) {
+				t.Errorf("%s %q: got %+v, %v; want an error with %q", test.kind, test.line, cmd, err, why)
+			}
+			continue
+		}
+		if err != nil {
+			t.Errorf("%s %q: %v", test.kind, test.line, err)
+			continue
+		}
+		got, err := contracts.EncodeCommand(cmd)
+		if err != nil || string(got) != test.want {
+			t.Errorf("%s %q: got %s, %v; want %s", test.kind, test.line, got, err, test.want)
+		}
+	}
+}
+
+func TestSeveralQuestionsAreAnsweredInTurn(t *testing.T) {
+	q := question{id: "q", kind: contracts.RequestUserInput, args: json.RawMessage(
+		`{"questions":[{"header":"Name","question":"Your name?"},{"header":"Day","question":"Which day?","options":[{"label":"Mon"},{"label":"Tue"}]}]}`)}
+	if _, err := q.answer("Ada"); !errors.Is(err, errMore) {
+		t.Fatalf("got %v, want errMore", err)
+	}
+	if got, want := q.prompt(), "answer 2 of 2: "; got != want {
+		t.Errorf("got prompt %q, want %q", got, want)
+	}
+	cmd, err := q.answer("2")
+	if err != nil || cmd.Content[0].Text != "Name: Ada\nDay: Tue" {
+		t.Errorf("got %+v, %v", cmd, err)
+	}
+}

@@ -1,0 +1,260 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/seed-028515a8/maestro/client"
+	"github.com/seed-028515a8/maestro/contracts"
+)
+
+const (
+	maxTyped     = 1 << 20         // bytes in one typed line
+	maxSending   = 16              // actions without an answer
+	quietPeriod  = 3 * time.Second // without news, after which a script's work is done
+	secondStroke = 2 * time.Second // within which another Ctrl-C leaves
+)
+
+// A follower is the part of a client that shows a session.
+type follower interface {
+	Next(context.Context) (client.Update, error)
+	Close(keep bool) error
+}
+
+// A driver is the client as an attachment uses it; *client.Client is one.
+type driver interface {
+	follower
+	State() contracts.State
+	Send(context.Context, contracts.Command) (contracts.Result, error)
+	TakeControl(context.Context) (contracts.Result, error)
+	ReleaseControl(context.Context) (contracts.Result, error)
+	AskControl(ctx context.Context, reason string) (contracts.Result, error)
+	GrantControl(ctx context.Context, connectionID string) (contracts.Result, error)
+	DenyControl(ctx context.Context, connectionID, reason string) (contracts.Result, error)
+}
+
+// An attachment is a user at a session: updates go to the screen, lines to the
+// server. All its fields belong to the goroutine in run.
+type attachment struct {
+	client driver
+	redial func(context.Context) (follower, error) // another look at the session, from its beginning
+	view   *view
+	desk   *desk
+	local  *screen   // for what only this user is told
+	json   io.Writer // where updates go as JSON; nil if they are shown
+	typed  bool      // lines come from a human
+	viewer bool      // lines that act are refused
+
+	sending  int  // actions without an answer
+	acted    bool // something was sent
+	ended    bool // there are no more lines
+	lastStop time.Time
+	past     *history     // nil unless it is being shown
+	outcomes chan outcome // never closed
+}
+
+// An outcome is what became of an action.
+type outcome struct {
+	what string
+	err  error
+}
+
+// errLeave says that the user wants to leave.
+var errLeave = errors.New("leave")
+
+func newAttachment(c driver, out, errOut io.Writer, flags *attachFlags) *attachment {
+	show := &screen{out: out, terminal: isTerminal(out)}
+	show.colour = show.terminal && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
+	a := &attachment{client: c, desk: newDesk(), viewer: flags.view, local: show, outcomes: make(chan outcome)}
+	if flags.json {
+		a.json, a.local = out, &screen{out: errOut}
+		show = &screen{out: io.Discard}
+	}
+	a.view = newView(show)
+	return a
+}
+
+// run follows the session until the user leaves, the server ends it or ctx
+// does. The goroutines it starts have ended when it returns, except the one
+// that reads in, which cannot be interrupted and ends with it.
+func (a *attachment) run(ctx context.Context, in io.Reader, signals <-chan os.Signal) error {
+	ctx, stop := context.WithCancel(ctx)
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer stop()
+	updates, lines := make(chan news), make(chan string)
+	wg.Go(func() { follow(ctx, a.client, updates) }) // ends with ctx or the session
+	go readLines(ctx, in, lines)
+
+	quiet := time.NewTimer(quietPeriod)
+	defer quiet.Stop()
+	for {
+		a.prompt()
+		var err error
+		present, past := updates, (chan news)(nil)
+		if a.past != nil {
+			present, past = nil, a.past.pages
+		}
+		select {
+		case n := <-present:
+			err = a.update(n)
+			quiet.Reset(quietPeriod)
+		case n, more := <-past:
+			a.page(n, more)
+			quiet.Reset(quietPeriod)
+		case line, ok := <-lines:
+			if !ok {
+				lines = nil
+				err = a.inputEnded()
+				break
+			}
+			a.local.entered()
+			err = a.line(ctx, &wg, line)
+			quiet.Reset(quietPeriod)
+		case o := <-a.outcomes:
+			a.outcome(o)
+			quiet.Reset(quietPeriod)
+		case s := <-signals:
+			err = a.signal(ctx, &wg, s)
+		case <-quiet.C:
+			err = a.quiet()
+		case <-ctx.Done():
+			err = errLeave
+		}
+		if err == nil {
+			err = a.local.err
+		}
+		if errors.Is(err, errLeave) {
+			a.local.endLine()
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// news is what Next returned.
+type news struct {
+	update client.Update
+	err    error
+}
+
+// follow hands updates on until one is an error or ctx ends.
+func follow(ctx context.Context, c follower, updates chan<- news) {
+	for {
+		u, err := c.Next(ctx)
+		select {
+		case updates <- news{u, err}:
+		case <-ctx.Done():
+			return
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+// readLines hands on the lines of in and closes lines at its end. A line of
+// more than maxTyped bytes ends the input.
+func readLines(ctx context.Context, in io.Reader, lines chan<- string) {
+	defer close(lines)
+	scan := bufio.NewScanner(in)
+	scan.Buffer(nil, maxTyped)
+	for scan.Scan() {
+		select {
+		case lines <- scan.Text():
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// update shows what the session tells.
+func (a *attachment) update(n news) error {
+	if n.err != nil {
+		if e, ok := errors.AsType[*client.CloseError](n.err); ok && e.Code == 1000 {
+			a.local.line(styleBold, "-- the session has ended")
+			return errLeave
+		}
+		return n.err
+	}
+	if a.json != nil {
+		if err := writeJSON(a.json, n.update); err != nil {
+			return fmt.Errorf("write update: %w", err)
+		}
+	}
+	number := a.desk.note(n.update)
+	if f, ok := n.update.Control.(*contracts.ControlRequest); ok {
+		a.view.asked(f, number)
+	}
+	a.view.show(n.update)
+	return nil
+}
+
+// prompt shows what a typed line would be.
+func (a *attachment) prompt() {
+	text := "> "
+	switch q := a.desk.first(); {
+	case a.viewer:
+		text = "watching> "
+	case !a.view.driving() && a.view.controller != "":
+		text = "watching (/ask, /take)> "
+	case q != nil:
+		text = q.prompt()
+	}
+	if a.view.replay {
+		text = "[REPLAY] " + text
+	}
+	a.local.setPrompt(text)
+}
+
+// inputEnded handles the end of the lines: a human leaves, a script waits for
+// what it started.
+func (a *attachment) inputEnded() error {
+	if a.typed {
+		return errLeave
+	}
+	a.ended = true
+	return nil
+}
+
+// quiet handles a time without news: a script that has done its work leaves.
+func (a *attachment) quiet() error {
+	if a.ended && a.acted && a.sending == 0 && !a.desk.running() {
+		return errLeave
+	}
+	return nil
+}
+
+// signal handles Ctrl-C and termination.
+func (a *attachment) signal(ctx context.Context, wg *sync.WaitGroup, s os.Signal) error {
+	now := time.Now()
+	again := now.Sub(a.lastStop) < secondStroke
+	a.lastStop = now
+	switch {
+	case s == syscall.SIGTERM || again:
+		return errLeave
+	case a.view.driving() && a.desk.running():
+		a.send(ctx, wg, "interrupt", a.command(&contracts.Interrupt{}))
+		a.local.line(styleYellow, "-- interrupting; Ctrl-C again leaves")
+	default:
+		a.local.line(styleDim, "-- Ctrl-C again leaves")
+	}
+	return nil
+}
+
+// outcome tells what became of an action, if it failed.
+func (a *attachment) outcome(o outcome) {
+	a.sending--
+	if o.err != nil {
+		a.local.line(styleRed, "! "+o.what+": "+oneLine(o.err.Error(), maxArgs))
+	}
+}

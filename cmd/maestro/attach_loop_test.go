@@ -1,0 +1,412 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"os"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/seed-028515a8/maestro/client"
+	"github.com/seed-028515a8/maestro/contracts"
+)
+
+// A fakeDriver plays the session; it records what is asked of it.
+type fakeDriver struct {
+	updates chan news
+	refuse  error
+
+	mu    sync.Mutex
+	calls []string
+}
+
+func (d *fakeDriver) Next(ctx context.Context) (client.Update, error) {
+	select {
+	case n := <-d.updates:
+		return n.update, n.err
+	case <-ctx.Done():
+		return client.Update{}, ctx.Err()
+	}
+}
+
+func (d *fakeDriver) call(what string) (contracts.Result, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.calls = append(d.calls, what)
+	return contracts.Result{}, d.refuse
+}
+
+func (d *fakeDriver) called() string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return strings.Join(d.calls, "\n")
+}
+
+func (d *fakeDriver) Send(_ context.Context, cmd contracts.Command) (contracts.Result, error) {
+	text, err := contracts.EncodeCommand(cmd)
+	if err != nil {
+		return contracts.Result{}, err
+	}
+	return d.call(string(text))
+}
+
+func (d *fakeDriver) TakeControl(context.Context) (contracts.Result, error) { return d.call("take") }
+func (d *fakeDriver) ReleaseControl(context.Context) (contracts.Result, error) {
+	return d.call("release")
+}
+func (d *fakeDriver) AskControl(_ context.Context, reason string) (contracts.Result, error) {
+	return d.call("ask " + reason)
+}
+func (d *fakeDriver) GrantControl(_ context.Context, id string) (contracts.Result, error) {
+	return d.call("grant " + id)
+}
+func (d *fakeDriver) DenyControl(_ context.Context, id, reason string) (contracts.Result, error) {
+	return d.call("deny " + id + " " + reason)
+}
+func (d *fakeDriver) Close(bool) error { return nil }
+func (d *fakeDriver) State() contracts.State {
+	return contracts.State{ConnectionCount: 3, Connections: []contracts.ConnectionState{
+		{ConnectionID: "conn_me", Role: contracts.RoleController, ClientInfo: &contracts.ClientInfo{Name: "ada"}},
+		{ConnectionID: "conn_bob", Role: contracts.RoleViewer, ClientInfo: &contracts.ClientInfo{Name: "bob"}},
+	}}
+}
+
+// A terminal is an attachment under test, inside a bubble.
+type terminal struct {
+	t       *testing.T
+	driver  *fakeDriver
+	a       *attachment
+	in      *io.PipeWriter
+	out     *transcript
+	err     *transcript
+	signals chan os.Signal
+	left    chan error
+}
+
+// A transcript is a writer that can be read while it is written.
+type transcript struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (w *transcript) Write(p []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.text.Write(p)
+}
+
+func (w *transcript) String() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.text.String()
+}
+
+// open attaches, as a human if typed; begin are the first updates.
+func open(t *testing.T, flags attachFlags, typed bool, begin ...client.Update) *terminal {
+	r, w := io.Pipe()
+	tm := &terminal{
+		t: t, driver: &fakeDriver{updates: make(chan news)}, in: w, out: &transcript{}, err: &transcript{},
+		signals: make(chan os.Signal, 1), left: make(chan error, 1),
+	}
+	tm.a = newAttachment(tm.driver, tm.out, tm.err, &flags)
+	tm.a.typed = typed
+	ctx, stop := context.WithCancel(t.Context())
+	go func() { tm.left <- tm.a.run(ctx, r, tm.signals) }()
+	t.Cleanup(func() {
+		stop()
+		_ = w.Close()
+		_ = r.Close()
+	})
+	for _, u := range begin {
+		tm.tell(u)
+	}
+	return tm
+}
+
+func (tm *terminal) tell(u client.Update) {
+	tm.driver.updates <- news{update: u}
+	synctest.Wait()
+}
+
+func (tm *terminal) typeLine(line string) {
+	tm.t.Helper()
+	if _, err := io.WriteString(tm.in, line+"\n"); err != nil {
+		tm.t.Fatal(err)
+	}
+	synctest.Wait()
+}
+
+// wantCalls compares what was asked of the server.
+func (tm *terminal) wantCalls(want ...string) {
+	tm.t.Helper()
+	if got := tm.driver.called(); got != strings.Join(want, "\n") {
+		tm.t.Fatalf("got calls\n%s\nwant\n%s", got, strings.Join(want, "\n"))
+	}
+}
+
+// wantShown expects text at the end of the output.
+func (tm *terminal) wantShown(want string) {
+	tm.t.Helper()
+	if got := tm.out.String(); !strings.HasSuffix(got, want) {
+		tm.t.Fatalf("got output\n%s\nwant it to end with\n%s", got, want)
+	}
+}
+
+// stillThere fails if the attachment has ended.
+func (tm *terminal) stillThere() {
+	tm.t.Helper()
+	synctest.Wait()
+	select {
+	case err := <-tm.left:
+		tm.t.Fatalf("left with %v", err)
+	default:
+	}
+}
+
+var approval = &contracts.ServerRequest{RequestID: "q1", RequestType: contracts.RequestApproval, CallID: "c1", Tool: "bash", Args: raw(`{"command":"ls"}`)}
+
+func TestLinesBecomePromptsAndAnswers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tm := open(t, attachFlags{}, true, connectedAs("conn_me", "conn_me"))
+		tm.typeLine("do it")
+		tm.tell(told(approval)[0])
+		tm.typeLine("what?")
+		tm.wantShown("! a decision is awaited: y, or n and a reason\n")
+		tm.typeLine("n too risky")
+		tm.tell(told(&contracts.ServerRequestResolved{RequestID: "q1"})[0])
+		tm.typeLine("do something else")
+		tm.wantCalls(`{"type":"prompt","content":"do it"}`,
+			`{"type":"server_request_response","request_id":"q1","request_type":"approval","approved":false,"result":{"success":false,"output":"","error":"too risky"}}`,
+			`{"type":"prompt","content":"do something else"}`)
+	})
+}
+
+func TestViewerIsToldThatItOnlyWatches(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tm := open(t, attachFlags{view: true}, true, connectedAs("conn_me", "conn_bob"))
+		for _, line := range []string{"hi", "/ask", "/take", "/release", "/grant", "/deny", "/interrupt"} {
+			tm.typeLine(line)
+			tm.wantShown("! you are watching only: attach without --view to act\n")
+		}
+		tm.wantCalls()
+	})
+}
+
+func TestActingNeedsControl(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tm := open(t, attachFlags{}, true, connectedAs("conn_me", "conn_bob"))
+		tm.typeLine("hi")
+		tm.wantShown("! conn_bob is in control: /ask or /take first\n")
+		tm.typeLine("/ask my turn")
+		tm.typeLine("/take")
+		tm.wantCalls("ask my turn", "take")
+	})
+}
+
+func TestFreeLeaseIsTakenByActing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tm := open(t, attachFlags{}, true, connectedAs("conn_me", ""))
+		tm.typeLine("hi")
+		tm.wantCalls(`{"type":"prompt","content":"hi"}`)
+	})
+}
+
+func TestAskersAreGrantedAndDenied(t *testing.T) {
+	ask := func(id, reason string) client.Update {
+		return client.Update{Kind: client.KindControl, Control: &contracts.ControlRequest{
+			ConnectionID: id, ClientInfo: &contracts.ClientInfo{Name: "bob"}, Reason: reason}}
+	}
+	synctest.Test(t, func(t *testing.T) {
+		tm := open(t, attachFlags{}, true, connectedAs("conn_me", "conn_me"))
+		tm.tell(ask("conn_1", "please"))
+		tm.wantShown("-- bob (conn_1) asks for control: please: /grant 1 or /deny 1\n")
+		tm.tell(ask("conn_2", ""))
+		tm.wantShown("-- bob (conn_2) asks for control: /grant 2 or /deny 2\n")
+		tm.tell(ask("conn_1", "again"))
+		tm.wantShown("again: /grant 1 or /deny 1\n")
+		tm.typeLine("/deny 2 not you")
+		tm.typeLine("/grant")
+		tm.typeLine("/grant")
+		tm.wantShown("! nobody with that number asks for control\n")
+		tm.wantCalls("deny conn_2 not you", "grant conn_1")
+	})
+}
+
+func TestRefusalByTheServerIsShown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tm := open(t, attachFlags{}, true, connectedAs("conn_me", "conn_me"))
+		tm.driver.refuse = &contracts.Error{Code: contracts.CodeRuntimeBusy, Message: "already processing\x1b[2J"}
+		tm.typeLine("hi")
+		tm.wantShown("! prompt: already processing\n")
+		tm.stillThere()
+	})
+}
+
+func TestFirstCtrlCInterruptsAndSecondLeaves(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tm := open(t, attachFlags{}, true, connectedAs("conn_me", "conn_me"), told(&contracts.ResponseStart{ResponseID: "r"})[0])
+		tm.signals <- os.Interrupt
+		tm.stillThere()
+		tm.wantCalls(`{"type":"interrupt"}`)
+		time.Sleep(secondStroke + time.Second) // too long ago to count
+		tm.tell(told(&contracts.ResponseEnd{ResponseID: "r"})[0])
+		tm.signals <- os.Interrupt
+		tm.stillThere()
+		tm.wantCalls(`{"type":"interrupt"}`) // nothing runs any more
+		tm.signals <- os.Interrupt
+		if err := <-tm.left; err != nil {
+			t.Errorf("got %v, want a quiet end", err)
+		}
+	})
+}
+
+func TestTerminationLeavesAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tm := open(t, attachFlags{}, true, connectedAs("conn_me", "conn_me"))
+		tm.signals <- syscall.SIGTERM
+		if err := <-tm.left; err != nil {
+			t.Errorf("got %v, want a quiet end", err)
+		}
+	})
+}
+
+func TestCtrlDLeaves(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tm := open(t, attachFlags{}, true, connectedAs("conn_me", "conn_me"))
+		_ = tm.in.Close()
+		if err := <-tm.left; err != nil {
+			t.Errorf("got %v, want a quiet end", err)
+		}
+	})
+}
+
+func TestScriptLeavesWhenItsWorkIsDone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tm := open(t, attachFlags{}, false, connectedAs("conn_me", "conn_me"))
+		tm.typeLine("work")
+		_ = tm.in.Close()
+		tm.tell(told(&contracts.ResponseStart{ResponseID: "r"})[0])
+		time.Sleep(time.Hour)
+		tm.stillThere() // the response is open
+		tm.tell(told(&contracts.ResponseEnd{ResponseID: "r"})[0])
+		began := time.Now()
+		if err := <-tm.left; err != nil {
+			t.Errorf("got %v, want a quiet end", err)
+		}
+		if got := time.Since(began); got != quietPeriod {
+			t.Errorf("left after %v, want %v", got, quietPeriod)
+		}
+	})
+}
+
+func TestFollowerWithoutInputStays(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tm := open(t, attachFlags{view: true}, false, connectedAs("conn_me", ""))
+		_ = tm.in.Close()
+		time.Sleep(time.Hour)
+		tm.stillThere()
+	})
+}
+
+func TestEndOfTheSessionEndsTheAttachment(t *testing.T) {
+	for _, test := range []struct {
+		err  error
+		want bool // an error is returned
+	}{{&client.CloseError{Code: 1000}, false}, {&client.CloseError{Code: 4403}, true}} {
+		synctest.Test(t, func(t *testing.T) {
+			tm := open(t, attachFlags{}, true, connectedAs("conn_me", ""))
+			tm.driver.updates <- news{err: test.err}
+			if err := <-tm.left; (err != nil) != test.want {
+				t.Errorf("%v: got %v", test.err, err)
+			}
+		})
+	}
+}
+
+func TestWhoListsThoseAttached(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tm := open(t, attachFlags{}, true, connectedAs("conn_me", "conn_me"))
+		tm.typeLine("/who")
+		tm.wantShown("* controller you\n  viewer     bob (conn_bob)\n  and 1 more\n")
+	})
+}
+
+func TestHistoryIsShownWhileThePresentWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tm := open(t, attachFlags{}, true, connectedAs("conn_me", ""))
+		past := &fakeDriver{updates: make(chan news)}
+		tm.a.redial = func(context.Context) (follower, error) { return past, nil }
+		tm.typeLine("/history")
+		go func() { tm.driver.updates <- news{update: told(&contracts.Status{Message: "present"})[0]} }()
+		for _, e := range []contracts.Event{&contracts.Status{Message: "past"}, &contracts.HelloOK{}} {
+			past.updates <- news{update: told(e)[0]}
+		}
+		synctest.Wait()
+		tm.wantShown("-- from the beginning\n-- past\n-- now\n-- present\n")
+
+		tm.a.redial = func(context.Context) (follower, error) { return nil, errors.New("no such luck") }
+		tm.typeLine("/history")
+		tm.wantShown("-- from the beginning\n! history: no such luck\n-- now\n")
+	})
+}
+
+func TestJSONLinesAreExactAndHarmless(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tm := open(t, attachFlags{json: true, view: true}, false, connectedAs("conn_me", ""))
+		tm.tell(client.Update{Kind: client.KindEvent, Cursor: 7, Epoch: "e1", Replayed: true, Event: &contracts.Status{},
+			Body: raw("{\"type\":\"status\",\"message\":\"a\u009b\u202e\"}")})
+		tm.tell(client.Update{Kind: client.KindDisconnected, Cursor: 7, Err: errors.New("gone"), Retry: time.Second})
+		tm.typeLine("hi")
+		lines := strings.Split(strings.TrimSuffix(tm.out.String(), "\n"), "\n")
+		if len(lines) != 3 {
+			t.Fatalf("got %d lines, want 3:\n%s", len(lines), tm.out)
+		}
+		if strings.Contains(lines[0], "secret") || !strings.Contains(lines[0], `"connection_id":"conn_me"`) {
+			t.Errorf("connected: got %s, want it without the token", lines[0])
+		}
+		if want := `{"kind":"event","cursor":7,"epoch":"e1","replayed":true,"message":{"type":"status","message":"a\u009b\u202e"}}`; lines[1] != want {
+			t.Errorf("got %s, want %s", lines[1], want)
+		}
+		if want := `{"kind":"disconnected","cursor":7,"error":"gone","retry_ms":1000}`; lines[2] != want {
+			t.Errorf("got %s, want %s", lines[2], want)
+		}
+		var back struct{ Message struct{ Message string } }
+		if err := json.Unmarshal([]byte(lines[1]), &back); err != nil || back.Message.Message != "a\u009b\u202e" {
+			t.Errorf("decoded: got %q, %v; want the text unchanged", back.Message.Message, err)
+		}
+		if got := tm.err.String(); !strings.Contains(got, "watching only") {
+			t.Errorf("stderr: got %q, want the refusal", got)
+		}
+	})
+}
+
+func TestPromptSaysWhatALineWouldBe(t *testing.T) {
+	for _, test := range []struct {
+		flags attachFlags
+		begin []client.Update
+		want  string
+	}{
+		{attachFlags{}, []client.Update{connectedAs("conn_me", "conn_me")}, "> "},
+		{attachFlags{view: true}, []client.Update{connectedAs("conn_me", "")}, "watching> "},
+		{attachFlags{}, []client.Update{connectedAs("conn_me", "conn_bob")}, "watching (/ask, /take)> "},
+		{attachFlags{}, []client.Update{connectedAs("conn_me", "conn_me"), told(approval)[0]}, "approve? [y/n] "},
+		{attachFlags{}, []client.Update{connectedAs("conn_me", "conn_me"), told(&contracts.Ready{ExecutorType: contracts.ExecutorReplay})[0]}, "[REPLAY] > "},
+	} {
+		a := newAttachment(&fakeDriver{}, io.Discard, io.Discard, &test.flags)
+		for _, u := range test.begin {
+			if err := a.update(news{update: u}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		a.prompt()
+		if a.local.prompt != test.want {
+			t.Errorf("got prompt %q, want %q", a.local.prompt, test.want)
+		}
+	}
+}

@@ -1,0 +1,177 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/seed-028515a8/maestro/contracts"
+)
+
+// Who is there, and who drives: the part of the view that tells of connections.
+
+// connected prints the beginning of a connection.
+func (v *view) connected(a *contracts.Attached) {
+	again := "attached to"
+	if v.me != "" {
+		again = "connected again to"
+	}
+	v.me = a.ConnectionID
+	v.notice(styleBold, "%s session %s as %s", again, oneLine(a.SessionID, 60), oneLine(string(a.Role), 20))
+	v.setController(orEmpty(a.ControllerConnectionID), "")
+}
+
+// ready prints what answers. A script is badged wherever it is named: what it
+// shows did not happen.
+func (v *view) ready(model, provider string, executor contracts.ExecutorType) {
+	v.replay = executor == contracts.ExecutorReplay
+	badge := ""
+	if v.replay {
+		badge = "[REPLAY] "
+	}
+	v.notice(styleDim, "%sready: %s (%s)", badge, oneLine(model, 60), oneLine(provider, 60))
+}
+
+func (v *view) place(cwd string, branch *string) {
+	on := ""
+	if b := orEmpty(branch); b != "" {
+		on = " on " + oneLine(b, 60)
+	}
+	v.notice(styleDim, "workspace %s%s", oneLine(cwd, 200), on)
+}
+
+// snapshot prints where the session stands.
+func (v *view) snapshot(s *contracts.Snapshot) {
+	st := &s.State
+	v.people(st.Connections)
+	if st.Cwd != "" {
+		branch := st.GitBranch.Get()
+		v.place(st.Cwd, &branch)
+	}
+	if st.ControllerConnectionID.Present {
+		v.setController(st.ControllerConnectionID.Get(), "")
+	}
+	for _, t := range st.ActiveTools {
+		v.tools[t.CallID] = t.Tool
+		v.screen.line(styleCyan, "* "+oneLine(t.Tool, 60)+" is running")
+		v.output("tool "+t.CallID, t.Output, stylePlain)
+	}
+	if r := st.CurrentResponse; r != nil {
+		v.chunk(&contracts.ResponseChunk{Content: r.Thinking, IsThinking: true})
+		v.chunk(&contracts.ResponseChunk{Content: r.Text})
+	}
+	if st.LastError != nil {
+		v.notice(styleRed, "last error: %s", oneLine(*st.LastError, maxArgs))
+	}
+	for i := range st.PendingRequests {
+		v.request(questionOf(&st.PendingRequests[i]))
+	}
+}
+
+// connections prints a change of the connection graph that matters.
+func (v *view) connections(e *contracts.ConnectionInfo) {
+	if e.Connections != nil {
+		v.people(e.Connections)
+	}
+	if e.ControllerConnectionID.Present {
+		v.setController(e.ControllerConnectionID.Get(), "")
+	}
+}
+
+// people learns the names of those attached.
+func (v *view) people(list []contracts.ConnectionState) {
+	clear(v.names)
+	for _, c := range list {
+		if c.ClientInfo != nil {
+			v.names[c.ConnectionID] = c.ClientInfo.Name
+		}
+	}
+}
+
+// control prints how a hand-over that concerns us went on.
+func (v *view) control(frame contracts.Frame) {
+	switch f := frame.(type) {
+	case *contracts.LeaseChange:
+		if f.Reason == contracts.LeaseDenied {
+			v.notice(styleYellow, "%s keeps control%s", v.name(orEmpty(f.ControllerConnectionID)), colon(f.Message))
+			return
+		}
+		v.setController(orEmpty(f.ControllerConnectionID), string(f.Reason))
+	case *contracts.Refusal:
+		v.notice(styleRed, "refused: %s", oneLine(f.Message, maxArgs))
+	}
+}
+
+// asked prints that somebody wants the lease; number is how to answer.
+func (v *view) asked(f *contracts.ControlRequest, number int) {
+	if f.ClientInfo != nil {
+		v.names[f.ConnectionID] = f.ClientInfo.Name
+	}
+	v.notice(styleYellow, "%s asks for control%s: /grant %d or /deny %d", v.name(f.ConnectionID), colon(f.Reason), number, number)
+}
+
+// setController prints who drives, if that is news.
+func (v *view) setController(id, reason string) {
+	if v.known && id == v.controller {
+		return
+	}
+	v.controller, v.known = id, true
+	why := ""
+	if reason != "" {
+		why = " (" + strings.ReplaceAll(oneLine(reason, 20), "_", " ") + ")"
+	}
+	switch id {
+	case "":
+		v.notice(styleBold, "nobody is in control%s", why)
+	case v.me:
+		v.notice(styleBold, "you are in control%s", why)
+	default:
+		v.notice(styleBold, "%s is in control%s", v.name(id), why)
+	}
+}
+
+// driving reports whether we hold the lease.
+func (v *view) driving() bool { return v.me != "" && v.controller == v.me }
+
+// name returns what to call a connection.
+func (v *view) name(id string) string {
+	switch {
+	case id == "":
+		return "nobody"
+	case id == v.me:
+		return "you"
+	case v.names[id] != "":
+		return oneLine(v.names[id], 40) + " (" + oneLine(id, 14) + ")"
+	}
+	return oneLine(id, 14)
+}
+
+// who prints everybody who is attached on s.
+func (v *view) who(s *screen, st *contracts.State) {
+	v.people(st.Connections)
+	for _, c := range st.Connections {
+		mark := " "
+		if c.ConnectionID == v.controller {
+			mark = "*"
+		}
+		s.line(stylePlain, fmt.Sprintf("%s %-10s %s", mark, oneLine(string(c.Role), 10), v.name(c.ConnectionID)))
+	}
+	if rest := st.ConnectionCount - int64(len(st.Connections)); rest > 0 {
+		s.line(stylePlain, fmt.Sprintf("  and %d more", rest))
+	}
+}
+
+// colon returns a cleaned text after a colon, or nothing.
+func colon(text string) string {
+	if text == "" {
+		return ""
+	}
+	return ": " + oneLine(text, maxArgs)
+}
+
+// orEmpty returns the string, or "" for nil.
+func orEmpty(p *string) string {
+	if p == nil {
+		return ""
+	}
+	return *p
+}

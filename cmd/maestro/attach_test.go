@@ -1,0 +1,146 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/coder/websocket"
+	"github.com/coder/websocket/wsjson"
+
+	"github.com/seed-028515a8/maestro/contracts"
+)
+
+// An attachServer is a server with one session of one response, which it gives
+// in two connections: the first breaks in the middle.
+type attachServer struct {
+	seen chan http.Header
+	url  chan string
+}
+
+func (s *attachServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	conn, err := websocket.Accept(w, r, &websocket.AcceptOptions{Subprotocols: []string{contracts.Subprotocol}})
+	if err != nil {
+		return
+	}
+	defer conn.CloseNow()
+	s.seen <- r.Header
+	s.url <- r.URL.RawQuery
+	var text json.RawMessage
+	for !strings.Contains(string(text), `"hello"`) {
+		if wsjson.Read(r.Context(), conn, &text) != nil {
+			return
+		}
+	}
+	send := func(frames ...string) {
+		for _, f := range frames {
+			_ = wsjson.Write(r.Context(), conn, json.RawMessage(f)) // the client reads or the test fails
+		}
+	}
+	send(`{"type":"ws.attached","session_id":"s","connection_id":"c","connection_token":"t","subscription_id":"u","role":"controller","controller_lease_granted":true,"controller_connection_id":"c","lease_expires_at":null,"heartbeat_interval_ms":15000,"epoch":"e","resume":"replay","limits":{"max_frame_bytes":1048576,"mailbox":1048576}}`)
+	if r.URL.Query().Get("cursor") == "0" {
+		send(`{"type":"message","cursor":1,"message":{"type":"response_start","response_id":"r"}}`,
+			`{"type":"message","cursor":2,"message":{"type":"response_chunk","response_id":"r","content":"Hello, ","is_thinking":false}}`)
+		return // without a close frame
+	}
+	send(`{"type":"message","cursor":3,"message":{"type":"response_chunk","response_id":"r","content":"world.","is_thinking":false}}`,
+		`{"type":"message","cursor":4,"message":{"type":"response_end","response_id":"r"}}`)
+	if wsjson.Read(r.Context(), conn, &text) == nil && strings.Contains(string(text), `"prompt"`) {
+		_ = conn.Close(websocket.StatusNormalClosure, "")
+	}
+}
+
+func TestAttachSurvivesALostConnection(t *testing.T) {
+	s := &attachServer{seen: make(chan http.Header, 4), url: make(chan string, 4)}
+	server := httptest.NewServer(s)
+	defer server.Close()
+	token := filepath.Join(t.TempDir(), "token")
+	if err := os.WriteFile(token, []byte("secret\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	in, typist := io.Pipe()
+	var out strings.Builder
+	cmd := attachCommand(attachDefaults{URL: server.URL, TokenFile: token})
+	cmd.SetArgs([]string{"--take", "--name", "ada"})
+	cmd.SetIn(in)
+	cmd.SetOut(&out)
+	go func() {
+		first, again := <-s.url, ""
+		for _, want := range []string{"cursor=0", "role=controller", "takeControl=1"} {
+			if !strings.Contains(first, want) {
+				t.Errorf("first query: got %s, want %s in it", first, want)
+			}
+		}
+		again = <-s.url
+		for _, want := range []string{"cursor=2", "epoch=e", "connectionId=c", "takeControl=later"} {
+			if !strings.Contains(again, want) {
+				t.Errorf("second query: got %s, want %s in it", again, want)
+			}
+		}
+		_, _ = io.WriteString(typist, "thank you\n") // fails if the command has ended, which fails the test
+	}()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	if err := cmd.ExecuteContext(ctx); err != nil {
+		t.Fatal(err)
+	}
+	_ = typist.Close()
+	if got := (<-s.seen).Get("Authorization"); got != "Bearer secret" {
+		t.Errorf("Authorization: got %q, want Bearer secret", got)
+	}
+	for _, want := range []string{"Hello, ", "connection lost", "connected again to session s", "world.", "the session has ended"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("got output\n%s\nwant %q in it", out.String(), want)
+		}
+	}
+}
+
+func TestAttachRefusesWhatItCannotUse(t *testing.T) {
+	missing := filepath.Join(t.TempDir(), "missing")
+	for _, test := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"--view", "--take"}, "[take view]"},
+		{[]string{"--token-file", missing}, "token file"},
+		{[]string{"ftp://host"}, "want ws://"},
+		{[]string{"http://a", "http://b"}, "at most 1 arg"},
+	} {
+		cmd := attachCommand(attachDefaults{URL: "http://127.0.0.1:1"})
+		cmd.SetArgs(test.args)
+		cmd.SetOut(io.Discard)
+		cmd.SetErr(io.Discard)
+		err := cmd.ExecuteContext(t.Context())
+		if err == nil || !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%v: got %v, want an error with %q", test.args, err, test.want)
+		}
+	}
+}
+
+func TestDefaultTokenFileMayBeMissing(t *testing.T) {
+	defaults := attachDefaults{TokenFile: filepath.Join(t.TempDir(), "missing")}
+	flags := attachFlags{tokenFile: defaults.TokenFile}
+	if _, err := flags.options(defaults); err != nil {
+		t.Errorf("got %v, want no token and no error", err)
+	}
+}
+
+func TestNullDeviceIsNoTerminal(t *testing.T) {
+	null, err := os.Open(os.DevNull)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer null.Close()
+	for _, stream := range []any{null, strings.NewReader("")} {
+		if isTerminal(stream) {
+			t.Errorf("%T is taken for a terminal", stream)
+		}
+	}
+}

@@ -1,0 +1,298 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/seed-028515a8/maestro/client"
+	"github.com/seed-028515a8/maestro/contracts"
+)
+
+// A view turns updates into lines for a human. It is owned by the goroutine
+// that follows the session. Everything it prints that came from elsewhere has
+// been cleaned.
+type view struct {
+	screen *screen
+
+	me         string            // our connection id
+	controller string            // who holds the lease; empty if nobody
+	known      bool              // controller has been told once
+	names      map[string]string // client names by connection id, of those attached now
+	replay     bool              // the agent plays a script
+
+	flow  string             // what the open line belongs to
+	clean map[string]cleaner // by flow; an entry lives as long as its flow
+	tools map[string]string  // tool names by call id, of the calls that have not ended
+	own   []string           // prompts typed here that have not come back yet
+}
+
+// maxFlows bounds how many outputs may be open at once. More than that only
+// costs an escape sequence that is cut between two pieces.
+const maxFlows = 256
+
+// maxArgs is how many characters of a tool's arguments are shown.
+const maxArgs = 500
+
+func newView(s *screen) *view {
+	return &view{screen: s, names: map[string]string{}, clean: map[string]cleaner{}, tools: map[string]string{}}
+}
+
+// show prints what there is to say about an update.
+func (v *view) show(u client.Update) {
+	switch u.Kind {
+	case client.KindEvent:
+		v.event(u.Event)
+	case client.KindSnapshot:
+		v.snapshot(u.Snapshot)
+	case client.KindReset:
+		v.notice(styleYellow, "missed too much (%s): starting over from the current state", oneLine(string(u.Reason), 40))
+		v.forget()
+		v.snapshot(u.Snapshot)
+	case client.KindControl:
+		v.control(u.Control)
+	case client.KindConnected:
+		v.connected(u.Attached)
+	case client.KindDisconnected:
+		v.notice(styleYellow, "connection lost (%s); trying again in %s", oneLine(u.Err.Error(), 200), u.Retry.Round(10*time.Millisecond))
+	}
+}
+
+// forget drops what belongs to a session that is told anew.
+func (v *view) forget() {
+	clear(v.clean)
+	clear(v.tools)
+	v.flow = ""
+}
+
+// event prints one entry.
+func (v *view) event(event contracts.Event) {
+	switch e := event.(type) {
+	case *contracts.Ready:
+		v.ready(e.Model, e.Provider, e.ExecutorType)
+	case *contracts.SessionInfo:
+		v.place(e.Cwd, e.GitBranch)
+	case *contracts.ConnectionInfo:
+		v.connections(e)
+	case *contracts.RawAgentEvent:
+		v.raw(e)
+	case *contracts.ResponseChunk:
+		v.chunk(e)
+	case *contracts.ResponseEnd:
+		v.responseEnd(e)
+	case *contracts.ToolCall:
+		v.toolCall(e)
+	case *contracts.ToolOutput:
+		v.output("tool "+e.CallID, e.Content, stylePlain)
+	case *contracts.ToolEnd:
+		v.toolEnd(e)
+	case *contracts.ServerRequest:
+		v.request(requestOf(e))
+	case *contracts.ServerRequestResolved:
+		v.resolved(e)
+	case *contracts.UtilityCommandStarted:
+		v.notice(styleCyan, "command %s: %s", oneLine(e.CommandID, 40), oneLine(e.Command, maxArgs))
+	case *contracts.UtilityCommandOutput:
+		v.output("command "+e.CommandID+string(e.Stream), e.Content, stylePlain)
+	case *contracts.UtilityCommandExited:
+		v.commandExited(e)
+	case *contracts.Compaction:
+		v.notice(styleDim, "history summarised: %s", oneLine(e.Summary, maxArgs))
+	case *contracts.Status:
+		v.notice(styleDim, "%s", oneLine(e.Message, maxArgs))
+	case *contracts.ErrorEvent:
+		v.failure(e)
+	}
+}
+
+// notice prints a line of our own words around cleaned ones.
+func (v *view) notice(look style, format string, args ...any) {
+	v.flow = ""
+	v.screen.line(look, "-- "+fmt.Sprintf(format, args...))
+}
+
+// stream prints a piece of a text that arrives in pieces. Pieces of different
+// texts never share a line.
+func (v *view) stream(flow string, look style, prefix, piece string) {
+	c := v.clean[flow]
+	piece = c.clean(piece)
+	if len(v.clean) < maxFlows {
+		v.clean[flow] = c
+	}
+	if v.flow != flow {
+		v.screen.endLine()
+		v.flow = flow
+	} else if v.screen.midLine {
+		prefix, piece = "", indentAfterFirst(prefix, piece)
+	}
+	if prefix != "" && piece != "" {
+		piece = prefix + indentAfterFirst(prefix, piece)
+	}
+	v.screen.write(look, piece)
+}
+
+// indentAfterFirst puts prefix at the beginning of all lines but the first.
+func indentAfterFirst(prefix, text string) string {
+	body, ended := strings.CutSuffix(text, "\n")
+	body = strings.ReplaceAll(body, "\n", "\n"+prefix)
+	if ended {
+		body += "\n"
+	}
+	return body
+}
+
+// outputPrefix stands before the lines of a tool's output.
+const outputPrefix = "  | "
+
+func (v *view) output(flow, content string, look style) { v.stream(flow, look, outputPrefix, content) }
+
+func (v *view) chunk(e *contracts.ResponseChunk) {
+	if e.IsThinking {
+		v.stream("thinking", styleDim, "", e.Content)
+		return
+	}
+	v.stream("response", stylePlain, "", e.Content)
+}
+
+// responseEnd prints what the response cost, if that is known.
+func (v *view) responseEnd(e *contracts.ResponseEnd) {
+	v.screen.endLine()
+	v.flow = ""
+	delete(v.clean, "thinking")
+	delete(v.clean, "response")
+	if e.Usage.TotalTokens == 0 {
+		return
+	}
+	cost := ""
+	if e.Usage.TotalCostUSD > 0 {
+		cost = fmt.Sprintf(", $%.4f", e.Usage.TotalCostUSD)
+	}
+	v.notice(styleDim, "%.1f s, %d tokens%s", float64(e.DurationMS)/1000, e.Usage.TotalTokens, cost)
+}
+
+func (v *view) toolCall(e *contracts.ToolCall) {
+	if len(v.tools) < maxFlows {
+		v.tools[e.CallID] = e.Tool
+	}
+	v.flow = ""
+	v.screen.line(styleCyan, "* "+oneLine(e.Tool, 60)+" "+summary(e.Args))
+}
+
+func (v *view) toolEnd(e *contracts.ToolEnd) {
+	name := v.tools[e.CallID]
+	delete(v.tools, e.CallID)
+	delete(v.clean, "tool "+e.CallID)
+	v.flow = ""
+	if e.Success {
+		v.screen.line(styleGreen, "  done: "+oneLine(name, 60))
+		return
+	}
+	why := ""
+	if e.ErrorCode != "" {
+		why = " (" + oneLine(e.ErrorCode, 60) + ")"
+	}
+	v.screen.line(styleRed, "  failed: "+oneLine(name, 60)+why)
+}
+
+func (v *view) commandExited(e *contracts.UtilityCommandExited) {
+	delete(v.clean, "command "+e.CommandID+string(contracts.StreamStdout))
+	delete(v.clean, "command "+e.CommandID+string(contracts.StreamStderr))
+	how := "ended"
+	switch {
+	case e.Signal != nil:
+		how = "ended by " + oneLine(*e.Signal, 20)
+	case e.ExitCode != nil:
+		how = fmt.Sprintf("exited with %d", *e.ExitCode)
+	}
+	v.notice(styleCyan, "command %s %s", oneLine(e.CommandID, 40), how)
+}
+
+func (v *view) failure(e *contracts.ErrorEvent) {
+	word := "error"
+	if e.Fatal {
+		word = "fatal error"
+	}
+	v.flow = ""
+	v.screen.line(styleRed, fmt.Sprintf("! %s (%s): %s", word, oneLine(string(e.ErrorType), 20), indentAfterFirst("  ", strings.TrimSuffix(cleanText(e.Message), "\n"))))
+}
+
+// request prints a question and what is to be decided.
+func (v *view) request(q question) {
+	v.flow = ""
+	v.screen.line(styleYellow, q.text())
+}
+
+func (v *view) resolved(e *contracts.ServerRequestResolved) {
+	why := ""
+	if e.Reason != "" {
+		why = ": " + oneLine(e.Reason, maxArgs)
+	}
+	v.notice(styleDim, "%s %s by %s%s", oneLine(string(e.RequestType), 20), oneLine(string(e.Resolution), 20), oneLine(string(e.ResolvedBy), 20), why)
+}
+
+// raw prints what a user asked, which no other event tells.
+func (v *view) raw(e *contracts.RawAgentEvent) {
+	prompt, ok := userMessage(e)
+	if !ok {
+		return
+	}
+	if len(v.own) > 0 && v.own[0] == prompt { // the terminal has shown it
+		v.own = v.own[1:]
+		return
+	}
+	v.flow = ""
+	v.screen.line(styleBold, "> "+indentAfterFirst("  ", strings.TrimSuffix(cleanText(prompt), "\n")))
+}
+
+// expect notes that prompt was typed here and needs no second line.
+func (v *view) expect(prompt string) {
+	if v.screen.terminal && len(v.own) < maxFlows {
+		v.own = append(v.own, prompt)
+	}
+}
+
+// userMessage returns the text of a message_start event of a user.
+func userMessage(e *contracts.RawAgentEvent) (string, bool) {
+	var event struct {
+		Message struct {
+			Role    string
+			Content json.RawMessage
+		}
+	}
+	if e.EventKind != "message_start" || json.Unmarshal(e.Event, &event) != nil || event.Message.Role != "user" {
+		return "", false
+	}
+	var text string
+	if json.Unmarshal(event.Message.Content, &text) == nil {
+		return text, true
+	}
+	var blocks []struct{ Type, Text string }
+	if json.Unmarshal(event.Message.Content, &blocks) != nil {
+		return "", false
+	}
+	var parts []string
+	for _, b := range blocks {
+		if b.Type == "text" {
+			parts = append(parts, b.Text)
+		}
+	}
+	return strings.Join(parts, "\n"), true
+}
+
+// summary returns a tool's arguments in a line: a lone command as it would be
+// typed, anything else as JSON.
+func summary(args json.RawMessage) string {
+	var shell struct {
+		Command *string `json:"command"`
+	}
+	if json.Unmarshal(args, &shell) == nil && shell.Command != nil {
+		return "$ " + oneLine(*shell.Command, maxArgs)
+	}
+	var compact bytes.Buffer
+	if json.Compact(&compact, args) != nil {
+		return ""
+	}
+	return oneLine(compact.String(), maxArgs)
+}

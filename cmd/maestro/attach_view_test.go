@@ -1,0 +1,285 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/seed-028515a8/maestro/client"
+	"github.com/seed-028515a8/maestro/contracts"
+)
+
+// told is an update that carries an event.
+func told(events ...contracts.Event) []client.Update {
+	var updates []client.Update
+	for i, e := range events {
+		updates = append(updates, client.Update{Kind: client.KindEvent, Cursor: uint64(i + 1), Event: e})
+	}
+	return updates
+}
+
+// connectedAs is the update that begins a connection.
+func connectedAs(conn, controller string) client.Update {
+	a := &contracts.Attached{SessionID: "sess_a", ConnectionID: conn, ConnectionToken: "secret", Role: contracts.RoleController, Resume: "replay"}
+	if controller != "" {
+		a.ControllerConnectionID = &controller
+	}
+	return client.Update{Kind: client.KindConnected, Attached: a}
+}
+
+// rendered returns what a view prints on a pipe.
+func rendered(updates ...client.Update) string {
+	var out strings.Builder
+	v := newView(&screen{out: &out})
+	for _, u := range updates {
+		v.show(u)
+	}
+	return out.String()
+}
+
+func raw(s string) json.RawMessage { return json.RawMessage(s) }
+
+func TestSessionReadsLikeAConversation(t *testing.T) {
+	branch := "main"
+	exit := int64(2)
+	got := rendered(append([]client.Update{connectedAs("conn_me", "")}, told(
+		&contracts.Ready{Model: "atlas", Provider: "example", ExecutorType: contracts.ExecutorReplay},
+		&contracts.SessionInfo{Cwd: "/srv/project", GitBranch: &branch},
+		&contracts.RawAgentEvent{EventKind: "message_start", Event: raw(`{"type":"message_start","message":{"role":"user","content":"clean\nup"}}`)},
+		&contracts.RawAgentEvent{EventKind: "message_start", Event: raw(`{"message":{"role":"assistant","content":"no"}}`)},
+		&contracts.ResponseStart{ResponseID: "r"},
+		&contracts.ResponseChunk{ResponseID: "r", Content: "Let me ", IsThinking: true},
+		&contracts.ResponseChunk{ResponseID: "r", Content: "think.", IsThinking: true},
+		&contracts.ResponseChunk{ResponseID: "r", Content: "I will "},
+		&contracts.ResponseChunk{ResponseID: "r", Content: "clean."},
+		&contracts.ResponseEnd{ResponseID: "r", DurationMS: 1234, Usage: contracts.Usage{TotalTokens: 42, TotalCostUSD: 0.0184}},
+		&contracts.ToolCall{CallID: "c1", Tool: "bash", Args: raw(`{"command":"rm -rf build"}`), RequiresApproval: true},
+		&contracts.ServerRequest{RequestID: "c1", RequestType: contracts.RequestApproval, CallID: "c1", Tool: "bash", Args: raw(`{"command":"rm -rf build"}`), Reason: "Approval required"},
+		&contracts.ServerRequestResolved{RequestID: "c1", RequestType: contracts.RequestApproval, Resolution: contracts.VerdictApproved, Reason: "ok", ResolvedBy: contracts.ResolvedByUser},
+		&contracts.ToolStart{CallID: "c1"},
+		&contracts.ToolOutput{CallID: "c1", Content: "removed"},
+		&contracts.ToolOutput{CallID: "c1", Content: " 14 files\nand"},
+		&contracts.ToolOutput{CallID: "c1", Content: " more\n"},
+		&contracts.ToolOutput{CallID: "c1", Content: "end"},
+		&contracts.ToolEnd{CallID: "c1", Success: true},
+		&contracts.ToolCall{CallID: "c2", Tool: "read", Args: raw(`{ "path": "x" }`)},
+		&contracts.ToolEnd{CallID: "c2", ErrorCode: "governance_denied"},
+		&contracts.UtilityCommandStarted{CommandID: "u1", Command: "go test"},
+		&contracts.UtilityCommandOutput{CommandID: "u1", Stream: contracts.StreamStdout, Content: "FAIL\n"},
+		&contracts.UtilityCommandExited{CommandID: "u1", ExitCode: &exit},
+		&contracts.Compaction{Summary: "It was\nlong."},
+		&contracts.Status{Message: "Loaded 2 attachment(s)"},
+		&contracts.ErrorEvent{Message: "no\nnetwork", ErrorType: contracts.ErrorTransient},
+		&contracts.ErrorEvent{Message: "gone", ErrorType: contracts.ErrorFatal, Fatal: true},
+	)...)...)
+	want := `-- attached to session sess_a as controller
+-- nobody is in control
+-- [REPLAY] ready: atlas (example)
+-- workspace /srv/project on main
+> clean
+  up
+Let me think.
+I will clean.
+-- 1.2 s, 42 tokens, $0.0184
+* bash $ rm -rf build
+? approval: bash - Approval required
+  $ rm -rf build
+  y = approve, n [reason] = deny
+-- approval approved by user: ok
+  | removed 14 files
+  | and more
+  | end
+  done: bash
+* read {"path":"x"}
+  failed: read (governance_denied)
+-- command u1: go test
+  | FAIL
+-- command u1 exited with 2
+-- history summarised: It was long.
+-- Loaded 2 attachment(s)
+! error (transient): no
+  network
+! fatal error (fatal): gone
+`
+	compareText(t, got, want)
+}
+
+func TestHandOversAreTold(t *testing.T) {
+	me, bob := "conn_me", "conn_bob"
+	people := []contracts.ConnectionState{
+		{ConnectionID: me, Role: contracts.RoleController, ClientInfo: &contracts.ClientInfo{Name: "ada"}},
+		{ConnectionID: bob, Role: contracts.RoleController, ClientInfo: &contracts.ClientInfo{Name: "bob\x1b[31m"}},
+	}
+	lease := func(f *contracts.LeaseChange) client.Update {
+		return client.Update{Kind: client.KindControl, Control: f}
+	}
+	got := rendered(
+		connectedAs(me, me),
+		told(&contracts.ConnectionInfo{ControllerConnectionID: contracts.String(me), Connections: people})[0],
+		lease(&contracts.LeaseChange{ControllerConnectionID: &bob, Reason: contracts.LeaseTakenOver}),
+		told(&contracts.ConnectionInfo{ControllerConnectionID: contracts.String(bob), Connections: people})[0],
+		lease(&contracts.LeaseChange{ControllerConnectionID: &bob, Reason: contracts.LeaseDenied, Message: "not yet"}),
+		told(&contracts.ConnectionInfo{ControllerConnectionID: contracts.Null(), Connections: people[:1]})[0],
+		lease(&contracts.LeaseChange{Granted: true, ControllerConnectionID: &me, Reason: contracts.LeaseGranted}),
+	)
+	compareText(t, got, `-- attached to session sess_a as controller
+-- you are in control
+-- bob (conn_bob) is in control (taken over)
+-- bob (conn_bob) keeps control: not yet
+-- nobody is in control
+-- you are in control (granted)
+`)
+}
+
+func TestLossesAndResetsAreTold(t *testing.T) {
+	state := contracts.State{
+		Cwd: "/srv", CurrentResponse: &contracts.CurrentResponse{Text: "half a sen"},
+		ActiveTools:            []contracts.ActiveTool{{CallID: "c", Tool: "bash", Output: "so far\n"}},
+		ControllerConnectionID: contracts.String("conn_b"),
+		PendingRequests: []contracts.PendingRequest{{ID: "q", Kind: contracts.RequestUserInput, Tool: "ask_user",
+			Args: raw(`{"questions":[{"header":"Colour","question":"Which?","options":[{"label":"red","description":"warm"},{"label":"blue"}]}]}`)}},
+	}
+	got := rendered(
+		connectedAs("conn_a", ""),
+		client.Update{Kind: client.KindDisconnected, Err: &client.CloseError{Code: 1006, Err: errors.New("EOF")}, Retry: 1234567 * time.Microsecond},
+		connectedAs("conn_a", ""),
+		client.Update{Kind: client.KindReset, Reason: contracts.ResetLagged, Snapshot: &contracts.Snapshot{State: state}},
+		told(&contracts.ResponseChunk{Content: "tence."})[0],
+		told(&contracts.Status{Message: "over"})[0],
+	)
+	compareText(t, got, `-- attached to session sess_a as controller
+-- nobody is in control
+-- connection lost (connection closed: 1006: EOF); trying again in 1.23s
+-- connected again to session sess_a as controller
+-- missed too much (lagged): starting over from the current state
+-- workspace /srv
+-- conn_b is in control
+* bash is running
+  | so far
+half a sen
+? user input: ask_user
+  Colour: Which?
+    1. red - warm
+    2. blue
+  a number or a text
+tence.
+-- over
+`)
+}
+
+func TestQuestionsShowWhatIsAsked(t *testing.T) {
+	for _, test := range []struct {
+		kind       contracts.RequestType
+		args, want string
+	}{
+		{contracts.RequestMCPElicitation, `{"serverName":"crm","message":"Your id?","url":"https://x","requestedSchema":{"type":"object"}}`,
+			"? mcp elicitation: tool\n  crm: Your id?\n  https://x\n  {\"type\":\"object\"}\n  accept, decline, cancel, or a JSON object to accept with"},
+		{contracts.RequestToolRetry, `{"args":{"command":"make"},"error_message":"no\nspace","attempt":2}`,
+			"? tool retry: tool\n  $ make\n  attempt 2 failed: no space\n  r = retry, s = skip, a = abort, each with an optional reason"},
+		{contracts.RequestClientTool, `{"file":"a.txt"}`,
+			"? client tool: tool\n  {\"file\":\"a.txt\"}\n  a text as the tool's result, ! and a text to report a failure"},
+	} {
+		q := question{id: "q", kind: test.kind, tool: "tool", args: raw(test.args)}
+		compareText(t, q.text(), test.want)
+	}
+}
+
+// TestNoAgentTextReachesTheTerminalRaw puts an escape sequence into every text
+// of every event and snapshot that a view shows.
+func TestNoAgentTextReachesTheTerminalRaw(t *testing.T) {
+	const evil = "\x1b]0;owned\a\u009b2J\u202e"
+	quoted, err := json.Marshal(map[string]string{"command": evil, "message": evil, "serverName": evil})
+	if err != nil {
+		t.Fatal(err)
+	}
+	user, err := json.Marshal(map[string]any{"message": map[string]any{"role": "user", "content": []map[string]string{{"type": "text", "text": evil}}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := evil
+	updates := told(
+		&contracts.Ready{Model: evil, Provider: evil}, &contracts.SessionInfo{Cwd: evil, GitBranch: &text},
+		&contracts.RawAgentEvent{EventKind: "message_start", Event: user},
+		&contracts.ResponseChunk{Content: evil}, &contracts.ResponseChunk{Content: evil, IsThinking: true},
+		&contracts.ToolCall{CallID: evil, Tool: evil, Args: quoted}, &contracts.ToolOutput{CallID: evil, Content: evil},
+		&contracts.ToolEnd{CallID: evil, ErrorCode: evil}, &contracts.Status{Message: evil}, &contracts.Compaction{Summary: evil},
+		&contracts.ErrorEvent{Message: evil, ErrorType: evil},
+		&contracts.ServerRequestResolved{RequestType: evil, Resolution: evil, ResolvedBy: evil, Reason: evil},
+		&contracts.UtilityCommandStarted{CommandID: evil, Command: evil}, &contracts.UtilityCommandOutput{CommandID: evil, Content: evil},
+		&contracts.UtilityCommandExited{CommandID: evil, Signal: &text},
+		&contracts.ConnectionInfo{ControllerConnectionID: contracts.String(evil), Connections: []contracts.ConnectionState{{ConnectionID: evil, ClientInfo: &contracts.ClientInfo{Name: evil}}}},
+	)
+	for _, kind := range append(contracts.RequestTypes(), evil) {
+		updates = append(updates, told(&contracts.ServerRequest{RequestID: evil, RequestType: kind, Tool: evil, DisplayName: evil, Reason: evil, Args: quoted})...)
+	}
+	updates = append(updates,
+		client.Update{Kind: client.KindDisconnected, Err: errors.New(evil)},
+		client.Update{Kind: client.KindReset, Reason: evil, Snapshot: &contracts.Snapshot{State: contracts.State{Cwd: evil, LastError: &text}}},
+		client.Update{Kind: client.KindControl, Control: &contracts.LeaseChange{Reason: contracts.LeaseDenied, Message: evil}},
+		client.Update{Kind: client.KindControl, Control: &contracts.Refusal{Message: evil}},
+		client.Update{Kind: client.KindConnected, Attached: &contracts.Attached{SessionID: evil, ConnectionID: evil, Role: evil}},
+	)
+	for i, u := range updates {
+		if got := rendered(u); strings.ContainsAny(got, "\x1b\a\u009b\u202e") {
+			t.Errorf("update %d (%s, %T): got %q", i, u.Kind, u.Event, got)
+		}
+	}
+}
+
+func TestColourOnlyWhereItIsWanted(t *testing.T) {
+	var out strings.Builder
+	s := &screen{out: &out, colour: true}
+	s.line(styleRed, "x")
+	s.line(stylePlain, "y")
+	if want := "\x1b[31mx\x1b[0m\ny\n"; out.String() != want {
+		t.Errorf("got %q, want %q", out.String(), want)
+	}
+}
+
+func TestPromptIsNeverBrokenByTheSession(t *testing.T) {
+	var out strings.Builder
+	s := &screen{out: &out, terminal: true}
+	s.setPrompt("> ")
+	s.setPrompt("> ") // nothing new
+	s.line(stylePlain, "news")
+	s.write(stylePlain, "half ")
+	s.write(stylePlain, "line\n")
+	s.entered()
+	want := "> " + eraseLine + "news\n> " + eraseLine + "half line\n> > "
+	if out.String() != want {
+		t.Errorf("got %q, want %q", out.String(), want)
+	}
+}
+
+func TestOwnPromptIsNotRepeated(t *testing.T) {
+	said := told(&contracts.RawAgentEvent{EventKind: "message_start", Event: raw(`{"message":{"role":"user","content":"hi"}}`)})[0]
+	var out strings.Builder
+	v := newView(&screen{out: &out, terminal: true})
+	v.expect("hi")
+	v.show(said)
+	if out.String() != "" {
+		t.Errorf("got %q, want nothing: the terminal shows what was typed", out.String())
+	}
+	v.show(said)
+	if want := "> hi\n"; out.String() != want {
+		t.Errorf("said by another: got %q, want %q", out.String(), want)
+	}
+}
+
+// compareText fails at the first line that differs.
+func compareText(t *testing.T, got, want string) {
+	t.Helper()
+	g, w := strings.Split(got, "\n"), strings.Split(want, "\n")
+	for i := range max(len(g), len(w)) {
+		switch {
+		case i >= len(g):
+			t.Fatalf("line %d: got the end, want %q", i+1, w[i])
+		case i >= len(w):
+			t.Fatalf("line %d: got %q, want the end", i+1, g[i])
+		case g[i] != w[i]:
+			t.Fatalf("line %d: got %q, want %q\nall:\n%s", i+1, g[i], w[i], got)
+		}
+	}
+}

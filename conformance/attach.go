@@ -1,0 +1,296 @@
+package conformance
+
+import (
+	"encoding/json"
+	"errors"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/seed-028515a8/maestro/contracts"
+)
+
+// An entry is how a client attaches over a socket. Its zero value is a viewer
+// of the scenario's session, which exists already.
+type entry struct {
+	session    string           // empty means the scenario's own
+	create     bool             // the session may be new
+	role       contracts.Role   // in the query and in hello; empty leaves both out
+	take       string           // takeControl in the query
+	cursor     *int64           // the last one applied; nil asks for a snapshot
+	epoch      string           //
+	connection string           // an earlier connection to continue
+	resume     string           // its token
+	hello      *contracts.Hello // nil means everything a client of that role may announce
+}
+
+func (e *entry) query(s *Session) url.Values {
+	q := url.Values{"sessionId": {e.session}}
+	if e.session == "" {
+		q.Set("sessionId", s.ID)
+	}
+	if e.create {
+		q.Set("create", "1")
+	}
+	for key, value := range map[string]string{"role": string(e.role), "takeControl": e.take, "epoch": e.epoch, "connectionId": e.connection} {
+		if value != "" {
+			q.Set(key, value)
+		}
+	}
+	if e.cursor != nil {
+		q.Set("cursor", strconv.FormatInt(*e.cursor, 10))
+	}
+	return q
+}
+
+// fullHello announces everything a client of a role may announce.
+func fullHello(role contracts.Role) *contracts.Hello {
+	h := &contracts.Hello{ProtocolVersion: contracts.ProtocolVersion, Role: role}
+	if role == contracts.RoleController {
+		h.Capabilities = &contracts.Capabilities{
+			ServerRequests: contracts.RequestTypes(),
+			UtilityOperations: []contracts.UtilityOperation{contracts.OperationCommandExec,
+				contracts.OperationFileSearch, contracts.OperationFileWatch, contracts.OperationFileRead},
+		}
+	}
+	return h
+}
+
+// dial opens a socket and says nothing on it.
+func (s *Session) dial(name string, e entry) (*Peer, error) {
+	link, err := dialSocket(s.ctx, dialOptions{base: s.config.Target, token: s.config.Token,
+		subprotocol: contracts.Subprotocol, query: e.query(s)})
+	if err != nil {
+		s.trace.add(s.now(), name, "<", []byte(err.Error()))
+		return nil, err
+	}
+	return s.newPeer(name, link), nil
+}
+
+// hello says hello with the client's own name. Role and the rest are h's.
+func (p *Peer) hello(h *contracts.Hello) {
+	named := *h
+	named.ClientInfo = &contracts.ClientInfo{Name: p.name, Version: "1.0"}
+	p.watch.hellos++
+	p.send(encodeCommand(&named))
+}
+
+// greet sends what begins an attachment.
+func (p *Peer) greet(e entry) {
+	if e.resume != "" {
+		p.watch.resumed = true
+		p.send(encode(map[string]any{"type": "ws.resume", "connection_token": e.resume}))
+	}
+	if e.hello == nil {
+		e.hello = fullHello(e.role)
+	}
+	p.hello(e.hello)
+}
+
+// attach joins over a socket and checks the handshake of 9.3. With a cursor,
+// expectations begin after ws.attached; else after hello_ok.
+func (s *Session) attach(name string, e entry) *Peer {
+	p, err := s.dial(name, e)
+	if err != nil {
+		s.fail("9.1", "%s: expected to attach, got: %v", name, err)
+	}
+	p.greet(e)
+	p.welcome(e)
+	return p
+}
+
+// welcome reads the server's half of the handshake.
+func (p *Peer) welcome(e entry) {
+	f := p.await("9.3", 0, control("ws.attached"))
+	if f != p.log[0] {
+		p.s.fail("9.3", "%s: expected ws.attached first, got %s", p.name, abridge(p.log[0].Raw, maxTraceText))
+	}
+	p.attached = f.Body
+	p.connection, p.token, p.epoch = f.str("connection_id"), f.str("connection_token"), f.str("epoch")
+	switch how := f.str("resume"); how {
+	case "snapshot", "reset":
+		if first := p.await("9.3", 1, anyEnvelope); first.Kind != how {
+			p.s.fail("9.3", "%s: ws.attached announces a %s, got %s first", p.name, how, abridge(first.Raw, maxTraceText))
+		}
+	case "replay":
+		if e.cursor == nil {
+			p.s.fail("A42", "%s: expected a snapshot without a cursor, got a replay", p.name)
+		}
+		p.watch.cursor = *e.cursor // nothing at or below it may come
+	}
+	if e.cursor == nil {
+		p.expect("R22", message("hello_ok"))
+		return
+	}
+	p.await("R22", 1, message("hello_ok"))
+	p.pos = 1
+}
+
+// anyEnvelope wants anything that carries a cursor of the journal.
+var anyEnvelope = anyOf(control("message"), control("snapshot"), control("reset"))
+
+// An attempt is how an attachment that may be refused went.
+type attempt struct {
+	peer *Peer // attached, or nil
+	code contracts.Code
+	text string
+	how  string // for messages
+}
+
+// try attaches if the server lets it: it may refuse before the upgrade or by a
+// close.
+func (s *Session) try(name string, e entry) attempt {
+	p, err := s.dial(name, e)
+	if refused, ok := errors.AsType[*Refused](err); ok {
+		return attempt{code: contracts.Code(refused.Code), text: refused.Text, how: refused.Error()}
+	} else if err != nil {
+		s.fail("9.1", "%s: expected an answer to the upgrade, got: %v", name, err)
+	}
+	p.greet(e)
+	return p.outcome(e)
+}
+
+// outcome waits until an attachment is granted or refused by a close.
+func (p *Peer) outcome(e entry) attempt {
+	ctx, cancel := p.s.within(p.s.config.Patience)
+	defer cancel()
+	for p.pull(ctx) {
+		if p.log[0].Kind == "ws.attached" {
+			p.welcome(e)
+			return attempt{peer: p, how: "attached"}
+		}
+	}
+	if p.ended == nil {
+		p.s.fail("9.3", "%s: expected ws.attached or a close, got nothing within %s", p.name, p.s.config.Patience)
+	}
+	a := attempt{how: p.ended.Error()}
+	if closed, ok := errors.AsType[*Closed](p.ended); ok {
+		a.code = contracts.Code(strings.TrimSpace(closed.Reason))
+	}
+	for _, f := range p.log {
+		if f.Kind == "ws.error" {
+			a.text = f.str("error")
+		}
+	}
+	return a
+}
+
+// refusedWith fails unless the attachment was refused with one of the codes:
+// by its HTTP body before the upgrade, or by the reason of the close.
+func (a attempt) refusedWith(s *Session, rule string, codes ...contracts.Code) {
+	if a.peer != nil || !slices.Contains(codes, a.code) {
+		s.fail(rule, "expected a refusal with %v, got %s (%s)", codes, a.how, a.code)
+	}
+}
+
+// spawn starts a process and reads its first two lines.
+func (s *Session) spawn(name string) *Peer {
+	link, err := startProcess(strings.TrimPrefix(s.config.Target, "stdio:"))
+	if err != nil {
+		s.fail("R20", "expected a server, got: %v", err)
+	}
+	p := s.newPeer(name, link)
+	for i, kind := range []string{"ready", "session_info"} {
+		if f := p.await("R20", i, anything); f.Type != kind {
+			s.fail("R20", "expected %s as line %d, got %s", kind, i+1, abridge(f.Raw, maxTraceText))
+		}
+	}
+	p.pos = 2
+	return p
+}
+
+var anything = want{"anything", func(*Frame) bool { return true }}
+
+// controller returns a client that drives the session, on any transport.
+func (s *Session) controller() *Peer { return s.join("alice", fullHello(contracts.RoleController)) }
+
+// join returns a client of the role in h: on stdio of a new process, on a
+// socket of the scenario's session.
+func (s *Session) join(name string, h *contracts.Hello) *Peer {
+	if s.socket() {
+		return s.attach(name, entry{create: true, role: h.Role, hello: h})
+	}
+	p := s.spawn(name)
+	p.hello(h)
+	p.expect("R22", message("hello_ok"))
+	return p
+}
+
+// viewer returns a client that watches the scenario's session; sockets only.
+func (s *Session) viewer(name string) *Peer {
+	return s.attach(name, entry{role: contracts.RoleViewer})
+}
+
+// Texts that the protocol fixes.
+const (
+	textUnknownType = "Failed to parse command: Unknown headless command type"
+	textViewer      = "Viewer headless connections cannot send messages"
+	textBusy        = "Headless runtime is already processing a prompt"
+	textNotHolder   = "Controller lease is currently held by another connection"
+)
+
+// prompt sends a prompt until it is accepted. A run has no visible end, so the
+// next prompt may come a moment early; only that refusal is tried again.
+func (p *Peer) prompt(content string) {
+	deadline := time.Now().Add(p.s.config.Patience)
+	for !p.tryPrompt(content) {
+		if time.Now().After(deadline) {
+			p.s.fail("R42", "%s: expected the run to end and a prompt to be accepted within %s", p.name, p.s.config.Patience)
+		}
+		p.s.pause("R42", 20*time.Millisecond)
+	}
+}
+
+// tryPrompt sends a prompt and reports false if a run is still active.
+func (p *Peer) tryPrompt(content string) bool {
+	from := len(p.log)
+	id := p.command(&contracts.Prompt{Content: content})
+	if p.s.socket() {
+		f := p.await("A116", from, p.answer(id))
+		if f.Kind == "ws.result" {
+			return true
+		}
+		if f.str("code") != string(contracts.CodeRuntimeBusy) {
+			p.s.fail("R42", "%s: expected the prompt to be accepted, got %s", p.name, abridge(f.Raw, maxTraceText))
+		}
+		return false
+	}
+	p.fence()
+	return !slices.ContainsFunc(p.log[from:], message("error").with("message", textBusy).ok)
+}
+
+// The triggers of the conformance agent.
+
+func streamOf(chunks, delayMS int) string {
+	return trigger("stream", map[string]int{"chunks": chunks, "delay_ms": delayMS})
+}
+
+func burstOf(count, bytes int) string {
+	return trigger("burst", map[string]int{"count": count, "bytes": bytes})
+}
+
+func hang() string { return trigger("hang", struct{}{}) }
+
+// question makes the agent ask one server request.
+func question(kind contracts.RequestType, id, tool string) string {
+	return trigger("server_request", questionArgs{id, kind, tool, json.RawMessage(`{"path":"a.txt"}`), "for conformance"})
+}
+
+type questionArgs struct {
+	RequestID   string                `json:"request_id"`
+	RequestType contracts.RequestType `json:"request_type,omitempty"`
+	Tool        string                `json:"tool"`
+	Args        json.RawMessage       `json:"args"`
+	Reason      string                `json:"reason"`
+}
+
+// approval makes the agent ask for an approval, by the older trigger.
+func approval(id string) string {
+	return trigger("approval", questionArgs{RequestID: id, Tool: "bash", Args: json.RawMessage(`{"command":"ls"}`), Reason: "for conformance"})
+}
+
+func trigger(name string, args any) string {
+	return "__maestro_conformance_" + name + "__:" + string(encode(args))
+}

@@ -1,0 +1,8 @@
+// Package double is a small, independent server of the protocol for testing
+// the conformance suite, with switches for planted defects.
+//
+// It shares nothing with the real server but the Go types of the wire, so that
+// the suite is proved to depend on the protocol alone. It is for tests: it
+// keeps everything in memory, under one lock, knows only the conformance
+// agent, and has no utilities and no authentication.
+package double

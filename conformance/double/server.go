@@ -1,0 +1,196 @@
+package double
+
+import (
+	"cmp"
+	"crypto/rand"
+	"encoding/json"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/seed-028515a8/maestro/contracts"
+)
+
+// Options configure a server. The zero value is ready.
+type Options struct {
+	Defect           Defect
+	Strict           bool          // refuse unknown keys and nulls (D13)
+	HandshakeTimeout time.Duration // zero means 10 s
+	Heartbeat        time.Duration // zero means 15 s
+	LeaseTTL         time.Duration // zero means 45 s
+}
+
+// A Server holds every session in memory. Its one lock guards all of them and
+// everything in them.
+type Server struct {
+	opts Options
+
+	mu    sync.Mutex
+	rooms map[string]*room
+}
+
+// New returns a server without sessions.
+func New(o Options) *Server {
+	o.HandshakeTimeout = cmp.Or(o.HandshakeTimeout, contracts.DefaultHandshakeTimeout)
+	o.Heartbeat = cmp.Or(o.Heartbeat, contracts.DefaultHeartbeatInterval)
+	o.LeaseTTL = cmp.Or(o.LeaseTTL, contracts.DefaultLeaseTTL)
+	return &Server{opts: o, rooms: map[string]*room{}}
+}
+
+func (s *Server) has(d Defect) bool { return s.opts.Defect == d }
+
+// A room is one session.
+type room struct {
+	s          *Server
+	id, epoch  string
+	head       uint64 // cursor of the latest entry, private ones included
+	log        []entry
+	clients    []*client // in order of arrival; detached ones stay while they may return
+	holder     *client
+	generation uint64
+
+	state     contracts.State
+	lastInit  json.RawMessage
+	mode      contracts.ApprovalMode
+	questions []*contracts.ServerRequest
+	run       *run // nil when idle
+	runs      int
+	bare      bool // spoken to over stdio
+	closed    bool
+}
+
+// An entry is a published message or snapshot.
+type entry struct {
+	cursor uint64
+	kind   string // of the message; empty for a snapshot
+	body   []byte
+}
+
+// maxLog bounds what can be replayed.
+const maxLog = 1 << 16
+
+// open makes a session and lets its runtime say that it is there.
+func (s *Server) open(id string, bare bool) *room {
+	r := &room{s: s, id: id, epoch: rand.Text(), mode: contracts.ApprovalPrompt, bare: bare, state: freshState()}
+	s.rooms[id] = r
+	executor := contracts.ExecutorReplay
+	r.publish(&contracts.Ready{ProtocolVersion: contracts.ProtocolVersion, Model: "double", Provider: "double", ExecutorType: executor, SessionID: &r.id})
+	r.publish(&contracts.SessionInfo{SessionID: &r.id, Cwd: "/double"})
+	return r
+}
+
+// publish applies an event to the state, records it and shows it to everybody.
+func (r *room) publish(ev contracts.Event) {
+	r.head++
+	apply(&r.state, ev)
+	if r.s.has(KeepsResponding) && ev.EventType() == "response_end" {
+		r.state.IsResponding = true
+	}
+	r.record(entry{r.head, ev.EventType(), encode(ev.EventType(), ev)})
+}
+
+// publishSnapshot shows the state to everybody. Stdio has no snapshots.
+func (r *room) publishSnapshot() {
+	if r.bare {
+		return
+	}
+	r.head++
+	r.record(entry{cursor: r.head, body: r.snapshot(r.head)})
+}
+
+func (r *room) record(e entry) {
+	r.log = append(r.log, e)
+	if len(r.log) > maxLog {
+		r.log = append(r.log[:0], r.log[len(r.log)-maxLog/2:]...)
+	}
+	for _, c := range r.clients {
+		c.deliver(e)
+	}
+	if r.s.has(LeaksRequests) && (e.kind == "server_request" || e.kind == "tool_call") {
+		r.leak(e)
+	}
+}
+
+// leak shows an entry to the clients of every other session.
+func (r *room) leak(e entry) {
+	for _, other := range r.s.rooms {
+		if other != r {
+			other.head++
+			for _, c := range other.clients {
+				c.deliver(entry{other.head, e.kind, e.body})
+			}
+		}
+	}
+}
+
+// snapshot renders the state as of a cursor.
+func (r *room) snapshot(cursor uint64) []byte {
+	st := r.state
+	st.SessionID = contracts.String(r.id)
+	st.Connections, st.ConnectionCount = r.connections(), int64(len(r.clients))
+	st.SubscriberCount = st.ConnectionCount
+	st.ControllerConnectionID = contracts.NullableString(r.holderID())
+	if r.s.has(NullOptional) {
+		st.SessionID = contracts.NullString{}
+	}
+	body := encodeValue(contracts.Snapshot{ProtocolVersion: contracts.ProtocolVersion, SessionID: r.id, Cursor: cursor, LastInit: r.lastInit, State: st})
+	if r.s.has(NullOptional) {
+		body = append(body[:len(body)-2], `,"last_error":null}}`...)
+	}
+	return body
+}
+
+// connections lists who is attached.
+func (r *room) connections() []contracts.ConnectionState {
+	list := []contracts.ConnectionState{}
+	for _, c := range r.clients {
+		list = append(list, contracts.ConnectionState{ConnectionID: c.id, Role: c.role, ClientInfo: c.hello.ClientInfo,
+			Capabilities: c.hello.Capabilities, SubscriptionCount: 1, AttachedSubscriptionCount: 1,
+			ControllerLeaseGranted: c == r.holder, LeaseExpiresAt: c.leaseEnd()})
+	}
+	return list
+}
+
+// announce publishes the connection graph, about one connection.
+func (r *room) announce(c *client) {
+	count := int64(len(r.clients))
+	r.publish(&contracts.ConnectionInfo{ConnectionID: c.id, ClientInfo: c.hello.ClientInfo, Capabilities: c.hello.Capabilities,
+		OptOutNotifications: c.hello.OptOutNotifications, Role: c.role, ConnectionCount: &count,
+		ControllerConnectionID: contracts.NullableString(r.holderID()), LeaseExpiresAt: c.leaseEnd(), Connections: r.connections()})
+}
+
+func (r *room) holderID() *string {
+	if r.holder == nil {
+		return nil
+	}
+	return &r.holder.id
+}
+
+// end closes the session: everybody is told to leave.
+func (r *room) end() {
+	r.closed = true
+	delete(r.s.rooms, r.id)
+	for _, c := range r.clients {
+		c.dismiss(1000, "")
+	}
+	r.clients, r.holder = nil, nil
+}
+
+// encode renders a value with its type key first.
+func encode(kind string, v any) []byte {
+	body := encodeValue(v)
+	head := `{"type":` + strconv.Quote(kind)
+	if len(body) > 2 {
+		head += ","
+	}
+	return append([]byte(head), body[1:]...)
+}
+
+// encodeValue renders a value of ours.
+func encodeValue(v any) []byte {
+	text, err := json.Marshal(v)
+	if err != nil {
+		panic("double: " + err.Error())
+	}
+	return text
+}

@@ -1,0 +1,182 @@
+package conformance
+
+import (
+	"slices"
+
+	"github.com/seed-028515a8/maestro/contracts"
+)
+
+// endings judges interrupt, cancel and shutdown: R66 to R71, R18 and R19.
+func endings() []Scenario {
+	onStdio, onSocket := Needs{Transport: Stdio}, Needs{Transport: Socket}
+	interrupt, cancel := &contracts.Interrupt{}, &contracts.Cancel{}
+	return []Scenario{
+		{Name: "interrupt/cancels-requests", Title: "interrupt cancels every pending request", Rules: []string{"R66"}, Run: cancels(interrupt, "Interrupted before request completed")},
+		{Name: "interrupt/cancel-cancels-requests", Title: "cancel does so with its own reason", Rules: []string{"R66"}, Run: cancels(cancel, "Cancelled before request completed")},
+		{Name: "interrupt/ends-run", Title: "interrupt ends a response and the run says so", Rules: []string{"R37", "3.5"}, Run: endsRun(interrupt, "Run interrupted by user")},
+		{Name: "interrupt/cancel-ends-run", Title: "cancel ends a response and the run says so", Rules: []string{"R37", "3.5"}, Run: endsRun(cancel, "Run cancelled by user")},
+		{Name: "interrupt/ends-silent-run", Title: "interrupt ends a run that has said nothing yet", Rules: []string{"R37"}, Run: endsSilentRun},
+		{Name: "interrupt/idle", Title: "interrupt with nothing active is no error", Rules: []string{"R68"}, Run: interruptIdle},
+		{Name: "interrupt/then-prompt", Title: "A prompt right after interrupt is accepted", Rules: []string{"3.5"}, Run: interruptThenPrompt},
+		{Name: "interrupt/clean-state", Title: "After interrupt the state shows nothing going on", Rules: []string{"R69"}, Needs: onSocket, Run: cleanState},
+		{Name: "interrupt/snapshot", Title: "interrupt publishes the cancellations, then one snapshot without them", Rules: []string{"A69"}, Needs: onSocket, Run: interruptSnapshot},
+		{Name: "shutdown/exit", Title: "shutdown ends the process with status 0", Rules: []string{"R18"}, Needs: onStdio, Run: shutdownExit},
+		{Name: "shutdown/resolves-requests", Title: "shutdown cancels what waits", Rules: []string{"R71", "R18"}, Needs: onStdio, Run: shutdownResolves},
+		{Name: "shutdown/eof", Title: "EOF ends the process with status 0, cancelling what waits", Rules: []string{"R19"}, Needs: onStdio, Run: eofEnds},
+		{Name: "shutdown/eof-in-run", Title: "EOF during a run ends the process all the same", Rules: []string{"R19"}, Needs: onStdio, Run: eofInRun},
+		{Name: "shutdown/socket", Title: "shutdown ends every socket normally, and the session with it", Rules: []string{"R71", "A76", "9.5"}, Needs: onSocket, Run: shutdownSocket},
+	}
+}
+
+func cancels(cmd contracts.Command, reason string) func(*Session) {
+	return func(s *Session) {
+		p := s.controller()
+		kinds := []contracts.RequestType{contracts.RequestUserInput, contracts.RequestApproval, contracts.RequestToolRetry}
+		for _, kind := range kinds {
+			p.ask(kind, "cut-"+string(kind))
+		}
+		from := len(p.log)
+		p.accepted("R66", p.command(cmd))
+		for _, kind := range kinds {
+			p.await("R66", from, message("server_request_resolved").with("request_id", "cut-"+string(kind)).
+				with("resolution", "cancelled").with("resolved_by", "runtime").with("reason", reason))
+		}
+		p.still("R52", p.pos, message("server_request_resolved").with("resolution", "approved"))
+	}
+}
+
+func endsRun(cmd contracts.Command, text string) func(*Session) {
+	return func(s *Session) {
+		p := s.controller()
+		p.prompt(streamOf(500, 20))
+		id := p.expect("R36", message("response_start")).str("response_id")
+		p.expect("R36", message("response_chunk"))
+		from := len(p.log)
+		p.accepted("R37", p.command(cmd))
+		p.await("R37", from, message("response_end").with("response_id", id))
+		p.await("3.5", from, message("error").with("message", text).with("error_type", "cancelled").with("fatal", false))
+		p.prompt("next")
+		p.expect("3.5", message("status").with("message", "Prompt: next"))
+	}
+}
+
+func endsSilentRun(s *Session) {
+	p := s.controller()
+	p.prompt(hang())
+	p.accepted("R37", p.command(&contracts.Interrupt{}))
+	p.expect("R37", message("response_end"))
+}
+
+func interruptIdle(s *Session) {
+	p := s.controller()
+	from := len(p.log)
+	for _, cmd := range []contracts.Command{&contracts.Interrupt{}, &contracts.Cancel{}} {
+		p.accepted("R68", p.command(cmd))
+	}
+	p.prompt("still here")
+	p.expect("R68", message("status").with("message", "Prompt: still here"))
+	p.none("R68", from, message("error").where("of an interrupt", func(f *Frame) bool { return f.str("message") != textUnknownType }))
+}
+
+func interruptThenPrompt(s *Session) {
+	p := s.controller()
+	p.prompt(hang())
+	p.accepted("3.5", p.command(&contracts.Interrupt{}))
+	p.accepted("3.5", p.command(&contracts.Prompt{Content: "at once"}))
+	p.expect("3.5", message("status").with("message", "Prompt: at once"))
+	p.none("3.5", 0, message("error").with("message", textBusy))
+}
+
+// nothingGoingOn lists what interrupt empties.
+var nothingGoingOn = []string{"pending_requests", "pending_approvals", "pending_client_tools", "pending_mcp_elicitations",
+	"pending_user_inputs", "pending_tool_retries", "active_tools", "tracked_tools", "active_utility_commands", "active_file_watches"}
+
+// checkIdle fails unless a snapshot shows nothing going on.
+func checkIdle(s *Session, rule string, f *Frame) {
+	for _, key := range nothingGoingOn {
+		if list := listOf(f, "state."+key); len(list) != 0 {
+			s.fail(rule, "expected an empty %s, got %s", key, show(list))
+		}
+	}
+	if f.at("state.is_responding") != false || f.at("state.current_response") != nil {
+		s.fail(rule, "expected no response, got is_responding %s and current_response %s", show(f.at("state.is_responding")), show(f.at("state.current_response")))
+	}
+}
+
+func cleanState(s *Session) {
+	p := s.controller()
+	p.ask(contracts.RequestApproval, "cut")
+	p.prompt(streamOf(500, 20))
+	p.expect("R36", message("response_chunk"))
+	p.accepted("R69", p.command(&contracts.Interrupt{}))
+	p.expect("R37", message("response_end"))
+	checkIdle(s, "R69", s.viewer("vera").last(control("snapshot")))
+}
+
+func interruptSnapshot(s *Session) {
+	p, vera := s.controller(), s.viewer("vera")
+	p.ask(contracts.RequestApproval, "cut")
+	from := vera.mark(message("server_request").with("request_id", "cut"))
+	p.accepted("A69", p.command(&contracts.Interrupt{}))
+	snap := vera.await("A69", from, control("snapshot"))
+	checkIdle(s, "A69", snap)
+	at := slices.Index(vera.log, snap)
+	if countOf(vera.log[from:at], message("server_request_resolved").with("request_id", "cut")) != 1 {
+		s.fail("A69", "expected the cancellation of cut before the snapshot")
+	}
+	vera.still("A69", at+1, control("snapshot"))
+}
+
+// mark waits for what w wants and returns the index after it.
+func (p *Peer) mark(w want) int {
+	return slices.Index(p.log, p.await("A43", 0, w)) + 1
+}
+
+func shutdownExit(s *Session) {
+	p := s.controller()
+	p.command(&contracts.Init{})
+	p.command(&contracts.Shutdown{})
+	p.exits("R18", 0)
+	p.expect("R18", initNothingReply)
+}
+
+// shutReason is why shutdown and EOF cancel what waits.
+const shutReason = "Shutdown before request completed"
+
+func shutdownResolves(s *Session) {
+	p := s.controller()
+	p.ask(contracts.RequestApproval, "shut")
+	p.command(&contracts.Shutdown{})
+	p.exits("R18", 0)
+	p.expect("R71", message("server_request_resolved").with("request_id", "shut").
+		with("resolution", "cancelled").with("resolved_by", "runtime").with("reason", shutReason))
+}
+
+func eofEnds(s *Session) {
+	p := s.controller()
+	p.ask(contracts.RequestApproval, "eof")
+	p.closeInput("R19")
+	p.exits("R19", 0)
+	p.expect("R19", message("server_request_resolved").with("request_id", "eof").with("reason", shutReason))
+}
+
+func eofInRun(s *Session) {
+	p := s.controller()
+	p.prompt(hang())
+	p.closeInput("R19")
+	p.exits("R19", 0)
+}
+
+func shutdownSocket(s *Session) {
+	p, vera := s.controller(), s.viewer("vera")
+	p.ask(contracts.RequestApproval, "shut")
+	p.command(&contracts.Shutdown{})
+	vera.expect("R71", message("server_request_resolved").with("request_id", "shut").with("reason", shutReason))
+	f := vera.expect("3.8", control("snapshot"))
+	if f.at("state.is_ready") != false {
+		s.fail("R71", "expected is_ready false after shutdown, got %s", show(f.at("state.is_ready")))
+	}
+	p.closes("9.5", 1000)
+	vera.closes("9.5", 1000)
+	s.try("late", entry{role: contracts.RoleViewer}).refusedWith(s, "A76", contracts.CodeStaleSession, contracts.CodeNotFound)
+}

@@ -1,0 +1,337 @@
+package conformance
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/seed-028515a8/maestro/contracts"
+)
+
+// framing judges lines and JSON texts: R1 to R16, and section 1.3.
+func framing() []Scenario {
+	onStdio, tolerant, strict := Needs{Transport: Stdio}, Needs{Strict: OnlyTolerant}, Needs{Strict: OnlyStrict}
+	return []Scenario{
+		{Name: "framing/crlf", Title: "A line may end with CR LF", Rules: []string{"R3"}, Needs: onStdio, Run: crlf},
+		{Name: "framing/last-line", Title: "A last line without a terminator is processed at EOF", Rules: []string{"R3", "R19"}, Needs: onStdio, Run: lastLine},
+		{Name: "framing/blank-lines", Title: "Blank lines produce no output", Rules: []string{"R4"}, Needs: onStdio, Run: blankLines},
+		{Name: "framing/not-json", Title: "A line that is not JSON costs one protocol error and no more", Rules: []string{"R5"}, Needs: onStdio, Run: notJSON},
+		{Name: "framing/unknown-type", Title: "An unknown message type is refused with the known text", Rules: []string{"R6", "A65"}, Run: unknownType},
+		{Name: "framing/not-an-object", Title: "A text that is no object with a type is refused", Rules: []string{"R7"}, Needs: onStdio, Run: notAnObject},
+		{Name: "framing/missing-field", Title: "A message without a required field is refused, naming the field", Rules: []string{"R8", "A63"}, Run: missingField},
+		{Name: "framing/wrong-type", Title: "A field of the wrong type is refused, naming the field", Rules: []string{"R8"}, Run: wrongType},
+		{Name: "framing/null-refused", Title: "A strict server refuses null in an optional field", Rules: []string{"R8"}, Needs: strict, Run: nullRefused},
+		{Name: "framing/null-is-absent", Title: "A tolerant server takes null in an optional field as absent", Rules: []string{"D13"}, Needs: tolerant, Run: nullIsAbsent},
+		{Name: "framing/unknown-key-refused", Title: "A strict server refuses an unknown key with the known text", Rules: []string{"R9", "A64"}, Needs: strict, Run: unknownKeyRefused},
+		{Name: "framing/unknown-key-ignored", Title: "A tolerant server ignores an unknown key", Rules: []string{"D13"}, Needs: tolerant, Run: unknownKeyIgnored},
+		{Name: "framing/exact-case", Title: "Keys match by exact case", Rules: []string{"R11"}, Run: exactCase},
+		{Name: "framing/duplicate-key", Title: "A duplicate key is refused", Rules: []string{"D13"}, Run: duplicateKey},
+		{Name: "framing/duplicate-capability", Title: "Duplicate capabilities are refused", Rules: []string{"R12"}, Run: duplicateCapability},
+		{Name: "framing/duplicate-opt-out", Title: "Duplicate opt-outs are accepted and echoed once", Rules: []string{"R12"}, Run: duplicateOptOut},
+		{Name: "framing/over-long-line", Title: "A line over the limit costs one error and the next is read", Rules: []string{"R13"}, Needs: onStdio, Run: overLongLine},
+		{Name: "framing/invalid-utf8", Title: "Invalid UTF-8 is refused, not replaced", Rules: []string{"1.3"}, Needs: onStdio, Run: invalidUTF8},
+		{Name: "framing/deep-nesting", Title: "Nesting has a bound", Rules: []string{"1.3"}, Needs: onStdio, Run: deepNesting},
+		{Name: "framing/byte-order-mark", Title: "A byte-order mark before the first line is tolerated", Rules: []string{"1.3"}, Needs: onStdio, Run: byteOrderMark},
+		{Name: "framing/lone-surrogate", Title: "A lone surrogate comes back as U+FFFD", Rules: []string{"1.3"}, Run: loneSurrogate},
+		{Name: "framing/line-separators", Title: "U+2028 and U+2029 are escaped on output", Rules: []string{"1.3"}, Run: lineSeparators},
+		{Name: "framing/order", Title: "Input is handled in the order of arrival", Rules: []string{"1.7"}, Run: inputOrder},
+	}
+}
+
+// parseRefusal is how a text that does not fit its schema is refused.
+func parseRefusal(rule, names string) refusal {
+	return refusal{rule: rule, prefix: "Failed to parse command: ", names: names,
+		kind: contracts.ErrorProtocol, code: contracts.CodeBadRequest}
+}
+
+// noEffect wants what a prompt would have led to.
+var noEffect = anyOf(message("response_start"), message("status").where("about a prompt", func(f *Frame) bool {
+	return strings.HasPrefix(f.str("message"), "Prompt: ")
+}))
+
+func initNothing() contracts.Command { return &contracts.Init{} }
+
+var initNothingReply = message("status").with("message", "Init received with no changes")
+
+func crlf(s *Session) {
+	p := s.spawn("alice")
+	p.sendRaw([]byte("{\"type\":\"init\"}\r\n"))
+	p.expect("R3", initNothingReply)
+	p.command(initNothing())
+	p.expect("R3", initNothingReply)
+}
+
+func lastLine(s *Session) {
+	p := s.spawn("alice")
+	p.sendRaw([]byte(`{"type":"init"}`))
+	p.closeInput("R19")
+	p.expect("R3", initNothingReply)
+	p.exits("R19", 0)
+}
+
+func blankLines(s *Session) {
+	p := s.spawn("alice")
+	from := len(p.log)
+	p.sendRaw([]byte("\n  \n\t\r\n\n"))
+	p.command(initNothing())
+	p.expect("R4", initNothingReply)
+	p.none("R4", from, message("error"))
+}
+
+func notJSON(s *Session) {
+	p := s.spawn("alice")
+	for _, line := range []string{`{"type":"prompt"`, `hello`, `{"type":"init"} {"type":"init"}`, "{\"type\":\"init\"\x00}"} {
+		from := len(p.log)
+		p.send([]byte(line))
+		p.refused("", parseRefusal("R5", ""))
+		p.command(initNothing())
+		p.expect("R5", initNothingReply)
+		if n := countOf(p.log[from:], message("error")); n != 1 {
+			s.fail("R5", "expected one error for %q, got %d", line, n)
+		}
+	}
+}
+
+func unknownType(s *Session) {
+	p := s.controller()
+	p.refused(p.commandText([]byte(`{"type":"frobnicate","content":"x"}`)),
+		refusal{rule: "R6", text: textUnknownType, kind: contracts.ErrorProtocol, code: contracts.CodeBadRequest})
+}
+
+func notAnObject(s *Session) {
+	p := s.spawn("alice")
+	for _, line := range []string{`[1]`, `"prompt"`, `17`, `null`, `{"content":"x"}`, `{"type":7}`, `{"type":null}`} {
+		p.send([]byte(line))
+		p.refused("", parseRefusal("R7", ""))
+	}
+	p.command(initNothing())
+	p.expect("R7", initNothingReply)
+}
+
+func missingField(s *Session) {
+	p := s.controller()
+	from := len(p.log)
+	p.refused(p.commandText([]byte(`{"type":"prompt"}`)), parseRefusal("R8", "content"))
+	p.refused(p.commandText([]byte(`{"type":"tool_response","call_id":"c"}`)), parseRefusal("A63", "approved"))
+	p.still("R8", from, noEffect)
+}
+
+func wrongType(s *Session) {
+	p := s.controller()
+	from := len(p.log)
+	for _, c := range []struct{ text, names string }{
+		{`{"type":"prompt","content":7}`, "content"},
+		{`{"type":"prompt","content":null}`, "content"},
+		{`{"type":"prompt","content":"x","attachments":"y"}`, "attachments"},
+		{`{"type":"prompt","content":"x","attachments":[1]}`, "attachments"},
+		{`{"type":"init","approval_mode":"sometimes"}`, "approval_mode"},
+		{`{"type":"client_tool_result","call_id":"c","content":[{"type":"video"}],"is_error":false}`, "content"},
+	} {
+		p.refused(p.commandText([]byte(c.text)), parseRefusal("R8", c.names))
+	}
+	p.still("R8", from, noEffect)
+}
+
+func nullRefused(s *Session) {
+	p := s.controller()
+	p.refused(p.commandText([]byte(`{"type":"init","system_prompt":null}`)), parseRefusal("R8", "system_prompt"))
+}
+
+func nullIsAbsent(s *Session) {
+	p := s.controller()
+	p.accepted("D13", p.commandText([]byte(`{"type":"init","system_prompt":null,"approval_mode":null}`)))
+	p.expect("D13", initNothingReply)
+}
+
+func unknownKeyRefused(s *Session) {
+	p := s.controller()
+	p.refused(p.commandText([]byte(`{"type":"prompt","content":"hello","unexpected":true}`)),
+		refusal{rule: "R9", text: "Failed to parse command: Invalid headless command: /unexpected Unexpected property",
+			kind: contracts.ErrorProtocol, code: contracts.CodeBadRequest})
+}
+
+func unknownKeyIgnored(s *Session) {
+	p := s.controller()
+	p.accepted("D13", p.commandText([]byte(`{"type":"prompt","content":"hello","unexpected":true}`)))
+	p.expect("D13", message("status").with("message", "Prompt: hello"))
+}
+
+func exactCase(s *Session) {
+	p := s.controller()
+	p.refused(p.commandText([]byte(`{"type":"prompt","Content":"x"}`)), parseRefusal("R11", "content"))
+	if !s.socket() {
+		p.send([]byte(`{"Type":"init"}`))
+		p.refused("", parseRefusal("R11", ""))
+	}
+}
+
+func duplicateKey(s *Session) {
+	const text = `{"type":"prompt","content":"a","content":"b"}`
+	p := s.controller()
+	from := len(p.log)
+	if !s.socket() {
+		p.send([]byte(text))
+		p.refused("", parseRefusal("D13", ""))
+		p.still("D13", from, noEffect)
+		return
+	}
+	p.send([]byte(text)) // a server may take it for a broken frame (9.5)
+	ctx, cancel := s.within(s.config.Patience)
+	defer cancel()
+	refused := control("ws.error").with("code", contracts.CodeBadRequest)
+	for !slices.ContainsFunc(p.log[from:], refused.ok) && p.pull(ctx) {
+	}
+	if !slices.ContainsFunc(p.log[from:], refused.ok) && p.closeCode() != contracts.CodeBadRequest.CloseCode() {
+		s.fail("D13", "expected ws.error bad_request or a close with 4400 for a duplicate key, got: %v", p.ended)
+	}
+	p.none("D13", from, noEffect)
+}
+
+func duplicateCapability(s *Session) {
+	p := s.controller()
+	for _, list := range []string{`"server_requests":["approval","approval"]`, `"utility_operations":["file_read","file_read"]`} {
+		p.refused(p.commandText([]byte(`{"type":"hello","capabilities":{`+list+`}}`)), parseRefusal("R12", "capabilities"))
+	}
+}
+
+func duplicateOptOut(s *Session) {
+	h := fullHello(contracts.RoleController)
+	h.OptOutNotifications = []contracts.Notification{contracts.NotifyCompaction, contracts.NotifyHeartbeat, contracts.NotifyCompaction}
+	p := s.join("alice", h)
+	f := p.last(message("hello_ok"))
+	if got := texts(f.at("opt_out_notifications")); strings.Join(got, " ") != "compaction heartbeat" {
+		s.fail("R12", "expected opt_out_notifications [compaction heartbeat], got %v", got)
+	}
+}
+
+func overLongLine(s *Session) {
+	p := s.spawn("alice")
+	from := len(p.log)
+	p.send([]byte(`{"type":"prompt","content":"` + strings.Repeat("a", contracts.MaxLineBytes) + `"}`))
+	p.command(initNothing())
+	p.expect("R13", message("error").with("error_type", "protocol").with("fatal", false))
+	p.expect("R13", initNothingReply)
+	if n := countOf(p.log[from:], message("error")); n != 1 {
+		s.fail("R13", "expected one error for one over-long line, got %d", n)
+	}
+	p.none("R13", from, noEffect)
+}
+
+func invalidUTF8(s *Session) {
+	p := s.spawn("alice")
+	from := len(p.log)
+	p.send([]byte("{\"type\":\"prompt\",\"content\":\"a\xffb\"}"))
+	p.expect("1.3", message("error").with("error_type", "protocol").with("fatal", false))
+	p.still("1.3", from, noEffect)
+}
+
+func deepNesting(s *Session) {
+	p := s.spawn("alice")
+	deep := append(bytes.Repeat([]byte("["), 100_000), bytes.Repeat([]byte("]"), 100_000)...)
+	p.send(fmt.Appendf(nil, `{"type":"init","extra":%s}`, deep))
+	p.expect("1.3", message("error").with("error_type", "protocol").with("fatal", false))
+	p.command(initNothing())
+	p.expect("1.3", initNothingReply)
+}
+
+func byteOrderMark(s *Session) {
+	p := s.spawn("alice")
+	from := len(p.log)
+	p.sendRaw([]byte("\xef\xbb\xbf{\"type\":\"init\"}\n"))
+	p.expect("1.3", initNothingReply)
+	p.none("1.3", from, message("error"))
+}
+
+func loneSurrogate(s *Session) {
+	p := s.controller()
+	p.commandText([]byte(`{"type":"prompt","content":"a\ud800b"}`))
+	f := p.expect("1.3", message("status").with("message", "Prompt: a\uFFFDb"))
+	if bytes.Contains(bytes.ToLower(f.Raw), []byte(`\ud800`)) {
+		s.fail("1.3", "a lone surrogate was emitted again: %s", f.Raw)
+	}
+}
+
+func lineSeparators(s *Session) {
+	p := s.controller()
+	p.command(&contracts.Prompt{Content: "a\u2028b\u2029c"})
+	f := p.expect("1.3", message("status").with("message", "Prompt: a\u2028b\u2029c"))
+	if bytes.ContainsAny(f.Raw, "\u2028\u2029") {
+		s.fail("1.3", "expected U+2028 and U+2029 to be escaped, got %q", f.Raw)
+	}
+}
+
+func inputOrder(s *Session) {
+	p := s.controller()
+	from := len(p.log)
+	levels := []contracts.ThinkingLevel{contracts.ThinkingLow, ""}
+	for i := range 60 {
+		p.command(&contracts.Init{ThinkingLevel: levels[i%2]})
+	}
+	p.fence()
+	i := 0
+	for _, f := range p.log[from:] {
+		if f.Type != "status" {
+			continue
+		}
+		want := []string{"Initialized: thinking_level", "Init received with no changes"}[i%2]
+		if got := f.str("message"); got != want {
+			s.fail("1.7", "reply %d: expected %q, got %q", i+1, want, got)
+		}
+		i++
+	}
+	if i != 60 {
+		s.fail("1.7", "expected 60 replies to 60 messages, got %d", i)
+	}
+}
+
+// countOf returns how many frames w wants.
+func countOf(frames []*Frame, w want) int {
+	n := 0
+	for _, f := range frames {
+		if w.ok(f) {
+			n++
+		}
+	}
+	return n
+}
+
+// last returns the latest frame that w wants, which an expectation has seen.
+func (p *Peer) last(w want) *Frame {
+	for i := len(p.log) - 1; i >= 0; i-- {
+		if w.ok(p.log[i]) {
+			return p.log[i]
+		}
+	}
+	p.s.fail("R22", "%s: expected %s before", p.name, w.text)
+	return nil
+}
+
+// closeInput ends the client's half of the link.
+func (p *Peer) closeInput(rule string) {
+	p.s.trace.add(p.s.now(), p.name, ">", []byte("(end of input)"))
+	if err := p.link.CloseInput(); err != nil {
+		p.s.fail(rule, "%s: close the input: %v", p.name, err)
+	}
+}
+
+// exits waits for the process to end by itself with a status.
+func (p *Peer) exits(rule string, status int) {
+	ctx, cancel := p.s.within(exitTime)
+	defer cancel()
+	done := make(chan struct{})
+	go func() { // ends with its context
+		defer close(done)
+		_, _ = p.link.Wait(ctx)
+	}()
+	p.drainUntil(done)
+	got, err := p.link.Wait(ctx)
+	switch {
+	case err != nil:
+		p.s.fail(rule, "%s: expected exit status %d within %s, got: %v", p.name, status, exitTime, err)
+	case got != status:
+		p.s.fail(rule, "%s: expected exit status %d, got %d", p.name, status, got)
+	}
+	for p.pull(ctx) { // what it said last
+	}
+}

@@ -1,0 +1,309 @@
+package conformance
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/seed-028515a8/maestro/contracts"
+)
+
+// requests judges server requests: R50 to R65.
+func requests() []Scenario {
+	onSocket := Needs{Transport: Socket}
+	list := []Scenario{
+		{Name: "request/approval-announced", Title: "An approval is a gated tool_call, then one server_request", Rules: []string{"R50"}, Needs: Needs{Seed: true}, Run: approvalAnnounced},
+		{Name: "request/client-tool-announced", Title: "A client tool is announced in both forms; ask_user is user input", Rules: []string{"R59"}, Needs: Needs{Seed: true}, Run: clientToolAnnounced},
+		{Name: "request/second-answer", Title: "The second answer to a request is refused", Rules: []string{"R53", "R61"}, Run: secondAnswer},
+		{Name: "request/type-mismatch", Title: "An answer of another type is refused and the request stays", Rules: []string{"R60"}, Run: typeMismatch},
+		{Name: "request/unknown-id", Title: "An answer to an unknown request is refused, naming the id", Rules: []string{"R61"}, Run: unknownRequest},
+		{Name: "request/unadvertised", Title: "Types that the controller cannot answer are not asked", Rules: []string{"R63"}, Run: unadvertised},
+		{Name: "request/auto-mode", Title: "In mode auto nothing is asked or announced", Rules: []string{"R51"}, Needs: Needs{Seed: true}, Run: withoutAsking(contracts.ApprovalAuto)},
+		{Name: "request/fail-mode", Title: "In mode fail nothing is asked or announced", Rules: []string{"R51"}, Needs: Needs{Seed: true}, Run: withoutAsking(contracts.ApprovalFail)},
+		{Name: "request/mode-to-auto", Title: "Switching to auto approves what waits", Rules: []string{"R65"}, Needs: Needs{Seed: true}, Run: modeChange(contracts.ApprovalAuto, "approved")},
+		{Name: "request/mode-to-fail", Title: "Switching to fail denies what waits", Rules: []string{"R65"}, Needs: Needs{Seed: true}, Run: modeChange(contracts.ApprovalFail, "denied")},
+		{Name: "request/in-snapshot", Title: "All five kinds wait in the snapshot, in the stated order", Rules: []string{"R73", "R74", "A67"}, Needs: onSocket, Run: inSnapshot},
+		{Name: "request/other-session", Title: "Requests of another session are not shown", Rules: []string{"R64"}, Needs: onSocket, Run: otherSession},
+		{Name: "request/viewer-cannot-answer", Title: "A viewer cannot answer", Rules: []string{"A37"}, Needs: onSocket, Run: viewerCannotAnswer},
+		{Name: "request/outlives-controller", Title: "A request waits for the next controller", Rules: []string{"D8", "3.6"}, Needs: onSocket, Run: outlivesController},
+		{Name: "request/first-answer-wins", Title: "Of answers racing from one client one resolves the request", Rules: []string{"R52", "R53", "D8"}, Run: firstAnswerWins},
+	}
+	for _, a := range answerCases() {
+		list = append(list, Scenario{Name: "request/" + a.name, Title: a.title, Rules: a.rules, Needs: Needs{Seed: true}, Run: a.run})
+	}
+	return list
+}
+
+// An answerCase is one kind of answer to one kind of request, and how the
+// request must end.
+type answerCase struct {
+	name, title string
+	rules       []string
+	kind        contracts.RequestType
+	answer      func(id string) contracts.Command
+	verdict     string
+	by          string
+	reason      any // nil: the resolution carries none
+}
+
+func answerCases() []answerCase {
+	yes, no := true, false
+	text := []contracts.ContentBlock{{Type: "text", Text: "42"}}
+	respond := func(r contracts.ServerRequestResponse) func(string) contracts.Command {
+		return func(id string) contracts.Command { r := r; r.RequestID = id; return &r }
+	}
+	legacyTool := func(ok bool, result *contracts.ToolResult) func(string) contracts.Command {
+		return func(id string) contracts.Command {
+			return &contracts.ToolResponse{CallID: id, Approved: ok, Result: result}
+		}
+	}
+	legacyContent := func(isError bool) func(string) contracts.Command {
+		return func(id string) contracts.Command {
+			return &contracts.ClientToolResult{CallID: id, Content: text, IsError: isError}
+		}
+	}
+	denial := &contracts.ToolResult{Error: "Not on a Friday"}
+	ok := &contracts.ToolResult{Success: true, Output: "Go ahead"}
+	const appr, tool, elic, user, retry = contracts.RequestApproval, contracts.RequestClientTool,
+		contracts.RequestMCPElicitation, contracts.RequestUserInput, contracts.RequestToolRetry
+	return []answerCase{
+		{"approved", "An approval is granted", []string{"R52", "R53", "R55"}, appr, respond(contracts.ServerRequestResponse{RequestType: appr, Approved: &yes}), "approved", "user", "Approved"},
+		{"approved-with-reason", "An approval carries the client's text", []string{"R55"}, appr, respond(contracts.ServerRequestResponse{RequestType: appr, Approved: &yes, Result: ok}), "approved", "user", "Go ahead"},
+		{"approved-legacy", "An approval is granted by tool_response", []string{"R53", "R55"}, appr, legacyTool(true, nil), "approved", "user", "Approved"},
+		{"denied", "A denial carries the client's text", []string{"R55", "A68"}, appr, respond(contracts.ServerRequestResponse{RequestType: appr, Approved: &no, Result: denial}), "denied", "user", "Not on a Friday"},
+		{"denied-without-reason", "A denial without a text has the default one", []string{"R55"}, appr, respond(contracts.ServerRequestResponse{RequestType: appr, Approved: &no}), "denied", "user", "Denied by user"},
+		{"denied-legacy", "An approval is denied by tool_response", []string{"R53", "R55"}, appr, legacyTool(false, denial), "denied", "user", "Not on a Friday"},
+		{"absent-denies", "An answer without approved denies", []string{"R54"}, appr, respond(contracts.ServerRequestResponse{RequestType: appr}), "denied", "user", "Denied by user"},
+		{"client-tool", "A client tool is completed by the client", []string{"R58"}, tool, respond(contracts.ServerRequestResponse{RequestType: tool, Content: text}), "completed", "client", nil},
+		{"client-tool-legacy", "A client tool is completed by client_tool_result", []string{"R58"}, tool, legacyContent(false), "completed", "client", nil},
+		{"client-tool-error", "A client tool that reports an error has failed", []string{"R58"}, tool, respond(contracts.ServerRequestResponse{RequestType: tool, Content: text, IsError: true}), "failed", "client", "Client tool result reported an error"},
+		{"user-input", "User input is answered by the client", []string{"R58"}, user, respond(contracts.ServerRequestResponse{RequestType: user, Content: text}), "answered", "client", nil},
+		{"user-input-legacy", "User input is answered by client_tool_result", []string{"R58"}, user, legacyContent(false), "answered", "client", nil},
+		{"user-input-error", "User input that reports an error has failed", []string{"R58"}, user, respond(contracts.ServerRequestResponse{RequestType: user, IsError: true}), "failed", "client", "User input request reported an error"},
+		{"elicitation", "An elicitation is answered by the client", []string{"R58", "R80"}, elic, respond(contracts.ServerRequestResponse{RequestType: elic, Content: text}), "answered", "client", nil},
+		{"elicitation-legacy", "An elicitation is answered by client_tool_result", []string{"R58", "R80"}, elic, legacyContent(false), "answered", "client", nil},
+		{"elicitation-error", "An elicitation that reports an error has failed", []string{"R58"}, elic, legacyContent(true), "failed", "client", "MCP elicitation request reported an error"},
+		{"retry", "A failed tool is retried", []string{"R57"}, retry, respond(contracts.ServerRequestResponse{RequestType: retry, DecisionAction: contracts.RetryActionRetry, Reason: "Network is back"}), "retried", "user", "Network is back"},
+		{"retry-skip", "A failed tool is skipped", []string{"R57"}, retry, respond(contracts.ServerRequestResponse{RequestType: retry, DecisionAction: contracts.RetryActionSkip, Reason: "Not needed"}), "skipped", "user", "Not needed"},
+		{"retry-abort", "A failed tool aborts the run", []string{"R57"}, retry, respond(contracts.ServerRequestResponse{RequestType: retry, DecisionAction: contracts.RetryActionAbort}), "aborted", "user", nil},
+		{"retry-without-action", "An answer without an action aborts", []string{"R56"}, retry, respond(contracts.ServerRequestResponse{RequestType: retry}), "aborted", "user", nil},
+	}
+}
+
+// toolFor is the tool name a kind of request is asked with.
+func toolFor(kind contracts.RequestType) string {
+	return map[contracts.RequestType]string{
+		contracts.RequestApproval: "bash", contracts.RequestClientTool: "open_editor", contracts.RequestUserInput: "ask_user",
+		contracts.RequestMCPElicitation: "mcp_elicitation", contracts.RequestToolRetry: "bash",
+	}[kind]
+}
+
+// ask makes the agent ask, and returns the request.
+func (p *Peer) ask(kind contracts.RequestType, id string) *Frame {
+	p.prompt(question(kind, id, toolFor(kind)))
+	return p.expect("R50", message("server_request").with("request_id", id).with("request_type", kind))
+}
+
+func (a answerCase) run(s *Session) {
+	p := s.controller()
+	id := "req-" + a.name
+	request := p.ask(a.kind, id)
+	p.accepted(a.rules[0], p.command(a.answer(id)))
+	f := p.expect(a.rules[0], message("server_request_resolved").with("request_id", id))
+	for key, want := range map[string]any{"request_type": string(a.kind), "call_id": request.at("call_id"),
+		"resolution": a.verdict, "resolved_by": a.by, "reason": a.reason} {
+		if got := f.at(key); got != want {
+			s.fail(a.rules[0], "expected %s %s in the resolution, got %s", key, show(want), show(got))
+		}
+	}
+	p.still("R52", p.pos, message("server_request_resolved").with("request_id", id))
+	if !s.socket() {
+		return
+	}
+	state := s.viewer("vera").last(control("snapshot"))
+	if waiting := listOf(state, "state.pending_requests"); len(waiting) != 0 {
+		s.fail("R73", "expected nothing to wait after the answer, got %s", show(waiting))
+	}
+}
+
+func approvalAnnounced(s *Session) {
+	p := s.controller()
+	p.prompt(approval("appr-1"))
+	f := p.expect("R50", anyOf(message("tool_call"), message("server_request")))
+	if f.Type != "tool_call" || f.at("requires_approval") != true || f.str("tool") != "bash" {
+		s.fail("R50", "expected the gated tool_call first, got %s", abridge(f.Raw, maxTraceText))
+	}
+	p.expect("R50", message("server_request").with("request_type", "approval").with("request_id", "appr-1").
+		with("call_id", f.str("call_id")).with("tool", "bash").with("reason", "for conformance").with("args.command", "ls"))
+	p.still("R50", p.pos, anyOf(message("server_request"), message("server_request_resolved"), message("tool_start")))
+}
+
+func clientToolAnnounced(s *Session) {
+	p := s.controller()
+	for _, kind := range []contracts.RequestType{contracts.RequestClientTool, contracts.RequestUserInput} {
+		id := "announced-" + string(kind)
+		p.prompt(question(kind, id, toolFor(kind)))
+		f := p.expect("R59", message("client_tool_request").with("tool", toolFor(kind)))
+		p.expect("R59", message("server_request").with("request_id", id).with("request_type", kind).with("call_id", f.str("call_id")))
+		p.still("R59", p.pos, message("server_request"))
+		p.command(&contracts.ClientToolResult{CallID: f.str("call_id"), Content: []contracts.ContentBlock{}})
+		p.expect("R58", message("server_request_resolved").with("request_id", id))
+	}
+}
+
+// unknownRefusal is how an answer is refused that answers nothing.
+func unknownRefusal(rule, id string) refusal {
+	return refusal{rule: rule, names: id, kind: contracts.ErrorTool, code: contracts.CodeRequestNotFound}
+}
+
+// approve answers an approval.
+func approve(id string, yes bool) contracts.Command {
+	return &contracts.ServerRequestResponse{RequestID: id, RequestType: contracts.RequestApproval, Approved: &yes}
+}
+
+func secondAnswer(s *Session) {
+	p := s.controller()
+	p.ask(contracts.RequestApproval, "twice")
+	p.accepted("R53", p.command(approve("twice", true)))
+	p.expect("R53", message("server_request_resolved").with("request_id", "twice"))
+	from := len(p.log)
+	p.refused(p.command(approve("twice", false)), unknownRefusal("R53", "twice"))
+	p.refused(p.command(&contracts.ToolResponse{CallID: "twice", Approved: false}), unknownRefusal("R53", "twice"))
+	p.still("R52", from, message("server_request_resolved"))
+}
+
+func typeMismatch(s *Session) {
+	p := s.controller()
+	p.ask(contracts.RequestUserInput, "mixed")
+	from := len(p.log)
+	p.refused(p.command(approve("mixed", true)), refusal{rule: "R60", text: "Pending request mixed is user_input, not approval",
+		kind: contracts.ErrorTool, code: contracts.CodeRequestTypeMismatch})
+	p.still("R60", from, message("server_request_resolved"))
+	p.accepted("R60", p.command(&contracts.ClientToolResult{CallID: "mixed", Content: []contracts.ContentBlock{}}))
+	p.expect("R60", message("server_request_resolved").with("request_id", "mixed").with("resolution", "answered"))
+}
+
+func unknownRequest(s *Session) {
+	p := s.controller()
+	from := len(p.log)
+	for _, cmd := range []contracts.Command{
+		approve("ghost", true),
+		&contracts.ToolResponse{CallID: "ghost", Approved: true},
+		&contracts.ClientToolResult{CallID: "ghost", Content: []contracts.ContentBlock{}},
+		&contracts.ServerRequestResponse{RequestID: "ghost", RequestType: contracts.RequestToolRetry},
+	} {
+		p.refused(p.command(cmd), unknownRefusal("R61", "ghost"))
+	}
+	p.still("R61", from, message("server_request_resolved"))
+}
+
+func unadvertised(s *Session) {
+	p := s.join("alice", &contracts.Hello{Role: contracts.RoleController})
+	for _, kind := range []contracts.RequestType{contracts.RequestToolRetry, contracts.RequestMCPElicitation} {
+		from := len(p.log)
+		p.prompt(question(kind, "unasked-"+string(kind), toolFor(kind)))
+		p.still("R63", from, message("server_request"))
+	}
+}
+
+// aboutApprovals wants anything that shows an approval to clients.
+var aboutApprovals = anyOf(message("server_request"), message("server_request_resolved"),
+	message("tool_call").with("requires_approval", true))
+
+func withoutAsking(mode contracts.ApprovalMode) func(*Session) {
+	return func(s *Session) {
+		p := s.controller()
+		p.accepted("R51", p.command(&contracts.Init{ApprovalMode: mode}))
+		from := len(p.log)
+		p.prompt(question(contracts.RequestApproval, "unasked", "bash"))
+		p.prompt("sentinel")
+		p.expect("R51", message("status").with("message", "Prompt: sentinel"))
+		p.still("R51", from, aboutApprovals)
+	}
+}
+
+func modeChange(mode contracts.ApprovalMode, verdict string) func(*Session) {
+	return func(s *Session) {
+		p := s.controller()
+		p.ask(contracts.RequestApproval, "waiting")
+		p.accepted("R65", p.command(&contracts.Init{ApprovalMode: mode}))
+		p.expect("R65", message("server_request_resolved").with("request_id", "waiting").
+			with("resolution", verdict).with("resolved_by", "policy"))
+	}
+}
+
+func inSnapshot(s *Session) {
+	p := s.controller()
+	kinds := contracts.RequestTypes()
+	for _, kind := range slices.Backward(kinds) {
+		p.ask(kind, "all-"+string(kind))
+	}
+	f := s.viewer("vera").last(control("snapshot")) // checkState compares the lists
+	waiting := listOf(f, "state.pending_requests")
+	if len(waiting) != len(kinds) {
+		s.fail("R73", "expected %d pending requests, got %s", len(kinds), show(waiting))
+	}
+	for i, kind := range kinds {
+		r := waiting[i]
+		for key, want := range map[string]any{"id": "all-" + string(kind), "kind": string(kind), "tool": toolFor(kind),
+			"tool_name": toolFor(kind), "status": "pending", "visibility": "user", "source": "local", "tool_call_id": r["call_id"]} {
+			if r[key] != want {
+				s.fail("R73", "pending_requests[%d]: expected %s %s, got %s", i, key, show(want), show(r[key]))
+			}
+		}
+		if got := show(r["args"]); got != `{"path":"a.txt"}` {
+			s.fail("R73", "pending_requests[%d]: expected the arguments as given, got %s", i, got)
+		}
+	}
+}
+
+func otherSession(s *Session) {
+	alice := s.controller()
+	other := s.attach("oscar", entry{session: s.ID + "-other", create: true, role: contracts.RoleController})
+	from := len(other.log)
+	alice.ask(contracts.RequestApproval, "secret")
+	other.still("R64", from, anyOf(aboutApprovals, noEffect))
+	other.refused(other.command(approve("secret", true)), unknownRefusal("R64", "secret"))
+	alice.still("R64", 0, message("server_request_resolved"))
+}
+
+func viewerCannotAnswer(s *Session) {
+	alice, vera := s.controller(), s.viewer("vera")
+	alice.ask(contracts.RequestApproval, "mine")
+	vera.expect("A43", message("server_request").with("request_id", "mine"))
+	vera.refused(vera.command(approve("mine", true)), viewerRefusal("A37"))
+	alice.still("A37", 0, message("server_request_resolved"))
+	alice.accepted("R53", alice.command(approve("mine", false)))
+	vera.expect("R52", message("server_request_resolved").with("request_id", "mine").with("resolution", "denied"))
+}
+
+func outlivesController(s *Session) {
+	alice, vera := s.controller(), s.viewer("vera")
+	alice.ask(contracts.RequestApproval, "inherited")
+	alice.send([]byte(`{"type":"ws.bye","keep":false}`))
+	alice.closes("9.5", 1000)
+	bob := s.attach("bob", entry{role: contracts.RoleController})
+	waiting := listOf(bob.last(control("snapshot")), "state.pending_requests")
+	if len(waiting) != 1 || waiting[0]["id"] != "inherited" {
+		s.fail("D8", "expected the request to wait for the next controller, got %s", show(waiting))
+	}
+	bob.accepted("D8", bob.command(approve("inherited", true)))
+	vera.expect("D8", message("server_request_resolved").with("request_id", "inherited").with("resolution", "approved"))
+}
+
+func firstAnswerWins(s *Session) {
+	p := s.controller()
+	p.ask(contracts.RequestApproval, "raced")
+	from := len(p.log)
+	for i := range 10 {
+		p.command(approve("raced", i%2 == 0))
+	}
+	p.expect("R52", message("server_request_resolved").with("request_id", "raced").with("resolution", "approved"))
+	p.fence()
+	refusals := anyOf(control("ws.error"), message("error")).where("naming raced", func(f *Frame) bool {
+		return strings.Contains(string(f.Raw), "raced")
+	})
+	if refused := countOf(p.log[from:], refusals); refused != 9 {
+		s.fail("R53", "expected nine of ten answers to be refused by naming the request, got %d", refused)
+	}
+	p.still("R52", p.pos, message("server_request_resolved"))
+}

@@ -1,0 +1,174 @@
+package conformance_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"encoding/xml"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/seed-028515a8/maestro/conformance"
+	"github.com/seed-028515a8/maestro/conformance/double"
+)
+
+func TestScenariosHaveUniqueNamesTitlesAndRules(t *testing.T) {
+	all := conformance.Scenarios()
+	if len(all) < 70 {
+		t.Errorf("got %d scenarios, want 70 at least", len(all))
+	}
+	name := regexp.MustCompile(`^[a-z]+/[a-z0-9-]+$`)
+	rule := regexp.MustCompile(`^([RAD][0-9]+|[0-9]+\.[0-9]+)$`)
+	seen := map[string]bool{}
+	for _, s := range all {
+		if seen[s.Name] || !name.MatchString(s.Name) {
+			t.Errorf("got name %q, want group/promise, once", s.Name)
+		}
+		seen[s.Name] = true
+		if s.Title == "" || len(s.Rules) == 0 || s.Run == nil {
+			t.Errorf("%s: got no title, rule or story", s.Name)
+		}
+		for _, r := range s.Rules {
+			if !rule.MatchString(r) {
+				t.Errorf("%s: got rule %q, want a number such as R36, A44, D7 or 9.5", s.Name, r)
+			}
+		}
+	}
+}
+
+// failing is a report with a failure, a pass and a skip in it.
+func failing(t *testing.T) conformance.Report {
+	t.Helper()
+	return judge(t, conformance.Config{Target: socketTarget(t, double.NullOptional), Patience: time.Second,
+		Filter: regexp.MustCompile(`^(state/fresh|socket/unknown-session|framing/crlf)$`)})
+}
+
+func TestReportShowsRuleAndExchangeOfAFailure(t *testing.T) {
+	t.Parallel()
+	report := failing(t)
+	if report.OK() || report.Count(conformance.Failed) != 1 || report.Count(conformance.Passed) != 1 || report.Count(conformance.Skipped) != 1 {
+		t.Fatalf("got %+v, want one failure, one pass and one skip", report.Results)
+	}
+	var text bytes.Buffer
+	if err := report.WriteText(&text); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"fail  state/fresh", "A47: ", "/last_error", `alice > {"type":"hello"`, `alice < {"type":"ws.attached"`,
+		"pass  socket/unknown-session", "(needs a stdio target)", "1 passed, 1 failed, 1 skipped"} {
+		if !strings.Contains(text.String(), want) {
+			t.Errorf("got text without %q:\n%s", want, text.String())
+		}
+	}
+}
+
+func TestReportIsReadableByMachines(t *testing.T) {
+	t.Parallel()
+	report := failing(t)
+	var text bytes.Buffer
+	if err := report.WriteJSON(&text); err != nil {
+		t.Fatal(err)
+	}
+	var object struct {
+		Failed  int `json:"failed"`
+		Results []struct {
+			Name    string
+			Outcome string
+			Failure *struct{ Rule string }
+		}
+	}
+	if err := json.Unmarshal(text.Bytes(), &object); err != nil {
+		t.Fatal(err)
+	}
+	if object.Failed != 1 || len(object.Results) != 3 {
+		t.Errorf("got %+v, want three results, one failed", object)
+	}
+	for _, r := range object.Results {
+		if (r.Outcome == "fail") != (r.Failure != nil && r.Failure.Rule == "A47") {
+			t.Errorf("got %+v, want a failure of rule A47 exactly where the outcome is fail", r)
+		}
+	}
+	text.Reset()
+	if err := report.WriteJUnit(&text); err != nil {
+		t.Fatal(err)
+	}
+	var suite struct {
+		Tests    int `xml:"tests,attr"`
+		Failures int `xml:"failures,attr"`
+		Skipped  int `xml:"skipped,attr"`
+		Cases    []struct {
+			Name string `xml:"name,attr"`
+		} `xml:"testcase"`
+	}
+	if err := xml.Unmarshal(text.Bytes(), &suite); err != nil {
+		t.Fatal(err)
+	}
+	if suite.Tests != 3 || suite.Failures != 1 || suite.Skipped != 1 || len(suite.Cases) != 3 {
+		t.Errorf("got %+v, want 3 tests, 1 failure, 1 skipped", suite)
+	}
+}
+
+func TestRunWithNothingJudgedIsNotOK(t *testing.T) {
+	report := judge(t, conformance.Config{Target: socketTarget(t, ""), Filter: regexp.MustCompile(`^framing/crlf$`)})
+	if report.OK() {
+		t.Errorf("got OK for a run that skipped everything: %+v", report.Results)
+	}
+}
+
+func TestRunRefusesWhatIsNoTarget(t *testing.T) {
+	for _, target := range []string{"", "stdio:", "http://127.0.0.1:1", "stdio:'unfinished"} {
+		if _, err := conformance.Run(t.Context(), conformance.Config{Target: target}); err == nil {
+			t.Errorf("target %q: got no error, want one", target)
+		}
+	}
+}
+
+func TestServerThatCannotBeReachedFails(t *testing.T) {
+	t.Parallel()
+	for _, target := range []string{"ws://127.0.0.1:1", "stdio:/no/such/program"} {
+		report := judge(t, conformance.Config{Target: target, Patience: time.Second, Filter: regexp.MustCompile(`^run/prompt$`)})
+		if report.Count(conformance.Failed) != 1 {
+			t.Errorf("target %s: got %+v, want one failure", target, report.Results)
+		}
+	}
+}
+
+// TestScenarioTimesOut is about a server that accepts and then says nothing.
+func TestScenarioTimesOut(t *testing.T) {
+	t.Parallel()
+	report := judge(t, conformance.Config{Target: "stdio:sleep 30", Timeout: 500 * time.Millisecond, Filter: regexp.MustCompile(`^run/prompt$`)})
+	if r := report.Results[0]; r.Outcome != conformance.Failed || r.Duration > 10*time.Second {
+		t.Errorf("got %s after %s, want a failure soon after the timeout", r.Outcome, r.Duration)
+	}
+}
+
+func TestStrictServerIsHeldToStrictRules(t *testing.T) {
+	t.Parallel()
+	filter := regexp.MustCompile(`^framing/(null|unknown)`)
+	server := socketStrict(t)
+	passes(t, judge(t, conformance.Config{Target: server, Strict: true, Filter: filter}))
+	if report := judge(t, conformance.Config{Target: server, Filter: filter, Patience: time.Second}); report.Count(conformance.Failed) != 2 {
+		t.Errorf("got %d failures, want a strict server to fail the two scenarios for tolerant ones", report.Count(conformance.Failed))
+	}
+}
+
+// docs is the page that lists the scenarios.
+const docs = "../docs/conformance.md"
+
+func TestDocsListEveryScenario(t *testing.T) {
+	page, err := os.ReadFile(docs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var list bytes.Buffer
+	if err := conformance.WriteList(&list); err != nil {
+		t.Fatal(err)
+	}
+	const fence = "```"
+	_, rest, found := strings.Cut(string(page), "<!-- scenarios: the output of maestro conformance --list -->\n"+fence+"text\n")
+	got, _, closed := strings.Cut(rest, fence)
+	if !found || !closed || got != list.String() {
+		t.Errorf("got a list in %s that is not the output of maestro conformance --list; replace it by:\n%s", docs, list.String())
+	}
+}

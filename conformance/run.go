@@ -1,0 +1,123 @@
+package conformance
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/seed-028515a8/maestro/contracts"
+)
+
+// Config says what to judge and how patiently. Target is required.
+type Config struct {
+	Target   string            // stdio:COMMAND, ws://HOST:PORT[/PATH] or wss://...
+	Token    string            // bearer credential for sockets; empty for none
+	Filter   *regexp.Regexp    // scenarios to run, by name; nil runs all
+	Profile  contracts.Profile // what the server was started with; empty is the seed profile
+	Strict   bool              // the server refuses unknown keys and nulls (D13)
+	Timeout  time.Duration     // for one scenario; zero means DefaultTimeout
+	Patience time.Duration     // for one expected message; zero means DefaultPatience
+	Parallel int               // scenarios at once; zero means DefaultParallel
+}
+
+// Run judges the target. The error is about the run itself, such as a target
+// that is not one; what the server does wrong is in the report. When ctx ends,
+// the scenarios under way fail and the others are skipped.
+func Run(ctx context.Context, c Config) (Report, error) {
+	if command, ok := strings.CutPrefix(c.Target, "stdio:"); ok {
+		if words, err := splitWords(command); err != nil || len(words) == 0 {
+			return Report{}, fmt.Errorf("target %q: no command to run", c.Target)
+		}
+	} else if !isSocketTarget(c.Target) {
+		return Report{}, fmt.Errorf("target %q: want stdio:COMMAND or ws://HOST:PORT", c.Target)
+	}
+	c.Profile = cmp.Or(c.Profile, contracts.ProfileSeed)
+	c.Timeout = cmp.Or(c.Timeout, DefaultTimeout)
+	c.Patience = cmp.Or(c.Patience, DefaultPatience)
+	c.Parallel = cmp.Or(c.Parallel, DefaultParallel)
+
+	started := time.Now()
+	results := runAll(ctx, &c, chosen(c.Filter))
+	return Report{Target: c.Target, Duration: time.Since(started), Results: results}, nil
+}
+
+// chosen returns the scenarios whose names match.
+func chosen(filter *regexp.Regexp) []Scenario {
+	return slices.DeleteFunc(Scenarios(), func(s Scenario) bool {
+		return filter != nil && !filter.MatchString(s.Name)
+	})
+}
+
+// runAll runs scenarios side by side, slow ones first so that they overlap
+// with the rest, and returns their results in the order given.
+func runAll(ctx context.Context, c *Config, scenarios []Scenario) []Result {
+	order := make([]int, len(scenarios))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(a, b int) int {
+		return cmp.Compare(speed(scenarios[a]), speed(scenarios[b]))
+	})
+	results := make([]Result, len(scenarios))
+	slots := make(chan struct{}, c.Parallel)
+	var wg sync.WaitGroup
+	for _, i := range order {
+		slow := scenarios[i].Slow // mostly asleep: it does not take a slot
+		if !slow {
+			slots <- struct{}{}
+		}
+		wg.Go(func() {
+			results[i] = runOne(ctx, c, scenarios[i])
+			if !slow {
+				<-slots
+			}
+		})
+	}
+	wg.Wait()
+	return results
+}
+
+func speed(s Scenario) int {
+	if s.Slow {
+		return 0
+	}
+	return 1
+}
+
+// runOne plays a scenario in a goroutine of its own, which failing and
+// skipping end with runtime.Goexit, as package testing does.
+func runOne(ctx context.Context, c *Config, sc Scenario) Result {
+	result := Result{Name: sc.Name, Title: sc.Title, Rules: sc.Rules, Outcome: Passed}
+	why := sc.Needs.reasonToSkip(c)
+	if ctx.Err() != nil {
+		why = "the run was cancelled"
+	}
+	if why != "" {
+		result.Outcome, result.Reason = Skipped, why
+		return result
+	}
+	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
+	defer cancel()
+	s := newSession(ctx, c, sc)
+	done := make(chan struct{})
+	go func() { // ended by s.fail, s.skip, or its deadline: every wait has one
+		defer close(done)
+		defer s.close()
+		s.play(sc.Run)
+	}()
+	<-done
+	result.Duration = time.Since(s.started)
+	switch {
+	case s.failure != nil:
+		s.failure.Exchange = s.trace.lines()
+		result.Outcome, result.Failure = Failed, s.failure
+	case s.skipped != "":
+		result.Outcome, result.Reason = Skipped, s.skipped
+	}
+	return result
+}

@@ -1,0 +1,112 @@
+package shape_test
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/seed-028515a8/maestro/conformance/shape"
+	"github.com/seed-028515a8/maestro/contracts"
+)
+
+func parse(t *testing.T, text string) any {
+	t.Helper()
+	v, err := shape.Parse([]byte(text))
+	if err != nil {
+		t.Fatalf("parse %s: %v", text, err)
+	}
+	return v
+}
+
+func TestParseRefusesWhatIsNotOneCleanText(t *testing.T) {
+	for _, text := range []string{"", "{", "{} {}", "{}x", `{"a":1,"a":2}`, `{"a":{"b":1,"b":1}}`, "\"\xff\"",
+		strings.Repeat("[", contracts.MaxDepth+1) + strings.Repeat("]", contracts.MaxDepth+1)} {
+		if v, err := shape.Parse([]byte(text)); err == nil {
+			t.Errorf("parse %.40q: got %v, want an error", text, v)
+		}
+	}
+	deep := strings.Repeat("[", contracts.MaxDepth) + strings.Repeat("]", contracts.MaxDepth)
+	for _, text := range []string{`{"a":[1,null,"\"[{"]}`, `[]`, `7`, deep} {
+		if _, err := shape.Parse([]byte(text)); err != nil {
+			t.Errorf("parse %.40q: got %v, want no error", text, err)
+		}
+	}
+}
+
+func TestEventShapesAreClosedAndExact(t *testing.T) {
+	for text, want := range map[string]string{
+		`{"type":"status","message":"x"}`:                                                                             "",
+		`{"type":"status"}`:                                                                                           "/message Required property",
+		`{"type":"status","message":7}`:                                                                               "/message Expected string",
+		`{"type":"status","message":null}`:                                                                            "/message Expected string",
+		`{"type":"status","message":"x","mood":1}`:                                                                    "/mood Unexpected property",
+		`{"type":"greeting"}`:                                                                                         "/type Expected known message type",
+		`{"type":"error","message":"x","fatal":0,"error_type":"odd"}`:                                                 "/fatal Expected boolean; /error_type Expected union value",
+		`{"type":"utility_command_resized","command_id":"c","columns":1.0,"rows":2}`:                                  "/columns Expected integer without fraction or exponent",
+		`{"type":"session_info","session_id":null,"cwd":"/","git_branch":null}`:                                       "",
+		`{"type":"session_info","cwd":"/","git_branch":null}`:                                                         "/session_id Required property",
+		`{"type":"tool_call","call_id":"c","tool":"t","args":null,"requires_approval":true}`:                          "",
+		`{"type":"hello_ok","protocol_version":"v","controller_connection_id":null}`:                                  "",
+		`{"type":"hello_ok","protocol_version":"v","connection_id":null}`:                                             "/connection_id Expected string",
+		`{"type":"hello_ok","protocol_version":"v","opt_out_notifications":["status","status"]}`:                      "/opt_out_notifications Expected array elements to be unique",
+		`{"type":"connection_info","connections":null}`:                                                               "/connections Expected array",
+		`{"type":"utility_file_search_results","search_id":"s","query":"","cwd":"/","results":[{}],"truncated":true}`: "/results/0/path Required property; /results/0/score Required property",
+	} {
+		if got := shape.Join(shape.Event(parse(t, text))); got != want {
+			t.Errorf("%s: got %q, want %q", text, got, want)
+		}
+	}
+}
+
+func TestEnvelopesAreCheckedInside(t *testing.T) {
+	for text, want := range map[string]string{
+		`{"type":"message","cursor":1,"message":{"type":"status","message":"x"}}`:                 "",
+		`{"type":"message","cursor":1,"message":{"type":"status"}}`:                               "/message/message Required property",
+		`{"type":"message","cursor":-1,"message":{"type":"status","message":"x"}}`:                "/cursor Expected non-negative integer",
+		`{"type":"message","cursor":1,"session_id":"s","message":{"type":"status","message":""}}`: "/session_id Unexpected property",
+		`{"type":"heartbeat","cursor":1}`:                                                         "",
+		`{"type":"ws.odd"}`:                                                                       "/type Expected known frame type",
+		`{"type":"reset","reason":"lost","snapshot":1}`:                                           "/reason Expected union value; /snapshot Expected object",
+	} {
+		if got := shape.Join(shape.Frame(parse(t, text))); got != want {
+			t.Errorf("%s: got %q, want %q", text, got, want)
+		}
+	}
+}
+
+func TestSnapshotIsCheckedWithItsInit(t *testing.T) {
+	snap := contracts.Snapshot{SessionID: "s", LastInit: json.RawMessage(`{"type":"init","mood":1}`)}
+	text, err := json.Marshal(map[string]any{"type": "snapshot", "snapshot": snap})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := shape.Join(shape.Frame(parse(t, string(text))))
+	for _, want := range []string{"/snapshot/last_init/mood Unexpected property", "/snapshot/state/connections Expected array"} {
+		if !strings.Contains(got, want) {
+			t.Errorf("got %q, want it to contain %q", got, want)
+		}
+	}
+}
+
+func TestCommandToleratesAdditionsOnlyWhenOpen(t *testing.T) {
+	const text = `{"type":"init","system_prompt":null,"mood":{"a":1}}`
+	if cmd, problems, known := shape.Command(parse(t, text), true); !known || problems != nil || cmd.(*contracts.Init).SystemPrompt != nil {
+		t.Errorf("got %v, %v, %t, want an empty init", cmd, problems, known)
+	}
+	if _, problems, _ := shape.Command(parse(t, text), false); len(problems) != 2 {
+		t.Errorf("got %v, want two problems", problems)
+	}
+	if _, problems, _ := shape.Command(parse(t, `{"type":"prompt","Content":"x"}`), true); len(problems) != 1 {
+		t.Errorf("got %v, want content to be missed in spite of Content", problems)
+	}
+	if cmd, _, known := shape.Command(parse(t, `{"type":"odd"}`), true); known || cmd != nil {
+		t.Errorf("got %v, %t, want an unknown type", cmd, known)
+	}
+	for block, want := range map[string]bool{`{"type":"text","text":"x"}`: true, `{"type":"text"}`: false,
+		`{"type":"image","data":"aa","mimeType":"image/png"}`: true, `{"type":{}}`: false, `7`: false} {
+		v := parse(t, `{"type":"client_tool_result","call_id":"c","is_error":false,"content":[`+block+`]}`)
+		if _, problems, _ := shape.Command(v, false); (problems == nil) != want {
+			t.Errorf("block %s: got %v, want valid %t", block, problems, want)
+		}
+	}
+}

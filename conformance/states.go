@@ -1,0 +1,253 @@
+package conformance
+
+import (
+	"reflect"
+	"slices"
+
+	"github.com/seed-028515a8/maestro/conformance/shape"
+	"github.com/seed-028515a8/maestro/contracts"
+	"github.com/seed-028515a8/maestro/session"
+)
+
+// states judges the runtime state in snapshots: R72 to R80.
+func states() []Scenario {
+	onSocket := Needs{Transport: Socket}
+	return []Scenario{
+		{Name: "state/fresh", Title: "A fresh state has empty lists and leaves out what is unknown", Rules: []string{"R72"}, Needs: onSocket, Run: freshState},
+		{Name: "state/replay", Title: "Folding what was received gives the server's snapshot", Rules: []string{"R79"}, Needs: onSocket, Run: replayedState},
+		{Name: "state/replay-of-requests", Title: "Folding questions and answers gives the server's snapshot", Rules: []string{"R79", "R75", "R76"}, Needs: onSocket, Run: replayedRequests},
+		{Name: "state/replay-of-interrupt", Title: "Folding an interrupted run gives the server's snapshot", Rules: []string{"R79", "R69", "R70"}, Needs: onSocket, Run: replayedInterrupt},
+		{Name: "state/snapshots-agree", Title: "Snapshots taken together are equal and never go back", Rules: []string{"2.2", "R79"}, Needs: onSocket, Run: snapshotsAgree},
+		{Name: "state/last-status", Title: "A prompt clears the last status and error, and a status sets it", Rules: []string{"R79"}, Needs: onSocket, Run: lastStatus},
+	}
+}
+
+// bookkeeping names the fields that clients cannot fold: who is connected.
+var bookkeeping = []string{"protocol_version", "client_protocol_version", "client_info", "capabilities", "opt_out_notifications",
+	"connection_role", "connection_count", "subscriber_count", "controller_subscription_id", "controller_connection_id", "connections"}
+
+// checkState checks what must hold in any snapshot.
+func checkState(p *Peer, f *Frame) {
+	if got := f.str("protocolVersion"); got != contracts.ProtocolVersion {
+		p.s.fail("A47", "%s: expected snapshot.protocolVersion %q, got %q", p.name, contracts.ProtocolVersion, got)
+	}
+	if f.at("state.current_response") != nil && f.at("state.is_responding") != true {
+		p.s.fail("R36", "%s: the state has a current_response and is_responding false", p.name)
+	}
+	var ids []string
+	for _, list := range []string{"pending_approvals", "pending_client_tools", "pending_mcp_elicitations", "pending_user_inputs", "pending_tool_retries"} {
+		for _, entry := range listOf(f, "state."+list) {
+			id := textOf(entry, "request_id")
+			if id != "" && id == textOf(entry, "call_id") {
+				p.s.fail("R74", "%s: %s stores a request_id that equals its call_id %q", p.name, list, id)
+			}
+			if id == "" {
+				id = textOf(entry, "call_id")
+			}
+			ids = append(ids, id)
+		}
+	}
+	var unified []string
+	for _, r := range listOf(f, "state.pending_requests") {
+		unified = append(unified, textOf(r, "id"))
+	}
+	if !slices.Equal(ids, unified) {
+		p.s.fail("R73", "%s: the five pending lists hold %q, pending_requests %q", p.name, ids, unified)
+	}
+}
+
+func freshState(s *Session) {
+	f := s.controller().last(control("snapshot"))
+	checkIdle(s, "R72", f)
+	state, _ := f.at("state").(map[string]any)
+	for _, key := range []string{"current_response", "last_error", "last_error_type", "last_response_duration_ms", "last_ttft_ms"} {
+		if v, present := state[key]; present {
+			s.fail("R72", "expected no %s in a fresh state, got %s", key, show(v))
+		}
+	}
+	for _, key := range append(slices.Clone(nothingGoingOn), "connections") {
+		if _, ok := state[key].([]any); !ok {
+			s.fail("R72", "expected a list %s, got %s", key, show(state[key]))
+		}
+	}
+	if f.at("session_id") != s.ID {
+		s.fail("A42", "expected a snapshot of session %s, got %s", s.ID, show(f.at("session_id")))
+	}
+}
+
+// A mirror folds what a controller sends and receives, to be compared with the
+// server's own state.
+type mirror struct {
+	p     *Peer
+	moves []move
+}
+
+// A move is a command that was accepted when the log had come to at.
+type move struct {
+	at  int
+	cmd contracts.Command
+}
+
+// do sends a command once everything before it has been received, so that its
+// place among the messages is known.
+func (m *mirror) do(cmd contracts.Command) {
+	m.p.fence()
+	m.moves = append(m.moves, move{len(m.p.log), cmd})
+	m.p.accepted("R79", m.p.command(cmd))
+}
+
+// prompt is do for a prompt whose turn has come.
+func (m *mirror) prompt(content string) {
+	m.p.fence()
+	at := len(m.p.log)
+	m.p.prompt(content)
+	m.moves = append(m.moves, move{at, &contracts.Prompt{Content: content}})
+}
+
+// compare attaches a client for a fresh snapshot and holds it against the fold.
+func (m *mirror) compare(rule string) {
+	s := m.p.s
+	f := s.viewer("judge").last(control("snapshot"))
+	m.p.fence()
+	mine := m.fold(uint64(f.Cursor))
+	theirs, _ := f.at("state").(map[string]any)
+	for _, key := range bookkeeping {
+		delete(mine, key)
+		delete(theirs, key)
+	}
+	for _, key := range keysOf(mine, theirs) {
+		if !reflect.DeepEqual(mine[key], theirs[key]) {
+			s.fail(rule, "as of cursor %d the messages give %s %s, the snapshot says %s", f.Cursor, key, show(mine[key]), show(theirs[key]))
+		}
+	}
+}
+
+// fold plays the log up to a cursor, starting from its first snapshot.
+func (m *mirror) fold(cursor uint64) map[string]any {
+	var d contracts.Decoder
+	state, moves := session.New(), m.moves
+	begun := false
+	for i, f := range m.p.log {
+		for len(moves) > 0 && moves[0].at <= i {
+			state.ApplyCommand(moves[0].cmd)
+			moves = moves[1:]
+		}
+		switch {
+		case f.Kind == "snapshot" && !begun:
+			snap, err := d.Snapshot(encode(f.Fields))
+			if err != nil {
+				m.p.s.fail("A47", "decode the snapshot: %v", err)
+			}
+			state.Restore(snap)
+			begun = true
+		case f.Kind == "message" && uint64(f.Cursor) <= cursor:
+			ev, err := d.Event(encode(f.Fields))
+			if err != nil {
+				m.p.s.fail("R15", "decode a message: %v", err)
+			}
+			state.Apply(ev)
+		}
+	}
+	return parsed(encode(state.Snapshot(cursor).State))
+}
+
+// parsed decodes an object of ours, numbers as written.
+func parsed(text []byte) map[string]any {
+	v, err := shape.Parse(text)
+	if err != nil {
+		panic("conformance: " + err.Error())
+	}
+	m, _ := v.(map[string]any)
+	return m
+}
+
+// keysOf returns the keys of both maps, sorted.
+func keysOf(a, b map[string]any) []string {
+	var keys []string
+	for k := range a {
+		keys = append(keys, k)
+	}
+	for k := range b {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
+	return slices.Compact(keys)
+}
+
+func replayedState(s *Session) {
+	m := &mirror{p: s.controller()}
+	m.compare("R79")
+	m.prompt("hello")
+	m.p.expect("6.2", message("status").with("message", "Prompt: hello"))
+	m.prompt(streamOf(5, 0))
+	m.p.expect("R36", message("response_chunk"))
+	m.p.expect("R37", message("response_end"))
+	m.compare("R79")
+	m.do(&contracts.Init{ThinkingLevel: contracts.ThinkingHigh})
+	m.prompt(burstOf(20, 10))
+	m.p.fence()
+	m.prompt(streamOf(60, 10))
+	m.p.expect("R36", message("response_chunk"))
+	m.compare("R79")
+	m.p.expect("R37", message("response_end"))
+	m.compare("R79")
+}
+
+func replayedRequests(s *Session) {
+	m := &mirror{p: s.controller()}
+	for _, kind := range contracts.RequestTypes() {
+		m.prompt(question(kind, "fold-"+string(kind), toolFor(kind)))
+		m.p.expect("R50", message("server_request").with("request_id", "fold-"+string(kind)))
+	}
+	m.compare("R79")
+	m.do(approve("fold-approval", true))
+	m.do(&contracts.ClientToolResult{CallID: "fold-client_tool", Content: []contracts.ContentBlock{}, IsError: true})
+	m.compare("R76")
+	m.do(&contracts.ServerRequestResponse{RequestID: "fold-mcp_elicitation", RequestType: contracts.RequestMCPElicitation})
+	m.do(&contracts.ServerRequestResponse{RequestID: "fold-tool_retry", RequestType: contracts.RequestToolRetry, DecisionAction: contracts.RetryActionSkip})
+	m.compare("R79")
+	m.do(&contracts.ServerRequestResponse{RequestID: "fold-user_input", RequestType: contracts.RequestUserInput, IsError: true})
+	m.compare("R79")
+}
+
+func replayedInterrupt(s *Session) {
+	m := &mirror{p: s.controller()}
+	m.prompt(question(contracts.RequestApproval, "fold", "bash"))
+	m.p.expect("R50", message("server_request").with("request_id", "fold"))
+	m.prompt(streamOf(500, 20))
+	m.p.expect("R36", message("response_chunk"))
+	m.do(&contracts.Interrupt{})
+	m.p.expect("R37", message("response_end"))
+	m.p.expect("3.5", message("error").with("error_type", "cancelled"))
+	m.compare("R79")
+}
+
+func snapshotsAgree(s *Session) {
+	p := s.controller()
+	p.prompt(burstOf(50, 20))
+	p.fence()
+	a := s.viewer("vera").last(control("snapshot"))
+	b := s.viewer("victor").last(control("snapshot"))
+	if b.Cursor < a.Cursor {
+		s.fail("2.2", "a snapshot as of cursor %d follows one as of %d", b.Cursor, a.Cursor)
+	}
+	if a.Cursor < p.watch.floor {
+		s.fail("2.2", "a ws.result announced cursor %d, a snapshot taken afterwards is as of %d", p.watch.floor, a.Cursor)
+	}
+}
+
+func lastStatus(s *Session) {
+	p := s.controller()
+	p.prompt("first")
+	p.expect("6.2", message("status").with("message", "Prompt: first"))
+	if got := s.viewer("vera").last(control("snapshot")).str("state.last_status"); got != "Prompt: first" {
+		s.fail("R79", "expected last_status %q, got %q", "Prompt: first", got)
+	}
+	p.prompt(hang())
+	f := s.viewer("victor").last(control("snapshot"))
+	if f.str("state.last_status") == "Prompt: first" || f.at("state.is_responding") != true {
+		s.fail("R79", "expected an accepted prompt to clear last_status and set is_responding, got %s and %s",
+			show(f.at("state.last_status")), show(f.at("state.is_responding")))
+	}
+	p.accepted("R66", p.command(&contracts.Interrupt{}))
+}

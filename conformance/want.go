@@ -1,0 +1,254 @@
+package conformance
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/seed-028515a8/maestro/contracts"
+)
+
+// A want describes a text from the server, for finding it and for saying what
+// was missing.
+type want struct {
+	text string
+	ok   func(*Frame) bool
+}
+
+// message wants a message of a type, on any transport.
+func message(kind string) want {
+	return want{kind, func(f *Frame) bool { return f.Kind == "message" && f.Type == kind }}
+}
+
+// control wants an envelope or a control frame of a type; sockets only.
+func control(kind string) want {
+	return want{kind, func(f *Frame) bool { return f.Kind == kind }}
+}
+
+// anyOf wants one of several.
+func anyOf(wants ...want) want {
+	texts := make([]string, len(wants))
+	for i, w := range wants {
+		texts[i] = w.text
+	}
+	return want{strings.Join(texts, " or "), func(f *Frame) bool {
+		for _, w := range wants {
+			if w.ok(f) {
+				return true
+			}
+		}
+		return false
+	}}
+}
+
+// with also wants a field to have a value: a string, bool, int or nil. Nested
+// fields are written a.b.
+func (w want) with(path string, value any) want {
+	return w.where(fmt.Sprintf("%s %s", path, show(value)), func(f *Frame) bool { return same(f.at(path), value) })
+}
+
+// where also wants f to hold.
+func (w want) where(text string, f func(*Frame) bool) want {
+	return want{w.text + ", " + text, func(frame *Frame) bool { return w.ok(frame) && f(frame) }}
+}
+
+// at returns a field by its path, or nil.
+func (f *Frame) at(path string) any {
+	var v any = f.Fields
+	for step := range strings.SplitSeq(path, ".") {
+		m, _ := v.(map[string]any)
+		v = m[step]
+	}
+	return v
+}
+
+// str returns a string field, or "".
+func (f *Frame) str(path string) string {
+	s, _ := f.at(path).(string)
+	return s
+}
+
+// same compares a decoded value with one written in Go.
+func same(got, want any) bool {
+	switch want := want.(type) {
+	case int:
+		n, ok := got.(json.Number)
+		return ok && n.String() == fmt.Sprint(want)
+	case contracts.Role:
+		return got == string(want)
+	case contracts.RequestType:
+		return got == string(want)
+	case contracts.Code:
+		return got == string(want)
+	}
+	return got == want
+}
+
+// show renders a value as JSON.
+func show(v any) string {
+	text, err := json.Marshal(v)
+	if err != nil {
+		return fmt.Sprint(v)
+	}
+	return abridge(text, 200)
+}
+
+// expect returns the next text that w wants, passing over others. If the
+// server is silent for as long as the configured patience, it broke rule.
+func (p *Peer) expect(rule string, w want) *Frame {
+	f := p.await(rule, p.pos, w)
+	p.pos = slices.Index(p.log, f) + 1
+	return f
+}
+
+// await is expect on the log from an index on, without using it up.
+func (p *Peer) await(rule string, from int, w want) *Frame {
+	return p.awaitFor(rule, from, w, p.s.config.Patience)
+}
+
+// awaitFor is await with a patience of its own. A busy machine makes a long
+// response slow, so patience is measured from the last text that was no
+// heartbeat; the scenario's timeout bounds the whole.
+func (p *Peer) awaitFor(rule string, from int, w want, patience time.Duration) *Frame {
+	deadline := time.Now().Add(patience)
+	for i := from; ; i++ {
+		if i >= len(p.log) {
+			if !p.pullBefore(deadline) {
+				p.missing(rule, w, patience)
+			}
+			if p.log[len(p.log)-1].Kind != "heartbeat" {
+				deadline = time.Now().Add(patience)
+			}
+		}
+		if w.ok(p.log[i]) {
+			return p.log[i]
+		}
+	}
+}
+
+// pullBefore is pull with a deadline.
+func (p *Peer) pullBefore(deadline time.Time) bool {
+	ctx, cancel := context.WithDeadline(p.s.ctx, deadline)
+	defer cancel()
+	return p.pull(ctx)
+}
+
+// missing fails because what was wanted did not come.
+func (p *Peer) missing(rule string, w want, patience time.Duration) {
+	if p.ended != nil {
+		p.s.fail(rule, "%s: expected %s, but the connection ended: %v", p.name, w.text, p.ended)
+	}
+	p.s.fail(rule, "%s: expected %s, got nothing of the kind, and nothing else for %s", p.name, w.text, patience)
+}
+
+// none fails if the log holds, from an index on, what must not be there.
+func (p *Peer) none(rule string, from int, w want) {
+	p.drain()
+	for _, f := range p.log[from:] {
+		if w.ok(f) {
+			p.s.fail(rule, "%s: expected no %s, got %s", p.name, w.text, abridge(f.Raw, maxTraceText))
+		}
+	}
+}
+
+// quiet is how long a scenario waits before it believes that nothing comes.
+const quiet = 150 * time.Millisecond
+
+// still fails if within a moment something comes that must not.
+func (p *Peer) still(rule string, from int, w want) {
+	p.fence()
+	ctx, cancel := p.s.within(quiet)
+	defer cancel()
+	for p.pull(ctx) {
+	}
+	p.none(rule, from, w)
+}
+
+// closes waits for the server to end a socket with one of the codes.
+func (p *Peer) closes(rule string, codes ...int) {
+	p.closesWithin(rule, p.s.config.Patience, codes...)
+}
+
+func (p *Peer) closesWithin(rule string, patience time.Duration, codes ...int) {
+	ctx, cancel := p.s.within(patience)
+	defer cancel()
+	for p.pull(ctx) {
+	}
+	if p.ended == nil {
+		p.s.fail(rule, "%s: expected a close with %v, got nothing within %s", p.name, codes, patience)
+	}
+	if !slices.Contains(codes, p.closeCode()) {
+		p.s.fail(rule, "%s: expected a close with %v, got: %v", p.name, codes, p.ended)
+	}
+}
+
+// A refusal is how the server says no: an error message on stdio, ws.error on
+// sockets.
+type refusal struct {
+	rule   string
+	text   string              // the exact text; empty accepts any
+	prefix string              // how the text begins; for texts with a free end
+	names  string              // what the text must contain
+	kind   contracts.ErrorType // error_type on stdio
+	code   contracts.Code      // code on sockets; empty accepts any
+}
+
+// want returns the refusal of the frame with an id as a want.
+func (r refusal) want(socket bool, id string) want {
+	w, field := message("error").with("error_type", string(r.kind)).with("fatal", false), "message"
+	if socket {
+		w, field = control("ws.error").with("id", id), "error"
+		if r.code != "" {
+			w = w.with("code", r.code)
+		}
+	}
+	return w.where(r.describe(field), func(f *Frame) bool {
+		text := f.str(field)
+		return (r.text == "" || text == r.text) && strings.HasPrefix(text, r.prefix) && strings.Contains(text, r.names)
+	})
+}
+
+func (r refusal) describe(field string) string {
+	switch {
+	case r.text != "":
+		return fmt.Sprintf("%s %q", field, r.text)
+	case r.names != "":
+		return fmt.Sprintf("%s %q... naming %q", field, r.prefix, r.names)
+	}
+	return fmt.Sprintf("%s %q...", field, r.prefix)
+}
+
+// refused expects the refusal of a command sent as id. On sockets another
+// answer to it is reported at once instead of waited out.
+func (p *Peer) refused(id string, r refusal) *Frame {
+	if p.s.socket() {
+		w := r.want(true, id)
+		f := p.expect(r.rule, p.answer(id))
+		if !w.ok(f) {
+			p.s.fail(r.rule, "%s: expected %s, got %s", p.name, w.text, abridge(f.Raw, maxTraceText))
+		}
+		return f
+	}
+	return p.expect(r.rule, r.want(false, ""))
+}
+
+// answer wants the ws.result or ws.error for an id.
+func (p *Peer) answer(id string) want {
+	return anyOf(control("ws.result"), control("ws.error")).with("id", id)
+}
+
+// accepted expects the ws.result for a command sent as id. Stdio has no
+// acknowledgements, so there it only expects no refusal.
+func (p *Peer) accepted(rule, id string) *Frame {
+	if !p.s.socket() {
+		return nil
+	}
+	f := p.await(rule, p.pos, p.answer(id))
+	if f.Kind != "ws.result" {
+		p.s.fail(rule, "%s: expected ws.result for %s, got %s", p.name, id, abridge(f.Raw, maxTraceText))
+	}
+	return f
+}

@@ -1,0 +1,390 @@
+package conformance
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"slices"
+	"sort"
+
+	"github.com/seed-028515a8/maestro/contracts"
+)
+
+// A watch holds everything one client receives against the invariants of the
+// protocol: those that are true of any exchange, whatever the scenario.
+type watch struct {
+	// complete is false while messages may refer to earlier ones that this
+	// client never saw: on a socket until the first snapshot or reset.
+	complete bool
+	// joined is true after a snapshot. What was interrupted before it is not in
+	// it, but may still end after it.
+	joined bool
+
+	cursor int64 // of the last message, snapshot or reset
+	floor  int64 // highest cursor of a ws.result: everything up to it was due before
+	seq    int64 // of the last answer
+
+	response string          // id of the open response, or empty
+	chunks   int             // of the open response
+	finished map[string]bool // ids of ended responses
+	tools    map[string]toolStage
+	gated    map[string]bool   // calls announced with requires_approval
+	legacy   map[string]bool   // calls announced by client_tool_request
+	open     map[string]*Frame // waiting server requests by request_id
+
+	waiting  []awaited       // frames with an id that have no answer yet, in order
+	known    map[string]bool // ids used before: their answers repeat stored ones
+	loose    []string        // ids whose answers are not expected to name them
+	hellos   int             // sent and not yet acknowledged
+	resumed  bool            // ws.resume came before hello; a server may leave it out of the count
+	optOuts  []string        // in force since the last hello_ok
+	raw      bool            // raw events were negotiated
+	farewell int64           // close code announced by ws.goodbye
+}
+
+// awaited is a frame with an id that wants an answer.
+type awaited struct {
+	id  string
+	seq int // ordinal of the frame; 0 if an answer may carry another
+}
+
+// toolStage is how far a tool call has come.
+type toolStage int
+
+const (
+	toolCalled toolStage = iota
+	toolStarted
+	toolEnded
+)
+
+// init makes the maps.
+func (w *watch) init() {
+	w.finished, w.tools = map[string]bool{}, map[string]toolStage{}
+	w.gated, w.legacy = map[string]bool{}, map[string]bool{}
+	w.open, w.known = map[string]*Frame{}, map[string]bool{}
+}
+
+// await notes a frame that wants an answer.
+func (w *watch) await(id string, seq int) {
+	if w.known[id] {
+		seq = 0
+	}
+	w.known[id] = true
+	w.waiting = append(w.waiting, awaited{id, seq})
+}
+
+// observe checks one frame, in the order of arrival.
+func (w *watch) observe(p *Peer, f *Frame) {
+	switch f.Kind {
+	case "message":
+		w.order(p, f)
+		w.message(p, f)
+	case "snapshot":
+		w.order(p, f)
+		if !w.complete { // a later one says nothing new, and after an interrupt less
+			w.adopt(f)
+		}
+		checkState(p, f)
+	case "reset":
+		w.cursor, w.floor = f.Cursor, 0
+		w.adopt(f)
+		checkState(p, f)
+	case "heartbeat":
+		w.heartbeat(p, f)
+	case "ws.result", "ws.error":
+		w.answer(p, f)
+	case "ws.goodbye":
+		w.farewell = number(f.Body["code"])
+	}
+}
+
+// order checks the cursors of messages and snapshots (A48), and that an answer
+// was not sent before the entries that it covers.
+func (w *watch) order(p *Peer, f *Frame) {
+	if !p.s.socket() {
+		return
+	}
+	if f.Cursor <= w.cursor && (w.cursor > 0 || f.Kind == "message") {
+		p.s.fail("A48", "%s: expected cursors to increase, got %d after %d in %s", p.name, f.Cursor, w.cursor, abridge(f.Raw, maxTraceText))
+	}
+	if f.Cursor <= w.floor {
+		p.s.fail("2.5", "%s: a ws.result had announced cursor %d, and %s came after it", p.name, w.floor, abridge(f.Raw, maxTraceText))
+	}
+	w.cursor = f.Cursor
+}
+
+func (w *watch) heartbeat(p *Peer, f *Frame) {
+	if slices.Contains(w.optOuts, "heartbeat") {
+		p.s.fail("A53", "%s: heartbeats were opted out of, got one", p.name)
+	}
+	if f.Cursor < w.cursor {
+		p.s.fail("A57", "%s: a heartbeat repeats the latest cursor, got %d after %d", p.name, f.Cursor, w.cursor)
+	}
+}
+
+// answer checks that every frame with an id is answered once and in order.
+func (w *watch) answer(p *Peer, f *Frame) {
+	seq := number(f.Body["seq"])
+	if f.Kind == "ws.error" && f.Body["code"] != f.Body["error_type"] {
+		p.s.fail("A73", "%s: code and error_type differ in %s", p.name, abridge(f.Raw, maxTraceText))
+	}
+	if f.Kind == "ws.result" {
+		w.floor = max(w.floor, number(f.Body["cursor"]))
+	}
+	id, correlated := f.Body["id"].(string)
+	if !correlated || slices.Contains(w.loose, id) {
+		w.sequence(p, f, seq)
+		return
+	}
+	if len(w.waiting) == 0 || w.waiting[0].id != id {
+		p.s.fail("A116", "%s: expected an answer to %v next, got %s", p.name, w.waiting, abridge(f.Raw, maxTraceText))
+	}
+	first := w.waiting[0]
+	w.waiting = w.waiting[1:]
+	if first.seq == 0 {
+		return
+	}
+	w.sequence(p, f, seq)
+	ordinal := int64(first.seq)
+	if seq != ordinal && !(w.resumed && seq == ordinal-1) {
+		p.s.fail("9.2", "%s: seq is the ordinal of the frame on its socket, %d, got %d in %s", p.name, ordinal, seq, abridge(f.Raw, maxTraceText))
+	}
+}
+
+func (w *watch) sequence(p *Peer, f *Frame, seq int64) {
+	if seq <= w.seq {
+		p.s.fail("A116", "%s: answers come in the order of their frames, got seq %d after %d in %s", p.name, seq, w.seq, abridge(f.Raw, maxTraceText))
+	}
+	w.seq = seq
+}
+
+// adopt replaces what is known of responses, tools and requests.
+func (w *watch) adopt(f *Frame) {
+	w.complete, w.joined = true, true
+	w.response, w.chunks = f.str("state.current_response.response_id"), 0
+	if w.response != "" {
+		w.chunks = 1 // unknown; enough not to ask why ttft_ms is there
+	}
+	clear(w.tools)
+	clear(w.open)
+	for _, t := range listOf(f, "state.tracked_tools") {
+		w.tools[textOf(t, "call_id")] = toolCalled
+	}
+	for _, t := range listOf(f, "state.active_tools") {
+		w.tools[textOf(t, "call_id")] = toolStarted
+	}
+	for _, r := range listOf(f, "state.pending_requests") {
+		w.open[textOf(r, "id")] = &Frame{Type: "server_request", Fields: map[string]any{
+			"request_id": r["id"], "request_type": r["kind"], "call_id": r["call_id"]}}
+	}
+}
+
+// message checks one message.
+func (w *watch) message(p *Peer, f *Frame) {
+	switch f.Type {
+	case "hello_ok":
+		w.acknowledged(p, f)
+	case "status", "connection_info", "compaction":
+		if slices.Contains(w.optOuts, f.Type) {
+			p.s.fail("R31", "%s: %s was opted out of, got %s", p.name, f.Type, abridge(f.Raw, maxTraceText))
+		}
+	case "raw_agent_event":
+		if !w.raw {
+			p.s.fail("A54", "%s: raw events were not negotiated, got %s", p.name, abridge(f.Raw, maxTraceText))
+		}
+	case "error":
+		if f.at("fatal") == true {
+			p.s.fail("R104", "%s: nothing here ends the runtime, got a fatal error: %s", p.name, f.str("message"))
+		}
+	case "response_start", "response_chunk", "response_end":
+		w.responseEvent(p, f)
+	case "tool_call", "tool_start", "tool_output", "tool_end":
+		w.toolEvent(p, f)
+	case "client_tool_request":
+		w.legacy[f.str("call_id")] = true
+	case "server_request":
+		w.requested(p, f)
+	case "server_request_resolved":
+		w.resolved(p, f)
+	}
+}
+
+func (w *watch) acknowledged(p *Peer, f *Frame) {
+	if w.hellos == 0 {
+		p.s.fail("A60", "%s: expected one hello_ok for one hello, got %s", p.name, abridge(f.Raw, maxTraceText))
+	}
+	if got := f.str("client_info.name"); got != "" && got != p.name {
+		p.s.fail("A60", "%s: got the hello_ok of %s", p.name, got)
+	}
+	w.hellos--
+	w.optOuts = nil
+	list, _ := f.at("opt_out_notifications").([]any)
+	for _, v := range list {
+		name, _ := v.(string)
+		w.optOuts = append(w.optOuts, name)
+	}
+	w.raw = f.at("capabilities.raw_agent_events") == true
+}
+
+func (w *watch) responseEvent(p *Peer, f *Frame) {
+	id := f.str("response_id")
+	switch {
+	case f.Type == "response_start":
+		if w.response != "" || w.finished[id] {
+			p.s.fail("R36", "%s: response %s starts while %q is open or after it ended", p.name, id, w.response)
+		}
+		w.response, w.chunks = id, 0
+	case w.response == "" && w.joined && !w.finished[id]: // begun before we came
+	case w.response != id && w.complete:
+		p.s.fail("R36", "%s: %s of %s while %q is open", p.name, f.Type, id, w.response)
+	case f.Type == "response_chunk":
+		w.chunks++
+	default:
+		checkEnd(p, f, w.chunks, w.complete)
+		w.response, w.finished[id] = "", true
+	}
+}
+
+// checkEnd checks what response_end says about the response.
+func checkEnd(p *Peer, f *Frame, chunks int, complete bool) {
+	sum := int64(0)
+	for _, k := range []string{"input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens"} {
+		sum += number(f.at("usage." + k))
+	}
+	if total := number(f.at("usage.total_tokens")); total != sum {
+		p.s.fail("R38", "%s: total_tokens is the sum of the four counts, %d, got %d", p.name, sum, total)
+	}
+	used := texts(f.at("tools_summary.tools_used"))
+	if !sort.StringsAreSorted(used) || len(slices.Compact(slices.Clone(used))) != len(used) {
+		p.s.fail("R39", "%s: tools_used is sorted and free of duplicates, got %v", p.name, used)
+	}
+	if labels, present := f.at("tools_summary.summary_labels").([]any); present && len(labels) == 0 {
+		p.s.fail("R39", "%s: summary_labels is absent when empty, got []", p.name)
+	}
+	ttft, present := f.at("ttft_ms").(json.Number)
+	if at, duration := number(ttft), number(f.at("duration_ms")); present && (at < 0 || at > duration) {
+		p.s.fail("R40", "%s: ttft_ms lies between 0 and duration_ms %d, got %d", p.name, duration, at)
+	}
+	if complete && present && chunks == 0 {
+		p.s.fail("R40", "%s: ttft_ms is absent when no chunk was sent, got %s", p.name, ttft)
+	}
+}
+
+func (w *watch) toolEvent(p *Peer, f *Frame) {
+	id := f.str("call_id")
+	stage, known := w.tools[id]
+	switch f.Type {
+	case "tool_call":
+		if known && stage != toolCalled {
+			p.s.fail("R46", "%s: tool_call %s after its tool_start or tool_end", p.name, id)
+		}
+		w.tools[id] = toolCalled
+		w.gated[id] = f.at("requires_approval") == true
+		return
+	case "tool_start":
+		if w.complete && (known || !w.joined) && (!known || stage != toolCalled) {
+			p.s.fail("R46", "%s: tool_start %s without its tool_call", p.name, id)
+		}
+		w.tools[id] = toolStarted
+		return
+	case "tool_output":
+		if w.complete && (known || !w.joined) && stage != toolStarted {
+			p.s.fail("R46", "%s: tool_output of %s outside tool_start and tool_end", p.name, id)
+		}
+		return
+	}
+	if stage == toolEnded {
+		p.s.fail("R46", "%s: a second tool_end for %s", p.name, id)
+	}
+	w.tools[id] = toolEnded
+}
+
+func (w *watch) requested(p *Peer, f *Frame) {
+	id, call := f.str("request_id"), f.str("call_id")
+	if w.open[id] != nil {
+		p.s.fail("R50", "%s: expected exactly one server_request %s, got a second: %s", p.name, id, abridge(f.Raw, maxTraceText))
+	}
+	w.open[id] = f
+	if !w.complete || p.s.config.Profile == contracts.ProfilePublic {
+		return
+	}
+	switch f.str("request_type") {
+	case "approval":
+		if !w.gated[call] {
+			p.s.fail("R50", "%s: server_request %s without the tool_call that requires approval", p.name, id)
+		}
+	case "client_tool", "user_input":
+		if !w.legacy[call] {
+			p.s.fail("R59", "%s: server_request %s without its client_tool_request", p.name, id)
+		}
+	}
+}
+
+// verdicts lists the legal pairs of resolution and resolved_by (3.4).
+var verdicts = map[string][]string{
+	"approval":        {"approved/user", "denied/user", "approved/policy", "denied/policy", "cancelled/runtime"},
+	"client_tool":     {"completed/client", "failed/client", "failed/policy", "cancelled/runtime"},
+	"mcp_elicitation": {"answered/client", "failed/client", "failed/policy", "cancelled/runtime"},
+	"user_input":      {"answered/client", "failed/client", "failed/policy", "cancelled/runtime"},
+	"tool_retry":      {"retried/user", "skipped/user", "aborted/user", "cancelled/policy", "cancelled/runtime"},
+}
+
+func (w *watch) resolved(p *Peer, f *Frame) {
+	id, kind := f.str("request_id"), f.str("request_type")
+	request := w.open[id]
+	if request == nil && w.complete {
+		p.s.fail("R52", "%s: expected one resolution per request, got one for %s, which is not open", p.name, id)
+	}
+	delete(w.open, id)
+	if request != nil && (request.str("request_type") != kind || request.str("call_id") != f.str("call_id")) {
+		p.s.fail("R52", "%s: the resolution of %s has another type or call than its request: %s", p.name, id, abridge(f.Raw, maxTraceText))
+	}
+	pair := f.str("resolution") + "/" + f.str("resolved_by")
+	if p.s.config.Profile != contracts.ProfilePublic && !slices.Contains(verdicts[kind], pair) {
+		p.s.fail("R52", "%s: %s is no way for a %s to end", p.name, pair, kind)
+	}
+}
+
+// end checks how a link ended.
+func (w *watch) end(p *Peer, err error) {
+	closed, ok := errors.AsType[*Closed](err)
+	if ok && w.farewell != 0 && int64(closed.Code) != w.farewell {
+		p.s.fail("9.5", "%s: ws.goodbye announced %d, the close says %d", p.name, w.farewell, closed.Code)
+	}
+	if !p.s.socket() && !errors.Is(err, io.EOF) {
+		p.s.fail("R1", "%s: %v", p.name, err)
+	}
+}
+
+// listOf returns a list of objects in a frame.
+func listOf(f *Frame, path string) []map[string]any {
+	items, _ := f.at(path).([]any)
+	list := make([]map[string]any, 0, len(items))
+	for _, item := range items {
+		if m, ok := item.(map[string]any); ok {
+			list = append(list, m)
+		}
+	}
+	return list
+}
+
+// textOf returns a string field of an object, or "".
+func textOf(m map[string]any, key string) string {
+	s, _ := m[key].(string)
+	return s
+}
+
+// texts returns the strings of a list.
+func texts(v any) []string {
+	items, _ := v.([]any)
+	list := make([]string, 0, len(items))
+	for _, item := range items {
+		if s, ok := item.(string); ok {
+			list = append(list, s)
+		}
+	}
+	return list
+}
+
+// tolerate notes an id whose answer may name it or not.
+func (w *watch) tolerate(id string) { w.loose = append(w.loose, id) }

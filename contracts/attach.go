@@ -1,0 +1,30 @@
+package contracts
+
+// A Principal is who authenticated. Its zero value is the anonymous local user.
+type Principal struct {
+	ID        string // stable, and safe to log; never a credential
+	Role      Role   // viewer caps every connection to viewing; empty allows both
+	SessionID string // the only session it may reach; empty allows all
+}
+
+// A Takeover says what attaching as controller does to a lease held elsewhere.
+type Takeover string
+
+const (
+	TakeoverRefuse Takeover = ""      // refuse the attachment (4409)
+	TakeoverForce  Takeover = "1"     // take the lease
+	TakeoverLater  Takeover = "later" // attach without the lease; ask for it afterwards
+)
+
+// An Attach is what a client said before its first frame: on WebSocket the
+// query, elsewhere the equivalent.
+type Attach struct {
+	SessionID    string
+	Create       bool     // an unknown session may be created
+	Role         Role     // empty where only hello chooses it
+	Takeover     Takeover //
+	Cursor       *int64   // the last entry applied; nil asks for a snapshot
+	Epoch        string   // the journal the cursor counts in; empty if the client does not know
+	ConnectionID string   // an earlier connection to continue
+	Principal    Principal
+}

@@ -1,0 +1,221 @@
+package contracts
+
+import "encoding/json"
+
+// A Command is one message from a client to the server (maestro-messages 2.1).
+// The seventeen types below are the only ones.
+type Command interface {
+	// CommandType returns the value of the message's type key.
+	CommandType() string
+}
+
+// ClientInfo names the program at the other end.
+type ClientInfo struct {
+	Name    string `json:"name"`
+	Version string `json:"version,omitempty"`
+}
+
+// Capabilities says what a client can answer and what it wants to use. Both
+// lists are sets.
+type Capabilities struct {
+	ServerRequests    []RequestType      `json:"server_requests,omitempty" wire:"unique"`
+	UtilityOperations []UtilityOperation `json:"utility_operations,omitempty" wire:"unique"`
+	RawAgentEvents    bool               `json:"raw_agent_events,omitempty"` // asks for raw_agent_event messages
+}
+
+// ToolResult carries the explanatory text of an approval answer. It never
+// replaces the tool's own result.
+type ToolResult struct {
+	Success bool   `json:"success"`
+	Output  string `json:"output"`
+	Error   string `json:"error,omitempty"`
+}
+
+// A ContentBlock is a piece of an answer: text, or an image in base64. Exactly
+// the keys of its type are on the wire.
+type ContentBlock struct {
+	Type     string // "text" or "image"
+	Text     string // text only
+	Data     string // image only, base64
+	MimeType string // image only
+}
+
+// Hello identifies a client, chooses its role and negotiates. Every later hello
+// replaces all it carries except the role (R29).
+type Hello struct {
+	ProtocolVersion     string         `json:"protocol_version,omitempty"` // what the client was built for; another version is no error
+	ClientInfo          *ClientInfo    `json:"client_info,omitempty"`
+	Capabilities        *Capabilities  `json:"capabilities,omitempty"`
+	Role                Role           `json:"role,omitempty"`                  // cannot change once set
+	OptOutNotifications []Notification `json:"opt_out_notifications,omitempty"` // duplicates are allowed
+}
+
+// Init changes the run configuration; fields are applied in this order (R33).
+type Init struct {
+	SystemPrompt       *string       `json:"system_prompt,omitempty"`        // replaces the prompt; may be empty
+	AppendSystemPrompt *string       `json:"append_system_prompt,omitempty"` // added after a blank line
+	ThinkingLevel      ThinkingLevel `json:"thinking_level,omitempty"`
+	ApprovalMode       ApprovalMode  `json:"approval_mode,omitempty"`
+}
+
+// Prompt starts a run. Attachments are paths on the server's file system.
+type Prompt struct {
+	Content     string   `json:"content"`
+	Attachments []string `json:"attachments,omitempty"`
+}
+
+// Interrupt stops the active run.
+type Interrupt struct{}
+
+// Cancel stops the active run, too; only the reason texts differ from those of
+// interrupt.
+type Cancel struct{}
+
+// Shutdown ends the runtime.
+type Shutdown struct{}
+
+// ToolResponse is the legacy answer to an approval.
+type ToolResponse struct {
+	CallID   string      `json:"call_id"`
+	Approved bool        `json:"approved"`
+	Result   *ToolResult `json:"result,omitempty"` // only its text is used
+}
+
+// ClientToolResult is the legacy answer to a client tool, user input or
+// elicitation.
+type ClientToolResult struct {
+	CallID  string         `json:"call_id"`
+	Content []ContentBlock `json:"content"`
+	IsError bool           `json:"is_error"` // the request ends as failed
+}
+
+// ServerRequestResponse answers any server request. An absent Approved denies
+// (R54) and an absent DecisionAction aborts (R56).
+type ServerRequestResponse struct {
+	RequestID      string         `json:"request_id"`
+	RequestType    RequestType    `json:"request_type"`              // must be that of the request
+	Approved       *bool          `json:"approved,omitempty"`        // approvals
+	Result         *ToolResult    `json:"result,omitempty"`          // approvals
+	DecisionAction RetryAction    `json:"decision_action,omitempty"` // tool retries
+	Reason         string         `json:"reason,omitempty"`          // tool retries, and approvals without a result
+	Content        []ContentBlock `json:"content,omitempty"`         // client tools, elicitations and user input
+	IsError        bool           `json:"is_error,omitempty"`        // client tools, elicitations and user input: the request ends as failed
+}
+
+// UtilityCommandStart runs a command.
+type UtilityCommandStart struct {
+	CommandID    string            `json:"command_id" wire:"id"`
+	Command      string            `json:"command"`
+	Cwd          *string           `json:"cwd,omitempty"`           // default: the workspace
+	Env          map[string]string `json:"env,omitempty"`           // added to the server's environment
+	ShellMode    ShellMode         `json:"shell_mode,omitempty"`    // default: shell
+	TerminalMode TerminalMode      `json:"terminal_mode,omitempty"` // default: pipe
+	AllowStdin   bool              `json:"allow_stdin,omitempty"`   // utility_command_stdin will be accepted
+	Columns      *int64            `json:"columns,omitempty"`       // terminals only; default: 80
+	Rows         *int64            `json:"rows,omitempty"`          // terminals only; default: 24
+}
+
+// UtilityCommandTerminate stops a command; Force kills at once.
+type UtilityCommandTerminate struct {
+	CommandID string `json:"command_id" wire:"id"`
+	Force     bool   `json:"force,omitempty"`
+}
+
+// UtilityCommandStdin writes to a command's standard input.
+type UtilityCommandStdin struct {
+	CommandID string `json:"command_id" wire:"id"`
+	Content   string `json:"content"`
+	EOF       bool   `json:"eof,omitempty"` // ends the input after the content
+}
+
+// UtilityCommandResize sets the size of a command's terminal.
+type UtilityCommandResize struct {
+	CommandID string `json:"command_id" wire:"id"`
+	Columns   int64  `json:"columns"`
+	Rows      int64  `json:"rows"`
+}
+
+// UtilityFileSearch finds files by name.
+type UtilityFileSearch struct {
+	SearchID string  `json:"search_id" wire:"id"`
+	Query    string  `json:"query"`
+	Cwd      *string `json:"cwd,omitempty"`   // default: the workspace
+	Limit    *int64  `json:"limit,omitempty"` // 1 to 500; default: 50
+}
+
+// UtilityFileRead reads lines of a text file.
+type UtilityFileRead struct {
+	ReadID string  `json:"read_id" wire:"id"`
+	Path   string  `json:"path"`             // relative to cwd, or absolute inside it
+	Cwd    *string `json:"cwd,omitempty"`    // default: the workspace
+	Offset *int64  `json:"offset,omitempty"` // first line, from 1
+	Limit  *int64  `json:"limit,omitempty"`  // lines, 1 to 2000; default: 400
+}
+
+// UtilityFileWatchStart watches a tree.
+type UtilityFileWatchStart struct {
+	WatchID         string   `json:"watch_id" wire:"id"`
+	RootDir         *string  `json:"root_dir,omitempty"`         // default: the workspace
+	IncludePatterns []string `json:"include_patterns,omitempty"` // globs; default: everything
+	ExcludePatterns []string `json:"exclude_patterns,omitempty"` // added to the built-in ones
+	DebounceMS      *int64   `json:"debounce_ms,omitempty"`      // quiet time per path; default: 100
+}
+
+// UtilityFileWatchStop stops a watch.
+type UtilityFileWatchStop struct {
+	WatchID string `json:"watch_id" wire:"id"`
+}
+
+func (*Hello) CommandType() string                   { return "hello" }
+func (*Init) CommandType() string                    { return "init" }
+func (*Prompt) CommandType() string                  { return "prompt" }
+func (*Interrupt) CommandType() string               { return "interrupt" }
+func (*ToolResponse) CommandType() string            { return "tool_response" }
+func (*ClientToolResult) CommandType() string        { return "client_tool_result" }
+func (*ServerRequestResponse) CommandType() string   { return "server_request_response" }
+func (*UtilityCommandStart) CommandType() string     { return "utility_command_start" }
+func (*UtilityCommandTerminate) CommandType() string { return "utility_command_terminate" }
+func (*UtilityCommandStdin) CommandType() string     { return "utility_command_stdin" }
+func (*UtilityCommandResize) CommandType() string    { return "utility_command_resize" }
+func (*UtilityFileSearch) CommandType() string       { return "utility_file_search" }
+func (*UtilityFileRead) CommandType() string         { return "utility_file_read" }
+func (*UtilityFileWatchStart) CommandType() string   { return "utility_file_watch_start" }
+func (*UtilityFileWatchStop) CommandType() string    { return "utility_file_watch_stop" }
+func (*Cancel) CommandType() string                  { return "cancel" }
+func (*Shutdown) CommandType() string                { return "shutdown" }
+
+// newCommand makes an empty command of each type, in wire order.
+var newCommand = []func() Command{
+	func() Command { return new(Hello) },
+	func() Command { return new(Init) },
+	func() Command { return new(Prompt) },
+	func() Command { return new(Interrupt) },
+	func() Command { return new(ToolResponse) },
+	func() Command { return new(ClientToolResult) },
+	func() Command { return new(ServerRequestResponse) },
+	func() Command { return new(UtilityCommandStart) },
+	func() Command { return new(UtilityCommandTerminate) },
+	func() Command { return new(UtilityCommandStdin) },
+	func() Command { return new(UtilityCommandResize) },
+	func() Command { return new(UtilityFileSearch) },
+	func() Command { return new(UtilityFileRead) },
+	func() Command { return new(UtilityFileWatchStart) },
+	func() Command { return new(UtilityFileWatchStop) },
+	func() Command { return new(Cancel) },
+	func() Command { return new(Shutdown) },
+}
+
+// MarshalJSON writes the keys of the block's type and no others.
+func (b ContentBlock) MarshalJSON() ([]byte, error) {
+	if b.Type == "image" {
+		return json.Marshal(struct {
+			Type     string `json:"type"`
+			Data     string `json:"data"`
+			MimeType string `json:"mimeType"`
+		}{b.Type, b.Data, b.MimeType})
+	}
+	return json.Marshal(struct {
+		Type string `json:"type"`
+		Text string `json:"text"`
+	}{"text", b.Text})
+}

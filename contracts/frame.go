@@ -1,0 +1,239 @@
+package contracts
+
+import "encoding/json"
+
+// A Frame is one JSON text on a networked transport. From a client it is a
+// bare [Command] or one of the ws.* control frames; from the server it is an
+// envelope or one of the ws.* control frames (maestro-attach 9.2).
+type Frame interface {
+	// FrameType returns the value of the frame's type key.
+	FrameType() string
+}
+
+// Envelopes (maestro-attach 2.1). Message and Snapshot bodies stay encoded:
+// they are made once and shared by every client.
+
+// MessageEnvelope carries one event with its cursor.
+type MessageEnvelope struct {
+	Cursor  uint64          `json:"cursor"`
+	Message json.RawMessage `json:"message" wire:"body=event"`
+}
+
+// SnapshotEnvelope carries the whole state.
+type SnapshotEnvelope struct {
+	Snapshot json.RawMessage `json:"snapshot" wire:"body=snapshot"`
+}
+
+// HeartbeatEnvelope repeats the latest cursor.
+type HeartbeatEnvelope struct {
+	Cursor uint64 `json:"cursor"`
+}
+
+// ResetEnvelope means: discard everything and start from this snapshot.
+type ResetEnvelope struct {
+	Reason   ResetReason     `json:"reason"`
+	Snapshot json.RawMessage `json:"snapshot" wire:"body=snapshot"`
+}
+
+// Control frames from a client. A usual exchange:
+//
+//	-> ws.resume {connection_token}          only when coming back
+//	-> hello {...}
+//	<- ws.attached {...}
+//	<- snapshot | message... | reset
+//	<- message {cursor, message: hello_ok}
+//	-> ws.send {id, message: prompt}
+//	<- ws.result {id, seq, cursor}
+//	<- message...
+//	-> ws.ask_control {id, reason}           the holder sees ws.control_request
+//	<- ws.result {id, seq, cursor}
+//	<- ws.lease {granted: true, reason: granted}
+//	-> ws.bye {keep: false}
+
+// Resume proves that this socket continues an earlier connection.
+type Resume struct {
+	ConnectionToken string `json:"connection_token"` // from ws.attached
+}
+
+// Send wraps a command for correlation. ID is at most 64 bytes and is also the
+// idempotency key: a repeat gets the stored answer.
+type Send struct {
+	ID      string          `json:"id" wire:"sendid"`
+	Message json.RawMessage `json:"message" wire:"body=command"`
+}
+
+// TakeControl claims the lease from whoever holds it.
+type TakeControl struct {
+	ID string `json:"id,omitempty" wire:"id"`
+}
+
+// ReleaseControl gives the lease up and stays attached.
+type ReleaseControl struct {
+	ID string `json:"id,omitempty" wire:"id"`
+}
+
+// AskControl asks the holder for the lease. A free lease is granted at once.
+type AskControl struct {
+	ID     string `json:"id,omitempty" wire:"id"`
+	Reason string `json:"reason,omitempty"`
+}
+
+// GrantControl hands the lease to a connection that asked.
+type GrantControl struct {
+	ID           string `json:"id,omitempty" wire:"id"`
+	ConnectionID string `json:"connection_id"`
+}
+
+// DenyControl refuses a connection that asked.
+type DenyControl struct {
+	ID           string `json:"id,omitempty" wire:"id"`
+	ConnectionID string `json:"connection_id"`
+	Reason       string `json:"reason,omitempty"`
+}
+
+// Ping is an application heartbeat; browsers cannot send ping frames.
+type Ping struct {
+	ID string `json:"id,omitempty" wire:"id"`
+}
+
+// Ack tells the server how far the client has come.
+type Ack struct {
+	Cursor uint64 `json:"cursor"` // the last entry applied
+}
+
+// Bye ends the connection cleanly. Keep detaches only: the connection can be
+// resumed for the usual time.
+type Bye struct {
+	Keep bool `json:"keep,omitempty"`
+}
+
+// Control frames from the server.
+
+// AttachLimits are the bounds a client must respect.
+type AttachLimits struct {
+	MaxFrameBytes int64 `json:"max_frame_bytes"`
+	Mailbox       int64 `json:"mailbox"` // bytes of private frames that may wait
+}
+
+// Attached answers the handshake.
+type Attached struct {
+	SessionID              string       `json:"session_id"`
+	ConnectionID           string       `json:"connection_id"`
+	ConnectionToken        string       `json:"connection_token"` // secret; for ws.resume
+	SubscriptionID         string       `json:"subscription_id"`
+	Role                   Role         `json:"role"`
+	ControllerLeaseGranted bool         `json:"controller_lease_granted"`
+	ControllerConnectionID *string      `json:"controller_connection_id"`
+	LeaseExpiresAt         *string      `json:"lease_expires_at"` // ISO-8601 UTC
+	HeartbeatIntervalMS    int64        `json:"heartbeat_interval_ms"`
+	Epoch                  string       `json:"epoch"`                                     // the journal that cursors count in
+	Resume                 string       `json:"resume" wire:"oneof=snapshot|replay|reset"` // what follows
+	Limits                 AttachLimits `json:"limits"`
+}
+
+// Result answers an accepted client frame. ID is null for a bare message; Seq
+// is the frame's ordinal number on this socket, from 1. Cursor is the
+// journal's head once the frame had taken effect.
+type Result struct {
+	ID     *string `json:"id"`
+	Seq    uint64  `json:"seq"`
+	Cursor uint64  `json:"cursor"`
+}
+
+// Refusal answers a refused client frame.
+type Refusal struct {
+	ID        *string       `json:"id"`
+	Seq       uint64        `json:"seq"`
+	Message   string        `json:"error"`
+	Code      Code          `json:"code"`
+	ErrorType Code          `json:"error_type"` // always equal to Code (A73)
+	Retryable bool          `json:"retryable"`
+	Details   []ErrorDetail `json:"details,omitempty"`
+}
+
+// LeaseChange tells a connection that took part in a hand-over how it ended.
+type LeaseChange struct {
+	Granted                bool        `json:"granted"`
+	ControllerConnectionID *string     `json:"controller_connection_id"`
+	Generation             uint64      `json:"generation"` // grows with each grant
+	Reason                 LeaseReason `json:"reason"`
+	Message                string      `json:"message,omitempty"`
+}
+
+// ControlRequest tells the holder that somebody asks for the lease.
+type ControlRequest struct {
+	ConnectionID string      `json:"connection_id"`
+	ClientInfo   *ClientInfo `json:"client_info,omitempty"`
+	Reason       string      `json:"reason,omitempty"`
+}
+
+// Pong answers ws.ping.
+type Pong struct {
+	ID             *string `json:"id"`
+	LeaseExpiresAt *string `json:"lease_expires_at"`
+}
+
+// Goodbye precedes a close by the server. Code is the close code.
+type Goodbye struct {
+	Code         int64  `json:"code"`
+	Reason       string `json:"reason"` // the code
+	Resume       bool   `json:"resume"` // coming back with the cursor makes sense
+	RetryAfterMS int64  `json:"retry_after_ms,omitempty"`
+}
+
+func (*MessageEnvelope) FrameType() string   { return "message" }
+func (*SnapshotEnvelope) FrameType() string  { return "snapshot" }
+func (*HeartbeatEnvelope) FrameType() string { return "heartbeat" }
+func (*ResetEnvelope) FrameType() string     { return "reset" }
+func (*Resume) FrameType() string            { return "ws.resume" }
+func (*Send) FrameType() string              { return "ws.send" }
+func (*TakeControl) FrameType() string       { return "ws.take_control" }
+func (*ReleaseControl) FrameType() string    { return "ws.release_control" }
+func (*AskControl) FrameType() string        { return "ws.ask_control" }
+func (*GrantControl) FrameType() string      { return "ws.grant_control" }
+func (*DenyControl) FrameType() string       { return "ws.deny_control" }
+func (*Ping) FrameType() string              { return "ws.ping" }
+func (*Ack) FrameType() string               { return "ws.ack" }
+func (*Bye) FrameType() string               { return "ws.bye" }
+func (*Attached) FrameType() string          { return "ws.attached" }
+func (*Result) FrameType() string            { return "ws.result" }
+func (*Refusal) FrameType() string           { return "ws.error" }
+func (*LeaseChange) FrameType() string       { return "ws.lease" }
+func (*ControlRequest) FrameType() string    { return "ws.control_request" }
+func (*Pong) FrameType() string              { return "ws.pong" }
+func (*Goodbye) FrameType() string           { return "ws.goodbye" }
+
+// A Message is a bare command seen as a client frame.
+type Message struct{ Command Command }
+
+// FrameType returns the command's type.
+func (m *Message) FrameType() string { return m.Command.CommandType() }
+
+// newClientControl and newServerFrame make an empty frame of each type.
+var (
+	newClientControl = []func() Frame{
+		func() Frame { return new(Resume) },
+		func() Frame { return new(Send) },
+		func() Frame { return new(TakeControl) },
+		func() Frame { return new(ReleaseControl) },
+		func() Frame { return new(AskControl) },
+		func() Frame { return new(GrantControl) },
+		func() Frame { return new(DenyControl) },
+		func() Frame { return new(Ping) },
+		func() Frame { return new(Ack) },
+		func() Frame { return new(Bye) },
+	}
+	newServerFrame = []func() Frame{
+		func() Frame { return new(MessageEnvelope) },
+		func() Frame { return new(SnapshotEnvelope) },
+		func() Frame { return new(HeartbeatEnvelope) },
+		func() Frame { return new(ResetEnvelope) },
+		func() Frame { return new(Attached) },
+		func() Frame { return new(Result) },
+		func() Frame { return new(Refusal) },
+		func() Frame { return new(LeaseChange) },
+		func() Frame { return new(ControlRequest) },
+		func() Frame { return new(Pong) },
+		func() Frame { return new(Goodbye) },
+	}
+)

@@ -1,0 +1,189 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/seed-028515a8/maestro/contracts"
+)
+
+// A section of the protocol reference between
+//
+//	<!-- generated: NAME -->
+//	<!-- end -->
+//
+// is replaced by the table of that name.
+const (
+	beginMark = "<!-- generated: "
+	endMark   = "<!-- end -->"
+)
+
+// fillTables returns the page with all its tables made anew. Every table must
+// have a place.
+func fillTables(page []byte, src *source) ([]byte, error) {
+	tables := map[string]string{
+		"commands":        typeTables(src, contracts.GroupCommand),
+		"client controls": typeTables(src, contracts.GroupClientControl),
+		"events":          typeTables(src, contracts.GroupEvent),
+		"server frames":   typeTables(src, contracts.GroupServerFrame),
+		"objects":         typeTables(src, contracts.GroupObject),
+		"sets":            setTable(src),
+		"codes":           codeTable(),
+		"limits":          limitTable(src),
+	}
+	var out bytes.Buffer
+	rest := string(page)
+	for {
+		before, after, found := strings.Cut(rest, beginMark)
+		out.WriteString(before)
+		if !found {
+			break
+		}
+		name, after, _ := strings.Cut(after, " -->")
+		_, after, ended := strings.Cut(after, endMark)
+		table, known := tables[name]
+		if !known || !ended {
+			return nil, fmt.Errorf("table %q is unknown, repeated or not ended", name)
+		}
+		delete(tables, name)
+		fmt.Fprintf(&out, "%s%s -->\n<!-- %s -->\n\n%s\n\n%s", beginMark, name, notice, strings.TrimSpace(table), endMark)
+		rest = after
+	}
+	for name := range tables {
+		return nil, fmt.Errorf("no place for table %q", name)
+	}
+	return out.Bytes(), nil
+}
+
+// typeTables makes a heading and a table for each type of a group.
+func typeTables(src *source, group contracts.Group) string {
+	var b strings.Builder
+	for _, t := range contracts.Types() {
+		if t.Group != group {
+			continue
+		}
+		heading := "`" + t.Wire + "`"
+		if t.Wire == "" {
+			heading = t.Name
+		}
+		fmt.Fprintf(&b, "#### %s\n\n%s\n\n", heading, wireProse(src, t))
+		writeFields(&b, src, t)
+	}
+	return b.String()
+}
+
+// wireProse returns the doc comment of a type in the words of the wire: without
+// the Go name, which is not the heading of a message, and with the keys of
+// fields for their Go names.
+func wireProse(src *source, t contracts.Type) string {
+	doc := src.types[t.Name]
+	if t.Wire != "" {
+		doc = strings.TrimPrefix(doc, t.Name+" ")
+		doc = strings.TrimPrefix(doc, "is ")
+		doc = strings.ToUpper(doc[:1]) + doc[1:]
+	}
+	for _, f := range t.Fields {
+		name := regexp.MustCompile(`\b` + f.GoName + `\b`)
+		doc = name.ReplaceAllString(doc, "`"+f.Name+"`")
+	}
+	return doc
+}
+
+func writeFields(b *strings.Builder, src *source, t contracts.Type) {
+	if len(t.Fields) == 0 {
+		b.WriteString("No fields.\n\n")
+		return
+	}
+	b.WriteString("| Field | Type | | Notes |\n| --- | --- | --- | --- |\n")
+	for _, f := range t.Fields {
+		presence := "optional"
+		if f.Required {
+			presence = "required"
+		}
+		kind := typeName(f.Value)
+		if f.Nullable {
+			kind += " or null"
+		}
+		fmt.Fprintf(b, "| `%s` | %s | %s | %s |\n", f.Name, kind, presence, notes(src, t, f))
+	}
+	b.WriteString("\n")
+}
+
+// notes says what the type column cannot.
+func notes(src *source, t contracts.Type, f contracts.Field) string {
+	var parts []string
+	if doc := src.fields[t.Name][f.GoName]; doc != "" {
+		parts = append(parts, doc)
+	}
+	if f.Value.MaxBytes > 0 {
+		parts = append(parts, fmt.Sprintf("1 to %d bytes", f.Value.MaxBytes))
+	}
+	if f.Value.Unique {
+		parts = append(parts, "no duplicates")
+	}
+	if f.Lenient {
+		parts = append(parts, "old servers leave it out")
+	}
+	return strings.Join(parts, "; ")
+}
+
+func typeName(v contracts.Value) string {
+	switch {
+	case v.Kind == contracts.ValueArray:
+		return "array of " + typeName(*v.Item)
+	case v.Kind == contracts.ValueObject, v.Kind == contracts.ValueString && v.Name != "":
+		return fmt.Sprintf("[%s](#%s)", v.Name, strings.ToLower(v.Name))
+	case v.Kind == contracts.ValueBlock:
+		return "[ContentBlock](#contentblock)"
+	case v.Kind == contracts.ValueBody:
+		return "encoded " + v.Name
+	case v.Enum != nil:
+		return "`" + strings.Join(v.Enum, "`, `") + "`"
+	}
+	return string(v.Kind)
+}
+
+// setTable lists the named sets of strings.
+func setTable(src *source) string {
+	var b strings.Builder
+	var done []string
+	for _, t := range contracts.Types() {
+		for _, f := range t.Fields {
+			v := f.Value
+			if v.Item != nil {
+				v = *v.Item
+			}
+			if v.Kind != contracts.ValueString || v.Name == "" || v.Name == openSet || slices.Contains(done, v.Name) {
+				continue
+			}
+			done = append(done, v.Name)
+			fmt.Fprintf(&b, "#### %s\n\n%s One of `%s`.\n\n", v.Name, src.types[v.Name], strings.Join(v.Enum, "`, `"))
+		}
+	}
+	return b.String()
+}
+
+func codeTable() string {
+	var b strings.Builder
+	b.WriteString("| Code | HTTP status | Close code | Retryable |\n| --- | --- | --- | --- |\n")
+	for _, c := range contracts.Codes() {
+		retryable := "no"
+		if c.Retryable() {
+			retryable = "yes"
+		}
+		fmt.Fprintf(&b, "| `%s` | %d | %d | %s |\n", c, c.HTTPStatus(), c.CloseCode(), retryable)
+	}
+	return b.String()
+}
+
+func limitTable(src *source) string {
+	var b strings.Builder
+	b.WriteString("| Limit | Default | Notes |\n| --- | --- | --- |\n")
+	for _, c := range src.constants {
+		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", c.name, c.value, c.comment)
+	}
+	return b.String()
+}

@@ -1,0 +1,84 @@
+package main
+
+import (
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+func testSource(t *testing.T) *source {
+	t.Helper()
+	root, err := moduleRoot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	src, err := readSource(filepath.Join(root, "contracts"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return src
+}
+
+func TestEveryTableHasOnePlace(t *testing.T) {
+	page := string(readFile(t, "docs/protocol.md"))
+	src := testSource(t)
+	for change, spoilt := range map[string]string{
+		"a place missing":   strings.Replace(page, "<!-- generated: codes -->", "", 1),
+		"a place repeated":  page + "<!-- generated: codes -->\n<!-- end -->\n",
+		"an unknown place":  page + "<!-- generated: colours -->\n<!-- end -->\n",
+		"a place not ended": page[:strings.LastIndex(page, "<!-- end -->")],
+	} {
+		if _, err := fillTables([]byte(spoilt), src); err == nil {
+			t.Errorf("%s: got nil, want an error", change)
+		}
+	}
+}
+
+// Every link in the reference that stays on the page leads to a heading.
+func TestLinksLeadSomewhere(t *testing.T) {
+	page := string(readFile(t, "docs/protocol.md"))
+	anchors := make(map[string]bool)
+	for _, heading := range regexp.MustCompile("(?m)^#+ `?([^`\n]+)`?$").FindAllStringSubmatch(page, -1) {
+		anchors[strings.ToLower(strings.ReplaceAll(heading[1], " ", "-"))] = true
+	}
+	links := regexp.MustCompile(`\]\(#([^)]+)\)`).FindAllStringSubmatch(page, -1)
+	if len(links) == 0 {
+		t.Fatal("got no links, want some")
+	}
+	for _, link := range links {
+		if !anchors[link[1]] {
+			t.Errorf("no heading for #%s", link[1])
+		}
+	}
+}
+
+// Every name that the TypeScript declarations use is declared there, once.
+func TestTypeScriptIsComplete(t *testing.T) {
+	text := string(typeScriptFile(testSource(t)))
+	text = regexp.MustCompile(`(?s)/\*\*.*?\*/|//[^\n]*|"[^"\n]*"`).ReplaceAllString(text, "")
+	declared := map[string]int{"Record": 1}
+	for _, m := range regexp.MustCompile(`export (?:interface|type) (\w+)`).FindAllStringSubmatch(text, -1) {
+		declared[m[1]]++
+	}
+	for _, name := range regexp.MustCompile(`\b[A-Z]\w*`).FindAllString(text, -1) {
+		if declared[name] != 1 {
+			t.Errorf("%s is declared %d times, want once", name, declared[name])
+		}
+	}
+}
+
+func TestLimitsAreReadable(t *testing.T) {
+	got := make(map[string]string)
+	for _, c := range testSource(t).constants {
+		got[c.name] = c.value
+	}
+	for name, want := range map[string]string{
+		"MaxLineBytes": "10485760 (10 MiB)", "MaxTextBytes": "65536 (64 KiB)",
+		"MaxAttachmentText": "200000", "MaxDepth": "128", "DefaultLeaseTTL": "45 s",
+	} {
+		if got[name] != want {
+			t.Errorf("%s: got %q, want %q", name, got[name], want)
+		}
+	}
+}

@@ -1,0 +1,31 @@
+package contracts
+
+import "time"
+
+// Default limits. Each is an option of the room that enforces it.
+const (
+	MaxLineBytes       = 10 << 20  // a line on stdio, terminator excluded, either way
+	MaxSocketBytes     = 1 << 20   // a client frame on a socket, after reassembly
+	MaxTextBytes       = 64 << 10  // text in one chunk or output message, also when merged
+	MaxValueBytes      = 256 << 10 // an args or event value; longer ones are cut with a marker
+	MaxDepth           = 128       // nesting of a JSON text
+	MaxIDBytes         = 128       // an id chosen by a client
+	MaxSendIDBytes     = 64        // the id of a ws.send
+	MaxUnanswered      = 32        // ws.send frames without an answer, per connection
+	MaxStateOutput     = 32 << 10  // output of one tool or command kept in the state
+	MaxStateText       = 1 << 20   // text, and thinking, of the response kept in the state
+	MaxListed          = 64        // connections listed in the state; the count is exact
+	MaxAttachments     = 20
+	MaxAttachmentBytes = 10 << 20
+	MaxAttachmentTotal = 32 << 20
+	MaxAttachmentText  = 200_000 // characters of an extracted text
+)
+
+// Default durations (maestro-attach 3.1).
+const (
+	DefaultHeartbeatInterval = 15 * time.Second
+	DefaultLeaseTTL          = 45 * time.Second
+	DefaultSubscriptionTTL   = 30 * time.Second
+	DefaultHandshakeTimeout  = 10 * time.Second
+	DefaultWriteTimeout      = 10 * time.Second
+)

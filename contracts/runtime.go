@@ -1,0 +1,72 @@
+package contracts
+
+import (
+	"context"
+	"time"
+)
+
+// What passes between the hub and an agent. The hub declares the interface an
+// agent satisfies; the types in it live here because neither imports the other.
+
+// AgentInfo is what an agent says about itself once it has started.
+type AgentInfo struct {
+	Model    string
+	Provider string
+	Executor ExecutorType
+	Requests []RequestType // the server requests it may make
+
+	// KeepsRequests says that questions outlive the run they were asked in.
+	KeepsRequests bool
+}
+
+// A Work is one accepted prompt.
+type Work struct {
+	Content     string
+	Attachments []Attachment
+}
+
+// An Attachment is a file that came with a prompt, already checked and read.
+type Attachment struct {
+	Path     string // as the client gave it
+	MimeType string
+	Text     string // a text document
+	Data     []byte // an image
+}
+
+// An Outcome is how a question ended, with what the answer carried.
+type Outcome struct {
+	Verdict   Verdict
+	Reason    string
+	By        Resolver
+	Content   []ContentBlock // client tools, elicitations and user input
+	Announced bool           // false when policy decided and no client was asked (R51)
+}
+
+// AskOptions bound one question.
+type AskOptions struct {
+	// Timeout is how long the question may wait. Zero means the default of its
+	// type; a negative one means that it never expires.
+	Timeout time.Duration
+}
+
+// A Host is the hub as an agent sees it. All methods may be called from any
+// goroutine.
+type Host interface {
+	// Publish shows events to every client, in order and together. It returns
+	// an error only when an event is malformed or the hub has ended. It may
+	// wait for a local client that cannot be reset to read on.
+	Publish(ctx context.Context, events ...Event) error
+
+	// Ask puts a question to the clients and waits for its end. It publishes
+	// the legacy message that belongs to it (tool_call or client_tool_request),
+	// the request and its resolution. It returns an error only when ctx or the
+	// hub ended, or the question is malformed or its id is taken.
+	Ask(ctx context.Context, req *ServerRequest, opts AskOptions) (Outcome, error)
+
+	// Withdraw ends an open question for the agent's own reasons, as verdict
+	// by by. It reports whether the question was still open.
+	Withdraw(requestID string, verdict Verdict, reason string, by Resolver) bool
+
+	// ApprovalMode returns the policy in force.
+	ApprovalMode() ApprovalMode
+}

@@ -1,0 +1,231 @@
+package contracts
+
+import (
+	"errors"
+	"math"
+	"reflect"
+	"slices"
+	"strconv"
+)
+
+const (
+	// maxValueDepth is the nesting of a value beyond which it is cut. It leaves
+	// room for the messages and snapshots around it, so that what we send is
+	// never too deep for a decoder with the same MaxDepth.
+	maxValueDepth = MaxDepth - 16
+
+	// maxBodyDepth is the nesting of an encoded body inside a frame.
+	maxBodyDepth = MaxDepth - 1
+
+	// maxValueHead is how much of a value that was cut is shown.
+	maxValueHead = 4 << 10
+)
+
+// A writer encodes one object following its plan and checks it on the way:
+// what was wrong with it is in violations afterwards.
+type writer struct {
+	trail
+	buf        []byte
+	start, end int // of the content that may be merged
+}
+
+// object writes the struct v.
+func (w *writer) object(p *plan, v reflect.Value) {
+	opening := byte('{')
+	for i := range p.fields {
+		f := &p.fields[i]
+		if f.kind != kindType && f.absent(v.Field(f.index)) {
+			continue
+		}
+		w.buf = append(w.buf, opening)
+		opening = ','
+		w.buf = append(w.buf, f.prefix...)
+		if f.kind == kindType {
+			w.buf = appendString(w.buf, p.wire)
+			continue
+		}
+		w.pushName(f.name)
+		w.member(f, v.Field(f.index))
+		w.pop()
+	}
+	if opening == '{' {
+		w.buf = append(w.buf, '{')
+	}
+	w.buf = append(w.buf, '}')
+}
+
+// absent reports whether the field is left out.
+func (f *field) absent(v reflect.Value) bool {
+	switch {
+	case !f.optional:
+		return false
+	case f.kind == kindNullString:
+		return !nullStringOf(v).Present
+	case f.emptied:
+		return v.IsNil()
+	case v.Kind() == reflect.Slice, v.Kind() == reflect.Map:
+		return v.Len() == 0
+	}
+	return v.IsZero()
+}
+
+func nullStringOf(v reflect.Value) NullString { return v.Interface().(NullString) }
+
+func (w *writer) member(f *field, v reflect.Value) {
+	switch {
+	case f.pointer && v.IsNil(), f.kind == kindRaw && f.nullable && v.Len() == 0:
+		w.buf = append(w.buf, "null"...)
+	case f.text:
+		w.start = len(w.buf) + 1
+		w.value(&f.shape, v)
+		w.end = len(w.buf) - 1
+	default:
+		w.value(&f.shape, v)
+	}
+}
+
+func (w *writer) value(s *shape, v reflect.Value) {
+	if s.pointer {
+		v = v.Elem()
+	}
+	switch s.kind {
+	case kindString:
+		w.string(s, v.String())
+	case kindNullString:
+		if p := nullStringOf(v).Value; p != nil {
+			w.buf = appendString(w.buf, *p)
+		} else {
+			w.buf = append(w.buf, "null"...)
+		}
+	case kindBool:
+		w.buf = strconv.AppendBool(w.buf, v.Bool())
+	case kindInt:
+		w.buf = strconv.AppendInt(w.buf, v.Int(), 10)
+	case kindUint:
+		w.buf = strconv.AppendUint(w.buf, v.Uint(), 10)
+	case kindFloat:
+		w.float(v.Float())
+	case kindRaw:
+		w.raw(s, v.Bytes())
+	case kindList:
+		w.list(s, v)
+	case kindMap:
+		w.stringMap(v.Interface().(map[string]string))
+	case kindBlock:
+		w.block(v.Interface().(ContentBlock))
+	case kindObject:
+		w.object(s.object, v)
+	}
+}
+
+func (w *writer) string(s *shape, text string) {
+	switch {
+	case s.enum != nil && !slices.Contains(s.enum, text):
+		w.violate("Expected union value")
+	case s.maxBytes > 0 && text == "":
+		w.violate("Expected non-empty string")
+	case s.maxBytes > 0 && len(text) > s.maxBytes:
+		w.violate("Expected at most " + strconv.Itoa(s.maxBytes) + " bytes")
+	}
+	w.buf = appendString(w.buf, text)
+}
+
+func (w *writer) float(f float64) {
+	if math.IsNaN(f) || math.IsInf(f, 0) {
+		w.violate("Expected number")
+		return
+	}
+	w.buf = appendFloat(w.buf, f)
+}
+
+func (w *writer) list(s *shape, v reflect.Value) {
+	w.buf = append(w.buf, '[')
+	for i := range v.Len() {
+		if i > 0 {
+			w.buf = append(w.buf, ',')
+		}
+		w.pushIndex(i)
+		w.value(s.elem, v.Index(i))
+		w.pop()
+		if s.unique && repeats(v, i) {
+			w.violate("Expected unique items")
+			break
+		}
+	}
+	w.buf = append(w.buf, ']')
+}
+
+// stringMap writes entries in the order of their keys, so that equal maps have
+// equal bytes.
+func (w *writer) stringMap(m map[string]string) {
+	keys := make([]string, 0, len(m))
+	for key := range m {
+		keys = append(keys, key)
+	}
+	slices.Sort(keys)
+	w.buf = append(w.buf, '{')
+	for i, key := range keys {
+		if i > 0 {
+			w.buf = append(w.buf, ',')
+		}
+		w.buf = append(appendString(w.buf, key), ':')
+		w.buf = appendString(w.buf, m[key])
+	}
+	w.buf = append(w.buf, '}')
+}
+
+func (w *writer) block(b ContentBlock) {
+	switch b.Type {
+	case "text":
+		w.buf = append(w.buf, `{"type":"text","text":`...)
+		w.buf = appendString(w.buf, b.Text)
+	case "image":
+		w.buf = append(w.buf, `{"type":"image","data":`...)
+		w.buf = appendString(w.buf, b.Data)
+		w.buf = append(w.buf, `,"mimeType":`...)
+		w.buf = appendString(w.buf, b.MimeType)
+	default:
+		w.violateAt("type", "Expected union value")
+		return
+	}
+	w.buf = append(w.buf, '}')
+}
+
+// raw writes encoded JSON. Bodies are sent whole; values that are too long or
+// too deep to send are replaced by a marker.
+func (w *writer) raw(s *shape, value []byte) {
+	if len(value) == 0 {
+		w.violate("Required property")
+		return
+	}
+	limit := maxValueDepth
+	if s.body != "" {
+		limit = maxBodyDepth
+	}
+	err := checkRaw(value, limit)
+	syntax, _ := errors.AsType[*syntaxError](err)
+	if syntax != nil && (!syntax.deep || s.body != "") {
+		w.violate("Expected JSON: " + syntax.Error())
+		return
+	}
+	start := len(w.buf)
+	if syntax == nil {
+		w.buf = appendCompact(w.buf, value)
+		if s.body != "" || len(w.buf)-start <= MaxValueBytes {
+			return
+		}
+	}
+	w.buf = appendMarker(w.buf[:start], value)
+}
+
+// appendMarker appends what stands for a value that cannot be sent:
+// {"truncated":true,"bytes":N,"head":"..."}, where bytes is the length of the
+// value and head its beginning as text.
+func appendMarker(dst, value []byte) []byte {
+	dst = append(dst, `{"truncated":true,"bytes":`...)
+	dst = strconv.AppendInt(dst, int64(len(value)), 10)
+	dst = append(dst, `,"head":`...)
+	head := string(value[:min(len(value), maxValueHead+4)])
+	dst = appendString(dst, SplitText(head, maxValueHead)[0])
+	return append(dst, '}')
+}

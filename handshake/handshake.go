@@ -1,0 +1,137 @@
+package handshake
+
+import (
+	"slices"
+
+	"github.com/seed-028515a8/maestro/contracts"
+)
+
+// Terms are what a client and the server agreed on. Every hello makes new ones
+// that replace the old entirely (R29).
+//
+// The zero value belongs to a client that has not said hello on a transport
+// that requires one: it may do nothing. Negotiating an empty hello gives the
+// terms of a client that need not say hello.
+type Terms struct {
+	Role            contracts.Role
+	ProtocolVersion string // the client's; empty if it did not say
+	Mismatch        bool   // the versions differ, which is reported and allowed (R24)
+	ClientInfo      *contracts.ClientInfo
+	Capabilities    contracts.Capabilities
+	HasCapabilities bool                     // the client gave capabilities, if only empty ones
+	OptOuts         []contracts.Notification // in the order given, each once (R12)
+}
+
+// An Offer is what was settled before the hello.
+type Offer struct {
+	Established contracts.Role // set by an earlier hello; empty if none
+	Fixed       contracts.Role // chosen by the transport's query; empty if none
+	Networked   bool           // not stdio; the terms are the same either way
+	Default     contracts.Role // for a hello without a role; empty means controller
+}
+
+// viewerForbidden lists the requests no viewer may offer to answer, in the
+// order they are tested. Approvals and client tools are not among them: a
+// viewer may list those and gains nothing.
+var viewerForbidden = []contracts.RequestType{
+	contracts.RequestMCPElicitation, contracts.RequestUserInput, contracts.RequestToolRetry,
+}
+
+// Negotiate decides what h is granted. The refusals are *contracts.Error, in
+// this order: role_conflict if h asks for a role other than the one it has
+// (R26), bad_request if a viewer offers to answer what only a controller may
+// (R27). The terms share h's client info and capabilities, so h must not change
+// afterwards.
+func Negotiate(h *contracts.Hello, o Offer) (Terms, error) {
+	role, err := o.role(h.Role)
+	if err != nil {
+		return Terms{}, err
+	}
+	t := Terms{
+		Role:            role,
+		ProtocolVersion: h.ProtocolVersion,
+		Mismatch:        h.ProtocolVersion != "" && h.ProtocolVersion != contracts.ProtocolVersion,
+		ClientInfo:      h.ClientInfo,
+		OptOuts:         distinct(h.OptOutNotifications),
+	}
+	if h.Capabilities != nil {
+		t.Capabilities, t.HasCapabilities = *h.Capabilities, true
+	}
+	if role == contracts.RoleViewer {
+		for _, kind := range viewerForbidden {
+			if slices.Contains(t.Capabilities.ServerRequests, kind) {
+				return Terms{}, refuse(contracts.CodeBadRequest,
+					"viewer headless connections cannot negotiate "+string(kind)+" requests")
+			}
+		}
+	}
+	return t, nil
+}
+
+// role returns the role of a client that asked for want, which may be empty.
+func (o Offer) role(want contracts.Role) (contracts.Role, error) {
+	for _, has := range []contracts.Role{o.Established, o.Fixed} {
+		switch {
+		case has == "":
+		case want == "":
+			want = has // a hello without a role keeps the one it has (R25)
+		case want != has:
+			return "", refuse(contracts.CodeRoleConflict, "headless connection role cannot change after hello")
+		}
+	}
+	switch {
+	case want != "":
+		return want, nil
+	case o.Default != "":
+		return o.Default, nil
+	}
+	return contracts.RoleController, nil
+}
+
+// CanAnswer reports whether the client may be asked a question of the given
+// type. Every controller answers approvals: those depend on the approval mode
+// alone (section 3.6). A viewer answers nothing, whatever it listed.
+func (t Terms) CanAnswer(kind contracts.RequestType) bool {
+	if t.Role != contracts.RoleController {
+		return false
+	}
+	return kind == contracts.RequestApproval || slices.Contains(t.Capabilities.ServerRequests, kind)
+}
+
+// CanUse reports whether the client may use a utility operation. A viewer uses
+// none.
+func (t Terms) CanUse(op contracts.UtilityOperation) bool {
+	return t.Role == contracts.RoleController && slices.Contains(t.Capabilities.UtilityOperations, op)
+}
+
+// RawEvents reports whether the client wants the runtime's internal events
+// (R32). Viewers may.
+func (t Terms) RawEvents() bool { return t.Capabilities.RawAgentEvents }
+
+// OptedOut reports whether the client does not want n.
+func (t Terms) OptedOut(n contracts.Notification) bool { return slices.Contains(t.OptOuts, n) }
+
+// Echo returns the capabilities as hello_ok repeats them: nil if the client
+// gave none.
+func (t Terms) Echo() *contracts.Capabilities {
+	if !t.HasCapabilities {
+		return nil
+	}
+	return &t.Capabilities
+}
+
+// distinct returns list without repetitions, the first of each kept, or nil if
+// it is empty. The result does not share list's memory.
+func distinct(list []contracts.Notification) []contracts.Notification {
+	var out []contracts.Notification
+	for _, n := range list {
+		if !slices.Contains(out, n) {
+			out = append(out, n)
+		}
+	}
+	return out
+}
+
+func refuse(code contracts.Code, message string) *contracts.Error {
+	return &contracts.Error{Code: code, Message: message, Type: contracts.ErrorProtocol}
+}

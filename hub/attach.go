@@ -1,0 +1,264 @@
+package hub
+
+import (
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+
+	"github.com/seed-028515a8/maestro/contracts"
+	"github.com/seed-028515a8/maestro/handshake"
+)
+
+// What a client is given to begin with.
+const (
+	resumeSnapshot = "snapshot"
+	resumeReplay   = "replay"
+	resumeReset    = "reset"
+)
+
+// Admit says whether an attachment would be refused for what is already known
+// before the client has said hello, so that a transport can refuse it in its
+// own words. It changes nothing.
+func (h *Hub) Admit(att contracts.Attach) error {
+	var err error
+	h.update(func(s *state) {
+		if err = h.admissible(s); err == nil && att.Role == contracts.RoleController {
+			err = h.mayControl(s, att, att.ConnectionID)
+		}
+	})
+	return err
+}
+
+// admissible refuses attachments to a session that is not open for them.
+func (h *Hub) admissible(s *state) error {
+	switch {
+	case s.phase == phaseEnded:
+		return &contracts.Error{Code: contracts.CodeStaleSession, Message: "Headless session not found"}
+	case s.phase != phaseOpen:
+		return &contracts.Error{Code: contracts.CodeRuntimeNotReady, Message: "hosted runner is not accepting new attachments"}
+	case len(s.conns) >= h.opts.MaxConnections:
+		return &contracts.Error{Code: contracts.CodeOverloaded, Message: "too many connections"}
+	}
+	return nil
+}
+
+// mayControl refuses a controller that would find the lease held and said
+// neither to take it nor to wait. known is the connection it continues, if any.
+func (h *Hub) mayControl(s *state, att contracts.Attach, known string) error {
+	h.expireLease(s)
+	holder, held := s.lease.Holder()
+	if held && holder != known && att.Takeover == contracts.TakeoverRefuse {
+		return leaseHeld("Controller lease is already held by another connection", holder)
+	}
+	return nil
+}
+
+func leaseHeld(text, holder string) *contracts.Error {
+	return &contracts.Error{
+		Code: contracts.CodeControllerLeaseHeld, Message: text, Type: contracts.ErrorProtocol,
+		Metadata: map[string]string{"controller_connection_id": holder},
+	}
+}
+
+// attach makes or continues a connection for a client that said hello.
+func (h *Hub) attach(conn Conn, att contracts.Attach, hello *contracts.Hello, token string) (c *connection, b *mailbox, err error) {
+	secret := newToken()
+	var old *mailbox
+	h.update(func(s *state) {
+		if err = h.admissible(s); err != nil {
+			return
+		}
+		c = h.earlier(s, att, token)
+		offer := handshake.Offer{Fixed: att.Role, Networked: true, Default: contracts.RoleViewer}
+		if c != nil {
+			offer.Established, secret = c.role, token
+		}
+		var terms handshake.Terms
+		if terms, err = handshake.Negotiate(hello, offer); err != nil {
+			return
+		}
+		if err = h.mayAttach(s, att, c, terms); err != nil {
+			return
+		}
+		if c == nil {
+			c = h.newConnection(s, att.Principal, secret)
+		}
+		if c.box != nil {
+			old = c.box
+			h.part(c, superseded)
+			h.roster.remove(old)
+		}
+		c.terms, c.role = terms, terms.Role
+		b = h.greet(s, c, conn, att, secret)
+	})
+	return c, b, err
+}
+
+// mayAttach refuses before anything has changed: a refused controller leaves
+// no trace (A24).
+func (h *Hub) mayAttach(s *state, att contracts.Attach, c *connection, t handshake.Terms) error {
+	if att.Principal.Role == contracts.RoleViewer && t.Role == contracts.RoleController {
+		return &contracts.Error{Code: contracts.CodeAccessDenied, Message: "this credential only allows viewing"}
+	}
+	if t.Role != contracts.RoleController {
+		return nil
+	}
+	known := ""
+	if c != nil {
+		known = c.id
+	} else if s.controllers() >= h.opts.MaxControllers {
+		return &contracts.Error{Code: contracts.CodeRateLimited, Message: "too many controller connections"}
+	}
+	return h.mayControl(s, att, known)
+}
+
+// earlier finds the connection that the client proves to be. Anything wrong
+// with the proof means a new connection, never a hint about the old one.
+func (h *Hub) earlier(s *state, att contracts.Attach, token string) *connection {
+	c := s.conns[att.ConnectionID]
+	if c == nil || token == "" || !c.owns(token) || c.principal.ID != att.Principal.ID {
+		return nil
+	}
+	return c
+}
+
+func (h *Hub) newConnection(s *state, p contracts.Principal, secret string) *connection {
+	c := &connection{
+		id: newID("conn_"), sub: newID("sub_"), token: sha256.Sum256([]byte(secret)),
+		principal: p, seen: s.now,
+	}
+	s.conns[c.id] = c
+	return c
+}
+
+// greet attaches the connection to the stream: ws.attached, then what it needs
+// to have the state, then hello_ok, then live entries.
+func (h *Hub) greet(s *state, c *connection, conn Conn, att contracts.Attach, secret string) *mailbox {
+	how, from := h.startingPoint(att)
+	b := h.attachBox(s, c, conn, from)
+	moved := h.claimOnAttach(s, c, att.Takeover)
+
+	holder, held := s.lease.Holder()
+	attached := &contracts.Attached{
+		SessionID: h.opts.SessionID, ConnectionID: c.id, ConnectionToken: secret, SubscriptionID: c.sub,
+		Role: c.role, ControllerLeaseGranted: held && holder == c.id,
+		ControllerConnectionID: h.controllerID(s).Value, LeaseExpiresAt: h.expiry(c).Value,
+		HeartbeatIntervalMS: h.opts.HeartbeatInterval.Milliseconds(), Epoch: h.Epoch(), Resume: how,
+		Limits: contracts.AttachLimits{MaxFrameBytes: int64(h.opts.MaxFrameBytes), Mailbox: int64(h.opts.MaxPrivateBytes)},
+	}
+	if text, err := contracts.EncodeFrame(attached); err == nil {
+		h.push(b, parcel{frame: b.form.AppendControl(nil, text)})
+	}
+	if how != resumeReplay {
+		snap, at := h.share(s)
+		p := parcel{at: at, snapshot: snap}
+		if how == resumeReset {
+			p.reset = contracts.ResetGap
+		}
+		h.push(b, p)
+	}
+	h.acknowledge(s, c)
+	h.presence(s, c.id)
+	if moved != nil {
+		moved()
+	}
+	h.roster.add(b)
+	h.metrics.count(&h.metrics.Attached)
+	return b
+}
+
+// startingPoint says what a client gets that presents a cursor, and the cursor
+// its stream starts from if that is a replay.
+func (h *Hub) startingPoint(att contracts.Attach) (how string, from uint64) {
+	switch {
+	case att.Cursor == nil:
+		return resumeSnapshot, 0
+	case att.Epoch != "" && att.Epoch != h.Epoch(), *att.Cursor < 0:
+		return resumeReset, 0
+	}
+	c := uint64(*att.Cursor)
+	if c > h.head() || c+1 < h.journal.First() {
+		return resumeReset, 0
+	}
+	return resumeReplay, c
+}
+
+// acknowledge answers hello. hello_ok has a cursor of its own, kept by a note,
+// which nobody else sees (A60).
+func (h *Hub) acknowledge(s *state, c *connection) {
+	n := note{}
+	if c.role == contracts.RoleController && !c.bare {
+		n.Attach = savedConnection(c)
+	}
+	cursor := h.note(s, n)
+	h.pushEvent(s, c, cursor, h.helloOK(s, c))
+	if c.terms.Mismatch && !c.terms.OptedOut(contracts.NotifyStatus) {
+		h.pushEvent(s, c, cursor, &contracts.Status{
+			Message: "Client protocol " + c.terms.ProtocolVersion + " attached to server " + contracts.ProtocolVersion,
+		})
+	}
+}
+
+func (h *Hub) helloOK(s *state, c *connection) *contracts.HelloOK {
+	ok := &contracts.HelloOK{
+		ProtocolVersion:        contracts.ProtocolVersion,
+		ConnectionID:           c.id,
+		ClientProtocolVersion:  c.terms.ProtocolVersion,
+		ClientInfo:             c.terms.ClientInfo,
+		Capabilities:           c.terms.Echo(),
+		OptOutNotifications:    c.terms.OptOuts,
+		Role:                   c.role,
+		ControllerConnectionID: h.controllerID(s),
+		LeaseExpiresAt:         h.expiry(c),
+	}
+	if h.opts.Profile == contracts.ProfileSeed {
+		ok.ServerCapabilities = &contracts.ServerCapabilities{
+			ServerRequests:    h.info.Requests,
+			UtilityOperations: []contracts.UtilityOperation{},
+			RawAgentEvents:    true,
+			ConnectionRoles:   []contracts.Role{contracts.RoleController, contracts.RoleViewer},
+		}
+		if ok.ServerCapabilities.ServerRequests == nil {
+			ok.ServerCapabilities.ServerRequests = []contracts.RequestType{}
+		}
+	}
+	return ok
+}
+
+// attachLocal attaches the client on standard input and output. It needs no
+// hello: until one says otherwise it is a controller without capabilities.
+func (h *Hub) attachLocal(conn Conn, att contracts.Attach) (c *connection, b *mailbox, err error) {
+	h.update(func(s *state) {
+		if s.conns[localID] != nil {
+			err = &contracts.Error{Code: contracts.CodeRoleConflict, Message: "a local client is already attached"}
+			return
+		}
+		if s.phase == phaseEnded {
+			err = errEnded
+			return
+		}
+		c = &connection{id: localID, sub: localID, bare: true, principal: att.Principal, seen: s.now}
+		c.terms.Role = contracts.RoleController
+		s.conns[localID] = c
+		b = h.attachBox(s, c, conn, h.first)
+		c.role = "" // hello may still choose
+		for _, row := range s.table.Pending() {
+			if row.Opened.Before(h.started) { // asked before the restart; a bare wire has no snapshot to show it
+				h.pushEvent(s, c, h.head(), row.Request)
+			}
+		}
+		if moved := h.claimOnAttach(s, c, contracts.TakeoverLater); moved != nil {
+			s.lease.Pin(c.id) // an open pipe is a sign of life
+		}
+		h.roster.add(b)
+		h.wake(b)
+	})
+	return c, b, err
+}
+
+// newToken returns a secret of 256 bits.
+func newToken() string {
+	var b [32]byte
+	rand.Read(b[:]) // never fails
+	return base64.RawURLEncoding.EncodeToString(b[:])
+}

@@ -1,0 +1,301 @@
+package hub
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/seed-028515a8/maestro/contracts"
+	"github.com/seed-028515a8/maestro/journal"
+	"github.com/seed-028515a8/maestro/lease"
+	"github.com/seed-028515a8/maestro/serverreq"
+	"github.com/seed-028515a8/maestro/session"
+)
+
+// Options configures a hub. The zero value of each field is the default named
+// beside it.
+type Options struct {
+	SessionID string  // required
+	Cwd       string  // absolute workspace root, shown in session_info
+	GitBranch *string // current branch, or nil
+
+	Agent Agent         // required
+	Store journal.Store // required; the hub closes it
+
+	// LoadAttachments reads the files a prompt names and returns what could be
+	// loaded and one message for each that could not. Nil refuses all.
+	LoadAttachments func(paths []string) ([]contracts.Attachment, []string)
+
+	Profile      contracts.Profile      // seed
+	Strict       bool                   // refuse unknown keys and nulls (D13)
+	ApprovalMode contracts.ApprovalMode // prompt
+
+	LeaseTTL          time.Duration // 45 s since the holder's last sign of life
+	HeartbeatInterval time.Duration // 15 s; a peer silent for three of them is closed
+	SubscriptionTTL   time.Duration // 30 s a dropped connection can be resumed
+	HandshakeTimeout  time.Duration // 10 s from the first byte to hello
+	WorkingInterval   time.Duration // 15 s of silence in a run before a status says it goes on
+
+	// RequestTimeout overrides how long a type of request waits. Negative
+	// means for ever (D8).
+	RequestTimeout map[contracts.RequestType]time.Duration
+
+	WindowBytes     int  // 8 MiB of recent entries in memory
+	CheckpointBytes int  // 8 MiB of entries between two checkpoints of the state
+	GroupCommit     bool // entries are shown only once synced to disk
+
+	MaxFrameBytes   int // 1 MiB, told to clients; the transport enforces it
+	MaxControllers  int // 64 controller-role connections
+	MaxConnections  int // 16,384 connections, detached ones included
+	MaxPrivateBytes int // 1 MiB of private frames waiting for one connection; beyond, it is closed
+	MaxPending      int // 256 requests waiting at once
+	MaxBacklog      int // 4 MiB a local client may lag before the agent waits for it
+
+	// Shared says that others may attach beside the local client, which then
+	// may use the ws.* control frames about the lease.
+	Shared bool
+
+	Log *slog.Logger // discards
+}
+
+func (o Options) withDefaults() (Options, error) {
+	if o.SessionID == "" || o.Agent == nil || o.Store == nil {
+		return o, errors.New("hub: session id, agent and store are required")
+	}
+	orDuration(&o.LeaseTTL, contracts.DefaultLeaseTTL)
+	orDuration(&o.HeartbeatInterval, contracts.DefaultHeartbeatInterval)
+	orDuration(&o.SubscriptionTTL, contracts.DefaultSubscriptionTTL)
+	orDuration(&o.HandshakeTimeout, contracts.DefaultHandshakeTimeout)
+	orDuration(&o.WorkingInterval, 15*time.Second)
+	orInt(&o.CheckpointBytes, 8<<20)
+	orInt(&o.MaxFrameBytes, contracts.MaxSocketBytes)
+	orInt(&o.MaxControllers, 64)
+	orInt(&o.MaxConnections, 16384)
+	orInt(&o.MaxPrivateBytes, 1<<20)
+	orInt(&o.MaxPending, 256)
+	orInt(&o.MaxBacklog, 4<<20)
+	if o.Profile == "" {
+		o.Profile = contracts.ProfileSeed
+	}
+	if o.ApprovalMode == "" {
+		o.ApprovalMode = contracts.ApprovalPrompt
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	return o, nil
+}
+
+func orDuration(d *time.Duration, def time.Duration) {
+	if *d <= 0 {
+		*d = def
+	}
+}
+
+func orInt(n *int, def int) {
+	if *n <= 0 {
+		*n = def
+	}
+}
+
+// A Hub is one session: it joins one agent to any number of clients.
+//
+// Everything that is decided together changes together, under one mutex (D6):
+// the lease, the pending requests, the session's state and the journal's head.
+// Clients are followers of the journal and hold no queue of events; see
+// mailbox. All methods may be called from any goroutine.
+type Hub struct {
+	// Static after New.
+	opts    Options
+	log     *slog.Logger
+	journal *journal.Journal
+	info    contracts.AgentInfo // set by Start, before any connection is served
+	first   uint64              // head before this process published anything
+
+	roster  roster
+	metrics Metrics
+	backlog backlog
+
+	rearm chan struct{} // 1-buffered; a token means an earlier deadline
+	kick  chan struct{} // 1-buffered; a token means visible entries
+	sync  chan struct{} // 1-buffered; a token means unsynced entries (group commit)
+	done  chan struct{} // closed when the hub has ended
+	wg    sync.WaitGroup
+
+	mu sync.Mutex
+	state
+}
+
+// state is everything the mutex guards. Functions that need the lock take it as
+// a parameter or are its methods.
+type state struct {
+	now      time.Time // of the running update
+	out      []journal.Entry
+	events   *session.State
+	lease    *lease.Lease
+	table    *serverreq.Table
+	mode     contracts.ApprovalMode
+	waiters  map[string]chan contracts.Outcome // by request id; each 1-buffered
+	conns    map[string]*connection
+	detached []*connection // oldest first; all expire after the same time
+	run      *run          // nil when idle
+	shared   *sharedSnapshot // the latest, and
+	sharedAt uint64          // its cursor, and
+	sharedOn time.Time       // when it was made
+
+	presenceShown time.Time // when presence was last published
+	presenceDue   time.Time // zero: nothing to publish
+	presenceAbout string
+	nextBeat      time.Time // zero until somebody attached
+	lastShown     time.Time // an entry was last published
+	sinceMark     int       // bytes since the last checkpoint
+	deadline      time.Time // what the clock is armed for
+	phase         phase
+	failed        error // the store broke; nothing more can be shown
+}
+
+// phase is how far the hub's life has come.
+type phase int
+
+const (
+	phaseStarting phase = iota
+	phaseOpen
+	phaseDraining // no new attachments or commands; events still flow
+	phaseEnded
+)
+
+// New opens the session in opts.Store, bringing back what an earlier process
+// left in it. Nothing runs until Start.
+func New(opts Options) (*Hub, error) {
+	opts, err := opts.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	h := &Hub{
+		opts:  opts,
+		log:   opts.Log.With("session", opts.SessionID),
+		rearm: make(chan struct{}, 1),
+		kick:  make(chan struct{}, 1),
+		sync:  make(chan struct{}, 1),
+		done:  make(chan struct{}),
+	}
+	h.backlog.init()
+	h.state = state{
+		events:  session.New(),
+		lease:   lease.New(opts.LeaseTTL),
+		table:   serverreq.New(serverreq.Options{Max: opts.MaxPending}),
+		mode:    opts.ApprovalMode,
+		waiters: map[string]chan contracts.Outcome{},
+		conns:   map[string]*connection{},
+	}
+	h.journal, err = journal.New(opts.Store, journal.Options{
+		WindowBytes: opts.WindowBytes,
+		Deferred:    opts.GroupCommit,
+		Wake:        func() { signal(h.kick) },
+	})
+	if err != nil {
+		return nil, fmt.Errorf("open journal: %w", err)
+	}
+	if err := h.restore(); err != nil {
+		return nil, fmt.Errorf("restore session %s: %w", opts.SessionID, err)
+	}
+	return h, nil
+}
+
+// Start starts the agent and, once it can take prompts, publishes ready and
+// session_info. If it fails, the hub is closed.
+func (h *Hub) Start(ctx context.Context) error {
+	h.wg.Go(h.wakeFollowers) // ends with done
+	h.wg.Go(h.watchClock)    // ends with done
+	if h.opts.GroupCommit {
+		h.wg.Go(h.syncStore) // ends with done
+	}
+	info, err := h.opts.Agent.Start(ctx, (*host)(h))
+	if err != nil {
+		return errors.Join(err, h.Close(ctx))
+	}
+	h.update(func(s *state) {
+		h.info = info
+		h.first = h.head()
+		h.closeLeftovers(s)
+		s.phase = phaseOpen
+		h.publish(s, h.ready(), h.sessionInfo())
+	})
+	return h.failure()
+}
+
+func (h *Hub) ready() *contracts.Ready {
+	r := &contracts.Ready{
+		ProtocolVersion: contracts.ProtocolVersion,
+		Model:           h.info.Model, Provider: h.info.Provider,
+		SessionID: &h.opts.SessionID,
+	}
+	if h.opts.Profile == contracts.ProfileSeed {
+		r.ExecutorType = h.info.Executor
+	}
+	return r
+}
+
+func (h *Hub) sessionInfo() *contracts.SessionInfo {
+	return &contracts.SessionInfo{SessionID: &h.opts.SessionID, Cwd: h.opts.Cwd, GitBranch: h.opts.GitBranch}
+}
+
+// update runs f on the hub's state and then writes what f published. f decides
+// and must not block: no I/O, no channel waits, no calls into the agent. Act
+// after update returns.
+func (h *Hub) update(f func(*state)) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.now = time.Now()
+	f(&h.state)
+	h.commit(&h.state)
+	h.arm(&h.state)
+}
+
+// SessionID returns the session's id.
+func (h *Hub) SessionID() string { return h.opts.SessionID }
+
+// Epoch returns the token of the journal that cursors count in.
+func (h *Hub) Epoch() string { return h.journal.Epoch() }
+
+// Cursor returns the newest cursor that clients may have seen.
+func (h *Hub) Cursor() uint64 { return h.journal.Visible() }
+
+// Done is closed when the hub has ended: by shutdown, Close, Suspend or a
+// broken store.
+func (h *Hub) Done() <-chan struct{} { return h.done }
+
+// Snapshot returns the state as of the newest entry.
+func (h *Hub) Snapshot() *contracts.Snapshot {
+	var snap *contracts.Snapshot
+	h.update(func(s *state) { snap = h.snapshot(s) })
+	return snap
+}
+
+func (h *Hub) failure() error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.failed
+}
+
+// signal leaves a token in a 1-buffered channel.
+func signal(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// newID returns prefix and 128 random bits (A22).
+func newID(prefix string) string {
+	id := uuid.New() // panics only if the system has no randomness
+	return prefix + fmt.Sprintf("%x", id[:])
+}
+
+// stamp formats a time as the wire has it: RFC 3339, UTC, milliseconds.
+func stamp(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z") }

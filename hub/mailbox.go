@@ -1,0 +1,335 @@
+package hub
+
+import (
+	"errors"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/seed-028515a8/maestro/contracts"
+	"github.com/seed-028515a8/maestro/journal"
+)
+
+// A mailbox is one attached connection's place in the journal, plus the frames
+// meant for that connection alone.
+//
+// Entries are not copied here: a client that stops reading costs a cursor, not
+// a queue. There is no goroutine while there is nothing to write: wake starts
+// one, which ends when the client has caught up (D3).
+type mailbox struct {
+	// Static after attach.
+	conn Conn
+	form Form
+	view *journal.View
+	bare bool
+
+	// Owned by the flush that holds busy; read by anyone.
+	cursor atomic.Uint64 // last entry written, or passed over
+
+	skip    atomic.Uint32 // journal.Class set this client leaves out
+	quiet   atomic.Bool   // opted out of heartbeats
+	waiting atomic.Int32  // parcels in private, so that a flush need not lock to see none
+	beat    atomic.Bool   // a heartbeat is due
+	busy    atomic.Bool   // a flush exists
+	gone    atomic.Bool   // the reader has ended; nothing more is started
+	idle    chan struct{} // 1-buffered; a token means a flush ended after gone
+
+	// Guarded by Hub.mu.
+	private  []parcel
+	backlog  int       // bytes in private; at most Options.MaxPrivateBytes
+	lastBeat time.Time // when a heartbeat was last due
+	closing  bool      // a parting parcel is queued; nothing may follow it
+}
+
+// A parcel is something for one client alone, with the place in the journal
+// that it must neither overtake nor be overtaken by: it is written after the
+// entries up to at and before those beyond.
+type parcel struct {
+	at    uint64
+	frame []byte // ready bytes, or
+
+	snapshot *sharedSnapshot       // the state, which makes the client jump to at
+	reset    contracts.ResetReason // not empty: the snapshot replaces what the client has
+
+	part bool             // close the connection after this parcel, because of
+	why  *contracts.Error // this; nil is a normal end
+}
+
+var errParted = errors.New("the server ended the connection")
+
+// A roster lists the mailboxes that follow, for the waker. Its lock comes after
+// Hub.mu and nothing is locked inside it.
+type roster struct {
+	mu    sync.RWMutex
+	boxes []*mailbox
+}
+
+func (r *roster) add(b *mailbox) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.boxes = append(r.boxes, b)
+}
+
+func (r *roster) remove(b *mailbox) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if i := slices.Index(r.boxes, b); i >= 0 {
+		last := len(r.boxes) - 1
+		r.boxes[i], r.boxes[last] = r.boxes[last], nil
+		r.boxes = r.boxes[:last]
+	}
+}
+
+func (r *roster) len() int {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	return len(r.boxes)
+}
+
+// push queues a parcel. A client that lets too much private matter pile up is
+// expelled: private frames cannot be replayed, so there is nothing to reset it
+// with. The update that calls it must end before the parcel is written, hence
+// the wake at its end.
+func (h *Hub) push(b *mailbox, p parcel) {
+	if b.closing {
+		return
+	}
+	b.private = append(b.private, p)
+	b.backlog += len(p.frame)
+	b.closing = p.part
+	b.waiting.Add(1)
+	if b.backlog > h.opts.MaxPrivateBytes && !p.part {
+		h.metrics.count(&h.metrics.SlowConsumers)
+		b.closing = true
+		b.conn.Close(&contracts.Error{Code: contracts.CodeSlowConsumer, Message: "too many unread answers"})
+		return
+	}
+	h.wake(b)
+}
+
+// wake sees to it that a flush looks at b again.
+func (h *Hub) wake(b *mailbox) {
+	if !b.gone.Load() && b.busy.CompareAndSwap(false, true) {
+		go h.flush(b) // ends when the client has caught up or its write fails; settle waits for it
+	}
+}
+
+// settle waits until b's last flush has ended and lets no other start.
+func (b *mailbox) settle() {
+	b.gone.Store(true)
+	for !b.busy.CompareAndSwap(false, true) {
+		<-b.idle
+	}
+}
+
+// flush writes everything there is for b.
+func (h *Hub) flush(b *mailbox) {
+	for {
+		err := h.writeOut(b)
+		b.busy.Store(false)
+		if err != nil || b.gone.Load() {
+			if err != nil {
+				b.conn.Close(h.writeFailure(b, err))
+				b.gone.Store(true)
+			}
+			signal(b.idle)
+			return
+		}
+		// An entry or a parcel may have come after writeOut saw nothing and
+		// before busy fell; then the waker passed this client over.
+		if !h.behind(b) || !b.busy.CompareAndSwap(false, true) {
+			return
+		}
+	}
+}
+
+func (h *Hub) writeFailure(b *mailbox, err error) *contracts.Error {
+	var refusal *contracts.Error
+	if errors.As(err, &refusal) || errors.Is(err, errParted) {
+		return refusal
+	}
+	h.metrics.count(&h.metrics.SlowConsumers)
+	return &contracts.Error{Code: contracts.CodeSlowConsumer, Message: "the connection does not take what is written"}
+}
+
+// behind reports whether there is something for b to write.
+func (h *Hub) behind(b *mailbox) bool {
+	return b.cursor.Load() < h.journal.Visible() || b.beat.Load() || h.due(b)
+}
+
+// due reports whether b's first parcel may be written now.
+func (h *Hub) due(b *mailbox) bool {
+	if b.waiting.Load() == 0 {
+		return false
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	_, ok := h.ripe(b)
+	return ok
+}
+
+// ripe returns b's first parcel if its place has been reached. A parcel whose
+// entries are not visible yet has to wait for them.
+func (h *Hub) ripe(b *mailbox) (parcel, bool) {
+	if len(b.private) == 0 {
+		return parcel{}, false
+	}
+	p := b.private[0]
+	reached := b.cursor.Load() >= p.at || p.snapshot != nil || p.part
+	return p, reached && (p.at <= h.journal.Visible() || p.part)
+}
+
+// writeOut writes until there is nothing left.
+func (h *Hub) writeOut(b *mailbox) error {
+	buf := takeBuffer()
+	defer giveBuffer(buf)
+	for h.behind(b) {
+		until, err := h.writeParcels(b, buf)
+		if err != nil {
+			return err
+		}
+		if err := h.writeEntries(b, buf, until); err != nil {
+			return err
+		}
+		if b.beat.Swap(false) {
+			if err := h.writeBeat(b, buf); err != nil {
+				return err
+			}
+		}
+	}
+	if b.bare {
+		h.backlog.caughtUp()
+	}
+	return nil
+}
+
+// writeParcels writes the parcels whose place has been reached, in one write,
+// and returns the place of the first that remains: how far entries may go.
+func (h *Hub) writeParcels(b *mailbox, buf *[]byte) (until uint64, err error) {
+	out := (*buf)[:0]
+	for b.waiting.Load() > 0 {
+		h.mu.Lock()
+		p, ok := h.ripe(b)
+		if !ok {
+			if len(b.private) > 0 {
+				until = b.private[0].at
+			}
+			h.mu.Unlock()
+			break
+		}
+		b.private = slices.Delete(b.private, 0, 1)
+		b.backlog -= len(p.frame)
+		b.waiting.Add(-1)
+		h.mu.Unlock()
+
+		if out, err = h.appendParcel(out, b, p); err != nil {
+			return 0, err
+		}
+		if p.part {
+			if len(out) > 0 {
+				err = b.conn.Write(out)
+			}
+			return 0, errors.Join(err, parting(p.why))
+		}
+	}
+	if len(out) == 0 {
+		return until, nil
+	}
+	err = b.conn.Write(out)
+	keepBuffer(buf, out)
+	return until, err
+}
+
+func parting(why *contracts.Error) error {
+	if why == nil {
+		return errParted
+	}
+	return why
+}
+
+func (h *Hub) appendParcel(out []byte, b *mailbox, p parcel) ([]byte, error) {
+	if p.snapshot == nil {
+		return append(out, p.frame...), nil
+	}
+	body, err := p.snapshot.body()
+	if err != nil {
+		return out, err
+	}
+	b.cursor.Store(p.at)
+	if p.reset != "" {
+		h.metrics.reset(p.reset)
+		return b.form.AppendReset(out, p.at, p.reset, body), nil
+	}
+	return b.form.AppendSnapshot(out, p.at, body), nil
+}
+
+// writeEntries writes one batch of entries beyond b's cursor, not past until
+// unless that is zero.
+func (h *Hub) writeEntries(b *mailbox, buf *[]byte, until uint64) error {
+	visible, cursor := h.journal.Visible(), b.cursor.Load()
+	if until == 0 || until > visible {
+		until = visible
+	}
+	if cursor >= until {
+		return nil
+	}
+	frames, next, err := b.view.Read(*buf, cursor, until, journal.Class(b.skip.Load()), 0)
+	if errors.Is(err, journal.ErrGap) {
+		return h.overtaken(b)
+	}
+	if err != nil {
+		return err
+	}
+	if len(frames) > 0 {
+		if err := b.conn.Write(frames); err != nil {
+			return err
+		}
+		if b.bare {
+			h.backlog.shrink(len(frames))
+		}
+	}
+	b.cursor.Store(next)
+	return nil
+}
+
+// overtaken resets a client that retention has overtaken (D5). One that cannot
+// be reset is closed: it must not believe that it has seen everything.
+func (h *Hub) overtaken(b *mailbox) error {
+	if b.bare {
+		return &contracts.Error{Code: contracts.CodeSlowConsumer, Message: "the connection fell behind what is kept"}
+	}
+	h.update(func(s *state) {
+		snap, at := h.share(s)
+		b.private = slices.Insert(b.private, 0, parcel{at: at, snapshot: snap, reset: contracts.ResetLagged})
+		b.waiting.Add(1)
+	})
+	return nil
+}
+
+func (h *Hub) writeBeat(b *mailbox, buf *[]byte) error {
+	out := b.form.AppendHeartbeat((*buf)[:0], b.cursor.Load(), b.quiet.Load())
+	if len(out) == 0 {
+		return nil
+	}
+	err := b.conn.Write(out)
+	keepBuffer(buf, out)
+	return err
+}
+
+// Buffers are for parcels and for entries that have left the window; the usual
+// write takes its bytes from the journal.
+var buffers = sync.Pool{New: func() any { b := make([]byte, 0, 4<<10); return &b }}
+
+const maxPooled = 256 << 10
+
+func takeBuffer() *[]byte { return buffers.Get().(*[]byte) }
+
+func giveBuffer(b *[]byte) {
+	if cap(*b) <= maxPooled {
+		buffers.Put(b)
+	}
+}
+
+// keepBuffer keeps what grew, so that the next use need not grow again.
+func keepBuffer(buf *[]byte, grown []byte) { *buf = grown[:0] }

@@ -1,0 +1,163 @@
+package hub
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/seed-028515a8/maestro/contracts"
+)
+
+// Presence is told at once while few are attached. Beyond that it is told at
+// intervals: every join would otherwise be sent to everybody, and the cost of a
+// thousand joins would be a million messages.
+const (
+	presenceAtOnce = 8
+	presenceEvery  = 250 * time.Millisecond
+)
+
+// presence publishes connection_info about a connection, now or soon.
+func (h *Hub) presence(s *state, about string) {
+	s.presenceAbout = about
+	if len(s.conns) <= presenceAtOnce || s.now.Sub(s.presenceShown) >= presenceEvery {
+		h.showPresence(s)
+		return
+	}
+	if s.presenceDue.IsZero() {
+		s.presenceDue = s.presenceShown.Add(presenceEvery)
+	}
+}
+
+func (h *Hub) showPresence(s *state) {
+	s.presenceDue, s.presenceShown = time.Time{}, s.now
+	h.publish(s, h.connectionInfo(s, s.presenceAbout))
+}
+
+// connectionInfo is the connection graph, told on the occasion of one of them.
+func (h *Hub) connectionInfo(s *state, about string) *contracts.ConnectionInfo {
+	count := int64(len(s.conns))
+	info := &contracts.ConnectionInfo{
+		ConnectionID:           about,
+		ConnectionCount:        &count,
+		ControllerConnectionID: h.controllerID(s),
+		LeaseExpiresAt:         contracts.Null(),
+		Connections:            h.connectionStates(s),
+	}
+	if c := s.conns[about]; c != nil {
+		st := h.connectionState(s, c)
+		info.ClientProtocolVersion, info.ClientInfo = st.ClientProtocolVersion, st.ClientInfo
+		info.Capabilities, info.OptOutNotifications = st.Capabilities, st.OptOutNotifications
+		info.Role, info.LeaseExpiresAt = st.Role, st.LeaseExpiresAt
+	}
+	return info
+}
+
+// connectionStates lists at most MaxListed connections: the holder, then
+// controllers, then viewers, by id. The count is always exact.
+func (h *Hub) connectionStates(s *state) []contracts.ConnectionState {
+	holder, _ := s.lease.Holder()
+	rank := func(c *connection) int {
+		switch {
+		case c.id == holder:
+			return 0
+		case c.role == contracts.RoleController:
+			return 1
+		}
+		return 2
+	}
+	conns := make([]*connection, 0, min(len(s.conns), contracts.MaxListed))
+	for _, c := range s.conns {
+		if len(s.conns) <= contracts.MaxListed || rank(c) < 2 {
+			conns = append(conns, c)
+		}
+	}
+	for _, c := range s.conns { // a crowd: any viewers will do
+		if len(conns) >= contracts.MaxListed || len(s.conns) <= contracts.MaxListed {
+			break
+		}
+		if rank(c) == 2 {
+			conns = append(conns, c)
+		}
+	}
+	slices.SortFunc(conns, func(a, b *connection) int {
+		return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(a.id, b.id))
+	})
+	conns = conns[:min(len(conns), contracts.MaxListed)]
+	list := make([]contracts.ConnectionState, len(conns))
+	for i, c := range conns {
+		list[i] = h.connectionState(s, c)
+	}
+	return list
+}
+
+func (h *Hub) connectionState(s *state, c *connection) contracts.ConnectionState {
+	holder, _ := s.lease.Holder()
+	st := contracts.ConnectionState{
+		ConnectionID:           c.id,
+		Role:                   cmp.Or(c.role, contracts.RoleController),
+		ClientProtocolVersion:  c.terms.ProtocolVersion,
+		ClientInfo:             c.terms.ClientInfo,
+		Capabilities:           c.terms.Echo(),
+		OptOutNotifications:    c.terms.OptOuts,
+		SubscriptionCount:      1,
+		ControllerLeaseGranted: c.id == holder,
+		LeaseExpiresAt:         h.expiry(c),
+	}
+	if c.box != nil {
+		st.AttachedSubscriptionCount = 1
+	}
+	return st
+}
+
+// expiry is when the connection's liveness runs out: never on stdio.
+func (h *Hub) expiry(c *connection) contracts.NullString {
+	if c.bare {
+		return contracts.Null()
+	}
+	return contracts.String(stamp(c.lastSeen().Add(h.opts.LeaseTTL)))
+}
+
+func (h *Hub) controllerID(s *state) contracts.NullString {
+	if id, ok := s.lease.Holder(); ok {
+		return contracts.String(id)
+	}
+	return contracts.Null()
+}
+
+// snapshot is the state as of the head. What a fold over entries cannot know,
+// who is connected now, comes from the connections themselves.
+func (h *Hub) snapshot(s *state) *contracts.Snapshot {
+	snap := s.events.Snapshot(h.head())
+	snap.ProtocolVersion, snap.SessionID = contracts.ProtocolVersion, h.opts.SessionID
+	st := &snap.State
+	st.Connections = h.connectionStates(s)
+	st.ConnectionCount = int64(len(s.conns))
+	st.SubscriberCount = st.ConnectionCount
+	st.ControllerConnectionID = h.controllerID(s)
+	st.ControllerSubscriptionID = contracts.Null()
+	st.ClientProtocolVersion, st.ClientInfo, st.Capabilities, st.OptOutNotifications, st.ConnectionRole = "", nil, nil, nil, ""
+	if c := h.preferred(s); c != nil {
+		mine := h.connectionState(s, c)
+		st.ClientProtocolVersion, st.ClientInfo = mine.ClientProtocolVersion, mine.ClientInfo
+		st.Capabilities, st.OptOutNotifications, st.ConnectionRole = mine.Capabilities, mine.OptOutNotifications, mine.Role
+		if mine.ControllerLeaseGranted {
+			st.ControllerSubscriptionID = contracts.String(c.sub)
+		}
+	}
+	return snap
+}
+
+// preferred is the connection that the single-client fields describe: the
+// holder, else the one heard from last.
+func (h *Hub) preferred(s *state) *connection {
+	if c := s.holder(); c != nil {
+		return c
+	}
+	var last *connection
+	for _, c := range s.conns {
+		if last == nil || c.lastSeen().After(last.lastSeen()) {
+			last = c
+		}
+	}
+	return last
+}

@@ -1,0 +1,272 @@
+package hub
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"sync/atomic"
+
+	"github.com/seed-028515a8/maestro/contracts"
+	"github.com/seed-028515a8/maestro/journal"
+)
+
+// What a follower may leave out.
+const (
+	classStatus journal.Class = 1 << iota
+	classConnectionInfo
+	classCompaction
+	classRaw
+)
+
+func classOf(ev contracts.Event) journal.Class {
+	switch ev.(type) {
+	case *contracts.Status:
+		return classStatus
+	case *contracts.ConnectionInfo:
+		return classConnectionInfo
+	case *contracts.Compaction:
+		return classCompaction
+	case *contracts.RawAgentEvent:
+		return classRaw
+	}
+	return 0
+}
+
+// encoded is an event ready to be published.
+type encoded struct {
+	event contracts.Event
+	contracts.Encoded
+}
+
+// encode validates and encodes an event. One that the schema does not allow is
+// replaced by the error that says so (R16).
+func encode(ev contracts.Event) encoded {
+	enc, err := contracts.EncodeEvent(ev)
+	if err == nil {
+		return encoded{ev, enc}
+	}
+	bad := &contracts.ErrorEvent{Message: "Failed to emit headless message: " + err.Error(), ErrorType: contracts.ErrorProtocol}
+	if enc, err = contracts.EncodeEvent(bad); err != nil {
+		panic(fmt.Sprintf("hub: encode error event: %v", err)) // the event is ours and valid
+	}
+	return encoded{bad, enc}
+}
+
+// split cuts a text longer than one message may carry into several events.
+func split(ev contracts.Event) []contracts.Event {
+	var text string
+	var make func(string) contracts.Event
+	switch e := ev.(type) {
+	case *contracts.ResponseChunk:
+		text = e.Content
+		make = func(s string) contracts.Event { c := *e; c.Content = s; return &c }
+	case *contracts.ToolOutput:
+		text = e.Content
+		make = func(s string) contracts.Event { c := *e; c.Content = s; return &c }
+	case *contracts.UtilityCommandOutput:
+		text = e.Content
+		make = func(s string) contracts.Event { c := *e; c.Content = s; return &c }
+	}
+	if len(text) <= contracts.MaxTextBytes {
+		return []contracts.Event{ev}
+	}
+	var parts []contracts.Event
+	for _, s := range contracts.SplitText(text, contracts.MaxTextBytes) {
+		parts = append(parts, make(s))
+	}
+	return parts
+}
+
+// head is the cursor of the newest entry, the running update's included.
+func (h *Hub) head() uint64 { return h.journal.Head() + uint64(len(h.out)) }
+
+// publish folds events into the state and puts them in the journal.
+func (h *Hub) publish(s *state, events ...contracts.Event) {
+	for _, ev := range events {
+		for _, part := range split(ev) {
+			h.publishEncoded(s, encode(part))
+		}
+	}
+}
+
+func (h *Hub) publishEncoded(s *state, e encoded) {
+	s.events.Apply(e.event)
+	if s.run != nil {
+		s.run.track(e.event, s.now)
+	}
+	s.lastShown = s.now
+	h.append(s, journal.Entry{
+		Kind: journal.Message, Class: classOf(e.event), Body: e.Body,
+		TextStart: uint32(e.TextStart), TextEnd: uint32(e.TextEnd),
+	})
+}
+
+// publishSnapshot puts the whole state in the journal, for moments at which
+// clients must not rely on having followed every step.
+func (h *Hub) publishSnapshot(s *state) {
+	snap := h.snapshot(s)
+	snap.Cursor = h.head() + 1 // a snapshot has a cursor of its own
+	body, err := contracts.EncodeSnapshot(snap)
+	if err != nil {
+		h.log.Error("encode snapshot", "err", err)
+		return
+	}
+	h.append(s, journal.Entry{Kind: journal.Snapshot, Body: body})
+}
+
+// note puts a hidden entry in the journal, from which restore rebuilds what
+// events do not carry. It returns the entry's cursor.
+func (h *Hub) note(s *state, n note) uint64 {
+	body, err := json.Marshal(n)
+	if err != nil {
+		panic(fmt.Sprintf("hub: encode note: %v", err)) // notes hold nothing that cannot be encoded
+	}
+	return h.append(s, journal.Entry{Kind: journal.Note, Body: body})
+}
+
+func (h *Hub) append(s *state, e journal.Entry) uint64 {
+	e.Time = s.now.UnixMilli()
+	s.out = append(s.out, e)
+	s.sinceMark += len(e.Body)
+	return h.head()
+}
+
+// commit writes the update's entries to the store and then shows them (D4). A
+// store that fails ends the session: what cannot be kept must not be shown.
+func (h *Hub) commit(s *state) {
+	if len(s.out) == 0 || s.failed != nil {
+		s.out = s.out[:0]
+		return
+	}
+	if s.sinceMark >= h.opts.CheckpointBytes {
+		h.checkpoint(s)
+	}
+	size := 0
+	for i := range s.out {
+		size += len(s.out[i].Body)
+	}
+	_, err := h.journal.Append(s.out...)
+	clear(s.out) // bodies belong to the journal's copy now
+	s.out = s.out[:0]
+	if err != nil {
+		h.fail(s, fmt.Errorf("write journal: %w", err))
+		return
+	}
+	h.backlog.grow(size)
+	if h.opts.GroupCommit {
+		signal(h.sync)
+	}
+}
+
+// fail ends the session because its journal cannot be written.
+func (h *Hub) fail(s *state, err error) {
+	s.failed = err
+	h.log.Error("session failed", "err", err)
+	for _, c := range s.conns {
+		c.expel(&contracts.Error{Code: contracts.CodeRuntimeFailed, Message: "the session's journal cannot be written"})
+	}
+	h.end(s)
+}
+
+// syncStore is the group commit: it syncs whatever was written meanwhile and
+// then shows it.
+func (h *Hub) syncStore() {
+	for {
+		select {
+		case <-h.sync:
+		case <-h.done:
+			return
+		}
+		upTo := h.journal.Head()
+		if err := h.opts.Store.Sync(); err != nil {
+			h.update(func(s *state) { h.fail(s, fmt.Errorf("sync journal: %w", err)) })
+			return
+		}
+		h.journal.Reveal(upTo)
+	}
+}
+
+// host is the hub as its agent sees it.
+type host Hub
+
+// Publish implements [contracts.Host].
+func (a *host) Publish(ctx context.Context, events ...contracts.Event) error {
+	h := (*Hub)(a)
+	if err := h.backlog.wait(ctx, int64(h.opts.MaxBacklog)); err != nil {
+		return err
+	}
+	batch := make([]encoded, 0, len(events))
+	for _, ev := range events {
+		for _, part := range split(ev) { // outside the lock: encoding is the larger part of the work
+			batch = append(batch, encode(part))
+		}
+	}
+	err := error(nil)
+	h.update(func(s *state) {
+		if s.phase == phaseEnded {
+			err = errEnded
+			return
+		}
+		for _, e := range batch {
+			h.publishEncoded(s, e)
+		}
+	})
+	return err
+}
+
+// ApprovalMode implements [contracts.Host].
+func (a *host) ApprovalMode() contracts.ApprovalMode {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.mode
+}
+
+// A backlog counts the bytes that local clients, which cannot be reset, still
+// have to read. The agent waits while it is too long; nobody else does.
+type backlog struct {
+	clients atomic.Int32
+	bytes   atomic.Int64
+	room    chan struct{} // 1-buffered; a token means bytes fell or clients left
+}
+
+func (b *backlog) init() { b.room = make(chan struct{}, 1) }
+
+func (b *backlog) join() { b.clients.Add(1) }
+
+func (b *backlog) leave() {
+	if b.clients.Add(-1) == 0 {
+		b.bytes.Store(0)
+	}
+	signal(b.room)
+}
+
+func (b *backlog) grow(n int) {
+	if b.clients.Load() > 0 {
+		b.bytes.Add(int64(n))
+	}
+}
+
+// caughtUp says that a local client has read everything.
+func (b *backlog) caughtUp() {
+	b.bytes.Store(0)
+	signal(b.room)
+}
+
+func (b *backlog) shrink(n int) {
+	if b.bytes.Add(int64(-n)) < 0 {
+		b.bytes.Store(0) // notes are counted in and never read out
+	}
+	signal(b.room)
+}
+
+func (b *backlog) wait(ctx context.Context, limit int64) error {
+	for b.clients.Load() > 0 && b.bytes.Load() > limit {
+		select {
+		case <-b.room:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+	signal(b.room) // another publisher may be waiting too
+	return nil
+}

@@ -1,0 +1,341 @@
+package hub
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/seed-028515a8/maestro/contracts"
+)
+
+var (
+	errEnded   = errors.New("the session has ended")
+	goingAway  = &contracts.Error{Code: contracts.CodeGoingAway, Message: "the server is going away"}
+	superseded = &contracts.Error{Code: contracts.CodeSuperseded, Message: "a newer connection took this one's place"}
+)
+
+// Serve speaks the protocol on conn until the peer leaves, ctx ends or the hub
+// closes it. It owns conn: it reads in the caller's goroutine and writes in at
+// most one other, which has ended when Serve returns.
+func (h *Hub) Serve(ctx context.Context, conn Conn, wire Wire, att contracts.Attach) error {
+	unhook := context.AfterFunc(ctx, func() { conn.Close(goingAway) })
+	defer unhook()
+	if wire == WireBare {
+		return h.serveBare(conn, att)
+	}
+	return h.serveEnvelope(conn, att)
+}
+
+// A reader is the reading side of one socket.
+type reader struct {
+	hub     *Hub
+	conn    *connection
+	box     *mailbox
+	decoder *contracts.Decoder
+	seq     uint64 // frames read after the handshake, hello included
+	keep    bool   // what the client said about coming back, or true
+	left    bool   // the client said goodbye
+}
+
+func (h *Hub) newReader(c *connection, b *mailbox) *reader {
+	r := &reader{hub: h, conn: c, box: b, keep: true, decoder: &contracts.Decoder{Strict: h.opts.Strict}}
+	named := map[string]bool{}
+	r.decoder.Unknown = func(pointer string) {
+		h.metrics.count(&h.metrics.UnknownKeys)
+		if len(named) < 32 && !named[pointer] { // once per key; a hostile client cannot fill the log
+			named[pointer] = true
+			h.log.Debug("unknown key ignored", "connection", c.id, "key", pointer)
+		}
+	}
+	return r
+}
+
+func (h *Hub) serveEnvelope(conn Conn, att contracts.Attach) error {
+	c, b, err := h.welcome(conn, att)
+	if err != nil {
+		h.turnAway(conn, err)
+		return err
+	}
+	r := h.newReader(c, b)
+	r.seq = 1 // hello
+	defer func() { h.detach(c, b, r.keep) }()
+	return r.read(r.frame)
+}
+
+// read hands every frame to handle until the socket ends.
+func (r *reader) read(handle func(text []byte)) error {
+	for !r.left {
+		text, err := r.box.conn.ReadFrame()
+		refusal, ok := errors.AsType[*contracts.Error](err)
+		switch {
+		case ok:
+			r.seq++
+			r.hub.update(func(s *state) { r.answer(s, nil, refusal) })
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil:
+			return err
+		default:
+			r.seq++
+			handle(text)
+		}
+	}
+	return nil
+}
+
+// turnAway ends a connection that never attached.
+func (h *Hub) turnAway(conn Conn, err error) {
+	why, ok := errors.AsType[*contracts.Error](err)
+	if ok {
+		if text, err := contracts.EncodeFrame(farewell(why)); err == nil {
+			// The socket is closed next; whether the farewell arrived is not ours to know.
+			_ = conn.Write(conn.Form().AppendControl(nil, text))
+		}
+	}
+	conn.Close(why)
+}
+
+func farewell(why *contracts.Error) *contracts.Goodbye {
+	if why == nil {
+		return &contracts.Goodbye{Code: 1000, Reason: "normal"}
+	}
+	bye := &contracts.Goodbye{Code: int64(why.Code.CloseCode()), Reason: string(why.Code), Resume: why.Code.Retryable()}
+	if bye.Resume {
+		bye.RetryAfterMS = 1000
+	}
+	return bye
+}
+
+// part ends a connection in order: what it has not read yet, a goodbye, the
+// close. A nil reason is a normal end.
+func (h *Hub) part(c *connection, why *contracts.Error) {
+	if c.box == nil {
+		return
+	}
+	if c.bare {
+		h.push(c.box, parcel{at: h.head(), part: true, why: why})
+		return
+	}
+	p := parcel{at: h.head(), part: true, why: why}
+	if text, err := contracts.EncodeFrame(farewell(why)); err == nil {
+		p.frame = c.box.form.AppendControl(nil, text)
+	}
+	h.push(c.box, p)
+}
+
+// welcome is the handshake: hello first, perhaps after a claim to an earlier
+// connection, within the time allowed (A113).
+func (h *Hub) welcome(conn Conn, att contracts.Attach) (*connection, *mailbox, error) {
+	late := time.AfterFunc(h.opts.HandshakeTimeout, func() {
+		conn.Close(&contracts.Error{Code: contracts.CodeTimeout, Message: "no hello within the time allowed"})
+	})
+	defer late.Stop()
+	d := &contracts.Decoder{Strict: h.opts.Strict}
+	frame, err := firstFrame(conn, d)
+	if err != nil {
+		return nil, nil, err
+	}
+	token := ""
+	if resume, ok := frame.(*contracts.Resume); ok {
+		token = resume.ConnectionToken
+		if frame, err = firstFrame(conn, d); err != nil {
+			return nil, nil, err
+		}
+	}
+	hello, ok := helloIn(frame)
+	if !ok {
+		return nil, nil, &contracts.Error{Code: contracts.CodeBadRequest, Message: "the first frame must be hello"}
+	}
+	return h.attach(conn, att, hello, token)
+}
+
+func firstFrame(conn Conn, d *contracts.Decoder) (contracts.Frame, error) {
+	text, err := conn.ReadFrame()
+	if err != nil {
+		return nil, err
+	}
+	return d.ClientFrame(text)
+}
+
+func helloIn(frame contracts.Frame) (*contracts.Hello, bool) {
+	m, ok := frame.(*contracts.Message)
+	if !ok {
+		return nil, false
+	}
+	hello, ok := m.Command.(*contracts.Hello)
+	return hello, ok
+}
+
+// frame handles one frame of a networked client.
+func (r *reader) frame(text []byte) {
+	frame, err := r.decoder.ClientFrame(text)
+	if err != nil {
+		r.undecodable(err)
+		return
+	}
+	switch f := frame.(type) {
+	case *contracts.Message:
+		r.command(nil, f.Command)
+	case *contracts.Send:
+		cmd, err := r.decoder.Command(f.Message)
+		if err != nil {
+			r.refuse(&f.ID, err)
+			return
+		}
+		r.command(&f.ID, cmd)
+	case *contracts.Resume:
+		r.refuse(nil, &contracts.Error{Code: contracts.CodeBadRequest, Message: "ws.resume is only for the first frame"})
+	case *contracts.Ack:
+		r.hub.metrics.count(&r.hub.metrics.Acks)
+	case *contracts.Bye:
+		r.keep, r.left = f.Keep, true
+		r.hub.update(func(s *state) { r.hub.part(r.conn, nil) })
+	case *contracts.Ping:
+		r.pong(f)
+	default:
+		r.control(frame)
+	}
+}
+
+// undecodable answers a frame that is not one. What is not JSON, or a control
+// frame nobody knows, means that the peer is lost: it is closed (4400).
+func (r *reader) undecodable(err error) {
+	if errors.Is(err, contracts.ErrMalformed) {
+		why := &contracts.Error{Code: contracts.CodeBadRequest, Message: err.Error()}
+		r.hub.update(func(s *state) { r.hub.part(r.conn, why) })
+		return
+	}
+	r.refuse(nil, err)
+}
+
+func (r *reader) refuse(id *string, err error) {
+	r.hub.update(func(s *state) { r.answer(s, id, err) })
+}
+
+func (r *reader) pong(p *contracts.Ping) {
+	h := r.hub
+	h.update(func(s *state) {
+		h.touch(s, r.conn)
+		h.pushFrame(s, r.conn, &contracts.Pong{ID: optional(p.ID), LeaseExpiresAt: h.expiry(r.conn).Value})
+	})
+}
+
+func optional(id string) *string {
+	if id == "" {
+		return nil
+	}
+	return &id
+}
+
+// answer tells the client how its frame ended: once for every frame, in the
+// order of the frames (A116), and after the events the frame caused.
+func (r *reader) answer(s *state, id *string, err error) {
+	h := r.hub
+	if err == nil {
+		r.result(s, id, h.head())
+		return
+	}
+	refusal := h.refusal(err)
+	h.metrics.refused(refusal.Code)
+	if r.conn.bare {
+		h.pushEvent(s, r.conn, h.head(), refusal.Event())
+		return
+	}
+	h.pushFrame(s, r.conn, &contracts.Refusal{
+		ID: id, Seq: r.seq, Message: refusal.Message, Code: refusal.Code, ErrorType: refusal.Code,
+		Retryable: refusal.Code.Retryable(), Details: refusal.Details(),
+	})
+	if refusal.Code == contracts.CodeAccessDenied && r.conn.denied(s.now) {
+		h.part(r.conn, refusal)
+	}
+}
+
+func (r *reader) result(s *state, id *string, cursor uint64) {
+	if !r.conn.bare {
+		r.hub.pushFrame(s, r.conn, &contracts.Result{ID: id, Seq: r.seq, Cursor: cursor})
+	}
+}
+
+// refusal turns any error into one a client can be shown.
+func (h *Hub) refusal(err error) *contracts.Error {
+	if e, ok := errors.AsType[*contracts.Error](err); ok {
+		return e
+	}
+	h.log.Error("internal error", "err", err)
+	return &contracts.Error{Code: contracts.CodeInternal, Message: "internal error"}
+}
+
+// pushFrame queues a control frame at the head.
+func (h *Hub) pushFrame(s *state, c *connection, f contracts.Frame) {
+	if c == nil || c.box == nil {
+		return
+	}
+	text, err := contracts.EncodeFrame(f)
+	if err != nil {
+		h.log.Error("encode frame", "type", f.FrameType(), "err", err)
+		return
+	}
+	h.push(c.box, parcel{at: h.head(), frame: c.box.form.AppendControl(nil, text)})
+}
+
+// pushEvent queues a private event at cursor.
+func (h *Hub) pushEvent(s *state, c *connection, cursor uint64, ev contracts.Event) {
+	if c.box != nil {
+		h.push(c.box, parcel{at: cursor, frame: c.box.form.AppendMessage(nil, cursor, encode(ev).Body)})
+	}
+}
+
+// serveBare serves the local client: bare messages, hello optional, and no
+// sockets to come back on.
+func (h *Hub) serveBare(conn Conn, att contracts.Attach) error {
+	c, b, err := h.attachLocal(conn, att)
+	if err != nil {
+		conn.Close(h.refusal(err))
+		return err
+	}
+	r := h.newReader(c, b)
+	defer func() { h.detach(c, b, false) }()
+	return r.read(r.line)
+}
+
+// line handles one line of the local client.
+func (r *reader) line(text []byte) {
+	cmd, err := r.decoder.Command(text)
+	if err == nil {
+		r.command(nil, cmd)
+		return
+	}
+	if r.hub.opts.Shared {
+		if frame, other := r.decoder.ClientFrame(text); other == nil && isControl(frame) {
+			r.control(frame)
+			return
+		}
+	}
+	r.refuse(nil, err)
+}
+
+// isControl reports whether a frame is about the lease.
+func isControl(frame contracts.Frame) bool {
+	return slices.Contains([]string{"ws.take_control", "ws.release_control", "ws.ask_control", "ws.grant_control", "ws.deny_control"}, frame.FrameType())
+}
+
+// displayName is how status lines call a connection.
+func (c *connection) displayName() string {
+	if c.terms.ClientInfo != nil {
+		if name := strings.TrimSpace(c.terms.ClientInfo.Name); name != "" {
+			return cmp.Or(cutText(name, 64), c.id)
+		}
+	}
+	return c.id
+}
+
+func cutText(s string, most int) string {
+	if parts := contracts.SplitText(s, most); len(parts) > 1 {
+		return parts[0] + "…"
+	}
+	return s
+}

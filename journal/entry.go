@@ -1,0 +1,95 @@
+package journal
+
+import (
+	"errors"
+	"fmt"
+)
+
+// An Entry is one step of a session: something that was shown, or something
+// its owner needs to rebuild its state.
+type Entry struct {
+	Cursor uint64 // position; assigned by the journal, from 1 upwards
+	Time   int64  // Unix milliseconds, by the owner's clock
+	Kind   Kind
+	Class  Class
+
+	// TextStart and TextEnd are the span of Body that holds mergeable text. An
+	// entry whose span is empty is never merged (D5). Texts are joined byte by
+	// byte, so the span must not begin or end within an escape sequence.
+	TextStart, TextEnd uint32
+
+	Body []byte // at most MaxBody bytes
+}
+
+// MaxBody is the longest body of an entry, in bytes.
+const MaxBody = 64 << 20
+
+// maxMergedText is the most text one merged frame carries, in bytes (D5).
+const maxMergedText = 64 << 10
+
+// A Kind says what an entry is. Notes and checkpoints are never shown.
+type Kind uint8
+
+const (
+	Message    Kind = iota // a public event; the body is its JSON
+	Snapshot               // a public snapshot; the body is its JSON
+	Note                   // something its owner needs to rebuild its state
+	Checkpoint             // its owner's whole state; recovery starts here
+)
+
+// hidden reports whether followers never see entries of kind k.
+func (k Kind) hidden() bool { return k == Note || k == Checkpoint }
+
+// A Class is a set of bits by which followers leave entries out. The bits mean
+// what the owner wants them to; an entry of class zero is always shown.
+type Class uint8
+
+var (
+	// ErrGap means that the entries after a cursor cannot be read: retention
+	// has removed them, they were lost, or they do not exist yet (A44).
+	ErrGap = errors.New("journal gap")
+
+	// ErrBroken means that a store can no longer be written to, because it
+	// could not undo a write that failed halfway. It stays so until reopened.
+	ErrBroken = errors.New("journal store is broken")
+
+	// ErrCorrupt means that an entry which was once readable no longer is.
+	ErrCorrupt = errors.New("journal is corrupt")
+
+	// ErrLocked means that another process, or another store in this one, has
+	// the directory open.
+	ErrLocked = errors.New("journal is locked")
+)
+
+// check returns an error if e cannot be stored.
+func (e *Entry) check() error {
+	switch {
+	case e.Kind > Checkpoint:
+		return fmt.Errorf("entry of unknown kind %d", e.Kind)
+	case len(e.Body) > MaxBody:
+		return fmt.Errorf("entry body of %d bytes is longer than %d", len(e.Body), MaxBody)
+	case e.TextStart > e.TextEnd || int(e.TextEnd) > len(e.Body):
+		return fmt.Errorf("text span %d to %d does not lie in a body of %d bytes", e.TextStart, e.TextEnd, len(e.Body))
+	}
+	return nil
+}
+
+// checkBatch returns an error unless entries can be stored and their cursors
+// follow last one by one. A journal that never held an entry has last zero and
+// may begin at any cursor.
+func checkBatch(last uint64, entries []Entry) error {
+	want := last + 1
+	if last == 0 {
+		want = max(1, entries[0].Cursor)
+	}
+	for i := range entries {
+		if got := entries[i].Cursor; got != want {
+			return fmt.Errorf("entry has cursor %d, want %d", got, want)
+		}
+		if err := entries[i].check(); err != nil {
+			return fmt.Errorf("entry %d: %w", want, err)
+		}
+		want++
+	}
+	return nil
+}

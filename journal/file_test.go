@@ -1,0 +1,259 @@
+package journal
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+)
+
+// note returns an entry whose content follows from its cursor.
+func note(cursor uint64) Entry {
+	return Entry{Cursor: cursor, Time: int64(cursor), Body: fmt.Appendf(nil, `{"n":%d}`, cursor)}
+}
+
+func notes(first, last uint64) []Entry {
+	var list []Entry
+	for c := first; c <= last; c++ {
+		list = append(list, note(c))
+	}
+	return list
+}
+
+func mustOpen(t *testing.T, dir string, opts FileOptions) *File {
+	t.Helper()
+	s, err := Open(dir, opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	return s
+}
+
+func mustAppend(t *testing.T, s Store, entries ...Entry) {
+	t.Helper()
+	if err := s.Append(entries); err != nil {
+		t.Fatalf("append from %d: %v", entries[0].Cursor, err)
+	}
+}
+
+// crash lets go of s as the death of its process would.
+func crash(t *testing.T, s *File) {
+	t.Helper()
+	s.mu.Lock()
+	s.closed = true
+	s.mu.Unlock()
+	s.wg.Wait()
+	if err := s.release(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// cursors returns the cursors after the cursor after and checks their bodies.
+func cursors(t *testing.T, s Store, after uint64) []uint64 {
+	t.Helper()
+	var list []uint64
+	err := s.Read(after, func(e Entry) bool {
+		if want := note(e.Cursor); !bytes.Equal(e.Body, want.Body) {
+			t.Errorf("entry %d: got body %s, want %s", e.Cursor, e.Body, want.Body)
+		}
+		list = append(list, e.Cursor)
+		return true
+	})
+	if err != nil {
+		t.Fatalf("read after %d: %v", after, err)
+	}
+	return list
+}
+
+func sequence(first, last uint64) []uint64 {
+	var list []uint64
+	for c := first; c <= last; c++ {
+		list = append(list, c)
+	}
+	return list
+}
+
+func segmentFiles(t *testing.T, dir string) []string {
+	t.Helper()
+	paths, err := filepath.Glob(filepath.Join(dir, "*"+segmentSuffix))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return paths
+}
+
+func boot(id string) func() string { return func() string { return id } }
+
+func TestAStoreIsOpenOnce(t *testing.T) {
+	dir := t.TempDir()
+	s := mustOpen(t, dir, FileOptions{})
+	if _, err := Open(dir, FileOptions{}); !errors.Is(err, ErrLocked) {
+		t.Fatalf("got %v, want %v", err, ErrLocked)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	mustOpen(t, dir, FileOptions{})
+}
+
+func TestFilesArePrivate(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "journal")
+	s := mustOpen(t, dir, FileOptions{})
+	mustAppend(t, s, note(1))
+	err := filepath.Walk(dir, func(path string, info os.FileInfo, err error) error {
+		if err == nil && info.Mode().Perm()&0o077 != 0 {
+			t.Errorf("%s has mode %v", path, info.Mode())
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A failing file takes so many bytes, then writes short.
+type failing struct {
+	segmentFile
+	room     *int64
+	truncate error
+}
+
+var errFull = errors.New("no space left on device")
+
+func (f failing) WriteAt(p []byte, off int64) (int, error) {
+	if int64(len(p)) <= *f.room {
+		*f.room -= int64(len(p))
+		return f.segmentFile.WriteAt(p, off)
+	}
+	n, err := f.segmentFile.WriteAt(p[:*f.room], off)
+	return n, errors.Join(err, errFull)
+}
+
+func (f failing) Truncate(size int64) error {
+	if f.truncate != nil {
+		return f.truncate
+	}
+	return f.segmentFile.Truncate(size)
+}
+
+// failAfter makes every new segment of s share room bytes.
+func failAfter(s *File, room *int64, truncate error) {
+	s.create = func(path string) (segmentFile, error) {
+		f, err := createSegment(path)
+		if err != nil {
+			return nil, err
+		}
+		return failing{f, room, truncate}, nil
+	}
+}
+
+// A full disk refuses a batch; once there is space again, appending goes on as
+// if nothing had happened.
+func TestAShortWriteIsUndone(t *testing.T) {
+	for room := int64(0); room < 300; room += 7 {
+		dir := t.TempDir()
+		s := mustOpen(t, dir, FileOptions{SegmentBytes: 200})
+		left := room
+		failAfter(s, &left, nil)
+		last := uint64(0)
+		var err error
+		for {
+			if err = s.Append(notes(last+1, last+2)); err != nil {
+				break
+			}
+			last += 2
+		}
+		if !errors.Is(err, errFull) {
+			t.Fatalf("room for %d: got %v, want %v", room, err, errFull)
+		}
+		if got := cursors(t, s, 0); !slices.Equal(got, sequence(1, last)) {
+			t.Fatalf("room for %d: got %v, want 1 to %d", room, got, last)
+		}
+		left = 1 << 20
+		mustAppend(t, s, notes(last+1, last+5)...)
+		crash(t, s)
+		s = mustOpen(t, dir, FileOptions{})
+		if got := cursors(t, s, 0); !slices.Equal(got, sequence(1, last+5)) {
+			t.Fatalf("room for %d, reopened: got %v, want 1 to %d", room, got, last+5)
+		}
+	}
+}
+
+func TestAWriteThatCannotBeUndoneBreaksTheStore(t *testing.T) {
+	s := mustOpen(t, t.TempDir(), FileOptions{})
+	room := int64(200)
+	failAfter(s, &room, errors.New("input/output error"))
+	mustAppend(t, s, note(1))
+	for range 2 {
+		if err := s.Append(notes(2, 9)); !errors.Is(err, ErrBroken) {
+			t.Errorf("append: got %v, want %v", err, ErrBroken)
+		}
+		room = 1 << 20
+	}
+	if err := s.Sync(); !errors.Is(err, ErrBroken) {
+		t.Errorf("sync: got %v, want %v", err, ErrBroken)
+	}
+	if got := cursors(t, s, 0); !slices.Equal(got, []uint64{1}) {
+		t.Errorf("got %v, want 1", got)
+	}
+}
+
+// Old entries go by their own times, but not the checkpoint and what follows.
+func TestAgeRemovesSegments(t *testing.T) {
+	s := mustOpen(t, t.TempDir(), FileOptions{RetainAge: time.Hour})
+	const minute = 60_000
+	for c := uint64(1); c <= 180; c++ {
+		e := note(c)
+		e.Time = int64(c) * minute
+		mustAppend(t, s, e)
+	}
+	if err := s.Sync(); err != nil {
+		t.Fatal(err)
+	}
+	if first, _ := s.Bounds(); first < 90 || first > 120 {
+		t.Errorf("got first %d, want between 90 and 120", first)
+	}
+	mark := note(181)
+	mark.Kind, mark.Time = Checkpoint, 181*minute
+	mustAppend(t, s, mark)
+	for c := uint64(182); c <= 400; c++ {
+		e := note(c)
+		e.Time = int64(c) * minute
+		mustAppend(t, s, e)
+	}
+	if err := s.Sync(); err != nil {
+		t.Fatal(err)
+	}
+	if first, _ := s.Bounds(); first != 181 {
+		t.Errorf("got first %d, want the checkpoint 181", first)
+	}
+}
+
+// A followed index finds every entry, however it was built.
+func TestEveryEntryIsFoundByItsCursor(t *testing.T) {
+	dir := t.TempDir()
+	s := mustOpen(t, dir, FileOptions{})
+	body := bytes.Repeat([]byte("x"), 10_000)
+	for c := uint64(1); c <= 300; c++ {
+		mustAppend(t, s, Entry{Cursor: c, Body: body[:rand.N(len(body))]})
+	}
+	for range 2 {
+		for range 300 {
+			after := rand.N(uint64(300))
+			got := uint64(0)
+			if err := s.Read(after, func(e Entry) bool { got = e.Cursor; return false }); err != nil || got != after+1 {
+				t.Fatalf("read after %d: got %d and %v", after, got, err)
+			}
+		}
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+		s = mustOpen(t, dir, FileOptions{})
+	}
+}

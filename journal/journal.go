@@ -1,0 +1,261 @@
+package journal
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+)
+
+// A Journal is one session's ordered, bounded, replayable list of entries
+// (D1). The newest ones are in memory, as bytes ready to be sent; the others
+// are in its store. Followers read it through a [View], each at its own cursor.
+//
+// Append is called by one goroutine at a time, and so is Reveal. Everything
+// else may be called at any time.
+type Journal struct {
+	// Static after New.
+	store Store
+	opts  Options
+
+	// Published to followers, in this order: slots, head, visible.
+	head    atomic.Uint64 // newest entry
+	visible atomic.Uint64 // newest entry that followers may see
+	oldest  atomic.Uint64 // oldest entry in memory; head+1 if there is none
+
+	mu     sync.Mutex // guards the writing side of the logs, and forms
+	bodies log        // the window
+	forms  []*framed  // active forms; a handful
+}
+
+// Options configure a journal. The zero value is ready to use.
+type Options struct {
+	// WindowBytes bounds the memory of bodies, frames of active forms and
+	// their index. Zero means 8 MiB. Beyond it the oldest entries are left to
+	// the store; the newest entry always stays. Memory is freed by the chunk,
+	// so up to 64 KiB for the bodies and for each form come on top.
+	WindowBytes int
+
+	// WindowEntries bounds the number of entries kept in memory. Zero means
+	// 65,536.
+	WindowEntries int
+
+	// After is the cursor that an empty store continues from, for a session
+	// that is restored from elsewhere: its first entry gets After+1. A store
+	// with entries must have got at least as far, or New fails.
+	After uint64
+
+	// Deferred makes Append keep entries from followers until Reveal. It is
+	// for group commit: the owner syncs the store, then reveals.
+	Deferred bool
+
+	// Wake, if not nil, is called once after entries became visible. It must
+	// not block and must not call the journal's Append or Reveal.
+	Wake func()
+}
+
+const (
+	defaultWindowBytes   = 8 << 20
+	defaultWindowEntries = 1 << 16
+
+	// warmEntries is how many entries New reads into the window. Followers
+	// that come back after a restart are seldom further behind, and those that
+	// are read from the store.
+	warmEntries = 1024
+)
+
+// New returns a journal of the entries in store, the newest of them already in
+// memory. The store still belongs to the caller, who closes it last.
+func New(store Store, opts Options) (*Journal, error) {
+	opts.WindowBytes = cmp.Or(opts.WindowBytes, defaultWindowBytes)
+	opts.WindowEntries = cmp.Or(opts.WindowEntries, defaultWindowEntries)
+	if opts.WindowBytes < 0 || opts.WindowEntries < 0 {
+		return nil, fmt.Errorf("journal window of %d bytes and %d entries", opts.WindowBytes, opts.WindowEntries)
+	}
+	j := &Journal{store: store, opts: opts}
+	first, last := store.Bounds()
+	switch {
+	case last == 0:
+		last = opts.After
+		first = last + 1
+	case last < opts.After:
+		return nil, fmt.Errorf("journal ends at cursor %d and cannot continue from %d", last, opts.After)
+	}
+	j.head.Store(last)
+	j.visible.Store(last)
+	if err := j.warm(first, last); err != nil {
+		return nil, fmt.Errorf("warm journal window: %w", err)
+	}
+	return j, nil
+}
+
+// warm fills the window from the store. The window has no holes and ends at
+// last, so where cursors were skipped it begins anew.
+func (j *Journal) warm(first, last uint64) error {
+	count := uint64(min(j.opts.WindowEntries, warmEntries))
+	from := first
+	if last >= count {
+		from = max(first, last-count+1)
+	}
+	j.bodies.start(from)
+	if from <= last {
+		err := j.store.Read(from-1, func(e Entry) bool {
+			if e.Cursor != j.bodies.next {
+				j.bodies.start(e.Cursor)
+			}
+			j.insert(&e)
+			return true
+		})
+		if err != nil && !errors.Is(err, ErrGap) { // a gap: the cursor was never used
+			return err
+		}
+	}
+	if j.bodies.next != last+1 {
+		j.bodies.start(last + 1)
+	}
+	j.oldest.Store(j.bodies.first)
+	return nil
+}
+
+// Epoch names the run of cursors; positions of another epoch mean nothing.
+func (j *Journal) Epoch() string { return j.store.Epoch() }
+
+// Head returns the newest cursor that was assigned.
+func (j *Journal) Head() uint64 { return j.head.Load() }
+
+// Visible returns the newest cursor that followers may see.
+func (j *Journal) Visible() uint64 { return j.visible.Load() }
+
+// First returns the oldest cursor that can still be read, from memory or from
+// the store; Head()+1 if there is none.
+func (j *Journal) First() uint64 {
+	oldest := j.oldest.Load()
+	if first, last := j.store.Bounds(); last > 0 {
+		return min(first, oldest)
+	}
+	return oldest
+}
+
+// Append assigns the next cursors to entries, writes them to the store and
+// then makes them readable (D4); it returns the last cursor. After an error no
+// cursor was used and no follower sees anything.
+//
+// It sets the Cursor fields of entries and copies the bodies, which the caller
+// may reuse. Beside the store's write it costs the same for any number of
+// followers, and makes no system call.
+func (j *Journal) Append(entries ...Entry) (last uint64, err error) {
+	last = j.head.Load()
+	if len(entries) == 0 {
+		return last, nil
+	}
+	for i := range entries {
+		entries[i].Cursor = last + 1 + uint64(i)
+	}
+	if err := j.store.Append(entries); err != nil {
+		return last, fmt.Errorf("append after cursor %d: %w", last, err)
+	}
+	j.mu.Lock()
+	for i := range entries {
+		j.insert(&entries[i])
+	}
+	j.mu.Unlock()
+
+	last += uint64(len(entries))
+	j.head.Store(last)
+	if !j.opts.Deferred {
+		j.show(last)
+	}
+	return last, nil
+}
+
+// Reveal lets followers see the entries up to and including upTo, or up to the
+// head if that is less. What was visible stays so.
+func (j *Journal) Reveal(upTo uint64) {
+	if upTo = min(upTo, j.head.Load()); upTo > j.visible.Load() {
+		j.show(upTo)
+	}
+}
+
+func (j *Journal) show(upTo uint64) {
+	j.visible.Store(upTo)
+	if j.opts.Wake != nil {
+		j.opts.Wake()
+	}
+}
+
+// insert puts e into the window, with a frame for each active form, and makes
+// room for it.
+func (j *Journal) insert(e *Entry) {
+	for j.bodies.count() >= j.opts.WindowEntries {
+		j.evict()
+	}
+	j.bodies.put(e, append(j.bodies.room(len(e.Body)), e.Body...))
+	size := j.bodies.bytes
+	for _, f := range j.forms {
+		f.put(e)
+		size += f.log.bytes
+	}
+	for size > j.opts.WindowBytes && j.bodies.count() > 1 {
+		size -= j.evict()
+	}
+}
+
+// evict leaves the oldest entry of the window to the store and returns the
+// bytes that were its. The bound moves first: a follower that misses a slot
+// must find that its entry is older than the window.
+func (j *Journal) evict() (freed int) {
+	cursor := j.bodies.first
+	j.oldest.Store(cursor + 1)
+	freed = j.bodies.drop(cursor)
+	for _, f := range j.forms {
+		freed += f.log.drop(cursor)
+	}
+	return freed
+}
+
+// A framed holds the frames of one active form.
+type framed struct {
+	form Form
+	refs int // open views
+	log  log // begins where the form became active
+}
+
+// frameOverhead is about how much a form adds to a body.
+const frameOverhead = 128
+
+// put adds the frame of e.
+func (f *framed) put(e *Entry) {
+	if e.Kind.hidden() {
+		f.log.put(e, nil)
+		return
+	}
+	f.log.put(e, appendFrame(f.log.room(len(e.Body)+frameOverhead), f.form, e.Kind, e.Cursor, e.Body))
+}
+
+// Follow returns a view of the journal in form f. While at least one view of a
+// form is open, the journal makes the form's frames as entries are appended.
+func (j *Journal) Follow(f Form) *View {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for _, have := range j.forms {
+		if have.form == f {
+			have.refs++
+			return &View{journal: j, framed: have}
+		}
+	}
+	made := &framed{form: f, refs: 1}
+	made.log.start(j.bodies.next)
+	j.forms = append(j.forms, made)
+	return &View{journal: j, framed: made}
+}
+
+// unfollow gives up one reference to f.
+func (j *Journal) unfollow(f *framed) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if f.refs--; f.refs == 0 {
+		j.forms = slices.DeleteFunc(j.forms, func(have *framed) bool { return have == f })
+	}
+}

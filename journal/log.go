@@ -1,0 +1,156 @@
+package journal
+
+import "sync/atomic"
+
+// A log holds byte strings of consecutive entries back to back, and an index
+// of them by cursor. There is one for the bodies in the window and one for the
+// frames of each active form.
+//
+// One goroutine at a time writes. Any number read without a lock: bytes never
+// change once a slot shows them, and a slot proves which entry it is of, so a
+// reader notices that it was overtaken.
+type log struct {
+	ring atomic.Pointer[ring]
+
+	// Owned by the writer.
+	first uint64 // cursor of the oldest slot
+	next  uint64 // cursor of the next slot
+	tail  *chunk // being filled
+	used  int    // bytes of tail that are filled
+	slab  []slot // slots made in advance for tail, so that one allocation serves many
+	slabs int    // length of the newest slab of tail
+	bytes int    // what the slots cost and show
+}
+
+// A ring maps cursors to slots. It is replaced by a larger one as the log
+// grows, never shrunk.
+type ring struct {
+	slots []atomic.Pointer[slot]
+	mask  uint64 // len(slots)-1; the length is a power of two
+}
+
+// A slot is one entry's part of a chunk. It is immutable.
+type slot struct {
+	cursor   uint64
+	chunk    *chunk
+	off, end uint32 // empty if the entry is hidden
+	kind     Kind
+	class    Class
+}
+
+// A chunk is filled from the left; what a slot shows of it never changes.
+type chunk struct{ buf []byte } // the header does not change either: readers slice it
+
+const (
+	minChunk = 1 << 10
+	maxChunk = 64 << 10 // unless one entry alone is longer
+	minRing  = 16
+	minSlab  = 8
+	maxSlab  = 128
+
+	slotBytes = 48 // a slot and the pointer to it
+)
+
+// get returns the slot of the entry at cursor, or nil if the log has none. It
+// may be called at any time.
+func (l *log) get(cursor uint64) *slot {
+	r := l.ring.Load()
+	if r == nil {
+		return nil
+	}
+	s := r.slots[cursor&r.mask].Load()
+	if s == nil || s.cursor != cursor {
+		return nil
+	}
+	return s
+}
+
+func (s *slot) bytes() []byte { return s.chunk.buf[s.off:s.end:s.end] }
+
+func (s *slot) len() int { return int(s.end - s.off) }
+
+// start empties the log and lets it go on at cursor.
+func (l *log) start(cursor uint64) {
+	l.ring.Store(nil)
+	l.first, l.next = cursor, cursor
+	l.tail, l.used, l.slab, l.slabs, l.bytes = nil, 0, nil, 0, 0
+}
+
+// count returns the number of slots.
+func (l *log) count() int { return int(l.next - l.first) }
+
+// room returns the free part of a chunk, to append about n bytes to.
+func (l *log) room(n int) []byte {
+	if l.tail == nil || len(l.tail.buf)-l.used < n {
+		l.newChunk(n)
+	}
+	return l.tail.buf[l.used:l.used]
+}
+
+// newChunk begins a chunk with space for at least n bytes. Chunks double in
+// size, so that a quiet log stays small. Slots made in advance stay behind: a
+// slab that served two chunks would keep the first alive after its eviction.
+func (l *log) newChunk(n int) {
+	size := minChunk
+	if l.tail != nil {
+		size = min(2*len(l.tail.buf), maxChunk)
+	}
+	l.tail = &chunk{buf: make([]byte, max(size, n))}
+	l.used, l.slab, l.slabs = 0, nil, 0
+}
+
+// put makes p the bytes of entry e, the next of the log. p is what room
+// returned with something appended; nil stands for a hidden entry.
+func (l *log) put(e *Entry, p []byte) {
+	if l.tail == nil {
+		l.newChunk(len(p))
+	}
+	if n := len(p); n > 0 && (n > len(l.tail.buf)-l.used || &p[0] != &l.tail.buf[l.used]) {
+		copy(l.room(n)[:n], p) // it outgrew its room, so that append moved it
+	}
+	if len(l.slab) == 0 {
+		l.slabs = min(max(minSlab, 2*l.slabs), maxSlab)
+		l.slab = make([]slot, l.slabs)
+	}
+	s := &l.slab[0]
+	l.slab = l.slab[1:]
+	*s = slot{
+		cursor: e.Cursor, kind: e.Kind, class: e.Class,
+		chunk: l.tail, off: uint32(l.used), end: uint32(l.used + len(p)),
+	}
+	l.used += len(p)
+
+	r := l.ring.Load()
+	if r == nil || l.count() == len(r.slots) {
+		r = l.grow(r)
+	}
+	r.slots[e.Cursor&r.mask].Store(s)
+	l.next++
+	l.bytes += slotBytes + len(p)
+}
+
+// grow replaces r by a ring of twice the length.
+func (l *log) grow(r *ring) *ring {
+	n := minRing
+	if r != nil {
+		n = 2 * len(r.slots)
+	}
+	bigger := &ring{slots: make([]atomic.Pointer[slot], n), mask: uint64(n - 1)}
+	for c := l.first; c < l.next; c++ {
+		bigger.slots[c&bigger.mask].Store(r.slots[c&r.mask].Load())
+	}
+	l.ring.Store(bigger)
+	return bigger
+}
+
+// drop removes the slot of cursor if it is the oldest, and returns its size.
+func (l *log) drop(cursor uint64) int {
+	if l.count() == 0 || cursor != l.first {
+		return 0
+	}
+	r := l.ring.Load()
+	n := slotBytes + r.slots[cursor&r.mask].Swap(nil).len()
+	l.bytes -= n
+	l.first++
+	return n
+}

@@ -1,0 +1,184 @@
+package journal
+
+import (
+	"cmp"
+	"errors"
+	"sort"
+	"sync"
+)
+
+// errClosed is returned by the methods of a closed store.
+var errClosed = errors.New("journal store is closed")
+
+// Memory is a [Store] that lives as long as its process.
+//
+// Its bound is firm: because nothing restarts from it, a checkpoint is removed
+// like any other entry.
+type Memory struct {
+	epoch  string
+	retain int
+
+	mu     sync.RWMutex
+	blocks []*block // oldest first; the last is being filled
+	size   int      // bytes held, entries included
+	last   uint64
+	mark   uint64 // newest checkpoint, kept or not
+	closed bool
+}
+
+// A block holds consecutive entries. Entries and bytes are only ever added, so
+// a reader that copied the slice header may go on without the lock.
+type block struct {
+	entries []Entry
+	buf     []byte // backs their bodies
+	size    int
+}
+
+// entryBytes is what an entry costs beside its body.
+const entryBytes = 64
+
+// MemoryOptions configure a memory store. The zero value is ready to use.
+type MemoryOptions struct {
+	// RetainBytes bounds the memory held. Zero means 64 MiB. Beyond it the
+	// oldest entries are removed, a block of up to 64 KiB at a time.
+	RetainBytes int
+
+	// Epoch, if not empty, is used in place of a random one.
+	Epoch string
+}
+
+// NewMemory returns an empty store.
+func NewMemory(opts MemoryOptions) *Memory {
+	return &Memory{
+		epoch:  cmp.Or(opts.Epoch, newEpoch()),
+		retain: cmp.Or(opts.RetainBytes, 64<<20),
+	}
+}
+
+// Epoch implements [Store].
+func (s *Memory) Epoch() string { return s.epoch }
+
+// Bounds implements [Store].
+func (s *Memory) Bounds() (first, last uint64) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.first(), s.last
+}
+
+func (s *Memory) first() uint64 {
+	switch {
+	case s.last == 0:
+		return 0
+	case len(s.blocks) == 0:
+		return s.last + 1
+	}
+	return s.blocks[0].entries[0].Cursor
+}
+
+// Append implements [Store].
+func (s *Memory) Append(entries []Entry) error {
+	if len(entries) == 0 {
+		return nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return errClosed
+	}
+	if err := checkBatch(s.last, entries); err != nil {
+		return err
+	}
+	for i := range entries {
+		s.add(entries[i])
+	}
+	return nil
+}
+
+func (s *Memory) add(e Entry) {
+	b := s.room(len(e.Body))
+	off := len(b.buf)
+	b.buf = append(b.buf, e.Body...)
+	e.Body = b.buf[off:len(b.buf):len(b.buf)]
+	b.entries = append(b.entries, e)
+	b.size += len(e.Body) + entryBytes
+	s.size += len(e.Body) + entryBytes
+	s.last = e.Cursor
+	if e.Kind == Checkpoint {
+		s.mark = e.Cursor
+	}
+	for s.size > s.retain && len(s.blocks) > 0 {
+		s.size -= s.blocks[0].size
+		s.blocks[0] = nil
+		s.blocks = s.blocks[1:]
+	}
+}
+
+// room returns the block for a body of n bytes: the last one while it has
+// space, so that bodies are never moved.
+func (s *Memory) room(n int) *block {
+	size := minChunk
+	if len(s.blocks) > 0 {
+		b := s.blocks[len(s.blocks)-1]
+		if cap(b.buf)-len(b.buf) >= n && b.size < min(maxChunk, s.retain/8) {
+			return b
+		}
+		size = min(2*cap(b.buf), maxChunk)
+	}
+	b := &block{buf: make([]byte, 0, max(size, n))}
+	s.blocks = append(s.blocks, b)
+	return b
+}
+
+// Read implements [Store].
+func (s *Memory) Read(after uint64, fn func(Entry) bool) error {
+	_, end := s.Bounds()
+	if after > end {
+		return ErrGap
+	}
+	for after < end {
+		part, err := s.part(after)
+		if err != nil {
+			return err
+		}
+		for _, e := range part {
+			if e.Cursor > end || !fn(e) {
+				return nil
+			}
+			after = e.Cursor
+		}
+	}
+	return nil
+}
+
+// part returns some of the entries after the cursor after, at least one.
+func (s *Memory) part(after uint64) ([]Entry, error) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if after+1 < s.first() {
+		return nil, ErrGap
+	}
+	i := sort.Search(len(s.blocks), func(i int) bool { return s.blocks[i].entries[0].Cursor > after+1 }) - 1
+	b := s.blocks[i]
+	return b.entries[after+1-b.entries[0].Cursor:], nil
+}
+
+// LastCheckpoint implements [Store].
+func (s *Memory) LastCheckpoint() uint64 {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if s.mark < s.first() {
+		return 0
+	}
+	return s.mark
+}
+
+// Sync implements [Store]; there is nothing to do.
+func (s *Memory) Sync() error { return nil }
+
+// Close implements [Store]. What was appended can still be read.
+func (s *Memory) Close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closed = true
+	return nil
+}

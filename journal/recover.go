@@ -1,0 +1,291 @@
+package journal
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+)
+
+// recover reads the directory, cuts off what a crash left, and decides about
+// the epoch.
+func (s *File) recover() error {
+	m, err := readMeta(s.dir)
+	if err != nil {
+		return err
+	}
+	files, err := os.ReadDir(s.dir) // sorted by name, so by cursor
+	if err != nil {
+		return err
+	}
+	var firsts []uint64
+	for _, f := range files {
+		if first, ok := segmentFirst(f.Name()); ok {
+			firsts = append(firsts, first)
+		}
+	}
+	if m == nil {
+		if len(firsts) > 0 {
+			return fmt.Errorf("%w: %s is missing", ErrCorrupt, filepath.Join(s.dir, metaName))
+		}
+		s.meta = meta{Version: metaVersion, Epoch: newEpoch(), Boot: s.boot}
+		return s.meta.write(s.dir)
+	}
+	s.meta, s.synced = *m, m.Synced
+	// What was not synced is lost with the machine, in any order.
+	lost := m.Open && (s.boot == "" || s.boot != m.Boot)
+	if err := s.load(firsts, lost); err != nil {
+		return err
+	}
+	return s.settle(lost)
+}
+
+// load reads the segments that begin at firsts and cuts them to what is whole.
+// lost says that anything not known to be synced may be missing.
+func (s *File) load(firsts []uint64, lost bool) error {
+	for i, first := range firsts {
+		seg, err := s.loadHead(first)
+		if err != nil {
+			return err
+		}
+		if seg.head.first == 0 { // not a segment
+			if err := s.mayCut(seg, headSize, first, i == len(firsts)-1, lost); err != nil {
+				return err
+			}
+			return errors.Join(s.removeFrom(firsts[i:]), s.loadTail(lost))
+		}
+		if n := len(s.segs); n > 0 {
+			s.segs[n-1].last = seg.head.prev
+		}
+		s.synced = max(s.synced, seg.head.synced)
+		s.segs = append(s.segs, seg)
+	}
+	return s.loadTail(lost)
+}
+
+// loadHead reads a segment's header. It is zero if it is not intact or belongs
+// elsewhere.
+func (s *File) loadHead(first uint64) (*segment, error) {
+	seg := &segment{path: segmentPath(s.dir, first)}
+	f, err := os.Open(seg.path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	seg.size = info.Size()
+	if seg.size < headSize {
+		return seg, nil
+	}
+	var p [headSize]byte
+	if _, err := f.ReadAt(p[:], 0); err != nil {
+		return nil, err
+	}
+	head, ok, err := parseSegmentHead(p[:])
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", seg.path, err)
+	}
+	after := uint64(0)
+	if n := len(s.segs); n > 0 {
+		after = s.segs[n-1].head.first
+	}
+	if ok && head.first == first && head.prev < first && head.prev >= after {
+		seg.head = head
+	}
+	return seg, nil
+}
+
+// loadTail reads the segments that a crash may have left unfinished: the
+// newest, and if lost is set those that are not known to be synced.
+func (s *File) loadTail(lost bool) error {
+	from := len(s.segs) - 1
+	for lost && from > 0 && s.segs[from-1].last > s.synced {
+		from--
+	}
+	for i := max(from, 0); i < len(s.segs); i++ {
+		sealed := i < len(s.segs)-1
+		seg, stated := s.segs[i], s.segs[i].last
+		whole, err := s.trim(seg, sealed, lost)
+		if err != nil {
+			return err
+		}
+		if sealed && (!whole || seg.last != stated) {
+			var rest []uint64
+			for _, later := range s.segs[i+1:] {
+				rest = append(rest, later.head.first)
+			}
+			s.segs = s.segs[:i+1]
+			if err := s.removeFrom(rest); err != nil {
+				return err
+			}
+		}
+	}
+	return s.dropEmpty(lost)
+}
+
+// dropEmpty removes the newest segment if no batch of it is whole, and then
+// looks at the one before, which is the newest now.
+func (s *File) dropEmpty(lost bool) error {
+	for n := len(s.segs); n > 0; n = len(s.segs) {
+		seg := s.segs[n-1]
+		if seg.size > headSize {
+			return s.reopen(seg)
+		}
+		s.segs = s.segs[:n-1]
+		if err := os.Remove(seg.path); err != nil {
+			return err
+		}
+		if n > 1 {
+			if _, err := s.trim(s.segs[n-2], false, lost); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// reopen makes seg the segment that is written to.
+func (s *File) reopen(seg *segment) error {
+	f, err := os.OpenFile(seg.path, os.O_RDWR, 0o600)
+	if err != nil {
+		return err
+	}
+	seg.file = f
+	if err := f.Truncate(seg.size); err != nil {
+		return errors.Join(err, f.Close())
+	}
+	return nil
+}
+
+// trim reads seg and sets its last cursor and its size to the end of its last
+// whole batch. It reports whether that is all there was. sealed says that the
+// batches went on in another segment.
+func (s *File) trim(seg *segment, sealed, lost bool) (whole bool, err error) {
+	f, err := os.Open(seg.path)
+	if err != nil {
+		return false, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return false, err
+	}
+	r := newScanner(f, seg.path, headSize, info.Size(), seg.head.first)
+	defer r.release()
+	defer func() { seg.index.cut(seg.size) }()
+	known := s.synced // what must be there
+	if sealed {
+		known = min(known, seg.last)
+	}
+	seg.size, seg.last = headSize, seg.head.prev
+	for {
+		seg.index.note(r.next, r.off)
+		if _, err = r.scan(); err != nil {
+			break
+		}
+		if !r.more {
+			seg.size, seg.last = r.off, r.next-1
+		}
+	}
+	switch {
+	case err != io.EOF && !errors.Is(err, ErrCorrupt):
+		return false, err
+	case seg.last < known:
+		return false, corruptAt(seg.path, r.off)
+	case err == io.EOF:
+		return seg.size == r.off, nil
+	}
+	return false, s.mayCut(&segment{path: seg.path, size: info.Size()}, r.off, r.next, !sealed, lost)
+}
+
+// mayCut returns an error unless a crash explains that the record at cursor
+// next, at off, is not whole: it was not known to be synced, and either the
+// machine restarted or this is the end of the newest segment and nothing intact
+// follows.
+func (s *File) mayCut(seg *segment, off int64, next uint64, newest, lost bool) error {
+	switch {
+	case next <= s.synced || !newest && !lost:
+		return corruptAt(seg.path, off)
+	case lost:
+		return nil
+	}
+	f, err := os.Open(seg.path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	follows, err := recordFollows(f, min(off, seg.size), seg.size, next)
+	if err == nil && follows {
+		return corruptAt(seg.path, off)
+	}
+	return err
+}
+
+// recordFollows reports whether an intact record with a cursor from next on
+// begins anywhere between off and end.
+func recordFollows(f io.ReaderAt, off, end int64, next uint64) (bool, error) {
+	buf := make([]byte, scanBuffer)
+	for end-off >= recordHead {
+		p := buf[:min(int64(len(buf)), end-off)]
+		if _, err := f.ReadAt(p, off); err != nil {
+			return false, err
+		}
+		for ; len(p) >= recordHead; p, off = p[1:], off+1 {
+			e, n, _, ok := parseHead(p)
+			if !ok || e.Cursor < next || int64(recordHead+n) > end-off || e.Cursor-next > uint64(end)/recordHead {
+				continue
+			}
+			r := newScanner(f, "", off, end, e.Cursor)
+			_, err := r.scan()
+			r.release()
+			if err == nil {
+				return true, nil
+			}
+		}
+	}
+	return false, nil
+}
+
+// removeFrom removes the files of the segments that begin at firsts, the
+// newest first, so that what a crash leaves is a journal.
+func (s *File) removeFrom(firsts []uint64) error {
+	for i := len(firsts) - 1; i >= 0; i-- {
+		if err := os.Remove(segmentPath(s.dir, firsts[i])); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// settle decides what epoch and cursors go on with.
+func (s *File) settle(lost bool) error {
+	if n := len(s.segs); n > 0 {
+		s.last = s.segs[n-1].last
+	} else if s.synced > 0 {
+		return fmt.Errorf("%w: the segment of cursor %d is missing", ErrCorrupt, s.synced)
+	}
+	for _, seg := range s.segs {
+		if seg.last > s.synced && seg.file == nil { // left unsynced by a process that died
+			if err := s.reopen(seg); err != nil {
+				return err
+			}
+		}
+	}
+	s.last = max(s.last, s.meta.Floor)
+	if !lost || !s.meta.Unsynced {
+		return nil
+	}
+	next := s.meta
+	next.Epoch = newEpoch()
+	next.Floor = max(s.last, s.meta.Reserved)
+	next.Open, next.Unsynced, next.Reserved, next.Boot = false, false, 0, s.boot
+	if err := next.write(s.dir); err != nil {
+		return err
+	}
+	s.meta, s.last = next, next.Floor
+	return nil
+}

@@ -1,0 +1,169 @@
+package journal
+
+import (
+	"encoding/binary"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"os"
+	"path/filepath"
+	"sort"
+	"strconv"
+	"strings"
+	"sync"
+)
+
+// A segment is one file of consecutive records behind a header. Only the
+// newest is written to. A batch never spans two.
+type segment struct {
+	path  string
+	head  segmentHead
+	index index
+
+	// Guarded by File.mu.
+	last   uint64      // newest cursor
+	size   int64       // bytes of header and whole batches
+	synced int64       // as much of size is on stable storage
+	file   segmentFile // open for writing, until sealed and synced; else nil
+}
+
+// A segmentFile is what a store needs of the file it appends to.
+type segmentFile interface {
+	io.WriterAt
+	Truncate(size int64) error
+	Sync() error
+	Close() error
+}
+
+// A segmentHead is a segment's header, little endian:
+//
+//	 0  [8]byte   magic
+//	 8  uint32    version of the format
+//	12  uint64    cursor of the first record
+//	20  uint64    cursor of the record before it, in the segment before
+//	28  uint64    newest checkpoint of the first batch, or zero
+//	36  uint64    cursor up to which everything was on stable storage
+//	44  int64     time of the first record
+//	52  [33]byte  epoch
+//	85  uint32    CRC-32C of everything before it
+type segmentHead struct {
+	first, prev uint64
+	checkpoint  uint64
+	synced      uint64
+	time        int64
+	epoch       string
+}
+
+const (
+	segmentMagic   = "maestroj"
+	segmentVersion = 1
+	segmentSuffix  = ".seg"
+	headSize       = 89
+	epochSize      = 33
+)
+
+func (h *segmentHead) append(dst []byte) []byte {
+	start := len(dst)
+	dst = append(dst, segmentMagic...)
+	dst = binary.LittleEndian.AppendUint32(dst, segmentVersion)
+	dst = binary.LittleEndian.AppendUint64(dst, h.first)
+	dst = binary.LittleEndian.AppendUint64(dst, h.prev)
+	dst = binary.LittleEndian.AppendUint64(dst, h.checkpoint)
+	dst = binary.LittleEndian.AppendUint64(dst, h.synced)
+	dst = binary.LittleEndian.AppendUint64(dst, uint64(h.time))
+	dst = append(dst, h.epoch...)
+	return binary.LittleEndian.AppendUint32(dst, crc32.Checksum(dst[start:], castagnoli))
+}
+
+// parseSegmentHead reads a header of headSize bytes. ok reports whether it is
+// intact; an intact header of another version is an error.
+func parseSegmentHead(p []byte) (h segmentHead, ok bool, err error) {
+	sum := binary.LittleEndian.Uint32(p[headSize-4:])
+	if string(p[:8]) != segmentMagic || crc32.Checksum(p[:headSize-4], castagnoli) != sum {
+		return h, false, nil
+	}
+	if v := binary.LittleEndian.Uint32(p[8:]); v != segmentVersion {
+		return h, false, fmt.Errorf("%w %d", errVersion, v)
+	}
+	return segmentHead{
+		first:      binary.LittleEndian.Uint64(p[12:]),
+		prev:       binary.LittleEndian.Uint64(p[20:]),
+		checkpoint: binary.LittleEndian.Uint64(p[28:]),
+		synced:     binary.LittleEndian.Uint64(p[36:]),
+		time:       int64(binary.LittleEndian.Uint64(p[44:])),
+		epoch:      string(p[52 : 52+epochSize]),
+	}, true, nil
+}
+
+// segmentPath returns the file of the segment that begins at cursor first.
+// Names sort like cursors.
+func segmentPath(dir string, first uint64) string {
+	return filepath.Join(dir, fmt.Sprintf("%020d%s", first, segmentSuffix))
+}
+
+// segmentFirst is the inverse of segmentPath.
+func segmentFirst(name string) (first uint64, ok bool) {
+	digits, ok := strings.CutSuffix(name, segmentSuffix)
+	if !ok || len(digits) != 20 {
+		return 0, false
+	}
+	first, err := strconv.ParseUint(digits, 10, 64)
+	return first, err == nil && first > 0
+}
+
+// checkpoint returns the newest checkpoint in s that is whole, or zero.
+func (s *segment) checkpoint() uint64 {
+	if s.head.checkpoint > s.last {
+		return 0
+	}
+	return s.head.checkpoint
+}
+
+// createSegment makes the file of a new segment.
+func createSegment(path string) (segmentFile, error) {
+	return os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
+}
+
+// An index knows where some of a segment's records begin. Whoever passes a
+// record tells it, so the index of an old segment grows as far as it is read.
+type index struct {
+	mu     sync.Mutex
+	points []point // ascending; at least indexStride bytes apart
+}
+
+type point struct {
+	cursor uint64
+	off    int64
+}
+
+const indexStride = 64 << 10
+
+// note tells the index that the record at cursor begins at off.
+func (x *index) note(cursor uint64, off int64) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if n := len(x.points); n == 0 || off >= x.points[n-1].off+indexStride {
+		x.points = append(x.points, point{cursor, off})
+	}
+}
+
+// cut forgets the records from off on.
+func (x *index) cut(off int64) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	for n := len(x.points); n > 0 && x.points[n-1].off >= off; n-- {
+		x.points = x.points[:n-1]
+	}
+}
+
+// find returns the last known record that is not after cursor, or the first of
+// the segment, whose cursor is first.
+func (x *index) find(cursor, first uint64) point {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	i := sort.Search(len(x.points), func(i int) bool { return x.points[i].cursor > cursor })
+	if i == 0 {
+		return point{first, headSize}
+	}
+	return x.points[i-1]
+}

@@ -1,0 +1,194 @@
+package session
+
+import (
+	"slices"
+
+	"github.com/seed-028515a8/maestro/contracts"
+)
+
+// Apply folds one message from the server into the state (section 4.2). Messages
+// that change nothing are accepted, and so are those that no longer make sense,
+// such as chunks of a response that is no longer open.
+func (s *State) Apply(ev contracts.Event) {
+	switch e := ev.(type) {
+	case *contracts.HelloOK:
+		s.helloOK(e)
+	case *contracts.Ready:
+		s.ready(e)
+	case *contracts.SessionInfo:
+		s.setSession(e.SessionID)
+		s.facts.Cwd = e.Cwd
+		s.facts.GitBranch = contracts.NullableString(e.GitBranch)
+	case *contracts.ConnectionInfo:
+		s.connectionInfo(e)
+	case *contracts.ResponseStart:
+		s.response = &response{id: e.ResponseID}
+		s.facts.IsResponding = true
+	case *contracts.ResponseChunk:
+		s.chunk(e)
+	case *contracts.ResponseEnd:
+		s.responseEnd(e)
+	case *contracts.ToolCall:
+		s.toolCall(e)
+	case *contracts.ToolStart:
+		put(&s.tools, tool{callID: e.CallID, name: s.toolName(e.CallID)}, isTool(e.CallID), MaxTools)
+	case *contracts.ToolOutput:
+		if i := slices.IndexFunc(s.tools, isTool(e.CallID)); i >= 0 {
+			s.tools[i].output.write(e.Content, contracts.MaxStateOutput)
+		}
+	case *contracts.ToolEnd:
+		s.toolEnd(e)
+	case *contracts.ClientToolRequest:
+		s.clientToolRequest(e)
+	case *contracts.ServerRequest:
+		s.serverRequest(e)
+	case *contracts.ServerRequestResolved:
+		s.resolved(e)
+	case *contracts.UtilityCommandStarted:
+		s.commandStarted(e)
+	case *contracts.UtilityCommandResized:
+		if i := slices.IndexFunc(s.commands, isCommand(e.CommandID)); i >= 0 {
+			s.commands[i].facts.Columns, s.commands[i].facts.Rows = e.Columns, e.Rows
+		}
+	case *contracts.UtilityCommandOutput:
+		if i := slices.IndexFunc(s.commands, isCommand(e.CommandID)); i >= 0 {
+			s.commands[i].output.write(e.Content, contracts.MaxStateOutput)
+		}
+	case *contracts.UtilityCommandExited:
+		drop(&s.commands, isCommand(e.CommandID))
+	case *contracts.UtilityFileWatchStarted:
+		s.watchStarted(e)
+	case *contracts.UtilityFileWatchStopped:
+		drop(&s.facts.ActiveFileWatches, isWatch(e.WatchID))
+	case *contracts.ErrorEvent:
+		s.facts.LastError, s.facts.LastErrorType = &e.Message, e.ErrorType
+	case *contracts.Status:
+		s.facts.LastStatus = &e.Message
+	}
+}
+
+func (s *State) helloOK(e *contracts.HelloOK) {
+	s.facts.ProtocolVersion = e.ProtocolVersion
+	s.setClient(e.ClientProtocolVersion, e.ClientInfo, e.Capabilities, e.OptOutNotifications)
+	s.facts.ConnectionRole = e.Role
+	s.facts.ControllerConnectionID = e.ControllerConnectionID
+}
+
+func (s *State) ready(e *contracts.Ready) {
+	s.facts.ProtocolVersion = e.ProtocolVersion
+	s.facts.Model, s.facts.Provider = e.Model, e.Provider
+	s.setSession(e.SessionID)
+	s.facts.IsReady = true
+}
+
+func (s *State) connectionInfo(e *contracts.ConnectionInfo) {
+	s.setClient(e.ClientProtocolVersion, e.ClientInfo, e.Capabilities, e.OptOutNotifications)
+	s.facts.ConnectionRole = e.Role
+	s.facts.ControllerConnectionID = e.ControllerConnectionID
+	s.facts.ConnectionCount = int64(len(e.Connections))
+	if e.ConnectionCount != nil {
+		s.facts.ConnectionCount = *e.ConnectionCount
+	}
+	if e.Connections != nil {
+		s.facts.Connections = e.Connections[:min(len(e.Connections), contracts.MaxListed)]
+	}
+}
+
+func (s *State) chunk(e *contracts.ResponseChunk) {
+	switch {
+	case s.response == nil || s.response.id != e.ResponseID: // R70
+	case e.IsThinking:
+		s.response.thinking.write(e.Content, contracts.MaxStateText)
+	default:
+		s.response.text.write(e.Content, contracts.MaxStateText)
+	}
+}
+
+// responseEnd closes the open response even if it is another: at most one is
+// ever open (R36).
+func (s *State) responseEnd(e *contracts.ResponseEnd) {
+	s.facts.LastResponseDurationMS, s.facts.LastTTFTMS = &e.DurationMS, e.TTFTMS
+	s.response = nil
+	s.facts.IsResponding = false
+}
+
+func (s *State) toolCall(e *contracts.ToolCall) {
+	call := entry(e.CallID, "", e.Tool, e.Args)
+	s.track(call)
+	if e.RequiresApproval {
+		s.wait(contracts.RequestApproval, call)
+	}
+}
+
+func (s *State) toolEnd(e *contracts.ToolEnd) {
+	drop(&s.tools, isTool(e.CallID))
+	s.untrack(e.CallID)
+	for _, kind := range contracts.RequestTypes() {
+		drop(s.waiting(kind), hasCall(e.CallID))
+	}
+}
+
+// askUser is the client tool whose requests are questions to the user (R59).
+const askUser = "ask_user"
+
+func (s *State) clientToolRequest(e *contracts.ClientToolRequest) {
+	call := entry(e.CallID, "", e.Tool, e.Args)
+	s.track(call)
+	kind := contracts.RequestClientTool
+	if e.Tool == askUser {
+		kind = contracts.RequestUserInput
+	}
+	s.wait(kind, call)
+}
+
+func (s *State) serverRequest(e *contracts.ServerRequest) {
+	if s.waiting(e.RequestType) == nil {
+		return // of a type we do not know, so it can never be seen to end
+	}
+	_, tracked := s.TrackedTool(e.CallID)
+	if e.RequestType != contracts.RequestToolRetry || !tracked { // R75
+		s.track(entry(e.CallID, "", e.Tool, e.Args))
+	}
+	request := entry(e.CallID, e.RequestID, e.Tool, e.Args)
+	if e.RequestType == contracts.RequestApproval {
+		request.DisplayName, request.SummaryLabel, request.ActionDescription = e.DisplayName, e.SummaryLabel, e.ActionDescription
+	}
+	s.wait(e.RequestType, request)
+}
+
+func (s *State) resolved(e *contracts.ServerRequestResolved) {
+	list := s.waiting(e.RequestType)
+	if list == nil {
+		return
+	}
+	drop(list, hasID(e.RequestID))
+	over := false // the call goes no further, so no tool_end will come
+	switch e.RequestType {
+	case contracts.RequestApproval:
+		over = e.Resolution != contracts.VerdictApproved // R76
+	case contracts.RequestClientTool:
+		over = e.Resolution == contracts.VerdictCancelled
+	case contracts.RequestUserInput, contracts.RequestMCPElicitation:
+		over = e.Resolution != contracts.VerdictAnswered
+	}
+	if over {
+		s.untrack(e.CallID)
+	}
+}
+
+func (s *State) commandStarted(e *contracts.UtilityCommandStarted) {
+	put(&s.commands, command{facts: contracts.ActiveCommand{
+		CommandID: e.CommandID, Command: e.Command, Cwd: e.Cwd,
+		ShellMode: e.ShellMode, TerminalMode: e.TerminalMode,
+		PID: e.PID, Columns: e.Columns, Rows: e.Rows,
+		OwnerConnectionID: e.OwnerConnectionID,
+	}}, isCommand(e.CommandID), MaxCommands)
+}
+
+func (s *State) watchStarted(e *contracts.UtilityFileWatchStarted) {
+	put(&s.facts.ActiveFileWatches, contracts.ActiveWatch{
+		WatchID: e.WatchID, RootDir: e.RootDir,
+		IncludePatterns: e.IncludePatterns, ExcludePatterns: e.ExcludePatterns,
+		DebounceMS: e.DebounceMS, OwnerConnectionID: e.OwnerConnectionID,
+	}, isWatch(e.WatchID), MaxWatches)
+}

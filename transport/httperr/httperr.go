@@ -1,0 +1,55 @@
+// Package httperr writes refusals as HTTP responses, in the one body that all
+// HTTP surfaces share (maestro-attach 1.4).
+package httperr
+
+import (
+	"encoding/json"
+	"errors"
+	"net/http"
+
+	"github.com/seed-028515a8/maestro/contracts"
+)
+
+// A Body is the JSON of every refusal. Code and ErrorType are always equal:
+// clients of either kind find the word where they look for it (A73).
+type Body struct {
+	Message   string                  `json:"error"`
+	ErrorType contracts.Code          `json:"error_type"`
+	Code      contracts.Code          `json:"code"`
+	Retryable bool                    `json:"retryable"`
+	Details   []contracts.ErrorDetail `json:"details"`
+}
+
+// Write answers with err. Anything but a [contracts.Error] is a fault: its text
+// is for the log, which is the caller's business, and the client sees a fixed
+// one. An answer that invites another try says when; the caller may have set
+// Retry-After already.
+func Write(w http.ResponseWriter, err error) {
+	refusal, ok := errors.AsType[*contracts.Error](err)
+	if !ok {
+		refusal = &contracts.Error{Code: contracts.CodeInternal, Message: "Internal server error"}
+	}
+	body, err := json.Marshal(Body{
+		Message: refusal.Message, ErrorType: refusal.Code, Code: refusal.Code,
+		Retryable: refusal.Code.Retryable(), Details: refusal.Details(),
+	})
+	if err != nil {
+		panic(err) // strings only: it cannot fail
+	}
+	h := w.Header()
+	h.Set("Content-Type", "application/json; charset=utf-8")
+	h.Set("Cache-Control", "no-store")
+	h.Set("X-Content-Type-Options", "nosniff")
+	status := refusal.Code.HTTPStatus()
+	switch status {
+	case http.StatusUnauthorized:
+		h.Set("WWW-Authenticate", `Bearer realm="maestro"`)
+	case http.StatusTooManyRequests, http.StatusServiceUnavailable:
+		if h.Get("Retry-After") == "" {
+			h.Set("Retry-After", "1")
+		}
+	}
+	w.WriteHeader(status)
+	// The peer may be gone; whether it read the refusal is not ours to know.
+	_, _ = w.Write(append(body, '\n'))
+}

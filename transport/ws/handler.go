@@ -1,0 +1,312 @@
+package ws
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"math"
+	"net"
+	"net/http"
+	"runtime/debug"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/coder/websocket"
+
+	"github.com/seed-028515a8/maestro/contracts"
+	"github.com/seed-028515a8/maestro/transport/httperr"
+)
+
+// Options configures a handler. The zero value of each field but the first two
+// is the default named beside it.
+type Options struct {
+	// Authorize says who asks. Required. It checks Host and Origin as well: the
+	// handler checks neither.
+	Authorize func(*http.Request) (contracts.Principal, error)
+
+	// Open finds the session to attach to, or refuses. Required. It is called
+	// before the upgrade and must not hold on to anything: the session is
+	// dropped without a word if the upgrade fails.
+	Open func(ctx context.Context, att contracts.Attach) (Session, error)
+
+	MaxFrameBytes  int           // of one message, after reassembly; contracts.MaxSocketBytes; beyond, 1009
+	WriteTimeout   time.Duration // for the peer to take a write; contracts.DefaultWriteTimeout
+	FrameTimeout   time.Duration // from a message's first byte to its last; 30 s; beyond, 4408
+	MaxConnections int           // 16,384; beyond, 503 before the upgrade
+
+	// AttachRate is how many attachments per second one principal is allowed in
+	// the long run, AttachBurst how many at once. Zero means 512 and 2,048, so
+	// that a few thousand viewers that share a credential are all back seconds
+	// after a restart. A negative rate is no limit. Beyond, 429.
+	AttachRate  float64
+	AttachBurst int
+
+	Log *slog.Logger // discards
+}
+
+// A Session is what a connection attaches to.
+type Session interface {
+	// Serve speaks on conn until it has ended. It must return soon after conn's
+	// methods fail. ctx ends when the handler closes. An error that is a
+	// *contracts.Error becomes the close code, any other 1011, if the
+	// connection is still open.
+	Serve(ctx context.Context, conn *Conn) error
+}
+
+var (
+	errOverloaded = &contracts.Error{Code: contracts.CodeOverloaded, Message: "too many connections"}
+	errGoingAway  = &contracts.Error{Code: contracts.CodeGoingAway, Message: "the server is going away"}
+	errInternal   = &contracts.Error{Code: contracts.CodeInternal, Message: "Internal server error"}
+)
+
+// Handler upgrades requests and owns the connections that come of it. Mount it
+// for GET /api/headless/ws and GET /api/headless/sessions/{id}/ws.
+//
+// A connection outlives its request in a goroutine of its own, which holds
+// neither the ResponseWriter nor the Request, so that net/http's buffers and
+// stack are freed (D3).
+type Handler struct {
+	// Static.
+	opts  Options
+	rates *rates
+	ctx   context.Context // of all sessions; ends in Close
+	stop  context.CancelFunc
+	wg    sync.WaitGroup // one for each admitted
+
+	mu       sync.Mutex
+	closed   bool
+	admitted int                // connections, and requests on their way to be one
+	conns    map[*Conn]struct{} // at most admitted
+}
+
+// New returns a handler.
+func New(opts Options) (*Handler, error) {
+	if opts.Authorize == nil || opts.Open == nil {
+		return nil, errors.New("ws: Authorize and Open are required")
+	}
+	opts.MaxFrameBytes = cmp.Or(max(opts.MaxFrameBytes, 0), contracts.MaxSocketBytes)
+	opts.WriteTimeout = cmp.Or(max(opts.WriteTimeout, 0), contracts.DefaultWriteTimeout)
+	opts.FrameTimeout = cmp.Or(max(opts.FrameTimeout, 0), 30*time.Second)
+	opts.MaxConnections = cmp.Or(max(opts.MaxConnections, 0), 16384)
+	opts.AttachRate = cmp.Or(opts.AttachRate, 512)
+	opts.AttachBurst = cmp.Or(max(opts.AttachBurst, 0), 2048)
+	opts.Log = cmp.Or(opts.Log, slog.New(slog.DiscardHandler))
+	ctx, stop := context.WithCancel(context.Background())
+	return &Handler{
+		opts: opts, rates: newRates(opts.AttachBurst, opts.AttachRate),
+		ctx: ctx, stop: stop, conns: map[*Conn]struct{}{},
+	}, nil
+}
+
+// ServeHTTP refuses the request, or upgrades it and returns.
+func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	err := h.attach(w, r)
+	if err == nil {
+		return
+	}
+	if _, refused := errors.AsType[*contracts.Error](err); !refused {
+		h.opts.Log.Error("attaching a WebSocket failed", "error", err)
+	}
+	httperr.Write(w, err)
+}
+
+// attach upgrades the request and starts the connection, or says why not.
+func (h *Handler) attach(w http.ResponseWriter, r *http.Request) error {
+	att, err := h.identify(w, r)
+	if err != nil {
+		return err
+	}
+	if err := h.admit(); err != nil {
+		return err
+	}
+	leave := h.leave // unless a connection takes the place over
+	defer func() { leave(nil) }()
+	session, err := h.opts.Open(r.Context(), att)
+	if err != nil {
+		return err
+	}
+	conn, err := h.accept(w, r)
+	if err != nil {
+		h.opts.Log.Debug("upgrade failed", "error", err) // the library has answered
+		return nil
+	}
+	leave = func(*Conn) {}
+	// Ends with the connection; Close waits for it.
+	go h.run(conn, session, att.SessionID, att.Principal.ID)
+	return nil
+}
+
+// identify says who wants to attach to what. It checks what needs no secret
+// first, so that a malformed request does not use up a ticket.
+func (h *Handler) identify(w http.ResponseWriter, r *http.Request) (contracts.Attach, error) {
+	if err := checkUpgrade(w.Header(), r); err != nil {
+		return contracts.Attach{}, err
+	}
+	att, refusal := parseAttach(r.PathValue("id"), r.URL.RawQuery)
+	if refusal != nil {
+		return contracts.Attach{}, refusal
+	}
+	principal, err := h.opts.Authorize(r)
+	if err != nil {
+		return contracts.Attach{}, err
+	}
+	att.Principal = principal
+	if err := confine(&att); err != nil {
+		return contracts.Attach{}, err
+	}
+	if wait := h.rates.take(principal.ID, time.Now()); wait > 0 {
+		w.Header().Set("Retry-After", strconv.FormatFloat(math.Ceil(wait.Seconds()), 'f', 0, 64))
+		return contracts.Attach{}, &contracts.Error{Code: contracts.CodeRateLimited, Message: "too many attachments"}
+	}
+	return att, nil
+}
+
+// confine holds the attachment to what the principal may do.
+func confine(att *contracts.Attach) error {
+	p := att.Principal
+	if p.Role == contracts.RoleViewer && att.Role == contracts.RoleController {
+		return &contracts.Error{Code: contracts.CodeAccessDenied, Message: "this credential only allows viewing"}
+	}
+	if p.SessionID == "" {
+		return nil
+	}
+	if att.SessionID != "" && att.SessionID != p.SessionID {
+		return &contracts.Error{Code: contracts.CodeAccessDenied, Message: "this credential is for another session"}
+	}
+	att.SessionID = p.SessionID
+	return nil
+}
+
+// accept upgrades the request. From here on nothing may refer to w or r.
+func (h *Handler) accept(w http.ResponseWriter, r *http.Request) (*Conn, error) {
+	// The library sees our subprotocol alone: it compares without regard to
+	// case, and the others may hold a credential.
+	r = r.WithContext(r.Context())
+	r.Header = r.Header.Clone()
+	r.Header.Set("Sec-WebSocket-Protocol", contracts.Subprotocol)
+	t := newTap(h.opts.WriteTimeout)
+	lib, err := websocket.Accept(&hijacker{w, t}, r, &websocket.AcceptOptions{
+		Subprotocols:       []string{contracts.Subprotocol},
+		InsecureSkipVerify: true, // Authorize has checked the Origin, with Host and credential in view
+		CompressionMode:    websocket.CompressionDisabled,
+		OnPingReceived:     t.answer,
+	})
+	if err != nil {
+		return nil, err
+	}
+	lib.SetReadLimit(-1) // ReadFrame enforces it, with our close reason
+	return &Conn{lib: lib, tap: t, maxFrame: h.opts.MaxFrameBytes, frameTimeout: h.opts.FrameTimeout}, nil
+}
+
+// admit reserves a place for one more connection.
+func (h *Handler) admit() error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	switch {
+	case h.closed:
+		return errGoingAway
+	case h.admitted >= h.opts.MaxConnections:
+		return errOverloaded
+	}
+	h.admitted++
+	h.wg.Add(1)
+	return nil
+}
+
+// enter takes the place for c. A handler that has been closed meanwhile ends
+// the connection at once.
+func (h *Handler) enter(c *Conn) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.conns[c] = struct{}{}
+	if h.closed {
+		c.Close(errGoingAway)
+	}
+}
+
+// leave gives a place back; c is nil if no connection took it.
+func (h *Handler) leave(c *Conn) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.conns, c)
+	h.admitted--
+	h.wg.Done()
+}
+
+// run is a connection's life.
+func (h *Handler) run(c *Conn, s Session, session, principal string) {
+	defer h.leave(c)
+	h.enter(c)
+	err := h.serve(c, s)
+	if err != nil && c.healthy() {
+		h.opts.Log.Error("serving a WebSocket failed", "session", session, "principal", principal, "error", err)
+	} else {
+		h.opts.Log.Debug("WebSocket ended", "session", session, "principal", principal, "error", err)
+	}
+	c.Close(reason(err))
+	c.linger()
+}
+
+// serve turns a panic into an error: it is one connection's misfortune.
+func (h *Handler) serve(c *Conn, s Session) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			h.opts.Log.Error("panic while serving a WebSocket", "panic", p, "stack", string(debug.Stack()))
+			err = errInternal
+		}
+	}()
+	return s.Serve(h.ctx, c)
+}
+
+// reason says how to close a connection whose session returned err.
+func reason(err error) *contracts.Error {
+	refusal, ok := errors.AsType[*contracts.Error](err)
+	switch {
+	case ok:
+		return refusal
+	case err == nil, errors.Is(err, io.EOF), errors.Is(err, net.ErrClosed):
+		return nil
+	}
+	return errInternal
+}
+
+// Connections returns how many connections there are, those being closed
+// included.
+func (h *Handler) Connections() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return len(h.conns)
+}
+
+// Close refuses new connections, closes all others with 1001 and waits until
+// they have ended. If ctx ends first, it cuts them off and returns ctx's error
+// without waiting for sessions that do not return.
+func (h *Handler) Close(ctx context.Context) error {
+	h.mu.Lock()
+	h.closed = true
+	for c := range h.conns {
+		c.Close(errGoingAway)
+	}
+	h.mu.Unlock()
+	h.stop()
+
+	ended := make(chan struct{})
+	go func() { // ends when the last connection has
+		h.wg.Wait()
+		close(ended)
+	}()
+	select {
+	case <-ended:
+		return nil
+	case <-ctx.Done():
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for c := range h.conns {
+		_ = c.tap.Conn.Close() // whatever it says, nothing can be done
+	}
+	return ctx.Err()
+}

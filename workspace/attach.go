@@ -1,0 +1,148 @@
+package workspace
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"unicode/utf8"
+)
+
+// Bounds on the attachments of one prompt (R43, R45).
+const (
+	maxAttachments         = 20
+	maxAttachmentTotal     = 32 << 20
+	defaultAttachmentBytes = 10 << 20
+	defaultTextChars       = 200_000
+)
+
+// An Attachment is a file that came with a prompt, checked and read. Exactly
+// one of Text and Data is set.
+type Attachment struct {
+	Path     string // as the client gave it
+	MimeType string // application/octet-stream if unknown
+	Text     string // a text document, valid UTF-8, cut at Options.MaxTextChars
+	Data     []byte // an image
+}
+
+// imageTypes are the extensions that make a file an image whatever it holds.
+var imageTypes = map[string]string{
+	".jpeg": "image/jpeg", ".jpg": "image/jpeg", ".png": "image/png", ".webp": "image/webp",
+	".gif": "image/gif", ".tiff": "image/tiff", ".avif": "image/avif", ".heif": "image/heif",
+}
+
+// Attachments reads the files that a prompt names, at most 20 of them and
+// 32 MiB together. It returns those that could be read and one message, fit for
+// clients, for each that could not.
+func (w *Workspace) Attachments(paths []string) ([]Attachment, []string) {
+	var loaded []Attachment
+	var failed []string
+	left := int64(maxAttachmentTotal)
+	for i, path := range paths {
+		if i == maxAttachments {
+			failed = append(failed, fmt.Sprintf("Too many attachments: only the first %d of %d are used", maxAttachments, len(paths)))
+			break
+		}
+		a, size, err := w.attachment(path, left)
+		if err != nil {
+			failed = append(failed, err.Error()+": "+path)
+			continue
+		}
+		left -= size
+		loaded = append(loaded, a)
+	}
+	return loaded, failed
+}
+
+// What the messages begin with. Clients match on all but the last.
+var (
+	errNotReadable = errors.New("Attachment not readable")                   //nolint:staticcheck // shown as is
+	errNotFound    = errors.New("Attachment not found")                      //nolint:staticcheck // shown as is
+	errUnsupported = errors.New("Unsupported attachment (not image/text)")   //nolint:staticcheck // shown as is
+	errTotal       = errors.New("Attachments together are larger than 32MB") //nolint:staticcheck // shown as is
+)
+
+// attachment reads one file of at most left bytes and returns its size on disk.
+func (w *Workspace) attachment(path string, left int64) (Attachment, int64, error) {
+	rel, err := w.rel(path)
+	if err != nil {
+		return Attachment{}, 0, errNotReadable
+	}
+	// Without O_NONBLOCK opening a FIFO would wait for somebody to write to it.
+	f, err := w.root.OpenFile(rel, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return Attachment{}, 0, errNotReadable
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	switch {
+	case err != nil:
+		return Attachment{}, 0, errNotFound
+	case !info.Mode().IsRegular():
+		return Attachment{}, 0, errUnsupported
+	case info.Size() > w.opts.MaxAttachmentBytes:
+		return Attachment{}, 0, tooLarge(info.Size())
+	case info.Size() > left:
+		return Attachment{}, 0, errTotal
+	}
+	return w.read(f, path, min(left, w.opts.MaxAttachmentBytes))
+}
+
+// read takes in an open file that may have grown since its size was checked.
+func (w *Workspace) read(f io.Reader, path string, limit int64) (Attachment, int64, error) {
+	data, err := io.ReadAll(io.LimitReader(f, limit+1))
+	size := int64(len(data))
+	if err != nil {
+		return Attachment{}, 0, errNotReadable
+	}
+	if size > limit {
+		return Attachment{}, 0, tooLarge(size)
+	}
+	a := Attachment{Path: path, MimeType: mimeType(path)}
+	if strings.HasPrefix(a.MimeType, "image/") {
+		a.Data = data
+		return a, size, nil
+	}
+	if size == 0 || bytes.IndexByte(data, 0) >= 0 {
+		return Attachment{}, 0, errUnsupported
+	}
+	a.Text = cut(strings.ToValidUTF8(string(data), string(utf8.RuneError)), w.opts.MaxTextChars)
+	return a, size, nil
+}
+
+func tooLarge(size int64) error {
+	const mib = 1 << 20
+	return fmt.Errorf("Attachment too large (%dMB)", (size+mib/2)/mib) //nolint:staticcheck // shown as is
+}
+
+// mimeType guesses by the extension alone, as clients expect.
+func mimeType(path string) string {
+	ext := strings.ToLower(filepath.Ext(path))
+	if t, ok := imageTypes[ext]; ok {
+		return t
+	}
+	t, _, _ := strings.Cut(mime.TypeByExtension(ext), ";")
+	if t == "" {
+		return "application/octet-stream"
+	}
+	return t
+}
+
+// cut returns at most the first n characters of s.
+func cut(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	for i := range s {
+		if n == 0 {
+			return s[:i]
+		}
+		n--
+	}
+	return s
+}
