@@ -62,6 +62,7 @@ func (b *bench) run(ctx context.Context, only *regexp.Regexp) error {
 	}
 	defer os.RemoveAll(b.bin)
 	b.built = map[string]string{}
+	b.report.quick = b.plan.quick
 	b.describe()
 	for _, m := range measurements {
 		if !only.MatchString(m.name) {

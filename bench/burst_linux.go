@@ -3,13 +3,21 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
 )
 
 // burst measures fan-out as fast as possible, once for every planned size.
 func (b *bench) burst(ctx context.Context) error {
 	for i, p := range b.plan.bursts {
 		var res results[fanout]
-		err := rounds(ctx, b, &res, b.contenders(p.messages+warmUp), func(c contender) (fanout, error) {
+		contenders := b.contenders(p.messages + warmUp)
+		if b.designs.MatchString(nameProduct) {
+			contenders = slices.Insert(contenders, min(1, len(contenders)), productContender)
+		}
+		err := rounds(ctx, b, &res, contenders, func(c contender) (fanout, error) {
+			if c.name == nameProduct {
+				return b.runProduct(ctx, c, p.viewers, p.messages)
+			}
 			return b.runFanout(ctx, c, p.viewers, p.messages, 0)
 		})
 		if err != nil {

@@ -9,9 +9,10 @@ import (
 
 // Names of contenders that others are compared with.
 const (
-	nameHub   = "maestro hub"
-	nameNaive = "coder/websocket"
-	nameRaw64 = "raw TCP, 64 a write"
+	nameHub     = "maestro hub"
+	nameProduct = "maestro serve"
+	nameNaive   = "coder/websocket"
+	nameRaw64   = "raw TCP, 64 a write"
 )
 
 // A contender is one server that can be measured.
@@ -23,14 +24,14 @@ type contender struct {
 	dialect dialect
 }
 
-// attachDialect is how a viewer attaches to maestro. hello_ok is the last thing
+// attachDialect is how a client attaches to maestro. hello_ok is the last thing
 // it is sent before live events.
-func attachDialect(sessionID string) dialect {
+func attachDialect(sessionID string, role contracts.Role) dialect {
 	return dialect{
-		path:     "/api/headless/ws?role=viewer&sessionId=" + sessionID,
+		path:     "/api/headless/ws?role=" + string(role) + "&sessionId=" + sessionID,
 		protocol: contracts.Subprotocol,
 		opcode:   opText,
-		opening:  `{"type":"hello","protocol_version":"` + contracts.ProtocolVersion + `","role":"viewer"}`,
+		opening:  `{"type":"hello","protocol_version":"` + contracts.ProtocolVersion + `","role":"` + string(role) + `"}`,
 		answer:   `"type":"hello_ok"`,
 	}
 }
@@ -40,7 +41,16 @@ func attachDialect(sessionID string) dialect {
 var hubContender = contender{
 	nameHub,
 	"the product's hub, journal (in memory) and WebSocket transport; every event is checked, encoded, folded into the session's state and kept for replay",
-	"hubserver", nil, attachDialect("bench"),
+	"hubserver", nil, attachDialect("bench", contracts.RoleViewer),
+}
+
+// productContender is the whole program as it is shipped. It is started and
+// driven by runProduct.
+var productContender = contender{
+	name: nameProduct,
+	about: "the built program with a script for an agent, all its checks and its journal on disk; a controller prompts for the run and " +
+		"is one viewer more",
+	program: "maestro",
 }
 
 // contenders are the servers that take part in fan-out, ours first.

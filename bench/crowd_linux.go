@@ -69,7 +69,7 @@ func (c *crowd) attach(ctx context.Context, addr string, d dialect, count int) e
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		if err := c.add(addr, d); err != nil {
+		if _, err := c.add(addr, d); err != nil {
 			return fmt.Errorf("attach viewer %d: %w", i+1, err)
 		}
 		if i%pumpEvery == pumpEvery-1 {
@@ -81,20 +81,20 @@ func (c *crowd) attach(ctx context.Context, addr string, d dialect, count int) e
 	return nil
 }
 
-func (c *crowd) add(addr string, d dialect) error {
+func (c *crowd) add(addr string, d dialect) (*viewer, error) {
 	fd, rest, err := dial(addr, d)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	v := &viewer{fd: fd, stream: stream{next: c.next}}
 	c.viewers[int32(fd)] = v
 	if err := unix.SetNonblock(fd, true); err != nil {
-		return err
+		return nil, err
 	}
 	if err := v.feed(rest, &c.tally); err != nil {
-		return err
+		return nil, err
 	}
-	return unix.EpollCtl(c.epoll, unix.EPOLL_CTL_ADD, fd, &unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(fd)})
+	return v, unix.EpollCtl(c.epoll, unix.EPOLL_CTL_ADD, fd, &unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(fd)})
 }
 
 // await reads until every viewer has had all messages below target.

@@ -117,15 +117,32 @@ func (b *bench) runFanout(ctx context.Context, c contender, viewers, messages, r
 	if err != nil {
 		return f, err
 	}
-	st.tally = tally{timed: rate > 0}
-	if st.timed {
-		st.ages = make([]int32, 0, viewers*messages)
+	var rep control.Report
+	f, err = st.measure(ctx, messages, rate > 0, func() (began int64, err error) {
+		rep, err = st.publish(ctx, control.Order{Op: control.OpPublish, Count: messages, Rate: rate})
+		return rep.Began, err
+	})
+	if err != nil {
+		return f, err
+	}
+	f.messages = float64(messages) / (float64(rep.Ended-rep.Began) / 1e9)
+	f.allocs = float64(rep.Mallocs-before.Mallocs) / float64(st.deliveries)
+	return f, nil
+}
+
+// measure takes what publish costs. publish has messages sent to all viewers,
+// waits until they have them and returns when it began, in unix nanoseconds.
+func (st stage) measure(ctx context.Context, messages int, timed bool, publish func() (began int64, err error)) (f fanout, err error) {
+	want := int64(len(st.viewers)) * int64(messages)
+	st.tally = tally{timed: timed}
+	if timed {
+		st.ages = make([]int32, 0, want)
 	}
 	start, err := st.meter()
 	if err != nil {
 		return f, err
 	}
-	rep, err := st.publish(ctx, control.Order{Op: control.OpPublish, Count: messages, Rate: rate})
+	began, err := publish()
 	if err != nil {
 		return f, err
 	}
@@ -138,24 +155,21 @@ func (b *bench) runFanout(ctx context.Context, c contender, viewers, messages, r
 	if err != nil {
 		return f, err
 	}
-	if want := int64(viewers) * int64(messages); st.deliveries != want {
+	if st.deliveries != want {
 		return f, fmt.Errorf("got %d deliveries, want %d", st.deliveries, want)
 	}
-	n, seconds := float64(st.deliveries), float64(ended-rep.Began)/1e9
-	f = fanout{
-		cpu:      float64(used.server-start.server) / n,
-		client:   float64(used.client-start.client) / n,
-		cores:    (used.server - start.server).Seconds() / seconds,
-		rate:     n / seconds,
-		messages: float64(messages) / (float64(rep.Ended-rep.Began) / 1e9),
-		frames:   float64(st.frames) / n,
-		bytes:    float64(st.bytes) / n,
-		writes:   float64(used.writes-start.writes) / n,
-		allocs:   float64(rep.Mallocs-before.Mallocs) / n,
-	}
 	slices.Sort(st.ages)
-	f.p50 = float64(quantile(st.ages, 0.5)) / 1000
-	f.p99 = float64(quantile(st.ages, 0.99)) / 1000
-	f.p999 = float64(quantile(st.ages, 0.999)) / 1000
-	return f, nil
+	n, seconds := float64(want), float64(ended-began)/1e9
+	return fanout{
+		cpu:    float64(used.server-start.server) / n,
+		client: float64(used.client-start.client) / n,
+		cores:  (used.server - start.server).Seconds() / seconds,
+		rate:   n / seconds,
+		frames: float64(st.frames) / n,
+		bytes:  float64(st.bytes) / n,
+		writes: float64(used.writes-start.writes) / n,
+		p50:    float64(quantile(st.ages, 0.5)) / 1000,
+		p99:    float64(quantile(st.ages, 0.99)) / 1000,
+		p999:   float64(quantile(st.ages, 0.999)) / 1000,
+	}, nil
 }

@@ -27,11 +27,19 @@ func (b *bench) describe() {
 	}
 }
 
-// command is how this run can be repeated.
+// command is how this run can be repeated from a shell.
 func command(args []string) string {
-	return strings.Join(append([]string{"go run ./bench"}, slices.DeleteFunc(slices.Clone(args), func(a string) bool {
-		return strings.TrimLeft(a, "-") == "save"
-	})...), " ")
+	line := "go run ./bench"
+	for _, a := range args {
+		if strings.TrimLeft(a, "-") == "save" {
+			continue
+		}
+		if strings.ContainsAny(a, " |*?()[]{}$^\\\"';&<>") {
+			a = "'" + strings.ReplaceAll(a, "'", `'\''`) + "'"
+		}
+		line += " " + a
+	}
+	return line
 }
 
 // addContenders explains the servers that were compared and their versions.
@@ -43,7 +51,7 @@ func (b *bench) addContenders() {
 			"server's result."},
 		head: []string{"server", "set up as"},
 	}
-	for _, c := range b.contenders(0) {
+	for _, c := range append(b.contenders(0), productContender) {
 		t.add(c.name, c.about)
 	}
 	b.report.tables = append(b.report.tables, t)

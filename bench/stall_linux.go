@@ -21,7 +21,11 @@ type stall struct {
 
 // String is the line for the log.
 func (s stall) String() string {
-	return fmt.Sprintf("p99 %.1f ms, resident +%.1f MB, %.0f %% complete after %.1f reconnections", s.p99, s.growth, s.complete*100, s.resumes)
+	line := fmt.Sprintf("p99 %.1f ms, resident +%.1f MB", s.p99, s.growth)
+	if s.complete > 0 {
+		line += fmt.Sprintf(", %.0f %% complete after %.1f reconnections", s.complete*100, s.resumes)
+	}
+	return line
 }
 
 // stalls measures what viewers that stop reading do to the others.

@@ -25,6 +25,9 @@ type Decoder struct {
 // this version does not know. A client skips such a message and goes on.
 var ErrUnknownType = errors.New("unknown message type")
 
+// ErrMalformed is wrapped by the error for a text that is not one JSON value.
+var ErrMalformed = errors.New("malformed text")
+
 // Command decodes a bare client message. The texts of its errors are those
 // that clients match on (R5-R9).
 func (d *Decoder) Command(text []byte) (Command, error) {
@@ -115,7 +118,9 @@ func decode[T any](r *reader, f family[T], wire []byte, inline bool, err error) 
 func (r *reader) refusal(t *texts, err error) error {
 	switch {
 	case err != nil:
-		return r.refuse(t.parse + err.Error())
+		refusal := r.refuse(t.parse + err.Error())
+		refusal.cause = ErrMalformed
+		return refusal
 	case len(r.violations) > 0:
 		return r.refuse(t.parse + t.invalid + strings.Join(r.violations, "; "))
 	}

@@ -159,6 +159,7 @@ func (h *Hub) greet(s *state, c *connection, conn Conn, att contracts.Attach, se
 	}
 	h.acknowledge(s, c)
 	h.presence(s, c.id)
+	h.reportMismatch(s, c)
 	if moved != nil {
 		moved()
 	}
@@ -192,9 +193,14 @@ func (h *Hub) acknowledge(s *state, c *connection) {
 	}
 	cursor := h.note(s, n)
 	h.pushEvent(s, c, cursor, h.helloOK(s, c))
-	if c.terms.Mismatch && !c.terms.OptedOut(contracts.NotifyStatus) {
-		h.pushEvent(s, c, cursor, &contracts.Status{
-			Message: "Client protocol " + c.terms.ProtocolVersion + " attached to server " + contracts.ProtocolVersion,
+}
+
+// reportMismatch tells a client of another version that it was let in (R24). It
+// is public: everybody's last_status shows it.
+func (h *Hub) reportMismatch(s *state, c *connection) {
+	if c.terms.Mismatch {
+		h.publish(s, &contracts.Status{
+			Message: "Client protocol " + cutText(c.terms.ProtocolVersion, 64) + " attached to server " + contracts.ProtocolVersion,
 		})
 	}
 }
@@ -238,17 +244,16 @@ func (h *Hub) attachLocal(conn Conn, att contracts.Attach) (c *connection, b *ma
 			return
 		}
 		c = &connection{id: localID, sub: localID, bare: true, principal: att.Principal, seen: s.now}
-		c.terms.Role = contracts.RoleController
+		c.terms.Role = contracts.RoleController // until a hello says otherwise
 		s.conns[localID] = c
 		b = h.attachBox(s, c, conn, h.first)
-		c.role = "" // hello may still choose
 		for _, row := range s.table.Pending() {
-			if row.Opened.Before(h.started) { // asked before the restart; a bare wire has no snapshot to show it
+			if row.Opened.Before(h.begun) { // asked before the restart; a bare wire has no snapshot to show it
 				h.pushEvent(s, c, h.head(), row.Request)
 			}
 		}
-		if moved := h.claimOnAttach(s, c, contracts.TakeoverLater); moved != nil {
-			s.lease.Pin(c.id) // an open pipe is a sign of life
+		if moved := h.claimOnAttach(s, c, contracts.TakeoverLater); moved != nil && h.opts.Shared {
+			moved()
 		}
 		h.roster.add(b)
 		h.wake(b)

@@ -23,7 +23,8 @@ type connection struct {
 	bare      bool
 
 	// Guarded by Hub.mu.
-	role    contracts.Role // empty until chosen
+	role    contracts.Role
+	greeted bool // said hello, so the role is settled
 	terms   handshake.Terms
 	box     *mailbox  // nil while detached
 	seen    time.Time // last sign of life before it was detached
@@ -162,6 +163,7 @@ func (h *Hub) detach(c *connection, b *mailbox, keep bool) {
 		h.backlog.leave()
 	}
 	h.update(func(s *state) {
+		signal(h.left)
 		if c.box != b || s.conns[c.id] != c {
 			return // a newer socket took over, or the connection was destroyed
 		}

@@ -116,10 +116,14 @@ type Hub struct {
 	journal *journal.Journal
 	info    contracts.AgentInfo // set by Start, before any connection is served
 	first   uint64              // head before this process published anything
+	begun   time.Time           // when this process opened the session
 
 	roster  roster
 	metrics Metrics
 	backlog backlog
+
+	leaving sync.Once
+	left    chan struct{} // 1-buffered; a token means a connection detached
 
 	rearm chan struct{} // 1-buffered; a token means an earlier deadline
 	kick  chan struct{} // 1-buffered; a token means visible entries
@@ -134,19 +138,23 @@ type Hub struct {
 // state is everything the mutex guards. Functions that need the lock take it as
 // a parameter or are its methods.
 type state struct {
-	now      time.Time // of the running update
-	out      []journal.Entry
-	events   *session.State
-	lease    *lease.Lease
-	table    *serverreq.Table
-	mode     contracts.ApprovalMode
-	waiters  map[string]chan contracts.Outcome // by request id; each 1-buffered
-	conns    map[string]*connection
-	detached []*connection // oldest first; all expire after the same time
-	run      *run          // nil when idle
-	shared   *sharedSnapshot // the latest, and
-	sharedAt uint64          // its cursor, and
-	sharedOn time.Time       // when it was made
+	now       time.Time       // of the running update
+	out       []journal.Entry // what the running update publishes, and
+	after     []func()        // what follows it outside the lock
+	events    *session.State
+	lease     *lease.Lease
+	table     *serverreq.Table
+	mode      contracts.ApprovalMode
+	waiters   map[string]chan contracts.Outcome // by request id; each 1-buffered
+	conns     map[string]*connection
+	detached  []*connection // oldest first; all expire after the same time
+	run       *run          // nil when idle
+	cut       *run          // a run that the previous process did not end
+	lastInit  *contracts.Init
+	deadlines map[string]time.Time // of requests, while restoring
+	shared    *sharedSnapshot      // the latest, and
+	sharedAt  uint64               // its cursor, and
+	sharedOn  time.Time            // when it was made
 
 	presenceShown time.Time // when presence was last published
 	presenceDue   time.Time // zero: nothing to publish
@@ -178,20 +186,23 @@ func New(opts Options) (*Hub, error) {
 	}
 	h := &Hub{
 		opts:  opts,
+		begun: time.Now(),
 		log:   opts.Log.With("session", opts.SessionID),
 		rearm: make(chan struct{}, 1),
 		kick:  make(chan struct{}, 1),
 		sync:  make(chan struct{}, 1),
 		done:  make(chan struct{}),
+		left:  make(chan struct{}, 1),
 	}
 	h.backlog.init()
 	h.state = state{
-		events:  session.New(),
-		lease:   lease.New(opts.LeaseTTL),
-		table:   serverreq.New(serverreq.Options{Max: opts.MaxPending}),
-		mode:    opts.ApprovalMode,
-		waiters: map[string]chan contracts.Outcome{},
-		conns:   map[string]*connection{},
+		events:    session.New(),
+		lease:     lease.New(opts.LeaseTTL),
+		table:     serverreq.New(serverreq.Options{Max: opts.MaxPending}),
+		mode:      opts.ApprovalMode,
+		waiters:   map[string]chan contracts.Outcome{},
+		conns:     map[string]*connection{},
+		deadlines: map[string]time.Time{},
 	}
 	h.journal, err = journal.New(opts.Store, journal.Options{
 		WindowBytes: opts.WindowBytes,
@@ -246,16 +257,27 @@ func (h *Hub) sessionInfo() *contracts.SessionInfo {
 }
 
 // update runs f on the hub's state and then writes what f published. f decides
-// and must not block: no I/O, no channel waits, no calls into the agent. Act
-// after update returns.
+// and must not block: no I/O, no channel waits, no calls into the agent. Such
+// things it leaves to then, or to its caller.
 func (h *Hub) update(f func(*state)) {
+	for _, act := range h.decideLocked(f) {
+		act()
+	}
+}
+
+func (h *Hub) decideLocked(f func(*state)) (acts []func()) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.now = time.Now()
 	f(&h.state)
 	h.commit(&h.state)
 	h.arm(&h.state)
+	acts, h.after = h.after, nil
+	return acts
 }
+
+// then has act called once the running update has released the lock.
+func (s *state) then(act func()) { s.after = append(s.after, act) }
 
 // SessionID returns the session's id.
 func (h *Hub) SessionID() string { return h.opts.SessionID }

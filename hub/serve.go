@@ -1,6 +1,7 @@
 package hub
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -174,7 +175,7 @@ func helloIn(frame contracts.Frame) (*contracts.Hello, bool) {
 func (r *reader) frame(text []byte) {
 	frame, err := r.decoder.ClientFrame(text)
 	if err != nil {
-		r.undecodable(err)
+		r.undecodable(text, err)
 		return
 	}
 	switch f := frame.(type) {
@@ -203,8 +204,9 @@ func (r *reader) frame(text []byte) {
 
 // undecodable answers a frame that is not one. What is not JSON, or a control
 // frame nobody knows, means that the peer is lost: it is closed (4400).
-func (r *reader) undecodable(err error) {
-	if errors.Is(err, contracts.ErrMalformed) {
+func (r *reader) undecodable(text []byte, err error) {
+	stranger := errors.Is(err, contracts.ErrUnknownType) && bytes.Contains(text, []byte(`"ws.`))
+	if stranger || errors.Is(err, contracts.ErrMalformed) {
 		why := &contracts.Error{Code: contracts.CodeBadRequest, Message: err.Error()}
 		r.hub.update(func(s *state) { r.hub.part(r.conn, why) })
 		return

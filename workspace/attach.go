@@ -2,7 +2,6 @@ package workspace
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"io"
 	"mime"
@@ -59,12 +58,17 @@ func (w *Workspace) Attachments(paths []string) ([]Attachment, []string) {
 	return loaded, failed
 }
 
-// What the messages begin with. Clients match on all but the last.
-var (
-	errNotReadable = errors.New("Attachment not readable")                   //nolint:staticcheck // shown as is
-	errNotFound    = errors.New("Attachment not found")                      //nolint:staticcheck // shown as is
-	errUnsupported = errors.New("Unsupported attachment (not image/text)")   //nolint:staticcheck // shown as is
-	errTotal       = errors.New("Attachments together are larger than 32MB") //nolint:staticcheck // shown as is
+// A refusal is why an attachment cannot be used, in the words that clients are
+// told and, but for errTotal, match on.
+type refusal string
+
+func (r refusal) Error() string { return string(r) }
+
+const (
+	errNotReadable refusal = "Attachment not readable"
+	errNotFound    refusal = "Attachment not found"
+	errUnsupported refusal = "Unsupported attachment (not image/text)"
+	errTotal       refusal = "Attachments together are larger than 32MB"
 )
 
 // attachment reads one file of at most left bytes and returns its size on disk.
@@ -117,7 +121,7 @@ func (w *Workspace) read(f io.Reader, path string, limit int64) (Attachment, int
 
 func tooLarge(size int64) error {
 	const mib = 1 << 20
-	return fmt.Errorf("Attachment too large (%dMB)", (size+mib/2)/mib) //nolint:staticcheck // shown as is
+	return refusal(fmt.Sprintf("Attachment too large (%dMB)", (size+mib/2)/mib))
 }
 
 // mimeType guesses by the extension alone, as clients expect.

@@ -1,0 +1,104 @@
+# Every target does one thing; `make check` is exactly what CI runs.
+
+FUZZTIME ?= 30s
+PORT     ?= 8787
+
+# Tools are pinned here and not in go.mod: who imports maestro needs none of them.
+STATICCHECK = go run honnef.co/go/tools/cmd/staticcheck@v0.8.2
+ERRCHECK    = go run github.com/kisielk/errcheck@v1.30.0
+MISSPELL    = go run github.com/golangci/misspell/cmd/misspell@v0.8.0
+BIDICHK     = go run github.com/breml/bidichk/cmd/bidichk@v0.3.4
+GOVULNCHECK = go run golang.org/x/vuln/cmd/govulncheck@v1.9.0
+
+PLATFORMS = linux/amd64 linux/arm64 darwin/amd64 darwin/arm64 windows/amd64 windows/arm64
+
+.PHONY: help
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "%-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: build run
+build: ## bin/maestro, a static binary
+	CGO_ENABLED=0 go build -trimpath -o bin/maestro ./cmd/maestro
+
+run: build ## serve this directory on 127.0.0.1:$(PORT); more flags in ARGS
+	bin/maestro serve --listen 127.0.0.1:$(PORT) $(ARGS)
+
+.PHONY: setup test fuzz golden cover
+setup: ## download what the other targets need
+	go mod download && go -C bench/peers mod download
+
+test: setup ## all tests with the race detector, in random order
+	go test -race -shuffle=on ./...
+
+fuzz: ## every fuzz target for FUZZTIME (30s) each
+	@grep -rn '^func Fuzz' --include='*_test.go' . | sed -E 's#^(.*)/[^/]*:[0-9]+:func (Fuzz[A-Za-z0-9_]*).*#\1 \2#' | sort | while read -r dir name; do \
+		echo "$$dir $$name"; go test -run '^$$' -fuzz "^$$name\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 1x "$$dir" </dev/null || exit 1; done
+
+golden: ## rewrite the golden files; the diff is the review
+	@for dir in $$(grep -rlE 'flag\.Bool\("update"' --include='*_test.go' . | xargs -r -n1 dirname | sort -u); do go test "$$dir" -update || exit 1; done
+
+cover: ## test coverage by function; bin/cover.out for go tool cover -html
+	@mkdir -p bin && go test -coverprofile=bin/cover.out ./... && go tool cover -func=bin/cover.out | tail -n 1
+
+.PHONY: bench bench-smoke conformance example
+bench: ## compare with other servers, five repetitions; about 20 minutes, Linux
+	go run ./bench -timeout 60m $(ARGS)
+
+bench-smoke: ## one tiny repetition of every measurement
+	go run ./bench -quick
+
+conformance: build ## judge bin/maestro over stdio and WebSocket
+	.ci/conformance bin/maestro
+
+example: build ## run examples/node against bin/maestro
+	.ci/example bin/maestro
+
+.PHONY: gen gen-check fmt fmt-check
+gen: ## schema, TypeScript types and protocol tables from contracts
+	go run ./contracts/gen
+
+gen-check: ## fail if gen would change anything
+	go run ./contracts/gen -check
+
+fmt: ## format all Go files
+	gofmt -s -w .
+
+fmt-check: ## fail if fmt would change anything
+	@out=$$(gofmt -s -l .); test -z "$$out" || { echo "not formatted:"; echo "$$out"; exit 1; }
+
+.PHONY: lint tidy-check vet staticcheck errcheck spelling bidi vuln layering
+lint: fmt-check tidy-check vet staticcheck errcheck spelling bidi ## all linters
+
+tidy-check: ## go.mod and go.sum hold what is needed and no more
+	go mod tidy -diff && go -C bench/peers mod tidy -diff
+
+vet: ## the compiler's own suspicions
+	go vet ./... && go -C bench/peers vet ./...
+
+staticcheck: ## misuse and dead code
+	$(STATICCHECK) ./...
+
+errcheck: ## errors that nobody looks at; .ci/errcheck lists the exceptions
+	$(ERRCHECK) -ignoretests -exclude .ci/errcheck ./...
+
+spelling: ## common misspellings, but for one that a test wants
+	$(MISSPELL) -error -i modle $$(find . -name '*.go' -o -name '*.md' | grep -v node_modules)
+
+bidi: ## characters that make source read differently from what it does
+	$(BIDICHK) ./...
+
+vuln: ## known vulnerabilities; needs the vulnerability database, so not in check
+	$(GOVULNCHECK) ./...
+
+layering: ## hold the imports against the table of rooms
+	go test -count=1 -v ./internal/layering
+
+.PHONY: cross check clean
+cross: ## compile for every platform
+	@for p in $(PLATFORMS); do echo "$$p"; CGO_ENABLED=0 GOOS=$${p%/*} GOARCH=$${p#*/} go build ./... || exit 1; done
+
+check: ## exactly what CI runs
+	.ci/run
+
+clean: ## remove what was built
+	rm -rf bin

@@ -1,0 +1,331 @@
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/seed-028515a8/maestro/contracts"
+)
+
+// Bounds of the conformance agent's triggers.
+const (
+	maxOpenAsks     = 64 // questions waiting at once
+	maxBurst        = 1_000_000
+	maxBurstBytes   = 1 << 20 // of one message
+	maxBurstTotal   = 1 << 30 // of one burst
+	maxStreamChunks = 1_000_000
+	maxStreamDelay  = time.Hour
+)
+
+// A Conformance is the agent that conformance suites drive (maestro-attach
+// 6.2). A prompt that is a trigger makes it do one certain thing; any other is
+// echoed in a status.
+//
+// Its questions outlive the run that asked them: each has a goroutine, which
+// ends with its answer or with Close.
+type Conformance struct {
+	profile contracts.Profile
+	log     *slog.Logger
+
+	host contracts.Host // set by Start
+
+	life context.Context // ends with Close
+	end  context.CancelCauseFunc
+	asks sync.WaitGroup
+	free chan struct{} // holds a token per question that waits; capacity is the bound
+
+	mu       sync.Mutex
+	flushErr error
+}
+
+var errConformanceClosed = errors.New("the agent was closed")
+
+func newConformance(o Options) Agent {
+	log := o.Log
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	life, end := context.WithCancelCause(context.Background())
+	return &Conformance{profile: o.Profile, log: log, life: life, end: end, free: make(chan struct{}, maxOpenAsks)}
+}
+
+// The model that suites expect.
+const (
+	conformanceModel    = "gpt-5.4"
+	conformanceProvider = "openai"
+)
+
+// Start keeps host for the runs to come.
+func (c *Conformance) Start(_ context.Context, host contracts.Host) (contracts.AgentInfo, error) {
+	c.host = host
+	return contracts.AgentInfo{
+		Model: conformanceModel, Provider: conformanceProvider, Executor: contracts.ExecutorLive,
+		Requests: contracts.RequestTypes(), KeepsRequests: true,
+	}, nil
+}
+
+// Configure does nothing: suites look for what the hub makes of an init.
+func (c *Conformance) Configure(*contracts.Init) {}
+
+// triggers are what follows the common prefix of a trigger, with what it does.
+var triggers = map[string]func(*Conformance, context.Context, []byte) error{
+	"approval":       (*Conformance).approval,
+	"server_request": (*Conformance).serverRequest,
+	"burst":          (*Conformance).burst,
+	"stream":         (*Conformance).stream,
+	"hang":           (*Conformance).hang,
+	"flush_error":    (*Conformance).rememberFlushError,
+}
+
+// Run does what the prompt triggers. A trigger whose arguments are malformed or
+// out of bounds is refused with a bad_request before anything is published.
+func (c *Conformance) Run(ctx context.Context, work contracts.Work) error {
+	if rest, ok := strings.CutPrefix(work.Content, "__maestro_conformance_"); ok {
+		name, args, _ := strings.Cut(rest, "__:")
+		if do := triggers[name]; do != nil {
+			return do(c, ctx, []byte(args))
+		}
+	}
+	if err := c.host.Publish(ctx, &contracts.Status{Message: "Prompt: " + work.Content}); err != nil {
+		return err
+	}
+	return c.acknowledge(ctx)
+}
+
+// acknowledge makes a small response, so that the prompt has one (R37). Suites
+// of the public profile count envelopes and expect none.
+func (c *Conformance) acknowledge(ctx context.Context) error {
+	if c.profile == contracts.ProfilePublic {
+		return nil
+	}
+	turn := newTurn(c.host, conformanceModel, conformanceProvider)
+	if err := turn.Start(ctx); err != nil {
+		return err
+	}
+	if err := turn.Say(ctx, "Done."); err != nil {
+		return err
+	}
+	return turn.End(ctx, contracts.Usage{InputTokens: 3, OutputTokens: 1})
+}
+
+func (c *Conformance) approval(ctx context.Context, args []byte) error {
+	return c.ask(ctx, args, contracts.RequestApproval)
+}
+
+func (c *Conformance) serverRequest(ctx context.Context, args []byte) error {
+	return c.ask(ctx, args, "")
+}
+
+// ask puts a question of the given type, or of the type the arguments name, to
+// the clients and leaves it waiting.
+func (c *Conformance) ask(ctx context.Context, args []byte, kind contracts.RequestType) error {
+	req, err := parseRequest(args, kind)
+	if err != nil {
+		return err
+	}
+	select {
+	case c.free <- struct{}{}:
+	default:
+		return &contracts.Error{Code: contracts.CodeOverloaded, Type: contracts.ErrorProtocol,
+			Message: fmt.Sprintf("%d requests are waiting already", maxOpenAsks)}
+	}
+	if err := c.acknowledge(ctx); err != nil {
+		<-c.free
+		return err
+	}
+	// Asked last: an answer that came while the run went on would end the call,
+	// and the end of the run could end it again.
+	c.asks.Go(func() { // ends with the answer, or with life
+		defer func() { <-c.free }()
+		c.await(req)
+	})
+	return nil
+}
+
+// await asks and acts on the answer. What the host refuses to ask is shown, for
+// the run that wanted it may be over.
+func (c *Conformance) await(req *contracts.ServerRequest) {
+	out, err := c.host.Ask(c.life, req, contracts.AskOptions{})
+	if err == nil {
+		err = c.settle(c.life, req, out)
+	}
+	if err == nil || c.life.Err() != nil {
+		return
+	}
+	c.log.Warn("conformance request", "request", req.RequestID, "err", err)
+	failed := &contracts.ErrorEvent{Message: "Request failed: " + err.Error(), ErrorType: contracts.ErrorTool}
+	if err := c.host.Publish(c.life, failed); err != nil {
+		c.log.Debug("conformance request", "request", req.RequestID, "err", err)
+	}
+}
+
+// Resume acts on the answer to a question that was asked before the server
+// restarted.
+func (c *Conformance) Resume(ctx context.Context, req *contracts.ServerRequest, out contracts.Outcome) error {
+	return c.settle(ctx, req, out)
+}
+
+// settle ends the call that the question announced, because nothing else would
+// (R46). One that the runtime cancelled was ended with everything else by
+// whatever cancelled it.
+func (c *Conformance) settle(ctx context.Context, req *contracts.ServerRequest, out contracts.Outcome) error {
+	cancelled := out.Verdict == contracts.VerdictCancelled && out.By == contracts.ResolvedByRuntime
+	if c.profile == contracts.ProfilePublic || !out.Announced || cancelled {
+		return nil
+	}
+	end := endAfter(req.CallID, out.Verdict)
+	if out.Verdict == contracts.VerdictApproved {
+		return c.host.Publish(ctx, &contracts.ToolStart{CallID: req.CallID}, end)
+	}
+	return c.host.Publish(ctx, end)
+}
+
+// parseRequest reads a question. Its call_id is the request's, but for a retry
+// that names the call in its own arguments.
+func parseRequest(args []byte, kind contracts.RequestType) (*contracts.ServerRequest, error) {
+	var a struct {
+		RequestID   string                `json:"request_id"`
+		RequestType contracts.RequestType `json:"request_type"`
+		Tool        string                `json:"tool"`
+		Args        json.RawMessage       `json:"args"`
+		Reason      string                `json:"reason"`
+	}
+	if err := unmarshalTrigger(args, &a); err != nil {
+		return nil, err
+	}
+	if kind == "" {
+		kind = a.RequestType
+	}
+	if len(a.Args) == 0 {
+		a.Args = json.RawMessage("{}")
+	}
+	req := &contracts.ServerRequest{RequestID: a.RequestID, RequestType: kind, CallID: a.RequestID, Tool: a.Tool, Args: a.Args, Reason: a.Reason}
+	if kind == contracts.RequestToolRetry {
+		var retry struct {
+			ToolCallID string `json:"tool_call_id"`
+		}
+		if json.Unmarshal(a.Args, &retry) == nil && retry.ToolCallID != "" {
+			req.CallID = retry.ToolCallID
+		}
+	}
+	if a.RequestID == "" {
+		return nil, badTrigger("request_id is missing")
+	}
+	if err := contracts.ValidateEvent(req); err != nil {
+		return nil, badTrigger(err.Error())
+	}
+	return req, nil
+}
+
+func (c *Conformance) burst(ctx context.Context, args []byte) error {
+	var a struct{ Count, Bytes int }
+	if err := unmarshalTrigger(args, &a); err != nil {
+		return err
+	}
+	if a.Count < 0 || a.Count > maxBurst || a.Bytes < 0 || a.Bytes > maxBurstBytes || a.Count*a.Bytes > maxBurstTotal {
+		return badTrigger("count or bytes is out of bounds")
+	}
+	out := &batch{Host: c.host}
+	message := strings.Repeat("b", a.Bytes)
+	for range a.Count {
+		if err := out.Publish(ctx, &contracts.Status{Message: message}); err != nil {
+			return err
+		}
+	}
+	if err := out.flush(ctx); err != nil {
+		return err
+	}
+	return c.acknowledge(ctx)
+}
+
+func (c *Conformance) stream(ctx context.Context, args []byte) error {
+	var a struct {
+		Chunks  int   `json:"chunks"`
+		DelayMS int64 `json:"delay_ms"`
+	}
+	if err := unmarshalTrigger(args, &a); err != nil {
+		return err
+	}
+	if a.Chunks < 0 || a.Chunks > maxStreamChunks || a.DelayMS < 0 || a.DelayMS > maxStreamDelay.Milliseconds() {
+		return badTrigger("chunks or delay_ms is out of bounds")
+	}
+	turn := newTurn(c.host, conformanceModel, conformanceProvider)
+	if err := turn.Start(ctx); err != nil {
+		return err
+	}
+	for i := range a.Chunks {
+		if err := sleep(ctx, time.Duration(a.DelayMS)*time.Millisecond); err != nil {
+			return err
+		}
+		if err := turn.Say(ctx, fmt.Sprintf("chunk %d ", i)); err != nil {
+			return err
+		}
+	}
+	return turn.End(ctx, contracts.Usage{InputTokens: 3, OutputTokens: int64(a.Chunks)})
+}
+
+// hang opens a response that only an interrupt or a drain ends.
+func (c *Conformance) hang(ctx context.Context, args []byte) error {
+	if err := unmarshalTrigger(args, &struct{}{}); err != nil {
+		return err
+	}
+	if err := newTurn(c.host, conformanceModel, conformanceProvider).Start(ctx); err != nil {
+		return err
+	}
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+func (c *Conformance) rememberFlushError(ctx context.Context, args []byte) error {
+	var a struct{ Message string }
+	if err := unmarshalTrigger(args, &a); err != nil {
+		return err
+	}
+	c.mu.Lock()
+	c.flushErr = errors.New(a.Message)
+	c.mu.Unlock()
+	return c.acknowledge(ctx)
+}
+
+// FlushError returns the error that the next flush of a drain must report, or
+// nil, and forgets it. It may be called from any goroutine.
+func (c *Conformance) FlushError() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	err := c.flushErr
+	c.flushErr = nil
+	return err
+}
+
+// Close ends the questions that still wait. It returns early if ctx ends.
+func (c *Conformance) Close(ctx context.Context) error {
+	c.end(errConformanceClosed)
+	done := make(chan struct{})
+	go func() { // ends once every Ask has noticed
+		c.asks.Wait()
+		close(done)
+	}()
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("close conformance agent: %w", ctx.Err())
+	}
+}
+
+func unmarshalTrigger(args []byte, into any) error {
+	if err := json.Unmarshal(args, into); err != nil {
+		return badTrigger(err.Error())
+	}
+	return nil
+}
+
+func badTrigger(why string) error {
+	return &contracts.Error{Code: contracts.CodeBadRequest, Type: contracts.ErrorProtocol, Message: "invalid conformance trigger: " + why}
+}

@@ -1,0 +1,358 @@
+package agent
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/seed-028515a8/maestro/contracts"
+)
+
+// maxDeaths is how often in a row a child may die without completing a run
+// before it is left alone until the next one.
+const maxDeaths = 5
+
+// A headless is an agent in a child process that speaks the headless protocol
+// on its standard streams: this program is the controller of that one.
+//
+// One goroutine, supervise, owns the child: it alone starts one, so there is at
+// most one at a time, and hands it to Run. A child that dies is replaced.
+type headless struct {
+	argv []string
+	opts Options
+	wait waits
+
+	// Set by Start.
+	host  contracts.Host
+	ids   *wireIDs
+	life  context.Context // from Start to Close
+	stop  context.CancelFunc
+	grace context.Context // ends when Close may wait no longer
+	hurry context.CancelFunc
+	gone  chan struct{}       // closed when supervise has ended
+	want  chan chan<- attempt // Run asks for the child; the inner one is 1-buffered
+
+	deaths atomic.Int64 // in a row, without a completed run
+
+	mu     sync.Mutex
+	config *contracts.Init // what the accepted inits add up to; nil before the first
+	link   *link           // of the child that lives; nil between children
+}
+
+// waits are how long things may take. They are fields for the sake of tests.
+type waits struct {
+	ready      time.Duration // until a child can take prompts
+	quiet      time.Duration // silence that ends a run of a child that does not say when it ends
+	interrupt  time.Duration // until an interrupted run has ended
+	shutdown   time.Duration // until a child has shut down
+	backoff    time.Duration // before the first restart; doubled at each death
+	maxBackoff time.Duration
+}
+
+// An attempt is the outcome of asking for the child.
+type attempt struct {
+	link *link
+	err  error
+}
+
+// newHeadless returns an agent that runs argv, which is not empty, in o.Dir.
+func newHeadless(argv []string, o Options) Agent {
+	return &headless{
+		argv: argv, opts: o, ids: newWireIDs(),
+		wait: waits{
+			ready: 30 * time.Second, quiet: time.Second, interrupt: 4 * time.Second,
+			shutdown: 2 * time.Second, backoff: time.Second, maxBackoff: 30 * time.Second,
+		},
+		gone: make(chan struct{}), want: make(chan chan<- attempt),
+	}
+}
+
+// Start implements Agent. It fails if the first child is not ready in 30 s.
+func (h *headless) Start(ctx context.Context, host contracts.Host) (contracts.AgentInfo, error) {
+	h.host = host
+	h.life, h.stop = context.WithCancel(context.WithoutCancel(ctx))
+	h.grace, h.hurry = context.WithCancel(context.WithoutCancel(ctx))
+	r, ready, err := h.launch(ctx)
+	if err != nil {
+		h.stop()
+		h.hurry()
+		close(h.gone) // nothing for Close to wait for
+		return contracts.AgentInfo{}, err
+	}
+	go h.supervise(r) // ends with h.life
+	return contracts.AgentInfo{
+		Model: ready.Model, Provider: ready.Provider, Executor: ready.ExecutorType,
+		Requests: contracts.RequestTypes(),
+	}, nil
+}
+
+// launch starts a child and brings it to where it takes prompts.
+func (h *headless) launch(ctx context.Context) (*link, *contracts.Ready, error) {
+	r, err := newLink(h)
+	if err != nil {
+		return nil, nil, err
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, h.wait.ready, errors.New("agent process did not become ready in time"))
+	defer cancel()
+	select {
+	case ready := <-r.ready:
+		h.greet(r)
+		return r, ready, nil
+	case <-r.over:
+	case <-ctx.Done():
+		r.child.kill(context.Cause(ctx))
+		<-r.over
+	}
+	return nil, nil, fmt.Errorf("start agent: %w", cmp.Or(r.fatal, r.child.failure()))
+}
+
+// greet makes r's child ours: it becomes controlled, and configured as its
+// predecessors were.
+func (h *headless) greet(r *link) {
+	err := r.child.send(&contracts.Hello{
+		ProtocolVersion: contracts.ProtocolVersion,
+		ClientInfo:      &contracts.ClientInfo{Name: "maestro"},
+		Capabilities:    &contracts.Capabilities{ServerRequests: contracts.RequestTypes(), RawAgentEvents: true},
+		Role:            contracts.RoleController,
+	})
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if err == nil && h.config != nil {
+		err = r.child.send(h.config)
+	}
+	if err != nil {
+		h.opts.Log.Warn("greet agent process", "error", err)
+	}
+	h.link = r
+}
+
+// supervise keeps a child alive until Close.
+func (h *headless) supervise(r *link) {
+	defer close(h.gone)
+	for r != nil {
+		select {
+		case reply := <-h.want:
+			reply <- attempt{link: r}
+			continue
+		case <-r.over:
+		case <-h.life.Done():
+			r.child.shutdown(h.grace, h.wait.shutdown)
+			<-r.over
+			return
+		}
+		h.mu.Lock()
+		h.link = nil
+		h.mu.Unlock()
+		h.deaths.Add(1)
+		h.mourn(r)
+		r = h.restart()
+	}
+}
+
+// mourn tells of a child's death unless the run that it broke does.
+func (h *headless) mourn(r *link) {
+	attrs := []any{"error", r.child.failure()}
+	if words := r.child.lastWords.Load(); words != nil {
+		attrs = append(attrs, "stderr", *words)
+	}
+	h.opts.Log.Warn("agent process ended", attrs...)
+	if !r.broken {
+		h.publish(&contracts.ErrorEvent{Message: r.child.failure().Error(), ErrorType: contracts.ErrorTransient})
+	}
+}
+
+// restart returns a new child, nil once Close was called. It waits between
+// attempts, and after too many of them until there is a prompt; a prompt cuts
+// any wait short.
+func (h *headless) restart() *link {
+	for {
+		reply, ok := h.pause()
+		if !ok {
+			return nil
+		}
+		r, _, err := h.launch(h.life)
+		if reply != nil {
+			reply <- attempt{link: r, err: err}
+		} else if err != nil && h.life.Err() == nil {
+			h.publish(&contracts.ErrorEvent{Message: err.Error(), ErrorType: contracts.ErrorTransient})
+		}
+		if err == nil {
+			h.publish(&contracts.Status{Message: "Agent process restarted"})
+			return r
+		}
+		if h.life.Err() != nil {
+			return nil
+		}
+		h.deaths.Add(1)
+		h.opts.Log.Warn("restart agent process", "error", err)
+	}
+}
+
+// pause waits until the next restart is due. It returns where to send what
+// comes of it, if somebody waits, and false once Close was called.
+func (h *headless) pause() (reply chan<- attempt, ok bool) {
+	var due <-chan time.Time
+	if deaths := h.deaths.Load(); deaths < maxDeaths {
+		delay := h.wait.maxBackoff
+		if shift := max(deaths-1, 0); shift < 10 {
+			delay = min(h.wait.backoff<<shift, delay)
+		}
+		due = time.After(delay)
+	} else if deaths == maxDeaths {
+		h.publish(&contracts.ErrorEvent{
+			Message:   fmt.Sprintf("agent process died %d times in a row: it is started again with the next prompt", deaths),
+			ErrorType: contracts.ErrorTransient,
+		})
+	}
+	select {
+	case <-due:
+		return nil, true
+	case reply := <-h.want:
+		return reply, true
+	case <-h.life.Done():
+		return nil, false
+	}
+}
+
+// publish shows an event of ours.
+func (h *headless) publish(ev contracts.Event) {
+	if err := h.host.Publish(h.life, ev); err != nil {
+		h.opts.Log.Debug("publish agent event", "error", err)
+	}
+}
+
+// Configure implements Agent. A child started later is configured likewise.
+func (h *headless) Configure(init *contracts.Init) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.config = addInit(h.config, init)
+	if h.link == nil {
+		return
+	}
+	if err := h.link.child.send(init); err != nil {
+		h.opts.Log.Warn("configure agent process", "error", err)
+	}
+}
+
+// maxAppended bounds the appended prompts that are kept for the next child;
+// past it the oldest text is forgotten.
+const maxAppended = 1 << 20
+
+// addInit returns the one init that has the effect of sum and then init (R33).
+// sum may be nil.
+func addInit(sum, init *contracts.Init) *contracts.Init {
+	if sum == nil {
+		sum = &contracts.Init{}
+	}
+	next := *sum
+	if init.SystemPrompt != nil {
+		next.SystemPrompt, next.AppendSystemPrompt = init.SystemPrompt, nil
+	}
+	if appended := init.AppendSystemPrompt; appended != nil {
+		if next.AppendSystemPrompt != nil {
+			appended = new(*next.AppendSystemPrompt + "\n\n" + *appended)
+		}
+		next.AppendSystemPrompt = new(contracts.TailText(*appended, maxAppended))
+	}
+	if init.ThinkingLevel != "" {
+		next.ThinkingLevel = init.ThinkingLevel
+	}
+	if init.ApprovalMode != "" {
+		next.ApprovalMode = init.ApprovalMode
+	}
+	return &next
+}
+
+// Run implements Agent. A child that does not end the run in 4 s after ctx has
+// ended is killed.
+func (h *headless) Run(ctx context.Context, work contracts.Work) error {
+	r, err := h.current(ctx)
+	if err != nil {
+		return err
+	}
+	run := r.begin()
+	defer r.finish(run)
+	prompt := &contracts.Prompt{Content: work.Content}
+	for _, a := range work.Attachments {
+		prompt.Attachments = append(prompt.Attachments, a.Path)
+	}
+	if err := r.child.send(prompt); err != nil {
+		return transient(err)
+	}
+	select {
+	case <-run.ended:
+		h.deaths.Store(0)
+		return nil
+	case <-r.over:
+		if !r.broken { // it ended just before the child did
+			return nil
+		}
+		return transient(r.child.failure())
+	case <-ctx.Done():
+		return h.interrupt(ctx, r, run)
+	}
+}
+
+// current returns the link to the child that lives, which it has started if
+// need be.
+func (h *headless) current(ctx context.Context) (*link, error) {
+	reply := make(chan attempt, 1)
+	select {
+	case h.want <- reply:
+	case <-h.gone:
+		return nil, transient(errors.New("agent is closed"))
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	select {
+	case a := <-reply:
+		if a.err != nil {
+			return nil, transient(a.err)
+		}
+		return a.link, nil
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
+// interrupt ends a run that ctx has ended.
+func (h *headless) interrupt(ctx context.Context, r *link, run *run) error {
+	r.silence(run)
+	timer := time.NewTimer(h.wait.interrupt)
+	defer timer.Stop()
+	if r.child.send(&contracts.Interrupt{}) == nil {
+		select {
+		case <-run.ended:
+			h.deaths.Store(0)
+			return context.Cause(ctx)
+		case <-r.over:
+			return context.Cause(ctx)
+		case <-timer.C:
+		}
+	}
+	r.child.kill(errors.New("agent process killed: it did not stop when interrupted"))
+	<-r.over
+	return context.Cause(ctx)
+}
+
+// transient is an error that clients may hope to be gone next time.
+func transient(err error) error {
+	return &contracts.Error{Code: contracts.CodeRuntimeFailed, Type: contracts.ErrorTransient, Message: err.Error()}
+}
+
+// Close implements Agent. The child has 2 s to shut down, less if ctx ends
+// before.
+func (h *headless) Close(ctx context.Context) error {
+	if h.stop == nil {
+		return nil // never started
+	}
+	defer h.hurry()
+	h.stop()
+	defer context.AfterFunc(ctx, h.hurry)()
+	<-h.gone
+	return nil
+}

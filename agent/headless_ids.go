@@ -1,0 +1,66 @@
+package agent
+
+import (
+	"fmt"
+
+	"github.com/seed-028515a8/maestro/contracts"
+)
+
+// maxWireIDs bounds the ids that are remembered. Once it is reached every id of
+// a later child is renamed.
+const maxWireIDs = 4096
+
+// A wireIDs keeps the ids of successive children apart: a child that counts its
+// responses from one again would otherwise reuse ids of its predecessor (R36).
+// Ids are left as they are unless an earlier child had them. Children do not
+// overlap, so it is not guarded.
+type wireIDs struct {
+	generation int            // of the child that speaks, from 1
+	first      map[string]int // the generation that used an id first
+	full       int            // the generation that filled first, or 0
+}
+
+func newWireIDs() *wireIDs { return &wireIDs{first: map[string]int{}} }
+
+// name returns the id under which clients know a child's id. It is the same for
+// the whole life of a child.
+func (w *wireIDs) name(id string) string {
+	first, known := w.first[id]
+	switch {
+	case id == "" || known && first == w.generation:
+		return id
+	case known || w.full != 0 && w.full != w.generation:
+		return fmt.Sprintf("%s~%d", id, w.generation)
+	case len(w.first) == maxWireIDs:
+		w.full = w.generation
+	default:
+		w.first[id] = w.generation
+	}
+	return id
+}
+
+// rename gives the ids in an event the names that clients know.
+func (w *wireIDs) rename(ev contracts.Event) {
+	switch e := ev.(type) {
+	case *contracts.ResponseStart:
+		e.ResponseID = w.name(e.ResponseID)
+	case *contracts.ResponseChunk:
+		e.ResponseID = w.name(e.ResponseID)
+	case *contracts.ResponseEnd:
+		e.ResponseID = w.name(e.ResponseID)
+	case *contracts.ToolCall:
+		e.CallID = w.name(e.CallID)
+	case *contracts.ToolStart:
+		e.CallID = w.name(e.CallID)
+	case *contracts.ToolOutput:
+		e.CallID = w.name(e.CallID)
+	case *contracts.ToolEnd:
+		e.CallID = w.name(e.CallID)
+	case *contracts.ClientToolRequest:
+		e.CallID = w.name(e.CallID)
+	case *contracts.ServerRequest:
+		e.CallID, e.RequestID = w.name(e.CallID), w.name(e.RequestID)
+	case *contracts.ServerRequestResolved:
+		e.CallID, e.RequestID = w.name(e.CallID), w.name(e.RequestID)
+	}
+}

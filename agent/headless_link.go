@@ -1,0 +1,436 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/seed-028515a8/maestro/contracts"
+)
+
+// Bounds on what a child may have open at once.
+const (
+	maxAsks  = 64
+	maxTools = 1024
+)
+
+// A link carries what one child says to the host, and the host's answers back.
+//
+// What belongs to a run is shown during a run only: whatever a child says too
+// late is dropped, because nobody waits for its end any more.
+type link struct {
+	h     *headless
+	child *child
+	ready chan *contracts.Ready // 1-buffered; holds the child's first ready
+	over  chan struct{}         // closed when child is done and no question of its is open
+
+	greeted bool // the child was ready; its reader owns this
+
+	life   context.Context // bounds publishing and asking; ends soon after the child
+	asking sync.WaitGroup
+
+	// Valid once over is closed.
+	fatal  error // what the child died of before it was ready, if it said so
+	broken bool  // a run was active at the end
+
+	// mu is held while an event of a run is published, so that a run does not
+	// end in the middle of it.
+	mu      sync.Mutex
+	run     *run            // nil between runs
+	asks    map[string]*ask // by our request id
+	endings bool            // the child says when a run ends
+}
+
+// A run is one prompt that the child works on. It is guarded by link.mu.
+type run struct {
+	ended chan struct{} // closed when the child has nothing more to say about it
+	over  bool          // ended is closed
+
+	started     bool // the child said that its agent is at work
+	answered    bool // a response has ended
+	failed      bool // an error came
+	interrupted atomic.Bool
+
+	response string
+	tools    map[string]bool            // calls that are open
+	held     map[string]contracts.Event // what may turn out to belong to a question, by call
+
+	quiet *time.Timer // ends the run
+	since time.Time   // when quiet was armed
+}
+
+// An ask is a question of the child that the host has.
+type ask struct {
+	cancel    context.CancelFunc
+	withdrawn atomic.Bool   // the child wants no answer any more
+	done      chan struct{} // closed when nothing more comes of it
+}
+
+// newLink starts a child of h.
+func newLink(h *headless) (*link, error) {
+	r := &link{
+		h: h, ready: make(chan *contracts.Ready, 1), over: make(chan struct{}),
+		asks: map[string]*ask{},
+	}
+	h.ids.generation++
+	child := newChild(h.argv, h.opts)
+	r.child = child
+	life, stop := context.WithCancel(context.WithoutCancel(h.life))
+	r.life = life
+	if err := child.start(r.event, r.refuse); err != nil {
+		stop()
+		return nil, err
+	}
+	go func() { // ends with the child
+		<-child.ended.Done()
+		late := time.AfterFunc(childDrainTime, stop) // its last words may be held up no longer than that
+		<-child.done
+		late.Stop()
+		stop()
+		r.asking.Wait()
+		r.mu.Lock()
+		r.broken = r.run != nil && !r.run.over
+		r.mu.Unlock()
+		close(r.over)
+	}()
+	return r, nil
+}
+
+// event takes in what the child says. Only the child's reader calls it.
+func (r *link) event(ev contracts.Event) {
+	wireID := ""
+	if req, ok := ev.(*contracts.ServerRequest); ok {
+		wireID = req.RequestID // the child knows the question by this
+	}
+	r.h.ids.rename(ev)
+	switch e := ev.(type) {
+	case *contracts.Ready:
+		if !r.greeted {
+			r.greeted = true
+			r.ready <- e
+		}
+	case *contracts.HelloOK:
+		r.mu.Lock()
+		r.endings = e.ServerCapabilities != nil && e.ServerCapabilities.RawAgentEvents
+		r.mu.Unlock()
+	case *contracts.ServerRequest:
+		r.question(e, wireID)
+	case *contracts.ServerRequestResolved:
+		r.withdraw(e.RequestID, e.Resolution, e.Reason, e.ResolvedBy)
+	case *contracts.ErrorEvent:
+		r.fault(e)
+	case *contracts.Status:
+		if !echoes(e.Message) {
+			r.show(e)
+		}
+	case *contracts.Compaction:
+		r.show(e)
+	case *contracts.RawAgentEvent, *contracts.ResponseStart, *contracts.ResponseChunk, *contracts.ResponseEnd,
+		*contracts.ToolCall, *contracts.ToolStart, *contracts.ToolOutput, *contracts.ToolEnd, *contracts.ClientToolRequest:
+		r.progress(e)
+	}
+}
+
+// echoes reports whether a status is the child's answer to something that our
+// hub answers, too.
+func echoes(status string) bool {
+	return strings.HasPrefix(status, "Initialized: ") || status == "Init received with no changes" ||
+		strings.HasPrefix(status, "Loaded ") && strings.HasSuffix(status, " attachment(s)")
+}
+
+// show publishes an event that no run is needed for.
+func (r *link) show(ev contracts.Event) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.publish(ev)
+	r.rest()
+}
+
+// publish passes events on. r.mu is held if they belong to a run.
+func (r *link) publish(events ...contracts.Event) {
+	if err := r.h.host.Publish(r.life, events...); err != nil {
+		r.h.opts.Log.Debug("publish agent event", "error", err)
+	}
+}
+
+// refuse tells of a line that is no event.
+func (r *link) refuse(err error) {
+	r.show(&contracts.ErrorEvent{Message: err.Error(), ErrorType: contracts.ErrorProtocol})
+}
+
+// fault takes in an error. It is no longer fatal here, because the child is
+// replaced, and answers no request that our clients have made.
+func (r *link) fault(e *contracts.ErrorEvent) {
+	if e.ErrorType == "" {
+		e.ErrorType = contracts.Classify(e.Message, e.Fatal)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if e.Fatal && !r.greeted {
+		r.fatal = errors.New(e.Message)
+		r.child.kill(r.fatal)
+		return
+	}
+	if r.run != nil && !strings.Contains(e.Message, "ttachment") { // a run goes on without its attachments
+		r.run.failed = r.run.failed || !r.endings || e.ErrorType == contracts.ErrorProtocol
+	}
+	interrupted := r.run == nil || r.run.interrupted.Load()
+	if !interrupted || e.ErrorType != contracts.ErrorCancelled { // the hub says that itself
+		r.publish(&contracts.ErrorEvent{Message: e.Message, ErrorType: e.ErrorType})
+	}
+	r.rest()
+}
+
+// progress takes in an event that belongs to a run.
+func (r *link) progress(ev contracts.Event) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.run == nil || r.run.over {
+		r.h.opts.Log.Debug("agent process spoke outside of a run", "event", ev.EventType())
+		return
+	}
+	if show := r.run.take(ev, r.endings); len(show) > 0 {
+		r.publish(show...)
+	}
+	if len(r.run.tools) > maxTools || len(r.run.held) > maxTools {
+		r.child.kill(fmt.Errorf("agent process killed: it has more than %d calls open", maxTools))
+	}
+	r.rest()
+}
+
+// begin opens a run. There is none.
+func (r *link) begin() *run {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	run := &run{ended: make(chan struct{}), tools: map[string]bool{}, held: map[string]contracts.Event{}}
+	run.quiet = time.AfterFunc(time.Hour, func() { r.lapse(run) })
+	run.quiet.Stop()
+	r.run = run
+	return run
+}
+
+// finish closes a run. When it returns, nothing more of it is published.
+func (r *link) finish(run *run) {
+	r.mu.Lock()
+	run.quiet.Stop()
+	run.over = true
+	var open []string
+	for id := range r.asks {
+		open = append(open, id)
+	}
+	r.mu.Unlock()
+	for _, id := range open {
+		r.withdraw(id, contracts.VerdictCancelled, "Run ended before request completed", contracts.ResolvedByRuntime)
+	}
+	r.mu.Lock()
+	r.run = nil
+	r.mu.Unlock()
+}
+
+// silence notes that a run is being interrupted. It does not wait for r.mu,
+// which a client that does not read may keep for long.
+func (r *link) silence(run *run) {
+	run.interrupted.Store(true)
+	run.quiet.Reset(r.h.wait.quiet)
+}
+
+// rest arms or stops the timer that ends the run. r.mu is held.
+func (r *link) rest() {
+	run := r.run
+	if run == nil || run.over {
+		return
+	}
+	run.quiet.Stop()
+	if len(r.asks) == 0 && run.idle(r.endings) {
+		run.since = time.Now()
+		run.quiet.Reset(r.h.wait.quiet)
+	}
+}
+
+// lapse ends a run whose child has been quiet for long enough.
+func (r *link) lapse(run *run) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	stale := time.Since(run.since) < r.h.wait.quiet // armed again while this waited for the lock
+	if !stale && len(r.asks) == 0 && run.idle(r.endings) {
+		run.end()
+	}
+}
+
+// idle reports whether the run has ended if nothing more comes. Of a child that
+// says when a run ends this is true only as long as it has not begun.
+func (run *run) idle(endings bool) bool {
+	if run.response != "" || len(run.tools) > 0 {
+		return false
+	}
+	if endings {
+		return !run.started && (run.failed || run.interrupted.Load())
+	}
+	return run.answered || run.failed || run.interrupted.Load()
+}
+
+// end closes ended.
+func (run *run) end() {
+	if !run.over {
+		run.over = true
+		close(run.ended)
+	}
+}
+
+// take notes what an event means for the run and returns what to show of it.
+func (run *run) take(ev contracts.Event, endings bool) []contracts.Event {
+	switch e := ev.(type) {
+	case *contracts.RawAgentEvent:
+		return run.takeRaw(e, endings)
+	case *contracts.ResponseStart:
+		run.response = e.ResponseID
+	case *contracts.ResponseEnd:
+		run.response, run.answered = "", true
+	case *contracts.ToolCall:
+		if e.RequiresApproval {
+			run.held[e.CallID] = e
+			return nil
+		}
+		run.tools[e.CallID] = true
+	case *contracts.ClientToolRequest:
+		run.held[e.CallID] = e
+		return nil
+	case *contracts.ToolStart:
+		run.tools[e.CallID] = true
+		return run.release(e.CallID, ev)
+	case *contracts.ToolEnd:
+		delete(run.tools, e.CallID)
+		return run.release(e.CallID, ev)
+	}
+	return []contracts.Event{ev}
+}
+
+// release returns ev, after the call it belongs to if that is still held: the
+// child went on without asking.
+func (run *run) release(callID string, ev contracts.Event) []contracts.Event {
+	call, ok := run.held[callID].(*contracts.ToolCall)
+	if !ok {
+		return []contracts.Event{ev}
+	}
+	delete(run.held, callID)
+	return []contracts.Event{&contracts.ToolCall{CallID: callID, Tool: call.Tool, Args: call.Args}, ev}
+}
+
+// takeRaw is take for an internal event. Those that the hub makes itself are
+// not shown a second time.
+func (run *run) takeRaw(e *contracts.RawAgentEvent, endings bool) []contracts.Event {
+	switch e.EventKind {
+	case "agent_start":
+		run.started = true
+	case "agent_end":
+		if endings {
+			run.end()
+		}
+	case "message_start":
+	default:
+		return []contracts.Event{e}
+	}
+	return nil
+}
+
+// question puts a question of the child to the host, which shows what belongs
+// to it: the child's own version of that is dropped.
+func (r *link) question(req *contracts.ServerRequest, wireID string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.asks[req.RequestID] != nil {
+		return // questions may be repeated (R47)
+	}
+	if len(r.asks) == maxAsks {
+		r.answer(req, wireID, contracts.Outcome{Verdict: contracts.VerdictFailed, Reason: "Too many open requests"})
+		return
+	}
+	if r.run != nil && req.RequestType != contracts.RequestToolRetry {
+		delete(r.run.held, req.CallID)
+	}
+	ctx, cancel := context.WithCancel(r.life)
+	a := &ask{cancel: cancel, done: make(chan struct{})}
+	r.asks[req.RequestID] = a
+	r.rest()
+	r.asking.Go(func() { // ends with the question, the run or the child
+		defer close(a.done)
+		defer cancel()
+		out, err := r.h.host.Ask(ctx, req, contracts.AskOptions{})
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		delete(r.asks, req.RequestID)
+		if !a.withdrawn.Load() && ctx.Err() == nil {
+			r.settle(req, wireID, out, err)
+		}
+		r.rest()
+	})
+}
+
+// settle brings the child what came of a question. r.mu is held.
+func (r *link) settle(req *contracts.ServerRequest, wireID string, out contracts.Outcome, err error) {
+	switch {
+	case err != nil:
+		r.h.opts.Log.Warn("ask for agent process", "error", err)
+		out = contracts.Outcome{Verdict: contracts.VerdictFailed, Reason: err.Error(), Announced: true}
+	case out.Verdict == contracts.VerdictCancelled && out.By == contracts.ResolvedByRuntime:
+		return // an interrupt or a shutdown follows, and an answer could let the child go on until then
+	case r.run != nil && req.RequestType == contracts.RequestApproval:
+		if !out.Announced && !r.run.tools[req.CallID] {
+			r.publish(&contracts.ToolCall{CallID: req.CallID, Tool: req.Tool, Args: req.Args})
+		}
+		r.run.tools[req.CallID] = true // its tool_end is due
+	}
+	r.answer(req, wireID, out)
+}
+
+// answer sends the child an outcome in the form of its request type.
+func (r *link) answer(req *contracts.ServerRequest, wireID string, out contracts.Outcome) {
+	res := &contracts.ServerRequestResponse{RequestID: wireID, RequestType: req.RequestType}
+	switch req.RequestType {
+	case contracts.RequestApproval:
+		res.Approved, res.Reason = new(out.Verdict == contracts.VerdictApproved), out.Reason
+	case contracts.RequestToolRetry:
+		res.DecisionAction, res.Reason = retryAction(out.Verdict), out.Reason
+	default:
+		res.Content = out.Content
+		res.IsError = out.Verdict != contracts.VerdictCompleted && out.Verdict != contracts.VerdictAnswered
+		if len(res.Content) == 0 && out.Reason != "" {
+			res.Content = []contracts.ContentBlock{{Type: "text", Text: out.Reason}}
+		}
+	}
+	if err := r.child.send(res); err != nil {
+		r.h.opts.Log.Warn("answer agent process", "error", err)
+	}
+}
+
+// retryAction is the decision that a verdict stands for; without one the child
+// gives up (R56).
+func retryAction(v contracts.Verdict) contracts.RetryAction {
+	switch v {
+	case contracts.VerdictRetried:
+		return contracts.RetryActionRetry
+	case contracts.VerdictSkipped:
+		return contracts.RetryActionSkip
+	}
+	return contracts.RetryActionAbort
+}
+
+// withdraw ends a question before it was answered, if it is open, and waits
+// until nothing more comes of it. r.mu is not held.
+func (r *link) withdraw(requestID string, verdict contracts.Verdict, reason string, by contracts.Resolver) {
+	r.mu.Lock()
+	a := r.asks[requestID]
+	r.mu.Unlock()
+	if a == nil {
+		return
+	}
+	a.withdrawn.Store(true)
+	if !r.h.host.Withdraw(requestID, verdict, reason, by) {
+		a.cancel() // it is answered this moment, or the host does not have it yet
+	}
+	<-a.done
+}

@@ -1,0 +1,466 @@
+package agent
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/seed-028515a8/maestro/contracts"
+)
+
+// newChildAgent returns an agent whose child has the named behaviour, and the
+// directory where it takes notes.
+func newChildAgent(t *testing.T, behaviour string) (*headless, string) {
+	t.Helper()
+	leaks := goleak.IgnoreCurrent()
+	t.Cleanup(func() { goleak.VerifyNone(t, leaks) })
+	notes := t.TempDir()
+	t.Setenv(behaviourVar, behaviour)
+	t.Setenv(notesVar, notes)
+	t.Setenv("GORACE", "atexit_sleep_ms=0") // or a child built with -race takes a second to exit
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := newHeadless([]string{exe}, Options{Dir: t.TempDir(), Log: slog.New(slog.DiscardHandler)}).(*headless)
+	h.wait.backoff = time.Hour // restarts come from prompts unless a test says otherwise
+	h.wait.maxBackoff = time.Hour
+	h.wait.quiet = 200 * time.Millisecond
+	return h, notes
+}
+
+// startChild starts the agent and closes it with the test.
+func startChild(t *testing.T, behaviour string) (*headless, *fakeHost, string) {
+	t.Helper()
+	h, notes := newChildAgent(t, behaviour)
+	host := newFakeHost(t)
+	start(t, h, host)
+	return h, host, notes
+}
+
+func start(t *testing.T, h *headless, host *fakeHost) contracts.AgentInfo {
+	t.Helper()
+	info, err := h.Start(t.Context(), host)
+	if err != nil {
+		t.Fatalf("start: %v", err)
+	}
+	t.Cleanup(func() {
+		if err := h.Close(context.Background()); err != nil {
+			t.Errorf("close: %v", err)
+		}
+	})
+	return info
+}
+
+func runOnce(t *testing.T, h *headless) {
+	t.Helper()
+	if err := h.Run(t.Context(), contracts.Work{Content: "go"}); err != nil {
+		t.Fatalf("run: got error %v, want none", err)
+	}
+}
+
+// wantDeath checks that err is how a run ends when the child does.
+func wantDeath(t *testing.T, err error, text string) {
+	t.Helper()
+	e, ok := errors.AsType[*contracts.Error](err)
+	if !ok || e.Type != contracts.ErrorTransient || !strings.Contains(e.Message, text) {
+		t.Fatalf("run: got error %#v, want a transient one with %q", err, text)
+	}
+}
+
+func wantTypes(t *testing.T, host *fakeHost, want ...string) {
+	t.Helper()
+	if got := host.types(); !slices.Equal(got, want) {
+		t.Fatalf("published:\n got %q\nwant %q", got, want)
+	}
+}
+
+func TestHeadlessChildIntroducesItself(t *testing.T) {
+	h, _ := newChildAgent(t, "good")
+	got := start(t, h, newFakeHost(t))
+	want := contracts.AgentInfo{Model: "m", Provider: "p", Executor: contracts.ExecutorReplay, Requests: contracts.RequestTypes()}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+}
+
+func TestHeadlessRunIsRelayed(t *testing.T) {
+	h, host, notes := startChild(t, "good")
+	err := h.Run(t.Context(), contracts.Work{Content: "go", Attachments: []contracts.Attachment{{Path: "a.txt"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantTypes(t, host, "raw_agent_event", "response_start", "response_chunk", "response_end",
+		"tool_call", "server_request", "server_request_resolved", "tool_start", "tool_output", "tool_end",
+		"tool_call", "tool_start", "tool_end", "error")
+	if got := shownAs[*contracts.ErrorEvent](host)[0].ErrorType; got != contracts.ErrorTool {
+		t.Errorf("got error type %q, want it classified as tool", got)
+	}
+	commands, err := os.ReadFile(filepath.Join(notes, "commands"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		`"role":"controller"`, `"raw_agent_events":true`, `"name":"maestro"`, `"mcp_elicitation"`,
+		`{"type":"prompt","content":"go","attachments":["a.txt"]}`,
+	} {
+		if !strings.Contains(string(commands), want) {
+			t.Errorf("the child was sent\n%s, want %s in it", commands, want)
+		}
+	}
+}
+
+func TestHeadlessApprovalFollowsPolicy(t *testing.T) {
+	for _, tt := range []struct {
+		mode contracts.ApprovalMode
+		tool []string
+	}{
+		{contracts.ApprovalAuto, []string{"tool_call", "tool_start", "tool_output", "tool_end"}},
+		{contracts.ApprovalFail, []string{"tool_call", "tool_end"}},
+	} {
+		t.Run(string(tt.mode), func(t *testing.T) {
+			h, host, _ := startChild(t, "good")
+			host.mode = tt.mode
+			runOnce(t, h)
+			want := slices.Concat([]string{"raw_agent_event", "response_start", "response_chunk", "response_end"},
+				tt.tool, []string{"tool_call", "tool_start", "tool_end", "error"})
+			wantTypes(t, host, want...)
+			if shownAs[*contracts.ToolCall](host)[0].RequiresApproval {
+				t.Error("got a call that requires approval, want none: nobody is asked")
+			}
+		})
+	}
+}
+
+func TestHeadlessAnswersReachTheChild(t *testing.T) {
+	h, host, _ := startChild(t, "asks")
+	host.answer = func(req *contracts.ServerRequest) contracts.Outcome {
+		if req.RequestType == contracts.RequestToolRetry {
+			return contracts.Outcome{Verdict: contracts.VerdictSkipped, By: contracts.ResolvedByUser}
+		}
+		return contracts.Outcome{
+			Verdict: contracts.VerdictAnswered, By: contracts.ResolvedByClient,
+			Content: []contracts.ContentBlock{{Type: "text", Text: "blue"}},
+		}
+	}
+	runOnce(t, h)
+	if got := host.said(); !strings.Contains(got, "blue") || !strings.Contains(got, "skip") {
+		t.Errorf("got the child say %q, want what it was answered", got)
+	}
+	wantTypes(t, host, "client_tool_request", "server_request", "server_request_resolved",
+		"server_request", "server_request_resolved", "response_start", "response_chunk", "response_end")
+}
+
+func TestHeadlessChildMayWithdrawAQuestion(t *testing.T) {
+	h, host, notes := startChild(t, "withdraws")
+	host.answer = nil
+	ended := make(chan error, 1)
+	go func() { ended <- h.Run(t.Context(), contracts.Work{}) }()
+	host.awaitType("server_request")
+	h.Configure(&contracts.Init{}) // the sign to withdraw
+	if err := <-ended; err != nil {
+		t.Fatal(err)
+	}
+	if slices.Contains(commandTypes(notes), "server_request_response") {
+		t.Error("got an answer to the child, want none to a question it withdrew")
+	}
+	got := shownAs[*contracts.ServerRequestResolved](host)
+	if len(got) != 1 || got[0].Reason != "too late" || got[0].ResolvedBy != contracts.ResolvedByPolicy {
+		t.Errorf("got resolutions %+v, want the child's", got)
+	}
+}
+
+func TestHeadlessChildWithoutRawEventsEndsRunByQuiet(t *testing.T) {
+	h, host, _ := startChild(t, "foreign")
+	began := time.Now()
+	runOnce(t, h)
+	if took := time.Since(began); took < h.wait.quiet {
+		t.Errorf("got a run of %v, want at least the quiet of %v", took, h.wait.quiet)
+	}
+	wantTypes(t, host, "response_start", "response_chunk", "response_end")
+}
+
+func TestHeadlessRefusedPromptEndsRun(t *testing.T) {
+	h, host, _ := startChild(t, "refuses")
+	runOnce(t, h)
+	wantTypes(t, host, "error")
+}
+
+func TestHeadlessDeathFailsTheRunAndIsRepaired(t *testing.T) {
+	h, host, notes := startChild(t, "dies")
+	h.Configure(&contracts.Init{ThinkingLevel: contracts.ThinkingHigh})
+	wantDeath(t, h.Run(t.Context(), contracts.Work{}), "agent process exited: exit status 3")
+	if err := host.Publish(t.Context(), endOf("r1")); err != nil { // as the hub closes what was left open
+		t.Fatal(err)
+	}
+	runOnce(t, h)
+	ids := []string{}
+	for _, ev := range shownAs[*contracts.ResponseStart](host) {
+		ids = append(ids, ev.ResponseID)
+	}
+	if want := []string{"r1", "r1~2"}; !slices.Equal(ids, want) {
+		t.Errorf("got responses %q, want %q: ids are not reused", ids, want)
+	}
+	want := []string{"hello", "init", "prompt", "hello", "init", "prompt"}
+	if got := commandTypes(notes); !slices.Equal(got, want) {
+		t.Errorf("got commands %q, want %q", got, want)
+	}
+}
+
+func endOf(responseID string) *contracts.ResponseEnd {
+	return &contracts.ResponseEnd{
+		ResponseID: responseID, Usage: contracts.Usage{ModelID: "m", Provider: "p"},
+		ToolsSummary: contracts.ToolsSummary{ToolsUsed: []string{}},
+	}
+}
+
+func TestHeadlessDeathBetweenRunsIsTold(t *testing.T) {
+	h, host, _ := startChild(t, "dies idle")
+	h.Configure(&contracts.Init{})
+	got := host.awaitType("error").(*contracts.ErrorEvent)
+	if want := "agent process exited: exit status 5"; got.Message != want || got.ErrorType != contracts.ErrorTransient || got.Fatal {
+		t.Errorf("got %+v, want a transient %q", got, want)
+	}
+}
+
+func TestHeadlessChildThatDoesNotReadIsKilled(t *testing.T) {
+	h, host, _ := startChild(t, "does not read")
+	for range 2 * maxChildQueue {
+		h.Configure(&contracts.Init{SystemPrompt: new(strings.Repeat("x", 64<<10))}) // more than a pipe holds
+	}
+	got := host.awaitType("error").(*contracts.ErrorEvent)
+	if want := "agent process does not read its input"; got.Message != want {
+		t.Errorf("got %q, want %q", got.Message, want)
+	}
+}
+
+func TestHeadlessQuestionsAreBoundedAndEndWithTheRun(t *testing.T) {
+	h, host, notes := startChild(t, "asks much")
+	host.answer = nil
+	runOnce(t, h)
+	for _, r := range shownAs[*contracts.ServerRequestResolved](host) {
+		if r.Resolution != contracts.VerdictCancelled || r.ResolvedBy != contracts.ResolvedByRuntime {
+			t.Errorf("got resolution %+v, want it cancelled by the runtime", r)
+		}
+	}
+	if got := len(host.asked); got > maxAsks { // nothing asks any more
+		t.Errorf("got %d questions asked, want at most %d", got, maxAsks)
+	}
+	commands, err := os.ReadFile(filepath.Join(notes, "commands"))
+	if want := fmt.Sprintf(`"request_id":"q%d","request_type":"approval","approved":false`, maxAsks); err != nil || strings.Count(string(commands), want) != 1 {
+		t.Errorf("got commands\n%s(%v), want one with %s", commands, err, want)
+	}
+}
+
+func TestHeadlessCallWithoutItsQuestionIsShown(t *testing.T) {
+	h, host, _ := startChild(t, "does not ask")
+	runOnce(t, h)
+	wantTypes(t, host, "tool_call", "tool_start", "tool_end")
+	if shownAs[*contracts.ToolCall](host)[0].RequiresApproval {
+		t.Error("got a call that requires approval, want one that does not: nobody can give it")
+	}
+}
+
+func TestHeadlessIsRestartedWithoutAPrompt(t *testing.T) {
+	h, host, _ := startChild(t, "dies")
+	h.wait.backoff = time.Millisecond
+	wantDeath(t, h.Run(t.Context(), contracts.Work{}), "exit status 3")
+	host.await(func(ev contracts.Event) bool {
+		status, ok := ev.(*contracts.Status)
+		return ok && status.Message == "Agent process restarted"
+	})
+}
+
+func TestHeadlessGivesUpUntilTheNextPrompt(t *testing.T) {
+	h, host, _ := startChild(t, "dies at once")
+	h.wait.backoff, h.wait.maxBackoff = time.Millisecond, time.Millisecond
+	wantDeath(t, h.Run(t.Context(), contracts.Work{}), "exit status 4")
+	host.await(func(ev contracts.Event) bool {
+		e, ok := ev.(*contracts.ErrorEvent)
+		return ok && strings.Contains(e.Message, "died 5 times in a row")
+	})
+	before := h.deaths.Load()
+	wantDeath(t, h.Run(t.Context(), contracts.Work{}), "exit status 4")
+	if before != maxDeaths {
+		t.Errorf("got %d starts without a prompt, want %d", before, maxDeaths)
+	}
+}
+
+func TestHeadlessToleratesFourBadLines(t *testing.T) {
+	h, host, _ := startChild(t, "garbage")
+	runOnce(t, h)
+	wantTypes(t, host, "error", "error", "error", "error", "response_start", "response_chunk", "response_end")
+	if got := shownAs[*contracts.ErrorEvent](host)[0].ErrorType; got != contracts.ErrorProtocol {
+		t.Errorf("got error type %q, want protocol", got)
+	}
+}
+
+func TestHeadlessFifthBadLineKills(t *testing.T) {
+	h, _, _ := startChild(t, "rubbish")
+	wantDeath(t, h.Run(t.Context(), contracts.Work{}), "5 unparseable lines in a row")
+}
+
+func TestHeadlessDiscardsLongLine(t *testing.T) {
+	h, host, _ := startChild(t, "long")
+	runOnce(t, h)
+	wantTypes(t, host, "error", "response_start", "response_chunk", "response_end")
+}
+
+func TestHeadlessStartFails(t *testing.T) {
+	for _, tt := range []struct{ behaviour, want string }{
+		{"never ready", "did not become ready"},
+		{"no start", "Headless startup failed: no model"},
+		{"exits", "agent process exited: exit status 7"},
+	} {
+		t.Run(tt.behaviour, func(t *testing.T) {
+			h, _ := newChildAgent(t, tt.behaviour)
+			if tt.behaviour == "never ready" {
+				h.wait.ready = 100 * time.Millisecond
+			}
+			_, err := h.Start(t.Context(), newFakeHost(t))
+			if err == nil || !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("got error %v, want one with %q", err, tt.want)
+			}
+			if err := h.Close(t.Context()); err != nil {
+				t.Errorf("close: %v", err)
+			}
+		})
+	}
+}
+
+func TestHeadlessMissingProgramFailsStart(t *testing.T) {
+	h, _ := newChildAgent(t, "good")
+	h.argv = []string{filepath.Join(t.TempDir(), "missing")}
+	if _, err := h.Start(t.Context(), newFakeHost(t)); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("got error %v, want one that says the program does not exist", err)
+	}
+}
+
+func TestHeadlessInterruptIsForwarded(t *testing.T) {
+	h, host, notes := startChild(t, "interruptible")
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	ended := make(chan error, 1)
+	go func() { ended <- h.Run(ctx, contracts.Work{}) }()
+	host.awaitType("response_start")
+	cancel()
+	if err := <-ended; !errors.Is(err, context.Canceled) {
+		t.Errorf("got error %v, want %v", err, context.Canceled)
+	}
+	wantTypes(t, host, "response_start", "response_end") // the hub says that it was interrupted
+	if got, want := commandTypes(notes), []string{"hello", "prompt", "interrupt"}; !slices.Equal(got, want) {
+		t.Errorf("got commands %q, want %q", got, want)
+	}
+}
+
+func TestHeadlessChildThatIgnoresInterruptIsKilled(t *testing.T) {
+	h, host, _ := startChild(t, "deaf")
+	h.wait.interrupt = 50 * time.Millisecond
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	ended := make(chan error, 1)
+	go func() { ended <- h.Run(ctx, contracts.Work{}) }()
+	host.awaitType("response_start")
+	h.mu.Lock()
+	child := h.link.child
+	h.mu.Unlock()
+	cancel()
+	if err := <-ended; !errors.Is(err, context.Canceled) {
+		t.Errorf("got error %v, want %v", err, context.Canceled)
+	}
+	select {
+	case <-child.done:
+	default:
+		t.Error("got a child that lives, want it killed before the run returns")
+	}
+}
+
+func TestHeadlessCloseAsksThenKills(t *testing.T) {
+	h, host, notes := startChild(t, "deaf")
+	h.wait.shutdown = 50 * time.Millisecond
+	h.wait.interrupt = time.Hour
+	ended := make(chan error, 1)
+	go func() { ended <- h.Run(t.Context(), contracts.Work{}) }()
+	host.awaitType("response_start")
+	if err := h.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	wantDeath(t, <-ended, "did not shut down")
+	if got := commandTypes(notes); !slices.Contains(got, "shutdown") {
+		t.Errorf("got commands %q, want shutdown among them", got)
+	}
+	wantDeath(t, h.Run(t.Context(), contracts.Work{}), "closed")
+}
+
+func TestWireIDsOfSuccessorsDiffer(t *testing.T) {
+	ids := newWireIDs()
+	names := func(wire ...string) (got []string) {
+		ids.generation++
+		for _, id := range wire {
+			got = append(got, ids.name(id))
+		}
+		return got
+	}
+	for _, tt := range []struct{ wire, want []string }{
+		{[]string{"a", "b", "a", ""}, []string{"a", "b", "a", ""}},
+		{[]string{"a", "c", "a"}, []string{"a~2", "c", "a~2"}},
+		{[]string{"c", "a", "d"}, []string{"c~3", "a~3", "d"}},
+	} {
+		if got := names(tt.wire...); !slices.Equal(got, tt.want) {
+			t.Errorf("names of %q: got %q, want %q", tt.wire, got, tt.want)
+		}
+	}
+	for i := range 2 * maxWireIDs {
+		ids.name(fmt.Sprint("many", i))
+	}
+	if got := len(ids.first); got != maxWireIDs {
+		t.Errorf("got %d ids kept, want %d", got, maxWireIDs)
+	}
+	if got, want := names("new", "many1"), []string{"new~4", "many1~4"}; !slices.Equal(got, want) {
+		t.Errorf("after too many: got %q, want %q", got, want)
+	}
+}
+
+func TestInitsAddUp(t *testing.T) {
+	var sum *contracts.Init
+	for _, init := range []*contracts.Init{
+		{AppendSystemPrompt: new("lost")},
+		{SystemPrompt: new("base"), ThinkingLevel: contracts.ThinkingLow},
+		{AppendSystemPrompt: new("one"), ApprovalMode: contracts.ApprovalAuto},
+		{AppendSystemPrompt: new("two"), ThinkingLevel: contracts.ThinkingHigh},
+	} {
+		sum = addInit(sum, init)
+	}
+	want := &contracts.Init{
+		SystemPrompt: new("base"), AppendSystemPrompt: new("one\n\ntwo"),
+		ThinkingLevel: contracts.ThinkingHigh, ApprovalMode: contracts.ApprovalAuto,
+	}
+	if !reflect.DeepEqual(sum, want) {
+		t.Errorf("got %+v, want %+v", sum, want)
+	}
+}
+
+func TestReadLineSkipsOnlyLongLines(t *testing.T) {
+	r := bufio.NewReaderSize(strings.NewReader("short\n"+strings.Repeat("x", 101)+"\n"+strings.Repeat("y", 100)+"\n\nlast"), 16)
+	for _, want := range []struct {
+		line string
+		err  error
+	}{{"short", nil}, {"", errLongLine}, {strings.Repeat("y", 100), nil}, {"", nil}, {"last", nil}, {"", io.EOF}} {
+		line, err := readLine(r, 100)
+		if string(line) != want.line || !errors.Is(err, want.err) {
+			t.Errorf("got %q, %v; want %q, %v", line, err, want.line, want.err)
+		}
+	}
+}

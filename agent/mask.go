@@ -1,0 +1,93 @@
+package agent
+
+import (
+	"bytes"
+	"encoding/json"
+	"regexp"
+	"strings"
+)
+
+// maskMark stands where a secret was.
+const maskMark = "***"
+
+// What a command line may carry a secret in. A value ends where the shell would
+// end the word, so that nothing which runs is hidden with it: who approves a
+// command must see all that it does.
+var (
+	assignment    = regexp.MustCompile(`([A-Za-z_][A-Za-z0-9_-]*=)((?:"(?:\\.|[^"\\])*"?|'[^']*'?|\\.|\$\(|[^\s'"\\;&|<>()])+)`)
+	authorization = regexp.MustCompile("(?i)(authorization:[ \t]*)((?:\\$\\(|[^'\"\n;&|<>()])+)")
+)
+
+// maskCommand hides the values of assignments and options whose names look like
+// those of credentials, and of authorization headers. A value that runs a
+// command of its own is left as it is.
+func maskCommand(line string) string {
+	line = maskMatches(assignment, line, func(name string) bool { return secretName(strings.TrimSuffix(name, "=")) })
+	return maskMatches(authorization, line, func(string) bool { return true })
+}
+
+// maskMatches replaces the second group of every match of re whose first group
+// is secret.
+func maskMatches(re *regexp.Regexp, line string, secret func(string) bool) string {
+	return re.ReplaceAllStringFunc(line, func(match string) string {
+		parts := re.FindStringSubmatch(match)
+		if !secret(parts[1]) || strings.Contains(parts[2], "$(") || strings.Contains(parts[2], "`") {
+			return match
+		}
+		return parts[1] + maskMark
+	})
+}
+
+// maskArgs returns args as clients may see them: values under keys that look
+// like credentials are hidden, at any depth, and so are those inside the text
+// under "command". Args without secrets, or that are not JSON, are returned as
+// they are; otherwise keys come out sorted.
+func maskArgs(args json.RawMessage) json.RawMessage {
+	dec := json.NewDecoder(bytes.NewReader(args))
+	dec.UseNumber() // numbers keep their spelling
+	var value any
+	if dec.Decode(&value) != nil {
+		return args
+	}
+	masked, found := maskValue("", value)
+	if !found {
+		return args
+	}
+	text, err := json.Marshal(masked)
+	if err != nil {
+		return args // not reached: what was decoded can be encoded
+	}
+	return text
+}
+
+// maskValue masks the value found under key, in place where it can, and reports
+// whether there was anything to hide.
+func maskValue(key string, value any) (masked any, found bool) {
+	if value != nil && secretKey(key) {
+		return maskMark, true
+	}
+	switch v := value.(type) {
+	case string:
+		if key == "command" {
+			masked := maskCommand(v)
+			return masked, masked != v
+		}
+	case map[string]any:
+		for k, e := range v {
+			m, hid := maskValue(k, e)
+			v[k], found = m, found || hid
+		}
+	case []any:
+		for i, e := range v {
+			m, hid := maskValue(key, e)
+			v[i], found = m, found || hid
+		}
+	}
+	return value, found
+}
+
+// secretKey is secretName for the keys of objects, where "key" alone is more
+// often the name of a thing than a secret.
+func secretKey(key string) bool {
+	return secretName(key) && !strings.EqualFold(key, "key")
+}

@@ -1,0 +1,97 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"strings"
+
+	"github.com/seed-028515a8/maestro/contracts"
+)
+
+// An Agent is a runtime as [Open] returns it. Start is called once, then Run
+// once at a time, Configure at any time, and Close last.
+type Agent interface {
+	// Start makes the agent ready for prompts. host must stay valid until
+	// Close returns; ctx bounds the start only.
+	Start(ctx context.Context, host contracts.Host) (contracts.AgentInfo, error)
+
+	// Configure applies an accepted init. It does not block.
+	Configure(init *contracts.Init)
+
+	// Run serves one prompt to its end. Once ctx has ended it returns soon and
+	// leaves open responses and tools to the host.
+	Run(ctx context.Context, work contracts.Work) error
+
+	// Close ends the agent and every process it started.
+	Close(ctx context.Context) error
+}
+
+// Options are what an agent gets from its operator. The zero value works in
+// the current directory.
+type Options struct {
+	// Dir is the workspace root, where processes start. Empty means the
+	// current directory.
+	Dir string
+
+	// Shell runs command lines. Empty means $SHELL if it exists, else
+	// /bin/bash, else sh. Windows always uses cmd.
+	Shell string
+
+	// EnvPass names environment variables that processes get although their
+	// names look like credentials or Hosted would withhold them.
+	EnvPass []string
+
+	// Hosted withholds every environment variable that is not known to be
+	// needed.
+	Hosted bool
+
+	// Profile decides what a child that speaks the headless protocol is told.
+	Profile contracts.Profile
+
+	// Log receives faults and the output of children meant for operators. Nil
+	// discards it.
+	Log *slog.Logger
+}
+
+// Open returns the agent that spec names:
+//
+//	shell          each prompt is a command line run in the workspace
+//	script:FILE    a deterministic scenario read from FILE
+//	conformance    the triggers that the conformance suite expects
+//	headless:CMD   a child process that speaks the headless protocol on stdio
+//
+// Nothing is started before Start. The words of CMD may be quoted as in a
+// shell; nothing in them is expanded.
+func Open(spec string, o Options) (Agent, error) {
+	dir, err := filepath.Abs(o.Dir)
+	if err != nil {
+		return nil, fmt.Errorf("find workspace %q: %w", o.Dir, err)
+	}
+	o.Dir = dir
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	kind, rest, hasRest := strings.Cut(spec, ":")
+	switch {
+	case spec == "shell":
+		return newShell(o), nil
+	case spec == "conformance":
+		return newConformance(o), nil
+	case kind == "script" && rest != "":
+		return newScript(rest, o)
+	case kind == "headless" && hasRest:
+		argv, err := splitWords(rest)
+		if err != nil {
+			return nil, fmt.Errorf("agent %q: %w", spec, err)
+		}
+		return newHeadless(argv, o), nil
+	case hasRest && (kind == "acp" || kind == "llm"):
+		return nil, fmt.Errorf("agent %q: not available in this version", spec)
+	}
+	return nil, fmt.Errorf("agent %q: %w", spec, errUnknownSpec)
+}
+
+var errUnknownSpec = errors.New("unknown, want shell, script:FILE, conformance or headless:CMD")

@@ -1,0 +1,245 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/seed-028515a8/maestro/contracts"
+)
+
+// A Script is an agent that plays a written scenario: the same prompts and
+// answers always lead to the same messages, but for ids and times. Clients badge
+// it, because it announces itself as
+// [contracts.ExecutorReplay] (D9). It owns no goroutine; what it plays ends
+// with the run's context.
+//
+// Its methods are called as hub.Agent states.
+type Script struct {
+	scenario *scenario
+	log      *slog.Logger
+
+	host contracts.Host // set by Start
+}
+
+// newScript loads the scenario in the file at path. The errors of a scenario
+// that breaks a rule name the place as a JSON path.
+func newScript(path string, o Options) (Agent, error) {
+	sc, err := loadScript(path)
+	if err != nil {
+		return nil, fmt.Errorf("load script: %w", err)
+	}
+	log := o.Log
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	return &Script{scenario: sc, log: log}, nil
+}
+
+// Start keeps host for the runs to come.
+func (s *Script) Start(_ context.Context, host contracts.Host) (contracts.AgentInfo, error) {
+	s.host = host
+	return contracts.AgentInfo{
+		Model:    s.scenario.model,
+		Provider: s.scenario.provider,
+		Executor: contracts.ExecutorReplay,
+		Requests: contracts.RequestTypes(),
+	}, nil
+}
+
+// Configure does nothing: a scenario says the same whatever it is told.
+func (s *Script) Configure(*contracts.Init) {}
+
+// Run plays the steps that the scenario has for the prompt. It returns ctx's
+// error as soon as ctx ends.
+func (s *Script) Run(ctx context.Context, work contracts.Work) error {
+	steps, ok := s.scenario.stepsFor(work.Content)
+	if !ok {
+		steps = []step{speech{text: newText("The script has nothing for this prompt.")}}
+	}
+	s.log.Debug("play script", "steps", len(steps), "found", ok)
+	return newPlayer(s).play(ctx, steps)
+}
+
+// Close does nothing: no goroutine or process outlives a run.
+func (s *Script) Close(context.Context) error { return nil }
+
+// A scenario is a script as loaded. Nothing changes it afterwards.
+type scenario struct {
+	model    string
+	provider string
+	prompts  []cue
+	fallback []step // what a prompt without a cue gets
+	complete bool   // there is a fallback, even if it is empty
+}
+
+// A cue is what the script answers to prompts that contain match. An empty
+// match is in every prompt.
+type cue struct {
+	match string
+	steps []step
+}
+
+// stepsFor returns the steps of the first cue that matches.
+func (sc *scenario) stepsFor(prompt string) ([]step, bool) {
+	for _, c := range sc.prompts {
+		if strings.Contains(prompt, c.match) {
+			return c.steps, true
+		}
+	}
+	return sc.fallback, sc.complete
+}
+
+// A step is one thing the script does. The types below are the only ones.
+type step interface {
+	// play does it. An error ends the run.
+	play(ctx context.Context, p *player) error
+
+	// size is how many steps it comes to when every repeat is written out and
+	// every branch counted.
+	size() int64
+}
+
+type (
+	// speech is a say or a think: one chunk, or several with a delay before
+	// each.
+	speech struct {
+		text     text
+		chunk    int // bytes; zero means all at once
+		delay    time.Duration
+		thinking bool
+	}
+
+	// toolUse is a tool that runs, or that asks first and perhaps runs.
+	toolUse struct {
+		name, label string
+		args        text // JSON
+		output      text
+		success     bool
+		gated       bool
+	}
+
+	// inquiry is a server request and what follows from each verdict.
+	inquiry struct {
+		kind    contracts.RequestType
+		tool    string
+		args    text // JSON
+		reason  text
+		timeout time.Duration // as in contracts.AskOptions
+		on      map[contracts.Verdict][]step
+	}
+
+	// pause does nothing for a while.
+	pause time.Duration
+
+	// failure is an error message; end also ends the run.
+	failure struct {
+		message text
+		kind    contracts.ErrorType
+		end     bool
+	}
+
+	// cost adds to the usage that the end of the response reports.
+	cost contracts.Usage
+
+	// remark is a status message.
+	remark text
+
+	// summary is a compaction message, whose Summary is a text.
+	summary struct {
+		message contracts.Compaction
+		text    text
+	}
+
+	// rawEvent is a raw agent event.
+	rawEvent struct {
+		kind  string
+		event text // JSON
+	}
+
+	// repeat plays steps again and again, evenly if it has a period.
+	repeat struct {
+		times  int
+		steps  []step
+		period time.Duration // from start to start; zero means as fast as can be
+		count  int64         // its size
+	}
+
+	// finish ends the open response, if there is one.
+	finish struct{}
+)
+
+// iteration is what texts hold in place of the number of the iteration.
+const iteration = "{{n}}"
+
+// A text is a string cut at each place where the iteration belongs, once at
+// load, so that a long repeat does not search for it again and again.
+type text []string
+
+func newText(s string) text { return strings.Split(s, iteration) }
+
+// at returns the text in iteration n. Outside a repeat n is zero and the text
+// stays as written.
+func (t text) at(n int) string {
+	switch {
+	case len(t) == 0:
+		return ""
+	case len(t) == 1:
+		return t[0]
+	case n == 0:
+		return strings.Join(t, iteration)
+	}
+	return strings.Join(t, strconv.Itoa(n))
+}
+
+// written returns the length of the text as written, in bytes.
+func (t text) written() int {
+	n := max(len(t)-1, 0) * len(iteration)
+	for _, part := range t {
+		n += len(part)
+	}
+	return n
+}
+
+func (s speech) size() int64 {
+	if s.chunk == 0 {
+		return 1
+	}
+	return int64((s.text.written() + s.chunk - 1) / s.chunk)
+}
+
+func (q inquiry) size() int64 {
+	total := int64(1)
+	for _, steps := range q.on {
+		total = add(total, sizeOf(steps))
+	}
+	return total
+}
+
+func (r repeat) size() int64 { return r.count }
+
+func (toolUse) size() int64  { return 1 }
+func (pause) size() int64    { return 1 }
+func (failure) size() int64  { return 1 }
+func (cost) size() int64     { return 1 }
+func (remark) size() int64   { return 1 }
+func (summary) size() int64  { return 1 }
+func (rawEvent) size() int64 { return 1 }
+func (finish) size() int64   { return 1 }
+
+// sizeOf adds up the sizes of steps.
+func sizeOf(steps []step) int64 {
+	total := int64(0)
+	for _, s := range steps {
+		total = add(total, s.size())
+	}
+	return total
+}
+
+// tooMany stands for every size above the bound, so that sums do not overflow.
+const tooMany = maxScriptSteps + 1
+
+func add(a, b int64) int64 { return min(a+b, tooMany) }

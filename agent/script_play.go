@@ -1,0 +1,328 @@
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"time"
+
+	"github.com/seed-028515a8/maestro/contracts"
+)
+
+// errScriptEnded ends a run at a step that says so.
+var errScriptEnded = errors.New("the script ended the run")
+
+// A player plays the steps of one run. It is not safe for concurrent use.
+type player struct {
+	out   *batch
+	turn  *turn
+	spoke bool            // a response was opened (R37)
+	usage contracts.Usage // for the next response_end
+	n     int             // iteration of the innermost repeat; zero outside one
+}
+
+func newPlayer(s *Script) *player {
+	out := &batch{Host: s.host}
+	return &player{out: out, turn: newTurn(out, s.scenario.model, s.scenario.provider)}
+}
+
+// play plays a whole run. When ctx ends it leaves open what is open: the hub
+// closes it.
+func (p *player) play(ctx context.Context, steps []step) error {
+	if err := p.steps(ctx, steps); err != nil && !errors.Is(err, errScriptEnded) {
+		return err
+	}
+	if !p.spoke {
+		if err := p.open(ctx); err != nil {
+			return err
+		}
+	}
+	if err := p.end(ctx); err != nil {
+		return err
+	}
+	return p.out.flush(ctx)
+}
+
+func (p *player) steps(ctx context.Context, steps []step) error {
+	for _, s := range steps {
+		if err := ctx.Err(); err != nil { // a step need not publish, and so would not notice
+			return err
+		}
+		if err := s.play(ctx, p); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// open makes sure that a response is open.
+func (p *player) open(ctx context.Context) error {
+	if p.turn.id != "" {
+		return nil
+	}
+	p.spoke = true
+	return p.turn.Start(ctx)
+}
+
+// end ends the open response, if there is one, with the usage so far.
+func (p *player) end(ctx context.Context) error {
+	if p.turn.id == "" {
+		return nil
+	}
+	usage := p.usage
+	p.usage = contracts.Usage{}
+	return p.turn.End(ctx, usage)
+}
+
+// wait shows what there is and lets d pass.
+func (p *player) wait(ctx context.Context, d time.Duration) error {
+	if d <= 0 {
+		return ctx.Err()
+	}
+	if err := p.out.flush(ctx); err != nil {
+		return err
+	}
+	return sleep(ctx, d)
+}
+
+// sleep returns after d, or earlier with the error of ctx.
+func sleep(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return ctx.Err()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (s speech) play(ctx context.Context, p *player) error {
+	if err := p.open(ctx); err != nil {
+		return err
+	}
+	say := p.turn.Say
+	if s.thinking {
+		say = p.turn.Think
+	}
+	pieces := []string{s.text.at(p.n)}
+	if s.chunk > 0 {
+		pieces = contracts.SplitText(pieces[0], s.chunk)
+	}
+	for _, piece := range pieces {
+		if err := p.wait(ctx, s.delay); err != nil {
+			return err
+		}
+		if err := say(ctx, piece); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (t toolUse) play(ctx context.Context, p *player) error {
+	call := &contracts.ToolCall{CallID: freshID("call_"), Tool: t.name, Args: json.RawMessage(t.args.at(p.n))}
+	announced, verdict := false, contracts.VerdictApproved
+	if t.gated {
+		out, err := p.out.Ask(ctx, &contracts.ServerRequest{
+			RequestID: call.CallID, RequestType: contracts.RequestApproval, CallID: call.CallID,
+			Tool: call.Tool, SummaryLabel: t.label, Args: call.Args, Reason: "Approval required",
+		}, contracts.AskOptions{})
+		if err != nil {
+			return err
+		}
+		announced, verdict = out.Announced, out.Verdict
+	}
+	if !announced {
+		if err := p.out.Publish(ctx, call); err != nil {
+			return err
+		}
+	}
+	return p.call(ctx, call, verdict, t)
+}
+
+// call takes an announced call to its end: an approved one runs, every other is
+// over without having started (R46).
+func (p *player) call(ctx context.Context, call *contracts.ToolCall, verdict contracts.Verdict, t toolUse) error {
+	end := endAfter(call.CallID, verdict)
+	if verdict == contracts.VerdictApproved {
+		end.Success = t.success
+		if err := p.out.Publish(ctx, &contracts.ToolStart{CallID: call.CallID}); err != nil {
+			return err
+		}
+		if output := t.output.at(p.n); output != "" {
+			if err := p.out.Publish(ctx, &contracts.ToolOutput{CallID: call.CallID, Content: output}); err != nil {
+				return err
+			}
+		}
+	}
+	p.turn.Finished(t.name, end.Success, t.label)
+	return p.out.Publish(ctx, end)
+}
+
+func (q inquiry) play(ctx context.Context, p *player) error {
+	req := &contracts.ServerRequest{
+		RequestID: freshID("req_"), RequestType: q.kind, Tool: q.tool,
+		Args: json.RawMessage(q.args.at(p.n)), Reason: q.reason.at(p.n),
+	}
+	req.CallID = req.RequestID
+	if q.kind == contracts.RequestToolRetry {
+		req.CallID = freshID("call_")
+		req.RequestID = req.CallID + ":retry:1"
+	}
+	out, err := p.out.Ask(ctx, req, contracts.AskOptions{Timeout: q.timeout})
+	if err != nil {
+		return err
+	}
+	if out.Announced { // asking announced a call, which clients list until it ends
+		if err := p.conclude(ctx, req, out.Verdict); err != nil {
+			return err
+		}
+	}
+	return p.steps(ctx, q.on[out.Verdict])
+}
+
+// conclude ends the call that a question announced. Only an approved one
+// starts: what else is asked happens at the client.
+func (p *player) conclude(ctx context.Context, req *contracts.ServerRequest, verdict contracts.Verdict) error {
+	if req.RequestType == contracts.RequestApproval {
+		call := &contracts.ToolCall{CallID: req.CallID, Tool: req.Tool, Args: req.Args}
+		return p.call(ctx, call, verdict, toolUse{name: req.Tool, success: true})
+	}
+	end := endAfter(req.CallID, verdict)
+	p.turn.Finished(req.Tool, end.Success, "")
+	return p.out.Publish(ctx, end)
+}
+
+func (d pause) play(ctx context.Context, p *player) error { return p.wait(ctx, time.Duration(d)) }
+
+func (f failure) play(ctx context.Context, p *player) error {
+	if f.end && !p.spoke { // a run that fails early has a response, too (R37)
+		if err := p.open(ctx); err != nil {
+			return err
+		}
+	}
+	err := p.out.Publish(ctx, &contracts.ErrorEvent{Message: f.message.at(p.n), ErrorType: f.kind})
+	if err == nil && f.end {
+		return errScriptEnded
+	}
+	return err
+}
+
+func (c cost) play(_ context.Context, p *player) error {
+	p.usage.InputTokens += c.InputTokens
+	p.usage.OutputTokens += c.OutputTokens
+	p.usage.CacheReadTokens += c.CacheReadTokens
+	p.usage.CacheWriteTokens += c.CacheWriteTokens
+	p.usage.TotalCostUSD += c.TotalCostUSD
+	return nil
+}
+
+func (r remark) play(ctx context.Context, p *player) error {
+	return p.out.Publish(ctx, &contracts.Status{Message: text(r).at(p.n)})
+}
+
+func (s summary) play(ctx context.Context, p *player) error {
+	c := s.message
+	c.Summary = s.text.at(p.n)
+	c.Timestamp = time.Now().UTC().Format("2006-01-02T15:04:05.000Z07:00")
+	return p.out.Publish(ctx, &c)
+}
+
+func (r rawEvent) play(ctx context.Context, p *player) error {
+	return p.out.Publish(ctx, &contracts.RawAgentEvent{EventKind: r.kind, Event: json.RawMessage(r.event.at(p.n))})
+}
+
+// play keeps to a timetable: an iteration that took too long makes the next
+// one start at once, so that the rate holds in the mean.
+func (r repeat) play(ctx context.Context, p *player) error {
+	outer := p.n
+	defer func() { p.n = outer }()
+	start := time.Now()
+	for i := range r.times {
+		if r.period > 0 {
+			if err := p.wait(ctx, time.Until(start.Add(time.Duration(i)*r.period))); err != nil {
+				return err
+			}
+		}
+		p.n = i + 1
+		if err := p.steps(ctx, r.steps); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (finish) play(ctx context.Context, p *player) error { return p.end(ctx) }
+
+// Bounds of a batch: either sends it on.
+const (
+	maxBatchEvents = 64
+	maxBatchBytes  = 256 << 10 // of text
+)
+
+// A batch is a host that gathers what is published and passes it on together,
+// which spares a long stream most of the hub's work per event. Questions are
+// never overtaken by what was published before them. It is not safe for
+// concurrent use.
+type batch struct {
+	contracts.Host
+	events []contracts.Event
+	bytes  int
+}
+
+// Publish takes events and passes them on once there are enough.
+func (b *batch) Publish(ctx context.Context, events ...contracts.Event) error {
+	for _, ev := range events {
+		b.events = append(b.events, ev)
+		b.bytes += textSize(ev)
+		if len(b.events) < maxBatchEvents && b.bytes < maxBatchBytes {
+			continue
+		}
+		if err := b.flush(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Ask passes on what was published and then asks.
+func (b *batch) Ask(ctx context.Context, req *contracts.ServerRequest, opts contracts.AskOptions) (contracts.Outcome, error) {
+	if err := b.flush(ctx); err != nil {
+		return contracts.Outcome{}, err
+	}
+	return b.Host.Ask(ctx, req, opts)
+}
+
+// flush passes on what there is, unless ctx has ended.
+func (b *batch) flush(ctx context.Context) error {
+	if err := ctx.Err(); err != nil || len(b.events) == 0 {
+		return err
+	}
+	err := b.Host.Publish(ctx, b.events...)
+	clear(b.events)
+	b.events, b.bytes = b.events[:0], 0
+	return err
+}
+
+// textSize is the length of the text an event carries, in bytes. The rest of
+// an event is small.
+func textSize(ev contracts.Event) int {
+	switch e := ev.(type) {
+	case *contracts.ResponseChunk:
+		return len(e.Content)
+	case *contracts.ToolCall:
+		return len(e.Args)
+	case *contracts.ToolOutput:
+		return len(e.Content)
+	case *contracts.Status:
+		return len(e.Message)
+	case *contracts.ErrorEvent:
+		return len(e.Message)
+	case *contracts.Compaction:
+		return len(e.Summary)
+	case *contracts.RawAgentEvent:
+		return len(e.Event)
+	}
+	return 0
+}

@@ -1,0 +1,296 @@
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/seed-028515a8/maestro/contracts"
+)
+
+const (
+	shellTool = "bash"
+
+	// maxCommandBytes keeps a command line below what systems accept as one
+	// argument, which is 128 KiB on Linux.
+	maxCommandBytes = 100_000
+
+	// maxBriefChars bounds a command in the labels of a request.
+	maxBriefChars = 80
+
+	// The end of the output that a summary repeats.
+	maxTailBytes = 2 << 10
+	maxTailLines = 20
+)
+
+// A shell is the runtime that needs no model: each prompt is a command line,
+// run in the workspace as a gated tool.
+//
+//	tool_call, server_request, server_request_resolved   unless policy decides
+//	tool_start, tool_output..., tool_end                 or tool_end alone if denied
+//	response_start, response_chunk, response_end         what came of it
+//
+// It keeps nothing from run to run.
+type shell struct {
+	Options
+	host contracts.Host // set by Start
+}
+
+// shellArgs are the args of the tool as clients see them.
+type shellArgs struct {
+	Command string `json:"command"`
+	Cwd     string `json:"cwd"`
+}
+
+func newShell(o Options) *shell { return &shell{Options: o} }
+
+// Start implements [Agent]. It fails if there is no workspace to run in.
+func (s *shell) Start(_ context.Context, host contracts.Host) (contracts.AgentInfo, error) {
+	switch info, err := os.Stat(s.Dir); {
+	case err != nil:
+		return contracts.AgentInfo{}, fmt.Errorf("start shell: %w", err)
+	case !info.IsDir():
+		return contracts.AgentInfo{}, fmt.Errorf("start shell: %s is not a directory", s.Dir)
+	}
+	s.host = host
+	return contracts.AgentInfo{
+		Model: "shell", Provider: "local", Executor: contracts.ExecutorLive,
+		Requests: []contracts.RequestType{contracts.RequestApproval},
+	}, nil
+}
+
+// Configure implements [Agent]. There is nothing to configure: approval is the
+// host's business.
+func (s *shell) Configure(*contracts.Init) {}
+
+// Close implements [Agent]. Processes do not outlive their run.
+func (s *shell) Close(context.Context) error { return nil }
+
+// Run implements [Agent].
+func (s *shell) Run(ctx context.Context, work contracts.Work) error {
+	line := strings.TrimSpace(work.Content)
+	r := s.newRun(freshID("call_"), line)
+	if problem := unfit(line); problem != "" {
+		return r.answer(ctx, problem)
+	}
+	for _, a := range work.Attachments {
+		r.attachments = append(r.attachments, s.absolute(a.Path))
+	}
+	req, err := r.request()
+	if err != nil {
+		return err
+	}
+	out, err := s.host.Ask(ctx, req, contracts.AskOptions{})
+	if err != nil {
+		return err
+	}
+	if !out.Announced {
+		r.announce = &contracts.ToolCall{CallID: req.CallID, Tool: req.Tool, Args: req.Args}
+	}
+	return r.decide(ctx, out)
+}
+
+// Resume acts on the answer to a request that was asked before the server
+// restarted. What is left of the command is what clients were shown, so it is
+// run only if nothing in it was hidden and the workspace is the same.
+// Attachments are not kept.
+func (s *shell) Resume(ctx context.Context, req *contracts.ServerRequest, out contracts.Outcome) error {
+	var args shellArgs
+	err := json.Unmarshal(req.Args, &args)
+	r := s.newRun(req.CallID, args.Command)
+	switch {
+	case out.Verdict != contracts.VerdictApproved:
+		return r.decide(ctx, out)
+	case err != nil || args.Command == "":
+		return r.abandon(ctx, "Not run: the command was lost when the server restarted. Send it again.")
+	case strings.Contains(args.Command, maskMark):
+		return r.abandon(ctx, "Not run: a secret in the command was not kept when the server restarted. Send it again.")
+	case args.Cwd != s.Dir:
+		return r.abandon(ctx, "Not run: it was approved for "+args.Cwd+", which is not the workspace any more.")
+	}
+	return r.decide(ctx, out)
+}
+
+// absolute returns where the file is that a client named, so that a command
+// finds it from any directory. A shell does not expand ~ in a variable.
+func (s *shell) absolute(path string) string {
+	if rest, ok := strings.CutPrefix(path, "~/"); ok {
+		if home, err := os.UserHomeDir(); err == nil {
+			return filepath.Join(home, rest)
+		}
+	}
+	if filepath.IsAbs(path) {
+		return path
+	}
+	return filepath.Join(s.Dir, path)
+}
+
+// unfit says what is wrong with a command line, or nothing.
+func unfit(line string) string {
+	switch {
+	case line == "":
+		return "Type a command line, such as `ls`. It runs in the workspace once it is approved."
+	case len(line) > maxCommandBytes:
+		return fmt.Sprintf("Not run: the command line has %d bytes, and at most %d are allowed.", len(line), maxCommandBytes)
+	case strings.ContainsRune(line, 0):
+		return "Not run: the command line contains a NUL character."
+	}
+	return ""
+}
+
+// A shellRun is one command on its way through a run.
+type shellRun struct {
+	*shell
+	*turn
+	callID      string
+	line        string
+	shown       string // line without its secrets
+	attachments []string
+	announce    *contracts.ToolCall // still to be published; nil if the host did
+	tail        string              // the end of the output, at most maxTailBytes
+}
+
+func (s *shell) newRun(callID, line string) *shellRun {
+	return &shellRun{
+		shell: s, turn: newTurn(s.host, "shell", "local"),
+		callID: callID, line: line, shown: maskCommand(line),
+	}
+}
+
+// request returns the question whether the command may run.
+func (r *shellRun) request() (*contracts.ServerRequest, error) {
+	args, err := json.Marshal(shellArgs{Command: r.line, Cwd: r.Dir})
+	if err != nil {
+		return nil, fmt.Errorf("encode args: %w", err)
+	}
+	return &contracts.ServerRequest{
+		RequestID: r.callID, RequestType: contracts.RequestApproval, CallID: r.callID,
+		Tool: shellTool, DisplayName: "Bash",
+		SummaryLabel: r.label(), ActionDescription: "Running " + brief(r.shown),
+		Args:   maskArgs(args),
+		Reason: "The command can change files and reach the network",
+	}, nil
+}
+
+// label says in a few words what the call did.
+func (r *shellRun) label() string { return "Ran " + brief(r.shown) }
+
+// decide runs the command if out allows it, and tells of either end.
+func (r *shellRun) decide(ctx context.Context, out contracts.Outcome) error {
+	if out.Verdict == contracts.VerdictApproved {
+		return r.execute(ctx)
+	}
+	text := "Not run: the request was " + string(out.Verdict) + "."
+	if out.Reason != "" {
+		text += " Reason: " + out.Reason
+	}
+	return r.end(ctx, endAfter(r.callID, out.Verdict), text)
+}
+
+// abandon ends a call that was approved but cannot be run.
+func (r *shellRun) abandon(ctx context.Context, text string) error {
+	return r.end(ctx, &contracts.ToolEnd{CallID: r.callID}, text)
+}
+
+// execute runs the command. If ctx ends meanwhile the host closes the call.
+func (r *shellRun) execute(ctx context.Context) error {
+	if err := r.publishCall(ctx, &contracts.ToolStart{CallID: r.callID}); err != nil {
+		return err
+	}
+	exit, err := r.command().Run(ctx, func(text string) error {
+		r.tail = contracts.TailText(r.tail+text, maxTailBytes)
+		return r.shell.host.Publish(ctx, &contracts.ToolOutput{CallID: r.callID, Content: text})
+	})
+	end := &contracts.ToolEnd{CallID: r.callID, Success: err == nil && exit.Success()}
+	switch {
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case err != nil:
+		r.Log.Error("run command", slog.String("call", r.callID), slog.Any("err", err))
+		return r.end(ctx, end, "Could not run the command: "+err.Error())
+	}
+	return r.end(ctx, end, summarize(exit, r.tail))
+}
+
+// command returns the process to run, which finds the absolute paths of the
+// prompt's attachments in MAESTRO_ATTACHMENTS, one a line.
+func (r *shellRun) command() command {
+	env := childEnviron(os.Environ(), r.Hosted, r.EnvPass)
+	if len(r.attachments) > 0 {
+		env = append(env, "MAESTRO_ATTACHMENTS="+strings.Join(r.attachments, "\n"))
+	}
+	return command{Shell: r.Shell, Line: r.line, Dir: r.Dir, Env: env}
+}
+
+// end ends the call and says what came of it.
+func (r *shellRun) end(ctx context.Context, end *contracts.ToolEnd, text string) error {
+	r.Finished(shellTool, end.Success, r.label())
+	if err := r.publishCall(ctx, end); err != nil {
+		return err
+	}
+	return r.answer(ctx, text)
+}
+
+// publishCall publishes an event of the call, after its tool_call if that is
+// still to come: the two are shown together.
+func (r *shellRun) publishCall(ctx context.Context, ev contracts.Event) error {
+	if r.announce == nil {
+		return r.shell.host.Publish(ctx, ev)
+	}
+	call := r.announce
+	r.announce = nil
+	return r.shell.host.Publish(ctx, call, ev)
+}
+
+// answer gives a response of one text.
+func (r *shellRun) answer(ctx context.Context, text string) error {
+	if err := r.turn.Start(ctx); err != nil {
+		return err
+	}
+	if err := r.Say(ctx, text); err != nil {
+		return err
+	}
+	return r.End(ctx, contracts.Usage{})
+}
+
+// summarize says how a command ended and repeats the end of its output, fenced by
+// more backticks than the output has in a row.
+func summarize(e exit, tail string) string {
+	how := fmt.Sprintf("Exit code %d", e.Code)
+	if e.Signal != "" {
+		how = "Ended by " + e.Signal
+	}
+	text := fmt.Sprintf("%s after %s.", how, e.Took.Round(time.Millisecond))
+	tail = lastLines(strings.TrimRight(tail, "\n"), maxTailLines)
+	if tail == "" {
+		return text
+	}
+	fence := "```"
+	for strings.Contains(tail, fence) {
+		fence += "`"
+	}
+	return text + "\n\n" + fence + "\n" + tail + "\n" + fence
+}
+
+// lastLines returns the last n lines of text.
+func lastLines(text string, n int) string {
+	lines := strings.Split(text, "\n")
+	return strings.Join(lines[max(0, len(lines)-n):], "\n")
+}
+
+// brief returns the first line of text, at most maxBriefChars of it.
+func brief(text string) string {
+	first, _, more := strings.Cut(text, "\n")
+	if chars := []rune(first); len(chars) > maxBriefChars {
+		first, more = string(chars[:maxBriefChars]), true
+	}
+	if more {
+		first += "…"
+	}
+	return first
+}

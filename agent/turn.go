@@ -1,0 +1,139 @@
+package agent
+
+import (
+	"cmp"
+	"context"
+	"encoding/hex"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/seed-028515a8/maestro/contracts"
+)
+
+// errNotResponding is the mistake of speaking or ending outside a response.
+var errNotResponding = errors.New("no response is open")
+
+// A turn publishes the responses of one run, one after the other (R36), and
+// keeps the telemetry that their ends carry. It is made per run and is not safe
+// for concurrent use.
+type turn struct {
+	host     contracts.Host
+	model    string
+	provider string
+
+	// The open response; id is "" between responses.
+	id    string
+	began time.Time
+	first time.Time // of the first chunk; zero before it
+
+	// What finished since the last response ended (R39).
+	tools             []string // sorted, unique
+	labels            []string // in order of first appearance, unique
+	succeeded, failed int64
+}
+
+func newTurn(host contracts.Host, model, provider string) *turn {
+	return &turn{host: host, model: model, provider: provider}
+}
+
+// Start opens a response under a fresh id, which it keeps until End.
+func (t *turn) Start(ctx context.Context) error {
+	if t.id != "" {
+		return errors.New("a response is open already")
+	}
+	t.id = freshID("resp_")
+	t.began, t.first = time.Now(), time.Time{}
+	return t.host.Publish(ctx, &contracts.ResponseStart{ResponseID: t.id})
+}
+
+// Say appends text to the answer. An empty text is not sent.
+func (t *turn) Say(ctx context.Context, text string) error {
+	return t.chunk(ctx, text, false)
+}
+
+// Think appends text to the reasoning. An empty text is not sent.
+func (t *turn) Think(ctx context.Context, text string) error {
+	return t.chunk(ctx, text, true)
+}
+
+func (t *turn) chunk(ctx context.Context, text string, thinking bool) error {
+	if t.id == "" {
+		return errNotResponding
+	}
+	if text == "" {
+		return nil
+	}
+	if t.first.IsZero() {
+		t.first = time.Now()
+	}
+	return t.host.Publish(ctx, &contracts.ResponseChunk{ResponseID: t.id, Content: text, IsThinking: thinking})
+}
+
+// Finished counts a tool that ended, by success, denial or failure, toward the
+// next End. It may be called in or between responses. An empty label is not
+// listed.
+func (t *turn) Finished(tool string, ok bool, label string) {
+	if at, found := slices.BinarySearch(t.tools, tool); !found {
+		t.tools = slices.Insert(t.tools, at, tool)
+	}
+	if label != "" && !slices.Contains(t.labels, label) {
+		t.labels = append(t.labels, label)
+	}
+	if ok {
+		t.succeeded++
+	} else {
+		t.failed++
+	}
+}
+
+// End closes the response. The total of usage is computed (R38); model and
+// provider are the turn's unless usage names others.
+func (t *turn) End(ctx context.Context, usage contracts.Usage) error {
+	if t.id == "" {
+		return errNotResponding
+	}
+	usage.TotalTokens = usage.InputTokens + usage.OutputTokens + usage.CacheReadTokens + usage.CacheWriteTokens
+	usage.ModelID = cmp.Or(usage.ModelID, t.model)
+	usage.Provider = cmp.Or(usage.Provider, t.provider)
+	end := &contracts.ResponseEnd{
+		ResponseID: t.id,
+		Usage:      usage,
+		ToolsSummary: contracts.ToolsSummary{
+			ToolsUsed:      append([]string{}, t.tools...), // an empty list, never null
+			CallsSucceeded: t.succeeded,
+			CallsFailed:    t.failed,
+			SummaryLabels:  t.labels,
+		},
+		DurationMS: time.Since(t.began).Milliseconds(),
+	}
+	if !t.first.IsZero() {
+		end.TTFTMS = new(t.first.Sub(t.began).Milliseconds())
+	}
+	t.id = ""
+	t.tools, t.labels, t.succeeded, t.failed = nil, nil, 0, 0
+	return t.host.Publish(ctx, end)
+}
+
+// endAfter returns the end of a call that its question decided: it ran if the
+// verdict let it, and else it carries how it was refused (R47). A call whose
+// question was cancelled was refused by nobody.
+func endAfter(callID string, v contracts.Verdict) *contracts.ToolEnd {
+	end := &contracts.ToolEnd{CallID: callID}
+	switch v {
+	case contracts.VerdictApproved, contracts.VerdictCompleted, contracts.VerdictAnswered, contracts.VerdictRetried:
+		end.Success = true
+	case contracts.VerdictDenied:
+		end.ErrorCode, end.GovernedOutcome = "governance_denied", "denied"
+	}
+	return end
+}
+
+// freshID returns prefix and a UUID of version 7 in hex, so that ids sort by
+// age in logs.
+func freshID(prefix string) string {
+	id := uuid.Must(uuid.NewV7())
+	return prefix + hex.EncodeToString(id[:])
+}

@@ -1,0 +1,93 @@
+package agent
+
+import (
+	"errors"
+	"reflect"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/seed-028515a8/maestro/contracts"
+)
+
+func TestResponseEndCarriesTheTelemetryOfItsTurn(t *testing.T) { // R38, R39, R40
+	synctest.Test(t, func(t *testing.T) {
+		host := newFakeHost(t)
+		turn := newTurn(host, "m", "p")
+		turn.Finished("write", true, "Wrote a")
+		must(t, turn.Start(t.Context()))
+		time.Sleep(3 * time.Millisecond)
+		must(t, turn.Think(t.Context(), "hm"))
+		must(t, turn.Say(t.Context(), ""))
+		must(t, turn.Say(t.Context(), "hi"))
+		turn.Finished("bash", false, "Ran b")
+		turn.Finished("write", true, "Wrote a")
+		turn.Finished("read", true, "")
+		time.Sleep(4 * time.Millisecond)
+		must(t, turn.End(t.Context(), contracts.Usage{InputTokens: 1, OutputTokens: 2, CacheReadTokens: 3, CacheWriteTokens: 4, TotalTokens: 99}))
+
+		got := shownAs[*contracts.ResponseEnd](host)[0]
+		want := &contracts.ResponseEnd{
+			ResponseID: got.ResponseID,
+			Usage: contracts.Usage{
+				InputTokens: 1, OutputTokens: 2, CacheReadTokens: 3, CacheWriteTokens: 4, TotalTokens: 10,
+				ModelID: "m", Provider: "p",
+			},
+			ToolsSummary: contracts.ToolsSummary{
+				ToolsUsed: []string{"bash", "read", "write"}, CallsSucceeded: 3, CallsFailed: 1,
+				SummaryLabels: []string{"Wrote a", "Ran b"},
+			},
+			DurationMS: 7,
+			TTFTMS:     new(int64(3)),
+		}
+		if !reflect.DeepEqual(got, want) {
+			t.Errorf("got %+v, want %+v", got, want)
+		}
+		if !strings.HasPrefix(got.ResponseID, "resp_") || len(got.ResponseID) != len("resp_")+32 {
+			t.Errorf("got response id %q, want resp_ and 32 hex digits", got.ResponseID)
+		}
+	})
+}
+
+func TestSecondResponseStartsFromNothing(t *testing.T) {
+	host := newFakeHost(t)
+	turn := newTurn(host, "m", "p")
+	turn.Finished("bash", true, "Ran b")
+	for range 2 {
+		must(t, turn.Start(t.Context()))
+		must(t, turn.End(t.Context(), contracts.Usage{ModelID: "other"}))
+	}
+	ends := shownAs[*contracts.ResponseEnd](host)
+	if ends[0].ResponseID == ends[1].ResponseID {
+		t.Errorf("got the id %s twice, want a fresh one", ends[0].ResponseID)
+	}
+	second := ends[1].ToolsSummary
+	if want := (contracts.ToolsSummary{ToolsUsed: []string{}}); !reflect.DeepEqual(second, want) {
+		t.Errorf("second summary: got %+v, want %+v", second, want)
+	}
+	if ends[1].TTFTMS != nil {
+		t.Errorf("ttft_ms without a chunk: got %d, want none", *ends[1].TTFTMS)
+	}
+	if got := ends[1].Usage.ModelID; got != "other" {
+		t.Errorf("model: got %q, want the one given to End", got)
+	}
+}
+
+func TestNothingIsSaidOutsideAResponse(t *testing.T) {
+	host := newFakeHost(t)
+	turn := newTurn(host, "m", "p")
+	if err := turn.Say(t.Context(), "hi"); !errors.Is(err, errNotResponding) {
+		t.Errorf("Say: got error %v, want %v", err, errNotResponding)
+	}
+	if err := turn.End(t.Context(), contracts.Usage{}); !errors.Is(err, errNotResponding) {
+		t.Errorf("End: got error %v, want %v", err, errNotResponding)
+	}
+	must(t, turn.Start(t.Context()))
+	if err := turn.Start(t.Context()); err == nil {
+		t.Error("second Start: got no error, want one")
+	}
+	if got := len(host.shown()); got != 1 {
+		t.Errorf("got %d events, want the one response_start", got)
+	}
+}

@@ -1,0 +1,220 @@
+package hub
+
+import (
+	"errors"
+	"time"
+
+	"github.com/seed-028515a8/maestro/contracts"
+	"github.com/seed-028515a8/maestro/handshake"
+)
+
+// stopPatience is how long a prompt that comes right after an interrupt waits
+// for the old run to end, instead of being refused.
+const stopPatience = 5 * time.Second
+
+// command takes one command of a client: it decides under the lock and acts
+// after it. id is that of a ws.send, nil for a bare message.
+func (r *reader) command(id *string, cmd contracts.Command) {
+	h, c := r.hub, r.conn
+	if id != nil && r.repeated(*id) {
+		return
+	}
+	if _, ok := cmd.(*contracts.Prompt); ok {
+		h.awaitStopped()
+	}
+	h.update(func(s *state) {
+		h.touch(s, c)
+		err := h.decide(s, c, cmd, id)
+		if id != nil {
+			answer := sent{cursor: h.head()}
+			if err != nil {
+				answer.err = h.refusal(err)
+			}
+			c.sends.put(*id, answer)
+		}
+		r.answer(s, id, err)
+	})
+}
+
+// repeated answers a ws.send that was answered before, as it was (A72).
+func (r *reader) repeated(id string) (known bool) {
+	r.hub.update(func(s *state) {
+		var answer sent
+		if answer, known = r.conn.sends.get(id); !known {
+			return
+		}
+		if answer.err != nil {
+			r.answer(s, &id, answer.err)
+			return
+		}
+		r.result(s, &id, answer.cursor)
+	})
+	return known
+}
+
+// decide admits or refuses a command. A refusal changes nothing.
+func (h *Hub) decide(s *state, c *connection, cmd contracts.Command, id *string) error {
+	if err := h.mayAct(s, c, cmd); err != nil {
+		return err
+	}
+	n := note{From: c.id, Send: id}
+	switch cmd := cmd.(type) {
+	case *contracts.Hello:
+		return h.greetAgain(s, c, cmd)
+	case *contracts.Init:
+		h.configure(s, cmd, n)
+		return nil
+	case *contracts.Prompt:
+		return h.prompt(s, cmd, n)
+	case *contracts.Interrupt, *contracts.Cancel:
+		h.interrupt(s, cmd, n)
+		return nil
+	case *contracts.Shutdown:
+		h.shutdown(s, cmd, n)
+		return nil
+	case *contracts.ToolResponse, *contracts.ClientToolResult, *contracts.ServerRequestResponse:
+		return h.answerRequest(s, c, cmd, n)
+	case *contracts.UtilityCommandTerminate, *contracts.UtilityFileWatchStop:
+		return nil // nothing of that id can be running: unknown ids are ignored (R82)
+	}
+	return &contracts.Error{
+		Code: contracts.CodeUnsupportedCapability, Type: contracts.ErrorTool,
+		Message: cmd.CommandType() + " is not provided by this runtime",
+	}
+}
+
+// mayAct applies the checks in their fixed order: session, role, lease,
+// capability. The lease is checked here, under the lock that moves it, so an
+// action read before a take-over cannot take effect after it (D7).
+func (h *Hub) mayAct(s *state, c *connection, cmd contracts.Command) error {
+	_, hello := cmd.(*contracts.Hello)
+	switch {
+	case s.phase == phaseEnded || s.conns[c.id] != c:
+		return &contracts.Error{Code: contracts.CodeRuntimeNotReady, Message: "Headless runtime is no longer available"}
+	case s.phase == phaseDraining && !hello:
+		return &contracts.Error{Code: contracts.CodeRuntimeNotReady, Message: "hosted runner is draining"}
+	case hello:
+		return nil
+	case c.role == contracts.RoleViewer:
+		return &contracts.Error{Code: contracts.CodeAccessDenied, Message: "Viewer headless connections cannot send messages"}
+	}
+	if err := h.claimByActing(s, c); err != nil {
+		return err
+	}
+	return handshake.Require(cmd, c.terms)
+}
+
+// greetAgain renegotiates everything but the role (R29).
+func (h *Hub) greetAgain(s *state, c *connection, hello *contracts.Hello) error {
+	offer := handshake.Offer{Networked: !c.bare}
+	if c.greeted || !c.bare {
+		offer.Established = c.role
+	}
+	terms, err := handshake.Negotiate(hello, offer)
+	if err != nil {
+		return err
+	}
+	c.apply(terms)
+	c.greeted = true
+	s.events.ApplyCommand(hello)
+	if c.role == contracts.RoleViewer && s.lease.Release(c.id) { // the local client turned out to be a viewer
+		h.noteLease(s)
+	}
+	h.acknowledge(s, c)
+	h.presence(s, c.id)
+	h.reportMismatch(s, c)
+	return nil
+}
+
+// configure applies init: the fields in their order, a status that names them,
+// and the waiting approvals that a new mode decides (R33, R65).
+func (h *Hub) configure(s *state, cmd *contracts.Init, n note) {
+	h.noteCommand(s, cmd, n)
+	h.publish(s, &contracts.Status{Message: initialized(cmd)})
+	if cmd.ApprovalMode != "" {
+		s.mode = cmd.ApprovalMode
+		for _, res := range s.table.PolicyAll(s.mode, s.now) {
+			h.resolve(s, res)
+		}
+	}
+	s.then(func() { h.opts.Agent.Configure(cmd) })
+}
+
+func initialized(cmd *contracts.Init) string {
+	text := ""
+	add := func(given bool, name string) {
+		if !given {
+			return
+		}
+		if text != "" {
+			text += ", "
+		}
+		text += name
+	}
+	add(cmd.SystemPrompt != nil, "system_prompt")
+	add(cmd.AppendSystemPrompt != nil, "append_system_prompt")
+	add(cmd.ThinkingLevel != "", "thinking_level")
+	add(cmd.ApprovalMode != "", "approval_mode")
+	if text == "" {
+		return "Init received with no changes"
+	}
+	return "Initialized: " + text
+}
+
+// interrupt stops the run and cancels what it waits for, then shows the state
+// that leaves (A69). With nothing active it says nothing (R68).
+func (h *Hub) interrupt(s *state, cmd contracts.Command, n note) {
+	if s.run == nil && s.table.Len() == 0 {
+		return
+	}
+	why := stopInterrupted
+	if _, ok := cmd.(*contracts.Cancel); ok {
+		why = stopCancelled
+	}
+	for _, res := range s.table.CancelAll(why.requests, s.now) {
+		h.resolve(s, res)
+	}
+	h.noteCommand(s, cmd, n)
+	h.publishSnapshot(s)
+	h.stopRun(s, why)
+}
+
+// shutdown ends the runtime for everybody.
+func (h *Hub) shutdown(s *state, cmd contracts.Command, n note) {
+	for _, res := range s.table.CancelAll(stopShutdown.requests, s.now) {
+		h.resolve(s, res)
+	}
+	h.noteCommand(s, cmd, n)
+	s.phase = phaseDraining
+	h.stopRun(s, stopShutdown)
+	s.then(func() { go h.finishShutdown() }) // ends with the session; Close waits for it
+}
+
+// answerRequest ends a pending request with a client's answer. The first answer
+// wins (D8).
+func (h *Hub) answerRequest(s *state, c *connection, cmd contracts.Command, n note) error {
+	res, err := s.table.Answer(cmd, c.id, s.now, c.bare)
+	if err != nil {
+		if c.bare && s.mode != contracts.ApprovalPrompt && answersApproval(cmd) && errors.Is(err, &contracts.Error{Code: contracts.CodeRequestNotFound}) {
+			h.publish(s, &contracts.Status{Message: "Tool response ignored (auto-approval mode)"})
+			return nil
+		}
+		return err
+	}
+	if n.Send != nil {
+		h.note(s, n)
+	}
+	s.events.ApplyCommand(cmd)
+	h.resolve(s, res)
+	return nil
+}
+
+func answersApproval(cmd contracts.Command) bool {
+	switch c := cmd.(type) {
+	case *contracts.ToolResponse:
+		return true
+	case *contracts.ServerRequestResponse:
+		return c.RequestType == contracts.RequestApproval
+	}
+	return false
+}

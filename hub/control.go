@@ -1,0 +1,223 @@
+package hub
+
+import (
+	"github.com/seed-028515a8/maestro/contracts"
+)
+
+// touch counts a frame as a sign of life.
+func (h *Hub) touch(s *state, c *connection) { s.lease.Touch(c.id, c.lastSeen()) }
+
+// expireLease frees the lease of a holder that has been silent for too long.
+// The transport knows when it last spoke, so that is asked only now.
+func (h *Hub) expireLease(s *state) {
+	c := s.holder()
+	if c == nil {
+		return
+	}
+	h.touch(s, c)
+	if _, expired := s.lease.Expire(s.now); expired {
+		h.leaseMoved(s, c, nil, contracts.LeaseExpired)
+	}
+}
+
+// claimByActing gives a free lease to a controller that acts (A30).
+func (h *Hub) claimByActing(s *state, c *connection) error {
+	h.expireLease(s)
+	if holder, held := s.lease.Holder(); held {
+		if holder != c.id {
+			return leaseHeld("Controller lease is currently held by another connection", holder)
+		}
+		return nil
+	}
+	h.grant(s, c, contracts.LeaseGranted)
+	return nil
+}
+
+// claimOnAttach gives an attaching controller the lease if it is free or the
+// client forces it. The returned function, if any, tells those concerned; it is
+// called once the client can be told.
+func (h *Hub) claimOnAttach(s *state, c *connection, how contracts.Takeover) (tell func()) {
+	holder, held := s.lease.Holder()
+	if c.role != contracts.RoleController || held && holder == c.id || held && how != contracts.TakeoverForce {
+		return nil
+	}
+	loser := s.conns[holder]
+	h.setHolder(s, c)
+	return func() {
+		if loser != nil {
+			h.leaseMoved(s, loser, c, contracts.LeaseTakenOver)
+		}
+	}
+}
+
+// grant moves the lease to c and tells everybody.
+func (h *Hub) grant(s *state, c *connection, why contracts.LeaseReason) {
+	loser := s.holder()
+	h.setHolder(s, c)
+	h.leaseMoved(s, loser, c, why)
+}
+
+// setHolder moves the lease under a new generation, which the journal keeps.
+func (h *Hub) setHolder(s *state, c *connection) {
+	s.lease.TakeOver(c.id, s.now)
+	s.lease.Touch(c.id, c.lastSeen())
+	if c.bare {
+		s.lease.Pin(c.id) // an open pipe is a sign of life
+	}
+	c.asks = nil
+	h.noteLease(s)
+	h.metrics.count(&h.metrics.LeaseChanges)
+}
+
+// leaseMoved shows a hand-over to all (D7): the graph, and the state. Those who
+// took part are told directly as well. Either may be nil.
+func (h *Hub) leaseMoved(s *state, loser, winner *connection, why contracts.LeaseReason) {
+	if winner == nil {
+		h.noteLease(s)
+	}
+	h.tellLease(s, loser, false, why)
+	h.tellLease(s, winner, true, why)
+	about := loser
+	if winner != nil {
+		about = winner
+	}
+	s.presenceAbout = about.id
+	h.showPresence(s)
+	if loser != nil {
+		h.publishSnapshot(s)
+	}
+	if winner == nil {
+		h.grantWaiting(s)
+	}
+}
+
+func (h *Hub) tellLease(s *state, c *connection, granted bool, why contracts.LeaseReason) {
+	if c == nil || c.bare || s.conns[c.id] != c {
+		return
+	}
+	h.pushFrame(s, c, &contracts.LeaseChange{
+		Granted: granted, ControllerConnectionID: h.controllerID(s).Value,
+		Generation: s.lease.Generation(), Reason: why,
+	})
+}
+
+// grantWaiting gives a lease that became free to whoever has asked longest.
+func (h *Hub) grantWaiting(s *state) {
+	var first *connection
+	for _, c := range s.conns {
+		if c.asks != nil && c.box != nil && (first == nil || c.asks.since.Before(first.asks.since)) {
+			first = c
+		}
+	}
+	if first != nil {
+		h.grant(s, first, contracts.LeaseGranted)
+	}
+}
+
+// control handles a frame about the lease.
+func (r *reader) control(frame contracts.Frame) {
+	h, c := r.hub, r.conn
+	h.update(func(s *state) {
+		h.touch(s, c)
+		h.expireLease(s)
+		id, err := h.steer(s, c, frame)
+		if c.bare && err == nil { // the local client is answered only here: it knows the frames it used
+			h.pushFrame(s, c, &contracts.Result{ID: id, Seq: r.seq, Cursor: h.head()})
+			return
+		}
+		r.answer(s, id, err)
+	})
+}
+
+func (h *Hub) steer(s *state, c *connection, frame contracts.Frame) (id *string, err error) {
+	if err := h.maySteer(s, c); err != nil {
+		return frameID(frame), err
+	}
+	switch f := frame.(type) {
+	case *contracts.TakeControl:
+		if holder, _ := s.lease.Holder(); holder != c.id {
+			h.grant(s, c, contracts.LeaseTakenOver)
+		}
+	case *contracts.ReleaseControl:
+		if !s.lease.Release(c.id) {
+			return optional(f.ID), notHolder(s)
+		}
+		h.leaseMoved(s, c, nil, contracts.LeaseReleased)
+	case *contracts.AskControl:
+		h.askControl(s, c, f)
+	case *contracts.GrantControl:
+		err = h.settleAsk(s, c, f.ConnectionID, func(asker *connection) { h.grant(s, asker, contracts.LeaseGranted) })
+	case *contracts.DenyControl:
+		err = h.settleAsk(s, c, f.ConnectionID, func(asker *connection) { h.deny(s, c, asker, f.Reason) })
+	}
+	return frameID(frame), err
+}
+
+func frameID(frame contracts.Frame) *string {
+	switch f := frame.(type) {
+	case *contracts.TakeControl:
+		return optional(f.ID)
+	case *contracts.ReleaseControl:
+		return optional(f.ID)
+	case *contracts.AskControl:
+		return optional(f.ID)
+	case *contracts.GrantControl:
+		return optional(f.ID)
+	case *contracts.DenyControl:
+		return optional(f.ID)
+	}
+	return nil
+}
+
+func (h *Hub) maySteer(s *state, c *connection) error {
+	switch {
+	case s.phase != phaseOpen || s.conns[c.id] != c:
+		return &contracts.Error{Code: contracts.CodeRuntimeNotReady, Message: "Headless runtime is no longer available"}
+	case c.role != contracts.RoleController:
+		return &contracts.Error{Code: contracts.CodeAccessDenied, Message: "Headless connection does not have controller access"}
+	}
+	return nil
+}
+
+func notHolder(s *state) error {
+	holder, _ := s.lease.Holder()
+	return leaseHeld("Controller lease is currently held by another connection", holder)
+}
+
+// askControl asks the holder for the lease; a free one is granted at once.
+func (h *Hub) askControl(s *state, c *connection, f *contracts.AskControl) {
+	holder := s.holder()
+	switch {
+	case holder == c:
+	case holder == nil:
+		h.grant(s, c, contracts.LeaseGranted)
+	default:
+		c.asks = &ask{reason: cutText(f.Reason, 500), since: s.now}
+		h.publish(s, &contracts.Status{Message: c.displayName() + " asks for control"})
+		if !holder.bare {
+			h.pushFrame(s, holder, &contracts.ControlRequest{ConnectionID: c.id, ClientInfo: c.terms.ClientInfo, Reason: c.asks.reason})
+		}
+	}
+}
+
+// settleAsk lets the holder answer one that asked.
+func (h *Hub) settleAsk(s *state, c *connection, id string, answer func(asker *connection)) error {
+	if holder, _ := s.lease.Holder(); holder != c.id {
+		return notHolder(s)
+	}
+	asker := s.conns[id]
+	if asker == nil || asker.asks == nil {
+		return &contracts.Error{Code: contracts.CodeRequestNotFound, Message: "no connection of that id asks for control"}
+	}
+	answer(asker)
+	return nil
+}
+
+func (h *Hub) deny(s *state, c, asker *connection, reason string) {
+	asker.asks = nil
+	h.publish(s, &contracts.Status{Message: c.displayName() + " keeps control"})
+	h.pushFrame(s, asker, &contracts.LeaseChange{
+		ControllerConnectionID: h.controllerID(s).Value, Generation: s.lease.Generation(),
+		Reason: contracts.LeaseDenied, Message: cutText(reason, 500),
+	})
+}

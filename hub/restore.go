@@ -1,0 +1,302 @@
+package hub
+
+import (
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/seed-028515a8/maestro/contracts"
+	"github.com/seed-028515a8/maestro/handshake"
+	"github.com/seed-028515a8/maestro/journal"
+	"github.com/seed-028515a8/maestro/lease"
+	"github.com/seed-028515a8/maestro/serverreq"
+)
+
+// A note is a hidden entry: what a later process needs to know and events do
+// not say. At most one of the fields beside From and Send is set; an empty note
+// only gives a private message its cursor.
+type note struct {
+	From     string           `json:"from,omitempty"`    // the connection that caused it
+	Send     *string          `json:"send,omitempty"`    // the ws.send that was accepted
+	Command  json.RawMessage  `json:"command,omitempty"` // an accepted command that changes state
+	Attach   *saved           `json:"attach,omitempty"`
+	Gone     string           `json:"gone,omitempty"`
+	Lease    *savedLease      `json:"lease,omitempty"`
+	Deadline *requestDeadline `json:"deadline,omitempty"`
+	RunEnded bool             `json:"run_ended,omitempty"`
+}
+
+// saved is a controller connection, kept so that its client finds its id and
+// its lease again after a restart of the server. Viewers have nothing to lose.
+type saved struct {
+	ID        string              `json:"id"`
+	Sub       string              `json:"subscription"`
+	Token     string              `json:"token_sha256"`
+	Principal contracts.Principal `json:"principal"`
+	Terms     handshake.Terms     `json:"terms"`
+}
+
+type savedLease struct {
+	Generation uint64 `json:"generation"`
+	Holder     string `json:"holder,omitempty"`
+}
+
+type requestDeadline struct {
+	ID string    `json:"id"`
+	At time.Time `json:"at,omitzero"` // zero: never
+}
+
+type savedRun struct {
+	Response string   `json:"response,omitempty"`
+	Ended    int      `json:"ended,omitempty"`
+	Calls    []string `json:"calls,omitempty"`
+}
+
+// A checkpoint is everything restore needs, so that older entries may go.
+type checkpoint struct {
+	Snapshot    *contracts.Snapshot    `json:"snapshot"`
+	Mode        contracts.ApprovalMode `json:"approval_mode"`
+	Requests    []serverreq.Row        `json:"requests"`
+	Lease       savedLease             `json:"lease"`
+	Connections []*saved               `json:"connections"`
+	Run         *savedRun              `json:"run,omitempty"`
+}
+
+func savedConnection(c *connection) *saved {
+	return &saved{ID: c.id, Sub: c.sub, Token: hex.EncodeToString(c.token[:]), Principal: c.principal, Terms: c.terms}
+}
+
+func (h *Hub) noteLease(s *state) {
+	holder, _ := s.lease.Holder()
+	h.note(s, note{Lease: &savedLease{Generation: s.lease.Generation(), Holder: holder}})
+}
+
+// noteCommand keeps an accepted command and folds it into the state: what
+// changes state is either an entry or it is lost with the process.
+func (h *Hub) noteCommand(s *state, cmd contracts.Command, n note) {
+	text, err := contracts.EncodeCommand(cmd)
+	if err != nil {
+		h.log.Error("encode command", "type", cmd.CommandType(), "err", err)
+		return
+	}
+	n.Command = text
+	h.note(s, n)
+	s.events.ApplyCommand(cmd)
+}
+
+// checkpoint adds the whole state to the running update's entries.
+func (h *Hub) checkpoint(s *state) {
+	holder, _ := s.lease.Holder()
+	cp := checkpoint{
+		Snapshot: s.events.Snapshot(h.head()), Mode: s.mode, Requests: s.table.Pending(),
+		Lease: savedLease{Generation: s.lease.Generation(), Holder: holder},
+	}
+	for _, id := range slices.Sorted(maps.Keys(s.conns)) {
+		if c := s.conns[id]; c.role == contracts.RoleController && !c.bare {
+			cp.Connections = append(cp.Connections, savedConnection(c))
+		}
+	}
+	if s.run != nil {
+		cp.Run = &savedRun{Response: s.run.response, Ended: s.run.ended, Calls: slices.Sorted(maps.Keys(s.run.calls))}
+	}
+	body, err := json.Marshal(cp)
+	if err != nil {
+		h.log.Error("encode checkpoint", "err", err) // the entries still tell everything
+		return
+	}
+	h.append(s, journal.Entry{Kind: journal.Checkpoint, Body: body})
+	s.sinceMark = 0
+}
+
+// restore folds what an earlier process left: the newest checkpoint and the
+// entries after it.
+func (h *Hub) restore() error {
+	s := &h.state
+	first, last := h.opts.Store.Bounds()
+	if first == 0 {
+		return nil
+	}
+	from := first
+	if mark := h.opts.Store.LastCheckpoint(); mark != 0 {
+		from = mark
+	}
+	holder := ""
+	var bad error
+	s.now = time.Now()
+	err := h.opts.Store.Read(from-1, func(e journal.Entry) bool {
+		if e.Kind != journal.Checkpoint {
+			s.sinceMark += len(e.Body)
+		}
+		if bad = h.replay(s, e, &holder); bad != nil {
+			bad = fmt.Errorf("entry %d: %w", e.Cursor, bad)
+		}
+		return bad == nil
+	})
+	if err := errors.Join(err, bad); err != nil && last >= from {
+		return err
+	}
+	for _, c := range s.conns { // they have the usual time to come back
+		c.seen, c.expires = s.now, s.now.Add(h.opts.SubscriptionTTL)
+		s.detached = append(s.detached, c)
+	}
+	if s.conns[holder] != nil {
+		s.lease.TakeOver(holder, s.now)
+	}
+	return nil
+}
+
+// replay folds one entry.
+func (h *Hub) replay(s *state, e journal.Entry, holder *string) error {
+	switch e.Kind {
+	case journal.Message:
+		ev, err := (&contracts.Decoder{}).Event(e.Body)
+		if err != nil {
+			return err
+		}
+		return h.replayEvent(s, ev, time.UnixMilli(e.Time))
+	case journal.Note:
+		var n note
+		if err := json.Unmarshal(e.Body, &n); err != nil {
+			return err
+		}
+		return h.replayNote(s, n, e.Cursor, holder)
+	case journal.Checkpoint:
+		var cp checkpoint
+		if err := json.Unmarshal(e.Body, &cp); err != nil {
+			return err
+		}
+		return h.replayCheckpoint(s, &cp, holder)
+	}
+	return nil // a snapshot says nothing that entries have not
+}
+
+func (h *Hub) replayEvent(s *state, ev contracts.Event, at time.Time) error {
+	s.events.Apply(ev)
+	if s.cut != nil {
+		s.cut.track(ev, at)
+	}
+	switch ev := ev.(type) {
+	case *contracts.ServerRequest:
+		return s.table.Open(ev, at, s.deadlines[ev.RequestID])
+	case *contracts.ServerRequestResolved:
+		s.table.Withdraw(ev.RequestID, ev.Resolution, ev.Reason, ev.ResolvedBy, at)
+		delete(s.deadlines, ev.RequestID)
+	}
+	return nil
+}
+
+func (h *Hub) replayNote(s *state, n note, cursor uint64, holder *string) error {
+	if c := s.conns[n.From]; c != nil && n.Send != nil {
+		c.sends.put(*n.Send, sent{cursor: cursor})
+	}
+	switch {
+	case n.Command != nil:
+		cmd, err := (&contracts.Decoder{}).Command(n.Command)
+		if err != nil {
+			return err
+		}
+		s.events.ApplyCommand(cmd)
+		switch cmd := cmd.(type) {
+		case *contracts.Prompt:
+			s.cut = &run{calls: map[string]bool{}}
+		case *contracts.Init:
+			if cmd.ApprovalMode != "" {
+				s.mode = cmd.ApprovalMode
+			}
+			s.lastInit = cmd
+		}
+	case n.Attach != nil:
+		return h.bringBack(s, n.Attach)
+	case n.Gone != "":
+		delete(s.conns, n.Gone)
+	case n.Lease != nil:
+		h.replayLease(s, *n.Lease, holder)
+	case n.Deadline != nil:
+		s.deadlines[n.Deadline.ID] = n.Deadline.At
+	case n.RunEnded:
+		s.cut = nil
+	}
+	return nil
+}
+
+func (h *Hub) replayLease(s *state, l savedLease, holder *string) {
+	s.lease, *holder = lease.Restore(h.opts.LeaseTTL, l.Generation), l.Holder
+}
+
+func (h *Hub) replayCheckpoint(s *state, cp *checkpoint, holder *string) error {
+	s.events.Restore(cp.Snapshot)
+	s.mode = cp.Mode
+	if cp.Snapshot.LastInit != nil {
+		if cmd, err := (&contracts.Decoder{}).Command(cp.Snapshot.LastInit); err == nil {
+			s.lastInit, _ = cmd.(*contracts.Init)
+		}
+	}
+	if err := s.table.Restore(cp.Requests); err != nil {
+		return err
+	}
+	h.replayLease(s, cp.Lease, holder)
+	for _, c := range cp.Connections {
+		if err := h.bringBack(s, c); err != nil {
+			return err
+		}
+	}
+	if cp.Run != nil {
+		s.cut = &run{response: cp.Run.Response, ended: cp.Run.Ended, calls: map[string]bool{}}
+		for _, id := range cp.Run.Calls {
+			s.cut.calls[id] = true
+		}
+	}
+	return nil
+}
+
+func (h *Hub) bringBack(s *state, from *saved) error {
+	token, err := hex.DecodeString(from.Token)
+	if err != nil {
+		return fmt.Errorf("connection %s: %w", from.ID, err)
+	}
+	c := s.conns[from.ID]
+	if c == nil {
+		c = &connection{id: from.ID, sub: from.Sub, principal: from.Principal}
+		s.conns[c.id] = c
+	}
+	copy(c.token[:], token)
+	c.terms, c.role = from.Terms, from.Terms.Role
+	return nil
+}
+
+// closeLeftovers ends what the previous process could not: the responses and
+// tools of its run. Questions wait on: they can still be answered (D8).
+func (h *Hub) closeLeftovers(s *state) {
+	clear(s.deadlines)
+	if s.lastInit != nil {
+		init := s.lastInit
+		s.then(func() { h.opts.Agent.Configure(init) })
+	}
+	if s.cut == nil {
+		return
+	}
+	s.run, s.cut = s.cut, nil
+	h.endCalls(s, s.run)
+	h.endResponses(s, s.run, &contracts.Error{
+		Code: contracts.CodeRuntimeFailed, Type: contracts.ErrorTransient,
+		Message: "The server restarted during the run",
+	})
+	h.publish(s, rawEvent("agent_end", nil))
+	h.note(s, note{RunEnded: true})
+	s.run = nil
+}
+
+// rawEvent is one of the hub's own events about a run.
+func rawEvent(kind string, more map[string]any) *contracts.RawAgentEvent {
+	body := map[string]any{"type": kind}
+	maps.Copy(body, more)
+	text, err := json.Marshal(body)
+	if err != nil {
+		panic(fmt.Sprintf("hub: encode raw event: %v", err)) // strings and maps of strings
+	}
+	return &contracts.RawAgentEvent{EventKind: kind, Event: text}
+}

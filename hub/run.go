@@ -1,0 +1,247 @@
+package hub
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"runtime/debug"
+	"slices"
+	"time"
+
+	"github.com/seed-028515a8/maestro/contracts"
+)
+
+// A run is one prompt being served, from its acceptance until the agent has
+// nothing more to say and the hub has closed what was left open. Its fields are
+// guarded by Hub.mu, but for the channel and the context.
+type run struct {
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+	done   chan struct{} // closed when the run is over
+	stop   *stopping     // set once it is being stopped
+
+	response string          // open response
+	started  time.Time       // when it opened
+	ended    int             // responses that ended
+	calls    map[string]bool // announced and not ended, by call id
+}
+
+// stopping is a way to stop a run, with the texts that belong to it.
+type stopping struct {
+	requests string // reason of the cancelled requests
+	said     string // the error that tells clients that the run is over
+}
+
+var (
+	stopInterrupted = &stopping{"Interrupted before request completed", "Run interrupted by user"}
+	stopCancelled   = &stopping{"Cancelled before request completed", "Run cancelled by user"}
+	stopShutdown    = &stopping{"Shutdown before request completed", "Run cancelled by shutdown"}
+	stopSuspended   = &stopping{"", "Run stopped because the server is going away"}
+)
+
+var errStopped = errors.New("the run was stopped")
+
+// track follows what is open, so that the hub can close it if the agent does
+// not.
+func (r *run) track(ev contracts.Event, now time.Time) {
+	switch e := ev.(type) {
+	case *contracts.ResponseStart:
+		r.response, r.started = e.ResponseID, now
+	case *contracts.ResponseEnd:
+		r.response = ""
+		r.ended++
+	case *contracts.ToolCall:
+		r.calls[e.CallID] = true
+	case *contracts.ToolEnd:
+		delete(r.calls, e.CallID)
+	}
+}
+
+// prompt starts a run, unless one is active (R42).
+func (h *Hub) prompt(s *state, cmd *contracts.Prompt, n note) error {
+	if s.run != nil {
+		return &contracts.Error{Code: contracts.CodeRuntimeBusy, Message: "Headless runtime is already processing a prompt", Type: contracts.ErrorProtocol}
+	}
+	h.noteCommand(s, cmd, n)
+	r := h.beginRun(s)
+	h.publish(s, rawEvent("agent_start", nil), rawEvent("message_start", map[string]any{
+		"message": map[string]any{"role": "user", "content": cmd.Content},
+	}))
+	h.drive(s, r, func() error {
+		work := contracts.Work{Content: cmd.Content, Attachments: h.loadAttachments(cmd.Attachments)}
+		return h.opts.Agent.Run(r.ctx, work)
+	})
+	return nil
+}
+
+// resume lets the agent act on the answer to a question that it asked before
+// the server restarted. Where it cannot, the call that waited is ended.
+func (h *Hub) resume(s *state, req *contracts.ServerRequest, out contracts.Outcome) {
+	if s.phase != phaseOpen {
+		return
+	}
+	agent, ok := h.opts.Agent.(Resumer)
+	if !ok || s.run != nil || out.Verdict == contracts.VerdictCancelled {
+		if _, tracked := s.events.TrackedTool(req.CallID); tracked || req.RequestType == contracts.RequestApproval {
+			h.publish(s, &contracts.ToolEnd{CallID: req.CallID})
+		}
+		return
+	}
+	r := h.beginRun(s)
+	if req.RequestType == contracts.RequestApproval {
+		r.calls[req.CallID] = true
+	}
+	h.drive(s, r, func() error { return agent.Resume(r.ctx, req, out) })
+}
+
+func (h *Hub) beginRun(s *state) *run {
+	r := &run{done: make(chan struct{}), calls: map[string]bool{}}
+	r.ctx, r.cancel = context.WithCancelCause(context.Background())
+	s.run, s.lastShown = r, s.now
+	return r
+}
+
+// drive serves a run in a goroutine of its own, which ends with it.
+func (h *Hub) drive(s *state, r *run, serve func() error) {
+	s.then(func() {
+		h.wg.Go(func() {
+			defer r.cancel(nil)
+			h.finish(r, h.guard(serve))
+		})
+	})
+}
+
+// guard turns a panic of the agent into an error of its run.
+func (h *Hub) guard(serve func() error) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			h.log.Error("agent panicked", "panic", p, "stack", string(debug.Stack()))
+			err = fmt.Errorf("the agent failed: %v", p)
+		}
+	}()
+	return serve()
+}
+
+// loadAttachments reads the files of a prompt and tells clients which could not
+// be read (R43, R44).
+func (h *Hub) loadAttachments(paths []string) []contracts.Attachment {
+	if len(paths) == 0 {
+		return nil
+	}
+	var loaded []contracts.Attachment
+	failures := make([]string, 0, len(paths))
+	if h.opts.LoadAttachments == nil {
+		for _, p := range paths {
+			failures = append(failures, "Attachment not readable: "+p)
+		}
+	} else {
+		loaded, failures = h.opts.LoadAttachments(paths)
+	}
+	h.update(func(s *state) {
+		for _, text := range failures {
+			h.publish(s, &contracts.ErrorEvent{Message: text, ErrorType: contracts.ErrorTool})
+		}
+		if len(loaded) > 0 {
+			h.publish(s, &contracts.Status{Message: fmt.Sprintf("Loaded %d attachment(s)", len(loaded))})
+		}
+	})
+	return loaded
+}
+
+// finish ends a run: whatever the agent left open is closed, so that every
+// response and every tool has its end (R37, R46).
+func (h *Hub) finish(r *run, err error) {
+	h.update(func(s *state) {
+		if r.stop != stopSuspended && !h.info.KeepsRequests {
+			for _, res := range s.table.CancelAll("Run ended before request completed", s.now) {
+				h.resolve(s, res)
+			}
+		}
+		h.endCalls(s, r)
+		h.endResponses(s, r, err)
+		h.publish(s, rawEvent("agent_end", nil))
+		h.note(s, note{RunEnded: true})
+		s.run = nil
+	})
+	close(r.done)
+}
+
+// endCalls ends the tools that the agent did not, but for those whose question
+// still waits.
+func (h *Hub) endCalls(s *state, r *run) {
+	waiting := map[string]bool{}
+	for _, row := range s.table.Pending() {
+		waiting[row.Request.CallID] = true
+	}
+	for _, id := range slices.Sorted(maps.Keys(r.calls)) {
+		if !waiting[id] {
+			h.publish(s, &contracts.ToolEnd{CallID: id})
+		}
+	}
+}
+
+func (h *Hub) endResponses(s *state, r *run, err error) {
+	var said *contracts.ErrorEvent
+	switch {
+	case r.stop != nil:
+		said = &contracts.ErrorEvent{Message: r.stop.said, ErrorType: contracts.ErrorCancelled}
+	case err != nil:
+		said = failureEvent(err)
+	}
+	quiet := h.opts.Profile == contracts.ProfilePublic && said == nil // the public suite counts envelopes
+	if r.response == "" && r.ended == 0 && !quiet {
+		h.publish(s, &contracts.ResponseStart{ResponseID: newID("resp_")})
+	}
+	if said != nil && r.stop == nil {
+		h.publish(s, said)
+	}
+	if r.response != "" {
+		h.publish(s, &contracts.ResponseEnd{
+			ResponseID:   r.response,
+			Usage:        contracts.Usage{ModelID: h.info.Model, Provider: h.info.Provider},
+			ToolsSummary: contracts.ToolsSummary{ToolsUsed: []string{}},
+			DurationMS:   max(0, s.now.Sub(r.started).Milliseconds()),
+		})
+	}
+	if said != nil && r.stop != nil {
+		h.publish(s, said) // last, so that clients can tell the end of the run
+	}
+}
+
+// failureEvent shows why a run failed. Our own errors carry their type; the
+// text of others is classified.
+func failureEvent(err error) *contracts.ErrorEvent {
+	if e, ok := errors.AsType[*contracts.Error](err); ok {
+		return e.Event()
+	}
+	return &contracts.ErrorEvent{Message: err.Error(), ErrorType: contracts.Classify(err.Error(), false)}
+}
+
+// stopRun begins to stop the active run.
+func (h *Hub) stopRun(s *state, why *stopping) {
+	r := s.run
+	if r == nil || r.stop != nil {
+		return
+	}
+	r.stop = why
+	s.then(func() { r.cancel(errStopped) })
+}
+
+// awaitStopped waits until a run that is being stopped has ended, if it does so
+// in time.
+func (h *Hub) awaitStopped() {
+	h.mu.Lock()
+	r := h.run
+	stopping := r != nil && r.stop != nil
+	h.mu.Unlock()
+	if !stopping {
+		return
+	}
+	patience := time.NewTimer(stopPatience)
+	defer patience.Stop()
+	select {
+	case <-r.done:
+	case <-patience.C:
+	}
+}

@@ -1,0 +1,246 @@
+// Package layering_test holds the imports of every package against the table
+// of rooms, so that the picture of which way imports point cannot drift.
+package layering_test
+
+import (
+	"fmt"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/seed-028515a8/maestro"
+
+// A room is what one package may import beside the standard library.
+type room struct {
+	ours   []string // by path from the module's root; anything stands for all
+	others []string // modules of others
+}
+
+const anything = "*"
+
+const (
+	cobra      = "github.com/spf13/cobra"
+	jsonschema = "github.com/google/jsonschema-go"
+	system     = "golang.org/x/sys"
+	uuid       = "github.com/google/uuid"
+	websocket  = "github.com/coder/websocket"
+)
+
+// rooms is the table: contracts is the floor, the hub's parts never meet except
+// in the hub, and only main knows everyone. A package that is not in it may
+// import nothing but the standard library.
+var rooms = map[string]room{
+	"contracts":     {},
+	"contracts/gen": {ours: []string{"contracts"}, others: []string{jsonschema}},
+
+	// Rules: plain values.
+	"handshake": {ours: []string{"contracts"}},
+	"lease":     {},
+	"serverreq": {ours: []string{"contracts"}},
+	"session":   {ours: []string{"contracts"}},
+
+	"journal":           {others: []string{system}}, // locks, and the id of a boot
+	"journal/storetest": {ours: []string{"journal"}},
+
+	"hub": {
+		ours:   []string{"contracts", "handshake", "journal", "lease", "serverreq", "session"},
+		others: []string{uuid},
+	},
+
+	// Edges: none of them knows the hub.
+	"agent":             {ours: []string{"contracts"}, others: []string{system, uuid}},
+	"internal/memconn":  {ours: []string{"contracts"}},
+	"transport/gate":    {ours: []string{"contracts", "transport/httperr"}},
+	"transport/httperr": {ours: []string{"contracts"}},
+	"transport/stdio":   {ours: []string{"contracts"}},
+	"transport/ws":      {ours: []string{"contracts", "transport/httperr"}, others: []string{websocket}},
+	"workspace":         {},
+
+	// The other side of the wire.
+	"client":             {ours: []string{"contracts", "session"}, others: []string{websocket}},
+	"conformance":        {ours: []string{"conformance/shape", "contracts", "session"}, others: []string{uuid, websocket}},
+	"conformance/double": {ours: []string{"conformance/shape", "contracts"}, others: []string{websocket}},
+	"conformance/shape":  {ours: []string{"contracts"}},
+
+	"bench":              {ours: []string{"bench/control", "contracts"}, others: []string{system}},
+	"bench/control":      {},
+	"bench/hubserver":    {ours: []string{"bench/control", "contracts", "hub", "journal", "transport/ws"}},
+	"bench/journalbench": {ours: []string{"journal"}},
+
+	"cmd/maestro": {ours: []string{anything}, others: []string{cobra}},
+}
+
+// check reports why pkg may not import path, or nil if it may. pkg is a path
+// from the module's root.
+func check(pkg, path string) error {
+	room, listed := rooms[pkg]
+	if ours, ok := strings.CutPrefix(path, module+"/"); ok {
+		switch {
+		case strings.HasPrefix(ours, "cmd/"):
+			return fmt.Errorf("%s imports %s: nobody imports a command", pkg, ours)
+		case slices.Contains(room.ours, ours), slices.Contains(room.ours, anything):
+			return nil
+		}
+		return fmt.Errorf("%s imports %s: %s", pkg, ours, missing(listed))
+	}
+	if first, _, _ := strings.Cut(path, "/"); !strings.Contains(first, ".") {
+		return nil // the standard library
+	}
+	for _, m := range room.others {
+		if path == m || strings.HasPrefix(path, m+"/") {
+			return nil
+		}
+	}
+	return fmt.Errorf("%s imports %s: %s", pkg, path, missing(listed))
+}
+
+func missing(listed bool) string {
+	if listed {
+		return "its row in the table does not allow it"
+	}
+	return "it has no row in the table"
+}
+
+func TestImportsFollowTheTable(t *testing.T) {
+	found := imports(t)
+	if len(found["contracts"]) == 0 {
+		t.Fatal("got no imports of contracts, want some: the search does not find the sources")
+	}
+	for _, pkg := range slices.Sorted(maps.Keys(found)) {
+		for _, path := range slices.Sorted(maps.Keys(found[pkg])) {
+			if err := check(pkg, path); err != nil {
+				t.Errorf("got %v (%s)", err, found[pkg][path])
+			}
+		}
+	}
+}
+
+func TestRoomsExist(t *testing.T) {
+	found := imports(t)
+	for pkg := range rooms {
+		if found[pkg] == nil {
+			t.Errorf("got no package %s, want one or no row for it", pkg)
+		}
+	}
+}
+
+func TestBadImportIsCaught(t *testing.T) {
+	for _, tt := range []struct {
+		pkg, path string
+		allowed   bool
+	}{
+		{"contracts", "encoding/json", true},
+		{"contracts", "github.com/google/uuid", false},
+		{"contracts", module + "/session", false},
+		{"handshake", module + "/contracts", true},
+		{"handshake", module + "/lease", false},
+		{"hub", module + "/lease", true},
+		{"hub", module + "/agent", false},
+		{"hub", module + "/transport/ws", false},
+		{"transport/ws", module + "/hub", false},
+		{"transport/ws", "github.com/coder/websocket/wsjson", true},
+		{"transport/ws", "github.com/coder/websocketry", false},
+		{"agent", module + "/hub", false},
+		{"conformance", module + "/hub", false},
+		{"cmd/maestro", module + "/hub", true},
+		{"cmd/maestro", "github.com/gorilla/websocket", false},
+		{"bench", module + "/cmd/maestro", false},
+		{"cmd/other", module + "/cmd/maestro", false},
+		{"newcomer", module + "/contracts", false},
+		{"newcomer", "strings", true},
+	} {
+		if err := check(tt.pkg, tt.path); (err == nil) != tt.allowed {
+			t.Errorf("check(%q, %q): got %v, want allowed %v", tt.pkg, tt.path, err, tt.allowed)
+		}
+	}
+}
+
+// imports returns, for each package of the module, what it imports outside its
+// tests and in which file. Files for all platforms count.
+func imports(t *testing.T) map[string]map[string]string {
+	t.Helper()
+	root := moduleRoot(t)
+	found := map[string]map[string]string{}
+	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if d.IsDir() {
+			return ignored(root, path, d.Name())
+		}
+		if !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
+			return nil
+		}
+		file, err := filepath.Rel(root, path)
+		if err != nil {
+			return err
+		}
+		pkg := filepath.ToSlash(filepath.Dir(file))
+		if found[pkg] == nil {
+			found[pkg] = map[string]string{}
+		}
+		return addImports(found[pkg], path, file)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found
+}
+
+// ignored returns fs.SkipDir for directories that hold no packages of ours:
+// those the go tool leaves out, and modules of their own.
+func ignored(root, path, name string) error {
+	if path == root {
+		return nil
+	}
+	if name == "testdata" || name == "node_modules" || strings.HasPrefix(name, ".") || strings.HasPrefix(name, "_") {
+		return fs.SkipDir
+	}
+	if _, err := os.Stat(filepath.Join(path, "go.mod")); err == nil {
+		return fs.SkipDir
+	}
+	return nil
+}
+
+// addImports notes in found what the file at path imports.
+func addImports(found map[string]string, path, name string) error {
+	f, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.ImportsOnly)
+	if err != nil {
+		return err
+	}
+	for _, spec := range f.Imports {
+		imported, err := strconv.Unquote(spec.Path.Value)
+		if err != nil {
+			return err
+		}
+		found[imported] = name
+	}
+	return nil
+}
+
+// moduleRoot is the nearest directory above that has a go.mod.
+func moduleRoot(t *testing.T) string {
+	t.Helper()
+	dir, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for {
+		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
+			return dir
+		}
+		up := filepath.Dir(dir)
+		if up == dir {
+			t.Fatal("got no go.mod in any directory above, want one")
+		}
+		dir = up
+	}
+}
