@@ -1,0 +1,74 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/seed-028515a8/maestro/conformance"
+	"github.com/seed-028515a8/maestro/contracts"
+)
+
+func conformanceCommand() *cobra.Command {
+	var (
+		c                                  conformance.Config
+		format, filter, tokenPath, profile string
+		list                               bool
+	)
+	cmd := &cobra.Command{
+		Use: "conformance", Short: "Judge a server that speaks the protocol", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			out := cmd.OutOrStdout()
+			if list {
+				return conformance.WriteList(out)
+			}
+			if filter != "" {
+				re, err := regexp.Compile(filter)
+				if err != nil {
+					return fmt.Errorf("--run: %w", err)
+				}
+				c.Filter = re
+			}
+			if tokenPath != "" {
+				text, err := os.ReadFile(tokenPath)
+				if err != nil {
+					return err
+				}
+				c.Token = strings.TrimSpace(string(text))
+			}
+			c.Profile = contracts.Profile(profile)
+			report, err := conformance.Run(cmd.Context(), c)
+			if err != nil {
+				return err
+			}
+			switch format {
+			case "text":
+				err = report.WriteText(out)
+			case "json":
+				err = report.WriteJSON(out)
+			case "junit":
+				err = report.WriteJUnit(out)
+			default:
+				return fmt.Errorf("--format %q: want text, json or junit", format)
+			}
+			if err == nil && !report.OK() {
+				return exit(exitFailure)
+			}
+			return err
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&c.Target, "target", "", "stdio:CMD or ws://HOST:PORT")
+	f.StringVar(&format, "format", "text", "text, json or junit")
+	f.StringVar(&filter, "run", "", "only the scenarios whose name matches")
+	f.StringVar(&tokenPath, "token-file", "", "file with the server's token")
+	f.StringVar(&profile, "protocol-profile", string(contracts.ProfileSeed), "what the server was started with")
+	f.BoolVar(&list, "list", false, "list the scenarios")
+	f.BoolVar(&c.Strict, "strict", false, "the server refuses unknown keys and nulls")
+	f.DurationVar(&c.Timeout, "timeout", 30*time.Second, "for one scenario")
+	return cmd
+}

@@ -1,0 +1,86 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/seed-028515a8/maestro/contracts"
+)
+
+const defaultListen = "127.0.0.1:8787"
+
+// settings is what the commands that run a session are told.
+type settings struct {
+	agent, workspace, stateDir string
+	listen, auth               string
+	readyFile                  string
+	readyStdout, eofExit       bool
+	strict, fsync              bool
+	profile                    string
+	envPass                    []string
+	leaseTTL, heartbeat        time.Duration
+	subscription, retainAge    time.Duration
+	retainBytes                int64
+}
+
+// A startFailure is anything that kept the program from running, as opposed to
+// being used wrongly.
+type startFailure struct{ err error }
+
+func (e *startFailure) Error() string { return e.err.Error() }
+func (e *startFailure) Unwrap() error { return e.err }
+
+func (s *settings) register(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.StringVar(&s.agent, "agent", "shell", "runtime: shell, script:FILE, conformance or headless:CMD")
+	f.StringVar(&s.workspace, "workspace", ".", "directory the agent works in")
+	f.StringVar(&s.stateDir, "state-dir", "", "directory for journals and the token")
+	f.StringVar(&s.auth, "auth", "token", "token, or off on a loopback address")
+	f.StringVar(&s.readyFile, "ready-file", "", "write where the server listens to this file once it does")
+	f.BoolVar(&s.strict, "strict", false, "refuse unknown keys and nulls in requests")
+	f.BoolVar(&s.fsync, "fsync", false, "show events only once they are on the disk")
+	f.StringVar(&s.profile, "protocol-profile", string(contracts.ProfileSeed), "seed, or public to leave out the newer fields")
+	f.StringSliceVar(&s.envPass, "env-pass", nil, "pass this environment variable to the agent's processes though it looks like a credential")
+	f.DurationVar(&s.leaseTTL, "lease-ttl", contracts.DefaultLeaseTTL, "how long a silent controller keeps control")
+	f.DurationVar(&s.heartbeat, "heartbeat-interval", contracts.DefaultHeartbeatInterval, "time between heartbeats")
+	f.DurationVar(&s.subscription, "subscription-ttl", contracts.DefaultSubscriptionTTL, "how long a lost connection can be resumed")
+	f.Int64Var(&s.retainBytes, "retain-bytes", 256<<20, "size of a session's journal")
+	f.DurationVar(&s.retainAge, "retain-age", 0, "age of a session's journal; 0 keeps everything that fits")
+}
+
+func (s *settings) check() error {
+	if s.auth != "token" && s.auth != "off" {
+		return fmt.Errorf("--auth %q: want token or off", s.auth)
+	}
+	if p := contracts.Profile(s.profile); p != contracts.ProfileSeed && p != contracts.ProfilePublic {
+		return fmt.Errorf("--protocol-profile %q: want seed or public", s.profile)
+	}
+	if s.leaseTTL <= 0 || s.heartbeat <= 0 || s.subscription <= 0 || s.retainBytes <= 0 || s.retainAge < 0 {
+		return errors.New("durations and sizes must be positive")
+	}
+	return nil
+}
+
+func (s *settings) log() *slog.Logger {
+	return slog.New(slog.NewTextHandler(os.Stderr, nil))
+}
+
+// defaultStateRoot is where state is kept when nobody says otherwise.
+func defaultStateRoot() string {
+	if dir := os.Getenv("XDG_STATE_HOME"); filepath.IsAbs(dir) {
+		return filepath.Join(dir, "maestro")
+	}
+	home, err := os.UserHomeDir()
+	if err != nil {
+		return filepath.Join(os.TempDir(), fmt.Sprintf("maestro-%d", os.Getuid()))
+	}
+	return filepath.Join(home, ".local", "state", "maestro")
+}
+
+func tokenFile(root string) string { return filepath.Join(root, "token") }

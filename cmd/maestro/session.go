@@ -1,0 +1,88 @@
+package main
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"io/fs"
+	"log/slog"
+	"net/url"
+	"os"
+	"path/filepath"
+
+	"github.com/seed-028515a8/maestro/agent"
+	"github.com/seed-028515a8/maestro/contracts"
+	"github.com/seed-028515a8/maestro/hub"
+	"github.com/seed-028515a8/maestro/journal"
+	"github.com/seed-028515a8/maestro/workspace"
+)
+
+// sessions makes hubs from settings: it is where an agent, a journal and a
+// workspace meet.
+type sessions struct {
+	settings
+	work   *workspace.Workspace
+	dir    string // parent of the sessions' journals; empty keeps them in memory
+	shared bool   // local and network clients on one session
+	log    *slog.Logger
+}
+
+func newSessions(s settings, log *slog.Logger) (*sessions, error) {
+	work, err := workspace.Open(s.workspace, workspace.Options{})
+	if err != nil {
+		return nil, err
+	}
+	return &sessions{settings: s, work: work, log: log}, nil
+}
+
+// workspaceDir is the folder of one workspace's sessions below root.
+func (m *sessions) workspaceDir(root string) string {
+	sum := sha256.Sum256([]byte(m.work.Root()))
+	return filepath.Join(root, "workspaces", filepath.Base(m.work.Root())+"-"+hex.EncodeToString(sum[:6]))
+}
+
+// open makes and starts a session. One that was kept is brought back; an
+// unknown one is made only if create says so.
+func (m *sessions) open(ctx context.Context, id string, create bool) (*hub.Hub, error) {
+	store, err := m.store(id, create)
+	if err != nil {
+		return nil, err
+	}
+	a, err := agent.Open(m.agent, agent.Options{
+		Dir: m.work.Root(), EnvPass: m.envPass, Profile: contracts.Profile(m.profile), Log: m.log,
+	})
+	if err != nil {
+		return nil, errors.Join(err, store.Close())
+	}
+	h, err := hub.New(hub.Options{
+		SessionID: id, Cwd: m.work.Root(), GitBranch: m.work.GitBranch(), Agent: a, Store: store,
+		LoadAttachments: m.attachments, Profile: contracts.Profile(m.profile), Strict: m.strict,
+		LeaseTTL: m.leaseTTL, HeartbeatInterval: m.heartbeat, SubscriptionTTL: m.subscription,
+		GroupCommit: m.fsync && m.dir != "", Shared: m.shared, Log: m.log,
+	})
+	if err != nil {
+		return nil, errors.Join(err, store.Close())
+	}
+	return h, h.Start(ctx)
+}
+
+func (m *sessions) store(id string, create bool) (journal.Store, error) {
+	if m.dir == "" {
+		return journal.NewMemory(journal.MemoryOptions{}), nil
+	}
+	dir := filepath.Join(m.dir, "s-"+url.PathEscape(id))
+	if _, err := os.Stat(dir); !create && errors.Is(err, fs.ErrNotExist) {
+		return nil, hub.ErrUnknownSession
+	}
+	return journal.Open(dir, journal.FileOptions{RetainBytes: m.retainBytes, RetainAge: m.retainAge, Durable: m.fsync})
+}
+
+func (m *sessions) attachments(paths []string) ([]contracts.Attachment, []string) {
+	files, failures := m.work.Attachments(paths)
+	loaded := make([]contracts.Attachment, len(files))
+	for i, f := range files {
+		loaded[i] = contracts.Attachment(f)
+	}
+	return loaded, failures
+}
