@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"strconv"
 	"time"
 
@@ -317,9 +316,6 @@ func (p *Peer) closeCode() int {
 	}
 	return 0
 }
-
-// clean reports whether the output of a process ended between two lines.
-func (p *Peer) clean() bool { return errors.Is(p.ended, io.EOF) }
 
 // drainUntil keeps reading until done, so that a server that is ending is not
 // held up by what it still has to say, and then to the end of the link.

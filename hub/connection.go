@@ -137,7 +137,7 @@ func (m *sends) put(id string, a sent) {
 func (h *Hub) attachBox(s *state, c *connection, conn Conn, cursor uint64) *mailbox {
 	b := &mailbox{
 		conn: conn, form: conn.Form(), view: h.journal.Follow(conn.Form()),
-		bare: c.bare, idle: make(chan struct{}, 1), lastBeat: s.now,
+		bare: c.bare, idle: make(chan struct{}, 1), parted: make(chan struct{}), lastBeat: s.now,
 	}
 	b.cursor.Store(cursor)
 	c.box = b

@@ -34,6 +34,7 @@ type mailbox struct {
 	busy    atomic.Bool   // a flush exists
 	gone    atomic.Bool   // the reader has ended; nothing more is started
 	idle    chan struct{} // 1-buffered; a token means a flush ended after gone
+	parted  chan struct{} // closed when nothing more will be written
 
 	// Guarded by Hub.mu.
 	private  []parcel
@@ -132,6 +133,7 @@ func (h *Hub) flush(b *mailbox) {
 			if err != nil {
 				b.conn.Close(h.writeFailure(b, err))
 				b.gone.Store(true)
+				close(b.parted) // a failed flush is the last one
 			}
 			signal(b.idle)
 			return
@@ -176,8 +178,8 @@ func (h *Hub) ripe(b *mailbox) (parcel, bool) {
 		return parcel{}, false
 	}
 	p := b.private[0]
-	reached := b.cursor.Load() >= p.at || p.snapshot != nil || p.part
-	return p, reached && (p.at <= h.journal.Visible() || p.part)
+	reached := b.cursor.Load() >= p.at || p.snapshot != nil
+	return p, reached && p.at <= h.journal.Visible()
 }
 
 // writeOut writes until there is nothing left.

@@ -301,7 +301,23 @@ func (h *Hub) serveBare(conn Conn, att contracts.Attach) error {
 	}
 	r := h.newReader(c, b)
 	defer func() { h.detach(c, b, false) }()
-	return r.read(r.line)
+	err = r.read(r.line)
+	h.finishLocal(b)
+	return err
+}
+
+// finishLocal ends the session with its local client: the end of its input is
+// the end of the runtime (R19). The client still reads how everything ended.
+func (h *Hub) finishLocal(b *mailbox) {
+	h.update(func(s *state) {
+		if s.phase == phaseOpen {
+			h.shutdown(s, &contracts.Shutdown{}, note{})
+		}
+	})
+	select {
+	case <-b.parted:
+	case <-h.done:
+	}
 }
 
 // line handles one line of the local client.
