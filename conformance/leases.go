@@ -108,6 +108,7 @@ func notHolder(rule string) refusal {
 
 func loserRefused(s *Session) {
 	alice, bob := takeLease(s)
+	bob.still("3.4", len(bob.log), noEffect) // the takeover itself is announced with a snapshot
 	from := len(bob.log)
 	for _, cmd := range []contracts.Command{&contracts.Prompt{Content: "old"}, &contracts.Init{}, &contracts.Interrupt{}, &contracts.Shutdown{}} {
 		alice.refused(alice.command(cmd), notHolder("A27"))

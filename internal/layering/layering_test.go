@@ -75,7 +75,7 @@ var rooms = map[string]room{
 	"bench/hubserver":    {ours: []string{"bench/control", "contracts", "hub", "journal", "transport/ws"}},
 	"bench/journalbench": {ours: []string{"journal"}},
 
-	"cmd/maestro": {ours: []string{anything}, others: []string{cobra}},
+	"cmd/maestro": {ours: []string{anything}, others: []string{cobra, "github.com/google/uuid"}},
 }
 
 // check reports why pkg may not import path, or nil if it may. pkg is a path

@@ -1,0 +1,193 @@
+package hub_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/seed-028515a8/maestro/contracts"
+	"github.com/seed-028515a8/maestro/hub"
+	"github.com/seed-028515a8/maestro/internal/memconn"
+	"github.com/seed-028515a8/maestro/journal"
+)
+
+// echo is an agent that answers each prompt with its text, and asks first when
+// the text says so.
+type echo struct{ host contracts.Host }
+
+func (e *echo) Start(_ context.Context, host contracts.Host) (contracts.AgentInfo, error) {
+	e.host = host
+	return contracts.AgentInfo{Model: "echo", Provider: "test", Executor: contracts.ExecutorLive}, nil
+}
+
+func (e *echo) Configure(*contracts.Init) {}
+
+func (e *echo) Run(ctx context.Context, work contracts.Work) error {
+	if work.Content == "panic" {
+		panic("as told")
+	}
+	if work.Content == "ask" {
+		_, err := e.host.Ask(ctx, &contracts.ServerRequest{
+			RequestID: "r1", RequestType: contracts.RequestApproval, CallID: "r1", Tool: "bash", Args: []byte(`{}`), Reason: "test",
+		}, contracts.AskOptions{})
+		if err != nil {
+			return err
+		}
+	}
+	return e.host.Publish(ctx, &contracts.ResponseStart{ResponseID: "resp_" + work.Content},
+		&contracts.ResponseChunk{ResponseID: "resp_" + work.Content, Content: work.Content})
+}
+
+func (e *echo) Close(context.Context) error { return nil }
+
+// room is a hub with an echo agent. It must be made inside a bubble.
+type room struct {
+	*hub.Hub
+	t *testing.T
+}
+
+func newRoom(t *testing.T, store journal.Store) *room {
+	t.Helper()
+	h, err := hub.New(hub.Options{SessionID: "s", Cwd: "/", Agent: &echo{}, Store: store, LeaseTTL: 30 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := h.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return &room{h, t}
+}
+
+// join attaches a client and returns its end.
+func (r *room) join(role contracts.Role, takeover contracts.Takeover, cursor *int64) *memconn.Peer {
+	r.t.Helper()
+	conn, peer := memconn.New(memconn.Options{})
+	go func() { // ends when the peer or the hub closes the connection
+		_ = r.Serve(context.Background(), conn, hub.WireEnvelope, contracts.Attach{Role: role, Takeover: takeover, Cursor: cursor})
+	}()
+	r.send(peer, `{"type":"hello"}`)
+	return peer
+}
+
+func (r *room) send(p *memconn.Peer, text string) {
+	r.t.Helper()
+	if err := p.Send(text); err != nil {
+		r.t.Fatalf("send %s: %v", text, err)
+	}
+}
+
+// until reads until a text contains want, and returns all it read.
+func (r *room) until(p *memconn.Peer, want string) string {
+	r.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	var all strings.Builder
+	for {
+		text, err := p.Next(ctx)
+		if err != nil {
+			r.t.Fatalf("got %v after %s, want a text with %s", err, all.String(), want)
+		}
+		all.WriteString(text)
+		all.WriteByte('\n')
+		if strings.Contains(text, want) {
+			return all.String()
+		}
+	}
+}
+
+func TestViewerSeesWhatTheControllerDoesAndCannotDrive(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRoom(t, journal.NewMemory(journal.MemoryOptions{}))
+		alice, bob := r.join(contracts.RoleController, "", nil), r.join(contracts.RoleViewer, "", nil)
+		r.until(bob, `"hello_ok"`)
+		r.send(bob, `{"type":"prompt","content":"no"}`)
+		r.until(bob, `"access_denied"`)
+		r.send(alice, `{"type":"prompt","content":"hi"}`)
+		seen := r.until(bob, `"response_end"`)
+		if !strings.Contains(seen, `"content":"hi"`) || strings.Contains(seen, `"no"`) {
+			t.Errorf("got %s, want the answer to hi alone", seen)
+		}
+		if err := r.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestSilentControllerLosesLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRoom(t, journal.NewMemory(journal.MemoryOptions{}))
+		alice, bob := r.join(contracts.RoleController, "", nil), r.join(contracts.RoleController, contracts.TakeoverLater, nil)
+		r.until(alice, `"hello_ok"`)
+		r.until(bob, `"hello_ok"`)
+		alice.Mute()
+		time.Sleep(29 * time.Second)
+		r.send(bob, `{"type":"ws.send","id":"1","message":{"type":"init"}}`)
+		r.until(bob, `"controller_lease_held"`)
+		time.Sleep(2 * time.Second)
+		r.send(bob, `{"type":"ws.send","id":"2","message":{"type":"init"}}`)
+		r.until(bob, `"ws.result","id":"2"`)
+		if err := r.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestQuestionSurvivesRestartAndIsAnsweredOnce(t *testing.T) {
+	dir := t.TempDir()
+	open := func() journal.Store {
+		store, err := journal.Open(dir, journal.FileOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return store
+	}
+	var cursor int64
+	var epoch string
+	synctest.Test(t, func(t *testing.T) {
+		r := newRoom(t, open())
+		alice := r.join(contracts.RoleController, "", nil)
+		r.send(alice, `{"type":"prompt","content":"ask"}`)
+		r.until(alice, `"server_request"`)
+		cursor, epoch = int64(r.Cursor()), r.Epoch()
+		if err := r.Suspend(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+	synctest.Test(t, func(t *testing.T) {
+		r := newRoom(t, open())
+		if r.Epoch() != epoch {
+			t.Errorf("epoch: got %s, want %s", r.Epoch(), epoch)
+		}
+		bob := r.join(contracts.RoleController, contracts.TakeoverForce, &cursor)
+		seen := r.until(bob, `"hello_ok"`)
+		if !strings.Contains(seen, `"resume":"replay"`) || strings.Contains(seen, `"server_request"`) {
+			t.Errorf("got %s, want a replay of what came after the request", seen)
+		}
+		answer := `{"type":"ws.send","id":"%","message":{"type":"server_request_response","request_id":"r1","request_type":"approval","approved":true}}`
+		r.send(bob, strings.Replace(answer, "%", "1", 1))
+		if seen = r.until(bob, `"ws.result","id":"1"`); !strings.Contains(seen, `"resolution":"approved"`) {
+			t.Errorf("got %s, want the resolution before the result", seen)
+		}
+		r.send(bob, strings.Replace(answer, "%", "2", 1))
+		r.until(bob, `"request_not_found"`)
+		if err := r.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestPanickingAgentEndsItsRunAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRoom(t, journal.NewMemory(journal.MemoryOptions{}))
+		alice := r.join(contracts.RoleController, "", nil)
+		r.send(alice, `{"type":"prompt","content":"panic"}`)
+		r.until(alice, `"response_end"`)
+		r.send(alice, `{"type":"prompt","content":"next"}`)
+		r.until(alice, `"content":"next"`)
+		if err := r.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
