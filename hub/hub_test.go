@@ -118,8 +118,9 @@ func TestViewerSeesWhatTheControllerDoesAndCannotDrive(t *testing.T) {
 func TestSilentControllerLosesLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRoom(t, journal.NewMemory(journal.MemoryOptions{}))
-		alice, bob := r.join(contracts.RoleController, "", nil), r.join(contracts.RoleController, contracts.TakeoverLater, nil)
+		alice := r.join(contracts.RoleController, "", nil)
 		r.until(alice, `"hello_ok"`)
+		bob := r.join(contracts.RoleController, contracts.TakeoverLater, nil)
 		r.until(bob, `"hello_ok"`)
 		alice.Mute()
 		time.Sleep(29 * time.Second)
