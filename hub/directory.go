@@ -22,12 +22,17 @@ type Directory struct {
 
 	mu     sync.Mutex
 	hubs   map[string]*place
+	ended  map[string]bool // shut down by a client; at most maxEnded
 	closed bool
 	wg     sync.WaitGroup
 }
 
 // ErrUnknownSession means that a session neither is open nor was kept.
 var ErrUnknownSession = &contracts.Error{Code: contracts.CodeStaleSession, Message: "Headless session not found"}
+
+// maxEnded bounds how many shut down sessions are remembered; beyond it they
+// can be opened again.
+const maxEnded = 4096
 
 // A place is a session that is open or being opened. hub and err are set
 // before ready is closed.
@@ -39,7 +44,7 @@ type place struct {
 
 // Get returns the session's hub, opening it if it has to.
 func (d *Directory) Get(ctx context.Context, id string, create bool) (*Hub, error) {
-	p, opener, err := d.place(id)
+	p, opener, err := d.place(id, create)
 	if err != nil {
 		return nil, err
 	}
@@ -54,7 +59,7 @@ func (d *Directory) Get(ctx context.Context, id string, create bool) (*Hub, erro
 	}
 }
 
-func (d *Directory) place(id string) (p *place, opener bool, err error) {
+func (d *Directory) place(id string, create bool) (p *place, opener bool, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.closed {
@@ -63,6 +68,10 @@ func (d *Directory) place(id string) (p *place, opener bool, err error) {
 	if p = d.hubs[id]; p != nil {
 		return p, false, nil
 	}
+	if d.ended[id] && !create {
+		return nil, false, ErrUnknownSession // what a client shut down stays down until somebody asks for it anew (A76)
+	}
+	delete(d.ended, id)
 	limit := d.Max
 	if limit <= 0 {
 		limit = 1024
@@ -93,8 +102,22 @@ func (d *Directory) open(ctx context.Context, id string, create bool, p *place) 
 		if err := p.hub.Close(context.Background()); err != nil && d.Log != nil {
 			d.Log.Error("close session", "session", id, "err", err)
 		}
-		d.forget(id)
+		d.retire(id)
 	}()
+}
+
+// retire forgets a session that has ended, and that it was ended.
+func (d *Directory) retire(id string) {
+	d.mu.Lock()
+	if len(d.ended) >= maxEnded {
+		clear(d.ended)
+	}
+	if d.ended == nil {
+		d.ended = map[string]bool{}
+	}
+	d.ended[id] = true
+	d.mu.Unlock()
+	d.forget(id)
 }
 
 func (d *Directory) forget(id string) {

@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/signal"
@@ -39,9 +40,9 @@ func failHeadless(err error) error {
 		Message: "Headless startup failed: " + err.Error(), Fatal: true, ErrorType: contracts.ErrorFatal,
 	})
 	if encodeErr == nil {
-		fmt.Fprintf(os.Stdout, "%s\n", text.Body)
+		_, encodeErr = fmt.Fprintf(os.Stdout, "%s\n", text.Body)
 	}
-	return &startFailure{err}
+	return &startFailure{errors.Join(err, encodeErr)}
 }
 
 func headless(s settings) error {

@@ -87,11 +87,13 @@ func announce(s settings, n *network, r readiness, out io.Writer) error {
 			return err
 		}
 	} else {
-		fmt.Fprintf(out, "maestro listens on %s, session %s, agent %s\n\nIn another terminal:\n\n    maestro attach %s", r.BaseURL, r.SessionID, s.agent, r.BaseURL)
+		line := "maestro attach " + r.BaseURL
 		if n.token != "" && n.token != tokenFile(defaultStateRoot()) {
-			fmt.Fprintf(out, " --token-file %s", n.token)
+			line += " --token-file " + n.token
 		}
-		fmt.Fprint(out, "\n\n")
+		if _, err := fmt.Fprintf(out, "maestro listens on %s, session %s, agent %s\n\nIn another terminal:\n\n    %s\n\n", r.BaseURL, r.SessionID, s.agent, line); err != nil {
+			return err
+		}
 	}
 	return writeReady(s.readyFile, r)
 }
