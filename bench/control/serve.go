@@ -105,11 +105,13 @@ func (s *Server) publish(order Order, rep *Report) error {
 	return nil
 }
 
-// settle leaves only what is in use resident. Two collections: the first may
-// only queue finalizers and empty pools.
+// settle leaves only what is in use resident. One collection is not enough: the
+// first may only queue finalizers and empty pools, and each halves a stack that
+// has become too large.
 func settle() {
-	runtime.GC()
-	runtime.GC()
+	for range 3 {
+		runtime.GC()
+	}
 	debug.FreeOSMemory()
 }
 
