@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/seed-028515a8/maestro/bench/control"
+	"github.com/seed-028515a8/maestro/contracts"
 )
 
 // A stall is one run with or without viewers that stop reading.
@@ -48,10 +49,10 @@ func (b *bench) stalls(ctx context.Context) error {
 	t := table{
 		title: "Viewers that stop reading",
 		notes: []string{fmt.Sprintf("%s. Those that stop read nothing after their handshake, through a receive buffer of %d KiB. "+
-			"First %d messages at once fill the kernel's buffers, then the clock starts: %d messages/s for %v, which is longer than a "+
-			"write may take, so that the server disconnects those that stopped. Afterwards they read on, and come back with epoch and "+
-			"cursor; complete means that every byte of the text arrived, once and in order.",
-			nameHub, smallBuffer>>10, p.flood, p.rate, p.length)},
+			"First %d messages at once fill the kernel's buffers, then the clock starts: %d messages/s for %v. The server disconnects "+
+			"whoever does not take a write for %v. Afterwards those that stopped read on, and come back with epoch and cursor if they "+
+			"were disconnected; complete means that every byte of the text arrived, once and in order.",
+			nameHub, smallBuffer>>10, p.flood, p.rate, p.length, contracts.DefaultWriteTimeout)},
 		head: []string{"run", "p99 ms", "p99 x", "p50 ms", "server ns", "resident MB", "complete", "reconnections", "messages per frame"},
 	}
 	p99 := func(s stall) float64 { return s.p99 }
