@@ -8,8 +8,6 @@ import (
 	"time"
 
 	"github.com/seed-028515a8/maestro/contracts"
-	"github.com/seed-028515a8/maestro/hub"
-	"github.com/seed-028515a8/maestro/internal/memconn"
 	"github.com/seed-028515a8/maestro/journal"
 )
 
@@ -41,61 +39,6 @@ func (e *echo) Run(ctx context.Context, work contracts.Work) error {
 }
 
 func (e *echo) Close(context.Context) error { return nil }
-
-// room is a hub with an echo agent. It must be made inside a bubble.
-type room struct {
-	*hub.Hub
-	t *testing.T
-}
-
-func newRoom(t *testing.T, store journal.Store) *room {
-	t.Helper()
-	h, err := hub.New(hub.Options{SessionID: "s", Cwd: "/", Agent: &echo{}, Store: store, LeaseTTL: 30 * time.Second})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := h.Start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	return &room{h, t}
-}
-
-// join attaches a client and returns its end.
-func (r *room) join(role contracts.Role, takeover contracts.Takeover, cursor *int64) *memconn.Peer {
-	r.t.Helper()
-	conn, peer := memconn.New(memconn.Options{})
-	go func() { // ends when the peer or the hub closes the connection
-		_ = r.Serve(context.Background(), conn, hub.WireEnvelope, contracts.Attach{Role: role, Takeover: takeover, Cursor: cursor})
-	}()
-	r.send(peer, `{"type":"hello"}`)
-	return peer
-}
-
-func (r *room) send(p *memconn.Peer, text string) {
-	r.t.Helper()
-	if err := p.Send(text); err != nil {
-		r.t.Fatalf("send %s: %v", text, err)
-	}
-}
-
-// until reads until a text contains want, and returns all it read.
-func (r *room) until(p *memconn.Peer, want string) string {
-	r.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	defer cancel()
-	var all strings.Builder
-	for {
-		text, err := p.Next(ctx)
-		if err != nil {
-			r.t.Fatalf("got %v after %s, want a text with %s", err, all.String(), want)
-		}
-		all.WriteString(text)
-		all.WriteByte('\n')
-		if strings.Contains(text, want) {
-			return all.String()
-		}
-	}
-}
 
 func TestViewerSeesWhatTheControllerDoesAndCannotDrive(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

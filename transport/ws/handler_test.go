@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -371,19 +372,27 @@ func TestMisconfiguredHandlerIsRefused(t *testing.T) {
 
 func TestIdleConnectionCostsOneGoroutine(t *testing.T) {
 	s := newServer(t, false, Options{})
-	count := func(n int) int {
-		for range n {
-			s.raw()
-			receive(t, s.conns)
-		}
-		return runtime.NumGoroutine()
+	want := 50
+	for range want {
+		s.raw()
+		receive(t, s.conns)
 	}
-	before, want := count(1), 50
-	for got := count(want) - before; got != want; got = runtime.NumGoroutine() - before {
-		// net/http's goroutines are on their way out.
-		if got < want {
-			t.Fatalf("got %d goroutines for %d connections", got, want)
-		}
-		runtime.Gosched()
+	for served := goroutines("net/http.(*conn).serve"); served > 0; served = goroutines("net/http.(*conn).serve") {
+		runtime.Gosched() // they are on their way out: the handler has returned
 	}
+	if got := goroutines("ws.(*Conn)", "ws.(*Handler)"); got != want {
+		t.Errorf("got %d goroutines for %d connections, want one each", got, want)
+	}
+}
+
+// goroutines counts those with one of the functions on their stack.
+func goroutines(functions ...string) (n int) {
+	stacks := make([]byte, 4<<20)
+	stacks = stacks[:runtime.Stack(stacks, true)]
+	for stack := range strings.SplitSeq(string(stacks), "\n\n") {
+		if slices.ContainsFunc(functions, func(f string) bool { return strings.Contains(stack, f) }) {
+			n++
+		}
+	}
+	return n
 }
