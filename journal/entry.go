@@ -58,7 +58,7 @@ var (
 
 	// ErrLocked means that another process, or another store in this one, has
 	// the directory open.
-	ErrLocked = errors.New("journal is locked")
+	ErrLocked = errors.New("journal is in use by another process")
 )
 
 // check returns an error if e cannot be stored.

@@ -41,15 +41,15 @@ func Open(root string, opts Options) (*Workspace, error) {
 	}
 	given, err := filepath.Abs(root)
 	if err != nil {
-		return nil, fmt.Errorf("open workspace: %w", err)
+		return nil, fmt.Errorf("open workspace %s: %w", root, err)
 	}
 	path, err := filepath.EvalSymlinks(given)
 	if err != nil {
-		return nil, fmt.Errorf("open workspace: %w", err)
+		return nil, fmt.Errorf("open workspace %s: %w", root, err)
 	}
 	r, err := os.OpenRoot(path)
 	if err != nil {
-		return nil, fmt.Errorf("open workspace: %w", err)
+		return nil, fmt.Errorf("open workspace %s: %w", root, err)
 	}
 	home, _ := os.UserHomeDir() // without one a leading ~ is an ordinary name
 	return &Workspace{root: r, path: path, given: given, home: home, opts: opts}, nil

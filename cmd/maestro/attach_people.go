@@ -1,9 +1,11 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 
+	"github.com/seed-028515a8/maestro/client"
 	"github.com/seed-028515a8/maestro/contracts"
 )
 
@@ -17,7 +19,29 @@ func (v *view) connected(a *contracts.Attached) {
 	}
 	v.me = a.ConnectionID
 	v.notice(styleBold, "%s session %s as %s", again, oneLine(a.SessionID, 60), oneLine(string(a.Role), 20))
-	v.setController(orEmpty(a.ControllerConnectionID), "")
+	v.lost = ""
+	id := orEmpty(a.ControllerConnectionID)
+	if id != "" && id != v.me && v.names[id] == "" && id != v.controller {
+		v.controller, v.known = id, false // told with its name, which comes next
+		return
+	}
+	v.setController(id, "")
+}
+
+// disconnected prints that the connection was lost, and each new reason why it
+// cannot be made again.
+func (v *view) disconnected(err error) {
+	if e, ok := errors.AsType[*client.CloseError](err); ok && e.Err != nil {
+		for err = e.Err; errors.Unwrap(err) != nil; {
+			err = errors.Unwrap(err) // what the network said, without the layers that passed it on
+		}
+	}
+	why := oneLine(err.Error(), 200)
+	if why == v.lost {
+		return
+	}
+	v.lost = why
+	v.notice(styleYellow, "connection lost (%s); trying again", why)
 }
 
 // ready prints what answers. A script is badged wherever it is named: what it
@@ -31,12 +55,17 @@ func (v *view) ready(model, provider string, executor contracts.ExecutorType) {
 	v.notice(styleDim, "%sready: %s (%s)", badge, oneLine(model, 60), oneLine(provider, 60))
 }
 
+// place prints where the agent works, if that is news.
 func (v *view) place(cwd string, branch *string) {
 	on := ""
 	if b := orEmpty(branch); b != "" {
 		on = " on " + oneLine(b, 60)
 	}
-	v.notice(styleDim, "workspace %s%s", oneLine(cwd, 200), on)
+	where := oneLine(cwd, 200) + on
+	if where != v.where {
+		v.where = where
+		v.notice(styleDim, "workspace %s", where)
+	}
 }
 
 // snapshot prints where the session stands.

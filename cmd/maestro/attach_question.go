@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -45,10 +46,8 @@ func questionOf(p *contracts.PendingRequest) question {
 // text returns the question with what is to be decided, cleaned.
 func (q *question) text() string {
 	head := "? " + strings.ReplaceAll(oneLine(string(q.kind), 20), "_", " ") + ": " + oneLine(q.tool, 60)
-	for _, more := range []string{q.label, q.reason} {
-		if more != "" {
-			head += " - " + oneLine(more, maxArgs)
-		}
+	if more := cmp.Or(q.reason, q.label); more != "" { // the label mostly repeats the arguments
+		head += " - " + oneLine(more, maxArgs)
 	}
 	return head + "\n" + q.body() + "  " + q.keys()
 }

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
-	"time"
 
 	"github.com/seed-028515a8/maestro/client"
 	"github.com/seed-028515a8/maestro/contracts"
@@ -19,7 +18,9 @@ type view struct {
 
 	me         string            // our connection id
 	controller string            // who holds the lease; empty if nobody
-	known      bool              // controller has been told once
+	known      bool              // controller has been told
+	where      string            // the workspace that was told last
+	lost       string            // why there is no connection, as told last; empty with one
 	names      map[string]string // client names by connection id, of those attached now
 	replay     bool              // the agent plays a script
 
@@ -56,7 +57,7 @@ func (v *view) show(u client.Update) {
 	case client.KindConnected:
 		v.connected(u.Attached)
 	case client.KindDisconnected:
-		v.notice(styleYellow, "connection lost (%s); trying again in %s", oneLine(u.Err.Error(), 200), u.Retry.Round(10*time.Millisecond))
+		v.disconnected(u.Err)
 	}
 }
 

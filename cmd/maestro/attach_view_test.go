@@ -3,9 +3,9 @@ package main
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/seed-028515a8/maestro/client"
 	"github.com/seed-028515a8/maestro/contracts"
@@ -133,6 +133,10 @@ func TestHandOversAreTold(t *testing.T) {
 `)
 }
 
+func lost(err error) client.Update {
+	return client.Update{Kind: client.KindDisconnected, Err: &client.CloseError{Code: 1006, Err: err}}
+}
+
 func TestLossesAndResetsAreTold(t *testing.T) {
 	state := contracts.State{
 		Cwd: "/srv", CurrentResponse: &contracts.CurrentResponse{Text: "half a sen"},
@@ -143,7 +147,7 @@ func TestLossesAndResetsAreTold(t *testing.T) {
 	}
 	got := rendered(
 		connectedAs("conn_a", ""),
-		client.Update{Kind: client.KindDisconnected, Err: &client.CloseError{Code: 1006, Err: errors.New("EOF")}, Retry: 1234567 * time.Microsecond},
+		lost(errors.New("EOF")), lost(fmt.Errorf("dial: %w", errors.New("refused"))), lost(errors.New("refused")),
 		connectedAs("conn_a", ""),
 		client.Update{Kind: client.KindReset, Reason: contracts.ResetLagged, Snapshot: &contracts.Snapshot{State: state}},
 		told(&contracts.ResponseChunk{Content: "tence."})[0],
@@ -151,7 +155,8 @@ func TestLossesAndResetsAreTold(t *testing.T) {
 	)
 	compareText(t, got, `-- attached to session sess_a as controller
 -- nobody is in control
--- connection lost (connection closed: 1006: EOF); trying again in 1.23s
+-- connection lost (EOF); trying again
+-- connection lost (refused); trying again
 -- connected again to session sess_a as controller
 -- missed too much (lagged): starting over from the current state
 -- workspace /srv

@@ -27,6 +27,8 @@ type settings struct {
 	leaseTTL, heartbeat        time.Duration
 	subscription, retainAge    time.Duration
 	retainBytes                int64
+	hosts, origins             []string
+	limits                     limits
 }
 
 // A startFailure is anything that kept the program from running, as opposed to
@@ -50,8 +52,11 @@ func (s *settings) register(cmd *cobra.Command) {
 	f.DurationVar(&s.leaseTTL, "lease-ttl", contracts.DefaultLeaseTTL, "how long a silent controller keeps control")
 	f.DurationVar(&s.heartbeat, "heartbeat-interval", contracts.DefaultHeartbeatInterval, "time between heartbeats")
 	f.DurationVar(&s.subscription, "subscription-ttl", contracts.DefaultSubscriptionTTL, "how long a lost connection can be resumed")
+	f.StringSliceVar(&s.hosts, "allow-host", nil, "name, beside loopback's, by which clients may reach the server")
+	f.StringSliceVar(&s.origins, "allow-origin", nil, "web origin, beside the server's own, whose pages may attach")
 	f.Int64Var(&s.retainBytes, "retain-bytes", 256<<20, "size of a session's journal")
 	f.DurationVar(&s.retainAge, "retain-age", 0, "age of a session's journal; 0 keeps everything that fits")
+	s.limits.register(cmd)
 }
 
 func (s *settings) check() error {
@@ -64,7 +69,7 @@ func (s *settings) check() error {
 	if s.leaseTTL <= 0 || s.heartbeat <= 0 || s.subscription <= 0 || s.retainBytes <= 0 || s.retainAge < 0 {
 		return errors.New("durations and sizes must be positive")
 	}
-	return nil
+	return s.limits.check()
 }
 
 func (s *settings) log() *slog.Logger {

@@ -78,7 +78,7 @@ func headless(s settings) error {
 		}
 		fmt.Fprintf(os.Stderr, "maestro attach %s\n", n.readiness(id).BaseURL)
 	}
-	conn := stdio.New(os.Stdin, os.Stdout, stdio.Options{})
+	conn := stdio.New(os.Stdin, os.Stdout, stdio.Options{MaxLineBytes: s.limits.lineBytes})
 	gone := make(chan struct{})
 	go func() { // ends with the input, or when the session closes the connection
 		defer close(gone)

@@ -64,7 +64,7 @@ func (n *network) open(s settings, root string, find find, log *slog.Logger) err
 	if s.auth == "off" && (!ok || !addr.IP.IsLoopback()) {
 		return fmt.Errorf("--auth off is accepted on a loopback address only, not on %s", n.ln.Addr())
 	}
-	opts := gate.Options{Off: s.auth == "off"}
+	opts := gate.Options{Off: s.auth == "off", Hosts: s.hosts, Origins: s.origins}
 	if s.auth != "off" {
 		n.token = tokenFile(root)
 		token, err := gate.LoadOrCreateToken(n.token)
@@ -74,19 +74,24 @@ func (n *network) open(s settings, root string, find find, log *slog.Logger) err
 		opts.Token = token
 	}
 	if host, _, err := net.SplitHostPort(s.listen); err == nil && host != "" && net.ParseIP(host) == nil {
-		opts.Hosts = []string{host}
+		opts.Hosts = append(opts.Hosts, host)
 	}
 	g, err := gate.New(opts)
 	if err != nil {
 		return err
 	}
-	n.sockets, err = ws.New(ws.Options{Authorize: g.Authorize, Log: log, Open: func(ctx context.Context, att contracts.Attach) (ws.Session, error) {
-		h, err := find(ctx, att)
-		if err != nil {
-			return nil, err
-		}
-		return attached{h, att}, h.Admit(att)
-	}})
+	n.sockets, err = ws.New(ws.Options{
+		Authorize: g.Authorize,
+		Open: func(ctx context.Context, att contracts.Attach) (ws.Session, error) {
+			h, err := find(ctx, att)
+			if err != nil {
+				return nil, err
+			}
+			return attached{h, att}, h.Admit(att)
+		},
+		MaxFrameBytes: s.limits.frameBytes, MaxConnections: s.limits.connections, WriteTimeout: s.limits.write,
+		AttachRate: s.limits.attachRate, AttachBurst: s.limits.attachBurst, Log: log,
+	})
 	if err != nil {
 		return err
 	}

@@ -48,7 +48,7 @@ func serve(s settings, in io.Reader, out io.Writer) error {
 	root := cmp.Or(s.stateDir, defaultStateRoot())
 	m.dir = m.workspaceDir(root)
 	first := "main"
-	d := &hub.Directory{Open: m.open, Log: log}
+	d := &hub.Directory{Open: m.open, Max: s.limits.sessions, Log: log}
 	ctx := context.Background()
 	if _, err := d.Get(ctx, first, true); err != nil {
 		return &startFailure{err}
@@ -82,20 +82,18 @@ func serve(s settings, in io.Reader, out io.Writer) error {
 
 // announce tells harnesses and people where the server is.
 func announce(s settings, n *network, r readiness, out io.Writer) error {
-	if s.readyStdout {
-		if err := json.NewEncoder(out).Encode(r); err != nil {
-			return err
-		}
-	} else {
-		line := "maestro attach " + r.BaseURL
-		if n.token != "" && n.token != tokenFile(defaultStateRoot()) {
-			line += " --token-file " + n.token
-		}
-		if _, err := fmt.Fprintf(out, "maestro listens on %s, session %s, agent %s\n\nIn another terminal:\n\n    %s\n\n", r.BaseURL, r.SessionID, s.agent, line); err != nil {
-			return err
-		}
+	if err := writeReady(s.readyFile, r); err != nil {
+		return err
 	}
-	return writeReady(s.readyFile, r)
+	if s.readyStdout {
+		return json.NewEncoder(out).Encode(r)
+	}
+	line := os.Args[0] + " attach " + r.BaseURL // as this program was called, so that it can be called again
+	if n.token != "" && n.token != tokenFile(defaultStateRoot()) {
+		line += " --token-file " + n.token
+	}
+	_, err := fmt.Fprintf(out, "maestro listens on %s, session %s, agent %s\n\nIn another terminal:\n\n    %s\n\n", r.BaseURL, r.SessionID, s.agent, line)
+	return err
 }
 
 // awaitEnd waits until the program is told to end, and returns its exit code.

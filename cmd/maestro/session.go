@@ -55,10 +55,16 @@ func (m *sessions) open(ctx context.Context, id string, create bool) (*hub.Hub, 
 	if err != nil {
 		return nil, errors.Join(err, store.Close())
 	}
+	timeouts, err := m.limits.requestTimeouts()
+	if err != nil {
+		return nil, errors.Join(err, store.Close())
+	}
 	h, err := hub.New(hub.Options{
 		SessionID: id, Cwd: m.work.Root(), GitBranch: m.work.GitBranch(), Agent: a, Store: store,
 		LoadAttachments: m.attachments, Profile: contracts.Profile(m.profile), Strict: m.strict,
 		LeaseTTL: m.leaseTTL, HeartbeatInterval: m.heartbeat, SubscriptionTTL: m.subscription,
+		HandshakeTimeout: m.limits.handshake, RequestTimeout: timeouts,
+		MaxFrameBytes: m.limits.frameBytes, MaxConnections: m.limits.connections, MaxControllers: m.limits.controllers,
 		GroupCommit: m.fsync && m.dir != "", Shared: m.shared, Log: m.log,
 	})
 	if err != nil {

@@ -1,0 +1,71 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/seed-028515a8/maestro/contracts"
+)
+
+// limits is what clients are allowed to use up.
+type limits struct {
+	frameBytes, lineBytes              int
+	connections, controllers, sessions int
+	attachRate                         float64
+	attachBurst                        int
+	handshake, write                   time.Duration
+	requests                           map[string]string // duration or never, by type
+}
+
+func (l *limits) register(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.IntVar(&l.frameBytes, "max-frame-bytes", contracts.MaxSocketBytes, "longest message of a network client")
+	f.IntVar(&l.lineBytes, "max-line-bytes", contracts.MaxLineBytes, "longest line on standard input")
+	f.IntVar(&l.connections, "max-connections", 16384, "connections at a time")
+	f.IntVar(&l.controllers, "max-controllers", 64, "connections of a session that may ask for control")
+	f.IntVar(&l.sessions, "max-sessions", 1024, "sessions at a time")
+	f.Float64Var(&l.attachRate, "attach-rate", 512, "attachments per second of one principal in the long run; negative is no limit")
+	f.IntVar(&l.attachBurst, "attach-burst", 2048, "attachments of one principal at once")
+	f.DurationVar(&l.handshake, "handshake-timeout", contracts.DefaultHandshakeTimeout, "time for a client to say hello")
+	f.DurationVar(&l.write, "write-timeout", contracts.DefaultWriteTimeout, "time for a client to take what is written")
+	f.StringToStringVar(&l.requests, "request-timeout", nil, "how long a type of question waits, such as approval=10m or user_input=never")
+}
+
+func (l *limits) check() error {
+	for _, n := range []int{l.frameBytes, l.lineBytes, l.connections, l.controllers, l.sessions, l.attachBurst} {
+		if n <= 0 {
+			return errors.New("limits must be positive")
+		}
+	}
+	if l.handshake <= 0 || l.write <= 0 {
+		return errors.New("timeouts must be positive")
+	}
+	_, err := l.requestTimeouts()
+	return err
+}
+
+// requestTimeouts returns how long each type waits that was given; negative is
+// for ever.
+func (l *limits) requestTimeouts() (map[contracts.RequestType]time.Duration, error) {
+	timeouts := map[contracts.RequestType]time.Duration{}
+	for name, text := range l.requests {
+		kind := contracts.RequestType(name)
+		if !slices.Contains(contracts.RequestTypes(), kind) {
+			return nil, fmt.Errorf("--request-timeout %s: want one of %q", name, contracts.RequestTypes())
+		}
+		if text == "never" {
+			timeouts[kind] = -1
+			continue
+		}
+		d, err := time.ParseDuration(text)
+		if err != nil || d <= 0 {
+			return nil, fmt.Errorf("--request-timeout %s=%s: want a positive duration or never", name, text)
+		}
+		timeouts[kind] = d
+	}
+	return timeouts, nil
+}

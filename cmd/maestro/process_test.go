@@ -1,0 +1,188 @@
+//go:build unix
+
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/seed-028515a8/maestro/client"
+	"github.com/seed-028515a8/maestro/contracts"
+)
+
+// A running is a server that has said it is ready.
+type running struct {
+	t     *testing.T
+	cmd   *exec.Cmd
+	in    io.WriteCloser
+	log   *bytes.Buffer // its standard error, once it has ended
+	ready readiness
+}
+
+// serving starts maestro serve and waits until it is ready.
+func serving(t *testing.T, args ...string) *running {
+	t.Helper()
+	cmd := program(t, append([]string{"serve", "--listen", "127.0.0.1:0", "--ready-stdout"}, args...)...)
+	r := &running{t: t, cmd: cmd, log: &bytes.Buffer{}}
+	cmd.Stderr = r.log
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	r.in = in
+	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+	line, err := bufio.NewReader(out).ReadBytes('\n')
+	if err != nil {
+		_ = cmd.Wait()
+		t.Fatalf("got %v before the ready line; log:\n%s", err, r.log)
+	}
+	if err := json.Unmarshal(line, &r.ready); err != nil {
+		t.Fatalf("got %s, want the ready line: %v", line, err)
+	}
+	return r
+}
+
+// ends waits for the process and checks how it ended.
+func (r *running) ends(code int) {
+	r.t.Helper()
+	if got := exitCode(r.t, r.cmd.Wait()); got != code {
+		r.t.Errorf("got exit code %d, want %d; log:\n%s", got, code, r.log)
+	}
+}
+
+func exitCode(t *testing.T, err error) int {
+	t.Helper()
+	if err == nil {
+		return 0
+	}
+	e, ok := errors.AsType[*exec.ExitError](err)
+	if !ok {
+		t.Fatal(err)
+	}
+	return e.ExitCode()
+}
+
+// attach dials the server as a client on the same machine does.
+func (r *running) attach(opts ...client.Option) *client.Client {
+	r.t.Helper()
+	if r.ready.TokenFile != "" {
+		opts = append(opts, client.WithTokenFile(r.ready.TokenFile))
+	}
+	c, err := client.Dial(r.t.Context(), r.ready.BaseURL, opts...)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	r.t.Cleanup(func() { c.Close(false) })
+	return c
+}
+
+func TestSignalsEndTheServerWithTheirCode(t *testing.T) {
+	for signal, code := range map[syscall.Signal]int{syscall.SIGTERM: 143, syscall.SIGINT: 130} {
+		r := serving(t)
+		c := r.attach()
+		if err := r.cmd.Process.Signal(signal); err != nil {
+			t.Fatal(err)
+		}
+		r.ends(code)
+		for { // the client is told to come back, not cut off
+			u, err := c.Next(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if u.Kind != client.KindDisconnected {
+				continue
+			}
+			if e, ok := errors.AsType[*client.CloseError](u.Err); !ok || e.Reason != contracts.CodeGoingAway {
+				t.Errorf("got %v, want %s", u.Err, contracts.CodeGoingAway)
+			}
+			break
+		}
+	}
+}
+
+func TestReadyFileNamesTheServer(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "ready.json")
+	r := serving(t, "--ready-file", path, "--exit-on-stdin-eof")
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got readiness
+	if err := json.Unmarshal(text, &got); err != nil {
+		t.Fatal(err)
+	}
+	if got != r.ready || got.PID != r.cmd.Process.Pid || got.SessionID != "main" || !strings.HasPrefix(got.WSURL, "ws://127.0.0.1:") {
+		t.Errorf("got %+v, want %+v", got, r.ready)
+	}
+	info, err := os.Stat(got.TokenFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if info.Mode().Perm() != 0o600 {
+		t.Errorf("got token file mode %v, want 0600", info.Mode())
+	}
+	if err := r.in.Close(); err != nil {
+		t.Fatal(err)
+	}
+	r.ends(0)
+}
+
+func TestOneServerPerJournal(t *testing.T) {
+	r := serving(t)
+	second := program(t, "serve", "--listen", "127.0.0.1:0", "--workspace", r.cmd.Dir, "--state-dir", filepath.Dir(r.ready.TokenFile))
+	out, err := second.CombinedOutput()
+	if got := exitCode(t, err); got != exitFailure || !strings.Contains(string(out), "another process") {
+		t.Errorf("got exit code %d and %s, want %d and that another process has the journal", got, out, exitFailure)
+	}
+}
+
+func TestWhatCannotStartSaysWhy(t *testing.T) {
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = taken.Close() })
+	for _, test := range []struct {
+		args []string
+		code int
+		says string
+	}{
+		{[]string{"serve", "--listen", taken.Addr().String()}, exitFailure, "address already in use"},
+		{[]string{"serve", "--listen", "0.0.0.0:0", "--auth", "off"}, exitFailure, "loopback"},
+		{[]string{"serve", "--workspace", "/does/not/exist"}, exitFailure, "/does/not/exist"},
+		{[]string{"serve", "--listen", "127.0.0.1:0", "--agent", "nobody"}, exitFailure, "nobody"},
+		{[]string{"serve", "--listen", "127.0.0.1:0", "--agent", "script:/does/not/exist"}, exitFailure, "/does/not/exist"},
+		{[]string{"serve", "--auth", "maybe"}, exitUsage, "maybe"},
+		{[]string{"serve", "--lease-ttl", "-1s"}, exitUsage, "positive"},
+		{[]string{"serve", "--max-connections", "0"}, exitUsage, "positive"},
+		{[]string{"serve", "--request-timeout", "approval=soon"}, exitUsage, "never"},
+		{[]string{"serve", "--request-timeout", "joke=1s"}, exitUsage, "joke"},
+		{[]string{"serve", "--nonsense"}, exitUsage, "nonsense"},
+		{[]string{"serve", "extra"}, exitUsage, "extra"},
+		{[]string{"nonsense"}, exitUsage, "nonsense"},
+		{[]string{"headless", "--workspace", "/does/not/exist"}, exitFailure, `"fatal":true`},
+		{[]string{"conformance"}, exitUsage, "target"},
+	} {
+		out, err := program(t, test.args...).CombinedOutput()
+		if got := exitCode(t, err); got != test.code || !strings.Contains(string(out), test.says) {
+			t.Errorf("maestro %q: got exit code %d and %s, want %d and %q", test.args, got, out, test.code, test.says)
+		}
+	}
+}
