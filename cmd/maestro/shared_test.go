@@ -1,0 +1,127 @@
+//go:build unix
+
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/seed-028515a8/maestro/client"
+	"github.com/seed-028515a8/maestro/contracts"
+)
+
+// patience bounds what a test waits for; it only matters when something hangs.
+const patience = 30 * time.Second
+
+// A screenful is what one client has read, to wait for a text in it.
+type screenful struct {
+	t    *testing.T
+	name string
+	next func(context.Context) (client.Update, error)
+}
+
+// until reads until an update's text contains want, and returns all it read.
+func (s screenful) until(want string) string {
+	s.t.Helper()
+	ctx, cancel := context.WithTimeout(s.t.Context(), patience)
+	defer cancel()
+	var all strings.Builder
+	for {
+		u, err := s.next(ctx)
+		if err != nil {
+			s.t.Fatalf("%s: got %v after\n%s\nwant %s", s.name, err, all.String(), want)
+		}
+		text := u.Body
+		if u.Kind == client.KindControl {
+			if text, err = contracts.EncodeFrame(u.Control); err != nil {
+				s.t.Fatal(err)
+			}
+		}
+		all.Write(text)
+		all.WriteByte('\n')
+		if strings.Contains(string(text), want) {
+			return all.String()
+		}
+	}
+}
+
+// TestPipeAndSocketShareOneSession drives one session from standard input and
+// from a WebSocket in turn; each takes over from the other.
+func TestPipeAndSocketShareOneSession(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "ready.json")
+	local, err := client.Start(t.Context(), program(t, "headless", "--listen", "127.0.0.1:0", "--ready-file", path))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = local.Close() })
+	pipe := screenful{t, "pipe", local.Next}
+	pipe.until(`"type":"ready"`)
+	var ready readiness
+	if text, err := os.ReadFile(path); err != nil || json.Unmarshal(text, &ready) != nil {
+		t.Fatalf("got ready file %s, %v", text, err)
+	}
+	remote := (&running{t: t, ready: ready}).attach(client.WithRole(contracts.RoleController), client.WithTakeover(contracts.TakeoverLater))
+	socket := screenful{t, "socket", remote.Next}
+	say := func(text string) {
+		t.Helper()
+		if err := local.SendText([]byte(text)); err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	say(`{"type":"init","approval_mode":"auto"}`)
+	say(`{"type":"prompt","content":"echo from the pipe"}`)
+	for _, s := range []screenful{pipe, socket} {
+		if got := s.until(`"response_end"`); !strings.Contains(got, `from the pipe\n`) {
+			t.Errorf("%s: got %s, want the output of the command", s.name, got)
+		}
+	}
+	if _, err := remote.Prompt(t.Context(), "echo refused"); err == nil {
+		t.Error("the socket could drive without control")
+	}
+
+	if _, err := remote.TakeControl(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	pipe.until(`"controller_connection_id":"` + remote.Attached().ConnectionID + `"`)
+	say(`{"type":"prompt","content":"echo refused"}`)
+	pipe.until(`currently held by another connection`)
+	if _, err := remote.Prompt(t.Context(), "echo from the socket"); err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range []screenful{pipe, socket} {
+		if got := s.until(`"response_end"`); !strings.Contains(got, `from the socket\n`) || strings.Contains(got, `refused\n`) {
+			t.Errorf("%s: got %s, want the output of the socket's command alone", s.name, got)
+		}
+	}
+
+	say(`{"type":"ws.take_control","id":"t1"}`)
+	pipe.until(`"id":"t1"`)
+	socket.until(`"reason":"taken_over"`)
+	say(`{"type":"prompt","content":"echo back at the pipe"}`)
+	for _, s := range []screenful{pipe, socket} {
+		if got := s.until(`"response_end"`); !strings.Contains(got, `back at the pipe\n`) {
+			t.Errorf("%s: got %s, want the output of the command", s.name, got)
+		}
+	}
+
+	if err := local.CloseInput(); err != nil {
+		t.Fatal(err)
+	}
+	for err = error(nil); err == nil; {
+		_, err = local.Next(t.Context())
+	}
+	if !errors.Is(err, io.EOF) {
+		t.Errorf("got %v, want the end of the output", err)
+	}
+	if err := local.Wait(t.Context()); err != nil {
+		t.Errorf("got %v, want a normal end", err)
+	}
+}
