@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"time"
@@ -22,7 +23,10 @@ var (
 // Serve speaks the protocol on conn until the peer leaves, ctx ends or the hub
 // closes it. It owns conn: it reads in the caller's goroutine and writes in at
 // most one other, which has ended when Serve returns.
-func (h *Hub) Serve(ctx context.Context, conn Conn, wire Wire, att contracts.Attach) error {
+//
+// A panic in what serves conn, or in conn itself, ends this connection alone.
+func (h *Hub) Serve(ctx context.Context, conn Conn, wire Wire, att contracts.Attach) (err error) {
+	defer h.contain(conn, &err)
 	unhook := context.AfterFunc(ctx, func() { conn.Close(goingAway) })
 	defer unhook()
 	if wire == WireBare {
@@ -31,13 +35,26 @@ func (h *Hub) Serve(ctx context.Context, conn Conn, wire Wire, att contracts.Att
 	return h.serveEnvelope(conn, att)
 }
 
+// contain, deferred, turns a panic in what serves conn into an error, and closes
+// conn: the other clients of the session must not pay for it.
+func (h *Hub) contain(conn Conn, err *error) {
+	p := recover()
+	if p == nil {
+		return
+	}
+	h.log.Error("connection panicked", "panic", p, "stack", string(debug.Stack()))
+	why := &contracts.Error{Code: contracts.CodeInternal, Message: "internal error"}
+	*err = why
+	conn.Close(why)
+}
+
 // A reader is the reading side of one socket.
 type reader struct {
 	hub     *Hub
 	conn    *connection
 	box     *mailbox
 	decoder *contracts.Decoder
-	seq     uint64 // frames read after the handshake, hello included
+	seq     uint64 // frames read, those of the handshake included
 	keep    bool   // what the client said about coming back, or true
 	left    bool   // the client said goodbye
 }
@@ -56,19 +73,20 @@ func (h *Hub) newReader(c *connection, b *mailbox) *reader {
 }
 
 func (h *Hub) serveEnvelope(conn Conn, att contracts.Attach) error {
-	c, b, err := h.welcome(conn, att)
+	r, err := h.welcome(conn, att)
 	if err != nil {
 		h.turnAway(conn, err)
 		return err
 	}
-	r := h.newReader(c, b)
-	r.seq = 1 // hello
-	defer func() { h.detach(c, b, r.keep) }()
+	defer func() { h.detach(r.conn, r.box, r.keep) }()
 	return r.read(r.frame)
 }
 
-// read hands every frame to handle until the socket ends.
-func (r *reader) read(handle func(text []byte)) error {
+// read hands every frame to handle until the socket ends. A panic is contained
+// here, before the connection is detached: that waits for its writer, which only
+// the closed socket lets go.
+func (r *reader) read(handle func(text []byte)) (err error) {
+	defer r.hub.contain(r.box.conn, &err)
 	for !r.left {
 		text, err := r.box.conn.ReadFrame()
 		refusal, ok := errors.AsType[*contracts.Error](err)
@@ -130,7 +148,7 @@ func (h *Hub) part(c *connection, why *contracts.Error) {
 
 // welcome is the handshake: hello first, perhaps after a claim to an earlier
 // connection, within the time allowed (A113).
-func (h *Hub) welcome(conn Conn, att contracts.Attach) (*connection, *mailbox, error) {
+func (h *Hub) welcome(conn Conn, att contracts.Attach) (*reader, error) {
 	late := time.AfterFunc(h.opts.HandshakeTimeout, func() {
 		conn.Close(&contracts.Error{Code: contracts.CodeTimeout, Message: "no hello within the time allowed"})
 	})
@@ -138,20 +156,26 @@ func (h *Hub) welcome(conn Conn, att contracts.Attach) (*connection, *mailbox, e
 	d := &contracts.Decoder{Strict: h.opts.Strict}
 	frame, err := firstFrame(conn, d)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	token := ""
+	read, token := uint64(1), ""
 	if resume, ok := frame.(*contracts.Resume); ok {
-		token = resume.ConnectionToken
+		read, token = 2, resume.ConnectionToken
 		if frame, err = firstFrame(conn, d); err != nil {
-			return nil, nil, err
+			return nil, err
 		}
 	}
 	hello, ok := helloIn(frame)
 	if !ok {
-		return nil, nil, &contracts.Error{Code: contracts.CodeBadRequest, Message: "the first frame must be hello"}
+		return nil, &contracts.Error{Code: contracts.CodeBadRequest, Message: "the first frame must be hello"}
 	}
-	return h.attach(conn, att, hello, token)
+	c, b, err := h.attach(conn, att, hello, token)
+	if err != nil {
+		return nil, err
+	}
+	r := h.newReader(c, b)
+	r.seq = read
+	return r, nil
 }
 
 func firstFrame(conn Conn, d *contracts.Decoder) (contracts.Frame, error) {
