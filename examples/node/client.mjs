@@ -1,22 +1,16 @@
 // Prompts, approves what is asked, prints the text: node client.mjs READY-FILE
 import { readFileSync } from "node:fs";
 import WebSocket from "ws";
-
-const { wsUrl, tokenFile } = JSON.parse(readFileSync(process.argv[2], "utf8"));
-const headers = tokenFile ? { Authorization: `Bearer ${readFileSync(tokenFile, "utf8").trim()}` } : {};
-const url = new URL(wsUrl);
-url.searchParams.set("takeControl", "later"); // whoever drives goes on driving
-const ws = new WebSocket(url, "maestro-headless.2026-04-02", { headers });
-const send = (frame) => ws.send(JSON.stringify(frame));
-ws.on("open", () => {
-  send({ type: "hello", role: "controller", capabilities: { server_requests: ["approval"] } });
-  send({ type: "prompt", content: "echo hello" });
-});
-ws.on("message", (frame) => {
-  const { type, message, error } = JSON.parse(frame);
-  if (message?.type === "server_request")
-    send({ type: "server_request_response", request_id: message.request_id, request_type: message.request_type, approved: true });
-  if (message?.type === "tool_output" || message?.type === "response_chunk") process.stdout.write(message.content);
-  if (type === "ws.error") console.error(error); // somebody else drives, for instance
-  if (type === "ws.error" || message?.type === "response_end") send({ type: "ws.bye" });
+const { wsUrl, tokenFile } = JSON.parse(readFileSync(process.argv[2]));
+const headers = { Authorization: `Bearer ${readFileSync(tokenFile, "utf8").trim()}` };
+const ws = new WebSocket(`${wsUrl}&takeControl=later`, "maestro-headless.2026-04-02", { headers });
+const send = (...frames) => frames.forEach((frame) => ws.send(JSON.stringify(frame)));
+const hello = { type: "hello", role: "controller", capabilities: { server_requests: ["approval"] } };
+ws.on("open", () => send(hello, { type: "prompt", content: "echo hello" }));
+ws.on("message", (text) => {
+  const { message: m, error } = JSON.parse(text); // error: somebody else drives, for instance
+  if (m?.type === "server_request")
+    send({ type: "server_request_response", request_id: m.request_id, request_type: m.request_type, approved: true });
+  process.stdout.write(m?.type === "tool_output" || m?.type === "response_chunk" ? m.content : error ?? "");
+  if (error || m?.type === "response_end") send({ type: "ws.bye" });
 });
