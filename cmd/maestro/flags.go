@@ -57,6 +57,16 @@ func (s *settings) register(cmd *cobra.Command) {
 	f.Int64Var(&s.retainBytes, "retain-bytes", 256<<20, "size of a session's journal")
 	f.DurationVar(&s.retainAge, "retain-age", 0, "age of a session's journal; 0 keeps everything that fits")
 	s.limits.register(cmd)
+	complete(cmd, "agent", cobra.ShellCompDirectiveNoSpace, "shell", "script:", "conformance", "headless:")
+	complete(cmd, "auth", cobra.ShellCompDirectiveNoFileComp, "token", "off")
+	complete(cmd, "protocol-profile", cobra.ShellCompDirectiveNoFileComp, string(contracts.ProfileSeed), string(contracts.ProfilePublic))
+}
+
+// complete tells the shell what a flag of cmd may be.
+func complete(cmd *cobra.Command, flag string, how cobra.ShellCompDirective, values ...string) {
+	if err := cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, how)); err != nil {
+		panic(err) // the flag is registered above
+	}
 }
 
 func (s *settings) check() error {

@@ -76,7 +76,7 @@ func headless(s settings) error {
 		if err != nil {
 			return failHeadless(err)
 		}
-		fmt.Fprintf(os.Stderr, "maestro attach %s\n", n.readiness(id).BaseURL)
+		fmt.Fprintln(os.Stderr, n.readiness(id).attachLine())
 	}
 	conn := stdio.New(os.Stdin, os.Stdout, stdio.Options{MaxLineBytes: s.limits.lineBytes})
 	gone := make(chan struct{})

@@ -124,6 +124,16 @@ func (n *network) readiness(session string) readiness {
 	}
 }
 
+// attachLine is the command that attaches a terminal. It calls this program as
+// this program was called.
+func (r readiness) attachLine() string {
+	line := os.Args[0] + " attach " + r.BaseURL
+	if r.TokenFile != "" && r.TokenFile != tokenFile(defaultStateRoot()) {
+		line += " --token-file " + r.TokenFile
+	}
+	return line
+}
+
 // writeReady writes the file atomically: whoever sees it sees all of it.
 func writeReady(path string, r readiness) error {
 	if path == "" {

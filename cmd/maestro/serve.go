@@ -62,7 +62,7 @@ func serve(s settings, in io.Reader, out io.Writer) error {
 	if err != nil {
 		return &startFailure{err}
 	}
-	if err := announce(s, n, n.readiness(first), out); err != nil {
+	if err := announce(s, n.readiness(first), out); err != nil {
 		return &startFailure{err}
 	}
 	code := awaitEnd(s.eofExit, in, nil)
@@ -81,18 +81,14 @@ func serve(s settings, in io.Reader, out io.Writer) error {
 }
 
 // announce tells harnesses and people where the server is.
-func announce(s settings, n *network, r readiness, out io.Writer) error {
+func announce(s settings, r readiness, out io.Writer) error {
 	if err := writeReady(s.readyFile, r); err != nil {
 		return err
 	}
 	if s.readyStdout {
 		return json.NewEncoder(out).Encode(r)
 	}
-	line := os.Args[0] + " attach " + r.BaseURL // as this program was called, so that it can be called again
-	if n.token != "" && n.token != tokenFile(defaultStateRoot()) {
-		line += " --token-file " + n.token
-	}
-	_, err := fmt.Fprintf(out, "maestro listens on %s, session %s, agent %s\n\nIn another terminal:\n\n    %s\n\n", r.BaseURL, r.SessionID, s.agent, line)
+	_, err := fmt.Fprintf(out, "maestro listens on %s, session %s, agent %s\n\nIn another terminal:\n\n    %s\n\n", r.BaseURL, r.SessionID, s.agent, r.attachLine())
 	return err
 }
 
