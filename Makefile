@@ -40,12 +40,15 @@ golden: ## rewrite the golden files; the diff is the review
 cover: ## test coverage by function; bin/cover.out for go tool cover -html
 	@mkdir -p bin && go test -coverprofile=bin/cover.out ./... && go tool cover -func=bin/cover.out | tail -n 1
 
-.PHONY: bench bench-smoke conformance example
+.PHONY: bench bench-smoke kills conformance example
 bench: ## compare with other servers, five repetitions; about 20 minutes, Linux
 	go run ./bench -timeout 60m $(ARGS)
 
 bench-smoke: ## one tiny repetition of every measurement
 	go run ./bench -quick
+
+kills: build ## kill bin/maestro 100 times in mid-stream and look for losses; about a minute
+	go run ./bench/kills $(ARGS)
 
 conformance: build ## judge bin/maestro over stdio and WebSocket
 	.ci/conformance bin/maestro

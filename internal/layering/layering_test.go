@@ -74,6 +74,7 @@ var rooms = map[string]room{
 	"bench/control":      {},
 	"bench/hubserver":    {ours: []string{"bench/control", "contracts", "hub", "journal", "transport/ws"}},
 	"bench/journalbench": {ours: []string{"journal"}},
+	"bench/kills":        {ours: []string{"client", "contracts"}},
 
 	"cmd/maestro": {ours: []string{anything}, others: []string{cobra, "github.com/google/uuid"}},
 }
