@@ -13,9 +13,12 @@ import (
 
 // A bench is one run of the program. It is used by the main goroutine alone.
 type bench struct {
-	plan    plan
-	designs *regexp.Regexp // contenders that take part
-	report  report
+	plan     plan
+	designs  *regexp.Regexp // contenders that take part
+	profiles string         // where our server writes profiles of itself; empty: it does not
+	report   report
+
+	voids []error // why results are missing from the report
 
 	root  string            // of the module
 	bin   string            // where programs are built
@@ -97,6 +100,7 @@ func rounds[T fmt.Stringer](ctx context.Context, b *bench, res *results[T], cont
 			res.add(c.name, v, err)
 			if err != nil {
 				b.logf("repetition %d, %s: void: %v", rep+1, c.name, err)
+				b.voids = append(b.voids, fmt.Errorf("void: %s: %w", c.name, err))
 			} else {
 				b.logf("repetition %d, %s: %v", rep+1, c.name, v)
 			}

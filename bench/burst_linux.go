@@ -14,18 +14,38 @@ func (b *bench) burst(ctx context.Context) error {
 		if b.designs.MatchString(nameProduct) {
 			contenders = slices.Insert(contenders, min(1, len(contenders)), productContender)
 		}
-		err := rounds(ctx, b, &res, contenders, func(c contender) (fanout, error) {
+		run := func(c contender) (fanout, error) {
 			if c.name == nameProduct {
 				return b.runProduct(ctx, c, p.viewers, p.messages)
 			}
 			return b.runFanout(ctx, c, p.viewers, p.messages, 0)
-		})
-		if err != nil {
+		}
+		if i == 0 {
+			if err := b.heat(ctx, contenders, run); err != nil {
+				return err
+			}
+		}
+		if err := rounds(ctx, b, &res, contenders, run); err != nil {
 			return err
 		}
 		b.reportBurst(p, &res, i == 0)
 	}
 	return nil
+}
+
+// heat makes one run that is not counted. The first burst fills socket buffers
+// with memory that a virtual machine may have to be given first, at more than
+// the cost of the burst, and whoever comes first would be charged for it.
+func (b *bench) heat(ctx context.Context, contenders []contender, run func(contender) (fanout, error)) error {
+	if len(contenders) == 0 {
+		return nil
+	}
+	if err := b.build(ctx, contenders[0].program); err != nil {
+		return err
+	}
+	f, err := run(contenders[0])
+	b.logf("not counted, %s: %v, %v", contenders[0].name, f, err)
+	return context.Cause(ctx) // any other error will come again, and count
 }
 
 func (b *bench) reportBurst(p burstPlan, res *results[fanout], judged bool) {

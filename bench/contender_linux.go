@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"slices"
 	"strconv"
 
 	"github.com/seed-028515a8/maestro/contracts"
@@ -79,5 +80,9 @@ func (b *bench) contenders(messages int) []contender {
 
 // start runs a contender's program, which must have been built.
 func (b *bench) start(ctx context.Context, c contender) (*server, error) {
-	return launchControlled(ctx, c.dialect, b.built[c.program], c.args...)
+	args := c.args
+	if b.profiles != "" && c.program == hubContender.program {
+		args = append(slices.Clone(args), "-profile", b.profiles)
+	}
+	return launchControlled(ctx, c.dialect, b.built[c.program], args...)
 }

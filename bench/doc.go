@@ -8,8 +8,8 @@
 // turn and ratios are formed inside a repetition. The viewers are one thread on
 // raw epoll, because a goroutine for each would cost more than the server, and
 // they check the number of every message: a server that drops, repeats or
-// reorders one has its result voided. Processor time comes from the kernel, the
-// same way for all.
+// reorders one has its result voided, which the report says and which makes the
+// run fail. Processor time comes from the kernel, the same way for all.
 //
 // It does not promise absolute numbers: those belong to the machine. It needs
 // Linux.

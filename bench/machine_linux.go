@@ -31,9 +31,6 @@ func (b *bench) describe() {
 func command(args []string) string {
 	line := "go run ./bench"
 	for _, a := range args {
-		if strings.TrimLeft(a, "-") == "save" {
-			continue
-		}
 		if strings.ContainsAny(a, " |*?()[]{}$^\\\"';&<>") {
 			a = "'" + strings.ReplaceAll(a, "'", `'\''`) + "'"
 		}

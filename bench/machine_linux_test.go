@@ -11,8 +11,8 @@ func TestCommandCanBeRepeatedFromAShell(t *testing.T) {
 		want string
 	}{
 		{nil, "go run ./bench"},
-		{[]string{"-reps", "7", "-save"}, "go run ./bench -reps 7"},
-		{[]string{"--save", "-only", "burst|paced"}, "go run ./bench -only 'burst|paced'"},
+		{[]string{"-reps", "7", "-write", "docs/benchmarks.md"}, "go run ./bench -reps 7 -write docs/benchmarks.md"},
+		{[]string{"-only", "burst|paced"}, "go run ./bench -only 'burst|paced'"},
 		{[]string{"-designs", "it's"}, `go run ./bench -designs 'it'\''s'`},
 	} {
 		if got := command(tt.args); got != tt.want {

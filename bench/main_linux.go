@@ -8,7 +8,6 @@ import (
 	"log"
 	"os"
 	"os/signal"
-	"path/filepath"
 	"regexp"
 	"runtime"
 	"syscall"
@@ -32,8 +31,9 @@ func run() error {
 	quick := flag.Bool("quick", false, "one tiny repetition, to see that everything runs")
 	only := flag.String("only", "", "regular expression: which measurements to take")
 	designs := flag.String("designs", "", "regular expression: which servers to compare in fan-out")
-	save := flag.Bool("save", false, "also write docs/benchmarks.md")
-	limit := flag.Duration("timeout", 20*time.Minute, "give up after this time")
+	write := flag.String("write", "", "also write the report to this file")
+	profiles := flag.String("profile", "", "folder for profiles of our own server, which make it slower")
+	limit := flag.Duration("timeout", 45*time.Minute, "give up after this time")
 	flag.Parse()
 	if flag.NArg() > 0 || *reps < 1 {
 		flag.Usage()
@@ -49,7 +49,7 @@ func run() error {
 	ctx, cancel := context.WithTimeout(ctx, *limit)
 	defer cancel()
 
-	b := &bench{plan: fullPlan(*reps), designs: designsRE}
+	b := &bench{plan: fullPlan(*reps), designs: designsRE, profiles: *profiles}
 	if *quick {
 		b.plan = quickPlan()
 	}
@@ -57,8 +57,10 @@ func run() error {
 		return err
 	}
 	fmt.Print(&b.report)
-	if !*save {
-		return nil
+	if *write != "" {
+		if err := os.WriteFile(*write, []byte(b.report.String()), 0o644); err != nil {
+			return err
+		}
 	}
-	return os.WriteFile(filepath.Join(b.root, "docs", "benchmarks.md"), []byte(b.report.String()), 0o644)
+	return errors.Join(b.voids...) // a report with holes in it is a failure
 }

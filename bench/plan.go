@@ -1,6 +1,10 @@
 package main
 
-import "time"
+import (
+	"time"
+
+	"github.com/seed-028515a8/maestro/contracts"
+)
 
 // A plan is how much is measured. Sizes are those of the targets unless the run
 // is quick.
@@ -29,9 +33,10 @@ type plan struct {
 	}
 	stall struct {
 		viewers, stopped int
-		flood            int // messages at once before the clock starts: they fill the kernel's buffers
-		rate             int
-		length           time.Duration // beyond the write timeout, so that stopped viewers are closed
+		flood            int           // messages at once before the clock starts: they fill the kernel's buffers
+		rate             int           // low enough that a processor is free: the wait is to be the server's doing
+		timeout          time.Duration // of the server's writes
+		length           time.Duration // beyond the timeout, so that stopped viewers are closed
 	}
 	start   struct{ runs int }
 	journal struct {
@@ -54,7 +59,8 @@ func fullPlan(reps int) plan {
 	p.memory.viewers = 2000
 	p.attach.counts, p.attach.base, p.attach.judged = []int{10, 100, 1000, 2000}, 100, 1000
 	p.stall.viewers, p.stall.stopped = 1000, 100
-	p.stall.flood, p.stall.rate, p.stall.length = 20_000, 300, 12*time.Second
+	p.stall.flood, p.stall.rate = 20_000, 100
+	p.stall.timeout, p.stall.length = contracts.DefaultWriteTimeout, contracts.DefaultWriteTimeout+2*time.Second
 	p.start.runs = 20
 	p.journal.rate, p.journal.length, p.journal.saturated = 500, 3*time.Second, 500_000
 	return p
@@ -71,7 +77,8 @@ func quickPlan() plan {
 	p.memory.viewers = 200
 	p.attach.counts, p.attach.base, p.attach.judged = []int{10, 50}, 10, 50
 	p.stall.viewers, p.stall.stopped = 50, 5
-	p.stall.flood, p.stall.rate, p.stall.length = 20_000, 500, time.Second
+	p.stall.flood, p.stall.rate = 20_000, 500
+	p.stall.timeout, p.stall.length = time.Second, 2*time.Second
 	p.start.runs = 3
 	p.journal.rate, p.journal.length, p.journal.saturated = 500, time.Second/2, 20_000
 	return p

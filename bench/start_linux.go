@@ -30,6 +30,7 @@ func (b *bench) startUp(ctx context.Context) error {
 		}
 		if err != nil {
 			void = err.Error()
+			b.voids = append(b.voids, fmt.Errorf("void: start: %w", err))
 			break
 		}
 		if i > 0 {

@@ -20,6 +20,15 @@ func (s series) over(base series) series {
 	return out
 }
 
+// less subtracts two series repetition by repetition.
+func (s series) less(base series) series {
+	out := make(series, min(len(s), len(base)))
+	for i := range out {
+		out[i] = s[i] - base[i]
+	}
+	return out
+}
+
 // A summary is what a table shows of a series.
 type summary struct{ median, low, high float64 }
 

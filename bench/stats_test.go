@@ -36,6 +36,14 @@ func TestMissingRepetitionLeavesNoSummary(t *testing.T) {
 	}
 }
 
+func TestDifferencesAreFormedInsideARepetition(t *testing.T) {
+	// The second repetition starts higher; the difference does not.
+	got := series{12, 112, 1}.less(series{10, 110})
+	if len(got) != 2 || got[0] != 2 || got[1] != 2 {
+		t.Errorf("less: got %v, want [2 2]", got)
+	}
+}
+
 func TestRatiosAreFormedInsideARepetition(t *testing.T) {
 	// The machine is ten times slower in the second repetition; the ratio is not.
 	got := series{1, 10, 2}.over(series{2, 20, 4})

@@ -28,9 +28,18 @@ func main() {
 	}
 }
 
-func run() error {
+func run() (err error) {
 	dir := flag.String("journal", "", "keep the journal on disk, in a new folder of this one; empty: in memory")
+	timeout := flag.Duration("write-timeout", contracts.DefaultWriteTimeout, "disconnect viewers that do not take a write for this long")
+	profiles := flag.String("profile", "", "write profiles of processor time and heap to this folder; empty: none")
 	flag.Parse()
+	if *profiles != "" {
+		stop, err := profile(*profiles)
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, stop()) }()
+	}
 	store, err := openStore(*dir)
 	if err != nil {
 		return err
@@ -47,6 +56,8 @@ func run() error {
 		Authorize:  func(*http.Request) (contracts.Principal, error) { return contracts.Principal{}, nil },
 		Open:       func(_ context.Context, att contracts.Attach) (ws.Session, error) { return session{h, att}, nil },
 		AttachRate: -1, // bench attaches as fast as it can
+
+		WriteTimeout: *timeout,
 	})
 	if err != nil {
 		return err
