@@ -241,13 +241,21 @@ func (h *Handler) run(c *Conn, s Session, session, principal string) {
 	defer h.leave(c)
 	h.enter(c)
 	err := h.serve(c, s)
+	h.report(c, session, principal, err)
+	c.Close(reason(err))
+	c.linger()
+}
+
+// report logs how a connection's session ended. It is not part of run, whose
+// frame lies on the stack of every idle connection.
+//
+//go:noinline
+func (h *Handler) report(c *Conn, session, principal string, err error) {
 	if err != nil && c.healthy() {
 		h.opts.Log.Error("serving a WebSocket failed", "session", session, "principal", principal, "error", err)
 	} else {
 		h.opts.Log.Debug("WebSocket ended", "session", session, "principal", principal, "error", err)
 	}
-	c.Close(reason(err))
-	c.linger()
 }
 
 // serve turns a panic into an error: it is one connection's misfortune.
