@@ -47,7 +47,7 @@ func failHeadless(err error) error {
 
 func headless(s settings) error {
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) // a broken pipe is an error of Write, not the end
-	log := s.log()
+	log, signals := s.log(), catchSignals()
 	m, err := newSessions(s, log)
 	if err != nil {
 		return failHeadless(err)
@@ -86,7 +86,7 @@ func headless(s settings) error {
 			log.Debug("local client", "err", err)
 		}
 	}()
-	code := awaitEnd(false, nil, gone)
+	code := awaitEnd(signals, false, nil, gone)
 	ctx, cancel := context.WithTimeout(ctx, leavePatience)
 	defer cancel()
 	if err := h.Close(ctx); err != nil {

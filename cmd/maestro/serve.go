@@ -40,7 +40,7 @@ func serveCommand() *cobra.Command {
 }
 
 func serve(s settings, in io.Reader, out io.Writer) error {
-	log := s.log()
+	log, signals := s.log(), catchSignals()
 	m, err := newSessions(s, log)
 	if err != nil {
 		return &startFailure{err}
@@ -65,7 +65,7 @@ func serve(s settings, in io.Reader, out io.Writer) error {
 	if err := announce(s, n.readiness(first), out); err != nil {
 		return &startFailure{err}
 	}
-	code := awaitEnd(s.eofExit, in, nil)
+	code := awaitEnd(signals, s.eofExit, in, nil)
 	ctx, cancel := context.WithTimeout(ctx, leavePatience)
 	defer cancel()
 	if err := d.Suspend(ctx); err != nil {
@@ -92,10 +92,16 @@ func announce(s settings, r readiness, out io.Writer) error {
 	return err
 }
 
-// awaitEnd waits until the program is told to end, and returns its exit code.
-func awaitEnd(onEOF bool, in io.Reader, done <-chan struct{}) int {
+// catchSignals makes the signals that end the program wait for awaitEnd. Until
+// it is called they end it without ceremony.
+func catchSignals() <-chan os.Signal {
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	return signals
+}
+
+// awaitEnd waits until the program is told to end, and returns its exit code.
+func awaitEnd(signals <-chan os.Signal, onEOF bool, in io.Reader, done <-chan struct{}) int {
 	eof := make(chan struct{})
 	if onEOF {
 		go func() { // ends with the input, at the latest with the process
@@ -105,7 +111,7 @@ func awaitEnd(onEOF bool, in io.Reader, done <-chan struct{}) int {
 	}
 	select {
 	case sig := <-signals:
-		signal.Stop(signals) // a second one kills
+		signal.Reset(os.Interrupt, syscall.SIGTERM) // a second one kills
 		if sig == syscall.SIGTERM {
 			return 143
 		}
