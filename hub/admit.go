@@ -16,13 +16,13 @@ const stopPatience = 5 * time.Second
 // after it. id is that of a ws.send, nil for a bare message.
 func (r *reader) command(id *string, cmd contracts.Command) {
 	h, c := r.hub, r.conn
-	if id != nil && r.repeated(*id) {
-		return
-	}
 	if _, ok := cmd.(*contracts.Prompt); ok {
 		h.awaitStopped()
 	}
 	h.update(func(s *state) {
+		if id != nil && r.repeated(s, *id) {
+			return
+		}
 		h.touch(s, c)
 		err := h.decide(s, c, cmd, id)
 		if id != nil {
@@ -31,24 +31,22 @@ func (r *reader) command(id *string, cmd contracts.Command) {
 				answer.err = h.refusal(err)
 			}
 			c.sends.put(*id, answer)
+			h.keepAnswer(s, answer.cursor)
 		}
 		r.answer(s, id, err)
 	})
 }
 
 // repeated answers a ws.send that was answered before, as it was (A72).
-func (r *reader) repeated(id string) (known bool) {
-	r.hub.update(func(s *state) {
-		var answer sent
-		if answer, known = r.conn.sends.get(id); !known {
-			return
-		}
-		if answer.err != nil {
-			r.answer(s, &id, answer.err)
-			return
-		}
+func (r *reader) repeated(s *state, id string) bool {
+	answer, known := r.conn.sends.get(id)
+	switch {
+	case !known:
+	case answer.err != nil:
+		r.answer(s, &id, answer.err)
+	default:
 		r.result(s, &id, answer.cursor)
-	})
+	}
 	return known
 }
 
@@ -62,19 +60,23 @@ func (h *Hub) decide(s *state, c *connection, cmd contracts.Command, id *string)
 	case *contracts.Hello:
 		return h.greetAgain(s, c, cmd)
 	case *contracts.Init:
+		h.claim(s, c)
 		h.configure(s, cmd, n)
 		return nil
 	case *contracts.Prompt:
-		return h.prompt(s, cmd, n)
+		return h.prompt(s, c, cmd, n)
 	case *contracts.Interrupt, *contracts.Cancel:
+		h.claim(s, c)
 		h.interrupt(s, cmd, n)
 		return nil
 	case *contracts.Shutdown:
+		h.claim(s, c)
 		h.shutdown(s, cmd, n)
 		return nil
 	case *contracts.ToolResponse, *contracts.ClientToolResult, *contracts.ServerRequestResponse:
 		return h.answerRequest(s, c, cmd, n)
 	case *contracts.UtilityCommandTerminate, *contracts.UtilityFileWatchStop:
+		h.claim(s, c)
 		return nil // nothing of that id can be running: unknown ids are ignored (R82)
 	}
 	return &contracts.Error{
@@ -98,7 +100,7 @@ func (h *Hub) mayAct(s *state, c *connection, cmd contracts.Command) error {
 	case c.role == contracts.RoleViewer:
 		return &contracts.Error{Code: contracts.CodeAccessDenied, Message: "Viewer headless connections cannot send messages"}
 	}
-	if err := h.claimByActing(s, c); err != nil {
+	if err := h.mayDrive(s, c); err != nil {
 		return err
 	}
 	return handshake.Require(cmd, c.terms)
@@ -181,13 +183,18 @@ func (h *Hub) interrupt(s *state, cmd contracts.Command, n note) {
 
 // shutdown ends the runtime for everybody.
 func (h *Hub) shutdown(s *state, cmd contracts.Command, n note) {
+	h.windDown(s, cmd, n)
+	s.then(func() { go h.finishShutdown() }) // ends with the session; Close waits for it
+}
+
+// windDown takes no more commands and ends what is under way.
+func (h *Hub) windDown(s *state, cmd contracts.Command, n note) {
 	for _, res := range s.table.CancelAll(stopShutdown.requests, s.now) {
 		h.resolve(s, res)
 	}
 	h.noteCommand(s, cmd, n)
 	s.phase = phaseDraining
 	h.stopRun(s, stopShutdown)
-	s.then(func() { go h.finishShutdown() }) // ends with the session; Close waits for it
 }
 
 // answerRequest ends a pending request with a client's answer. The first answer
@@ -201,6 +208,7 @@ func (h *Hub) answerRequest(s *state, c *connection, cmd contracts.Command, n no
 		}
 		return err
 	}
+	h.claim(s, c)
 	if n.Send != nil {
 		h.note(s, n)
 	}

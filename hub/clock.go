@@ -1,6 +1,7 @@
 package hub
 
 import (
+	"runtime"
 	"time"
 
 	"github.com/seed-028515a8/maestro/contracts"
@@ -49,16 +50,36 @@ func (h *Hub) wakeFollowers() {
 	}
 }
 
-func (h *Hub) wakeBehind() (followers int) {
+// wakeAtOnce is how many followers are woken before they get to run. A crowd
+// woken in one go would need a stack for each at the same time.
+const wakeAtOnce = 64
+
+// wakeBehind wakes every follower that has something to write and returns how
+// many followers there are.
+func (h *Hub) wakeBehind() int {
+	followers := h.roster.len()
+	for left := followers; left > 0; {
+		left = h.wakeSome(left)
+		runtime.Gosched()
+	}
+	return followers
+}
+
+// wakeSome looks at the last wakeAtOnce of the first left followers and returns
+// how many remain. Going from the end it misses nobody who stays: a follower
+// that leaves is replaced by the last one, which has had its turn.
+func (h *Hub) wakeSome(left int) int {
 	h.roster.mu.RLock()
 	defer h.roster.mu.RUnlock()
+	left = min(left, len(h.roster.boxes))
+	from := max(0, left-wakeAtOnce)
 	visible := h.journal.Visible()
-	for _, b := range h.roster.boxes {
+	for _, b := range h.roster.boxes[from:left] {
 		if b.cursor.Load() < visible {
 			h.wake(b)
 		}
 	}
-	return len(h.roster.boxes)
+	return from
 }
 
 // watchClock fires what the passing of time decides. It sleeps until the

@@ -133,6 +133,17 @@ func (m *sends) put(id string, a sent) {
 	}
 }
 
+// accepted lists the answers that were not refusals, oldest first: a refusal
+// changed nothing, so its frame may be tried anew after a restart.
+func (m *sends) accepted() (list []savedSend) {
+	for _, id := range m.order {
+		if a := m.answers[id]; a.err == nil {
+			list = append(list, savedSend{ID: id, Cursor: a.cursor})
+		}
+	}
+	return list
+}
+
 // attachBox gives the connection a mailbox for conn that starts at cursor.
 func (h *Hub) attachBox(s *state, c *connection, conn Conn, cursor uint64) *mailbox {
 	b := &mailbox{
@@ -168,7 +179,10 @@ func (h *Hub) detach(c *connection, b *mailbox, keep bool) {
 			return // a newer socket took over, or the connection was destroyed
 		}
 		c.seen, c.box = s.now, nil // leaving is a sign of life
-		if !keep || s.phase == phaseEnded {
+		if s.phase == phaseEnded {
+			return // what the next process finds is settled: the connection, and its lease
+		}
+		if !keep {
 			h.destroy(s, c, contracts.LeaseReleased)
 			return
 		}

@@ -20,17 +20,21 @@ func (h *Hub) expireLease(s *state) {
 	}
 }
 
-// claimByActing gives a free lease to a controller that acts (A30).
-func (h *Hub) claimByActing(s *state, c *connection) error {
+// mayDrive refuses to act for anybody while another holds the lease.
+func (h *Hub) mayDrive(s *state, c *connection) error {
 	h.expireLease(s)
-	if holder, held := s.lease.Holder(); held {
-		if holder != c.id {
-			return leaseHeld("Controller lease is currently held by another connection", holder)
-		}
-		return nil
+	if holder, held := s.lease.Holder(); held && holder != c.id {
+		return leaseHeld("Controller lease is currently held by another connection", holder)
 	}
-	h.grant(s, c, contracts.LeaseGranted)
 	return nil
+}
+
+// claim gives a free lease to a controller whose action was accepted (A30). One
+// that is refused changes nothing, so it does not claim either.
+func (h *Hub) claim(s *state, c *connection) {
+	if _, held := s.lease.Holder(); !held {
+		h.grant(s, c, contracts.LeaseGranted)
+	}
 }
 
 // claimOnAttach gives an attaching controller the lease if it is free or the
@@ -135,7 +139,10 @@ func (h *Hub) steer(s *state, c *connection, frame contracts.Frame) (id *string,
 	}
 	switch f := frame.(type) {
 	case *contracts.TakeControl:
-		if holder, _ := s.lease.Holder(); holder != c.id {
+		switch holder, held := s.lease.Holder(); {
+		case !held:
+			h.grant(s, c, contracts.LeaseGranted)
+		case holder != c.id:
 			h.grant(s, c, contracts.LeaseTakenOver)
 		}
 	case *contracts.ReleaseControl:

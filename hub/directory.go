@@ -49,7 +49,7 @@ func (d *Directory) Get(ctx context.Context, id string, create bool) (*Hub, erro
 		return nil, err
 	}
 	if opener {
-		d.open(ctx, id, create, p)
+		go d.open(context.WithoutCancel(ctx), id, create, p) // ends with the session; Suspend waits for it
 	}
 	select {
 	case <-p.ready:
@@ -89,21 +89,21 @@ func (d *Directory) place(id string, create bool) (p *place, opener bool, err er
 }
 
 // open opens the session for everybody who waits for it and forgets it when it
-// has ended.
+// has ended. One that could not be opened is forgotten before that is told: who
+// is told may try again.
 func (d *Directory) open(ctx context.Context, id string, create bool, p *place) {
-	p.hub, p.err = d.Open(context.WithoutCancel(ctx), id, create)
-	close(p.ready)
+	p.hub, p.err = d.Open(ctx, id, create)
 	if p.err != nil {
 		d.forget(id)
+		close(p.ready)
 		return
 	}
-	go func() { // ends with the session
-		<-p.hub.Done()
-		if err := p.hub.Close(context.Background()); err != nil && d.Log != nil {
-			d.Log.Error("close session", "session", id, "err", err)
-		}
-		d.retire(id)
-	}()
+	close(p.ready)
+	<-p.hub.Done()
+	if err := p.hub.Close(context.Background()); err != nil && d.Log != nil {
+		d.Log.Error("close session", "session", id, "err", err)
+	}
+	d.retire(id)
 }
 
 // retire forgets a session that has ended, and that it was ended.

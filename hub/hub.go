@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
@@ -122,13 +123,14 @@ type Hub struct {
 	metrics Metrics
 	backlog backlog
 
-	leaving sync.Once
+	leaving atomic.Bool
 	left    chan struct{} // 1-buffered; a token means a connection detached
 
 	rearm chan struct{} // 1-buffered; a token means an earlier deadline
 	kick  chan struct{} // 1-buffered; a token means visible entries
 	sync  chan struct{} // 1-buffered; a token means unsynced entries (group commit)
 	done  chan struct{} // closed when the hub has ended
+	over  chan struct{} // closed when nothing of it runs any more
 	wg    sync.WaitGroup
 
 	mu sync.Mutex
@@ -141,6 +143,8 @@ type state struct {
 	now       time.Time       // of the running update
 	out       []journal.Entry // what the running update publishes, and
 	after     []func()        // what follows it outside the lock
+	sent      *note           // its note of a ws.send, while that lacks the answer, and
+	sentAt    int             // the note's place in out
 	events    *session.State
 	lease     *lease.Lease
 	table     *serverreq.Table
@@ -192,6 +196,7 @@ func New(opts Options) (*Hub, error) {
 		kick:  make(chan struct{}, 1),
 		sync:  make(chan struct{}, 1),
 		done:  make(chan struct{}),
+		over:  make(chan struct{}),
 		left:  make(chan struct{}, 1),
 	}
 	h.backlog.init()

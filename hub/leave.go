@@ -17,11 +17,11 @@ const (
 // Close ends the session for good: questions are cancelled, the run is stopped,
 // clients get everything up to the end, the agent and the store are closed. It
 // returns when nothing of the session runs any more. A second call waits for
-// the first.
+// the first, as long as ctx allows, and leaves it to tell what went wrong.
 func (h *Hub) Close(ctx context.Context) error {
 	h.update(func(s *state) {
 		if s.phase == phaseOpen {
-			h.shutdown(s, &contracts.Shutdown{}, note{})
+			h.windDown(s, &contracts.Shutdown{}, note{})
 		}
 	})
 	return h.leave(ctx, true)
@@ -49,33 +49,39 @@ func (h *Hub) finishShutdown() {
 
 // leave stops things in order: the run, the clients, the hub's own goroutines,
 // the agent, the store.
-func (h *Hub) leave(ctx context.Context, final bool) (err error) {
-	h.leaving.Do(func() {
-		h.awaitRun(ctx)
-		h.update(func(s *state) {
-			if final && s.phase != phaseEnded && s.phase != phaseStarting {
-				h.publishSnapshot(s)
+func (h *Hub) leave(ctx context.Context, final bool) error {
+	if h.leaving.Swap(true) {
+		select {
+		case <-h.over:
+			return nil
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+	defer close(h.over)
+	h.awaitRun(ctx)
+	h.update(func(s *state) {
+		if final && s.phase != phaseEnded && s.phase != phaseStarting {
+			h.publishSnapshot(s)
+		}
+		for _, c := range s.conns {
+			if final {
+				h.part(c, nil)
+			} else {
+				h.part(c, goingAway)
 			}
-			for _, c := range s.conns {
-				if final {
-					h.part(c, nil)
-				} else {
-					h.part(c, goingAway)
-				}
-			}
-		})
-		h.awaitClients(ctx)
-		h.update(func(s *state) {
-			for _, c := range s.conns {
-				c.expel(goingAway)
-			}
-			h.end(s)
-		})
-		err = h.opts.Agent.Close(ctx)
-		h.wg.Wait()
-		err = errors.Join(err, h.opts.Store.Close())
+		}
 	})
-	return err
+	h.awaitClients(ctx)
+	h.update(func(s *state) {
+		for _, c := range s.conns {
+			c.expel(goingAway)
+		}
+		h.end(s)
+	})
+	err := h.opts.Agent.Close(ctx)
+	h.wg.Wait()
+	return errors.Join(err, h.opts.Store.Close())
 }
 
 // end marks the session as ended and stops the hub's goroutines.

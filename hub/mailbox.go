@@ -2,6 +2,7 @@ package hub
 
 import (
 	"errors"
+	"net"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -26,10 +27,12 @@ type mailbox struct {
 
 	// Owned by the flush that holds busy; read by anyone.
 	cursor atomic.Uint64 // last entry written, or passed over
+	over   bool          // a write failed or the parting was written; read by flushes alone
 
 	skip    atomic.Uint32 // journal.Class set this client leaves out
 	quiet   atomic.Bool   // opted out of heartbeats
 	waiting atomic.Int32  // parcels in private, so that a flush need not lock to see none
+	adrift  atomic.Bool   // a snapshot in private will move cursor; until then there are no entries for it
 	beat    atomic.Bool   // a heartbeat is due
 	busy    atomic.Bool   // a flush exists
 	gone    atomic.Bool   // the reader has ended; nothing more is started
@@ -99,6 +102,9 @@ func (h *Hub) push(b *mailbox, p parcel) {
 	b.private = append(b.private, p)
 	b.backlog += len(p.frame)
 	b.closing = p.part
+	if p.snapshot != nil {
+		b.adrift.Store(true)
+	}
 	b.waiting.Add(1)
 	if b.backlog > h.opts.MaxPrivateBytes && !p.part {
 		h.metrics.count(&h.metrics.SlowConsumers)
@@ -124,17 +130,20 @@ func (b *mailbox) settle() {
 	}
 }
 
-// flush writes everything there is for b.
+// flush writes everything there is for b. A failed flush is the last: one that
+// was started while it failed finds the mailbox over and writes nothing.
 func (h *Hub) flush(b *mailbox) {
 	for {
-		err := h.writeOut(b)
-		b.busy.Store(false)
-		if err != nil || b.gone.Load() {
-			if err != nil {
-				b.conn.Close(h.writeFailure(b, err))
+		if !b.over {
+			if err := h.writeOut(b); err != nil {
+				b.over = true
 				b.gone.Store(true)
-				close(b.parted) // a failed flush is the last one
+				b.conn.Close(h.writeFailure(b, err))
+				close(b.parted)
 			}
+		}
+		b.busy.Store(false)
+		if b.gone.Load() {
 			signal(b.idle)
 			return
 		}
@@ -151,13 +160,15 @@ func (h *Hub) writeFailure(b *mailbox, err error) *contracts.Error {
 	if errors.As(err, &refusal) || errors.Is(err, errParted) {
 		return refusal
 	}
-	h.metrics.count(&h.metrics.SlowConsumers)
+	if !errors.Is(err, net.ErrClosed) { // one that has ended is not slow
+		h.metrics.count(&h.metrics.SlowConsumers)
+	}
 	return &contracts.Error{Code: contracts.CodeSlowConsumer, Message: "the connection does not take what is written"}
 }
 
 // behind reports whether there is something for b to write.
 func (h *Hub) behind(b *mailbox) bool {
-	return b.cursor.Load() < h.journal.Visible() || b.beat.Load() || h.due(b)
+	return !b.adrift.Load() && b.cursor.Load() < h.journal.Visible() || b.beat.Load() || h.due(b)
 }
 
 // due reports whether b's first parcel may be written now.
@@ -182,14 +193,22 @@ func (h *Hub) ripe(b *mailbox) (parcel, bool) {
 	return p, reached && p.at <= h.journal.Visible()
 }
 
-// writeOut writes until there is nothing left.
-func (h *Hub) writeOut(b *mailbox) error {
+// writeOut writes until there is nothing left. A panic in it ends the client's
+// connection like any other failed write.
+func (h *Hub) writeOut(b *mailbox) (err error) {
+	defer h.contain(b.conn, &err)
 	buf := takeBuffer()
 	defer giveBuffer(buf)
 	for h.behind(b) {
+		// A parcel is queued before the entries that it precedes can be seen, so
+		// what is visible now cannot overtake a parcel that comes only later.
+		visible := h.journal.Visible()
 		until, err := h.writeParcels(b, buf)
 		if err != nil {
 			return err
+		}
+		if until == 0 || until > visible {
+			until = visible
 		}
 		if err := h.writeEntries(b, buf, until); err != nil {
 			return err
@@ -207,7 +226,8 @@ func (h *Hub) writeOut(b *mailbox) error {
 }
 
 // writeParcels writes the parcels whose place has been reached, in one write,
-// and returns the place of the first that remains: how far entries may go.
+// and returns the place of the first that remains, zero if none does: how far
+// entries may go.
 func (h *Hub) writeParcels(b *mailbox, buf *[]byte) (until uint64, err error) {
 	out := (*buf)[:0]
 	for b.waiting.Load() > 0 {
@@ -220,7 +240,9 @@ func (h *Hub) writeParcels(b *mailbox, buf *[]byte) (until uint64, err error) {
 			h.mu.Unlock()
 			break
 		}
-		b.private = slices.Delete(b.private, 0, 1)
+		if b.private = slices.Delete(b.private, 0, 1); len(b.private) == 0 {
+			b.private = nil // most have none after the handshake
+		}
 		b.backlog -= len(p.frame)
 		b.waiting.Add(-1)
 		h.mu.Unlock()
@@ -259,6 +281,7 @@ func (h *Hub) appendParcel(out []byte, b *mailbox, p parcel) ([]byte, error) {
 		return out, err
 	}
 	b.cursor.Store(p.at)
+	b.adrift.Store(false)
 	if p.reset != "" {
 		h.metrics.reset(p.reset)
 		return b.form.AppendReset(out, p.at, p.reset, body), nil
@@ -266,14 +289,10 @@ func (h *Hub) appendParcel(out []byte, b *mailbox, p parcel) ([]byte, error) {
 	return b.form.AppendSnapshot(out, p.at, body), nil
 }
 
-// writeEntries writes one batch of entries beyond b's cursor, not past until
-// unless that is zero.
+// writeEntries writes one batch of entries beyond b's cursor, not past until.
 func (h *Hub) writeEntries(b *mailbox, buf *[]byte, until uint64) error {
-	visible, cursor := h.journal.Visible(), b.cursor.Load()
-	if until == 0 || until > visible {
-		until = visible
-	}
-	if cursor >= until {
+	cursor := b.cursor.Load()
+	if cursor >= until || b.adrift.Load() {
 		return nil
 	}
 	frames, next, err := b.view.Read(*buf, cursor, until, journal.Class(b.skip.Load()), 0)
@@ -304,6 +323,7 @@ func (h *Hub) overtaken(b *mailbox) error {
 	h.update(func(s *state) {
 		snap, at := h.share(s)
 		b.private = slices.Insert(b.private, 0, parcel{at: at, snapshot: snap, reset: contracts.ResetLagged})
+		b.adrift.Store(true)
 		b.waiting.Add(1)
 	})
 	return nil

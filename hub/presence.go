@@ -154,9 +154,11 @@ func (h *Hub) preferred(s *state) *connection {
 		return c
 	}
 	var last *connection
+	var seen time.Time
 	for _, c := range s.conns {
-		if last == nil || c.lastSeen().After(last.lastSeen()) {
-			last = c
+		at := c.lastSeen()
+		if last == nil || at.After(seen) || at.Equal(seen) && c.id < last.id { // the same one for all who look
+			last, seen = c, at
 		}
 	}
 	return last

@@ -117,11 +117,18 @@ func (h *Hub) publishSnapshot(s *state) {
 // note puts a hidden entry in the journal, from which restore rebuilds what
 // events do not carry. It returns the entry's cursor.
 func (h *Hub) note(s *state, n note) uint64 {
+	if n.Send != nil {
+		s.sent, s.sentAt = &n, len(s.out)
+	}
+	return h.append(s, journal.Entry{Kind: journal.Note, Body: encodeNote(n)})
+}
+
+func encodeNote(n note) []byte {
 	body, err := json.Marshal(n)
 	if err != nil {
 		panic(fmt.Sprintf("hub: encode note: %v", err)) // notes hold nothing that cannot be encoded
 	}
-	return h.append(s, journal.Entry{Kind: journal.Note, Body: body})
+	return body
 }
 
 func (h *Hub) append(s *state, e journal.Entry) uint64 {

@@ -54,7 +54,7 @@ func (h *Hub) abandon(id string, wait chan contracts.Outcome, cause error) (cont
 			return
 		}
 		if res, ok := s.table.Cancel(id, "Run ended before request completed", s.now); ok {
-			h.resolve(s, res)
+			h.publish(s, &res.Event) // to clients alone: the asker has its error, and ends the call
 		}
 	})
 	select {

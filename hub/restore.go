@@ -17,16 +17,18 @@ import (
 )
 
 // A note is a hidden entry: what a later process needs to know and events do
-// not say. At most one of the fields beside From and Send is set; an empty note
+// not say. At most one of the fields beside From, Send and Answer is set; an empty note
 // only gives a private message its cursor.
 type note struct {
 	From     string           `json:"from,omitempty"`    // the connection that caused it
 	Send     *string          `json:"send,omitempty"`    // the ws.send that was accepted
+	Answer   uint64           `json:"answer,omitempty"`  // the cursor it was answered with
 	Command  json.RawMessage  `json:"command,omitempty"` // an accepted command that changes state
 	Attach   *saved           `json:"attach,omitempty"`
 	Gone     string           `json:"gone,omitempty"`
 	Lease    *savedLease      `json:"lease,omitempty"`
 	Deadline *requestDeadline `json:"deadline,omitempty"`
+	Resumed  string           `json:"resumed,omitempty"` // the call with whose answer a run began
 	RunEnded bool             `json:"run_ended,omitempty"`
 }
 
@@ -38,6 +40,7 @@ type saved struct {
 	Token     string              `json:"token_sha256"`
 	Principal contracts.Principal `json:"principal"`
 	Terms     handshake.Terms     `json:"terms"`
+	Sends     []savedSend         `json:"sends,omitempty"` // oldest first; in checkpoints only
 }
 
 type savedLease struct {
@@ -51,14 +54,21 @@ type requestDeadline struct {
 }
 
 type savedRun struct {
-	Response string   `json:"response,omitempty"`
-	Ended    int      `json:"ended,omitempty"`
-	Calls    []string `json:"calls,omitempty"`
+	Response string    `json:"response,omitempty"`
+	Started  time.Time `json:"started,omitzero"` // when the response opened
+	Ended    int       `json:"ended,omitempty"`
+	Calls    []string  `json:"calls,omitempty"`
+}
+
+// savedSend is the answer to an accepted ws.send.
+type savedSend struct {
+	ID     string `json:"id"`
+	Cursor uint64 `json:"cursor"`
 }
 
 // A checkpoint is everything restore needs, so that older entries may go.
 type checkpoint struct {
-	Snapshot    *contracts.Snapshot    `json:"snapshot"`
+	Snapshot    json.RawMessage        `json:"snapshot"` // by contracts, which alone can read it back
 	Mode        contracts.ApprovalMode `json:"approval_mode"`
 	Requests    []serverreq.Row        `json:"requests"`
 	Lease       savedLease             `json:"lease"`
@@ -88,20 +98,38 @@ func (h *Hub) noteCommand(s *state, cmd contracts.Command, n note) {
 	s.events.ApplyCommand(cmd)
 }
 
+// keepAnswer completes the running update's note of a ws.send with the cursor
+// that answers it, which is known once everything the command caused is there.
+func (h *Hub) keepAnswer(s *state, cursor uint64) {
+	if s.sent == nil {
+		return
+	}
+	s.sent.Answer = cursor
+	s.out[s.sentAt].Body = encodeNote(*s.sent)
+	s.sent = nil
+}
+
 // checkpoint adds the whole state to the running update's entries.
 func (h *Hub) checkpoint(s *state) {
+	snapshot, err := contracts.EncodeSnapshot(s.events.Snapshot(h.head()))
+	if err != nil {
+		h.log.Error("encode checkpoint", "err", err) // the entries still tell everything
+		return
+	}
 	holder, _ := s.lease.Holder()
 	cp := checkpoint{
-		Snapshot: s.events.Snapshot(h.head()), Mode: s.mode, Requests: s.table.Pending(),
+		Snapshot: snapshot, Mode: s.mode, Requests: s.table.Pending(),
 		Lease: savedLease{Generation: s.lease.Generation(), Holder: holder},
 	}
 	for _, id := range slices.Sorted(maps.Keys(s.conns)) {
 		if c := s.conns[id]; c.role == contracts.RoleController && !c.bare {
-			cp.Connections = append(cp.Connections, savedConnection(c))
+			kept := savedConnection(c)
+			kept.Sends = c.sends.accepted()
+			cp.Connections = append(cp.Connections, kept)
 		}
 	}
 	if s.run != nil {
-		cp.Run = &savedRun{Response: s.run.response, Ended: s.run.ended, Calls: slices.Sorted(maps.Keys(s.run.calls))}
+		cp.Run = &savedRun{Response: s.run.response, Started: s.run.started, Ended: s.run.ended, Calls: slices.Sorted(maps.Keys(s.run.calls))}
 	}
 	body, err := json.Marshal(cp)
 	if err != nil {
@@ -163,7 +191,7 @@ func (h *Hub) replay(s *state, e journal.Entry, holder *string) error {
 		if err := json.Unmarshal(e.Body, &n); err != nil {
 			return err
 		}
-		return h.replayNote(s, n, e.Cursor, holder)
+		return h.replayNote(s, n, holder)
 	case journal.Checkpoint:
 		var cp checkpoint
 		if err := json.Unmarshal(e.Body, &cp); err != nil {
@@ -189,9 +217,9 @@ func (h *Hub) replayEvent(s *state, ev contracts.Event, at time.Time) error {
 	return nil
 }
 
-func (h *Hub) replayNote(s *state, n note, cursor uint64, holder *string) error {
+func (h *Hub) replayNote(s *state, n note, holder *string) error {
 	if c := s.conns[n.From]; c != nil && n.Send != nil {
-		c.sends.put(*n.Send, sent{cursor: cursor})
+		c.sends.put(*n.Send, sent{cursor: n.Answer})
 	}
 	switch {
 	case n.Command != nil:
@@ -217,6 +245,8 @@ func (h *Hub) replayNote(s *state, n note, cursor uint64, holder *string) error 
 		h.replayLease(s, *n.Lease, holder)
 	case n.Deadline != nil:
 		s.deadlines[n.Deadline.ID] = n.Deadline.At
+	case n.Resumed != "":
+		s.cut = &run{calls: map[string]bool{n.Resumed: true}}
 	case n.RunEnded:
 		s.cut = nil
 	}
@@ -228,10 +258,14 @@ func (h *Hub) replayLease(s *state, l savedLease, holder *string) {
 }
 
 func (h *Hub) replayCheckpoint(s *state, cp *checkpoint, holder *string) error {
-	s.events.Restore(cp.Snapshot)
+	snapshot, err := (&contracts.Decoder{}).Snapshot(cp.Snapshot)
+	if err != nil {
+		return err
+	}
+	s.events.Restore(snapshot)
 	s.mode = cp.Mode
-	if cp.Snapshot.LastInit != nil {
-		if cmd, err := (&contracts.Decoder{}).Command(cp.Snapshot.LastInit); err == nil {
+	if snapshot.LastInit != nil {
+		if cmd, err := (&contracts.Decoder{}).Command(snapshot.LastInit); err == nil {
 			s.lastInit, _ = cmd.(*contracts.Init)
 		}
 	}
@@ -245,7 +279,7 @@ func (h *Hub) replayCheckpoint(s *state, cp *checkpoint, holder *string) error {
 		}
 	}
 	if cp.Run != nil {
-		s.cut = &run{response: cp.Run.Response, ended: cp.Run.Ended, calls: map[string]bool{}}
+		s.cut = &run{response: cp.Run.Response, started: cp.Run.Started, ended: cp.Run.Ended, calls: map[string]bool{}}
 		for _, id := range cp.Run.Calls {
 			s.cut.calls[id] = true
 		}
@@ -265,6 +299,9 @@ func (h *Hub) bringBack(s *state, from *saved) error {
 	}
 	copy(c.token[:], token)
 	c.terms, c.role = from.Terms, from.Terms.Role
+	for _, a := range from.Sends {
+		c.sends.put(a.ID, sent{cursor: a.Cursor})
+	}
 	return nil
 }
 

@@ -53,16 +53,21 @@ func (r *run) track(ev contracts.Event, now time.Time) {
 		r.ended++
 	case *contracts.ToolCall:
 		r.calls[e.CallID] = true
+	case *contracts.ClientToolRequest:
+		r.calls[e.CallID] = true
+	case *contracts.ServerRequest:
+		r.calls[e.CallID] = true // an elicitation has no other announcement
 	case *contracts.ToolEnd:
 		delete(r.calls, e.CallID)
 	}
 }
 
 // prompt starts a run, unless one is active (R42).
-func (h *Hub) prompt(s *state, cmd *contracts.Prompt, n note) error {
+func (h *Hub) prompt(s *state, c *connection, cmd *contracts.Prompt, n note) error {
 	if s.run != nil {
 		return &contracts.Error{Code: contracts.CodeRuntimeBusy, Message: "Headless runtime is already processing a prompt", Type: contracts.ErrorProtocol}
 	}
+	h.claim(s, c)
 	h.noteCommand(s, cmd, n)
 	r := h.beginRun(s)
 	h.publish(s, rawEvent("agent_start", nil), rawEvent("message_start", map[string]any{
@@ -78,20 +83,14 @@ func (h *Hub) prompt(s *state, cmd *contracts.Prompt, n note) error {
 // resume lets the agent act on the answer to a question that it asked before
 // the server restarted. Where it cannot, the call that waited is ended.
 func (h *Hub) resume(s *state, req *contracts.ServerRequest, out contracts.Outcome) {
-	if s.phase != phaseOpen {
-		return
-	}
 	agent, ok := h.opts.Agent.(Resumer)
-	if !ok || s.run != nil || out.Verdict == contracts.VerdictCancelled {
-		if _, tracked := s.events.TrackedTool(req.CallID); tracked || req.RequestType == contracts.RequestApproval {
-			h.publish(s, &contracts.ToolEnd{CallID: req.CallID})
-		}
+	if !ok || s.run != nil || s.phase != phaseOpen || out.Verdict == contracts.VerdictCancelled {
+		h.publish(s, &contracts.ToolEnd{CallID: req.CallID})
 		return
 	}
 	r := h.beginRun(s)
-	if req.RequestType == contracts.RequestApproval {
-		r.calls[req.CallID] = true
-	}
+	r.calls[req.CallID] = true
+	h.note(s, note{Resumed: req.CallID})
 	h.drive(s, r, func() error { return agent.Resume(r.ctx, req, out) })
 }
 
@@ -154,9 +153,7 @@ func (h *Hub) loadAttachments(paths []string) []contracts.Attachment {
 func (h *Hub) finish(r *run, err error) {
 	h.update(func(s *state) {
 		if r.stop != stopSuspended && !h.info.KeepsRequests {
-			for _, res := range s.table.CancelAll("Run ended before request completed", s.now) {
-				h.resolve(s, res)
-			}
+			h.cancelAsked(s, "Run ended before request completed")
 		}
 		h.endCalls(s, r)
 		h.endResponses(s, r, err)
@@ -165,6 +162,21 @@ func (h *Hub) finish(r *run, err error) {
 		s.run = nil
 	})
 	close(r.done)
+}
+
+// cancelAsked cancels the questions that somebody in this process waits for.
+// Those of an earlier process are not the run's, and wait on (D8).
+func (h *Hub) cancelAsked(s *state, reason string) {
+	for _, kind := range contracts.RequestTypes() {
+		for _, row := range s.table.Pending() {
+			if row.Request.RequestType != kind || s.waiters[row.Request.RequestID] == nil {
+				continue
+			}
+			if res, ok := s.table.Cancel(row.Request.RequestID, reason, s.now); ok {
+				h.resolve(s, res)
+			}
+		}
+	}
 }
 
 // endCalls ends the tools that the agent did not, but for those whose question

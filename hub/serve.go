@@ -30,9 +30,9 @@ func (h *Hub) Serve(ctx context.Context, conn Conn, wire Wire, att contracts.Att
 	unhook := context.AfterFunc(ctx, func() { conn.Close(goingAway) })
 	defer unhook()
 	if wire == WireBare {
-		return h.serveBare(conn, att)
+		return h.serveBare(conn, &att)
 	}
-	return h.serveEnvelope(conn, att)
+	return h.serveEnvelope(conn, &att)
 }
 
 // contain, deferred, turns a panic in what serves conn into an error, and closes
@@ -72,14 +72,29 @@ func (h *Hub) newReader(c *connection, b *mailbox) *reader {
 	return r
 }
 
-func (h *Hub) serveEnvelope(conn Conn, att contracts.Attach) error {
-	r, err := h.welcome(conn, att)
+func (h *Hub) serveEnvelope(conn Conn, att *contracts.Attach) error {
+	r, err := h.enter(conn, att)
 	if err != nil {
 		h.turnAway(conn, err)
 		return err
 	}
 	defer func() { h.detach(r.conn, r.box, r.keep) }()
 	return r.read(r.frame)
+}
+
+// enter does the handshake on a stack of its own. The handshake needs a deep
+// one and a reader that waits a shallow one, but a stack that has grown does not
+// shrink below four times what is in use: that would be most of the memory of an
+// idle viewer.
+func (h *Hub) enter(conn Conn, att *contracts.Attach) (r *reader, err error) {
+	done := make(chan struct{}) // closed when the handshake has ended
+	go func() {                 // ends within Options.HandshakeTimeout
+		defer close(done)
+		defer h.contain(conn, &err)
+		r, err = h.welcome(conn, *att)
+	}()
+	<-done
+	return r, err
 }
 
 // read hands every frame to handle until the socket ends. A panic is contained
@@ -317,8 +332,8 @@ func (h *Hub) pushEvent(s *state, c *connection, cursor uint64, ev contracts.Eve
 
 // serveBare serves the local client: bare messages, hello optional, and no
 // sockets to come back on.
-func (h *Hub) serveBare(conn Conn, att contracts.Attach) error {
-	c, b, err := h.attachLocal(conn, att)
+func (h *Hub) serveBare(conn Conn, att *contracts.Attach) error {
+	c, b, err := h.attachLocal(conn, *att)
 	if err != nil {
 		conn.Close(h.refusal(err))
 		return err

@@ -1,0 +1,324 @@
+package hub_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+
+	"github.com/seed-028515a8/maestro/contracts"
+	"github.com/seed-028515a8/maestro/hub"
+	"github.com/seed-028515a8/maestro/journal"
+)
+
+// A shelf is what a directory opens its sessions from.
+type shelf struct {
+	gate chan struct{} // closed when sessions may open; nil: at once
+
+	mu     sync.Mutex
+	opened []string // ids, in the order of the calls
+	fail   error    // what opening fails with
+}
+
+func (s *shelf) open(ctx context.Context, id string, create bool) (*hub.Hub, error) {
+	s.mu.Lock()
+	s.opened = append(s.opened, id)
+	fail := s.fail
+	s.mu.Unlock()
+	if s.gate != nil {
+		select {
+		case <-s.gate:
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+	if fail != nil {
+		return nil, fail
+	}
+	if !create {
+		return nil, hub.ErrUnknownSession
+	}
+	h, err := hub.New(hub.Options{SessionID: id, Cwd: "/", Agent: &echo{}, Store: journal.NewMemory(journal.MemoryOptions{})})
+	if err != nil {
+		return nil, err
+	}
+	return h, h.Start(ctx)
+}
+
+func (s *shelf) calls() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.opened)
+}
+
+// inDirectory runs a test in a bubble with a directory over a shelf.
+func inDirectory(t *testing.T, s *shelf, test func(t *testing.T, d *hub.Directory)) {
+	synctest.Test(t, func(t *testing.T) {
+		d := &hub.Directory{Open: s.open}
+		test(t, d)
+		if err := d.Suspend(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// wantCode fails unless err is a refusal with code.
+func wantCode(t *testing.T, err error, code contracts.Code) {
+	t.Helper()
+	if !errors.Is(err, &contracts.Error{Code: code}) {
+		t.Errorf("got %v, want a refusal with code %s", err, code)
+	}
+}
+
+func TestSessionIsOpenedOnceForAllWhoAsk(t *testing.T) { // A83
+	s := &shelf{}
+	inDirectory(t, s, func(t *testing.T, d *hub.Directory) {
+		s.gate = make(chan struct{})
+		got := make([]*hub.Hub, 16)
+		var wg sync.WaitGroup
+		for i := range got {
+			wg.Go(func() {
+				var err error
+				if got[i], err = d.Get(t.Context(), "a", true); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		synctest.Wait()
+		if s.calls() != 1 {
+			t.Errorf("got %d openings, want 1", s.calls())
+		}
+		close(s.gate)
+		wg.Wait()
+		for _, h := range got {
+			if h == nil || h != got[0] {
+				t.Errorf("got %p, want the same hub %p for all", h, got[0])
+			}
+		}
+	})
+}
+
+func TestUnknownSessionIsToldToAllAndNotRemembered(t *testing.T) {
+	s := &shelf{}
+	inDirectory(t, s, func(t *testing.T, d *hub.Directory) {
+		s.gate = make(chan struct{})
+		var wg sync.WaitGroup
+		for range 4 {
+			wg.Go(func() {
+				_, err := d.Get(t.Context(), "a", false)
+				wantCode(t, err, contracts.CodeStaleSession)
+				// Whoever was told may ask for it anew at once.
+				if _, err = d.Get(t.Context(), "a", true); err != nil {
+					t.Errorf("got %v, want the session made", err)
+				}
+			})
+		}
+		synctest.Wait()
+		close(s.gate)
+		wg.Wait()
+		if s.calls() != 2 {
+			t.Errorf("got %d openings, want one that failed and one that did not", s.calls())
+		}
+	})
+}
+
+func TestSessionThatFailedToOpenMayBeTriedAgain(t *testing.T) {
+	broken := errors.New("disk on fire")
+	s := &shelf{fail: broken}
+	inDirectory(t, s, func(t *testing.T, d *hub.Directory) {
+		if _, err := d.Get(t.Context(), "a", true); !errors.Is(err, broken) {
+			t.Errorf("got %v, want %v", err, broken)
+		}
+		s.mu.Lock()
+		s.fail = nil
+		s.mu.Unlock()
+		if _, err := d.Get(t.Context(), "a", true); err != nil {
+			t.Errorf("got %v, want the session", err)
+		}
+	})
+}
+
+func TestWaiterThatLeavesDoesNotStopTheOpening(t *testing.T) {
+	s := &shelf{}
+	inDirectory(t, s, func(t *testing.T, d *hub.Directory) {
+		s.gate = make(chan struct{})
+		impatient, leave := context.WithCancelCause(t.Context())
+		left := errors.New("client left")
+		var wg sync.WaitGroup
+		wg.Go(func() { // it is the first, so it asked for the opening
+			if _, err := d.Get(impatient, "a", true); !errors.Is(err, left) {
+				t.Errorf("got %v, want %v", err, left)
+			}
+		})
+		synctest.Wait()
+		wg.Go(func() {
+			if _, err := d.Get(t.Context(), "a", true); err != nil {
+				t.Errorf("got %v, want the session", err)
+			}
+		})
+		synctest.Wait()
+		leave(left)
+		synctest.Wait()
+		close(s.gate)
+		wg.Wait()
+	})
+}
+
+func TestDirectoryIsBounded(t *testing.T) {
+	s := &shelf{}
+	inDirectory(t, s, func(t *testing.T, d *hub.Directory) {
+		d.Max = 2
+		first, err := d.Get(t.Context(), "a", true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := d.Get(t.Context(), "b", true); err != nil {
+			t.Fatal(err)
+		}
+		_, err = d.Get(t.Context(), "c", true)
+		wantCode(t, err, contracts.CodeRateLimited)
+		if _, err := d.Get(t.Context(), "a", false); err != nil {
+			t.Errorf("got %v, want a session that is open to be found", err)
+		}
+		if err := first.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+		synctest.Wait()
+		if _, err := d.Get(t.Context(), "c", true); err != nil {
+			t.Errorf("got %v, want the place of the session that ended", err)
+		}
+	})
+}
+
+func TestEndedSessionStaysDownUntilMadeAnew(t *testing.T) { // A76
+	s := &shelf{}
+	inDirectory(t, s, func(t *testing.T, d *hub.Directory) {
+		h, err := d.Get(t.Context(), "a", true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		alice, _ := (&room{h, t}).attach(contracts.Attach{Role: contracts.RoleController})
+		(&room{h, t}).send(alice, `{"type":"shutdown"}`)
+		<-h.Done()
+		synctest.Wait()
+		_, err = d.Get(t.Context(), "a", false)
+		wantCode(t, err, contracts.CodeStaleSession)
+		if s.calls() != 1 {
+			t.Errorf("got %d openings, want no attempt to open what was shut down", s.calls())
+		}
+		again, err := d.Get(t.Context(), "a", true)
+		if err != nil || again == h {
+			t.Errorf("got %p, %v, want a new hub instead of %p", again, err, h)
+		}
+		if _, err := d.Get(t.Context(), "a", false); err != nil {
+			t.Errorf("got %v, want the session that was made anew", err)
+		}
+	})
+}
+
+func TestSuspendEndsAllSessionsAndAdmitsNoMore(t *testing.T) {
+	s := &shelf{}
+	synctest.Test(t, func(t *testing.T) {
+		d := &hub.Directory{Open: s.open}
+		var hubs []*hub.Hub
+		for i := range 3 {
+			h, err := d.Get(t.Context(), fmt.Sprint(i), true)
+			if err != nil {
+				t.Fatal(err)
+			}
+			hubs = append(hubs, h)
+		}
+		s.gate = make(chan struct{})
+		late := make(chan error, 1)
+		go func() { // ends when the gate opens
+			h, err := d.Get(context.Background(), "late", true)
+			if err == nil {
+				<-h.Done()
+			}
+			late <- err
+		}()
+		synctest.Wait()
+		suspended := make(chan error, 1)
+		go func() { suspended <- d.Suspend(context.Background()) }() // ends with the last session
+		synctest.Wait()
+		_, err := d.Get(t.Context(), "new", true)
+		wantCode(t, err, contracts.CodeGoingAway)
+		select {
+		case err := <-suspended:
+			t.Errorf("got %v while a session is being opened, want Suspend to wait for it", err)
+		default:
+		}
+		close(s.gate)
+		if err := <-suspended; err != nil {
+			t.Error(err)
+		}
+		if err := <-late; err != nil {
+			t.Errorf("got %v, want the session that was being opened", err)
+		}
+		for _, h := range hubs {
+			<-h.Done()
+		}
+	})
+}
+
+// The memory of what was shut down is bounded. Beyond the bound an old session
+// can be opened again, which asks the store.
+func TestDirectoryForgetsWhatEndedLongAgo(t *testing.T) {
+	s := &shelf{}
+	inDirectory(t, s, func(t *testing.T, d *hub.Directory) {
+		for i := range 4096 + 1 {
+			h, err := d.Get(t.Context(), fmt.Sprint(i), true)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := h.Close(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+		}
+		calls := s.calls()
+		_, err := d.Get(t.Context(), "0", false)
+		wantCode(t, err, contracts.CodeStaleSession)
+		if s.calls() != calls+1 {
+			t.Errorf("got %d openings, want the oldest session looked for in its store", s.calls()-calls)
+		}
+		_, err = d.Get(t.Context(), "4096", false)
+		wantCode(t, err, contracts.CodeStaleSession)
+		if s.calls() != calls+1 {
+			t.Errorf("got %d openings, want the newest still known to have ended", s.calls()-calls)
+		}
+	})
+}
+
+// A session that ends on its own is closed by the directory, and what went
+// wrong at that is logged.
+func TestDirectoryLogsASessionThatCannotBeClosed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log, store := &logged{}, &balky{Store: journal.NewMemory(journal.MemoryOptions{})}
+		d := &hub.Directory{Log: log.logger(), Open: func(ctx context.Context, id string, _ bool) (*hub.Hub, error) {
+			h, err := hub.New(hub.Options{SessionID: id, Cwd: "/", Agent: &echo{}, Store: store})
+			if err != nil {
+				return nil, err
+			}
+			return h, h.Start(ctx)
+		}}
+		h, err := d.Get(t.Context(), "a", true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := &room{h, t}
+		alice, _ := r.attach(contracts.Attach{Role: contracts.RoleController})
+		r.until(alice, `"hello_ok"`)
+		synctest.Wait()
+		store.appending, store.closing = errors.New("disk full"), errors.New("disk gone")
+		r.send(alice, `{"type":"init"}`)
+		<-h.Done()
+		synctest.Wait()
+		log.wants(t, "disk gone")
+		if err := d.Suspend(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}

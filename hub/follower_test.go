@@ -1,0 +1,360 @@
+package hub_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/seed-028515a8/maestro/contracts"
+	"github.com/seed-028515a8/maestro/internal/memconn"
+	"github.com/seed-028515a8/maestro/journal"
+	"github.com/seed-028515a8/maestro/session"
+)
+
+// A follower is a client that folds what it receives into a state and holds
+// every frame against the journal: no hole, no repetition, no other bytes.
+type follower struct {
+	peer    *memconn.Peer
+	journal *ledger
+	optOuts []string // message types that it does not get
+	resumes bool     // it presented a cursor that the journal still has
+
+	cursor  uint64 // last entry applied
+	state   *session.State
+	merged  int               // frames that stood for several entries
+	control []contracts.Frame // not yet looked at
+	ended   bool              // the connection is over; nothing more is read
+}
+
+func newFollower(peer *memconn.Peer, l *ledger, optOuts ...string) *follower {
+	return &follower{peer: peer, journal: l, optOuts: append(optOuts, "raw_agent_event"), state: session.New()}
+}
+
+// read takes everything that has arrived.
+func (f *follower) read() error {
+	now, cancel := context.WithCancel(context.Background())
+	cancel() // do not wait
+	for !f.ended {
+		text, err := f.peer.Next(now)
+		switch {
+		case errors.Is(err, context.Canceled):
+			return nil
+		case err == io.EOF:
+			f.ended = true
+			return nil
+		case err != nil:
+			return err
+		}
+		if err := f.take(text); err != nil {
+			return fmt.Errorf("%w\nin frame %s", err, text)
+		}
+	}
+	return nil
+}
+
+func (f *follower) take(text string) error {
+	frame, err := (&contracts.Decoder{}).ServerFrame([]byte(text))
+	if err != nil {
+		return err
+	}
+	switch frame := frame.(type) {
+	case *contracts.MessageEnvelope:
+		return f.takeMessage(frame.Cursor, frame.Message)
+	case *contracts.SnapshotEnvelope:
+		return f.takeSnapshot(frame.Snapshot, f.cursor == 0)
+	case *contracts.ResetEnvelope:
+		return f.takeSnapshot(frame.Snapshot, true)
+	case *contracts.HeartbeatEnvelope:
+		if frame.Cursor < f.cursor {
+			return fmt.Errorf("heartbeat: got cursor %d, want at least %d", frame.Cursor, f.cursor)
+		}
+	case *contracts.Attached:
+		if f.resumes && frame.Resume != "replay" {
+			return fmt.Errorf("attached at cursor %d: got %s, want replay", f.cursor, frame.Resume)
+		}
+		f.control = append(f.control, frame)
+	default:
+		f.control = append(f.control, frame)
+	}
+	return nil
+}
+
+func (f *follower) takeMessage(cursor uint64, body []byte) error {
+	if cursor <= f.cursor {
+		return fmt.Errorf("got cursor %d after %d, want a larger one", cursor, f.cursor)
+	}
+	ev, err := (&contracts.Decoder{}).Event(body)
+	if err != nil {
+		return err
+	}
+	if err := f.journal.covers(f, cursor, body); err != nil {
+		return err
+	}
+	if err := f.advance(cursor); err != nil {
+		return err
+	}
+	f.state.Apply(ev)
+	return nil
+}
+
+// advance applies the accepted commands up to cursor, which the server folds
+// and does not repeat to clients.
+func (f *follower) advance(cursor uint64) error {
+	for _, e := range f.journal.between(f.cursor, cursor) {
+		cmd, err := commandIn(e)
+		if err != nil {
+			return err
+		}
+		if cmd != nil {
+			f.state.ApplyCommand(cmd)
+		}
+	}
+	f.cursor = cursor
+	return nil
+}
+
+// takeSnapshot takes the state, either to start from or as an entry.
+func (f *follower) takeSnapshot(body []byte, start bool) error {
+	snap, err := (&contracts.Decoder{}).Snapshot(body)
+	if err != nil {
+		return err
+	}
+	if !start {
+		if snap.Cursor <= f.cursor {
+			return fmt.Errorf("got a snapshot at cursor %d after %d, want a larger one", snap.Cursor, f.cursor)
+		}
+		if err := f.journal.covers(f, snap.Cursor, body); err != nil {
+			return err
+		}
+	}
+	folded, err := f.journal.fold(snap.Cursor)
+	if err != nil {
+		return err
+	}
+	if got, want := shown(snap, false), shown(folded.Snapshot(snap.Cursor), false); got != want {
+		return fmt.Errorf("snapshot at cursor %d:\n got %s\nwant %s", snap.Cursor, got, want)
+	}
+	f.cursor = snap.Cursor
+	f.state.Restore(snap)
+	return nil
+}
+
+// caughtUp returns an error unless f has all there is and the state that live
+// shows.
+func (f *follower) caughtUp(live *contracts.Snapshot) error {
+	for _, e := range f.journal.between(f.cursor, live.Cursor) {
+		if f.sees(e) {
+			return fmt.Errorf("stopped at cursor %d, want entry %d: %s", f.cursor, e.Cursor, e.Body)
+		}
+	}
+	if err := f.advance(live.Cursor); err != nil {
+		return err
+	}
+	got, want := f.state.Snapshot(live.Cursor), *live
+	if f.misses("status") {
+		got.State.LastStatus, want.State.LastStatus = nil, nil
+	}
+	if got, want := shown(got, !f.misses("connection_info")), shown(&want, !f.misses("connection_info")); got != want {
+		return fmt.Errorf("state at cursor %d:\n got %s\nwant %s", live.Cursor, got, want)
+	}
+	return nil
+}
+
+func (f *follower) misses(kind string) bool {
+	for _, out := range f.optOuts {
+		if out == kind {
+			return true
+		}
+	}
+	return false
+}
+
+// sees reports whether an entry is meant for f.
+func (f *follower) sees(e journal.Entry) bool {
+	switch e.Kind {
+	case journal.Snapshot:
+		return true
+	case journal.Message:
+		return !f.misses(typeOf(e.Body))
+	}
+	return false
+}
+
+func typeOf(body []byte) string {
+	var m struct{ Type string }
+	if json.Unmarshal(body, &m) != nil {
+		return ""
+	}
+	return m.Type
+}
+
+// shown encodes a snapshot without what a fold cannot know: when leases
+// run out, and the fields that describe one connection chosen by the server.
+// The list of connections is compared only on demand: a snapshot to start from
+// shows its reader before an entry does.
+func shown(snap *contracts.Snapshot, connections bool) string {
+	s := *snap
+	st := &s.State
+	st.ClientProtocolVersion, st.ClientInfo, st.Capabilities, st.OptOutNotifications, st.ConnectionRole = "", nil, nil, nil, ""
+	st.SubscriberCount, st.ControllerSubscriptionID = 0, contracts.NullString{}
+	s.SessionID = ""
+	list := st.Connections
+	st.Connections = []contracts.ConnectionState{}
+	if connections {
+		for _, c := range list {
+			c.LeaseExpiresAt = contracts.NullString{}
+			st.Connections = append(st.Connections, c)
+		}
+	} else {
+		st.ConnectionCount, st.ControllerConnectionID = 0, contracts.NullString{}
+	}
+	text, err := contracts.EncodeSnapshot(&s)
+	if err != nil {
+		return err.Error()
+	}
+	return string(text)
+}
+
+// A ledger is a reader of the store under a hub: what was really recorded.
+type ledger struct {
+	store   journal.Store
+	entries []journal.Entry // all, from cursor 1
+}
+
+// refresh reads what was added.
+func (l *ledger) refresh() error {
+	_, last := l.store.Bounds()
+	if last == uint64(len(l.entries)) {
+		return nil
+	}
+	return l.store.Read(uint64(len(l.entries)), func(e journal.Entry) bool {
+		e.Body = []byte(string(e.Body))
+		l.entries = append(l.entries, e)
+		return true
+	})
+}
+
+// between returns the entries after one cursor up to and including another.
+func (l *ledger) between(after, until uint64) []journal.Entry {
+	n := uint64(len(l.entries))
+	return l.entries[min(after, n):min(until, n)]
+}
+
+// covers returns an error unless a frame at cursor with body is what f should
+// get next: the one entry since, or the only ones since, merged (D5).
+func (l *ledger) covers(f *follower, cursor uint64, body []byte) error {
+	if cursor > uint64(len(l.entries)) {
+		return fmt.Errorf("got cursor %d, want at most %d, the last in the store", cursor, len(l.entries))
+	}
+	var want []journal.Entry
+	for _, e := range l.between(f.cursor, cursor) {
+		if f.sees(e) {
+			want = append(want, e)
+		}
+	}
+	last := l.entries[cursor-1]
+	if last.Kind == journal.Note && typeOf(body) == "hello_ok" { // private: its cursor is a note's
+		if len(want) > 0 {
+			return fmt.Errorf("got hello_ok at cursor %d, want entry %d first: %s", cursor, want[0].Cursor, want[0].Body)
+		}
+		return nil
+	}
+	if len(want) == 0 || want[len(want)-1].Cursor != cursor {
+		return fmt.Errorf("got a frame at cursor %d, where the journal has %s", cursor, last.Body)
+	}
+	if text := mergedText(want); string(body) != text {
+		return fmt.Errorf("frame at cursor %d after %d: got %s, want %s", cursor, f.cursor, body, text)
+	}
+	if len(want) > 1 {
+		f.merged++
+	}
+	return nil
+}
+
+// mergedText is the body of entries as one. If they may not be merged, it is
+// one that no frame has.
+func mergedText(entries []journal.Entry) string {
+	first := entries[0]
+	before, after := first.Body[:first.TextStart], first.Body[first.TextEnd:]
+	text := first.Body[first.TextStart:first.TextEnd]
+	for _, e := range entries[1:] {
+		if len(text) == 0 || string(e.Body[:e.TextStart]) != string(before) || string(e.Body[e.TextEnd:]) != string(after) {
+			return "a hole: " + string(first.Body)
+		}
+		text = append(text[:len(text):len(text)], e.Body[e.TextStart:e.TextEnd]...)
+	}
+	return string(before) + string(text) + string(after)
+}
+
+// fold returns the state as of a cursor.
+func (l *ledger) fold(cursor uint64) (*session.State, error) {
+	s := session.New()
+	for _, e := range l.between(0, cursor) {
+		if e.Kind == journal.Message {
+			ev, err := (&contracts.Decoder{}).Event(e.Body)
+			if err != nil {
+				return nil, err
+			}
+			s.Apply(ev)
+		}
+		cmd, err := commandIn(e)
+		if err != nil {
+			return nil, err
+		}
+		if cmd != nil {
+			s.ApplyCommand(cmd)
+		}
+	}
+	return s, nil
+}
+
+// events returns the public events recorded so far.
+func (l *ledger) events() (all []contracts.Event, err error) {
+	for _, e := range l.entries {
+		if e.Kind != journal.Message {
+			continue
+		}
+		ev, err := (&contracts.Decoder{}).Event(e.Body)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, ev)
+	}
+	return all, nil
+}
+
+// commandIn returns the accepted command that a note keeps, or nil.
+func commandIn(e journal.Entry) (contracts.Command, error) {
+	if e.Kind != journal.Note || !strings.Contains(string(e.Body), `"command"`) {
+		return nil, nil
+	}
+	var n struct{ Command json.RawMessage }
+	if err := json.Unmarshal(e.Body, &n); err != nil {
+		return nil, err
+	}
+	if n.Command == nil {
+		return nil, nil
+	}
+	return (&contracts.Decoder{}).Command(n.Command)
+}
+
+// copyStore returns a store with the same entries, as after a crash.
+func copyStore(from journal.Store) (*journal.Memory, error) {
+	to := journal.NewMemory(journal.MemoryOptions{Epoch: from.Epoch()})
+	var entries []journal.Entry
+	if first, _ := from.Bounds(); first == 0 {
+		return to, nil
+	}
+	err := from.Read(0, func(e journal.Entry) bool {
+		e.Body = []byte(string(e.Body))
+		entries = append(entries, e)
+		return true
+	})
+	if err != nil {
+		return nil, err
+	}
+	return to, to.Append(entries)
+}

@@ -1,0 +1,523 @@
+package hub_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/seed-028515a8/maestro/contracts"
+)
+
+// A deed is one operation on a world, drawn before it is done: what it means
+// depends on who is there.
+type deed struct {
+	Do   string
+	Who  int // a member; from 4 on, the one who holds the lease
+	Whom int // another member, or a question
+	Kind contracts.RequestType
+	How  int
+}
+
+var drawDeed = rapid.Custom(func(t *rapid.T) deed {
+	return deed{
+		Do: rapid.SampledFrom([]string{
+			"join", "join", "join", "resume", "leave", "prompt", "prompt", "interrupt", "answer", "answer", "answer", "answer", "again",
+			"take", "release", "ask control", "ask control", "grant", "grant", "deny", "init", "wait",
+			"ask", "ask", "ask", "ask", "say", "call", "end", "restart", "restart",
+		}).Draw(t, "do"),
+		Who:  rapid.IntRange(0, 7).Draw(t, "who"),
+		Whom: rapid.IntRange(0, 3).Draw(t, "whom"),
+		Kind: rapid.SampledFrom(contracts.RequestTypes()).Draw(t, "kind"),
+		How:  rapid.IntRange(0, 5).Draw(t, "how"),
+	}
+})
+
+// TestHubDoesWhatItsModelSays plays random histories of several clients, an
+// agent, the clock and restarts on a hub, and after each step holds it against
+// a small model: every frame is answered once and as it should be, one
+// connection drives, each question ends once and for agent and clients alike,
+// each call ends once, and every client has the state of a fresh snapshot.
+func TestHubDoesWhatItsModelSays(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		resumes := rapid.Bool().Draw(rt, "agent resumes")
+		deeds := rapid.SliceOfN(drawDeed, 25, 70).Draw(rt, "deeds")
+		var err error
+		synctest.Test(t, func(*testing.T) { err = live(resumes, deeds) })
+		if err != nil {
+			rt.Fatal(err)
+		}
+	})
+}
+
+// live plays deeds and then ends the session, after which no call is open.
+func live(resumes bool, deeds []deed) (err error) {
+	w, err := newWorld(resumes)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, w.end()) }()
+	for i, d := range deeds {
+		before := w.holder
+		if err := w.do(d); err != nil {
+			return fmt.Errorf("deed %d, %+v: %w", i, d, err)
+		}
+		if d.Do == "restart" {
+			before = w.holder
+		}
+		if err := w.check(before); err != nil {
+			return fmt.Errorf("after deed %d, %+v: %w", i, d, err)
+		}
+	}
+	return w.checkEnd()
+}
+
+// checkEnd closes the hub: that ends every run, question and call.
+func (w *world) checkEnd() error {
+	if err := w.Close(context.Background()); err != nil {
+		return err
+	}
+	if err := w.ledger.refresh(); err != nil {
+		return err
+	}
+	events, err := w.ledger.events()
+	if err != nil {
+		return err
+	}
+	if open, stray := openCalls(events); len(open)+len(stray) > 0 {
+		return fmt.Errorf("calls after the end: got open %q, ended twice %q, want none", open, stray)
+	}
+	return nil
+}
+
+// do does a deed and tells the model, or does nothing where it makes no sense.
+func (w *world) do(d deed) error {
+	d.Who = w.actor(d.Who)
+	if w.agent.active() == 0 && (d.Do == "say" || d.Do == "call") {
+		d.Do = "prompt" // most of what there is to see happens in runs
+	}
+	m := w.members[d.Who]
+	here := m != nil && !m.ended
+	switch d.Do {
+	case "join":
+		if here {
+			return nil
+		}
+		return w.doJoin(d)
+	case "resume":
+		if m == nil || m.id == "" {
+			return nil
+		}
+		return w.doResume(d, m)
+	case "wait":
+		w.pass([]time.Duration{time.Second, 10 * time.Second, 31 * time.Second, 61 * time.Second, time.Hour, time.Millisecond}[d.How])
+		return nil
+	case "restart":
+		return w.restart(d.How%2 == 0)
+	case "ask", "say", "call", "end":
+		if w.agent.active() == 0 {
+			return nil
+		}
+		w.order(d)
+		return nil
+	}
+	if !here {
+		return nil
+	}
+	switch d.Do {
+	case "leave":
+		return w.doLeave(d, m)
+	case "take", "release", "ask control", "grant", "deny":
+		return w.steer(d, m)
+	}
+	return w.command(d, m)
+}
+
+// actor returns which member a deed means.
+func (w *world) actor(who int) int {
+	if who < len(w.members) {
+		return who
+	}
+	for i, m := range w.members {
+		if m != nil && !m.ended && m.id == w.holder {
+			return i
+		}
+	}
+	return who - len(w.members)
+}
+
+// doJoin attaches somebody as a new connection.
+func (w *world) doJoin(d deed) error {
+	role := contracts.RoleController
+	if d.How == 0 {
+		role = contracts.RoleViewer
+	}
+	how := []contracts.Takeover{contracts.TakeoverRefuse, contracts.TakeoverForce, contracts.TakeoverLater}[d.Whom%3]
+	able := role == contracts.RoleController && d.How%2 == 1
+	if err := w.join(d.Who, role, how, nil, "", false, able); err != nil {
+		return err
+	}
+	m := w.members[d.Who]
+	if want := role == contracts.RoleController && how == contracts.TakeoverRefuse && w.holder != ""; m.refused != want {
+		return fmt.Errorf("refused: got %t, want %t", m.refused, want)
+	} else if want {
+		return nil
+	}
+	w.enter(m.id, role, how, able)
+	return nil
+}
+
+// enter adds a connection to the model.
+func (m *model) enter(id string, role contracts.Role, how contracts.Takeover, able bool) {
+	c := m.conns[id]
+	if c == nil {
+		c = &modelConn{}
+		m.conns[id] = c
+	}
+	c.role, c.able, c.attached = role, able, true
+	if role == contracts.RoleController && (m.holder == "" || m.holder != id && how == contracts.TakeoverForce) {
+		m.grant(id)
+	}
+}
+
+// doResume lets somebody come back to an earlier connection, perhaps while its
+// socket is still open, and perhaps with a wrong token.
+func (w *world) doResume(d deed, m *member) error {
+	token, role := m.token, contracts.RoleController
+	if d.How == 5 {
+		token = "wrong"
+	}
+	c := w.conns[m.id]
+	if c != nil {
+		role = c.role
+	}
+	known := c != nil && token == m.token
+	able := role == contracts.RoleController && d.How%2 == 1
+	old := m
+	if err := w.join(d.Who, role, contracts.TakeoverRefuse, m, token, d.Whom%2 == 0, able); err != nil {
+		return err
+	}
+	m = w.members[d.Who]
+	m.sent = old.sent // an id that was used before is a repetition
+	refused := role == contracts.RoleController && w.holder != "" && !(known && w.holder == old.id)
+	if m.refused != refused {
+		return fmt.Errorf("refused: got %t, want %t", m.refused, refused)
+	}
+	if refused {
+		if !old.ended { // the earlier socket is still there
+			w.members[d.Who] = old
+		}
+		return nil
+	}
+	if known != (m.id == old.id) {
+		return fmt.Errorf("resumed %s with token %q: got connection %s, want the same: %t", old.id, token, m.id, known)
+	}
+	if !known && !old.ended {
+		w.leave(old)
+	}
+	w.enter(m.id, role, contracts.TakeoverRefuse, able)
+	return nil
+}
+
+// leave drops somebody's socket.
+func (w *world) leave(m *member) {
+	m.peer.Close()
+	m.ended = true
+	synctest.Wait()
+	w.detach(m.id)
+}
+
+func (w *world) doLeave(d deed, m *member) error {
+	keep := d.How%3 == 1
+	switch d.How % 3 {
+	case 0:
+		w.leave(m)
+		return nil
+	case 1, 2:
+		m.ended = true
+		if err := m.peer.Send(fmt.Sprintf(`{"type":"ws.bye","keep":%t}`, keep)); err != nil {
+			return err
+		}
+	}
+	synctest.Wait()
+	if keep {
+		w.detach(m.id)
+	} else {
+		w.destroy(m.id)
+	}
+	return nil
+}
+
+// order lets the agent do something in its run.
+func (w *world) order(d deed) {
+	p := w.agent
+	switch d.Do {
+	case "say":
+		p.orders <- p.publish(&contracts.ResponseStart{ResponseID: "r"}, &contracts.ResponseChunk{ResponseID: "r", Content: "x"})
+	case "call":
+		id := w.nextID()
+		events := []contracts.Event{&contracts.ToolCall{CallID: id, Tool: "bash", Args: []byte(`{}`)}, &contracts.ToolStart{CallID: id}}
+		if d.How%2 == 0 {
+			events = append(events, &contracts.ToolEnd{CallID: id, Success: true})
+		}
+		p.orders <- p.publish(events...)
+	case "end":
+		if d.How == 0 {
+			p.orders <- end(errors.New("as told"))
+		} else {
+			p.orders <- end(nil)
+		}
+		w.endRun()
+	case "ask":
+		req := question(d.Kind, w.nextID())
+		timeout := []time.Duration{0, 0, 20 * time.Second, 5 * time.Minute, -1, -1}[d.How]
+		var after []contracts.Event
+		if d.Whom%2 == 0 { // else the agent forgets, and the hub ends the call
+			after = []contracts.Event{&contracts.ToolEnd{CallID: req.CallID}}
+		}
+		p.orders <- p.ask(req, contracts.AskOptions{Timeout: timeout}, after...)
+		w.model.ask(req, w.deadline(d.Kind, timeout))
+	}
+	synctest.Wait()
+}
+
+func (m *model) nextID() string {
+	m.ids++
+	return fmt.Sprint("q", m.ids)
+}
+
+func (m *model) deadline(kind contracts.RequestType, timeout time.Duration) time.Time {
+	switch {
+	case timeout < 0:
+		return time.Time{}
+	case timeout == 0 && kind == contracts.RequestClientTool:
+		timeout = time.Minute
+	case timeout == 0:
+		timeout = time.Hour
+	}
+	return m.now.Add(timeout)
+}
+
+// command sends a command, as ws.send or bare.
+func (w *world) command(d deed, m *member) error {
+	text, want, effect := w.plan(d, m)
+	if text == "" {
+		return nil
+	}
+	if want == "" {
+		if w.holder == "" {
+			w.grant(m.id)
+		}
+		effect()
+	}
+	if d.Do == "again" || d.Who%2 == 0 {
+		m.sent++
+		text = fmt.Sprintf(`{"type":"ws.send","id":"%d","message":%s}`, m.sent, text)
+	}
+	if err := w.answered(m, text, want); err != nil {
+		return err
+	}
+	if d.Do == "again" { // a repeat is answered likewise and does nothing
+		if c := w.conns[m.id]; want == contracts.CodeAccessDenied && !c.tooMany() {
+			c.denials = append(c.denials, w.now)
+		} else if c.tooMany() {
+			w.detach(m.id)
+			return nil
+		}
+		if err := w.answered(m, text, want); err != nil {
+			return err
+		}
+	}
+	if w.conns[m.id].tooMany() {
+		w.detach(m.id)
+	}
+	return nil
+}
+
+// plan returns a command, how it should be answered and, if it is accepted,
+// what it does.
+func (w *world) plan(d deed, m *member) (text string, want contracts.Code, effect func()) {
+	want = w.mayDrive(m.id)
+	switch d.Do {
+	case "prompt", "again":
+		if want == "" && w.running {
+			want = contracts.CodeRuntimeBusy
+		}
+		return `{"type":"prompt","content":"go"}`, want, func() { w.running = true }
+	case "interrupt":
+		return `{"type":"` + []string{"interrupt", "cancel"}[d.How%2] + `"}`, want, w.interrupt
+	case "init":
+		mode := []contracts.ApprovalMode{contracts.ApprovalPrompt, contracts.ApprovalAuto, contracts.ApprovalFail}[d.How%3]
+		return fmt.Sprintf(`{"type":"init","approval_mode":%q}`, mode), want, func() { w.setMode(mode) }
+	}
+	return w.planAnswer(d, want)
+}
+
+// planAnswer answers a question rightly, with a wrong type or id, or too late.
+func (w *world) planAnswer(d deed, want contracts.Code) (string, contracts.Code, func()) {
+	if len(w.pending) == 0 || d.How == 0 {
+		id := "none"
+		for past := range w.resolved { // one that was answered before, if there is
+			id = past
+		}
+		if want == "" {
+			want = contracts.CodeRequestNotFound
+		}
+		return fmt.Sprintf(`{"type":"server_request_response","request_type":"approval","request_id":%q,"approved":true}`, id), want, nil
+	}
+	q := w.pending[d.Whom%len(w.pending)]
+	kind, id := q.req.RequestType, q.req.RequestID
+	if d.How == 1 {
+		other := contracts.RequestApproval
+		if kind == other {
+			other = contracts.RequestUserInput
+		}
+		if want == "" {
+			want = contracts.CodeRequestTypeMismatch
+		}
+		return fmt.Sprintf(`{"type":"server_request_response","request_type":%q,"request_id":%q}`, other, id), want, nil
+	}
+	yes := d.How%2 == 0
+	verdict := map[bool]contracts.Verdict{true: contracts.VerdictAnswered, false: contracts.VerdictFailed}[yes]
+	text := fmt.Sprintf(`{"type":"server_request_response","request_type":%q,"request_id":%q,"content":[],"is_error":%t}`, kind, id, !yes)
+	switch kind {
+	case contracts.RequestApproval:
+		verdict = map[bool]contracts.Verdict{true: contracts.VerdictApproved, false: contracts.VerdictDenied}[yes]
+		text = fmt.Sprintf(`{"type":"server_request_response","request_type":%q,"request_id":%q,"approved":%t}`, kind, id, yes)
+		if d.How > 3 {
+			text = fmt.Sprintf(`{"type":"tool_response","call_id":%q,"approved":%t}`, q.req.CallID, yes)
+		}
+	case contracts.RequestToolRetry:
+		verdict = map[bool]contracts.Verdict{true: contracts.VerdictRetried, false: contracts.VerdictAborted}[yes]
+		text = fmt.Sprintf(`{"type":"server_request_response","request_type":%q,"request_id":%q}`, kind, id)
+		if yes {
+			text = fmt.Sprintf(`{"type":"server_request_response","request_type":%q,"request_id":%q,"decision_action":"retry"}`, kind, id)
+		}
+	case contracts.RequestClientTool:
+		if yes {
+			verdict = contracts.VerdictCompleted
+		}
+		if d.How > 3 {
+			text = fmt.Sprintf(`{"type":"client_tool_result","call_id":%q,"content":[],"is_error":%t}`, q.req.CallID, !yes)
+		}
+	}
+	return text, want, func() { w.resolve(q, verdict) }
+}
+
+// steer sends a frame about the lease.
+func (w *world) steer(d deed, m *member) error {
+	c := w.conns[m.id]
+	other := w.members[d.Whom]
+	whom := "conn_nobody"
+	if other != nil && other.id != "" {
+		whom = other.id
+	}
+	asks := w.conns[whom] != nil && w.conns[whom].asks > 0
+	want, frame, effect := contracts.Code(""), "", func() {}
+	switch d.Do {
+	case "take":
+		frame, effect = `{"type":"ws.take_control"}`, func() {
+			if w.holder != m.id {
+				w.grant(m.id)
+			}
+		}
+	case "release":
+		frame, effect = `{"type":"ws.release_control"}`, w.free
+	case "ask control":
+		w.pass(time.Millisecond) // so that no two ask at once
+		frame, effect = `{"type":"ws.ask_control"}`, func() {
+			switch w.holder {
+			case m.id:
+			case "":
+				w.grant(m.id)
+			default:
+				w.turn++
+				c.asks = w.turn
+			}
+		}
+	case "grant":
+		frame, effect = fmt.Sprintf(`{"type":"ws.grant_control","connection_id":%q}`, whom), func() { w.grant(whom) }
+	case "deny":
+		frame, effect = fmt.Sprintf(`{"type":"ws.deny_control","connection_id":%q}`, whom), func() {
+			w.conns[whom].asks = 0
+			other.denied = w.conns[whom].attached
+		}
+	}
+	answers := d.Do == "grant" || d.Do == "deny"
+	switch {
+	case c.role == contracts.RoleViewer:
+		want = contracts.CodeAccessDenied
+		c.denials = append(c.denials, w.now)
+	case (answers || d.Do == "release") && w.holder != m.id:
+		want = contracts.CodeControllerLeaseHeld
+	case answers && !asks:
+		want = contracts.CodeRequestNotFound
+	default:
+		effect()
+	}
+	if err := w.answered(m, frame, want); err != nil {
+		return err
+	}
+	if c.tooMany() {
+		w.detach(m.id)
+	}
+	return nil
+}
+
+// TestGivenUpQuestionEndsItsCallOnce: an agent that stops waiting for an answer
+// ends the call itself. The hub tells clients that the question is over, once,
+// and does not end the call too.
+func TestGivenUpQuestionEndsItsCallOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, err := newWorld(true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := w.join(0, contracts.RoleController, "", nil, "", false, false); err != nil {
+			t.Fatal(err)
+		}
+		if err := w.answered(w.members[0], `{"type":"prompt","content":"go"}`, ""); err != nil {
+			t.Fatal(err)
+		}
+		p := w.agent
+		p.orders <- func(ctx context.Context) (bool, error) {
+			patience, cancel := context.WithTimeout(ctx, time.Second)
+			defer cancel()
+			if _, err := p.host.Ask(patience, question(contracts.RequestApproval, "c1"), contracts.AskOptions{}); err == nil {
+				return true, errors.New("got an outcome, want an error")
+			}
+			return true, p.host.Publish(ctx, &contracts.ToolEnd{CallID: "c1"})
+		}
+		time.Sleep(2 * time.Second)
+		if err := w.checkEnd(); err != nil {
+			t.Error(err)
+		}
+		events, err := w.ledger.events()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []contracts.Event
+		for _, ev := range events {
+			switch ev.(type) {
+			case *contracts.ServerRequestResolved, *contracts.ToolEnd, *contracts.ErrorEvent:
+				got = append(got, ev)
+			}
+		}
+		want := []contracts.Event{
+			&contracts.ServerRequestResolved{
+				RequestID: "c1", RequestType: contracts.RequestApproval, CallID: "c1", Resolution: contracts.VerdictCancelled,
+				Reason: "Run ended before request completed", ResolvedBy: contracts.ResolvedByRuntime,
+			},
+			&contracts.ToolEnd{CallID: "c1"},
+		}
+		if !reflect.DeepEqual(got, want) {
+			t.Errorf("got %+v, want %+v", got, want)
+		}
+		w.members[0].peer.Close()
+	})
+}
