@@ -26,15 +26,23 @@ func (r *reader) command(id *string, cmd contracts.Command) {
 		h.touch(s, c)
 		err := h.decide(s, c, cmd, id)
 		if id != nil {
-			answer := sent{cursor: h.head()}
-			if err != nil {
-				answer.err = h.refusal(err)
-			}
-			c.sends.put(*id, answer)
-			h.keepAnswer(s, answer.cursor)
+			h.remember(s, c, *id, err)
 		}
 		r.answer(s, id, err)
 	})
+}
+
+// remember keeps the answer to a ws.send, unless it was to try again later: then
+// the same frame may be.
+func (h *Hub) remember(s *state, c *connection, id string, err error) {
+	answer := sent{cursor: h.head()}
+	if err != nil {
+		if answer.err = h.refusal(err); answer.err.Code.Retryable() {
+			return
+		}
+	}
+	c.sends.put(id, answer)
+	h.keepAnswer(s, answer.cursor)
 }
 
 // repeated answers a ws.send that was answered before, as it was (A72).
@@ -91,7 +99,7 @@ func (h *Hub) decide(s *state, c *connection, cmd contracts.Command, id *string)
 func (h *Hub) mayAct(s *state, c *connection, cmd contracts.Command) error {
 	_, hello := cmd.(*contracts.Hello)
 	switch {
-	case s.phase == phaseEnded || s.conns[c.id] != c:
+	case s.phase == phaseEnded || s.conns[c.id] != c || s.phase == phaseClosing && !hello:
 		return &contracts.Error{Code: contracts.CodeRuntimeNotReady, Message: "Headless runtime is no longer available"}
 	case s.phase == phaseDraining && !hello:
 		return &contracts.Error{Code: contracts.CodeRuntimeNotReady, Message: "hosted runner is draining"}
@@ -193,7 +201,7 @@ func (h *Hub) windDown(s *state, cmd contracts.Command, n note) {
 		h.resolve(s, res)
 	}
 	h.noteCommand(s, cmd, n)
-	s.phase = phaseDraining
+	s.phase = phaseClosing
 	h.stopRun(s, stopShutdown)
 }
 

@@ -240,7 +240,7 @@ func TestSessionThatIsDrainingTakesNoCommands(t *testing.T) {
 		r.send(alice, `{"type":"shutdown"}`)
 		r.send(alice, `{"type":"ws.send","id":"late","message":{"type":"init"}}`)
 		r.until(alice, `"ws.error","id":"late"`)
-		wantCode(t, r.Admit(contracts.Attach{}), contracts.CodeRuntimeNotReady)
+		wantCode(t, r.Admit(contracts.Attach{}), contracts.CodeStaleSession) // nobody will come back to it
 		r.send(alice, `{"type":"ws.take_control","id":"lease"}`)
 		r.until(alice, `"ws.error","id":"lease"`)
 		if n := r.Metrics().Refusals(contracts.CodeRuntimeNotReady); n != 2 {

@@ -32,7 +32,7 @@ func (h *Hub) Admit(att contracts.Attach) error {
 // admissible refuses attachments to a session that is not open for them.
 func (h *Hub) admissible(s *state) error {
 	switch {
-	case s.phase == phaseEnded:
+	case s.phase >= phaseClosing:
 		return &contracts.Error{Code: contracts.CodeStaleSession, Message: "Headless session not found"}
 	case s.phase != phaseOpen:
 		return &contracts.Error{Code: contracts.CodeRuntimeNotReady, Message: "hosted runner is not accepting new attachments"}

@@ -103,12 +103,16 @@ func (d *Directory) open(ctx context.Context, id string, create bool, p *place) 
 	if err := p.hub.Close(context.Background()); err != nil && d.Log != nil {
 		d.Log.Error("close session", "session", id, "err", err)
 	}
-	d.retire(id)
+	if p.hub.failure() == nil {
+		d.retire(id)
+	}
+	d.forget(id)
 }
 
-// retire forgets a session that has ended, and that it was ended.
+// retire remembers that a session was ended.
 func (d *Directory) retire(id string) {
 	d.mu.Lock()
+	defer d.mu.Unlock()
 	if len(d.ended) >= maxEnded {
 		clear(d.ended)
 	}
@@ -116,8 +120,6 @@ func (d *Directory) retire(id string) {
 		d.ended = map[string]bool{}
 	}
 	d.ended[id] = true
-	d.mu.Unlock()
-	d.forget(id)
 }
 
 func (d *Directory) forget(id string) {

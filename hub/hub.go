@@ -177,7 +177,8 @@ type phase int
 const (
 	phaseStarting phase = iota
 	phaseOpen
-	phaseDraining // no new attachments or commands; events still flow
+	phaseDraining // no new attachments or commands; events still flow; the next process goes on
+	phaseClosing  // the same, but nobody goes on: the session is being ended for good
 	phaseEnded
 )
 

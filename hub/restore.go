@@ -309,6 +309,9 @@ func (h *Hub) bringBack(s *state, from *saved) error {
 // tools of its run. Questions wait on: they can still be answered (D8).
 func (h *Hub) closeLeftovers(s *state) {
 	clear(s.deadlines)
+	if s.holder() != nil {
+		h.noteLease(s) // bringing it back raised the generation
+	}
 	if s.lastInit != nil {
 		init := s.lastInit
 		s.then(func() { h.opts.Agent.Configure(init) })

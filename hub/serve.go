@@ -59,42 +59,49 @@ type reader struct {
 	left    bool   // the client said goodbye
 }
 
-func (h *Hub) newReader(c *connection, b *mailbox) *reader {
-	r := &reader{hub: h, conn: c, box: b, keep: true, decoder: &contracts.Decoder{Strict: h.opts.Strict}}
+func (h *Hub) newReader() *reader {
+	r := &reader{hub: h, keep: true, decoder: &contracts.Decoder{Strict: h.opts.Strict}}
 	named := map[string]bool{}
 	r.decoder.Unknown = func(pointer string) {
 		h.metrics.count(&h.metrics.UnknownKeys)
 		if len(named) < 32 && !named[pointer] { // once per key; a hostile client cannot fill the log
 			named[pointer] = true
-			h.log.Debug("unknown key ignored", "connection", c.id, "key", pointer)
+			h.log.Debug("unknown key ignored", "key", pointer)
 		}
 	}
 	return r
 }
 
 func (h *Hub) serveEnvelope(conn Conn, att *contracts.Attach) error {
-	r, err := h.enter(conn, att)
-	if err != nil {
-		h.turnAway(conn, err)
+	r := h.newReader()
+	if err := r.enter(conn, att); err != nil {
+		h.turnAway(conn, r.seq, err)
 		return err
 	}
 	defer func() { h.detach(r.conn, r.box, r.keep) }()
-	return r.read(r.frame)
+	if err := r.read(r.frame); err != nil || !r.left {
+		return err
+	}
+	select {
+	case <-r.box.parted: // its goodbye has been written, or cannot be
+	case <-h.done:
+	}
+	return nil
 }
 
 // enter does the handshake on a stack of its own. The handshake needs a deep
 // one and a reader that waits a shallow one, but a stack that has grown does not
 // shrink below four times what is in use: that would be most of the memory of an
 // idle viewer.
-func (h *Hub) enter(conn Conn, att *contracts.Attach) (r *reader, err error) {
+func (r *reader) enter(conn Conn, att *contracts.Attach) (err error) {
 	done := make(chan struct{}) // closed when the handshake has ended
 	go func() {                 // ends within Options.HandshakeTimeout
 		defer close(done)
-		defer h.contain(conn, &err)
-		r, err = h.welcome(conn, *att)
+		defer r.hub.contain(conn, &err)
+		err = r.welcome(conn, *att)
 	}()
 	<-done
-	return r, err
+	return err
 }
 
 // read hands every frame to handle until the socket ends. A panic is contained
@@ -122,15 +129,27 @@ func (r *reader) read(handle func(text []byte)) (err error) {
 }
 
 // turnAway ends a connection that never attached.
-func (h *Hub) turnAway(conn Conn, err error) {
+func (h *Hub) turnAway(conn Conn, seq uint64, err error) {
 	why, ok := errors.AsType[*contracts.Error](err)
 	if ok {
-		if text, err := contracts.EncodeFrame(farewell(why)); err == nil {
-			// The socket is closed next; whether the farewell arrived is not ours to know.
-			_ = conn.Write(conn.Form().AppendControl(nil, text))
+		h.metrics.refused(why.Code)
+		var out []byte
+		for _, frame := range []contracts.Frame{refusalFrame(nil, seq, why), farewell(why)} {
+			if text, err := contracts.EncodeFrame(frame); err == nil {
+				out = conn.Form().AppendControl(out, text)
+			}
 		}
+		_ = conn.Write(out) // the socket is closed next; whether they arrived is not ours to know
 	}
 	conn.Close(why)
+}
+
+// refusalFrame is the answer to the seq-th frame of a socket, which was refused.
+func refusalFrame(id *string, seq uint64, why *contracts.Error) *contracts.Refusal {
+	return &contracts.Refusal{
+		ID: id, Seq: seq, Message: why.Message, Code: why.Code, ErrorType: why.Code,
+		Retryable: why.Code.Retryable(), Details: why.Details(),
+	}
 }
 
 func farewell(why *contracts.Error) *contracts.Goodbye {
@@ -163,42 +182,38 @@ func (h *Hub) part(c *connection, why *contracts.Error) {
 
 // welcome is the handshake: hello first, perhaps after a claim to an earlier
 // connection, within the time allowed (A113).
-func (h *Hub) welcome(conn Conn, att contracts.Attach) (*reader, error) {
-	late := time.AfterFunc(h.opts.HandshakeTimeout, func() {
+func (r *reader) welcome(conn Conn, att contracts.Attach) error {
+	late := time.AfterFunc(r.hub.opts.HandshakeTimeout, func() {
 		conn.Close(&contracts.Error{Code: contracts.CodeTimeout, Message: "no hello within the time allowed"})
 	})
 	defer late.Stop()
-	d := &contracts.Decoder{Strict: h.opts.Strict}
-	frame, err := firstFrame(conn, d)
+	frame, err := r.first(conn)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	read, token := uint64(1), ""
+	token := ""
 	if resume, ok := frame.(*contracts.Resume); ok {
-		read, token = 2, resume.ConnectionToken
-		if frame, err = firstFrame(conn, d); err != nil {
-			return nil, err
+		token = resume.ConnectionToken
+		if frame, err = r.first(conn); err != nil {
+			return err
 		}
 	}
 	hello, ok := helloIn(frame)
 	if !ok {
-		return nil, &contracts.Error{Code: contracts.CodeBadRequest, Message: "the first frame must be hello"}
+		return &contracts.Error{Code: contracts.CodeBadRequest, Message: "the first frame must be hello"}
 	}
-	c, b, err := h.attach(conn, att, hello, token)
-	if err != nil {
-		return nil, err
-	}
-	r := h.newReader(c, b)
-	r.seq = read
-	return r, nil
+	r.conn, r.box, err = r.hub.attach(conn, att, hello, token)
+	return err
 }
 
-func firstFrame(conn Conn, d *contracts.Decoder) (contracts.Frame, error) {
+// first reads a frame of the handshake.
+func (r *reader) first(conn Conn) (contracts.Frame, error) {
+	r.seq++
 	text, err := conn.ReadFrame()
 	if err != nil {
 		return nil, err
 	}
-	return d.ClientFrame(text)
+	return r.decoder.ClientFrame(text)
 }
 
 func helloIn(frame contracts.Frame) (*contracts.Hello, bool) {
@@ -286,10 +301,7 @@ func (r *reader) answer(s *state, id *string, err error) {
 		h.pushEvent(s, r.conn, h.head(), refusal.Event())
 		return
 	}
-	h.pushFrame(s, r.conn, &contracts.Refusal{
-		ID: id, Seq: r.seq, Message: refusal.Message, Code: refusal.Code, ErrorType: refusal.Code,
-		Retryable: refusal.Code.Retryable(), Details: refusal.Details(),
-	})
+	h.pushFrame(s, r.conn, refusalFrame(id, r.seq, refusal))
 	if refusal.Code == contracts.CodeAccessDenied && r.conn.denied(s.now) {
 		h.part(r.conn, refusal)
 	}
@@ -338,7 +350,8 @@ func (h *Hub) serveBare(conn Conn, att *contracts.Attach) error {
 		conn.Close(h.refusal(err))
 		return err
 	}
-	r := h.newReader(c, b)
+	r := h.newReader()
+	r.conn, r.box = c, b
 	defer func() { h.detach(c, b, false) }()
 	err = r.read(r.line)
 	h.finishLocal(b)

@@ -176,6 +176,12 @@ func (m *member) greeted() error {
 	}
 	first := m.control[0]
 	m.control = m.control[1:]
+	if refusal, ok := first.(*contracts.Refusal); ok && len(m.control) > 0 { // says why, before the goodbye
+		if refusal.Code != contracts.CodeControllerLeaseHeld {
+			return fmt.Errorf("refused attachment: got %+v, want %s", refusal, contracts.CodeControllerLeaseHeld)
+		}
+		first, m.control = m.control[0], m.control[1:]
+	}
 	switch f := first.(type) {
 	case *contracts.Attached:
 		m.id, m.token, m.attaching = f.ConnectionID, f.ConnectionToken, true
@@ -187,7 +193,7 @@ func (m *member) greeted() error {
 		}
 		return nil
 	}
-	return fmt.Errorf("got %s, want ws.attached or ws.goodbye first", first.FrameType())
+	return fmt.Errorf("got %s, want ws.attached or a refusal", first.FrameType())
 }
 
 // answered sends a frame and returns an error unless it is answered exactly
