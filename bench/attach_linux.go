@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -70,7 +71,7 @@ func (b *bench) attachCost(ctx context.Context) error {
 	b.report.targets = append(b.report.targets, target{
 		what:  fmt.Sprintf("attaching: server CPU per viewer at %d", p.judged),
 		limit: 1.5, unit: "x", versus: fmt.Sprintf("the same at %d", p.base),
-		got: res.of(judged, cpu).over(res.of(base, cpu)), void: res.void(judged) + res.void(base),
+		got: res.of(judged, cpu).over(res.of(base, cpu)), void: cmp.Or(res.void(judged), res.void(base)),
 	})
 	return nil
 }

@@ -56,7 +56,8 @@ type Resume struct {
 }
 
 // Send wraps a command for correlation. ID is at most 64 bytes and is also the
-// idempotency key: a repeat gets the stored answer.
+// idempotency key: a repeat gets the stored answer, unless that was to try
+// again later.
 type Send struct {
 	ID      string          `json:"id" wire:"sendid"`
 	Message json.RawMessage `json:"message" wire:"body=command"`

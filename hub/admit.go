@@ -20,27 +20,25 @@ func (r *reader) command(id *string, cmd contracts.Command) {
 		h.awaitStopped()
 	}
 	h.update(func(s *state) {
-		if id != nil && r.repeated(s, *id) {
+		if r.superseded(s) || id != nil && r.repeated(s, *id) {
 			return
 		}
 		h.touch(s, c)
-		err := h.decide(s, c, cmd, id)
+		refusal := h.refusal(h.decide(s, c, cmd, id))
 		if id != nil {
-			h.remember(s, c, *id, err)
+			h.remember(s, c, *id, refusal)
 		}
-		r.answer(s, id, err)
+		r.answer(s, id, refusal)
 	})
 }
 
 // remember keeps the answer to a ws.send, unless it was to try again later: then
 // the same frame may be.
-func (h *Hub) remember(s *state, c *connection, id string, err error) {
-	answer := sent{cursor: h.head()}
-	if err != nil {
-		if answer.err = h.refusal(err); answer.err.Code.Retryable() {
-			return
-		}
+func (h *Hub) remember(s *state, c *connection, id string, refusal *contracts.Error) {
+	if refusal != nil && refusal.Code.Retryable() {
+		return
 	}
+	answer := sent{cursor: h.head(s), err: refusal}
 	c.sends.put(id, answer)
 	h.keepAnswer(s, answer.cursor)
 }

@@ -22,8 +22,14 @@ const (
 func (h *Hub) Admit(att contracts.Attach) error {
 	var err error
 	h.update(func(s *state) {
-		if err = h.admissible(s); err == nil && att.Role == contracts.RoleController {
+		if err = h.admissible(s); err == nil {
+			err = h.hasRoom(s, s.conns[att.ConnectionID] != nil)
+		}
+		if err == nil && att.Role == contracts.RoleController {
 			err = h.mayControl(s, att, att.ConnectionID)
+		}
+		if err != nil {
+			h.metrics.refused(h.refusal(err).Code)
 		}
 	})
 	return err
@@ -36,7 +42,14 @@ func (h *Hub) admissible(s *state) error {
 		return &contracts.Error{Code: contracts.CodeStaleSession, Message: "Headless session not found"}
 	case s.phase != phaseOpen:
 		return &contracts.Error{Code: contracts.CodeRuntimeNotReady, Message: "hosted runner is not accepting new attachments"}
-	case len(s.conns) >= h.opts.MaxConnections:
+	}
+	return nil
+}
+
+// hasRoom refuses a new connection when there are too many; one that comes back
+// is counted already.
+func (h *Hub) hasRoom(s *state, comesBack bool) error {
+	if !comesBack && len(s.conns) >= h.opts.MaxConnections {
 		return &contracts.Error{Code: contracts.CodeOverloaded, Message: "too many connections"}
 	}
 	return nil
@@ -63,7 +76,6 @@ func leaseHeld(text, holder string) *contracts.Error {
 // attach makes or continues a connection for a client that said hello.
 func (h *Hub) attach(conn Conn, att contracts.Attach, hello *contracts.Hello, token string) (c *connection, b *mailbox, err error) {
 	secret := newToken()
-	var old *mailbox
 	h.update(func(s *state) {
 		if err = h.admissible(s); err != nil {
 			return
@@ -83,11 +95,7 @@ func (h *Hub) attach(conn Conn, att contracts.Attach, hello *contracts.Hello, to
 		if c == nil {
 			c = h.newConnection(s, att.Principal, secret)
 		}
-		if c.box != nil {
-			old = c.box
-			h.part(c, superseded)
-			h.roster.remove(old)
-		}
+		h.part(s, c.box, superseded) // if it has one; its reader takes it off the roster
 		c.terms, c.role = terms, terms.Role
 		b = h.greet(s, c, conn, att, secret)
 	})
@@ -99,6 +107,9 @@ func (h *Hub) attach(conn Conn, att contracts.Attach, hello *contracts.Hello, to
 func (h *Hub) mayAttach(s *state, att contracts.Attach, c *connection, t handshake.Terms) error {
 	if att.Principal.Role == contracts.RoleViewer && t.Role == contracts.RoleController {
 		return &contracts.Error{Code: contracts.CodeAccessDenied, Message: "this credential only allows viewing"}
+	}
+	if err := h.hasRoom(s, c != nil); err != nil {
+		return err
 	}
 	if t.Role != contracts.RoleController {
 		return nil
@@ -134,7 +145,7 @@ func (h *Hub) newConnection(s *state, p contracts.Principal, secret string) *con
 // greet attaches the connection to the stream: ws.attached, then what it needs
 // to have the state, then hello_ok, then live entries.
 func (h *Hub) greet(s *state, c *connection, conn Conn, att contracts.Attach, secret string) *mailbox {
-	how, from := h.startingPoint(att)
+	how, from := h.startingPoint(s, att)
 	b := h.attachBox(s, c, conn, from)
 	moved := h.claimOnAttach(s, c, att.Takeover)
 
@@ -147,7 +158,7 @@ func (h *Hub) greet(s *state, c *connection, conn Conn, att contracts.Attach, se
 		Limits: contracts.AttachLimits{MaxFrameBytes: int64(h.opts.MaxFrameBytes), Mailbox: int64(h.opts.MaxPrivateBytes)},
 	}
 	if text, err := contracts.EncodeFrame(attached); err == nil {
-		h.push(b, parcel{frame: b.form.AppendControl(nil, text)})
+		h.push(s, b, parcel{frame: b.form.AppendControl(nil, text)})
 	}
 	if how != resumeReplay {
 		snap, at := h.share(s)
@@ -155,7 +166,7 @@ func (h *Hub) greet(s *state, c *connection, conn Conn, att contracts.Attach, se
 		if how == resumeReset {
 			p.reset = contracts.ResetGap
 		}
-		h.push(b, p)
+		h.push(s, b, p)
 	}
 	h.acknowledge(s, c)
 	h.presence(s, c.id)
@@ -164,13 +175,13 @@ func (h *Hub) greet(s *state, c *connection, conn Conn, att contracts.Attach, se
 		moved()
 	}
 	h.roster.add(b)
-	h.metrics.count(&h.metrics.Attached)
+	h.metrics.Attached.Add(1)
 	return b
 }
 
 // startingPoint says what a client gets that presents a cursor, and the cursor
 // its stream starts from if that is a replay.
-func (h *Hub) startingPoint(att contracts.Attach) (how string, from uint64) {
+func (h *Hub) startingPoint(s *state, att contracts.Attach) (how string, from uint64) {
 	switch {
 	case att.Cursor == nil:
 		return resumeSnapshot, 0
@@ -178,7 +189,7 @@ func (h *Hub) startingPoint(att contracts.Attach) (how string, from uint64) {
 		return resumeReset, 0
 	}
 	c := uint64(*att.Cursor)
-	if c > h.head() || c+1 < h.journal.First() {
+	if c > h.head(s) || c+1 < h.journal.First() {
 		return resumeReset, 0
 	}
 	return resumeReplay, c
@@ -192,7 +203,7 @@ func (h *Hub) acknowledge(s *state, c *connection) {
 		n.Attach = savedConnection(c)
 	}
 	cursor := h.note(s, n)
-	h.pushEvent(s, c, cursor, h.helloOK(s, c))
+	h.pushEvent(s, c.box, cursor, h.helloOK(s, c))
 }
 
 // reportMismatch tells a client of another version that it was let in (R24). It
@@ -249,7 +260,7 @@ func (h *Hub) attachLocal(conn Conn, att contracts.Attach) (c *connection, b *ma
 		b = h.attachBox(s, c, conn, h.first)
 		for _, row := range s.table.Pending() {
 			if row.Opened.Before(h.begun) { // asked before the restart; a bare wire has no snapshot to show it
-				h.pushEvent(s, c, h.head(), row.Request)
+				h.pushEvent(s, b, h.head(s), row.Request)
 			}
 		}
 		if moved := h.claimOnAttach(s, c, contracts.TakeoverLater); moved != nil && h.opts.Shared {

@@ -172,6 +172,7 @@ func (h *Hub) beatAll(s *state) {
 		}
 		b.lastBeat = s.now
 		if s.now.Sub(b.conn.LastSeen()) > 3*interval {
+			h.metrics.Silent.Add(1)
 			b.conn.Close(&contracts.Error{Code: contracts.CodeTimeout, Message: "nothing was heard from the client"})
 			continue
 		}

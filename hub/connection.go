@@ -55,13 +55,6 @@ func (c *connection) owns(token string) bool {
 	return !c.bare && subtle.ConstantTimeCompare(sum[:], c.token[:]) == 1
 }
 
-// expel closes the connection's socket, if it has one, without ceremony.
-func (c *connection) expel(why *contracts.Error) {
-	if c.box != nil {
-		c.box.conn.Close(why)
-	}
-}
-
 // apply sets what the client negotiated, for the stream it already has too.
 func (c *connection) apply(t handshake.Terms) {
 	c.terms, c.role = t, t.Role

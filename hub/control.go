@@ -1,6 +1,8 @@
 package hub
 
 import (
+	"slices"
+
 	"github.com/seed-028515a8/maestro/contracts"
 )
 
@@ -70,7 +72,7 @@ func (h *Hub) setHolder(s *state, c *connection) {
 	}
 	c.asks = nil
 	h.noteLease(s)
-	h.metrics.count(&h.metrics.LeaseChanges)
+	h.metrics.LeaseChanges.Add(1)
 }
 
 // leaseMoved shows a hand-over to all (D7): the graph, and the state. Those who
@@ -90,8 +92,32 @@ func (h *Hub) leaseMoved(s *state, loser, winner *connection, why contracts.Leas
 	if loser != nil {
 		h.publishSnapshot(s)
 	}
-	if winner == nil {
-		h.grantWaiting(s)
+	asking := s.asking()
+	switch {
+	case winner != nil:
+		for _, c := range asking {
+			h.tellAsk(s, winner, c) // they asked the one before
+		}
+	case len(asking) > 0: // whoever has asked longest gets what nobody holds
+		h.grant(s, asking[0], contracts.LeaseGranted)
+	}
+}
+
+// asking lists the attached connections that wait for the lease, longest first.
+func (s *state) asking() (list []*connection) {
+	for _, c := range s.conns {
+		if c.asks != nil && c.box != nil {
+			list = append(list, c)
+		}
+	}
+	slices.SortFunc(list, func(a, b *connection) int { return a.asks.since.Compare(b.asks.since) })
+	return list
+}
+
+// tellAsk tells the holder who wants the lease.
+func (h *Hub) tellAsk(s *state, holder, c *connection) {
+	if !holder.bare {
+		h.pushFrame(s, holder.box, &contracts.ControlRequest{ConnectionID: c.id, ClientInfo: c.terms.ClientInfo, Reason: c.asks.reason})
 	}
 }
 
@@ -99,43 +125,33 @@ func (h *Hub) tellLease(s *state, c *connection, granted bool, why contracts.Lea
 	if c == nil || c.bare || s.conns[c.id] != c {
 		return
 	}
-	h.pushFrame(s, c, &contracts.LeaseChange{
+	h.pushFrame(s, c.box, &contracts.LeaseChange{
 		Granted: granted, ControllerConnectionID: h.controllerID(s).Value,
 		Generation: s.lease.Generation(), Reason: why,
 	})
 }
 
-// grantWaiting gives a lease that became free to whoever has asked longest.
-func (h *Hub) grantWaiting(s *state) {
-	var first *connection
-	for _, c := range s.conns {
-		if c.asks != nil && c.box != nil && (first == nil || c.asks.since.Before(first.asks.since)) {
-			first = c
-		}
-	}
-	if first != nil {
-		h.grant(s, first, contracts.LeaseGranted)
-	}
-}
-
 // control handles a frame about the lease.
-func (r *reader) control(frame contracts.Frame) {
+func (r *reader) control(id *string, frame contracts.Frame) {
 	h, c := r.hub, r.conn
 	h.update(func(s *state) {
-		h.touch(s, c)
-		h.expireLease(s)
-		id, err := h.steer(s, c, frame)
-		if c.bare && err == nil { // the local client is answered only here: it knows the frames it used
-			h.pushFrame(s, c, &contracts.Result{ID: id, Seq: r.seq, Cursor: h.head()})
+		if r.superseded(s) {
 			return
 		}
-		r.answer(s, id, err)
+		h.touch(s, c)
+		h.expireLease(s)
+		err := h.steer(s, c, frame)
+		if c.bare && err == nil { // the local client is answered only here: it knows the frames it used
+			h.pushFrame(s, r.box, &contracts.Result{ID: id, Seq: r.seq, Cursor: h.head(s)})
+			return
+		}
+		r.answer(s, id, h.refusal(err))
 	})
 }
 
-func (h *Hub) steer(s *state, c *connection, frame contracts.Frame) (id *string, err error) {
+func (h *Hub) steer(s *state, c *connection, frame contracts.Frame) error {
 	if err := h.maySteer(s, c); err != nil {
-		return frameID(frame), err
+		return err
 	}
 	switch f := frame.(type) {
 	case *contracts.TakeControl:
@@ -147,33 +163,34 @@ func (h *Hub) steer(s *state, c *connection, frame contracts.Frame) (id *string,
 		}
 	case *contracts.ReleaseControl:
 		if !s.lease.Release(c.id) {
-			return optional(f.ID), notHolder(s)
+			return notHolder(s)
 		}
 		h.leaseMoved(s, c, nil, contracts.LeaseReleased)
 	case *contracts.AskControl:
 		h.askControl(s, c, f)
 	case *contracts.GrantControl:
-		err = h.settleAsk(s, c, f.ConnectionID, func(asker *connection) { h.grant(s, asker, contracts.LeaseGranted) })
+		return h.settleAsk(s, c, f.ConnectionID, func(asker *connection) { h.grant(s, asker, contracts.LeaseGranted) })
 	case *contracts.DenyControl:
-		err = h.settleAsk(s, c, f.ConnectionID, func(asker *connection) { h.deny(s, c, asker, f.Reason) })
-	}
-	return frameID(frame), err
-}
-
-func frameID(frame contracts.Frame) *string {
-	switch f := frame.(type) {
-	case *contracts.TakeControl:
-		return optional(f.ID)
-	case *contracts.ReleaseControl:
-		return optional(f.ID)
-	case *contracts.AskControl:
-		return optional(f.ID)
-	case *contracts.GrantControl:
-		return optional(f.ID)
-	case *contracts.DenyControl:
-		return optional(f.ID)
+		return h.settleAsk(s, c, f.ConnectionID, func(asker *connection) { h.deny(s, c, asker, f.Reason) })
 	}
 	return nil
+}
+
+// steering reports whether a frame is about the lease, and its id.
+func steering(frame contracts.Frame) (id *string, ok bool) {
+	switch f := frame.(type) {
+	case *contracts.TakeControl:
+		return optional(f.ID), true
+	case *contracts.ReleaseControl:
+		return optional(f.ID), true
+	case *contracts.AskControl:
+		return optional(f.ID), true
+	case *contracts.GrantControl:
+		return optional(f.ID), true
+	case *contracts.DenyControl:
+		return optional(f.ID), true
+	}
+	return nil, false
 }
 
 func (h *Hub) maySteer(s *state, c *connection) error {
@@ -201,9 +218,7 @@ func (h *Hub) askControl(s *state, c *connection, f *contracts.AskControl) {
 	default:
 		c.asks = &ask{reason: cutText(f.Reason, 500), since: s.now}
 		h.publish(s, &contracts.Status{Message: c.displayName() + " asks for control"})
-		if !holder.bare {
-			h.pushFrame(s, holder, &contracts.ControlRequest{ConnectionID: c.id, ClientInfo: c.terms.ClientInfo, Reason: c.asks.reason})
-		}
+		h.tellAsk(s, holder, c)
 	}
 }
 
@@ -223,7 +238,7 @@ func (h *Hub) settleAsk(s *state, c *connection, id string, answer func(asker *c
 func (h *Hub) deny(s *state, c, asker *connection, reason string) {
 	asker.asks = nil
 	h.publish(s, &contracts.Status{Message: c.displayName() + " keeps control"})
-	h.pushFrame(s, asker, &contracts.LeaseChange{
+	h.pushFrame(s, asker.box, &contracts.LeaseChange{
 		ControllerConnectionID: h.controllerID(s).Value, Generation: s.lease.Generation(),
 		Reason: contracts.LeaseDenied, Message: cutText(reason, 500),
 	})

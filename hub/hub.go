@@ -153,6 +153,7 @@ type state struct {
 	conns     map[string]*connection
 	detached  []*connection // oldest first; all expire after the same time
 	run       *run          // nil when idle
+	answered  []answered    // oldest first; at most Options.MaxPending, which were open at the start
 	cut       *run          // a run that the previous process did not end
 	lastInit  *contracts.Init
 	deadlines map[string]time.Time // of requests, while restoring
@@ -238,7 +239,7 @@ func (h *Hub) Start(ctx context.Context) error {
 	}
 	h.update(func(s *state) {
 		h.info = info
-		h.first = h.head()
+		h.first = h.head(s)
 		h.closeLeftovers(s)
 		s.phase = phaseOpen
 		h.publish(s, h.ready(), h.sessionInfo())

@@ -2,12 +2,14 @@ package hub_test
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/seed-028515a8/maestro/contracts"
+	"github.com/seed-028515a8/maestro/hub"
 	"github.com/seed-028515a8/maestro/journal"
 )
 
@@ -133,5 +135,53 @@ func TestPanickingAgentEndsItsRunAlone(t *testing.T) {
 		if err := r.Close(t.Context()); err != nil {
 			t.Error(err)
 		}
+	})
+}
+
+// TestSupersededSocketCannotAct holds a socket whose place a newer one took: it
+// hangs in a write, but what it sends still arrives.
+func TestSupersededSocketCannotAct(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := openRoom(t, hub.Options{})
+		old, first := r.attach(contracts.Attach{Role: contracts.RoleController})
+		r.until(old, `"hello_ok"`)
+		synctest.Wait()
+		old.Freeze()
+		again, second := r.attach(contracts.Attach{Role: contracts.RoleController, ConnectionID: first.ConnectionID},
+			`{"type":"ws.resume","connection_token":"`+first.ConnectionToken+`"}`, `{"type":"hello"}`)
+		if second.ConnectionID != first.ConnectionID {
+			t.Fatalf("got connection %s, want %s again", second.ConnectionID, first.ConnectionID)
+		}
+		r.until(again, `"hello_ok"`)
+		r.send(old, `{"type":"prompt","content":"from the old socket"}`)
+		r.send(old, `{"type":"ws.take_control","id":"x"}`)
+		r.send(old, `{"type":"ws.bye"}`)
+		synctest.Wait()
+		r.send(again, `{"type":"prompt","content":"from the new one"}`)
+		if got := r.until(again, `"response_end"`); strings.Contains(got, "old socket") || strings.Contains(got, `"id":"x"`) {
+			t.Errorf("got %s, want nothing of what the old socket sent", got)
+		}
+		r.close()
+	})
+}
+
+func TestFullSessionLetsItsOwnComeBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := openRoom(t, hub.Options{MaxConnections: 1})
+		peer, was := r.attach(contracts.Attach{Role: contracts.RoleController})
+		peer.Close()
+		synctest.Wait()
+		if err := r.Admit(contracts.Attach{}); !errors.Is(err, &contracts.Error{Code: contracts.CodeOverloaded}) {
+			t.Errorf("got %v for a stranger, want %s", err, contracts.CodeOverloaded)
+		}
+		back := contracts.Attach{Role: contracts.RoleController, ConnectionID: was.ConnectionID}
+		if err := r.Admit(back); err != nil {
+			t.Fatal(err)
+		}
+		_, is := r.attach(back, `{"type":"ws.resume","connection_token":"`+was.ConnectionToken+`"}`, `{"type":"hello"}`)
+		if is.ConnectionID != was.ConnectionID {
+			t.Errorf("got connection %s, want %s", is.ConnectionID, was.ConnectionID)
+		}
+		r.close()
 	})
 }

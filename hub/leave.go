@@ -66,17 +66,15 @@ func (h *Hub) leave(ctx context.Context, final bool) error {
 		}
 		for _, c := range s.conns {
 			if final {
-				h.part(c, nil)
+				h.part(s, c.box, nil)
 			} else {
-				h.part(c, goingAway)
+				h.part(s, c.box, goingAway)
 			}
 		}
 	})
 	h.awaitClients(ctx)
 	h.update(func(s *state) {
-		for _, c := range s.conns {
-			c.expel(goingAway)
-		}
+		h.roster.expel(goingAway)
 		h.end(s)
 	})
 	err := h.opts.Agent.Close(ctx)

@@ -63,7 +63,7 @@ type parcel struct {
 var errParted = errors.New("the server ended the connection")
 
 // A roster lists the mailboxes that follow, for the waker. Its lock comes after
-// Hub.mu and nothing is locked inside it.
+// Hub.mu and inside it come only a connection's own locks.
 type roster struct {
 	mu    sync.RWMutex
 	boxes []*mailbox
@@ -85,6 +85,16 @@ func (r *roster) remove(b *mailbox) {
 	}
 }
 
+// expel closes every socket without ceremony, those that were superseded and
+// hang in a write included.
+func (r *roster) expel(why *contracts.Error) {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	for _, b := range r.boxes {
+		b.conn.Close(why)
+	}
+}
+
 func (r *roster) len() int {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
@@ -95,7 +105,7 @@ func (r *roster) len() int {
 // expelled: private frames cannot be replayed, so there is nothing to reset it
 // with. The update that calls it must end before the parcel is written, hence
 // the wake at its end.
-func (h *Hub) push(b *mailbox, p parcel) {
+func (h *Hub) push(s *state, b *mailbox, p parcel) {
 	if b.closing {
 		return
 	}
@@ -107,7 +117,7 @@ func (h *Hub) push(b *mailbox, p parcel) {
 	}
 	b.waiting.Add(1)
 	if b.backlog > h.opts.MaxPrivateBytes && !p.part {
-		h.metrics.count(&h.metrics.SlowConsumers)
+		h.metrics.SlowConsumers.Add(1)
 		b.closing = true
 		b.conn.Close(&contracts.Error{Code: contracts.CodeSlowConsumer, Message: "too many unread answers"})
 		return
@@ -161,7 +171,7 @@ func (h *Hub) writeFailure(b *mailbox, err error) *contracts.Error {
 		return refusal
 	}
 	if !errors.Is(err, net.ErrClosed) { // one that has ended is not slow
-		h.metrics.count(&h.metrics.SlowConsumers)
+		h.metrics.SlowConsumers.Add(1)
 	}
 	return &contracts.Error{Code: contracts.CodeSlowConsumer, Message: "the connection does not take what is written"}
 }
@@ -240,7 +250,8 @@ func (h *Hub) writeParcels(b *mailbox, buf *[]byte) (until uint64, err error) {
 			h.mu.Unlock()
 			break
 		}
-		if b.private = slices.Delete(b.private, 0, 1); len(b.private) == 0 {
+		b.private[0] = parcel{}
+		if b.private = b.private[1:]; len(b.private) == 0 {
 			b.private = nil // most have none after the handshake
 		}
 		b.backlog -= len(p.frame)

@@ -12,6 +12,8 @@ import (
 type Metrics struct {
 	Attached      atomic.Int64 // handshakes completed
 	SlowConsumers atomic.Int64 // connections closed because they did not take what was written
+	Silent        atomic.Int64 // connections closed because nothing was heard from them
+	AgentWaits    atomic.Int64 // times the agent waited for a local client
 	LeaseChanges  atomic.Int64
 	Asked         atomic.Int64 // server requests opened
 	Acks          atomic.Int64 // ws.ack frames
@@ -21,8 +23,6 @@ type Metrics struct {
 	refusals map[contracts.Code]int64
 	resets   map[contracts.ResetReason]int64
 }
-
-func (m *Metrics) count(n *atomic.Int64) { n.Add(1) }
 
 func (m *Metrics) refused(code contracts.Code) {
 	m.mu.Lock()

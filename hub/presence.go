@@ -66,18 +66,15 @@ func (h *Hub) connectionStates(s *state) []contracts.ConnectionState {
 		return 2
 	}
 	conns := make([]*connection, 0, min(len(s.conns), contracts.MaxListed))
+	viewers := 0
 	for _, c := range s.conns {
-		if len(s.conns) <= contracts.MaxListed || rank(c) < 2 {
-			conns = append(conns, c)
-		}
-	}
-	for _, c := range s.conns { // a crowd: any viewers will do
-		if len(conns) >= contracts.MaxListed || len(s.conns) <= contracts.MaxListed {
-			break
-		}
 		if rank(c) == 2 {
-			conns = append(conns, c)
+			if viewers == contracts.MaxListed {
+				continue // a crowd: any viewers will do
+			}
+			viewers++
 		}
+		conns = append(conns, c)
 	}
 	slices.SortFunc(conns, func(a, b *connection) int {
 		return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(a.id, b.id))
@@ -127,7 +124,7 @@ func (h *Hub) controllerID(s *state) contracts.NullString {
 // snapshot is the state as of the head. What a fold over entries cannot know,
 // who is connected now, comes from the connections themselves.
 func (h *Hub) snapshot(s *state) *contracts.Snapshot {
-	snap := s.events.Snapshot(h.head())
+	snap := s.events.Snapshot(h.head(s))
 	snap.ProtocolVersion, snap.SessionID = contracts.ProtocolVersion, h.opts.SessionID
 	st := &snap.State
 	st.Connections = h.connectionStates(s)

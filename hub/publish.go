@@ -78,7 +78,7 @@ func split(ev contracts.Event) []contracts.Event {
 }
 
 // head is the cursor of the newest entry, the running update's included.
-func (h *Hub) head() uint64 { return h.journal.Head() + uint64(len(h.out)) }
+func (h *Hub) head(s *state) uint64 { return h.journal.Head() + uint64(len(s.out)) }
 
 // publish folds events into the state and puts them in the journal.
 func (h *Hub) publish(s *state, events ...contracts.Event) {
@@ -105,7 +105,7 @@ func (h *Hub) publishEncoded(s *state, e encoded) {
 // clients must not rely on having followed every step.
 func (h *Hub) publishSnapshot(s *state) {
 	snap := h.snapshot(s)
-	snap.Cursor = h.head() + 1 // a snapshot has a cursor of its own
+	snap.Cursor = h.head(s) + 1 // a snapshot has a cursor of its own
 	body, err := contracts.EncodeSnapshot(snap)
 	if err != nil {
 		h.log.Error("encode snapshot", "err", err)
@@ -135,7 +135,7 @@ func (h *Hub) append(s *state, e journal.Entry) uint64 {
 	e.Time = s.now.UnixMilli()
 	s.out = append(s.out, e)
 	s.sinceMark += len(e.Body)
-	return h.head()
+	return h.head(s)
 }
 
 // commit writes the update's entries to the store and then shows them (D4). A
@@ -169,9 +169,7 @@ func (h *Hub) commit(s *state) {
 func (h *Hub) fail(s *state, err error) {
 	s.failed = err
 	h.log.Error("session failed", "err", err)
-	for _, c := range s.conns {
-		c.expel(&contracts.Error{Code: contracts.CodeRuntimeFailed, Message: "the session's journal cannot be written"})
-	}
+	h.roster.expel(&contracts.Error{Code: contracts.CodeRuntimeFailed, Message: "the session's journal cannot be written"})
 	h.end(s)
 }
 
@@ -199,6 +197,9 @@ type host Hub
 // Publish implements [contracts.Host].
 func (a *host) Publish(ctx context.Context, events ...contracts.Event) error {
 	h := (*Hub)(a)
+	if h.backlog.full(int64(h.opts.MaxBacklog)) {
+		h.metrics.AgentWaits.Add(1)
+	}
 	if err := h.backlog.wait(ctx, int64(h.opts.MaxBacklog)); err != nil {
 		return err
 	}
@@ -266,8 +267,10 @@ func (b *backlog) shrink(n int) {
 	signal(b.room)
 }
 
+func (b *backlog) full(limit int64) bool { return b.clients.Load() > 0 && b.bytes.Load() > limit }
+
 func (b *backlog) wait(ctx context.Context, limit int64) error {
-	for b.clients.Load() > 0 && b.bytes.Load() > limit {
+	for b.full(limit) {
 		select {
 		case <-b.room:
 		case <-ctx.Done():

@@ -112,7 +112,7 @@ func (h *Hub) open(s *state, req *contracts.ServerRequest, opts contracts.AskOpt
 	if s.holder() == nil {
 		h.publish(s, &contracts.Status{Message: "Nobody who is attached can answer: waiting for a controller"})
 	}
-	h.metrics.count(&h.metrics.Asked)
+	h.metrics.Asked.Add(1)
 	return wait, nil
 }
 

@@ -28,7 +28,7 @@ type note struct {
 	Gone     string           `json:"gone,omitempty"`
 	Lease    *savedLease      `json:"lease,omitempty"`
 	Deadline *requestDeadline `json:"deadline,omitempty"`
-	Resumed  string           `json:"resumed,omitempty"` // the call with whose answer a run began
+	Resumed  string           `json:"resumed,omitempty"` // a call with whose answer a run begins
 	RunEnded bool             `json:"run_ended,omitempty"`
 }
 
@@ -111,7 +111,7 @@ func (h *Hub) keepAnswer(s *state, cursor uint64) {
 
 // checkpoint adds the whole state to the running update's entries.
 func (h *Hub) checkpoint(s *state) {
-	snapshot, err := contracts.EncodeSnapshot(s.events.Snapshot(h.head()))
+	snapshot, err := contracts.EncodeSnapshot(s.events.Snapshot(h.head(s)))
 	if err != nil {
 		h.log.Error("encode checkpoint", "err", err) // the entries still tell everything
 		return
@@ -130,6 +130,9 @@ func (h *Hub) checkpoint(s *state) {
 	}
 	if s.run != nil {
 		cp.Run = &savedRun{Response: s.run.response, Started: s.run.started, Ended: s.run.ended, Calls: slices.Sorted(maps.Keys(s.run.calls))}
+		for _, a := range s.answered {
+			cp.Run.Calls = append(cp.Run.Calls, a.request.CallID)
+		}
 	}
 	body, err := json.Marshal(cp)
 	if err != nil {
@@ -144,7 +147,7 @@ func (h *Hub) checkpoint(s *state) {
 // entries after it.
 func (h *Hub) restore() error {
 	s := &h.state
-	first, last := h.opts.Store.Bounds()
+	first, _ := h.opts.Store.Bounds()
 	if first == 0 {
 		return nil
 	}
@@ -164,7 +167,7 @@ func (h *Hub) restore() error {
 		}
 		return bad == nil
 	})
-	if err := errors.Join(err, bad); err != nil && last >= from {
+	if err := errors.Join(err, bad); err != nil {
 		return err
 	}
 	for _, c := range s.conns { // they have the usual time to come back
@@ -246,7 +249,10 @@ func (h *Hub) replayNote(s *state, n note, holder *string) error {
 	case n.Deadline != nil:
 		s.deadlines[n.Deadline.ID] = n.Deadline.At
 	case n.Resumed != "":
-		s.cut = &run{calls: map[string]bool{n.Resumed: true}}
+		if s.cut == nil {
+			s.cut = &run{calls: map[string]bool{}}
+		}
+		s.cut.calls[n.Resumed] = true
 	case n.RunEnded:
 		s.cut = nil
 	}

@@ -27,6 +27,13 @@ type run struct {
 	calls    map[string]bool // announced and not ended, by call id
 }
 
+// answered is a question of an earlier process whose answer the agent has yet to
+// act on.
+type answered struct {
+	request *contracts.ServerRequest
+	outcome contracts.Outcome
+}
+
 // stopping is a way to stop a run, with the texts that belong to it.
 type stopping struct {
 	requests string // reason of the cancelled requests
@@ -81,17 +88,31 @@ func (h *Hub) prompt(s *state, c *connection, cmd *contracts.Prompt, n note) err
 }
 
 // resume lets the agent act on the answer to a question that it asked before
-// the server restarted. Where it cannot, the call that waited is ended.
+// the server restarted, once the active run is over. Where it cannot, the call
+// that waited is ended.
 func (h *Hub) resume(s *state, req *contracts.ServerRequest, out contracts.Outcome) {
-	agent, ok := h.opts.Agent.(Resumer)
-	if !ok || s.run != nil || s.phase != phaseOpen || out.Verdict == contracts.VerdictCancelled {
+	_, ok := h.opts.Agent.(Resumer)
+	if !ok || s.phase != phaseOpen || out.Verdict == contracts.VerdictCancelled {
 		h.publish(s, &contracts.ToolEnd{CallID: req.CallID})
 		return
 	}
-	r := h.beginRun(s)
-	r.calls[req.CallID] = true
 	h.note(s, note{Resumed: req.CallID})
-	h.drive(s, r, func() error { return agent.Resume(r.ctx, req, out) })
+	s.answered = append(s.answered, answered{req, out})
+	h.resumeNext(s)
+}
+
+// resumeNext starts a run with the oldest answer that waits for one.
+func (h *Hub) resumeNext(s *state) {
+	if s.run != nil || len(s.answered) == 0 {
+		return
+	}
+	next := s.answered[0]
+	s.answered = slices.Delete(s.answered, 0, 1)
+	r := h.beginRun(s)
+	r.calls[next.request.CallID] = true
+	h.drive(s, r, func() error {
+		return h.opts.Agent.(Resumer).Resume(r.ctx, next.request, next.outcome)
+	})
 }
 
 func (h *Hub) beginRun(s *state) *run {
@@ -156,10 +177,20 @@ func (h *Hub) finish(r *run, err error) {
 			h.cancelAsked(s, "Run ended before request completed")
 		}
 		h.endCalls(s, r)
+		if r.stop != nil || s.phase != phaseOpen { // what stops the run stops those that wait for its end
+			for _, a := range s.answered {
+				h.publish(s, &contracts.ToolEnd{CallID: a.request.CallID})
+			}
+			s.answered = nil
+		}
 		h.endResponses(s, r, err)
 		h.publish(s, rawEvent("agent_end", nil))
 		h.note(s, note{RunEnded: true})
 		s.run = nil
+		for _, a := range s.answered {
+			h.note(s, note{Resumed: a.request.CallID}) // they are not the ended run's
+		}
+		h.resumeNext(s)
 	})
 	close(r.done)
 }

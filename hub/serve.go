@@ -7,7 +7,6 @@ import (
 	"errors"
 	"io"
 	"runtime/debug"
-	"slices"
 	"strings"
 	"time"
 
@@ -63,7 +62,7 @@ func (h *Hub) newReader() *reader {
 	r := &reader{hub: h, keep: true, decoder: &contracts.Decoder{Strict: h.opts.Strict}}
 	named := map[string]bool{}
 	r.decoder.Unknown = func(pointer string) {
-		h.metrics.count(&h.metrics.UnknownKeys)
+		h.metrics.UnknownKeys.Add(1)
 		if len(named) < 32 && !named[pointer] { // once per key; a hostile client cannot fill the log
 			named[pointer] = true
 			h.log.Debug("unknown key ignored", "key", pointer)
@@ -115,7 +114,7 @@ func (r *reader) read(handle func(text []byte)) (err error) {
 		switch {
 		case ok:
 			r.seq++
-			r.hub.update(func(s *state) { r.answer(s, nil, refusal) })
+			r.refuse(nil, refusal)
 		case errors.Is(err, io.EOF):
 			return nil
 		case err != nil:
@@ -165,19 +164,15 @@ func farewell(why *contracts.Error) *contracts.Goodbye {
 
 // part ends a connection in order: what it has not read yet, a goodbye, the
 // close. A nil reason is a normal end.
-func (h *Hub) part(c *connection, why *contracts.Error) {
-	if c.box == nil {
+func (h *Hub) part(s *state, b *mailbox, why *contracts.Error) {
+	if b == nil {
 		return
 	}
-	if c.bare {
-		h.push(c.box, parcel{at: h.head(), part: true, why: why})
-		return
+	p := parcel{at: h.head(s), part: true, why: why}
+	if text, err := contracts.EncodeFrame(farewell(why)); err == nil && !b.bare {
+		p.frame = b.form.AppendControl(nil, text)
 	}
-	p := parcel{at: h.head(), part: true, why: why}
-	if text, err := contracts.EncodeFrame(farewell(why)); err == nil {
-		p.frame = c.box.form.AppendControl(nil, text)
-	}
-	h.push(c.box, p)
+	h.push(s, b, p)
 }
 
 // welcome is the handshake: hello first, perhaps after a claim to an earlier
@@ -245,14 +240,15 @@ func (r *reader) frame(text []byte) {
 	case *contracts.Resume:
 		r.refuse(nil, &contracts.Error{Code: contracts.CodeBadRequest, Message: "ws.resume is only for the first frame"})
 	case *contracts.Ack:
-		r.hub.metrics.count(&r.hub.metrics.Acks)
+		r.hub.metrics.Acks.Add(1)
 	case *contracts.Bye:
 		r.keep, r.left = f.Keep, true
-		r.hub.update(func(s *state) { r.hub.part(r.conn, nil) })
+		r.hub.update(func(s *state) { r.hub.part(s, r.box, nil) })
 	case *contracts.Ping:
 		r.pong(f)
 	default:
-		r.control(frame)
+		id, _ := steering(frame) // there are no others
+		r.control(id, frame)
 	}
 }
 
@@ -262,21 +258,28 @@ func (r *reader) undecodable(text []byte, err error) {
 	stranger := errors.Is(err, contracts.ErrUnknownType) && bytes.Contains(text, []byte(`"ws.`))
 	if stranger || errors.Is(err, contracts.ErrMalformed) {
 		why := &contracts.Error{Code: contracts.CodeBadRequest, Message: err.Error()}
-		r.hub.update(func(s *state) { r.hub.part(r.conn, why) })
+		r.hub.update(func(s *state) { r.hub.part(s, r.box, why) })
 		return
 	}
 	r.refuse(nil, err)
 }
 
+// superseded reports whether a newer socket has taken this one's place: what
+// this one still sends counts for nothing.
+func (r *reader) superseded(*state) bool { return r.conn.box != r.box }
+
 func (r *reader) refuse(id *string, err error) {
-	r.hub.update(func(s *state) { r.answer(s, id, err) })
+	r.hub.update(func(s *state) { r.answer(s, id, r.hub.refusal(err)) })
 }
 
 func (r *reader) pong(p *contracts.Ping) {
 	h := r.hub
 	h.update(func(s *state) {
+		if r.superseded(s) {
+			return
+		}
 		h.touch(s, r.conn)
-		h.pushFrame(s, r.conn, &contracts.Pong{ID: optional(p.ID), LeaseExpiresAt: h.expiry(r.conn).Value})
+		h.pushFrame(s, r.box, &contracts.Pong{ID: optional(p.ID), LeaseExpiresAt: h.expiry(r.conn).Value})
 	})
 }
 
@@ -289,32 +292,34 @@ func optional(id string) *string {
 
 // answer tells the client how its frame ended: once for every frame, in the
 // order of the frames (A116), and after the events the frame caused.
-func (r *reader) answer(s *state, id *string, err error) {
+func (r *reader) answer(s *state, id *string, refusal *contracts.Error) {
 	h := r.hub
-	if err == nil {
-		r.result(s, id, h.head())
+	if refusal == nil {
+		r.result(s, id, h.head(s))
 		return
 	}
-	refusal := h.refusal(err)
 	h.metrics.refused(refusal.Code)
 	if r.conn.bare {
-		h.pushEvent(s, r.conn, h.head(), refusal.Event())
+		h.pushEvent(s, r.box, h.head(s), refusal.Event())
 		return
 	}
-	h.pushFrame(s, r.conn, refusalFrame(id, r.seq, refusal))
+	h.pushFrame(s, r.box, refusalFrame(id, r.seq, refusal))
 	if refusal.Code == contracts.CodeAccessDenied && r.conn.denied(s.now) {
-		h.part(r.conn, refusal)
+		h.part(s, r.box, refusal)
 	}
 }
 
 func (r *reader) result(s *state, id *string, cursor uint64) {
 	if !r.conn.bare {
-		r.hub.pushFrame(s, r.conn, &contracts.Result{ID: id, Seq: r.seq, Cursor: cursor})
+		r.hub.pushFrame(s, r.box, &contracts.Result{ID: id, Seq: r.seq, Cursor: cursor})
 	}
 }
 
-// refusal turns any error into one a client can be shown.
+// refusal turns any error into one a client can be shown, and none into none.
 func (h *Hub) refusal(err error) *contracts.Error {
+	if err == nil {
+		return nil
+	}
 	if e, ok := errors.AsType[*contracts.Error](err); ok {
 		return e
 	}
@@ -322,9 +327,9 @@ func (h *Hub) refusal(err error) *contracts.Error {
 	return &contracts.Error{Code: contracts.CodeInternal, Message: "internal error"}
 }
 
-// pushFrame queues a control frame at the head.
-func (h *Hub) pushFrame(s *state, c *connection, f contracts.Frame) {
-	if c == nil || c.box == nil {
+// pushFrame queues a control frame at the head, if there is a mailbox.
+func (h *Hub) pushFrame(s *state, b *mailbox, f contracts.Frame) {
+	if b == nil {
 		return
 	}
 	text, err := contracts.EncodeFrame(f)
@@ -332,14 +337,12 @@ func (h *Hub) pushFrame(s *state, c *connection, f contracts.Frame) {
 		h.log.Error("encode frame", "type", f.FrameType(), "err", err)
 		return
 	}
-	h.push(c.box, parcel{at: h.head(), frame: c.box.form.AppendControl(nil, text)})
+	h.push(s, b, parcel{at: h.head(s), frame: b.form.AppendControl(nil, text)})
 }
 
 // pushEvent queues a private event at cursor.
-func (h *Hub) pushEvent(s *state, c *connection, cursor uint64, ev contracts.Event) {
-	if c.box != nil {
-		h.push(c.box, parcel{at: cursor, frame: c.box.form.AppendMessage(nil, cursor, encode(ev).Body)})
-	}
+func (h *Hub) pushEvent(s *state, b *mailbox, cursor uint64, ev contracts.Event) {
+	h.push(s, b, parcel{at: cursor, frame: b.form.AppendMessage(nil, cursor, encode(ev).Body)})
 }
 
 // serveBare serves the local client: bare messages, hello optional, and no
@@ -380,17 +383,14 @@ func (r *reader) line(text []byte) {
 		return
 	}
 	if r.hub.opts.Shared {
-		if frame, other := r.decoder.ClientFrame(text); other == nil && isControl(frame) {
-			r.control(frame)
-			return
+		if frame, other := r.decoder.ClientFrame(text); other == nil {
+			if id, ok := steering(frame); ok {
+				r.control(id, frame)
+				return
+			}
 		}
 	}
 	r.refuse(nil, err)
-}
-
-// isControl reports whether a frame is about the lease.
-func isControl(frame contracts.Frame) bool {
-	return slices.Contains([]string{"ws.take_control", "ws.release_control", "ws.ask_control", "ws.grant_control", "ws.deny_control"}, frame.FrameType())
 }
 
 // displayName is how status lines call a connection.

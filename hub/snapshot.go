@@ -33,12 +33,12 @@ const (
 
 // share returns a snapshot to attach at, and its cursor.
 func (h *Hub) share(s *state) (*sharedSnapshot, uint64) {
-	fresh := s.shared != nil && s.sharedAt == h.head()
+	fresh := s.shared != nil && s.sharedAt == h.head(s)
 	recent := s.shared != nil && len(s.conns) > presenceAtOnce &&
-		s.now.Sub(s.sharedOn) < shareFor && h.head()-s.sharedAt < shareBehind &&
+		s.now.Sub(s.sharedOn) < shareFor && h.head(s)-s.sharedAt < shareBehind &&
 		h.journal.First() <= s.sharedAt+1 // else retention has overtaken it too
 	if !fresh && !recent {
-		s.shared, s.sharedAt, s.sharedOn = &sharedSnapshot{state: h.snapshot(s)}, h.head(), s.now
+		s.shared, s.sharedAt, s.sharedOn = &sharedSnapshot{state: h.snapshot(s)}, h.head(s), s.now
 	}
 	return s.shared, s.sharedAt
 }

@@ -406,7 +406,7 @@ func (w *world) checkRequests() error {
 	if len(stray) > 0 {
 		return fmt.Errorf("calls that ended without being open: %q", stray)
 	}
-	if !w.running && len(open) > len(w.pending) {
+	if !w.running && len(open) > len(w.pending) { // answers wait only for a run
 		return fmt.Errorf("open calls with no run: got %q, want those of %d waiting requests", open, len(w.pending))
 	}
 	return nil
@@ -423,6 +423,7 @@ type model struct {
 	turn     int // counts asks for the lease
 	ids      int // counts questions and calls
 	pending  []*modelRequest
+	answered []string                     // requests of an earlier process whose answers wait for a run
 	resolved map[string]contracts.Verdict // of requests that clients saw, by id
 	answers  map[string]contracts.Verdict // that the agent learned, by request id
 }
@@ -528,10 +529,21 @@ func (m *model) resolve(q *modelRequest, verdict contracts.Verdict) {
 	switch {
 	case !q.restored:
 		m.answers[q.req.RequestID] = verdict
-	case m.resumes && !m.running && verdict != contracts.VerdictCancelled:
-		m.answers[q.req.RequestID] = verdict
-		m.running = true
+	case m.resumes && verdict != contracts.VerdictCancelled:
+		m.answered = append(m.answered, q.req.RequestID)
+		m.resumeNext()
 	}
+}
+
+// resumeNext begins a run with the oldest answer that waits for one.
+func (m *model) resumeNext() {
+	if m.running || len(m.answered) == 0 {
+		return
+	}
+	id := m.answered[0]
+	m.answered = m.answered[1:]
+	m.answers[id] = m.resolved[id]
+	m.running = true
 }
 
 // setMode decides the waiting approvals (R65).
@@ -553,7 +565,7 @@ func (m *model) interrupt() {
 	for _, q := range slices.Clone(m.pending) {
 		m.resolve(q, contracts.VerdictCancelled)
 	}
-	m.running = false
+	m.running, m.answered = false, nil
 }
 
 // endRun cancels what the run has asked. Questions of an earlier process are
@@ -565,11 +577,12 @@ func (m *model) endRun() {
 		}
 	}
 	m.running = false
+	m.resumeNext()
 }
 
 // restart keeps controllers, detached, and everything that waits.
 func (m *model) restart() {
-	m.running, m.now = false, time.Now()
+	m.running, m.answered, m.now = false, nil, time.Now()
 	for id, c := range m.conns {
 		if c.role == contracts.RoleViewer {
 			delete(m.conns, id)

@@ -1,7 +1,9 @@
 package main
 
 import (
+	"errors"
 	"fmt"
+	"io"
 	"os"
 	"regexp"
 	"strings"
@@ -12,6 +14,13 @@ import (
 	"github.com/seed-028515a8/maestro/conformance"
 	"github.com/seed-028515a8/maestro/contracts"
 )
+
+// reports are the ways to write a report, by format.
+var reports = map[string]func(*conformance.Report, io.Writer) error{
+	"text":  (*conformance.Report).WriteText,
+	"json":  (*conformance.Report).WriteJSON,
+	"junit": (*conformance.Report).WriteJUnit,
+}
 
 func conformanceCommand() *cobra.Command {
 	var (
@@ -26,10 +35,17 @@ func conformanceCommand() *cobra.Command {
 			if list {
 				return conformance.WriteList(out)
 			}
+			write, ok := reports[format]
+			switch {
+			case c.Target == "":
+				return usage{errors.New("--target is required")}
+			case !ok:
+				return usage{fmt.Errorf("--format %q: want text, json or junit", format)}
+			}
 			if filter != "" {
 				re, err := regexp.Compile(filter)
 				if err != nil {
-					return fmt.Errorf("--run: %w", err)
+					return usage{fmt.Errorf("--run: %w", err)}
 				}
 				c.Filter = re
 			}
@@ -45,20 +61,10 @@ func conformanceCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			switch format {
-			case "text":
-				err = report.WriteText(out)
-			case "json":
-				err = report.WriteJSON(out)
-			case "junit":
-				err = report.WriteJUnit(out)
-			default:
-				return fmt.Errorf("--format %q: want text, json or junit", format)
+			if err := write(&report, out); err != nil || report.OK() {
+				return err
 			}
-			if err == nil && !report.OK() {
-				return exit(exitFailure)
-			}
-			return err
+			return exit(exitFailure)
 		},
 	}
 	f := cmd.Flags()

@@ -31,13 +31,6 @@ type settings struct {
 	limits                     limits
 }
 
-// A startFailure is anything that kept the program from running, as opposed to
-// being used wrongly.
-type startFailure struct{ err error }
-
-func (e *startFailure) Error() string { return e.err.Error() }
-func (e *startFailure) Unwrap() error { return e.err }
-
 func (s *settings) register(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringVar(&s.agent, "agent", "shell", "runtime: shell, script:FILE, conformance or headless:CMD")
@@ -69,7 +62,15 @@ func complete(cmd *cobra.Command, flag string, how cobra.ShellCompDirective, val
 	}
 }
 
+// check returns a usage error if the settings make no sense.
 func (s *settings) check() error {
+	if err := s.sensible(); err != nil {
+		return usage{err}
+	}
+	return nil
+}
+
+func (s *settings) sensible() error {
 	if s.auth != "token" && s.auth != "off" {
 		return fmt.Errorf("--auth %q: want token or off", s.auth)
 	}

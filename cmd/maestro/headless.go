@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"os/signal"
 	"syscall"
@@ -34,71 +35,78 @@ func headlessCommand() *cobra.Command {
 	return cmd
 }
 
-// failHeadless reports a failure where the client looks for it (R17).
+// failHeadless reports a failure where the client looks for it (R17). A signal
+// is none.
 func failHeadless(err error) error {
+	if errors.As(err, new(exit)) {
+		return err
+	}
 	text, encodeErr := contracts.EncodeEvent(&contracts.ErrorEvent{
 		Message: "Headless startup failed: " + err.Error(), Fatal: true, ErrorType: contracts.ErrorFatal,
 	})
 	if encodeErr == nil {
 		_, encodeErr = fmt.Fprintf(os.Stdout, "%s\n", text.Body)
 	}
-	return &startFailure{errors.Join(err, encodeErr)}
+	return errors.Join(err, encodeErr)
 }
 
 func headless(s settings) error {
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) // a broken pipe is an error of Write, not the end
-	log, signals := s.log(), catchSignals()
+	log, ctx := s.log(), untilSignal()
 	m, err := newSessions(s, log)
 	if err != nil {
 		return failHeadless(err)
 	}
 	id := "sess_" + uuid.NewString()
 	if s.stateDir != "" {
-		m.dir, id = m.workspaceDir(s.stateDir), "main"
+		m.dir, id = m.workspaceDir(s.stateDir), firstSession
 	}
 	m.shared = s.listen != ""
-	ctx := context.Background()
 	h, err := m.open(ctx, id, true)
+	if ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
 	if err != nil {
 		return failHeadless(err)
 	}
-	var n *network
-	if s.listen != "" {
-		n, err = listen(s, cmp.Or(s.stateDir, defaultStateRoot()), func(_ context.Context, att contracts.Attach) (*hub.Hub, error) {
-			if att.SessionID != "" && att.SessionID != id {
-				return nil, hub.ErrUnknownSession
-			}
-			return h, nil
-		}, log)
-		if err == nil {
-			err = writeReady(s.readyFile, n.readiness(id))
-		}
+	steps := []func(context.Context) error{h.Close}
+	if m.shared {
+		n, err := share(s, h, log)
 		if err != nil {
+			leave(log, steps...)
 			return failHeadless(err)
 		}
-		fmt.Fprintln(os.Stderr, n.readiness(id).attachLine())
+		steps = append(steps, n.close)
 	}
 	conn := stdio.New(os.Stdin, os.Stdout, stdio.Options{MaxLineBytes: s.limits.lineBytes})
 	gone := make(chan struct{})
 	go func() { // ends with the input, or when the session closes the connection
 		defer close(gone)
-		if err := h.Serve(ctx, conn, hub.WireBare, contracts.Attach{}); err != nil {
+		if err := h.Serve(context.Background(), conn, hub.WireBare, contracts.Attach{}); err != nil {
 			log.Debug("local client", "err", err)
 		}
 	}()
-	code := awaitEnd(signals, false, nil, gone)
-	ctx, cancel := context.WithTimeout(ctx, leavePatience)
-	defer cancel()
-	if err := h.Close(ctx); err != nil {
-		log.Error("close session", "err", err)
-	}
-	if n != nil {
-		if err := n.close(ctx); err != nil {
-			log.Error("close listener", "err", err)
+	err = awaitEnd(ctx, false, nil, gone)
+	leave(log, steps...)
+	return err
+}
+
+// share lets others attach to the session over the network.
+func share(s settings, h *hub.Hub, log *slog.Logger) (*network, error) {
+	n, err := listen(s, cmp.Or(s.stateDir, defaultStateRoot()), func(_ context.Context, att contracts.Attach) (*hub.Hub, error) {
+		if att.SessionID != "" && att.SessionID != h.SessionID() {
+			return nil, hub.ErrUnknownSession
 		}
+		return h, nil
+	}, log)
+	if err != nil {
+		return nil, err
 	}
-	if code != 0 {
-		return exit(code)
+	n.accept(log)
+	ready := n.readiness(h.SessionID())
+	if err := writeReady(s.readyFile, ready); err != nil {
+		return nil, errors.Join(err, n.close(context.Background()))
 	}
-	return nil
+	_, err = fmt.Fprintln(os.Stderr, ready.attachLine())
+	return n, err
 }

@@ -22,6 +22,13 @@ type exit int
 
 func (e exit) Error() string { return fmt.Sprintf("exit %d", int(e)) }
 
+// A failure is what a command met that was used rightly; everything else that
+// comes out of one is wrong usage.
+type failure struct{ error }
+
+// A usage is wrong usage that only the command itself could see.
+type usage struct{ error }
+
 func main() { os.Exit(run(os.Args[1:])) }
 
 func run(args []string) int {
@@ -36,10 +43,23 @@ func run(args []string) int {
 		return int(code)
 	}
 	fmt.Fprintln(os.Stderr, "maestro:", err)
-	if _, ok := errors.AsType[*startFailure](err); ok {
+	if errors.As(err, new(failure)) {
 		return exitFailure
 	}
 	return exitUsage
+}
+
+// mark makes what goes wrong in a command a failure. What cobra finds wrong
+// before it runs the command stays wrong usage.
+func mark(cmd *cobra.Command) {
+	run := cmd.RunE
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		err := run(cmd, args)
+		if err == nil || errors.As(err, new(exit)) || errors.As(err, new(usage)) {
+			return err
+		}
+		return failure{err}
+	}
 }
 
 func rootCommand() *cobra.Command {
@@ -52,6 +72,9 @@ func rootCommand() *cobra.Command {
 	}
 	root.AddCommand(serveCommand(), headlessCommand(), conformanceCommand(), versionCommand(),
 		attachCommand(attachDefaults{URL: "http://" + defaultListen, TokenFile: tokenFile(defaultStateRoot()), Version: version()}))
+	for _, cmd := range root.Commands() {
+		mark(cmd)
+	}
 	return root
 }
 

@@ -40,7 +40,7 @@ func (a attached) Serve(ctx context.Context, conn *ws.Conn) error {
 	return a.hub.Serve(ctx, conn, hub.WireEnvelope, a.att)
 }
 
-// listen starts accepting clients.
+// listen takes the address. Clients that connect wait until accept is called.
 func listen(s settings, root string, find find, log *slog.Logger) (*network, error) {
 	ln, err := net.Listen("tcp", s.listen)
 	if err != nil {
@@ -50,13 +50,17 @@ func listen(s settings, root string, find find, log *slog.Logger) (*network, err
 	if err := n.open(s, root, find, log); err != nil {
 		return nil, errors.Join(err, ln.Close())
 	}
-	go func() { // ends when the server is shut down
+	return n, nil
+}
+
+// accept lets clients in until close.
+func (n *network) accept(log *slog.Logger) {
+	go func() { // ends when the server is shut down; close waits for it
 		defer close(n.done)
-		if err := n.server.Serve(ln); !errors.Is(err, http.ErrServerClosed) {
+		if err := n.server.Serve(n.ln); !errors.Is(err, http.ErrServerClosed) {
 			log.Error("listener failed", "err", err)
 		}
 	}()
-	return n, nil
 }
 
 func (n *network) open(s settings, root string, find find, log *slog.Logger) error {
@@ -148,10 +152,16 @@ func writeReady(path string, r readiness) error {
 		return err
 	}
 	_, err = tmp.Write(append(text, '\n'))
-	return errors.Join(err, tmp.Close(), os.Rename(tmp.Name(), path))
+	if err = errors.Join(err, tmp.Close()); err == nil {
+		err = os.Rename(tmp.Name(), path)
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(tmp.Name()))
+	}
+	return nil
 }
 
-// close ends every connection and the listener.
+// close ends every connection and the listener, which has been accepting.
 func (n *network) close(ctx context.Context) error {
 	err := errors.Join(n.sockets.Close(ctx), n.server.Shutdown(ctx))
 	<-n.done

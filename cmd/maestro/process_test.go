@@ -178,7 +178,14 @@ func TestWhatCannotStartSaysWhy(t *testing.T) {
 		{[]string{"serve", "extra"}, exitUsage, "extra"},
 		{[]string{"nonsense"}, exitUsage, "nonsense"},
 		{[]string{"headless", "--workspace", "/does/not/exist"}, exitFailure, `"fatal":true`},
+		{[]string{"headless", "--auth", "maybe"}, exitUsage, `"fatal":true`},
+		{[]string{"serve", "--ready-file", "/does/not/exist/ready", "--listen", "127.0.0.1:0"}, exitFailure, "/does/not/exist"},
+		{[]string{"attach", "http://127.0.0.1:1"}, exitFailure, "refused"},
+		{[]string{"attach", "--view", "--take"}, exitUsage, "view"},
 		{[]string{"conformance"}, exitUsage, "target"},
+		{[]string{"conformance", "--target", "stdio:true", "--format", "xml"}, exitUsage, "xml"},
+		{[]string{"conformance", "--target", "stdio:true", "--run", "("}, exitUsage, "--run"},
+		{[]string{"conformance", "--target", "stdio:/does/not/exist"}, exitFailure, "/does/not/exist"},
 	} {
 		out, err := program(t, test.args...).CombinedOutput()
 		if got := exitCode(t, err); got != test.code || !strings.Contains(string(out), test.says) {

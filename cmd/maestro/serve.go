@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"os/signal"
 	"syscall"
@@ -20,6 +21,9 @@ import (
 
 // leavePatience bounds an orderly end of the program.
 const leavePatience = 8 * time.Second
+
+// firstSession is the session of a workspace that exists from the start.
+const firstSession = "main"
 
 func serveCommand() *cobra.Command {
 	var s settings
@@ -40,44 +44,33 @@ func serveCommand() *cobra.Command {
 }
 
 func serve(s settings, in io.Reader, out io.Writer) error {
-	log, signals := s.log(), catchSignals()
+	log, ctx := s.log(), untilSignal()
 	m, err := newSessions(s, log)
 	if err != nil {
-		return &startFailure{err}
+		return err
 	}
 	root := cmp.Or(s.stateDir, defaultStateRoot())
 	m.dir = m.workspaceDir(root)
-	first := "main"
 	d := &hub.Directory{Open: m.open, Max: s.limits.sessions, Log: log}
-	ctx := context.Background()
-	if _, err := d.Get(ctx, first, true); err != nil {
-		return &startFailure{err}
-	}
 	n, err := listen(s, root, func(ctx context.Context, att contracts.Attach) (*hub.Hub, error) {
 		if att.Create && att.SessionID == "" {
 			return d.Get(ctx, "sess_"+uuid.NewString(), true)
 		}
-		return d.Get(ctx, cmp.Or(att.SessionID, first), att.Create)
+		return d.Get(ctx, cmp.Or(att.SessionID, firstSession), att.Create)
 	}, log)
 	if err != nil {
-		return &startFailure{err}
+		return err
 	}
-	if err := announce(s, n.readiness(first), out); err != nil {
-		return &startFailure{err}
+	_, err = d.Get(ctx, firstSession, true)
+	n.accept(log) // not before: a client may ask for the first session at once
+	if err == nil {
+		err = announce(s, n.readiness(firstSession), out)
 	}
-	code := awaitEnd(signals, s.eofExit, in, nil)
-	ctx, cancel := context.WithTimeout(ctx, leavePatience)
-	defer cancel()
-	if err := d.Suspend(ctx); err != nil {
-		log.Error("suspend sessions", "err", err)
+	if err == nil {
+		err = awaitEnd(ctx, s.eofExit, in, nil)
 	}
-	if err := n.close(ctx); err != nil {
-		log.Error("close listener", "err", err)
-	}
-	if code != 0 {
-		return exit(code)
-	}
-	return nil
+	leave(log, d.Suspend, n.close)
+	return err
 }
 
 // announce tells harnesses and people where the server is.
@@ -92,16 +85,26 @@ func announce(s settings, r readiness, out io.Writer) error {
 	return err
 }
 
-// catchSignals makes the signals that end the program wait for awaitEnd. Until
-// it is called they end it without ceremony.
-func catchSignals() <-chan os.Signal {
+// untilSignal returns a context that ends with the first signal that asks the
+// program to end; its cause is the exit code. A second signal kills.
+func untilSignal() context.Context {
+	ctx, end := context.WithCancelCause(context.Background())
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
-	return signals
+	go func() { // ends with the signal, at the latest with the process
+		code := exit(130)
+		if <-signals == syscall.SIGTERM {
+			code = 143
+		}
+		signal.Reset(os.Interrupt, syscall.SIGTERM)
+		end(code)
+	}()
+	return ctx
 }
 
-// awaitEnd waits until the program is told to end, and returns its exit code.
-func awaitEnd(signals <-chan os.Signal, onEOF bool, in io.Reader, done <-chan struct{}) int {
+// awaitEnd waits until the program is told to end. Its error is the exit code
+// of a signal.
+func awaitEnd(ctx context.Context, onEOF bool, in io.Reader, done <-chan struct{}) error {
 	eof := make(chan struct{})
 	if onEOF {
 		go func() { // ends with the input, at the latest with the process
@@ -110,14 +113,31 @@ func awaitEnd(signals <-chan os.Signal, onEOF bool, in io.Reader, done <-chan st
 		}()
 	}
 	select {
-	case sig := <-signals:
-		signal.Reset(os.Interrupt, syscall.SIGTERM) // a second one kills
-		if sig == syscall.SIGTERM {
-			return 143
-		}
-		return 130
+	case <-ctx.Done():
+		return context.Cause(ctx)
 	case <-eof:
 	case <-done:
 	}
-	return 0
+	return nil
+}
+
+// leave takes the steps in their order, and gives up after leavePatience: the
+// process is about to end either way.
+func leave(log *slog.Logger, steps ...func(context.Context) error) {
+	ctx, cancel := context.WithTimeout(context.Background(), leavePatience)
+	defer cancel()
+	left := make(chan struct{})
+	go func() { // ends with the steps, at the latest with the process
+		defer close(left)
+		for _, step := range steps {
+			if err := step(ctx); err != nil {
+				log.Error("leave", "err", err)
+			}
+		}
+	}()
+	select {
+	case <-left:
+	case <-ctx.Done():
+		log.Error("gave up on an orderly end")
+	}
 }

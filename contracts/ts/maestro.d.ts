@@ -411,7 +411,8 @@ export interface Resume {
 
 /**
  * Send wraps a command for correlation. ID is at most 64 bytes and is also the
- * idempotency key: a repeat gets the stored answer.
+ * idempotency key: a repeat gets the stored answer, unless that was to try
+ * again later.
  */
 export interface Send {
   type: "ws.send";
