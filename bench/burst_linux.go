@@ -44,7 +44,11 @@ func (b *bench) heat(ctx context.Context, contenders []contender, run func(conte
 		return err
 	}
 	f, err := run(contenders[0])
-	b.logf("not counted, %s: %v, %v", contenders[0].name, f, err)
+	if err != nil {
+		b.logf("not counted, %s: %v", contenders[0].name, err)
+	} else {
+		b.logf("not counted, %s: %v", contenders[0].name, f)
+	}
 	return context.Cause(ctx) // any other error will come again, and count
 }
 

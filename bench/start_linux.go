@@ -8,12 +8,6 @@ import (
 	"time"
 )
 
-// duration is one start in milliseconds.
-type duration float64
-
-// String is the line for the log.
-func (d duration) String() string { return fmt.Sprintf("%.1f ms", float64(d)) }
-
 // startUp measures how long the built program takes from exec until it says
 // ready on stdio. The page cache is warm: the first start is not counted.
 func (b *bench) startUp(ctx context.Context) error {
@@ -24,7 +18,7 @@ func (b *bench) startUp(ctx context.Context) error {
 	var took series
 	void := ""
 	for i := range b.plan.start.runs + 1 {
-		d, err := b.runStart(ctx, program)
+		ms, err := b.runStart(ctx, program)
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
@@ -34,7 +28,7 @@ func (b *bench) startUp(ctx context.Context) error {
 			break
 		}
 		if i > 0 {
-			took = append(took, float64(d))
+			took = append(took, ms)
 		}
 	}
 	b.logf("start: %s ms, void: %q", spread(took), void)
@@ -45,7 +39,8 @@ func (b *bench) startUp(ctx context.Context) error {
 	return nil
 }
 
-func (b *bench) runStart(ctx context.Context, program string) (took duration, err error) {
+// runStart starts the program once and returns the milliseconds that it took.
+func (b *bench) runStart(ctx context.Context, program string) (took float64, err error) {
 	workspace, err := os.MkdirTemp(b.bin, "workspace-")
 	if err != nil {
 		return 0, err
@@ -66,7 +61,7 @@ func (b *bench) runStart(ctx context.Context, program string) (took duration, er
 			return 0, fmt.Errorf("wait for ready: %w: %s", err, s.stderr)
 		}
 		if message.Type == "ready" {
-			return duration(time.Since(began).Seconds() * 1000), nil
+			return time.Since(began).Seconds() * 1000, nil
 		}
 	}
 }

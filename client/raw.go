@@ -4,8 +4,6 @@ import (
 	"context"
 	"net/url"
 	"sync"
-
-	"github.com/seed-028515a8/maestro/contracts"
 )
 
 // rawBacklog is how many received texts wait for ReceiveText before the
@@ -80,15 +78,6 @@ func (r *Raw) SendText(text []byte) error {
 	r.writing.Lock()
 	defer r.writing.Unlock()
 	return r.pipe.write(text)
-}
-
-// SendFrame encodes and sends a frame.
-func (r *Raw) SendFrame(frame contracts.Frame) error {
-	text, err := contracts.EncodeFrame(frame)
-	if err != nil {
-		return err
-	}
-	return r.SendText(text)
 }
 
 // ReceiveText returns the next text, waiting for it no longer than ctx; the

@@ -1,8 +1,7 @@
 // Command hubserver is our side of bench's fan-out: the product's hub, journal
 // and WebSocket transport, wired as the product wires them, with an agent that
 // publishes what bench orders. What the peers do not have either is left out:
-// the command line, authentication, a real agent and, unless asked for, the
-// disk.
+// the command line, authentication, a real agent and the disk.
 package main
 
 import (
@@ -29,7 +28,6 @@ func main() {
 }
 
 func run() (err error) {
-	dir := flag.String("journal", "", "keep the journal on disk, in a new folder of this one; empty: in memory")
 	timeout := flag.Duration("write-timeout", contracts.DefaultWriteTimeout, "disconnect viewers that do not take a write for this long")
 	profiles := flag.String("profile", "", "write profiles of processor time and heap to this folder; empty: none")
 	flag.Parse()
@@ -40,14 +38,10 @@ func run() (err error) {
 		}
 		defer func() { err = errors.Join(err, stop()) }()
 	}
-	store, err := openStore(*dir)
+	agent := &publisher{}
+	h, err := hub.New(hub.Options{SessionID: "bench", Cwd: "/", Agent: agent, Store: journal.NewMemory(journal.MemoryOptions{})})
 	if err != nil {
 		return err
-	}
-	agent := &publisher{}
-	h, err := hub.New(hub.Options{SessionID: "bench", Cwd: "/", Agent: agent, Store: store})
-	if err != nil {
-		return errors.Join(err, store.Close())
 	}
 	if err := h.Start(context.Background()); err != nil {
 		return err
@@ -79,17 +73,6 @@ func run() (err error) {
 	}
 	s := control.Server{Addr: ln.Addr().String(), Publish: agent.publish, Viewers: handler.Connections}
 	return s.Serve(os.Stdin, os.Stdout)
-}
-
-func openStore(dir string) (journal.Store, error) {
-	if dir == "" {
-		return journal.NewMemory(journal.MemoryOptions{}), nil
-	}
-	dir, err := os.MkdirTemp(dir, "journal-")
-	if err != nil {
-		return nil, err
-	}
-	return journal.Open(dir, journal.FileOptions{})
 }
 
 // A session is one viewer's way from the transport to the hub.
