@@ -28,7 +28,8 @@ type fakeHost struct {
 	t testing.TB
 
 	// Set before the agent starts.
-	mode contracts.ApprovalMode // the policy; prompt at first
+	mode     contracts.ApprovalMode // the policy; prompt at first
+	restored bool
 
 	// answer answers a question at once. Nil leaves questions open until
 	// resolve or Withdraw. At first it approves everything.
@@ -213,6 +214,8 @@ func (h *fakeHost) resolve(requestID string, out contracts.Outcome) bool {
 }
 
 // ApprovalMode implements [contracts.Host].
+func (h *fakeHost) Restored() bool { return h.restored }
+
 func (h *fakeHost) ApprovalMode() contracts.ApprovalMode {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -74,6 +75,9 @@ func newHeadless(argv []string, o Options) Agent {
 // Start implements Agent. It fails if the first child is not ready in 30 s.
 func (h *headless) Start(ctx context.Context, host contracts.Host) (contracts.AgentInfo, error) {
 	h.host = host
+	if host.Restored() {
+		h.ids.process = strconv.FormatInt(time.Now().UnixMilli(), 36)
+	}
 	h.life, h.stop = context.WithCancel(context.WithoutCancel(ctx))
 	h.grace, h.hurry = context.WithCancel(context.WithoutCancel(ctx))
 	r, ready, err := h.launch(ctx)

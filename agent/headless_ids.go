@@ -12,9 +12,11 @@ const maxWireIDs = 4096
 
 // A wireIDs keeps the ids of successive children apart: a child that counts its
 // responses from one again would otherwise reuse ids of its predecessor (R36).
-// Ids are left as they are unless an earlier child had them. Children do not
-// overlap, so it is not guarded.
+// Ids are left as they are unless an earlier child had them, or may have had
+// them because it lived in an earlier process. Children do not overlap, so it is
+// not guarded.
 type wireIDs struct {
+	process    string         // set if there was an earlier process: tells this one's ids apart
 	generation int            // of the child that speaks, from 1
 	first      map[string]int // the generation that used an id first
 	full       int            // the generation that filled first, or 0
@@ -27,7 +29,11 @@ func newWireIDs() *wireIDs { return &wireIDs{first: map[string]int{}} }
 func (w *wireIDs) name(id string) string {
 	first, known := w.first[id]
 	switch {
-	case id == "" || known && first == w.generation:
+	case id == "":
+		return id
+	case w.process != "":
+		return fmt.Sprintf("%s~%s.%d", id, w.process, w.generation)
+	case known && first == w.generation:
 		return id
 	case known || w.full != 0 && w.full != w.generation:
 		return fmt.Sprintf("%s~%d", id, w.generation)

@@ -422,6 +422,11 @@ func TestWireIDsOfSuccessorsDiffer(t *testing.T) {
 			t.Errorf("names of %q: got %q, want %q", tt.wire, got, tt.want)
 		}
 	}
+	later := newWireIDs()
+	later.process, later.generation = "p", 1
+	if got, want := later.name("a"), "a~p.1"; got != want {
+		t.Errorf("after an earlier process: got %q, want %q", got, want)
+	}
 	for i := range 2 * maxWireIDs {
 		ids.name(fmt.Sprint("many", i))
 	}

@@ -67,6 +67,10 @@ type Host interface {
 	// by by. It reports whether the question was still open.
 	Withdraw(requestID string, verdict Verdict, reason string, by Resolver) bool
 
+	// Restored reports whether an earlier process had this session: then ids
+	// that it used are taken.
+	Restored() bool
+
 	// ApprovalMode returns the policy in force.
 	ApprovalMode() ApprovalMode
 }

@@ -1,6 +1,7 @@
 package handshake
 
 import (
+	"fmt"
 	"slices"
 
 	"github.com/seed-028515a8/maestro/contracts"
@@ -38,11 +39,14 @@ var viewerForbidden = []contracts.RequestType{
 }
 
 // Negotiate decides what h is granted. The refusals are *contracts.Error, in
-// this order: role_conflict if h asks for a role other than the one it has
-// (R26), bad_request if a viewer offers to answer what only a controller may
-// (R27). The terms share h's client info and capabilities, so h must not change
+// this order: bad_request if a label is longer than [contracts.MaxLabelBytes],
+// role_conflict if h asks for a role other than the one it has (R26),
+// bad_request if a viewer offers to answer what only a controller may (R27). The terms share h's client info and capabilities, so h must not change
 // afterwards.
 func Negotiate(h *contracts.Hello, o Offer) (Terms, error) {
+	if err := checkLabels(h); err != nil {
+		return Terms{}, err
+	}
 	role, err := o.role(h.Role)
 	if err != nil {
 		return Terms{}, err
@@ -56,6 +60,8 @@ func Negotiate(h *contracts.Hello, o Offer) (Terms, error) {
 	}
 	if h.Capabilities != nil {
 		t.Capabilities, t.HasCapabilities = *h.Capabilities, true
+		t.Capabilities.ServerRequests = distinct(h.Capabilities.ServerRequests)
+		t.Capabilities.UtilityOperations = distinct(h.Capabilities.UtilityOperations)
 	}
 	if role == contracts.RoleViewer {
 		for _, kind := range viewerForbidden {
@@ -66,6 +72,20 @@ func Negotiate(h *contracts.Hello, o Offer) (Terms, error) {
 		}
 	}
 	return t, nil
+}
+
+// checkLabels bounds what everybody is shown of a client.
+func checkLabels(h *contracts.Hello) error {
+	labels := []string{h.ProtocolVersion}
+	if h.ClientInfo != nil {
+		labels = append(labels, h.ClientInfo.Name, h.ClientInfo.Version)
+	}
+	for _, label := range labels {
+		if len(label) > contracts.MaxLabelBytes {
+			return refuse(contracts.CodeBadRequest, fmt.Sprintf("protocol_version and client_info may have at most %d bytes each", contracts.MaxLabelBytes))
+		}
+	}
+	return nil
 }
 
 // role returns the role of a client that asked for want, which may be empty.
@@ -122,8 +142,8 @@ func (t Terms) Echo() *contracts.Capabilities {
 
 // distinct returns list without repetitions, the first of each kept, or nil if
 // it is empty. The result does not share list's memory.
-func distinct(list []contracts.Notification) []contracts.Notification {
-	var out []contracts.Notification
+func distinct[T comparable](list []T) []T {
+	var out []T
 	for _, n := range list {
 		if !slices.Contains(out, n) {
 			out = append(out, n)

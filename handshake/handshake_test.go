@@ -254,3 +254,26 @@ func TestNegotiatingAgainChangesNothing(t *testing.T) {
 		}
 	})
 }
+
+func TestLabelsAndListsAreBounded(t *testing.T) {
+	long := string(make([]byte, contracts.MaxLabelBytes+1))
+	for _, hello := range []*contracts.Hello{
+		{ProtocolVersion: long},
+		{ClientInfo: &contracts.ClientInfo{Name: long}},
+		{ClientInfo: &contracts.ClientInfo{Name: "x", Version: long}},
+	} {
+		if _, err := handshake.Negotiate(hello, handshake.Offer{}); !errors.Is(err, &contracts.Error{Code: contracts.CodeBadRequest}) {
+			t.Errorf("got %v, want %s", err, contracts.CodeBadRequest)
+		}
+	}
+	many := slices.Repeat([]contracts.RequestType{contracts.RequestApproval, contracts.RequestUserInput}, 1000)
+	terms, err := handshake.Negotiate(&contracts.Hello{
+		ProtocolVersion: long[1:], Capabilities: &contracts.Capabilities{ServerRequests: many},
+	}, handshake.Offer{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := terms.Capabilities.ServerRequests; !slices.Equal(got, many[:2]) {
+		t.Errorf("got %d types, want each once: %v", len(got), many[:2])
+	}
+}

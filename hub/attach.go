@@ -38,6 +38,8 @@ func (h *Hub) Admit(att contracts.Attach) error {
 // admissible refuses attachments to a session that is not open for them.
 func (h *Hub) admissible(s *state) error {
 	switch {
+	case s.failed != nil: // the next process, or the next opening, may do better
+		return &contracts.Error{Code: contracts.CodeRuntimeNotReady, Message: "the session has failed and is being closed"}
 	case s.phase >= phaseClosing:
 		return &contracts.Error{Code: contracts.CodeStaleSession, Message: "Headless session not found"}
 	case s.phase != phaseOpen:
@@ -47,10 +49,34 @@ func (h *Hub) admissible(s *state) error {
 }
 
 // hasRoom refuses a new connection when there are too many; one that comes back
-// is counted already.
+// is counted already. Those that are attached come before those that may come
+// back.
 func (h *Hub) hasRoom(s *state, comesBack bool) error {
-	if !comesBack && len(s.conns) >= h.opts.MaxConnections {
+	if !comesBack && len(s.conns) >= h.opts.MaxConnections && s.waiting("") == nil {
 		return &contracts.Error{Code: contracts.CodeOverloaded, Message: "too many connections"}
+	}
+	return nil
+}
+
+// makeRoom ends the oldest detached connection that stands in the way of a new
+// one.
+func (h *Hub) makeRoom(s *state, role contracts.Role) {
+	if len(s.conns) >= h.opts.MaxConnections {
+		h.destroy(s, s.waiting(""), contracts.LeaseExpired)
+	}
+	if role == contracts.RoleController && s.controllers() >= h.opts.MaxControllers {
+		h.destroy(s, s.waiting(role), contracts.LeaseExpired)
+	}
+}
+
+// waiting returns the connection of the role, or of any, that has been detached
+// longest and does not hold the lease; nil if there is none.
+func (s *state) waiting(role contracts.Role) *connection {
+	holder := s.holder()
+	for _, c := range s.detached {
+		if c != holder && (role == "" || c.role == role) {
+			return c
+		}
 	}
 	return nil
 }
@@ -93,6 +119,7 @@ func (h *Hub) attach(conn Conn, att contracts.Attach, hello *contracts.Hello, to
 			return
 		}
 		if c == nil {
+			h.makeRoom(s, terms.Role)
 			c = h.newConnection(s, att.Principal, secret)
 		}
 		h.part(s, c.box, superseded) // if it has one; its reader takes it off the roster
@@ -117,7 +144,7 @@ func (h *Hub) mayAttach(s *state, att contracts.Attach, c *connection, t handsha
 	known := ""
 	if c != nil {
 		known = c.id
-	} else if s.controllers() >= h.opts.MaxControllers {
+	} else if s.controllers() >= h.opts.MaxControllers && s.waiting(contracts.RoleController) == nil {
 		return &contracts.Error{Code: contracts.CodeRateLimited, Message: "too many controller connections"}
 	}
 	return h.mayControl(s, att, known)

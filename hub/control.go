@@ -228,7 +228,7 @@ func (h *Hub) settleAsk(s *state, c *connection, id string, answer func(asker *c
 		return notHolder(s)
 	}
 	asker := s.conns[id]
-	if asker == nil || asker.asks == nil {
+	if asker == nil || asker.asks == nil || asker.box == nil {
 		return &contracts.Error{Code: contracts.CodeRequestNotFound, Message: "no connection of that id asks for control"}
 	}
 	answer(asker)

@@ -112,12 +112,13 @@ func orInt(n *int, def int) {
 // mailbox. All methods may be called from any goroutine.
 type Hub struct {
 	// Static after New.
-	opts    Options
-	log     *slog.Logger
-	journal *journal.Journal
-	info    contracts.AgentInfo // set by Start, before any connection is served
-	first   uint64              // head before this process published anything
-	begun   time.Time           // when this process opened the session
+	opts     Options
+	log      *slog.Logger
+	journal  *journal.Journal
+	info     contracts.AgentInfo // set by Start, before any connection is served
+	first    uint64              // head before this process published anything
+	restored bool                // an earlier process had the session
+	begun    time.Time           // when this process opened the session
 
 	roster  roster
 	metrics Metrics
@@ -219,6 +220,8 @@ func New(opts Options) (*Hub, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open journal: %w", err)
 	}
+	_, last := opts.Store.Bounds()
+	h.restored = last > 0
 	if err := h.restore(); err != nil {
 		return nil, fmt.Errorf("restore session %s: %w", opts.SessionID, err)
 	}

@@ -185,3 +185,77 @@ func TestFullSessionLetsItsOwnComeBack(t *testing.T) {
 		r.close()
 	})
 }
+
+func TestThoseWhoLeftMakeRoomForThoseWhoCome(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := openRoom(t, hub.Options{MaxConnections: 3, MaxControllers: 2})
+		holder, _ := r.attach(contracts.Attach{Role: contracts.RoleController})
+		gone, first := r.attach(contracts.Attach{Role: contracts.RoleViewer})
+		gone.Close()
+		synctest.Wait()
+		gone, second := r.attach(contracts.Attach{Role: contracts.RoleController, Takeover: contracts.TakeoverLater})
+		gone.Close()
+		synctest.Wait()
+		attached := func(att contracts.Attach, token string) string {
+			_, got := r.attach(att, `{"type":"ws.resume","connection_token":"`+token+`"}`, `{"type":"hello"}`)
+			return got.ConnectionID
+		}
+		r.attach(contracts.Attach{Role: contracts.RoleViewer}) // takes the place of the one that left first
+		if got := attached(contracts.Attach{Role: contracts.RoleController, ConnectionID: second.ConnectionID, Takeover: contracts.TakeoverLater}, second.ConnectionToken); got != second.ConnectionID {
+			t.Errorf("got connection %s, want %s, which left later", got, second.ConnectionID)
+		}
+		wantCode(t, r.Admit(contracts.Attach{Role: contracts.RoleViewer}), contracts.CodeOverloaded) // all three are here
+		wantCode(t, r.Admit(contracts.Attach{Role: contracts.RoleViewer, ConnectionID: first.ConnectionID}), contracts.CodeOverloaded)
+		holder.Close()
+		synctest.Wait()
+		wantCode(t, r.Admit(contracts.Attach{Role: contracts.RoleViewer}), contracts.CodeOverloaded) // the holder's place is kept
+		r.close()
+	})
+}
+
+func TestOverlongEventIsReplacedByAnError(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		agent := newPlayer(func(ctx context.Context, host contracts.Host, _ contracts.Work) error {
+			return host.Publish(ctx, &contracts.Status{Message: strings.Repeat("x", contracts.MaxEventBytes)}, &contracts.Status{Message: "after"})
+		})
+		r := openRoom(t, hub.Options{Agent: agent})
+		alice, _ := r.attach(contracts.Attach{Role: contracts.RoleController})
+		r.send(alice, `{"type":"prompt","content":"go"}`)
+		if got := r.until(alice, `"after"`); !strings.Contains(got, "is too long") || len(got) > 1<<16 {
+			t.Errorf("got %.3000s, want the error in place of the status", got)
+		}
+		r.close()
+	})
+}
+
+// A scratched store has lost what its entries before a cursor said.
+type scratched struct {
+	journal.Store
+	upTo uint64
+}
+
+func (s *scratched) Read(after uint64, each func(journal.Entry) bool) error {
+	if after < s.upTo {
+		return errors.New("scratched")
+	}
+	return s.Store.Read(after, each)
+}
+
+func TestWhatCannotBeReadIsAGap(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log logged
+		store := &scratched{Store: journal.NewMemory(journal.MemoryOptions{})}
+		r := openRoom(t, hub.Options{Store: store, WindowBytes: 1, Log: log.logger()})
+		alice, _ := r.attach(contracts.Attach{Role: contracts.RoleController})
+		r.send(alice, `{"type":"prompt","content":"hi"}`)
+		r.until(alice, `"response_end"`)
+		store.upTo = r.Cursor()
+		from := int64(1)
+		bob, _ := r.attach(contracts.Attach{Role: contracts.RoleViewer, Cursor: &from})
+		if got := r.until(bob, `"hello_ok"`); !strings.Contains(got, `"reason":"replay_gap"`) {
+			t.Errorf("got %s, want a reset", got)
+		}
+		log.wants(t, "scratched")
+		r.close()
+	})
+}

@@ -434,3 +434,26 @@ func TestLocalClientThatTurnsOutToBeAViewerFreesTheLease(t *testing.T) {
 		<-served
 	})
 }
+
+func TestControlIsNotGrantedToWhoLeft(t *testing.T) {
+	inParty(t, 2, hub.Options{}, func(t *testing.T, p *party) {
+		p.accepted(1, "ask_control", "")
+		p.peers[1].Close()
+		synctest.Wait()
+		p.refused(0, "grant_control", with(p.id(1)), contracts.CodeRequestNotFound)
+		p.holds(0)
+	})
+}
+
+func TestNewHolderLearnsWhoAsks(t *testing.T) {
+	inParty(t, 3, hub.Options{}, func(t *testing.T, p *party) {
+		p.accepted(2, "ask_control", "")
+		p.accepted(1, "take_control", "")
+		got := p.last(p.sees(1, `"ws.control_request"`)).(*contracts.ControlRequest)
+		if got.ConnectionID != p.id(2) {
+			t.Errorf("got %+v, want the question of client 2", got)
+		}
+		p.accepted(1, "grant_control", with(p.id(2)))
+		p.holds(2)
+	})
+}

@@ -308,10 +308,11 @@ func (h *Hub) writeEntries(b *mailbox, buf *[]byte, until uint64) error {
 	}
 	frames, next, err := b.view.Read(*buf, cursor, until, journal.Class(b.skip.Load()), 0)
 	if errors.Is(err, journal.ErrGap) {
-		return h.overtaken(b)
+		return h.startOver(b, contracts.ResetLagged)
 	}
-	if err != nil {
-		return err
+	if err != nil { // what cannot be read is lost, to this client like to others
+		h.log.Error("read journal", "after", cursor, "err", err)
+		return h.startOver(b, contracts.ResetGap)
 	}
 	if len(frames) > 0 {
 		if err := b.conn.Write(frames); err != nil {
@@ -325,15 +326,15 @@ func (h *Hub) writeEntries(b *mailbox, buf *[]byte, until uint64) error {
 	return nil
 }
 
-// overtaken resets a client that retention has overtaken (D5). One that cannot
-// be reset is closed: it must not believe that it has seen everything.
-func (h *Hub) overtaken(b *mailbox) error {
+// startOver resets a client that cannot read on from its cursor (D5). One that
+// cannot be reset is closed: it must not believe that it has seen everything.
+func (h *Hub) startOver(b *mailbox, why contracts.ResetReason) error {
 	if b.bare {
 		return &contracts.Error{Code: contracts.CodeSlowConsumer, Message: "the connection fell behind what is kept"}
 	}
 	h.update(func(s *state) {
 		snap, at := h.share(s)
-		b.private = slices.Insert(b.private, 0, parcel{at: at, snapshot: snap, reset: contracts.ResetLagged})
+		b.private = slices.Insert(b.private, 0, parcel{at: at, snapshot: snap, reset: why})
 		b.adrift.Store(true)
 		b.waiting.Add(1)
 	})

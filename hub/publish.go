@@ -42,8 +42,11 @@ type encoded struct {
 // replaced by the error that says so (R16).
 func encode(ev contracts.Event) encoded {
 	enc, err := contracts.EncodeEvent(ev)
-	if err == nil {
+	switch {
+	case err == nil && len(enc.Body) <= contracts.MaxEventBytes:
 		return encoded{ev, enc}
+	case err == nil:
+		err = fmt.Errorf("%s of %d bytes is too long", ev.EventType(), len(enc.Body))
 	}
 	bad := &contracts.ErrorEvent{Message: "Failed to emit headless message: " + err.Error(), ErrorType: contracts.ErrorProtocol}
 	if enc, err = contracts.EncodeEvent(bad); err != nil {
@@ -107,8 +110,8 @@ func (h *Hub) publishSnapshot(s *state) {
 	snap := h.snapshot(s)
 	snap.Cursor = h.head(s) + 1 // a snapshot has a cursor of its own
 	body, err := contracts.EncodeSnapshot(snap)
-	if err != nil {
-		h.log.Error("encode snapshot", "err", err)
+	if err != nil || len(body) > journal.MaxBody {
+		h.log.Error("snapshot left out", "bytes", len(body), "err", err) // clients have the entries
 		return
 	}
 	h.append(s, journal.Entry{Kind: journal.Snapshot, Body: body})
@@ -221,6 +224,9 @@ func (a *host) Publish(ctx context.Context, events ...contracts.Event) error {
 	})
 	return err
 }
+
+// Restored implements [contracts.Host].
+func (a *host) Restored() bool { return a.restored }
 
 // ApprovalMode implements [contracts.Host].
 func (a *host) ApprovalMode() contracts.ApprovalMode {

@@ -65,6 +65,9 @@ func (h *Hub) abandon(id string, wait chan contracts.Outcome, cause error) (cont
 	}
 }
 
+// askUser is the tool whose legacy request is a question to the user.
+const askUser = "ask_user"
+
 // policy decides what need not be asked, or cannot be: an approval outside
 // prompt mode (R51), and a question that the one who controls cannot answer.
 func (h *Hub) policy(s *state, req *contracts.ServerRequest) (contracts.Outcome, bool) {
@@ -104,8 +107,12 @@ func (h *Hub) open(s *state, req *contracts.ServerRequest, opts contracts.AskOpt
 	switch req.RequestType {
 	case contracts.RequestApproval:
 		h.publish(s, &contracts.ToolCall{CallID: req.CallID, Tool: req.Tool, Args: req.Args, RequiresApproval: true})
-	case contracts.RequestClientTool, contracts.RequestUserInput:
+	case contracts.RequestClientTool:
 		h.publish(s, &contracts.ClientToolRequest{CallID: req.CallID, Tool: req.Tool, Args: req.Args})
+	case contracts.RequestUserInput:
+		if req.Tool == askUser { // of any other tool it would be taken for a client tool
+			h.publish(s, &contracts.ClientToolRequest{CallID: req.CallID, Tool: req.Tool, Args: req.Args})
+		}
 	}
 	h.note(s, note{Deadline: &requestDeadline{ID: req.RequestID, At: deadline}})
 	h.publish(s, req)

@@ -135,8 +135,9 @@ func (h *Hub) checkpoint(s *state) {
 		}
 	}
 	body, err := json.Marshal(cp)
-	if err != nil {
-		h.log.Error("encode checkpoint", "err", err) // the entries still tell everything
+	if err != nil || len(body) > journal.MaxBody {
+		h.log.Error("checkpoint left out", "bytes", len(body), "err", err) // the entries still tell everything
+		s.sinceMark = 0
 		return
 	}
 	h.append(s, journal.Entry{Kind: journal.Checkpoint, Body: body})

@@ -94,6 +94,9 @@ func (h *Hub) resume(s *state, req *contracts.ServerRequest, out contracts.Outco
 	_, ok := h.opts.Agent.(Resumer)
 	if !ok || s.phase != phaseOpen || out.Verdict == contracts.VerdictCancelled {
 		h.publish(s, &contracts.ToolEnd{CallID: req.CallID})
+		if !ok && out.Verdict != contracts.VerdictCancelled { // said in the open (D8)
+			h.publish(s, &contracts.Status{Message: "The question was asked before the server restarted, and the agent cannot act on its answer"})
+		}
 		return
 	}
 	h.note(s, note{Resumed: req.CallID})

@@ -1,9 +1,9 @@
 package hub
 
 import (
-	"bytes"
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"io"
 	"runtime/debug"
@@ -255,7 +255,7 @@ func (r *reader) frame(text []byte) {
 // undecodable answers a frame that is not one. What is not JSON, or a control
 // frame nobody knows, means that the peer is lost: it is closed (4400).
 func (r *reader) undecodable(text []byte, err error) {
-	stranger := errors.Is(err, contracts.ErrUnknownType) && bytes.Contains(text, []byte(`"ws.`))
+	stranger := errors.Is(err, contracts.ErrUnknownType) && strings.HasPrefix(typeOf(text), "ws.")
 	if stranger || errors.Is(err, contracts.ErrMalformed) {
 		why := &contracts.Error{Code: contracts.CodeBadRequest, Message: err.Error()}
 		r.hub.update(func(s *state) { r.hub.part(s, r.box, why) })
@@ -267,6 +267,15 @@ func (r *reader) undecodable(text []byte, err error) {
 // superseded reports whether a newer socket has taken this one's place: what
 // this one still sends counts for nothing.
 func (r *reader) superseded(*state) bool { return r.conn.box != r.box }
+
+// typeOf returns the type of a text that no decoder knows, or "".
+func typeOf(text []byte) string {
+	var head struct{ Type string }
+	if json.Unmarshal(text, &head) != nil {
+		return ""
+	}
+	return head.Type
+}
 
 func (r *reader) refuse(id *string, err error) {
 	r.hub.update(func(s *state) { r.answer(s, id, r.hub.refusal(err)) })

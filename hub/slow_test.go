@@ -456,7 +456,7 @@ func TestBrokenStoreEndsTheSessionAndShowsNothingUnstored(t *testing.T) { // D4
 					t.Errorf("got %v, %t, want closed with runtime_failed", why, closed)
 				}
 				log.wants(t, "disk on fire")
-				wantCode(t, s.Admit(contracts.Attach{}), contracts.CodeStaleSession)
+				wantCode(t, s.Admit(contracts.Attach{}), contracts.CodeRuntimeNotReady)
 				if err := s.agent.host.Publish(t.Context(), &contracts.Status{Message: "x"}); err == nil {
 					t.Error("got published after the end, want an error")
 				}

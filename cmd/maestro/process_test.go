@@ -94,7 +94,7 @@ func (r *running) attach(opts ...client.Option) *client.Client {
 }
 
 func TestSignalsEndTheServerWithTheirCode(t *testing.T) {
-	for signal, code := range map[syscall.Signal]int{syscall.SIGTERM: 143, syscall.SIGINT: 130} {
+	for signal, code := range map[syscall.Signal]int{syscall.SIGTERM: 143, syscall.SIGINT: 130, syscall.SIGHUP: 129} {
 		r := serving(t)
 		c := r.attach()
 		if err := r.cmd.Process.Signal(signal); err != nil {

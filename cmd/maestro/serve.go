@@ -90,13 +90,13 @@ func announce(s settings, r readiness, out io.Writer) error {
 func untilSignal() context.Context {
 	ctx, end := context.WithCancelCause(context.Background())
 	signals := make(chan os.Signal, 1)
-	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	go func() { // ends with the signal, at the latest with the process
-		code := exit(130)
-		if <-signals == syscall.SIGTERM {
-			code = 143
+		code := exit(exitFailure)
+		if sig, ok := (<-signals).(syscall.Signal); ok {
+			code = 128 + exit(sig)
 		}
-		signal.Reset(os.Interrupt, syscall.SIGTERM)
+		signal.Reset(os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 		end(code)
 	}()
 	return ctx

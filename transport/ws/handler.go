@@ -170,6 +170,9 @@ func confine(att *contracts.Attach) error {
 	if p.Role == contracts.RoleViewer && att.Role == contracts.RoleController {
 		return &contracts.Error{Code: contracts.CodeAccessDenied, Message: "this credential only allows viewing"}
 	}
+	if p.Role == contracts.RoleViewer && att.Create {
+		return &contracts.Error{Code: contracts.CodeAccessDenied, Message: "this credential does not allow making sessions"}
+	}
 	if p.SessionID == "" {
 		return nil
 	}

@@ -53,6 +53,7 @@ func TestRefusalIsPlainHTTP(t *testing.T) {
 		{"malformed query", "?cursor=x", contracts.Principal{}, nil, nil, 400, contracts.CodeBadRequest, 0},
 		{"stranger", "", contracts.Principal{}, refuse(contracts.CodeUnauthenticated), nil, 401, contracts.CodeUnauthenticated, 0},
 		{"viewer who wants control", "?role=controller", viewer, nil, nil, 403, contracts.CodeAccessDenied, 0},
+		{"viewer who makes sessions", "?create=1&sessionId=sess_b", viewer, nil, nil, 403, contracts.CodeAccessDenied, 0},
 		{"another session", "?sessionId=sess_b", bound, nil, nil, 403, contracts.CodeAccessDenied, 0},
 		{"unknown session", "?sessionId=sess_b", contracts.Principal{}, nil, refuse(contracts.CodeStaleSession), 404, contracts.CodeStaleSession, 1},
 		{"lease held", "?role=controller", contracts.Principal{}, nil, refuse(contracts.CodeControllerLeaseHeld), 409, contracts.CodeControllerLeaseHeld, 1},
