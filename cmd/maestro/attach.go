@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net/url"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -27,6 +29,7 @@ type attachFlags struct {
 	view      bool
 	take      bool
 	session   string
+	create    bool
 	tokenFile string
 	noHistory bool
 	json      bool
@@ -45,30 +48,63 @@ func attachCommand(defaults attachDefaults) *cobra.Command {
 Lines while attached:
 ` + attachHelp + `
 
-If standard input is not a terminal, its lines are taken as if they were typed.
-At its end the client leaves once everything sent was answered and the session
-has been quiet for three seconds; if nothing was sent, it goes on following.`,
+If standard input is not a terminal, its lines are taken one after the other: each
+waits until what the one before started is over, or asks something, which it then
+answers. At the end of the lines the client leaves once the session has been quiet
+for three seconds; if nothing was sent, it goes on following. The exit status is 1
+if something was refused, or a question was left without an answer.
+
+A URL may name the session as the server's own ones do, with sessionId and create.`,
 		Args:          cobra.MaximumNArgs(1),
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			url := defaults.URL
+			address := defaults.URL
 			if len(args) == 1 {
-				url = args[0]
+				address = args[0]
 			}
-			return runAttach(cmd, url, &flags, defaults)
+			address, err := flags.address(address)
+			if err != nil {
+				return usage{err}
+			}
+			return runAttach(cmd, address, &flags, defaults)
 		},
 	}
 	f := cmd.Flags()
 	f.BoolVar(&flags.view, "view", false, "watch only")
 	f.BoolVar(&flags.take, "take", false, "take control, even from somebody else")
 	f.StringVar(&flags.session, "session", "", "the session `ID`; the server's first one if none is named")
+	f.BoolVar(&flags.create, "create", false, "make the session if there is none of that id")
 	f.StringVar(&flags.tokenFile, "token-file", defaults.TokenFile, "the `FILE` that holds the server's token")
 	f.BoolVar(&flags.noHistory, "no-history", false, "start with the current state instead of the beginning")
 	f.BoolVar(&flags.json, "json", false, "print each update as a line of JSON")
 	f.StringVar(&flags.name, "name", "maestro-attach", "what others see as your name")
 	cmd.MarkFlagsMutuallyExclusive("view", "take")
 	return cmd
+}
+
+// address returns the server that a URL names, and takes over what it says of a
+// session. Without a scheme it is http.
+func (f *attachFlags) address(text string) (string, error) {
+	if !strings.Contains(text, "://") {
+		text = "http://" + text
+	}
+	u, err := url.Parse(text)
+	if err != nil {
+		return "", err
+	}
+	for key, values := range u.Query() {
+		switch {
+		case key == "sessionId" && f.session == "":
+			f.session = values[0]
+		case key == "create" && (values[0] == "1" || values[0] == "true"):
+			f.create = true
+		default:
+			return "", fmt.Errorf("%s=%s in the URL: attach takes only sessionId and create=1 from there, and --session in its place", key, values[0])
+		}
+	}
+	u.RawQuery = ""
+	return u.String(), nil
 }
 
 // options turns the flags into those of the client.
@@ -85,7 +121,7 @@ func (f *attachFlags) options(defaults attachDefaults) ([]client.Option, error) 
 	case f.take:
 		takeover = contracts.TakeoverForce
 	}
-	opts := []client.Option{client.WithHello(hello), client.WithTakeover(takeover), client.WithSession(f.session, false)}
+	opts := []client.Option{client.WithHello(hello), client.WithTakeover(takeover), client.WithSession(f.session, f.create)}
 	if !f.noHistory {
 		opts = append(opts, client.WithHistory())
 	}
@@ -104,7 +140,7 @@ func (f *attachFlags) options(defaults attachDefaults) ([]client.Option, error) 
 
 // runAttach attaches and follows the session until the user leaves or the
 // server ends it.
-func runAttach(cmd *cobra.Command, url string, flags *attachFlags, defaults attachDefaults) error {
+func runAttach(cmd *cobra.Command, address string, flags *attachFlags, defaults attachDefaults) error {
 	opts, err := flags.options(defaults)
 	if err != nil {
 		return err
@@ -115,7 +151,7 @@ func runAttach(cmd *cobra.Command, url string, flags *attachFlags, defaults atta
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
 	defer signal.Stop(signals)
 
-	c, err := client.Dial(ctx, url, opts...)
+	c, err := client.Dial(ctx, address, opts...)
 	if err != nil {
 		return err
 	}
@@ -128,7 +164,7 @@ func runAttach(cmd *cobra.Command, url string, flags *attachFlags, defaults atta
 		if err != nil {
 			return nil, err
 		}
-		return client.Dial(ctx, url, append(past, client.WithoutReconnect())...)
+		return client.Dial(ctx, address, append(past, client.WithoutReconnect())...)
 	}
 	a.typed = isTerminal(cmd.InOrStdin())
 	return a.run(ctx, cmd.InOrStdin(), signals)

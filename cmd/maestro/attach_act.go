@@ -34,9 +34,9 @@ func (a *attachment) line(ctx context.Context, wg *sync.WaitGroup, line string) 
 	case verbHistory:
 		a.review(ctx, wg)
 	case verbSay:
-		a.say(ctx, wg, act.text)
+		a.say(act.text)
 	default:
-		a.lease(ctx, wg, act)
+		a.lease(act)
 	}
 	return nil
 }
@@ -62,11 +62,12 @@ func (a *attachment) refusal(act action) error {
 }
 
 // say answers the question that waits longest, or else starts a run.
-func (a *attachment) say(ctx context.Context, wg *sync.WaitGroup, text string) {
+func (a *attachment) say(text string) {
 	q := a.desk.first()
 	if q == nil {
 		a.view.expect(text)
-		a.send(ctx, wg, "prompt", a.command(&contracts.Prompt{Content: text}))
+		a.desk.start(awaited)
+		a.send(order{"prompt", a.command(&contracts.Prompt{Content: text}), func() { delete(a.desk.busy, awaited) }})
 		return
 	}
 	response, err := q.answer(text)
@@ -75,35 +76,37 @@ func (a *attachment) say(ctx context.Context, wg *sync.WaitGroup, text string) {
 	case err != nil:
 		a.local.line(styleRed, "! "+err.Error())
 	default:
-		a.send(ctx, wg, "answer", a.command(response))
+		put := *q
+		a.desk.drop(q.id)
+		a.send(order{"answer", a.command(response), func() { a.desk.put(put) }})
 	}
 }
 
 // lease does what a line about control says.
-func (a *attachment) lease(ctx context.Context, wg *sync.WaitGroup, act action) {
+func (a *attachment) lease(act action) {
 	switch act.verb {
 	case verbInterrupt:
-		a.send(ctx, wg, "interrupt", a.command(&contracts.Interrupt{}))
+		a.send(order{"interrupt", a.command(&contracts.Interrupt{}), nil})
 	case verbTake:
-		a.send(ctx, wg, "take", a.client.TakeControl)
+		a.send(order{"take", a.client.TakeControl, nil})
 	case verbRelease:
-		a.send(ctx, wg, "release", a.client.ReleaseControl)
+		a.send(order{"release", a.client.ReleaseControl, nil})
 	case verbAsk:
-		a.send(ctx, wg, "ask", func(ctx context.Context) (contracts.Result, error) {
+		a.send(order{"ask", func(ctx context.Context) (contracts.Result, error) {
 			return a.client.AskControl(ctx, act.text)
-		})
+		}, nil})
 	case verbGrant, verbDeny:
 		asker, ok := a.desk.takeAsker(act.number)
 		if !ok {
 			a.local.line(styleRed, "! nobody with that number asks for control")
 			return
 		}
-		a.send(ctx, wg, string(act.verb), func(ctx context.Context) (contracts.Result, error) {
+		a.send(order{string(act.verb), func(ctx context.Context) (contracts.Result, error) {
 			if act.verb == verbGrant {
 				return a.client.GrantControl(ctx, asker.ConnectionID)
 			}
 			return a.client.DenyControl(ctx, asker.ConnectionID, act.text)
-		})
+		}, nil})
 	}
 }
 
@@ -112,20 +115,31 @@ func (a *attachment) command(cmd contracts.Command) request {
 	return func(ctx context.Context) (contracts.Result, error) { return a.client.Send(ctx, cmd) }
 }
 
-// send makes a request beside the loop, so that the session goes on being
-// shown meanwhile. Its outcome comes back to the loop.
-func (a *attachment) send(ctx context.Context, wg *sync.WaitGroup, what string, do request) {
+// send has a request made beside the loop, so that the session goes on being
+// shown meanwhile, and after those before it. Its outcome comes back to the loop.
+func (a *attachment) send(o order) {
 	if a.sending == maxSending {
 		a.local.line(styleRed, "! too much waits for the server already")
 		return
 	}
 	a.sending++
 	a.acted = true
-	wg.Go(func() { // ends with its answer or ctx
-		_, err := do(ctx)
+	a.orders <- o // there is room: sending counts them
+}
+
+// dispatch makes the requests in their order, until ctx ends.
+func (a *attachment) dispatch(ctx context.Context) {
+	for {
 		select {
-		case a.outcomes <- outcome{what, err}:
+		case o := <-a.orders:
+			_, err := o.do(ctx)
+			select {
+			case a.outcomes <- outcome{o, err}:
+			case <-ctx.Done():
+				return
+			}
 		case <-ctx.Done():
+			return
 		}
-	})
+	}
 }

@@ -13,7 +13,7 @@ import (
 type desk struct {
 	questions []question
 	askers    []contracts.ControlRequest
-	busy      map[string]bool // open responses and tools, by id
+	busy      map[string]bool // the run, open responses and tools, by kind and id
 }
 
 // Bounds of the desk; beyond them the oldest gives way.
@@ -22,6 +22,9 @@ const (
 	maxAskers    = 16
 	maxBusy      = 1024
 )
+
+// awaited is a run that was asked for and has not begun, among what is busy.
+const awaited = "prompt"
 
 func newDesk() *desk { return &desk{busy: map[string]bool{}} }
 
@@ -46,10 +49,19 @@ func (d *desk) note(u client.Update) int {
 		d.put(requestOf(e))
 	case *contracts.ServerRequestResolved:
 		d.drop(e.RequestID)
+	case *contracts.RawAgentEvent:
+		switch e.EventKind {
+		case "agent_start":
+			delete(d.busy, awaited)
+			d.start("run")
+		case "agent_end":
+			delete(d.busy, "run")
+		}
 	case *contracts.ResponseStart:
 		d.start("response " + e.ResponseID)
 	case *contracts.ResponseEnd:
 		delete(d.busy, "response "+e.ResponseID)
+		delete(d.busy, awaited) // a server without raw events says no more of the run's end
 	case *contracts.ToolCall:
 		d.start("tool " + e.CallID)
 	case *contracts.ToolEnd:

@@ -52,18 +52,28 @@ type attachment struct {
 	typed  bool      // lines come from a human
 	viewer bool      // lines that act are refused
 
-	sending  int  // actions without an answer
+	present  bool // what was there before us has been shown
+	sending  int  // actions without an answer; at most maxSending
 	acted    bool // something was sent
+	failed   bool // something that was sent was refused
 	ended    bool // there are no more lines
 	lastStop time.Time
 	past     *history     // nil unless it is being shown
+	orders   chan order   // maxSending-buffered; never closed
 	outcomes chan outcome // never closed
+}
+
+// An order is an action on its way to the server.
+type order struct {
+	what string
+	do   request
+	undo func() // if it is refused; may be nil
 }
 
 // An outcome is what became of an action.
 type outcome struct {
-	what string
-	err  error
+	order
+	err error
 }
 
 // errLeave says that the user wants to leave.
@@ -72,7 +82,10 @@ var errLeave = errors.New("leave")
 func newAttachment(c driver, out, errOut io.Writer, flags *attachFlags) *attachment {
 	show := &screen{out: out, terminal: isTerminal(out)}
 	show.colour = show.terminal && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
-	a := &attachment{client: c, desk: newDesk(), viewer: flags.view, local: show, outcomes: make(chan outcome)}
+	a := &attachment{
+		client: c, desk: newDesk(), viewer: flags.view, local: show,
+		orders: make(chan order, maxSending), outcomes: make(chan outcome),
+	}
 	if flags.json {
 		a.json, a.local = out, &screen{out: errOut}
 		show = &screen{out: io.Discard}
@@ -91,6 +104,7 @@ func (a *attachment) run(ctx context.Context, in io.Reader, signals <-chan os.Si
 	defer stop()
 	updates, lines := make(chan news), make(chan string)
 	wg.Go(func() { follow(ctx, a.client, updates) }) // ends with ctx or the session
+	wg.Go(func() { a.dispatch(ctx) })                // ends with ctx
 	go readLines(ctx, in, lines)
 
 	quiet := time.NewTimer(quietPeriod)
@@ -98,9 +112,12 @@ func (a *attachment) run(ctx context.Context, in io.Reader, signals <-chan os.Si
 	for {
 		a.prompt()
 		var err error
-		present, past := updates, (chan news)(nil)
+		present, past, typed := updates, (chan news)(nil), lines
 		if a.past != nil {
 			present, past = nil, a.past.pages
+		}
+		if !a.takesLines() {
+			typed = nil
 		}
 		select {
 		case n := <-present:
@@ -109,7 +126,7 @@ func (a *attachment) run(ctx context.Context, in io.Reader, signals <-chan os.Si
 		case n, more := <-past:
 			a.page(n, more)
 			quiet.Reset(quietPeriod)
-		case line, ok := <-lines:
+		case line, ok := <-typed:
 			if !ok {
 				lines = nil
 				err = a.inputEnded()
@@ -122,7 +139,7 @@ func (a *attachment) run(ctx context.Context, in io.Reader, signals <-chan os.Si
 			a.outcome(o)
 			quiet.Reset(quietPeriod)
 		case s := <-signals:
-			err = a.signal(ctx, &wg, s)
+			err = a.signal(s)
 		case <-quiet.C:
 			err = a.quiet()
 		case <-ctx.Done():
@@ -133,12 +150,29 @@ func (a *attachment) run(ctx context.Context, in io.Reader, signals <-chan os.Si
 		}
 		if errors.Is(err, errLeave) {
 			a.local.endLine()
-			return nil
+			return a.verdict()
 		}
 		if err != nil {
 			return err
 		}
 	}
+}
+
+// takesLines reports whether the next line may be read. A human types when it
+// suits, and sees why something is refused; the lines of a script wait until the
+// past has been told, the line before has been answered, and what it started is
+// over or asks something.
+func (a *attachment) takesLines() bool {
+	return a.typed || a.present && a.sending == 0 && (!a.desk.running() || a.desk.first() != nil)
+}
+
+// verdict is how an attachment ends that was left: a script wants to know
+// whether all its lines were accepted.
+func (a *attachment) verdict() error {
+	if !a.typed && a.failed {
+		return exit(exitFailure)
+	}
+	return nil
 }
 
 // news is what Next returned.
@@ -191,6 +225,9 @@ func (a *attachment) update(n news) error {
 			return fmt.Errorf("write update: %w", err)
 		}
 	}
+	if _, ok := n.update.Event.(*contracts.HelloOK); ok {
+		a.present = true
+	}
 	number := a.desk.note(n.update)
 	if f, ok := n.update.Control.(*contracts.ControlRequest); ok {
 		a.view.asked(f, number)
@@ -226,16 +263,23 @@ func (a *attachment) inputEnded() error {
 	return nil
 }
 
-// quiet handles a time without news: a script that has done its work leaves.
+// quiet handles a time without news: a script that has done its work leaves, and
+// so does one that is asked something and has no more lines.
 func (a *attachment) quiet() error {
-	if a.ended && a.acted && a.sending == 0 && !a.desk.running() {
+	switch {
+	case !a.ended || !a.acted || a.sending > 0:
+	case a.desk.first() != nil && a.view.driving():
+		a.local.line(styleRed, "! a question waits for an answer, and there are no more lines")
+		a.failed = true
+		return errLeave
+	case !a.desk.running():
 		return errLeave
 	}
 	return nil
 }
 
 // signal handles Ctrl-C and termination.
-func (a *attachment) signal(ctx context.Context, wg *sync.WaitGroup, s os.Signal) error {
+func (a *attachment) signal(s os.Signal) error {
 	now := time.Now()
 	again := now.Sub(a.lastStop) < secondStroke
 	a.lastStop = now
@@ -243,7 +287,7 @@ func (a *attachment) signal(ctx context.Context, wg *sync.WaitGroup, s os.Signal
 	case s == syscall.SIGTERM || again:
 		return errLeave
 	case a.view.driving() && a.desk.running():
-		a.send(ctx, wg, "interrupt", a.command(&contracts.Interrupt{}))
+		a.send(order{"interrupt", a.command(&contracts.Interrupt{}), nil})
 		a.local.line(styleYellow, "-- interrupting; Ctrl-C again leaves")
 	default:
 		a.local.line(styleDim, "-- Ctrl-C again leaves")
@@ -255,6 +299,10 @@ func (a *attachment) signal(ctx context.Context, wg *sync.WaitGroup, s os.Signal
 func (a *attachment) outcome(o outcome) {
 	a.sending--
 	if o.err != nil {
+		if o.undo != nil {
+			o.undo()
+		}
+		a.failed = true
 		a.local.line(styleRed, "! "+o.what+": "+oneLine(o.err.Error(), maxArgs))
 	}
 }

@@ -288,7 +288,7 @@ func TestCtrlDLeaves(t *testing.T) {
 
 func TestScriptLeavesWhenItsWorkIsDone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		tm := open(t, attachFlags{}, false, connectedAs("conn_me", "conn_me"))
+		tm := open(t, attachFlags{}, false, connectedAs("conn_me", "conn_me"), told(&contracts.HelloOK{})[0])
 		tm.typeLine("work")
 		_ = tm.in.Close()
 		tm.tell(told(&contracts.ResponseStart{ResponseID: "r"})[0])
@@ -358,7 +358,7 @@ func TestHistoryIsShownWhileThePresentWaits(t *testing.T) {
 
 func TestJSONLinesAreExactAndHarmless(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		tm := open(t, attachFlags{json: true, view: true}, false, connectedAs("conn_me", ""))
+		tm := open(t, attachFlags{json: true, view: true}, true, connectedAs("conn_me", ""))
 		tm.tell(client.Update{Kind: client.KindEvent, Cursor: 7, Epoch: "e1", Replayed: true, Event: &contracts.Status{},
 			Body: raw("{\"type\":\"status\",\"message\":\"a\u009b\u202e\"}")})
 		tm.tell(client.Update{Kind: client.KindDisconnected, Cursor: 7, Err: errors.New("gone"), Retry: time.Second})

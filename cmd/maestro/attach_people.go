@@ -18,7 +18,11 @@ func (v *view) connected(a *contracts.Attached) {
 		again = "connected again to"
 	}
 	v.me = a.ConnectionID
-	v.notice(styleBold, "%s session %s as %s", again, oneLine(a.SessionID, 60), oneLine(string(a.Role), 20))
+	how := ""
+	if a.Role == contracts.RoleViewer {
+		how = " to watch"
+	}
+	v.notice(styleBold, "%s session %s%s", again, oneLine(a.SessionID, 60), how)
 	v.lost = ""
 	id := orEmpty(a.ControllerConnectionID)
 	if id != "" && id != v.me && v.names[id] == "" && id != v.controller {
@@ -44,7 +48,7 @@ func (v *view) disconnected(err error) {
 	v.notice(styleYellow, "connection lost (%s); trying again", why)
 }
 
-// ready prints what answers. A script is badged wherever it is named: what it
+// ready prints what answers, if that is news. A script is badged wherever it is named: what it
 // shows did not happen.
 func (v *view) ready(model, provider string, executor contracts.ExecutorType) {
 	v.replay = executor == contracts.ExecutorReplay
@@ -52,7 +56,11 @@ func (v *view) ready(model, provider string, executor contracts.ExecutorType) {
 	if v.replay {
 		badge = "[REPLAY] "
 	}
-	v.notice(styleDim, "%sready: %s (%s)", badge, oneLine(model, 60), oneLine(provider, 60))
+	what := fmt.Sprintf("%sready: %s (%s)", badge, oneLine(model, 60), oneLine(provider, 60))
+	if what != v.answers { // every start of the server says it
+		v.answers = what
+		v.notice(styleDim, "%s", what)
+	}
 }
 
 // place prints where the agent works, if that is news.

@@ -51,7 +51,8 @@ func (s *attachServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return // without a close frame
 	}
 	send(`{"type":"message","cursor":3,"message":{"type":"response_chunk","response_id":"r","content":"world.","is_thinking":false}}`,
-		`{"type":"message","cursor":4,"message":{"type":"response_end","response_id":"r"}}`)
+		`{"type":"message","cursor":4,"message":{"type":"response_end","response_id":"r"}}`,
+		`{"type":"message","cursor":5,"message":{"type":"hello_ok","protocol_version":"2026-04-02","connection_id":"c","role":"controller"}}`)
 	if wsjson.Read(r.Context(), conn, &text) == nil && strings.Contains(string(text), `"prompt"`) {
 		_ = conn.Close(websocket.StatusNormalClosure, "")
 	}

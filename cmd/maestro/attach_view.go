@@ -20,6 +20,7 @@ type view struct {
 	controller string            // who holds the lease; empty if nobody
 	known      bool              // controller has been told
 	where      string            // the workspace that was told last
+	answers    string            // the agent that was told last
 	lost       string            // why there is no connection, as told last; empty with one
 	names      map[string]string // client names by connection id, of those attached now
 	replay     bool              // the agent plays a script
@@ -187,14 +188,14 @@ func (v *view) toolEnd(e *contracts.ToolEnd) {
 	delete(v.clean, "tool "+e.CallID)
 	v.flow = ""
 	if e.Success {
-		v.screen.line(styleGreen, "  done: "+oneLine(name, 60))
+		v.screen.line(styleGreen, "  done"+colon(oneLine(name, 60)))
 		return
 	}
 	why := ""
 	if e.ErrorCode != "" {
 		why = " (" + oneLine(e.ErrorCode, 60) + ")"
 	}
-	v.screen.line(styleRed, "  failed: "+oneLine(name, 60)+why)
+	v.screen.line(styleRed, "  failed"+colon(oneLine(name, 60))+why)
 }
 
 func (v *view) commandExited(e *contracts.UtilityCommandExited) {

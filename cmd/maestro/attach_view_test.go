@@ -74,7 +74,7 @@ func TestSessionReadsLikeAConversation(t *testing.T) {
 		&contracts.ErrorEvent{Message: "no\nnetwork", ErrorType: contracts.ErrorTransient},
 		&contracts.ErrorEvent{Message: "gone", ErrorType: contracts.ErrorFatal, Fatal: true},
 	)...)...)
-	want := `-- attached to session sess_a as controller
+	want := `-- attached to session sess_a
 -- nobody is in control
 -- [REPLAY] ready: atlas (example)
 -- workspace /srv/project on main
@@ -124,7 +124,7 @@ func TestHandOversAreTold(t *testing.T) {
 		told(&contracts.ConnectionInfo{ControllerConnectionID: contracts.Null(), Connections: people[:1]})[0],
 		lease(&contracts.LeaseChange{Granted: true, ControllerConnectionID: &me, Reason: contracts.LeaseGranted}),
 	)
-	compareText(t, got, `-- attached to session sess_a as controller
+	compareText(t, got, `-- attached to session sess_a
 -- you are in control
 -- bob (conn_bob) is in control (taken over)
 -- bob (conn_bob) keeps control: not yet
@@ -153,11 +153,11 @@ func TestLossesAndResetsAreTold(t *testing.T) {
 		told(&contracts.ResponseChunk{Content: "tence."})[0],
 		told(&contracts.Status{Message: "over"})[0],
 	)
-	compareText(t, got, `-- attached to session sess_a as controller
+	compareText(t, got, `-- attached to session sess_a
 -- nobody is in control
 -- connection lost (EOF); trying again
 -- connection lost (refused); trying again
--- connected again to session sess_a as controller
+-- connected again to session sess_a
 -- missed too much (lagged): starting over from the current state
 -- workspace /srv
 -- conn_b is in control

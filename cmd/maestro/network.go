@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strconv"
 	"time"
 
 	"github.com/seed-028515a8/maestro/contracts"
@@ -122,6 +123,9 @@ type readiness struct {
 
 func (n *network) readiness(session string) readiness {
 	addr := n.ln.Addr().String()
+	if tcp, ok := n.ln.Addr().(*net.TCPAddr); ok && tcp.IP.IsUnspecified() { // everywhere, so on loopback too
+		addr = net.JoinHostPort("127.0.0.1", strconv.Itoa(tcp.Port))
+	}
 	return readiness{
 		BaseURL: "http://" + addr, WSURL: "ws://" + addr + "/api/headless/ws?sessionId=" + session,
 		SessionID: session, PID: os.Getpid(), TokenFile: n.token,

@@ -193,3 +193,64 @@ func TestWhatCannotStartSaysWhy(t *testing.T) {
 		}
 	}
 }
+
+// TestScriptedAttachAnswersWhatItIsAsked pipes lines into attach: each waits for
+// what the one before it started, and answers what that asks.
+func TestScriptedAttachAnswersWhatItIsAsked(t *testing.T) {
+	r := serving(t)
+	for _, test := range []struct {
+		lines string
+		code  int
+		want  []string
+		never string
+	}{
+		{"echo one\ny\necho two\nn not now\n", 0, []string{"  | one\n", "Reason: not now"}, "  | two"},
+		{"echo three\n", exitFailure, []string{"no more lines"}, "  | three"},
+		{"y\n/take\necho four\ny\n", 0, []string{"  | four\n"}, "refused"},
+	} {
+		cmd := program(t, "attach", "--no-history", "--token-file", r.ready.TokenFile, r.ready.WSURL)
+		cmd.Stdin = strings.NewReader(test.lines)
+		out, err := cmd.CombinedOutput()
+		if got := exitCode(t, err); got != test.code {
+			t.Errorf("%q: got exit code %d, want %d; output:\n%s", test.lines, got, test.code, out)
+		}
+		for _, want := range test.want {
+			if !strings.Contains(string(out), want) {
+				t.Errorf("%q: got\n%s\nwant %q in it", test.lines, out, want)
+			}
+		}
+		if strings.Contains(string(out), test.never) {
+			t.Errorf("%q: got\n%s\nwant no %q in it", test.lines, out, test.never)
+		}
+	}
+}
+
+func TestAttachTakesTheSessionFromTheURL(t *testing.T) {
+	r := serving(t)
+	attach := func(url string, args ...string) (string, int) {
+		cmd := program(t, append([]string{"attach", "--token-file", r.ready.TokenFile, url}, args...)...)
+		cmd.Stdin = strings.NewReader("/quit\n")
+		out, err := cmd.CombinedOutput()
+		return string(out), exitCode(t, err)
+	}
+	address := strings.TrimPrefix(r.ready.BaseURL, "http://")
+	for _, test := range []struct {
+		url  string
+		args []string
+		code int
+		want string
+	}{
+		{address, nil, 0, "session main"},
+		{r.ready.WSURL, nil, 0, "session main"},
+		{address, []string{"--session", "two"}, exitFailure, "not found"},
+		{"ws://" + address + "/api/headless/ws?create=1&sessionId=two", nil, 0, "session two"},
+		{address, []string{"--session", "two"}, 0, "session two"},
+		{address, []string{"--session", "three", "--create"}, 0, "session three"},
+		{r.ready.WSURL, []string{"--session", "two"}, exitUsage, "--session"},
+		{r.ready.WSURL + "&cursor=3", nil, exitUsage, "cursor=3"},
+	} {
+		if out, code := attach(test.url, test.args...); code != test.code || !strings.Contains(out, test.want) {
+			t.Errorf("attach %s %q: got exit code %d and %s, want %d and %q", test.url, test.args, code, out, test.code, test.want)
+		}
+	}
+}
