@@ -3,7 +3,9 @@ package conformance
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"net/http"
 	"regexp"
 	"slices"
 	"strings"
@@ -35,6 +37,12 @@ func Run(ctx context.Context, c Config) (Report, error) {
 		}
 	} else if !isSocketTarget(c.Target) {
 		return Report{}, fmt.Errorf("target %q: want stdio:COMMAND or ws://HOST:PORT", c.Target)
+	} else if err := knock(ctx, &c); err != nil {
+		return Report{}, fmt.Errorf("target %q: %w", c.Target, err)
+	}
+	scenarios := chosen(c.Filter)
+	if len(scenarios) == 0 {
+		return Report{}, fmt.Errorf("no scenario is called like %s", c.Filter)
 	}
 	c.Profile = cmp.Or(c.Profile, contracts.ProfileSeed)
 	c.Timeout = cmp.Or(c.Timeout, DefaultTimeout)
@@ -42,8 +50,25 @@ func Run(ctx context.Context, c Config) (Report, error) {
 	c.Parallel = cmp.Or(c.Parallel, DefaultParallel)
 
 	started := time.Now()
-	results := runAll(ctx, &c, chosen(c.Filter))
+	results := runAll(ctx, &c, scenarios)
 	return Report{Target: c.Target, Duration: time.Since(started), Results: results}, nil
+}
+
+// knock reports why no scenario could even begin: nobody answers, or the
+// credential is wrong. What else a server may refuse is for scenarios to judge.
+func knock(ctx context.Context, c *Config) error {
+	ctx, cancel := context.WithTimeout(ctx, cmp.Or(c.Timeout, DefaultTimeout))
+	defer cancel()
+	link, err := dialSocket(ctx, dialOptions{base: c.Target, token: c.Token, subprotocol: contracts.Subprotocol})
+	refused, ok := errors.AsType[*Refused](err)
+	switch {
+	case err == nil:
+		link.Close()
+		return nil
+	case ok && refused.Status != http.StatusUnauthorized:
+		return nil
+	}
+	return err
 }
 
 // chosen returns the scenarios whose names match.

@@ -54,10 +54,10 @@ type requestDeadline struct {
 }
 
 type savedRun struct {
-	Response string    `json:"response,omitempty"`
-	Started  time.Time `json:"started,omitzero"` // when the response opened
-	Ended    int       `json:"ended,omitempty"`
-	Calls    []string  `json:"calls,omitempty"`
+	Response string            `json:"response,omitempty"`
+	Started  time.Time         `json:"started,omitzero"` // when the response opened
+	Ended    int               `json:"ended,omitempty"`
+	Calls    map[string]string `json:"calls,omitempty"` // tools by call id
 }
 
 // savedSend is the answer to an accepted ws.send.
@@ -129,9 +129,9 @@ func (h *Hub) checkpoint(s *state) {
 		}
 	}
 	if s.run != nil {
-		cp.Run = &savedRun{Response: s.run.response, Started: s.run.started, Ended: s.run.ended, Calls: slices.Sorted(maps.Keys(s.run.calls))}
+		cp.Run = &savedRun{Response: s.run.response, Started: s.run.started, Ended: s.run.ended, Calls: maps.Clone(s.run.calls)}
 		for _, a := range s.answered {
-			cp.Run.Calls = append(cp.Run.Calls, a.request.CallID)
+			cp.Run.Calls[a.request.CallID] = a.request.Tool
 		}
 	}
 	body, err := json.Marshal(cp)
@@ -234,7 +234,7 @@ func (h *Hub) replayNote(s *state, n note, holder *string) error {
 		s.events.ApplyCommand(cmd)
 		switch cmd := cmd.(type) {
 		case *contracts.Prompt:
-			s.cut = &run{calls: map[string]bool{}}
+			s.cut = &run{calls: map[string]string{}}
 		case *contracts.Init:
 			if cmd.ApprovalMode != "" {
 				s.mode = cmd.ApprovalMode
@@ -251,9 +251,9 @@ func (h *Hub) replayNote(s *state, n note, holder *string) error {
 		s.deadlines[n.Deadline.ID] = n.Deadline.At
 	case n.Resumed != "":
 		if s.cut == nil {
-			s.cut = &run{calls: map[string]bool{}}
+			s.cut = &run{calls: map[string]string{}}
 		}
-		s.cut.calls[n.Resumed] = true
+		s.cut.calls[n.Resumed] = "" // its tool is not known here, only that it is open
 	case n.RunEnded:
 		s.cut = nil
 	}
@@ -286,10 +286,8 @@ func (h *Hub) replayCheckpoint(s *state, cp *checkpoint, holder *string) error {
 		}
 	}
 	if cp.Run != nil {
-		s.cut = &run{response: cp.Run.Response, started: cp.Run.Started, ended: cp.Run.Ended, calls: map[string]bool{}}
-		for _, id := range cp.Run.Calls {
-			s.cut.calls[id] = true
-		}
+		s.cut = &run{response: cp.Run.Response, started: cp.Run.Started, ended: cp.Run.Ended, calls: map[string]string{}}
+		maps.Copy(s.cut.calls, cp.Run.Calls)
 	}
 	return nil
 }

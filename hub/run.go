@@ -21,10 +21,11 @@ type run struct {
 	done   chan struct{} // closed when the run is over
 	stop   *stopping     // set once it is being stopped
 
-	response string          // open response
-	started  time.Time       // when it opened
-	ended    int             // responses that ended
-	calls    map[string]bool // announced and not ended, by call id
+	response string                 // open response
+	started  time.Time              // when it opened
+	ended    int                    // responses that ended
+	calls    map[string]string      // announced and not ended: tools by call id
+	tools    contracts.ToolsSummary // what ended since the last response did (R39)
 }
 
 // answered is a question of an earlier process whose answer the agent has yet to
@@ -58,14 +59,30 @@ func (r *run) track(ev contracts.Event, now time.Time) {
 	case *contracts.ResponseEnd:
 		r.response = ""
 		r.ended++
+		r.tools = contracts.ToolsSummary{}
 	case *contracts.ToolCall:
-		r.calls[e.CallID] = true
+		r.calls[e.CallID] = e.Tool
 	case *contracts.ClientToolRequest:
-		r.calls[e.CallID] = true
+		r.calls[e.CallID] = e.Tool
 	case *contracts.ServerRequest:
-		r.calls[e.CallID] = true // an elicitation has no other announcement
+		r.calls[e.CallID] = e.Tool // an elicitation has no other announcement
 	case *contracts.ToolEnd:
-		delete(r.calls, e.CallID)
+		if tool, open := r.calls[e.CallID]; open {
+			r.count(tool, e.Success)
+			delete(r.calls, e.CallID)
+		}
+	}
+}
+
+// count counts a call that ended toward the end of the response.
+func (r *run) count(tool string, ok bool) {
+	if at, found := slices.BinarySearch(r.tools.ToolsUsed, tool); !found && tool != "" {
+		r.tools.ToolsUsed = slices.Insert(r.tools.ToolsUsed, at, tool)
+	}
+	if ok {
+		r.tools.CallsSucceeded++
+	} else {
+		r.tools.CallsFailed++
 	}
 }
 
@@ -112,14 +129,14 @@ func (h *Hub) resumeNext(s *state) {
 	next := s.answered[0]
 	s.answered = slices.Delete(s.answered, 0, 1)
 	r := h.beginRun(s)
-	r.calls[next.request.CallID] = true
+	r.calls[next.request.CallID] = next.request.Tool
 	h.drive(s, r, func() error {
 		return h.opts.Agent.(Resumer).Resume(r.ctx, next.request, next.outcome)
 	})
 }
 
 func (h *Hub) beginRun(s *state) *run {
-	r := &run{done: make(chan struct{}), calls: map[string]bool{}}
+	r := &run{done: make(chan struct{}), calls: map[string]string{}}
 	r.ctx, r.cancel = context.WithCancelCause(context.Background())
 	s.run, s.lastShown = r, s.now
 	return r
@@ -243,10 +260,12 @@ func (h *Hub) endResponses(s *state, r *run, err error) {
 		h.publish(s, said)
 	}
 	if r.response != "" {
+		tools := r.tools
+		tools.ToolsUsed = append([]string{}, tools.ToolsUsed...) // an empty list, never null
 		h.publish(s, &contracts.ResponseEnd{
 			ResponseID:   r.response,
 			Usage:        contracts.Usage{ModelID: h.info.Model, Provider: h.info.Provider},
-			ToolsSummary: contracts.ToolsSummary{ToolsUsed: []string{}},
+			ToolsSummary: tools,
 			DurationMS:   max(0, s.now.Sub(r.started).Milliseconds()),
 		})
 	}

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"io/fs"
 	"log/slog"
 	"net/url"
@@ -81,7 +82,14 @@ func (m *sessions) store(id string, create bool) (journal.Store, error) {
 	if _, err := os.Stat(dir); !create && errors.Is(err, fs.ErrNotExist) {
 		return nil, hub.ErrUnknownSession
 	}
-	return journal.Open(dir, journal.FileOptions{RetainBytes: m.retainBytes, RetainAge: m.retainAge, Durable: m.fsync})
+	store, err := journal.Open(dir, journal.FileOptions{RetainBytes: m.retainBytes, RetainAge: m.retainAge, Durable: m.fsync})
+	if errors.Is(err, journal.ErrLocked) {
+		err = fmt.Errorf("%w: attach to that one, or give this one its own --workspace or --state-dir", err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return store, nil
 }
 
 func (m *sessions) attachments(paths []string) ([]contracts.Attachment, []string) {
