@@ -63,7 +63,7 @@ func knock(ctx context.Context, c *Config) error {
 	refused, ok := errors.AsType[*Refused](err)
 	switch {
 	case err == nil:
-		link.Close()
+		_ = link.Close() // it answered, which is all
 		return nil
 	case ok && refused.Status != http.StatusUnauthorized:
 		return nil
