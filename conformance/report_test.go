@@ -126,11 +126,17 @@ func TestRunRefusesWhatIsNoTarget(t *testing.T) {
 
 func TestServerThatCannotBeReachedFails(t *testing.T) {
 	t.Parallel()
-	for _, target := range []string{"ws://127.0.0.1:1", "stdio:/no/such/program"} {
-		report := judge(t, conformance.Config{Target: target, Patience: time.Second, Filter: regexp.MustCompile(`^run/prompt$`)})
-		if report.Count(conformance.Failed) != 1 {
-			t.Errorf("target %s: got %+v, want one failure", target, report.Results)
-		}
+	one := regexp.MustCompile(`^run/prompt$`)
+	report := judge(t, conformance.Config{Target: "stdio:/no/such/program", Patience: time.Second, Filter: one})
+	if report.Count(conformance.Failed) != 1 {
+		t.Errorf("got %+v, want one failure", report.Results)
+	}
+	if _, err := conformance.Run(t.Context(), conformance.Config{Target: "ws://127.0.0.1:1", Filter: one}); err == nil {
+		t.Error("got a report of a server that nobody can reach, want an error")
+	}
+	none := regexp.MustCompile(`^no such scenario$`)
+	if _, err := conformance.Run(t.Context(), conformance.Config{Target: "stdio:true", Filter: none}); err == nil {
+		t.Error("got a report of no scenario, want an error")
 	}
 }
 

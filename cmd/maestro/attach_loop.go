@@ -302,7 +302,9 @@ func (a *attachment) outcome(o outcome) {
 		if o.undo != nil {
 			o.undo()
 		}
-		a.failed = true
+		if e, ok := errors.AsType[*client.CloseError](o.err); !ok || e.Code != 1000 { // else the session ended first
+			a.failed = true
+		}
 		a.local.line(styleRed, "! "+o.what+": "+oneLine(o.err.Error(), maxArgs))
 	}
 }
