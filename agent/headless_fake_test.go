@@ -93,14 +93,14 @@ var behaviours = map[string]func(*scripted){
 		})
 	},
 	"dies idle":     func(s *scripted) { s.welcome(true); s.next("init"); os.Exit(5) },
-	"does not read": func(s *scripted) { s.welcome(true); time.Sleep(time.Hour) },
+	"does not read": func(s *scripted) { s.welcome(true); hang() },
 	"exits":         func(*scripted) { os.Exit(7) },
 	"deaf": func(s *scripted) {
 		s.welcome(true)
 		s.next("prompt")
 		s.say(`{"type":"response_start","response_id":"r1"}`)
 		s.next("nothing")
-		time.Sleep(time.Hour)
+		hang()
 	},
 	"interruptible": func(s *scripted) {
 		s.welcome(true)
@@ -259,3 +259,6 @@ func commandTypes(notes string) []string {
 	}
 	return types
 }
+
+// hang does nothing until the child is killed, an hour at the most.
+func hang() { <-time.After(time.Hour) }

@@ -139,7 +139,7 @@ func TestMainAsChild(t *testing.T) {
 		fmt.Printf(`{"type":"status","message":%q}`+"\n", in.Text())
 	}
 	if mode == "stubborn" {
-		time.Sleep(time.Hour)
+		<-time.After(time.Hour) // does not end with its input: it has to be killed
 	}
 	os.Exit(3)
 }

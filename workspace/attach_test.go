@@ -35,14 +35,14 @@ func TestAttachmentsAreReadByKind(t *testing.T) {
 func TestHomeIsExpanded(t *testing.T) {
 	home := t.TempDir()
 	t.Setenv("HOME", home)
-	write(t, filepath.Join(home, "work", "a.txt"), "a")
-	w, err := Open(filepath.Join(home, "work"), Options{})
+	write(t, filepath.Join(home, "project", "a.txt"), "a")
+	w, err := Open(filepath.Join(home, "project"), Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer w.Close()
-	got, failed := w.Attachments([]string{"~/work/a.txt", "~/elsewhere"})
-	if len(got) != 1 || got[0].Text != "a" || got[0].Path != "~/work/a.txt" {
+	got, failed := w.Attachments([]string{"~/project/a.txt", "~/elsewhere"})
+	if len(got) != 1 || got[0].Text != "a" || got[0].Path != "~/project/a.txt" {
 		t.Errorf("got %+v, want the file in the home directory", got)
 	}
 	if want := []string{"Attachment not readable: ~/elsewhere"}; !slices.Equal(failed, want) {
