@@ -1,10 +1,19 @@
 package contracts
 
+import "time"
+
 // A Principal is who authenticated. Its zero value is the anonymous local user.
 type Principal struct {
-	ID        string // stable, and safe to log; never a credential
-	Role      Role   // viewer caps every connection to viewing; empty allows both
-	SessionID string // the only session it may reach; empty allows all
+	ID        string    // stable, and safe to log; never a credential; owns connections
+	Scope     string    // whose sessions: they are kept by scope and session id; empty is the server owner's own
+	Role      Role      // viewer caps every connection to viewing; empty allows both
+	SessionID string    // the only session it may reach; empty allows all of the scope
+	Expires   time.Time // when the credential ends, and with it every connection; in UTC; zero is never
+}
+
+// Expired reports whether the principal's credential has ended by now.
+func (p Principal) Expired(now time.Time) bool {
+	return !p.Expires.IsZero() && !now.Before(p.Expires)
 }
 
 // A Takeover says what attaching as controller does to a lease held elsewhere.

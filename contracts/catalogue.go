@@ -87,6 +87,9 @@ func familyOf[T any](t *texts, constructors []func() T, typeOf func(T) string) f
 
 func indexPlans() map[reflect.Type]*plan {
 	index := map[reflect.Type]*plan{snapshotPlan.goType: snapshotPlan}
+	for _, t := range bodies {
+		index[t] = planned.object(t)
+	}
 	addPlans(index, commands)
 	addPlans(index, clientControls)
 	addPlans(index, events)

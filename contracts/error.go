@@ -164,8 +164,12 @@ type ErrorDetail struct {
 
 // Details returns the error's ErrorInfo.
 func (e *Error) Details() []ErrorDetail {
+	domain := "maestro.headless"
+	if e.Code == CodeRuntimeNotReady || e.Code == CodeRuntimeOwnedElsewhere {
+		domain = "maestro.hosted_runner" // where gateways look for them
+	}
 	return []ErrorDetail{{
 		Type: "type.googleapis.com/google.rpc.ErrorInfo", Reason: string(e.Code),
-		Domain: "maestro.headless", Metadata: e.Metadata,
+		Domain: domain, Metadata: e.Metadata,
 	}}
 }

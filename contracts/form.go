@@ -17,6 +17,9 @@ type Form interface {
 	// AppendHeartbeat appends what keeps an idle connection alive: on WebSocket
 	// a ping frame, and unless quiet the heartbeat envelope.
 	AppendHeartbeat(dst []byte, cursor uint64, quiet bool) []byte
+	// AppendOpening appends what a new connection is sent before anything else;
+	// nothing on most wires.
+	AppendOpening(dst []byte) []byte
 	// AppendControl appends a frame that is neither: one JSON text.
 	AppendControl(dst []byte, text []byte) []byte
 }

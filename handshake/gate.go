@@ -38,3 +38,10 @@ func operation(cmd contracts.Command) (op contracts.UtilityOperation, id string)
 	}
 	return "", ""
 }
+
+// Operation returns the utility operation that cmd needs, or "". Ending a
+// command or a watch needs none.
+func Operation(cmd contracts.Command) contracts.UtilityOperation {
+	op, _ := operation(cmd)
+	return op
+}

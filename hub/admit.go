@@ -19,17 +19,53 @@ func (r *reader) command(id *string, cmd contracts.Command) {
 	if _, ok := cmd.(*contracts.Prompt); ok {
 		h.awaitStopped()
 	}
+	unfit := h.unfit(cmd)
+	utility := isUtility(cmd)
 	h.update(func(s *state) {
 		if r.superseded(s) || id != nil && r.repeated(s, *id) {
+			utility = false
 			return
 		}
 		h.touch(s, c)
-		refusal := h.refusal(h.decide(s, c, cmd, id))
-		if id != nil {
-			h.remember(s, c, *id, refusal)
+		var err error
+		switch {
+		case utility:
+			if err = h.mayUse(s, c, cmd); err == nil {
+				return // it is done, and then answered, outside the lock
+			}
+			utility = false
+		case unfit != nil:
+			if err = h.mayAct(s, c, cmd); err == nil {
+				err = unfit
+			}
+		default:
+			err = h.decide(s, c, cmd, origin{send: id})
 		}
-		r.answer(s, id, refusal)
+		r.conclude(s, id, err)
 	})
+	if !utility {
+		return
+	}
+	err := h.serveUtility(c.id, cmd)
+	h.update(func(s *state) { r.conclude(s, id, err) })
+}
+
+// conclude remembers how a command ended, and tells the client.
+func (r *reader) conclude(s *state, id *string, err error) {
+	refusal := r.hub.refusal(err)
+	if id != nil {
+		r.hub.remember(s, r.conn, *id, refusal)
+	}
+	r.answer(s, id, refusal)
+}
+
+// unfit asks the agent whether it can serve a prompt, before anything changes.
+func (h *Hub) unfit(cmd contracts.Command) error {
+	prompt, ok := cmd.(*contracts.Prompt)
+	if checker, can := h.opts.Agent.(Checker); ok && can {
+		return checker.Check(prompt.Content)
+	}
+	return nil
 }
 
 // remember keeps the answer to a ws.send, unless it was to try again later: then
@@ -57,11 +93,12 @@ func (r *reader) repeated(s *state, id string) bool {
 }
 
 // decide admits or refuses a command. A refusal changes nothing.
-func (h *Hub) decide(s *state, c *connection, cmd contracts.Command, id *string) error {
+func (h *Hub) decide(s *state, c *connection, cmd contracts.Command, from origin) error {
 	if err := h.mayAct(s, c, cmd); err != nil {
 		return err
 	}
-	n := note{From: c.id, Send: id}
+	h.opts.Observer.Accepted(cmd, from.trace, s.now)
+	n := note{From: c.id, Send: from.send}
 	switch cmd := cmd.(type) {
 	case *contracts.Hello:
 		return h.greetAgain(s, c, cmd)
@@ -81,10 +118,12 @@ func (h *Hub) decide(s *state, c *connection, cmd contracts.Command, id *string)
 		return nil
 	case *contracts.ToolResponse, *contracts.ClientToolResult, *contracts.ServerRequestResponse:
 		return h.answerRequest(s, c, cmd, n)
-	case *contracts.UtilityCommandTerminate, *contracts.UtilityFileWatchStop:
-		h.claim(s, c)
-		return nil // nothing of that id can be running: unknown ids are ignored (R82)
 	}
+	return h.unprovided(cmd)
+}
+
+// unprovided refuses what this runtime does not offer.
+func (h *Hub) unprovided(cmd contracts.Command) error {
 	return &contracts.Error{
 		Code: contracts.CodeUnsupportedCapability, Type: contracts.ErrorTool,
 		Message: cmd.CommandType() + " is not provided by this runtime",
@@ -99,6 +138,8 @@ func (h *Hub) mayAct(s *state, c *connection, cmd contracts.Command) error {
 	switch {
 	case s.phase == phaseEnded || s.conns[c.id] != c || s.phase == phaseClosing && !hello:
 		return &contracts.Error{Code: contracts.CodeRuntimeNotReady, Message: "Headless runtime is no longer available"}
+	case s.phase == phaseUnready, s.frozen:
+		return &contracts.Error{Code: contracts.CodeRuntimeNotReady, Message: "hosted runner is not ready"}
 	case s.phase == phaseDraining && !hello:
 		return &contracts.Error{Code: contracts.CodeRuntimeNotReady, Message: "hosted runner is draining"}
 	case hello:
@@ -108,6 +149,9 @@ func (h *Hub) mayAct(s *state, c *connection, cmd contracts.Command) error {
 	}
 	if err := h.mayDrive(s, c); err != nil {
 		return err
+	}
+	if cmd == nil { // nothing is known of the command yet
+		return nil
 	}
 	return handshake.Require(cmd, c.terms)
 }
@@ -172,7 +216,7 @@ func initialized(cmd *contracts.Init) string {
 // interrupt stops the run and cancels what it waits for, then shows the state
 // that leaves (A69). With nothing active it says nothing (R68).
 func (h *Hub) interrupt(s *state, cmd contracts.Command, n note) {
-	if s.run == nil && s.table.Len() == 0 {
+	if s.run == nil && s.table.Len() == 0 && !h.utilitiesActive(s) {
 		return
 	}
 	why := stopInterrupted
@@ -185,6 +229,7 @@ func (h *Hub) interrupt(s *state, cmd contracts.Command, n note) {
 	h.noteCommand(s, cmd, n)
 	h.publishSnapshot(s)
 	h.stopRun(s, why)
+	h.stopUtilities(s, why.utilities)
 }
 
 // shutdown ends the runtime for everybody.

@@ -34,3 +34,10 @@ type Agent interface {
 type Resumer interface {
 	Resume(ctx context.Context, req *contracts.ServerRequest, out contracts.Outcome) error
 }
+
+// A Checker is an agent that can tell at once that it cannot serve a prompt. An
+// error that is a *contracts.Error refuses it before anything changes. Check
+// must not block.
+type Checker interface {
+	Check(content string) error
+}

@@ -29,7 +29,7 @@ func (h *Hub) Admit(att contracts.Attach) error {
 			err = h.mayControl(s, att, att.ConnectionID)
 		}
 		if err != nil {
-			h.metrics.refused(h.refusal(err).Code)
+			h.refused(h.refusal(err).Code)
 		}
 	})
 	return err
@@ -73,8 +73,13 @@ func (h *Hub) makeRoom(s *state, role contracts.Role) {
 // longest and does not hold the lease; nil if there is none.
 func (s *state) waiting(role contracts.Role) *connection {
 	holder := s.holder()
-	for _, c := range s.detached {
-		if c != holder && (role == "" || c.role == role) {
+	for e := s.detached.Front(); e != nil; e = e.Next() {
+		if c := e.Value.(*subscription).conn; c != holder && !c.attached() && (role == "" || c.role == role) {
+			return c
+		}
+	}
+	for e := s.idle.Front(); e != nil; e = e.Next() {
+		if c := e.Value.(*connection); c != holder && (role == "" || c.role == role) {
 			return c
 		}
 	}
@@ -122,9 +127,12 @@ func (h *Hub) attach(conn Conn, att contracts.Attach, hello *contracts.Hello, to
 			h.makeRoom(s, terms.Role)
 			c = h.newConnection(s, att.Principal, secret)
 		}
-		h.part(s, c.box, superseded) // if it has one; its reader takes it off the roster
-		c.terms, c.role = terms, terms.Role
-		b = h.greet(s, c, conn, att, secret)
+		c.apply(terms)
+		sub := c.subscription("")
+		if sub == nil {
+			sub = h.newSubscription(s, c)
+		}
+		b = h.greet(s, sub, conn, att, secret)
 	})
 	return c, b, err
 }
@@ -162,8 +170,7 @@ func (h *Hub) earlier(s *state, att contracts.Attach, token string) *connection 
 
 func (h *Hub) newConnection(s *state, p contracts.Principal, secret string) *connection {
 	c := &connection{
-		id: newID("conn_"), sub: newID("sub_"), token: sha256.Sum256([]byte(secret)),
-		principal: p, seen: s.now,
+		id: newID("conn_"), token: sha256.Sum256([]byte(secret)), principal: p, seen: s.now, unused: true,
 	}
 	s.conns[c.id] = c
 	return c
@@ -171,30 +178,24 @@ func (h *Hub) newConnection(s *state, p contracts.Principal, secret string) *con
 
 // greet attaches the connection to the stream: ws.attached, then what it needs
 // to have the state, then hello_ok, then live entries.
-func (h *Hub) greet(s *state, c *connection, conn Conn, att contracts.Attach, secret string) *mailbox {
-	how, from := h.startingPoint(s, att)
-	b := h.attachBox(s, c, conn, from)
+func (h *Hub) greet(s *state, sub *subscription, conn Conn, att contracts.Attach, secret string) *mailbox {
+	c := sub.conn
+	how, reason, from := h.startingPoint(s, att)
+	b := h.attachBox(s, sub, conn, transportWS, from)
 	moved := h.claimOnAttach(s, c, att.Takeover)
 
 	holder, held := s.lease.Holder()
 	attached := &contracts.Attached{
-		SessionID: h.opts.SessionID, ConnectionID: c.id, ConnectionToken: secret, SubscriptionID: c.sub,
+		SessionID: h.opts.SessionID, ConnectionID: c.id, ConnectionToken: secret, SubscriptionID: sub.id,
 		Role: c.role, ControllerLeaseGranted: held && holder == c.id,
-		ControllerConnectionID: h.controllerID(s).Value, LeaseExpiresAt: h.expiry(c).Value,
+		ControllerConnectionID: h.controllerID(s).Value, LeaseExpiresAt: h.expiry(s, c).Value,
 		HeartbeatIntervalMS: h.opts.HeartbeatInterval.Milliseconds(), Epoch: h.Epoch(), Resume: how,
 		Limits: contracts.AttachLimits{MaxFrameBytes: int64(h.opts.MaxFrameBytes), Mailbox: int64(h.opts.MaxPrivateBytes)},
 	}
 	if text, err := contracts.EncodeFrame(attached); err == nil {
 		h.push(s, b, parcel{frame: b.form.AppendControl(nil, text)})
 	}
-	if how != resumeReplay {
-		snap, at := h.share(s)
-		p := parcel{at: at, snapshot: snap}
-		if how == resumeReset {
-			p.reset = contracts.ResetGap
-		}
-		h.push(s, b, p)
-	}
+	h.begin(s, b, how, reason)
 	h.acknowledge(s, c)
 	h.presence(s, c.id)
 	h.reportMismatch(s, c)
@@ -206,20 +207,31 @@ func (h *Hub) greet(s *state, c *connection, conn Conn, att contracts.Attach, se
 	return b
 }
 
-// startingPoint says what a client gets that presents a cursor, and the cursor
-// its stream starts from if that is a replay.
-func (h *Hub) startingPoint(s *state, att contracts.Attach) (how string, from uint64) {
+// begin queues what a stream begins with: the state, unless it is a replay.
+func (h *Hub) begin(s *state, b *mailbox, how string, reason contracts.ResetReason) {
+	if how == resumeReplay {
+		return
+	}
+	snap, at := h.share(s)
+	h.push(s, b, parcel{at: at, snapshot: snap, reset: reason})
+}
+
+// startingPoint says what a client gets that presents a cursor, why if that is a
+// reset, and the cursor its stream starts from if it is a replay. A session that
+// was restored from elsewhere resets everybody who was there before (5.8).
+func (h *Hub) startingPoint(s *state, att contracts.Attach) (how string, why contracts.ResetReason, from uint64) {
+	if att.Cursor == nil {
+		return resumeSnapshot, "", 0
+	}
+	stranger := att.Epoch != "" && att.Epoch != h.Epoch()
+	c := uint64(max(*att.Cursor, 0))
 	switch {
-	case att.Cursor == nil:
-		return resumeSnapshot, 0
-	case att.Epoch != "" && att.Epoch != h.Epoch(), *att.Cursor < 0:
-		return resumeReset, 0
+	case s.origin != nil && (stranger || *att.Cursor <= int64(*s.origin)):
+		return resumeReset, contracts.ResetRestored, 0
+	case stranger, *att.Cursor < 0, c > h.head(s), c+1 < h.journal.First():
+		return resumeReset, contracts.ResetGap, 0
 	}
-	c := uint64(*att.Cursor)
-	if c > h.head(s) || c+1 < h.journal.First() {
-		return resumeReset, 0
-	}
-	return resumeReplay, c
+	return resumeReplay, "", c
 }
 
 // acknowledge answers hello. hello_ok has a cursor of its own, kept by a note,
@@ -230,7 +242,7 @@ func (h *Hub) acknowledge(s *state, c *connection) {
 		n.Attach = savedConnection(c)
 	}
 	cursor := h.note(s, n)
-	h.pushEvent(s, c.box, cursor, h.helloOK(s, c))
+	h.confide(s, c, cursor, h.helloOK(s, c))
 }
 
 // reportMismatch tells a client of another version that it was let in (R24). It
@@ -253,12 +265,12 @@ func (h *Hub) helloOK(s *state, c *connection) *contracts.HelloOK {
 		OptOutNotifications:    c.terms.OptOuts,
 		Role:                   c.role,
 		ControllerConnectionID: h.controllerID(s),
-		LeaseExpiresAt:         h.expiry(c),
+		LeaseExpiresAt:         h.expiry(s, c),
 	}
 	if h.opts.Profile == contracts.ProfileSeed {
 		ok.ServerCapabilities = &contracts.ServerCapabilities{
 			ServerRequests:    h.info.Requests,
-			UtilityOperations: []contracts.UtilityOperation{},
+			UtilityOperations: h.operations(),
 			RawAgentEvents:    true,
 			ConnectionRoles:   []contracts.Role{contracts.RoleController, contracts.RoleViewer},
 		}
@@ -281,10 +293,12 @@ func (h *Hub) attachLocal(conn Conn, att contracts.Attach) (c *connection, b *ma
 			err = errEnded
 			return
 		}
-		c = &connection{id: localID, sub: localID, bare: true, principal: att.Principal, seen: s.now}
-		c.terms.Role = contracts.RoleController // until a hello says otherwise
+		c = &connection{id: localID, bare: true, principal: att.Principal, seen: s.now}
+		c.terms.Role, c.role = contracts.RoleController, contracts.RoleController // until a hello says otherwise
 		s.conns[localID] = c
-		b = h.attachBox(s, c, conn, h.first)
+		sub := &subscription{id: localID, conn: c}
+		s.addSubscription(c, sub)
+		b = h.attachBox(s, sub, conn, transportStdio, h.first)
 		for _, row := range s.table.Pending() {
 			if row.Opened.Before(h.begun) { // asked before the restart; a bare wire has no snapshot to show it
 				h.pushEvent(s, b, h.head(s), row.Request)
@@ -304,4 +318,22 @@ func newToken() string {
 	var b [32]byte
 	rand.Read(b[:]) // never fails
 	return base64.RawURLEncoding.EncodeToString(b[:])
+}
+
+// The transports by name, as operators see them.
+const (
+	transportStdio = "stdio"
+	transportWS    = "ws"
+	transportSSE   = "sse"
+)
+
+// subscription returns the connection's subscription of that id; without an id
+// the first, if there is one.
+func (c *connection) subscription(id string) *subscription {
+	for _, sub := range c.subs {
+		if id == "" || sub.id == id {
+			return sub
+		}
+	}
+	return nil
 }

@@ -121,9 +121,8 @@ func (h *Hub) arm(s *state) {
 		if t, ok := s.table.Next(); ok {
 			sooner(t)
 		}
-		if len(s.detached) > 0 {
-			sooner(s.detached[0].expires)
-		}
+		sooner(s.nextSilent())
+		sooner(s.endAt)
 		sooner(s.presenceDue)
 		if s.run != nil {
 			sooner(s.lastShown.Add(h.opts.WorkingInterval))
@@ -145,8 +144,10 @@ func (h *Hub) tick(s *state) {
 	for _, res := range s.table.Expire(s.now) {
 		h.resolve(s, res)
 	}
-	for len(s.detached) > 0 && !s.detached[0].expires.After(s.now) {
-		h.destroy(s, s.detached[0], contracts.LeaseExpired)
+	h.expireSilent(s)
+	if !s.endAt.IsZero() && !s.endAt.After(s.now) {
+		s.endAt = time.Time{}
+		h.partAll(s, goingAway)
 	}
 	if !s.presenceDue.IsZero() && !s.presenceDue.After(s.now) {
 		h.showPresence(s)
@@ -171,7 +172,7 @@ func (h *Hub) beatAll(s *state) {
 			continue
 		}
 		b.lastBeat = s.now
-		if s.now.Sub(b.conn.LastSeen()) > 3*interval {
+		if seen := b.conn.LastSeen(); !seen.IsZero() && s.now.Sub(seen) > 3*interval {
 			h.metrics.Silent.Add(1)
 			b.conn.Close(&contracts.Error{Code: contracts.CodeTimeout, Message: "nothing was heard from the client"})
 			continue

@@ -38,7 +38,8 @@ type Conn interface {
 	// fails when the peer has not taken them within the write timeout.
 	Write(frames []byte) error
 
-	// LastSeen is when the peer last sent anything, control frames included.
+	// LastSeen is when the peer last sent anything, control frames included; the
+	// zero time if it cannot say anything on this connection.
 	LastSeen() time.Time
 
 	// Close ends the connection and says why; nil is a normal end. Only the

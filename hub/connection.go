@@ -1,6 +1,7 @@
 package hub
 
 import (
+	"container/list"
 	"crypto/sha256"
 	"crypto/subtle"
 	"slices"
@@ -8,16 +9,15 @@ import (
 
 	"github.com/seed-028515a8/maestro/contracts"
 	"github.com/seed-028515a8/maestro/handshake"
-	"github.com/seed-028515a8/maestro/journal"
 )
 
-// A connection is a client's identity in the session. It is not a socket: it
-// outlives one by Options.SubscriptionTTL, so that the client can come back to
-// the same id and lease. It has exactly one subscription.
+// A connection is a client's identity in the session. It is not a socket: its
+// subscriptions outlive theirs, so that the client can come back to the same id
+// and lease. On WebSocket and standard streams it has exactly one subscription,
+// over HTTP any number up to maxSubscriptions.
 type connection struct {
 	// Static after creation.
 	id        string
-	sub       string
 	token     [sha256.Size]byte // hash of the secret that resumes it
 	principal contracts.Principal
 	bare      bool
@@ -26,10 +26,12 @@ type connection struct {
 	role    contracts.Role
 	greeted bool // said hello, so the role is settled
 	terms   handshake.Terms
-	box     *mailbox  // nil while detached
-	seen    time.Time // last sign of life before it was detached
-	expires time.Time // when a detached one is destroyed
-	asks    *ask      // waiting for the lease
+	subs    []*subscription // in the order they were made
+	seen    time.Time       // last sign of life outside its sockets
+	expires time.Time       // when one without subscriptions is destroyed, and
+	spot    *list.Element   // its place in state.idle; nil if it has subscriptions
+	unused  bool            // never had a subscription, so that one may adopt it
+	asks    *ask            // waiting for the lease
 	sends   sends
 	denials []time.Time // recent refusals for want of rights; see denied
 }
@@ -43,11 +45,31 @@ type ask struct {
 // localID is the connection of the client on standard input and output.
 const localID = "local"
 
+// lastSeen is the client's last sign of life, on any of its sockets or besides
+// them.
 func (c *connection) lastSeen() time.Time {
-	if c.box != nil {
-		return c.box.conn.LastSeen()
+	seen := c.seen
+	for _, sub := range c.subs {
+		if sub.box == nil {
+			continue
+		}
+		if at := sub.box.conn.LastSeen(); at.After(seen) {
+			seen = at
+		}
 	}
-	return c.seen
+	return seen
+}
+
+// attached reports whether one of the connection's subscriptions is.
+func (c *connection) attached() bool {
+	return slices.ContainsFunc(c.subs, func(sub *subscription) bool { return sub.box != nil })
+}
+
+// streams reports whether the client follows on a wire that it cannot speak on.
+func (c *connection) streams() bool {
+	return slices.ContainsFunc(c.subs, func(sub *subscription) bool {
+		return sub.box != nil && sub.box.conn.LastSeen().IsZero()
+	})
 }
 
 func (c *connection) owns(token string) bool {
@@ -55,31 +77,14 @@ func (c *connection) owns(token string) bool {
 	return !c.bare && subtle.ConstantTimeCompare(sum[:], c.token[:]) == 1
 }
 
-// apply sets what the client negotiated, for the stream it already has too.
+// apply sets what the client negotiated, for the streams it already has too:
+// opt-outs of a subscription's own count no more.
 func (c *connection) apply(t handshake.Terms) {
 	c.terms, c.role = t, t.Role
-	if c.box != nil {
-		c.box.skip.Store(uint32(c.skips()))
-		c.box.quiet.Store(t.OptedOut(contracts.NotifyHeartbeat))
+	for _, sub := range c.subs {
+		sub.optOuts = t.OptOuts
+		sub.filter(c)
 	}
-}
-
-// skips is what the client does not want to see, or may not.
-func (c *connection) skips() journal.Class {
-	var skip journal.Class
-	if c.terms.OptedOut(contracts.NotifyStatus) {
-		skip |= classStatus
-	}
-	if c.terms.OptedOut(contracts.NotifyConnectionInfo) {
-		skip |= classConnectionInfo
-	}
-	if c.terms.OptedOut(contracts.NotifyCompaction) {
-		skip |= classCompaction
-	}
-	if !c.terms.RawEvents() {
-		skip |= classRaw
-	}
-	return skip
 }
 
 // denied notes one refusal for want of rights and reports whether it was one
@@ -98,14 +103,16 @@ func (c *connection) denied(now time.Time) bool {
 type sends struct {
 	order   []string // oldest first; at most maxSends
 	answers map[string]sent
+	bytes   int // of bodies; at most keptBodies
 }
 
 type sent struct {
 	cursor uint64
 	err    *contracts.Error
+	body   []byte // the whole answer, of requests over HTTP; nil if it is not kept
 }
 
-const maxSends = 256
+const maxSends = 1024
 
 func (m *sends) get(id string) (sent, bool) {
 	a, ok := m.answers[id]
@@ -116,11 +123,14 @@ func (m *sends) put(id string, a sent) {
 	if m.answers == nil {
 		m.answers = map[string]sent{}
 	}
-	if _, known := m.answers[id]; !known {
+	if old, known := m.answers[id]; known {
+		m.bytes -= len(old.body)
+	} else {
 		m.order = append(m.order, id)
 	}
 	m.answers[id] = a
 	if len(m.order) > maxSends {
+		m.bytes -= len(m.answers[m.order[0]].body)
 		delete(m.answers, m.order[0])
 		m.order = slices.Delete(m.order, 0, 1)
 	}
@@ -137,60 +147,21 @@ func (m *sends) accepted() (list []savedSend) {
 	return list
 }
 
-// attachBox gives the connection a mailbox for conn that starts at cursor.
-func (h *Hub) attachBox(s *state, c *connection, conn Conn, cursor uint64) *mailbox {
-	b := &mailbox{
-		conn: conn, form: conn.Form(), view: h.journal.Follow(conn.Form()),
-		bare: c.bare, idle: make(chan struct{}, 1), parted: make(chan struct{}), lastBeat: s.now,
-	}
-	b.cursor.Store(cursor)
-	c.box = b
-	c.expires = time.Time{}
-	s.detached = slices.DeleteFunc(s.detached, func(d *connection) bool { return d == c })
-	c.apply(c.terms)
-	if c.bare {
-		h.backlog.join()
-	}
-	if s.nextBeat.IsZero() {
-		s.nextBeat = s.now.Add(h.opts.HeartbeatInterval / 15)
-	}
-	return b
-}
-
-// detach takes a mailbox off its connection when its socket has ended. The
-// connection waits to be resumed, unless it said that it will not be.
-func (h *Hub) detach(c *connection, b *mailbox, keep bool) {
-	b.settle()
-	h.roster.remove(b)
-	b.view.Close()
-	if b.bare {
-		h.backlog.leave()
-	}
-	h.update(func(s *state) {
-		signal(h.left)
-		if c.box != b || s.conns[c.id] != c {
-			return // a newer socket took over, or the connection was destroyed
-		}
-		c.seen, c.box = s.now, nil // leaving is a sign of life
-		if s.phase == phaseEnded {
-			return // what the next process finds is settled: the connection, and its lease
-		}
-		if !keep {
-			h.destroy(s, c, contracts.LeaseReleased)
-			return
-		}
-		c.expires = s.now.Add(h.opts.SubscriptionTTL)
-		s.detached = append(s.detached, c)
-		h.presence(s, c.id)
-	})
-}
-
 // destroy ends a connection for good.
 func (h *Hub) destroy(s *state, c *connection, why contracts.LeaseReason) {
 	delete(s.conns, c.id)
-	s.detached = slices.DeleteFunc(s.detached, func(d *connection) bool { return d == c })
+	s.settleIdle(c)
+	for _, sub := range c.subs {
+		s.undetach(sub)
+		delete(s.subs, sub.id)
+		h.part(s, sub.box, superseded)
+	}
+	s.depart(c)
 	if c.role == contracts.RoleController && !c.bare {
 		h.note(s, note{Gone: c.id})
+	}
+	if u := h.opts.Utilities; u != nil {
+		s.then(func() { u.Disown(c.id) })
 	}
 	if s.lease.Release(c.id) {
 		h.leaseMoved(s, c, nil, why)
@@ -215,4 +186,30 @@ func (s *state) holder() *connection {
 		return nil
 	}
 	return s.conns[id]
+}
+
+// A former connection can be ended once more without complaint (A16).
+type former struct {
+	id        string
+	token     [sha256.Size]byte
+	principal string
+	at        time.Time
+}
+
+// Former connections are remembered for this long, and this many at most.
+const (
+	formerFor  = 10 * time.Minute
+	formerMost = 1024
+)
+
+// depart remembers a connection that was destroyed.
+func (s *state) depart(c *connection) {
+	if c.bare {
+		return
+	}
+	old := 0
+	for old < len(s.former) && (len(s.former)-old >= formerMost || s.now.Sub(s.former[old].at) > formerFor) {
+		old++
+	}
+	s.former = append(slices.Delete(s.former, 0, old), former{c.id, c.token, c.principal.ID, s.now})
 }

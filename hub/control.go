@@ -81,6 +81,7 @@ func (h *Hub) leaseMoved(s *state, loser, winner *connection, why contracts.Leas
 	if winner == nil {
 		h.noteLease(s)
 	}
+	h.opts.Observer.LeaseMoved(why)
 	h.tellLease(s, loser, false, why)
 	h.tellLease(s, winner, true, why)
 	about := loser
@@ -106,7 +107,7 @@ func (h *Hub) leaseMoved(s *state, loser, winner *connection, why contracts.Leas
 // asking lists the attached connections that wait for the lease, longest first.
 func (s *state) asking() (list []*connection) {
 	for _, c := range s.conns {
-		if c.asks != nil && c.box != nil {
+		if c.asks != nil && c.attached() {
 			list = append(list, c)
 		}
 	}
@@ -117,7 +118,7 @@ func (s *state) asking() (list []*connection) {
 // tellAsk tells the holder who wants the lease.
 func (h *Hub) tellAsk(s *state, holder, c *connection) {
 	if !holder.bare {
-		h.pushFrame(s, holder.box, &contracts.ControlRequest{ConnectionID: c.id, ClientInfo: c.terms.ClientInfo, Reason: c.asks.reason})
+		h.tell(s, holder, &contracts.ControlRequest{ConnectionID: c.id, ClientInfo: c.terms.ClientInfo, Reason: c.asks.reason})
 	}
 }
 
@@ -125,7 +126,7 @@ func (h *Hub) tellLease(s *state, c *connection, granted bool, why contracts.Lea
 	if c == nil || c.bare || s.conns[c.id] != c {
 		return
 	}
-	h.pushFrame(s, c.box, &contracts.LeaseChange{
+	h.tell(s, c, &contracts.LeaseChange{
 		Granted: granted, ControllerConnectionID: h.controllerID(s).Value,
 		Generation: s.lease.Generation(), Reason: why,
 	})
@@ -228,7 +229,7 @@ func (h *Hub) settleAsk(s *state, c *connection, id string, answer func(asker *c
 		return notHolder(s)
 	}
 	asker := s.conns[id]
-	if asker == nil || asker.asks == nil || asker.box == nil {
+	if asker == nil || asker.asks == nil || !asker.attached() {
 		return &contracts.Error{Code: contracts.CodeRequestNotFound, Message: "no connection of that id asks for control"}
 	}
 	answer(asker)
@@ -238,7 +239,7 @@ func (h *Hub) settleAsk(s *state, c *connection, id string, answer func(asker *c
 func (h *Hub) deny(s *state, c, asker *connection, reason string) {
 	asker.asks = nil
 	h.publish(s, &contracts.Status{Message: c.displayName() + " keeps control"})
-	h.pushFrame(s, asker.box, &contracts.LeaseChange{
+	h.tell(s, asker, &contracts.LeaseChange{
 		ControllerConnectionID: h.controllerID(s).Value, Generation: s.lease.Generation(),
 		Reason: contracts.LeaseDenied, Message: cutText(reason, 500),
 	})

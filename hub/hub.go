@@ -1,6 +1,7 @@
 package hub
 
 import (
+	"container/list"
 	"context"
 	"errors"
 	"fmt"
@@ -25,8 +26,9 @@ type Options struct {
 	Cwd       string  // absolute workspace root, shown in session_info
 	GitBranch *string // current branch, or nil
 
-	Agent Agent         // required
-	Store journal.Store // required; the hub closes it
+	Agent     Agent         // required
+	Utilities Utilities     // what clients may use beside the agent; nil offers nothing. The hub closes it
+	Store     journal.Store // required; the hub closes it
 
 	// LoadAttachments reads the files a prompt names and returns what could be
 	// loaded and one message for each that could not. Nil refuses all.
@@ -57,6 +59,23 @@ type Options struct {
 	MaxPending      int // 256 requests waiting at once
 	MaxBacklog      int // 4 MiB a local client may lag before the agent waits for it
 
+	// RequireTokens makes requests about a connection present its secret.
+	RequireTokens bool
+
+	// Quiet keeps the start of the agent out of the journal: clients find it in
+	// the state. Suites of the public profile count envelopes.
+	Quiet bool
+
+	// Restored, if not nil, is what the session begins with if the store is
+	// empty: its state when it was drained elsewhere.
+	Restored *contracts.Restored
+
+	// DrainCancels makes a drain cancel every question. Otherwise those stay
+	// open that the agent can act on after a restore.
+	DrainCancels bool
+
+	Observer Observer // of everything that happens; may be nil
+
 	// Shared says that others may attach beside the local client, which then
 	// may use the ws.* control frames about the lease.
 	Shared bool
@@ -85,6 +104,9 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	if o.ApprovalMode == "" {
 		o.ApprovalMode = contracts.ApprovalPrompt
+	}
+	if o.Observer == nil {
+		o.Observer = unobserved{}
 	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
@@ -152,11 +174,15 @@ type state struct {
 	mode      contracts.ApprovalMode
 	waiters   map[string]chan contracts.Outcome // by request id; each 1-buffered
 	conns     map[string]*connection
-	detached  []*connection // oldest first; all expire after the same time
-	run       *run          // nil when idle
-	answered  []answered    // oldest first; at most Options.MaxPending, which were open at the start
-	cut       *run          // a run that the previous process did not end
+	subs      map[string]*subscription // of all connections
+	detached  list.List                // of *subscription, the next to expire first
+	idle      list.List                // of *connection without subscriptions, the next to expire first
+	former    []former                 // oldest first; at most formerMost
+	run       *run                     // nil when idle
+	answered  []answered               // oldest first; at most Options.MaxPending, which were open at the start
+	cut       *run                     // a run that the previous process did not end
 	lastInit  *contracts.Init
+	origin    *uint64              // the cursor a session restored from elsewhere began with; nil for others
 	deadlines map[string]time.Time // of requests, while restoring
 	shared    *sharedSnapshot      // the latest, and
 	sharedAt  uint64               // its cursor, and
@@ -168,9 +194,16 @@ type state struct {
 	nextBeat      time.Time // zero until somebody attached
 	lastShown     time.Time // an entry was last published
 	sinceMark     int       // bytes since the last checkpoint
+	shown         uint64    // events published by this process
 	deadline      time.Time // what the clock is armed for
 	phase         phase
 	failed        error // the store broke; nothing more can be shown
+
+	counted  contracts.Quiesced  // what was going on when a drain began
+	quiesced *contracts.Quiesced // set once the session stands still
+	frozen   bool                // nothing more is published
+	standing *standing           // nil: the events say how the session stands
+	endAt    time.Time           // when the streams of a drained session end; zero: not
 }
 
 // phase is how far the hub's life has come.
@@ -179,6 +212,7 @@ type phase int
 const (
 	phaseStarting phase = iota
 	phaseOpen
+	phaseUnready  // restored from an incomplete manifest: for inspection only, for good
 	phaseDraining // no new attachments or commands; events still flow; the next process goes on
 	phaseClosing  // the same, but nobody goes on: the session is being ended for good
 	phaseEnded
@@ -210,11 +244,13 @@ func New(opts Options) (*Hub, error) {
 		mode:      opts.ApprovalMode,
 		waiters:   map[string]chan contracts.Outcome{},
 		conns:     map[string]*connection{},
+		subs:      map[string]*subscription{},
 		deadlines: map[string]time.Time{},
 	}
 	h.journal, err = journal.New(opts.Store, journal.Options{
 		WindowBytes: opts.WindowBytes,
 		Deferred:    opts.GroupCommit,
+		After:       opts.after(),
 		Wake:        func() { signal(h.kick) },
 	})
 	if err != nil {
@@ -222,7 +258,11 @@ func New(opts Options) (*Hub, error) {
 	}
 	_, last := opts.Store.Bounds()
 	h.restored = last > 0
-	if err := h.restore(); err != nil {
+	err = h.restore()
+	if !h.restored && opts.Restored != nil {
+		err = h.adopt(opts.Restored)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("restore session %s: %w", opts.SessionID, err)
 	}
 	return h, nil
@@ -236,6 +276,13 @@ func (h *Hub) Start(ctx context.Context) error {
 	if h.opts.GroupCommit {
 		h.wg.Go(h.syncStore) // ends with done
 	}
+	if h.standing != nil { // restored for inspection only
+		h.update(func(s *state) { s.phase = phaseUnready })
+		return nil
+	}
+	if u := h.opts.Utilities; u != nil {
+		u.Start((*host)(h).Publish)
+	}
 	info, err := h.opts.Agent.Start(ctx, (*host)(h))
 	if err != nil {
 		return errors.Join(err, h.Close(ctx))
@@ -245,9 +292,24 @@ func (h *Hub) Start(ctx context.Context) error {
 		h.first = h.head(s)
 		h.closeLeftovers(s)
 		s.phase = phaseOpen
-		h.publish(s, h.ready(), h.sessionInfo())
+		h.announce(s)
 	})
 	return h.failure()
+}
+
+// announce shows that the agent takes prompts. A session that was restored from
+// elsewhere begins where it ended, so there it takes no cursor.
+func (h *Hub) announce(s *state) {
+	adopted := !h.restored && h.opts.Restored != nil
+	if !adopted && !h.opts.Quiet {
+		h.publish(s, h.ready(), h.sessionInfo())
+		return
+	}
+	s.events.Apply(h.ready())
+	s.events.Apply(h.sessionInfo())
+	if !adopted && !h.restored {
+		s.events.Apply(&contracts.Status{Message: "Ready"})
+	}
 }
 
 func (h *Hub) ready() *contracts.Ready {

@@ -64,12 +64,10 @@ func (h *Hub) leave(ctx context.Context, final bool) error {
 		if final && s.phase != phaseEnded && s.phase != phaseStarting {
 			h.publishSnapshot(s)
 		}
-		for _, c := range s.conns {
-			if final {
-				h.part(s, c.box, nil)
-			} else {
-				h.part(s, c.box, goingAway)
-			}
+		if final {
+			h.partAll(s, nil)
+		} else {
+			h.partAll(s, goingAway)
 		}
 	})
 	h.awaitClients(ctx)
@@ -120,6 +118,15 @@ func (h *Hub) awaitClients(ctx context.Context) {
 			return
 		case <-ctx.Done():
 			return
+		}
+	}
+}
+
+// partAll ends every attached connection in order.
+func (h *Hub) partAll(s *state, why *contracts.Error) {
+	for _, c := range s.conns {
+		for _, sub := range c.subs {
+			h.part(s, sub.box, why)
 		}
 	}
 }

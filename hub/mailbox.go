@@ -25,6 +25,9 @@ type mailbox struct {
 	view *journal.View
 	bare bool
 
+	sub       *subscription
+	transport string // stdio, ws or sse
+
 	// Owned by the flush that holds busy; read by anyone.
 	cursor atomic.Uint64 // last entry written, or passed over
 	over   bool          // a write failed or the parting was written; read by flushes alone
@@ -295,6 +298,7 @@ func (h *Hub) appendParcel(out []byte, b *mailbox, p parcel) ([]byte, error) {
 	b.adrift.Store(false)
 	if p.reset != "" {
 		h.metrics.reset(p.reset)
+		h.opts.Observer.Reset(p.reset)
 		return b.form.AppendReset(out, p.at, p.reset, body), nil
 	}
 	return b.form.AppendSnapshot(out, p.at, body), nil

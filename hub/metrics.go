@@ -24,6 +24,12 @@ type Metrics struct {
 	resets   map[contracts.ResetReason]int64
 }
 
+// refused counts a refusal.
+func (h *Hub) refused(code contracts.Code) {
+	h.metrics.refused(code)
+	h.opts.Observer.Refused(code)
+}
+
 func (m *Metrics) refused(code contracts.Code) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -96,22 +96,28 @@ func (h *Hub) connectionState(s *state, c *connection) contracts.ConnectionState
 		ClientInfo:             c.terms.ClientInfo,
 		Capabilities:           c.terms.Echo(),
 		OptOutNotifications:    c.terms.OptOuts,
-		SubscriptionCount:      1,
+		SubscriptionCount:      int64(len(c.subs)),
 		ControllerLeaseGranted: c.id == holder,
-		LeaseExpiresAt:         h.expiry(c),
+		LeaseExpiresAt:         h.expiry(s, c),
 	}
-	if c.box != nil {
-		st.AttachedSubscriptionCount = 1
+	for _, sub := range c.subs {
+		if sub.box != nil {
+			st.AttachedSubscriptionCount++
+		}
 	}
 	return st
 }
 
 // expiry is when the connection's liveness runs out: never on stdio.
-func (h *Hub) expiry(c *connection) contracts.NullString {
+func (h *Hub) expiry(s *state, c *connection) contracts.NullString {
 	if c.bare {
 		return contracts.Null()
 	}
-	return contracts.String(stamp(c.lastSeen().Add(h.opts.LeaseTTL)))
+	seen := c.lastSeen()
+	if c.role == contracts.RoleViewer && c.streams() && s.now.After(seen) {
+		seen = s.now // an open stream keeps a viewer, which cannot say anything on it
+	}
+	return contracts.String(stamp(seen.Add(h.opts.LeaseTTL)))
 }
 
 func (h *Hub) controllerID(s *state) contracts.NullString {
@@ -129,16 +135,19 @@ func (h *Hub) snapshot(s *state) *contracts.Snapshot {
 	st := &snap.State
 	st.Connections = h.connectionStates(s)
 	st.ConnectionCount = int64(len(s.conns))
-	st.SubscriberCount = st.ConnectionCount
+	st.SubscriberCount = int64(len(s.subs))
 	st.ControllerConnectionID = h.controllerID(s)
 	st.ControllerSubscriptionID = contracts.Null()
 	st.ClientProtocolVersion, st.ClientInfo, st.Capabilities, st.OptOutNotifications, st.ConnectionRole = "", nil, nil, nil, ""
+	if s.standing != nil {
+		s.standing.show(st)
+	}
 	if c := h.preferred(s); c != nil {
 		mine := h.connectionState(s, c)
 		st.ClientProtocolVersion, st.ClientInfo = mine.ClientProtocolVersion, mine.ClientInfo
 		st.Capabilities, st.OptOutNotifications, st.ConnectionRole = mine.Capabilities, mine.OptOutNotifications, mine.Role
 		if mine.ControllerLeaseGranted {
-			st.ControllerSubscriptionID = contracts.String(c.sub)
+			st.ControllerSubscriptionID = c.mainSubscription()
 		}
 	}
 	return snap
@@ -159,4 +168,18 @@ func (h *Hub) preferred(s *state) *connection {
 		}
 	}
 	return last
+}
+
+// mainSubscription is the one that stands for the connection: the first that is
+// attached, else the first (maestro-attach 4.2).
+func (c *connection) mainSubscription() contracts.NullString {
+	for _, sub := range c.subs {
+		if sub.box != nil {
+			return contracts.String(sub.id)
+		}
+	}
+	if len(c.subs) > 0 {
+		return contracts.String(c.subs[0].id)
+	}
+	return contracts.Null()
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"sync/atomic"
+	"time"
 
 	"github.com/seed-028515a8/maestro/contracts"
 	"github.com/seed-028515a8/maestro/journal"
@@ -93,11 +94,16 @@ func (h *Hub) publish(s *state, events ...contracts.Event) {
 }
 
 func (h *Hub) publishEncoded(s *state, e encoded) {
+	if s.frozen {
+		return
+	}
 	s.events.Apply(e.event)
 	if s.run != nil {
 		s.run.track(e.event, s.now)
 	}
 	s.lastShown = s.now
+	s.shown++
+	h.opts.Observer.Published(e.event, s.now)
 	h.append(s, journal.Entry{
 		Kind: journal.Message, Class: classOf(e.event), Body: e.Body,
 		TextStart: uint32(e.TextStart), TextEnd: uint32(e.TextEnd),
@@ -120,7 +126,7 @@ func (h *Hub) publishSnapshot(s *state) {
 // note puts a hidden entry in the journal, from which restore rebuilds what
 // events do not carry. It returns the entry's cursor.
 func (h *Hub) note(s *state, n note) uint64 {
-	if n.Send != nil {
+	if n.Send != nil && !s.frozen {
 		s.sent, s.sentAt = &n, len(s.out)
 	}
 	return h.append(s, journal.Entry{Kind: journal.Note, Body: encodeNote(n)})
@@ -135,6 +141,9 @@ func encodeNote(n note) []byte {
 }
 
 func (h *Hub) append(s *state, e journal.Entry) uint64 {
+	if s.frozen {
+		return h.head(s)
+	}
 	e.Time = s.now.UnixMilli()
 	s.out = append(s.out, e)
 	s.sinceMark += len(e.Body)
@@ -148,14 +157,16 @@ func (h *Hub) commit(s *state) {
 		s.out = s.out[:0]
 		return
 	}
-	if s.sinceMark >= h.opts.CheckpointBytes {
+	if s.sinceMark >= h.opts.CheckpointBytes && !s.frozen {
 		h.checkpoint(s)
 	}
 	size := 0
 	for i := range s.out {
 		size += len(s.out[i].Body)
 	}
+	began := time.Now()
 	_, err := h.journal.Append(s.out...)
+	h.opts.Observer.Appended(len(s.out), size, time.Since(began))
 	clear(s.out) // bodies belong to the journal's copy now
 	s.out = s.out[:0]
 	if err != nil {
@@ -214,7 +225,7 @@ func (a *host) Publish(ctx context.Context, events ...contracts.Event) error {
 	}
 	err := error(nil)
 	h.update(func(s *state) {
-		if s.phase == phaseEnded {
+		if s.phase == phaseEnded || s.frozen {
 			err = errEnded
 			return
 		}

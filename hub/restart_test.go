@@ -424,7 +424,7 @@ func TestOldAnswersAreForgotten(t *testing.T) {
 			return r.last(r.until(alice, `"ws.result"`)).(*contracts.Result).Cursor
 		}
 		first, second := send(0), send(1)
-		for id := 2; id <= 256; id++ {
+		for id := 2; id <= 1024; id++ {
 			send(id)
 		}
 		if got := send(1); got != second {

@@ -36,7 +36,7 @@ type note struct {
 // its lease again after a restart of the server. Viewers have nothing to lose.
 type saved struct {
 	ID        string              `json:"id"`
-	Sub       string              `json:"subscription"`
+	Subs      []string            `json:"subscriptions,omitempty"`
 	Token     string              `json:"token_sha256"`
 	Principal contracts.Principal `json:"principal"`
 	Terms     handshake.Terms     `json:"terms"`
@@ -74,10 +74,15 @@ type checkpoint struct {
 	Lease       savedLease             `json:"lease"`
 	Connections []*saved               `json:"connections"`
 	Run         *savedRun              `json:"run,omitempty"`
+	Origin      *uint64                `json:"origin,omitempty"` // see state.origin
 }
 
 func savedConnection(c *connection) *saved {
-	return &saved{ID: c.id, Sub: c.sub, Token: hex.EncodeToString(c.token[:]), Principal: c.principal, Terms: c.terms}
+	subs := make([]string, len(c.subs))
+	for i, sub := range c.subs {
+		subs[i] = sub.id
+	}
+	return &saved{ID: c.id, Subs: subs, Token: hex.EncodeToString(c.token[:]), Principal: c.principal, Terms: c.terms}
 }
 
 func (h *Hub) noteLease(s *state) {
@@ -119,7 +124,7 @@ func (h *Hub) checkpoint(s *state) {
 	holder, _ := s.lease.Holder()
 	cp := checkpoint{
 		Snapshot: snapshot, Mode: s.mode, Requests: s.table.Pending(),
-		Lease: savedLease{Generation: s.lease.Generation(), Holder: holder},
+		Lease: savedLease{Generation: s.lease.Generation(), Holder: holder}, Origin: s.origin,
 	}
 	for _, id := range slices.Sorted(maps.Keys(s.conns)) {
 		if c := s.conns[id]; c.role == contracts.RoleController && !c.bare {
@@ -171,9 +176,16 @@ func (h *Hub) restore() error {
 	if err := errors.Join(err, bad); err != nil {
 		return err
 	}
-	for _, c := range s.conns { // they have the usual time to come back
-		c.seen, c.expires = s.now, s.now.Add(h.opts.SubscriptionTTL)
-		s.detached = append(s.detached, c)
+	for _, id := range slices.Sorted(maps.Keys(s.conns)) { // they have the usual time to come back
+		c := s.conns[id]
+		c.seen = s.now
+		if len(c.subs) == 0 {
+			h.idle(s, c)
+		}
+		for _, sub := range c.subs {
+			sub.from = h.journal.Head()
+			h.wait(s, sub)
+		}
 	}
 	if s.conns[holder] != nil {
 		s.lease.TakeOver(holder, s.now)
@@ -244,7 +256,12 @@ func (h *Hub) replayNote(s *state, n note, holder *string) error {
 	case n.Attach != nil:
 		return h.bringBack(s, n.Attach)
 	case n.Gone != "":
-		delete(s.conns, n.Gone)
+		if c := s.conns[n.Gone]; c != nil {
+			for _, sub := range c.subs {
+				delete(s.subs, sub.id)
+			}
+			delete(s.conns, c.id)
+		}
 	case n.Lease != nil:
 		h.replayLease(s, *n.Lease, holder)
 	case n.Deadline != nil:
@@ -280,6 +297,7 @@ func (h *Hub) replayCheckpoint(s *state, cp *checkpoint, holder *string) error {
 		return err
 	}
 	h.replayLease(s, cp.Lease, holder)
+	s.origin = cp.Origin
 	for _, c := range cp.Connections {
 		if err := h.bringBack(s, c); err != nil {
 			return err
@@ -299,11 +317,18 @@ func (h *Hub) bringBack(s *state, from *saved) error {
 	}
 	c := s.conns[from.ID]
 	if c == nil {
-		c = &connection{id: from.ID, sub: from.Sub, principal: from.Principal}
+		c = &connection{id: from.ID, principal: from.Principal}
 		s.conns[c.id] = c
 	}
 	copy(c.token[:], token)
 	c.terms, c.role = from.Terms, from.Terms.Role
+	for _, sub := range c.subs {
+		delete(s.subs, sub.id)
+	}
+	c.subs = nil
+	for _, id := range from.Subs {
+		s.addSubscription(c, &subscription{id: id, conn: c, optOuts: c.terms.OptOuts})
+	}
 	for _, a := range from.Sends {
 		c.sends.put(a.ID, sent{cursor: a.Cursor})
 	}
@@ -314,6 +339,7 @@ func (h *Hub) bringBack(s *state, from *saved) error {
 // tools of its run. Questions wait on: they can still be answered (D8).
 func (h *Hub) closeLeftovers(s *state) {
 	clear(s.deadlines)
+	h.closeUtilities(s)
 	if s.holder() != nil {
 		h.noteLease(s) // bringing it back raised the generation
 	}
@@ -344,4 +370,45 @@ func rawEvent(kind string, more map[string]any) *contracts.RawAgentEvent {
 		panic(fmt.Sprintf("hub: encode raw event: %v", err)) // strings and maps of strings
 	}
 	return &contracts.RawAgentEvent{EventKind: kind, Event: text}
+}
+
+// closeUtilities ends the commands and watches of an earlier process, which went
+// with it.
+func (h *Hub) closeUtilities(s *state) {
+	const gone = "Server restarted while %s was still running"
+	commands, watches := s.events.Utilities()
+	for _, id := range commands {
+		h.publish(s, &contracts.UtilityCommandExited{CommandID: id, Reason: fmt.Sprintf(gone, "utility command")})
+	}
+	for _, id := range watches {
+		h.publish(s, &contracts.UtilityFileWatchStopped{WatchID: id, Reason: fmt.Sprintf(gone, "file watch")})
+	}
+}
+
+// after is the cursor that a new journal goes on from.
+func (o *Options) after() uint64 {
+	if o.Restored == nil {
+		return 0
+	}
+	return o.Restored.Cursor
+}
+
+// adopt begins the session where it was drained elsewhere. The first entries
+// that are written bring the whole state with them.
+func (h *Hub) adopt(from *contracts.Restored) error {
+	s := &h.state
+	s.now = time.Now()
+	s.events.Restore(from.Snapshot)
+	s.origin, s.lastInit = &from.Cursor, from.LastInit
+	s.sinceMark = h.opts.CheckpointBytes
+	if !from.Ready {
+		s.standing = &standing{status: from.LastStatus, lastError: from.LastError, errorType: from.LastErrorType}
+		return nil
+	}
+	for _, k := range from.Requests {
+		if err := s.table.Open(k.Request, k.Opened, k.Deadline); err != nil {
+			return err
+		}
+	}
+	return nil
 }

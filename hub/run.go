@@ -37,15 +37,20 @@ type answered struct {
 
 // stopping is a way to stop a run, with the texts that belong to it.
 type stopping struct {
-	requests string // reason of the cancelled requests
-	said     string // the error that tells clients that the run is over
+	requests  string // reason of the cancelled requests
+	said      string // the error that tells clients that the run is over
+	utilities string // why commands and watches end, before "while ... was still running"
+	keeps     bool   // questions stay open
 }
 
 var (
-	stopInterrupted = &stopping{"Interrupted before request completed", "Run interrupted by user"}
-	stopCancelled   = &stopping{"Cancelled before request completed", "Run cancelled by user"}
-	stopShutdown    = &stopping{"Shutdown before request completed", "Run cancelled by shutdown"}
-	stopSuspended   = &stopping{"", "Run stopped because the server is going away"}
+	stopInterrupted = &stopping{"Interrupted before request completed", "Run interrupted by user", "Interrupted", false}
+	stopCancelled   = &stopping{"Cancelled before request completed", "Run cancelled by user", "Cancelled", false}
+	stopShutdown    = &stopping{"Shutdown before request completed", "Run cancelled by shutdown", "Headless runtime shutdown", false}
+	stopSuspended   = &stopping{"", "Run stopped because the server is going away", "Headless runtime shutdown", true}
+
+	stopDrained        = &stopping{"Drained before request completed", "Run stopped because the runner is draining", "Drained", false}
+	stopDrainedKeeping = &stopping{"", stopDrained.said, stopDrained.utilities, true}
 )
 
 var errStopped = errors.New("the run was stopped")
@@ -193,7 +198,7 @@ func (h *Hub) loadAttachments(paths []string) []contracts.Attachment {
 // response and every tool has its end (R37, R46).
 func (h *Hub) finish(r *run, err error) {
 	h.update(func(s *state) {
-		if r.stop != stopSuspended && !h.info.KeepsRequests {
+		if !(r.stop != nil && r.stop.keeps) && !h.info.KeepsRequests {
 			h.cancelAsked(s, "Run ended before request completed")
 		}
 		h.endCalls(s, r)
@@ -206,6 +211,7 @@ func (h *Hub) finish(r *run, err error) {
 		h.endResponses(s, r, err)
 		h.publish(s, rawEvent("agent_end", nil))
 		h.note(s, note{RunEnded: true})
+		h.opts.Observer.RunEnded(s.now)
 		s.run = nil
 		for _, a := range s.answered {
 			h.note(s, note{Resumed: a.request.CallID}) // they are not the ended run's

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"time"
 
@@ -77,7 +78,7 @@ func (h *Hub) serveEnvelope(conn Conn, att *contracts.Attach) error {
 		h.turnAway(conn, r.seq, err)
 		return err
 	}
-	defer func() { h.detach(r.conn, r.box, r.keep) }()
+	defer func() { h.detach(r.box, r.keep) }()
 	if err := r.read(r.frame); err != nil || !r.left {
 		return err
 	}
@@ -131,7 +132,7 @@ func (r *reader) read(handle func(text []byte)) (err error) {
 func (h *Hub) turnAway(conn Conn, seq uint64, err error) {
 	why, ok := errors.AsType[*contracts.Error](err)
 	if ok {
-		h.metrics.refused(why.Code)
+		h.refused(why.Code)
 		var out []byte
 		for _, frame := range []contracts.Frame{refusalFrame(nil, seq, why), farewell(why)} {
 			if text, err := contracts.EncodeFrame(frame); err == nil {
@@ -266,7 +267,7 @@ func (r *reader) undecodable(text []byte, err error) {
 
 // superseded reports whether a newer socket has taken this one's place: what
 // this one still sends counts for nothing.
-func (r *reader) superseded(*state) bool { return r.conn.box != r.box }
+func (r *reader) superseded(*state) bool { return r.box.sub.box != r.box }
 
 // typeOf returns the type of a text that no decoder knows, or "".
 func typeOf(text []byte) string {
@@ -288,7 +289,7 @@ func (r *reader) pong(p *contracts.Ping) {
 			return
 		}
 		h.touch(s, r.conn)
-		h.pushFrame(s, r.box, &contracts.Pong{ID: optional(p.ID), LeaseExpiresAt: h.expiry(r.conn).Value})
+		h.pushFrame(s, r.box, &contracts.Pong{ID: optional(p.ID), LeaseExpiresAt: h.expiry(s, r.conn).Value})
 	})
 }
 
@@ -307,7 +308,7 @@ func (r *reader) answer(s *state, id *string, refusal *contracts.Error) {
 		r.result(s, id, h.head(s))
 		return
 	}
-	h.metrics.refused(refusal.Code)
+	h.refused(refusal.Code)
 	if r.conn.bare {
 		h.pushEvent(s, r.box, h.head(s), refusal.Event())
 		return
@@ -346,12 +347,38 @@ func (h *Hub) pushFrame(s *state, b *mailbox, f contracts.Frame) {
 		h.log.Error("encode frame", "type", f.FrameType(), "err", err)
 		return
 	}
-	h.push(s, b, parcel{at: h.head(s), frame: b.form.AppendControl(nil, text)})
+	if frame := b.form.AppendControl(nil, text); len(frame) > 0 { // a stream has no control frames
+		h.push(s, b, parcel{at: h.head(s), frame: frame})
+	}
 }
 
 // pushEvent queues a private event at cursor.
 func (h *Hub) pushEvent(s *state, b *mailbox, cursor uint64, ev contracts.Event) {
 	h.push(s, b, parcel{at: cursor, frame: b.form.AppendMessage(nil, cursor, encode(ev).Body)})
+}
+
+// tell queues a control frame for every socket of the connection. Streams, which
+// have no such frames, learn of it from events.
+func (h *Hub) tell(s *state, c *connection, f contracts.Frame) {
+	for _, sub := range c.subs {
+		h.pushFrame(s, sub.box, f)
+	}
+}
+
+// confide queues a private event at cursor for every subscription of the
+// connection. One that is detached finds it when it comes back.
+func (h *Hub) confide(s *state, c *connection, cursor uint64, ev contracts.Event) {
+	body := encode(ev).Body
+	for _, sub := range c.subs {
+		if b := sub.box; b != nil {
+			h.push(s, b, parcel{at: cursor, frame: b.form.AppendMessage(nil, cursor, body)})
+			continue
+		}
+		if len(sub.held) == maxHeld {
+			sub.held = slices.Delete(sub.held, 0, 1)
+		}
+		sub.held = append(sub.held, held{cursor, body})
+	}
 }
 
 // serveBare serves the local client: bare messages, hello optional, and no
@@ -364,7 +391,7 @@ func (h *Hub) serveBare(conn Conn, att *contracts.Attach) error {
 	}
 	r := h.newReader()
 	r.conn, r.box = c, b
-	defer func() { h.detach(c, b, false) }()
+	defer func() { h.detach(b, false) }()
 	err = r.read(r.line)
 	h.finishLocal(b)
 	return err

@@ -176,3 +176,20 @@ func entry(callID, requestID, tool string, args json.RawMessage) contracts.Pendi
 	}
 	return contracts.PendingEntry{CallID: callID, RequestID: requestID, Tool: tool, Args: args}
 }
+
+// UtilitiesActive reports whether a utility command or a file watch runs.
+func (s *State) UtilitiesActive() bool {
+	return len(s.commands) > 0 || len(s.facts.ActiveFileWatches) > 0
+}
+
+// Utilities returns the ids of the utility commands and file watches that run,
+// each in the order they were started.
+func (s *State) Utilities() (commands, watches []string) {
+	for i := range s.commands {
+		commands = append(commands, s.commands[i].facts.CommandID)
+	}
+	for _, w := range s.facts.ActiveFileWatches {
+		watches = append(watches, w.WatchID)
+	}
+	return commands, watches
+}

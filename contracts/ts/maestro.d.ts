@@ -1015,12 +1015,50 @@ export interface ActiveWatch {
 }
 
 /**
+ * AttachCapabilities are Capabilities in the spelling of HTTP requests.
+ */
+export interface AttachCapabilities {
+  serverRequests?: RequestType[];
+  utilityOperations?: UtilityOperation[];
+  rawAgentEvents?: boolean;
+}
+
+/**
  * AttachLimits are the bounds a client must respect.
  */
 export interface AttachLimits {
   max_frame_bytes: number;
   /** bytes of private frames that may wait */
   mailbox: number;
+}
+
+/**
+ * An AttachRequest is the body of connections, sessions and subscribe. Every
+ * field is optional; one that a route has no use for is ignored.
+ */
+export interface AttachRequest {
+  /** not in subscribe, whose path has it */
+  sessionId?: string;
+  /** an earlier connection to go on with */
+  connectionId?: string;
+  protocolVersion?: string;
+  clientInfo?: ClientInfo;
+  /** must be the server's own */
+  workspaceRoot?: string;
+  /** of a new runtime */
+  model?: string;
+  enableClientTools?: boolean;
+  capabilities?: AttachCapabilities;
+  optOutNotifications?: Notification[];
+  /** default: the role header, else controller */
+  role?: Role;
+  /** take the lease from its holder */
+  takeControl?: boolean;
+  client?: "generic" | "vscode" | "jetbrains" | "conductor";
+  /** of a new runtime */
+  thinkingLevel?: ThinkingLevel;
+  /** of a new runtime; default: the approval mode header */
+  approvalMode?: ApprovalMode;
 }
 
 /**
@@ -1040,6 +1078,23 @@ export interface Capabilities {
 export interface ClientInfo {
   name: string;
   version?: string;
+}
+
+/**
+ * A ConnectionAnswer answers connections.
+ */
+export interface ConnectionAnswer {
+  session_id: string;
+  connection_id: string;
+  role: Role;
+  /** to this connection */
+  controller_lease_granted: boolean;
+  controller_connection_id: string | null;
+  /** of this connection's liveness */
+  lease_expires_at: string | null;
+  heartbeat_interval_ms: number;
+  opt_out_notifications?: Notification[];
+  snapshot: Snapshot;
 }
 
 /**
@@ -1070,6 +1125,17 @@ export interface CurrentResponse {
 }
 
 /**
+ * A DisconnectAnswer answers disconnect.
+ */
+export interface DisconnectAnswer {
+  success: boolean;
+  connection_id: string;
+  controller_connection_id: string | null;
+  /** in the order they were made */
+  disconnected_subscription_ids: string[];
+}
+
+/**
  * ErrorDetail is machine-readable context in an error body.
  */
 export interface ErrorDetail {
@@ -1085,6 +1151,33 @@ export interface ErrorDetail {
 export interface FileMatch {
   path: string;
   score: number;
+}
+
+/**
+ * A HeartbeatAnswer answers heartbeat.
+ */
+export interface HeartbeatAnswer {
+  connection_id: string;
+  controller_lease_granted: boolean;
+  controller_connection_id: string | null;
+  lease_expires_at: string | null;
+  heartbeat_interval_ms: number;
+}
+
+/**
+ * A MessageAnswer answers an accepted message. Its snapshot has the message's
+ * immediate effects.
+ */
+export interface MessageAnswer {
+  ok: boolean;
+  success: boolean;
+  accepted: boolean;
+  cursor: number;
+  execution: "transport_only" | "runtime_handled";
+  /** by the time of the answer */
+  published_messages: number;
+  message: string;
+  snapshot: Snapshot;
 }
 
 /**
@@ -1132,6 +1225,30 @@ export interface ServerCapabilities {
   utility_operations: UtilityOperation[];
   raw_agent_events: boolean;
   connection_roles: Role[];
+}
+
+/**
+ * A SessionEntry describes one session. Those that are not open are on disk and
+ * come back when somebody attaches.
+ */
+export interface SessionEntry {
+  session_id: string;
+  open: boolean;
+  /** ISO-8601 UTC */
+  updated_at: string;
+  /** null unless open */
+  cursor: number | null;
+  is_responding: boolean;
+  connection_count: number;
+  pending_request_count: number;
+}
+
+/**
+ * A SessionList is the sessions that the asker may reach, the latest first.
+ */
+export interface SessionList {
+  sessions: SessionEntry[];
+  truncated?: boolean;
 }
 
 /**
@@ -1187,6 +1304,38 @@ export interface State {
   last_ttft_ms?: number;
   is_ready: boolean;
   is_responding: boolean;
+}
+
+/**
+ * A SubscriptionAnswer answers subscribe.
+ */
+export interface SubscriptionAnswer {
+  connection_id: string;
+  subscription_id: string;
+  opt_out_notifications?: Notification[];
+  role: Role;
+  controller_lease_granted: boolean;
+  controller_subscription_id: string | null;
+  controller_connection_id: string | null;
+  lease_expires_at: string | null;
+  heartbeat_interval_ms: number;
+  snapshot: Snapshot;
+}
+
+/**
+ * A SubscriptionRequest is the body of unsubscribe, heartbeat and disconnect.
+ * Headers may say the same.
+ */
+export interface SubscriptionRequest {
+  connectionId?: string;
+  subscriptionId?: string;
+}
+
+/**
+ * A SuccessAnswer answers unsubscribe.
+ */
+export interface SuccessAnswer {
+  success: boolean;
 }
 
 /**

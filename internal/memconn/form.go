@@ -48,6 +48,9 @@ func (Lines) AppendHeartbeat(dst []byte, cursor uint64, quiet bool) []byte {
 	return append(dst, "}\n"...)
 }
 
+// AppendOpening appends nothing.
+func (Lines) AppendOpening(dst []byte) []byte { return dst }
+
 // AppendControl appends text.
 func (Lines) AppendControl(dst, text []byte) []byte {
 	return append(append(dst, text...), '\n')
@@ -72,6 +75,9 @@ func (Bare) AppendReset(dst []byte, _ uint64, _ contracts.ResetReason, _ []byte)
 
 // AppendHeartbeat appends nothing.
 func (Bare) AppendHeartbeat(dst []byte, _ uint64, _ bool) []byte { return dst }
+
+// AppendOpening appends nothing.
+func (Bare) AppendOpening(dst []byte) []byte { return dst }
 
 // AppendControl appends text.
 func (Bare) AppendControl(dst, text []byte) []byte {

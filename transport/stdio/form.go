@@ -20,6 +20,9 @@ func (Form) AppendReset(dst []byte, _ uint64, _ contracts.ResetReason, _ []byte)
 // AppendHeartbeat appends nothing.
 func (Form) AppendHeartbeat(dst []byte, _ uint64, _ bool) []byte { return dst }
 
+// AppendOpening appends nothing.
+func (Form) AppendOpening(dst []byte) []byte { return dst }
+
 // AppendControl appends text as a line.
 func (Form) AppendControl(dst, text []byte) []byte { return appendLine(dst, text) }
 

@@ -79,6 +79,9 @@ func (Form) AppendHeartbeat(dst []byte, cursor uint64, quiet bool) []byte {
 	return append(dst, '}')
 }
 
+// AppendOpening appends nothing: the handshake has its own frames.
+func (Form) AppendOpening(dst []byte) []byte { return dst }
+
 // AppendControl appends text as it is.
 func (Form) AppendControl(dst, text []byte) []byte {
 	return append(appendHeader(dst, len(text)), text...)

@@ -1,0 +1,426 @@
+package contracts
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+)
+
+// What a hosted runner says of itself, what it is told to drain, and the
+// manifest that a drained session is restored from (maestro-attach section 5).
+// A usual life, seen from the control plane:
+//
+//	GET  identity -> RunnerIdentity {ready: true}
+//	POST drain       DrainRequest -> DrainAnswer {status: drained, manifest_path}
+//	                 and the same Manifest in the file
+//	start another runner with that file
+//	GET  identity -> RunnerIdentity {ready: true}, a new runner_session_id
+
+// The versions of the documents below.
+const (
+	IdentityProtocol       = "evalops.remote-runner.identity.v1"
+	DrainProtocol          = "evalops.remote-runner.drain.v1"
+	ManifestProtocol       = "evalops.remote-runner.snapshot-manifest.v1"
+	RetentionProtocol      = "evalops.remote-runner.retention.v1"
+	WorkContinuityProtocol = "evalops.remote-runner.work-continuity.v1"
+	EvidenceProtocol       = "evalops.remote-runner.platform-evidence.v1"
+	SubagentProtocol       = "evalops.maestro.codex.subagent-workgraph.v1"
+)
+
+// MaxDrainBytes bounds the body of a drain.
+const MaxDrainBytes = 64_000
+
+// MaxExportPaths bounds the paths that one drain may export.
+const MaxExportPaths = 1024
+
+// A DrainStatus is how a drain ended.
+type DrainStatus string
+
+const (
+	Drained          DrainStatus = "drained"     // everything is stopped and on the disk, or there was nothing
+	DrainInterrupted DrainStatus = "interrupted" // the flush failed or took too long; another attempt is allowed
+)
+
+// A FlushStatus says whether a drained session was on the disk.
+type FlushStatus string
+
+const (
+	FlushCompleted FlushStatus = "completed"
+	FlushFailed    FlushStatus = "failed"  // old manifests say interrupted
+	FlushSkipped   FlushStatus = "skipped" // nothing had happened in the session
+)
+
+// A RunnerIdentity is what a control plane asks before it lets clients attach.
+// It is open to everybody, so it says no more than this.
+type RunnerIdentity struct {
+	ProtocolVersion   string      `json:"protocol_version" wire:"oneof=evalops.remote-runner.identity.v1"`
+	RunnerSessionID   string      `json:"runner_session_id"`
+	OwnerInstanceID   string      `json:"owner_instance_id,omitempty"` // the owner generation, if owners are fenced
+	Ready             bool        `json:"ready"`                       // accepts attachments
+	Draining          bool        `json:"draining"`                    // drains or has drained; there is no way back
+	DrainStatus       DrainStatus `json:"drain_status,omitempty" wire:"oneof=drained|interrupted"`
+	DrainManifestPath string      `json:"drain_manifest_path,omitempty"` // absolute
+	DrainedAt         string      `json:"drained_at,omitempty"`          // ISO-8601 UTC
+}
+
+// A DrainRequest asks a runner to stop, flush and describe its session. Without
+// ExportPaths the whole workspace is exported.
+type DrainRequest struct {
+	Reason      string   `json:"reason,omitempty"`       // also stop_reason; kubernetes_prestop and process_shutdown are reserved
+	RequestedBy string   `json:"requested_by,omitempty"` // also requestedBy; kubernetes_prestop and maestro_web_server are reserved
+	ExportPaths []string `json:"export_paths,omitempty"` // also exportPaths; absolute, or counted from the workspace root
+}
+
+// A DrainAnswer is the result of a drain. Status interrupted goes with HTTP
+// status 503.
+type DrainAnswer struct {
+	ProtocolVersion string      `json:"protocol_version" wire:"oneof=evalops.remote-runner.drain.v1"`
+	Status          DrainStatus `json:"status" wire:"oneof=drained|interrupted"`
+	RunnerSessionID string      `json:"runner_session_id"`
+	RequestedBy     string      `json:"requested_by,omitempty"`
+	Reason          string      `json:"reason,omitempty"`
+	ManifestPath    string      `json:"manifest_path"` // absolute
+	Manifest        Manifest    `json:"manifest"`      // what the file holds
+}
+
+// A Manifest describes a drained session: where it stood, what was flushed and
+// what of the workspace belongs to it. It holds no credentials.
+type Manifest struct {
+	ProtocolVersion  string           `json:"protocol_version" wire:"oneof=evalops.remote-runner.snapshot-manifest.v1"`
+	RunnerSessionID  string           `json:"runner_session_id"` // of the runner that wrote it
+	WorkspaceID      string           `json:"workspace_id,omitempty"`
+	AgentRunID       string           `json:"agent_run_id,omitempty"`
+	MaestroSessionID string           `json:"maestro_session_id"`
+	Reason           string           `json:"reason,omitempty"`
+	RequestedBy      string           `json:"requested_by,omitempty"`
+	CreatedAt        string           `json:"created_at"`     // ISO-8601 UTC
+	WorkspaceRoot    string           `json:"workspace_root"` // absolute, symbolic links resolved
+	Runtime          ManifestRuntime  `json:"runtime"`
+	WorkspaceExport  WorkspaceExport  `json:"workspace_export"`
+	Snapshot         json.RawMessage  `json:"snapshot" wire:"body=snapshot"` // quiesced; is_ready if the flush completed
+	PendingRequests  []OpenRequest    `json:"pending_requests,omitempty"`    // questions that wait for an answer after a restore
+	RetentionPolicy  RetentionPolicy  `json:"retention_policy"`
+	WorkContinuity   WorkContinuity   `json:"work_continuity"`
+	PlatformEvidence PlatformEvidence `json:"platform_evidence"`
+	Git              *GitState        `json:"git,omitempty"` // absent outside a repository, or if git took longer than a second
+}
+
+// A ManifestRuntime is how far a drained session had come.
+type ManifestRuntime struct {
+	FlushStatus     FlushStatus `json:"flush_status" wire:"oneof=completed|failed|skipped|interrupted"` // interrupted is read as failed and never written
+	Error           string      `json:"error,omitempty"`                                                // why the flush failed
+	SessionID       string      `json:"session_id"`
+	SessionFile     string      `json:"session_file,omitempty"`     // the session's log on disk
+	ProtocolVersion string      `json:"protocol_version,omitempty"` // absent if the flush was skipped
+	Cursor          *uint64     `json:"cursor,omitempty"`           // where to resume; absent if the flush was skipped
+}
+
+// A WorkspaceExport names what of the workspace belongs to the session.
+type WorkspaceExport struct {
+	Mode  string       `json:"mode" wire:"oneof=local_path_contract"`
+	Paths []ExportPath `json:"paths"`
+}
+
+// An ExportPath is one file or directory to export.
+type ExportPath struct {
+	Input        string `json:"input"`         // as it was asked for
+	Path         string `json:"path"`          // absolute, symbolic links resolved
+	RelativePath string `json:"relative_path"` // from the workspace root, which is .
+	Type         string `json:"type" wire:"oneof=file|directory|other|missing"`
+}
+
+// An OpenRequest is a question that nobody had answered when the session was
+// drained.
+type OpenRequest struct {
+	Request  json.RawMessage `json:"request" wire:"body=event"` // the server_request
+	OpenedAt string          `json:"opened_at"`                 // ISO-8601 UTC
+	Deadline string          `json:"deadline,omitempty"`        // ISO-8601 UTC; absent if it never expires
+}
+
+// A RetentionPolicy says who may see which part of a manifest. It is constant.
+type RetentionPolicy struct {
+	PolicyVersion string              `json:"policy_version"`
+	ManagedBy     string              `json:"managed_by"`
+	Visibility    RetentionVisibility `json:"visibility"`
+	Redaction     RetentionRedaction  `json:"redaction"`
+}
+
+// A RetentionVisibility names the audience of each part.
+type RetentionVisibility struct {
+	ControlPlaneMetadata string `json:"control_plane_metadata"`
+	WorkspaceExport      string `json:"workspace_export"`
+	RuntimeSnapshot      string `json:"runtime_snapshot"`
+	RuntimeLogs          string `json:"runtime_logs"`
+}
+
+// A RetentionRedaction says what must be removed before a part leaves.
+type RetentionRedaction struct {
+	RequiredBeforeExternalPersistence []string `json:"required_before_external_persistence"`
+	ForbiddenPlaintext                []string `json:"forbidden_plaintext"`
+}
+
+// A WorkContinuity counts what was going on when a drain began, before anything
+// was cancelled. Restore does not look at it.
+type WorkContinuity struct {
+	ProtocolVersion            string   `json:"protocol_version"`
+	CodexSubagentSchemaVersion string   `json:"codex_subagent_schema_version"`
+	ActiveToolCount            int64    `json:"active_tool_count"`
+	TrackedToolCount           int64    `json:"tracked_tool_count"`
+	PendingRequestCount        int64    `json:"pending_request_count"`
+	CodexSubagentToolCallIDs   []string `json:"codex_subagent_tool_call_ids"` // sorted; empty without subagents
+	CodexSubagentChildRunIDs   []string `json:"codex_subagent_child_run_ids"`
+	CodexSubagentThreadIDs     []string `json:"codex_subagent_thread_ids"`
+}
+
+// A PlatformEvidence is a drain as a control plane's record of it. Restore does
+// not look at it.
+type PlatformEvidence struct {
+	ProtocolVersion         string             `json:"protocol_version"`
+	EventType               string             `json:"event_type"`
+	RunnerSessionID         string             `json:"runner_session_id"`
+	WorkspaceID             string             `json:"workspace_id,omitempty"`
+	AgentRunID              string             `json:"agent_run_id,omitempty"`
+	MaestroSessionID        string             `json:"maestro_session_id"`
+	Status                  DrainStatus        `json:"status" wire:"oneof=drained|interrupted"`
+	RuntimeFlushStatus      FlushStatus        `json:"runtime_flush_status" wire:"oneof=completed|failed|skipped|interrupted"`
+	ManifestPath            string             `json:"manifest_path"`
+	ManifestProtocolVersion string             `json:"manifest_protocol_version"`
+	CreatedAt               string             `json:"created_at"`
+	WorkContinuity          EvidenceContinuity `json:"work_continuity"`
+	Retention               EvidenceRetention  `json:"retention"`
+	EvidenceRefs            []string           `json:"evidence_refs"`
+}
+
+// An EvidenceContinuity is a [WorkContinuity] with its lists counted.
+type EvidenceContinuity struct {
+	ProtocolVersion            string   `json:"protocol_version"`
+	CodexSubagentSchemaVersion string   `json:"codex_subagent_schema_version"`
+	ActiveToolCount            int64    `json:"active_tool_count"`
+	TrackedToolCount           int64    `json:"tracked_tool_count"`
+	PendingRequestCount        int64    `json:"pending_request_count"`
+	CodexSubagentToolCallIDs   []string `json:"codex_subagent_tool_call_ids"`
+	CodexSubagentChildRunIDs   []string `json:"codex_subagent_child_run_ids"`
+	CodexSubagentThreadIDs     []string `json:"codex_subagent_thread_ids"`
+	CodexSubagentToolCallCount int64    `json:"codex_subagent_tool_call_count"`
+	CodexSubagentChildRunCount int64    `json:"codex_subagent_child_run_count"`
+	CodexSubagentThreadCount   int64    `json:"codex_subagent_thread_count"`
+	CodexSubagentEdgeCount     int64    `json:"codex_subagent_edge_count"`
+}
+
+// An EvidenceRetention is what a control plane needs of a [RetentionPolicy].
+type EvidenceRetention struct {
+	PolicyVersion                              string   `json:"policy_version"`
+	ControlPlaneMetadataVisibility             string   `json:"control_plane_metadata_visibility"`
+	RuntimeSnapshotVisibility                  string   `json:"runtime_snapshot_visibility"`
+	RedactionRequiredBeforeExternalPersistence []string `json:"redaction_required_before_external_persistence"`
+}
+
+// A GitState is the repository that the workspace is in.
+type GitState struct {
+	Commit string `json:"commit,omitempty"` // absent before the first commit
+	Branch string `json:"branch,omitempty"` // absent on a detached head
+	Dirty  bool   `json:"dirty"`            // something in the workspace is not committed
+}
+
+// What passes between the hub and a hosted runner. The runner declares the
+// interface that the hub satisfies; the types in it live here because neither
+// imports the other.
+
+// A Quiesced is what a session was when it stopped.
+type Quiesced struct {
+	Cursor     uint64          // frozen: no client sees a greater one
+	Snapshot   json.RawMessage // an encoded Snapshot at Cursor, of a session in which nothing runs
+	Active     bool            // something ever happened in the session
+	FlushError string          // why the session is not on the disk; empty if it is
+	Protocol   string          // version the session speaks; empty means [ProtocolVersion]
+	Model      string
+	Provider   string
+
+	// What was going on before anything was cancelled.
+	ActiveTools     int
+	TrackedTools    int
+	PendingRequests int
+
+	Requests []KeptRequest // questions that stay open, in the order they were opened
+}
+
+// A KeptRequest is a question that outlives the process it was asked in.
+type KeptRequest struct {
+	Request  *ServerRequest // shared; nobody changes it
+	Opened   time.Time
+	Deadline time.Time // zero means never
+}
+
+// Restored is what a session starts from that continues a drained one. It
+// consumes no cursor: the first entry of the new journal is Cursor + 1.
+type Restored struct {
+	SessionID     string
+	Cursor        uint64
+	Snapshot      *Snapshot // of a session without clients in which nothing runs; says the fields below
+	LastInit      *Init     // to be applied to the new agent; nil if there was none
+	Ready         bool      // false is permanent: the session is there to be looked at
+	LastStatus    string
+	LastError     string // empty if Ready
+	LastErrorType ErrorType
+	Requests      []KeptRequest // questions to be put again, in the order they were opened
+}
+
+// A drainForm is a [DrainRequest] before its keys are known to be right.
+type drainForm struct {
+	Reason           json.RawMessage `json:"reason,omitempty"`
+	StopReason       json.RawMessage `json:"stop_reason,omitempty"`
+	RequestedBy      json.RawMessage `json:"requested_by,omitempty"`
+	RequestedByAlias json.RawMessage `json:"requestedBy,omitempty"`
+	ExportPaths      json.RawMessage `json:"export_paths,omitempty"`
+	ExportPathsAlias json.RawMessage `json:"exportPaths,omitempty"`
+}
+
+var (
+	drainPlan  = planner{}.object(reflect.TypeFor[drainForm]())
+	drainTexts = &texts{parse: "Invalid drain payload: "}
+)
+
+// DrainRequest decodes the body of a drain, which may be empty.
+func (d *Decoder) DrainRequest(body []byte) (*DrainRequest, error) {
+	if len(body) > MaxDrainBytes {
+		return nil, &Error{Code: CodePayloadTooLarge, Message: fmt.Sprintf("Drain payload must be at most %d bytes", MaxDrainBytes)}
+	}
+	if len(bytes.TrimSpace(body)) == 0 {
+		return &DrainRequest{}, nil
+	}
+	var form drainForm
+	r := newReader(d, body, false)
+	if err := r.begin(); err == nil && r.peek() != '{' {
+		return nil, r.refuse("Drain payload must be a JSON object")
+	}
+	err := r.wholeObject(drainPlan, &form)
+	if err := r.refusal(drainTexts, err); err != nil {
+		return nil, err
+	}
+	return form.request()
+}
+
+// wholeObject reads a text that is one object into a pointer to its type.
+func (r *reader) wholeObject(p *plan, into any) error {
+	err := r.begin()
+	if err == nil {
+		err = r.value(&shape{kind: kindObject, object: p}, reflect.ValueOf(into).Elem())
+	}
+	if err == nil {
+		err = r.end()
+	}
+	return err
+}
+
+func (f *drainForm) request() (*DrainRequest, error) {
+	var req DrainRequest
+	var err error
+	if req.Reason, err = drainText("reason", f.Reason, f.StopReason); err != nil {
+		return nil, err
+	}
+	if req.RequestedBy, err = drainText("requested_by", f.RequestedBy, f.RequestedByAlias); err != nil {
+		return nil, err
+	}
+	req.ExportPaths, err = drainPaths(f.ExportPaths, f.ExportPathsAlias)
+	if err != nil {
+		return nil, err
+	}
+	return &req, nil
+}
+
+// drainText returns the first text that is there and not blank.
+func drainText(name string, values ...json.RawMessage) (string, error) {
+	for _, value := range values {
+		if isAbsent(value) {
+			continue
+		}
+		var text string
+		if json.Unmarshal(value, &text) != nil {
+			return "", badDrain("%s must be a string", name)
+		}
+		if text = strings.TrimSpace(text); text != "" {
+			return text, nil
+		}
+	}
+	return "", nil
+}
+
+// drainPaths returns the first list that is there and not empty.
+func drainPaths(values ...json.RawMessage) ([]string, error) {
+	for _, value := range values {
+		if isAbsent(value) {
+			continue
+		}
+		var items []json.RawMessage
+		if json.Unmarshal(value, &items) != nil {
+			return nil, badDrain("export_paths must be an array")
+		}
+		if len(items) > MaxExportPaths {
+			return nil, badDrain("export_paths must have at most %d entries", MaxExportPaths)
+		}
+		paths := make([]string, len(items))
+		for i, item := range items {
+			err := json.Unmarshal(item, &paths[i])
+			if err != nil || strings.TrimSpace(paths[i]) == "" || strings.ContainsRune(paths[i], 0) {
+				return nil, badDrain("export_paths[%d] must be a non-empty string", i)
+			}
+		}
+		if len(paths) > 0 {
+			return paths, nil
+		}
+	}
+	return nil, nil
+}
+
+func isAbsent(value json.RawMessage) bool {
+	return len(value) == 0 || string(value) == "null"
+}
+
+func badDrain(format string, args ...any) error {
+	return &Error{Code: CodeBadRequest, Type: ErrorProtocol, Message: fmt.Sprintf(format, args...)}
+}
+
+// ignoredOnRestore are the blocks of a manifest that may be missing or of any
+// shape when it is read. Pending requests are among them because the key is
+// ours: in somebody else's manifest it means something else.
+var ignoredOnRestore = []string{"pending_requests", "retention_policy", "work_continuity", "platform_evidence", "git"}
+
+var (
+	manifestPlan  = planned.object(reflect.TypeFor[Manifest]())
+	restorePlan   = manifestPlan.pick(func(name string) bool { return !slices.Contains(ignoredOnRestore, name) })
+	pendingPlan   = manifestPlan.pick(func(name string) bool { return name == "pending_requests" })
+	manifestTexts = &texts{parse: "invalid_snapshot_manifest: "}
+)
+
+// pick returns the plan that knows only the fields that want chooses.
+func (p *plan) pick(want func(name string) bool) *plan {
+	picked := &plan{goType: p.goType}
+	for _, f := range p.fields {
+		if want(f.name) {
+			picked.add(f)
+		}
+	}
+	return picked
+}
+
+// Manifest decodes a manifest as a restore should: unknown fields are ignored,
+// and so are the blocks that describe the drain to others, which stay empty.
+// The snapshot stays encoded: it is checked to be JSON and no more.
+func (d *Decoder) Manifest(text []byte) (*Manifest, error) {
+	m := new(Manifest)
+	r := newReader(d, text, true)
+	err := r.wholeObject(restorePlan, m)
+	if err := r.refusal(manifestTexts, err); err != nil {
+		return nil, err
+	}
+	var pending Manifest
+	r = newReader(d, text, true)
+	if err := r.wholeObject(pendingPlan, &pending); err == nil && len(r.violations) == 0 {
+		m.PendingRequests = pending.PendingRequests
+	}
+	return m, nil
+}

@@ -1,0 +1,133 @@
+package contracts
+
+import "encoding/json"
+
+// The bodies of the HTTP surface (maestro-attach section 1). Requests are in
+// camelCase and responses in snake_case; both are closed objects.
+
+// An AttachRequest is the body of connections, sessions and subscribe. Every
+// field is optional; one that a route has no use for is ignored.
+type AttachRequest struct {
+	SessionID           string              `json:"sessionId,omitempty"`    // not in subscribe, whose path has it
+	ConnectionID        string              `json:"connectionId,omitempty"` // an earlier connection to go on with
+	ProtocolVersion     string              `json:"protocolVersion,omitempty"`
+	ClientInfo          *ClientInfo         `json:"clientInfo,omitempty"`
+	WorkspaceRoot       string              `json:"workspaceRoot,omitempty"` // must be the server's own
+	Model               string              `json:"model,omitempty"`         // of a new runtime
+	EnableClientTools   bool                `json:"enableClientTools,omitempty"`
+	Capabilities        *AttachCapabilities `json:"capabilities,omitempty"`
+	OptOutNotifications []Notification      `json:"optOutNotifications,omitempty" wire:"unique"`
+	Role                Role                `json:"role,omitempty"`        // default: the role header, else controller
+	TakeControl         bool                `json:"takeControl,omitempty"` // take the lease from its holder
+	Client              string              `json:"client,omitempty" wire:"oneof=generic|vscode|jetbrains|conductor"`
+	ThinkingLevel       ThinkingLevel       `json:"thinkingLevel,omitempty"` // of a new runtime
+	ApprovalMode        ApprovalMode        `json:"approvalMode,omitempty"`  // of a new runtime; default: the approval mode header
+}
+
+// AttachCapabilities are [Capabilities] in the spelling of HTTP requests.
+type AttachCapabilities struct {
+	ServerRequests    []RequestType      `json:"serverRequests,omitempty" wire:"unique"`
+	UtilityOperations []UtilityOperation `json:"utilityOperations,omitempty" wire:"unique"`
+	RawAgentEvents    bool               `json:"rawAgentEvents,omitempty"`
+}
+
+// Hello returns the hello that says the same.
+func (r *AttachRequest) Hello() *Hello {
+	h := &Hello{
+		ProtocolVersion: r.ProtocolVersion, ClientInfo: r.ClientInfo,
+		Role: r.Role, OptOutNotifications: r.OptOutNotifications,
+	}
+	if c := r.Capabilities; c != nil {
+		caps := Capabilities(*c)
+		h.Capabilities = &caps
+	}
+	return h
+}
+
+// A SubscriptionRequest is the body of unsubscribe, heartbeat and disconnect.
+// Headers may say the same.
+type SubscriptionRequest struct {
+	ConnectionID   string `json:"connectionId,omitempty"`
+	SubscriptionID string `json:"subscriptionId,omitempty"`
+}
+
+// A ConnectionAnswer answers connections.
+type ConnectionAnswer struct {
+	SessionID              string          `json:"session_id"`
+	ConnectionID           string          `json:"connection_id"`
+	Role                   Role            `json:"role"`
+	ControllerLeaseGranted bool            `json:"controller_lease_granted"` // to this connection
+	ControllerConnectionID *string         `json:"controller_connection_id"`
+	LeaseExpiresAt         *string         `json:"lease_expires_at"` // of this connection's liveness
+	HeartbeatIntervalMS    int64           `json:"heartbeat_interval_ms"`
+	OptOutNotifications    []Notification  `json:"opt_out_notifications,omitempty"`
+	Snapshot               json.RawMessage `json:"snapshot" wire:"body=snapshot"`
+}
+
+// A SubscriptionAnswer answers subscribe.
+type SubscriptionAnswer struct {
+	ConnectionID             string          `json:"connection_id"`
+	SubscriptionID           string          `json:"subscription_id"`
+	OptOutNotifications      []Notification  `json:"opt_out_notifications,omitempty"`
+	Role                     Role            `json:"role"`
+	ControllerLeaseGranted   bool            `json:"controller_lease_granted"`
+	ControllerSubscriptionID *string         `json:"controller_subscription_id"`
+	ControllerConnectionID   *string         `json:"controller_connection_id"`
+	LeaseExpiresAt           *string         `json:"lease_expires_at"`
+	HeartbeatIntervalMS      int64           `json:"heartbeat_interval_ms"`
+	Snapshot                 json.RawMessage `json:"snapshot" wire:"body=snapshot"`
+}
+
+// A HeartbeatAnswer answers heartbeat.
+type HeartbeatAnswer struct {
+	ConnectionID           string  `json:"connection_id"`
+	ControllerLeaseGranted bool    `json:"controller_lease_granted"`
+	ControllerConnectionID *string `json:"controller_connection_id"`
+	LeaseExpiresAt         *string `json:"lease_expires_at"`
+	HeartbeatIntervalMS    int64   `json:"heartbeat_interval_ms"`
+}
+
+// A DisconnectAnswer answers disconnect.
+type DisconnectAnswer struct {
+	Success                bool     `json:"success"`
+	ConnectionID           string   `json:"connection_id"`
+	ControllerConnectionID *string  `json:"controller_connection_id"`
+	Subscriptions          []string `json:"disconnected_subscription_ids"` // in the order they were made
+}
+
+// A MessageAnswer answers an accepted message. Its snapshot has the message's
+// immediate effects.
+type MessageAnswer struct {
+	OK                bool            `json:"ok"`
+	Success           bool            `json:"success"`
+	Accepted          bool            `json:"accepted"`
+	Cursor            uint64          `json:"cursor"`
+	Execution         string          `json:"execution" wire:"oneof=transport_only|runtime_handled"`
+	PublishedMessages uint64          `json:"published_messages"` // by the time of the answer
+	Message           string          `json:"message"`
+	Snapshot          json.RawMessage `json:"snapshot" wire:"body=snapshot"`
+}
+
+// A SuccessAnswer answers unsubscribe.
+type SuccessAnswer struct {
+	Success bool `json:"success"`
+}
+
+// A SessionList is the sessions that the asker may reach, the latest first.
+type SessionList struct {
+	Sessions []SessionEntry `json:"sessions"`
+	// Truncated says that there are more than are listed.
+	Truncated bool `json:"truncated,omitempty"`
+}
+
+// A SessionEntry describes one session. Those that are not open are on disk and
+// come back when somebody attaches.
+type SessionEntry struct {
+	SessionID    string  `json:"session_id"`
+	Open         bool    `json:"open"`
+	UpdatedAt    string  `json:"updated_at"` // ISO-8601 UTC
+	Cursor       *uint64 `json:"cursor"`     // null unless open
+	IsResponding bool    `json:"is_responding"`
+	Connections  int64   `json:"connection_count"`
+	Pending      int64   `json:"pending_request_count"`
+}

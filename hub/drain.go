@@ -1,0 +1,240 @@
+package hub
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"time"
+
+	"github.com/seed-028515a8/maestro/contracts"
+)
+
+// How a drain shows in the state (maestro-attach 5.5).
+const (
+	statusDrained     = "Drained"
+	statusInterrupted = "Drain interrupted before runtime flush completed"
+)
+
+// drainedFor is how long streams stay open after the final snapshot.
+const drainedFor = 5 * time.Second
+
+// A Flusher is an agent with something of its own to bring to safety when the
+// session is drained.
+type Flusher interface {
+	Flush(ctx context.Context) error
+}
+
+// A standing overrides what the state says of its readiness: when the session
+// has been drained, or could not be restored.
+type standing struct {
+	status    string
+	lastError string // empty: whatever the events say
+	errorType contracts.ErrorType
+}
+
+// show puts the standing into a state.
+func (p *standing) show(st *contracts.State) {
+	st.IsReady, st.LastStatus = false, &p.status
+	if p.lastError != "" {
+		st.LastError, st.LastErrorType = &p.lastError, p.errorType
+	}
+}
+
+// Quiesce makes the session stand still: it takes no more attachments and
+// commands, says so, stops what runs, brings everything to the disk and freezes
+// the cursor, all within ctx. Heartbeats, disconnects and streams go on.
+//
+// Questions that the agent can act on later stay open and are in the result;
+// others are cancelled, and so are all with Options.DrainCancels (D8).
+//
+// It may be called again: after a drain that was concluded as such it returns
+// the same facts, otherwise it tries to flush once more. Calls must not overlap.
+func (h *Hub) Quiesce(ctx context.Context, reason string) (contracts.Quiesced, error) {
+	var (
+		q    contracts.Quiesced
+		done bool
+		err  error
+	)
+	h.update(func(s *state) {
+		switch {
+		case s.quiesced != nil && s.standing != nil && s.standing.status == statusDrained:
+			q, done = *s.quiesced, true
+		case s.phase == phaseEnded:
+			err = errEnded
+		case s.phase == phaseOpen:
+			h.beginDrain(s, reason)
+		}
+	})
+	if done || err != nil {
+		return q, err
+	}
+	failure := h.standStill(ctx)
+	if failure == nil {
+		failure = h.flushAll(ctx)
+	}
+	h.update(func(s *state) { q, err = h.freeze(s, failure) })
+	return q, err
+}
+
+// beginDrain fences the session and starts to stop what runs.
+func (h *Hub) beginDrain(s *state, reason string) {
+	s.counted = h.countWork(s)
+	s.counted.Active = h.head(s) > h.first || h.restored
+	h.publish(s, &contracts.Status{Message: "Hosted runner is draining: " + cmp.Or(reason, "platform_requested_drain")})
+	s.phase = phaseDraining
+	why := stopDrained
+	if h.keepsRequests() {
+		why = stopDrainedKeeping
+	} else {
+		for _, res := range s.table.CancelAll(why.requests, s.now) {
+			h.resolve(s, res)
+		}
+	}
+	h.stopRun(s, why)
+}
+
+// keepsRequests reports whether questions outlive the session's move to another
+// process: the agent has to be able to act on their answers there.
+func (h *Hub) keepsRequests() bool {
+	_, can := h.opts.Agent.(Resumer)
+	return can && !h.opts.DrainCancels
+}
+
+func (h *Hub) countWork(s *state) contracts.Quiesced {
+	st := s.events.Snapshot(0).State
+	return contracts.Quiesced{
+		ActiveTools: len(st.ActiveTools), TrackedTools: len(st.TrackedTools), PendingRequests: s.table.Len(),
+	}
+}
+
+// standStill waits until nothing runs any more. What it returns says what would
+// not stop.
+func (h *Hub) standStill(ctx context.Context) error {
+	h.mu.Lock()
+	r := h.run
+	h.mu.Unlock()
+	if u := h.opts.Utilities; u != nil {
+		if err := u.Stop(ctx, stopDrained.utilities); err != nil {
+			return late(ctx, err)
+		}
+	}
+	if r == nil {
+		return nil
+	}
+	select {
+	case <-r.done:
+		return nil
+	case <-ctx.Done():
+		return late(ctx, errors.New("the agent did not stop"))
+	}
+}
+
+// flushAll brings the agent's matters and the journal to the disk.
+func (h *Hub) flushAll(ctx context.Context) error {
+	if f, ok := h.opts.Agent.(Flusher); ok {
+		if err := f.Flush(ctx); err != nil {
+			return late(ctx, err)
+		}
+	}
+	return h.opts.Store.Sync()
+}
+
+// late marks what took too long as such.
+func late(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return errors.New("drain_timeout: " + err.Error())
+	}
+	return err
+}
+
+// freeze settles the cursor of the final snapshot: nothing else is published
+// from here on, so that nobody sees a greater one (A100).
+func (h *Hub) freeze(s *state, failure error) (contracts.Quiesced, error) {
+	if failure == nil {
+		failure = s.failed
+	}
+	s.frozen = true
+	q := s.counted
+	q.Cursor = h.head(s) + 1
+	q.Protocol, q.Model, q.Provider = contracts.ProtocolVersion, h.info.Model, h.info.Provider
+	if failure != nil {
+		q.FlushError = failure.Error()
+	}
+	for _, row := range s.table.Pending() {
+		q.Requests = append(q.Requests, contracts.KeptRequest(row))
+	}
+	var err error
+	q.Snapshot, err = contracts.EncodeSnapshot(h.quiet(s, q))
+	s.quiesced = &q
+	return q, err
+}
+
+// quiet is the state without clients and with nothing running.
+func (h *Hub) quiet(s *state, q contracts.Quiesced) *contracts.Snapshot {
+	snap := s.events.Snapshot(q.Cursor)
+	snap.ProtocolVersion, snap.SessionID = contracts.ProtocolVersion, h.opts.SessionID
+	st := &snap.State
+	st.ConnectionCount, st.SubscriberCount, st.Connections = 0, 0, []contracts.ConnectionState{}
+	st.ClientProtocolVersion, st.ClientInfo, st.Capabilities, st.OptOutNotifications, st.ConnectionRole = "", nil, nil, nil, ""
+	st.ControllerConnectionID, st.ControllerSubscriptionID = contracts.Null(), contracts.Null()
+	st.CurrentResponse, st.ActiveTools = nil, []contracts.ActiveTool{}
+	st.ActiveUtilityCommands, st.ActiveFileWatches = []contracts.ActiveCommand{}, []contracts.ActiveWatch{}
+	st.TrackedTools = waitingTools(st.TrackedTools, q.Requests)
+	st.IsResponding, st.IsReady = false, q.FlushError == "" && q.Active
+	status := statusDrained
+	if q.FlushError != "" {
+		status = statusInterrupted
+	}
+	st.LastStatus = &status
+	return snap
+}
+
+// waitingTools lists the tools whose questions stay open; the others have ended.
+func waitingTools(tools []contracts.PendingEntry, open []contracts.KeptRequest) []contracts.PendingEntry {
+	kept := []contracts.PendingEntry{}
+	for _, t := range tools {
+		for _, k := range open {
+			if k.Request.CallID == t.CallID {
+				kept = append(kept, t)
+				break
+			}
+		}
+	}
+	return kept
+}
+
+// Conclude shows the final state of a session that stands still, under the
+// frozen cursor, and ends its streams five seconds later. drained is false if
+// the drain was interrupted.
+func (h *Hub) Conclude(drained bool) {
+	h.update(func(s *state) {
+		if s.quiesced == nil || s.phase == phaseEnded || s.standing != nil && s.standing.status == statusDrained {
+			return
+		}
+		s.standing = &standing{status: statusInterrupted}
+		if drained {
+			s.standing.status = statusDrained
+		}
+		s.frozen = false
+		h.publishSnapshot(s)
+		s.frozen = true
+		if drained {
+			s.endAt = s.now.Add(drainedFor)
+		}
+	})
+}
+
+// Draining reports whether the session takes no more attachments because it is
+// being drained, or was.
+func (h *Hub) Draining() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.phase == phaseDraining
+}
+
+// Ready reports whether the session takes attachments.
+func (h *Hub) Ready() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.phase == phaseOpen && h.failed == nil
+}

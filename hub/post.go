@@ -1,0 +1,273 @@
+package hub
+
+import (
+	"bytes"
+	"slices"
+
+	"github.com/seed-028515a8/maestro/contracts"
+	"github.com/seed-028515a8/maestro/handshake"
+)
+
+// A post is one command on its way in over HTTP.
+type post struct {
+	hub  *Hub
+	by   contracts.Caller
+	cmd  contracts.Command
+	bad  error // why the text is no command, or none that the agent can serve
+	send *string
+	conn *connection
+
+	before uint64 // events published before it
+	shot   shot
+	answer contracts.MessageAnswer
+	known  []byte // the answer to the same request, made earlier
+}
+
+// sendPrefix keeps idempotency keys apart from the ids of ws.send.
+const sendPrefix = "http "
+
+// Send admits the command in text, for the connection that the caller speaks
+// for, and returns the encoded answer. It does not wait for the agent. With a
+// key, a request that is repeated gets the first answer again and changes
+// nothing (A72).
+//
+// The checks come in the order of maestro-attach 1.12: session, readiness,
+// connection, owner, role, lease, the message itself, capability, state.
+func (h *Hub) Send(text []byte, key string, by contracts.Caller) ([]byte, error) {
+	p := &post{hub: h, by: by}
+	if key != "" {
+		id := sendPrefix + key
+		p.send = &id
+	}
+	p.cmd, p.bad = (&contracts.Decoder{Strict: h.opts.Strict, Unknown: h.unknownKey()}).Command(text)
+	if _, ok := p.cmd.(*contracts.Prompt); ok {
+		h.awaitStopped()
+	}
+	unfit := h.unfit(p.cmd)
+	if p.bad == nil {
+		p.bad = unfit
+	}
+	var err error
+	h.update(func(s *state) { err = p.decide(s) })
+	if err == nil && p.known == nil && isUtility(p.cmd) {
+		err = p.utility()
+	}
+	switch {
+	case err != nil:
+		return nil, h.refusedOr(err)
+	case p.known != nil:
+		return p.known, nil
+	}
+	return p.encode()
+}
+
+func (p *post) decide(s *state) error {
+	h := p.hub
+	if err := h.mayReceive(s); err != nil {
+		return err
+	}
+	c, err := h.speaker(s, p.by)
+	if err != nil {
+		return err
+	}
+	p.conn = c
+	if p.send != nil {
+		if answer, known := c.sends.get(*p.send); known {
+			return p.repeat(s, answer)
+		}
+	}
+	if err := p.admit(s); err != nil {
+		if p.send != nil {
+			h.keepRefusal(c, *p.send, err)
+		}
+		return err
+	}
+	return nil
+}
+
+// admit does the command, or lets the utilities do it afterwards.
+func (p *post) admit(s *state) error {
+	h, c := p.hub, p.conn
+	if p.bad != nil {
+		if err := h.mayAct(s, c, p.cmd); err != nil { // whose message it is comes before what it says
+			return err
+		}
+		return p.bad
+	}
+	h.heard(s, c)
+	p.before = s.shown
+	if isUtility(p.cmd) {
+		return h.mayUse(s, c, p.cmd)
+	}
+	if err := h.decide(s, c, p.cmd, origin{send: p.send, trace: p.by.Trace}); err != nil {
+		return err
+	}
+	p.settle(s)
+	return nil
+}
+
+// settle takes down what the answer says, once the command has had its effects.
+func (p *post) settle(s *state) {
+	h := p.hub
+	p.shot = h.shot(s)
+	p.answer = contracts.MessageAnswer{
+		OK: true, Success: true, Accepted: true, Cursor: h.head(s),
+		Execution: execution(p.cmd), PublishedMessages: s.shown - p.before, Message: "handled",
+	}
+	if p.send != nil {
+		h.remember(s, p.conn, *p.send, nil)
+	}
+}
+
+// utility serves a utility command, outside the lock.
+func (p *post) utility() error {
+	h := p.hub
+	err := h.serveUtility(p.conn.id, p.cmd)
+	h.update(func(s *state) {
+		if err == nil {
+			p.settle(s)
+		} else if p.send != nil {
+			h.keepRefusal(p.conn, *p.send, err)
+		}
+	})
+	return err
+}
+
+func (p *post) encode() ([]byte, error) {
+	h := p.hub
+	body, err := p.shot.encode()
+	if err == nil {
+		p.answer.Snapshot = body
+		body, err = contracts.EncodeBody(&p.answer)
+	}
+	if err != nil {
+		return nil, h.refusedOr(err)
+	}
+	if p.send != nil {
+		h.update(func(*state) { p.conn.sends.keepBody(*p.send, body) })
+	}
+	return body, nil
+}
+
+// repeat answers as the same request was answered. An answer that was too long
+// to keep is made anew, with the state of now.
+func (p *post) repeat(s *state, answer sent) error {
+	switch {
+	case answer.err != nil:
+		return answer.err
+	case answer.body != nil:
+		p.known = answer.body
+		return nil
+	}
+	text, err := contracts.EncodeSnapshot(p.hub.snapshot(s))
+	if err != nil {
+		return err
+	}
+	p.known, err = contracts.EncodeBody(&contracts.MessageAnswer{
+		OK: true, Success: true, Accepted: true, Cursor: answer.cursor,
+		Execution: execution(p.cmd), Message: "handled", Snapshot: text,
+	})
+	return err
+}
+
+// execution says whether a command is the agent's or the server's business.
+func execution(cmd contracts.Command) string {
+	if _, hello := cmd.(*contracts.Hello); hello {
+		return "transport_only"
+	}
+	return "runtime_handled"
+}
+
+// mayReceive refuses messages to a session that takes none.
+func (h *Hub) mayReceive(s *state) error {
+	switch {
+	case s.failed != nil:
+		return &contracts.Error{Code: contracts.CodeRuntimeNotReady, Message: "the session has failed and is being closed"}
+	case s.phase == phaseUnready:
+		return &contracts.Error{Code: contracts.CodeRuntimeNotReady, Message: "hosted runner is not ready"}
+	case s.phase == phaseDraining:
+		return &contracts.Error{Code: contracts.CodeRuntimeNotReady, Message: "hosted runner is draining"}
+	case s.phase >= phaseClosing:
+		return ErrUnknownSession
+	}
+	return nil
+}
+
+// speaker finds the connection that a message comes from. A viewer, or who says
+// to be one, sends nothing, not even hello (A37 to A39).
+func (h *Hub) speaker(s *state, by contracts.Caller) (*connection, error) {
+	if by.SubscriptionID != "" && s.subs[by.SubscriptionID] == nil {
+		return nil, errNoSubscription
+	}
+	c, _, err := h.identify(s, by)
+	if err != nil {
+		if by.SubscriptionID != "" && by.ConnectionID == "" {
+			return nil, errNoSubscription
+		}
+		return nil, err
+	}
+	if by.Role == contracts.RoleViewer || c.role == contracts.RoleViewer || by.Principal.Role == contracts.RoleViewer {
+		return nil, &contracts.Error{Code: contracts.CodeAccessDenied, Message: "Viewer headless connections cannot send messages"}
+	}
+	return c, nil
+}
+
+// mayUse admits a utility command.
+func (h *Hub) mayUse(s *state, c *connection, cmd contracts.Command) error {
+	if err := h.mayAct(s, c, cmd); err != nil {
+		return err
+	}
+	if op := handshake.Operation(cmd); op != "" && !slices.Contains(h.operations(), op) {
+		return h.unprovided(cmd)
+	}
+	h.claim(s, c)
+	h.opts.Observer.Accepted(cmd, "", s.now)
+	return nil
+}
+
+// keepRefusal remembers a refusal under its key, unless it invites another try.
+func (h *Hub) keepRefusal(c *connection, id string, err error) {
+	if refusal := h.refusal(err); !refusal.Code.Retryable() {
+		c.sends.put(id, sent{err: refusal})
+	}
+}
+
+const (
+	keptBody   = 64 << 10 // a longer answer is not kept
+	keptBodies = 1 << 20  // of one connection
+)
+
+// keepBody keeps the answer to a request, so that it can be repeated.
+func (m *sends) keepBody(id string, body []byte) {
+	a, known := m.answers[id]
+	if !known || len(body) > keptBody {
+		return
+	}
+	a.body = bytes.Clone(body)
+	m.answers[id] = a
+	m.bytes += len(body)
+	for _, old := range m.order {
+		if m.bytes <= keptBodies {
+			return
+		}
+		if a := m.answers[old]; a.body != nil && old != id {
+			m.bytes -= len(a.body)
+			a.body = nil
+			m.answers[old] = a
+		}
+	}
+}
+
+// unknownKey returns what is told of the keys that one text has too many.
+func (h *Hub) unknownKey() func(pointer string) {
+	return func(pointer string) {
+		h.metrics.UnknownKeys.Add(1)
+		h.log.Debug("unknown key ignored", "key", pointer)
+	}
+}
+
+// origin is how a command came in.
+type origin struct {
+	send  *string // its ws.send id or idempotency key
+	trace string  // W3C traceparent
+}

@@ -1,0 +1,395 @@
+package hub
+
+import (
+	"crypto/sha256"
+	"crypto/subtle"
+	"errors"
+	"slices"
+
+	"github.com/seed-028515a8/maestro/contracts"
+	"github.com/seed-028515a8/maestro/handshake"
+)
+
+// What clients do request by request: connections and subscriptions that no
+// socket stands for (maestro-attach 1.6 to 1.13). The transports for HTTP are
+// thin layers over these methods.
+
+var (
+	errNoConnection   = &contracts.Error{Code: contracts.CodeStaleConnection, Message: "Headless connection not found"}
+	errNoSubscription = &contracts.Error{Code: contracts.CodeStaleSubscription, Message: "Headless subscriber not found"}
+)
+
+// Connect makes a connection without a subscription, or renews the one that req
+// names. token is the secret of a new connection, else empty. A refusal leaves
+// nothing behind (A24).
+func (h *Hub) Connect(req *contracts.AttachRequest, by contracts.Caller) (answer *contracts.ConnectionAnswer, token string, err error) {
+	var shot shot
+	h.update(func(s *state) {
+		var (
+			c     *connection
+			moved func()
+		)
+		if c, token, moved, err = h.enroll(s, req, by, false); err != nil {
+			return
+		}
+		if len(c.subs) == 0 {
+			h.idle(s, c)
+		}
+		h.introduce(s, c, moved)
+		shot = h.shot(s)
+		holder, _ := s.lease.Holder()
+		answer = &contracts.ConnectionAnswer{
+			SessionID: h.opts.SessionID, ConnectionID: c.id, Role: c.role,
+			ControllerLeaseGranted: holder == c.id, ControllerConnectionID: h.controllerID(s).Value,
+			LeaseExpiresAt:      h.expiry(s, c).Value,
+			HeartbeatIntervalMS: h.opts.HeartbeatInterval.Milliseconds(), OptOutNotifications: c.terms.OptOuts,
+		}
+	})
+	if err == nil {
+		answer.Snapshot, err = shot.encode()
+	}
+	return answer, token, h.refusedOr(err)
+}
+
+// Subscribe makes a subscription, on the connection that req names, on an
+// unused one that holds the lease, or on a new one.
+func (h *Hub) Subscribe(req *contracts.AttachRequest, by contracts.Caller) (answer *contracts.SubscriptionAnswer, token string, err error) {
+	var shot shot
+	h.update(func(s *state) {
+		var (
+			c     *connection
+			moved func()
+		)
+		if c, token, moved, err = h.enroll(s, req, by, true); err != nil {
+			return
+		}
+		sub := h.newSubscription(s, c)
+		if req.OptOutNotifications != nil {
+			sub.optOuts = req.OptOutNotifications
+		}
+		h.wait(s, sub)
+		h.introduce(s, c, moved)
+		shot = h.shot(s)
+		sub.from = h.head(s) // what the answer shows is not told again
+		holder, _ := s.lease.Holder()
+		answer = &contracts.SubscriptionAnswer{
+			ConnectionID: c.id, SubscriptionID: sub.id, OptOutNotifications: sub.optOuts, Role: c.role,
+			ControllerLeaseGranted: holder == c.id, ControllerConnectionID: h.controllerID(s).Value,
+			LeaseExpiresAt:      h.expiry(s, c).Value,
+			HeartbeatIntervalMS: h.opts.HeartbeatInterval.Milliseconds(),
+		}
+		if holding := s.holder(); holding != nil {
+			answer.ControllerSubscriptionID = holding.mainSubscription().Value
+		}
+	})
+	if err == nil {
+		answer.Snapshot, err = shot.encode()
+	}
+	return answer, token, h.refusedOr(err)
+}
+
+// enroll finds or makes the connection of an attaching client, with the lease if
+// it is to have it. moved, which may be nil, tells those concerned; see
+// introduce.
+func (h *Hub) enroll(s *state, req *contracts.AttachRequest, by contracts.Caller, subscribing bool) (c *connection, token string, moved func(), err error) {
+	if err := h.admissible(s); err != nil {
+		return nil, "", nil, err
+	}
+	if c, err = h.named(s, req, by); err != nil {
+		return nil, "", nil, err
+	}
+	if c == nil && subscribing {
+		c = h.adoptable(s, req, by)
+	}
+	terms, err := negotiate(c, req, by)
+	if err == nil {
+		err = mayBringTools(req, terms)
+	}
+	if err == nil && subscribing && c != nil && len(c.subs) >= maxSubscriptions {
+		err = &contracts.Error{Code: contracts.CodeRateLimited, Message: "too many subscriptions of one connection"}
+	}
+	if err != nil {
+		return nil, "", nil, err
+	}
+	takeover := contracts.TakeoverRefuse
+	if req.TakeControl {
+		takeover = contracts.TakeoverForce
+	}
+	if err := h.mayAttach(s, contracts.Attach{Takeover: takeover, Principal: by.Principal}, c, terms); err != nil {
+		return nil, "", nil, err
+	}
+	if c == nil {
+		h.makeRoom(s, terms.Role)
+		token = newToken()
+		c = h.newConnection(s, by.Principal, token)
+	}
+	if subscribing && len(c.subs) > 0 { // the opt-outs of a further subscription are its own
+		terms.OptOuts = c.terms.OptOuts
+	}
+	c.greeted = true
+	c.renew(terms)
+	h.heard(s, c)
+	return c, token, h.claimOnAttach(s, c, takeover), nil
+}
+
+// renew sets what a request negotiated. Subscriptions keep opt-outs of their own
+// unless the connection's change.
+func (c *connection) renew(t handshake.Terms) {
+	if !slices.Equal(t.OptOuts, c.terms.OptOuts) {
+		c.apply(t)
+		return
+	}
+	c.terms, c.role = t, t.Role
+	for _, sub := range c.subs {
+		sub.filter(c)
+	}
+}
+
+// introduce tells everybody of a connection that a request made or renewed.
+func (h *Hub) introduce(s *state, c *connection, moved func()) {
+	h.keepConnection(s, c)
+	h.presence(s, c.id)
+	h.reportMismatch(s, c)
+	if moved != nil {
+		moved()
+	}
+}
+
+// named returns the connection that the request names, nil if it names none.
+func (h *Hub) named(s *state, req *contracts.AttachRequest, by contracts.Caller) (*connection, error) {
+	id := req.ConnectionID
+	if id == "" {
+		id = by.ConnectionID
+	}
+	if id == "" {
+		return nil, nil
+	}
+	return h.owned(s, id, by)
+}
+
+// owned returns the caller's connection of that id. One of another principal, or
+// whose secret the caller does not know, is not told from one that never was
+// (A6).
+func (h *Hub) owned(s *state, id string, by contracts.Caller) (*connection, error) {
+	c := s.conns[id]
+	if c == nil || c.bare || c.principal.ID != by.Principal.ID || !h.proven(c.token, by.Token) {
+		return nil, errNoConnection
+	}
+	return c, nil
+}
+
+// proven holds a presented secret against the hash of the right one. None is
+// good enough unless Options.RequireTokens.
+func (h *Hub) proven(want [sha256.Size]byte, token string) bool {
+	if token == "" {
+		return !h.opts.RequireTokens
+	}
+	sum := sha256.Sum256([]byte(token))
+	return subtle.ConstantTimeCompare(sum[:], want[:]) == 1
+}
+
+// adoptable returns the lease holder if it was made by the same principal and
+// nothing was ever done with it: the creation of a session leaves such a one for
+// the subscription that follows (maestro-attach 1.7).
+func (h *Hub) adoptable(s *state, req *contracts.AttachRequest, by contracts.Caller) *connection {
+	c := s.holder()
+	viewer := req.Role == contracts.RoleViewer || req.Role == "" && by.Role == contracts.RoleViewer
+	if c == nil || viewer || !c.unused || c.bare || c.principal.ID != by.Principal.ID || !h.proven(c.token, by.Token) {
+		return nil
+	}
+	return c
+}
+
+// negotiate makes the terms of a client that speaks HTTP. What a later request
+// leaves out stays as it was.
+func negotiate(c *connection, req *contracts.AttachRequest, by contracts.Caller) (handshake.Terms, error) {
+	hello := req.Hello()
+	if hello.Role == "" {
+		hello.Role = by.Role
+	}
+	offer := handshake.Offer{Networked: true, Default: contracts.RoleController}
+	if by.Principal.Role == contracts.RoleViewer {
+		offer.Default = contracts.RoleViewer
+	}
+	if c != nil {
+		offer.Established = c.role
+		complete(hello, c.terms)
+	}
+	terms, err := handshake.Negotiate(hello, offer)
+	if errors.Is(err, &contracts.Error{Code: contracts.CodeRoleConflict}) {
+		err = &contracts.Error{Code: contracts.CodeRoleConflict, Message: "Headless connection role does not match subscription role"}
+	}
+	return terms, err
+}
+
+// complete fills in what hello leaves out.
+func complete(hello *contracts.Hello, t handshake.Terms) {
+	if hello.ProtocolVersion == "" {
+		hello.ProtocolVersion = t.ProtocolVersion
+	}
+	if hello.ClientInfo == nil {
+		hello.ClientInfo = t.ClientInfo
+	}
+	if hello.Capabilities == nil {
+		hello.Capabilities = t.Echo()
+	}
+	if hello.OptOutNotifications == nil {
+		hello.OptOutNotifications = t.OptOuts
+	}
+}
+
+func mayBringTools(req *contracts.AttachRequest, t handshake.Terms) error {
+	switch {
+	case !req.EnableClientTools:
+	case t.Role == contracts.RoleViewer:
+		return &contracts.Error{Code: contracts.CodeBadRequest, Message: "viewer headless connections cannot enable client-side tools"}
+	case !slices.Contains(t.Capabilities.ServerRequests, contracts.RequestClientTool):
+		return &contracts.Error{Code: contracts.CodeBadRequest, Message: "client_tool capability is required when enableClientTools is true"}
+	}
+	return nil
+}
+
+// keepConnection writes a controller connection into the journal, so that its
+// client finds it after a restart.
+func (h *Hub) keepConnection(s *state, c *connection) {
+	if c.role == contracts.RoleController {
+		h.note(s, note{Attach: savedConnection(c)})
+	}
+}
+
+// Unsubscribe ends a subscription of the caller's. The last one takes its
+// connection with it (A10).
+func (h *Hub) Unsubscribe(id string, by contracts.Caller) error {
+	var err error
+	h.update(func(s *state) {
+		sub := s.subs[id]
+		if sub == nil || sub.conn.principal.ID != by.Principal.ID || !h.proven(sub.conn.token, by.Token) {
+			err = errNoSubscription
+			return
+		}
+		c := sub.conn
+		h.heard(s, c)
+		if len(c.subs) == 1 {
+			h.endConnection(s, c)
+			return
+		}
+		h.dropSubscription(s, sub, nil)
+		h.presence(s, c.id)
+	})
+	return h.refusedOr(err)
+}
+
+// endConnection destroys a connection at its client's wish and shows the state
+// that leaves, once. In a crowd the departure of one that only watched is told
+// with the others' (see presence).
+func (h *Hub) endConnection(s *state, c *connection) {
+	holder, _ := s.lease.Holder()
+	alone := len(s.conns) <= presenceAtOnce
+	h.destroy(s, c, contracts.LeaseReleased)
+	if holder != c.id && (alone || c.role == contracts.RoleController) {
+		h.publishSnapshot(s) // the end of a lease has shown it already
+	}
+}
+
+// Heartbeat is a sign of life of the caller's connection. It publishes nothing.
+func (h *Hub) Heartbeat(by contracts.Caller) (answer *contracts.HeartbeatAnswer, err error) {
+	h.update(func(s *state) {
+		h.expireLease(s)
+		var c *connection
+		if c, _, err = h.identify(s, by); err != nil {
+			return
+		}
+		h.heard(s, c)
+		holder, _ := s.lease.Holder()
+		answer = &contracts.HeartbeatAnswer{
+			ConnectionID: c.id, ControllerLeaseGranted: holder == c.id,
+			ControllerConnectionID: h.controllerID(s).Value, LeaseExpiresAt: h.expiry(s, c).Value,
+			HeartbeatIntervalMS: h.opts.HeartbeatInterval.Milliseconds(),
+		}
+	})
+	return answer, h.refusedOr(err)
+}
+
+// identify finds the connection that a request speaks for: by its subscription,
+// else by its own id. If both are there they must agree.
+func (h *Hub) identify(s *state, by contracts.Caller) (*connection, *subscription, error) {
+	sub := s.subs[by.SubscriptionID]
+	if sub != nil && (sub.conn.principal.ID != by.Principal.ID || !h.proven(sub.conn.token, by.Token)) {
+		sub = nil
+	}
+	if by.ConnectionID == "" {
+		if sub == nil {
+			return nil, nil, errNoConnection
+		}
+		return sub.conn, sub, nil
+	}
+	c, err := h.owned(s, by.ConnectionID, by)
+	switch {
+	case err != nil && sub != nil && s.conns[by.ConnectionID] == nil:
+		return sub.conn, sub, nil
+	case err != nil:
+		return nil, nil, err
+	case sub != nil && sub.conn != c:
+		return nil, nil, &contracts.Error{Code: contracts.CodeAccessDenied, Message: "Headless subscription does not belong to the message connection"}
+	}
+	return c, sub, nil
+}
+
+// Disconnect destroys the caller's connection. One that is gone already can be
+// disconnected again for a while (A16).
+func (h *Hub) Disconnect(by contracts.Caller) (answer *contracts.DisconnectAnswer, err error) {
+	h.update(func(s *state) {
+		answer = &contracts.DisconnectAnswer{Success: true, Subscriptions: []string{}}
+		var c *connection
+		if c, _, err = h.identify(s, by); err != nil {
+			if !h.wasHere(s, by) {
+				return
+			}
+			err, answer.ConnectionID = nil, by.ConnectionID
+		} else {
+			answer.ConnectionID = c.id
+			for _, sub := range c.subs {
+				answer.Subscriptions = append(answer.Subscriptions, sub.id)
+			}
+			h.endConnection(s, c)
+		}
+		answer.ControllerConnectionID = h.controllerID(s).Value
+	})
+	if err = h.refusedOr(err); err != nil {
+		return nil, err
+	}
+	return answer, nil
+}
+
+// wasHere reports whether the caller's connection is a former one.
+func (h *Hub) wasHere(s *state, by contracts.Caller) bool {
+	return slices.ContainsFunc(s.former, func(f former) bool {
+		return f.id == by.ConnectionID && f.principal == by.Principal.ID && s.now.Sub(f.at) <= formerFor && h.proven(f.token, by.Token)
+	})
+}
+
+// refusedOr counts a refusal and returns it, as one that a client can be shown.
+func (h *Hub) refusedOr(err error) error {
+	if err == nil {
+		return nil
+	}
+	refusal := h.refusal(err)
+	h.refused(refusal.Code)
+	return refusal
+}
+
+// A shot is a snapshot that still has to be encoded, which is done without the
+// lock.
+type shot struct {
+	shared *sharedSnapshot
+}
+
+// shot takes the state as of the head.
+func (h *Hub) shot(s *state) shot {
+	if s.shared == nil || s.sharedAt != h.head(s) || len(s.conns) <= presenceAtOnce {
+		return shot{&sharedSnapshot{state: h.snapshot(s)}}
+	}
+	return shot{s.shared}
+}
+
+func (p shot) encode() ([]byte, error) { return p.shared.body() }

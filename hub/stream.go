@@ -1,0 +1,79 @@
+package hub
+
+import (
+	"context"
+
+	"github.com/seed-028515a8/maestro/contracts"
+)
+
+// Stream writes the session's events to conn, which the client cannot speak on,
+// until conn fails, ctx ends or the hub closes it. An error before anything was
+// written is a refusal, and conn is then still open.
+//
+// A stream that names a subscription continues it, and ends an older stream that
+// it has (A61). Any other is a viewer of its own that is gone when it ends, and
+// never has anything to do with the lease (A36).
+func (h *Hub) Stream(ctx context.Context, conn Conn, req contracts.StreamRequest, by contracts.Caller) (err error) {
+	defer h.contain(conn, &err)
+	unhook := context.AfterFunc(ctx, func() { conn.Close(goingAway) })
+	defer unhook()
+	b, err := h.tune(conn, req, by)
+	if err != nil {
+		return h.refusedOr(err)
+	}
+	defer func() { h.detach(b, true) }()
+	r := &reader{hub: h, conn: b.sub.conn, box: b, keep: true}
+	return r.read(func([]byte) {}) // whatever it says, nobody listens
+}
+
+// tune attaches conn to its subscription.
+func (h *Hub) tune(conn Conn, req contracts.StreamRequest, by contracts.Caller) (b *mailbox, err error) {
+	h.update(func(s *state) {
+		var sub *subscription
+		if sub, err = h.tuned(s, req, by); err != nil {
+			return
+		}
+		how, why, from := h.startingPoint(s, contracts.Attach{Cursor: req.Cursor, Epoch: req.Epoch})
+		if req.Cursor == nil && req.SubscriptionID != "" {
+			how, from = resumeReplay, sub.from
+			if from+1 < h.journal.First() {
+				how, why = resumeReset, contracts.ResetGap
+			}
+		}
+		b = h.attachBox(s, sub, conn, transportSSE, from)
+		if opening := b.form.AppendOpening(nil); len(opening) > 0 {
+			h.push(s, b, parcel{frame: opening}) // ahead of everything
+		}
+		h.begin(s, b, how, why)
+		h.heard(s, sub.conn)
+		h.presence(s, sub.conn.id)
+		h.roster.add(b)
+		h.metrics.Attached.Add(1)
+		h.wake(b)
+	})
+	return b, err
+}
+
+// tuned finds the subscription of a stream, or makes one for it.
+func (h *Hub) tuned(s *state, req contracts.StreamRequest, by contracts.Caller) (*subscription, error) {
+	if s.phase == phaseEnded || s.phase == phaseClosing || s.failed != nil {
+		return nil, ErrUnknownSession
+	}
+	if req.SubscriptionID != "" {
+		sub := s.subs[req.SubscriptionID]
+		if sub == nil || sub.conn.principal.ID != by.Principal.ID || !h.proven(sub.conn.token, by.Token) {
+			return nil, errNoSubscription
+		}
+		return sub, nil
+	}
+	if err := h.hasRoom(s, false); err != nil {
+		return nil, err
+	}
+	h.makeRoom(s, contracts.RoleViewer)
+	c := h.newConnection(s, by.Principal, newToken())
+	c.greeted, c.role = true, contracts.RoleViewer
+	c.terms.Role, c.terms.OptOuts = contracts.RoleViewer, req.OptOuts
+	sub := h.newSubscription(s, c)
+	sub.implicit = true
+	return sub, nil
+}

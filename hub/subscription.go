@@ -1,0 +1,231 @@
+package hub
+
+import (
+	"container/list"
+	"slices"
+	"time"
+
+	"github.com/seed-028515a8/maestro/contracts"
+	"github.com/seed-028515a8/maestro/journal"
+)
+
+// maxSubscriptions bounds the subscriptions of one connection (D10).
+const maxSubscriptions = 8
+
+// maxHeld bounds the private events that wait for a detached subscription.
+const maxHeld = 16
+
+// A subscription is a connection's place in the stream of events. It is attached
+// while a socket or an HTTP stream reads it, and outlives that by
+// Options.SubscriptionTTL.
+type subscription struct {
+	// Static after creation.
+	id       string
+	conn     *connection
+	implicit bool // made by a stream, and gone with it
+
+	// Guarded by Hub.mu.
+	optOuts []contracts.Notification
+	box     *mailbox // nil while detached, and then
+	from    uint64   // the cursor it goes on from, unless the client names one
+	held    []held   // oldest first; at most maxHeld
+	expires time.Time
+	spot    *list.Element // in state.detached; nil while attached
+}
+
+// A held event is a private one that no stream took yet.
+type held struct {
+	cursor uint64
+	body   []byte
+}
+
+// filter puts what the client does not want to see, or may not, into force.
+func (sub *subscription) filter(c *connection) {
+	if sub.box == nil {
+		return
+	}
+	sub.box.skip.Store(uint32(sub.skips(c)))
+	sub.box.quiet.Store(slices.Contains(sub.optOuts, contracts.NotifyHeartbeat))
+}
+
+func (sub *subscription) skips(c *connection) journal.Class {
+	var skip journal.Class
+	for _, n := range sub.optOuts {
+		switch n {
+		case contracts.NotifyStatus:
+			skip |= classStatus
+		case contracts.NotifyConnectionInfo:
+			skip |= classConnectionInfo
+		case contracts.NotifyCompaction:
+			skip |= classCompaction
+		}
+	}
+	if !c.terms.RawEvents() {
+		skip |= classRaw
+	}
+	return skip
+}
+
+// newSubscription gives c one more subscription, which starts at the head.
+func (h *Hub) newSubscription(s *state, c *connection) *subscription {
+	sub := &subscription{id: newID("sub_"), conn: c, optOuts: c.terms.OptOuts, from: h.head(s)}
+	s.addSubscription(c, sub)
+	return sub
+}
+
+func (s *state) addSubscription(c *connection, sub *subscription) {
+	c.subs = append(c.subs, sub)
+	c.unused = false
+	s.settleIdle(c)
+	s.subs[sub.id] = sub
+}
+
+// dropSubscription takes a subscription off its connection, which may be left
+// without any.
+func (h *Hub) dropSubscription(s *state, sub *subscription, why *contracts.Error) {
+	s.undetach(sub)
+	h.part(s, sub.box, why)
+	c := sub.conn
+	c.subs = slices.DeleteFunc(c.subs, func(other *subscription) bool { return other == sub })
+	delete(s.subs, sub.id)
+}
+
+// attachBox gives the subscription a mailbox for conn that starts at cursor. A
+// mailbox it still has belongs to an older stream, which ends.
+func (h *Hub) attachBox(s *state, sub *subscription, conn Conn, transport string, cursor uint64) *mailbox {
+	c := sub.conn
+	h.part(s, sub.box, superseded) // its reader takes it off the roster
+	b := &mailbox{
+		conn: conn, form: conn.Form(), view: h.journal.Follow(conn.Form()), sub: sub, transport: transport,
+		bare: c.bare, idle: make(chan struct{}, 1), parted: make(chan struct{}), lastBeat: s.now,
+	}
+	b.cursor.Store(cursor)
+	s.undetach(sub)
+	sub.box = b
+	sub.filter(c)
+	for _, e := range sub.held {
+		h.push(s, b, parcel{at: max(e.cursor, cursor), frame: b.form.AppendMessage(nil, e.cursor, e.body)})
+	}
+	sub.held = nil
+	if c.bare {
+		h.backlog.join()
+	}
+	if s.nextBeat.IsZero() {
+		s.nextBeat = s.now.Add(h.opts.HeartbeatInterval / 15)
+	}
+	h.opts.Observer.Attached(c.role, transport)
+	return b
+}
+
+// detach takes a mailbox off its subscription when its socket has ended. The
+// subscription waits to be continued, unless the client said that it will not
+// come back.
+func (h *Hub) detach(b *mailbox, keep bool) {
+	b.settle()
+	h.roster.remove(b)
+	b.view.Close()
+	if b.bare {
+		h.backlog.leave()
+	}
+	h.update(func(s *state) {
+		signal(h.left)
+		sub, c := b.sub, b.sub.conn
+		h.opts.Observer.Detached(c.role, b.transport)
+		if sub.box != b || s.conns[c.id] != c {
+			return // a newer socket took over, or the connection was destroyed
+		}
+		sub.box, sub.from = nil, b.cursor.Load()
+		c.seen = s.now // leaving is a sign of life
+		if s.phase == phaseEnded {
+			return // what the next process finds is settled: the connection, and its lease
+		}
+		if !keep || sub.implicit {
+			h.destroy(s, c, contracts.LeaseReleased)
+			return
+		}
+		h.wait(s, sub)
+		h.presence(s, c.id)
+	})
+}
+
+// wait starts the time that a detached subscription has.
+func (h *Hub) wait(s *state, sub *subscription) {
+	s.undetach(sub)
+	sub.expires = s.now.Add(h.opts.SubscriptionTTL)
+	sub.spot = s.detached.PushBack(sub)
+}
+
+// undetach stops that time.
+func (s *state) undetach(sub *subscription) {
+	if sub.spot != nil {
+		s.detached.Remove(sub.spot)
+		sub.spot, sub.expires = nil, time.Time{}
+	}
+}
+
+// idle starts the time that a connection without subscriptions has.
+func (h *Hub) idle(s *state, c *connection) {
+	s.settleIdle(c)
+	c.expires = s.now.Add(h.opts.LeaseTTL)
+	c.spot = s.idle.PushBack(c)
+}
+
+// settleIdle stops that time.
+func (s *state) settleIdle(c *connection) {
+	if c.spot != nil {
+		s.idle.Remove(c.spot)
+		c.spot, c.expires = nil, time.Time{}
+	}
+}
+
+// heard counts a request as a sign of life of the connection and of all its
+// subscriptions (maestro-attach 3.2).
+func (h *Hub) heard(s *state, c *connection) {
+	c.seen = s.now
+	s.lease.Touch(c.id, s.now)
+	if c.spot != nil {
+		h.idle(s, c)
+	}
+	for _, sub := range c.subs {
+		if sub.spot != nil {
+			h.wait(s, sub)
+		}
+	}
+}
+
+// expireSilent ends the subscriptions and connections whose time is over. A
+// connection goes with its last subscription.
+func (h *Hub) expireSilent(s *state) {
+	for e := s.detached.Front(); e != nil; e = s.detached.Front() {
+		sub := e.Value.(*subscription)
+		if sub.expires.After(s.now) {
+			break
+		}
+		h.dropSubscription(s, sub, nil)
+		if len(sub.conn.subs) == 0 {
+			h.destroy(s, sub.conn, contracts.LeaseExpired)
+		} else {
+			h.presence(s, sub.conn.id)
+		}
+	}
+	for e := s.idle.Front(); e != nil; e = s.idle.Front() {
+		c := e.Value.(*connection)
+		if c.expires.After(s.now) {
+			break
+		}
+		h.destroy(s, c, contracts.LeaseExpired)
+	}
+}
+
+// nextSilent returns when expireSilent has to look again; zero is never.
+func (s *state) nextSilent() (at time.Time) {
+	if e := s.detached.Front(); e != nil {
+		at = e.Value.(*subscription).expires
+	}
+	if e := s.idle.Front(); e != nil {
+		if t := e.Value.(*connection).expires; at.IsZero() || t.Before(at) {
+			at = t
+		}
+	}
+	return at
+}

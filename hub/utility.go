@@ -1,0 +1,90 @@
+package hub
+
+import (
+	"context"
+	"time"
+
+	"github.com/seed-028515a8/maestro/contracts"
+)
+
+// Utilities is the hub's view of what clients may ask of the server beside the
+// agent. The room utility provides it. All methods may be called from any
+// goroutine once Start has returned.
+type Utilities interface {
+	// Operations lists what is offered.
+	Operations() []contracts.UtilityOperation
+
+	// Start gives the function by which events are shown. It is called once,
+	// before anything else. publish may wait until ctx ends.
+	Start(publish func(ctx context.Context, events ...contracts.Event) error)
+
+	// Do serves one utility command for the connection owner. When it returns,
+	// what the operation announces at once has been published. An error that is
+	// a *contracts.Error changed nothing.
+	Do(ctx context.Context, owner string, cmd contracts.Command) error
+
+	// Disown ends what a connection started that is gone. It does not wait.
+	Disown(owner string)
+
+	// Stop ends everything that runs and returns when the last events about it
+	// are published, or when ctx ends.
+	Stop(ctx context.Context, reason string) error
+
+	// Close is Stop and the end of every goroutine.
+	Close(ctx context.Context) error
+}
+
+// utilityPatience bounds one utility operation. Searches, the longest, bound
+// themselves to less.
+const utilityPatience = 10 * time.Second
+
+// operations lists what hello_ok offers; never nil.
+func (h *Hub) operations() []contracts.UtilityOperation {
+	if h.opts.Utilities == nil {
+		return []contracts.UtilityOperation{}
+	}
+	return h.opts.Utilities.Operations()
+}
+
+// isUtility reports whether cmd is for the utilities.
+func isUtility(cmd contracts.Command) bool {
+	switch cmd.(type) {
+	case *contracts.UtilityCommandStart, *contracts.UtilityCommandTerminate, *contracts.UtilityCommandStdin,
+		*contracts.UtilityCommandResize, *contracts.UtilityFileSearch, *contracts.UtilityFileRead,
+		*contracts.UtilityFileWatchStart, *contracts.UtilityFileWatchStop:
+		return true
+	}
+	return false
+}
+
+// serveUtility does an admitted utility command, outside the lock.
+func (h *Hub) serveUtility(owner string, cmd contracts.Command) error {
+	if h.opts.Utilities == nil {
+		return nil // to end what cannot be running: unknown ids are ignored (R82)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), utilityPatience)
+	defer cancel()
+	return h.opts.Utilities.Do(ctx, owner, cmd)
+}
+
+// stopUtilities ends everything that clients started (maestro-attach 1.12).
+func (h *Hub) stopUtilities(s *state, reason string) {
+	u := h.opts.Utilities
+	if u == nil {
+		return
+	}
+	s.then(func() {
+		h.wg.Go(func() { // ends within utilityPatience
+			ctx, cancel := context.WithTimeout(context.Background(), utilityPatience)
+			defer cancel()
+			if err := u.Stop(ctx, reason); err != nil {
+				h.log.Error("stop utilities", "err", err)
+			}
+		})
+	})
+}
+
+// utilitiesActive reports whether a client's command or watch runs.
+func (h *Hub) utilitiesActive(s *state) bool {
+	return h.opts.Utilities != nil && s.events.UtilitiesActive()
+}
