@@ -173,6 +173,8 @@ func (h *Hub) newConnection(s *state, p contracts.Principal, secret string) *con
 		id: newID("conn_"), token: sha256.Sum256([]byte(secret)), principal: p, seen: s.now, unused: true,
 	}
 	s.conns[c.id] = c
+	s.lastUsed = s.now
+	s.credentialEnds(p.Expires)
 	return c
 }
 

@@ -123,6 +123,10 @@ func (h *Hub) arm(s *state) {
 		}
 		sooner(s.nextSilent())
 		sooner(s.endAt)
+		sooner(s.credentials)
+		if idle := h.idleSince(s); !idle.IsZero() {
+			sooner(idle.Add(h.opts.IdleTTL))
+		}
 		sooner(s.presenceDue)
 		if s.run != nil {
 			sooner(s.lastShown.Add(h.opts.WorkingInterval))
@@ -145,6 +149,13 @@ func (h *Hub) tick(s *state) {
 		h.resolve(s, res)
 	}
 	h.expireSilent(s)
+	if !s.credentials.IsZero() && !s.credentials.After(s.now) {
+		h.expireCredentials(s)
+	}
+	if idle := h.idleSince(s); !idle.IsZero() && s.now.Sub(idle) >= h.opts.IdleTTL {
+		s.asleep, s.phase = true, phaseDraining
+		s.then(func() { go h.rest() }) // ends with the session
+	}
 	if !s.endAt.IsZero() && !s.endAt.After(s.now) {
 		s.endAt = time.Time{}
 		h.partAll(s, goingAway)

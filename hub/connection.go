@@ -150,6 +150,7 @@ func (m *sends) accepted() (list []savedSend) {
 // destroy ends a connection for good.
 func (h *Hub) destroy(s *state, c *connection, why contracts.LeaseReason) {
 	delete(s.conns, c.id)
+	s.lastUsed = s.now
 	s.settleIdle(c)
 	for _, sub := range c.subs {
 		s.undetach(sub)

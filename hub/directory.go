@@ -9,20 +9,30 @@ import (
 	"github.com/seed-028515a8/maestro/contracts"
 )
 
+// A Key names a session. Whoever authenticates for one scope cannot reach the
+// sessions of another, nor learn whether they exist (A84).
+type Key struct{ Scope, ID string }
+
+// A Wish says what may be done to find a session, and what a new one is like.
+type Wish struct {
+	Create       bool                   // one that is unknown may be made
+	ApprovalMode contracts.ApprovalMode // of a runtime that this makes; empty: the default
+}
+
 // A Directory holds the sessions of one process. It opens each at most once,
 // also when two clients ask for it at the same time (A83). It is safe for
 // concurrent use.
 type Directory struct {
-	// Open makes and starts the hub of a session. create is false when only a
-	// session that was kept may be opened; ErrUnknownSession says there is none.
-	Open func(ctx context.Context, id string, create bool) (*Hub, error)
+	// Open makes and starts the hub of a session. Without Wish.Create only one
+	// that was kept may be opened; ErrUnknownSession says there is none.
+	Open func(ctx context.Context, key Key, wish Wish) (*Hub, error)
 	// Max is how many sessions may be open; zero means 1,024.
 	Max int
 	Log *slog.Logger
 
 	mu     sync.Mutex
-	hubs   map[string]*place
-	ended  map[string]bool // shut down by a client; at most maxEnded
+	hubs   map[Key]*place
+	ended  map[Key]bool // shut down by a client; at most maxEnded
 	closed bool
 	wg     sync.WaitGroup
 }
@@ -38,28 +48,56 @@ const maxEnded = 4096
 // before ready is closed.
 type place struct {
 	ready chan struct{}
+	gone  chan struct{} // closed once the directory has forgotten it
 	hub   *Hub
 	err   error
 }
 
-// Get returns the session's hub, opening it if it has to.
-func (d *Directory) Get(ctx context.Context, id string, create bool) (*Hub, error) {
-	p, opener, err := d.place(id, create)
-	if err != nil {
-		return nil, err
-	}
-	if opener {
-		go d.open(context.WithoutCancel(ctx), id, create, p) // ends with the session; Suspend waits for it
-	}
-	select {
-	case <-p.ready:
-		return p.hub, p.err
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
+// Get returns the session's hub. opened says that this call made it, and not
+// another one at the same time.
+func (d *Directory) Get(ctx context.Context, key Key, wish Wish) (h *Hub, opened bool, err error) {
+	for {
+		p, opener, err := d.place(key, wish.Create)
+		if err != nil {
+			return nil, false, err
+		}
+		if opener {
+			go d.open(context.WithoutCancel(ctx), key, wish, p) // ends with the session; Suspend waits for it
+		}
+		select {
+		case <-p.ready:
+		case <-ctx.Done():
+			return nil, false, context.Cause(ctx)
+		}
+		if p.err != nil || opener || !p.hub.resting() {
+			return p.hub, opener, p.err
+		}
+		select { // it goes to sleep just now, and can be woken once it has
+		case <-p.gone:
+		case <-ctx.Done():
+			return nil, false, context.Cause(ctx)
+		}
 	}
 }
 
-func (d *Directory) place(id string, create bool) (p *place, opener bool, err error) {
+// List returns the sessions that are open.
+func (d *Directory) List() map[Key]*Hub {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	list := make(map[Key]*Hub, len(d.hubs))
+	for key, p := range d.hubs {
+		select {
+		case <-p.ready:
+			if p.err == nil {
+				list[key] = p.hub
+			}
+		default: // being opened
+		}
+	}
+	return list
+}
+
+func (d *Directory) place(id Key, create bool) (p *place, opener bool, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.closed {
@@ -80,9 +118,9 @@ func (d *Directory) place(id string, create bool) (p *place, opener bool, err er
 		return nil, false, &contracts.Error{Code: contracts.CodeRateLimited, Message: "too many sessions"}
 	}
 	if d.hubs == nil {
-		d.hubs = map[string]*place{}
+		d.hubs = map[Key]*place{}
 	}
-	p = &place{ready: make(chan struct{})}
+	p = &place{ready: make(chan struct{}), gone: make(chan struct{})}
 	d.hubs[id] = p
 	d.wg.Add(1)
 	return p, true, nil
@@ -91,38 +129,39 @@ func (d *Directory) place(id string, create bool) (p *place, opener bool, err er
 // open opens the session for everybody who waits for it and forgets it when it
 // has ended. One that could not be opened is forgotten before that is told: who
 // is told may try again.
-func (d *Directory) open(ctx context.Context, id string, create bool, p *place) {
-	p.hub, p.err = d.Open(ctx, id, create)
+func (d *Directory) open(ctx context.Context, key Key, wish Wish, p *place) {
+	defer close(p.gone)
+	p.hub, p.err = d.Open(ctx, key, wish)
 	if p.err != nil {
-		d.forget(id)
+		d.forget(key)
 		close(p.ready)
 		return
 	}
 	close(p.ready)
 	<-p.hub.Done()
 	if err := p.hub.Close(context.Background()); err != nil && d.Log != nil {
-		d.Log.Error("close session", "session", id, "err", err)
+		d.Log.Error("close session", "session", key.ID, "err", err)
 	}
-	if p.hub.failure() == nil {
-		d.retire(id)
+	if p.hub.over() {
+		d.retire(key)
 	}
-	d.forget(id)
+	d.forget(key)
 }
 
 // retire remembers that a session was ended.
-func (d *Directory) retire(id string) {
+func (d *Directory) retire(id Key) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if len(d.ended) >= maxEnded {
 		clear(d.ended)
 	}
 	if d.ended == nil {
-		d.ended = map[string]bool{}
+		d.ended = map[Key]bool{}
 	}
 	d.ended[id] = true
 }
 
-func (d *Directory) forget(id string) {
+func (d *Directory) forget(id Key) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	delete(d.hubs, id)

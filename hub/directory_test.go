@@ -22,7 +22,8 @@ type shelf struct {
 	fail   error    // what opening fails with
 }
 
-func (s *shelf) open(ctx context.Context, id string, create bool) (*hub.Hub, error) {
+func (s *shelf) open(ctx context.Context, key hub.Key, wish hub.Wish) (*hub.Hub, error) {
+	id, create := key.ID, wish.Create
 	s.mu.Lock()
 	s.opened = append(s.opened, id)
 	fail := s.fail
@@ -53,6 +54,12 @@ func (s *shelf) calls() int {
 	return len(s.opened)
 }
 
+// get asks a directory for a session of the owner's.
+func get(d *hub.Directory, ctx context.Context, id string, create bool) (*hub.Hub, error) {
+	h, _, err := d.Get(ctx, hub.Key{ID: id}, hub.Wish{Create: create})
+	return h, err
+}
+
 // inDirectory runs a test in a bubble with a directory over a shelf.
 func inDirectory(t *testing.T, s *shelf, test func(t *testing.T, d *hub.Directory)) {
 	synctest.Test(t, func(t *testing.T) {
@@ -81,7 +88,7 @@ func TestSessionIsOpenedOnceForAllWhoAsk(t *testing.T) { // A83
 		for i := range got {
 			wg.Go(func() {
 				var err error
-				if got[i], err = d.Get(t.Context(), "a", true); err != nil {
+				if got[i], err = get(d, t.Context(), "a", true); err != nil {
 					t.Error(err)
 				}
 			})
@@ -107,10 +114,10 @@ func TestUnknownSessionIsToldToAllAndNotRemembered(t *testing.T) {
 		var wg sync.WaitGroup
 		for range 4 {
 			wg.Go(func() {
-				_, err := d.Get(t.Context(), "a", false)
+				_, err := get(d, t.Context(), "a", false)
 				wantCode(t, err, contracts.CodeStaleSession)
 				// Whoever was told may ask for it anew at once.
-				if _, err = d.Get(t.Context(), "a", true); err != nil {
+				if _, err = get(d, t.Context(), "a", true); err != nil {
 					t.Errorf("got %v, want the session made", err)
 				}
 			})
@@ -128,13 +135,13 @@ func TestSessionThatFailedToOpenMayBeTriedAgain(t *testing.T) {
 	broken := errors.New("disk on fire")
 	s := &shelf{fail: broken}
 	inDirectory(t, s, func(t *testing.T, d *hub.Directory) {
-		if _, err := d.Get(t.Context(), "a", true); !errors.Is(err, broken) {
+		if _, err := get(d, t.Context(), "a", true); !errors.Is(err, broken) {
 			t.Errorf("got %v, want %v", err, broken)
 		}
 		s.mu.Lock()
 		s.fail = nil
 		s.mu.Unlock()
-		if _, err := d.Get(t.Context(), "a", true); err != nil {
+		if _, err := get(d, t.Context(), "a", true); err != nil {
 			t.Errorf("got %v, want the session", err)
 		}
 	})
@@ -148,13 +155,13 @@ func TestWaiterThatLeavesDoesNotStopTheOpening(t *testing.T) {
 		left := errors.New("client left")
 		var wg sync.WaitGroup
 		wg.Go(func() { // it is the first, so it asked for the opening
-			if _, err := d.Get(impatient, "a", true); !errors.Is(err, left) {
+			if _, err := get(d, impatient, "a", true); !errors.Is(err, left) {
 				t.Errorf("got %v, want %v", err, left)
 			}
 		})
 		synctest.Wait()
 		wg.Go(func() {
-			if _, err := d.Get(t.Context(), "a", true); err != nil {
+			if _, err := get(d, t.Context(), "a", true); err != nil {
 				t.Errorf("got %v, want the session", err)
 			}
 		})
@@ -170,23 +177,23 @@ func TestDirectoryIsBounded(t *testing.T) {
 	s := &shelf{}
 	inDirectory(t, s, func(t *testing.T, d *hub.Directory) {
 		d.Max = 2
-		first, err := d.Get(t.Context(), "a", true)
+		first, err := get(d, t.Context(), "a", true)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := d.Get(t.Context(), "b", true); err != nil {
+		if _, err := get(d, t.Context(), "b", true); err != nil {
 			t.Fatal(err)
 		}
-		_, err = d.Get(t.Context(), "c", true)
+		_, err = get(d, t.Context(), "c", true)
 		wantCode(t, err, contracts.CodeRateLimited)
-		if _, err := d.Get(t.Context(), "a", false); err != nil {
+		if _, err := get(d, t.Context(), "a", false); err != nil {
 			t.Errorf("got %v, want a session that is open to be found", err)
 		}
 		if err := first.Close(t.Context()); err != nil {
 			t.Error(err)
 		}
 		synctest.Wait()
-		if _, err := d.Get(t.Context(), "c", true); err != nil {
+		if _, err := get(d, t.Context(), "c", true); err != nil {
 			t.Errorf("got %v, want the place of the session that ended", err)
 		}
 	})
@@ -195,7 +202,7 @@ func TestDirectoryIsBounded(t *testing.T) {
 func TestEndedSessionStaysDownUntilMadeAnew(t *testing.T) { // A76
 	s := &shelf{}
 	inDirectory(t, s, func(t *testing.T, d *hub.Directory) {
-		h, err := d.Get(t.Context(), "a", true)
+		h, err := get(d, t.Context(), "a", true)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -203,16 +210,16 @@ func TestEndedSessionStaysDownUntilMadeAnew(t *testing.T) { // A76
 		(&room{h, t}).send(alice, `{"type":"shutdown"}`)
 		<-h.Done()
 		synctest.Wait()
-		_, err = d.Get(t.Context(), "a", false)
+		_, err = get(d, t.Context(), "a", false)
 		wantCode(t, err, contracts.CodeStaleSession)
 		if s.calls() != 1 {
 			t.Errorf("got %d openings, want no attempt to open what was shut down", s.calls())
 		}
-		again, err := d.Get(t.Context(), "a", true)
+		again, err := get(d, t.Context(), "a", true)
 		if err != nil || again == h {
 			t.Errorf("got %p, %v, want a new hub instead of %p", again, err, h)
 		}
-		if _, err := d.Get(t.Context(), "a", false); err != nil {
+		if _, err := get(d, t.Context(), "a", false); err != nil {
 			t.Errorf("got %v, want the session that was made anew", err)
 		}
 	})
@@ -224,7 +231,7 @@ func TestSuspendEndsAllSessionsAndAdmitsNoMore(t *testing.T) {
 		d := &hub.Directory{Open: s.open}
 		var hubs []*hub.Hub
 		for i := range 3 {
-			h, err := d.Get(t.Context(), fmt.Sprint(i), true)
+			h, err := get(d, t.Context(), fmt.Sprint(i), true)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -233,7 +240,7 @@ func TestSuspendEndsAllSessionsAndAdmitsNoMore(t *testing.T) {
 		s.gate = make(chan struct{})
 		late := make(chan error, 1)
 		go func() { // ends when the gate opens
-			h, err := d.Get(context.Background(), "late", true)
+			h, err := get(d, context.Background(), "late", true)
 			if err == nil {
 				<-h.Done()
 			}
@@ -243,7 +250,7 @@ func TestSuspendEndsAllSessionsAndAdmitsNoMore(t *testing.T) {
 		suspended := make(chan error, 1)
 		go func() { suspended <- d.Suspend(context.Background()) }() // ends with the last session
 		synctest.Wait()
-		_, err := d.Get(t.Context(), "new", true)
+		_, err := get(d, t.Context(), "new", true)
 		wantCode(t, err, contracts.CodeGoingAway)
 		select {
 		case err := <-suspended:
@@ -269,7 +276,7 @@ func TestDirectoryForgetsWhatEndedLongAgo(t *testing.T) {
 	s := &shelf{}
 	inDirectory(t, s, func(t *testing.T, d *hub.Directory) {
 		for i := range 4096 + 1 {
-			h, err := d.Get(t.Context(), fmt.Sprint(i), true)
+			h, err := get(d, t.Context(), fmt.Sprint(i), true)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -279,12 +286,12 @@ func TestDirectoryForgetsWhatEndedLongAgo(t *testing.T) {
 			synctest.Wait()
 		}
 		calls := s.calls()
-		_, err := d.Get(t.Context(), "0", false)
+		_, err := get(d, t.Context(), "0", false)
 		wantCode(t, err, contracts.CodeStaleSession)
 		if s.calls() != calls+1 {
 			t.Errorf("got %d openings, want the oldest session looked for in its store", s.calls()-calls)
 		}
-		_, err = d.Get(t.Context(), "4096", false)
+		_, err = get(d, t.Context(), "4096", false)
 		wantCode(t, err, contracts.CodeStaleSession)
 		if s.calls() != calls+1 {
 			t.Errorf("got %d openings, want the newest still known to have ended", s.calls()-calls)
@@ -297,14 +304,15 @@ func TestDirectoryForgetsWhatEndedLongAgo(t *testing.T) {
 func TestDirectoryLogsASessionThatCannotBeClosed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log, store := &logged{}, &balky{Store: journal.NewMemory(journal.MemoryOptions{})}
-		d := &hub.Directory{Log: log.logger(), Open: func(ctx context.Context, id string, _ bool) (*hub.Hub, error) {
+		d := &hub.Directory{Log: log.logger(), Open: func(ctx context.Context, key hub.Key, _ hub.Wish) (*hub.Hub, error) {
+			id := key.ID
 			h, err := hub.New(hub.Options{SessionID: id, Cwd: "/", Agent: &echo{}, Store: store})
 			if err != nil {
 				return nil, err
 			}
 			return h, h.Start(ctx)
 		}}
-		h, err := d.Get(t.Context(), "a", true)
+		h, err := get(d, t.Context(), "a", true)
 		if err != nil {
 			t.Fatal(err)
 		}

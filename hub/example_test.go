@@ -12,6 +12,7 @@ import (
 	"github.com/seed-028515a8/maestro/contracts"
 	"github.com/seed-028515a8/maestro/hub"
 	"github.com/seed-028515a8/maestro/journal"
+	"github.com/seed-028515a8/maestro/transport/door"
 	"github.com/seed-028515a8/maestro/transport/ws"
 )
 
@@ -34,7 +35,9 @@ func Example() {
 		log.Fatal(err)
 	}
 
-	door, err := ws.New(ws.Options{
+	entrance := door.New(0)
+	sockets, err := ws.New(ws.Options{
+		Door:      entrance,
 		Authorize: func(*http.Request) (contracts.Principal, error) { return contracts.Principal{}, nil },
 		Open:      func(_ context.Context, att contracts.Attach) (ws.Session, error) { return visit{session, att}, nil },
 	})
@@ -42,7 +45,7 @@ func Example() {
 		log.Fatal(err)
 	}
 	wires := make(pipes)
-	go http.Serve(wires, door) // ends when wires closes
+	go http.Serve(wires, sockets) // ends when wires closes
 
 	talk(ctx, wires)
 
@@ -50,7 +53,7 @@ func Example() {
 	if err := session.Close(ctx); err != nil {
 		log.Fatal(err)
 	}
-	if err := door.Close(ctx); err != nil {
+	if err := entrance.Close(ctx); err != nil {
 		log.Fatal(err)
 	}
 	close(wires)

@@ -42,6 +42,7 @@ type Options struct {
 	HeartbeatInterval time.Duration // 15 s; a peer silent for three of them is closed
 	SubscriptionTTL   time.Duration // 30 s a dropped connection can be resumed
 	HandshakeTimeout  time.Duration // 10 s from the first byte to hello
+	IdleTTL           time.Duration // without clients, run or events before the session rests; never
 	WorkingInterval   time.Duration // 15 s of silence in a run before a status says it goes on
 
 	// RequestTimeout overrides how long a type of request waits. Negative
@@ -153,7 +154,7 @@ type Hub struct {
 	kick  chan struct{} // 1-buffered; a token means visible entries
 	sync  chan struct{} // 1-buffered; a token means unsynced entries (group commit)
 	done  chan struct{} // closed when the hub has ended
-	over  chan struct{} // closed when nothing of it runs any more
+	still chan struct{} // closed when nothing of it runs any more
 	wg    sync.WaitGroup
 
 	mu sync.Mutex
@@ -193,11 +194,14 @@ type state struct {
 	presenceAbout string
 	nextBeat      time.Time // zero until somebody attached
 	lastShown     time.Time // an entry was last published
+	lastUsed      time.Time // a client was last here
 	sinceMark     int       // bytes since the last checkpoint
 	shown         uint64    // events published by this process
 	deadline      time.Time // what the clock is armed for
 	phase         phase
-	failed        error // the store broke; nothing more can be shown
+	asleep        bool      // suspended, to go on in another hub
+	credentials   time.Time // when the first credential ends; zero: never
+	failed        error     // the store broke; nothing more can be shown
 
 	counted  contracts.Quiesced  // what was going on when a drain began
 	quiesced *contracts.Quiesced // set once the session stands still
@@ -233,7 +237,7 @@ func New(opts Options) (*Hub, error) {
 		kick:  make(chan struct{}, 1),
 		sync:  make(chan struct{}, 1),
 		done:  make(chan struct{}),
-		over:  make(chan struct{}),
+		still: make(chan struct{}),
 		left:  make(chan struct{}, 1),
 	}
 	h.backlog.init()
@@ -288,7 +292,7 @@ func (h *Hub) Start(ctx context.Context) error {
 		return errors.Join(err, h.Close(ctx))
 	}
 	h.update(func(s *state) {
-		h.info = info
+		h.info, s.lastUsed = info, s.now
 		h.first = h.head(s)
 		h.closeLeftovers(s)
 		s.phase = phaseOpen

@@ -32,6 +32,7 @@ func (h *Hub) Close(ctx context.Context) error {
 // same store goes on from there.
 func (h *Hub) Suspend(ctx context.Context) error {
 	h.update(func(s *state) {
+		s.asleep = true
 		if s.phase == phaseOpen {
 			s.phase = phaseDraining
 			h.stopRun(s, stopSuspended)
@@ -52,14 +53,15 @@ func (h *Hub) finishShutdown() {
 func (h *Hub) leave(ctx context.Context, final bool) error {
 	if h.leaving.Swap(true) {
 		select {
-		case <-h.over:
+		case <-h.still:
 			return nil
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
 	}
-	defer close(h.over)
+	defer close(h.still)
 	h.awaitRun(ctx)
+	h.endUtilities(ctx)
 	h.update(func(s *state) {
 		if final && s.phase != phaseEnded && s.phase != phaseStarting {
 			h.publishSnapshot(s)
@@ -76,6 +78,9 @@ func (h *Hub) leave(ctx context.Context, final bool) error {
 		h.end(s)
 	})
 	err := h.opts.Agent.Close(ctx)
+	if u := h.opts.Utilities; u != nil {
+		err = errors.Join(err, u.Close(ctx))
+	}
 	h.wg.Wait()
 	return errors.Join(err, h.opts.Store.Close())
 }
@@ -128,5 +133,98 @@ func (h *Hub) partAll(s *state, why *contracts.Error) {
 		for _, sub := range c.subs {
 			h.part(s, sub.box, why)
 		}
+	}
+}
+
+// endUtilities ends what clients started, while the last events about it can
+// still be shown.
+func (h *Hub) endUtilities(ctx context.Context) {
+	u := h.opts.Utilities
+	if u == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, runPatience)
+	defer cancel()
+	if err := u.Stop(ctx, stopShutdown.utilities); err != nil {
+		h.log.Error("stop utilities", "err", err)
+	}
+}
+
+// rest suspends a session that nobody has used for a long time. It comes back
+// when somebody asks for it.
+func (h *Hub) rest() {
+	if err := h.Suspend(context.Background()); err != nil {
+		h.log.Error("suspend an idle session", "err", err)
+	}
+}
+
+// idleSince returns since when nothing has happened in the session and nobody
+// is here; zero if that is not so.
+func (h *Hub) idleSince(s *state) time.Time {
+	if h.opts.IdleTTL <= 0 || s.phase != phaseOpen || s.run != nil || len(s.subs) > 0 || len(s.conns) > 0 || h.utilitiesActive(s) {
+		return time.Time{}
+	}
+	if s.lastUsed.After(s.lastShown) {
+		return s.lastUsed
+	}
+	return s.lastShown
+}
+
+// resting reports whether the session is going to sleep, to be opened again.
+func (h *Hub) resting() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.asleep && h.failed == nil
+}
+
+// over reports whether the session was ended for good, and not just put to rest
+// or broken.
+func (h *Hub) over() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return !h.asleep && h.failed == nil
+}
+
+// Evict ends every connection of a principal, whose credential counts no more.
+func (h *Hub) Evict(principalID string) {
+	h.update(func(s *state) {
+		for _, c := range s.conns {
+			if c.principal.ID == principalID && !c.bare {
+				h.expel(s, c)
+			}
+		}
+	})
+}
+
+// errExpired ends the connections of a credential that counts no more.
+var errExpired = &contracts.Error{Code: contracts.CodeUnauthenticated, Message: "the credential has expired or was revoked"}
+
+// expel destroys a connection and tells its client why.
+func (h *Hub) expel(s *state, c *connection) {
+	for _, sub := range c.subs {
+		h.part(s, sub.box, errExpired)
+	}
+	h.destroy(s, c, contracts.LeaseExpired)
+}
+
+// expireCredentials ends the connections whose credential has ended, and finds
+// out which ends next.
+func (h *Hub) expireCredentials(s *state) {
+	s.credentials = time.Time{}
+	for _, c := range s.conns {
+		switch at := c.principal.Expires; {
+		case at.IsZero():
+		case !at.After(s.now):
+			h.expel(s, c)
+		default:
+			s.credentialEnds(at)
+		}
+	}
+}
+
+// credentialEnds sees to it that the end of a credential is noticed.
+func (s *state) credentialEnds(at time.Time) {
+	if !at.IsZero() && (s.credentials.IsZero() || at.Before(s.credentials)) {
+		s.credentials = at
 	}
 }

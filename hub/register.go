@@ -393,3 +393,10 @@ func (h *Hub) shot(s *state) shot {
 }
 
 func (p shot) encode() ([]byte, error) { return p.shared.body() }
+
+// State returns the encoded snapshot as of now.
+func (h *Hub) State() ([]byte, error) {
+	var shot shot
+	h.update(func(s *state) { shot = h.shot(s) })
+	return shot.encode()
+}

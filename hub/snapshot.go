@@ -2,6 +2,7 @@ package hub
 
 import (
 	"sync"
+	"time"
 
 	"github.com/seed-028515a8/maestro/contracts"
 )
@@ -41,4 +42,23 @@ func (h *Hub) share(s *state) (*sharedSnapshot, uint64) {
 		s.shared, s.sharedAt, s.sharedOn = &sharedSnapshot{state: h.snapshot(s)}, h.head(s), s.now
 	}
 	return s.shared, s.sharedAt
+}
+
+// A Summary is what a listing says of a session.
+type Summary struct {
+	Cursor      uint64
+	Updated     time.Time // something was last published
+	Responding  bool
+	Connections int
+	Pending     int // requests that wait for an answer
+}
+
+// Summary describes the session as of now.
+func (h *Hub) Summary() Summary {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return Summary{
+		Cursor: h.journal.Visible(), Updated: h.lastShown, Responding: h.run != nil,
+		Connections: len(h.conns), Pending: h.table.Len(),
+	}
 }

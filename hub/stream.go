@@ -56,18 +56,11 @@ func (h *Hub) tune(conn Conn, req contracts.StreamRequest, by contracts.Caller) 
 
 // tuned finds the subscription of a stream, or makes one for it.
 func (h *Hub) tuned(s *state, req contracts.StreamRequest, by contracts.Caller) (*subscription, error) {
-	if s.phase == phaseEnded || s.phase == phaseClosing || s.failed != nil {
-		return nil, ErrUnknownSession
+	if err := h.mayTune(s, req, by); err != nil {
+		return nil, err
 	}
 	if req.SubscriptionID != "" {
-		sub := s.subs[req.SubscriptionID]
-		if sub == nil || sub.conn.principal.ID != by.Principal.ID || !h.proven(sub.conn.token, by.Token) {
-			return nil, errNoSubscription
-		}
-		return sub, nil
-	}
-	if err := h.hasRoom(s, false); err != nil {
-		return nil, err
+		return s.subs[req.SubscriptionID], nil
 	}
 	h.makeRoom(s, contracts.RoleViewer)
 	c := h.newConnection(s, by.Principal, newToken())
@@ -76,4 +69,26 @@ func (h *Hub) tuned(s *state, req contracts.StreamRequest, by contracts.Caller) 
 	sub := h.newSubscription(s, c)
 	sub.implicit = true
 	return sub, nil
+}
+
+// MayStream says whether [Hub.Stream] would refuse, for what is known before
+// anything is written. It changes nothing.
+func (h *Hub) MayStream(req contracts.StreamRequest, by contracts.Caller) error {
+	var err error
+	h.update(func(s *state) { err = h.mayTune(s, req, by) })
+	return h.refusedOr(err)
+}
+
+func (h *Hub) mayTune(s *state, req contracts.StreamRequest, by contracts.Caller) error {
+	switch {
+	case s.phase == phaseEnded || s.phase == phaseClosing || s.failed != nil:
+		return ErrUnknownSession
+	case req.SubscriptionID == "":
+		return h.hasRoom(s, false)
+	}
+	sub := s.subs[req.SubscriptionID]
+	if sub == nil || sub.conn.principal.ID != by.Principal.ID || !h.proven(sub.conn.token, by.Token) {
+		return errNoSubscription
+	}
+	return nil
 }

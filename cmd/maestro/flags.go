@@ -26,15 +26,28 @@ type settings struct {
 	envPass                    []string
 	leaseTTL, heartbeat        time.Duration
 	subscription, retainAge    time.Duration
+	idleTTL                    time.Duration
 	retainBytes                int64
 	hosts, origins             []string
+	tlsCert, tlsKey            string
+	behindTLS                  bool
+	jwtKey, jwtIssuer          string
+	jwtAudience, jwtScopeClaim string
+	controlTokenFile           string
+	connectionTokens           string
+	drainRequests              string
 	limits                     limits
 }
 
 func (s *settings) register(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&s.workspace, "workspace", ".", "directory the agent works in")
+	s.registerShared(cmd)
+}
+
+// registerShared adds the flags of every command that runs a session.
+func (s *settings) registerShared(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringVar(&s.agent, "agent", "shell", "runtime: shell, script:FILE, conformance or headless:CMD")
-	f.StringVar(&s.workspace, "workspace", ".", "directory the agent works in")
 	f.StringVar(&s.stateDir, "state-dir", "", "directory for journals and the token")
 	f.StringVar(&s.auth, "auth", "token", "token, or off on a loopback address")
 	f.StringVar(&s.readyFile, "ready-file", "", "write where the server listens to this file once it does")
@@ -49,10 +62,24 @@ func (s *settings) register(cmd *cobra.Command) {
 	f.StringSliceVar(&s.origins, "allow-origin", nil, "web origin, beside the server's own, whose pages may attach")
 	f.Int64Var(&s.retainBytes, "retain-bytes", 256<<20, "size of a session's journal")
 	f.DurationVar(&s.retainAge, "retain-age", 0, "age of a session's journal; 0 keeps everything that fits")
+	f.StringVar(&s.tlsCert, "tls-cert", "", "certificate file (PEM); serves HTTPS")
+	f.StringVar(&s.tlsKey, "tls-key", "", "key file of the certificate (PEM)")
+	f.BoolVar(&s.behindTLS, "behind-tls", false, "a proxy serves HTTPS to browsers: mark cookies for it")
+	f.StringVar(&s.jwtKey, "jwt-key", "", "file with the key that verifies JWTs: PEM, JWKS or a secret; accepts them beside the token")
+	f.StringVar(&s.jwtIssuer, "jwt-issuer", "", "issuer that JWTs must have")
+	f.StringVar(&s.jwtAudience, "jwt-audience", "", "audience that JWTs must have")
+	f.StringVar(&s.jwtScopeClaim, "jwt-scope-claim", "scope", "claim of JWTs that names whose sessions they reach")
+	f.StringVar(&s.connectionTokens, "connection-tokens", "", "required or optional: whether HTTP requests about a connection must present its secret; default: required unless --auth off")
 	s.limits.register(cmd)
 	complete(cmd, "agent", cobra.ShellCompDirectiveNoSpace, "shell", "script:", "conformance", "headless:")
 	complete(cmd, "auth", cobra.ShellCompDirectiveNoFileComp, "token", "off")
 	complete(cmd, "protocol-profile", cobra.ShellCompDirectiveNoFileComp, string(contracts.ProfileSeed), string(contracts.ProfilePublic))
+}
+
+// registerServer adds the flags of the commands that only serve the network.
+func (s *settings) registerServer(cmd *cobra.Command) {
+	cmd.Flags().BoolVar(&s.readyStdout, "ready-stdout", false, "print where the server listens as JSON, before anything else")
+	cmd.Flags().BoolVar(&s.eofExit, "exit-on-stdin-eof", false, "end when standard input is closed")
 }
 
 // complete tells the shell what a flag of cmd may be.
@@ -77,10 +104,36 @@ func (s *settings) sensible() error {
 	if p := contracts.Profile(s.profile); p != contracts.ProfileSeed && p != contracts.ProfilePublic {
 		return fmt.Errorf("--protocol-profile %q: want seed or public", s.profile)
 	}
+	if (s.tlsCert == "") != (s.tlsKey == "") {
+		return errors.New("--tls-cert and --tls-key belong together")
+	}
+	if s.auth == "off" && s.jwtKey != "" {
+		return errors.New("--jwt-key is of no use with --auth off")
+	}
+	switch s.connectionTokens {
+	case "", "required", "optional":
+	default:
+		return fmt.Errorf("--connection-tokens %q: want required or optional", s.connectionTokens)
+	}
+	if s.drainRequests != "" && s.drainRequests != "keep" && s.drainRequests != "cancel" {
+		return fmt.Errorf("--drain-requests %q: want keep or cancel", s.drainRequests)
+	}
+	if s.idleTTL < 0 {
+		return errors.New("--idle-ttl must not be negative")
+	}
 	if s.leaseTTL <= 0 || s.heartbeat <= 0 || s.subscription <= 0 || s.retainBytes <= 0 || s.retainAge < 0 {
 		return errors.New("durations and sizes must be positive")
 	}
 	return s.limits.check()
+}
+
+// requireTokens reports whether requests about a connection must prove whose it
+// is (ruling 8).
+func (s *settings) requireTokens() bool {
+	if s.connectionTokens == "" {
+		return s.auth != "off"
+	}
+	return s.connectionTokens == "required"
 }
 
 func (s *settings) log() *slog.Logger {

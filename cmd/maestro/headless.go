@@ -15,6 +15,7 @@ import (
 
 	"github.com/seed-028515a8/maestro/contracts"
 	"github.com/seed-028515a8/maestro/hub"
+	attach "github.com/seed-028515a8/maestro/transport/http"
 	"github.com/seed-028515a8/maestro/transport/stdio"
 )
 
@@ -62,7 +63,7 @@ func headless(s settings) error {
 		m.dir, id = m.workspaceDir(s.stateDir), firstSession
 	}
 	m.shared = s.listen != ""
-	h, err := m.open(ctx, id, true)
+	h, err := m.open(ctx, hub.Key{ID: id}, hub.Wish{Create: true})
 	if ctx.Err() != nil {
 		err = context.Cause(ctx)
 	}
@@ -93,11 +94,14 @@ func headless(s settings) error {
 
 // share lets others attach to the session over the network.
 func share(s settings, h *hub.Hub, log *slog.Logger) (*network, error) {
-	n, err := listen(s, cmp.Or(s.stateDir, defaultStateRoot()), func(_ context.Context, att contracts.Attach) (*hub.Hub, error) {
-		if att.SessionID != "" && att.SessionID != h.SessionID() {
-			return nil, hub.ErrUnknownSession
-		}
-		return h, nil
+	n, err := listen(s, cmp.Or(s.stateDir, defaultStateRoot()), house{
+		find: func(_ context.Context, want attach.Wanted) (*hub.Hub, bool, error) {
+			if want.ID != "" && want.ID != h.SessionID() || want.Principal.Scope != "" {
+				return nil, false, hub.ErrUnknownSession
+			}
+			return h, false, nil
+		},
+		evict: h.Evict,
 	}, log)
 	if err != nil {
 		return nil, err

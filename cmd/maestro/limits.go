@@ -17,6 +17,8 @@ type limits struct {
 	connections, controllers, sessions int
 	attachRate                         float64
 	attachBurst                        int
+	requestRate                        float64
+	requestBurst                       int
 	handshake, write                   time.Duration
 	requests                           map[string]string // duration or never, by type
 }
@@ -30,13 +32,15 @@ func (l *limits) register(cmd *cobra.Command) {
 	f.IntVar(&l.sessions, "max-sessions", 1024, "sessions at a time")
 	f.Float64Var(&l.attachRate, "attach-rate", 512, "attachments per second of one principal in the long run; negative is no limit")
 	f.IntVar(&l.attachBurst, "attach-burst", 2048, "attachments of one principal at once")
+	f.Float64Var(&l.requestRate, "request-rate", 200, "HTTP requests per second of one principal in the long run; negative is no limit")
+	f.IntVar(&l.requestBurst, "request-burst", 1000, "HTTP requests of one principal at once")
 	f.DurationVar(&l.handshake, "handshake-timeout", contracts.DefaultHandshakeTimeout, "time for a client to say hello")
 	f.DurationVar(&l.write, "write-timeout", contracts.DefaultWriteTimeout, "time for a client to take what is written")
 	f.StringToStringVar(&l.requests, "request-timeout", nil, "how long a type of question waits, such as approval=10m or user_input=never")
 }
 
 func (l *limits) check() error {
-	for _, n := range []int{l.frameBytes, l.lineBytes, l.connections, l.controllers, l.sessions, l.attachBurst} {
+	for _, n := range []int{l.frameBytes, l.lineBytes, l.connections, l.controllers, l.sessions, l.attachBurst, l.requestBurst} {
 		if n <= 0 {
 			return errors.New("limits must be positive")
 		}

@@ -70,7 +70,7 @@ func rootCommand() *cobra.Command {
 			"watch, and nobody loses a word when a connection or the server itself goes away.",
 		SilenceUsage: true, SilenceErrors: true,
 	}
-	root.AddCommand(serveCommand(), headlessCommand(), conformanceCommand(), versionCommand(),
+	root.AddCommand(serveCommand(), hostedCommand(), headlessCommand(), conformanceCommand(), versionCommand(),
 		attachCommand(attachDefaults{URL: "http://" + defaultListen, TokenFile: tokenFile(defaultStateRoot()), Version: version()}))
 	for _, cmd := range root.Commands() {
 		mark(cmd)

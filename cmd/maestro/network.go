@@ -1,13 +1,16 @@
 package main
 
 import (
+	"cmp"
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -15,7 +18,11 @@ import (
 
 	"github.com/seed-028515a8/maestro/contracts"
 	"github.com/seed-028515a8/maestro/hub"
+	"github.com/seed-028515a8/maestro/transport/door"
 	"github.com/seed-028515a8/maestro/transport/gate"
+	attach "github.com/seed-028515a8/maestro/transport/http"
+	"github.com/seed-028515a8/maestro/transport/rates"
+	"github.com/seed-028515a8/maestro/transport/sse"
 	"github.com/seed-028515a8/maestro/transport/ws"
 )
 
@@ -23,32 +30,52 @@ import (
 type network struct {
 	ln      net.Listener
 	server  *http.Server
-	sockets *ws.Handler
+	door    *door.Door
+	scheme  string // http or https
 	token   string // path of the token file; empty with authentication off
+	control string // path of the control token's file; empty if there is none
 	done    chan struct{}
 }
 
-// find returns the session an attachment is for.
-type find func(ctx context.Context, att contracts.Attach) (*hub.Hub, error)
+// A house is what the network lets clients into.
+type house struct {
+	// find opens a session. opened says that this call made its runtime.
+	find func(ctx context.Context, want attach.Wanted) (h *hub.Hub, opened bool, err error)
 
-// attached is one attachment to one session.
-type attached struct {
+	list   func(contracts.Principal) *contracts.SessionList // nil lists nothing
+	evict  func(principalID string)                         // ends the connections of a principal
+	ready  func() (ready, draining bool)                    // nil is always
+	fence  attach.Fence                                     // of a hosted runner, or nil
+	runner attach.Runner                                    // the same, or nil
+	public http.Handler                                     // metrics; nil serves none
+	audit  func(http.Handler) http.Handler                  // counts requests; nil counts none
+}
+
+// visit is one attachment to one session.
+type visit struct {
 	hub *hub.Hub
 	att contracts.Attach
 }
 
-func (a attached) Serve(ctx context.Context, conn *ws.Conn) error {
-	return a.hub.Serve(ctx, conn, hub.WireEnvelope, a.att)
+func (v visit) Serve(ctx context.Context, conn *ws.Conn) error {
+	return v.hub.Serve(ctx, conn, hub.WireEnvelope, v.att)
+}
+
+// overHTTP is a session as its HTTP clients use it.
+type overHTTP struct{ *hub.Hub }
+
+func (o overHTTP) Stream(ctx context.Context, conn *sse.Conn, req contracts.StreamRequest, by contracts.Caller) error {
+	return o.Hub.Stream(ctx, conn, req, by)
 }
 
 // listen takes the address. Clients that connect wait until accept is called.
-func listen(s settings, root string, find find, log *slog.Logger) (*network, error) {
+func listen(s settings, root string, h house, log *slog.Logger) (*network, error) {
 	ln, err := net.Listen("tcp", s.listen)
 	if err != nil {
 		return nil, err
 	}
-	n := &network{ln: ln, done: make(chan struct{})}
-	if err := n.open(s, root, find, log); err != nil {
+	n := &network{ln: ln, scheme: "http", done: make(chan struct{})}
+	if err := n.open(s, root, h, log); err != nil {
 		return nil, errors.Join(err, ln.Close())
 	}
 	return n, nil
@@ -58,67 +85,183 @@ func listen(s settings, root string, find find, log *slog.Logger) (*network, err
 func (n *network) accept(log *slog.Logger) {
 	go func() { // ends when the server is shut down; close waits for it
 		defer close(n.done)
-		if err := n.server.Serve(n.ln); !errors.Is(err, http.ErrServerClosed) {
+		serve := n.server.Serve
+		if n.scheme == "https" {
+			serve = func(ln net.Listener) error { return n.server.ServeTLS(ln, "", "") }
+		}
+		if err := serve(n.ln); !errors.Is(err, http.ErrServerClosed) {
 			log.Error("listener failed", "err", err)
 		}
 	}()
 }
 
-func (n *network) open(s settings, root string, find find, log *slog.Logger) error {
+func (n *network) open(s settings, root string, h house, log *slog.Logger) error {
 	addr, ok := n.ln.Addr().(*net.TCPAddr)
 	if s.auth == "off" && (!ok || !addr.IP.IsLoopback()) {
 		return fmt.Errorf("--auth off is accepted on a loopback address only, not on %s", n.ln.Addr())
 	}
-	opts := gate.Options{Off: s.auth == "off", Hosts: s.hosts, Origins: s.origins}
-	if s.auth != "off" {
-		n.token = tokenFile(root)
-		token, err := gate.LoadOrCreateToken(n.token)
-		if err != nil {
+	n.door = door.New(s.limits.connections)
+	limiter := rates.New(rates.Options{
+		AttachRate: s.limits.attachRate, AttachBurst: s.limits.attachBurst,
+		RequestRate: s.limits.requestRate, RequestBurst: s.limits.requestBurst,
+	})
+	g, err := n.gate(s, root, h, limiter, log)
+	if err != nil {
+		return err
+	}
+	mux, err := n.routes(s, g, h, limiter, log)
+	if err != nil {
+		return err
+	}
+	handler := g.Wrap(mux)
+	if h.audit != nil {
+		handler = h.audit(handler)
+	}
+	n.server = &http.Server{
+		Handler: handler, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 30 * time.Second,
+		IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 32 << 10,
+		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug), // what clients do wrong
+	}
+	return n.secure(s)
+}
+
+// secure turns TLS on if there is a certificate.
+func (n *network) secure(s settings) error {
+	if s.tlsCert == "" {
+		return nil
+	}
+	cert, err := tls.LoadX509KeyPair(s.tlsCert, s.tlsKey)
+	if err != nil {
+		return fmt.Errorf("load the TLS certificate: %w", err)
+	}
+	n.scheme = "https"
+	n.server.TLSConfig = &tls.Config{Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12}
+	return nil
+}
+
+// gate makes what says who asks.
+func (n *network) gate(s settings, root string, h house, limiter *rates.Rates, log *slog.Logger) (*gate.Gate, error) {
+	opts := gate.Options{
+		Off: s.auth == "off", Hosts: s.hosts, Origins: s.origins, BehindTLS: s.behindTLS,
+		Issuer: s.jwtIssuer, Audience: s.jwtAudience, ScopeClaim: s.jwtScopeClaim,
+		Revoked: h.evict, Rates: limiter, Log: log,
+		Session: func(ctx context.Context, p contracts.Principal, id string) error {
+			_, _, err := h.find(ctx, attach.Wanted{ID: id, Principal: p})
 			return err
-		}
-		opts.Token = token
+		},
 	}
 	if host, _, err := net.SplitHostPort(s.listen); err == nil && host != "" && net.ParseIP(host) == nil {
 		opts.Hosts = append(opts.Hosts, host)
 	}
-	g, err := gate.New(opts)
-	if err != nil {
-		return err
+	if opts.Off {
+		return gate.New(opts)
 	}
-	n.sockets, err = ws.New(ws.Options{
-		Authorize: g.Authorize,
+	n.token, opts.ShareFile = tokenFile(root), filepath.Join(root, "shares.json")
+	token, err := gate.LoadOrCreateToken(n.token)
+	if err != nil {
+		return nil, err
+	}
+	opts.Token = token
+	if h.runner != nil {
+		n.control = cmp.Or(s.controlTokenFile, filepath.Join(root, "control-token"))
+		if opts.ControlToken, err = gate.LoadOrCreateToken(n.control); err != nil {
+			return nil, err
+		}
+	}
+	if s.jwtKey != "" {
+		if opts.Keys, err = gate.LoadKeys(s.jwtKey); err != nil {
+			return nil, err
+		}
+	}
+	return gate.New(opts)
+}
+
+// routes puts everything that is served on one mux.
+func (n *network) routes(s settings, g *gate.Gate, h house, limiter *rates.Rates, log *slog.Logger) (*http.ServeMux, error) {
+	sockets, err := ws.New(ws.Options{
+		Authorize: g.Authorize, Door: n.door, Rates: limiter,
 		Open: func(ctx context.Context, att contracts.Attach) (ws.Session, error) {
-			h, err := find(ctx, att)
+			session, _, err := h.find(ctx, attach.Wanted{ID: att.SessionID, Create: att.Create, Socket: true, Principal: att.Principal})
 			if err != nil {
 				return nil, err
 			}
-			return attached{h, att}, h.Admit(att)
+			return visit{session, att}, session.Admit(att)
 		},
-		MaxFrameBytes: s.limits.frameBytes, MaxConnections: s.limits.connections, WriteTimeout: s.limits.write,
-		AttachRate: s.limits.attachRate, AttachBurst: s.limits.attachBurst, Log: log,
+		MaxFrameBytes: s.limits.frameBytes, WriteTimeout: s.limits.write, Log: log,
 	})
 	if err != nil {
-		return err
+		return nil, err
+	}
+	requests, err := attach.New(attach.Options{
+		Authorize: g.Authorize, List: h.list, Fence: h.fence, Ready: h.ready, Rates: limiter,
+		Find: func(ctx context.Context, want attach.Wanted) (attach.Session, bool, error) {
+			session, opened, err := h.find(ctx, want)
+			return overHTTP{session}, opened, err
+		},
+		Streams:      sse.New(sse.Options{Door: n.door, WriteTimeout: s.limits.write, Log: log}),
+		MaxBodyBytes: s.limits.frameBytes, Strict: s.strict,
+	})
+	if err != nil {
+		return nil, err
 	}
 	mux := http.NewServeMux()
-	mux.Handle("GET /api/headless/ws", n.sockets)
-	mux.Handle("GET /api/headless/sessions/{id}/ws", n.sockets)
-	mux.Handle("POST /api/headless/ws-tickets", g.Tickets())
-	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "application/json")
-		_, _ = w.Write([]byte(`{"ok":true}`)) // a client that left needs no answer
+	requests.Routes(mux)
+	attach.RunnerRoutes(mux, h.runner, g.Control)
+	mux.Handle("/api/headless/ws", fenced(h.fence, sockets))
+	mux.Handle("/api/headless/sessions/{id}/ws", fenced(h.fence, sockets))
+	mux.Handle("/api/headless/ws-tickets", g.Tickets())
+	mux.Handle("/api/headless/sessions/{id}/shares", g.Shares())
+	mux.Handle("/api/headless/sessions/{id}/shares/{share_id}", g.Shares())
+	mux.Handle("/login", g.Login())
+	mux.Handle("/logout", g.Logout())
+	if h.public != nil {
+		mux.Handle("/metrics", metricsFor(g, h.public))
+	}
+	return mux, nil
+}
+
+// fenced holds WebSocket attachments against what a runner is bound to.
+func fenced(f attach.Fence, next http.Handler) http.Handler {
+	if f == nil {
+		return next
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if err := attach.FenceUpgrade(f, r); err != nil {
+			attach.Refuse(w, err)
+			return
+		}
+		next.ServeHTTP(w, r)
 	})
-	n.server = &http.Server{Handler: g.Wrap(mux), ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 30 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 32 << 10}
-	return nil
+}
+
+// metricsFor lets in who may see the server's numbers: anybody on this machine,
+// which is where scrapers of a loopback address are, and others with a
+// credential.
+func metricsFor(g *gate.Gate, next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		from, err := netip.ParseAddrPort(r.RemoteAddr)
+		if err != nil || !from.Addr().Unmap().IsLoopback() {
+			p, err := g.Authorize(r)
+			if err == nil && (p.SessionID != "" || p.Role == contracts.RoleViewer) {
+				err = &contracts.Error{Code: contracts.CodeAccessDenied, Message: "this credential is for one session"}
+			}
+			if err != nil {
+				attach.Refuse(w, err)
+				return
+			}
+		}
+		next.ServeHTTP(w, r)
+	})
 }
 
 // A readiness says where the server is, for harnesses.
 type readiness struct {
-	BaseURL   string `json:"baseUrl"`
-	WSURL     string `json:"wsUrl"`
-	SessionID string `json:"sessionId"`
-	PID       int    `json:"pid"`
-	TokenFile string `json:"tokenFile,omitempty"`
+	BaseURL          string `json:"baseUrl"`
+	WSURL            string `json:"wsUrl"`
+	SessionID        string `json:"sessionId"`
+	PID              int    `json:"pid"`
+	TokenFile        string `json:"tokenFile,omitempty"`
+	ControlTokenFile string `json:"controlTokenFile,omitempty"`
 }
 
 func (n *network) readiness(session string) readiness {
@@ -127,8 +270,8 @@ func (n *network) readiness(session string) readiness {
 		addr = net.JoinHostPort("127.0.0.1", strconv.Itoa(tcp.Port))
 	}
 	return readiness{
-		BaseURL: "http://" + addr, WSURL: "ws://" + addr + "/api/headless/ws?sessionId=" + session,
-		SessionID: session, PID: os.Getpid(), TokenFile: n.token,
+		BaseURL: n.scheme + "://" + addr, WSURL: "ws" + n.scheme[4:] + "://" + addr + "/api/headless/ws?sessionId=" + session,
+		SessionID: session, PID: os.Getpid(), TokenFile: n.token, ControlTokenFile: n.control,
 	}
 }
 
@@ -167,7 +310,7 @@ func writeReady(path string, r readiness) error {
 
 // close ends every connection and the listener, which has been accepting.
 func (n *network) close(ctx context.Context) error {
-	err := errors.Join(n.sockets.Close(ctx), n.server.Shutdown(ctx))
+	err := errors.Join(n.door.Close(ctx), n.server.Shutdown(ctx))
 	<-n.done
 	return err
 }

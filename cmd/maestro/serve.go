@@ -12,10 +12,8 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/spf13/cobra"
 
-	"github.com/seed-028515a8/maestro/contracts"
 	"github.com/seed-028515a8/maestro/hub"
 )
 
@@ -38,8 +36,8 @@ func serveCommand() *cobra.Command {
 	}
 	s.register(cmd)
 	cmd.Flags().StringVar(&s.listen, "listen", defaultListen, "address to listen on")
-	cmd.Flags().BoolVar(&s.readyStdout, "ready-stdout", false, "print where the server listens as JSON, before anything else")
-	cmd.Flags().BoolVar(&s.eofExit, "exit-on-stdin-eof", false, "end when standard input is closed")
+	cmd.Flags().DurationVar(&s.idleTTL, "idle-ttl", 30*time.Minute, "how long a session that nobody uses stays in memory; 0 is for ever")
+	s.registerServer(cmd)
 	return cmd
 }
 
@@ -52,16 +50,12 @@ func serve(s settings, in io.Reader, out io.Writer) error {
 	root := cmp.Or(s.stateDir, defaultStateRoot())
 	m.dir = m.workspaceDir(root)
 	d := &hub.Directory{Open: m.open, Max: s.limits.sessions, Log: log}
-	n, err := listen(s, root, func(ctx context.Context, att contracts.Attach) (*hub.Hub, error) {
-		if att.Create && att.SessionID == "" {
-			return d.Get(ctx, "sess_"+uuid.NewString(), true)
-		}
-		return d.Get(ctx, cmp.Or(att.SessionID, firstSession), att.Create)
-	}, log)
+	shelf := &shelf{m, d}
+	n, err := listen(s, root, house{find: shelf.find, list: shelf.list, evict: shelf.evict}, log)
 	if err != nil {
 		return err
 	}
-	_, err = d.Get(ctx, firstSession, true)
+	_, _, err = d.Get(ctx, hub.Key{ID: firstSession}, hub.Wish{Create: true})
 	n.accept(log) // not before: a client may ask for the first session at once
 	if err == nil {
 		err = announce(s, n.readiness(firstSession), out)

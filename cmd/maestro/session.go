@@ -26,7 +26,13 @@ type sessions struct {
 	work   *workspace.Workspace
 	dir    string // parent of the sessions' journals; empty keeps them in memory
 	shared bool   // local and network clients on one session
-	log    *slog.Logger
+
+	hosted       bool                // the agent's processes get only what they are known to need
+	quiet        bool                // see hub.Options.Quiet, and the next two there
+	drainCancels bool                //
+	restored     *contracts.Restored //
+
+	log *slog.Logger
 }
 
 func newSessions(s settings, log *slog.Logger) (*sessions, error) {
@@ -44,14 +50,15 @@ func (m *sessions) workspaceDir(root string) string {
 }
 
 // open makes and starts a session. One that was kept is brought back; an
-// unknown one is made only if create says so.
-func (m *sessions) open(ctx context.Context, id string, create bool) (*hub.Hub, error) {
-	store, err := m.store(id, create)
+// unknown one is made only if the wish says so.
+func (m *sessions) open(ctx context.Context, key hub.Key, wish hub.Wish) (*hub.Hub, error) {
+	id := key.ID
+	store, err := m.store(key, wish.Create)
 	if err != nil {
 		return nil, err
 	}
 	a, err := agent.Open(m.agent, agent.Options{
-		Dir: m.work.Root(), EnvPass: m.envPass, Profile: contracts.Profile(m.profile), Log: m.log,
+		Dir: m.work.Root(), EnvPass: m.envPass, Hosted: m.hosted, Profile: contracts.Profile(m.profile), Log: m.log,
 	})
 	if err != nil {
 		return nil, errors.Join(err, store.Close())
@@ -61,7 +68,8 @@ func (m *sessions) open(ctx context.Context, id string, create bool) (*hub.Hub, 
 		return nil, errors.Join(err, store.Close())
 	}
 	h, err := hub.New(hub.Options{
-		SessionID: id, Cwd: m.work.Root(), GitBranch: m.work.GitBranch(), Agent: a, Store: store,
+		SessionID: id, ApprovalMode: wish.ApprovalMode, RequireTokens: m.requireTokens(), IdleTTL: m.idleTTL,
+		DrainCancels: m.drainCancels, Quiet: m.quiet, Restored: m.restored, Cwd: m.work.Root(), GitBranch: m.work.GitBranch(), Agent: a, Store: store,
 		LoadAttachments: m.attachments, Profile: contracts.Profile(m.profile), Strict: m.strict,
 		LeaseTTL: m.leaseTTL, HeartbeatInterval: m.heartbeat, SubscriptionTTL: m.subscription,
 		HandshakeTimeout: m.limits.handshake, RequestTimeout: timeouts,
@@ -74,11 +82,11 @@ func (m *sessions) open(ctx context.Context, id string, create bool) (*hub.Hub, 
 	return h, h.Start(ctx)
 }
 
-func (m *sessions) store(id string, create bool) (journal.Store, error) {
+func (m *sessions) store(key hub.Key, create bool) (journal.Store, error) {
 	if m.dir == "" {
 		return journal.NewMemory(journal.MemoryOptions{}), nil
 	}
-	dir := filepath.Join(m.dir, "s-"+url.PathEscape(id))
+	dir := m.sessionDir(key)
 	if _, err := os.Stat(dir); !create && errors.Is(err, fs.ErrNotExist) {
 		return nil, hub.ErrUnknownSession
 	}
@@ -90,6 +98,22 @@ func (m *sessions) store(id string, create bool) (journal.Store, error) {
 		return nil, err
 	}
 	return store, nil
+}
+
+// sessionDir is where a session's journal is. Sessions of the owner lie side by
+// side; those of another scope have a folder of their own.
+func (m *sessions) sessionDir(key hub.Key) string {
+	return filepath.Join(m.scopeDir(key.Scope), sessionPrefix+url.PathEscape(key.ID))
+}
+
+// sessionPrefix begins the name of a session's folder.
+const sessionPrefix = "s-"
+
+func (m *sessions) scopeDir(scope string) string {
+	if scope == "" {
+		return m.dir
+	}
+	return filepath.Join(m.dir, "scope-"+url.PathEscape(scope))
 }
 
 func (m *sessions) attachments(paths []string) ([]contracts.Attachment, []string) {

@@ -44,6 +44,13 @@ export type Code =
   | (string & {});
 
 /**
+ * A DrainStatus is how a drain ended.
+ */
+export type DrainStatus =
+  | "drained"
+  | "interrupted";
+
+/**
  * An ErrorType classifies an error message for clients.
  */
 export type ErrorType =
@@ -69,6 +76,15 @@ export type FileChange =
   | "modify"
   | "delete"
   | "rename";
+
+/**
+ * A FlushStatus says whether a drained session was on the disk.
+ */
+export type FlushStatus =
+  | "completed"
+  | "failed"
+  | "skipped"
+  | "interrupted";
 
 /**
  * A LeaseReason says why the holder of the controller lease changed.
@@ -1136,6 +1152,35 @@ export interface DisconnectAnswer {
 }
 
 /**
+ * A DrainAnswer is the result of a drain. Status interrupted goes with HTTP
+ * status 503.
+ */
+export interface DrainAnswer {
+  protocol_version: "evalops.remote-runner.drain.v1";
+  status: DrainStatus;
+  runner_session_id: string;
+  requested_by?: string;
+  reason?: string;
+  /** absolute */
+  manifest_path: string;
+  /** what the file holds */
+  manifest: Manifest;
+}
+
+/**
+ * A DrainRequest asks a runner to stop, flush and describe its session. Without
+ * ExportPaths the whole workspace is exported.
+ */
+export interface DrainRequest {
+  /** also stop_reason; kubernetes_prestop and process_shutdown are reserved */
+  reason?: string;
+  /** also requestedBy; kubernetes_prestop and maestro_web_server are reserved */
+  requested_by?: string;
+  /** also exportPaths; absolute, or counted from the workspace root */
+  export_paths?: string[];
+}
+
+/**
  * ErrorDetail is machine-readable context in an error body.
  */
 export interface ErrorDetail {
@@ -1143,6 +1188,47 @@ export interface ErrorDetail {
   reason: string;
   domain: string;
   metadata?: Record<string, string>;
+}
+
+/**
+ * An EvidenceContinuity is a WorkContinuity with its lists counted.
+ */
+export interface EvidenceContinuity {
+  protocol_version: string;
+  codex_subagent_schema_version: string;
+  active_tool_count: number;
+  tracked_tool_count: number;
+  pending_request_count: number;
+  codex_subagent_tool_call_ids: string[];
+  codex_subagent_child_run_ids: string[];
+  codex_subagent_thread_ids: string[];
+  codex_subagent_tool_call_count: number;
+  codex_subagent_child_run_count: number;
+  codex_subagent_thread_count: number;
+  codex_subagent_edge_count: number;
+}
+
+/**
+ * An EvidenceRetention is what a control plane needs of a RetentionPolicy.
+ */
+export interface EvidenceRetention {
+  policy_version: string;
+  control_plane_metadata_visibility: string;
+  runtime_snapshot_visibility: string;
+  redaction_required_before_external_persistence: string[];
+}
+
+/**
+ * An ExportPath is one file or directory to export.
+ */
+export interface ExportPath {
+  /** as it was asked for */
+  input: string;
+  /** absolute, symbolic links resolved */
+  path: string;
+  /** from the workspace root, which is . */
+  relative_path: string;
+  type: "file" | "directory" | "other" | "missing";
 }
 
 /**
@@ -1154,6 +1240,18 @@ export interface FileMatch {
 }
 
 /**
+ * A GitState is the repository that the workspace is in.
+ */
+export interface GitState {
+  /** absent before the first commit */
+  commit?: string;
+  /** absent on a detached head */
+  branch?: string;
+  /** something in the workspace is not committed */
+  dirty: boolean;
+}
+
+/**
  * A HeartbeatAnswer answers heartbeat.
  */
 export interface HeartbeatAnswer {
@@ -1162,6 +1260,53 @@ export interface HeartbeatAnswer {
   controller_connection_id: string | null;
   lease_expires_at: string | null;
   heartbeat_interval_ms: number;
+}
+
+/**
+ * A Manifest describes a drained session: where it stood, what was flushed and
+ * what of the workspace belongs to it. It holds no credentials.
+ */
+export interface Manifest {
+  protocol_version: "evalops.remote-runner.snapshot-manifest.v1";
+  /** of the runner that wrote it */
+  runner_session_id: string;
+  workspace_id?: string;
+  agent_run_id?: string;
+  maestro_session_id: string;
+  reason?: string;
+  requested_by?: string;
+  /** ISO-8601 UTC */
+  created_at: string;
+  /** absolute, symbolic links resolved */
+  workspace_root: string;
+  runtime: ManifestRuntime;
+  workspace_export: WorkspaceExport;
+  /** quiesced; is_ready if the flush completed */
+  snapshot: Snapshot;
+  /** questions that wait for an answer after a restore */
+  pending_requests?: OpenRequest[];
+  retention_policy: RetentionPolicy;
+  work_continuity: WorkContinuity;
+  platform_evidence: PlatformEvidence;
+  /** absent outside a repository, or if git took longer than a second */
+  git?: GitState;
+}
+
+/**
+ * A ManifestRuntime is how far a drained session had come.
+ */
+export interface ManifestRuntime {
+  /** interrupted is read as failed and never written */
+  flush_status: FlushStatus;
+  /** why the flush failed */
+  error?: string;
+  session_id: string;
+  /** the session's log on disk */
+  session_file?: string;
+  /** absent if the flush was skipped */
+  protocol_version?: string;
+  /** where to resume; absent if the flush was skipped */
+  cursor?: number;
 }
 
 /**
@@ -1178,6 +1323,19 @@ export interface MessageAnswer {
   published_messages: number;
   message: string;
   snapshot: Snapshot;
+}
+
+/**
+ * An OpenRequest is a question that nobody had answered when the session was
+ * drained.
+ */
+export interface OpenRequest {
+  /** the server_request */
+  request: Event;
+  /** ISO-8601 UTC */
+  opened_at: string;
+  /** ISO-8601 UTC; absent if it never expires */
+  deadline?: string;
 }
 
 /**
@@ -1214,6 +1372,75 @@ export interface PendingRequest {
   args: unknown;
   source: "local" | "platform";
   platform?: unknown;
+}
+
+/**
+ * A PlatformEvidence is a drain as a control plane's record of it. Restore does
+ * not look at it.
+ */
+export interface PlatformEvidence {
+  protocol_version: string;
+  event_type: string;
+  runner_session_id: string;
+  workspace_id?: string;
+  agent_run_id?: string;
+  maestro_session_id: string;
+  status: DrainStatus;
+  runtime_flush_status: FlushStatus;
+  manifest_path: string;
+  manifest_protocol_version: string;
+  created_at: string;
+  work_continuity: EvidenceContinuity;
+  retention: EvidenceRetention;
+  evidence_refs: string[];
+}
+
+/**
+ * A RetentionPolicy says who may see which part of a manifest. It is constant.
+ */
+export interface RetentionPolicy {
+  policy_version: string;
+  managed_by: string;
+  visibility: RetentionVisibility;
+  redaction: RetentionRedaction;
+}
+
+/**
+ * A RetentionRedaction says what must be removed before a part leaves.
+ */
+export interface RetentionRedaction {
+  required_before_external_persistence: string[];
+  forbidden_plaintext: string[];
+}
+
+/**
+ * A RetentionVisibility names the audience of each part.
+ */
+export interface RetentionVisibility {
+  control_plane_metadata: string;
+  workspace_export: string;
+  runtime_snapshot: string;
+  runtime_logs: string;
+}
+
+/**
+ * A RunnerIdentity is what a control plane asks before it lets clients attach.
+ * It is open to everybody, so it says no more than this.
+ */
+export interface RunnerIdentity {
+  protocol_version: "evalops.remote-runner.identity.v1";
+  runner_session_id: string;
+  /** the owner generation, if owners are fenced */
+  owner_instance_id?: string;
+  /** accepts attachments */
+  ready: boolean;
+  /** drains or has drained; there is no way back */
+  draining: boolean;
+  drain_status?: DrainStatus;
+  /** absolute */
+  drain_manifest_path?: string;
+  /** ISO-8601 UTC */
+  drained_at?: string;
 }
 
 /**
@@ -1373,6 +1600,30 @@ export interface Usage {
   total_cost_usd: number;
   model_id: string;
   provider: string;
+}
+
+/**
+ * A WorkContinuity counts what was going on when a drain began, before anything
+ * was cancelled. Restore does not look at it.
+ */
+export interface WorkContinuity {
+  protocol_version: string;
+  codex_subagent_schema_version: string;
+  active_tool_count: number;
+  tracked_tool_count: number;
+  pending_request_count: number;
+  /** sorted; empty without subagents */
+  codex_subagent_tool_call_ids: string[];
+  codex_subagent_child_run_ids: string[];
+  codex_subagent_thread_ids: string[];
+}
+
+/**
+ * A WorkspaceExport names what of the workspace belongs to the session.
+ */
+export interface WorkspaceExport {
+  mode: "local_path_contract";
+  paths: ExportPath[];
 }
 
 /**

@@ -1,31 +1,64 @@
 package gate
 
 import (
+	"cmp"
+	"context"
 	"crypto/sha256"
 	"crypto/subtle"
-	"encoding/base64"
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
-	"net/url"
 	"strings"
 	"time"
 
 	"github.com/seed-028515a8/maestro/contracts"
 	"github.com/seed-028515a8/maestro/transport/httperr"
+	"github.com/seed-028515a8/maestro/transport/rates"
 )
 
 // Options configures a gate.
 type Options struct {
-	// Token is the secret that lets a client in: at least 16 bytes of printable
-	// ASCII without spaces. It is empty only with Off.
+	// Token is the secret that lets a client in as the owner of the server: at
+	// least 16 bytes of printable ASCII without spaces. It may be empty with Off
+	// or Keys.
 	Token string
 
 	// Off lets everybody in without a credential, as the anonymous principal.
 	// Host and Origin are checked all the same. The caller sees to it that the
 	// server then listens on loopback only.
 	Off bool
+
+	// Keys verify JWTs, which are accepted beside the token; nil accepts none.
+	Keys *Keys
+
+	// Issuer is what iss must be in a JWT, and Audience what must be in its aud.
+	// Empty leaves either open.
+	Issuer, Audience string
+
+	// ScopeClaim names the claim of a JWT that is its scope. Empty means
+	// "scope". An issuer that puts OAuth scopes there wants another name here:
+	// all its users would share their sessions.
+	ScopeClaim string
+
+	// ControlToken is the secret for those who control the server itself, of the
+	// form of Token and different from it. Empty refuses control to everybody
+	// while authentication is on.
+	ControlToken string
+
+	// ShareFile keeps the shares over restarts. It belongs to one process at a
+	// time. Empty keeps them in memory.
+	ShareFile string
+
+	// Session refuses sessions that the principal cannot share, such as unknown
+	// ones; nil refuses none.
+	Session func(ctx context.Context, p contracts.Principal, sessionID string) error
+
+	// Revoked is told of each share that was revoked, by the id of its
+	// principal, whose connections are to be closed; nil tells nobody. It must
+	// not wait for requests.
+	Revoked func(principalID string)
 
 	// Hosts are names, beside the loopback ones, by which clients reach the
 	// server. A name with a port is legal with that port only.
@@ -35,86 +68,144 @@ type Options struct {
 	// use the server beside its own.
 	Origins []string
 
-	// Now is the clock of the tickets; nil means time.Now.
+	// BehindTLS says that browsers reach the server over TLS although a proxy
+	// ends it, so that cookies are marked for TLS only.
+	BehindTLS bool
+
+	// Rates limits requests and wrong credentials; nil means one with defaults.
+	Rates *rates.Rates
+
+	// Log gets faults, which clients are not told; nil discards them.
+	Log *slog.Logger
+
+	// Now is the clock; nil means time.Now.
 	Now func() time.Time
 }
 
 // Gate checks requests. It is safe for concurrent use.
 type Gate struct {
 	// Static after New.
-	off     bool
-	secret  [sha256.Size]byte // of the token
-	owner   contracts.Principal
-	hosts   map[string]bool // lower case, as in Options
-	origins map[string]bool // canonical
-	cross   *http.CrossOriginProtection
+	off       bool
+	token     *[sha256.Size]byte // hash; nil accepts none
+	control   *[sha256.Size]byte // hash; nil accepts none
+	owner     contracts.Principal
+	jwts      *jwtReader      // nil accepts none
+	hosts     map[string]bool // lower case, as in Options
+	origins   map[string]bool // canonical
+	cross     *http.CrossOriginProtection
+	behindTLS bool
+	session   func(context.Context, contracts.Principal, string) error
+	revoked   func(string)
+	rates     *rates.Rates
+	log       *slog.Logger
+	now       func() time.Time
 
-	tickets tickets
+	tickets passes
+	cookies passes
+	shares  *shares
 }
 
 // Anonymous is the principal's id when authentication is off
 // (maestro-attach 1.3).
 const Anonymous = "anon"
 
-// maxCredential is the longest credential that is looked at, in bytes.
-const maxCredential = 4 << 10
-
-// bearerProtocol begins an offered subprotocol that is a credential: browsers
-// cannot set headers on a WebSocket.
-const bearerProtocol = "maestro-headless-bearer."
-
 // New returns a gate.
 func New(opts Options) (*Gate, error) {
 	g := &Gate{
 		off: opts.Off, hosts: map[string]bool{}, origins: map[string]bool{},
-		cross: http.NewCrossOriginProtection(), tickets: newTickets(opts.Now),
+		cross: http.NewCrossOriginProtection(), behindTLS: opts.BehindTLS,
+		session: opts.Session, revoked: opts.Revoked, rates: opts.Rates,
+		log: cmp.Or(opts.Log, slog.New(slog.DiscardHandler)), now: opts.Now,
+		tickets: newPasses(ticketTTL, maxTickets), cookies: newPasses(cookieTTL, maxCookies),
 	}
-	switch {
-	case opts.Off && opts.Token != "":
-		return nil, errors.New("gate: a token is of no use when authentication is off")
-	case opts.Off:
+	if g.now == nil {
+		g.now = time.Now
+	}
+	if g.rates == nil {
+		g.rates = rates.New(rates.Options{Now: g.now})
+	}
+	if err := g.setCredentials(opts); err != nil {
+		return nil, fmt.Errorf("gate: %w", err)
+	}
+	if err := g.setPlaces(opts); err != nil {
+		return nil, fmt.Errorf("gate: %w", err)
+	}
+	if opts.Off { // nobody needs a share, and nobody may change those of other times
+		opts.ShareFile = ""
+	}
+	var err error
+	if g.shares, err = openShares(opts.ShareFile, g.now()); err != nil {
+		return nil, fmt.Errorf("gate: %w", err)
+	}
+	return g, nil
+}
+
+// setCredentials takes over what lets clients in.
+func (g *Gate) setCredentials(opts Options) error {
+	if opts.Off {
 		g.owner.ID = Anonymous
-	default:
-		if err := checkToken(opts.Token); err != nil {
-			return nil, fmt.Errorf("gate: %w", err)
+		if opts.Token != "" || opts.Keys != nil || opts.ControlToken != "" {
+			return errors.New("a credential is of no use when authentication is off")
 		}
-		g.secret = sha256.Sum256([]byte(opts.Token))
-		g.owner.ID = "key_" + hex.EncodeToString(g.secret[:8]) // maestro-attach 1.3
+		return nil
 	}
+	if opts.Keys != nil {
+		g.jwts = newJWTReader(opts, g.now)
+	}
+	if opts.Token != "" || opts.Keys == nil {
+		if err := checkToken(opts.Token); err != nil {
+			return err
+		}
+		sum := sha256.Sum256([]byte(opts.Token))
+		g.token = &sum
+		g.owner.ID = "key_" + hex.EncodeToString(sum[:8]) // maestro-attach 1.3
+	}
+	if opts.ControlToken == "" {
+		return nil
+	}
+	if err := checkToken(opts.ControlToken); err != nil {
+		return fmt.Errorf("control token: %w", err)
+	}
+	if opts.ControlToken == opts.Token {
+		return errors.New("the control token must differ from the token")
+	}
+	sum := sha256.Sum256([]byte(opts.ControlToken))
+	g.control = &sum
+	return nil
+}
+
+// setPlaces takes over where requests may come from and go to.
+func (g *Gate) setPlaces(opts Options) error {
 	for _, host := range opts.Hosts {
 		g.hosts[strings.ToLower(host)] = true
 	}
 	for _, origin := range opts.Origins {
 		canonical, ok := canonicalOrigin(origin)
 		if !ok {
-			return nil, fmt.Errorf("gate: %q is not an origin", origin)
+			return fmt.Errorf("%q is not an origin", origin)
 		}
 		g.origins[canonical] = true
 		if err := g.cross.AddTrustedOrigin(canonical); err != nil {
-			return nil, fmt.Errorf("gate: %w", err)
+			return err
 		}
 	}
-	return g, nil
-}
-
-// Wrap checks the Host of every request before h sees it. It is for all routes,
-// those that need no credential included.
-func (g *Gate) Wrap(h http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if err := g.checkHost(r); err != nil {
-			httperr.Write(w, err)
-			return
-		}
-		h.ServeHTTP(w, r)
-	})
+	return nil
 }
 
 // Authorize says who sent the request. It refuses with access_denied if a
-// strange web page may have, and with unauthenticated if the credential is
-// missing or wrong. Accepted are, the first that is present counting: the
-// headers Authorization: Bearer, x-maestro-api-key and x-composer-api-key; a
-// ticket in the query of a GET, which is used up; a bearer subprotocol. The
-// last two are for browsers, so that a WebSocket with one needs an Origin.
+// strange web page may have, with unauthenticated if the credential is missing,
+// wrong or at its end, and with rate_limited if too many wrong ones came from
+// the same address. Accepted are, the first that is present counting:
+//
+//   - the headers Authorization: Bearer, and x-maestro-api-key,
+//     x-composer-api-key or x-evalops-api-key;
+//   - the cookie of [Gate.Login], for requests of the server's own pages;
+//   - a ticket in the query of a GET, which is used up;
+//   - a bearer subprotocol.
+//
+// The last two are for browsers, so that a WebSocket with one needs an Origin. A
+// cookie that is at its end, or that a request may not use, counts as absent:
+// the browser adds it to requests that mean to do without.
 func (g *Gate) Authorize(r *http.Request) (contracts.Principal, error) {
 	if err := g.checkHost(r); err != nil {
 		return contracts.Principal{}, err
@@ -127,7 +218,11 @@ func (g *Gate) Authorize(r *http.Request) (contracts.Principal, error) {
 		return g.owner, nil
 	}
 	if key, err := headerKey(r.Header); err != nil || key != "" {
-		return g.admit(key, err)
+		return g.admit(r, key, err)
+	}
+	p, cookieErr := g.cookieHolder(r, origin)
+	if cookieErr == nil {
+		return p, nil
 	}
 	ticket, err := queryTicket(r)
 	if err != nil {
@@ -138,96 +233,60 @@ func (g *Gate) Authorize(r *http.Request) (contracts.Principal, error) {
 	case err != nil:
 		return contracts.Principal{}, err
 	case ticket == "" && key == "":
-		return contracts.Principal{}, unauthenticated("a credential is required")
+		return contracts.Principal{}, g.counted(r, cookieErr)
 	case origin == "" && r.Header.Get("Upgrade") != "":
 		return contracts.Principal{}, denied("an Origin is required with this credential")
 	case ticket != "":
-		return g.tickets.redeem(ticket, origin)
+		return g.redeem(r, ticket, origin)
 	}
-	return g.admit(key, nil)
+	return g.admit(r, key, nil)
 }
 
 // admit checks a key that was presented.
-func (g *Gate) admit(key string, err error) (contracts.Principal, error) {
+func (g *Gate) admit(r *http.Request, key string, err error) (contracts.Principal, error) {
 	if err != nil {
 		return contracts.Principal{}, err
 	}
-	if len(key) <= maxCredential {
-		sum := sha256.Sum256([]byte(key))
-		if subtle.ConstantTimeCompare(sum[:], g.secret[:]) == 1 {
-			return g.owner, nil
+	p, err := g.holder(key)
+	return p, g.counted(r, err)
+}
+
+// holder returns whose key it is.
+func (g *Gate) holder(key string) (contracts.Principal, error) {
+	if len(key) > maxCredential {
+		return contracts.Principal{}, errWrong
+	}
+	if equals(key, g.token) {
+		return g.owner, nil
+	}
+	switch {
+	case strings.HasPrefix(key, sharePrefix):
+		if p, ok := g.shares.holder(key, g.now()); ok {
+			return p, nil
 		}
+	case g.jwts != nil && strings.Count(key, ".") == 2:
+		return g.jwts.holder(key)
 	}
-	return contracts.Principal{}, unauthenticated("invalid credential")
+	return contracts.Principal{}, errWrong
 }
 
-// headerKey returns the key in the request's headers, or the empty string.
-// Spellings that contradict each other are refused (maestro-attach 1.2).
-func headerKey(h http.Header) (string, error) {
-	if len(h.Values("Authorization")) > 1 {
-		return "", badRequest("more than one Authorization header")
-	}
-	scheme, key, _ := strings.Cut(h.Get("Authorization"), " ")
-	if strings.EqualFold(scheme, "Bearer") {
-		if key = strings.TrimSpace(key); key == "" {
-			return "", unauthenticated("a credential is required")
-		}
-		return key, nil
-	}
-	key = ""
-	for _, name := range []string{"X-Maestro-Api-Key", "X-Composer-Api-Key"} {
-		for _, value := range h.Values(name) {
-			if key != "" && value != key {
-				return "", badRequest("the API key headers contradict each other")
-			}
-			key = value
-		}
-	}
-	return key, nil
+// equals reports whether key has the hash, in a time that says nothing about
+// either.
+func equals(key string, hash *[sha256.Size]byte) bool {
+	sum := sha256.Sum256([]byte(key))
+	return hash != nil && subtle.ConstantTimeCompare(sum[:], hash[:]) == 1
 }
 
-// queryTicket returns the ticket in the request's query, or the empty string. A
-// ticket lets in only what a browser does without headers, so that nobody can
-// renew it by asking for another with it.
-func queryTicket(r *http.Request) (string, error) {
-	if r.Method != http.MethodGet {
-		return "", nil
+// alive reports whether the credential behind a ticket or cookie still counts:
+// what was given for it does not outlast it.
+func (g *Gate) alive(p contracts.Principal) bool {
+	return !p.Expired(g.now()) && (!isShare(p) || g.shares.has(p.ID, g.now()))
+}
+
+// fail answers with err. What is not a refusal is logged.
+func (g *Gate) fail(w http.ResponseWriter, r *http.Request, err error) {
+	if _, refused := errors.AsType[*contracts.Error](err); !refused {
+		g.log.Error("request failed", "route", r.Pattern, "error", err)
 	}
-	query, err := url.ParseQuery(r.URL.RawQuery)
-	if err != nil || len(query["ticket"]) > 1 {
-		return "", badRequest("malformed query")
-	}
-	return query.Get("ticket"), nil
-}
-
-// protocolKey returns the key among the offered subprotocols, or the empty
-// string.
-func protocolKey(h http.Header) (string, error) {
-	key := ""
-	for _, line := range h.Values("Sec-Websocket-Protocol") {
-		for offer := range strings.SplitSeq(line, ",") {
-			encoded, ok := strings.CutPrefix(strings.TrimSpace(offer), bearerProtocol)
-			if !ok {
-				continue
-			}
-			b, err := base64.RawURLEncoding.DecodeString(strings.TrimRight(encoded, "="))
-			if err != nil || len(b) == 0 || key != "" {
-				return "", badRequest("malformed bearer subprotocol")
-			}
-			key = string(b)
-		}
-	}
-	return key, nil
-}
-
-func badRequest(text string) error {
-	return &contracts.Error{Code: contracts.CodeBadRequest, Message: text}
-}
-
-func unauthenticated(text string) error {
-	return &contracts.Error{Code: contracts.CodeUnauthenticated, Message: text}
-}
-
-func denied(text string) error {
-	return &contracts.Error{Code: contracts.CodeAccessDenied, Message: text}
+	httperr.Write(w, err)
 }

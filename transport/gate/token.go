@@ -61,16 +61,8 @@ func loadToken(path string) (string, error) {
 		return "", fmt.Errorf("open the token file: %w", err)
 	}
 	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		return "", fmt.Errorf("inspect the token file: %w", err)
-	}
-	if !info.Mode().IsRegular() {
-		return "", fmt.Errorf("token file %s is not a regular file", path)
-	}
-	// Windows has no such bits.
-	if mode := info.Mode().Perm(); mode&0o077 != 0 && runtime.GOOS != "windows" {
-		return "", fmt.Errorf("token file %s can be read by others (mode %04o): make a new token, or run chmod 600 on it", path, mode)
+	if err := checkPrivate(f); err != nil {
+		return "", fmt.Errorf("token file %s: %w", path, err)
 	}
 	b, err := io.ReadAll(io.LimitReader(f, maxToken+2))
 	if err != nil {
@@ -81,6 +73,23 @@ func loadToken(path string) (string, error) {
 		return "", fmt.Errorf("token file %s: %w", path, err)
 	}
 	return token, nil
+}
+
+// checkPrivate refuses a file that others than its owner can read: whoever could
+// may have.
+func checkPrivate(f *os.File) error {
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	if !info.Mode().IsRegular() {
+		return errors.New("not a regular file")
+	}
+	// Windows has no such bits.
+	if mode := info.Mode().Perm(); mode&0o077 != 0 && runtime.GOOS != "windows" {
+		return fmt.Errorf("it can be read by others (mode %04o): make a new one, or run chmod 600 on it", mode)
+	}
+	return nil
 }
 
 // checkToken refuses what could be guessed or could not be sent in a header.

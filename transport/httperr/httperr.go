@@ -24,7 +24,10 @@ type Body struct {
 // is for the log, which is the caller's business, and the client sees a fixed
 // one. An answer that invites another try says when; the caller may have set
 // Retry-After already.
-func Write(w http.ResponseWriter, err error) {
+func Write(w http.ResponseWriter, err error) { WriteWith(w, err, nil) }
+
+// WriteWith is Write with a few more facts in the body.
+func WriteWith(w http.ResponseWriter, err error, facts map[string]bool) {
 	refusal, ok := errors.AsType[*contracts.Error](err)
 	if !ok {
 		refusal = &contracts.Error{Code: contracts.CodeInternal, Message: "Internal server error"}
@@ -35,6 +38,13 @@ func Write(w http.ResponseWriter, err error) {
 	})
 	if err != nil {
 		panic(err) // strings only: it cannot fail
+	}
+	if len(facts) > 0 {
+		more, err := json.Marshal(facts)
+		if err != nil {
+			panic(err) // strings and booleans only
+		}
+		body = append(append(more[:len(more)-1], ','), body[1:]...)
 	}
 	h := w.Header()
 	h.Set("Content-Type", "application/json; charset=utf-8")

@@ -74,6 +74,11 @@ func (c *Conn) Close(why *contracts.Error) {
 	c.closeWith(why.Code.CloseCode(), why.Code)
 }
 
+// Cut breaks the connection off.
+func (c *Conn) Cut() {
+	_ = c.tap.Conn.Close() // whatever it says, nothing can be done
+}
+
 func (c *Conn) closeWith(code int, reason contracts.Code) {
 	c.tap.hurry(func() {
 		// Ends within closeTimeout, the deadline of the write that may hold the

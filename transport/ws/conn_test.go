@@ -219,8 +219,8 @@ func TestCloseEndsAtOnceWithAPeerThatAnswers(t *testing.T) {
 		}
 		<-s.read
 		synctest.Wait()
-		if took := time.Since(start); took != 0 || s.handler.Connections() != 0 {
-			t.Errorf("got %d connections after %v, want none at once", s.handler.Connections(), took)
+		if took := time.Since(start); took != 0 || s.door.Len() != 0 {
+			t.Errorf("got %d connections after %v, want none at once", s.door.Len(), took)
 		}
 	})
 }

@@ -6,18 +6,17 @@ import (
 	"errors"
 	"io"
 	"log/slog"
-	"math"
 	"net"
 	"net/http"
 	"runtime/debug"
-	"strconv"
-	"sync"
 	"time"
 
 	"github.com/coder/websocket"
 
 	"github.com/seed-028515a8/maestro/contracts"
+	"github.com/seed-028515a8/maestro/transport/door"
 	"github.com/seed-028515a8/maestro/transport/httperr"
+	"github.com/seed-028515a8/maestro/transport/rates"
 )
 
 // Options configures a handler. The zero value of each field but the first two
@@ -32,17 +31,16 @@ type Options struct {
 	// dropped without a word if the upgrade fails.
 	Open func(ctx context.Context, att contracts.Attach) (Session, error)
 
-	MaxFrameBytes  int           // of one message, after reassembly; contracts.MaxSocketBytes; beyond, 1009
-	WriteTimeout   time.Duration // for the peer to take a write; contracts.DefaultWriteTimeout
-	FrameTimeout   time.Duration // from a message's first byte to its last; 30 s; beyond, 4408
-	MaxConnections int           // 16,384; beyond, 503 before the upgrade
+	// Door counts the connections, usually with those of other transports. Nil
+	// means one of the handler's own. Beyond its bound, 503 before the upgrade.
+	Door *door.Door
 
-	// AttachRate is how many attachments per second one principal is allowed in
-	// the long run, AttachBurst how many at once. Zero means 512 and 2,048, so
-	// that a few thousand viewers that share a credential are all back seconds
-	// after a restart. A negative rate is no limit. Beyond, 429.
-	AttachRate  float64
-	AttachBurst int
+	// Rates limits how fast one principal may attach, likewise. Beyond, 429.
+	Rates *rates.Rates
+
+	MaxFrameBytes int           // of one message, after reassembly; contracts.MaxSocketBytes; beyond, 1009
+	WriteTimeout  time.Duration // for the peer to take a write; contracts.DefaultWriteTimeout
+	FrameTimeout  time.Duration // from a message's first byte to its last; 30 s; beyond, 4408
 
 	Log *slog.Logger // discards
 }
@@ -50,17 +48,13 @@ type Options struct {
 // A Session is what a connection attaches to.
 type Session interface {
 	// Serve speaks on conn until it has ended. It must return soon after conn's
-	// methods fail. ctx ends when the handler closes. An error that is a
+	// methods fail. ctx ends when the door is shut. An error that is a
 	// *contracts.Error becomes the close code, any other 1011, if the
 	// connection is still open.
 	Serve(ctx context.Context, conn *Conn) error
 }
 
-var (
-	errOverloaded = &contracts.Error{Code: contracts.CodeOverloaded, Message: "too many connections"}
-	errGoingAway  = &contracts.Error{Code: contracts.CodeGoingAway, Message: "the server is going away"}
-	errInternal   = &contracts.Error{Code: contracts.CodeInternal, Message: "Internal server error"}
-)
+var errInternal = &contracts.Error{Code: contracts.CodeInternal, Message: "Internal server error"}
 
 // Handler upgrades requests and owns the connections that come of it. Mount it
 // for GET /api/headless/ws and GET /api/headless/sessions/{id}/ws.
@@ -68,19 +62,7 @@ var (
 // A connection outlives its request in a goroutine of its own, which holds
 // neither the ResponseWriter nor the Request, so that net/http's buffers and
 // stack are freed (D3).
-type Handler struct {
-	// Static.
-	opts  Options
-	rates *rates
-	ctx   context.Context // of all sessions; ends in Close
-	stop  context.CancelFunc
-	wg    sync.WaitGroup // one for each admitted
-
-	mu       sync.Mutex
-	closed   bool
-	admitted int                // connections, and requests on their way to be one
-	conns    map[*Conn]struct{} // at most admitted
-}
+type Handler struct{ opts Options }
 
 // New returns a handler.
 func New(opts Options) (*Handler, error) {
@@ -90,15 +72,14 @@ func New(opts Options) (*Handler, error) {
 	opts.MaxFrameBytes = cmp.Or(max(opts.MaxFrameBytes, 0), contracts.MaxSocketBytes)
 	opts.WriteTimeout = cmp.Or(max(opts.WriteTimeout, 0), contracts.DefaultWriteTimeout)
 	opts.FrameTimeout = cmp.Or(max(opts.FrameTimeout, 0), 30*time.Second)
-	opts.MaxConnections = cmp.Or(max(opts.MaxConnections, 0), 16384)
-	opts.AttachRate = cmp.Or(opts.AttachRate, 512)
-	opts.AttachBurst = cmp.Or(max(opts.AttachBurst, 0), 2048)
 	opts.Log = cmp.Or(opts.Log, slog.New(slog.DiscardHandler))
-	ctx, stop := context.WithCancel(context.Background())
-	return &Handler{
-		opts: opts, rates: newRates(opts.AttachBurst, opts.AttachRate),
-		ctx: ctx, stop: stop, conns: map[*Conn]struct{}{},
-	}, nil
+	if opts.Door == nil {
+		opts.Door = door.New(0)
+	}
+	if opts.Rates == nil {
+		opts.Rates = rates.New(rates.Options{})
+	}
+	return &Handler{opts}, nil
 }
 
 // ServeHTTP refuses the request, or upgrades it and returns.
@@ -119,10 +100,10 @@ func (h *Handler) attach(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	if err := h.admit(); err != nil {
+	if err := h.opts.Door.Admit(); err != nil {
 		return err
 	}
-	leave := h.leave // unless a connection takes the place over
+	leave := h.opts.Door.Leave // unless a connection takes the place over
 	defer func() { leave(nil) }()
 	session, err := h.opts.Open(r.Context(), att)
 	if err != nil {
@@ -133,7 +114,7 @@ func (h *Handler) attach(w http.ResponseWriter, r *http.Request) error {
 		h.opts.Log.Debug("upgrade failed", "error", err) // the library has answered
 		return nil
 	}
-	leave = func(*Conn) {}
+	leave = func(door.Conn) {}
 	// Ends with the connection; Close waits for it.
 	go h.run(conn, session, att.SessionID, att.Principal.ID)
 	return nil
@@ -157,9 +138,8 @@ func (h *Handler) identify(w http.ResponseWriter, r *http.Request) (contracts.At
 	if err := confine(&att); err != nil {
 		return contracts.Attach{}, err
 	}
-	if wait := h.rates.take(principal.ID, time.Now()); wait > 0 {
-		w.Header().Set("Retry-After", strconv.FormatFloat(math.Ceil(wait.Seconds()), 'f', 0, 64))
-		return contracts.Attach{}, &contracts.Error{Code: contracts.CodeRateLimited, Message: "too many attachments"}
+	if wait := h.opts.Rates.Attach(principal.ID); wait > 0 {
+		return contracts.Attach{}, rates.Refusal(w.Header(), wait)
 	}
 	return att, nil
 }
@@ -204,45 +184,10 @@ func (h *Handler) accept(w http.ResponseWriter, r *http.Request) (*Conn, error) 
 	return &Conn{lib: lib, tap: t, maxFrame: h.opts.MaxFrameBytes, frameTimeout: h.opts.FrameTimeout}, nil
 }
 
-// admit reserves a place for one more connection.
-func (h *Handler) admit() error {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	switch {
-	case h.closed:
-		return errGoingAway
-	case h.admitted >= h.opts.MaxConnections:
-		return errOverloaded
-	}
-	h.admitted++
-	h.wg.Add(1)
-	return nil
-}
-
-// enter takes the place for c. A handler that has been closed meanwhile ends
-// the connection at once.
-func (h *Handler) enter(c *Conn) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.conns[c] = struct{}{}
-	if h.closed {
-		c.Close(errGoingAway)
-	}
-}
-
-// leave gives a place back; c is nil if no connection took it.
-func (h *Handler) leave(c *Conn) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	delete(h.conns, c)
-	h.admitted--
-	h.wg.Done()
-}
-
 // run is a connection's life.
 func (h *Handler) run(c *Conn, s Session, session, principal string) {
-	defer h.leave(c)
-	h.enter(c)
+	defer h.opts.Door.Leave(c)
+	h.opts.Door.Enter(c)
 	err := h.serve(c, s)
 	h.report(c, session, principal, err)
 	c.Close(reason(err))
@@ -269,7 +214,7 @@ func (h *Handler) serve(c *Conn, s Session) (err error) {
 			err = errInternal
 		}
 	}()
-	return s.Serve(h.ctx, c)
+	return s.Serve(h.opts.Door.Context(), c)
 }
 
 // reason says how to close a connection whose session returned err.
@@ -282,42 +227,4 @@ func reason(err error) *contracts.Error {
 		return nil
 	}
 	return errInternal
-}
-
-// Connections returns how many connections there are, those being closed
-// included.
-func (h *Handler) Connections() int {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return len(h.conns)
-}
-
-// Close refuses new connections, closes all others with 1001 and waits until
-// they have ended. If ctx ends first, it cuts them off and returns ctx's error
-// without waiting for sessions that do not return.
-func (h *Handler) Close(ctx context.Context) error {
-	h.mu.Lock()
-	h.closed = true
-	for c := range h.conns {
-		c.Close(errGoingAway)
-	}
-	h.mu.Unlock()
-	h.stop()
-
-	ended := make(chan struct{})
-	go func() { // ends when the last connection has
-		h.wg.Wait()
-		close(ended)
-	}()
-	select {
-	case <-ended:
-		return nil
-	case <-ctx.Done():
-	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	for c := range h.conns {
-		_ = c.tap.Conn.Close() // whatever it says, nothing can be done
-	}
-	return ctx.Err()
 }

@@ -20,7 +20,9 @@ import (
 	"github.com/coder/websocket"
 
 	"github.com/seed-028515a8/maestro/contracts"
+	"github.com/seed-028515a8/maestro/transport/door"
 	"github.com/seed-028515a8/maestro/transport/httperr"
+	"github.com/seed-028515a8/maestro/transport/rates"
 )
 
 // refused asks h with a request and returns the refusal.
@@ -87,8 +89,8 @@ func TestRefusalIsPlainHTTP(t *testing.T) {
 			if strings.Contains(w.Body.String(), "disk") {
 				t.Errorf("the client sees a fault: %s", w.Body)
 			}
-			if h.admitted != 0 {
-				t.Errorf("got %d places taken, want 0", h.admitted)
+			if h.opts.Door.Taken() != 0 {
+				t.Errorf("got %d places taken, want 0", h.opts.Door.Taken())
 			}
 		})
 	}
@@ -164,7 +166,7 @@ func TestCredentialSubprotocolIsNotEchoed(t *testing.T) {
 }
 
 func TestConnectionsAreBounded(t *testing.T) {
-	s := newServer(t, false, Options{MaxConnections: 2})
+	s := newServer(t, false, Options{Door: door.New(2)})
 	first := s.raw()
 	s.raw()
 	if w, body := refused(t, s.handler, upgradeRequest(nil)); w.Code != 503 || body.Code != contracts.CodeOverloaded || w.Header().Get("Retry-After") == "" {
@@ -176,7 +178,7 @@ func TestConnectionsAreBounded(t *testing.T) {
 		t.Fatalf("got %q from a peer that left", got.text)
 	}
 	// The place is free once the connection has lingered and left.
-	for s.handler.Connections() > 1 {
+	for s.door.Len() > 1 {
 		runtime.Gosched()
 	}
 	s.raw()
@@ -188,7 +190,7 @@ func TestAttachmentsAreRateLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		id := "alice"
 		h, err := New(Options{
-			AttachRate: 0.5, AttachBurst: 2,
+			Rates:     rates.New(rates.Options{AttachRate: 0.5, AttachBurst: 2}),
 			Authorize: func(*http.Request) (contracts.Principal, error) { return contracts.Principal{ID: id}, nil },
 			Open:      func(context.Context, contracts.Attach) (Session, error) { return nil, errInternal },
 		})
@@ -219,27 +221,6 @@ func TestAttachmentsAreRateLimited(t *testing.T) {
 		attach(500)
 		attach(429)
 	})
-}
-
-func TestRateMemoryIsBounded(t *testing.T) {
-	r, now := newRates(4, 1), time.Now()
-	name := func(i int) string { return string(rune('a'+i%26)) + strings.Repeat("x", i/26) }
-	for i := range maxPrincipals + 100 {
-		r.take(name(i), now.Add(time.Duration(i)))
-	}
-	if got := len(r.whole); got != maxPrincipals {
-		t.Errorf("got %d principals, want %d", got, maxPrincipals)
-	}
-	r.take("new", now.Add(time.Hour))
-	if got := len(r.whole); got != 1 {
-		t.Errorf("an hour later: got %d principals, want 1", got)
-	}
-	unlimited := newRates(1, -1)
-	for range 100 {
-		if wait := unlimited.take("a", now); wait != 0 {
-			t.Fatalf("a negative rate: got a wait of %v, want none", wait)
-		}
-	}
 }
 
 func TestPanicEndsOneConnectionOnly(t *testing.T) {
@@ -315,7 +296,7 @@ func TestCloseEndsEverything(t *testing.T) {
 	receive(t, s.conns)
 	start := time.Now()
 	closed := make(chan error, 1)
-	go func() { closed <- s.handler.Close(context.Background()) }()
+	go func() { closed <- s.door.Close(context.Background()) }()
 	if _, _, err := polite.Read(t.Context()); websocket.CloseStatus(err) != websocket.StatusGoingAway {
 		t.Errorf("polite client: got %v, want 1001", err)
 	}
@@ -328,7 +309,7 @@ func TestCloseEndsEverything(t *testing.T) {
 	if got, want := rude.closed(), "1001 going_away"; got != want {
 		t.Errorf("rude client: got %q, want %q", got, want)
 	}
-	if got := s.handler.Connections(); got != 0 {
+	if got := s.door.Len(); got != 0 {
 		t.Errorf("got %d connections, want 0", got)
 	}
 	if w, body := refused(t, s.handler, upgradeRequest(nil)); w.Code != 503 || body.Code != contracts.CodeGoingAway {
@@ -345,7 +326,7 @@ func TestCloseDoesNotWaitForAStuckSessionForEver(t *testing.T) {
 		p := s.raw()
 		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 		defer cancel()
-		if err := s.handler.Close(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		if err := s.door.Close(ctx); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("got %v, want %v", err, context.DeadlineExceeded)
 		}
 		if _, _, err := p.receive(); err == nil {
@@ -360,7 +341,7 @@ func TestSessionContextEndsWithTheHandler(t *testing.T) {
 		return serveFunc(func(ctx context.Context, _ *Conn) error { <-ctx.Done(); return ctx.Err() }), nil
 	}})
 	s.raw()
-	if err := s.handler.Close(t.Context()); err != nil {
+	if err := s.door.Close(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 }

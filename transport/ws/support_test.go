@@ -18,6 +18,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/seed-028515a8/maestro/contracts"
+	"github.com/seed-028515a8/maestro/transport/door"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -37,6 +38,7 @@ type seen struct {
 type server struct {
 	t       *testing.T
 	handler *Handler
+	door    *door.Door
 	dial    func() (net.Conn, error)
 	conns   chan *Conn // each connection, as its session begins
 	read    chan seen  // what its session reads
@@ -53,6 +55,10 @@ func newServer(t *testing.T, bubble bool, opts Options) *server {
 	if opts.Open == nil {
 		opts.Open = func(context.Context, contracts.Attach) (Session, error) { return serveFunc(s.follow), nil }
 	}
+	if opts.Door == nil {
+		opts.Door = door.New(0)
+	}
+	s.door = opts.Door
 	h, err := New(opts)
 	if err != nil {
 		t.Fatal(err)
@@ -80,7 +86,7 @@ func newServer(t *testing.T, bubble bool, opts Options) *server {
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 		defer cancel()
-		if err := h.Close(ctx); err != nil && !errors.Is(err, context.DeadlineExceeded) {
+		if err := s.door.Close(ctx); err != nil && !errors.Is(err, context.DeadlineExceeded) {
 			t.Error(err)
 		}
 		_ = srv.Close()

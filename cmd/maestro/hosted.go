@@ -1,0 +1,191 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"github.com/seed-028515a8/maestro/contracts"
+	"github.com/seed-028515a8/maestro/hosted"
+	"github.com/seed-028515a8/maestro/hub"
+	attach "github.com/seed-028515a8/maestro/transport/http"
+)
+
+// exitInterrupted is the exit code of a runner whose last drain was not
+// completed.
+const exitInterrupted = 3
+
+func hostedCommand() *cobra.Command {
+	var (
+		s settings
+		c hosted.Config
+	)
+	cmd := &cobra.Command{
+		Use: "hosted-runner", Short: "Run one session for a control plane, which drains and restores it", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := s.check(); err != nil {
+				return err
+			}
+			return runHosted(s, c, cmd.InOrStdin(), cmd.OutOrStdout())
+		},
+	}
+	s.registerShared(cmd)
+	s.registerServer(cmd)
+	c.Register(cmd.Flags())
+	cmd.Flags().StringVar(&s.controlTokenFile, "control-token-file", "", "file with the credential that drains the runner; made if it is missing (default control-token in the state directory)")
+	cmd.Flags().StringVar(&s.drainRequests, "drain-requests", "", "what a drain does with open questions: keep those that the agent can act on after a restore, or cancel all (default keep, with --protocol-profile public cancel)")
+	complete(cmd, "drain-requests", cobra.ShellCompDirectiveNoFileComp, "keep", "cancel")
+	return cmd
+}
+
+// runHosted serves one session until its control plane, a signal or the end of
+// the input ends it.
+func runHosted(s settings, c hosted.Config, in io.Reader, out io.Writer) error {
+	log, ctx := s.log(), untilSignal()
+	if err := c.Resolve(os.Getenv); err != nil {
+		return err
+	}
+	_, restored, err := c.Restore()
+	if err != nil {
+		return err
+	}
+	for _, pair := range c.Environment(os.Getenv) {
+		if err := setVariable(pair); err != nil {
+			return err
+		}
+	}
+	if err := os.Chdir(c.WorkspaceRoot); err != nil {
+		return err
+	}
+	s.workspace, s.listen = c.WorkspaceRoot, c.Listen
+	if s.stateDir == "" {
+		s.stateDir = filepath.Join(c.WorkspaceRoot, ".maestro")
+	}
+	if c.AttachAudience != "" {
+		s.jwtAudience = c.AttachAudience
+	}
+	r, err := startRunner(ctx, s, c, restored)
+	if err != nil {
+		return err
+	}
+	n, err := listen(s, s.stateDir, r.house(), log)
+	if err == nil {
+		n.accept(log)
+		err = announce(s, n.readiness(r.hub.SessionID()), out)
+	}
+	if err == nil {
+		err = awaitEnd(ctx, s.eofExit, in, nil)
+	}
+	if ctx.Err() != nil && n != nil {
+		err = r.drainAtSignal()
+	}
+	r.runner.Close()
+	steps := []func(context.Context) error{r.hub.Suspend}
+	if n != nil {
+		steps = append(steps, n.close)
+	}
+	leave(log, steps...)
+	return err
+}
+
+// A hostedSession is the one session of a hosted runner.
+type hostedSession struct {
+	hub    *hub.Hub
+	runner *hosted.Runner
+	id     string
+}
+
+func startRunner(ctx context.Context, s settings, c hosted.Config, restored *contracts.Restored) (*hostedSession, error) {
+	m, err := newSessions(s, s.log())
+	if err != nil {
+		return nil, err
+	}
+	id := c.Session(restored)
+	m.hosted = true
+	m.dir = filepath.Join(s.stateDir, "runners", c.RunnerSessionID)
+	if !filepath.IsLocal(c.RunnerSessionID) {
+		m.dir = filepath.Join(s.stateDir, "runners", "runner")
+	}
+	m.restored = restored
+	m.quiet = s.profile == string(contracts.ProfilePublic)
+	m.drainCancels = s.drainRequests == "cancel" || s.drainRequests == "" && m.quiet
+	key := hub.Key{ID: id}
+	h, err := m.open(ctx, key, hub.Wish{Create: true})
+	if err != nil {
+		return nil, err
+	}
+	runner, err := hosted.New(hosted.Options{
+		Config: c, Session: h, Restored: restored, SessionFile: m.sessionDir(key), Log: s.log(),
+	})
+	if err != nil {
+		return nil, errors.Join(err, h.Close(ctx))
+	}
+	return &hostedSession{h, runner, id}, nil
+}
+
+// house lets clients into the one session. Who they are decides what they may
+// do; all who may come here come to the same.
+func (r *hostedSession) house() house {
+	return house{
+		find: func(_ context.Context, want attach.Wanted) (*hub.Hub, bool, error) {
+			if err := r.runner.CheckSession(want.ID); err != nil {
+				return nil, false, err
+			}
+			select {
+			case <-r.hub.Done():
+				return nil, false, hub.ErrUnknownSession
+			default:
+				return r.hub, false, nil
+			}
+		},
+		list: func(contracts.Principal) *contracts.SessionList {
+			return &contracts.SessionList{Sessions: []contracts.SessionEntry{describe(r.hub).listed()}}
+		},
+		evict: r.hub.Evict,
+		ready: func() (ready, draining bool) {
+			id := r.runner.Identity()
+			return id.Ready, id.Draining
+		},
+		fence: r.runner, runner: r.runner,
+	}
+}
+
+// drainAtSignal drains the session because the process was told to end, or waits
+// for a drain that is under way. A session that is drained ends the program in
+// peace.
+func (r *hostedSession) drainAtSignal() error {
+	signals := untilSignal() // a second one ends the program at once
+	type outcome struct {
+		interrupted bool
+		err         error
+	}
+	done := make(chan outcome, 1)
+	go func() { // ends with the drain, at the latest with the process
+		interrupted, err := r.runner.DrainForShutdown(context.Background())
+		done <- outcome{interrupted, err}
+	}()
+	select {
+	case o := <-done:
+		if o.err == nil && o.interrupted {
+			return exit(exitInterrupted)
+		}
+		return o.err
+	case <-signals.Done():
+		return context.Cause(signals)
+	}
+}
+
+// setVariable sets a variable given as name=value.
+func setVariable(pair string) error {
+	for i := range pair {
+		if pair[i] == '=' {
+			return os.Setenv(pair[:i], pair[i+1:])
+		}
+	}
+	return fmt.Errorf("%q is no variable", pair)
+}

@@ -1,0 +1,67 @@
+package hosted
+
+import (
+	"cmp"
+	"fmt"
+	"net"
+	"strconv"
+	"strings"
+)
+
+// An address is what was said about where to listen, in the order that counts.
+type address struct {
+	flags, variables []part
+}
+
+// A part says the host, the port or, as listen, either or both.
+type part struct{ what, name, value string }
+
+// listen chooses host and port, each by itself: what a flag says counts before
+// what a variable says, and listen before host and port. A part that is not
+// needed is not looked at.
+func (a *address) listen() (string, error) {
+	var host, port string
+	for _, p := range append(a.flags, a.variables...) {
+		if p.what == "host" && host != "" || p.what == "port" && port != "" {
+			continue
+		}
+		h, n, err := p.split()
+		if err != nil {
+			return "", err
+		}
+		host, port = cmp.Or(host, h), cmp.Or(port, n)
+	}
+	return net.JoinHostPort(host, cmp.Or(port, defaultPort)), nil
+}
+
+// split returns the host and the port that the part says; empty says nothing.
+func (p part) split() (host, port string, err error) {
+	switch {
+	case p.value == "":
+		return "", "", nil
+	case p.what == "host":
+		return strings.TrimSuffix(strings.TrimPrefix(p.value, "["), "]"), "", nil
+	case p.what == "port" || isNumber(p.value):
+		port, err = p.number(p.value)
+		return "", port, err
+	}
+	host, port, err = net.SplitHostPort(p.value)
+	if err != nil {
+		return "", "", fmt.Errorf("%s %q must be <host:port> or <port>", p.name, p.value)
+	}
+	port, err = p.number(port)
+	return host, port, err
+}
+
+// number checks a port and returns it without leading zeros.
+func (p part) number(port string) (string, error) {
+	n, err := strconv.Atoi(port)
+	if !isNumber(port) || err != nil || n > 65535 {
+		return "", fmt.Errorf("%s %q must be a TCP port between 1 and 65535, or 0 for any free one", p.name, p.value)
+	}
+	return strconv.Itoa(n), nil
+}
+
+func isNumber(s string) bool {
+	return s != "" && strings.Trim(s, "0123456789") == ""
+}

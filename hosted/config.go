@@ -1,0 +1,138 @@
+package hosted
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"time"
+
+	"github.com/seed-028515a8/maestro/contracts"
+)
+
+// A Config is what a hosted runner is told when it starts. [Config.Register]
+// takes it from flags and [Config.Resolve] completes it.
+type Config struct {
+	RunnerSessionID string // required; names the runner to its control plane
+	WorkspaceRoot   string // required; absolute and without symbolic links
+	Listen          string // host:port; an empty host is every interface, port 0 any free port
+	OwnerInstanceID string // the owner generation; empty if owners are not fenced
+	SnapshotRoot    string // absolute; where manifests are written
+	RestoreManifest string // absolute; empty starts a new session
+	WorkspaceID     string // for manifests and refusals, like the next
+	AgentRunID      string
+	SessionID       string // the Maestro session to be bound to; empty leaves it open
+	AttachAudience  string // what a client's token must be made for; empty is not checked
+
+	// RequireOwnerHeader refuses attachments that do not name the generation.
+	RequireOwnerHeader bool
+	// FlushTimeout is how long a drain may take to stop and flush the session.
+	// Zero means 20 s. It must be shorter than what the provider allows a pod
+	// between being told to end and being killed.
+	FlushTimeout time.Duration
+
+	listen, host, port string // as the flags gave them
+}
+
+const (
+	defaultPort         = "8080"
+	defaultFlushTimeout = 20 * time.Second
+	ownDir              = ".maestro" // in the workspace, for what we keep there
+	defaultSnapshots    = ownDir + "/runner-snapshots"
+)
+
+// Resolve completes the configuration from the environment and checks it. Its
+// errors are for the operator and name the flag and the variable. It touches
+// nothing on the disk.
+func (c *Config) Resolve(getenv func(string) string) error {
+	given := c.read(getenv)
+	if c.RunnerSessionID == "" {
+		return missing("runner-session-id")
+	}
+	if c.WorkspaceRoot == "" {
+		return missing("workspace-root")
+	}
+	if err := c.resolveWorkspace(); err != nil {
+		return err
+	}
+	listen, err := given.listen()
+	if err != nil {
+		return err
+	}
+	c.Listen = listen
+	if c.SnapshotRoot, err = c.inWorkspace("snapshot-root", cmp.Or(c.SnapshotRoot, defaultSnapshots)); err != nil {
+		return err
+	}
+	if c.RestoreManifest != "" {
+		if c.RestoreManifest, err = c.inWorkspace("restore-manifest", c.RestoreManifest); err != nil {
+			return err
+		}
+	}
+	switch {
+	case c.RequireOwnerHeader && c.OwnerInstanceID == "":
+		return errors.New("--require-owner-header needs an owner instance id: " + names("owner-instance-id"))
+	case c.FlushTimeout < 0:
+		return fmt.Errorf("--flush-timeout %v must not be negative", c.FlushTimeout)
+	}
+	c.FlushTimeout = cmp.Or(c.FlushTimeout, defaultFlushTimeout)
+	return nil
+}
+
+func (c *Config) resolveWorkspace() error {
+	root, err := filepath.Abs(c.WorkspaceRoot)
+	if err == nil {
+		root, err = filepath.EvalSymlinks(root)
+	}
+	if err != nil {
+		return fmt.Errorf("workspace root: %w", err)
+	}
+	if !isDir(root) {
+		return fmt.Errorf("workspace root %s is not a directory", root)
+	}
+	c.WorkspaceRoot = root
+	return nil
+}
+
+// inWorkspace returns an absolute path; a relative one counts from the
+// workspace root and stays below it.
+func (c *Config) inWorkspace(flag, path string) (string, error) {
+	switch {
+	case filepath.IsAbs(path):
+		return filepath.Clean(path), nil
+	case !filepath.IsLocal(path):
+		return "", fmt.Errorf("--%s %q must be absolute or lie in the workspace", flag, path)
+	}
+	return filepath.Join(c.WorkspaceRoot, path), nil
+}
+
+// Session returns the id of the session that the runner is bound to: the
+// configured one, else the restored one, else the runner session's.
+func (c *Config) Session(restored *contracts.Restored) string {
+	id := c.SessionID
+	if restored != nil {
+		id = cmp.Or(id, restored.SessionID)
+	}
+	return cmp.Or(id, c.RunnerSessionID)
+}
+
+// Restore loads the configured manifest. Without one it returns nil twice. A
+// manifest of another session than the configured one is refused.
+func (c *Config) Restore() (*contracts.Manifest, *contracts.Restored, error) {
+	if c.RestoreManifest == "" {
+		return nil, nil, nil
+	}
+	manifest, restored, err := LoadManifest(c.RestoreManifest, c.WorkspaceRoot)
+	if err != nil {
+		return nil, nil, err
+	}
+	if c.SessionID != "" && c.SessionID != restored.SessionID {
+		return nil, nil, fmt.Errorf("restore manifest is of Maestro session %s, but the runner is bound to %s by %s",
+			restored.SessionID, c.SessionID, names("maestro-session-id"))
+	}
+	return manifest, restored, nil
+}
+
+// ownDirs returns the directories in which we, and not the agent, keep things.
+func (c *Config) ownDirs() []string {
+	return []string{filepath.Join(c.WorkspaceRoot, ownDir), c.SnapshotRoot}
+}

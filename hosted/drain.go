@@ -1,0 +1,205 @@
+package hosted
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/seed-028515a8/maestro/contracts"
+)
+
+// Reserved words of a drain.
+const (
+	ReasonPreStop  = "kubernetes_prestop" // also who asks for it
+	ReasonShutdown = "process_shutdown"   // the process was told to end
+	RequesterSelf  = "maestro_web_server" // the process itself
+
+	// defaultReason is what clients are told if nobody gave a reason.
+	defaultReason = "platform_requested_drain"
+)
+
+// maxFlushError bounds the text of a failed flush in a manifest.
+const maxFlushError = 4 << 10
+
+// A flight is one running drain. answer and err are set before done is closed.
+type flight struct {
+	done   chan struct{}
+	answer *contracts.DrainAnswer
+	err    error
+}
+
+// Drain stops the session, flushes it and describes it in a manifest, once:
+// whoever asks while a drain runs gets its result, and whoever asks after one
+// that succeeded gets the stored result with replayed true. One that was
+// interrupted can be tried again. The answer is shared; nobody may change it.
+//
+// A body that is no drain request is refused with bad_request, export paths
+// that leave the workspace with workspace_violation, a workspace that is gone
+// with runtime_not_ready; none of these changes anything. If the manifest
+// cannot be written the error is runtime_failed: the runner stays draining and
+// the next call tries again.
+//
+// ctx bounds how long this call waits, with the code timeout. The drain itself
+// goes on without it, bounded by the flush timeout.
+func (r *Runner) Drain(ctx context.Context, body []byte) (answer *contracts.DrainAnswer, replayed bool, err error) {
+	req, err := (&contracts.Decoder{}).DrainRequest(body)
+	if err != nil {
+		return nil, false, err
+	}
+	if answer := r.drained(); answer != nil && len(req.ExportPaths) == 0 {
+		return answer, true, nil
+	} else if answer == nil && !isDir(r.config.WorkspaceRoot) {
+		return nil, false, r.notReady("hosted runner workspace root is unavailable")
+	}
+	if len(req.ExportPaths) == 0 {
+		req.ExportPaths = wholeWorkspace
+	}
+	if _, err := resolveExports(r.config.WorkspaceRoot, req.ExportPaths, false); err != nil {
+		return nil, false, err
+	}
+	return r.join(ctx, req)
+}
+
+// DrainForShutdown drains because the process was told to end, or joins the
+// drain that runs. It reports whether the last drain was interrupted.
+func (r *Runner) DrainForShutdown(ctx context.Context) (interrupted bool, err error) {
+	answer, _, err := r.join(ctx, &contracts.DrainRequest{
+		Reason: ReasonShutdown, RequestedBy: RequesterSelf, ExportPaths: wholeWorkspace,
+	})
+	return answer != nil && answer.Status == contracts.DrainInterrupted, err
+}
+
+// drained returns the result of the drain that succeeded, or nil.
+func (r *Runner) drained() *contracts.DrainAnswer {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.success()
+}
+
+// success is drained for those who hold mu.
+func (r *Runner) success() *contracts.DrainAnswer {
+	if r.last != nil && r.last.Status == contracts.Drained {
+		return r.last
+	}
+	return nil
+}
+
+// join waits for the running drain, which it starts if there is none.
+func (r *Runner) join(ctx context.Context, req *contracts.DrainRequest) (*contracts.DrainAnswer, bool, error) {
+	f, answer, err := r.board(req)
+	if f == nil {
+		return answer, answer != nil, err
+	}
+	select {
+	case <-f.done:
+		return f.answer, false, f.err
+	case <-ctx.Done():
+		return nil, false, &contracts.Error{Code: contracts.CodeTimeout, Message: "hosted runner is still draining"}
+	}
+}
+
+// board returns the running drain, or the result of the one that succeeded.
+func (r *Runner) board(req *contracts.DrainRequest) (*flight, *contracts.DrainAnswer, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if answer := r.success(); answer != nil {
+		return nil, answer, nil
+	}
+	if r.flight == nil {
+		if r.closed {
+			return nil, nil, &contracts.Error{Code: contracts.CodeGoingAway, Message: "hosted runner is closing"}
+		}
+		f := &flight{done: make(chan struct{})}
+		r.flight, r.draining = f, true
+		r.drains.Go(func() { r.fly(f, req) }) // ends with the flush timeout; Close waits for it
+	}
+	return r.flight, nil, nil
+}
+
+// fly carries one attempt to its end.
+func (r *Runner) fly(f *flight, req *contracts.DrainRequest) {
+	answer, at, err := r.attempt(req)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err == nil {
+		r.last, r.drainedAt = answer, at
+	}
+	f.answer, f.err = answer, err
+	r.flight = nil
+	close(f.done)
+}
+
+// attempt stops the session and leaves a manifest.
+func (r *Runner) attempt(req *contracts.DrainRequest) (*contracts.DrainAnswer, time.Time, error) {
+	d := &drained{config: &r.config, session: r.session.SessionID(), sessionFile: r.sessionFile, request: req}
+	r.quiesce(d)
+	var err error
+	if d.exports, err = resolveExports(r.config.WorkspaceRoot, req.ExportPaths, true); err != nil {
+		return nil, time.Time{}, err
+	}
+	d.git = gitState(context.Background(), r.config.WorkspaceRoot, r.config.ownDirs()...)
+	d.at = time.Now()
+	manifest, err := r.leave(d)
+	if err != nil {
+		r.log.Error("drain manifest not written", "snapshot_root", r.config.SnapshotRoot, "err", err)
+		return nil, time.Time{}, &contracts.Error{
+			Code: contracts.CodeRuntimeFailed, Message: "hosted runner manifest could not be written", Metadata: r.metadata(),
+		}
+	}
+	r.session.Conclude(d.status() == contracts.Drained)
+	return &contracts.DrainAnswer{
+		ProtocolVersion: contracts.DrainProtocol, Status: d.status(), RunnerSessionID: r.config.RunnerSessionID,
+		RequestedBy: req.RequestedBy, Reason: req.Reason, ManifestPath: d.path, Manifest: *manifest,
+	}, d.at, nil
+}
+
+// quiesce has the session stop and flush, and judges how that went.
+func (r *Runner) quiesce(d *drained) {
+	ctx, cancel := context.WithTimeout(context.Background(), r.config.FlushTimeout)
+	defer cancel()
+	var err error
+	d.Quiesced, err = r.session.Quiesce(ctx, cmp.Or(d.request.Reason, defaultReason))
+	switch {
+	case errors.Is(err, context.DeadlineExceeded):
+		d.FlushError = fmt.Sprintf("drain_timeout: the session did not stop and flush within %v", r.config.FlushTimeout)
+	case err != nil:
+		d.FlushError = cmp.Or(d.FlushError, err.Error())
+	}
+	if len(d.FlushError) > maxFlushError {
+		d.FlushError = contracts.SplitText(d.FlushError, maxFlushError)[0]
+	}
+	switch {
+	case d.FlushError != "":
+		d.flush = contracts.FlushFailed
+	case d.Active, r.continued:
+		d.flush = contracts.FlushCompleted
+	default:
+		d.flush = contracts.FlushSkipped
+	}
+}
+
+// leave writes the manifest and notes its path.
+func (r *Runner) leave(d *drained) (*contracts.Manifest, error) {
+	dir, err := r.config.openSnapshotRoot()
+	if err != nil {
+		return nil, err
+	}
+	defer dir.Close()
+	name, err := manifestName(dir, r.config.RunnerSessionID, d.at)
+	if err != nil {
+		return nil, err
+	}
+	d.path = r.config.manifestPath(name)
+	manifest, err := d.manifest()
+	if err != nil {
+		return nil, err
+	}
+	text, err := contracts.EncodeBody(manifest)
+	if err != nil {
+		return nil, err
+	}
+	return manifest, writeFile(dir, name, append(bytes.Clone(text), '\n'))
+}

@@ -1,0 +1,85 @@
+package hosted
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/seed-028515a8/maestro/contracts"
+)
+
+const (
+	gitTimeout  = time.Second
+	maxGitLines = 16 << 10 // bytes kept of what git says; its headers come first
+)
+
+// gitVariables are what git may know of our environment. The workspace is the
+// agent's, and its git configuration may name programs: they get no secrets.
+var gitVariables = []string{"PATH", "HOME", "TMPDIR", "SYSTEMROOT"}
+
+// gitState asks git about the repository around the workspace, at most for a
+// second. It returns nil outside a repository, without git and when that is too
+// short. What lies in ignored, directories of our own, is not a change.
+func gitState(ctx context.Context, root string, ignored ...string) *contracts.GitState {
+	ctx, cancel := context.WithTimeout(ctx, gitTimeout)
+	defer cancel()
+	args := []string{
+		"-c", "core.fsmonitor=false", "-c", "core.untrackedCache=false",
+		"status", "--porcelain=v2", "--branch", "--", ".",
+	}
+	for _, dir := range ignored {
+		if rel, ok := inside(root, dir); ok && rel != "." {
+			args = append(args, ":(exclude,literal)"+filepath.ToSlash(rel))
+		}
+	}
+	var out head
+	cmd := exec.CommandContext(ctx, "git", args...)
+	cmd.Dir, cmd.Stdout = root, &out
+	cmd.Env = []string{"GIT_OPTIONAL_LOCKS=0", "GIT_TERMINAL_PROMPT=0", "LC_ALL=C"}
+	for _, name := range gitVariables {
+		if value, ok := os.LookupEnv(name); ok {
+			cmd.Env = append(cmd.Env, name+"="+value)
+		}
+	}
+	endWithChildren(cmd)
+	cmd.WaitDelay = gitTimeout // one that left the group may hold on to the output
+	if cmd.Run() != nil {
+		return nil
+	}
+	return out.state()
+}
+
+// A head keeps the beginning of what is written to it.
+type head struct {
+	kept []byte
+	more bool // something was dropped
+}
+
+func (h *head) Write(p []byte) (int, error) {
+	n := min(len(p), maxGitLines-len(h.kept))
+	h.kept = append(h.kept, p[:n]...)
+	h.more = h.more || n < len(p)
+	return len(p), nil
+}
+
+// state reads git's header lines; every other line is a change.
+func (h *head) state() *contracts.GitState {
+	g := &contracts.GitState{Dirty: h.more}
+	for line := range bytes.Lines(h.kept) {
+		fact, header := strings.CutPrefix(strings.TrimSpace(string(line)), "# ")
+		name, value, _ := strings.Cut(fact, " ")
+		switch {
+		case !header:
+			g.Dirty = true
+		case name == "branch.oid" && value != "(initial)":
+			g.Commit = value
+		case name == "branch.head" && value != "(detached)":
+			g.Branch = value
+		}
+	}
+	return g
+}

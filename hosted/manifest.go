@@ -1,0 +1,185 @@
+package hosted
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/url"
+	"slices"
+	"time"
+
+	"github.com/seed-028515a8/maestro/contracts"
+)
+
+// The vocabulary of a manifest that nothing else has.
+const (
+	exportMode    = "local_path_contract"
+	evidenceEvent = "hosted_runner_drain_manifest_recorded"
+
+	statusDrained     = "Drained"
+	statusInterrupted = "Drain interrupted before runtime flush completed"
+	statusSkipped     = "Drain skipped: no runtime activity was available"
+)
+
+// A drained is everything that a manifest is made of.
+type drained struct {
+	contracts.Quiesced
+	config      *Config
+	session     string
+	sessionFile string
+	request     *contracts.DrainRequest
+	flush       contracts.FlushStatus
+	exports     []contracts.ExportPath
+	git         *contracts.GitState
+	path        string // of the manifest
+	at          time.Time
+}
+
+// status is how the drain ended.
+func (d *drained) status() contracts.DrainStatus {
+	if d.flush == contracts.FlushFailed {
+		return contracts.DrainInterrupted
+	}
+	return contracts.Drained
+}
+
+// manifest makes the manifest. It fails only if the session broke its promise
+// about the snapshot or the questions.
+func (d *drained) manifest() (*contracts.Manifest, error) {
+	snapshot, err := d.snapshot()
+	if err != nil {
+		return nil, err
+	}
+	pending, err := openRequests(d.Requests)
+	if err != nil {
+		return nil, err
+	}
+	work := d.workContinuity()
+	return &contracts.Manifest{
+		ProtocolVersion: contracts.ManifestProtocol, RunnerSessionID: d.config.RunnerSessionID,
+		WorkspaceID: d.config.WorkspaceID, AgentRunID: d.config.AgentRunID, MaestroSessionID: d.session,
+		Reason: d.request.Reason, RequestedBy: d.request.RequestedBy,
+		CreatedAt: stamp(d.at), WorkspaceRoot: d.config.WorkspaceRoot,
+		Runtime:         d.runtime(),
+		WorkspaceExport: contracts.WorkspaceExport{Mode: exportMode, Paths: d.exports},
+		Snapshot:        snapshot, PendingRequests: pending,
+		RetentionPolicy: retention, WorkContinuity: work, PlatformEvidence: d.evidence(work), Git: d.git,
+	}, nil
+}
+
+func (d *drained) runtime() contracts.ManifestRuntime {
+	r := contracts.ManifestRuntime{FlushStatus: d.flush, SessionID: d.session, SessionFile: d.sessionFile}
+	if d.flush == contracts.FlushFailed {
+		r.Error = d.FlushError
+	}
+	if d.flush != contracts.FlushSkipped {
+		r.ProtocolVersion, r.Cursor = d.Protocol, &d.Cursor
+		if r.ProtocolVersion == "" {
+			r.ProtocolVersion = contracts.ProtocolVersion
+		}
+	}
+	return r
+}
+
+// snapshot returns the session's snapshot, ready exactly if the flush was
+// completed; without one, what is known of the session.
+func (d *drained) snapshot() (json.RawMessage, error) {
+	snapshot := d.bareSnapshot()
+	if len(d.Snapshot) > 0 {
+		var err error
+		if snapshot, err = (&contracts.Decoder{}).Snapshot(d.Snapshot); err != nil {
+			return nil, fmt.Errorf("snapshot of the drained session: %w", err)
+		}
+	}
+	snapshot.Cursor = d.Cursor
+	snapshot.State.IsReady = d.flush == contracts.FlushCompleted
+	return contracts.EncodeSnapshot(snapshot)
+}
+
+func (d *drained) bareSnapshot() *contracts.Snapshot {
+	s := &contracts.Snapshot{ProtocolVersion: contracts.ProtocolVersion, SessionID: d.session, State: contracts.State{
+		Model: d.Model, Provider: d.Provider, Cwd: d.config.WorkspaceRoot, SessionID: contracts.String(d.session),
+	}}
+	status := statusDrained
+	switch d.flush {
+	case contracts.FlushSkipped:
+		status = statusSkipped
+	case contracts.FlushFailed:
+		status = statusInterrupted
+		s.State.LastError, s.State.LastErrorType = &d.FlushError, contracts.ErrorProtocol
+	}
+	s.State.LastStatus = &status
+	return s
+}
+
+func openRequests(kept []contracts.KeptRequest) ([]contracts.OpenRequest, error) {
+	var list []contracts.OpenRequest
+	for _, k := range kept {
+		encoded, err := contracts.EncodeEvent(k.Request)
+		if err != nil {
+			return nil, fmt.Errorf("open request of the drained session: %w", err)
+		}
+		open := contracts.OpenRequest{Request: encoded.Body, OpenedAt: stamp(k.Opened)}
+		if !k.Deadline.IsZero() {
+			open.Deadline = stamp(k.Deadline)
+		}
+		list = append(list, open)
+	}
+	return list, nil
+}
+
+// workContinuity counts what the drain found going on. No runtime of ours runs
+// subagents that have a graph, so their lists are empty.
+func (d *drained) workContinuity() contracts.WorkContinuity {
+	return contracts.WorkContinuity{
+		ProtocolVersion: contracts.WorkContinuityProtocol, CodexSubagentSchemaVersion: contracts.SubagentProtocol,
+		ActiveToolCount: int64(d.ActiveTools), TrackedToolCount: int64(d.TrackedTools), PendingRequestCount: int64(d.PendingRequests),
+	}
+}
+
+func (d *drained) evidence(work contracts.WorkContinuity) contracts.PlatformEvidence {
+	c := d.config
+	refs := []string{
+		"remote-runner://sessions/" + url.PathEscape(c.RunnerSessionID) + "/drain#manifest",
+		"maestro://headless/sessions/" + url.PathEscape(d.session) + "#drain",
+	}
+	if c.AgentRunID != "" {
+		refs = append(refs, "platform-agent-run:"+c.AgentRunID)
+	}
+	return contracts.PlatformEvidence{
+		ProtocolVersion: contracts.EvidenceProtocol, EventType: evidenceEvent,
+		RunnerSessionID: c.RunnerSessionID, WorkspaceID: c.WorkspaceID, AgentRunID: c.AgentRunID, MaestroSessionID: d.session,
+		Status: d.status(), RuntimeFlushStatus: d.flush,
+		ManifestPath: d.path, ManifestProtocolVersion: contracts.ManifestProtocol, CreatedAt: stamp(d.at),
+		WorkContinuity: contracts.EvidenceContinuity{
+			ProtocolVersion: work.ProtocolVersion, CodexSubagentSchemaVersion: work.CodexSubagentSchemaVersion,
+			ActiveToolCount: work.ActiveToolCount, TrackedToolCount: work.TrackedToolCount, PendingRequestCount: work.PendingRequestCount,
+			CodexSubagentToolCallIDs: work.CodexSubagentToolCallIDs, CodexSubagentChildRunIDs: work.CodexSubagentChildRunIDs,
+			CodexSubagentThreadIDs:     work.CodexSubagentThreadIDs,
+			CodexSubagentToolCallCount: int64(len(work.CodexSubagentToolCallIDs)),
+			CodexSubagentChildRunCount: int64(len(work.CodexSubagentChildRunIDs)),
+			CodexSubagentThreadCount:   int64(len(work.CodexSubagentThreadIDs)),
+		},
+		Retention: contracts.EvidenceRetention{
+			PolicyVersion:                              retention.PolicyVersion,
+			ControlPlaneMetadataVisibility:             retention.Visibility.ControlPlaneMetadata,
+			RuntimeSnapshotVisibility:                  retention.Visibility.RuntimeSnapshot,
+			RedactionRequiredBeforeExternalPersistence: slices.Clone(retention.Redaction.RequiredBeforeExternalPersistence),
+		},
+		EvidenceRefs: refs,
+	}
+}
+
+// retention is the constant policy. Nothing changes it.
+var retention = contracts.RetentionPolicy{
+	PolicyVersion: contracts.RetentionProtocol,
+	ManagedBy:     "platform",
+	Visibility: contracts.RetentionVisibility{
+		ControlPlaneMetadata: "operator", WorkspaceExport: "tenant", RuntimeSnapshot: "internal", RuntimeLogs: "operator",
+	},
+	Redaction: contracts.RetentionRedaction{
+		RequiredBeforeExternalPersistence: []string{"runtime_snapshot", "runtime_logs"},
+		ForbiddenPlaintext: []string{
+			"provider_credentials", "tool_secrets", "attach_tokens", "artifact_access_tokens", "raw_environment",
+		},
+	},
+}

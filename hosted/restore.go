@@ -1,0 +1,211 @@
+package hosted
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"github.com/seed-028515a8/maestro/contracts"
+)
+
+const (
+	// maxManifestBytes bounds what is read of a manifest, most of which is its
+	// snapshot.
+	maxManifestBytes = 64 << 20
+
+	// maxCursor is the greatest integer that every client can count to.
+	maxCursor = 1<<53 - 1
+)
+
+// The status and error texts of a restored session.
+const (
+	statusRestored    = "Restored from snapshot"
+	statusNotFlushed  = "Restore interrupted before runtime flush completed"
+	statusNotRestored = "Restore incomplete: runtime flush skipped"
+	errorNotFlushed   = "runtime flush failed before restore"
+	errorSkipped      = "runtime flush was skipped; no runtime activity was persisted"
+)
+
+// LoadManifest reads the manifest at path and returns it with what the session
+// starts from. root is the current workspace, absolute and without symbolic
+// links; where the workspace was when the manifest was written does not matter.
+//
+// Its errors are for the operator and end the start: invalid_snapshot_manifest
+// if the file is not a manifest, workspace_violation if an export path leaves
+// the workspace.
+func LoadManifest(path, root string) (*contracts.Manifest, *contracts.Restored, error) {
+	text, err := readManifest(path)
+	if err != nil {
+		return nil, nil, fmt.Errorf("failed to read hosted runner restore manifest: %w", err)
+	}
+	decoder := &contracts.Decoder{}
+	m, err := decoder.Manifest(text)
+	if err != nil {
+		return nil, nil, err
+	}
+	if m.MaestroSessionID == "" {
+		return nil, nil, invalid("/maestro_session_id Expected non-empty string")
+	}
+	snapshot, err := decoder.Snapshot(m.Snapshot)
+	if err != nil {
+		return nil, nil, invalid("snapshot: %w", err)
+	}
+	if err := checkExports(root, m.WorkspaceExport.Paths); err != nil {
+		return nil, nil, err
+	}
+	if m.Runtime.FlushStatus == "interrupted" { // as old runners wrote it
+		m.Runtime.FlushStatus = contracts.FlushFailed
+	}
+	restored, err := restore(m, snapshot)
+	return m, restored, err
+}
+
+func invalid(format string, args ...any) error {
+	return fmt.Errorf("invalid_snapshot_manifest: "+format, args...)
+}
+
+// readManifest reads a regular file. Without O_NONBLOCK opening a FIFO would
+// wait for somebody to write to it.
+func readManifest(path string) ([]byte, error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	switch {
+	case err != nil:
+		return nil, err
+	case !info.Mode().IsRegular():
+		return nil, fmt.Errorf("%s is not a file", path)
+	case info.Size() > maxManifestBytes:
+		return nil, fmt.Errorf("%s is larger than %d bytes", path, maxManifestBytes)
+	}
+	return io.ReadAll(io.LimitReader(f, maxManifestBytes)) // it may have grown
+}
+
+// checkExports refuses paths that would lead out of the workspace as it is now.
+func checkExports(root string, paths []contracts.ExportPath) error {
+	for _, p := range paths {
+		rel := filepath.FromSlash(p.RelativePath)
+		at, err := locate(root + string(filepath.Separator) + rel)
+		if err == nil && !filepath.IsAbs(rel) {
+			if _, ok := inside(root, at.path); ok {
+				continue
+			}
+		}
+		return fmt.Errorf("workspace_violation: export path %q leaves the workspace", p.RelativePath)
+	}
+	return nil
+}
+
+// restore makes what the session starts from out of a manifest and its snapshot,
+// which it changes.
+func restore(m *contracts.Manifest, snapshot *contracts.Snapshot) (*contracts.Restored, error) {
+	r := &contracts.Restored{SessionID: m.MaestroSessionID, Cursor: snapshot.Cursor, Snapshot: snapshot, Requests: keptRequests(m.PendingRequests)}
+	if c := m.Runtime.Cursor; c != nil {
+		r.Cursor = max(r.Cursor, *c)
+	}
+	if r.Cursor > maxCursor {
+		return nil, invalid("cursor %d is beyond %d", r.Cursor, uint64(maxCursor))
+	}
+	var err error
+	if r.LastInit, err = lastInit(snapshot); err != nil {
+		return nil, err
+	}
+	switch m.Runtime.FlushStatus {
+	case contracts.FlushCompleted:
+		r.Ready, r.LastStatus = true, statusRestored
+	case contracts.FlushSkipped:
+		r.LastStatus, r.LastError = statusNotRestored, errorSkipped
+	default:
+		r.LastStatus, r.LastError = statusNotFlushed, errorNotFlushed
+	}
+	if !r.Ready {
+		r.LastErrorType = contracts.ErrorProtocol
+		if m.Runtime.Error != "" {
+			r.LastError = m.Runtime.Error
+		}
+	}
+	settle(r)
+	return r, nil
+}
+
+// lastInit decodes the snapshot's init. One that does not decode is no small
+// matter: the new agent would run under another policy than the old one did.
+func lastInit(s *contracts.Snapshot) (*contracts.Init, error) {
+	if len(s.LastInit) == 0 || string(s.LastInit) == "null" {
+		return nil, nil
+	}
+	cmd, err := (&contracts.Decoder{}).Command(s.LastInit)
+	if err != nil {
+		return nil, invalid("last_init: %w", err)
+	}
+	init, ok := cmd.(*contracts.Init)
+	if !ok {
+		return nil, invalid("last_init is a %s", cmd.CommandType())
+	}
+	return init, nil
+}
+
+// settle makes the snapshot that of the restored session: nobody is attached
+// and nothing runs or waits, whatever the runner that wrote it left in it.
+func settle(r *contracts.Restored) {
+	s := r.Snapshot
+	s.ProtocolVersion, s.SessionID, s.Cursor = contracts.ProtocolVersion, r.SessionID, r.Cursor
+	old := s.State
+	s.State = contracts.State{
+		ProtocolVersion: old.ProtocolVersion, Model: old.Model, Provider: old.Provider, Cwd: old.Cwd, GitBranch: old.GitBranch,
+		SessionID:              contracts.String(r.SessionID),
+		Connections:            []contracts.ConnectionState{},
+		PendingRequests:        []contracts.PendingRequest{},
+		PendingApprovals:       []contracts.PendingEntry{},
+		PendingClientTools:     []contracts.PendingEntry{},
+		PendingMCPElicitations: []contracts.PendingEntry{},
+		PendingUserInputs:      []contracts.PendingEntry{},
+		PendingToolRetries:     []contracts.PendingEntry{},
+		ActiveTools:            []contracts.ActiveTool{},
+		ActiveUtilityCommands:  []contracts.ActiveCommand{},
+		ActiveFileWatches:      []contracts.ActiveWatch{},
+		TrackedTools:           old.TrackedTools,
+		LastStatus:             &r.LastStatus,
+		LastResponseDurationMS: old.LastResponseDurationMS,
+		LastTTFTMS:             old.LastTTFTMS,
+		IsReady:                r.Ready,
+	}
+	if !r.Ready {
+		s.State.LastError, s.State.LastErrorType = &r.LastError, r.LastErrorType
+	}
+}
+
+// keptRequests decodes the questions that waited when the session was drained.
+// One that is not ours, or of a type that we do not know, cannot be put again.
+func keptRequests(open []contracts.OpenRequest) []contracts.KeptRequest {
+	var kept []contracts.KeptRequest
+	for _, o := range open {
+		if k, err := keptRequest(o); err == nil {
+			kept = append(kept, k)
+		}
+	}
+	return kept
+}
+
+func keptRequest(o contracts.OpenRequest) (contracts.KeptRequest, error) {
+	event, err := (&contracts.Decoder{}).Event(o.Request)
+	if err != nil {
+		return contracts.KeptRequest{}, err
+	}
+	request, ok := event.(*contracts.ServerRequest)
+	if !ok {
+		return contracts.KeptRequest{}, errors.New("not a server request")
+	}
+	k := contracts.KeptRequest{Request: request}
+	if k.Opened, err = time.Parse(time.RFC3339, o.OpenedAt); err == nil && o.Deadline != "" {
+		k.Deadline, err = time.Parse(time.RFC3339, o.Deadline)
+	}
+	return k, err
+}

@@ -1,0 +1,122 @@
+package hosted
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/seed-028515a8/maestro/contracts"
+)
+
+// A puppet is a session that does what the test says.
+type puppet struct {
+	id    string
+	facts contracts.Quiesced
+	// quiesce, if set, runs inside each Quiesce, with its number from 1, and
+	// returns why the flush failed or what went wrong.
+	quiesce func(ctx context.Context, n int) (flushError string, err error)
+
+	mu        sync.Mutex
+	reasons   []string // of each Quiesce
+	concluded []bool
+}
+
+func (p *puppet) SessionID() string { return p.id }
+
+func (p *puppet) Quiesce(ctx context.Context, reason string) (contracts.Quiesced, error) {
+	p.mu.Lock()
+	p.reasons = append(p.reasons, reason)
+	n := len(p.reasons)
+	p.mu.Unlock()
+	facts := p.facts
+	if p.quiesce == nil {
+		return facts, nil
+	}
+	var err error
+	facts.FlushError, err = p.quiesce(ctx, n)
+	return facts, err
+}
+
+func (p *puppet) Conclude(drained bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.concluded = append(p.concluded, drained)
+}
+
+// story is the facts of a session in which something happened, one question of
+// which nobody has answered.
+func story(t *testing.T) contracts.Quiesced {
+	t.Helper()
+	status := "Hosted runner is draining: ttl_expired"
+	snapshot, err := contracts.EncodeSnapshot(&contracts.Snapshot{
+		ProtocolVersion: contracts.ProtocolVersion, SessionID: "sess_alpha", Cursor: 42,
+		LastInit: json.RawMessage(`{"type":"init","approval_mode":"prompt"}`),
+		State: contracts.State{
+			Model: "m-1", Provider: "acme", Cwd: "/workspace", SessionID: contracts.String("sess_alpha"), LastStatus: &status,
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	opened := time.Date(2026, 4, 20, 9, 15, 0, 120e6, time.UTC)
+	ask := func(id string) *contracts.ServerRequest {
+		return &contracts.ServerRequest{
+			RequestID: id, RequestType: contracts.RequestApproval, CallID: "call_" + id, Tool: "shell",
+			Args: json.RawMessage(`{"command":"make"}`), Reason: "run it",
+		}
+	}
+	return contracts.Quiesced{
+		Cursor: 42, Snapshot: snapshot, Active: true, Model: "m-1", Provider: "acme",
+		ActiveTools: 1, TrackedTools: 3, PendingRequests: 2,
+		Requests: []contracts.KeptRequest{
+			{Request: ask("req_1"), Opened: opened, Deadline: opened.Add(time.Hour)},
+			{Request: ask("req_2"), Opened: opened.Add(time.Second)},
+		},
+	}
+}
+
+// configured is a resolved configuration of a new workspace.
+func configured(t *testing.T, args ...string) Config {
+	t.Helper()
+	env := minimal(t)
+	env["MAESTRO_RUNNER_SESSION_ID"] = "mrs_41"
+	env["MAESTRO_REMOTE_RUNNER_OWNER_INSTANCE_ID"] = "gen_9"
+	env["MAESTRO_WORKSPACE_ID"] = "ws_1"
+	env["MAESTRO_AGENT_RUN_ID"] = "run_1"
+	c, err := resolve(env, args...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return *c
+}
+
+// runner returns a runner of p in a new workspace that has a file, notes.md.
+func runner(t *testing.T, p *puppet, args ...string) *Runner {
+	t.Helper()
+	c := configured(t, args...)
+	write(t, filepath.Join(c.WorkspaceRoot, "notes.md"), "alpha\n")
+	r, err := New(Options{Config: c, Session: p})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(r.Close)
+	return r
+}
+
+// manifests lists what lies in the snapshot root.
+func manifests(t *testing.T, r *Runner) []string {
+	t.Helper()
+	entries, err := os.ReadDir(r.config.SnapshotRoot)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	return names
+}

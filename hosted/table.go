@@ -1,0 +1,141 @@
+package hosted
+
+import (
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/pflag"
+)
+
+// A setting is one thing that a runner is told in text: by a flag, or by the
+// first of its variables that is not blank.
+type setting struct {
+	flag      string
+	variables []string
+	usage     string
+	field     func(*Config) *string
+}
+
+// settings is everything that the environment can say.
+var settings = []setting{
+	{"runner-session-id", []string{"MAESTRO_RUNNER_SESSION_ID", "REMOTE_RUNNER_SESSION_ID"},
+		"name of this runner (required)", func(c *Config) *string { return &c.RunnerSessionID }},
+	{"workspace-root", []string{"MAESTRO_WORKSPACE_ROOT", "WORKSPACE_ROOT"},
+		"directory the agent works in (required)", func(c *Config) *string { return &c.WorkspaceRoot }},
+	{"listen", []string{"MAESTRO_HOSTED_RUNNER_LISTEN"},
+		"address to listen on, as host:port or port", func(c *Config) *string { return &c.listen }},
+	{"host", []string{"MAESTRO_HOSTED_RUNNER_HOST"},
+		"host to listen on (default every interface)", func(c *Config) *string { return &c.host }},
+	{"port", []string{"MAESTRO_HOSTED_RUNNER_PORT", "PORT"},
+		"port to listen on; 0 is any free one (default " + defaultPort + ")", func(c *Config) *string { return &c.port }},
+	{"owner-instance-id", []string{"MAESTRO_REMOTE_RUNNER_OWNER_INSTANCE_ID", "REMOTE_RUNNER_OWNER_INSTANCE_ID"},
+		"generation of the runner's owner", func(c *Config) *string { return &c.OwnerInstanceID }},
+	{"snapshot-root", []string{"MAESTRO_REMOTE_RUNNER_SNAPSHOT_ROOT", "REMOTE_RUNNER_SNAPSHOT_ROOT"},
+		"directory for drain manifests (default " + defaultSnapshots + " in the workspace)", func(c *Config) *string { return &c.SnapshotRoot }},
+	{"restore-manifest", []string{"MAESTRO_REMOTE_RUNNER_RESTORE_MANIFEST", "REMOTE_RUNNER_RESTORE_MANIFEST"},
+		"manifest of the drained session to go on with", func(c *Config) *string { return &c.RestoreManifest }},
+	{"workspace-id", []string{"MAESTRO_REMOTE_RUNNER_WORKSPACE_ID", "MAESTRO_WORKSPACE_ID"},
+		"name of the workspace", func(c *Config) *string { return &c.WorkspaceID }},
+	{"agent-run-id", []string{"MAESTRO_AGENT_RUN_ID"},
+		"name of the agent run", func(c *Config) *string { return &c.AgentRunID }},
+	{"maestro-session-id", []string{"MAESTRO_SESSION_ID"},
+		"Maestro session to serve (default the restored one, else the runner session id)", func(c *Config) *string { return &c.SessionID }},
+	{"attach-audience", []string{"MAESTRO_ATTACH_AUDIENCE"},
+		"audience that clients' tokens must be made for", func(c *Config) *string { return &c.AttachAudience }},
+}
+
+// Register adds the flags of a hosted runner.
+func (c *Config) Register(flags *pflag.FlagSet) {
+	for _, s := range settings {
+		flags.Var((*text)(s.field(c)), s.flag, s.usage+" ["+strings.Join(s.variables, ", ")+"]")
+	}
+	flags.BoolVar(&c.RequireOwnerHeader, "require-owner-header", false, "refuse clients that do not name the owner generation")
+	flags.DurationVar(&c.FlushTimeout, "flush-timeout", defaultFlushTimeout, "how long a drain may take to stop and flush the session")
+}
+
+// A text is a flag whose value is not another flag: --host --port 80 lacks a
+// value.
+type text string
+
+func (t *text) String() string { return string(*t) }
+func (t *text) Type() string   { return "string" }
+
+func (t *text) Set(value string) error {
+	if strings.HasPrefix(value, "--") {
+		return fmt.Errorf("a value is missing before %s", value)
+	}
+	*t = text(value)
+	return nil
+}
+
+// read completes the configuration from the environment. The address, of which
+// each part is chosen by itself, it returns as it was given.
+func (c *Config) read(getenv func(string) string) address {
+	var a address
+	for _, s := range settings {
+		field := s.field(c)
+		*field = strings.TrimSpace(*field)
+		variable, value := s.variable(getenv)
+		switch s.flag {
+		case "listen", "host", "port":
+			a.flags = append(a.flags, part{s.flag, "--" + s.flag, *field})
+			if s.flag != "listen" || *field == "" {
+				a.variables = append(a.variables, part{s.flag, variable, value})
+			}
+		default:
+			if *field == "" {
+				*field = value
+			}
+		}
+	}
+	return a
+}
+
+// variable returns the first of the setting's variables that is not blank.
+func (s *setting) variable(getenv func(string) string) (name, value string) {
+	for _, name := range s.variables {
+		if value := strings.TrimSpace(getenv(name)); value != "" {
+			return name, value
+		}
+	}
+	return "", ""
+}
+
+// exports are the variables that the process sets for what it starts. Those
+// marked kept stay as they are if somebody has set them.
+var exports = []struct {
+	name  string
+	kept  bool
+	value func(*Config) string
+}{
+	{"MAESTRO_HOSTED_RUNNER_MODE", false, func(*Config) string { return "1" }},
+	{"MAESTRO_PROFILE", true, func(*Config) string { return "hosted-runner" }},
+	{"MAESTRO_WEB_REQUIRE_REDIS", false, func(*Config) string { return "0" }},
+	{"MAESTRO_WEB_REQUIRE_CSRF", false, func(*Config) string { return "0" }},
+	{"MAESTRO_WEB_REQUIRE_KEY", true, func(*Config) string { return "1" }},
+	{"MAESTRO_AGENT_DIR", true, func(c *Config) string { return filepath.Join(c.WorkspaceRoot, ownDir, "agent") }},
+}
+
+// Environment returns the variables that a resolved configuration sets for the
+// runner's children, as name=value in a fixed order.
+func (c *Config) Environment(getenv func(string) string) []string {
+	var list []string
+	for _, e := range exports {
+		if !e.kept || getenv(e.name) == "" {
+			list = append(list, e.name+"="+e.value(c))
+		}
+	}
+	return list
+}
+
+// names returns the ways to say a setting, for errors.
+func names(flag string) string {
+	i := slices.IndexFunc(settings, func(s setting) bool { return s.flag == flag })
+	return "--" + flag + " or " + settings[i].variables[0]
+}
+
+func missing(flag string) error {
+	return fmt.Errorf("a hosted runner needs %s", names(flag))
+}

@@ -1,0 +1,82 @@
+package hosted
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"regexp"
+	"time"
+)
+
+// openSnapshotRoot opens the directory of manifests and makes it if it is not
+// there. In the workspace, which is the agent's, no link on the way may leave.
+func (c *Config) openSnapshotRoot() (*os.Root, error) {
+	rel, within := inside(c.WorkspaceRoot, c.SnapshotRoot)
+	if !within {
+		if err := os.MkdirAll(c.SnapshotRoot, 0o700); err != nil {
+			return nil, err
+		}
+		return os.OpenRoot(c.SnapshotRoot)
+	}
+	workspace, err := os.OpenRoot(c.WorkspaceRoot)
+	if err != nil {
+		return nil, err
+	}
+	defer workspace.Close()
+	if err := workspace.MkdirAll(rel, 0o700); err != nil {
+		return nil, err
+	}
+	return workspace.OpenRoot(rel)
+}
+
+// maxNamedID bounds how much of a runner session id a file name shows.
+const maxNamedID = 120
+
+var unsafeInName = regexp.MustCompile(`[^A-Za-z0-9_-]`)
+
+// manifestName returns a name for a new manifest in dir: the runner, the time,
+// and six digits against two drains in a millisecond.
+func manifestName(dir *os.Root, runner string, at time.Time) (string, error) {
+	id := unsafeInName.ReplaceAllString(runner, "_")
+	if id == "" {
+		id = "runner"
+	}
+	id = id[:min(len(id), maxNamedID)]
+	when := unsafeInName.ReplaceAllString(stamp(at), "_")
+	for range 8 {
+		name := fmt.Sprintf("%s-%s-%06d.json", id, when, rand.IntN(1_000_000))
+		if _, err := dir.Lstat(name); errors.Is(err, fs.ErrNotExist) {
+			return name, nil
+		} else if err != nil {
+			return "", err
+		}
+	}
+	return "", errors.New("no free name")
+}
+
+// writeFile makes a file that under its name is always complete, and there
+// after a crash of the machine once writeFile has returned.
+func writeFile(dir *os.Root, name string, content []byte) error {
+	temporary := "." + name + ".tmp"
+	f, err := dir.OpenFile(temporary, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(content)
+	if err == nil {
+		err = f.Sync()
+	}
+	if err = errors.Join(err, f.Close()); err == nil {
+		err = dir.Rename(temporary, name)
+	}
+	if err != nil {
+		return errors.Join(err, dir.Remove(temporary))
+	}
+	return syncDir(dir)
+}
+
+// path is where a manifest of that name lies.
+func (c *Config) manifestPath(name string) string { return filepath.Join(c.SnapshotRoot, name) }

@@ -1,0 +1,34 @@
+package gate
+
+import (
+	"net/http"
+)
+
+// Control refuses a request that may not control the server itself, such as
+// drain it. With authentication on it wants exactly the control token, as
+// Authorization: Bearer: without a credential it refuses with unauthenticated,
+// with one that is for clients with access_denied. With authentication off it
+// checks Host and Origin only.
+func (g *Gate) Control(r *http.Request) error {
+	if err := g.checkHost(r); err != nil {
+		return err
+	}
+	if _, err := g.checkOrigin(r); err != nil {
+		return err
+	}
+	if g.off {
+		return nil
+	}
+	key, ok, err := bearerKey(r.Header)
+	switch {
+	case err != nil:
+		return err
+	case ok && equals(key, g.control):
+		return nil
+	}
+	// Whoever is somebody here learns that this is not enough.
+	if _, err := g.Authorize(r); err != nil {
+		return err
+	}
+	return denied("the control credential is required")
+}

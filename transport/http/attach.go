@@ -1,0 +1,248 @@
+package http
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"net/http"
+	"strings"
+
+	"github.com/seed-028515a8/maestro/contracts"
+	"github.com/seed-028515a8/maestro/transport/rates"
+)
+
+// attachment reads the body of a request that attaches.
+func (h *Handler) attachment(w http.ResponseWriter, r *http.Request, c *call) (*contracts.AttachRequest, error) {
+	if h.opts.Rates != nil {
+		if wait := h.opts.Rates.Attach(c.by.Principal.ID); wait > 0 {
+			return nil, rates.Refusal(w.Header(), wait)
+		}
+	}
+	req := new(contracts.AttachRequest)
+	if err := h.body(w, r, req, false); err != nil {
+		return nil, err
+	}
+	req.SessionID = strings.TrimSpace(req.SessionID)
+	mode, err := approvalMode(r.Header)
+	if err != nil {
+		return nil, err
+	}
+	if req.ApprovalMode == "" {
+		req.ApprovalMode = mode
+	}
+	if req.SessionID == "" {
+		req.SessionID = c.by.Principal.SessionID
+	}
+	switch {
+	case req.SessionID != "" && !validID(req.SessionID):
+		return nil, badRequest("malformed session id")
+	case c.by.Principal.SessionID != "" && req.SessionID != c.by.Principal.SessionID:
+		return nil, &contracts.Error{Code: contracts.CodeAccessDenied, Message: "this credential is for another session"}
+	}
+	return req, h.fenceAttach(r, req)
+}
+
+// connect makes or renews a connection. An unknown session is refused; without
+// one a new session is made (ruling 7).
+func (h *Handler) connect(w http.ResponseWriter, r *http.Request, c *call) error {
+	req, err := h.attachment(w, r, c)
+	if err != nil {
+		return err
+	}
+	s, _, err := h.want(r, c, req, req.SessionID == "")
+	if err != nil {
+		return err
+	}
+	got, token, err := s.Connect(req, c.by)
+	if err != nil {
+		return err
+	}
+	tell(w, s, token)
+	return answer(w, got)
+}
+
+// want finds or makes the session of an attaching client.
+func (h *Handler) want(r *http.Request, c *call, req *contracts.AttachRequest, create bool) (Session, bool, error) {
+	if create && c.by.Principal.Role == contracts.RoleViewer {
+		return nil, false, &contracts.Error{Code: contracts.CodeAccessDenied, Message: "this credential does not allow making sessions"}
+	}
+	return h.opts.Find(r.Context(), Wanted{ID: req.SessionID, Create: create, Principal: c.by.Principal, Runtime: req})
+}
+
+// tell says in the header what the bodies, which are closed, have no room for.
+func tell(w http.ResponseWriter, s Session, token string) {
+	w.Header().Set(headerEpoch, s.Epoch())
+	if token != "" {
+		w.Header().Set(headerToken, token)
+	}
+}
+
+// create makes the session, or finds it. Whoever makes it has a connection in
+// it, which the subscription that follows takes over.
+func (h *Handler) create(w http.ResponseWriter, r *http.Request, c *call) error {
+	req, err := h.attachment(w, r, c)
+	if err != nil {
+		return err
+	}
+	key, err := idempotencyKey(r.Header)
+	if err != nil {
+		return err
+	}
+	if req.SessionID == "" && key != "" {
+		req.SessionID = sessionFor(c.by.Principal, key)
+	}
+	s, opened, err := h.want(r, c, req, c.by.Principal.Role != contracts.RoleViewer)
+	if err != nil {
+		return err
+	}
+	if !opened {
+		return h.show(w, s)
+	}
+	req.ConnectionID = ""
+	by := c.by
+	by.ConnectionID = ""
+	got, token, err := s.Connect(req, by)
+	if err != nil {
+		return err
+	}
+	tell(w, s, token)
+	send(w, http.StatusOK, got.Snapshot)
+	return nil
+}
+
+// sessionFor names the session that a principal makes with a key: a repeated
+// request finds the one that the first has made, also after a restart.
+func sessionFor(p contracts.Principal, key string) string {
+	sum := sha256.Sum256([]byte(p.Scope + "\x00" + p.ID + "\x00" + key))
+	return "sess_" + hex.EncodeToString(sum[:16])
+}
+
+func (h *Handler) list(w http.ResponseWriter, _ *http.Request, c *call) error {
+	if h.opts.List == nil {
+		return &contracts.Error{Code: contracts.CodeNotFound, Message: "route not found"}
+	}
+	return answer(w, h.opts.List(c.by.Principal))
+}
+
+func (h *Handler) state(w http.ResponseWriter, r *http.Request, c *call) error {
+	s, err := h.find(r, c)
+	if err != nil {
+		return err
+	}
+	return h.show(w, s)
+}
+
+// show answers with the state.
+func (h *Handler) show(w http.ResponseWriter, s Session) error {
+	text, err := s.State()
+	if err != nil {
+		return err
+	}
+	tell(w, s, "")
+	send(w, http.StatusOK, text)
+	return nil
+}
+
+func (h *Handler) subscribe(w http.ResponseWriter, r *http.Request, c *call) error {
+	req, err := h.attachment(w, r, c)
+	if err != nil {
+		return err
+	}
+	s, err := h.find(r, c)
+	if err != nil {
+		return err
+	}
+	got, token, err := s.Subscribe(req, c.by)
+	if err != nil {
+		return err
+	}
+	tell(w, s, token)
+	return answer(w, got)
+}
+
+func (h *Handler) unsubscribe(w http.ResponseWriter, r *http.Request, c *call) error {
+	var req contracts.SubscriptionRequest
+	if err := h.body(w, r, &req, false); err != nil {
+		return err
+	}
+	if req.SubscriptionID == "" {
+		return badRequest("Invalid request body: /subscriptionId Expected required property")
+	}
+	s, err := h.find(r, c)
+	if err != nil {
+		return err
+	}
+	if err := s.Unsubscribe(req.SubscriptionID, c.by); err != nil {
+		return err
+	}
+	return answer(w, &contracts.SuccessAnswer{Success: true})
+}
+
+// named completes the caller of a request whose body or headers say which
+// connection it is about.
+func (h *Handler) named(w http.ResponseWriter, r *http.Request, c *call) (contracts.Caller, error) {
+	var req contracts.SubscriptionRequest
+	err := h.body(w, r, &req, true)
+	by := c.by
+	if req.ConnectionID != "" || req.SubscriptionID != "" { // headers are the fallback
+		by.ConnectionID, by.SubscriptionID = req.ConnectionID, req.SubscriptionID
+	}
+	return by, err
+}
+
+func (h *Handler) heartbeat(w http.ResponseWriter, r *http.Request, c *call) error {
+	by, err := h.named(w, r, c)
+	if err != nil {
+		return err
+	}
+	s, err := h.find(r, c)
+	if err != nil {
+		return err
+	}
+	got, err := s.Heartbeat(by)
+	if err != nil {
+		return err
+	}
+	return answer(w, got)
+}
+
+func (h *Handler) disconnect(w http.ResponseWriter, r *http.Request, c *call) error {
+	by, err := h.named(w, r, c)
+	if err != nil {
+		return err
+	}
+	s, err := h.find(r, c)
+	if err != nil {
+		return err
+	}
+	got, err := s.Disconnect(by)
+	if err != nil {
+		return err
+	}
+	return answer(w, got)
+}
+
+func (h *Handler) send(w http.ResponseWriter, r *http.Request, c *call) error {
+	key, err := idempotencyKey(r.Header)
+	if err != nil {
+		return err
+	}
+	text, err := h.read(w, r)
+	if err != nil {
+		return err
+	}
+	if h.opts.Fence != nil {
+		if err := h.opts.Fence.CheckMessage(); err != nil {
+			return err
+		}
+	}
+	s, err := h.find(r, c)
+	if err != nil {
+		return err
+	}
+	got, err := s.Send(text, key, c.by)
+	if err != nil {
+		return err
+	}
+	send(w, http.StatusOK, got)
+	return nil
+}

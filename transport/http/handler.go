@@ -1,0 +1,209 @@
+package http
+
+import (
+	"cmp"
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/seed-028515a8/maestro/contracts"
+	"github.com/seed-028515a8/maestro/transport/httperr"
+	"github.com/seed-028515a8/maestro/transport/rates"
+)
+
+// Rates limits requests; see [rates.Rates].
+type Rates interface {
+	Request(principalID string) (wait time.Duration)
+	Attach(principalID string) (wait time.Duration)
+}
+
+// A Handler serves the attach surface. It is safe for concurrent use.
+type Handler struct {
+	opts    Options
+	decoder contracts.Decoder
+}
+
+// New returns a handler.
+func New(opts Options) (*Handler, error) {
+	if opts.Authorize == nil || opts.Find == nil || opts.Streams == nil {
+		return nil, errors.New("http: Authorize, Find and Streams are required")
+	}
+	opts.MaxBodyBytes = cmp.Or(max(opts.MaxBodyBytes, 0), contracts.MaxSocketBytes)
+	return &Handler{opts: opts, decoder: contracts.Decoder{Strict: opts.Strict}}, nil
+}
+
+// Routes adds every route to mux. A known path with a wrong method is answered
+// with 405 and what is allowed, an unknown one with 404, both in the one form of
+// refusals.
+func (h *Handler) Routes(mux *http.ServeMux) {
+	const session = "/api/headless/sessions/{id}"
+	h.route(mux, "/api/headless/connections", methods{"POST": h.connect})
+	h.route(mux, "/api/headless/sessions", methods{"POST": h.create, "GET": h.list})
+	h.route(mux, session, methods{"GET": h.state})
+	h.route(mux, session+"/state", methods{"GET": h.state})
+	h.route(mux, session+"/subscribe", methods{"POST": h.subscribe})
+	h.route(mux, session+"/unsubscribe", methods{"POST": h.unsubscribe})
+	h.route(mux, session+"/events", methods{"GET": h.events})
+	h.route(mux, session+"/messages", methods{"POST": h.send})
+	h.route(mux, session+"/message", methods{"POST": h.send})
+	h.route(mux, session+"/heartbeat", methods{"POST": h.heartbeat})
+	h.route(mux, session+"/disconnect", methods{"POST": h.disconnect})
+	mux.HandleFunc("/healthz", Methods(map[string]http.HandlerFunc{"GET": healthz}))
+	mux.HandleFunc("/readyz", Methods(map[string]http.HandlerFunc{"GET": h.readyz}))
+	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
+		httperr.Write(w, &contracts.Error{Code: contracts.CodeNotFound, Message: "route not found"})
+	})
+}
+
+// An endpoint serves one request. The error it returns is the answer; without
+// one it has answered.
+type endpoint func(w http.ResponseWriter, r *http.Request, c *call) error
+
+// methods are what a path can be asked for.
+type methods map[string]endpoint
+
+func (h *Handler) route(mux *http.ServeMux, path string, can methods) {
+	serve := map[string]http.HandlerFunc{}
+	for method, do := range can {
+		serve[method] = h.serve(do)
+	}
+	mux.HandleFunc(path, Methods(serve))
+	mux.HandleFunc(path+"/{$}", Methods(serve)) // clients that end every path with a slash mean the same
+}
+
+// Methods serves a path by method. HEAD goes with GET, but not where that never
+// ends; see [Handler.events].
+func Methods(can map[string]http.HandlerFunc) http.HandlerFunc {
+	allowed := []string{"OPTIONS"}
+	for method := range can {
+		allowed = append(allowed, method)
+		if method == http.MethodGet {
+			allowed = append(allowed, http.MethodHead)
+		}
+	}
+	allow := joinSorted(allowed)
+	return func(w http.ResponseWriter, r *http.Request) {
+		method := r.Method
+		if method == http.MethodHead {
+			method = http.MethodGet
+		}
+		if do := can[method]; do != nil {
+			do(w, r)
+			return
+		}
+		w.Header().Set("Allow", allow)
+		if r.Method == http.MethodOptions {
+			w.WriteHeader(http.StatusNoContent)
+			return
+		}
+		httperr.Write(w, &contracts.Error{Code: contracts.CodeMethodNotAllowed, Message: "method not allowed"})
+	}
+}
+
+// serve wraps an endpoint with what all have in common: who asks, how often, and
+// what the headers say.
+func (h *Handler) serve(do endpoint) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		c, err := h.begin(w, r)
+		if err == nil {
+			err = do(w, r, c)
+		}
+		if err != nil {
+			httperr.Write(w, err)
+		}
+	}
+}
+
+// A call is one request, once it is known who sent it.
+type call struct {
+	by contracts.Caller
+	id string // the session in the path, or empty
+}
+
+func (h *Handler) begin(w http.ResponseWriter, r *http.Request) (*call, error) {
+	p, err := h.opts.Authorize(r)
+	if err != nil {
+		return nil, err
+	}
+	if h.opts.Rates != nil {
+		if wait := h.opts.Rates.Request(p.ID); wait > 0 {
+			return nil, rates.Refusal(w.Header(), wait)
+		}
+	}
+	by, err := caller(r.Header)
+	if err != nil {
+		return nil, err
+	}
+	by.Principal = p
+	c := &call{by: by, id: r.PathValue("id")}
+	if c.id != "" && !validID(c.id) {
+		return nil, badRequest("malformed session id")
+	}
+	if p.SessionID != "" && c.id != "" && c.id != p.SessionID {
+		return nil, &contracts.Error{Code: contracts.CodeAccessDenied, Message: "this credential is for another session"}
+	}
+	return c, h.fence(r, c)
+}
+
+// find opens the session in the path.
+func (h *Handler) find(r *http.Request, c *call) (Session, error) {
+	s, _, err := h.opts.Find(r.Context(), Wanted{ID: c.id, Principal: c.by.Principal})
+	return s, err
+}
+
+// body reads a request's body into a body type. An empty one is refused unless
+// it may be.
+func (h *Handler) body(w http.ResponseWriter, r *http.Request, into any, mayBeEmpty bool) error {
+	text, err := h.read(w, r)
+	if err != nil {
+		return err
+	}
+	if len(text) == 0 {
+		if mayBeEmpty {
+			return nil
+		}
+		return badRequest("Invalid request body: empty")
+	}
+	return h.decoder.Body(text, into)
+}
+
+// read reads a request's body. More than is allowed is refused by its announced
+// length, or once that much has come; the client gets to read why (A75).
+func (h *Handler) read(w http.ResponseWriter, r *http.Request) ([]byte, error) {
+	tooLarge := &contracts.Error{Code: contracts.CodePayloadTooLarge, Message: "Payload too large"}
+	if r.ContentLength > int64(h.opts.MaxBodyBytes) {
+		return nil, tooLarge
+	}
+	text, err := io.ReadAll(http.MaxBytesReader(w, r.Body, int64(h.opts.MaxBodyBytes)))
+	if _, large := errors.AsType[*http.MaxBytesError](err); large {
+		return nil, tooLarge
+	}
+	if err != nil {
+		return nil, badRequest("the body could not be read")
+	}
+	if strings.TrimSpace(string(text)) == "" {
+		return nil, nil
+	}
+	return text, nil
+}
+
+// answer sends a body type.
+func answer(w http.ResponseWriter, body any) error {
+	text, err := contracts.EncodeBody(body)
+	if err != nil {
+		return err
+	}
+	send(w, http.StatusOK, text)
+	return nil
+}
+
+func send(w http.ResponseWriter, status int, text []byte) {
+	h := w.Header()
+	h.Set("Content-Type", "application/json; charset=utf-8")
+	h.Set("Cache-Control", "no-store")
+	h.Set("X-Content-Type-Options", "nosniff")
+	w.WriteHeader(status)
+	_, _ = w.Write(text) // a client that has gone asks again
+}

@@ -1,0 +1,100 @@
+package sse
+
+import (
+	"strconv"
+
+	"github.com/seed-028515a8/maestro/contracts"
+)
+
+// Form builds server-sent events, each with one envelope of the protocol
+// (maestro-attach 1.11). Those that move the cursor have it as their id, with
+// the epoch it counts in, so that a browser that reconnects says where it was.
+// Forms of one epoch are equal. Its methods allocate nothing but what dst lacks.
+type Form struct{ Epoch string }
+
+var _ contracts.Form = Form{}
+
+// The envelopes (maestro-attach 2.1) in pieces.
+const (
+	idStart        = "id: "
+	messageStart   = "\ndata: " + `{"type":"message","cursor":`
+	messageMiddle  = `,"message":`
+	snapshotStart  = "\ndata: " + `{"type":"snapshot","snapshot":`
+	resetStart     = "\ndata: " + `{"type":"reset","reason":"`
+	resetMiddle    = `","snapshot":`
+	heartbeatStart = "data: " + `{"type":"heartbeat","cursor":`
+	end            = "}\n\n"
+
+	keepalive = ": ka\n\n"
+	opening   = "retry: 2000\n\n" // milliseconds until a browser reconnects
+)
+
+// AppendOpening appends how long a client should wait before it reconnects.
+func (Form) AppendOpening(dst []byte) []byte { return append(dst, opening...) }
+
+// AppendMessage appends a message envelope around body.
+func (f Form) AppendMessage(dst []byte, cursor uint64, body []byte) []byte {
+	dst = f.appendID(dst, cursor)
+	dst = append(dst, messageStart...)
+	dst = strconv.AppendUint(dst, cursor, 10)
+	dst = append(dst, messageMiddle...)
+	dst = append(dst, body...)
+	return append(dst, end...)
+}
+
+// AppendSnapshot appends a snapshot envelope around body, which carries the
+// cursor itself.
+func (f Form) AppendSnapshot(dst []byte, cursor uint64, body []byte) []byte {
+	dst = f.appendID(dst, cursor)
+	dst = append(dst, snapshotStart...)
+	dst = append(dst, body...)
+	return append(dst, end...)
+}
+
+// AppendReset appends a reset envelope around body, which carries the cursor
+// itself.
+func (f Form) AppendReset(dst []byte, cursor uint64, reason contracts.ResetReason, body []byte) []byte {
+	dst = f.appendID(dst, cursor)
+	dst = append(dst, resetStart...)
+	dst = append(dst, reason...)
+	dst = append(dst, resetMiddle...)
+	dst = append(dst, body...)
+	return append(dst, end...)
+}
+
+// AppendHeartbeat appends a heartbeat envelope, which has no id; if quiet, a
+// comment, which keeps what lies between from giving up.
+func (Form) AppendHeartbeat(dst []byte, cursor uint64, quiet bool) []byte {
+	if quiet {
+		return append(dst, keepalive...)
+	}
+	dst = append(dst, heartbeatStart...)
+	dst = strconv.AppendUint(dst, cursor, 10)
+	return append(dst, end...)
+}
+
+// AppendControl appends nothing: streams have no control frames.
+func (Form) AppendControl(dst, _ []byte) []byte { return dst }
+
+func (f Form) appendID(dst []byte, cursor uint64) []byte {
+	dst = append(dst, idStart...)
+	dst = append(dst, f.Epoch...)
+	dst = append(dst, '.')
+	return strconv.AppendUint(dst, cursor, 10)
+}
+
+// ParseID reads what a client sends back as Last-Event-ID. What is not of the
+// form <epoch>.<cursor> is none.
+func ParseID(id string) (epoch string, cursor int64, ok bool) {
+	for i := len(id) - 1; i > 0; i-- {
+		if id[i] != '.' {
+			continue
+		}
+		n, err := strconv.ParseInt(id[i+1:], 10, 64)
+		if err != nil || n < 0 || id[i+1] == '+' || i > contracts.MaxIDBytes {
+			return "", 0, false
+		}
+		return id[:i], n, true
+	}
+	return "", 0, false
+}

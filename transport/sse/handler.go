@@ -1,0 +1,128 @@
+package sse
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"runtime/debug"
+	"time"
+
+	"github.com/seed-028515a8/maestro/contracts"
+	"github.com/seed-028515a8/maestro/transport/door"
+)
+
+// Options configures [New]. The zero value of each field is the default named
+// beside it.
+type Options struct {
+	// Door counts the streams, usually with the connections of other transports.
+	// Nil means one of their own.
+	Door         *door.Door
+	WriteTimeout time.Duration // for the peer to take a write; contracts.DefaultWriteTimeout
+	Log          *slog.Logger  // discards
+}
+
+// A Session is what a stream shows.
+type Session interface {
+	// Epoch names the journal that the stream's ids count in.
+	Epoch() string
+
+	// MayStream refuses a request for what is known before it is answered. It
+	// changes nothing.
+	MayStream(req contracts.StreamRequest, by contracts.Caller) error
+
+	// Stream shows the session on conn until that has ended. It must return soon
+	// after conn's methods fail. ctx ends when the door is shut.
+	Stream(ctx context.Context, conn *Conn, req contracts.StreamRequest, by contracts.Caller) error
+}
+
+// Streams makes streams out of requests. It is safe for concurrent use.
+type Streams struct{ opts Options }
+
+// New returns the maker of streams.
+func New(opts Options) *Streams {
+	opts.WriteTimeout = cmp.Or(max(opts.WriteTimeout, 0), contracts.DefaultWriteTimeout)
+	opts.Log = cmp.Or(opts.Log, slog.New(slog.DiscardHandler))
+	if opts.Door == nil {
+		opts.Door = door.New(0)
+	}
+	return &Streams{opts}
+}
+
+// Serve answers a request with a stream of the session's events. An error means
+// that nothing was answered yet.
+//
+// Where the connection can be hijacked Serve returns at once, and the stream
+// lives on in a goroutine of its own, which holds neither w nor r, so that
+// net/http's buffers and stack are freed (D3). Elsewhere it returns when the
+// stream has ended.
+func (s *Streams) Serve(w http.ResponseWriter, r *http.Request, session Session, req contracts.StreamRequest, by contracts.Caller) error {
+	if err := s.opts.Door.Admit(); err != nil {
+		return err
+	}
+	if err := session.MayStream(req, by); err != nil {
+		s.opts.Door.Leave(nil)
+		return err
+	}
+	if r.ProtoMajor == 1 {
+		conn, buffered, err := http.NewResponseController(w).Hijack()
+		switch {
+		case err == nil:
+			_ = buffered // what a client sends after its request is of no interest
+			c := newConn(&socket{Conn: conn, plain: r.ProtoMinor == 0}, session.Epoch(), s.opts.WriteTimeout)
+			copyHeader(c.header, w.Header())
+			go s.run(c, session, req, by) // ends with the stream; the door waits for it
+			return nil
+		case !errors.Is(err, http.ErrNotSupported):
+			s.opts.Door.Leave(nil)
+			return err
+		}
+	}
+	c := newConn(newAnswer(w, r), session.Epoch(), s.opts.WriteTimeout)
+	s.run(c, session, req, by)
+	return nil
+}
+
+// copyHeader adds what was decided about the answer before it became a stream,
+// such as who may read it across origins.
+func copyHeader(dst, src http.Header) {
+	for name, values := range src {
+		if _, own := dst[name]; !own {
+			dst[name] = values
+		}
+	}
+}
+
+// run is a stream's life.
+func (s *Streams) run(c *Conn, session Session, req contracts.StreamRequest, by contracts.Caller) {
+	defer s.opts.Door.Leave(c)
+	s.opts.Door.Enter(c)
+	err := s.stream(c, session, req, by)
+	s.report(by.Principal.ID, err)
+	c.conclude(err)
+}
+
+// report logs how a stream ended. It is not part of run, whose frame lies on the
+// stack of every idle stream.
+//
+//go:noinline
+func (s *Streams) report(principal string, err error) {
+	_, refused := errors.AsType[*contracts.Error](err)
+	if err != nil && !refused && !errors.Is(err, io.EOF) && !errors.Is(err, net.ErrClosed) {
+		s.opts.Log.Debug("stream ended", "principal", principal, "error", err)
+	}
+}
+
+// stream turns a panic into an error: it is one client's misfortune.
+func (s *Streams) stream(c *Conn, session Session, req contracts.StreamRequest, by contracts.Caller) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			s.opts.Log.Error("panic while serving a stream", "panic", p, "stack", string(debug.Stack()))
+			err = &contracts.Error{Code: contracts.CodeInternal, Message: "Internal server error"}
+		}
+	}()
+	return session.Stream(s.opts.Door.Context(), c, req, by)
+}
