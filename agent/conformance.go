@@ -67,7 +67,35 @@ func (c *Conformance) Start(_ context.Context, host contracts.Host) (contracts.A
 	return contracts.AgentInfo{
 		Model: conformanceModel, Provider: conformanceProvider, Executor: contracts.ExecutorLive,
 		Requests: contracts.RequestTypes(), KeepsRequests: true,
+		Immediate: true, Echoes: c.profile == contracts.ProfilePublic,
 	}, nil
+}
+
+// Check refuses a trigger for a question whose arguments are malformed, before
+// the prompt is accepted.
+func (c *Conformance) Check(content string) error {
+	name, args, ok := trigger(content)
+	switch {
+	case !ok:
+		return nil
+	case name == "approval":
+		_, err := parseRequest(args, contracts.RequestApproval)
+		return err
+	case name == "server_request":
+		_, err := parseRequest(args, "")
+		return err
+	}
+	return nil
+}
+
+// trigger takes a prompt apart that is one.
+func trigger(content string) (name string, args []byte, ok bool) {
+	rest, ok := strings.CutPrefix(content, "__maestro_conformance_")
+	if !ok {
+		return "", nil, false
+	}
+	name, text, _ := strings.Cut(rest, "__:")
+	return name, []byte(text), triggers[name] != nil
 }
 
 // Configure does nothing: suites look for what the hub makes of an init.
@@ -86,11 +114,8 @@ var triggers = map[string]func(*Conformance, context.Context, []byte) error{
 // Run does what the prompt triggers. A trigger whose arguments are malformed or
 // out of bounds is refused with a bad_request before anything is published.
 func (c *Conformance) Run(ctx context.Context, work contracts.Work) error {
-	if rest, ok := strings.CutPrefix(work.Content, "__maestro_conformance_"); ok {
-		name, args, _ := strings.Cut(rest, "__:")
-		if do := triggers[name]; do != nil {
-			return do(c, ctx, []byte(args))
-		}
+	if name, args, ok := trigger(work.Content); ok {
+		return triggers[name](c, ctx, args)
 	}
 	if err := c.host.Publish(ctx, &contracts.Status{Message: "Prompt: " + work.Content}); err != nil {
 		return err
@@ -140,18 +165,29 @@ func (c *Conformance) ask(ctx context.Context, args []byte, kind contracts.Reque
 		return err
 	}
 	// Asked last: an answer that came while the run went on would end the call,
-	// and the end of the run could end it again.
+	// and the end of the run could end it again. Where calls have no ends, the
+	// run waits until the question is there.
+	shown := make(chan struct{})
 	c.asks.Go(func() { // ends with the answer, or with life
 		defer func() { <-c.free }()
-		c.await(req)
+		c.await(req, sync.OnceFunc(func() { close(shown) }))
 	})
-	return nil
+	if c.profile != contracts.ProfilePublic {
+		return nil
+	}
+	select {
+	case <-shown:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 // await asks and acts on the answer. What the host refuses to ask is shown, for
 // the run that wanted it may be over.
-func (c *Conformance) await(req *contracts.ServerRequest) {
-	out, err := c.host.Ask(c.life, req, contracts.AskOptions{})
+func (c *Conformance) await(req *contracts.ServerRequest, shown func()) {
+	defer shown()
+	out, err := c.host.Ask(c.life, req, contracts.AskOptions{Opened: shown})
 	if err == nil {
 		err = c.settle(c.life, req, out)
 	}
@@ -293,9 +329,8 @@ func (c *Conformance) rememberFlushError(ctx context.Context, args []byte) error
 	return c.acknowledge(ctx)
 }
 
-// FlushError returns the error that the next flush of a drain must report, or
-// nil, and forgets it. It may be called from any goroutine.
-func (c *Conformance) FlushError() error {
+// Flush has nothing to bring to safety. It fails once if a trigger asked for it.
+func (c *Conformance) Flush(context.Context) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	err := c.flushErr

@@ -237,14 +237,14 @@ func TestConformanceHangsUntilInterrupted(t *testing.T) {
 
 func TestConformanceFailsOneFlush(t *testing.T) {
 	c := startConformance(t, newFakeHost(t), "")
-	if err := c.FlushError(); err != nil {
+	if err := c.Flush(context.Background()); err != nil {
 		t.Errorf("at first: got %v, want nil", err)
 	}
 	c.prompt(t, `__maestro_conformance_flush_error__:{"message":"disk full"}`)
-	if err := c.FlushError(); err == nil || err.Error() != "disk full" {
+	if err := c.Flush(context.Background()); err == nil || err.Error() != "disk full" {
 		t.Errorf("got %v, want disk full", err)
 	}
-	if err := c.FlushError(); err != nil {
+	if err := c.Flush(context.Background()); err != nil {
 		t.Errorf("after the flush: got %v, want nil", err)
 	}
 }

@@ -260,7 +260,7 @@ type KeptRequest struct {
 type Restored struct {
 	SessionID     string
 	Cursor        uint64
-	Snapshot      *Snapshot // of a session without clients in which nothing runs; says the fields below
+	Snapshot      *Snapshot // of a session without clients in which nothing runs; it has all that the fields below say
 	LastInit      *Init     // to be applied to the new agent; nil if there was none
 	Ready         bool      // false is permanent: the session is there to be looked at
 	LastStatus    string

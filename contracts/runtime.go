@@ -17,6 +17,14 @@ type AgentInfo struct {
 
 	// KeepsRequests says that questions outlive the run they were asked in.
 	KeepsRequests bool
+
+	// Immediate says that most runs end at once, so that the answer to a prompt
+	// over HTTP waits a moment for them.
+	Immediate bool
+
+	// Echoes says that the answer to a question is shown as it comes, whether or
+	// not the question waits: what suites of the public profile expect.
+	Echoes bool
 }
 
 // A Work is one accepted prompt.
@@ -47,6 +55,9 @@ type AskOptions struct {
 	// Timeout is how long the question may wait. Zero means the default of its
 	// type; a negative one means that it never expires.
 	Timeout time.Duration
+
+	// Opened, if not nil, is called once the question has been shown.
+	Opened func()
 }
 
 // A Host is the hub as an agent sees it. All methods may be called from any

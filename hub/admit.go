@@ -251,6 +251,10 @@ func (h *Hub) windDown(s *state, cmd contracts.Command, n note) {
 // answerRequest ends a pending request with a client's answer. The first answer
 // wins (D8).
 func (h *Hub) answerRequest(s *state, c *connection, cmd contracts.Command, n note) error {
+	if response, ok := cmd.(*contracts.ServerRequestResponse); ok && h.info.Echoes {
+		h.echo(s, c, response)
+		return nil
+	}
 	res, err := s.table.Answer(cmd, c.id, s.now, c.bare)
 	if err != nil {
 		if c.bare && s.mode != contracts.ApprovalPrompt && answersApproval(cmd) && errors.Is(err, &contracts.Error{Code: contracts.CodeRequestNotFound}) {
@@ -266,6 +270,33 @@ func (h *Hub) answerRequest(s *state, c *connection, cmd contracts.Command, n no
 	s.events.ApplyCommand(cmd)
 	h.resolve(s, res)
 	return nil
+}
+
+// echo shows an answer as the resolution of the request that it names, without a
+// look at what waits (see [contracts.AgentInfo]).
+func (h *Hub) echo(s *state, c *connection, cmd *contracts.ServerRequestResponse) {
+	h.claim(s, c)
+	reason := cmd.Reason
+	if reason == "" && cmd.Result != nil {
+		reason = cmd.Result.Error
+	}
+	verdict := map[contracts.RequestType]contracts.Verdict{
+		contracts.RequestApproval: contracts.VerdictDenied, contracts.RequestClientTool: contracts.VerdictCompleted,
+		contracts.RequestMCPElicitation: contracts.VerdictAnswered, contracts.RequestUserInput: contracts.VerdictAnswered,
+		contracts.RequestToolRetry: contracts.VerdictRetried,
+	}[cmd.RequestType]
+	if cmd.RequestType == contracts.RequestApproval && cmd.Approved != nil && *cmd.Approved {
+		verdict = contracts.VerdictApproved
+	}
+	s.events.ApplyCommand(cmd)
+	if res, waiting := s.table.Withdraw(cmd.RequestID, verdict, reason, contracts.ResolvedByUser, s.now); waiting {
+		h.resolve(s, res)
+		return
+	}
+	h.publish(s, &contracts.ServerRequestResolved{
+		RequestID: cmd.RequestID, RequestType: cmd.RequestType, CallID: cmd.RequestID,
+		Resolution: verdict, Reason: reason, ResolvedBy: contracts.ResolvedByUser,
+	})
 }
 
 func answersApproval(cmd contracts.Command) bool {

@@ -114,7 +114,7 @@ func (r *roster) behind(visible uint64) (oldest uint64, lag Lag) {
 	defer r.mu.RUnlock()
 	lag.Followers = len(r.boxes)
 	for _, b := range r.boxes {
-		if b.gone.Load() || b.adrift.Load() { // before its cursor, which ceases to count first
+		if b.gone.Load() || b.adrift.Load() { // looked at first: a snapshot moves the cursor before it clears adrift
 			continue
 		}
 		if cursor := b.cursor.Load(); cursor < visible {

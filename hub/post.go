@@ -3,6 +3,7 @@ package hub
 import (
 	"bytes"
 	"slices"
+	"time"
 
 	"github.com/seed-028515a8/maestro/contracts"
 	"github.com/seed-028515a8/maestro/handshake"
@@ -17,6 +18,7 @@ type post struct {
 	send *string
 	conn *connection
 
+	run    *run   // that the answer waits for
 	before uint64 // events published before it
 	shot   shot
 	answer contracts.MessageAnswer
@@ -49,8 +51,12 @@ func (h *Hub) Send(text []byte, key string, by contracts.Caller) ([]byte, error)
 	}
 	var err error
 	h.update(func(s *state) { err = p.decide(s) })
-	if err == nil && p.known == nil && isUtility(p.cmd) {
+	switch {
+	case err != nil || p.known != nil:
+	case isUtility(p.cmd):
 		err = p.utility()
+	case p.run != nil:
+		p.await()
 	}
 	switch {
 	case err != nil:
@@ -102,8 +108,27 @@ func (p *post) admit(s *state) error {
 	if err := h.decide(s, c, p.cmd, origin{send: p.send, trace: p.by.Trace}); err != nil {
 		return err
 	}
+	if _, prompt := p.cmd.(*contracts.Prompt); prompt && h.info.Immediate {
+		p.run = s.run
+	}
 	p.settle(s)
 	return nil
+}
+
+// settlePatience is how long the answer to a prompt waits for an agent whose
+// runs end at once.
+const settlePatience = 250 * time.Millisecond
+
+// await waits a moment for the run that the command began, and takes the answer
+// anew.
+func (p *post) await() {
+	patience := time.NewTimer(settlePatience)
+	defer patience.Stop()
+	select {
+	case <-p.run.done:
+	case <-patience.C:
+	}
+	p.hub.update(func(s *state) { p.settle(s) })
 }
 
 // settle takes down what the answer says, once the command has had its effects.

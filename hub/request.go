@@ -32,6 +32,9 @@ func (a *host) Ask(ctx context.Context, req *contracts.ServerRequest, opts contr
 			wait, err = h.open(s, req, opts)
 		}
 	})
+	if opts.Opened != nil && err == nil {
+		opts.Opened()
+	}
 	if wait == nil {
 		return outcome, err
 	}
