@@ -90,8 +90,8 @@ const weighed = 64
 
 // Lag looks at every follower once, without the session's lock, and reads a few
 // entries from the store if one of them is behind. A follower that waits for a
-// snapshot has nothing to catch up with, and one that was given up does not
-// count. Bytes and Age are zero if the store cannot say, as after the end.
+// snapshot has nothing to catch up with. Bytes and Age are zero if the store
+// cannot say, as after the end.
 func (h *Hub) Lag() Lag {
 	visible := h.journal.Visible()
 	oldest, lag := h.roster.behind(visible)
@@ -114,7 +114,7 @@ func (r *roster) behind(visible uint64) (oldest uint64, lag Lag) {
 	defer r.mu.RUnlock()
 	lag.Followers = len(r.boxes)
 	for _, b := range r.boxes {
-		if b.gone.Load() || b.adrift.Load() { // looked at first: a snapshot moves the cursor before it clears adrift
+		if b.adrift.Load() { // looked at first: a snapshot moves the cursor before it clears adrift
 			continue
 		}
 		if cursor := b.cursor.Load(); cursor < visible {

@@ -64,7 +64,14 @@ func (h *Hub) serveUtility(owner string, cmd contracts.Command) error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), utilityPatience)
 	defer cancel()
-	return h.opts.Utilities.Do(ctx, owner, cmd)
+	err := h.opts.Utilities.Do(ctx, owner, cmd)
+	h.mu.Lock()
+	gone := h.conns[owner] == nil
+	h.mu.Unlock()
+	if gone { // meanwhile; what it has just started must not outlive it
+		h.opts.Utilities.Disown(owner)
+	}
+	return err
 }
 
 // stopUtilities ends everything that clients started (maestro-attach 1.12).

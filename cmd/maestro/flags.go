@@ -34,6 +34,7 @@ type settings struct {
 	jwtKey, jwtIssuer          string
 	jwtAudience, jwtScopeClaim string
 	controlTokenFile           string
+	pprof                      string
 	connectionTokens           string
 	drainRequests              string
 	limits                     limits
@@ -70,6 +71,7 @@ func (s *settings) registerShared(cmd *cobra.Command) {
 	f.StringVar(&s.jwtAudience, "jwt-audience", "", "audience that JWTs must have")
 	f.StringVar(&s.jwtScopeClaim, "jwt-scope-claim", "scope", "claim of JWTs that names whose sessions they reach")
 	f.StringVar(&s.connectionTokens, "connection-tokens", "", "required or optional: whether HTTP requests about a connection must present its secret; default: required unless --auth off")
+	f.StringVar(&s.pprof, "pprof", "", "also serve Go profiles on this loopback address")
 	s.limits.register(cmd)
 	complete(cmd, "agent", cobra.ShellCompDirectiveNoSpace, "shell", "script:", "conformance", "headless:")
 	complete(cmd, "auth", cobra.ShellCompDirectiveNoFileComp, "token", "off")

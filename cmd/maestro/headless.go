@@ -72,7 +72,7 @@ func headless(s settings) error {
 	}
 	steps := []func(context.Context) error{h.Close}
 	if m.shared {
-		n, err := share(s, h, log)
+		n, err := share(s, m, h, log)
 		if err != nil {
 			leave(log, steps...)
 			return failHeadless(err)
@@ -88,12 +88,12 @@ func headless(s settings) error {
 		}
 	}()
 	err = awaitEnd(ctx, false, nil, gone)
-	leave(log, steps...)
+	leave(log, append(steps, m.observer.Shutdown)...)
 	return err
 }
 
 // share lets others attach to the session over the network.
-func share(s settings, h *hub.Hub, log *slog.Logger) (*network, error) {
+func share(s settings, m *sessions, h *hub.Hub, log *slog.Logger) (*network, error) {
 	n, err := listen(s, cmp.Or(s.stateDir, defaultStateRoot()), house{
 		find: func(_ context.Context, want attach.Wanted) (*hub.Hub, bool, error) {
 			if want.ID != "" && want.ID != h.SessionID() || want.Principal.Scope != "" {
@@ -101,7 +101,7 @@ func share(s settings, h *hub.Hub, log *slog.Logger) (*network, error) {
 			}
 			return h, false, nil
 		},
-		evict: h.Evict,
+		evict: h.Evict, public: m.observer.Handler(), audit: m.observer.Routes,
 	}, log)
 	if err != nil {
 		return nil, err

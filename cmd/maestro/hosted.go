@@ -13,6 +13,7 @@ import (
 	"github.com/seed-028515a8/maestro/contracts"
 	"github.com/seed-028515a8/maestro/hosted"
 	"github.com/seed-028515a8/maestro/hub"
+	"github.com/seed-028515a8/maestro/observe"
 	attach "github.com/seed-028515a8/maestro/transport/http"
 )
 
@@ -89,15 +90,15 @@ func runHosted(s settings, c hosted.Config, in io.Reader, out io.Writer) error {
 	if n != nil {
 		steps = append(steps, n.close)
 	}
-	leave(log, steps...)
+	leave(log, append(steps, r.observer.Shutdown)...)
 	return err
 }
 
 // A hostedSession is the one session of a hosted runner.
 type hostedSession struct {
-	hub    *hub.Hub
-	runner *hosted.Runner
-	id     string
+	hub      *hub.Hub
+	runner   *hosted.Runner
+	observer *observe.Observer
 }
 
 func startRunner(ctx context.Context, s settings, c hosted.Config, restored *contracts.Restored) (*hostedSession, error) {
@@ -125,7 +126,7 @@ func startRunner(ctx context.Context, s settings, c hosted.Config, restored *con
 	if err != nil {
 		return nil, errors.Join(err, h.Close(ctx))
 	}
-	return &hostedSession{h, runner, id}, nil
+	return &hostedSession{h, runner, m.observer}, nil
 }
 
 // house lets clients into the one session. Who they are decides what they may
@@ -152,6 +153,7 @@ func (r *hostedSession) house() house {
 			return id.Ready, id.Draining
 		},
 		fence: r.runner, runner: r.runner,
+		public: r.observer.Handler(), audit: r.observer.Routes,
 	}
 }
 

@@ -18,6 +18,7 @@ import (
 
 	"github.com/seed-028515a8/maestro/contracts"
 	"github.com/seed-028515a8/maestro/hub"
+	"github.com/seed-028515a8/maestro/observe"
 	"github.com/seed-028515a8/maestro/transport/door"
 	"github.com/seed-028515a8/maestro/transport/gate"
 	attach "github.com/seed-028515a8/maestro/transport/http"
@@ -31,9 +32,10 @@ type network struct {
 	ln      net.Listener
 	server  *http.Server
 	door    *door.Door
-	scheme  string // http or https
-	token   string // path of the token file; empty with authentication off
-	control string // path of the control token's file; empty if there is none
+	scheme  string       // http or https
+	token   string       // path of the token file; empty with authentication off
+	control string       // path of the control token's file; empty if there is none
+	debug   *http.Server // profiles, on a listener of their own; nil unless asked for
 	done    chan struct{}
 }
 
@@ -122,7 +124,32 @@ func (n *network) open(s settings, root string, h house, log *slog.Logger) error
 		IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 32 << 10,
 		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug), // what clients do wrong
 	}
-	return n.secure(s)
+	if err := n.secure(s); err != nil {
+		return err
+	}
+	return n.profile(s.pprof, log)
+}
+
+// profile serves the inside of the process on a loopback address of its own.
+func (n *network) profile(addr string, log *slog.Logger) error {
+	if addr == "" {
+		return nil
+	}
+	ln, err := net.Listen("tcp", addr)
+	if err != nil {
+		return err
+	}
+	if tcp, ok := ln.Addr().(*net.TCPAddr); !ok || !tcp.IP.IsLoopback() {
+		return errors.Join(fmt.Errorf("--pprof is accepted on a loopback address only, not on %s", addr), ln.Close())
+	}
+	n.debug = &http.Server{Handler: observe.Debug(), ReadHeaderTimeout: 5 * time.Second}
+	log.Info("profiles", "url", "http://"+ln.Addr().String()+"/debug/pprof/")
+	go func() { // ends with close
+		if err := n.debug.Serve(ln); !errors.Is(err, http.ErrServerClosed) {
+			log.Error("profiles", "err", err)
+		}
+	}()
+	return nil
 }
 
 // secure turns TLS on if there is a certificate.
@@ -311,6 +338,9 @@ func writeReady(path string, r readiness) error {
 // close ends every connection and the listener, which has been accepting.
 func (n *network) close(ctx context.Context) error {
 	err := errors.Join(n.door.Close(ctx), n.server.Shutdown(ctx))
+	if n.debug != nil {
+		err = errors.Join(err, n.debug.Close())
+	}
 	<-n.done
 	return err
 }

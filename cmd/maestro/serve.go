@@ -51,7 +51,10 @@ func serve(s settings, in io.Reader, out io.Writer) error {
 	m.dir = m.workspaceDir(root)
 	d := &hub.Directory{Open: m.open, Max: s.limits.sessions, Log: log}
 	shelf := &shelf{m, d}
-	n, err := listen(s, root, house{find: shelf.find, list: shelf.list, evict: shelf.evict}, log)
+	n, err := listen(s, root, house{
+		find: shelf.find, list: shelf.list, evict: shelf.evict,
+		public: m.observer.Handler(), audit: m.observer.Routes,
+	}, log)
 	if err != nil {
 		return err
 	}
@@ -63,7 +66,7 @@ func serve(s settings, in io.Reader, out io.Writer) error {
 	if err == nil {
 		err = awaitEnd(ctx, s.eofExit, in, nil)
 	}
-	leave(log, d.Suspend, n.close)
+	leave(log, d.Suspend, n.close, m.observer.Shutdown)
 	return err
 }
 

@@ -16,6 +16,8 @@ import (
 	"github.com/seed-028515a8/maestro/contracts"
 	"github.com/seed-028515a8/maestro/hub"
 	"github.com/seed-028515a8/maestro/journal"
+	"github.com/seed-028515a8/maestro/observe"
+	"github.com/seed-028515a8/maestro/utility"
 	"github.com/seed-028515a8/maestro/workspace"
 )
 
@@ -23,9 +25,10 @@ import (
 // workspace meet.
 type sessions struct {
 	settings
-	work   *workspace.Workspace
-	dir    string // parent of the sessions' journals; empty keeps them in memory
-	shared bool   // local and network clients on one session
+	work     *workspace.Workspace
+	observer *observe.Observer
+	dir      string // parent of the sessions' journals; empty keeps them in memory
+	shared   bool   // local and network clients on one session
 
 	hosted       bool                // the agent's processes get only what they are known to need
 	quiet        bool                // see hub.Options.Quiet, and the next two there
@@ -40,7 +43,11 @@ func newSessions(s settings, log *slog.Logger) (*sessions, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &sessions{settings: s, work: work, log: log}, nil
+	observer, err := observe.New(observe.Options{Version: version(), Log: log})
+	if err != nil {
+		return nil, err
+	}
+	return &sessions{settings: s, work: work, observer: observer, log: log}, nil
 }
 
 // workspaceDir is the folder of one workspace's sessions below root.
@@ -67,9 +74,14 @@ func (m *sessions) open(ctx context.Context, key hub.Key, wish hub.Wish) (*hub.H
 	if err != nil {
 		return nil, errors.Join(err, store.Close())
 	}
+	tools, err := utility.New(utility.Options{Workspace: m.work, EnvPass: m.envPass, Hosted: m.hosted, Log: m.log})
+	if err != nil {
+		return nil, errors.Join(err, store.Close())
+	}
+	watcher := m.observer.Session(id, observe.Identity{})
 	h, err := hub.New(hub.Options{
 		SessionID: id, ApprovalMode: wish.ApprovalMode, RequireTokens: m.requireTokens(), IdleTTL: m.idleTTL,
-		DrainCancels: m.drainCancels, Quiet: m.quiet, Restored: m.restored, Cwd: m.work.Root(), GitBranch: m.work.GitBranch(), Agent: a, Store: store,
+		DrainCancels: m.drainCancels, Quiet: m.quiet, Restored: m.restored, Cwd: m.work.Root(), GitBranch: m.work.GitBranch(), Agent: a, Store: store, Utilities: tools, Observer: watcher,
 		LoadAttachments: m.attachments, Profile: contracts.Profile(m.profile), Strict: m.strict,
 		LeaseTTL: m.leaseTTL, HeartbeatInterval: m.heartbeat, SubscriptionTTL: m.subscription,
 		HandshakeTimeout: m.limits.handshake, RequestTimeout: timeouts,
@@ -77,9 +89,27 @@ func (m *sessions) open(ctx context.Context, key hub.Key, wish hub.Wish) (*hub.H
 		GroupCommit: m.fsync && m.dir != "", Shared: m.shared, Log: m.log,
 	})
 	if err != nil {
+		watcher.Close()
 		return nil, errors.Join(err, store.Close())
 	}
+	watch(watcher, h)
 	return h, h.Start(ctx)
+}
+
+// watch lets the observer ask the session for what it does not say by itself,
+// until the session has ended.
+func watch(w *observe.Session, h *hub.Hub) {
+	w.Watch(observe.Gauges{
+		Lag: func() observe.Lag { return observe.Lag(h.Lag()) },
+		Totals: func() observe.Totals {
+			m := h.Metrics()
+			return observe.Totals{Merged: h.Merged(), SlowConsumers: m.SlowConsumers.Load(), Silent: m.Silent.Load(), AgentWaits: m.AgentWaits.Load()}
+		},
+	}, h.Snapshot())
+	go func() { // ends with the session
+		<-h.Done()
+		w.Close()
+	}()
 }
 
 func (m *sessions) store(key hub.Key, create bool) (journal.Store, error) {

@@ -28,7 +28,14 @@ const anything = "*"
 
 const (
 	cobra      = "github.com/spf13/cobra"
+	flags      = "github.com/spf13/pflag"
+	fsnotify   = "github.com/fsnotify/fsnotify"
+	gitignore  = "github.com/sabhiram/go-gitignore"
 	jsonschema = "github.com/google/jsonschema-go"
+	jwt        = "github.com/golang-jwt/jwt/v5"
+	otel       = "go.opentelemetry.io/otel"
+	prometheus = "github.com/prometheus/client_golang"
+	rate       = "golang.org/x/time"
 	system     = "golang.org/x/sys"
 	uuid       = "github.com/google/uuid"
 	websocket  = "github.com/coder/websocket"
@@ -57,18 +64,27 @@ var rooms = map[string]room{
 
 	// Edges: none of them knows the hub.
 	"agent":             {ours: []string{"contracts"}, others: []string{system, uuid}},
+	"hosted":            {ours: []string{"contracts"}, others: []string{flags}},
+	"internal/child":    {others: []string{system}},
 	"internal/memconn":  {ours: []string{"contracts"}},
-	"transport/gate":    {ours: []string{"contracts", "transport/httperr"}},
+	"observe":           {ours: []string{"contracts"}, others: []string{otel, prometheus}},
+	"transport/door":    {ours: []string{"contracts"}},
+	"transport/gate":    {ours: []string{"contracts", "transport/httperr", "transport/rates"}, others: []string{jwt}},
+	"transport/http":    {ours: []string{"contracts", "transport/httperr", "transport/rates", "transport/sse"}},
 	"transport/httperr": {ours: []string{"contracts"}},
+	"transport/rates":   {ours: []string{"contracts"}, others: []string{rate}},
+	"transport/sse":     {ours: []string{"contracts", "transport/door", "transport/httperr"}},
 	"transport/stdio":   {ours: []string{"contracts"}},
-	"transport/ws":      {ours: []string{"contracts", "transport/httperr"}, others: []string{websocket}},
-	"workspace":         {},
+	"transport/ws":      {ours: []string{"contracts", "transport/door", "transport/httperr", "transport/rates"}, others: []string{websocket}},
+	"utility":           {ours: []string{"contracts", "internal/child", "workspace"}, others: []string{fsnotify}},
+	"workspace":         {others: []string{gitignore}},
 
 	// The other side of the wire.
-	"client":             {ours: []string{"contracts", "session"}, others: []string{websocket}},
-	"conformance":        {ours: []string{"conformance/shape", "contracts", "session"}, others: []string{uuid, websocket}},
-	"conformance/double": {ours: []string{"conformance/shape", "contracts"}, others: []string{websocket}},
-	"conformance/shape":  {ours: []string{"contracts"}},
+	"client":              {ours: []string{"contracts", "session"}, others: []string{websocket}},
+	"conformance":         {ours: []string{"conformance/shape", "contracts", "session"}, others: []string{uuid, websocket}},
+	"conformance/double":  {ours: []string{"conformance/shape", "contracts"}, others: []string{websocket}},
+	"conformance/shape":   {ours: []string{"contracts"}},
+	"conformance/adapter": {}, // judges from outside
 
 	"bench":              {ours: []string{"bench/control", "contracts"}, others: []string{system}},
 	"bench/control":      {},
