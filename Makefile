@@ -40,7 +40,7 @@ golden: ## rewrite the golden files; the diff is the review
 cover: ## test coverage by function; bin/cover.out for go tool cover -html
 	@mkdir -p bin && go test -coverprofile=bin/cover.out ./... && go tool cover -func=bin/cover.out | tail -n 1
 
-.PHONY: bench bench-smoke kills conformance example
+.PHONY: bench bench-smoke kills drains conformance example
 bench: ## compare with other servers, five repetitions; about 20 minutes, Linux
 	go run ./bench -timeout 60m $(ARGS)
 
@@ -49,6 +49,9 @@ bench-smoke: ## one tiny repetition of every measurement
 
 kills: build ## kill bin/maestro 100 times in mid-stream and look for losses; about a minute
 	go run ./bench/kills $(ARGS)
+
+drains: build ## move a session in use from one hosted runner to another, 20 times; about a minute
+	go run ./bench/drains $(ARGS)
 
 conformance: build ## judge bin/maestro over stdio and WebSocket
 	.ci/conformance bin/maestro

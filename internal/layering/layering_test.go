@@ -88,6 +88,7 @@ var rooms = map[string]room{
 
 	"bench":              {ours: []string{"bench/control", "contracts"}, others: []string{system}},
 	"bench/control":      {},
+	"bench/drains":       {ours: []string{"contracts"}, others: []string{websocket}},
 	"bench/hubserver":    {ours: []string{"bench/control", "contracts", "hub", "journal", "transport/ws"}},
 	"bench/journalbench": {ours: []string{"journal"}},
 	"bench/kills":        {ours: []string{"client", "contracts"}},

@@ -1,0 +1,262 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+
+	"github.com/coder/websocket"
+
+	"github.com/seed-028515a8/maestro/contracts"
+)
+
+// session is the id of every session that is moved.
+const session = "moved"
+
+// A viewer follows a session from one runner to the next, and writes down what
+// it is shown.
+type viewer struct {
+	name   string
+	socket bool // a WebSocket, else an event stream
+
+	mu      sync.Mutex
+	changed chan struct{} // closed and replaced whenever something was shown
+	epoch   string
+	start   uint64 // the cursor of the first state it was shown
+	cursor  uint64 // of the last
+	text    string // of the response that was open, from its beginning
+	steps   []step // everything else, in order
+	last    *state // the last state it was shown, and
+	reset   string // why, if that replaced everything
+	ended   error  // why the stream ended; nil while it lasts
+	backed  bool   // a cursor that was no greater than the one before
+	counted int
+}
+
+// A step is one message that was shown.
+type step struct {
+	cursor uint64
+	kind   string
+	sum    [sha256.Size]byte
+}
+
+// A state is what of a snapshot matters here.
+type state struct {
+	Cursor uint64 `json:"cursor"`
+	State  struct {
+		Ready    bool   `json:"is_ready"`
+		Status   string `json:"last_status"`
+		Response *struct {
+			Text string `json:"text"`
+		} `json:"current_response"`
+		Pending []struct {
+			ID string `json:"id"`
+		} `json:"pending_requests"`
+		Commands []struct {
+			PID int `json:"pid"`
+		} `json:"active_utility_commands"`
+	} `json:"state"`
+}
+
+// An envelope is one item of either wire.
+type envelope struct {
+	Type     string          `json:"type"`
+	Cursor   uint64          `json:"cursor"`
+	Reason   string          `json:"reason"`
+	Epoch    string          `json:"epoch"` // of ws.attached
+	Snapshot *state          `json:"snapshot"`
+	Message  json.RawMessage `json:"message"`
+}
+
+func newViewer(name string, socket bool) *viewer {
+	return &viewer{name: name, socket: socket, changed: make(chan struct{})}
+}
+
+// follow follows until the stream ends. It begins where the viewer was.
+func (v *viewer) follow(ctx context.Context, base string) {
+	var err error
+	if v.socket {
+		err = v.followSocket(ctx, base)
+	} else {
+		err = v.followEvents(ctx, base)
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.ended = err
+	v.signal()
+}
+
+// query says where the viewer was.
+func (v *viewer) query() url.Values {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	q := url.Values{}
+	if v.epoch != "" {
+		q.Set("epoch", v.epoch)
+		q.Set("cursor", fmt.Sprint(v.cursor))
+	}
+	v.ended, v.last, v.reset = nil, nil, ""
+	return q
+}
+
+func (v *viewer) followEvents(ctx context.Context, base string) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, base+"/api/headless/sessions/"+session+"/events?"+v.query().Encode(), nil)
+	if err != nil {
+		return err
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return fmt.Errorf("events: %s", resp.Status)
+	}
+	v.enter(resp.Header.Get("X-Maestro-Headless-Epoch"))
+	lines := bufio.NewReaderSize(resp.Body, 64<<10)
+	for {
+		line, err := lines.ReadString('\n')
+		if err != nil {
+			return err
+		}
+		if data, ok := strings.CutPrefix(line, "data: "); ok {
+			if err := v.show([]byte(data)); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+func (v *viewer) followSocket(ctx context.Context, base string) error {
+	q := v.query()
+	q.Set("sessionId", session)
+	q.Set("role", "viewer")
+	conn, _, err := websocket.Dial(ctx, base+"/api/headless/ws?"+q.Encode(), &websocket.DialOptions{Subprotocols: []string{contracts.Subprotocol}})
+	if err != nil {
+		return err
+	}
+	defer func() { _ = conn.CloseNow() }() // it has ended either way
+	conn.SetReadLimit(16 << 20)
+	if err := conn.Write(ctx, websocket.MessageText, []byte(`{"type":"hello","role":"viewer"}`)); err != nil {
+		return err
+	}
+	for {
+		_, text, err := conn.Read(ctx)
+		if websocket.CloseStatus(err) == websocket.StatusGoingAway {
+			return io.EOF
+		}
+		if err != nil {
+			return err
+		}
+		if err := v.show(text); err != nil {
+			return err
+		}
+	}
+}
+
+func (v *viewer) enter(epoch string) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.epoch = epoch
+}
+
+// show writes one item down.
+func (v *viewer) show(text []byte) error {
+	var e envelope
+	if err := json.Unmarshal(text, &e); err != nil {
+		return fmt.Errorf("%s: %w", text, err)
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	defer v.signal()
+	switch e.Type {
+	case "ws.attached":
+		v.epoch = e.Epoch
+	case "snapshot", "reset":
+		v.state(&e)
+	case "message":
+		return v.message(&e)
+	}
+	return nil
+}
+
+func (v *viewer) state(e *envelope) {
+	if e.Type == "snapshot" && e.Snapshot.Cursor <= v.cursor && v.start != 0 {
+		v.backed = true
+	}
+	if v.start == 0 {
+		v.start = e.Snapshot.Cursor
+		if r := e.Snapshot.State.Response; r != nil {
+			v.text = r.Text
+		}
+	}
+	v.cursor, v.last, v.reset = e.Snapshot.Cursor, e.Snapshot, e.Reason
+	v.counted++
+}
+
+func (v *viewer) message(e *envelope) error {
+	if e.Cursor <= v.cursor {
+		v.backed = true
+	}
+	v.cursor = e.Cursor
+	v.counted++
+	var m struct {
+		Type    string `json:"type"`
+		Content string `json:"content"`
+	}
+	if err := json.Unmarshal(e.Message, &m); err != nil {
+		return err
+	}
+	switch m.Type {
+	case "response_chunk":
+		v.text += m.Content
+	case "hello_ok", "connection_info": // private, and told to a crowd now and then
+	default:
+		v.steps = append(v.steps, step{e.Cursor, m.Type, sha256.Sum256(e.Message)})
+	}
+	return nil
+}
+
+// signal tells whoever waits. The caller holds the lock.
+func (v *viewer) signal() {
+	close(v.changed)
+	v.changed = make(chan struct{})
+}
+
+// await waits until what was shown satisfies done.
+func (v *viewer) await(ctx context.Context, what string, done func(*viewer) bool) error {
+	for {
+		v.mu.Lock()
+		ok, ended, changed := done(v), v.ended, v.changed
+		v.mu.Unlock()
+		switch {
+		case ok:
+			return nil
+		case ended != nil:
+			return fmt.Errorf("%s waits for %s, and its stream has ended: %w", v.name, what, ended)
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return errors.Join(fmt.Errorf("%s waits for %s at cursor %d", v.name, what, v.position()), context.Cause(ctx))
+		}
+	}
+}
+
+// seen returns the steps between two cursors.
+func (v *viewer) seen(after, until uint64) (list []step) {
+	for _, s := range v.steps {
+		if s.cursor > after && s.cursor <= until {
+			list = append(list, s)
+		}
+	}
+	return list
+}
