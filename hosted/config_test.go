@@ -112,7 +112,7 @@ func TestAddressIsChosenPartByPart(t *testing.T) {
 		{"", map[string]string{listen: "127.0.0.1:11", host: "::1", port: "10"}, "127.0.0.1:11"},
 		{"", map[string]string{listen: " 11 ", host: " ::1 "}, "[::1]:11"},
 		{"", map[string]string{listen: ":11", host: "localhost"}, "localhost:11"},
-		{"--port 12", map[string]string{port: "10", "PORT": "tcp://10.0.0.1:80"}, ":12"},
+		{"--port 12", map[string]string{"PORT": "tcp://10.0.0.1:80"}, ":12"},
 		{"--port 12 --host 127.0.0.1", map[string]string{listen: "0.0.0.0:11"}, "127.0.0.1:12"},
 		{"--listen 13", map[string]string{listen: "0.0.0.0:11", host: "127.0.0.1"}, "127.0.0.1:13"},
 		{"--listen 13 --port 12", nil, ":13"},

@@ -131,6 +131,12 @@ func TestTenConcurrentDrainsAreOne(t *testing.T) { // A98, A99
 		if answer != answers[0] || !replayed || err != nil {
 			t.Errorf("again: got %+v, %v, %v; want the stored answer", answer, replayed, err)
 		}
+		if again, replayed, err := r.Drain(t.Context(), []byte(`{"export_paths":["notes.md"]}`)); again != answer || !replayed || err != nil {
+			t.Errorf("with other paths: got %+v, %v, %v; want the stored answer", again, replayed, err)
+		}
+		if interrupted, err := r.DrainForShutdown(t.Context()); interrupted || err != nil {
+			t.Errorf("at the end of the process: got %v, %v; want the stored answer", interrupted, err)
+		}
 		if got := manifests(t, r); len(got) != 1 {
 			t.Errorf("got manifests %q, want one", got)
 		}

@@ -1,6 +1,7 @@
 package hosted
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -74,5 +75,20 @@ func TestDanglingLinkLeadsWhereItPoints(t *testing.T) { // A78
 	}
 	if got, err := locate(root + "/loop"); err == nil {
 		t.Errorf("loop: got %+v, want an error", got)
+	}
+}
+
+func TestChainOfLinksIsFollowedSoFar(t *testing.T) {
+	root := folder(t)
+	for i := range 60 {
+		if err := os.Symlink(fmt.Sprintf("l%d", i+1), filepath.Join(root, fmt.Sprintf("l%d", i))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got, err := locate(root + "/l20"); err != nil || got.path != root+"/l60" {
+		t.Errorf("40 links: got %+v, %v; want their end", got, err)
+	}
+	if got, err := locate(root + "/l19"); err == nil {
+		t.Errorf("41 links: got %+v, want an error", got)
 	}
 }

@@ -152,8 +152,9 @@ func lastInit(s *contracts.Snapshot) (*contracts.Init, error) {
 	return init, nil
 }
 
-// settle makes the snapshot that of the restored session: nobody is attached
-// and nothing runs or waits, whatever the runner that wrote it left in it.
+// settle makes the snapshot that of the restored session: nobody is attached,
+// nothing runs, and only the kept questions wait, whatever the runner that wrote
+// it left in it.
 func settle(r *contracts.Restored) {
 	s := r.Snapshot
 	s.ProtocolVersion, s.SessionID, s.Cursor = contracts.ProtocolVersion, r.SessionID, r.Cursor
@@ -180,6 +181,7 @@ func settle(r *contracts.Restored) {
 	if !r.Ready {
 		s.State.LastError, s.State.LastErrorType = &r.LastError, r.LastErrorType
 	}
+	putBack(&s.State, r.Requests)
 }
 
 // keptRequests decodes the questions that waited when the session was drained.
@@ -200,8 +202,8 @@ func keptRequest(o contracts.OpenRequest) (contracts.KeptRequest, error) {
 		return contracts.KeptRequest{}, err
 	}
 	request, ok := event.(*contracts.ServerRequest)
-	if !ok {
-		return contracts.KeptRequest{}, errors.New("not a server request")
+	if !ok || request.RequestID == "" || request.CallID == "" {
+		return contracts.KeptRequest{}, errors.New("not a question that can be answered")
 	}
 	k := contracts.KeptRequest{Request: request}
 	if k.Opened, err = time.Parse(time.RFC3339, o.OpenedAt); err == nil && o.Deadline != "" {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/seed-028515a8/maestro/contracts"
+	"github.com/seed-028515a8/maestro/session"
 )
 
 // An edit changes a manifest, or its parsed form.
@@ -281,7 +282,10 @@ func TestRestoredSessionHasNobodyAndRunsNothing(t *testing.T) {
 	if err := json.Unmarshal(text, &full); err != nil {
 		t.Fatal(err)
 	}
-	_, r, err := load(t, func(m map[string]any) { m["snapshot"] = full })
+	_, r, err := load(t, func(m map[string]any) {
+		m["snapshot"] = full
+		delete(m, "pending_requests")
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -303,6 +307,55 @@ func TestRestoredSessionHasNobodyAndRunsNothing(t *testing.T) {
 	}
 	if s := r.Snapshot; s.State.Model == "" || len(s.State.TrackedTools) == 0 || s.State.Cwd == "" || s.State.SessionID.Get() != "sess_alpha" || s.SessionID != "sess_alpha" {
 		t.Errorf("got %+v, want what the session is to be kept", s)
+	}
+}
+
+// The state package makes of the questions what the snapshot says, so that a hub
+// may start from either.
+func TestQuestionsWaitInTheRestoredState(t *testing.T) {
+	types := map[string]any{"approval": "call_1", "client_tool": "call_2", "mcp_elicitation": "call_3", "user_input": "call_4", "tool_retry": "call_1"}
+	var block []any
+	want := session.New()
+	for _, kind := range []string{"user_input", "tool_retry", "approval", "client_tool", "mcp_elicitation"} {
+		q := question("req_" + kind)
+		if kind == "user_input" {
+			q["request_id"] = types[kind]
+		}
+		q["request_type"], q["call_id"] = kind, types[kind]
+		q["args"], q["display_name"] = map[string]any{"of": kind}, "shown"
+		block = append(block, map[string]any{"request": q, "opened_at": "2026-04-20T09:15:00Z"})
+		text, err := json.Marshal(q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		event, err := (&contracts.Decoder{}).Event(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want.Apply(event)
+	}
+	_, r, err := load(t, func(m map[string]any) { m["pending_requests"] = block })
+	if err != nil {
+		t.Fatal(err)
+	}
+	restored := session.New()
+	restored.Restore(r.Snapshot)
+	for name, got := range map[string]contracts.State{"snapshot": r.Snapshot.State, "state": restored.Snapshot(42).State} {
+		w := want.Snapshot(42).State
+		for i := range w.PendingRequests {
+			w.PendingRequests[i].SessionID = contracts.String("sess_alpha")
+		}
+		for _, pair := range [][2]any{
+			{got.PendingRequests, w.PendingRequests}, {got.PendingApprovals, w.PendingApprovals}, {got.PendingClientTools, w.PendingClientTools},
+			{got.PendingMCPElicitations, w.PendingMCPElicitations}, {got.PendingUserInputs, w.PendingUserInputs}, {got.PendingToolRetries, w.PendingToolRetries},
+		} {
+			if !reflect.DeepEqual(pair[0], pair[1]) {
+				t.Errorf("%s: got %+v, want %+v", name, pair[0], pair[1])
+			}
+		}
+		if len(got.TrackedTools) != len(w.TrackedTools) {
+			t.Errorf("%s: got tools %+v, want those of %+v", name, got.TrackedTools, w.TrackedTools)
+		}
 	}
 }
 

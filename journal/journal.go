@@ -25,6 +25,8 @@ type Journal struct {
 	visible atomic.Uint64 // newest entry that followers may see
 	oldest  atomic.Uint64 // oldest entry in memory; head+1 if there is none
 
+	merged atomic.Uint64 // see Merged
+
 	mu     sync.Mutex // guards the writing side of the logs, and forms
 	bodies log        // the window
 	forms  []*framed  // active forms; a handful
@@ -137,6 +139,10 @@ func (j *Journal) First() uint64 {
 	}
 	return oldest
 }
+
+// Merged returns how many entries have been read as part of another's frame
+// since New (D5): each as often as a follower read it so.
+func (j *Journal) Merged() uint64 { return j.merged.Load() }
 
 // Append assigns the next cursors to entries, writes them to the store and
 // then makes them readable (D4); it returns the last cursor. After an error no

@@ -18,6 +18,9 @@ func (v *View) readStore(buf []byte, after, until uint64, skip Class, limit int)
 
 	err := v.journal.store.Read(after, m.entry)
 	m.flush()
+	if m.merged > 0 {
+		v.journal.merged.Add(m.merged)
+	}
 	switch {
 	case err == nil && !m.full:
 		m.next = m.until
@@ -39,6 +42,7 @@ type merger struct {
 	out     []byte
 	next    uint64 // last entry looked at
 	scanned int    // bytes of bodies looked at
+	merged  uint64 // entries that became part of the one held back
 	full    bool   // stopped before until
 
 	held      bool
@@ -77,6 +81,7 @@ func (m *merger) entry(e Entry) bool {
 		m.body = append(m.body, e.Body[e.TextStart:e.TextEnd]...)
 		m.textBytes += int(e.TextEnd - e.TextStart)
 		m.head.Cursor, m.next = e.Cursor, e.Cursor
+		m.merged++
 		return true
 	}
 	m.flush()

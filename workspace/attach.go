@@ -73,7 +73,7 @@ const (
 
 // attachment reads one file of at most left bytes and returns its size on disk.
 func (w *Workspace) attachment(path string, left int64) (Attachment, int64, error) {
-	rel, err := w.rel(path)
+	rel, err := w.Rel(path)
 	if err != nil {
 		return Attachment{}, 0, errNotReadable
 	}

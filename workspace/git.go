@@ -1,7 +1,6 @@
 package workspace
 
 import (
-	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -54,18 +53,6 @@ func gitDir(path string) string {
 
 // firstLine returns the first line of a regular file, or "" if there is none.
 func firstLine(path string) string {
-	if info, err := os.Stat(path); err != nil || !info.Mode().IsRegular() {
-		return ""
-	}
-	f, err := os.Open(path)
-	if err != nil {
-		return ""
-	}
-	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, maxGitFile))
-	if err != nil {
-		return ""
-	}
-	line, _, _ := strings.Cut(string(data), "\n")
+	line, _, _ := strings.Cut(textOf(path, maxGitFile), "\n")
 	return strings.TrimSuffix(line, "\r")
 }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 )
 
 // A Workspace is one open root. Its methods may be called from any goroutine.
@@ -28,8 +27,9 @@ type Options struct {
 	MaxTextChars int
 }
 
-// errOutside says that a path lies outside the workspace root.
-var errOutside = errors.New("path is outside workspace root")
+// ErrOutside says that a path lies outside the workspace root, by its text or
+// through a symbolic link.
+var ErrOutside = errors.New("path is outside workspace root")
 
 // Open opens the directory at root, which must exist.
 func Open(root string, opts Options) (*Workspace, error) {
@@ -60,21 +60,3 @@ func (w *Workspace) Root() string { return w.path }
 
 // Close releases the root. Calls after it fail.
 func (w *Workspace) Close() error { return w.root.Close() }
-
-// rel returns path relative to the root: a leading ~ is the home directory and
-// a relative path counts from the root. It decides by the text alone; opening
-// the result through w.root decides about symbolic links.
-func (w *Workspace) rel(path string) (string, error) {
-	if w.home != "" && (path == "~" || strings.HasPrefix(path, "~/")) {
-		path = filepath.Join(w.home, path[1:])
-	}
-	if !filepath.IsAbs(path) {
-		path = filepath.Join(w.path, path)
-	}
-	for _, root := range []string{w.path, w.given} {
-		if rel, err := filepath.Rel(root, path); err == nil && filepath.IsLocal(rel) {
-			return rel, nil
-		}
-	}
-	return "", errOutside
-}

@@ -43,6 +43,10 @@ func (Lines) AppendHeartbeat(dst []byte, cursor uint64, quiet bool) []byte {
 	if quiet {
 		return dst
 	}
+	return appendHeartbeat(dst, cursor)
+}
+
+func appendHeartbeat(dst []byte, cursor uint64) []byte {
 	dst = append(dst, `{"type":"heartbeat","cursor":`...)
 	dst = strconv.AppendUint(dst, cursor, 10)
 	return append(dst, "}\n"...)
@@ -83,3 +87,30 @@ func (Bare) AppendOpening(dst []byte) []byte { return dst }
 func (Bare) AppendControl(dst, text []byte) []byte {
 	return append(append(dst, text...), '\n')
 }
+
+// Events is the wire of a stream, on which the client cannot say anything:
+// envelopes as [Lines] has them, no control frames and no pings. Its first line
+// is [Opening]; a client that does without heartbeats gets [Comment] instead.
+type Events struct{ Lines }
+
+var _ contracts.Form = Events{}
+
+// The lines of [Events] that are no envelopes.
+const (
+	Opening = "open"
+	Comment = "comment"
+)
+
+// AppendHeartbeat appends a heartbeat envelope or, if quiet, a comment.
+func (Events) AppendHeartbeat(dst []byte, cursor uint64, quiet bool) []byte {
+	if quiet {
+		return append(dst, Comment+"\n"...)
+	}
+	return appendHeartbeat(dst, cursor)
+}
+
+// AppendOpening appends the first line.
+func (Events) AppendOpening(dst []byte) []byte { return append(dst, Opening+"\n"...) }
+
+// AppendControl appends nothing.
+func (Events) AppendControl(dst, _ []byte) []byte { return dst }

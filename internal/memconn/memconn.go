@@ -18,6 +18,9 @@ type Options struct {
 	// Bare makes it a local client's connection: the [Bare] form, and writes
 	// that wait for the peer for ever.
 	Bare bool
+	// Stream makes it one that the peer cannot speak on: the [Events] form, Send
+	// fails, and the server hears no sign of life.
+	Stream bool
 	// Buffer bounds what is under way in each direction, in bytes; zero means
 	// 1 MiB. At the bound the sender waits.
 	Buffer int
@@ -118,10 +121,13 @@ func (p *pipe) update(f func()) {
 	p.change()
 }
 
-// Form returns [Bare] or [Lines].
+// Form returns [Bare], [Events] or [Lines].
 func (c *Conn) Form() contracts.Form {
-	if c.p.opts.Bare {
+	switch {
+	case c.p.opts.Bare:
 		return Bare{}
+	case c.p.opts.Stream:
+		return Events{}
 	}
 	return Lines{}
 }
@@ -202,8 +208,12 @@ func hasPing(frames []byte) bool {
 	return bytes.HasPrefix(frames, []byte("\n")) || bytes.Contains(frames, []byte("\n\n"))
 }
 
-// LastSeen returns when the peer last sent anything or answered a ping.
+// LastSeen returns when the peer last sent anything or answered a ping, on a
+// stream the zero time.
 func (c *Conn) LastSeen() time.Time {
+	if c.p.opts.Stream {
+		return time.Time{}
+	}
 	c.p.mu.Lock()
 	defer c.p.mu.Unlock()
 	return c.p.seen
@@ -220,7 +230,7 @@ func (c *Conn) Close(why *contracts.Error) {
 }
 
 // Send sends one text. It waits while the buffer towards the server is full,
-// and fails with io.ErrClosedPipe when the connection has ended.
+// and fails with io.ErrClosedPipe when the connection has ended or is a stream.
 func (p *Peer) Send(text string) error { return p.send(inbound{text: text}) }
 
 // SendBad makes ReadFrame report err once, as transports do for a frame that
@@ -232,7 +242,7 @@ func (p *Peer) send(m inbound) error {
 	// Background: the wait ends when the server reads or either end closes.
 	_ = p.p.await(context.Background(), func() bool {
 		switch {
-		case p.p.ended() || p.p.gone:
+		case p.p.ended() || p.p.gone || p.p.opts.Stream:
 			err = io.ErrClosedPipe
 		case len(p.p.in) > 0 && p.p.inBytes+len(m.text) > p.p.opts.Buffer:
 			return false

@@ -58,7 +58,8 @@ func TestBothDirectionsKeepOrder(t *testing.T) {
 func TestFormsWriteLines(t *testing.T) {
 	body := []byte(`{"type":"ready"}`)
 	build := func(f contracts.Form) string {
-		b := f.AppendMessage(nil, 7, body)
+		b := f.AppendOpening(nil)
+		b = f.AppendMessage(b, 7, body)
 		b = f.AppendSnapshot(b, 7, []byte(`{}`))
 		b = f.AppendReset(b, 7, contracts.ResetGap, []byte(`{}`))
 		b = f.AppendHeartbeat(b, 8, false)
@@ -76,6 +77,13 @@ func TestFormsWriteLines(t *testing.T) {
 {"type":"heartbeat","cursor":8}
 
 {"type":"ws.pong"}
+`},
+		{Events{}, `open
+{"type":"message","cursor":7,"message":{"type":"ready"}}
+{"type":"snapshot","snapshot":{}}
+{"type":"reset","reason":"replay_gap","snapshot":{}}
+{"type":"heartbeat","cursor":8}
+comment
 `},
 		{Bare{}, `{"type":"ready"}
 {"type":"ws.pong"}
@@ -225,6 +233,31 @@ func TestNextObeysItsContext(t *testing.T) {
 		defer cancel()
 		if _, err := p.Next(ctx); !errors.Is(err, context.DeadlineExceeded) {
 			t.Fatalf("got %v, want %v", err, context.DeadlineExceeded)
+		}
+	})
+}
+
+func TestStreamCarriesNothingToTheServer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, p := New(Options{Stream: true})
+		if form := c.Form(); form != (Events{}) {
+			t.Errorf("form: got %T, want %T", form, Events{})
+		}
+		if err := p.Send("x"); !errors.Is(err, io.ErrClosedPipe) {
+			t.Errorf("send: got %v, want %v", err, io.ErrClosedPipe)
+		}
+		if seen := c.LastSeen(); !seen.IsZero() {
+			t.Errorf("last seen: got %v, want never", seen)
+		}
+		if err := c.Write([]byte("down\n")); err != nil || next(t, p) != "down" {
+			t.Errorf("write: got %v, want it to arrive", err)
+		}
+		go func() {
+			time.Sleep(time.Hour)
+			p.Close()
+		}()
+		if _, err := c.ReadFrame(); err != io.EOF {
+			t.Errorf("read: got %v, want %v once the peer has left", err, io.EOF)
 		}
 	})
 }

@@ -157,7 +157,7 @@ func (g *Gate) cookieHolder(r *http.Request, origin string) (contracts.Principal
 		return contracts.Principal{}, errNotOwnPage
 	}
 	found, ok := g.cookies.find(secret, g.now())
-	if !ok || !g.alive(found.holder) {
+	if !ok || !g.Alive(found.holder) {
 		return contracts.Principal{}, errWrong
 	}
 	return found.holder, nil

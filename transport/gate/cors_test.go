@@ -116,6 +116,7 @@ func TestAnswersAreReadByAllowedOriginsOnly(t *testing.T) {
 		{"stranger, writing with the token", "POST", []string{"Origin: https://evil.example", bearer}, 403, ""},
 		{"stranger that hides", "POST", []string{"Sec-Fetch-Site: cross-site"}, 403, ""},
 		{"neighbor", "POST", []string{"Origin: http://localhost:3000", "Sec-Fetch-Site: same-site"}, 403, ""},
+		{"our own, as the browser denies", "POST", []string{sameOne, "Sec-Fetch-Site: cross-site"}, 403, ""},
 		{"sandbox", "POST", []string{"Origin: null"}, 403, ""},
 		{"socket", "GET", []string{upgrade, "Origin: " + appOrigin}, 200, ""},
 	} {

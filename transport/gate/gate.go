@@ -277,9 +277,12 @@ func equals(key string, hash *[sha256.Size]byte) bool {
 	return hash != nil && subtle.ConstantTimeCompare(sum[:], hash[:]) == 1
 }
 
-// alive reports whether the credential behind a ticket or cookie still counts:
-// what was given for it does not outlast it.
-func (g *Gate) alive(p contracts.Principal) bool {
+// Alive reports whether the credential of a principal still counts: it has not
+// expired, and if it is a share, it has not been revoked. Tickets and cookies
+// count no longer than what they were given for. Whoever keeps a connection asks
+// once more after having put it where a revocation finds it: one may have come
+// since Authorize.
+func (g *Gate) Alive(p contracts.Principal) bool {
 	return !p.Expired(g.now()) && (!isShare(p) || g.shares.has(p.ID, g.now()))
 }
 

@@ -11,6 +11,7 @@ import (
 	"encoding/json"
 	"encoding/pem"
 	"fmt"
+	"maps"
 	"math/big"
 	"os"
 	"path/filepath"
@@ -78,9 +79,7 @@ func webKeyOf(k any, members map[string]string) map[string]string {
 	case string:
 		w = map[string]string{"kty": "oct", "k": b64([]byte(k))}
 	}
-	for name, value := range members {
-		w[name] = value
-	}
+	maps.Copy(w, members)
 	return w
 }
 

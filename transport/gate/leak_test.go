@@ -92,10 +92,10 @@ func planted(secret string) (requests []string) {
 				add("%s HTTP/1.1%s\n", strings.Replace(start, "/", "//", 1)+"?"+query, host)
 			}
 			for _, body := range []string{
-				secret, `{"` + secret, `{"role":"` + secret + `"}`, `{"sessionId":"/` + secret + `"}`, `{"label":["` + secret + `"]}`,
+				"{}", secret, `{"` + secret, `{"role":"` + secret + `"}`, `{"sessionId":"/` + secret + `"}`, `{"label":["` + secret + `"]}`,
 				`{"label":"` + secret + strings.Repeat("x", 64) + `"}`, `{"expiresInSeconds":"` + secret + `"}`, `{"x":"` + secret + strings.Repeat("x", 5<<10) + `"}`,
 			} {
-				add("%s HTTP/1.1%sAuthorization: Bearer %s\nContent-Type: application/json\nContent-Length: %d\n\n%s", start, host, token, len(body), body)
+				add("%s?ticket=%s HTTP/1.1%sAuthorization: Bearer %s\nContent-Type: application/json\nContent-Length: %d\n\n%s", start, secret, host, token, len(body), body)
 			}
 		}
 		add("%s %s HTTP/1.1%s\n", secret, path, host)
@@ -139,7 +139,7 @@ func TestSecretsAreInNoAnswerAndNoLog(t *testing.T) {
 	mux.Handle("/logout", g.Logout())
 	mux.Handle("/api/headless/ws-tickets", g.Tickets())
 	mux.Handle("/api/headless/sessions/{id}/shares", g.Shares())
-	mux.Handle("/api/headless/sessions/{id}/shares/{share}", g.Shares())
+	mux.Handle("/api/headless/sessions/{id}/shares/{share_id}", g.Shares())
 	server := httptest.NewUnstartedServer(g.Wrap(mux))
 	server.Config.ErrorLog = log.New(out, "", 0)
 	server.Config.MaxHeaderBytes = 32 << 10

@@ -54,7 +54,7 @@ func (s *sharing) restart(t *testing.T) {
 	}
 	mux := http.NewServeMux()
 	mux.Handle("/api/headless/sessions/{id}/shares", g.Shares())
-	mux.Handle("/api/headless/sessions/{id}/shares/{share}", g.Shares())
+	mux.Handle("/api/headless/sessions/{id}/shares/{share_id}", g.Shares())
 	s.Gate, s.Handler = g, g.Wrap(mux)
 }
 
@@ -196,7 +196,7 @@ func TestSharingIsRefused(t *testing.T) {
 	s := newSharing(t)
 	m := s.mint(t, "")
 	s.session = func(_ context.Context, _ contracts.Principal, session string) error {
-		if session != "sess_a" {
+		if session == "sess_x" {
 			return &contracts.Error{Code: contracts.CodeStaleSession, Message: "Headless session not found"}
 		}
 		return nil
@@ -213,7 +213,7 @@ func TestSharingIsRefused(t *testing.T) {
 		{"across sites", "DELETE", sharesPath + "/" + m.ShareID, []string{bearer, "Sec-Fetch-Site: cross-site"}, 403},
 		{"another method", "PUT", sharesPath, []string{bearer}, 405},
 		{"reading one", "GET", sharesPath + "/" + m.ShareID, []string{bearer}, 405},
-		{"unknown session", "POST", "/api/headless/sessions/sess_b/shares", []string{bearer}, 404},
+		{"unknown session", "POST", "/api/headless/sessions/sess_x/shares", []string{bearer}, 404},
 		{"odd session", "POST", "/api/headless/sessions/a%2Fb/shares", []string{bearer}, 400},
 		{"unknown share", "DELETE", sharesPath + "/000000000000000000000000", []string{bearer}, 404},
 		{"another session's share", "DELETE", "/api/headless/sessions/sess_b/shares/" + m.ShareID, []string{bearer}, 404},
@@ -296,6 +296,9 @@ func TestRevokedShareIsOfNoUse(t *testing.T) {
 		}
 	}
 	check("at once")
+	if s.Alive(p) || !s.Alive(s.owner) {
+		t.Errorf("got alive %v and the owner %v, want the owner alone", s.Alive(p), s.Alive(s.owner))
+	}
 	if _, err := s.Authorize(request("GET", "/?ticket="+ticket)); err == nil {
 		t.Error("its ticket still lets in")
 	}
@@ -335,8 +338,8 @@ func TestSharesSurviveARestart(t *testing.T) {
 	if p, err := present(s.Gate, long.Token); err != nil || p != want {
 		t.Errorf("got %+v, %v, want %+v", p, err, want)
 	}
-	if _, err := present(s.Gate, short.Token); err == nil {
-		t.Error("an expired share came back")
+	if _, err := present(s.Gate, short.Token); err == nil || len(s.shares.byID) != 1 || len(s.shares.byHash) != 1 {
+		t.Errorf("got %v and %d shares, want the expired one gone", err, len(s.shares.byID))
 	}
 	if got := s.list(t, jwtOf(changes{"exp": inSeconds(86400), "scope": "p"})); len(got) != 1 || got[0].Label != `a "b" é` || got[0].Role != "controller" {
 		t.Errorf("got %+v, want the share", got)

@@ -12,11 +12,11 @@ import (
 
 // Shares serves the shares of a session:
 //
-//	POST   /api/headless/sessions/{id}/shares          mints one
-//	GET    /api/headless/sessions/{id}/shares          lists them, without their tokens
-//	DELETE /api/headless/sessions/{id}/shares/{share}  revokes one
+//	POST   /api/headless/sessions/{id}/shares             mints one
+//	GET    /api/headless/sessions/{id}/shares             lists them, without their tokens
+//	DELETE /api/headless/sessions/{id}/shares/{share_id}  revokes one
 //
-// Mount it for /api/headless/sessions/{id}/shares and the same with /{share}.
+// Mount it for /api/headless/sessions/{id}/shares and the same with /{share_id}.
 // All of it is for principals that may control the session, and not for those of
 // shares. A share that a principal mints is of its scope and ends, at the latest,
 // with its credential.
@@ -32,7 +32,7 @@ func (g *Gate) Shares() http.Handler {
 }
 
 func (g *Gate) sharing(w http.ResponseWriter, r *http.Request) (answer any, err error) {
-	one := r.PathValue("share")
+	one := r.PathValue("share_id")
 	switch {
 	case one == "" && r.Method != http.MethodPost && r.Method != http.MethodGet:
 		return nil, notAllowed(w, "GET, POST")

@@ -47,7 +47,7 @@ func (g *Gate) Mint(p contracts.Principal, session string, role contracts.Role, 
 func (g *Gate) redeem(r *http.Request, text, origin string) (contracts.Principal, error) {
 	used, ok := g.tickets.take(text, g.now())
 	switch {
-	case !ok || !g.alive(used.holder):
+	case !ok || !g.Alive(used.holder):
 		return contracts.Principal{}, g.counted(r, errTicket)
 	case used.origin != "" && used.origin != origin && !ownRead(r, used.origin, origin):
 		return contracts.Principal{}, denied("the ticket is for another origin")

@@ -1,0 +1,48 @@
+package observe
+
+import (
+	"net"
+	"net/http"
+	"net/http/pprof"
+	"strings"
+)
+
+// Debug returns the handlers of [net/http/pprof] below /debug/pprof/. They show
+// the inside of the process and can make it slow, so they belong on a loopback
+// listener of their own that somebody asked for. Requests from web pages, and
+// for hosts that are not this machine, are refused all the same: a page that
+// resolves to loopback must not get at them.
+//
+// Importing net/http/pprof also adds its handlers to [http.DefaultServeMux];
+// nothing may serve that.
+func Debug() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /debug/pprof/", pprof.Index)
+	mux.HandleFunc("GET /debug/pprof/cmdline", pprof.Cmdline)
+	mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
+	mux.HandleFunc("GET /debug/pprof/symbol", pprof.Symbol)
+	mux.HandleFunc("POST /debug/pprof/symbol", pprof.Symbol)
+	mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !isLoopback(r.Host) || r.Header.Get("Origin") != "" || crossSite(r) {
+			http.Error(w, "profiles are for local tools only", http.StatusForbidden)
+			return
+		}
+		mux.ServeHTTP(w, r)
+	})
+}
+
+// isLoopback reports whether host, with or without a port, is this machine.
+func isLoopback(host string) bool {
+	if h, _, err := net.SplitHostPort(host); err == nil {
+		host = h
+	}
+	ip := net.ParseIP(strings.Trim(host, "[]"))
+	return strings.EqualFold(host, "localhost") || ip != nil && ip.IsLoopback()
+}
+
+// crossSite reports whether a browser says that another site made the request.
+func crossSite(r *http.Request) bool {
+	site := r.Header.Get("Sec-Fetch-Site")
+	return site != "" && site != "same-origin" && site != "none"
+}

@@ -1,0 +1,188 @@
+package observe
+
+import (
+	"time"
+
+	"github.com/seed-028515a8/maestro/contracts"
+)
+
+// Accepted takes note of a command that was admitted. A prompt may still be
+// refused because another is running; it has begun when agent_start is
+// published.
+func (s *Session) Accepted(cmd contracts.Command, trace string, at time.Time) {
+	switch cmd.(type) {
+	case *contracts.Prompt:
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.asked, s.trace = true, trace
+	case *contracts.Interrupt, *contracts.Cancel, *contracts.Shutdown:
+		s.record(func(t *trail) { t.stopping(cmd.CommandType(), at) })
+	}
+}
+
+// Published follows runs, tools and questions through their events.
+func (s *Session) Published(ev contracts.Event, at time.Time) {
+	switch e := ev.(type) {
+	case *contracts.ResponseStart, *contracts.ResponseChunk, *contracts.ToolOutput:
+		s.goOn()
+	case *contracts.ToolCall:
+		s.goOn()
+		s.record(func(t *trail) { s.count(t.tool(e.CallID, e.Tool, at)) })
+	case *contracts.ClientToolRequest:
+		s.goOn()
+		s.record(func(t *trail) { s.count(t.tool(e.CallID, e.Tool, at)) })
+	case *contracts.ToolStart:
+		s.goOn()
+		s.record(func(t *trail) { s.count(t.started(e.CallID, at)) })
+	case *contracts.ToolEnd:
+		s.record(func(t *trail) { t.toolEnded(e, at) })
+	case *contracts.ServerRequest:
+		s.goOn()
+		s.question(e, at)
+	case *contracts.ServerRequestResolved:
+		s.resolved(e, at)
+	case *contracts.ErrorEvent:
+		s.failing(e, at)
+	case *contracts.RawAgentEvent:
+		if e.EventKind == "agent_start" {
+			s.begin(at)
+		}
+	}
+}
+
+// record calls f with the spans, if there are any, under the lock.
+func (s *Session) record(f func(*trail)) {
+	if s.trail == nil {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.closed {
+		f(s.trail)
+	}
+}
+
+// count counts a tool that is one too many to be followed.
+func (s *Session) count(followed bool) {
+	if !followed {
+		s.meters.untracked.WithLabelValues(trackedTool).Inc()
+	}
+}
+
+// begin is the start of a run. An agent may say agent_start, too; only the one
+// after a prompt counts.
+func (s *Session) begin(at time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.asked || s.closed {
+		return
+	}
+	s.running.Store(true)
+	s.setError("")
+	if s.trail != nil {
+		s.trail.begin(s.trace, at)
+	}
+	s.asked, s.trace = false, ""
+}
+
+// goOn takes back that the run has failed: it says something after its error.
+func (s *Session) goOn() {
+	if s.erred.Load() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.setError("")
+	}
+}
+
+// setError needs the lock.
+func (s *Session) setError(kind contracts.ErrorType) {
+	s.lastError = kind
+	s.erred.Store(kind != "")
+}
+
+// failing takes note of an error. One that answers a client's request is not
+// the run's.
+func (s *Session) failing(e *contracts.ErrorEvent, at time.Time) {
+	if e.RequestID != "" {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	kind := contracts.ErrorType(label(e.ErrorType, errorTypes))
+	s.setError(kind)
+	if s.trail != nil && !s.closed {
+		s.trail.failing(kind, at)
+	}
+}
+
+// RunEnded counts a run, and ends the span of its prompt. A run that went on
+// from an answer, after a restart, has none.
+func (s *Session) RunEnded(at time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return // Close has counted it
+	}
+	outcome := runCompleted
+	switch s.lastError {
+	case "":
+	case contracts.ErrorCancelled:
+		outcome = runCancelled
+	default:
+		outcome = runFailed
+	}
+	if s.trail != nil {
+		s.trail.runEnded(outcome, s.lastError, at)
+	}
+	s.setError("")
+	s.running.Store(false)
+	s.meters.runs.WithLabelValues(outcome).Inc()
+}
+
+// question is the start of a wait.
+func (s *Session) question(e *contracts.ServerRequest, at time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed || !s.open(e.RequestID, e.RequestType, at) {
+		return
+	}
+	if s.trail != nil {
+		s.trail.asked(e, at)
+	}
+}
+
+// open counts a question in, unless it is known already or one too many. The
+// lock must be held.
+func (s *Session) open(id string, kind contracts.RequestType, at time.Time) bool {
+	if _, known := s.questions[id]; known {
+		return false
+	}
+	if len(s.questions) >= maxQuestions {
+		s.meters.untracked.WithLabelValues(trackedQuestion).Inc()
+		return false
+	}
+	q := question{kind: label(kind, requestTypes), at: at}
+	s.questions[id] = q
+	s.waiting.Add(1)
+	s.meters.pending.WithLabelValues(q.kind).Inc()
+	return true
+}
+
+// resolved is the end of a wait.
+func (s *Session) resolved(e *contracts.ServerRequestResolved, at time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	q, known := s.questions[e.RequestID]
+	if !known {
+		return
+	}
+	delete(s.questions, e.RequestID)
+	s.waiting.Add(-1)
+	s.meters.pending.WithLabelValues(q.kind).Dec()
+	if !q.at.IsZero() {
+		s.meters.waits.WithLabelValues(q.kind, label(e.Resolution, verdicts)).Observe(max(0, at.Sub(q.at).Seconds()))
+	}
+	if s.trail != nil {
+		s.trail.resolved(e, at)
+	}
+}

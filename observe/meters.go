@@ -1,0 +1,151 @@
+package observe
+
+import (
+	"runtime"
+	"runtime/debug"
+	"slices"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+
+	"github.com/seed-028515a8/maestro/contracts"
+)
+
+// meters are the metrics that are counted as things happen. No label ever holds
+// an id: the values of each come from the closed sets below.
+type meters struct {
+	connections *prometheus.GaugeVec     // role, transport
+	refusals    *prometheus.CounterVec   // code
+	resets      *prometheus.CounterVec   // reason
+	leases      *prometheus.CounterVec   // reason
+	waits       *prometheus.HistogramVec // type, outcome
+	pending     *prometheus.GaugeVec     // type
+	runs        *prometheus.CounterVec   // outcome
+	appends     prometheus.Histogram
+	entries     prometheus.Counter
+	bytes       prometheus.Counter
+	untracked   *prometheus.CounterVec   // what
+	spans       *prometheus.CounterVec   // stage
+	requests    *prometheus.CounterVec   // route, code
+	durations   *prometheus.HistogramVec // route
+}
+
+// other stands for a value that is in no closed set.
+const other = "other"
+
+var (
+	roles        = []contracts.Role{contracts.RoleController, contracts.RoleViewer}
+	transports   = []string{"stdio", "ws", "sse"}
+	refusalCodes = contracts.Codes()
+	resetReasons = []contracts.ResetReason{contracts.ResetLagged, contracts.ResetGap, contracts.ResetRestored}
+	leaseReasons = []contracts.LeaseReason{
+		contracts.LeaseGranted, contracts.LeaseTakenOver, contracts.LeaseExpired,
+		contracts.LeaseReleased, contracts.LeaseDraining, contracts.LeaseDenied,
+	}
+	requestTypes = contracts.RequestTypes()
+	verdicts     = []contracts.Verdict{
+		contracts.VerdictApproved, contracts.VerdictDenied, contracts.VerdictCompleted,
+		contracts.VerdictFailed, contracts.VerdictAnswered, contracts.VerdictRetried,
+		contracts.VerdictSkipped, contracts.VerdictAborted, contracts.VerdictCancelled,
+	}
+	resolvers = []contracts.Resolver{
+		contracts.ResolvedByUser, contracts.ResolvedByPolicy, contracts.ResolvedByClient, contracts.ResolvedByRuntime,
+	}
+	errorTypes = []contracts.ErrorType{
+		contracts.ErrorTransient, contracts.ErrorFatal, contracts.ErrorTool, contracts.ErrorCancelled, contracts.ErrorProtocol,
+	}
+	outcomes = []string{runCompleted, runFailed, runCancelled, runUnfinished}
+	tracked  = []string{trackedQuestion, trackedTool}
+	stages   = []string{stageEnded, stageExported, stageFailed}
+)
+
+// label returns v if it is in set.
+func label[T ~string](v T, set []T) string {
+	if slices.Contains(set, v) {
+		return string(v)
+	}
+	return other
+}
+
+func newMeters(reg *prometheus.Registry, version string) *meters {
+	reg.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	f := promauto.With(reg) // panics only if a metric is registered twice
+	f.NewGauge(prometheus.GaugeOpts{
+		Name: "maestro_build_info", Help: "Always 1; the labels say what was built.",
+		ConstLabels: prometheus.Labels{"version": version, "revision": revision(), "goversion": runtime.Version()},
+	}).Set(1)
+	m := &meters{}
+	m.addClients(f)
+	m.addWork(f)
+	m.addRequests(f)
+	return m
+}
+
+func (m *meters) addClients(f promauto.Factory) {
+	m.connections = f.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "maestro_connections", Help: "Attached sockets and streams.",
+	}, []string{"role", "transport"})
+	for _, role := range roles {
+		for _, transport := range transports {
+			m.connections.WithLabelValues(string(role), transport)
+		}
+	}
+	m.refusals = counters(f, "maestro_refusals_total", "What clients were refused, handshakes included.", "code", refusalCodes)
+	m.resets = counters(f, "maestro_resets_total", "Clients that had to start over.", "reason", resetReasons)
+	m.leases = counters(f, "maestro_lease_changes_total", "Changes of the holder of a controller lease.", "reason", leaseReasons)
+}
+
+func (m *meters) addWork(f promauto.Factory) {
+	m.waits = f.NewHistogramVec(prometheus.HistogramOpts{
+		Name: "maestro_request_wait_seconds", Help: "Time from a question to its resolution.",
+		Buckets: []float64{0.1, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 900, 3600, 4 * 3600},
+	}, []string{"type", "outcome"})
+	m.pending = f.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "maestro_requests_pending", Help: "Questions that wait for an answer.",
+	}, []string{"type"})
+	for _, kind := range requestTypes {
+		m.pending.WithLabelValues(string(kind))
+	}
+	m.runs = counters(f, "maestro_runs_total", "Prompts that were served; failed are those whose last word was an error.", "outcome", outcomes)
+	m.appends = f.NewHistogram(prometheus.HistogramOpts{
+		Name: "maestro_journal_append_seconds", Help: "Time the store took for a batch of entries.",
+		Buckets: prometheus.ExponentialBuckets(2e-6, 4, 10),
+	})
+	m.entries = f.NewCounter(prometheus.CounterOpts{Name: "maestro_journal_entries_total", Help: "Entries that went to the store."})
+	m.bytes = f.NewCounter(prometheus.CounterOpts{Name: "maestro_journal_bytes_total", Help: "Bytes of the bodies of entries that went to the store."})
+	m.untracked = counters(f, "maestro_untracked_total", "Questions and tools beyond the bound of what is followed at once.", "what", tracked)
+	m.spans = counters(f, "maestro_trace_spans_total", "Spans that ended, that the collector took and that it did not take; the others wait or were dropped.", "stage", stages)
+}
+
+func (m *meters) addRequests(f promauto.Factory) {
+	m.requests = f.NewCounterVec(prometheus.CounterOpts{
+		Name: "maestro_http_requests_total", Help: "Requests that were answered.",
+	}, []string{"route", "code"})
+	m.durations = f.NewHistogramVec(prometheus.HistogramOpts{
+		Name: "maestro_http_request_duration_seconds", Help: "Time to answer a request, streams excepted.",
+		Buckets: []float64{0.0005, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 10, 30},
+	}, []string{"route"})
+}
+
+// counters makes a counter for each value of one label, so that every series
+// begins at zero.
+func counters[T ~string](f promauto.Factory, name, help, label string, values []T) *prometheus.CounterVec {
+	vec := f.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, []string{label})
+	for _, v := range values {
+		vec.WithLabelValues(string(v))
+	}
+	return vec
+}
+
+// revision is the commit that the program was built from, if the build noted it.
+func revision() string {
+	if info, ok := debug.ReadBuildInfo(); ok {
+		for _, s := range info.Settings {
+			if s.Key == "vcs.revision" {
+				return s.Value
+			}
+		}
+	}
+	return "unknown"
+}

@@ -1,0 +1,67 @@
+package observe
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+)
+
+// logInterval is how often at most a failing collector is logged.
+const logInterval = time.Minute
+
+// An outlet is an exporter that can be interrupted, and whose failures are
+// counted and logged in our log. The processor calls ExportSpans from one
+// goroutine at a time.
+type outlet struct {
+	// Static after newOutlet.
+	exporter         sdktrace.SpanExporter
+	log              *slog.Logger
+	exported, failed prometheus.Counter
+	life             context.Context // ends when nobody waits for exports any more
+	cancel           context.CancelFunc
+	ended            chan struct{} // closed when the processor has let go
+	end              sync.Once
+
+	// Owned by the processor.
+	logged time.Time // a failure was last
+}
+
+func newOutlet(exporter sdktrace.SpanExporter, log *slog.Logger, spans *prometheus.CounterVec) *outlet {
+	o := &outlet{
+		exporter: exporter, log: log, ended: make(chan struct{}),
+		exported: spans.WithLabelValues(stageExported), failed: spans.WithLabelValues(stageFailed),
+	}
+	o.life, o.cancel = context.WithCancel(context.Background())
+	return o
+}
+
+// ExportSpans implements [sdktrace.SpanExporter]. What fails is lost: the
+// exporter has tried more than once already.
+func (o *outlet) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	unhook := context.AfterFunc(o.life, cancel)
+	defer unhook()
+	err := o.exporter.ExportSpans(ctx, spans)
+	if err == nil {
+		o.exported.Add(float64(len(spans)))
+		return nil
+	}
+	o.failed.Add(float64(len(spans)))
+	if now := time.Now(); o.logged.IsZero() || now.Sub(o.logged) >= logInterval {
+		o.logged = now
+		o.log.Warn("spans were not exported", "spans", len(spans), "err", err)
+	}
+	return nil // it is dealt with
+}
+
+// Shutdown implements [sdktrace.SpanExporter].
+func (o *outlet) Shutdown(ctx context.Context) error {
+	defer o.end.Do(func() { close(o.ended) })
+	defer o.cancel()
+	return o.exporter.Shutdown(ctx)
+}

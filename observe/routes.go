@@ -1,0 +1,97 @@
+package observe
+
+import (
+	"bufio"
+	"cmp"
+	"mime"
+	"net"
+	"net/http"
+	"strconv"
+	"time"
+)
+
+// unmatched is the route of requests that no pattern of the mux matches.
+const unmatched = "unmatched"
+
+// Routes returns a handler that counts the requests which next answers, by the
+// pattern that an [http.ServeMux] in next found for them. Between it and the mux
+// nothing may copy the request, or the pattern stays unknown.
+//
+// A connection that is hijacked is answered when the handler returns, whatever
+// it is used for afterwards. How long a stream lasts is not measured: that is
+// its client's choice.
+func (o *Observer) Routes(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		began := time.Now()
+		a := &answer{ResponseWriter: w}
+		defer func() { // also when the handler gives up on the connection by a panic
+			route := cmp.Or(r.Pattern, unmatched)
+			o.meters.requests.WithLabelValues(route, a.code(r)).Inc()
+			if !a.streams() {
+				o.meters.durations.WithLabelValues(route).Observe(time.Since(began).Seconds())
+			}
+		}()
+		next.ServeHTTP(a, r)
+	})
+}
+
+// An answer is a response writer that remembers the status.
+type answer struct {
+	http.ResponseWriter
+	status   int // final one; zero: none was written
+	hijacked bool
+}
+
+// WriteHeader implements [http.ResponseWriter].
+func (a *answer) WriteHeader(status int) {
+	if a.status == 0 && (status >= 200 || status == http.StatusSwitchingProtocols) {
+		a.status = status
+	}
+	a.ResponseWriter.WriteHeader(status)
+}
+
+// Write implements [http.ResponseWriter].
+func (a *answer) Write(p []byte) (int, error) {
+	if a.status == 0 {
+		a.status = http.StatusOK
+	}
+	return a.ResponseWriter.Write(p)
+}
+
+// Flush implements [http.Flusher].
+func (a *answer) Flush() {
+	if a.status == 0 {
+		a.status = http.StatusOK
+	}
+	_ = http.NewResponseController(a.ResponseWriter).Flush() // as a writer that cannot flush
+}
+
+// Hijack implements [http.Hijacker].
+func (a *answer) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	conn, buffered, err := http.NewResponseController(a.ResponseWriter).Hijack()
+	a.hijacked = a.hijacked || err == nil
+	return conn, buffered, err
+}
+
+// Unwrap is for [http.ResponseController].
+func (a *answer) Unwrap() http.ResponseWriter { return a.ResponseWriter }
+
+// code returns the label of the status. Who hijacks the connection of a request
+// to upgrade it switches protocols; of another, answers it by hand.
+func (a *answer) code(r *http.Request) string {
+	status := cmp.Or(a.status, http.StatusOK)
+	if a.status == 0 && a.hijacked && r.Header.Get("Upgrade") != "" {
+		status = http.StatusSwitchingProtocols
+	}
+	if status < 100 || status > 599 {
+		return other
+	}
+	return strconv.Itoa(status)
+}
+
+// streams reports whether the answer is a stream of events that the handler
+// wrote itself.
+func (a *answer) streams() bool {
+	kind, _, err := mime.ParseMediaType(a.Header().Get("Content-Type"))
+	return err == nil && kind == "text/event-stream"
+}

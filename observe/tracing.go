@@ -1,0 +1,83 @@
+package observe
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/sdk/resource"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/trace"
+)
+
+// scope names what makes the spans.
+const scope = "github.com/seed-028515a8/maestro/observe"
+
+// Where a span is on its way, for maestro_trace_spans_total.
+const (
+	stageEnded    = "ended"
+	stageExported = "exported"
+	stageFailed   = "failed"
+)
+
+// tracing is the way of the spans to their collector. Its processor has one
+// goroutine and a queue of 2,048 spans, or as many as OTEL_BSP_MAX_QUEUE_SIZE
+// says; those that come while it is full are dropped.
+type tracing struct {
+	tracer   trace.Tracer
+	provider *sdktrace.TracerProvider
+	outlet   *outlet
+	patience time.Duration
+}
+
+// openTracing returns nil if nobody wants spans.
+func openTracing(opts Options, spans *prometheus.CounterVec) (*tracing, error) {
+	exporter := opts.Exporter
+	if exporter == nil {
+		var err error
+		if exporter, err = exporterFromEnv(context.Background()); exporter == nil || err != nil {
+			return nil, err
+		}
+	}
+	res, err := resource.New(context.Background(),
+		resource.WithAttributes(attribute.String("service.name", "maestro"), attribute.String("service.version", opts.Version)),
+		resource.WithTelemetrySDK(),
+		resource.WithFromEnv()) // OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES have the last word
+	if err != nil {
+		opts.Log.Warn("trace resource is incomplete", "err", err)
+	}
+	t := &tracing{outlet: newOutlet(exporter, opts.Log, spans), patience: opts.FlushTimeout}
+	t.provider = sdktrace.NewTracerProvider(
+		sdktrace.WithResource(res),
+		sdktrace.WithSpanProcessor(counting{sdktrace.NewBatchSpanProcessor(t.outlet), spans.WithLabelValues(stageEnded)}))
+	t.tracer = t.provider.Tracer(scope, trace.WithInstrumentationVersion(opts.Version))
+	return t, nil
+}
+
+// shutdown waits until what is queued is exported. When the time is over the
+// rest is given up, so that nothing of it runs once shutdown has returned.
+func (t *tracing) shutdown(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, t.patience)
+	defer cancel()
+	unhook := context.AfterFunc(ctx, t.outlet.cancel)
+	defer unhook()
+	err := t.provider.Shutdown(ctx)
+	<-t.outlet.ended // at once, or soon after ctx
+	if err != nil {
+		return fmt.Errorf("flush spans: %w", err)
+	}
+	return nil
+}
+
+// counting is a span processor that counts what it is given.
+type counting struct {
+	sdktrace.SpanProcessor
+	ended prometheus.Counter
+}
+
+func (c counting) OnEnd(s sdktrace.ReadOnlySpan) {
+	c.ended.Inc()
+	c.SpanProcessor.OnEnd(s)
+}

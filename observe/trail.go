@@ -1,0 +1,204 @@
+package observe
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/propagation"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/seed-028515a8/maestro/contracts"
+)
+
+// A trail is the spans of one session that are open: a prompt, below it its
+// tools, below them the questions about them. What belongs to no prompt of this
+// process is a trace of its own. The session's lock guards it.
+//
+// Spans hold names, types and verdicts. They hold nothing that a person or a
+// program said: no prompts, arguments, outputs, reasons or texts of errors.
+type trail struct {
+	tracer trace.Tracer
+	common []attribute.KeyValue // of every span
+	detail []attribute.KeyValue // of every span below a prompt's
+
+	prompt    trace.Span            // nil: none is running
+	tools     map[string]trace.Span // by call id, at most maxTools
+	questions map[string]trace.Span // by request id; the session bounds them
+}
+
+// maxName bounds the names and codes that an agent chooses, in bytes.
+const maxName = 128
+
+// maxTraceparent bounds what is looked at of a traceparent, in bytes. The
+// version that there is has 55.
+const maxTraceparent = 256
+
+func newTrail(tracer trace.Tracer, common []attribute.KeyValue, step string) *trail {
+	t := &trail{tracer: tracer, common: common, detail: common, tools: map[string]trace.Span{}, questions: map[string]trace.Span{}}
+	if step != "" {
+		t.detail = append(common[:len(common):len(common)], attribute.String("maestro.agent_run_step_id", step))
+	}
+	return t
+}
+
+// start begins a span below parent, which may be nil.
+func (t *trail) start(parent trace.Span, name string, at time.Time, attrs ...attribute.KeyValue) trace.Span {
+	_, span := t.tracer.Start(trace.ContextWithSpan(context.Background(), parent), name,
+		trace.WithTimestamp(at), trace.WithAttributes(t.detail...), trace.WithAttributes(attrs...))
+	return span
+}
+
+// begin begins the span of a prompt, below the caller's if it sent a
+// traceparent.
+func (t *trail) begin(traceparent string, at time.Time) {
+	ctx := context.Background()
+	if traceparent != "" && len(traceparent) <= maxTraceparent {
+		ctx = propagation.TraceContext{}.Extract(ctx, propagation.MapCarrier{"traceparent": traceparent})
+	}
+	_, t.prompt = t.tracer.Start(ctx, "prompt",
+		trace.WithTimestamp(at), trace.WithSpanKind(trace.SpanKindServer), trace.WithAttributes(t.common...))
+}
+
+// stopping notes that somebody asked the prompt to end.
+func (t *trail) stopping(command string, at time.Time) {
+	if t.prompt != nil {
+		t.prompt.AddEvent(command, trace.WithTimestamp(at))
+	}
+}
+
+// failing notes an error.
+func (t *trail) failing(kind contracts.ErrorType, at time.Time) {
+	if t.prompt != nil {
+		t.prompt.AddEvent("error", trace.WithTimestamp(at), trace.WithAttributes(errorType(string(kind))))
+	}
+}
+
+// runEnded ends the span of the prompt.
+func (t *trail) runEnded(outcome string, kind contracts.ErrorType, at time.Time) {
+	if t.prompt == nil {
+		return
+	}
+	t.prompt.SetAttributes(attribute.String("maestro.outcome", outcome))
+	if outcome == runCompleted {
+		t.prompt.SetStatus(codes.Ok, "")
+	} else {
+		t.prompt.SetAttributes(errorType(string(kind)))
+		t.prompt.SetStatus(codes.Error, outcome)
+	}
+	t.prompt.End(trace.WithTimestamp(at))
+	t.prompt = nil
+}
+
+// tool begins the span of a tool that was announced, if it has none, and reports
+// whether it has one now.
+func (t *trail) tool(call, name string, at time.Time) bool {
+	if _, known := t.tools[call]; known {
+		return true
+	}
+	if len(t.tools) >= maxTools {
+		return false
+	}
+	var attrs []attribute.KeyValue
+	if name != "" {
+		attrs = []attribute.KeyValue{toolName(name)}
+	}
+	t.tools[call] = t.start(t.prompt, "tool", at, attrs...)
+	return true
+}
+
+// started notes that a tool has begun to work, which may be long after it was
+// announced. It reports whether the tool has a span.
+func (t *trail) started(call string, at time.Time) bool {
+	if !t.tool(call, "", at) {
+		return false
+	}
+	t.tools[call].AddEvent("start", trace.WithTimestamp(at))
+	return true
+}
+
+func (t *trail) toolEnded(e *contracts.ToolEnd, at time.Time) {
+	span := t.tools[e.CallID]
+	if span == nil {
+		return
+	}
+	delete(t.tools, e.CallID)
+	if e.GovernedOutcome != "" {
+		span.SetAttributes(attribute.String("maestro.tool.governed_outcome", short(e.GovernedOutcome)))
+	}
+	if e.Success {
+		span.SetStatus(codes.Ok, "")
+	} else {
+		if e.ErrorCode != "" {
+			span.SetAttributes(errorType(e.ErrorCode))
+		}
+		span.SetStatus(codes.Error, "")
+	}
+	span.End(trace.WithTimestamp(at))
+}
+
+// asked begins the span of a question, below the tool that it is about.
+func (t *trail) asked(e *contracts.ServerRequest, at time.Time) {
+	parent := t.tools[e.CallID]
+	if parent == nil {
+		parent = t.prompt
+	}
+	t.questions[e.RequestID] = t.start(parent, "server_request", at,
+		attribute.String("maestro.request.type", label(e.RequestType, requestTypes)), toolName(e.Tool))
+}
+
+func (t *trail) resolved(e *contracts.ServerRequestResolved, at time.Time) {
+	span := t.questions[e.RequestID]
+	if span == nil {
+		return
+	}
+	delete(t.questions, e.RequestID)
+	verdict := label(e.Resolution, verdicts)
+	span.SetAttributes(
+		attribute.String("maestro.request.verdict", verdict),
+		attribute.String("maestro.request.resolved_by", label(e.ResolvedBy, resolvers)))
+	switch e.Resolution {
+	case contracts.VerdictFailed, contracts.VerdictAborted, contracts.VerdictCancelled:
+		span.SetStatus(codes.Error, verdict)
+	default:
+		span.SetStatus(codes.Ok, "")
+	}
+	span.End(trace.WithTimestamp(at))
+}
+
+// abandon ends every span: the session was closed first.
+func (t *trail) abandon(at time.Time) {
+	end := func(span trace.Span) {
+		span.SetStatus(codes.Error, runUnfinished)
+		span.End(trace.WithTimestamp(at))
+	}
+	for _, span := range t.questions {
+		end(span)
+	}
+	for _, span := range t.tools {
+		end(span)
+	}
+	if t.prompt != nil {
+		t.prompt.SetAttributes(attribute.String("maestro.outcome", runUnfinished))
+		end(t.prompt)
+	}
+	t.prompt = nil
+	clear(t.questions)
+	clear(t.tools)
+}
+
+func toolName(name string) attribute.KeyValue {
+	return attribute.String("maestro.tool.name", short(name))
+}
+
+func errorType(kind string) attribute.KeyValue { return attribute.String("error.type", short(kind)) }
+
+// short cuts a name that an agent chose.
+func short(name string) string {
+	if len(name) <= maxName {
+		return name
+	}
+	return strings.ToValidUTF8(name[:maxName], "")
+}

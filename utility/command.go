@@ -1,0 +1,313 @@
+package utility
+
+import (
+	"context"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/seed-028515a8/maestro/contracts"
+	"github.com/seed-028515a8/maestro/internal/child"
+)
+
+const (
+	// killDelay is how long a command's processes have between being asked to
+	// end and being killed (R87).
+	killDelay = time.Second
+
+	// drainDelay is the same when the session stops everything
+	// (maestro-attach 5.5).
+	drainDelay = 2 * time.Second
+
+	// lingerDelay is how long a command's output stays open after its exit, for
+	// what its background processes still say.
+	lingerDelay = 2 * time.Second
+)
+
+// A command is one utility command, from its start to its last event.
+//
+//	utility_command_started
+//	utility_command_output...     of both streams
+//	utility_command_exited
+type command struct {
+	tenure
+	host  *Host
+	spec  spec
+	stdin *stdin // nil unless allowed
+
+	announced chan error // 1-buffered; how showing the first event went
+
+	asked  chan struct{} // closed once it is to end
+	forced chan struct{} // closed once it is to be killed
+
+	mu     sync.Mutex
+	grace  time.Duration // between being asked and being killed; set before asked is closed
+	reason string        // why it was ended; "" if it ended by itself
+	ended  bool          // the process has exited: too late for a reason
+}
+
+// An ending is why and how a command is to end.
+type ending struct {
+	reason string
+	ours   bool // the reason counts for more than one given before
+	force  bool
+	grace  time.Duration // unless forced
+}
+
+// startCommand serves utility_command_start.
+func (h *Host) startCommand(c *call, cmd *contracts.UtilityCommandStart) error {
+	spec, err := h.newSpec(cmd)
+	if err != nil {
+		return err
+	}
+	run := &command{
+		tenure: tenure{id: cmd.CommandID, owner: c.owner, gone: make(chan struct{})},
+		host:   h, spec: spec,
+		announced: make(chan error, 1),
+		asked:     make(chan struct{}), forced: make(chan struct{}),
+	}
+	if cmd.AllowStdin {
+		run.stdin = newStdin()
+	}
+	if err := take(h, c, &h.commands, run); err != nil {
+		return err
+	}
+	go run.run() // ends with the command, which Disown, Stop and Close bring about; Host.work counts it
+	select {
+	case err := <-run.announced:
+		return err
+	case <-c.ctx.Done():
+		return context.Cause(c.ctx)
+	}
+}
+
+// terminateCommand serves utility_command_terminate. It does not wait.
+func (h *Host) terminateCommand(owner string, cmd *contracts.UtilityCommandTerminate) error {
+	c, err := owned(h, &h.commands, owner, cmd.CommandID, "command")
+	if err != nil || c == nil {
+		return err
+	}
+	reason := "Terminated by controller"
+	if cmd.Force {
+		reason = "Force terminated by controller"
+	}
+	c.end(ending{reason: reason, force: cmd.Force, grace: killDelay})
+	return nil
+}
+
+// writeCommand serves utility_command_stdin. It does not wait for the command
+// to read.
+func (h *Host) writeCommand(owner string, cmd *contracts.UtilityCommandStdin) error {
+	c, err := owned(h, &h.commands, owner, cmd.CommandID, "command")
+	switch {
+	case err != nil:
+		return err
+	case c == nil:
+		return refuse(contracts.CodeNotFound, cmd.CommandID, "Utility command not found: "+cmd.CommandID)
+	case c.stdin == nil:
+		return refuse(contracts.CodeBadRequest, cmd.CommandID, "Utility command stdin is not enabled: "+cmd.CommandID)
+	}
+	return c.stdin.put(cmd)
+}
+
+// resizeCommand serves utility_command_resize.
+func (h *Host) resizeCommand(owner string, cmd *contracts.UtilityCommandResize) error {
+	c, err := owned(h, &h.commands, owner, cmd.CommandID, "command")
+	switch {
+	case err != nil:
+		return err
+	case c == nil:
+		return refuse(contracts.CodeNotFound, cmd.CommandID, "Utility command not found: "+cmd.CommandID)
+	}
+	return refuse(contracts.CodeBadRequest, cmd.CommandID, "Utility command resize is only supported for PTY commands: "+cmd.CommandID)
+}
+
+// end asks the command to end. The first ending decides how long it has, any
+// later one can only hurry it.
+func (c *command) end(e ending) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.ended && (e.ours || c.reason == "") {
+		c.reason = e.reason
+	}
+	if !closed(c.asked) {
+		c.grace = e.grace
+		close(c.asked)
+	}
+	if e.force && !closed(c.forced) {
+		close(c.forced)
+	}
+}
+
+func closed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
+
+// run is the command's goroutine: it starts the processes, shows the first
+// event, sees them to their end and shows the last event.
+func (c *command) run() {
+	group, outputs, err := c.launch()
+	started := c.spec.started(c.owner)
+	if err == nil {
+		started.PID = int64(group.ID())
+	}
+	if shown := c.host.publish(c.host.ctx, started); shown != nil {
+		if err == nil {
+			c.abandon(group, outputs)
+		}
+		c.announced <- shown
+		depart(c.host, &c.host.commands, c, nil)
+		return
+	}
+	c.announced <- nil
+	last := &contracts.UtilityCommandExited{CommandID: c.id}
+	if err != nil {
+		last.Reason = err.Error()
+	} else {
+		c.supervise(group, outputs)
+		c.describe(last, group)
+	}
+	depart(c.host, &c.host.commands, c, last)
+}
+
+// launch starts the processes. Whoever calls it closes the outputs.
+func (c *command) launch() (group *child.Group, outputs []*output, err error) {
+	var theirs []*os.File // what the processes inherit
+	defer func() {
+		closeAll(theirs)
+		if err != nil {
+			closeOutputs(outputs)
+			c.stdin.close()
+		}
+	}()
+	cmd, err := c.spec.command()
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, stream := range []contracts.Stream{contracts.StreamStdout, contracts.StreamStderr} {
+		ours, their, err := os.Pipe()
+		if err != nil {
+			return nil, outputs, err
+		}
+		theirs = append(theirs, their)
+		outputs = append(outputs, &output{stream: stream, pipe: ours})
+	}
+	cmd.Stdout, cmd.Stderr = theirs[0], theirs[1]
+	if c.stdin != nil {
+		their, err := c.stdin.open()
+		if err != nil {
+			return nil, outputs, err
+		}
+		theirs = append(theirs, their)
+		cmd.Stdin = their
+	}
+	group, err = child.Start(cmd)
+	return group, outputs, err
+}
+
+func closeAll(files []*os.File) {
+	for _, f := range files {
+		_ = f.Close() // nothing was written through it here
+	}
+}
+
+func closeOutputs(outputs []*output) {
+	for _, o := range outputs {
+		_ = o.pipe.Close() // it is only read
+	}
+}
+
+// abandon ends processes that nobody was told of.
+func (c *command) abandon(group *child.Group, outputs []*output) {
+	group.Stop(0, nil)
+	<-group.Exited()
+	closeOutputs(outputs)
+	c.stdin.close()
+}
+
+// supervise sees the processes and their output to the end. When it returns no
+// process of the group is left and everything that was written has been
+// published, unless publishing failed.
+func (c *command) supervise(group *child.Group, outputs []*output) {
+	var pumps, input sync.WaitGroup
+	for _, o := range outputs {
+		pumps.Go(func() { c.pump(o) }) // ends with the stream, or after expire
+	}
+	if c.stdin != nil {
+		input.Go(c.stdin.run) // ends with close
+	}
+	drained := make(chan struct{})
+	go func() { // ends with the pumps
+		pumps.Wait()
+		close(drained)
+	}()
+	if limit := c.host.opts.MaxRunTime; limit > 0 {
+		timer := time.AfterFunc(limit, func() {
+			c.end(ending{reason: "Utility command ran longer than " + limit.String(), ours: true, grace: killDelay})
+		})
+		defer timer.Stop()
+	}
+
+	select {
+	case <-group.Exited():
+		c.linger(drained)
+	case <-c.asked:
+	}
+	grace := time.Duration(0)
+	if !closed(c.forced) {
+		grace = c.patience()
+	}
+	group.Stop(grace, c.forced)
+	<-group.Exited()
+	for _, o := range outputs {
+		o.expire()
+	}
+	<-drained
+	closeOutputs(outputs)
+	c.stdin.close()
+	input.Wait()
+}
+
+// patience returns how long the processes have once they were asked to end.
+func (c *command) patience() time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !closed(c.asked) {
+		return killDelay // what a command left in the background
+	}
+	return c.grace
+}
+
+// linger waits for the output of processes that outlive the one that exited.
+func (c *command) linger(drained <-chan struct{}) {
+	c.mu.Lock()
+	c.ended = !closed(c.asked)
+	c.mu.Unlock()
+	late := time.NewTimer(lingerDelay)
+	defer late.Stop()
+	select {
+	case <-drained:
+	case <-late.C:
+	case <-c.asked:
+	}
+}
+
+// describe fills in how the command ended.
+func (c *command) describe(last *contracts.UtilityCommandExited, group *child.Group) {
+	code, signal := group.Status()
+	if signal != "" {
+		last.Signal = &signal
+	} else {
+		exit := int64(code)
+		last.ExitCode = &exit
+		last.Success = code == 0
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	last.Reason = c.reason
+}

@@ -1,0 +1,123 @@
+package utility
+
+import (
+	"path"
+	"runtime"
+	"strings"
+)
+
+// A glob is a pattern for slash-separated relative paths: * and ? and classes
+// stay within a component, a component ** stands for any number of them. All
+// else is literal, a leading dot included.
+type glob []string // its components
+
+func newGlob(pattern string) glob {
+	g := strings.Split(foldCase(pattern), "/")
+	for i, c := range g {
+		g[i] = strings.ReplaceAll(c, "[!", "[^")
+	}
+	return g
+}
+
+// foldCase returns text as patterns and paths are compared.
+func foldCase(text string) string {
+	if runtime.GOOS == "windows" {
+		return strings.ToLower(text)
+	}
+	return text
+}
+
+// match reports whether the pattern fits the path with these components.
+func (g glob) match(names []string) bool {
+	// Only the last ** may have to stand for more: what was matched before it
+	// cannot be matched better.
+	star, tried := -1, 0
+	at := 0
+	for i := 0; i < len(names); {
+		switch {
+		case at < len(g) && g[at] == "**":
+			star, tried = at, i
+			at++
+			continue
+		case at < len(g) && matchName(g[at], names[i]):
+			at++
+			i++
+			continue
+		case star < 0:
+			return false
+		}
+		tried++
+		i, at = tried, star+1
+	}
+	for at < len(g) && g[at] == "**" {
+		at++
+	}
+	return at == len(g)
+}
+
+// matchName matches one component. One that is no valid pattern is literal.
+func matchName(pattern, name string) bool {
+	ok, err := path.Match(pattern, name)
+	return ok || err != nil && pattern == name
+}
+
+// around reports whether the pattern fits everything below the path, as a/**
+// fits what is below a.
+func (g glob) around(names []string) bool {
+	n := len(g) - 1
+	return n > 0 && g[n] == "**" && g[:n].match(names)
+}
+
+// A filter decides which paths a watch is about.
+type filter struct {
+	include []glob // everything if empty
+	exclude []glob
+}
+
+// builtinExcludes are never reported.
+var builtinExcludes = []string{
+	"**/node_modules/**", "**/.git/**", "**/dist/**", "**/build/**", "**/.next/**", "**/.nuxt/**", "**/coverage/**",
+	"**/*.log", "**/.DS_Store", "**/thumbs.db",
+}
+
+func newFilter(include, exclude []string) filter {
+	var f filter
+	for _, p := range include {
+		f.include = append(f.include, newGlob(p))
+	}
+	for _, p := range builtinExcludes {
+		f.exclude = append(f.exclude, newGlob(p))
+	}
+	for _, p := range exclude {
+		f.exclude = append(f.exclude, newGlob(p))
+	}
+	return f
+}
+
+// prunes reports whether nothing at or below the path is ever reported, so that
+// its directory need not be watched.
+func (f filter) prunes(rel string) bool {
+	names := strings.Split(foldCase(rel), "/")
+	for _, g := range f.exclude {
+		if g.around(names) {
+			return true
+		}
+	}
+	return false
+}
+
+// admits reports whether changes of the path are reported.
+func (f filter) admits(rel string) bool {
+	names := strings.Split(foldCase(rel), "/")
+	for _, g := range f.exclude {
+		if g.match(names) || g.around(names) {
+			return false
+		}
+	}
+	for _, g := range f.include {
+		if g.match(names) {
+			return true
+		}
+	}
+	return len(f.include) == 0
+}

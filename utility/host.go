@@ -1,0 +1,282 @@
+package utility
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/seed-028515a8/maestro/contracts"
+	"github.com/seed-028515a8/maestro/workspace"
+)
+
+// Options configures a host. The zero value of each field is the default named
+// beside it.
+type Options struct {
+	Workspace *workspace.Workspace // required; its owner closes it after the host
+
+	// Shell runs command lines. Empty means $SHELL if it exists, else
+	// /bin/bash, else sh. Windows always uses cmd.
+	Shell string
+
+	// EnvPass names environment variables that commands get although their
+	// names look like credentials or Hosted would withhold them.
+	EnvPass []string
+
+	// Hosted withholds every environment variable that is not known to be
+	// needed.
+	Hosted bool
+
+	MaxCommands    int           // 32 at once; one more is refused
+	MaxRunTime     time.Duration // none; a command that runs longer is ended
+	MaxReadBytes   int64         // 2 MiB; a larger file is not read
+	MaxWatches     int           // 64 at once; one more is refused
+	MaxWatchedDirs int           // 50,000 in all watches; a tree with more is refused, later directories are left out
+
+	Log *slog.Logger // discards
+}
+
+func (o Options) withDefaults() (Options, error) {
+	if o.Workspace == nil {
+		return o, errors.New("utility: workspace is required")
+	}
+	orInt(&o.MaxCommands, 32)
+	orInt(&o.MaxWatches, 64)
+	orInt(&o.MaxWatchedDirs, 50_000)
+	if o.MaxReadBytes <= 0 {
+		o.MaxReadBytes = 2 << 20
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	return o, nil
+}
+
+func orInt(n *int, def int) {
+	if *n <= 0 {
+		*n = def
+	}
+}
+
+// A Host is the utilities of one session. Its methods may be called from any
+// goroutine, Start first.
+type Host struct {
+	// Static after Start.
+	opts    Options
+	ws      *workspace.Workspace
+	publish func(ctx context.Context, events ...contracts.Event) error
+	ctx     context.Context // bounds what is published; ends when Close gives up waiting
+	cancel  context.CancelCauseFunc
+
+	searching chan struct{} // a token for each search under way; never closed
+
+	mu       sync.Mutex
+	closed   bool
+	calls    map[*call]struct{}
+	commands table[*command]
+	watches  table[*watch]
+	notifier *notifier // nil until the first watch
+
+	work sync.WaitGroup // calls, commands and watches; none is added once closed
+}
+
+// maxSearches is how many searches list files at once; each may hold the names
+// of all of them.
+const maxSearches = 2
+
+// New returns the utilities of one session, rooted in o.Workspace.
+func New(o Options) (*Host, error) {
+	o, err := o.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	h := &Host{
+		opts: o, ws: o.Workspace,
+		searching: make(chan struct{}, maxSearches),
+		calls:     make(map[*call]struct{}),
+		commands:  newTable[*command](o.MaxCommands, "Utility command already exists: ", "Too many utility commands"),
+		watches:   newTable[*watch](o.MaxWatches, "Utility file watch already exists: ", "Too many utility file watches"),
+	}
+	h.ctx, h.cancel = context.WithCancelCause(context.Background())
+	return h, nil
+}
+
+// Operations lists what is offered.
+func (h *Host) Operations() []contracts.UtilityOperation {
+	return []contracts.UtilityOperation{
+		contracts.OperationCommandExec, contracts.OperationFileSearch,
+		contracts.OperationFileWatch, contracts.OperationFileRead,
+	}
+}
+
+// Start gives the host the function by which it shows events; it is called once,
+// before anything else. publish may block until ctx ends, and commands then wait
+// with what they write. It may be called by several goroutines at once.
+func (h *Host) Start(publish func(ctx context.Context, events ...contracts.Event) error) {
+	h.publish = publish
+}
+
+// Do serves one utility command of the connection owner. When it returns nil,
+// what the operation announces at once has been published: that it started, the
+// result of a read or search. A *[contracts.Error] is a refusal that changed
+// nothing, any other error means that ctx ended or publishing failed. ctx bounds
+// only the call, not what it started.
+//
+// A search may take two seconds, and everything may wait for publish. Commands
+// about the same command or watch must come one after the other, and none of an
+// owner after Disown; others may come at the same time.
+func (h *Host) Do(ctx context.Context, owner string, cmd contracts.Command) error {
+	c, err := h.enter(ctx, owner)
+	if err != nil {
+		return err
+	}
+	defer h.leave(c)
+	switch cmd := cmd.(type) {
+	case *contracts.UtilityCommandStart:
+		return h.startCommand(c, cmd)
+	case *contracts.UtilityCommandTerminate:
+		return h.terminateCommand(owner, cmd)
+	case *contracts.UtilityCommandStdin:
+		return h.writeCommand(owner, cmd)
+	case *contracts.UtilityCommandResize:
+		return h.resizeCommand(owner, cmd)
+	case *contracts.UtilityFileSearch:
+		return h.search(c.ctx, cmd)
+	case *contracts.UtilityFileRead:
+		return h.read(c.ctx, cmd)
+	case *contracts.UtilityFileWatchStart:
+		return h.startWatch(c, cmd)
+	case *contracts.UtilityFileWatchStop:
+		return h.stopWatch(c.ctx, owner, cmd)
+	}
+	return &contracts.Error{
+		Code: contracts.CodeUnsupportedCapability, Type: contracts.ErrorTool,
+		Message: cmd.CommandType() + " is not a utility operation",
+	}
+}
+
+// A call is one Do on its way.
+type call struct {
+	ctx      context.Context
+	cancel   context.CancelCauseFunc
+	owner    string
+	disowned bool // guarded by Host.mu: the owner is gone
+}
+
+// Why a call was cut short.
+var (
+	errClosed   = errors.New("utility: host is closed")
+	errDisowned = errors.New("utility: connection is gone")
+)
+
+func (h *Host) enter(ctx context.Context, owner string) (*call, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.closed {
+		return nil, unavailable()
+	}
+	c := &call{owner: owner}
+	c.ctx, c.cancel = context.WithCancelCause(ctx)
+	h.calls[c] = struct{}{}
+	h.work.Add(1)
+	return c, nil
+}
+
+func (h *Host) leave(c *call) {
+	c.cancel(nil)
+	h.mu.Lock()
+	delete(h.calls, c)
+	h.mu.Unlock()
+	h.work.Done()
+}
+
+func unavailable() error {
+	return &contracts.Error{Code: contracts.CodeRuntimeNotReady, Type: contracts.ErrorTool, Message: "Headless runtime is no longer available"}
+}
+
+// Disown ends what owner started, because its connection was destroyed. It does
+// not wait.
+func (h *Host) Disown(owner string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for c := range h.calls {
+		if c.owner == owner {
+			c.disowned = true
+			c.cancel(errDisowned)
+		}
+	}
+	h.endAll("Owning connection closed", killDelay, func(of string) bool { return of == owner })
+}
+
+// Stop ends everything of all owners. reason is how the texts that clients see
+// begin, such as "Interrupted": "... while utility command was still running".
+// It returns when all processes are gone and their last events are published,
+// or with the cause of ctx, and then the rest still comes to its end.
+func (h *Host) Stop(ctx context.Context, reason string) error {
+	h.mu.Lock()
+	waits := h.endAll(reason, drainDelay, func(string) bool { return true })
+	h.mu.Unlock()
+	for _, gone := range waits {
+		select {
+		case <-gone:
+		case <-ctx.Done():
+			return fmt.Errorf("stop utilities: %w", context.Cause(ctx))
+		}
+	}
+	return nil
+}
+
+// endAll asks what belongs to the owners that match to end, and returns what to
+// wait for. The caller holds h.mu.
+func (h *Host) endAll(reason string, grace time.Duration, match func(owner string) bool) []<-chan struct{} {
+	var waits []<-chan struct{}
+	for _, c := range h.commands.entries {
+		if match(c.owner) {
+			c.end(ending{reason: reason + " while utility command was still running", ours: true, grace: grace})
+			waits = append(waits, c.gone)
+		}
+	}
+	for _, w := range h.watches.entries {
+		if match(w.owner) {
+			w.end(reason + " while file watch was still running")
+			waits = append(waits, w.gone)
+		}
+	}
+	return waits
+}
+
+// Close is Stop and the end of every goroutine. Do refuses from its beginning on.
+// When ctx ends, what is left is killed and no longer shown.
+func (h *Host) Close(ctx context.Context) error {
+	h.mu.Lock()
+	h.closed = true
+	for c := range h.calls {
+		c.cancel(errClosed)
+	}
+	h.mu.Unlock()
+	err := h.Stop(ctx, "Headless runtime shutdown")
+	if err != nil {
+		h.killAll()
+		h.cancel(errClosed)
+	}
+	h.work.Wait()
+	h.cancel(errClosed)
+	h.mu.Lock()
+	n := h.notifier
+	h.mu.Unlock()
+	if n != nil {
+		n.close()
+	}
+	return err
+}
+
+// killAll ends every command at once.
+func (h *Host) killAll() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, c := range h.commands.entries {
+		c.end(ending{force: true})
+	}
+}

@@ -1,0 +1,95 @@
+package utility
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/seed-028515a8/maestro/contracts"
+	"github.com/seed-028515a8/maestro/workspace"
+)
+
+const (
+	defaultSearchLimit = 50
+	maxSearchLimit     = 500
+	maxQueryChars      = 4096
+
+	// maxSearchFiles and maxSearchTime bound the listing of a search; beyond,
+	// its results are truncated.
+	maxSearchFiles = 200_000
+	maxSearchTime  = 2 * time.Second
+)
+
+// search serves utility_file_search.
+func (h *Host) search(ctx context.Context, cmd *contracts.UtilityFileSearch) error {
+	rel, cwd, err := h.searchDir(cmd)
+	if err != nil {
+		return err
+	}
+	res := &contracts.UtilityFileSearchResults{
+		SearchID: cmd.SearchID, Query: strings.TrimSpace(cmd.Query), Cwd: cwd,
+		Results: []contracts.FileMatch{},
+	}
+	if utf8.RuneCountInString(res.Query) > maxQueryChars {
+		return refuse(contracts.CodeBadRequest, cmd.SearchID, "Search query is too long")
+	}
+	if res.Query != "" {
+		if err := h.find(ctx, res, rel, searchLimit(cmd)); err != nil {
+			return err
+		}
+	}
+	return h.publish(ctx, res)
+}
+
+func searchLimit(cmd *contracts.UtilityFileSearch) int {
+	if cmd.Limit == nil {
+		return defaultSearchLimit
+	}
+	return int(min(max(1, *cmd.Limit), maxSearchLimit))
+}
+
+// searchDir returns the directory to search, relative to the root and absolute.
+func (h *Host) searchDir(cmd *contracts.UtilityFileSearch) (rel, abs string, err error) {
+	cwd := "."
+	if cmd.Cwd != nil {
+		cwd = *cmd.Cwd
+	}
+	rel, info, err := h.locate(cwd)
+	switch {
+	case errors.Is(err, workspace.ErrOutside):
+		return "", "", outside(cmd.SearchID, h.ws.Abs(cwd))
+	case err != nil || !info.IsDir():
+		return "", "", refuse(contracts.CodeNotFound, cmd.SearchID, "Working directory not found: "+cwd)
+	}
+	return rel, h.ws.Abs(rel), nil
+}
+
+// find fills in the results.
+func (h *Host) find(ctx context.Context, res *contracts.UtilityFileSearchResults, rel string, limit int) error {
+	select {
+	case h.searching <- struct{}{}:
+		defer func() { <-h.searching }()
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	listing, err := h.list(ctx, rel)
+	switch {
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case err != nil:
+		return refuse(contracts.CodeNotFound, res.SearchID, "Working directory not found: "+res.Cwd)
+	}
+	matches, matched := newQuery(res.Query).rank(listing.Files, limit)
+	left := maxResultBytes
+	for _, m := range matches {
+		m.Path = validText([]byte(m.Path)) // a name may be any bytes
+		if left -= wireBytes(m.Path) + len(`{"path":"","score":10000},`); left < 0 {
+			break
+		}
+		res.Results = append(res.Results, m)
+	}
+	res.Truncated = matched > len(res.Results) || !listing.Complete
+	return nil
+}

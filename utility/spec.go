@@ -1,0 +1,191 @@
+package utility
+
+import (
+	"errors"
+	"io/fs"
+	"maps"
+	"os"
+	"os/exec"
+	"runtime"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/seed-028515a8/maestro/contracts"
+	"github.com/seed-028515a8/maestro/internal/child"
+	"github.com/seed-028515a8/maestro/workspace"
+)
+
+// Limits of a command, in characters (maestro-messages 5.5).
+const (
+	maxCommandChars = 100_000
+	maxCwdChars     = 4_096
+	maxKeyChars     = 256
+	maxValueChars   = 32_768
+	maxTerminalSide = 65_535 // columns, or rows
+)
+
+// A spec is a checked command.
+type spec struct {
+	id    string
+	line  string
+	words []string // of the line; nil if a shell reads it
+	shell string
+	dir   string // absolute
+	env   []string
+}
+
+// newSpec checks a command and refuses what cannot be run.
+func (h *Host) newSpec(cmd *contracts.UtilityCommandStart) (spec, error) {
+	s := spec{id: cmd.CommandID, line: cmd.Command, shell: h.opts.Shell}
+	for _, check := range []func(*contracts.UtilityCommandStart) string{badLine, badCwd, badEnv, badTerminal} {
+		if text := check(cmd); text != "" {
+			return s, refuse(contracts.CodeBadRequest, s.id, text)
+		}
+	}
+	if cmd.TerminalMode == contracts.TerminalPTY {
+		return s, refuse(contracts.CodeUnsupportedCapability, s.id, noTerminals())
+	}
+	if cmd.ShellMode == contracts.ShellModeDirect {
+		words, err := child.SplitWords(cmd.Command)
+		if err != nil {
+			return s, refuse(contracts.CodeBadRequest, s.id, err.Error())
+		}
+		s.words = words
+	}
+	dir, err := h.commandDir(cmd)
+	if err != nil {
+		return s, err
+	}
+	s.dir = dir
+	s.env = append(child.Environ(os.Environ(), h.opts.Hosted, h.opts.EnvPass), "PWD="+dir)
+	for _, key := range slices.Sorted(maps.Keys(cmd.Env)) {
+		s.env = append(s.env, key+"="+cmd.Env[key]) // of entries with one name the last counts
+	}
+	return s, nil
+}
+
+// commandDir returns the absolute working directory of a command.
+func (h *Host) commandDir(cmd *contracts.UtilityCommandStart) (string, error) {
+	cwd := "."
+	if cmd.Cwd != nil {
+		cwd = *cmd.Cwd
+	}
+	rel, info, err := h.locate(cwd)
+	switch {
+	case errors.Is(err, workspace.ErrOutside):
+		return "", outside(cmd.CommandID, h.ws.Abs(cwd))
+	case err != nil || !info.IsDir():
+		return "", refuse(contracts.CodeNotFound, cmd.CommandID, "Working directory not found: "+cwd)
+	}
+	return h.ws.Abs(rel), nil
+}
+
+// locate returns what a path given by a client names, and where that is below
+// the root.
+func (h *Host) locate(path string) (rel string, info fs.FileInfo, err error) {
+	if rel, err = h.ws.Rel(path); err != nil {
+		return "", nil, err
+	}
+	info, err = h.ws.Stat(rel)
+	return rel, info, err
+}
+
+// outside refuses a path that leaves the workspace.
+func outside(id, path string) error {
+	return refuse(contracts.CodeWorkspaceViolation, id, "Path is outside workspace root: "+path)
+}
+
+func badLine(cmd *contracts.UtilityCommandStart) string {
+	switch {
+	case strings.TrimSpace(cmd.Command) == "":
+		return "command is required and cannot be empty"
+	case !fit(cmd.Command, maxCommandChars):
+		return "Command contains invalid control characters"
+	}
+	return ""
+}
+
+func badCwd(cmd *contracts.UtilityCommandStart) string {
+	switch {
+	case cmd.Cwd == nil:
+		return ""
+	case strings.TrimSpace(*cmd.Cwd) == "":
+		return "cwd is required and cannot be empty"
+	case !fit(*cmd.Cwd, maxCwdChars):
+		return "Working directory contains invalid characters"
+	}
+	return ""
+}
+
+func badEnv(cmd *contracts.UtilityCommandStart) string {
+	for _, key := range slices.Sorted(maps.Keys(cmd.Env)) {
+		switch {
+		case strings.TrimSpace(key) == "":
+			return "environment variable key is required and cannot be empty"
+		case !fit(key, maxKeyChars) || strings.Contains(key, "=") || !fit(cmd.Env[key], maxValueChars):
+			return "Environment variable " + key + " contains invalid characters"
+		}
+	}
+	return ""
+}
+
+func badTerminal(cmd *contracts.UtilityCommandStart) string {
+	if cmd.TerminalMode != contracts.TerminalPTY {
+		if cmd.Columns != nil || cmd.Rows != nil {
+			return "Utility command columns and rows require terminal_mode=pty"
+		}
+		return ""
+	}
+	for _, side := range []struct {
+		name string
+		size *int64
+	}{{"columns", cmd.Columns}, {"rows", cmd.Rows}} {
+		if side.size != nil && (*side.size < 1 || *side.size > maxTerminalSide) {
+			return "Utility command " + side.name + " must be a positive integer"
+		}
+	}
+	return ""
+}
+
+func noTerminals() string {
+	if runtime.GOOS == "windows" {
+		return "PTY utility commands are not supported on Windows"
+	}
+	return "PTY utility commands are not supported by this server"
+}
+
+// fit reports whether text has at most limit characters and no control character
+// but tabs and ends of lines.
+func fit(text string, limit int) bool {
+	return utf8.RuneCountInString(text) <= limit && !strings.ContainsFunc(text, func(c rune) bool {
+		return c < ' ' && c != '\t' && c != '\n' && c != '\r' || c == 0x7f
+	})
+}
+
+// started returns the first event of the command, without its process.
+func (s spec) started(owner string) *contracts.UtilityCommandStarted {
+	mode := contracts.ShellModeShell
+	if s.words != nil {
+		mode = contracts.ShellModeDirect
+	}
+	return &contracts.UtilityCommandStarted{
+		CommandID: s.id, Command: s.line, Cwd: s.dir,
+		ShellMode: mode, TerminalMode: contracts.TerminalPipe, OwnerConnectionID: owner,
+	}
+}
+
+// command returns the process to start.
+func (s spec) command() (*exec.Cmd, error) {
+	cmd := child.ShellCommand(s.shell, s.line)
+	if s.words != nil {
+		program, err := child.FindProgram(s.words[0], s.dir, s.env)
+		if err != nil {
+			return nil, err
+		}
+		cmd = exec.Command(program)
+		cmd.Args = s.words
+	}
+	cmd.Dir, cmd.Env = s.dir, s.env
+	return cmd, nil
+}
