@@ -60,7 +60,7 @@ func fullHello(role contracts.Role) *contracts.Hello {
 
 // dial opens a socket and says nothing on it.
 func (s *Session) dial(name string, e entry) (*Peer, error) {
-	link, err := dialSocket(s.ctx, dialOptions{base: s.config.Target, token: s.config.Token,
+	link, err := dialSocket(s.ctx, dialOptions{base: s.base(), token: s.credential(),
 		subprotocol: contracts.Subprotocol, query: e.query(s)})
 	if err != nil {
 		s.trace.add(s.now(), name, "<", []byte(err.Error()))
@@ -229,6 +229,7 @@ const (
 	textViewer      = "Viewer headless connections cannot send messages"
 	textBusy        = "Headless runtime is already processing a prompt"
 	textNotHolder   = "Controller lease is currently held by another connection"
+	textHeld        = "Controller lease is already held by another connection"
 )
 
 // prompt sends a prompt until it is accepted. A run has no visible end, so the

@@ -48,10 +48,9 @@ func secondRefused(s *Session) {
 
 // heldRefusal fails unless an attachment was refused because the lease is held.
 func (a attempt) heldRefusal(s *Session) {
-	const text = "Controller lease is already held by another connection"
 	a.refusedWith(s, "A34", contracts.CodeControllerLeaseHeld)
-	if a.text != "" && a.text != text {
-		s.fail("A23", "expected the text %q, got %q", text, a.text)
+	if a.text != "" && a.text != textHeld {
+		s.fail("A23", "expected the text %q, got %q", textHeld, a.text)
 	}
 }
 

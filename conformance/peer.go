@@ -22,6 +22,8 @@ type Peer struct {
 	name string // in the exchange, and as client_info.name
 	link Link
 
+	stream *events // the link, if it is a stream over HTTP; else nil
+
 	// Filled by the reader goroutine, which ends with the link. It holds
 	// maxWaiting texts; then the server is no longer read from.
 	in     chan arrival
@@ -37,7 +39,7 @@ type Peer struct {
 	sent  int // texts sent: the ordinal of the last one on this link
 	watch watch
 
-	// From ws.attached; empty on stdio.
+	// From ws.attached; empty on stdio. A stream over HTTP has the epoch only.
 	connection, token, epoch string
 	attached                 map[string]any
 }
@@ -61,6 +63,7 @@ type Frame struct {
 	Body   map[string]any // the whole text
 	Raw    []byte
 	At     time.Duration
+	Event  *Event // what surrounded it on an event stream; else nil
 }
 
 // newPeer takes charge of a link. It reads nothing until read is called.
@@ -180,26 +183,34 @@ func (p *Peer) take(a arrival) {
 
 // parse takes a text apart and checks it against the closed shapes.
 func (p *Peer) parse(a arrival) *Frame {
-	rule := "R1"
-	if p.s.socket() {
-		rule = "A47"
+	if p.stream != nil {
+		return p.parseStream(a)
 	}
-	v, err := shape.Parse(a.text)
-	body, isObject := v.(map[string]any)
-	if err != nil || !isObject {
-		p.s.fail(rule, "expected one JSON object, got %s (%v)", abridge(a.text, 120), err)
-	}
-	f := &Frame{Body: body, Raw: a.text, At: a.at}
+	f := &Frame{Body: p.object(a.text), Raw: a.text, At: a.at}
 	if p.s.socket() {
 		p.unwrap(f)
 		return f
 	}
-	if problems := shape.Event(v); len(problems) > 0 {
+	if problems := shape.Event(f.Body); len(problems) > 0 {
 		p.s.fail("R15", "a message departs from its shape: %s", shape.Join(problems))
 	}
-	f.Kind, f.Fields = "message", body
-	f.Type, _ = body["type"].(string)
+	f.Kind, f.Fields = "message", f.Body
+	f.Type, _ = f.Body["type"].(string)
 	return f
+}
+
+// object parses a text that must be one JSON object.
+func (p *Peer) object(text []byte) map[string]any {
+	rule := "R1"
+	if p.s.socket() {
+		rule = "A47"
+	}
+	v, err := shape.Parse(text)
+	body, isObject := v.(map[string]any)
+	if err != nil || !isObject {
+		p.s.fail(rule, "expected one JSON object, got %s (%v)", abridge(text, 120), err)
+	}
+	return body
 }
 
 // unwrap fills in the parts of a frame on a socket.

@@ -3,6 +3,7 @@ package conformance
 import (
 	"context"
 	"fmt"
+	"os"
 	"runtime"
 	"strings"
 	"time"
@@ -23,13 +24,23 @@ type Session struct {
 	failure  *Failure
 	skipped  string
 
-	// ID is the session the clients attach to on sockets: fresh and random, so
-	// that scenarios do not meet.
-	ID string
+	// ID is the session the clients attach to on networked transports: fresh
+	// and random, so that scenarios do not meet. Over HTTP the server chooses
+	// it when the first client connects, and then opened is true.
+	ID     string
+	opened bool
+
+	wire    *wire     // the server over HTTP; nil on other transports, and until a runner is ready
+	runners []*runner // hosted runners, in the order they were started
+	dirs    []string  // scratch directories, removed at the end
 }
 
 func newSession(ctx context.Context, c *Config, sc Scenario) *Session {
-	return &Session{config: c, scenario: sc, ctx: ctx, started: time.Now(), trace: &trace{}, ID: "conf-" + uuid.NewString()}
+	s := &Session{config: c, scenario: sc, ctx: ctx, started: time.Now(), trace: &trace{}, ID: "conf-" + uuid.NewString()}
+	if sc.Needs.Transport == HTTP {
+		s.wire = newWire(c.Target, c.Token)
+	}
+	return s
 }
 
 // play runs the scenario and then holds what nobody waited for against the
@@ -53,6 +64,15 @@ func (s *Session) close() {
 	for _, p := range s.peers {
 		p.close()
 	}
+	for _, r := range s.runners {
+		r.close()
+	}
+	if s.wire != nil {
+		s.wire.close()
+	}
+	for _, dir := range s.dirs {
+		_ = os.RemoveAll(dir) // what is left is in the system's scratch space
+	}
 }
 
 // fail ends the scenario: the server broke rule.
@@ -67,8 +87,27 @@ func (s *Session) skip(format string, args ...any) {
 	runtime.Goexit()
 }
 
-// socket reports whether the target is spoken to over WebSocket.
-func (s *Session) socket() bool { return isSocketTarget(s.config.Target) }
+// socket reports whether the scenario's clients receive envelopes: on every
+// transport but stdio.
+func (s *Session) socket() bool {
+	return s.scenario.Needs.Transport == Hosted || transportOf(s.config.Target) != Stdio
+}
+
+// base is where the scenario's server is reached over the network.
+func (s *Session) base() string {
+	if s.wire != nil {
+		return s.wire.base
+	}
+	return s.config.Target
+}
+
+// credential is what the scenario's server wants to see.
+func (s *Session) credential() string {
+	if s.wire != nil {
+		return s.wire.token
+	}
+	return s.config.Token
+}
 
 // pause waits for d. It is for rules about time, never to wait for the server.
 func (s *Session) pause(rule string, d time.Duration) {

@@ -117,7 +117,7 @@ func TestRunWithNothingJudgedIsNotOK(t *testing.T) {
 }
 
 func TestRunRefusesWhatIsNoTarget(t *testing.T) {
-	for _, target := range []string{"", "stdio:", "http://127.0.0.1:1", "stdio:'unfinished"} {
+	for _, target := range []string{"", "stdio:", "ftp://127.0.0.1:1", "http:", "stdio:'unfinished"} {
 		if _, err := conformance.Run(t.Context(), conformance.Config{Target: target}); err == nil {
 			t.Errorf("target %q: got no error, want one", target)
 		}

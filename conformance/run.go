@@ -15,50 +15,93 @@ import (
 	"github.com/seed-028515a8/maestro/contracts"
 )
 
-// Config says what to judge and how patiently. Target is required.
+// Config says what to judge and how patiently. Target or Spawn is required.
 type Config struct {
-	Target   string            // stdio:COMMAND, ws://HOST:PORT[/PATH] or wss://...
-	Token    string            // bearer credential for sockets; empty for none
+	Target   string            // stdio:COMMAND, ws://HOST:PORT[/PATH], http://HOST:PORT, or wss: and https:
+	Spawn    string            // command that starts a hosted runner; empty skips the scenarios for those
+	Token    string            // bearer credential for the target, unless that is on stdio; empty for none
 	Filter   *regexp.Regexp    // scenarios to run, by name; nil runs all
 	Profile  contracts.Profile // what the server was started with; empty is the seed profile
 	Strict   bool              // the server refuses unknown keys and nulls (D13)
 	Timeout  time.Duration     // for one scenario; zero means DefaultTimeout
 	Patience time.Duration     // for one expected message; zero means DefaultPatience
 	Parallel int               // scenarios at once; zero means DefaultParallel
+
+	// ConnectionTokens is the server's policy over HTTP; empty means required
+	// if there is a Token, else optional.
+	ConnectionTokens TokenPolicy
 }
 
 // Run judges the target. The error is about the run itself, such as a target
 // that is not one; what the server does wrong is in the report. When ctx ends,
 // the scenarios under way fail and the others are skipped.
 func Run(ctx context.Context, c Config) (Report, error) {
-	if command, ok := strings.CutPrefix(c.Target, "stdio:"); ok {
-		if words, err := splitWords(command); err != nil || len(words) == 0 {
-			return Report{}, fmt.Errorf("target %q: no command to run", c.Target)
+	c.Profile = cmp.Or(c.Profile, contracts.ProfileSeed)
+	c.Timeout = cmp.Or(c.Timeout, DefaultTimeout)
+	c.Patience = cmp.Or(c.Patience, DefaultPatience)
+	c.Parallel = cmp.Or(c.Parallel, DefaultParallel)
+	if c.ConnectionTokens == "" {
+		c.ConnectionTokens = TokensOptional
+		if c.Token != "" {
+			c.ConnectionTokens = TokensRequired
 		}
-	} else if !isSocketTarget(c.Target) {
-		return Report{}, fmt.Errorf("target %q: want stdio:COMMAND or ws://HOST:PORT", c.Target)
-	} else if err := knock(ctx, &c); err != nil {
-		return Report{}, fmt.Errorf("target %q: %w", c.Target, err)
+	}
+	if err := c.check(ctx); err != nil {
+		return Report{}, err
 	}
 	scenarios := chosen(c.Filter)
 	if len(scenarios) == 0 {
 		return Report{}, fmt.Errorf("no scenario is called like %s", c.Filter)
 	}
-	c.Profile = cmp.Or(c.Profile, contracts.ProfileSeed)
-	c.Timeout = cmp.Or(c.Timeout, DefaultTimeout)
-	c.Patience = cmp.Or(c.Patience, DefaultPatience)
-	c.Parallel = cmp.Or(c.Parallel, DefaultParallel)
 
 	started := time.Now()
 	results := runAll(ctx, &c, scenarios)
-	return Report{Target: c.Target, Duration: time.Since(started), Results: results}, nil
+	return Report{Target: c.name(), Duration: time.Since(started), Results: results}, nil
+}
+
+// name is what a report calls the server.
+func (c *Config) name() string {
+	switch {
+	case c.Spawn == "":
+		return c.Target
+	case c.Target == "":
+		return "spawn:" + c.Spawn
+	}
+	return c.Target + " and spawn:" + c.Spawn
+}
+
+// check reports what makes the run as a whole impossible.
+func (c *Config) check(ctx context.Context) error {
+	if c.Spawn != "" {
+		if words, err := splitWords(c.Spawn); err != nil || len(words) == 0 {
+			return fmt.Errorf("spawn %q: no command to run", c.Spawn)
+		}
+	}
+	switch transportOf(c.Target) {
+	case Stdio:
+		if words, err := splitWords(strings.TrimPrefix(c.Target, "stdio:")); err != nil || len(words) == 0 {
+			return fmt.Errorf("target %q: no command to run", c.Target)
+		}
+	case Socket, HTTP:
+		if err := knock(ctx, c); err != nil {
+			return fmt.Errorf("target %q: %w", c.Target, err)
+		}
+	default:
+		if c.Target != "" || c.Spawn == "" {
+			return fmt.Errorf("target %q: want stdio:COMMAND, ws://HOST:PORT or http://HOST:PORT", c.Target)
+		}
+	}
+	return nil
 }
 
 // knock reports why no scenario could even begin: nobody answers, or the
 // credential is wrong. What else a server may refuse is for scenarios to judge.
 func knock(ctx context.Context, c *Config) error {
-	ctx, cancel := context.WithTimeout(ctx, cmp.Or(c.Timeout, DefaultTimeout))
+	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
 	defer cancel()
+	if transportOf(c.Target) == HTTP {
+		return knockHTTP(ctx, c)
+	}
 	link, err := dialSocket(ctx, dialOptions{base: c.Target, token: c.Token, subprotocol: contracts.Subprotocol})
 	refused, ok := errors.AsType[*Refused](err)
 	switch {
@@ -67,6 +110,17 @@ func knock(ctx context.Context, c *Config) error {
 		return nil
 	case ok && refused.Status != http.StatusUnauthorized:
 		return nil
+	}
+	return err
+}
+
+// knockHTTP is knock for an HTTP target.
+func knockHTTP(ctx context.Context, c *Config) error {
+	w := newWire(c.Target, c.Token)
+	defer w.close()
+	a, err := w.do(ctx, request{method: http.MethodGet, path: sessionsPath})
+	if err == nil && a.Status == http.StatusUnauthorized {
+		err = fmt.Errorf("the credential is refused: %s", abridge(a.Raw, maxTraceText))
 	}
 	return err
 }

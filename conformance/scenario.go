@@ -2,6 +2,7 @@ package conformance
 
 import (
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/seed-028515a8/maestro/contracts"
@@ -11,7 +12,7 @@ import (
 type Scenario struct {
 	Name  string   // group/promise, unique: what --run matches
 	Title string   // the promise as a sentence
-	Rules []string // rule numbers (R36, A44), decisions (D13), or sections of the attach mapping (9.5)
+	Rules []string // rule numbers (R36, A44), decisions (D13), or sections of the specifications (9.5)
 	Needs Needs
 	Slow  bool // waits for the server's own clock; started first
 
@@ -20,12 +21,15 @@ type Scenario struct {
 	Run func(*Session)
 }
 
-// Needs says what a scenario cannot do without. Its zero value runs anywhere.
+// Needs says what a scenario cannot do without. Its zero value runs on stdio
+// and over WebSocket.
 type Needs struct {
-	Transport Transport                  // empty: either
+	Transport Transport                  // empty: stdio or WebSocket
 	Strict    Strictness                 // whether the server refuses additions (D13)
 	Seed      bool                       // the seed profile
 	Operation contracts.UtilityOperation // a utility the server must offer
+	Tokens    TokenPolicy                // of connection tokens; empty: either
+	Auth      bool                       // the server wants a credential, and we have it
 }
 
 // A Transport is a way to reach a server.
@@ -33,8 +37,18 @@ type Transport string
 
 const (
 	Either Transport = ""
-	Stdio  Transport = "stdio" // a process per scenario
-	Socket Transport = "ws"    // one server for all, a session per scenario
+	Stdio  Transport = "stdio"  // a process per scenario
+	Socket Transport = "ws"     // one server for all, a session per scenario
+	HTTP   Transport = "http"   // the same over HTTP and server-sent events
+	Hosted Transport = "hosted" // a hosted runner per scenario, over HTTP
+)
+
+// A TokenPolicy says whether a connection over HTTP must prove who it is.
+type TokenPolicy string
+
+const (
+	TokensRequired TokenPolicy = "required" // every call that acts for a connection presents its token
+	TokensOptional TokenPolicy = "optional" // a token must be right if it is presented
 )
 
 // Strictness says which kind of server a scenario is about.
@@ -49,24 +63,60 @@ const (
 // Scenarios returns all scenarios in the order of their rules.
 func Scenarios() []Scenario {
 	return slices.Concat(framing(), handshake(), runs(), requests(), endings(), states(),
-		leases(), handovers(), viewers(), streams(), resumes(), answers(), sockets(), utilities())
+		leases(), handovers(), viewers(), streams(), resumes(), answers(), sockets(), utilities(),
+		routes(), spellings(), refusals(), connections(), creations(), subscriptions(), liveness(),
+		claims(), watchers(), follows(), returns(), posts(), tools(), tokens(), parity(),
+		hosting(), drains(), restores(), startups(), signals())
 }
 
 // reasonToSkip says why a scenario cannot run, or nothing.
 func (n Needs) reasonToSkip(c *Config) string {
-	transport := Stdio
-	if isSocketTarget(c.Target) {
-		transport = Socket
+	if why := n.missingTransport(c); why != "" {
+		return why
 	}
 	switch {
-	case n.Transport != Either && n.Transport != transport:
-		return "needs a " + string(n.Transport) + " target"
 	case n.Strict == OnlyStrict && !c.Strict:
 		return "needs a strict server"
 	case n.Strict == OnlyTolerant && c.Strict:
 		return "needs a tolerant server"
 	case n.Seed && c.Profile == contracts.ProfilePublic:
 		return "needs the seed profile"
+	case n.Tokens != "" && n.Tokens != c.ConnectionTokens:
+		return "needs connection tokens to be " + string(n.Tokens)
+	case n.Auth && c.Token == "":
+		return "needs a server with authentication"
+	}
+	return ""
+}
+
+// missingTransport says which target is missing, or nothing.
+func (n Needs) missingTransport(c *Config) string {
+	have := transportOf(c.Target)
+	switch {
+	case n.Transport == Hosted && c.Spawn == "":
+		return "needs a hosted runner to spawn"
+	case n.Transport == Hosted:
+		return ""
+	case c.Target == "":
+		return "needs a target"
+	case n.Transport == Either && have == HTTP:
+		return "needs a stdio or ws target"
+	case n.Transport != Either && n.Transport != have:
+		return "needs a " + string(n.Transport) + " target"
+	}
+	return ""
+}
+
+// transportOf returns how a target is reached, or nothing if it is no target.
+func transportOf(target string) Transport {
+	scheme, _, _ := strings.Cut(target, ":")
+	switch scheme {
+	case "stdio":
+		return Stdio
+	case "ws", "wss":
+		return Socket
+	case "http", "https":
+		return HTTP
 	}
 	return ""
 }

@@ -7,7 +7,6 @@ import (
 	"io"
 	"net/http"
 	"net/url"
-	"strings"
 
 	"github.com/coder/websocket"
 )
@@ -109,8 +108,3 @@ func (s *socket) Diagnostics() string { return "" }
 
 // Close drops the connection without a close frame.
 func (s *socket) Close() error { return s.conn.CloseNow() }
-
-// isSocketTarget reports whether a target is spoken to over WebSocket.
-func isSocketTarget(target string) bool {
-	return strings.HasPrefix(target, "ws://") || strings.HasPrefix(target, "wss://")
-}

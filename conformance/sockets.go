@@ -105,7 +105,7 @@ func bye(s *Session) {
 
 // upgrade tries to attach with another subprotocol and returns the refusal.
 func (s *Session) upgrade(protocol string) *Refused {
-	link, err := dialSocket(s.ctx, dialOptions{base: s.config.Target, token: s.config.Token, subprotocol: protocol,
+	link, err := dialSocket(s.ctx, dialOptions{base: s.base(), token: s.credential(), subprotocol: protocol,
 		query: (&entry{create: true, role: contracts.RoleViewer}).query(s)})
 	if err == nil {
 		_ = link.Close()

@@ -27,19 +27,19 @@ var bookkeeping = []string{"protocol_version", "client_protocol_version", "clien
 	"connection_role", "connection_count", "subscriber_count", "controller_subscription_id", "controller_connection_id", "connections"}
 
 // checkState checks what must hold in any snapshot.
-func checkState(p *Peer, f *Frame) {
+func checkState(s *Session, name string, f *Frame) {
 	if got := f.str("protocolVersion"); got != contracts.ProtocolVersion {
-		p.s.fail("A47", "%s: expected snapshot.protocolVersion %q, got %q", p.name, contracts.ProtocolVersion, got)
+		s.fail("A47", "%s: expected snapshot.protocolVersion %q, got %q", name, contracts.ProtocolVersion, got)
 	}
 	if f.at("state.current_response") != nil && f.at("state.is_responding") != true {
-		p.s.fail("R36", "%s: the state has a current_response and is_responding false", p.name)
+		s.fail("R36", "%s: the state has a current_response and is_responding false", name)
 	}
 	var ids []string
 	for _, list := range []string{"pending_approvals", "pending_client_tools", "pending_mcp_elicitations", "pending_user_inputs", "pending_tool_retries"} {
 		for _, entry := range listOf(f, "state."+list) {
 			id := textOf(entry, "request_id")
 			if id != "" && id == textOf(entry, "call_id") {
-				p.s.fail("R74", "%s: %s stores a request_id that equals its call_id %q", p.name, list, id)
+				s.fail("R74", "%s: %s stores a request_id that equals its call_id %q", name, list, id)
 			}
 			if id == "" {
 				id = textOf(entry, "call_id")
@@ -52,7 +52,7 @@ func checkState(p *Peer, f *Frame) {
 		unified = append(unified, textOf(r, "id"))
 	}
 	if !slices.Equal(ids, unified) {
-		p.s.fail("R73", "%s: the five pending lists hold %q, pending_requests %q", p.name, ids, unified)
+		s.fail("R73", "%s: the five pending lists hold %q, pending_requests %q", name, ids, unified)
 	}
 }
 

@@ -110,8 +110,8 @@ func (p *Peer) await(rule string, from int, w want) *Frame {
 }
 
 // awaitFor is await with a patience of its own. A busy machine makes a long
-// response slow, so patience is measured from the last text that was no
-// heartbeat; the scenario's timeout bounds the whole.
+// response slow, so patience is measured from the last text that was no sign of
+// life; the scenario's timeout bounds the whole.
 func (p *Peer) awaitFor(rule string, from int, w want, patience time.Duration) *Frame {
 	deadline := time.Now().Add(patience)
 	for i := from; ; i++ {
@@ -119,7 +119,7 @@ func (p *Peer) awaitFor(rule string, from int, w want, patience time.Duration) *
 			if !p.pullBefore(deadline) {
 				p.missing(rule, w, patience)
 			}
-			if p.log[len(p.log)-1].Kind != "heartbeat" {
+			if k := p.log[len(p.log)-1].Kind; k != "heartbeat" && k != kindComment {
 				deadline = time.Now().Add(patience)
 			}
 		}
@@ -159,7 +159,9 @@ const quiet = 150 * time.Millisecond
 
 // still fails if within a moment something comes that must not.
 func (p *Peer) still(rule string, from int, w want) {
-	p.fence()
+	if p.stream == nil { // nothing can be asked on a stream
+		p.fence()
+	}
 	ctx, cancel := p.s.within(quiet)
 	defer cancel()
 	for p.pull(ctx) {

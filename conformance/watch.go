@@ -84,11 +84,11 @@ func (w *watch) observe(p *Peer, f *Frame) {
 		if !w.complete { // a later one says nothing new, and after an interrupt less
 			w.adopt(f)
 		}
-		checkState(p, f)
+		checkState(p.s, p.name, f)
 	case "reset":
 		w.cursor, w.floor = f.Cursor, 0
 		w.adopt(f)
-		checkState(p, f)
+		checkState(p.s, p.name, f)
 	case "heartbeat":
 		w.heartbeat(p, f)
 	case "ws.result", "ws.error":

@@ -28,6 +28,7 @@ type Offer struct {
 	Established contracts.Role // set by an earlier hello; empty if none
 	Fixed       contracts.Role // chosen by the transport's query; empty if none
 	Networked   bool           // not stdio; the terms are the same either way
+	Requests    bool           // over HTTP, where viewers may list tool_retry too, and gain nothing by it
 	Default     contracts.Role // for a hello without a role; empty means controller
 }
 
@@ -65,6 +66,9 @@ func Negotiate(h *contracts.Hello, o Offer) (Terms, error) {
 	}
 	if role == contracts.RoleViewer {
 		for _, kind := range viewerForbidden {
+			if o.Requests && kind == contracts.RequestToolRetry {
+				continue
+			}
 			if slices.Contains(t.Capabilities.ServerRequests, kind) {
 				return Terms{}, refuse(contracts.CodeBadRequest,
 					"viewer headless connections cannot negotiate "+string(kind)+" requests")

@@ -92,15 +92,15 @@ func (h *Hub) mayControl(s *state, att contracts.Attach, known string) error {
 	h.expireLease(s)
 	holder, held := s.lease.Holder()
 	if held && holder != known && att.Takeover == contracts.TakeoverRefuse {
-		return leaseHeld("Controller lease is already held by another connection", holder)
+		return h.leaseHeld("Controller lease is already held by another connection", holder)
 	}
 	return nil
 }
 
-func leaseHeld(text, holder string) *contracts.Error {
+func (h *Hub) leaseHeld(text, holder string) *contracts.Error {
 	return &contracts.Error{
 		Code: contracts.CodeControllerLeaseHeld, Message: text, Type: contracts.ErrorProtocol,
-		Metadata: map[string]string{"controller_connection_id": holder},
+		Metadata: map[string]string{"controller_connection_id": holder, "session_id": h.opts.SessionID},
 	}
 }
 
@@ -140,6 +140,9 @@ func (h *Hub) attach(conn Conn, att contracts.Attach, hello *contracts.Hello, to
 // mayAttach refuses before anything has changed: a refused controller leaves
 // no trace (A24).
 func (h *Hub) mayAttach(s *state, att contracts.Attach, c *connection, t handshake.Terms) error {
+	if !h.counts(s, att.Principal) {
+		return errExpired
+	}
 	if att.Principal.Role == contracts.RoleViewer && t.Role == contracts.RoleController {
 		return &contracts.Error{Code: contracts.CodeAccessDenied, Message: "this credential only allows viewing"}
 	}

@@ -26,7 +26,7 @@ func (h *Hub) expireLease(s *state) {
 func (h *Hub) mayDrive(s *state, c *connection) error {
 	h.expireLease(s)
 	if holder, held := s.lease.Holder(); held && holder != c.id {
-		return leaseHeld("Controller lease is currently held by another connection", holder)
+		return h.leaseHeld("Controller lease is currently held by another connection", holder)
 	}
 	return nil
 }
@@ -164,7 +164,7 @@ func (h *Hub) steer(s *state, c *connection, frame contracts.Frame) error {
 		}
 	case *contracts.ReleaseControl:
 		if !s.lease.Release(c.id) {
-			return notHolder(s)
+			return h.notHolder(s)
 		}
 		h.leaseMoved(s, c, nil, contracts.LeaseReleased)
 	case *contracts.AskControl:
@@ -204,9 +204,9 @@ func (h *Hub) maySteer(s *state, c *connection) error {
 	return nil
 }
 
-func notHolder(s *state) error {
+func (h *Hub) notHolder(s *state) error {
 	holder, _ := s.lease.Holder()
-	return leaseHeld("Controller lease is currently held by another connection", holder)
+	return h.leaseHeld("Controller lease is currently held by another connection", holder)
 }
 
 // askControl asks the holder for the lease; a free one is granted at once.
@@ -226,7 +226,7 @@ func (h *Hub) askControl(s *state, c *connection, f *contracts.AskControl) {
 // settleAsk lets the holder answer one that asked.
 func (h *Hub) settleAsk(s *state, c *connection, id string, answer func(asker *connection)) error {
 	if holder, _ := s.lease.Holder(); holder != c.id {
-		return notHolder(s)
+		return h.notHolder(s)
 	}
 	asker := s.conns[id]
 	if asker == nil || asker.asks == nil || !asker.attached() {

@@ -79,7 +79,7 @@ func (h *Hub) Quiesce(ctx context.Context, reason string) (contracts.Quiesced, e
 // beginDrain fences the session and starts to stop what runs.
 func (h *Hub) beginDrain(s *state, reason string) {
 	s.counted = h.countWork(s)
-	s.counted.Active = h.head(s) > h.first || h.restored
+	s.counted.Active = h.head(s) > h.opened || h.restored
 	h.publish(s, &contracts.Status{Message: "Hosted runner is draining: " + cmp.Or(reason, "platform_requested_drain")})
 	s.phase = phaseDraining
 	why := stopDrained

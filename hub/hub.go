@@ -63,6 +63,11 @@ type Options struct {
 	// RequireTokens makes requests about a connection present its secret.
 	RequireTokens bool
 
+	// Alive reports whether a principal's credential still counts, though it was
+	// accepted a moment ago. It is called with the session's lock held. Nil means
+	// yes.
+	Alive func(contracts.Principal) bool
+
 	// Quiet keeps the start of the agent out of the journal: clients find it in
 	// the state. Suites of the public profile count envelopes.
 	Quiet bool
@@ -139,7 +144,8 @@ type Hub struct {
 	log      *slog.Logger
 	journal  *journal.Journal
 	info     contracts.AgentInfo // set by Start, before any connection is served
-	first    uint64              // head before this process published anything
+	first    uint64              // head before this process published anything, and
+	opened   uint64              // once it had said that the agent is ready
 	restored bool                // an earlier process had the session
 	begun    time.Time           // when this process opened the session
 
@@ -192,12 +198,13 @@ type state struct {
 	presenceShown time.Time // when presence was last published
 	presenceDue   time.Time // zero: nothing to publish
 	presenceAbout string
-	nextBeat      time.Time // zero until somebody attached
-	lastShown     time.Time // an entry was last published
-	lastUsed      time.Time // a client was last here
-	sinceMark     int       // bytes since the last checkpoint
-	shown         uint64    // events published by this process
-	deadline      time.Time // what the clock is armed for
+	nextBeat      time.Time        // zero until somebody attached
+	lastShown     time.Time        // an entry was last published
+	lastUsed      time.Time        // a client was last here
+	sinceMark     int              // bytes since the last checkpoint
+	shown         uint64           // events published by this process
+	starting      map[string]*post // that start a utility command, by its id
+	deadline      time.Time        // what the clock is armed for
 	phase         phase
 	asleep        bool      // suspended, to go on in another hub
 	credentials   time.Time // when the first credential ends; zero: never
@@ -249,6 +256,7 @@ func New(opts Options) (*Hub, error) {
 		waiters:   map[string]chan contracts.Outcome{},
 		conns:     map[string]*connection{},
 		subs:      map[string]*subscription{},
+		starting:  map[string]*post{},
 		deadlines: map[string]time.Time{},
 	}
 	h.journal, err = journal.New(opts.Store, journal.Options{
@@ -297,6 +305,7 @@ func (h *Hub) Start(ctx context.Context) error {
 		h.closeLeftovers(s)
 		s.phase = phaseOpen
 		h.announce(s)
+		h.opened = h.head(s)
 	})
 	return h.failure()
 }

@@ -228,3 +228,9 @@ func (s *state) credentialEnds(at time.Time) {
 		s.credentials = at
 	}
 }
+
+// counts reports whether a credential still counts. It is asked in the update
+// that makes the connection: one that is revoked later finds the connection.
+func (h *Hub) counts(s *state, p contracts.Principal) bool {
+	return !p.Expired(s.now) && (h.opts.Alive == nil || h.opts.Alive(p))
+}

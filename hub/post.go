@@ -131,13 +131,29 @@ func (p *post) await() {
 	p.hub.update(func(s *state) { p.settle(s) })
 }
 
-// settle takes down what the answer says, once the command has had its effects.
-func (p *post) settle(s *state) {
+// answerStart takes the answer to the start of a command in the moment the
+// command is there: it may have ended before anybody else looks (A66).
+func (h *Hub) answerStart(s *state, id string) {
+	if p := s.starting[id]; p != nil {
+		p.take(s)
+	}
+}
+
+// take takes down what the answer says.
+func (p *post) take(s *state) {
 	h := p.hub
 	p.shot = h.shot(s)
 	p.answer = contracts.MessageAnswer{
 		OK: true, Success: true, Accepted: true, Cursor: h.head(s),
 		Execution: execution(p.cmd), PublishedMessages: s.shown - p.before, Message: "handled",
+	}
+}
+
+// settle completes the answer, once the command has had its effects.
+func (p *post) settle(s *state) {
+	h := p.hub
+	if p.shot.shared == nil || p.run != nil {
+		p.take(s)
 	}
 	if p.send != nil {
 		h.remember(s, p.conn, *p.send, nil)
@@ -147,8 +163,15 @@ func (p *post) settle(s *state) {
 // utility serves a utility command, outside the lock.
 func (p *post) utility() error {
 	h := p.hub
+	start, starts := p.cmd.(*contracts.UtilityCommandStart)
+	if starts {
+		h.update(func(s *state) { s.starting[start.CommandID] = p })
+	}
 	err := h.serveUtility(p.conn.id, p.cmd)
 	h.update(func(s *state) {
+		if starts {
+			delete(s.starting, start.CommandID)
+		}
 		if err == nil {
 			p.settle(s)
 		} else if p.send != nil {

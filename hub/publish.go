@@ -108,6 +108,9 @@ func (h *Hub) publishEncoded(s *state, e encoded) {
 		Kind: journal.Message, Class: classOf(e.event), Body: e.Body,
 		TextStart: uint32(e.TextStart), TextEnd: uint32(e.TextEnd),
 	})
+	if started, ok := e.event.(*contracts.UtilityCommandStarted); ok {
+		h.answerStart(s, started.CommandID)
+	}
 }
 
 // publishSnapshot puts the whole state in the journal, for moments at which

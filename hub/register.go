@@ -207,7 +207,7 @@ func negotiate(c *connection, req *contracts.AttachRequest, by contracts.Caller)
 	if hello.Role == "" {
 		hello.Role = by.Role
 	}
-	offer := handshake.Offer{Networked: true, Default: contracts.RoleController}
+	offer := handshake.Offer{Networked: true, Requests: true, Default: contracts.RoleController}
 	if by.Principal.Role == contracts.RoleViewer {
 		offer.Default = contracts.RoleViewer
 	}
@@ -262,6 +262,9 @@ func (h *Hub) keepConnection(s *state, c *connection) {
 func (h *Hub) Unsubscribe(id string, by contracts.Caller) error {
 	var err error
 	h.update(func(s *state) {
+		if err = s.alive(); err != nil {
+			return
+		}
 		sub := s.subs[id]
 		if sub == nil || sub.conn.principal.ID != by.Principal.ID || !h.proven(sub.conn.token, by.Token) {
 			err = errNoSubscription
@@ -294,6 +297,9 @@ func (h *Hub) endConnection(s *state, c *connection) {
 // Heartbeat is a sign of life of the caller's connection. It publishes nothing.
 func (h *Hub) Heartbeat(by contracts.Caller) (answer *contracts.HeartbeatAnswer, err error) {
 	h.update(func(s *state) {
+		if err = s.alive(); err != nil {
+			return
+		}
 		h.expireLease(s)
 		var c *connection
 		if c, _, err = h.identify(s, by); err != nil {
@@ -314,19 +320,14 @@ func (h *Hub) Heartbeat(by contracts.Caller) (answer *contracts.HeartbeatAnswer,
 // else by its own id. If both are there they must agree.
 func (h *Hub) identify(s *state, by contracts.Caller) (*connection, *subscription, error) {
 	sub := s.subs[by.SubscriptionID]
-	if sub != nil && (sub.conn.principal.ID != by.Principal.ID || !h.proven(sub.conn.token, by.Token)) {
+	if sub != nil && sub.conn.principal.ID != by.Principal.ID {
 		sub = nil
 	}
-	if by.ConnectionID == "" {
-		if sub == nil {
-			return nil, nil, errNoConnection
-		}
+	if sub != nil && s.conns[by.ConnectionID] == nil && h.proven(sub.conn.token, by.Token) {
 		return sub.conn, sub, nil
 	}
 	c, err := h.owned(s, by.ConnectionID, by)
 	switch {
-	case err != nil && sub != nil && s.conns[by.ConnectionID] == nil:
-		return sub.conn, sub, nil
 	case err != nil:
 		return nil, nil, err
 	case sub != nil && sub.conn != c:
@@ -339,6 +340,9 @@ func (h *Hub) identify(s *state, by contracts.Caller) (*connection, *subscriptio
 // disconnected again for a while (A16).
 func (h *Hub) Disconnect(by contracts.Caller) (answer *contracts.DisconnectAnswer, err error) {
 	h.update(func(s *state) {
+		if err = s.alive(); err != nil {
+			return
+		}
 		answer = &contracts.DisconnectAnswer{Success: true, Subscriptions: []string{}}
 		var c *connection
 		if c, _, err = h.identify(s, by); err != nil {
@@ -396,7 +400,25 @@ func (p shot) encode() ([]byte, error) { return p.shared.body() }
 
 // State returns the encoded snapshot as of now.
 func (h *Hub) State() ([]byte, error) {
-	var shot shot
-	h.update(func(s *state) { shot = h.shot(s) })
+	var (
+		shot shot
+		err  error
+	)
+	h.update(func(s *state) {
+		if err = s.alive(); err == nil {
+			shot = h.shot(s)
+		}
+	})
+	if err != nil {
+		return nil, h.refusedOr(err)
+	}
 	return shot.encode()
+}
+
+// alive refuses requests to a session that has been ended, or is being (A76).
+func (s *state) alive() error {
+	if s.phase >= phaseClosing {
+		return ErrUnknownSession
+	}
+	return nil
 }

@@ -83,6 +83,8 @@ func (h *Hub) mayTune(s *state, req contracts.StreamRequest, by contracts.Caller
 	switch {
 	case s.phase == phaseEnded || s.phase == phaseClosing || s.failed != nil:
 		return ErrUnknownSession
+	case !h.counts(s, by.Principal):
+		return errExpired
 	case req.SubscriptionID == "":
 		return h.hasRoom(s, false)
 	}

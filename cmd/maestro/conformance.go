@@ -24,9 +24,9 @@ var reports = map[string]func(*conformance.Report, io.Writer) error{
 
 func conformanceCommand() *cobra.Command {
 	var (
-		c                                  conformance.Config
-		format, filter, tokenPath, profile string
-		list                               bool
+		c                                          conformance.Config
+		format, filter, tokenPath, profile, tokens string
+		list                                       bool
 	)
 	cmd := &cobra.Command{
 		Use: "conformance", Short: "Judge a server that speaks the protocol", Args: cobra.NoArgs,
@@ -37,11 +37,14 @@ func conformanceCommand() *cobra.Command {
 			}
 			write, ok := reports[format]
 			switch {
-			case c.Target == "":
-				return usage{errors.New("--target is required")}
+			case c.Target == "" && c.Spawn == "":
+				return usage{errors.New("--target is required, or --spawn for hosted runners")}
 			case !ok:
 				return usage{fmt.Errorf("--format %q: want text, json or junit", format)}
+			case tokens != "" && tokens != string(conformance.TokensRequired) && tokens != string(conformance.TokensOptional):
+				return usage{fmt.Errorf("--connection-tokens %q: want required or optional", tokens)}
 			}
+			c.ConnectionTokens = conformance.TokenPolicy(tokens)
 			if filter != "" {
 				re, err := regexp.Compile(filter)
 				if err != nil {
@@ -68,11 +71,13 @@ func conformanceCommand() *cobra.Command {
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&c.Target, "target", "", "stdio:CMD or ws://HOST:PORT")
+	f.StringVar(&c.Target, "target", "", "stdio:CMD, ws://HOST:PORT or http://HOST:PORT")
+	f.StringVar(&c.Spawn, "spawn", "", "command that starts a hosted runner, for the scenarios about those")
 	f.StringVar(&format, "format", "text", "text, json or junit")
 	f.StringVar(&filter, "run", "", "only the scenarios whose name matches")
 	f.StringVar(&tokenPath, "token-file", "", "file with the server's token")
 	f.StringVar(&profile, "protocol-profile", string(contracts.ProfileSeed), "what the server was started with")
+	f.StringVar(&tokens, "connection-tokens", "", "required or optional: whether the server wants connections to prove who they are over HTTP; default: required with --token-file, else optional")
 	f.BoolVar(&list, "list", false, "list the scenarios")
 	f.BoolVar(&c.Strict, "strict", false, "the server refuses unknown keys and nulls")
 	f.DurationVar(&c.Timeout, "timeout", 30*time.Second, "for one scenario")

@@ -69,7 +69,7 @@ func (s *settings) registerShared(cmd *cobra.Command) {
 	f.StringVar(&s.jwtKey, "jwt-key", "", "file with the key that verifies JWTs: PEM, JWKS or a secret; accepts them beside the token")
 	f.StringVar(&s.jwtIssuer, "jwt-issuer", "", "issuer that JWTs must have")
 	f.StringVar(&s.jwtAudience, "jwt-audience", "", "audience that JWTs must have")
-	f.StringVar(&s.jwtScopeClaim, "jwt-scope-claim", "scope", "claim of JWTs that names whose sessions they reach")
+	f.StringVar(&s.jwtScopeClaim, "jwt-scope-claim", "maestro_scope", "claim of JWTs that names whose sessions they reach")
 	f.StringVar(&s.connectionTokens, "connection-tokens", "", "required or optional: whether HTTP requests about a connection must present its secret; default: required unless --auth off")
 	f.StringVar(&s.pprof, "pprof", "", "also serve Go profiles on this loopback address")
 	s.limits.register(cmd)

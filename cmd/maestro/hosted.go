@@ -13,7 +13,6 @@ import (
 	"github.com/seed-028515a8/maestro/contracts"
 	"github.com/seed-028515a8/maestro/hosted"
 	"github.com/seed-028515a8/maestro/hub"
-	"github.com/seed-028515a8/maestro/observe"
 	attach "github.com/seed-028515a8/maestro/transport/http"
 )
 
@@ -90,7 +89,7 @@ func runHosted(s settings, c hosted.Config, in io.Reader, out io.Writer) error {
 	if n != nil {
 		steps = append(steps, n.close)
 	}
-	leave(log, append(steps, r.observer.Shutdown)...)
+	leave(log, append(steps, r.sessions.observer.Shutdown)...)
 	return err
 }
 
@@ -98,7 +97,7 @@ func runHosted(s settings, c hosted.Config, in io.Reader, out io.Writer) error {
 type hostedSession struct {
 	hub      *hub.Hub
 	runner   *hosted.Runner
-	observer *observe.Observer
+	sessions *sessions
 }
 
 func startRunner(ctx context.Context, s settings, c hosted.Config, restored *contracts.Restored) (*hostedSession, error) {
@@ -126,7 +125,7 @@ func startRunner(ctx context.Context, s settings, c hosted.Config, restored *con
 	if err != nil {
 		return nil, errors.Join(err, h.Close(ctx))
 	}
-	return &hostedSession{h, runner, m.observer}, nil
+	return &hostedSession{h, runner, m}, nil
 }
 
 // house lets clients into the one session. Who they are decides what they may
@@ -147,13 +146,13 @@ func (r *hostedSession) house() house {
 		list: func(contracts.Principal) *contracts.SessionList {
 			return &contracts.SessionList{Sessions: []contracts.SessionEntry{describe(r.hub).listed()}}
 		},
-		evict: r.hub.Evict,
+		dir: r.sessions.dir, admit: r.sessions.admit, evict: r.hub.Evict,
 		ready: func() (ready, draining bool) {
 			id := r.runner.Identity()
 			return id.Ready, id.Draining
 		},
 		fence: r.runner, runner: r.runner,
-		public: r.observer.Handler(), audit: r.observer.Routes,
+		public: r.sessions.observer.Handler(), audit: r.sessions.observer.Routes,
 	}
 }
 

@@ -10,7 +10,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"net/netip"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -45,8 +44,10 @@ type house struct {
 	find func(ctx context.Context, want attach.Wanted) (h *hub.Hub, opened bool, err error)
 
 	list   func(contracts.Principal) *contracts.SessionList // nil lists nothing
+	admit  func(alive func(contracts.Principal) bool)       // is given what says whether a credential still counts; nil needs nothing
 	evict  func(principalID string)                         // ends the connections of a principal
 	ready  func() (ready, draining bool)                    // nil is always
+	dir    string                                           // of what belongs to the sessions beside their journals; empty keeps it in memory
 	fence  attach.Fence                                     // of a hosted runner, or nil
 	runner attach.Runner                                    // the same, or nil
 	public http.Handler                                     // metrics; nil serves none
@@ -110,6 +111,9 @@ func (n *network) open(s settings, root string, h house, log *slog.Logger) error
 	g, err := n.gate(s, root, h, limiter, log)
 	if err != nil {
 		return err
+	}
+	if h.admit != nil {
+		h.admit(g.Alive)
 	}
 	mux, err := n.routes(s, g, h, limiter, log)
 	if err != nil {
@@ -183,7 +187,10 @@ func (n *network) gate(s settings, root string, h house, limiter *rates.Rates, l
 	if opts.Off {
 		return gate.New(opts)
 	}
-	n.token, opts.ShareFile = tokenFile(root), filepath.Join(root, "shares.json")
+	n.token = tokenFile(root)
+	if h.dir != "" { // shares name sessions, so they belong to those of one workspace
+		opts.ShareFile = filepath.Join(h.dir, "shares.json")
+	}
 	token, err := gate.LoadOrCreateToken(n.token)
 	if err != nil {
 		return nil, err
@@ -261,21 +268,17 @@ func fenced(f attach.Fence, next http.Handler) http.Handler {
 	})
 }
 
-// metricsFor lets in who may see the server's numbers: anybody on this machine,
-// which is where scrapers of a loopback address are, and others with a
-// credential.
+// metricsFor lets in who may see the server's numbers, which are those of all
+// sessions: who has a credential that is not confined.
 func metricsFor(g *gate.Gate, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		from, err := netip.ParseAddrPort(r.RemoteAddr)
-		if err != nil || !from.Addr().Unmap().IsLoopback() {
-			p, err := g.Authorize(r)
-			if err == nil && (p.SessionID != "" || p.Role == contracts.RoleViewer) {
-				err = &contracts.Error{Code: contracts.CodeAccessDenied, Message: "this credential is for one session"}
-			}
-			if err != nil {
-				attach.Refuse(w, err)
-				return
-			}
+		p, err := g.Authorize(r)
+		if err == nil && (p.SessionID != "" || p.Role == contracts.RoleViewer) {
+			err = &contracts.Error{Code: contracts.CodeAccessDenied, Message: "this credential is confined to a session or to viewing"}
+		}
+		if err != nil {
+			attach.Refuse(w, err)
+			return
 		}
 		next.ServeHTTP(w, r)
 	})

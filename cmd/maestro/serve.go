@@ -52,7 +52,7 @@ func serve(s settings, in io.Reader, out io.Writer) error {
 	d := &hub.Directory{Open: m.open, Max: s.limits.sessions, Log: log}
 	shelf := &shelf{m, d}
 	n, err := listen(s, root, house{
-		find: shelf.find, list: shelf.list, evict: shelf.evict,
+		dir: m.dir, admit: m.admit, find: shelf.find, list: shelf.list, evict: shelf.evict,
 		public: m.observer.Handler(), audit: m.observer.Routes,
 	}, log)
 	if err != nil {

@@ -11,6 +11,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 
 	"github.com/seed-028515a8/maestro/agent"
 	"github.com/seed-028515a8/maestro/contracts"
@@ -30,7 +31,9 @@ type sessions struct {
 	dir      string // parent of the sessions' journals; empty keeps them in memory
 	shared   bool   // local and network clients on one session
 
-	hosted       bool                // the agent's processes get only what they are known to need
+	hosted bool                                           // the agent's processes get only what they are known to need
+	alive  atomic.Pointer[func(contracts.Principal) bool] // whether a credential still counts; nil: always
+
 	quiet        bool                // see hub.Options.Quiet, and the next two there
 	drainCancels bool                //
 	restored     *contracts.Restored //
@@ -80,7 +83,7 @@ func (m *sessions) open(ctx context.Context, key hub.Key, wish hub.Wish) (*hub.H
 	}
 	watcher := m.observer.Session(id, observe.Identity{})
 	h, err := hub.New(hub.Options{
-		SessionID: id, ApprovalMode: wish.ApprovalMode, RequireTokens: m.requireTokens(), IdleTTL: m.idleTTL,
+		SessionID: id, Alive: m.counts, ApprovalMode: wish.ApprovalMode, RequireTokens: m.requireTokens(), IdleTTL: m.idleTTL,
 		DrainCancels: m.drainCancels, Quiet: m.quiet, Restored: m.restored, Cwd: m.work.Root(), GitBranch: m.work.GitBranch(), Agent: a, Store: store, Utilities: tools, Observer: watcher,
 		LoadAttachments: m.attachments, Profile: contracts.Profile(m.profile), Strict: m.strict,
 		LeaseTTL: m.leaseTTL, HeartbeatInterval: m.heartbeat, SubscriptionTTL: m.subscription,
@@ -94,6 +97,15 @@ func (m *sessions) open(ctx context.Context, key hub.Key, wish hub.Wish) (*hub.H
 	}
 	watch(watcher, h)
 	return h, h.Start(ctx)
+}
+
+// admit takes over what says whether a credential still counts.
+func (m *sessions) admit(alive func(contracts.Principal) bool) { m.alive.Store(&alive) }
+
+// counts reports whether a credential that was accepted still counts.
+func (m *sessions) counts(p contracts.Principal) bool {
+	alive := m.alive.Load()
+	return alive == nil || (*alive)(p)
 }
 
 // watch lets the observer ask the session for what it does not say by itself,

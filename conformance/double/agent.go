@@ -114,6 +114,10 @@ func (r *room) endRun(interrupted string) {
 	if interrupted != "" && r.s.has(NeverEndsInterrupted) {
 		return
 	}
+	if run.open == "" && r.s.public() {
+		r.state.IsResponding = false
+		return
+	}
 	if run.open == "" {
 		r.run = run
 		r.respondStart()

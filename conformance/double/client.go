@@ -23,6 +23,11 @@ type client struct {
 	seq        uint64
 	stored     map[string][]byte // answers to ws.send by id
 	violations int
+
+	// Over HTTP.
+	web     bool            // made there: it has subs instead of out
+	subs    []*subscription // in order of their making
+	adopted bool            // by a subscribe that named no connection
 }
 
 // An outlet is a queue of texts with a writer at its other end. It is guarded
@@ -83,7 +88,7 @@ func (c *client) leaseEnd() contracts.NullString {
 	if c.room.bare {
 		return contracts.Null()
 	}
-	return contracts.String(c.seen.Add(c.room.s.opts.LeaseTTL).UTC().Format("2006-01-02T15:04:05.000Z"))
+	return contracts.String(stamp(c.seen.Add(c.room.s.opts.LeaseTTL)))
 }
 
 // wants reports whether the client is to be shown a kind of message.
@@ -96,7 +101,7 @@ func (c *client) wants(kind string) bool {
 
 // deliver shows one entry.
 func (c *client) deliver(e entry) {
-	if c.out == nil || !c.wants(e.kind) {
+	if c.out == nil || !c.wants(e.kind) || e.to != nil && e.to != c {
 		return
 	}
 	if c.room.bare {
@@ -126,8 +131,12 @@ func (c *client) private(ev contracts.Event) {
 		return
 	}
 	c.room.head++
-	if c.out != nil {
-		c.out.push(envelope(c.room.s, entry{c.room.head, ev.EventType(), body}))
+	e := entry{cursor: c.room.head, kind: ev.EventType(), body: body, to: c}
+	switch {
+	case c.web:
+		c.room.record(e)
+	case c.out != nil:
+		c.out.push(envelope(c.room.s, e))
 	}
 }
 
@@ -155,9 +164,11 @@ func (c *client) greet() {
 	ok := &contracts.HelloOK{ProtocolVersion: contracts.ProtocolVersion, ConnectionID: c.id,
 		ClientProtocolVersion: h.ProtocolVersion, ClientInfo: h.ClientInfo, Capabilities: h.Capabilities,
 		OptOutNotifications: h.OptOutNotifications, Role: c.role, ControllerConnectionID: contracts.NullableString(r.holderID()),
-		LeaseExpiresAt: c.leaseEnd(), ServerCapabilities: &contracts.ServerCapabilities{
-			ServerRequests: contracts.RequestTypes(), UtilityOperations: []contracts.UtilityOperation{},
-			ConnectionRoles: []contracts.Role{contracts.RoleViewer, contracts.RoleController}}}
+		LeaseExpiresAt: c.leaseEnd()}
+	if !r.s.public() {
+		ok.ServerCapabilities = &contracts.ServerCapabilities{ServerRequests: contracts.RequestTypes(),
+			UtilityOperations: []contracts.UtilityOperation{}, ConnectionRoles: []contracts.Role{contracts.RoleViewer, contracts.RoleController}}
+	}
 	if r.s.has(HelloOKToAll) {
 		for _, other := range r.clients {
 			other.private(ok)

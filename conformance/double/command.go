@@ -67,7 +67,7 @@ func (c *client) again(h *contracts.Hello) *contracts.Error {
 	if c.hello.Role == "" {
 		c.role = cmp.Or(h.Role, contracts.RoleController) // the first hello on stdio
 	}
-	if e := checkViewer(c.role, h); e != nil {
+	if e := checkViewer(c.role, h, viewerForbidden...); e != nil {
 		return e
 	}
 	c.accept(h)
@@ -79,11 +79,9 @@ func (c *client) again(h *contracts.Hello) *contracts.Error {
 func (c *client) accept(h *contracts.Hello) {
 	c.hello = *h
 	c.hello.Role = c.role
-	c.hello.OptOutNotifications = nil
-	for _, n := range h.OptOutNotifications {
-		if !slices.Contains(c.hello.OptOutNotifications, n) {
-			c.hello.OptOutNotifications = append(c.hello.OptOutNotifications, n)
-		}
+	c.hello.OptOutNotifications = unique(h.OptOutNotifications)
+	for _, s := range c.subs {
+		s.own = false // applies to all of them at once
 	}
 	if c.room.bare {
 		c.room.holder = nil
@@ -93,12 +91,12 @@ func (c *client) accept(h *contracts.Hello) {
 	}
 }
 
-// checkViewer refuses a viewer that offers to answer questions.
-func checkViewer(role contracts.Role, h *contracts.Hello) *contracts.Error {
+// checkViewer refuses a viewer that offers to answer questions of some types.
+func checkViewer(role contracts.Role, h *contracts.Hello, kinds ...contracts.RequestType) *contracts.Error {
 	if role != contracts.RoleViewer || h.Capabilities == nil {
 		return nil
 	}
-	for _, kind := range []contracts.RequestType{contracts.RequestMCPElicitation, contracts.RequestUserInput, contracts.RequestToolRetry} {
+	for _, kind := range kinds {
 		if slices.Contains(h.Capabilities.ServerRequests, kind) {
 			return refuse(contracts.CodeBadRequest, contracts.ErrorProtocol, "viewer headless connections cannot negotiate "+string(kind)+" requests")
 		}
@@ -126,14 +124,21 @@ func (c *client) do(cmd contracts.Command) *contracts.Error {
 		return r.answerContent(cmd)
 	case *contracts.ServerRequestResponse:
 		return r.respond(cmd)
-	case *contracts.UtilityCommandTerminate, *contracts.UtilityFileWatchStop:
+	case *contracts.UtilityCommandTerminate:
+	case *contracts.UtilityFileWatchStop:
+		r.stopWatch(cmd.WatchID)
 	default:
 		return c.utility(cmd)
 	}
 	return nil
 }
 
-// utility refuses an operation: this server has none.
+// viewerForbidden are the questions that a viewer may not offer to answer on
+// stdio and sockets.
+var viewerForbidden = []contracts.RequestType{contracts.RequestMCPElicitation, contracts.RequestUserInput, contracts.RequestToolRetry}
+
+// utility refuses an operation, unless this is a hosted runner and the client
+// announced that it wants such.
 func (c *client) utility(cmd contracts.Command) *contracts.Error {
 	kind := cmd.CommandType()
 	op := contracts.OperationCommandExec
@@ -144,6 +149,9 @@ func (c *client) utility(cmd contracts.Command) *contracts.Error {
 	}
 	text := kind + " requires " + string(op) + " capability"
 	if caps := c.hello.Capabilities; caps != nil && slices.Contains(caps.UtilityOperations, op) {
+		if c.room.s.runner != nil {
+			return c.operate(cmd)
+		}
 		text = kind + " is not offered here"
 	}
 	return refuse(contracts.CodeUnsupportedCapability, contracts.ErrorTool, text)
@@ -164,6 +172,9 @@ func (r *room) configure(cmd *contracts.Init) {
 		}
 	}
 	r.lastInit = encode("init", cmd)
+	if r.s.public() {
+		return
+	}
 	text := "Init received with no changes"
 	if len(applied) > 0 {
 		text = "Initialized: " + strings.Join(applied, ", ")

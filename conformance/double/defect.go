@@ -41,7 +41,51 @@ const (
 	WrongCloseCode       Defect = "wrong-close-code"
 )
 
-// Defects lists all of them.
+// The defects of HTTP and SSE, each with the promise it breaks and its rule.
+// Some of the above show there as well; see [HTTPDefects].
+const (
+	BareEventIDs        Defect = "bare-event-ids"         // 1.11.2: an id names epoch and cursor; here the epoch alone
+	ReplaysOneTooMany   Defect = "replays-one-too-many"   // A43: only items after the cursor; here that one too
+	LosesBetween        Defect = "loses-between"          // A49: nothing is lost between replay and live
+	IgnoresLastEventID  Defect = "ignores-last-event-id"  // A59: it wins over the query
+	BeginsWithReplay    Defect = "begins-with-replay"     // A42: a stream without a cursor starts with a snapshot
+	HeartbeatsWithID    Defect = "heartbeats-with-id"     // 1.11.2: heartbeats have no id
+	NeverBeats          Defect = "never-beats"            // A57, 1.11.4: an idle stream has heartbeats, or comments
+	StreamsShare        Defect = "streams-share-mailbox"  // A61: a second stream ends the first; here they take turns
+	IgnoresQueryOptOuts Defect = "ignores-query-opt-outs" // A56: they apply to an implicit stream
+	NoEpochHeader       Defect = "no-epoch-header"        // 1.11.5: state tells the epoch
+	ImplicitDrives      Defect = "implicit-drives"        // A36: an implicit stream never takes the lease
+	RefusedStays        Defect = "refused-stays"          // A24: a refused controller leaves no connection
+	WrongLeaseCode      Defect = "wrong-lease-code"       // A34: controller_lease_held, not runtime_owned_elsewhere
+	DeafToHeartbeats    Defect = "deaf-to-heartbeats"     // A32: a heartbeat moves lease_expires_at
+	NeverExpires        Defect = "never-expires"          // A31: the lease of a silent holder becomes free
+	KeepsLease          Defect = "keeps-lease"            // A15: disconnecting the controller frees the lease
+	TalkativeDisconnect Defect = "talkative-disconnect"   // A13: exactly four keys
+	MintsConnections    Defect = "mints-connections"      // A5: an unknown connection is 404
+	ChangesRoles        Defect = "changes-roles"          // A18: no call changes a role
+	RoleByHeader        Defect = "role-by-header"         // A39: the connection's role decides
+	AnonymousMayPost    Defect = "anonymous-may-post"     // A35: a message without ids is refused
+	ForgetsKeys         Defect = "forgets-keys"           // A72: one Idempotency-Key, one execution
+	StaleAnswers        Defect = "stale-answers"          // 1.12: the answer's snapshot shows what the message did
+	CodeIsStatusName    Defect = "code-is-status-name"    // A73: code equals error_type
+	NoRetryAfter        Defect = "no-retry-after"         // A74: 503 and 429 say when to come back
+	HangsUpOnLarge      Defect = "hangs-up-on-large"      // A75: a body that is too long gets 413
+	WrongMethodNotFound Defect = "wrong-method-not-found" // 1.1: 405 with Allow
+	TrustsPages         Defect = "trusts-pages"           // D10: a page of another origin changes nothing
+)
+
+// HTTPDefects lists those that show over HTTP and SSE: the ones above, and
+// those that sockets have too.
+func HTTPDefects() []Defect {
+	return []Defect{BareEventIDs, ReplaysOneTooMany, LosesBetween, IgnoresLastEventID, BeginsWithReplay, HeartbeatsWithID,
+		NeverBeats, StreamsShare, IgnoresQueryOptOuts, NoEpochHeader, ImplicitDrives, RefusedStays, WrongLeaseCode,
+		DeafToHeartbeats, NeverExpires, KeepsLease, TalkativeDisconnect, MintsConnections, ChangesRoles, RoleByHeader,
+		AnonymousMayPost, ForgetsKeys, StaleAnswers, CodeIsStatusName, NoRetryAfter, HangsUpOnLarge, WrongMethodNotFound, TrustsPages,
+		SilentFutureCursor, IgnoresEpoch, HelloOKToAll, IgnoresOptOuts, ViewerMayPrompt, GrantsLeaseTwice,
+		LoserKeepsDriving, TokenNotChecked, ExtraKey, NullOptional, NoTypeCheck, TwoRuns, KeepsRequests}
+}
+
+// Defects lists those that show over stdio or on sockets.
 func Defects() []Defect {
 	return slices.Clone([]Defect{LosesEventOnResume, ReplaysOldItems, SilentFutureCursor, IgnoresEpoch, WrongSnapshotCursor,
 		HelloOKToAll, IgnoresOptOuts, ViewerMayPrompt, GrantsLeaseTwice, LoserKeepsDriving, SilentTakeover, SameGeneration,

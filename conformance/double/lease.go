@@ -7,16 +7,29 @@ import (
 	"github.com/seed-028515a8/maestro/contracts"
 )
 
-const textHeld = "Controller lease is already held by another connection"
+// What a client learns when somebody else drives: when attaching, and later.
+const (
+	textHeld    = "Controller lease is already held by another connection"
+	textHeldNow = "Controller lease is currently held by another connection"
+)
 
-// held refuses an attachment because somebody else drives.
-func held() *contracts.Error {
-	return refuse(contracts.CodeControllerLeaseHeld, contracts.ErrorProtocol, textHeld)
+// held refuses because somebody else drives.
+func (r *room) held(text string) *contracts.Error {
+	e := refuse(contracts.CodeControllerLeaseHeld, contracts.ErrorProtocol, text)
+	if r.s.has(WrongLeaseCode) {
+		e.Code = contracts.CodeRuntimeOwnedElsewhere
+	}
+	e.Metadata = map[string]string{"session_id": r.id}
+	if r.holder != nil {
+		e.Metadata["controller_connection_id"] = r.holder.id
+	}
+	return e
 }
 
-// expire frees the lease of a holder that has been gone for too long.
+// expire removes who has been gone for too long.
 func (r *room) expire() {
-	if h := r.holder; h != nil && h.out == nil && time.Since(h.seen) > r.s.opts.LeaseTTL {
+	r.sweep()
+	if h := r.holder; h != nil && !h.web && h.out == nil && time.Since(h.seen) > r.s.opts.LeaseTTL {
 		r.leave(h)
 	}
 }
@@ -28,7 +41,15 @@ func (r *room) leave(c *client) {
 		r.holder = nil
 	}
 	c.out = nil
-	r.announce(c)
+	if !c.web {
+		r.announce(c)
+		return
+	}
+	for _, s := range slices.Clone(c.subs) {
+		r.drop(s)
+	}
+	r.forget(c.id, c.id)
+	r.publishSnapshot()
 }
 
 // claim lets a controller act: it holds the lease, or gets the free one.
@@ -43,7 +64,7 @@ func (r *room) claim(c *client) *contracts.Error {
 		}
 		return nil
 	}
-	return refuse(contracts.CodeControllerLeaseHeld, contracts.ErrorProtocol, "Controller lease is currently held by another connection")
+	return r.held(textHeldNow)
 }
 
 // grant moves the lease and tells those concerned.
@@ -75,7 +96,7 @@ func (c *client) lease(f contracts.Frame) *contracts.Error {
 		c.ask(f)
 	case *contracts.ReleaseControl:
 		if r.holder != c {
-			return held()
+			return r.held(textHeld)
 		}
 		r.holder = nil
 		c.control(&contracts.LeaseChange{Generation: r.generation, Reason: contracts.LeaseReleased})
@@ -110,7 +131,7 @@ func (c *client) ask(f *contracts.AskControl) {
 // asker finds the client that the holder may grant or deny the lease.
 func (c *client) asker(id string) (*client, *contracts.Error) {
 	if c.room.holder != c {
-		return nil, held()
+		return nil, c.room.held(textHeld)
 	}
 	for _, o := range c.room.clients {
 		if o.id == id && o.asked {

@@ -16,10 +16,11 @@ func (r *room) ask(c *client, q *contracts.ServerRequest) {
 	case q.RequestType != contracts.RequestApproval && !canAnswer(c, q.RequestType):
 		return
 	}
-	switch q.RequestType {
-	case contracts.RequestApproval:
+	switch {
+	case r.s.public():
+	case q.RequestType == contracts.RequestApproval:
 		r.publish(&contracts.ToolCall{CallID: q.CallID, Tool: q.Tool, Args: q.Args, RequiresApproval: true})
-	case contracts.RequestClientTool, contracts.RequestUserInput:
+	case q.RequestType == contracts.RequestClientTool || q.RequestType == contracts.RequestUserInput:
 		r.publish(&contracts.ClientToolRequest{CallID: q.CallID, Tool: q.Tool, Args: q.Args})
 	}
 	r.questions = append(r.questions, q)
@@ -124,6 +125,10 @@ func (r *room) complete(q *contracts.ServerRequest, isError bool) {
 }
 
 func (r *room) respond(cmd *contracts.ServerRequestResponse) *contracts.Error {
+	if r.s.public() {
+		r.respondUnchecked(cmd)
+		return nil
+	}
 	q := r.waiting(cmd.RequestID)
 	if q == nil {
 		return unknown("server request", "request_id", cmd.RequestID)

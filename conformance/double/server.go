@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"crypto/rand"
 	"encoding/json"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -14,10 +15,12 @@ import (
 // Options configure a server. The zero value is ready.
 type Options struct {
 	Defect           Defect
-	Strict           bool          // refuse unknown keys and nulls (D13)
-	HandshakeTimeout time.Duration // zero means 10 s
-	Heartbeat        time.Duration // zero means 15 s
-	LeaseTTL         time.Duration // zero means 45 s
+	Strict           bool              // refuse unknown keys and nulls (D13)
+	HandshakeTimeout time.Duration     // zero means 10 s
+	Heartbeat        time.Duration     // zero means 15 s
+	LeaseTTL         time.Duration     // zero means 45 s
+	SubscriptionTTL  time.Duration     // of a detached subscription; zero means 30 s
+	Profile          contracts.Profile // public behaves as the agent of section 6.2; empty is seed
 }
 
 // A Server holds every session in memory. Its one lock guards all of them and
@@ -25,8 +28,11 @@ type Options struct {
 type Server struct {
 	opts Options
 
-	mu    sync.Mutex
-	rooms map[string]*room
+	mu      sync.Mutex
+	rooms   map[string]*room
+	runner  *Runner          // nil unless hosted
+	replies map[string]reply // by scope and Idempotency-Key
+	keys    []string         // of replies, the oldest first
 }
 
 // New returns a server without sessions.
@@ -34,7 +40,8 @@ func New(o Options) *Server {
 	o.HandshakeTimeout = cmp.Or(o.HandshakeTimeout, contracts.DefaultHandshakeTimeout)
 	o.Heartbeat = cmp.Or(o.Heartbeat, contracts.DefaultHeartbeatInterval)
 	o.LeaseTTL = cmp.Or(o.LeaseTTL, contracts.DefaultLeaseTTL)
-	return &Server{opts: o, rooms: map[string]*room{}}
+	o.SubscriptionTTL = cmp.Or(o.SubscriptionTTL, contracts.DefaultSubscriptionTTL)
+	return &Server{opts: o, rooms: map[string]*room{}, replies: map[string]reply{}}
 }
 
 func (s *Server) has(d Defect) bool { return s.opts.Defect == d }
@@ -57,6 +64,12 @@ type room struct {
 	runs      int
 	bare      bool // spoken to over stdio
 	closed    bool
+	frozen    bool              // drained: nothing more is published
+	restored  bool              // from a manifest, at floor
+	floor     uint64            // cursor before the oldest entry that can be replayed
+	gone      map[string]string // ids of connections and subscriptions that were, to their connections
+	timer     *time.Timer       // for sweep
+	updated   time.Time
 }
 
 // An entry is a published message or snapshot.
@@ -64,6 +77,7 @@ type entry struct {
 	cursor uint64
 	kind   string // of the message; empty for a snapshot
 	body   []byte
+	to     *client // nil for everybody
 }
 
 // maxLog bounds what can be replayed.
@@ -71,8 +85,13 @@ const maxLog = 1 << 16
 
 // open makes a session and lets its runtime say that it is there.
 func (s *Server) open(id string, bare bool) *room {
-	r := &room{s: s, id: id, epoch: rand.Text(), mode: contracts.ApprovalPrompt, bare: bare, state: freshState()}
+	r := &room{s: s, id: id, epoch: rand.Text(), mode: contracts.ApprovalPrompt, bare: bare, state: freshState(),
+		gone: map[string]string{}, updated: time.Now()}
 	s.rooms[id] = r
+	if s.public() {
+		r.beReady()
+		return r
+	}
 	executor := contracts.ExecutorReplay
 	r.publish(&contracts.Ready{ProtocolVersion: contracts.ProtocolVersion, Model: "double", Provider: "double", ExecutorType: executor, SessionID: &r.id})
 	r.publish(&contracts.SessionInfo{SessionID: &r.id, Cwd: "/double"})
@@ -81,17 +100,20 @@ func (s *Server) open(id string, bare bool) *room {
 
 // publish applies an event to the state, records it and shows it to everybody.
 func (r *room) publish(ev contracts.Event) {
+	if r.frozen {
+		return
+	}
 	r.head++
 	apply(&r.state, ev)
 	if r.s.has(KeepsResponding) && ev.EventType() == "response_end" {
 		r.state.IsResponding = true
 	}
-	r.record(entry{r.head, ev.EventType(), encode(ev.EventType(), ev)})
+	r.record(entry{cursor: r.head, kind: ev.EventType(), body: encode(ev.EventType(), ev)})
 }
 
 // publishSnapshot shows the state to everybody. Stdio has no snapshots.
 func (r *room) publishSnapshot() {
-	if r.bare {
+	if r.bare || r.frozen {
 		return
 	}
 	r.head++
@@ -99,12 +121,18 @@ func (r *room) publishSnapshot() {
 }
 
 func (r *room) record(e entry) {
-	r.log = append(r.log, e)
+	r.log, r.updated = append(r.log, e), time.Now()
 	if len(r.log) > maxLog {
+		r.floor = r.log[len(r.log)-maxLog/2-1].cursor
 		r.log = append(r.log[:0], r.log[len(r.log)-maxLog/2:]...)
 	}
 	for _, c := range r.clients {
 		c.deliver(e)
+		for _, s := range c.subs {
+			for _, t := range s.streams {
+				t.signal()
+			}
+		}
 	}
 	if r.s.has(LeaksRequests) && (e.kind == "server_request" || e.kind == "tool_call") {
 		r.leak(e)
@@ -117,7 +145,7 @@ func (r *room) leak(e entry) {
 		if other != r {
 			other.head++
 			for _, c := range other.clients {
-				c.deliver(entry{other.head, e.kind, e.body})
+				c.deliver(entry{cursor: other.head, kind: e.kind, body: e.body})
 			}
 		}
 	}
@@ -128,7 +156,10 @@ func (r *room) snapshot(cursor uint64) []byte {
 	st := r.state
 	st.SessionID = contracts.String(r.id)
 	st.Connections, st.ConnectionCount = r.connections(), int64(len(r.clients))
-	st.SubscriberCount = st.ConnectionCount
+	for _, c := range st.Connections {
+		st.SubscriberCount += c.SubscriptionCount
+	}
+	st.ControllerSubscriptionID = contracts.NullableString(r.holderSub())
 	st.ControllerConnectionID = contracts.NullableString(r.holderID())
 	if r.s.has(NullOptional) {
 		st.SessionID = contracts.NullString{}
@@ -144,8 +175,13 @@ func (r *room) snapshot(cursor uint64) []byte {
 func (r *room) connections() []contracts.ConnectionState {
 	list := []contracts.ConnectionState{}
 	for _, c := range r.clients {
-		list = append(list, contracts.ConnectionState{ConnectionID: c.id, Role: c.role, ClientInfo: c.hello.ClientInfo,
-			Capabilities: c.hello.Capabilities, SubscriptionCount: 1, AttachedSubscriptionCount: 1,
+		count, attached := int64(1), int64(1)
+		if c.web {
+			count, attached = int64(len(c.subs)), c.attached()
+		}
+		list = append(list, contracts.ConnectionState{ConnectionID: c.id, Role: c.role, ClientProtocolVersion: c.hello.ProtocolVersion,
+			ClientInfo: c.hello.ClientInfo, Capabilities: c.hello.Capabilities, OptOutNotifications: unique(c.hello.OptOutNotifications),
+			SubscriptionCount: count, AttachedSubscriptionCount: attached,
 			ControllerLeaseGranted: c == r.holder, LeaseExpiresAt: c.leaseEnd()})
 	}
 	return list
@@ -154,8 +190,8 @@ func (r *room) connections() []contracts.ConnectionState {
 // announce publishes the connection graph, about one connection.
 func (r *room) announce(c *client) {
 	count := int64(len(r.clients))
-	r.publish(&contracts.ConnectionInfo{ConnectionID: c.id, ClientInfo: c.hello.ClientInfo, Capabilities: c.hello.Capabilities,
-		OptOutNotifications: c.hello.OptOutNotifications, Role: c.role, ConnectionCount: &count,
+	r.publish(&contracts.ConnectionInfo{ConnectionID: c.id, ClientProtocolVersion: c.hello.ProtocolVersion, ClientInfo: c.hello.ClientInfo, Capabilities: c.hello.Capabilities,
+		OptOutNotifications: unique(c.hello.OptOutNotifications), Role: c.role, ConnectionCount: &count,
 		ControllerConnectionID: contracts.NullableString(r.holderID()), LeaseExpiresAt: c.leaseEnd(), Connections: r.connections()})
 }
 
@@ -172,6 +208,9 @@ func (r *room) end() {
 	delete(r.s.rooms, r.id)
 	for _, c := range r.clients {
 		c.dismiss(1000, "")
+		for _, s := range slices.Clone(c.subs) {
+			r.drop(s)
+		}
 	}
 	r.clients, r.holder = nil, nil
 }

@@ -18,10 +18,15 @@ import (
 	"github.com/seed-028515a8/maestro/contracts"
 )
 
-// ServeHTTP upgrades to WebSocket. The connection lives in the call.
-func (s *Server) ServeHTTP(w http.ResponseWriter, req *http.Request) {
-	if e := s.gate(w, req); e != nil {
-		refuseHTTP(w, e)
+// upgrade makes a WebSocket, which lives in the call. The session may be in
+// the path instead of the query.
+func (s *Server) upgrade(w http.ResponseWriter, req *http.Request, id string) {
+	query := req.URL.Query()
+	if id != "" {
+		query.Set("sessionId", id)
+	}
+	if e := s.gate(w, req, query); e != nil {
+		refuseHTTP(w, s, e)
 		return
 	}
 	conn, err := websocket.Accept(w, req, &websocket.AcceptOptions{Subprotocols: []string{contracts.Subprotocol}})
@@ -30,12 +35,12 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	}
 	defer conn.CloseNow()
 	conn.SetReadLimit(contracts.MaxSocketBytes)
-	k := &socket{s: s, conn: conn, query: req.URL.Query()}
+	k := &socket{s: s, conn: conn, query: query}
 	k.serve(req.Context())
 }
 
 // gate refuses what can be refused before the upgrade.
-func (s *Server) gate(w http.ResponseWriter, req *http.Request) *contracts.Error {
+func (s *Server) gate(w http.ResponseWriter, req *http.Request, q url.Values) *contracts.Error {
 	offered := req.Header.Get("Sec-WebSocket-Protocol")
 	switch {
 	case strings.Contains(offered, contracts.Subprotocol):
@@ -45,7 +50,6 @@ func (s *Server) gate(w http.ResponseWriter, req *http.Request) *contracts.Error
 	default:
 		return refuse(contracts.CodeBadRequest, "", "the subprotocol is missing")
 	}
-	q := req.URL.Query()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	r := s.rooms[q.Get("sessionId")]
@@ -57,16 +61,9 @@ func (s *Server) gate(w http.ResponseWriter, req *http.Request) *contracts.Error
 	}
 	r.expire()
 	if q.Get("role") == "controller" && q.Get("takeControl") == "" && q.Get("connectionId") == "" && r.holder != nil && !s.has(GrantsLeaseTwice) {
-		return held()
+		return r.held(textHeld)
 	}
 	return nil
-}
-
-func refuseHTTP(w http.ResponseWriter, e *contracts.Error) {
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(e.Code.HTTPStatus())
-	_, _ = w.Write(encodeValue(map[string]any{"error": e.Message, "error_type": e.Code, "code": e.Code,
-		"retryable": e.Code.Retryable(), "details": e.Details()})) // a client that left needs no answer
 }
 
 // A socket is one WebSocket connection.
@@ -269,7 +266,7 @@ func (k *socket) attach(h *contracts.Hello, token string) *contracts.Error {
 	if role == "" {
 		role = contracts.RoleViewer
 	}
-	if e := checkViewer(role, h); e != nil {
+	if e := checkViewer(role, h, viewerForbidden...); e != nil {
 		return e
 	}
 	r := s.rooms[q.Get("sessionId")]
@@ -280,7 +277,7 @@ func (k *socket) attach(h *contracts.Hello, token string) *contracts.Error {
 	c := r.returning(q.Get("connectionId"), token)
 	if c == nil {
 		if role == contracts.RoleController && r.holder != nil && q.Get("takeControl") == "" && !s.has(GrantsLeaseTwice) {
-			return held()
+			return r.held(textHeld)
 		}
 		c = newClient(r, role)
 		r.clients = append(r.clients, c)
@@ -301,7 +298,7 @@ func (k *socket) attach(h *contracts.Hello, token string) *contracts.Error {
 
 // returning finds the connection that a client comes back to.
 func (r *room) returning(id, token string) *client {
-	i := slices.IndexFunc(r.clients, func(c *client) bool { return c.id == id })
+	i := slices.IndexFunc(r.clients, func(c *client) bool { return !c.web && c.id == id })
 	if i < 0 || r.clients[i].token != token && !r.s.has(TokenNotChecked) {
 		return nil
 	}
@@ -311,7 +308,7 @@ func (r *room) returning(id, token string) *client {
 // start sends ws.attached and where the client begins.
 func (k *socket) start(c *client) {
 	r, s := c.room, k.s
-	cursor, resume := k.position(r)
+	cursor, resume, why := r.position(k.query.Get("cursor"), k.query.Get("epoch"))
 	c.control(&contracts.Attached{SessionID: r.id, ConnectionID: c.id, ConnectionToken: c.token, SubscriptionID: c.sub,
 		Role: c.role, ControllerLeaseGranted: r.holder == c || s.has(GrantsLeaseTwice) && c.role == contracts.RoleController,
 		ControllerConnectionID: r.holderID(), LeaseExpiresAt: c.leaseEnd().Value,
@@ -325,26 +322,29 @@ func (k *socket) start(c *client) {
 	case "snapshot":
 		c.control(&contracts.SnapshotEnvelope{Snapshot: r.snapshot(at)})
 	case "reset":
-		c.control(&contracts.ResetEnvelope{Reason: contracts.ResetGap, Snapshot: r.snapshot(at)})
+		c.control(&contracts.ResetEnvelope{Reason: why, Snapshot: r.snapshot(at)})
 	default:
 		k.replay(c, cursor)
 	}
 }
 
-// position decides how a client begins.
-func (k *socket) position(r *room) (cursor uint64, resume string) {
-	given := k.query.Get("cursor")
+// position decides how a client begins that was at a cursor of an epoch, both
+// as it gave them: with a snapshot, with a reset, or with what it missed.
+func (r *room) position(given, epoch string) (cursor uint64, resume string, why contracts.ResetReason) {
 	if given == "" {
-		return 0, "snapshot"
+		return 0, "snapshot", ""
 	}
 	n, err := strconv.ParseInt(given, 10, 64)
-	epoch := k.query.Get("epoch")
-	wrongEpoch := epoch != "" && epoch != r.epoch && !k.s.has(IgnoresEpoch)
-	future := n > int64(r.head) && !k.s.has(SilentFutureCursor)
-	if err != nil || n < 0 || wrongEpoch || future || len(r.log) > 0 && uint64(n)+1 < r.log[0].cursor {
-		return 0, "reset"
+	wrongEpoch := epoch != "" && epoch != r.epoch && !r.s.has(IgnoresEpoch)
+	switch {
+	case err != nil || n < 0 || n > int64(r.head) && !r.s.has(SilentFutureCursor):
+		return 0, "reset", contracts.ResetGap
+	case r.restored && (wrongEpoch || uint64(n) <= r.floor):
+		return 0, "reset", contracts.ResetRestored
+	case wrongEpoch || uint64(n) < r.floor:
+		return 0, "reset", contracts.ResetGap
 	}
-	return uint64(n), "replay"
+	return uint64(n), "replay", ""
 }
 
 // replay sends what came after a cursor.

@@ -170,8 +170,20 @@ func (c *checker) field(m map[string]any, f reflect.StructField, name string, op
 	case v == nil && optional && c.open:
 	default:
 		c.check(v, f.Type, pointer)
-		if f.Tag.Get("wire") == "unique" {
-			c.unique(v, pointer)
+		c.tagged(v, f.Tag.Get("wire"), pointer)
+	}
+}
+
+// tagged checks what the type alone does not say.
+func (c *checker) tagged(v any, tag, pointer string) {
+	switch words, isSet := strings.CutPrefix(tag, "oneof="); {
+	case tag == "unique":
+		c.unique(v, pointer)
+	case tag == "body=snapshot":
+		c.snapshot(v, pointer)
+	case isSet:
+		if s, ok := v.(string); ok && !slices.Contains(strings.Split(words, "|"), s) {
+			c.add(pointer, "Expected union value")
 		}
 	}
 }

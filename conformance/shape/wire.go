@@ -26,12 +26,8 @@ func Frame(v any) []Problem {
 		return c.problems
 	}
 	c.object(v, t, "", name)
-	m := v.(map[string]any)
-	switch name {
-	case "message":
-		c.event(m["message"], "/message")
-	case "snapshot", "reset":
-		c.snapshot(m["snapshot"], "/snapshot")
+	if name == "message" {
+		c.event(v.(map[string]any)["message"], "/message")
 	}
 	return c.problems
 }

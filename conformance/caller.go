@@ -1,0 +1,364 @@
+package conformance
+
+import (
+	"maps"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/seed-028515a8/maestro/conformance/shape"
+	"github.com/seed-028515a8/maestro/contracts"
+)
+
+// Where the HTTP surface is (maestro-attach 1.1).
+const (
+	connectionsPath = "/api/headless/connections"
+	sessionsPath    = "/api/headless/sessions"
+	identityPath    = "/.well-known/evalops/remote-runner/identity"
+	drainPath       = "/.well-known/evalops/remote-runner/drain"
+	readyPath       = "/readyz"
+	healthPath      = "/healthz"
+)
+
+// routeOf returns a route of a session; empty is the session itself.
+func routeOf(session, route string) string {
+	path := sessionsPath + "/" + url.PathEscape(session)
+	if route != "" {
+		path += "/" + route
+	}
+	return path
+}
+
+// route returns a route of the scenario's session.
+func (s *Session) route(route string) string { return routeOf(s.ID, route) }
+
+// fields are the keys of a JSON object to be sent. One that is leftOut takes a
+// key away that would be sent otherwise.
+type fields = map[string]any
+
+type absent struct{}
+
+var leftOut = absent{}
+
+// with returns a copy of base changed by f.
+func with(base, f fields) fields {
+	merged := maps.Clone(base)
+	for k, v := range f {
+		if v == leftOut {
+			delete(merged, k)
+		} else {
+			merged[k] = v
+		}
+	}
+	return merged
+}
+
+// A Caller is one HTTP client played by a scenario. It presents in every call
+// what the server gave it. It belongs to the scenario's goroutine.
+type Caller struct {
+	s    *Session
+	name string // in the exchange, and as clientInfo.name
+	role contracts.Role
+
+	connection, subscription, token string
+	streams                         []*Peer // of its subscriptions
+}
+
+// caller returns a client that has said nothing yet.
+func (s *Session) caller(name string, role contracts.Role) *Caller {
+	return &Caller{s: s, name: name, role: role}
+}
+
+// driver returns a controller with a subscription in a session of its own.
+func (s *Session) driver() *Caller {
+	c := s.controllerOnly()
+	c.subscribed(nil)
+	return c
+}
+
+// controllerOnly is driver without the subscription.
+func (s *Session) controllerOnly() *Caller {
+	c := s.caller("alice", contracts.RoleController)
+	c.connected(nil)
+	return c
+}
+
+// guest returns a viewer with a connection to the scenario's session.
+func (s *Session) guest(name string) *Caller {
+	c := s.caller(name, contracts.RoleViewer)
+	c.connected(nil)
+	return c
+}
+
+// introduction is what a client announces: everything its role may.
+func (c *Caller) introduction() fields {
+	f := fields{"protocolVersion": contracts.ProtocolVersion, "role": string(c.role),
+		"clientInfo": fields{"name": c.name, "version": "1.0"}}
+	if c.role == contracts.RoleController {
+		f["capabilities"] = fields{"serverRequests": contracts.RequestTypes(),
+			"utilityOperations": []string{"command_exec", "file_search", "file_watch", "file_read"}}
+	}
+	return f
+}
+
+// connect posts a connection to the scenario's session, or to a new one if
+// there is none yet, and keeps what it is given.
+func (c *Caller) connect(f fields) *Answer {
+	body := c.introduction()
+	if c.s.opened {
+		body["sessionId"] = c.s.ID
+	}
+	if c.connection != "" {
+		body["connectionId"] = c.connection
+	}
+	a := c.submit(connectionsPath, with(body, f))
+	if a.Status == http.StatusOK {
+		a.shaped("1.6", shape.Body[contracts.ConnectionAnswer])
+		a.epoch("1.11")
+		if !c.s.opened {
+			c.s.ID, c.s.opened = a.str("session_id"), true
+		}
+		c.keep(a)
+	}
+	return a
+}
+
+// connected is connect that must succeed.
+func (c *Caller) connected(f fields) *Answer { return c.connect(f).ok("1.6") }
+
+// subscribe makes an explicit subscription and keeps what it is given.
+func (c *Caller) subscribe(f fields) *Answer {
+	body := c.introduction()
+	if c.connection != "" {
+		body = fields{"connectionId": c.connection, "role": string(c.role)}
+	}
+	a := c.submit(c.s.route("subscribe"), with(body, f))
+	if a.Status == http.StatusOK {
+		a.shaped("1.9", shape.Body[contracts.SubscriptionAnswer])
+		a.epoch("1.11")
+		c.keep(a)
+		c.subscription = a.str("subscription_id")
+	}
+	return a
+}
+
+// subscribed is subscribe that must succeed.
+func (c *Caller) subscribed(f fields) *Answer { return c.subscribe(f).ok("1.9") }
+
+// keep takes what an answer gives a client, after comparing it with what it
+// asked for.
+func (c *Caller) keep(a *Answer) {
+	c.connection = a.str("connection_id")
+	if token := a.Header.Get(tokenHeader); token != "" {
+		c.token = token
+	}
+	held := a.at("controller_lease_granted") == true
+	if held != (a.at("controller_connection_id") == c.connection) {
+		c.s.fail("1.6", "%s: controller_lease_granted and controller_connection_id disagree: %s", a.what(), a.said())
+	}
+	if end := a.at("lease_expires_at"); end != nil {
+		instant(c.s, "1.6", end)
+	}
+	if n := number(a.at("heartbeat_interval_ms")); n <= 0 {
+		c.s.fail("1.6", "%s: expected a positive heartbeat_interval_ms, got %d", a.what(), n)
+	}
+	if f := a.snapshot(); f.str("session_id") != c.s.ID {
+		c.s.fail("1.6", "%s: expected a snapshot of session %s, got one of %q", a.what(), c.s.ID, f.str("session_id"))
+	}
+}
+
+// instant parses a time as the protocol writes it: RFC 3339, UTC, milliseconds.
+func instant(s *Session, rule string, v any) time.Time {
+	const form = "2006-01-02T15:04:05.000Z"
+	text, _ := v.(string)
+	at, err := time.Parse(form, text)
+	if err != nil {
+		s.fail(rule, "expected a time such as %s, got %s", form, show(v))
+	}
+	return at
+}
+
+// identity are the headers that say who a client is.
+func (c *Caller) identity() http.Header {
+	h := http.Header{}
+	for name, value := range map[string]string{"X-Maestro-Headless-Connection-Id": c.connection,
+		"X-Maestro-Headless-Subscriber-Id": c.subscription, tokenHeader: c.token} {
+		if value != "" {
+			h.Set(name, value)
+		}
+	}
+	return h
+}
+
+// proof is the header that shows a connection to be the client's own.
+func (c *Caller) proof() http.Header {
+	if c.token == "" {
+		return http.Header{}
+	}
+	return http.Header{tokenHeader: {c.token}}
+}
+
+// submit posts a JSON object with no other proof than the token.
+func (c *Caller) submit(path string, body any) *Answer {
+	return c.s.call(request{who: c.name, method: http.MethodPost, path: path, header: c.proof(), body: encode(body)})
+}
+
+// sending is the request that sends a message.
+func (c *Caller) sending(text []byte) request {
+	return request{who: c.name, method: http.MethodPost, path: c.s.route("messages"), header: c.identity(), body: text}
+}
+
+// post sends a message.
+func (c *Caller) post(cmd contracts.Command) *Answer { return c.postText(encodeCommand(cmd)) }
+
+// postText is post for a message that no type of ours can express.
+func (c *Caller) postText(text []byte) *Answer { return c.granted(c.s.call(c.sending(text))) }
+
+// granted checks the answer to a message that was accepted.
+func (c *Caller) granted(a *Answer) *Answer {
+	if a.Status != http.StatusOK {
+		return a
+	}
+	a.shaped("1.12", shape.Body[contracts.MessageAnswer])
+	if a.at("ok") != true || a.at("success") != true || a.at("accepted") != true {
+		c.s.fail("1.12", "%s: expected ok, success and accepted to be true, got %s", a.what(), a.said())
+	}
+	a.snapshot()
+	return a
+}
+
+// posted is post that must succeed.
+func (c *Caller) posted(rule string, cmd contracts.Command) *Answer { return c.post(cmd).ok(rule) }
+
+// prompt posts a prompt until it is accepted. A run has no visible end, so the
+// next prompt may come a moment early; only that refusal is tried again.
+func (c *Caller) prompt(content string) *Answer {
+	deadline := time.Now().Add(c.s.config.Patience)
+	for {
+		a := c.post(&contracts.Prompt{Content: content})
+		if a.Status == http.StatusOK {
+			return a
+		}
+		a.refused("1.12", contracts.CodeRuntimeBusy, textBusy)
+		if time.Now().After(deadline) {
+			c.s.fail("R42", "%s: expected the run to end and a prompt to be accepted within %s", c.name, c.s.config.Patience)
+		}
+		c.s.pause("R42", 20*time.Millisecond)
+	}
+}
+
+// ask makes the agent ask, and waits until the question is there.
+func (c *Caller) ask(kind contracts.RequestType, id string) {
+	c.prompt(question(kind, id, toolFor(kind)))
+	c.s.stateWith("R50", "the request "+id, func(f *Frame) bool { return pending(f, id) })
+}
+
+// pending reports whether a snapshot lists a request.
+func pending(f *Frame, id string) bool {
+	for _, r := range listOf(f, "state.pending_requests") {
+		if r["id"] == id {
+			return true
+		}
+	}
+	return false
+}
+
+// heartbeat, disconnect and unsubscribe name the client in the body.
+
+func (c *Caller) heartbeat(f fields) *Answer {
+	a := c.submit(c.s.route("heartbeat"), with(fields{"connectionId": c.connection}, f))
+	if a.Status == http.StatusOK {
+		a.shaped("1.13", shape.Body[contracts.HeartbeatAnswer])
+	}
+	return a
+}
+
+func (c *Caller) disconnect(f fields) *Answer {
+	a := c.submit(c.s.route("disconnect"), with(fields{"connectionId": c.connection}, f))
+	if a.Status == http.StatusOK {
+		a.shaped("A13", shape.Body[contracts.DisconnectAnswer])
+	}
+	return a
+}
+
+func (c *Caller) unsubscribe(subscription string) *Answer {
+	a := c.s.call(request{who: c.name, method: http.MethodPost, path: c.s.route("unsubscribe"),
+		header: c.proof(), body: encode(fields{"subscriptionId": subscription})})
+	if a.Status == http.StatusOK {
+		a.shaped("1.10", shape.Body[contracts.SuccessAnswer])
+		if a.at("success") != true {
+			c.s.fail("1.10", "expected success true, got %s", a.said())
+		}
+	}
+	return a
+}
+
+// follow opens the stream of the client's subscription after a cursor.
+func (c *Caller) follow(cursor int64) *Peer {
+	p := c.s.follow(c.name, follow{subscription: c.subscription, cursor: &cursor, header: c.proof()})
+	c.streams = append(c.streams, p)
+	return p
+}
+
+// attached returns a controller whose stream is being read from here on.
+func (s *Session) attached() (*Caller, *Peer) {
+	c := s.controllerOnly()
+	a := c.subscribed(nil)
+	return c, c.follow(a.snapshot().Cursor)
+}
+
+// hello says hello over HTTP. The answer comes on the client's streams.
+func (c *Caller) hello(h *contracts.Hello) *Answer {
+	named := *h
+	named.ClientInfo = &contracts.ClientInfo{Name: c.name, Version: "1.0"}
+	for _, p := range c.streams {
+		p.watch.hellos++
+	}
+	return c.post(&named)
+}
+
+// finish drives until every stream has shown a last status, so that their logs
+// end at the same entry.
+func (c *Caller) finish(peers ...*Peer) {
+	c.prompt("the end")
+	done := message("status").with("message", "Prompt: the end")
+	for _, p := range peers {
+		p.expect("A49", done)
+		p.cut(done)
+	}
+}
+
+// state asks for the session's state.
+func (s *Session) state() *Frame {
+	a := s.call(request{who: "judge", method: http.MethodGet, path: s.route("state")}).ok("1.8")
+	a.shaped("1.8", shape.Body[contracts.Snapshot])
+	return a.snapshot()
+}
+
+// stateWith asks for the state until it is as wanted.
+func (s *Session) stateWith(rule, what string, ok func(*Frame) bool) *Frame {
+	deadline := time.Now().Add(s.config.Patience)
+	for {
+		f := s.state()
+		if ok(f) {
+			return f
+		}
+		if time.Now().After(deadline) {
+			s.fail(rule, "expected a state with %s within %s, got %s", what, s.config.Patience, abridge(f.Raw, maxTraceText))
+		}
+		s.pause(rule, 20*time.Millisecond)
+	}
+}
+
+// entryOf returns a connection's entry in a snapshot, or nil.
+func entryOf(f *Frame, connection string) map[string]any {
+	for _, e := range listOf(f, "state.connections") {
+		if e["connection_id"] == connection {
+			return e
+		}
+	}
+	return nil
+}
+
+// holderOf returns who holds the lease as of a snapshot, or nil.
+func holderOf(f *Frame) any { return f.at("state.controller_connection_id") }

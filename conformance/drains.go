@@ -1,0 +1,583 @@
+package conformance
+
+import (
+	"errors"
+	"io"
+	"io/fs"
+	"net/http"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/seed-028515a8/maestro/conformance/shape"
+	"github.com/seed-028515a8/maestro/contracts"
+)
+
+// drains judges how a hosted runner stops: A89 to A103, and 5.5.
+func drains() []Scenario {
+	hosted, seed := Needs{Transport: Hosted}, Needs{Transport: Hosted, Seed: true}
+	return []Scenario{
+		{Name: "drain/answer", Title: "A drain answers the manifest, and the file says the same", Rules: []string{"A90"}, Needs: hosted, Run: drainAnswer},
+		{Name: "drain/manifest", Title: "The manifest says what was drained, and where to go on", Rules: []string{"A91", "A102"}, Needs: hosted, Run: drainManifest},
+		{Name: "drain/no-activity", Title: "Without activity the flush is skipped, and there is no cursor to go on from", Rules: []string{"A92"}, Needs: hosted, Run: drainNoActivity},
+		{Name: "drain/export-paths", Title: "Export paths are resolved; the workspace is the default", Rules: []string{"A94"}, Needs: hosted, Run: drainExports},
+		{Name: "drain/escaping-export", Title: "An export path that leaves the workspace is refused, and nothing has changed", Rules: []string{"A95"}, Needs: hosted, Run: drainEscapes},
+		{Name: "drain/bad-body", Title: "A malformed order is refused, saying what is wrong, and nothing has changed", Rules: []string{"5.5", "A75"}, Needs: hosted, Run: drainBadBody},
+		{Name: "drain/streams", Title: "Open streams show the drained state and end", Rules: []string{"A96"}, Needs: hosted, Run: drainStreams},
+		{Name: "drain/refuses", Title: "A drained runner takes no attachment and no message, and can be looked at", Rules: []string{"A89", "A97", "A74"}, Needs: hosted, Run: drainRefuses},
+		{Name: "drain/readiness", Title: "A drained runner is not ready, says why, and lives", Rules: []string{"1.13", "5.3"}, Needs: hosted, Run: drainReadiness},
+		{Name: "drain/repeated", Title: "A second drain is the first one", Rules: []string{"A98"}, Needs: hosted, Run: drainTwice},
+		{Name: "drain/concurrent", Title: "Ten drains at once are one", Rules: []string{"A99"}, Needs: hosted, Run: drainsAtOnce},
+		{Name: "drain/nothing-after", Title: "Nothing is shown beyond the manifest's cursor, though the agent was speaking", Rules: []string{"A100"}, Needs: hosted, Run: drainWhileSpeaking},
+		{Name: "drain/announced", Title: "A drain is announced with its reason", Rules: []string{"5.5"}, Needs: hosted, Run: drainAnnounced},
+		{Name: "drain/questions", Title: "A drain cancels a question in the open or keeps it for the restored runner, and its manifest is quiet", Rules: []string{"5.5", "D8"}, Needs: seed, Run: drainQuestions},
+		{Name: "drain/stops-commands", Title: "A drain stops commands and watches", Rules: []string{"5.5"}, Needs: Needs{Transport: Hosted, Operation: contracts.OperationCommandExec}, Run: drainStopsCommands},
+		{Name: "drain/flush-fails", Title: "A failing flush is an interrupted drain, with a manifest, and can be tried again", Rules: []string{"A93", "5.5"}, Needs: hosted, Run: drainFlushFails},
+		{Name: "drain/manifest-name", Title: "The manifest lies in the snapshot root, whatever the runner is called", Rules: []string{"A101"}, Needs: hosted, Run: drainManifestName},
+		{Name: "drain/atomic", Title: "The manifest has its name only when it is complete", Rules: []string{"A103"}, Needs: hosted, Run: drainAtomic},
+		{Name: "drain/evidence", Title: "The manifest says what was under way, for the control plane", Rules: []string{"5.6"}, Needs: seed, Run: drainEvidence},
+	}
+}
+
+// drainTime is how long a drain may take: its flush has 20 s by default.
+const drainTime = 25 * time.Second
+
+// draining is the request for a drain.
+func draining(body any) request {
+	r := request{who: "platform", method: http.MethodPost, path: drainPath}
+	if body != nil {
+		r.body = encode(body)
+	}
+	return r
+}
+
+// drain drains the runner and checks the answer.
+func (s *Session) drain(rule string, body any) *Answer {
+	return s.drained(rule, s.callFor(draining(body), drainTime).ok(rule))
+}
+
+// drained checks the answer to a drain that was carried out.
+func (s *Session) drained(rule string, a *Answer) *Answer {
+	a.shaped(rule, shape.Body[shape.Drain])
+	manifest := a.Body["manifest"]
+	if p := shape.OpenBody[shape.Manifest](manifest); len(p) > 0 {
+		s.fail(rule, "the manifest departs from its shape: %s in %s", shape.Join(p), show(manifest))
+	}
+	snapshot := manifest.(map[string]any)["snapshot"] // the shape was checked
+	if p := shape.Body[contracts.Snapshot](snapshot); len(p) > 0 {
+		s.fail("A91", "the manifest's snapshot departs from its shape: %s in %s", shape.Join(p), show(snapshot))
+	}
+	if got := a.Header.Get("Cache-Control"); !strings.Contains(got, "no-store") {
+		s.fail("5.5", "expected Cache-Control no-store on the answer to a drain, got %q", got)
+	}
+	return a
+}
+
+// cursorIn returns the runtime's cursor in the manifest of an answer.
+func cursorIn(a *Answer) int64 { return numberOf(a.at("manifest.runtime.cursor")) }
+
+// manifests lists what looks like a manifest in a runner's workspace.
+func (s *Session) manifests(r *runner) []string {
+	return s.filesIn(filepath.Join(r.workspace, ".maestro", "runner-snapshots"))
+}
+
+func (s *Session) filesIn(dir string) []string {
+	entries, err := os.ReadDir(dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		s.fail("A101", "%v", err)
+	}
+	var names []string
+	for _, e := range entries {
+		if strings.HasSuffix(e.Name(), ".json") {
+			names = append(names, e.Name())
+		}
+	}
+	return names
+}
+
+// readManifest reads a manifest's file.
+func (s *Session) readManifest(rule, path string) map[string]any {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		s.fail(rule, "expected a manifest at %s: %v", path, err)
+	}
+	v, err := shape.Parse(text)
+	m, isObject := v.(map[string]any)
+	if err != nil || !isObject {
+		s.fail(rule, "expected the manifest to be one JSON object, got %s (%v)", abridge(text, 200), err)
+	}
+	return m
+}
+
+// platformDrain is a drain as a control plane orders it.
+var platformDrain = fields{"reason": "ttl_expired", "requested_by": "platform", "export_paths": []string{"notes.md"}}
+
+func drainAnswer(s *Session) {
+	s.spawned(start{})
+	s.driver().prompt("hello")
+	a := s.drain("A90", platformDrain)
+	if a.str("status") != "drained" || a.str("runner_session_id") != runnerID || a.str("reason") != "ttl_expired" || a.str("requested_by") != "platform" {
+		s.fail("A90", "expected %s drained for ttl_expired by platform, got %s", runnerID, a.said())
+	}
+	path := a.str("manifest_path")
+	if !filepath.IsAbs(path) {
+		s.fail("A90", "expected an absolute manifest_path, got %q", path)
+	}
+	if file := s.readManifest("A90", path); !reflect.DeepEqual(any(file), a.at("manifest")) {
+		s.fail("A90", "expected the file to say what the answer says, got %s and %s", show(file), show(a.at("manifest")))
+	}
+}
+
+func drainManifest(s *Session) {
+	r := s.spawned(start{})
+	s.driver().prompt("hello")
+	before := s.state().Cursor
+	a := s.drain("A91", platformDrain)
+	for path, want := range map[string]any{"runner_session_id": runnerID, "workspace_id": workspaceID, "agent_run_id": agentRunID,
+		"maestro_session_id": boundSession, "reason": "ttl_expired", "requested_by": "platform", "workspace_root": r.workspace,
+		"runtime.flush_status": "completed", "runtime.session_id": boundSession, "runtime.protocol_version": contracts.ProtocolVersion,
+		"runtime.error": nil, "snapshot.session_id": boundSession, "snapshot.state.is_ready": true, "snapshot.state.is_responding": false} {
+		if got := a.at("manifest." + path); got != want {
+			s.fail("A91", "expected %s %s in the manifest, got %s", path, show(want), show(got))
+		}
+	}
+	if c := cursorIn(a); c <= before || c != numberOf(a.at("manifest.snapshot.cursor")) {
+		s.fail("A91", "expected one cursor beyond %d for runtime and snapshot, got %d and %s", before, c, show(a.at("manifest.snapshot.cursor")))
+	}
+	instant(s, "5.6", a.at("manifest.created_at"))
+	const policy = `{"managed_by":"platform","policy_version":"evalops.remote-runner.retention.v1",` +
+		`"redaction":{"forbidden_plaintext":["provider_credentials","tool_secrets","attach_tokens","artifact_access_tokens","raw_environment"],` +
+		`"required_before_external_persistence":["runtime_snapshot","runtime_logs"]},` +
+		`"visibility":{"control_plane_metadata":"operator","runtime_logs":"operator","runtime_snapshot":"internal","workspace_export":"tenant"}}`
+	if got := string(encode(a.at("manifest.retention_policy"))); got != policy {
+		s.fail("A102", "expected the fixed retention policy, got %s", got)
+	}
+	manifest, _ := a.at("manifest").(map[string]any)
+	for _, key := range []string{"manifest_version", "status", "snapshot_root", "snapshot_path", "stop_reason"} {
+		if _, present := manifest[key]; present {
+			s.fail("A102", "expected no %s in the manifest, got %s", key, show(manifest[key]))
+		}
+	}
+}
+
+func drainNoActivity(s *Session) {
+	s.spawned(start{})
+	a := s.drain("A92", nil)
+	if a.str("status") != "drained" || a.str("manifest.runtime.flush_status") != "skipped" {
+		s.fail("A92", "expected a drain that skipped the flush, got %s", a.said())
+	}
+	for _, key := range []string{"cursor", "protocol_version", "error"} {
+		if v := a.at("manifest.runtime." + key); v != nil {
+			s.fail("A92", "expected no runtime.%s after no activity, got %s", key, show(v))
+		}
+	}
+	if a.at("manifest.snapshot.state.is_ready") != false {
+		s.fail("5.5", "expected is_ready true in the manifest only after a completed flush, got %s", show(a.at("manifest.snapshot.state.is_ready")))
+	}
+	for _, key := range []string{"reason", "requested_by"} {
+		if _, present := a.Body[key]; present {
+			s.fail("5.5", "expected no %s that nobody gave, got %s", key, show(a.Body[key]))
+		}
+	}
+}
+
+// exported describes the exports in a manifest: input, relative path and type.
+func exported(a *Answer) []string {
+	entries, _ := a.at("manifest.workspace_export.paths").([]any)
+	var list []string
+	for _, e := range entries {
+		m, _ := e.(map[string]any)
+		list = append(list, textOf(m, "input")+" "+textOf(m, "relative_path")+" "+textOf(m, "type")+" "+textOf(m, "path"))
+	}
+	return list
+}
+
+func drainExports(s *Session) {
+	r := s.spawned(start{})
+	for _, dir := range []string{"sub", "..cache"} {
+		if err := os.Mkdir(filepath.Join(r.workspace, dir), 0o700); err != nil {
+			s.fail("A94", "%v", err)
+		}
+	}
+	if err := os.Symlink("notes.md", filepath.Join(r.workspace, "link.md")); err != nil {
+		s.fail("A94", "%v", err)
+	}
+	notes := filepath.Join(r.workspace, "notes.md")
+	a := s.drain("A94", fields{"export_paths": []string{"notes.md", "sub", notes, "link.md", "..cache", "sub/../notes.md"}})
+	want := []string{"notes.md notes.md file " + notes, "sub sub directory " + filepath.Join(r.workspace, "sub"), notes + " notes.md file " + notes,
+		"link.md notes.md file " + notes, "..cache ..cache directory " + filepath.Join(r.workspace, "..cache"), "sub/../notes.md notes.md file " + notes}
+	if got := exported(a); !slices.Equal(got, want) {
+		s.fail("A94", "expected the exports %q, got %q", want, got)
+	}
+	for _, body := range []any{nil, fields{}, fields{"export_paths": nil}, fields{"export_paths": []string{}}} {
+		r := s.spawned(start{})
+		if got, want := exported(s.drain("A94", body)), ". . directory "+r.workspace; !slices.Equal(got, []string{want}) {
+			s.fail("A94", "expected the workspace %q as the default export for %s, got %q", want, show(body), got)
+		}
+	}
+}
+
+func drainEscapes(s *Session) {
+	r := s.spawned(start{})
+	s.driver().prompt("hello")
+	outside := s.scratch()
+	if err := os.Symlink(outside, filepath.Join(r.workspace, "out")); err != nil {
+		s.fail("A95", "%v", err)
+	}
+	before := s.state()
+	for _, path := range []string{"..", "../x", "/etc", outside, "out", r.workspace + "-sibling/../" + filepath.Base(outside)} {
+		s.callFor(draining(fields{"export_paths": []string{"notes.md", path}}), drainTime).refused("A95", contracts.CodeWorkspaceViolation, "")
+	}
+	a := s.callFor(draining(fields{"export_paths": []string{"no-such-file"}}), drainTime).refused("5.5", contracts.CodeBadRequest, "")
+	if !strings.HasPrefix(a.str("error"), "Export path is unavailable: ") {
+		s.fail("5.5", "expected the text to say that the path is unavailable, got %q", a.str("error"))
+	}
+	s.nothingDrained("A95", r, before)
+}
+
+// nothingDrained fails unless a runner is as it was.
+func (s *Session) nothingDrained(rule string, r *runner, before *Frame) {
+	s.isReady(rule, true, false)
+	if after := s.state(); after.Cursor != before.Cursor || after.at("state.is_ready") != true {
+		s.fail(rule, "expected the state to be as before, got cursor %d after %d and is_ready %s", after.Cursor, before.Cursor, show(after.at("state.is_ready")))
+	}
+	if files := s.manifests(r); len(files) != 0 {
+		s.fail(rule, "expected no manifest, got %q", files)
+	}
+	s.guest("vera") // attaches
+}
+
+func drainBadBody(s *Session) {
+	r := s.spawned(start{})
+	before := s.state()
+	for body, text := range map[string]string{`{"reason":7}`: "reason must be a string", `{"requested_by":[]}`: "requested_by must be a string",
+		`{"export_paths":["a","b",""]}`: "export_paths[2] must be a non-empty string", `{"export_paths":[7]}`: "export_paths[0] must be a non-empty string",
+		`{"export_paths":["a\u0000b"]}`: "export_paths[0]", `[1]`: "Drain payload must be a JSON object", `"now"`: "Drain payload must be a JSON object",
+		`{`: "", `{"export_paths":"notes.md"}`: "export_paths"} {
+		q := draining(nil)
+		q.body = []byte(body)
+		if a := s.callFor(q, drainTime).refused("5.5", contracts.CodeBadRequest, ""); !strings.Contains(a.str("error"), text) {
+			s.fail("5.5", "expected the refusal of %s to say %q, got %q", body, text, a.str("error"))
+		}
+	}
+	long := draining(fields{"reason": strings.Repeat("x", 70_000)})
+	s.callFor(long, drainTime).refused("A75", contracts.CodePayloadTooLarge, "")
+	s.nothingDrained("5.5", r, before)
+}
+
+// drainedSnapshot wants the envelope that ends a drained session's streams.
+func drainedSnapshot() want {
+	return control("snapshot").with("state.is_ready", false).with("state.last_status", "Drained")
+}
+
+// fades waits until the server has ended a stream; after a drain it may take a
+// few seconds (5.5).
+func (p *Peer) fades(rule string) {
+	ctx, cancel := p.s.within(2 * exitTime)
+	defer cancel()
+	for p.pull(ctx) {
+	}
+	if !errors.Is(p.ended, io.EOF) {
+		p.s.fail(rule, "%s: expected the stream to end after the drain, got: %v", p.name, p.ended)
+	}
+}
+
+func drainStreams(s *Session) {
+	s.spawned(start{})
+	alice, own := s.attached()
+	vera := s.follow("vera", follow{})
+	vera.begins("A42")
+	alice.prompt("hello")
+	a := s.drain("A96", nil)
+	for _, p := range []*Peer{own, vera} {
+		if f := p.expect("A96", drainedSnapshot()); f.Cursor != cursorIn(a) {
+			s.fail("5.5", "expected the final snapshot at the manifest's cursor %d, got %d", cursorIn(a), f.Cursor)
+		}
+		p.fades("A96")
+	}
+}
+
+func drainRefuses(s *Session) {
+	s.spawned(start{})
+	alice := s.driver()
+	alice.prompt("hello")
+	cursor := cursorIn(s.drain("A97", nil))
+	const attach, message = "hosted runner is not accepting new attachments", "hosted runner is draining"
+	for _, a := range []*Answer{s.put(connectionsPath, fields{"role": "viewer"}), s.put(connectionsPath, fields{"sessionId": boundSession}),
+		s.put(s.route("subscribe"), fields{"role": "viewer"}), alice.connect(nil)} {
+		a.refused("A89", contracts.CodeRuntimeNotReady, attach)
+		if about := a.about(); about["draining"] != "true" || about["runner_session_id"] != runnerID || a.at("retryable") != true {
+			s.fail("A89", "%s: expected metadata with draining \"true\", got %s", a.what(), a.said())
+		}
+	}
+	alice.post(&contracts.Prompt{Content: "late"}).refused("A97", contracts.CodeRuntimeNotReady, message)
+	f := s.state()
+	if f.at("state.is_ready") != false || f.str("state.last_status") != "Drained" || f.Cursor > cursor {
+		s.fail("A97", "expected the drained state as of %d, got %s", cursor, abridge(f.Raw, maxTraceText))
+	}
+	if end := s.follow("vera", follow{}).begins("A97"); end.at("state.is_ready") != false {
+		s.fail("A97", "expected events to show the drained state, got %s", abridge(end.Raw, maxTraceText))
+	}
+	alice.heartbeat(nil).ok("5.5")
+	alice.disconnect(nil).ok("5.5")
+}
+
+func drainReadiness(s *Session) {
+	s.spawned(start{})
+	s.driver().prompt("hello")
+	drained := s.drain("1.13", platformDrain)
+	a := s.get(readyPath)
+	if a.Status != http.StatusServiceUnavailable || a.at("ok") != false || a.at("ready") != false || a.at("draining") != true || a.str("code") != string(contracts.CodeRuntimeNotReady) {
+		s.fail("1.13", "expected 503 with ready false, draining true and runtime_not_ready, got %s", a.said())
+	}
+	if strings.Contains(string(a.Raw), s.runners[0].workspace) {
+		s.fail("1.13", "expected no paths in readiness, got %s", a.said())
+	}
+	health(s)
+	id := s.isReady("5.3", false, true)
+	if id.str("drain_status") != "drained" || id.str("drain_manifest_path") != drained.str("manifest_path") {
+		s.fail("5.3", "expected the drain in the identity, got %s", id.said())
+	}
+	instant(s, "5.3", id.at("drained_at"))
+}
+
+func drainTwice(s *Session) {
+	r := s.spawned(start{})
+	s.driver().prompt("hello")
+	first := s.drain("A98", platformDrain)
+	second := s.drain("A98", fields{"reason": "another"})
+	if !reflect.DeepEqual(first.Body, second.Body) {
+		s.fail("A98", "expected the first result again, got %s", second.said())
+	}
+	if first.Header.Get("X-Maestro-Drain-Replayed") != "" || second.Header.Get("X-Maestro-Drain-Replayed") != "true" {
+		s.fail("5.5", "expected X-Maestro-Drain-Replayed on the second answer alone, got %q and %q",
+			first.Header.Get("X-Maestro-Drain-Replayed"), second.Header.Get("X-Maestro-Drain-Replayed"))
+	}
+	s.callFor(draining(fields{"export_paths": []string{"../x"}}), drainTime).refused("5.5", contracts.CodeWorkspaceViolation, "")
+	if files := s.manifests(r); len(files) != 1 {
+		s.fail("A98", "expected one manifest, got %q", files)
+	}
+}
+
+func drainsAtOnce(s *Session) {
+	r := s.spawned(start{})
+	alice := s.driver()
+	alice.prompt(hang())
+	requests := make([]request, 10)
+	for i := range requests {
+		requests[i] = draining(platformDrain)
+	}
+	answers := s.togetherFor(drainTime, requests...)
+	for _, a := range answers {
+		s.drained("A99", a.ok("A99"))
+		if !reflect.DeepEqual(a.Body, answers[0].Body) {
+			s.fail("A99", "expected ten equal answers, got %s and %s", answers[0].said(), a.said())
+		}
+	}
+	if files := s.manifests(r); len(files) != 1 {
+		s.fail("A99", "expected one manifest, got %q", files)
+	}
+}
+
+func drainWhileSpeaking(s *Session) {
+	s.spawned(start{})
+	alice, own := s.attached()
+	vera := s.follow("vera", follow{})
+	vera.begins("A42")
+	alice.prompt(streamOf(100_000, 1))
+	for _, p := range []*Peer{own, vera} {
+		p.expect("R36", message("response_chunk"))
+	}
+	a := s.drain("A100", nil)
+	for _, p := range []*Peer{own, vera} {
+		p.expect("A96", drainedSnapshot())
+		p.fades("A96")
+		for _, f := range p.log {
+			if f.Cursor > cursorIn(a) {
+				s.fail("A100", "%s: expected nothing beyond the manifest's cursor %d, got %s", p.name, cursorIn(a), abridge(f.Raw, maxTraceText))
+			}
+		}
+		if !slices.ContainsFunc(p.log, message("response_end").ok) {
+			s.fail("5.5", "%s: expected the response to be ended by the drain", p.name)
+		}
+	}
+	if a.at("manifest.snapshot.state.is_responding") != false || a.at("manifest.snapshot.state.current_response") != nil {
+		s.fail("5.5", "expected a quiet snapshot in the manifest, got %s", show(a.at("manifest.snapshot.state.current_response")))
+	}
+}
+
+func drainAnnounced(s *Session) {
+	s.spawned(start{})
+	alice, p := s.attached()
+	alice.prompt("hello")
+	s.drain("5.5", platformDrain)
+	f := p.expect("5.5", message("status").with("message", "Hosted runner is draining: ttl_expired"))
+	if end := p.expect("A96", drainedSnapshot()); end.Cursor <= f.Cursor {
+		s.fail("5.5", "expected the announcement before the final snapshot, got cursors %d and %d", f.Cursor, end.Cursor)
+	}
+}
+
+func drainQuestions(s *Session) {
+	r := s.spawned(start{})
+	alice, stream := s.attached()
+	alice.ask(contracts.RequestApproval, "open")
+	alice.prompt(hang())
+	p := s.pauseNow(r, stream.epoch)
+	stream.expect("A96", drainedSnapshot())
+	cancelled := slices.ContainsFunc(stream.log, message("server_request_resolved").with("request_id", "open").
+		with("resolution", "cancelled").with("resolved_by", "runtime").ok)
+	s.quietManifest(p.manifest, !cancelled)
+	s.resumed(p)
+	if waits := pending(s.state(), "open"); waits == cancelled {
+		s.fail("D8", "expected a question either to be cancelled by the drain or to wait after the restore, got cancelled %t and waiting %t", cancelled, waits)
+	}
+	bob := s.caller("bob", contracts.RoleController)
+	bob.connected(nil)
+	if a := bob.post(approve("open", true)); cancelled {
+		a.refused("D8", contracts.CodeRequestNotFound, "")
+	} else if pending(a.ok("D8").snapshot(), "open") {
+		s.fail("D8", "expected the answer after the restore to end the question")
+	}
+}
+
+// quietManifest fails unless the snapshot in a manifest is of a session that
+// nobody is attached to and that does nothing. Questions may be kept (D8), and
+// with them the tools they are about.
+func (s *Session) quietManifest(m map[string]any, kept bool) {
+	f := &Frame{Fields: section(m, "snapshot")}
+	for _, key := range append(slices.Clone(nothingGoingOn), "connections") {
+		if kept && (strings.HasPrefix(key, "pending_") || key == "tracked_tools") {
+			continue
+		}
+		if list, _ := f.at("state." + key).([]any); len(list) != 0 {
+			s.fail("5.5", "expected an empty %s in the manifest, got %s", key, show(list))
+		}
+	}
+	for _, key := range []string{"connection_count", "subscriber_count"} {
+		if n := numberOf(f.at("state." + key)); n != 0 {
+			s.fail("5.5", "expected %s 0 in the manifest, got %d", key, n)
+		}
+	}
+	if holder := holderOf(f); holder != nil || f.at("state.is_responding") != false || f.at("state.current_response") != nil {
+		s.fail("5.5", "expected no controller and no response in the manifest, got %s and %s", show(holder), show(f.at("state.is_responding")))
+	}
+}
+
+func drainStopsCommands(s *Session) {
+	s.spawned(start{})
+	alice, p := s.toolUser(contracts.OperationFileWatch)
+	alice.start("5.5", "busy", "sleep 60")
+	alice.posted("5.5", &contracts.UtilityFileWatchStart{WatchID: "busy"})
+	a := s.drain("5.5", nil)
+	exited := p.await("5.5", 0, message("utility_command_exited").with("command_id", "busy").with("success", false))
+	p.await("5.5", 0, message("utility_file_watch_stopped").with("watch_id", "busy"))
+	if end := p.await("A96", 0, drainedSnapshot()); exited.Cursor > end.Cursor || exited.Cursor > cursorIn(a) {
+		s.fail("5.5", "expected the command's end before the final snapshot, got cursors %d and %d", exited.Cursor, end.Cursor)
+	}
+}
+
+func drainFlushFails(s *Session) {
+	r := s.spawned(start{})
+	alice, p := s.attached()
+	alice.prompt(trigger("flush_error", fields{"message": "the disk is full"}))
+	alice.finishRun()
+	a := s.callFor(draining(platformDrain), drainTime)
+	if a.Status != http.StatusServiceUnavailable || a.str("status") != "interrupted" {
+		s.fail("A93", "expected 503 with status interrupted, got %s", a.said())
+	}
+	s.drained("A93", a)
+	if a.str("manifest.runtime.flush_status") != "failed" || !strings.Contains(a.str("manifest.runtime.error"), "the disk is full") {
+		s.fail("A93", "expected flush failed with its error, got %s", show(a.at("manifest.runtime")))
+	}
+	if a.at("manifest.snapshot.state.is_ready") != false {
+		s.fail("5.5", "expected is_ready false in the manifest of a failed flush, got %s", show(a.at("manifest.snapshot.state.is_ready")))
+	}
+	s.readManifest("A93", a.str("manifest_path"))
+	p.expect("5.5", control("snapshot").with("state.is_ready", false).with("state.last_status", "Drain interrupted before runtime flush completed"))
+	if again := s.drain("5.5", platformDrain); again.str("status") != "drained" {
+		s.fail("5.5", "expected the second attempt to succeed, got %s", again.said())
+	}
+	if files := s.manifests(r); len(files) != 2 {
+		s.fail("5.5", "expected a manifest of each attempt, got %q", files)
+	}
+}
+
+func drainManifestName(s *Session) {
+	for _, id := range []string{"../x", "a/b c:d.e", "..", "ünïcode"} {
+		root := s.scratch()
+		s.spawned(start{env: map[string]string{"MAESTRO_RUNNER_SESSION_ID": id, "MAESTRO_REMOTE_RUNNER_SNAPSHOT_ROOT": filepath.Join(root, "snapshots")}})
+		path := s.drain("A101", nil).str("manifest_path")
+		if filepath.Dir(path) != filepath.Join(root, "snapshots") {
+			s.fail("A101", "expected the manifest of %q directly in the snapshot root, got %s", id, path)
+		}
+		name := filepath.Base(path)
+		if strings.HasPrefix(name, ".") || strings.Trim(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-.") != "" {
+			s.fail("A101", "expected a plain file name for %q, got %q", id, name)
+		}
+		s.readManifest("A101", path)
+	}
+}
+
+func drainAtomic(s *Session) {
+	r := s.spawned(start{})
+	alice := s.driver()
+	alice.prompt(burstOf(1000, 500)) // for a state that takes a moment to write
+	done := make(chan *Answer, 1)
+	ctx, cancel := s.within(drainTime)
+	defer cancel()
+	go func() { // ends with the drain or ctx; waited for below
+		a, _ := s.send(ctx, draining(nil))
+		done <- a
+	}()
+	dir := filepath.Join(r.workspace, ".maestro", "runner-snapshots")
+	for {
+		for _, name := range s.filesIn(dir) {
+			if !strings.HasPrefix(name, ".") {
+				s.readManifest("A103", filepath.Join(dir, name))
+			}
+		}
+		select {
+		case a := <-done:
+			if a == nil {
+				s.fail("A103", "expected an answer to the drain within %s", drainTime)
+			}
+			a.check()
+			s.drained("A103", a.ok("A103"))
+			return
+		case <-time.After(time.Millisecond):
+		}
+	}
+}
+
+func drainEvidence(s *Session) {
+	s.spawned(start{})
+	alice := s.driver()
+	alice.ask(contracts.RequestApproval, "open")
+	alice.ask(contracts.RequestClientTool, "open-too")
+	a := s.drain("5.6", platformDrain)
+	for path, want := range map[string]string{
+		"work_continuity.protocol_version":                              `"evalops.remote-runner.work-continuity.v1"`,
+		"work_continuity.pending_request_count":                         "2",
+		"platform_evidence.protocol_version":                            `"evalops.remote-runner.platform-evidence.v1"`,
+		"platform_evidence.event_type":                                  `"hosted_runner_drain_manifest_recorded"`,
+		"platform_evidence.runner_session_id":                           `"` + runnerID + `"`,
+		"platform_evidence.maestro_session_id":                          `"` + boundSession + `"`,
+		"platform_evidence.status":                                      `"drained"`,
+		"platform_evidence.runtime_flush_status":                        `"completed"`,
+		"platform_evidence.manifest_path":                               string(encode(a.at("manifest_path"))),
+		"platform_evidence.created_at":                                  string(encode(a.at("manifest.created_at"))),
+		"platform_evidence.evidence_refs":                               `["remote-runner://sessions/` + runnerID + `/drain#manifest","maestro://headless/sessions/` + boundSession + `#drain","platform-agent-run:` + agentRunID + `"]`,
+		"work_continuity.codex_subagent_child_run_ids":                  "[]",
+		"platform_evidence.work_continuity.codex_subagent_edge_count":   "0",
+		"platform_evidence.work_continuity.pending_request_count":       "2",
+		"platform_evidence.retention.runtime_snapshot_visibility":       `"internal"`,
+		"platform_evidence.retention.control_plane_metadata_visibility": `"operator"`,
+	} {
+		if got := string(encode(a.at("manifest." + path))); got != want {
+			s.fail("5.6", "expected %s %s in the manifest, got %s", path, want, got)
+		}
+	}
+}

@@ -1,0 +1,271 @@
+package conformance
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// events is a link to a stream of server-sent events. Its texts are whole
+// events, as they came: the lines up to a blank one.
+type events struct {
+	header http.Header
+	body   io.ReadCloser
+	lines  *bufio.Reader
+	end    context.CancelFunc
+}
+
+// errOneWay is what sending on an event stream returns.
+var errOneWay = errors.New("an event stream only goes one way")
+
+func (*events) Send(context.Context, []byte) error    { return errOneWay }
+func (*events) SendRaw(context.Context, []byte) error { return errOneWay }
+func (*events) Wait(context.Context) (int, error)     { return 0, errNoProcess }
+func (*events) Diagnostics() string                   { return "" }
+
+// Recv returns the next event; io.EOF when the server ended the stream after a
+// whole one. It does not look at ctx: Close ends the wait.
+func (e *events) Recv(context.Context) ([]byte, error) {
+	var event []byte
+	for {
+		line, err := e.lines.ReadSlice('\n')
+		event = append(event, line...)
+		switch {
+		case errors.Is(err, bufio.ErrBufferFull):
+		case errors.Is(err, io.EOF) && len(event) > 0:
+			return nil, fmt.Errorf("the stream ends in the middle of an event: %q", abridge(event, 80))
+		case err != nil:
+			return nil, err
+		case len(event) > maxServerFrame:
+			return nil, fmt.Errorf("an event longer than %d bytes", maxServerFrame)
+		case bytes.HasSuffix(event, []byte("\n\n")) || bytes.HasSuffix(event, []byte("\n\r\n")) || len(event) <= 2:
+			if event = bytes.TrimRight(event, "\r\n"); len(event) > 0 {
+				return event, nil
+			}
+		}
+	}
+}
+
+func (e *events) CloseInput() error { return e.Close() }
+
+// Close drops the stream.
+func (e *events) Close() error {
+	e.end()
+	return e.body.Close()
+}
+
+// An Event is what surrounds the data of a server-sent event.
+type Event struct {
+	ID       string
+	Retry    string
+	Name     string // of the event field
+	Comments []string
+	Data     []string // one for each data line
+}
+
+// parseEvent takes an event apart.
+func parseEvent(text []byte) (*Event, error) {
+	e := &Event{}
+	for line := range strings.SplitSeq(string(text), "\n") {
+		line = strings.TrimSuffix(line, "\r")
+		field, value, _ := strings.Cut(line, ":")
+		value = strings.TrimPrefix(value, " ")
+		switch field {
+		case "":
+			e.Comments = append(e.Comments, value)
+		case "id":
+			e.ID = value
+		case "retry":
+			e.Retry = value
+		case "event":
+			e.Name = value
+		case "data":
+			e.Data = append(e.Data, value)
+		default:
+			return nil, fmt.Errorf("%q is no field of an event", line)
+		}
+	}
+	return e, nil
+}
+
+// Kinds of frames that are events without data.
+const (
+	kindComment = "sse.comment"
+	kindRetry   = "sse.retry"
+)
+
+// parseStream takes an event apart into a frame and checks its framing (1.11).
+func (p *Peer) parseStream(a arrival) *Frame {
+	e, err := parseEvent(a.text)
+	if err != nil {
+		p.s.fail("1.11", "%s: %v", p.name, err)
+	}
+	f := &Frame{Raw: a.text, At: a.at, Event: e, Fields: map[string]any{}, Body: map[string]any{}}
+	switch {
+	case len(e.Data) == 1 && e.Name == "":
+		f.Body = p.object([]byte(e.Data[0]))
+		p.unwrap(f)
+		p.identified(f)
+	case len(e.Data) > 0:
+		p.s.fail("1.11", "%s: expected an envelope to be one data line of the default event, got %q", p.name, abridge(a.text, maxTraceText))
+	case e.Retry != "":
+		f.Kind, f.Type = kindRetry, kindRetry
+	default:
+		f.Kind, f.Type = kindComment, kindComment
+	}
+	return f
+}
+
+// identified checks the id of an event: the place in the journal, where it has
+// one of its own.
+func (p *Peer) identified(f *Frame) {
+	want := p.epoch + "." + strconv.FormatInt(f.Cursor, 10)
+	if f.Kind == "heartbeat" {
+		want = ""
+	}
+	if strings.HasPrefix(f.Kind, "ws.") {
+		p.s.fail("A47", "%s: %s is no envelope of an event stream", p.name, f.Kind)
+	}
+	if f.Event.ID != want {
+		p.s.fail("1.11", "%s: expected the id %q on this %s, got %q", p.name, want, f.Kind, f.Event.ID)
+	}
+}
+
+// A follow is how a client opens an event stream. Its zero value is a stream
+// without a cursor, which begins with a snapshot.
+type follow struct {
+	session      string // empty means the scenario's own
+	subscription string // in the query
+	cursor       *int64
+	epoch        string
+	optOuts      []string
+	silent       bool // optOuts are known already: they are not in the query
+	header       http.Header
+	raw          bool // raw events were negotiated
+}
+
+func (o *follow) request(s *Session, name string) request {
+	var query []string
+	if o.subscription != "" {
+		query = append(query, "subscriptionId="+o.subscription)
+	}
+	if o.cursor != nil {
+		query = append(query, "cursor="+strconv.FormatInt(*o.cursor, 10))
+	}
+	if o.epoch != "" {
+		query = append(query, "epoch="+o.epoch)
+	}
+	if o.optOuts != nil && !o.silent {
+		query = append(query, "optOutNotifications="+strings.Join(o.optOuts, ","))
+	}
+	path := s.route("events")
+	if o.session != "" {
+		path = routeOf(o.session, "events")
+	}
+	if len(query) > 0 {
+		path += "?" + strings.Join(query, "&")
+	}
+	h := http.Header{"Accept": {"text/event-stream"}}
+	for name, values := range o.header {
+		h[name] = values
+	}
+	return request{who: name, method: http.MethodGet, path: path, header: h}
+}
+
+// follow opens an event stream.
+func (s *Session) follow(name string, o follow) *Peer {
+	p, a := s.tryFollow(o.request(s, name), o)
+	if p == nil {
+		s.fail("1.11", "%s: expected a stream, got %s", name, a.said())
+	}
+	return p
+}
+
+// tryFollow opens an event stream unless the server refuses to; then it returns
+// the refusal.
+func (s *Session) tryFollow(r request, o follow) (*Peer, *Answer) {
+	s.trace.add(s.now(), r.who, ">", []byte(r.method+" "+r.path+summary(r.header)))
+	ctx, cancel := context.WithCancel(s.ctx)
+	overdue := time.AfterFunc(2*s.config.Patience, cancel)
+	resp, err := s.wire.open(ctx, r)
+	if !overdue.Stop() || err != nil {
+		cancel()
+		s.fail("1.11", "%s: expected an answer to %s, got: %v", r.who, r.path, err)
+	}
+	s.trace.add(s.now(), r.who, "<", fmt.Appendf(nil, "%d%s", resp.StatusCode, summary(resp.Header)))
+	if resp.StatusCode != http.StatusOK {
+		defer cancel()
+		a, err := readAnswer(r, resp)
+		if err != nil {
+			s.fail("1.11", "%v", err)
+		}
+		a.s, a.At = s, s.now()
+		s.trace.add(a.At, r.who, "<", a.Raw)
+		a.check()
+		return nil, a
+	}
+	link := &events{header: resp.Header, body: resp.Body, lines: bufio.NewReaderSize(resp.Body, 64<<10), end: cancel}
+	return s.streamPeer(r.who, link, o), nil
+}
+
+// streamPeer takes charge of an open stream.
+func (s *Session) streamPeer(name string, link *events, o follow) *Peer {
+	p := s.newPeer(name, link)
+	p.stream = link
+	p.watch.optOuts, p.watch.raw = slices.Clone(o.optOuts), o.raw
+	if o.cursor != nil {
+		p.watch.cursor = *o.cursor
+	}
+	p.epoch = link.header.Get(epochHeader)
+	if p.epoch == "" {
+		s.fail("1.11", "%s: expected the header %s on a stream, got none", name, epochHeader)
+	}
+	if got := link.header.Get("Content-Type"); !strings.HasPrefix(got, "text/event-stream") {
+		s.fail("1.11", "%s: expected text/event-stream, got %q", name, got)
+	}
+	p.read()
+	return p
+}
+
+// anyItem wants an envelope, as opposed to a comment, a retry or a heartbeat.
+var anyItem = anyOf(control("snapshot"), control("reset"), control("message"))
+
+// first waits for the first item of a stream.
+func (p *Peer) first(rule string) *Frame { return p.await(rule, 0, anyItem) }
+
+// begins fails unless the first item of a stream is a snapshot.
+func (p *Peer) begins(rule string) *Frame {
+	f := p.first(rule)
+	if f.Kind != "snapshot" {
+		p.s.fail(rule, "%s: expected a snapshot first, got %s", p.name, abridge(f.Raw, maxTraceText))
+	}
+	return f
+}
+
+// resetTo fails unless the first item of a stream is a reset for a reason.
+func (p *Peer) resetTo(rule, reason string) *Frame {
+	f := p.first(rule)
+	if f.Kind != "reset" || f.Body["reason"] != reason {
+		p.s.fail(rule, "%s: expected a reset %q first, got %s", p.name, reason, abridge(f.Raw, maxTraceText))
+	}
+	return f
+}
+
+// finishes waits until the server has ended a stream.
+func (p *Peer) finishes(rule string) {
+	ctx, cancel := p.s.within(p.s.config.Patience)
+	defer cancel()
+	for p.pull(ctx) {
+	}
+	if !errors.Is(p.ended, io.EOF) {
+		p.s.fail(rule, "%s: expected the server to end the stream, got: %v", p.name, p.ended)
+	}
+}

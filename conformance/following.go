@@ -1,0 +1,334 @@
+package conformance
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/seed-028515a8/maestro/contracts"
+)
+
+// follows judges event streams: A36, A42 to A61, 1.11, 2.4.
+func follows() []Scenario {
+	overHTTP := Needs{Transport: HTTP}
+	return []Scenario{
+		{Name: "sse/snapshot-first", Title: "A stream without a cursor begins with a snapshot, then lives", Rules: []string{"A42", "1.11"}, Needs: overHTTP, Run: streamSnapshotFirst},
+		{Name: "sse/framing", Title: "A stream says once how soon to come back, and identifies what can be resumed from", Rules: []string{"1.11"}, Needs: overHTTP, Run: streamFraming},
+		{Name: "sse/headers", Title: "A stream is not cached, not compressed, and says what it is", Rules: []string{"1.11", "1.3"}, Needs: overHTTP, Run: streamHeaders},
+		{Name: "sse/implicit-is-viewer", Title: "A stream of its own is a viewer that goes with it", Rules: []string{"3.2", "8.1"}, Needs: overHTTP, Run: implicitIsViewer},
+		{Name: "sse/same-for-all", Title: "Every stream shows the identical sequence, in order", Rules: []string{"2.5", "A48"}, Needs: overHTTP, Run: streamsSame},
+		{Name: "sse/join-under-load", Title: "A stream that joins under load misses nothing and shows nothing twice", Rules: []string{"A49"}, Needs: overHTTP, Run: streamJoinsUnderLoad},
+		{Name: "sse/slow-follower", Title: "A client that stops reading delays nobody, and gets all the text when it reads again", Rules: []string{"A52", "A51", "D5"}, Needs: overHTTP, Run: slowFollower},
+		{Name: "sse/opt-outs", Title: "Opt-outs in the query hold for the stream and leave the state alone", Rules: []string{"A56", "A53"}, Needs: overHTTP, Run: streamOptOuts},
+		{Name: "sse/unknown-opt-out", Title: "An unknown word to opt out of is refused", Rules: []string{"A56"}, Needs: overHTTP, Run: streamUnknownOptOut},
+		{Name: "sse/opt-outs-by-hello", Title: "Opt-outs of a later hello hold at once for the streams there are", Rules: []string{"2.4", "A53"}, Needs: overHTTP, Run: streamOptOutsByHello},
+		{Name: "sse/raw-events", Title: "Raw events reach only those who negotiated them", Rules: []string{"A54"}, Needs: overHTTP, Run: streamRawEvents},
+		{Name: "sse/private-hello-ok", Title: "hello_ok goes to the streams of its sender alone", Rules: []string{"A60"}, Needs: overHTTP, Run: streamPrivateHelloOK},
+		{Name: "sse/unknown-subscription", Title: "An unknown subscription is refused before any event", Rules: []string{"A55"}, Needs: overHTTP, Run: streamUnknownSubscription},
+		{Name: "sse/heartbeat", Title: "An idle stream shows a heartbeat in every interval, with the latest cursor", Rules: []string{"A57"}, Needs: overHTTP, Slow: true, Run: streamHeartbeat},
+		{Name: "sse/keepalive", Title: "A stream without heartbeats shows comments instead", Rules: []string{"1.11", "A53"}, Needs: overHTTP, Slow: true, Run: streamKeepalive},
+		{Name: "sse/newer-wins", Title: "A second stream on a subscription ends the first", Rules: []string{"A61"}, Needs: overHTTP, Run: newerStreamWins},
+		{Name: "sse/attached-does-not-expire", Title: "A controller whose stream is read stays", Rules: []string{"3.2"}, Needs: overHTTP, Slow: true, Run: attachedStays},
+		{Name: "sse/takeover-visible", Title: "The lease's moves are on every stream", Rules: []string{"3.4"}, Needs: overHTTP, Run: takeoverOnStreams},
+	}
+}
+
+func streamSnapshotFirst(s *Session) {
+	alice := s.driver()
+	p := s.follow("vera", follow{})
+	f := p.begins("A42")
+	if f.str("session_id") != s.ID || entryOf(f, alice.connection) == nil {
+		s.fail("A42", "expected a snapshot of %s with %s in it, got %s", s.ID, alice.connection, abridge(f.Raw, maxTraceText))
+	}
+	alice.prompt("live")
+	p.expect("A42", message("status").with("message", "Prompt: live"))
+}
+
+func streamFraming(s *Session) {
+	alice := s.driver()
+	p := s.follow("vera", follow{}) // every event's framing is looked at as it comes
+	p.begins("A42")
+	alice.prompt(burstOf(20, 30))
+	alice.finish(p)
+	retries := 0
+	for i, f := range p.log {
+		if f.Event.Retry == "" {
+			continue
+		}
+		retries++
+		if f.Event.Retry != "2000" || slices.ContainsFunc(p.log[:i], anyItem.ok) {
+			s.fail("1.11", "expected retry 2000 at the start, got %q as event %d", f.Event.Retry, i+1)
+		}
+	}
+	if retries != 1 {
+		s.fail("1.11", "expected one retry at the start of the stream, got %d", retries)
+	}
+	for _, f := range p.log {
+		if slices.ContainsFunc(f.Event.Data, func(line string) bool { return strings.ContainsAny(line, "\u2028\u2029") }) {
+			s.fail("1.3", "expected line separators to be escaped, got %q", f.Raw)
+		}
+	}
+}
+
+func streamHeaders(s *Session) {
+	s.driver()
+	p := s.follow("vera", follow{header: http.Header{"Accept-Encoding": {"gzip, deflate, br"}}})
+	p.begins("A42")
+	if got := p.stream.header.Get("Content-Encoding"); got != "" && got != "identity" {
+		s.fail("1.3", "expected a stream not to be compressed, got %q", got)
+	}
+	if got := p.stream.header.Get("Cache-Control"); !strings.Contains(got, "no-cache") && !strings.Contains(got, "no-store") {
+		s.fail("1.11", "expected a stream not to be cached, got Cache-Control %q", got)
+	}
+}
+
+func implicitIsViewer(s *Session) {
+	s.driver()
+	before := s.state()
+	p := s.follow("ida", follow{})
+	p.begins("A42")
+	f := s.stateWith("3.2", "one more connection", func(f *Frame) bool {
+		return number(f.at("state.connection_count")) == number(before.at("state.connection_count"))+1
+	})
+	for _, e := range listOf(f, "state.connections") {
+		if entryOf(before, textOf(e, "connection_id")) == nil && (e["role"] != "viewer" || e["controller_lease_granted"] != false) {
+			s.fail("8.1", "expected the stream's own connection to be a viewer, got %s", show(e))
+		}
+	}
+	p.close()
+	s.stateWith("3.2", "the connection of the closed stream gone", func(f *Frame) bool {
+		return number(f.at("state.connection_count")) == number(before.at("state.connection_count")) &&
+			number(f.at("state.subscriber_count")) == number(before.at("state.subscriber_count"))
+	})
+}
+
+func streamsSame(s *Session) {
+	alice, own := s.attached()
+	all := []*Peer{own}
+	for i := range 4 {
+		p := s.follow(fmt.Sprintf("v%d", i), follow{})
+		p.begins("A42")
+		all = append(all, p)
+	}
+	joined := s.state().Cursor
+	alice.prompt(streamOf(50, 1))
+	all[1].expect("R37", message("response_end"))
+	alice.prompt(burstOf(300, 50))
+	alice.ask(contracts.RequestApproval, "shared")
+	alice.posted("R53", approve("shared", true))
+	alice.finish(all...)
+	if n := len(sequence(own.log, joined)); n < 300 {
+		s.fail("6.2", "expected at least the 300 messages of the burst, got %d", n)
+	}
+	for _, p := range all[1:] {
+		sameSequence(s, "2.5", joined, own, p)
+	}
+}
+
+func streamJoinsUnderLoad(s *Session) {
+	alice, own := s.attached()
+	alice.prompt(streamOf(400, 2))
+	own.expect("R36", message("response_chunk"))
+	var joined []*Peer
+	for i := range 4 {
+		joined = append(joined, s.follow(fmt.Sprintf("v%d", i), follow{}))
+	}
+	for _, p := range append(joined, own) {
+		p.expect("R37", message("response_end"))
+	}
+	whole := chunksOf(own.log)
+	for _, p := range joined {
+		snap := p.begins("A42")
+		if got := snap.str("state.current_response.text") + chunksOf(p.log); got != whole {
+			s.fail("A49", "%s: the snapshot as of %d and what followed hold %d bytes of the response, want %d: lost or repeated",
+				p.name, snap.Cursor, len(got), len(whole))
+		}
+	}
+}
+
+func slowFollower(s *Session) {
+	alice, own := s.attached()
+	sloth := s.follow("sloth", follow{})
+	sloth.begins("A42")
+	sloth.stall()
+	joined := s.state().Cursor
+	const size = 16 << 10
+	alice.prompt(burstOf(bulky/size, size))
+	alice.finish(own) // while nobody reads the other stream
+	sloth.resumeReading()
+	done := anyOf(message("status").with("message", "Prompt: the end"), control("reset").with("state.last_status", "Prompt: the end"))
+	ctx, cancel := s.within(4 * s.config.Patience)
+	defer cancel()
+	for !slices.ContainsFunc(sloth.log, done.ok) && sloth.pull(ctx) {
+	}
+	switch {
+	case slices.ContainsFunc(sloth.log, control("reset").ok): // it starts over from a snapshot
+	case slices.ContainsFunc(sloth.log, done.ok):
+		sloth.cut(done)
+		sameSequence(s, "D5", joined, own, sloth)
+	case sloth.ended != nil: // a write was blocked for too long; it may come back with its cursor
+		last := sloth.watch.cursor
+		again := s.follow("sloth", follow{cursor: &last, epoch: sloth.epoch})
+		again.expect("A51", done)
+	default:
+		s.fail("A51", "expected a client that reads again to get everything, or a reset, got neither")
+	}
+}
+
+func streamOptOuts(s *Session) {
+	alice := s.driver()
+	p := s.follow("vera", follow{optOuts: []string{"status", "connection_info"}})
+	p.begins("A42")
+	alice.prompt("unseen")
+	s.stateWith("A53", "the unseen status", func(f *Frame) bool { return f.str("state.last_status") == "Prompt: unseen" })
+	s.guest("victor") // would be announced
+	alice.prompt(streamOf(1, 0))
+	p.expect("A53", message("response_chunk").with("content", "chunk 0 "))
+	p.still("A53", 0, anyOf(message("status"), message("connection_info"))) // and watched all along
+	for range 2 {                                                           // opting out of everything leaves snapshots
+		all := s.follow("valerie", follow{optOuts: []string{"status", "heartbeat", "connection_info", "compaction"}})
+		all.begins("A53")
+	}
+}
+
+func streamUnknownOptOut(s *Session) {
+	s.driver()
+	for _, word := range []string{"gossip", "status,gossip", "message", "Status"} {
+		p, a := s.tryFollow(request{who: "vera", method: http.MethodGet, path: s.route("events?optOutNotifications=" + word)}, follow{})
+		if p != nil {
+			s.fail("A56", "expected the unknown word in %q to be refused, got a stream", word)
+		}
+		a.refused("A56", contracts.CodeBadRequest, "")
+	}
+}
+
+func streamOptOutsByHello(s *Session) {
+	alice, p := s.attached()
+	alice.posted("R33", initNothing())
+	p.expect("R33", initNothingReply)
+	h := fullHello(contracts.RoleController)
+	h.OptOutNotifications = []contracts.Notification{contracts.NotifyStatus}
+	alice.hello(h).ok("2.4")
+	p.expect("2.4", message("hello_ok"))
+	alice.prompt("unseen")
+	alice.prompt(streamOf(1, 0))
+	p.expect("2.4", message("response_chunk").with("content", "chunk 0 "))
+	p.none("A53", p.pos, message("status")) // and watched since hello_ok
+}
+
+func streamRawEvents(s *Session) {
+	alice, own := s.attached()
+	rhea := s.caller("rhea", contracts.RoleViewer)
+	cursor := rhea.connected(fields{"capabilities": fields{"rawAgentEvents": true}}).snapshot().Cursor
+	rhea.subscribed(nil)
+	raw := s.follow("rhea", follow{subscription: rhea.subscription, cursor: &cursor, raw: true, header: rhea.proof()})
+	plain := s.follow("vera", follow{})
+	plain.begins("A42")
+	alice.prompt(streamOf(3, 0))
+	for _, p := range []*Peer{own, raw, plain} {
+		p.expect("A54", message("response_end"))
+	}
+	back := s.follow("victor", follow{cursor: &cursor}) // nor do they come in a replay
+	back.expect("A54", message("response_end"))
+	for _, p := range []*Peer{own, plain, back} {
+		p.still("A54", 0, message("raw_agent_event"))
+	}
+}
+
+func streamPrivateHelloOK(s *Session) {
+	alice, own := s.attached()
+	vera := s.guest("vera")
+	viewers := []*Peer{vera.followed(), s.follow("victor", follow{})}
+	alice.hello(fullHello(contracts.RoleController)).ok("A60")
+	own.expect("A60", message("hello_ok").with("connection_id", alice.connection))
+	alice.finish(append(viewers, own)...)
+	for _, p := range viewers { // and none was expected all along
+		p.none("A60", 0, message("hello_ok"))
+	}
+	if n := countOf(own.log, message("hello_ok")); n != 1 {
+		s.fail("A60", "expected one hello_ok for one hello, got %d", n)
+	}
+}
+
+func streamUnknownSubscription(s *Session) {
+	alice := s.driver()
+	for _, o := range []follow{{subscription: "sub_nobody"}, {header: http.Header{"X-Maestro-Headless-Subscriber-Id": {"sub_nobody"}}}} {
+		p, a := s.tryFollow(o.request(s, "alice"), o)
+		if p != nil {
+			s.fail("A55", "expected an unknown subscription to be refused, got a stream")
+		}
+		a.refused("A55", contracts.CodeStaleSubscription, "Headless subscriber not found")
+	}
+	alice.posted("A55", initNothing())
+}
+
+// beat returns the interval of heartbeats, or skips if it is too long.
+func (c *Caller) beat() *Peer {
+	a := c.subscribed(nil)
+	p := c.follow(a.snapshot().Cursor)
+	p.attached = a.Body
+	p.beat()
+	return p
+}
+
+func streamHeartbeat(s *Session) {
+	p := s.controllerOnly().beat()
+	for range 2 {
+		from := len(p.log)
+		f := p.awaitFor("A57", from, control("heartbeat"), p.beat()+3*time.Second)
+		if head := s.state().Cursor; f.Cursor != head {
+			s.fail("A57", "expected the latest cursor %d in a heartbeat, got %d", head, f.Cursor)
+		}
+	}
+}
+
+func streamKeepalive(s *Session) {
+	alice := s.controllerOnly().beat()
+	p := s.follow("quinn", follow{optOuts: []string{"heartbeat"}})
+	p.begins("A42")
+	from := len(p.log)
+	p.awaitFor("1.11", from, control(kindComment), alice.beat()+3*time.Second)
+	p.none("A53", 0, control("heartbeat"))
+}
+
+func newerStreamWins(s *Session) {
+	alice, first := s.attached()
+	second := alice.follow(first.watch.cursor)
+	first.finishes("A61")
+	alice.finish(second)
+	if n := countOf(second.log, message("status").with("message", "Prompt: the end")); n != 1 {
+		s.fail("A61", "expected the newer stream to get everything, got %d of 1", n)
+	}
+}
+
+func attachedStays(s *Session) {
+	alice, p := s.attached()
+	lease := alice.shortLease()
+	s.pause("3.2", lease+lease/4)
+	alice.posted("3.2", initNothing())
+	p.expect("3.2", initNothingReply)
+	if p.ended != nil && p.ended != io.EOF {
+		s.fail("3.2", "expected the stream to go on, got: %v", p.ended)
+	}
+}
+
+func takeoverOnStreams(s *Session) {
+	alice, p := s.attached()
+	implicit := s.follow("vera", follow{})
+	implicit.begins("A42")
+	bob := s.takeFrom("bob")
+	for _, stream := range []*Peer{p, implicit} {
+		stream.expect("3.4", message("connection_info").with("controller_connection_id", bob.connection))
+	}
+	bob.disconnect(nil).ok("A15")
+	for _, stream := range []*Peer{p, implicit} {
+		stream.expect("3.4", control("snapshot").with("state.controller_connection_id", nil))
+	}
+	alice.posted("A30", initNothing())
+	for _, stream := range []*Peer{p, implicit} {
+		stream.expect("3.4", message("connection_info").with("controller_connection_id", alice.connection))
+	}
+}

@@ -1,0 +1,228 @@
+package conformance
+
+import (
+	"net/http"
+	"strings"
+
+	"github.com/seed-028515a8/maestro/conformance/shape"
+	"github.com/seed-028515a8/maestro/contracts"
+)
+
+// hosting judges what a hosted runner is bound to: A85, A88, A111, 5.3, 5.4, 6.1.
+func hosting() []Scenario {
+	hosted := Needs{Transport: Hosted}
+	return []Scenario{
+		{Name: "hosted/ready-line", Title: "The first line on standard output says where the runner is", Rules: []string{"6.1"}, Needs: hosted, Run: hostedReadyLine},
+		{Name: "hosted/stops-on-eof", Title: "The end of standard input ends the runner within a second, without a drain", Rules: []string{"6.1"}, Needs: hosted, Run: hostedStops},
+		{Name: "hosted/identity", Title: "The identity says who and how, and nothing else", Rules: []string{"A85", "5.3"}, Needs: hosted, Run: hostedIdentity},
+		{Name: "hosted/identity-owner", Title: "A configured owner generation is in the identity", Rules: []string{"5.3"}, Needs: hosted, Run: hostedIdentityOwner},
+		{Name: "hosted/ready", Title: "A fresh runner is ready and lives", Rules: []string{"1.13"}, Needs: hosted, Run: hostedReadiness},
+		{Name: "hosted/one-session", Title: "Another session is somebody else's, on every route", Rules: []string{"A88", "5.4"}, Needs: hosted, Run: hostedOneSession},
+		{Name: "hosted/session-omitted", Title: "Without a session id the bound session is meant", Rules: []string{"1.6", "1.1"}, Needs: hosted, Run: hostedSessionOmitted},
+		{Name: "hosted/workspace-root", Title: "A client may name the runner's workspace, and no other", Rules: []string{"5.4"}, Needs: hosted, Run: hostedWorkspaceRoot},
+		{Name: "hosted/owner-header", Title: "A stale owner generation is refused", Rules: []string{"A111", "5.4"}, Needs: hosted, Run: hostedOwnerHeader},
+		{Name: "hosted/workspace", Title: "The runner's files are read, found and kept inside the workspace", Rules: []string{"A77", "R96"}, Needs: Needs{Transport: Hosted, Operation: contracts.OperationFileRead}, Run: hostedFiles},
+		{Name: "hosted/suite", Title: "Two controllers and a viewer take turns as on any server", Rules: []string{"A1", "A2", "A23", "A25", "A26", "A27", "A37"}, Needs: hosted, Run: hostedTurns},
+	}
+}
+
+func hostedReadyLine(s *Session) {
+	s.spawned(start{}) // checks the line
+	if s.ID != boundSession {
+		s.fail("6.1", "expected session %s in the ready line, got %q", boundSession, s.ID)
+	}
+	if got := s.state().str("session_id"); got != boundSession { // the port accepts connections
+		s.fail("6.1", "expected the state of %s, got that of %q", boundSession, got)
+	}
+}
+
+func hostedStops(s *Session) {
+	r := s.spawned(start{})
+	s.driver().prompt("hello")
+	p := s.follow("vera", follow{})
+	p.begins("A42")
+	r.stop("6.1", exitTime) // one second by the contract; machines differ
+	if files := s.manifests(r); len(files) != 0 {
+		s.fail("6.1", "expected no drain when standard input ends, got %q", files)
+	}
+}
+
+// identity asks a runner who it is.
+func (s *Session) identity() *Answer {
+	a := s.get(identityPath).ok("5.3").shaped("A85", shape.Body[shape.Identity])
+	if got := a.Header.Get("Cache-Control"); !strings.Contains(got, "no-store") {
+		s.fail("A85", "expected Cache-Control no-store on the identity, got %q", got)
+	}
+	return a
+}
+
+// isReady fails unless the identity shows readiness and draining as given.
+func (s *Session) isReady(rule string, ready, draining bool) *Answer {
+	a := s.identity()
+	if a.at("ready") != ready || a.at("draining") != draining {
+		s.fail(rule, "expected ready %t and draining %t, got %s", ready, draining, a.said())
+	}
+	return a
+}
+
+func hostedIdentity(s *Session) {
+	s.spawned(start{})
+	a := s.isReady("5.3", true, false)
+	if got := show(a.Body); got != `{"draining":false,"protocol_version":"evalops.remote-runner.identity.v1","ready":true,"runner_session_id":"`+runnerID+`"}` {
+		s.fail("A85", "expected version, runner session and readiness alone, got %s", got)
+	}
+}
+
+// withOwner starts a runner of an owner generation.
+func withOwner() start {
+	return start{env: map[string]string{"MAESTRO_REMOTE_RUNNER_OWNER_INSTANCE_ID": "gen_9"}}
+}
+
+func hostedIdentityOwner(s *Session) {
+	s.spawned(withOwner())
+	if got := s.isReady("5.3", true, false).str("owner_instance_id"); got != "gen_9" {
+		s.fail("5.3", "expected owner_instance_id gen_9, got %q", got)
+	}
+}
+
+func hostedReadiness(s *Session) {
+	s.spawned(start{})
+	readiness(s)
+	health(s)
+}
+
+// about returns the metadata in a refusal.
+func (a *Answer) about() map[string]any {
+	details := listOf(&a.Frame, "details")
+	if len(details) == 0 || details[0]["domain"] != "maestro.hosted_runner" {
+		a.s.fail("1.4", "%s: expected details of maestro.hosted_runner, got %s", a.what(), a.said())
+	}
+	m, _ := details[0]["metadata"].(map[string]any)
+	return m
+}
+
+func hostedOneSession(s *Session) {
+	s.spawned(withOwner())
+	alice := s.controllerOnly()
+	before := s.state().Cursor
+	requests := []request{{method: http.MethodPost, path: connectionsPath, body: encode(fields{"sessionId": "sess_other"})},
+		{method: http.MethodPost, path: sessionsPath, body: encode(fields{"sessionId": "sess_other"})}}
+	for _, route := range []string{"", "state", "events"} {
+		requests = append(requests, request{method: http.MethodGet, path: routeOf("sess_other", route)})
+	}
+	for _, route := range []string{"subscribe", "unsubscribe", "messages", "heartbeat", "disconnect"} {
+		requests = append(requests, request{method: http.MethodPost, path: routeOf("sess_other", route), header: alice.identity(),
+			body: encode(fields{"type": "init", "subscriptionId": "sub_x", "connectionId": alice.connection})})
+	}
+	for _, r := range requests {
+		r.who = "mallory"
+		a := s.call(r).refused("A88", contracts.CodeRuntimeOwnedElsewhere, "")
+		for key, want := range map[string]string{"runner_session_id": runnerID, "owner_instance_id": "gen_9", "workspace_id": workspaceID,
+			"agent_run_id": agentRunID, "maestro_session_id": boundSession, "requested_maestro_session_id": "sess_other"} {
+			if got := a.about()[key]; got != want {
+				s.fail("A88", "%s: expected %s %q in the metadata, got %s", a.what(), key, want, show(got))
+			}
+		}
+	}
+	if after := s.state().Cursor; after != before {
+		s.fail("A88", "expected another session's calls to do nothing, but the cursor went from %d to %d", before, after)
+	}
+}
+
+func hostedSessionOmitted(s *Session) {
+	s.spawned(start{})
+	a := s.put(connectionsPath, fields{}).ok("1.6")
+	if got := a.str("session_id"); got != boundSession {
+		s.fail("1.6", "expected the bound session %s, got %q", boundSession, got)
+	}
+	for _, f := range []fields{{}, {"sessionId": boundSession}} {
+		if got := s.put(sessionsPath, f).ok("1.1").shaped("1.7", shape.Body[contracts.Snapshot]).str("session_id"); got != boundSession {
+			s.fail("1.1", "expected the bound session %s, got %q", boundSession, got)
+		}
+	}
+}
+
+func hostedWorkspaceRoot(s *Session) {
+	r := s.spawned(start{})
+	attach := func(root string) *Answer {
+		return s.put(connectionsPath, fields{"role": "viewer", "workspaceRoot": root})
+	}
+	attach(r.workspace).ok("5.4")
+	attach(r.workspace + "/../" + r.workspace[strings.LastIndex(r.workspace, "/")+1:]).ok("5.4")
+	if a := attach(s.scratch()); a.Status != http.StatusConflict {
+		s.fail("5.4", "expected another workspace to be a conflict, got %s", a.said())
+	}
+	if a := attach(r.workspace + "/no-such-directory"); a.Status != http.StatusBadRequest {
+		s.fail("5.4", "expected a missing workspace to be a bad request, got %s", a.said())
+	}
+}
+
+const ownerHeader = "X-Maestro-Owner-Instance-Id"
+
+func hostedOwnerHeader(s *Session) {
+	s.spawned(withOwner())
+	alice := s.driver()
+	for owner, right := range map[string]bool{"gen_9": true, "gen_8": false} {
+		h := http.Header{ownerHeader: {owner}}
+		message := alice.sending(encodeCommand(initNothing()))
+		message.header.Set(ownerHeader, owner)
+		requests := []request{message,
+			{method: http.MethodPost, path: connectionsPath, header: h, body: encode(fields{"role": "viewer"})},
+			{method: http.MethodPost, path: s.route("subscribe"), header: h, body: encode(fields{"role": "viewer"})},
+			{method: http.MethodGet, path: s.route("state"), header: h}}
+		for _, r := range requests {
+			r.who = "gateway"
+			switch a := s.call(r); {
+			case right:
+				a.ok("A111")
+			case a.to.path != s.route("state"): // inspection need not be fenced
+				a.refused("A111", contracts.CodeRuntimeOwnedElsewhere, "")
+			}
+		}
+	}
+	alice.posted("A111", initNothing()) // without the header
+}
+
+func hostedFiles(s *Session) {
+	s.spawned(start{})
+	alice, p := s.toolUser(contracts.OperationFileSearch)
+	secret := s.scratch() + "/secret.txt"
+	s.write(secret, []byte("secret\n"))
+	two := int64(2)
+	alice.posted("R96", &contracts.UtilityFileRead{ReadID: "notes", Path: "notes.md", Limit: &two})
+	p.expect("R96", message("utility_file_read_result").with("read_id", "notes").with("relative_path", "notes.md").
+		with("content", "alpha\nbeta").with("truncated", true))
+	a := alice.post(&contracts.UtilityFileRead{ReadID: "secret", Path: secret}).refused("A77", contracts.CodeWorkspaceViolation, "")
+	if !strings.Contains(a.str("error"), "outside") {
+		s.fail("A77", "expected the refusal to say outside, got %q", a.str("error"))
+	}
+	alice.posted("R95", &contracts.UtilityFileSearch{SearchID: "notes", Query: "notes"})
+	f := p.expect("R95", message("utility_file_search_results").with("search_id", "notes"))
+	if results := listOf(f, "results"); len(results) == 0 || !strings.HasSuffix(textOf(results[0], "path"), "notes.md") {
+		s.fail("R95", "expected notes.md to be found, got %s", show(f.at("results")))
+	}
+}
+
+func hostedTurns(s *Session) {
+	s.spawned(start{})
+	alice := s.caller("alice", contracts.RoleController)
+	if a := alice.subscribed(fields{"takeControl": false}); a.at("controller_lease_granted") != true {
+		s.fail("A1", "expected the lease of a free session, got %s", a.said())
+	}
+	vera := s.caller("vera", contracts.RoleViewer)
+	if a := vera.subscribed(nil); a.at("controller_lease_granted") != false || a.at("controller_connection_id") != alice.connection {
+		s.fail("A2", "expected a viewer beside %s, got %s", alice.connection, a.said())
+	}
+	vera.post(&contracts.Prompt{Content: "x"}).refused("A37", contracts.CodeAccessDenied, textViewer)
+	bob := s.caller("bob", contracts.RoleController)
+	bob.subscribe(nil).refused("A23", contracts.CodeControllerLeaseHeld, textHeld)
+	bob.subscribed(fields{"takeControl": true})
+	if a := alice.heartbeat(nil).ok("A26"); a.at("controller_lease_granted") != false {
+		s.fail("A26", "expected the lease to be gone, got %s", a.said())
+	}
+	alice.post(&contracts.Prompt{Content: "x"}).refused("A27", contracts.CodeControllerLeaseHeld, textNotHolder)
+	bob.prompt("hello")
+	zero := int64(0)
+	p := s.follow("judge", follow{cursor: &zero})
+	p.expect("A43", message("status").with("message", "Prompt: hello"))
+}

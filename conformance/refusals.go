@@ -1,0 +1,185 @@
+package conformance
+
+import (
+	"net/http"
+
+	"github.com/seed-028515a8/maestro/conformance/shape"
+	"github.com/seed-028515a8/maestro/contracts"
+)
+
+// refusals judges the bodies of errors: 1.4, 1.5, A73 to A75.
+func refusals() []Scenario {
+	overHTTP := Needs{Transport: HTTP}
+	return []Scenario{
+		{Name: "refusal/details", Title: "A refusal says the same to clients that read any of its three codes", Rules: []string{"A73", "1.4"}, Needs: overHTTP, Run: refusalDetails},
+		{Name: "refusal/lease-details", Title: "A lease conflict names the session and who holds the lease", Rules: []string{"1.4", "A34"}, Needs: overHTTP, Run: leaseDetails},
+		{Name: "refusal/retryable", Title: "A refusal says whether trying again makes sense", Rules: []string{"1.4"}, Needs: overHTTP, Run: retryable},
+		{Name: "refusal/retry-after", Title: "A refusal for now says when to come back", Rules: []string{"A74", "D10"}, Needs: overHTTP, Run: retryAfter},
+		{Name: "refusal/too-large", Title: "A body over the limit is answered, with 413", Rules: []string{"A75"}, Needs: overHTTP, Run: bodyTooLarge},
+		{Name: "refusal/large-enough", Title: "A body of nearly the limit is accepted", Rules: []string{"A75"}, Needs: overHTTP, Run: bodyLargeEnough},
+		{Name: "refusal/not-json", Title: "A body that is no JSON object is refused on every route", Rules: []string{"1.6", "1.12"}, Needs: overHTTP, Run: bodyNotJSON},
+		{Name: "refusal/duplicate-key", Title: "A duplicate key is refused, in messages and elsewhere", Rules: []string{"D13"}, Needs: overHTTP, Run: duplicateKeys},
+		{Name: "refusal/deep-nesting", Title: "A body nested without end is refused", Rules: []string{"D13"}, Needs: overHTTP, Run: deepBodies},
+		{Name: "refusal/invalid-utf8", Title: "Invalid UTF-8 is refused, not replaced", Rules: []string{"D13"}, Needs: overHTTP, Run: invalidBodies},
+		{Name: "refusal/others-unharmed", Title: "What is refused to one client costs another nothing", Rules: []string{"A75", "1.12"}, Needs: overHTTP, Run: othersUnharmedOverHTTP},
+	}
+}
+
+// somehowRefused returns one refusal of several kinds.
+func somehowRefused(s *Session) map[contracts.Code]*Answer {
+	alice := s.driver()
+	vera := s.guest("vera")
+	alice.prompt(hang())
+	return map[contracts.Code]*Answer{
+		contracts.CodeNotFound:            s.get(s.route("nonsense")),
+		contracts.CodeMethodNotAllowed:    s.get(s.route("messages")),
+		contracts.CodeBadRequest:          alice.postText([]byte(`{"type":"prompt"}`)),
+		contracts.CodeAccessDenied:        vera.post(initNothing()),
+		contracts.CodeControllerLeaseHeld: s.put(connectionsPath, fields{"sessionId": s.ID}),
+		contracts.CodeStaleConnection:     alice.heartbeat(fields{"connectionId": "conn_nobody"}),
+		contracts.CodeRequestNotFound:     alice.post(approve("ghost", true)),
+		contracts.CodeRuntimeBusy:         alice.post(&contracts.Prompt{Content: "early"}),
+	}
+}
+
+func refusalDetails(s *Session) {
+	for code, a := range somehowRefused(s) {
+		a.refused("A73", code, "") // its shape and codes have been compared
+		details := listOf(&a.Frame, "details")
+		if len(details) == 0 {
+			s.fail("1.4", "%s: expected details, got %s", a.what(), a.said())
+		}
+		d := details[0]
+		if d["@type"] != "type.googleapis.com/google.rpc.ErrorInfo" || d["reason"] != string(code) || d["domain"] != "maestro.headless" {
+			s.fail("1.4", "%s: expected an ErrorInfo of maestro.headless with reason %s, got %s", a.what(), code, show(d))
+		}
+		if a.str("error") == "" {
+			s.fail("1.4", "%s: expected a text, got %s", a.what(), a.said())
+		}
+	}
+}
+
+func leaseDetails(s *Session) {
+	alice := s.controllerOnly()
+	a := s.put(connectionsPath, fields{"sessionId": s.ID}).refused("A34", contracts.CodeControllerLeaseHeld, textHeld)
+	about, _ := listOf(&a.Frame, "details")[0]["metadata"].(map[string]any)
+	if about["controller_connection_id"] != alice.connection || about["session_id"] != s.ID {
+		s.fail("1.4", "expected the metadata to name connection %s and session %s, got %s", alice.connection, s.ID, show(about))
+	}
+}
+
+func retryable(s *Session) {
+	for code, a := range somehowRefused(s) {
+		if got := a.at("retryable"); got != (code == contracts.CodeRuntimeBusy) {
+			s.fail("1.4", "%s: expected retryable to be true for runtime_busy alone, got %s for %s", a.what(), show(got), code)
+		}
+	}
+}
+
+func retryAfter(s *Session) {
+	alice := s.controllerOnly()
+	for range 32 { // 8 by default
+		if a := alice.subscribe(nil); a.Status != http.StatusOK {
+			a.refused("D10", contracts.CodeRateLimited, "") // Retry-After has been looked for
+			if a.at("retryable") != true {
+				s.fail("1.4", "expected rate_limited to be retryable, got %s", a.said())
+			}
+			return
+		}
+	}
+	s.fail("D10", "expected subscriptions of one connection to have a bound, got 32")
+}
+
+func bodyTooLarge(s *Session) {
+	alice, _ := s.attached()
+	for _, size := range []int64{contracts.MaxSocketBytes + 1<<10, 8 << 20} {
+		r := alice.sending(sized(size))
+		r.rule = "A75"
+		s.call(r).refused("A75", contracts.CodePayloadTooLarge, "")
+	}
+	alice.submit(s.route("heartbeat"), fields{"connectionId": alice.connection, "note": string(make([]byte, contracts.MaxSocketBytes))}).
+		refused("A75", contracts.CodePayloadTooLarge, "")
+	if s.state().at("last_init") != nil {
+		s.fail("A75", "expected a body that is too large to do nothing")
+	}
+}
+
+func bodyLargeEnough(s *Session) {
+	alice := s.driver()
+	alice.postText(sized(contracts.MaxSocketBytes - 64<<10)).ok("A75")
+}
+
+// notObjects are bodies that are not JSON objects.
+var notObjects = []string{``, `{`, `{"type":"init"`, `[1]`, `"init"`, `7`, `null`, `{} {}`, `hello`}
+
+// everywhere sends a body to every route that takes one, and expects it to be
+// refused without effect.
+func (c *Caller) everywhere(rule string, body []byte, routes ...string) {
+	s := c.s
+	before := s.state().Cursor
+	for _, path := range routes {
+		if path != connectionsPath && path != sessionsPath {
+			path = s.route(path)
+		}
+		s.call(request{who: c.name, method: http.MethodPost, path: path, header: c.identity(), body: body}).
+			refused(rule, contracts.CodeBadRequest, "")
+	}
+	if after := s.state().Cursor; after != before {
+		s.fail(rule, "expected %q to do nothing, but the cursor went from %d to %d", abridge(body, 80), before, after)
+	}
+}
+
+func bodyNotJSON(s *Session) {
+	alice, _ := s.attached() // who stays, however long it takes
+	for _, body := range notObjects {
+		for _, path := range []string{s.route("messages"), s.route("message")} {
+			s.call(request{who: "alice", method: http.MethodPost, path: path, header: alice.identity(), body: []byte(body)}).
+				refused("1.12", contracts.CodeBadRequest, "")
+		}
+		if body == "" { // nothing to say is fine where nothing has to be said
+			continue
+		}
+		for _, path := range []string{connectionsPath, s.route("subscribe"), s.route("unsubscribe")} {
+			s.call(request{who: "alice", method: http.MethodPost, path: path, header: alice.proof(), body: []byte(body)}).
+				refused("1.6", contracts.CodeBadRequest, "")
+		}
+	}
+}
+
+func duplicateKeys(s *Session) {
+	alice, _ := s.attached()
+	alice.everywhere("D13", []byte(`{"type":"prompt","content":"a","content":"b"}`), "messages")
+	alice.everywhere("D13", []byte(`{"role":"viewer","role":"controller"}`), connectionsPath, "subscribe")
+}
+
+func deepBodies(s *Session) {
+	deep := make([]byte, 0, 200_100)
+	deep = append(deep, `{"type":"init","extra":`...)
+	for range 100_000 {
+		deep = append(deep, '[')
+	}
+	for range 100_000 {
+		deep = append(deep, ']')
+	}
+	alice, _ := s.attached()
+	alice.everywhere("D13", append(deep, '}'), "messages", connectionsPath, "subscribe")
+}
+
+func invalidBodies(s *Session) {
+	alice, _ := s.attached()
+	alice.everywhere("D13", []byte("{\"type\":\"prompt\",\"content\":\"a\xffb\"}"), "messages")
+	alice.everywhere("D13", []byte("{\"clientInfo\":{\"name\":\"a\xffb\"}}"), connectionsPath, "subscribe")
+}
+
+func othersUnharmedOverHTTP(s *Session) {
+	alice, p := s.attached()
+	for _, body := range [][]byte{[]byte(`{`), []byte("\xff"), sized(2 << 20), []byte(`{"type":"nonsense"}`)} {
+		s.call(request{who: "mallory", method: http.MethodPost, path: s.route("messages"), header: http.Header{}, body: body})
+	}
+	if _, refused := s.tryFollow(request{who: "mallory", method: http.MethodGet, path: s.route("events?cursor=x")}, follow{}); refused == nil {
+		s.fail("1.11", "expected the cursor x to be refused, got a stream")
+	}
+	alice.prompt("all is well")
+	p.expect("1.12", message("status").with("message", "Prompt: all is well"))
+	s.get(s.route("state")).ok("1.8").shaped("1.8", shape.Body[contracts.Snapshot])
+}

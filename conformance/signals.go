@@ -1,0 +1,134 @@
+package conformance
+
+import (
+	"os"
+	"slices"
+	"syscall"
+	"time"
+
+	"github.com/seed-028515a8/maestro/contracts"
+)
+
+// signals judges how a hosted runner ends by a signal: A110 and 5.9.
+func signals() []Scenario {
+	hosted := Needs{Transport: Hosted}
+	exec := Needs{Transport: Hosted, Operation: contracts.OperationCommandExec}
+	return []Scenario{
+		{Name: "signal/terminate", Title: "SIGTERM drains, shows the drained state, and ends with status 0", Rules: []string{"A110", "5.9"}, Needs: hosted, Run: signalDrains(syscall.SIGTERM)},
+		{Name: "signal/interrupt", Title: "SIGINT does the same", Rules: []string{"5.9"}, Needs: hosted, Run: signalDrains(os.Interrupt)},
+		{Name: "signal/during-drain", Title: "A signal during a drain waits for it, and does not order another", Rules: []string{"A110"}, Needs: exec, Run: signalDuringDrain},
+		{Name: "signal/after-drain", Title: "A signal after a drain only ends the process", Rules: []string{"5.9"}, Needs: hosted, Run: signalAfterDrain},
+		{Name: "signal/second", Title: "A second signal ends the process at once", Rules: []string{"5.9"}, Needs: exec, Run: secondSignal},
+		{Name: "signal/flush-fails", Title: "A drain by signal that was interrupted ends with status 3", Rules: []string{"5.9"}, Needs: hosted, Run: signalFlushFails},
+	}
+}
+
+func signalDrains(sig os.Signal) func(*Session) {
+	return func(s *Session) {
+		r := s.spawned(start{})
+		alice, own := s.attached()
+		socket := s.viewer("sophie")
+		alice.prompt("hello")
+		r.signal("5.9", sig)
+		own.expect("5.9", drainedSnapshot())
+		own.fades("5.9")
+		socket.closesWithin("5.9", 2*exitTime, contracts.CodeGoingAway.CloseCode())
+		if status := r.exits("5.9", drainTime); status != 0 {
+			s.fail("5.9", "expected exit status 0 after a drain, got %d", status)
+		}
+		m := s.onlyManifest("A110", r)
+		if m["reason"] != "process_shutdown" || m["requested_by"] != "maestro_web_server" {
+			s.fail("A110", "expected a drain for process_shutdown by maestro_web_server, got %s by %s", show(m["reason"]), show(m["requested_by"]))
+		}
+	}
+}
+
+// onlyManifest reads the one manifest that a runner wrote.
+func (s *Session) onlyManifest(rule string, r *runner) map[string]any {
+	files := s.manifests(r)
+	if len(files) != 1 {
+		s.fail(rule, "expected one manifest, got %q", files)
+	}
+	return s.readManifest(rule, r.workspace+"/.maestro/runner-snapshots/"+files[0])
+}
+
+// stubborn starts a command that a drain needs a second or two to end.
+func (s *Session) stubborn() *Peer {
+	alice, p := s.toolUser()
+	alice.start("5.5", "stubborn", `trap "" TERM; echo armed; sleep 60; sleep 60`)
+	p.expect("R85", message("utility_command_output").with("command_id", "stubborn"))
+	return p
+}
+
+// untilDraining waits until the identity says that a drain is running.
+func (s *Session) untilDraining(rule string) {
+	deadline := time.Now().Add(s.config.Patience)
+	for s.identity().at("draining") != true {
+		if time.Now().After(deadline) {
+			s.fail(rule, "expected the identity to show the drain within %s", s.config.Patience)
+		}
+		s.pause(rule, 10*time.Millisecond)
+	}
+}
+
+func signalDuringDrain(s *Session) {
+	r := s.spawned(start{})
+	s.stubborn()
+	done := make(chan *Answer, 1)
+	ctx, cancel := s.within(drainTime)
+	defer cancel()
+	go func() { // ends with the drain or ctx; waited for below
+		a, _ := s.send(ctx, draining(platformDrain))
+		done <- a
+	}()
+	s.untilDraining("A110")
+	r.signal("A110", syscall.SIGTERM)
+	a := <-done
+	if a == nil {
+		s.fail("A110", "expected the drain to be answered in spite of the signal")
+	}
+	a.check()
+	s.drained("A110", a.ok("A110"))
+	if status := r.exits("A110", drainTime); status != 0 {
+		s.fail("5.9", "expected exit status 0, got %d", status)
+	}
+	if m := s.onlyManifest("A110", r); m["reason"] != "ttl_expired" {
+		s.fail("A110", "expected the manifest of the drain that was running, got reason %s", show(m["reason"]))
+	}
+}
+
+func signalAfterDrain(s *Session) {
+	r := s.spawned(start{})
+	s.driver().prompt("hello")
+	s.drain("5.9", platformDrain)
+	r.signal("5.9", syscall.SIGTERM)
+	if status := r.exits("5.9", drainTime); status != 0 {
+		s.fail("5.9", "expected exit status 0, got %d", status)
+	}
+	s.onlyManifest("5.9", r)
+}
+
+func secondSignal(s *Session) {
+	r := s.spawned(start{})
+	s.stubborn()
+	r.signal("5.9", syscall.SIGTERM)
+	s.untilDraining("5.9")
+	r.signal("5.9", syscall.SIGTERM)
+	if status := r.exits("5.9", exitTime); !slices.Contains([]int{130, 143}, status) {
+		s.fail("5.9", "expected exit status 130 or 143 after a second signal, got %d", status)
+	}
+}
+
+func signalFlushFails(s *Session) {
+	r := s.spawned(start{})
+	alice := s.driver()
+	alice.prompt(trigger("flush_error", fields{"message": "the disk is full"}))
+	alice.finishRun()
+	r.signal("5.9", syscall.SIGTERM)
+	if status := r.exits("5.9", drainTime); status != 3 {
+		s.fail("5.9", "expected exit status 3 after an interrupted drain, got %d", status)
+	}
+	if m := s.onlyManifest("5.9", r); section(m, "runtime")["flush_status"] != "failed" {
+		s.fail("5.9", "expected a manifest that says so, got %s", show(m["runtime"]))
+	}
+}

@@ -1,0 +1,279 @@
+package conformance
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/seed-028515a8/maestro/conformance/shape"
+	"github.com/seed-028515a8/maestro/contracts"
+)
+
+// A wire is the way to a server over HTTP. It is safe for concurrent use.
+type wire struct {
+	base      string // scheme://host:port
+	token     string // bearer credential; empty for none
+	client    *http.Client
+	transport *http.Transport
+}
+
+// newWire returns the way to a server that keeps TCP connections open until it
+// is closed, follows no redirect, and shows bodies as they were sent.
+func newWire(base, token string) *wire {
+	t := &http.Transport{DisableCompression: true, MaxIdleConnsPerHost: 16}
+	return &wire{base: strings.TrimRight(base, "/"), token: token, transport: t, client: &http.Client{Transport: t,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}}
+}
+
+func (w *wire) close() { w.transport.CloseIdleConnections() }
+
+// A request is one HTTP request to be sent.
+type request struct {
+	who    string // in the exchange
+	method string
+	path   string // as it stands on the wire, query included
+	header http.Header
+	body   []byte // nil for none
+	rule   string // what a server breaks that does not answer; empty means 1.1
+}
+
+// maxAnswer bounds the body of an answer.
+const maxAnswer = 16 << 20
+
+// open sends a request and leaves the body to be read and closed.
+func (w *wire) open(ctx context.Context, r request) (*http.Response, error) {
+	req, err := http.NewRequestWithContext(ctx, r.method, w.base+r.path, bytes.NewReader(r.body))
+	if err != nil {
+		return nil, err
+	}
+	if r.body == nil {
+		req.Body = http.NoBody
+	} else {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	if w.token != "" {
+		req.Header.Set("Authorization", "Bearer "+w.token)
+	}
+	for name, values := range r.header {
+		switch name {
+		case "Host":
+			req.Host = values[0]
+		default:
+			req.Header[name] = values
+		}
+	}
+	return w.client.Do(req)
+}
+
+// do sends a request and reads the whole answer.
+func (w *wire) do(ctx context.Context, r request) (*Answer, error) {
+	resp, err := w.open(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	return readAnswer(r, resp)
+}
+
+func readAnswer(r request, resp *http.Response) (*Answer, error) {
+	defer resp.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
+	if err != nil {
+		return nil, fmt.Errorf("read the body of %s %s: %w", r.method, r.path, err)
+	}
+	return &Answer{Frame: Frame{Kind: "answer", Type: "answer", Raw: body}, to: r, Status: resp.StatusCode, Header: resp.Header}, nil
+}
+
+// An Answer is an HTTP response. As a frame it has the body, if that is JSON.
+type Answer struct {
+	Frame
+	Status int
+	Header http.Header
+
+	s  *Session
+	to request
+}
+
+// what names the exchange in messages.
+func (a *Answer) what() string { return a.to.method + " " + a.to.path }
+
+// said shows status and body in messages.
+func (a *Answer) said() string { return fmt.Sprintf("%d %s", a.Status, abridge(a.Raw, maxTraceText)) }
+
+// shownHeaders are the headers that a report shows. Credentials are not there.
+var shownHeaders = []string{"Retry-After", "Allow", "Cache-Control", "Last-Event-Id", "Idempotency-Key", "Content-Encoding", "Host", "Origin"}
+
+// summary renders headers for the exchange.
+func summary(h http.Header) string {
+	var parts []string
+	for name, values := range h {
+		if name == tokenHeader {
+			values = []string{"(a token)"}
+		}
+		if slices.Contains(shownHeaders, name) || strings.Contains(name, "-Headless-") || strings.Contains(name, "-Drain-") || strings.Contains(name, "-Owner-") {
+			parts = append(parts, strings.ToLower(name)+": "+strings.Join(values, ", "))
+		}
+	}
+	if len(parts) == 0 {
+		return ""
+	}
+	slices.Sort(parts)
+	return " [" + strings.Join(parts, "; ") + "]"
+}
+
+// send sends a request and returns the answer as it came. Any goroutine may
+// call it, with a ctx of its own.
+func (s *Session) send(ctx context.Context, r request) (*Answer, error) {
+	s.trace.add(s.now(), r.who, ">", []byte(r.method+" "+r.path+summary(r.header)+" "+string(r.body)))
+	a, err := s.wire.do(ctx, r)
+	if err != nil {
+		s.trace.add(s.now(), r.who, "<", []byte("("+err.Error()+")"))
+		return nil, err
+	}
+	a.s, a.At = s, s.now()
+	s.trace.add(a.At, r.who, "<", fmt.Appendf(nil, "%d%s %s", a.Status, summary(a.Header), a.Raw))
+	return a, nil
+}
+
+// call sends a request and holds the answer against what is true of any.
+func (s *Session) call(r request) *Answer { return s.callFor(r, 2*s.config.Patience) }
+
+// callFor is call for requests that may take longer than others.
+func (s *Session) callFor(r request, patience time.Duration) *Answer {
+	ctx, cancel := s.within(patience)
+	defer cancel()
+	a, err := s.send(ctx, r)
+	if err != nil {
+		s.fail(cmp.Or(r.rule, "1.1"), "%s %s: expected an answer, got: %v", r.method, r.path, err)
+	}
+	a.check()
+	return a
+}
+
+// together sends requests at once and returns their answers in the same order.
+func (s *Session) together(requests ...request) []*Answer {
+	return s.togetherFor(2*s.config.Patience, requests...)
+}
+
+// togetherFor is together for requests that may take longer than others.
+func (s *Session) togetherFor(patience time.Duration, requests ...request) []*Answer {
+	ctx, cancel := s.within(patience)
+	defer cancel()
+	answers, errs := make([]*Answer, len(requests)), make(chan error, len(requests))
+	for i, r := range requests {
+		go func() { // ends with its answer or ctx; all are waited for below
+			var err error
+			answers[i], err = s.send(ctx, r)
+			errs <- err
+		}()
+	}
+	var failed error
+	for range requests {
+		if err := <-errs; err != nil {
+			failed = err
+		}
+	}
+	if failed != nil {
+		s.fail("1.1", "expected an answer to each of %d requests at once, got: %v", len(requests), failed)
+	}
+	for _, a := range answers {
+		a.check()
+	}
+	return answers
+}
+
+// check parses a JSON body, and holds refusals against the shape that all of
+// them share (A73, A74).
+func (a *Answer) check() {
+	isJSON := strings.HasPrefix(a.Header.Get("Content-Type"), "application/json")
+	if isJSON && len(a.Raw) > 0 {
+		v, err := shape.Parse(a.Raw)
+		body, isObject := v.(map[string]any)
+		if err != nil || !isObject {
+			a.s.fail("1.4", "%s: expected one JSON object, got %s (%v)", a.what(), a.said(), err)
+		}
+		a.Fields, a.Body = body, body
+	}
+	if a.Status < 400 {
+		return
+	}
+	if !isJSON {
+		a.s.fail("A73", "%s: expected an error body of type application/json, got %q: %s", a.what(), a.Header.Get("Content-Type"), a.said())
+	}
+	if a.at("status") == "interrupted" { // a drain that was cut short answers in full
+		return
+	}
+	problems := shape.Body[shape.Refusal]
+	if a.at("ready") != nil { // readiness says why it is not
+		problems = shape.OpenBody[shape.Refusal]
+	}
+	if p := problems(a.Body); len(p) > 0 {
+		a.s.fail("A73", "%s: the error body departs from its shape: %s in %s", a.what(), shape.Join(p), a.said())
+	}
+	if a.at("code") != a.at("error_type") {
+		a.s.fail("A73", "%s: code and error_type differ: %s", a.what(), a.said())
+	}
+	if (a.Status == http.StatusServiceUnavailable || a.Status == http.StatusTooManyRequests) && a.Header.Get("Retry-After") == "" {
+		a.s.fail("A74", "%s: expected Retry-After, got none with %s", a.what(), a.said())
+	}
+}
+
+// ok fails unless the request was granted.
+func (a *Answer) ok(rule string) *Answer {
+	if a.Status != http.StatusOK {
+		a.s.fail(rule, "%s: expected status 200, got %s", a.what(), a.said())
+	}
+	return a
+}
+
+// shaped fails unless the body has the closed shape that problems looks for.
+func (a *Answer) shaped(rule string, problems func(any) []shape.Problem) *Answer {
+	if p := problems(any(a.Body)); len(p) > 0 {
+		a.s.fail(rule, "%s: the answer departs from its shape: %s in %s", a.what(), shape.Join(p), a.said())
+	}
+	return a
+}
+
+// refused fails unless the request was refused with a code, its status, and a
+// text unless that is empty.
+func (a *Answer) refused(rule string, code contracts.Code, text string) *Answer {
+	if a.Status != code.HTTPStatus() || a.str("code") != string(code) {
+		a.s.fail(rule, "%s: expected %d %s, got %s", a.what(), code.HTTPStatus(), code, a.said())
+	}
+	if text != "" && a.str("error") != text {
+		a.s.fail(rule, "%s: expected the text %q, got %q", a.what(), text, a.str("error"))
+	}
+	return a
+}
+
+// snapshot returns the snapshot in an answer, or the one that an answer is,
+// after checking what holds of any.
+func (a *Answer) snapshot() *Frame {
+	body, nested := a.Body["snapshot"].(map[string]any)
+	if !nested {
+		body = a.Body
+	}
+	f := &Frame{Kind: "snapshot", Type: "snapshot", Fields: body, Body: body, Raw: a.Raw, At: a.At, Cursor: number(body["cursor"])}
+	checkState(a.s, a.to.who, f)
+	return f
+}
+
+// tokenHeader carries the secret of a connection, either way.
+const tokenHeader = "X-Maestro-Headless-Connection-Token"
+
+// epochHeader says which journal the cursors of an answer count in.
+const epochHeader = "X-Maestro-Headless-Epoch"
+
+// epoch returns the epoch that an answer names.
+func (a *Answer) epoch(rule string) string {
+	e := a.Header.Get(epochHeader)
+	if e == "" {
+		a.s.fail(rule, "%s: expected the header %s, got none", a.what(), epochHeader)
+	}
+	return e
+}
