@@ -109,6 +109,13 @@ func TestExamplesCoverEveryField(t *testing.T) {
 		}
 		noteFields(seen, plansByWire()[typeOf(t, text)], value)
 	}
+	for name, text := range exampleBodies(t) {
+		var value map[string]any
+		if err := json.Unmarshal(text, &value); err != nil {
+			t.Fatal(err)
+		}
+		noteFields(seen, plansByType[reflect.TypeOf(newBody(t, name)).Elem()], value)
+	}
 	for _, typ := range Types() {
 		for _, f := range typ.Fields {
 			if !seen[typ.Name][f.Name] {
