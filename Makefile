@@ -40,7 +40,7 @@ golden: ## rewrite the golden files; the diff is the review
 cover: ## test coverage by function; bin/cover.out for go tool cover -html
 	@mkdir -p bin && go test -coverprofile=bin/cover.out ./... && go tool cover -func=bin/cover.out | tail -n 1
 
-.PHONY: bench bench-smoke kills drains conformance example
+.PHONY: bench bench-smoke kills drains conformance adapter example
 bench: ## compare with other servers, five repetitions; about 20 minutes, Linux
 	go run ./bench -timeout 60m $(ARGS)
 
@@ -53,8 +53,11 @@ kills: build ## kill bin/maestro 100 times in mid-stream and look for losses; ab
 drains: build ## move a session in use from one hosted runner to another, 20 times; about a minute
 	go run ./bench/drains $(ARGS)
 
-conformance: build ## judge bin/maestro over stdio and WebSocket
+conformance: build ## judge bin/maestro over stdio, WebSocket and HTTP, and as a hosted runner
 	.ci/conformance bin/maestro
+
+adapter: build ## judge bin/maestro as the outside adapter of hosted runners does
+	go run ./conformance/adapter -- bin/maestro hosted-runner --agent conformance --protocol-profile public --auth off --ready-stdout --exit-on-stdin-eof
 
 example: build ## run examples/node against bin/maestro
 	.ci/example bin/maestro

@@ -144,11 +144,11 @@ func (h *Hub) arm(s *state) {
 
 // tick does everything whose time has come.
 func (h *Hub) tick(s *state) {
+	h.expireSilent(s) // first: a lease goes with its connection
 	h.expireLease(s)
 	for _, res := range s.table.Expire(s.now) {
 		h.resolve(s, res)
 	}
-	h.expireSilent(s)
 	if !s.credentials.IsZero() && !s.credentials.After(s.now) {
 		h.expireCredentials(s)
 	}

@@ -7,6 +7,7 @@ import (
 	"reflect"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/seed-028515a8/maestro/contracts"
 	"github.com/seed-028515a8/maestro/hub"
@@ -212,6 +213,9 @@ func wantRefusal(t *testing.T, err error, code contracts.Code, text string) {
 		t.Errorf("got %v, want %s: %s", err, code, text)
 	}
 }
+
+// wireTime is a time as the wire has it.
+func wireTime(at time.Time) string { return at.UTC().Format("2006-01-02T15:04:05.000Z") }
 
 func wantEqual(t *testing.T, what string, got, want any) {
 	t.Helper()

@@ -244,7 +244,7 @@ func (h *Hub) mayReceive(s *state) error {
 // speaker finds the connection that a message comes from. A viewer, or who says
 // to be one, sends nothing, not even hello (A37 to A39).
 func (h *Hub) speaker(s *state, by contracts.Caller) (*connection, error) {
-	if by.SubscriptionID != "" && s.subs[by.SubscriptionID] == nil {
+	if sub := s.subs[by.SubscriptionID]; by.SubscriptionID != "" && (sub == nil || sub.conn.principal.ID != by.Principal.ID) {
 		return nil, errNoSubscription
 	}
 	c, _, err := h.identify(s, by)

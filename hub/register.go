@@ -273,7 +273,7 @@ func (h *Hub) Unsubscribe(id string, by contracts.Caller) error {
 		c := sub.conn
 		h.heard(s, c)
 		if len(c.subs) == 1 {
-			h.endConnection(s, c)
+			h.endConnection(s, c, contracts.LeaseReleased)
 			return
 		}
 		h.dropSubscription(s, sub, nil)
@@ -282,13 +282,12 @@ func (h *Hub) Unsubscribe(id string, by contracts.Caller) error {
 	return h.refusedOr(err)
 }
 
-// endConnection destroys a connection at its client's wish and shows the state
-// that leaves, once. In a crowd the departure of one that only watched is told
+// endConnection destroys a connection and shows the state that leaves, once. In a crowd the departure of one that only watched is told
 // with the others' (see presence).
-func (h *Hub) endConnection(s *state, c *connection) {
+func (h *Hub) endConnection(s *state, c *connection, why contracts.LeaseReason) {
 	holder, _ := s.lease.Holder()
 	alone := len(s.conns) <= presenceAtOnce
-	h.destroy(s, c, contracts.LeaseReleased)
+	h.destroy(s, c, why)
 	if holder != c.id && (alone || c.role == contracts.RoleController) {
 		h.publishSnapshot(s) // the end of a lease has shown it already
 	}
@@ -355,7 +354,7 @@ func (h *Hub) Disconnect(by contracts.Caller) (answer *contracts.DisconnectAnswe
 			for _, sub := range c.subs {
 				answer.Subscriptions = append(answer.Subscriptions, sub.id)
 			}
-			h.endConnection(s, c)
+			h.endConnection(s, c, contracts.LeaseReleased)
 		}
 		answer.ControllerConnectionID = h.controllerID(s).Value
 	})

@@ -19,7 +19,7 @@ func TestConnectMakesAConnectionWithoutASubscription(t *testing.T) { // A3
 		if !got.ControllerLeaseGranted || got.Role != contracts.RoleController || *got.ControllerConnectionID != got.ConnectionID {
 			t.Errorf("got %+v, want a controller with the lease", got)
 		}
-		if want := time.Now().Add(contracts.DefaultLeaseTTL).UTC().Format("2006-01-02T15:04:05.000Z"); *got.LeaseExpiresAt != want {
+		if want := wireTime(time.Now().Add(contracts.DefaultLeaseTTL)); *got.LeaseExpiresAt != want {
 			t.Errorf("lease expires: got %s, want %s", *got.LeaseExpiresAt, want)
 		}
 		wantEqual(t, "session and interval", []any{got.SessionID, got.HeartbeatIntervalMS}, []any{"s", int64(15000)})

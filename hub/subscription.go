@@ -203,7 +203,7 @@ func (h *Hub) expireSilent(s *state) {
 		}
 		h.dropSubscription(s, sub, nil)
 		if len(sub.conn.subs) == 0 {
-			h.destroy(s, sub.conn, contracts.LeaseExpired)
+			h.endConnection(s, sub.conn, contracts.LeaseExpired)
 		} else {
 			h.presence(s, sub.conn.id)
 		}
@@ -213,7 +213,7 @@ func (h *Hub) expireSilent(s *state) {
 		if c.expires.After(s.now) {
 			break
 		}
-		h.destroy(s, c, contracts.LeaseExpired)
+		h.endConnection(s, c, contracts.LeaseExpired)
 	}
 }
 

@@ -360,9 +360,9 @@ func TestSessionIsBoundedForRequestsToo(t *testing.T) { // D10
 			g.beats()
 		}
 		r.guest("v").follows(contracts.StreamRequest{})
-		second.subscribes(asController)
+		second.subscribes(byForce)
 		second.follows(second.place(-1))
-		third.subscribes(asController)
+		third.subscribes(byForce)
 		third.follows(third.place(-1))
 		synctest.Wait()
 		wantCode(t, r.MayStream(contracts.StreamRequest{}, r.guest("w").by), contracts.CodeOverloaded)
