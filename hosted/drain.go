@@ -187,7 +187,7 @@ func (r *Runner) leave(d *drained) (*contracts.Manifest, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer dir.Close()
+	defer func() { _ = dir.Close() }() // it was only looked into
 	name, err := manifestName(dir, r.config.RunnerSessionID, d.at)
 	if err != nil {
 		return nil, err

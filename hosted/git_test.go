@@ -3,12 +3,10 @@ package hosted
 import (
 	"context"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 
 	"github.com/seed-028515a8/maestro/contracts"
@@ -84,30 +82,6 @@ func TestGitLearnsNoSecretAndRunsNoMonitor(t *testing.T) {
 	}
 	if _, err := os.Stat(monitored); err == nil {
 		t.Errorf("git ran the monitor that the workspace configures")
-	}
-}
-
-func TestSlowGitIsDoneWithoutAndLeavesNothing(t *testing.T) {
-	bin := folder(t)
-	alive := filepath.Join(bin, "alive") // ends when nobody that git started is left
-	if err := syscall.Mkfifo(alive, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	pulse, err := os.OpenFile(alive, os.O_RDONLY|syscall.O_NONBLOCK, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer pulse.Close()
-	write(t, filepath.Join(bin, "git"), "#!/bin/sh\nexec 3>'"+alive+"'\necho '# branch.head main'\nsleep 600 &\nwait\n")
-	if err := os.Chmod(filepath.Join(bin, "git"), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	t.Setenv("PATH", bin+":"+os.Getenv("PATH"))
-	if g := gitState(context.Background(), folder(t)); g != nil {
-		t.Errorf("got %+v, want nothing", g)
-	}
-	if _, err := io.Copy(io.Discard, pulse); err != nil {
-		t.Error(err)
 	}
 }
 

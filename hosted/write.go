@@ -25,7 +25,7 @@ func (c *Config) openSnapshotRoot() (*os.Root, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer workspace.Close()
+	defer func() { _ = workspace.Close() }() // it was only looked into
 	if err := workspace.MkdirAll(rel, 0o700); err != nil {
 		return nil, err
 	}

@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
-	"syscall"
 	"time"
 )
 
@@ -229,7 +228,7 @@ func (t *trial) drain(ctx context.Context) error {
 		t.fault("the manifest is not whole: %s", answer.Manifest)
 	}
 	for _, pid := range t.pids {
-		if err := syscall.Kill(-pid, 0); !errors.Is(err, syscall.ESRCH) {
+		if alive(pid) {
 			t.fault("command %d was left behind", pid)
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/url"
 	"os"
 	"path/filepath"
 
@@ -63,8 +64,10 @@ func runHosted(s settings, c hosted.Config, in io.Reader, out io.Writer) error {
 		return err
 	}
 	s.workspace, s.listen = c.WorkspaceRoot, c.Listen
+	secrets := s.stateDir // the workspace is no place for them: the agent and every controller can read it
 	if s.stateDir == "" {
 		s.stateDir = filepath.Join(c.WorkspaceRoot, ".maestro")
+		secrets = filepath.Join(defaultStateRoot(), runnerFolder(c))
 	}
 	if c.AttachAudience != "" {
 		s.jwtAudience = c.AttachAudience
@@ -73,7 +76,7 @@ func runHosted(s settings, c hosted.Config, in io.Reader, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	n, err := listen(s, s.stateDir, r.house(), log)
+	n, err := listen(s, secrets, r.house(), log)
 	if err == nil {
 		n.accept(log)
 		err = announce(s, n.readiness(r.hub.SessionID()), out)
@@ -107,10 +110,7 @@ func startRunner(ctx context.Context, s settings, c hosted.Config, restored *con
 	}
 	id := c.Session(restored)
 	m.hosted = true
-	m.dir = filepath.Join(s.stateDir, "runners", c.RunnerSessionID)
-	if !filepath.IsLocal(c.RunnerSessionID) {
-		m.dir = filepath.Join(s.stateDir, "runners", "runner")
-	}
+	m.dir = filepath.Join(s.stateDir, runnerFolder(c))
 	m.restored = restored
 	m.quiet = s.profile == string(contracts.ProfilePublic)
 	m.drainCancels = s.drainRequests == "cancel" || s.drainRequests == "" && m.quiet
@@ -126,6 +126,12 @@ func startRunner(ctx context.Context, s settings, c hosted.Config, restored *con
 		return nil, errors.Join(err, h.Close(ctx))
 	}
 	return &hostedSession{h, runner, m}, nil
+}
+
+// runnerFolder is where a runner keeps what is its own. A runner that comes back
+// under its name finds it again.
+func runnerFolder(c hosted.Config) string {
+	return filepath.Join("runners", url.PathEscape(c.RunnerSessionID))
 }
 
 // house lets clients into the one session. Who they are decides what they may
