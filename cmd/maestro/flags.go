@@ -35,6 +35,7 @@ type settings struct {
 	jwtAudience, jwtScopeClaim string
 	controlTokenFile           string
 	pprof                      string
+	logLevel, logFormat        string
 	connectionTokens           string
 	drainRequests              string
 	limits                     limits
@@ -71,9 +72,13 @@ func (s *settings) registerShared(cmd *cobra.Command) {
 	f.StringVar(&s.jwtAudience, "jwt-audience", "", "audience that JWTs must have")
 	f.StringVar(&s.jwtScopeClaim, "jwt-scope-claim", "maestro_scope", "claim of JWTs that names whose sessions they reach")
 	f.StringVar(&s.connectionTokens, "connection-tokens", "", "required or optional: whether HTTP requests about a connection must present its secret; default: required unless --auth off")
+	f.StringVar(&s.logLevel, "log-level", "info", "what goes to standard error: debug, info, warn or error")
+	f.StringVar(&s.logFormat, "log-format", "text", "how: text or json")
 	f.StringVar(&s.pprof, "pprof", "", "also serve Go profiles on this loopback address")
 	s.limits.register(cmd)
 	complete(cmd, "agent", cobra.ShellCompDirectiveNoSpace, "shell", "script:", "conformance", "headless:")
+	complete(cmd, "log-level", cobra.ShellCompDirectiveNoFileComp, "debug", "info", "warn", "error")
+	complete(cmd, "log-format", cobra.ShellCompDirectiveNoFileComp, "text", "json")
 	complete(cmd, "auth", cobra.ShellCompDirectiveNoFileComp, "token", "off")
 	complete(cmd, "protocol-profile", cobra.ShellCompDirectiveNoFileComp, string(contracts.ProfileSeed), string(contracts.ProfilePublic))
 }
@@ -105,6 +110,12 @@ func (s *settings) sensible() error {
 	}
 	if p := contracts.Profile(s.profile); p != contracts.ProfileSeed && p != contracts.ProfilePublic {
 		return fmt.Errorf("--protocol-profile %q: want seed or public", s.profile)
+	}
+	if _, known := logLevels[s.logLevel]; !known {
+		return fmt.Errorf("--log-level %q: want debug, info, warn or error", s.logLevel)
+	}
+	if s.logFormat != "text" && s.logFormat != "json" {
+		return fmt.Errorf("--log-format %q: want text or json", s.logFormat)
 	}
 	if (s.tlsCert == "") != (s.tlsKey == "") {
 		return errors.New("--tls-cert and --tls-key belong together")
@@ -138,8 +149,16 @@ func (s *settings) requireTokens() bool {
 	return s.connectionTokens == "required"
 }
 
+var logLevels = map[string]slog.Level{
+	"debug": slog.LevelDebug, "info": slog.LevelInfo, "warn": slog.LevelWarn, "error": slog.LevelError,
+}
+
 func (s *settings) log() *slog.Logger {
-	return slog.New(slog.NewTextHandler(os.Stderr, nil))
+	opts := &slog.HandlerOptions{Level: logLevels[s.logLevel]}
+	if s.logFormat == "json" {
+		return slog.New(slog.NewJSONHandler(os.Stderr, opts))
+	}
+	return slog.New(slog.NewTextHandler(os.Stderr, opts))
 }
 
 // defaultStateRoot is where state is kept when nobody says otherwise.

@@ -131,7 +131,7 @@ func startRunner(ctx context.Context, s settings, c hosted.Config, restored *con
 // runnerFolder is where a runner keeps what is its own. A runner that comes back
 // under its name finds it again.
 func runnerFolder(c hosted.Config) string {
-	return filepath.Join("runners", url.PathEscape(c.RunnerSessionID))
+	return filepath.Join("runners", "r-"+url.PathEscape(c.RunnerSessionID)) // never a path of its own
 }
 
 // house lets clients into the one session. Who they are decides what they may
