@@ -44,10 +44,6 @@ func Restore(ttl time.Duration, generation uint64) *Lease {
 // Holder returns the id that holds the lease, whether or not it is overdue.
 func (l *Lease) Holder() (id string, ok bool) { return l.holder, l.holder != "" }
 
-// Held reports whether somebody holds the lease at now. A holder whose
-// deadline has come counts no more, even before Expire frees the lease.
-func (l *Lease) Held(now time.Time) bool { return l.holder != "" && !l.overdue(now) }
-
 // Generation returns how many times the lease was granted to a new holder. It
 // stays when the lease becomes free.
 func (l *Lease) Generation() uint64 { return l.generation }
