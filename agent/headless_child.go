@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/seed-028515a8/maestro/contracts"
+	proc "github.com/seed-028515a8/maestro/internal/child"
 )
 
 // Bounds on what a child says and on what waits for it.
@@ -32,7 +33,7 @@ const (
 // and bury, which closes done, sees to it that all end when the process does.
 type child struct {
 	cmd     *exec.Cmd
-	group   *group
+	group   *proc.Group
 	streams sync.WaitGroup // the goroutines other than bury
 	log     *slog.Logger
 	receive func(contracts.Event) // called for each event, by one goroutine
@@ -58,7 +59,7 @@ func newChild(argv []string, o Options) *child {
 		cmd: exec.Command(argv[0], argv[1:]...), log: o.Log,
 		queue: make(chan []byte, maxChildQueue), done: make(chan struct{}),
 	}
-	c.cmd.Dir, c.cmd.Env = o.Dir, childEnviron(os.Environ(), o.Hosted, o.EnvPass)
+	c.cmd.Dir, c.cmd.Env = o.Dir, proc.Environ(os.Environ(), o.Hosted, o.EnvPass)
 	c.ended, c.end = context.WithCancel(context.Background())
 	return c
 }
@@ -71,7 +72,7 @@ func (c *child) start(receive func(contracts.Event), refuse func(error)) error {
 	if err != nil {
 		return fmt.Errorf("start agent process: %w", err)
 	}
-	c.group, err = startGroup(&c.streams, c.cmd)
+	c.group, err = proc.Start(c.cmd)
 	closeAll(theirs)
 	if err != nil {
 		c.end()
@@ -109,13 +110,13 @@ func (c *child) pipes() (theirs []*os.File, err error) {
 
 // bury waits for the end of the process and then for that of its streams.
 func (c *child) bury() {
-	<-c.group.exited
+	<-c.group.Exited()
 	c.mu.Lock()
 	if c.cause == nil {
 		c.cause = fmt.Errorf("agent process exited: %s", c.cmd.ProcessState)
 	}
 	c.mu.Unlock()
-	c.group.kill() // what it left behind could hold the streams open
+	c.group.Kill() // what it left behind could hold the streams open
 	late := time.Now().Add(childDrainTime)
 	_ = c.stdout.SetReadDeadline(late) // pipes have deadlines where there are process groups
 	_ = c.stderr.SetReadDeadline(late)
@@ -250,7 +251,7 @@ func (c *child) kill(cause error) {
 		return
 	}
 	c.cause = cause
-	c.group.kill()
+	c.group.Kill()
 }
 
 // failure says why the child ended; it is meant for after that.

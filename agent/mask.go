@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"regexp"
 	"strings"
+
+	proc "github.com/seed-028515a8/maestro/internal/child"
 )
 
 // maskMark stands where a secret was.
@@ -22,7 +24,7 @@ var (
 // those of credentials, and of authorization headers. A value that runs a
 // command of its own is left as it is.
 func maskCommand(line string) string {
-	line = maskMatches(assignment, line, func(name string) bool { return secretName(strings.TrimSuffix(name, "=")) })
+	line = maskMatches(assignment, line, func(name string) bool { return proc.SecretName(strings.TrimSuffix(name, "=")) })
 	return maskMatches(authorization, line, func(string) bool { return true })
 }
 
@@ -86,8 +88,8 @@ func maskValue(key string, value any) (masked any, found bool) {
 	return value, found
 }
 
-// secretKey is secretName for the keys of objects, where "key" alone is more
+// secretKey is [proc.SecretName] for the keys of objects, where "key" alone is more
 // often the name of a thing than a secret.
 func secretKey(key string) bool {
-	return secretName(key) && !strings.EqualFold(key, "key")
+	return proc.SecretName(key) && !strings.EqualFold(key, "key")
 }

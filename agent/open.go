@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/seed-028515a8/maestro/contracts"
+	proc "github.com/seed-028515a8/maestro/internal/child"
 )
 
 // An Agent is a runtime as [Open] returns it. Start is called once, then Run
@@ -83,7 +84,7 @@ func Open(spec string, o Options) (Agent, error) {
 	case kind == "script" && rest != "":
 		return newScript(rest, o)
 	case kind == "headless" && hasRest:
-		argv, err := splitWords(rest)
+		argv, err := proc.SplitWords(rest)
 		if err != nil {
 			return nil, fmt.Errorf("agent %q: %w", spec, err)
 		}

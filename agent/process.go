@@ -5,10 +5,10 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
-	"runtime"
 	"sync"
 	"time"
+
+	proc "github.com/seed-028515a8/maestro/internal/child"
 )
 
 const (
@@ -19,9 +19,6 @@ const (
 	// lingerDelay is how long a command's output stays open after its exit, for
 	// what its background processes still say.
 	lingerDelay = 2 * time.Second
-
-	// pollDelay is how often a group that was asked to end is looked at.
-	pollDelay = 10 * time.Millisecond
 )
 
 // A command is a line for the shell. Its standard input is empty and its two
@@ -57,7 +54,7 @@ func (c command) Run(ctx context.Context, emit func(text string) error) (exit, e
 		return exit{}, fmt.Errorf("open pipe: %w", err)
 	}
 	defer output.Close()
-	cmd := shellCommand(c.Shell, c.Line)
+	cmd := proc.ShellCommand(c.Shell, c.Line)
 	cmd.Dir, cmd.Env = c.Dir, c.Env
 	cmd.Stdout, cmd.Stderr = input, input
 
@@ -65,72 +62,38 @@ func (c command) Run(ctx context.Context, emit func(text string) error) (exit, e
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	var wg sync.WaitGroup
-	g, err := startGroup(&wg, cmd)
+	g, err := proc.Start(cmd)
 	_ = input.Close() // the group has its own
 	if err != nil {
 		return exit{}, err
 	}
 	drained := make(chan struct{})
-	wg.Go(func() { g.supervise(ctx, drained, output) }) // ends when the group has, or after ctx
+	wg.Go(func() { supervise(ctx, g, drained, output) }) // ends when the group has, or after ctx
 	if err := pump(output, emit); err != nil {
 		stop(err)
 	}
 	close(drained)
 	wg.Wait()
 
-	code, signal := exitStatus(cmd.ProcessState)
+	code, signal := g.Status()
 	return exit{Code: code, Signal: signal, Took: time.Since(began)}, context.Cause(ctx)
-}
-
-// A group is a running command with the processes it started, as far as they
-// did not leave its process group.
-type group struct {
-	leader *os.Process   // its id is that of the group
-	exited chan struct{} // closed once the leader was waited for
-}
-
-// startGroup starts cmd as the leader of a group of its own. The goroutine that
-// waits for it is in wg and ends with the leader.
-func startGroup(wg *sync.WaitGroup, cmd *exec.Cmd) (*group, error) {
-	g := &group{exited: make(chan struct{})}
-	cmd.SysProcAttr = groupAttr(cmd.SysProcAttr)
-	started := make(chan error)
-	wg.Go(func() {
-		// Linux kills the leader when the thread that started it ends, so the
-		// thread must live as long as the leader does.
-		runtime.LockOSThread()
-		defer runtime.UnlockOSThread()
-		err := cmd.Start()
-		started <- err
-		if err == nil {
-			_ = cmd.Wait() // how it ended is in cmd.ProcessState
-			close(g.exited)
-		}
-	})
-	if err := <-started; err != nil {
-		wg.Wait()
-		return nil, err
-	}
-	g.leader = cmd.Process
-	return g, nil
 }
 
 // supervise sees the group to its end, which comes when the leader has exited
 // and the output was drained, or when ctx ends. It then closes output, which
 // ends the reading of a pipe that a process outside the group still holds.
-func (g *group) supervise(ctx context.Context, drained <-chan struct{}, output io.Closer) {
+func supervise(ctx context.Context, g *proc.Group, drained <-chan struct{}, output io.Closer) {
 	select {
-	case <-g.exited:
-		g.linger(ctx, drained)
+	case <-g.Exited():
+		linger(ctx, drained)
 	case <-ctx.Done():
 	}
-	g.stop()
-	<-g.exited
+	g.Stop(killDelay, nil)
 	_ = output.Close() // it is only read
 }
 
 // linger waits for the output of processes that outlive the leader.
-func (g *group) linger(ctx context.Context, drained <-chan struct{}) {
+func linger(ctx context.Context, drained <-chan struct{}) {
 	late := time.NewTimer(lingerDelay)
 	defer late.Stop()
 	select {
@@ -138,45 +101,4 @@ func (g *group) linger(ctx context.Context, drained <-chan struct{}) {
 	case <-late.C:
 	case <-ctx.Done():
 	}
-}
-
-// stop asks every process of the group to end, and kills what is left of it a
-// second later. It returns as soon as the group is empty.
-//
-// The leader may have been waited for already. The group's id is still right: no
-// process gets the id of a group that has members, and as systems hand ids out
-// in turn, that of an empty group is not seen again soon.
-func (g *group) stop() {
-	if !terminateGroup(g.leader) {
-		return
-	}
-	late := time.NewTimer(killDelay)
-	defer late.Stop()
-	look := time.NewTicker(pollDelay)
-	defer look.Stop()
-	for groupExists(g.leader) {
-		select {
-		case <-look.C:
-		case <-late.C:
-			g.kill()
-			return
-		}
-	}
-}
-
-// kill ends every process of the group at once. It does not wait for that.
-func (g *group) kill() { killGroup(g.leader) }
-
-// findShell returns the shell to run command lines with: preferred, else
-// $SHELL, else /bin/bash, of which the first that can be run counts, else sh.
-func findShell(preferred string) string {
-	for _, path := range []string{preferred, os.Getenv("SHELL"), "/bin/bash"} {
-		if path == "" {
-			continue
-		}
-		if found, err := exec.LookPath(path); err == nil {
-			return found
-		}
-	}
-	return "sh"
 }

@@ -5,11 +5,10 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"slices"
 	"time"
-	"unicode/utf8"
 
 	"github.com/seed-028515a8/maestro/contracts"
+	proc "github.com/seed-028515a8/maestro/internal/child"
 )
 
 // gatherDelay is how long output waits for more of it, so that a command that
@@ -20,11 +19,11 @@ const gatherDelay = 20 * time.Millisecond
 // pipe elsewhere is an end, too.
 func pump(pipe *os.File, emit func(text string) error) error {
 	buf := make([]byte, contracts.MaxTextBytes)
-	var dec textDecoder
+	var text proc.Text
 	for {
 		n, err := gather(pipe, buf)
-		text := dec.decode(buf[:n], err != nil)
-		for _, piece := range contracts.SplitText(text, contracts.MaxTextBytes) {
+		piece := text.Decode(buf[:n], err != nil)
+		for _, piece := range contracts.SplitText(piece, contracts.MaxTextBytes) {
 			if err := emit(piece); err != nil {
 				return err
 			}
@@ -55,38 +54,4 @@ func gather(pipe *os.File, buf []byte) (n int, err error) {
 		err = nil
 	}
 	return n, err
-}
-
-// A textDecoder turns a stream of bytes into text. A character cut by the end of a
-// piece waits for the next one; every byte that is not UTF-8 becomes U+FFFD.
-type textDecoder struct {
-	cut []byte // the beginning of a character; at most 3 bytes
-}
-
-// decode returns the text of the next piece of the stream.
-func (d *textDecoder) decode(piece []byte, last bool) string {
-	all := slices.Concat(d.cut, piece)
-	d.cut = nil
-	if !last {
-		start := cutAt(all)
-		all, d.cut = all[:start], slices.Clone(all[start:])
-	}
-	if utf8.Valid(all) {
-		return string(all)
-	}
-	return string([]rune(string(all)))
-}
-
-// cutAt returns where a character begins that b does not hold all of, or the
-// length of b.
-func cutAt(b []byte) int {
-	for i := len(b) - 1; i >= max(0, len(b)-utf8.UTFMax+1); i-- {
-		if utf8.RuneStart(b[i]) {
-			if utf8.FullRune(b[i:]) {
-				break
-			}
-			return i
-		}
-	}
-	return len(b)
 }

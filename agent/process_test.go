@@ -202,16 +202,3 @@ func TestCommandThatCannotStartIsAnError(t *testing.T) {
 		t.Errorf("got error %v, want %v", err, os.ErrNotExist)
 	}
 }
-
-func TestFirstUsableShellIsTaken(t *testing.T) {
-	t.Setenv("SHELL", "/bin/sh")
-	for _, tt := range []struct{ preferred, want string }{
-		{"", "/bin/sh"},
-		{"/absent/shell", "/bin/sh"},
-		{"/bin/cat", "/bin/cat"},
-	} {
-		if got := findShell(tt.preferred); got != tt.want {
-			t.Errorf("findShell(%q): got %s, want %s", tt.preferred, got, tt.want)
-		}
-	}
-}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/seed-028515a8/maestro/contracts"
+	proc "github.com/seed-028515a8/maestro/internal/child"
 )
 
 const (
@@ -220,7 +221,7 @@ func (r *shellRun) execute(ctx context.Context) error {
 // command returns the process to run, which finds the absolute paths of the
 // prompt's attachments in MAESTRO_ATTACHMENTS, one a line.
 func (r *shellRun) command() command {
-	env := childEnviron(os.Environ(), r.Hosted, r.EnvPass)
+	env := proc.Environ(os.Environ(), r.Hosted, r.EnvPass)
 	if len(r.attachments) > 0 {
 		env = append(env, "MAESTRO_ATTACHMENTS="+strings.Join(r.attachments, "\n"))
 	}

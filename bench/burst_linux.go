@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"math"
 	"slices"
 )
 
@@ -12,7 +13,7 @@ func (b *bench) burst(ctx context.Context) error {
 		var res results[fanout]
 		contenders := b.contenders(p.messages + warmUp)
 		if b.designs.MatchString(nameProduct) {
-			contenders = slices.Insert(contenders, min(1, len(contenders)), productContender)
+			contenders = slices.Insert(contenders, min(2, len(contenders)), productContender)
 		}
 		run := func(c contender) (fanout, error) {
 			if c.name == nameProduct {
@@ -57,7 +58,8 @@ func (b *bench) reportBurst(p burstPlan, res *results[fanout], judged bool) {
 	naive, raw := res.of(nameNaive, cpu), res.of(nameRaw64, cpu)
 	t := table{
 		title: fmt.Sprintf("Fan-out, burst: %d viewers, %d deliveries", p.viewers, p.viewers*p.messages),
-		notes: []string{"Published as fast as the server takes it. Server processor time, user and system, per delivery."},
+		notes: []string{"Published as fast as the server takes it. Server processor time, user and system, per delivery. Frames of SSE " +
+			"are the chunks of its answer."},
 		head: []string{"server", "x " + nameNaive, "x raw TCP 64", "server ns", "viewers ns", "deliveries/s x " + nameNaive,
 			"writes", "allocs", "frames", "bytes"},
 	}
@@ -80,8 +82,13 @@ func (b *bench) reportBurst(p burstPlan, res *results[fanout], judged bool) {
 		return
 	}
 	what := fmt.Sprintf("fan-out server CPU per delivery, burst, N=%d", p.viewers)
-	ours := res.of(nameHub, cpu)
+	ours, events := res.of(nameHub, cpu), res.of(nameHubEvents, cpu)
+	overEvents := fmt.Sprintf("fan-out server CPU per delivery over SSE, burst, N=%d", p.viewers)
 	b.report.targets = append(b.report.targets,
 		target{what: what, limit: 0.06, unit: "x", versus: nameNaive + ", Conn.Write per message", got: ours.over(naive), void: res.void(nameHub)},
-		target{what: what, limit: 1.5, unit: "x", versus: "raw TCP, 64 messages a write", got: ours.over(raw), void: res.void(nameHub)})
+		target{what: what, limit: 1.5, unit: "x", versus: "raw TCP, 64 messages a write", got: ours.over(raw), void: res.void(nameHub)},
+		target{what: overEvents, limit: 0.08, unit: "x", versus: nameNaiveEvents, void: res.void(nameHubEvents),
+			got: events.over(res.of(nameNaiveEvents, cpu))},
+		target{what: overEvents, limit: math.Inf(1), unit: "x", versus: nameHub + " over WebSocket", void: res.void(nameHubEvents),
+			got: events.over(ours)})
 }

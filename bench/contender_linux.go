@@ -10,10 +10,12 @@ import (
 
 // Names of contenders that others are compared with.
 const (
-	nameHub     = "maestro hub"
-	nameProduct = "maestro serve"
-	nameNaive   = "coder/websocket"
-	nameRaw64   = "raw TCP, 64 a write"
+	nameHub         = "maestro hub"
+	nameHubEvents   = "maestro hub, SSE"
+	nameProduct     = "maestro serve"
+	nameNaive       = "coder/websocket"
+	nameNaiveEvents = "net/http SSE, a flush per event"
+	nameRaw64       = "raw TCP, 64 a write"
 )
 
 // A contender is one server that can be measured.
@@ -37,12 +39,25 @@ func attachDialect(sessionID string, role contracts.Role) dialect {
 	}
 }
 
+// streamDialect is how a viewer follows maestro's events over HTTP. The state is
+// the first thing it is sent.
+func streamDialect(sessionID string) dialect {
+	return dialect{path: "/api/headless/sessions/" + sessionID + "/events", events: true, answer: `"type":"snapshot"`}
+}
+
 // hubContender is our own fan-out without the agent and the disk, which the
 // peers do not have either.
 var hubContender = contender{
 	nameHub,
 	"the product's hub, journal (in memory) and WebSocket transport; every event is checked, encoded, folded into the session's state and kept for replay",
 	"hubserver", nil, attachDialect("bench", contracts.RoleViewer),
+}
+
+// eventsContender is the same, with viewers that follow over HTTP.
+var eventsContender = contender{
+	nameHubEvents,
+	"the same process of the same kind, with its HTTP transport: a stream of server-sent events for each viewer",
+	"hubserver", nil, streamDialect("bench"),
 }
 
 // productContender is the whole program as it is shipped. It is started and
@@ -61,11 +76,13 @@ func (b *bench) contenders(messages int) []contender {
 	}
 	all := []contender{
 		hubContender,
+		eventsContender,
 		peer(nameNaive, "naive", plainDialect, "a channel of 1024 messages and a goroutine per viewer, `Conn.Write` without a timeout; the publisher waits when a channel is full"),
 		peer("gorilla/websocket", "gorilla", plainDialect, "the same channels with one `PreparedMessage` per message and buffers of 1 KiB"),
 		peer("lxzan/gws", "gws", plainDialect, "`Broadcaster`; its queues have no bound"),
 		peer("olahol/melody", "melody", plainDialect, "`Broadcast`, with buffers that hold the whole run so that it need not drop"),
 		peer("nats-server", "nats", natsDialect, "embedded, default limits, published in-process; viewers subscribe over its WebSocket listener"),
+		peer(nameNaiveEvents, "sse", eventDialect, "the same channels, read by the handlers: `fmt.Fprintf` of one event and a `Flush` for every message"),
 		peer("raw TCP, 1 a write", "raw1", rawDialect, "the floor: no handshake, nothing read, a shared log of ready frames, a write call per message"),
 		peer(nameRaw64, "raw64", rawDialect, "the same with at most 64 messages per write call"),
 	}

@@ -86,7 +86,7 @@ func (c *crowd) add(addr string, d dialect) (*viewer, error) {
 	if err != nil {
 		return nil, err
 	}
-	v := &viewer{fd: fd, stream: stream{next: c.next}}
+	v := &viewer{fd: fd, stream: stream{next: c.next, chunked: d.events}}
 	c.viewers[int32(fd)] = v
 	if err := unix.SetNonblock(fd, true); err != nil {
 		return nil, err

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"net"
 	"strings"
@@ -27,8 +28,11 @@ func listen(t *testing.T, d dialect, serve func(c net.Conn, request string)) (ad
 			go func() { // ends with the connection, which its viewer closes
 				defer c.Close()
 				request := ""
-				if d.path != "" {
-					request = upgrade(c)
+				switch {
+				case d.events:
+					request = accept(c, eventHeader)
+				case d.path != "":
+					request = accept(c, "HTTP/1.1 101 Switching Protocols\r\n\r\n")
 				}
 				serve(c, request)
 			}()
@@ -37,13 +41,16 @@ func listen(t *testing.T, d dialect, serve func(c net.Conn, request string)) (ad
 	return ln.Addr().String()
 }
 
-func upgrade(c net.Conn) (request string) {
+const eventHeader = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
+
+// accept reads a request and answers it with a header.
+func accept(c net.Conn, header string) (request string) {
 	buf := make([]byte, 4096)
 	n, err := c.Read(buf)
 	if err != nil {
 		return ""
 	}
-	if _, err := io.WriteString(c, "HTTP/1.1 101 Switching Protocols\r\n\r\n"); err != nil {
+	if _, err := io.WriteString(c, header); err != nil {
 		return ""
 	}
 	return string(buf[:n])
@@ -108,6 +115,40 @@ func TestCrowdReadsEveryMessageOfEveryViewer(t *testing.T) {
 	}
 }
 
+func TestCrowdReadsEventsHoweverTheyAreChunked(t *testing.T) {
+	d := streamDialect("s")
+	first := event(`{"type":"snapshot","snapshot":{"cursor":0}}`)
+	live := event(message(0)) + event(message(1)) + event(message(2))
+	for name, parts := range map[string][][]byte{
+		"an event in each":       {chunked(first), chunked(event(message(0))), chunked(event(message(1))), chunked(event(message(2)))},
+		"all in one":             {chunked(first + live)},
+		"the answer cut":         {chunked(first[:20]), chunked(first[20:]), chunked(live)},
+		"an event cut":           {chunked(first), chunked(live[:50]), chunked(live[50:300]), chunked(live[300:])},
+		"sizes with many digits": {[]byte(fmt.Sprintf("%010X;name=value\r\n%s\r\n", len(first+live), first+live))},
+	} {
+		t.Run(name, func(t *testing.T) {
+			requests := make(chan string, 70)
+			addr := listen(t, d, func(c net.Conn, request string) {
+				requests <- request
+				for _, part := range parts {
+					send(c, part)
+				}
+				io.Copy(io.Discard, c) // until the viewer leaves
+			})
+			c, err := watch(t, addr, d, 70, 3)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if c.deliveries != 210 {
+				t.Errorf("deliveries to 70 viewers: got %d, want 210", c.deliveries)
+			}
+			if got, want := <-requests, "GET /api/headless/sessions/s/events HTTP/1.1\r\n"; !strings.HasPrefix(got, want) {
+				t.Errorf("request: got %q, want %q first", got, want)
+			}
+		})
+	}
+}
+
 func TestCrowdFailsWhenOneViewerIsFailed(t *testing.T) {
 	for _, tt := range []struct{ name, want string }{
 		{"lost", "out of order"},
@@ -151,6 +192,24 @@ func TestCrowdAnswersPings(t *testing.T) {
 	}
 	if got, want := <-answered, string(appendMasked(nil, opPong, []byte("tick"))); got != want {
 		t.Errorf("answer to a ping: got %q, want %q", got, want)
+	}
+}
+
+func TestEventsThatAreNoneAreRefused(t *testing.T) {
+	for _, tt := range []struct{ name, answer, want string }{
+		{"refused", "HTTP/1.1 429 Too Many Requests\r\n\r\n", "429 Too Many"},
+		{"a page", "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nTransfer-Encoding: chunked\r\n\r\n", `not events but "text/html"`},
+		{"not chunked", "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n", "not chunked"},
+		{"no state", eventHeader + string(chunked(event("{}"))), "connection closed after"},
+		{"ended", eventHeader + "0\r\n\r\n", "server ended the stream"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			addr := listen(t, rawDialect, func(c net.Conn, _ string) { accept(c, tt.answer) })
+			_, _, err := dial(addr, streamDialect("s"))
+			if err == nil || !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("dial: got %v, want an error with %q", err, tt.want)
+			}
+		})
 	}
 }
 

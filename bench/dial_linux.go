@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strconv"
 	"syscall"
 	"time"
@@ -17,17 +18,19 @@ const attachTimeout = 10 * time.Second
 
 // A dialect is how a viewer attaches to one kind of server.
 type dialect struct {
-	path     string // of the upgrade request; empty for raw TCP, which has no handshake
+	path     string // of the request; empty for raw TCP, which has no handshake
+	events   bool   // the answer to the request is a stream of server-sent events, not a WebSocket
 	protocol string // WebSocket subprotocol to offer, if any
 	opcode   byte   // of the opening frame
 	opening  string // payload of the viewer's first frame; empty for none
-	answer   string // the viewer is attached once it was sent this; empty: after the upgrade
+	answer   string // the viewer is attached once it was sent this; empty: after the header of the answer
 	buffer   int    // receive buffer in bytes; zero leaves it to the system
 }
 
 var (
 	rawDialect   = dialect{}
 	plainDialect = dialect{path: "/"}
+	eventDialect = dialect{path: "/", events: true}
 	natsDialect  = dialect{
 		path:    "/",
 		opcode:  opBinary,
@@ -37,7 +40,7 @@ var (
 )
 
 // dial attaches a viewer at addr (IPv4:port) over a blocking socket. It returns
-// the socket and what was read beyond the upgrade.
+// the socket and what was read beyond the header of the answer.
 func dial(addr string, d dialect) (fd int, rest []byte, err error) {
 	fd, err = connect(addr, d.buffer)
 	if err != nil || d.path == "" {
@@ -48,28 +51,38 @@ func dial(addr string, d dialect) (fd int, rest []byte, err error) {
 			err = errors.Join(err, unix.Close(fd))
 		}
 	}()
+	if d.events {
+		rest, err = openEvents(fd, addr, d)
+	} else {
+		rest, err = upgrade(fd, addr, d)
+	}
+	return fd, rest, err
+}
+
+// upgrade makes a WebSocket of a connection and says hello, if that is due.
+func upgrade(fd int, addr string, d dialect) (rest []byte, err error) {
 	if err := writeAll(fd, upgradeRequest(addr, d)); err != nil {
-		return fd, nil, fmt.Errorf("send upgrade: %w", err)
+		return nil, fmt.Errorf("send upgrade: %w", err)
 	}
 	got, end, err := readUntil(fd, nil, "\r\n\r\n")
 	if err != nil {
-		return fd, nil, fmt.Errorf("read upgrade: %w", err)
+		return nil, fmt.Errorf("read upgrade: %w", err)
 	}
 	if !bytes.HasPrefix(got, []byte("HTTP/1.1 101 ")) {
-		return fd, nil, fmt.Errorf("upgrade refused: %q", got)
+		return nil, fmt.Errorf("upgrade refused: %q", got)
 	}
 	rest = got[end:]
 	if d.opening == "" {
-		return fd, rest, nil
+		return rest, nil
 	}
 	if err := writeAll(fd, appendMasked(nil, d.opcode, []byte(d.opening))); err != nil {
-		return fd, nil, fmt.Errorf("send opening frame: %w", err)
+		return nil, fmt.Errorf("send opening frame: %w", err)
 	}
 	rest, _, err = readUntil(fd, rest, d.answer)
 	if err != nil {
-		return fd, nil, fmt.Errorf("read answer %q: %w", d.answer, err)
+		return nil, fmt.Errorf("read answer %q: %w", d.answer, err)
 	}
-	return fd, rest, nil
+	return rest, nil
 }
 
 func upgradeRequest(addr string, d dialect) []byte {
@@ -135,20 +148,30 @@ func finishConnect(fd int, err error) error {
 // readUntil reads on after got until that contains mark, and returns all of it
 // and where the mark's first occurrence ends.
 func readUntil(fd int, got []byte, mark string) (all []byte, end int, err error) {
-	buf := make([]byte, 16<<10)
 	for {
 		if i := bytes.Index(got, []byte(mark)); i >= 0 {
 			return got, i + len(mark), nil
 		}
-		n, err := unix.Read(fd, buf)
+		if got, err = readMore(fd, got); err != nil {
+			return nil, 0, err
+		}
+	}
+}
+
+// readMore appends what one read returns to got.
+func readMore(fd int, got []byte) ([]byte, error) {
+	const most = 16 << 10
+	got = slices.Grow(got, most)
+	for {
+		n, err := unix.Read(fd, got[len(got):len(got)+most])
 		switch {
 		case err == unix.EINTR:
 		case err != nil:
-			return nil, 0, err
+			return nil, err
 		case n == 0:
-			return nil, 0, fmt.Errorf("connection closed after %q", got)
+			return nil, fmt.Errorf("connection closed after %q", got)
 		default:
-			got = append(got, buf[:n]...)
+			return got[:len(got)+n], nil
 		}
 	}
 }

@@ -43,8 +43,8 @@ func command(args []string) string {
 func (b *bench) addContenders() {
 	t := table{
 		title: "Servers compared",
-		notes: []string{"Every message is 200 bytes of JSON at the peers; ours differs by the width of the cursor (see the column of " +
-			"bytes, which has the frame header in it). Nobody drops: a message that is lost, repeated or out of order voids the " +
+		notes: []string{"Every message is 200 bytes of JSON at the peers; ours differs by the width of the cursor and, over SSE, the " +
+			"id of the event (see the column of bytes, which has the frame header in it). Nobody drops: a message that is lost, repeated or out of order voids the " +
 			"server's result."},
 		head: []string{"server", "set up as"},
 	}

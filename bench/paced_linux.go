@@ -67,7 +67,7 @@ func (b *bench) reportPaced(rate int, res *results[fanout]) {
 		title: fmt.Sprintf("Fan-out, paced: %d viewers, %d messages/s for %v", p.viewers, rate, p.length),
 		notes: []string{
 			"Latency is from just before the publish call until the viewer had read the message, the viewers' own queueing included. " +
-				"Rates tried, rising until " + nameNaive + " kept one core busy: " + fmt.Sprint(p.rates) + ".",
+				"Rates tried, rising until " + nameNaive + " kept one core busy: " + fmt.Sprint(p.rates) + ". Frames of SSE are the chunks of its answer.",
 		},
 		head: []string{"server", "p99 x " + nameNaive, "CPU x " + nameNaive, "p50 ms", "p99 ms", "p99.9 ms", "cores", "viewers ns",
 			"messages/s", "frames"},

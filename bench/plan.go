@@ -28,6 +28,7 @@ type plan struct {
 	memory struct{ viewers int }
 	attach struct {
 		counts []int
+		least  int // viewers a reading is made of; small crowds come several times
 		base   int // cost per viewer is compared with this count
 		judged int // at this count
 	}
@@ -57,7 +58,7 @@ func fullPlan(reps int) plan {
 	p.publish.followers = []int{1, 10_000}
 	p.publish.messages, p.publish.rate = 40, 8
 	p.memory.viewers = 2000
-	p.attach.counts, p.attach.base, p.attach.judged = []int{10, 100, 1000, 2000}, 100, 1000
+	p.attach.counts, p.attach.least, p.attach.base, p.attach.judged = []int{10, 100, 1000, 2000}, 200, 100, 1000
 	p.stall.viewers, p.stall.stopped = 1000, 100
 	p.stall.flood, p.stall.rate = 20_000, 100
 	p.stall.timeout, p.stall.length = contracts.DefaultWriteTimeout, contracts.DefaultWriteTimeout+2*time.Second
@@ -75,7 +76,7 @@ func quickPlan() plan {
 	p.publish.followers = []int{1, 200}
 	p.publish.messages, p.publish.rate = 10, 20
 	p.memory.viewers = 200
-	p.attach.counts, p.attach.base, p.attach.judged = []int{10, 50}, 10, 50
+	p.attach.counts, p.attach.least, p.attach.base, p.attach.judged = []int{10, 50}, 20, 10, 50
 	p.stall.viewers, p.stall.stopped = 50, 5
 	p.stall.flood, p.stall.rate = 20_000, 500
 	p.stall.timeout, p.stall.length = time.Second, 2*time.Second

@@ -9,7 +9,7 @@ import (
 // A target is a promise about speed and what was measured of it.
 type target struct {
 	what   string
-	limit  float64 // the median must not exceed it
+	limit  float64 // the median must not exceed it; infinite: it is only told
 	unit   string  // of limit and got, e.g. "x" or "KB"
 	versus string  // the peer that ran beside it; (abs) for a budget of its own
 	got    series
@@ -25,11 +25,21 @@ func (t target) verdict(quick bool) string {
 		return "not measured"
 	case quick:
 		return "smoke run"
+	case math.IsInf(t.limit, 1):
+		return "for information"
 	case median <= t.limit:
 		return "met"
 	default:
 		return "missed"
 	}
+}
+
+// bound is the limit as the report shows it.
+func (t target) bound() string {
+	if math.IsInf(t.limit, 1) {
+		return "none"
+	}
+	return "<= " + number(t.limit) + " " + t.unit
 }
 
 // A report is the result of a run.
@@ -56,7 +66,7 @@ func (r *report) String() string {
 		head: []string{"what", "measured", "target", "against", "verdict"},
 	}
 	for _, t := range r.targets {
-		sum.add(t.what, spread(t.got)+" "+t.unit, "<= "+number(t.limit)+" "+t.unit, t.versus, t.verdict(r.quick))
+		sum.add(t.what, spread(t.got)+" "+t.unit, t.bound(), t.versus, t.verdict(r.quick))
 	}
 	b.WriteString(sum.String())
 	for _, t := range r.tables {

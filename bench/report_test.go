@@ -55,6 +55,8 @@ func TestVerdictComparesTheMedian(t *testing.T) {
 		{"repetition missing", target{limit: 2, got: series{1, math.NaN()}}, false, "not measured"},
 		{"not run", target{limit: 2}, false, "not measured"},
 		{"void", target{limit: 2, got: series{1}, void: "lost a message"}, false, "void: lost a message"},
+		{"only told", target{limit: math.Inf(1), got: series{3}}, false, "for information"},
+		{"only told and void", target{limit: math.Inf(1), void: "lost a message"}, false, "void: lost a message"},
 		{"quick", target{limit: 2, got: series{1}}, true, "smoke run"},
 	} {
 		if got := tt.in.verdict(tt.quick); got != tt.want {
@@ -69,8 +71,13 @@ func TestReportShowsTargetsBeforeTables(t *testing.T) {
 		targets: []target{{what: "cost", limit: 0.06, unit: "x", versus: "naive", got: series{0.03, 0.04, 0.05}}},
 		tables:  []table{{title: "Details", head: []string{"a"}}},
 	}
+	r.targets = append(r.targets, target{what: "ratio", limit: math.Inf(1), unit: "x", versus: "peer", got: series{1}})
 	got := r.String()
-	row := "| cost | 0.040 (0.030..0.050) x | <= 0.060 x | naive   | met     |"
+	told := "| ratio | 1.00 (1.00..1.00) x    | none       | peer    | for information |"
+	if !strings.Contains(got, told) {
+		t.Errorf("report lacks the row %q:\n%s", told, got)
+	}
+	row := "| cost  | 0.040 (0.030..0.050) x | <= 0.060 x | naive   | met             |"
 	if !strings.Contains(got, row) {
 		t.Errorf("report lacks the row %q:\n%s", row, got)
 	}

@@ -20,6 +20,19 @@ func (s series) over(base series) series {
 	return out
 }
 
+// farthest is, repetition by repetition, the ratio between s and that of the
+// others that is farthest from it, up or down: at least 1.
+func (s series) farthest(others ...series) series {
+	out := slices.Repeat(series{1}, len(s))
+	for _, o := range others {
+		out = out[:min(len(out), len(o))]
+		for i := range out {
+			out[i] = max(out[i], o[i]/s[i], s[i]/o[i])
+		}
+	}
+	return out
+}
+
 // less subtracts two series repetition by repetition.
 func (s series) less(base series) series {
 	out := make(series, min(len(s), len(base)))

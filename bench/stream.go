@@ -23,16 +23,19 @@ const (
 const maxControl = 125
 
 // A stream reads what one viewer is sent, in pieces of any size, without
-// keeping it. It follows the WebSocket frames and, inside their payloads taken
-// as one run of bytes, the marks of messages: so it does not matter whether a
-// server puts one message in a frame, many, or a part of one.
+// keeping it. It follows the frames, which are a WebSocket's or the chunks of an
+// HTTP answer, and, inside their payloads taken as one run of bytes, the marks
+// of messages: so it does not matter whether a server puts one message in a
+// frame, many, or a part of one.
 type stream struct {
-	next uint64 // number that the next message must have
+	next    uint64 // number that the next message must have
+	chunked bool   // frames are chunks
 
-	head   [14]byte // header of the frame that begins
-	have   int      // bytes of head so far
-	opcode byte     // of the open frame
-	left   uint64   // payload bytes of the open frame still to come
+	head   [maxHead]byte // header of the frame that begins
+	have   int           // bytes of head so far
+	begun  bool          // a frame has begun
+	opcode byte          // of the open frame; chunks have none
+	left   uint64        // payload bytes of the open frame still to come
 
 	mark     [control.MarkWidth]byte // start of a mark that the last piece cut
 	haveMark int
@@ -41,10 +44,13 @@ type stream struct {
 	reply   []byte // what the viewer has to send back: pongs
 }
 
+// maxHead is the longest header of a frame; a WebSocket's has 14 bytes at most.
+const maxHead = maxChunkHead
+
 // A tally adds up what all viewers of a run received.
 type tally struct {
 	deliveries int64
-	frames     int64 // data frames
+	frames     int64 // data frames, or chunks
 	bytes      int64 // as received, frame headers included
 	now        int64 // microseconds since 1970, when the current piece was read
 	timed      bool
@@ -89,20 +95,32 @@ func (s *stream) begin(piece []byte) (rest []byte, open bool, err error) {
 	for i, b := range piece {
 		s.head[s.have] = b
 		s.have++
-		length, ok, err := parseHeader(s.head[:s.have])
+		length, ok, err := s.parse(s.head[:s.have])
 		if err != nil {
 			return nil, false, err
 		}
 		if ok {
-			s.opcode, s.left, s.have = s.head[0]&15, length, 0
+			if !s.chunked {
+				s.opcode = s.head[0] & 15
+			}
+			s.left, s.have, s.begun = length, 0, true
 			return piece[i+1:], true, nil
 		}
 	}
 	return nil, false, nil
 }
 
-// parseHeader returns the payload length that a frame header says. It reports
-// false if head is not the whole header yet.
+// parse returns the payload length that the header of a frame says, or false if
+// head is not all of it yet.
+func (s *stream) parse(head []byte) (length uint64, ok bool, err error) {
+	if s.chunked {
+		return parseChunk(head, !s.begun)
+	}
+	return parseHeader(head)
+}
+
+// parseHeader returns the payload length that the header of a WebSocket's frame
+// says. It reports false if head is not the whole header yet.
 func parseHeader(head []byte) (length uint64, ok bool, err error) {
 	if len(head) < 2 {
 		return 0, false, nil

@@ -74,6 +74,102 @@ func TestStreamCountsMessagesHoweverTheyAreCut(t *testing.T) {
 	}
 }
 
+// event is a server-sent event.
+func event(data string) string { return "id: e.1\ndata: " + data + "\n\n" }
+
+// chunked is one chunk.
+func chunked(data string) []byte { return fmt.Appendf(nil, "%x\r\n%s\r\n", len(data), data) }
+
+// streaming is messages 0 to 5 in chunks of every kind: with one event, with
+// several, with a part of one, without any, and behind padding of the given size.
+func streaming(padding int) []byte {
+	m := event(message(3))
+	var b []byte
+	b = append(b, chunked(event(message(0)))...)
+	b = append(b, chunked(event(message(1))+event(message(2)))...)
+	b = append(b, chunked(m[:110])...)
+	b = append(b, chunked(m[110:])...)
+	b = append(b, chunked(": ka\n\n")...)
+	return append(b, chunked(strings.Repeat(":", padding)+event(message(4))+event(message(5)))...)
+}
+
+func TestStreamCountsMessagesHoweverTheyAreChunked(t *testing.T) {
+	all := streaming(1 << 16)
+	for _, size := range []int{1, 2, 3, 7, 26, 27, 100, 203, 4096, len(all)} {
+		s := stream{chunked: true}
+		sum := tally{timed: true, now: sent.UnixMicro() + 250}
+		for rest := all; len(rest) > 0; {
+			n := min(size, len(rest))
+			if err := s.feed(rest[:n], &sum); err != nil {
+				t.Fatalf("pieces of %d bytes: %v", size, err)
+			}
+			rest = rest[n:]
+		}
+		if s.next != 6 || sum.deliveries != 6 || len(sum.ages) != 6 {
+			t.Errorf("pieces of %d bytes: got next %d, %d deliveries and %d ages, want 6 of each", size, s.next, sum.deliveries, len(sum.ages))
+		}
+		if sum.frames != 6 || sum.bytes != int64(len(all)) {
+			t.Errorf("pieces of %d bytes: got %d chunks and %d bytes, want 6 and %d", size, sum.frames, sum.bytes, len(all))
+		}
+		if len(s.reply) > 0 {
+			t.Errorf("pieces of %d bytes: got reply %q, want none: nobody listens", size, s.reply)
+		}
+	}
+}
+
+func TestStreamNoticesChunksThatAreNone(t *testing.T) {
+	one := string(chunked(event(message(0))))
+	for _, tt := range []struct{ name, want, in string }{
+		{"lost", "got number 1, want 0", string(chunked(event(message(1))))},
+		{"repeated", "got number 0, want 1", one + one},
+		{"damaged", "damaged message", strings.Replace(one, "#0", "#x", 1)},
+		{"ended", "server ended the stream", one + "0\r\n\r\n"},
+		{"longer than it says", "does not end where", "3\r\nabcd\r\n"},
+		{"shorter than it says", "does not end where", "5\r\nabcd\r\n1\r\na\r\n"},
+		{"no size", "not the size", "\r\nabcd\r\n"},
+		{"not a number", "not the size", "-1\r\nabcd\r\n"},
+		{"too large", "not the size", "10000000000000000\r\nabcd\r\n"},
+		{"without an end", "too long", strings.Repeat("0", 100)},
+		{"a WebSocket", "not the size", "\x81\x02\r\n"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			s := stream{chunked: true}
+			err := s.feed([]byte(tt.in), &tally{})
+			if err == nil || !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("feed: got %v, want an error with %q", err, tt.want)
+			}
+			cut := stream{chunked: true}
+			var errCut error
+			for i := 0; i < len(tt.in) && errCut == nil; i++ {
+				errCut = cut.feed([]byte(tt.in[i:i+1]), &tally{})
+			}
+			if fmt.Sprint(errCut) != fmt.Sprint(err) {
+				t.Errorf("feed byte by byte: got %v, want %v", errCut, err)
+			}
+		})
+	}
+}
+
+func TestUnchunkReturnsWhatIsThere(t *testing.T) {
+	all := streaming(0)
+	want := ""
+	for n := 3; n <= 5; n++ {
+		want += event(message(uint64(n)))
+	}
+	for n := range all {
+		if _, err := unchunk(all[:n]); err != nil {
+			t.Fatalf("the first %d bytes: %v", n, err)
+		}
+	}
+	body, err := unchunk(all)
+	if err != nil || !strings.HasPrefix(string(body), event(message(0))) || !strings.HasSuffix(strings.Replace(string(body), ": ka\n\n", "", 1), want) {
+		t.Errorf("unchunk: got %q, %v; want six events and a comment", body, err)
+	}
+	if _, err := unchunk([]byte("3\r\nabcd\r\n")); err == nil {
+		t.Errorf("unchunk of a chunk that is longer than it says: got no error, want one")
+	}
+}
+
 func TestStreamNoticesWhatAServerMustNotDo(t *testing.T) {
 	masked := frame(opText, "hello")
 	masked[1] |= 0x80
@@ -117,12 +213,15 @@ func TestCloseFrameEndsAStreamWithItsCode(t *testing.T) {
 }
 
 func FuzzStream(f *testing.F) {
-	f.Add(traffic(0), uint8(3)) // small: the fuzzer is slow with large inputs
-	f.Add(frame(opClose, "\x03\xe8bye"), uint8(1))
-	f.Add([]byte{0x81, 127, 255, 255, 255, 255, 255, 255, 255, 255, '#'}, uint8(1))
-	f.Add([]byte("\x81 #0000000000000000000000000A0000000"), uint8(1)) // a damaged message is no frame, however it is cut
-	f.Fuzz(func(t *testing.T, in []byte, size uint8) {
-		var whole, cut stream
+	f.Add(traffic(0), uint8(3), false) // small: the fuzzer is slow with large inputs
+	f.Add(frame(opClose, "\x03\xe8bye"), uint8(1), false)
+	f.Add([]byte{0x81, 127, 255, 255, 255, 255, 255, 255, 255, 255, '#'}, uint8(1), false)
+	f.Add([]byte("\x81 #0000000000000000000000000A0000000"), uint8(1), false) // a damaged message is no frame, however it is cut
+	f.Add(streaming(0), uint8(3), true)
+	f.Add([]byte("ffffffffffffffff\r\n#"), uint8(1), true)
+	f.Add([]byte("1;a=b\r\n#\r\n0\r\n\r\n"), uint8(1), true)
+	f.Fuzz(func(t *testing.T, in []byte, size uint8, chunked bool) {
+		whole, cut := stream{chunked: chunked}, stream{chunked: chunked}
 		var sumWhole, sumCut tally
 		errWhole := whole.feed(in, &sumWhole)
 		var errCut error

@@ -39,7 +39,7 @@ func (h *Hub) Admit(att contracts.Attach) error {
 func (h *Hub) admissible(s *state) error {
 	switch {
 	case s.failed != nil: // the next process, or the next opening, may do better
-		return &contracts.Error{Code: contracts.CodeRuntimeNotReady, Message: "the session has failed and is being closed"}
+		return errFailed
 	case s.phase >= phaseClosing:
 		return &contracts.Error{Code: contracts.CodeStaleSession, Message: "Headless session not found"}
 	case s.phase != phaseOpen:
@@ -187,6 +187,7 @@ func (h *Hub) greet(s *state, sub *subscription, conn Conn, att contracts.Attach
 	c := sub.conn
 	how, reason, from := h.startingPoint(s, att)
 	b := h.attachBox(s, sub, conn, transportWS, from)
+	sub.held = nil // hello is answered anew
 	moved := h.claimOnAttach(s, c, att.Takeover)
 
 	holder, held := s.lease.Holder()
@@ -212,13 +213,15 @@ func (h *Hub) greet(s *state, sub *subscription, conn Conn, att contracts.Attach
 	return b
 }
 
-// begin queues what a stream begins with: the state, unless it is a replay.
-func (h *Hub) begin(s *state, b *mailbox, how string, reason contracts.ResetReason) {
+// begin queues what a stream begins with: the state, whose cursor it returns,
+// unless it is a replay.
+func (h *Hub) begin(s *state, b *mailbox, how string, reason contracts.ResetReason) (at uint64) {
 	if how == resumeReplay {
-		return
+		return 0
 	}
 	snap, at := h.share(s)
 	h.push(s, b, parcel{at: at, snapshot: snap, reset: reason})
+	return at
 }
 
 // startingPoint says what a client gets that presents a cursor, why if that is a

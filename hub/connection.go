@@ -104,6 +104,8 @@ type sends struct {
 	order   []string // oldest first; at most maxSends
 	answers map[string]sent
 	bytes   int // of bodies; at most keptBodies
+
+	doing map[string]chan struct{} // requests over HTTP that have no answer yet; each closed when it has
 }
 
 type sent struct {
@@ -113,6 +115,16 @@ type sent struct {
 }
 
 const maxSends = 1024
+
+// begin says that a request is under way.
+func (m *sends) begin(id string) chan struct{} {
+	if m.doing == nil {
+		m.doing = map[string]chan struct{}{}
+	}
+	done := make(chan struct{})
+	m.doing[id] = done
+	return done
+}
 
 func (m *sends) get(id string) (sent, bool) {
 	a, ok := m.answers[id]

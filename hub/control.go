@@ -49,6 +49,9 @@ func (h *Hub) claimOnAttach(s *state, c *connection, how contracts.Takeover) (te
 	}
 	loser := s.conns[holder]
 	h.setHolder(s, c)
+	if loser == nil {
+		h.opts.Observer.LeaseMoved(contracts.LeaseGranted)
+	}
 	return func() {
 		if loser != nil {
 			h.leaseMoved(s, loser, c, contracts.LeaseTakenOver)

@@ -206,9 +206,10 @@ type state struct {
 	starting      map[string]*post // that start a utility command, by its id
 	deadline      time.Time        // what the clock is armed for
 	phase         phase
-	asleep        bool      // suspended, to go on in another hub
-	credentials   time.Time // when the first credential ends; zero: never
-	failed        error     // the store broke; nothing more can be shown
+	asleep        bool          // suspended, to go on in another hub
+	credentials   time.Time     // when the first credential ends; zero: never
+	failed        error         // the store broke; nothing more can be shown
+	revealed      chan struct{} // closed and replaced when the group commit has shown more
 
 	counted  contracts.Quiesced  // what was going on when a drain began
 	quiesced *contracts.Quiesced // set once the session stands still
@@ -256,6 +257,7 @@ func New(opts Options) (*Hub, error) {
 		waiters:   map[string]chan contracts.Outcome{},
 		conns:     map[string]*connection{},
 		subs:      map[string]*subscription{},
+		revealed:  make(chan struct{}),
 		starting:  map[string]*post{},
 		deadlines: map[string]time.Time{},
 	}

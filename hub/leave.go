@@ -188,6 +188,9 @@ func (h *Hub) over() bool {
 // Evict ends every connection of a principal, whose credential counts no more.
 func (h *Hub) Evict(principalID string) {
 	h.update(func(s *state) {
+		if s.phase == phaseEnded {
+			return
+		}
 		for _, c := range s.conns {
 			if c.principal.ID == principalID && !c.bare {
 				h.expel(s, c)

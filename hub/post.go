@@ -23,6 +23,9 @@ type post struct {
 	shot   shot
 	answer contracts.MessageAnswer
 	known  []byte // the answer to the same request, made earlier
+
+	earlier chan struct{} // of the same request, which is under way: closed when it has its answer
+	doing   chan struct{} // of this one, if others may wait for it
 }
 
 // sendPrefix keeps idempotency keys apart from the ids of ws.send.
@@ -49,8 +52,8 @@ func (h *Hub) Send(text []byte, key string, by contracts.Caller) ([]byte, error)
 	if p.bad == nil {
 		p.bad = unfit
 	}
-	var err error
-	h.update(func(s *state) { err = p.decide(s) })
+	err := p.enter()
+	defer p.leave()
 	switch {
 	case err != nil || p.known != nil:
 	case isUtility(p.cmd):
@@ -67,6 +70,30 @@ func (h *Hub) Send(text []byte, key string, by contracts.Caller) ([]byte, error)
 	return p.encode()
 }
 
+// enter decides about the command, once no other request with its key is under
+// way.
+func (p *post) enter() (err error) {
+	for {
+		p.hub.update(func(s *state) { err = p.decide(s) })
+		if p.earlier == nil {
+			return err
+		}
+		<-p.earlier
+		p.earlier = nil
+	}
+}
+
+// leave lets those go on that wait for this request.
+func (p *post) leave() {
+	if p.doing == nil {
+		return
+	}
+	p.hub.update(func(*state) {
+		delete(p.conn.sends.doing, *p.send)
+		close(p.doing)
+	})
+}
+
 func (p *post) decide(s *state) error {
 	h := p.hub
 	if err := h.mayReceive(s); err != nil {
@@ -78,6 +105,9 @@ func (p *post) decide(s *state) error {
 	}
 	p.conn = c
 	if p.send != nil {
+		if p.earlier = c.sends.doing[*p.send]; p.earlier != nil {
+			return nil
+		}
 		if answer, known := c.sends.get(*p.send); known {
 			return p.repeat(s, answer)
 		}
@@ -87,6 +117,9 @@ func (p *post) decide(s *state) error {
 			h.keepRefusal(c, *p.send, err)
 		}
 		return err
+	}
+	if p.send != nil {
+		p.doing = c.sends.begin(*p.send)
 	}
 	return nil
 }
@@ -183,7 +216,7 @@ func (p *post) utility() error {
 
 func (p *post) encode() ([]byte, error) {
 	h := p.hub
-	body, err := p.shot.encode()
+	body, err := h.develop(p.shot)
 	if err == nil {
 		p.answer.Snapshot = body
 		body, err = contracts.EncodeBody(&p.answer)
@@ -230,7 +263,7 @@ func execution(cmd contracts.Command) string {
 func (h *Hub) mayReceive(s *state) error {
 	switch {
 	case s.failed != nil:
-		return &contracts.Error{Code: contracts.CodeRuntimeNotReady, Message: "the session has failed and is being closed"}
+		return errFailed
 	case s.phase == phaseUnready:
 		return &contracts.Error{Code: contracts.CodeRuntimeNotReady, Message: "hosted runner is not ready"}
 	case s.phase == phaseDraining:

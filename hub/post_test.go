@@ -295,15 +295,80 @@ func TestFailedSessionTakesNoRequests(t *testing.T) {
 		alice := r.guest("a")
 		alice.subscribes(asController)
 		store.appending = errors.New("disk full")
-		_, err := r.Send([]byte(`{"type":"init"}`), "", alice.by)
-		if err == nil { // it was accepted before the store was asked
-			_, err = r.Send([]byte(`{"type":"init"}`), "", alice.by)
+		for range 2 { // the first was accepted before the store was asked, and is not kept
+			_, err := r.Send([]byte(`{"type":"init"}`), "", alice.by)
+			wantCode(t, err, contracts.CodeRuntimeNotReady)
 		}
-		wantCode(t, err, contracts.CodeRuntimeNotReady)
-		_, _, err = r.Connect(&asViewer, r.guest("v").by)
+		_, _, err := r.Connect(&asViewer, r.guest("v").by)
 		wantCode(t, err, contracts.CodeRuntimeNotReady)
 		wantCode(t, r.MayStream(contracts.StreamRequest{}, r.guest("v").by), contracts.CodeStaleSession)
 		<-r.Done()
 		r.close()
 	})
+}
+
+func TestConnectionThatCannotBeKeptIsRefused(t *testing.T) { // D4
+	synctest.Test(t, func(t *testing.T) {
+		store := &balky{Store: journal.NewMemory(journal.MemoryOptions{})}
+		r := openRoom(t, hub.Options{Store: store})
+		store.appending = errors.New("disk full")
+		_, _, err := r.Subscribe(&asController, r.guest("a").by)
+		wantCode(t, err, contracts.CodeRuntimeNotReady)
+		<-r.Done()
+		r.close()
+	})
+}
+
+// With the group commit nothing is told before it is on the disk, answers
+// included.
+func TestAnswersWaitForTheGroupCommit(t *testing.T) { // D4
+	for name, ask := range map[string]func(r *room, by contracts.Caller) error{
+		"send": requests[0].do,
+		"subscribe": func(r *room, by contracts.Caller) error {
+			_, _, err := r.Subscribe(&asViewer, contracts.Caller{})
+			return err
+		},
+		"connect": func(r *room, by contracts.Caller) error {
+			_, _, err := r.Connect(&asViewer, contracts.Caller{})
+			return err
+		},
+		"state": func(r *room, by contracts.Caller) error {
+			go func() { _, _ = r.Send([]byte(`{"type":"init"}`), "", by) }() // ends like it
+			time.Sleep(time.Millisecond)                                     // of the bubble's time: it is on its way
+			_, err := r.State()
+			return err
+		},
+	} {
+		for _, syncing := range []error{nil, errors.New("disk on fire")} {
+			t.Run(name, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					store := &balky{Store: journal.NewMemory(journal.MemoryOptions{})}
+					r := openRoom(t, hub.Options{Store: store, GroupCommit: true})
+					alice := r.guest("a")
+					alice.connects(asController)
+					synctest.Wait()
+					release := store.hold()
+					answered := make(chan error, 1)
+					go func() { answered <- ask(r, alice.by) }() // ends once the store has synced
+					time.Sleep(2 * time.Millisecond)
+					synctest.Wait()
+					select {
+					case err := <-answered:
+						t.Errorf("got %v before the store has synced", err)
+					default:
+					}
+					store.syncing = syncing
+					release()
+					if err := <-answered; syncing == nil && err != nil {
+						t.Errorf("got %v, want it answered", err)
+					} else if syncing != nil {
+						wantCode(t, err, contracts.CodeRuntimeNotReady)
+					}
+					synctest.Wait()
+					store.syncing = nil
+					r.close()
+				})
+			})
+		}
+	}
 }

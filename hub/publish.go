@@ -205,6 +205,33 @@ func (h *Hub) syncStore() {
 			return
 		}
 		h.journal.Reveal(upTo)
+		h.update(func(s *state) {
+			close(s.revealed)
+			s.revealed = make(chan struct{})
+		})
+	}
+}
+
+// awaitVisible waits until the entries up to a cursor may be shown, and refuses
+// if they never will be.
+func (h *Hub) awaitVisible(cursor uint64) error {
+	for {
+		h.mu.Lock()
+		revealed, failed := h.revealed, h.failed
+		h.mu.Unlock()
+		switch {
+		case failed != nil:
+			return errFailed
+		case h.journal.Visible() >= cursor:
+			return nil
+		}
+		select {
+		case <-revealed:
+		case <-h.done:
+			if h.failure() == nil {
+				return nil // it has ended in order, and the store is synced as it closes
+			}
+		}
 	}
 }
 

@@ -46,7 +46,7 @@ func (h *Hub) Connect(req *contracts.AttachRequest, by contracts.Caller) (answer
 		}
 	})
 	if err == nil {
-		answer.Snapshot, err = shot.encode()
+		answer.Snapshot, err = h.develop(shot)
 	}
 	return answer, token, h.refusedOr(err)
 }
@@ -83,7 +83,7 @@ func (h *Hub) Subscribe(req *contracts.AttachRequest, by contracts.Caller) (answ
 		}
 	})
 	if err == nil {
-		answer.Snapshot, err = shot.encode()
+		answer.Snapshot, err = h.develop(shot)
 	}
 	return answer, token, h.refusedOr(err)
 }
@@ -385,17 +385,25 @@ func (h *Hub) refusedOr(err error) error {
 // lock.
 type shot struct {
 	shared *sharedSnapshot
+	at     uint64 // the head
 }
 
 // shot takes the state as of the head.
 func (h *Hub) shot(s *state) shot {
 	if s.shared == nil || s.sharedAt != h.head(s) || len(s.conns) <= presenceAtOnce {
-		return shot{&sharedSnapshot{state: h.snapshot(s)}}
+		return shot{&sharedSnapshot{state: h.snapshot(s)}, h.head(s)}
 	}
-	return shot{s.shared}
+	return shot{s.shared, s.sharedAt}
 }
 
-func (p shot) encode() ([]byte, error) { return p.shared.body() }
+// develop encodes a shot once it may be shown. What a request did is not told
+// before it is safe (D4).
+func (h *Hub) develop(p shot) ([]byte, error) {
+	if err := h.awaitVisible(p.at); err != nil {
+		return nil, err
+	}
+	return p.shared.body()
+}
 
 // State returns the encoded snapshot as of now.
 func (h *Hub) State() ([]byte, error) {
@@ -411,7 +419,8 @@ func (h *Hub) State() ([]byte, error) {
 	if err != nil {
 		return nil, h.refusedOr(err)
 	}
-	return shot.encode()
+	text, err := h.develop(shot)
+	return text, h.refusedOr(err)
 }
 
 // alive refuses requests to a session that has been ended, or is being (A76).

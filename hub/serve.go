@@ -16,6 +16,7 @@ import (
 
 var (
 	errEnded   = errors.New("the session has ended")
+	errFailed  = &contracts.Error{Code: contracts.CodeRuntimeNotReady, Message: "the session has failed and is being closed"}
 	goingAway  = &contracts.Error{Code: contracts.CodeGoingAway, Message: "the server is going away"}
 	superseded = &contracts.Error{Code: contracts.CodeSuperseded, Message: "a newer connection took this one's place"}
 )

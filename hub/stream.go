@@ -44,7 +44,7 @@ func (h *Hub) tune(conn Conn, req contracts.StreamRequest, by contracts.Caller) 
 		if opening := b.form.AppendOpening(nil); len(opening) > 0 {
 			h.push(s, b, parcel{frame: opening}) // ahead of everything
 		}
-		h.begin(s, b, how, why)
+		h.deliver(s, sub, max(from, h.begin(s, b, how, why)))
 		h.heard(s, sub.conn)
 		h.presence(s, sub.conn.id)
 		h.roster.add(b)

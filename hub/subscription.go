@@ -103,10 +103,6 @@ func (h *Hub) attachBox(s *state, sub *subscription, conn Conn, transport string
 	s.undetach(sub)
 	sub.box = b
 	sub.filter(c)
-	for _, e := range sub.held {
-		h.push(s, b, parcel{at: max(e.cursor, cursor), frame: b.form.AppendMessage(nil, e.cursor, e.body)})
-	}
-	sub.held = nil
 	if c.bare {
 		h.backlog.join()
 	}
@@ -117,17 +113,32 @@ func (h *Hub) attachBox(s *state, sub *subscription, conn Conn, transport string
 	return b
 }
 
+// deliver queues what the subscription held for its next stream. An event that
+// the stream begins beyond gets a cursor anew: those of one stream grow (A48).
+func (h *Hub) deliver(s *state, sub *subscription, beyond uint64) {
+	for _, e := range sub.held {
+		if e.cursor <= beyond {
+			if s.frozen {
+				continue // there are no more cursors
+			}
+			e.cursor = h.note(s, note{})
+		}
+		h.push(s, sub.box, parcel{at: e.cursor, frame: sub.box.form.AppendMessage(nil, e.cursor, e.body)})
+	}
+	sub.held = nil
+}
+
 // detach takes a mailbox off its subscription when its socket has ended. The
 // subscription waits to be continued, unless the client said that it will not
 // come back.
 func (h *Hub) detach(b *mailbox, keep bool) {
 	b.settle()
-	h.roster.remove(b)
 	b.view.Close()
 	if b.bare {
 		h.backlog.leave()
 	}
 	h.update(func(s *state) {
+		h.roster.remove(b) // here, so that a hub that leaves waits for what follows from it
 		signal(h.left)
 		sub, c := b.sub, b.sub.conn
 		h.opts.Observer.Detached(c.role, b.transport)

@@ -304,8 +304,7 @@ func TestViewersMayNotBeAskedNorBringTools(t *testing.T) { // A19, A20
 		}{
 			{contracts.AttachRequest{Role: contracts.RoleViewer, Capabilities: caps(contracts.RequestUserInput)}, "viewer headless connections cannot negotiate user_input requests"},
 			{contracts.AttachRequest{Role: contracts.RoleViewer, Capabilities: caps(contracts.RequestMCPElicitation)}, "viewer headless connections cannot negotiate mcp_elicitation requests"},
-			{contracts.AttachRequest{Role: contracts.RoleViewer, Capabilities: caps(contracts.RequestToolRetry)}, "viewer headless connections cannot negotiate tool_retry requests"},
-			{contracts.AttachRequest{Role: contracts.RoleViewer, Capabilities: caps(contracts.RequestApproval, contracts.RequestClientTool)}, ""}, // and gains nothing by it
+			{contracts.AttachRequest{Role: contracts.RoleViewer, Capabilities: caps(contracts.RequestApproval, contracts.RequestClientTool, contracts.RequestToolRetry)}, ""}, // and gains nothing by it
 			{contracts.AttachRequest{Role: contracts.RoleViewer, Capabilities: caps(contracts.RequestClientTool), EnableClientTools: true}, "viewer headless connections cannot enable client-side tools"},
 			{contracts.AttachRequest{EnableClientTools: true}, "client_tool capability is required when enableClientTools is true"},
 			{contracts.AttachRequest{EnableClientTools: true, Capabilities: caps(contracts.RequestClientTool)}, ""},

@@ -44,7 +44,7 @@ var requests = []struct {
 // unfound is the code with which a request is refused whose connection or
 // subscription is not the caller's.
 func unfound(name string) contracts.Code {
-	if name == "stream" || name == "unsubscribe" || name == "send" {
+	if name == "stream" || name == "unsubscribe" {
 		return contracts.CodeStaleSubscription
 	}
 	return contracts.CodeStaleConnection

@@ -110,7 +110,7 @@ func (s *Session) failing(e *contracts.ErrorEvent, at time.Time) {
 	defer s.mu.Unlock()
 	kind := contracts.ErrorType(label(e.ErrorType, errorTypes))
 	s.setError(kind)
-	if s.trail != nil && !s.closed {
+	if s.trail != nil {
 		s.trail.failing(kind, at)
 	}
 }

@@ -10,8 +10,10 @@ import (
 	"time"
 )
 
-// unmatched is the route of requests that no pattern of the mux matches.
-const unmatched = "unmatched"
+const (
+	unmatched  = "unmatched" // the route of requests that no pattern of the mux matches
+	unanswered = "none"      // the code of those whose handler panicked first
+)
 
 // Routes returns a handler that counts the requests which next answers, by the
 // pattern that an [http.ServeMux] in next found for them. Between it and the mux
@@ -23,8 +25,8 @@ const unmatched = "unmatched"
 func (o *Observer) Routes(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		began := time.Now()
-		a := &answer{ResponseWriter: w}
-		defer func() { // also when the handler gives up on the connection by a panic
+		a := &answer{ResponseWriter: w, panicked: true}
+		defer func() {
 			route := cmp.Or(r.Pattern, unmatched)
 			o.meters.requests.WithLabelValues(route, a.code(r)).Inc()
 			if !a.streams() {
@@ -32,6 +34,7 @@ func (o *Observer) Routes(next http.Handler) http.Handler {
 			}
 		}()
 		next.ServeHTTP(a, r)
+		a.panicked = false
 	})
 }
 
@@ -40,6 +43,7 @@ type answer struct {
 	http.ResponseWriter
 	status   int // final one; zero: none was written
 	hijacked bool
+	panicked bool // the handler gave up on the connection
 }
 
 // WriteHeader implements [http.ResponseWriter].
@@ -80,10 +84,12 @@ func (a *answer) Unwrap() http.ResponseWriter { return a.ResponseWriter }
 // to upgrade it switches protocols; of another, answers it by hand.
 func (a *answer) code(r *http.Request) string {
 	status := cmp.Or(a.status, http.StatusOK)
-	if a.status == 0 && a.hijacked && r.Header.Get("Upgrade") != "" {
+	switch {
+	case a.status == 0 && a.panicked:
+		return unanswered
+	case a.status == 0 && a.hijacked && r.Header.Get("Upgrade") != "":
 		status = http.StatusSwitchingProtocols
-	}
-	if status < 100 || status > 599 {
+	case a.status > 599:
 		return other
 	}
 	return strconv.Itoa(status)

@@ -87,15 +87,11 @@ func (s *Session) Close() {
 	s.observer.forget(s)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.closed {
-		return
-	}
 	s.closed = true
 	for _, q := range s.questions {
 		s.meters.pending.WithLabelValues(q.kind).Dec()
 	}
 	clear(s.questions)
-	s.waiting.Store(0)
 	if s.running.Swap(false) {
 		s.meters.runs.WithLabelValues(runUnfinished).Inc()
 	}

@@ -181,6 +181,11 @@ func TestARefusedPromptIsNoRun(t *testing.T) {
 	s.Refused(contracts.CodeRuntimeBusy)
 	s.Published(&contracts.RawAgentEvent{EventKind: "agent_start"}, began) // the agent's own
 	scrape(t, o).want(t, metrics{`maestro_sessions{state="idle"}`: 1, `maestro_sessions{state="running"}`: 0})
+
+	start(s, "", began)
+	s.RunEnded(began)
+	s.Published(&contracts.RawAgentEvent{EventKind: "agent_start"}, began)
+	scrape(t, o).want(t, metrics{`maestro_sessions{state="running"}`: 0})
 }
 
 func TestAClosedSessionLeavesNothingBehind(t *testing.T) {

@@ -26,10 +26,10 @@ const (
 // goroutine and a queue of 2,048 spans, or as many as OTEL_BSP_MAX_QUEUE_SIZE
 // says; those that come while it is full are dropped.
 type tracing struct {
-	tracer   trace.Tracer
-	provider *sdktrace.TracerProvider
-	outlet   *outlet
-	patience time.Duration
+	tracer    trace.Tracer
+	processor sdktrace.SpanProcessor
+	outlet    *outlet
+	patience  time.Duration
 }
 
 // openTracing returns nil if nobody wants spans.
@@ -49,10 +49,9 @@ func openTracing(opts Options, spans *prometheus.CounterVec) (*tracing, error) {
 		opts.Log.Warn("trace resource is incomplete", "err", err)
 	}
 	t := &tracing{outlet: newOutlet(exporter, opts.Log, spans), patience: opts.FlushTimeout}
-	t.provider = sdktrace.NewTracerProvider(
-		sdktrace.WithResource(res),
-		sdktrace.WithSpanProcessor(counting{sdktrace.NewBatchSpanProcessor(t.outlet), spans.WithLabelValues(stageEnded)}))
-	t.tracer = t.provider.Tracer(scope, trace.WithInstrumentationVersion(opts.Version))
+	t.processor = counting{sdktrace.NewBatchSpanProcessor(t.outlet), spans.WithLabelValues(stageEnded)}
+	provider := sdktrace.NewTracerProvider(sdktrace.WithResource(res), sdktrace.WithSpanProcessor(t.processor))
+	t.tracer = provider.Tracer(scope, trace.WithInstrumentationVersion(opts.Version))
 	return t, nil
 }
 
@@ -63,8 +62,8 @@ func (t *tracing) shutdown(ctx context.Context) error {
 	defer cancel()
 	unhook := context.AfterFunc(ctx, t.outlet.cancel)
 	defer unhook()
-	err := t.provider.Shutdown(ctx)
-	<-t.outlet.ended // at once, or soon after ctx
+	err := t.processor.Shutdown(ctx) // the provider's does nothing if ctx has ended already
+	<-t.outlet.ended                 // at once, or soon after ctx
 	if err != nil {
 		return fmt.Errorf("flush spans: %w", err)
 	}

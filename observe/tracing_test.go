@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"go.opentelemetry.io/otel"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 
 	"github.com/seed-028515a8/maestro/contracts"
@@ -122,6 +123,8 @@ func TestSettingsThatCannotBeMetAreErrors(t *testing.T) {
 		"OTEL_TRACES_EXPORTER":        {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:4318", "OTEL_TRACES_EXPORTER": "zipkin"},
 		"OTEL_EXPORTER_OTLP_PROTOCOL": {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:4318", "OTEL_EXPORTER_OTLP_PROTOCOL": "carrier-pigeon"},
 		"OTEL_EXPORTER_OTLP_ENDPOINT": {"OTEL_EXPORTER_OTLP_ENDPOINT": "user:hunter2@collector:4318"},
+
+		"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": {"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "http:///v1/traces"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for name, value := range env {
@@ -136,15 +139,18 @@ func TestSettingsThatCannotBeMetAreErrors(t *testing.T) {
 }
 
 // A stuck exporter takes nothing until its context ends.
-type stuck struct{ exports chan struct{} }
+type stuck struct {
+	once    sync.Once
+	exports chan struct{} // closed when it was asked
+}
 
-func (s stuck) ExportSpans(ctx context.Context, _ []sdktrace.ReadOnlySpan) error {
-	close(s.exports)
+func (s *stuck) ExportSpans(ctx context.Context, _ []sdktrace.ReadOnlySpan) error {
+	s.once.Do(func() { close(s.exports) })
 	<-ctx.Done()
 	return ctx.Err()
 }
 
-func (stuck) Shutdown(context.Context) error { return nil }
+func (*stuck) Shutdown(context.Context) error { return nil }
 
 func TestShutdownDoesNotWaitForAStuckCollector(t *testing.T) {
 	for name, bound := range map[string]func(*observe.Options) context.Context{
@@ -160,7 +166,7 @@ func TestShutdownDoesNotWaitForAStuckCollector(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			exporter := stuck{make(chan struct{})}
+			exporter := &stuck{exports: make(chan struct{})}
 			opts := observe.Options{Exporter: exporter}
 			ctx := bound(&opts)
 			o, err := observe.New(opts)
@@ -206,6 +212,11 @@ func (l *locked) Write(p []byte) (int, error) {
 // Batches that fail are counted one by one and logged once in a while.
 func TestAFailingCollectorIsLoggedOnce(t *testing.T) {
 	t.Setenv("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", "1")
+	before := otel.GetErrorHandler()
+	defer otel.SetErrorHandler(before)
+	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) {
+		t.Errorf("library's log: got %v, want it in ours alone", err)
+	}))
 	var text locked
 	o := newObserver(t, observe.Options{Exporter: failing{}, Log: slog.New(slog.NewTextHandler(&text, nil))})
 	s := o.Session("sess_1", observe.Identity{})
@@ -227,7 +238,7 @@ func TestAFailingCollectorIsLoggedOnce(t *testing.T) {
 // The hub's lock is held while spans end, so a collector that is stuck must not
 // be waited for.
 func TestAStuckCollectorHoldsUpNobody(t *testing.T) {
-	exporter := stuck{make(chan struct{})}
+	exporter := &stuck{exports: make(chan struct{})}
 	t.Setenv("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", "1")
 	t.Setenv("OTEL_BSP_MAX_QUEUE_SIZE", "4")
 	o, err := observe.New(observe.Options{Exporter: exporter, FlushTimeout: time.Millisecond})
@@ -251,7 +262,7 @@ func TestAStuckCollectorHoldsUpNobody(t *testing.T) {
 }
 
 // end lets the exporter fail for good, so that the observer can be shut down.
-func (s stuck) end(t *testing.T, o *observe.Observer) {
+func (s *stuck) end(t *testing.T, o *observe.Observer) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()

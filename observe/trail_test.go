@@ -82,7 +82,7 @@ func TestPromptToolAndQuestionAreNested(t *testing.T) {
 	})
 	resource := map[string]string{}
 	for _, kv := range prompt.Resource.Attributes() {
-		resource[string(kv.Key)] = kv.Value.Emit()
+		resource[string(kv.Key)] = kv.Value.String()
 	}
 	if resource["service.name"] != "maestro" || resource["service.version"] != "1.2.3" {
 		t.Errorf("resource: got %v, want maestro 1.2.3", resource)
@@ -184,6 +184,7 @@ func TestSpansEndWithTheirSession(t *testing.T) {
 	tr.Close()
 	tr.RunEnded(began)
 	tr.Published(&contracts.ToolCall{CallID: "c2", Tool: "late"}, began)
+	tr.Published(&contracts.ToolEnd{CallID: "c2"}, began)
 	tr.recorder.mu.Lock()
 	if n := len(tr.recorder.spans); n != 0 {
 		t.Errorf("got %d spans exported by the session, want them exported in the background", n)
@@ -206,14 +207,16 @@ func TestSpansEndWithTheirSession(t *testing.T) {
 // After a restart the answer to a question may start a run without a prompt.
 func TestToolsWithoutAPromptAreTracesOfTheirOwn(t *testing.T) {
 	tr := newTrace(t, observe.Options{}, observe.Identity{})
+	start(tr.Session, "", began)
+	tr.RunEnded(began) // the run before is over
 	tr.Published(answer("r0", contracts.VerdictApproved), began)
 	tr.Published(&contracts.ToolStart{CallID: "c1"}, began)
 	tr.Published(&contracts.ToolEnd{CallID: "c1", Success: true}, began)
 	tr.Published(&contracts.ToolEnd{CallID: "unknown", Success: true}, began)
 	tr.RunEnded(began)
 	spans := tr.end()
-	if tool, ok := spans["tool"]; !ok || len(spans) != 1 || tool.Parent.IsValid() || tool.Status.Code != codes.Ok {
-		t.Errorf("got %v, want one tool without a parent", spans)
+	if tool, ok := spans["tool"]; !ok || len(spans) != 2 || tool.Parent.IsValid() || tool.Status.Code != codes.Ok {
+		t.Errorf("got %v, want a prompt, and a tool without a parent", spans)
 	}
 }
 

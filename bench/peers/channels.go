@@ -16,13 +16,28 @@ type channels[T any] struct {
 	boxes []chan T
 }
 
+// enter adds a viewer, whose messages come out of box until leave is called.
+func (c *channels[T]) enter() (box <-chan T, leave func()) {
+	both := make(chan T, mailbox)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.boxes = append(c.boxes, both)
+	return both, func() {
+		go func() { // ends when the box is closed; until then the publisher may wait for room in it
+			for range both {
+			}
+		}()
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.boxes = slices.DeleteFunc(c.boxes, func(b chan T) bool { return b == both })
+		close(both)
+	}
+}
+
 // join adds a viewer, whose messages go to write until leave is called. A
 // viewer whose connection broke is fed on, so that it holds nobody up.
 func (c *channels[T]) join(write func(T) error) (leave func()) {
-	box := make(chan T, mailbox)
-	c.mu.Lock()
-	c.boxes = append(c.boxes, box)
-	c.mu.Unlock()
+	box, leave := c.enter()
 	go func() { // ends when the viewer leaves
 		var err error
 		for m := range box {
@@ -31,12 +46,7 @@ func (c *channels[T]) join(write func(T) error) (leave func()) {
 			}
 		}
 	}()
-	return func() {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		c.boxes = slices.DeleteFunc(c.boxes, func(b chan T) bool { return b == box })
-		close(box)
-	}
+	return leave
 }
 
 func (c *channels[T]) publish(m T) {

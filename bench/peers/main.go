@@ -1,6 +1,6 @@
 // Command peers is the other side of bench: other people's ways to send one
-// stream of messages to many WebSocket viewers, each set up as its own
-// documentation advises for broadcast, and raw TCP as the floor.
+// stream of messages to many viewers, each set up as its own documentation
+// advises for broadcast, and raw TCP as the floor.
 //
 // It is a module of its own so that what is only compared with is no dependency
 // of maestro. bench builds and drives it; see package control.
@@ -30,6 +30,7 @@ var designs = map[string]design{
 	"gws":     startGWS,
 	"melody":  startMelody,
 	"nats":    startNATS,
+	"sse":     startSSE,
 	"raw1":    func(ln net.Listener, n int) (*control.Server, error) { return startRaw(ln, n, 1), nil },
 	"raw64":   func(ln net.Listener, n int) (*control.Server, error) { return startRaw(ln, n, 64), nil },
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/seed-028515a8/maestro/contracts"
 	"github.com/seed-028515a8/maestro/hosted"
 	"github.com/seed-028515a8/maestro/hub"
+	"github.com/seed-028515a8/maestro/observe"
 	attach "github.com/seed-028515a8/maestro/transport/http"
 )
 
@@ -112,6 +113,7 @@ func startRunner(ctx context.Context, s settings, c hosted.Config, restored *con
 	m.hosted = true
 	m.dir = filepath.Join(s.stateDir, runnerFolder(c))
 	m.restored = restored
+	m.identity = observe.Identity{Workspace: c.WorkspaceID, AgentRun: c.AgentRunID}
 	m.quiet = s.profile == string(contracts.ProfilePublic)
 	m.drainCancels = s.drainRequests == "cancel" || s.drainRequests == "" && m.quiet
 	key := hub.Key{ID: id}

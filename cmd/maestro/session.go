@@ -28,8 +28,9 @@ type sessions struct {
 	settings
 	work     *workspace.Workspace
 	observer *observe.Observer
-	dir      string // parent of the sessions' journals; empty keeps them in memory
-	shared   bool   // local and network clients on one session
+	identity observe.Identity // of the work that the sessions do, beside what the environment says
+	dir      string           // parent of the sessions' journals; empty keeps them in memory
+	shared   bool             // local and network clients on one session
 
 	hosted bool                                           // the agent's processes get only what they are known to need
 	alive  atomic.Pointer[func(contracts.Principal) bool] // whether a credential still counts; nil: always
@@ -81,7 +82,7 @@ func (m *sessions) open(ctx context.Context, key hub.Key, wish hub.Wish) (*hub.H
 	if err != nil {
 		return nil, errors.Join(err, store.Close())
 	}
-	watcher := m.observer.Session(id, observe.Identity{})
+	watcher := m.observer.Session(id, m.identity)
 	h, err := hub.New(hub.Options{
 		SessionID: id, Alive: m.counts, ApprovalMode: wish.ApprovalMode, RequireTokens: m.requireTokens(), IdleTTL: m.idleTTL,
 		DrainCancels: m.drainCancels, Quiet: m.quiet, Restored: m.restored, Cwd: m.work.Root(), GitBranch: m.work.GitBranch(), Agent: a, Store: store, Utilities: tools, Observer: watcher,

@@ -30,10 +30,11 @@ func SecretName(name string) bool {
 }
 
 // secretVariable is SecretName for the environment, where a plural counts, too:
-// API_KEYS holds keys. Elsewhere max_tokens is more often a number of them.
+// API_KEYS holds keys. Elsewhere max_tokens is more often a number of them. So
+// do headers that are sent along, as OTEL_EXPORTER_OTLP_HEADERS are.
 func secretVariable(name string) bool {
 	return SecretName(name) || slices.ContainsFunc(nameWords(name), func(word string) bool {
-		return secretWord(strings.TrimSuffix(word, "S"))
+		return word == "HEADERS" || secretWord(strings.TrimSuffix(word, "S"))
 	})
 }
 

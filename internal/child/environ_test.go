@@ -10,7 +10,7 @@ func TestChildrenGetNoCredentials(t *testing.T) {
 		"PATH=/bin", "HOME=/h", "KEYBOARD=us", "MONKEY=1", "AUTHOR=me", "LC_ALL=C", "TOKENIZER=x", "EMPTY=", "WITH=a=b", "PWD=/w", "PATH_S=p",
 		"OPENAI_API_KEY=k", "GITHUB_TOKEN=k", "MAESTRO_TOKEN=k", "MAESTRO_ATTACHTOKEN=k", "secret=k", "DB_PASSWORD=k",
 		"PGPASSWORD=k", "MYSQL_PASSWD=k", "AWS_CREDENTIAL=k", "NPM_AUTH=k", "SSH_AUTH_SOCK=k", "SESSION_COOKIE=k", "=C:=C:\\",
-		"API_KEYS=k", "TOKENS=k", "SECRETS_JSON=k", "MYSQL_PWD=k", "GH_PAT=k", "AWS_ACCESSKEY=k", "sshPrivateKey=k",
+		"API_KEYS=k", "TOKENS=k", "SECRETS_JSON=k", "MYSQL_PWD=k", "GH_PAT=k", "OTEL_EXPORTER_OTLP_HEADERS=k", "AWS_ACCESSKEY=k", "sshPrivateKey=k",
 	}
 	for _, tt := range []struct {
 		name   string

@@ -8,8 +8,10 @@ import (
 )
 
 const (
-	// pollDelay is how often a group that was asked to end is looked at.
-	pollDelay = 10 * time.Millisecond
+	// A group that was asked to end is looked at first after minPoll, then at
+	// growing intervals.
+	minPoll = 5 * time.Millisecond
+	maxPoll = 100 * time.Millisecond
 
 	// killDelay is how long a killed group has to be gone, before it is taken
 	// for granted.
@@ -68,14 +70,15 @@ func (g *Group) Status() (code int, signal string) { return exitStatus(g.cmd.Pro
 
 // Stop asks every process of the group to end, and kills what is left of it
 // after grace, or as soon as hurry is closed. Without grace it kills at once. It
-// returns when the group is empty, or a moment after it was killed if that takes
-// longer; the leader may be still to be waited for.
+// returns when the leader was waited for and the group is empty; a killed group
+// is taken for empty after a moment.
 func (g *Group) Stop(grace time.Duration, hurry <-chan struct{}) {
-	if grace > 0 && (!terminateGroup(g.leader) || g.emptyWithin(grace, hurry)) {
-		return
+	if grace <= 0 || terminateGroup(g.leader) && !g.emptyWithin(grace, hurry) {
+		g.Kill()
+		g.emptyWithin(killDelay, nil)
 	}
-	g.Kill()
-	g.emptyWithin(killDelay, nil)
+	<-g.exited
+	reapGroup(g.leader)
 }
 
 // emptyWithin reports whether the group became empty before limit had passed or
@@ -83,11 +86,14 @@ func (g *Group) Stop(grace time.Duration, hurry <-chan struct{}) {
 func (g *Group) emptyWithin(limit time.Duration, hurry <-chan struct{}) bool {
 	late := time.NewTimer(limit)
 	defer late.Stop()
-	look := time.NewTicker(pollDelay)
+	poll := minPoll
+	look := time.NewTimer(poll)
 	defer look.Stop()
-	for groupExists(g.leader) {
+	for groupLives(g.leader) {
 		select {
 		case <-look.C:
+			poll = min(2*poll, maxPoll)
+			look.Reset(poll)
 		case <-late.C:
 			return false
 		case <-hurry:

@@ -20,12 +20,6 @@ func terminateGroup(leader *os.Process) bool {
 	return unix.Kill(-leader.Pid, unix.SIGTERM) != unix.ESRCH
 }
 
-// groupExists reports whether the group has members, which may be ones that
-// ended but were not waited for.
-func groupExists(leader *os.Process) bool {
-	return unix.Kill(-leader.Pid, 0) != unix.ESRCH
-}
-
 // killGroup ends the group without asking.
 func killGroup(leader *os.Process) {
 	_ = unix.Kill(-leader.Pid, unix.SIGKILL) // it fails if the group is empty by now, which is the aim

@@ -22,8 +22,11 @@ func groupAttr(attr *syscall.SysProcAttr) *syscall.SysProcAttr { return attr }
 // it started. It reports whether the leader was still there.
 func terminateGroup(leader *os.Process) bool { return leader.Kill() == nil }
 
-// groupExists reports false: after terminateGroup there is nobody to wait for.
-func groupExists(*os.Process) bool { return false }
+// groupLives reports false: after terminateGroup there is nobody to wait for.
+func groupLives(*os.Process) bool { return false }
+
+// reapGroup does nothing: nobody has to wait for processes here.
+func reapGroup(*os.Process) {}
 
 // killGroup kills the leader.
 func killGroup(leader *os.Process) {

@@ -63,7 +63,7 @@ var rooms = map[string]room{
 	},
 
 	// Edges: none of them knows the hub.
-	"agent":             {ours: []string{"contracts"}, others: []string{system, uuid}},
+	"agent":             {ours: []string{"contracts", "internal/child"}, others: []string{uuid}},
 	"hosted":            {ours: []string{"contracts"}, others: []string{flags}},
 	"internal/child":    {others: []string{system}},
 	"internal/memconn":  {ours: []string{"contracts"}},
@@ -89,7 +89,7 @@ var rooms = map[string]room{
 	"bench":              {ours: []string{"bench/control", "contracts"}, others: []string{system}},
 	"bench/control":      {},
 	"bench/drains":       {ours: []string{"contracts"}, others: []string{websocket}},
-	"bench/hubserver":    {ours: []string{"bench/control", "contracts", "hub", "journal", "transport/ws"}},
+	"bench/hubserver":    {ours: []string{"bench/control", "contracts", "hub", "journal", "transport/door", "transport/http", "transport/rates", "transport/sse", "transport/ws"}},
 	"bench/journalbench": {ours: []string{"journal"}},
 	"bench/kills":        {ours: []string{"client", "contracts"}},
 

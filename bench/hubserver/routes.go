@@ -1,0 +1,61 @@
+package main
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/seed-028515a8/maestro/contracts"
+	"github.com/seed-028515a8/maestro/hub"
+	"github.com/seed-028515a8/maestro/transport/door"
+	attach "github.com/seed-028515a8/maestro/transport/http"
+	"github.com/seed-028515a8/maestro/transport/rates"
+	"github.com/seed-028515a8/maestro/transport/sse"
+	"github.com/seed-028515a8/maestro/transport/ws"
+)
+
+// routes serves the session h over WebSocket and over HTTP, without asking who
+// it is and as fast as bench can attach.
+func routes(h *hub.Hub, timeout time.Duration) (http.Handler, error) {
+	entrance := door.New(0)
+	anybody := func(*http.Request) (contracts.Principal, error) { return contracts.Principal{}, nil }
+	limiter := rates.New(rates.Options{AttachRate: -1, RequestRate: -1})
+	sockets, err := ws.New(ws.Options{
+		Authorize: anybody, Door: entrance, Rates: limiter, WriteTimeout: timeout,
+		Open: func(_ context.Context, att contracts.Attach) (ws.Session, error) { return visit{h, att}, h.Admit(att) },
+	})
+	if err != nil {
+		return nil, err
+	}
+	requests, err := attach.New(attach.Options{
+		Authorize: anybody, Rates: limiter,
+		Streams: sse.New(sse.Options{Door: entrance, WriteTimeout: timeout}),
+		Find:    func(context.Context, attach.Wanted) (attach.Session, bool, error) { return overHTTP{h}, false, nil },
+	})
+	if err != nil {
+		return nil, err
+	}
+	mux := http.NewServeMux()
+	requests.Routes(mux)
+	mux.Handle("/api/headless/ws", sockets)
+	return mux, nil
+}
+
+// A visit is one viewer's way from a WebSocket to the hub.
+type visit struct {
+	hub *hub.Hub
+	att contracts.Attach
+}
+
+// Serve implements [ws.Session].
+func (v visit) Serve(ctx context.Context, conn *ws.Conn) error {
+	return v.hub.Serve(ctx, conn, hub.WireEnvelope, v.att)
+}
+
+// overHTTP is the session as clients over HTTP use it.
+type overHTTP struct{ *hub.Hub }
+
+// Stream implements [sse.Session].
+func (o overHTTP) Stream(ctx context.Context, conn *sse.Conn, req contracts.StreamRequest, by contracts.Caller) error {
+	return o.Hub.Stream(ctx, conn, req, by)
+}

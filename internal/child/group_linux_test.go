@@ -1,0 +1,46 @@
+package child
+
+import (
+	"os/exec"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+func TestMembersThatNobodyWaitsForAreNoMembers(t *testing.T) {
+	t.Parallel()
+	g := start(t, "sleep 0.1 & echo ready; exec sleep 1000")
+	deadline := time.Now().Add(patience)
+	for zombies(t, g.ID()) == 0 { // sleep, whose parent is another sleep by now
+		if time.Now().After(deadline) {
+			t.Fatal("got no process that ended and was not waited for, want one")
+		}
+		time.Sleep(time.Millisecond)
+	}
+	if err := unix.Kill(g.ID(), unix.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	<-g.Exited()
+	if groupLives(g.leader) {
+		t.Error("got a group with members, want none")
+	}
+}
+
+// zombies counts the members of a group that ended and were not waited for.
+func zombies(t *testing.T, group int) int {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), "ps", "-eo", "pgid=,stat=").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	for line := range strings.Lines(string(out)) {
+		if f := strings.Fields(line); len(f) == 2 && f[0] == strconv.Itoa(group) && strings.HasPrefix(f[1], "Z") {
+			n++
+		}
+	}
+	return n
+}
