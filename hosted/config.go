@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/seed-028515a8/maestro/contracts"
@@ -69,6 +70,8 @@ func (c *Config) Resolve(getenv func(string) string) error {
 		}
 	}
 	switch {
+	case legalID(c.SessionID) != c.SessionID:
+		return fmt.Errorf("%s %q: a session id has up to 128 letters, digits, dots, colons, hyphens and underscores", names("maestro-session-id"), c.SessionID)
 	case c.RequireOwnerHeader && c.OwnerInstanceID == "":
 		return errors.New("--require-owner-header needs an owner instance id: " + names("owner-instance-id"))
 	case c.FlushTimeout < 0:
@@ -112,7 +115,24 @@ func (c *Config) Session(restored *contracts.Restored) string {
 	if restored != nil {
 		id = cmp.Or(id, restored.SessionID)
 	}
-	return cmp.Or(id, c.RunnerSessionID)
+	return cmp.Or(id, legalID(c.RunnerSessionID))
+}
+
+// legalID returns a runner's id as that of a session, which clients have to be
+// able to name in a path.
+func legalID(id string) string {
+	id = strings.Map(func(r rune) rune {
+		if !isIDRune(r) {
+			return '_'
+		}
+		return r
+	}, id)
+	return id[:min(len(id), contracts.MaxIDBytes)]
+}
+
+// isIDRune reports whether an id may have r in it (maestro-attach 1.1).
+func isIDRune(r rune) bool {
+	return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("._:-", r)
 }
 
 // Restore loads the configured manifest. Without one it returns nil twice. A

@@ -271,3 +271,18 @@ func write(t *testing.T, path, content string) {
 		t.Fatal(err)
 	}
 }
+
+func TestSessionCanBeNamedInAPath(t *testing.T) {
+	for id, want := range map[string]string{
+		"mrs_41": "mrs_41", "x/../y": "x_.._y", "a b\x00é": "a_b__", strings.Repeat("x", 200): strings.Repeat("x", 128),
+	} {
+		c := Config{RunnerSessionID: id}
+		if got := c.Session(nil); got != want {
+			t.Errorf("runner %q: got session %q, want %q", id, got, want)
+		}
+	}
+	c := Config{RunnerSessionID: "r", WorkspaceRoot: t.TempDir(), SessionID: "a/b"}
+	if err := c.Resolve(func(string) string { return "" }); err == nil || !strings.Contains(err.Error(), "--maestro-session-id") {
+		t.Errorf("got %v, want an error that names the flag", err)
+	}
+}

@@ -119,7 +119,8 @@ var exports = []struct {
 }
 
 // Environment returns the variables that a resolved configuration sets for the
-// runner's children, as name=value in a fixed order.
+// process, as name=value in a fixed order. What the process starts gets those
+// that its allow-list names.
 func (c *Config) Environment(getenv func(string) string) []string {
 	var list []string
 	for _, e := range exports {

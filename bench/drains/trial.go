@@ -332,7 +332,11 @@ func (t *trial) goOn(ctx context.Context) error {
 			t.fault("answer %d: got %d %s, want %d", i, status, text, want)
 		}
 	}
-	if err := t.say(ctx, t.second, prompt("after the move")); err != nil {
+	var said struct {
+		Cursor uint64 `json:"cursor"`
+	}
+	err := t.second.must(ctx, "/api/headless/sessions/"+session+"/messages", t.headers, prompt("after the move"), &said)
+	if err != nil {
 		return err
 	}
 	want := 0
@@ -340,9 +344,7 @@ func (t *trial) goOn(ctx context.Context) error {
 		want = len(questions)
 	}
 	for _, v := range t.viewers {
-		err := v.await(ctx, "the end of the prompt", func(v *viewer) bool {
-			return slices.ContainsFunc(v.steps, func(s step) bool { return s.cursor > t.final && s.kind == "response_end" })
-		})
+		err := v.await(ctx, "the prompt", func(v *viewer) bool { return v.cursor >= said.Cursor })
 		if err != nil {
 			return err
 		}
@@ -353,8 +355,9 @@ func (t *trial) goOn(ctx context.Context) error {
 				resolved++
 			}
 		}
-		if resolved != want || v.backed {
-			t.fault("%s saw %d questions end after the move, want %d", v.name, resolved, want)
+		prompted := slices.ContainsFunc(v.steps, func(s step) bool { return s.cursor > t.final && s.kind == "status" })
+		if resolved != want || v.backed || !prompted {
+			t.fault("%s saw %d questions end after the move and the prompt %v, want %d and the prompt", v.name, resolved, prompted, want)
 		}
 		v.mu.Unlock()
 	}
