@@ -20,6 +20,11 @@ type limits struct {
 	requestRate                        float64
 	requestBurst                       int
 	handshake, write                   time.Duration
+	header, read, idle                 time.Duration
+	headerBytes                        int
+	commands, watches, watchedDirs     int
+	commandTime                        time.Duration
+	readBytes                          int64
 	requests                           map[string]string // duration or never, by type
 }
 
@@ -36,17 +41,31 @@ func (l *limits) register(cmd *cobra.Command) {
 	f.IntVar(&l.requestBurst, "request-burst", 1000, "HTTP requests of one principal at once")
 	f.DurationVar(&l.handshake, "handshake-timeout", contracts.DefaultHandshakeTimeout, "time for a client to say hello")
 	f.DurationVar(&l.write, "write-timeout", contracts.DefaultWriteTimeout, "time for a client to take what is written")
+	f.DurationVar(&l.header, "header-timeout", 5*time.Second, "time for a client to send a request's header")
+	f.DurationVar(&l.read, "read-timeout", 30*time.Second, "time for a client to send a whole request")
+	f.DurationVar(&l.idle, "idle-timeout", 2*time.Minute, "time between two requests on one connection")
+	f.IntVar(&l.headerBytes, "max-header-bytes", 32<<10, "longest header of a request")
+	f.IntVar(&l.commands, "max-commands", 32, "commands of clients that run in a session at once")
+	f.DurationVar(&l.commandTime, "max-command-time", 0, "how long a client's command may run; 0 is for ever")
+	f.IntVar(&l.watches, "max-watches", 64, "file watches of a session at once")
+	f.IntVar(&l.watchedDirs, "max-watched-dirs", 50_000, "directories in all file watches of a session")
+	f.Int64Var(&l.readBytes, "max-read-bytes", 2<<20, "longest file that a client can read")
 	f.StringToStringVar(&l.requests, "request-timeout", nil, "how long a type of question waits, such as approval=10m or user_input=never")
 }
 
 func (l *limits) check() error {
-	for _, n := range []int{l.frameBytes, l.lineBytes, l.connections, l.controllers, l.sessions, l.attachBurst, l.requestBurst} {
+	for _, n := range []int{l.frameBytes, l.lineBytes, l.connections, l.controllers, l.sessions, l.attachBurst, l.requestBurst, l.headerBytes, l.commands, l.watches, l.watchedDirs, int(l.readBytes)} {
 		if n <= 0 {
 			return errors.New("limits must be positive")
 		}
 	}
-	if l.handshake <= 0 || l.write <= 0 {
-		return errors.New("timeouts must be positive")
+	for _, d := range []time.Duration{l.handshake, l.write, l.header, l.read, l.idle} {
+		if d <= 0 {
+			return errors.New("timeouts must be positive")
+		}
+	}
+	if l.commandTime < 0 {
+		return errors.New("--max-command-time must not be negative")
 	}
 	_, err := l.requestTimeouts()
 	return err

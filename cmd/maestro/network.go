@@ -124,8 +124,8 @@ func (n *network) open(s settings, root string, h house, log *slog.Logger) error
 		handler = h.audit(handler)
 	}
 	n.server = &http.Server{
-		Handler: handler, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 30 * time.Second,
-		IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 32 << 10,
+		Handler: handler, ReadHeaderTimeout: s.limits.header, ReadTimeout: s.limits.read,
+		IdleTimeout: s.limits.idle, MaxHeaderBytes: s.limits.headerBytes,
 		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug), // what clients do wrong
 	}
 	if err := n.secure(s); err != nil {

@@ -78,7 +78,11 @@ func (m *sessions) open(ctx context.Context, key hub.Key, wish hub.Wish) (*hub.H
 	if err != nil {
 		return nil, errors.Join(err, store.Close())
 	}
-	tools, err := utility.New(utility.Options{Workspace: m.work, EnvPass: m.envPass, Hosted: m.hosted, Log: m.log})
+	tools, err := utility.New(utility.Options{
+		Workspace: m.work, EnvPass: m.envPass, Hosted: m.hosted, Log: m.log,
+		MaxCommands: m.limits.commands, MaxRunTime: m.limits.commandTime, MaxReadBytes: m.limits.readBytes,
+		MaxWatches: m.limits.watches, MaxWatchedDirs: m.limits.watchedDirs,
+	})
 	if err != nil {
 		return nil, errors.Join(err, store.Close())
 	}
