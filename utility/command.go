@@ -122,6 +122,11 @@ func (h *Host) resizeCommand(owner string, cmd *contracts.UtilityCommandResize) 
 	return refuse(contracts.CodeBadRequest, cmd.CommandID, "Utility command resize is only supported for PTY commands: "+cmd.CommandID)
 }
 
+// halt implements [entry].
+func (c *command) halt(reason string, grace time.Duration) {
+	c.end(ending{reason: reason + " while utility command was still running", ours: true, grace: grace})
+}
+
 // end asks the command to end. The first ending decides how long it has, any
 // later one can only hurry it.
 func (c *command) end(e ending) {
@@ -130,12 +135,12 @@ func (c *command) end(e ending) {
 	if !c.ended && (e.ours || c.reason == "") {
 		c.reason = e.reason
 	}
+	if e.force && !closed(c.forced) {
+		close(c.forced) // before asked: whoever sees that looks at this
+	}
 	if !closed(c.asked) {
 		c.grace = e.grace
 		close(c.asked)
-	}
-	if e.force && !closed(c.forced) {
-		close(c.forced)
 	}
 }
 
@@ -160,8 +165,8 @@ func (c *command) run() {
 		if err == nil {
 			c.abandon(group, outputs)
 		}
-		c.announced <- shown
 		depart(c.host, &c.host.commands, c, nil)
+		c.announced <- shown
 		return
 	}
 	c.announced <- nil
@@ -225,7 +230,6 @@ func closeOutputs(outputs []*output) {
 // abandon ends processes that nobody was told of.
 func (c *command) abandon(group *child.Group, outputs []*output) {
 	group.Stop(0, nil)
-	<-group.Exited()
 	closeOutputs(outputs)
 	c.stdin.close()
 }
@@ -263,7 +267,6 @@ func (c *command) supervise(group *child.Group, outputs []*output) {
 		grace = c.patience()
 	}
 	group.Stop(grace, c.forced)
-	<-group.Exited()
 	for _, o := range outputs {
 		o.expire()
 	}

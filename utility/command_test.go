@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -209,6 +210,34 @@ func TestIDsAreTakenUntilTheLastEvent(t *testing.T) {
 	}
 }
 
+func TestIDIsFreeForWhoeverSawTheLastEvent(t *testing.T) {
+	t.Parallel()
+	for _, id := range []string{"first", "second"} { // the same id, and the same place
+		r := newRoom(t, Options{MaxCommands: 1}, nil)
+		seen, release := make(chan struct{}), make(chan struct{})
+		var once sync.Once
+		r.after = func(ev contracts.Event) {
+			if _, ok := ev.(*contracts.UtilityCommandExited); ok {
+				once.Do(func() {
+					close(seen)
+					<-release // publishing has not returned, though the event was seen
+				})
+			}
+		}
+		r.do(&contracts.UtilityCommandStart{CommandID: "first", Command: "true"})
+		<-seen
+		result := make(chan error)
+		go func() { // ends with the call
+			result <- r.Do(t.Context(), "alice", &contracts.UtilityCommandStart{CommandID: id, Command: "true"})
+		}()
+		r.entered()
+		close(release)
+		if err := <-result; err != nil {
+			t.Errorf("%s: got %v, want it accepted", id, err)
+		}
+	}
+}
+
 func TestCommandsAreCounted(t *testing.T) {
 	t.Parallel()
 	r := newRoom(t, Options{}, nil)
@@ -404,46 +433,81 @@ func TestUnreadOutputHoldsTheCommandBack(t *testing.T) {
 
 func TestNothingIsLostWhenNobodyReadsForLong(t *testing.T) {
 	t.Parallel()
-	r := newRoom(t, Options{}, nil)
-	first := true
-	r.before = func(_ context.Context, ev contracts.Event) error {
-		if _, ok := ev.(*contracts.UtilityCommandOutput); ok && first {
-			first = false
-			<-time.After(lingerDelay + killDelay) // the command has long exited
-		}
-		return nil
-	}
-	r.do(&contracts.UtilityCommandStart{CommandID: "c", Command: "echo first; sleep 0.2; seq 1 9000; sleep 1000 & sleep 0.1"})
-	wantEnd(t, r.exited("c"), 0, "", "")
 	var want strings.Builder
 	want.WriteString("first\n")
 	for n := 1; n <= 9000; n++ {
 		fmt.Fprintln(&want, n)
 	}
-	if got := r.output("c", contracts.StreamStdout); got != want.String() {
-		t.Errorf("got %d bytes, want %d", len(got), want.Len())
+	for name, background := range map[string]string{
+		"alone":             "",
+		"in the group":      "sleep 1000 & sleep 0.1",
+		"outside the group": "set -m; sleep 1000 & echo $! >id",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRoom(t, Options{Shell: "/bin/bash"}, map[string]string{"id": ""})
+			first := true
+			r.before = func(_ context.Context, ev contracts.Event) error {
+				if _, ok := ev.(*contracts.UtilityCommandOutput); ok && first {
+					first = false
+					<-time.After(lingerDelay + killDelay) // the command has long exited
+				}
+				return nil
+			}
+			r.do(&contracts.UtilityCommandStart{CommandID: "c", Command: "echo first; sleep 0.2; seq 1 9000; " + background})
+			wantEnd(t, r.exited("c"), 0, "", "")
+			if got := r.output("c", contracts.StreamStdout); got != want.String() {
+				t.Errorf("got %d bytes, want %d", len(got), want.Len())
+			}
+			r.do(&contracts.UtilityCommandStart{CommandID: "clean", Command: "kill -KILL $(cat id)"})
+			r.exited("clean")
+		})
 	}
 }
 
 func TestSmallOutputsArriveTogether(t *testing.T) {
 	t.Parallel()
+	together := false
+	for range 100 { // one in which nothing comes between is enough
+		ours, theirs, err := os.Pipe()
+		must(t, err)
+		written := make(chan error)
+		go func() { // ends when all is read
+			_, err := theirs.Write(make([]byte, 1<<20)) // more than a pipe holds, and so than one read gets
+			written <- err
+		}()
+		o := &output{pipe: ours}
+		n, err := o.gather(make([]byte, 1<<20)) // the writer is still there
+		together = n == 1<<20 && err == nil
+		must(t, ours.Close())
+		if err := <-written; together {
+			must(t, err)
+			must(t, theirs.Close())
+			break
+		}
+		must(t, theirs.Close())
+	}
+	if !together {
+		t.Error("got what one read returns, want all that comes soon after")
+	}
+}
+
+func TestOutputEndsWithItsWriters(t *testing.T) {
+	t.Parallel()
 	ours, theirs, err := os.Pipe()
 	must(t, err)
 	defer ours.Close()
-	for _, piece := range []string{"one ", "two ", "three"} {
-		_, err := theirs.WriteString(piece)
-		must(t, err)
-	}
+	_, err = theirs.WriteString("last")
+	must(t, err)
+	must(t, theirs.Close())
 	o := &output{pipe: ours}
 	buf := make([]byte, 100)
-	n, err := o.gather(buf) // the writer is still there
-	if got := string(buf[:n]); got != "one two three" || err != nil {
-		t.Errorf("got %q, %v; want all at once", got, err)
+	if n, err := o.gather(buf); string(buf[:n]) != "last" || err != nil && !ended(err) {
+		t.Errorf("got %q, %v; want what was written", buf[:n], err)
 	}
-	n, err = o.gather(buf[:0:0])
-	_ = n
-	_ = err
-	must(t, theirs.Close())
+	if n, err := o.gather(buf); n != 0 || !ended(err) {
+		t.Errorf("got %d bytes, %v; want the end", n, err)
+	}
 }
 
 func TestCallEndsWithItsContext(t *testing.T) {

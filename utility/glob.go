@@ -61,11 +61,11 @@ func matchName(pattern, name string) bool {
 	return ok || err != nil && pattern == name
 }
 
-// around reports whether the pattern fits everything below the path, as a/**
-// fits what is below a.
+// around reports whether the pattern fits everything below the path, as a/** does
+// for a and for a/b.
 func (g glob) around(names []string) bool {
 	n := len(g) - 1
-	return n > 0 && g[n] == "**" && g[:n].match(names)
+	return g[n] == "**" && (g[:n].match(names) || g.match(names))
 }
 
 // A filter decides which paths a watch is about.
@@ -78,6 +78,7 @@ type filter struct {
 var builtinExcludes = []string{
 	"**/node_modules/**", "**/.git/**", "**/dist/**", "**/build/**", "**/.next/**", "**/.nuxt/**", "**/coverage/**",
 	"**/*.log", "**/.DS_Store", "**/thumbs.db",
+	".maestro/**", // journals in the workspace: reporting what reports write would not end
 }
 
 func newFilter(include, exclude []string) filter {

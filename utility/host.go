@@ -71,8 +71,9 @@ type Host struct {
 	cancel  context.CancelCauseFunc
 
 	searching chan struct{} // a token for each search under way; never closed
+	listings  listings      // what searches found, as long as it holds
 
-	mu       sync.Mutex
+	mu       sync.Mutex // taken before those of commands and watches
 	closed   bool
 	calls    map[*call]struct{}
 	commands table[*command]
@@ -128,7 +129,7 @@ func (h *Host) Start(publish func(ctx context.Context, events ...contracts.Event
 // about the same command or watch must come one after the other, and none of an
 // owner after Disown; others may come at the same time.
 func (h *Host) Do(ctx context.Context, owner string, cmd contracts.Command) error {
-	c, err := h.enter(ctx, owner)
+	c, err := h.enter(ctx, owner, cmd)
 	if err != nil {
 		return err
 	}
@@ -159,10 +160,16 @@ func (h *Host) Do(ctx context.Context, owner string, cmd contracts.Command) erro
 
 // A call is one Do on its way.
 type call struct {
-	ctx      context.Context
-	cancel   context.CancelCauseFunc
-	owner    string
-	disowned bool // guarded by Host.mu: the owner is gone
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+	owner  string
+	starts bool          // a command or a watch
+	done   chan struct{} // closed once Do is about to return
+
+	// Guarded by Host.mu.
+	disowned bool    // the owner is gone
+	stopped  string  // why what it starts is to end at once; "" if it is not
+	took     *tenure // what it has started
 }
 
 // Why a call was cut short.
@@ -171,13 +178,17 @@ var (
 	errDisowned = errors.New("utility: connection is gone")
 )
 
-func (h *Host) enter(ctx context.Context, owner string) (*call, error) {
+func (h *Host) enter(ctx context.Context, owner string, cmd contracts.Command) (*call, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.closed {
 		return nil, unavailable()
 	}
-	c := &call{owner: owner}
+	c := &call{owner: owner, done: make(chan struct{})}
+	switch cmd.(type) {
+	case *contracts.UtilityCommandStart, *contracts.UtilityFileWatchStart:
+		c.starts = true
+	}
 	c.ctx, c.cancel = context.WithCancelCause(ctx)
 	h.calls[c] = struct{}{}
 	h.work.Add(1)
@@ -189,6 +200,7 @@ func (h *Host) leave(c *call) {
 	h.mu.Lock()
 	delete(h.calls, c)
 	h.mu.Unlock()
+	close(c.done)
 	h.work.Done()
 }
 
@@ -213,38 +225,48 @@ func (h *Host) Disown(owner string) {
 // Stop ends everything of all owners. reason is how the texts that clients see
 // begin, such as "Interrupted": "... while utility command was still running".
 // It returns when all processes are gone and their last events are published,
-// or with the cause of ctx, and then the rest still comes to its end.
+// or with the cause of ctx, and then the rest still comes to its end. What a Do
+// that was under way starts meanwhile ends with it, too.
 func (h *Host) Stop(ctx context.Context, reason string) error {
 	h.mu.Lock()
-	waits := h.endAll(reason, drainDelay, func(string) bool { return true })
+	ends := h.endAll(reason, drainDelay, func(string) bool { return true })
+	var late []*call
+	for c := range h.calls {
+		if c.starts && c.took == nil {
+			c.stopped = reason
+			late = append(late, c)
+		}
+	}
 	h.mu.Unlock()
-	for _, gone := range waits {
-		select {
-		case <-gone:
-		case <-ctx.Done():
-			return fmt.Errorf("stop utilities: %w", context.Cause(ctx))
+	for _, c := range late {
+		if err := waitFor(ctx, c.done); err != nil {
+			return err
+		}
+		if c.took != nil { // nothing changes it any more
+			ends = append(ends, c.took.gone)
+		}
+	}
+	for _, end := range ends {
+		if err := waitFor(ctx, end); err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
+func waitFor(ctx context.Context, c <-chan struct{}) error {
+	select {
+	case <-c:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("stop utilities: %w", context.Cause(ctx))
+	}
+}
+
 // endAll asks what belongs to the owners that match to end, and returns what to
 // wait for. The caller holds h.mu.
 func (h *Host) endAll(reason string, grace time.Duration, match func(owner string) bool) []<-chan struct{} {
-	var waits []<-chan struct{}
-	for _, c := range h.commands.entries {
-		if match(c.owner) {
-			c.end(ending{reason: reason + " while utility command was still running", ours: true, grace: grace})
-			waits = append(waits, c.gone)
-		}
-	}
-	for _, w := range h.watches.entries {
-		if match(w.owner) {
-			w.end(reason + " while file watch was still running")
-			waits = append(waits, w.gone)
-		}
-	}
-	return waits
+	return append(endIn(&h.commands, reason, grace, match), endIn(&h.watches, reason, grace, match)...)
 }
 
 // Close is Stop and the end of every goroutine. Do refuses from its beginning on.

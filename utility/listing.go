@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
+	"time"
 
 	"github.com/seed-028515a8/maestro/internal/child"
 	"github.com/seed-028515a8/maestro/workspace"
@@ -19,35 +21,59 @@ import (
 // repository, else what the workspace finds by itself. The files of other
 // repositories below rel are found by the workspace in any case.
 func (h *Host) list(ctx context.Context, rel string) (workspace.Listing, error) {
+	dir, err := h.ws.Real(rel)
+	if err != nil {
+		return workspace.Listing{}, err
+	}
+	now := time.Now()
+	if files, ok := h.listings.get(h.ws, dir, now); ok {
+		return workspace.Listing{Files: files, Complete: true}, nil
+	}
 	ctx, cancel := context.WithTimeout(ctx, maxSearchTime)
 	defer cancel()
-	if real, err := h.ws.Real(rel); err == nil && h.ws.Repository(real) {
-		if listing, ok := h.listByGit(ctx, real); ok {
-			return listing, nil
-		}
+	listing, depends, err := h.listAnew(ctx, dir)
+	if err == nil && listing.Complete && depends.Complete {
+		h.listings.put(keptListing{dir: dir, files: listing.Files, depends: depends, made: now})
 	}
-	return h.ws.List(ctx, rel, maxSearchFiles)
+	return listing, err
 }
 
-// listByGit reports false if git is not there or does not list rel.
+// listAnew returns the files below dir, and the workspace's own listing, which
+// tells how long the first one is current.
+func (h *Host) listAnew(ctx context.Context, dir string) (listing, own workspace.Listing, err error) {
+	g := &gitListing{ws: h.ws, dir: filepath.ToSlash(dir), removed: make(map[string]bool), seen: make(map[string]bool)}
+	var asked sync.WaitGroup
+	defer asked.Wait()
+	listed := false
+	if h.ws.Repository(dir) {
+		asked.Go(func() { listed = h.askGit(ctx, g) }) // ends with git, which ctx bounds
+	}
+	own, err = h.ws.List(ctx, dir, maxSearchFiles)
+	if asked.Wait(); err != nil || !listed {
+		return own, own, err
+	}
+	return g.listing(own), own, nil
+}
+
+// askGit has g filled by git. It reports false if git is not there or does not
+// list the directory.
 //
-// It runs in the root and is told rel as a path in the repository, which it
-// does not look for behind symbolic links, so what is swapped in meanwhile leads
-// nowhere.
-func (h *Host) listByGit(ctx context.Context, rel string) (workspace.Listing, bool) {
-	g := gitListing{ws: h.ws, dir: filepath.ToSlash(rel), removed: make(map[string]bool), seen: make(map[string]bool)}
-	err := h.runGit(ctx, &g)
+// It runs in the root and is told the directory as a path in the repository,
+// which it does not look for behind symbolic links, so what is swapped in
+// meanwhile leads nowhere.
+func (h *Host) askGit(ctx context.Context, g *gitListing) bool {
+	err := h.runGit(ctx, g)
 	switch {
-	case err != nil && ctx.Err() == nil && !g.full:
-		return workspace.Listing{}, false
-	case len(g.files) == 0 && len(g.nested) == 0 && h.rootIgnored(ctx):
-		return workspace.Listing{}, false
+	case ctx.Err() != nil || g.full:
+		g.cut = true
+		return true
+	case err != nil:
+		return false
 	}
-	listing := workspace.Listing{Files: g.present(), Complete: ctx.Err() == nil && !g.full}
-	return h.addNested(ctx, listing, g), true
+	return len(g.files) > 0 || len(g.nested) > 0 || !h.rootIgnored(ctx)
 }
 
-// runGit has g filled by git.
+// runGit runs git to its end, or until g is full.
 func (h *Host) runGit(ctx context.Context, g *gitListing) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -81,21 +107,6 @@ func (h *Host) git(ctx context.Context, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// addNested adds the files of the repositories that git found and left alone.
-func (h *Host) addNested(ctx context.Context, listing workspace.Listing, g gitListing) workspace.Listing {
-	for _, dir := range g.nested {
-		inner, err := h.ws.List(ctx, filepath.FromSlash(path.Join(g.dir, dir)), maxSearchFiles-len(listing.Files))
-		if err != nil {
-			continue // a submodule that is not there
-		}
-		for _, file := range inner.Files {
-			listing.Files = append(listing.Files, path.Join(dir, file))
-		}
-		listing.Complete = listing.Complete && inner.Complete
-	}
-	return listing
-}
-
 // A gitListing is what git said about the files below dir.
 type gitListing struct {
 	ws      *workspace.Workspace
@@ -105,6 +116,7 @@ type gitListing struct {
 	removed map[string]bool // tracked and not there
 	nested  []string        // other repositories
 	full    bool            // there were more files than may be listed
+	cut     bool            // git did not come to its end
 }
 
 // take reads git's output: "T mode object stage\tpath" for tracked files, where
@@ -155,7 +167,17 @@ func (g *gitListing) add(entry string) {
 	}
 }
 
-// present returns the files that are there.
-func (g *gitListing) present() []string {
-	return slices.DeleteFunc(g.files, func(file string) bool { return g.removed[file] })
+// listing returns the files that are there, and those that own has in other
+// repositories.
+func (g *gitListing) listing(own workspace.Listing) workspace.Listing {
+	files := slices.DeleteFunc(g.files, func(file string) bool { return g.removed[file] })
+	for _, dir := range g.nested {
+		for _, file := range own.Files {
+			if strings.HasPrefix(file, dir+"/") {
+				files = append(files, file)
+			}
+		}
+	}
+	complete := !g.cut && (len(g.nested) == 0 || own.Complete)
+	return workspace.Listing{Files: files, Complete: complete}
 }

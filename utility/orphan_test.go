@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -204,11 +205,7 @@ func TestDisownedCallStartsNothing(t *testing.T) {
 	go func() { // ends with the call
 		result <- r.Do(t.Context(), "bob", &contracts.UtilityCommandStart{CommandID: "second", Command: "true"})
 	}()
-	for entered := false; !entered; { // the call waits for the first one's place
-		r.Host.mu.Lock()
-		entered = len(r.calls) > 0
-		r.Host.mu.Unlock()
-	}
+	r.entered() // it waits for the first one's place
 	r.Disown("bob")
 	if err := <-result; err == nil {
 		t.Error("got no error, want the call to end with its connection")
@@ -217,5 +214,41 @@ func TestDisownedCallStartsNothing(t *testing.T) {
 	must(t, r.Stop(t.Context(), "Interrupted"))
 	if strings.Contains(r.history(), "second") {
 		t.Errorf("got %s, want nothing of the second", r.history())
+	}
+}
+
+func TestWhatStartsWhileStoppingEnds(t *testing.T) {
+	t.Parallel()
+	r := newRoom(t, Options{MaxCommands: 1}, nil)
+	leaving, release := make(chan struct{}), make(chan struct{})
+	r.before = func(_ context.Context, ev contracts.Event) error {
+		if e, ok := ev.(*contracts.UtilityCommandExited); ok && e.CommandID == "first" {
+			close(leaving)
+			<-release
+		}
+		return nil
+	}
+	r.do(&contracts.UtilityCommandStart{CommandID: "first", Command: "true"})
+	r.happens("the end of the first command", leaving)
+	started, stopped := make(chan error), make(chan error)
+	go func() { // ends with the call
+		started <- r.Do(t.Context(), "alice", &contracts.UtilityCommandStart{CommandID: "second", Command: "exec sleep 1000"})
+	}()
+	r.entered() // it waits for the first one's place
+	go func() { stopped <- r.Stop(t.Context(), "Interrupted") }()
+	for told := false; !told; runtime.Gosched() {
+		r.Host.mu.Lock()
+		for c := range r.calls {
+			told = c.stopped != ""
+		}
+		r.Host.mu.Unlock()
+	}
+	close(release)
+	must(t, <-started)
+	must(t, <-stopped)
+	n := r.count()
+	wantEnd(t, r.exited("second"), -1, "SIGTERM", "Interrupted while utility command was still running")
+	if got := r.count(); got != n {
+		t.Errorf("got %s, want everything before Stop returned", r.history())
 	}
 }

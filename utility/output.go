@@ -12,16 +12,9 @@ import (
 	"github.com/seed-028515a8/maestro/internal/child"
 )
 
-const (
-	// gatherDelay is how long output waits for more of it, so that a command
-	// that writes bytes one by one does not cost an event each.
-	gatherDelay = 20 * time.Millisecond
-
-	// lateBytes bounds what is read of an output after its command and all of
-	// its group are gone: as much as a pipe may hold. Only a process that left
-	// the group can write more.
-	lateBytes = 1 << 20
-)
+// gatherDelay is how long output waits for more of it, so that a command that
+// writes bytes one by one does not cost an event each.
+const gatherDelay = 20 * time.Millisecond
 
 // An output is one of the streams that a command writes to.
 type output struct {
@@ -30,6 +23,10 @@ type output struct {
 
 	mu   sync.Mutex
 	late bool // nobody is left whose output is waited for
+
+	// Owned by the pump.
+	counted bool
+	left    int // bytes still to be read once it is late and counted
 }
 
 // pump publishes what the command writes to o until the end of the stream.
@@ -38,7 +35,6 @@ type output struct {
 func (c *command) pump(o *output) {
 	var text child.Text
 	buf := make([]byte, contracts.MaxTextBytes)
-	late := 0
 	for {
 		n, err := o.gather(buf)
 		for _, piece := range contracts.SplitText(text.Decode(buf[:n], err != nil), contracts.MaxTextBytes) {
@@ -53,35 +49,30 @@ func (c *command) pump(o *output) {
 			}
 			return
 		}
-		if o.isLate() {
-			if late += n; late > lateBytes {
-				return
-			}
-		}
 	}
 }
 
 // ended reports whether err is a way in which output ends: it was closed, here
-// or by those who wrote to it, or nothing is left of it that would be waited for.
-func ended(err error) bool {
-	return errors.Is(err, os.ErrClosed) || errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, io.EOF)
-}
+// or by those who wrote to it.
+func ended(err error) bool { return errors.Is(err, os.ErrClosed) || errors.Is(err, io.EOF) }
 
 // gather reads until buf is full or gatherDelay has passed since the first bytes
 // came. Where pipes have no deadlines it returns those.
 func (o *output) gather(buf []byte) (n int, err error) {
 	for n == 0 {
-		late := o.isLate()
-		_ = o.wait(0)
+		if o.isLate() {
+			return o.rest(buf)
+		}
+		_ = o.wait(0) // without deadlines none is set
 		n, err = o.pipe.Read(buf)
-		if err != nil && (late || !errors.Is(err, os.ErrDeadlineExceeded)) {
+		if err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
 			return n, err
 		}
 	}
 	if o.wait(gatherDelay) != nil {
 		return n, nil
 	}
-	for n < len(buf) && err == nil {
+	for err = nil; n < len(buf) && err == nil; {
 		var more int
 		more, err = o.pipe.Read(buf[n:])
 		n += more
@@ -92,21 +83,37 @@ func (o *output) gather(buf []byte) (n int, err error) {
 	return n, err
 }
 
-// wait says how long the next reads may take; 0 is as long as it needs. Output
-// that is late is not waited for in any case.
+// rest reads what was written before the output was late. What a process that
+// left the command's group writes after that is not waited for.
+func (o *output) rest(buf []byte) (int, error) {
+	if !o.counted {
+		o.counted, o.left = true, child.Unread(o.pipe)
+	}
+	if o.left <= 0 {
+		return 0, io.EOF
+	}
+	_ = o.pipe.SetReadDeadline(time.Time{}) // nobody else reads, so the bytes are there
+	n, err := o.pipe.Read(buf[:min(len(buf), o.left)])
+	o.left -= n
+	return n, err
+}
+
+// wait says how long the next reads may take; 0 is as long as it needs. Once it
+// is late they end at once.
 func (o *output) wait(d time.Duration) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	switch {
-	case o.late || d > 0:
-		return o.pipe.SetReadDeadline(time.Now().Add(gatherDelay))
-	default:
-		return o.pipe.SetReadDeadline(time.Time{})
+	case o.late:
+		return o.pipe.SetReadDeadline(time.Now())
+	case d > 0:
+		return o.pipe.SetReadDeadline(time.Now().Add(d))
 	}
+	return o.pipe.SetReadDeadline(time.Time{})
 }
 
-// expire lets the stream end as soon as nothing is left in the pipe. Where pipes
-// have no deadlines it ends it at once.
+// expire lets the stream end with what is in the pipe by now. Where pipes have no
+// deadlines it ends it at once.
 func (o *output) expire() {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -76,7 +76,7 @@ func (h *Host) readPath(cmd *contracts.UtilityFileRead, res *contracts.UtilityFi
 	if err != nil {
 		return "", outside(cmd.ReadID, h.ws.Abs(base))
 	}
-	res.Cwd = h.ws.Abs(cwd)
+	res.Cwd = h.ws.At(cwd)
 	path := cmd.Path
 	if !filepath.IsAbs(path) {
 		path = filepath.Join(res.Cwd, path)
@@ -85,7 +85,7 @@ func (h *Host) readPath(cmd *contracts.UtilityFileRead, res *contracts.UtilityFi
 	if err != nil {
 		return "", refuse(contracts.CodeWorkspaceViolation, cmd.ReadID, "Path traversal detected: "+filepath.Clean(path)+" is outside workspace root")
 	}
-	res.Path = h.ws.Abs(rel)
+	res.Path = h.ws.At(rel)
 	below, err := filepath.Rel(cwd, rel)
 	if err != nil || !filepath.IsLocal(below) {
 		return "", refuse(contracts.CodeWorkspaceViolation, cmd.ReadID, "Path traversal detected: "+res.Path)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -36,16 +37,24 @@ type room struct {
 	changed chan struct{}                                // closed and replaced at each event
 	open    map[string]bool                              // commands and watches between their first and last event
 	before  func(context.Context, contracts.Event) error // called before each event is recorded
+	after   func(contracts.Event)                        // called once it is
 }
 
 // newRoom makes a room with files, named by slash-separated paths.
 func newRoom(t testing.TB, o Options, files map[string]string) *room {
 	t.Helper()
-	root, err := filepath.EvalSymlinks(t.TempDir())
-	must(t, err)
+	dir := t.TempDir()
 	for name, content := range files {
-		write(t, filepath.Join(root, filepath.FromSlash(name)), content)
+		write(t, filepath.Join(dir, filepath.FromSlash(name)), content)
 	}
+	return roomAt(t, o, dir)
+}
+
+// roomAt makes a room of a directory.
+func roomAt(t testing.TB, o Options, dir string) *room {
+	t.Helper()
+	root, err := filepath.EvalSymlinks(dir)
+	must(t, err)
 	o.Workspace, err = workspace.Open(root, workspace.Options{})
 	must(t, err)
 	h, err := New(o)
@@ -96,6 +105,9 @@ func (r *room) record(ctx context.Context, events ...contracts.Event) error {
 		close(r.changed)
 		r.changed = make(chan struct{})
 		r.mu.Unlock()
+		if r.after != nil {
+			r.after(ev)
+		}
 	}
 	return nil
 }
@@ -221,6 +233,23 @@ func (r *room) wrote(id, text string) {
 	await(r, fmt.Sprintf("%q from %s", text, id), 0, func(e *contracts.UtilityCommandOutput) bool {
 		return e.CommandID == id && strings.Contains(r.output(id, contracts.StreamStdout), text)
 	})
+}
+
+// entered waits until a call is under way.
+func (r *room) entered() {
+	r.t.Helper()
+	for began := time.Now(); ; {
+		r.Host.mu.Lock()
+		n := len(r.calls)
+		r.Host.mu.Unlock()
+		if n > 0 {
+			return
+		}
+		if time.Since(began) > patience {
+			r.t.Fatal("got no call, want one")
+		}
+		runtime.Gosched()
+	}
 }
 
 // count returns how many events there are so far.

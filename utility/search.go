@@ -63,7 +63,7 @@ func (h *Host) searchDir(cmd *contracts.UtilityFileSearch) (rel, abs string, err
 	case err != nil || !info.IsDir():
 		return "", "", refuse(contracts.CodeNotFound, cmd.SearchID, "Working directory not found: "+cwd)
 	}
-	return rel, h.ws.Abs(rel), nil
+	return rel, h.ws.At(rel), nil
 }
 
 // find fills in the results.
@@ -78,6 +78,8 @@ func (h *Host) find(ctx context.Context, res *contracts.UtilityFileSearchResults
 	switch {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
+	case errors.Is(err, workspace.ErrOutside):
+		return outside(res.SearchID, res.Cwd)
 	case err != nil:
 		return refuse(contracts.CodeNotFound, res.SearchID, "Working directory not found: "+res.Cwd)
 	}

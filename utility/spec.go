@@ -78,7 +78,7 @@ func (h *Host) commandDir(cmd *contracts.UtilityCommandStart) (string, error) {
 	case err != nil || !info.IsDir():
 		return "", refuse(contracts.CodeNotFound, cmd.CommandID, "Working directory not found: "+cwd)
 	}
-	return h.ws.Abs(rel), nil
+	return h.ws.At(rel), nil
 }
 
 // locate returns what a path given by a client names, and where that is below

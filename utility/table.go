@@ -2,6 +2,7 @@ package utility
 
 import (
 	"context"
+	"time"
 
 	"github.com/seed-028515a8/maestro/contracts"
 )
@@ -16,23 +17,31 @@ type tenure struct {
 
 func (t *tenure) held() *tenure { return t }
 
+// An entry is what a table holds: a command or a watch.
+type entry interface {
+	held() *tenure
+	// halt has it end because of what happened to its connection or session.
+	// grace is how long processes have.
+	halt(reason string, grace time.Duration)
+}
+
 // A table holds what runs, by id. Host.mu guards it.
-type table[T interface{ held() *tenure }] struct {
+type table[T entry] struct {
 	limit   int
 	taken   string // text before an id that is taken
 	full    string // text when there are too many
 	entries map[string]T
 }
 
-func newTable[T interface{ held() *tenure }](limit int, taken, full string) table[T] {
+func newTable[T entry](limit int, taken, full string) table[T] {
 	return table[T]{limit: limit, taken: taken, full: full, entries: make(map[string]T)}
 }
 
-// take puts entry in the table, or refuses it. Whoever has seen the last event of
+// take puts e in the table, or refuses it. Whoever has seen the last event of
 // an entry may use its id, so it waits for one that is about to leave.
-func take[T interface{ held() *tenure }](h *Host, c *call, t *table[T], entry T) error {
+func take[T entry](h *Host, c *call, t *table[T], e T) error {
 	for {
-		wait, err := tryTake(h, c, t, entry)
+		wait, err := tryTake(h, c, t, e)
 		if wait == nil {
 			return err
 		}
@@ -45,10 +54,10 @@ func take[T interface{ held() *tenure }](h *Host, c *call, t *table[T], entry T)
 }
 
 // tryTake is one attempt. It returns what to wait for before the next.
-func tryTake[T interface{ held() *tenure }](h *Host, c *call, t *table[T], entry T) (<-chan struct{}, error) {
+func tryTake[T entry](h *Host, c *call, t *table[T], e T) (<-chan struct{}, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	id := entry.held().id
+	id := e.held().id
 	switch old, exists := t.entries[id]; {
 	case h.closed || c.disowned:
 		return nil, unavailable()
@@ -65,38 +74,54 @@ func tryTake[T interface{ held() *tenure }](h *Host, c *call, t *table[T], entry
 		}
 		return nil, refuse(contracts.CodeOverloaded, id, t.full)
 	}
-	t.entries[id] = entry
+	t.entries[id] = e
 	h.work.Add(1)
+	if c.took = e.held(); c.stopped != "" {
+		e.halt(c.stopped, drainDelay)
+	}
 	return nil, nil
 }
 
 // owned returns what a table has under id, if owner may act on it. Unknown ids
 // and those about to leave yield the zero value.
-func owned[T interface{ held() *tenure }](h *Host, t *table[T], owner, id, what string) (T, error) {
+func owned[T entry](h *Host, t *table[T], owner, id, what string) (T, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	var none T
-	entry, ok := t.entries[id]
+	e, ok := t.entries[id]
 	switch {
-	case !ok || entry.held().leaving:
+	case !ok || e.held().leaving:
 		return none, nil
-	case entry.held().owner != owner:
+	case e.held().owner != owner:
 		return none, refuse(contracts.CodeAccessDenied, id, "Headless "+what+" "+id+" is owned by another connection")
 	}
-	return entry, nil
+	return e, nil
 }
 
 // depart shows the last event of an entry, if it has one, and frees its id.
-func depart[T interface{ held() *tenure }](h *Host, t *table[T], entry T, last contracts.Event) {
+func depart[T entry](h *Host, t *table[T], e T, last contracts.Event) {
 	h.mu.Lock()
-	entry.held().leaving = true
+	e.held().leaving = true
 	h.mu.Unlock()
 	if last != nil {
 		h.show(last)
 	}
 	h.mu.Lock()
-	delete(t.entries, entry.held().id)
+	delete(t.entries, e.held().id)
 	h.mu.Unlock()
-	close(entry.held().gone)
+	close(e.held().gone)
 	h.work.Done()
+}
+
+// endIn halts what belongs to the owners that match and returns what to wait
+// for. The caller holds Host.mu.
+func endIn[T entry](t *table[T], reason string, grace time.Duration, match func(owner string) bool) []<-chan struct{} {
+	var ends []<-chan struct{}
+	for _, e := range t.entries {
+		if match(e.held().owner) {
+			e.halt(reason, grace)
+			ends = append(ends, e.held().gone)
+		}
+	}
+	return ends
 }

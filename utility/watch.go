@@ -94,7 +94,7 @@ func (h *Host) newWatch(owner string, cmd *contracts.UtilityFileWatchStart) (*wa
 	}
 	w := &watch{
 		tenure: tenure{id: cmd.WatchID, owner: owner, gone: make(chan struct{})},
-		host:   h, cmd: cmd, rel: rel, root: h.ws.Abs(rel), info: info,
+		host:   h, cmd: cmd, rel: rel, root: h.ws.At(rel), info: info,
 		filter: newFilter(cmd.IncludePatterns, cmd.ExcludePatterns), debounce: defaultDebounce,
 		announced: make(chan error, 1), more: make(chan struct{}, 1),
 	}
@@ -127,6 +127,11 @@ func (h *Host) stopWatch(ctx context.Context, owner string, cmd *contracts.Utili
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
+}
+
+// halt implements [entry]. There are no processes to wait for.
+func (w *watch) halt(reason string, _ time.Duration) {
+	w.end(reason + " while file watch was still running")
 }
 
 // end asks the watch to stop. The first reason counts.
@@ -170,18 +175,20 @@ func (w *watch) wake() {
 func (w *watch) run() {
 	defer w.cancel()
 	err := w.start()
-	stopped := w.ctx.Err() != nil
-	var last contracts.Event
-	switch {
-	case err == nil:
+	if err == nil {
 		w.announced <- nil
 		w.follow()
-		last = &contracts.UtilityFileWatchStopped{WatchID: w.id, Reason: w.stopReason()}
-	case stopped:
-		w.announced <- nil // whoever stopped it knows, and nobody else heard of it (R100)
-	default:
-		w.announced <- err
+		w.leave(&contracts.UtilityFileWatchStopped{WatchID: w.id, Reason: w.stopReason()})
+		return
 	}
+	if w.ctx.Err() != nil {
+		err = nil // whoever stopped it knows, and nobody else heard of it (R100)
+	}
+	w.leave(nil)
+	w.announced <- err
+}
+
+func (w *watch) leave(last contracts.Event) {
 	if w.notifier != nil {
 		w.notifier.dropAll(w)
 	}
@@ -306,97 +313,6 @@ func (w *watch) add(rel string, kind contracts.FileChange) {
 func (w *watch) rootGone() bool {
 	info, err := os.Stat(w.root)
 	return err != nil || !os.SameFile(info, w.info)
-}
-
-// noteTree watches a directory that has appeared, with all below it. What is in
-// it by now has appeared in the same way.
-func (w *watch) noteTree(rel string, kind contracts.FileChange) {
-	info, err := w.host.ws.Lstat(filepath.Join(w.rel, rel))
-	if err != nil || !info.IsDir() {
-		return
-	}
-	w.coverOrTell(rel, func(rel string, _ fs.DirEntry, _ bool) { w.add(rel, kind) })
-}
-
-// search looks for changes since a time in the tree itself, because reports of
-// them were lost. Deletions are not found, nor what was moved here unchanged.
-func (w *watch) search(since time.Time) {
-	since = since.Add(-time.Second) // file systems have coarse clocks
-	w.coverOrTell(".", func(rel string, e fs.DirEntry, fresh bool) {
-		info, err := e.Info()
-		switch {
-		case err != nil:
-		case fresh:
-			w.add(rel, contracts.FileCreated)
-		case !e.IsDir() && info.ModTime().After(since):
-			w.add(rel, contracts.FileModified)
-		}
-	})
-}
-
-// coverOrTell is cover once clients rely on the watch.
-func (w *watch) coverOrTell(rel string, found func(rel string, e fs.DirEntry, fresh bool)) {
-	if w.cover(rel, found) == nil || w.full {
-		return
-	}
-	w.full = true
-	w.host.show(refuse(contracts.CodeOverloaded, w.id, "Utility file watch has too many directories: "+w.root).Event())
-}
-
-// cover watches the directory at rel, which is relative to the watch's root, and
-// all below it. found, if not nil, is called for everything in them; fresh says
-// that the directory was not watched before.
-func (w *watch) cover(rel string, found func(rel string, e fs.DirEntry, fresh bool)) error {
-	dirs := []string{rel}
-	for len(dirs) > 0 && w.ctx.Err() == nil {
-		dir := dirs[len(dirs)-1]
-		dirs = dirs[:len(dirs)-1]
-		if dir != "." && w.filter.prunes(filepath.ToSlash(dir)) {
-			continue
-		}
-		fresh, err := w.watchDir(dir)
-		switch {
-		case errors.Is(err, errTooManyDirs), errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EMFILE):
-			return err
-		case err != nil:
-			continue // it is gone, or not ours to read
-		}
-		entries, err := w.host.ws.ReadDir(filepath.Join(w.rel, dir))
-		if err != nil {
-			continue
-		}
-		for _, e := range entries {
-			child := filepath.Join(dir, e.Name())
-			if found != nil {
-				found(child, e, fresh)
-			}
-			if e.IsDir() {
-				dirs = append(dirs, child)
-			}
-		}
-	}
-	return w.ctx.Err()
-}
-
-// watchDir watches one directory, if it still is one of the workspace: the
-// system follows symbolic links that were swapped in.
-func (w *watch) watchDir(dir string) (fresh bool, err error) {
-	path := filepath.Join(w.root, dir)
-	fresh, err = w.notifier.add(path, w)
-	if err != nil {
-		return false, err
-	}
-	ours, err := w.host.ws.Stat(filepath.Join(w.rel, dir))
-	if err == nil {
-		var theirs fs.FileInfo
-		if theirs, err = os.Stat(path); err == nil && !os.SameFile(ours, theirs) {
-			err = fs.ErrNotExist
-		}
-	}
-	if err != nil {
-		w.notifier.drop(path, w)
-	}
-	return fresh, err
 }
 
 // report publishes changes that are due, as they look by now.

@@ -1,9 +1,15 @@
 // Package workspace is the directory tree that a session works in: the root
-// that no path given by a client may leave.
+// that no path given by a client may leave, and which files in it are the
+// user's.
 //
 // It promises that containment is decided by what was opened, not by what a
 // path looked like a moment before: everything goes through [os.Root], so a
 // symbolic link swapped in between check and use cannot escape. Absolute
 // symbolic links are refused even where they point back inside. It promises
 // nothing about what children of the session do with the file system.
+//
+// Files are listed as git would list them, without git: what only git knows, such
+// as that an ignored file is tracked, is left to whoever can ask it. Not covered
+// are core.ignoreCase, core.excludesFile in the configuration of the repository
+// or the system, and configuration that includes other files.
 package workspace

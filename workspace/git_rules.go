@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"io"
 	"os"
+	"path"
 	"path/filepath"
 	"strings"
 )
@@ -30,24 +31,26 @@ func (w *Workspace) Repository(dir string) bool {
 // top returns the folder for the root with the rules of the repository around
 // it. Those count for nothing if they ignore the root itself, as a repository in
 // the user's home may: then the root is taken for a tree of its own.
-func (w *Workspace) top() folder {
-	alone := folder{path: ".", rules: globalRules()}
-	dir := gitDir(w.path)
+func (wk *walk) top() folder {
+	alone := folder{path: ".", rules: wk.globalRules()}
+	dir := gitDir(wk.w.path)
 	if dir == "" {
 		return alone
 	}
-	rules := alone.rules.under("", textOf(filepath.Join(commonDir(dir), "info", "exclude"), maxIgnoreFile))
-	outer := repositoryTop(w.path)
-	rel, err := filepath.Rel(outer, w.path)
+	wk.marks.addOutside(filepath.Join(dir, "index")) // what is tracked
+	wk.marks.addOutside(filepath.Join(commonDir(dir), "config"))
+	rules := alone.rules.under(wk.ctx, "", wk.textOutside(filepath.Join(commonDir(dir), "info", "exclude")))
+	outer := repositoryTop(wk.w.path)
+	rel, err := filepath.Rel(outer, wk.w.path)
 	if err != nil || rel == "." {
 		alone.rules = rules
 		return alone
 	}
 	f := folder{path: ".", rules: rules}
 	for name := range strings.SplitSeq(filepath.ToSlash(rel), "/") {
-		f.rules = f.rules.under(f.tree, textOf(filepath.Join(outer, filepath.FromSlash(f.tree), ".gitignore"), maxIgnoreFile))
-		f = folder{path: ".", tree: strings.TrimPrefix(f.tree+"/"+name, "/"), rules: f.rules}
-		if f.rules.ignored(f.tree, true) {
+		own := f.rules.under(wk.ctx, f.tree, wk.textOutside(filepath.Join(outer, filepath.FromSlash(f.tree), ".gitignore")))
+		f = folder{path: ".", tree: path.Join(f.tree, name), rules: own}
+		if own.ignored(f.tree, true) {
 			return alone
 		}
 	}
@@ -82,14 +85,17 @@ func commonDir(gitDir string) string {
 
 // globalRules returns the rules of the user's own ignore file, which hold in
 // every repository.
-func globalRules() *level {
-	var none *level
-	return none.under("", textOf(excludesFile(), maxIgnoreFile))
+func (wk *walk) globalRules() *level {
+	if !wk.asked {
+		wk.asked = true
+		wk.global = wk.global.under(wk.ctx, "", wk.textOutside(wk.excludesFile()))
+	}
+	return wk.global
 }
 
 // excludesFile returns the path of the user's ignore file: core.excludesFile of
 // the user's configuration, else git/ignore in the configuration directory.
-func excludesFile() string {
+func (wk *walk) excludesFile() string {
 	home, err := os.UserHomeDir()
 	if err != nil {
 		return ""
@@ -99,7 +105,7 @@ func excludesFile() string {
 		config = filepath.Join(home, ".config")
 	}
 	for _, file := range []string{filepath.Join(home, ".gitconfig"), filepath.Join(config, "git", "config")} {
-		path := configured(textOf(file, maxIgnoreFile), "core", "excludesfile")
+		path := configured(wk.textOutside(file), "core", "excludesfile")
 		if rest, ok := strings.CutPrefix(path, "~/"); ok {
 			return filepath.Join(home, rest)
 		}
@@ -131,8 +137,38 @@ func configured(text, section, key string) string {
 	return value
 }
 
-// textOf returns the first limit bytes of a file outside the workspace that its
-// operator, not a client, chose; "" if it cannot be read.
+// maxIgnoreFile bounds what is read of one ignore file.
+const maxIgnoreFile = 1 << 20
+
+// text returns what is in an ignore file below the root, or "" if there is none.
+// As in git, one that is a symbolic link does not count.
+func (wk *walk) text(name string) string {
+	name = filepath.FromSlash(name)
+	info, err := wk.w.Lstat(name)
+	if err != nil {
+		return ""
+	}
+	wk.marks.add(name, info)
+	if !info.Mode().IsRegular() {
+		return ""
+	}
+	f, err := wk.w.OpenFile(name)
+	if err != nil {
+		return ""
+	}
+	defer f.Close()
+	return textFrom(f, maxIgnoreFile)
+}
+
+// textOutside returns what is in an ignore or configuration file that the
+// operator chose, not a client.
+func (wk *walk) textOutside(path string) string {
+	wk.marks.addOutside(path)
+	return textOf(path, maxIgnoreFile)
+}
+
+// textOf returns the first limit bytes of a regular file, or "" if it cannot be
+// read.
 func textOf(path string, limit int64) string {
 	if info, err := os.Stat(path); err != nil || !info.Mode().IsRegular() {
 		return ""
@@ -142,6 +178,10 @@ func textOf(path string, limit int64) string {
 		return ""
 	}
 	defer f.Close()
+	return textFrom(f, limit)
+}
+
+func textFrom(f io.Reader, limit int64) string {
 	text, err := io.ReadAll(io.LimitReader(f, limit))
 	if err != nil {
 		return ""

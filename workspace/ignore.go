@@ -1,6 +1,7 @@
 package workspace
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"unicode/utf8"
@@ -30,10 +31,14 @@ type rule struct {
 // globMeta is what git takes for the start of a glob.
 const globMeta = `*?[\`
 
+// maxRuleBytes bounds a line of an ignore file; a longer one does not count. No
+// path that systems allow is longer.
+const maxRuleBytes = 4096
+
 // parseRule reads one line. It reports false for a line that can match nothing.
 func parseRule(line string) (r rule, ok bool) {
 	line = strings.TrimSuffix(line, "\r")
-	if line == "" || line[0] == '#' {
+	if line == "" || line[0] == '#' || len(line) > maxRuleBytes {
 		return r, false
 	}
 	for strings.HasSuffix(line, " ") && !strings.HasSuffix(line, `\ `) {
@@ -185,10 +190,13 @@ type level struct {
 }
 
 // under returns the level below l for dir with the rules of text, or l itself
-// if there are none.
-func (l *level) under(dir, text string) *level {
+// if there are none. Lines that are not read by the end of ctx do not count.
+func (l *level) under(ctx context.Context, dir, text string) *level {
 	var rules []rule
 	for line := range strings.SplitSeq(text, "\n") {
+		if ctx.Err() != nil {
+			break
+		}
 		if r, ok := parseRule(line); ok {
 			rules = append(rules, r)
 		}

@@ -13,7 +13,7 @@ import (
 )
 
 var (
-	trials = flag.Int("trials", 40, "random trees for each kind of patterns")
+	trials = flag.Int("trials", 20, "random trees for each kind of patterns")
 	seed   = flag.Uint64("seed", 42, "seed of the random trees")
 )
 

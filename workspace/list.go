@@ -3,21 +3,16 @@ package workspace
 import (
 	"context"
 	"errors"
-	"io"
 	"io/fs"
 	"path"
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 )
 
-const (
-	// maxIgnoreFile bounds what is read of one ignore file.
-	maxIgnoreFile = 1 << 20
-
-	// readBatch is how many entries of a directory are read at once.
-	readBatch = 4096
-)
+// readBatch is how many entries of a directory are read at once.
+const readBatch = 4096
 
 // versionControl are the directories that listings leave out: what is in them
 // is not the user's.
@@ -31,6 +26,8 @@ func VersionControl(name string) bool { return slices.Contains(versionControl, n
 type Listing struct {
 	Files    []string // slash-separated, relative to the directory
 	Complete bool     // nothing was left out because of a bound
+
+	marks marks
 }
 
 // List returns at most limit files below dir, which is relative to the root:
@@ -50,13 +47,14 @@ func (w *Workspace) List(ctx context.Context, dir string, limit int) (Listing, e
 	if info, err := w.Stat(dir); err != nil || !info.IsDir() {
 		return Listing{}, errors.Join(err, fs.ErrInvalid)
 	}
-	start, ok := w.start(filepath.ToSlash(dir))
+	wk := walk{w: w, ctx: ctx, limit: limit}
+	wk.Files, wk.Complete, wk.marks.start = []string{}, true, time.Now()
+	start, ok := wk.enter(filepath.ToSlash(dir))
 	if !ok {
-		return Listing{Files: []string{}, Complete: true}, nil
+		return wk.Listing, nil // dir itself is ignored
 	}
-	wk := walk{w: w, ctx: ctx, base: start.path, limit: limit, queue: []folder{start}}
-	wk.Complete = true
-	for len(wk.queue) > 0 && wk.Complete {
+	wk.base = start.path
+	for wk.queue = []folder{start}; len(wk.queue) > 0 && wk.Complete; {
 		next := wk.queue[0]
 		wk.queue = wk.queue[1:]
 		wk.visit(next)
@@ -71,75 +69,72 @@ type folder struct {
 	rules *level // what was said above it, its own ignore file not included
 }
 
-// start returns the folder for dir with the rules of everything above it. It
-// reports false if dir itself is ignored.
-func (w *Workspace) start(dir string) (folder, bool) {
-	f := w.top()
-	if dir == "." {
-		return f, true
-	}
-	for name := range strings.SplitSeq(dir, "/") {
-		rules := w.ownRules(f)
-		f = f.child(name, rules)
-		if VersionControl(name) || rules.ignored(f.tree, true) {
-			return f, false
-		}
-		f = w.repository(f)
-	}
-	return f, true
-}
-
 // child returns the folder for a directory in f, where rules hold.
 func (f folder) child(name string, rules *level) folder {
 	return folder{path: path.Join(f.path, name), tree: path.Join(f.tree, name), rules: rules}
 }
 
-// repository returns f as the top of a repository if it is one: what was said
-// outside does not hold in it.
-func (w *Workspace) repository(f folder) folder {
-	if f.tree == "" {
-		return f
-	}
-	if _, err := w.Lstat(filepath.FromSlash(path.Join(f.path, ".git"))); err != nil {
-		return f
-	}
-	f.tree = ""
-	f.rules = globalRules().under("", w.ignoreText(path.Join(f.path, ".git", "info", "exclude")))
-	return f
-}
-
-// ownRules returns the rules in f: those above it and those of its own file.
-func (w *Workspace) ownRules(f folder) *level {
-	return f.rules.under(f.tree, w.ignoreText(path.Join(f.path, ".gitignore")))
-}
-
-// ignoreText returns the text of an ignore file, or "" if there is none. As in git,
-// one that is a symbolic link does not count.
-func (w *Workspace) ignoreText(name string) string {
-	name = filepath.FromSlash(name)
-	if info, err := w.Lstat(name); err != nil || !info.Mode().IsRegular() {
-		return ""
-	}
-	f, err := w.OpenFile(name)
-	if err != nil {
-		return ""
-	}
-	defer f.Close()
-	text, err := io.ReadAll(io.LimitReader(f, maxIgnoreFile))
-	if err != nil {
-		return ""
-	}
-	return string(text)
-}
-
 // A walk lists a tree.
 type walk struct {
 	Listing
-	w     *Workspace
-	ctx   context.Context
-	base  string // the path that Files are relative to
-	limit int
-	queue []folder // still to be visited; as many as there are directories
+	w      *Workspace
+	ctx    context.Context
+	base   string // the path that Files are relative to
+	limit  int
+	queue  []folder // still to be visited; as many as there are directories
+	global *level   // the user's own rules; see globalRules
+	asked  bool     // global was read
+}
+
+// enter returns the folder for dir with the rules of everything above it. It
+// reports false if dir itself is ignored.
+func (wk *walk) enter(dir string) (folder, bool) {
+	f := wk.top()
+	if dir == "." {
+		return f, true
+	}
+	for name := range strings.SplitSeq(dir, "/") {
+		wk.markDir(f)
+		rules := wk.ownRules(f)
+		f = f.child(name, rules)
+		if VersionControl(name) || rules.ignored(f.tree, true) {
+			return f, false
+		}
+		f = wk.repository(f)
+	}
+	return f, true
+}
+
+// repository returns f as the top of a repository if it is one: what was said
+// outside does not hold in it.
+func (wk *walk) repository(f folder) folder {
+	if f.tree == "" {
+		return f
+	}
+	if _, err := wk.w.Lstat(filepath.FromSlash(path.Join(f.path, ".git"))); err != nil {
+		return f
+	}
+	exclude := path.Join(f.path, ".git", "info", "exclude")
+	if _, err := wk.w.Lstat(filepath.FromSlash(exclude)); err != nil {
+		wk.marks.add(filepath.FromSlash(exclude), nil)
+	}
+	f.tree = ""
+	f.rules = wk.globalRules().under(wk.ctx, "", wk.text(exclude))
+	return f
+}
+
+// markDir notes that the listing depends on a directory that is on the way. A
+// file that appears in it changes it.
+func (wk *walk) markDir(f folder) {
+	name := filepath.FromSlash(f.path)
+	if info, err := wk.w.Lstat(name); err == nil {
+		wk.marks.add(name, info)
+	}
+}
+
+// ownRules returns the rules in f: those above it and those of its own file.
+func (wk *walk) ownRules(f folder) *level {
+	return f.rules.under(wk.ctx, f.tree, wk.text(path.Join(f.path, ".gitignore")))
 }
 
 // visit lists the files of one directory and puts its directories in the queue.
@@ -148,13 +143,16 @@ func (wk *walk) visit(f folder) {
 	if entries == nil {
 		return
 	}
-	rules := wk.w.ownRules(f)
+	rules := wk.ownRules(f)
 	for _, e := range entries {
 		child := f.child(e.Name(), rules)
 		switch {
+		case wk.ctx.Err() != nil:
+			wk.Complete = false
+			return
 		case VersionControl(e.Name()), rules.ignored(child.tree, e.IsDir()):
 		case e.IsDir():
-			wk.queue = append(wk.queue, wk.w.repository(child))
+			wk.queue = append(wk.queue, wk.repository(child))
 		case !e.Type().IsRegular() && e.Type() != fs.ModeSymlink:
 		case len(wk.Files) == wk.limit:
 			wk.Complete = false
@@ -179,6 +177,9 @@ func (wk *walk) entries(f folder) []fs.DirEntry {
 		return nil
 	}
 	defer dir.Close()
+	if info, err := dir.Stat(); err == nil {
+		wk.marks.add(filepath.FromSlash(f.path), info)
+	}
 	var all []fs.DirEntry
 	for {
 		if wk.ctx.Err() != nil {

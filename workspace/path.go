@@ -24,14 +24,17 @@ func (w *Workspace) Rel(path string) (string, error) {
 	return "", ErrOutside
 }
 
-// Abs returns the absolute form of a path that is relative to the root, or of
-// any other path as [Workspace.Rel] reads it.
+// Abs returns the absolute form of a path as [Workspace.Rel] reads it, whether or
+// not it lies below the root.
 func (w *Workspace) Abs(path string) string {
 	if rel, err := w.Rel(path); err == nil {
-		return filepath.Join(w.path, rel)
+		return w.At(rel)
 	}
 	return filepath.Clean(w.expand(path))
 }
+
+// At returns the absolute form of rel, which is relative to the root.
+func (w *Workspace) At(rel string) string { return filepath.Join(w.path, rel) }
 
 func (w *Workspace) expand(path string) string {
 	if w.home != "" && (path == "~" || strings.HasPrefix(path, "~/")) {

@@ -6,6 +6,8 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -96,8 +98,45 @@ func complete(cmd *cobra.Command, flag string, how cobra.ShellCompDirective, val
 	}
 }
 
-// check returns a usage error if the settings make no sense.
-func (s *settings) check() error {
+// A variable is what the environment can say instead of a flag.
+type variable struct {
+	name, flag string
+	unit       string // what makes a flag's value of the number
+}
+
+// variables are those that other implementations of the protocol read.
+var variables = []variable{
+	{"MAESTRO_HEADLESS_CONNECTION_HEARTBEAT_INTERVAL_MS", "heartbeat-interval", "ms"},
+	{"MAESTRO_HEADLESS_CONNECTION_IDLE_MS", "lease-ttl", "ms"},
+	{"MAESTRO_HEADLESS_SUBSCRIPTION_IDLE_MS", "subscription-ttl", "ms"},
+	{"MAESTRO_HEADLESS_RUNTIME_IDLE_MS", "idle-ttl", "ms"},
+	{"MAESTRO_HEADLESS_UTILITY_FILE_READ_MAX_BYTES", "max-read-bytes", ""},
+}
+
+// fromEnvironment sets the flags of cmd that were not given and that the
+// environment names. Anything but a positive integer is wrong usage.
+func fromEnvironment(cmd *cobra.Command, getenv func(string) string) error {
+	for _, v := range variables {
+		flag, text := cmd.Flags().Lookup(v.flag), strings.TrimSpace(getenv(v.name))
+		if flag == nil || flag.Changed || text == "" {
+			continue
+		}
+		if n, err := strconv.ParseInt(text, 10, 64); err != nil || n <= 0 {
+			return usage{fmt.Errorf("%s=%q: want a positive integer", v.name, text)}
+		}
+		if err := flag.Value.Set(text + v.unit); err != nil {
+			return usage{fmt.Errorf("%s=%q: %w", v.name, text, err)}
+		}
+	}
+	return nil
+}
+
+// check completes the settings from the environment and returns a usage error
+// if they make no sense.
+func (s *settings) check(cmd *cobra.Command) error {
+	if err := fromEnvironment(cmd, os.Getenv); err != nil {
+		return err
+	}
 	if err := s.sensible(); err != nil {
 		return usage{err}
 	}

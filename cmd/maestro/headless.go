@@ -23,8 +23,8 @@ func headlessCommand() *cobra.Command {
 	var s settings
 	cmd := &cobra.Command{
 		Use: "headless", Short: "Speak the protocol on standard input and output", Args: cobra.NoArgs,
-		RunE: func(*cobra.Command, []string) error {
-			err := s.check()
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			err := s.check(cmd)
 			if err == nil {
 				return headless(s)
 			}
@@ -96,7 +96,7 @@ func headless(s settings) error {
 func share(s settings, m *sessions, h *hub.Hub, log *slog.Logger) (*network, error) {
 	n, err := listen(s, cmp.Or(s.stateDir, defaultStateRoot()), house{
 		find: func(_ context.Context, want attach.Wanted) (*hub.Hub, bool, error) {
-			if want.ID != "" && want.ID != h.SessionID() || want.Principal.Scope != "" {
+			if want.ID != "" && want.ID != h.SessionID() { // whoever may come here comes to this one
 				return nil, false, hub.ErrUnknownSession
 			}
 			return h, false, nil

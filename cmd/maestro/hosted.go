@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -30,7 +31,7 @@ func hostedCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "hosted-runner", Short: "Run one session for a control plane, which drains and restores it", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := s.check(); err != nil {
+			if err := s.check(cmd); err != nil {
 				return err
 			}
 			return runHosted(s, c, cmd.InOrStdin(), cmd.OutOrStdout())
@@ -68,6 +69,9 @@ func runHosted(s settings, c hosted.Config, in io.Reader, out io.Writer) error {
 	secrets := s.stateDir // the workspace is no place for them: the agent and every controller can read it
 	if s.stateDir == "" {
 		s.stateDir = filepath.Join(c.WorkspaceRoot, ".maestro")
+		if err := hide(s.stateDir); err != nil {
+			return err
+		}
 		secrets = filepath.Join(defaultStateRoot(), runnerFolder(c))
 	}
 	if c.AttachAudience != "" {
@@ -95,6 +99,23 @@ func runHosted(s settings, c hosted.Config, in io.Reader, out io.Writer) error {
 	}
 	leave(log, append(steps, r.sessions.observer.Shutdown)...)
 	return err
+}
+
+// hide makes a directory for our own matters in the workspace, which git and
+// searches leave out.
+func hide(dir string) error {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	file, err := os.OpenFile(filepath.Join(dir, ".gitignore"), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if errors.Is(err, fs.ErrExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	_, err = file.WriteString("*\n")
+	return errors.Join(err, file.Close())
 }
 
 // A hostedSession is the one session of a hosted runner.

@@ -28,7 +28,7 @@ func serveCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "serve", Short: "Run the agent and let clients attach over the network", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := s.check(); err != nil {
+			if err := s.check(cmd); err != nil {
 				return err
 			}
 			return serve(s, cmd.InOrStdin(), cmd.OutOrStdout())

@@ -1,0 +1,35 @@
+package main
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/spf13/cobra"
+)
+
+func TestEnvironmentSaysWhatFlagsDoNot(t *testing.T) {
+	parse := func(env map[string]string, args ...string) (settings, error) {
+		var s settings
+		cmd := &cobra.Command{}
+		s.register(cmd)
+		if err := cmd.ParseFlags(args); err != nil {
+			t.Fatal(err)
+		}
+		return s, fromEnvironment(cmd, func(name string) string { return env[name] })
+	}
+	env := map[string]string{
+		"MAESTRO_HEADLESS_CONNECTION_IDLE_MS": "9000", "MAESTRO_HEADLESS_SUBSCRIPTION_IDLE_MS": " 7000 ",
+		"MAESTRO_HEADLESS_UTILITY_FILE_READ_MAX_BYTES": "12",
+	}
+	s, err := parse(env, "--lease-ttl", "3s")
+	if err != nil || s.leaseTTL != 3*time.Second || s.subscription != 7*time.Second || s.limits.readBytes != 12 {
+		t.Errorf("got lease %v, subscription %v, read %d, %v; want the flag, and else the environment", s.leaseTTL, s.subscription, s.limits.readBytes, err)
+	}
+	for _, bad := range []string{"0", "-1", "1.5", "1s", "x", "99999999999999999999"} {
+		_, err := parse(map[string]string{"MAESTRO_HEADLESS_CONNECTION_IDLE_MS": bad})
+		if !errors.As(err, new(usage)) {
+			t.Errorf("%s: got %v, want wrong usage", bad, err)
+		}
+	}
+}

@@ -1,0 +1,173 @@
+package utility
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/seed-028515a8/maestro/contracts"
+	"github.com/seed-028515a8/maestro/workspace"
+)
+
+// git runs git in dir, without the configuration of the machine.
+func git(t testing.TB, dir string, args ...string) {
+	t.Helper()
+	cmd := exec.CommandContext(context.WithoutCancel(t.Context()), "git", args...)
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), "GIT_CONFIG_GLOBAL="+os.DevNull, "GIT_CONFIG_SYSTEM="+os.DevNull,
+		"GIT_AUTHOR_NAME=a", "GIT_AUTHOR_EMAIL=a@example.org", "GIT_COMMITTER_NAME=a", "GIT_COMMITTER_EMAIL=a@example.org")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("git %q: %v\n%s", args, err, out)
+	}
+}
+
+func gitInit(t testing.TB, dir string) {
+	t.Helper()
+	git(t, dir, "init", "-q", "-b", "main")
+}
+
+// listed returns what a search can find below dir.
+func (r *room) listed(dir string) []string {
+	r.t.Helper()
+	listing, err := r.list(r.t.Context(), filepath.FromSlash(dir))
+	must(r.t, err)
+	if !listing.Complete {
+		r.t.Error("got a listing that is not complete, want all")
+	}
+	slices.Sort(listing.Files)
+	return listing.Files
+}
+
+func wantList(t *testing.T, what string, got []string, want ...string) {
+	t.Helper()
+	slices.Sort(want)
+	if !slices.Equal(got, want) {
+		t.Errorf("%s: got %q, want %q", what, got, want)
+	}
+}
+
+func TestGitTellsWhatIsThere(t *testing.T) {
+	home := t.TempDir()
+	t.Setenv("HOME", home)
+	t.Setenv("XDG_CONFIG_HOME", "")
+	t.Setenv("GIT_DIR", "/nowhere") // of the hook that started the server
+	write(t, filepath.Join(home, ".config/git/ignore"), "*.global\n")
+	r := newRoom(t, Options{}, map[string]string{
+		".gitignore": "*.log\n", ".git/info/exclude": "", "a.go": "", "tracked.log": "", "ignored.log": "", "gone.go": "", "x.global": "",
+		".hidden/f": "", "sub/b c ☃.go": "", "sub/.svn/entries": "", "new\nline": "",
+	})
+	unset(t, "GIT_DIR")
+	gitInit(t, r.root)
+	git(t, r.root, "add", "-f", "a.go", "tracked.log", "gone.go", "sub/b c ☃.go")
+	must(t, os.Remove(filepath.Join(r.root, "gone.go")))
+	t.Setenv("GIT_DIR", "/nowhere")
+	wantList(t, "root", r.listed("."), ".gitignore", "a.go", "tracked.log", ".hidden/f", "sub/b c ☃.go", "new\nline")
+	wantList(t, "sub", r.listed("sub"), "b c ☃.go")
+	write(t, filepath.Join(r.root, ".git/info/exclude"), "a.*\n")
+	write(t, filepath.Join(r.root, "a.new"), "")
+	wantList(t, "with info/exclude", r.listed("."), ".gitignore", "a.go", "tracked.log", ".hidden/f", "sub/b c ☃.go", "new\nline")
+}
+
+func unset(t *testing.T, name string) {
+	t.Helper()
+	must(t, os.Unsetenv(name))
+}
+
+func TestOtherRepositoriesAreListedToo(t *testing.T) {
+	for _, outer := range []bool{true, false} {
+		r := newRoom(t, Options{}, map[string]string{
+			"top": "", "nested/.gitignore": "*.log\n", "nested/in": "", "nested/x.log": "", "module/file": "", "y.log": "",
+		})
+		gitInit(t, filepath.Join(r.root, "nested"))
+		gitInit(t, filepath.Join(r.root, "module"))
+		git(t, filepath.Join(r.root, "module"), "add", "file")
+		git(t, filepath.Join(r.root, "module"), "commit", "-q", "-m", "one")
+		if outer {
+			gitInit(t, r.root)
+			git(t, r.root, "-c", "advice.addEmbeddedRepo=false", "add", "module")
+		}
+		wantList(t, "root", r.listed("."), "top", "y.log", "nested/.gitignore", "nested/in", "module/file")
+		wantList(t, "nested", r.listed("nested"), ".gitignore", "in")
+	}
+}
+
+func TestRootThatIsIgnoredAroundIsListed(t *testing.T) {
+	home := t.TempDir()
+	gitInit(t, home)
+	write(t, filepath.Join(home, ".gitignore"), "*\n")
+	work := filepath.Join(home, "work")
+	write(t, filepath.Join(work, "a"), "")
+	write(t, filepath.Join(work, ".gitignore"), "*.log\n")
+	write(t, filepath.Join(work, "x.log"), "")
+	r := roomAt(t, Options{}, work)
+	wantList(t, "root", r.listed("."), ".gitignore", "a")
+}
+
+func TestConflictsAndSparseFilesAreListedOnce(t *testing.T) {
+	r := newRoom(t, Options{}, map[string]string{"f": "one\n", "sparse/s": "s", "kept/k": "k"})
+	gitInit(t, r.root)
+	git(t, r.root, "add", ".")
+	git(t, r.root, "commit", "-q", "-m", "one")
+	git(t, r.root, "checkout", "-q", "-b", "other")
+	write(t, filepath.Join(r.root, "f"), "two\n")
+	git(t, r.root, "commit", "-q", "-am", "two")
+	git(t, r.root, "checkout", "-q", "main")
+	write(t, filepath.Join(r.root, "f"), "three\n")
+	git(t, r.root, "commit", "-q", "-am", "three")
+	cmd := exec.CommandContext(t.Context(), "git", "-c", "user.name=a", "-c", "user.email=a@example.org", "merge", "-q", "other")
+	cmd.Dir = r.root
+	if cmd.Run() == nil {
+		t.Fatal("got a merge, want a conflict")
+	}
+	wantList(t, "in a conflict", r.listed("."), "f", "kept/k", "sparse/s")
+	git(t, r.root, "merge", "--abort")
+	git(t, r.root, "sparse-checkout", "set", "kept")
+	wantList(t, "sparse", r.listed("."), "f", "kept/k")
+}
+
+func TestRepositoryRunsNoProgramsOfItsOwn(t *testing.T) {
+	r := newRoom(t, Options{}, map[string]string{"f": "", "hook": "#!/bin/sh\ntouch ran\n"})
+	must(t, os.Chmod(filepath.Join(r.root, "hook"), 0o700))
+	gitInit(t, r.root)
+	git(t, r.root, "config", "core.fsmonitor", filepath.Join(r.root, "hook"))
+	wantList(t, "root", r.listed("."), "f", "hook")
+	if _, err := os.Stat(filepath.Join(r.root, "ran")); err == nil {
+		t.Error("got a program that ran, want none")
+	}
+}
+
+func TestWithoutGitTheWorkspaceLists(t *testing.T) {
+	t.Setenv("PATH", t.TempDir())
+	r := newRoom(t, Options{}, map[string]string{".git/HEAD": "ref: refs/heads/main\n", ".gitignore": "*.log\n", "a": "", "b.log": ""})
+	wantList(t, "root", r.listed("."), ".gitignore", "a")
+}
+
+func TestBrokenRepositoryIsListedAnyhow(t *testing.T) {
+	r := newRoom(t, Options{}, map[string]string{".git/HEAD": "nonsense", ".gitignore": "*.log\n", "a": "", "b.log": ""})
+	wantList(t, "root", r.listed("."), ".gitignore", "a")
+}
+
+func TestUnfinishedListingIsTruncated(t *testing.T) {
+	r := newRoom(t, Options{}, map[string]string{"needle": ""})
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	listing, err := r.list(ctx, ".")
+	if err != nil || listing.Complete {
+		t.Errorf("got complete %v, %v; want a listing that was cut short", listing.Complete, err)
+	}
+	if err := r.Do(ctx, "alice", &contracts.UtilityFileSearch{SearchID: "s", Query: "needle"}); err == nil {
+		t.Error("got no error, want that of the call")
+	}
+}
+
+func TestGitOutputIsRead(t *testing.T) {
+	r := newRoom(t, Options{}, nil)
+	g := gitListing{ws: r.ws, dir: "d", removed: make(map[string]bool), seen: make(map[string]bool)}
+	g.take(strings.NewReader(strings.ReplaceAll("? d/new|? d/nested/|H 100644 1 0\td/a|H 100644 1 0\td/gone|R 100644 1 0\td/gone|M 100644 1 1\td/c|M 100644 1 2\td/c|H 160000 1 0\td/sub|S 100644 1 0\td/sparse|? d/cut", "|", "\x00")))
+	got := g.listing(workspace.Listing{Files: []string{"nested/f", "nested2/f", "sub/f"}, Complete: true})
+	wantList(t, "files", slices.Sorted(slices.Values(got.Files)), "new", "a", "c", "nested/f", "sub/f")
+}
