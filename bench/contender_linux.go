@@ -53,10 +53,10 @@ var hubContender = contender{
 	"hubserver", nil, attachDialect("bench", contracts.RoleViewer),
 }
 
-// eventsContender is the same, with viewers that follow over HTTP.
+// eventsContender is the same with viewers that follow over HTTP.
 var eventsContender = contender{
 	nameHubEvents,
-	"the same process of the same kind, with its HTTP transport: a stream of server-sent events for each viewer",
+	"the same program with its HTTP transport: a stream of server-sent events for each viewer",
 	"hubserver", nil, streamDialect("bench"),
 }
 

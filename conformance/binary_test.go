@@ -6,31 +6,79 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/seed-028515a8/maestro/conformance"
+	"github.com/seed-028515a8/maestro/contracts"
+)
+
+// soon are the flags that keep the slow scenarios short.
+func soon(more ...string) []string {
+	return append([]string{"--lease-ttl", "10s", "--heartbeat-interval", "5s"}, more...)
+}
+
+// aboutBodies, aboutRuns and aboutWho are the scenarios over HTTP for which it
+// matters how strict a server is, which profile it has, and whom it lets in.
+var (
+	aboutBodies = regexp.MustCompile("^(route|header|refusal|connection|session|subscription|unsubscribe|heartbeat/[acu]|disconnect|post|tool)")
+	aboutRuns   = regexp.MustCompile("^(refusal|session|subscription|return|post|parity)/")
+	aboutWho    = regexp.MustCompile("^(route|header|session|connection|subscription|unsubscribe|disconnect|claim/[^e]|watcher|return|post|token|parity)/?")
 )
 
 // TestBuiltBinary holds the real server against the whole suite, as its users
 // start it.
 func TestBuiltBinary(t *testing.T) {
+	t.Parallel()
 	binary := build(t)
-	t.Run("stdio", func(t *testing.T) {
-		target := fmt.Sprintf("stdio:'%s' headless --agent conformance --workspace '%s'", binary, t.TempDir())
-		passes(t, judge(t, conformance.Config{Target: target}))
-	})
-	t.Run("ws", func(t *testing.T) {
-		passes(t, judge(t, conformance.Config{Target: serve(t, binary)}))
-	})
-	t.Run("stdio strict", func(t *testing.T) {
-		target := fmt.Sprintf("stdio:'%s' headless --agent conformance --strict --workspace '%s'", binary, t.TempDir())
-		passes(t, judge(t, conformance.Config{Target: target, Strict: true}))
-	})
-	t.Run("ws strict", func(t *testing.T) {
-		passes(t, judge(t, conformance.Config{Target: serve(t, binary, "--strict"), Strict: true}))
-	})
+	for name, run := range map[string]func(*testing.T) conformance.Config{
+		"stdio": func(t *testing.T) conformance.Config {
+			return conformance.Config{Target: fmt.Sprintf("stdio:'%s' headless --agent conformance --workspace '%s'", binary, t.TempDir())}
+		},
+		"stdio strict": func(t *testing.T) conformance.Config {
+			return conformance.Config{Target: fmt.Sprintf("stdio:'%s' headless --agent conformance --strict --workspace '%s'", binary, t.TempDir()), Strict: true}
+		},
+		"ws": func(t *testing.T) conformance.Config {
+			return conformance.Config{Target: serve(t, binary, soon("--auth", "off")...).WSURL}
+		},
+		"ws strict": func(t *testing.T) conformance.Config {
+			return conformance.Config{Target: serve(t, binary, soon("--auth", "off", "--strict")...).WSURL, Strict: true}
+		},
+		"http": func(t *testing.T) conformance.Config {
+			return conformance.Config{Target: serve(t, binary, soon("--auth", "off")...).BaseURL}
+		},
+		"http strict": func(t *testing.T) conformance.Config {
+			return conformance.Config{Target: serve(t, binary, "--auth", "off", "--strict").BaseURL, Strict: true, Filter: aboutBodies}
+		},
+		"http public": func(t *testing.T) conformance.Config {
+			ready := serve(t, binary, "--auth", "off", "--protocol-profile", "public")
+			return conformance.Config{Target: ready.BaseURL, Profile: contracts.ProfilePublic, Filter: aboutRuns}
+		},
+		"http with authentication": func(t *testing.T) conformance.Config {
+			ready := serve(t, binary, "--auth", "token")
+			token, err := os.ReadFile(ready.TokenFile)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return conformance.Config{Target: ready.BaseURL, Token: strings.TrimSpace(string(token)), Filter: aboutWho}
+		},
+		"hosted": func(*testing.T) conformance.Config { return conformance.Config{Spawn: hostedCommand(binary)} },
+		"hosted public": func(*testing.T) conformance.Config {
+			return conformance.Config{Spawn: hostedCommand(binary) + " --protocol-profile public", Profile: contracts.ProfilePublic}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			passes(t, judge(t, run(t)))
+		})
+	}
+}
+
+// hostedCommand starts a hosted runner as the process contract wants it.
+func hostedCommand(binary string) string {
+	return "'" + binary + "' hosted-runner --agent conformance --auth off --ready-stdout --exit-on-stdin-eof"
 }
 
 // build compiles the program.
@@ -44,12 +92,12 @@ func build(t *testing.T) string {
 	return binary
 }
 
-// serve starts a server for the length of the test and returns its target.
-func serve(t *testing.T, binary string, flags ...string) string {
+// serve starts a server for the length of the test.
+func serve(t *testing.T, binary string, flags ...string) readiness {
 	t.Helper()
 	dir := t.TempDir()
 	ready := filepath.Join(dir, "ready.json")
-	args := append([]string{"serve", "--listen", "127.0.0.1:0", "--auth", "off", "--agent", "conformance",
+	args := append([]string{"serve", "--listen", "127.0.0.1:0", "--agent", "conformance",
 		"--state-dir", filepath.Join(dir, "state"), "--workspace", t.TempDir(), "--ready-file", ready}, flags...)
 	var stderr strings.Builder
 	cmd := exec.CommandContext(t.Context(), binary, args...)
@@ -70,8 +118,15 @@ func serve(t *testing.T, binary string, flags ...string) string {
 	return awaitReady(t, ready, exited)
 }
 
+// readiness is what a server says of itself once it listens.
+type readiness struct {
+	BaseURL   string `json:"baseUrl"`
+	WSURL     string `json:"wsUrl"`
+	TokenFile string `json:"tokenFile"`
+}
+
 // awaitReady looks for the ready file until the server has written it.
-func awaitReady(t *testing.T, path string, exited chan error) string {
+func awaitReady(t *testing.T, path string, exited chan error) readiness {
 	t.Helper()
 	look := time.NewTicker(20 * time.Millisecond)
 	defer look.Stop()
@@ -89,12 +144,10 @@ func awaitReady(t *testing.T, path string, exited chan error) string {
 		if os.IsNotExist(err) {
 			continue
 		}
-		var ready struct {
-			WSURL string `json:"wsUrl"`
+		var ready readiness
+		if err != nil || json.Unmarshal(text, &ready) != nil || ready.WSURL == "" || ready.BaseURL == "" {
+			t.Fatalf("got ready file %q (%v), want an object with baseUrl and wsUrl", text, err)
 		}
-		if err != nil || json.Unmarshal(text, &ready) != nil || ready.WSURL == "" {
-			t.Fatalf("got ready file %q (%v), want an object with wsUrl", text, err)
-		}
-		return ready.WSURL
+		return ready
 	}
 }

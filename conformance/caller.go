@@ -145,8 +145,8 @@ func (c *Caller) subscribe(f fields) *Answer {
 // subscribed is subscribe that must succeed.
 func (c *Caller) subscribed(f fields) *Answer { return c.subscribe(f).ok("1.9") }
 
-// keep takes what an answer gives a client, after comparing it with what it
-// asked for.
+// keep takes what an answer gives a client, once it was found to agree with
+// itself.
 func (c *Caller) keep(a *Answer) {
 	c.connection = a.str("connection_id")
 	if token := a.Header.Get(tokenHeader); token != "" {

@@ -202,9 +202,11 @@ func runSurvivesClaim(s *Session) {
 	alice := s.driver()
 	p := s.follow("vera", follow{})
 	p.begins("A42")
-	alice.prompt(streamOf(60, 10))
+	alice.prompt(speaking())
 	p.expect("R36", message("response_chunk"))
 	bob := s.takeFrom("bob")
 	bob.post(&contracts.Prompt{Content: "early"}).refused("A71", contracts.CodeRuntimeBusy, textBusy)
+	p.goesOn("3.2", s.state().Cursor)
+	bob.posted("3.4", &contracts.Interrupt{})
 	p.expect("3.2", message("response_end"))
 }

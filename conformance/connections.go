@@ -170,7 +170,7 @@ func roleIsFixed(s *Session) {
 	vera.connect(fields{"role": "controller"}).refused("A18", contracts.CodeRoleConflict, "")
 	vera.subscribe(fields{"role": "controller"}).
 		refused("A18", contracts.CodeRoleConflict, "Headless connection role does not match subscription role")
-	alice.connect(fields{"role": "viewer"}).refused("A18", contracts.CodeRoleConflict, "")
+	alice.connect(fields{"role": "viewer", "capabilities": leftOut}).refused("A18", contracts.CodeRoleConflict, "")
 	alice.subscribed(nil)
 	alice.hello(fullHello(contracts.RoleViewer)).refused("A18", contracts.CodeRoleConflict, "")
 	f := s.state()

@@ -42,7 +42,7 @@ func (c *Caller) create(rule, id string, f fields) *Answer {
 	if got := a.str("session_id"); id != "" && got != id {
 		c.s.fail(rule, "expected a snapshot of session %s, got one of %q", id, got)
 	}
-	c.s.ID, c.s.opened = a.str("session_id"), true
+	c.s.ID, c.s.opened, c.token = a.str("session_id"), true, a.Header.Get(tokenHeader)
 	return a
 }
 

@@ -1,14 +1,16 @@
 // Package conformance judges any server that speaks the Maestro headless
-// protocol, over stdio or WebSocket, and tells its author what is wrong.
+// protocol, over stdio, WebSocket, or HTTP and server-sent events, and tells its
+// author what is wrong. It also judges hosted runners, which it starts, drains
+// and restores.
 //
 // It is a list of [Scenario] values and a runner. A scenario plays one or more
 // clients against the server and names the rules it judges; beside what it
 // looks for, every text received is held against the closed shapes of the wire
 // and against the invariants of the protocol (order of cursors, life of
-// responses, tools and requests, answers to frames). A failure carries what was
-// expected, the rule, and the exchange that shows it.
+// responses, tools and requests, answers to frames, bodies of refusals). A
+// failure carries what was expected, the rule, and the exchange that shows it.
 //
 // The server is a black box: nothing here knows how one is made. The runtime
 // behind it must be the conformance agent, whose triggers make runs
-// repeatable. It promises nothing about speed, and nothing about HTTP and SSE.
+// repeatable. It promises nothing about speed.
 package conformance

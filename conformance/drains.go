@@ -387,7 +387,7 @@ func drainWhileSpeaking(s *Session) {
 	alice, own := s.attached()
 	vera := s.follow("vera", follow{})
 	vera.begins("A42")
-	alice.prompt(streamOf(100_000, 1))
+	alice.prompt(speaking())
 	for _, p := range []*Peer{own, vera} {
 		p.expect("R36", message("response_chunk"))
 	}

@@ -20,7 +20,7 @@ type events struct {
 	header http.Header
 	body   io.ReadCloser
 	lines  *bufio.Reader
-	end    context.CancelFunc
+	end    func() // drops the connection
 }
 
 // errOneWay is what sending on an event stream returns.
@@ -58,8 +58,9 @@ func (e *events) CloseInput() error { return e.Close() }
 
 // Close drops the stream.
 func (e *events) Close() error {
+	err := e.body.Close()
 	e.end()
-	return e.body.Close()
+	return err
 }
 
 // An Event is what surrounds the data of a server-sent event.
@@ -192,28 +193,40 @@ func (s *Session) follow(name string, o follow) *Peer {
 // tryFollow opens an event stream unless the server refuses to; then it returns
 // the refusal.
 func (s *Session) tryFollow(r request, o follow) (*Peer, *Answer) {
+	for try := 1; ; try++ {
+		p, a := s.tryFollowOnce(r, o)
+		if p != nil || a.Status != http.StatusTooManyRequests || try == maxTries {
+			return p, a
+		}
+		s.pause("A74", a.comeBack())
+	}
+}
+
+func (s *Session) tryFollowOnce(r request, o follow) (*Peer, *Answer) {
 	s.trace.add(s.now(), r.who, ">", []byte(r.method+" "+r.path+summary(r.header)))
 	ctx, cancel := context.WithCancel(s.ctx)
 	overdue := time.AfterFunc(2*s.config.Patience, cancel)
-	resp, err := s.wire.open(ctx, r)
+	own := newWire(s.wire.base, s.wire.token)
+	end := func() { cancel(); own.close() }
+	resp, err := own.open(ctx, r)
 	if !overdue.Stop() || err != nil {
-		cancel()
+		end()
 		s.fail("1.11", "%s: expected an answer to %s, got: %v", r.who, r.path, err)
 	}
 	s.trace.add(s.now(), r.who, "<", fmt.Appendf(nil, "%d%s", resp.StatusCode, summary(resp.Header)))
-	if resp.StatusCode != http.StatusOK {
-		defer cancel()
-		a, err := readAnswer(r, resp)
-		if err != nil {
-			s.fail("1.11", "%v", err)
-		}
-		a.s, a.At = s, s.now()
-		s.trace.add(a.At, r.who, "<", a.Raw)
-		a.check()
-		return nil, a
+	if resp.StatusCode == http.StatusOK {
+		link := &events{header: resp.Header, body: resp.Body, lines: bufio.NewReaderSize(resp.Body, 64<<10), end: end}
+		return s.streamPeer(r.who, link, o), nil
 	}
-	link := &events{header: resp.Header, body: resp.Body, lines: bufio.NewReaderSize(resp.Body, 64<<10), end: cancel}
-	return s.streamPeer(r.who, link, o), nil
+	defer end()
+	a, err := readAnswer(r, resp)
+	if err != nil {
+		s.fail("1.11", "%v", err)
+	}
+	a.s, a.At = s, s.now()
+	s.trace.add(a.At, r.who, "<", a.Raw)
+	a.check()
+	return nil, a
 }
 
 // streamPeer takes charge of an open stream.

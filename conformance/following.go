@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/seed-028515a8/maestro/contracts"
 )
@@ -149,6 +148,10 @@ func streamJoinsUnderLoad(s *Session) {
 	}
 }
 
+// unread is more than a system takes for a client that stopped reading over
+// HTTP, whose receive buffer is small.
+const unread = 6 << 20
+
 func slowFollower(s *Session) {
 	alice, own := s.attached()
 	sloth := s.follow("sloth", follow{})
@@ -156,7 +159,7 @@ func slowFollower(s *Session) {
 	sloth.stall()
 	joined := s.state().Cursor
 	const size = 16 << 10
-	alice.prompt(burstOf(bulky/size, size))
+	alice.prompt(burstOf(unread/size, size))
 	alice.finish(own) // while nobody reads the other stream
 	sloth.resumeReading()
 	done := anyOf(message("status").with("message", "Prompt: the end"), control("reset").with("state.last_status", "Prompt: the end"))
@@ -278,7 +281,7 @@ func streamHeartbeat(s *Session) {
 	p := s.controllerOnly().beat()
 	for range 2 {
 		from := len(p.log)
-		f := p.awaitFor("A57", from, control("heartbeat"), p.beat()+3*time.Second)
+		f := p.awaitFor("A57", from, control("heartbeat"), p.beat()+s.config.Patience)
 		if head := s.state().Cursor; f.Cursor != head {
 			s.fail("A57", "expected the latest cursor %d in a heartbeat, got %d", head, f.Cursor)
 		}
@@ -290,7 +293,7 @@ func streamKeepalive(s *Session) {
 	p := s.follow("quinn", follow{optOuts: []string{"heartbeat"}})
 	p.begins("A42")
 	from := len(p.log)
-	p.awaitFor("1.11", from, control(kindComment), alice.beat()+3*time.Second)
+	p.awaitFor("1.11", from, control(kindComment), alice.beat()+s.config.Patience)
 	p.none("A53", 0, control("heartbeat"))
 }
 

@@ -110,9 +110,8 @@ func hostedOneSession(s *Session) {
 	for _, route := range []string{"", "state", "events"} {
 		requests = append(requests, request{method: http.MethodGet, path: routeOf("sess_other", route)})
 	}
-	for _, route := range []string{"subscribe", "unsubscribe", "messages", "heartbeat", "disconnect"} {
-		requests = append(requests, request{method: http.MethodPost, path: routeOf("sess_other", route), header: alice.identity(),
-			body: encode(fields{"type": "init", "subscriptionId": "sub_x", "connectionId": alice.connection})})
+	for route, body := range plausible {
+		requests = append(requests, request{method: http.MethodPost, path: routeOf("sess_other", route), header: alice.identity(), body: encode(body)})
 	}
 	for _, r := range requests {
 		r.who = "mallory"

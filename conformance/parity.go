@@ -14,7 +14,7 @@ func parity() []Scenario {
 		{Name: "parity/same-script", Title: "The same script driven over HTTP and over WebSocket gives the same messages", Rules: []string{"A117"}, Needs: overHTTP, Run: parityScript},
 		{Name: "parity/cursors-travel", Title: "A cursor from one transport resumes on the other", Rules: []string{"A117", "A114"}, Needs: overHTTP, Run: parityCursors},
 		{Name: "parity/one-lease", Title: "There is one lease for both transports", Rules: []string{"A117", "A23"}, Needs: overHTTP, Run: parityLease},
-		{Name: "parity/one-answer", Title: "A question answered on one transport is answered on the other", Rules: []string{"A117", "D8"}, Needs: overHTTP, Run: parityAnswer},
+		{Name: "parity/one-answer", Title: "A question answered on one transport is answered on the other", Rules: []string{"A117", "D8"}, Needs: Needs{Transport: HTTP, Seed: true}, Run: parityAnswer},
 	}
 }
 

@@ -79,7 +79,7 @@ func postPromptShown(s *Session) {
 				content, show(f.at("state.is_responding")), last)
 		}
 	}
-	f := alice.prompt(streamOf(500, 20)).snapshot()
+	f := alice.prompt(speaking()).snapshot()
 	if f.at("state.is_responding") != true {
 		s.fail("1.12", "expected is_responding while a response is streaming, got %s", show(f.at("state.is_responding")))
 	}
@@ -243,20 +243,31 @@ func postFirstAnswer(s *Session) {
 	p.still("R52", p.pos, message("server_request_resolved")) // and its watch refuses a second
 }
 
+// speaking is a prompt whose response lasts until it is interrupted.
+func speaking() string { return streamOf(100_000, 10) }
+
 func postBusy(s *Session) {
 	alice, p := s.attached()
-	alice.prompt(streamOf(100, 10))
+	alice.prompt(speaking())
 	p.expect("R36", message("response_chunk"))
 	a := alice.post(&contracts.Prompt{Content: "too early"}).refused("A71", contracts.CodeRuntimeBusy, textBusy)
 	if a.at("retryable") != true {
 		s.fail("A71", "expected runtime_busy to be retryable, got %s", a.said())
 	}
-	if f := s.state(); f.at("state.is_responding") != true || f.str("state.current_response.text") == "" {
+	f := s.state()
+	if f.at("state.is_responding") != true || f.str("state.current_response.text") == "" {
 		s.fail("A71", "expected the first response to be open still, got %s", show(f.at("state.current_response")))
 	}
+	p.goesOn("A71", f.Cursor)
+	alice.posted("A71", &contracts.Interrupt{})
 	p.expect("A71", message("response_end"))
 	p.none("A71", 0, message("status").with("message", "Prompt: too early"))
 	alice.finish(p)
+}
+
+// goesOn fails unless a response is spoken beyond a cursor.
+func (p *Peer) goesOn(rule string, cursor int64) {
+	p.expect(rule, message("response_chunk").where("of the response that goes on", func(f *Frame) bool { return f.Cursor > cursor }))
 }
 
 func postPromptsAtOnce(s *Session) {

@@ -9,11 +9,11 @@ import (
 
 // refusals judges the bodies of errors: 1.4, 1.5, A73 to A75.
 func refusals() []Scenario {
-	overHTTP := Needs{Transport: HTTP}
+	overHTTP, seed := Needs{Transport: HTTP}, Needs{Transport: HTTP, Seed: true}
 	return []Scenario{
-		{Name: "refusal/details", Title: "A refusal says the same to clients that read any of its three codes", Rules: []string{"A73", "1.4"}, Needs: overHTTP, Run: refusalDetails},
+		{Name: "refusal/details", Title: "A refusal says the same to clients that read any of its three codes", Rules: []string{"A73", "1.4"}, Needs: seed, Run: refusalDetails},
 		{Name: "refusal/lease-details", Title: "A lease conflict names the session and who holds the lease", Rules: []string{"1.4", "A34"}, Needs: overHTTP, Run: leaseDetails},
-		{Name: "refusal/retryable", Title: "A refusal says whether trying again makes sense", Rules: []string{"1.4"}, Needs: overHTTP, Run: retryable},
+		{Name: "refusal/retryable", Title: "A refusal says whether trying again makes sense", Rules: []string{"1.4"}, Needs: seed, Run: retryable},
 		{Name: "refusal/retry-after", Title: "A refusal for now says when to come back", Rules: []string{"A74", "D10"}, Needs: overHTTP, Run: retryAfter},
 		{Name: "refusal/too-large", Title: "A body over the limit is answered, with 413", Rules: []string{"A75"}, Needs: overHTTP, Run: bodyTooLarge},
 		{Name: "refusal/large-enough", Title: "A body of nearly the limit is accepted", Rules: []string{"A75"}, Needs: overHTTP, Run: bodyLargeEnough},
@@ -79,7 +79,9 @@ func retryable(s *Session) {
 func retryAfter(s *Session) {
 	alice := s.controllerOnly()
 	for range 32 { // 8 by default
-		if a := alice.subscribe(nil); a.Status != http.StatusOK {
+		a := s.call(request{who: "alice", method: http.MethodPost, path: s.route("subscribe"), header: alice.proof(),
+			body: encode(fields{"connectionId": alice.connection, "role": "controller"}), final: true})
+		if a.Status != http.StatusOK {
 			a.refused("D10", contracts.CodeRateLimited, "") // Retry-After has been looked for
 			if a.at("retryable") != true {
 				s.fail("1.4", "expected rate_limited to be retryable, got %s", a.said())
@@ -93,9 +95,11 @@ func retryAfter(s *Session) {
 func bodyTooLarge(s *Session) {
 	alice, _ := s.attached()
 	for _, size := range []int64{contracts.MaxSocketBytes + 1<<10, 8 << 20} {
-		r := alice.sending(sized(size))
-		r.rule = "A75"
-		s.call(r).refused("A75", contracts.CodePayloadTooLarge, "")
+		for _, parts := range []bool{false, true} {
+			r := alice.sending(sized(size))
+			r.rule, r.parts = "A75", parts
+			s.call(r).refused("A75", contracts.CodePayloadTooLarge, "")
+		}
 	}
 	alice.submit(s.route("heartbeat"), fields{"connectionId": alice.connection, "note": string(make([]byte, contracts.MaxSocketBytes))}).
 		refused("A75", contracts.CodePayloadTooLarge, "")

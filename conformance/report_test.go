@@ -4,9 +4,12 @@ import (
 	"bytes"
 	"encoding/json"
 	"encoding/xml"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"regexp"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -16,8 +19,16 @@ import (
 
 func TestScenariosHaveUniqueNamesTitlesAndRules(t *testing.T) {
 	all := conformance.Scenarios()
-	if len(all) < 70 {
-		t.Errorf("got %d scenarios, want 70 at least", len(all))
+	for transport, least := range map[conformance.Transport]int{conformance.Stdio: 15, conformance.Socket: 90, conformance.HTTP: 150, conformance.Hosted: 50} {
+		n := 0
+		for _, s := range all {
+			if s.Needs.Transport == transport {
+				n++
+			}
+		}
+		if n < least {
+			t.Errorf("got %d scenarios for %s alone, want %d at least", n, transport, least)
+		}
 	}
 	name := regexp.MustCompile(`^[a-z]+/[a-z0-9-]+$`)
 	rule := regexp.MustCompile(`^([RAD][0-9]+|[0-9]+\.[0-9]+)$`)
@@ -157,6 +168,43 @@ func TestStrictServerIsHeldToStrictRules(t *testing.T) {
 	if report := judge(t, conformance.Config{Target: server, Filter: filter, Patience: time.Second}); report.Count(conformance.Failed) != 2 {
 		t.Errorf("got %d failures, want a strict server to fail the two scenarios for tolerant ones", report.Count(conformance.Failed))
 	}
+}
+
+func TestSkipsSayWhatIsMissing(t *testing.T) {
+	t.Parallel()
+	wants := map[string]string{"framing/crlf": "needs a stdio target", "run/prompt": "needs a stdio or ws target", "socket/bye": "needs a ws target",
+		"hosted/identity": "needs a hosted runner to spawn", "token/required": "needs connection tokens to be required",
+		"route/no-credential": "needs a server with authentication", "post/unknown-key-refused": "needs a strict server", "route/health": ""}
+	report := judge(t, conformance.Config{Target: httpTarget(t, ""),
+		Filter: regexp.MustCompile(`^(framing/crlf|run/prompt|socket/bye|hosted/identity|token/required|route/no-credential|post/unknown-key-refused|route/health)$`)})
+	for _, r := range report.Results {
+		if want, listed := wants[r.Name]; !listed || r.Reason != want {
+			t.Errorf("%s: got %s (%s), want the reason %q", r.Name, r.Outcome, r.Reason, want)
+		}
+	}
+	socket := judge(t, conformance.Config{Target: socketTarget(t, ""), Filter: regexp.MustCompile("^(route/health|run/prompt)$")})
+	if got := socket.Count(conformance.Skipped); got != 1 {
+		t.Errorf("got %d skipped over WebSocket, want the scenario over HTTP alone", got)
+	}
+}
+
+// TestRateLimitsAreWaitedOut is about a server that says so before it answers.
+func TestRateLimitsAreWaitedOut(t *testing.T) {
+	t.Parallel()
+	var refused atomic.Int32
+	inner := double.New(patient())
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if refused.Add(1)%3 == 1 {
+			w.Header().Set("Retry-After", "0")
+			w.Header().Set("Content-Type", "application/json")
+			w.WriteHeader(http.StatusTooManyRequests)
+			_, _ = w.Write([]byte(`{"error":"too many requests","error_type":"rate_limited","code":"rate_limited","retryable":true,"details":[]}`))
+			return
+		}
+		inner.ServeHTTP(w, r)
+	}))
+	t.Cleanup(server.Close)
+	passes(t, judge(t, conformance.Config{Target: server.URL, Filter: regexp.MustCompile("^(sse/snapshot-first|post/answer|return/missed-items)$")}))
 }
 
 // docs is the page that lists the scenarios.

@@ -126,16 +126,17 @@ func trailingPath(s *Session) {
 	}
 }
 
+// plausible are bodies with which the routes of a session that exists would do
+// something, or say who is unknown.
+var plausible = map[string]fields{"subscribe": {"role": "viewer"}, "unsubscribe": {"subscriptionId": "sub_x"}, "messages": {"type": "init"},
+	"heartbeat": {"connectionId": "conn_x"}, "disconnect": {"connectionId": "conn_x"}}
+
 func unknownSessionRoutes(s *Session) {
 	id := "conf-" + uuid.NewString()
 	for _, route := range []string{"", "state", "events"} {
 		s.get(routeOf(id, route)).refused("1.5", contracts.CodeStaleSession, "")
 	}
-	for _, route := range []string{"unsubscribe", "messages", "heartbeat", "disconnect", "subscribe"} {
-		body := fields{"type": "init", "connectionId": "conn_x", "subscriptionId": "sub_x"}
-		if route == "subscribe" {
-			body = fields{"role": "viewer"}
-		}
+	for route, body := range plausible {
 		a := s.put(routeOf(id, route), body).refused("1.5", contracts.CodeStaleSession, "")
 		if text := a.str("error"); text != "Headless session not found" && text != "Session not found" {
 			s.fail("1.5", "%s: expected one of the fixed texts, got %q", a.what(), text)
@@ -177,9 +178,19 @@ func foreignPage(s *Session) {
 		s.call(r).refused("D10", contracts.CodeAccessDenied, "")
 		a := s.call(request{who: "mallory", method: http.MethodPost, path: connectionsPath, header: h, body: []byte("{}")})
 		a.refused("D10", contracts.CodeAccessDenied, "")
+		s.mayNotRead(request{who: "mallory", method: http.MethodGet, path: s.route("state"), header: h})
+		ask := http.Header{"Origin": h["Origin"], "Access-Control-Request-Method": {"POST"}, "Access-Control-Request-Headers": {"content-type"}}
+		s.mayNotRead(request{who: "mallory", method: http.MethodOptions, path: s.route("messages"), header: ask})
 	}
 	if after := s.state().Cursor; after != before {
 		s.fail("D10", "expected nothing to happen for a foreign page, but the cursor went from %d to %d", before, after)
+	}
+}
+
+// mayNotRead fails if a browser would show the answer to the page that asked.
+func (s *Session) mayNotRead(r request) {
+	if got := s.call(r).Header.Get("Access-Control-Allow-Origin"); got == foreign || got == "*" || got == "null" {
+		s.fail("D10", "expected %s %s not to be for the origin %q, got Access-Control-Allow-Origin %q", r.method, r.path, r.header.Get("Origin"), got)
 	}
 }
 

@@ -6,8 +6,10 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -24,11 +26,26 @@ type wire struct {
 }
 
 // newWire returns the way to a server that keeps TCP connections open until it
-// is closed, follows no redirect, and shows bodies as they were sent.
+// is closed, follows no redirect, and shows bodies as they were sent. Streams
+// get one each: a server may close the connection of a stream that has ended,
+// and a message that is sent on it meanwhile would be lost.
 func newWire(base, token string) *wire {
-	t := &http.Transport{DisableCompression: true, MaxIdleConnsPerHost: 16}
+	t := &http.Transport{DisableCompression: true, MaxIdleConnsPerHost: 16, DialContext: dialSmall}
 	return &wire{base: strings.TrimRight(base, "/"), token: token, transport: t, client: &http.Client{Transport: t,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}}
+}
+
+// receiveBuffer is how much a client lets the system read ahead, in bytes: a
+// client that stops reading is to be noticed.
+const receiveBuffer = 64 << 10
+
+func dialSmall(ctx context.Context, network, address string) (net.Conn, error) {
+	var d net.Dialer
+	conn, err := d.DialContext(ctx, network, address)
+	if tcp, ok := conn.(*net.TCPConn); ok {
+		_ = tcp.SetReadBuffer(receiveBuffer) // a system that will not is read from more slowly
+	}
+	return conn, err
 }
 
 func (w *wire) close() { w.transport.CloseIdleConnections() }
@@ -41,6 +58,8 @@ type request struct {
 	header http.Header
 	body   []byte // nil for none
 	rule   string // what a server breaks that does not answer; empty means 1.1
+	final  bool   // a 429 is an answer like any other; else it is waited out
+	parts  bool   // the body is sent in chunks, so that its length is not known before
 }
 
 // maxAnswer bounds the body of an answer.
@@ -52,9 +71,13 @@ func (w *wire) open(ctx context.Context, r request) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	if r.body == nil {
+	switch {
+	case r.body == nil:
 		req.Body = http.NoBody
-	} else {
+	case r.parts:
+		req.ContentLength = -1
+	}
+	if r.body != nil {
 		req.Header.Set("Content-Type", "application/json")
 	}
 	if w.token != "" {
@@ -81,7 +104,7 @@ func (w *wire) do(ctx context.Context, r request) (*Answer, error) {
 }
 
 func readAnswer(r request, resp *http.Response) (*Answer, error) {
-	defer resp.Body.Close()
+	defer func() { _ = resp.Body.Close() }() // it has been read
 	body, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
 	if err != nil {
 		return nil, fmt.Errorf("read the body of %s %s: %w", r.method, r.path, err)
@@ -126,9 +149,36 @@ func summary(h http.Header) string {
 	return " [" + strings.Join(parts, "; ") + "]"
 }
 
-// send sends a request and returns the answer as it came. Any goroutine may
-// call it, with a ctx of its own.
+// maxTries bounds how often a request is sent that is refused with 429: all
+// scenarios together may be more than a server takes from one principal.
+const maxTries = 10
+
+// send sends a request and returns the answer. Any goroutine may call it, with
+// a ctx of its own.
 func (s *Session) send(ctx context.Context, r request) (*Answer, error) {
+	for try := 1; ; try++ {
+		a, err := s.sendOnce(ctx, r)
+		if err != nil || a.Status != http.StatusTooManyRequests || r.final || try == maxTries {
+			return a, err
+		}
+		select {
+		case <-time.After(a.comeBack()):
+		case <-ctx.Done():
+			return a, nil
+		}
+	}
+}
+
+// comeBack is how long to wait after an answer that says so.
+func (a *Answer) comeBack() time.Duration {
+	seconds, err := strconv.Atoi(a.Header.Get("Retry-After"))
+	if err != nil || seconds < 0 || seconds > 5 {
+		seconds = 1
+	}
+	return time.Duration(seconds) * time.Second
+}
+
+func (s *Session) sendOnce(ctx context.Context, r request) (*Answer, error) {
 	s.trace.add(s.now(), r.who, ">", []byte(r.method+" "+r.path+summary(r.header)+" "+string(r.body)))
 	a, err := s.wire.do(ctx, r)
 	if err != nil {

@@ -17,6 +17,10 @@ type Session interface {
 	// SessionID returns the Maestro session's id, which never changes.
 	SessionID() string
 
+	// Ready reports whether the session takes new attachments. One that was ended
+	// does not, and never will.
+	Ready() bool
+
 	// Quiesce fences the session, announces the reason, stops what runs and
 	// flushes, all within ctx. It is idempotent: after the first call it returns
 	// the same facts, except that a failed flush is tried again. An error says
@@ -104,14 +108,14 @@ func (r *Runner) Close() {
 // Identity returns what anybody may know. The runner is ready when it does not
 // drain, its session is whole and its workspace is still a directory.
 func (r *Runner) Identity() contracts.RunnerIdentity {
-	present := isDir(r.config.WorkspaceRoot)
+	present, open := isDir(r.config.WorkspaceRoot), r.session.Ready()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	id := contracts.RunnerIdentity{
 		ProtocolVersion: contracts.IdentityProtocol,
 		RunnerSessionID: r.config.RunnerSessionID,
 		OwnerInstanceID: r.config.OwnerInstanceID,
-		Ready:           present && !r.draining && !r.incomplete,
+		Ready:           present && !r.draining && !r.incomplete && open,
 		Draining:        r.draining,
 	}
 	if r.last != nil {

@@ -20,12 +20,15 @@ type puppet struct {
 	// returns why the flush failed or what went wrong.
 	quiesce func(ctx context.Context, n int) (flushError string, err error)
 
+	ended bool // by a client
+
 	mu        sync.Mutex
 	reasons   []string // of each Quiesce
 	concluded []bool
 }
 
 func (p *puppet) SessionID() string { return p.id }
+func (p *puppet) Ready() bool       { return !p.ended }
 
 func (p *puppet) Quiesce(ctx context.Context, reason string) (contracts.Quiesced, error) {
 	p.mu.Lock()

@@ -30,7 +30,7 @@ func (r *reader) command(id *string, cmd contracts.Command) {
 		var err error
 		switch {
 		case utility:
-			if err = h.mayUse(s, c, cmd); err == nil {
+			if err = h.mayUse(s, c, cmd, origin{send: id}); err == nil {
 				return // it is done, and then answered, outside the lock
 			}
 			utility = false
@@ -170,6 +170,7 @@ func (h *Hub) greetAgain(s *state, c *connection, hello *contracts.Hello) error 
 	c.greeted = true
 	s.events.ApplyCommand(hello)
 	if c.role == contracts.RoleViewer && s.lease.Release(c.id) { // the local client turned out to be a viewer
+		h.opts.Observer.LeaseMoved(contracts.LeaseReleased)
 		h.noteLease(s)
 	}
 	h.acknowledge(s, c)

@@ -127,6 +127,7 @@ func (h *Hub) attach(conn Conn, att contracts.Attach, hello *contracts.Hello, to
 			h.makeRoom(s, terms.Role)
 			c = h.newConnection(s, att.Principal, secret)
 		}
+		c.vouch(att.Principal)
 		c.apply(terms)
 		sub := c.subscription("")
 		if sub == nil {
@@ -137,6 +138,8 @@ func (h *Hub) attach(conn Conn, att contracts.Attach, hello *contracts.Hello, to
 	return c, b, err
 }
 
+var errOnlyViews = &contracts.Error{Code: contracts.CodeAccessDenied, Message: "this credential only allows viewing"}
+
 // mayAttach refuses before anything has changed: a refused controller leaves
 // no trace (A24).
 func (h *Hub) mayAttach(s *state, att contracts.Attach, c *connection, t handshake.Terms) error {
@@ -144,7 +147,7 @@ func (h *Hub) mayAttach(s *state, att contracts.Attach, c *connection, t handsha
 		return errExpired
 	}
 	if att.Principal.Role == contracts.RoleViewer && t.Role == contracts.RoleController {
-		return &contracts.Error{Code: contracts.CodeAccessDenied, Message: "this credential only allows viewing"}
+		return errOnlyViews
 	}
 	if err := h.hasRoom(s, c != nil); err != nil {
 		return err

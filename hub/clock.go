@@ -118,7 +118,7 @@ func (h *Hub) arm(s *state) {
 		if t, ok := s.lease.Deadline(); ok {
 			sooner(t)
 		}
-		if t, ok := s.table.Next(); ok {
+		if t, ok := s.table.Next(); ok && !s.frozen {
 			sooner(t)
 		}
 		sooner(s.nextSilent())
@@ -128,7 +128,7 @@ func (h *Hub) arm(s *state) {
 			sooner(idle.Add(h.opts.IdleTTL))
 		}
 		sooner(s.presenceDue)
-		if s.run != nil {
+		if s.run != nil && !s.frozen {
 			sooner(s.lastShown.Add(h.opts.WorkingInterval))
 		}
 		if h.roster.len() > 0 {
@@ -146,8 +146,10 @@ func (h *Hub) arm(s *state) {
 func (h *Hub) tick(s *state) {
 	h.expireSilent(s) // first: a lease goes with its connection
 	h.expireLease(s)
-	for _, res := range s.table.Expire(s.now) {
-		h.resolve(s, res)
+	if !s.frozen { // the next process has them, and tells how they end
+		for _, res := range s.table.Expire(s.now) {
+			h.resolve(s, res)
+		}
 	}
 	if !s.credentials.IsZero() && !s.credentials.After(s.now) {
 		h.expireCredentials(s)
@@ -163,7 +165,7 @@ func (h *Hub) tick(s *state) {
 	if !s.presenceDue.IsZero() && !s.presenceDue.After(s.now) {
 		h.showPresence(s)
 	}
-	if s.run != nil && s.now.Sub(s.lastShown) >= h.opts.WorkingInterval {
+	if s.run != nil && !s.frozen && s.now.Sub(s.lastShown) >= h.opts.WorkingInterval {
 		h.publish(s, &contracts.Status{Message: "Working"}) // a silent run is told from a dead one
 	}
 	if !s.nextBeat.After(s.now) {

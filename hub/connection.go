@@ -18,8 +18,8 @@ import (
 type connection struct {
 	// Static after creation.
 	id        string
-	token     [sha256.Size]byte // hash of the secret that resumes it
-	principal contracts.Principal
+	token     [sha256.Size]byte   // hash of the secret that resumes it
+	principal contracts.Principal // but for its end; see vouch
 	bare      bool
 
 	// Guarded by Hub.mu.

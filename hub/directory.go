@@ -15,8 +15,8 @@ type Key struct{ Scope, ID string }
 
 // A Wish says what may be done to find a session, and what a new one is like.
 type Wish struct {
-	Create       bool                   // one that is unknown may be made
-	ApprovalMode contracts.ApprovalMode // of a runtime that this makes; empty: the default
+	Create bool            // one that is unknown may be made
+	Init   *contracts.Init // what a session that this makes begins with; nil for nothing
 }
 
 // A Directory holds the sessions of one process. It opens each at most once,
@@ -109,7 +109,6 @@ func (d *Directory) place(id Key, create bool) (p *place, opener bool, err error
 	if d.ended[id] && !create {
 		return nil, false, ErrUnknownSession // what a client shut down stays down until somebody asks for it anew (A76)
 	}
-	delete(d.ended, id)
 	limit := d.Max
 	if limit <= 0 {
 		limit = 1024
@@ -120,6 +119,7 @@ func (d *Directory) place(id Key, create bool) (p *place, opener bool, err error
 	if d.hubs == nil {
 		d.hubs = map[Key]*place{}
 	}
+	delete(d.ended, id)
 	p = &place{ready: make(chan struct{}), gone: make(chan struct{})}
 	d.hubs[id] = p
 	d.wg.Add(1)
@@ -159,6 +159,14 @@ func (d *Directory) retire(id Key) {
 		d.ended = map[Key]bool{}
 	}
 	d.ended[id] = true
+}
+
+// Retired reports whether a session was ended by a client, so that it is only
+// found again by who asks for it anew.
+func (d *Directory) Retired(key Key) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.ended[key]
 }
 
 func (d *Directory) forget(id Key) {

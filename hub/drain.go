@@ -59,8 +59,9 @@ func (h *Hub) Quiesce(ctx context.Context, reason string) (contracts.Quiesced, e
 		switch {
 		case s.quiesced != nil && s.standing != nil && s.standing.status == statusDrained:
 			q, done = *s.quiesced, true
-		case s.phase == phaseEnded:
-			err = errEnded
+		case s.phase >= phaseClosing: // its client has ended it: there is nothing to bring to safety
+			q, done = contracts.Quiesced{Cursor: h.head(s), Protocol: contracts.ProtocolVersion, Model: h.info.Model, Provider: h.info.Provider}, true
+			q.Snapshot, err = contracts.EncodeSnapshot(h.quiet(s, q))
 		case s.phase == phaseOpen:
 			h.beginDrain(s, reason)
 		}
@@ -79,7 +80,7 @@ func (h *Hub) Quiesce(ctx context.Context, reason string) (contracts.Quiesced, e
 // beginDrain fences the session and starts to stop what runs.
 func (h *Hub) beginDrain(s *state, reason string) {
 	s.counted = h.countWork(s)
-	s.counted.Active = h.head(s) > h.opened || h.restored
+	s.counted.Active = h.head(s) > h.opened || h.restored || s.origin != nil
 	h.publish(s, &contracts.Status{Message: "Hosted runner is draining: " + cmp.Or(reason, "platform_requested_drain")})
 	s.phase = phaseDraining
 	why := stopDrained
@@ -152,6 +153,9 @@ func late(ctx context.Context, err error) error {
 func (h *Hub) freeze(s *state, failure error) (contracts.Quiesced, error) {
 	if failure == nil {
 		failure = s.failed
+	}
+	if !s.frozen && s.sinceMark >= h.opts.CheckpointBytes {
+		h.checkpoint(s) // the last chance: commit takes no cursor for one any more
 	}
 	s.frozen = true
 	q := s.counted

@@ -3,14 +3,14 @@ package hub
 import (
 	"container/list"
 	"context"
+	"crypto/rand"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"github.com/google/uuid"
 
 	"github.com/seed-028515a8/maestro/contracts"
 	"github.com/seed-028515a8/maestro/journal"
@@ -37,6 +37,7 @@ type Options struct {
 	Profile      contracts.Profile      // seed
 	Strict       bool                   // refuse unknown keys and nulls (D13)
 	ApprovalMode contracts.ApprovalMode // prompt
+	Init         *contracts.Init        // what a session that is new begins with; nil for nothing
 
 	LeaseTTL          time.Duration // 45 s since the holder's last sign of life
 	HeartbeatInterval time.Duration // 15 s; a peer silent for three of them is closed
@@ -170,30 +171,31 @@ type Hub struct {
 // state is everything the mutex guards. Functions that need the lock take it as
 // a parameter or are its methods.
 type state struct {
-	now       time.Time       // of the running update
-	out       []journal.Entry // what the running update publishes, and
-	after     []func()        // what follows it outside the lock
-	sent      *note           // its note of a ws.send, while that lacks the answer, and
-	sentAt    int             // the note's place in out
-	events    *session.State
-	lease     *lease.Lease
-	table     *serverreq.Table
-	mode      contracts.ApprovalMode
-	waiters   map[string]chan contracts.Outcome // by request id; each 1-buffered
-	conns     map[string]*connection
-	subs      map[string]*subscription // of all connections
-	detached  list.List                // of *subscription, the next to expire first
-	idle      list.List                // of *connection without subscriptions, the next to expire first
-	former    []former                 // oldest first; at most formerMost
-	run       *run                     // nil when idle
-	answered  []answered               // oldest first; at most Options.MaxPending, which were open at the start
-	cut       *run                     // a run that the previous process did not end
-	lastInit  *contracts.Init
-	origin    *uint64              // the cursor a session restored from elsewhere began with; nil for others
-	deadlines map[string]time.Time // of requests, while restoring
-	shared    *sharedSnapshot      // the latest, and
-	sharedAt  uint64               // its cursor, and
-	sharedOn  time.Time            // when it was made
+	now        time.Time       // of the running update
+	out        []journal.Entry // what the running update publishes, and
+	after      []func()        // what follows it outside the lock
+	sent       *note           // its note of a ws.send, while that lacks the answer, and
+	sentAt     int             // the note's place in out
+	events     *session.State
+	lease      *lease.Lease
+	table      *serverreq.Table
+	mode       contracts.ApprovalMode
+	waiters    map[string]chan contracts.Outcome // by request id; each 1-buffered
+	conns      map[string]*connection
+	subs       map[string]*subscription // of all connections
+	detached   list.List                // of *subscription, the next to expire first
+	idle       list.List                // of *connection without subscriptions, the next to expire first
+	former     []former                 // oldest first; at most formerMost
+	run        *run                     // nil when idle
+	answered   []answered               // oldest first; at most Options.MaxPending, which were open at the start
+	cut        *run                     // a run that the previous process did not end
+	lastInit   *contracts.Init
+	origin     *uint64              // the cursor a session restored from elsewhere began with; nil for others
+	deadlines  map[string]time.Time // of requests, while restoring
+	wasDrained bool                 // what clients were last shown of an earlier process is that it was drained
+	shared     *sharedSnapshot      // the latest, and
+	sharedAt   uint64               // its cursor, and
+	sharedOn   time.Time            // when it was made
 
 	presenceShown time.Time // when presence was last published
 	presenceDue   time.Time // zero: nothing to publish
@@ -279,6 +281,9 @@ func New(opts Options) (*Hub, error) {
 	if err != nil {
 		return nil, fmt.Errorf("restore session %s: %w", opts.SessionID, err)
 	}
+	if from := opts.Restored; from != nil && !from.Ready && h.origin != nil { // as often as its process starts
+		h.standing = &standing{status: from.LastStatus, lastError: from.LastError, errorType: from.LastErrorType}
+	}
 	return h, nil
 }
 
@@ -307,6 +312,9 @@ func (h *Hub) Start(ctx context.Context) error {
 		h.closeLeftovers(s)
 		s.phase = phaseOpen
 		h.announce(s)
+		if init := h.opts.Init; init != nil && !h.restored && s.origin == nil {
+			h.configure(s, init, note{})
+		}
 		h.opened = h.head(s)
 	})
 	return h.failure()
@@ -316,6 +324,10 @@ func (h *Hub) Start(ctx context.Context) error {
 // elsewhere begins where it ended, so there it takes no cursor.
 func (h *Hub) announce(s *state) {
 	adopted := !h.restored && h.opts.Restored != nil
+	if s.wasDrained { // which clients have to be told is over
+		h.publish(s, h.ready(), h.sessionInfo(), &contracts.Status{Message: "Ready"})
+		return
+	}
 	if !adopted && !h.opts.Quiet {
 		h.publish(s, h.ready(), h.sessionInfo())
 		return
@@ -402,8 +414,9 @@ func signal(c chan struct{}) {
 
 // newID returns prefix and 128 random bits (A22).
 func newID(prefix string) string {
-	id := uuid.New() // panics only if the system has no randomness
-	return prefix + fmt.Sprintf("%x", id[:])
+	var id [16]byte
+	rand.Read(id[:]) // never fails
+	return prefix + hex.EncodeToString(id[:])
 }
 
 // stamp formats a time as the wire has it: RFC 3339, UTC, milliseconds.

@@ -225,6 +225,14 @@ func (h *Hub) expireCredentials(s *state) {
 	}
 }
 
+// vouch lets the connection live as long as the credential that its owner has
+// shown, which may have been renewed since the last.
+func (c *connection) vouch(p contracts.Principal) {
+	if at := c.principal.Expires; !at.IsZero() && (p.Expires.IsZero() || p.Expires.After(at)) {
+		c.principal.Expires = p.Expires
+	}
+}
+
 // credentialEnds sees to it that the end of a credential is noticed.
 func (s *state) credentialEnds(at time.Time) {
 	if !at.IsZero() && (s.credentials.IsZero() || at.Before(s.credentials)) {

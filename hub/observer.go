@@ -7,8 +7,9 @@ import (
 )
 
 // An Observer is told what happens in a session, for metrics and traces. Its
-// methods are called with the session's lock held, in the order of events: they
-// must return at once and must not call the hub.
+// methods are called with the session's lock held, in the order of events, but
+// for Refused and Reset, which may come at any time and from several goroutines:
+// they must return at once and must not call the hub.
 type Observer interface {
 	// Attached and Detached frame the time of a socket or stream. transport is
 	// stdio, ws or sse.
@@ -32,7 +33,7 @@ type Observer interface {
 	// traceparent it came with, or empty.
 	Accepted(cmd contracts.Command, trace string, at time.Time)
 
-	// Published is told of every event, once it is in the journal.
+	// Published is told of every event as it goes into the journal.
 	Published(ev contracts.Event, at time.Time)
 
 	// RunEnded is told when a prompt has been served.

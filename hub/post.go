@@ -136,7 +136,7 @@ func (p *post) admit(s *state) error {
 	h.heard(s, c)
 	p.before = s.shown
 	if isUtility(p.cmd) {
-		return h.mayUse(s, c, p.cmd)
+		return h.mayUse(s, c, p.cmd, origin{send: p.send, trace: p.by.Trace})
 	}
 	if err := h.decide(s, c, p.cmd, origin{send: p.send, trace: p.by.Trace}); err != nil {
 		return err
@@ -294,7 +294,7 @@ func (h *Hub) speaker(s *state, by contracts.Caller) (*connection, error) {
 }
 
 // mayUse admits a utility command.
-func (h *Hub) mayUse(s *state, c *connection, cmd contracts.Command) error {
+func (h *Hub) mayUse(s *state, c *connection, cmd contracts.Command, from origin) error {
 	if err := h.mayAct(s, c, cmd); err != nil {
 		return err
 	}
@@ -302,7 +302,7 @@ func (h *Hub) mayUse(s *state, c *connection, cmd contracts.Command) error {
 		return h.unprovided(cmd)
 	}
 	h.claim(s, c)
-	h.opts.Observer.Accepted(cmd, "", s.now)
+	h.opts.Observer.Accepted(cmd, from.trace, s.now)
 	return nil
 }
 

@@ -267,7 +267,7 @@ func (a *host) Publish(ctx context.Context, events ...contracts.Event) error {
 }
 
 // Restored implements [contracts.Host].
-func (a *host) Restored() bool { return a.restored }
+func (a *host) Restored() bool { return a.restored || a.opts.Restored != nil }
 
 // ApprovalMode implements [contracts.Host].
 func (a *host) ApprovalMode() contracts.ApprovalMode {

@@ -175,6 +175,7 @@ func (h *Hub) owned(s *state, id string, by contracts.Caller) (*connection, erro
 	if c == nil || c.bare || c.principal.ID != by.Principal.ID || !h.proven(c.token, by.Token) {
 		return nil, errNoConnection
 	}
+	c.vouch(by.Principal)
 	return c, nil
 }
 
@@ -277,6 +278,7 @@ func (h *Hub) Unsubscribe(id string, by contracts.Caller) error {
 			return
 		}
 		h.dropSubscription(s, sub, nil)
+		h.keepConnection(s, c)
 		h.presence(s, c.id)
 	})
 	return h.refusedOr(err)
@@ -322,7 +324,12 @@ func (h *Hub) identify(s *state, by contracts.Caller) (*connection, *subscriptio
 	if sub != nil && sub.conn.principal.ID != by.Principal.ID {
 		sub = nil
 	}
-	if sub != nil && s.conns[by.ConnectionID] == nil && h.proven(sub.conn.token, by.Token) {
+	named := s.conns[by.ConnectionID]
+	if named != nil && named.principal.ID != by.Principal.ID {
+		named = nil // of somebody else, which must look as if it were not there (A6)
+	}
+	if sub != nil && named == nil && h.proven(sub.conn.token, by.Token) {
+		sub.conn.vouch(by.Principal)
 		return sub.conn, sub, nil
 	}
 	c, err := h.owned(s, by.ConnectionID, by)
@@ -429,4 +436,17 @@ func (s *state) alive() error {
 		return ErrUnknownSession
 	}
 	return nil
+}
+
+// Vet refuses a request that no session could accept, whatever its state, so that
+// none need be made for it.
+func Vet(req *contracts.AttachRequest, p contracts.Principal, role contracts.Role) error {
+	terms, err := negotiate(nil, req, contracts.Caller{Principal: p, Role: role})
+	if err == nil {
+		err = mayBringTools(req, terms)
+	}
+	if err == nil && p.Role == contracts.RoleViewer && terms.Role == contracts.RoleController {
+		err = errOnlyViews
+	}
+	return err
 }

@@ -179,11 +179,12 @@ func (h *Hub) restore() error {
 	for _, id := range slices.Sorted(maps.Keys(s.conns)) { // they have the usual time to come back
 		c := s.conns[id]
 		c.seen = s.now
+		s.credentialEnds(c.principal.Expires)
 		if len(c.subs) == 0 {
 			h.idle(s, c)
 		}
 		for _, sub := range c.subs {
-			sub.from = h.journal.Head()
+			sub.lost = true
 			h.wait(s, sub)
 		}
 	}
@@ -201,6 +202,7 @@ func (h *Hub) replay(s *state, e journal.Entry, holder *string) error {
 		if err != nil {
 			return err
 		}
+		s.wasDrained = false
 		return h.replayEvent(s, ev, time.UnixMilli(e.Time))
 	case journal.Note:
 		var n note
@@ -215,7 +217,11 @@ func (h *Hub) replay(s *state, e journal.Entry, holder *string) error {
 		}
 		return h.replayCheckpoint(s, &cp, holder)
 	}
-	return nil // a snapshot says nothing that entries have not
+	if e.Kind == journal.Snapshot { // it says nothing that entries have not, but for the last one of a drain
+		snap, err := (&contracts.Decoder{}).Snapshot(e.Body)
+		s.wasDrained = err == nil && !snap.State.IsReady
+	}
+	return nil
 }
 
 func (h *Hub) replayEvent(s *state, ev contracts.Event, at time.Time) error {
@@ -401,8 +407,10 @@ func (h *Hub) adopt(from *contracts.Restored) error {
 	s.events.Restore(from.Snapshot)
 	s.origin, s.lastInit = &from.Cursor, from.LastInit
 	s.sinceMark = h.opts.CheckpointBytes
+	if from.LastInit != nil && from.LastInit.ApprovalMode != "" {
+		s.mode = from.LastInit.ApprovalMode
+	}
 	if !from.Ready {
-		s.standing = &standing{status: from.LastStatus, lastError: from.LastError, errorType: from.LastErrorType}
 		return nil
 	}
 	for _, k := range from.Requests {

@@ -34,8 +34,11 @@ func (h *Hub) tune(conn Conn, req contracts.StreamRequest, by contracts.Caller) 
 			return
 		}
 		how, why, from := h.startingPoint(s, contracts.Attach{Cursor: req.Cursor, Epoch: req.Epoch})
-		if req.Cursor == nil && req.SubscriptionID != "" {
+		if req.Cursor == nil && req.SubscriptionID != "" && !sub.lost {
 			how, from = resumeReplay, sub.from
+			if sub.box != nil { // the newer of two streams goes on where the older is
+				from = sub.box.cursor.Load()
+			}
 			if from+1 < h.journal.First() {
 				how, why = resumeReset, contracts.ResetGap
 			}
@@ -45,6 +48,7 @@ func (h *Hub) tune(conn Conn, req contracts.StreamRequest, by contracts.Caller) 
 			h.push(s, b, parcel{frame: opening}) // ahead of everything
 		}
 		h.deliver(s, sub, max(from, h.begin(s, b, how, why)))
+		sub.conn.vouch(by.Principal)
 		h.heard(s, sub.conn)
 		h.presence(s, sub.conn.id)
 		h.roster.add(b)

@@ -28,6 +28,7 @@ type subscription struct {
 	optOuts []contracts.Notification
 	box     *mailbox // nil while detached, and then
 	from    uint64   // the cursor it goes on from, unless the client names one
+	lost    bool     // nobody knows that, as after a restart: it goes on with the state
 	held    []held   // oldest first; at most maxHeld
 	expires time.Time
 	spot    *list.Element // in state.detached; nil while attached
@@ -116,8 +117,9 @@ func (h *Hub) attachBox(s *state, sub *subscription, conn Conn, transport string
 // deliver queues what the subscription held for its next stream. An event that
 // the stream begins beyond gets a cursor anew: those of one stream grow (A48).
 func (h *Hub) deliver(s *state, sub *subscription, beyond uint64) {
+	anew := false // once one has a new cursor, those after it need newer ones
 	for _, e := range sub.held {
-		if e.cursor <= beyond {
+		if anew = anew || e.cursor <= beyond; anew {
 			if s.frozen {
 				continue // there are no more cursors
 			}
@@ -145,13 +147,13 @@ func (h *Hub) detach(b *mailbox, keep bool) {
 		if sub.box != b || s.conns[c.id] != c {
 			return // a newer socket took over, or the connection was destroyed
 		}
-		sub.box, sub.from = nil, b.cursor.Load()
+		sub.box, sub.from, sub.lost = nil, b.cursor.Load(), b.adrift.Load()
 		c.seen = s.now // leaving is a sign of life
 		if s.phase == phaseEnded {
 			return // what the next process finds is settled: the connection, and its lease
 		}
 		if !keep || sub.implicit {
-			h.destroy(s, c, contracts.LeaseReleased)
+			h.endConnection(s, c, contracts.LeaseReleased)
 			return
 		}
 		h.wait(s, sub)
@@ -216,6 +218,7 @@ func (h *Hub) expireSilent(s *state) {
 		if len(sub.conn.subs) == 0 {
 			h.endConnection(s, sub.conn, contracts.LeaseExpired)
 		} else {
+			h.keepConnection(s, sub.conn)
 			h.presence(s, sub.conn.id)
 		}
 	}

@@ -3,6 +3,7 @@ package hub_test
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	"encoding/binary"
 	"errors"
 	"flag"
@@ -18,8 +19,6 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"github.com/google/uuid"
 
 	"github.com/seed-028515a8/maestro/contracts"
 	"github.com/seed-028515a8/maestro/hub"
@@ -55,8 +54,9 @@ func TestTranscripts(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			uuid.SetRand(&counter{})
-			defer uuid.SetRand(nil)
+			random := rand.Reader
+			rand.Reader = &counter{}
+			defer func() { rand.Reader = random }()
 			var got []byte
 			synctest.Test(t, func(t *testing.T) { got = perform(t, string(want)) })
 			if *update {

@@ -1,7 +1,6 @@
 package hub_test
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -23,10 +22,15 @@ type world struct {
 	model
 	agent   *puppet
 	resumes bool // the agent can act on answers to earlier questions
+	cancels bool // a drain cancels them
 	store   *journal.Memory
 	ledger  *ledger
 	members [4]*member
+	guests  [3]*visitor
 	learned map[string][]contracts.Outcome // by agents of earlier processes
+	past    []contracts.Event              // in the stores of earlier runners
+	origin  *contracts.Quiesced            // what this runner began with; nil: nothing
+	start   *contracts.Snapshot            // the state then
 	grants  uint64                         // largest generation that a client was told before this step, and
 	newest  uint64                         // with it
 }
@@ -42,20 +46,36 @@ type member struct {
 	denied    bool   // its wish for the lease, since the last check
 }
 
-func newWorld(resumes bool) (*world, error) {
-	w := &world{resumes: resumes, model: newModel(resumes), store: journal.NewMemory(journal.MemoryOptions{}), learned: map[string][]contracts.Outcome{}}
+func newWorld(resumes, cancels bool) (*world, error) {
+	w := &world{
+		resumes: resumes, cancels: cancels, model: newModel(resumes),
+		store: journal.NewMemory(journal.MemoryOptions{}), learned: map[string][]contracts.Outcome{},
+	}
+	for i := range w.guests {
+		w.guests[i] = newVisitor(fmt.Sprint("guest-", i))
+	}
 	return w, w.open()
 }
 
 // open starts a hub on the world's store.
 func (w *world) open() (err error) {
 	w.agent = newPuppet()
-	w.ledger = &ledger{store: w.store}
+	w.ledger = &ledger{store: w.store, start: w.start}
+	if w.origin != nil {
+		w.ledger.base = w.origin.Cursor
+	}
 	var agent hub.Agent = w.agent
 	if w.resumes {
 		agent = resumer{w.agent}
 	}
-	w.Hub, err = hub.New(hub.Options{SessionID: "s", Cwd: "/", Agent: agent, Store: w.store, WindowBytes: 4 << 10, CheckpointBytes: 6 << 10})
+	var origin *contracts.Restored
+	if w.origin != nil {
+		if origin, err = restoredFrom(*w.origin); err != nil {
+			return err
+		}
+	}
+	w.Hub, err = hub.New(hub.Options{SessionID: "s", Cwd: "/", Agent: agent, Store: w.store, WindowBytes: 4 << 10, CheckpointBytes: 6 << 10,
+		DrainCancels: w.cancels, Restored: origin})
 	if err != nil {
 		return err
 	}
@@ -68,6 +88,11 @@ func (w *world) end() error {
 	for _, m := range w.members {
 		if m != nil {
 			m.peer.Close()
+		}
+	}
+	for _, g := range w.guests {
+		for _, f := range g.streams {
+			f.peer.Close()
 		}
 	}
 	return err
@@ -103,8 +128,20 @@ func (w *world) restart(crash bool) error {
 			return fmt.Errorf("member %d: %w", i, err)
 		}
 	}
+	for _, g := range w.guests {
+		if err := g.cutOff(crash); err != nil {
+			return err
+		}
+	}
 	synctest.Wait()
 	w.model.restart()
+	for _, g := range w.guests {
+		for id, p := range g.places { // what waited for its streams is lost
+			if c := w.conns[g.by.ConnectionID]; c != nil && c.sub(id) != nil {
+				c.sub(id).greeted = p.greeted
+			}
+		}
+	}
 	if err := w.open(); err != nil {
 		return err
 	}
@@ -116,14 +153,19 @@ func (w *world) restart(crash bool) error {
 
 // adopt copies the store, and remembers what the agent has learned so far.
 func (w *world) adopt(agent *puppet) (err error) {
-	if err := w.ledger.refresh(); err != nil {
+	if err := w.retire(agent); err != nil {
 		return err
-	}
-	for id, outs := range agent.learned() {
-		w.learned[id] = append(w.learned[id], outs...)
 	}
 	w.store, err = copyStore(w.store)
 	return err
+}
+
+// retire remembers what an agent has learned.
+func (w *world) retire(agent *puppet) error {
+	for id, outs := range agent.learned() {
+		w.learned[id] = append(w.learned[id], outs...)
+	}
+	return w.ledger.refresh()
 }
 
 // join attaches somebody, as a new connection or, from an earlier one, with its
@@ -246,6 +288,11 @@ func (w *world) settle() error {
 			return fmt.Errorf("member %d: %w", i, err)
 		}
 	}
+	for i, g := range w.guests {
+		if err := g.read(); err != nil {
+			return fmt.Errorf("guest %d: %w", i, err)
+		}
+	}
 	return nil
 }
 
@@ -271,13 +318,18 @@ func (w *world) check(before string) error {
 			return fmt.Errorf("member %d: %w", i, err)
 		}
 	}
+	for i, g := range w.guests {
+		if err := w.checkGuest(g, live); err != nil {
+			return fmt.Errorf("guest %d: %w", i, err)
+		}
+	}
 	w.grants = w.newest
 	return errors.Join(w.checkState(live), w.checkRequests())
 }
 
 func (w *world) checkMember(m *member, before string, live *contracts.Snapshot) error {
 	c := w.conns[m.id]
-	if attached := c != nil && c.attached && !m.refused; attached == m.ended {
+	if attached := c != nil && c.attached() && !m.refused; attached == m.ended {
 		return fmt.Errorf("connection %s: got ended %t, want attached %t", m.id, m.ended, attached)
 	} else if !attached {
 		return nil
@@ -359,8 +411,13 @@ func (w *world) checkState(live *contracts.Snapshot) error {
 	if want := min(len(w.holder), 1); holders != want {
 		return fmt.Errorf("connections that hold the lease: got %d, want %d", holders, want)
 	}
-	if got, want := int(live.State.ConnectionCount), len(w.conns); got != want {
-		return fmt.Errorf("connections: got %d, want %d", got, want)
+	subs := 0
+	for _, c := range w.conns {
+		subs += len(c.subs)
+	}
+	count, wanted := [2]int{int(live.State.ConnectionCount), int(live.State.SubscriberCount)}, [2]int{len(w.conns), subs}
+	if count != wanted {
+		return fmt.Errorf("connections and subscriptions: got %d, want %d", count, wanted)
 	}
 	if got := w.agent.active() == 1; got != w.running {
 		return fmt.Errorf("run active: got %t, want %t", got, w.running)
@@ -378,7 +435,7 @@ func (w *world) checkState(live *contracts.Snapshot) error {
 // checkRequests holds how requests ended against the model: for clients, for
 // the agent, and for the calls they were about.
 func (w *world) checkRequests() error {
-	events, err := w.ledger.events()
+	events, err := w.events()
 	if err != nil {
 		return err
 	}
@@ -412,221 +469,8 @@ func (w *world) checkRequests() error {
 	return nil
 }
 
-// A model is what a world should look like.
-type model struct {
-	resumes  bool
-	now      time.Time
-	mode     contracts.ApprovalMode
-	running  bool
-	conns    map[string]*modelConn
-	holder   string
-	turn     int // counts asks for the lease
-	ids      int // counts questions and calls
-	pending  []*modelRequest
-	answered []string                     // requests of an earlier process whose answers wait for a run
-	resolved map[string]contracts.Verdict // of requests that clients saw, by id
-	answers  map[string]contracts.Verdict // that the agent learned, by request id
-}
-
-type modelConn struct {
-	role     contracts.Role
-	able     bool      // can answer every type of request
-	attached bool      //
-	expires  time.Time // while detached
-	asks     int       // turn of its wish for the lease, or zero
-	denials  []time.Time
-}
-
-type modelRequest struct {
-	req      *contracts.ServerRequest
-	deadline time.Time // zero: never
-	restored bool      // asked by an earlier process
-}
-
-func newModel(resumes bool) model {
-	return model{
-		resumes: resumes, mode: contracts.ApprovalPrompt, now: time.Now(), conns: map[string]*modelConn{},
-		resolved: map[string]contracts.Verdict{}, answers: map[string]contracts.Verdict{},
-	}
-}
-
-// mayDrive returns why a connection may not act, or nothing.
-func (m *model) mayDrive(id string) contracts.Code {
-	c := m.conns[id]
-	switch {
-	case c.role == contracts.RoleViewer:
-		c.denials = append(c.denials, m.now)
-		return contracts.CodeAccessDenied
-	case m.holder != "" && m.holder != id:
-		return contracts.CodeControllerLeaseHeld
-	}
-	return ""
-}
-
-// tooMany reports whether a connection was refused its last chance: ten times
-// within a minute.
-func (c *modelConn) tooMany() bool {
-	n := len(c.denials)
-	return n >= 10 && c.denials[n-1].Sub(c.denials[n-10]) < time.Minute
-}
-
-func (m *model) grant(id string) {
-	m.holder = id
-	m.conns[id].asks = 0
-}
-
-// free gives the lease to whoever has asked longest, if anybody.
-func (m *model) free() {
-	m.holder = ""
-	next := ""
-	for id, c := range m.conns {
-		if c.asks > 0 && c.attached && (next == "" || c.asks < m.conns[next].asks) {
-			next = id
-		}
-	}
-	if next != "" {
-		m.grant(next)
-	}
-}
-
-func (m *model) detach(id string) {
-	m.conns[id].attached, m.conns[id].expires = false, m.now.Add(contracts.DefaultSubscriptionTTL)
-}
-
-func (m *model) destroy(id string) {
-	delete(m.conns, id)
-	if m.holder == id {
-		m.free()
-	}
-}
-
-// ask opens a question, unless policy decides it.
-func (m *model) ask(req *contracts.ServerRequest, deadline time.Time) {
-	verdict := contracts.Verdict("")
-	switch c := m.conns[m.holder]; {
-	case req.RequestType == contracts.RequestApproval:
-		verdict = map[contracts.ApprovalMode]contracts.Verdict{contracts.ApprovalAuto: contracts.VerdictApproved, contracts.ApprovalFail: contracts.VerdictDenied}[m.mode]
-	case c == nil || c.able:
-	case req.RequestType == contracts.RequestToolRetry:
-		verdict = contracts.VerdictSkipped
-	case req.RequestType == contracts.RequestMCPElicitation:
-		verdict = contracts.VerdictCancelled
-	default:
-		verdict = contracts.VerdictFailed
-	}
-	if verdict != "" {
-		m.answers[req.RequestID] = verdict
-		return
-	}
-	m.pending = append(m.pending, &modelRequest{req: req, deadline: deadline})
-}
-
-// resolve ends a question. One of an earlier process is answered to nobody, or
-// begins a run.
-func (m *model) resolve(q *modelRequest, verdict contracts.Verdict) {
-	m.pending = slices.DeleteFunc(m.pending, func(other *modelRequest) bool { return other == q })
-	m.resolved[q.req.RequestID] = verdict
-	switch {
-	case !q.restored:
-		m.answers[q.req.RequestID] = verdict
-	case m.resumes && verdict != contracts.VerdictCancelled:
-		m.answered = append(m.answered, q.req.RequestID)
-		m.resumeNext()
-	}
-}
-
-// resumeNext begins a run with the oldest answer that waits for one.
-func (m *model) resumeNext() {
-	if m.running || len(m.answered) == 0 {
-		return
-	}
-	id := m.answered[0]
-	m.answered = m.answered[1:]
-	m.answers[id] = m.resolved[id]
-	m.running = true
-}
-
-// setMode decides the waiting approvals (R65).
-func (m *model) setMode(mode contracts.ApprovalMode) {
-	m.mode = mode
-	verdict := map[contracts.ApprovalMode]contracts.Verdict{contracts.ApprovalAuto: contracts.VerdictApproved, contracts.ApprovalFail: contracts.VerdictDenied}[mode]
-	if verdict == "" {
-		return
-	}
-	for _, q := range slices.Clone(m.pending) {
-		if q.req.RequestType == contracts.RequestApproval {
-			m.resolve(q, verdict)
-		}
-	}
-}
-
-// interrupt cancels everything that waits and ends the run (R66).
-func (m *model) interrupt() {
-	for _, q := range slices.Clone(m.pending) {
-		m.resolve(q, contracts.VerdictCancelled)
-	}
-	m.running, m.answered = false, nil
-}
-
-// endRun cancels what the run has asked. Questions of an earlier process are
-// not its own and wait on (D8).
-func (m *model) endRun() {
-	for _, q := range slices.Clone(m.pending) {
-		if !q.restored {
-			m.resolve(q, contracts.VerdictCancelled)
-		}
-	}
-	m.running = false
-	m.resumeNext()
-}
-
-// restart keeps controllers, detached, and everything that waits.
-func (m *model) restart() {
-	m.running, m.answered, m.now = false, nil, time.Now()
-	for id, c := range m.conns {
-		if c.role == contracts.RoleViewer {
-			delete(m.conns, id)
-			continue
-		}
-		c.asks, c.denials = 0, nil
-		m.detach(id)
-	}
-	for _, q := range m.pending {
-		q.restored = true
-	}
-}
-
-// pass does what the clock does until now.
-func (m *model) pass(now time.Time) {
-	for {
-		at, act := m.next()
-		if act == nil || at.After(now) {
-			break
-		}
-		m.now = at
-		act()
-	}
-	m.now = now
-}
-
-// next returns what the clock does next, and when. At one time requests expire
-// before connections.
-func (m *model) next() (at time.Time, act func()) {
-	for _, q := range m.pending {
-		if !q.deadline.IsZero() && (act == nil || q.deadline.Before(at)) {
-			at, act = q.deadline, func() { m.resolve(q, expired(q.req.RequestType)) }
-		}
-	}
-	for id, c := range m.conns {
-		if !c.attached && (act == nil || c.expires.Before(at)) {
-			at, act = c.expires, func() { m.destroy(id) }
-		}
-	}
-	return at, act
-}
-
-func expired(kind contracts.RequestType) contracts.Verdict {
-	return cmp.Or(map[contracts.RequestType]contracts.Verdict{
-		contracts.RequestApproval: contracts.VerdictDenied, contracts.RequestToolRetry: contracts.VerdictCancelled,
-	}[kind], contracts.VerdictFailed)
+// events returns the public events so far, in this runner and those before it.
+func (w *world) events() ([]contracts.Event, error) {
+	events, err := w.ledger.events()
+	return append(slices.Clone(w.past), events...), err
 }

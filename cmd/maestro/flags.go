@@ -179,6 +179,27 @@ func (s *settings) sensible() error {
 	return s.limits.check()
 }
 
+// absolute makes the paths independent of the current directory.
+func (s *settings) absolute() error {
+	for _, path := range []*string{&s.stateDir, &s.readyFile, &s.jwtKey, &s.tlsCert, &s.tlsKey, &s.controlTokenFile} {
+		if *path == "" {
+			continue
+		}
+		abs, err := filepath.Abs(*path)
+		if err != nil {
+			return err
+		}
+		*path = abs
+	}
+	file, isScript := strings.CutPrefix(s.agent, "script:")
+	if !isScript {
+		return nil
+	}
+	abs, err := filepath.Abs(file)
+	s.agent = "script:" + abs
+	return err
+}
+
 // requireTokens reports whether requests about a connection must prove whose it
 // is (ruling 8).
 func (s *settings) requireTokens() bool {

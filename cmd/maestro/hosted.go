@@ -3,12 +3,12 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"io/fs"
 	"net/url"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -57,8 +57,12 @@ func runHosted(s settings, c hosted.Config, in io.Reader, out io.Writer) error {
 	if err != nil {
 		return err
 	}
+	if err := s.absolute(); err != nil { // paths were meant from where the program was started
+		return err
+	}
 	for _, pair := range c.Environment(os.Getenv) {
-		if err := setVariable(pair); err != nil {
+		name, value, _ := strings.Cut(pair, "=")
+		if err := os.Setenv(name, value); err != nil {
 			return err
 		}
 	}
@@ -81,6 +85,7 @@ func runHosted(s settings, c hosted.Config, in io.Reader, out io.Writer) error {
 	if err != nil {
 		return err
 	}
+	r.secrets = secrets
 	n, err := listen(s, secrets, r.house(), log)
 	if err == nil {
 		n.accept(log)
@@ -123,6 +128,7 @@ type hostedSession struct {
 	hub      *hub.Hub
 	runner   *hosted.Runner
 	sessions *sessions
+	secrets  string // where the tokens are
 }
 
 func startRunner(ctx context.Context, s settings, c hosted.Config, restored *contracts.Restored) (*hostedSession, error) {
@@ -146,9 +152,9 @@ func startRunner(ctx context.Context, s settings, c hosted.Config, restored *con
 		Config: c, Session: h, Restored: restored, SessionFile: m.sessionDir(key), Log: s.log(),
 	})
 	if err != nil {
-		return nil, errors.Join(err, h.Close(ctx))
+		return nil, errors.Join(err, h.Suspend(ctx)) // the session is as it was
 	}
-	return &hostedSession{h, runner, m}, nil
+	return &hostedSession{hub: h, runner: runner, sessions: m}, nil
 }
 
 // runnerFolder is where a runner keeps what is its own. A runner that comes back
@@ -172,10 +178,14 @@ func (r *hostedSession) house() house {
 				return r.hub, false, nil
 			}
 		},
-		list: func(contracts.Principal) *contracts.SessionList {
-			return &contracts.SessionList{Sessions: []contracts.SessionEntry{describe(r.hub).listed()}}
+		list: func(p contracts.Principal) *contracts.SessionList {
+			list := &contracts.SessionList{Sessions: []contracts.SessionEntry{}}
+			if p.SessionID == "" || p.SessionID == r.hub.SessionID() {
+				list.Sessions = append(list.Sessions, describe(r.hub).listed())
+			}
+			return list
 		},
-		dir: r.sessions.dir, admit: r.sessions.admit, evict: r.hub.Evict,
+		dir: r.secrets, admit: r.sessions.admit, evict: r.hub.Evict,
 		ready: func() (ready, draining bool) {
 			id := r.runner.Identity()
 			return id.Ready, id.Draining
@@ -187,35 +197,11 @@ func (r *hostedSession) house() house {
 
 // drainAtSignal drains the session because the process was told to end, or waits
 // for a drain that is under way. A session that is drained ends the program in
-// peace.
+// peace. A second signal meanwhile ends the process at once, as it would any.
 func (r *hostedSession) drainAtSignal() error {
-	signals := untilSignal() // a second one ends the program at once
-	type outcome struct {
-		interrupted bool
-		err         error
+	interrupted, err := r.runner.DrainForShutdown(context.Background())
+	if err == nil && interrupted {
+		return exit(exitInterrupted)
 	}
-	done := make(chan outcome, 1)
-	go func() { // ends with the drain, at the latest with the process
-		interrupted, err := r.runner.DrainForShutdown(context.Background())
-		done <- outcome{interrupted, err}
-	}()
-	select {
-	case o := <-done:
-		if o.err == nil && o.interrupted {
-			return exit(exitInterrupted)
-		}
-		return o.err
-	case <-signals.Done():
-		return context.Cause(signals)
-	}
-}
-
-// setVariable sets a variable given as name=value.
-func setVariable(pair string) error {
-	for i := range pair {
-		if pair[i] == '=' {
-			return os.Setenv(pair[:i], pair[i+1:])
-		}
-	}
-	return fmt.Errorf("%q is no variable", pair)
+	return err
 }

@@ -13,6 +13,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/seed-028515a8/maestro/contracts"
@@ -21,6 +22,7 @@ import (
 	"github.com/seed-028515a8/maestro/transport/door"
 	"github.com/seed-028515a8/maestro/transport/gate"
 	attach "github.com/seed-028515a8/maestro/transport/http"
+	"github.com/seed-028515a8/maestro/transport/httperr"
 	"github.com/seed-028515a8/maestro/transport/rates"
 	"github.com/seed-028515a8/maestro/transport/sse"
 	"github.com/seed-028515a8/maestro/transport/ws"
@@ -31,6 +33,7 @@ type network struct {
 	ln      net.Listener
 	server  *http.Server
 	door    *door.Door
+	plain   atomic.Int64 // connections that ask and are answered
 	scheme  string       // http or https
 	token   string       // path of the token file; empty with authentication off
 	control string       // path of the control token's file; empty if there is none
@@ -126,7 +129,8 @@ func (n *network) open(s settings, root string, h house, log *slog.Logger) error
 	n.server = &http.Server{
 		Handler: handler, ReadHeaderTimeout: s.limits.header, ReadTimeout: s.limits.read,
 		IdleTimeout: s.limits.idle, MaxHeaderBytes: s.limits.headerBytes,
-		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug), // what clients do wrong
+		ErrorLog:  slog.NewLogLogger(log.Handler(), slog.LevelDebug), // what clients do wrong
+		ConnState: n.bounded(s.limits.connections),
 	}
 	if err := n.secure(s); err != nil {
 		return err
@@ -154,6 +158,21 @@ func (n *network) profile(addr string, log *slog.Logger) error {
 		}
 	}()
 	return nil
+}
+
+// bounded closes connections beyond a number at once. Those that became sockets
+// or streams are counted by the door instead.
+func (n *network) bounded(max int) func(net.Conn, http.ConnState) {
+	return func(c net.Conn, state http.ConnState) {
+		switch state {
+		case http.StateNew:
+			if n.plain.Add(1) > int64(max) {
+				_ = c.Close() // its next state is that it is closed
+			}
+		case http.StateHijacked, http.StateClosed:
+			n.plain.Add(-1)
+		}
+	}
 }
 
 // secure turns TLS on if there is a certificate.
@@ -213,7 +232,14 @@ func (n *network) gate(s settings, root string, h house, limiter *rates.Rates, l
 // routes puts everything that is served on one mux.
 func (n *network) routes(s settings, g *gate.Gate, h house, limiter *rates.Rates, log *slog.Logger) (*http.ServeMux, error) {
 	sockets, err := ws.New(ws.Options{
-		Authorize: g.Authorize, Door: n.door, Rates: limiter,
+		Authorize: func(r *http.Request) (contracts.Principal, error) {
+			p, err := g.Authorize(r)
+			if err == nil && h.fence != nil { // after the credential: what it says is for those who have one
+				err = attach.FenceUpgrade(h.fence, r)
+			}
+			return p, err
+		},
+		Door: n.door, Rates: limiter,
 		Open: func(ctx context.Context, att contracts.Attach) (ws.Session, error) {
 			session, _, err := h.find(ctx, attach.Wanted{ID: att.SessionID, Create: att.Create, Socket: true, Principal: att.Principal})
 			if err != nil {
@@ -241,8 +267,8 @@ func (n *network) routes(s settings, g *gate.Gate, h house, limiter *rates.Rates
 	mux := http.NewServeMux()
 	requests.Routes(mux)
 	attach.RunnerRoutes(mux, h.runner, g.Control)
-	mux.Handle("/api/headless/ws", fenced(h.fence, sockets))
-	mux.Handle("/api/headless/sessions/{id}/ws", fenced(h.fence, sockets))
+	mux.Handle("/api/headless/ws", sockets)
+	mux.Handle("/api/headless/sessions/{id}/ws", sockets)
 	mux.Handle("/api/headless/ws-tickets", g.Tickets())
 	mux.Handle("/api/headless/sessions/{id}/shares", g.Shares())
 	mux.Handle("/api/headless/sessions/{id}/shares/{share_id}", g.Shares())
@@ -254,30 +280,16 @@ func (n *network) routes(s settings, g *gate.Gate, h house, limiter *rates.Rates
 	return mux, nil
 }
 
-// fenced holds WebSocket attachments against what a runner is bound to.
-func fenced(f attach.Fence, next http.Handler) http.Handler {
-	if f == nil {
-		return next
-	}
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if err := attach.FenceUpgrade(f, r); err != nil {
-			attach.Refuse(w, err)
-			return
-		}
-		next.ServeHTTP(w, r)
-	})
-}
-
 // metricsFor lets in who may see the server's numbers, which are those of all
 // sessions: who has a credential that is not confined.
 func metricsFor(g *gate.Gate, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		p, err := g.Authorize(r)
-		if err == nil && (p.SessionID != "" || p.Role == contracts.RoleViewer) {
-			err = &contracts.Error{Code: contracts.CodeAccessDenied, Message: "this credential is confined to a session or to viewing"}
+		if err == nil && (p.Scope != "" || p.SessionID != "" || p.Role == contracts.RoleViewer) {
+			err = &contracts.Error{Code: contracts.CodeAccessDenied, Message: "the numbers of all sessions are for the server's owner"}
 		}
 		if err != nil {
-			attach.Refuse(w, err)
+			httperr.Write(w, err)
 			return
 		}
 		next.ServeHTTP(w, r)

@@ -88,7 +88,7 @@ func (m *sessions) open(ctx context.Context, key hub.Key, wish hub.Wish) (*hub.H
 	}
 	watcher := m.observer.Session(id, m.identity)
 	h, err := hub.New(hub.Options{
-		SessionID: id, Alive: m.counts, ApprovalMode: wish.ApprovalMode, RequireTokens: m.requireTokens(), IdleTTL: m.idleTTL,
+		SessionID: id, Alive: m.counts, Init: wish.Init, RequireTokens: m.requireTokens(), IdleTTL: m.idleTTL,
 		DrainCancels: m.drainCancels, Quiet: m.quiet, Restored: m.restored, Cwd: m.work.Root(), GitBranch: m.work.GitBranch(), Agent: a, Store: store, Utilities: tools, Observer: watcher,
 		LoadAttachments: m.attachments, Profile: contracts.Profile(m.profile), Strict: m.strict,
 		LeaseTTL: m.leaseTTL, HeartbeatInterval: m.heartbeat, SubscriptionTTL: m.subscription,

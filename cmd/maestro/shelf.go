@@ -3,6 +3,8 @@ package main
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"io/fs"
 	"net/url"
@@ -29,23 +31,50 @@ type shelf struct {
 // find opens the session that a client wants.
 func (s *shelf) find(ctx context.Context, want attach.Wanted) (*hub.Hub, bool, error) {
 	key := hub.Key{Scope: want.Principal.Scope, ID: want.ID}
-	wish := hub.Wish{Create: want.Create}
+	viewer := want.Principal.Role == contracts.RoleViewer
+	wish := hub.Wish{Create: want.Create && !viewer}
 	if req := want.Runtime; req != nil {
-		wish.ApprovalMode = req.ApprovalMode
-		if err := s.sessions.isHere(req.WorkspaceRoot); err != nil {
-			return nil, false, err
+		wish.Init = firstInit(req)
+		if err := errors.Join(s.sessions.isHere(req.WorkspaceRoot), hub.Vet(req, want.Principal, want.Role)); err != nil {
+			return nil, false, err // before a session is made for nothing
 		}
 	}
 	switch {
 	case key.ID != "":
+	case want.Create && viewer:
+		return nil, false, errMayNotCreate
 	case want.Create:
-		key.ID = "sess_" + uuid.NewString()
+		key.ID = newSessionID(want)
 	case want.Socket:
-		key.ID, wish.Create = firstSession, true
+		key.ID, wish.Create = firstSession, !viewer
 	default:
 		return nil, false, hub.ErrUnknownSession
 	}
-	return s.open.Get(ctx, key, wish)
+	h, opened, err := s.open.Get(ctx, key, wish)
+	if want.Create && viewer && errors.Is(err, hub.ErrUnknownSession) {
+		err = errMayNotCreate
+	}
+	return h, opened, err
+}
+
+var errMayNotCreate = &contracts.Error{Code: contracts.CodeAccessDenied, Message: "this credential does not allow making sessions"}
+
+// firstInit is what a request says of a new runtime, nil if nothing.
+func firstInit(req *contracts.AttachRequest) *contracts.Init {
+	if req.ApprovalMode == "" && req.ThinkingLevel == "" {
+		return nil
+	}
+	return &contracts.Init{ApprovalMode: req.ApprovalMode, ThinkingLevel: req.ThinkingLevel}
+}
+
+// newSessionID names a new session. A request with a key finds the session that
+// it has made before, also after a restart.
+func newSessionID(want attach.Wanted) string {
+	if want.Key == "" {
+		return "sess_" + uuid.NewString()
+	}
+	sum := sha256.Sum256([]byte(want.Principal.Scope + "\x00" + want.Principal.ID + "\x00" + want.Key))
+	return "sess_" + hex.EncodeToString(sum[:16])
 }
 
 // isHere refuses workspaces that are not the server's.
@@ -74,6 +103,9 @@ const maxListedSessions = 1000
 func (s *shelf) list(p contracts.Principal) *contracts.SessionList {
 	found := map[string]entry{}
 	for id, at := range s.kept(p.Scope) {
+		if s.open.Retired(hub.Key{Scope: p.Scope, ID: id}) {
+			continue // shut down: it is not found until somebody asks for it anew
+		}
 		found[id] = entry{SessionEntry: contracts.SessionEntry{SessionID: id}, at: at}
 	}
 	for key, h := range s.open.List() {

@@ -226,7 +226,7 @@ func (c *checker) block(v any, pointer string) {
 	}
 }
 
+var steps = strings.NewReplacer("~", "~0", "/", "~1")
+
 // escape encodes a key as one step of a JSON pointer.
-func escape(key string) string {
-	return strings.NewReplacer("~", "~0", "/", "~1").Replace(key)
-}
+func escape(key string) string { return steps.Replace(key) }

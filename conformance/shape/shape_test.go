@@ -110,3 +110,57 @@ func TestCommandToleratesAdditionsOnlyWhenOpen(t *testing.T) {
 		}
 	}
 }
+
+func TestBodiesAreClosedAndExact(t *testing.T) {
+	for text, want := range map[string]string{
+		`{"ok":true}`:            "",
+		`{"ok":true,"path":"/"}`: "/path Unexpected property",
+		`{"ok":1}`:               "/ok Expected boolean",
+		`{}`:                     "/ok Required property",
+	} {
+		if got := shape.Join(shape.Body[shape.Liveness](parse(t, text))); got != want {
+			t.Errorf("%s: got %q, want %q", text, got, want)
+		}
+	}
+	const answer = `{"success":true,"connection_id":"c","controller_connection_id":null,"disconnected_subscription_ids":[%s]}`
+	for ids, want := range map[string]string{`"s"`: "", "7": "/disconnected_subscription_ids/0 Expected string"} {
+		if got := shape.Join(shape.Body[contracts.DisconnectAnswer](parse(t, strings.Replace(answer, "%s", ids, 1)))); got != want {
+			t.Errorf("%s: got %q, want %q", ids, got, want)
+		}
+	}
+	if got := shape.Join(shape.Body[shape.Refusal](parse(t, `{"error":"x","code":"y"}`))); !strings.Contains(got, "/error_type Required property") {
+		t.Errorf("got %q, want an error_type to be missed", got)
+	}
+}
+
+func TestSnapshotsInBodiesAreCheckedToo(t *testing.T) {
+	const text = `{"ok":true,"success":true,"accepted":true,"cursor":1,"execution":"dreamt","published_messages":0,"message":"","snapshot":{"cursor":1}}`
+	got := shape.Join(shape.Body[contracts.MessageAnswer](parse(t, text)))
+	for _, want := range []string{"/execution Expected union value", "/snapshot/session_id Required property"} {
+		if !strings.Contains(got, want) {
+			t.Errorf("got %q, want it to contain %q", got, want)
+		}
+	}
+	if got := shape.Join(shape.Body[contracts.Snapshot](parse(t, `{"state":7}`))); !strings.Contains(got, "/state Expected object") {
+		t.Errorf("got %q, want the state to be looked at", got)
+	}
+}
+
+func TestManifestsMayHoldMoreThanIsKnown(t *testing.T) {
+	m := map[string]any{}
+	for _, key := range []string{"protocol_version", "runner_session_id", "maestro_session_id", "created_at", "workspace_root"} {
+		m[key] = "x"
+	}
+	m["protocol_version"], m["future"], m["reason"] = "evalops.remote-runner.snapshot-manifest.v1", 1, nil
+	m["runtime"] = map[string]any{"flush_status": "completed", "session_id": "s", "shoe_size": 43}
+	m["workspace_export"] = map[string]any{"mode": "local_path_contract", "paths": []any{}}
+	m["snapshot"], m["retention_policy"] = nil, nil
+	text, err := json.Marshal(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := shape.Join(shape.OpenBody[shape.Manifest](parse(t, string(text))))
+	if strings.Contains(got, "future") || strings.Contains(got, "shoe_size") || strings.Contains(got, "/reason") || !strings.Contains(got, "/snapshot") {
+		t.Errorf("got %q, want a problem with the snapshot and none with what is unknown or null", got)
+	}
+}

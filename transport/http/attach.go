@@ -1,8 +1,6 @@
 package http
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"net/http"
 	"strings"
 
@@ -62,10 +60,13 @@ func (h *Handler) connect(w http.ResponseWriter, r *http.Request, c *call) error
 
 // want finds or makes the session of an attaching client.
 func (h *Handler) want(r *http.Request, c *call, req *contracts.AttachRequest, create bool) (Session, bool, error) {
-	if create && c.by.Principal.Role == contracts.RoleViewer {
-		return nil, false, &contracts.Error{Code: contracts.CodeAccessDenied, Message: "this credential does not allow making sessions"}
+	key, err := idempotencyKey(r.Header)
+	if err != nil {
+		return nil, false, err
 	}
-	return h.opts.Find(r.Context(), Wanted{ID: req.SessionID, Create: create, Principal: c.by.Principal, Runtime: req})
+	return h.opts.Find(r.Context(), Wanted{
+		ID: req.SessionID, Create: create, Key: key, Principal: c.by.Principal, Role: c.by.Role, Runtime: req,
+	})
 }
 
 // tell says in the header what the bodies, which are closed, have no room for.
@@ -83,14 +84,7 @@ func (h *Handler) create(w http.ResponseWriter, r *http.Request, c *call) error 
 	if err != nil {
 		return err
 	}
-	key, err := idempotencyKey(r.Header)
-	if err != nil {
-		return err
-	}
-	if req.SessionID == "" && key != "" {
-		req.SessionID = sessionFor(c.by.Principal, key)
-	}
-	s, opened, err := h.want(r, c, req, c.by.Principal.Role != contracts.RoleViewer)
+	s, opened, err := h.want(r, c, req, true)
 	if err != nil {
 		return err
 	}
@@ -107,13 +101,6 @@ func (h *Handler) create(w http.ResponseWriter, r *http.Request, c *call) error 
 	tell(w, s, token)
 	send(w, http.StatusOK, got.Snapshot)
 	return nil
-}
-
-// sessionFor names the session that a principal makes with a key: a repeated
-// request finds the one that the first has made, also after a restart.
-func sessionFor(p contracts.Principal, key string) string {
-	sum := sha256.Sum256([]byte(p.Scope + "\x00" + p.ID + "\x00" + key))
-	return "sess_" + hex.EncodeToString(sum[:16])
 }
 
 func (h *Handler) list(w http.ResponseWriter, _ *http.Request, c *call) error {

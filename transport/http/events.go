@@ -3,6 +3,7 @@ package http
 import (
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -91,15 +92,16 @@ func optOuts(q url.Values) (list []contracts.Notification, err error) {
 		return nil, err
 	}
 	for word := range strings.SplitSeq(text, ",") {
-		switch n := contracts.Notification(strings.TrimSpace(word)); n {
+		n := contracts.Notification(strings.TrimSpace(word))
+		switch n {
 		case contracts.NotifyStatus, contracts.NotifyHeartbeat, contracts.NotifyConnectionInfo, contracts.NotifyCompaction:
-			list = append(list, n)
 		default:
 			return nil, badRequest("optOutNotifications: unknown notification")
 		}
-		if len(list) > 4 {
-			return nil, badRequest("optOutNotifications: too many")
+		if slices.Contains(list, n) {
+			return nil, badRequest("optOutNotifications: a notification is there more than once")
 		}
+		list = append(list, n)
 	}
 	return list, nil
 }

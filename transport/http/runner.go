@@ -111,14 +111,10 @@ func (h *Handler) fenceAttach(r *http.Request, req *contracts.AttachRequest) err
 	if f == nil {
 		return nil
 	}
-	for _, err := range []error{
-		f.CheckSession(req.SessionID), f.CheckOwner(r.Header.Get(headerOwner)), f.CheckAttach(), f.CheckWorkspace(req.WorkspaceRoot),
-	} {
-		if err != nil {
-			return err
-		}
+	if err := fenceAttachment(f, r, req.SessionID); err != nil {
+		return err
 	}
-	return nil
+	return f.CheckWorkspace(req.WorkspaceRoot)
 }
 
 // FenceUpgrade holds a WebSocket attachment against what a runner is bound to.
@@ -127,14 +123,16 @@ func FenceUpgrade(f Fence, r *http.Request) error {
 	if id == "" {
 		id = r.URL.Query().Get("sessionId")
 	}
-	for _, err := range []error{ // the first counts
-		f.CheckSession(id), f.CheckOwner(r.Header.Get(headerOwner)), f.CheckAttach()} {
-		if err != nil {
-			return err
-		}
-	}
-	return nil
+	return fenceAttachment(f, r, id)
 }
 
-// Refuse answers with err in the one form of refusals.
-func Refuse(w http.ResponseWriter, err error) { httperr.Write(w, err) }
+// fenceAttachment holds an attachment to a session, of any kind.
+func fenceAttachment(f Fence, r *http.Request, session string) error {
+	if err := f.CheckSession(session); err != nil {
+		return err
+	}
+	if err := f.CheckOwner(r.Header.Get(headerOwner)); err != nil {
+		return err
+	}
+	return f.CheckAttach()
+}

@@ -38,7 +38,9 @@ type Wanted struct {
 	ID        string // empty: a new one, or the only one there is
 	Create    bool   // one that is unknown may be made
 	Socket    bool   // for a WebSocket, whose clients may leave the choice to the server
+	Key       string // names the request that makes one without an id, so that a repeated one finds it
 	Principal contracts.Principal
+	Role      contracts.Role           // that headers ask for
 	Runtime   *contracts.AttachRequest // what a new runtime should be like; nil if nothing was said
 }
 

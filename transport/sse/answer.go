@@ -2,19 +2,25 @@ package sse
 
 import (
 	"context"
+	"net"
 	"net/http"
+	"sync"
 	"time"
 
 	"github.com/seed-028515a8/maestro/transport/httperr"
 )
 
 // An answer is a wire through the ResponseWriter, for connections that cannot be
-// hijacked. Its handler has to stay as long as the stream does.
+// hijacked. Its handler has to stay as long as the stream does, and nothing may
+// touch w any more once that has returned.
 type answer struct {
 	w       http.ResponseWriter
 	control *http.ResponseController
 	ctx     context.Context // of the request
 	stop    context.CancelFunc
+
+	mu   sync.Mutex // held while the deadline is set, not while w is written to
+	left bool       // the handler returns
 }
 
 func newAnswer(w http.ResponseWriter, r *http.Request) *answer {
@@ -34,21 +40,43 @@ func (a *answer) write(events []byte, deadline time.Time) error {
 	if err := a.ctx.Err(); err != nil {
 		return err
 	}
-	if err := a.control.SetWriteDeadline(deadline); err != nil {
+	if err := a.limit(deadline); err != nil {
 		return err
 	}
 	if _, err := a.w.Write(events); err != nil {
 		return err
 	}
-	return a.control.Flush()
+	if err := a.control.Flush(); err != nil {
+		return err
+	}
+	return a.limit(time.Time{}) // HTTP/2 breaks a stream off at its deadline even if nothing is being written
 }
 
-func (a *answer) finish(time.Time) error { return nil } // the end of the handler is
-func (a *answer) refuse(err error)       { httperr.Write(a.w, err) }
+// limit sets until when the peer may take what is written; zero is for ever.
+func (a *answer) limit(deadline time.Time) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.left {
+		return net.ErrClosed
+	}
+	return a.control.SetWriteDeadline(deadline)
+}
+
+func (a *answer) finish(time.Time) error { a.stop(); return nil } // the end of the handler is the end of the body
+func (a *answer) wake()                  { a.stop() }
+
+func (a *answer) refuse(_ http.Header, err error) { httperr.Write(a.w, err) }
 
 func (a *answer) cut() {
 	a.stop()
-	_ = a.control.SetWriteDeadline(time.Now()) // a write that waits for the peer ends
+	_ = a.limit(time.Now()) // a write that waits for the peer ends
+}
+
+func (a *answer) leave() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.left = true
+	a.stop()
 }
 
 func (a *answer) wait() error {

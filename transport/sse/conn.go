@@ -25,22 +25,29 @@ type Conn struct {
 	once   sync.Once
 	closed chan struct{} // closed by Close
 
-	mu    sync.Mutex // held across a write
-	begun bool       // the answer's header went out
-	ended bool       // nothing more goes out
+	// writing is 1-buffered and full while somebody writes to the wire: a lock,
+	// but one that is held across I/O, so that waiting for it is waiting for the
+	// peer.
+	writing chan struct{}
+	begun   bool // guarded by writing: the answer's header went out
+	ended   bool // guarded by writing: nothing more goes out
 }
 
 // A wire carries the answer's body. begin sends the header, with the first
-// bytes; write sends more; finish ends the body in order; cut breaks the
-// connection off, also while another method waits for the peer; wait returns
-// when the peer has gone.
+// bytes; write sends more; finish ends the body in order, and refuse is an
+// answer of another kind; wait returns when the peer has gone, when one of the
+// others has ended the connection, or after wake; cut breaks the connection off,
+// also while another method waits for the peer; leave comes last, after which
+// only cut and wake may be called, and do nothing.
 type wire interface {
 	begin(header http.Header, first []byte, deadline time.Time) error
 	write(events []byte, deadline time.Time) error
 	finish(deadline time.Time) error
-	refuse(err error)
-	cut()
+	refuse(header http.Header, err error)
 	wait() error
+	wake()
+	cut()
+	leave()
 }
 
 func newConn(w wire, epoch string, timeout time.Duration) *Conn {
@@ -50,7 +57,7 @@ func newConn(w wire, epoch string, timeout time.Duration) *Conn {
 	h.Set("X-Accel-Buffering", "no") // proxies that buffer would hold events back
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("X-Maestro-Headless-Epoch", epoch)
-	return &Conn{form: Form{epoch}, header: h, wire: w, timeout: timeout, closed: make(chan struct{})}
+	return &Conn{form: Form{epoch}, header: h, wire: w, timeout: timeout, closed: make(chan struct{}), writing: make(chan struct{}, 1)}
 }
 
 // Form returns the form of the session's streams.
@@ -64,8 +71,8 @@ func (c *Conn) Write(events []byte) error {
 	if len(events) == 0 {
 		return nil
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	c.lock()
+	defer c.unlock()
 	if c.ended || c.isClosed() {
 		return net.ErrClosed
 	}
@@ -111,14 +118,14 @@ func (c *Conn) Close(*contracts.Error) {
 		hurry := time.AfterFunc(closeTimeout, c.wire.cut)
 		go func() { // ends within closeTimeout
 			defer hurry.Stop()
-			c.mu.Lock()
-			defer c.mu.Unlock()
-			if c.begun && !c.ended {
+			c.lock()
+			defer c.unlock()
+			switch {
+			case !c.begun:
+				c.wire.wake() // the refusal still has to go out
+			case !c.ended:
 				_ = c.wire.finish(time.Now().Add(closeTimeout)) // a peer that has gone needs no end
-			}
-			if c.begun {
 				c.ended = true
-				c.wire.cut()
 			}
 		}()
 	})
@@ -129,6 +136,9 @@ const closeTimeout = time.Second
 
 // Cut breaks the connection off.
 func (c *Conn) Cut() { c.wire.cut() }
+
+func (c *Conn) lock()   { c.writing <- struct{}{} }
+func (c *Conn) unlock() { <-c.writing }
 
 func (c *Conn) isClosed() bool {
 	select {
@@ -142,26 +152,27 @@ func (c *Conn) isClosed() bool {
 // conclude ends the connection after its session has, with a refusal if nothing
 // was written.
 func (c *Conn) conclude(err error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	c.lock()
+	defer c.unlock()
 	if !c.begun {
 		c.begun = true
 		if err == nil || errors.Is(err, net.ErrClosed) || errors.Is(err, io.EOF) {
 			err = &contracts.Error{Code: contracts.CodeGoingAway, Message: "the session ended before the stream began"}
 		}
-		c.wire.refuse(err)
+		c.wire.refuse(c.header, err)
 	} else if !c.ended {
 		_ = c.wire.finish(time.Now().Add(closeTimeout)) // as in Close
 	}
 	c.ended = true
-	c.wire.cut()
+	c.wire.leave()
 }
 
-// answer is a refusal as a whole HTTP answer.
-func refusal(err error) (status int, header http.Header, body []byte) {
-	r := &recorder{header: http.Header{}}
+// refusal is err as a whole HTTP answer. What it says of itself takes the place
+// of what is in header.
+func refusal(header http.Header, err error) (status int, body []byte) {
+	r := &recorder{header: header}
 	httperr.Write(r, err)
-	return r.status, r.header, r.body
+	return r.status, r.body
 }
 
 // A recorder is a ResponseWriter that keeps what is written.

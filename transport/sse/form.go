@@ -2,6 +2,7 @@ package sse
 
 import (
 	"strconv"
+	"strings"
 
 	"github.com/seed-028515a8/maestro/contracts"
 )
@@ -86,15 +87,18 @@ func (f Form) appendID(dst []byte, cursor uint64) []byte {
 // ParseID reads what a client sends back as Last-Event-ID. What is not of the
 // form <epoch>.<cursor> is none.
 func ParseID(id string) (epoch string, cursor int64, ok bool) {
-	for i := len(id) - 1; i > 0; i-- {
-		if id[i] != '.' {
-			continue
-		}
-		n, err := strconv.ParseInt(id[i+1:], 10, 64)
-		if err != nil || n < 0 || id[i+1] == '+' || i > contracts.MaxIDBytes {
-			return "", 0, false
-		}
-		return id[:i], n, true
+	dot := strings.LastIndexByte(id, '.')
+	if dot < 1 || dot > contracts.MaxIDBytes || !isNumber(id[dot+1:]) {
+		return "", 0, false
 	}
-	return "", 0, false
+	cursor, err := strconv.ParseInt(id[dot+1:], 10, 64)
+	if err != nil {
+		return "", 0, false
+	}
+	return id[:dot], cursor, true
+}
+
+// isNumber reports whether s is a number as this package writes it.
+func isNumber(s string) bool {
+	return s == "0" || s != "" && s[0] != '0' && !strings.ContainsFunc(s, func(r rune) bool { return r < '0' || r > '9' })
 }

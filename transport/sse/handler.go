@@ -63,25 +63,27 @@ func (s *Streams) Serve(w http.ResponseWriter, r *http.Request, session Session,
 	if err := s.opts.Door.Admit(); err != nil {
 		return err
 	}
+	leave := s.opts.Door.Leave // unless a stream takes the place over
+	defer func() { leave(nil) }()
 	if err := session.MayStream(req, by); err != nil {
-		s.opts.Door.Leave(nil)
 		return err
 	}
+	epoch := session.Epoch()
 	if r.ProtoMajor == 1 {
-		conn, buffered, err := http.NewResponseController(w).Hijack()
+		conn, _, err := http.NewResponseController(w).Hijack() // what was read after the request is of no interest
 		switch {
 		case err == nil:
-			_ = buffered // what a client sends after its request is of no interest
-			c := newConn(&socket{Conn: conn, plain: r.ProtoMinor == 0}, session.Epoch(), s.opts.WriteTimeout)
+			c := newConn(&socket{Conn: conn, plain: r.ProtoMinor == 0}, epoch, s.opts.WriteTimeout)
 			copyHeader(c.header, w.Header())
+			leave = func(door.Conn) {}
 			go s.run(c, session, req, by) // ends with the stream; the door waits for it
 			return nil
 		case !errors.Is(err, http.ErrNotSupported):
-			s.opts.Door.Leave(nil)
 			return err
 		}
 	}
-	c := newConn(newAnswer(w, r), session.Epoch(), s.opts.WriteTimeout)
+	c := newConn(newAnswer(w, r), epoch, s.opts.WriteTimeout)
+	leave = func(door.Conn) {}
 	s.run(c, session, req, by)
 	return nil
 }

@@ -2,6 +2,7 @@ package sse
 
 import (
 	"bytes"
+	"crypto/tls"
 	"net"
 	"net/http"
 	"strconv"
@@ -68,18 +69,28 @@ func (s *socket) send(head, events []byte, deadline time.Time) error {
 }
 
 func (s *socket) finish(deadline time.Time) error {
-	if s.plain {
-		return nil
-	}
+	defer s.cut()
 	if err := s.SetWriteDeadline(deadline); err != nil {
 		return err
 	}
-	_, err := s.Write(lastChunk)
-	return err
+	if !s.plain {
+		if _, err := s.Write(lastChunk); err != nil {
+			return err
+		}
+	}
+	return s.sayEnd()
 }
 
-func (s *socket) refuse(err error) {
-	status, header, body := refusal(err)
+// sayEnd tells a peer on TLS that nothing is missing.
+func (s *socket) sayEnd() error {
+	if secure, ok := s.Conn.(*tls.Conn); ok {
+		return secure.CloseWrite()
+	}
+	return nil
+}
+
+func (s *socket) refuse(header http.Header, err error) {
+	status, body := refusal(header, err)
 	var out bytes.Buffer
 	out.WriteString("HTTP/1.1 " + strconv.Itoa(status) + " " + http.StatusText(status) + "\r\n")
 	header.Set("Connection", "close")
@@ -89,10 +100,22 @@ func (s *socket) refuse(err error) {
 	out.Write(body)
 	if s.SetWriteDeadline(time.Now().Add(closeTimeout)) == nil {
 		_, _ = s.Write(out.Bytes()) // the peer may be gone
+		_ = s.sayEnd()
 	}
 }
 
-func (s *socket) cut() { s.once.Do(func() { _ = s.Close() }) } // whatever it says, nothing can be done
+func (s *socket) leave() { s.cut() }
+func (s *socket) wake()  { _ = s.SetReadDeadline(time.Now()) } // fails if the connection has ended
+
+func (s *socket) cut() {
+	s.once.Do(func() {
+		below := s.Conn
+		if secure, ok := below.(*tls.Conn); ok { // whose Close would wait for a peer that reads nothing
+			below = secure.NetConn()
+		}
+		_ = below.Close() // whatever it says, nothing can be done
+	})
+}
 
 // wait reads until the peer has hung up. What it sends is of no interest, but it
 // may not send without end.

@@ -1,0 +1,174 @@
+package main
+
+import (
+	"errors"
+	"log/slog"
+	"testing"
+
+	"github.com/spf13/cobra"
+
+	"github.com/seed-028515a8/maestro/contracts"
+	"github.com/seed-028515a8/maestro/hub"
+	attach "github.com/seed-028515a8/maestro/transport/http"
+)
+
+// newShelf returns the sessions of a server in a workspace of its own.
+func newShelf(t *testing.T) *shelf {
+	t.Helper()
+	var s settings
+	s.register(&cobra.Command{})
+	s.workspace = t.TempDir()
+	m, err := newSessions(s, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.dir = t.TempDir()
+	sh := &shelf{m, &hub.Directory{Open: m.open}}
+	t.Cleanup(func() {
+		if err := sh.open.Suspend(t.Context()); err != nil && t.Context().Err() == nil {
+			t.Error(err)
+		}
+	})
+	return sh
+}
+
+// The same key of the same principal is the same session, and any other is
+// another one.
+func TestKeysNameSessions(t *testing.T) {
+	named := map[string]string{}
+	for _, p := range []contracts.Principal{{ID: "alice"}, {ID: "bob"}, {ID: "alice", Scope: "home"}, {ID: "e", Scope: "alic"}, {ID: "", Scope: "alice"}} {
+		for _, key := range []string{"k", "K", "k1", "alice"} {
+			want := attach.Wanted{Create: true, Key: key, Principal: p}
+			id := newSessionID(want)
+			if again := newSessionID(want); again != id {
+				t.Errorf("%+v with %q: got %q and then %q, want one session", p, key, id, again)
+			}
+			if other, taken := named[id]; taken {
+				t.Errorf("%+v with %q: got the session of %s", p, key, other)
+			}
+			named[id] = p.Scope + "/" + p.ID + "/" + key
+		}
+	}
+	want := attach.Wanted{Create: true}
+	if newSessionID(want) == newSessionID(want) {
+		t.Error("without a key: got one session twice, want two")
+	}
+}
+
+func TestViewersFindSessionsAndMakeNone(t *testing.T) {
+	sh := newShelf(t)
+	viewer := contracts.Principal{ID: "v", Role: contracts.RoleViewer}
+	denied := &contracts.Error{Code: contracts.CodeAccessDenied}
+	for _, tt := range []struct {
+		want attach.Wanted
+		err  error
+	}{
+		{attach.Wanted{Create: true}, denied},
+		{attach.Wanted{ID: "a", Create: true}, denied},
+		{attach.Wanted{ID: "a"}, hub.ErrUnknownSession},
+		{attach.Wanted{Socket: true}, hub.ErrUnknownSession},
+	} {
+		tt.want.Principal = viewer
+		if _, _, err := sh.find(t.Context(), tt.want); !errors.Is(err, tt.err) {
+			t.Errorf("%+v: got %v, want %v", tt.want, err, tt.err)
+		}
+	}
+	if got := sh.list(viewer).Sessions; len(got) > 0 {
+		t.Errorf("got the sessions %+v, want none made", got)
+	}
+	if _, opened, err := sh.find(t.Context(), attach.Wanted{ID: "a", Create: true, Principal: contracts.Principal{ID: "o"}}); err != nil || !opened {
+		t.Fatalf("the owner: got %v, %v, want a new session", opened, err)
+	}
+	if _, opened, err := sh.find(t.Context(), attach.Wanted{ID: "a", Create: true, Principal: viewer}); err != nil || opened {
+		t.Errorf("the viewer of a session that is there: got %v, %v, want it", opened, err)
+	}
+}
+
+func TestRefusedRequestMakesNoSession(t *testing.T) {
+	sh := newShelf(t)
+	for _, req := range []*contracts.AttachRequest{
+		{EnableClientTools: true},
+		{Role: contracts.RoleViewer, Capabilities: &contracts.AttachCapabilities{ServerRequests: []contracts.RequestType{contracts.RequestUserInput}}},
+		{WorkspaceRoot: "/nowhere"},
+	} {
+		_, _, err := sh.find(t.Context(), attach.Wanted{Create: true, Runtime: req})
+		if !errors.Is(err, &contracts.Error{Code: contracts.CodeBadRequest}) {
+			t.Errorf("%+v: got %v, want a refusal", req, err)
+		}
+	}
+	if got := sh.list(contracts.Principal{}).Sessions; len(got) > 0 {
+		t.Errorf("got the sessions %+v, want none", got)
+	}
+}
+
+func TestScopesDoNotSeeEachOther(t *testing.T) { // A84
+	sh := newShelf(t)
+	mine, theirs := contracts.Principal{ID: "a", Scope: "a"}, contracts.Principal{ID: "b", Scope: "b"}
+	h, _, err := sh.find(t.Context(), attach.Wanted{ID: "s", Create: true, Principal: mine})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := sh.find(t.Context(), attach.Wanted{ID: "s", Principal: theirs}); !errors.Is(err, hub.ErrUnknownSession) {
+		t.Errorf("got %v, want it unknown", err)
+	}
+	other, _, err := sh.find(t.Context(), attach.Wanted{ID: "s", Create: true, Principal: theirs})
+	if err != nil || other == h {
+		t.Errorf("got %v, %v, want another session of the same name", other, err)
+	}
+	for _, p := range []contracts.Principal{mine, theirs} {
+		if got := sh.list(p).Sessions; len(got) != 1 || got[0].SessionID != "s" || !got[0].Open {
+			t.Errorf("%s: got %+v, want one session", p.Scope, got)
+		}
+	}
+	if got := sh.list(contracts.Principal{}).Sessions; len(got) > 0 {
+		t.Errorf("the owner: got %+v, want none", got)
+	}
+}
+
+func TestSessionsAreListedAfterARestart(t *testing.T) {
+	sh := newShelf(t)
+	for _, id := range []string{"one", "two"} {
+		if _, _, err := sh.find(t.Context(), attach.Wanted{ID: id, Create: true}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := sh.open.Suspend(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	sh.open = &hub.Directory{Open: sh.sessions.open}
+	list := sh.list(contracts.Principal{}).Sessions
+	if len(list) != 2 || list[0].Open || list[0].Cursor != nil || list[0].UpdatedAt == "" {
+		t.Fatalf("got %+v, want both, not open", list)
+	}
+	h, opened, err := sh.find(t.Context(), attach.Wanted{ID: "one"})
+	if err != nil || !opened || h.Cursor() < 4 {
+		t.Fatalf("got %v at %v, %v, want the session to go on", opened, h, err)
+	}
+	if _, _, err := sh.find(t.Context(), attach.Wanted{ID: "../two"}); err == nil {
+		t.Error("a path instead of an id: got a session, want an error")
+	}
+}
+
+func TestWishesOfTheFirstRequestLast(t *testing.T) {
+	sh := newShelf(t)
+	req := &contracts.AttachRequest{ApprovalMode: contracts.ApprovalFail, ThinkingLevel: contracts.ThinkingLow}
+	h, _, err := sh.find(t.Context(), attach.Wanted{ID: "w", Create: true, Runtime: req})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const want = `{"type":"init","thinking_level":"low","approval_mode":"fail"}`
+	if got := string(h.Snapshot().LastInit); got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+	if err := sh.open.Suspend(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	sh.open = &hub.Directory{Open: sh.sessions.open}
+	req.ApprovalMode = contracts.ApprovalAuto
+	if h, _, err = sh.find(t.Context(), attach.Wanted{ID: "w", Create: true, Runtime: req}); err != nil {
+		t.Fatal(err)
+	}
+	if got := string(h.Snapshot().LastInit); got != want {
+		t.Errorf("after a restart: got %s, want %s: the session is not new", got, want)
+	}
+}

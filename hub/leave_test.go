@@ -1,0 +1,64 @@
+package hub_test
+
+import (
+	"testing"
+	"testing/synctest"
+
+	"github.com/seed-028515a8/maestro/contracts"
+	"github.com/seed-028515a8/maestro/hub"
+	"github.com/seed-028515a8/maestro/journal"
+)
+
+// Whoever has said goodbye has left, however soon the process ends: the next one
+// keeps no lease for him.
+func TestGoodbyeCountsHoweverSoonTheProcessEnds(t *testing.T) {
+	for range 50 { // who of the two is faster is for the scheduler to say
+		synctest.Test(t, func(t *testing.T) {
+			store := lasting{journal.NewMemory(journal.MemoryOptions{})}
+			r := openRoom(t, hub.Options{Store: store})
+			alice, _ := r.attach(contracts.Attach{Role: contracts.RoleController})
+			r.send(alice, `{"type":"ws.bye"}`)
+			r.rest(alice)
+			r.suspend()
+			r = openRoom(t, hub.Options{Store: store})
+			defer r.close()
+			if st := r.Snapshot().State; st.ConnectionCount != 0 || r.controller() != "" {
+				t.Errorf("got %+v, want nobody", st.Connections)
+			}
+		})
+	}
+}
+
+// A client over HTTP finds its connection, its subscription and its lease again
+// after a restart, and reads on where it was.
+func TestGuestsComeBackAfterARestart(t *testing.T) {
+	for _, checkpoint := range []int{0, 1} {
+		synctest.Test(t, func(t *testing.T) {
+			store := lasting{journal.NewMemory(journal.MemoryOptions{})}
+			r := openRoom(t, hub.Options{Store: store, CheckpointBytes: checkpoint})
+			alice := r.guest("a")
+			alice.subscribes(asController)
+			stream := alice.follows(alice.place(-1))
+			alice.posts(`{"type":"prompt","content":"before"}`)
+			seen := r.cursors(r.arrived(stream))
+			last := seen[len(seen)-1]
+			r.suspend()
+			r.wantEnd(stream, contracts.CodeGoingAway)
+			r = openRoom(t, hub.Options{Store: store, CheckpointBytes: checkpoint})
+			defer r.close()
+			alice.room = r
+			r.wantHolder(alice.by.ConnectionID)
+			if got := alice.beats(); !got.ControllerLeaseGranted {
+				t.Errorf("got %+v, want the lease", got)
+			}
+			lines := r.arrived(alice.follows(alice.place(int64(last))))
+			if cs := r.cursors(lines); cs[0] <= last {
+				t.Errorf("got cursor %d first, want more than %d", cs[0], last)
+			}
+			if _, ok := r.decode(lines[0]).(*contracts.MessageEnvelope); !ok {
+				t.Errorf("got %s, want a replay", lines[0])
+			}
+			alice.posts(`{"type":"prompt","content":"after"}`)
+		})
+	}
+}

@@ -1,0 +1,225 @@
+package door
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/seed-028515a8/maestro/contracts"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// A conn leaves when it is closed, unless it is stuck; then only when it is cut,
+// and then unless it is dead.
+type conn struct {
+	door        *Door
+	stuck, dead bool
+	why         *contracts.Error // of the first Close
+	closed, cut int
+	left        sync.Once
+}
+
+func (c *conn) leave() { c.left.Do(func() { go c.door.Leave(c) }) } // the door holds its lock
+
+func (c *conn) Close(why *contracts.Error) {
+	if c.closed++; c.closed == 1 {
+		c.why = why
+	}
+	if !c.stuck {
+		c.leave()
+	}
+}
+
+func (c *conn) Cut() {
+	c.cut++
+	if !c.dead {
+		c.leave()
+	}
+}
+
+// enter lets one more connection in.
+func enter(t *testing.T, d *Door, c *conn) *conn {
+	t.Helper()
+	c.door = d
+	if err := d.Admit(); err != nil {
+		t.Fatal(err)
+	}
+	d.Enter(c)
+	return c
+}
+
+func TestPlacesAreBounded(t *testing.T) {
+	d := New(2)
+	first := enter(t, d, &conn{})
+	if err := d.Admit(); err != nil { // on its way
+		t.Fatal(err)
+	}
+	overloaded := &contracts.Error{Code: contracts.CodeOverloaded}
+	for range 3 { // what is refused does not count
+		if err := d.Admit(); !errors.Is(err, overloaded) {
+			t.Errorf("third: got %v, want overloaded", err)
+		}
+	}
+	if d.Taken() != 2 || d.Len() != 1 {
+		t.Errorf("got %d places and %d connections, want 2 and 1", d.Taken(), d.Len())
+	}
+	d.Leave(nil) // it did not become one
+	if err := d.Admit(); err != nil {
+		t.Errorf("after one gave its place back: %v", err)
+	}
+	d.Leave(nil)
+	d.Leave(first)
+	if d.Taken() != 0 || d.Len() != 0 {
+		t.Errorf("got %d places and %d connections, want none", d.Taken(), d.Len())
+	}
+}
+
+func TestZeroMeansManyPlaces(t *testing.T) {
+	d := New(0)
+	for i := range 16384 {
+		if err := d.Admit(); err != nil {
+			t.Fatalf("connection %d: %v", i, err)
+		}
+	}
+	if err := d.Admit(); !errors.Is(err, &contracts.Error{Code: contracts.CodeOverloaded}) {
+		t.Errorf("got %v, want overloaded", err)
+	}
+}
+
+func TestCloseEndsAllAndWaits(t *testing.T) {
+	d := New(0)
+	conns := []*conn{enter(t, d, &conn{}), enter(t, d, &conn{}), enter(t, d, &conn{})}
+	if err := d.Context().Err(); err != nil {
+		t.Errorf("before: got %v, want a context that goes on", err)
+	}
+	if err := d.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for i, c := range conns {
+		if c.why != GoingAway || c.closed != 1 || c.cut != 0 {
+			t.Errorf("connection %d: closed %d times with %v, cut %d times, want closed once with %v", i, c.closed, c.why, c.cut, GoingAway)
+		}
+	}
+	if d.Len() != 0 || d.Taken() != 0 || d.Context().Err() == nil {
+		t.Errorf("got %d connections, %d places, %v, want none and an ended context", d.Len(), d.Taken(), d.Context().Err())
+	}
+	if err := d.Admit(); err != GoingAway {
+		t.Errorf("afterwards: got %v, want %v", err, GoingAway)
+	}
+	if err := d.Close(t.Context()); err != nil {
+		t.Errorf("again: %v", err)
+	}
+}
+
+func TestWhoEntersAClosedDoorIsSentAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := New(0)
+		if err := d.Admit(); err != nil {
+			t.Fatal(err)
+		}
+		closed := make(chan error, 1)
+		go func() { closed <- d.Close(t.Context()) }()
+		synctest.Wait()
+		select {
+		case err := <-closed:
+			t.Fatalf("got %v while somebody is on the way in, want it to wait", err)
+		default:
+		}
+		late := &conn{door: d}
+		d.Enter(late)
+		if late.why != GoingAway {
+			t.Errorf("got %v, want %v", late.why, GoingAway)
+		}
+		if err := <-closed; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestPlaceGivenBackWhileClosingCounts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := New(0)
+		if err := d.Admit(); err != nil {
+			t.Fatal(err)
+		}
+		time.AfterFunc(time.Second, func() { d.Leave(nil) })
+		start := time.Now()
+		if err := d.Close(t.Context()); err != nil || time.Since(start) != time.Second {
+			t.Errorf("got %v after %v, want none after a second", err, time.Since(start))
+		}
+	})
+}
+
+func TestStuckConnectionsAreCut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := New(0)
+		good, stuck, dead := enter(t, d, &conn{}), enter(t, d, &conn{stuck: true}), enter(t, d, &conn{stuck: true, dead: true})
+		if err := d.Admit(); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+		defer cancel()
+		start := time.Now()
+		if err := d.Close(ctx); err != context.DeadlineExceeded || time.Since(start) != 3*time.Second {
+			t.Errorf("got %v after %v, want %v after 3s", err, time.Since(start), context.DeadlineExceeded)
+		}
+		synctest.Wait()
+		if good.cut != 0 || stuck.cut != 1 || dead.cut != 1 {
+			t.Errorf("got %d, %d and %d cuts, want those alone that were stuck", good.cut, stuck.cut, dead.cut)
+		}
+		if got := d.Len(); got != 1 {
+			t.Errorf("got %d connections, want the dead one", got)
+		}
+		late := &conn{door: d, stuck: true} // let in before, and here only now
+		d.Enter(late)
+		if late.why != GoingAway {
+			t.Errorf("got %v, want %v", late.why, GoingAway)
+		}
+		d.Leave(late)
+		d.Leave(dead)
+	})
+}
+
+func TestCallersDoNotDisturbEachOther(t *testing.T) {
+	d := New(4)
+	var in, most atomic.Int64
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			for {
+				switch err := d.Admit(); {
+				case err == GoingAway:
+					return
+				case err != nil:
+					continue
+				}
+				if n := in.Add(1); n > most.Load() {
+					most.Store(n)
+				}
+				c := &conn{door: d}
+				d.Enter(c)
+				in.Add(-1)
+				c.leave()
+			}
+		})
+	}
+	for range 1000 {
+		if d.Taken() > 4 || d.Len() > 4 {
+			t.Errorf("got %d places and %d connections, want at most 4", d.Taken(), d.Len())
+		}
+	}
+	if err := d.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+	wg.Wait()
+	if got := most.Load(); got > 4 || d.Taken() != 0 {
+		t.Errorf("got %d at a time and %d places taken at the end, want at most 4 and none", got, d.Taken())
+	}
+}
