@@ -13,15 +13,15 @@ type AttachRequest struct {
 	ProtocolVersion     string              `json:"protocolVersion,omitempty"`
 	ClientInfo          *ClientInfo         `json:"clientInfo,omitempty"`
 	WorkspaceRoot       string              `json:"workspaceRoot,omitempty"` // must be the server's own
-	Model               string              `json:"model,omitempty"`         // of a new runtime
+	Model               string              `json:"model,omitempty"`         // ignored: the server chooses its agent
 	EnableClientTools   bool                `json:"enableClientTools,omitempty"`
 	Capabilities        *AttachCapabilities `json:"capabilities,omitempty"`
 	OptOutNotifications []Notification      `json:"optOutNotifications,omitempty" wire:"unique"`
-	Role                Role                `json:"role,omitempty"`        // default: the role header, else controller
-	TakeControl         bool                `json:"takeControl,omitempty"` // take the lease from its holder
-	Client              string              `json:"client,omitempty" wire:"oneof=generic|vscode|jetbrains|conductor"`
-	ThinkingLevel       ThinkingLevel       `json:"thinkingLevel,omitempty"` // of a new runtime
-	ApprovalMode        ApprovalMode        `json:"approvalMode,omitempty"`  // of a new runtime; default: the approval mode header
+	Role                Role                `json:"role,omitempty"`                                                   // default: the role header, else controller
+	TakeControl         bool                `json:"takeControl,omitempty"`                                            // take the lease from its holder
+	Client              string              `json:"client,omitempty" wire:"oneof=generic|vscode|jetbrains|conductor"` // ignored: clientInfo says who it is
+	ThinkingLevel       ThinkingLevel       `json:"thinkingLevel,omitempty"`                                          // of a new runtime
+	ApprovalMode        ApprovalMode        `json:"approvalMode,omitempty"`                                           // of a new runtime; default: the approval mode header
 }
 
 // AttachCapabilities are [Capabilities] in the spelling of HTTP requests.

@@ -132,9 +132,6 @@ func (t Terms) CanUse(op contracts.UtilityOperation) bool {
 // (R32). Viewers may.
 func (t Terms) RawEvents() bool { return t.Capabilities.RawAgentEvents }
 
-// OptedOut reports whether the client does not want n.
-func (t Terms) OptedOut(n contracts.Notification) bool { return slices.Contains(t.OptOuts, n) }
-
 // Echo returns the capabilities as hello_ok repeats them: nil if the client
 // gave none.
 func (t Terms) Echo() *contracts.Capabilities {

@@ -13,7 +13,6 @@ import (
 
 // Reserved words of a drain.
 const (
-	ReasonPreStop  = "kubernetes_prestop" // also who asks for it
 	ReasonShutdown = "process_shutdown"   // the process was told to end
 	RequesterSelf  = "maestro_web_server" // the process itself
 

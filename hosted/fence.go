@@ -7,10 +7,6 @@ import (
 	"github.com/seed-028515a8/maestro/contracts"
 )
 
-// OwnerHeader is the request header in which a gateway names the owner
-// generation that it believes to reach.
-const OwnerHeader = "X-Maestro-Owner-Instance-Id"
-
 // CheckOwner judges the owner header of a route that attaches; absent is empty.
 // A gateway that names another generation, or any where there is none, is
 // refused with runtime_owned_elsewhere: it has found the wrong runner. One that

@@ -34,7 +34,7 @@ func (h *Hub) tune(conn Conn, req contracts.StreamRequest, by contracts.Caller) 
 			return
 		}
 		how, why, from := h.startingPoint(s, contracts.Attach{Cursor: req.Cursor, Epoch: req.Epoch})
-		if req.Cursor == nil && req.SubscriptionID != "" && !sub.lost {
+		if req.Cursor == nil && req.SubscriptionID != "" && !sub.adrift() {
 			how, from = resumeReplay, sub.from
 			if sub.box != nil { // the newer of two streams goes on where the older is
 				from = sub.box.cursor.Load()

@@ -40,6 +40,12 @@ type held struct {
 	body   []byte
 }
 
+// adrift reports whether the subscription has no place: it is still to get the
+// state.
+func (sub *subscription) adrift() bool {
+	return sub.lost || sub.box != nil && sub.box.adrift.Load()
+}
+
 // filter puts what the client does not want to see, or may not, into force.
 func (sub *subscription) filter(c *connection) {
 	if sub.box == nil {

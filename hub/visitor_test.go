@@ -255,8 +255,12 @@ func (w *world) doStream(d deed, g *visitor) error {
 		f.state.Restore(p.state)
 	}
 	zero := int64(0)
+	old := g.streams[id]
 	switch {
 	case p == nil:
+	case old != nil && d.How > 2 && !p.lost: // it goes on where the older stream is
+		f.cursor = old.cursor
+		f.state.Restore(old.state.Snapshot(old.cursor))
 	case d.How == 1:
 		at := int64(p.cursor)
 		req.Cursor, req.Epoch = &at, w.Epoch()
@@ -275,7 +279,7 @@ func (w *world) doStream(d deed, g *visitor) error {
 		delete(g.places, id)
 		return w.ends(<-ended, want, nil)
 	}
-	if old := g.streams[id]; old != nil { // it was superseded
+	if old != nil { // it was superseded
 		if err := old.read(); err != nil {
 			return err
 		}

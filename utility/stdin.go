@@ -11,6 +11,9 @@ import (
 // content of one message.
 const maxUnread = 1 << 20
 
+// pieceCost is what each piece that waits counts beside its bytes.
+const pieceCost = 64
+
 // A stdin is what a command reads: a pipe, and what does not fit into it yet. A
 // nil stdin is that of a command that may not read.
 type stdin struct {
@@ -19,7 +22,7 @@ type stdin struct {
 
 	mu     sync.Mutex
 	unread []string
-	size   int  // bytes in unread, the piece being written included; at most maxUnread beside the newest
+	size   int  // what unread counts for, the piece being written included; at most maxUnread beside the newest
 	eof    bool // nothing is to follow
 	broken bool // nobody reads any more
 }
@@ -47,12 +50,12 @@ func (s *stdin) put(cmd *contracts.UtilityCommandStdin) error {
 		return nil
 	case s.eof || s.broken:
 		return refuse(contracts.CodeBadRequest, cmd.CommandID, "Utility command stdin is not writable: "+cmd.CommandID)
-	case s.size > 0 && s.size+len(cmd.Content) > maxUnread:
+	case s.size > 0 && s.size+len(cmd.Content)+pieceCost > maxUnread:
 		return refuse(contracts.CodeOverloaded, cmd.CommandID, "Utility command stdin is full: "+cmd.CommandID)
 	}
 	if cmd.Content != "" {
 		s.unread = append(s.unread, cmd.Content)
-		s.size += len(cmd.Content)
+		s.size += len(cmd.Content) + pieceCost
 	}
 	s.eof = s.eof || cmd.EOF
 	s.wake()
@@ -102,7 +105,7 @@ func (s *stdin) next() (string, bool) {
 func (s *stdin) wrote(n int, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.size -= n
+	s.size -= n + pieceCost
 	s.broken = s.broken || err != nil // the command closed its end
 }
 

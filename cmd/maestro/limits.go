@@ -23,6 +23,7 @@ type limits struct {
 	header, read, idle                 time.Duration
 	headerBytes                        int
 	commands, watches, watchedDirs     int
+	kept                               int
 	commandTime                        time.Duration
 	readBytes                          int64
 	requests                           map[string]string // duration or never, by type
@@ -35,6 +36,7 @@ func (l *limits) register(cmd *cobra.Command) {
 	f.IntVar(&l.connections, "max-connections", 16384, "connections at a time")
 	f.IntVar(&l.controllers, "max-controllers", 64, "connections of a session that may ask for control")
 	f.IntVar(&l.sessions, "max-sessions", 1024, "sessions at a time")
+	f.IntVar(&l.kept, "max-kept-sessions", 10_000, "sessions of one scope on the disk")
 	f.Float64Var(&l.attachRate, "attach-rate", 512, "attachments per second of one principal in the long run; negative is no limit")
 	f.IntVar(&l.attachBurst, "attach-burst", 2048, "attachments of one principal at once")
 	f.Float64Var(&l.requestRate, "request-rate", 200, "HTTP requests per second of one principal in the long run; negative is no limit")
@@ -54,7 +56,7 @@ func (l *limits) register(cmd *cobra.Command) {
 }
 
 func (l *limits) check() error {
-	for _, n := range []int{l.frameBytes, l.lineBytes, l.connections, l.controllers, l.sessions, l.attachBurst, l.requestBurst, l.headerBytes, l.commands, l.watches, l.watchedDirs, int(l.readBytes)} {
+	for _, n := range []int{l.frameBytes, l.lineBytes, l.connections, l.controllers, l.sessions, l.attachBurst, l.requestBurst, l.headerBytes, l.kept, l.commands, l.watches, l.watchedDirs, int(l.readBytes)} {
 		if n <= 0 {
 			return errors.New("limits must be positive")
 		}

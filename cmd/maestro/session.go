@@ -134,6 +134,9 @@ func (m *sessions) store(key hub.Key, create bool) (journal.Store, error) {
 		return journal.NewMemory(journal.MemoryOptions{}), nil
 	}
 	dir := m.sessionDir(key)
+	if err := m.hasRoom(key, dir, create); err != nil {
+		return nil, err
+	}
 	if _, err := os.Stat(dir); !create && errors.Is(err, fs.ErrNotExist) {
 		return nil, hub.ErrUnknownSession
 	}
@@ -145,6 +148,21 @@ func (m *sessions) store(key hub.Key, create bool) (journal.Store, error) {
 		return nil, err
 	}
 	return store, nil
+}
+
+// hasRoom refuses a session that would be one too many on the disk.
+func (m *sessions) hasRoom(key hub.Key, dir string, create bool) error {
+	if _, err := os.Stat(dir); !create || !errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	kept, err := os.ReadDir(m.scopeDir(key.Scope))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if len(kept) >= m.limits.kept {
+		return &contracts.Error{Code: contracts.CodeRateLimited, Message: "too many sessions are kept; remove some from the state directory"}
+	}
+	return nil
 }
 
 // sessionDir is where a session's journal is. Sessions of the owner lie side by

@@ -1061,7 +1061,7 @@ export interface AttachRequest {
   clientInfo?: ClientInfo;
   /** must be the server's own */
   workspaceRoot?: string;
-  /** of a new runtime */
+  /** ignored: the server chooses its agent */
   model?: string;
   enableClientTools?: boolean;
   capabilities?: AttachCapabilities;
@@ -1070,6 +1070,7 @@ export interface AttachRequest {
   role?: Role;
   /** take the lease from its holder */
   takeControl?: boolean;
+  /** ignored: clientInfo says who it is */
   client?: "generic" | "vscode" | "jetbrains" | "conductor";
   /** of a new runtime */
   thinkingLevel?: ThinkingLevel;

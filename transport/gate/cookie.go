@@ -178,7 +178,7 @@ func cookieSecret(r *http.Request) (string, error) {
 // mayHarm reports whether a request does something even if whoever sent it
 // cannot read the answer: writes, WebSockets and event streams.
 func mayHarm(r *http.Request) bool {
-	return !safe(r.Method) || r.Header.Get("Upgrade") != "" || strings.HasSuffix(r.URL.Path, "/events") ||
+	return !safe(r.Method) || r.Header.Get("Upgrade") != "" || strings.HasSuffix(strings.TrimRight(r.URL.Path, "/"), "/events") ||
 		strings.Contains(strings.ToLower(r.Header.Get("Accept")), "text/event-stream")
 }
 
