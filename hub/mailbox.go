@@ -243,6 +243,7 @@ func (h *Hub) writeOut(b *mailbox) (err error) {
 // entries may go.
 func (h *Hub) writeParcels(b *mailbox, buf *[]byte) (until uint64, err error) {
 	out := (*buf)[:0]
+	jumped := false
 	for b.waiting.Load() > 0 {
 		h.mu.Lock()
 		p, ok := h.ripe(b)
@@ -264,6 +265,7 @@ func (h *Hub) writeParcels(b *mailbox, buf *[]byte) (until uint64, err error) {
 		if out, err = h.appendParcel(out, b, p); err != nil {
 			return 0, err
 		}
+		jumped = jumped || p.snapshot != nil
 		if p.part {
 			if len(out) > 0 {
 				err = b.conn.Write(out)
@@ -274,7 +276,9 @@ func (h *Hub) writeParcels(b *mailbox, buf *[]byte) (until uint64, err error) {
 	if len(out) == 0 {
 		return until, nil
 	}
-	err = b.conn.Write(out)
+	if err = b.conn.Write(out); err == nil && jumped {
+		b.adrift.Store(false) // only now: one that could not be written may have to be written anew
+	}
 	keepBuffer(buf, out)
 	return until, err
 }
@@ -295,7 +299,6 @@ func (h *Hub) appendParcel(out []byte, b *mailbox, p parcel) ([]byte, error) {
 		return out, err
 	}
 	b.cursor.Store(p.at)
-	b.adrift.Store(false)
 	if p.reset != "" {
 		h.metrics.reset(p.reset)
 		h.opts.Observer.Reset(p.reset)

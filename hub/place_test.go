@@ -7,6 +7,7 @@ import (
 
 	"github.com/seed-028515a8/maestro/contracts"
 	"github.com/seed-028515a8/maestro/hub"
+	"github.com/seed-028515a8/maestro/internal/memconn"
 	"github.com/seed-028515a8/maestro/journal"
 )
 
@@ -114,5 +115,34 @@ func TestFollowerOfADrainedSessionSeesItComeBack(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// A stream that could not be given the state has no place. The next one of its
+// subscription begins with the state again, whether or not the first has ended.
+func TestStateThatWasNotTakenIsGivenAgain(t *testing.T) {
+	for _, superseded := range []bool{false, true} {
+		inRoom(t, hub.Options{Store: journal.NewMemory(journal.MemoryOptions{RetainBytes: 100 << 10}), WindowBytes: 1 << 10}, func(t *testing.T, r *room) {
+			alice := r.guest("a")
+			alice.subscribes(asController)
+			for range 100 {
+				alice.posts(`{"type":"prompt","content":"` + strings.Repeat("x", 4<<10) + `"}`)
+				synctest.Wait()
+			}
+			conn, slow := memconn.New(memconn.Options{Stream: true})
+			slow.Freeze()
+			ended := make(chan error, 1)
+			go func() { ended <- r.Stream(t.Context(), conn, alice.place(-1), alice.by) }() // ends with the write timeout
+			synctest.Wait()
+			if !superseded {
+				<-ended
+				synctest.Wait()
+			}
+			stream := alice.follows(alice.place(-1))
+			r.snapshotIn(r.next(stream)) // fails if it is anything else
+			if superseded {
+				<-ended
+			}
+		})
 	}
 }

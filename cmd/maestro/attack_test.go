@@ -100,7 +100,53 @@ func (a attack) run(t *testing.T, f *fort) {
 	if a.strike != nil {
 		a.strike(t, f)
 	}
+	if a.attaches {
+		f.quiet()
+	}
 	f.unchanged(before, f.witness(a.attaches))
+}
+
+// quiet hangs up all connections and waits until the server has noticed.
+func (f *fort) quiet() {
+	f.t.Helper()
+	for _, p := range f.peers {
+		_ = p.Close()
+	}
+	for since := time.Now(); f.attached(); {
+		if time.Since(since) > patience {
+			f.t.Fatal("the server does not notice that a client has gone")
+		}
+	}
+}
+
+// attached reports whether anybody follows a session that is watched.
+func (f *fort) attached() bool {
+	f.t.Helper()
+	for _, who := range f.watch {
+		for _, snap := range f.snapshots(who) {
+			if slices.ContainsFunc(snap.State.Connections, func(c contracts.ConnectionState) bool { return c.AttachedSubscriptionCount > 0 }) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// snapshots are the states of somebody's sessions.
+func (f *fort) snapshots(who string) (list []*contracts.Snapshot) {
+	f.t.Helper()
+	var sessions contracts.SessionList
+	if err := json.Unmarshal(f.want(shot{as: who, what: "GET /api/headless/sessions"}).body, &sessions); err != nil {
+		f.t.Fatal(err)
+	}
+	for _, s := range sessions.Sessions {
+		snap, err := (&contracts.Decoder{}).Snapshot(f.want(shot{as: who, what: "GET /api/headless/sessions/" + s.SessionID + "/state"}).body)
+		if err != nil {
+			f.t.Fatal(err)
+		}
+		list = append(list, snap)
+	}
+	return list
 }
 
 // A fort is a server under attack.
@@ -115,6 +161,7 @@ type fort struct {
 	watch  []string          // whose sessions must not change
 	dirs   []string          // whose files must not change
 	always []string          // headers of every request
+	peers  []*peer           // connections of this test
 	from   byte              // last part of the address attacks come from: wrong credentials count by address
 }
 
@@ -123,7 +170,7 @@ var attackers atomic.Uint32
 // at is the fort in another test.
 func (f *fort) at(t *testing.T) *fort {
 	other := *f
-	other.t, other.words, other.from = t, maps.Clone(f.words), byte(1+attackers.Add(1)%250)
+	other.t, other.words, other.peers, other.from = t, maps.Clone(f.words), nil, byte(1+attackers.Add(1)%250)
 	return &other
 }
 
@@ -299,7 +346,9 @@ func (f *fort) dial() *peer {
 	if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
 		f.t.Fatal(err)
 	}
-	return &peer{conn, bufio.NewReader(conn)}
+	p := &peer{conn, bufio.NewReader(conn)}
+	f.peers = append(f.peers, p)
+	return p
 }
 
 // read reads one answer; of a stream and of an upgrade the header alone.

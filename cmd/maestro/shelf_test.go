@@ -49,9 +49,9 @@ func TestKeysNameSessions(t *testing.T) {
 			named[id] = p.Scope + "/" + p.ID + "/" + key
 		}
 	}
-	want := attach.Wanted{Create: true}
-	if newSessionID(want) == newSessionID(want) {
-		t.Error("without a key: got one session twice, want two")
+	first, second := newSessionID(attach.Wanted{Create: true}), newSessionID(attach.Wanted{Create: true})
+	if first == second {
+		t.Errorf("without a key: got %s twice, want two sessions", first)
 	}
 }
 
