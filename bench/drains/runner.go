@@ -93,7 +93,7 @@ func answer(resp *http.Response, err error) (int, []byte, error) {
 	if err != nil {
 		return 0, nil, err
 	}
-	defer resp.Body.Close()
+	defer func() { _ = resp.Body.Close() }() // it was read to its end, or nobody wants the rest
 	text, err := io.ReadAll(resp.Body)
 	return resp.StatusCode, text, err
 }

@@ -116,7 +116,7 @@ func (v *viewer) followEvents(ctx context.Context, base string) error {
 	if err != nil {
 		return err
 	}
-	defer resp.Body.Close()
+	defer func() { _ = resp.Body.Close() }() // it was read to its end, or nobody wants the rest
 	if resp.StatusCode != http.StatusOK {
 		return fmt.Errorf("events: %s", resp.Status)
 	}

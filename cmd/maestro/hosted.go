@@ -197,7 +197,7 @@ func (r *hostedSession) house() house {
 
 // drainAtSignal drains the session because the process was told to end, or waits
 // for a drain that is under way. A session that is drained ends the program in
-// peace. A second signal meanwhile ends the process at once, as it would any.
+// peace.
 func (r *hostedSession) drainAtSignal() error {
 	interrupted, err := r.runner.DrainForShutdown(context.Background())
 	if err == nil && interrupted {

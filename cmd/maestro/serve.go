@@ -83,20 +83,25 @@ func announce(s settings, r readiness, out io.Writer) error {
 }
 
 // untilSignal returns a context that ends with the first signal that asks the
-// program to end; its cause is the exit code. A second signal kills.
+// program to end; its cause is the exit code. A second signal ends the program
+// at once.
 func untilSignal() context.Context {
 	ctx, end := context.WithCancelCause(context.Background())
-	signals := make(chan os.Signal, 1)
+	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
-	go func() { // ends with the signal, at the latest with the process
-		code := exit(exitFailure)
-		if sig, ok := (<-signals).(syscall.Signal); ok {
-			code = 128 + exit(sig)
-		}
-		signal.Reset(os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
-		end(code)
+	go func() { // ends with the process
+		end(codeOf(<-signals))
+		os.Exit(int(codeOf(<-signals)))
 	}()
 	return ctx
+}
+
+// codeOf is the exit code of a program that a signal has ended.
+func codeOf(sig os.Signal) exit {
+	if number, ok := sig.(syscall.Signal); ok {
+		return 128 + exit(number)
+	}
+	return exitFailure
 }
 
 // awaitEnd waits until the program is told to end. Its error is the exit code
