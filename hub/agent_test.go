@@ -270,7 +270,7 @@ func TestAgentThatDoesNotStartEndsTheHub(t *testing.T) {
 		}
 		<-h.Done()
 		conn, _ := memconn.New(memconn.Options{Bare: true})
-		if err := h.Serve(t.Context(), conn, hub.WireBare, contracts.Attach{}); err == nil {
+		if err := h.Serve(t.Context(), conn, hub.WireBare, &contracts.Attach{}); err == nil {
 			t.Error("got served by a hub that has ended, want an error")
 		}
 	})

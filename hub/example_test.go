@@ -39,7 +39,7 @@ func Example() {
 	sockets, err := ws.New(ws.Options{
 		Door:      entrance,
 		Authorize: func(*http.Request) (contracts.Principal, error) { return contracts.Principal{}, nil },
-		Open:      func(_ context.Context, att contracts.Attach) (ws.Session, error) { return visit{session, att}, nil },
+		Open:      func(_ context.Context, att contracts.Attach) (ws.Session, error) { return &visit{session, att}, nil },
 	})
 	if err != nil {
 		log.Fatal(err)
@@ -120,8 +120,8 @@ type visit struct {
 }
 
 // Serve implements [ws.Session].
-func (v visit) Serve(ctx context.Context, conn *ws.Conn) error {
-	return v.session.Serve(ctx, conn, hub.WireEnvelope, v.att)
+func (v *visit) Serve(ctx context.Context, conn *ws.Conn) error {
+	return v.session.Serve(ctx, conn, hub.WireEnvelope, &v.att)
 }
 
 // pipes is a net.Listener for connections in memory.

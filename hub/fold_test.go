@@ -152,7 +152,7 @@ func (th *theatre) attach(role contracts.Role, from *follower, optOuts ...string
 		th.merged += from.merged
 	}
 	go func() { // ends when the hub or the peer closes the connection
-		_ = th.Serve(context.Background(), conn, hub.WireEnvelope, att)
+		_ = th.Serve(context.Background(), conn, hub.WireEnvelope, &att)
 	}()
 	var outs []string
 	for _, kind := range f.optOuts[:len(f.optOuts)-1] {

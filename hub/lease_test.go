@@ -126,7 +126,7 @@ func TestHeldLeaseRefusesAnotherController(t *testing.T) { // A24
 		}
 		conn, peer := memconn.New(memconn.Options{})
 		p.send(peer, `{"type":"hello"}`)
-		wantCode(t, p.Serve(t.Context(), conn, hub.WireEnvelope, att), contracts.CodeControllerLeaseHeld)
+		wantCode(t, p.Serve(t.Context(), conn, hub.WireEnvelope, &att), contracts.CodeControllerLeaseHeld)
 		if bye := p.last(p.rest(peer)).(*contracts.Goodbye); bye.Code != 4409 || bye.Resume {
 			t.Errorf("farewell: got %+v, want 4409 and no return", bye)
 		}
@@ -297,7 +297,7 @@ func TestViewerCredentialCannotBecomeController(t *testing.T) {
 		} {
 			conn, peer := memconn.New(memconn.Options{})
 			p.send(peer, `{"type":"hello","role":"controller"}`)
-			wantCode(t, p.Serve(t.Context(), conn, hub.WireEnvelope, att), contracts.CodeAccessDenied)
+			wantCode(t, p.Serve(t.Context(), conn, hub.WireEnvelope, &att), contracts.CodeAccessDenied)
 			p.rest(peer)
 		}
 		p.joins(contracts.Attach{Principal: watcher}, "watcher")
@@ -360,7 +360,7 @@ func TestTooManyControllersAreRefused(t *testing.T) {
 	inParty(t, 2, hub.Options{MaxControllers: 2}, func(t *testing.T, p *party) {
 		conn, peer := memconn.New(memconn.Options{})
 		p.send(peer, `{"type":"hello"}`)
-		err := p.Serve(t.Context(), conn, hub.WireEnvelope, contracts.Attach{Role: contracts.RoleController, Takeover: contracts.TakeoverForce})
+		err := p.Serve(t.Context(), conn, hub.WireEnvelope, &contracts.Attach{Role: contracts.RoleController, Takeover: contracts.TakeoverForce})
 		wantCode(t, err, contracts.CodeRateLimited)
 		p.rest(peer)
 		p.holds(0)
@@ -372,7 +372,7 @@ func TestTooManyControllersAreRefused(t *testing.T) {
 func (p *party) local() (peer *memconn.Peer, served chan error) {
 	conn, peer := memconn.New(memconn.Options{Bare: true})
 	served = make(chan error, 1)
-	go func() { served <- p.Serve(context.Background(), conn, hub.WireBare, contracts.Attach{}) }() // ends with its input
+	go func() { served <- p.Serve(context.Background(), conn, hub.WireBare, &contracts.Attach{}) }() // ends with its input
 	return peer, served
 }
 

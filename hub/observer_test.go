@@ -133,7 +133,7 @@ func TestObserverIsToldOfUtilitiesAndLocalClients(t *testing.T) {
 		w.heard()
 		conn, local := memconn.New(memconn.Options{Bare: true})
 		served := make(chan error, 1)
-		go func() { served <- r.Serve(context.Background(), conn, hub.WireBare, contracts.Attach{}) }() // ends with its input
+		go func() { served <- r.Serve(context.Background(), conn, hub.WireBare, &contracts.Attach{}) }() // ends with its input
 		if got, want := w.heard(), []string{"+controller stdio", "lease granted"}; !slices.Equal(got, want) {
 			t.Errorf("local client: got %q, want %q", got, want)
 		}

@@ -71,7 +71,7 @@ func TestPanicInOneConnectionEndsOnlyIt(t *testing.T) {
 				}
 				served := make(chan error, 1)
 				go func() { // ends with its panic
-					served <- s.Serve(context.Background(), bad, hub.WireEnvelope, contracts.Attach{Role: contracts.RoleViewer})
+					served <- s.Serve(context.Background(), bad, hub.WireEnvelope, &contracts.Attach{Role: contracts.RoleViewer})
 				}()
 				s.send(peer, `{"type":"hello"}`)
 				if !tt.early {
@@ -107,7 +107,7 @@ func TestLocalConnectionThatPanicsEndsInOrder(t *testing.T) {
 		conn, peer := memconn.New(memconn.Options{Bare: true})
 		bad := &faulty{Conn: conn}
 		served := make(chan error, 1)
-		go func() { served <- s.Serve(context.Background(), bad, hub.WireBare, contracts.Attach{}) }() // ends with its panic
+		go func() { served <- s.Serve(context.Background(), bad, hub.WireBare, &contracts.Attach{}) }() // ends with its panic
 		s.until(peer, `"session_info"`)
 		synctest.Wait()
 		bad.arm(true, false)

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/seed-028515a8/maestro/contracts"
 	"github.com/seed-028515a8/maestro/hub"
@@ -103,6 +104,7 @@ func TestFollowerOfADrainedSessionSeesItComeBack(t *testing.T) {
 				if f.state, err = ledger.fold(f.cursor); err != nil {
 					t.Fatal(err)
 				}
+				time.Sleep(gathering) // that a stream is there is told with other news
 				synctest.Wait()
 				if err := ledger.refresh(); err != nil {
 					t.Fatal(err)

@@ -28,6 +28,15 @@ func (h *Hub) presence(s *state, about string) {
 	}
 }
 
+// presenceSoon publishes it with other news: of those that follow a stream and
+// nothing else, nobody needs to know at once.
+func (h *Hub) presenceSoon(s *state, about string) {
+	s.presenceAbout = about
+	if s.presenceDue.IsZero() {
+		s.presenceDue = s.now.Add(presenceEvery)
+	}
+}
+
 func (h *Hub) showPresence(s *state) {
 	s.presenceDue, s.presenceShown = time.Time{}, s.now
 	h.publish(s, h.connectionInfo(s, s.presenceAbout))

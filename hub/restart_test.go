@@ -402,7 +402,7 @@ func TestLocalClientIsShownTheQuestionsOfTheProcessBefore(t *testing.T) {
 		defer r.close()
 		conn, local := memconn.New(memconn.Options{Bare: true})
 		served := make(chan error, 1)
-		go func() { served <- r.Serve(context.Background(), conn, hub.WireBare, contracts.Attach{}) }() // ends with its input
+		go func() { served <- r.Serve(context.Background(), conn, hub.WireBare, &contracts.Attach{}) }() // ends with its input
 		r.until(local, `"type":"server_request","request_id":"r1"`)
 		r.send(local, `{"type":"tool_response","call_id":"r1","approved":true}`)
 		r.until(local, `"type":"server_request_resolved","request_id":"r1"`)

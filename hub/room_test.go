@@ -37,7 +37,7 @@ func (r *room) join(role contracts.Role, takeover contracts.Takeover, cursor *in
 	r.t.Helper()
 	conn, peer := memconn.New(memconn.Options{})
 	go func() { // ends when the peer or the hub closes the connection
-		_ = r.Serve(context.Background(), conn, hub.WireEnvelope, contracts.Attach{Role: role, Takeover: takeover, Cursor: cursor})
+		_ = r.Serve(context.Background(), conn, hub.WireEnvelope, &contracts.Attach{Role: role, Takeover: takeover, Cursor: cursor})
 	}()
 	r.send(peer, `{"type":"hello"}`)
 	return peer
@@ -94,7 +94,7 @@ func openRoom(t *testing.T, opts hub.Options) *room {
 func (r *room) serve(conn hub.Conn, peer *memconn.Peer, att contracts.Attach, first ...string) {
 	r.t.Helper()
 	go func() { // ends when the peer or the hub closes the connection
-		_ = r.Serve(context.Background(), conn, hub.WireEnvelope, att)
+		_ = r.Serve(context.Background(), conn, hub.WireEnvelope, &att)
 	}()
 	for _, text := range first {
 		r.send(peer, text)

@@ -25,15 +25,17 @@ var (
 // closes it. It owns conn: it reads in the caller's goroutine and writes in at
 // most one other, which has ended when Serve returns.
 //
-// A panic in what serves conn, or in conn itself, ends this connection alone.
-func (h *Hub) Serve(ctx context.Context, conn Conn, wire Wire, att contracts.Attach) (err error) {
+// A panic in what serves conn, or in conn itself, ends this connection alone. att
+// is not changed; it is a pointer because a copy of it on the stack of every idle
+// connection would double that.
+func (h *Hub) Serve(ctx context.Context, conn Conn, wire Wire, att *contracts.Attach) (err error) {
 	defer h.contain(conn, &err)
 	unhook := context.AfterFunc(ctx, func() { conn.Close(goingAway) })
 	defer unhook()
 	if wire == WireBare {
-		return h.serveBare(conn, &att)
+		return h.serveBare(conn, att)
 	}
-	return h.serveEnvelope(conn, &att)
+	return h.serveEnvelope(conn, att)
 }
 
 // contain, deferred, turns a panic in what serves conn into an error, and closes

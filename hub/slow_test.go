@@ -324,7 +324,7 @@ func TestLocalClientHoldsUpTheAgentAndLosesNothing(t *testing.T) {
 	withSoloist(t, opts, func(t *testing.T, s *soloist) {
 		conn, local := memconn.New(memconn.Options{Bare: true, Buffer: 1 << 10})
 		served := make(chan error, 1)
-		go func() { served <- s.Serve(context.Background(), conn, hub.WireBare, contracts.Attach{}) }() // ends with its input
+		go func() { served <- s.Serve(context.Background(), conn, hub.WireBare, &contracts.Attach{}) }() // ends with its input
 		s.until(local, `"session_info"`)
 		local.Freeze()
 		s.begin()
@@ -370,7 +370,7 @@ func TestLocalClientOvertakenByRetentionIsClosed(t *testing.T) {
 	withSoloist(t, opts, func(t *testing.T, s *soloist) {
 		conn, local := memconn.New(memconn.Options{Bare: true})
 		served := make(chan error, 1)
-		go func() { served <- s.Serve(context.Background(), conn, hub.WireBare, contracts.Attach{}) }() // ends with the overtaking
+		go func() { served <- s.Serve(context.Background(), conn, hub.WireBare, &contracts.Attach{}) }() // ends with the overtaking
 		s.until(local, `"session_info"`)
 		local.Freeze()
 		s.begin()
@@ -405,7 +405,7 @@ func TestWaitingAgentCanBeInterrupted(t *testing.T) {
 	withSoloist(t, hub.Options{MaxBacklog: 1 << 10}, func(t *testing.T, s *soloist) {
 		conn, local := memconn.New(memconn.Options{Bare: true, Buffer: 1 << 10})
 		served := make(chan error, 1)
-		go func() { served <- s.Serve(context.Background(), conn, hub.WireBare, contracts.Attach{}) }() // ends with its input
+		go func() { served <- s.Serve(context.Background(), conn, hub.WireBare, &contracts.Attach{}) }() // ends with its input
 		s.until(local, `"session_info"`)
 		local.Freeze()
 		ctx, stop := context.WithCancelCause(t.Context())
@@ -554,7 +554,7 @@ func TestConnectionsAreBounded(t *testing.T) {
 		wantCode(t, s.Admit(contracts.Attach{}), contracts.CodeOverloaded)
 		conn, peer := memconn.New(memconn.Options{})
 		s.send(peer, `{"type":"hello"}`)
-		wantCode(t, s.Serve(t.Context(), conn, hub.WireEnvelope, contracts.Attach{Role: contracts.RoleViewer}), contracts.CodeOverloaded)
+		wantCode(t, s.Serve(t.Context(), conn, hub.WireEnvelope, &contracts.Attach{Role: contracts.RoleViewer}), contracts.CodeOverloaded)
 		s.rest(peer)
 	})
 }
@@ -563,7 +563,7 @@ func TestClientThatSaysNothingIsSentAway(t *testing.T) { // A113
 	withSoloist(t, hub.Options{HandshakeTimeout: 10 * time.Second}, func(t *testing.T, s *soloist) {
 		conn, peer := memconn.New(memconn.Options{})
 		began := time.Now()
-		err := s.Serve(t.Context(), conn, hub.WireEnvelope, contracts.Attach{Role: contracts.RoleViewer})
+		err := s.Serve(t.Context(), conn, hub.WireEnvelope, &contracts.Attach{Role: contracts.RoleViewer})
 		if took := time.Since(began); err == nil || errors.Is(err, io.EOF) || took != 10*time.Second {
 			t.Errorf("got %v after %v, want an error after 10 s", err, took)
 		}
@@ -579,7 +579,7 @@ func TestServerThatLeavesClosesConnections(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
 		served := make(chan error, 1)
 		go func() { // ends with ctx
-			served <- s.Serve(ctx, conn, hub.WireEnvelope, contracts.Attach{Role: contracts.RoleViewer})
+			served <- s.Serve(ctx, conn, hub.WireEnvelope, &contracts.Attach{Role: contracts.RoleViewer})
 		}()
 		s.send(peer, `{"type":"hello"}`)
 		s.until(peer, `"hello_ok"`)

@@ -17,13 +17,26 @@ func (h *Hub) Stream(ctx context.Context, conn Conn, req contracts.StreamRequest
 	defer h.contain(conn, &err)
 	unhook := context.AfterFunc(ctx, func() { conn.Close(goingAway) })
 	defer unhook()
-	b, err := h.tune(conn, req, by)
+	b, err := h.enterStream(conn, &req, &by)
 	if err != nil {
 		return h.refusedOr(err)
 	}
 	defer func() { h.detach(b, true) }()
 	r := &reader{hub: h, conn: b.sub.conn, box: b, keep: true}
 	return r.read(func([]byte) {}) // whatever it says, nobody listens
+}
+
+// enterStream attaches on a stack of its own, as [reader.enter] does and for the
+// same reason.
+func (h *Hub) enterStream(conn Conn, req *contracts.StreamRequest, by *contracts.Caller) (b *mailbox, err error) {
+	done := make(chan struct{}) // closed when the stream is attached
+	go func() {                 // ends at once
+		defer close(done)
+		defer h.contain(conn, &err)
+		b, err = h.tune(conn, *req, *by)
+	}()
+	<-done
+	return b, err
 }
 
 // tune attaches conn to its subscription.
@@ -50,7 +63,11 @@ func (h *Hub) tune(conn Conn, req contracts.StreamRequest, by contracts.Caller) 
 		h.deliver(s, sub, max(from, h.begin(s, b, how, why)))
 		sub.conn.vouch(by.Principal)
 		h.heard(s, sub.conn)
-		h.presence(s, sub.conn.id)
+		if sub.implicit {
+			h.presenceSoon(s, sub.conn.id)
+		} else {
+			h.presence(s, sub.conn.id)
+		}
 		h.roster.add(b)
 		h.metrics.Attached.Add(1)
 		h.wake(b)

@@ -222,7 +222,7 @@ func (r *recital) connect(args []string) {
 	r.cast = append(r.cast, &actor{name: args[0], peer: peer})
 	h := r.hub
 	go func() { // ends when the hub or the peer closes the connection
-		_ = h.Serve(context.Background(), conn, hub.WireEnvelope, att)
+		_ = h.Serve(context.Background(), conn, hub.WireEnvelope, &att)
 	}()
 }
 

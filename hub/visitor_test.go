@@ -95,7 +95,9 @@ func (w *world) visit(d deed, g *visitor) error {
 	case "subscribe":
 		return w.doConnect(d, g, true)
 	case "stream":
-		return w.doStream(d, g)
+		err := w.doStream(d, g)
+		w.pass(gathering) // that a stream is there is told with other news
+		return err
 	case "hang up":
 		w.doHangUp(d, g)
 		return nil

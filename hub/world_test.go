@@ -182,7 +182,7 @@ func (w *world) join(who int, role contracts.Role, how contracts.Takeover, from 
 		}
 	}
 	go func() { // ends when the hub or the peer closes the connection
-		_ = w.Serve(context.Background(), conn, hub.WireEnvelope, att)
+		_ = w.Serve(context.Background(), conn, hub.WireEnvelope, &att)
 	}()
 	if token != "" {
 		m.seq++
@@ -295,6 +295,9 @@ func (w *world) settle() error {
 	}
 	return nil
 }
+
+// gathering is how long news of who is here may wait for others.
+const gathering = 250 * time.Millisecond
 
 // pass lets time go by.
 func (w *world) pass(d time.Duration) {

@@ -22,7 +22,7 @@ func routes(h *hub.Hub, timeout time.Duration) (http.Handler, error) {
 	limiter := rates.New(rates.Options{AttachRate: -1, RequestRate: -1})
 	sockets, err := ws.New(ws.Options{
 		Authorize: anybody, Door: entrance, Rates: limiter, WriteTimeout: timeout,
-		Open: func(_ context.Context, att contracts.Attach) (ws.Session, error) { return visit{h, att}, h.Admit(att) },
+		Open: func(_ context.Context, att contracts.Attach) (ws.Session, error) { return &visit{h, att}, h.Admit(att) },
 	})
 	if err != nil {
 		return nil, err
@@ -48,8 +48,8 @@ type visit struct {
 }
 
 // Serve implements [ws.Session].
-func (v visit) Serve(ctx context.Context, conn *ws.Conn) error {
-	return v.hub.Serve(ctx, conn, hub.WireEnvelope, v.att)
+func (v *visit) Serve(ctx context.Context, conn *ws.Conn) error {
+	return v.hub.Serve(ctx, conn, hub.WireEnvelope, &v.att)
 }
 
 // overHTTP is the session as clients over HTTP use it.

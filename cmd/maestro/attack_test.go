@@ -104,12 +104,43 @@ func (a attack) run(t *testing.T, f *fort) {
 		f.quiet()
 	}
 	f.unchanged(before, f.witness(a.attaches))
+	f.leave()
+}
+
+// A guest is a connection that was made for an attack.
+type guest struct{ as, session, id, secret string }
+
+// leave ends the connections that were made for an attack: in a crowd the server
+// tells later who is there.
+func (f *fort) leave() {
+	f.t.Helper()
+	for _, g := range f.guests {
+		f.fire(shot{as: g.as, what: "POST /api/headless/sessions/" + g.session + "/disconnect", body: `{"connectionId":"` + g.id + `"}`,
+			headers: []string{"X-Maestro-Headless-Connection-Token: " + g.secret}})
+	}
+}
+
+// joined notes a connection if one was made.
+func (f *fort) joined(s shot, r reply) {
+	var body struct {
+		Session    string `json:"session_id"`
+		Connection string `json:"connection_id"`
+	}
+	secret := r.header.Get("X-Maestro-Headless-Connection-Token")
+	if secret == "" || json.Unmarshal(r.body, &body) != nil || body.Connection == "" {
+		return
+	}
+	if _, path, ok := strings.Cut(f.fill(s.what), "/sessions/"); ok && body.Session == "" {
+		body.Session, _, _ = strings.Cut(path, "/")
+	}
+	f.guests = append(f.guests, guest{s.as, body.Session, body.Connection, secret})
 }
 
 // quiet hangs up all connections and waits until the server has noticed.
 func (f *fort) quiet() {
 	f.t.Helper()
 	for _, p := range f.peers {
+		p.send(`{"type":"ws.bye","keep":false}`)
 		_ = p.Close()
 	}
 	for since := time.Now(); f.attached(); {
@@ -161,7 +192,8 @@ type fort struct {
 	watch  []string          // whose sessions must not change
 	dirs   []string          // whose files must not change
 	always []string          // headers of every request
-	peers  []*peer           // connections of this test
+	peers  []*peer           // of this test
+	guests []guest           // of this test
 	from   byte              // last part of the address attacks come from: wrong credentials count by address
 }
 
@@ -170,7 +202,8 @@ var attackers atomic.Uint32
 // at is the fort in another test.
 func (f *fort) at(t *testing.T) *fort {
 	other := *f
-	other.t, other.words, other.peers, other.from = t, maps.Clone(f.words), nil, byte(1+attackers.Add(1)%250)
+	other.t, other.words, other.peers, other.guests = t, maps.Clone(f.words), nil, nil
+	other.from = byte(1 + attackers.Add(1)%250)
 	return &other
 }
 
@@ -332,7 +365,9 @@ func (f *fort) fire(s shot) reply {
 	go func() { // ends with the connection, at the latest
 		_, _ = io.WriteString(p, head+body)
 	}()
-	return f.read(p)
+	r := f.read(p)
+	f.joined(s, r)
+	return r
 }
 
 func (f *fort) dial() *peer {

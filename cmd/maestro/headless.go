@@ -83,7 +83,7 @@ func headless(s settings) error {
 	gone := make(chan struct{})
 	go func() { // ends with the input, or when the session closes the connection
 		defer close(gone)
-		if err := h.Serve(context.Background(), conn, hub.WireBare, contracts.Attach{}); err != nil {
+		if err := h.Serve(context.Background(), conn, hub.WireBare, &contracts.Attach{}); err != nil {
 			log.Debug("local client", "err", err)
 		}
 	}()

@@ -63,8 +63,8 @@ type visit struct {
 	att contracts.Attach
 }
 
-func (v visit) Serve(ctx context.Context, conn *ws.Conn) error {
-	return v.hub.Serve(ctx, conn, hub.WireEnvelope, v.att)
+func (v *visit) Serve(ctx context.Context, conn *ws.Conn) error {
+	return v.hub.Serve(ctx, conn, hub.WireEnvelope, &v.att)
 }
 
 // overHTTP is a session as its HTTP clients use it.
@@ -245,7 +245,7 @@ func (n *network) routes(s settings, g *gate.Gate, h house, limiter *rates.Rates
 			if err != nil {
 				return nil, err
 			}
-			return visit{session, att}, session.Admit(att)
+			return &visit{session, att}, session.Admit(att)
 		},
 		MaxFrameBytes: s.limits.frameBytes, WriteTimeout: s.limits.write, Log: log,
 	})
