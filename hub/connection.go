@@ -179,8 +179,15 @@ func (h *Hub) destroy(s *state, c *connection, why contracts.LeaseReason) {
 	if s.lease.Release(c.id) {
 		h.leaseMoved(s, c, nil, why)
 	}
-	h.presence(s, c.id)
+	if c.onlyStreams() {
+		h.presenceSoon(s, c.id)
+	} else {
+		h.presence(s, c.id)
+	}
 }
+
+// onlyStreams reports whether the connection was made by a stream.
+func (c *connection) onlyStreams() bool { return len(c.subs) > 0 && c.subs[0].implicit }
 
 // controllers counts the connections that may drive.
 func (s *state) controllers() (n int) {

@@ -63,7 +63,7 @@ func (h *Hub) tune(conn Conn, req contracts.StreamRequest, by contracts.Caller) 
 		h.deliver(s, sub, max(from, h.begin(s, b, how, why)))
 		sub.conn.vouch(by.Principal)
 		h.heard(s, sub.conn)
-		if sub.implicit {
+		if sub.conn.onlyStreams() {
 			h.presenceSoon(s, sub.conn.id)
 		} else {
 			h.presence(s, sub.conn.id)

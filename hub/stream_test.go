@@ -74,6 +74,7 @@ func TestStreamBeginsWhereItsCursorSays(t *testing.T) {
 		} {
 			before := r.Cursor()
 			peer := r.guest("v").follows(tt.req)
+			time.Sleep(gathering) // that a stream is there is told with other news
 			got := r.arrived(peer)
 			var want []uint64
 			if tt.want == replay {

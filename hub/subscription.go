@@ -159,7 +159,7 @@ func (h *Hub) detach(b *mailbox, keep bool) {
 			return // what the next process finds is settled: the connection, and its lease
 		}
 		if !keep || sub.implicit {
-			h.endConnection(s, c, contracts.LeaseReleased)
+			h.destroy(s, c, contracts.LeaseReleased)
 			return
 		}
 		h.wait(s, sub)

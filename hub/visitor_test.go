@@ -100,6 +100,7 @@ func (w *world) visit(d deed, g *visitor) error {
 		return err
 	case "hang up":
 		w.doHangUp(d, g)
+		w.pass(gathering)
 		return nil
 	case "unsubscribe":
 		id := w.pick(d, g)

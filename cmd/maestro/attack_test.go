@@ -406,12 +406,28 @@ func (f *fort) read(p *peer) reply {
 // sending side is closed, so that the server waits for nothing.
 func (f *fort) raw(text string) string {
 	f.t.Helper()
+	return f.exchange(text, false)
+}
+
+// exchange is raw, but patient closes the sending side only once an answer
+// comes: who hangs up before it has one is taken for gone.
+func (f *fort) exchange(text string, patient bool) string {
+	f.t.Helper()
 	p := f.dial()
 	defer p.Close()
+	begun := make(chan struct{})
 	go func() { // ends with the connection, at the latest
 		_, _ = io.WriteString(p, f.fill(text))
+		if patient {
+			<-begun
+		}
 		_ = p.Conn.(*net.TCPConn).CloseWrite()
 	}()
+	_, err := p.r.Peek(1)
+	close(begun)
+	if err != nil {
+		return ""
+	}
 	all, err := io.ReadAll(p.r)
 	if err != nil && len(all) == 0 {
 		f.t.Logf("%.100q: %v", text, err)
