@@ -142,6 +142,7 @@ func TestEvictedPrincipalIsGone(t *testing.T) {
 		if st := r.Snapshot().State; st.ConnectionCount != 1 || r.controller() != "" {
 			t.Errorf("got %+v, want the other alone", st)
 		}
+		time.Sleep(gathering) // that a stream has ended is told with other news
 		if info := r.info(r.arrived(other)); len(info.Connections) != 1 {
 			t.Errorf("got %+v, want it told", info)
 		}
