@@ -201,6 +201,8 @@ func clientToolsNeedCapability(s *Session) {
 	s.put(connectionsPath, fields{"enableClientTools": true, "role": "viewer", "capabilities": fields{"serverRequests": []string{"client_tool"}}}).
 		refused("A20", contracts.CodeBadRequest, "viewer headless connections cannot enable client-side tools")
 	s.caller("alice", contracts.RoleController).connected(fields{"enableClientTools": true}) // it has the capability
+	s.put(connectionsPath, fields{"sessionId": s.ID, "takeControl": true, "enableClientTools": true}).
+		refused("A20", contracts.CodeBadRequest, "client_tool capability is required when enableClientTools is true")
 }
 
 func connectionVocabulary(s *Session) {

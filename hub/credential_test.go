@@ -1,6 +1,7 @@
 package hub_test
 
 import (
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -125,7 +126,8 @@ func TestCredentialOfAConnectionEndsAfterARestartToo(t *testing.T) {
 }
 
 func TestEvictedPrincipalIsGone(t *testing.T) {
-	inRoom(t, hub.Options{}, func(t *testing.T, r *room) {
+	log := &logged{}
+	inRoom(t, hub.Options{Log: log.logger()}, func(t *testing.T, r *room) {
 		alice, bob := r.guest("a"), r.guest("b")
 		alice.subscribes(asController)
 		stream := alice.follows(alice.place(-1))
@@ -151,8 +153,8 @@ func TestEvictedPrincipalIsGone(t *testing.T) {
 		r.close()
 		cursor := r.Cursor()
 		r.Evict("b") // nothing is left to be done
-		if r.Cursor() != cursor {
-			t.Errorf("got cursor %d after the end, want %d", r.Cursor(), cursor)
+		if text := log.text(); r.Cursor() != cursor || strings.Contains(text, "failed") {
+			t.Errorf("got cursor %d after the end, want %d; logged %s", r.Cursor(), cursor, text)
 		}
 	})
 }

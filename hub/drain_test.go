@@ -333,9 +333,11 @@ func TestWhatWillNotStopInterruptsTheDrain(t *testing.T) { // drain_timeout
 	for name, opts := range map[string]func() (hub.Options, func()){
 		"the agent": func() (hub.Options, func()) {
 			deaf := make(chan struct{})
-			return hub.Options{Agent: newPlayer(func(context.Context, contracts.Host, contracts.Work) error {
+			return hub.Options{Agent: newPlayer(func(ctx context.Context, host contracts.Host, _ contracts.Work) error {
+				err := host.Publish(ctx, &contracts.ResponseStart{ResponseID: "resp"},
+					&contracts.ToolCall{CallID: "t1", Tool: "bash", Args: []byte(`{}`)}, &contracts.ToolStart{CallID: "t1"})
 				<-deaf
-				return nil
+				return err
 			})}, func() { close(deaf) }
 		},
 		"the utilities": func() (hub.Options, func()) {
@@ -350,8 +352,12 @@ func TestWhatWillNotStopInterruptsTheDrain(t *testing.T) { // drain_timeout
 				alice := r.guest("a")
 				alice.connects(contracts.AttachRequest{Capabilities: able})
 				alice.posts(`{"type":"prompt","content":"go"}`)
+				synctest.Wait()
 				began := time.Now()
 				q := r.quiesces()
+				if st := stateIn(t, q.Snapshot).State; st.IsResponding || st.CurrentResponse != nil || len(st.ActiveTools)+len(st.TrackedTools) != 0 {
+					t.Errorf("got %+v, want a state in which nothing runs whatever does", st)
+				}
 				if !strings.HasPrefix(q.FlushError, "drain_timeout: ") || time.Since(began) != time.Minute {
 					t.Errorf("got %q after %v, want drain_timeout after a minute", q.FlushError, time.Since(began))
 				}

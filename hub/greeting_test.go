@@ -68,6 +68,7 @@ func TestHelloBeforeTheStreamIsAnsweredOnIt(t *testing.T) { // A48, A60
 	}{
 		{"from its place", func(g *guest, _ int64) contracts.StreamRequest { return g.place(-1) }, `"type":"message"`},
 		{"from before", func(g *guest, before int64) contracts.StreamRequest { return g.place(before) }, `"type":"message"`},
+		{"from its own cursor", func(g *guest, before int64) contracts.StreamRequest { return g.place(before + 3) }, `"type":"message"`},
 		{"from the answer", func(g *guest, _ int64) contracts.StreamRequest { return g.place(int64(g.Cursor())) }, `"type":"message"`},
 		{"from nowhere", func(g *guest, _ int64) contracts.StreamRequest { return g.place(1 << 40) }, `"type":"reset"`},
 	} {
@@ -86,7 +87,7 @@ func TestHelloBeforeTheStreamIsAnsweredOnIt(t *testing.T) { // A48, A60
 				if !strings.Contains(lines[0], tt.want) {
 					t.Errorf("got %s first, want %s", lines[0], tt.want)
 				}
-				if cs := r.cursors(lines); tt.name == "from the answer" && cs[0] <= uint64(before)+2 {
+				if cs := r.cursors(lines); tt.name == "from its own cursor" && cs[0] <= uint64(before)+3 {
 					t.Errorf("got cursors %v, want none that the client knows", cs)
 				}
 				stream.Close()
@@ -112,6 +113,26 @@ func TestHelloBeforeASocketIsNotAnsweredTwice(t *testing.T) {
 		}
 		if lines := r.arrived(peer); len(greetings(lines)) != 1 {
 			t.Errorf("got %q, want one hello_ok", lines)
+		}
+		if lines := r.arrived(alice.follows(alice.place(-1))); len(greetings(lines)) != 0 {
+			t.Errorf("later: got %q, want none", lines)
+		}
+	})
+}
+
+// A frozen session has no more cursors to give, and those it gave are not given
+// twice.
+func TestHelloIsNotAnsweredBeyondTheFrozenCursor(t *testing.T) { // A100
+	inRoom(t, hub.Options{}, func(t *testing.T, r *room) {
+		alice := r.guest("a")
+		alice.subscribes(asController)
+		alice.posts(`{"type":"hello"}`)
+		r.quiesces()
+		head := r.Cursor()
+		for _, c := range r.cursors(r.arrived(alice.follows(alice.place(1 << 40)))) {
+			if c > head {
+				t.Errorf("got cursor %d, want none beyond %d", c, head)
+			}
 		}
 	})
 }

@@ -185,8 +185,16 @@ func TestRememberedAnswersAreBounded(t *testing.T) { // A72, D10
 		for i := 1; i < 1024; i++ {
 			alice.wantKeyed(fmt.Sprint(i), `{"type":"interrupt"}`)
 		}
+		last := alice.wantKeyed("1010", `{"type":"interrupt"}`)
+		alice.posts(`{"type":"init"}`)
 		cursor := r.Cursor()
+		if again := alice.wantKeyed("1010", `{"type":"interrupt"}`); !bytes.Equal(again, last) {
+			t.Errorf("got %s, want the latest answers kept", again)
+		}
 		old := decodeAnswer(t, alice.wantKeyed("0", `{"type":"interrupt"}`))
+		if snap := stateIn(t, old.Snapshot); snap.Cursor != cursor {
+			t.Errorf("got the state at %d, want the oldest answers dropped and this made anew at %d", snap.Cursor, cursor)
+		}
 		if want := decodeAnswer(t, first); old.Cursor != want.Cursor || !old.Accepted || old.Execution != want.Execution {
 			t.Errorf("got %+v, want an answer like the first", old)
 		}

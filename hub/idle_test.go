@@ -372,3 +372,37 @@ func TestSummaryIsThatOfNow(t *testing.T) {
 		wantEqual(t, "at work", got, hub.Summary{Cursor: r.Cursor(), Connections: 1, Responding: true, Pending: 1})
 	})
 }
+
+func TestVisitOnAStreamCountsToItsEnd(t *testing.T) { // though nothing may be told of it
+	synctest.Test(t, func(t *testing.T) {
+		r := openRoom(t, hub.Options{IdleTTL: idleTTL})
+		defer r.close()
+		stream := r.guest("v").follows(contracts.StreamRequest{})
+		time.Sleep(2 * idleTTL)
+		r.arrived(stream)
+		stream.Close()
+		time.Sleep(idleTTL - instant)
+		if r.ended() {
+			t.Error("got it asleep, want its time counted from the end of the stream")
+		}
+		time.Sleep(time.Second)
+		if !r.ended() {
+			t.Error("got it awake, want it asleep")
+		}
+	})
+}
+
+func TestSessionThatNobodyEverUsedRestsToo(t *testing.T) {
+	for _, quiet := range []bool{false, true} {
+		inRoom(t, hub.Options{IdleTTL: idleTTL, Quiet: quiet}, func(t *testing.T, r *room) {
+			time.Sleep(idleTTL - instant)
+			if r.ended() {
+				t.Error("got it asleep too early")
+			}
+			time.Sleep(instant)
+			if !r.ended() {
+				t.Error("got it awake, want it asleep")
+			}
+		})
+	}
+}

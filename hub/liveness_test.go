@@ -255,3 +255,17 @@ func TestLeaseOfAnExpiredConnectionGoesToWhoAsked(t *testing.T) { // D7
 		r.wantHolder(told.ConnectionID)
 	})
 }
+
+func TestHeartbeatThatComesTooLateDoesNotSaveTheLease(t *testing.T) { // A31
+	for range 20 { // whether the clock or the heartbeat comes first in that moment is for the scheduler to say
+		inRoom(t, hub.Options{}, func(t *testing.T, r *room) {
+			alice := r.guest("a")
+			alice.subscribes(asController)
+			alice.follows(alice.place(-1))
+			time.Sleep(leaseTTL)
+			if got := alice.beats(); got.ControllerLeaseGranted || got.ControllerConnectionID != nil {
+				t.Errorf("got %+v, want the lease gone", got)
+			}
+		})
+	}
+}

@@ -35,12 +35,16 @@ func (l *logged) logger() *slog.Logger {
 	return slog.New(slog.NewTextHandler(l, &slog.HandlerOptions{Level: slog.LevelDebug}))
 }
 
-func (l *logged) wants(t *testing.T, text string) {
-	t.Helper()
+func (l *logged) text() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if !strings.Contains(l.buf.String(), text) {
-		t.Errorf("log: got %s, want a line with %s", l.buf.String(), text)
+	return l.buf.String()
+}
+
+func (l *logged) wants(t *testing.T, text string) {
+	t.Helper()
+	if got := l.text(); !strings.Contains(got, text) {
+		t.Errorf("log: got %s, want a line with %s", got, text)
 	}
 }
 

@@ -209,6 +209,17 @@ func TestUtilityOverASocketIsShownAndThenAnswered(t *testing.T) {
 	})
 }
 
+func TestFreeLeaseIsTakenByAUtilityToo(t *testing.T) { // A30
+	withTools(t, hub.Options{}, func(t *testing.T, r *room, b *toolbox, alice *guest) {
+		bob := r.guest("b")
+		bob.connects(byForce)
+		bob.disconnects()
+		r.wantHolder("")
+		alice.posts(startC1)
+		r.wantHolder(alice.by.ConnectionID)
+	})
+}
+
 func TestUtilityRefusalIsTheUtilitys(t *testing.T) {
 	withTools(t, hub.Options{}, func(t *testing.T, r *room, b *toolbox, alice *guest) {
 		alice.refusedPost(`{"type":"utility_file_read","read_id":"r","path":"gone"}`, contracts.CodeNotFound)

@@ -77,7 +77,7 @@ func join(t *testing.T, h *hub.Hub, role contracts.Role) *memconn.Peer {
 	t.Helper()
 	conn, peer := memconn.New(memconn.Options{})
 	go func() { // ends when the hub closes the connection
-		_ = h.Serve(context.Background(), conn, hub.WireEnvelope, contracts.Attach{Role: role, Takeover: contracts.TakeoverForce})
+		_ = h.Serve(context.Background(), conn, hub.WireEnvelope, &contracts.Attach{Role: role, Takeover: contracts.TakeoverForce})
 	}()
 	send(t, peer, `{"type":"hello","capabilities":{"server_requests":["approval"]}}`)
 	until(t, peer, `"hello_ok"`)

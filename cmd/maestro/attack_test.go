@@ -148,6 +148,11 @@ func (f *fort) quiet() {
 			f.t.Fatal("the server does not notice that a client has gone")
 		}
 	}
+	for _, who := range f.watch { // that a stream has gone is told with other news, such as this
+		for _, snap := range f.snapshots(who) {
+			f.want(shot{as: who, what: "POST /api/headless/connections", body: `{"sessionId":"` + snap.SessionID + `","role":"viewer"}`})
+		}
+	}
 }
 
 // attached reports whether anybody follows a session that is watched.
@@ -507,7 +512,7 @@ func (f *fort) witness(attached bool) map[string]string {
 	}
 	for i, dir := range f.dirs {
 		if i == 0 || !attached {
-			f.filesSeen(dir, seen)
+			f.filesSeen(dir, attached, seen)
 		}
 	}
 	return seen
@@ -532,11 +537,16 @@ func (f *fort) stateSeen(state []byte, attached bool) string {
 		driver, here, st.IsReady, st.IsResponding, len(st.PendingApprovals), len(st.ActiveTools), len(st.ActiveUtilityCommands), snap.LastInit)
 }
 
-func (f *fort) filesSeen(dir string, seen map[string]string) {
+// filesSeen says what is in dir, without a runner's journal if clients have
+// attached.
+func (f *fort) filesSeen(dir string, attached bool, seen map[string]string) {
 	f.t.Helper()
 	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
+		}
+		if attached && d.Name() == ".maestro" {
+			return fs.SkipDir
 		}
 		what := d.Type().String()
 		if d.Type().IsRegular() {
