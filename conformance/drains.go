@@ -307,7 +307,8 @@ func drainRefuses(s *Session) {
 	cursor := cursorIn(s.drain("A97", nil))
 	const attach, message = "hosted runner is not accepting new attachments", "hosted runner is draining"
 	for _, a := range []*Answer{s.put(connectionsPath, fields{"role": "viewer"}), s.put(connectionsPath, fields{"sessionId": boundSession}),
-		s.put(s.route("subscribe"), fields{"role": "viewer"}), alice.connect(nil)} {
+		s.put(s.route("subscribe"), fields{"role": "viewer"}), alice.connect(nil),
+		s.put(connectionsPath, fields{"sessionId": "sess_other"})} { // that it drains is said before whose it is
 		a.refused("A89", contracts.CodeRuntimeNotReady, attach)
 		if about := a.about(); about["draining"] != "true" || about["runner_session_id"] != runnerID || a.at("retryable") != true {
 			s.fail("A89", "%s: expected metadata with draining \"true\", got %s", a.what(), a.said())

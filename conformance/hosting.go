@@ -2,6 +2,7 @@ package conformance
 
 import (
 	"net/http"
+	"os"
 	"strings"
 
 	"github.com/seed-028515a8/maestro/conformance/shape"
@@ -21,6 +22,8 @@ func hosting() []Scenario {
 		{Name: "hosted/session-omitted", Title: "Without a session id the bound session is meant", Rules: []string{"1.6", "1.1"}, Needs: hosted, Run: hostedSessionOmitted},
 		{Name: "hosted/workspace-root", Title: "A client may name the runner's workspace, and no other", Rules: []string{"5.4"}, Needs: hosted, Run: hostedWorkspaceRoot},
 		{Name: "hosted/owner-header", Title: "A stale owner generation is refused", Rules: []string{"A111", "5.4"}, Needs: hosted, Run: hostedOwnerHeader},
+		{Name: "hosted/owner-header-required", Title: "A runner may insist on being told which generation is meant", Rules: []string{"5.4"}, Needs: hosted, Run: hostedOwnerRequired},
+		{Name: "hosted/vanished-workspace", Title: "A runner whose workspace is gone is not ready, and not draining either", Rules: []string{"5.3"}, Needs: hosted, Run: hostedVanished},
 		{Name: "hosted/workspace", Title: "The runner's files are read, found and kept inside the workspace", Rules: []string{"A77", "R96"}, Needs: Needs{Transport: Hosted, Operation: contracts.OperationFileRead}, Run: hostedFiles},
 		{Name: "hosted/suite", Title: "Two controllers and a viewer take turns as on any server", Rules: []string{"A1", "A2", "A23", "A25", "A26", "A27", "A37"}, Needs: hosted, Run: hostedTurns},
 	}
@@ -180,6 +183,34 @@ func hostedOwnerHeader(s *Session) {
 		}
 	}
 	alice.posted("A111", initNothing()) // without the header
+}
+
+func hostedOwnerRequired(s *Session) {
+	o := withOwner()
+	o.flags = []string{"--require-owner-header"}
+	s.spawned(o)
+	attach := func(h http.Header) *Answer {
+		return s.call(request{who: "gateway", method: http.MethodPost, path: connectionsPath, header: h, body: []byte(`{"role":"viewer"}`)})
+	}
+	attach(nil).refused("5.4", contracts.CodeAccessDenied, "")
+	attach(http.Header{ownerHeader: {"gen_8"}}).refused("5.4", contracts.CodeRuntimeOwnedElsewhere, "")
+	attach(http.Header{ownerHeader: {"gen_9"}}).ok("5.4")
+	s.isReady("5.3", true, false) // who asks for the generation need not know it
+}
+
+func hostedVanished(s *Session) {
+	r := s.spawned(start{})
+	s.isReady("5.3", true, false)
+	away := r.workspace + "-away"
+	if err := os.Rename(r.workspace, away); err != nil {
+		s.fail("5.3", "%v", err)
+	}
+	s.dirs = append(s.dirs, away)
+	s.isReady("5.3", false, false)
+	if err := os.Rename(away, r.workspace); err != nil {
+		s.fail("5.3", "%v", err)
+	}
+	s.isReady("5.3", true, false)
 }
 
 func hostedFiles(s *Session) {

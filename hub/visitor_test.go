@@ -2,16 +2,14 @@ package hub_test
 
 import (
 	"bytes"
-	"context"
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"testing/synctest"
-	"time"
 
 	"github.com/seed-028515a8/maestro/contracts"
-	"github.com/seed-028515a8/maestro/internal/memconn"
 )
 
 // A visitor is a client over HTTP in a world: what it knows of its connection,
@@ -21,14 +19,6 @@ type visitor struct {
 	places  map[string]*place    // by subscription
 	streams map[string]*follower // that are open, by subscription; of its own, by connection
 	keys    int                  // idempotency keys used
-}
-
-// A place is where a subscription goes on that names no cursor.
-type place struct {
-	cursor  uint64
-	state   *contracts.Snapshot
-	greeted int  // answers to hello that came on its streams
-	lost    bool // with an earlier process
 }
 
 func newVisitor(principal string) *visitor {
@@ -41,43 +31,6 @@ func newVisitor(principal string) *visitor {
 func (g *visitor) forget() {
 	g.by.ConnectionID, g.by.Token = "", ""
 	g.places = map[string]*place{}
-}
-
-// read takes everything that has arrived.
-func (g *visitor) read() error {
-	for id, f := range g.streams {
-		if err := f.read(); err != nil {
-			return fmt.Errorf("stream of %s: %w", id, err)
-		}
-	}
-	return nil
-}
-
-// cutOff ends every stream with its process. crash says that nothing more of
-// what it sent counts.
-func (g *visitor) cutOff(crash bool) error {
-	for id, f := range g.streams {
-		f.peer.Close()
-		if !crash {
-			if err := f.read(); err != nil {
-				return err
-			}
-		}
-		g.settle(id)
-	}
-	for _, p := range g.places {
-		p.lost = true
-	}
-	return nil
-}
-
-// settle takes down where a stream ended.
-func (g *visitor) settle(id string) {
-	f := g.streams[id]
-	if p := g.places[id]; p != nil {
-		p.cursor, p.state, p.greeted, p.lost = f.cursor, f.state.Snapshot(f.cursor), p.greeted+f.greeted, false
-	}
-	delete(g.streams, id)
 }
 
 // visit does a deed of a guest and holds how it ended against the model.
@@ -160,51 +113,54 @@ func (w *world) doConnect(d deed, g *visitor, subscribing bool) error {
 		req.Role = contracts.RoleViewer
 	}
 	want, id := w.plansToAttach(req, g, subscribing)
-	var (
-		got, sub, token string
-		granted         bool
-		snapshot        []byte
-		err             error
-	)
-	if subscribing {
-		var a *contracts.SubscriptionAnswer
-		if a, token, err = w.Subscribe(req, g.by); err == nil {
-			got, sub, granted, snapshot = a.ConnectionID, a.SubscriptionID, a.ControllerLeaseGranted, a.Snapshot
-		}
-	} else {
-		var a *contracts.ConnectionAnswer
-		if a, token, err = w.Connect(req, g.by); err == nil {
-			got, granted, snapshot = a.ConnectionID, a.ControllerLeaseGranted, a.Snapshot
-		}
-	}
+	got, err := w.attachment(req, g, subscribing)
 	if err := w.ends(err, want, nil); err != nil || want != "" {
 		if want == contracts.CodeStaleConnection {
 			g.forget()
 		}
 		return err
 	}
-	if id != "" && got != id || id == "" && w.conns[got] != nil {
-		return fmt.Errorf("got connection %s, want %q, or a new one if that is empty", got, id)
+	if id != "" && got.conn != id || id == "" && w.conns[got.conn] != nil {
+		return fmt.Errorf("got connection %s, want %q, or a new one if that is empty", got.conn, id)
 	}
-	w.arrive(got, req, g)
-	if granted != (w.holder == got) {
-		return fmt.Errorf("lease granted: got %t, want %t", granted, w.holder == got)
+	w.arrive(got.conn, req, g)
+	if got.granted != (w.holder == got.conn) {
+		return fmt.Errorf("lease granted: got %t, want %t", got.granted, w.holder == got.conn)
 	}
-	g.by.ConnectionID = got
-	if token != "" {
-		g.by.Token = token
-	}
+	g.by.ConnectionID, g.by.Token = got.conn, cmp.Or(got.token, g.by.Token)
 	if !subscribing {
 		return nil
 	}
-	snap, err := (&contracts.Decoder{}).Snapshot(snapshot)
+	snap, err := (&contracts.Decoder{}).Snapshot(got.snapshot)
 	if err != nil {
 		return err
 	}
-	c := w.conns[got]
-	c.subs, c.unused = append(c.subs, &modelSub{id: sub, since: w.now}), false
-	g.places[sub] = &place{cursor: snap.Cursor, state: snap}
+	c := w.conns[got.conn]
+	c.subs, c.unused = append(c.subs, &modelSub{id: got.sub, since: w.now}), false
+	g.places[got.sub] = &place{cursor: snap.Cursor, state: snap}
 	return nil
+}
+
+// An attachment is what the answers to connect and subscribe have in common.
+type attachment struct {
+	conn, sub, token string
+	granted          bool
+	snapshot         []byte
+}
+
+func (w *world) attachment(req *contracts.AttachRequest, g *visitor, subscribing bool) (attachment, error) {
+	if subscribing {
+		a, token, err := w.Subscribe(req, g.by)
+		if err != nil {
+			return attachment{}, err
+		}
+		return attachment{a.ConnectionID, a.SubscriptionID, token, a.ControllerLeaseGranted, a.Snapshot}, nil
+	}
+	a, token, err := w.Connect(req, g.by)
+	if err != nil {
+		return attachment{}, err
+	}
+	return attachment{a.ConnectionID, "", token, a.ControllerLeaseGranted, a.Snapshot}, nil
 }
 
 // plansToAttach returns how an attachment should end, and the connection that it
@@ -241,120 +197,6 @@ func (w *world) arrive(id string, req *contracts.AttachRequest, g *visitor) {
 	}
 	w.heard(id)
 	w.claim(id, req.TakeControl)
-}
-
-// doStream opens a stream: on a subscription where that is, at the cursor of the
-// last one or from the beginning, or one of its own.
-func (w *world) doStream(d deed, g *visitor) error {
-	if d.How == 0 {
-		return w.doOwnStream(d, g)
-	}
-	id := w.pick(d, g)
-	req := contracts.StreamRequest{SubscriptionID: id}
-	p := g.places[id]
-	f := newFollower(nil, w.ledger)
-	if p != nil && !p.lost {
-		f.cursor, f.resumes = p.cursor, true
-		f.state.Restore(p.state)
-	}
-	zero := int64(0)
-	old := g.streams[id]
-	switch {
-	case p == nil:
-	case old != nil && d.How > 2 && !p.lost: // it goes on where the older stream is
-		f.cursor = old.cursor
-		f.state.Restore(old.state.Snapshot(old.cursor))
-	case d.How == 1:
-		at := int64(p.cursor)
-		req.Cursor, req.Epoch = &at, w.Epoch()
-		f.cursor, f.resumes = p.cursor, w.origin == nil || p.cursor > w.origin.Cursor
-		f.state.Restore(p.state)
-	case d.How == 2:
-		req.Cursor = &zero
-		f = newFollower(nil, w.ledger)
-	}
-	want := w.known(g, id, contracts.CodeStaleSubscription)
-	ended, err := w.opens(f, req, g)
-	if err != nil {
-		return err
-	}
-	if want != "" {
-		delete(g.places, id)
-		return w.ends(<-ended, want, nil)
-	}
-	if old != nil { // it was superseded
-		if err := old.read(); err != nil {
-			return err
-		}
-		if !old.ended {
-			return errors.New("the older stream of the subscription goes on, want it ended")
-		}
-		p.greeted += old.greeted
-	}
-	w.heard(g.by.ConnectionID)
-	w.conns[g.by.ConnectionID].sub(id).attached = true
-	g.streams[id] = f
-	return nil
-}
-
-// doOwnStream opens a stream without a subscription.
-func (w *world) doOwnStream(d deed, g *visitor) error {
-	req := contracts.StreamRequest{}
-	zero := int64(0)
-	if d.Whom%2 == 0 {
-		req.Cursor = &zero
-	}
-	f := newFollower(nil, w.ledger)
-	if _, err := w.opens(f, req, g); err != nil {
-		return err
-	}
-	for _, c := range w.Snapshot().State.Connections {
-		if w.conns[c.ConnectionID] == nil {
-			w.conns[c.ConnectionID] = &modelConn{
-				role: contracts.RoleViewer, guest: g.by.Principal.ID, seen: w.now, subs: []*modelSub{{id: c.ConnectionID, attached: true}},
-			}
-			g.streams[c.ConnectionID] = f
-			return nil
-		}
-	}
-	return errors.New("got no connection for the stream")
-}
-
-// opens opens a stream for a follower.
-func (w *world) opens(f *follower, req contracts.StreamRequest, g *visitor) (ended chan error, err error) {
-	conn, peer := memconn.New(memconn.Options{Stream: true})
-	f.peer = peer
-	ended = make(chan error, 1)
-	h := w.Hub
-	go func() { ended <- h.Stream(context.Background(), conn, req, g.by) }() // ends when the hub or the peer closes the stream
-	synctest.Wait()
-	if err := w.ledger.refresh(); err != nil {
-		return nil, err
-	}
-	return ended, f.read()
-}
-
-// doHangUp ends one of the visitor's streams.
-func (w *world) doHangUp(d deed, g *visitor) {
-	ids := slices.Sorted(maps.Keys(g.streams))
-	if len(ids) == 0 {
-		return
-	}
-	w.hangUp(g, ids[d.Whom%len(ids)])
-}
-
-func (w *world) hangUp(g *visitor, id string) {
-	if g.streams[id] == nil {
-		return
-	}
-	g.streams[id].peer.Close()
-	synctest.Wait()
-	if g.places[id] == nil {
-		w.destroy(id)
-	} else {
-		w.detach(g.by.ConnectionID, id)
-	}
-	g.settle(id)
 }
 
 func (w *world) doDisconnect(g *visitor) error {
@@ -463,58 +305,4 @@ func (w *world) plansHello(d deed, id string) (text string, want contracts.Code,
 			sub.greeted++
 		}
 	}
-}
-
-// checkGuest holds a visitor's streams against the model.
-func (w *world) checkGuest(g *visitor, live *contracts.Snapshot) error {
-	for id, f := range g.streams {
-		c := w.conns[g.by.ConnectionID]
-		if g.places[id] == nil {
-			c = w.conns[id]
-		}
-		var sub *modelSub
-		if c != nil {
-			sub = c.sub(id)
-		}
-		if attached := sub != nil && sub.attached; attached == f.ended {
-			return fmt.Errorf("stream of %s: got ended %t, want attached %t", id, f.ended, attached)
-		} else if !attached {
-			g.settle(id)
-			continue
-		}
-		if err := f.caughtUp(live); err != nil {
-			return err
-		}
-		if p := g.places[id]; p != nil && p.greeted+f.greeted != sub.greeted {
-			return fmt.Errorf("subscription %s: got %d answers to hello, want %d", id, p.greeted+f.greeted, sub.greeted)
-		}
-	}
-	return w.checkEntries(live)
-}
-
-// checkEntries holds what the state says of the connections of guests against
-// the model.
-func (w *world) checkEntries(live *contracts.Snapshot) error {
-	for _, got := range live.State.Connections {
-		c := w.conns[got.ConnectionID]
-		if c == nil || c.guest == "" {
-			continue
-		}
-		attached := 0
-		for _, sub := range c.subs {
-			if sub.attached {
-				attached++
-			}
-		}
-		seen := c.seen
-		if c.role == contracts.RoleViewer && attached > 0 {
-			seen = time.Now()
-		}
-		if int(got.SubscriptionCount) != len(c.subs) || int(got.AttachedSubscriptionCount) != attached || got.Role != c.role ||
-			got.LeaseExpiresAt.Get() != wireTime(seen.Add(contracts.DefaultLeaseTTL)) {
-			return fmt.Errorf("connection: got %+v until %s, want %d subscriptions, %d attached, until %s",
-				got, got.LeaseExpiresAt.Get(), len(c.subs), attached, wireTime(seen.Add(contracts.DefaultLeaseTTL)))
-		}
-	}
-	return nil
 }

@@ -2,6 +2,7 @@ package sse
 
 import (
 	"context"
+	"maps"
 	"net"
 	"net/http"
 	"sync"
@@ -29,9 +30,7 @@ func newAnswer(w http.ResponseWriter, r *http.Request) *answer {
 }
 
 func (a *answer) begin(header http.Header, first []byte, deadline time.Time) error {
-	for name, values := range header {
-		a.w.Header()[name] = values
-	}
+	maps.Copy(a.w.Header(), header)
 	a.w.WriteHeader(http.StatusOK)
 	return a.write(first, deadline)
 }
