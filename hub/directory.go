@@ -64,19 +64,31 @@ func (d *Directory) Get(ctx context.Context, key Key, wish Wish) (h *Hub, opened
 		if opener {
 			go d.open(context.WithoutCancel(ctx), key, wish, p) // ends with the session; Suspend waits for it
 		}
-		select {
-		case <-p.ready:
-		case <-ctx.Done():
-			return nil, false, context.Cause(ctx)
+		if err := await(ctx, p.ready); err != nil {
+			return nil, false, err
 		}
 		if p.err != nil || opener || !p.hub.resting() {
 			return p.hub, opener, p.err
 		}
-		select { // it goes to sleep just now, and can be woken once it has
-		case <-p.gone:
-		case <-ctx.Done():
-			return nil, false, context.Cause(ctx)
+		if err := await(ctx, p.gone); err != nil { // it goes to sleep just now, and can be woken once it has
+			return nil, false, err
 		}
+	}
+}
+
+// await waits until done is closed or ctx ends. What is done already counts, even
+// if ctx has ended.
+func await(ctx context.Context, done <-chan struct{}) error {
+	select {
+	case <-done:
+		return nil
+	default:
+	}
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
 	}
 }
 

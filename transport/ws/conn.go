@@ -74,9 +74,14 @@ func (c *Conn) Close(why *contracts.Error) {
 	c.closeWith(why.Code.CloseCode(), why.Code)
 }
 
-// Cut breaks the connection off.
+// Cut breaks the connection off. Over TLS it closes the socket below, so as not
+// to wait until the peer has taken a goodbye.
 func (c *Conn) Cut() {
-	_ = c.tap.Conn.Close() // whatever it says, nothing can be done
+	var socket net.Conn = c.tap.Conn
+	if over, ok := socket.(interface{ NetConn() net.Conn }); ok {
+		socket = over.NetConn()
+	}
+	_ = socket.Close() // whatever it says, nothing can be done
 }
 
 func (c *Conn) closeWith(code int, reason contracts.Code) {
