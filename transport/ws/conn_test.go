@@ -296,20 +296,19 @@ func TestFrameSentWithTheHandshakeIsNotLost(t *testing.T) {
 }
 
 func TestParkedReaderHoldsNoBuffer(t *testing.T) {
-	s := newServer(t, false, Options{})
-	p := s.raw()
-	c := receive(t, s.conns)
-	p.send(mask(finText, strings.Repeat("x", 1<<20)))
-	receive(t, s.read)
-	p.send(mask(finText, "small"))
-	receive(t, s.read)
-	p.send(mask(finPing, ""))
-	if first, _, err := p.receive(); err != nil || first != finPong { // the reader is parked again
-		t.Fatalf("got %#x, %v, want a pong", first, err)
-	}
-	if c.frame != nil {
-		t.Errorf("got a buffer of %d bytes, want none", cap(*c.frame))
-	}
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer(t, true, Options{})
+		p := s.raw()
+		c := <-s.conns
+		p.send(mask(finText, strings.Repeat("x", 1<<20)))
+		<-s.read
+		p.send(mask(finText, "small"))
+		<-s.read
+		synctest.Wait() // the reader is parked again
+		if c.frame != nil {
+			t.Errorf("got a buffer of %d bytes, want none", cap(*c.frame))
+		}
+	})
 }
 
 // discard is a socket that takes everything.
