@@ -120,6 +120,7 @@ func startWithInvalidManifest(s *Session) {
 		func(m map[string]any) { m["protocol_version"] = "evalops.remote-runner.snapshot-manifest.v2" },
 		func(m map[string]any) { section(m, "workspace_export")["mode"] = "upload" },
 		func(m map[string]any) { delete(m, "maestro_session_id") },
+		func(m map[string]any) { m["maestro_session_id"] = "" },
 		func(m map[string]any) { delete(m, "runtime") },
 		func(m map[string]any) { section(m, "runtime")["flush_status"] = "perhaps" },
 		func(m map[string]any) { delete(section(section(m, "snapshot"), "state"), "pending_approvals") },
