@@ -125,7 +125,8 @@ func slow(h http.Handler) http.Handler {
 			if f, ok := w.(http.Flusher); ok {
 				f.Flush()
 			}
-			time.Sleep(300 * time.Millisecond)
+			<-req.Context().Done() // until whoever waits for the replay has given up
+			return
 		}
 		h.ServeHTTP(w, req)
 	})
