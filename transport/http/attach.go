@@ -164,24 +164,23 @@ func (h *Handler) unsubscribe(w http.ResponseWriter, r *http.Request, c *call) e
 	return answer(w, &contracts.SuccessAnswer{Success: true})
 }
 
-// named completes the caller of a request whose body or headers say which
-// connection it is about.
-func (h *Handler) named(w http.ResponseWriter, r *http.Request, c *call) (contracts.Caller, error) {
+// about finds the session of a request, and completes its caller where the body
+// or the headers say which connection it is about.
+func (h *Handler) about(w http.ResponseWriter, r *http.Request, c *call) (Session, contracts.Caller, error) {
 	var req contracts.SubscriptionRequest
-	err := h.body(w, r, &req, true)
+	if err := h.body(w, r, &req, true); err != nil {
+		return nil, c.by, err
+	}
 	by := c.by
 	if req.ConnectionID != "" || req.SubscriptionID != "" { // headers are the fallback
 		by.ConnectionID, by.SubscriptionID = req.ConnectionID, req.SubscriptionID
 	}
-	return by, err
+	s, err := h.find(r, c)
+	return s, by, err
 }
 
 func (h *Handler) heartbeat(w http.ResponseWriter, r *http.Request, c *call) error {
-	by, err := h.named(w, r, c)
-	if err != nil {
-		return err
-	}
-	s, err := h.find(r, c)
+	s, by, err := h.about(w, r, c)
 	if err != nil {
 		return err
 	}
@@ -193,11 +192,7 @@ func (h *Handler) heartbeat(w http.ResponseWriter, r *http.Request, c *call) err
 }
 
 func (h *Handler) disconnect(w http.ResponseWriter, r *http.Request, c *call) error {
-	by, err := h.named(w, r, c)
-	if err != nil {
-		return err
-	}
-	s, err := h.find(r, c)
+	s, by, err := h.about(w, r, c)
 	if err != nil {
 		return err
 	}
