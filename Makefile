@@ -41,7 +41,7 @@ cover: ## test coverage by function; bin/cover.out for go tool cover -html
 	@mkdir -p bin && go test -coverprofile=bin/cover.out ./... && go tool cover -func=bin/cover.out | tail -n 1
 
 .PHONY: bench bench-smoke kills drains conformance adapter example
-bench: ## compare with other servers, five repetitions; about half an hour, Linux
+bench: ## compare with other servers, five repetitions; 20 to 30 minutes, Linux
 	go run ./bench -timeout 60m $(ARGS)
 
 bench-smoke: ## one tiny repetition of every measurement
