@@ -21,7 +21,7 @@ type answer struct {
 	stop    context.CancelFunc
 
 	mu   sync.Mutex // held while the deadline is set, not while w is written to
-	left bool       // the handler returns
+	over bool       // no deadline is set any more: the handler returns, or the stream was cut
 }
 
 func newAnswer(w http.ResponseWriter, r *http.Request) *answer {
@@ -55,7 +55,7 @@ func (a *answer) write(events []byte, deadline time.Time) error {
 func (a *answer) limit(deadline time.Time) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.left {
+	if a.over {
 		return net.ErrClosed
 	}
 	return a.control.SetWriteDeadline(deadline)
@@ -66,15 +66,22 @@ func (a *answer) wake()                  { a.stop() }
 
 func (a *answer) refuse(_ http.Header, err error) { httperr.Write(a.w, err) }
 
+// cut ends a write that waits for the peer, and has the end of the body fail. Only
+// then may the handler return.
 func (a *answer) cut() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if !a.over {
+		_ = a.control.SetWriteDeadline(time.Now()) // it fails if the connection has ended
+	}
+	a.over = true
 	a.stop()
-	_ = a.limit(time.Now()) // a write that waits for the peer ends
 }
 
 func (a *answer) leave() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.left = true
+	a.over = true
 	a.stop()
 }
 
