@@ -116,7 +116,7 @@ func (c *child) bury() {
 		c.cause = fmt.Errorf("agent process exited: %s", c.cmd.ProcessState)
 	}
 	c.mu.Unlock()
-	c.group.Kill() // what it left behind could hold the streams open
+	c.group.Stop(0, nil) // what it left behind could hold the streams open
 	late := time.Now().Add(childDrainTime)
 	_ = c.stdout.SetReadDeadline(late) // pipes have deadlines where there are process groups
 	_ = c.stderr.SetReadDeadline(late)

@@ -137,30 +137,6 @@ func TestBackgroundProcessesAreHeardAndThenEnded(t *testing.T) {
 	happens(t, "the end of the background processes", ended)
 }
 
-func TestProcessThatLeftTheGroupDoesNotHoldTheRun(t *testing.T) {
-	t.Parallel()
-	path, _, ended := witness(t)
-	ids := filepath.Join(t.TempDir(), "ids")
-	// With job control bash puts what runs in the background in a group of its own.
-	c := command{
-		Shell: "/bin/bash", Dir: t.TempDir(), Env: os.Environ(),
-		Line: "exec 3>" + path + "; echo >&3; set -m; sleep 1000 & echo $! >" + ids,
-	}
-	e, err := c.Run(t.Context(), func(string) error { return nil })
-	if err != nil || !e.Success() {
-		t.Errorf("got %+v, %v; want success", e, err)
-	}
-	select {
-	case <-ended:
-		t.Error("got the end of a process that left the group, want it to live")
-	default:
-	}
-	if _, _, err := collect(t, t.Context(), "kill -KILL $(cat "+ids+")"); err != nil {
-		t.Fatal(err)
-	}
-	happens(t, "the end of the process", ended)
-}
-
 func TestFailedEmitEndsTheCommand(t *testing.T) {
 	path, _, ended := witness(t)
 	full := errors.New("full")

@@ -2,12 +2,16 @@ package utility
 
 import (
 	"context"
+	"errors"
+	"io/fs"
 	"os"
+	"os/exec"
 	"sync"
 	"time"
 
 	"github.com/seed-028515a8/maestro/contracts"
 	"github.com/seed-028515a8/maestro/internal/child"
+	"github.com/seed-028515a8/maestro/pty"
 )
 
 const (
@@ -34,6 +38,9 @@ type command struct {
 	host  *Host
 	spec  spec
 	stdin *stdin // nil unless allowed
+
+	resizing sync.Mutex    // held while a resize is told; taken before none
+	term     *pty.Terminal // guarded by resizing; nil without a terminal, and once the command is over
 
 	announced chan error // 1-buffered; how showing the first event went
 
@@ -67,7 +74,7 @@ func (h *Host) startCommand(c *call, cmd *contracts.UtilityCommandStart) error {
 		asked:     make(chan struct{}), forced: make(chan struct{}),
 	}
 	if cmd.AllowStdin {
-		run.stdin = newStdin()
+		run.stdin = newStdin(spec.size != nil)
 	}
 	if err := take(h, c, &h.commands, run); err != nil {
 		return err
@@ -103,7 +110,7 @@ func (h *Host) writeCommand(owner string, cmd *contracts.UtilityCommandStdin) er
 	case err != nil:
 		return err
 	case c == nil:
-		return refuse(contracts.CodeNotFound, cmd.CommandID, "Utility command not found: "+cmd.CommandID)
+		return notFound(cmd.CommandID)
 	case c.stdin == nil:
 		return refuse(contracts.CodeBadRequest, cmd.CommandID, "Utility command stdin is not enabled: "+cmd.CommandID)
 	}
@@ -111,15 +118,47 @@ func (h *Host) writeCommand(owner string, cmd *contracts.UtilityCommandStdin) er
 }
 
 // resizeCommand serves utility_command_resize.
-func (h *Host) resizeCommand(owner string, cmd *contracts.UtilityCommandResize) error {
+func (h *Host) resizeCommand(ctx context.Context, owner string, cmd *contracts.UtilityCommandResize) error {
 	c, err := owned(h, &h.commands, owner, cmd.CommandID, "command")
 	switch {
 	case err != nil:
 		return err
 	case c == nil:
-		return refuse(contracts.CodeNotFound, cmd.CommandID, "Utility command not found: "+cmd.CommandID)
+		return notFound(cmd.CommandID)
+	case c.spec.size == nil:
+		return refuse(contracts.CodeBadRequest, cmd.CommandID, "Utility command resize is only supported for PTY commands: "+cmd.CommandID)
 	}
-	return refuse(contracts.CodeBadRequest, cmd.CommandID, "Utility command resize is only supported for PTY commands: "+cmd.CommandID)
+	size, text := sizeOf(&cmd.Columns, &cmd.Rows)
+	if text != "" {
+		return refuse(contracts.CodeBadRequest, cmd.CommandID, text)
+	}
+	return c.resize(ctx, size)
+}
+
+func notFound(id string) error {
+	return refuse(contracts.CodeNotFound, id, "Utility command not found: "+id)
+}
+
+// resize sets the size of the terminal and shows the one in effect. The last event
+// of the command waits for that.
+func (c *command) resize(ctx context.Context, size pty.Size) error {
+	c.resizing.Lock()
+	defer c.resizing.Unlock()
+	if c.term == nil {
+		return notFound(c.id)
+	}
+	size, err := c.term.Resize(size)
+	if err != nil {
+		return refuse(contracts.CodeInternal, c.id, "Utility command could not be resized: "+c.id)
+	}
+	return c.host.publish(ctx, &contracts.UtilityCommandResized{CommandID: c.id, Columns: int64(size.Columns), Rows: int64(size.Rows)})
+}
+
+// setTerminal says what Resize is for; nil ends it.
+func (c *command) setTerminal(term *pty.Terminal) {
+	c.resizing.Lock()
+	defer c.resizing.Unlock()
+	c.term = term
 }
 
 // halt implements [entry].
@@ -157,6 +196,11 @@ func closed(c <-chan struct{}) bool {
 // event, sees them to their end and shows the last event.
 func (c *command) run() {
 	group, outputs, err := c.launch()
+	if err != nil && c.spec.size != nil { // without a terminal there is nothing to tell of
+		depart(c.host, &c.host.commands, c, nil)
+		c.announced <- noTerminal(c.id, err)
+		return
+	}
 	started := c.spec.started(c.owner)
 	if err == nil {
 		started.PID = int64(group.ID())
@@ -175,6 +219,7 @@ func (c *command) run() {
 		last.Reason = err.Error()
 	} else {
 		c.supervise(group, outputs)
+		c.setTerminal(nil)
 		c.describe(last, group)
 	}
 	depart(c.host, &c.host.commands, c, last)
@@ -194,13 +239,22 @@ func (c *command) launch() (group *child.Group, outputs []*output, err error) {
 	if err != nil {
 		return nil, nil, err
 	}
+	if c.spec.size != nil {
+		term, err := pty.Start(cmd, *c.spec.size, 0)
+		if err != nil {
+			return nil, nil, err
+		}
+		c.setTerminal(term)
+		c.stdin.opened(keyboard{term})
+		return term.Group(), []*output{{stream: contracts.StreamStdout, from: term}}, nil
+	}
 	for _, stream := range []contracts.Stream{contracts.StreamStdout, contracts.StreamStderr} {
 		ours, their, err := os.Pipe()
 		if err != nil {
 			return nil, outputs, err
 		}
 		theirs = append(theirs, their)
-		outputs = append(outputs, &output{stream: stream, pipe: ours})
+		outputs = append(outputs, &output{stream: stream, from: pipe{ours}})
 	}
 	cmd.Stdout, cmd.Stderr = theirs[0], theirs[1]
 	if c.stdin != nil {
@@ -215,6 +269,17 @@ func (c *command) launch() (group *child.Group, outputs []*output, err error) {
 	return group, outputs, err
 }
 
+// noTerminal refuses a command whose terminal or program could not be started.
+func noTerminal(id string, err error) error {
+	switch {
+	case errors.Is(err, pty.ErrUnsupported):
+		return refuse(contracts.CodeUnsupportedCapability, id, "PTY utility commands are not supported on Windows")
+	case errors.Is(err, exec.ErrNotFound), errors.Is(err, fs.ErrNotExist), errors.Is(err, fs.ErrPermission):
+		return refuse(contracts.CodeNotFound, id, err.Error())
+	}
+	return refuse(contracts.CodeOverloaded, id, err.Error())
+}
+
 func closeAll(files []*os.File) {
 	for _, f := range files {
 		_ = f.Close() // nothing was written through it here
@@ -223,7 +288,7 @@ func closeAll(files []*os.File) {
 
 func closeOutputs(outputs []*output) {
 	for _, o := range outputs {
-		_ = o.pipe.Close() // it is only read
+		_ = o.from.Close() // it is only read
 	}
 }
 

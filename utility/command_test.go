@@ -115,7 +115,8 @@ func TestUnfitCommandsAreRefused(t *testing.T) {
 		{contracts.UtilityCommandStart{Command: "ls", Rows: ptr(int64(24)), TerminalMode: contracts.TerminalPipe}, contracts.CodeBadRequest, "Utility command columns and rows require terminal_mode=pty"},
 		{contracts.UtilityCommandStart{Command: "ls", Columns: ptr(int64(0)), TerminalMode: pty}, contracts.CodeBadRequest, "Utility command columns must be a positive integer"},
 		{contracts.UtilityCommandStart{Command: "ls", Rows: ptr(int64(65_536)), TerminalMode: pty}, contracts.CodeBadRequest, "Utility command rows must be a positive integer"},
-		{contracts.UtilityCommandStart{Command: "ls", TerminalMode: pty}, contracts.CodeUnsupportedCapability, "PTY utility commands are not supported by this server"},
+		{contracts.UtilityCommandStart{Command: "no-such-program", ShellMode: direct, TerminalMode: pty}, contracts.CodeNotFound,
+			`exec: "no-such-program": executable file not found in $PATH`},
 		{contracts.UtilityCommandStart{Command: `ls \`, ShellMode: direct}, contracts.CodeBadRequest, "Command ends with unfinished escape sequence"},
 		{contracts.UtilityCommandStart{Command: `ls 'a`, ShellMode: direct}, contracts.CodeBadRequest, "Command contains unterminated quotes"},
 	} {
@@ -476,7 +477,7 @@ func TestSmallOutputsArriveTogether(t *testing.T) {
 			_, err := theirs.Write(make([]byte, 1<<20)) // more than a pipe holds, and so than one read gets
 			written <- err
 		}()
-		o := &output{pipe: ours}
+		o := &output{from: pipe{ours}}
 		n, err := o.gather(make([]byte, 1<<20)) // the writer is still there
 		together = n == 1<<20 && err == nil
 		must(t, ours.Close())
@@ -500,7 +501,7 @@ func TestOutputEndsWithItsWriters(t *testing.T) {
 	_, err = theirs.WriteString("last")
 	must(t, err)
 	must(t, theirs.Close())
-	o := &output{pipe: ours}
+	o := &output{from: pipe{ours}}
 	buf := make([]byte, 100)
 	if n, err := o.gather(buf); string(buf[:n]) != "last" || err != nil && !ended(err) {
 		t.Errorf("got %q, %v; want what was written", buf[:n], err)

@@ -11,8 +11,9 @@
 // connection that started something may end it or write to it.
 //
 // A command may leave its directory and do whatever its user may: the workspace
-// is no sandbox. What a command leaves in the background ends with it. What
-// leaves its process group, as a daemon does, is not found again, and Windows has
-// no groups: there the command itself is killed, its descendants are not, and one
-// that holds its output open delays its last event.
+// is no sandbox. What a command leaves in the background ends with it, and with
+// the server however that ends; see package child for how far that reaches.
+// Windows has neither groups nor terminals: there the command itself is killed,
+// its descendants are not, and one that holds its output open delays its last
+// event.
 package utility

@@ -142,7 +142,7 @@ func (h *Host) Do(ctx context.Context, owner string, cmd contracts.Command) erro
 	case *contracts.UtilityCommandStdin:
 		return h.writeCommand(owner, cmd)
 	case *contracts.UtilityCommandResize:
-		return h.resizeCommand(owner, cmd)
+		return h.resizeCommand(c.ctx, owner, cmd)
 	case *contracts.UtilityFileSearch:
 		return h.search(c.ctx, cmd)
 	case *contracts.UtilityFileRead:

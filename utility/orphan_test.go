@@ -114,22 +114,6 @@ func TestSilentBackgroundProcessesEndWithTheirCommand(t *testing.T) {
 	r.happens("the end of the background process", ended)
 }
 
-func TestProcessThatLeftTheGroupDoesNotHoldTheCommand(t *testing.T) {
-	t.Parallel()
-	r := newRoom(t, Options{Shell: "/bin/bash"}, nil)
-	_, ended := r.witness("witness")
-	// With job control bash puts what runs in the background in a group of its own.
-	r.do(&contracts.UtilityCommandStart{CommandID: "c", Command: "exec 3>witness; echo >&3; set -m; (while echo on; do sleep 0.01; done) & echo $! >id"})
-	wantEnd(t, r.exited("c"), 0, "", "")
-	select {
-	case <-ended:
-		t.Error("got the end of a process that left the group, want it to live")
-	default:
-	}
-	r.do(&contracts.UtilityCommandStart{CommandID: "clean", Command: "kill -KILL -$(cat id)"})
-	r.happens("the end of the process", ended)
-}
-
 func TestClosingDoesNotWaitForWhoeverDoesNotRead(t *testing.T) {
 	t.Parallel()
 	r := newRoom(t, Options{}, nil)

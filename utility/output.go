@@ -13,13 +13,30 @@ import (
 )
 
 // gatherDelay is how long output waits for more of it, so that a command that
-// writes bytes one by one does not cost an event each.
+// writes bytes one by one does not cost an event each. What comes after as long a
+// silence does not wait: it may be the echo of a key.
 const gatherDelay = 20 * time.Millisecond
+
+// lateDelay is how long what was written before the end may take to arrive. What
+// is in a pipe is there already; a terminal hands on what it has.
+const lateDelay = 50 * time.Millisecond
+
+// A source is where output comes from: a pipe or a terminal.
+type source interface {
+	io.ReadCloser
+	SetReadDeadline(time.Time) error
+	Unread() int // how much is there to be read, at most
+}
+
+// A pipe is the end that we read from.
+type pipe struct{ *os.File }
+
+func (p pipe) Unread() int { return child.Unread(p.File) }
 
 // An output is one of the streams that a command writes to.
 type output struct {
 	stream contracts.Stream
-	pipe   *os.File
+	from   source
 
 	mu   sync.Mutex
 	late bool // nobody is left whose output is waited for
@@ -56,26 +73,28 @@ func (c *command) pump(o *output) {
 // or by those who wrote to it.
 func ended(err error) bool { return errors.Is(err, os.ErrClosed) || errors.Is(err, io.EOF) }
 
-// gather reads until buf is full or gatherDelay has passed since the first bytes
-// came. Where pipes have no deadlines it returns those.
+// gather reads until buf is full or gatherDelay has passed, the silence before the
+// first bytes included. Where pipes have no deadlines it returns those.
 func (o *output) gather(buf []byte) (n int, err error) {
+	began := time.Now()
 	for n == 0 {
 		if o.isLate() {
 			return o.rest(buf)
 		}
 		_ = o.wait(0) // without deadlines none is set
-		n, err = o.pipe.Read(buf)
+		n, err = o.from.Read(buf)
 		if err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
 			return n, err
 		}
 	}
-	if o.wait(gatherDelay) != nil {
+	more := gatherDelay - time.Since(began)
+	if more <= 0 || o.wait(more) != nil {
 		return n, nil
 	}
 	for err = nil; n < len(buf) && err == nil; {
-		var more int
-		more, err = o.pipe.Read(buf[n:])
-		n += more
+		var got int
+		got, err = o.from.Read(buf[n:])
+		n += got
 	}
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		err = nil
@@ -87,14 +106,17 @@ func (o *output) gather(buf []byte) (n int, err error) {
 // left the command's group writes after that is not waited for.
 func (o *output) rest(buf []byte) (int, error) {
 	if !o.counted {
-		o.counted, o.left = true, child.Unread(o.pipe)
+		o.counted, o.left = true, o.from.Unread()
 	}
 	if o.left <= 0 {
 		return 0, io.EOF
 	}
-	_ = o.pipe.SetReadDeadline(time.Time{}) // nobody else reads, so the bytes are there
-	n, err := o.pipe.Read(buf[:min(len(buf), o.left)])
+	_ = o.from.SetReadDeadline(time.Now().Add(lateDelay))
+	n, err := o.from.Read(buf[:min(len(buf), o.left)])
 	o.left -= n
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		err = io.EOF
+	}
 	return n, err
 }
 
@@ -105,11 +127,11 @@ func (o *output) wait(d time.Duration) error {
 	defer o.mu.Unlock()
 	switch {
 	case o.late:
-		return o.pipe.SetReadDeadline(time.Now())
+		return o.from.SetReadDeadline(time.Now())
 	case d > 0:
-		return o.pipe.SetReadDeadline(time.Now().Add(d))
+		return o.from.SetReadDeadline(time.Now().Add(d))
 	}
-	return o.pipe.SetReadDeadline(time.Time{})
+	return o.from.SetReadDeadline(time.Time{})
 }
 
 // expire lets the stream end with what is in the pipe by now. Where pipes have no
@@ -118,8 +140,8 @@ func (o *output) expire() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.late = true
-	if o.pipe.SetReadDeadline(time.Now()) != nil {
-		_ = o.pipe.Close() // it is only read
+	if o.from.SetReadDeadline(time.Now()) != nil {
+		_ = o.from.Close() // it is only read
 	}
 }
 

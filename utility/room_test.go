@@ -129,6 +129,8 @@ func (r *room) check(ev contracts.Event) {
 		if n := len(e.Content); n == 0 || n > contracts.MaxTextBytes {
 			r.t.Errorf("%s: got output of %d bytes, want 1 to %d", id, n, contracts.MaxTextBytes)
 		}
+	case *contracts.UtilityCommandResized:
+		id = "command " + e.CommandID
 	case *contracts.UtilityCommandExited:
 		id = "command " + e.CommandID
 	case *contracts.UtilityFileWatchStarted:

@@ -6,13 +6,13 @@ import (
 	"maps"
 	"os"
 	"os/exec"
-	"runtime"
 	"slices"
 	"strings"
 	"unicode/utf8"
 
 	"github.com/seed-028515a8/maestro/contracts"
 	"github.com/seed-028515a8/maestro/internal/child"
+	"github.com/seed-028515a8/maestro/pty"
 	"github.com/seed-028515a8/maestro/workspace"
 )
 
@@ -33,6 +33,7 @@ type spec struct {
 	shell string
 	dir   string // absolute
 	env   []string
+	size  *pty.Size // of the terminal; nil without one
 }
 
 // newSpec checks a command and refuses what cannot be run.
@@ -42,9 +43,6 @@ func (h *Host) newSpec(cmd *contracts.UtilityCommandStart) (spec, error) {
 		if text := check(cmd); text != "" {
 			return s, refuse(contracts.CodeBadRequest, s.id, text)
 		}
-	}
-	if cmd.TerminalMode == contracts.TerminalPTY {
-		return s, refuse(contracts.CodeUnsupportedCapability, s.id, noTerminals())
 	}
 	if cmd.ShellMode == contracts.ShellModeDirect {
 		words, err := child.SplitWords(cmd.Command)
@@ -62,7 +60,48 @@ func (h *Host) newSpec(cmd *contracts.UtilityCommandStart) (spec, error) {
 	for _, key := range slices.Sorted(maps.Keys(cmd.Env)) {
 		s.env = append(s.env, key+"="+cmd.Env[key]) // of entries with one name the last counts
 	}
+	if cmd.TerminalMode == contracts.TerminalPTY {
+		size, _ := sizeOf(cmd.Columns, cmd.Rows) // which badTerminal has looked at
+		s.size = &size
+		s.env = onTerminal(s.env, cmd.Env)
+	}
 	return s, nil
+}
+
+// sizeOf returns the size that a client asks for, or why there is none.
+func sizeOf(columns, rows *int64) (size pty.Size, refused string) {
+	size = pty.DefaultSize
+	for _, side := range []struct {
+		name  string
+		asked *int64
+		set   *uint16
+	}{{"columns", columns, &size.Columns}, {"rows", rows, &size.Rows}} {
+		switch {
+		case side.asked == nil:
+		case *side.asked < 1 || *side.asked > maxTerminalSide:
+			return size, "Utility command " + side.name + " must be a positive integer"
+		default:
+			*side.set = uint16(*side.asked)
+		}
+	}
+	return size, ""
+}
+
+// onTerminal returns an environment without what it says of the terminal that
+// the server runs on, unless the client asks for it, and with the kind of the new one.
+func onTerminal(env []string, asked map[string]string) []string {
+	env = slices.DeleteFunc(env, func(entry string) bool {
+		name, _, _ := strings.Cut(entry, "=")
+		_, wanted := asked[name]
+		return !wanted && slices.Contains([]string{"TMUX", "TMUX_PANE", "STY", "WINDOW", "COLUMNS", "LINES"}, name)
+	})
+	kind := "TERM=xterm-256color"
+	for _, entry := range env {
+		if value, ok := strings.CutPrefix(entry, "TERM="); ok && value != "" {
+			kind = entry // the last counts
+		}
+	}
+	return append(env, kind)
 }
 
 // commandDir returns the absolute working directory of a command.
@@ -137,22 +176,8 @@ func badTerminal(cmd *contracts.UtilityCommandStart) string {
 		}
 		return ""
 	}
-	for _, side := range []struct {
-		name string
-		size *int64
-	}{{"columns", cmd.Columns}, {"rows", cmd.Rows}} {
-		if side.size != nil && (*side.size < 1 || *side.size > maxTerminalSide) {
-			return "Utility command " + side.name + " must be a positive integer"
-		}
-	}
-	return ""
-}
-
-func noTerminals() string {
-	if runtime.GOOS == "windows" {
-		return "PTY utility commands are not supported on Windows"
-	}
-	return "PTY utility commands are not supported by this server"
+	_, text := sizeOf(cmd.Columns, cmd.Rows)
+	return text
 }
 
 // fit reports whether text has at most limit characters and no control character
@@ -169,10 +194,15 @@ func (s spec) started(owner string) *contracts.UtilityCommandStarted {
 	if s.words != nil {
 		mode = contracts.ShellModeDirect
 	}
-	return &contracts.UtilityCommandStarted{
+	first := &contracts.UtilityCommandStarted{
 		CommandID: s.id, Command: s.line, Cwd: s.dir,
 		ShellMode: mode, TerminalMode: contracts.TerminalPipe, OwnerConnectionID: owner,
 	}
+	if s.size != nil {
+		first.TerminalMode = contracts.TerminalPTY
+		first.Columns, first.Rows = int64(s.size.Columns), int64(s.size.Rows)
+	}
+	return first
 }
 
 // command returns the process to start.

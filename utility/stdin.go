@@ -1,10 +1,13 @@
 package utility
 
 import (
+	"io"
 	"os"
 	"sync"
+	"time"
 
 	"github.com/seed-028515a8/maestro/contracts"
+	"github.com/seed-028515a8/maestro/pty"
 )
 
 // maxUnread is how many bytes may wait for a command to read them, beyond the
@@ -14,11 +17,16 @@ const maxUnread = 1 << 20
 // pieceCost is what each piece that waits counts beside its bytes.
 const pieceCost = 64
 
-// A stdin is what a command reads: a pipe, and what does not fit into it yet. A
-// nil stdin is that of a command that may not read.
+// endOfTransmission typed at the beginning of a line is the end of the input to
+// whoever reads a terminal, but more can be typed.
+const endOfTransmission = "\x04"
+
+// A stdin is what a command reads: a pipe or a terminal, and what does not fit
+// into it yet. A nil stdin is that of a command that may not read.
 type stdin struct {
-	pipe *os.File      // set by open, before the command is announced
-	more chan struct{} // 1-buffered; a token means that there is something to do; never closed
+	to    io.WriteCloser // set by open, before the command is announced
+	typed bool           // on a terminal, whose input has no end
+	more  chan struct{}  // 1-buffered; a token means that there is something to do; never closed
 
 	mu     sync.Mutex
 	unread []string
@@ -27,37 +35,55 @@ type stdin struct {
 	broken bool // nobody reads any more
 }
 
-func newStdin() *stdin { return &stdin{more: make(chan struct{}, 1)} }
+func newStdin(typed bool) *stdin { return &stdin{typed: typed, more: make(chan struct{}, 1)} }
 
-// open returns the end that the command reads from.
+// open makes a pipe and returns the end that the command reads from.
 func (s *stdin) open() (*os.File, error) {
 	theirs, ours, err := os.Pipe()
 	if err != nil {
 		return nil, err
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.pipe = ours
+	s.opened(ours)
 	return theirs, nil
 }
+
+// opened sets what the input is written to.
+func (s *stdin) opened(to io.WriteCloser) {
+	if s == nil {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.to = to
+}
+
+// A keyboard is the input of a terminal.
+type keyboard struct{ *pty.Terminal }
+
+// Close ends a Write that waits. The terminal itself lives on.
+func (k keyboard) Close() error { return k.SetWriteDeadline(time.Now()) }
 
 // put takes what a client writes, or refuses it.
 func (s *stdin) put(cmd *contracts.UtilityCommandStdin) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	content, eof := cmd.Content, cmd.EOF
+	if s.typed && eof {
+		content, eof = content+endOfTransmission, false
+	}
 	switch {
 	case (s.eof || s.broken) && cmd.Content == "" && cmd.EOF:
 		return nil
 	case s.eof || s.broken:
 		return refuse(contracts.CodeBadRequest, cmd.CommandID, "Utility command stdin is not writable: "+cmd.CommandID)
-	case s.size > 0 && s.size+len(cmd.Content)+pieceCost > maxUnread:
+	case s.size > 0 && s.size+len(content)+pieceCost > maxUnread:
 		return refuse(contracts.CodeOverloaded, cmd.CommandID, "Utility command stdin is full: "+cmd.CommandID)
 	}
-	if cmd.Content != "" {
-		s.unread = append(s.unread, cmd.Content)
-		s.size += len(cmd.Content) + pieceCost
+	if content != "" {
+		s.unread = append(s.unread, content)
+		s.size += len(content) + pieceCost
 	}
-	s.eof = s.eof || cmd.EOF
+	s.eof = s.eof || eof
 	s.wake()
 	return nil
 }
@@ -81,7 +107,7 @@ func (s *stdin) run() {
 			<-s.more
 			continue
 		}
-		_, err := s.pipe.WriteString(text)
+		_, err := io.WriteString(s.to, text)
 		s.wrote(len(text), err)
 	}
 }
@@ -118,8 +144,8 @@ func (s *stdin) close() {
 	defer s.mu.Unlock()
 	s.broken = true
 	s.unread, s.size = nil, 0
-	if s.pipe != nil {
-		_ = s.pipe.Close() // the command has what it read
+	if s.to != nil {
+		_ = s.to.Close() // the command has what it read
 	}
 	s.wake()
 }

@@ -3,7 +3,8 @@ package child
 import (
 	"os"
 	"os/exec"
-	"runtime"
+	"slices"
+	"strconv"
 	"time"
 )
 
@@ -14,8 +15,8 @@ const (
 	maxPoll = 100 * time.Millisecond
 
 	// killDelay is how long a killed group has to be gone, before it is taken
-	// for granted.
-	killDelay = 100 * time.Millisecond
+	// for granted: the kernel lets go of some only when a disk answers.
+	killDelay = time.Second
 )
 
 // A Group is a running command with the processes it started, as far as they
@@ -28,33 +29,33 @@ const (
 // soon.
 type Group struct {
 	cmd    *exec.Cmd
-	leader *os.Process   // its id is that of the group
+	leader *os.Process // its id is that of the group
+	tree   *tree
 	exited chan struct{} // closed once the leader was waited for
 }
 
-// Start starts cmd as the leader of a group of its own. One goroutine waits for
-// the leader and ends with it, so its owner must see Exited closed, which Kill
-// brings about, before it lets go of the group.
+// Start starts cmd as the leader of a session of its own, and so of a group. One
+// goroutine waits for the leader and ends with it, so its owner must see Stop
+// return before it lets go of the group.
 func Start(cmd *exec.Cmd) (*Group, error) {
-	g := &Group{cmd: cmd, exited: make(chan struct{})}
-	cmd.SysProcAttr = groupAttr(cmd.SysProcAttr)
-	started := make(chan error)
-	go func() { // ends with the leader
-		// Linux kills the leader when the thread that started it ends, so the
-		// thread must live as long as the leader does.
-		runtime.LockOSThread()
-		defer runtime.UnlockOSThread()
-		err := cmd.Start()
-		started <- err
-		if err == nil {
-			_ = cmd.Wait() // how it ended is in cmd.ProcessState
-			close(g.exited)
-		}
-	}()
-	if err := <-started; err != nil {
+	if err := theGuard.ready(); err != nil { // it finds by their marks what it was not told of
 		return nil, err
 	}
-	g.leader = cmd.Process
+	mark := markName + "=" + strconv.FormatUint(groups.Add(1), 10)
+	cmd.SysProcAttr = groupAttr(cmd.SysProcAttr)
+	cmd.Env = slices.Concat(cmd.Environ(), marks(os.Environ()), []string{mark})
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	g := &Group{cmd: cmd, leader: cmd.Process, tree: newTree(cmd.Process, mark), exited: make(chan struct{})}
+	go func() { // ends with the leader
+		_ = cmd.Wait() // how it ended is in cmd.ProcessState
+		close(g.exited)
+	}()
+	if err := theGuard.watch(g.ID()); err != nil {
+		g.Stop(0, nil)
+		return nil, err
+	}
 	return g, nil
 }
 
@@ -73,23 +74,23 @@ func (g *Group) Status() (code int, signal string) { return exitStatus(g.cmd.Pro
 // returns when the leader was waited for and the group is empty; a killed group
 // is taken for empty after a moment.
 func (g *Group) Stop(grace time.Duration, hurry <-chan struct{}) {
-	if grace <= 0 || terminateGroup(g.leader) && !g.emptyWithin(grace, hurry) {
-		g.Kill()
-		g.emptyWithin(killDelay, nil)
+	if grace <= 0 || g.tree.terminate() && !within(grace, hurry, g.tree.lives) {
+		within(killDelay, nil, g.tree.kill) // again and again, until it finds nobody
 	}
 	<-g.exited
-	reapGroup(g.leader)
+	reapGroup(g.ID())
+	theGuard.forget(g.ID())
 }
 
-// emptyWithin reports whether the group became empty before limit had passed or
-// hurry was closed.
-func (g *Group) emptyWithin(limit time.Duration, hurry <-chan struct{}) bool {
+// within asks at growing intervals whether somebody is left. It reports whether
+// nobody was before limit had passed or hurry was closed.
+func within(limit time.Duration, hurry <-chan struct{}, left func() bool) bool {
 	late := time.NewTimer(limit)
 	defer late.Stop()
 	poll := minPoll
 	look := time.NewTimer(poll)
 	defer look.Stop()
-	for groupLives(g.leader) {
+	for left() {
 		select {
 		case <-look.C:
 			poll = min(2*poll, maxPoll)
@@ -103,5 +104,6 @@ func (g *Group) emptyWithin(limit time.Duration, hurry <-chan struct{}) bool {
 	return true
 }
 
-// Kill ends every process of the group at once. It does not wait for that.
-func (g *Group) Kill() { killGroup(g.leader) }
+// Kill ends every process of the group at once. It does not wait for that, and
+// Stop has still to see to what they were just starting.
+func (g *Group) Kill() { g.tree.kill() }

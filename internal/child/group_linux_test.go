@@ -24,7 +24,7 @@ func TestMembersThatNobodyWaitsForAreNoMembers(t *testing.T) {
 		t.Fatal(err)
 	}
 	<-g.Exited()
-	if groupLives(g.leader) {
+	if g.tree.lives() {
 		t.Error("got a group with members, want none")
 	}
 }

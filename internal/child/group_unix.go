@@ -15,14 +15,13 @@ func ShellCommand(shell, line string) *exec.Cmd {
 	return exec.Command(FindShell(shell), "-c", line)
 }
 
-// terminateGroup asks the group to end. It reports whether it has members.
-func terminateGroup(leader *os.Process) bool {
-	return unix.Kill(-leader.Pid, unix.SIGTERM) != unix.ESRCH
-}
-
-// killGroup ends the group without asking.
-func killGroup(leader *os.Process) {
-	_ = unix.Kill(-leader.Pid, unix.SIGKILL) // it fails if the group is empty by now, which is the aim
+// groupAttr has the process lead a session, and so a group, of its own.
+func groupAttr(attr *syscall.SysProcAttr) *syscall.SysProcAttr {
+	if attr == nil {
+		attr = &syscall.SysProcAttr{}
+	}
+	attr.Setsid = true
+	return attr
 }
 
 // exitStatus returns the exit code, and the name of the signal that ended the

@@ -17,7 +17,12 @@ import (
 )
 
 // Whoever starts a goroutine waits for it: none outlives the tests.
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	if line := os.Getenv(serverLine); line != "" {
+		serve(line) // until it is killed
+	}
+	goleak.VerifyTestMain(m)
+}
 
 // patience bounds every wait of a test; it is generous because real processes
 // share the machine.
@@ -71,7 +76,7 @@ func TestStoppedGroupIsEmpty(t *testing.T) {
 			if code, signal := g.Status(); code != -1 || signal != tt.signal {
 				t.Errorf("got code %d, signal %s; want %s", code, signal, tt.signal)
 			}
-			if groupLives(g.leader) {
+			if g.tree.lives() {
 				t.Error("got a group with members, want none")
 			}
 			g.Stop(tt.grace, nil) // nothing is left to stop

@@ -18,20 +18,35 @@ func ShellCommand(_, line string) *exec.Cmd {
 // groupAttr leaves attr as it is: there are no groups to lead.
 func groupAttr(attr *syscall.SysProcAttr) *syscall.SysProcAttr { return attr }
 
-// terminateGroup kills the leader, which cannot be asked to end, and not what
-// it started. It reports whether the leader was still there.
-func terminateGroup(leader *os.Process) bool { return leader.Kill() == nil }
+// A tree is a process. What it started is not found.
+type tree struct{ leader *os.Process }
 
-// groupLives reports false: after terminateGroup there is nobody to wait for.
-func groupLives(*os.Process) bool { return false }
+func newTree(leader *os.Process, _ string) *tree { return &tree{leader} }
+
+// terminate kills the process, which cannot be asked to end. It reports whether
+// it was still there.
+func (t *tree) terminate() bool { return t.leader.Kill() == nil }
+
+// kill reports false: there is nobody to wait for.
+func (t *tree) kill() bool {
+	_ = t.leader.Kill() // it fails if the process has ended, which is the aim
+	return false
+}
+
+// lives reports false: after terminate there is nobody to wait for.
+func (t *tree) lives() bool { return false }
 
 // reapGroup does nothing: nobody has to wait for processes here.
-func reapGroup(*os.Process) {}
+func reapGroup(int) {}
 
-// killGroup kills the leader.
-func killGroup(leader *os.Process) {
-	_ = leader.Kill() // it fails if the leader has ended, which is the aim
-}
+// A guard does nothing here.
+type guard struct{}
+
+var theGuard guard
+
+func (*guard) ready() error    { return nil }
+func (*guard) watch(int) error { return nil }
+func (*guard) forget(int)      {}
 
 // exitStatus returns the exit code; no signal ends a process here.
 func exitStatus(state *os.ProcessState) (code int, signal string) {

@@ -27,6 +27,7 @@ type room struct {
 const anything = "*"
 
 const (
+	creack     = "github.com/creack/pty"
 	cobra      = "github.com/spf13/cobra"
 	flags      = "github.com/spf13/pflag"
 	fsnotify   = "github.com/fsnotify/fsnotify"
@@ -75,7 +76,8 @@ var rooms = map[string]room{
 	"transport/sse":     {ours: []string{"contracts", "transport/door", "transport/httperr"}},
 	"transport/stdio":   {ours: []string{"contracts"}},
 	"transport/ws":      {ours: []string{"contracts", "transport/door", "transport/httperr", "transport/rates"}, others: []string{websocket}},
-	"utility":           {ours: []string{"contracts", "internal/child", "workspace"}, others: []string{fsnotify}},
+	"utility":           {ours: []string{"contracts", "internal/child", "pty", "workspace"}, others: []string{fsnotify}},
+	"pty":               {ours: []string{"internal/child"}, others: []string{creack, system}},
 	"workspace":         {others: []string{gitignore}},
 
 	// The other side of the wire.

@@ -1,0 +1,85 @@
+package pty
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"time"
+
+	"github.com/seed-028515a8/maestro/internal/child"
+)
+
+// ErrUnsupported says that there are no terminals on this system.
+var ErrUnsupported = errors.New("terminals are not supported on this system")
+
+// A Size is that of a terminal, in characters, each side at least 1.
+type Size struct{ Columns, Rows uint16 }
+
+// DefaultSize is that of a terminal of which nobody has said more.
+var DefaultSize = Size{Columns: 80, Rows: 24}
+
+// DefaultKeep is how many bytes a terminal keeps for those who come later.
+const DefaultKeep = 256 << 10
+
+// mostUnread is more than a terminal holds that was written and not read.
+const mostUnread = 128 << 10
+
+// A Terminal is a program on a terminal. Its methods may be called from any
+// goroutine, but one at a time reads and one writes.
+//
+// Nothing is read unless somebody calls Read, and the program waits once the
+// terminal is full.
+type Terminal struct {
+	master *os.File
+	group  *child.Group
+	kept   journal
+}
+
+// Start starts cmd on a terminal of a size, of whose output keep bytes are kept;
+// 0 means [DefaultKeep]. cmd's standard files are the terminal's. Its owner stops
+// the group and closes the terminal.
+func Start(cmd *exec.Cmd, size Size, keep int) (*Terminal, error) {
+	if keep <= 0 {
+		keep = DefaultKeep
+	}
+	t := &Terminal{kept: journal{most: keep}}
+	if err := t.start(cmd, size); err != nil {
+		return nil, err
+	}
+	return t, nil
+}
+
+// Group is the program and what it started.
+func (t *Terminal) Group() *child.Group { return t.group }
+
+// Read reads what was written to the terminal, and keeps it. io.EOF means that
+// nobody has the terminal open any more.
+func (t *Terminal) Read(p []byte) (int, error) {
+	n, err := t.master.Read(p)
+	t.kept.append(p[:n])
+	return n, ended(err)
+}
+
+// ReadAt copies bytes that were read before, from a cursor on, and returns how
+// many; 0 means that the cursor is the newest. The error is [ErrGap] if they are
+// not kept.
+func (t *Terminal) ReadAt(p []byte, cursor uint64) (int, error) { return t.kept.read(cursor, p) }
+
+// Cursors returns the oldest cursor that can be read from, and the newest.
+func (t *Terminal) Cursors() (tail, head uint64) { return t.kept.bounds() }
+
+// Unread returns how much there may be to read when nobody writes any more. It is
+// a bound: how much there is, the system does not say.
+func (t *Terminal) Unread() int { return mostUnread }
+
+// Write types p.
+func (t *Terminal) Write(p []byte) (int, error) { return t.master.Write(p) }
+
+// SetReadDeadline bounds Read, as that of a [net.Conn] does.
+func (t *Terminal) SetReadDeadline(at time.Time) error { return t.master.SetReadDeadline(at) }
+
+// SetWriteDeadline bounds Write.
+func (t *Terminal) SetWriteDeadline(at time.Time) error { return t.master.SetWriteDeadline(at) }
+
+// Close lets go of the terminal, which hangs up on what still has it open.
+func (t *Terminal) Close() error { return t.master.Close() }
