@@ -129,12 +129,13 @@ func streamsSame(s *Session) {
 
 func streamJoinsUnderLoad(s *Session) {
 	alice, own := s.attached()
-	alice.prompt(streamOf(400, 2))
+	alice.prompt(streamOf(10_000, 2)) // ends when all have joined, however long that takes
 	own.expect("R36", message("response_chunk"))
 	var joined []*Peer
 	for i := range 4 {
 		joined = append(joined, s.follow(fmt.Sprintf("v%d", i), follow{}))
 	}
+	alice.posted("R37", &contracts.Interrupt{})
 	for _, p := range append(joined, own) {
 		p.expect("R37", message("response_end"))
 	}

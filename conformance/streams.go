@@ -127,12 +127,13 @@ func sameForAll(s *Session) {
 
 func joinWhileLive(s *Session) {
 	alice := s.controller()
-	alice.prompt(streamOf(400, 2))
+	alice.prompt(streamOf(10_000, 2)) // ends when all have joined, however long that takes
 	alice.expect("R36", message("response_chunk"))
 	var joined []*Peer
 	for i := range 4 {
 		joined = append(joined, s.viewer(fmt.Sprintf("v%d", i)))
 	}
+	alice.command(&contracts.Interrupt{})
 	alice.expect("R37", message("response_end"))
 	finish(alice, joined...)
 	whole := chunksOf(alice.log)
