@@ -32,7 +32,13 @@ type running struct {
 // serving starts maestro serve and waits until it is ready.
 func serving(t *testing.T, args ...string) *running {
 	t.Helper()
-	cmd := program(t, append([]string{"serve", "--listen", "127.0.0.1:0", "--ready-stdout"}, args...)...)
+	return listening(t, append([]string{"serve"}, args...)...)
+}
+
+// listening starts maestro in a mode that listens and waits until it is ready.
+func listening(t *testing.T, args ...string) *running {
+	t.Helper()
+	cmd := program(t, append(args, "--listen", "127.0.0.1:0", "--ready-stdout")...)
 	r := &running{t: t, cmd: cmd, log: &bytes.Buffer{}}
 	cmd.Stderr = r.log
 	in, err := cmd.StdinPipe()
