@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"crypto/subtle"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/seed-028515a8/maestro/contracts"
@@ -22,6 +23,8 @@ type connection struct {
 	principal contracts.Principal // but for its end; see vouch
 	bare      bool
 
+	hurried atomic.Bool // somebody waits for it to read
+
 	// Guarded by Hub.mu.
 	role    contracts.Role
 	greeted bool // said hello, so the role is settled
@@ -32,6 +35,7 @@ type connection struct {
 	spot    *list.Element   // its place in state.idle; nil if it has subscriptions
 	unused  bool            // never had a subscription, so that one may adopt it
 	asks    *ask            // waiting for the lease
+	owes    debts
 	sends   sends
 	denials []time.Time // recent refusals for want of rights; see denied
 }
@@ -162,6 +166,7 @@ func (m *sends) accepted() (list []savedSend) {
 // destroy ends a connection for good.
 func (h *Hub) destroy(s *state, c *connection, why contracts.LeaseReason) {
 	delete(s.conns, c.id)
+	c.repay()
 	s.lastUsed = s.now
 	s.settleIdle(c)
 	for _, sub := range c.subs {

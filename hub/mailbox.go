@@ -299,6 +299,7 @@ func (h *Hub) appendParcel(out []byte, b *mailbox, p parcel) ([]byte, error) {
 		return out, err
 	}
 	b.cursor.Store(p.at)
+	h.passed(b)
 	if p.reset != "" {
 		h.metrics.reset(p.reset)
 		h.opts.Observer.Reset(p.reset)
@@ -330,6 +331,7 @@ func (h *Hub) writeEntries(b *mailbox, buf *[]byte, until uint64) error {
 		}
 	}
 	b.cursor.Store(next)
+	h.passed(b)
 	return nil
 }
 

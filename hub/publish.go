@@ -108,8 +108,11 @@ func (h *Hub) publishEncoded(s *state, e encoded) {
 		Kind: journal.Message, Class: classOf(e.event), Body: e.Body,
 		TextStart: uint32(e.TextStart), TextEnd: uint32(e.TextEnd),
 	})
-	if started, ok := e.event.(*contracts.UtilityCommandStarted); ok {
-		h.answerStart(s, started.CommandID)
+	switch ev := e.event.(type) {
+	case *contracts.UtilityCommandStarted:
+		h.answerStart(s, ev.CommandID)
+	case *contracts.UtilityCommandOutput:
+		h.owe(s, ev.CommandID, h.head(s), len(e.Body))
 	}
 }
 

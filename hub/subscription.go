@@ -25,13 +25,14 @@ type subscription struct {
 	implicit bool // made by a stream, and gone with it
 
 	// Guarded by Hub.mu.
-	optOuts []contracts.Notification
-	box     *mailbox // nil while detached, and then
-	from    uint64   // the cursor it goes on from, unless the client names one
-	lost    bool     // nobody knows that, as after a restart: it goes on with the state
-	held    []held   // oldest first; at most maxHeld
-	expires time.Time
-	spot    *list.Element // in state.detached; nil while attached
+	optOuts  []contracts.Notification
+	followed bool     // it had a mailbox
+	box      *mailbox // nil while detached, and then
+	from     uint64   // the cursor it goes on from, unless the client names one
+	lost     bool     // nobody knows that, as after a restart: it goes on with the state
+	held     []held   // oldest first; at most maxHeld
+	expires  time.Time
+	spot     *list.Element // in state.detached; nil while attached
 }
 
 // A held event is a private one that no stream took yet.
@@ -95,6 +96,7 @@ func (h *Hub) dropSubscription(s *state, sub *subscription, why *contracts.Error
 	c := sub.conn
 	c.subs = slices.DeleteFunc(c.subs, func(other *subscription) bool { return other == sub })
 	delete(s.subs, sub.id)
+	c.repay()
 }
 
 // attachBox gives the subscription a mailbox for conn that starts at cursor. A
@@ -108,8 +110,9 @@ func (h *Hub) attachBox(s *state, sub *subscription, conn Conn, transport string
 	}
 	b.cursor.Store(cursor)
 	s.undetach(sub)
-	sub.box = b
+	sub.box, sub.followed = b, true
 	sub.filter(c)
+	c.repay()
 	if c.bare {
 		h.backlog.join()
 	}
@@ -154,6 +157,7 @@ func (h *Hub) detach(b *mailbox, keep bool) {
 			return // a newer socket took over, or the connection was destroyed
 		}
 		sub.box, sub.from, sub.lost = nil, b.cursor.Load(), b.adrift.Load()
+		c.repay()
 		c.seen = s.now // leaving is a sign of life
 		if s.phase == phaseEnded {
 			return // what the next process finds is settled: the connection, and its lease

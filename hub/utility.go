@@ -14,9 +14,10 @@ type Utilities interface {
 	// Operations lists what is offered.
 	Operations() []contracts.UtilityOperation
 
-	// Start gives the function by which events are shown. It is called once,
-	// before anything else. publish may wait until ctx ends.
-	Start(publish func(ctx context.Context, events ...contracts.Event) error)
+	// Start gives the functions by which events are shown, and by which a command
+	// waits before it shows more output, so that its owner can read what there
+	// is. It is called once, before anything else. Both may wait until ctx ends.
+	Start(publish func(ctx context.Context, events ...contracts.Event) error, await func(ctx context.Context, owner string) error)
 
 	// Do serves one utility command for the connection owner. When it returns,
 	// what the operation announces at once has been published. An error that is

@@ -20,6 +20,7 @@ import (
 // and reading a file that is not called here fails.
 type toolbox struct {
 	publish func(ctx context.Context, events ...contracts.Event) error
+	await   func(ctx context.Context, owner string) error
 
 	mu      sync.Mutex
 	running []tool
@@ -38,8 +39,8 @@ func (b *toolbox) Operations() []contracts.UtilityOperation {
 	return []contracts.UtilityOperation{contracts.OperationCommandExec, contracts.OperationFileWatch, contracts.OperationFileRead}
 }
 
-func (b *toolbox) Start(publish func(ctx context.Context, events ...contracts.Event) error) {
-	b.publish = publish
+func (b *toolbox) Start(publish func(ctx context.Context, events ...contracts.Event) error, await func(context.Context, string) error) {
+	b.publish, b.await = publish, await
 }
 
 func (b *toolbox) Do(ctx context.Context, owner string, cmd contracts.Command) error {

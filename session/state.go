@@ -182,6 +182,15 @@ func (s *State) UtilitiesActive() bool {
 	return len(s.commands) > 0 || len(s.facts.ActiveFileWatches) > 0
 }
 
+// CommandOwner returns the connection that started a command that runs, "" if
+// none does.
+func (s *State) CommandOwner(id string) string {
+	if i := slices.IndexFunc(s.commands, isCommand(id)); i >= 0 {
+		return s.commands[i].facts.OwnerConnectionID
+	}
+	return ""
+}
+
 // Utilities returns the ids of the utility commands and file watches that run,
 // each in the order they were started.
 func (s *State) Utilities() (commands, watches []string) {

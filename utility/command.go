@@ -44,6 +44,9 @@ type command struct {
 
 	announced chan error // 1-buffered; how showing the first event went
 
+	patient context.Context // ends once the command is to end, and need not wait for its owner any more
+	hurry   context.CancelFunc
+
 	asked  chan struct{} // closed once it is to end
 	forced chan struct{} // closed once it is to be killed
 
@@ -73,10 +76,12 @@ func (h *Host) startCommand(c *call, cmd *contracts.UtilityCommandStart) error {
 		announced: make(chan error, 1),
 		asked:     make(chan struct{}), forced: make(chan struct{}),
 	}
+	run.patient, run.hurry = context.WithCancel(h.ctx)
 	if cmd.AllowStdin {
 		run.stdin = newStdin(spec.size != nil)
 	}
 	if err := take(h, c, &h.commands, run); err != nil {
+		run.hurry()
 		return err
 	}
 	go run.run() // ends with the command, which Disown, Stop and Close bring about; Host.work counts it
@@ -180,6 +185,7 @@ func (c *command) end(e ending) {
 	if !closed(c.asked) {
 		c.grace = e.grace
 		close(c.asked)
+		c.hurry()
 	}
 }
 
@@ -195,6 +201,7 @@ func closed(c <-chan struct{}) bool {
 // run is the command's goroutine: it starts the processes, shows the first
 // event, sees them to their end and shows the last event.
 func (c *command) run() {
+	defer c.hurry()
 	group, outputs, err := c.launch()
 	if err != nil && c.spec.size != nil { // without a terminal there is nothing to tell of
 		depart(c.host, &c.host.commands, c, nil)

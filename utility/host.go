@@ -67,6 +67,7 @@ type Host struct {
 	opts    Options
 	ws      *workspace.Workspace
 	publish func(ctx context.Context, events ...contracts.Event) error
+	await   func(ctx context.Context, owner string) error
 	ctx     context.Context // bounds what is published; ends when Close gives up waiting
 	cancel  context.CancelCauseFunc
 
@@ -112,11 +113,13 @@ func (h *Host) Operations() []contracts.UtilityOperation {
 	}
 }
 
-// Start gives the host the function by which it shows events; it is called once,
-// before anything else. publish may block until ctx ends, and commands then wait
-// with what they write. It may be called by several goroutines at once.
-func (h *Host) Start(publish func(ctx context.Context, events ...contracts.Event) error) {
-	h.publish = publish
+// Start gives the host the function by which it shows events, and the one by which
+// a command waits, before it reads more of what its processes write, for the
+// connection that owns it; it is called once, before anything else. Both may
+// block until ctx ends, and commands then wait with what they write. They may be
+// called by several goroutines at once.
+func (h *Host) Start(publish func(ctx context.Context, events ...contracts.Event) error, await func(ctx context.Context, owner string) error) {
+	h.publish, h.await = publish, await
 }
 
 // Do serves one utility command of the connection owner. When it returns nil,

@@ -21,8 +21,8 @@ const gatherDelay = 20 * time.Millisecond
 // is in a pipe is there already; a terminal hands on what it has.
 const lateDelay = 50 * time.Millisecond
 
-// A source is where output comes from: a pipe or a terminal.
-type source interface {
+// A feed is where output comes from: a pipe or a terminal.
+type feed interface {
 	io.ReadCloser
 	SetReadDeadline(time.Time) error
 	Unread() int // how much is there to be read, at most
@@ -36,7 +36,7 @@ func (p pipe) Unread() int { return child.Unread(p.File) }
 // An output is one of the streams that a command writes to.
 type output struct {
 	stream contracts.Stream
-	from   source
+	from   feed
 
 	mu   sync.Mutex
 	late bool // nobody is left whose output is waited for
@@ -53,6 +53,7 @@ func (c *command) pump(o *output) {
 	var text child.Text
 	buf := make([]byte, contracts.MaxTextBytes)
 	for {
+		_ = c.host.await(c.patient, c.owner) // it fails when the command is to end, which then shows what there is
 		n, err := o.gather(buf)
 		for _, piece := range contracts.SplitText(text.Decode(buf[:n], err != nil), contracts.MaxTextBytes) {
 			if !c.host.show(&contracts.UtilityCommandOutput{CommandID: c.id, Stream: o.stream, Content: piece}) {

@@ -60,7 +60,7 @@ func roomAt(t testing.TB, o Options, dir string) *room {
 	h, err := New(o)
 	must(t, err)
 	r := &room{Host: h, t: t, root: root, changed: make(chan struct{}), open: make(map[string]bool)}
-	h.Start(r.record)
+	h.Start(r.record, func(context.Context, string) error { return nil })
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()
