@@ -21,8 +21,8 @@ const gatherDelay = 20 * time.Millisecond
 // is in a pipe is there already; a terminal hands on what it has.
 const lateDelay = 50 * time.Millisecond
 
-// A feed is where output comes from: a pipe or a terminal.
-type feed interface {
+// An outlet is where output comes from: a pipe or a terminal.
+type outlet interface {
 	io.ReadCloser
 	SetReadDeadline(time.Time) error
 	Unread() int // how much is there to be read, at most
@@ -36,7 +36,7 @@ func (p pipe) Unread() int { return child.Unread(p.File) }
 // An output is one of the streams that a command writes to.
 type output struct {
 	stream contracts.Stream
-	from   feed
+	from   outlet
 
 	mu   sync.Mutex
 	late bool // nobody is left whose output is waited for
