@@ -61,15 +61,16 @@ func TestTextsKeepTheirEnds(t *testing.T) { // R78
 	for _, text := range []struct {
 		name  string
 		got   string
+		count func(string) int
 		limit int
 	}{
-		{"tool output", st.ActiveTools[0].Output, contracts.MaxStateOutput},
-		{"command output", st.ActiveUtilityCommands[0].Output, contracts.MaxStateOutput},
-		{"response text", st.CurrentResponse.Text, contracts.MaxStateText},
-		{"response thinking", st.CurrentResponse.Thinking, contracts.MaxStateText},
+		{"characters of tool output", st.ActiveTools[0].Output, utf8.RuneCountInString, contracts.MaxStateOutput},
+		{"characters of command output", st.ActiveUtilityCommands[0].Output, utf8.RuneCountInString, contracts.MaxStateOutput},
+		{"bytes of response text", st.CurrentResponse.Text, func(s string) int { return len(s) }, contracts.MaxStateText},
+		{"bytes of response thinking", st.CurrentResponse.Thinking, func(s string) int { return len(s) }, contracts.MaxStateText},
 	} {
-		if n := len(text.got); n > text.limit || n < text.limit-2 {
-			t.Errorf("%s: got %d bytes, want at most %d and no more than two less", text.name, n, text.limit)
+		if n := text.count(text.got); n > text.limit || n < text.limit-2 {
+			t.Errorf("%s: got %d, want at most %d and no more than two less", text.name, n, text.limit)
 		}
 		if !utf8.ValidString(text.got) || !strings.HasSuffix(all.String(), text.got) {
 			t.Errorf("%s is not the end of what was written", text.name)
@@ -104,7 +105,7 @@ func TestForeignSnapshotIsCutToBounds(t *testing.T) {
 		t.Errorf("user inputs: got %+v, want one without a request id", in)
 	}
 	if len(got.State.CurrentResponse.Text) != contracts.MaxStateText || got.State.CurrentResponse.Usage.InputTokens != 3 {
-		t.Errorf("response: got %d bytes, want %d", len(got.State.CurrentResponse.Text), contracts.MaxStateText)
+		t.Errorf("response: got %d bytes, want %d", len(got.State.CurrentResponse.Text), contracts.MaxStateText, contracts.MaxStateText)
 	}
 }
 
@@ -154,20 +155,20 @@ func checkBounds(t fataler, snap *contracts.Snapshot) {
 		t.Fatalf("a list is nil: %+v", st)
 	}
 	for _, tool := range st.ActiveTools {
-		checkText(t, tool.Output, contracts.MaxStateOutput)
+		checkText(t, tool.Output, contracts.MaxStateOutput, utf8.UTFMax*contracts.MaxStateOutput)
 	}
 	for _, c := range st.ActiveUtilityCommands {
-		checkText(t, c.Output, contracts.MaxStateOutput)
+		checkText(t, c.Output, contracts.MaxStateOutput, utf8.UTFMax*contracts.MaxStateOutput)
 	}
 	if r := st.CurrentResponse; r != nil {
-		checkText(t, r.Text, contracts.MaxStateText)
-		checkText(t, r.Thinking, contracts.MaxStateText)
+		checkText(t, r.Text, contracts.MaxStateText, contracts.MaxStateText)
+		checkText(t, r.Thinking, contracts.MaxStateText, contracts.MaxStateText)
 	}
 }
 
-func checkText(t fataler, text string, limit int) {
-	if len(text) > limit || !utf8.ValidString(text) {
-		t.Fatalf("a text has %d bytes, valid %t, want at most %d", len(text), utf8.ValidString(text), limit)
+func checkText(t fataler, text string, maxChars, maxBytes int) {
+	if chars := utf8.RuneCountInString(text); len(text) > maxBytes || chars > maxChars || !utf8.ValidString(text) {
+		t.Fatalf("a text has %d characters in %d bytes, valid %t, want at most %d in %d", chars, len(text), utf8.ValidString(text), maxChars, maxBytes)
 	}
 }
 

@@ -34,7 +34,7 @@ func (s *State) Apply(ev contracts.Event) {
 		put(&s.tools, tool{callID: e.CallID, name: s.toolName(e.CallID)}, isTool(e.CallID), MaxTools)
 	case *contracts.ToolOutput:
 		if i := slices.IndexFunc(s.tools, isTool(e.CallID)); i >= 0 {
-			s.tools[i].output.write(e.Content, contracts.MaxStateOutput)
+			s.tools[i].output.write(e.Content, outputBound)
 		}
 	case *contracts.ToolEnd:
 		s.toolEnd(e)
@@ -52,7 +52,7 @@ func (s *State) Apply(ev contracts.Event) {
 		}
 	case *contracts.UtilityCommandOutput:
 		if i := slices.IndexFunc(s.commands, isCommand(e.CommandID)); i >= 0 {
-			s.commands[i].output.write(e.Content, contracts.MaxStateOutput)
+			s.commands[i].output.write(e.Content, outputBound)
 		}
 	case *contracts.UtilityCommandExited:
 		drop(&s.commands, isCommand(e.CommandID))
@@ -98,9 +98,9 @@ func (s *State) chunk(e *contracts.ResponseChunk) {
 	switch {
 	case s.response == nil || s.response.id != e.ResponseID: // R70
 	case e.IsThinking:
-		s.response.thinking.write(e.Content, contracts.MaxStateText)
+		s.response.thinking.write(e.Content, answerBound)
 	default:
-		s.response.text.write(e.Content, contracts.MaxStateText)
+		s.response.text.write(e.Content, answerBound)
 	}
 }
 

@@ -28,12 +28,12 @@ func (s *State) Snapshot(cursor uint64) *contracts.Snapshot {
 	state.CurrentResponse = s.currentResponse()
 	state.ActiveTools = s.ActiveTools()
 	for i := range s.tools {
-		state.ActiveTools[i].Output = s.tools[i].output.text(contracts.MaxStateOutput)
+		state.ActiveTools[i].Output = s.tools[i].output.text(outputBound)
 	}
 	state.ActiveUtilityCommands = make([]contracts.ActiveCommand, len(s.commands))
 	for i := range s.commands {
 		state.ActiveUtilityCommands[i] = s.commands[i].facts
-		state.ActiveUtilityCommands[i].Output = s.commands[i].output.text(contracts.MaxStateOutput)
+		state.ActiveUtilityCommands[i].Output = s.commands[i].output.text(outputBound)
 	}
 	return &contracts.Snapshot{
 		ProtocolVersion: contracts.ProtocolVersion,
@@ -80,18 +80,18 @@ func (s *State) Restore(snap *contracts.Snapshot) {
 func (s *State) restoreTexts(from *contracts.State) {
 	if r := from.CurrentResponse; r != nil {
 		s.response = &response{id: r.ResponseID, usage: r.Usage}
-		s.response.text.write(r.Text, contracts.MaxStateText)
-		s.response.thinking.write(r.Thinking, contracts.MaxStateText)
+		s.response.text.write(r.Text, answerBound)
+		s.response.thinking.write(r.Thinking, answerBound)
 	}
 	for _, t := range from.ActiveTools {
 		restored := tool{callID: t.CallID, name: t.Tool}
-		restored.output.write(t.Output, contracts.MaxStateOutput)
+		restored.output.write(t.Output, outputBound)
 		put(&s.tools, restored, isTool(t.CallID), MaxTools)
 	}
 	for _, c := range from.ActiveUtilityCommands {
 		restored := command{facts: c}
 		restored.facts.Output = ""
-		restored.output.write(c.Output, contracts.MaxStateOutput)
+		restored.output.write(c.Output, outputBound)
 		put(&s.commands, restored, isCommand(c.CommandID), MaxCommands)
 	}
 	s.facts.PendingRequests, s.facts.CurrentResponse = nil, nil
@@ -104,8 +104,8 @@ func (s *State) currentResponse() *contracts.CurrentResponse {
 	}
 	return &contracts.CurrentResponse{
 		ResponseID: s.response.id,
-		Text:       s.response.text.text(contracts.MaxStateText),
-		Thinking:   s.response.thinking.text(contracts.MaxStateText),
+		Text:       s.response.text.text(answerBound),
+		Thinking:   s.response.thinking.text(answerBound),
 		Usage:      s.response.usage,
 	}
 }

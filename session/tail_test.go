@@ -36,7 +36,7 @@ func TestLastWholeCutsAtCodePoints(t *testing.T) {
 // would have without a restart.
 func TestTailIsTheEndOfEverythingWritten(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		limit := rapid.IntRange(1, 12).Draw(t, "limit")
+		limit := bound{chars: rapid.IntRange(1, 12).Draw(t, "characters"), bytes: rapid.IntRange(1, 24).Draw(t, "bytes")}
 		pieces := rapid.SliceOf(rapid.StringOf(rapid.SampledFrom([]rune("ab£€😀")))).Draw(t, "pieces")
 		restart := rapid.IntRange(0, len(pieces)).Draw(t, "restart")
 		var whole, restarted tail
@@ -50,7 +50,10 @@ func TestTailIsTheEndOfEverythingWritten(t *testing.T) {
 			if i >= restart {
 				restarted.write(p, limit)
 			}
-			want := lastWhole(all.String(), limit)
+			want := lastWhole(all.String(), limit.bytes)
+			if chars := []rune(want); len(chars) > limit.chars {
+				want = string(chars[len(chars)-limit.chars:])
+			}
 			if got := whole.text(limit); got != want || !utf8.ValidString(got) {
 				t.Fatalf("after %d pieces: got %q, want %q", i+1, got, want)
 			}
@@ -59,8 +62,8 @@ func TestTailIsTheEndOfEverythingWritten(t *testing.T) {
 					t.Fatalf("after %d pieces, restarted at %d: got %q, want %q", i+1, restart, got, want)
 				}
 			}
-			if len(whole.buf) > 2*limit {
-				t.Fatalf("kept %d bytes for a limit of %d", len(whole.buf), limit)
+			if len(whole.buf) > 2*limit.bytes {
+				t.Fatalf("kept %d bytes for a limit of %d", len(whole.buf), limit.bytes)
 			}
 		}
 	})
@@ -68,8 +71,8 @@ func TestTailIsTheEndOfEverythingWritten(t *testing.T) {
 
 func TestHugePieceIsNotKept(t *testing.T) {
 	var text tail
-	text.write(strings.Repeat("x", 1<<20)+"end", 16)
-	if got, want := text.text(16), strings.Repeat("x", 13)+"end"; got != want {
+	text.write(strings.Repeat("x", 1<<20)+"end", bound{16, 16})
+	if got, want := text.text(bound{16, 16}), strings.Repeat("x", 13)+"end"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 	if cap(text.buf) > 64 {
@@ -84,6 +87,6 @@ func BenchmarkTailWrite(b *testing.B) {
 	piece := strings.Repeat("x", 32)
 	b.SetBytes(int64(len(piece)))
 	for b.Loop() {
-		text.write(piece, 1<<20)
+		text.write(piece, bound{1 << 20, 1 << 20})
 	}
 }
