@@ -105,7 +105,7 @@ func TestForeignSnapshotIsCutToBounds(t *testing.T) {
 		t.Errorf("user inputs: got %+v, want one without a request id", in)
 	}
 	if len(got.State.CurrentResponse.Text) != contracts.MaxStateText || got.State.CurrentResponse.Usage.InputTokens != 3 {
-		t.Errorf("response: got %d bytes, want %d", len(got.State.CurrentResponse.Text), contracts.MaxStateText, contracts.MaxStateText)
+		t.Errorf("response: got %d bytes, want %d", len(got.State.CurrentResponse.Text), contracts.MaxStateText)
 	}
 }
 
