@@ -41,6 +41,8 @@ var measurements = []measurement{
 	{"memory", (*bench).memory},
 	{"journal", (*bench).journal},
 	{"start", (*bench).startUp},
+	{"terminal", (*bench).terminals},
+	{"output", (*bench).output},
 }
 
 // programs that are measured, by name: the folder of their module and their

@@ -26,6 +26,14 @@ type plan struct {
 		rate      int // low enough for all followers to be idle again
 	}
 	memory struct{ viewers int }
+	terminal struct {
+		lines   int   // that a program writes
+		clients []int // that follow
+	}
+	output struct {
+		bytes int64
+		rate  int // bytes a second that the client takes
+	}
 	attach struct {
 		counts []int
 		least  int // viewers a reading is made of; small crowds come several times
@@ -58,6 +66,8 @@ func fullPlan(reps int) plan {
 	p.publish.followers = []int{1, 10_000}
 	p.publish.messages, p.publish.rate = 40, 8
 	p.memory.viewers = 2000
+	p.terminal.lines, p.terminal.clients = 8_000_000, []int{1, 4}
+	p.output.bytes, p.output.rate = 1<<30, 40e6
 	p.attach.counts, p.attach.least, p.attach.base, p.attach.judged = []int{10, 100, 1000, 2000}, 200, 100, 1000
 	p.stall.viewers, p.stall.stopped = 1000, 100
 	p.stall.flood, p.stall.rate = 20_000, 100
@@ -76,6 +86,8 @@ func quickPlan() plan {
 	p.publish.followers = []int{1, 200}
 	p.publish.messages, p.publish.rate = 10, 20
 	p.memory.viewers = 200
+	p.terminal.lines, p.terminal.clients = 100_000, []int{1, 4}
+	p.output.bytes, p.output.rate = 32<<20, 20e6
 	p.attach.counts, p.attach.least, p.attach.base, p.attach.judged = []int{10, 50}, 20, 10, 50
 	p.stall.viewers, p.stall.stopped = 50, 5
 	p.stall.flood, p.stall.rate = 20_000, 500
