@@ -246,6 +246,12 @@ func (c *command) launch() (group *child.Group, outputs []*output, err error) {
 	if err != nil {
 		return nil, nil, err
 	}
+	dir, err := c.host.ws.OpenFile(c.spec.rel)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer dir.Close()
+	cmd.Dir = directory(dir, c.spec.dir)
 	if c.spec.size != nil {
 		term, err := pty.Start(cmd, *c.spec.size, 0)
 		if err != nil {

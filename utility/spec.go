@@ -31,7 +31,8 @@ type spec struct {
 	line  string
 	words []string // of the line; nil if a shell reads it
 	shell string
-	dir   string // absolute
+	rel   string // the directory, relative to the root,
+	dir   string // and absolute
 	env   []string
 	size  *pty.Size // of the terminal; nil without one
 }
@@ -51,12 +52,12 @@ func (h *Host) newSpec(cmd *contracts.UtilityCommandStart) (spec, error) {
 		}
 		s.words = words
 	}
-	dir, err := h.commandDir(cmd)
+	rel, err := h.commandDir(cmd)
 	if err != nil {
 		return s, err
 	}
-	s.dir = dir
-	s.env = append(child.Environ(os.Environ(), h.opts.Hosted, h.opts.EnvPass), "PWD="+dir)
+	s.rel, s.dir = rel, h.ws.At(rel)
+	s.env = append(child.Environ(os.Environ(), h.opts.Hosted, h.opts.EnvPass), "PWD="+s.dir)
 	for _, key := range slices.Sorted(maps.Keys(cmd.Env)) {
 		s.env = append(s.env, key+"="+cmd.Env[key]) // of entries with one name the last counts
 	}
@@ -104,7 +105,7 @@ func onTerminal(env []string, asked map[string]string) []string {
 	return append(env, kind)
 }
 
-// commandDir returns the absolute working directory of a command.
+// commandDir returns the working directory of a command, relative to the root.
 func (h *Host) commandDir(cmd *contracts.UtilityCommandStart) (string, error) {
 	cwd := "."
 	if cmd.Cwd != nil {
@@ -117,7 +118,7 @@ func (h *Host) commandDir(cmd *contracts.UtilityCommandStart) (string, error) {
 	case err != nil || !info.IsDir():
 		return "", refuse(contracts.CodeNotFound, cmd.CommandID, "Working directory not found: "+cwd)
 	}
-	return h.ws.At(rel), nil
+	return rel, nil
 }
 
 // locate returns what a path given by a client names, and where that is below
