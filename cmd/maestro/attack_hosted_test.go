@@ -159,7 +159,7 @@ func swapWhileDraining(t *testing.T, _ *fort) {
 	defer wg.Wait()
 	defer close(stop)
 	escaped, passed := 0, 0
-	for range 400 {
+	for range 1000 {
 		r := f.fire(shot{as: "control", what: drainRoute, body: `{"export_paths":["swap/passwd","swap"]}`})
 		var body contracts.DrainAnswer
 		switch r.status {
