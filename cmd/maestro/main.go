@@ -9,6 +9,8 @@ import (
 	"runtime/debug"
 
 	"github.com/spf13/cobra"
+
+	"github.com/seed-028515a8/maestro/internal/child"
 )
 
 // Exit codes beside 0 and the 128+signal of an interrupted process.
@@ -32,6 +34,7 @@ type usage struct{ error }
 func main() { os.Exit(run(os.Args[1:])) }
 
 func run(args []string) int {
+	defer child.Dismiss()
 	root := rootCommand()
 	root.SetArgs(args)
 	err := root.Execute()

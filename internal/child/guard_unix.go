@@ -136,6 +136,22 @@ func (g *guard) bury() {
 	g.proc = nil
 }
 
+// Dismiss ends the guard, which kills what is left, and waits for it. A program
+// that has started groups calls it when it ends in order, or the guard could wait
+// for ever to be waited for: in many containers nobody else does that.
+func Dismiss() { theGuard.dismiss() }
+
+func (g *guard) dismiss() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.proc == nil {
+		return
+	}
+	_ = g.pipe.Close()
+	_, _ = g.proc.Wait() // within guardPatience
+	g.proc = nil
+}
+
 // guardMain is the guard's process.
 func guardMain(mark string) {
 	signal.Ignore(unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGTERM, unix.SIGTSTP)

@@ -85,3 +85,20 @@ func TestNothingIsLeftOfAServerThatWasKilled(t *testing.T) {
 		}
 	}
 }
+
+func TestNoGuardIsLeftOfAServerThatEnded(t *testing.T) {
+	g, err := Start(exec.Command("true"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	g.Stop(0, nil)
+	guard := theGuard.proc.Pid
+	Dismiss()
+	if err := unix.Kill(guard, 0); err != unix.ESRCH {
+		t.Errorf("got %v for the guard's process, want none", err)
+	}
+	if g, err = Start(exec.Command("true")); err != nil { // it is not too late for more
+		t.Fatal(err)
+	}
+	g.Stop(0, nil)
+}
