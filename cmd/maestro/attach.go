@@ -93,6 +93,14 @@ func (f *attachFlags) address(text string) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	switch u.Scheme {
+	case "ws", "wss", "http", "https":
+	default:
+		return "", fmt.Errorf("server address %q: want ws://, wss://, http:// or https://", text)
+	}
+	if u.Host == "" {
+		return "", fmt.Errorf("server address %q: no host", text)
+	}
 	for key, values := range u.Query() {
 		switch {
 		case key == "sessionId" && f.session == "":
@@ -107,8 +115,21 @@ func (f *attachFlags) address(text string) (string, error) {
 	return u.String(), nil
 }
 
+// token returns the path of the token file, empty if there is none: the default
+// one may not exist.
+func (f *attachFlags) token(defaults attachDefaults) (string, error) {
+	if f.tokenFile == "" {
+		return "", nil
+	}
+	err := checkToken(f.tokenFile)
+	if f.tokenFile == defaults.TokenFile && errors.Is(err, fs.ErrNotExist) {
+		return "", nil
+	}
+	return f.tokenFile, err
+}
+
 // options turns the flags into those of the client.
-func (f *attachFlags) options(defaults attachDefaults) ([]client.Option, error) {
+func (f *attachFlags) options(tokenFile string, defaults attachDefaults) []client.Option {
 	hello := contracts.Hello{
 		Role:         contracts.RoleController,
 		ClientInfo:   &contracts.ClientInfo{Name: f.name, Version: defaults.Version},
@@ -125,23 +146,16 @@ func (f *attachFlags) options(defaults attachDefaults) ([]client.Option, error) 
 	if !f.noHistory {
 		opts = append(opts, client.WithHistory())
 	}
-	if f.tokenFile == "" {
-		return opts, nil
+	if tokenFile != "" {
+		opts = append(opts, client.WithTokenFile(tokenFile))
 	}
-	_, err := os.Stat(f.tokenFile)
-	switch {
-	case err == nil:
-		opts = append(opts, client.WithTokenFile(f.tokenFile))
-	case f.tokenFile != defaults.TokenFile || !errors.Is(err, fs.ErrNotExist):
-		return nil, fmt.Errorf("token file: %w", err)
-	}
-	return opts, nil
+	return opts
 }
 
 // runAttach attaches and follows the session until the user leaves or the
 // server ends it.
 func runAttach(cmd *cobra.Command, address string, flags *attachFlags, defaults attachDefaults) error {
-	opts, err := flags.options(defaults)
+	token, err := flags.token(defaults)
 	if err != nil {
 		return err
 	}
@@ -151,19 +165,16 @@ func runAttach(cmd *cobra.Command, address string, flags *attachFlags, defaults 
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
 	defer signal.Stop(signals)
 
-	c, err := client.Dial(ctx, address, opts...)
+	c, err := client.Dial(ctx, address, flags.options(token, defaults)...)
 	if err != nil {
-		return err
+		return flags.explain(err, hostOf(address), token)
 	}
 	defer c.Close(false)
 	a := newAttachment(c, cmd.OutOrStdout(), cmd.ErrOrStderr(), flags)
 	a.redial = func(ctx context.Context) (follower, error) {
 		viewer := *flags
 		viewer.view, viewer.noHistory = true, false
-		past, err := viewer.options(defaults)
-		if err != nil {
-			return nil, err
-		}
+		past := viewer.options(token, defaults)
 		return client.Dial(ctx, address, append(past, client.WithoutReconnect())...)
 	}
 	a.typed = isTerminal(cmd.InOrStdin())

@@ -66,8 +66,11 @@ func (a *attachment) say(text string) {
 	q := a.desk.first()
 	if q == nil {
 		a.view.expect(text)
-		a.desk.start(awaited)
-		a.send(order{"prompt", a.command(&contracts.Prompt{Content: text}), func() { delete(a.desk.busy, awaited) }})
+		a.desk.await()
+		a.send(order{
+			what: "prompt", do: a.command(&contracts.Prompt{Content: text}),
+			done: func(r contracts.Result) { a.desk.accept(r.Cursor) }, undo: func() { delete(a.desk.busy, awaited) },
+		})
 		return
 	}
 	response, err := q.answer(text)
@@ -77,8 +80,8 @@ func (a *attachment) say(text string) {
 		a.local.line(styleRed, "! "+err.Error())
 	default:
 		put := *q
-		a.desk.drop(q.id)
-		a.send(order{"answer", a.command(response), func() { a.desk.put(put) }})
+		a.desk.answer(q.id)
+		a.send(order{what: "answer", do: a.command(response), undo: func() { a.desk.reopen(put) }})
 	}
 }
 
@@ -86,27 +89,27 @@ func (a *attachment) say(text string) {
 func (a *attachment) lease(act action) {
 	switch act.verb {
 	case verbInterrupt:
-		a.send(order{"interrupt", a.command(&contracts.Interrupt{}), nil})
+		a.send(order{what: "interrupt", do: a.command(&contracts.Interrupt{})})
 	case verbTake:
-		a.send(order{"take", a.client.TakeControl, nil})
+		a.send(order{what: "take", do: a.client.TakeControl})
 	case verbRelease:
-		a.send(order{"release", a.client.ReleaseControl, nil})
+		a.send(order{what: "release", do: a.client.ReleaseControl})
 	case verbAsk:
-		a.send(order{"ask", func(ctx context.Context) (contracts.Result, error) {
+		a.send(order{what: "ask", do: func(ctx context.Context) (contracts.Result, error) {
 			return a.client.AskControl(ctx, act.text)
-		}, nil})
+		}})
 	case verbGrant, verbDeny:
 		asker, ok := a.desk.takeAsker(act.number)
 		if !ok {
 			a.local.line(styleRed, "! nobody with that number asks for control")
 			return
 		}
-		a.send(order{string(act.verb), func(ctx context.Context) (contracts.Result, error) {
+		a.send(order{what: string(act.verb), do: func(ctx context.Context) (contracts.Result, error) {
 			if act.verb == verbGrant {
 				return a.client.GrantControl(ctx, asker.ConnectionID)
 			}
 			return a.client.DenyControl(ctx, asker.ConnectionID, act.text)
-		}, nil})
+		}})
 	}
 }
 
@@ -132,9 +135,9 @@ func (a *attachment) dispatch(ctx context.Context) {
 	for {
 		select {
 		case o := <-a.orders:
-			_, err := o.do(ctx)
+			result, err := o.do(ctx)
 			select {
-			case a.outcomes <- outcome{o, err}:
+			case a.outcomes <- outcome{o, result, err}:
 			case <-ctx.Done():
 				return
 			}

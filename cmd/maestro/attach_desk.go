@@ -1,6 +1,7 @@
 package main
 
 import (
+	"maps"
 	"slices"
 
 	"github.com/seed-028515a8/maestro/client"
@@ -14,6 +15,17 @@ type desk struct {
 	questions []question
 	askers    []contracts.ControlRequest
 	busy      map[string]bool // the run, open responses and tools, by kind and id
+	answered  map[string]bool // questions answered here whose resolution has not come back
+	follows   bool            // all that happened since what lies here was seen
+	epoch     string          // the journal that cursors count in
+	accepted  *uint64         // the cursor at which the awaited prompt was accepted; nil until then
+	standing  standing        // the latest state that came whole
+}
+
+// A standing is what a state says of a prompt that was accepted before it.
+type standing struct {
+	cursor     uint64
+	responding bool
 }
 
 // Bounds of the desk; beyond them the oldest gives way.
@@ -23,18 +35,29 @@ const (
 	maxBusy      = 1024
 )
 
-// awaited is a run that was asked for and has not begun, among what is busy.
-const awaited = "prompt"
+// A run among what is busy: asked for here and not begun, and begun.
+const (
+	awaited = "prompt"
+	begun   = "run"
+)
 
-func newDesk() *desk { return &desk{busy: map[string]bool{}} }
+func newDesk() *desk { return &desk{busy: map[string]bool{}, answered: map[string]bool{}} }
 
 // note follows an update. It returns the number of a new asker, or 0.
 func (d *desk) note(u client.Update) int {
 	switch u.Kind {
 	case client.KindSnapshot, client.KindReset:
-		d.restore(&u.Snapshot.State)
+		d.restore(&u.Snapshot.State, d.follows && u.Kind == client.KindSnapshot)
+		d.follows = true
+		d.standing = standing{u.Cursor, u.Snapshot.State.IsResponding}
+		d.settle()
 	case client.KindConnected:
 		d.askers = nil // they ask a connection; this is another one
+		d.follows = u.Attached.Resume == "replay"
+		if u.Epoch != d.epoch {
+			d.epoch = u.Epoch
+			delete(d.busy, awaited) // no entry of the other journal will come
+		}
 	}
 	switch f := u.Control.(type) {
 	case *contracts.ControlRequest:
@@ -48,14 +71,15 @@ func (d *desk) note(u client.Update) int {
 	case *contracts.ServerRequest:
 		d.put(requestOf(e))
 	case *contracts.ServerRequestResolved:
+		delete(d.answered, e.RequestID)
 		d.drop(e.RequestID)
 	case *contracts.RawAgentEvent:
 		switch e.EventKind {
 		case "agent_start":
 			delete(d.busy, awaited)
-			d.start("run")
+			d.start(begun)
 		case "agent_end":
-			delete(d.busy, "run")
+			delete(d.busy, begun)
 		}
 	case *contracts.ResponseStart:
 		d.start("response " + e.ResponseID)
@@ -70,23 +94,52 @@ func (d *desk) note(u client.Update) int {
 	return 0
 }
 
-// restore replaces what lies on the desk by a state.
-func (d *desk) restore(st *contracts.State) {
-	old := d.questions
-	d.questions = nil
+// restore replaces what lies on the desk by a state. The state may be older than
+// what was sent last: a prompt is awaited all the same, and a question that was
+// answered is not asked again. Unless all before it was seen, the run that was
+// going on may have ended.
+func (d *desk) restore(st *contracts.State, seen bool) {
+	old, answered := d.questions, d.answered
+	d.questions, d.answered = nil, map[string]bool{}
 	for i := range st.PendingRequests {
 		q := questionOf(&st.PendingRequests[i])
+		if answered[q.id] {
+			d.answered[q.id] = true
+			continue
+		}
 		if j := slices.IndexFunc(old, func(o question) bool { return o.id == q.id }); j >= 0 {
 			q = old[j] // it may be half answered
 		}
 		d.put(q)
 	}
-	clear(d.busy)
+	maps.DeleteFunc(d.busy, func(what string, _ bool) bool {
+		return what != awaited && (what != begun || !seen && !st.IsResponding)
+	})
 	if st.CurrentResponse != nil {
 		d.start("response " + st.CurrentResponse.ResponseID)
 	}
 	for _, t := range st.TrackedTools {
 		d.start("tool " + t.CallID)
+	}
+}
+
+// await notes that a prompt is on its way.
+func (d *desk) await() {
+	d.accepted = nil
+	d.start(awaited)
+}
+
+// accept notes that the awaited prompt was accepted at cursor.
+func (d *desk) accept(cursor uint64) {
+	d.accepted = &cursor
+	d.settle()
+}
+
+// settle stops waiting for a prompt whose run, as a later state says, is over:
+// its beginning and its end are among what was missed.
+func (d *desk) settle() {
+	if d.accepted != nil && d.standing.cursor > *d.accepted && !d.standing.responding {
+		delete(d.busy, awaited)
 	}
 }
 
@@ -99,6 +152,20 @@ func (d *desk) put(q question) {
 		d.questions = slices.Delete(d.questions, 0, 1)
 	}
 	d.questions = append(d.questions, q)
+}
+
+// answer takes a question off the desk that is being answered.
+func (d *desk) answer(id string) {
+	d.drop(id)
+	if len(d.answered) < maxQuestions {
+		d.answered[id] = true
+	}
+}
+
+// reopen puts a question back whose answer was refused.
+func (d *desk) reopen(q question) {
+	delete(d.answered, q.id)
+	d.put(q)
 }
 
 func (d *desk) drop(id string) {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"unicode"
 )
 
 // A verb is what a typed line asks for.
@@ -53,19 +54,22 @@ const attachHelp = `  text              a prompt; while a question waits for you
   /history          show the session from its beginning
   /quit             leave; the session goes on (so does Ctrl-D)`
 
-// parseLine understands a typed line.
+// parseLine understands a typed line. What cannot be seen before a slash, such as
+// a Ctrl-L, does not make a command a prompt.
 func parseLine(line string) (action, error) {
 	line = strings.TrimRight(line, "\r\n")
-	if text, ok := strings.CutPrefix(line, "//"); ok {
+	unseen := func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) }
+	visible := strings.TrimLeftFunc(line, unseen)
+	if text, ok := strings.CutPrefix(visible, "//"); ok {
 		return action{verb: verbSay, text: "/" + text}, nil
 	}
-	if !strings.HasPrefix(line, "/") {
-		if strings.TrimSpace(line) == "" {
-			return action{}, nil
-		}
+	if visible == "" {
+		return action{}, nil
+	}
+	if visible[0] != '/' {
 		return action{verb: verbSay, text: line}, nil
 	}
-	word, rest, _ := strings.Cut(line[1:], " ")
+	word, rest, _ := strings.Cut(strings.TrimRightFunc(visible[1:], unseen), " ")
 	rest = strings.TrimSpace(rest)
 	a := action{verb: verb(word), text: rest}
 	switch a.verb {

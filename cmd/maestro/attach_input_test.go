@@ -17,6 +17,11 @@ func TestTypedLines(t *testing.T) {
 	}{
 		{"", action{}, ""},
 		{"   ", action{}, ""},
+		{"\f", action{}, ""},
+		{" /who", action{verb: verbWho}, ""},
+		{"\f/quit", action{verb: verbQuit}, ""},
+		{"\t/quit \t", action{verb: verbQuit}, ""},
+		{" //etc/hosts", action{verb: verbSay, text: "/etc/hosts"}, ""},
 		{"fix the test", action{verb: verbSay, text: "fix the test"}, ""},
 		{"  keep  spaces \r\n", action{verb: verbSay, text: "  keep  spaces "}, ""},
 		{"//etc/hosts", action{verb: verbSay, text: "/etc/hosts"}, ""},

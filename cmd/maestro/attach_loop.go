@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -67,13 +68,15 @@ type attachment struct {
 type order struct {
 	what string
 	do   request
-	undo func() // if it is refused; may be nil
+	done func(contracts.Result) // if it is accepted; may be nil
+	undo func()                 // if it is refused; may be nil
 }
 
 // An outcome is what became of an action.
 type outcome struct {
 	order
-	err error
+	result contracts.Result
+	err    error
 }
 
 // errLeave says that the user wants to leave.
@@ -232,8 +235,22 @@ func (a *attachment) update(n news) error {
 	if f, ok := n.update.Control.(*contracts.ControlRequest); ok {
 		a.view.asked(f, number)
 	}
-	a.view.show(n.update)
+	if !a.announces(n.update) {
+		a.view.show(n.update)
+	}
 	return nil
+}
+
+// announces reports whether an update is what everybody is told of somebody who
+// asks for control, while we are the one who is asked. Then we are told directly,
+// and with how to answer.
+func (a *attachment) announces(u client.Update) bool {
+	status, ok := u.Event.(*contracts.Status)
+	if !ok || u.Replayed || !a.view.driving() {
+		return false
+	}
+	name, ok := strings.CutSuffix(status.Message, " asks for control")
+	return ok && a.view.attached(name)
 }
 
 // prompt shows what a typed line would be.
@@ -287,7 +304,7 @@ func (a *attachment) signal(s os.Signal) error {
 	case s == syscall.SIGTERM || again:
 		return errLeave
 	case a.view.driving() && a.desk.running():
-		a.send(order{"interrupt", a.command(&contracts.Interrupt{}), nil})
+		a.send(order{what: "interrupt", do: a.command(&contracts.Interrupt{})})
 		a.local.line(styleYellow, "-- interrupting; Ctrl-C again leaves")
 	default:
 		a.local.line(styleDim, "-- Ctrl-C again leaves")
@@ -298,6 +315,9 @@ func (a *attachment) signal(s os.Signal) error {
 // outcome tells what became of an action, if it failed.
 func (a *attachment) outcome(o outcome) {
 	a.sending--
+	if o.err == nil && o.done != nil {
+		o.done(o.result)
+	}
 	if o.err != nil {
 		if o.undo != nil {
 			o.undo()

@@ -19,8 +19,9 @@ import (
 
 // A fakeDriver plays the session; it records what is asked of it.
 type fakeDriver struct {
-	updates chan news
-	refuse  error
+	updates  chan news
+	refuse   error
+	accepted uint64 // the cursor in results
 
 	mu    sync.Mutex
 	calls []string
@@ -39,7 +40,7 @@ func (d *fakeDriver) call(what string) (contracts.Result, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.calls = append(d.calls, what)
-	return contracts.Result{}, d.refuse
+	return contracts.Result{Cursor: d.accepted}, d.refuse
 }
 
 func (d *fakeDriver) called() string {
@@ -409,4 +410,127 @@ func TestPromptSaysWhatALineWouldBe(t *testing.T) {
 			t.Errorf("got prompt %q, want %q", a.local.prompt, test.want)
 		}
 	}
+}
+
+// snapshot is a state that comes whole at cursor.
+func snapshot(kind client.Kind, cursor uint64, st contracts.State) client.Update {
+	return client.Update{Kind: kind, Cursor: cursor, Snapshot: &contracts.Snapshot{Cursor: cursor, State: st}}
+}
+
+// TestScriptWaitsForItsPromptAcrossAHandOver has the state, as every hand-over
+// brings it, arrive after the prompt was sent and before its run begins.
+func TestScriptWaitsForItsPromptAcrossAHandOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		me := "conn_me"
+		tm := open(t, attachFlags{}, false, connectedAs(me, "conn_bob"), told(&contracts.HelloOK{})[0])
+		tm.driver.accepted = 9
+		tm.tell(client.Update{Kind: client.KindControl, Control: &contracts.LeaseChange{Granted: true, ControllerConnectionID: &me}})
+		tm.typeLine("work")
+		tm.driver.updates <- news{update: snapshot(client.KindSnapshot, 8, contracts.State{ControllerConnectionID: contracts.String(me)})}
+		go func() { _, _ = io.WriteString(tm.in, "y\n") }() // waits for the question
+		synctest.Wait()
+		tm.wantCalls(`{"type":"prompt","content":"work"}`)
+		tm.tell(told(approval)[0])
+		tm.wantCalls(`{"type":"prompt","content":"work"}`,
+			`{"type":"server_request_response","request_id":"q1","request_type":"approval","approved":true}`)
+	})
+}
+
+// TestScriptGoesOnAfterARunThatItMissed has a connection that was lost come back
+// to a state in which the run is over.
+func TestScriptGoesOnAfterARunThatItMissed(t *testing.T) {
+	for _, test := range []struct {
+		state client.Update
+		waits bool
+	}{
+		{snapshot(client.KindReset, 12, contracts.State{}), false},
+		{snapshot(client.KindReset, 12, contracts.State{IsResponding: true}), true},
+		{snapshot(client.KindReset, 9, contracts.State{}), true}, // as of before the prompt
+	} {
+		d := newDesk()
+		d.note(connectedAs("conn_me", "conn_me"))
+		d.await()
+		d.accept(9)
+		d.note(test.state)
+		if got := d.running(); got != test.waits {
+			t.Errorf("%+v, accepted before: got waiting %t, want %t", test.state.Snapshot, got, test.waits)
+		}
+		d = newDesk()
+		d.note(connectedAs("conn_me", "conn_me"))
+		d.await()
+		d.note(test.state)
+		if !d.running() {
+			t.Errorf("%+v before the prompt was accepted: got no waiting", test.state.Snapshot)
+		}
+		d.accept(9)
+		if got := d.running(); got != test.waits {
+			t.Errorf("%+v, accepted after: got waiting %t, want %t", test.state.Snapshot, got, test.waits)
+		}
+	}
+}
+
+// TestHandOverDoesNotEndTheRun holds apart a state that follows what was seen
+// and one that stands for what was missed.
+func TestHandOverDoesNotEndTheRun(t *testing.T) {
+	for _, test := range []struct {
+		state client.Update
+		runs  bool
+	}{
+		{snapshot(client.KindSnapshot, 5, contracts.State{}), true},
+		{snapshot(client.KindReset, 5, contracts.State{}), false},
+		{snapshot(client.KindReset, 5, contracts.State{IsResponding: true}), true},
+	} {
+		d := newDesk()
+		d.note(connectedAs("conn_me", "conn_me"))
+		d.note(told(&contracts.RawAgentEvent{EventKind: "agent_start"})[0])
+		d.note(test.state)
+		if got := d.running(); got != test.runs {
+			t.Errorf("%s, responding %t: got running %t, want %t", test.state.Kind, test.state.Snapshot.State.IsResponding, got, test.runs)
+		}
+	}
+}
+
+func TestAnsweredQuestionIsNotAskedAgainByAnOlderState(t *testing.T) {
+	d := newDesk()
+	d.note(connectedAs("conn_me", "conn_me"))
+	d.note(told(approval)[0])
+	q := *d.first()
+	older := snapshot(client.KindSnapshot, 5, contracts.State{PendingRequests: []contracts.PendingRequest{{ID: q.id, Kind: q.kind}}})
+	d.answer(q.id)
+	d.note(older)
+	if d.first() != nil {
+		t.Error("got the question again, want it answered")
+	}
+	d.reopen(q) // the answer was refused
+	d.note(older)
+	if d.first() == nil {
+		t.Error("got no question after its answer was refused")
+	}
+	d.answer(q.id)
+	d.note(told(&contracts.ServerRequestResolved{RequestID: q.id})[0])
+	d.note(older)
+	if d.first() == nil {
+		t.Error("got no question, want what a later state says")
+	}
+}
+
+func TestWhoIsAskedForControlIsToldOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tm := open(t, attachFlags{}, true, connectedAs("conn_me", "conn_me"),
+			told(&contracts.ConnectionInfo{Connections: []contracts.ConnectionState{
+				{ConnectionID: "conn_bob", ClientInfo: &contracts.ClientInfo{Name: "bob"}}, {ConnectionID: "conn_x"},
+			}})[0])
+		said := func(text string) client.Update { return told(&contracts.Status{Message: text})[0] }
+		before := tm.out.String()
+		tm.tell(said("bob asks for control"))
+		tm.tell(said("conn_x asks for control"))
+		if got := tm.out.String(); got != before {
+			t.Errorf("got %q, want nothing: the question comes with how to answer it", strings.TrimPrefix(got, before))
+		}
+		tm.tell(said("the law asks for control")) // said by an agent
+		tm.wantShown("-- the law asks for control\n")
+		tm.tell(client.Update{Kind: client.KindControl, Control: &contracts.LeaseChange{ControllerConnectionID: new("conn_bob")}})
+		tm.tell(said("conn_x asks for control"))
+		tm.wantShown("-- conn_x asks for control\n") // somebody else is asked
+	})
 }

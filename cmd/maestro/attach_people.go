@@ -36,11 +36,9 @@ func (v *view) connected(a *contracts.Attached) {
 // cannot be made again.
 func (v *view) disconnected(err error) {
 	if e, ok := errors.AsType[*client.CloseError](err); ok && e.Err != nil {
-		for err = e.Err; errors.Unwrap(err) != nil; {
-			err = errors.Unwrap(err) // what the network said, without the layers that passed it on
-		}
+		err = e.Err
 	}
-	why := oneLine(err.Error(), 200)
+	why := oneLine(innermost(err), 200)
 	if why == v.lost {
 		return
 	}
@@ -96,9 +94,10 @@ func (v *view) snapshot(s *contracts.Snapshot) {
 		v.chunk(&contracts.ResponseChunk{Content: r.Thinking, IsThinking: true})
 		v.chunk(&contracts.ResponseChunk{Content: r.Text})
 	}
-	if st.LastError != nil {
+	if st.LastError != nil && *st.LastError != v.failed { // every hand-over brings the state again
 		v.notice(styleRed, "last error: %s", oneLine(*st.LastError, maxArgs))
 	}
+	v.failed = orEmpty(st.LastError)
 	for i := range st.PendingRequests {
 		v.request(questionOf(&st.PendingRequests[i]))
 	}
@@ -118,10 +117,21 @@ func (v *view) connections(e *contracts.ConnectionInfo) {
 func (v *view) people(list []contracts.ConnectionState) {
 	clear(v.names)
 	for _, c := range list {
+		v.names[c.ConnectionID] = ""
 		if c.ClientInfo != nil {
 			v.names[c.ConnectionID] = c.ClientInfo.Name
 		}
 	}
+}
+
+// attached reports whether somebody of that name is attached.
+func (v *view) attached(name string) bool {
+	for id, other := range v.names {
+		if name == other && other != "" || name == id {
+			return true
+		}
+	}
+	return false
 }
 
 // control prints how a hand-over that concerns us went on.

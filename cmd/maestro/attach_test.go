@@ -3,7 +3,9 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -15,6 +17,7 @@ import (
 	"github.com/coder/websocket"
 	"github.com/coder/websocket/wsjson"
 
+	"github.com/seed-028515a8/maestro/client"
 	"github.com/seed-028515a8/maestro/contracts"
 )
 
@@ -104,13 +107,17 @@ func TestAttachSurvivesALostConnection(t *testing.T) {
 }
 
 func TestAttachRefusesWhatItCannotUse(t *testing.T) {
-	missing := filepath.Join(t.TempDir(), "missing")
+	missing, empty := filepath.Join(t.TempDir(), "missing"), filepath.Join(t.TempDir(), "empty")
+	if err := os.WriteFile(empty, []byte(" \n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	for _, test := range []struct {
 		args []string
 		want string
 	}{
 		{[]string{"--view", "--take"}, "[take view]"},
 		{[]string{"--token-file", missing}, "token file"},
+		{[]string{"--token-file", empty}, empty + " is empty"},
 		{[]string{"ftp://host"}, "want ws://"},
 		{[]string{"http://a", "http://b"}, "at most 1 arg"},
 	} {
@@ -128,8 +135,36 @@ func TestAttachRefusesWhatItCannotUse(t *testing.T) {
 func TestDefaultTokenFileMayBeMissing(t *testing.T) {
 	defaults := attachDefaults{TokenFile: filepath.Join(t.TempDir(), "missing")}
 	flags := attachFlags{tokenFile: defaults.TokenFile}
-	if _, err := flags.options(defaults); err != nil {
-		t.Errorf("got %v, want no token and no error", err)
+	if path, err := flags.token(defaults); path != "" || err != nil {
+		t.Errorf("got %q, %v, want no token and no error", path, err)
+	}
+}
+
+func TestFailureToAttachSaysWhatToDo(t *testing.T) {
+	refused := func(code int, reason contracts.Code, message string) error {
+		return fmt.Errorf("attach: %w", &client.CloseError{Code: code, Reason: reason, Message: message})
+	}
+	unknown := &net.OpError{Op: "dial", Err: &net.DNSError{Err: "no such host", Name: "h", Server: "10.0.0.1"}}
+	missing := refused(4404, contracts.CodeStaleSession, "gone")
+	denied := refused(4403, contracts.CodeAccessDenied, "only viewing")
+	for _, test := range []struct {
+		err   error
+		flags attachFlags
+		token string
+		want  string
+	}{
+		{&client.CloseError{Code: 1006, Err: unknown}, attachFlags{}, "", "nothing answers at h:1 (no such host): does `maestro serve` run there?"},
+		{refused(4401, contracts.CodeUnauthenticated, "invalid credential"), attachFlags{}, "/t", "h:1 does not accept the token in /t: invalid credential"},
+		{refused(4401, contracts.CodeUnauthenticated, ""), attachFlags{}, "", "h:1 wants a token: name the file that holds it with --token-file"},
+		{missing, attachFlags{session: "s"}, "", `session "s" not found: --create makes it`},
+		{missing, attachFlags{session: "s", create: true}, "", missing.Error()},
+		{denied, attachFlags{}, "", "only viewing: attach with --view"},
+		{denied, attachFlags{view: true}, "", denied.Error()},
+		{io.EOF, attachFlags{}, "", "EOF"},
+	} {
+		if got := test.flags.explain(test.err, "h:1", test.token).Error(); got != test.want {
+			t.Errorf("%v: got %q, want %q", test.err, got, test.want)
+		}
 	}
 }
 

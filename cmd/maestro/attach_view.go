@@ -22,6 +22,7 @@ type view struct {
 	where      string            // the workspace that was told last
 	answers    string            // the agent that was told last
 	lost       string            // why there is no connection, as told last; empty with one
+	failed     string            // the error that was told last; empty once the state has none
 	names      map[string]string // client names by connection id, of those attached now
 	replay     bool              // the agent plays a script
 
@@ -216,7 +217,7 @@ func (v *view) failure(e *contracts.ErrorEvent) {
 	if e.Fatal {
 		word = "fatal error"
 	}
-	v.flow = ""
+	v.flow, v.failed = "", e.Message
 	v.screen.line(styleRed, fmt.Sprintf("! %s (%s): %s", word, oneLine(string(e.ErrorType), 20), indentAfterFirst("  ", strings.TrimSuffix(cleanText(e.Message), "\n"))))
 }
 

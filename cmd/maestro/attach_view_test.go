@@ -273,6 +273,19 @@ func TestOwnPromptIsNotRepeated(t *testing.T) {
 	}
 }
 
+func TestLastErrorIsToldOnce(t *testing.T) {
+	failed := "no network"
+	state := func(last *string) client.Update {
+		return snapshot(client.KindSnapshot, 1, contracts.State{LastError: last})
+	}
+	got := rendered(state(&failed), state(&failed), state(nil), state(&failed),
+		told(&contracts.ErrorEvent{Message: "gone", ErrorType: contracts.ErrorTransient})[0], state(new("gone")))
+	compareText(t, got, `-- last error: no network
+-- last error: no network
+! error (transient): gone
+`)
+}
+
 // compareText fails at the first line that differs.
 func compareText(t *testing.T, got, want string) {
 	t.Helper()

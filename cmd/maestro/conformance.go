@@ -22,6 +22,18 @@ var reports = map[string]func(*conformance.Report, io.Writer) error{
 	"junit": (*conformance.Report).WriteJUnit,
 }
 
+// isTarget reports whether a text has the form of a target.
+func isTarget(text string) bool {
+	kind, rest, _ := strings.Cut(text, ":")
+	switch kind {
+	case "stdio":
+		return strings.TrimSpace(rest) != ""
+	case "ws", "wss", "http", "https":
+		return strings.HasPrefix(rest, "//") && rest != "//"
+	}
+	return false
+}
+
 func conformanceCommand() *cobra.Command {
 	var (
 		c                                          conformance.Config
@@ -39,6 +51,8 @@ func conformanceCommand() *cobra.Command {
 			switch {
 			case c.Target == "" && c.Spawn == "":
 				return usage{errors.New("--target is required, or --spawn for hosted runners")}
+			case c.Target != "" && !isTarget(c.Target):
+				return usage{fmt.Errorf("--target %q: want stdio:COMMAND, ws://HOST:PORT or http://HOST:PORT", c.Target)}
 			case !ok:
 				return usage{fmt.Errorf("--format %q: want text, json or junit", format)}
 			case tokens != "" && tokens != string(conformance.TokensRequired) && tokens != string(conformance.TokensOptional):

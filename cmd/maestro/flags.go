@@ -140,12 +140,18 @@ func (s *settings) check(cmd *cobra.Command) error {
 	if err := s.sensible(); err != nil {
 		return usage{err}
 	}
-	return nil
+	return s.absolute() // what is told to clients and harnesses holds wherever those run
 }
 
 func (s *settings) sensible() error {
 	if s.auth != "token" && s.auth != "off" {
 		return fmt.Errorf("--auth %q: want token or off", s.auth)
+	}
+	if !isAgent(s.agent) {
+		return fmt.Errorf("--agent %q: want shell, script:FILE, conformance or headless:CMD", s.agent)
+	}
+	if err := s.addresses(); err != nil {
+		return err
 	}
 	if p := contracts.Profile(s.profile); p != contracts.ProfileSeed && p != contracts.ProfilePublic {
 		return fmt.Errorf("--protocol-profile %q: want seed or public", s.profile)
@@ -177,6 +183,35 @@ func (s *settings) sensible() error {
 		return errors.New("durations and sizes must be positive")
 	}
 	return s.limits.check()
+}
+
+// isAgent reports whether a text has the form of an agent.
+func isAgent(spec string) bool {
+	kind, rest, _ := strings.Cut(spec, ":")
+	switch kind {
+	case "shell", "conformance":
+		return kind == spec
+	case "script", "headless":
+		return strings.TrimSpace(rest) != ""
+	}
+	return false
+}
+
+// addresses completes where to listen.
+func (s *settings) addresses() (err error) {
+	if s.listen, err = completeAddress("listen", s.listen); err != nil {
+		return err
+	}
+	if s.pprof, err = completeAddress("pprof", s.pprof); err != nil {
+		return err
+	}
+	switch {
+	case s.auth == "off" && s.listen != "" && !onLoopback(s.listen):
+		return errOpenDoor(s.listen)
+	case s.pprof != "" && !onLoopback(s.pprof):
+		return errOpenProfiles(s.pprof)
+	}
+	return nil
 }
 
 // absolute makes the paths independent of the current directory.

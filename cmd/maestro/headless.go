@@ -32,7 +32,7 @@ func headlessCommand() *cobra.Command {
 		},
 	}
 	s.register(cmd)
-	cmd.Flags().StringVar(&s.listen, "listen", "", "also let clients attach over the network, to the same session")
+	cmd.Flags().StringVar(&s.listen, "listen", "", "also let clients attach over the network, to the same session: an address, or a port on 127.0.0.1")
 	return cmd
 }
 

@@ -53,11 +53,11 @@ func runHosted(s settings, c hosted.Config, in io.Reader, out io.Writer) error {
 	if err := c.Resolve(os.Getenv); err != nil {
 		return err
 	}
+	if s.auth == "off" && !onLoopback(c.Listen) {
+		return errOpenDoor(c.Listen)
+	}
 	_, restored, err := c.Restore()
 	if err != nil {
-		return err
-	}
-	if err := s.absolute(); err != nil { // paths were meant from where the program was started
 		return err
 	}
 	for _, pair := range c.Environment(os.Getenv) {

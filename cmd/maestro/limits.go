@@ -29,14 +29,19 @@ type limits struct {
 	requests                           map[string]string // duration or never, by type
 }
 
+// How many sessions there may be, open and on the disk of one scope.
+const (
+	defaultSessions = 1024
+	defaultKept     = 10_000
+)
+
 func (l *limits) register(cmd *cobra.Command) {
+	l.sessions, l.kept = defaultSessions, defaultKept
 	f := cmd.Flags()
 	f.IntVar(&l.frameBytes, "max-frame-bytes", contracts.MaxSocketBytes, "longest message of a network client")
 	f.IntVar(&l.lineBytes, "max-line-bytes", contracts.MaxLineBytes, "longest line on standard input")
 	f.IntVar(&l.connections, "max-connections", 16384, "connections at a time")
 	f.IntVar(&l.controllers, "max-controllers", 64, "connections of a session that may ask for control")
-	f.IntVar(&l.sessions, "max-sessions", 1024, "sessions at a time")
-	f.IntVar(&l.kept, "max-kept-sessions", 10_000, "sessions of one scope on the disk")
 	f.Float64Var(&l.attachRate, "attach-rate", 512, "attachments per second of one principal in the long run; negative is no limit")
 	f.IntVar(&l.attachBurst, "attach-burst", 2048, "attachments of one principal at once")
 	f.Float64Var(&l.requestRate, "request-rate", 200, "HTTP requests per second of one principal in the long run; negative is no limit")
@@ -53,6 +58,12 @@ func (l *limits) register(cmd *cobra.Command) {
 	f.IntVar(&l.watchedDirs, "max-watched-dirs", 50_000, "directories in all file watches of a session")
 	f.Int64Var(&l.readBytes, "max-read-bytes", 2<<20, "longest file that a client can read")
 	f.StringToStringVar(&l.requests, "request-timeout", nil, "how long a type of question waits, such as approval=10m or user_input=never")
+}
+
+// registerSessions adds the flags of the command that has more than one session.
+func (l *limits) registerSessions(cmd *cobra.Command) {
+	cmd.Flags().IntVar(&l.sessions, "max-sessions", defaultSessions, "sessions at a time")
+	cmd.Flags().IntVar(&l.kept, "max-kept-sessions", defaultKept, "sessions of one scope on the disk")
 }
 
 func (l *limits) check() error {

@@ -76,7 +76,7 @@ func (o overHTTP) Stream(ctx context.Context, conn *sse.Conn, req contracts.Stre
 
 // listen takes the address. Clients that connect wait until accept is called.
 func listen(s settings, root string, h house, log *slog.Logger) (*network, error) {
-	ln, err := net.Listen("tcp", s.listen)
+	ln, err := listenOn("listen", s.listen)
 	if err != nil {
 		return nil, err
 	}
@@ -102,9 +102,8 @@ func (n *network) accept(log *slog.Logger) {
 }
 
 func (n *network) open(s settings, root string, h house, log *slog.Logger) error {
-	addr, ok := n.ln.Addr().(*net.TCPAddr)
-	if s.auth == "off" && (!ok || !addr.IP.IsLoopback()) {
-		return fmt.Errorf("--auth off is accepted on a loopback address only, not on %s", n.ln.Addr())
+	if s.auth == "off" && !isLoopback(n.ln.Addr()) {
+		return errOpenDoor(n.ln.Addr().String())
 	}
 	n.door = door.New(s.limits.connections)
 	limiter := rates.New(rates.Options{
@@ -143,12 +142,12 @@ func (n *network) profile(addr string, log *slog.Logger) error {
 	if addr == "" {
 		return nil
 	}
-	ln, err := net.Listen("tcp", addr)
+	ln, err := listenOn("pprof", addr)
 	if err != nil {
 		return err
 	}
-	if tcp, ok := ln.Addr().(*net.TCPAddr); !ok || !tcp.IP.IsLoopback() {
-		return errors.Join(fmt.Errorf("--pprof is accepted on a loopback address only, not on %s", addr), ln.Close())
+	if !isLoopback(ln.Addr()) {
+		return errors.Join(errOpenProfiles(addr), ln.Close())
 	}
 	n.debug = &http.Server{Handler: observe.Debug(), ReadHeaderTimeout: 5 * time.Second}
 	log.Info("profiles", "url", "http://"+ln.Addr().String()+"/debug/pprof/")

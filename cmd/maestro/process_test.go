@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -157,6 +158,46 @@ func TestOneServerPerJournal(t *testing.T) {
 	if got := exitCode(t, err); got != exitFailure || !strings.Contains(string(out), "another process") {
 		t.Errorf("got exit code %d and %s, want %d and that another process has the journal", got, out, exitFailure)
 	}
+	if want := "its own --workspace or --state-dir"; !strings.Contains(string(out), want) {
+		t.Errorf("got %s, want %q", out, want)
+	}
+
+	workspace := t.TempDir()
+	runner := []string{"hosted-runner", "--runner-session-id", "r", "--workspace-root", workspace}
+	listening(t, runner...)
+	out, err = program(t, append(runner, "--listen", "0")...).CombinedOutput()
+	if got, want := exitCode(t, err), "its own --workspace-root or --state-dir"; got != exitFailure || !strings.Contains(string(out), want) {
+		t.Errorf("hosted-runner: got exit code %d and %s, want %d and %q", got, out, exitFailure, want)
+	}
+}
+
+// TestWhatIsToldHoldsEverywhere gives paths that count from where the server was
+// started, and an address that is a port.
+func TestWhatIsToldHoldsEverywhere(t *testing.T) {
+	for _, mode := range [][]string{{"serve"}, {"hosted-runner", "--runner-session-id", "r", "--workspace-root", "."}} {
+		cmd := program(t, append(mode, "--listen", "0", "--host", "127.0.0.1", "--state-dir", "st", "--ready-file", "ready.json", "--exit-on-stdin-eof")...)
+		if mode[0] == "serve" {
+			cmd.Args = slices.DeleteFunc(cmd.Args, func(arg string) bool { return arg == "--host" || arg == "127.0.0.1" })
+		}
+		out, err := cmd.CombinedOutput() // its input is at its end
+		if got := exitCode(t, err); got != 0 {
+			t.Fatalf("%q: got exit code %d and %s, want 0", mode, got, out)
+		}
+		var ready readiness
+		text, err := os.ReadFile(filepath.Join(cmd.Dir, "ready.json"))
+		if err != nil || json.Unmarshal(text, &ready) != nil {
+			t.Fatalf("%q: got ready file %s, %v", mode, text, err)
+		}
+		if !strings.HasPrefix(ready.BaseURL, "http://127.0.0.1:") {
+			t.Errorf("%q: got address %s, want one on 127.0.0.1", mode, ready.BaseURL)
+		}
+		if _, err := os.Stat(ready.TokenFile); err != nil || !filepath.IsAbs(ready.TokenFile) {
+			t.Errorf("%q: got token file %q, %v, want its whole path", mode, ready.TokenFile, err)
+		}
+		if want := " --token-file " + ready.TokenFile; !strings.Contains(string(out), want) {
+			t.Errorf("%q: got\n%s\nwant%s in it", mode, out, want)
+		}
+	}
 }
 
 func TestWhatCannotStartSaysWhy(t *testing.T) {
@@ -165,15 +206,28 @@ func TestWhatCannotStartSaysWhy(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = taken.Close() })
+	_, takenPort, err := net.SplitHostPort(taken.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, test := range []struct {
 		args []string
 		code int
 		says string
 	}{
-		{[]string{"serve", "--listen", taken.Addr().String()}, exitFailure, "address already in use"},
-		{[]string{"serve", "--listen", "0.0.0.0:0", "--auth", "off"}, exitFailure, "loopback"},
+		{[]string{"serve", "--listen", taken.Addr().String()}, exitFailure, "address already in use: choose another port with --listen"},
+		{[]string{"headless", "--listen", takenPort}, exitFailure, "address already in use: choose another port with --listen"},
+		{[]string{"serve", "--listen", "127.0.0.1:0", "--pprof", takenPort}, exitFailure, "with --pprof"},
+		{[]string{"serve", "--listen", "99999"}, exitUsage, "want a port"},
+		{[]string{"serve", "--listen", "here"}, exitUsage, "HOST:PORT or PORT"},
+		{[]string{"serve", "--listen", "0.0.0.0:0", "--auth", "off"}, exitUsage, "loopback"},
+		{[]string{"serve", "--listen", ":0", "--auth", "off"}, exitUsage, "loopback"},
+		{[]string{"serve", "--listen", "127.0.0.1:0", "--pprof", "0.0.0.0:0"}, exitUsage, "loopback"},
+		{[]string{"headless", "--listen", "0.0.0.0:0", "--auth", "off"}, exitUsage, "loopback"},
 		{[]string{"serve", "--workspace", "/does/not/exist"}, exitFailure, "/does/not/exist"},
-		{[]string{"serve", "--listen", "127.0.0.1:0", "--agent", "nobody"}, exitFailure, "nobody"},
+		{[]string{"serve", "--listen", "127.0.0.1:0", "--agent", "nobody"}, exitUsage, "nobody"},
+		{[]string{"serve", "--listen", "127.0.0.1:0", "--agent", "headless:"}, exitUsage, "headless:"},
+		{[]string{"serve", "--agent", "shell:x"}, exitUsage, "shell:x"},
 		{[]string{"serve", "--listen", "127.0.0.1:0", "--agent", "script:/does/not/exist"}, exitFailure, "/does/not/exist"},
 		{[]string{"serve", "--auth", "maybe"}, exitUsage, "maybe"},
 		{[]string{"serve", "--lease-ttl", "-1s"}, exitUsage, "positive"},
@@ -186,9 +240,22 @@ func TestWhatCannotStartSaysWhy(t *testing.T) {
 		{[]string{"headless", "--workspace", "/does/not/exist"}, exitFailure, `"fatal":true`},
 		{[]string{"headless", "--auth", "maybe"}, exitUsage, `"fatal":true`},
 		{[]string{"serve", "--ready-file", "/does/not/exist/ready", "--listen", "127.0.0.1:0"}, exitFailure, "/does/not/exist"},
-		{[]string{"attach", "http://127.0.0.1:1"}, exitFailure, "refused"},
+		{[]string{"headless", "--agent", "nobody"}, exitUsage, `"fatal":true`},
+		// What a hosted runner needs may come from its environment: it is a start that
+		// fails (maestro-attach 5.2). Its other flags are flags like all.
+		{[]string{"hosted-runner"}, exitFailure, "MAESTRO_RUNNER_SESSION_ID"},
+		{[]string{"hosted-runner", "--runner-session-id", "r"}, exitFailure, "MAESTRO_WORKSPACE_ROOT"},
+		{[]string{"hosted-runner", "--runner-session-id", "r", "--workspace-root", ".", "--listen", "99999"}, exitFailure, "TCP port"},
+		{[]string{"hosted-runner", "--runner-session-id", "r", "--workspace-root", ".", "--agent", "nobody"}, exitUsage, "nobody"},
+		{[]string{"hosted-runner", "--max-sessions", "2"}, exitUsage, "max-sessions"},
+		{[]string{"headless", "--max-kept-sessions", "2"}, exitUsage, "max-kept-sessions"},
+		{[]string{"attach", "http://127.0.0.1:1"}, exitFailure, "nothing answers at 127.0.0.1:1 (connection refused)"},
+		{[]string{"attach", "ftp://127.0.0.1"}, exitUsage, "want ws://"},
+		{[]string{"attach", "http://"}, exitUsage, "no host"},
 		{[]string{"attach", "--view", "--take"}, exitUsage, "view"},
 		{[]string{"conformance"}, exitUsage, "target"},
+		{[]string{"conformance", "--target", "nowhere"}, exitUsage, "nowhere"},
+		{[]string{"conformance", "--target", "stdio:"}, exitUsage, "stdio:"},
 		{[]string{"conformance", "--target", "stdio:true", "--format", "xml"}, exitUsage, "xml"},
 		{[]string{"conformance", "--target", "stdio:true", "--run", "("}, exitUsage, "--run"},
 		{[]string{"conformance", "--target", "stdio:/does/not/exist"}, exitFailure, "/does/not/exist"},
@@ -197,6 +264,18 @@ func TestWhatCannotStartSaysWhy(t *testing.T) {
 		if got := exitCode(t, err); got != test.code || !strings.Contains(string(out), test.says) {
 			t.Errorf("maestro %q: got exit code %d and %s, want %d and %q", test.args, got, out, test.code, test.says)
 		}
+	}
+}
+
+// TestRunnerThatWouldBeOpenLeavesNothing refuses before there is a session.
+func TestRunnerThatWouldBeOpenLeavesNothing(t *testing.T) {
+	cmd := program(t, "hosted-runner", "--runner-session-id", "r", "--workspace-root", ".", "--listen", "0.0.0.0:0", "--auth", "off")
+	out, err := cmd.CombinedOutput()
+	if got := exitCode(t, err); got != exitUsage || !strings.Contains(string(out), "loopback") {
+		t.Errorf("got exit code %d and %s, want %d and the reason", got, out, exitUsage)
+	}
+	if left, err := os.ReadDir(cmd.Dir); err != nil || len(left) > 0 {
+		t.Errorf("got %v, %v in the workspace, want nothing", left, err)
 	}
 }
 

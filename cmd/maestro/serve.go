@@ -35,9 +35,10 @@ func serveCommand() *cobra.Command {
 		},
 	}
 	s.register(cmd)
-	cmd.Flags().StringVar(&s.listen, "listen", defaultListen, "address to listen on")
+	cmd.Flags().StringVar(&s.listen, "listen", defaultListen, "address to listen on, or a port on 127.0.0.1")
 	cmd.Flags().DurationVar(&s.idleTTL, "idle-ttl", 30*time.Minute, "how long a session that nobody uses stays in memory; 0 is for ever")
 	s.registerServer(cmd)
+	s.limits.registerSessions(cmd)
 	return cmd
 }
 

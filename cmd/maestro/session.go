@@ -142,7 +142,11 @@ func (m *sessions) store(key hub.Key, create bool) (journal.Store, error) {
 	}
 	store, err := journal.Open(dir, journal.FileOptions{RetainBytes: m.retainBytes, RetainAge: m.retainAge, Durable: m.fsync})
 	if errors.Is(err, journal.ErrLocked) {
-		err = fmt.Errorf("%w: attach to that one, or give this one its own --workspace or --state-dir", err)
+		flag := "--workspace"
+		if m.hosted {
+			flag = "--workspace-root"
+		}
+		err = fmt.Errorf("%w: attach to that one, or give this one its own %s or --state-dir", err, flag)
 	}
 	if err != nil {
 		return nil, err

@@ -1,0 +1,69 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"os"
+
+	"github.com/seed-028515a8/maestro/client"
+	"github.com/seed-028515a8/maestro/contracts"
+)
+
+// explain puts the failure to attach to the server at host in words that say
+// what to do about it.
+func (f *attachFlags) explain(err error, host, tokenFile string) error {
+	e, ok := errors.AsType[*client.CloseError](err)
+	if !ok {
+		return err
+	}
+	if network, ok := errors.AsType[*net.OpError](err); ok && network.Op == "dial" {
+		return fmt.Errorf("nothing answers at %s (%s): does `maestro serve` run there?", host, innermost(network))
+	}
+	switch {
+	case e.Reason == contracts.CodeUnauthenticated && tokenFile != "":
+		return fmt.Errorf("%s does not accept the token in %s: %s", host, tokenFile, e.Message)
+	case e.Reason == contracts.CodeUnauthenticated:
+		return fmt.Errorf("%s wants a token: name the file that holds it with --token-file", host)
+	case e.Code == 4404 && f.session != "" && !f.create:
+		return fmt.Errorf("session %q not found: --create makes it", f.session)
+	case e.Reason == contracts.CodeAccessDenied && !f.view && !f.create:
+		return fmt.Errorf("%s: attach with --view", e.Message)
+	}
+	return err
+}
+
+// hostOf returns the host and port of a server's address.
+func hostOf(address string) string {
+	u, err := url.Parse(address)
+	if err != nil {
+		return address
+	}
+	return u.Host
+}
+
+// innermost returns what the network said, without the layers that passed it on.
+func innermost(err error) string {
+	if dns, ok := errors.AsType[*net.DNSError](err); ok {
+		return dns.Err
+	}
+	for errors.Unwrap(err) != nil {
+		err = errors.Unwrap(err)
+	}
+	return err.Error()
+}
+
+// checkToken reads a token file once before it is used, for what would else come
+// back as a refusal.
+func checkToken(path string) error {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return fmt.Errorf("token file: %w", err)
+	}
+	if len(bytes.TrimSpace(text)) == 0 {
+		return fmt.Errorf("token file %s is empty", path)
+	}
+	return nil
+}
