@@ -187,7 +187,7 @@ func (a attempt) refusedWith(s *Session, rule string, codes ...contracts.Code) {
 
 // spawn starts a process and reads its first two lines.
 func (s *Session) spawn(name string) *Peer {
-	link, err := startProcess(strings.TrimPrefix(s.config.Target, "stdio:"))
+	link, err := startProcess(strings.TrimPrefix(s.config.Target, "stdio:"), s.environ)
 	if err != nil {
 		s.fail("R20", "expected a server, got: %v", err)
 	}

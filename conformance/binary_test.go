@@ -20,9 +20,12 @@ func soon(more ...string) []string {
 	return append([]string{"--lease-ttl", "10s", "--heartbeat-interval", "5s"}, more...)
 }
 
-// aboutBodies, aboutRuns and aboutWho are the scenarios over HTTP for which it
-// matters how strict a server is, which profile it has, and whom it lets in.
+// aboutMessages are the scenarios on stdio and sockets for which it matters how
+// strict a server is. aboutBodies, aboutRuns and aboutWho are those over HTTP for
+// which that matters, which profile it has, and whom it lets in.
 var (
+	aboutMessages = regexp.MustCompile("^(framing|handshake|run|request|interrupt|shutdown|state|lease|handover|viewer|stream|resume|answer|socket|utility)/")
+
 	aboutBodies = regexp.MustCompile("^(route|header|refusal|connection|session|subscription|unsubscribe|heartbeat/[acu]|disconnect|post|tool)")
 	aboutRuns   = regexp.MustCompile("^(refusal|session|subscription|return|post|parity)/")
 	aboutWho    = regexp.MustCompile("^(route|header|session|connection|subscription|unsubscribe|disconnect|claim/[^e]|watcher|return|post|token|parity)/?")
@@ -38,13 +41,13 @@ func TestBuiltBinary(t *testing.T) {
 			return conformance.Config{Target: fmt.Sprintf("stdio:'%s' headless --agent conformance --workspace '%s'", binary, t.TempDir())}
 		},
 		"stdio strict": func(t *testing.T) conformance.Config {
-			return conformance.Config{Target: fmt.Sprintf("stdio:'%s' headless --agent conformance --strict --workspace '%s'", binary, t.TempDir()), Strict: true}
+			return conformance.Config{Target: fmt.Sprintf("stdio:'%s' headless --agent conformance --strict --workspace '%s'", binary, t.TempDir()), Strict: true, Filter: aboutMessages}
 		},
 		"ws": func(t *testing.T) conformance.Config {
 			return conformance.Config{Target: serve(t, binary, soon("--auth", "off")...).WSURL}
 		},
 		"ws strict": func(t *testing.T) conformance.Config {
-			return conformance.Config{Target: serve(t, binary, soon("--auth", "off", "--strict")...).WSURL, Strict: true}
+			return conformance.Config{Target: serve(t, binary, soon("--auth", "off", "--strict")...).WSURL, Strict: true, Filter: aboutMessages}
 		},
 		"http": func(t *testing.T) conformance.Config {
 			return conformance.Config{Target: serve(t, binary, soon("--auth", "off")...).BaseURL}

@@ -5,7 +5,10 @@ import (
 	"fmt"
 	"net/http/httptest"
 	"os"
+	"os/signal"
+	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -16,15 +19,23 @@ import (
 )
 
 // asDouble makes the test binary a server on its standard streams, with the
-// defect that follows, if one does.
+// defect and the workspace that follow.
 const asDouble = "serve-as-double"
 
+// take has signals do nothing here. Unlike one that is ignored, commands do not
+// inherit that.
+func take(signals ...os.Signal) { signal.Notify(make(chan os.Signal, 1), signals...) }
+
 func TestMain(m *testing.M) {
+	for _, sig := range []os.Signal{os.Interrupt, syscall.SIGHUP} {
+		if signal.Ignored(sig) { // as in the background of a script
+			take(sig)
+		}
+	}
 	if len(os.Args) > 1 && os.Args[1] == asDouble {
 		options := quick()
-		if len(os.Args) > 2 {
-			options.Defect = double.Defect(os.Args[2])
-		}
+		options.Defect, options.Workspace = double.Defect(os.Args[2]), os.Args[3]
+		take(syscall.SIGPIPE) // when nobody listens its commands are to end with it
 		os.Exit(double.New(options).ServeStdio(os.Stdin, os.Stdout))
 	}
 	if len(os.Args) > 1 && os.Args[1] == asRunner {
@@ -54,7 +65,17 @@ func stdioTarget(t *testing.T, defect double.Defect) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return "stdio:'" + binary + "' " + asDouble + " " + string(defect)
+	return "stdio:'" + binary + "' " + asDouble + " '" + string(defect) + "' '" + workspace(t) + "'"
+}
+
+// workspace is an empty directory, by a path without links.
+func workspace(t *testing.T) string {
+	t.Helper()
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dir
 }
 
 // socketTarget is the double as a server in this process.
@@ -84,8 +105,13 @@ func httpTarget(t *testing.T, defect double.Defect) string {
 // serveDouble starts the double for the length of the test and returns its URL.
 func serveDouble(t *testing.T, options double.Options) string {
 	t.Helper()
-	server := httptest.NewServer(double.New(options))
-	t.Cleanup(server.Close)
+	options.Workspace = workspace(t)
+	site := double.New(options)
+	server := httptest.NewServer(site)
+	t.Cleanup(func() {
+		server.Close()
+		site.Close()
+	})
 	return server.URL
 }
 

@@ -57,6 +57,30 @@ var catches = []catch{
 	{double.TokenNotChecked, onSocket, "^resume/wrong-token$", []string{"9.3"}},
 	{double.WrongCloseCode, onSocket, "^socket/not-json$", []string{"9.5"}},
 
+	{double.ReordersOutput, onStdio, "^output/large$", []string{"5.1"}},
+	{double.ExitsEarly, onSocket, "^output/before-exit$", []string{"R84"}},
+	{double.ExitsEarly, onSocket, "^tree/late-words$", []string{"R84", "5.1"}},
+	{double.CutsCharacters, onSocket, "^output/cut-characters$", []string{"R93"}},
+	{double.CutsCharacters, onHTTP, "^terminal/cut-characters$", []string{"R93"}},
+	{double.KeepsAllOutput, onSocket, "^output/in-state$", []string{"R78"}},
+	{double.TakesAllInput, onStdio, "^(stdin|terminal)/not-enabled$", []string{"R88"}},
+	{double.NeverTypesEOF, onSocket, "^terminal/end-of-input$", []string{"R89"}},
+	{double.DeafToResizes, onStdio, "^terminal/resize$", []string{"R91"}},
+	{double.KillsAtOnce, onSocket, "^(terminate/asks-first|terminal/terminate)$", []string{"5.1", "R86"}},
+	{double.LeavesChildren, onSocket, "^tree/(terminated|background)$", []string{"R87", "R86", "5.1"}},
+	{double.ReservesRefused, onHTTP, "^command/bad-(line|cwd|words)$", []string{"5.1", "R92"}},
+	{double.PassesCredentials, onStdio, "^command/no-credentials$", []string{"5.1"}},
+	{double.SharesUtilities, onSocket, "^owner/(commands|watches)$", []string{"A29"}},
+	{double.KeepsWatching, onSocket, "^reason/interrupt$", []string{"3.5"}},
+	{double.WrongScores, onHTTP, "^search/(scores|whole-path)$", []string{"R95"}},
+	{double.NeverTruncated, onSocket, "^(search/limit|read/window)$", []string{"R95", "R96"}},
+	{double.FollowsLinks, onStdio, "^search/links$", []string{"5.2"}},
+	{double.ReadsAnywhere, onSocket, "^read/(links|traversal)$", []string{"R94"}},
+	{double.NamelessRefusals, onStdio, "^(read/missing|command/bad-line)$", []string{"R97", "5.1"}},
+	{double.CreatesAreRenames, onSocket, "^watch/create$", []string{"R99"}},
+	{double.ReportsAfterStop, onHTTP, "^watch/stopped$", []string{"R99"}},
+	{double.ReportsExcluded, onSocket, "^watch/built-in-excludes$", []string{"R99"}},
+
 	{double.BareEventIDs, onHTTP, "^sse/framing$", []string{"1.11"}},
 	{double.ReplaysOneTooMany, onHTTP, "^return/(missed-items|nothing-missed)$", []string{"A43", "A48"}},
 	{double.LosesBetween, onHTTP, "^return/(under-load|missed-items)$", []string{"A43", "A49"}},
@@ -137,6 +161,11 @@ func TestEachPlantedDefectIsCaught(t *testing.T) {
 func TestEveryDefectIsInTheTable(t *testing.T) {
 	for _, d := range double.Defects() {
 		if !slices.ContainsFunc(catches, func(c catch) bool { return c.defect == d && c.on != onHTTP }) {
+			t.Errorf("defect %s is planted, but no test wants it caught", d)
+		}
+	}
+	for _, d := range double.UtilityDefects() {
+		if !slices.ContainsFunc(catches, func(c catch) bool { return c.defect == d }) {
 			t.Errorf("defect %s is planted, but no test wants it caught", d)
 		}
 	}

@@ -33,11 +33,12 @@ type Session struct {
 	wire    *wire     // the server over HTTP; nil on other transports, and until a runner is ready
 	runners []*runner // hosted runners, in the order they were started
 	dirs    []string  // scratch directories, removed at the end
+	environ []string  // added to the environment of servers on stdio
 }
 
 func newSession(ctx context.Context, c *Config, sc Scenario) *Session {
 	s := &Session{config: c, scenario: sc, ctx: ctx, started: time.Now(), trace: &trace{}, ID: "conf-" + uuid.NewString()}
-	if sc.Needs.Transport == HTTP {
+	if t := sc.Needs.Transport; t == HTTP || t == Anywhere && transportOf(c.Target) == HTTP {
 		s.wire = newWire(c.Target, c.Token)
 	}
 	return s

@@ -31,8 +31,9 @@ type process struct {
 	err    error
 }
 
-// startProcess runs a command line, split as words and not by a shell.
-func startProcess(line string) (Link, error) {
+// startProcess runs a command line, split as words and not by a shell, with
+// variables beside our own.
+func startProcess(line string, environ []string) (Link, error) {
 	words, err := splitWords(line)
 	if err != nil {
 		return nil, err
@@ -41,6 +42,7 @@ func startProcess(line string) (Link, error) {
 		return nil, errors.New("stdio target names no command")
 	}
 	cmd := exec.Command(words[0], words[1:]...)
+	cmd.Env = append(cmd.Environ(), environ...)
 	cmd.WaitDelay = time.Second // pipes that a grandchild holds open
 	stdin, err := cmd.StdinPipe()
 	if err != nil {

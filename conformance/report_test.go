@@ -19,7 +19,7 @@ import (
 
 func TestScenariosHaveUniqueNamesTitlesAndRules(t *testing.T) {
 	all := conformance.Scenarios()
-	for transport, least := range map[conformance.Transport]int{conformance.Stdio: 15, conformance.Socket: 90, conformance.HTTP: 150, conformance.Hosted: 50} {
+	for transport, least := range map[conformance.Transport]int{conformance.Stdio: 15, conformance.Socket: 90, conformance.HTTP: 150, conformance.Hosted: 50, conformance.Anywhere: 100} {
 		n := 0
 		for _, s := range all {
 			if s.Needs.Transport == transport {

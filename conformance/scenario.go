@@ -41,6 +41,8 @@ const (
 	Socket Transport = "ws"     // one server for all, a session per scenario
 	HTTP   Transport = "http"   // the same over HTTP and server-sent events
 	Hosted Transport = "hosted" // a hosted runner per scenario, over HTTP
+
+	Anywhere Transport = "any" // stdio, ws or http, whichever the target is
 )
 
 // A TokenPolicy says whether a connection over HTTP must prove who it is.
@@ -66,6 +68,8 @@ func Scenarios() []Scenario {
 		leases(), handovers(), viewers(), streams(), resumes(), answers(), sockets(), utilities(),
 		routes(), spellings(), refusals(), connections(), creations(), subscriptions(), liveness(),
 		claims(), watchers(), follows(), returns(), posts(), tools(), tokens(), parity(),
+		commandStarts(), commandRefusals(), commandLines(), outputs(), inputs(), terminals(), terminalSizes(), terminations(), processes(),
+		searches(), listings(), reads(), readRefusals(), fileWatches(), watchFilters(), watchEnds(), possessions(), audiences(), reasons(),
 		hosting(), drains(), restores(), startups(), signals())
 }
 
@@ -99,6 +103,8 @@ func (n Needs) missingTransport(c *Config) string {
 		return ""
 	case c.Target == "":
 		return "needs a target"
+	case n.Transport == Anywhere:
+		return ""
 	case n.Transport == Either && have == HTTP:
 		return "needs a stdio or ws target"
 	case n.Transport != Either && n.Transport != have:

@@ -194,6 +194,7 @@ type refusal struct {
 	text   string              // the exact text; empty accepts any
 	prefix string              // how the text begins; for texts with a free end
 	names  string              // what the text must contain
+	id     string              // request_id on stdio; empty accepts any
 	kind   contracts.ErrorType // error_type on stdio
 	code   contracts.Code      // code on sockets; empty accepts any
 }
@@ -201,16 +202,21 @@ type refusal struct {
 // want returns the refusal of the frame with an id as a want.
 func (r refusal) want(socket bool, id string) want {
 	w, field := message("error").with("error_type", string(r.kind)).with("fatal", false), "message"
+	if r.id != "" {
+		w = w.with("request_id", r.id)
+	}
 	if socket {
 		w, field = control("ws.error").with("id", id), "error"
 		if r.code != "" {
 			w = w.with("code", r.code)
 		}
 	}
-	return w.where(r.describe(field), func(f *Frame) bool {
-		text := f.str(field)
-		return (r.text == "" || text == r.text) && strings.HasPrefix(text, r.prefix) && strings.Contains(text, r.names)
-	})
+	return w.where(r.describe(field), func(f *Frame) bool { return r.fits(f.str(field)) })
+}
+
+// fits reports whether a text is that of the refusal.
+func (r refusal) fits(text string) bool {
+	return (r.text == "" || text == r.text) && strings.HasPrefix(text, r.prefix) && strings.Contains(text, r.names)
 }
 
 func (r refusal) describe(field string) string {

@@ -30,6 +30,7 @@ type watch struct {
 	tools    map[string]toolStage
 	gated    map[string]bool   // calls announced with requires_approval
 	legacy   map[string]bool   // calls announced by client_tool_request
+	tenures  map[string]tenure // of commands and watches
 	open     map[string]*Frame // waiting server requests by request_id
 
 	waiting  []awaited       // frames with an id that have no answer yet, in order
@@ -60,7 +61,7 @@ const (
 // init makes the maps.
 func (w *watch) init() {
 	w.finished, w.tools = map[string]bool{}, map[string]toolStage{}
-	w.gated, w.legacy = map[string]bool{}, map[string]bool{}
+	w.gated, w.legacy, w.tenures = map[string]bool{}, map[string]bool{}, map[string]tenure{}
 	w.open, w.known = map[string]*Frame{}, map[string]bool{}
 }
 
@@ -167,6 +168,7 @@ func (w *watch) adopt(f *Frame) {
 	}
 	clear(w.tools)
 	clear(w.open)
+	clear(w.tenures)
 	for _, t := range listOf(f, "state.tracked_tools") {
 		w.tools[textOf(t, "call_id")] = toolCalled
 	}
@@ -206,6 +208,8 @@ func (w *watch) message(p *Peer, f *Frame) {
 		w.requested(p, f)
 	case "server_request_resolved":
 		w.resolved(p, f)
+	default:
+		w.utility(p, f)
 	}
 }
 

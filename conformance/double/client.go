@@ -167,7 +167,7 @@ func (c *client) greet() {
 		LeaseExpiresAt: c.leaseEnd()}
 	if !r.s.public() {
 		ok.ServerCapabilities = &contracts.ServerCapabilities{ServerRequests: contracts.RequestTypes(),
-			UtilityOperations: []contracts.UtilityOperation{}, ConnectionRoles: []contracts.Role{contracts.RoleViewer, contracts.RoleController}}
+			UtilityOperations: r.s.operations(), ConnectionRoles: []contracts.Role{contracts.RoleViewer, contracts.RoleController}}
 	}
 	if r.s.has(HelloOKToAll) {
 		for _, other := range r.clients {

@@ -124,9 +124,8 @@ func (c *client) do(cmd contracts.Command) *contracts.Error {
 		return r.answerContent(cmd)
 	case *contracts.ServerRequestResponse:
 		return r.respond(cmd)
-	case *contracts.UtilityCommandTerminate:
-	case *contracts.UtilityFileWatchStop:
-		r.stopWatch(cmd.WatchID)
+	case *contracts.UtilityCommandTerminate, *contracts.UtilityFileWatchStop:
+		return c.operate(cmd)
 	default:
 		return c.utility(cmd)
 	}
@@ -137,7 +136,7 @@ func (c *client) do(cmd contracts.Command) *contracts.Error {
 // stdio and sockets.
 var viewerForbidden = []contracts.RequestType{contracts.RequestMCPElicitation, contracts.RequestUserInput, contracts.RequestToolRetry}
 
-// utility refuses an operation, unless this is a hosted runner and the client
+// utility refuses an operation, unless there is a workspace and the client
 // announced that it wants such.
 func (c *client) utility(cmd contracts.Command) *contracts.Error {
 	kind := cmd.CommandType()
@@ -149,7 +148,7 @@ func (c *client) utility(cmd contracts.Command) *contracts.Error {
 	}
 	text := kind + " requires " + string(op) + " capability"
 	if caps := c.hello.Capabilities; caps != nil && slices.Contains(caps.UtilityOperations, op) {
-		if c.room.s.runner != nil {
+		if c.room.s.workspace() != "" {
 			return c.operate(cmd)
 		}
 		text = kind + " is not offered here"
@@ -192,6 +191,7 @@ func (r *room) stop(word, text string, cmd contracts.Command) {
 		r.cancelQuestions(word + " before request completed")
 	}
 	applyCommand(&r.state, cmd)
+	r.endUtilities(word, everybody)
 	if r.run != nil {
 		r.endRun(text)
 	}
@@ -199,11 +199,23 @@ func (r *room) stop(word, text string, cmd contracts.Command) {
 }
 
 func (r *room) shutdown() {
+	if r.ending {
+		return
+	}
+	r.ending = true
 	r.cancelQuestions("Shutdown before request completed")
 	applyCommand(&r.state, &contracts.Shutdown{})
+	r.endUtilities("Headless runtime shutdown", everybody)
 	if r.run != nil {
 		r.endRun("")
 	}
+	if len(r.programs) == 0 {
+		r.finish()
+	}
+}
+
+// finish closes a session that was shut down, once its commands have exited.
+func (r *room) finish() {
 	r.publishSnapshot()
 	r.end()
 }

@@ -74,6 +74,39 @@ const (
 	TrustsPages         Defect = "trusts-pages"           // D10: a page of another origin changes nothing
 )
 
+// The defects of utilities, each with the promise it breaks and its rule. All of
+// them show on stdio or on sockets; see [UtilityDefects].
+const (
+	ReordersOutput    Defect = "reorders-output"          // 5.1: order within a stream
+	ExitsEarly        Defect = "exits-before-last-output" // R84: the exit comes last
+	CutsCharacters    Defect = "cuts-characters"          // R93: a character that is read in two pieces is one
+	KeepsAllOutput    Defect = "keeps-all-output"         // R78: a state has 32,768 characters
+	TakesAllInput     Defect = "takes-all-input"          // R88: only with allow_stdin
+	NeverTypesEOF     Defect = "never-types-eof"          // R89: eof is 0x04 on a terminal
+	DeafToResizes     Defect = "deaf-to-resizes"          // R91: a resize that is confirmed is applied
+	KillsAtOnce       Defect = "kills-at-once"            // 5.1: a graceful end begins with SIGTERM
+	LeavesChildren    Defect = "leaves-children"          // R87: descendants end too
+	ReservesRefused   Defect = "reserves-refused-ids"     // 5.1: the id of a refused start is free
+	PassesCredentials Defect = "passes-credentials"       // 5.1: credentials are stripped
+	SharesUtilities   Defect = "shares-utilities"         // A29: only the owner controls a command
+	KeepsWatching     Defect = "keeps-watching"           // R67: interrupt stops watches
+	WrongScores       Defect = "wrong-scores"             // R95: 10 for each character before the match
+	NeverTruncated    Defect = "never-truncated"          // R95, R96: what is left is said
+	FollowsLinks      Defect = "follows-links"            // 5.2: links to directories are not followed
+	ReadsAnywhere     Defect = "reads-anywhere"           // R94: nothing outside is read
+	NamelessRefusals  Defect = "nameless-refusals"        // R97: a refusal names the request
+	CreatesAreRenames Defect = "creates-are-renames"      // 5.4: what is new was created
+	ReportsAfterStop  Defect = "reports-after-stop"       // R99: nothing after stopped
+	ReportsExcluded   Defect = "reports-excluded"         // R99: built-in excludes
+)
+
+// UtilityDefects lists those of utilities.
+func UtilityDefects() []Defect {
+	return []Defect{ReordersOutput, ExitsEarly, CutsCharacters, KeepsAllOutput, TakesAllInput, NeverTypesEOF, DeafToResizes, KillsAtOnce,
+		LeavesChildren, ReservesRefused, PassesCredentials, SharesUtilities, KeepsWatching, WrongScores, NeverTruncated, FollowsLinks,
+		ReadsAnywhere, NamelessRefusals, CreatesAreRenames, ReportsAfterStop, ReportsExcluded}
+}
+
 // HTTPDefects lists those that show over HTTP and SSE: the ones above, and
 // those that sockets have too.
 func HTTPDefects() []Defect {

@@ -6,6 +6,7 @@
 // keeps everything in memory, under one lock, knows only the conformance
 // agent, and has no authentication, with which connection tokens are optional.
 // As a hosted runner it drains and restores, without the blocks of a manifest
-// that readers ignore, and has the utilities of section 6; otherwise it has
-// none.
+// that readers ignore. Given a workspace it has utilities: what clients run are
+// real processes, pipes and terminals; searches and watches are the simplest
+// that do, and look at every file each time.
 package double

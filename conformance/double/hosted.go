@@ -279,6 +279,7 @@ func (s *Server) drainTo(h *Runner, reason, by string, exports []map[string]stri
 		r.publish(&contracts.Status{Message: "Hosted runner is draining: " + cmp.Or(reason, "platform_requested_drain")})
 	}
 	r.cancelQuestions("Runtime drained before request completed")
+	r.quiet()
 	if r.run != nil {
 		r.endRun("Run interrupted by drain")
 	}
@@ -298,6 +299,16 @@ func (s *Server) drainTo(h *Runner, reason, by string, exports []map[string]stri
 	a := ok(answer)
 	a.header = http.Header{"Cache-Control": {"no-store"}}
 	return a, nil
+}
+
+// quiet ends all utilities and waits for that, with the lock open meanwhile.
+func (r *room) quiet() {
+	r.endUtilities("Runtime drained", everybody)
+	for len(r.programs) > 0 {
+		r.s.mu.Unlock()
+		time.Sleep(lookTime)
+		r.s.mu.Lock()
+	}
 }
 
 // manifest describes the session as of the cursor that its last snapshot will

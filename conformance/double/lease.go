@@ -41,6 +41,7 @@ func (r *room) leave(c *client) {
 		r.holder = nil
 	}
 	c.out = nil
+	r.endUtilities("Owning connection closed", func(owner *client) bool { return owner == c })
 	if !c.web {
 		r.announce(c)
 		return

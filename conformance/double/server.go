@@ -20,6 +20,7 @@ type Options struct {
 	Heartbeat        time.Duration     // zero means 15 s
 	LeaseTTL         time.Duration     // zero means 45 s
 	SubscriptionTTL  time.Duration     // of a detached subscription; zero means 30 s
+	Workspace        string            // directory of the utilities, without links on the way; empty is none, unless hosted
 	Profile          contracts.Profile // public behaves as the agent of section 6.2; empty is seed
 }
 
@@ -42,6 +43,24 @@ func New(o Options) *Server {
 	o.LeaseTTL = cmp.Or(o.LeaseTTL, contracts.DefaultLeaseTTL)
 	o.SubscriptionTTL = cmp.Or(o.SubscriptionTTL, contracts.DefaultSubscriptionTTL)
 	return &Server{opts: o, rooms: map[string]*room{}, replies: map[string]reply{}}
+}
+
+// Close ends the commands and watches of all sessions and waits until they have
+// ended. It is called last, if there is a workspace.
+func (s *Server) Close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, r := range s.rooms {
+		for _, p := range r.programs {
+			p.end("The server was closed", true)
+		}
+		for _, l := range slices.Clone(r.lookouts) {
+			l.stop("The server was closed")
+		}
+	}
+	for _, r := range s.rooms {
+		r.quiet()
+	}
 }
 
 func (s *Server) has(d Defect) bool { return s.opts.Defect == d }
@@ -69,6 +88,10 @@ type room struct {
 	floor     uint64            // cursor before the oldest entry that can be replayed
 	gone      map[string]string // ids of connections and subscriptions that were, to their connections
 	timer     *time.Timer       // for sweep
+	programs  []*program        // running commands, in the order of their start
+	lookouts  []*lookout        // active watches, in the order of their start
+	reserved  []string          // ids that a defect does not set free
+	ending    bool              // shut down, but commands are left
 	updated   time.Time
 }
 
@@ -105,6 +128,7 @@ func (r *room) publish(ev contracts.Event) {
 	}
 	r.head++
 	apply(&r.state, ev)
+	applyUtility(&r.state, ev, r.s.keptOutput())
 	if r.s.has(KeepsResponding) && ev.EventType() == "response_end" {
 		r.state.IsResponding = true
 	}

@@ -27,13 +27,16 @@ func (s *Server) ServeStdio(in io.Reader, out io.Writer) int {
 
 	var wg sync.WaitGroup
 	wg.Go(func() { s.writeLines(o, out) }) // ends when the session does
-	s.readLines(c, in)
-	s.mu.Lock()
-	if !r.closed {
-		r.shutdown()
-	}
-	s.mu.Unlock()
+	go func() {                            // ends with the input, or with the process
+		s.readLines(c, in)
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if !r.closed {
+			r.shutdown()
+		}
+	}()
 	wg.Wait()
+	s.Close()
 	if s.has(WrongExitStatus) {
 		return 3
 	}
@@ -68,7 +71,7 @@ func (s *Server) readLines(c *client, in io.Reader) {
 			s.line(c, line, long)
 		}
 		s.mu.Lock()
-		closed := c.room.closed
+		closed := c.room.closed || c.room.ending
 		s.mu.Unlock()
 		if err != nil || closed {
 			return

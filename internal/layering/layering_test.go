@@ -83,7 +83,7 @@ var rooms = map[string]room{
 	// The other side of the wire.
 	"client":              {ours: []string{"contracts", "session"}, others: []string{websocket}},
 	"conformance":         {ours: []string{"conformance/shape", "contracts", "session"}, others: []string{uuid, websocket}},
-	"conformance/double":  {ours: []string{"conformance/shape", "contracts"}, others: []string{websocket}},
+	"conformance/double":  {ours: []string{"conformance/shape", "contracts"}, others: []string{creack, websocket}},
 	"conformance/shape":   {ours: []string{"contracts"}},
 	"conformance/adapter": {}, // judges from outside
 

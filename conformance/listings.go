@@ -1,0 +1,105 @@
+package conformance
+
+import (
+	"strings"
+	"time"
+
+	"github.com/seed-028515a8/maestro/contracts"
+)
+
+// listings judges which files a search looks at: 5.2, R94.
+func listings() []Scenario {
+	search := anywhere(contracts.OperationFileSearch)
+	return []Scenario{
+		{Name: "search/hidden", Title: "Hidden files are found, those of version control are not", Rules: []string{"5.2"}, Needs: search, Run: settled(searchHidden)},
+		{Name: "search/ignored", Title: "What ignore files name is not found, unless a later rule takes it back", Rules: []string{"5.2"}, Needs: search, Run: settled(searchIgnored)},
+		{Name: "search/links", Title: "Links to directories are not followed", Rules: []string{"5.2"}, Needs: search, Run: settled(searchLinks)},
+		{Name: "search/directories", Title: "Files are found, directories are not", Rules: []string{"5.2"}, Needs: search, Run: settled(searchFilesOnly)},
+		{Name: "search/cwd", Title: "A search is of the directory given, and paths are relative to it", Rules: []string{"R95", "5.0"}, Needs: search, Run: settled(searchCwd)},
+		{Name: "search/outside", Title: "A search outside the workspace is refused and names its request", Rules: []string{"R94", "5.2"}, Needs: search, Run: settled(searchOutside)},
+		{Name: "search/changes", Title: "New files are found soon, removed ones no more", Rules: []string{"5.2"}, Needs: search, Run: settled(searchChanges)},
+		{Name: "search/odd-names", Title: "Names with blanks, quotes and characters of any kind are found", Rules: []string{"5.2"}, Needs: search, Run: settled(searchOddNames)},
+	}
+}
+
+func searchHidden(u *user) {
+	u.files(".quux", ".dir/quux", ".git/quux", "sub/.git/quux")
+	u.finds("5.2", "quux", "9991 .dir/quux", "6985 .quux")
+}
+
+func searchIgnored(u *user) {
+	u.files("quux.out", "quux.keep.out", "sub/quux.tmp", "sub/deep/quux.tmp", "quux-dir/file", "sub/quux.txt", "node_modules/quux")
+	u.shell("cd " + u.rel + ` && printf '%s\n' '*.out' '!*.keep.out' 'quux-dir/' 'node_modules/' '# quux.txt' > .gitignore && printf '%s\n' '/quux.tmp' > sub/.gitignore`)
+	u.finds("5.2", "quux", "7988 sub/quux.txt", "7987 quux.keep.out", "7983 sub/deep/quux.tmp")
+}
+
+func searchLinks(u *user) {
+	u.files("real/quux-inside")
+	u.shell("cd " + u.rel + " && ln -s real quux-link && ln -s / quux-all && ln -s . quux-loop")
+	deadline := time.Now().Add(u.s.config.Patience)
+	for {
+		seen := false
+		for _, r := range listOf(u.search("5.2", "quux-inside", nil), "results") {
+			if path := textOf(r, "path"); path != "real/quux-inside" {
+				u.s.fail("5.2", "expected no file behind a link, got %s", path)
+			}
+			seen = true
+		}
+		if seen {
+			return
+		}
+		if time.Now().After(deadline) {
+			u.s.fail("5.2", "expected real/quux-inside to be found, got nothing")
+		}
+		u.s.pause("5.2", 50*time.Millisecond)
+	}
+}
+
+func searchFilesOnly(u *user) {
+	u.files("quux/readme")
+	u.shell("mkdir " + u.rel + "/quux-empty")
+	u.finds("5.2", "quux", "5989 quux/readme")
+}
+
+func searchCwd(u *user) {
+	u.files("sub/quux", "sub/deep/quux", "quux")
+	for _, cwd := range []string{u.rel + "/sub", u.home + "/sub"} {
+		id, from := u.id("search"), len(u.log)
+		u.do("R95", &contracts.UtilityFileSearch{SearchID: id, Query: "quux", Cwd: &cwd})
+		f := u.await("R95", from, message("utility_file_search_results").with("search_id", id).with("cwd", u.home+"/sub"))
+		if got := strings.Join(found(f), ", "); got != "9996 quux, 9991 deep/quux" {
+			u.s.fail("R95", "expected the files below sub, got %s", got)
+		}
+	}
+	whole, from := u.id("search"), len(u.log)
+	u.do("R95", &contracts.UtilityFileSearch{SearchID: whole, Query: u.rel + "/sub/deep/quux"})
+	f := u.await("R95", from, message("utility_file_search_results").with("search_id", whole).with("cwd", u.root))
+	if got := found(f); len(got) == 0 || !strings.HasSuffix(got[0], " "+u.rel+"/sub/deep/quux") {
+		u.s.fail("R95", "expected a search without cwd to look in the workspace, got %q", got)
+	}
+	u.denied(&contracts.UtilityFileSearch{SearchID: "none", Query: "quux", Cwd: new(u.rel + "/none")}, refusal{rule: "5.2", id: "none"})
+}
+
+func searchOutside(u *user) {
+	for _, cwd := range u.ways() {
+		id := u.id("out")
+		u.denied(&contracts.UtilityFileSearch{SearchID: id, Query: "x", Cwd: &cwd}, outsideRefusal("R94", id))
+	}
+	u.none("R94", 0, message("utility_file_search_results"))
+}
+
+func searchChanges(u *user) {
+	u.files("quux-1")
+	u.finds("5.2", "quux", "7994 quux-1")
+	u.files("sub/quux-2")
+	u.finds("5.2", "quux", "7994 quux-1", "7990 sub/quux-2")
+	u.shell("cd " + u.rel + " && mv quux-1 other && rm sub/quux-2")
+	u.finds("5.2", "quux")
+	u.files("again/quux-3")
+	u.finds("5.2", "quux", "7988 again/quux-3")
+}
+
+func searchOddNames(u *user) {
+	u.files("quux a.txt", `quux"b"`, "quux-ü-€", `quux\c`, "quux[d]")
+	u.finds("5.2", "quux", `7994 quux\c`, `7993 quux"b"`, "7993 quux[d]", "7992 quux-ü-€", "7990 quux a.txt")
+}

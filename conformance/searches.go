@@ -1,0 +1,157 @@
+package conformance
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/seed-028515a8/maestro/contracts"
+)
+
+// searches judges how found files are ranked: 5.2, R95.
+func searches() []Scenario {
+	search := anywhere(contracts.OperationFileSearch)
+	return []Scenario{
+		{Name: "search/scores", Title: "Each rule gives its score, and the best comes first", Rules: []string{"R95"}, Needs: search, Run: settled(searchScores)},
+		{Name: "search/whole-path", Title: "A query that is a path finds that file first", Rules: []string{"R95"}, Needs: search, Run: settled(searchPath)},
+		{Name: "search/words", Title: "Words of a query are found in any order", Rules: []string{"R95"}, Needs: search, Run: settled(searchWords)},
+		{Name: "search/letters", Title: "Letters in their order are found, the nearer the better", Rules: []string{"R95"}, Needs: search, Run: settled(searchLetters)},
+		{Name: "search/ties", Title: "Of equal scores the shorter path is first, then the lesser one", Rules: []string{"R95"}, Needs: search, Run: settled(searchTies)},
+		{Name: "search/case", Title: "Case does not matter, and lengths are in characters", Rules: []string{"R95"}, Needs: search, Run: settled(searchCase)},
+		{Name: "search/limit", Title: "The limit is 50, at least 1, at most 500, and what is left is said", Rules: []string{"R95"}, Needs: search, Run: settled(searchLimit)},
+		{Name: "search/blank", Title: "A query is trimmed, and finds nothing if nothing is left", Rules: []string{"R95"}, Needs: search, Run: settled(searchBlank)},
+	}
+}
+
+// search searches the user's directory and returns the result, held against what
+// is true of any.
+func (u *user) search(rule, query string, limit *int64) *Frame {
+	id := u.id("search")
+	from := len(u.log)
+	u.do(rule, &contracts.UtilityFileSearch{SearchID: id, Query: query, Cwd: new(u.rel), Limit: limit})
+	f := u.await(rule, from, message("utility_file_search_results").with("search_id", id))
+	if f.str("query") != strings.TrimSpace(query) || f.str("cwd") != u.home {
+		u.s.fail(rule, "expected results for %q in %s, got %s", strings.TrimSpace(query), u.home, abridge(f.Raw, maxTraceText))
+	}
+	return f
+}
+
+// found renders results as lines of a score and a path.
+func found(f *Frame) []string {
+	var list []string
+	for _, r := range listOf(f, "results") {
+		list = append(list, show(r["score"])+" "+textOf(r, "path"))
+	}
+	return list
+}
+
+// finds fails unless a query finds exactly the files given, with their scores and
+// in their order. It asks again for a while: files may have been made just now.
+func (u *user) finds(rule, query string, want ...string) {
+	deadline := time.Now().Add(u.s.config.Patience)
+	for {
+		f := u.search(rule, query, nil)
+		got := found(f)
+		if fmt.Sprint(got) == fmt.Sprint(want) && f.at("truncated") == false {
+			return
+		}
+		if time.Now().After(deadline) {
+			u.s.fail(rule, "expected %q to find %q, got %q", query, want, got)
+		}
+		u.s.pause(rule, 50*time.Millisecond)
+	}
+}
+
+// files has a command make files in the user's directory.
+func (u *user) files(names ...string) {
+	var script strings.Builder
+	script.WriteString("cd " + u.rel)
+	for _, name := range names {
+		if at := strings.LastIndexByte(name, '/'); at > 0 {
+			script.WriteString(" && mkdir -p '" + name[:at] + "'")
+		}
+		script.WriteString(" && echo " + "text > '" + name + "'")
+	}
+	u.shell(script.String())
+}
+
+func searchScores(u *user) {
+	u.files("quux", "a/quux", "quuxes.txt", "my-quux.txt", "old-quux/readme", "q-u-u-x", "qu/ux", "unrelated.txt", "b/other")
+	u.finds("R95", "quux", "9996 quux", "9994 a/quux", "7990 quuxes.txt", "6959 my-quux.txt", "5945 old-quux/readme", "3038 q-u-u-x", "2042 qu/ux")
+	u.finds("R95", "nothing-is-called-so")
+}
+
+func searchPath(u *user) {
+	u.files("docs/quux.md", "old/docs/quux.md", "docs/quux.md.bak", "docs/other.md")
+	u.finds("R95", "docs/quux.md", "9488 docs/quux.md", "5984 docs/quux.md.bak", "5944 old/docs/quux.md")
+}
+
+func searchWords(u *user) {
+	u.files("second/first.txt", "first second.md", "second only.md", "x/first-and-second", "seconds/the-firsts/file")
+	u.finds("R95", "first second", "7985 first second.md", "4984 second/first.txt", "4982 x/first-and-second", "4977 seconds/the-firsts/file")
+	u.finds("R95", "second   first", "4985 first second.md", "4984 second/first.txt", "4982 x/first-and-second", "4977 seconds/the-firsts/file")
+}
+
+func searchLetters(u *user) {
+	u.files("zawb", "z123456789012w", "w-before-z", "z/w")
+	// 12-min(10, gap) for each letter: 12+11 for zawb, 12+2 for the long gap.
+	u.finds("R95", "zw", "3019 zawb", "3000 z123456789012w", "2020 z/w")
+}
+
+func searchTies(u *user) {
+	u.files("yyqqa", "zqqaaaaaaaaaaaa", "c/qx1", "a/qx1", "B/qx1", "a-/qx1", "aa/qx1")
+	u.finds("R95", "qq", "6975 yyqqa", "6975 zqqaaaaaaaaaaaa")
+	u.finds("R95", "qx", "7995 B/qx1", "7995 a/qx1", "7995 c/qx1", "7994 a-/qx1", "7994 aa/qx1")
+}
+
+func searchCase(u *user) {
+	u.files("Quux.TXT", "éé/QUUXÉ", "unrelated")
+	u.finds("R95", "qUUx", "7992 Quux.TXT", "7992 éé/QUUXÉ")
+	u.finds("R95", "quux.txt", "9992 Quux.TXT")
+	u.finds("R95", "quuxé", "9992 éé/QUUXÉ")
+}
+
+func searchLimit(u *user) {
+	u.shell("cd " + u.rel + " && i=100; while [ $i -lt 620 ]; do : > quux$i; i=$((i+1)); done && for i in 0 1 2 3 4; do : > zed$i; done")
+	u.eventually("R95", "files", "test -e "+u.rel+"/quux619")
+	u.counts("quux", nil, 50, true)
+	u.counts("quux", new(int64(0)), 1, true)
+	u.counts("quux", new(int64(-7)), 1, true)
+	u.counts("quux", new(int64(3)), 3, true)
+	u.counts("quux", new(int64(500)), 500, true)
+	u.counts("quux", new(int64(100_000)), 500, true)
+	u.counts("zed", new(int64(5)), 5, false)
+	u.counts("zed", new(int64(4)), 4, true)
+	u.counts("zed", nil, 5, false)
+}
+
+// counts fails unless a query finds so many files, and says whether there are
+// more. Of equals the first by name are shown.
+func (u *user) counts(query string, limit *int64, want int, truncated bool) {
+	deadline := time.Now().Add(u.s.config.Patience)
+	for {
+		f := u.search("R95", query, limit)
+		list := listOf(f, "results")
+		ordered := true
+		for i := range list {
+			ordered = ordered && (i == 0 || textOf(list[i-1], "path") < textOf(list[i], "path"))
+		}
+		if len(list) == want && ordered && f.at("truncated") == truncated {
+			return
+		}
+		if time.Now().After(deadline) {
+			u.s.fail("R95", "expected %d results in order for %q with limit %s, truncated %v; got %d, truncated %s", want, query, show(limit), truncated, len(list), show(f.at("truncated")))
+		}
+		u.s.pause("R95", 50*time.Millisecond)
+	}
+}
+
+func searchBlank(u *user) {
+	u.files("quux")
+	for _, query := range []string{"", "  ", "\t\n"} {
+		if f := u.search("R95", query, nil); len(listOf(f, "results")) != 0 || f.at("truncated") != false {
+			u.s.fail("R95", "expected nothing for a blank query, got %s", abridge(f.Raw, maxTraceText))
+		}
+	}
+	u.finds("R95", "  quux\t", "9996 quux")
+}

@@ -1,0 +1,228 @@
+package conformance
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/google/uuid"
+
+	"github.com/seed-028515a8/maestro/contracts"
+)
+
+// A user is a controller that uses utilities, on any transport. It belongs to
+// the scenario's goroutine.
+type user struct {
+	*Peer           // where the messages arrive; sends them too, but over HTTP
+	caller  *Caller // who sends over HTTP; else nil
+	root    string  // the workspace; set by settle
+	home    string  // a directory in it that is the scenario's own; set by settle
+	rel     string  // the same, relative to root
+	counter int     // of ids made up
+}
+
+// user returns a controller of a server that offers the operation the scenario
+// needs and those given, or skips.
+func (s *Session) user(also ...contracts.UtilityOperation) *user {
+	if s.wire != nil {
+		c, p := s.toolUser(also...)
+		return &user{Peer: p, caller: c}
+	}
+	u := &user{Peer: s.operator()}
+	offered, known := u.last(message("hello_ok")).at("server_capabilities.utility_operations").([]any)
+	for _, op := range also {
+		if known && !slices.Contains(offered, any(string(op))) {
+			s.skip("the server does not offer %s", op)
+		}
+	}
+	return u
+}
+
+// using makes a scenario of a story about a user.
+func using(story func(*user)) func(*Session) {
+	return func(s *Session) { story(s.user()) }
+}
+
+// settled is using with a directory in the workspace, which commands made. It is
+// removed in the end, if the story has a good one. also are operations beside
+// the one the scenario needs.
+func settled(story func(*user), also ...contracts.UtilityOperation) func(*Session) {
+	return func(s *Session) {
+		u := s.user(append(also, contracts.OperationCommandExec)...)
+		u.settle()
+		story(u)
+		u.leave()
+	}
+}
+
+// settle makes the user's directory.
+func (u *user) settle() {
+	u.rel = "conformance-" + uuid.NewString()[:8]
+	u.home = strings.TrimSuffix(u.shell("mkdir "+u.rel+" && cd "+u.rel+" && pwd -P"), "\n")
+	u.root = strings.TrimSuffix(u.home, "/"+u.rel)
+	if u.root == u.home {
+		u.s.fail("5.0", "expected commands to run in the workspace, got a directory %q", u.home)
+	}
+}
+
+func (u *user) leave() { u.shell("rm -rf " + u.rel) }
+
+// id makes up an id.
+func (u *user) id(kind string) string {
+	u.counter++
+	return kind + "-" + string(rune('a'+u.counter/26%26)) + string(rune('a'+u.counter%26))
+}
+
+// owner is what messages call the user's connection.
+func (u *user) owner() string {
+	switch {
+	case u.caller != nil:
+		return u.caller.connection
+	case u.s.socket():
+		return u.connection
+	}
+	return "local"
+}
+
+// do sends a command that must be accepted.
+func (u *user) do(rule string, cmd contracts.Command) {
+	if u.caller != nil {
+		u.caller.posted(rule, cmd)
+		return
+	}
+	u.accepted(rule, u.command(cmd))
+}
+
+// try sends a command and does not ask what becomes of it.
+func (u *user) try(cmd contracts.Command) {
+	if u.caller != nil {
+		u.caller.post(cmd)
+		return
+	}
+	u.command(cmd)
+}
+
+// denied sends a command that must be refused.
+func (u *user) denied(cmd contracts.Command, r refusal) {
+	r.kind = contracts.ErrorTool
+	if u.caller != nil {
+		u.caller.post(cmd).denied(r)
+		return
+	}
+	u.Peer.refused(u.command(cmd), r)
+}
+
+// denied fails unless the request was refused as r says.
+func (a *Answer) denied(r refusal) {
+	if a.Status < http.StatusBadRequest || !r.fits(a.str("error")) || r.code != "" && a.str("code") != string(r.code) {
+		a.s.fail(r.rule, "%s: expected a refusal with %s %s, got %s", a.what(), r.code, r.describe("error"), a.said())
+	}
+}
+
+// state is the session's state, where there are snapshots; else the scenario is
+// skipped.
+func (u *user) state() *Frame {
+	switch {
+	case u.caller != nil:
+		return u.s.state()
+	case u.s.socket():
+		return u.s.viewer("vera").last(control("snapshot"))
+	}
+	u.s.skip("there are no snapshots on stdio")
+	return nil
+}
+
+// toolError wants what clients are told of a utility that went wrong.
+var toolError = message("error").with("error_type", string(contracts.ErrorTool))
+
+// holds fails unless a message has fields as given; nil is absent or null.
+func (s *Session) holds(rule string, f *Frame, want fields) {
+	for key, value := range want {
+		if !same(f.at(key), value) {
+			s.fail(rule, "expected %s %s, got %s", key, show(value), abridge(f.Raw, maxTraceText))
+		}
+	}
+}
+
+// A job is a command of a user, from its start on.
+type job struct {
+	u       *user
+	id      string
+	from    int // its messages are in the log from here on
+	started *Frame
+}
+
+// start starts a command and waits until it has.
+func (u *user) start(rule string, cmd *contracts.UtilityCommandStart) *job {
+	if cmd.CommandID == "" {
+		cmd.CommandID = u.id("cmd")
+	}
+	j := &job{u: u, id: cmd.CommandID, from: len(u.log)}
+	u.do(rule, cmd)
+	j.started = j.await(rule, message("utility_command_started"))
+	return j
+}
+
+// sh starts a shell command.
+func (u *user) sh(rule, command string) *job {
+	return u.start(rule, &contracts.UtilityCommandStart{Command: command})
+}
+
+// shell runs a shell command to its end and returns what it printed.
+func (u *user) shell(command string) string {
+	j := u.sh("R84", command)
+	j.await("R85", message("utility_command_exited").with("success", true))
+	return j.output("stdout")
+}
+
+// await waits for a message about the command.
+func (j *job) await(rule string, w want) *Frame {
+	return j.u.await(rule, j.from, w.with("command_id", j.id))
+}
+
+// exits waits for the last message, which must be as wanted.
+func (j *job) exits(rule string, want fields) *Frame {
+	f := j.await(rule, message("utility_command_exited"))
+	j.u.s.holds(rule, f, want)
+	return f
+}
+
+// output is what the command has written by now: all of it once it has exited.
+func (j *job) output(stream string) string {
+	var text strings.Builder
+	for _, f := range j.u.log[j.from:] {
+		if f.Type == "utility_command_output" && f.str("command_id") == j.id && f.str("stream") == stream {
+			text.WriteString(f.str("content"))
+		}
+	}
+	return text.String()
+}
+
+// says waits until the command has written a text, in pieces or not.
+func (j *job) says(rule, text string) {
+	var said strings.Builder
+	j.u.await(rule, j.from, message("utility_command_output").with("command_id", j.id).where("saying "+text, func(f *Frame) bool {
+		said.WriteString(f.str("content"))
+		return strings.Contains(said.String(), text)
+	}))
+}
+
+// prints fails unless the command wrote a text to standard output, and nothing
+// else.
+func (j *job) prints(rule, text string) {
+	j.await(rule, message("utility_command_exited"))
+	if got := j.output("stdout"); got != text {
+		j.u.s.fail(rule, "expected %s to write %s, got %s", j.id, show(text), show(got))
+	}
+}
+
+// end kills the command and waits for its last message.
+func (j *job) end() {
+	j.u.do("R86", &contracts.UtilityCommandTerminate{CommandID: j.id, Force: true})
+	j.await("R86", message("utility_command_exited"))
+}
+
+// about wants any message that names a command.
+func about(id string) want {
+	return want{"a message about " + id, func(f *Frame) bool { return f.Kind == "message" && f.str("command_id") == id }}
+}
