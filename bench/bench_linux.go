@@ -41,6 +41,7 @@ var measurements = []measurement{
 	{"memory", (*bench).memory},
 	{"journal", (*bench).journal},
 	{"start", (*bench).startUp},
+	{"search", (*bench).search},
 	{"terminal", (*bench).terminals},
 	{"output", (*bench).output},
 }

@@ -25,7 +25,7 @@ type plan struct {
 		messages  int
 		rate      int // low enough for all followers to be idle again
 	}
-	memory struct{ viewers int }
+	memory   struct{ viewers int }
 	terminal struct {
 		lines   int   // that a program writes
 		clients []int // that follow
@@ -46,6 +46,12 @@ type plan struct {
 		rate             int           // low enough that a processor is free: the wait is to be the server's doing
 		timeout          time.Duration // of the server's writes
 		length           time.Duration // beyond the timeout, so that stopped viewers are closed
+	}
+	search struct {
+		files   int // to be found
+		typed   int // searches right after the first
+		queries int // of each kind, later on
+		created int // files, one after the other
 	}
 	start   struct{ runs int }
 	journal struct {
@@ -72,6 +78,7 @@ func fullPlan(reps int) plan {
 	p.stall.viewers, p.stall.stopped = 1000, 100
 	p.stall.flood, p.stall.rate = 20_000, 100
 	p.stall.timeout, p.stall.length = contracts.DefaultWriteTimeout, contracts.DefaultWriteTimeout+2*time.Second
+	p.search.files, p.search.typed, p.search.queries, p.search.created = 100_000, 20, 300, 20
 	p.start.runs = 20
 	p.journal.rate, p.journal.length, p.journal.saturated = 500, 3*time.Second, 500_000
 	return p
@@ -92,6 +99,7 @@ func quickPlan() plan {
 	p.stall.viewers, p.stall.stopped = 50, 5
 	p.stall.flood, p.stall.rate = 20_000, 500
 	p.stall.timeout, p.stall.length = time.Second, 2*time.Second
+	p.search.files, p.search.typed, p.search.queries, p.search.created = 2000, 5, 20, 3
 	p.start.runs = 3
 	p.journal.rate, p.journal.length, p.journal.saturated = 500, time.Second/2, 20_000
 	return p

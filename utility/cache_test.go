@@ -1,6 +1,7 @@
 package utility
 
 import (
+	"context"
 	"fmt"
 	"io/fs"
 	"os"
@@ -9,8 +10,217 @@ import (
 	"testing"
 	"time"
 
-	"github.com/seed-028515a8/maestro/workspace"
+	"github.com/fsnotify/fsnotify"
 )
+
+// rested waits until nobody is at the listing.
+func (r *room) rested() { r.listings.work.Wait() }
+
+// followed lists the workspace and returns the listing, whose changes must be
+// told from now on.
+func (r *room) followed() *finding {
+	r.t.Helper()
+	r.listed(".")
+	r.rested()
+	f, told := r.listings.last()
+	if !told {
+		r.t.Fatal("got a listing of whose changes nobody tells, want one that follows")
+	}
+	return f
+}
+
+// fed returns how many directories the system tells of.
+func (r *room) fed() int {
+	r.rested()
+	if r.listings.feed == nil {
+		return 0
+	}
+	r.listings.feed.mu.Lock()
+	defer r.listings.feed.mu.Unlock()
+	return len(r.listings.feed.dirs)
+}
+
+func TestSearchesFollowChanges(t *testing.T) {
+	for _, withGit := range []bool{true, false} {
+		t.Run(fmt.Sprintf("git %v", withGit), func(t *testing.T) { followChanges(t, withGit) })
+	}
+}
+
+func followChanges(t *testing.T, withGit bool) {
+	t.Setenv("HOME", t.TempDir())
+	t.Setenv("XDG_CONFIG_HOME", "")
+	r := newRoom(t, Options{}, map[string]string{
+		"a": "", "sub/b": "", "sub/deep/c": "", ".gitignore": "*.log\n/out/\n", "out/x": "", "tracked.log": "",
+	})
+	must(t, os.MkdirAll(filepath.Join(r.root, "empty/below"), 0o700))
+	must(t, os.MkdirAll(filepath.Join(r.root, "*odd/:x"), 0o700))
+	files := []string{".gitignore", "a", "sub/b", "sub/deep/c"}
+	if withGit {
+		gitInit(t, r.root)
+		git(t, r.root, "add", ".")
+		git(t, r.root, "commit", "-q", "-m", "one")
+	}
+	wantList(t, "first", r.listed("."), slices.Clone(files)...)
+	at := func(rel string) string { return filepath.Join(r.root, filepath.FromSlash(rel)) }
+	step := func(what string, change func(), add, gone []string) {
+		t.Helper()
+		r.followed()
+		change()
+		files = slices.DeleteFunc(append(files, add...), func(f string) bool { return slices.Contains(gone, f) })
+		r.lists(what, ".", slices.Clone(files)...)
+	}
+	create := func(rel string) func() { return func() { write(t, at(rel), "") } }
+	some := func(files ...string) []string { return files }
+	step("a new file", create("new"), some("new"), nil)
+	step("one below", create("sub/deep/new"), some("sub/deep/new"), nil)
+	step("one in an empty directory", create("empty/below/f"), some("empty/below/f"), nil)
+	step("one in an odd directory", create("*odd/:x/f"), some("*odd/:x/f"), nil)
+	step("an ignored one and another", func() { create("y.log")(); create("y")() }, some("y"), nil)
+	step("new directories", create("d1/d2/f"), some("d1/d2/f"), nil)
+	step("a file in one of them", create("d1/d2/g"), some("d1/d2/g"), nil)
+	step("a file that is gone", func() { must(t, os.Remove(at("a"))) }, nil, some("a"))
+	step("a file with another name", func() { must(t, os.Rename(at("new"), at("sub/newer"))) }, some("sub/newer"), some("new"))
+	step("a directory with another name", func() { must(t, os.Rename(at("d1"), at("e1"))) },
+		some("e1/d2/f", "e1/d2/g"), some("d1/d2/f", "d1/d2/g"))
+	step("a file in it", create("e1/d2/h"), some("e1/d2/h"), nil)
+	step("a directory of the old name", create("d1/d2/i"), some("d1/d2/i"), nil)
+	step("a directory that is gone", func() { must(t, os.RemoveAll(at("e1"))) }, nil, some("e1/d2/f", "e1/d2/g", "e1/d2/h"))
+	step("a file in the place of a directory", func() { must(t, os.RemoveAll(at("d1"))); create("d1")() }, some("d1"), some("d1/d2/i"))
+	step("other rules", func() { write(t, at(".gitignore"), "*.log\n") }, some("out/x"), nil)
+	step("a file that they were about", create("out/y"), some("out/y"), nil)
+	step("another repository", func() { write(t, at("out/.gitignore"), "y\n"); gitInit(t, at("out")) }, some("out/.gitignore"), some("out/y"))
+	step("a file in it", create("out/z"), some("out/z"), nil)
+	step("rules below", func() { write(t, at("sub/.gitignore"), "newer\n") }, some("sub/.gitignore"), some("sub/newer"))
+	if withGit {
+		step("an ignored file that is tracked", func() { git(t, r.root, "add", "-f", "tracked.log") }, some("tracked.log"), nil)
+		step("one that is gone", func() { must(t, os.Remove(at("tracked.log"))) }, nil, some("tracked.log"))
+		step("rules of the clone", func() { write(t, at(".git/info/exclude"), "/y\n") }, nil, some("y"))
+	}
+	step("rules of the user", func() { write(t, filepath.Join(os.Getenv("HOME"), ".config/git/ignore"), "/d1\n") }, nil, some("d1"))
+}
+
+func TestListingsAreKeptWhileNothingChanges(t *testing.T) {
+	r := newRoom(t, Options{}, map[string]string{"a": "", "sub/b": "", ".gitignore": "x\n", "x/y/z": ""})
+	gitInit(t, r.root)
+	kept := r.followed()
+	if n := r.fed(); n != 2 {
+		t.Errorf("got %d directories that are watched, want those that are not ignored", n)
+	}
+	must(t, os.WriteFile(filepath.Join(r.root, "a"), []byte("more"), 0o600)) // says nothing about names
+	must(t, os.Chmod(filepath.Join(r.root, "a"), 0o700))
+	if f, err := r.list(t.Context(), "."); err != nil || f != kept {
+		t.Errorf("got another listing, %v; want the same", err)
+	}
+	write(t, filepath.Join(r.root, "sub/new"), "")
+	r.lists("after a change", ".", ".gitignore", "a", "sub/b", "sub/new")
+	if f, _ := r.listings.last(); !f.asked.Equal(kept.asked) {
+		t.Error("got everything listed again, want one file asked for")
+	}
+	if len(r.listings.open()) > 0 {
+		t.Error("got somebody who goes on, want nothing more to do")
+	}
+	wantList(t, "a part", r.listed("sub"), "b", "new")
+	write(t, filepath.Join(r.root, "sub/newer"), "")
+	r.lists("a part after a change", "sub", "b", "new", "newer")
+	wantList(t, "another part", r.listed("x"))
+}
+
+func TestWhatIsGoneTakesNoListing(t *testing.T) {
+	for _, withGit := range []bool{true, false} {
+		r := newRoom(t, Options{}, map[string]string{"a": "", "sub/b": "", "sub/c/d": ""})
+		if withGit {
+			gitInit(t, r.root)
+		}
+		kept := r.followed()
+		must(t, os.RemoveAll(filepath.Join(r.root, "sub")))
+		r.lists("after that", ".", "a")
+		if f, _ := r.listings.last(); !f.asked.Equal(kept.asked) {
+			t.Errorf("git %v: got everything listed again, want less to be found", withGit)
+		}
+	}
+}
+
+func TestOldListingsAreMadeAnew(t *testing.T) {
+	r := newRoom(t, Options{}, map[string]string{"a": ""})
+	old := *r.followed()
+	old.files, old.asked = newCandidates([]string{"a", "b"}), old.asked.Add(-maxListingAge)
+	r.listings.set(&old, true)
+	wantList(t, "old", r.listed("."), "a", "b") // it is good for this search
+	r.rested()
+	wantList(t, "then", r.listed("."), "a")
+}
+
+// Where the system tells of too few directories, searches list every time.
+func TestSearchesFollowChangesUntold(t *testing.T) {
+	r := newRoom(t, Options{MaxWatchedDirs: 5}, map[string]string{"a": "", "b/b": "", "c/c": ""})
+	r.listed(".")
+	if n := r.fed(); n > 0 || !r.listings.alone {
+		t.Fatalf("got %d directories that are watched, alone %v; want no more than are allowed", n, r.listings.alone)
+	}
+	write(t, filepath.Join(r.root, "b/new"), "")
+	r.lists("after a change", ".", "a", "b/b", "b/new", "c/c")
+}
+
+func TestMuchThatHappensIsListedAnew(t *testing.T) {
+	r := newRoom(t, Options{}, map[string]string{"a": ""})
+	gitInit(t, r.root)
+	r.followed()
+	c := &r.listings
+	want := func(touched int, stale bool) {
+		t.Helper()
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if len(c.touched) != touched || c.stale != stale {
+			t.Errorf("got %d, stale %v; want %d, %v", len(c.touched), c.stale, touched, stale)
+		}
+	}
+	for i := range maxTouched {
+		c.take(fsnotify.Event{Name: filepath.Join(r.root, fmt.Sprint(i)), Op: fsnotify.Create})
+	}
+	want(maxTouched, false)
+	c.take(fsnotify.Event{Name: filepath.Join(r.root, "more"), Op: fsnotify.Create})
+	want(0, true)
+	r.followed()
+	want(0, false)
+	c.feed.fs.Errors <- fsnotify.ErrEventOverflow
+	c.feed.fs.Errors <- fsnotify.ErrEventOverflow // the first was taken in
+	want(0, true)
+	wantList(t, "then", r.listed("."), "a")
+	want(0, false)
+}
+
+// What happens while the workspace is listed is not told yet.
+func TestWhatHappensMeanwhileIsNotMissed(t *testing.T) {
+	for _, tt := range []struct {
+		what   string
+		file   string // that is written
+		missed bool
+	}{
+		{"nothing", "", false},
+		{"a new file", "sub/new", true},
+		{"a file in a directory that nobody knew", "empty/new", true},
+		{"one that is ignored", "out/new", false},
+		{"other rules", "sub/.gitignore", true},
+	} {
+		r := newRoom(t, Options{}, map[string]string{"a": "", "sub/b": "", "sub/.gitignore": "", ".gitignore": "/out\n", "out/x": ""})
+		gitInit(t, r.root)
+		must(t, os.Mkdir(filepath.Join(r.root, "empty"), 0o700))
+		r.age()
+		turn := r.listings.open()
+		turn <- struct{}{}
+		f, err := r.listAnew(t.Context(), ".")
+		must(t, err)
+		if tt.file != "" {
+			write(t, filepath.Join(r.root, filepath.FromSlash(tt.file)), "more")
+		}
+		r.listings.feed, err = newFeed(10, &r.listings)
+		must(t, err)
+		if got := !r.followFrom(t.Context(), f); got != tt.missed {
+			t.Errorf("%s: got missed %v, want %v", tt.what, got, tt.missed)
+		}
+		<-turn
+	}
+}
 
 // age makes everything in the workspace look as if it had last changed long ago.
 func (r *room) age() {
@@ -24,55 +234,43 @@ func (r *room) age() {
 	}))
 }
 
-func TestListingsAreKeptWhileNothingChanges(t *testing.T) {
-	for _, withGit := range []bool{false, true} {
-		r := newRoom(t, Options{}, map[string]string{"a": "", "sub/b": "", "tracked.log": "", ".gitignore": "*.log\n"})
-		want := []string{".gitignore", "a", "sub/b"}
-		if withGit {
-			gitInit(t, r.root)
-			git(t, r.root, "add", "-f", "tracked.log")
-			want = append(want, "tracked.log")
-		}
-		r.age()
-		wantList(t, "first", r.listed("."), want...)
-		kept := r.listings.kept
-		if len(kept) != 1 || !r.ws.Current(kept[0].depends) {
-			t.Fatalf("git %v: got %d listings kept, want a current one", withGit, len(kept))
-		}
-		kept[0].files = append(kept[0].files, "mark")
-		wantList(t, "second", r.listed("."), slices.Concat(want, []string{"mark"})...)
-
-		write(t, filepath.Join(r.root, "sub/new"), "")
-		wantList(t, "after a change", r.listed("."), slices.Concat(want, []string{"sub/new"})...)
-		write(t, filepath.Join(r.root, "sub/newer"), "") // too soon for the time of the directory to tell
-		wantList(t, "after another", r.listed("."), slices.Concat(want, []string{"sub/new", "sub/newer"})...)
-	}
-}
-
-func TestOldListingsAreForgotten(t *testing.T) {
+// One who leaves does not spoil what others know.
+func TestSearchThatIsCutShortKeepsTheListing(t *testing.T) {
 	r := newRoom(t, Options{}, map[string]string{"a": ""})
-	r.age()
-	r.listed(".")
-	if _, ok := r.listings.get(r.ws, ".", r.listings.kept[0].made.Add(maxListingAge)); !ok {
-		t.Error("got nothing, want a listing that is not old")
+	known := r.followed()
+	write(t, filepath.Join(r.root, ".gitignore"), "a\n")
+	r.listings.lose()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if f, err := r.renew(ctx); err != nil || f.complete {
+		t.Errorf("got complete %v, %v; want a listing that was cut short", f.complete, err)
 	}
-	if _, ok := r.listings.get(r.ws, ".", r.listings.kept[0].made.Add(maxListingAge+1)); ok {
-		t.Error("got a listing that is too old, want none")
+	if f, _ := r.listings.last(); f != known || r.listings.current() != nil {
+		t.Error("got another listing, want the one before, to be made true")
 	}
+	wantList(t, "then", r.listed("."), ".gitignore")
 }
 
-func TestKeptListingsAreBounded(t *testing.T) {
-	var c listings
-	for i := range maxListings + 3 {
-		c.put(keptListing{dir: fmt.Sprint(i), depends: workspace.Listing{Files: []string{"x"}}})
-		c.put(keptListing{dir: fmt.Sprint(i)})
+func TestNobodyFollowsWhatNobodySearches(t *testing.T) {
+	r := newRoom(t, Options{}, map[string]string{"a": "", "b/c": ""})
+	r.followed()
+	if n := r.fed(); n != 2 {
+		t.Errorf("got %d directories that are watched, want 2", n)
 	}
-	if len(c.kept) != maxListings || c.kept[0].dir != "3" || c.kept[0].depends.Files != nil {
-		t.Errorf("got %d from %s, want the last %d", len(c.kept), c.kept[0].dir, maxListings)
+	r.listings.rest()
+	r.listings.work.Wait()
+	if n := r.fed(); n != 0 {
+		t.Errorf("got %d directories that are watched, want none", n)
 	}
-	c.put(keptListing{dir: "half", files: make([]string, maxSearchFiles/2)})
-	c.put(keptListing{dir: "most", files: make([]string, maxSearchFiles-10)})
-	if len(c.kept) != 1 || c.kept[0].dir != "most" {
-		t.Errorf("got %d, want the newest alone", len(c.kept))
-	}
+	write(t, filepath.Join(r.root, "new"), "")
+	wantList(t, "then", r.listed("."), "a", "b/c", "new")
+	r.followed()
+}
+
+// A directory of a workspace that is too large is listed by itself.
+func TestPartOfALargeWorkspaceIsListed(t *testing.T) {
+	r := newRoom(t, Options{}, map[string]string{"a": "", "b/c": ""})
+	r.listings.open()
+	r.listings.set(&finding{asked: time.Now()}, false)
+	wantList(t, "part", r.listed("b"), "c")
 }

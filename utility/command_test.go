@@ -115,6 +115,7 @@ func TestUnfitCommandsAreRefused(t *testing.T) {
 		{contracts.UtilityCommandStart{Command: "ls", Rows: ptr(int64(24)), TerminalMode: contracts.TerminalPipe}, contracts.CodeBadRequest, "Utility command columns and rows require terminal_mode=pty"},
 		{contracts.UtilityCommandStart{Command: "ls", Columns: ptr(int64(0)), TerminalMode: pty}, contracts.CodeBadRequest, "Utility command columns must be a positive integer"},
 		{contracts.UtilityCommandStart{Command: "ls", Rows: ptr(int64(65_536)), TerminalMode: pty}, contracts.CodeBadRequest, "Utility command rows must be a positive integer"},
+		{contracts.UtilityCommandStart{Command: "'' x", ShellMode: direct}, contracts.CodeBadRequest, "Command must contain an executable to run"},
 		{contracts.UtilityCommandStart{Command: "no-such-program", ShellMode: direct, TerminalMode: pty}, contracts.CodeNotFound,
 			`exec: "no-such-program": executable file not found in $PATH`},
 		{contracts.UtilityCommandStart{Command: `ls \`, ShellMode: direct}, contracts.CodeBadRequest, "Command ends with unfinished escape sequence"},

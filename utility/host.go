@@ -33,7 +33,7 @@ type Options struct {
 	MaxRunTime     time.Duration // none; a command that runs longer is ended
 	MaxReadBytes   int64         // 2 MiB; a larger file is not read
 	MaxWatches     int           // 64 at once; one more is refused
-	MaxWatchedDirs int           // 50,000 in all watches; a tree with more is refused, later directories are left out
+	MaxWatchedDirs int           // 50,000 in all watches; more are left out, and clients are told
 
 	Log *slog.Logger // discards
 }
@@ -79,7 +79,7 @@ type Host struct {
 	calls    map[*call]struct{}
 	commands table[*command]
 	watches  table[*watch]
-	notifier *notifier // nil until the first watch
+	lookout  *lookout // nil until the first watch
 
 	work sync.WaitGroup // calls, commands and watches; none is added once closed
 }
@@ -287,9 +287,10 @@ func (h *Host) Close(ctx context.Context) error {
 		h.cancel(errClosed)
 	}
 	h.work.Wait()
+	h.listings.close()
 	h.cancel(errClosed)
 	h.mu.Lock()
-	n := h.notifier
+	n := h.lookout
 	h.mu.Unlock()
 	if n != nil {
 		n.close()

@@ -17,78 +17,106 @@ import (
 	"github.com/seed-028515a8/maestro/workspace"
 )
 
-// list returns the files below rel: what git lists where there is git and a
-// repository, else what the workspace finds by itself. The files of other
-// repositories below rel are found by the workspace in any case.
-func (h *Host) list(ctx context.Context, rel string) (workspace.Listing, error) {
-	dir, err := h.ws.Real(rel)
-	if err != nil {
-		return workspace.Listing{}, err
-	}
-	now := time.Now()
-	if files, ok := h.listings.get(h.ws, dir, now); ok {
-		return workspace.Listing{Files: files, Complete: true}, nil
-	}
-	ctx, cancel := context.WithTimeout(ctx, maxSearchTime)
-	defer cancel()
-	listing, depends, err := h.listAnew(ctx, dir)
-	if err == nil && listing.Complete && depends.Complete {
-		h.listings.put(keptListing{dir: dir, files: listing.Files, depends: depends, made: now})
-	}
-	return listing, err
+// A finding is the files below a directory at one time. It is not changed.
+type finding struct {
+	files    []candidate
+	complete bool      // nothing was left out because of a bound
+	unsure   bool      // tracked files may be among them that are not there
+	asked    time.Time // all other changes before are in it
+
+	// What else tells how long it is true.
+	marks  []mark
+	byGit  bool     // git told which files of the repository there are
+	nested []string // other repositories in which the workspace looked by itself
 }
 
-// listAnew returns the files below dir, and the workspace's own listing, which
-// tells how long the first one is current.
-func (h *Host) listAnew(ctx context.Context, dir string) (listing, own workspace.Listing, err error) {
-	g := &gitListing{ws: h.ws, dir: filepath.ToSlash(dir), removed: make(map[string]bool), seen: make(map[string]bool)}
-	var asked sync.WaitGroup
-	defer asked.Wait()
-	listed := false
+// listAnew returns the files below dir, which is relative to the root: what git
+// lists where there is git and a repository, else what the workspace finds by
+// itself. The files of other repositories below dir are found by the workspace in
+// any case.
+func (h *Host) listAnew(ctx context.Context, dir string) (*finding, error) {
+	f := &finding{asked: time.Now(), marks: h.marks(ctx, dir)}
 	if h.ws.Repository(dir) {
-		asked.Go(func() { listed = h.askGit(ctx, g) }) // ends with git, which ctx bounds
+		g, listed := h.askGit(ctx, dir)
+		if listed {
+			h.listNested(ctx, g)
+			if !hold(f.marks) { // the two that were asked may have seen another index
+				slices.Sort(g.files)
+				g.files = slices.Compact(g.files)
+			}
+			f.files, f.complete, f.byGit, f.nested = newCandidates(g.files), !g.cut, true, g.nested
+			f.unsure = true
+			return f, nil
+		}
 	}
-	own, err = h.ws.List(ctx, dir, maxSearchFiles)
-	if asked.Wait(); err != nil || !listed {
-		return own, own, err
-	}
-	return g.listing(own), own, nil
+	own, err := h.ws.List(ctx, dir, maxSearchFiles)
+	f.files, f.complete = newCandidates(own.Files), own.Complete
+	return f, err
 }
 
-// askGit has g filled by git. It reports false if git is not there or does not
-// list the directory.
+// listNested adds the files that lie in other repositories.
+func (h *Host) listNested(ctx context.Context, g *gitListing) {
+	for _, nested := range g.nested {
+		own, err := h.ws.List(ctx, filepath.FromSlash(path.Join(g.dir, nested)), maxSearchFiles-len(g.files))
+		if err != nil {
+			continue // a submodule that is not there
+		}
+		for _, file := range own.Files {
+			g.files = append(g.files, nested+"/"+file)
+		}
+		g.cut = g.cut || !own.Complete
+	}
+}
+
+// askGit returns what git lists below dir. It reports false if git is not there
+// or does not list the directory.
 //
-// It runs in the root and is told the directory as a path in the repository,
-// which it does not look for behind symbolic links, so what is swapped in
-// meanwhile leads nowhere.
-func (h *Host) askGit(ctx context.Context, g *gitListing) bool {
-	err := h.runGit(ctx, g)
+// What is tracked and what else there is, is asked for at the same time: git
+// takes one processor for each. Whether what is tracked is there, it is not
+// asked: it would look for every file, which takes as long again.
+func (h *Host) askGit(ctx context.Context, dir string) (*gitListing, bool) {
+	tracked, others := h.newGitListing(dir), h.newGitListing(dir)
+	var asked sync.WaitGroup
+	var err error
+	asked.Go(func() { err = others.ask(ctx, []string{tracked.dir}, "-o", "--exclude-standard") }) // ends with git, which ctx bounds
+	err2 := tracked.ask(ctx, []string{tracked.dir}, "-s", "-c")
+	asked.Wait()
+	tracked.join(others)
 	switch {
-	case ctx.Err() != nil || g.full:
-		g.cut = true
-		return true
-	case err != nil:
-		return false
+	case ctx.Err() != nil || tracked.full:
+		tracked.cut = true
+		return tracked, true
+	case err != nil || err2 != nil:
+		return nil, false
 	}
-	return len(g.files) > 0 || len(g.nested) > 0 || !h.rootIgnored(ctx)
+	return tracked, len(tracked.files) > 0 || len(tracked.nested) > 0 || !h.rootIgnored(ctx)
 }
 
-// runGit runs git to its end, or until g is full.
-func (h *Host) runGit(ctx context.Context, g *gitListing) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	cmd := h.git(ctx, "--literal-pathspecs", "ls-files", "-z", "-t", "-s", "-c", "-o", "-d", "--exclude-standard", "--", g.dir)
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		return err
+// askGitAbout returns what git lists at or below some paths, which are relative
+// to the root. It reports false if it lists nothing because of an error, a bound, or
+// because it leaves that to the workspace.
+func (h *Host) askGitAbout(ctx context.Context, paths []string) ([]string, bool) {
+	g := h.newGitListing(".")
+	if err := g.ask(ctx, paths, "-s", "-c", "-o", "--exclude-standard"); err != nil || g.full || len(g.nested) > 0 {
+		return nil, false
 	}
-	if err := cmd.Start(); err != nil {
-		return err
+	return slices.DeleteFunc(g.files, func(file string) bool { return !h.isThere(".", file) }), true
+}
+
+// isThere reports whether a file, slash-separated and relative to dir, exists.
+func (h *Host) isThere(dir, file string) bool {
+	info, err := h.ws.Lstat(filepath.Join(dir, filepath.FromSlash(file)))
+	return err == nil && !info.IsDir()
+}
+
+// gone returns the tracked files that are not there.
+func (h *Host) gone(ctx context.Context) (map[string]bool, error) {
+	out, err := h.git(ctx, "ls-files", "-z", "-d").Output()
+	gone := make(map[string]bool)
+	for file := range strings.SplitSeq(string(out), "\x00") {
+		gone[file] = true
 	}
-	if g.take(out); g.full {
-		cancel() // what else there is does not count
-	}
-	return cmd.Wait()
+	return gone, err
 }
 
 // rootIgnored reports whether the repository around the root ignores all of it.
@@ -109,18 +137,44 @@ func (h *Host) git(ctx context.Context, args ...string) *exec.Cmd {
 
 // A gitListing is what git said about the files below dir.
 type gitListing struct {
-	ws      *workspace.Workspace
-	dir     string          // slash-separated, relative to the root
-	files   []string        // relative to dir, as are all below
-	seen    map[string]bool // files that have several stages
-	removed map[string]bool // tracked and not there
-	nested  []string        // other repositories
-	full    bool            // there were more files than may be listed
-	cut     bool            // git did not come to its end
+	host   *Host
+	dir    string          // slash-separated, relative to the root
+	files  []string        // relative to dir, as are all below
+	seen   map[string]bool // files that have several stages
+	nested []string        // other repositories
+	full   bool            // there were more files than may be listed
+	cut    bool            // git did not come to its end
 }
 
-// take reads git's output: "T mode object stage\tpath" for tracked files, where
-// T is R for those that are not there, and "? path" for others.
+func (h *Host) newGitListing(dir string) *gitListing {
+	return &gitListing{host: h, dir: filepath.ToSlash(dir), seen: make(map[string]bool)}
+}
+
+// ask runs git to its end, or until g is full.
+//
+// It runs in the root and is told what to list as paths in the repository, which
+// it does not look for behind symbolic links, so what is swapped in meanwhile
+// leads nowhere.
+func (g *gitListing) ask(ctx context.Context, paths []string, what ...string) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	args := append([]string{"--literal-pathspecs", "ls-files", "-z", "-t"}, what...)
+	cmd := g.host.git(ctx, append(append(args, "--"), paths...)...)
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	if g.take(out); g.full {
+		cancel() // what else there is does not count
+	}
+	return cmd.Wait()
+}
+
+// take reads git's output: "T mode object stage\tpath" for tracked files and
+// "? path" for others.
 func (g *gitListing) take(out io.Reader) {
 	lines := bufio.NewReaderSize(out, 64<<10)
 	for {
@@ -148,13 +202,11 @@ func (g *gitListing) add(entry string) {
 	}
 	dir, isDir := strings.CutSuffix(file, "/")
 	switch {
-	case slices.ContainsFunc(strings.Split(file, "/"), workspace.VersionControl):
+	case ofVersionControl(file):
 	case isDir || submodule:
 		g.nested = append(g.nested, dir)
-	case tag == "R":
-		g.removed[file] = true
 	case tag == "S": // of a sparse checkout, and mostly not there
-		if _, err := g.ws.Lstat(filepath.FromSlash(path.Join(g.dir, file))); err == nil {
+		if g.host.isThere(g.dir, file) {
 			g.files = append(g.files, file)
 		}
 	case tag == "M": // a conflict has an entry for each side
@@ -167,17 +219,23 @@ func (g *gitListing) add(entry string) {
 	}
 }
 
-// listing returns the files that are there, and those that own has in other
-// repositories.
-func (g *gitListing) listing(own workspace.Listing) workspace.Listing {
-	files := slices.DeleteFunc(g.files, func(file string) bool { return g.removed[file] })
-	for _, dir := range g.nested {
-		for _, file := range own.Files {
-			if strings.HasPrefix(file, dir+"/") {
-				files = append(files, file)
-			}
+// ofVersionControl reports whether a path leads into a version-control
+// directory.
+func ofVersionControl(file string) bool {
+	for name := range strings.SplitSeq(file, "/") {
+		if workspace.VersionControl(name) {
+			return true
 		}
 	}
-	complete := !g.cut && (len(g.nested) == 0 || own.Complete)
-	return workspace.Listing{Files: files, Complete: complete}
+	return false
+}
+
+// join adds what another listing of the same directory has.
+func (g *gitListing) join(other *gitListing) {
+	g.files = append(g.files, other.files...)
+	g.nested = append(g.nested, other.nested...)
+	g.full = g.full || other.full
+	if len(g.files) > maxSearchFiles {
+		g.files, g.full = g.files[:maxSearchFiles], true
+	}
 }

@@ -2,15 +2,17 @@ package utility
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/seed-028515a8/maestro/contracts"
-	"github.com/seed-028515a8/maestro/workspace"
 )
 
 // git runs git in dir, without the configuration of the machine.
@@ -33,13 +35,34 @@ func gitInit(t testing.TB, dir string) {
 // listed returns what a search can find below dir.
 func (r *room) listed(dir string) []string {
 	r.t.Helper()
-	listing, err := r.list(r.t.Context(), filepath.FromSlash(dir))
+	f, err := r.list(r.t.Context(), filepath.FromSlash(dir))
 	must(r.t, err)
-	if !listing.Complete {
+	if !f.complete {
 		r.t.Error("got a listing that is not complete, want all")
 	}
-	slices.Sort(listing.Files)
-	return listing.Files
+	var files []string
+	for _, c := range f.files {
+		if !f.unsure || r.isThere(filepath.FromSlash(dir), c.path) {
+			files = append(files, c.path)
+		}
+	}
+	slices.Sort(files)
+	return files
+}
+
+// lists waits until a search can find these files below dir.
+func (r *room) lists(what, dir string, want ...string) {
+	r.t.Helper()
+	slices.Sort(want)
+	for began := time.Now(); ; runtime.Gosched() {
+		got := r.listed(dir)
+		if slices.Equal(got, want) {
+			return
+		}
+		if time.Since(began) > patience {
+			r.t.Fatalf("%s: got %q, want %q", what, got, want)
+		}
+	}
 }
 
 func wantList(t *testing.T, what string, got []string, want ...string) {
@@ -69,7 +92,7 @@ func TestGitTellsWhatIsThere(t *testing.T) {
 	wantList(t, "sub", r.listed("sub"), "b c ☃.go")
 	write(t, filepath.Join(r.root, ".git/info/exclude"), "a.*\n")
 	write(t, filepath.Join(r.root, "a.new"), "")
-	wantList(t, "with info/exclude", r.listed("."), ".gitignore", "a.go", "tracked.log", ".hidden/f", "sub/b c ☃.go", "new\nline")
+	r.lists("with info/exclude", ".", ".gitignore", "a.go", "tracked.log", ".hidden/f", "sub/b c ☃.go", "new\nline")
 }
 
 func unset(t *testing.T, name string) {
@@ -126,7 +149,7 @@ func TestConflictsAndSparseFilesAreListedOnce(t *testing.T) {
 	wantList(t, "in a conflict", r.listed("."), "f", "kept/k", "sparse/s")
 	git(t, r.root, "merge", "--abort")
 	git(t, r.root, "sparse-checkout", "set", "kept")
-	wantList(t, "sparse", r.listed("."), "f", "kept/k")
+	r.lists("sparse", ".", "f", "kept/k")
 }
 
 func TestRepositoryRunsNoProgramsOfItsOwn(t *testing.T) {
@@ -155,9 +178,9 @@ func TestUnfinishedListingIsTruncated(t *testing.T) {
 	r := newRoom(t, Options{}, map[string]string{"needle": ""})
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	listing, err := r.list(ctx, ".")
-	if err != nil || listing.Complete {
-		t.Errorf("got complete %v, %v; want a listing that was cut short", listing.Complete, err)
+	f, err := r.list(ctx, ".")
+	if err != nil || f.complete {
+		t.Errorf("got complete %v, %v; want a listing that was cut short", f.complete, err)
 	}
 	if err := r.Do(ctx, "alice", &contracts.UtilityFileSearch{SearchID: "s", Query: "needle"}); err == nil {
 		t.Error("got no error, want that of the call")
@@ -166,8 +189,25 @@ func TestUnfinishedListingIsTruncated(t *testing.T) {
 
 func TestGitOutputIsRead(t *testing.T) {
 	r := newRoom(t, Options{}, nil)
-	g := gitListing{ws: r.ws, dir: "d", removed: make(map[string]bool), seen: make(map[string]bool)}
-	g.take(strings.NewReader(strings.ReplaceAll("? d/new|? d/nested/|H 100644 1 0\td/a|H 100644 1 0\td/gone|R 100644 1 0\td/gone|M 100644 1 1\td/c|M 100644 1 2\td/c|H 160000 1 0\td/sub|S 100644 1 0\td/sparse|? d/cut", "|", "\x00")))
-	got := g.listing(workspace.Listing{Files: []string{"nested/f", "nested2/f", "sub/f"}, Complete: true})
-	wantList(t, "files", slices.Sorted(slices.Values(got.Files)), "new", "a", "c", "nested/f", "sub/f")
+	g := r.newGitListing("d")
+	g.take(strings.NewReader(strings.ReplaceAll("? d/new|? d/nested/|H 100644 1 0\td/a|M 100644 1 1\td/c|M 100644 1 2\td/c|H 160000 1 0\td/sub|S 100644 1 0\td/sparse|? d/.svn/x|? d/cut", "|", "\x00")))
+	wantList(t, "files", slices.Sorted(slices.Values(g.files)), "new", "a", "c")
+	wantList(t, "nested", slices.Sorted(slices.Values(g.nested)), "nested", "sub")
+}
+
+func TestListingsAreBounded(t *testing.T) {
+	r := newRoom(t, Options{}, nil)
+	var out strings.Builder
+	for i := range maxSearchFiles + 1 {
+		fmt.Fprintf(&out, "? %d\x00", i)
+	}
+	g := r.newGitListing(".")
+	if g.take(strings.NewReader(out.String())); len(g.files) != maxSearchFiles || !g.full {
+		t.Errorf("got %d, full %v; want %d and more left out", len(g.files), g.full, maxSearchFiles)
+	}
+	half := r.newGitListing(".")
+	half.files = []string{"a", "b"}
+	if half.join(g); len(half.files) != maxSearchFiles || !half.full {
+		t.Errorf("got %d, full %v; want %d and more left out", len(half.files), half.full, maxSearchFiles)
+	}
 }

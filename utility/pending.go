@@ -27,7 +27,8 @@ const (
 type pendingChange struct {
 	rel   string // slash-separated, relative to the watch's root
 	kind  contracts.FileChange
-	order int // among the first changes of all paths
+	fresh bool // it has appeared, and clients were not told
+	order int  // among the first changes of all paths
 	limit time.Time
 	due   time.Time
 }
@@ -53,7 +54,8 @@ func (p *pending) add(rel string, kind contracts.FileChange, now time.Time) {
 	c := p.paths[rel]
 	switch {
 	case c == nil:
-		c = &pendingChange{rel: rel, kind: kind, order: p.count, limit: now.Add(max(10*p.debounce, minMaxDelay))}
+		fresh := kind == contracts.FileCreated || kind == contracts.FileRenamed
+		c = &pendingChange{rel: rel, kind: kind, fresh: fresh, order: p.count, limit: now.Add(max(10*p.debounce, minMaxDelay))}
 		p.count++
 		p.paths[rel] = c
 	case kind != contracts.FileModified || c.kind == contracts.FileDeleted:

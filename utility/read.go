@@ -1,6 +1,7 @@
 package utility
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"errors"
@@ -28,8 +29,12 @@ const (
 	// in it; a longer one ends early and says so.
 	maxResultBytes = contracts.MaxEventBytes - 128<<10
 
-	// maxLineBytes bounds one line of a result; a longer one is cut.
-	maxLineBytes = 256 << 10
+	// maxLineBytes bounds one line of a result; a longer one is cut, and so is
+	// one that no result has room for.
+	maxLineBytes = 1 << 20
+
+	// readBuffer is how much of a file is held beside what is shown of it.
+	readBuffer = 64 << 10
 )
 
 // read serves utility_file_read.
@@ -47,20 +52,24 @@ func (h *Host) readFile(cmd *contracts.UtilityFileRead) (*contracts.UtilityFileR
 	if err != nil {
 		return nil, err
 	}
-	text, err := h.readText(cmd, rel, res.Path)
+	x := excerpt{res: res, offset: 1, limit: defaultReadLines, left: maxResultBytes}
+	if cmd.Offset != nil {
+		x.offset = max(1, *cmd.Offset)
+	}
+	if cmd.Limit != nil {
+		x.limit = min(max(1, *cmd.Limit), maxReadLines)
+	}
+	f, err := h.openText(cmd, rel, res.Path)
 	if err != nil {
 		return nil, err
 	}
-	offset, limit := int64(1), int64(defaultReadLines)
-	if cmd.Offset != nil {
-		offset = max(1, *cmd.Offset)
+	defer f.Close()
+	if err := h.readLines(cmd, f, &x); err != nil {
+		return nil, err
 	}
-	if cmd.Limit != nil {
-		limit = min(max(1, *cmd.Limit), maxReadLines)
-	}
-	if !cutLines(res, text, offset, limit) && offset > 1 {
+	if !x.finish() && x.offset > 1 {
 		return nil, refuse(contracts.CodeBadRequest, cmd.ReadID,
-			fmt.Sprintf("Offset %d is beyond end of file (%d lines total)", offset, res.TotalLines))
+			fmt.Sprintf("Offset %d is beyond end of file (%d lines total)", x.offset, res.TotalLines))
 	}
 	return res, nil
 }
@@ -94,43 +103,35 @@ func (h *Host) readPath(cmd *contracts.UtilityFileRead, res *contracts.UtilityFi
 	return rel, nil
 }
 
-// readText returns the text of the file at rel, which clients know as path.
-func (h *Host) readText(cmd *contracts.UtilityFileRead, rel, path string) ([]byte, error) {
-	f, err := h.ws.OpenFile(rel)
-	switch {
+// openText opens the file at rel, which clients know as path. What is no regular
+// file is not opened: that may wait for somebody, or do something.
+func (h *Host) openText(cmd *contracts.UtilityFileRead, rel, path string) (*os.File, error) {
+	info, err := h.ws.Stat(rel)
+	if err == nil && info.Mode().IsRegular() {
+		var f *os.File
+		if f, err = h.ws.OpenFile(rel); err == nil {
+			if info, err = f.Stat(); err == nil && info.Mode().IsRegular() && info.Size() <= h.opts.MaxReadBytes {
+				return f, nil
+			}
+			_ = f.Close()
+		}
+	}
+	switch limit := h.opts.MaxReadBytes; {
 	case errors.Is(err, workspace.ErrOutside):
 		return nil, outside(cmd.ReadID, path)
 	case errors.Is(err, fs.ErrNotExist):
 		return nil, refuse(contracts.CodeNotFound, cmd.ReadID, "File not found: "+path)
 	case err != nil:
-		return nil, refuse(contracts.CodeAccessDenied, cmd.ReadID, "File not readable: "+path)
-	}
-	defer f.Close()
-	info, err := f.Stat()
-	switch limit := h.opts.MaxReadBytes; {
-	case err != nil:
-		return nil, refuse(contracts.CodeAccessDenied, cmd.ReadID, "File not readable: "+path)
+		return nil, unreadable(cmd.ReadID, path)
 	case !info.Mode().IsRegular():
 		return nil, refuse(contracts.CodeBadRequest, cmd.ReadID, "utility_file_read only supports regular files: "+path)
-	case info.Size() > limit:
+	default:
 		return nil, tooLarge(cmd.ReadID, path, info.Size(), limit)
 	}
-	return h.readAll(cmd, f, path)
 }
 
-// readAll reads a file that may have grown since its size was checked.
-func (h *Host) readAll(cmd *contracts.UtilityFileRead, f *os.File, path string) ([]byte, error) {
-	limit := h.opts.MaxReadBytes
-	text, err := io.ReadAll(io.LimitReader(f, limit+1))
-	switch {
-	case err != nil:
-		return nil, refuse(contracts.CodeAccessDenied, cmd.ReadID, "File not readable: "+path)
-	case int64(len(text)) > limit:
-		return nil, tooLarge(cmd.ReadID, path, int64(len(text)), limit)
-	case bytes.IndexByte(text[:min(len(text), sniffBytes)], 0) >= 0:
-		return nil, refuse(contracts.CodeBadRequest, cmd.ReadID, "utility_file_read only supports text files: "+cmd.Path)
-	}
-	return bytes.TrimPrefix(text, []byte("\uFEFF")), nil
+func unreadable(id, path string) error {
+	return refuse(contracts.CodeAccessDenied, id, "File not readable: "+path)
 }
 
 func tooLarge(id, path string, size, limit int64) error {
@@ -138,53 +139,152 @@ func tooLarge(id, path string, size, limit int64) error {
 		fmt.Sprintf("File size exceeds maximum allowed limit: %s (%d bytes, max: %d bytes)", path, size, limit))
 }
 
-// cutLines fills in the lines of text from offset on, at most limit of them. It
-// reports false if there are none.
-func cutLines(res *contracts.UtilityFileReadResult, text []byte, offset, limit int64) bool {
-	text = bytes.ReplaceAll(text, []byte("\r\n"), []byte("\n"))
-	text = bytes.TrimSuffix(text, []byte("\n"))
-	if len(text) == 0 {
+// readLines reads a file, which may have grown since its size was checked. All
+// of it is read, because the result says how many lines there are, but only what
+// is shown is kept.
+func (h *Host) readLines(cmd *contracts.UtilityFileRead, f *os.File, x *excerpt) error {
+	limit := h.opts.MaxReadBytes
+	in := &io.LimitedReader{R: f, N: limit + 1}
+	text := bufio.NewReaderSize(in, readBuffer)
+	start, _ := text.Peek(sniffBytes) // an error comes again
+	if bytes.IndexByte(start, 0) >= 0 {
+		return refuse(contracts.CodeBadRequest, cmd.ReadID, "utility_file_read only supports text files: "+cmd.Path)
+	}
+	if bytes.HasPrefix(start, []byte(byteOrderMark)) {
+		_, _ = text.Discard(len(byteOrderMark)) // it is there
+	}
+	var err error
+	for err == nil {
+		var part []byte
+		part, err = text.ReadSlice('\n')
+		if x.add(part); errors.Is(err, bufio.ErrBufferFull) {
+			err = nil
+		}
+	}
+	switch {
+	case !errors.Is(err, io.EOF):
+		return unreadable(cmd.ReadID, x.res.Path)
+	case in.N == 0:
+		return tooLarge(cmd.ReadID, x.res.Path, limit+1, limit)
+	}
+	return nil
+}
+
+const byteOrderMark = "\uFEFF"
+
+// An excerpt is the lines of a file that a result shows, at most limit of them
+// from offset on.
+type excerpt struct {
+	res           *contracts.UtilityFileReadResult
+	offset, limit int64
+	left          int // bytes on the wire
+
+	content strings.Builder
+	line    []byte // the beginning of the line that is being read, if it is shown; at most maxLineBytes and a line end
+	size    int    // how long that line is so far
+	blank   bool   // the last line that ended was empty
+	last    byte   // of it
+}
+
+// add takes in the next bytes of the file. A line end comes last in them.
+func (x *excerpt) add(part []byte) {
+	if len(part) == 0 {
+		return
+	}
+	if x.shows(x.res.TotalLines + 1) {
+		room := maxLineBytes + len("\r\n") - len(x.line)
+		x.line = append(x.line, part[:min(len(part), room)]...)
+	}
+	x.size += len(part)
+	if part[len(part)-1] == '\n' {
+		x.size--
+		if len(part) > 1 {
+			x.last = part[len(part)-2]
+		}
+		if x.size > 0 && x.last == '\r' {
+			x.size--
+		}
+		x.endLine()
+		return
+	}
+	x.last = part[len(part)-1]
+}
+
+// shows reports whether there is to be a line of that number in the result.
+func (x *excerpt) shows(n int64) bool {
+	return n >= x.offset && n-x.offset < x.limit && x.left > 0
+}
+
+func (x *excerpt) endLine() {
+	x.res.TotalLines++
+	if n := x.res.TotalLines; x.shows(n) {
+		text := showLine(x.line[:min(len(x.line), x.size)], x.size)
+		if x.left -= wireBytes(text) + len(`\n`); x.left >= 0 {
+			if n > x.offset {
+				x.content.WriteByte('\n')
+			}
+			x.content.WriteString(text)
+			x.res.EndLine = n
+		}
+	}
+	x.blank = x.size == 0
+	x.line, x.size, x.last = x.line[:0], 0, 0
+}
+
+// finish completes the result. It reports false if there is no line in it: an
+// empty file has none, and nor has one with nothing but a line end.
+func (x *excerpt) finish() bool {
+	if x.size > 0 {
+		x.endLine()
+	}
+	res := x.res
+	if res.TotalLines == 1 && x.blank {
+		res.TotalLines, res.EndLine = 0, 0
+	}
+	if x.offset > res.TotalLines {
 		return false
 	}
-	var content strings.Builder
-	left := maxResultBytes
-	for line := range bytes.SplitSeq(text, []byte("\n")) {
-		res.TotalLines++
-		if res.TotalLines < offset || res.TotalLines-offset >= limit || left <= 0 {
-			continue
-		}
-		shown := showLine(line)
-		if left -= wireBytes(shown) + len(`\n`); left < 0 {
-			continue
-		}
-		if res.TotalLines > offset {
-			content.WriteByte('\n')
-		}
-		content.WriteString(shown)
-		res.EndLine = res.TotalLines
-	}
-	if offset > res.TotalLines {
-		return false
-	}
-	res.Content, res.StartLine = content.String(), offset
+	res.Content, res.StartLine = x.content.String(), x.offset
 	res.Truncated = res.EndLine < res.TotalLines
 	return true
 }
 
-// showLine returns a line as valid text, cut if it is too long.
-func showLine(line []byte) string {
-	text := validText(line[:min(len(line), maxLineBytes)])
-	if len(line) <= maxLineBytes && wireBytes(text) <= maxLineBytes {
+// showLine returns a line of that many bytes as valid text, cut if it is too
+// long. Of a longer one only the beginning need be given.
+func showLine(line []byte, size int) string {
+	whole := len(line) == size && size <= maxLineBytes
+	line = line[:min(len(line), maxLineBytes)]
+	if !whole {
+		line = line[:wholeRunes(line)]
+	}
+	text := validText(line)
+	room := maxResultBytes - len(`\n`)
+	if whole && wireBytes(text) <= room {
 		return text
 	}
-	size := 0
+	mark := fmt.Sprintf("… [line cut, %d bytes]", size)
+	room -= wireBytes(mark)
 	for i, c := range text {
-		if size += wireBytes(string(c)); size > maxLineBytes {
+		if room -= wireBytes(string(c)); room < 0 {
 			text = text[:i]
 			break
 		}
 	}
-	return fmt.Sprintf("%s… [line cut, %d bytes]", text, len(line))
+	return text + mark
+}
+
+// wholeRunes returns how much of text is left without a character at its end
+// that was cut.
+func wholeRunes(text []byte) int {
+	for n := len(text) - 1; n >= max(0, len(text)-utf8.UTFMax); n-- {
+		if utf8.RuneStart(text[n]) {
+			if utf8.FullRune(text[n:]) {
+				break
+			}
+			return n
+		}
+	}
+	return len(text)
 }
 
 // validText returns b as text. Every byte that is not UTF-8 becomes U+FFFD.

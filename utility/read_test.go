@@ -1,13 +1,18 @@
 package utility
 
 import (
+	"bufio"
 	"errors"
 	"fmt"
+	"io"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
+
+	"pgregory.net/rapid"
 
 	"github.com/seed-028515a8/maestro/contracts"
 )
@@ -28,7 +33,7 @@ func TestReadReturnsTheLinesAskedFor(t *testing.T) {
 	}
 	r := newRoom(t, Options{}, map[string]string{
 		"four": "one\ntwo\nthree\nfour\n", "no end": "one\ntwo", "crlf": "a\r\nb\r\nc\rd\r\n", "empty": "", "newline": "\n", "gap": "\n\n",
-		"bom": "\uFEFFtext\n", "bad": "a\xffb\n", "many": many.String(), "late nul": strings.Repeat("x", 2048) + "\x00",
+		"bom": "\uFEFFtext\n", "bom newline": "\uFEFF\n", "crlf newline": "\r\n", "two boms": "\uFEFF\uFEFFx", "cr": "a\r", "bad": "a\xffb\n", "many": many.String(), "late nul": strings.Repeat("x", 2048) + "\x00",
 	})
 	for _, tt := range []struct {
 		path          string
@@ -42,6 +47,12 @@ func TestReadReturnsTheLinesAskedFor(t *testing.T) {
 		{"four", 0, 0, "one\ntwo\nthree\nfour", 1, 4, 4, false},
 		{"four", 4, 9, "four", 4, 4, 4, false},
 		{"four", -3, -3, "one", 1, 1, 4, true},
+		{"four", 4, math.MaxInt64, "four", 4, 4, 4, false},
+		{"four", 3, 1, "three", 3, 3, 4, true},
+		{"bom newline", 0, 0, "", 0, 0, 0, false},
+		{"crlf newline", 0, 0, "", 0, 0, 0, false},
+		{"two boms", 0, 0, "\uFEFFx", 1, 1, 1, false},
+		{"cr", 0, 0, "a\r", 1, 1, 1, false},
 		{"no end", 0, 0, "one\ntwo", 1, 2, 2, false},
 		{"crlf", 0, 0, "a\nb\nc\rd", 1, 3, 3, false},
 		{"empty", 0, 0, "", 0, 0, 0, false},
@@ -136,6 +147,7 @@ func TestUnfitReadsAreRefused(t *testing.T) {
 		{"", "", 0, contracts.CodeBadRequest, "utility_file_read only supports regular files: " + r.root},
 		{"", "nul", 0, contracts.CodeBadRequest, "utility_file_read only supports text files: nul"},
 		{"", "big", 0, contracts.CodePayloadTooLarge, "File size exceeds maximum allowed limit: " + at("big") + " (2097153 bytes, max: 2097152 bytes)"},
+		{"", "three", math.MaxInt64, contracts.CodeBadRequest, "Offset 9223372036854775807 is beyond end of file (3 lines total)"},
 		{"", "three", 4, contracts.CodeBadRequest, "Offset 4 is beyond end of file (3 lines total)"},
 		{"", "empty", 2, contracts.CodeBadRequest, "Offset 2 is beyond end of file (0 lines total)"},
 	} {
@@ -158,23 +170,94 @@ func TestUnfitReadsAreRefused(t *testing.T) {
 
 // The room refuses results that are too long for the wire.
 func TestLongLinesAndResultsAreCut(t *testing.T) {
-	line := strings.Repeat("x", 100_000)
+	line, mib := strings.Repeat("x", 100_000), 1<<20
 	r := newRoom(t, Options{}, map[string]string{
-		"line": strings.Repeat("é", maxLineBytes) + "\nnext", "lines": strings.Repeat(line+"\n", 12),
-		"escapes": strings.Repeat("\x01", 300_000) + "\n" + strings.Repeat("\u2028", 100_000) + "\nend",
+		"shown": strings.Repeat("x", 800_000) + "\nnext", "line": strings.Repeat("é", mib-100) + "\nnext",
+		"half": strings.Repeat("x", mib-1) + "é\n", "lines": strings.Repeat(line+"\n", 12),
+		"escapes": strings.Repeat("\x01", 300_000) + "\n" + strings.Repeat("\u2028", 100_000) + "\nend", "crlf": strings.Repeat("x", mib) + "\r\n",
 	})
-	got := r.result(&contracts.UtilityFileRead{ReadID: "r", Path: "line"})
-	first, second, _ := strings.Cut(got.Content, "\n")
-	if want := fmt.Sprintf("é… [line cut, %d bytes]", 2*maxLineBytes); !strings.HasSuffix(first, want) || second != "next" || got.EndLine != 2 || got.Truncated {
-		t.Errorf("got a line that ends in %.50q, then %q to %d; want %q and the next", first[max(0, len(first)-50):], second, got.EndLine, want)
+	for _, tt := range []struct {
+		path string
+		size int
+	}{{"line", 2 * (mib - 100)}, {"half", mib + 1}, {"escapes", 300_000}, {"crlf", mib}} {
+		got := r.result(&contracts.UtilityFileRead{ReadID: "r", Path: tt.path})
+		if want := fmt.Sprintf("… [line cut, %d bytes]", tt.size); !strings.HasSuffix(got.Content, want) || strings.Contains(got.Content, "\uFFFD") || got.EndLine != 1 {
+			t.Errorf("%s: got a line that ends in %q, to %d; want %q", tt.path, got.Content[max(0, len(got.Content)-50):], got.EndLine, want)
+		}
+		if got.Truncated != (got.TotalLines > 1) {
+			t.Errorf("%s: got truncated %v of %d lines", tt.path, got.Truncated, got.TotalLines)
+		}
+		if got.TotalLines == 1 {
+			continue
+		}
+		rest := r.result(&contracts.UtilityFileRead{ReadID: "r", Path: tt.path, Offset: ptr(got.EndLine + 1)})
+		if rest.EndLine <= got.EndLine || rest.StartLine != got.EndLine+1 {
+			t.Errorf("%s: got lines %d to %d after %d, want the next", tt.path, rest.StartLine, rest.EndLine, got.EndLine)
+		}
+	}
+	got := r.result(&contracts.UtilityFileRead{ReadID: "r", Path: "shown"})
+	if len(got.Content) != 800_005 || got.EndLine != 2 {
+		t.Errorf("got %d bytes to line %d, want all", len(got.Content), got.EndLine)
 	}
 	got = r.result(&contracts.UtilityFileRead{ReadID: "r", Path: "lines"})
 	if n := int64(strings.Count(got.Content, "\n") + 1); n != got.EndLine || n < 8 || got.TotalLines != 12 || !got.Truncated {
 		t.Errorf("got %d lines to %d of %d, truncated %v; want as many as fit of 12", n, got.EndLine, got.TotalLines, got.Truncated)
 	}
-	got = r.result(&contracts.UtilityFileRead{ReadID: "r", Path: "escapes"})
-	if !strings.HasSuffix(got.Content, "\nend") || got.EndLine != 3 {
-		t.Errorf("got %d bytes to line %d, want three lines", len(got.Content), got.EndLine)
+}
+
+// What a line is does not depend on where the pieces end in which a file is read.
+func TestLinesAreThoseOfTheWholeText(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		parts := rapid.SliceOfN(rapid.SampledFrom([]string{"\n", "\r\n", "\r", "a", "é", "\xff", "bc", strings.Repeat("y", 50)}), 0, 60).Draw(t, "text")
+		offset := rapid.Int64Range(1, 12).Draw(t, "offset")
+		limit := rapid.Int64Range(1, 12).Draw(t, "limit")
+		text := strings.Join(parts, "")
+		x := excerpt{res: &contracts.UtilityFileReadResult{}, offset: offset, limit: limit, left: maxResultBytes}
+		size := rapid.IntRange(16, 20).Draw(t, "buffer")
+		in := bufio.NewReaderSize(strings.NewReader(text), size)
+		for err := error(nil); err == nil; {
+			var part []byte
+			part, err = in.ReadSlice('\n')
+			if x.add(part); errors.Is(err, bufio.ErrBufferFull) {
+				err = nil
+			}
+		}
+		x.finish()
+
+		whole := strings.TrimSuffix(strings.ReplaceAll(text, "\r\n", "\n"), "\n")
+		var lines []string
+		if whole != "" {
+			lines = strings.Split(whole, "\n")
+		}
+		total := int64(len(lines))
+		var want contracts.UtilityFileReadResult
+		if want.TotalLines = total; offset <= total {
+			want.StartLine, want.EndLine = offset, min(total, offset+limit-1)
+			want.Content = validText([]byte(strings.Join(lines[offset-1:want.EndLine], "\n")))
+			want.Truncated = want.EndLine < total
+		}
+		if *x.res != want {
+			t.Fatalf("got %+v, want %+v", *x.res, want)
+		}
+	})
+}
+
+// A file that grows while it is read is read to the limit.
+func TestReadingStopsAtTheLimit(t *testing.T) {
+	r := newRoom(t, Options{MaxReadBytes: 1000}, map[string]string{"f": strings.Repeat("x\n", 500), "more": strings.Repeat("x\n", 501)})
+	if got := r.result(&contracts.UtilityFileRead{ReadID: "r", Path: "f"}); got.TotalLines != 500 {
+		t.Errorf("got %d lines, want a file of the largest size", got.TotalLines)
+	}
+	f, err := os.Open(filepath.Join(r.root, "more"))
+	must(t, err)
+	defer f.Close()
+	x := excerpt{res: &contracts.UtilityFileReadResult{Path: "more"}, offset: 1, limit: 10, left: maxResultBytes}
+	err = r.readLines(&contracts.UtilityFileRead{ReadID: "r"}, f, &x)
+	if want := "File size exceeds maximum allowed limit: more (1001 bytes, max: 1000 bytes)"; err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("got %v, want %q", err, want)
+	}
+	if at, err := f.Seek(0, io.SeekCurrent); at != 1001 || err != nil {
+		t.Errorf("got %d bytes read, %v; want one more than are allowed", at, err)
 	}
 }
 
@@ -203,7 +286,7 @@ func TestSwappedLinksDoNotLeak(t *testing.T) {
 		}
 	}()
 	seen, refused := 0, 0
-	for began := time.Now(); seen < 30 || refused < 30; {
+	for began := time.Now(); seen+refused < 1000 || seen < 30 || refused < 30; {
 		if time.Since(began) > patience {
 			t.Fatalf("got the file %d times and a refusal %d times, want both", seen, refused)
 		}

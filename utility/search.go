@@ -3,6 +3,7 @@ package utility
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -83,15 +84,32 @@ func (h *Host) find(ctx context.Context, res *contracts.UtilityFileSearchResults
 	case err != nil:
 		return refuse(contracts.CodeNotFound, res.SearchID, "Working directory not found: "+res.Cwd)
 	}
-	matches, matched := newQuery(res.Query).rank(listing.Files, limit)
+	matches, more := h.best(res.Query, rel, listing, limit)
 	left := maxResultBytes
 	for _, m := range matches {
 		m.Path = validText([]byte(m.Path)) // a name may be any bytes
 		if left -= wireBytes(m.Path) + len(`{"path":"","score":10000},`); left < 0 {
+			more = true
 			break
 		}
 		res.Results = append(res.Results, m)
 	}
-	res.Truncated = matched > len(res.Results) || !listing.Complete
+	res.Truncated = more || !listing.complete
 	return nil
+}
+
+// best returns the best matches of those files that are there, at most limit, and
+// whether there are more.
+func (h *Host) best(text, dir string, f *finding, limit int) (matches []contracts.FileMatch, more bool) {
+	q := newQuery(text)
+	if !f.unsure {
+		return q.rank(f.files, limit)
+	}
+	for window := limit + 1; ; window *= 4 {
+		matches, more := q.rank(f.files, window)
+		matches = slices.DeleteFunc(matches, func(m contracts.FileMatch) bool { return !h.isThere(dir, m.Path) })
+		if len(matches) > limit || !more {
+			return matches[:min(limit, len(matches))], len(matches) > limit
+		}
+	}
 }

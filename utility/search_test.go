@@ -1,7 +1,9 @@
 package utility
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -38,53 +40,145 @@ func TestScores(t *testing.T) {
 		{"cmd main", "cmd/main.go", 5_000 - 11},
 		{"og", "g/o", 0}, // out of order
 	} {
-		if got := newQuery(tt.query).score(tt.path); got != tt.want {
+		if got := scored(tt.query, tt.path); got != tt.want {
 			t.Errorf("%q in %q: got %d, want %d", tt.query, tt.path, got, tt.want)
 		}
 	}
 	long := strings.Repeat("d/", 1500) + "abc"
-	if got := newQuery("dbc").score(long); got > 0 {
+	if got := scored("dbc", long); got > 0 {
 		t.Errorf("got %d, want a score too low to count", got)
 	}
 }
 
-// The heap keeps what sorting everything would.
-func TestBestAreKeptInOrder(t *testing.T) {
-	rng := rand.New(rand.NewPCG(1, 2))
-	var paths []string
-	for range 3000 {
-		var b strings.Builder
-		for range 1 + rng.IntN(8) {
-			b.WriteString([]string{"a", "b", "A", "/", "x", "é"}[rng.IntN(6)])
-		}
-		paths = append(paths, fmt.Sprintf("%s%d", b.String(), rng.IntN(50)))
+func scored(text, path string) int {
+	q, c := newQuery(text), newCandidates([]string{path})
+	return q.score(&c[0], 0)
+}
+
+// ranked is the table of the protocol, word by word, over characters.
+func ranked(text, path string) int {
+	q, p := []rune(strings.ToLower(text)), []rune(strings.ToLower(path))
+	b, n := p, len([]rune(path))
+	if i := strings.LastIndex(string(p), "/"); i >= 0 {
+		b = []rune(string(p)[i+1:])
 	}
-	for _, text := range []string{"a", "ab", "x1", "é", "b a", "nothing"} {
-		q := newQuery(text)
+	index := func(in, what []rune) int {
+		for i := range len(in) - len(what) + 1 {
+			if slices.Equal(in[i:i+len(what)], what) {
+				return i
+			}
+		}
+		return -1
+	}
+	sub := func(in []rune) int {
+		score, last, at := 0, -1, 0
+		for _, c := range q {
+			i := slices.Index(in[at:], c)
+			if i < 0 {
+				return 0
+			}
+			score += 12 - min(10, at+i-last-1)
+			last, at = at+i, at+i+1
+		}
+		return max(1, score)
+	}
+	tokens := strings.Fields(string(q))
+	all := len(tokens) >= 2
+	for _, token := range tokens {
+		all = all && (index(b, []rune(token)) >= 0 || index(p, []rune(token)) >= 0)
+	}
+	switch {
+	case slices.Equal(b, q):
+		return 10_000 - n
+	case slices.Equal(p, q):
+		return 9_500 - n
+	case index(b, q) == 0:
+		return 8_000 - n
+	case index(b, q) > 0:
+		return 7_000 - 10*index(b, q) - n
+	case index(p, q) >= 0:
+		return 6_000 - 10*index(p, q) - n
+	case all:
+		return 5_000 - n
+	case sub(b) > 0:
+		return 3_000 + sub(b) - n
+	case sub(p) > 0:
+		return 2_000 + sub(p) - n
+	}
+	return 0
+}
+
+// randomPaths has short names of few letters, so that every rule applies often,
+// and enough of them for two processors.
+func randomPaths(rng *rand.Rand, count int) []string {
+	parts := []string{"a", "b", "A", "/", "x", "é", "É", " ", ".", "-", "☃", "\xff", "ab", "1", "~", "^"}
+	seen := make(map[string]bool)
+	for len(seen) < count {
+		var b strings.Builder
+		for range 1 + rng.IntN(12) {
+			b.WriteString(parts[rng.IntN(len(parts))])
+		}
+		seen[strings.Trim(b.String(), "/ ")+"z"[:rng.IntN(2)]] = true
+	}
+	delete(seen, "")
+	return slices.Sorted(maps.Keys(seen))
+}
+
+// Searching finds what scoring everything by the table and sorting would.
+func TestSearchIsTheTable(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 2))
+	paths := randomPaths(rng, 20_000)
+	queries := []string{"a", "ab", "x1", "é", "b a", "☃ É", "nothing", "a.b", "a/b", "~", "x1b", "b1a", "zz", "1-~", "é☃a", "a ^ x", "\uFFFD", paths[77], paths[7777], strings.Repeat("a", 300)}
+	for range 10 {
+		queries = append(queries, randomPaths(rng, 1)[0])
+	}
+	for range 200 {
+		paths = append(paths, strings.Repeat("a", rng.IntN(200))+"/"+strings.Repeat("xa", 290+rng.IntN(20))+strings.Repeat("a", rng.IntN(20)))
+	}
+	slices.Sort(paths)
+	paths = slices.Compact(paths)
+	rng.Shuffle(len(paths), func(i, j int) { paths[i], paths[j] = paths[j], paths[i] })
+	lengths := make(map[string]int)
+	for _, p := range paths {
+		lengths[p] = len([]rune(p))
+	}
+	for _, text := range queries {
 		var want []contracts.FileMatch
 		for _, p := range paths {
-			if s := q.score(p); s > 0 {
+			if s := ranked(text, p); s > 0 {
 				want = append(want, contracts.FileMatch{Path: p, Score: int64(s)})
 			}
 		}
-		slices.SortFunc(want, better)
-		for _, limit := range []int{1, 50, 500, 5000} {
-			got, matched := q.rank(paths, limit)
-			if matched != len(want) || !slices.Equal(got, want[:min(limit, len(want))]) {
-				t.Errorf("%q, best %d: got %d of %d, want the first of %d", text, limit, len(got), matched, len(want))
+		slices.SortFunc(want, func(a, b contracts.FileMatch) int {
+			return cmp.Or(cmp.Compare(b.Score, a.Score), cmp.Compare(lengths[a.Path], lengths[b.Path]), cmp.Compare(a.Path, b.Path))
+		})
+		q, files := newQuery(text), newCandidates(paths)
+		for _, limit := range []int{1, 10, 50, 200, 500, 50_000} {
+			got, more := q.rank(files, limit)
+			if more != (len(want) > limit) || !slices.Equal(got, want[:min(limit, len(want))]) {
+				t.Errorf("%q, best %d: got %d, more %v; want the first of %d", text, limit, len(got), more, len(want))
 			}
 		}
 	}
 }
 
 func TestEqualScoresAreOrderedByLengthAndPath(t *testing.T) {
-	got, _ := newQuery("é").rank([]string{"b/é", "é/a/xé", "a/é", "B/é"}, 10)
+	q := newQuery("é")
+	got, _ := q.rank(newCandidates([]string{"b/é", "é/a/xé", "a/é", "B/é"}), 10)
 	var paths []string
 	for _, m := range got {
 		paths = append(paths, m.Path)
 	}
 	if want := []string{"B/é", "a/é", "b/é", "é/a/xé"}; !slices.Equal(paths, want) {
 		t.Errorf("got %q, want %q", paths, want)
+	}
+	// However many are as good as the worst that is kept.
+	for _, text := range []string{"ab", "cb"} {
+		q := newQuery(text)
+		got, more := q.rank(newCandidates([]string{"xc/a-b", "yc/a-b", "wc/a-b"}), 1)
+		if len(got) != 1 || got[0].Path != "wc/a-b" || !more {
+			t.Errorf("%q: got %v, more %v; want the first by its path and more", text, got, more)
+		}
 	}
 }
 
@@ -144,6 +238,39 @@ func TestSearchAnswersWithTheBestFiles(t *testing.T) {
 		res := r.found(cmd)
 		if len(res.Results) != tt.n || res.Truncated != tt.truncated || res.Results == nil {
 			t.Errorf("%q in %q, limit %d: got %d, truncated %v; want %d, %v", tt.query, tt.cwd, tt.limit, len(res.Results), res.Truncated, tt.n, tt.truncated)
+		}
+	}
+}
+
+// Git lists what it tracks whether or not it is there.
+func TestFilesThatAreGoneAreNotFound(t *testing.T) {
+	files := map[string]string{"sub/needle-and-more": "", "sub/needle-and-much-more": ""}
+	for i := range 30 {
+		files[fmt.Sprintf("sub/needle%d", i)] = ""
+	}
+	r := newRoom(t, Options{}, files)
+	gitInit(t, r.root)
+	git(t, r.root, "add", ".")
+	for i := range 30 {
+		must(t, os.Remove(filepath.Join(r.root, fmt.Sprintf("sub/needle%d", i))))
+	}
+	for _, at := range []string{"first", "then"} {
+		for _, tt := range []struct {
+			cwd   string
+			limit int64
+			want  []string
+		}{
+			{".", 1, []string{"sub/needle-and-more"}},
+			{"sub", 2, []string{"needle-and-more", "needle-and-much-more"}},
+			{"sub", 3, []string{"needle-and-more", "needle-and-much-more"}},
+		} {
+			res := r.found(&contracts.UtilityFileSearch{SearchID: "s", Query: "needle", Cwd: &tt.cwd, Limit: &tt.limit})
+			if got := paths(res); !slices.Equal(got, tt.want) || res.Truncated != (tt.limit == 1) {
+				t.Errorf("%s: at most %d in %s: got %q, truncated %v; want %q", at, tt.limit, tt.cwd, got, res.Truncated, tt.want)
+			}
+		}
+		if f := r.followed(); f.unsure || len(f.files) != 2 {
+			t.Errorf("got %d files, unsure %v; want those that are there once changes are told", len(f.files), f.unsure)
 		}
 	}
 }

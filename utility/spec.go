@@ -47,6 +47,9 @@ func (h *Host) newSpec(cmd *contracts.UtilityCommandStart) (spec, error) {
 	}
 	if cmd.ShellMode == contracts.ShellModeDirect {
 		words, err := child.SplitWords(cmd.Command)
+		if err == nil && words[0] == "" {
+			err = child.ErrNoExecutable
+		}
 		if err != nil {
 			return s, refuse(contracts.CodeBadRequest, s.id, err.Error())
 		}

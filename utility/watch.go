@@ -5,17 +5,16 @@ import (
 	"errors"
 	"io/fs"
 	"math"
-	"os"
 	"path/filepath"
+	"strings"
 	"sync"
-	"syscall"
 	"time"
-
-	"github.com/fsnotify/fsnotify"
 
 	"github.com/seed-028515a8/maestro/contracts"
 	"github.com/seed-028515a8/maestro/workspace"
 )
+
+const noSuchRoot = "Utility file watch root directory does not exist: "
 
 const (
 	defaultDebounce = 100 * time.Millisecond
@@ -24,6 +23,10 @@ const (
 	// Bounds on the patterns of each kind, the second as they are on the wire.
 	maxPatterns     = 256
 	maxPatternBytes = 128 << 10
+
+	// maxNoted bounds the changes that the keeper has told a watch and that the
+	// watch has not looked at. The keeper waits then.
+	maxNoted = 256
 )
 
 // A watch reports the changes below a directory.
@@ -34,29 +37,52 @@ const (
 type watch struct {
 	tenure
 	host     *Host
-	notifier *notifier
+	lookout  *lookout
 	cmd      *contracts.UtilityFileWatchStart
-	rel      string // the directory, relative to the workspace's root
-	root     string // the same, absolute
-	info     fs.FileInfo
+	root     string // the directory as it is shown, absolute
+	real     string // the same relative to the workspace's root, links resolved
 	filter   filter
 	debounce time.Duration
 
 	ctx    context.Context // ends when the watch is to stop
 	cancel context.CancelFunc
 
-	announced chan error    // 1-buffered; how starting went
-	more      chan struct{} // 1-buffered; a token means that queue or lost have something; never closed
+	announced chan error   // 1-buffered; how starting went
+	changes   chan noted   // what the keeper has to say; it waits for room; never closed
+	notices   chan tooMuch // as many as there are; never closed
 
 	mu     sync.Mutex
 	reason string
-	queue  []change // at most maxChanges
-	lost   bool
+
+	// Owned by the lookout's keeper.
+	live bool // the tree is complete, and what happens in it counts
+	said [numNotices]bool
 
 	// Owned by the watch's goroutine.
 	pending pending
-	known   time.Time // what happened before was reported or is pending
-	full    bool      // clients were told that not all directories are watched
+}
+
+// A noted is a change that a watch reports once it has been quiet for a while.
+type noted struct {
+	rel  string // slash-separated, relative to the watch's root
+	kind contracts.FileChange
+}
+
+// A tooMuch is a reason why a watch does not see everything, or sees it later.
+// Clients are told once.
+type tooMuch int
+
+const (
+	tooManyDirs tooMuch = iota // than may be watched: some are left out
+	systemLimit                // on what it watches: some directories are polled
+	numNotices
+)
+
+func (m tooMuch) text(root string) string {
+	if m == tooManyDirs {
+		return "Utility file watch has too many directories: " + root
+	}
+	return "Utility file watch is at the system's limit and polls some directories: " + root
 }
 
 // startWatch serves utility_file_watch_start.
@@ -84,19 +110,23 @@ func (h *Host) newWatch(owner string, cmd *contracts.UtilityFileWatchStart) (*wa
 		root = *cmd.RootDir
 	}
 	rel, info, err := h.locate(root)
+	real := rel
+	if err == nil {
+		real, err = h.ws.Real(rel)
+	}
 	switch {
 	case errors.Is(err, workspace.ErrOutside):
 		return nil, outside(cmd.WatchID, h.ws.Abs(root))
 	case err != nil || !info.IsDir():
-		return nil, refuse(contracts.CodeNotFound, cmd.WatchID, "Utility file watch root directory does not exist: "+h.ws.Abs(root))
-	case tooMany(cmd.IncludePatterns) || tooMany(cmd.ExcludePatterns):
+		return nil, refuse(contracts.CodeNotFound, cmd.WatchID, noSuchRoot+h.ws.Abs(root))
+	case excessive(cmd.IncludePatterns) || excessive(cmd.ExcludePatterns):
 		return nil, refuse(contracts.CodeBadRequest, cmd.WatchID, "Utility file watch has too many patterns")
 	}
 	w := &watch{
 		tenure: tenure{id: cmd.WatchID, owner: owner, gone: make(chan struct{})},
-		host:   h, cmd: cmd, rel: rel, root: h.ws.At(rel), info: info,
+		host:   h, lookout: h.sharedLookout(), cmd: cmd, root: h.ws.At(rel), real: real,
 		filter: newFilter(cmd.IncludePatterns, cmd.ExcludePatterns), debounce: defaultDebounce,
-		announced: make(chan error, 1), more: make(chan struct{}, 1),
+		announced: make(chan error, 1), changes: make(chan noted, maxNoted), notices: make(chan tooMuch, numNotices),
 	}
 	if cmd.DebounceMS != nil {
 		w.debounce = time.Duration(min(max(0, *cmd.DebounceMS), int64(maxDebounce/time.Millisecond))) * time.Millisecond
@@ -106,7 +136,7 @@ func (h *Host) newWatch(owner string, cmd *contracts.UtilityFileWatchStart) (*wa
 	return w, nil
 }
 
-func tooMany(patterns []string) bool {
+func excessive(patterns []string) bool {
 	size := 0
 	for _, p := range patterns {
 		size += wireBytes(p)
@@ -144,36 +174,8 @@ func (w *watch) end(reason string) {
 	}
 }
 
-// changed implements [listener].
-func (w *watch) changed(c change) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if len(w.queue) < maxChanges {
-		w.queue = append(w.queue, c)
-	} else {
-		w.lost = true
-	}
-	w.wake()
-}
-
-// overflowed implements [listener].
-func (w *watch) overflowed() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.lost = true
-	w.wake()
-}
-
-func (w *watch) wake() {
-	select {
-	case w.more <- struct{}{}:
-	default: // it looks again anyhow
-	}
-}
-
 // run is the watch's goroutine.
 func (w *watch) run() {
-	defer w.cancel()
 	err := w.start()
 	if err == nil {
 		w.announced <- nil
@@ -189,9 +191,8 @@ func (w *watch) run() {
 }
 
 func (w *watch) leave(last contracts.Event) {
-	if w.notifier != nil {
-		w.notifier.dropAll(w)
-	}
+	w.cancel() // the keeper waits for it no more
+	w.lookout.do(func() { w.lookout.leave(w) })
 	depart(w.host, &w.host.watches, w, last)
 }
 
@@ -203,13 +204,16 @@ func (w *watch) stopReason() string {
 
 // start watches the tree and announces that.
 func (w *watch) start() error {
-	var err error
-	if w.notifier, err = w.host.sharedNotifier(); err != nil {
-		return refuse(contracts.CodeOverloaded, w.id, "File watching is not available: "+err.Error())
-	}
-	w.known = time.Now()
-	if err := w.cover(".", nil); err != nil {
-		return refuse(contracts.CodeOverloaded, w.id, "Utility file watch has too many directories: "+w.root)
+	found, noRoom := false, false
+	w.lookout.do(func() {
+		found = w.lookout.join(w)
+		noRoom, w.live = w.said[tooManyDirs], true
+	})
+	switch {
+	case !found && noRoom:
+		return refuse(contracts.CodeOverloaded, w.id, tooManyDirs.text(w.root))
+	case !found:
+		return refuse(contracts.CodeNotFound, w.id, noSuchRoot+w.root)
 	}
 	return w.host.publish(w.ctx, &contracts.UtilityFileWatchStarted{
 		WatchID: w.id, RootDir: w.root, DebounceMS: w.debounce.Milliseconds(),
@@ -217,137 +221,168 @@ func (w *watch) start() error {
 	})
 }
 
-// sharedNotifier returns the notifier of all watches.
-func (h *Host) sharedNotifier() (*notifier, error) {
+// sharedLookout returns the lookout of all watches.
+func (h *Host) sharedLookout() *lookout {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.notifier == nil {
-		n, err := newNotifier(h.opts.MaxWatchedDirs, h.opts.Log)
-		if err != nil {
-			return nil, err
-		}
-		h.notifier = n
+	if h.lookout == nil {
+		h.lookout = newLookout(h.ws, h.opts.MaxWatchedDirs, h.opts.Log)
 	}
-	return h.notifier, nil
+	return h.lookout
+}
+
+// relative returns a path of the workspace as one below the watch's root, or
+// false if it is not.
+func (w *watch) relative(path string) (string, bool) {
+	if w.real == "." {
+		return path, path != "."
+	}
+	return strings.CutPrefix(path, w.real+string(filepath.Separator))
+}
+
+// covers reports whether something in a directory may have to be reported.
+func (w *watch) covers(dir string) bool {
+	rel, ok := w.relative(dir)
+	return ok && !w.filter.prunes(filepath.ToSlash(rel))
+}
+
+// reports reports whether changes of a path are.
+func (w *watch) reports(path string) (rel string, ok bool) {
+	rel, ok = w.relative(path)
+	rel = filepath.ToSlash(rel)
+	return rel, ok && w.filter.admits(rel)
+}
+
+// take takes in a change from the keeper. What was renamed from where clients
+// do not look is new to them.
+func (w *watch) take(c news) {
+	rel, ok := w.reports(c.path)
+	if !ok || !w.live || w.ctx.Err() != nil {
+		return
+	}
+	kind := contracts.FileModified
+	switch {
+	case c.op == vanished:
+		kind = contracts.FileDeleted
+	case c.op == appeared && c.from != "" && w.hasReported(c.from):
+		kind = contracts.FileRenamed
+	case c.op == appeared && !c.known:
+		kind = contracts.FileCreated
+	}
+	select {
+	case w.changes <- noted{rel, kind}:
+	case <-w.ctx.Done():
+	}
+}
+
+func (w *watch) hasReported(path string) bool {
+	_, ok := w.reports(path)
+	return ok
+}
+
+// say tells the clients of watches once that there is too much of something.
+func say(watches []*watch, what tooMuch) {
+	for _, w := range watches {
+		if !w.said[what] {
+			w.said[what] = true
+			w.notices <- what
+		}
+	}
 }
 
 // follow reports changes until the watch is to stop.
 func (w *watch) follow() {
 	timer := time.NewTimer(math.MaxInt64)
 	defer timer.Stop()
-	for {
+	for set := false; ; {
 		select {
 		case <-w.ctx.Done():
 			return
-		case <-w.more:
-			w.look()
+		case c := <-w.changes:
+			w.add(c)
+		case what := <-w.notices:
+			w.publish(refuse(contracts.CodeOverloaded, w.id, what.text(w.root)).Event())
 		case <-timer.C:
+			set = false
+			w.report(w.pending.due(time.Now()))
 		}
-		now := time.Now()
-		w.report(w.pending.due(now))
-		timer.Reset(w.pending.next(now))
-	}
-}
-
-// look takes in what the notifier told.
-func (w *watch) look() {
-	now := time.Now()
-	w.mu.Lock()
-	changes, lost := w.queue, w.lost
-	w.queue, w.lost = nil, false
-	w.mu.Unlock()
-	for _, c := range changes {
-		if w.ctx.Err() != nil {
-			return
+		if !set && len(w.pending.paths) > 0 {
+			set = true
+			timer.Reset(w.pending.next(time.Now()))
 		}
-		w.note(c)
-	}
-	if lost {
-		w.search(w.known)
-	}
-	w.known = now
-}
-
-// note takes in one change.
-func (w *watch) note(c change) {
-	gone := c.op.Has(fsnotify.Remove) || c.op.Has(fsnotify.Rename)
-	if c.path == w.root {
-		if gone && w.rootGone() {
-			w.end("Watch root removed")
-		}
-		return
-	}
-	rel, err := filepath.Rel(w.root, c.path)
-	if err != nil || w.filter.prunes(filepath.ToSlash(rel)) {
-		return
-	}
-	switch {
-	case c.op.Has(fsnotify.Create):
-		kind := contracts.FileCreated
-		if c.moved {
-			kind = contracts.FileRenamed
-		}
-		w.add(rel, kind)
-		w.noteTree(rel, kind)
-	case c.op.Has(fsnotify.Write):
-		w.add(rel, contracts.FileModified)
-	case gone:
-		w.add(rel, contracts.FileDeleted)
 	}
 }
 
 // add has a change reported once it has been quiet for a while.
-func (w *watch) add(rel string, kind contracts.FileChange) {
-	rel = filepath.ToSlash(rel)
-	if !w.filter.admits(rel) {
-		return
-	}
+func (w *watch) add(c noted) {
 	now := time.Now()
 	if w.pending.full() {
 		w.report(w.pending.due(now))
 	}
-	w.pending.add(rel, kind, now)
-}
-
-// rootGone reports whether the directory is not there any more.
-func (w *watch) rootGone() bool {
-	info, err := os.Stat(w.root)
-	return err != nil || !os.SameFile(info, w.info)
+	w.pending.add(c.rel, c.kind, now)
 }
 
 // report publishes changes that are due, as they look by now.
 func (w *watch) report(due []pendingChange) {
+	v := view{ws: w.host.ws, dirs: make(map[string]bool)}
 	var events []contracts.Event
 	for _, p := range due {
-		if ev := w.event(p); ev != nil {
+		if ev := w.event(v, p); ev != nil {
 			events = append(events, ev)
 		}
 	}
-	if len(events) == 0 || w.ctx.Err() != nil {
-		return
+	if len(events) > 0 && w.ctx.Err() == nil {
+		w.publish(events...)
 	}
+}
+
+func (w *watch) publish(events ...contracts.Event) {
 	if err := w.host.publish(w.ctx, events...); err != nil {
 		w.end("") // it was told to stop, or the session takes nothing any more
 	}
 }
 
 // event returns what is to be said about a change, or nil.
-func (w *watch) event(p pendingChange) contracts.Event {
-	info, err := w.host.ws.Lstat(filepath.Join(w.rel, filepath.FromSlash(p.rel)))
+func (w *watch) event(v view, p pendingChange) contracts.Event {
+	below := filepath.FromSlash(p.rel)
+	info, err := v.lstat(filepath.Join(w.real, below))
 	ev := &contracts.UtilityFileWatchEvent{
 		WatchID: w.id, ChangeType: p.kind,
-		Path: filepath.Join(w.root, filepath.FromSlash(p.rel)), RelativePath: p.rel,
+		Path: filepath.Join(w.root, below), RelativePath: p.rel,
 		Timestamp: time.Now().UnixMilli(), IsDirectory: err == nil && info.IsDir(),
 	}
 	switch {
-	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTDIR):
+	case err != nil && absent(err):
 		ev.ChangeType = contracts.FileDeleted
-	case err != nil:
-		return nil // behind a link out of the workspace, or not ours to see
+	case err != nil: // nobody can tell
+	case p.kind == contracts.FileDeleted && p.fresh:
+		ev.ChangeType = contracts.FileCreated
 	case p.kind == contracts.FileDeleted:
-		ev.ChangeType = contracts.FileModified // it is back, and no report said so
-	case p.kind == contracts.FileModified && info.IsDir():
-		return nil // what happened in it is reported by itself
+		ev.ChangeType = contracts.FileModified // it is back before clients knew that it was gone
+	}
+	if ev.ChangeType == contracts.FileModified && ev.IsDirectory {
+		return nil // what happened in it is told by itself
 	}
 	return ev
+}
+
+// A view looks at the workspace without following symbolic links, and at each
+// directory once.
+type view struct {
+	ws   *workspace.Workspace
+	dirs map[string]bool // whether the way there leads through no links
+}
+
+func (v view) lstat(path string) (fs.FileInfo, error) {
+	dir := filepath.Dir(path)
+	there, seen := v.dirs[dir]
+	if !seen {
+		real, err := v.ws.Real(dir)
+		there = err == nil && real == dir || err != nil && !absent(err)
+		v.dirs[dir] = there
+	}
+	if !there {
+		return nil, fs.ErrNotExist
+	}
+	return v.ws.Lstat(path)
 }

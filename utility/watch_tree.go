@@ -1,109 +1,267 @@
 package utility
 
 import (
-	"errors"
 	"io/fs"
 	"os"
 	"path/filepath"
-	"syscall"
-	"time"
+	"slices"
+	"strings"
 
-	"github.com/seed-028515a8/maestro/contracts"
+	"github.com/fsnotify/fsnotify"
 )
 
-// noteTree watches a directory that has appeared, with all below it. What is in
-// it by now has appeared in the same way.
-func (w *watch) noteTree(rel string, kind contracts.FileChange) {
-	info, err := w.host.ws.Lstat(filepath.Join(w.rel, rel))
-	if err != nil || !info.IsDir() {
-		return
-	}
-	w.coverOrTell(rel, func(rel string, _ fs.DirEntry, _ bool) { w.add(rel, kind) })
+// A dirTree is the directories that watches are about, and those between them and
+// the workspace's root. The keeper owns it.
+type dirTree struct {
+	top    *node // the workspace's root; nil while there are no watches
+	dirs   int   // nodes; at most lookout.limit
+	names  int   // in all nodes; at most lookout.names
+	keys   map[string]*node
+	ids    map[fileID]*node // if files have ids
+	polled map[*node]struct{}
+	left   map[string]bool // what was in the directory that was renamed last; nil if it was none, or has come to its new place
+	full   bool            // the system watches no more, until it is asked again
 }
 
-// search looks for changes since a time in the tree itself, because reports of
-// them were lost. Deletions are not found, nor what was moved here unchanged.
-func (w *watch) search(since time.Time) {
-	since = since.Add(-time.Second) // file systems have coarse clocks
-	w.coverOrTell(".", func(rel string, e fs.DirEntry, fresh bool) {
-		info, err := e.Info()
-		switch {
-		case err != nil:
-		case fresh:
-			w.add(rel, contracts.FileCreated)
-		case !e.IsDir() && info.ModTime().After(since):
-			w.add(rel, contracts.FileModified)
-		}
+func newDirTree() dirTree {
+	return dirTree{keys: make(map[string]*node), ids: make(map[fileID]*node), polled: make(map[*node]struct{})}
+}
+
+// hasLeft reports whether a path may have been renamed with the directory that
+// it lay in. What is in a directory by now may also have been made there.
+func (t *dirTree) hasLeft(path string) bool { return t.left == nil || t.left[path] }
+
+// A node is one directory of the tree.
+type node struct {
+	path     string // relative to the workspace's root
+	parent   *node
+	info     fs.FileInfo
+	key      string           // what its reports begin with; "" if it is polled
+	names    map[string]stamp // what is in it; nil without holders
+	children map[string]*node
+	holders  []*watch // report what happens in it
+	passers  []*watch // have their root further down
+	blind    bool     // there was no room for some of the names
+	gone     bool     // it is no longer in the tree
+}
+
+// misses reports whether the directory of that name is not in the tree for all
+// watches that it should be there for.
+func (at *node) misses(name string) bool {
+	child := at.children[name]
+	return child == nil || slices.ContainsFunc(at.holders, func(w *watch) bool {
+		return w.covers(child.path) && !slices.Contains(child.holders, w)
 	})
 }
 
-// coverOrTell is cover once clients rely on the watch.
-func (w *watch) coverOrTell(rel string, found func(rel string, e fs.DirEntry, fresh bool)) {
-	if w.cover(rel, found) == nil || w.full {
-		return
-	}
-	w.full = true
-	w.host.show(refuse(contracts.CodeOverloaded, w.id, "Utility file watch has too many directories: "+w.root).Event())
+// A news is what the keeper tells a watch: paths are relative to the
+// workspace's root.
+type news struct {
+	op    newsOp
+	path  string
+	from  string // what has appeared was renamed from there; "" if that is not known
+	known bool   // what has appeared took the place of something
 }
 
-// cover watches the directory at rel, which is relative to the watch's root, and
-// all below it. found, if not nil, is called for everything in them; fresh says
-// that the directory was not watched before.
-func (w *watch) cover(rel string, found func(rel string, e fs.DirEntry, fresh bool)) error {
-	dirs := []string{rel}
-	for len(dirs) > 0 && w.ctx.Err() == nil {
-		dir := dirs[len(dirs)-1]
-		dirs = dirs[:len(dirs)-1]
-		if dir != "." && w.filter.prunes(filepath.ToSlash(dir)) {
-			continue
-		}
-		fresh, err := w.watchDir(dir)
-		switch {
-		case errors.Is(err, errTooManyDirs), errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EMFILE):
-			return err
-		case err != nil:
-			continue // it is gone, or not ours to read
-		}
-		entries, err := w.host.ws.ReadDir(filepath.Join(w.rel, dir))
-		if err != nil {
-			continue
-		}
-		for _, e := range entries {
-			child := filepath.Join(dir, e.Name())
-			if found != nil {
-				found(child, e, fresh)
-			}
-			if e.IsDir() {
-				dirs = append(dirs, child)
-			}
-		}
-	}
-	return w.ctx.Err()
-}
+// A newsOp is what has happened to a path.
+type newsOp int
 
-// watchDir watches one directory, if it still is one of the workspace: the
-// system follows symbolic links that were swapped in.
-func (w *watch) watchDir(dir string) (fresh bool, err error) {
-	path := filepath.Join(w.root, dir)
-	fresh, err = w.notifier.add(path, w)
-	if err == nil && !w.holds(dir) {
-		w.notifier.drop(path, w)
-		err = fs.ErrNotExist
-	}
-	return fresh, err
-}
+const (
+	appeared newsOp = iota
+	written
+	vanished
+)
 
-// holds reports whether what the system finds under the name of a directory is
-// that directory. The watch's root alone may be a link.
-func (w *watch) holds(dir string) bool {
-	look := w.host.ws.Lstat
-	if dir == "." {
-		look = w.host.ws.Stat
+// join makes what w is about part of the tree. It reports false if the watch's
+// root is not there.
+func (l *lookout) join(w *watch) bool {
+	if l.source == nil && l.tree.top == nil {
+		l.openSource()
+		l.tree.full = false
 	}
-	ours, err := look(filepath.Join(w.rel, dir))
-	if err != nil || !ours.IsDir() {
+	if l.tree.top == nil {
+		l.tree.top = l.pass(nil, ".", w)
+	}
+	at := l.tree.top
+	for _, name := range steps(w.real) {
+		if at == nil {
+			break
+		}
+		at.passers = append(at.passers, w)
+		next := at.children[name]
+		if next == nil {
+			next = l.pass(at, name, w)
+		}
+		at = next
+	}
+	if at == nil {
 		return false
 	}
-	theirs, err := os.Stat(filepath.Join(w.root, dir))
-	return err == nil && os.SameFile(ours, theirs)
+	l.fill(at, nil, nil, []*watch{w})
+	return true
+}
+
+// steps returns the components of a path; the root has none.
+func steps(path string) []string {
+	if path == "." {
+		return nil
+	}
+	return strings.Split(path, string(filepath.Separator))
+}
+
+// leave takes all that only w is about out of the tree.
+func (l *lookout) leave(w *watch) {
+	if l.tree.top != nil {
+		l.release(l.tree.top, w)
+	}
+	if l.tree.top == nil {
+		l.closeSource()
+	}
+}
+
+func (l *lookout) release(at *node, w *watch) {
+	is := func(other *watch) bool { return other == w }
+	at.holders, at.passers = slices.DeleteFunc(at.holders, is), slices.DeleteFunc(at.passers, is)
+	for _, child := range at.children {
+		l.release(child, w)
+	}
+	if len(at.holders) == 0 {
+		l.tree.names -= len(at.names)
+		at.names = nil
+	}
+	if len(at.holders)+len(at.passers) == 0 {
+		l.forget(at)
+	}
+}
+
+// forget takes one directory out of the tree.
+func (l *lookout) forget(at *node) {
+	l.unwatch(at)
+	delete(l.tree.polled, at)
+	if id := idOf(at.info); l.tree.ids[id] == at {
+		delete(l.tree.ids, id)
+	}
+	l.tree.dirs--
+	l.tree.names -= len(at.names)
+	at.names, at.gone = nil, true
+	if at.parent != nil {
+		delete(at.parent.children, filepath.Base(at.path))
+	} else {
+		l.tree.top = nil
+	}
+}
+
+// drop takes a directory that is gone out of the tree, with all below it, and
+// says that of everything that was known to be in it. Watches of it end.
+func (l *lookout) drop(at *node) {
+	for name := range at.names {
+		if child := at.children[name]; child != nil {
+			l.drop(child)
+		}
+		path := filepath.Join(at.path, name)
+		if l.tree.left != nil {
+			l.tree.left[path] = true
+		}
+		l.tell(at, news{op: vanished, path: path})
+	}
+	for _, child := range at.children { // of directories that nobody reports
+		l.drop(child)
+	}
+	for _, w := range at.holders {
+		if w.real == at.path {
+			w.end("Watch root removed")
+		}
+	}
+	l.forget(at)
+}
+
+// tell passes a change in a directory on.
+func (l *lookout) tell(at *node, c news) {
+	for _, w := range at.holders {
+		w.take(c)
+	}
+}
+
+// handle takes in one report of the system.
+func (l *lookout) handle(ev fsnotify.Event) {
+	at := l.tree.keys[filepath.Dir(ev.Name)]
+	gone := ev.Has(fsnotify.Remove) || ev.Has(fsnotify.Rename)
+	if at == nil {
+		if at = l.tree.keys[ev.Name]; at != nil && gone {
+			l.handleEnd(at)
+		}
+		return
+	}
+	name := filepath.Base(ev.Name)
+	switch {
+	case ev.Has(fsnotify.Create):
+		l.handleNew(at, name, l.pathOf(movedFrom(ev)))
+		l.tree.left = nil
+	case gone:
+		l.tree.left = nil
+		if ev.Has(fsnotify.Rename) && at.children[name] != nil {
+			l.tree.left = make(map[string]bool)
+		}
+		l.handleGone(at, name)
+	case ev.Has(fsnotify.Write) && len(at.holders) > 0:
+		l.know(at, name, 0)
+		l.tell(at, news{op: written, path: filepath.Join(at.path, name)})
+	}
+}
+
+// pathOf returns what a name in a report stands for; "" if that is not in the
+// tree.
+func (l *lookout) pathOf(name string) string {
+	if at := l.tree.keys[filepath.Dir(name)]; at != nil {
+		return filepath.Join(at.path, filepath.Base(name))
+	}
+	return ""
+}
+
+// handleEnd takes in that the system watches a directory no more, because it was
+// removed or renamed. What it lies in reports that, too, unless that is polled,
+// or is not the workspace's.
+func (l *lookout) handleEnd(at *node) {
+	l.unwatch(at)
+	if at == l.tree.top {
+		l.drop(at)
+		return
+	}
+	l.tree.polled[at] = struct{}{}
+}
+
+// handleGone takes in that a name is gone. One that is not known was gone when
+// its directory was listed.
+func (l *lookout) handleGone(at *node, name string) {
+	_, known := at.names[name]
+	if known {
+		delete(at.names, name)
+		l.tree.names--
+	}
+	if child := at.children[name]; child != nil {
+		l.drop(child)
+	}
+	if known || at.blind {
+		l.tell(at, news{op: vanished, path: filepath.Join(at.path, name)})
+	}
+}
+
+// handleNew takes in a name that has appeared. It may be known: from a listing,
+// or because it took the place of something.
+func (l *lookout) handleNew(at *node, name, from string) {
+	if len(at.holders) == 0 {
+		return
+	}
+	path := filepath.Join(at.path, name)
+	info, err := l.ws.Lstat(path)
+	isDir := err == nil && info.IsDir()
+	if child := at.children[name]; child != nil && (!isDir || !os.SameFile(child.info, info)) {
+		l.handleGone(at, name)
+	}
+	_, known := at.names[name]
+	l.know(at, name, dirStamp(isDir))
+	l.tell(at, news{op: appeared, path: path, from: from, known: known})
+	if isDir && at.misses(name) {
+		l.visit(at, name, &arrival{from: from}, at.holders)
+	}
 }

@@ -5,10 +5,8 @@ import (
 	"fmt"
 	"io"
 	"mime"
-	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"unicode/utf8"
 )
 
@@ -77,8 +75,7 @@ func (w *Workspace) attachment(path string, left int64) (Attachment, int64, erro
 	if err != nil {
 		return Attachment{}, 0, errNotReadable
 	}
-	// Without O_NONBLOCK opening a FIFO would wait for somebody to write to it.
-	f, err := w.root.OpenFile(rel, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	f, err := w.OpenFile(rel)
 	if err != nil {
 		return Attachment{}, 0, errNotReadable
 	}

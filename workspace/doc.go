@@ -9,7 +9,11 @@
 // nothing about what children of the session do with the file system.
 //
 // Files are listed as git would list them, without git: what only git knows, such
-// as that an ignored file is tracked, is left to whoever can ask it. Not covered
-// are core.ignoreCase, core.excludesFile in the configuration of the repository
-// or the system, and configuration that includes other files.
+// as that an ignored file is tracked, is left to whoever can ask it. Rules come
+// from where git takes them, also from outside the root: the ignore files of the
+// repository around it and the files that git's configuration names. They are
+// nothing but rules then. Not covered are configuration in other variables than
+// GIT_CONFIG_GLOBAL, GIT_CONFIG_SYSTEM and GIT_CONFIG_NOSYSTEM, a system's
+// configuration that is not /etc/gitconfig, includes that depend on remotes,
+// core.worktree, and what is beyond the first mebibyte of an ignore file.
 package workspace

@@ -13,46 +13,132 @@ const maxGitFile = 4 << 10
 // root, or nil outside a repository and on a detached HEAD. It reads git's
 // files and starts no process.
 func (w *Workspace) GitBranch() *string {
-	dir := gitDir(w.path)
+	_, dir := w.repositoryAround()
 	if dir == "" {
 		return nil
 	}
-	ref, ok := strings.CutPrefix(firstLine(filepath.Join(dir, "HEAD")), "ref:")
-	branch, isBranch := strings.CutPrefix(strings.TrimSpace(ref), "refs/heads/")
-	if !ok || !isBranch || branch == "" || branch == ".invalid" { // the reftable format keeps the name elsewhere
+	branch := w.branch(dir)
+	if branch == "" || branch == ".invalid" { // the reftable format keeps the name elsewhere
 		return nil
 	}
 	return &branch
 }
 
-// gitDir returns the git directory of the innermost repository that holds path,
-// or "". In a linked worktree or a submodule .git is a file that names it.
-func gitDir(path string) string {
-	for {
-		dotGit := filepath.Join(path, ".git")
-		if info, err := os.Stat(dotGit); err == nil {
-			if info.IsDir() {
-				return dotGit
-			}
-			dir, ok := strings.CutPrefix(firstLine(dotGit), "gitdir:")
-			if !ok {
-				return ""
-			}
-			if dir = strings.TrimSpace(dir); filepath.IsAbs(dir) {
-				return dir
-			}
-			return filepath.Join(path, dir)
+// branch returns the branch that HEAD in a git directory names, or "".
+func (w *Workspace) branch(dir string) string {
+	ref, _ := strings.CutPrefix(w.firstLine(filepath.Join(dir, "HEAD")), "ref:")
+	branch, ok := strings.CutPrefix(strings.TrimSpace(ref), "refs/heads/")
+	if !ok {
+		return ""
+	}
+	return branch
+}
+
+// Repository reports whether dir, which is relative to the root, lies in the
+// git repository around the root and in none below it.
+func (w *Workspace) Repository(dir string) bool {
+	if _, around := w.repositoryAround(); around == "" {
+		return false
+	}
+	at := w.path
+	for name := range strings.SplitSeq(filepath.ToSlash(filepath.Clean(dir)), "/") {
+		if name == "." {
+			continue
 		}
-		parent := filepath.Dir(path)
-		if parent == path {
-			return ""
+		at = filepath.Join(at, name)
+		if git, _ := w.gitDir(at); git != "" {
+			return false
 		}
-		path = parent
+	}
+	return true
+}
+
+// repositoryAround returns the top and the git directory of the innermost
+// repository that holds the root, or "" twice.
+func (w *Workspace) repositoryAround() (top, git string) {
+	for top = w.path; ; top = filepath.Dir(top) {
+		git, wrong := w.gitDir(top)
+		switch {
+		case git != "":
+			return top, git
+		case wrong || top == filepath.Dir(top):
+			return "", ""
+		}
 	}
 }
 
-// firstLine returns the first line of a regular file, or "" if there is none.
-func firstLine(path string) string {
-	line, _, _ := strings.Cut(textOf(path, maxGitFile), "\n")
+// gitDir returns the git directory of the repository of which the directory at
+// an absolute path is the top, or "". In a linked worktree or a submodule .git is
+// a file that names it; wrong says that it does not, and git looks no further.
+func (w *Workspace) gitDir(top string) (dir string, wrong bool) {
+	dir = filepath.Join(top, ".git")
+	info, err := w.statAt(dir)
+	switch {
+	case err != nil:
+		return "", false
+	case info.Mode().IsRegular():
+		named, ok := strings.CutPrefix(w.firstLine(dir), "gitdir: ")
+		if !ok {
+			return "", true
+		}
+		if dir = named; !filepath.IsAbs(dir) {
+			dir = filepath.Join(top, dir)
+		}
+		wrong = true
+	}
+	if !w.isGitDir(dir) {
+		return "", wrong
+	}
+	return dir, false
+}
+
+// isGitDir reports whether dir has what git takes a git directory by.
+func (w *Workspace) isGitDir(dir string) bool {
+	for _, name := range []string{"objects", "refs"} {
+		if info, err := w.statAt(filepath.Join(w.commonDir(dir), name)); err != nil || !info.IsDir() {
+			return false
+		}
+	}
+	head := w.firstLine(filepath.Join(dir, "HEAD"))
+	if ref, ok := strings.CutPrefix(head, "ref:"); ok {
+		return strings.HasPrefix(strings.TrimSpace(ref), "refs/")
+	}
+	const id = 40 // hexadecimal digits of the shortest
+	return len(head) >= id && strings.Trim(head[:id], "0123456789abcdefABCDEF") == ""
+}
+
+// commonDir returns the git directory that linked worktrees share.
+func (w *Workspace) commonDir(dir string) string {
+	common := w.firstLine(filepath.Join(dir, "commondir"))
+	switch {
+	case common == "":
+		return dir
+	case filepath.IsAbs(common):
+		return common
+	}
+	return filepath.Join(dir, common)
+}
+
+// firstLine returns the first line of the regular file at an absolute path, or
+// "" if there is none.
+func (w *Workspace) firstLine(path string) string {
+	line, _, _ := strings.Cut(w.textAt(path, maxGitFile), "\n")
 	return strings.TrimSuffix(line, "\r")
+}
+
+// statAt describes what an absolute path names. Symbolic links below the root do
+// not lead out of it.
+func (w *Workspace) statAt(path string) (os.FileInfo, error) {
+	if rel, err := w.Rel(path); err == nil {
+		return w.Stat(rel)
+	}
+	return os.Stat(path)
+}
+
+// openAt opens what an absolute path names, as statAt describes it.
+func (w *Workspace) openAt(path string) (*os.File, error) {
+	if rel, err := w.Rel(path); err == nil {
+		return w.OpenFile(rel)
+	}
+	return openWithoutWaiting(path)
 }

@@ -18,7 +18,7 @@ func TestGitBranchIsReadFromHead(t *testing.T) {
 		{"ref: refs/heads/\n", ""},
 		{"", ""},
 	} {
-		w := open(t, Options{}, map[string]string{".git/HEAD": tt.head})
+		w := open(t, Options{}, withRepository(map[string]string{".git/HEAD": tt.head}, "."))
 		wantBranch(t, w, tt.want)
 	}
 }
@@ -34,10 +34,15 @@ func wantBranch(t *testing.T, w *Workspace, want string) {
 
 func TestGitBranchIsThatOfTheRepositoryAround(t *testing.T) {
 	dir := t.TempDir()
+	newRepository(t, dir, "")
 	write(t, filepath.Join(dir, ".git", "HEAD"), "ref: refs/heads/outer\n")
 	write(t, filepath.Join(dir, "a", "b", "file"), "")
 	wantBranch(t, openDir(t, filepath.Join(dir, "a", "b")), "outer")
 
+	write(t, filepath.Join(dir, "a", ".git", "HEAD"), "ref: refs/heads/inner\n")
+	wantBranch(t, openDir(t, filepath.Join(dir, "a", "b")), "outer") // that is not all that git needs
+
+	newRepository(t, filepath.Join(dir, "a"), "")
 	write(t, filepath.Join(dir, "a", ".git", "HEAD"), "ref: refs/heads/inner\n")
 	wantBranch(t, openDir(t, filepath.Join(dir, "a", "b")), "inner")
 }
@@ -54,7 +59,9 @@ func openDir(t *testing.T, dir string) *Workspace {
 
 func TestGitBranchOfLinkedWorktree(t *testing.T) {
 	dir := t.TempDir()
+	newRepository(t, filepath.Join(dir, "main"), "")
 	write(t, filepath.Join(dir, "main", ".git", "worktrees", "w", "HEAD"), "ref: refs/heads/tree\n")
+	write(t, filepath.Join(dir, "main", ".git", "worktrees", "w", "commondir"), "../..\n")
 	for name, gitdir := range map[string]string{
 		"relative": "../main/.git/worktrees/w",
 		"absolute": filepath.Join(dir, "main", ".git", "worktrees", "w"),
@@ -64,18 +71,26 @@ func TestGitBranchOfLinkedWorktree(t *testing.T) {
 	}
 }
 
+func TestGitBranchBehindALinkOutIsNotTold(t *testing.T) {
+	outside := t.TempDir()
+	newRepository(t, outside, "")
+	w := open(t, Options{}, nil)
+	must(t, os.Symlink(filepath.Join(outside, ".git"), filepath.Join(w.Root(), ".git")))
+	wantBranch(t, w, "")
+}
+
 func TestGitBranchWithoutRepository(t *testing.T) {
 	for name, content := range map[string]string{
 		".git":   "not a git file",
 		"nogit":  "",
-		".git/x": "no HEAD",
+		".git/x": "no HEAD", ".git/HEAD": "ref: refs/heads/main",
 	} {
 		wantBranch(t, open(t, Options{}, map[string]string{name: content}), "")
 	}
 }
 
 func TestGitBranchFollowsTheHead(t *testing.T) {
-	w := open(t, Options{}, map[string]string{".git/HEAD": "ref: refs/heads/one\n"})
+	w := open(t, Options{}, withRepository(map[string]string{".git/HEAD": "ref: refs/heads/one\n"}, "."))
 	wantBranch(t, w, "one")
 	write(t, filepath.Join(w.Root(), ".git", "HEAD"), "ref: refs/heads/two\n")
 	wantBranch(t, w, "two")
@@ -86,6 +101,6 @@ func TestGitBranchFollowsTheHead(t *testing.T) {
 }
 
 func TestHugeHeadIsNotRead(t *testing.T) {
-	w := open(t, Options{}, map[string]string{".git/HEAD": strings.Repeat("x", 2*maxGitFile) + "\nref: refs/heads/main\n"})
+	w := open(t, Options{}, withRepository(map[string]string{".git/HEAD": strings.Repeat("x", 2*maxGitFile) + "\nref: refs/heads/main\n"}, "."))
 	wantBranch(t, w, "")
 }

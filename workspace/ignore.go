@@ -2,11 +2,7 @@ package workspace
 
 import (
 	"context"
-	"fmt"
 	"strings"
-	"unicode/utf8"
-
-	gitignore "github.com/sabhiram/go-gitignore"
 )
 
 // go-gitignore is no more here than the compiler from one glob to one regular
@@ -18,206 +14,146 @@ import (
 // the library one pattern that it cannot misread; order and nesting are decided
 // here.
 
-// A rule is one line of an ignore file. Exactly one of base, ext and glob is
-// set; the first two are fast and cover most lines.
+// A rule is one line of an ignore file.
 type rule struct {
-	negated bool
-	dirOnly bool
-	base    string               // the name is this
-	ext     string               // the name ends in this
-	glob    *gitignore.GitIgnore // the path below the file's directory matches
+	negated  bool
+	dirOnly  bool
+	anchored bool // it is about the path below the file's directory, not the name alone
+	suffix   bool // text is how it ends, not all of it
+	text     string
+	glob     *glob // instead of text
 }
 
 // globMeta is what git takes for the start of a glob.
 const globMeta = `*?[\`
 
-// maxRuleBytes bounds a line of an ignore file; a longer one does not count. No
-// path that systems allow is longer.
-const maxRuleBytes = 4096
-
-// parseRule reads one line. It reports false for a line that can match nothing.
-func parseRule(line string) (r rule, ok bool) {
-	line = strings.TrimSuffix(line, "\r")
-	if line == "" || line[0] == '#' || len(line) > maxRuleBytes {
+// parseRule reads one line, whose letters stand for both cases if fold is set.
+// It reports false for a line that can match nothing.
+func parseRule(line string, fold bool) (r rule, ok bool) {
+	if strings.HasPrefix(line, "#") {
 		return r, false
 	}
-	for strings.HasSuffix(line, " ") && !strings.HasSuffix(line, `\ `) {
-		line = line[:len(line)-1]
-	}
+	line = strings.TrimSuffix(line, "\r")
+	line, _, _ = strings.Cut(line, "\x00") // git's lines are C strings
+	line = trimSpaces(line)
 	line, r.negated = strings.CutPrefix(line, "!")
 	line, r.dirOnly = strings.CutSuffix(line, "/")
+	r.anchored = strings.Contains(line, "/")
+	line = strings.TrimPrefix(line, "/")
+	anywhere := false
+	for n := anyDepth(line); r.anchored && n > 0; n = anyDepth(line) {
+		line, anywhere = line[n:], true
+	}
+	if anywhere && !strings.Contains(line, "/") {
+		r.anchored, anywhere = false, false
+	}
 	if line == "" {
 		return r, false
 	}
-	anchored := strings.Contains(line, "/")
-	line = strings.TrimPrefix(line, "/")
-	if !anchored && !strings.ContainsAny(line, globMeta) {
-		r.base = line
-		return r, true
+	tail, starred := strings.CutPrefix(line, "*")
+	switch {
+	case !anywhere && !strings.ContainsAny(line, globMeta):
+		r.text = folded(line, fold)
+	case !r.anchored && starred && !strings.ContainsAny(tail, globMeta):
+		r.suffix, r.text = true, folded(tail, fold)
+	default:
+		r.glob = newGlob(line, r.anchored, anywhere, fold)
+		return r, r.glob != nil
 	}
-	if ext, found := strings.CutPrefix(line, "*."); !anchored && found && !strings.ContainsAny(ext, globMeta) {
-		r.ext = "." + ext
-		return r, true
-	}
-	pattern, ok := translate(line, anchored)
-	if !ok {
-		return r, false
-	}
-	r.glob = gitignore.CompileIgnoreLines(pattern)
 	return r, true
+}
+
+// trimSpaces cuts the spaces at the end that no backslash precedes.
+func trimSpaces(s string) string {
+	end := len(s)
+	for i := 0; i < len(s); i++ {
+		switch {
+		case s[i] != ' ':
+			end = len(s)
+			if s[i] == '\\' {
+				i++
+			}
+		case end == len(s):
+			end = i
+		}
+	}
+	return s[:end]
+}
+
+// folded returns s with the capitals among the ASCII letters made small, if fold
+// is set. It is as long as s.
+func folded(s string, fold bool) string {
+	if !fold {
+		return s
+	}
+	b := []byte(s)
+	for i, c := range b {
+		b[i] = lower(c)
+	}
+	return string(b)
+}
+
+func lower(c byte) byte {
+	if 'A' <= c && c <= 'Z' {
+		return c + 'a' - 'A'
+	}
+	return c
 }
 
 // matches reports whether the rule is about the path whose last name is base
 // and which is below in the directory of the rule's file.
 func (r *rule) matches(base, below string, isDir bool) bool {
-	switch {
-	case r.dirOnly && !isDir:
+	if r.dirOnly && !isDir {
 		return false
-	case r.base != "":
-		return base == r.base
-	case r.ext != "":
-		return strings.HasSuffix(base, r.ext)
 	}
-	return r.glob.MatchesPath(oneByteRunes(below))
+	if r.anchored {
+		base = below
+	}
+	switch {
+	case r.glob != nil:
+		return r.glob.matches(base)
+	case r.suffix:
+		return strings.HasSuffix(base, r.text)
+	}
+	return base == r.text
 }
 
-// oneByteRunes returns s with a character for each byte, because git's globs
-// know bytes only.
-func oneByteRunes(s string) string {
-	for i := range len(s) {
-		if s[i] >= utf8.RuneSelf {
-			runes := make([]rune, len(s))
-			for i := range len(s) {
-				runes[i] = rune(s[i])
-			}
-			return string(runes)
-		}
-	}
-	return s
-}
-
-// translate rewrites a git pattern into one that the library cannot misread. It
-// reports false if the pattern can match nothing.
-func translate(line string, anchored bool) (string, bool) {
-	for anchored && strings.HasPrefix(line, "**/") { // any depth: no anchor
-		line = line[len("**/"):]
-		anchored = strings.HasPrefix(line, "**/")
-	}
-	line, below := strings.CutSuffix(line, "/**")
-	// Git compares the literal start of a pattern before it looks at the globs,
-	// and then sees "**/" at the beginning of what is left: "a**/b" matches
-	// "ab" and "axx/y/b", where "?**/b" would need exactly one level.
-	literals := -1
-	if anchored {
-		literals = strings.IndexAny(line, globMeta)
-	}
-	var b strings.Builder
-	if anchored {
-		b.WriteByte('/')
-	}
-	for i := 0; i < len(line); {
-		n, ok := translateOne(&b, line, i, literals)
-		if !ok {
-			return "", false
-		}
-		i += n
-	}
-	if below {
-		b.WriteString("/**/*")
-	}
-	// The library appends (|/.*)$ to every pattern. An early $ turns that off,
-	// so that a rule matches its own path only and descending is up to the
-	// walk. It works because the library leaves $ as it is.
-	b.WriteByte('$')
-	return b.String(), true
-}
-
-// translateOne rewrites what begins at i and returns its length.
-func translateOne(b *strings.Builder, line string, i, literals int) (int, bool) {
-	switch c := line[i]; c {
-	case '*':
-		n := 1
-		if i > 0 && (i == literals || line[i-1] == '/') && strings.HasPrefix(line[i:], "**/") {
-			b.WriteString("**/")
-			for n = 3; strings.HasPrefix(line[i+n:], "**/"); {
-				n += 3
-			}
-			return n, true
-		}
-		for i+n < len(line) && line[i+n] == '*' { // "a**b" is "a*b"
-			n++
-		}
-		b.WriteByte('*')
-		return n, true
-	case '?':
-		b.WriteString("[^/]")
-		return 1, true
-	case '[':
-		set, n, ok := translateClass(line[i:])
-		b.WriteString(set)
-		return n, ok
-	case '\\':
-		if i+1 == len(line) {
-			return 0, false
-		}
-		writeLiteral(b, line[i+1])
-		return 2, true
-	default:
-		writeLiteral(b, c)
-		return 1, true
-	}
-}
-
-// writeLiteral writes c so that neither the library nor the regular expression
-// gives it a meaning.
-func writeLiteral(b *strings.Builder, c byte) {
-	if c == '/' || c == '_' || c == '-' || isAlnum(c) {
-		b.WriteByte(c)
-		return
-	}
-	fmt.Fprintf(b, `\x%02x`, c)
-}
-
-func isAlnum(c byte) bool {
-	return '0' <= c && c <= '9' || 'A' <= c && c <= 'Z' || 'a' <= c && c <= 'z'
-}
-
-// A level is one directory's rules, linked to those above it.
+// A level is the rules of one file, linked to those that count for less.
 type level struct {
 	parent *level
-	dir    string // slash-separated, from the top of the tree; "" is the top
+	at     int  // where in a path what is below the file's directory begins
+	fold   bool // capitals and small letters are the same, in the whole repository
 	rules  []rule
 }
 
-// under returns the level below l for dir with the rules of text, or l itself
-// if there are none. Lines that are not read by the end of ctx do not count.
-func (l *level) under(ctx context.Context, dir, text string) *level {
+// byteOrderMark may precede the first line of a file.
+const byteOrderMark = "\xef\xbb\xbf"
+
+// under returns the level below l for the rules of text, or l itself if there
+// are none. Lines that are not read by the end of ctx do not count.
+func (l *level) under(ctx context.Context, at int, text string) *level {
 	var rules []rule
-	for line := range strings.SplitSeq(text, "\n") {
+	for line := range strings.SplitSeq(strings.TrimPrefix(text, byteOrderMark), "\n") {
 		if ctx.Err() != nil {
 			break
 		}
-		if r, ok := parseRule(line); ok {
+		if r, ok := parseRule(line, l.fold); ok {
 			rules = append(rules, r)
 		}
 	}
 	if len(rules) == 0 {
 		return l
 	}
-	return &level{parent: l, dir: dir, rules: rules}
+	return &level{parent: l, at: at, fold: l.fold, rules: rules}
 }
 
-// ignored reports whether path is excluded. The last matching line of the
-// nearest file decides.
-func (l *level) ignored(path string, isDir bool) bool {
-	base := path[strings.LastIndexByte(path, '/')+1:]
-	for ; l != nil; l = l.parent {
-		below := path
-		if l.dir != "" {
-			below = path[len(l.dir)+1:]
-		}
+// ignored reports whether the path is excluded whose last name begins at base.
+// The last matching line of the nearest file decides.
+func (l *level) ignored(path string, base int, isDir bool) bool {
+	path = folded(path, l.fold)
+	for name := path[base:]; l != nil; l = l.parent {
 		for i := len(l.rules) - 1; i >= 0; i-- {
-			if r := &l.rules[i]; r.matches(base, below, isDir) {
+			if r := &l.rules[i]; r.matches(name, path[l.at:], isDir) {
 				return !r.negated
 			}
 		}

@@ -5,67 +5,91 @@ import (
 	"strings"
 )
 
-// namedClasses are the named sets that git knows, in the form of a regular
-// expression. None has the slash, which no set matches.
+// namedClasses are the named sets that git knows, as the ranges that they are
+// made of.
 var namedClasses = map[string]string{
-	"alnum": "0-9A-Za-z", "alpha": "A-Za-z", "blank": `\x20\x09`, "cntrl": `\x00-\x1f\x7f`, "digit": "0-9",
-	"graph": `\x21-\x2e0-\x7e`, "lower": "a-z", "print": `\x20-\x2e0-\x7e`,
-	"punct": `\x21-\x2e\x3a-\x40\x5b-\x60\x7b-\x7e`, "space": `\x20\x09-\x0d`, "upper": "A-Z", "xdigit": "0-9A-Fa-f",
+	"alnum": "09AZaz", "alpha": "AZaz", "blank": "  \t\t", "cntrl": "\x01\x1f\x7f\x7f", "digit": "09", "graph": "!~", "lower": "az",
+	"print": " ~", "punct": "!/:@[`{~", "space": "  \t\n\r\r", "upper": "AZ", "xdigit": "09AFaf",
 }
 
 // A class is a set of characters in brackets as it is read.
 type class struct {
 	rest string // what is still to be read
-	set  strings.Builder
+	fold bool
+	set  [256]bool
 }
 
-// translateClass reads the set in brackets at the start of s and returns it as
-// one of a regular expression, and its length in s. It reports false if the
-// pattern can match nothing: the set does not end, names a set that does not
-// exist, or is empty.
-func translateClass(s string) (string, int, bool) {
-	c := class{rest: s[1:]}
+// class rewrites a set of which the bracket is read. It reports false if nothing
+// can match the pattern: the set does not end, names a set that does not exist,
+// or is empty.
+func (t *translation) class() bool {
+	c := class{rest: t.pattern[t.at:], fold: t.fold}
 	negated := strings.HasPrefix(c.rest, "!") || strings.HasPrefix(c.rest, "^")
 	if negated {
 		c.rest = c.rest[1:]
 	}
 	for first := true; first || !strings.HasPrefix(c.rest, "]"); first = false {
 		if !c.member() {
-			return "", 0, false
+			return false
 		}
 	}
-	n := len(s) - len(c.rest) + 1
-	switch {
-	case negated:
-		return "[^/" + c.set.String() + "]", n, true
-	case c.set.Len() == 0:
-		return "", 0, false
+	t.at = len(t.pattern) - len(c.rest) + 1
+	return t.writeSet(&c.set, negated)
+}
+
+// writeSet writes the bytes that are in set, or that are not in it, but for the
+// slash, which no set matches. It reports false if there are none.
+func (t *translation) writeSet(set *[256]bool, negated bool) bool {
+	set['/'] = negated
+	t.out.WriteByte('[')
+	empty := true
+	for low := 1; low < len(set); low++ {
+		if set[low] == negated {
+			continue
+		}
+		high := low
+		for high+1 < len(set) && set[high+1] != negated {
+			high++
+		}
+		fmt.Fprintf(&t.out, `\x{%x}-\x{%x}`, low, high)
+		if low <= '\n' && '\n' <= high {
+			fmt.Fprintf(&t.out, `\x{%x}`, newline)
+		}
+		low, empty = high, false
 	}
-	return "[" + c.set.String() + "]", n, true
+	t.out.WriteByte(']')
+	return !empty
 }
 
 // member reads one character, range or named set.
 func (c *class) member() bool {
 	if named, ok := strings.CutPrefix(c.rest, "[:"); ok {
 		if name, after, ok := strings.Cut(named, "]"); ok && strings.HasSuffix(name, ":") {
-			set, known := namedClasses[strings.TrimSuffix(name, ":")]
-			c.set.WriteString(set)
 			c.rest = after
-			return known
+			return c.named(strings.TrimSuffix(name, ":"))
 		}
 	}
 	low, ok := c.char()
 	if !ok {
 		return false
 	}
-	c.add(low, low) // even at the beginning of a range that runs backwards
+	c.set[low] = true // even at the beginning of a range that runs backwards
 	if strings.HasPrefix(c.rest, "-") && len(c.rest) > 1 && c.rest[1] != ']' {
 		c.rest = c.rest[1:]
 		high, ok := c.char()
-		c.add(low, high)
+		c.add(low, high, c.fold)
 		return ok
 	}
 	return true
+}
+
+// named adds a named set.
+func (c *class) named(name string) bool {
+	ranges, known := namedClasses[name]
+	for i := 0; i < len(ranges); i += 2 {
+		c.add(ranges[i], ranges[i+1], c.fold && name == "upper")
+	}
+	return known
 }
 
 // char reads one character, which a backslash may precede.
@@ -79,11 +103,14 @@ func (c *class) char() (byte, bool) {
 	return b, true
 }
 
-// add adds the characters from low to high, but for the slash.
-func (c *class) add(low, high byte) {
-	for _, part := range [][2]byte{{low, min(high, '/'-1)}, {max(low, '/'+1), high}} {
-		if part[0] <= part[1] {
-			fmt.Fprintf(&c.set, `\x{%x}-\x{%x}`, part[0], part[1])
+// add adds the characters from low to high, and the small letters of the
+// capitals among them if fold is set. A capital on its own matches no text then,
+// as in git.
+func (c *class) add(low, high byte, fold bool) {
+	for b := int(low); b <= int(high); b++ {
+		c.set[b] = true
+		if fold {
+			c.set[lower(byte(b))] = true
 		}
 	}
 }

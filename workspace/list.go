@@ -4,15 +4,22 @@ import (
 	"context"
 	"errors"
 	"io/fs"
-	"path"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 )
 
-// readBatch is how many entries of a directory are read at once.
-const readBatch = 4096
+const (
+	// walkBatch is how many directories are looked at before the next ones are
+	// put in order.
+	walkBatch = 256
+	// maxWalkers bounds the goroutines of one listing.
+	maxWalkers = 4
+)
 
 // versionControl are the directories that listings leave out: what is in them
 // is not the user's.
@@ -47,151 +54,188 @@ func (w *Workspace) List(ctx context.Context, dir string, limit int) (Listing, e
 	if info, err := w.Stat(dir); err != nil || !info.IsDir() {
 		return Listing{}, errors.Join(err, fs.ErrInvalid)
 	}
-	wk := walk{w: w, ctx: ctx, limit: limit}
-	wk.Files, wk.Complete, wk.marks.start = []string{}, true, time.Now()
-	start, ok := wk.enter(filepath.ToSlash(dir))
-	if !ok {
-		return wk.Listing, nil // dir itself is ignored
-	}
-	wk.base = start.path
-	for wk.queue = []folder{start}; len(wk.queue) > 0 && wk.Complete; {
-		next := wk.queue[0]
-		wk.queue = wk.queue[1:]
-		wk.visit(next)
+	wk := &walk{w: w, ctx: ctx, limit: limit, started: time.Now()}
+	wk.Files, wk.Complete, wk.marks.start = []string{}, true, wk.started
+	if start, ok := wk.enter(filepath.ToSlash(dir)); ok { // else dir itself is ignored
+		wk.run(start)
 	}
 	return wk.Listing, nil
 }
 
 // A folder is a directory on the way.
 type folder struct {
-	path  string // slash-separated, relative to the root; "." is the root
-	tree  string // the same from the top of its repository; "" is the top
+	path  string // slash-separated, from the top of the repository around the root; "" is the top
 	rules *level // what was said above it, its own ignore file not included
+	top   bool   // of the repository to which rules belong
 }
 
 // child returns the folder for a directory in f, where rules hold.
 func (f folder) child(name string, rules *level) folder {
-	return folder{path: path.Join(f.path, name), tree: path.Join(f.tree, name), rules: rules}
+	return folder{path: f.join(name), rules: rules}
+}
+
+func (f folder) join(name string) string {
+	if f.path == "" {
+		return name
+	}
+	return f.path + "/" + name
+}
+
+// below returns where in a path what is in f begins.
+func (f folder) below() int {
+	if f.path == "" {
+		return 0
+	}
+	return len(f.path) + 1
 }
 
 // A walk lists a tree.
 type walk struct {
 	Listing
-	w      *Workspace
-	ctx    context.Context
-	base   string // the path that Files are relative to
-	limit  int
-	queue  []folder // still to be visited; as many as there are directories
-	global *level   // the user's own rules; see globalRules
-	asked  bool     // global was read
+	queue []folder // still to be visited; as many as there are directories
+
+	// Not changed while there are visits.
+	w       *Workspace
+	ctx     context.Context
+	started time.Time
+	limit   int
+	root    int // where in a path what is relative to the root begins
+	base    int // where in a path what Files has begins
 }
+
+// A visit is what is found in one directory, or on the way to the first.
+type visit struct {
+	*walk
+	marks   marks // of this visit alone
+	files   []string
+	dirs    []folder
+	cut     bool // there is more
+	skipped bool // there was enough without it
+}
+
+func (wk *walk) visit() *visit { return &visit{walk: wk, marks: marks{start: wk.started}} }
 
 // enter returns the folder for dir with the rules of everything above it. It
 // reports false if dir itself is ignored.
 func (wk *walk) enter(dir string) (folder, bool) {
-	f := wk.top()
+	v := wk.visit()
+	defer func() { wk.marks.join(v.marks) }()
+	f := v.top()
+	if f.path != "" {
+		wk.root = f.below()
+	}
+	wk.base = f.below()
 	if dir == "." {
 		return f, true
 	}
 	for name := range strings.SplitSeq(dir, "/") {
-		wk.markDir(f)
-		rules := wk.ownRules(f)
+		v.markDir(f)
+		f = v.repository(f)
+		rules := v.ownRules(f)
 		f = f.child(name, rules)
-		if VersionControl(name) || rules.ignored(f.tree, true) {
+		if VersionControl(name) || rules.ignored(f.path, len(f.path)-len(name), true) {
 			return f, false
 		}
-		f = wk.repository(f)
 	}
+	wk.base = f.below()
 	return f, true
 }
 
-// repository returns f as the top of a repository if it is one: what was said
-// outside does not hold in it.
-func (wk *walk) repository(f folder) folder {
-	if f.tree == "" {
-		return f
+// run visits start and what is below it, level by level.
+func (wk *walk) run(start folder) {
+	for wk.queue = []folder{start}; len(wk.queue) > 0 && wk.Complete; {
+		next := wk.queue[:min(len(wk.queue), walkBatch)]
+		wk.queue = wk.queue[len(next):]
+		for _, v := range wk.visitAll(next) {
+			if !wk.Complete {
+				break
+			}
+			wk.take(v)
+		}
 	}
-	if _, err := wk.w.Lstat(filepath.FromSlash(path.Join(f.path, ".git"))); err != nil {
-		return f
+}
+
+// take adds what a visit found.
+func (wk *walk) take(v *visit) {
+	wk.marks.join(v.marks)
+	room := wk.limit - len(wk.Files)
+	wk.Complete = !v.cut && !v.skipped && len(v.files) <= room
+	wk.Files = append(wk.Files, v.files[:min(room, len(v.files))]...)
+	wk.queue = append(wk.queue, v.dirs...)
+}
+
+// visitAll visits folders at once, in so far as their files count. It returns
+// the visits in the order of the folders, when its goroutines have ended.
+func (wk *walk) visitAll(folders []folder) []*visit {
+	visits := make([]*visit, len(folders))
+	room := int64(wk.limit - len(wk.Files))
+	var next, found atomic.Int64
+	work := func() {
+		buf := make([]byte, entriesBytes)
+		for {
+			// What is found before the next folder is taken is in those before it.
+			enough := found.Load() > room
+			i := int(next.Add(1)) - 1
+			if i >= len(folders) {
+				return
+			}
+			visits[i] = wk.visit()
+			if visits[i].skipped = enough; !enough {
+				visits[i].read(folders[i], buf)
+				found.Add(int64(len(visits[i].files)))
+			}
+		}
 	}
-	exclude := path.Join(f.path, ".git", "info", "exclude")
-	if _, err := wk.w.Lstat(filepath.FromSlash(exclude)); err != nil {
-		wk.marks.add(filepath.FromSlash(exclude), nil)
+	var others sync.WaitGroup
+	for range min(len(folders), maxWalkers, runtime.GOMAXPROCS(0)) - 1 {
+		others.Go(work) // ends when every folder is visited
 	}
-	f.tree = ""
-	f.rules = wk.globalRules().under(wk.ctx, "", wk.text(exclude))
-	return f
+	work()
+	others.Wait()
+	return visits
+}
+
+// name returns the folder's path relative to the root, as the system spells it.
+func (wk *walk) name(f folder) string {
+	if len(f.path) <= wk.root {
+		return "."
+	}
+	return filepath.FromSlash(f.path[wk.root:])
 }
 
 // markDir notes that the listing depends on a directory that is on the way. A
 // file that appears in it changes it.
-func (wk *walk) markDir(f folder) {
-	name := filepath.FromSlash(f.path)
-	if info, err := wk.w.Lstat(name); err == nil {
-		wk.marks.add(name, info)
+func (v *visit) markDir(f folder) {
+	if info, err := v.w.Lstat(v.name(f)); err == nil {
+		v.marks.add(v.name(f), info)
 	}
 }
 
-// ownRules returns the rules in f: those above it and those of its own file.
-func (wk *walk) ownRules(f folder) *level {
-	return f.rules.under(wk.ctx, f.tree, wk.text(path.Join(f.path, ".gitignore")))
-}
-
-// visit lists the files of one directory and puts its directories in the queue.
-func (wk *walk) visit(f folder) {
-	entries := wk.entries(f)
-	if entries == nil {
-		return
+// read lists the files and the directories in one directory.
+func (v *visit) read(f folder, buf []byte) {
+	entries := v.entries(f, buf)
+	if v.cut || has(entries, ".git") {
+		f = v.repository(f)
 	}
-	rules := wk.ownRules(f)
+	rules := f.rules
+	if v.cut || has(entries, ".gitignore") {
+		rules = v.ownRules(f)
+	}
 	for _, e := range entries {
-		child := f.child(e.Name(), rules)
+		path := f.join(e.name)
 		switch {
-		case wk.ctx.Err() != nil:
-			wk.Complete = false
+		case v.ctx.Err() != nil:
+			v.cut = true
 			return
-		case VersionControl(e.Name()), rules.ignored(child.tree, e.IsDir()):
-		case e.IsDir():
-			wk.queue = append(wk.queue, wk.repository(child))
-		case !e.Type().IsRegular() && e.Type() != fs.ModeSymlink:
-		case len(wk.Files) == wk.limit:
-			wk.Complete = false
+		case VersionControl(e.name), rules.fold && strings.EqualFold(e.name, ".git"), rules.ignored(path, f.below(), e.isDir()):
+		case e.isDir():
+			v.dirs = append(v.dirs, folder{path: path, rules: rules})
+		case !e.isFile():
+		case len(v.files) > v.limit:
+			v.cut = true
 			return
 		default:
-			wk.Files = append(wk.Files, wk.relative(child.path))
+			v.files = append(v.files, path[v.base:])
 		}
 	}
-}
-
-func (wk *walk) relative(path string) string {
-	if wk.base == "." {
-		return path
-	}
-	return path[len(wk.base)+1:]
-}
-
-// entries reads a directory, sorted by name. It stops when the walk is to end.
-func (wk *walk) entries(f folder) []fs.DirEntry {
-	dir, err := wk.w.root.Open(filepath.FromSlash(f.path))
-	if err != nil {
-		return nil
-	}
-	defer dir.Close()
-	if info, err := dir.Stat(); err == nil {
-		wk.marks.add(filepath.FromSlash(f.path), info)
-	}
-	var all []fs.DirEntry
-	for {
-		if wk.ctx.Err() != nil {
-			wk.Complete = false
-			break
-		}
-		batch, err := dir.ReadDir(readBatch)
-		all = append(all, batch...)
-		if err != nil || len(all) > 2*wk.limit+readBatch {
-			break
-		}
-	}
-	slices.SortFunc(all, func(a, b fs.DirEntry) int { return strings.Compare(a.Name(), b.Name()) })
-	return all
 }

@@ -54,8 +54,8 @@ func TestRulesOfTheUserAndTheRepositoryHold(t *testing.T) {
 	quietGit(t)
 	home, err := os.UserHomeDir()
 	must(t, err)
-	files := map[string]string{".git/HEAD": "ref: refs/heads/main\n", ".git/info/exclude": "*.mine\n", ".gitignore": "*.log\n!keep.log\n",
-		"a.log": "", "keep.log": "", "a.mine": "", "a.user": "", "sub/.gitignore": "!*.log\n!*.user\n", "sub/a.log": "", "sub/a.user": "", "sub/a.mine": ""}
+	files := withRepository(map[string]string{".git/info/exclude": "*.mine\n", ".gitignore": "*.log\n!keep.log\n",
+		"a.log": "", "keep.log": "", "a.mine": "", "a.user": "", "sub/.gitignore": "!*.log\n!*.user\n", "sub/a.log": "", "sub/a.user": "", "sub/a.mine": ""}, ".")
 	write(t, filepath.Join(home, ".config/git/ignore"), "*.user\n")
 	w := open(t, Options{}, files)
 	want := []string{".gitignore", "keep.log", "sub/.gitignore", "sub/a.log", "sub/a.user"}
@@ -72,10 +72,10 @@ func TestRulesOfTheUserAndTheRepositoryHold(t *testing.T) {
 func TestRulesAroundTheRootHold(t *testing.T) {
 	quietGit(t)
 	dir := t.TempDir()
-	for name, text := range map[string]string{
-		".git/HEAD": "ref: refs/heads/main\n", ".git/info/exclude": "*.mine\n", ".gitignore": "/in/root/top.txt\n*.log\n", "in/.gitignore": "root/x\n",
+	for name, text := range withRepository(map[string]string{
+		".git/info/exclude": "*.mine\n", ".gitignore": "/in/root/top.txt\n*.log\n", "in/.gitignore": "root/x\n",
 		"in/root/top.txt": "", "in/root/x": "", "in/root/y": "", "in/root/y.log": "", "in/root/y.mine": "", "in/root/sub/x": "",
-	} {
+	}, ".") {
 		write(t, filepath.Join(dir, name), text)
 	}
 	wantFiles(t, openDir(t, filepath.Join(dir, "in/root")), ".", "y", "sub/x")
@@ -85,14 +85,19 @@ func TestRulesAroundTheRootHold(t *testing.T) {
 
 func TestRepositoriesBelowHaveTheirOwnRules(t *testing.T) {
 	quietGit(t)
-	w := open(t, Options{}, map[string]string{
-		".git/HEAD": "", ".gitignore": "*.log\nhidden\n", "nested/.git/HEAD": "", "nested/.git/info/exclude": "*.mine\n",
-		"nested/a.log": "", "nested/a.mine": "", "nested/sub/a.log": "", "hidden/.git/HEAD": "", "hidden/a": "", "module/.git": "gitdir: ../.git/modules/module\n", "module/a.log": "",
-	})
-	wantFiles(t, w, ".", ".gitignore", "nested/a.log", "nested/sub/a.log", "module/a.log")
+	files := withRepository(map[string]string{
+		".gitignore": "*.log\nhidden\n", "nested/.git/info/exclude": "*.mine\n", "nested/a.log": "", "nested/a.mine": "", "nested/sub/a.log": "",
+		"hidden/a": "", "module/.git": "gitdir: ../.git/modules/module\n", "module/a.log": "",
+		"broken/.git": "gitdir: none\n", "broken/a.log": "", "bare/.git/HEAD": "ref: refs/heads/main\n", "bare/a.log": "", "bare/b": "",
+	}, ".", "nested", "hidden")
+	for name, text := range withRepository(map[string]string{}, ".") {
+		files[strings.Replace(name, ".git", ".git/modules/module", 1)] = text
+	}
+	w := open(t, Options{}, files)
+	wantFiles(t, w, ".", ".gitignore", "nested/a.log", "nested/sub/a.log", "module/a.log", "bare/b")
 	wantFiles(t, w, "nested/sub", "a.log")
 	wantFiles(t, w, "hidden")
-	for dir, want := range map[string]bool{".": true, "nested": false, "nested/sub": false, "module": false, "none/x": true} {
+	for dir, want := range map[string]bool{".": true, "nested": false, "nested/sub": false, "module": false, "none/x": true, "broken": true, "bare": true} {
 		if got := w.Repository(dir); got != want {
 			t.Errorf("%s: got %v, want %v: it is in the repository of the root", dir, got, want)
 		}
@@ -126,6 +131,49 @@ func TestListingIsBounded(t *testing.T) {
 	}
 }
 
+// Folders are read at once, and still the listing is in one order and a shorter
+// one is its beginning.
+func TestListingIsTheSameEveryTime(t *testing.T) {
+	quietGit(t)
+	files := map[string]string{".gitignore": "no*\n"}
+	for i := range 2 * walkBatch {
+		files[fmt.Sprintf("d%d/f", i)], files[fmt.Sprintf("d%d/e/f", i)], files[fmt.Sprintf("d%d/no", i)] = "", "", ""
+	}
+	w := open(t, Options{}, files)
+	all, err := w.List(t.Context(), ".", 10_000)
+	if must(t, err); len(all.Files) != 4*walkBatch+1 || !all.Complete {
+		t.Fatalf("got %d files, complete %v; want all", len(all.Files), all.Complete)
+	}
+	for limit := 0; limit <= len(all.Files); limit += 41 {
+		part, err := w.List(t.Context(), ".", limit)
+		must(t, err)
+		if !slices.Equal(part.Files, all.Files[:limit]) || part.Complete != (limit == len(all.Files)) {
+			t.Errorf("limit %d: got %d files, complete %v; want the first", limit, len(part.Files), part.Complete)
+		}
+	}
+}
+
+// What is left out because it is ignored does not make a listing incomplete, and
+// what was not looked at does.
+func TestManyIgnoredFilesAreNotTakenForAll(t *testing.T) {
+	quietGit(t)
+	files := map[string]string{".gitignore": "no*\n", "yes": ""}
+	for i := range 2 * moreEntries {
+		files[fmt.Sprintf("no%d", i)] = ""
+	}
+	w := open(t, Options{}, files)
+	for limit, complete := range map[int]bool{5000: true, 2: false} {
+		listing, err := w.List(t.Context(), ".", limit)
+		if must(t, err); listing.Complete != complete {
+			t.Errorf("limit %d: got %d files, complete %v; want complete %v", limit, len(listing.Files), listing.Complete, complete)
+		}
+	}
+	write(t, filepath.Join(w.Root(), ".gitignore"), strings.Repeat("#", maxIgnoreFile-3)+"\nno*")
+	if listing, err := w.List(t.Context(), ".", 10_000); err != nil || len(listing.Files) != 2*moreEntries+2 {
+		t.Errorf("got %d files, %v; want all, as the line beyond the bound does not count", len(listing.Files), err)
+	}
+}
+
 // A file of rules that nobody can have meant must not hold a search for long.
 func TestHostileRulesAreBounded(t *testing.T) {
 	quietGit(t)
@@ -140,8 +188,8 @@ func TestHostileRulesAreBounded(t *testing.T) {
 	if err != nil || listing.Complete {
 		t.Errorf("got complete %v, %v; want a listing that was cut short", listing.Complete, err)
 	}
-	if _, ok := parseRule(strings.Repeat("a", maxRuleBytes+1)); ok {
-		t.Error("got a rule of a line that is too long, want none")
+	if _, ok := parseRule(strings.Repeat("?", maxPathBytes+1), false); ok {
+		t.Error("got a rule that only a path which is too long could match, want none")
 	}
 }
 

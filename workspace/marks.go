@@ -2,7 +2,6 @@ package workspace
 
 import (
 	"io/fs"
-	"os"
 	"time"
 )
 
@@ -13,11 +12,11 @@ const settleTime = 2 * time.Second
 
 // A mark is what a directory or file that a listing depends on looked like.
 type mark struct {
-	path    string // relative to the root, or absolute if it is outside
-	outside bool
-	there   bool
-	size    int64 // of files
-	changed time.Time
+	path     string // relative to the root
+	absolute bool   // it is not: the path is absolute
+	there    bool
+	size     int64 // of files
+	changed  time.Time
 }
 
 // marks are what a listing depends on.
@@ -31,15 +30,17 @@ type marks struct {
 // nothing.
 func (m *marks) add(path string, info fs.FileInfo) { m.note(newMark(path, info)) }
 
-// addOutside notes what is at an absolute path.
-func (m *marks) addOutside(path string) {
-	info, err := os.Stat(path)
-	if err != nil {
-		info = nil
-	}
+// addAt notes what an absolute path names; see [Workspace.statAt].
+func (m *marks) addAt(path string, info fs.FileInfo) {
 	k := newMark(path, info)
-	k.outside = true
+	k.absolute = true
 	m.note(k)
+}
+
+// join adds what others depend on.
+func (m *marks) join(others marks) {
+	m.all = append(m.all, others.all...)
+	m.fresh = m.fresh || others.fresh
 }
 
 func newMark(path string, info fs.FileInfo) mark {
@@ -67,15 +68,14 @@ func (w *Workspace) Current(l Listing) bool {
 	}
 	for _, k := range l.marks.all {
 		stat := w.Lstat
-		if k.outside {
-			stat = os.Stat
+		if k.absolute {
+			stat = w.statAt
 		}
 		info, err := stat(k.path)
 		if err != nil {
 			info = nil
 		}
 		now := newMark(k.path, info)
-		now.outside = k.outside
 		if now.there != k.there || now.size != k.size || !now.changed.Equal(k.changed) {
 			return false
 		}

@@ -26,10 +26,10 @@ func TestListingIsCurrentUntilSomethingChanges(t *testing.T) {
 	must(t, err)
 	outer := t.TempDir()
 	root := filepath.Join(outer, "in/root")
-	for name, text := range map[string]string{
-		".git/HEAD": "", ".git/index": "", "in/.gitignore": "x\n", "in/root/.gitignore": "*.log\n", "in/root/a": "", "in/root/sub/deep/f": "",
-		"in/root/empty/x.log": "", "in/root/nested/.git/HEAD": "", "in/root/nested/f": "",
-	} {
+	for name, text := range withRepository(map[string]string{
+		".git/index": "", "in/.gitignore": "x\n", "in/root/.gitignore": "*.log\n", "in/root/a": "", "in/root/sub/deep/f": "",
+		"in/root/empty/x.log": "", "in/root/nested/f": "",
+	}, ".", "in/root/nested") {
 		write(t, filepath.Join(outer, name), text)
 	}
 	w := openDir(t, root)

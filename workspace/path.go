@@ -111,9 +111,9 @@ func outside(err error) error {
 
 // ReadDir returns the entries of the directory at rel, sorted by name.
 func (w *Workspace) ReadDir(rel string) ([]fs.DirEntry, error) {
-	dir, err := w.root.Open(rel)
+	dir, err := w.OpenFile(rel)
 	if err != nil {
-		return nil, outside(err)
+		return nil, err
 	}
 	defer dir.Close()
 	entries, err := dir.ReadDir(-1)

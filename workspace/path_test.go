@@ -63,6 +63,17 @@ func TestNothingBehindALinkOutIsSeen(t *testing.T) {
 			t.Errorf("real %s: got %v, want %v", rel, err, want)
 		}
 	}
+	for _, rel := range []string{"file", "out/d/secret"} {
+		if got := w.textAt(w.At(rel), 10); got != "" {
+			t.Errorf("text at %s: got %q, want none", rel, got)
+		}
+		if _, err := w.statAt(w.At(rel)); !errors.Is(err, ErrOutside) {
+			t.Errorf("stat at %s: got %v, want %v", rel, err, ErrOutside)
+		}
+	}
+	if got := w.textAt(filepath.Join(outside, "d/secret"), 10); got != "s" {
+		t.Errorf("got %q, want what an absolute path outside names", got)
+	}
 	if _, err := w.ReadDir("out"); !errors.Is(err, ErrOutside) {
 		t.Errorf("read out: got %v, want %v", err, ErrOutside)
 	}

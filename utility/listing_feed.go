@@ -1,0 +1,161 @@
+package utility
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+
+	"github.com/fsnotify/fsnotify"
+)
+
+// A feed has the system tell what happens in directories of the workspace. It is
+// apart from the watches that clients ask for: what they may watch is not to
+// depend on what was searched.
+//
+// It has two goroutines. The one that takes faults never waits for anything,
+// because adding and removing directories may wait for it.
+type feed struct {
+	limit int // of directories
+	to    *listings
+	fs    *fsnotify.Watcher
+	work  sync.WaitGroup
+
+	mu   sync.Mutex          // taken before that of listings
+	dirs map[string]struct{} // that are watched, by absolute path; at most limit
+}
+
+// errTooManyDirectories says that the workspace has more directories than may be
+// followed.
+var errTooManyDirectories = errors.New("too many directories to follow")
+
+// maxFollowed is how many directories are followed where so many may be watched:
+// half of them, and a quarter of what the system allows the user. It is 0 where
+// the system watches files instead.
+func maxFollowed(watched int) int {
+	text, err := os.ReadFile("/proc/sys/fs/inotify/max_user_watches")
+	if err != nil {
+		return 0
+	}
+	allowed, _ := strconv.Atoi(strings.TrimSpace(string(text))) // 0 if it is no number
+	return min(watched/2, allowed/4)
+}
+
+func newFeed(limit int, to *listings) (*feed, error) {
+	if limit == 0 {
+		return nil, errTooManyDirectories
+	}
+	fs, err := fsnotify.NewWatcher()
+	if err != nil {
+		return nil, err
+	}
+	w := &feed{limit: limit, to: to, fs: fs, dirs: make(map[string]struct{})}
+	w.work.Go(w.takeChanges) // both end with close
+	w.work.Go(w.takeFaults)
+	return w, nil
+}
+
+// close ends the goroutines.
+func (w *feed) close() {
+	_ = w.fs.Close() // nothing is lost: nobody listens any more
+	w.work.Wait()
+}
+
+func (w *feed) takeChanges() {
+	for ev := range w.fs.Events {
+		if ev.Name == "" {
+			continue
+		}
+		if !ev.Has(fsnotify.Write) && ev.Op != fsnotify.Chmod {
+			w.forget(ev.Name, ev.Op == fsnotify.Remove)
+		}
+		w.to.take(ev)
+	}
+}
+
+func (w *feed) takeFaults() {
+	for err := range w.fs.Errors {
+		// A directory that is gone by now cannot be removed; all else may have
+		// cost reports.
+		if !errors.Is(err, syscall.EINVAL) {
+			w.to.lose()
+		}
+	}
+}
+
+// add has the feed tell what happens in a directory from now on. fresh says that
+// it did not before. One that cannot be watched, because it is gone or not ours
+// to read, is no error.
+func (w *feed) add(dir string) (fresh bool, err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if _, has := w.dirs[dir]; has {
+		return false, nil
+	}
+	if len(w.dirs) >= w.limit {
+		return false, errTooManyDirectories
+	}
+	switch err := w.fs.Add(dir); {
+	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENOMEM), errors.Is(err, fsnotify.ErrClosed):
+		return false, err
+	case err != nil:
+		return false, nil
+	}
+	w.dirs[dir] = struct{}{}
+	return true, nil
+}
+
+// forget stops watching a directory that has come or gone, and all below it, so
+// that they can be added anew: what was renamed would be told by its old name. A
+// directory that was removed is empty.
+func (w *feed) forget(path string, empty bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if _, has := w.dirs[path]; !has {
+		return
+	}
+	if empty {
+		w.remove(path)
+		return
+	}
+	for dir := range w.dirs {
+		if dir == path || strings.HasPrefix(dir, path+string(filepath.Separator)) {
+			w.remove(dir)
+		}
+	}
+}
+
+func (w *feed) remove(dir string) {
+	delete(w.dirs, dir)
+	_ = w.fs.Remove(dir) // it fails if the system has done so by itself
+}
+
+// take notes something that happened.
+func (c *listings) take(ev fsnotify.Event) {
+	name := filepath.Base(ev.Name)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case c.stale, ev.Op == fsnotify.Chmod:
+	case name == ".gitignore", name == ".git":
+		c.stale, c.touched = true, nil
+	case ev.Op == fsnotify.Write: // it is there as before
+	case len(c.touched) == maxTouched:
+		c.stale, c.touched = true, nil
+	default:
+		if c.touched == nil {
+			c.touched = make(map[string]struct{})
+		}
+		c.touched[ev.Name] = struct{}{}
+	}
+}
+
+// lose notes that not all that happened was told.
+func (c *listings) lose() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.stale, c.touched = true, nil
+}

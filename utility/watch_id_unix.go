@@ -1,0 +1,23 @@
+//go:build unix
+
+package utility
+
+import (
+	"io/fs"
+	"syscall"
+)
+
+// A fileID tells files of the system apart that exist at the same time.
+type fileID struct{ dev, ino uint64 }
+
+// idOf returns the id of a file, or the zero one if the system has none.
+func idOf(info fs.FileInfo) fileID {
+	st, ok := info.Sys().(*syscall.Stat_t)
+	if !ok {
+		return fileID{}
+	}
+	return fileID{dev: uint64(st.Dev), ino: uint64(st.Ino)}
+}
+
+// number returns what no two files of one file system share.
+func (id fileID) number() uint64 { return id.ino }

@@ -1,0 +1,210 @@
+package utility
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/seed-028515a8/maestro/contracts"
+)
+
+// systemWatches returns the inodes that the process has watched by the system,
+// and how often.
+func systemWatches(t testing.TB) map[uint64]int {
+	t.Helper()
+	inodes := make(map[uint64]int)
+	files, err := filepath.Glob("/proc/self/fdinfo/*")
+	must(t, err)
+	for _, file := range files {
+		info, err := os.ReadFile(file)
+		if err != nil {
+			continue // it was closed meanwhile
+		}
+		for line := range strings.Lines(string(info)) {
+			var wd, ino uint64
+			if n, _ := fmt.Sscanf(line, "inotify wd:%x ino:%x", &wd, &ino); n == 2 {
+				inodes[ino]++
+			}
+		}
+	}
+	return inodes
+}
+
+func inode(t testing.TB, path string) uint64 {
+	t.Helper()
+	info, err := os.Lstat(path)
+	must(t, err)
+	return idOf(info).number()
+}
+
+func TestWatchesOfOneTreeShareIt(t *testing.T) {
+	t.Parallel()
+	files := make(map[string]string)
+	for i := range 30 {
+		files[fmt.Sprintf("d%d/e/f", i)] = ""
+	}
+	r := newRoom(t, Options{}, files)
+	dirs := []uint64{inode(t, r.root)}
+	for i := range 30 {
+		dirs = append(dirs, inode(t, filepath.Join(r.root, fmt.Sprintf("d%d", i))), inode(t, filepath.Join(r.root, fmt.Sprintf("d%d/e", i))))
+	}
+	each := func(want int) {
+		t.Helper()
+		got := systemWatches(t)
+		for _, ino := range dirs {
+			if got[ino] != want {
+				t.Fatalf("got inode %d watched %d times, want %d", ino, got[ino], want)
+			}
+		}
+		r.sound()
+	}
+	for i := range 64 {
+		r.watchOf(&contracts.UtilityFileWatchStart{WatchID: fmt.Sprint(i), DebounceMS: ptr(int64(0))})
+	}
+	each(1)
+	write(t, filepath.Join(r.root, "d7/e/new"), "")
+	for i := range 64 {
+		await(r, "a change", 0, func(e *contracts.UtilityFileWatchEvent) bool {
+			return e.WatchID == fmt.Sprint(i) && e.RelativePath == "d7/e/new"
+		})
+	}
+	for i := range 63 {
+		r.do(&contracts.UtilityFileWatchStop{WatchID: fmt.Sprint(i)})
+	}
+	each(1)
+	write(t, filepath.Join(r.root, "d8/e/new"), "")
+	await(r, "a change", 0, func(e *contracts.UtilityFileWatchEvent) bool {
+		return e.WatchID == "63" && e.RelativePath == "d8/e/new"
+	})
+	r.do(&contracts.UtilityFileWatchStop{WatchID: "63"})
+	each(0)
+	r.ofTree(func(l *lookout) {
+		if l.source != nil {
+			t.Error("got an open source, want none without a watch")
+		}
+	})
+}
+
+// A directory is swapped for a link, inside and out of the workspace, all the
+// time. What the link leads to is no part of the watch.
+func TestSwappedDirectoryIsNotFollowed(t *testing.T) {
+	t.Parallel()
+	const swaps = 1000
+	for name, inside := range map[string]bool{"outside": false, "inside": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRoom(t, Options{}, map[string]string{"root/dir/f": "public", "root/dir/sub/f": "", "other/sub/secret": "secret", "other/f": "secret"})
+			other, target := filepath.Join(r.root, "other"), "../other"
+			if !inside {
+				other = t.TempDir()
+				target = other
+				write(t, filepath.Join(other, "f"), "secret")
+				write(t, filepath.Join(other, "sub/secret"), "secret")
+			}
+			dir, spare, link := filepath.Join(r.root, "root/dir"), filepath.Join(r.root, "root/spare"), filepath.Join(r.root, "root/link")
+			must(t, os.Symlink(target, link))
+			from := r.watchOf(&contracts.UtilityFileWatchStart{WatchID: "w", RootDir: ptr("root"), DebounceMS: ptr(int64(0))})
+			secret := []uint64{inode(t, other), inode(t, filepath.Join(other, "sub"))}
+			for i := range swaps {
+				must(t, os.Rename(dir, spare))
+				must(t, os.Rename(link, dir))
+				write(t, filepath.Join(other, fmt.Sprintf("secret%d", i)), "")
+				write(t, filepath.Join(other, fmt.Sprintf("sub/secret%d", i)), "")
+				must(t, os.Rename(dir, link))
+				must(t, os.Rename(spare, dir))
+				must(t, os.Remove(filepath.Join(other, fmt.Sprintf("secret%d", i))))
+				if i%10 == 0 {
+					if got := systemWatches(t); got[secret[0]]+got[secret[1]] > 0 {
+						t.Fatal("got what the link leads to watched, want it never to be")
+					}
+				}
+			}
+			write(t, filepath.Join(dir, "sub/last"), "")
+			await(r, "what is in the directory now", from, func(e *contracts.UtilityFileWatchEvent) bool {
+				return e.RelativePath == "dir/sub/last" && e.ChangeType != contracts.FileDeleted
+			})
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			for _, ev := range r.events {
+				if text := fmt.Sprintf("%+v", ev); strings.Contains(text, "secret") {
+					t.Fatalf("got %s, want nothing of what the link leads to", text)
+				}
+			}
+		})
+	}
+}
+
+// The system would follow a link that takes the place of a directory at the
+// wrong moment: between being found and being watched, and back before anybody
+// looks.
+func TestDirectoryIsWatchedAndNotItsName(t *testing.T) {
+	t.Parallel()
+	r := newRoom(t, Options{}, map[string]string{"dir/f": "", "other/f": ""})
+	dir, spare, other := filepath.Join(r.root, "dir"), filepath.Join(r.root, "spare"), t.TempDir()
+	r.ofTree(func(l *lookout) {
+		open := l.open
+		l.open = func() (*source, error) {
+			s, err := open()
+			if err != nil {
+				return nil, err
+			}
+			add, done := s.add, false
+			s.add = func(f *os.File, path string) (string, error) {
+				if path != dir || done {
+					return add(f, path)
+				}
+				done = true
+				failed := errors.Join(os.Rename(dir, spare), os.Symlink(other, dir))
+				key, err := add(f, path)
+				failed = errors.Join(failed, os.Remove(dir), os.Rename(spare, dir))
+				if got := systemWatches(t); failed != nil || got[inode(t, other)] > 0 {
+					t.Errorf("got %v, the other directory watched %d times; want it never to be", failed, got[inode(t, other)])
+				}
+				return key, err
+			}
+			return s, nil
+		}
+	})
+	from := r.watchOf(&contracts.UtilityFileWatchStart{WatchID: "w", DebounceMS: ptr(int64(0))})
+	r.settle("w")
+	if got := systemWatches(t); got[inode(t, dir)] != 1 || got[inode(t, other)] != 0 {
+		t.Errorf("got the directory watched %d times and the other %d, want 1 and 0", got[inode(t, dir)], got[inode(t, other)])
+	}
+	write(t, filepath.Join(other, "secret"), "")
+	write(t, filepath.Join(dir, "new"), "")
+	r.change(from, contracts.FileCreated, "dir/new")
+	if got := r.changes("w"); slices.ContainsFunc(got, func(c string) bool { return strings.Contains(c, "secret") }) {
+		t.Errorf("got %q, want nothing from elsewhere", got)
+	}
+}
+
+func TestPathsToOpenFilesAreNewAndLeadThere(t *testing.T) {
+	p, err := newOpenPaths()
+	must(t, err)
+	defer p.close()
+	made := make(map[string]bool)
+	for range 2000 {
+		f, err := os.Open(t.TempDir())
+		must(t, err)
+		path := p.to(f)
+		want, err := f.Stat()
+		must(t, err)
+		got, err := os.Stat(path)
+		if err != nil || !os.SameFile(got, want) || made[path] {
+			t.Fatalf("%s: got %v, made before %v; want a new path to the file", path, err, made[path])
+		}
+		made[path] = true
+		must(t, f.Close())
+	}
+	p.made = 1 << 40 // more than there ever will be
+	f, err := os.Open(t.TempDir())
+	must(t, err)
+	defer f.Close()
+	if _, err := os.Stat(p.to(f)); err != nil {
+		t.Errorf("got %v, want a path that the system still resolves", err)
+	}
+}

@@ -1,0 +1,114 @@
+package utility
+
+import (
+	"errors"
+	"io/fs"
+	"math"
+	"os"
+	"strconv"
+	"strings"
+
+	"github.com/fsnotify/fsnotify"
+)
+
+// ownFiles has an entry for each file that this process has open, which leads
+// to that file itself and not to what its name leads to by now.
+const ownFiles = "/proc/self/fd"
+
+// openSource opens the system's source.
+//
+// A directory is not watched by its path: another one may be there by the time
+// the system looks, or a link to one outside the workspace. Nor is a path used
+// twice: what was reported about a directory that is gone would be taken for a
+// report about the next one of its name, and fsnotify, which knows directories by
+// the paths they were added with, has one entry for both.
+func openSource() (*source, error) {
+	w, err := fsnotify.NewWatcher()
+	if err != nil {
+		return nil, err
+	}
+	s := pathSource(w)
+	paths, err := newOpenPaths()
+	if err != nil {
+		return s, nil // there is no /proc
+	}
+	s.add = func(dir *os.File, _ string) (string, error) {
+		path := paths.to(dir)
+		return path, w.Add(path)
+	}
+	s.close = func() {
+		_ = w.Close() // nothing is lost: nobody listens any more
+		paths.close()
+	}
+	return s, nil
+}
+
+// An openPaths makes paths that lead to open files, and never the same path
+// again although the system soon uses the number of a file again. ownFiles is
+// itself open several times, so that there are as many entries in it that lead
+// back to it; a path goes through them in an order of its own before it comes to
+// the file.
+type openPaths struct {
+	loops [4]*os.File // ownFiles
+	made  int
+}
+
+func newOpenPaths() (*openPaths, error) {
+	p := &openPaths{}
+	for i := range p.loops {
+		f, err := os.Open(ownFiles)
+		if err != nil {
+			p.close()
+			return nil, err
+		}
+		p.loops[i] = f
+	}
+	if want, err := p.loops[0].Stat(); err == nil {
+		if got, err := os.Stat(p.to(p.loops[0])); err == nil && os.SameFile(want, got) {
+			return p, nil
+		}
+	}
+	p.close()
+	return nil, errors.New(ownFiles + " does not lead to open files")
+}
+
+// to returns a new path to what f has open. It leads there as long as f is open.
+func (p *openPaths) to(f *os.File) string {
+	p.made++
+	path := []byte(ownFiles)
+	for n := p.made; n > 0; n /= len(p.loops) {
+		path = append(path, '/')
+		path = strconv.AppendUint(path, uint64(p.loops[n%len(p.loops)].Fd()), 10)
+	}
+	path = append(path, '/')
+	return string(strconv.AppendUint(path, uint64(f.Fd()), 10))
+}
+
+func (p *openPaths) close() {
+	for _, f := range p.loops {
+		if f != nil {
+			_ = f.Close()
+		}
+	}
+}
+
+// above describes the directory that an open directory lies in. It reports false
+// if the system does not tell.
+func above(dir *os.File) (fs.FileInfo, bool) {
+	info, err := os.Stat(ownFiles + "/" + strconv.FormatUint(uint64(dir.Fd()), 10) + "/..")
+	return info, err == nil
+}
+
+// systemBudget returns how many directories may be watched: half of what the
+// system allows this user, who has other programs.
+func systemBudget() int {
+	text, err := os.ReadFile("/proc/sys/fs/inotify/max_user_watches")
+	if err != nil {
+		return math.MaxInt
+	}
+	n, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	if err != nil {
+		return math.MaxInt
+	}
+	return n / 2
+}

@@ -1,0 +1,184 @@
+package workspace
+
+import (
+	"os"
+	"os/user"
+	"path/filepath"
+	"strings"
+)
+
+// maxIncludes bounds how deep configuration files include each other, as in git.
+const maxIncludes = 10
+
+// A gitConfig is what git's configuration says about ignoring.
+type gitConfig struct {
+	excludes   string // core.excludesFile: an absolute path, or "" for no file
+	ignoreCase bool   // core.ignoreCase
+
+	v           *visit
+	top, dir    string // of the repository, absolute; "" without one
+	perWorktree bool   // extensions.worktreeConfig
+}
+
+// configure reads the configuration that holds in a repository, or everywhere
+// if dir is "". As in git the last value counts, and the repository's files come
+// after the user's and those after the system's.
+func (v *visit) configure(top, dir string) gitConfig {
+	c := gitConfig{v: v, top: top, dir: dir}
+	home, own := userConfig()
+	if own != "" {
+		c.excludes = filepath.Join(own, "ignore")
+	}
+	if unset, _ := truth(os.Getenv("GIT_CONFIG_NOSYSTEM")); !unset {
+		c.include(fromEnviron("GIT_CONFIG_SYSTEM", "/etc/gitconfig"), 0)
+	}
+	if global := os.Getenv("GIT_CONFIG_GLOBAL"); global != "" {
+		c.include(global, 0)
+	} else {
+		if own != "" {
+			c.include(filepath.Join(own, "config"), 0)
+		}
+		if home != "" {
+			c.include(filepath.Join(home, ".gitconfig"), 0)
+		}
+	}
+	if dir != "" {
+		c.include(filepath.Join(v.w.commonDir(dir), "config"), 0)
+		if c.perWorktree {
+			c.include(filepath.Join(dir, "config.worktree"), 0)
+		}
+	}
+	return c
+}
+
+// userConfig returns the user's home directory and the directory of git's
+// configuration in it; each "" if there is none.
+func userConfig() (home, own string) {
+	home, err := os.UserHomeDir()
+	if err != nil {
+		home = ""
+	}
+	config := os.Getenv("XDG_CONFIG_HOME")
+	if config == "" {
+		if home == "" {
+			return "", ""
+		}
+		config = filepath.Join(home, ".config")
+	}
+	return home, filepath.Join(config, "git")
+}
+
+func fromEnviron(key, otherwise string) string {
+	if value := os.Getenv(key); value != "" {
+		return value
+	}
+	return otherwise
+}
+
+// include reads one file, which the files that are being read include.
+func (c *gitConfig) include(path string, depth int) {
+	if depth > maxIncludes {
+		return
+	}
+	parseGitConfig(c.v.textAt(path), func(e configEntry) {
+		if e.subsection != "" && e.key != "includeif.path" {
+			return
+		}
+		switch e.key {
+		case "core.excludesfile":
+			c.excludes = c.path(e.value, c.top)
+		case "core.ignorecase":
+			c.setTruth(&c.ignoreCase, e)
+		case "extensions.worktreeconfig":
+			c.setTruth(&c.perWorktree, e)
+		case "include.path":
+			c.include(c.path(e.value, filepath.Dir(path)), depth+1)
+		case "includeif.path":
+			if c.holds(e.subsection, filepath.Dir(path)) {
+				c.include(c.path(e.value, filepath.Dir(path)), depth+1)
+			}
+		}
+	})
+}
+
+func (c *gitConfig) setTruth(to *bool, e configEntry) {
+	if value, ok := truth(e.value); ok || e.bare {
+		*to = value || e.bare
+	}
+}
+
+// truth reads a boolean as git does. It reports false if value is none.
+func truth(value string) (truth, ok bool) {
+	switch strings.ToLower(value) {
+	case "true", "yes", "on":
+		return true, true
+	case "", "false", "no", "off":
+		return false, true
+	}
+	digits := strings.TrimRight(strings.TrimLeft(value, "+-"), "kmgKMG")
+	return strings.Trim(digits, "0") != "", strings.Trim(digits, "0123456789") == ""
+}
+
+// path returns the absolute form of a path that a configuration file in dir
+// names.
+func (c *gitConfig) path(path, dir string) string {
+	if name, rest, _ := strings.Cut(path, "/"); strings.HasPrefix(name, "~") {
+		home, _ := userConfig()
+		if name != "~" {
+			home = ""
+			if u, err := user.Lookup(name[1:]); err == nil {
+				home = u.HomeDir
+			}
+		}
+		if home == "" {
+			return ""
+		}
+		return filepath.Join(home, rest)
+	}
+	if path == "" || filepath.IsAbs(path) {
+		return path
+	}
+	if dir == "" {
+		dir = c.v.w.path
+	}
+	return filepath.Join(dir, path)
+}
+
+// holds reports whether the condition holds on which a file in dir includes
+// another one. Conditions on remotes do not count.
+func (c *gitConfig) holds(condition, dir string) bool {
+	kind, pattern, _ := strings.Cut(condition, ":")
+	if c.dir == "" {
+		return false
+	}
+	switch kind {
+	case "gitdir", "gitdir/i":
+		if rest, ok := strings.CutPrefix(pattern, "./"); ok {
+			pattern = dir + "/" + rest
+		} else if rest, ok := strings.CutPrefix(pattern, "~/"); ok {
+			home, _ := userConfig()
+			pattern = home + "/" + rest
+		}
+		if !filepath.IsAbs(pattern) {
+			pattern = "**/" + pattern
+		}
+		return matchesPath(pattern, filepath.ToSlash(c.dir), kind == "gitdir/i")
+	case "onbranch":
+		branch := c.v.w.branch(c.dir)
+		return branch != "" && matchesPath(pattern, branch, false)
+	}
+	return false
+}
+
+// matchesPath reports whether path is what the pattern of a condition says: the
+// whole of it, or a directory on the way if the pattern ends in a slash.
+func matchesPath(pattern, path string, fold bool) bool {
+	if strings.HasSuffix(pattern, "/") {
+		pattern += "**"
+	}
+	path = folded(strings.TrimPrefix(path, "/"), fold)
+	if r, ok := parseRule("/"+strings.TrimPrefix(pattern, "/"), fold); ok {
+		return r.matches(path[strings.LastIndexByte(path, '/')+1:], path, true)
+	}
+	return false
+}

@@ -1,0 +1,144 @@
+package workspace
+
+import "strings"
+
+// A configEntry is one value in a configuration file of git's.
+type configEntry struct {
+	key        string // section and name in small letters, with a dot between them
+	subsection string
+	value      string
+	bare       bool // there is no value, which means true
+}
+
+// parseGitConfig calls each with every value in the text of a configuration
+// file, up to the first line that git would refuse.
+func parseGitConfig(text string, each func(configEntry)) {
+	p := configText{rest: strings.TrimPrefix(strings.ReplaceAll(text, "\r\n", "\n"), byteOrderMark)}
+	for ok := true; ok; {
+		p.rest = strings.TrimLeft(p.rest, " \t\n\r")
+		switch {
+		case p.rest == "":
+			return
+		case p.rest[0] == '#' || p.rest[0] == ';':
+			_, p.rest, _ = strings.Cut(p.rest, "\n")
+		case p.rest[0] == '[':
+			ok = p.section()
+		default:
+			var e configEntry
+			if e, ok = p.entry(); ok {
+				each(e)
+			}
+		}
+	}
+}
+
+// A configText is a configuration file as it is read.
+type configText struct {
+	rest       string
+	name       string // of the section
+	subsection string
+}
+
+// section reads a heading.
+func (p *configText) section() bool {
+	p.subsection = ""
+	p.name = p.word(p.rest[1:], ".-")
+	if strings.HasPrefix(p.rest, "]") {
+		p.rest = p.rest[1:]
+		return p.name != ""
+	}
+	p.rest = strings.TrimLeft(p.rest, " \t")
+	if !strings.HasPrefix(p.rest, `"`) {
+		return false
+	}
+	var sub strings.Builder
+	for i := 1; i < len(p.rest); i++ {
+		switch c := p.rest[i]; c {
+		case '\n':
+			return false
+		case '"':
+			p.subsection = sub.String()
+			var ok bool
+			p.rest, ok = strings.CutPrefix(p.rest[i+1:], "]")
+			return ok
+		case '\\':
+			if i++; i == len(p.rest) || p.rest[i] == '\n' {
+				return false
+			}
+			sub.WriteByte(p.rest[i])
+		default:
+			sub.WriteByte(c)
+		}
+	}
+	return false
+}
+
+// word reads letters, digits and the bytes in more from the start of s and
+// leaves the rest.
+func (p *configText) word(s, more string) string {
+	n := 0
+	for n < len(s) && (strings.IndexByte(more, s[n]) >= 0 || '0' <= s[n] && s[n] <= '9' || 'a' <= lower(s[n]) && lower(s[n]) <= 'z') {
+		n++
+	}
+	p.rest = s[n:]
+	return folded(s[:n], true)
+}
+
+// entry reads a name and its value.
+func (p *configText) entry() (configEntry, bool) {
+	name := p.word(p.rest, "-")
+	if name == "" || name[0] < 'a' || p.name == "" {
+		return configEntry{}, false
+	}
+	e := configEntry{key: p.name + "." + name, subsection: p.subsection}
+	p.rest = strings.TrimLeft(p.rest, " \t")
+	after, given := strings.CutPrefix(p.rest, "=")
+	if !given {
+		e.bare = true
+		return e, p.rest == "" || p.rest[0] == '\n'
+	}
+	p.rest = strings.TrimLeft(after, " \t")
+	var ok bool
+	e.value, ok = p.value()
+	return e, ok
+}
+
+// configEscapes are what a letter after a backslash stands for.
+var configEscapes = map[byte]string{'\n': "", 't': "\t", 'b': "\b", 'n': "\n", '"': `"`, '\\': `\`}
+
+// value reads to the end of the line, but for a comment, or of the line after
+// one that ends in a backslash.
+func (p *configText) value() (string, bool) {
+	var b strings.Builder
+	quoted, solid := false, 0 // solid is the length without spaces at the end
+	for i := 0; i < len(p.rest); i++ {
+		switch c := p.rest[i]; {
+		case c == '\n':
+			p.rest = p.rest[i:]
+			return b.String()[:solid], !quoted
+		case !quoted && (c == '#' || c == ';'):
+			_, p.rest, _ = strings.Cut(p.rest[i:], "\n")
+			return b.String()[:solid], true
+		case c == '"':
+			quoted = !quoted
+			solid = b.Len()
+		case c == '\\':
+			if i++; i == len(p.rest) {
+				return "", false
+			}
+			plain, known := configEscapes[p.rest[i]]
+			if !known {
+				return "", false
+			}
+			b.WriteString(plain)
+			solid = b.Len()
+		default:
+			b.WriteByte(c)
+			if quoted || c != ' ' && c != '\t' {
+				solid = b.Len()
+			}
+		}
+	}
+	p.rest = ""
+	return b.String()[:solid], !quoted
+}
