@@ -74,17 +74,18 @@ func (g *Group) Status() (code int, signal string) { return exitStatus(g.cmd.Pro
 // returns when the leader was waited for and the group is empty; a killed group
 // is taken for empty after a moment.
 func (g *Group) Stop(grace time.Duration, hurry <-chan struct{}) {
-	if grace <= 0 || g.tree.terminate() && !within(grace, hurry, g.tree.lives) {
-		within(killDelay, nil, g.tree.kill) // again and again, until it finds nobody
+	if grace > 0 && g.tree.terminate() {
+		within(grace, hurry, g.tree.lives)
 	}
+	within(killDelay, nil, g.tree.stubborn())
 	<-g.exited
 	reapGroup(g.ID())
 	theGuard.forget(g.ID())
 }
 
-// within asks at growing intervals whether somebody is left. It reports whether
-// nobody was before limit had passed or hurry was closed.
-func within(limit time.Duration, hurry <-chan struct{}, left func() bool) bool {
+// within asks at growing intervals whether somebody is left, until nobody is,
+// limit has passed or hurry is closed.
+func within(limit time.Duration, hurry <-chan struct{}, left func() bool) {
 	late := time.NewTimer(limit)
 	defer late.Stop()
 	poll := minPoll
@@ -96,12 +97,11 @@ func within(limit time.Duration, hurry <-chan struct{}, left func() bool) bool {
 			poll = min(2*poll, maxPoll)
 			look.Reset(poll)
 		case <-late.C:
-			return false
+			return
 		case <-hurry:
-			return false
+			return
 		}
 	}
-	return true
 }
 
 // Kill ends every process of the group at once. It does not wait for that, and

@@ -33,6 +33,9 @@ func (t *tree) kill() bool {
 	return false
 }
 
+// stubborn returns a function that kills the process.
+func (t *tree) stubborn() func() bool { return t.kill }
+
 // lives reports false: after terminate there is nobody to wait for.
 func (t *tree) lives() bool { return false }
 

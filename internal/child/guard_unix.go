@@ -170,11 +170,5 @@ func guardMain(mark string) {
 		}
 	}
 	left := tree{leaders: groups, mark: "\x00" + mark + "="}
-	// Twice nobody, because a process that is just becoming another program has no
-	// environment for a moment.
-	for nobody, deadline := 0, time.Now().Add(guardPatience); nobody < 2 && time.Now().Before(deadline); time.Sleep(minPoll) {
-		if nobody++; left.kill() {
-			nobody = 0
-		}
-	}
+	within(guardPatience, nil, left.stubborn())
 }

@@ -9,3 +9,16 @@ import "os"
 func newTree(leader *os.Process, mark string) *tree {
 	return &tree{mark: "\x00" + mark + "\x00", leaders: map[int]bool{leader.Pid: true}}
 }
+
+// stubborn returns a function that kills what there is, and reports whether
+// somebody may be left. It wants to find nobody twice, because a process that is
+// just becoming another program has no environment for a moment.
+func (t *tree) stubborn() func() bool {
+	nobody := 0
+	return func() bool {
+		if nobody++; t.kill() {
+			nobody = 0
+		}
+		return nobody < 2
+	}
+}
