@@ -70,7 +70,7 @@ func (b *bench) flow(ctx context.Context, size int64, rate int) (f flow, err err
 	if err != nil {
 		return f, err
 	}
-	defer unix.Close(fd)
+	defer shut(fd)
 	before, err := resident(s.pid)
 	if err != nil {
 		return f, err
@@ -208,3 +208,6 @@ func resident(pid int) (int64, error) {
 	}
 	return pages * int64(os.Getpagesize()), nil
 }
+
+// shut closes what is only read.
+func shut(fd int) { _ = unix.Close(fd) }

@@ -123,7 +123,7 @@ func rawTerminal(line string) (time.Duration, error) {
 	if err != nil {
 		return 0, err
 	}
-	defer unix.Close(master)
+	defer shut(master)
 	number, err := unix.IoctlGetInt(master, unix.TIOCGPTN)
 	if err == nil {
 		err = unix.IoctlSetPointerInt(master, unix.TIOCSPTLCK, 0)
@@ -203,7 +203,7 @@ func (b *bench) followed(ctx context.Context, line string, clients int) (took ti
 		if err != nil {
 			return 0, err
 		}
-		defer unix.Close(fd)
+		defer shut(fd)
 		if i == 0 {
 			owner = fd
 		}

@@ -41,7 +41,6 @@ func (v *visit) entries(f folder, buf []byte) []entry {
 	if err != nil || !info.IsDir() {
 		return nil
 	}
-	v.marks.add(v.name(f), info)
 	var all []entry
 	for more := true; more; {
 		if v.ctx.Err() != nil || len(all) > 2*v.limit+moreEntries {

@@ -14,7 +14,6 @@ func (v *visit) top() folder {
 	if dir == "" {
 		return folder{rules: v.rulesOf("", "", 0)}
 	}
-	v.noteAt(filepath.Join(dir, "index")) // what is tracked
 	f := folder{rules: v.rulesOf(outer, dir, 0), top: true}
 	rel, err := filepath.Rel(outer, v.w.path)
 	if err != nil || rel == "." {
@@ -35,7 +34,6 @@ func (v *visit) top() folder {
 func (v *visit) repository(f folder) folder {
 	top := v.w.At(v.name(f))
 	dir, _ := v.w.gitDir(top)
-	v.noteAt(filepath.Join(top, ".git"))
 	if f.top || dir == "" {
 		return f
 	}
@@ -72,7 +70,6 @@ func (v *visit) text(name string) string {
 	if err != nil {
 		return ""
 	}
-	v.marks.add(name, info)
 	f, err := v.w.OpenFile(name)
 	if err != nil {
 		return ""
@@ -83,7 +80,6 @@ func (v *visit) text(name string) string {
 
 // textAbove is text for an ignore file above the root.
 func (v *visit) textAbove(path string) string {
-	v.noteAt(path)
 	info, err := os.Lstat(path)
 	if err != nil {
 		return ""
@@ -98,15 +94,5 @@ func (v *visit) textAbove(path string) string {
 
 // textAt returns what is in an ignore or configuration file of git's.
 func (v *visit) textAt(path string) string {
-	v.noteAt(path)
 	return v.w.textAt(path, maxIgnoreFile)
-}
-
-// noteAt notes that the listing depends on what an absolute path names.
-func (v *visit) noteAt(path string) {
-	info, err := v.w.statAt(path)
-	if err != nil {
-		info = nil
-	}
-	v.marks.addAt(path, info)
 }

@@ -10,7 +10,6 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"time"
 )
 
 const (
@@ -33,8 +32,6 @@ func VersionControl(name string) bool { return slices.Contains(versionControl, n
 type Listing struct {
 	Files    []string // slash-separated, relative to the directory
 	Complete bool     // nothing was left out because of a bound
-
-	marks marks
 }
 
 // List returns at most limit files below dir, which is relative to the root:
@@ -54,8 +51,8 @@ func (w *Workspace) List(ctx context.Context, dir string, limit int) (Listing, e
 	if info, err := w.Stat(dir); err != nil || !info.IsDir() {
 		return Listing{}, errors.Join(err, fs.ErrInvalid)
 	}
-	wk := &walk{w: w, ctx: ctx, limit: limit, started: time.Now()}
-	wk.Files, wk.Complete, wk.marks.start = []string{}, true, wk.started
+	wk := &walk{w: w, ctx: ctx, limit: limit}
+	wk.Files, wk.Complete = []string{}, true
 	if start, ok := wk.enter(filepath.ToSlash(dir)); ok { // else dir itself is ignored
 		wk.run(start)
 	}
@@ -95,31 +92,28 @@ type walk struct {
 	queue []folder // still to be visited; as many as there are directories
 
 	// Not changed while there are visits.
-	w       *Workspace
-	ctx     context.Context
-	started time.Time
-	limit   int
-	root    int // where in a path what is relative to the root begins
-	base    int // where in a path what Files has begins
+	w     *Workspace
+	ctx   context.Context
+	limit int
+	root  int // where in a path what is relative to the root begins
+	base  int // where in a path what Files has begins
 }
 
 // A visit is what is found in one directory, or on the way to the first.
 type visit struct {
 	*walk
-	marks   marks // of this visit alone
 	files   []string
 	dirs    []folder
 	cut     bool // there is more
 	skipped bool // there was enough without it
 }
 
-func (wk *walk) visit() *visit { return &visit{walk: wk, marks: marks{start: wk.started}} }
+func (wk *walk) visit() *visit { return &visit{walk: wk} }
 
 // enter returns the folder for dir with the rules of everything above it. It
 // reports false if dir itself is ignored.
 func (wk *walk) enter(dir string) (folder, bool) {
 	v := wk.visit()
-	defer func() { wk.marks.join(v.marks) }()
 	f := v.top()
 	if f.path != "" {
 		wk.root = f.below()
@@ -129,7 +123,6 @@ func (wk *walk) enter(dir string) (folder, bool) {
 		return f, true
 	}
 	for name := range strings.SplitSeq(dir, "/") {
-		v.markDir(f)
 		f = v.repository(f)
 		rules := v.ownRules(f)
 		f = f.child(name, rules)
@@ -157,7 +150,6 @@ func (wk *walk) run(start folder) {
 
 // take adds what a visit found.
 func (wk *walk) take(v *visit) {
-	wk.marks.join(v.marks)
 	room := wk.limit - len(wk.Files)
 	wk.Complete = !v.cut && !v.skipped && len(v.files) <= room
 	wk.Files = append(wk.Files, v.files[:min(room, len(v.files))]...)
@@ -201,14 +193,6 @@ func (wk *walk) name(f folder) string {
 		return "."
 	}
 	return filepath.FromSlash(f.path[wk.root:])
-}
-
-// markDir notes that the listing depends on a directory that is on the way. A
-// file that appears in it changes it.
-func (v *visit) markDir(f folder) {
-	if info, err := v.w.Lstat(v.name(f)); err == nil {
-		v.marks.add(v.name(f), info)
-	}
 }
 
 // read lists the files and the directories in one directory.

@@ -40,7 +40,7 @@ func TestSettingsMeanWhatTheyMeanToGit(t *testing.T) {
 		"of the worktree":           {repo: files{".git/config": "[core]\nrepositoryFormatVersion = 0\n[extensions]\nworktreeConfig\n", ".git/config.worktree": "[core]\nexcludesFile=.git/x\n", ".git/x": "b\n"}, listed: "a c D"},
 		"info/exclude counts more":  {home: files{".config/git/ignore": "a\n!b\n"}, repo: files{".git/info/exclude": "!a\nb\n"}, listed: "a c D"},
 		".gitignore counts most":    {home: files{".config/git/ignore": "a\n"}, repo: files{".git/info/exclude": "b\n", ".git/x": "", "d/.gitignore": "!*\n", "d/a": "", "d/b": ""}, listed: "c D d/.gitignore d/a d/b"},
-		"ignoreCase":                {repo: files{".git/config": "[core]\nignorecase\n", ".git/info/exclude": "d\nA\n"}, listed: "b c"},
+		"ignoreCase":                {repo: files{".git/config": "[core]\nignorecase\n", ".git/info/exclude": "d\nA\n", "e/.GIT": "", "f/.Git/x": "", "f/x": ""}, listed: "b c f/x"},
 		"not ignoreCase":            {repo: files{".git/config": "[core]\nignorecase = off\n", ".git/info/exclude": "d\nA\n"}, listed: "a b c D"},
 		"include":                   {home: files{".gitconfig": "[include]\npath = sub/more\n[core]\n", "sub/more": "[include]\npath=../x", "x": "[core]\nexcludesFile=~/y", "y": "a"}, listed: "b c D"},
 		"includes on conditions":    {home: files{".gitconfig": "[includeIf \"gitdir:~/\"]\npath=no\n[includeIf \"gitdir:top/\"]\npath = x\n[includeIf \"gitdir:*/nothing\"]\npath=no\n", "x": "[core]\nexcludesFile=~/y", "no": "[core]\nexcludesFile=~/z", "y": "a", "z": "b"}, listed: "b c D"},
