@@ -24,8 +24,8 @@ type desk struct {
 
 // A standing is what a state says of a prompt that was accepted before it.
 type standing struct {
-	cursor     uint64
-	responding bool
+	cursor  uint64
+	pending bool // its run may have yet to begin
 }
 
 // Bounds of the desk; beyond them the oldest gives way.
@@ -47,9 +47,10 @@ func newDesk() *desk { return &desk{busy: map[string]bool{}, answered: map[strin
 func (d *desk) note(u client.Update) int {
 	switch u.Kind {
 	case client.KindSnapshot, client.KindReset:
-		d.restore(&u.Snapshot.State, d.follows && u.Kind == client.KindSnapshot)
+		seen := d.follows && u.Kind == client.KindSnapshot
+		d.restore(&u.Snapshot.State, seen)
 		d.follows = true
-		d.standing = standing{u.Cursor, u.Snapshot.State.IsResponding}
+		d.standing = standing{u.Cursor, seen && u.Snapshot.State.IsResponding}
 		d.settle()
 	case client.KindConnected:
 		d.askers = nil // they ask a connection; this is another one
@@ -97,7 +98,7 @@ func (d *desk) note(u client.Update) int {
 // restore replaces what lies on the desk by a state. The state may be older than
 // what was sent last: a prompt is awaited all the same, and a question that was
 // answered is not asked again. Unless all before it was seen, the run that was
-// going on may have ended.
+// going on may have ended, and another may have begun.
 func (d *desk) restore(st *contracts.State, seen bool) {
 	old, answered := d.questions, d.answered
 	d.questions, d.answered = nil, map[string]bool{}
@@ -115,6 +116,9 @@ func (d *desk) restore(st *contracts.State, seen bool) {
 	maps.DeleteFunc(d.busy, func(what string, _ bool) bool {
 		return what != awaited && (what != begun || !seen && !st.IsResponding)
 	})
+	if st.IsResponding && !seen {
+		d.start(begun)
+	}
 	if st.CurrentResponse != nil {
 		d.start("response " + st.CurrentResponse.ResponseID)
 	}
@@ -135,10 +139,10 @@ func (d *desk) accept(cursor uint64) {
 	d.settle()
 }
 
-// settle stops waiting for a prompt whose run, as a later state says, is over:
-// its beginning and its end are among what was missed.
+// settle stops waiting for the beginning of a run that is over, or has begun, as
+// a later state says: it is among what was missed.
 func (d *desk) settle() {
-	if d.accepted != nil && d.standing.cursor > *d.accepted && !d.standing.responding {
+	if d.accepted != nil && d.standing.cursor > *d.accepted && !d.standing.pending {
 		delete(d.busy, awaited)
 	}
 }

@@ -490,6 +490,28 @@ func TestHandOverDoesNotEndTheRun(t *testing.T) {
 	}
 }
 
+// TestRunThatWasGoingOnEndsWithIt has a client come in the middle of a run, which
+// goes on after its last tool.
+func TestRunThatWasGoingOnEndsWithIt(t *testing.T) {
+	for _, asked := range []bool{false, true} { // by this client, before it lost its connection
+		d := newDesk()
+		d.note(connectedAs("conn_me", "conn_me"))
+		if asked {
+			d.await()
+			d.accept(9)
+		}
+		d.note(snapshot(client.KindReset, 12, contracts.State{IsResponding: true, TrackedTools: []contracts.PendingEntry{{CallID: "c"}}}))
+		d.note(told(&contracts.ToolEnd{CallID: "c"})[0])
+		if !d.running() {
+			t.Errorf("asked %t: got an end with the tool, want it with the run", asked)
+		}
+		d.note(told(&contracts.RawAgentEvent{EventKind: "agent_end"})[0])
+		if d.running() {
+			t.Errorf("asked %t: got a run that goes on, want its end", asked)
+		}
+	}
+}
+
 func TestAnsweredQuestionIsNotAskedAgainByAnOlderState(t *testing.T) {
 	d := newDesk()
 	d.note(connectedAs("conn_me", "conn_me"))
