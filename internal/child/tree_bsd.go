@@ -2,12 +2,22 @@
 
 package child
 
-import "golang.org/x/sys/unix"
+import (
+	"os"
+
+	"golang.org/x/sys/unix"
+)
 
 // A tree is groups. What has left them is not found.
 type tree struct {
 	mark    string // of no use here
 	leaders map[int]bool
+}
+
+// newTree returns what the leader of a group, whose environment has the mark,
+// will have started.
+func newTree(leader *os.Process, mark string) *tree {
+	return &tree{mark: mark, leaders: map[int]bool{leader.Pid: true}}
 }
 
 // lives reports whether a process of the tree is there.

@@ -2,14 +2,6 @@
 
 package child
 
-import "os"
-
-// newTree returns what the leader of a group, whose environment has the mark,
-// will have started.
-func newTree(leader *os.Process, mark string) *tree {
-	return &tree{mark: "\x00" + mark + "\x00", leaders: map[int]bool{leader.Pid: true}}
-}
-
 // stubborn returns a function that kills what there is, and reports whether
 // somebody may be left. It wants to find nobody twice, because a process that is
 // just becoming another program has no environment for a moment.
