@@ -46,27 +46,41 @@ type output struct {
 	left    int // bytes still to be read once it is late and counted
 }
 
-// pump publishes what the command writes to o until the end of the stream.
-// While publishing blocks nothing is read, and once the pipe is full the
-// command waits.
+// A piece is what was read of an output at once.
+type piece struct {
+	bytes []byte
+	err   error // why it is the last one
+}
+
+// pump publishes what the command writes to o until the end of the stream, and
+// reads on meanwhile: a terminal holds so little that the command would wait for
+// every event. While publishing blocks no more than one piece is read, and once
+// the pipe is full the command waits.
 func (c *command) pump(o *output) {
+	pieces, used := make(chan piece), make(chan []byte, 2)
+	used <- make([]byte, contracts.MaxTextBytes)
+	used <- make([]byte, contracts.MaxTextBytes)
+	go func() { // ends with the stream, which comes after expire at the latest
+		defer close(pieces)
+		for err := error(nil); err == nil; {
+			_ = c.host.await(c.patient, c.owner) // it fails when the command is to end, which then shows what there is
+			buf, n := <-used, 0
+			n, err = o.gather(buf)
+			pieces <- piece{buf[:n], err}
+		}
+	}()
 	var text child.Text
-	buf := make([]byte, contracts.MaxTextBytes)
-	for {
-		_ = c.host.await(c.patient, c.owner) // it fails when the command is to end, which then shows what there is
-		n, err := o.gather(buf)
-		for _, piece := range contracts.SplitText(text.Decode(buf[:n], err != nil), contracts.MaxTextBytes) {
-			if !c.host.show(&contracts.UtilityCommandOutput{CommandID: c.id, Stream: o.stream, Content: piece}) {
-				c.end(ending{force: true})
-				return
+	shown := true
+	for p := range pieces {
+		for _, part := range contracts.SplitText(text.Decode(p.bytes, p.err != nil), contracts.MaxTextBytes) {
+			if shown = shown && c.host.show(&contracts.UtilityCommandOutput{CommandID: c.id, Stream: o.stream, Content: part}); !shown {
+				c.end(ending{force: true}) // and what is still to come is lost
 			}
 		}
-		if err != nil {
-			if !ended(err) {
-				c.host.opts.Log.Warn("read output", slog.String("command", c.id), slog.Any("err", err))
-			}
-			return
+		if p.err != nil && !ended(p.err) {
+			c.host.opts.Log.Warn("read output", slog.String("command", c.id), slog.Any("err", p.err))
 		}
+		used <- p.bytes[:cap(p.bytes)]
 	}
 }
 
