@@ -78,7 +78,7 @@ func (c *connection) repay() {
 // awaitOwner waits until the owner of a command has read enough for the command
 // to go on, or is gone.
 func (h *Hub) awaitOwner(ctx context.Context, owner string) error {
-	for {
+	for first := true; ; first = false {
 		h.mu.Lock()
 		c := h.conns[owner]
 		if c == nil {
@@ -95,7 +95,9 @@ func (h *Hub) awaitOwner(ctx context.Context, owner string) error {
 		}
 		paid := c.owes.paid
 		h.mu.Unlock()
-		h.metrics.AgentWaits.Add(1)
+		if first {
+			h.metrics.AgentWaits.Add(1)
+		}
 		select {
 		case <-paid:
 		case <-h.done:

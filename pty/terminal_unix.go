@@ -45,11 +45,11 @@ func open() (ours, theirs *os.File, err error) {
 	}
 	defer blocking.Close()
 	fd, err := unix.FcntlInt(blocking.Fd(), unix.F_DUPFD_CLOEXEC, 0)
-	if err == nil {
-		err = unix.SetNonblock(fd, true)
-	}
 	if err != nil {
 		return nil, nil, errors.Join(err, theirs.Close())
+	}
+	if err := unix.SetNonblock(fd, true); err != nil {
+		return nil, nil, errors.Join(err, unix.Close(fd), theirs.Close())
 	}
 	return os.NewFile(uintptr(fd), blocking.Name()), theirs, nil
 }

@@ -93,6 +93,10 @@ func (h *Host) listAll(ctx context.Context) (*finding, error) {
 	case <-ctx.Done():
 		return c.outdated(), nil
 	}
+	if ctx.Err() != nil { // both were so
+		<-turn
+		return c.outdated(), nil
+	}
 	f := c.current() // another search may have made it meanwhile
 	var err error
 	if f == nil {
@@ -230,12 +234,13 @@ func (h *Host) renew(ctx context.Context) (*finding, error) {
 			return f, nil
 		}
 	}
+	old := f
 	f, err := h.listAnew(ctx, ".")
 	switch {
-	case errors.Is(ctx.Err(), context.Canceled):
-		c.lose() // who asked for it is gone; what was known stays to be made true
-	case err == nil:
+	case err == nil && ctx.Err() == nil, err == nil && !errors.Is(ctx.Err(), context.Canceled) && (old == nil || !old.complete):
 		c.set(f, false)
+	default:
+		c.lose() // what was known stays, to be made true
 	}
 	return f, err
 }

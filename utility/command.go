@@ -202,8 +202,10 @@ func closed(c <-chan struct{}) bool {
 // event, sees them to their end and shows the last event.
 func (c *command) run() {
 	defer c.hurry()
+	c.resizing.Lock() // until the start is shown
 	group, outputs, err := c.launch()
 	if err != nil && c.spec.size != nil { // without a terminal there is nothing to tell of
+		c.resizing.Unlock()
 		depart(c.host, &c.host.commands, c, nil)
 		c.announced <- noTerminal(c.id, err)
 		return
@@ -212,7 +214,10 @@ func (c *command) run() {
 	if err == nil {
 		started.PID = int64(group.ID())
 	}
-	if shown := c.host.publish(c.host.ctx, started); shown != nil {
+	shown := c.host.publish(c.host.ctx, started)
+	c.resizing.Unlock()
+	if shown != nil {
+		c.setTerminal(nil)
 		if err == nil {
 			c.abandon(group, outputs)
 		}
@@ -257,7 +262,7 @@ func (c *command) launch() (group *child.Group, outputs []*output, err error) {
 		if err != nil {
 			return nil, nil, err
 		}
-		c.setTerminal(term)
+		c.term = term
 		c.stdin.opened(keyboard{term})
 		return term.Group(), []*output{{stream: contracts.StreamStdout, from: term}}, nil
 	}

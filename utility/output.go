@@ -73,8 +73,11 @@ func (c *command) pump(o *output) {
 	shown := true
 	for p := range pieces {
 		for _, part := range contracts.SplitText(text.Decode(p.bytes, p.err != nil), contracts.MaxTextBytes) {
-			if shown = shown && c.host.show(&contracts.UtilityCommandOutput{CommandID: c.id, Stream: o.stream, Content: part}); !shown {
-				c.end(ending{force: true}) // and what is still to come is lost
+			if !shown { // what is still to come is lost
+				continue
+			}
+			if shown = c.host.show(&contracts.UtilityCommandOutput{CommandID: c.id, Stream: o.stream, Content: part}); !shown {
+				c.end(ending{force: true})
 			}
 		}
 		if p.err != nil && !ended(p.err) {

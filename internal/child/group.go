@@ -43,7 +43,7 @@ func Start(cmd *exec.Cmd) (*Group, error) {
 	}
 	mark := markName + "=" + strconv.FormatUint(groups.Add(1), 10)
 	cmd.SysProcAttr = groupAttr(cmd.SysProcAttr)
-	cmd.Env = slices.Concat(cmd.Environ(), marks(os.Environ()), []string{mark})
+	cmd.Env = slices.Concat([]string{mark}, marks(os.Environ()), cmd.Environ()) // where it is found soonest
 	if err := cmd.Start(); err != nil {
 		return nil, err
 	}

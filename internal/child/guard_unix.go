@@ -130,9 +130,9 @@ func (g *guard) bury() {
 	if g.proc == nil {
 		return
 	}
+	_ = g.proc.Kill() // first: one that lives would take the end of the pipe for ours
+	_, _ = g.proc.Wait()
 	_ = g.pipe.Close()
-	_ = g.proc.Kill()
-	_, _ = g.proc.Wait() // how it ended does not matter
 	g.proc = nil
 }
 

@@ -3,7 +3,9 @@ package child
 import (
 	"bytes"
 	"errors"
+	"maps"
 	"os"
+	"slices"
 	"strconv"
 	"sync"
 
@@ -27,33 +29,41 @@ type tree struct {
 // will have started.
 func newTree(leader *os.Process, mark string) *tree {
 	t := &tree{mark: "\x00" + mark + "\x00", leaders: map[int]bool{leader.Pid: true}}
-	if s, ok := statOf(strconv.Itoa(leader.Pid), make([]byte, maxStat)); ok { // else it has ended, and all are looked at
+	if s, err := statOf(strconv.Itoa(leader.Pid), make([]byte, maxStat)); err == nil && !s.ended { // else all are looked at
 		t.born = s.born
 	}
 	return t
 }
 
 // each calls act with every process of the tree that has not ended. It reports
-// whether there was one. In many containers nobody waits for processes whose
+// whether there was one, or may have been: without descriptors nobody can be seen.
+// In many containers nobody waits for processes whose
 // parents are gone, or does so late, so those that ended are still to be seen.
 func (t *tree) each(act func(*os.Process)) bool {
 	dir, err := os.Open("/proc")
 	if err != nil {
-		return false
+		return !errors.Is(err, os.ErrNotExist)
 	}
 	defer dir.Close()
 	names, _ := dir.Readdirnames(-1) // as many as there are
 	buf, found := make([]byte, maxEnviron), false
 	for _, name := range names {
 		id, err := strconv.Atoi(name)
-		if err != nil || id == os.Getpid() || !t.has(name, buf) {
+		if err != nil || id == os.Getpid() {
+			continue
+		}
+		switch has, err := t.has(name, buf); {
+		case err != nil:
+			found = true
+			continue
+		case !has:
 			continue
 		}
 		p, err := os.FindProcess(id)
 		if err != nil {
 			continue
 		}
-		if t.has(name, buf) { // still, so that p is no other that got its id
+		if has, err := t.has(name, buf); has && err == nil { // still, so that p is no other that got its id
 			found = true
 			act(p)
 		}
@@ -66,24 +76,24 @@ func (t *tree) each(act func(*os.Process)) bool {
 func (t *tree) lives() bool { return t.each(func(*os.Process) {}) }
 
 // has reports whether a process is in the tree and has not ended. buf is for
-// what it reads.
-func (t *tree) has(id string, buf []byte) bool {
-	s, ok := statOf(id, buf)
-	if !ok || s.ended || s.born < t.born {
-		return false
+// what it reads. The error says that it could not look.
+func (t *tree) has(id string, buf []byte) (bool, error) {
+	s, err := statOf(id, buf)
+	if err != nil || s.ended || s.born < t.born {
+		return false, err
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.leaders[s.group] || t.leaders[s.session] {
-		return true
+		return true, nil
 	}
 	buf[0] = 0 // so that the first entry begins like the others
-	env := buf[:1+readProc(id, "environ", buf[1:])]
-	if !bytes.Contains(env, []byte(t.mark)) {
-		return false
+	n, err := readProc(id, "environ", buf[1:])
+	if err != nil || !bytes.Contains(buf[:1+n], []byte(t.mark)) {
+		return false, err
 	}
 	t.leaders[s.session] = true
-	return true
+	return true, nil
 }
 
 // Bounds of what is read of a process. An environment may be as long as the
@@ -101,29 +111,37 @@ type stat struct {
 	born           uint64 // in ticks since the system was started
 }
 
-// statOf reports false if there is no such process.
-func statOf(id string, buf []byte) (s stat, ok bool) {
-	text := buf[:readProc(id, "stat", buf[:maxStat])]
+// statOf says of a process that is gone that it has ended.
+func statOf(id string, buf []byte) (s stat, err error) {
+	n, err := readProc(id, "stat", buf[:maxStat])
+	if err != nil {
+		return s, err
+	}
+	text := buf[:n]
 	// 17 (name, which may hold anything) S 1 17 17 ...: state, parent, group, session.
 	fields := bytes.Fields(text[bytes.LastIndexByte(text, ')')+1:])
 	if len(fields) < 20 {
-		return s, false
+		return stat{ended: true}, nil
 	}
 	s.ended = fields[0][0] == 'Z' || fields[0][0] == 'X'
 	var errs [3]error
 	s.group, errs[0] = strconv.Atoi(string(fields[2]))
 	s.session, errs[1] = strconv.Atoi(string(fields[3]))
 	s.born, errs[2] = strconv.ParseUint(string(fields[19]), 10, 64)
-	return s, errors.Join(errs[:]...) == nil
+	return s, errors.Join(errs[:]...)
 }
 
 // readProc reads the beginning of a file about a process, or nothing if that is
-// gone. It is used for every process there is, so it does without what package os
+// gone or not ours to read. The error says that it could not look. It is used for every process there is, so it does without what package os
 // does for files that may block.
-func readProc(id, file string, buf []byte) (n int) {
+func readProc(id, file string, buf []byte) (n int, err error) {
 	fd, err := unix.Open("/proc/"+id+"/"+file, unix.O_RDONLY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return 0
+	switch err {
+	case nil:
+	case unix.EMFILE, unix.ENFILE, unix.ENOMEM:
+		return 0, err
+	default:
+		return 0, nil
 	}
 	defer func() { _ = unix.Close(fd) }() // it was only read
 	for n < len(buf) {
@@ -136,15 +154,26 @@ func readProc(id, file string, buf []byte) (n int) {
 		}
 		n += m
 	}
-	return n
+	return n, nil
 }
 
 // signal sends a signal to every process of the tree. It reports whether there
 // was one.
 func (t *tree) signal(sig unix.Signal) bool {
+	if sig == unix.SIGKILL { // any other would come twice, which may mean something else
+		for _, leader := range t.groups() {
+			_ = unix.Kill(-leader, sig) // it takes no descriptors; that a group is empty is no error
+		}
+	}
 	return t.each(func(p *os.Process) {
 		_ = p.Signal(sig) // it fails if the process has ended, which is the aim
 	})
+}
+
+func (t *tree) groups() []int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return slices.Collect(maps.Keys(t.leaders))
 }
 
 // terminate asks every process of the tree to end. It reports whether there was
