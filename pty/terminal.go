@@ -2,6 +2,7 @@ package pty
 
 import (
 	"errors"
+	"io"
 	"os"
 	"os/exec"
 	"time"
@@ -53,12 +54,25 @@ func Start(cmd *exec.Cmd, size Size, keep int) (*Terminal, error) {
 func (t *Terminal) Group() *child.Group { return t.group }
 
 // Read reads what was written to the terminal, and keeps it. io.EOF means that
-// nobody has the terminal open any more.
+// the program has ended and nobody has the terminal open any more. Before, a
+// program may close it and open it again.
 func (t *Terminal) Read(p []byte) (int, error) {
-	n, err := t.master.Read(p)
-	t.kept.append(p[:n])
-	return n, ended(err)
+	for over := false; ; {
+		n, err := t.master.Read(p)
+		t.kept.append(p[:n])
+		if err = ended(err); err != io.EOF || over {
+			return n, err
+		}
+		select {
+		case <-t.group.Exited():
+			over = true // what it wrote last is there by now
+		case <-time.After(reopenPoll):
+		}
+	}
 }
+
+// reopenPoll is how often a terminal is looked at that nobody has open.
+const reopenPoll = 10 * time.Millisecond
 
 // ReadAt copies bytes that were read before, from a cursor on, and returns how
 // many; 0 means that the cursor is the newest. The error is [ErrGap] if they are

@@ -95,6 +95,19 @@ func TestLastBytesOfAProgramAreRead(t *testing.T) {
 	}
 }
 
+func TestTerminalMayBeClosedAndOpenedAgain(t *testing.T) {
+	t.Parallel()
+	term := start(t, "exec 0<&- 1>&- 2>&-; sleep 0.1; seq 1 3000 >/dev/tty; sleep 0.1; exec 0<>/dev/tty 1>&0; stty -echo; echo ready; read x; echo \"got $x\"", 0)
+	got := until(t, term, "ready\r\n")
+	if !strings.HasPrefix(got, "1\r\n2\r\n") || !strings.Contains(got, "\r\n3000\r\n") {
+		t.Errorf("got %d bytes, want all that was written meanwhile", len(got))
+	}
+	typed(t, term, "this\n")
+	if rest, err := io.ReadAll(term); err != nil || string(rest) != "got this\r\n" {
+		t.Errorf("got %q, %v; want what was typed", rest, err)
+	}
+}
+
 func TestWhoComesLaterReadsFromACursor(t *testing.T) {
 	t.Parallel()
 	term := start(t, "seq 1 2000; cat", 1000)
