@@ -300,7 +300,7 @@ func (h *Hub) Start(ctx context.Context) error {
 		return nil
 	}
 	if u := h.opts.Utilities; u != nil {
-		u.Start((*host)(h).Publish, h.awaitOwner)
+		u.Start(h.publishUtility, h.awaitOwner)
 	}
 	info, err := h.opts.Agent.Start(ctx, (*host)(h))
 	if err != nil {

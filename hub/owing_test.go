@@ -178,3 +178,25 @@ func TestCommandDoesNotWaitForWhoNeverReads(t *testing.T) {
 		}
 	})
 }
+
+// Whoever reads on standard output and has stopped does not hold up the commands
+// of others.
+func TestCommandDoesNotWaitForOthers(t *testing.T) {
+	withOwner(t, func(t *testing.T, o *owner) {
+		conn, local := memconn.New(memconn.Options{Bare: true, Buffer: 1 << 10})
+		served := make(chan error, 1)
+		go func() { served <- o.Serve(context.Background(), conn, hub.WireBare, &contracts.Attach{}) }() // ends with its input
+		o.until(local, `"session_info"`)
+		local.Freeze()
+		done := o.writes(t.Context(), 0, 500) // 50 KB, of 8 that it may lag
+		if got := o.read(o.until(o.peer, "499;")); got != numbered(0, 500) {
+			t.Errorf("got %d bytes, want all in order", len(got))
+		}
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		local.Thaw()
+		local.Close()
+		<-served
+	})
+}

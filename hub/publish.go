@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -250,6 +251,22 @@ func (a *host) Publish(ctx context.Context, events ...contracts.Event) error {
 	if err := h.backlog.wait(ctx, int64(h.opts.MaxBacklog)); err != nil {
 		return err
 	}
+	return h.show(events)
+}
+
+// publishUtility shows what clients do beside the agent. What commands write waits
+// for their owners instead, so that a local client that does not read holds up
+// nobody else's; only changes of files, of which there may be any number, wait
+// for it.
+func (h *Hub) publishUtility(ctx context.Context, events ...contracts.Event) error {
+	if slices.ContainsFunc(events, func(ev contracts.Event) bool { _, ok := ev.(*contracts.UtilityFileWatchEvent); return ok }) {
+		return (*host)(h).Publish(ctx, events...)
+	}
+	return h.show(events)
+}
+
+// show encodes and publishes events.
+func (h *Hub) show(events []contracts.Event) error {
 	batch := make([]encoded, 0, len(events))
 	for _, ev := range events {
 		for _, part := range split(ev) { // outside the lock: encoding is the larger part of the work
