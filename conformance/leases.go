@@ -239,7 +239,7 @@ func leaseExpires(s *Session) {
 
 func runSurvivesTakeover(s *Session) {
 	alice := s.controller()
-	alice.prompt(streamOf(40, 10))
+	alice.prompt(streamOf(200, 10))
 	alice.expect("R36", message("response_chunk"))
 	bob := s.attach("bob", entry{role: contracts.RoleController, take: "1"})
 	bob.refused(bob.command(&contracts.Prompt{Content: "early"}), busyRefusal("R42"))

@@ -218,7 +218,7 @@ func runOutlivesController(s *Session) {
 	vera := s.follow("vera", follow{})
 	vera.begins("A42")
 	alice.ask(contracts.RequestApproval, "inherited")
-	alice.prompt(streamOf(40, 10))
+	alice.prompt(streamOf(200, 10))
 	vera.expect("3.2", message("response_chunk").where("of the long response", func(f *Frame) bool { return f.str("content") == "chunk 0 " }))
 	alice.disconnect(nil).ok("A15")
 	vera.expect("3.2", message("response_end"))

@@ -100,7 +100,7 @@ func responsesInTurn(s *Session) {
 
 func responding(s *Session) {
 	alice := s.controller()
-	alice.prompt(streamOf(40, 10))
+	alice.prompt(streamOf(200, 10))
 	alice.expect("R36", message("response_chunk"))
 	vera := s.viewer("vera")
 	f := vera.last(control("snapshot"))
@@ -170,7 +170,7 @@ func missingAttachment(s *Session) {
 
 func errorKeepsResponding(s *Session) {
 	p := s.controller()
-	p.prompt(streamOf(30, 10))
+	p.prompt(streamOf(200, 10))
 	p.expect("R49", message("response_chunk"))
 	p.refused(p.command(&contracts.ToolResponse{CallID: "nobody", Approved: true}),
 		refusal{rule: "R61", names: "nobody", kind: contracts.ErrorTool, code: contracts.CodeRequestNotFound})

@@ -186,7 +186,7 @@ func replayedState(s *Session) {
 	m.do(&contracts.Init{ThinkingLevel: contracts.ThinkingHigh})
 	m.prompt(burstOf(20, 10))
 	m.p.fence()
-	m.prompt(streamOf(60, 10))
+	m.prompt(streamOf(200, 10))
 	m.p.expect("R36", message("response_chunk"))
 	m.compare("R79")
 	m.p.expect("R37", message("response_end"))

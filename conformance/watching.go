@@ -33,7 +33,7 @@ func viewerCannotPrompt(s *Session) {
 func viewerCannotDrive(s *Session) {
 	alice, vera := s.controller(), s.viewer("vera")
 	alice.ask(contracts.RequestApproval, "kept")
-	alice.prompt(streamOf(60, 10))
+	alice.prompt(streamOf(200, 10))
 	alice.expect("R36", message("response_chunk"))
 	from := len(alice.log)
 	for _, cmd := range []contracts.Command{
