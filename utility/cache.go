@@ -197,7 +197,7 @@ func (c *listings) last() (f *finding, told bool) {
 func (c *listings) set(f *finding, told bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.found, c.told = f, told
+	c.found, c.told, c.part = f, told, part{}
 }
 
 // below returns the part of f that lies below a directory, by paths relative to

@@ -257,6 +257,11 @@ func (c *command) launch() (group *child.Group, outputs []*output, err error) {
 	}
 	defer dir.Close()
 	cmd.Dir = directory(dir, c.spec.dir)
+	defer func() { // clients know the directory by its path
+		if failed, ok := errors.AsType[*fs.PathError](err); ok && failed.Path == cmd.Dir {
+			failed.Path = c.spec.dir
+		}
+	}()
 	if c.spec.size != nil {
 		term, err := pty.Start(cmd, *c.spec.size, 0)
 		if err != nil {

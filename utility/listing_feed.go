@@ -2,9 +2,7 @@ package utility
 
 import (
 	"errors"
-	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -31,18 +29,6 @@ type feed struct {
 // errTooManyDirectories says that the workspace has more directories than may be
 // followed.
 var errTooManyDirectories = errors.New("too many directories to follow")
-
-// maxFollowed is how many directories are followed where so many may be watched:
-// half of them, and a quarter of what the system allows the user. It is 0 where
-// the system watches files instead.
-func maxFollowed(watched int) int {
-	text, err := os.ReadFile("/proc/sys/fs/inotify/max_user_watches")
-	if err != nil {
-		return 0
-	}
-	allowed, _ := strconv.Atoi(strings.TrimSpace(string(text))) // 0 if it is no number
-	return min(watched/2, allowed/4)
-}
 
 func newFeed(limit int, to *listings) (*feed, error) {
 	if limit == 0 {

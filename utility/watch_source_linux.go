@@ -29,8 +29,11 @@ func openSource() (*source, error) {
 	}
 	s := pathSource(w)
 	paths, err := newOpenPaths()
-	if err != nil {
-		return s, nil // there is no /proc
+	switch {
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, errNoOpenPaths):
+		return s, nil // there is no /proc, or none of the usual kind
+	case err != nil:
+		return nil, errors.Join(err, w.Close())
 	}
 	s.add = func(dir *os.File, _ string) (string, error) {
 		path := paths.to(dir)
@@ -53,6 +56,8 @@ type openPaths struct {
 	made  int
 }
 
+var errNoOpenPaths = errors.New(ownFiles + " does not lead to open files")
+
 func newOpenPaths() (*openPaths, error) {
 	p := &openPaths{}
 	for i := range p.loops {
@@ -69,7 +74,7 @@ func newOpenPaths() (*openPaths, error) {
 		}
 	}
 	p.close()
-	return nil, errors.New(ownFiles + " does not lead to open files")
+	return nil, errNoOpenPaths
 }
 
 // to returns a new path to what f has open. It leads there as long as f is open.
@@ -99,16 +104,34 @@ func above(dir *os.File) (fs.FileInfo, bool) {
 	return info, err == nil
 }
 
-// systemBudget returns how many directories may be watched: half of what the
-// system allows this user, who has other programs.
+// Of the directories that the system lets this user watch, clients' watches may
+// take half, and the listing of searches a quarter: the user has other programs.
+const (
+	watchesShare = 2
+	listingShare = 4
+)
+
+// systemBudget returns how many directories clients may have watched.
 func systemBudget() int {
+	if n, ok := maxUserWatches(); ok {
+		return n / watchesShare
+	}
+	return math.MaxInt
+}
+
+// maxFollowed is how many directories the listing follows where clients may have
+// so many watched: half of them at the most. It follows none if the system does
+// not say how many there may be.
+func maxFollowed(watched int) int {
+	n, _ := maxUserWatches()
+	return min(watched/2, n/listingShare)
+}
+
+func maxUserWatches() (n int, ok bool) {
 	text, err := os.ReadFile("/proc/sys/fs/inotify/max_user_watches")
 	if err != nil {
-		return math.MaxInt
+		return 0, false
 	}
-	n, err := strconv.Atoi(strings.TrimSpace(string(text)))
-	if err != nil {
-		return math.MaxInt
-	}
-	return n / 2
+	n, err = strconv.Atoi(strings.TrimSpace(string(text)))
+	return n, err == nil
 }

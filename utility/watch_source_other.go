@@ -26,3 +26,6 @@ func above(*os.File) (fs.FileInfo, bool) { return nil, false }
 // systemBudget returns how many directories may be watched. Other systems have
 // no such number.
 func systemBudget() int { return math.MaxInt }
+
+// maxFollowed is none: other systems may watch files instead of directories.
+func maxFollowed(int) int { return 0 }
