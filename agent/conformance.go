@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/seed-028515a8/maestro/agent/turn"
 	"github.com/seed-028515a8/maestro/contracts"
 )
 
@@ -129,7 +130,7 @@ func (c *Conformance) acknowledge(ctx context.Context) error {
 	if c.profile == contracts.ProfilePublic {
 		return nil
 	}
-	turn := newTurn(c.host, conformanceModel, conformanceProvider)
+	turn := turn.New(c.host, conformanceModel, conformanceProvider)
 	if err := turn.Start(ctx); err != nil {
 		return err
 	}
@@ -215,7 +216,7 @@ func (c *Conformance) settle(ctx context.Context, req *contracts.ServerRequest, 
 	if c.profile == contracts.ProfilePublic || !out.Announced || cancelled {
 		return nil
 	}
-	end := endAfter(req.CallID, out.Verdict)
+	end := turn.After(req.CallID, out.Verdict)
 	if out.Verdict == contracts.VerdictApproved {
 		return c.host.Publish(ctx, &contracts.ToolStart{CallID: req.CallID}, end)
 	}
@@ -291,7 +292,7 @@ func (c *Conformance) stream(ctx context.Context, args []byte) error {
 	if a.Chunks < 0 || a.Chunks > maxStreamChunks || a.DelayMS < 0 || a.DelayMS > maxStreamDelay.Milliseconds() {
 		return badTrigger("chunks or delay_ms is out of bounds")
 	}
-	turn := newTurn(c.host, conformanceModel, conformanceProvider)
+	turn := turn.New(c.host, conformanceModel, conformanceProvider)
 	if err := turn.Start(ctx); err != nil {
 		return err
 	}
@@ -311,7 +312,7 @@ func (c *Conformance) hang(ctx context.Context, args []byte) error {
 	if err := unmarshalTrigger(args, &struct{}{}); err != nil {
 		return err
 	}
-	if err := newTurn(c.host, conformanceModel, conformanceProvider).Start(ctx); err != nil {
+	if err := turn.New(c.host, conformanceModel, conformanceProvider).Start(ctx); err != nil {
 		return err
 	}
 	<-ctx.Done()

@@ -11,6 +11,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/seed-028515a8/maestro/agent/hosttest"
 	"github.com/seed-028515a8/maestro/contracts"
 )
 
@@ -46,12 +47,12 @@ func TestConformanceEchoesPrompts(t *testing.T) {
 		contracts.ProfilePublic: {"status"},
 	} {
 		for _, content := range []string{"hello", "", "__maestro_conformance_other__:{}"} {
-			host := newFakeHost(t)
+			host := hosttest.New(t)
 			startConformance(t, host, profile).prompt(t, content)
-			if got := host.types(); !slices.Equal(got, want) {
+			if got := host.Types(); !slices.Equal(got, want) {
 				t.Errorf("profile %q: got %v, want %v", profile, got, want)
 			}
-			if got := host.shown()[0].(*contracts.Status).Message; got != "Prompt: "+content {
+			if got := host.Shown()[0].(*contracts.Status).Message; got != "Prompt: "+content {
 				t.Errorf("got status %q, want the prompt %q", got, content)
 			}
 		}
@@ -65,13 +66,13 @@ func TestConformanceRefusesMalformedTriggers(t *testing.T) {
 		`burst__:{"count":-1}`, `burst__:{"count":1000000,"bytes":1048576}`, `stream__:[]`, `stream__:{"chunks":-1}`,
 		`hang__:`, `flush_error__:"x"`,
 	} {
-		host := newFakeHost(t)
+		host := hosttest.New(t)
 		err := startConformance(t, host, "").Run(t.Context(), contracts.Work{Content: "__maestro_conformance_" + trigger})
 		refused, ok := errors.AsType[*contracts.Error](err)
 		if !ok || refused.Code != contracts.CodeBadRequest || refused.Type != contracts.ErrorProtocol {
 			t.Errorf("%s: got %v, want a bad_request", trigger, err)
 		}
-		if got := host.types(); len(got) != 0 {
+		if got := host.Types(); len(got) != 0 {
 			t.Errorf("%s: got %v, want nothing published", trigger, got)
 		}
 	}
@@ -80,21 +81,21 @@ func TestConformanceRefusesMalformedTriggers(t *testing.T) {
 func TestConformanceAsksEveryType(t *testing.T) {
 	for _, kind := range contracts.RequestTypes() {
 		synctest.Test(t, func(t *testing.T) {
-			host := newFakeHost(t)
-			host.answer = nil
+			host := hosttest.New(t)
+			host.Answer = nil
 			c := startConformance(t, host, "")
 			c.prompt(t, fmt.Sprintf(`__maestro_conformance_server_request__:{"request_id":"r","request_type":%q,"tool":"t","args":{"path":"a"},"reason":"why"}`, kind))
 			synctest.Wait()
-			req := host.asked[0]
+			req := host.Asked()[0]
 			if req.RequestType != kind || req.RequestID != "r" || req.CallID != "r" || req.Tool != "t" || string(req.Args) != `{"path":"a"}` || req.Reason != "why" {
 				t.Errorf("%s: got %+v, want the question as given", kind, req)
 			}
-			if got := len(shownAs[*contracts.ResponseEnd](host)); got != 1 {
+			if got := len(hosttest.As[*contracts.ResponseEnd](host)); got != 1 {
 				t.Errorf("%s: got %d response_end while the question waits, want 1", kind, got)
 			}
-			host.resolve("r", contracts.Outcome{Verdict: verdicts[kind][0], By: contracts.ResolvedByUser})
+			host.Resolve("r", contracts.Outcome{Verdict: verdicts[kind][0], By: contracts.ResolvedByUser})
 			synctest.Wait()
-			if ends := shownAs[*contracts.ToolEnd](host); len(ends) != 1 || !ends[0].Success || ends[0].CallID != "r" {
+			if ends := hosttest.As[*contracts.ToolEnd](host); len(ends) != 1 || !ends[0].Success || ends[0].CallID != "r" {
 				t.Errorf("%s: got %+v, want one tool_end, of success", kind, ends)
 			}
 		})
@@ -124,9 +125,9 @@ func TestConformanceEndsApprovedCalls(t *testing.T) {
 		{contracts.ProfilePublic, contracts.ApprovalPrompt, contracts.VerdictApproved, []string{"tool_call"}},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			host := newFakeHost(t)
-			host.mode = c.mode
-			host.answer = func(*contracts.ServerRequest) contracts.Outcome {
+			host := hosttest.New(t)
+			host.Mode = c.mode
+			host.Answer = func(*contracts.ServerRequest) contracts.Outcome {
 				by := contracts.ResolvedByUser
 				if c.verdict == contracts.VerdictCancelled {
 					by = contracts.ResolvedByRuntime
@@ -136,7 +137,7 @@ func TestConformanceEndsApprovedCalls(t *testing.T) {
 			startConformance(t, host, c.profile).prompt(t, trigger)
 			synctest.Wait()
 			var got []string
-			for _, typ := range host.types() {
+			for _, typ := range host.Types() {
 				if typ == "tool_call" || typ == "tool_start" || typ == "tool_end" {
 					got = append(got, typ)
 				}
@@ -150,8 +151,8 @@ func TestConformanceEndsApprovedCalls(t *testing.T) {
 
 func TestConformanceBoundsOpenQuestions(t *testing.T) {
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
-	host := newFakeHost(t)
-	host.answer = nil
+	host := hosttest.New(t)
+	host.Answer = nil
 	c := newConformance(Options{}).(*Conformance)
 	if _, err := c.Start(t.Context(), host); err != nil {
 		t.Fatal(err)
@@ -175,14 +176,14 @@ func TestConformanceBoundsOpenQuestions(t *testing.T) {
 
 func TestConformanceShowsARefusedQuestion(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		host := newFakeHost(t)
-		host.answer = nil
+		host := hosttest.New(t)
+		host.Answer = nil
 		c := startConformance(t, host, "")
 		for range 2 { // the second has the id of the first
 			c.prompt(t, `__maestro_conformance_approval__:{"request_id":"r","tool":"bash"}`)
 			synctest.Wait()
 		}
-		errs := shownAs[*contracts.ErrorEvent](host)
+		errs := hosttest.As[*contracts.ErrorEvent](host)
 		if len(errs) != 1 || errs[0].Fatal || errs[0].ErrorType != contracts.ErrorTool {
 			t.Errorf("got %+v, want one error about the taken id", errs)
 		}
@@ -190,9 +191,9 @@ func TestConformanceShowsARefusedQuestion(t *testing.T) {
 }
 
 func TestConformanceBurst(t *testing.T) {
-	host := newFakeHost(t)
+	host := hosttest.New(t)
 	startConformance(t, host, contracts.ProfilePublic).prompt(t, `__maestro_conformance_burst__:{"count":300,"bytes":50}`)
-	all := shownAs[*contracts.Status](host)
+	all := hosttest.As[*contracts.Status](host)
 	if len(all) != 300 || len(all[299].Message) != 50 {
 		t.Errorf("got %d messages, want 300 of 50 bytes", len(all))
 	}
@@ -200,16 +201,16 @@ func TestConformanceBurst(t *testing.T) {
 
 func TestConformanceStream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		host := newFakeHost(t)
+		host := hosttest.New(t)
 		start := time.Now()
 		startConformance(t, host, contracts.ProfilePublic).prompt(t, `__maestro_conformance_stream__:{"chunks":3,"delay_ms":20}`)
 		if took := time.Since(start); took != 60*time.Millisecond {
 			t.Errorf("took %v, want 60ms", took)
 		}
-		if got, want := host.said(), "chunk 0 chunk 1 chunk 2 "; got != want {
+		if got, want := host.Said(), "chunk 0 chunk 1 chunk 2 "; got != want {
 			t.Errorf("got %q, want %q", got, want)
 		}
-		if got := len(shownAs[*contracts.ResponseEnd](host)); got != 1 {
+		if got := len(hosttest.As[*contracts.ResponseEnd](host)); got != 1 {
 			t.Errorf("got %d response_end, want 1", got)
 		}
 	})
@@ -218,13 +219,13 @@ func TestConformanceStream(t *testing.T) {
 func TestConformanceHangsUntilInterrupted(t *testing.T) {
 	for _, content := range []string{`hang__:{}`, `stream__:{"chunks":9,"delay_ms":3600000}`} {
 		synctest.Test(t, func(t *testing.T) {
-			host := newFakeHost(t)
+			host := hosttest.New(t)
 			c := startConformance(t, host, "")
 			ctx, interrupt := context.WithCancel(t.Context())
 			done := make(chan error, 1)
 			go func() { done <- c.Run(ctx, contracts.Work{Content: "__maestro_conformance_" + content}) }()
 			synctest.Wait()
-			if got := host.types(); !slices.Equal(got, []string{"response_start"}) {
+			if got := host.Types(); !slices.Equal(got, []string{"response_start"}) {
 				t.Errorf("got %v, want an open response", got)
 			}
 			interrupt()
@@ -236,7 +237,7 @@ func TestConformanceHangsUntilInterrupted(t *testing.T) {
 }
 
 func TestConformanceFailsOneFlush(t *testing.T) {
-	c := startConformance(t, newFakeHost(t), "")
+	c := startConformance(t, hosttest.New(t), "")
 	if err := c.Flush(context.Background()); err != nil {
 		t.Errorf("at first: got %v, want nil", err)
 	}

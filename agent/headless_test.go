@@ -17,6 +17,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/seed-028515a8/maestro/agent/hosttest"
 	"github.com/seed-028515a8/maestro/contracts"
 )
 
@@ -42,15 +43,15 @@ func newChildAgent(t *testing.T, behaviour string) (*headless, string) {
 }
 
 // startChild starts the agent and closes it with the test.
-func startChild(t *testing.T, behaviour string) (*headless, *fakeHost, string) {
+func startChild(t *testing.T, behaviour string) (*headless, *hosttest.Host, string) {
 	t.Helper()
 	h, notes := newChildAgent(t, behaviour)
-	host := newFakeHost(t)
+	host := hosttest.New(t)
 	start(t, h, host)
 	return h, host, notes
 }
 
-func start(t *testing.T, h *headless, host *fakeHost) contracts.AgentInfo {
+func start(t *testing.T, h *headless, host *hosttest.Host) contracts.AgentInfo {
 	t.Helper()
 	info, err := h.Start(t.Context(), host)
 	if err != nil {
@@ -80,16 +81,16 @@ func wantDeath(t *testing.T, err error, text string) {
 	}
 }
 
-func wantTypes(t *testing.T, host *fakeHost, want ...string) {
+func wantTypes(t *testing.T, host *hosttest.Host, want ...string) {
 	t.Helper()
-	if got := host.types(); !slices.Equal(got, want) {
+	if got := host.Types(); !slices.Equal(got, want) {
 		t.Fatalf("published:\n got %q\nwant %q", got, want)
 	}
 }
 
 func TestHeadlessChildIntroducesItself(t *testing.T) {
 	h, _ := newChildAgent(t, "good")
-	got := start(t, h, newFakeHost(t))
+	got := start(t, h, hosttest.New(t))
 	want := contracts.AgentInfo{Model: "m", Provider: "p", Executor: contracts.ExecutorReplay, Requests: contracts.RequestTypes()}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v, want %+v", got, want)
@@ -105,7 +106,7 @@ func TestHeadlessRunIsRelayed(t *testing.T) {
 	wantTypes(t, host, "raw_agent_event", "response_start", "response_chunk", "response_end",
 		"tool_call", "server_request", "server_request_resolved", "tool_start", "tool_output", "tool_end",
 		"tool_call", "tool_start", "tool_end", "error")
-	if got := shownAs[*contracts.ErrorEvent](host)[0].ErrorType; got != contracts.ErrorTool {
+	if got := hosttest.As[*contracts.ErrorEvent](host)[0].ErrorType; got != contracts.ErrorTool {
 		t.Errorf("got error type %q, want it classified as tool", got)
 	}
 	commands, err := os.ReadFile(filepath.Join(notes, "commands"))
@@ -132,12 +133,12 @@ func TestHeadlessApprovalFollowsPolicy(t *testing.T) {
 	} {
 		t.Run(string(tt.mode), func(t *testing.T) {
 			h, host, _ := startChild(t, "good")
-			host.mode = tt.mode
+			host.Mode = tt.mode
 			runOnce(t, h)
 			want := slices.Concat([]string{"raw_agent_event", "response_start", "response_chunk", "response_end"},
 				tt.tool, []string{"tool_call", "tool_start", "tool_end", "error"})
 			wantTypes(t, host, want...)
-			if shownAs[*contracts.ToolCall](host)[0].RequiresApproval {
+			if hosttest.As[*contracts.ToolCall](host)[0].RequiresApproval {
 				t.Error("got a call that requires approval, want none: nobody is asked")
 			}
 		})
@@ -146,7 +147,7 @@ func TestHeadlessApprovalFollowsPolicy(t *testing.T) {
 
 func TestHeadlessAnswersReachTheChild(t *testing.T) {
 	h, host, _ := startChild(t, "asks")
-	host.answer = func(req *contracts.ServerRequest) contracts.Outcome {
+	host.Answer = func(req *contracts.ServerRequest) contracts.Outcome {
 		if req.RequestType == contracts.RequestToolRetry {
 			return contracts.Outcome{Verdict: contracts.VerdictSkipped, By: contracts.ResolvedByUser}
 		}
@@ -156,7 +157,7 @@ func TestHeadlessAnswersReachTheChild(t *testing.T) {
 		}
 	}
 	runOnce(t, h)
-	if got := host.said(); !strings.Contains(got, "blue") || !strings.Contains(got, "skip") {
+	if got := host.Said(); !strings.Contains(got, "blue") || !strings.Contains(got, "skip") {
 		t.Errorf("got the child say %q, want what it was answered", got)
 	}
 	wantTypes(t, host, "client_tool_request", "server_request", "server_request_resolved",
@@ -165,10 +166,10 @@ func TestHeadlessAnswersReachTheChild(t *testing.T) {
 
 func TestHeadlessChildMayWithdrawAQuestion(t *testing.T) {
 	h, host, notes := startChild(t, "withdraws")
-	host.answer = nil
+	host.Answer = nil
 	ended := make(chan error, 1)
 	go func() { ended <- h.Run(t.Context(), contracts.Work{}) }()
-	host.awaitType("server_request")
+	host.AwaitType("server_request")
 	h.Configure(&contracts.Init{}) // the sign to withdraw
 	if err := <-ended; err != nil {
 		t.Fatal(err)
@@ -176,7 +177,7 @@ func TestHeadlessChildMayWithdrawAQuestion(t *testing.T) {
 	if slices.Contains(commandTypes(notes), "server_request_response") {
 		t.Error("got an answer to the child, want none to a question it withdrew")
 	}
-	got := shownAs[*contracts.ServerRequestResolved](host)
+	got := hosttest.As[*contracts.ServerRequestResolved](host)
 	if len(got) != 1 || got[0].Reason != "too late" || got[0].ResolvedBy != contracts.ResolvedByPolicy {
 		t.Errorf("got resolutions %+v, want the child's", got)
 	}
@@ -207,7 +208,7 @@ func TestHeadlessDeathFailsTheRunAndIsRepaired(t *testing.T) {
 	}
 	runOnce(t, h)
 	ids := []string{}
-	for _, ev := range shownAs[*contracts.ResponseStart](host) {
+	for _, ev := range hosttest.As[*contracts.ResponseStart](host) {
 		ids = append(ids, ev.ResponseID)
 	}
 	if want := []string{"r1", "r1~2"}; !slices.Equal(ids, want) {
@@ -229,7 +230,7 @@ func endOf(responseID string) *contracts.ResponseEnd {
 func TestHeadlessDeathBetweenRunsIsTold(t *testing.T) {
 	h, host, _ := startChild(t, "dies idle")
 	h.Configure(&contracts.Init{})
-	got := host.awaitType("error").(*contracts.ErrorEvent)
+	got := host.AwaitType("error").(*contracts.ErrorEvent)
 	if want := "agent process exited: exit status 5"; got.Message != want || got.ErrorType != contracts.ErrorTransient || got.Fatal {
 		t.Errorf("got %+v, want a transient %q", got, want)
 	}
@@ -240,7 +241,7 @@ func TestHeadlessChildThatDoesNotReadIsKilled(t *testing.T) {
 	for range 2 * maxChildQueue {
 		h.Configure(&contracts.Init{SystemPrompt: new(strings.Repeat("x", 64<<10))}) // more than a pipe holds
 	}
-	got := host.awaitType("error").(*contracts.ErrorEvent)
+	got := host.AwaitType("error").(*contracts.ErrorEvent)
 	if want := "agent process does not read its input"; got.Message != want {
 		t.Errorf("got %q, want %q", got.Message, want)
 	}
@@ -248,14 +249,14 @@ func TestHeadlessChildThatDoesNotReadIsKilled(t *testing.T) {
 
 func TestHeadlessQuestionsAreBoundedAndEndWithTheRun(t *testing.T) {
 	h, host, notes := startChild(t, "asks much")
-	host.answer = nil
+	host.Answer = nil
 	runOnce(t, h)
-	for _, r := range shownAs[*contracts.ServerRequestResolved](host) {
+	for _, r := range hosttest.As[*contracts.ServerRequestResolved](host) {
 		if r.Resolution != contracts.VerdictCancelled || r.ResolvedBy != contracts.ResolvedByRuntime {
 			t.Errorf("got resolution %+v, want it cancelled by the runtime", r)
 		}
 	}
-	if got := len(host.asked); got > maxAsks { // nothing asks any more
+	if got := len(host.Asked()); got > maxAsks { // nothing asks any more
 		t.Errorf("got %d questions asked, want at most %d", got, maxAsks)
 	}
 	commands, err := os.ReadFile(filepath.Join(notes, "commands"))
@@ -268,7 +269,7 @@ func TestHeadlessCallWithoutItsQuestionIsShown(t *testing.T) {
 	h, host, _ := startChild(t, "does not ask")
 	runOnce(t, h)
 	wantTypes(t, host, "tool_call", "tool_start", "tool_end")
-	if shownAs[*contracts.ToolCall](host)[0].RequiresApproval {
+	if hosttest.As[*contracts.ToolCall](host)[0].RequiresApproval {
 		t.Error("got a call that requires approval, want one that does not: nobody can give it")
 	}
 }
@@ -277,7 +278,7 @@ func TestHeadlessIsRestartedWithoutAPrompt(t *testing.T) {
 	h, host, _ := startChild(t, "dies")
 	h.wait.backoff = time.Millisecond
 	wantDeath(t, h.Run(t.Context(), contracts.Work{}), "exit status 3")
-	host.await(func(ev contracts.Event) bool {
+	host.Await(func(ev contracts.Event) bool {
 		status, ok := ev.(*contracts.Status)
 		return ok && status.Message == "Agent process restarted"
 	})
@@ -287,7 +288,7 @@ func TestHeadlessGivesUpUntilTheNextPrompt(t *testing.T) {
 	h, host, _ := startChild(t, "dies at once")
 	h.wait.backoff, h.wait.maxBackoff = time.Millisecond, time.Millisecond
 	wantDeath(t, h.Run(t.Context(), contracts.Work{}), "exit status 4")
-	host.await(func(ev contracts.Event) bool {
+	host.Await(func(ev contracts.Event) bool {
 		e, ok := ev.(*contracts.ErrorEvent)
 		return ok && strings.Contains(e.Message, "died 5 times in a row")
 	})
@@ -302,7 +303,7 @@ func TestHeadlessToleratesFourBadLines(t *testing.T) {
 	h, host, _ := startChild(t, "garbage")
 	runOnce(t, h)
 	wantTypes(t, host, "error", "error", "error", "error", "response_start", "response_chunk", "response_end")
-	if got := shownAs[*contracts.ErrorEvent](host)[0].ErrorType; got != contracts.ErrorProtocol {
+	if got := hosttest.As[*contracts.ErrorEvent](host)[0].ErrorType; got != contracts.ErrorProtocol {
 		t.Errorf("got error type %q, want protocol", got)
 	}
 }
@@ -329,7 +330,7 @@ func TestHeadlessStartFails(t *testing.T) {
 			if tt.behaviour == "never ready" {
 				h.wait.ready = 100 * time.Millisecond
 			}
-			_, err := h.Start(t.Context(), newFakeHost(t))
+			_, err := h.Start(t.Context(), hosttest.New(t))
 			if err == nil || !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("got error %v, want one with %q", err, tt.want)
 			}
@@ -343,7 +344,7 @@ func TestHeadlessStartFails(t *testing.T) {
 func TestHeadlessMissingProgramFailsStart(t *testing.T) {
 	h, _ := newChildAgent(t, "good")
 	h.argv = []string{filepath.Join(t.TempDir(), "missing")}
-	if _, err := h.Start(t.Context(), newFakeHost(t)); !errors.Is(err, os.ErrNotExist) {
+	if _, err := h.Start(t.Context(), hosttest.New(t)); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("got error %v, want one that says the program does not exist", err)
 	}
 }
@@ -354,7 +355,7 @@ func TestHeadlessInterruptIsForwarded(t *testing.T) {
 	defer cancel()
 	ended := make(chan error, 1)
 	go func() { ended <- h.Run(ctx, contracts.Work{}) }()
-	host.awaitType("response_start")
+	host.AwaitType("response_start")
 	cancel()
 	if err := <-ended; !errors.Is(err, context.Canceled) {
 		t.Errorf("got error %v, want %v", err, context.Canceled)
@@ -372,7 +373,7 @@ func TestHeadlessChildThatIgnoresInterruptIsKilled(t *testing.T) {
 	defer cancel()
 	ended := make(chan error, 1)
 	go func() { ended <- h.Run(ctx, contracts.Work{}) }()
-	host.awaitType("response_start")
+	host.AwaitType("response_start")
 	h.mu.Lock()
 	child := h.link.child
 	h.mu.Unlock()
@@ -393,7 +394,7 @@ func TestHeadlessCloseAsksThenKills(t *testing.T) {
 	h.wait.interrupt = time.Hour
 	ended := make(chan error, 1)
 	go func() { ended <- h.Run(t.Context(), contracts.Work{}) }()
-	host.awaitType("response_start")
+	host.AwaitType("response_start")
 	if err := h.Close(t.Context()); err != nil {
 		t.Fatal(err)
 	}

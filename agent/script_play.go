@@ -6,6 +6,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/seed-028515a8/maestro/agent/turn"
 	"github.com/seed-028515a8/maestro/contracts"
 )
 
@@ -15,7 +16,7 @@ var errScriptEnded = errors.New("the script ended the run")
 // A player plays the steps of one run. It is not safe for concurrent use.
 type player struct {
 	out   *batch
-	turn  *turn
+	turn  *turn.Turn
 	spoke bool            // a response was opened (R37)
 	usage contracts.Usage // for the next response_end
 	n     int             // iteration of the innermost repeat; zero outside one
@@ -23,7 +24,7 @@ type player struct {
 
 func newPlayer(s *Script) *player {
 	out := &batch{Host: s.host}
-	return &player{out: out, turn: newTurn(out, s.scenario.model, s.scenario.provider)}
+	return &player{out: out, turn: turn.New(out, s.scenario.model, s.scenario.provider)}
 }
 
 // play plays a whole run. When ctx ends it leaves open what is open: the hub
@@ -57,7 +58,7 @@ func (p *player) steps(ctx context.Context, steps []step) error {
 
 // open makes sure that a response is open.
 func (p *player) open(ctx context.Context) error {
-	if p.turn.id != "" {
+	if p.turn.Open() {
 		return nil
 	}
 	p.spoke = true
@@ -66,7 +67,7 @@ func (p *player) open(ctx context.Context) error {
 
 // end ends the open response, if there is one, with the usage so far.
 func (p *player) end(ctx context.Context) error {
-	if p.turn.id == "" {
+	if !p.turn.Open() {
 		return nil
 	}
 	usage := p.usage
@@ -121,7 +122,7 @@ func (s speech) play(ctx context.Context, p *player) error {
 }
 
 func (t toolUse) play(ctx context.Context, p *player) error {
-	call := &contracts.ToolCall{CallID: freshID("call_"), Tool: t.name, Args: json.RawMessage(t.args.at(p.n))}
+	call := &contracts.ToolCall{CallID: turn.ID("call_"), Tool: t.name, Args: json.RawMessage(t.args.at(p.n))}
 	announced, verdict := false, contracts.VerdictApproved
 	if t.gated {
 		out, err := p.out.Ask(ctx, &contracts.ServerRequest{
@@ -144,7 +145,7 @@ func (t toolUse) play(ctx context.Context, p *player) error {
 // call takes an announced call to its end: an approved one runs, every other is
 // over without having started (R46).
 func (p *player) call(ctx context.Context, call *contracts.ToolCall, verdict contracts.Verdict, t toolUse) error {
-	end := endAfter(call.CallID, verdict)
+	end := turn.After(call.CallID, verdict)
 	if verdict == contracts.VerdictApproved {
 		end.Success = t.success
 		if err := p.out.Publish(ctx, &contracts.ToolStart{CallID: call.CallID}); err != nil {
@@ -162,12 +163,12 @@ func (p *player) call(ctx context.Context, call *contracts.ToolCall, verdict con
 
 func (q inquiry) play(ctx context.Context, p *player) error {
 	req := &contracts.ServerRequest{
-		RequestID: freshID("req_"), RequestType: q.kind, Tool: q.tool,
+		RequestID: turn.ID("req_"), RequestType: q.kind, Tool: q.tool,
 		Args: json.RawMessage(q.args.at(p.n)), Reason: q.reason.at(p.n),
 	}
 	req.CallID = req.RequestID
 	if q.kind == contracts.RequestToolRetry {
-		req.CallID = freshID("call_")
+		req.CallID = turn.ID("call_")
 		req.RequestID = req.CallID + ":retry:1"
 	}
 	out, err := p.out.Ask(ctx, req, contracts.AskOptions{Timeout: q.timeout})
@@ -189,7 +190,7 @@ func (p *player) conclude(ctx context.Context, req *contracts.ServerRequest, ver
 		call := &contracts.ToolCall{CallID: req.CallID, Tool: req.Tool, Args: req.Args}
 		return p.call(ctx, call, verdict, toolUse{name: req.Tool, success: true})
 	}
-	end := endAfter(req.CallID, verdict)
+	end := turn.After(req.CallID, verdict)
 	p.turn.Finished(req.Tool, end.Success, "")
 	return p.out.Publish(ctx, end)
 }

@@ -13,18 +13,19 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/seed-028515a8/maestro/agent/hosttest"
 	"github.com/seed-028515a8/maestro/contracts"
 )
 
-// A batchHost is a fakeHost that also notes how many events came together.
+// A batchHost is a hosttest.Host that also notes how many events came together.
 type batchHost struct {
-	*fakeHost
+	*hosttest.Host
 	batches []int
 }
 
 func (h *batchHost) Publish(ctx context.Context, events ...contracts.Event) error {
 	h.batches = append(h.batches, len(events))
-	return h.fakeHost.Publish(ctx, events...)
+	return h.Host.Publish(ctx, events...)
 }
 
 // startScript returns a started script whose default steps are given as JSON.
@@ -69,9 +70,9 @@ func TestScriptPlaysEachStep(t *testing.T) {
 		"compaction and raw event": {`[{"compaction":{"summary":"s"}},{"raw":{"type":"turn_start","event":{}}},{"say":"a"}]`, []string{"compaction", "raw_agent_event", open, chunk, end}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			host := newFakeHost(t)
+			host := hosttest.New(t)
 			playScript(t, host, c.steps)
-			if got := host.types(); !slices.Equal(got, c.want) {
+			if got := host.Types(); !slices.Equal(got, c.want) {
 				t.Errorf("got %v, want %v", got, c.want)
 			}
 		})
@@ -79,23 +80,23 @@ func TestScriptPlaysEachStep(t *testing.T) {
 }
 
 func TestPromptWithoutStepsIsTold(t *testing.T) {
-	host := newFakeHost(t)
+	host := hosttest.New(t)
 	s := startScript(t, host, `[]`)
 	s.scenario.complete = false
 	if err := s.Run(t.Context(), contracts.Work{Content: "?"}); err != nil {
 		t.Fatal(err)
 	}
-	if got := host.said(); !strings.Contains(got, "nothing for this prompt") {
+	if got := host.Said(); !strings.Contains(got, "nothing for this prompt") {
 		t.Errorf("got %q, want to be told that the script has nothing", got)
 	}
 }
 
 func TestScriptReportsUsageAndTools(t *testing.T) {
-	host := newFakeHost(t)
+	host := hosttest.New(t)
 	playScript(t, host, `[
 		{"usage":{"input_tokens":3,"output_tokens":4}},{"say":"a"},{"usage":{"cache_read_tokens":5,"total_cost_usd":0.5}},{"end":true},
 		{"tool":{"name":"b","label":"B"}},{"tool":{"name":"a","success":false}},{"say":"b"}]`)
-	ends := shownAs[*contracts.ResponseEnd](host)
+	ends := hosttest.As[*contracts.ResponseEnd](host)
 	if len(ends) != 2 {
 		t.Fatalf("got %d responses, want 2", len(ends))
 	}
@@ -130,18 +131,18 @@ func TestGatedToolRunsOnlyIfApproved(t *testing.T) {
 		{contracts.ApprovalAuto, approved, []string{"tool_call", "tool_start", "tool_output", "tool_end"}, false, ""},
 		{contracts.ApprovalFail, approved, []string{"tool_call", "tool_end"}, false, "governance_denied"},
 	} {
-		host := newFakeHost(t)
-		host.mode = c.mode
-		host.answer = func(*contracts.ServerRequest) contracts.Outcome { return c.answer }
+		host := hosttest.New(t)
+		host.Mode = c.mode
+		host.Answer = func(*contracts.ServerRequest) contracts.Outcome { return c.answer }
 		playScript(t, host, steps)
-		if got := host.types(); !slices.Equal(got[:len(got)-2], c.want) {
+		if got := host.Types(); !slices.Equal(got[:len(got)-2], c.want) {
 			t.Errorf("%s, %s: got %v, want %v and a response", c.mode, c.answer.Verdict, got, c.want)
 		}
-		if call := shownAs[*contracts.ToolCall](host)[0]; call.RequiresApproval != c.gated {
+		if call := hosttest.As[*contracts.ToolCall](host)[0]; call.RequiresApproval != c.gated {
 			t.Errorf("%s: got requires_approval %t, want %t", c.mode, call.RequiresApproval, c.gated)
 		}
 		ran := slices.Contains(c.want, "tool_start")
-		end := shownAs[*contracts.ToolEnd](host)[0]
+		end := hosttest.As[*contracts.ToolEnd](host)[0]
 		if end.Success != ran || end.ErrorCode != c.code || (end.GovernedOutcome == "denied") != (c.code != "") {
 			t.Errorf("%s, %s: got %+v, want success %t and code %q", c.mode, c.answer.Verdict, end, ran, c.code)
 		}
@@ -151,8 +152,8 @@ func TestGatedToolRunsOnlyIfApproved(t *testing.T) {
 func TestQuestionTakesTheBranchOfItsVerdict(t *testing.T) {
 	for kind, possible := range verdicts {
 		for _, v := range possible {
-			host := newFakeHost(t)
-			host.answer = func(*contracts.ServerRequest) contracts.Outcome {
+			host := hosttest.New(t)
+			host.Answer = func(*contracts.ServerRequest) contracts.Outcome {
 				return contracts.Outcome{Verdict: v, By: contracts.ResolvedByUser}
 			}
 			var on []string
@@ -160,14 +161,14 @@ func TestQuestionTakesTheBranchOfItsVerdict(t *testing.T) {
 				on = append(on, fmt.Sprintf(`%q:[{"say":"took %s"}]`, v, v))
 			}
 			playScript(t, host, fmt.Sprintf(`[{"ask":{"type":%q,"tool":"t","on":{%s}}}]`, kind, strings.Join(on, ",")))
-			if got, want := host.said(), "took "+string(v); got != want {
+			if got, want := host.Said(), "took "+string(v); got != want {
 				t.Errorf("%s: got %q, want %q", kind, got, want)
 			}
-			req := host.asked[0]
+			req := host.Asked()[0]
 			if req.RequestType != kind || (req.CallID == req.RequestID) == (kind == contracts.RequestToolRetry) {
 				t.Errorf("%s: got request %+v, want call_id to differ for retries alone", kind, req)
 			}
-			if ends := shownAs[*contracts.ToolEnd](host); len(ends) != 1 || ends[0].CallID != req.CallID {
+			if ends := hosttest.As[*contracts.ToolEnd](host); len(ends) != 1 || ends[0].CallID != req.CallID {
 				t.Errorf("%s, %s: got %d tool_end, want one, for call %s", kind, v, len(ends), req.CallID)
 			}
 		}
@@ -175,32 +176,32 @@ func TestQuestionTakesTheBranchOfItsVerdict(t *testing.T) {
 }
 
 func TestRepeatNumbersItsTexts(t *testing.T) {
-	host := newFakeHost(t)
+	host := hosttest.New(t)
 	playScript(t, host, `[{"say":"{{n}}:"},{"repeat":{"times":2,"steps":[
 		{"say":"a{{n}} "},{"repeat":{"times":2,"steps":[{"say":"b{{n}} "}]}},{"say":"c{{n}} "}]}},{"say":"{{n}}"}]`)
-	if got, want := host.said(), "{{n}}:a1 b1 b2 c1 a2 b1 b2 c2 {{n}}"; got != want {
+	if got, want := host.Said(), "{{n}}:a1 b1 b2 c1 a2 b1 b2 c2 {{n}}"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }
 
 func TestChunksKeepCharactersWhole(t *testing.T) {
-	host := newFakeHost(t)
+	host := hosttest.New(t)
 	playScript(t, host, `[{"say":{"text":"naïve 🚀 text","chunk":5}}]`)
-	if got := len(shownAs[*contracts.ResponseChunk](host)); got < 3 {
+	if got := len(hosttest.As[*contracts.ResponseChunk](host)); got < 3 {
 		t.Errorf("got %d chunks, want at least 3", got)
 	}
-	if got, want := host.said(), "naïve 🚀 text"; got != want {
+	if got, want := host.Said(), "naïve 🚀 text"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }
 
 func TestFastScriptPublishesInBatches(t *testing.T) {
-	host := &batchHost{fakeHost: newFakeHost(t)}
+	host := &batchHost{Host: hosttest.New(t)}
 	playScript(t, host, `[{"repeat":{"times":1000,"steps":[{"say":"{{n}} "}]}}]`)
 	if got, want := len(host.batches), 1002/maxBatchEvents+1; got != want || slices.Max(host.batches) != maxBatchEvents {
 		t.Errorf("got %d batches of at most %d, want %d of %d", got, slices.Max(host.batches), want, maxBatchEvents)
 	}
-	big := &batchHost{fakeHost: newFakeHost(t)}
+	big := &batchHost{Host: hosttest.New(t)}
 	text := strings.Repeat("x", 60<<10)
 	playScript(t, big, `[{"repeat":{"times":20,"steps":[{"say":"`+text+`"}]}}]`)
 	if got := slices.Max(big.batches); got > maxBatchBytes/len(text)+2 {
@@ -209,17 +210,17 @@ func TestFastScriptPublishesInBatches(t *testing.T) {
 }
 
 func TestQuestionIsNotOvertaken(t *testing.T) {
-	host := newFakeHost(t)
+	host := hosttest.New(t)
 	playScript(t, host, `[{"say":"before"},{"ask":{"type":"user_input","tool":"ask_user"}},{"say":"after"}]`)
 	want := []string{"response_start", "response_chunk", "client_tool_request", "server_request", "server_request_resolved", "tool_end", "response_chunk", "response_end"}
-	if got := host.types(); !slices.Equal(got, want) {
+	if got := host.Types(); !slices.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
 }
 
 func TestPacedScriptKeepsItsRate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		host := newFakeHost(t)
+		host := hosttest.New(t)
 		start := time.Now()
 		playScript(t, host, `[{"repeat":{"times":11,"rate":10,"steps":[{"say":"x"},{"delay_ms":30}]}},{"say":{"text":"12345678","chunk":4,"delay_ms":500}}]`)
 		if got, want := time.Since(start), 1030*time.Millisecond+time.Second; got != want {
@@ -230,12 +231,12 @@ func TestPacedScriptKeepsItsRate(t *testing.T) {
 
 func TestDelayedTextIsShownBeforeTheDelay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		host := newFakeHost(t)
+		host := hosttest.New(t)
 		s := startScript(t, host, `[{"say":"now"},{"delay_ms":1000},{"say":"later"}]`)
 		done := make(chan error, 1)
 		go func() { done <- s.Run(t.Context(), contracts.Work{}) }()
 		synctest.Wait()
-		if got := host.said(); got != "now" {
+		if got := host.Said(); got != "now" {
 			t.Errorf("got %q during the delay, want %q", got, "now")
 		}
 		if err := <-done; err != nil {
@@ -254,8 +255,8 @@ func TestInterruptEndsScriptAtOnce(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				host := newFakeHost(t)
-				host.answer = nil
+				host := hosttest.New(t)
+				host.Answer = nil
 				ctx, interrupt := context.WithCancel(t.Context())
 				s := startScript(t, host, steps)
 				start := time.Now()
@@ -289,8 +290,8 @@ func TestExampleScriptsPlay(t *testing.T) {
 		{"stream.json", "paced", "word 10000 ", 10_000},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			host := newFakeHost(t)
-			host.answer = func(req *contracts.ServerRequest) contracts.Outcome {
+			host := hosttest.New(t)
+			host.Answer = func(req *contracts.ServerRequest) contracts.Outcome {
 				return contracts.Outcome{Verdict: verdicts[req.RequestType][0], By: contracts.ResolvedByUser}
 			}
 			s, err := newScript("../examples/scripts/"+c.file, Options{})
@@ -303,10 +304,10 @@ func TestExampleScriptsPlay(t *testing.T) {
 			if err := s.Run(t.Context(), contracts.Work{Content: c.prompt}); err != nil {
 				t.Errorf("%s, %s: got %v, want no error", c.file, c.prompt, err)
 			}
-			if got := host.said(); !strings.HasSuffix(got, c.said) {
+			if got := host.Said(); !strings.HasSuffix(got, c.said) {
 				t.Errorf("%s, %s: got %q, want it to end with %q", c.file, c.prompt, contracts.TailText(got, 80), c.said)
 			}
-			if got := len(shownAs[*contracts.ResponseChunk](host)); got < c.chunks {
+			if got := len(hosttest.As[*contracts.ResponseChunk](host)); got < c.chunks {
 				t.Errorf("%s, %s: got %d chunks, want at least %d", c.file, c.prompt, got, c.chunks)
 			}
 		})
@@ -315,7 +316,7 @@ func TestExampleScriptsPlay(t *testing.T) {
 
 func TestScriptLeavesNothingBehind(t *testing.T) {
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
-	host := newFakeHost(t)
+	host := hosttest.New(t)
 	s := startScript(t, host, `[{"say":"a"},{"tool":{"name":"t","gated":true}}]`)
 	for range 3 {
 		if err := s.Run(t.Context(), contracts.Work{}); err != nil {

@@ -10,6 +10,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/seed-028515a8/maestro/agent/command"
+	"github.com/seed-028515a8/maestro/agent/mask"
+	"github.com/seed-028515a8/maestro/agent/turn"
 	"github.com/seed-028515a8/maestro/contracts"
 	proc "github.com/seed-028515a8/maestro/internal/child"
 )
@@ -75,7 +78,7 @@ func (s *shell) Close(context.Context) error { return nil }
 // Run implements [Agent].
 func (s *shell) Run(ctx context.Context, work contracts.Work) error {
 	line := strings.TrimSpace(work.Content)
-	r := s.newRun(freshID("call_"), line)
+	r := s.newRun(turn.ID("call_"), line)
 	if problem := unfit(line); problem != "" {
 		return r.answer(ctx, problem)
 	}
@@ -109,7 +112,7 @@ func (s *shell) Resume(ctx context.Context, req *contracts.ServerRequest, out co
 		return r.decide(ctx, out)
 	case err != nil || args.Command == "":
 		return r.abandon(ctx, "Not run: the command was lost when the server restarted. Send it again.")
-	case strings.Contains(args.Command, maskMark):
+	case strings.Contains(args.Command, mask.Mark):
 		return r.abandon(ctx, "Not run: a secret in the command was not kept when the server restarted. Send it again.")
 	case args.Cwd != s.Dir:
 		return r.abandon(ctx, "Not run: it was approved for "+args.Cwd+", which is not the workspace any more.")
@@ -147,7 +150,7 @@ func unfit(line string) string {
 // A shellRun is one command on its way through a run.
 type shellRun struct {
 	*shell
-	*turn
+	*turn.Turn
 	callID      string
 	line        string
 	shown       string // line without its secrets
@@ -158,8 +161,8 @@ type shellRun struct {
 
 func (s *shell) newRun(callID, line string) *shellRun {
 	return &shellRun{
-		shell: s, turn: newTurn(s.host, "shell", "local"),
-		callID: callID, line: line, shown: maskCommand(line),
+		shell: s, Turn: turn.New(s.host, "shell", "local"),
+		callID: callID, line: line, shown: mask.Command(line),
 	}
 }
 
@@ -173,7 +176,7 @@ func (r *shellRun) request() (*contracts.ServerRequest, error) {
 		RequestID: r.callID, RequestType: contracts.RequestApproval, CallID: r.callID,
 		Tool: shellTool, DisplayName: "Bash",
 		SummaryLabel: r.label(), ActionDescription: "Running " + brief(r.shown),
-		Args:   maskArgs(args),
+		Args:   mask.Args(args),
 		Reason: "The command can change files and reach the network",
 	}, nil
 }
@@ -190,7 +193,7 @@ func (r *shellRun) decide(ctx context.Context, out contracts.Outcome) error {
 	if out.Reason != "" {
 		text += " Reason: " + out.Reason
 	}
-	return r.end(ctx, endAfter(r.callID, out.Verdict), text)
+	return r.end(ctx, turn.After(r.callID, out.Verdict), text)
 }
 
 // abandon ends a call that was approved but cannot be run.
@@ -220,12 +223,12 @@ func (r *shellRun) execute(ctx context.Context) error {
 
 // command returns the process to run, which finds the absolute paths of the
 // prompt's attachments in MAESTRO_ATTACHMENTS, one a line.
-func (r *shellRun) command() command {
+func (r *shellRun) command() command.Command {
 	env := proc.Environ(os.Environ(), r.Hosted, r.EnvPass)
 	if len(r.attachments) > 0 {
 		env = append(env, "MAESTRO_ATTACHMENTS="+strings.Join(r.attachments, "\n"))
 	}
-	return command{Shell: r.Shell, Line: r.line, Dir: r.Dir, Env: env}
+	return command.Command{Shell: r.Shell, Line: r.line, Dir: r.Dir, Env: env}
 }
 
 // end ends the call and says what came of it.
@@ -250,7 +253,7 @@ func (r *shellRun) publishCall(ctx context.Context, ev contracts.Event) error {
 
 // answer gives a response of one text.
 func (r *shellRun) answer(ctx context.Context, text string) error {
-	if err := r.turn.Start(ctx); err != nil {
+	if err := r.Turn.Start(ctx); err != nil {
 		return err
 	}
 	if err := r.Say(ctx, text); err != nil {
@@ -261,7 +264,7 @@ func (r *shellRun) answer(ctx context.Context, text string) error {
 
 // summarize says how a command ended and repeats the end of its output, fenced by
 // more backticks than the output has in a row.
-func summarize(e exit, tail string) string {
+func summarize(e command.Exit, tail string) string {
 	how := fmt.Sprintf("Exit code %d", e.Code)
 	if e.Signal != "" {
 		how = "Ended by " + e.Signal

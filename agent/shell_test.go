@@ -12,39 +12,41 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/seed-028515a8/maestro/agent/command"
+	"github.com/seed-028515a8/maestro/agent/hosttest"
 	"github.com/seed-028515a8/maestro/contracts"
 )
 
 // openShell returns a shell started in a directory of its own.
-func openShell(t *testing.T, host *fakeHost) *shell {
+func openShell(t *testing.T, host *hosttest.Host) *shell {
 	t.Helper()
 	a, err := Open("shell", Options{Dir: t.TempDir(), Shell: "/bin/sh"})
-	must(t, err)
+	hosttest.Must(t, err)
 	if _, err := a.Start(t.Context(), host); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { must(t, a.Close(context.Background())) })
+	t.Cleanup(func() { hosttest.Must(t, a.Close(context.Background())) })
 	return a.(*shell)
 }
 
-func checkTypes(t *testing.T, host *fakeHost, want ...string) {
+func checkTypes(t *testing.T, host *hosttest.Host, want ...string) {
 	t.Helper()
-	if got := host.types(); !slices.Equal(got, want) {
+	if got := host.Types(); !slices.Equal(got, want) {
 		t.Errorf("got events %q, want %q", got, want)
 	}
 }
 
 func TestApprovedCommandRunsAndIsSummarised(t *testing.T) {
-	host := newFakeHost(t)
+	host := hosttest.New(t)
 	s := openShell(t, host)
-	must(t, s.Run(t.Context(), contracts.Work{Content: " pwd; echo oh >&2; exit 4 "}))
+	hosttest.Must(t, s.Run(t.Context(), contracts.Work{Content: " pwd; echo oh >&2; exit 4 "}))
 
 	checkTypes(t, host, "tool_call", "server_request", "server_request_resolved",
 		"tool_start", "tool_output", "tool_end", "response_start", "response_chunk", "response_end")
-	if want := s.Dir + "\noh\n"; host.output() != want {
-		t.Errorf("output: got %q, want %q", host.output(), want)
+	if want := s.Dir + "\noh\n"; host.Output() != want {
+		t.Errorf("output: got %q, want %q", host.Output(), want)
 	}
-	req := host.asked[0]
+	req := host.Asked()[0]
 	want := contracts.ServerRequest{
 		RequestID: req.CallID, RequestType: contracts.RequestApproval, CallID: req.CallID,
 		Tool: "bash", DisplayName: "Bash",
@@ -58,14 +60,14 @@ func TestApprovedCommandRunsAndIsSummarised(t *testing.T) {
 		t.Errorf("got request %+v, want %+v", got, want)
 	}
 	var shown shellArgs
-	must(t, json.Unmarshal(args, &shown))
+	hosttest.Must(t, json.Unmarshal(args, &shown))
 	if (shown != shellArgs{"pwd; echo oh >&2; exit 4", s.Dir}) {
 		t.Errorf("got args %s, want the command and %s", args, s.Dir)
 	}
-	if got := host.said(); !strings.HasPrefix(got, "Exit code 4 after ") || !strings.Contains(got, "```\n"+s.Dir+"\noh\n```") {
+	if got := host.Said(); !strings.HasPrefix(got, "Exit code 4 after ") || !strings.Contains(got, "```\n"+s.Dir+"\noh\n```") {
 		t.Errorf("got response %q, want the exit code and the output", got)
 	}
-	end := shownAs[*contracts.ToolEnd](host)[0]
+	end := hosttest.As[*contracts.ToolEnd](host)[0]
 	if *end != (contracts.ToolEnd{CallID: req.CallID}) {
 		t.Errorf("got %+v, want a plain failure", end)
 	}
@@ -79,9 +81,9 @@ func equalRequests(a, b contracts.ServerRequest) bool {
 }
 
 // checkTelemetry checks the only response's end.
-func checkTelemetry(t *testing.T, host *fakeHost, succeeded, failed int64) {
+func checkTelemetry(t *testing.T, host *hosttest.Host, succeeded, failed int64) {
 	t.Helper()
-	end := shownAs[*contracts.ResponseEnd](host)[0]
+	end := hosttest.As[*contracts.ResponseEnd](host)[0]
 	sum := end.ToolsSummary
 	if sum.CallsSucceeded != succeeded || sum.CallsFailed != failed || !slices.Equal(sum.ToolsUsed, []string{"bash"}) || len(sum.SummaryLabels) != 1 {
 		t.Errorf("got summary %+v, want %d and %d calls of bash with a label", sum, succeeded, failed)
@@ -92,45 +94,45 @@ func checkTelemetry(t *testing.T, host *fakeHost, succeeded, failed int64) {
 }
 
 func TestAutoModeRunsWithoutAsking(t *testing.T) {
-	host := newFakeHost(t)
-	host.mode = contracts.ApprovalAuto
+	host := hosttest.New(t)
+	host.Mode = contracts.ApprovalAuto
 	s := openShell(t, host)
-	must(t, s.Run(t.Context(), contracts.Work{Content: "echo hi"}))
+	hosttest.Must(t, s.Run(t.Context(), contracts.Work{Content: "echo hi"}))
 	checkTypes(t, host, "tool_call", "tool_start", "tool_output", "tool_end", "response_start", "response_chunk", "response_end")
-	if call := shownAs[*contracts.ToolCall](host)[0]; call.RequiresApproval {
+	if call := hosttest.As[*contracts.ToolCall](host)[0]; call.RequiresApproval {
 		t.Errorf("got %+v, want a call that awaits no approval", call)
 	}
 	checkTelemetry(t, host, 1, 0)
 }
 
 func TestFailModeDeniesWithoutAsking(t *testing.T) {
-	host := newFakeHost(t)
-	host.mode = contracts.ApprovalFail
+	host := hosttest.New(t)
+	host.Mode = contracts.ApprovalFail
 	s := openShell(t, host)
-	must(t, s.Run(t.Context(), contracts.Work{Content: "touch ran"}))
+	hosttest.Must(t, s.Run(t.Context(), contracts.Work{Content: "touch ran"}))
 	checkTypes(t, host, "tool_call", "tool_end", "response_start", "response_chunk", "response_end")
 	checkDenied(t, s, host)
 }
 
 func TestDeniedCommandDoesNotRun(t *testing.T) {
-	host := newFakeHost(t)
-	host.answer = func(*contracts.ServerRequest) contracts.Outcome {
+	host := hosttest.New(t)
+	host.Answer = func(*contracts.ServerRequest) contracts.Outcome {
 		return contracts.Outcome{Verdict: contracts.VerdictDenied, Reason: "too risky", By: contracts.ResolvedByUser}
 	}
 	s := openShell(t, host)
-	must(t, s.Run(t.Context(), contracts.Work{Content: "touch ran"}))
+	hosttest.Must(t, s.Run(t.Context(), contracts.Work{Content: "touch ran"}))
 	checkTypes(t, host, "tool_call", "server_request", "server_request_resolved", "tool_end",
 		"response_start", "response_chunk", "response_end")
 	checkDenied(t, s, host)
-	if got := host.said(); !strings.Contains(got, "too risky") {
+	if got := host.Said(); !strings.Contains(got, "too risky") {
 		t.Errorf("got response %q, want the reason in it", got)
 	}
 }
 
 // checkDenied checks that the call was ended as denied and did nothing (R47).
-func checkDenied(t *testing.T, s *shell, host *fakeHost) {
+func checkDenied(t *testing.T, s *shell, host *hosttest.Host) {
 	t.Helper()
-	got := shownAs[*contracts.ToolEnd](host)[0]
+	got := hosttest.As[*contracts.ToolEnd](host)[0]
 	want := contracts.ToolEnd{CallID: got.CallID, ErrorCode: "governance_denied", GovernedOutcome: "denied"}
 	if *got != want {
 		t.Errorf("got %+v, want %+v", *got, want)
@@ -148,10 +150,10 @@ func TestPromptsThatAreNoCommandAreExplained(t *testing.T) {
 		{"NUL", "echo \x00", "NUL"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			host := newFakeHost(t)
-			must(t, openShell(t, host).Run(t.Context(), contracts.Work{Content: tt.prompt}))
+			host := hosttest.New(t)
+			hosttest.Must(t, openShell(t, host).Run(t.Context(), contracts.Work{Content: tt.prompt}))
 			checkTypes(t, host, "response_start", "response_chunk", "response_end")
-			if got := host.said(); !strings.Contains(got, tt.want) {
+			if got := host.Said(); !strings.Contains(got, tt.want) {
 				t.Errorf("got %q, want it to contain %q", got, tt.want)
 			}
 		})
@@ -159,13 +161,13 @@ func TestPromptsThatAreNoCommandAreExplained(t *testing.T) {
 }
 
 func TestSecretsAreUsedButNotShown(t *testing.T) {
-	host := newFakeHost(t)
+	host := hosttest.New(t)
 	s := openShell(t, host)
-	must(t, s.Run(t.Context(), contracts.Work{Content: `TOKEN=hunter2; echo ${#TOKEN}`}))
-	if got := host.output(); got != "7\n" {
+	hosttest.Must(t, s.Run(t.Context(), contracts.Work{Content: `TOKEN=hunter2; echo ${#TOKEN}`}))
+	if got := host.Output(); got != "7\n" {
 		t.Errorf("got output %q, want the length of the secret", got)
 	}
-	for _, ev := range host.shown() {
+	for _, ev := range host.Shown() {
 		if text, err := json.Marshal(ev); err != nil || strings.Contains(string(text), "hunter2") {
 			t.Errorf("got %s, %v; want no secret in it", text, err)
 		}
@@ -175,21 +177,21 @@ func TestSecretsAreUsedButNotShown(t *testing.T) {
 func TestCommandSeesAttachmentsButNoCredentials(t *testing.T) {
 	t.Setenv("MAESTRO_TEST_TOKEN", "hunter2")
 	t.Setenv("HOME", "/home/me")
-	host := newFakeHost(t)
+	host := hosttest.New(t)
 	s := openShell(t, host)
-	must(t, s.Run(t.Context(), contracts.Work{
+	hosttest.Must(t, s.Run(t.Context(), contracts.Work{
 		Content:     `echo "$MAESTRO_ATTACHMENTS"; echo "[$MAESTRO_TEST_TOKEN]"`,
 		Attachments: []contracts.Attachment{{Path: "a b.txt"}, {Path: "/c.png"}, {Path: "~/d"}},
 	}))
-	if want := filepath.Join(s.Dir, "a b.txt") + "\n/c.png\n/home/me/d\n[]\n"; host.output() != want {
-		t.Errorf("got output %q, want %q", host.output(), want)
+	if want := filepath.Join(s.Dir, "a b.txt") + "\n/c.png\n/home/me/d\n[]\n"; host.Output() != want {
+		t.Errorf("got output %q, want %q", host.Output(), want)
 	}
 }
 
 func TestInterruptEndsTheCommandAndSaysNothingMore(t *testing.T) {
-	host := newFakeHost(t)
+	host := hosttest.New(t)
 	s := openShell(t, host)
-	path, running, ended := witness(t)
+	path, running, ended := hosttest.Witness(t)
 	ctx, cancel := context.WithCancelCause(t.Context())
 	interrupted := errors.New("interrupted")
 	go func() { // ends when the command runs
@@ -200,18 +202,18 @@ func TestInterruptEndsTheCommandAndSaysNothingMore(t *testing.T) {
 	if !errors.Is(err, interrupted) {
 		t.Errorf("got error %v, want %v", err, interrupted)
 	}
-	happens(t, "the end of the command", ended)
+	hosttest.Happens(t, "the end of the command", ended)
 	checkTypes(t, host, "tool_call", "server_request", "server_request_resolved", "tool_start")
 }
 
 func TestInterruptEndsAnOpenQuestion(t *testing.T) {
-	host := newFakeHost(t)
-	host.answer = nil
+	host := hosttest.New(t)
+	host.Answer = nil
 	s := openShell(t, host)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- s.Run(ctx, contracts.Work{Content: "touch ran"}) }() // ends with ctx
-	host.awaitType("server_request")
+	host.AwaitType("server_request")
 	cancel()
 	if err := <-ended; !errors.Is(err, context.Canceled) {
 		t.Errorf("got error %v, want %v", err, context.Canceled)
@@ -237,21 +239,21 @@ func TestAnswersAfterARestartAreActedOn(t *testing.T) {
 		{"approved without a command", "", "", approved, ended, "was lost"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			host := newFakeHost(t)
+			host := hosttest.New(t)
 			s := openShell(t, host)
-			host.calls["call_1"] = callAnnounced // before the restart
+			host.Announced("call_1") // before the restart
 			cwd := tt.cwd
 			if cwd == "" {
 				cwd = s.Dir
 			}
 			args, err := json.Marshal(shellArgs{tt.command, cwd})
-			must(t, err)
+			hosttest.Must(t, err)
 			req := &contracts.ServerRequest{
 				RequestID: "call_1", RequestType: contracts.RequestApproval, CallID: "call_1", Tool: "bash", Args: args,
 			}
-			must(t, s.Resume(t.Context(), req, tt.out))
+			hosttest.Must(t, s.Resume(t.Context(), req, tt.out))
 			checkTypes(t, host, tt.types...)
-			if got := host.said(); !strings.Contains(got, tt.said) {
+			if got := host.Said(); !strings.Contains(got, tt.said) {
 				t.Errorf("got response %q, want it to contain %q", got, tt.said)
 			}
 		})
@@ -260,10 +262,10 @@ func TestAnswersAfterARestartAreActedOn(t *testing.T) {
 
 func TestSummaryIsBounded(t *testing.T) {
 	lines := strings.Repeat("line\n", 100)
-	if got := strings.Count(summarize(exit{}, lines), "line"); got != maxTailLines {
+	if got := strings.Count(summarize(command.Exit{}, lines), "line"); got != maxTailLines {
 		t.Errorf("got %d lines, want %d", got, maxTailLines)
 	}
-	if got, want := summarize(exit{Code: -1, Signal: "SIGKILL"}, "a```b\n"), "Ended by SIGKILL after 0s.\n\n````\na```b\n````"; got != want {
+	if got, want := summarize(command.Exit{Code: -1, Signal: "SIGKILL"}, "a```b\n"), "Ended by SIGKILL after 0s.\n\n````\na```b\n````"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 	if got, want := brief(strings.Repeat("é", 100)+"\nmore"), strings.Repeat("é", maxBriefChars)+"…"; got != want {
@@ -273,11 +275,11 @@ func TestSummaryIsBounded(t *testing.T) {
 
 func TestShellNeedsItsWorkspace(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
-	must(t, os.WriteFile(file, nil, 0o600))
+	hosttest.Must(t, os.WriteFile(file, nil, 0o600))
 	for _, dir := range []string{file, file + "/absent"} {
 		a, err := Open("shell", Options{Dir: dir})
-		must(t, err)
-		if _, err := a.Start(t.Context(), newFakeHost(t)); err == nil {
+		hosttest.Must(t, err)
+		if _, err := a.Start(t.Context(), hosttest.New(t)); err == nil {
 			t.Errorf("Start in %s: got no error, want one", dir)
 		}
 	}

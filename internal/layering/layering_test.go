@@ -27,6 +27,10 @@ type room struct {
 const anything = "*"
 
 const (
+	acp        = "github.com/coder/acp-go-sdk"
+	anthropic  = "github.com/anthropics/anthropic-sdk-go"
+	mcp        = "github.com/modelcontextprotocol/go-sdk"
+	openai     = "github.com/openai/openai-go/v3"
 	creack     = "github.com/creack/pty"
 	cobra      = "github.com/spf13/cobra"
 	flags      = "github.com/spf13/pflag"
@@ -63,22 +67,35 @@ var rooms = map[string]room{
 	},
 
 	// Edges: none of them knows the hub.
-	"agent":             {ours: []string{"contracts", "internal/child"}, others: []string{uuid}},
-	"hosted":            {ours: []string{"contracts"}, others: []string{flags}},
-	"internal/child":    {others: []string{system}},
-	"internal/memconn":  {ours: []string{"contracts"}},
-	"observe":           {ours: []string{"contracts"}, others: []string{otel, prometheus}},
-	"transport/door":    {ours: []string{"contracts"}},
-	"transport/gate":    {ours: []string{"contracts", "transport/httperr", "transport/rates"}, others: []string{jwt}},
-	"transport/http":    {ours: []string{"contracts", "transport/httperr", "transport/rates", "transport/sse"}},
-	"transport/httperr": {ours: []string{"contracts"}},
-	"transport/rates":   {ours: []string{"contracts"}, others: []string{rate}},
-	"transport/sse":     {ours: []string{"contracts", "transport/door", "transport/httperr"}},
-	"transport/stdio":   {ours: []string{"contracts"}},
-	"transport/ws":      {ours: []string{"contracts", "transport/door", "transport/httperr", "transport/rates"}, others: []string{websocket}},
-	"utility":           {ours: []string{"contracts", "internal/child", "pty", "workspace"}, others: []string{fsnotify}},
-	"pty":               {ours: []string{"internal/child"}, others: []string{creack, system}},
-	"workspace":         {others: []string{gitignore}},
+	"agent":                     {ours: []string{"agent/acp", "agent/command", "agent/llm", "agent/mask", "agent/turn", "contracts", "internal/child"}},
+	"agent/acp":                 {ours: []string{"agent/command", "agent/mask", "agent/mcp", "agent/turn", "contracts", "internal/child", "workspace"}, others: []string{acp}},
+	"agent/command":             {ours: []string{"contracts", "internal/child"}},
+	"agent/hosttest":            {ours: []string{"contracts"}, others: []string{system}},
+	"agent/llm":                 {ours: []string{"agent/llm/model", "agent/llm/provider", "agent/llm/tool", "agent/mask", "agent/mcp", "agent/turn", "contracts", "internal/child", "workspace"}},
+	"agent/llm/model":           {},
+	"agent/llm/provider":        {ours: []string{"agent/llm/model"}, others: []string{anthropic, openai}},
+	"agent/llm/tool":            {ours: []string{"agent/command", "agent/llm/model", "contracts", "internal/child", "workspace"}},
+	"agent/mask":                {ours: []string{"internal/child"}},
+	"agent/mcp":                 {ours: []string{"agent/command", "contracts", "internal/child"}, others: []string{mcp}},
+	"agent/turn":                {ours: []string{"contracts"}, others: []string{uuid}},
+	"editor":                    {ours: []string{"client", "contracts", "session"}, others: []string{acp}},
+	"internal/localmodel":       {},
+	"internal/localmodel/serve": {ours: []string{"internal/localmodel"}},
+	"hosted":                    {ours: []string{"contracts"}, others: []string{flags}},
+	"internal/child":            {others: []string{system}},
+	"internal/memconn":          {ours: []string{"contracts"}},
+	"observe":                   {ours: []string{"contracts"}, others: []string{otel, prometheus}},
+	"transport/door":            {ours: []string{"contracts"}},
+	"transport/gate":            {ours: []string{"contracts", "transport/httperr", "transport/rates"}, others: []string{jwt}},
+	"transport/http":            {ours: []string{"contracts", "transport/httperr", "transport/rates", "transport/sse"}},
+	"transport/httperr":         {ours: []string{"contracts"}},
+	"transport/rates":           {ours: []string{"contracts"}, others: []string{rate}},
+	"transport/sse":             {ours: []string{"contracts", "transport/door", "transport/httperr"}},
+	"transport/stdio":           {ours: []string{"contracts"}},
+	"transport/ws":              {ours: []string{"contracts", "transport/door", "transport/httperr", "transport/rates"}, others: []string{websocket}},
+	"utility":                   {ours: []string{"contracts", "internal/child", "pty", "workspace"}, others: []string{fsnotify}},
+	"pty":                       {ours: []string{"internal/child"}, others: []string{creack, system}},
+	"workspace":                 {others: []string{gitignore}},
 
 	// The other side of the wire.
 	"client":              {ours: []string{"contracts", "session"}, others: []string{websocket}},

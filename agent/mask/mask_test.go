@@ -1,4 +1,4 @@
-package agent
+package mask
 
 import (
 	"encoding/json"
@@ -17,8 +17,8 @@ func TestSecretsInCommandsAreMasked(t *testing.T) {
 		{`TOKEN="abc`, `TOKEN=***`},
 		{`MYSQL_PWD=abc run --max-tokens=5`, `MYSQL_PWD=*** run --max-tokens=5`},
 	} {
-		if got := maskCommand(tt.line); got != tt.want {
-			t.Errorf("maskCommand(%s): got %s, want %s", tt.line, got, tt.want)
+		if got := Command(tt.line); got != tt.want {
+			t.Errorf("Command(%s): got %s, want %s", tt.line, got, tt.want)
 		}
 	}
 }
@@ -34,8 +34,8 @@ func TestMaskingHidesNothingThatRuns(t *testing.T) {
 		{`echo authorization: a;rm x`, `echo authorization: ***;rm x`},
 		{`echo "authorization: $(rm x)"`, `echo "authorization: $(rm x)"`},
 	} {
-		if got := maskCommand(tt.line); got != tt.want {
-			t.Errorf("maskCommand(%s): got %s, want %s", tt.line, got, tt.want)
+		if got := Command(tt.line); got != tt.want {
+			t.Errorf("Command(%s): got %s, want %s", tt.line, got, tt.want)
 		}
 	}
 }
@@ -53,8 +53,8 @@ func TestSecretsInArgsAreMasked(t *testing.T) {
 		{`"text"`, `"text"`},
 		{`{`, `{`},
 	} {
-		if got := maskArgs(json.RawMessage(tt.args)); string(got) != tt.want {
-			t.Errorf("maskArgs(%s): got %s, want %s", tt.args, got, tt.want)
+		if got := Args(json.RawMessage(tt.args)); string(got) != tt.want {
+			t.Errorf("Args(%s): got %s, want %s", tt.args, got, tt.want)
 		}
 	}
 }

@@ -1,4 +1,6 @@
-package agent
+// Package turn publishes what an agent says in one run: its responses, in the
+// order of R36, with the telemetry of R38 to R40.
+package turn
 
 import (
 	"cmp"
@@ -16,10 +18,10 @@ import (
 // errNotResponding is the mistake of speaking or ending outside a response.
 var errNotResponding = errors.New("no response is open")
 
-// A turn publishes the responses of one run, one after the other (R36), and
+// A Turn publishes the responses of one run, one after the other (R36), and
 // keeps the telemetry that their ends carry. It is made per run and is not safe
 // for concurrent use.
-type turn struct {
+type Turn struct {
 	host     contracts.Host
 	model    string
 	provider string
@@ -35,31 +37,35 @@ type turn struct {
 	succeeded, failed int64
 }
 
-func newTurn(host contracts.Host, model, provider string) *turn {
-	return &turn{host: host, model: model, provider: provider}
+// New returns the turn of a run; model and provider are told with every response.
+func New(host contracts.Host, model, provider string) *Turn {
+	return &Turn{host: host, model: model, provider: provider}
 }
 
 // Start opens a response under a fresh id, which it keeps until End.
-func (t *turn) Start(ctx context.Context) error {
+func (t *Turn) Start(ctx context.Context) error {
 	if t.id != "" {
 		return errors.New("a response is open already")
 	}
-	t.id = freshID("resp_")
+	t.id = ID("resp_")
 	t.began, t.first = time.Now(), time.Time{}
 	return t.host.Publish(ctx, &contracts.ResponseStart{ResponseID: t.id})
 }
 
+// Open reports whether a response is open.
+func (t *Turn) Open() bool { return t.id != "" }
+
 // Say appends text to the answer. An empty text is not sent.
-func (t *turn) Say(ctx context.Context, text string) error {
+func (t *Turn) Say(ctx context.Context, text string) error {
 	return t.chunk(ctx, text, false)
 }
 
 // Think appends text to the reasoning. An empty text is not sent.
-func (t *turn) Think(ctx context.Context, text string) error {
+func (t *Turn) Think(ctx context.Context, text string) error {
 	return t.chunk(ctx, text, true)
 }
 
-func (t *turn) chunk(ctx context.Context, text string, thinking bool) error {
+func (t *Turn) chunk(ctx context.Context, text string, thinking bool) error {
 	if t.id == "" {
 		return errNotResponding
 	}
@@ -75,7 +81,7 @@ func (t *turn) chunk(ctx context.Context, text string, thinking bool) error {
 // Finished counts a tool that ended, by success, denial or failure, toward the
 // next End. It may be called in or between responses. An empty label is not
 // listed.
-func (t *turn) Finished(tool string, ok bool, label string) {
+func (t *Turn) Finished(tool string, ok bool, label string) {
 	if at, found := slices.BinarySearch(t.tools, tool); !found {
 		t.tools = slices.Insert(t.tools, at, tool)
 	}
@@ -91,7 +97,7 @@ func (t *turn) Finished(tool string, ok bool, label string) {
 
 // End closes the response. The total of usage is computed (R38); model and
 // provider are the turn's unless usage names others.
-func (t *turn) End(ctx context.Context, usage contracts.Usage) error {
+func (t *Turn) End(ctx context.Context, usage contracts.Usage) error {
 	if t.id == "" {
 		return errNotResponding
 	}
@@ -117,10 +123,10 @@ func (t *turn) End(ctx context.Context, usage contracts.Usage) error {
 	return t.host.Publish(ctx, end)
 }
 
-// endAfter returns the end of a call that its question decided: it ran if the
+// After returns the end of a call that its question decided: it ran if the
 // verdict let it, and else it carries how it was refused (R47). A call whose
 // question was cancelled was refused by nobody.
-func endAfter(callID string, v contracts.Verdict) *contracts.ToolEnd {
+func After(callID string, v contracts.Verdict) *contracts.ToolEnd {
 	end := &contracts.ToolEnd{CallID: callID}
 	switch v {
 	case contracts.VerdictApproved, contracts.VerdictCompleted, contracts.VerdictAnswered, contracts.VerdictRetried:
@@ -131,9 +137,9 @@ func endAfter(callID string, v contracts.Verdict) *contracts.ToolEnd {
 	return end
 }
 
-// freshID returns prefix and a UUID of version 7 in hex, so that ids sort by
+// ID returns prefix and a UUID of version 7 in hex, so that ids sort by
 // age in logs.
-func freshID(prefix string) string {
+func ID(prefix string) string {
 	id := uuid.Must(uuid.NewV7())
 	return prefix + hex.EncodeToString(id[:])
 }

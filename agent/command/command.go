@@ -1,4 +1,5 @@
-package agent
+// Package command runs the command lines of agents and ends what they leave behind.
+package command
 
 import (
 	"context"
@@ -21,24 +22,24 @@ const (
 	lingerDelay = 2 * time.Second
 )
 
-// A command is a line for the shell. Its standard input is empty and its two
+// A Command is a line for the shell. Its standard input is empty and its two
 // outputs are one pipe, so that they arrive in the order they were written in.
-type command struct {
+type Command struct {
 	Shell string // as in Options
 	Line  string
 	Dir   string
 	Env   []string
 }
 
-// An exit is how a command ended.
-type exit struct {
+// An Exit is how a command ended.
+type Exit struct {
 	Code   int           // -1 when a signal ended it
 	Signal string        // such as SIGKILL; "" when none did
 	Took   time.Duration // until its output had ended, too
 }
 
 // Success reports whether the command ended on its own with code 0.
-func (e exit) Success() bool { return e.Code == 0 && e.Signal == "" }
+func (e Exit) Success() bool { return e.Code == 0 && e.Signal == "" }
 
 // Run runs the command and passes what it writes to emit, in pieces of at most
 // [contracts.MaxTextBytes] bytes of valid UTF-8. emit is called by Run's own
@@ -48,10 +49,10 @@ func (e exit) Success() bool { return e.Code == 0 && e.Signal == "" }
 // to end and, a second later, killed; so is what a command leaves in the
 // background when it exits. No process of the group and no goroutine is left
 // when Run returns. The error is that of starting, of emit, or the cause of ctx.
-func (c command) Run(ctx context.Context, emit func(text string) error) (exit, error) {
+func (c Command) Run(ctx context.Context, emit func(text string) error) (Exit, error) {
 	output, input, err := os.Pipe()
 	if err != nil {
-		return exit{}, fmt.Errorf("open pipe: %w", err)
+		return Exit{}, fmt.Errorf("open pipe: %w", err)
 	}
 	defer output.Close()
 	cmd := proc.ShellCommand(c.Shell, c.Line)
@@ -65,7 +66,7 @@ func (c command) Run(ctx context.Context, emit func(text string) error) (exit, e
 	g, err := proc.Start(cmd)
 	_ = input.Close() // the group has its own
 	if err != nil {
-		return exit{}, err
+		return Exit{}, err
 	}
 	drained := make(chan struct{})
 	wg.Go(func() { supervise(ctx, g, drained, output) }) // ends when the group has, or after ctx
@@ -76,7 +77,7 @@ func (c command) Run(ctx context.Context, emit func(text string) error) (exit, e
 	wg.Wait()
 
 	code, signal := g.Status()
-	return exit{Code: code, Signal: signal, Took: time.Since(began)}, context.Cause(ctx)
+	return Exit{Code: code, Signal: signal, Took: time.Since(began)}, context.Cause(ctx)
 }
 
 // supervise sees the group to its end, which comes when the leader has exited

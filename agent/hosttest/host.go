@@ -1,4 +1,5 @@
-package agent
+// Package hosttest is a hub for the tests of agents.
+package hosttest
 
 import (
 	"context"
@@ -10,30 +11,26 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"github.com/seed-028515a8/maestro/contracts"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
-// patience bounds every wait of a test; it is generous because real processes
+// Patience bounds every wait of a test; it is generous because real processes
 // share the machine.
-const patience = 20 * time.Second
+const Patience = 20 * time.Second
 
-// A fakeHost records what an agent publishes and answers what it asks as the
+// A Host is a hub that records what an agent publishes and answers what it asks as the
 // hub would, with what the hub publishes around a question. An event that the
 // wire or the order of a run (R36, R46) does not allow fails the test.
-type fakeHost struct {
+type Host struct {
 	t testing.TB
 
 	// Set before the agent starts.
-	mode     contracts.ApprovalMode // the policy; prompt at first
-	restored bool
+	Mode    contracts.ApprovalMode // the policy; prompt at first
+	Earlier bool                   // an earlier process had the session
 
-	// answer answers a question at once. Nil leaves questions open until
-	// resolve or Withdraw. At first it approves everything.
-	answer func(*contracts.ServerRequest) contracts.Outcome
+	// Answer answers a question at once. Nil leaves questions open until
+	// Resolve or Withdraw. At first it approves everything.
+	Answer func(*contracts.ServerRequest) contracts.Outcome
 
 	mu        sync.Mutex
 	events    []contracts.Event
@@ -53,10 +50,11 @@ const (
 	callEnded
 )
 
-func newFakeHost(t testing.TB) *fakeHost {
-	return &fakeHost{
-		t: t, mode: contracts.ApprovalPrompt,
-		answer: func(*contracts.ServerRequest) contracts.Outcome {
+// New returns a host that asks and approves everything.
+func New(t testing.TB) *Host {
+	return &Host{
+		t: t, Mode: contracts.ApprovalPrompt,
+		Answer: func(*contracts.ServerRequest) contracts.Outcome {
 			return contracts.Outcome{Verdict: contracts.VerdictApproved, By: contracts.ResolvedByUser}
 		},
 		published: make(chan struct{}),
@@ -66,7 +64,7 @@ func newFakeHost(t testing.TB) *fakeHost {
 }
 
 // Publish implements [contracts.Host].
-func (h *fakeHost) Publish(ctx context.Context, events ...contracts.Event) error {
+func (h *Host) Publish(ctx context.Context, events ...contracts.Event) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, ev := range events {
@@ -85,7 +83,7 @@ func (h *fakeHost) Publish(ctx context.Context, events ...contracts.Event) error
 }
 
 // inOrder checks ev against the responses and calls before it. h.mu is held.
-func (h *fakeHost) inOrder(ev contracts.Event) error {
+func (h *Host) inOrder(ev contracts.Event) error {
 	switch e := ev.(type) {
 	case *contracts.ResponseStart:
 		if h.response != "" {
@@ -117,7 +115,7 @@ func (h *fakeHost) inOrder(ev contracts.Event) error {
 	return nil
 }
 
-func (h *fakeHost) step(callID string, to callStage, from ...callStage) error {
+func (h *Host) step(callID string, to callStage, from ...callStage) error {
 	was := h.calls[callID]
 	h.calls[callID] = to
 	if !slices.Contains(from, was) {
@@ -127,10 +125,10 @@ func (h *fakeHost) step(callID string, to callStage, from ...callStage) error {
 }
 
 // Ask implements [contracts.Host].
-func (h *fakeHost) Ask(ctx context.Context, req *contracts.ServerRequest, _ contracts.AskOptions) (contracts.Outcome, error) {
+func (h *Host) Ask(ctx context.Context, req *contracts.ServerRequest, _ contracts.AskOptions) (contracts.Outcome, error) {
 	h.mu.Lock()
 	h.asked = append(h.asked, req)
-	mode, answer := h.mode, h.answer
+	mode, answer := h.Mode, h.Answer
 	_, taken := h.open[req.RequestID]
 	answered := make(chan contracts.Outcome, 1)
 	if !taken {
@@ -165,7 +163,7 @@ func (h *fakeHost) Ask(ctx context.Context, req *contracts.ServerRequest, _ cont
 	})
 }
 
-func (h *fakeHost) forget(requestID string) {
+func (h *Host) forget(requestID string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	delete(h.open, requestID)
@@ -195,13 +193,13 @@ func question(req *contracts.ServerRequest) []contracts.Event {
 }
 
 // Withdraw implements [contracts.Host].
-func (h *fakeHost) Withdraw(requestID string, verdict contracts.Verdict, reason string, by contracts.Resolver) bool {
-	return h.resolve(requestID, contracts.Outcome{Verdict: verdict, Reason: reason, By: by})
+func (h *Host) Withdraw(requestID string, verdict contracts.Verdict, reason string, by contracts.Resolver) bool {
+	return h.Resolve(requestID, contracts.Outcome{Verdict: verdict, Reason: reason, By: by})
 }
 
-// resolve ends an open question as a client would. It reports whether the
+// Resolve ends an open question as a client would. It reports whether the
 // question was open.
-func (h *fakeHost) resolve(requestID string, out contracts.Outcome) bool {
+func (h *Host) Resolve(requestID string, out contracts.Outcome) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	answered, ok := h.open[requestID]
@@ -214,26 +212,26 @@ func (h *fakeHost) resolve(requestID string, out contracts.Outcome) bool {
 }
 
 // ApprovalMode implements [contracts.Host].
-func (h *fakeHost) Restored() bool { return h.restored }
+func (h *Host) Restored() bool { return h.Earlier }
 
-func (h *fakeHost) ApprovalMode() contracts.ApprovalMode {
+func (h *Host) ApprovalMode() contracts.ApprovalMode {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.mode
+	return h.Mode
 }
 
-// shown returns what was published so far.
-func (h *fakeHost) shown() []contracts.Event {
+// Shown returns what was published so far.
+func (h *Host) Shown() []contracts.Event {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return slices.Clone(h.events)
 }
 
-// types returns the types of what was published so far. Adjacent chunks and
+// Types returns the types of what was published so far. Adjacent chunks and
 // outputs count once, because where a stream is cut is chance.
-func (h *fakeHost) types() []string {
+func (h *Host) Types() []string {
 	var types []string
-	for _, ev := range h.shown() {
+	for _, ev := range h.Shown() {
 		types = append(types, ev.EventType())
 	}
 	var once []string
@@ -246,10 +244,10 @@ func (h *fakeHost) types() []string {
 	return once
 }
 
-// said returns the text of all answers, without reasoning.
-func (h *fakeHost) said() string {
+// Said returns the text of all answers, without reasoning.
+func (h *Host) Said() string {
 	var text strings.Builder
-	for _, chunk := range shownAs[*contracts.ResponseChunk](h) {
+	for _, chunk := range As[*contracts.ResponseChunk](h) {
 		if !chunk.IsThinking {
 			text.WriteString(chunk.Content)
 		}
@@ -257,44 +255,44 @@ func (h *fakeHost) said() string {
 	return text.String()
 }
 
-// output returns the text of all tool output.
-func (h *fakeHost) output() string {
+// Output returns the text of all tool output.
+func (h *Host) Output() string {
 	var text strings.Builder
-	for _, out := range shownAs[*contracts.ToolOutput](h) {
+	for _, out := range As[*contracts.ToolOutput](h) {
 		text.WriteString(out.Content)
 	}
 	return text.String()
 }
 
-// await returns once an event that satisfies is was published, and that event.
-func (h *fakeHost) await(is func(contracts.Event) bool) contracts.Event {
+// Await returns once an event that satisfies is was published, and that event.
+func (h *Host) Await(is func(contracts.Event) bool) contracts.Event {
 	h.t.Helper()
-	late := time.After(patience)
+	late := time.After(Patience)
 	for {
 		h.mu.Lock()
 		at, more := slices.IndexFunc(h.events, is), h.published
 		h.mu.Unlock()
 		if at >= 0 {
-			return h.shown()[at]
+			return h.Shown()[at]
 		}
 		select {
 		case <-more:
 		case <-late:
-			h.t.Fatalf("got %v, want an event that did not come", h.types())
+			h.t.Fatalf("got %v, want an event that did not come", h.Types())
 		}
 	}
 }
 
-// awaitType is await for the first event of a type.
-func (h *fakeHost) awaitType(typ string) contracts.Event {
+// AwaitType is Await for the first event of a type.
+func (h *Host) AwaitType(typ string) contracts.Event {
 	h.t.Helper()
-	return h.await(func(ev contracts.Event) bool { return ev.EventType() == typ })
+	return h.Await(func(ev contracts.Event) bool { return ev.EventType() == typ })
 }
 
-// shownAs returns the published events of one type.
-func shownAs[E contracts.Event](h *fakeHost) []E {
+// As returns the published events of one type.
+func As[E contracts.Event](h *Host) []E {
 	var events []E
-	for _, ev := range h.shown() {
+	for _, ev := range h.Shown() {
 		if e, ok := ev.(E); ok {
 			events = append(events, e)
 		}
@@ -302,10 +300,24 @@ func shownAs[E contracts.Event](h *fakeHost) []E {
 	return events
 }
 
-// must ends the test if err is not nil.
-func must(t testing.TB, err error) {
+// Must ends the test if err is not nil.
+func Must(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
 	}
+}
+
+// Asked returns the questions so far.
+func (h *Host) Asked() []*contracts.ServerRequest {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.Clone(h.asked)
+}
+
+// Announced says that a call was announced before the server restarted.
+func (h *Host) Announced(callID string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.calls[callID] = callAnnounced
 }

@@ -1,25 +1,24 @@
 //go:build unix
 
-package agent
+package command
 
 import (
 	"context"
 	"errors"
-	"io"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
+	"github.com/seed-028515a8/maestro/agent/hosttest"
 )
 
 // collect runs line and returns what it wrote.
-func collect(t *testing.T, ctx context.Context, line string) (string, exit, error) {
+func collect(t *testing.T, ctx context.Context, line string) (string, Exit, error) {
 	t.Helper()
 	var text strings.Builder
-	e, err := command{Line: line, Dir: t.TempDir(), Env: os.Environ()}.Run(ctx, func(s string) error {
+	e, err := Command{Line: line, Dir: t.TempDir(), Env: os.Environ()}.Run(ctx, func(s string) error {
 		text.WriteString(s)
 		return nil
 	})
@@ -53,43 +52,6 @@ func TestLongOutputArrivesWhole(t *testing.T) {
 	}
 }
 
-// witness returns a FIFO and a channel that is closed once every process that
-// opened it for writing has ended. The first write sends a token.
-func witness(t *testing.T) (path string, written, ended <-chan struct{}) {
-	t.Helper()
-	path = filepath.Join(t.TempDir(), "witness")
-	must(t, unix.Mkfifo(path, 0o600))
-	w, e := make(chan struct{}), make(chan struct{})
-	go func() { // ends with the last writer
-		defer close(e)
-		f, err := os.Open(path)
-		if err != nil {
-			t.Error(err)
-			return
-		}
-		defer f.Close()
-		if _, err := io.ReadFull(f, make([]byte, 1)); err != nil {
-			t.Errorf("got %v, want a byte from the command", err)
-			return
-		}
-		close(w)
-		if _, err := io.Copy(io.Discard, f); err != nil {
-			t.Error(err)
-		}
-	}()
-	return path, w, e
-}
-
-// happens fails the test if c is not closed in time.
-func happens(t *testing.T, what string, c <-chan struct{}) {
-	t.Helper()
-	select {
-	case <-c:
-	case <-time.After(patience):
-		t.Fatalf("got nothing, want: %s", what)
-	}
-}
-
 func TestEndedContextLeavesNoProcessOfTheGroup(t *testing.T) {
 	t.Parallel()
 	for name, line := range map[string]string{
@@ -100,7 +62,7 @@ func TestEndedContextLeavesNoProcessOfTheGroup(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			path, running, ended := witness(t)
+			path, running, ended := hosttest.Witness(t)
 			ctx, cancel := context.WithCancelCause(t.Context())
 			stopped := errors.New("stopped")
 			go func() { // ends when the command runs
@@ -112,17 +74,17 @@ func TestEndedContextLeavesNoProcessOfTheGroup(t *testing.T) {
 			if !errors.Is(err, stopped) || e.Success() {
 				t.Errorf("got %+v, %v; want a failure and error %v", e, err, stopped)
 			}
-			if took := time.Since(began); took > patience {
+			if took := time.Since(began); took > hosttest.Patience {
 				t.Errorf("got %s, want an end after a second or so", took)
 			}
-			happens(t, "the end of every process of the group", ended)
+			hosttest.Happens(t, "the end of every process of the group", ended)
 		})
 	}
 }
 
 func TestBackgroundProcessesAreHeardAndThenEnded(t *testing.T) {
 	t.Parallel()
-	path, _, ended := witness(t)
+	path, _, ended := hosttest.Witness(t)
 	began := time.Now()
 	output, e, err := collect(t, t.Context(), "exec 3>"+path+"; echo >&3; (trap 'echo late; exit' TERM; sleep 1000 & wait) & echo early")
 	if err != nil || !e.Success() {
@@ -131,28 +93,28 @@ func TestBackgroundProcessesAreHeardAndThenEnded(t *testing.T) {
 	if !strings.HasPrefix(output, "early\n") {
 		t.Errorf("got output %q, want it to begin with that of the command", output)
 	}
-	if took := time.Since(began); took < lingerDelay || took > patience {
+	if took := time.Since(began); took < lingerDelay || took > hosttest.Patience {
 		t.Errorf("got %s, want at least the %s that output is waited for", took, lingerDelay)
 	}
-	happens(t, "the end of the background processes", ended)
+	hosttest.Happens(t, "the end of the background processes", ended)
 }
 
 func TestFailedEmitEndsTheCommand(t *testing.T) {
-	path, _, ended := witness(t)
+	path, _, ended := hosttest.Witness(t)
 	full := errors.New("full")
-	_, err := command{Line: "exec 3>" + path + "; echo >&3; while :; do echo y; done", Dir: t.TempDir(), Env: os.Environ()}.
+	_, err := Command{Line: "exec 3>" + path + "; echo >&3; while :; do echo y; done", Dir: t.TempDir(), Env: os.Environ()}.
 		Run(t.Context(), func(string) error { return full })
 	if !errors.Is(err, full) {
 		t.Errorf("got error %v, want %v", err, full)
 	}
-	happens(t, "the end of the command", ended)
+	hosttest.Happens(t, "the end of the command", ended)
 }
 
 func TestUnreadOutputHoldsTheCommandBack(t *testing.T) {
 	t.Parallel()
 	marker := filepath.Join(t.TempDir(), "marker")
 	unread := true
-	_, err := command{Line: "head -c 4000000 /dev/zero; touch " + marker, Dir: t.TempDir(), Env: os.Environ()}.
+	_, err := Command{Line: "head -c 4000000 /dev/zero; touch " + marker, Dir: t.TempDir(), Env: os.Environ()}.
 		Run(t.Context(), func(string) error {
 			if unread {
 				unread = false
@@ -173,7 +135,7 @@ func TestUnreadOutputHoldsTheCommandBack(t *testing.T) {
 }
 
 func TestCommandThatCannotStartIsAnError(t *testing.T) {
-	_, err := command{Line: "true", Dir: filepath.Join(t.TempDir(), "absent")}.Run(t.Context(), func(string) error { return nil })
+	_, err := Command{Line: "true", Dir: filepath.Join(t.TempDir(), "absent")}.Run(t.Context(), func(string) error { return nil })
 	if !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("got error %v, want %v", err, os.ErrNotExist)
 	}

@@ -1,17 +1,19 @@
-package agent
+package command
 
 import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"github.com/seed-028515a8/maestro/agent/hosttest"
 )
 
 func TestProcessThatCannotBeFoundDoesNotHoldTheRun(t *testing.T) {
 	t.Parallel()
-	path, _, ended := witness(t)
+	path, _, ended := hosttest.Witness(t)
 	ids := filepath.Join(t.TempDir(), "ids")
 	// In a session of its own and without the environment that it got.
-	c := command{
+	c := Command{
 		Shell: "/bin/bash", Dir: t.TempDir(), Env: os.Environ(),
 		Line: "exec 3>" + path + "; echo >&3; env -i setsid /bin/sh -c 'echo >away; exec sleep 1000' & echo $! >" + ids + "; until [ -e away ]; do sleep 0.01; done",
 	}
@@ -27,5 +29,5 @@ func TestProcessThatCannotBeFoundDoesNotHoldTheRun(t *testing.T) {
 	if _, _, err := collect(t, t.Context(), "kill -KILL $(cat "+ids+")"); err != nil {
 		t.Fatal(err)
 	}
-	happens(t, "the end of the process", ended)
+	hosttest.Happens(t, "the end of the process", ended)
 }

@@ -1,4 +1,4 @@
-package agent
+package turn
 
 import (
 	"errors"
@@ -8,26 +8,27 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/seed-028515a8/maestro/agent/hosttest"
 	"github.com/seed-028515a8/maestro/contracts"
 )
 
 func TestResponseEndCarriesTheTelemetryOfItsTurn(t *testing.T) { // R38, R39, R40
 	synctest.Test(t, func(t *testing.T) {
-		host := newFakeHost(t)
-		turn := newTurn(host, "m", "p")
+		host := hosttest.New(t)
+		turn := New(host, "m", "p")
 		turn.Finished("write", true, "Wrote a")
-		must(t, turn.Start(t.Context()))
+		hosttest.Must(t, turn.Start(t.Context()))
 		time.Sleep(3 * time.Millisecond)
-		must(t, turn.Think(t.Context(), "hm"))
-		must(t, turn.Say(t.Context(), ""))
-		must(t, turn.Say(t.Context(), "hi"))
+		hosttest.Must(t, turn.Think(t.Context(), "hm"))
+		hosttest.Must(t, turn.Say(t.Context(), ""))
+		hosttest.Must(t, turn.Say(t.Context(), "hi"))
 		turn.Finished("bash", false, "Ran b")
 		turn.Finished("write", true, "Wrote a")
 		turn.Finished("read", true, "")
 		time.Sleep(4 * time.Millisecond)
-		must(t, turn.End(t.Context(), contracts.Usage{InputTokens: 1, OutputTokens: 2, CacheReadTokens: 3, CacheWriteTokens: 4, TotalTokens: 99}))
+		hosttest.Must(t, turn.End(t.Context(), contracts.Usage{InputTokens: 1, OutputTokens: 2, CacheReadTokens: 3, CacheWriteTokens: 4, TotalTokens: 99}))
 
-		got := shownAs[*contracts.ResponseEnd](host)[0]
+		got := hosttest.As[*contracts.ResponseEnd](host)[0]
 		want := &contracts.ResponseEnd{
 			ResponseID: got.ResponseID,
 			Usage: contracts.Usage{
@@ -51,14 +52,14 @@ func TestResponseEndCarriesTheTelemetryOfItsTurn(t *testing.T) { // R38, R39, R4
 }
 
 func TestSecondResponseStartsFromNothing(t *testing.T) {
-	host := newFakeHost(t)
-	turn := newTurn(host, "m", "p")
+	host := hosttest.New(t)
+	turn := New(host, "m", "p")
 	turn.Finished("bash", true, "Ran b")
 	for range 2 {
-		must(t, turn.Start(t.Context()))
-		must(t, turn.End(t.Context(), contracts.Usage{ModelID: "other"}))
+		hosttest.Must(t, turn.Start(t.Context()))
+		hosttest.Must(t, turn.End(t.Context(), contracts.Usage{ModelID: "other"}))
 	}
-	ends := shownAs[*contracts.ResponseEnd](host)
+	ends := hosttest.As[*contracts.ResponseEnd](host)
 	if ends[0].ResponseID == ends[1].ResponseID {
 		t.Errorf("got the id %s twice, want a fresh one", ends[0].ResponseID)
 	}
@@ -75,19 +76,19 @@ func TestSecondResponseStartsFromNothing(t *testing.T) {
 }
 
 func TestNothingIsSaidOutsideAResponse(t *testing.T) {
-	host := newFakeHost(t)
-	turn := newTurn(host, "m", "p")
+	host := hosttest.New(t)
+	turn := New(host, "m", "p")
 	if err := turn.Say(t.Context(), "hi"); !errors.Is(err, errNotResponding) {
 		t.Errorf("Say: got error %v, want %v", err, errNotResponding)
 	}
 	if err := turn.End(t.Context(), contracts.Usage{}); !errors.Is(err, errNotResponding) {
 		t.Errorf("End: got error %v, want %v", err, errNotResponding)
 	}
-	must(t, turn.Start(t.Context()))
+	hosttest.Must(t, turn.Start(t.Context()))
 	if err := turn.Start(t.Context()); err == nil {
 		t.Error("second Start: got no error, want one")
 	}
-	if got := len(host.shown()); got != 1 {
+	if got := len(host.Shown()); got != 1 {
 		t.Errorf("got %d events, want the one response_start", got)
 	}
 }

@@ -1,4 +1,5 @@
-package agent
+// Package mask hides what looks like a credential from what clients are shown.
+package mask
 
 import (
 	"bytes"
@@ -9,8 +10,8 @@ import (
 	proc "github.com/seed-028515a8/maestro/internal/child"
 )
 
-// maskMark stands where a secret was.
-const maskMark = "***"
+// Mark stands where a secret was.
+const Mark = "***"
 
 // What a command line may carry a secret in. A value ends where the shell would
 // end the word, so that nothing which runs is hidden with it: who approves a
@@ -20,10 +21,10 @@ var (
 	authorization = regexp.MustCompile("(?i)(authorization:[ \t]*)((?:\\$\\(|[^'\"\n;&|<>()])+)")
 )
 
-// maskCommand hides the values of assignments and options whose names look like
+// Command hides the values of assignments and options whose names look like
 // those of credentials, and of authorization headers. A value that runs a
 // command of its own is left as it is.
-func maskCommand(line string) string {
+func Command(line string) string {
 	line = maskMatches(assignment, line, func(name string) bool { return proc.SecretName(strings.TrimSuffix(name, "=")) })
 	return maskMatches(authorization, line, func(string) bool { return true })
 }
@@ -36,15 +37,15 @@ func maskMatches(re *regexp.Regexp, line string, secret func(string) bool) strin
 		if !secret(parts[1]) || strings.Contains(parts[2], "$(") || strings.Contains(parts[2], "`") {
 			return match
 		}
-		return parts[1] + maskMark
+		return parts[1] + Mark
 	})
 }
 
-// maskArgs returns args as clients may see them: values under keys that look
+// Args returns args as clients may see them: values under keys that look
 // like credentials are hidden, at any depth, and so are those inside the text
 // under "command". Args without secrets, or that are not JSON, are returned as
 // they are; otherwise keys come out sorted.
-func maskArgs(args json.RawMessage) json.RawMessage {
+func Args(args json.RawMessage) json.RawMessage {
 	dec := json.NewDecoder(bytes.NewReader(args))
 	dec.UseNumber() // numbers keep their spelling
 	var value any
@@ -66,12 +67,12 @@ func maskArgs(args json.RawMessage) json.RawMessage {
 // whether there was anything to hide.
 func maskValue(key string, value any) (masked any, found bool) {
 	if value != nil && secretKey(key) {
-		return maskMark, true
+		return Mark, true
 	}
 	switch v := value.(type) {
 	case string:
 		if key == "command" {
-			masked := maskCommand(v)
+			masked := Command(v)
 			return masked, masked != v
 		}
 	case map[string]any:

@@ -1,0 +1,173 @@
+// Package model holds the words that an agent loop and a model provider have in
+// common: what is sent, what streams back, and how it fails. They are plain
+// values, so that histories can be kept as JSON and providers exchanged.
+package model
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+)
+
+// A Model is one model of one provider. Stream may be called from one goroutine
+// at a time.
+type Model interface {
+	// Stream sends a request and passes on what the model says as it comes. It
+	// returns the whole reply once the model has finished. When ctx ends, the
+	// stream breaks or say fails, it returns what had come until then beside the
+	// error, calls without complete arguments left out. An error of the provider
+	// is an *Error.
+	Stream(ctx context.Context, req *Request, say func(Delta) error) (Reply, error)
+}
+
+// A Request is a conversation to be continued by the model.
+type Request struct {
+	System    string
+	Messages  []Message // the first is the user's; roles alternate
+	Tools     []Tool
+	Thinking  Effort
+	MaxTokens int64 // of the reply; zero means the provider's default for the model
+
+	// Metadata are labels for the provider's or a gateway's books: ids, never
+	// content.
+	Metadata map[string]string
+}
+
+// Effort is how much a model is to think before it answers.
+type Effort string
+
+// The efforts, from none.
+const (
+	EffortOff     Effort = "off"
+	EffortMinimal Effort = "minimal"
+	EffortLow     Effort = "low"
+	EffortMedium  Effort = "medium"
+	EffortHigh    Effort = "high"
+	EffortUltra   Effort = "ultra"
+)
+
+// Role is who a message is from.
+type Role string
+
+// The roles. The results of tools are from the user.
+const (
+	RoleUser      Role = "user"
+	RoleAssistant Role = "assistant"
+)
+
+// A Message is one side's turn.
+type Message struct {
+	Role  Role   `json:"role"`
+	Parts []Part `json:"parts"`
+}
+
+// A Part is a piece of a message: exactly one field is set.
+type Part struct {
+	Text     *string     `json:"text,omitempty"`
+	Thinking *Thinking   `json:"thinking,omitempty"`
+	Call     *Call       `json:"call,omitempty"`
+	Result   *CallResult `json:"result,omitempty"`
+	Image    *Image      `json:"image,omitempty"`
+}
+
+// Thinking is reasoning that a provider wants to see again. What Opaque holds is
+// the provider's own; one that finds another's sends nothing of it.
+type Thinking struct {
+	Text     string          `json:"text,omitempty"`
+	Provider string          `json:"provider,omitempty"`
+	Opaque   json.RawMessage `json:"opaque,omitempty"`
+}
+
+// A Call is a tool that the model wants to have run. Args is a JSON object, {}
+// if the model gave none.
+type Call struct {
+	ID   string          `json:"id"`
+	Tool string          `json:"tool"`
+	Args json.RawMessage `json:"args"`
+}
+
+// A CallResult answers a call. The messages of a valid history answer every call
+// of an assistant's message in the message that follows it.
+type CallResult struct {
+	ID      string  `json:"id"`
+	Text    string  `json:"text"`
+	Images  []Image `json:"images,omitempty"`
+	IsError bool    `json:"is_error,omitempty"`
+}
+
+// An Image is a picture in one of the usual formats.
+type Image struct {
+	MimeType string `json:"mime_type"`
+	Data     []byte `json:"data"`
+}
+
+// A Tool is what the model may call. Schema is a JSON Schema of an object.
+type Tool struct {
+	Name        string
+	Description string
+	Schema      json.RawMessage
+}
+
+// A Delta is what the model has just said: text or thinking.
+type Delta struct {
+	Text     string
+	Thinking bool
+}
+
+// A Reply is a finished message with what it cost.
+type Reply struct {
+	Message Message
+	Usage   Usage
+	Stop    Stop
+	Model   string // as the provider names it; may be empty
+}
+
+// Usage counts tokens. Input does not include what was read from or written to a
+// cache.
+type Usage struct {
+	Input, Output, CacheRead, CacheWrite int64
+}
+
+// Stop is why a model stopped.
+type Stop string
+
+// The reasons to stop.
+const (
+	StopDone    Stop = "done"
+	StopCalls   Stop = "calls"   // it waits for the results of its calls
+	StopLength  Stop = "length"  // MaxTokens, or the end of its context
+	StopRefused Stop = "refused" // by the provider's or the model's policy
+)
+
+// Kind classifies a failure by what may be done about it.
+type Kind string
+
+// The kinds of failures.
+const (
+	KindOverloaded Kind = "overloaded" // 429, 529 and the like: try again, later
+	KindTransient  Kind = "transient"  // 5xx, a cut stream, no connection: try again
+	KindTooLong    Kind = "too_long"   // the conversation does not fit: shorten it
+	KindAuth       Kind = "auth"       // no or wrong credentials
+	KindInvalid    Kind = "invalid"    // the provider does not take the request
+	KindMalformed  Kind = "malformed"  // the provider's answer is not understood: try again
+)
+
+// An Error is a failure of a provider. Its text is fit to be shown: credentials
+// and request bodies are not in it.
+type Error struct {
+	Kind       Kind
+	Status     int           // of HTTP; zero if there was no answer
+	RetryAfter time.Duration // that the provider asks for; zero if it does not
+	Message    string
+}
+
+func (e *Error) Error() string { return e.Message }
+
+// Retryable reports whether the same request may succeed later.
+func (e *Error) Retryable() bool {
+	switch e.Kind {
+	case KindOverloaded, KindTransient, KindMalformed:
+		return true
+	}
+	return false
+}
