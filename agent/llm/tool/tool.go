@@ -1,0 +1,40 @@
+// Package tool holds what an agent loop can do in a workspace: run commands,
+// read, write and edit files, and find them.
+package tool
+
+import (
+	"context"
+	"encoding/json"
+
+	"github.com/seed-028515a8/maestro/agent/llm/model"
+)
+
+// A Tool is something the loop can do for a model. Its functions may be called
+// from any goroutine.
+type Tool struct {
+	model.Tool
+
+	// Title is the name for people, such as Bash.
+	Title string
+
+	// Gated says that it changes something: a person is asked first, unless a
+	// rule decides.
+	Gated bool
+
+	// Brief says in a few words what a call did and what it is doing, such as
+	// "Ran ls" and "Running ls". Args may be anything.
+	Brief func(args json.RawMessage) (label, action string)
+
+	// Run does it. out shows output as it comes and may be called from Run's own
+	// goroutine only; what is passed to it is also in the result, as far as that
+	// has room. A failure that the model can do something about is a result with
+	// IsError; an error ends the run.
+	Run func(ctx context.Context, args json.RawMessage, out func(text string) error) (Result, error)
+}
+
+// A Result is what the model is told.
+type Result struct {
+	Text    string
+	Images  []model.Image
+	IsError bool
+}
