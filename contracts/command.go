@@ -40,6 +40,14 @@ type ContentBlock struct {
 	MimeType string // image only
 }
 
+// A ClientTool is something a client does for the agent when it is asked to by a
+// client_tool request. InputSchema is a JSON Schema of the request's args.
+type ClientTool struct {
+	Name        string          `json:"name"`
+	Description string          `json:"description,omitempty"`
+	InputSchema json.RawMessage `json:"input_schema"`
+}
+
 // Hello identifies a client, chooses its role and negotiates. Every later hello
 // replaces all it carries except the role (R29).
 type Hello struct {
@@ -48,6 +56,7 @@ type Hello struct {
 	Capabilities        *Capabilities  `json:"capabilities,omitempty"`
 	Role                Role           `json:"role,omitempty"`                  // cannot change once set
 	OptOutNotifications []Notification `json:"opt_out_notifications,omitempty"` // duplicates are allowed
+	ClientTools         []ClientTool   `json:"client_tools,omitempty"`          // needs client_tool in server_requests; offered to the agent while the client controls
 }
 
 // Init changes the run configuration; fields are applied in this order (R33).

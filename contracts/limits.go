@@ -11,6 +11,8 @@ const (
 	MaxDepth           = 128       // nesting of a JSON text
 	MaxIDBytes         = 128       // an id chosen by a client
 	MaxSendIDBytes     = 64        // the id of a ws.send
+	MaxClientTools     = 64        // tools that a client does for the agent
+	MaxClientToolBytes = 64 << 10  // of their names, descriptions and schemas together
 	MaxLabelBytes      = 256       // a client's name or version, and the protocol version it names
 	MaxEventBytes      = 1 << 20   // a server message; the hub says instead that it was too long
 	MaxUnanswered      = 32        // ws.send frames without an answer, per connection

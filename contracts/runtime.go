@@ -84,4 +84,8 @@ type Host interface {
 
 	// ApprovalMode returns the policy in force.
 	ApprovalMode() ApprovalMode
+
+	// ClientTools returns what the client that controls does for the agent. It
+	// changes with who controls.
+	ClientTools() []ClientTool
 }

@@ -1,8 +1,10 @@
 package handshake
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/seed-028515a8/maestro/contracts"
 )
@@ -21,6 +23,7 @@ type Terms struct {
 	Capabilities    contracts.Capabilities
 	HasCapabilities bool                     // the client gave capabilities, if only empty ones
 	OptOuts         []contracts.Notification // in the order given, each once (R12)
+	ClientTools     []contracts.ClientTool   // what the client does for the agent
 }
 
 // An Offer is what was settled before the hello.
@@ -40,12 +43,15 @@ var viewerForbidden = []contracts.RequestType{
 }
 
 // Negotiate decides what h is granted. The refusals are *contracts.Error, in
-// this order: bad_request if a label is longer than [contracts.MaxLabelBytes],
-// role_conflict if h asks for a role other than the one it has (R26),
+// this order: bad_request if a label is longer than [contracts.MaxLabelBytes]
+// or the client's tools are not fit to be offered, role_conflict if h asks for a role other than the one it has (R26),
 // bad_request if a viewer offers to answer what only a controller may (R27). The terms share h's client info and capabilities, so h must not change
 // afterwards.
 func Negotiate(h *contracts.Hello, o Offer) (Terms, error) {
 	if err := checkLabels(h); err != nil {
+		return Terms{}, err
+	}
+	if err := checkTools(h); err != nil {
 		return Terms{}, err
 	}
 	role, err := o.role(h.Role)
@@ -58,6 +64,7 @@ func Negotiate(h *contracts.Hello, o Offer) (Terms, error) {
 		Mismatch:        h.ProtocolVersion != "" && h.ProtocolVersion != contracts.ProtocolVersion,
 		ClientInfo:      h.ClientInfo,
 		OptOuts:         distinct(h.OptOutNotifications),
+		ClientTools:     h.ClientTools,
 	}
 	if h.Capabilities != nil {
 		t.Capabilities, t.HasCapabilities = *h.Capabilities, true
@@ -90,6 +97,37 @@ func checkLabels(h *contracts.Hello) error {
 		}
 	}
 	return nil
+}
+
+// checkTools bounds what an agent is told of a client's tools.
+func checkTools(h *contracts.Hello) error {
+	if len(h.ClientTools) == 0 {
+		return nil
+	}
+	if h.Capabilities == nil || !slices.Contains(h.Capabilities.ServerRequests, contracts.RequestClientTool) {
+		return refuse(contracts.CodeBadRequest, "client_tools needs the client_tool capability")
+	}
+	size, names := 0, map[string]bool{}
+	for _, tool := range h.ClientTools {
+		size += len(tool.Name) + len(tool.Description) + len(tool.InputSchema)
+		if !toolName(tool.Name) || names[tool.Name] {
+			return refuse(contracts.CodeBadRequest, "the names of client_tools must differ and have 1 to 64 letters, digits, _ or -")
+		}
+		names[tool.Name] = true
+		var schema map[string]any
+		if json.Unmarshal(tool.InputSchema, &schema) != nil || schema == nil {
+			return refuse(contracts.CodeBadRequest, "the input_schema of a client tool must be an object")
+		}
+	}
+	if len(h.ClientTools) > contracts.MaxClientTools || size > contracts.MaxClientToolBytes {
+		return refuse(contracts.CodeBadRequest, fmt.Sprintf("at most %d client_tools of %d bytes together are allowed", contracts.MaxClientTools, contracts.MaxClientToolBytes))
+	}
+	return nil
+}
+
+// toolName reports whether every provider of models takes name for a tool.
+func toolName(name string) bool {
+	return name != "" && len(name) <= 64 && strings.Trim(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-") == ""
 }
 
 // role returns the role of a client that asked for want, which may be empty.

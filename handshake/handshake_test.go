@@ -1,9 +1,12 @@
 package handshake_test
 
 import (
+	"encoding/json"
 	"errors"
+	"fmt"
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -272,5 +275,33 @@ func TestLabelsAndListsAreBounded(t *testing.T) {
 	}
 	if got := terms.Capabilities.ServerRequests; !slices.Equal(got, many[:2]) {
 		t.Errorf("got %d types, want each once: %v", len(got), many[:2])
+	}
+}
+
+func TestToolsOfClientsAreFitToBeOffered(t *testing.T) {
+	schema := json.RawMessage(`{"type":"object"}`)
+	able := &contracts.Capabilities{ServerRequests: []contracts.RequestType{contracts.RequestClientTool}}
+	tool := func(name string) contracts.ClientTool { return contracts.ClientTool{Name: name, InputSchema: schema} }
+	many := make([]contracts.ClientTool, contracts.MaxClientTools+1)
+	for i := range many {
+		many[i] = tool(fmt.Sprint("t", i))
+	}
+	for name, hello := range map[string]*contracts.Hello{
+		"without the capability": {ClientTools: []contracts.ClientTool{tool("a")}},
+		"no name":                {Capabilities: able, ClientTools: []contracts.ClientTool{tool("")}},
+		"an odd name":            {Capabilities: able, ClientTools: []contracts.ClientTool{tool("a b")}},
+		"a long name":            {Capabilities: able, ClientTools: []contracts.ClientTool{tool(strings.Repeat("a", 65))}},
+		"one name twice":         {Capabilities: able, ClientTools: []contracts.ClientTool{tool("a"), tool("a")}},
+		"no schema":              {Capabilities: able, ClientTools: []contracts.ClientTool{{Name: "a", InputSchema: json.RawMessage(`[]`)}}},
+		"too many":               {Capabilities: able, ClientTools: many},
+		"too large":              {Capabilities: able, ClientTools: []contracts.ClientTool{{Name: "a", Description: strings.Repeat("x", contracts.MaxClientToolBytes), InputSchema: schema}}},
+	} {
+		if _, err := handshake.Negotiate(hello, handshake.Offer{}); !errors.Is(err, &contracts.Error{Code: contracts.CodeBadRequest}) {
+			t.Errorf("%s: got %v, want %s", name, err, contracts.CodeBadRequest)
+		}
+	}
+	terms, err := handshake.Negotiate(&contracts.Hello{Capabilities: able, ClientTools: many[1:]}, handshake.Offer{})
+	if err != nil || len(terms.ClientTools) != contracts.MaxClientTools {
+		t.Errorf("got %d tools, %v; want %d", len(terms.ClientTools), err, contracts.MaxClientTools)
 	}
 }

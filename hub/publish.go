@@ -296,6 +296,16 @@ func (a *host) ApprovalMode() contracts.ApprovalMode {
 	return a.mode
 }
 
+// ClientTools implements [contracts.Host].
+func (a *host) ClientTools() []contracts.ClientTool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if c := a.holder(); c != nil && c.terms.CanAnswer(contracts.RequestClientTool) {
+		return c.terms.ClientTools
+	}
+	return nil
+}
+
 // A backlog counts the bytes that local clients, which cannot be reset, still
 // have to read. The agent waits while it is too long; nobody else does.
 type backlog struct {

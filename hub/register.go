@@ -237,6 +237,9 @@ func complete(hello *contracts.Hello, t handshake.Terms) {
 	if hello.OptOutNotifications == nil {
 		hello.OptOutNotifications = t.OptOuts
 	}
+	if hello.ClientTools == nil && hello.Capabilities != nil && slices.Contains(hello.Capabilities.ServerRequests, contracts.RequestClientTool) {
+		hello.ClientTools = t.ClientTools
+	}
 }
 
 func mayBringTools(req *contracts.AttachRequest, t handshake.Terms) error {

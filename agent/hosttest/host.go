@@ -28,6 +28,8 @@ type Host struct {
 	Mode    contracts.ApprovalMode // the policy; prompt at first
 	Earlier bool                   // an earlier process had the session
 
+	Tools []contracts.ClientTool // of the controlling client
+
 	// Answer answers a question at once. Nil leaves questions open until
 	// Resolve or Withdraw. At first it approves everything.
 	Answer func(*contracts.ServerRequest) contracts.Outcome
@@ -307,6 +309,9 @@ func Must(t testing.TB, err error) {
 		t.Fatal(err)
 	}
 }
+
+// ClientTools implements [contracts.Host].
+func (h *Host) ClientTools() []contracts.ClientTool { return h.Tools }
 
 // Asked returns the questions so far.
 func (h *Host) Asked() []*contracts.ServerRequest {

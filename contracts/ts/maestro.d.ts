@@ -218,6 +218,8 @@ export interface Hello {
   role?: Role;
   /** duplicates are allowed */
   opt_out_notifications?: Notification[];
+  /** needs client_tool in server_requests; offered to the agent while the client controls */
+  client_tools?: ClientTool[];
 }
 
 /**
@@ -1095,6 +1097,16 @@ export interface Capabilities {
 export interface ClientInfo {
   name: string;
   version?: string;
+}
+
+/**
+ * A ClientTool is something a client does for the agent when it is asked to by
+ * a client_tool request. InputSchema is a JSON Schema of the request's args.
+ */
+export interface ClientTool {
+  name: string;
+  description?: string;
+  input_schema: unknown;
 }
 
 /**
