@@ -36,9 +36,9 @@ func newTree(leader *os.Process, mark string) *tree {
 }
 
 // each calls act with every process of the tree that has not ended. It reports
-// whether there was one, or may have been: without descriptors nobody can be seen.
-// In many containers nobody waits for processes whose
-// parents are gone, or does so late, so those that ended are still to be seen.
+// whether there was one, or may have been: without descriptors nobody can be
+// seen. In many containers nobody waits for processes whose parents are gone, or
+// does so late, so those that ended are still to be seen.
 func (t *tree) each(act func(*os.Process)) bool {
 	dir, err := os.Open("/proc")
 	if err != nil {
@@ -97,8 +97,8 @@ func (t *tree) has(id string, buf []byte) (bool, error) {
 }
 
 // Bounds of what is read of a process. An environment may be as long as the
-// system allows arguments to be, two megabytes by default; our mark is the last
-// of what the process was given, and mostly there are a few kilobytes.
+// system allows arguments to be, two megabytes by default, but our mark is the
+// first entry of it. A process that puts more than this before it is not found.
 const (
 	maxStat    = 4 << 10
 	maxEnviron = 256 << 10
@@ -132,8 +132,9 @@ func statOf(id string, buf []byte) (s stat, err error) {
 }
 
 // readProc reads the beginning of a file about a process, or nothing if that is
-// gone or not ours to read. The error says that it could not look. It is used for every process there is, so it does without what package os
-// does for files that may block.
+// gone or not ours to read. The error says that it could not look. It is used for
+// every process there is, so it does without what package os does for files that
+// may block.
 func readProc(id, file string, buf []byte) (n int, err error) {
 	fd, err := unix.Open("/proc/"+id+"/"+file, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	switch err {
