@@ -120,7 +120,7 @@ func watch(w *observe.Session, h *hub.Hub) {
 		Lag: func() observe.Lag { return observe.Lag(h.Lag()) },
 		Totals: func() observe.Totals {
 			m := h.Metrics()
-			return observe.Totals{Merged: h.Merged(), SlowConsumers: m.SlowConsumers.Load(), Silent: m.Silent.Load(), AgentWaits: m.AgentWaits.Load()}
+			return observe.Totals{Merged: h.Merged(), SlowConsumers: m.SlowConsumers.Load(), Silent: m.Silent.Load(), AgentWaits: m.AgentWaits.Load(), CommandWaits: m.CommandWaits.Load()}
 		},
 	}, h.Snapshot())
 	go func() { // ends with the session
