@@ -99,7 +99,7 @@ type PendingRequest struct {
 	Platform          json.RawMessage `json:"platform,omitempty"`
 }
 
-// ActiveTool is a running tool. Output keeps its last 32,768 bytes.
+// ActiveTool is a running tool. Output keeps its last 32,768 characters.
 type ActiveTool struct {
 	CallID string `json:"call_id"`
 	Tool   string `json:"tool"`
@@ -107,7 +107,7 @@ type ActiveTool struct {
 }
 
 // ActiveCommand is a running utility command. Output keeps its last 32,768
-// bytes (R78).
+// characters (R78).
 type ActiveCommand struct {
 	CommandID         string       `json:"command_id"`
 	Command           string       `json:"command"`

@@ -16,7 +16,8 @@ type Metrics struct {
 	Attached      atomic.Int64 // handshakes completed
 	SlowConsumers atomic.Int64 // connections closed because they did not take what was written
 	Silent        atomic.Int64 // connections closed because nothing was heard from them
-	AgentWaits    atomic.Int64 // times the agent waited for a local client, or a command for its owner
+	AgentWaits    atomic.Int64 // times the agent waited for a local client
+	CommandWaits  atomic.Int64 // times a command waited for its owner
 	LeaseChanges  atomic.Int64
 	Asked         atomic.Int64 // server requests opened
 	Acks          atomic.Int64 // ws.ack frames

@@ -51,18 +51,23 @@ func (c *connection) settle(limit int) bool {
 }
 
 // read returns the cursor up to which all of the connection's subscriptions that
-// were ever followed have got what there was.
+// are followed have got what there was. While none is, those count that were and
+// may be again: a page that was reloaded leaves one behind that never will be.
 func (c *connection) read() uint64 {
-	read := uint64(math.MaxUint64)
+	followed, left := uint64(math.MaxUint64), uint64(math.MaxUint64)
+	attached := false
 	for _, sub := range c.subs {
 		switch {
 		case sub.box != nil:
-			read = min(read, sub.box.cursor.Load())
+			attached, followed = true, min(followed, sub.box.cursor.Load())
 		case sub.followed && !sub.lost:
-			read = min(read, sub.from)
+			left = min(left, sub.from)
 		}
 	}
-	return read
+	if attached {
+		return followed
+	}
+	return left
 }
 
 // repay lets those look again who wait for a connection to read. The caller
@@ -96,7 +101,7 @@ func (h *Hub) awaitOwner(ctx context.Context, owner string) error {
 		paid := c.owes.paid
 		h.mu.Unlock()
 		if first {
-			h.metrics.AgentWaits.Add(1)
+			h.metrics.CommandWaits.Add(1)
 		}
 		select {
 		case <-paid:

@@ -105,7 +105,7 @@ func TestCommandWaitsForItsOwnerToRead(t *testing.T) {
 		o.peer.Freeze()
 		done := o.writes(t.Context(), 0, 5000) // several times what is kept
 		o.waits(done, o.Cursor())
-		if o.Metrics().AgentWaits.Load() == 0 {
+		if o.Metrics().CommandWaits.Load() == 0 {
 			t.Error("got no wait counted, want one")
 		}
 		o.peer.Thaw()
@@ -175,6 +175,35 @@ func TestCommandDoesNotWaitForWhoNeverReads(t *testing.T) {
 		o := &owner{room: r, tools: b, told: contracts.Attached{ConnectionID: alice.by.ConnectionID}}
 		if err := <-o.writes(t.Context(), 0, 1000); err != nil {
 			t.Error(err)
+		}
+	})
+}
+
+// A page that is reloaded leaves a subscription behind, which its heartbeats keep.
+func TestCommandDoesNotWaitForAnOldSubscription(t *testing.T) {
+	withTools(t, hub.Options{MaxBacklog: 8 << 10}, func(t *testing.T, r *room, b *toolbox, alice *guest) {
+		alice.subscribes(contracts.AttachRequest{Role: contracts.RoleController})
+		old := alice.follows(contracts.StreamRequest{SubscriptionID: alice.by.SubscriptionID})
+		r.arrived(old)
+		old.Close()
+		alice.subscribes(contracts.AttachRequest{Role: contracts.RoleController})
+		page := alice.follows(contracts.StreamRequest{SubscriptionID: alice.by.SubscriptionID})
+		defer page.Close()
+		alice.posts(startC1)
+		o := &owner{room: r, tools: b, told: contracts.Attached{ConnectionID: alice.by.ConnectionID}}
+		done := o.writes(t.Context(), 0, 1000)
+		for range 10 {
+			alice.beats()
+			time.Sleep(time.Second)
+			r.arrived(page)
+		}
+		select {
+		case err := <-done:
+			if err != nil {
+				t.Error(err)
+			}
+		default:
+			t.Error("got a command that waits, want its end: its owner has read everything")
 		}
 	})
 }

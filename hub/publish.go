@@ -307,7 +307,8 @@ func (a *host) ClientTools() []contracts.ClientTool {
 }
 
 // A backlog counts the bytes that local clients, which cannot be reset, still
-// have to read. The agent waits while it is too long; nobody else does.
+// have to read. The agent and file watches wait while it is too long; nobody else
+// does.
 type backlog struct {
 	clients atomic.Int32
 	bytes   atomic.Int64

@@ -287,8 +287,9 @@ func (h *Hub) Unsubscribe(id string, by contracts.Caller) error {
 	return h.refusedOr(err)
 }
 
-// endConnection destroys a connection and shows the state that leaves, once. In a crowd the departure of one that only watched is told
-// with the others' (see presence).
+// endConnection destroys a connection and shows the state that leaves, once. In a
+// crowd the departure of one that only watched is told with the others' (see
+// presence).
 func (h *Hub) endConnection(s *state, c *connection, why contracts.LeaseReason) {
 	holder, _ := s.lease.Holder()
 	alone := len(s.conns) <= presenceAtOnce

@@ -39,6 +39,7 @@ type Totals struct {
 	SlowConsumers int64  // connections closed because they did not take what was written
 	Silent        int64  // connections closed because nothing was heard from them
 	AgentWaits    int64  // times the agent waited for a local client
+	CommandWaits  int64  // times a command waited for its owner to read
 }
 
 func (t *Totals) add(other Totals) {
@@ -46,6 +47,7 @@ func (t *Totals) add(other Totals) {
 	t.SlowConsumers += other.SlowConsumers
 	t.Silent += other.Silent
 	t.AgentWaits += other.AgentWaits
+	t.CommandWaits += other.CommandWaits
 }
 
 // A census is the part of the metrics that is counted when they are read.
@@ -54,7 +56,8 @@ type census struct {
 
 	sessions, followers, behind   *prometheus.Desc
 	lagEntries, lagBytes, lagTime *prometheus.Desc
-	merged, slow, silent, waits   *prometheus.Desc
+	merged, slow, silent          *prometheus.Desc
+	agentWaits, commandWaits      *prometheus.Desc
 }
 
 func newCensus(o *Observer) *census {
@@ -72,7 +75,9 @@ func newCensus(o *Observer) *census {
 		merged:     desc("merged_entries_total", "Entries that reached a lagging follower in the frame of a later one."),
 		slow:       desc("slow_consumers_total", "Connections closed because they did not take what was written."),
 		silent:     desc("silent_connections_total", "Connections closed because nothing was heard from them."),
-		waits:      desc("agent_waits_total", "Times an agent waited for a client on standard output."),
+
+		agentWaits:   desc("agent_waits_total", "Times an agent waited for a client on standard output."),
+		commandWaits: desc("command_waits_total", "Times a client's command waited for its client to read what it had written."),
 	}
 }
 
@@ -106,5 +111,6 @@ func (c *census) Collect(out chan<- prometheus.Metric) {
 	counter(c.merged, float64(total.Merged))
 	counter(c.slow, float64(total.SlowConsumers))
 	counter(c.silent, float64(total.Silent))
-	counter(c.waits, float64(total.AgentWaits))
+	counter(c.agentWaits, float64(total.AgentWaits))
+	counter(c.commandWaits, float64(total.CommandWaits))
 }

@@ -62,7 +62,7 @@ func open(t *testing.T, o *observe.Observer, store journal.Store) (*hub.Hub, *ob
 			m := h.Metrics()
 			return observe.Totals{
 				Merged: h.Merged(), SlowConsumers: m.SlowConsumers.Load(),
-				Silent: m.Silent.Load(), AgentWaits: m.AgentWaits.Load(),
+				Silent: m.Silent.Load(), AgentWaits: m.AgentWaits.Load(), CommandWaits: m.CommandWaits.Load(),
 			}
 		},
 	}, h.Snapshot())

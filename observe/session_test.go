@@ -228,7 +228,7 @@ func TestLagIsTheWorstAndTotalsAreTheSum(t *testing.T) {
 				return observe.Lag{Followers: 10, Behind: i, Entries: uint64(100 * i), Bytes: int64(1000 / i), Age: time.Duration(i) * time.Second}
 			},
 			Totals: func() observe.Totals {
-				return observe.Totals{Merged: 7, SlowConsumers: 1, Silent: 2, AgentWaits: 3}
+				return observe.Totals{Merged: 7, SlowConsumers: 1, Silent: 2, AgentWaits: 3, CommandWaits: 5}
 			},
 		}, nil)
 	}
@@ -236,7 +236,7 @@ func TestLagIsTheWorstAndTotalsAreTheSum(t *testing.T) {
 		`maestro_followers`: 20, `maestro_followers_behind`: 3,
 		`maestro_follower_lag_entries`: 200, `maestro_follower_lag_bytes`: 1000, `maestro_follower_lag_seconds`: 2,
 		`maestro_merged_entries_total`: 14, `maestro_slow_consumers_total`: 2,
-		`maestro_silent_connections_total`: 4, `maestro_agent_waits_total`: 6,
+		`maestro_silent_connections_total`: 4, `maestro_agent_waits_total`: 6, `maestro_command_waits_total`: 10,
 		`maestro_sessions{state="idle"}`: 3,
 	})
 }

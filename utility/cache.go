@@ -38,8 +38,9 @@ type listings struct {
 	work sync.WaitGroup // what goes on; none is added once closed
 
 	// Owned by who has the turn.
-	alone bool  // the system does not tell
-	feed  *feed // nil unless it is to tell
+	feed  *feed         // nil unless the system is to tell
+	again time.Time     // when it may be tried to have it tell
+	pause time.Duration // how long that was put off the last time; 0 if it went well
 
 	mu      sync.Mutex
 	closed  bool
@@ -62,8 +63,9 @@ type part struct {
 }
 
 // list returns the files below rel. They are those of the moment, but for what
-// the system has yet to tell, or those of maxUntold ago if it does not tell.
-func (h *Host) list(ctx context.Context, rel string) (*finding, error) {
+// the system has yet to tell. If it does not tell they are those of maxUntold
+// before the call at the earliest.
+func (h *lister) list(ctx context.Context, rel string) (*finding, error) {
 	dir, err := h.ws.Real(rel)
 	if err != nil {
 		return nil, err
@@ -81,10 +83,15 @@ func (h *Host) list(ctx context.Context, rel string) (*finding, error) {
 }
 
 // listAll returns all files of the workspace.
-func (h *Host) listAll(ctx context.Context) (*finding, error) {
+func (h *lister) listAll(ctx context.Context) (*finding, error) {
+	return h.listSince(ctx, time.Now())
+}
+
+// listSince is listAll for who has been waiting for it since then.
+func (h *lister) listSince(ctx context.Context, then time.Time) (*finding, error) {
 	c := &h.listings
 	turn := c.open()
-	if f := c.current(); f != nil {
+	if f := c.current(then); f != nil {
 		h.refresh(f)
 		return f, nil
 	}
@@ -97,7 +104,7 @@ func (h *Host) listAll(ctx context.Context) (*finding, error) {
 		<-turn
 		return c.outdated(), nil
 	}
-	f := c.current() // another search may have made it meanwhile
+	f := c.current(then) // another search may have made it meanwhile
 	var err error
 	if f == nil {
 		f, err = h.renew(ctx)
@@ -156,15 +163,16 @@ func (c *listings) close() {
 	}
 }
 
-// current returns the listing if it is true by now, else nil.
-func (c *listings) current() *finding {
+// current returns the listing if it is true by now, or was asked for after then by
+// somebody else, else nil: that it took long to make is no reason to make another.
+func (c *listings) current(then time.Time) *finding {
 	c.mu.Lock()
 	f, told, changed := c.found, c.told, c.stale || len(c.touched) > 0
 	c.mu.Unlock()
 	switch {
 	case f == nil || changed:
 		return nil
-	case !told && time.Since(f.asked) > maxUntold:
+	case !told && f.asked.Before(then) && time.Since(f.asked) > maxUntold:
 		return nil
 	case told && !hold(f.marks):
 		return nil
@@ -222,7 +230,7 @@ func (c *listings) below(f *finding, dir string) *finding {
 }
 
 // renew makes the listing true again. The caller has the turn.
-func (h *Host) renew(ctx context.Context) (*finding, error) {
+func (h *lister) renew(ctx context.Context) (*finding, error) {
 	c := &h.listings
 	c.mu.Lock()
 	f, whole, touched := c.found, c.stale || !c.told, c.touched
@@ -247,13 +255,16 @@ func (h *Host) renew(ctx context.Context) (*finding, error) {
 
 // patch returns the listing as it is after something has happened to a few paths.
 // It reports false if that takes a new one.
-func (h *Host) patch(ctx context.Context, old *finding, touched map[string]struct{}) (*finding, bool) {
+func (h *lister) patch(ctx context.Context, old *finding, touched map[string]struct{}) (*finding, bool) {
 	var paths, dirs, files []string
 	for path := range touched {
 		rel, err := filepath.Rel(h.ws.Root(), path)
 		name := filepath.ToSlash(rel)
-		if err != nil || within(name, old.nested) {
+		switch {
+		case err != nil || within(name, old.nested):
 			return nil, false
+		case h.isApart(rel):
+			continue
 		}
 		info, err := h.ws.Lstat(rel)
 		switch {
@@ -283,13 +294,13 @@ func (h *Host) patch(ctx context.Context, old *finding, touched map[string]struc
 			f.files = append(f.files, file)
 		}
 	}
-	f.files = append(f.files, newCandidates(now)...)
+	f.files = append(f.files, newCandidates(h.leaveOut(".", now))...)
 	return &f, len(f.files) <= maxSearchFiles
 }
 
 // listSome returns those of files that git does not ignore, or tracks, and the
 // files below dirs. It reports false if git cannot tell.
-func (h *Host) listSome(ctx context.Context, dirs, files []string) ([]string, bool) {
+func (h *lister) listSome(ctx context.Context, dirs, files []string) ([]string, bool) {
 	ignored, err := h.ignored(ctx, files)
 	if err != nil {
 		return nil, false

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"testing"
@@ -32,12 +33,24 @@ func (r *room) followed() *finding {
 // fed returns how many directories the system tells of.
 func (r *room) fed() int {
 	r.rested()
-	if r.listings.feed == nil {
-		return 0
+	n := 0
+	if r.listings.feed != nil {
+		r.listings.feed.mu.Lock()
+		defer r.listings.feed.mu.Unlock()
+		n = len(r.listings.feed.dirs)
 	}
-	r.listings.feed.mu.Lock()
-	defer r.listings.feed.mu.Unlock()
-	return len(r.listings.feed.dirs)
+	if r.share.taken != n {
+		r.t.Errorf("got %d taken of the share, want %d", r.share.taken, n)
+	}
+	return n
+}
+
+// sharedFor returns what hosts share whose listings may follow so many
+// directories.
+func sharedFor(followed int) *Shared {
+	s := NewShared()
+	s.followed.most = followed
+	return s
 }
 
 func TestSearchesFollowChanges(t *testing.T) {
@@ -96,6 +109,7 @@ func followChanges(t *testing.T, withGit bool) {
 		step("one that is gone", func() { must(t, os.Remove(at("tracked.log"))) }, nil, some("tracked.log"))
 		step("rules of the clone", func() { write(t, at(".git/info/exclude"), "/y\n") }, nil, some("y"))
 	}
+	r.fed() // as many as are taken, after all that came and went
 	step("rules of the user", func() { write(t, filepath.Join(os.Getenv("HOME"), ".config/git/ignore"), "/d1\n") }, nil, some("d1"))
 }
 
@@ -152,10 +166,10 @@ func TestOldListingsAreMadeAnew(t *testing.T) {
 
 // Where the system tells of too few directories, searches list every time.
 func TestSearchesFollowChangesUntold(t *testing.T) {
-	r := newRoom(t, Options{MaxWatchedDirs: 5}, map[string]string{"a": "", "b/b": "", "c/c": ""})
+	r := newRoom(t, Options{Shared: sharedFor(2)}, map[string]string{"a": "", "b/b": "", "c/c": ""})
 	r.listed(".")
-	if n := r.fed(); n > 0 || !r.listings.alone {
-		t.Fatalf("got %d directories that are watched, alone %v; want no more than are allowed", n, r.listings.alone)
+	if n := r.fed(); n > 0 || r.listings.pause == 0 {
+		t.Fatalf("got %d directories that are watched, put off %v; want no more than are allowed", n, r.listings.pause)
 	}
 	write(t, filepath.Join(r.root, "b/new"), "")
 	r.lists("after a change", ".", "a", "b/b", "b/new", "c/c")
@@ -213,7 +227,7 @@ func TestWhatHappensMeanwhileIsNotMissed(t *testing.T) {
 		if tt.file != "" {
 			write(t, filepath.Join(r.root, filepath.FromSlash(tt.file)), "more")
 		}
-		r.listings.feed, err = newFeed(10, &r.listings)
+		r.listings.feed, err = newFeed(&share{most: 10}, &r.listings)
 		must(t, err)
 		if got := !r.followFrom(t.Context(), f); got != tt.missed {
 			t.Errorf("%s: got missed %v, want %v", tt.what, got, tt.missed)
@@ -245,7 +259,7 @@ func TestSearchThatIsCutShortKeepsTheListing(t *testing.T) {
 	if f, err := r.renew(ctx); err != nil || f.complete {
 		t.Errorf("got complete %v, %v; want a listing that was cut short", f.complete, err)
 	}
-	if f, _ := r.listings.last(); f != known || r.listings.current() != nil {
+	if f, _ := r.listings.last(); f != known || r.listings.current(time.Now()) != nil {
 		t.Error("got another listing, want the one before, to be made true")
 	}
 	wantList(t, "then", r.listed("."), ".gitignore")
@@ -273,4 +287,160 @@ func TestPartOfALargeWorkspaceIsListed(t *testing.T) {
 	r.listings.open()
 	r.listings.set(&finding{asked: time.Now()}, false)
 	wantList(t, "part", r.listed("b"), "c")
+}
+
+// How much clients may watch has nothing to do with how searches find out.
+func TestFewWatchesLeaveSearchesAsTheyAre(t *testing.T) {
+	r := newRoom(t, Options{MaxWatchedDirs: 1}, map[string]string{"a/b/c": ""})
+	r.followed()
+	if n := r.fed(); n != 3 {
+		t.Errorf("got %d directories that are watched, want all three", n)
+	}
+}
+
+// What the system has too little of now it may have later.
+func TestFollowingIsTriedAgain(t *testing.T) {
+	shared := sharedFor(1)
+	r := newRoom(t, Options{Shared: shared}, map[string]string{"a": "", "b/b": ""})
+	again := func(told bool, pause time.Duration) {
+		t.Helper()
+		r.listings.lose()
+		r.listed(".")
+		r.rested()
+		if _, is := r.listings.last(); is != told || r.listings.pause != pause {
+			t.Errorf("got told %v, put off for %v; want %v, %v", is, r.listings.pause, told, pause)
+		}
+	}
+	for _, pause := range []time.Duration{minPause, 2 * minPause} {
+		again(false, pause)
+		if wait := time.Until(r.listings.again); wait > pause || wait < pause/2 {
+			t.Errorf("got it put off for %v, want %v", wait, pause)
+		}
+		again(false, pause) // it is not time
+		r.listings.again = time.Now()
+	}
+	shared.followed.mu.Lock()
+	shared.followed.most = 2
+	shared.followed.mu.Unlock()
+	again(true, 0)
+	if n := r.fed(); n != 2 {
+		t.Errorf("got %d directories that are watched, want 2", n)
+	}
+}
+
+// A listing may take longer than it is used. It is true for those who came before
+// it was asked for.
+func TestWhoWaitedTakesTheListingOfAnother(t *testing.T) {
+	r := newRoom(t, Options{Shared: sharedFor(0)}, map[string]string{"a": ""})
+	r.listed(".")
+	f, _ := r.listings.last()
+	old := *f
+	old.asked = time.Now().Add(-time.Hour)
+	r.listings.set(&old, false)
+	if got, err := r.listSince(t.Context(), old.asked.Add(-time.Second)); err != nil || got != &old {
+		t.Errorf("got another listing, %v; want the one that was asked for meanwhile", err)
+	}
+	if got, err := r.listSince(t.Context(), old.asked.Add(time.Second)); err != nil || got == &old {
+		t.Errorf("got the listing of before, %v; want another", err)
+	}
+}
+
+// Nobody waits for ever for a git that hangs.
+func TestGitThatHangsIsEnded(t *testing.T) {
+	real, err := exec.LookPath("git")
+	must(t, err)
+	bin := t.TempDir()
+	hang := filepath.Join(bin, "hang")
+	must(t, os.WriteFile(filepath.Join(bin, "git"), []byte("#!/bin/sh\n[ -e '"+hang+"' ] && exec sleep 1000\nexec '"+real+"' \"$@\"\n"), 0o700))
+	t.Setenv("PATH", bin+string(os.PathListSeparator)+os.Getenv("PATH"))
+	r := newRoom(t, Options{}, map[string]string{"a": ""})
+	gitInit(t, r.root)
+	old := *r.followed()
+	old.asked = old.asked.Add(-2 * maxListingAge)
+	r.listings.set(&old, true)
+	r.followTime = 10 * time.Millisecond
+	write(t, hang, "")
+	wantList(t, "while it hangs", r.listed("."), "a")
+	r.comesToAnEnd("the listing behind it", r.rested)
+	must(t, os.Remove(hang))
+	old.unsure = true
+	r.listings.set(&old, true)
+	write(t, hang, "")
+	r.comesToAnEnd("looking for what is not there", func() { r.makeSure(t.Context()) })
+	must(t, os.Remove(hang))
+	r.followTime = patience
+	write(t, filepath.Join(r.root, "b"), "")
+	r.lists("then", ".", "a", "b")
+}
+
+// comesToAnEnd fails the test if something goes on for ever.
+func (r *room) comesToAnEnd(what string, do func()) {
+	r.t.Helper()
+	done := make(chan struct{})
+	go func() { // ends with what it does, or with the tests
+		defer close(done)
+		do()
+	}()
+	select {
+	case <-done:
+	case <-time.After(patience):
+		r.t.Fatalf("%s: got no end, want one", what)
+	}
+}
+
+// A journal in the workspace is not searched, and no reason to list anything.
+func TestJournalsAreNotSearched(t *testing.T) {
+	for _, withGit := range []bool{true, false} {
+		dir := t.TempDir()
+		journals := filepath.Join(dir, "state/journals")
+		write(t, filepath.Join(journals, "one/000.jsonl"), "")
+		write(t, filepath.Join(dir, "state/journalsx"), "")
+		write(t, filepath.Join(dir, "a"), "")
+		r := roomAt(t, Options{Journals: []string{t.TempDir(), journals}}, dir)
+		if withGit {
+			gitInit(t, r.root)
+		}
+		wantList(t, "root", r.listed("."), "a", "state/journalsx")
+		wantList(t, "around", r.listed("state"), "journalsx")
+		wantList(t, "inside", r.listed("state/journals"))
+		for sub, want := range map[string][]string{".": {"a", "state/journalsx"}, "state": {"journalsx"}, "state/journals/one": nil} {
+			f, err := r.listAnew(t.Context(), filepath.FromSlash(sub))
+			must(t, err)
+			var got []string
+			for _, file := range f.files {
+				got = append(got, file.path)
+			}
+			slices.Sort(got)
+			wantList(t, sub+" by itself", got, want...)
+		}
+		r.followed()
+		if n := r.fed(); n != 2 {
+			t.Errorf("git %v: got %d directories that are watched, want those without journals", withGit, n)
+		}
+		must(t, os.RemoveAll(journals))
+		write(t, filepath.Join(journals, "two/000.jsonl"), "")
+		write(t, filepath.Join(dir, "state/new/f"), "")
+		r.lists("after changes", ".", "a", "state/journalsx", "state/new/f")
+		r.followed()
+		if n := r.fed(); n != 3 {
+			t.Errorf("git %v: got %d directories that are watched, want those without journals", withGit, n)
+		}
+	}
+}
+
+// A change of the configuration that the environment names is found at once.
+func TestNamedConfigurationIsLookedAt(t *testing.T) {
+	for _, key := range []string{"GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM"} {
+		config := filepath.Join(t.TempDir(), "config")
+		t.Setenv(key, config)
+		r := newRoom(t, Options{}, map[string]string{"a": ""})
+		r.followed()
+		if r.listings.current(time.Now()) == nil {
+			t.Errorf("%s: got no listing, want the one that is kept", key)
+		}
+		write(t, config, "[core]\n")
+		if r.listings.current(time.Now()) != nil {
+			t.Errorf("%s: got the listing of before, want none", key)
+		}
+	}
 }

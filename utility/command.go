@@ -39,13 +39,15 @@ type command struct {
 	spec  spec
 	stdin *stdin // nil unless allowed
 
-	resizing sync.Mutex    // held while a resize is told; taken before none
+	resizing sync.Mutex    // held while a resize is told; taken before any other
 	term     *pty.Terminal // guarded by resizing; nil without a terminal, and once the command is over
 
 	announced chan error // 1-buffered; how showing the first event went
 
-	patient context.Context // ends once the command is to end, and need not wait for its owner any more
+	waiting context.Context // for the owner to read; ends once the command is to end
 	hurry   context.CancelFunc
+	living  context.Context // ends once no process is left
+	over    context.CancelFunc
 
 	asked  chan struct{} // closed once it is to end
 	forced chan struct{} // closed once it is to be killed
@@ -76,12 +78,13 @@ func (h *Host) startCommand(c *call, cmd *contracts.UtilityCommandStart) error {
 		announced: make(chan error, 1),
 		asked:     make(chan struct{}), forced: make(chan struct{}),
 	}
-	run.patient, run.hurry = context.WithCancel(h.ctx)
+	run.living, run.over = context.WithCancel(h.ctx)
+	run.waiting, run.hurry = context.WithCancel(run.living)
 	if cmd.AllowStdin {
 		run.stdin = newStdin(spec.size != nil)
 	}
 	if err := take(h, c, &h.commands, run); err != nil {
-		run.hurry()
+		run.over()
 		return err
 	}
 	go run.run() // ends with the command, which Disown, Stop and Close bring about; Host.work counts it
@@ -89,6 +92,7 @@ func (h *Host) startCommand(c *call, cmd *contracts.UtilityCommandStart) error {
 	case err := <-run.announced:
 		return err
 	case <-c.ctx.Done():
+		run.end(ending{reason: "Utility command could not be started in time", force: true})
 		return context.Cause(c.ctx)
 	}
 }
@@ -159,11 +163,11 @@ func (c *command) resize(ctx context.Context, size pty.Size) error {
 	return c.host.publish(ctx, &contracts.UtilityCommandResized{CommandID: c.id, Columns: int64(size.Columns), Rows: int64(size.Rows)})
 }
 
-// setTerminal says what Resize is for; nil ends it.
-func (c *command) setTerminal(term *pty.Terminal) {
+// leaveTerminal ends resizing.
+func (c *command) leaveTerminal() {
 	c.resizing.Lock()
 	defer c.resizing.Unlock()
-	c.term = term
+	c.term = nil
 }
 
 // halt implements [entry].
@@ -201,7 +205,7 @@ func closed(c <-chan struct{}) bool {
 // run is the command's goroutine: it starts the processes, shows the first
 // event, sees them to their end and shows the last event.
 func (c *command) run() {
-	defer c.hurry()
+	defer c.over()
 	c.resizing.Lock() // until the start is shown
 	group, outputs, err := c.launch()
 	if err != nil && c.spec.size != nil { // without a terminal there is nothing to tell of
@@ -217,7 +221,7 @@ func (c *command) run() {
 	shown := c.host.publish(c.host.ctx, started)
 	c.resizing.Unlock()
 	if shown != nil {
-		c.setTerminal(nil)
+		c.leaveTerminal()
 		if err == nil {
 			c.abandon(group, outputs)
 		}
@@ -231,7 +235,6 @@ func (c *command) run() {
 		last.Reason = err.Error()
 	} else {
 		c.supervise(group, outputs)
-		c.setTerminal(nil)
 		c.describe(last, group)
 	}
 	depart(c.host, &c.host.commands, c, last)
@@ -347,25 +350,27 @@ func (c *command) supervise(group *child.Group, outputs []*output) {
 
 	select {
 	case <-group.Exited():
-		c.linger(drained)
+		c.linger(outputs, drained)
 	case <-c.asked:
 	}
 	grace := time.Duration(0)
 	if !closed(c.forced) {
-		grace = c.patience()
+		grace = c.timeToEnd()
 	}
 	group.Stop(grace, c.forced)
+	c.over()
 	for _, o := range outputs {
 		o.expire()
 	}
 	<-drained
+	c.leaveTerminal()
 	closeOutputs(outputs)
 	c.stdin.close()
 	input.Wait()
 }
 
-// patience returns how long the processes have once they were asked to end.
-func (c *command) patience() time.Duration {
+// timeToEnd returns how long the processes have once they were asked to end.
+func (c *command) timeToEnd() time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !closed(c.asked) {
@@ -374,17 +379,34 @@ func (c *command) patience() time.Duration {
 	return c.grace
 }
 
-// linger waits for the output of processes that outlive the one that exited.
-func (c *command) linger(drained <-chan struct{}) {
+// linger waits for the output of processes that outlive the one that exited. The
+// time that they wait for the owner to read does not count.
+func (c *command) linger(outputs []*output, drained <-chan struct{}) {
 	c.mu.Lock()
 	c.ended = !closed(c.asked)
 	c.mu.Unlock()
+	ends := make([]time.Time, len(outputs)) // by output: when it has been read for long enough, but for what it is held
+	for i, o := range outputs {
+		ends[i] = time.Now().Add(lingerDelay - o.heldFor())
+	}
 	late := time.NewTimer(lingerDelay)
 	defer late.Stop()
-	select {
-	case <-drained:
-	case <-late.C:
-	case <-c.asked:
+	for {
+		select {
+		case <-drained:
+			return
+		case <-c.asked:
+			return
+		case <-late.C:
+		}
+		left := time.Duration(0)
+		for i, o := range outputs {
+			left = max(left, time.Until(ends[i].Add(o.heldFor())))
+		}
+		if left <= 0 {
+			return
+		}
+		late.Reset(left)
 	}
 }
 

@@ -15,6 +15,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/seed-028515a8/maestro/contracts"
 )
 
@@ -530,11 +532,56 @@ func TestCallEndsWithItsContext(t *testing.T) {
 		<-blocked
 		cancel(impatient)
 	}()
-	if err := r.Do(ctx, "alice", &contracts.UtilityCommandStart{CommandID: "c", Command: "echo on"}); !errors.Is(err, impatient) {
+	if err := r.Do(ctx, "alice", &contracts.UtilityCommandStart{CommandID: "c", Command: "exec sleep 1000"}); !errors.Is(err, impatient) {
 		t.Errorf("got %v, want %v", err, impatient)
 	}
 	close(release)
-	wantEnd(t, r.exited("c"), 0, "", "") // what was started goes on
+	wantEnd(t, r.exited("c"), -1, "SIGKILL", "Utility command could not be started in time") // as the client was told
+}
+
+// reluctant makes owners read nothing until the returned function is called.
+func reluctant(r *room) (read func()) {
+	reads := make(chan struct{})
+	r.reading = func(ctx context.Context) error {
+		select {
+		case <-reads:
+			return nil
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+	return sync.OnceFunc(func() { close(reads) })
+}
+
+func TestBackgroundOutputWaitsForTheOwner(t *testing.T) {
+	t.Parallel()
+	r := newRoom(t, Options{}, nil)
+	read := reluctant(r)
+	defer read()
+	r.do(&contracts.UtilityCommandStart{CommandID: "c", Command: "(head -c 300000 /dev/zero | tr '\\0' x) & exit 0"})
+	late := time.AfterFunc(lingerDelay+killDelay, read) // when processes that nobody listened to would be gone
+	defer late.Stop()
+	wantEnd(t, r.exited("c"), 0, "", "")
+	if got := r.output("c", contracts.StreamStdout); got != strings.Repeat("x", 300_000) {
+		t.Errorf("got %d bytes, want all 300000", len(got))
+	}
+}
+
+func TestCommandThatIsToEndDoesNotFlood(t *testing.T) {
+	t.Parallel()
+	r := newRoom(t, Options{}, nil)
+	defer reluctant(r)()
+	deaf := filepath.Join(r.root, "deaf")
+	must(t, unix.Mkfifo(deaf, 0o600))
+	r.do(&contracts.UtilityCommandStart{CommandID: "c", Command: "trap '' TERM; echo >deaf; yes"})
+	if _, err := os.ReadFile(deaf); err != nil {
+		t.Fatal(err)
+	}
+	r.do(&contracts.UtilityCommandTerminate{CommandID: "c"})
+	r.exited("c")
+	if got := len(r.output("c", contracts.StreamStdout)); got > 2*maxLast {
+		t.Errorf("got %d bytes after it was asked to end, want about %d", got, maxLast)
+	}
 }
 
 func TestCommandsHaveTheirTime(t *testing.T) {

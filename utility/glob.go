@@ -78,7 +78,7 @@ type filter struct {
 var builtinExcludes = []string{
 	"**/node_modules/**", "**/.git/**", "**/dist/**", "**/build/**", "**/.next/**", "**/.nuxt/**", "**/coverage/**",
 	"**/*.log", "**/.DS_Store", "**/thumbs.db",
-	".maestro/**", // journals in the workspace: reporting what reports write would not end
+	".maestro/**", // what the server keeps in a workspace; for journals elsewhere see Options.Journals
 }
 
 func newFilter(include, exclude []string) filter {

@@ -29,11 +29,21 @@ type Options struct {
 	// needed.
 	Hosted bool
 
+	// Journals are directories, absolute, that hold the journals of sessions. In
+	// the workspace nothing in them is watched or searched: each event that told
+	// of one would be the next change in it.
+	Journals []string
+
+	// Shared is what the hosts of the process have in common. Those of one
+	// workspace are to have the same Journals, EnvPass and Hosted. Nil means
+	// that this host has it for itself.
+	Shared *Shared
+
 	MaxCommands    int           // 32 at once; one more is refused
 	MaxRunTime     time.Duration // none; a command that runs longer is ended
 	MaxReadBytes   int64         // 2 MiB; a larger file is not read
 	MaxWatches     int           // 64 at once; one more is refused
-	MaxWatchedDirs int           // 50,000 in all watches; more are left out, and clients are told
+	MaxWatchedDirs int           // 50,000 in all watches of the host; more are left out, and clients are told
 
 	Log *slog.Logger // discards
 }
@@ -47,6 +57,9 @@ func (o Options) withDefaults() (Options, error) {
 	orInt(&o.MaxWatchedDirs, 50_000)
 	if o.MaxReadBytes <= 0 {
 		o.MaxReadBytes = 2 << 20
+	}
+	if o.Shared == nil {
+		o.Shared = NewShared()
 	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
@@ -65,14 +78,15 @@ func orInt(n *int, def int) {
 type Host struct {
 	// Static after Start.
 	opts    Options
-	ws      *workspace.Workspace
+	*lister // of the workspace, with other hosts; left by Close
 	publish func(ctx context.Context, events ...contracts.Event) error
 	await   func(ctx context.Context, owner string) error
 	ctx     context.Context // bounds what is published; ends when Close gives up waiting
 	cancel  context.CancelCauseFunc
 
 	searching chan struct{} // a token for each search under way; never closed
-	listings  listings      // what searches found, as long as it holds
+
+	leaving sync.Once // Close leaves the lister
 
 	mu       sync.Mutex // taken before those of commands and watches
 	closed   bool
@@ -95,7 +109,7 @@ func New(o Options) (*Host, error) {
 		return nil, err
 	}
 	h := &Host{
-		opts: o, ws: o.Workspace,
+		opts: o, lister: o.Shared.join(o),
 		searching: make(chan struct{}, maxSearches),
 		calls:     make(map[*call]struct{}),
 		commands:  newTable[*command](o.MaxCommands, "Utility command already exists: ", "Too many utility commands"),
@@ -287,7 +301,7 @@ func (h *Host) Close(ctx context.Context) error {
 		h.cancel(errClosed)
 	}
 	h.work.Wait()
-	h.listings.close()
+	h.leaving.Do(func() { h.opts.Shared.leave(h.lister) })
 	h.cancel(errClosed)
 	h.mu.Lock()
 	n := h.lookout

@@ -34,7 +34,7 @@ type finding struct {
 // lists where there is git and a repository, else what the workspace finds by
 // itself. The files of other repositories below dir are found by the workspace in
 // any case.
-func (h *Host) listAnew(ctx context.Context, dir string) (*finding, error) {
+func (h *lister) listAnew(ctx context.Context, dir string) (*finding, error) {
 	f := &finding{asked: time.Now(), marks: h.marks(ctx, dir)}
 	if h.ws.Repository(dir) {
 		g, listed := h.askGit(ctx, dir)
@@ -44,18 +44,19 @@ func (h *Host) listAnew(ctx context.Context, dir string) (*finding, error) {
 				slices.Sort(g.files)
 				g.files = slices.Compact(g.files)
 			}
-			f.files, f.complete, f.byGit, f.nested = newCandidates(g.files), !g.cut, true, g.nested
+			files := h.leaveOut(dir, g.files)
+			f.files, f.complete, f.byGit, f.nested = newCandidates(files), !g.cut, true, g.nested
 			f.unsure = true
 			return f, nil
 		}
 	}
 	own, err := h.ws.List(ctx, dir, maxSearchFiles)
-	f.files, f.complete = newCandidates(own.Files), own.Complete
+	f.files, f.complete = newCandidates(h.leaveOut(dir, own.Files)), own.Complete
 	return f, err
 }
 
 // listNested adds the files that lie in other repositories.
-func (h *Host) listNested(ctx context.Context, g *gitListing) {
+func (h *lister) listNested(ctx context.Context, g *gitListing) {
 	for _, nested := range g.nested {
 		own, err := h.ws.List(ctx, filepath.FromSlash(path.Join(g.dir, nested)), maxSearchFiles-len(g.files))
 		if err != nil {
@@ -74,7 +75,7 @@ func (h *Host) listNested(ctx context.Context, g *gitListing) {
 // What is tracked and what else there is, is asked for at the same time: git
 // takes one processor for each. Whether what is tracked is there, it is not
 // asked: it would look for every file, which takes as long again.
-func (h *Host) askGit(ctx context.Context, dir string) (*gitListing, bool) {
+func (h *lister) askGit(ctx context.Context, dir string) (*gitListing, bool) {
 	tracked, others := h.newGitListing(dir), h.newGitListing(dir)
 	var asked sync.WaitGroup
 	var err error
@@ -95,7 +96,7 @@ func (h *Host) askGit(ctx context.Context, dir string) (*gitListing, bool) {
 // askGitAbout returns what git lists at or below some paths, which are relative
 // to the root. It reports false if it lists nothing because of an error, a bound, or
 // because it leaves that to the workspace.
-func (h *Host) askGitAbout(ctx context.Context, paths []string) ([]string, bool) {
+func (h *lister) askGitAbout(ctx context.Context, paths []string) ([]string, bool) {
 	g := h.newGitListing(".")
 	if err := g.ask(ctx, paths, "-s", "-c", "-o", "--exclude-standard"); err != nil || g.full || len(g.nested) > 0 {
 		return nil, false
@@ -104,13 +105,13 @@ func (h *Host) askGitAbout(ctx context.Context, paths []string) ([]string, bool)
 }
 
 // isThere reports whether a file, slash-separated and relative to dir, exists.
-func (h *Host) isThere(dir, file string) bool {
+func (h *lister) isThere(dir, file string) bool {
 	info, err := h.ws.Lstat(filepath.Join(dir, filepath.FromSlash(file)))
 	return err == nil && !info.IsDir()
 }
 
 // gone returns the tracked files that are not there.
-func (h *Host) gone(ctx context.Context) (map[string]bool, error) {
+func (h *lister) gone(ctx context.Context) (map[string]bool, error) {
 	out, err := h.git(ctx, "ls-files", "-z", "-d").Output()
 	gone := make(map[string]bool)
 	for file := range strings.SplitSeq(string(out), "\x00") {
@@ -120,24 +121,31 @@ func (h *Host) gone(ctx context.Context) (map[string]bool, error) {
 }
 
 // rootIgnored reports whether the repository around the root ignores all of it.
-func (h *Host) rootIgnored(ctx context.Context) bool {
+func (h *lister) rootIgnored(ctx context.Context) bool {
 	return h.git(ctx, "check-ignore", "-q", ".").Run() == nil
 }
 
+// gitSettings are the variables that say where git's configuration is. What the
+// workspace lists by itself goes by them, too.
+var gitSettings = []string{"XDG_CONFIG_HOME", "GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM", "GIT_CONFIG_NOSYSTEM"}
+
 // git returns a git process in the root. It runs nothing that the repository's
 // configuration names.
-func (h *Host) git(ctx context.Context, args ...string) *exec.Cmd {
+func (h *lister) git(ctx context.Context, args ...string) *exec.Cmd {
 	args = append([]string{"-c", "core.fsmonitor=false", "-C", h.ws.Root()}, args...)
 	cmd := exec.CommandContext(ctx, "git", args...)
-	env := child.Environ(os.Environ(), h.opts.Hosted, h.opts.EnvPass)
-	cmd.Env = slices.DeleteFunc(env, func(entry string) bool { return strings.HasPrefix(entry, "GIT_") })
+	env := child.Environ(os.Environ(), h.hosted, slices.Concat(h.envPass, gitSettings))
+	cmd.Env = slices.DeleteFunc(env, func(entry string) bool {
+		name, _, _ := strings.Cut(entry, "=")
+		return strings.HasPrefix(name, "GIT_") && !slices.Contains(gitSettings, name)
+	})
 	cmd.Env = append(cmd.Env, "GIT_OPTIONAL_LOCKS=0")
 	return cmd
 }
 
 // A gitListing is what git said about the files below dir.
 type gitListing struct {
-	host   *Host
+	of     *lister
 	dir    string          // slash-separated, relative to the root
 	files  []string        // relative to dir, as are all below
 	seen   map[string]bool // files that have several stages
@@ -146,8 +154,8 @@ type gitListing struct {
 	cut    bool            // git did not come to its end
 }
 
-func (h *Host) newGitListing(dir string) *gitListing {
-	return &gitListing{host: h, dir: filepath.ToSlash(dir), seen: make(map[string]bool)}
+func (h *lister) newGitListing(dir string) *gitListing {
+	return &gitListing{of: h, dir: filepath.ToSlash(dir), seen: make(map[string]bool)}
 }
 
 // ask runs git to its end, or until g is full.
@@ -159,7 +167,7 @@ func (g *gitListing) ask(ctx context.Context, paths []string, what ...string) er
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	args := append([]string{"--literal-pathspecs", "ls-files", "-z", "-t"}, what...)
-	cmd := g.host.git(ctx, append(append(args, "--"), paths...)...)
+	cmd := g.of.git(ctx, append(append(args, "--"), paths...)...)
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		return err
@@ -206,7 +214,7 @@ func (g *gitListing) add(entry string) {
 	case isDir || submodule:
 		g.nested = append(g.nested, dir)
 	case tag == "S": // of a sparse checkout, and mostly not there
-		if g.host.isThere(g.dir, file) {
+		if g.of.isThere(g.dir, file) {
 			g.files = append(g.files, file)
 		}
 	case tag == "M": // a conflict has an entry for each side

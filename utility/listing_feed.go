@@ -17,28 +17,28 @@ import (
 // It has two goroutines. The one that takes faults never waits for anything,
 // because adding and removing directories may wait for it.
 type feed struct {
-	limit int // of directories
+	share *share // each of dirs is taken from it
 	to    *listings
 	fs    *fsnotify.Watcher
 	work  sync.WaitGroup
 
 	mu   sync.Mutex          // taken before that of listings
-	dirs map[string]struct{} // that are watched, by absolute path; at most limit
+	dirs map[string]struct{} // that are watched, by absolute path
 }
 
-// errTooManyDirectories says that the workspace has more directories than may be
+// errTooManyDirectories says that there are more directories than may be
 // followed.
 var errTooManyDirectories = errors.New("too many directories to follow")
 
-func newFeed(limit int, to *listings) (*feed, error) {
-	if limit == 0 {
+func newFeed(share *share, to *listings) (*feed, error) {
+	if !share.free() {
 		return nil, errTooManyDirectories
 	}
 	fs, err := fsnotify.NewWatcher()
 	if err != nil {
 		return nil, err
 	}
-	w := &feed{limit: limit, to: to, fs: fs, dirs: make(map[string]struct{})}
+	w := &feed{share: share, to: to, fs: fs, dirs: make(map[string]struct{})}
 	w.work.Go(w.takeChanges) // both end with close
 	w.work.Go(w.takeFaults)
 	return w, nil
@@ -48,6 +48,7 @@ func newFeed(limit int, to *listings) (*feed, error) {
 func (w *feed) close() {
 	_ = w.fs.Close() // nothing is lost: nobody listens any more
 	w.work.Wait()
+	w.share.give(len(w.dirs))
 }
 
 func (w *feed) takeChanges() {
@@ -81,17 +82,19 @@ func (w *feed) add(dir string) (fresh bool, err error) {
 	if _, has := w.dirs[dir]; has {
 		return false, nil
 	}
-	if len(w.dirs) >= w.limit {
+	if !w.share.take() {
 		return false, errTooManyDirectories
 	}
-	switch err := w.fs.Add(dir); {
-	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENOMEM), errors.Is(err, fsnotify.ErrClosed):
-		return false, err
-	case err != nil:
-		return false, nil
+	err = w.fs.Add(dir)
+	if err == nil {
+		w.dirs[dir] = struct{}{}
+		return true, nil
 	}
-	w.dirs[dir] = struct{}{}
-	return true, nil
+	w.share.give(1)
+	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENOMEM) || errors.Is(err, fsnotify.ErrClosed) {
+		return false, err
+	}
+	return false, nil
 }
 
 // forget stops watching a directory that has come or gone, and all below it, so
@@ -116,6 +119,7 @@ func (w *feed) forget(path string, empty bool) {
 
 func (w *feed) remove(dir string) {
 	delete(w.dirs, dir)
+	w.share.give(1)
 	_ = w.fs.Remove(dir) // it fails if the system has done so by itself
 }
 

@@ -3,6 +3,7 @@ package utility
 import (
 	"context"
 	"errors"
+	"io/fs"
 	"maps"
 	"os"
 	"os/exec"
@@ -22,6 +23,14 @@ const (
 	// to two seconds.
 	settleTime = 2 * time.Second
 
+	// maxFollowTime bounds what goes on behind a search: listing the workspace
+	// anew and having it followed, and looking for what is not there.
+	maxFollowTime = 10 * time.Second
+
+	// minPause is how long it is left alone at first when the workspace cannot be
+	// followed. Each time in a row it is twice as long, and at most maxIdle.
+	minPause = 30 * time.Second
+
 	// maxRounds is how often a workspace that goes on changing is listed in a
 	// row before following it is left to the next search.
 	maxRounds = 3
@@ -33,21 +42,21 @@ const (
 // goOn has the system tell what happens in the workspace. It takes over the turn,
 // lists the workspace anew first if that is asked for, and returns at once. It
 // reports false if that cannot be: the caller keeps the turn.
-func (h *Host) goOn(anew bool) bool {
+func (h *lister) goOn(anew bool) bool {
 	c := &h.listings
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.closed || c.alone {
+	if c.closed || time.Now().Before(c.again) {
 		return false
 	}
 	if c.feed == nil {
 		var err error
-		if c.feed, err = newFeed(maxFollowed(h.opts.MaxWatchedDirs), c); err != nil {
-			c.alone = true
+		if c.feed, err = newFeed(h.share, c); err != nil {
+			c.giveUp()
 			return false
 		}
 	}
-	c.work.Go(func() { // ends when all is followed, or with close
+	c.work.Go(func() { // ends when all is followed, twice followTime at the most, or with close
 		h.follow(c.ctx, anew)
 		<-c.turn
 		h.makeSure(c.ctx)
@@ -55,8 +64,15 @@ func (h *Host) goOn(anew bool) bool {
 	return true
 }
 
+// giveUp leaves the workspace to be listed at every search, for a while: what
+// there is too little of belongs to others as well, who may give it back.
+func (c *listings) giveUp() {
+	c.pause = min(max(minPause, 2*c.pause), maxIdle)
+	c.again = time.Now().Add(c.pause)
+}
+
 // refresh has a listing that is old made anew, unless somebody is at it.
-func (h *Host) refresh(f *finding) {
+func (h *lister) refresh(f *finding) {
 	if time.Since(f.asked) <= maxListingAge {
 		return
 	}
@@ -71,7 +87,9 @@ func (h *Host) refresh(f *finding) {
 }
 
 // follow is the goroutine that goes on. It has the turn.
-func (h *Host) follow(ctx context.Context, anew bool) {
+func (h *lister) follow(ctx context.Context, anew bool) {
+	ctx, cancel := context.WithTimeout(ctx, h.followTime)
+	defer cancel()
 	f, _ := h.listings.last()
 	var err error
 	if anew { // what is known stays in use until then
@@ -87,18 +105,19 @@ func (h *Host) follow(ctx context.Context, anew bool) {
 
 // followFrom has the system tell what happens after f was listed. It reports
 // false if that began too late.
-func (h *Host) followFrom(ctx context.Context, f *finding) bool {
+func (h *lister) followFrom(ctx context.Context, f *finding) bool {
 	c := &h.listings
 	known := dirsOf(f.files)
 	missed, err := h.cover(ctx, f, slices.Collect(maps.Keys(known)), known)
-	if err != nil { // the system tells of no more, or ctx has ended
-		c.alone = true
+	if err != nil { // the system tells of no more, or there is no time left
+		c.giveUp()
 		last, _ := c.last()
 		c.set(last, false)
 		c.feed.close()
 		c.feed = nil
 		return true
 	}
+	c.pause = 0
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if missed || c.stale {
@@ -110,12 +129,14 @@ func (h *Host) followFrom(ctx context.Context, f *finding) bool {
 
 // makeSure leaves out the tracked files that are not there, once the system
 // tells of those that go from now on. Searches go on while git looks for them.
-func (h *Host) makeSure(ctx context.Context) {
+func (h *lister) makeSure(ctx context.Context) {
 	c := &h.listings
 	before, told := c.last()
 	if !told || !before.unsure {
 		return
 	}
+	ctx, cancel := context.WithTimeout(ctx, h.followTime)
+	defer cancel()
 	gone, err := h.gone(ctx)
 	if err != nil {
 		return
@@ -158,9 +179,9 @@ func dirsOf(files []candidate) map[string]struct{} {
 }
 
 // cover has the system tell what happens in dirs, and in all below them that are
-// neither known nor ignored. missed says that something may have happened in one
-// of them after f was asked for and before it was told.
-func (h *Host) cover(ctx context.Context, f *finding, dirs []string, known map[string]struct{}) (missed bool, err error) {
+// neither known nor ignored, nor kept apart. missed says that something may have
+// happened in one of them after f was asked for and before it was told.
+func (h *lister) cover(ctx context.Context, f *finding, dirs []string, known map[string]struct{}) (missed bool, err error) {
 	for len(dirs) > 0 {
 		var unknown []string
 		for _, dir := range dirs {
@@ -173,7 +194,7 @@ func (h *Host) cover(ctx context.Context, f *finding, dirs []string, known map[s
 			}
 			missed = missed || late
 			for _, dir := range below {
-				if _, is := known[dir]; !is {
+				if _, is := known[dir]; !is && !h.isApart(dir) {
 					unknown = append(unknown, dir)
 				}
 			}
@@ -189,7 +210,7 @@ func (h *Host) cover(ctx context.Context, f *finding, dirs []string, known map[s
 //
 // The system may be led out of the workspace by a link that was swapped in. That
 // is no harm: what it tells and what is read here are names to ask git for.
-func (h *Host) coverOne(dir string, asked time.Time) (below []string, late bool, err error) {
+func (h *lister) coverOne(dir string, asked time.Time) (below []string, late bool, err error) {
 	name := h.ws.At(filepath.FromSlash(dir))
 	fresh, err := h.listings.feed.add(name)
 	if err != nil {
@@ -201,8 +222,7 @@ func (h *Host) coverOne(dir string, asked time.Time) (below []string, late bool,
 	}
 	defer d.Close()
 	late = fresh && changedSince(d.Stat, asked)
-	for {
-		entries, err := d.ReadDir(readBatch)
+	_ = inBatches(d, func(entries []fs.DirEntry) error { // what cannot be read is not listed either
 		for _, e := range entries {
 			switch {
 			case e.IsDir() && !workspace.VersionControl(e.Name()):
@@ -211,10 +231,9 @@ func (h *Host) coverOne(dir string, asked time.Time) (below []string, late bool,
 				late = late || fresh && changedSince(e.Info, asked)
 			}
 		}
-		if err != nil {
-			return below, late, nil
-		}
-	}
+		return nil
+	})
+	return below, late, nil
 }
 
 // changedSince reports whether a file has changed about a time or later.
@@ -225,7 +244,7 @@ func changedSince(stat func() (os.FileInfo, error), then time.Time) bool {
 
 // notIgnored returns those of dirs in which there may be something to list. What
 // git does not rule out for certain may.
-func (h *Host) notIgnored(ctx context.Context, f *finding, dirs []string) []string {
+func (h *lister) notIgnored(ctx context.Context, f *finding, dirs []string) []string {
 	if len(dirs) == 0 || !f.byGit {
 		return dirs
 	}
@@ -242,7 +261,7 @@ func (h *Host) notIgnored(ctx context.Context, f *finding, dirs []string) []stri
 }
 
 // ignored returns those of paths that git ignores, tracked or not.
-func (h *Host) ignored(ctx context.Context, paths []string) (map[string]bool, error) {
+func (h *lister) ignored(ctx context.Context, paths []string) (map[string]bool, error) {
 	if len(paths) == 0 {
 		return nil, nil
 	}

@@ -1,6 +1,7 @@
 package utility
 
 import (
+	"cmp"
 	"context"
 	"io/fs"
 	"os"
@@ -44,7 +45,7 @@ func hold(marks []mark) bool {
 
 // marks returns what the listing of dir depends on beside what is below it: which
 // directory that is, the ignore files of those around it, and git's own files.
-func (h *Host) marks(ctx context.Context, dir string) []mark {
+func (h *lister) marks(ctx context.Context, dir string) []mark {
 	marks := []mark{newMark(h.ws.At(dir))}
 	top, files := h.gitFiles(ctx)
 	for _, file := range append(files, globalIgnoreFiles()...) {
@@ -64,7 +65,7 @@ func (h *Host) marks(ctx context.Context, dir string) []mark {
 // gitFiles returns the top directory of the repository around the root, and the
 // files in which git keeps what is tracked, ignored and configured. Without a
 // repository they are those that one at the root would have.
-func (h *Host) gitFiles(ctx context.Context) (top string, files []string) {
+func (h *lister) gitFiles(ctx context.Context) (top string, files []string) {
 	names := []string{"HEAD", "index", "info/exclude", "config"}
 	args := []string{"rev-parse", "--show-toplevel"}
 	for _, name := range names {
@@ -90,13 +91,20 @@ func (h *Host) gitFiles(ctx context.Context) (top string, files []string) {
 // globalIgnoreFiles returns the user's ignore file, where it usually is, and the
 // files that may name another one.
 func globalIgnoreFiles() []string {
+	var files []string
+	for _, key := range []string{"GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM"} {
+		if file := os.Getenv(key); file != "" {
+			files = append(files, file)
+		}
+	}
 	home, err := os.UserHomeDir()
-	if err != nil {
-		return nil
-	}
 	config := os.Getenv("XDG_CONFIG_HOME")
-	if config == "" {
-		config = filepath.Join(home, ".config")
+	if err == nil {
+		files = append(files, filepath.Join(home, ".gitconfig"))
+		config = cmp.Or(config, filepath.Join(home, ".config"))
 	}
-	return []string{filepath.Join(home, ".gitconfig"), filepath.Join(config, "git", "config"), filepath.Join(config, "git", "ignore")}
+	if config != "" {
+		files = append(files, filepath.Join(config, "git", "config"), filepath.Join(config, "git", "ignore"))
+	}
+	return files
 }

@@ -100,6 +100,54 @@ func unset(t *testing.T, name string) {
 	must(t, os.Unsetenv(name))
 }
 
+// What git goes by the workspace goes by, too: both list the same files.
+func TestGitAndTheWorkspaceHaveTheSameSettings(t *testing.T) {
+	home := t.TempDir()
+	t.Setenv("HOME", home)
+	at := func(name string) string { return filepath.Join(home, name) }
+	write(t, at(".config/git/ignore"), "default\n")
+	write(t, at("xdg/git/ignore"), "xdg\n")
+	write(t, at("config"), "[core]\nexcludesFile = "+filepath.ToSlash(at("rules"))+"\n")
+	write(t, at("rules"), "named\n")
+	all := []string{"default", "xdg", "named", "kept"}
+	for name, tt := range map[string]struct {
+		env     map[string]string
+		ignored string
+	}{
+		"none":             {nil, "default"},
+		"xdg":              {map[string]string{"XDG_CONFIG_HOME": at("xdg")}, "xdg"},
+		"global":           {map[string]string{"GIT_CONFIG_GLOBAL": at("config")}, "named"},
+		"system":           {map[string]string{"GIT_CONFIG_SYSTEM": at("config"), "GIT_CONFIG_NOSYSTEM": "0"}, "named"},
+		"not the system's": {map[string]string{"GIT_CONFIG_SYSTEM": at("config"), "GIT_CONFIG_NOSYSTEM": "1"}, "default"},
+	} {
+		for _, hosted := range []bool{true, false} {
+			for _, withGit := range []bool{true, false} {
+				t.Run(fmt.Sprintf("%s, hosted %v, git %v", name, hosted, withGit), func(t *testing.T) {
+					t.Setenv("XDG_CONFIG_HOME", "")
+					t.Setenv("GIT_CONFIG_NOSYSTEM", "1")
+					t.Setenv("GIT_DIR", "/nowhere")
+					for key, value := range tt.env {
+						t.Setenv(key, value)
+					}
+					r := newRoom(t, Options{Hosted: hosted}, map[string]string{"default": "", "xdg": "", "named": "", "kept": ""})
+					unset(t, "GIT_DIR")
+					gitInit(t, r.root)
+					t.Setenv("GIT_DIR", "/nowhere")
+					if !withGit {
+						t.Setenv("PATH", t.TempDir())
+					}
+					f, err := r.listAnew(t.Context(), ".")
+					must(t, err)
+					if f.byGit != withGit {
+						t.Errorf("got a listing by git %v, want %v", f.byGit, withGit)
+					}
+					wantList(t, "root", r.listed("."), slices.DeleteFunc(slices.Clone(all), func(file string) bool { return file == tt.ignored })...)
+				})
+			}
+		}
+	}
+}
+
 func TestOtherRepositoriesAreListedToo(t *testing.T) {
 	for _, outer := range []bool{true, false} {
 		r := newRoom(t, Options{}, map[string]string{

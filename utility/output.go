@@ -21,6 +21,10 @@ const gatherDelay = 20 * time.Millisecond
 // is in a pipe is there already; a terminal hands on what it has.
 const lateDelay = 50 * time.Millisecond
 
+// maxLast is how much a command that was asked to end may write before it has to
+// wait for its owner again: its last words, but not a flood of them.
+const maxLast = 1 << 20
+
 // An outlet is where output comes from: a pipe or a terminal.
 type outlet interface {
 	io.ReadCloser
@@ -39,7 +43,9 @@ type output struct {
 	from   outlet
 
 	mu   sync.Mutex
-	late bool // nobody is left whose output is waited for
+	late bool          // nobody is left whose output is waited for
+	held time.Duration // how long the owner was waited for, while nothing was read
+	hold time.Time     // since when it is; zero if it is not
 
 	// Owned by the pump.
 	counted bool
@@ -62,10 +68,14 @@ func (c *command) pump(o *output) {
 	used <- make([]byte, contracts.MaxTextBytes)
 	go func() { // ends with the stream, which comes after expire at the latest
 		defer close(pieces)
+		last := 0 // bytes since the command was asked to end
 		for err := error(nil); err == nil; {
-			_ = c.host.await(c.patient, c.owner) // it fails when the command is to end, which then shows what there is
+			o.awaitOwner(c, last)
 			buf, n := <-used, 0
 			n, err = o.gather(buf)
+			if c.waiting.Err() != nil {
+				last += n
+			}
 			pieces <- piece{buf[:n], err}
 		}
 	}()
@@ -167,4 +177,34 @@ func (o *output) isLate() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.late
+}
+
+// awaitOwner waits for the command's owner to read, as far as the command has to.
+// last is what was read since it was asked to end.
+func (o *output) awaitOwner(c *command, last int) {
+	o.mark(time.Now())
+	defer o.mark(time.Time{})
+	if c.host.await(c.waiting, c.owner) != nil && last > maxLast {
+		_ = c.host.await(c.living, c.owner) // it fails when nobody is left, and what there is is shown
+	}
+}
+
+// mark notes since when the owner is waited for; the zero time ends that.
+func (o *output) mark(since time.Time) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if !o.hold.IsZero() {
+		o.held += time.Since(o.hold)
+	}
+	o.hold = since
+}
+
+// heldFor returns how long the owner was waited for so far.
+func (o *output) heldFor() time.Duration {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.hold.IsZero() {
+		return o.held
+	}
+	return o.held + time.Since(o.hold)
 }

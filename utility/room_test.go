@@ -38,6 +38,7 @@ type room struct {
 	open    map[string]bool                              // commands and watches between their first and last event
 	before  func(context.Context, contracts.Event) error // called before each event is recorded
 	after   func(contracts.Event)                        // called once it is
+	reading func(context.Context) error                  // waits for owners of commands to read; nil: they do
 }
 
 // newRoom makes a room with files, named by slash-separated paths.
@@ -60,7 +61,12 @@ func roomAt(t testing.TB, o Options, dir string) *room {
 	h, err := New(o)
 	must(t, err)
 	r := &room{Host: h, t: t, root: root, changed: make(chan struct{}), open: make(map[string]bool)}
-	h.Start(r.record, func(context.Context, string) error { return nil })
+	h.Start(r.record, func(ctx context.Context, _ string) error {
+		if r.reading == nil {
+			return nil
+		}
+		return r.reading(ctx)
+	})
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()

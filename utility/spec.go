@@ -220,6 +220,6 @@ func (s spec) command() (*exec.Cmd, error) {
 		cmd = exec.Command(program)
 		cmd.Args = s.words
 	}
-	cmd.Dir, cmd.Env = s.dir, s.env
+	cmd.Env = s.env // where it starts is up to who has the directory open
 	return cmd, nil
 }

@@ -73,16 +73,20 @@ type noted struct {
 type tooMuch int
 
 const (
-	tooManyDirs tooMuch = iota // than may be watched: some are left out
-	systemLimit                // on what it watches: some directories are polled
+	tooManyDirs  tooMuch = iota // than may be watched: some are left out
+	tooManyNames                // than may be known: in some directories they are not
+	pathTooLong                 // of a directory: it is left out
+	systemLimit                 // on what it watches: some directories are polled
 	numNotices
 )
 
 func (m tooMuch) text(root string) string {
-	if m == tooManyDirs {
-		return "Utility file watch has too many directories: " + root
-	}
-	return "Utility file watch is at the system's limit and polls some directories: " + root
+	return "Utility file watch " + [numNotices]string{
+		tooManyDirs:  "has too many directories: ",
+		tooManyNames: "has too many files: ",
+		pathTooLong:  "has paths that are too long: ",
+		systemLimit:  "is at the system's limit and polls some directories: ",
+	}[m] + root
 }
 
 // startWatch serves utility_file_watch_start.
@@ -100,6 +104,7 @@ func (h *Host) startWatch(c *call, cmd *contracts.UtilityFileWatchStart) error {
 	case err := <-w.announced:
 		return err
 	case <-c.ctx.Done():
+		w.end("") // nobody was told of it
 		return context.Cause(c.ctx)
 	}
 }
@@ -119,6 +124,8 @@ func (h *Host) newWatch(owner string, cmd *contracts.UtilityFileWatchStart) (*wa
 		return nil, outside(cmd.WatchID, h.ws.Abs(root))
 	case err != nil || !info.IsDir():
 		return nil, refuse(contracts.CodeNotFound, cmd.WatchID, noSuchRoot+h.ws.Abs(root))
+	case h.isApart(real):
+		return nil, refuse(contracts.CodeAccessDenied, cmd.WatchID, "Utility file watch root directory holds journals: "+h.ws.Abs(root))
 	case excessive(cmd.IncludePatterns) || excessive(cmd.ExcludePatterns):
 		return nil, refuse(contracts.CodeBadRequest, cmd.WatchID, "Utility file watch has too many patterns")
 	}
@@ -226,7 +233,7 @@ func (h *Host) sharedLookout() *lookout {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.lookout == nil {
-		h.lookout = newLookout(h.ws, h.opts.MaxWatchedDirs, h.opts.Log)
+		h.lookout = newLookout(h.ws, h.opts.MaxWatchedDirs, &h.opts.Shared.watched, h.opts.Log)
 	}
 	return h.lookout
 }
@@ -243,14 +250,14 @@ func (w *watch) relative(path string) (string, bool) {
 // covers reports whether something in a directory may have to be reported.
 func (w *watch) covers(dir string) bool {
 	rel, ok := w.relative(dir)
-	return ok && !w.filter.prunes(filepath.ToSlash(rel))
+	return ok && !w.host.isApart(dir) && !w.filter.prunes(filepath.ToSlash(rel))
 }
 
 // reports reports whether changes of a path are.
 func (w *watch) reports(path string) (rel string, ok bool) {
 	rel, ok = w.relative(path)
 	rel = filepath.ToSlash(rel)
-	return rel, ok && w.filter.admits(rel)
+	return rel, ok && !w.host.isApart(path) && w.filter.admits(rel)
 }
 
 // take takes in a change from the keeper. What was renamed from where clients

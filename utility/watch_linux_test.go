@@ -4,9 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/seed-028515a8/maestro/contracts"
@@ -87,6 +89,74 @@ func TestWatchesOfOneTreeShareIt(t *testing.T) {
 			t.Error("got an open source, want none without a watch")
 		}
 	})
+}
+
+// A file system that is mounted below itself has directories that lie in
+// themselves.
+func TestDirectoryBelowItselfIsLeftOut(t *testing.T) {
+	t.Parallel()
+	r := newRoom(t, Options{}, map[string]string{"a/b/f": ""})
+	brake := newBrake(r)
+	r.watchOf(&contracts.UtilityFileWatchStart{WatchID: "w", DebounceMS: ptr(int64(0))})
+	r.ofTree(func(l *lookout) {
+		b := l.tree.top.children["a"].children["b"]
+		for at := b; at != nil; at = at.parent {
+			if l.vacate(at.info, b) || l.stale {
+				t.Errorf("%s: got it taken in, or stale %v; want it left out", at.path, l.stale)
+			}
+		}
+	})
+	r.sound()
+	brake.stop()
+	must(t, os.Rename(filepath.Join(r.root, "a"), filepath.Join(t.TempDir(), "a")))
+	r.ofTree(func(l *lookout) {
+		a := l.tree.top.children["a"]
+		if l.vacate(a.info, a.children["b"]) || !l.stale {
+			t.Errorf("got it taken in, or stale %v; want the tree compared", l.stale)
+		}
+	})
+	brake.release()
+}
+
+// ownMounts says that a test runs in a process that may mount as it likes.
+const ownMounts = "UTILITY_TEST_OWN_MOUNTS"
+
+// The same with the system's help, where it grants that.
+func TestMountedAncestorIsLeftOut(t *testing.T) {
+	if os.Getenv(ownMounts) == "" {
+		self, err := os.Executable()
+		must(t, err)
+		cmd := exec.CommandContext(t.Context(), self, "-test.run=^"+t.Name()+"$", "-test.v")
+		cmd.Env = append(os.Environ(), ownMounts+"=1")
+		cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS}
+		out, err := cmd.CombinedOutput()
+		if err != nil && !errors.Is(err, syscall.EPERM) {
+			t.Fatalf("got %v, want it to pass in a process of its own\n%s", err, out)
+		}
+		t.Logf("in a process of its own: %v\n%s", err, out)
+		return
+	}
+	r := newRoom(t, Options{}, map[string]string{"a/b/f": "", "a/f": ""})
+	on := filepath.Join(r.root, "a/b")
+	if err := syscall.Mount(r.root, on, "", syscall.MS_BIND, ""); errors.Is(err, syscall.EPERM) {
+		t.Log("the system does not let this user mount")
+		return
+	} else if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { must(t, syscall.Unmount(on, syscall.MNT_DETACH)) })
+	from := r.watchOf(&contracts.UtilityFileWatchStart{WatchID: "w", DebounceMS: ptr(int64(0))})
+	write(t, filepath.Join(r.root, "a/new"), "")
+	r.change(from, contracts.FileCreated, "a/new")
+	if got, want := r.watched(), []string{".", "a"}; !slices.Equal(got, want) {
+		t.Errorf("got %q watched, want %q", got, want)
+	}
+	r.ofTree(func(l *lookout) {
+		if l.stale || !l.syncAt.IsZero() {
+			t.Error("got the tree compared, want it known")
+		}
+	})
+	r.sound()
 }
 
 // A directory is swapped for a link, inside and out of the workspace, all the

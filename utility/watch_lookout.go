@@ -56,9 +56,9 @@ type source struct {
 type lookout struct {
 	// Static after the first watch.
 	ws      *workspace.Workspace
-	limit   int // of directories
-	budget  int // of directories that the system watches
-	names   int // that are known in all directories
+	limit   int    // of directories
+	budget  *share // of directories that the system watches; each of tree.keys is taken from it
+	names   int    // that are known in all directories
 	pollGap time.Duration
 	log     *slog.Logger
 	open    func() (*source, error)
@@ -82,9 +82,9 @@ type lookout struct {
 	pollAt time.Time
 }
 
-func newLookout(ws *workspace.Workspace, limit int, log *slog.Logger) *lookout {
+func newLookout(ws *workspace.Workspace, limit int, budget *share, log *slog.Logger) *lookout {
 	l := &lookout{
-		ws: ws, limit: limit, budget: min(limit, systemBudget()), names: maxNames, pollGap: pollGap, log: log, open: openSource,
+		ws: ws, limit: limit, budget: budget, names: maxNames, pollGap: pollGap, log: log, open: openSource,
 		jobs: make(chan func()), more: make(chan struct{}, 1), tree: newDirTree(),
 	}
 	l.ctx, l.cancel = context.WithCancel(context.Background())
@@ -159,7 +159,7 @@ func (l *lookout) openSource() {
 	l.taker.Go(func() { l.take(s) }) // ends with the source
 }
 
-// closeSource ends that, and forgets what was reported.
+// closeSource ends that, and forgets what was reported and what was watched.
 func (l *lookout) closeSource() {
 	if l.source == nil {
 		return
@@ -168,6 +168,11 @@ func (l *lookout) closeSource() {
 	l.taker.Wait()
 	l.source = nil
 	l.taken()
+	for _, at := range l.tree.keys {
+		at.key = ""
+	}
+	l.budget.give(len(l.tree.keys))
+	clear(l.tree.keys)
 }
 
 // take is the taker.

@@ -3,6 +3,7 @@ package utility
 import (
 	"cmp"
 	"errors"
+	"io"
 	"io/fs"
 	"maps"
 	"os"
@@ -49,7 +50,7 @@ func stampOf(info fs.FileInfo, now time.Time) stamp {
 func (l *lookout) know(at *node, name string, m stamp) bool {
 	if _, known := at.names[name]; !known {
 		if l.tree.names >= l.names {
-			at.blind = true
+			l.blind(at)
 			return false
 		}
 		l.tree.names++
@@ -96,7 +97,7 @@ func (l *lookout) visit(parent *node, name string, how *arrival, watches []*watc
 		return
 	}
 	if len(path) > maxPathBytes {
-		say(holders, tooManyDirs)
+		say(holders, pathTooLong)
 		return
 	}
 	at, f := parent.children[name], (*os.File)(nil)
@@ -150,20 +151,52 @@ func (l *lookout) list(at *node, f *os.File) bool {
 			return false
 		}
 	}
-	entries, err := f.ReadDir(-1)
-	_ = f.Close()
-	if l.tree.names+len(entries) > l.names {
-		say(at.holders, tooManyDirs)
-		at.blind, entries, err = true, nil, fs.ErrInvalid
-	}
+	defer f.Close()
 	now := time.Now()
-	at.names = make(map[string]stamp, len(entries))
-	for _, e := range entries {
-		if info, err := e.Info(); err == nil {
-			l.know(at, e.Name(), stampOf(info, now))
+	at.names = make(map[string]stamp)
+	err := inBatches(f, func(entries []fs.DirEntry) error {
+		if l.tree.names+len(entries) > l.names {
+			return errTooManyNames
 		}
+		for _, e := range entries {
+			if info, err := e.Info(); err == nil {
+				l.know(at, e.Name(), stampOf(info, now))
+			}
+		}
+		return nil
+	})
+	if errors.Is(err, errTooManyNames) {
+		l.tree.names -= len(at.names)
+		at.names = make(map[string]stamp)
+		l.blind(at)
 	}
 	return err == nil
+}
+
+// errTooManyNames says that a directory has more names than there is room for.
+var errTooManyNames = errors.New("too many names in a directory")
+
+// blind notes that not all that is in a directory can be known, and says so.
+func (l *lookout) blind(at *node) {
+	at.blind = true
+	say(at.holders, tooManyNames)
+}
+
+// inBatches calls each with what is in a directory, so many entries at a time
+// that few are in memory at once, until there are no more or it fails.
+func inBatches(dir *os.File, each func([]fs.DirEntry) error) error {
+	for {
+		entries, err := dir.ReadDir(readBatch)
+		if failed := each(entries); failed != nil {
+			return failed
+		}
+		switch {
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil:
+			return err
+		}
+	}
 }
 
 // reopen opens a directory of the tree if it still is where it was.
@@ -277,14 +310,14 @@ func (l *lookout) vacate(info fs.FileInfo, parent *node) bool {
 	if old == nil {
 		return true
 	}
+	if found, err := l.ws.Lstat(old.path); err == nil && os.SameFile(found, info) {
+		return false
+	}
 	for at := parent; at != nil; at = at.parent {
 		if at == old {
 			l.stale = true // the tree was changed too much to tell
 			return false
 		}
-	}
-	if found, err := l.ws.Lstat(old.path); err == nil && os.SameFile(found, info) {
-		return false
 	}
 	l.handleGone(old.parent, filepath.Base(old.path))
 	return true
@@ -293,13 +326,14 @@ func (l *lookout) vacate(info fs.FileInfo, parent *node) bool {
 // attach has the system watch a directory, or else polls it.
 func (l *lookout) attach(at *node, f *os.File) {
 	delete(l.tree.polled, at)
-	if l.source != nil && !l.tree.full && len(l.tree.keys) < l.budget {
+	if l.source != nil && !l.tree.full && l.budget.take() {
 		key, err := l.source.add(f, l.ws.At(at.path))
 		if err == nil {
 			at.key = key
 			l.tree.keys[key] = at
 			return
 		}
+		l.budget.give(1)
 		l.tree.full = !absent(err)
 	}
 	l.tree.polled[at] = struct{}{}
@@ -312,6 +346,7 @@ func (l *lookout) attach(at *node, f *os.File) {
 func (l *lookout) unwatch(at *node) {
 	if at.key != "" {
 		l.source.remove(at.key)
+		l.budget.give(1)
 		delete(l.tree.keys, at.key)
 		at.key = ""
 	}
@@ -323,10 +358,6 @@ func (l *lookout) unwatch(at *node) {
 func (l *lookout) sync() {
 	began := time.Now()
 	l.closeSource()
-	for _, at := range l.tree.keys {
-		at.key = ""
-	}
-	clear(l.tree.keys)
 	l.stale, l.tree.full = false, false
 	if l.tree.top != nil {
 		l.openSource()
@@ -397,38 +428,61 @@ func (l *lookout) compare(at *node) {
 		say(at.holders, systemLimit)
 		say(at.passers, systemLimit)
 	}
-	entries, err := f.ReadDir(-1)
-	if err != nil {
+	// What is gone makes room for what is new, so it is looked for first.
+	if err := l.compareGone(at, f); errors.Is(err, errTooManyNames) {
+		l.blind(at)
+		return
+	} else if err != nil || len(at.holders) == 0 {
 		return
 	}
-	found := make(map[string]fs.FileInfo, len(entries))
-	for _, e := range entries {
-		if info, err := e.Info(); err == nil {
-			found[e.Name()] = info
-		}
+	if _, err := f.Seek(0, io.SeekStart); err != nil {
+		return
 	}
-	l.compareGone(at, found)
-	if now := time.Now(); len(at.holders) > 0 {
+	now := time.Now()
+	_ = inBatches(f, func(entries []fs.DirEntry) error { // what is not read is for the next time
 		for _, e := range entries {
-			if info := found[e.Name()]; info != nil && !at.gone {
+			if at.gone {
+				return fs.ErrNotExist
+			}
+			if info, err := e.Info(); err == nil {
 				l.compareName(at, e.Name(), info, now)
 			}
 		}
-	}
+		return nil
+	})
 }
 
 // compareGone tells what is gone from a directory, or is another directory now.
-func (l *lookout) compareGone(at *node, found map[string]fs.FileInfo) {
-	for name := range at.names {
-		if found[name] == nil {
+// It tells nothing if the directory has more names than there is room for.
+func (l *lookout) compareGone(at *node, f *os.File) error {
+	gone, lost := maps.Clone(at.names), maps.Clone(at.children)
+	count, room := 0, l.names-l.tree.names+len(at.names)
+	err := inBatches(f, func(entries []fs.DirEntry) error {
+		if count += len(entries); count > room && len(at.holders) > 0 {
+			return errTooManyNames
+		}
+		for _, e := range entries {
+			delete(gone, e.Name())
+			if child := lost[e.Name()]; child != nil {
+				if info, err := e.Info(); err == nil && os.SameFile(info, child.info) {
+					delete(lost, e.Name())
+				}
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	for name := range gone {
+		l.handleGone(at, name)
+	}
+	for name := range lost {
+		if at.children[name] != nil {
 			l.handleGone(at, name)
 		}
 	}
-	for name, child := range at.children {
-		if info := found[name]; info == nil || !os.SameFile(info, child.info) {
-			l.handleGone(at, name)
-		}
-	}
+	return nil
 }
 
 // compareName tells what has become of something in a directory.

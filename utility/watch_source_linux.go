@@ -104,27 +104,30 @@ func above(dir *os.File) (fs.FileInfo, bool) {
 	return info, err == nil
 }
 
-// Of the directories that the system lets this user watch, clients' watches may
-// take half, and the listing of searches a quarter: the user has other programs.
+// Of the directories that the system lets this user watch, the watches of clients
+// may take half, and the listings of searches a quarter, and no more than
+// mostFollowed: the user has other programs, and the system keeps a kilobyte for
+// each.
 const (
 	watchesShare = 2
 	listingShare = 4
+	mostFollowed = 25_000
 )
 
-// systemBudget returns how many directories clients may have watched.
-func systemBudget() int {
+// maxWatched is how many directories clients may have watched in all sessions of
+// the process.
+func maxWatched() int {
 	if n, ok := maxUserWatches(); ok {
 		return n / watchesShare
 	}
 	return math.MaxInt
 }
 
-// maxFollowed is how many directories the listing follows where clients may have
-// so many watched: half of them at the most. It follows none if the system does
-// not say how many there may be.
-func maxFollowed(watched int) int {
+// maxFollowed is how many directories the listings of the process follow: none if
+// the system does not say how many there may be.
+func maxFollowed() int {
 	n, _ := maxUserWatches()
-	return min(watched/2, n/listingShare)
+	return min(n/listingShare, mostFollowed)
 }
 
 func maxUserWatches() (n int, ok bool) {

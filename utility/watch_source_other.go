@@ -23,9 +23,9 @@ func openSource() (*source, error) {
 // if the system does not tell.
 func above(*os.File) (fs.FileInfo, bool) { return nil, false }
 
-// systemBudget returns how many directories may be watched. Other systems have
-// no such number.
-func systemBudget() int { return math.MaxInt }
+// maxWatched is how many directories may be watched. Other systems have no such
+// number.
+func maxWatched() int { return math.MaxInt }
 
 // maxFollowed is none: other systems may watch files instead of directories.
-func maxFollowed(int) int { return 0 }
+func maxFollowed() int { return 0 }

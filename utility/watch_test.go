@@ -389,3 +389,44 @@ func TestFailedPublishEndsTheWatch(t *testing.T) {
 	write(t, filepath.Join(r.root, "f"), "")
 	await(r, "the end", 0, func(*contracts.UtilityFileWatchStopped) bool { return true })
 }
+
+// Each event is written to a journal, and is not to be the next change.
+func TestJournalsAreNotWatched(t *testing.T) {
+	t.Parallel()
+	for _, place := range []string{"state", ".maestro"} {
+		dir := t.TempDir()
+		journals := filepath.Join(dir, place, "journals")
+		write(t, filepath.Join(journals, "one/000.jsonl"), "")
+		write(t, filepath.Join(journals, "two/000.jsonl"), "")
+		r := roomAt(t, Options{Journals: []string{journals, filepath.Join(dir, place, "journals2")}}, dir)
+		r.after = func(contracts.Event) {
+			if err := os.WriteFile(filepath.Join(journals, fmt.Sprintf("one/%d.jsonl", r.count())), nil, 0o600); err != nil {
+				t.Error(err)
+			}
+		}
+		for _, root := range []string{place + "/journals", place + "/journals/one"} {
+			r.refused(&contracts.UtilityFileWatchStart{WatchID: "w", RootDir: &root}, contracts.CodeAccessDenied,
+				"Utility file watch root directory holds journals: "+filepath.Join(r.root, filepath.FromSlash(root)))
+		}
+		r.watchOf(&contracts.UtilityFileWatchStart{WatchID: "all", DebounceMS: ptr(int64(0))})
+		from := r.watchOf(&contracts.UtilityFileWatchStart{WatchID: "w", RootDir: ptr(place), DebounceMS: ptr(int64(0))})
+		for range 5 {
+			r.settle("all")
+		}
+		must(t, os.RemoveAll(filepath.Join(journals, "two")))
+		must(t, os.MkdirAll(filepath.Join(journals, "two"), 0o700))
+		must(t, os.MkdirAll(filepath.Join(dir, place, "journals2/one"), 0o700))
+		write(t, filepath.Join(dir, place, "f"), "")
+		r.change(from, contracts.FileCreated, "f")
+		r.settle("all")
+		for _, c := range append(r.changes("w"), r.changes("all")...) {
+			if strings.Contains(c, "journals") {
+				t.Errorf("%s: got %q, want nothing of journals", place, c)
+			}
+		}
+		if got := r.watched(); !slices.Equal(got, []string{".", place}) {
+			t.Errorf("got %q watched, want no journals", got)
+		}
+		r.sound()
+	}
+}

@@ -74,6 +74,9 @@ func (r *room) sound() {
 			r.t.Errorf("got %d names, %d directories, %d keys, %d ids, %d polled; want %d, %d, %d", l.tree.names, l.tree.dirs,
 				len(l.tree.keys), len(l.tree.ids), len(l.tree.polled), names, len(nodes), keys)
 		}
+		if l.budget.taken != keys {
+			r.t.Errorf("got %d taken of the share, want %d", l.budget.taken, keys)
+		}
 	})
 }
 
@@ -362,7 +365,7 @@ func TestTooManyNamesAreSaid(t *testing.T) {
 	r := newRoom(t, Options{}, files)
 	r.ofTree(func(l *lookout) { l.names = 10 })
 	from := r.watchOf(&contracts.UtilityFileWatchStart{WatchID: "w", DebounceMS: ptr(int64(0))})
-	r.limited("w", "Utility file watch has too many directories: "+r.root)
+	r.limited("w", "Utility file watch has too many files: "+r.root)
 	for i := range 20 {
 		write(t, filepath.Join(r.root, fmt.Sprintf("many/new%d", i)), "")
 		r.change(from, contracts.FileCreated, fmt.Sprintf("many/new%d", i))
@@ -376,6 +379,78 @@ func TestTooManyNamesAreSaid(t *testing.T) {
 	r.sound()
 }
 
+// A directory that is polled is read in pieces, and not at all while it has more
+// names than may be known.
+func TestLargeDirectoriesArePolled(t *testing.T) {
+	t.Parallel()
+	files := make(map[string]string)
+	for i := range 2*readBatch + 10 {
+		files[fmt.Sprintf("many/f%d", i)] = ""
+	}
+	r := newRoom(t, Options{}, files)
+	r.age()
+	r.ofTree(func(l *lookout) { l.budget, l.pollGap = &share{}, time.Millisecond })
+	f := newFold(r, "w")
+	from := r.watchOf(&contracts.UtilityFileWatchStart{WatchID: "w", DebounceMS: ptr(int64(0))})
+	path := func(i int) string { return filepath.Join(r.root, "many", fmt.Sprintf("f%d", i)) }
+	for i := range 10 {
+		must(t, os.Remove(path(i*200)))
+		must(t, os.Rename(path(i*200+1), filepath.Join(r.root, "many", fmt.Sprintf("new%d", i))))
+	}
+	f.agrees()
+	if len(f.kinds) != 30 {
+		t.Errorf("got changes of %d files, want 30: %q", len(f.kinds), slices.Sorted(maps.Keys(f.kinds)))
+	}
+	r.sound()
+
+	r.ofTree(func(l *lookout) {
+		l.names = 100
+		many := l.tree.top.children["many"]
+		dir, err := l.reopen(many)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer dir.Close()
+		if err := l.compareGone(many, dir); !errors.Is(err, errTooManyNames) {
+			t.Errorf("got %v, want it to stop at the bound", err)
+		}
+	})
+	write(t, filepath.Join(r.root, "many/unseen"), "")
+	await(r, "to hear of the limit", from, func(e *contracts.ErrorEvent) bool {
+		return e.Message == "Utility file watch has too many files: "+r.root
+	})
+	for i := range 2*readBatch + 10 {
+		_ = os.Remove(path(i)) // some are gone
+	}
+	r.change(from, contracts.FileDeleted, fmt.Sprintf("many/f%d", 2*readBatch))
+	r.sound()
+}
+
+func TestDirectoriesAreReadInPieces(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	for i := range 2*readBatch + 1 {
+		write(t, filepath.Join(dir, fmt.Sprint(i)), "")
+	}
+	f, err := os.Open(dir)
+	must(t, err)
+	defer f.Close()
+	calls := 0
+	if err := inBatches(f, func(entries []fs.DirEntry) error {
+		if calls++; len(entries) > readBatch {
+			t.Errorf("got %d entries, want at most %d", len(entries), readBatch)
+		}
+		return errTooManyNames
+	}); !errors.Is(err, errTooManyNames) || calls != 1 {
+		t.Errorf("got %v after %d calls, want the first to end it", err, calls)
+	}
+	rest, err := f.ReadDir(-1)
+	if err != nil || len(rest) != readBatch+1 {
+		t.Errorf("got %d entries left, %v; want %d", len(rest), err, readBatch+1)
+	}
+}
+
 func TestDirectoriesThatLieTooDeepAreLeftOut(t *testing.T) {
 	t.Parallel()
 	r := newRoom(t, Options{}, nil)
@@ -385,7 +460,7 @@ func TestDirectoriesThatLieTooDeepAreLeftOut(t *testing.T) {
 	name := strings.Repeat("d", 200)
 	must(t, root.MkdirAll(strings.TrimSuffix(strings.Repeat(name+"/", 25), "/"), 0o700))
 	r.watchOf(&contracts.UtilityFileWatchStart{WatchID: "w", DebounceMS: ptr(int64(0))})
-	r.limited("w", "Utility file watch has too many directories: "+r.root)
+	r.limited("w", "Utility file watch has paths that are too long: "+r.root)
 	if got, want := len(r.watched()), 1+maxPathBytes/201; got != want {
 		t.Errorf("got %d directories watched, want %d", got, want)
 	}
@@ -395,7 +470,7 @@ func TestDirectoriesThatLieTooDeepAreLeftOut(t *testing.T) {
 func TestSystemLimitIsSaidAndPolledFor(t *testing.T) {
 	t.Parallel()
 	for name, limit := range map[string]func(l *lookout){
-		"budget": func(l *lookout) { l.budget = 3 },
+		"budget": func(l *lookout) { l.budget = &share{most: 3} },
 		"watches": func(l *lookout) {
 			open := l.open
 			l.open = func() (*source, error) {
@@ -467,10 +542,10 @@ func TestSystemLimitIsSaidAndPolledFor(t *testing.T) {
 func TestPolledDirectoriesAreWatchedOnceTheyCan(t *testing.T) {
 	t.Parallel()
 	r := newRoom(t, Options{}, map[string]string{"a/b/c/f": "", "z/f": ""})
-	r.ofTree(func(l *lookout) { l.budget, l.pollGap = 5, time.Millisecond })
+	r.ofTree(func(l *lookout) { l.budget, l.pollGap = &share{most: 5}, time.Millisecond })
 	r.watchOf(&contracts.UtilityFileWatchStart{WatchID: "a", RootDir: ptr("a"), DebounceMS: ptr(int64(0))})
 	r.watchOf(&contracts.UtilityFileWatchStart{WatchID: "z", RootDir: ptr("z"), DebounceMS: ptr(int64(0))})
-	r.ofTree(func(l *lookout) { l.budget = 4 })
+	r.ofTree(func(l *lookout) { l.budget.most = 4 })
 	r.watchOf(&contracts.UtilityFileWatchStart{WatchID: "all", DebounceMS: ptr(int64(0))})
 	r.do(&contracts.UtilityFileWatchStop{WatchID: "all"})
 	r.do(&contracts.UtilityFileWatchStop{WatchID: "a"})

@@ -29,10 +29,14 @@ func (v *visit) configure(top, dir string) gitConfig {
 	if own != "" {
 		c.excludes = filepath.Join(own, "ignore")
 	}
-	if unset, _ := truth(os.Getenv("GIT_CONFIG_NOSYSTEM")); !unset {
-		c.include(fromEnviron("GIT_CONFIG_SYSTEM", "/etc/gitconfig"), 0)
+	if without, _ := truth(os.Getenv("GIT_CONFIG_NOSYSTEM")); !without {
+		system, set := os.LookupEnv("GIT_CONFIG_SYSTEM")
+		if !set {
+			system = "/etc/gitconfig"
+		}
+		c.include(system, 0)
 	}
-	if global := os.Getenv("GIT_CONFIG_GLOBAL"); global != "" {
+	if global, set := os.LookupEnv("GIT_CONFIG_GLOBAL"); set {
 		c.include(global, 0)
 	} else {
 		if own != "" {
@@ -68,16 +72,10 @@ func userConfig() (home, own string) {
 	return home, filepath.Join(config, "git")
 }
 
-func fromEnviron(key, otherwise string) string {
-	if value := os.Getenv(key); value != "" {
-		return value
-	}
-	return otherwise
-}
-
-// include reads one file, which the files that are being read include.
+// include reads one file, which the files that are being read include. An empty
+// path is none.
 func (c *gitConfig) include(path string, depth int) {
-	if depth > maxIncludes {
+	if path == "" || depth > maxIncludes {
 		return
 	}
 	parseGitConfig(c.v.textAt(path), func(e configEntry) {

@@ -36,6 +36,8 @@ func TestSettingsMeanWhatTheyMeanToGit(t *testing.T) {
 		"GIT_CONFIG_GLOBAL":         {home: files{".gitconfig": "[core]\nexcludesFile=~/x\n", "g": "[core]\nexcludesFile=~/y\n", "x": "a", "y": "b"}, env: files{"GIT_CONFIG_GLOBAL": "~/g"}, listed: "a c D"},
 		"GIT_CONFIG_SYSTEM":         {home: files{"s": "[core]\nexcludesFile=~/x\n", "x": "a"}, env: files{"GIT_CONFIG_SYSTEM": "~/s", "GIT_CONFIG_NOSYSTEM": "0"}, listed: "b c D"},
 		"GIT_CONFIG_NOSYSTEM":       {home: files{"s": "[core]\nexcludesFile=~/x\n", "x": "a"}, env: files{"GIT_CONFIG_SYSTEM": "~/s", "GIT_CONFIG_NOSYSTEM": "yes"}, listed: "a b c D"},
+		"no GIT_CONFIG_GLOBAL":      {home: files{".gitconfig": "[core]\nexcludesFile=~/x\n", "x": "a"}, env: files{"GIT_CONFIG_GLOBAL": ""}, listed: "a b c D"},
+		"no GIT_CONFIG_SYSTEM":      {home: files{".gitconfig": "[core]\nexcludesFile=~/x\n", "x": "a"}, env: files{"GIT_CONFIG_SYSTEM": "", "GIT_CONFIG_NOSYSTEM": "0"}, listed: "b c D"},
 		"of the repository":         {home: files{".gitconfig": "[core]\nexcludesFile=~/x\n", "x": "a"}, repo: files{".git/config": "[core]\nexcludesFile=.git/x\n", ".git/x": "b\n"}, listed: "a c D"},
 		"of the worktree":           {repo: files{".git/config": "[core]\nrepositoryFormatVersion = 0\n[extensions]\nworktreeConfig\n", ".git/config.worktree": "[core]\nexcludesFile=.git/x\n", ".git/x": "b\n"}, listed: "a c D"},
 		"info/exclude counts more":  {home: files{".config/git/ignore": "a\n!b\n"}, repo: files{".git/info/exclude": "!a\nb\n"}, listed: "a c D"},

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/seed-028515a8/maestro/contracts"
+	"github.com/seed-028515a8/maestro/session"
 )
 
 // limits is what clients are allowed to use up.
@@ -52,9 +53,9 @@ func (l *limits) register(cmd *cobra.Command) {
 	f.DurationVar(&l.read, "read-timeout", 30*time.Second, "time for a client to send a whole request")
 	f.DurationVar(&l.idle, "idle-timeout", 2*time.Minute, "time between two requests on one connection")
 	f.IntVar(&l.headerBytes, "max-header-bytes", 32<<10, "longest header of a request")
-	f.IntVar(&l.commands, "max-commands", 32, "commands of clients that run in a session at once")
+	f.IntVar(&l.commands, "max-commands", 32, "commands of clients that run in a session at once, at most 256")
 	f.DurationVar(&l.commandTime, "max-command-time", 0, "how long a client's command may run; 0 is for ever")
-	f.IntVar(&l.watches, "max-watches", 64, "file watches of a session at once")
+	f.IntVar(&l.watches, "max-watches", 64, "file watches of a session at once, at most 256")
 	f.IntVar(&l.watchedDirs, "max-watched-dirs", 50_000, "directories in all file watches of a session")
 	f.Int64Var(&l.readBytes, "max-read-bytes", 2<<20, "longest file that a client can read")
 	f.StringToStringVar(&l.requests, "request-timeout", nil, "how long a type of question waits, such as approval=10m or user_input=never")
@@ -76,6 +77,9 @@ func (l *limits) check() error {
 		if d <= 0 {
 			return errors.New("timeouts must be positive")
 		}
+	}
+	if l.commands > session.MaxCommands || l.watches > session.MaxWatches { // snapshots would not show them all
+		return fmt.Errorf("--max-commands and --max-watches must not be more than %d and %d", session.MaxCommands, session.MaxWatches)
 	}
 	if l.commandTime < 0 {
 		return errors.New("--max-command-time must not be negative")

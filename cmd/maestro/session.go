@@ -27,6 +27,7 @@ import (
 type sessions struct {
 	settings
 	work     *workspace.Workspace
+	tools    *utility.Shared // what the utilities of all sessions have in common
 	observer *observe.Observer
 	identity observe.Identity // of the work that the sessions do, beside what the environment says
 	dir      string           // parent of the sessions' journals; empty keeps them in memory
@@ -51,7 +52,7 @@ func newSessions(s settings, log *slog.Logger) (*sessions, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &sessions{settings: s, work: work, observer: observer, log: log}, nil
+	return &sessions{settings: s, work: work, tools: utility.NewShared(), observer: observer, log: log}, nil
 }
 
 // workspaceDir is the folder of one workspace's sessions below root.
@@ -79,7 +80,7 @@ func (m *sessions) open(ctx context.Context, key hub.Key, wish hub.Wish) (*hub.H
 		return nil, errors.Join(err, store.Close())
 	}
 	tools, err := utility.New(utility.Options{
-		Workspace: m.work, EnvPass: m.envPass, Hosted: m.hosted, Log: m.log,
+		Workspace: m.work, Shared: m.tools, Journals: m.journals(), EnvPass: m.envPass, Hosted: m.hosted, Log: m.log,
 		MaxCommands: m.limits.commands, MaxRunTime: m.limits.commandTime, MaxReadBytes: m.limits.readBytes,
 		MaxWatches: m.limits.watches, MaxWatchedDirs: m.limits.watchedDirs,
 	})
@@ -98,10 +99,22 @@ func (m *sessions) open(ctx context.Context, key hub.Key, wish hub.Wish) (*hub.H
 	})
 	if err != nil {
 		watcher.Close()
-		return nil, errors.Join(err, store.Close())
+		return nil, errors.Join(err, store.Close(), tools.Close(ctx))
 	}
 	watch(watcher, h)
 	return h, h.Start(ctx)
+}
+
+// journals is where the sessions' journals are: a watch of them would see itself.
+func (m *sessions) journals() []string {
+	if m.dir == "" {
+		return nil
+	}
+	dir, err := filepath.Abs(m.dir)
+	if err != nil {
+		return nil // without a current directory a relative one has been opened by nobody
+	}
+	return []string{dir}
 }
 
 // admit takes over what says whether a credential still counts.
@@ -120,7 +133,7 @@ func watch(w *observe.Session, h *hub.Hub) {
 		Lag: func() observe.Lag { return observe.Lag(h.Lag()) },
 		Totals: func() observe.Totals {
 			m := h.Metrics()
-			return observe.Totals{Merged: h.Merged(), SlowConsumers: m.SlowConsumers.Load(), Silent: m.Silent.Load(), AgentWaits: m.AgentWaits.Load()}
+			return observe.Totals{Merged: h.Merged(), SlowConsumers: m.SlowConsumers.Load(), Silent: m.Silent.Load(), AgentWaits: m.AgentWaits.Load(), CommandWaits: m.CommandWaits.Load()}
 		},
 	}, h.Snapshot())
 	go func() { // ends with the session

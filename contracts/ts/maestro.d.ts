@@ -996,7 +996,7 @@ export interface Goodbye {
 
 /**
  * ActiveCommand is a running utility command. Output keeps its last 32,768
- * bytes (R78).
+ * characters (R78).
  */
 export interface ActiveCommand {
   command_id: string;
@@ -1012,7 +1012,7 @@ export interface ActiveCommand {
 }
 
 /**
- * ActiveTool is a running tool. Output keeps its last 32,768 bytes.
+ * ActiveTool is a running tool. Output keeps its last 32,768 characters.
  */
 export interface ActiveTool {
   call_id: string;

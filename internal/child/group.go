@@ -79,7 +79,6 @@ func (g *Group) Stop(grace time.Duration, hurry <-chan struct{}) {
 	}
 	within(killDelay, nil, g.tree.stubborn())
 	<-g.exited
-	reapGroup(g.ID())
 	theGuard.forget(g.ID())
 }
 

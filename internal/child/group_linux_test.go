@@ -1,6 +1,7 @@
 package child
 
 import (
+	"os"
 	"os/exec"
 	"strconv"
 	"strings"
@@ -43,4 +44,23 @@ func zombies(t *testing.T, group int) int {
 		}
 	}
 	return n
+}
+
+// The first process of a container becomes the parent of all whose own is gone.
+func TestStrayChildrenAreWaitedFor(t *testing.T) {
+	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil { // as such
+		t.Fatal(err)
+	}
+	defer func() { _ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0) }()
+	g := start(t, "setsid sleep 1000 & (sleep 1000 &) ; echo ready; exec sleep 1000")
+	g.Stop(0, nil)
+	out, err := exec.CommandContext(t.Context(), "ps", "-o", "pid=,stat=,comm=", "--ppid", strconv.Itoa(os.Getpid())).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(out)) {
+		if f := strings.Fields(line); f[2] == "sleep" {
+			t.Errorf("got %q of a group that was stopped, want nothing", line)
+		}
+	}
 }

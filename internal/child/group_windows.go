@@ -39,9 +39,6 @@ func (t *tree) stubborn() func() bool { return t.kill }
 // lives reports false: after terminate there is nobody to wait for.
 func (t *tree) lives() bool { return false }
 
-// reapGroup does nothing: nobody has to wait for processes here.
-func reapGroup(int) {}
-
 // A guard does nothing here.
 type guard struct{}
 

@@ -18,8 +18,9 @@ import (
 // to the tree, too. What leaves its session and its environment at once is not
 // found.
 type tree struct {
-	mark string // how the mark is found in an environment, which has a NUL before it here
-	born uint64 // when the oldest of the tree was started, in ticks; what is older is not looked at
+	mark   string // how the mark is found in an environment, which has a NUL before it here
+	leader string // the process that others wait for; the guard has none
+	born   uint64 // when the oldest of the tree was started, in ticks; what is older is not looked at
 
 	mu      sync.Mutex
 	leaders map[int]bool
@@ -28,17 +29,18 @@ type tree struct {
 // newTree returns what the leader of a group, whose environment has the mark,
 // will have started.
 func newTree(leader *os.Process, mark string) *tree {
-	t := &tree{mark: "\x00" + mark + "\x00", leaders: map[int]bool{leader.Pid: true}}
-	if s, err := statOf(strconv.Itoa(leader.Pid), make([]byte, maxStat)); err == nil && !s.ended { // else all are looked at
+	t := &tree{mark: "\x00" + mark + "\x00", leader: strconv.Itoa(leader.Pid), leaders: map[int]bool{leader.Pid: true}}
+	if s, err := statOf(t.leader, make([]byte, maxStat)); err == nil && !s.ended { // else all are looked at
 		t.born = s.born
 	}
 	return t
 }
 
 // each calls act with every process of the tree that has not ended. It reports
-// whether there was one, or may have been: without descriptors nobody can be seen.
-// In many containers nobody waits for processes whose
-// parents are gone, or does so late, so those that ended are still to be seen.
+// whether there was one, or may have been: without descriptors nobody can be
+// seen. In many containers nobody waits for processes whose parents are gone, or
+// does so late, so those that ended are still to be seen. Where that is up to us,
+// because this is the first process of the container, they are waited for here.
 func (t *tree) each(act func(*os.Process)) bool {
 	dir, err := os.Open("/proc")
 	if err != nil {
@@ -63,7 +65,10 @@ func (t *tree) each(act func(*os.Process)) bool {
 		if err != nil {
 			continue
 		}
-		if has, err := t.has(name, buf); has && err == nil { // still, so that p is no other that got its id
+		switch has, err := t.has(name, buf); { // still, so that p is no other that got its id
+		case err != nil:
+			found = true
+		case has:
 			found = true
 			act(p)
 		}
@@ -79,12 +84,18 @@ func (t *tree) lives() bool { return t.each(func(*os.Process) {}) }
 // what it reads. The error says that it could not look.
 func (t *tree) has(id string, buf []byte) (bool, error) {
 	s, err := statOf(id, buf)
-	if err != nil || s.ended || s.born < t.born {
+	if err != nil || s.born < t.born {
 		return false, err
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.leaders[s.group] || t.leaders[s.session] {
+	switch ours := t.leaders[s.group] || t.leaders[s.session]; {
+	case s.ended:
+		if ours && s.parent == os.Getpid() && id != t.leader {
+			_, _ = unix.Wait4(s.id, nil, unix.WNOHANG, nil) // it has ended and is our child: there is nothing to go wrong
+		}
+		return false, nil
+	case ours:
 		return true, nil
 	}
 	buf[0] = 0 // so that the first entry begins like the others
@@ -97,8 +108,8 @@ func (t *tree) has(id string, buf []byte) (bool, error) {
 }
 
 // Bounds of what is read of a process. An environment may be as long as the
-// system allows arguments to be, two megabytes by default; our mark is the last
-// of what the process was given, and mostly there are a few kilobytes.
+// system allows arguments to be, two megabytes by default, but our mark is the
+// first entry of it. A process that puts more than this before it is not found.
 const (
 	maxStat    = 4 << 10
 	maxEnviron = 256 << 10
@@ -107,6 +118,7 @@ const (
 // A stat is what /proc tells of a process.
 type stat struct {
 	ended          bool
+	id, parent     int
 	group, session int
 	born           uint64 // in ticks since the system was started
 }
@@ -124,16 +136,19 @@ func statOf(id string, buf []byte) (s stat, err error) {
 		return stat{ended: true}, nil
 	}
 	s.ended = fields[0][0] == 'Z' || fields[0][0] == 'X'
-	var errs [3]error
-	s.group, errs[0] = strconv.Atoi(string(fields[2]))
-	s.session, errs[1] = strconv.Atoi(string(fields[3]))
-	s.born, errs[2] = strconv.ParseUint(string(fields[19]), 10, 64)
+	var errs [5]error
+	s.id, errs[0] = strconv.Atoi(id)
+	s.parent, errs[1] = strconv.Atoi(string(fields[1]))
+	s.group, errs[2] = strconv.Atoi(string(fields[2]))
+	s.session, errs[3] = strconv.Atoi(string(fields[3]))
+	s.born, errs[4] = strconv.ParseUint(string(fields[19]), 10, 64)
 	return s, errors.Join(errs[:]...)
 }
 
 // readProc reads the beginning of a file about a process, or nothing if that is
-// gone or not ours to read. The error says that it could not look. It is used for every process there is, so it does without what package os
-// does for files that may block.
+// gone or not ours to read. The error says that it could not look. It is used for
+// every process there is, so it does without what package os does for files that
+// may block.
 func readProc(id, file string, buf []byte) (n int, err error) {
 	fd, err := unix.Open("/proc/"+id+"/"+file, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	switch err {
