@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/seed-028515a8/maestro/agent/acp"
+	"github.com/seed-028515a8/maestro/agent/mcp"
 	"github.com/seed-028515a8/maestro/contracts"
 	proc "github.com/seed-028515a8/maestro/internal/child"
 )
@@ -52,6 +54,26 @@ type Options struct {
 	// Profile decides what a child that speaks the headless protocol is told.
 	Profile contracts.Profile
 
+	// StateDir is where an agent keeps what it needs to go on after a restart.
+	// Empty keeps nothing.
+	StateDir string
+
+	// SessionID and Version are told to providers of models and to MCP servers.
+	// Empty ones are not.
+	SessionID, Version string
+
+	// Servers are the MCP servers that agents may use.
+	Servers []mcp.Server
+
+	// The rest is for llm: agents. Allow, Ask and Deny are rules about calls, as
+	// [llm.ParseRules] reads them. ModelURL is where the provider's service is;
+	// empty means what the environment says, else the provider's own. The numbers
+	// are those of [llm.Options].
+	Allow, Ask, Deny         []string
+	ModelURL                 string
+	MaxIterations            int
+	ContextTokens, MaxTokens int64
+
 	// Log receives faults and the output of children meant for operators. Nil
 	// discards it.
 	Log *slog.Logger
@@ -63,6 +85,8 @@ type Options struct {
 //	script:FILE    a deterministic scenario read from FILE
 //	conformance    the triggers that the conformance suite expects
 //	headless:CMD   a child process that speaks the headless protocol on stdio
+//	acp:CMD        a child process that speaks the Agent Client Protocol on stdio
+//	llm:P/MODEL    our own loop on a model of the provider P
 //
 // Nothing is started before Start. The words of CMD may be quoted as in a
 // shell; nothing in them is expanded.
@@ -89,10 +113,23 @@ func Open(spec string, o Options) (Agent, error) {
 			return nil, fmt.Errorf("agent %q: %w", spec, err)
 		}
 		return newHeadless(argv, o), nil
-	case hasRest && (kind == "acp" || kind == "llm"):
-		return nil, fmt.Errorf("agent %q: not available in this version", spec)
+	case kind == "acp" && hasRest:
+		argv, err := proc.SplitWords(rest)
+		if err != nil {
+			return nil, fmt.Errorf("agent %q: %w", spec, err)
+		}
+		return acp.New(argv, acp.Options{
+			Dir: o.Dir, Shell: o.Shell, EnvPass: o.EnvPass, Hosted: o.Hosted,
+			StateDir: o.StateDir, Servers: handed(o.Servers), Log: o.Log,
+		}), nil
+	case kind == "llm" && hasRest:
+		a, err := newNative(rest, o)
+		if err != nil {
+			return nil, fmt.Errorf("agent %q: %w", spec, err)
+		}
+		return a, nil
 	}
 	return nil, fmt.Errorf("agent %q: %w", spec, errUnknownSpec)
 }
 
-var errUnknownSpec = errors.New("unknown, want shell, script:FILE, conformance or headless:CMD")
+var errUnknownSpec = errors.New("unknown, want shell, script:FILE, conformance, headless:CMD, acp:CMD or llm:PROVIDER/MODEL")

@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/seed-028515a8/maestro/agent/mcp"
 	"github.com/seed-028515a8/maestro/contracts"
 )
 
@@ -40,6 +41,11 @@ type settings struct {
 	logLevel, logFormat        string
 	connectionTokens           string
 	drainRequests              string
+	mcpConfig                  string
+	allow, ask, deny           []string
+	modelURL                   string
+	maxIterations              int
+	contextTokens, maxTokens   int64
 	limits                     limits
 }
 
@@ -51,8 +57,16 @@ func (s *settings) register(cmd *cobra.Command) {
 // registerShared adds the flags of every command that runs a session.
 func (s *settings) registerShared(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.StringVar(&s.agent, "agent", "shell", "runtime: shell, script:FILE, conformance or headless:CMD")
+	f.StringVar(&s.agent, "agent", "shell", "runtime: shell, script:FILE, conformance, headless:CMD, acp:CMD or llm:PROVIDER/MODEL")
 	f.StringVar(&s.stateDir, "state-dir", "", "directory for journals and the token")
+	f.StringVar(&s.mcpConfig, "mcp-config", "", "JSON file with the MCP servers that agents may use")
+	f.StringArrayVar(&s.allow, "allow", nil, "calls of an llm: agent that need no approval, such as 'bash(git status:*)' or read")
+	f.StringArrayVar(&s.ask, "ask", nil, "calls of an llm: agent that need one")
+	f.StringArrayVar(&s.deny, "deny", nil, "calls of an llm: agent that never run")
+	f.StringVar(&s.modelURL, "model-url", "", "where the provider of an llm: agent is; default: ANTHROPIC_BASE_URL or OPENAI_BASE_URL, else its own address")
+	f.IntVar(&s.maxIterations, "max-iterations", 100, "turns of the model for one prompt of an llm: agent")
+	f.Int64Var(&s.contextTokens, "context-tokens", 200_000, "size of the model's context; history is summarised before it is full")
+	f.Int64Var(&s.maxTokens, "max-tokens", 0, "longest reply of the model; 0 is the provider's default")
 	f.StringVar(&s.auth, "auth", "token", "token, or off on a loopback address")
 	f.StringVar(&s.readyFile, "ready-file", "", "write where the server listens to this file once it does")
 	f.BoolVar(&s.strict, "strict", false, "refuse unknown keys and nulls in requests")
@@ -78,7 +92,7 @@ func (s *settings) registerShared(cmd *cobra.Command) {
 	f.StringVar(&s.logFormat, "log-format", "text", "how: text or json")
 	f.StringVar(&s.pprof, "pprof", "", "also serve Go profiles on this loopback address")
 	s.limits.register(cmd)
-	complete(cmd, "agent", cobra.ShellCompDirectiveNoSpace, "shell", "script:", "conformance", "headless:")
+	complete(cmd, "agent", cobra.ShellCompDirectiveNoSpace, "shell", "script:", "conformance", "headless:", "acp:", "llm:anthropic/", "llm:openai/", "llm:openai-chat/")
 	complete(cmd, "log-level", cobra.ShellCompDirectiveNoFileComp, "debug", "info", "warn", "error")
 	complete(cmd, "log-format", cobra.ShellCompDirectiveNoFileComp, "text", "json")
 	complete(cmd, "auth", cobra.ShellCompDirectiveNoFileComp, "token", "off")
@@ -148,7 +162,7 @@ func (s *settings) sensible() error {
 		return fmt.Errorf("--auth %q: want token or off", s.auth)
 	}
 	if !isAgent(s.agent) {
-		return fmt.Errorf("--agent %q: want shell, script:FILE, conformance or headless:CMD", s.agent)
+		return fmt.Errorf("--agent %q: want shell, script:FILE, conformance, headless:CMD, acp:CMD or llm:PROVIDER/MODEL", s.agent)
 	}
 	if err := s.addresses(); err != nil {
 		return err
@@ -191,8 +205,11 @@ func isAgent(spec string) bool {
 	switch kind {
 	case "shell", "conformance":
 		return kind == spec
-	case "script", "headless":
+	case "script", "headless", "acp":
 		return strings.TrimSpace(rest) != ""
+	case "llm":
+		provider, model, _ := strings.Cut(rest, "/")
+		return provider != "" && model != ""
 	}
 	return false
 }
@@ -216,7 +233,7 @@ func (s *settings) addresses() (err error) {
 
 // absolute makes the paths independent of the current directory.
 func (s *settings) absolute() error {
-	for _, path := range []*string{&s.stateDir, &s.readyFile, &s.jwtKey, &s.tlsCert, &s.tlsKey, &s.controlTokenFile} {
+	for _, path := range []*string{&s.stateDir, &s.readyFile, &s.jwtKey, &s.tlsCert, &s.tlsKey, &s.controlTokenFile, &s.mcpConfig} {
 		if *path == "" {
 			continue
 		}
@@ -269,3 +286,29 @@ func defaultStateRoot() string {
 }
 
 func tokenFile(root string) string { return filepath.Join(root, "token") }
+
+// mcpServers returns the MCP servers that the operator names: those of the
+// platform, by the environment, and those of the configuration.
+func (s *settings) mcpServers(getenv func(string) string) ([]mcp.Server, error) {
+	var servers []mcp.Server
+	if s.mcpConfig != "" {
+		listed, err := mcp.Load(s.mcpConfig)
+		if err != nil {
+			return nil, err
+		}
+		servers = listed
+	}
+	platform, err := mcp.Platform(getenv)
+	switch {
+	case err != nil:
+		return nil, err
+	case platform == nil:
+		return servers, nil
+	}
+	for _, other := range servers {
+		if other.Name == platform.Name {
+			return nil, fmt.Errorf("--mcp-config: the name %q is the platform's", other.Name)
+		}
+	}
+	return append(servers, *platform), nil
+}

@@ -14,6 +14,7 @@ import (
 	"sync/atomic"
 
 	"github.com/seed-028515a8/maestro/agent"
+	"github.com/seed-028515a8/maestro/agent/mcp"
 	"github.com/seed-028515a8/maestro/contracts"
 	"github.com/seed-028515a8/maestro/hub"
 	"github.com/seed-028515a8/maestro/journal"
@@ -28,6 +29,7 @@ type sessions struct {
 	settings
 	work     *workspace.Workspace
 	tools    *utility.Shared // what the utilities of all sessions have in common
+	servers  []mcp.Server    // that agents may use
 	observer *observe.Observer
 	identity observe.Identity // of the work that the sessions do, beside what the environment says
 	dir      string           // parent of the sessions' journals; empty keeps them in memory
@@ -52,7 +54,11 @@ func newSessions(s settings, log *slog.Logger) (*sessions, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &sessions{settings: s, work: work, tools: utility.NewShared(), observer: observer, log: log}, nil
+	servers, err := s.mcpServers(os.Getenv)
+	if err != nil {
+		return nil, err
+	}
+	return &sessions{settings: s, work: work, tools: utility.NewShared(), servers: servers, observer: observer, log: log}, nil
 }
 
 // workspaceDir is the folder of one workspace's sessions below root.
@@ -70,7 +76,10 @@ func (m *sessions) open(ctx context.Context, key hub.Key, wish hub.Wish) (*hub.H
 		return nil, err
 	}
 	a, err := agent.Open(m.agent, agent.Options{
-		Dir: m.work.Root(), EnvPass: m.envPass, Hosted: m.hosted, Profile: contracts.Profile(m.profile), Log: m.log,
+		Dir: m.work.Root(), EnvPass: m.envPass, Hosted: m.hosted, Profile: contracts.Profile(m.profile),
+		StateDir: m.agentDir(key), SessionID: id, Version: version(), Servers: m.servers,
+		Allow: m.allow, Ask: m.ask, Deny: m.deny, ModelURL: m.modelURL,
+		MaxIterations: m.maxIterations, ContextTokens: m.contextTokens, MaxTokens: m.maxTokens, Log: m.log,
 	})
 	if err != nil {
 		return nil, errors.Join(err, store.Close())
@@ -186,6 +195,15 @@ func (m *sessions) hasRoom(key hub.Key, dir string, create bool) error {
 // side; those of another scope have a folder of their own.
 func (m *sessions) sessionDir(key hub.Key) string {
 	return filepath.Join(m.scopeDir(key.Scope), sessionPrefix+url.PathEscape(key.ID))
+}
+
+// agentDir is where a session's agent keeps what it goes on from, empty if
+// nothing is kept.
+func (m *sessions) agentDir(key hub.Key) string {
+	if m.dir == "" {
+		return ""
+	}
+	return filepath.Join(m.sessionDir(key), "agent")
 }
 
 // sessionPrefix begins the name of a session's folder.

@@ -1,0 +1,134 @@
+package tool
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/seed-028515a8/maestro/agent/llm/model"
+)
+
+const editSchema = `{
+  "type": "object",
+  "properties": {
+    "path": {"type": "string", "minLength": 1, "description": "The file, relative to the workspace or absolute"},
+    "old_string": {"type": "string", "description": "The text to replace, exactly as in the file, without line numbers; empty makes a new file of new_string"},
+    "new_string": {"type": "string", "description": "The text to put in its place"},
+    "replace_all": {"type": "boolean", "description": "Replace every place where old_string occurs; false if not given"}
+  },
+  "required": ["path", "old_string", "new_string"],
+  "additionalProperties": false
+}`
+
+type editArgs struct {
+	path, before, after string
+	all                 bool
+}
+
+func (a *editArgs) decode(raw json.RawMessage) error {
+	err := decode(raw,
+		arg{name: "path", to: &a.path, required: true},
+		arg{name: "old_string", to: &a.before, required: true},
+		arg{name: "new_string", to: &a.after, required: true},
+		arg{name: "replace_all", to: &a.all},
+	)
+	switch {
+	case err != nil:
+		return err
+	case a.before == a.after:
+		return refusal("old_string and new_string are the same: there is nothing to change.")
+	case len(a.after) > maxFileBytes:
+		return refusal(fmt.Sprintf("new_string has %d bytes, and at most %d are allowed.", len(a.after), maxFileBytes))
+	}
+	return nil
+}
+
+// edit replaces text in files.
+func (k *Kit) edit() Tool {
+	return Tool{
+		Tool: model.Tool{
+			Name: "edit",
+			Description: "Replaces old_string by new_string in a text file that was read before. old_string has to occur exactly once, " +
+				"so give enough of the text around it, or set replace_all. Line endings stay as the file has them: use a plain line feed. " +
+				"An empty old_string makes a new file. The result is a diff.",
+			Schema: json.RawMessage(editSchema),
+		},
+		Title: "Edit", Gated: true,
+		Brief: func(raw json.RawMessage) (label, action string) {
+			var a editArgs
+			name := pathOf(a.decode(raw), a.path)
+			return "Edited " + name, "Editing " + name
+		},
+		Run: told(k.runEdit),
+	}
+}
+
+func (k *Kit) runEdit(_ context.Context, raw json.RawMessage, _ func(string) error) (Result, error) {
+	var a editArgs
+	if err := a.decode(raw); err != nil {
+		return Result{}, err
+	}
+	f, err := k.locate(a.path)
+	if err != nil {
+		return Result{}, err
+	}
+	k.writing.Lock()
+	defer k.writing.Unlock()
+	if a.before == "" && k.missing(f) {
+		return k.create(f, a.after)
+	}
+	data, was, err := k.known(f)
+	switch {
+	case err != nil:
+		return Result{}, err
+	case bytes.IndexByte(data, 0) >= 0:
+		return Result{}, refusal(f.name + " is a binary file. Change it with bash.")
+	case a.before == "" && len(data) > 0:
+		return Result{}, refusal(f.name + " is there already and not empty, so old_string must say what to replace. To replace all of it use write.")
+	}
+	d := newDocument(string(data))
+	changes, err := d.changes(f, &a)
+	if err != nil {
+		return Result{}, err
+	}
+	text := d.apply(changes)
+	if text == string(data) {
+		return Result{}, refusal("That changes nothing: the text differs in line endings alone, and those stay as the file has them.")
+	}
+	if err := k.Workspace.ReplaceFile(f.rel, []byte(text), was); err != nil {
+		return Result{}, f.refuse(err)
+	}
+	k.remember(f, []byte(text))
+	return Result{Text: fmt.Sprintf("Edited %s: %s.\n\n%s", f.name, count(len(changes), "replacement"), diff(f.name, d.text, changes))}, nil
+}
+
+// changes returns what the edit does to the text.
+func (d *document) changes(f file, a *editArgs) ([]change, error) {
+	before, after := lineFeeds(a.before), lineFeeds(a.after)
+	if before == "" { // the file is empty
+		return []change{{text: after}}, nil
+	}
+	first, last := strings.Index(d.text, before), strings.LastIndex(d.text, before)
+	switch {
+	case first < 0:
+		return nil, d.notFound(f, before)
+	case first != last && !a.all:
+		return nil, d.ambiguous(f, before)
+	}
+	n := strings.Count(d.text, before)
+	if !a.all {
+		n = 1 // also where it overlaps itself
+	}
+	if grown := len(after) + strings.Count(after, "\n") - len(before); len(d.text)+len(d.returns)+n*grown > maxFileBytes {
+		return nil, refusal(fmt.Sprintf("%s would be larger than %d MiB.", f.name, maxFileBytes>>20))
+	}
+	changes := make([]change, 0, n)
+	for at := 0; len(changes) < n; {
+		at += strings.Index(d.text[at:], before)
+		changes = append(changes, change{at, at + len(before), after})
+		at += len(before)
+	}
+	return changes, nil
+}

@@ -1,0 +1,66 @@
+package tool
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+
+	"github.com/seed-028515a8/maestro/workspace"
+)
+
+// maxFileBytes bounds a file that is read, searched or written: 32 MiB. It is
+// held in memory a few times over.
+const maxFileBytes = 32 << 20
+
+// A file is one that the model named.
+type file struct {
+	rel  string // below the root
+	name string // slash-separated, as the model is told of it
+}
+
+// locate returns what path names, relative to the workspace or absolute.
+func (k *Kit) locate(path string) (file, error) {
+	rel, err := k.Workspace.Rel(path)
+	if err != nil {
+		return file{}, refusal(fmt.Sprintf("%s is outside the workspace, which is %s. Use a path below it.", quote(path), k.Workspace.Root()))
+	}
+	return file{rel: rel, name: filepath.ToSlash(rel)}, nil
+}
+
+// refuse says why something could not be done with the file.
+func (f file) refuse(err error) error {
+	switch {
+	case errors.Is(err, workspace.ErrOutside):
+		return refusal(f.name + " leads outside the workspace: a symbolic link in it does, or is absolute.")
+	case errors.Is(err, workspace.ErrTooLarge):
+		return refusal(fmt.Sprintf("%s is larger than the %d MiB that can be read at once. Look at parts of it with bash.", f.name, maxFileBytes>>20))
+	case errors.Is(err, workspace.ErrNotRegular):
+		return refusal(f.name + " is not a regular file but a directory, a pipe or a device.")
+	case errors.Is(err, workspace.ErrChanged):
+		return refusal(f.name + " was changed by somebody else just now and left alone. Read it again.")
+	case errors.Is(err, fs.ErrNotExist):
+		return refusal("There is no file " + f.name + ".")
+	case errors.Is(err, fs.ErrExist):
+		return refusal("There is a file " + f.name + " already. Read it before changing it.")
+	case errors.Is(err, fs.ErrPermission):
+		return refusal("No permission for " + f.name + ".")
+	}
+	var pe *fs.PathError
+	if errors.As(err, &pe) {
+		err = pe.Err
+	}
+	return refusal(fmt.Sprintf("%s: %v.", f.name, err))
+}
+
+// load returns what a regular file holds.
+func (k *Kit) load(f file) ([]byte, fs.FileInfo, error) {
+	data, info, err := k.Workspace.ReadFile(f.rel, maxFileBytes)
+	switch {
+	case err == nil:
+		return data, info, nil
+	case info != nil && info.IsDir():
+		return nil, nil, refusal(f.name + " is a directory. Find the files in it with glob, or list it with bash.")
+	}
+	return nil, nil, f.refuse(err)
+}

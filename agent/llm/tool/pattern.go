@@ -1,0 +1,135 @@
+package tool
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+)
+
+// maxPattern bounds the patterns of glob and grep.
+const maxPattern = 1000
+
+// A pathPattern stands for slash-separated relative paths: * and ? and classes
+// stay within a component, a component ** stands for any number of them, and
+// {a,b} for either. One without a slash means the last component, at any depth.
+type pathPattern struct {
+	*regexp.Regexp
+	inverse bool
+}
+
+// matches reports whether the pattern means the path.
+func (p pathPattern) matches(path string) bool { return p.MatchString(path) != p.inverse }
+
+// newPathPattern returns the pattern for text. One that begins with ! stands for
+// all other paths. The error is a refusal.
+func newPathPattern(text string) (pathPattern, error) {
+	rest, inverse := strings.CutPrefix(text, "!")
+	rest = strings.TrimPrefix(rest, "./")
+	switch {
+	case rest == "":
+		return pathPattern{}, refusal("The pattern is empty.")
+	case len(text) > maxPattern:
+		return pathPattern{}, refusal(fmt.Sprintf("The pattern is longer than %d bytes.", maxPattern))
+	case !strings.Contains(rest, "/"):
+		rest = "**/" + rest
+	}
+	expr, err := expression(strings.TrimPrefix(rest, "/"))
+	if err != nil {
+		return pathPattern{}, err
+	}
+	re, err := regexp.Compile(expr)
+	if err != nil {
+		return pathPattern{}, refusal("The pattern " + quote(text) + " is not valid.")
+	}
+	return pathPattern{re, inverse}, nil
+}
+
+// expression returns the regular expression for a pattern.
+func expression(pattern string) (string, error) {
+	var b strings.Builder
+	b.WriteString(`(?s)\A`)
+	open := 0 // braces
+	for rest := pattern; rest != ""; {
+		done := pattern[:len(pattern)-len(rest)]
+		begins := done == "" || strings.ContainsRune("/{,", rune(done[len(done)-1]))
+		n := 1
+		switch c := rest[0]; {
+		case begins && strings.HasPrefix(rest, "**/"):
+			b.WriteString(`(?:[^/]+/)*`)
+			n = 3
+		case begins && rest == "**":
+			b.WriteString(`.+`)
+			n = 2
+		case c == '*':
+			n = len(rest) - len(strings.TrimLeft(rest, "*"))
+			b.WriteString(`[^/]*`)
+		case c == '?':
+			b.WriteString(`[^/]`)
+		case c == '{':
+			open++
+			b.WriteString(`(?:`)
+		case c == '}' && open > 0:
+			open--
+			b.WriteString(`)`)
+		case c == ',' && open > 0:
+			b.WriteString(`|`)
+		case c == '[':
+			var class string
+			class, n = classAt(rest)
+			b.WriteString(class)
+		case c == '\\' && len(rest) > 1:
+			rest = rest[1:]
+			fallthrough
+		default:
+			n = runeLen(rest)
+			b.WriteString(regexp.QuoteMeta(rest[:n]))
+		}
+		rest = rest[n:]
+	}
+	if open > 0 {
+		return "", refusal("The pattern " + quote(pattern) + " has a { without a }.")
+	}
+	return b.String() + `\z`, nil
+}
+
+// runeLen returns the length of the first character.
+func runeLen(text string) int {
+	for i := range text {
+		if i > 0 {
+			return i
+		}
+	}
+	return len(text)
+}
+
+// classAt returns the regular expression for the class that pattern begins with,
+// and its length. A bracket that is not closed stands for itself.
+func classAt(pattern string) (string, int) {
+	at := 1
+	var b strings.Builder
+	b.WriteByte('[')
+	if strings.HasPrefix(pattern[at:], "!") || strings.HasPrefix(pattern[at:], "^") {
+		b.WriteString("^/")
+		at++
+	}
+	for first := at; at < len(pattern); {
+		switch c := pattern[at]; {
+		case c == ']' && at > first:
+			b.WriteByte(']')
+			return b.String(), at + 1
+		case c == '/':
+			return `\[`, 1
+		case c == '\\' && at+1 < len(pattern):
+			at++
+			fallthrough
+		case c != '-':
+			n := runeLen(pattern[at:])
+			b.WriteString(regexp.QuoteMeta(pattern[at : at+n]))
+			at += n
+		default:
+			b.WriteByte('-')
+			at++
+		}
+	}
+	return `\[`, 1
+}

@@ -1,0 +1,200 @@
+package tool
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/seed-028515a8/maestro/agent/llm/model"
+)
+
+const (
+	// defaultReadLines is how many lines are shown if the model does not say.
+	defaultReadLines = 2000
+
+	// Bounds on what is shown of a file: of a line, and in all.
+	maxReadLine = 2000
+	maxReadText = 80_000
+
+	// maxImageBytes is the size of the largest picture that is shown: 5 MiB,
+	// more than which providers refuse.
+	maxImageBytes = 5 << 20
+
+	byteOrderMark = "\uFEFF"
+)
+
+const readSchema = `{
+  "type": "object",
+  "properties": {
+    "path": {"type": "string", "minLength": 1, "description": "The file, relative to the workspace or absolute"},
+    "offset": {"type": "integer", "minimum": 1, "description": "The first line to show; 1 if not given"},
+    "limit": {"type": "integer", "minimum": 1, "description": "How many lines to show; 2000 if not given"}
+  },
+  "required": ["path"],
+  "additionalProperties": false
+}`
+
+type readArgs struct {
+	path          string
+	offset, limit int
+}
+
+func (a *readArgs) decode(raw json.RawMessage) error {
+	a.offset, a.limit = 1, defaultReadLines
+	return decode(raw,
+		arg{name: "path", to: &a.path, required: true},
+		arg{name: "offset", to: &a.offset, min: 1},
+		arg{name: "limit", to: &a.limit, min: 1},
+	)
+}
+
+// read shows files.
+func (k *Kit) read() Tool {
+	return Tool{
+		Tool: model.Tool{
+			Name: "read",
+			Description: "Shows a text file with line numbers, each followed by a tab that is not part of the file. Shows PNG, JPEG, GIF and WebP pictures, too. " +
+				fmt.Sprintf("Lines longer than %d bytes are cut. The result says where to go on if there is more. ", maxReadLine) +
+				"A file has to be read before it is changed with write or edit.",
+			Schema: json.RawMessage(readSchema),
+		},
+		Title: "Read",
+		Brief: func(raw json.RawMessage) (label, action string) {
+			var a readArgs
+			name := pathOf(a.decode(raw), a.path)
+			return "Read " + name, "Reading " + name
+		},
+		Run: told(k.runRead),
+	}
+}
+
+// pathOf returns the path in args that were decoded with err, for a label.
+func pathOf(err error, path string) string {
+	if err != nil || path == "" {
+		return "a file"
+	}
+	return brief(path)
+}
+
+func (k *Kit) runRead(_ context.Context, raw json.RawMessage, _ func(string) error) (Result, error) {
+	var a readArgs
+	if err := a.decode(raw); err != nil {
+		return Result{}, err
+	}
+	f, err := k.locate(a.path)
+	if err != nil {
+		return Result{}, err
+	}
+	data, _, err := k.load(f)
+	if err != nil {
+		return Result{}, err
+	}
+	if mime := imageType(data); mime != "" {
+		return k.readImage(f, mime, data)
+	}
+	if bytes.IndexByte(data, 0) >= 0 {
+		return Result{}, refusal(fmt.Sprintf("%s is a binary file of %s. Look at it, or change it, with bash.", f.name, count(len(data), "byte")))
+	}
+	text, err := excerpt(string(data), a.offset, a.limit)
+	if err == nil {
+		k.remember(f, data)
+	}
+	return Result{Text: text}, err
+}
+
+func (k *Kit) readImage(f file, mime string, data []byte) (Result, error) {
+	if len(data) > maxImageBytes {
+		return Result{}, refusal(fmt.Sprintf("%s is a picture of %d bytes, and at most %d can be shown.", f.name, len(data), maxImageBytes))
+	}
+	k.remember(f, data)
+	return Result{
+		Text:   fmt.Sprintf("%s is a picture (%s, %s).", f.name, mime, count(len(data), "byte")),
+		Images: []model.Image{{MimeType: mime, Data: data}},
+	}, nil
+}
+
+// imageType returns the type of a picture that models can see, or "". What a
+// file is called does not count: providers refuse a picture of another type than
+// was said.
+func imageType(data []byte) string {
+	for _, is := range []struct{ mime, begin, at8 string }{
+		{"image/png", "\x89PNG\r\n\x1a\n", ""},
+		{"image/jpeg", "\xff\xd8\xff", ""},
+		{"image/gif", "GIF87a", ""},
+		{"image/gif", "GIF89a", ""},
+		{"image/webp", "RIFF", "WEBP"},
+	} {
+		if bytes.HasPrefix(data, []byte(is.begin)) && (is.at8 == "" || len(data) >= 12 && string(data[8:12]) == is.at8) {
+			return is.mime
+		}
+	}
+	return ""
+}
+
+// excerpt returns at most limit lines of a file, from line offset on, and what
+// there is to know about it. The lines end in a line feed here, whatever they end
+// in there.
+func excerpt(text string, offset, limit int) (string, error) {
+	whole, marked := strings.CutPrefix(text, byteOrderMark)
+	total := strings.Count(whole, "\n")
+	if whole != "" && !strings.HasSuffix(whole, "\n") {
+		total++
+	}
+	switch {
+	case total == 0:
+		return "The file is empty.", nil
+	case offset > total:
+		return "", refusal(fmt.Sprintf("There is no line %d: the file has %s.", offset, count(total, "line")))
+	}
+	var b strings.Builder
+	n := 0
+	for line := range strings.Lines(whole) {
+		n++
+		if n < offset {
+			continue
+		}
+		shown := numbered(n, line)
+		if n-offset == limit || b.Len()+len(shown) > maxReadText {
+			n--
+			break
+		}
+		b.WriteString(shown)
+	}
+	if offset > 1 || n < total {
+		fmt.Fprintf(&b, "[Lines %d to %d of %d.", offset, n, total)
+		if n < total {
+			fmt.Fprintf(&b, " Go on with offset %d.", n+1)
+		}
+		b.WriteString("]\n")
+	}
+	b.WriteString(oddities(whole, marked))
+	return b.String(), nil
+}
+
+// numbered returns a line as it is shown.
+func numbered(n int, line string) string {
+	line = strings.TrimSuffix(strings.TrimSuffix(line, "\n"), "\r")
+	return fmt.Sprintf("%6d\t%s\n", n, cutLine(valid(line), maxReadLine))
+}
+
+// oddities says what is special about a text and cannot be seen.
+func oddities(text string, marked bool) string {
+	var b strings.Builder
+	if marked {
+		b.WriteString("[The file begins with a byte order mark, which edit keeps.]\n")
+	}
+	switch crlf, all := strings.Count(text, "\r\n"), strings.Count(text, "\n"); {
+	case crlf == 0:
+	case crlf == all:
+		b.WriteString("[Lines end in CRLF, which edit keeps.]\n")
+	default:
+		fmt.Fprintf(&b, "[%d of %d lines end in CRLF, the others in LF, which edit keeps.]\n", crlf, all)
+	}
+	if !utf8.ValidString(text) {
+		b.WriteString("[The file is not UTF-8: where U+FFFD is shown it has other bytes.]\n")
+	}
+	return b.String()
+}

@@ -1,0 +1,89 @@
+package agent
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/seed-028515a8/maestro/agent/llm"
+	"github.com/seed-028515a8/maestro/agent/llm/model"
+	"github.com/seed-028515a8/maestro/agent/llm/provider"
+	"github.com/seed-028515a8/maestro/agent/llm/tool"
+	"github.com/seed-028515a8/maestro/contracts"
+	"github.com/seed-028515a8/maestro/workspace"
+)
+
+// A native is the built-in loop with what it works with: a provider's model, the
+// tools of the workspace and those of MCP servers.
+type native struct {
+	*llm.Agent
+	work *workspace.Workspace
+	host contracts.Host // set by Start
+}
+
+// newNative opens the model that is named PROVIDER/MODEL.
+func newNative(name string, o Options) (Agent, error) {
+	service, named, ok := strings.Cut(name, "/")
+	if !ok || service == "" || named == "" {
+		return nil, errors.New("want llm:PROVIDER/MODEL, such as llm:anthropic/claude-sonnet-4-5")
+	}
+	key, url := credential(service, os.Getenv)
+	m, err := provider.Open(provider.Options{Provider: service, Model: named, Key: key, BaseURL: cmp.Or(o.ModelURL, url), Log: o.Log})
+	if err != nil {
+		return nil, err
+	}
+	rules, err := llm.ParseRules(o.Allow, o.Ask, o.Deny)
+	if err != nil {
+		return nil, err
+	}
+	work, err := workspace.Open(o.Dir, workspace.Options{})
+	if err != nil {
+		return nil, err
+	}
+	n := &native{work: work}
+	n.Agent = llm.New(llm.Options{
+		Name: name, Model: m,
+		Tools: tool.New(tool.Options{Workspace: work, Shell: o.Shell, EnvPass: o.EnvPass, Hosted: o.Hosted}).Tools(),
+		MCP:   newServers(o), ClientTools: n.clientTools,
+		Dir: o.Dir, StateDir: o.StateDir, Rules: rules, Metadata: metadata(o.SessionID, os.Getenv),
+		MaxIterations: o.MaxIterations, ContextTokens: o.ContextTokens, MaxTokens: o.MaxTokens, Log: o.Log,
+	})
+	return n, nil
+}
+
+// credential returns what the environment says of a provider: its key, and where
+// it is if not at its usual place.
+func credential(service string, getenv func(string) string) (key, url string) {
+	prefix := "OPENAI_"
+	if service == provider.Anthropic {
+		prefix = "ANTHROPIC_"
+	}
+	return getenv(prefix + "API_KEY"), getenv(prefix + "BASE_URL")
+}
+
+// Start implements [Agent].
+func (n *native) Start(ctx context.Context, host contracts.Host) (contracts.AgentInfo, error) {
+	n.host = host
+	info, err := n.Agent.Start(ctx, host)
+	if err != nil {
+		return info, fmt.Errorf("start model: %w", err)
+	}
+	return info, nil
+}
+
+// Close implements [Agent].
+func (n *native) Close(ctx context.Context) error {
+	return errors.Join(n.Agent.Close(ctx), n.work.Close())
+}
+
+// clientTools returns what the controlling client does for the model.
+func (n *native) clientTools() []model.Tool {
+	var tools []model.Tool
+	for _, t := range n.host.ClientTools() {
+		tools = append(tools, model.Tool{Name: t.Name, Description: t.Description, Schema: t.InputSchema})
+	}
+	return tools
+}

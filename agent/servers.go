@@ -1,0 +1,95 @@
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"time"
+
+	"github.com/seed-028515a8/maestro/agent/acp"
+	"github.com/seed-028515a8/maestro/agent/llm"
+	"github.com/seed-028515a8/maestro/agent/llm/model"
+	"github.com/seed-028515a8/maestro/agent/llm/tool"
+	"github.com/seed-028515a8/maestro/agent/mcp"
+	"github.com/seed-028515a8/maestro/contracts"
+)
+
+// servers are the MCP servers of the built-in loop.
+type servers struct {
+	opts mcp.Options
+	set  *mcp.Set // nil before Start
+}
+
+func newServers(o Options) *servers {
+	return &servers{opts: mcp.Options{
+		Servers: o.Servers, Dir: o.Dir, EnvPass: o.EnvPass, Hosted: o.Hosted,
+		SessionID: o.SessionID, Version: o.Version, Log: o.Log,
+	}}
+}
+
+// serversDelay is how long the start of a session waits for its servers. Those
+// that take longer add their tools when they are there.
+const serversDelay = 5 * time.Second
+
+// Start implements [llm.Starter].
+func (s *servers) Start(ctx context.Context, host contracts.Host) error {
+	s.opts.Host = host
+	ctx, cancel := context.WithTimeout(ctx, serversDelay)
+	defer cancel()
+	s.set = mcp.Open(ctx, s.opts)
+	return nil
+}
+
+// Close implements [llm.MCP].
+func (s *servers) Close() error {
+	if s.set != nil {
+		s.set.Close()
+	}
+	return nil
+}
+
+// Tools implements [llm.MCP]. What a server says of the harm of a tool is not
+// relied upon: each is asked about unless a rule decides.
+func (s *servers) Tools(context.Context) []tool.Tool {
+	var tools []tool.Tool
+	for _, t := range s.set.Tools() {
+		title := t.Title
+		if title == "" {
+			title = t.Name
+		}
+		label := t.Server + ": " + title
+		tools = append(tools, tool.Tool{
+			Tool:  model.Tool{Name: t.FullName, Description: t.Description, Schema: t.Schema},
+			Title: label, Gated: true,
+			Brief: func(json.RawMessage) (string, string) { return "Called " + label, "Calling " + label },
+			Run: func(ctx context.Context, args json.RawMessage, out func(string) error) (tool.Result, error) {
+				return s.call(ctx, t.FullName, args, out)
+			},
+		})
+	}
+	return tools
+}
+
+func (s *servers) call(ctx context.Context, name string, args json.RawMessage, out func(string) error) (tool.Result, error) {
+	res, err := s.set.Call(ctx, name, args, func(text string) { _ = out(text + "\n") }) // the end of a run ends the call, too
+	switch {
+	case errors.Is(err, mcp.ErrUnavailable):
+		return tool.Result{}, llm.Retryable(err)
+	case err != nil:
+		return tool.Result{}, err
+	}
+	told := tool.Result{Text: res.Text, IsError: res.IsError}
+	for _, image := range res.Images {
+		told.Images = append(told.Images, model.Image(image))
+	}
+	return told, nil
+}
+
+// handed returns the servers as an ACP agent is told of them.
+func handed(list []mcp.Server) []acp.Server {
+	var all []acp.Server
+	for _, s := range list {
+		all = append(all, acp.Server{Name: s.Name, Command: s.Command, Args: s.Args, Env: s.Env, URL: s.URL, Headers: s.Headers})
+	}
+	return all
+}

@@ -1,0 +1,248 @@
+package localmodel_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/seed-028515a8/maestro/internal/localmodel"
+)
+
+// said sends messages in the form of Chat Completions and returns what is said
+// and called.
+func (p place) said(t *testing.T, messages []any, tools ...any) (text string, calls []string) {
+	t.Helper()
+	status, _, body, err := p.post(t, "/v1/chat/completions", encoded(map[string]any{"messages": messages, "tools": tools}))
+	if status != 200 || err != nil {
+		t.Fatalf("got %d, %v and %s, want an answer", status, err, body)
+	}
+	var answer struct {
+		Choices []struct {
+			Message struct {
+				Content   string `json:"content"`
+				ToolCalls []struct {
+					Function struct{ Name, Arguments string }
+				} `json:"tool_calls"`
+			}
+		}
+	}
+	if err := json.Unmarshal([]byte(body), &answer); err != nil {
+		t.Fatal(err)
+	}
+	m := answer.Choices[0].Message
+	for _, c := range m.ToolCalls {
+		calls = append(calls, c.Function.Name+" "+c.Function.Arguments)
+	}
+	return m.Content, calls
+}
+
+func ask(prompt string) any { return map[string]any{"role": "user", "content": prompt} }
+
+// acted is one turn of an agent: the model called a tool, which answered.
+func acted(n int, result string) []any {
+	id := fmt.Sprint("call_", n)
+	return []any{
+		map[string]any{"role": "assistant", "tool_calls": []any{
+			map[string]any{"id": id, "type": "function", "function": map[string]any{"name": "bash", "arguments": "{}"}}}},
+		map[string]any{"role": "tool", "tool_call_id": id, "content": result},
+	}
+}
+
+func function(name string, properties map[string]any, required ...string) any {
+	return map[string]any{"type": "function", "function": map[string]any{"name": name,
+		"parameters": map[string]any{"type": "object", "properties": properties, "required": required}}}
+}
+
+func TestPromptsAreProgramsOrSaidBack(t *testing.T) {
+	p := serve(t, localmodel.Options{})
+	text, array := map[string]any{"type": "string"}, map[string]any{"type": "array"}
+	for _, tt := range []struct {
+		name, prompt string
+		turns        int // the model has acted so often since
+		tools        []any
+		text         string
+		calls        string
+	}{
+		{"anything", "Hello", 0, nil, "You said: Hello", ""},
+		{"nothing", " ", 0, nil, "Nothing was said.", ""},
+		{"say", "say a\nb\nsay c", 0, nil, "a\nb\nc", ""},
+		{"call", "call ls", 0, nil, "", "ls {}"},
+		{"calls", "say go\ncall ls {\"a\":1}\ncall cat {}\nsay done", 0, nil, "go", `ls {"a":1}; cat {}`},
+		{"after calls", "say go\ncall ls\nsay done", 1, nil, "done", ""},
+		{"then", "call ls\nthen\ncall cat", 1, nil, "", "cat {}"},
+		{"then between texts", "say a\nthen\nsay b", 0, nil, "a", ""},
+		{"the result at the end", "call ls", 1, nil, "The tool answered: result 1", ""},
+		{"the first that is offered", "call Read|read|cat {}", 0, []any{function("cat", nil), function("read", nil)}, "", "read {}"},
+		{"none is offered", "call Read|read {}", 0, nil, "", "Read {}"},
+		{"a turn with nothing in it", "call ls\nfault slow", 1, nil, "The tool answered: result 1", ""},
+		{"a fault alone", "fault slow", 0, nil, "That was all.", ""},
+		{"no object", "call ls [1]", 0, nil, "I cannot make this call, whose arguments are no JSON object: ls [1]", ""},
+		{"no fault", "fault sneeze", 0, nil, `I cannot fail: unknown fault "sneeze".`, ""},
+		{"a word that begins like one", "sayonara", 0, nil, "You said: sayonara", ""},
+		{"USE_TOOL", "please USE_TOOL now", 0, []any{function("read", nil), function("bash", map[string]any{"command": text})},
+			"I will run a command.", `bash {"command":"echo hello from the local model"}`},
+		{"with a list", "USE_TOOL", 0, []any{function("shell", map[string]any{"command": array})},
+			"I will run a command.", `shell {"command":["sh","-c","echo hello from the local model"]}`},
+		{"of a server", "USE_TOOL", 0, []any{function("mcp__acp__Bash", map[string]any{"cmd": text, "description": text, "why": text}, "cmd", "why")},
+			"I will run a command.", `mcp__acp__Bash {"cmd":"echo hello from the local model","description":"say hello","why":"say hello"}`},
+		{"after it", "USE_TOOL", 1, nil, "The tool answered: result 1", ""},
+		{"without one", "USE_TOOL", 0, []any{function("read", nil)}, "No tool that runs commands is on offer.", ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			messages := []any{ask(tt.prompt)}
+			for i := range tt.turns {
+				messages = append(messages, acted(i+1, fmt.Sprint("result ", i+1))...)
+			}
+			text, calls := p.said(t, messages, tt.tools...)
+			if got := strings.Join(calls, "; "); text != tt.text || got != tt.calls {
+				t.Errorf("got %q and calls %s, want %q and %s", text, got, tt.text, tt.calls)
+			}
+		})
+	}
+}
+
+func TestTurnsFollowFromTheConversation(t *testing.T) {
+	script := &localmodel.Script{Cases: []localmodel.Case{
+		{Match: "count", Turns: []localmodel.Turn{
+			{Text: "one", Calls: []localmodel.Call{{Tool: "bash"}}}, {Text: "two after {{result}}"}}},
+		{Regexp: `^(?i)who`, Turns: []localmodel.Turn{{Text: "{{prompt}} me"}}},
+	}, Default: &localmodel.Case{Turns: []localmodel.Turn{{Text: "default"}}}}
+	p := serve(t, localmodel.Options{Script: script})
+
+	history := []any{map[string]any{"role": "system", "content": "count"}, ask("count to two")}
+	want := []string{"one", "two after a", "The script has nothing more to say to this prompt."}
+	for i, want := range want {
+		if got, _ := p.said(t, history); got != want {
+			t.Errorf("turn %d: got %q, want %q", i, got, want)
+		}
+		history = append(history, acted(i, string(rune('a'+i)))...)
+	}
+	history = append(history, map[string]any{"role": "assistant", "content": "two"}, ask("Who?"))
+	if got, _ := p.said(t, history); got != "Who? me" {
+		t.Errorf("got %q for a new prompt, want its own case", got)
+	}
+	history = append(history, map[string]any{"role": "assistant", "content": "me"}, ask("else"))
+	if got, _ := p.said(t, history); got != "default" {
+		t.Errorf("got %q for a prompt without a case, want the default", got)
+	}
+}
+
+// What agents put around a prompt is not the prompt.
+func TestPromptIsFoundAmongWhatAgentsAdd(t *testing.T) {
+	p := serve(t, localmodel.Options{})
+	for _, body := range []string{
+		`{"max_tokens":1,"messages":[{"role":"user","content":[
+			{"type":"text","text":"<system-reminder>\nsay no\n</system-reminder>"},{"type":"text","text":"say yes"}]}]}`,
+		`{"max_tokens":1,"messages":[{"role":"user","content":"say yes\nthen\nsay yes"},
+			{"role":"assistant","content":[{"type":"tool_use","id":"a","name":"b","input":{}}]},
+			{"role":"user","content":[{"type":"tool_result","tool_use_id":"a"},{"type":"text","text":"<system-reminder>say no</system-reminder>"}]}]}`,
+		`{"max_tokens":1,"messages":[{"role":"user","content":"<b>say no</b>"},{"role":"user","content":"say yes"}]}`,
+	} {
+		status, _, answer, err := p.post(t, "/v1/messages", body)
+		if status != 200 || err != nil || !strings.Contains(answer, `"text":"yes"`) {
+			t.Errorf("got %d, %v and %s for %s, want yes", status, err, answer, body)
+		}
+	}
+	_, _, answer, _ := p.post(t, "/v1/messages", `{"max_tokens":1,"messages":[{"role":"user","content":"<b>bold</b>"}]}`)
+	if !strings.Contains(answer, "You said: <b>bold</b>") {
+		t.Errorf("got %s for a prompt in a tag, want it said back", answer)
+	}
+	_, _, answer, _ = p.post(t, "/v1/responses", `{"input":[{"type":"message","role":"developer","content":[{"type":"input_text","text":"say no"}]},
+		{"role":"user","content":[{"type":"input_text","text":"<environment_context>say no</environment_context>"}]},
+		{"role":"user","content":[{"type":"input_text","text":"say yes"}]}]}`)
+	if !strings.Contains(answer, `"text":"yes"`) {
+		t.Errorf("got %s from Responses, want yes", answer)
+	}
+}
+
+func TestToolsOfResponsesAreCalledAsTheyAreOffered(t *testing.T) {
+	p := serve(t, localmodel.Options{})
+	_, _, answer, _ := p.post(t, "/v1/responses", `{"input":"call apply_patch {\"input\":\"*** Begin\"}\ncall far {\"a\":1}","tools":[
+		{"type":"custom","name":"apply_patch"},{"type":"namespace","name":"ns","tools":[{"type":"function","name":"far"}]},{"type":"web_search"}]}`)
+	for _, want := range []string{`"type":"custom_tool_call","status":"completed","input":"*** Begin"`,
+		`"arguments":"{\"a\":1}"`, `"name":"far","namespace":"ns"`} {
+		if !strings.Contains(answer, want) {
+			t.Errorf("got %s, want %s in it", answer, want)
+		}
+	}
+}
+
+func TestScriptsAreChecked(t *testing.T) {
+	for _, tt := range []struct{ script, want string }{
+		{`{"cases":[{"match":"a","turns":[{"text":"b"}]}]}`, ""},
+		{`{"cases":[{"turns":[{"calls":[{"any":[{"tool":"a","raw":"{"}]}],"stop":"length","fault":{"kind":"hang","times":2}}]}]}`, ""},
+		{`{`, "unexpected EOF"},
+		{`{} {}`, "more than one JSON value"},
+		{`{"case":[]}`, `unknown field "case"`},
+		{`{"cases":[{"turns":[]}]}`, "cases[0]: no turns"},
+		{`{"cases":[{"regexp":"(","turns":[{}]}]}`, "cases[0]: error parsing regexp: missing closing ): `(`"},
+		{`{"default":{"turns":[{"stop":"x"}]}}`, `default: turns[0]: unknown stop "x"`},
+		{`{"cases":[{"turns":[{"fault":{"kind":"x"}}]}]}`, `cases[0]: turns[0]: unknown fault "x"`},
+		{`{"cases":[{"turns":[{"fault":{"kind":"hang","times":-1}}]}]}`, `cases[0]: turns[0]: a fault with a negative number`},
+		{`{"cases":[{"turns":[{"calls":[{}]}]}]}`, `cases[0]: turns[0]: calls[0]: no tool`},
+		{`{"cases":[{"turns":[{"calls":[{"tool":"a","any":[{"tool":"a"}]}]}]}]}`, `cases[0]: turns[0]: calls[0]: any stands alone`},
+		{`{"cases":[{"turns":[{"calls":[{"tool":"a","args":[]}]}]}]}`, `cases[0]: turns[0]: calls[0]: the args are not an object`},
+	} {
+		_, err := localmodel.ParseScript([]byte(tt.script))
+		if got := fmt.Sprint(err); tt.want == "" && err != nil || tt.want != "" && !strings.HasSuffix(got, tt.want) {
+			t.Errorf("%s: got %v, want %q", tt.script, err, tt.want)
+		}
+	}
+	path := filepath.Join(t.TempDir(), "script.json")
+	if err := os.WriteFile(path, []byte(`{"cases":1}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := localmodel.LoadScript(path); err == nil || !strings.Contains(err.Error(), path) {
+		t.Errorf("got %v, want an error that names the file", err)
+	}
+}
+
+func TestRequestsAreKeptWithinBounds(t *testing.T) {
+	p := serve(t, localmodel.Options{KeepRequests: 2, KeepBytes: 1000})
+	for _, prompt := range []string{"one", "two", "three"} {
+		p.said(t, []any{ask(prompt)})
+	}
+	got := p.Requests()
+	if len(got) != 2 || got[0].Prompt != "two" || got[1].Index != 2 || got[1].Form != localmodel.FormChat {
+		t.Errorf("got %+v, want the last two", got)
+	}
+	p.said(t, []any{ask(strings.Repeat("x", 2000))})
+	if got := p.Requests(); len(got) != 1 || len(got[0].Body) < 2000 {
+		t.Errorf("got %d requests, want the large one alone", len(got))
+	}
+}
+
+func TestCredentialsAreNotKept(t *testing.T) {
+	p := serve(t, localmodel.Options{})
+	for _, header := range []string{"X-Api-Key", "Authorization"} {
+		req, err := http.NewRequest("POST", p.url+"/v1/messages", strings.NewReader(forms[0].ask("hello", false)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set(header, "secret")
+		req.Header.Set("X-Other", "seen")
+		res, err := p.client.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		res.Body.Close()
+	}
+	for _, r := range p.Requests() {
+		if got := fmt.Sprint(r.Header); strings.Contains(got, "secret") || r.Header.Get("X-Other") != "seen" {
+			t.Errorf("got %s, want all headers but those with credentials", got)
+		}
+	}
+}
+
+func TestTooLongARequestIsRefused(t *testing.T) {
+	p := serve(t, localmodel.Options{MaxBody: 10})
+	for _, f := range forms {
+		if status, _, _, _ := p.post(t, f.path, f.ask("hello there", false)); status != 413 {
+			t.Errorf("%s: got %d, want 413", f.name, status)
+		}
+	}
+}
