@@ -1,0 +1,314 @@
+package llm
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/seed-028515a8/maestro/agent/llm/model"
+	"github.com/seed-028515a8/maestro/agent/llm/tool"
+	"github.com/seed-028515a8/maestro/agent/turn"
+	"github.com/seed-028515a8/maestro/contracts"
+	"github.com/seed-028515a8/maestro/workspace"
+)
+
+// Options are what a loop gets from its operator. The zero value of each field
+// but Model is ready to use.
+type Options struct {
+	// Name is PROVIDER/MODEL, which clients are told.
+	Name string
+
+	// Model answers. It is used by one run at a time.
+	Model model.Model
+
+	// Tools are what the model may do, beside asking the user.
+	Tools []tool.Tool
+
+	// MCP adds tools of servers. Nil adds none.
+	MCP MCP
+
+	// ClientTools returns the tools that the controlling client runs itself. It
+	// is called before each turn of the model. Nil means none.
+	ClientTools func() []model.Tool
+
+	// Dir is the workspace root. Empty means the current directory.
+	Dir string
+
+	// StateDir is where the history is kept. Empty keeps it in memory.
+	StateDir string
+
+	// Rules decide which calls run, are asked about or denied.
+	Rules Rules
+
+	// Metadata are ids for the provider's or a gateway's books.
+	Metadata map[string]string
+
+	// MaxIterations bounds the turns of the model in one run. Zero means 100. The
+	// run then ends with an error that says so.
+	MaxIterations int
+
+	// ContextTokens is the size of the model's context. Zero means 200,000. A
+	// conversation that leaves less than a reserve of it is summarised.
+	ContextTokens int64
+
+	// MaxTokens bounds one reply. Zero means what the provider has as its default.
+	MaxTokens int64
+
+	// Price is what tokens cost. The zero value costs nothing.
+	Price Price
+
+	// Log receives faults. Nil discards it.
+	Log *slog.Logger
+}
+
+// MCP is where an agent gets the tools of servers from. One that is a [Starter]
+// is started with the agent.
+type MCP interface {
+	// Tools returns what the servers offer now. It is called before each turn of
+	// the model and does not wait for servers that are not there.
+	Tools(ctx context.Context) []tool.Tool
+
+	// Close ends the servers and their connections.
+	Close() error
+}
+
+// A Starter needs the agent's host, such as for what servers ask of people. It
+// does not wait for the servers; ctx bounds the start only.
+type Starter interface {
+	Start(ctx context.Context, host contracts.Host) error
+}
+
+// A Price is in dollars for a million tokens.
+type Price struct {
+	Input, Output, CacheRead, CacheWrite float64
+}
+
+// of returns what a usage costs.
+func (p Price) of(u model.Usage) float64 {
+	return (float64(u.Input)*p.Input + float64(u.Output)*p.Output +
+		float64(u.CacheRead)*p.CacheRead + float64(u.CacheWrite)*p.CacheWrite) / 1e6
+}
+
+const (
+	defaultIterations = 100
+	defaultContext    = 200_000
+)
+
+// An Agent lets a model work in a workspace. Start is called once, then Run or
+// Resume once at a time, Configure and Check at any time, and Close last.
+type Agent struct {
+	opts     Options
+	provider string
+	model    string
+
+	// Set by Start.
+	host contracts.Host
+	dir  *workspace.Workspace
+
+	// Set by Start, and then of the one run.
+	journal *journal
+	counted counted
+
+	mu     sync.Mutex
+	prompt string       // of the system, without what the workspace adds
+	effort model.Effort // "" leaves it to the provider
+}
+
+// New returns an agent that has not started.
+func New(o Options) *Agent {
+	o.MaxIterations = cmp.Or(max(o.MaxIterations, 0), defaultIterations)
+	o.ContextTokens = cmp.Or(max(o.ContextTokens, 0), defaultContext)
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	if abs, err := filepath.Abs(o.Dir); err == nil {
+		o.Dir = abs
+	}
+	a := &Agent{opts: o, prompt: basePrompt(o.Dir)}
+	a.provider, a.model, _ = strings.Cut(o.Name, "/")
+	if a.model == "" {
+		a.provider, a.model = "", o.Name
+	}
+	return a
+}
+
+// Start opens the workspace and the history that an earlier process left.
+func (a *Agent) Start(ctx context.Context, host contracts.Host) (contracts.AgentInfo, error) {
+	dir, err := workspace.Open(a.opts.Dir, workspace.Options{})
+	if err != nil {
+		return contracts.AgentInfo{}, err
+	}
+	journal, err := openJournal(a.opts.StateDir, a.opts.Log)
+	if err != nil {
+		return contracts.AgentInfo{}, errors.Join(err, dir.Close())
+	}
+	a.host, a.dir, a.journal = host, dir, journal
+	if servers, ok := a.opts.MCP.(Starter); ok {
+		if err := servers.Start(ctx, host); err != nil {
+			return contracts.AgentInfo{}, errors.Join(err, a.Close(ctx))
+		}
+	}
+	info := contracts.AgentInfo{
+		Model: a.model, Provider: a.provider, Executor: contracts.ExecutorLive,
+		Requests: []contracts.RequestType{
+			contracts.RequestApproval, contracts.RequestClientTool, contracts.RequestUserInput, contracts.RequestToolRetry,
+		},
+	}
+	if a.opts.MCP != nil {
+		info.Requests = append(info.Requests, contracts.RequestMCPElicitation)
+	}
+	return info, nil
+}
+
+// Configure applies an init to the turns of the model that begin after it.
+// Approval is the host's business.
+func (a *Agent) Configure(init *contracts.Init) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if init.SystemPrompt != nil {
+		a.prompt = *init.SystemPrompt
+	}
+	if more := init.AppendSystemPrompt; more != nil && *more != "" {
+		if a.prompt != "" {
+			a.prompt += "\n\n"
+		}
+		a.prompt += *more
+	}
+	if init.ThinkingLevel != "" {
+		a.effort = model.Effort(init.ThinkingLevel)
+	}
+}
+
+// configured returns what Configure has made of the prompt and the effort.
+func (a *Agent) configured() (prompt string, effort model.Effort) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.prompt, a.effort
+}
+
+// Check refuses a prompt that the model's context has no room for.
+func (a *Agent) Check(content string) error {
+	if tokens := estimateText(content); tokens > a.bound() {
+		return &contracts.Error{
+			Code:    contracts.CodePayloadTooLarge,
+			Message: fmt.Sprintf("The prompt has about %d tokens, and the model has room for %d", tokens, a.bound()),
+			Type:    contracts.ErrorProtocol,
+		}
+	}
+	return nil
+}
+
+// Run has the model work on a prompt until it has nothing more to do.
+func (a *Agent) Run(ctx context.Context, work contracts.Work) error {
+	r := a.newRun()
+	parts := promptParts(work)
+	if len(parts) == 0 {
+		return r.answer(ctx, "The prompt is empty.")
+	}
+	if err := a.journal.add(record{Message: &model.Message{Role: model.RoleUser, Parts: parts}}); err != nil {
+		return r.failed(err)
+	}
+	return r.serve(ctx)
+}
+
+// Close ends the servers of tools and closes the history.
+func (a *Agent) Close(context.Context) error {
+	var errs []error
+	if a.opts.MCP != nil {
+		errs = append(errs, a.opts.MCP.Close())
+	}
+	if a.journal != nil {
+		errs = append(errs, a.journal.close())
+	}
+	if a.dir != nil {
+		errs = append(errs, a.dir.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// A run is one prompt on its way, or the answer to a question of an earlier
+// process. It belongs to one goroutine.
+type run struct {
+	*Agent
+	*turn.Turn
+	offers  []offer // of the turn that goes on
+	spent   model.Usage
+	floor   int64 // a history of fewer tokens is not compacted again
+	recent  repetition
+	resumes continuation
+}
+
+func (a *Agent) newRun() *run {
+	return &run{Agent: a, Turn: turn.New(a.host, a.model, a.provider)}
+}
+
+// answer says a text of our own.
+func (r *run) answer(ctx context.Context, text string) error {
+	if err := r.Turn.Start(ctx); err != nil {
+		return err
+	}
+	if err := r.Say(ctx, text); err != nil {
+		return err
+	}
+	return r.End(ctx, contracts.Usage{})
+}
+
+// serve lets the model go on until it has nothing more to do, and leaves a valid
+// history however that ends, if only with a panic of somebody's code.
+func (r *run) serve(ctx context.Context) error {
+	defer r.settle(ctx)
+	return r.loop(ctx)
+}
+
+// settle answers the calls that have no result.
+func (r *run) settle(ctx context.Context) {
+	why := "Not run: the run had ended."
+	if ctx.Err() != nil {
+		why = "Not run: interrupted."
+	}
+	for _, id := range slices.Clone(r.journal.open) {
+		if err := r.journal.add(resultRecord(model.CallResult{ID: id, Text: why, IsError: true})); err != nil {
+			r.opts.Log.Error("keep history", slog.Any("err", err))
+		}
+	}
+}
+
+// loop alternates between the model and what it wants done.
+func (r *run) loop(ctx context.Context) error {
+	for range r.opts.MaxIterations {
+		reply, err := r.reply(ctx)
+		if err != nil {
+			return err
+		}
+		goOn := false
+		switch {
+		case reply.stop == model.StopRefused:
+			return refused(reply)
+		case len(reply.calls) > 0:
+			r.resumes = continuation{}
+			goOn, err = true, r.calls(ctx, reply.calls)
+		case reply.stop == model.StopLength:
+			goOn, err = r.proceed(ctx, reply)
+		case reply.text == "":
+			err = r.status(ctx, "The model ended its turn without a word")
+		}
+		if err != nil || !goOn {
+			return err
+		}
+	}
+	return &contracts.Error{
+		Code:    contracts.CodeRuntimeFailed,
+		Message: fmt.Sprintf("Stopped after %d turns of the model. Send another prompt to go on.", r.opts.MaxIterations),
+		Type:    contracts.ErrorTool,
+	}
+}
+
+func (r *run) status(ctx context.Context, text string) error {
+	return r.host.Publish(ctx, &contracts.Status{Message: text})
+}

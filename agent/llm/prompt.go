@@ -1,0 +1,110 @@
+package llm
+
+import (
+	"fmt"
+	"io"
+	"path/filepath"
+	"runtime"
+	"strings"
+
+	"github.com/seed-028515a8/maestro/agent/llm/model"
+	"github.com/seed-028515a8/maestro/contracts"
+	"github.com/seed-028515a8/maestro/workspace"
+)
+
+// maxInstructionBytes bounds what a workspace adds to the system prompt.
+const maxInstructionBytes = 32 << 10
+
+// basePrompt is the system prompt until an init replaces it.
+func basePrompt(dir string) string {
+	return `You are a coding agent. You work in a directory with the tools you are given, for a person who sees what you say and what you do.
+
+- Find out before you change something: read the files that matter.
+- Make the smallest change that does what was asked, in the style of what is there.
+- Check your work with the means of the project, such as its tests.
+- A call may be denied. Do not try to reach the same by another way; say what you wanted and why, or ask.
+- Ask the person only what you cannot find out, and never make up an answer for them.
+- When you are done, say briefly what you did and what is left open.
+
+Working directory: ` + dir + `
+Operating system: ` + runtime.GOOS
+}
+
+// system returns the system prompt of the next turn, with the instructions of the
+// workspace as they are now.
+func (r *run) system() (string, model.Effort) {
+	prompt, effort := r.configured()
+	for _, name := range []string{"AGENTS.md", "CLAUDE.md"} {
+		text := strings.TrimSpace(instructions(r.dir, name))
+		if text == "" {
+			continue
+		}
+		if prompt != "" {
+			prompt += "\n\n"
+		}
+		return prompt + "Instructions of the project, from " + name + ":\n\n" + text, effort
+	}
+	return prompt, effort
+}
+
+// instructions returns the beginning of a file in the workspace root, or "" if
+// it cannot be read.
+func instructions(dir *workspace.Workspace, name string) string {
+	f, err := dir.OpenFile(name)
+	if err != nil {
+		return ""
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil || !info.Mode().IsRegular() {
+		return ""
+	}
+	text, err := io.ReadAll(io.LimitReader(f, maxInstructionBytes+1))
+	if err != nil {
+		return ""
+	}
+	return bounded(string(text), maxInstructionBytes)
+}
+
+// promptParts returns what a person sent: attachments first, then the prompt.
+func promptParts(work contracts.Work) []model.Part {
+	var parts []model.Part
+	for _, a := range work.Attachments {
+		if a.Data != nil {
+			parts = append(parts, textPart("Attached image "+a.Path+":"),
+				model.Part{Image: &model.Image{MimeType: a.MimeType, Data: a.Data}})
+			continue
+		}
+		parts = append(parts, textPart("Attached file "+a.Path+":\n\n"+fenced(filepath.Ext(a.Path), a.Text)))
+	}
+	if strings.TrimSpace(work.Content) != "" {
+		parts = append(parts, textPart(work.Content))
+	}
+	return parts
+}
+
+// fenced returns a text between more backticks than it has in a row.
+func fenced(ext, text string) string {
+	fence := "```"
+	for strings.Contains(text, fence) {
+		fence += "`"
+	}
+	return fence + strings.TrimPrefix(ext, ".") + "\n" + strings.TrimSuffix(text, "\n") + "\n" + fence
+}
+
+func textPart(text string) model.Part {
+	text = strings.ToValidUTF8(text, "\ufffd")
+	return model.Part{Text: &text}
+}
+
+// bounded returns text, or its beginning and its end with what is left out said
+// in between, of about limit bytes.
+func bounded(text string, limit int) string {
+	text = strings.ToValidUTF8(text, "\ufffd")
+	if len(text) <= limit {
+		return text
+	}
+	head := contracts.SplitText(text, max(limit*3/4, 4))[0]
+	tail := contracts.TailText(text, limit/4)
+	return fmt.Sprintf("%s\n[... %d bytes left out ...]\n%s", head, len(text)-len(head)-len(tail), tail)
+}

@@ -1,0 +1,294 @@
+package llm
+
+import (
+	"cmp"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+)
+
+// A decision is what a rule says about a call.
+type decision string
+
+const (
+	undecided decision = ""
+	allow     decision = "allow" // run it
+	ask       decision = "ask"   // let a client decide
+	deny      decision = "deny"  // never run it
+)
+
+// strictness orders decisions. A line is decided by the strictest of its
+// commands, as is a call by equally specific rules.
+func (d decision) strictness() int { return slices.Index([]decision{allow, undecided, ask, deny}, d) }
+
+// Rules decide which calls run, which are asked about and which are denied. The
+// zero value has none: calls that change something are asked about. They may be
+// used from any goroutine.
+type Rules struct{ rules []rule }
+
+// ParseRules returns the rules that strings name:
+//
+//	bash                 every call of a tool
+//	mcp__files__*        every call of the tools whose names match; * is any text
+//	bash(git status:*)   commands that begin with these words
+//	bash(make check)     exactly this command line
+//	edit(src/**)         paths below the workspace root; * stops at slashes, ** does not
+//	read(/etc/**)        absolute paths
+//
+// Of the rules that match a call the most specific one decides: one with a
+// pattern before one without, the longer pattern before the shorter, and a
+// tool's name before a pattern of names. Among equals deny wins over ask, and
+// ask over allow.
+//
+// A command line is taken apart into the commands that it runs. It is allowed
+// only if each of them is, and denied if one of them is. One that cannot be read
+// with certainty, because of redirections to files, subshells or substituted
+// commands, is at best asked about, unless the whole tool is allowed and nothing
+// else is said about it. Rules that deny or ask also look behind sudo, env, sh
+// -c and the like. Paths are judged as written and with symbolic links resolved.
+func ParseRules(allowed, asked, denied []string) (Rules, error) {
+	var rules Rules
+	for _, group := range []struct {
+		texts    []string
+		decision decision
+	}{{allowed, allow}, {asked, ask}, {denied, deny}} {
+		for _, text := range group.texts {
+			r, err := parseRule(text, group.decision)
+			if err != nil {
+				return Rules{}, err
+			}
+			rules.rules = append(rules.rules, r)
+		}
+	}
+	return rules, nil
+}
+
+// blanks are what a shell skips around a line. It does not skip a carriage return.
+const blanks = " \t\n"
+
+// maxRuleBytes bounds a rule.
+const maxRuleBytes = 4096
+
+// A rule is one line of a policy.
+type rule struct {
+	text     string
+	decision decision
+	session  bool // remembered, which comes before what the operator allows or asks
+
+	tool    string   // may have *
+	pattern string   // "" for every call
+	words   []string // of a prefix; nil for an exact line or a path
+}
+
+func parseRule(text string, d decision) (rule, error) {
+	text = strings.TrimSpace(text)
+	r := rule{text: text, decision: d}
+	name, rest, patterned := strings.Cut(text, "(")
+	r.tool = strings.TrimSpace(name)
+	switch {
+	case len(text) > maxRuleBytes:
+		return rule{}, fmt.Errorf("rule of %d bytes, want at most %d", len(text), maxRuleBytes)
+	case r.tool == "" || strings.ContainsAny(r.tool, " \t\n)"):
+		return rule{}, fmt.Errorf("rule %q: want TOOL or TOOL(PATTERN)", text)
+	case !patterned:
+		return r, nil
+	case !strings.HasSuffix(rest, ")"):
+		return rule{}, fmt.Errorf("rule %q: the bracket is not closed", text)
+	}
+	r.pattern = strings.Trim(strings.TrimSuffix(rest, ")"), blanks)
+	prefix, open := strings.CutSuffix(r.pattern, ":*")
+	switch r.words = strings.Fields(prefix); {
+	case r.pattern == "":
+		return rule{}, fmt.Errorf("rule %q: the pattern is empty", text)
+	case r.pattern == "*" || r.pattern == "**" || open && len(r.words) == 0:
+		r.pattern, r.words = "", nil // every call
+	case !open:
+		r.words = nil
+	}
+	return r, nil
+}
+
+// about reports whether the rule is about a tool.
+func (r rule) about(tool string) bool { return matchText(r.tool, tool) }
+
+// compare orders rules that match the same call by what they weigh.
+func (r rule) compare(o rule) int {
+	return cmp.Or(
+		compareBool(r.session, o.session),
+		cmp.Compare(len(r.pattern), len(o.pattern)),
+		compareBool(r.words == nil, o.words == nil), // an exact line is more than its prefix
+		compareBool(!strings.Contains(r.tool, "*"), !strings.Contains(o.tool, "*")),
+		cmp.Compare(len(r.tool), len(o.tool)),
+		cmp.Compare(r.decision.strictness(), o.decision.strictness()),
+	)
+}
+
+func compareBool(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case a:
+		return 1
+	}
+	return -1
+}
+
+// heaviest returns the rule that decides, of those that matches picks.
+func heaviest(rules []rule, matches func(rule) bool) (rule, bool) {
+	var best rule
+	found := false
+	for _, r := range rules {
+		if matches(r) && (!found || r.compare(best) > 0) {
+			best, found = r, true
+		}
+	}
+	return best, found
+}
+
+// A subject is what a call would do, as far as rules look at it. At most one of
+// command and paths is set.
+type subject struct {
+	tool    string
+	command *string
+	paths   []place // as written and with links resolved
+}
+
+// A place is a file: relative to the workspace root, "" outside it, and absolute.
+type place struct{ rel, abs string }
+
+// decide returns what the rules say about a call, and the rule that says it.
+func (p Rules) decide(s subject) (decision, rule) {
+	about := slices.Clone(p.rules)
+	about = slices.DeleteFunc(about, func(r rule) bool { return !r.about(s.tool) })
+	switch {
+	case len(about) == 0:
+		return undecided, rule{}
+	case s.command != nil:
+		return decideCommand(about, *s.command)
+	}
+	best, _ := heaviest(about, func(r rule) bool { return r.pattern == "" || r.words == nil && r.covers(s.paths) })
+	return best.decision, best
+}
+
+// covers reports whether the rule is about a file: one that allows must match
+// it however it is looked at.
+func (r rule) covers(paths []place) bool {
+	matches := func(p place) bool { return r.matchesPlace(p) }
+	if r.decision == allow {
+		return len(paths) > 0 && !slices.ContainsFunc(paths, func(p place) bool { return !matches(p) })
+	}
+	return slices.ContainsFunc(paths, matches)
+}
+
+func (r rule) matchesPlace(p place) bool {
+	pattern, name := r.pattern, p.rel
+	if strings.HasPrefix(pattern, "/") {
+		name = p.abs
+	}
+	if strings.HasSuffix(pattern, "/") {
+		pattern += "**"
+	}
+	return name != "" && matchPath(strings.Split(path.Clean(pattern), "/"), strings.Split(name, "/"))
+}
+
+// decideCommand decides about a command line. rules are about its tool.
+func decideCommand(rules []rule, line string) (decision, rule) {
+	line = strings.Trim(line, blanks)
+	if r, ok := heaviest(rules, func(r rule) bool { return r.pattern == line && r.words == nil }); ok {
+		return r.decision, r
+	}
+	parsed := parseLine(line)
+	verdict, by := allow, rule{}
+	for i, command := range parsed.commands {
+		r, _ := heaviest(rules, func(r rule) bool { return r.runs(command) })
+		if i == 0 || r.decision.strictness() > verdict.strictness() {
+			verdict, by = r.decision, r
+		}
+	}
+	patterned := slices.ContainsFunc(rules, func(r rule) bool { return r.pattern != "" })
+	if len(parsed.commands) == 0 || !parsed.clear && patterned && verdict.strictness() < ask.strictness() {
+		return ask, rule{}
+	}
+	return verdict, by
+}
+
+// runs reports whether the rule is about one command of a line. One that allows
+// must match it to the letter; the others also match what it runs in turn.
+func (r rule) runs(command judged) bool {
+	switch {
+	case r.pattern == "":
+		return true
+	case r.decision == allow:
+		return r.begins(command.simple, false)
+	}
+	return slices.ContainsFunc(command.inner, func(c simpleCommand) bool { return r.begins(c, true) })
+}
+
+// begins reports whether a command begins with the rule's words, or has exactly
+// them if the rule is no prefix. Loosely, a program is the same wherever it lies.
+func (r rule) begins(command simpleCommand, loosely bool) bool {
+	words := r.words
+	if words == nil {
+		if words = strings.Fields(r.pattern); len(words) != len(command) {
+			return false
+		}
+	}
+	if len(command) < len(words) {
+		return false
+	}
+	for i, want := range words {
+		got := command[i].text
+		if i == 0 && loosely {
+			got, want = path.Base(got), path.Base(want)
+		}
+		if !command[i].fixed || got != want {
+			return false
+		}
+	}
+	return true
+}
+
+// matchText reports whether text has the form of pattern, in which * is any
+// text.
+func matchText(pattern, text string) bool {
+	first, rest, starred := strings.Cut(pattern, "*")
+	if !starred {
+		return pattern == text
+	}
+	text, ok := strings.CutPrefix(text, first)
+	if !ok {
+		return false
+	}
+	pieces := strings.Split(rest, "*")
+	last := pieces[len(pieces)-1]
+	for _, piece := range pieces[:len(pieces)-1] {
+		_, after, found := strings.Cut(text, piece)
+		if !found {
+			return false
+		}
+		text = after
+	}
+	return strings.HasSuffix(text, last)
+}
+
+// matchPath reports whether a path has the form of a pattern, both by segment:
+// ** is any number of segments.
+func matchPath(pattern, name []string) bool {
+	// can[j] says that the pattern so far matches the first j segments.
+	can := make([]bool, len(name)+1)
+	can[0] = true
+	for _, p := range pattern {
+		next := make([]bool, len(name)+1)
+		for j := range can {
+			switch {
+			case p == "**":
+				next[j] = can[j] || j > 0 && next[j-1]
+			case j > 0:
+				next[j] = can[j-1] && matchText(p, name[j-1])
+			}
+		}
+		can = next
+	}
+	return can[len(name)]
+}

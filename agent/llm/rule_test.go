@@ -1,0 +1,209 @@
+package llm
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/seed-028515a8/maestro/agent/hosttest"
+	"github.com/seed-028515a8/maestro/workspace"
+)
+
+func parsed(t testing.TB, allowed, asked, denied string) Rules {
+	t.Helper()
+	rules, err := ParseRules(lines(allowed), lines(asked), lines(denied))
+	hosttest.Must(t, err)
+	return rules
+}
+
+func lines(text string) []string {
+	if text == "" {
+		return nil
+	}
+	return strings.Split(text, " + ")
+}
+
+func TestRulesDecideCommands(t *testing.T) {
+	tests := []struct {
+		allowed, asked, denied string
+		line                   string
+		want                   decision
+	}{
+		{"", "", "", "ls", undecided},
+		{"bash", "", "", "ls", allow},
+		{"*", "", "", "ls", allow},
+		{"bash(*)", "", "", "a > b", allow},
+		{"bash(git status:*)", "", "", "git status", allow},
+		{"bash(git status:*)", "", "", "git status -s 'a b'", allow},
+		{"bash(git status:*)", "", "", "git stat", undecided},
+		{"bash(git status:*)", "", "", "git statusx", undecided},
+		{"bash(git status:*)", "", "", "git -C x status", undecided},
+		{"bash(git status:*)", "", "", "'git' \"status\"", allow},
+		{"bash(git status:*)", "", "", "git $X", undecided},
+		{"bash(git status:*)", "", "", "git status $X", allow},
+		{"bash(git status:*)", "", "", "X=1 git status", undecided},
+		{"bash(git status:*)", "", "", "/usr/bin/git status", undecided},
+		{"bash(git status:*)", "", "", "sudo git status", undecided},
+		{"bash(git status:*)", "", "", "read", undecided},
+		{"bash(git status)", "", "", "git status", allow},
+		{"bash(git status)", "", "", "  git status\n", allow},
+		{"bash(git status)", "", "", "git status -s", undecided},
+		{"bash(git status)", "", "", "git status && git  status", allow},
+
+		// Every command of a line counts.
+		{"bash(git status:*)", "", "", "git status && ls", undecided},
+		{"bash(git status:*) + bash(ls:*)", "", "", "git status && ls | ls; ls\nls & ls", allow},
+		{"bash(git status:*)", "", "", "git status $(rm x)", undecided},
+		{"bash(git status:*)", "", "", "git status `rm x`", undecided},
+		{"bash(git status:*) + bash(date:*)", "", "", "git status $(date)", allow},
+		{"bash(git status:*)", "", "", "git status \"$(rm x)\"", undecided},
+		{"bash(git status:*)", "", "", "git status '$(rm x)'", allow},
+		{"bash(git status:*)", "", "", "git status > x", ask},
+		{"bash(git status:*)", "", "", "git status 2>&1 >/dev/null", allow},
+		{"bash(git status:*)", "", "", "(git status)", ask},
+		{"bash(git status:*)", "", "", "git status <(rm x)", ask},
+		{"bash(git status:*)", "", "", "git status; git() { rm x; }", ask},
+		{"bash(git status:*)", "", "", "git status # x", ask},
+		{"bash(git status:*)", "", "", "git status 'x", ask},
+		{"bash(git status:*)", "", "", "", ask},
+		{"bash(git status:*) + bash(git status)", "", "", "git status\r", ask},
+		{"bash(git status:*) + bash(git status)", "", "", "git status\u00a0", undecided},
+		{"bash(a && b > c)", "", "", "a && b > c", allow}, // to the letter
+
+		// The strictest command decides, and the heaviest rule for each.
+		{"bash", "", "bash(rm:*)", "ls", allow},
+		{"bash", "", "bash(rm:*)", "rm x", deny},
+		{"bash", "", "bash(rm:*)", "ls && rm x", deny},
+		{"bash", "", "bash(rm:*)", "ls > x", ask},
+		{"bash", "bash(git push:*)", "", "git push -f", ask},
+		{"bash(rm -i:*)", "", "bash(rm:*)", "rm -i x", allow},
+		{"bash(rm:*)", "", "bash(rm:*)", "rm x", deny},
+		{"bash(rm:*)", "bash(rm:*)", "", "rm x", ask},
+		{"bash(git status:*)", "", "bash", "git status", allow},
+		{"bash(git status:*)", "", "bash", "git status && x", deny},
+		{"bash", "", "*", "x", allow},
+		{"", "", "read", "x", undecided},
+
+		// What denies looks behind what runs others.
+		{"bash", "", "bash(rm:*)", "/bin/rm x", deny},
+		{"bash", "", "bash(rm:*)", `\rm x`, deny},
+		{"bash", "", "bash(rm:*)", "'r'm x", deny},
+		{"bash", "", "bash(rm:*)", "A=1 B=2 rm x", deny},
+		{"bash", "", "bash(rm:*)", "sudo -u root rm x", deny},
+		{"bash", "", "bash(rm:*)", "env A=1 rm x", deny},
+		{"bash", "", "bash(rm:*)", "ls | xargs -n 1 rm", deny},
+		{"bash", "", "bash(rm:*)", "find . -exec rm {} +", deny},
+		{"bash", "", "bash(rm:*)", "sh -c 'ls; rm x'", deny},
+		{"bash", "", "bash(rm:*)", "sudo bash -lc \"ls && rm x\"", deny},
+		{"bash", "", "bash(rm:*)", "eval rm x", deny},
+		{"bash", "", "bash(rm:*)", "eval 'rm x'", deny},
+		{"bash", "", "bash(rm:*)", "if true; then rm x; fi", deny},
+		{"bash", "", "bash(rm:*)", "for a in b; do rm $a; done", deny},
+		{"bash", "", "bash(rm:*)", "{ rm x; }", deny},
+		{"bash", "", "bash(rm:*)", "(rm x)", deny},
+		{"bash", "", "bash(rm:*)", "! rm x", deny},
+		{"bash", "", "bash(rm:*)", "echo $(rm x)", deny},
+		{"bash", "", "bash(rm:*)", "echo \"`rm x`\"", deny},
+		{"bash", "", "bash(rm:*)", "cat <(rm x)", deny},
+		{"bash", "", "bash(rm:*)", "echo ${A:-$(rm x)}", deny},
+		{"bash", "", "bash(rm:*)", "a\nrm x", deny},
+		{"bash", "", "bash(rm:*)", "git commit -m 'rm x'", allow},
+		{"bash", "", "bash(rm:*)", "echo rm", allow},
+		{"bash", "", "bash(rm:*)", "echo 'rm x", ask},
+		{"bash", "", "bash(rm:*)", "sudo " + strings.Repeat("sh ", 20_000) + "x", ask},
+	}
+	for _, tt := range tests {
+		rules := parsed(t, tt.allowed, tt.asked, tt.denied)
+		if got, by := rules.decide(subject{tool: "bash", command: &tt.line}); got != tt.want {
+			line := tt.line[:min(len(tt.line), 80)]
+			t.Errorf("%q with allow %q ask %q deny %q: got %q by %q, want %q", line, tt.allowed, tt.asked, tt.denied, got, by.text, tt.want)
+		}
+	}
+}
+
+func TestRulesDecidePaths(t *testing.T) {
+	root := t.TempDir()
+	for _, dir := range []string{"src/deep", "secret"} {
+		hosttest.Must(t, os.MkdirAll(filepath.Join(root, dir), 0o700))
+	}
+	hosttest.Must(t, os.Symlink("../secret", filepath.Join(root, "src/link")))
+	hosttest.Must(t, os.Symlink("../secret/new", filepath.Join(root, "src/dangling")))
+	dir, err := workspace.Open(root, workspace.Options{})
+	hosttest.Must(t, err)
+	defer func() { hosttest.Must(t, dir.Close()) }()
+	tests := []struct {
+		allowed, denied string
+		path            string
+		want            decision
+	}{
+		{"edit(src/**)", "", "src/a.go", allow},
+		{"edit(src/**)", "", "src/deep/a.go", allow},
+		{"edit(src/**)", "", "./src/../src/a.go", allow},
+		{"edit(src/**)", "", filepath.Join(root, "src/a.go"), allow},
+		{"edit(src/)", "", "src/deep/a.go", allow},
+		{"edit(src/*)", "", "src/deep/a.go", undecided},
+		{"edit(src/*.go)", "", "src/a.go", allow},
+		{"edit(**/*.go)", "", "a.go", allow},
+		{"edit(**/*.go)", "", "src/deep/a.go", allow},
+		{"edit(**/*.go)", "", "src/deep/a.c", undecided},
+		{"edit(src/**)", "", "srcs/a.go", undecided},
+		{"edit(src/**)", "", "../src/a.go", undecided},
+		{"edit(src/**)", "", "src/../../x", undecided},
+		{"edit(src/**)", "", "src/link/key", undecided}, // which lies elsewhere
+		{"edit(src/**)", "", "src/dangling", undecided},
+		{"edit(src/**)", "", "src/new/er/a.go", allow},
+		{"edit", "edit(secret/**)", "src/link/key", deny},
+		{"edit", "edit(secret/**)", "src/key", allow},
+		{"edit", "edit(/etc/**)", "/etc/passwd", deny},
+		{"edit", "edit(/etc/**)", "../../../../../../../../etc/passwd", deny},
+		{"edit(secret/public)", "edit(secret/**)", "secret/public", allow},
+		{"write(src/**)", "", "src/a.go", undecided},
+		{"e*t(src/**)", "", "src/a.go", allow},
+	}
+	for _, tt := range tests {
+		rules := parsed(t, tt.allowed, "", tt.denied)
+		s := subjectOf(dir, "edit", args(t, map[string]string{"path": tt.path}))
+		if got, by := rules.decide(s); got != tt.want {
+			t.Errorf("%q with allow %q deny %q: got %q by %q, want %q", tt.path, tt.allowed, tt.denied, got, by.text, tt.want)
+		}
+	}
+}
+
+func TestRulesDecideToolsOfServers(t *testing.T) {
+	rules := parsed(t, "mcp__files__* + mcp__web__get", "", "mcp__files__delete")
+	for name, want := range map[string]decision{
+		"mcp__files__read": allow, "mcp__files__delete": deny, "mcp__web__get": allow, "mcp__web__put": undecided,
+	} {
+		if got, _ := rules.decide(subject{tool: name}); got != want {
+			t.Errorf("%s: got %q, want %q", name, got, want)
+		}
+	}
+	if got, _ := parsed(t, "x(y)", "", "").decide(subject{tool: "x"}); got != undecided {
+		t.Errorf("a pattern for a call without a path: got %q, want no decision", got)
+	}
+}
+
+func TestKeysInAnotherSpellingAreJudged(t *testing.T) {
+	rules := parsed(t, "", "", "bash(rm:*)")
+	s := subjectOf(nil, "bash", json.RawMessage(`{"Command":"rm x"}`)) // tools read it all the same
+	if got, _ := rules.decide(s); got != deny {
+		t.Errorf("got %q, want deny", got)
+	}
+	if _, err := plainArgs(json.RawMessage(`{"command":"ls","COMMAND":"rm x"}`)); err == nil {
+		t.Error("got no error for keys that differ in case only")
+	}
+	got, err := plainArgs(json.RawMessage(`{"command":"ls","command":"rm <x>","n":1e400}`))
+	if want := `{"command":"rm <x>","n":1e400}`; err != nil || string(got) != want {
+		t.Errorf("got %s, %v, want %s", got, err, want)
+	}
+}
+
+func TestBadRulesAreErrors(t *testing.T) {
+	for _, text := range []string{"", "(x)", "bash(", "bash(x", "bash()", "a b", "bash)", "x\ny", strings.Repeat("x", maxRuleBytes+1)} {
+		if _, err := ParseRules([]string{text}, nil, nil); err == nil {
+			t.Errorf("%q: got no error", text[:min(len(text), 20)])
+		}
+	}
+}
