@@ -1,0 +1,150 @@
+package acp
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/seed-028515a8/maestro/agent/mask"
+)
+
+// A block is a piece of content of any kind.
+type block struct {
+	Type     string `json:"type"`
+	Text     string `json:"text"`
+	MimeType string `json:"mimeType"`
+	URI      string `json:"uri"`
+	Resource struct {
+		URI      string `json:"uri"`
+		Text     string `json:"text"`
+		MimeType string `json:"mimeType"`
+	} `json:"resource"`
+}
+
+// text returns what can be shown of a block: what is not text is named.
+func (b block) text() string {
+	switch b.Type {
+	case "text":
+		return b.Text
+	case "image", "audio":
+		mime := b.MimeType
+		if mime == "" {
+			mime = "unknown"
+		}
+		return "[" + b.Type + ":" + mime + "]"
+	case "resource_link":
+		return "[" + b.URI + "]"
+	case "resource":
+		if b.Resource.Text != "" {
+			return b.Resource.Text
+		}
+		return "[" + b.Resource.URI + "]"
+	}
+	return ""
+}
+
+// A toolContent is a piece of what a call has to show: a block, a change of a
+// file or what comes out of a terminal.
+type toolContent struct {
+	Type     string  `json:"type"`
+	Content  block   `json:"content"`
+	Path     string  `json:"path"`
+	Old      *string `json:"oldText"` // nil of a new file
+	New      string  `json:"newText"`
+	Terminal string  `json:"terminalId"`
+
+	created bool
+	long    int // bytes of a change that is too long to be shown
+}
+
+// maxContent bounds the pieces of content of a call.
+const maxContent = 256
+
+// contents decodes content piece by piece, so that one of an unknown kind costs
+// only itself. Together the pieces keep about maxShown bytes of text, the first
+// ones before the last. The result is not nil.
+func contents(raw []json.RawMessage) []toolContent {
+	list := make([]toolContent, 0, min(len(raw), maxContent))
+	left := maxShown
+	for _, r := range raw[:min(len(raw), maxContent)] {
+		var c toolContent
+		if decode(r, &c) == nil {
+			left = max(0, left-c.shrink(left))
+			list = append(list, c)
+		}
+	}
+	return list
+}
+
+// shrink leaves about limit bytes of a piece and returns how many there are. A
+// change is kept whole or not at all: a part of it would be another change.
+func (c *toolContent) shrink(limit int) int {
+	if c.Old == nil {
+		c.Old = new(string)
+		c.created = true
+	}
+	if size := len(c.New) + len(*c.Old); size > limit {
+		c.New, c.Old, c.long = "", new(string), size
+	}
+	for _, text := range []*string{&c.Content.Text, &c.Content.Resource.Text} {
+		if len(*text) > limit {
+			*text = strings.Clone(head(*text, limit))
+		}
+	}
+	return len(c.New) + len(*c.Old) + len(c.Content.Text) + len(c.Content.Resource.Text)
+}
+
+// render returns the content of a call as text. Terminals are not part of it:
+// their output is shown as it comes.
+func render(list []toolContent) string {
+	var parts []string
+	for _, c := range list {
+		text := ""
+		switch c.Type {
+		case "content":
+			text = c.Content.text()
+		case "diff":
+			text = c.diff()
+		}
+		if text != "" {
+			parts = append(parts, text)
+		}
+	}
+	return strings.Join(parts, "\n")
+}
+
+// renderDiffs is render for the changes alone.
+func renderDiffs(list []toolContent) string {
+	var diffs []toolContent
+	for _, c := range list {
+		if c.Type == "diff" {
+			diffs = append(diffs, c)
+		}
+	}
+	return render(diffs)
+}
+
+func (c toolContent) diff() string {
+	if c.long > 0 {
+		return fmt.Sprintf("[the change of %s is too long to be shown: %d bytes]", c.Path, c.long)
+	}
+	return unified(c.Path, c.created, *c.Old, c.New)
+}
+
+// resultText returns the raw output of a call as text: a string as it is, and
+// anything else as JSON without its secrets.
+func resultText(raw json.RawMessage) string {
+	if isNull(raw) {
+		return ""
+	}
+	var text string
+	if json.Unmarshal(raw, &text) == nil {
+		return text
+	}
+	var compact bytes.Buffer
+	if json.Compact(&compact, mask.Args(raw)) != nil {
+		return ""
+	}
+	return compact.String()
+}

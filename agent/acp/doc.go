@@ -1,0 +1,42 @@
+// Package acp is the agent that puts any program which speaks the Agent Client
+// Protocol behind a session: it starts the program, is its client, and turns
+// what it says into the events of the hub.
+//
+// It promises that a conversation survives the end of the program: the next
+// prompt starts it again and has it load or resume the session it had, whose
+// history is not shown a second time. It promises that no process, terminal or
+// goroutine of the program outlives [Agent.Close], that files and terminals are
+// served inside the workspace only, and that a program which crashes, hangs or
+// talks nonsense costs a run and never the session.
+//
+// # Calls
+//
+// What the program calls a tool call is one call here, announced once. A call
+// that has not begun is held back for a moment, because a question about it may
+// follow that announces it with its approval. When such a question comes too
+// late, it is a call of its own that names the first.
+//
+// The args of a call are the tool's own with one more key, "_acp":
+//
+//	{"title": "...", "kind": "edit", "locations": [{"path": "...", "line": 3}],
+//	 "diff": "...", "options": [{"id": "...", "name": "...", "kind": "allow_once"}], "call_id": "..."}
+//
+// diff and options are there when approval is asked, call_id when the question
+// is about a call that was announced before. An input that is not an object
+// stands under "input"; one that is too long is left out, with "omitted_bytes"
+// in "_acp". Args are masked as those of every agent.
+//
+// # Answers to approvals
+//
+// An approval is an allow_once, a denial a reject_once, whatever their ids are.
+// An answer may carry a text block with JSON to say more: {"remember":"session"}
+// prefers allow_always or reject_always, {"option_id":"..."} names an option. Of
+// two that mean the same, the only one offered is taken. An option that allows is
+// never taken for a denial.
+//
+// # What else is said
+//
+// A plan, the commands and modes of the program and how full its context is are
+// statuses: they are about the run, not part of an answer. The cost of a session
+// is shared out to the responses that ended since it was last told.
+package acp

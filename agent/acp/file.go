@@ -1,0 +1,139 @@
+package acp
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path/filepath"
+	"strings"
+
+	acp "github.com/coder/acp-go-sdk"
+
+	"github.com/seed-028515a8/maestro/workspace"
+)
+
+// maxFile bounds the files that are read and written for a program, in bytes. A
+// line that holds one fits into what either side reads.
+const maxFile = 8 << 20
+
+// errNotFound is the code of errors about files that do not exist.
+const errNotFound = -32002
+
+// inside returns path relative to the workspace.
+func (p *peer) inside(path string) (string, error) {
+	if !filepath.IsAbs(path) {
+		return "", acp.NewInvalidParams(map[string]any{"details": "the path is not absolute"})
+	}
+	rel, err := p.a.files.Rel(path)
+	if err != nil {
+		return "", fileRefusal(path, err)
+	}
+	return rel, nil
+}
+
+// fileRefusal is an error about a file as the program is told it.
+func fileRefusal(path string, err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, workspace.ErrOutside):
+		return acp.NewInvalidParams(map[string]any{"details": workspace.ErrOutside.Error(), "path": path})
+	case errors.Is(err, fs.ErrNotExist):
+		return &acp.RequestError{Code: errNotFound, Message: "Resource not found", Data: map[string]any{"path": path}}
+	}
+	return acp.NewInternalError(map[string]any{"details": err.Error(), "path": path})
+}
+
+// readFile serves fs/read_text_file.
+func (p *peer) readFile(_ context.Context, params acp.ReadTextFileRequest) (acp.ReadTextFileResponse, error) {
+	rel, err := p.inside(params.Path)
+	if err != nil {
+		return acp.ReadTextFileResponse{}, err
+	}
+	text, err := p.readText(rel)
+	if err != nil {
+		return acp.ReadTextFileResponse{}, fileRefusal(params.Path, err)
+	}
+	return acp.ReadTextFileResponse{Content: window(text, params.Line, params.Limit)}, nil
+}
+
+// readText returns the text of a file. It does not wait for the writer of a named
+// pipe, nor for anything else that is no file.
+func (p *peer) readText(rel string) (string, error) {
+	f, err := p.a.files.OpenFile(rel)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return "", err
+	}
+	if !info.Mode().IsRegular() {
+		return "", errors.New("it is not a regular file")
+	}
+	data, err := io.ReadAll(io.LimitReader(f, maxFile+1))
+	if err != nil {
+		return "", err
+	}
+	if len(data) > maxFile {
+		return "", fmt.Errorf("it is longer than %d bytes", maxFile)
+	}
+	if bytes.IndexByte(data, 0) >= 0 {
+		return "", errors.New("it is not text")
+	}
+	return string(bytes.ToValidUTF8(data, []byte("\uFFFD"))), nil
+}
+
+// window returns limit lines of text from line on, which counts from 1.
+func window(text string, line, limit *int) string {
+	rest, skip := text, 0
+	if line != nil {
+		skip = max(*line-1, 0)
+	}
+	for ; skip > 0 && rest != ""; skip-- {
+		rest = rest[lineEnd(rest):]
+	}
+	if limit == nil {
+		return rest
+	}
+	end := 0
+	for n := max(*limit, 0); n > 0 && end < len(rest); n-- {
+		end += lineEnd(rest[end:])
+	}
+	return rest[:end]
+}
+
+// lineEnd returns the length of the first line with its line feed.
+func lineEnd(text string) int {
+	if i := strings.IndexByte(text, '\n'); i >= 0 {
+		return i + 1
+	}
+	return len(text)
+}
+
+// writing are the params of fs/write_text_file. Those of the library refuse a
+// file that is to be empty.
+type writing struct {
+	Path    string  `json:"path"`
+	Content *string `json:"content"`
+}
+
+// writeFile serves fs/write_text_file.
+func (p *peer) writeFile(_ context.Context, params writing) (acp.WriteTextFileResponse, error) {
+	var done acp.WriteTextFileResponse
+	if params.Content == nil {
+		return done, acp.NewInvalidParams(map[string]any{"details": "content is required"})
+	}
+	if len(*params.Content) > maxFile {
+		return done, acp.NewInvalidParams(map[string]any{"details": fmt.Sprintf("content is longer than %d bytes", maxFile)})
+	}
+	rel, err := p.inside(params.Path)
+	if err != nil {
+		return done, err
+	}
+	return done, fileRefusal(params.Path, p.a.files.WriteFile(rel, []byte(*params.Content)))
+}

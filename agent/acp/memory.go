@@ -1,0 +1,129 @@
+package acp
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// A memory is what is kept of a program's session, so that another process of it
+// can go on.
+type memory struct {
+	Session string `json:"session_id"`
+	Dir     string `json:"cwd"`
+	Program string `json:"program"` // a digest of the command line, which may hold secrets
+}
+
+// digest tells command lines apart.
+func digest(argv []string) string {
+	sum := sha256.Sum256([]byte(strings.Join(argv, "\x00")))
+	return hex.EncodeToString(sum[:])
+}
+
+// memoryName is the file of the memory in Options.StateDir.
+const memoryName = "acp-session.json"
+
+// maxMemory bounds that file, in bytes.
+const maxMemory = 64 << 10
+
+// recall reads what an earlier server kept. Another program, or one in another
+// directory, has another conversation.
+func (a *Agent) recall() {
+	m, err := readMemory(a.opts.StateDir)
+	switch {
+	case err != nil:
+		a.opts.Log.Warn("read agent session", "error", err)
+	case m.Session != "" && m.Dir == a.opts.Dir && m.Program == digest(a.argv):
+		a.memory = m
+		return
+	}
+	if err != nil || m.Session != "" || a.host.Restored() {
+		a.note("The agent starts a new conversation: it does not know what was said before")
+	}
+}
+
+func readMemory(dir string) (m memory, err error) {
+	if dir == "" {
+		return m, nil
+	}
+	f, err := os.Open(filepath.Join(dir, memoryName))
+	if errors.Is(err, fs.ErrNotExist) {
+		return m, nil
+	}
+	if err != nil {
+		return m, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil || info.Size() > maxMemory {
+		return m, fmt.Errorf("%s is too long: %w", memoryName, errors.Join(err, fs.ErrInvalid))
+	}
+	err = json.NewDecoder(f).Decode(&m)
+	return m, err
+}
+
+// remember keeps the id of a session that has something worth going on with. An
+// agent that cannot write it down says so and goes on.
+func (a *Agent) remember(session string) {
+	a.mu.Lock()
+	if a.memory.Session == session {
+		a.mu.Unlock()
+		return
+	}
+	a.memory = memory{Session: session, Dir: a.opts.Dir, Program: digest(a.argv)}
+	m := a.memory
+	a.mu.Unlock()
+	if a.opts.StateDir == "" {
+		return
+	}
+	if err := writeMemory(a.opts.StateDir, m); err != nil {
+		a.opts.Log.Warn("keep agent session", "error", err)
+		a.noteOnce("The agent's session cannot be kept: after a restart of the server it starts a new conversation")
+	}
+}
+
+// forget drops a session that cannot be gone on with, and has that said. The file
+// stays as it is until there is something else worth keeping.
+func (a *Agent) forget(why error) {
+	a.mu.Lock()
+	a.memory = memory{}
+	a.mu.Unlock()
+	a.note("The agent starts a new conversation, because it could not go on with the earlier one: " + why.Error())
+}
+
+// session returns the id of the session to go on with, "" if there is none.
+func (a *Agent) session() string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.memory.Session
+}
+
+// writeMemory replaces the file in one step, readable by its owner only.
+func writeMemory(dir string, m memory) error {
+	text, err := json.Marshal(m)
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	f, err := os.CreateTemp(dir, memoryName+".*") // mode 0600
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(append(text, '\n'))
+	err = errors.Join(err, f.Close())
+	if err == nil {
+		err = os.Rename(f.Name(), filepath.Join(dir, memoryName))
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(f.Name()))
+	}
+	return nil
+}

@@ -1,0 +1,287 @@
+package acp
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	acp "github.com/coder/acp-go-sdk"
+
+	"github.com/seed-028515a8/maestro/contracts"
+	proc "github.com/seed-028515a8/maestro/internal/child"
+)
+
+// maxServed bounds the requests of a program that are being served at once. It
+// is told when there are more.
+const maxServed = 64
+
+// A peer is one process of the program with the session it has.
+type peer struct {
+	a    *Agent
+	proc *process
+	conn *conn
+	log  *slog.Logger
+	over chan struct{} // closed when the process is done and nothing of it is served any more
+
+	life context.Context // bounds publishing and asking; ends soon after the process
+
+	// Set by handshake, before the first run.
+	name    string // of the program
+	can     acp.AgentCapabilities
+	auth    []authMethod
+	session string // set with mu held, because the reader looks at it before
+	resumed bool   // the session is an earlier one
+
+	serving  sync.WaitGroup // what serves the program beside its reader
+	reqMu    sync.Mutex     // guards requests alone
+	requests map[string]context.CancelFunc
+
+	// mu is held while an event of a run is published, so that a run does not end
+	// in the middle of it.
+	mu        sync.Mutex
+	run       *run // nil between runs
+	greeted   bool // the handshake is over
+	garbled   bool // a line that was no message was told of
+	options   []option
+	modes     []mode
+	models    string // the current model as agents without options tell it
+	commands  string // as last said
+	level     contracts.ThinkingLevel
+	spent     float64 // the cost of the session as last told
+	costKnown bool    // spent is where the next cost counts from
+	terminals map[string]*terminal
+	counted   int // terminals so far
+}
+
+// newPeer starts the program.
+func newPeer(a *Agent) (*peer, error) {
+	env := proc.Environ(os.Environ(), a.opts.Hosted, a.opts.EnvPass)
+	p := &peer{
+		a: a, log: a.opts.Log, over: make(chan struct{}), name: filepath.Base(a.argv[0]),
+		requests: map[string]context.CancelFunc{}, terminals: map[string]*terminal{},
+	}
+	p.proc = newProcess(a.argv, a.opts.Dir, env, a.opts.Log)
+	p.conn = &conn{
+		send: p.proc.send, serve: p.serve, fault: p.fault, kill: p.proc.kill, waiting: map[int64]waiter{},
+	}
+	life, stop := context.WithCancel(context.WithoutCancel(a.life))
+	p.life = life
+	if err := p.proc.start(p.conn.read); err != nil {
+		stop()
+		return nil, err
+	}
+	go func() { // ends with the process
+		<-p.proc.ended.Done()
+		late := time.AfterFunc(drainTime, stop) // its last words may be held up no longer than that
+		<-p.proc.done
+		late.Stop()
+		stop()
+		p.serving.Wait()
+		p.mourn()
+		close(p.over)
+	}()
+	return p, nil
+}
+
+// mourn tells of the process's death, unless the run that it broke does.
+func (p *peer) mourn() {
+	cause := p.proc.failure()
+	p.mu.Lock()
+	greeted, broken := p.greeted, p.run != nil
+	p.mu.Unlock()
+	if p.a.life.Err() != nil || !greeted {
+		p.log.Debug("agent process ended", "error", p.lament(cause))
+		return // it was closed, or whoever started it has the error
+	}
+	p.log.Warn("agent process ended", "error", p.lament(cause))
+	p.a.died()
+	if !broken {
+		p.a.publish(&contracts.ErrorEvent{
+			Message: cause.Error() + ": it is started again with the next prompt", ErrorType: contracts.ErrorTransient,
+		})
+	}
+}
+
+// lament is why the process ended with the last thing it told humans. It is for
+// operators.
+func (p *peer) lament(cause error) error {
+	if words := p.proc.lastWords.Load(); words != nil {
+		return fmt.Errorf("%w: %s", cause, strings.TrimSpace(*words))
+	}
+	return cause
+}
+
+// fault tells of a line that cannot be made sense of, once: a program that
+// prints notices where it should not prints many. Between runs that waits for the
+// next one, because the hub may not have said yet that it is ready.
+func (p *peer) fault(err error) {
+	p.log.Debug("agent process", "error", err)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.garbled {
+		return
+	}
+	p.garbled = true
+	if p.active() == nil {
+		p.status(err.Error())
+		return
+	}
+	p.publish(&contracts.ErrorEvent{Message: err.Error(), ErrorType: contracts.ErrorProtocol})
+}
+
+// publish passes events on. p.mu is held if they belong to a run.
+func (p *peer) publish(events ...contracts.Event) {
+	if err := p.a.host.Publish(p.life, events...); err != nil {
+		p.log.Debug("publish agent event", "error", err)
+	}
+}
+
+// status says something in a run, or with the next one. p.mu is held.
+func (p *peer) status(text string) {
+	if p.run == nil || p.run.over {
+		p.a.noteOnce(text)
+		return
+	}
+	p.publish(&contracts.Status{Message: text})
+}
+
+// serve takes in what the program asks and tells. Only its reader calls it.
+func (p *peer) serve(m request) {
+	switch m.method {
+	case acp.ClientMethodSessionUpdate:
+		p.update(m.params)
+	case acp.ClientMethodSessionRequestPermission:
+		p.permission(m)
+	case acp.ClientMethodElicitationCreate:
+		p.elicitation(m)
+	case acp.ClientMethodElicitationComplete:
+		p.log.Debug("agent process says that an elicitation is complete")
+	case acp.ClientMethodFsReadTextFile:
+		p.handle(m, serveWith(p.readFile))
+	case acp.ClientMethodFsWriteTextFile:
+		p.handle(m, serveWith(p.writeFile))
+	case acp.ClientMethodTerminalCreate:
+		p.handle(m, serveWith(p.createTerminal))
+	case acp.ClientMethodTerminalOutput:
+		p.handle(m, serveWith(p.terminalOutput))
+	case acp.ClientMethodTerminalWaitForExit:
+		p.handle(m, serveWith(p.awaitTerminal))
+	case acp.ClientMethodTerminalKill:
+		p.handle(m, serveWith(p.killTerminal))
+	case acp.ClientMethodTerminalRelease:
+		p.handle(m, serveWith(p.releaseTerminal))
+	case methodCancelRequest:
+		p.cancelRequest(m.params)
+	default:
+		if m.id == nil {
+			p.log.Debug("agent process told something unknown", "method", m.method)
+			return
+		}
+		p.conn.refuse(m.id, acp.NewMethodNotFound(m.method))
+	}
+}
+
+// methodCancelRequest tells that an answer is not wanted any more.
+const methodCancelRequest = "$/cancel_request"
+
+// serveWith decodes the params of a request for f.
+func serveWith[P, R any](f func(context.Context, P) (R, error)) func(context.Context, json.RawMessage) (any, error) {
+	return func(ctx context.Context, raw json.RawMessage) (any, error) {
+		var params P
+		if err := json.Unmarshal(raw, &params); err != nil {
+			return nil, acp.NewInvalidParams("the params cannot be read")
+		}
+		return f(ctx, params)
+	}
+}
+
+// handle serves a request in a goroutine of its own, which ends with it, the
+// request's cancellation or the process.
+func (p *peer) handle(m request, f func(context.Context, json.RawMessage) (any, error)) {
+	if m.id == nil {
+		return // a request that nobody waits for
+	}
+	ctx, done := p.admit(m)
+	if ctx == nil {
+		return
+	}
+	p.serving.Go(func() {
+		defer done()
+		result, err := f(ctx, m.params)
+		if err != nil {
+			p.conn.refuse(m.id, refusal(err))
+			return
+		}
+		p.respond(m.id, result)
+	})
+}
+
+// admit registers a request that is going to be served, and refuses it if there
+// are too many: ctx is nil then.
+func (p *peer) admit(m request) (ctx context.Context, done func()) {
+	key := string(m.id)
+	p.reqMu.Lock()
+	defer p.reqMu.Unlock()
+	if _, taken := p.requests[key]; taken || len(p.requests) == maxServed || len(key) > maxKey {
+		p.conn.refuse(m.id, acp.NewInvalidRequest("too many requests at once, or an id that is taken or too long"))
+		return nil, nil
+	}
+	ctx, cancel := context.WithCancel(p.life)
+	p.requests[key] = cancel
+	return ctx, func() {
+		p.reqMu.Lock()
+		delete(p.requests, key)
+		p.reqMu.Unlock()
+		cancel()
+	}
+}
+
+// cancelRequest ends a request that the program has given up.
+func (p *peer) cancelRequest(raw json.RawMessage) {
+	var params struct {
+		RequestID json.RawMessage `json:"requestId"`
+	}
+	if decode(raw, &params) != nil {
+		return
+	}
+	p.reqMu.Lock()
+	defer p.reqMu.Unlock()
+	if cancel := p.requests[string(params.RequestID)]; cancel != nil {
+		cancel()
+	}
+}
+
+// respond answers a request. A process that cannot be answered any more is about
+// to be buried.
+func (p *peer) respond(id json.RawMessage, result any) {
+	if err := p.conn.answer(id, result); err != nil {
+		p.log.Debug("answer agent process", "error", err)
+	}
+}
+
+// refusal is an error as the program is told it.
+func refusal(err error) *acp.RequestError {
+	if e, ok := errors.AsType[*acp.RequestError](err); ok {
+		return e
+	}
+	if errors.Is(err, context.Canceled) {
+		return acp.NewRequestCancelled(nil)
+	}
+	return acp.NewInternalError(map[string]any{"details": err.Error()})
+}
+
+// head returns the beginning of text, at most limit bytes of it and a sign that
+// there was more.
+func head(text string, limit int) string {
+	if len(text) <= limit {
+		return text
+	}
+	return contracts.SplitText(text, limit)[0] + "…"
+}

@@ -1,0 +1,236 @@
+package acp
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	acp "github.com/coder/acp-go-sdk"
+
+	"github.com/seed-028515a8/maestro/agent/turn"
+	"github.com/seed-028515a8/maestro/contracts"
+)
+
+// maxOptions bounds the options of one question. More are not shown, and the
+// question is answered with one of the first.
+const maxOptions = 32
+
+// A choice is an option of a question, as clients see it in "_acp".
+type choice struct {
+	ID   string `json:"id"`
+	Name string `json:"name"`
+	Kind string `json:"kind"`
+}
+
+func (c choice) allows() bool  { return strings.HasPrefix(c.Kind, "allow") }
+func (c choice) rejects() bool { return strings.HasPrefix(c.Kind, "reject") }
+func (c choice) always() bool  { return strings.HasSuffix(c.Kind, "_always") }
+
+// A wish is what an answer may carry beside its verdict.
+type wish struct {
+	OptionID string `json:"option_id"`
+	Remember string `json:"remember"`
+}
+
+// A question is a permission that the program asks for. c and r are guarded by
+// peer.mu.
+type question struct {
+	r       *run
+	c       *call
+	own     bool // the question has a call of its own: c was announced before
+	options []choice
+	ask     *contracts.ServerRequest
+}
+
+// permission puts a question of the program to the clients. Only its reader calls
+// it; the answer comes from a goroutine that ends with the question.
+func (p *peer) permission(m request) {
+	if m.id == nil {
+		return
+	}
+	var params struct {
+		Call    callUpdate `json:"toolCall"`
+		Options []struct {
+			ID   string `json:"optionId"`
+			Name string `json:"name"`
+			Kind string `json:"kind"`
+		} `json:"options"`
+	}
+	if err := decode(m.params, &params); err != nil || len(params.Options) == 0 {
+		p.conn.refuse(m.id, acp.NewInvalidParams("a permission needs options"))
+		return
+	}
+	var options []choice
+	for _, o := range params.Options[:min(len(params.Options), maxOptions)] {
+		options = append(options, choice{ID: o.ID, Name: head(o.Name, maxTitle), Kind: o.Kind})
+	}
+	ctx, done := p.admit(m)
+	if ctx == nil {
+		return
+	}
+	q := p.pose(&params.Call, options)
+	if q == nil {
+		done()
+		p.respond(m.id, chosen(nil))
+		return
+	}
+	p.serving.Go(func() {
+		defer q.r.asks.Done()
+		defer done()
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		defer context.AfterFunc(q.r.ctx, cancel)() // the run may end before
+		out, err := p.a.host.Ask(ctx, q.ask, contracts.AskOptions{})
+		p.respond(m.id, chosen(p.decide(q, out, err)))
+	})
+}
+
+// pose makes a question of a permission, nil if it cannot be asked.
+func (p *peer) pose(u *callUpdate, options []choice) *question {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	r := p.active()
+	if r == nil {
+		p.publish(&contracts.ErrorEvent{
+			Message: "The agent asked for permission outside of a run: it was not given", ErrorType: contracts.ErrorProtocol,
+		})
+		return nil
+	}
+	c := p.find(r, u)
+	if c == nil {
+		return nil
+	}
+	q := &question{r: r, c: c, options: options, own: c.stage != held}
+	if c.stage == ended { // its texts are gone; what the question says is all there is
+		q.c = &call{id: c.id, kind: c.kind, stage: ended}
+	}
+	status := q.c.status
+	q.c.merge(u)
+	q.c.status = status // it runs when it is told to, not because it asks
+	id, about := q.c.id, ""
+	if q.own {
+		id, about = turn.ID("call_"), q.c.id
+	} else {
+		q.c.release()
+		q.c.stage = asking
+	}
+	p.pause(r)
+	q.ask = &contracts.ServerRequest{
+		RequestID: id, RequestType: contracts.RequestApproval, CallID: id, Tool: q.c.kind,
+		DisplayName: display(q.c.kind), SummaryLabel: q.c.label(), ActionDescription: q.c.aim(),
+		Args: q.c.args(options, about), Reason: "The agent asks for permission",
+	}
+	r.asks.Add(1)
+	return q
+}
+
+// display is a kind as a name for people.
+func display(kind string) string {
+	r, size := utf8.DecodeRuneInString(kind)
+	return string(unicode.ToUpper(r)) + kind[size:]
+}
+
+// decide shows what an answer means for the call and returns the option that it
+// is, nil if there was none.
+func (p *peer) decide(q *question, out contracts.Outcome, err error) *choice {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if err != nil || out.Verdict == contracts.VerdictCancelled {
+		if err != nil && !errors.Is(err, context.Canceled) {
+			p.log.Debug("ask for agent process", "error", err)
+		}
+		p.drop(q)
+		return nil
+	}
+	option := choose(q.options, out)
+	if option == nil {
+		p.publish(&contracts.Status{Message: "The agent offers no option that means " + string(out.Verdict) + ": the question was cancelled"})
+	}
+	allowed := option != nil && !option.rejects() && out.Verdict == contracts.VerdictApproved
+	p.show(q, out, allowed)
+	return option
+}
+
+// drop ends a question without an answer. If the run is being stopped the call is
+// the hub's to close, because the question may wait for the next process.
+func (p *peer) drop(q *question) {
+	if q.own || q.c.stage != asking || p.active() != q.r || q.r.stopping.Load() {
+		return
+	}
+	p.end(q.r, q.c, &contracts.ToolEnd{CallID: q.c.id})
+}
+
+// show shows what follows from an answer. p.mu is held.
+func (p *peer) show(q *question, out contracts.Outcome, allowed bool) {
+	if p.active() != q.r {
+		return
+	}
+	end := turn.After(q.ask.CallID, contracts.VerdictDenied)
+	if q.own {
+		if allowed {
+			end = turn.After(q.ask.CallID, contracts.VerdictApproved)
+		}
+		if out.Announced {
+			p.publish(end)
+		}
+		return
+	}
+	if q.c.stage != asking {
+		return
+	}
+	if !out.Announced {
+		p.publish(&contracts.ToolCall{CallID: q.c.id, Tool: q.c.kind, Args: q.ask.Args})
+	}
+	if allowed {
+		p.begun(q.r, q.c)
+		return
+	}
+	p.end(q.r, q.c, end)
+}
+
+// choose returns the option that an answer means, nil if there is none.
+func choose(options []choice, out contracts.Outcome) *choice {
+	approved := out.Verdict == contracts.VerdictApproved
+	w := wishes(out)
+	for i, o := range options {
+		if w.OptionID != "" && o.ID == w.OptionID && (approved || !o.allows()) {
+			return &options[i]
+		}
+	}
+	var second *choice
+	for i, o := range options {
+		if approved && !o.allows() || !approved && !o.rejects() {
+			continue
+		}
+		if o.always() == (w.Remember == "session") {
+			return &options[i]
+		}
+		if second == nil {
+			second = &options[i]
+		}
+	}
+	return second // better than none: it is the only way to say so
+}
+
+// wishes returns what an answer carries beside its verdict.
+func wishes(out contracts.Outcome) (w wish) {
+	for _, b := range out.Content {
+		if b.Type == "text" && json.Unmarshal([]byte(b.Text), &w) == nil {
+			break
+		}
+	}
+	return w
+}
+
+// chosen is the answer to a permission.
+func chosen(o *choice) acp.RequestPermissionResponse {
+	if o == nil {
+		return acp.RequestPermissionResponse{Outcome: acp.RequestPermissionOutcome{Cancelled: &acp.RequestPermissionOutcomeCancelled{}}}
+	}
+	return acp.RequestPermissionResponse{Outcome: acp.RequestPermissionOutcome{
+		Selected: &acp.RequestPermissionOutcomeSelected{OptionId: acp.PermissionOptionId(o.ID)},
+	}}
+}

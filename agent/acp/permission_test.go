@@ -1,0 +1,406 @@
+package acp
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	acp "github.com/coder/acp-go-sdk"
+
+	"github.com/seed-028515a8/maestro/agent/hosttest"
+	"github.com/seed-028515a8/maestro/contracts"
+)
+
+const (
+	yes  = `{"outcome":{"optionId":"a","outcome":"selected"}}`
+	no   = `{"outcome":{"optionId":"r","outcome":"selected"}}`
+	none = `{"outcome":{"outcome":"cancelled"}}`
+)
+
+// diff is a change of a file as content of a call.
+var diff = map[string]any{"content": []any{map[string]any{"type": "diff", "path": "/w/f", "oldText": "a\n", "newText": "b\n"}}}
+
+func TestQuestionAndCallAreOne(t *testing.T) {
+	begins := calls("c", "Edit f", "edit", "pending", map[string]any{"rawInput": map[string]any{"file": "f", "api_key": "k"}})
+	for name, steps := range map[string][]step{
+		"call first":          {begins, permits("c", diff), changes("c", "in_progress", nil)},
+		"call begun":          {begins, changes("c", "in_progress", nil), permits("c", diff)},
+		"question first":      {permits("c", map[string]any{"title": "Edit f", "kind": "edit", "rawInput": map[string]any{"file": "f", "api_key": "k"}, "content": diff["content"]}), begins},
+		"told of again":       {begins, begins, permits("c", diff), begins},
+		"answers come at end": {begins, changes("c", "", diff), permits("c", nil)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := open(t, setup{})
+			s.run(t, append(append([]step{says("I edit.")}, steps...), changes("c", "completed", nil), done)...)
+			s.shown(t, "response_start", "response_chunk", "response_end",
+				"tool_call", "server_request", "server_request_resolved", "tool_start", "tool_output", "tool_end",
+				"response_start", "response_end")
+			s.replies(t, yes)
+			req := s.host.Asked()[0]
+			want := `{"_acp":{"diff":"--- a/w/f\n+++ b/w/f\n@@ -1,1 +1,1 @@\n-a\n+b\n","kind":"edit",` +
+				`"options":[{"id":"A","kind":"allow_always","name":"Always"},{"id":"a","kind":"allow_once","name":"Yes"},` +
+				`{"id":"R","kind":"reject_always","name":"Never"},{"id":"r","kind":"reject_once","name":"No"}],"title":"Edit f"},"api_key":"***","file":"f"}`
+			if string(req.Args) != want {
+				t.Errorf("got args\n%s\nwant\n%s", req.Args, want)
+			}
+			if req.DisplayName != "Edit" || req.SummaryLabel != "Edit f" || req.RequestID != req.CallID {
+				t.Errorf("got %+v, want a labelled request", req)
+			}
+			if !strings.Contains(s.host.Output(), "-a\n+b\n") {
+				t.Errorf("got output %q, want the change", s.host.Output())
+			}
+			if end := hosttest.As[*contracts.ToolEnd](s.host)[0]; !end.Success || end.CallID != req.CallID {
+				t.Errorf("got %+v, want the success of the call", end)
+			}
+		})
+	}
+}
+
+func TestWhatACallIsForIsNoOutput(t *testing.T) {
+	for name, tt := range map[string]struct {
+		end  step
+		want string
+	}{
+		"output":    {changes("c", "completed", shows("output")), "output"},
+		"result":    {changes("c", "completed", map[string]any{"rawOutput": "result"}), "result"},
+		"nothing":   {changes("c", "completed", nil), "what for"},
+		"no ending": {done, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := open(t, setup{})
+			s.run(t, calls("c", "ls", "execute", "pending", shows("what for")), permits("c", nil), tt.end, done)
+			if got := s.host.Output(); got != tt.want {
+				t.Errorf("got output %q, want %q", got, tt.want)
+			}
+		})
+	}
+}
+
+func TestDeniedCallDoesNotStart(t *testing.T) {
+	s := open(t, setup{})
+	s.host.Answer = func(*contracts.ServerRequest) contracts.Outcome {
+		return contracts.Outcome{Verdict: contracts.VerdictDenied, By: contracts.ResolvedByUser}
+	}
+	s.run(t, calls("c", "rm", "execute", "pending", nil), permits("c", nil), changes("c", "failed", shows("denied")), says("ok"), done)
+	s.shown(t, "tool_call", "server_request", "server_request_resolved", "tool_end", "response_start", "response_chunk", "response_end")
+	s.replies(t, no)
+	if end := hosttest.As[*contracts.ToolEnd](s.host)[0]; end.Success || end.ErrorCode != "governance_denied" {
+		t.Errorf("got %+v, want a denial", end)
+	}
+}
+
+func TestQuestionFitsWhateverItIsAbout(t *testing.T) {
+	s := open(t, setup{})
+	s.run(t, permits("c", map[string]any{
+		"rawInput": map[string]any{"text": strings.Repeat("x", maxInput-100)},
+		"content":  []any{map[string]any{"type": "diff", "path": "f", "newText": strings.Repeat("\x01", contracts.MaxTextBytes), "oldText": ""}},
+	}), permits("d", map[string]any{"rawInput": []string{"a", "b"}}), done)
+	for i, want := range []string{`"omitted_bytes":130`, `"input":["a","b"]`} {
+		args := string(s.host.Asked()[i].Args)
+		if len(args) > contracts.MaxValueBytes || !strings.Contains(args, want) || !strings.Contains(args, `"id":"a"`) {
+			t.Errorf("got args of %d bytes that begin with %.200s, want the options and %s", len(args), args, want)
+		}
+	}
+}
+
+func TestPolicyDecidesWithoutAQuestion(t *testing.T) {
+	for mode, want := range map[contracts.ApprovalMode]struct {
+		reply string
+		shown []string
+	}{
+		contracts.ApprovalAuto: {yes, []string{"tool_call", "tool_start", "tool_end", "response_start", "response_end"}},
+		contracts.ApprovalFail: {no, []string{"tool_call", "tool_end", "response_start", "response_end"}},
+	} {
+		t.Run(string(mode), func(t *testing.T) {
+			s := open(t, setup{})
+			s.host.Mode = mode
+			s.run(t, permits("c", nil), changes("c", "completed", nil), done)
+			s.shown(t, want.shown...)
+			s.replies(t, want.reply)
+		})
+	}
+}
+
+func TestNothingIsHeldBackWhenNobodyIsAsked(t *testing.T) {
+	s := open(t, setup{})
+	s.host.Mode = contracts.ApprovalAuto
+	ctx, stop := context.WithCancelCause(t.Context())
+	result := make(chan error, 1)
+	go func() { // ends with ctx
+		result <- s.Run(ctx, contracts.Work{Content: script(
+			calls("c", "ls", "execute", "pending", map[string]any{"rawInput": map[string]any{"command": "ls"}}), permits("c", nil),
+			step{Await: "session/cancel"}, changes("c", "completed", nil), stops(acp.StopReasonCancelled))})
+	}()
+	s.host.AwaitType("tool_start")
+	stop(errStopped)
+	if err := <-result; !errors.Is(err, errStopped) {
+		t.Errorf("got %v, want %v", err, errStopped)
+	}
+	s.shown(t, "tool_call", "tool_start", "tool_end")
+	s.replies(t, yes)
+}
+
+func TestLateQuestionIsACallOfItsOwn(t *testing.T) {
+	for verdict, reply := range map[contracts.Verdict]string{contracts.VerdictApproved: yes, contracts.VerdictDenied: no} {
+		t.Run(string(verdict), func(t *testing.T) {
+			s := open(t, setup{})
+			s.host.Answer = func(*contracts.ServerRequest) contracts.Outcome {
+				return contracts.Outcome{Verdict: verdict, By: contracts.ResolvedByUser}
+			}
+			s.run(t, calls("c", "Fetch", "fetch", "in_progress", shows("...")), permits("c", nil), changes("c", "completed", nil), done)
+			s.shown(t, "tool_call", "tool_start", "tool_output",
+				"tool_call", "server_request", "server_request_resolved", "tool_end", "tool_end", "response_start", "response_end")
+			s.replies(t, reply)
+			call, req := hosttest.As[*contracts.ToolCall](s.host)[0], s.host.Asked()[0]
+			var args struct {
+				ACP extras `json:"_acp"`
+			}
+			hosttest.Must(t, json.Unmarshal(req.Args, &args))
+			if req.CallID == call.CallID || args.ACP.CallID != call.CallID {
+				t.Errorf("got %s about %s, want another call that names %s", req.CallID, args.ACP.CallID, call.CallID)
+			}
+		})
+	}
+}
+
+func TestAnswersMayCarryAWish(t *testing.T) {
+	all := []choice{{"A", "", "allow_always"}, {"a", "", "allow_once"}, {"r", "", "reject_once"}, {"R", "", "reject_always"}, {"x", "", "other"}}
+	out := func(v contracts.Verdict, text string) contracts.Outcome {
+		o := contracts.Outcome{Verdict: v}
+		if text != "" {
+			o.Content = []contracts.ContentBlock{{Type: "text", Text: text}}
+		}
+		return o
+	}
+	approved, denied := contracts.VerdictApproved, contracts.VerdictDenied
+	for _, tt := range []struct {
+		options []choice
+		out     contracts.Outcome
+		want    string
+	}{
+		{all, out(approved, ""), "a"},
+		{all, out(denied, ""), "r"},
+		{all, out(approved, `{"remember":"session"}`), "A"},
+		{all, out(denied, `{"remember":"session"}`), "R"},
+		{all, out(approved, `{"option_id":"A"}`), "A"},
+		{all, out(approved, `{"option_id":"x"}`), "x"},
+		{all, out(denied, `{"option_id":"x"}`), "x"},
+		{all, out(approved, `{"option_id":"r"}`), "r"},
+		{all, out(denied, `{"option_id":"A"}`), "r"},
+		{all, out(approved, `{"option_id":"none"}`), "a"},
+		{all, out(approved, `nonsense`), "a"},
+		{all[:1], out(approved, ""), "A"},
+		{all[1:3], out(denied, `{"remember":"session"}`), "r"},
+		{all[:2], out(denied, ""), ""},
+		{all[2:], out(approved, ""), ""},
+	} {
+		got := ""
+		if o := choose(tt.options, tt.out); o != nil {
+			got = o.ID
+		}
+		if got != tt.want {
+			t.Errorf("%v, %+v: got %q, want %q", tt.options, tt.out, got, tt.want)
+		}
+	}
+}
+
+func TestApprovalThatChoosesToRejectDoesNotStart(t *testing.T) {
+	s := open(t, setup{})
+	s.host.Answer = func(*contracts.ServerRequest) contracts.Outcome {
+		return contracts.Outcome{Verdict: contracts.VerdictApproved, By: contracts.ResolvedByUser, Content: []contracts.ContentBlock{{Type: "text", Text: `{"option_id":"R"}`}}}
+	}
+	s.run(t, permits("c", nil), done)
+	s.shown(t, "tool_call", "server_request", "server_request_resolved", "tool_end", "response_start", "response_end")
+	s.replies(t, `{"outcome":{"optionId":"R","outcome":"selected"}}`)
+}
+
+func TestQuestionWithoutAFittingOptionIsCancelledAloud(t *testing.T) {
+	s := open(t, setup{})
+	s.run(t, asks("session/request_permission", map[string]any{"toolCall": map[string]any{"toolCallId": "c"}, "options": []any{
+		map[string]any{"optionId": "r", "name": "No", "kind": "reject_once"},
+	}}), asks("session/request_permission", map[string]any{"toolCall": map[string]any{"toolCallId": "c"}}), done)
+	s.says(t, "offers no option that means approved")
+	if got := noted(t, s.notes, "replies"); got[0] != none || !strings.Contains(got[1], "options") {
+		t.Errorf("the program was answered %q", got)
+	}
+}
+
+func TestHeldCallsAreAnnouncedInTime(t *testing.T) {
+	input := map[string]any{"rawInput": map[string]any{"seconds": 7}}
+	for name, tt := range map[string]struct {
+		wait   func(*waits) *time.Duration
+		kind   acp.ToolKind
+		status acp.ToolCallStatus
+		more   map[string]any
+	}{
+		"without input": {func(w *waits) *time.Duration { return &w.input }, "read", "pending", nil},
+		"pending":       {func(w *waits) *time.Duration { return &w.settle }, "execute", "pending", input},
+		"begun":         {func(w *waits) *time.Duration { return &w.settle }, "execute", "in_progress", nil},
+		"looks":         {func(w *waits) *time.Duration { return &w.glance }, "read", "in_progress", nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newStand(t, setup{}, Options{})
+			*tt.wait(&s.wait) = time.Millisecond
+			s.start(t)
+			result := make(chan error, 1)
+			ctx, stop := context.WithCancelCause(t.Context())
+			go func() { // ends with ctx
+				result <- s.Run(ctx, contracts.Work{Content: script(calls("c", "Sleep", tt.kind, tt.status, tt.more),
+					step{Await: "session/cancel"}, stops(acp.StopReasonCancelled))})
+			}()
+			s.host.AwaitType("tool_start")
+			stop(errStopped)
+			if err := <-result; !errors.Is(err, errStopped) {
+				t.Errorf("got %v, want %v", err, errStopped)
+			}
+		})
+	}
+}
+
+var errStopped = errors.New("stopped by the test")
+
+func TestResponseEndsWhenACallComes(t *testing.T) {
+	s := open(t, setup{})
+	result := make(chan error, 1)
+	ctx, stop := context.WithCancelCause(t.Context())
+	go func() { // ends with ctx
+		result <- s.Run(ctx, contracts.Work{Content: script(says("x"), calls("c", "Sleep", "execute", "pending", nil),
+			step{Await: "session/cancel"}, stops(acp.StopReasonCancelled))})
+	}()
+	s.host.AwaitType("response_end") // although the call is still held back
+	stop(errStopped)
+	if err := <-result; !errors.Is(err, errStopped) {
+		t.Errorf("got %v, want %v", err, errStopped)
+	}
+	s.shown(t, "response_start", "response_chunk", "response_end")
+}
+
+func TestCallsLeftOpenAreEnded(t *testing.T) {
+	s := open(t, setup{})
+	s.run(t, calls("c1", "a", "other", "pending", nil), calls("c2", "b", "other", "in_progress", shows("x")), done)
+	ends := hosttest.As[*contracts.ToolEnd](s.host)
+	if len(ends) != 2 || ends[0].Success || ends[1].Success {
+		t.Errorf("got %+v, want two failures", ends)
+	}
+}
+
+func TestInterruptedQuestionIsCancelled(t *testing.T) {
+	s := open(t, setup{})
+	s.host.Answer = nil
+	ctx, stop := context.WithCancelCause(t.Context())
+	result := make(chan error, 1)
+	go func() { // ends with ctx
+		result <- s.Run(ctx, contracts.Work{Content: script(permits("c", nil), stops(acp.StopReasonCancelled))})
+	}()
+	req := s.host.AwaitType("server_request").(*contracts.ServerRequest)
+	stop(errStopped) // as the hub does, which also cancels what is pending
+	s.host.Resolve(req.RequestID, contracts.Outcome{Verdict: contracts.VerdictCancelled, By: contracts.ResolvedByRuntime})
+	if err := <-result; !errors.Is(err, errStopped) {
+		t.Errorf("got %v, want %v", err, errStopped)
+	}
+	s.replies(t, none)
+	s.host.Answer = func(*contracts.ServerRequest) contracts.Outcome {
+		return contracts.Outcome{Verdict: contracts.VerdictApproved, By: contracts.ResolvedByUser}
+	}
+	s.run(t, permits("c", nil), changes("c", "completed", nil), done)
+	s.replies(t, none, yes)
+}
+
+func TestQuestionEndsWithItsRun(t *testing.T) {
+	s := open(t, setup{})
+	s.host.Answer = nil
+	ask := permits("c", nil)
+	ask.Async = true
+	s.run(t, ask, done)
+	s.run(t, step{Answer: 1}, done) // the answer was sent before the next prompt
+	s.replies(t, none)
+}
+
+func TestWithdrawnQuestionEndsItsCall(t *testing.T) {
+	s := open(t, setup{})
+	s.host.Answer = nil
+	ask := permits("c", nil)
+	ask.Async = true
+	s.run(t, ask, step{Tell: methodCancelRequest, Params: map[string]any{"requestId": 1}}, step{Answer: 1}, done)
+	s.replies(t, none)
+}
+
+func TestQuestionsOutsideOfARunAreRefusedAloud(t *testing.T) {
+	s := open(t, setup{})
+	ask := permits("c", nil)
+	ask.Async = true
+	elicit := asks("elicitation/create", map[string]any{"mode": "form", "message": "?"})
+	elicit.Async = true
+	s.run(t, done, ask, elicit)
+	s.host.Await(func(ev contracts.Event) bool {
+		e, ok := ev.(*contracts.ErrorEvent)
+		return ok && e.ErrorType == contracts.ErrorProtocol && strings.Contains(e.Message, "input outside of a run")
+	})
+	s.run(t, step{Answer: 1}, step{Answer: 2}, done)
+	s.replies(t, none, `{"action":"cancel"}`)
+	if len(s.host.Asked()) > 0 {
+		t.Error("got a question to clients, want none")
+	}
+}
+
+func TestManyQuestionsAreBounded(t *testing.T) {
+	s := open(t, setup{})
+	s.host.Answer = nil
+	ask := permits("c", nil)
+	ask.Async = true
+	steps := slices.Repeat([]step{ask}, maxServed+1)
+	s.run(t, append(steps, step{Answer: maxServed + 1}, done)...)
+	if got := noted(t, s.notes, "replies"); len(got) != 1 || !strings.Contains(got[0], "too many requests") {
+		t.Errorf("the program was answered %q, want one refusal", got)
+	}
+}
+
+func TestElicitations(t *testing.T) {
+	form := asks("elicitation/create", map[string]any{
+		"sessionId": "s1", "mode": "form", "message": "Which?", "requestedSchema": map[string]any{"type": "object", "additionalProperties": false},
+	})
+	page := asks("elicitation/create", map[string]any{"sessionId": "s1", "mode": "url", "message": "Go", "url": "https://example.org", "elicitationId": "e1"})
+	answered := func(text string) contracts.Outcome {
+		return contracts.Outcome{Verdict: contracts.VerdictAnswered, By: contracts.ResolvedByClient, Content: []contracts.ContentBlock{{Type: "text", Text: text}}}
+	}
+	for name, tt := range map[string]struct {
+		ask   step
+		out   contracts.Outcome
+		reply string
+		said  string
+	}{
+		"accepted":   {form, answered(`{"action":"accept","content":{"a":"b","n":1.50,"l":["x"],"y":true}}`), `{"action":"accept","content":{"a":"b","l":["x"],"n":1.50,"y":true}}`, ""},
+		"declined":   {page, answered(`{"action":"decline","content":{"a":"b"}}`), `{"action":"decline"}`, ""},
+		"cancelled":  {form, answered(`{"action":"cancel"}`), `{"action":"cancel"}`, ""},
+		"unreadable": {form, answered(`yes`), `{"action":"cancel"}`, "cannot be read"},
+		"unknown":    {form, answered(`{"action":"maybe"}`), `{"action":"cancel"}`, "no known action"},
+		"nested":     {form, answered(`{"action":"accept","content":{"a":{"b":1}}}`), `{"action":"cancel"}`, "answer's a is neither"},
+		"nobody":     {form, contracts.Outcome{Verdict: contracts.VerdictFailed, Reason: "timed out", By: contracts.ResolvedByPolicy}, `{"action":"cancel"}`, "timed out"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := open(t, setup{})
+			s.host.Answer = func(*contracts.ServerRequest) contracts.Outcome { return tt.out }
+			s.run(t, says("?"), tt.ask, done)
+			s.replies(t, tt.reply)
+			s.shown(t, "response_start", "response_chunk", "response_end", "server_request", "server_request_resolved", "tool_end")
+			if tt.said != "" {
+				s.says(t, tt.said)
+			} else if got := s.statuses(); len(got) > 0 {
+				t.Errorf("said %q, want nothing", got)
+			}
+			req := s.host.Asked()[0]
+			var args elicitation
+			hosttest.Must(t, json.Unmarshal(req.Args, &args))
+			if req.CallID != "mcp_elicitation:fake:"+args.RequestID || args.ServerName != "fake" || args.Message == "" {
+				t.Errorf("got %s with %s", req.CallID, req.Args)
+			}
+			if args.Mode == "form" && string(args.Schema) != `{"additionalProperties":false,"type":"object"}` || args.Mode == "url" && args.URL == "" {
+				t.Errorf("got args %s, want them as the program sent them", req.Args)
+			}
+		})
+	}
+}

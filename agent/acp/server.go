@@ -1,0 +1,71 @@
+package acp
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	acp "github.com/coder/acp-go-sdk"
+)
+
+// A Server is an MCP server that the program is to use: one with a Command is
+// started by it, one with a URL is reached over the network.
+type Server struct {
+	Name    string
+	Command string // a path or a name in PATH; empty for a server with a URL
+	Args    []string
+	Env     map[string]string
+	URL     string
+	SSE     bool // the URL is of the older transport, not of streamable HTTP
+	Headers map[string]string
+}
+
+// servers returns those of list that a program with these capabilities takes, in
+// the form of the protocol, and says for each other one why it is left out.
+func servers(list []Server, can acp.McpCapabilities) (taken []acp.McpServer, left []string) {
+	taken = []acp.McpServer{} // the protocol wants a list, never null
+	for _, s := range list {
+		switch {
+		case s.Command != "":
+			taken = append(taken, acp.McpServer{Stdio: &acp.McpServerStdio{
+				Name: s.Name, Command: s.Command, Args: append([]string{}, s.Args...), Env: variables(s.Env),
+			}})
+		case s.URL == "":
+			left = append(left, fmt.Sprintf("MCP server %s is left out: it has neither a command nor a URL", s.Name))
+		case s.SSE && can.Sse:
+			taken = append(taken, acp.McpServer{Sse: &acp.McpServerSseInline{
+				Type: "sse", Name: s.Name, Url: s.URL, Headers: headers(s.Headers),
+			}})
+		case !s.SSE && can.Http:
+			taken = append(taken, acp.McpServer{Http: &acp.McpServerHttpInline{
+				Type: "http", Name: s.Name, Url: s.URL, Headers: headers(s.Headers),
+			}})
+		default:
+			left = append(left, fmt.Sprintf("MCP server %s is left out: the agent reaches no servers over %s", s.Name, transport(s.SSE)))
+		}
+	}
+	return taken, left
+}
+
+func transport(sse bool) string {
+	if sse {
+		return "SSE"
+	}
+	return "HTTP"
+}
+
+func variables(env map[string]string) []acp.EnvVariable {
+	list := []acp.EnvVariable{}
+	for _, name := range slices.Sorted(maps.Keys(env)) {
+		list = append(list, acp.EnvVariable{Name: name, Value: env[name]})
+	}
+	return list
+}
+
+func headers(h map[string]string) []acp.HttpHeader {
+	list := []acp.HttpHeader{}
+	for _, name := range slices.Sorted(maps.Keys(h)) {
+		list = append(list, acp.HttpHeader{Name: name, Value: h[name]})
+	}
+	return list
+}

@@ -1,0 +1,284 @@
+package acp
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"slices"
+	"strings"
+
+	acp "github.com/coder/acp-go-sdk"
+
+	"github.com/seed-028515a8/maestro/contracts"
+)
+
+// authRequired is the code of errors that want the user to sign in.
+const authRequired = -32000
+
+// An authMethod is a way to sign in to a program.
+type authMethod struct {
+	ID   string `json:"id"`
+	Name string `json:"name"`
+}
+
+// A mode is a way for a program to work, such as asking before each change.
+type mode struct {
+	ID   string `json:"id"`
+	Name string `json:"name"`
+}
+
+// An option is a setting of a session.
+type option struct {
+	ID       string          `json:"id"`
+	Name     string          `json:"name"`
+	Category string          `json:"category"`
+	Current  json.RawMessage `json:"currentValue"`
+	Options  json.RawMessage `json:"options"` // a flat list, or lists in groups
+}
+
+// A beginning is the result of making, loading or resuming a session.
+type beginning struct {
+	SessionID string `json:"sessionId"`
+	Modes     struct {
+		Current   string `json:"currentModeId"`
+		Available []mode `json:"availableModes"`
+	} `json:"modes"`
+	Models struct { // of agents from before there were options
+		Current string `json:"currentModelId"`
+	} `json:"models"`
+	Options []option `json:"configOptions"`
+}
+
+// handshake brings the program to where it takes prompts.
+func (p *peer) handshake(ctx context.Context) error {
+	if err := p.initialize(ctx); err != nil {
+		return err
+	}
+	servers, left := servers(p.a.opts.Servers, p.can.McpCapabilities)
+	for _, text := range left {
+		p.a.noteOnce(text)
+	}
+	begun, err := p.open(ctx, servers)
+	if err != nil {
+		return p.barred(err)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.modes, p.models = begun.Modes.Available, begun.Models.Current
+	p.options = begun.Options
+	p.costKnown = p.costKnown || !p.resumed
+	p.greeted = true
+	return nil
+}
+
+// initialize exchanges versions and capabilities.
+func (p *peer) initialize(ctx context.Context) error {
+	var init struct {
+		Version json.RawMessage       `json:"protocolVersion"`
+		Can     acp.AgentCapabilities `json:"agentCapabilities"`
+		Info    struct {
+			Name string `json:"name"`
+		} `json:"agentInfo"`
+		Auth []authMethod `json:"authMethods"`
+	}
+	err := p.conn.call(ctx, acp.AgentMethodInitialize, acp.InitializeRequest{
+		ProtocolVersion: acp.ProtocolVersionNumber,
+		ClientInfo:      &acp.Implementation{Name: "maestro", Title: new("Maestro"), Version: version()},
+		ClientCapabilities: acp.ClientCapabilities{
+			Fs: acp.FileSystemCapabilities{ReadTextFile: true, WriteTextFile: true}, Terminal: true,
+			Elicitation: &acp.ElicitationCapabilities{Form: &acp.ElicitationFormCapabilities{}, Url: &acp.ElicitationUrlCapabilities{}},
+		},
+	}, &init)
+	if err != nil {
+		return p.barred(err)
+	}
+	if got := strings.TrimSpace(string(init.Version)); got != fmt.Sprint(acp.ProtocolVersionNumber) {
+		return &contracts.Error{
+			Code: contracts.CodeRuntimeFailed, Type: contracts.ErrorProtocol,
+			Message: fmt.Sprintf("the agent speaks version %s of the Agent Client Protocol, not version %d",
+				cmp.Or(head(got, 40), "none"), acp.ProtocolVersionNumber),
+		}
+	}
+	p.can, p.auth = init.Can, init.Auth
+	p.name = cmp.Or(init.Info.Name, p.name)
+	return nil
+}
+
+// version is that of this program.
+func version() string {
+	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
+		return info.Main.Version
+	}
+	return "devel"
+}
+
+// open goes on with the session of an earlier process if there is one and the
+// program can, and else makes one.
+func (p *peer) open(ctx context.Context, servers []acp.McpServer) (beginning, error) {
+	if id := p.a.session(); id != "" {
+		begun, err := p.reopen(ctx, acp.SessionId(id), servers)
+		if err == nil {
+			p.opened(id, true)
+			return begun, nil
+		}
+		e, refused := errors.AsType[*rejection](err)
+		switch {
+		case refused && e.Code == authRequired:
+			return begun, err
+		case !refused && !errors.Is(err, errCannotReopen): // it hangs or has ended: not a process to go on with
+			return begun, &lostError{err}
+		}
+		p.a.forget(err)
+	}
+	var begun beginning
+	err := p.conn.call(ctx, acp.AgentMethodSessionNew, acp.NewSessionRequest{Cwd: p.a.opts.Dir, McpServers: servers}, &begun)
+	if err == nil && begun.SessionID == "" {
+		err = errors.New("the agent made a session without an id")
+	}
+	p.opened(begun.SessionID, false)
+	return begun, err
+}
+
+// opened notes which session the process has. The reader looks at it, too.
+func (p *peer) opened(id string, resumed bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.session, p.resumed = id, resumed
+}
+
+var errCannotReopen = errors.New("it keeps no sessions")
+
+// A lostError says that a process was lost over going on with a session.
+type lostError struct{ cause error }
+
+func (e *lostError) Error() string { return "go on with the earlier conversation: " + e.cause.Error() }
+
+func (e *lostError) Unwrap() error { return e.cause }
+
+// reopen goes on with a session. Resuming is preferred because it does not
+// repeat what was said; what loading repeats is dropped, as everything that is
+// said between runs is.
+func (p *peer) reopen(ctx context.Context, id acp.SessionId, servers []acp.McpServer) (begun beginning, err error) {
+	err = errCannotReopen
+	if p.can.SessionCapabilities.Resume != nil {
+		err = p.conn.call(ctx, acp.AgentMethodSessionResume,
+			acp.ResumeSessionRequest{SessionId: id, Cwd: p.a.opts.Dir, McpServers: servers}, &begun)
+	}
+	if p.can.LoadSession && err != nil && ctx.Err() == nil {
+		err = p.conn.call(ctx, acp.AgentMethodSessionLoad,
+			acp.LoadSessionRequest{SessionId: id, Cwd: p.a.opts.Dir, McpServers: servers}, &begun)
+	}
+	return begun, err
+}
+
+// barred makes an error that wants the user to sign in one that says how.
+func (p *peer) barred(err error) error {
+	e, ok := errors.AsType[*rejection](err)
+	if !ok || e.Code != authRequired {
+		return err
+	}
+	var names []string
+	for _, m := range p.auth {
+		names = append(names, fmt.Sprintf("%s (%s)", cmp.Or(m.Name, m.ID), m.ID))
+	}
+	text := "the agent wants you to sign in first: " + e.Error()
+	if len(names) > 0 {
+		text += "; it offers " + strings.Join(names, ", ")
+	}
+	text += ". Sign in with the agent's own program, or pass its key with --env-pass"
+	return &contracts.Error{Code: contracts.CodeRuntimeFailed, Type: contracts.ErrorFatal, Message: head(text, 2*maxRejection)}
+}
+
+// modelName returns the model that answers, or the program's name.
+func (p *peer) modelName() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.model()
+}
+
+// model is modelName. p.mu is held.
+func (p *peer) model() string {
+	for _, o := range p.options {
+		var id string
+		if o.Category == string(acp.SessionConfigOptionCategoryModel) && json.Unmarshal(o.Current, &id) == nil && id != "" {
+			return id
+		}
+	}
+	return cmp.Or(p.models, p.name)
+}
+
+// values returns what an option may be set to.
+func (o option) values() []string {
+	type value struct {
+		Value   string  `json:"value"`
+		Options []value `json:"options"` // of a group
+	}
+	var list []value
+	if decode(o.Options, &list) != nil {
+		return nil
+	}
+	var values []string
+	for _, v := range list {
+		if v.Value != "" {
+			values = append(values, v.Value)
+		}
+		for _, inner := range v.Options {
+			values = append(values, inner.Value)
+		}
+	}
+	return values
+}
+
+// setThinking passes a level of thinking on that was asked for, if the session
+// has such a setting with such a value. Otherwise that is said.
+func (p *peer) setThinking(ctx context.Context) {
+	p.a.mu.Lock()
+	level := p.a.thinking
+	p.a.mu.Unlock()
+	p.mu.Lock()
+	id, done := p.thinkingOption(level), level == p.level
+	p.level = level
+	p.mu.Unlock()
+	if done {
+		return
+	}
+	err := errors.New("it has no such setting")
+	if id != "" {
+		ctx, cancel := context.WithTimeoutCause(ctx, p.a.wait.ready, errors.New("it does not answer"))
+		defer cancel()
+		var result struct {
+			Options []option `json:"configOptions"`
+		}
+		err = p.conn.call(ctx, acp.AgentMethodSessionSetConfigOption, acp.SetSessionConfigOptionRequest{
+			ValueId: &acp.SetSessionConfigOptionValueId{
+				SessionId: acp.SessionId(p.session), ConfigId: acp.SessionConfigId(id), Value: acp.SessionConfigValueId(level),
+			},
+		}, &result)
+		if err == nil && result.Options != nil {
+			p.mu.Lock()
+			p.options = result.Options
+			p.mu.Unlock()
+		}
+	}
+	if err != nil {
+		p.a.noteOnce(fmt.Sprintf("The agent does not take the thinking level %s: %s", level, err.Error()))
+		p.a.speak()
+	}
+}
+
+// thinkingOption returns the id of the setting that can be set to level. p.mu is
+// held.
+func (p *peer) thinkingOption(level contracts.ThinkingLevel) string {
+	for _, o := range p.options {
+		if o.Category != string(acp.SessionConfigOptionCategoryThoughtLevel) {
+			continue
+		}
+		if slices.Contains(o.values(), string(level)) {
+			return o.ID
+		}
+	}
+	return ""
+}

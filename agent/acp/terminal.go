@@ -1,0 +1,239 @@
+package acp
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"runtime"
+	"strconv"
+	"strings"
+
+	acp "github.com/coder/acp-go-sdk"
+
+	"github.com/seed-028515a8/maestro/agent/command"
+	"github.com/seed-028515a8/maestro/contracts"
+	proc "github.com/seed-028515a8/maestro/internal/child"
+)
+
+const (
+	// maxTerminals bounds the terminals that a program has and has not released.
+	maxTerminals = 32
+
+	// Output of a terminal that is kept, in bytes from its end.
+	defaultOutput = 1 << 20
+	maxOutput     = 4 << 20
+)
+
+// A terminal is a command that the program runs in the workspace. It outlives
+// runs, and ends with the process of the program at the latest.
+type terminal struct {
+	id    string
+	stop  context.CancelFunc // kills it
+	done  chan struct{}      // closed when it has ended; exit is set then
+	limit int
+
+	// Guarded by peer.mu.
+	output []byte // at most twice the limit; see terminal.text
+	cut    bool   // output was lost
+	exit   acp.TerminalExitStatus
+	shown  *call // shows what comes out; nil before it is asked to
+}
+
+// createTerminal serves terminal/create.
+func (p *peer) createTerminal(_ context.Context, params acp.CreateTerminalRequest) (acp.CreateTerminalResponse, error) {
+	if params.Command == "" {
+		return acp.CreateTerminalResponse{}, acp.NewInvalidParams(map[string]any{"details": "command is required"})
+	}
+	dir, err := p.directory(params.Cwd)
+	if err != nil {
+		return acp.CreateTerminalResponse{}, err
+	}
+	env := proc.Environ(os.Environ(), p.a.opts.Hosted, p.a.opts.EnvPass)
+	for _, v := range params.Env {
+		env = append(env, v.Name+"="+v.Value)
+	}
+	t, ctx, err := p.addTerminal(params.OutputByteLimit)
+	if err != nil {
+		return acp.CreateTerminalResponse{}, err
+	}
+	c := command.Command{Shell: p.a.opts.Shell, Line: commandLine(params.Command, params.Args), Dir: dir, Env: env}
+	p.serving.Go(func() { // ends with the command, which ends with the process
+		exit, err := c.Run(ctx, func(text string) error { p.emit(t, text); return nil })
+		t.stop()
+		p.ended(t, exit, err)
+	})
+	return acp.CreateTerminalResponse{TerminalId: t.id}, nil
+}
+
+// directory returns where a command is to run: cwd, or else the root.
+func (p *peer) directory(cwd *string) (string, error) {
+	if cwd == nil || *cwd == "" {
+		return p.a.files.Root(), nil
+	}
+	rel, err := p.inside(*cwd)
+	if err == nil {
+		if rel, err = p.a.files.Real(rel); err != nil {
+			err = fileRefusal(*cwd, err)
+		}
+	}
+	return p.a.files.At(rel), err
+}
+
+// addTerminal registers a terminal whose command is about to start.
+func (p *peer) addTerminal(limit *int) (*terminal, context.Context, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.terminals) == maxTerminals {
+		return nil, nil, acp.NewInvalidRequest(map[string]any{
+			"details": fmt.Sprintf("%d terminals are open: release one first", maxTerminals),
+		})
+	}
+	p.counted++
+	t := &terminal{id: "term_" + strconv.Itoa(p.counted), limit: defaultOutput, done: make(chan struct{})}
+	if limit != nil {
+		t.limit = min(max(*limit, 0), maxOutput)
+	}
+	ctx, stop := context.WithCancel(p.proc.ended)
+	t.stop = stop
+	p.terminals[t.id] = t
+	return t, ctx, nil
+}
+
+// commandLine returns the line that runs a program with args. Without args the
+// program may be a line itself: agents send those, too.
+func commandLine(program string, args []string) string {
+	if len(args) == 0 {
+		return program
+	}
+	words := []string{quote(program)}
+	for _, arg := range args {
+		words = append(words, quote(arg))
+	}
+	return strings.Join(words, " ")
+}
+
+// quote makes one word of the shell of word.
+func quote(word string) string {
+	if runtime.GOOS == "windows" {
+		return `"` + strings.ReplaceAll(word, `"`, `\"`) + `"`
+	}
+	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
+}
+
+// emit takes in output of a terminal's command, and shows it where it is to be
+// seen. While that blocks, the command does.
+func (p *peer) emit(t *terminal, text string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	t.output = append(t.output, text...)
+	if len(t.output) > 2*t.limit {
+		t.output = append(t.output[:0], t.text()...)
+		t.cut = true
+	}
+	if t.shown != nil && t.shown.stage == started {
+		p.output(t.shown, text)
+	}
+}
+
+// text returns the end of the output, which begins with a whole character.
+func (t *terminal) text() string { return contracts.TailText(string(t.output), t.limit) }
+
+// ended notes how a terminal's command ended. One that could not be started says
+// why, as a shell would.
+func (p *peer) ended(t *terminal, exit command.Exit, err error) {
+	if err != nil && exit == (command.Exit{}) {
+		p.emit(t, "cannot run the command: "+err.Error()+"\n")
+		exit.Code = 127
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if exit.Signal != "" {
+		t.exit.Signal = &exit.Signal
+	} else {
+		t.exit.ExitCode = &exit.Code
+	}
+	close(t.done)
+}
+
+// follow shows the output of a terminal as that of a call, from its beginning as
+// far as it is kept. A terminal is shown in one place. p.mu is held.
+func (p *peer) follow(c *call, id string) {
+	t := p.terminals[id]
+	if t == nil || t.shown == c {
+		return
+	}
+	t.shown = c
+	p.output(c, t.text())
+}
+
+// find returns a terminal that the program has.
+func (p *peer) terminal(id string) (*terminal, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if t := p.terminals[id]; t != nil {
+		return t, nil
+	}
+	return nil, &acp.RequestError{Code: errNotFound, Message: "Resource not found", Data: map[string]any{"terminalId": id}}
+}
+
+// terminalOutput serves terminal/output.
+func (p *peer) terminalOutput(_ context.Context, params acp.TerminalOutputRequest) (acp.TerminalOutputResponse, error) {
+	t, err := p.terminal(params.TerminalId)
+	if err != nil {
+		return acp.TerminalOutputResponse{}, err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	text := t.text()
+	answer := acp.TerminalOutputResponse{Output: text, Truncated: t.cut || len(text) < len(t.output)}
+	select {
+	case <-t.done:
+		answer.ExitStatus = &acp.TerminalExitStatus{ExitCode: t.exit.ExitCode, Signal: t.exit.Signal}
+	default:
+	}
+	return answer, nil
+}
+
+// awaitTerminal serves terminal/wait_for_exit.
+func (p *peer) awaitTerminal(ctx context.Context, params acp.WaitForTerminalExitRequest) (acp.WaitForTerminalExitResponse, error) {
+	t, err := p.terminal(params.TerminalId)
+	if err != nil {
+		return acp.WaitForTerminalExitResponse{}, err
+	}
+	select {
+	case <-t.done:
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		return acp.WaitForTerminalExitResponse{ExitCode: t.exit.ExitCode, Signal: t.exit.Signal}, nil
+	case <-ctx.Done():
+		return acp.WaitForTerminalExitResponse{}, ctx.Err()
+	}
+}
+
+// killTerminal serves terminal/kill: the command ends, and the terminal stays.
+func (p *peer) killTerminal(_ context.Context, params acp.KillTerminalRequest) (acp.KillTerminalResponse, error) {
+	t, err := p.terminal(params.TerminalId)
+	if err == nil {
+		t.stop()
+	}
+	return acp.KillTerminalResponse{}, err
+}
+
+// releaseTerminal serves terminal/release: the command ends, and the terminal is
+// forgotten.
+func (p *peer) releaseTerminal(ctx context.Context, params acp.ReleaseTerminalRequest) (acp.ReleaseTerminalResponse, error) {
+	t, err := p.terminal(params.TerminalId)
+	if err != nil {
+		return acp.ReleaseTerminalResponse{}, err
+	}
+	t.stop()
+	select {
+	case <-t.done:
+	case <-ctx.Done():
+		return acp.ReleaseTerminalResponse{}, ctx.Err()
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.terminals, t.id)
+	return acp.ReleaseTerminalResponse{}, nil
+}

@@ -1,0 +1,184 @@
+package acp
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/seed-028515a8/maestro/agent/mask"
+)
+
+const (
+	// maxStatus bounds a status that lists things of the program, in bytes.
+	maxStatus = 8 << 10
+
+	usd = "USD" // the only currency that a response can tell
+)
+
+// update takes in what the program tells of its session. Only its reader calls
+// it.
+//
+// The kind is looked at before anything else, because a kind that is not known
+// must not be taken for one that happens to have the same fields.
+func (p *peer) update(params json.RawMessage) {
+	var n struct {
+		SessionID string          `json:"sessionId"`
+		Update    json.RawMessage `json:"update"`
+	}
+	var kind struct {
+		Name string `json:"sessionUpdate"`
+	}
+	if decode(params, &n) != nil || decode(n.Update, &kind) != nil {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.session != "" && n.SessionID != p.session {
+		p.log.Debug("agent process told of another session", "kind", kind.Name)
+		return
+	}
+	if take := keeping[kind.Name]; take != nil {
+		take(p, n.Update)
+		return
+	}
+	take := telling[kind.Name]
+	r := p.active()
+	if take == nil || r == nil { // unknown, or repeated when a session is loaded, or too late
+		p.log.Debug("agent process told something that is not shown", "kind", kind.Name)
+		return
+	}
+	take(p, r, n.Update)
+}
+
+// keeping are the kinds of updates about the session, telling those about a run.
+// The messages of users are not among them: they come when a session is loaded.
+var (
+	keeping = map[string]func(*peer, json.RawMessage){
+		"available_commands_update": (*peer).tellCommands,
+		"current_mode_update":       (*peer).tellMode,
+		"config_option_update":      (*peer).takeOptions,
+		"usage_update":              (*peer).takeUsage,
+	}
+	telling = map[string]func(*peer, *run, json.RawMessage){
+		"agent_message_chunk": func(p *peer, r *run, raw json.RawMessage) { p.takeChunk(r, raw, false) },
+		"agent_thought_chunk": func(p *peer, r *run, raw json.RawMessage) { p.takeChunk(r, raw, true) },
+		"tool_call":           (*peer).takeCall,
+		"tool_call_update":    (*peer).takeCallUpdate,
+		"plan":                (*peer).tellPlan,
+	}
+)
+
+func (p *peer) takeChunk(r *run, raw json.RawMessage, thinking bool) {
+	var c chunk
+	if decode(raw, &c) == nil {
+		p.say(r, c.Content.text(), thinking)
+	}
+}
+
+// tellCommands says which commands the program has, when they are others than
+// before.
+func (p *peer) tellCommands(raw json.RawMessage) {
+	var u struct {
+		Commands []struct {
+			Name string `json:"name"`
+		} `json:"availableCommands"`
+	}
+	if decode(raw, &u) != nil {
+		return
+	}
+	var names []string
+	for _, c := range u.Commands {
+		names = append(names, "/"+c.Name)
+	}
+	text := head("Agent commands: "+strings.Join(names, " "), maxStatus)
+	if len(names) == 0 || text == p.commands {
+		return
+	}
+	p.commands = text
+	p.status(text)
+}
+
+// tellMode says that the program works in another mode.
+func (p *peer) tellMode(raw json.RawMessage) {
+	var u struct {
+		ID string `json:"currentModeId"`
+	}
+	if decode(raw, &u) != nil || u.ID == "" || p.active() == nil {
+		return
+	}
+	name := u.ID
+	for _, m := range p.modes {
+		if m.ID == u.ID && m.Name != "" {
+			name = m.Name
+		}
+	}
+	p.status("Agent mode: " + head(name, 200))
+}
+
+func (p *peer) takeOptions(raw json.RawMessage) {
+	var u struct {
+		Options []option `json:"configOptions"`
+	}
+	if decode(raw, &u) == nil && u.Options != nil {
+		p.options = u.Options
+	}
+}
+
+// takeUsage notes how full the context is and what the session has cost. Of a
+// session that was loaded, the first cost told is where counting begins.
+func (p *peer) takeUsage(raw json.RawMessage) {
+	var u struct {
+		Used float64 `json:"used"`
+		Size float64 `json:"size"`
+		Cost *struct {
+			Amount   float64 `json:"amount"`
+			Currency string  `json:"currency"`
+		} `json:"cost"`
+	}
+	if decode(raw, &u) != nil {
+		return
+	}
+	r := p.active()
+	if u.Cost != nil && u.Cost.Currency == usd {
+		if r != nil && p.costKnown {
+			r.cost += max(u.Cost.Amount-p.spent, 0)
+		}
+		p.spent, p.costKnown = u.Cost.Amount, true
+	}
+	if r != nil && u.Size > 0 {
+		r.filled = fmt.Sprintf("Context: %.0f of %.0f tokens used", u.Used, u.Size)
+	}
+}
+
+// tellPlan says what the program is going to do, when that is something else than
+// before.
+func (p *peer) tellPlan(r *run, raw json.RawMessage) {
+	var u struct {
+		Entries []struct {
+			Content string `json:"content"`
+			Status  string `json:"status"`
+		} `json:"entries"`
+	}
+	if decode(raw, &u) != nil {
+		return
+	}
+	var list strings.Builder
+	done := 0
+	for _, e := range u.Entries {
+		mark := " "
+		switch e.Status {
+		case "completed":
+			mark = "x"
+			done++
+		case "in_progress":
+			mark = ">"
+		}
+		fmt.Fprintf(&list, "\n[%s] %s", mark, mask.Command(e.Content))
+	}
+	text := head(fmt.Sprintf("Plan, %d of %d done:%s", done, len(u.Entries), &list), maxStatus)
+	if len(u.Entries) == 0 || text == r.plan {
+		return
+	}
+	r.plan = text
+	p.status(text)
+}

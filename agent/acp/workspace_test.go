@@ -1,0 +1,225 @@
+//go:build unix
+
+package acp
+
+import (
+	"maps"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/seed-028515a8/maestro/agent/hosttest"
+	"github.com/seed-028515a8/maestro/contracts"
+)
+
+// answer returns what the last request of a run was answered with.
+func (s *stand) answer(t *testing.T, steps ...step) string {
+	t.Helper()
+	s.run(t, append(steps, done)...)
+	all := noted(t, s.notes, "replies")
+	return all[len(all)-1]
+}
+
+func TestFilesAreServedInsideTheWorkspace(t *testing.T) {
+	dir := t.TempDir()
+	secret := filepath.Join(t.TempDir(), "secret")
+	hosttest.Must(t, os.WriteFile(secret, []byte("s"), 0o600))
+	hosttest.Must(t, os.WriteFile(filepath.Join(dir, "f"), []byte("one\ntwo\r\nthree\nfour"), 0o640))
+	hosttest.Must(t, os.WriteFile(filepath.Join(dir, "binary"), []byte("a\x00b"), 0o600))
+	hosttest.Must(t, os.Symlink(secret, filepath.Join(dir, "link")))
+	hosttest.Must(t, os.Truncate(filepath.Join(dir, "binary"), 3))
+	huge, err := os.Create(filepath.Join(dir, "huge"))
+	hosttest.Must(t, err)
+	hosttest.Must(t, huge.Truncate(maxFile+1))
+	hosttest.Must(t, huge.Close())
+	s := newStand(t, setup{}, Options{Dir: dir})
+	s.start(t)
+	read := func(path string, more map[string]any) step {
+		params := map[string]any{"sessionId": "s1", "path": path}
+		maps.Copy(params, more)
+		return asks("fs/read_text_file", params)
+	}
+	at := func(name string) string { return filepath.Join(dir, name) }
+	for _, tt := range []struct {
+		ask  step
+		want string // in the answer
+	}{
+		{read(at("f"), nil), `{"content":"one\ntwo\r\nthree\nfour"}`},
+		{read(at("f"), map[string]any{"line": 2, "limit": 2}), `{"content":"two\r\nthree\n"}`},
+		{read(at("f"), map[string]any{"line": 4}), `{"content":"four"}`},
+		{read(at("f"), map[string]any{"line": 9, "limit": 1}), `{"content":""}`},
+		{read(at("f"), map[string]any{"line": -1, "limit": 0}), `{"content":""}`},
+		{read("f", nil), "not absolute"},
+		{read(secret, nil), "outside workspace root"},
+		{read(at("../x"), nil), "outside workspace root"},
+		{read(at("link"), nil), "outside workspace root"},
+		{read(at("none"), nil), "-32002"},
+		{read(at("binary"), nil), "not text"},
+		{read(at("huge"), nil), "longer than"},
+		{read(dir, nil), "not a regular file"},
+		{asks("fs/read_text_file", map[string]any{"path": 7}), "-32602"},
+	} {
+		if got := s.answer(t, tt.ask); !strings.Contains(got, tt.want) {
+			t.Errorf("%v: got %s, want %q in it", tt.ask.Params, got, tt.want)
+		}
+	}
+}
+
+func TestFilesAreWrittenInsideTheWorkspace(t *testing.T) {
+	s := open(t, setup{})
+	outside := filepath.Join(t.TempDir(), "x")
+	write := func(path string, content any) step {
+		return asks("fs/write_text_file", map[string]any{"sessionId": "s1", "path": path, "content": content})
+	}
+	at := filepath.Join(s.dir, "new", "f")
+	long := write(at, nil)
+	long.Fill = maxFile + 1
+	for _, tt := range []struct {
+		ask  step
+		want string
+	}{
+		{write(at, "text\n"), `{}`},
+		{write(filepath.Join(s.dir, "empty"), ""), `{}`},
+		{write(outside, "x"), "outside workspace root"},
+		{write(filepath.Join(s.dir, "..", "x"), "x"), "outside workspace root"},
+		{write(at, nil), "content is required"},
+		{long, "longer than"},
+	} {
+		if got := s.answer(t, tt.ask); !strings.Contains(got, tt.want) {
+			t.Errorf("%v: got %s, want %q in it", tt.ask.Params["path"], got, tt.want)
+		}
+	}
+	if text, err := os.ReadFile(at); err != nil || string(text) != "text\n" {
+		t.Errorf("got %q, %v; want the text", text, err)
+	}
+	if info, err := os.Stat(filepath.Join(s.dir, "empty")); err != nil || info.Size() != 0 {
+		t.Errorf("got %v, %v; want an empty file", info, err)
+	}
+	if _, err := os.Stat(outside); !os.IsNotExist(err) {
+		t.Errorf("got %v, want no file outside", err)
+	}
+}
+
+func create(command string, args []string, more map[string]any) step {
+	params := map[string]any{"sessionId": "s1", "command": command, "args": args}
+	maps.Copy(params, more)
+	return asks("terminal/create", params)
+}
+
+// terminals is a request about a terminal.
+func terminals(method, id string) step {
+	return asks("terminal/"+method, map[string]any{"sessionId": "s1", "terminalId": id})
+}
+
+func TestTerminalsRunCommands(t *testing.T) {
+	s := open(t, setup{})
+	sub := filepath.Join(s.dir, "sub dir")
+	hosttest.Must(t, os.Mkdir(sub, 0o700))
+	root := s.files.Root()
+	got := s.answer(t,
+		create("printf", []string{"%s|", "a b", "it's", "$HOME"}, nil), terminals("wait_for_exit", "term_1"), terminals("output", "term_1"))
+	if want := `{"exitStatus":{"exitCode":0},"output":"a b|it's|$HOME|","truncated":false}`; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+	got = s.answer(t, create("pwd; echo $X; exit 3", nil, map[string]any{
+		"cwd": sub, "env": []any{map[string]any{"name": "X", "value": "y"}},
+	}), terminals("wait_for_exit", "term_2"), terminals("output", "term_2"))
+	if want := `{"exitStatus":{"exitCode":3},"output":"` + root + `/sub dir\ny\n","truncated":false}`; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+	got = s.answer(t, create("printf 'aééé'", nil, map[string]any{"outputByteLimit": 3}), terminals("wait_for_exit", "term_3"), terminals("output", "term_3"))
+	if want := `{"exitStatus":{"exitCode":0},"output":"é","truncated":true}`; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+	got = s.answer(t, create("printf 'aé'", nil, map[string]any{"outputByteLimit": 2}), terminals("wait_for_exit", "term_4"), terminals("output", "term_4"))
+	if want := `{"exitStatus":{"exitCode":0},"output":"é","truncated":true}`; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+	got = s.answer(t, create("exec sleep 1000", nil, nil), terminals("kill", "term_5"), terminals("wait_for_exit", "term_5"))
+	if want := `{"signal":"SIGTERM"}`; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+	for _, tt := range []struct {
+		want  string
+		steps []step
+	}{
+		{"-32002", []step{terminals("release", "term_1"), terminals("output", "term_1")}},
+		{"outside workspace root", []step{create("pwd", nil, map[string]any{"cwd": "/"})}},
+		{"not absolute", []step{create("pwd", nil, map[string]any{"cwd": "sub"})}},
+		{"command is required", []step{create("", nil, nil)}},
+	} {
+		if got := s.answer(t, tt.steps...); !strings.Contains(got, tt.want) {
+			t.Errorf("got %s, want %q in it", got, tt.want)
+		}
+	}
+}
+
+func TestTerminalsAreBounded(t *testing.T) {
+	s := open(t, setup{})
+	var steps []step
+	for range maxTerminals + 1 {
+		steps = append(steps, create("true", nil, nil))
+	}
+	if got := s.answer(t, steps...); !strings.Contains(got, "terminals are open") {
+		t.Errorf("got %s, want a refusal", got)
+	}
+	if got := s.answer(t, terminals("release", "term_1"), create("true", nil, nil)); !strings.Contains(got, "term_33") {
+		t.Errorf("got %s, want another terminal once one was released", got)
+	}
+}
+
+func TestOutputOfTerminalsIsShownAsItComes(t *testing.T) {
+	s := open(t, setup{})
+	gate := filepath.Join(s.dir, "gate")
+	embedded := map[string]any{"content": []any{map[string]any{"type": "terminal", "terminalId": "term_1"}}}
+	result := make(chan error, 1)
+	go func() { // ends with the command
+		result <- s.Run(t.Context(), contracts.Work{Content: script(
+			create("echo early; until [ -e gate ]; do sleep 0.01; done; echo late", nil, nil),
+			calls("c", "Run it", "execute", "in_progress", embedded),
+			changes("c", "", embedded),
+			terminals("wait_for_exit", "term_1"),
+			changes("c", "completed", embedded), done)})
+	}()
+	s.host.Await(func(ev contracts.Event) bool {
+		out, ok := ev.(*contracts.ToolOutput)
+		return ok && strings.Contains(out.Content, "early")
+	})
+	hosttest.Must(t, os.WriteFile(gate, nil, 0o600))
+	hosttest.Must(t, <-result)
+	if got := s.host.Output(); got != "early\nlate\n" {
+		t.Errorf("got output %q, want it once", got)
+	}
+	s.shown(t, "tool_call", "tool_start", "tool_output", "tool_end", "response_start", "response_end")
+}
+
+func TestOutputFromBeforeACallIsShown(t *testing.T) {
+	s := open(t, setup{})
+	s.run(t, create("echo early", nil, nil), terminals("wait_for_exit", "term_1"),
+		calls("c", "Run it", "execute", "completed", map[string]any{"content": []any{
+			map[string]any{"type": "terminal", "terminalId": "term_1"}, map[string]any{"type": "terminal", "terminalId": "none"},
+		}}), done)
+	if got := s.host.Output(); got != "early\n" {
+		t.Errorf("got output %q, want what had come before", got)
+	}
+}
+
+func TestTerminalsEndWithTheProgram(t *testing.T) {
+	path, _, ended := hosttest.Witness(t)
+	s := open(t, setup{})
+	s.run(t, create("exec 3>"+path+"; echo >&3; trap '' TERM; sleep 1000 & sleep 1000", nil, nil), done)
+	hosttest.Must(t, s.Close(t.Context()))
+	hosttest.Happens(t, "the end of the command", ended)
+}
+
+func TestRequestOfAProgramCanBeWithdrawn(t *testing.T) {
+	s := open(t, setup{})
+	wait := terminals("wait_for_exit", "term_1")
+	wait.Async = true
+	got := s.answer(t, create("exec sleep 1000", nil, nil), wait,
+		step{Tell: methodCancelRequest, Params: map[string]any{"requestId": 2}}, step{Answer: 2})
+	if !strings.Contains(got, "-32800") {
+		t.Errorf("got %s, want that it was cancelled", got)
+	}
+}

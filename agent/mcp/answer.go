@@ -1,0 +1,140 @@
+package mcp
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"net/mail"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/jsonschema-go/jsonschema"
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/seed-028515a8/maestro/contracts"
+)
+
+// answerOf reads what a client answered: the first text block is JSON, an action
+// and, with accept, the content of the form. It returns nil and why if that is no
+// answer to the question. What was filled in is never repeated in the reason.
+func answerOf(q *question, blocks []contracts.ContentBlock) (answer *sdk.ElicitResult, why string) {
+	at := slices.IndexFunc(blocks, func(b contracts.ContentBlock) bool { return b.Type == "text" })
+	if at < 0 {
+		return nil, "the answer has no text"
+	}
+	var said map[string]json.RawMessage // keys count in this spelling only
+	var action string
+	var content map[string]any
+	if json.Unmarshal([]byte(blocks[at].Text), &said) != nil || !decoded(said["action"], &action) {
+		return nil, "the answer is not understood"
+	}
+	switch action {
+	case actionDecline, actionCancel:
+		return &sdk.ElicitResult{Action: action}, ""
+	case actionAccept:
+	default:
+		return nil, "the answer has no action that is known"
+	}
+	if q.Mode == modeURL {
+		return &sdk.ElicitResult{Action: actionAccept}, ""
+	}
+	if !decoded(said["content"], &content) {
+		return nil, "the answer is not understood"
+	}
+	if content == nil {
+		content = map[string]any{}
+	}
+	if err := fits(q.RequestedSchema, content); err != nil {
+		return nil, "the answer does not fit what was asked: " + err.Error()
+	}
+	return &sdk.ElicitResult{Action: actionAccept, Content: content}, ""
+}
+
+// decoded reads a value that may be absent, and reports whether it is of the type
+// of into.
+func decoded(text json.RawMessage, into any) bool {
+	return text == nil || json.Unmarshal(text, into) == nil
+}
+
+// fits says what is wrong with the content of a form, by the names of its fields.
+func fits(text json.RawMessage, content map[string]any) error {
+	for _, name := range slices.Sorted(maps.Keys(content)) {
+		if !plain(content[name]) {
+			return fmt.Errorf("%q is no text, number, choice or list of texts", label(name))
+		}
+	}
+	if len(text) == 0 {
+		return nil
+	}
+	var schema jsonschema.Schema
+	if err := json.Unmarshal(text, &schema); err != nil {
+		return errors.New("the form is not understood")
+	}
+	for _, name := range schema.Required {
+		if _, ok := content[name]; !ok {
+			return fmt.Errorf("%q is missing", label(name))
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(content)) {
+		field := schema.Properties[name]
+		if field == nil {
+			continue // the whole says whether it may be there
+		}
+		if err := valid(field.CloneSchemas(), content[name]); err != nil || !formatted(field.Format, content[name]) {
+			return fmt.Errorf("%q is not as it should be", label(name))
+		}
+	}
+	if err := valid(&schema, content); err != nil {
+		return errors.New("the fields do not go together")
+	}
+	return nil
+}
+
+func valid(schema *jsonschema.Schema, value any) error {
+	resolved, err := schema.Resolve(nil)
+	if err != nil {
+		return err
+	}
+	return resolved.Validate(value)
+}
+
+// plain reports whether value may be in the content of a form.
+func plain(value any) bool {
+	switch v := value.(type) {
+	case string, float64, bool:
+		return true
+	case []any:
+		return !slices.ContainsFunc(v, func(e any) bool { _, ok := e.(string); return !ok })
+	}
+	return false
+}
+
+// formatted reports whether a text has the form that a field wants; schemas only
+// note it.
+func formatted(format string, value any) bool {
+	text, ok := value.(string)
+	if !ok {
+		return true
+	}
+	var err error
+	switch format {
+	case "date":
+		_, err = time.Parse(time.DateOnly, text)
+	case "date-time":
+		_, err = time.Parse(time.RFC3339, text)
+	case "email":
+		var a *mail.Address
+		if a, err = mail.ParseAddress(text); err == nil && a.Address != strings.TrimSpace(text) {
+			err = errors.New("more than an address")
+		}
+	case "uri":
+		var u *url.URL
+		if u, err = url.Parse(text); err == nil && !u.IsAbs() {
+			err = errors.New("no address")
+		}
+	}
+	return err == nil
+}

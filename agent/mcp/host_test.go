@@ -1,0 +1,101 @@
+package mcp
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/seed-028515a8/maestro/agent/hosttest"
+	"github.com/seed-028515a8/maestro/contracts"
+)
+
+// A testHost says when a question is open, as the hub does.
+type testHost struct{ *hosttest.Host }
+
+// Ask implements [Host].
+func (h testHost) Ask(ctx context.Context, req *contracts.ServerRequest, o contracts.AskOptions) (contracts.Outcome, error) {
+	opened := make(chan struct{})
+	go func() { // ends once the question was shown
+		defer close(opened)
+		h.Await(func(ev contracts.Event) bool {
+			shown, ok := ev.(*contracts.ServerRequest)
+			return ok && shown.RequestID == req.RequestID
+		})
+		if o.Opened != nil {
+			o.Opened()
+		}
+	}()
+	defer func() { <-opened }()
+	return h.Host.Ask(ctx, req, o)
+}
+
+// newHost returns a host that leaves questions open.
+func newHost(t *testing.T) *hosttest.Host {
+	h := hosttest.New(t)
+	h.Answer = nil
+	return h
+}
+
+// statuses returns what was said in the open.
+func statuses(h *hosttest.Host) string {
+	var b strings.Builder
+	for _, s := range hosttest.As[*contracts.Status](h) {
+		b.WriteString(s.Message + "\n")
+	}
+	return b.String()
+}
+
+// awaitStatus returns once something with part in it was said in the open.
+func awaitStatus(t *testing.T, h *hosttest.Host, part string) {
+	t.Helper()
+	for deadline := time.Now().Add(hosttest.Patience); !strings.Contains(statuses(h), part); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("got %q said, want %q", statuses(h), part)
+		}
+	}
+}
+
+// open opens servers that are closed with the test.
+func open(t *testing.T, h *hosttest.Host, o Options, servers ...Server) *Set {
+	t.Helper()
+	o.Servers = servers
+	if o.Dir == "" {
+		o.Dir = t.TempDir()
+	}
+	if h != nil {
+		o.Host = testHost{h}
+	}
+	s := Open(t.Context(), o)
+	t.Cleanup(s.Close)
+	return s
+}
+
+// program returns this program as a server of some kind.
+func testProgram(t *testing.T, name, kind string, more ...string) Server {
+	t.Helper()
+	server := Server{Name: name, Command: testBinary(t), Env: map[string]string{kindVariable: kind}}
+	for i := 0; i < len(more); i += 2 {
+		server.Env[more[i]] = more[i+1]
+	}
+	return server
+}
+
+// must calls a tool that has to answer.
+func must(t *testing.T, s *Set, tool, args string) Result {
+	t.Helper()
+	res, err := s.Call(t.Context(), tool, json.RawMessage(args), nil)
+	if err != nil {
+		t.Fatalf("%s: got %v, want a result", tool, err)
+	}
+	return res
+}
+
+// says fails the test if the result is not this text, and no error.
+func says(t *testing.T, res Result, want string) {
+	t.Helper()
+	if res.IsError || res.Text != want {
+		t.Errorf("got %q, error %v; want %q", res.Text, res.IsError, want)
+	}
+}

@@ -1,0 +1,327 @@
+package mcp
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/seed-028515a8/maestro/contracts"
+)
+
+const (
+	minBackoff = time.Second
+	maxBackoff = time.Minute
+
+	// minSecret is from which length on a value of the configuration is taken out
+	// of what is said in the open.
+	minSecret = 8
+
+	// What one server may have said in the open, in window.
+	maxStatuses  = 20
+	statusWindow = time.Minute
+	statusTime   = 10 * time.Second // for one of them to be taken
+
+	// minLapse is the least age of a connection that is made anew because the
+	// server has ended the stream on which it reports changes.
+	minLapse = 30 * time.Second
+)
+
+// A link is the place of one server in a set: its connection, if there is one,
+// and what is known about it otherwise.
+type link struct {
+	set    *Set
+	server Server
+	log    *slog.Logger
+
+	mu       sync.Mutex
+	session  *session      // nil while there is none
+	dialing  chan struct{} // closed when the attempt under way is over; nil without one
+	failures int           // in a row
+	retryAt  time.Time     // no attempt before
+	err      error         // why there is no session
+	troubled bool          // it was said that there is none
+	tools    []Tool        // as last listed
+	known    bool          // they were listed, and changes were reported since
+
+	calls map[string]*call           // under way, by progress token
+	waits map[string][]chan struct{} // for the end of what people do elsewhere, by elicitation id
+
+	asking  int       // questions that are open
+	askedAt time.Time // when the last one ended
+
+	said   int // in the open since window
+	window time.Time
+}
+
+func newLink(s *Set, server Server) *link {
+	return &link{
+		set: s, server: server, log: s.log.With("mcp_server", server.Name),
+		calls: map[string]*call{}, waits: map[string][]chan struct{}{},
+	}
+}
+
+// connected returns the connection. If there is none it tries to make one, unless
+// it is too early for that. The error is ErrUnavailable or the cause of ctx.
+func (l *link) connected(ctx context.Context) (*session, error) {
+	for {
+		s, wait, err := l.place()
+		if s != nil || err != nil {
+			return s, err
+		}
+		select {
+		case <-wait:
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+}
+
+// place returns the connection, or what to wait for before asking again.
+func (l *link) place() (*session, <-chan struct{}, error) {
+	if l.set.life.Err() != nil {
+		return nil, nil, l.unavailable(errClosed)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if s := l.session; s != nil {
+		if s.lapsed.Load() && len(l.calls) == 0 && time.Since(s.since) > minLapse {
+			s.stop(errLapsed)
+		}
+		if s.stopping.Err() == nil {
+			return s, nil, nil
+		}
+		return nil, s.over, nil
+	}
+	switch {
+	case l.dialing != nil:
+		return nil, l.dialing, nil
+	case time.Now().Before(l.retryAt):
+		return nil, nil, l.unavailable(l.err)
+	}
+	done := make(chan struct{})
+	if !l.set.start(func() { l.attempt(done) }) {
+		return nil, nil, l.unavailable(errClosed)
+	}
+	l.dialing = done
+	return nil, done, nil
+}
+
+// attempt tries once to reach the server.
+func (l *link) attempt(done chan struct{}) {
+	ctx, cancel := context.WithTimeoutCause(l.set.life, l.set.opts.ConnectTimeout, errors.New("it did not answer in time"))
+	defer cancel()
+	s, err := l.dial(ctx)
+	l.mu.Lock()
+	l.dialing = nil
+	again := l.troubled
+	if err == nil {
+		l.session, l.err, l.troubled = s, nil, false
+	} else {
+		l.failures++
+		l.retryAt = time.Now().Add(backoff(l.failures))
+		l.err, l.troubled = err, true
+	}
+	l.mu.Unlock()
+	if err == nil && !l.set.start(s.run) { // ends with the connection
+		s.stop(errClosed)
+		s.close()
+		close(s.over)
+	}
+	close(done)
+	switch {
+	case err == nil && again:
+		l.say("MCP server %q is available again", l.server.Name)
+	case err != nil && !again && l.set.life.Err() == nil:
+		l.say("MCP server %q is not available: %s. It is tried again when it is used.", l.server.Name, l.redact(err))
+	}
+}
+
+// lost takes in that a connection has ended without us.
+func (l *link) lost(s *session, err error) {
+	l.mu.Lock()
+	if l.session != s {
+		l.mu.Unlock()
+		return
+	}
+	l.session, l.err = nil, err
+	lapsed := errors.Is(err, errLapsed)
+	switch {
+	case lapsed:
+		l.known = false
+	case s.useful.Load():
+		l.failures, l.retryAt = 0, time.Time{}
+	default: // the first time, too, it is to be started again at once
+		l.retryAt = time.Now().Add(backoff(l.failures))
+		l.failures++
+	}
+	again := l.troubled
+	l.troubled = l.troubled || !lapsed
+	l.mu.Unlock()
+	if !lapsed && !again {
+		l.say("MCP server %q is gone: %s. It is tried again when it is used.", l.server.Name, l.redact(err))
+	}
+}
+
+// backoff is the pause after a number of failures in a row.
+func backoff(failures int) time.Duration {
+	if failures <= 0 {
+		return 0
+	}
+	return min(minBackoff<<min(failures-1, 10), maxBackoff)
+}
+
+// unavailable wraps why there is no connection.
+func (l *link) unavailable(err error) error {
+	return fmt.Errorf("MCP server %q: %w: %s", l.server.Name, ErrUnavailable, l.redact(err))
+}
+
+// redact returns the text of an error fit to be shown: without the query of the
+// address and without values of the configuration.
+func (l *link) redact(err error) string {
+	if err == nil {
+		return "unknown reason"
+	}
+	text := err.Error()
+	if u, bad := url.Parse(l.server.URL); bad == nil && l.server.URL != "" {
+		text = strings.ReplaceAll(text, l.server.URL, u.Scheme+"://"+u.Host+u.Path)
+		text = hide(text, u.RawQuery)
+	}
+	for _, value := range l.server.Env {
+		text = hide(text, value)
+	}
+	for _, value := range l.server.Headers {
+		text = hide(text, value)
+		if _, token, ok := strings.Cut(value, " "); ok {
+			text = hide(text, token)
+		}
+	}
+	return label(text)
+}
+
+func hide(text, secret string) string {
+	if len(secret) < minSecret {
+		return text
+	}
+	return strings.ReplaceAll(text, secret, "***")
+}
+
+// say tells clients about the server, as far as it has not had its share of their
+// attention.
+func (l *link) say(format string, args ...any) {
+	text := fmt.Sprintf(format, args...)
+	l.mu.Lock()
+	if now := time.Now(); now.Sub(l.window) > statusWindow {
+		l.window, l.said = now, 0
+	}
+	l.said++
+	share := l.said <= maxStatuses
+	l.mu.Unlock()
+	if !share {
+		return
+	}
+	l.log.Info(text)
+	if l.set.opts.Host == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(l.set.life, statusTime)
+	defer cancel()
+	if err := l.set.opts.Host.Publish(ctx, &contracts.Status{Message: text}); err != nil {
+		l.log.Debug("publish status", "error", err)
+	}
+}
+
+// listed returns the tools, and sees to it that they will be known.
+func (l *link) listed() []Tool {
+	l.mu.Lock()
+	tools, stale := l.tools, !l.known || l.session != nil && l.session.lapsed.Load()
+	l.mu.Unlock()
+	if stale {
+		_, _, _ = l.place() // it goes on by itself
+	}
+	return tools
+}
+
+// tool returns a tool by its full name.
+func (l *link) tool(fullName string) (Tool, bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	at := slices.IndexFunc(l.tools, func(t Tool) bool { return t.FullName == fullName })
+	if at < 0 {
+		return Tool{}, false
+	}
+	return l.tools[at], true
+}
+
+func (l *link) setTools(tools []Tool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.tools, l.known = tools, true
+}
+
+// asks counts a question that opens, and its end.
+func (l *link) asks(change int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.asking += change
+	l.askedAt = time.Now()
+}
+
+// asked returns when the last question ended, which is now if one is open.
+func (l *link) asked() time.Time {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.asking > 0 {
+		return time.Now()
+	}
+	return l.askedAt
+}
+
+// await returns a channel that is closed once the server has said that people
+// finished what they were sent away for. forget gives it back.
+func (l *link) await(elicitationID string) (done <-chan struct{}, forget func()) {
+	c := make(chan struct{})
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.waits[elicitationID] = append(l.waits[elicitationID], c)
+	return c, func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		rest := slices.DeleteFunc(l.waits[elicitationID], func(o chan struct{}) bool { return o == c })
+		if l.waits[elicitationID] = rest; len(rest) == 0 {
+			delete(l.waits, elicitationID)
+		}
+	}
+}
+
+// completed ends the waits for an elicitation.
+func (l *link) completed(elicitationID string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, c := range l.waits[elicitationID] {
+		close(c)
+	}
+	delete(l.waits, elicitationID)
+}
+
+// dial makes a connection. A program that ends at the first request of the newer
+// generation is started again and greeted in the older way.
+func (l *link) dial(ctx context.Context) (*session, error) {
+	s, answered, err := l.open(ctx, "")
+	if err != nil && !answered && l.server.Command != "" && ctx.Err() == nil && errors.Is(err, errEnded) {
+		var older error
+		if s, _, older = l.open(ctx, olderRevision); older == nil {
+			return s, nil
+		}
+	}
+	if err != nil {
+		return nil, cmp.Or(context.Cause(ctx), err)
+	}
+	return s, nil
+}

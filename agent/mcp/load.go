@@ -1,0 +1,248 @@
+package mcp
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+)
+
+const (
+	maxFileBytes = 1 << 20
+	maxServers   = 64
+)
+
+// Load reads the servers of a file in the form that most programs share:
+//
+//	{"mcpServers": {
+//	    "files": {"command": "mcp-files", "args": ["--root", "."], "env": {"LEVEL": "${LEVEL:-info}"}, "cwd": "tools"},
+//	    "notes": {"type": "http", "url": "https://notes.example/mcp", "headers": {"Authorization": "Bearer ${NOTES_TOKEN}"}}
+//	}}
+//
+// They come in the order of the file. A server with "disabled": true is left out
+// and unknown keys are ignored. ${NAME} and ${NAME:-text} stand for variables of
+// the environment in every text of a server. A file has at most 1 MiB and 64
+// servers.
+func Load(path string) ([]Server, error) {
+	text, err := readFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("read MCP servers: %w", err)
+	}
+	servers, err := parse(text, os.LookupEnv)
+	if err != nil {
+		return nil, fmt.Errorf("read MCP servers of %s: %w", path, err)
+	}
+	return servers, nil
+}
+
+func readFile(path string) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, maxFileBytes+1))
+	if err == nil && len(text) > maxFileBytes {
+		err = fmt.Errorf("%s has more than %d bytes", path, maxFileBytes)
+	}
+	return text, err
+}
+
+// parse reads the text of a file.
+func parse(text []byte, lookup func(string) (string, bool)) ([]Server, error) {
+	text = bytes.TrimPrefix(text, []byte("\uFEFF"))
+	var whole json.RawMessage
+	if err := json.Unmarshal(text, &whole); err != nil {
+		if bad, ok := errors.AsType[*json.SyntaxError](err); ok {
+			at := min(max(int(bad.Offset), 0), len(text))
+			return nil, fmt.Errorf("line %d: %w", 1+bytes.Count(text[:at], []byte("\n")), err)
+		}
+		return nil, err
+	}
+	top, err := members(whole)
+	if err != nil {
+		return nil, err
+	}
+	var found []member
+	for _, m := range top {
+		if m.key != "mcpServers" {
+			continue
+		}
+		if found, err = members(m.value); err != nil {
+			return nil, fmt.Errorf("mcpServers: %w", err)
+		}
+		return readServers(found, lookup)
+	}
+	return nil, errors.New(`there is no "mcpServers"`)
+}
+
+func readServers(found []member, lookup func(string) (string, bool)) ([]Server, error) {
+	if len(found) > maxServers {
+		return nil, fmt.Errorf("there are more than %d servers", maxServers)
+	}
+	var servers []Server
+	for _, m := range found {
+		e := entry{lookup: lookup}
+		server, disabled, err := e.server(m)
+		if err != nil {
+			return nil, fmt.Errorf("server %q: %w", m.key, err)
+		}
+		if !disabled {
+			servers = append(servers, server)
+		}
+	}
+	return servers, nil
+}
+
+// A member is a key of an object with its value.
+type member struct {
+	key   string
+	value json.RawMessage
+}
+
+// members returns the members of a valid JSON text that is to be an object, in
+// order. A key that comes twice is an error: which of the two counts would be
+// chance.
+func members(text json.RawMessage) ([]member, error) {
+	dec := json.NewDecoder(bytes.NewReader(text))
+	if start, err := dec.Token(); err != nil || start != json.Delim('{') {
+		return nil, errors.New("want an object")
+	}
+	var found []member
+	seen := map[string]bool{}
+	for dec.More() {
+		key, err := dec.Token()
+		if err != nil {
+			return nil, err
+		}
+		m := member{key: key.(string)} // keys of a valid object are strings
+		if err := dec.Decode(&m.value); err != nil {
+			return nil, err
+		}
+		if seen[m.key] {
+			return nil, fmt.Errorf("%q is there twice", m.key)
+		}
+		seen[m.key] = true
+		found = append(found, m)
+	}
+	return found, nil
+}
+
+// An entry reads the keys of one server. The first thing that is wrong is kept.
+type entry struct {
+	lookup func(string) (string, bool)
+	keys   map[string]json.RawMessage
+	err    error
+}
+
+// server reads a server, unless it is disabled.
+func (e *entry) server(m member) (s Server, disabled bool, err error) {
+	found, err := members(m.value)
+	if err != nil {
+		return Server{}, false, err
+	}
+	e.keys = map[string]json.RawMessage{}
+	for _, f := range found {
+		if string(f.value) != "null" { // as good as absent
+			e.keys[f.key] = f.value
+		}
+	}
+	e.read("disabled", &disabled, "true or false")
+	if disabled || e.err != nil {
+		return Server{}, disabled, e.err
+	}
+	s.Name = m.key
+	program, err := e.program()
+	if err != nil {
+		return Server{}, false, err
+	}
+	if program {
+		s.Command, s.Args, s.Env, s.Dir = e.text("command"), e.list("args"), e.table("env"), e.text("cwd")
+		if s.Command == "" && e.err == nil {
+			e.err = errors.New("command: is missing")
+		}
+	} else {
+		s.URL, s.Headers = e.text("url"), e.table("headers")
+	}
+	if e.err == nil {
+		e.err = s.check()
+	}
+	return s, false, e.err
+}
+
+// program tells a program from an address.
+func (e *entry) program() (bool, error) {
+	switch kind := e.text("type"); kind {
+	case "stdio":
+		return true, e.err
+	case "http", "streamable-http", "streamableHttp":
+		return false, e.err
+	case "sse":
+		return false, errors.New(`type: "sse" is the transport that streamable HTTP has replaced, and is not supported; if the server has an address for the newer one, use it with "http"`)
+	case "":
+	default:
+		return false, fmt.Errorf("type: %q is unknown, want stdio or http", kind)
+	}
+	_, command := e.keys["command"]
+	_, url := e.keys["url"]
+	switch {
+	case e.err != nil:
+	case command && url:
+		return false, errors.New(`has a command and a url, want one of them, or a "type" that says which one counts`)
+	case !command && !url:
+		return false, errors.New("has no command and no url")
+	}
+	return command, e.err
+}
+
+// read decodes the value of key, if there is one.
+func (e *entry) read(key string, into any, want string) {
+	if raw, ok := e.keys[key]; ok && e.err == nil && json.Unmarshal(raw, into) != nil {
+		e.err = fmt.Errorf("%s: want %s", key, want)
+	}
+}
+
+func (e *entry) text(key string) (text string) {
+	e.read(key, &text, "a text")
+	return e.expand(key, text)
+}
+
+func (e *entry) list(key string) (list []string) {
+	e.read(key, &list, "a list of texts")
+	for i := range list {
+		list[i] = e.expand(fmt.Sprintf("%s[%d]", key, i), list[i])
+	}
+	return list
+}
+
+func (e *entry) table(key string) map[string]string {
+	raw, ok := e.keys[key]
+	if !ok || e.err != nil {
+		return nil
+	}
+	found, err := members(raw)
+	if err != nil {
+		e.err = fmt.Errorf("%s: %w", key, err)
+		return nil
+	}
+	table := map[string]string{}
+	for _, m := range found {
+		var text *string
+		if json.Unmarshal(m.value, &text) != nil || text == nil {
+			e.err = fmt.Errorf("%s.%s: want a text", key, m.key)
+			return nil
+		}
+		table[m.key] = e.expand(key+"."+m.key, *text)
+	}
+	return table
+}
+
+func (e *entry) expand(key, text string) string {
+	text, err := expand(text, e.lookup)
+	if err != nil && e.err == nil {
+		e.err = fmt.Errorf("%s: %w", key, err)
+	}
+	return text
+}

@@ -1,0 +1,36 @@
+package mcp
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"strings"
+)
+
+const (
+	namePrefix   = "mcp__"
+	nameDivider  = "__"
+	maxToolBytes = 64 // what every provider of models accepts
+	nameHash     = 8  // hex digits
+)
+
+// fullName returns the name under which models know a tool of a server:
+// mcp__server__tool, of letters, digits, underscores and hyphens. If characters
+// had to be replaced, the name would be too long or it could be read in two ways,
+// it ends in a hash of both names. It depends on nothing else, so that what was
+// allowed for a tool yesterday is allowed for the same tool today.
+func fullName(server, tool string) string {
+	name := namePrefix + server + nameDivider + tool
+	clean := strings.Map(func(c rune) rune {
+		if c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '_' || c == '-' {
+			return c
+		}
+		return '_'
+	}, name)
+	ambiguous := strings.Contains(server, nameDivider) || strings.HasSuffix(server, "_")
+	if clean == name && len(name) <= maxToolBytes && !ambiguous {
+		return name
+	}
+	sum := sha256.Sum256([]byte(server + "\x00" + tool))
+	suffix := "_" + hex.EncodeToString(sum[:])[:nameHash]
+	return clean[:min(len(clean), maxToolBytes-len(suffix))] + suffix
+}

@@ -1,0 +1,255 @@
+package mcp
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+)
+
+const (
+	// maxRequests is how many requests of a server may be under way. The library
+	// queues whatever comes, so those beyond are refused before it sees them.
+	maxRequests = 64
+
+	// discoverTime is how long a program has to answer the first request of the
+	// newer generation. One of the older may leave what it does not know
+	// unanswered; then the library is told so, and greets it in the older way.
+	discoverTime = 5 * time.Second
+)
+
+// Methods that the pipe looks at.
+const (
+	methodDiscover    = "server/discover"
+	methodCancelled   = "notifications/cancelled"
+	methodListChanged = "notifications/tools/list_changed"
+	methodProgress    = "notifications/progress"
+	methodComplete    = "notifications/elicitation/complete"
+	methodSampling    = "sampling/createMessage"
+)
+
+// codeBusy is the error code for a request too many.
+const codeBusy = -32000
+
+// notices are what a session wants to know at once. Its methods must not block.
+type notices interface {
+	progress(*sdk.ProgressNotificationParams)
+	completed(elicitationID string)
+}
+
+// A pipe is the connection to a program, as the library sees it. It stands
+// between the two so that a program which floods fills no queue: notifications
+// that matter are acted on here, those that do not are dropped, and requests are
+// counted.
+type pipe struct {
+	*program
+	notices notices
+
+	incoming chan jsonrpc.Message // unbuffered; what the library is to see
+
+	answered  atomic.Bool // the program has answered something
+	relisting atomic.Bool // the library has a list_changed that it has not handled
+
+	mu       sync.Mutex
+	late     *time.Timer         // answers the first request; nil without one
+	requests map[jsonrpc.ID]bool // of the program, without an answer; true once it was withdrawn
+}
+
+var _ sdk.Connection = (*pipe)(nil)
+
+// newPipe starts the program of a server.
+func newPipe(l *link, n notices) (*pipe, error) {
+	p := &pipe{
+		notices: n, incoming: make(chan jsonrpc.Message), requests: map[jsonrpc.ID]bool{},
+	}
+	ready := make(chan struct{}) // receive needs p.program
+	program, err := startProgram(&l.server, l.set.opts.Dir, l.set.environ(), l.log, func(m jsonrpc.Message) bool {
+		<-ready
+		return p.receive(m)
+	})
+	if err != nil {
+		return nil, err
+	}
+	p.program = program
+	close(ready)
+	return p, nil
+}
+
+// Connect makes the pipe the transport of its own connection.
+func (p *pipe) Connect(context.Context) (sdk.Connection, error) { return p, nil }
+
+// SessionID implements [sdk.Connection].
+func (p *pipe) SessionID() string { return "" }
+
+// Read implements [sdk.Connection].
+func (p *pipe) Read(ctx context.Context) (jsonrpc.Message, error) {
+	select {
+	case m := <-p.incoming:
+		return m, nil
+	case <-p.quiet:
+	case <-p.unwanted:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	return nil, io.EOF
+}
+
+// Write implements [sdk.Connection]. It does not block.
+func (p *pipe) Write(_ context.Context, m jsonrpc.Message) error {
+	line, err := jsonrpc.EncodeMessage(m)
+	if err != nil {
+		return err
+	}
+	switch m := m.(type) {
+	case *jsonrpc.Response:
+		p.mu.Lock()
+		delete(p.requests, m.ID)
+		p.mu.Unlock()
+	case *jsonrpc.Request:
+		if m.Method == methodDiscover {
+			p.awaitDiscovery(m.ID)
+		}
+	}
+	return p.send(append(line, '\n'))
+}
+
+// Close implements [sdk.Connection]. It does not wait: the library holds a lock.
+func (p *pipe) Close() error {
+	p.end()
+	return nil
+}
+
+// awaitDiscovery answers a request itself if the program does not.
+func (p *pipe) awaitDiscovery(id jsonrpc.ID) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.late = time.AfterFunc(discoverTime, func() {
+		p.deliver(&jsonrpc.Response{ID: id, Error: &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound, Message: "no answer"}})
+	})
+}
+
+// deliver hands a message to the library. It reports false if nobody will read
+// any more.
+func (p *pipe) deliver(m jsonrpc.Message) bool {
+	select {
+	case p.incoming <- m:
+		return true
+	case <-p.quiet:
+	case <-p.unwanted:
+	}
+	return false
+}
+
+// receive takes a message of the program's. It reports false if nobody will read
+// any more.
+func (p *pipe) receive(m jsonrpc.Message) bool {
+	switch m := m.(type) {
+	case *jsonrpc.Response:
+		p.response()
+	case *jsonrpc.Request:
+		if m.IsCall() {
+			if !p.admit(m) {
+				return true
+			}
+		} else if !p.matters(m) {
+			return true
+		}
+	}
+	return p.deliver(m)
+}
+
+// response notes that the program answers.
+func (p *pipe) response() {
+	p.answered.Store(true)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.late != nil {
+		p.late.Stop() // whatever it answers, it is the first request that it does
+	}
+}
+
+// admit counts a request of the program's. One too many, or with an id that is in
+// use, is refused.
+func (p *pipe) admit(m *jsonrpc.Request) bool {
+	p.mu.Lock()
+	_, taken := p.requests[m.ID]
+	room := !taken && len(p.requests) < maxRequests
+	if room {
+		p.requests[m.ID] = false
+	}
+	p.mu.Unlock()
+	if room {
+		return true
+	}
+	line, err := jsonrpc.EncodeMessage(&jsonrpc.Response{ID: m.ID, Error: &jsonrpc.Error{Code: codeBusy, Message: "too many requests at once, or an id that is in use"}})
+	if err == nil {
+		_ = p.send(append(line, '\n')) // one that does not read is ended
+	}
+	return false
+}
+
+// matters reports whether the library has to see a notification, after the
+// session was told what concerns it.
+func (p *pipe) matters(m *jsonrpc.Request) bool {
+	switch m.Method {
+	case methodCancelled:
+		var params struct {
+			RequestID any `json:"requestId"`
+		}
+		if json.Unmarshal(m.Params, &params) != nil {
+			return false
+		}
+		id, err := jsonrpc.MakeID(params.RequestID)
+		if err != nil {
+			return false
+		}
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		withdrawn, open := p.requests[id]
+		if open {
+			p.requests[id] = true
+		}
+		return open && !withdrawn
+	case methodListChanged:
+		m.Params = nil // so that the library understands it, and relisting is taken back
+		return !p.relisting.Swap(true)
+	case methodProgress:
+		var params sdk.ProgressNotificationParams
+		if json.Unmarshal(m.Params, &params) == nil {
+			p.notices.progress(&params)
+		}
+	case methodComplete:
+		var params sdk.ElicitationCompleteParams
+		if json.Unmarshal(m.Params, &params) == nil {
+			p.notices.completed(params.ElicitationID)
+		}
+	}
+	return false
+}
+
+// decode reads a message, or a batch of them as one of the older revisions has
+// it.
+func decode(line []byte) ([]jsonrpc.Message, error) {
+	if line[0] != '[' {
+		m, err := jsonrpc.DecodeMessage(line)
+		return []jsonrpc.Message{m}, err
+	}
+	var parts []json.RawMessage
+	if err := json.Unmarshal(line, &parts); err != nil {
+		return nil, err
+	}
+	messages := make([]jsonrpc.Message, 0, len(parts))
+	for _, part := range parts {
+		m, err := jsonrpc.DecodeMessage(part)
+		if err != nil {
+			return nil, err
+		}
+		messages = append(messages, m)
+	}
+	return messages, nil
+}

@@ -1,0 +1,161 @@
+package mcp
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"path"
+	"regexp"
+	"strings"
+)
+
+// The platform's manifest, as one form of its address, and its endpoint.
+const (
+	manifestPath = "/.well-known/evalops/agent-mcp.json"
+	endpointPath = "/mcp"
+)
+
+const (
+	platformName = "evalops"
+	maxScopes    = 64
+	maxIDBytes   = 256
+)
+
+// addressVariables name the platform's server; the first that is set counts.
+var addressVariables = []string{
+	"MAESTRO_PLATFORM_MCP_URL", "MAESTRO_EVALOPS_AGENT_MCP_URL", "MAESTRO_PLATFORM_MCP_MANIFEST_URL",
+}
+
+// plainVariable allows an address without TLS beyond this machine.
+const plainVariable = "MAESTRO_PLATFORM_MCP_ALLOW_HTTP"
+
+// forwarded are the headers that say for whom the platform works, with the
+// variables they come from; the first that is set counts.
+var forwarded = []struct {
+	header    string
+	variables []string
+}{
+	{"X-EvalOps-Workspace-Id", []string{"MAESTRO_EVALOPS_WORKSPACE_ID", "EVALOPS_WORKSPACE_ID"}},
+	{sessionHeader, []string{"MAESTRO_SESSION_ID"}},
+	{"X-EvalOps-Agent-Id", []string{"MAESTRO_AGENT_ID", "EVALOPS_AGENT_ID"}},
+	{"X-EvalOps-Agent-Run-Id", []string{"MAESTRO_AGENT_RUN_ID"}},
+	{"X-EvalOps-Trace-Id", []string{"MAESTRO_TRACE_ID"}},
+}
+
+// Headers that are made here.
+const (
+	sessionHeader = "X-EvalOps-Session-Id"
+	requestHeader = "X-EvalOps-Request-Id"
+	scopesHeader  = "X-EvalOps-Scopes"
+)
+
+var (
+	traceParent = regexp.MustCompile(`^[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}$`)
+	scope       = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:/*-]{0,127}$`)
+)
+
+// Platform returns the platform's MCP server as the environment names it, or nil
+// if it names none. The address may be that of the platform, of its endpoint or
+// of its manifest.
+func Platform(getenv func(string) string) (*Server, error) {
+	for _, name := range addressVariables {
+		address := strings.TrimSpace(getenv(name))
+		if address == "" {
+			continue
+		}
+		endpoint, err := endpoint(address, getenv(plainVariable) == "1")
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", name, err)
+		}
+		headers, err := platformHeaders(getenv)
+		if err != nil {
+			return nil, err
+		}
+		return &Server{Name: platformName, URL: endpoint, Headers: headers, Platform: true}, nil
+	}
+	return nil, nil
+}
+
+// endpoint returns the address of the MCP endpoint that is meant by address. The
+// query of an endpoint is kept; that of another form belongs to something else.
+// Without TLS it has to be on this machine, unless plain is set: scopes and ids
+// are not for whoever listens in between.
+func endpoint(address string, plain bool) (string, error) {
+	if err := checkURL(address); err != nil {
+		return "", err
+	}
+	u, err := url.Parse(address)
+	if err != nil {
+		return "", err
+	}
+	if u.Scheme == "http" && !plain && !loopback(u.Hostname()) {
+		return "", fmt.Errorf("want https, or %s=1 for a network that nobody else listens on", plainVariable)
+	}
+	p := path.Clean("/" + u.Path)
+	switch {
+	case strings.HasSuffix(p, endpointPath):
+	case strings.HasSuffix(p, manifestPath):
+		p, u.RawQuery = strings.TrimSuffix(p, manifestPath)+endpointPath, ""
+	default:
+		p, u.RawQuery = strings.TrimSuffix(p, "/")+endpointPath, ""
+	}
+	u.Path, u.RawPath = p, ""
+	u.Fragment, u.RawFragment, u.ForceQuery = "", "", false
+	return u.String(), nil
+}
+
+func loopback(host string) bool {
+	if strings.EqualFold(host, "localhost") {
+		return true
+	}
+	ip := net.ParseIP(host)
+	return ip != nil && ip.IsLoopback()
+}
+
+func platformHeaders(getenv func(string) string) (map[string]string, error) {
+	headers := map[string]string{}
+	for _, f := range forwarded {
+		for _, name := range f.variables {
+			value := strings.TrimSpace(getenv(name))
+			if value == "" {
+				continue
+			}
+			if len(value) > maxIDBytes || strings.ContainsFunc(value, func(c rune) bool { return c <= ' ' || c >= 0x7f }) {
+				return nil, fmt.Errorf("%s: want an id of at most %d visible ASCII characters", name, maxIDBytes)
+			}
+			headers[f.header] = value
+			break
+		}
+	}
+	if m := traceParent.FindStringSubmatch(getenv("TRACEPARENT")); m != nil { // of whoever started us, so not ours to refuse
+		headers["Traceparent"] = m[0]
+		headers["X-EvalOps-Trace-Id"] = cmp.Or(headers["X-EvalOps-Trace-Id"], m[1])
+	}
+	for _, name := range []string{"MAESTRO_CEREBRO_MCP_SCOPES", "MAESTRO_PLATFORM_MCP_SCOPES"} {
+		scopes, err := scopeList(getenv(name))
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", name, err)
+		}
+		if scopes != "" {
+			headers[scopesHeader] = scopes
+			break
+		}
+	}
+	return headers, nil
+}
+
+// scopeList returns scopes separated by single spaces.
+func scopeList(text string) (string, error) {
+	scopes := strings.FieldsFunc(text, func(c rune) bool { return strings.ContainsRune(" \t\r\n,", c) })
+	if len(scopes) > maxScopes {
+		return "", fmt.Errorf("more than %d scopes", maxScopes)
+	}
+	for _, s := range scopes {
+		if !scope.MatchString(s) {
+			return "", errors.New("want scopes such as cerebro:read, separated by spaces or commas")
+		}
+	}
+	return strings.Join(scopes, " "), nil
+}

@@ -1,0 +1,174 @@
+package mcp
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"unicode"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/seed-028515a8/maestro/contracts"
+)
+
+// Bounds on what is kept of a result.
+const (
+	maxResultText  = 256 << 10
+	maxStructured  = 256 << 10
+	maxImages      = 8
+	maxImageBytes  = 5 << 20
+	maxImagesBytes = 10 << 20
+	maxLabel       = 256 // of what a server says about something that is not shown
+)
+
+// imageTypes are the pictures that models see.
+var imageTypes = []string{"image/png", "image/jpeg", "image/gif", "image/webp"}
+
+// A Result is what a tool answered, fit to be given to a model.
+type Result struct {
+	// Text is everything that can be said in text, at most 256 KiB. What was left
+	// out, such as sound, is mentioned in it.
+	Text string
+
+	// Images are at most eight pictures of the usual formats.
+	Images []Image
+
+	// Structured is the result as JSON, nil if there is none or it is longer than
+	// 256 KiB. If there is nothing else, it is in Text as well.
+	Structured json.RawMessage
+
+	// IsError says that the tool failed, or that the server refused the call or
+	// did not answer in time. A model may do something about it.
+	IsError bool
+}
+
+// An Image is a picture.
+type Image struct {
+	MimeType string
+	Data     []byte
+}
+
+// failure is the result of a call that came to nothing.
+func failure(format string, args ...any) Result {
+	return Result{Text: cut(fmt.Sprintf(format, args...), maxResultText), IsError: true}
+}
+
+// resultOf makes a result of the server's.
+func resultOf(answer *sdk.CallToolResult) Result {
+	var p page
+	for _, block := range answer.Content {
+		p.add(block)
+	}
+	res := Result{Images: p.images, IsError: answer.IsError}
+	if answer.StructuredContent != nil {
+		text, err := json.Marshal(answer.StructuredContent)
+		switch {
+		case err != nil || len(text) > maxStructured:
+			p.say("[structured content, %d bytes, is too long to be shown]", len(text))
+		default:
+			res.Structured = text
+			if len(answer.Content) == 0 {
+				p.text(string(text))
+			}
+		}
+	}
+	res.Text = p.b.String()
+	return res
+}
+
+// A page collects the text and the pictures of a result.
+type page struct {
+	b      strings.Builder
+	full   bool
+	images []Image
+	bytes  int // of images
+}
+
+func (p *page) add(block sdk.Content) {
+	switch c := block.(type) {
+	case *sdk.TextContent:
+		p.text(c.Text)
+	case *sdk.ImageContent:
+		p.image(c.MIMEType, c.Data, "image")
+	case *sdk.AudioContent:
+		p.say("[audio %s, %d bytes, is not shown]", label(c.MIMEType), len(c.Data))
+	case *sdk.EmbeddedResource:
+		p.resource(c.Resource)
+	case *sdk.ResourceLink:
+		p.link(c)
+	default:
+		p.say("[content of an unknown kind is not shown]")
+	}
+}
+
+// text appends a block on lines of its own, as far as there is room.
+func (p *page) text(text string) {
+	if p.full || text == "" {
+		return
+	}
+	text = strings.ToValidUTF8(text, "\uFFFD")
+	if p.b.Len() > 0 && !strings.HasSuffix(p.b.String(), "\n") {
+		p.b.WriteByte('\n')
+	}
+	if room := maxResultText - p.b.Len(); len(text) > room {
+		p.full = true
+		const note = "\n[the rest is too long to be shown]"
+		text = cut(text, max(room-len(note), 0)) + note
+	}
+	p.b.WriteString(text)
+}
+
+func (p *page) say(format string, args ...any) { p.text(fmt.Sprintf(format, args...)) }
+
+func (p *page) image(mimeType string, data []byte, from string) {
+	switch {
+	case !slices.Contains(imageTypes, mimeType):
+		p.say("[%s %s, %d bytes, is not of a kind that is shown]", from, label(mimeType), len(data))
+	case len(data) > maxImageBytes || p.bytes+len(data) > maxImagesBytes || len(p.images) >= maxImages:
+		p.say("[%s %s, %d bytes, is too large or one too many to be shown]", from, label(mimeType), len(data))
+	default:
+		p.images = append(p.images, Image{MimeType: mimeType, Data: data})
+		p.bytes += len(data)
+	}
+}
+
+func (p *page) resource(r *sdk.ResourceContents) {
+	switch {
+	case r == nil:
+	case r.Text != "" || r.Blob == nil:
+		p.say("[resource %s %s]", label(r.URI), label(r.MIMEType))
+		p.text(r.Text)
+	default:
+		p.image(r.MIMEType, r.Blob, "resource "+label(r.URI))
+	}
+}
+
+func (p *page) link(l *sdk.ResourceLink) {
+	var text strings.Builder
+	text.WriteString("[link to the resource " + label(l.URI))
+	for _, more := range []string{l.Title, l.Name, l.MIMEType, l.Description} {
+		if more != "" {
+			text.WriteString(", " + label(more))
+		}
+	}
+	p.text(text.String() + "]")
+}
+
+// label returns a short text of a server's on one line, without what would move
+// the cursor of a terminal.
+func label(text string) string {
+	words := strings.FieldsFunc(cut(strings.ToValidUTF8(text, "\uFFFD"), 4*maxLabel), func(c rune) bool { return !unicode.IsGraphic(c) || unicode.IsSpace(c) })
+	return cut(strings.Join(words, " "), maxLabel)
+}
+
+// cut returns the beginning of a text, without a part of a character at its end.
+func cut(text string, limit int) string {
+	if len(text) <= limit {
+		return text
+	}
+	if limit <= 0 {
+		return ""
+	}
+	return contracts.SplitText(text, limit)[0]
+}

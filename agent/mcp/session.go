@@ -1,0 +1,313 @@
+package mcp
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net/url"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/seed-028515a8/maestro/contracts"
+)
+
+// olderRevision is the newest one that begins with initialize.
+const olderRevision = "2025-11-25"
+
+// Bounds on what a server offers.
+const (
+	maxTools       = 512
+	maxPages       = 64
+	maxSchemaBytes = 64 << 10
+	maxDescription = 16 << 10
+	maxTitle       = 256
+	maxToolName    = 256
+)
+
+// closePatience is how long an orderly end may take before it becomes another.
+const closePatience = 2 * time.Second
+
+var (
+	errLapsed = errors.New("the server has ended its reports of changes")
+	errEnded  = errors.New("the connection ended")
+)
+
+// A session is one connection to a server. Its goroutine, run, looks after it
+// until it ends.
+//
+// There are two ends: stopping, when calls and questions end and the server is
+// told in order, and life, when everything is cut.
+type session struct {
+	link  *link
+	since time.Time
+
+	client *sdk.ClientSession // nil before the connection stands
+	pipe   *pipe              // nil over HTTP
+	web    *web               // nil for a program
+
+	stopping context.Context
+	stop     context.CancelCauseFunc
+	life     context.Context
+	cut      context.CancelFunc
+
+	changed chan struct{} // 1-buffered: a token means that the tools are to be listed again; never closed
+	over    chan struct{} // closed when nothing of the session is left, if it ran
+
+	useful atomic.Bool // a call was answered
+	lapsed atomic.Bool // changes of the tools are not reported any more
+}
+
+// open makes a connection and lists the tools. answered says whether a program
+// answered anything.
+func (l *link) open(ctx context.Context, revision string) (s *session, answered bool, err error) {
+	s = &session{link: l, since: time.Now(), changed: make(chan struct{}, 1), over: make(chan struct{})}
+	s.stopping, s.stop = context.WithCancelCause(l.set.life)
+	s.life, s.cut = context.WithCancel(context.Background())
+	transport, err := s.transport()
+	if err != nil {
+		s.stop(err)
+		s.cut()
+		return nil, false, err
+	}
+	free := context.AfterFunc(ctx, s.abort) // the library does not bound everything by ctx
+	client, err := s.newClient().Connect(ctx, transport, &sdk.ClientSessionOptions{ProtocolVersion: revision})
+	if err == nil {
+		s.client = client
+		err = s.list(ctx)
+	}
+	free()
+	if err == nil && ctx.Err() == nil {
+		return s, true, nil
+	}
+	s.stop(errUnwanted)
+	s.close()
+	return nil, s.pipe != nil && s.pipe.answered.Load(), s.reason(err)
+}
+
+// transport returns the way to the server; a program is started.
+func (s *session) transport() (sdk.Transport, error) {
+	l := s.link
+	if l.server.Command != "" {
+		p, err := newPipe(l, s)
+		s.pipe = p
+		return p, err
+	}
+	s.web = newWeb(&l.server, l.set.opts.SessionID, s.life)
+	s.web.ended = s.lapse
+	return &sdk.StreamableClientTransport{
+		Endpoint: l.server.URL, HTTPClient: s.web.client(), MaxEventSize: contracts.MaxLineBytes,
+	}, nil
+}
+
+// newClient returns the library's client, which is made per connection so that
+// what it is asked is known to come from this server.
+func (s *session) newClient() *sdk.Client {
+	client := sdk.NewClient(&sdk.Implementation{Name: "maestro", Version: s.link.set.opts.Version}, &sdk.ClientOptions{
+		Logger: s.link.log,
+		Capabilities: &sdk.ClientCapabilities{
+			//lint:ignore SA1019 servers of the older revisions ask for it
+			RootsV2:     &sdk.RootCapabilities{},
+			Elicitation: &sdk.ElicitationCapabilities{Form: &sdk.FormElicitationCapabilities{}, URL: &sdk.URLElicitationCapabilities{}},
+		},
+		ElicitationHandler: func(ctx context.Context, req *sdk.ElicitRequest) (*sdk.ElicitResult, error) {
+			return s.elicit(ctx, req.Params), nil
+		},
+		ElicitationCompleteHandler: func(_ context.Context, req *sdk.ElicitationCompleteNotificationRequest) {
+			s.completed(req.Params.ElicitationID)
+		},
+		ToolListChangedHandler: func(context.Context, *sdk.ToolListChangedRequest) { s.relist() },
+		ProgressNotificationHandler: func(_ context.Context, req *sdk.ProgressNotificationClientRequest) {
+			s.progress(req.Params)
+		},
+	})
+	client.AddReceivingMiddleware(s.refuseSampling)
+	root := &url.URL{Scheme: "file", Path: filepath.ToSlash(s.link.set.opts.Dir)}
+	//lint:ignore SA1019 servers of the older revisions ask for it
+	client.AddRoots(&sdk.Root{URI: root.String(), Name: filepath.Base(s.link.set.opts.Dir)})
+	return client
+}
+
+// run looks after the session until it ends.
+func (s *session) run() {
+	defer close(s.over)
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	gone := make(chan error, 1)
+	wg.Go(func() { gone <- s.client.Wait() }) // ends with the connection, which close sees to
+	var err error
+	for s.stopping.Err() == nil {
+		select {
+		case <-s.changed:
+			s.refresh()
+		case err = <-gone:
+			s.stop(errEnded)
+		case <-s.stopping.Done():
+		}
+	}
+	cause := context.Cause(s.stopping)
+	s.close()
+	switch {
+	case errors.Is(cause, errClosed):
+	case errors.Is(cause, errLapsed):
+		s.link.lost(s, cause)
+	default:
+		if err == nil {
+			err = errEnded
+		}
+		s.link.lost(s, s.reason(err))
+	}
+}
+
+// close ends the connection in order, or by force if that takes too long, and
+// returns when nothing of it is left.
+func (s *session) close() {
+	if s.client != nil {
+		late := time.AfterFunc(closePatience, s.abort)
+		_ = s.client.Close() // waits for what is under way, which has been told to end
+		late.Stop()
+	}
+	if s.pipe != nil {
+		s.pipe.end()
+		<-s.pipe.done
+	}
+	s.cut()
+	if s.web != nil {
+		s.web.next.CloseIdleConnections()
+	}
+}
+
+// abort cuts the connection.
+func (s *session) abort() {
+	s.cut()
+	if s.pipe != nil {
+		s.pipe.kill(errUnwanted)
+	}
+}
+
+// reason returns why a connection ended or was not made. It is meant for after
+// that.
+func (s *session) reason(err error) error {
+	ended := errors.Is(err, io.EOF) || errors.Is(err, sdk.ErrConnectionClosed) || errors.Is(err, errEnded)
+	if !ended || s.pipe == nil {
+		return err
+	}
+	if why := s.pipe.failure(); why != nil {
+		return fmt.Errorf("%w: %w", errEnded, why)
+	}
+	return err
+}
+
+// lapse takes in that the server does not report changes any more.
+func (s *session) lapse() {
+	if s.stopping.Err() == nil {
+		s.lapsed.Store(true)
+	}
+}
+
+// relist has the tools listed again soon.
+func (s *session) relist() {
+	if s.pipe != nil {
+		s.pipe.relisting.Store(false)
+	}
+	select {
+	case s.changed <- struct{}{}:
+	default:
+	}
+}
+
+// refresh lists the tools again.
+func (s *session) refresh() {
+	ctx, cancel := context.WithTimeout(s.stopping, s.link.set.opts.ConnectTimeout)
+	defer cancel()
+	if err := s.list(ctx); err != nil && s.stopping.Err() == nil {
+		s.link.say("MCP server %q has other tools now, but does not list them: %s", s.link.server.Name, s.link.redact(err))
+	}
+}
+
+// list takes in the tools that the server offers, as far as they are in order.
+func (s *session) list(ctx context.Context) error {
+	var tools []Tool
+	var left []string // out
+	seen := map[string]bool{}
+	caps := s.client.InitializeResult().Capabilities
+	more := caps != nil && caps.Tools != nil
+	params := &sdk.ListToolsParams{}
+	for page := 0; more && page < maxPages; page++ {
+		res, err := s.client.ListTools(ctx, params)
+		if err != nil {
+			return err
+		}
+		for _, t := range res.Tools {
+			tool, err := toolOf(s.link.server.Name, t)
+			switch {
+			case err != nil:
+				left = append(left, label(t.Name)+" ("+err.Error()+")")
+			case seen[tool.FullName]:
+			case len(tools) >= maxTools:
+				left = append(left, label(t.Name)+" (too many)")
+			default:
+				seen[tool.FullName] = true
+				tools = append(tools, tool)
+			}
+		}
+		more = res.NextCursor != "" && len(tools) < maxTools
+		params = &sdk.ListToolsParams{Cursor: res.NextCursor}
+	}
+	s.link.setTools(tools)
+	if len(left) > 0 {
+		s.link.say("MCP server %q has %d tools that are left out: %s", s.link.server.Name, len(left), label(strings.Join(left, ", ")))
+	}
+	return nil
+}
+
+// toolOf checks a tool of a server.
+func toolOf(server string, t *sdk.Tool) (Tool, error) {
+	if t.Name == "" || len(t.Name) > maxToolName {
+		return Tool{}, errors.New("no name, or too long a one")
+	}
+	schema, err := schemaOf(t.InputSchema)
+	if err != nil {
+		return Tool{}, err
+	}
+	tool := Tool{
+		Server: server, Name: t.Name, FullName: fullName(server, t.Name),
+		Title: cut(t.Title, maxTitle), Description: cut(t.Description, maxDescription), Schema: schema, Destructive: true,
+	}
+	if a := t.Annotations; a != nil {
+		if tool.Title == "" {
+			tool.Title = cut(a.Title, maxTitle)
+		}
+		tool.ReadOnly = a.ReadOnlyHint
+		tool.Destructive = !a.ReadOnlyHint && (a.DestructiveHint == nil || *a.DestructiveHint)
+	}
+	return tool, nil
+}
+
+// schemaOf returns the schema of a tool's arguments, which has to be that of an
+// object.
+func schemaOf(schema any) (json.RawMessage, error) {
+	fields, ok := schema.(map[string]any)
+	if schema != nil && !ok {
+		return nil, errors.New("its schema is no object")
+	}
+	if kind, typed := fields["type"]; typed && kind != "object" {
+		return nil, errors.New("its arguments are no object")
+	} else if !typed {
+		whole := map[string]any{"type": "object"}
+		maps.Copy(whole, fields)
+		fields = whole
+	}
+	text, err := json.Marshal(fields)
+	if err == nil && len(text) > maxSchemaBytes {
+		err = errors.New("its schema is too long")
+	}
+	return text, err
+}

@@ -1,0 +1,368 @@
+package mcp
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/seed-028515a8/maestro/agent/hosttest"
+)
+
+func testBinary(t *testing.T) string {
+	t.Helper()
+	path, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// revisions are the two generations of the protocol.
+var revisions = []string{"2025-11-25", "2026-07-28"}
+
+func TestToolsOfProgramsAreListedAndCalled(t *testing.T) {
+	t.Parallel()
+	for _, revision := range revisions {
+		t.Run(revision, func(t *testing.T) {
+			t.Parallel()
+			h := newHost(t)
+			s := open(t, h, Options{}, testProgram(t, "one", "tools", revisionVariable, revision), testProgram(t, "two", "tools"))
+			tools := s.Tools()
+			at := slices.IndexFunc(tools, func(tool Tool) bool { return tool.FullName == "mcp__one__echo" })
+			if at < 0 {
+				t.Fatalf("got tools %v, want echo among them; %s", tools, statuses(h))
+			}
+			echo := tools[at]
+			var schema struct {
+				Type       string
+				Properties map[string]any
+			}
+			if err := json.Unmarshal(echo.Schema, &schema); err != nil || schema.Type != "object" || schema.Properties["text"] == nil {
+				t.Errorf("got schema %s, %v; want that of the arguments", echo.Schema, err)
+			}
+			if echo.Server != "one" || echo.Name != "echo" || echo.Title != "Echo" || echo.Description != "Says it again." || !echo.ReadOnly || echo.Destructive {
+				t.Errorf("got %+v, want what the server says of it", echo)
+			}
+			if at := slices.IndexFunc(tools, func(tool Tool) bool { return tool.FullName == "mcp__two__fail" }); at < 0 || tools[at].ReadOnly || !tools[at].Destructive {
+				t.Errorf("got %v, want a tool of the other server that may destroy something", tools)
+			}
+			res := must(t, s, "mcp__one__echo", `{"text":"hello"}`)
+			says(t, res, `{"said":"hello"}`)
+			if string(res.Structured) != `{"said":"hello"}` {
+				t.Errorf("got structured %s, want the answer", res.Structured)
+			}
+			for call, want := range map[string]string{
+				"mcp__one__fail":  "no luck",
+				"mcp__one__none":  "There is no tool mcp__one__none, or not any more.",
+				"mcp__two__echo ": "There is no tool",
+			} {
+				if res := must(t, s, call, ""); !res.IsError || !strings.Contains(res.Text, want) {
+					t.Errorf("%s: got %+v, want a failure with %q", call, res, want)
+				}
+			}
+			for _, args := range []string{`{"text":7}`, `{}`} {
+				if res := must(t, s, "mcp__one__echo", args); !res.IsError {
+					t.Errorf("%s: got %+v, want a failure", args, res)
+				}
+			}
+			if res := must(t, s, "mcp__one__echo", `[1]`); !res.IsError || res.Text != "Not called: the arguments are no JSON object." {
+				t.Errorf("got %+v, want a refusal", res)
+			}
+			if got := statuses(h); got != "" {
+				t.Errorf("got %q said, want nothing", got)
+			}
+		})
+	}
+}
+
+func TestProgramsGetTheirEnvironmentAndNoMore(t *testing.T) {
+	t.Setenv("MCP_TEST_API_KEY", "ours")
+	t.Setenv("MCP_TEST_OTHER_KEY", "passed")
+	t.Setenv("MCP_TEST_PLAIN", "plain")
+	dir := t.TempDir()
+	dir, err := filepath.EvalSymlinks(dir)
+	hosttest.Must(t, err)
+	hosttest.Must(t, os.Mkdir(filepath.Join(dir, "sub"), 0o700))
+	server := testProgram(t, "one", "tools", "THEIR_TOKEN", "theirs", "MCP_TEST_PLAIN", "replaced")
+	server.Dir = "sub"
+	s := open(t, nil, Options{Dir: dir, EnvPass: []string{"MCP_TEST_OTHER_KEY"}}, server)
+	lines := strings.Split(must(t, s, "mcp__one__environment", "").Text, "\n")
+	for _, want := range []string{filepath.Join(dir, "sub"), "THEIR_TOKEN=theirs", "MCP_TEST_OTHER_KEY=passed", "MCP_TEST_PLAIN=replaced"} {
+		if !slices.Contains(lines, want) {
+			t.Errorf("got no %s, want it", want)
+		}
+	}
+	for _, line := range lines {
+		if strings.HasPrefix(line, "MCP_TEST_API_KEY=") || line == "MCP_TEST_PLAIN=plain" {
+			t.Errorf("got %s, want it withheld", line)
+		}
+	}
+}
+
+func TestProgressExtendsACall(t *testing.T) {
+	t.Parallel()
+	for _, revision := range revisions {
+		t.Run(revision, func(t *testing.T) {
+			t.Parallel()
+			s := open(t, nil, Options{CallTimeout: 2 * time.Second}, testProgram(t, "one", "tools", revisionVariable, revision))
+			var told []string
+			res, err := s.Call(t.Context(), "mcp__one__work", nil, func(text string) { told = append(told, text) })
+			if err != nil {
+				t.Fatal(err)
+			}
+			says(t, res, "worked")
+			if len(told) == 0 || !strings.HasSuffix(told[0], "/5: working") {
+				t.Errorf("got progress %q, want what the server told", told)
+			}
+		})
+	}
+}
+
+func TestSilenceEndsACall(t *testing.T) {
+	t.Parallel()
+	witness := filepath.Join(t.TempDir(), "witness")
+	s := open(t, nil, Options{CallTimeout: 50 * time.Millisecond}, testProgram(t, "one", "tools", witnessVariable, witness))
+	res := must(t, s, "mcp__one__hang", "")
+	if !res.IsError || res.Text != "Cancelled: the tool did not answer and told of no progress for 50ms." {
+		t.Errorf("got %+v, want that it was cancelled", res)
+	}
+	awaitLine(t, witness, "cancelled")
+	s = open(t, nil, Options{CallLimit: 50 * time.Millisecond}, testProgram(t, "one", "tools"))
+	if res := must(t, s, "mcp__one__hang", ""); !res.IsError || res.Text != "Cancelled: the tool took longer than 50ms." {
+		t.Errorf("got %+v, want that it was cancelled", res)
+	}
+}
+
+func TestCancelledCallsAreCancelledAtTheServer(t *testing.T) {
+	t.Parallel()
+	for _, revision := range revisions {
+		t.Run(revision, func(t *testing.T) {
+			t.Parallel()
+			witness := filepath.Join(t.TempDir(), "witness")
+			s := open(t, nil, Options{}, testProgram(t, "one", "tools", witnessVariable, witness, revisionVariable, revision))
+			ctx, cancel := context.WithCancelCause(t.Context())
+			stopped := errors.New("stopped")
+			go func() {
+				awaitLine(t, witness, "hangs")
+				cancel(stopped)
+			}()
+			if res, err := s.Call(ctx, "mcp__one__hang", nil, nil); !errors.Is(err, stopped) {
+				t.Errorf("got %+v, %v; want %v", res, err, stopped)
+			}
+			awaitLine(t, witness, "cancelled")
+			says(t, must(t, s, "mcp__one__echo", `{"text":"still there"}`), `{"said":"still there"}`)
+		})
+	}
+}
+
+// awaitLine returns once the file has the line.
+func awaitLine(t *testing.T, path, line string) {
+	t.Helper()
+	for deadline := time.Now().Add(hosttest.Patience); ; {
+		text, err := os.ReadFile(path)
+		if err == nil && slices.Contains(strings.Split(string(text), "\n"), line) {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Errorf("got %q, %v; want the line %q", text, err, line)
+			return
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+func TestCrashedProgramsAreStartedAgainWhenTheyAreUsed(t *testing.T) {
+	t.Parallel()
+	h := newHost(t)
+	s := open(t, h, Options{}, testProgram(t, "one", "tools"))
+	tools := len(s.Tools())
+	_, err := s.Call(t.Context(), "mcp__one__crash", nil, nil)
+	if !errors.Is(err, ErrUnavailable) || !strings.Contains(err.Error(), "exit status 7 (it said: out of paper)") {
+		t.Errorf("got %v, want %v and why", err, ErrUnavailable)
+	}
+	awaitStatus(t, h, `MCP server "one" is gone: the connection ended: the program ended: exit status 7 (it said: out of paper). It is tried again when it is used.`)
+	if got := len(s.Tools()); got != tools {
+		t.Errorf("got %d tools, want the %d that are known", got, tools)
+	}
+	says(t, must(t, s, "mcp__one__echo", `{"text":"back"}`), `{"said":"back"}`)
+	awaitStatus(t, h, `MCP server "one" is available again`)
+}
+
+func TestServersThatCannotBeReachedCostNothingElse(t *testing.T) {
+	t.Parallel()
+	h := newHost(t)
+	dies := testProgram(t, "dies", "dies", "BOX_SECRET", "s3cret-words")
+	s := open(t, h, Options{ConnectTimeout: 10 * time.Second},
+		Server{Name: "absent", Command: "no-such-program-here"},
+		Server{Name: "nobody", URL: "http://127.0.0.1:1/mcp?key=s3cret-key", Headers: map[string]string{"Authorization": "Bearer s3cret-token"}},
+		dies,
+		testProgram(t, "garbage", "garbage"),
+		testProgram(t, "endless", "endless line"),
+		Server{Name: "", Command: "x"},
+		Server{Name: "dies", Command: "x"},
+		testProgram(t, "fine", "tools"),
+	)
+	for _, want := range []string{
+		`MCP server "absent" is not available: start: exec: "no-such-program-here"`,
+		`MCP server "nobody" is not available: `,
+		`MCP server "dies" is not available: the connection ended: the program ended: exit status 3 (it said: cannot open the box of ***)`,
+		`MCP server "garbage" is not available: the connection ended: wrote 17 lines in a row that are no messages`,
+		`MCP server "endless" is not available: the connection ended: wrote a line longer than`,
+		`MCP server "" is left out: a server needs a name`,
+		`MCP server "dies" is left out: another server has the same name`,
+	} {
+		awaitStatus(t, h, want)
+	}
+	if said := statuses(h); strings.Contains(said, "s3cret") {
+		t.Errorf("got a secret in %q", said)
+	}
+	if got := s.Tools(); len(got) == 0 || got[0].Server != "fine" {
+		t.Errorf("got %v, want the tools of the one that is fine", got)
+	}
+	says(t, must(t, s, "mcp__fine__echo", `{"text":"x"}`), `{"said":"x"}`)
+}
+
+func TestSilentProgramsAreGivenUp(t *testing.T) {
+	t.Parallel()
+	h := newHost(t)
+	s := open(t, h, Options{ConnectTimeout: 100 * time.Millisecond}, testProgram(t, "one", "silent"))
+	awaitStatus(t, h, `MCP server "one" is not available: it did not answer in time`)
+	if got := s.Tools(); len(got) > 0 {
+		t.Errorf("got %v, want no tools", got)
+	}
+}
+
+func TestProgramsThatStartLateAreFoundWhenToolsAreWanted(t *testing.T) {
+	t.Parallel()
+	h := newHost(t)
+	dir := t.TempDir()
+	server := testProgram(t, "one", "tools")
+	server.Command = filepath.Join(dir, "later")
+	s := open(t, h, Options{Dir: dir}, server)
+	awaitStatus(t, h, "is not available: start:")
+	hosttest.Must(t, os.Symlink(testBinary(t), server.Command))
+	for deadline := time.Now().Add(hosttest.Patience); len(s.Tools()) == 0; time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("got no tools, want them once the program can be started")
+		}
+	}
+	awaitStatus(t, h, "is available again")
+}
+
+func TestOlderProgramsAreGreetedInTheirWay(t *testing.T) {
+	t.Parallel()
+	for _, kind := range []string{"old", "old and strict", "greeting"} {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			h := newHost(t)
+			s := open(t, h, Options{}, testProgram(t, "one", kind))
+			says(t, must(t, s, "mcp__one__go", ""), "went, 0 refused")
+			if got := statuses(h); got != "" {
+				t.Errorf("got %q said, want nothing", got)
+			}
+		})
+	}
+}
+
+func TestFloodsFillNothing(t *testing.T) {
+	s := open(t, nil, Options{}, testProgram(t, "one", "flood"))
+	told := 0
+	res, err := s.Call(t.Context(), "mcp__one__go", nil, func(string) { told++ })
+	if err != nil {
+		t.Fatal(err)
+	}
+	says(t, res, "went, 0 refused")
+	if told == 0 {
+		t.Error("got no progress, want some")
+	}
+}
+
+func TestQuestionsWithoutEndAreRefused(t *testing.T) {
+	t.Parallel()
+	h := newHost(t)
+	s := open(t, h, Options{}, testProgram(t, "one", "requests"))
+	done := make(chan Result, 1)
+	go func() {
+		res, err := s.Call(t.Context(), "mcp__one__go", nil, nil)
+		if err != nil {
+			t.Error(err)
+		}
+		done <- res
+	}()
+	awaitStatus(t, h, "too many questions are open")
+	// Those that are open are answered as a client would, so that all end.
+	for answered := 0; ; {
+		for _, req := range h.Asked()[answered:] {
+			if h.Resolve(req.RequestID, answeredBy(`{"action":"cancel"}`)) {
+				answered++
+				continue
+			}
+			break
+		}
+		select {
+		case res := <-done:
+			says(t, res, "went, 1000 refused")
+			if got := strings.Count(statuses(h), "\n"); got > maxStatuses {
+				t.Errorf("got %d statuses, want at most %d", got, maxStatuses)
+			}
+			return
+		case <-time.After(time.Millisecond):
+		}
+	}
+}
+
+func TestChangesOfToolsAreFollowed(t *testing.T) {
+	t.Parallel()
+	for _, revision := range revisions {
+		t.Run(revision, func(t *testing.T) {
+			t.Parallel()
+			s := open(t, nil, Options{}, testProgram(t, "one", "tools", revisionVariable, revision))
+			says(t, must(t, s, "mcp__one__grow", ""), "grown")
+			awaitTool(t, s, "mcp__one__new")
+			says(t, must(t, s, "mcp__one__new", ""), "new")
+		})
+	}
+}
+
+func awaitTool(t *testing.T, s *Set, name string) {
+	t.Helper()
+	for deadline := time.Now().Add(hosttest.Patience); ; time.Sleep(time.Millisecond) {
+		if _, _, ok := s.find(name); ok {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("got no tool %s, want it", name)
+		}
+	}
+}
+
+func TestManyToolsAreListed(t *testing.T) {
+	t.Parallel()
+	for _, revision := range revisions {
+		s := open(t, nil, Options{}, testProgram(t, "one", "tools", revisionVariable, revision, "MCP_TEST_TOOLS", "200"))
+		names := map[string]bool{}
+		var last string
+		for _, tool := range s.Tools() {
+			names[tool.FullName] = true
+			if tool.Name == "tool.199" {
+				last = tool.FullName
+			}
+		}
+		if len(names) < 200 || last == "" {
+			t.Fatalf("got %d names, want 200 and more", len(names))
+		}
+		says(t, must(t, s, last, ""), "199")
+	}
+	h := newHost(t)
+	s := open(t, h, Options{}, testProgram(t, "one", "tools", "MCP_TEST_TOOLS", "600"))
+	if got := len(s.Tools()); got != maxTools {
+		t.Errorf("got %d tools, want %d", got, maxTools)
+	}
+	awaitStatus(t, h, "tools that are left out")
+}

@@ -1,0 +1,141 @@
+package mcp
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/seed-028515a8/maestro/contracts"
+)
+
+const (
+	// streamTime is how long a server has to begin the stream on which it may
+	// speak by itself. One that does not is taken for one that has none.
+	streamTime = 10 * time.Second
+
+	maxRedirects   = 3
+	maxHeaderBytes = 256 << 10
+)
+
+var (
+	errNoStream = errors.New("the server did not begin a stream in time")
+	errLongBody = fmt.Errorf("an answer longer than %d bytes", contracts.MaxLineBytes)
+)
+
+// A web sends the requests of one session over HTTP. It gives them the headers
+// of the server, ends them with the session, and bounds what comes back.
+type web struct {
+	next    *http.Transport
+	server  *Server
+	session string          // of the platform's headers; may be empty
+	life    context.Context // of the session
+	ended   func()          // called when the server has ended its reports of changes
+}
+
+// reports is the method of the request whose answer is a stream of changes, as
+// the protocol names it in a header.
+const reports = "subscriptions/listen"
+
+func newWeb(server *Server, session string, life context.Context) *web {
+	next := http.DefaultTransport.(*http.Transport).Clone() // it is no other unless somebody replaced it
+	next.MaxResponseHeaderBytes = maxHeaderBytes
+	return &web{next: next, server: server, session: session, life: life}
+}
+
+// client returns a client that follows redirects to the same host only: headers
+// may hold credentials.
+func (w *web) client() *http.Client {
+	return &http.Client{Transport: w, CheckRedirect: func(req *http.Request, via []*http.Request) error {
+		if from := via[0].URL; req.URL.Scheme != from.Scheme || req.URL.Host != from.Host || len(via) > maxRedirects {
+			return errors.New("the server redirects elsewhere")
+		}
+		return nil
+	}}
+}
+
+// RoundTrip implements [http.RoundTripper].
+func (w *web) RoundTrip(req *http.Request) (*http.Response, error) {
+	ctx, cancel := context.WithCancelCause(req.Context())
+	stop := context.AfterFunc(w.life, func() { cancel(errUnwanted) })
+	release := func() { stop(); cancel(nil) }
+	out := req.Clone(ctx)
+	w.address(out.Header)
+	if req.Method == http.MethodGet {
+		late := time.AfterFunc(streamTime, func() { cancel(errNoStream) })
+		defer late.Stop() // once the answer has begun
+	}
+	resp, err := w.next.RoundTrip(out)
+	if err != nil {
+		unheard := errors.Is(context.Cause(ctx), errNoStream)
+		release()
+		if unheard {
+			return noStream(req), nil
+		}
+		return nil, err
+	}
+	body := &boundedBody{ReadCloser: resp.Body, release: release, left: -1}
+	if resp.StatusCode == http.StatusOK && req.Header.Get("Mcp-Method") == reports {
+		body.release = func() { release(); w.ended() }
+	}
+	if !strings.HasPrefix(resp.Header.Get("Content-Type"), "text/event-stream") { // of which each event is bounded
+		body.left = contracts.MaxLineBytes
+	}
+	resp.Body = body
+	return resp, nil
+}
+
+// address puts in the headers of the server, where the protocol has none of that
+// name.
+func (w *web) address(h http.Header) {
+	for name, value := range w.server.Headers {
+		if h.Get(name) == "" {
+			h.Set(name, value)
+		}
+	}
+	if !w.server.Platform {
+		return
+	}
+	if h.Get(sessionHeader) == "" && w.session != "" && headerValue(w.session) {
+		h.Set(sessionHeader, w.session)
+	}
+	h.Set(requestHeader, strings.ToLower(rand.Text()))
+}
+
+// noStream is the answer of a server that has no stream.
+func noStream(req *http.Request) *http.Response {
+	return &http.Response{
+		Status: "405 Method Not Allowed", StatusCode: http.StatusMethodNotAllowed,
+		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Header: http.Header{}, Body: http.NoBody, Request: req,
+	}
+}
+
+// A boundedBody is the body of an answer, which fails beyond its bound.
+type boundedBody struct {
+	io.ReadCloser
+	release func() // called at the end, perhaps twice
+	left    int    // bytes; negative means any number
+}
+
+func (b *boundedBody) Read(p []byte) (int, error) {
+	if b.left < 0 {
+		return b.ReadCloser.Read(p)
+	}
+	n, err := b.ReadCloser.Read(p[:min(len(p), b.left+1)])
+	if n > b.left {
+		b.left = 0
+		return 0, errLongBody
+	}
+	b.left -= n
+	return n, err
+}
+
+func (b *boundedBody) Close() error {
+	err := b.ReadCloser.Close()
+	b.release()
+	return err
+}
