@@ -44,6 +44,7 @@ var measurements = []measurement{
 	{"search", (*bench).search},
 	{"terminal", (*bench).terminals},
 	{"output", (*bench).output},
+	{"acp", (*bench).acp},
 }
 
 // programs that are measured, by name: the folder of their module and their
@@ -52,6 +53,7 @@ var programs = map[string]struct{ module, pkg string }{
 	"maestro":      {".", "./cmd/maestro"},
 	"hubserver":    {".", "./bench/hubserver"},
 	"journalbench": {".", "./bench/journalbench"},
+	"acpagent":     {".", "./bench/acpagent"},
 	"peers":        {"bench/peers", "."},
 }
 

@@ -34,6 +34,10 @@ type plan struct {
 		bytes int64
 		rate  int // bytes a second that the client takes
 	}
+	acp struct {
+		messages int
+		rate     int // a second; low enough for everybody to be idle again
+	}
 	attach struct {
 		counts []int
 		least  int // viewers a reading is made of; small crowds come several times
@@ -74,6 +78,7 @@ func fullPlan(reps int) plan {
 	p.memory.viewers = 2000
 	p.terminal.lines, p.terminal.clients = 8_000_000, []int{1, 4}
 	p.output.bytes, p.output.rate = 1<<30, 40e6
+	p.acp.messages, p.acp.rate = 2000, 400
 	p.attach.counts, p.attach.least, p.attach.base, p.attach.judged = []int{10, 100, 1000, 2000}, 200, 100, 1000
 	p.stall.viewers, p.stall.stopped = 1000, 100
 	p.stall.flood, p.stall.rate = 20_000, 100
@@ -95,6 +100,7 @@ func quickPlan() plan {
 	p.memory.viewers = 200
 	p.terminal.lines, p.terminal.clients = 100_000, []int{1, 4}
 	p.output.bytes, p.output.rate = 32<<20, 20e6
+	p.acp.messages, p.acp.rate = 100, 400
 	p.attach.counts, p.attach.least, p.attach.base, p.attach.judged = []int{10, 50}, 20, 10, 50
 	p.stall.viewers, p.stall.stopped = 50, 5
 	p.stall.flood, p.stall.rate = 20_000, 500

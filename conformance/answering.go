@@ -77,6 +77,7 @@ func (p *Peer) again(id string, cmd contracts.Command) *Frame {
 }
 
 func idempotent(s *Session) {
+	s.conformanceAgent()
 	p := s.controller()
 	first := p.again("once", &contracts.Prompt{Content: "only once"})
 	p.expect("6.2", message("status").with("message", "Prompt: only once"))

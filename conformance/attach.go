@@ -232,11 +232,13 @@ const (
 	textHeld        = "Controller lease is already held by another connection"
 )
 
-// prompt sends a prompt until it is accepted. A run has no visible end, so the
-// next prompt may come a moment early; only that refusal is tried again.
+// prompt sends a prompt to the conformance agent until it is accepted. A run has
+// no visible end, so the next prompt may come a moment early; only that refusal
+// is tried again.
 func (p *Peer) prompt(content string) {
+	p.s.conformanceAgent()
 	deadline := time.Now().Add(p.s.config.Patience)
-	for !p.tryPrompt(content) {
+	for !p.tryPrompt(&contracts.Prompt{Content: content}) {
 		if time.Now().After(deadline) {
 			p.s.fail("R42", "%s: expected the run to end and a prompt to be accepted within %s", p.name, p.s.config.Patience)
 		}
@@ -245,9 +247,9 @@ func (p *Peer) prompt(content string) {
 }
 
 // tryPrompt sends a prompt and reports false if a run is still active.
-func (p *Peer) tryPrompt(content string) bool {
+func (p *Peer) tryPrompt(cmd *contracts.Prompt) bool {
 	from := len(p.log)
-	id := p.command(&contracts.Prompt{Content: content})
+	id := p.command(cmd)
 	if p.s.socket() {
 		f := p.await("A116", from, p.answer(id))
 		if f.Kind == "ws.result" {

@@ -230,9 +230,11 @@ func (c *Caller) granted(a *Answer) *Answer {
 // posted is post that must succeed.
 func (c *Caller) posted(rule string, cmd contracts.Command) *Answer { return c.post(cmd).ok(rule) }
 
-// prompt posts a prompt until it is accepted. A run has no visible end, so the
-// next prompt may come a moment early; only that refusal is tried again.
+// prompt posts a prompt to the conformance agent until it is accepted. A run has
+// no visible end, so the next prompt may come a moment early; only that refusal
+// is tried again.
 func (c *Caller) prompt(content string) *Answer {
+	c.s.conformanceAgent()
 	deadline := time.Now().Add(c.s.config.Patience)
 	for {
 		a := c.post(&contracts.Prompt{Content: content})

@@ -152,6 +152,7 @@ func unknownKeyRefused(s *Session) {
 }
 
 func unknownKeyIgnored(s *Session) {
+	s.conformanceAgent()
 	p := s.controller()
 	p.accepted("D13", p.commandText([]byte(`{"type":"prompt","content":"hello","unexpected":true}`)))
 	p.expect("D13", message("status").with("message", "Prompt: hello"))
@@ -244,6 +245,7 @@ func byteOrderMark(s *Session) {
 }
 
 func loneSurrogate(s *Session) {
+	s.conformanceAgent()
 	p := s.controller()
 	p.commandText([]byte(`{"type":"prompt","content":"a\ud800b"}`))
 	f := p.expect("1.3", message("status").with("message", "Prompt: a\uFFFDb"))
@@ -253,6 +255,7 @@ func loneSurrogate(s *Session) {
 }
 
 func lineSeparators(s *Session) {
+	s.conformanceAgent()
 	p := s.controller()
 	p.command(&contracts.Prompt{Content: "a\u2028b\u2029c"})
 	f := p.expect("1.3", message("status").with("message", "Prompt: a\u2028b\u2029c"))

@@ -20,7 +20,8 @@ type Session struct {
 	started  time.Time
 	trace    *trace
 	peers    []*Peer
-	ids      int // correlation ids made up; a connection may outlive its socket
+	pilots   []*pilot // controllers of scenarios about any agent
+	ids      int      // correlation ids made up; a connection may outlive its socket
 	failure  *Failure
 	skipped  string
 
@@ -38,7 +39,7 @@ type Session struct {
 
 func newSession(ctx context.Context, c *Config, sc Scenario) *Session {
 	s := &Session{config: c, scenario: sc, ctx: ctx, started: time.Now(), trace: &trace{}, ID: "conf-" + uuid.NewString()}
-	if t := sc.Needs.Transport; t == HTTP || t == Anywhere && transportOf(c.Target) == HTTP {
+	if t := sc.Needs.Transport; t == HTTP || (t == Anywhere || t == Networked) && transportOf(c.Target) == HTTP {
 		s.wire = newWire(c.Target, c.Token)
 	}
 	return s
@@ -61,6 +62,9 @@ func (s *Session) close() {
 				s.trace.add(s.now(), p.name, "stderr", []byte(text))
 			}
 		}
+	}
+	for _, d := range s.pilots {
+		d.leave()
 	}
 	for _, p := range s.peers {
 		p.close()

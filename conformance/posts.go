@@ -87,6 +87,7 @@ func postPromptShown(s *Session) {
 }
 
 func postEveryType(s *Session) {
+	s.conformanceAgent()
 	alice := s.driver()
 	for _, cmd := range []contracts.Command{&contracts.Init{}, &contracts.Interrupt{}, &contracts.Cancel{}, fullHello(contracts.RoleController),
 		&contracts.UtilityCommandTerminate{CommandID: "ghost"}, &contracts.UtilityFileWatchStop{WatchID: "ghost"}, &contracts.Prompt{Content: ""}} {
@@ -154,6 +155,7 @@ func postUnknownKeyRefused(s *Session) {
 }
 
 func postUnknownKeyIgnored(s *Session) {
+	s.conformanceAgent()
 	alice := s.driver()
 	alice.postText([]byte(`{"type":"prompt","content":"hello","unexpected":true}`)).ok("D13")
 	s.stateWith("D13", "the prompt's status", func(f *Frame) bool { return f.str("state.last_status") == "Prompt: hello" })
@@ -271,6 +273,7 @@ func (p *Peer) goesOn(rule string, cursor int64) {
 }
 
 func postPromptsAtOnce(s *Session) {
+	s.conformanceAgent()
 	alice, p := s.attached()
 	requests := make([]request, 6)
 	for i := range requests {
@@ -328,6 +331,7 @@ func (c *Caller) keyed(key string, cmd contracts.Command) request {
 }
 
 func postIdempotent(s *Session) {
+	s.conformanceAgent()
 	alice, p := s.attached()
 	r := alice.keyed("once", &contracts.Prompt{Content: "only once"})
 	first := alice.granted(s.call(r)).ok("A72")

@@ -26,6 +26,8 @@ type Config struct {
 	Timeout  time.Duration     // for one scenario; zero means DefaultTimeout
 	Patience time.Duration     // for one expected message; zero means DefaultPatience
 	Parallel int               // scenarios at once; zero means DefaultParallel
+	Runtime  Runtime           // what is behind the server; empty is the conformance agent
+	Prompts  Prompts           // for any other agent
 
 	// ConnectionTokens is the server's policy over HTTP; empty means required
 	// if there is a Token, else optional.
@@ -40,6 +42,7 @@ func Run(ctx context.Context, c Config) (Report, error) {
 	c.Timeout = cmp.Or(c.Timeout, DefaultTimeout)
 	c.Patience = cmp.Or(c.Patience, DefaultPatience)
 	c.Parallel = cmp.Or(c.Parallel, DefaultParallel)
+	c.Runtime = cmp.Or(c.Runtime, RuntimeConformance)
 	if c.ConnectionTokens == "" {
 		c.ConnectionTokens = TokensOptional
 		if c.Token != "" {

@@ -160,6 +160,7 @@ func busyState(s *Session) {
 }
 
 func missingAttachment(s *Session) {
+	s.conformanceAgent()
 	p := s.controller()
 	const name = "conformance-no-such-file.txt"
 	id := p.command(&contracts.Prompt{Content: "look", Attachments: []string{name}})

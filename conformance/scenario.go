@@ -30,6 +30,7 @@ type Needs struct {
 	Operation contracts.UtilityOperation // a utility the server must offer
 	Tokens    TokenPolicy                // of connection tokens; empty: either
 	Auth      bool                       // the server wants a credential, and we have it
+	Runtime   Runtime                    // of the server; empty is what the prompts of the scenario need
 }
 
 // A Transport is a way to reach a server.
@@ -42,7 +43,8 @@ const (
 	HTTP   Transport = "http"   // the same over HTTP and server-sent events
 	Hosted Transport = "hosted" // a hosted runner per scenario, over HTTP
 
-	Anywhere Transport = "any" // stdio, ws or http, whichever the target is
+	Anywhere  Transport = "any"       // stdio, ws or http, whichever the target is
+	Networked Transport = "networked" // ws or http, whichever the target is
 )
 
 // A TokenPolicy says whether a connection over HTTP must prove who it is.
@@ -70,7 +72,8 @@ func Scenarios() []Scenario {
 		claims(), watchers(), follows(), returns(), posts(), tools(), tokens(), parity(),
 		commandStarts(), commandRefusals(), commandLines(), outputs(), inputs(), terminals(), terminalSizes(), terminations(), processes(),
 		searches(), listings(), reads(), readRefusals(), fileWatches(), watchFilters(), watchEnds(), possessions(), audiences(), reasons(),
-		hosting(), drains(), restores(), startups(), signals())
+		hosting(), drains(), restores(), startups(), signals(),
+		agents(), interruptions(), approvals(), questions(), sightings())
 }
 
 // reasonToSkip says why a scenario cannot run, or nothing.
@@ -87,6 +90,8 @@ func (n Needs) reasonToSkip(c *Config) string {
 		return "needs the seed profile"
 	case n.Tokens != "" && n.Tokens != c.ConnectionTokens:
 		return "needs connection tokens to be " + string(n.Tokens)
+	case n.Runtime == RuntimeAny && c.Runtime != RuntimeAny:
+		return "needs an agent that runs tools"
 	case n.Auth && c.Token == "":
 		return "needs a server with authentication"
 	}
@@ -104,6 +109,10 @@ func (n Needs) missingTransport(c *Config) string {
 	case c.Target == "":
 		return "needs a target"
 	case n.Transport == Anywhere:
+		return ""
+	case n.Transport == Networked && have == Stdio:
+		return "needs a ws or http target"
+	case n.Transport == Networked:
 		return ""
 	case n.Transport == Either && have == HTTP:
 		return "needs a stdio or ws target"

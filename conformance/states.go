@@ -79,6 +79,7 @@ func freshState(s *Session) {
 // server's own state.
 type mirror struct {
 	p     *Peer
+	begin *Frame // snapshot before the log; nil if the log has it
 	moves []move
 }
 
@@ -109,6 +110,12 @@ func (m *mirror) compare(rule string) {
 	s := m.p.s
 	f := s.viewer("judge").last(control("snapshot"))
 	m.p.fence()
+	m.differs(rule, f)
+}
+
+// differs fails unless a snapshot is what the messages up to it give.
+func (m *mirror) differs(rule string, f *Frame) {
+	s := m.p.s
 	mine := m.fold(uint64(f.Cursor))
 	theirs, _ := f.at("state").(map[string]any)
 	for _, key := range bookkeeping {
@@ -127,6 +134,10 @@ func (m *mirror) fold(cursor uint64) map[string]any {
 	var d contracts.Decoder
 	state, moves := session.New(), m.moves
 	begun := false
+	if m.begin != nil {
+		m.restore(state, m.begin)
+		begun = true
+	}
 	for i, f := range m.p.log {
 		for len(moves) > 0 && moves[0].at <= i {
 			state.ApplyCommand(moves[0].cmd)
@@ -134,11 +145,7 @@ func (m *mirror) fold(cursor uint64) map[string]any {
 		}
 		switch {
 		case f.Kind == "snapshot" && !begun:
-			snap, err := d.Snapshot(encode(f.Fields))
-			if err != nil {
-				m.p.s.fail("A47", "decode the snapshot: %v", err)
-			}
-			state.Restore(snap)
+			m.restore(state, f)
 			begun = true
 		case f.Kind == "message" && uint64(f.Cursor) <= cursor:
 			ev, err := d.Event(encode(f.Fields))
@@ -149,6 +156,16 @@ func (m *mirror) fold(cursor uint64) map[string]any {
 		}
 	}
 	return parsed(encode(state.Snapshot(cursor).State))
+}
+
+// restore makes a state that of a snapshot.
+func (m *mirror) restore(state *session.State, f *Frame) {
+	var d contracts.Decoder
+	snap, err := d.Snapshot(encode(f.Fields))
+	if err != nil {
+		m.p.s.fail("A47", "decode the snapshot: %v", err)
+	}
+	state.Restore(snap)
 }
 
 // parsed decodes an object of ours, numbers as written.

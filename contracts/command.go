@@ -107,7 +107,7 @@ type ServerRequestResponse struct {
 	Result         *ToolResult    `json:"result,omitempty"`          // approvals
 	DecisionAction RetryAction    `json:"decision_action,omitempty"` // tool retries
 	Reason         string         `json:"reason,omitempty"`          // tool retries, and approvals without a result
-	Content        []ContentBlock `json:"content,omitempty"`         // client tools, elicitations and user input
+	Content        []ContentBlock `json:"content,omitempty"`         // client tools, elicitations and user input; of an approval what the agent takes beside it
 	IsError        bool           `json:"is_error,omitempty"`        // client tools, elicitations and user input: the request ends as failed
 }
 

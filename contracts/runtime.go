@@ -46,7 +46,7 @@ type Outcome struct {
 	Verdict   Verdict
 	Reason    string
 	By        Resolver
-	Content   []ContentBlock // client tools, elicitations and user input
+	Content   []ContentBlock // client tools, elicitations and user input; beside the decision of an approval, such as how long it is to hold
 	Announced bool           // false when policy decided and no client was asked (R51)
 }
 

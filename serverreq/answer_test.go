@@ -45,7 +45,7 @@ func TestAnswerDecidesHowARequestEnds(t *testing.T) {
 		{"denial with text", approval, &response{Approved: &no, Result: result("", "stop"), Reason: "why"}, "denied", "user", "stop", nil, false},
 		{"denial with a reason", approval, &response{Approved: &no, Result: result("yes", ""), Reason: "why"}, "denied", "user", "why", nil, false},
 		{"no decision", approval, &response{}, "denied", "user", "Denied by user", nil, false}, // R54
-		{"content means nothing to an approval", approval, &response{Approved: &yes, Content: text, IsError: true}, "approved", "user", "Approved", nil, false},
+		{"content does not decide an approval", approval, &response{Approved: &yes, Content: text, IsError: true}, "approved", "user", "Approved", text, false},
 		// R56, R57
 		{"retry", toolRetry, &response{DecisionAction: "retry", Reason: "Network is back"}, "retried", "user", "Network is back", nil, false},
 		{"skip", toolRetry, &response{DecisionAction: "skip"}, "skipped", "user", "", nil, false},

@@ -121,16 +121,17 @@ func answered(kind contracts.RequestType, a *contracts.ServerRequestResponse) en
 	return end
 }
 
-// decision is the answer to an approval. Without a decision it denies (R54).
+// decision is the answer to an approval. Without a decision it denies (R54). Its
+// content is the agent's business, such as how long the answer is to hold.
 func decision(a *contracts.ServerRequestResponse) ending {
 	var result contracts.ToolResult
 	if a.Result != nil {
 		result = *a.Result
 	}
 	if a.Approved != nil && *a.Approved {
-		return ending{verdict: contracts.VerdictApproved, by: contracts.ResolvedByUser, reason: cmp.Or(result.Output, a.Reason, "Approved")}
+		return ending{verdict: contracts.VerdictApproved, by: contracts.ResolvedByUser, content: a.Content, reason: cmp.Or(result.Output, a.Reason, "Approved")}
 	}
-	return ending{verdict: contracts.VerdictDenied, by: contracts.ResolvedByUser, reason: cmp.Or(result.Error, a.Reason, "Denied by user")}
+	return ending{verdict: contracts.VerdictDenied, by: contracts.ResolvedByUser, content: a.Content, reason: cmp.Or(result.Error, a.Reason, "Denied by user")}
 }
 
 // retry is the answer to a tool retry. Without an action it aborts (R56).

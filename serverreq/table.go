@@ -43,7 +43,8 @@ type Resolution struct {
 	Event   contracts.ServerRequestResolved
 	// Content and IsError are the result of a request whose answer is content:
 	// a client tool, elicitation or user input. One that nobody answered has an
-	// error result whose only block is the reason.
+	// error result whose only block is the reason. That of an approval is what the
+	// client said beside its decision.
 	Content []contracts.ContentBlock
 	IsError bool
 	From    string // the connection that answered; empty if none did

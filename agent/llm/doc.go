@@ -31,11 +31,12 @@
 //
 // # Answers that are remembered
 //
-// The answer to an approval may hold for the rest of the session. The wire has
-// no field for it, so it is said in the reason, as a JSON object:
+// The answer to an approval may hold for the rest of the session. That is said
+// beside the decision, as a JSON object in a text block of its content, or in its
+// reason:
 //
 //	{"remember":"session"}
-//	{"remember":"session","rule":"bash(go test:*)","reason":"tests are harmless"}
+//	{"remember":"session","rule":"bash(go test:*)"}
 //
 // An approval is remembered as a rule that allows, a denial as one that denies.
 // Without a rule exactly this command line or path is meant, or the tool if it

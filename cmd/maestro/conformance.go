@@ -36,9 +36,9 @@ func isTarget(text string) bool {
 
 func conformanceCommand() *cobra.Command {
 	var (
-		c                                          conformance.Config
-		format, filter, tokenPath, profile, tokens string
-		list                                       bool
+		c                                                   = conformance.Config{Prompts: conformance.DefaultPrompts()}
+		format, filter, tokenPath, profile, tokens, runtime string
+		list                                                bool
 	)
 	cmd := &cobra.Command{
 		Use: "conformance", Short: "Judge a server that speaks the protocol", Args: cobra.NoArgs,
@@ -57,7 +57,10 @@ func conformanceCommand() *cobra.Command {
 				return usage{fmt.Errorf("--format %q: want text, json or junit", format)}
 			case tokens != "" && tokens != string(conformance.TokensRequired) && tokens != string(conformance.TokensOptional):
 				return usage{fmt.Errorf("--connection-tokens %q: want required or optional", tokens)}
+			case runtime != string(conformance.RuntimeConformance) && runtime != string(conformance.RuntimeAny):
+				return usage{fmt.Errorf("--runtime %q: want conformance or any", runtime)}
 			}
+			c.Runtime = conformance.Runtime(runtime)
 			c.ConnectionTokens = conformance.TokenPolicy(tokens)
 			if filter != "" {
 				re, err := regexp.Compile(filter)
@@ -92,6 +95,10 @@ func conformanceCommand() *cobra.Command {
 	f.StringVar(&tokenPath, "token-file", "", "file with the server's token")
 	f.StringVar(&profile, "protocol-profile", string(contracts.ProfileSeed), "what the server was started with")
 	f.StringVar(&tokens, "connection-tokens", "", "required or optional: whether the server wants connections to prove who they are over HTTP; default: required with --token-file, else optional")
+	f.StringVar(&runtime, "runtime", string(conformance.RuntimeConformance), "conformance or any: whether the server has the conformance agent behind it")
+	f.StringVar(&c.Prompts.Say, "say", c.Prompts.Say, "with --runtime any: a prompt that is answered; empty skips what needs it")
+	f.StringVar(&c.Prompts.Long, "long", c.Prompts.Long, "with --runtime any: a prompt whose answer takes at least a second")
+	f.StringVar(&c.Prompts.Ask, "ask", c.Prompts.Ask, "with --runtime any: a prompt that leads to one approval")
 	f.BoolVar(&list, "list", false, "list the scenarios")
 	f.BoolVar(&c.Strict, "strict", false, "the server refuses unknown keys and nulls")
 	f.DurationVar(&c.Timeout, "timeout", 30*time.Second, "for one scenario")

@@ -291,7 +291,7 @@ export interface ServerRequestResponse {
   decision_action?: RetryAction;
   /** tool retries, and approvals without a result */
   reason?: string;
-  /** client tools, elicitations and user input */
+  /** client tools, elicitations and user input; of an approval what the agent takes beside it */
   content?: ContentBlock[];
   /** client tools, elicitations and user input: the request ends as failed */
   is_error?: boolean;
