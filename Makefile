@@ -27,7 +27,11 @@ run: build ## serve this directory on 127.0.0.1:$(PORT); more flags in ARGS
 setup: ## download what the other targets need
 	go mod download && go -C bench/peers mod download
 
-test: setup ## all tests with the race detector, in random order
+.PHONY: others
+others: ## programs of others that tests run, from npm
+	npm --prefix agent/mcp/testdata/everything ci --no-audit --no-fund --silent
+
+test: setup others ## all tests with the race detector, in random order
 	go test -race -shuffle=on ./...
 
 fuzz: ## every fuzz target for FUZZTIME (30s) each
@@ -37,7 +41,7 @@ fuzz: ## every fuzz target for FUZZTIME (30s) each
 golden: ## rewrite the golden files; the diff is the review
 	@for dir in $$(grep -rlE 'flag\.Bool\("update"' --include='*_test.go' . | xargs -r -n1 dirname | sort -u); do go test "$$dir" -update || exit 1; done
 
-cover: ## test coverage by function; bin/cover.out for go tool cover -html
+cover: others ## test coverage by function; bin/cover.out for go tool cover -html
 	@mkdir -p bin && go test -coverprofile=bin/cover.out ./... && go tool cover -func=bin/cover.out | tail -n 1
 
 .PHONY: bench bench-smoke kills drains conformance adapter example
