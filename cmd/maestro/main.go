@@ -73,8 +73,9 @@ func rootCommand() *cobra.Command {
 			"watch, and nobody loses a word when a connection or the server itself goes away.",
 		SilenceUsage: true, SilenceErrors: true,
 	}
+	ours := attachDefaults{URL: "http://" + defaultListen, TokenFile: tokenFile(defaultStateRoot()), Version: version()}
 	root.AddCommand(serveCommand(), hostedCommand(), headlessCommand(), conformanceCommand(), versionCommand(),
-		attachCommand(attachDefaults{URL: "http://" + defaultListen, TokenFile: tokenFile(defaultStateRoot()), Version: version()}))
+		attachCommand(ours), acpCommand(ours))
 	for _, cmd := range root.Commands() {
 		mark(cmd)
 	}

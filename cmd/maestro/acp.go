@@ -1,0 +1,213 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/seed-028515a8/maestro/contracts"
+	"github.com/seed-028515a8/maestro/editor"
+	"github.com/seed-028515a8/maestro/hub"
+)
+
+// maxHouses bounds the servers that one editor makes this program start.
+const maxHouses = 16
+
+// acpFlags is what the command line says beside what a server is told.
+type acpFlags struct {
+	attachFlags // view, take, session, tokenFile and name
+	server      settings
+	here        bool // the editor's directory says what to work on
+}
+
+// acpCommand returns the command that makes this program an agent for editors.
+func acpCommand(defaults attachDefaults) *cobra.Command {
+	var flags acpFlags
+	cmd := &cobra.Command{
+		Use: "acp [URL]", Short: "Be an agent for editors that speak the Agent Client Protocol", Args: cobra.MaximumNArgs(1),
+		Long: `Acp speaks the Agent Client Protocol on its standard streams. Editors start it.
+
+With the URL of a server, the editor attaches to sessions there as one of their clients.
+Without one, a server of its own runs in this process for each directory that the editor
+opens, on a loopback port and with the usual flags; it ends with the editor, and its
+sessions are there again the next time.`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			opts, houses, err := flags.options(cmd, args, defaults)
+			if err != nil {
+				return err
+			}
+			return runACP(cmd.InOrStdin(), cmd.OutOrStdout(), opts, houses)
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&flags.server.workspace, "workspace", "", "directory the agent works in; default: the one that the editor opens")
+	flags.server.registerShared(cmd)
+	f.DurationVar(&flags.server.idleTTL, "idle-ttl", 30*time.Minute, "how long a session that nobody uses stays in memory; 0 is for ever")
+	flags.server.limits.registerSessions(cmd)
+	f.BoolVar(&flags.view, "view", false, "watch only")
+	f.BoolVar(&flags.take, "take", false, "take control when attaching, even from somebody else")
+	f.StringVar(&flags.session, "session", "", "the session `ID` that new conversations attach to; a new one each time if none is named")
+	f.StringVar(&flags.tokenFile, "token-file", defaults.TokenFile, "with a URL, the `FILE` that holds the server's token")
+	f.StringVar(&flags.name, "name", "", "what others see as the editor's name; default: what it calls itself")
+	cmd.MarkFlagsMutuallyExclusive("view", "take")
+	return cmd
+}
+
+// options turns the command line into how an editor is served. houses is nil if
+// the server is somebody else's.
+func (f *acpFlags) options(cmd *cobra.Command, args []string, defaults attachDefaults) (editor.Options, *houses, error) {
+	f.server.listen, f.here = "127.0.0.1:0", f.server.workspace == ""
+	if err := f.server.check(cmd); err != nil {
+		return editor.Options{}, nil, err
+	}
+	opts := editor.Options{View: f.view, Take: f.take, Name: f.name, Version: defaults.Version, Log: f.server.log()}
+	if len(args) == 0 {
+		opts.Session = f.session
+		h := &houses{settings: f.server, here: f.here, log: opts.Log, open: map[string]*lodging{}}
+		opts.Open = h.find
+		return opts, h, nil
+	}
+	for _, flag := range []string{"agent", "workspace", "state-dir"} {
+		if cmd.Flags().Changed(flag) {
+			return opts, nil, usage{fmt.Errorf("--%s is for a server of our own: leave out the URL, or say it to that server", flag)}
+		}
+	}
+	address, err := f.address(args[0])
+	if err != nil {
+		return opts, nil, usage{err}
+	}
+	token, err := f.token(defaults)
+	if err != nil {
+		return opts, nil, err
+	}
+	opts.Session = f.session
+	server := editor.Server{URL: address, TokenFile: token}
+	opts.Open = func(context.Context, string) (editor.Server, error) { return server, nil }
+	return opts, nil, nil
+}
+
+// runACP serves the editor until it leaves or a signal comes, and then ends what
+// was started for it.
+func runACP(in io.Reader, out io.Writer, opts editor.Options, own *houses) error {
+	ctx := untilSignal()
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) // an editor that is gone must not end us before its servers
+	give := func() {                                        // an editor that has left and still holds our output back must not hold us
+		time.AfterFunc(2*leavePatience, func() { os.Exit(exitFailure) })
+	}
+	err := editor.Serve(ctx, &untilEOF{in: in, end: give}, out, opts)
+	if own != nil {
+		leave(opts.Log, own.close)
+	}
+	return err
+}
+
+// untilEOF is a reader that tells when it has ended.
+type untilEOF struct {
+	in  io.Reader
+	end func()
+}
+
+func (r *untilEOF) Read(p []byte) (int, error) {
+	n, err := r.in.Read(p)
+	if err != nil {
+		r.end()
+	}
+	return n, err
+}
+
+// houses are the servers of this process, by directory.
+type houses struct {
+	settings
+	here bool // the directory that is asked for counts, not the one of the settings
+	log  *slog.Logger
+
+	mu   sync.Mutex // held while one is started
+	open map[string]*lodging
+}
+
+// A lodging is one server of this process.
+type lodging struct {
+	server editor.Server
+	close  []func(context.Context) error // in this order
+}
+
+// find returns the server for a directory, and starts it if there is none.
+func (h *houses) find(ctx context.Context, dir string) (editor.Server, error) {
+	if !h.here || dir == "" {
+		dir = cmp.Or(h.workspace, ".")
+	}
+	real, err := filepath.Abs(dir)
+	if err == nil {
+		real, err = filepath.EvalSymlinks(real)
+	}
+	if err != nil {
+		return editor.Server{}, err
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if open := h.open[real]; open != nil {
+		return open.server, nil
+	}
+	if len(h.open) >= maxHouses {
+		return editor.Server{}, &contracts.Error{Code: contracts.CodeRateLimited, Message: "too many directories are open"}
+	}
+	s := h.settings
+	s.workspace = real
+	open, err := start(s, h.log)
+	if err != nil {
+		return editor.Server{}, err
+	}
+	h.open[real] = open
+	return open.server, nil
+}
+
+// start starts a server as serve does, without a session that nobody asked for.
+func start(s settings, log *slog.Logger) (*lodging, error) {
+	m, err := newSessions(s, log)
+	if err != nil {
+		return nil, err
+	}
+	root := cmp.Or(s.stateDir, defaultStateRoot())
+	m.dir = m.workspaceDir(root)
+	d := &hub.Directory{Open: m.open, Max: s.limits.sessions, Log: log}
+	shelf := &shelf{m, d}
+	n, err := listen(s, root, house{
+		dir: m.dir, admit: m.admit, find: shelf.find, list: shelf.list, evict: shelf.evict,
+		public: m.observer.Handler(), audit: m.observer.Routes,
+	}, log)
+	if err != nil {
+		return nil, errors.Join(err, m.observer.Shutdown(context.Background()))
+	}
+	n.accept(log)
+	r := n.readiness(firstSession)
+	log.Info("server for the editor", "url", r.BaseURL, "workspace", m.work.Root())
+	return &lodging{
+		server: editor.Server{URL: r.BaseURL, TokenFile: r.TokenFile, Workspace: m.work.Root()},
+		close:  []func(context.Context) error{d.Suspend, n.close, m.observer.Shutdown},
+	}, nil
+}
+
+// close ends all servers. What runs there is stopped, and what waits there for an
+// answer waits on.
+func (h *houses) close(ctx context.Context) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	var errs []error
+	for _, open := range h.open {
+		for _, step := range open.close {
+			errs = append(errs, step(ctx))
+		}
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,357 @@
+package editor
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+
+	acp "github.com/coder/acp-go-sdk"
+
+	"github.com/seed-028515a8/maestro/contracts"
+)
+
+const (
+	// maxServed bounds the requests of the editor that are served at once; one
+	// more is refused. Prompts count until they are accepted.
+	maxServed = 64
+
+	// maxAttached bounds the sessions that one editor is attached to.
+	maxAttached = 32
+
+	// openPatience bounds the way to a session: starting a server, finding out
+	// what it works on, and attaching.
+	openPatience = 30 * time.Second
+
+	// maxName bounds what the editor calls itself, in bytes.
+	maxName = 80
+)
+
+// A Server is where sessions are.
+type Server struct {
+	URL       string // as for client.Dial
+	TokenFile string // file with the credential; empty if it needs none
+	Workspace string // the directory it works in, without symbolic links; empty is found out
+}
+
+// Options say how an editor is served.
+type Options struct {
+	// Open returns the server for a directory, empty if any will do. It may be
+	// called from several goroutines and for the same directory again.
+	Open func(ctx context.Context, dir string) (Server, error)
+
+	Session string // the one session that session/new attaches to; empty makes a new one each time
+	View    bool   // watch only
+	Take    bool   // take control when attaching, even from somebody else
+	Name    string // what others see as the editor's name; empty is what it calls itself
+	Version string // of this program
+	Log     *slog.Logger
+}
+
+// A peer is an editor that is being served.
+type peer struct {
+	Options
+	*conn
+	ctx     context.Context // until the editor leaves
+	serving sync.WaitGroup
+	slots   chan struct{} // a token per request that is served
+
+	// Owned by the goroutine that dispatches, until session requests are served.
+	greeted bool
+	name    string
+	form    bool // the editor shows forms
+	url     bool // and addresses
+
+	mu       sync.Mutex // guards the following
+	attached map[acp.SessionId]*attachment
+	places   map[string]string // workspaces by server address; as many as Open has servers
+}
+
+// Serve speaks ACP with the editor that writes in and reads out, until in ends or
+// ctx does. Then it detaches from all sessions, whose runs go on. What it started
+// has ended when it returns, except the goroutine that reads in, which ends with
+// it. A write that the editor does not take holds everything back, and is only
+// ended by closing out.
+func Serve(ctx context.Context, in io.Reader, out io.Writer, opts Options) error {
+	if opts.Log == nil {
+		opts.Log = slog.New(slog.DiscardHandler)
+	}
+	ctx, stop := context.WithCancelCause(ctx)
+	p := &peer{
+		Options: opts, conn: newConn(out), ctx: ctx, slots: make(chan struct{}, maxServed),
+		attached: map[acp.SessionId]*attachment{}, places: map[string]string{},
+	}
+	defer p.serving.Wait()
+	defer stop(errLeft)
+	read := make(chan inbound)
+	go p.read(newLines(in), read)
+	for {
+		select {
+		case line := <-read:
+			if err := p.take(line); err != nil {
+				if errors.Is(err, io.EOF) {
+					return nil
+				}
+				return fmt.Errorf("read from the editor: %w", err)
+			}
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+var errLeft = errors.New("the editor has left")
+
+// inbound is what the reader found.
+type inbound struct {
+	line []byte
+	err  error
+}
+
+// read hands on lines until one is an error that ends the input, or the peer has
+// ended.
+func (p *peer) read(in *lines, found chan<- inbound) {
+	for {
+		line, err := in.next()
+		select {
+		case found <- inbound{line, err}:
+		case <-p.ctx.Done():
+			return
+		}
+		if _, long := errors.AsType[*longLine](err); err != nil && !long {
+			return
+		}
+	}
+}
+
+// take serves one line. Its error ends the input.
+func (p *peer) take(in inbound) error {
+	if long, ok := errors.AsType[*longLine](in.err); ok {
+		p.Log.Warn("the editor wrote a line that is too long", "bytes", maxLine)
+		p.refuse(idIn(long.head), acp.NewInvalidRequest(long.Error()))
+		return nil
+	}
+	if in.err != nil {
+		return in.err
+	}
+	if m := p.parse(in.line); m != nil {
+		p.dispatch(m)
+	}
+	return nil
+}
+
+// dispatch serves a message. What waits for anything does so elsewhere.
+func (p *peer) dispatch(m *message) {
+	switch {
+	case m.Method == acp.AgentMethodInitialize && m.asks():
+		p.initialize(m)
+	case !p.greeted && m.asks():
+		p.refuse(m.ID, acp.NewInvalidRequest("initialize comes first"))
+	case m.Method == acp.AgentMethodSessionCancel:
+		p.cancel(m)
+	case m.Method == cancelRequest:
+		p.cancelRequest(m)
+	case !m.asks(): // what is only told and not known is nothing to us
+	case m.Method == acp.AgentMethodSessionNew:
+		serve(p, m, p.newSession)
+	case m.Method == acp.AgentMethodSessionLoad:
+		serve(p, m, p.loadSession)
+	case m.Method == acp.AgentMethodSessionResume:
+		serve(p, m, p.resumeSession)
+	case m.Method == acp.AgentMethodSessionList:
+		serve(p, m, p.listSessions)
+	case m.Method == acp.AgentMethodSessionClose:
+		serve(p, m, p.closeSession)
+	case m.Method == acp.AgentMethodSessionPrompt:
+		p.prompt(m)
+	case m.Method == acp.AgentMethodAuthenticate:
+		p.answer(m.ID, struct{}{}) // nothing is asked for, so whatever comes is right
+	default:
+		p.refuse(m.ID, acp.NewMethodNotFound(m.Method))
+	}
+}
+
+// admit runs do in a goroutine of its own, which Serve waits for, unless there
+// are too many.
+func (p *peer) admit(m *message, do func()) {
+	select {
+	case p.slots <- struct{}{}:
+	default:
+		p.refuse(m.ID, failure("too many requests at once"))
+		return
+	}
+	p.serving.Go(func() { // ends with the request, or with p.ctx
+		defer func() { <-p.slots }()
+		do()
+	})
+}
+
+// serve serves a request whose parameters are a T. do answers it itself if the
+// result is nil.
+func serve[T any](p *peer, m *message, do func(ctx context.Context, id json.RawMessage, params *T) (any, error)) {
+	params := new(T)
+	if err := decode(m.Params, params); err != nil {
+		p.refuse(m.ID, acp.NewInvalidParams(err.Error()))
+		return
+	}
+	p.admit(m, func() {
+		ctx, cancel := context.WithTimeout(p.ctx, openPatience)
+		defer cancel()
+		result, err := do(ctx, m.ID, params)
+		switch {
+		case err != nil:
+			p.refuse(m.ID, refusal(err))
+		case result != nil:
+			p.answer(m.ID, result)
+		}
+	})
+}
+
+// decode decodes parameters, of which there must be some.
+func decode(raw json.RawMessage, v any) error {
+	if raw = bytes.TrimSpace(raw); len(raw) == 0 || raw[0] != '{' {
+		return errors.New("parameters are missing")
+	}
+	return json.Unmarshal(raw, v)
+}
+
+// codeRefused is the code of what the server or its state does not allow. ACP
+// leaves it to agents.
+const codeRefused = -32001
+
+// failure is an error in words, for people.
+func failure(text string) *acp.RequestError {
+	return &acp.RequestError{Code: codeRefused, Message: text}
+}
+
+// refusal makes what the editor is told of an error.
+func refusal(err error) *acp.RequestError {
+	if e, ok := errors.AsType[*acp.RequestError](err); ok {
+		return e
+	}
+	e := failure(err.Error())
+	if c, ok := errors.AsType[*contracts.Error](err); ok {
+		e.Data = map[string]string{"code": string(c.Code)}
+	}
+	return e
+}
+
+// introduction is what an editor says of itself.
+type introduction struct {
+	ProtocolVersion *int `json:"protocolVersion"`
+	ClientInfo      *struct {
+		Name string `json:"name"`
+	} `json:"clientInfo"`
+	ClientCapabilities struct {
+		Elicitation *struct {
+			Form *struct{} `json:"form"`
+			URL  *struct{} `json:"url"`
+		} `json:"elicitation"`
+	} `json:"clientCapabilities"`
+}
+
+// initialize agrees on the protocol. There is one version so far: an editor that
+// wants another is told ours, and leaves if it cannot speak it.
+func (p *peer) initialize(m *message) {
+	var intro introduction
+	if err := decode(m.Params, &intro); err != nil || intro.ProtocolVersion == nil {
+		p.refuse(m.ID, acp.NewInvalidParams("protocolVersion is missing, or something has the wrong type"))
+		return
+	}
+	if p.greeted {
+		p.refuse(m.ID, acp.NewInvalidRequest("initialize comes once"))
+		return
+	}
+	p.greeted, p.name = true, p.Name
+	if p.name == "" && intro.ClientInfo != nil {
+		p.name = head(intro.ClientInfo.Name, maxName)
+	}
+	if p.name == "" {
+		p.name = "editor"
+	}
+	if e := intro.ClientCapabilities.Elicitation; e != nil {
+		p.url = e.URL != nil
+		p.form = e.Form != nil || !p.url // as in MCP, where forms came first
+	}
+	p.answer(m.ID, acp.InitializeResponse{
+		ProtocolVersion: acp.ProtocolVersionNumber,
+		AgentInfo:       &acp.Implementation{Name: "maestro", Title: acp.Ptr("Maestro"), Version: p.Version},
+		AuthMethods:     []acp.AuthMethod{},
+		AgentCapabilities: acp.AgentCapabilities{
+			LoadSession:        true,
+			PromptCapabilities: acp.PromptCapabilities{EmbeddedContext: true},
+			SessionCapabilities: acp.SessionCapabilities{
+				Close: &acp.SessionCloseCapabilities{}, List: &acp.SessionListCapabilities{}, Resume: &acp.SessionResumeCapabilities{},
+			},
+		},
+	})
+}
+
+// find returns the attachment to a session, nil if there is none.
+func (p *peer) find(id acp.SessionId) *attachment {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.attached[id]
+}
+
+// cancel stops what the editor's prompt started.
+func (p *peer) cancel(m *message) {
+	var params acp.CancelNotification
+	if decode(m.Params, &params) != nil {
+		return
+	}
+	if a := p.find(params.SessionId); a != nil {
+		a.cancelTurn(nil)
+	}
+}
+
+// cancelRequest does the same for the request of a prompt. Others are over soon.
+func (p *peer) cancelRequest(m *message) {
+	var params struct {
+		ID json.RawMessage `json:"requestId"`
+	}
+	if decode(m.Params, &params) != nil {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, a := range p.attached {
+		a.cancelTurn(params.ID)
+	}
+}
+
+// prompt takes a prompt. It is known before the next message is read, so that a
+// cancellation finds it.
+func (p *peer) prompt(m *message) {
+	var params acp.PromptRequest
+	if err := decode(m.Params, &params); err != nil {
+		p.refuse(m.ID, acp.NewInvalidParams(err.Error()))
+		return
+	}
+	a := p.find(params.SessionId)
+	if a == nil {
+		p.refuse(m.ID, failure(fmt.Sprintf("session %q is not attached: load it first", head(string(params.SessionId), maxName))))
+		return
+	}
+	cmd, err := promptOf(params.Prompt)
+	if err != nil {
+		p.refuse(m.ID, acp.NewInvalidParams(err.Error()))
+		return
+	}
+	switch text := strings.TrimSpace(cmd.Content); text {
+	case "/" + commandTake, "/" + commandRelease:
+		p.admit(m, func() { a.command(m.ID, text[1:]) })
+		return
+	}
+	if err := a.begin(m.ID, cmd.Content); err != nil {
+		p.refuse(m.ID, refusal(err))
+		return
+	}
+	p.serving.Go(func() { a.send(cmd) }) // one for each session; ends with the answer, or with the attachment
+}

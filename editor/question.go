@@ -1,0 +1,292 @@
+package editor
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	acp "github.com/coder/acp-go-sdk"
+
+	"github.com/seed-028515a8/maestro/client"
+	"github.com/seed-028515a8/maestro/contracts"
+)
+
+const (
+	// maxAsked bounds the questions that wait at the editor. More wait at the
+	// server until one of those is resolved.
+	maxAsked = 32
+
+	maxOptions = 32 // of one question; more are not offered
+)
+
+// A pending question was put to the editor.
+type pending struct {
+	request contracts.PendingRequest
+	stop    context.CancelFunc // withdraws it
+}
+
+// An option of an approval, as agents that offer their own name it.
+type option struct {
+	ID   string                   `json:"id"`
+	Name string                   `json:"name"`
+	Kind acp.PermissionOptionKind `json:"kind"`
+}
+
+func (o option) allows() bool { return strings.HasPrefix(string(o.Kind), "allow") }
+
+// The options of an approval whose agent offers none.
+var yesOrNo = []option{
+	{"allow", "Allow", acp.PermissionOptionKindAllowOnce},
+	{"reject", "Reject", acp.PermissionOptionKindRejectOnce},
+}
+
+// mattersToQuestions reports whether an update can change what is to be asked, or
+// who may answer.
+func mattersToQuestions(u client.Update) bool {
+	switch u.Kind {
+	case client.KindEvent:
+		switch u.Event.(type) {
+		case *contracts.ServerRequest, *contracts.ServerRequestResolved, *contracts.ToolEnd, *contracts.ConnectionInfo, *contracts.HelloOK:
+			return true
+		}
+		return false
+	case client.KindHeartbeat, client.KindUnknown, client.KindDisconnected:
+		return false
+	}
+	return true
+}
+
+// mayAnswer reports whether the server would take an answer of ours.
+func (a *attachment) mayAnswer(st *contracts.State) bool {
+	holder := holderOf(st)
+	return !a.peer.View && (holder == "" || holder == a.client.Attached().ConnectionID)
+}
+
+// tellHolder tells the editor when somebody else takes control.
+func (a *attachment) tellHolder() {
+	st := a.fold.Snapshot(0).State
+	holder := holderOf(&st)
+	if holder == a.holder {
+		return
+	}
+	a.holder = holder
+	if holder != "" && holder != a.client.Attached().ConnectionID {
+		a.notice(fmt.Sprintf("%s is in control of this session.", nameOf(&st, holder)))
+	}
+}
+
+// control tells of somebody who wants control from us.
+func (a *attachment) control(f contracts.Frame) {
+	ask, ok := f.(*contracts.ControlRequest)
+	if !ok {
+		return
+	}
+	name := ask.ConnectionID
+	if ask.ClientInfo != nil {
+		name = head(ask.ClientInfo.Name, maxName)
+	}
+	a.notice(fmt.Sprintf("%s asks for control: send /%s to give it up.", name, commandRelease))
+}
+
+// questioned announces the call that a question is about, where nothing else does.
+func (a *attachment) questioned(e *contracts.ServerRequest) {
+	if e.RequestType != contracts.RequestToolRetry {
+		a.called(e.CallID, e.Tool, e.Args)
+	}
+}
+
+// resolved shows why a question ended without a yes.
+func (a *attachment) resolved(e *contracts.ServerRequestResolved) {
+	c := a.calls[e.CallID]
+	if c == nil || e.Reason == "" {
+		return
+	}
+	switch e.Resolution {
+	case contracts.VerdictDenied, contracts.VerdictFailed, contracts.VerdictCancelled:
+		c.append("[" + string(e.Resolution) + ": " + reasonOf(e.Reason) + "]\n")
+	}
+}
+
+// reasonOf returns what people are told of a reason, which may be more than words.
+func reasonOf(text string) string {
+	var w wish
+	if json.Unmarshal([]byte(text), &w) == nil && w.OptionID != "" {
+		return "as chosen"
+	}
+	return text
+}
+
+// reconcile puts to the editor what waits for an answer and can be answered from
+// here, and withdraws what cannot or need not be any more.
+func (a *attachment) reconcile() {
+	st := a.fold.Snapshot(0).State
+	wanted := map[string]contracts.PendingRequest{}
+	if a.mayAnswer(&st) {
+		for _, r := range st.PendingRequests {
+			if a.canAsk(r.Kind) {
+				wanted[r.ID] = r
+			}
+		}
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for id, q := range a.asked {
+		if _, still := wanted[id]; !still {
+			q.stop()
+			delete(a.asked, id)
+		}
+	}
+	for _, r := range st.PendingRequests {
+		if _, want := wanted[r.ID]; want && a.asked[r.ID] == nil && len(a.asked) < maxAsked {
+			a.ask(r)
+		}
+	}
+}
+
+// canAsk reports whether the editor can be asked such a question.
+func (a *attachment) canAsk(kind contracts.RequestType) bool {
+	switch kind {
+	case contracts.RequestApproval:
+		return true
+	case contracts.RequestUserInput:
+		return a.peer.form
+	case contracts.RequestMCPElicitation:
+		return a.peer.form || a.peer.url
+	}
+	return false
+}
+
+// ask puts a question to the editor. a.mu is held.
+func (a *attachment) ask(r contracts.PendingRequest) {
+	ctx, stop := context.WithCancel(a.ctx)
+	q := &pending{request: r, stop: stop}
+	a.asked[r.ID] = q
+	status, known := acp.ToolCallStatusPending, a.calls[r.CallID]
+	if known != nil {
+		status = known.status
+	}
+	a.asking.Go(func() { // ends with the answer, or when the question is withdrawn
+		defer stop()
+		answer, err := a.put(ctx, r, status)
+		if ctx.Err() != nil {
+			return // it was withdrawn, and what the editor says is nobody's answer
+		}
+		if err != nil {
+			a.notice("The question waits for an answer, which this editor did not give: " + err.Error())
+			return
+		}
+		if answer == nil { // the editor says that the prompt was cancelled
+			a.cancelTurn(nil)
+			return
+		}
+		a.reply(q, answer)
+	})
+}
+
+// put asks the editor and returns its answer, nil if it cancelled the prompt.
+func (a *attachment) put(ctx context.Context, r contracts.PendingRequest, status acp.ToolCallStatus) (*contracts.ServerRequestResponse, error) {
+	answer := &contracts.ServerRequestResponse{RequestID: r.ID, RequestType: r.Kind}
+	switch r.Kind {
+	case contracts.RequestApproval:
+		return a.permission(ctx, r, status, answer)
+	case contracts.RequestUserInput:
+		return a.input(ctx, r, answer)
+	default:
+		return a.elicitation(ctx, r, answer)
+	}
+}
+
+// reply sends an answer. If it was lost with its connection, the question may
+// still wait, and is put again.
+func (a *attachment) reply(q *pending, answer *contracts.ServerRequestResponse) {
+	_, err := a.client.Send(a.ctx, answer)
+	switch {
+	case err == nil, a.ctx.Err() != nil, errors.Is(err, &contracts.Error{Code: contracts.CodeRequestNotFound}):
+	case errors.Is(err, client.ErrAnswerLost):
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		if a.asked[q.request.ID] == q {
+			delete(a.asked, q.request.ID) // the next state asks again
+		}
+	default:
+		a.notice("The answer was not taken: " + a.blame(err).Error())
+	}
+}
+
+// A wish is what an answer says beside yes or no. The wire has no field for it,
+// so it is said in the reason.
+type wish struct {
+	OptionID string `json:"option_id"`
+	Remember string `json:"remember,omitempty"`
+}
+
+// permission asks whether a call may go on.
+func (a *attachment) permission(ctx context.Context, r contracts.PendingRequest, status acp.ToolCallStatus, answer *contracts.ServerRequestResponse) (*contracts.ServerRequestResponse, error) {
+	in := inputsOf(r.Args)
+	options := in.Details.Options
+	if len(options) == 0 {
+		options = yesOrNo
+	}
+	options = options[:min(len(options), maxOptions)]
+	offered := make([]acp.PermissionOption, len(options))
+	for i, o := range options {
+		offered[i] = acp.PermissionOption{OptionId: acp.PermissionOptionId(o.ID), Name: o.Name, Kind: o.Kind}
+	}
+	title, kind := in.title(r.Tool), in.kind(r.Tool)
+	shown := &call{diff: in.Details.Diff}
+	raw, err := a.peer.call(ctx, acp.ClientMethodSessionRequestPermission, acp.RequestPermissionRequest{
+		SessionId: a.id, Options: offered,
+		ToolCall: acp.ToolCallUpdate{
+			ToolCallId: acp.ToolCallId(r.CallID), Title: &title, Kind: &kind, Status: &status,
+			RawInput: rawInput(r.Args), Content: shown.content(), Locations: in.locations(a.client.State().Cwd),
+		},
+	})
+	if err != nil {
+		return nil, err
+	}
+	var chosen struct {
+		Outcome struct {
+			Outcome  string `json:"outcome"`
+			OptionID string `json:"optionId"`
+		} `json:"outcome"`
+	}
+	if err := json.Unmarshal(raw, &chosen); err != nil {
+		return nil, fmt.Errorf("its answer cannot be read: %w", err)
+	}
+	switch chosen.Outcome.Outcome {
+	case "cancelled":
+		return nil, nil
+	case "selected":
+		return choose(options, chosen.Outcome.OptionID, answer)
+	}
+	return nil, fmt.Errorf("its answer is neither selected nor cancelled but %q", head(chosen.Outcome.Outcome, maxName))
+}
+
+// choose makes an answer of the option that was selected. Which one is said only
+// where it says more than the verdict.
+func choose(options []option, id string, answer *contracts.ServerRequestResponse) (*contracts.ServerRequestResponse, error) {
+	for _, o := range options {
+		if o.ID != id {
+			continue
+		}
+		approved := o.allows()
+		answer.Approved = &approved
+		if &options[0] == &yesOrNo[0] {
+			return answer, nil
+		}
+		w := wish{OptionID: o.ID}
+		if strings.HasSuffix(string(o.Kind), "_always") {
+			w.Remember = "session"
+		}
+		text, err := json.Marshal(w)
+		if err != nil {
+			return nil, err
+		}
+		answer.Reason = string(text)
+		answer.Content = []contracts.ContentBlock{{Type: "text", Text: string(text)}}
+		return answer, nil
+	}
+	return nil, fmt.Errorf("it selected %q, which was not offered", head(id, maxName))
+}
