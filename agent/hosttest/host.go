@@ -213,9 +213,10 @@ func (h *Host) Resolve(requestID string, out contracts.Outcome) bool {
 	return true
 }
 
-// ApprovalMode implements [contracts.Host].
+// Restored implements [contracts.Host].
 func (h *Host) Restored() bool { return h.Earlier }
 
+// ApprovalMode implements [contracts.Host].
 func (h *Host) ApprovalMode() contracts.ApprovalMode {
 	h.mu.Lock()
 	defer h.mu.Unlock()

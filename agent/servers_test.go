@@ -1,0 +1,195 @@
+//go:build unix
+
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"reflect"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/seed-028515a8/maestro/agent/acp"
+	"github.com/seed-028515a8/maestro/agent/hosttest"
+	"github.com/seed-028515a8/maestro/agent/mcp"
+	"github.com/seed-028515a8/maestro/contracts"
+	"github.com/seed-028515a8/maestro/internal/localmodel"
+)
+
+// A notes is an MCP server with one tool, which says back what it is told.
+type notes struct{ calls atomic.Int64 }
+
+// ServeHTTP implements [http.Handler].
+func (n *notes) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.Method != http.MethodPost {
+		http.Error(w, "no stream here", http.StatusMethodNotAllowed)
+		return
+	}
+	var req struct {
+		ID     json.RawMessage
+		Method string
+		Params struct {
+			ProtocolVersion string
+			Arguments       struct{ Text string }
+		}
+	}
+	if err := json.NewDecoder(r.Body).Decode(&req); err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	if req.ID == nil {
+		w.WriteHeader(http.StatusAccepted)
+		return
+	}
+	answer := map[string]any{"jsonrpc": "2.0", "id": req.ID}
+	switch req.Method {
+	case "initialize":
+		answer["result"] = map[string]any{
+			"protocolVersion": "2025-06-18", "capabilities": map[string]any{"tools": map[string]any{}},
+			"serverInfo": map[string]any{"name": "notes", "version": "1"},
+		}
+	case "tools/list":
+		answer["result"] = map[string]any{"tools": []any{map[string]any{
+			"name": "keep", "title": "Keep a note", "description": "Keeps a note.", "annotations": map[string]any{"readOnlyHint": true},
+			"inputSchema": map[string]any{"type": "object", "properties": map[string]any{"text": map[string]any{"type": "string"}}},
+		}}}
+	case "tools/call":
+		n.calls.Add(1)
+		text := "kept " + req.Params.Arguments.Text
+		answer["result"] = map[string]any{
+			"isError": req.Params.Arguments.Text == "nothing", "content": []any{map[string]any{"type": "text", "text": text}},
+		}
+	default:
+		answer["error"] = map[string]any{"code": -32601, "message": "no " + req.Method}
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(answer) // a client that has left gets nothing
+}
+
+// noteServer serves notes.
+func noteServer(t *testing.T) (*notes, *httptest.Server) {
+	n := &notes{}
+	web := httptest.NewServer(n)
+	t.Cleanup(web.Close)
+	return n, web
+}
+
+func TestToolsOfServersAreOfferedAndAskedAbout(t *testing.T) {
+	n, notesWeb := noteServer(t)
+	m := localmodel.New(localmodel.Options{})
+	web := httptest.NewServer(m)
+	t.Cleanup(web.Close)
+	o := Options{Dir: t.TempDir(), Servers: []mcp.Server{{Name: "notes", URL: notesWeb.URL}}}
+	s := nativeOn(t, "anthropic", web.URL, o)
+
+	hosttest.Must(t, s.prompt("call mcp__notes__keep {\"text\":\"milk\"}"))
+	asked := s.host.Asked()
+	if len(asked) != 1 || asked[0].RequestType != contracts.RequestApproval || asked[0].Tool != "mcp__notes__keep" ||
+		!strings.Contains(asked[0].DisplayName+asked[0].SummaryLabel, "notes: Keep a note") {
+		t.Fatalf("asked %+v, want an approval, whatever the server says of the tool", asked)
+	}
+	if !strings.Contains(s.host.Said(), "kept milk") || n.calls.Load() != 1 {
+		t.Errorf("got %q after %d calls, want the result", s.host.Said(), n.calls.Load())
+	}
+
+	s.host.Answer = func(*contracts.ServerRequest) contracts.Outcome {
+		return contracts.Outcome{Verdict: contracts.VerdictDenied, By: contracts.ResolvedByUser}
+	}
+	hosttest.Must(t, s.prompt("call mcp__notes__keep {\"text\":\"bread\"}"))
+	if n.calls.Load() != 1 {
+		t.Error("a call that was denied reached the server")
+	}
+
+	o.Allow = []string{"mcp__notes__*"}
+	allowed := nativeOn(t, "openai", web.URL, o)
+	hosttest.Must(t, allowed.prompt("call mcp__notes__keep {\"text\":\"eggs\"}"))
+	if asked := allowed.host.Asked(); len(asked) > 0 || !strings.Contains(allowed.host.Said(), "kept eggs") {
+		t.Errorf("asked %v and said %q, want the result without a question", asked, allowed.host.Said())
+	}
+}
+
+func TestCallsOfServersFailAsToolsDo(t *testing.T) {
+	n, web := noteServer(t)
+	s := newServers(Options{Dir: t.TempDir(), Servers: []mcp.Server{{Name: "notes", URL: web.URL}}})
+	hosttest.Must(t, s.Start(t.Context(), hosttest.New(t)))
+	t.Cleanup(func() { hosttest.Must(t, s.Close()) })
+	tools := s.Tools(t.Context())
+	if len(tools) != 1 || !tools[0].Gated || tools[0].Name != "mcp__notes__keep" {
+		t.Fatalf("got the tools %+v, want one that is asked about", tools)
+	}
+	call := func(text string) (string, bool, error) {
+		ctx, cancel := context.WithTimeout(t.Context(), hosttest.Patience)
+		defer cancel()
+		res, err := tools[0].Run(ctx, json.RawMessage(`{"text":"`+text+`"}`), func(string) error { return nil })
+		return res.Text, res.IsError, err
+	}
+	if text, failed, err := call("milk"); text != "kept milk" || failed || err != nil {
+		t.Errorf("got %q, %v, %v, want the result", text, failed, err)
+	}
+	if text, failed, err := call("nothing"); text != "kept nothing" || !failed || err != nil {
+		t.Errorf("got %q, %v, %v, want a result that is an error", text, failed, err)
+	}
+	web.Close()
+	_, _, err := call("bread")
+	passes, ok := errors.AsType[interface {
+		error
+		Retryable() bool
+	}](err)
+	if !ok || !passes.Retryable() || !errors.Is(err, mcp.ErrUnavailable) {
+		t.Errorf("got %v, want an error that may pass", err)
+	}
+	if n.calls.Load() != 2 {
+		t.Errorf("got %d calls, want 2", n.calls.Load())
+	}
+}
+
+// A server that is not there costs nothing but its tools.
+func TestServersThatAreNotThereAreNoObstacle(t *testing.T) {
+	m := localmodel.New(localmodel.Options{})
+	web := httptest.NewServer(m)
+	t.Cleanup(web.Close)
+	s := nativeOn(t, "openai-chat", web.URL, Options{Dir: t.TempDir(), Servers: []mcp.Server{
+		{Name: "gone", Command: "/does/not/exist"}, {Name: "closed", URL: "http://127.0.0.1:1"},
+	}})
+	hosttest.Must(t, s.prompt("say still here"))
+	if s.host.Said() != "still here" {
+		t.Errorf("got %q, want the answer", s.host.Said())
+	}
+	var told strings.Builder
+	for _, status := range hosttest.As[*contracts.Status](s.host) {
+		told.WriteString(status.Message + "\n")
+	}
+	for _, e := range hosttest.As[*contracts.ErrorEvent](s.host) {
+		told.WriteString(e.Message + "\n")
+	}
+	for _, name := range []string{"gone", "closed"} {
+		if !strings.Contains(told.String(), `"`+name+`"`) {
+			t.Errorf("told %q, want that %s is not there", told.String(), name)
+		}
+	}
+}
+
+// An agent may be closed that was never started.
+func TestNativeAgentsMayCloseWithoutAStart(t *testing.T) {
+	a, err := Open("llm:anthropic/m", Options{Dir: t.TempDir(), ModelURL: "http://127.0.0.1:1", Servers: []mcp.Server{{Name: "a", Command: "a"}}})
+	hosttest.Must(t, err)
+	hosttest.Must(t, a.Close(t.Context()))
+}
+
+func TestServersAreHandedOn(t *testing.T) {
+	got := handed([]mcp.Server{
+		{Name: "files", Command: "mcp-files", Args: []string{"--root", "."}, Env: map[string]string{"A": "b"}},
+		{Name: "notes", URL: "http://notes.example/mcp", Headers: map[string]string{"X-A": "b"}},
+	})
+	want := []acp.Server{
+		{Name: "files", Command: "mcp-files", Args: []string{"--root", "."}, Env: map[string]string{"A": "b"}},
+		{Name: "notes", URL: "http://notes.example/mcp", Headers: map[string]string{"X-A": "b"}},
+	}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+}
