@@ -64,6 +64,19 @@ conformance: build ## judge bin/maestro over stdio, WebSocket and HTTP, and as a
 adapter: build ## judge bin/maestro as the outside adapter of hosted runners does
 	go run ./conformance/adapter -- bin/maestro hosted-runner --agent conformance --protocol-profile public --auth off --ready-stdout --exit-on-stdin-eof
 
+.PHONY: agents agent-opencode agent-claude transcripts
+agents: ## real agents from npm, about 650 MB
+	npm --prefix examples/agents install --no-save --no-audit --no-fund
+
+agent-opencode: build ## serve opencode with the local model; needs agents
+	PORT=$(PORT) examples/agents/opencode $(ARGS)
+
+agent-claude: build ## serve Claude Code with the local model; needs agents
+	PORT=$(PORT) examples/agents/claude $(ARGS)
+
+transcripts: build ## docs/transcripts anew; needs agents
+	@for a in opencode claude; do node examples/agents/record.mjs $$a docs/transcripts/$$a.md || exit 1; done
+
 example: build ## run examples/node against bin/maestro
 	.ci/example bin/maestro
 

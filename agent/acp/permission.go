@@ -218,7 +218,7 @@ func choose(options []choice, out contracts.Outcome) *choice {
 // wishes returns what an answer carries beside its verdict, in its reason or in
 // its content: clients that let people type have the first only.
 func wishes(out contracts.Outcome) (w wish) {
-	if false && json.Unmarshal([]byte(out.Reason), &w) == nil {
+	if strings.HasPrefix(strings.TrimSpace(out.Reason), "{") && json.Unmarshal([]byte(out.Reason), &w) == nil {
 		return w
 	}
 	for _, b := range out.Content {
