@@ -14,7 +14,7 @@ PLATFORMS = linux/amd64 linux/arm64 darwin/amd64 darwin/arm64 windows/amd64 wind
 
 .PHONY: help
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "%-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "%-19s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: build run
 build: ## bin/maestro, a static binary
@@ -44,6 +44,10 @@ golden: ## rewrite the golden files; the diff is the review
 
 cover: others ## test coverage by function; bin/cover.out for go tool cover -html
 	@mkdir -p bin && go test -coverprofile=bin/cover.out ./... && go tool cover -func=bin/cover.out | tail -n 1
+
+.PHONY: conformance-agents
+conformance-agents: build ## judge bin/maestro with agents that need no key; about two minutes
+	go run ./conformance/agents bin/maestro
 
 .PHONY: bench bench-smoke kills drains conformance adapter example
 bench: ## compare with other servers, five repetitions; 20 to 30 minutes, Linux

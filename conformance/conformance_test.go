@@ -19,7 +19,7 @@ import (
 )
 
 // asDouble makes the test binary a server on its standard streams, with the
-// defect and the workspace that follow.
+// defect and the workspace that follow. One more word has it answer as any agent.
 const asDouble = "serve-as-double"
 
 // take has signals do nothing here. Unlike one that is ignored, commands do not
@@ -35,6 +35,7 @@ func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == asDouble {
 		options := quick()
 		options.Defect, options.Workspace = double.Defect(os.Args[2]), os.Args[3]
+		options.Plain = len(os.Args) > 4
 		take(syscall.SIGPIPE) // when nobody listens its commands are to end with it
 		os.Exit(double.New(options).ServeStdio(os.Stdin, os.Stdout))
 	}

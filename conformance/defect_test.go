@@ -1,10 +1,8 @@
 package conformance_test
 
 import (
-	"regexp"
 	"slices"
 	"testing"
-	"time"
 
 	"github.com/seed-028515a8/maestro/conformance"
 	"github.com/seed-028515a8/maestro/conformance/double"
@@ -142,18 +140,7 @@ func TestEachPlantedDefectIsCaught(t *testing.T) {
 	for _, c := range catches {
 		t.Run(string(c.on)+"/"+string(c.defect)+"/"+c.run, func(t *testing.T) {
 			t.Parallel()
-			report := judge(t, conformance.Config{Target: targets[c.on](t, c.defect),
-				Filter: regexp.MustCompile(c.run), Patience: 1500 * time.Millisecond})
-			if report.Count(conformance.Failed) == 0 {
-				t.Fatalf("got no failure, want one of %v", c.rules)
-			}
-			for _, result := range report.Results {
-				if f := result.Failure; f != nil && !slices.Contains(c.rules, f.Rule) {
-					t.Errorf("%s: got rule %s (%s), want one of %v", result.Name, f.Rule, f.Message, c.rules)
-				} else if f != nil && len(f.Exchange) == 0 {
-					t.Errorf("%s: got no exchange with the failure", result.Name)
-				}
-			}
+			c.catches(t, conformance.Config{Target: targets[c.on](t, c.defect)})
 		})
 	}
 }

@@ -11,6 +11,9 @@
 // failure carries what was expected, the rule, and the exchange that shows it.
 //
 // The server is a black box: nothing here knows how one is made. The runtime
-// behind it must be the conformance agent, whose triggers make runs
-// repeatable. It promises nothing about speed.
+// behind it should be the conformance agent, whose triggers make runs
+// repeatable. With any other the scenarios that need those are skipped, and what
+// remains is judged: whatever an agent says, a hub keeps its order, shows it to
+// everybody alike, and lets people answer and interrupt it. It promises nothing
+// about speed.
 package conformance

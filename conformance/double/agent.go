@@ -15,11 +15,14 @@ type run struct {
 	open    string        // the open response, or empty
 	chunks  int
 	started time.Time
+	call    string // that waits for approval; empty for none
+	tools   contracts.ToolsSummary
 }
 
 // prompt starts a run.
 func (r *room) prompt(c *client, cmd *contracts.Prompt) *contracts.Error {
 	if r.run != nil && !r.s.has(TwoRuns) {
+		r.kept = cmd
 		return refuse(contracts.CodeRuntimeBusy, contracts.ErrorProtocol, "Headless runtime is already processing a prompt")
 	}
 	name, args, triggered := trigger(cmd.Content)
@@ -31,6 +34,10 @@ func (r *room) prompt(c *client, cmd *contracts.Prompt) *contracts.Error {
 	r.run = &run{cancel: make(chan struct{}), started: time.Now()}
 	for _, path := range cmd.Attachments {
 		r.publish(&contracts.ErrorEvent{Message: "Attachment not readable: " + path, ErrorType: contracts.ErrorTool})
+	}
+	if r.s.opts.Plain {
+		r.plain(c, cmd.Content)
+		return nil
 	}
 	switch name {
 	case "hang": // ends by interrupt
@@ -123,7 +130,8 @@ func (r *room) endRun(interrupted string) {
 		r.respondStart()
 		r.run = nil
 	}
-	end := &contracts.ResponseEnd{ResponseID: run.open, ToolsSummary: contracts.ToolsSummary{ToolsUsed: []string{}},
+	run.tools.ToolsUsed = append([]string{}, run.tools.ToolsUsed...)
+	end := &contracts.ResponseEnd{ResponseID: run.open, ToolsSummary: run.tools,
 		DurationMS: time.Since(run.started).Milliseconds(),
 		Usage:      contracts.Usage{InputTokens: 3, OutputTokens: int64(run.chunks), TotalTokens: 3 + int64(run.chunks), ModelID: "double", Provider: "double"}}
 	if run.chunks > 0 {
@@ -133,7 +141,11 @@ func (r *room) endRun(interrupted string) {
 		end.Usage.TotalTokens++
 	}
 	r.publish(end)
-	if interrupted != "" {
+	if interrupted != "" && !r.s.has(SilentInterrupt) {
 		r.publish(&contracts.ErrorEvent{Message: interrupted, ErrorType: contracts.ErrorCancelled})
+	}
+	if kept := r.kept; kept != nil && r.s.has(KeepsPrompts) {
+		r.kept = nil
+		_ = r.prompt(r.holder, kept) // nothing runs
 	}
 }

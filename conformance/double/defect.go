@@ -100,6 +100,25 @@ const (
 	ReportsExcluded   Defect = "reports-excluded"         // R99: built-in excludes
 )
 
+// The defects of a hub that shows itself with any agent, each with the promise
+// it breaks and its rule. They need [Options.Plain].
+const (
+	StartsDenied    Defect = "starts-denied-calls"        // R46: a denied call does not start
+	ForgetsDenied   Defect = "forgets-denied-calls"       // R46: but it ends
+	EndsCallsTwice  Defect = "ends-calls-twice"           // R46: once
+	AsksAnyway      Defect = "asks-anyway"                // R51: nothing is asked but in mode prompt
+	KeepsPrompts    Defect = "keeps-refused-prompts"      // R42: a refused prompt has no effect
+	SilentInterrupt Defect = "silent-interrupt"           // 3.5: clients are told that the run has ended
+	UnsortedTools   Defect = "repeats-tools-in-summary"   // R39: free of duplicates
+	TakeOverCancels Defect = "takeover-cancels-questions" // D8: they wait for the next controller
+	HidesQuestions  Defect = "hides-questions-from-late"  // R73: a snapshot has what waits
+)
+
+// AgentDefects lists those that show with any agent.
+func AgentDefects() []Defect {
+	return []Defect{StartsDenied, ForgetsDenied, EndsCallsTwice, AsksAnyway, KeepsPrompts, SilentInterrupt, UnsortedTools, TakeOverCancels, HidesQuestions}
+}
+
 // UtilityDefects lists those of utilities.
 func UtilityDefects() []Defect {
 	return []Defect{ReordersOutput, ExitsEarly, CutsCharacters, KeepsAllOutput, TakesAllInput, NeverTypesEOF, DeafToResizes, KillsAtOnce,

@@ -76,6 +76,9 @@ func (r *room) grant(c *client, why contracts.LeaseReason) {
 	if r.generation == 0 || !r.s.has(SameGeneration) {
 		r.generation++
 	}
+	if old != nil && old != c && r.s.has(TakeOverCancels) {
+		r.cancelQuestions("The controller has changed")
+	}
 	if old != nil && old != c && !r.s.has(SilentTakeover) {
 		old.control(&contracts.LeaseChange{ControllerConnectionID: &c.id, Generation: r.generation, Reason: why})
 	}

@@ -42,6 +42,7 @@ func (r *room) resolve(q *contracts.ServerRequest, verdict contracts.Verdict, re
 	}
 	r.publish(&contracts.ServerRequestResolved{RequestID: q.RequestID, RequestType: q.RequestType, CallID: q.CallID,
 		Resolution: verdict, Reason: reason, ResolvedBy: by})
+	r.settle(q, verdict)
 }
 
 func (r *room) cancelQuestions(reason string) {

@@ -21,6 +21,7 @@ type Options struct {
 	LeaseTTL         time.Duration     // zero means 45 s
 	SubscriptionTTL  time.Duration     // of a detached subscription; zero means 30 s
 	Workspace        string            // directory of the utilities, without links on the way; empty is none, unless hosted
+	Plain            bool              // prompts are say, work and ask instead of triggers
 	Profile          contracts.Profile // public behaves as the agent of section 6.2; empty is seed
 }
 
@@ -81,7 +82,8 @@ type room struct {
 	questions []*contracts.ServerRequest
 	run       *run // nil when idle
 	runs      int
-	bare      bool // spoken to over stdio
+	kept      *contracts.Prompt // that was refused last, for a defect
+	bare      bool              // spoken to over stdio
 	closed    bool
 	frozen    bool              // drained: nothing more is published
 	restored  bool              // from a manifest, at floor
@@ -185,6 +187,9 @@ func (r *room) snapshot(cursor uint64) []byte {
 	}
 	st.ControllerSubscriptionID = contracts.NullableString(r.holderSub())
 	st.ControllerConnectionID = contracts.NullableString(r.holderID())
+	if r.s.has(HidesQuestions) {
+		st.PendingRequests, st.PendingApprovals = []contracts.PendingRequest{}, []contracts.PendingEntry{}
+	}
 	if r.s.has(NullOptional) {
 		st.SessionID = contracts.NullString{}
 	}

@@ -76,6 +76,26 @@ func apply(st *contracts.State, ev contracts.Event) {
 		if ev.RequiresApproval {
 			st.PendingApprovals = put(st.PendingApprovals, e)
 		}
+	case *contracts.ToolStart:
+		name := "unknown"
+		for _, t := range st.TrackedTools {
+			if t.CallID == ev.CallID {
+				name = t.Tool
+			}
+		}
+		st.ActiveTools = append(idle(st.ActiveTools, ev.CallID), contracts.ActiveTool{CallID: ev.CallID, Tool: name})
+	case *contracts.ToolOutput:
+		st.ActiveTools = slices.Clone(st.ActiveTools)
+		for i := range st.ActiveTools {
+			if st.ActiveTools[i].CallID == ev.CallID {
+				st.ActiveTools[i].Output += ev.Content
+			}
+		}
+	case *contracts.ToolEnd:
+		st.ActiveTools, st.TrackedTools = idle(st.ActiveTools, ev.CallID), drop(st.TrackedTools, ev.CallID)
+		for _, list := range lists(st) {
+			*list = drop(*list, ev.CallID)
+		}
 	case *contracts.ClientToolRequest:
 		e := contracts.PendingEntry{CallID: ev.CallID, Tool: ev.Tool, Args: ev.Args}
 		st.TrackedTools = put(st.TrackedTools, e)
@@ -102,6 +122,17 @@ func apply(st *contracts.State, ev contracts.Event) {
 		st.LastStatus = &ev.Message
 	}
 	unify(st)
+}
+
+// idle returns the tools but one.
+func idle(list []contracts.ActiveTool, call string) []contracts.ActiveTool {
+	kept := []contracts.ActiveTool{}
+	for _, t := range list {
+		if t.CallID != call {
+			kept = append(kept, t)
+		}
+	}
+	return kept
 }
 
 func resolved(st *contracts.State, ev *contracts.ServerRequestResolved) {

@@ -103,6 +103,7 @@ var rooms = map[string]room{
 	"conformance/double":  {ours: []string{"conformance/shape", "contracts"}, others: []string{creack, websocket}},
 	"conformance/shape":   {ours: []string{"contracts"}},
 	"conformance/adapter": {}, // judges from outside
+	"conformance/agents":  {}, // starts servers for it
 
 	"bench":              {ours: []string{"bench/control", "contracts"}, others: []string{system}},
 	"bench/control":      {},

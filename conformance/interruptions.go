@@ -1,0 +1,132 @@
+package conformance
+
+import (
+	"github.com/seed-028515a8/maestro/contracts"
+)
+
+// interruptions judges how runs of any agent are stopped: R37, R66 to R69, 3.5,
+// R19.
+func interruptions() []Scenario {
+	interrupt, cancel := &contracts.Interrupt{}, &contracts.Cancel{}
+	onStdio := Needs{Transport: Stdio, Seed: true}
+	return []Scenario{
+		{Name: "agent/interrupt", Title: "interrupt ends a run with everything in it, and says so last", Rules: []string{"R37", "R46", "3.5"}, Needs: everywhere, Run: stopsAgent(interrupt, "Run interrupted by user")},
+		{Name: "agent/cancel", Title: "cancel does so in its own words", Rules: []string{"R37", "R46", "3.5"}, Needs: everywhere, Run: stopsAgent(cancel, "Run cancelled by user")},
+		{Name: "agent/interrupt-at-once", Title: "interrupt ends a run that has hardly begun", Rules: []string{"R37", "3.5"}, Needs: everywhere, Run: stopsAtOnce},
+		{Name: "agent/interrupt-then-prompt", Title: "A prompt right after interrupt is accepted and answered", Rules: []string{"3.5"}, Needs: everywhere, Run: stopsThenPrompts},
+		{Name: "agent/interrupt-again", Title: "Run after run can be interrupted", Rules: []string{"R37", "3.5"}, Needs: everywhere, Run: stopsAgain},
+		{Name: "agent/interrupt-idle", Title: "interrupt with nothing active is no error, and the next prompt is answered", Rules: []string{"R68"}, Needs: everywhere, Run: stopsNothing},
+		{Name: "agent/interrupt-question", Title: "interrupt cancels the question of a run and its call, which never starts", Rules: []string{"R66", "R46", "3.5"}, Needs: tooled, Run: stopsQuestion},
+		{Name: "agent/eof-in-run", Title: "EOF during a run ends the process all the same", Rules: []string{"R19"}, Needs: onStdio, Run: agentEOF},
+		{Name: "agent/shutdown-question", Title: "shutdown while a question waits cancels it and ends the process", Rules: []string{"R18", "R71"}, Needs: onStdio, Run: agentShutdown},
+	}
+}
+
+// stopped waits for the news that a run was stopped, and holds the run against
+// what it leaves behind: nothing.
+func (d *pilot) stopped(text string) *Frame {
+	end := d.awaits("3.5", interrupted(text))
+	at := d.p.indexAfter(end)
+	responses := 0
+	for _, f := range d.p.log[d.spoke:at] {
+		if f.Type != "response_start" {
+			continue
+		}
+		responses++
+		if countOf(d.p.log[d.spoke:at], message("response_end").with("response_id", f.str("response_id"))) != 1 {
+			d.s.fail("R37", "%s: expected %s to have ended when the run says that it was stopped", d.p.name, f.str("response_id"))
+		}
+	}
+	if responses == 0 {
+		d.s.fail("R37", "%s: expected a response before the run says that it was stopped, got none", d.p.name)
+	}
+	d.closed(d.spoke, at)
+	d.idle("R69")
+	return end
+}
+
+func stopsAgent(cmd contracts.Command, text string) func(*Session) {
+	return func(s *Session) {
+		d := s.pilot()
+		d.works()
+		d.tell("3.5", cmd)
+		end := d.stopped(text)
+		d.p.still("3.5", d.p.indexAfter(end), anyOf(signOfWork, message("response_chunk"), message("tool_end"), message("error").with("error_type", "cancelled")))
+		d.ends("3.5")
+	}
+}
+
+func stopsAtOnce(s *Session) {
+	d := s.pilot()
+	d.decide(contracts.ApprovalAuto)
+	d.prompt(s.long())
+	d.tell("3.5", &contracts.Interrupt{})
+	d.stopped("Run interrupted by user")
+	d.ends("3.5")
+}
+
+func stopsThenPrompts(s *Session) {
+	d := s.pilot()
+	d.works()
+	d.tell("3.5", &contracts.Interrupt{})
+	d.tell("3.5", &contracts.Prompt{Content: s.say()})
+	end := d.awaits("3.5", interrupted("Run interrupted by user"))
+	d.after("3.5", end, message("response_end"))
+	d.p.none("3.5", 0, message("error").with("message", textBusy))
+}
+
+func stopsAgain(s *Session) {
+	d := s.pilot()
+	for range 3 {
+		d.works()
+		d.tell("3.5", &contracts.Interrupt{})
+		d.stopped("Run interrupted by user")
+	}
+	d.ends("3.5")
+}
+
+func stopsNothing(s *Session) {
+	d := s.pilot()
+	from := len(d.p.log)
+	for _, cmd := range []contracts.Command{&contracts.Interrupt{}, &contracts.Cancel{}} {
+		d.tell("R68", cmd)
+	}
+	d.says()
+	d.awaits("R68", message("response_end"))
+	d.tell("R68", initNothing())
+	d.p.none("R68", from, message("error").with("error_type", "cancelled"))
+}
+
+func stopsQuestion(s *Session) {
+	d := s.pilot()
+	q := d.asks()
+	d.tell("R66", &contracts.Interrupt{})
+	f := d.resolved("R66", q, "cancelled", "runtime")
+	if got := f.str("reason"); got != "Interrupted before request completed" {
+		s.fail("R66", "expected the reason of an interrupt, got %q", got)
+	}
+	d.stopped("Run interrupted by user")
+	d.notStarted("R46", q)
+	if end := d.toolEnd(q); end.at("success") != false {
+		s.fail("R46", "expected a cancelled call to have failed, got %s", abridge(end.Raw, maxTraceText))
+	}
+	d.refused(approve(q.str("request_id"), true), unknownRefusal("R53", q.str("request_id")))
+	d.ends("3.5")
+}
+
+func agentEOF(s *Session) {
+	d := s.pilot()
+	d.works()
+	d.p.closeInput("R19")
+	d.p.exits("R19", 0)
+}
+
+func agentShutdown(s *Session) {
+	d := s.pilot()
+	q := d.asks()
+	d.p.command(&contracts.Shutdown{})
+	d.p.exits("R18", 0)
+	if f := d.resolved("R71", q, "cancelled", "runtime"); f.str("reason") != shutReason {
+		s.fail("R71", "expected the reason of a shutdown, got %s", show(f.at("reason")))
+	}
+}

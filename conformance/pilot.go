@@ -1,0 +1,324 @@
+package conformance
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/seed-028515a8/maestro/contracts"
+)
+
+// A pilot is a controller on whichever transport the target has, and what it
+// sees there. It belongs to the scenario's goroutine.
+type pilot struct {
+	mirror // what it sees and did, to be held against the server's state
+	s      *Session
+	c      *Caller                // over HTTP; else nil
+	spoke  int                    // index in the log at which its last run began
+	mode   contracts.ApprovalMode // as it set it; empty if it did not
+}
+
+// pilot returns a controller of a session of its own.
+func (s *Session) pilot() *pilot {
+	d := &pilot{s: s}
+	if s.wire != nil {
+		d.c = s.controllerOnly()
+		d.follows(d.c.subscribed(nil))
+	} else {
+		d.p = s.controller()
+	}
+	s.pilots = append(s.pilots, d)
+	return d
+}
+
+// follows opens the stream of a subscription that was just made.
+func (d *pilot) follows(a *Answer) {
+	d.begin = a.snapshot()
+	d.p = d.c.follow(d.begin.Cursor)
+	d.p.watch.adopt(d.begin)
+}
+
+// successor returns a controller that takes the lease from whoever holds it.
+func (s *Session) successor(name string) *pilot {
+	d := &pilot{s: s}
+	if s.wire != nil {
+		d.c = s.caller(name, contracts.RoleController)
+		if a := d.c.connected(fields{"takeControl": true}); a.at("controller_lease_granted") != true {
+			s.fail("A25", "expected the takeover to succeed at once, got %s", a.said())
+		}
+		d.follows(d.c.subscribed(nil))
+	} else {
+		d.p = s.attach(name, entry{role: contracts.RoleController, take: "1"})
+	}
+	s.pilots = append(s.pilots, d)
+	return d
+}
+
+// onlooker returns a viewer whose log begins with a snapshot.
+func (s *Session) onlooker(name string) *Peer {
+	if s.wire == nil {
+		return s.viewer(name)
+	}
+	p := s.follow(name, follow{})
+	p.begins("A42")
+	return p
+}
+
+// latecomer returns a viewer that has seen everything up to a cursor.
+func (s *Session) latecomer(name string, cursor int64, epoch string) *Peer {
+	if s.wire != nil {
+		return s.backOn(name, cursor, epoch)
+	}
+	p := s.back(name, cursor, epoch)
+	if got := p.attached["resume"]; got != "replay" { // it may show snapshots of an interrupt
+		s.fail("A114", "%s: expected resume \"replay\", got %s", name, show(got))
+	}
+	return p
+}
+
+// now asks for the session's state; networked transports only.
+func (d *pilot) now() *Frame {
+	if d.s.wire != nil {
+		return d.s.state()
+	}
+	d.s.ids++
+	v := d.s.viewer(fmt.Sprintf("judge-%d", d.s.ids))
+	defer v.close()
+	return v.last(control("snapshot"))
+}
+
+// catchUp reads what the server has said so far. A stream has no answers, so
+// there an empty init is sent, whose status is waited for.
+func (d *pilot) catchUp() (moved []move) {
+	if d.c == nil {
+		d.p.fence()
+		return nil
+	}
+	from := len(d.p.log)
+	d.c.posted("R33", initNothing())
+	f := d.p.await("R33", from, initNothingReply)
+	return []move{{d.p.indexAfter(f) - 1, initNothing()}}
+}
+
+// settle is catchUp that keeps what it did.
+func (d *pilot) settle() { d.moves = append(d.moves, d.catchUp()...) }
+
+// do sends a command that must be accepted, once everything before it has been
+// received.
+func (d *pilot) do(cmd contracts.Command) {
+	d.settle()
+	d.moves = append(d.moves, move{len(d.p.log), cmd})
+	d.tell("R79", cmd)
+}
+
+// tell sends a command that must be accepted.
+func (d *pilot) tell(rule string, cmd contracts.Command) {
+	if d.c != nil {
+		d.c.posted(rule, cmd)
+		return
+	}
+	d.p.accepted(rule, d.p.command(cmd))
+}
+
+// refused sends a command that must be refused.
+func (d *pilot) refused(cmd contracts.Command, r refusal) {
+	if d.c != nil {
+		d.c.post(cmd).refused(r.rule, r.code, r.text)
+		return
+	}
+	d.p.pos = len(d.p.log)
+	d.p.refused(d.p.command(cmd), r)
+}
+
+// prompt begins a run as soon as the one before it has ended, however long that
+// takes.
+func (d *pilot) prompt(content string) { d.send(&contracts.Prompt{Content: content}) }
+
+func (d *pilot) send(cmd *contracts.Prompt) {
+	patience := 4 * d.s.config.Patience
+	for deadline := time.Now().Add(patience); ; {
+		d.settle()
+		d.spoke = len(d.p.log)
+		if d.try(cmd) {
+			break
+		}
+		if time.Now().After(deadline) {
+			d.s.fail("R42", "%s: expected the run to end and a prompt to be accepted within %s", d.p.name, patience)
+		}
+		d.s.pause("R42", quiet/3)
+	}
+	d.moves = append(d.moves, move{d.spoke, cmd})
+}
+
+// try sends a prompt and reports false if a run is still active.
+func (d *pilot) try(cmd *contracts.Prompt) bool {
+	if d.c == nil {
+		return d.p.tryPrompt(cmd)
+	}
+	a := d.c.post(cmd)
+	if a.Status != http.StatusOK {
+		a.refused("1.12", contracts.CodeRuntimeBusy, textBusy)
+	}
+	return a.Status == http.StatusOK
+}
+
+// signOfWork wants anything that an agent shows of a run.
+var signOfWork = anyOf(message("response_start"), message("tool_call"), message("tool_start"), message("server_request"))
+
+// awaits returns what w wants of the present run. An agent may be silent for a
+// while; the scenario's timeout bounds the whole.
+func (d *pilot) awaits(rule string, w want) *Frame {
+	return d.p.awaitFor(rule, d.spoke, w, 3*d.s.config.Patience)
+}
+
+// after is awaits for what comes after a frame.
+func (d *pilot) after(rule string, f *Frame, w want) *Frame {
+	return d.p.awaitFor(rule, d.p.indexAfter(f), w, 3*d.s.config.Patience)
+}
+
+// decide has approvals decided in a mode from here on.
+func (d *pilot) decide(mode contracts.ApprovalMode) {
+	if d.mode != mode {
+		d.mode = mode
+		d.do(&contracts.Init{ApprovalMode: mode})
+	}
+}
+
+// says begins a run that is answered, in which nothing is asked.
+func (d *pilot) says() {
+	d.decide(contracts.ApprovalAuto)
+	d.prompt(d.s.say())
+}
+
+// calls begins a run in which a tool is called, and nothing asked.
+func (d *pilot) calls() {
+	d.decide(contracts.ApprovalAuto)
+	d.prompt(d.s.ask())
+}
+
+// works begins a run that takes a while, in which nothing is asked, and returns
+// its first sign.
+func (d *pilot) works() *Frame {
+	d.decide(contracts.ApprovalAuto)
+	d.prompt(d.s.long())
+	return d.awaits("R37", signOfWork)
+}
+
+// question is awaits for an approval.
+func (d *pilot) question() *Frame {
+	return d.awaits("R50", message("server_request").with("request_type", contracts.RequestApproval))
+}
+
+// asks begins a run that asks for an approval, and returns the question. A run
+// before it must be over: the mode would change in its midst.
+func (d *pilot) asks() *Frame {
+	d.decide(contracts.ApprovalPrompt)
+	d.prompt(d.s.ask())
+	return d.question()
+}
+
+// ends drives until the session takes another prompt and holds the run before it
+// against what every run promises: R37 and R46.
+func (d *pilot) ends(rule string) {
+	began := d.spoke
+	d.says()
+	d.settle()
+	if countOf(d.p.log[began:], message("response_end")) == 0 {
+		d.s.fail("R37", "%s: expected a response_end before another prompt was accepted, got none", d.p.name)
+	}
+	d.closed(began, d.spoke)
+	d.awaits(rule, message("response_end"))
+}
+
+// closed fails unless every call that was announced in a part of the log has
+// ended once. Those of the conformance agent may wait for an answer.
+func (d *pilot) closed(from, to int) {
+	for _, f := range d.p.log[from:to] {
+		if f.Kind != "message" || f.Type != "tool_call" || !d.s.any() {
+			continue
+		}
+		id := f.str("call_id")
+		if n := countOf(d.p.log[from:], message("tool_end").with("call_id", id)); n != 1 {
+			d.s.fail("R46", "%s: expected one tool_end for the call %s of a run that is over, got %d", d.p.name, id, n)
+		}
+	}
+}
+
+// idle waits until the state shows that nothing goes on.
+func (d *pilot) idle(rule string) {
+	if !d.s.socket() {
+		return
+	}
+	for range 20 {
+		if f := d.now(); f.at("state.is_responding") == false && len(listOf(f, "state.active_tools")) == 0 {
+			break
+		}
+		d.s.pause(rule, quiet/3)
+	}
+	checkIdle(d.s, rule, d.now())
+}
+
+// finish has every peer read up to one common entry, and forget what follows.
+func (d *pilot) finish(peers ...*Peer) {
+	from := len(d.p.log)
+	d.tell("R33", initNothing())
+	last := d.p.await("R33", from, initNothingReply)
+	end := initNothingReply.where(fmt.Sprintf("with cursor %d", last.Cursor), func(f *Frame) bool { return f.Cursor == last.Cursor })
+	for _, p := range append(peers, d.p) {
+		p.await("A49", 0, end)
+		p.cut(end)
+	}
+}
+
+// compare holds a fresh snapshot against the fold of what the pilot saw and did.
+func (d *pilot) compare(rule string) {
+	f := d.now()
+	late := d.catchUp()
+	d.differs(rule, f)
+	d.moves = append(d.moves, late...)
+}
+
+// leave ends the session, so that its agent does not stay behind. What comes of
+// it is no part of the judgement.
+func (d *pilot) leave() {
+	switch {
+	case d.c != nil:
+		ctx, cancel := d.s.within(d.s.config.Patience)
+		defer cancel()
+		r := d.c.sending(encodeCommand(&contracts.Shutdown{}))
+		if a, err := d.s.wire.do(ctx, r); err == nil && a.Status == http.StatusOK {
+			d.s.trace.add(d.s.now(), d.p.name, ">", r.body)
+		}
+	case d.s.socket() && d.p.ended == nil:
+		d.p.send(encodeCommand(&contracts.Shutdown{}))
+	}
+}
+
+// answers approves or denies a question, giving a reason.
+func (d *pilot) answers(q *Frame, yes bool) {
+	d.do(&contracts.ServerRequestResponse{RequestID: q.str("request_id"), RequestType: contracts.RequestApproval, Approved: &yes,
+		Result: &contracts.ToolResult{Success: yes, Output: "Go ahead", Error: "Not on a Friday"}})
+}
+
+// resolved returns how a question ended, which must be in this way.
+func (d *pilot) resolved(rule string, q *Frame, verdict, by string) *Frame {
+	f := d.after(rule, q, message("server_request_resolved").with("request_id", q.str("request_id")))
+	if f.at("resolution") != verdict || f.at("resolved_by") != by || f.at("call_id") != q.at("call_id") {
+		d.s.fail(rule, "%s: expected %s to be %s by %s, got %s", d.p.name, q.str("request_id"), verdict, by, abridge(f.Raw, maxTraceText))
+	}
+	return f
+}
+
+// toolEnd returns the end of the call that a question was about.
+func (d *pilot) toolEnd(q *Frame) *Frame {
+	return d.after("R46", q, message("tool_end").with("call_id", q.str("call_id")))
+}
+
+// notStarted fails if the call of a question was started.
+func (d *pilot) notStarted(rule string, q *Frame) {
+	started := message("tool_start").with("call_id", q.str("call_id"))
+	if i := slices.IndexFunc(d.p.log, started.ok); i >= 0 {
+		d.s.fail(rule, "%s: expected a call that was not approved to stay unstarted, got %s", d.p.name, abridge(d.p.log[i].Raw, maxTraceText))
+	}
+}

@@ -1,0 +1,60 @@
+package conformance
+
+import "fmt"
+
+// A Runtime is what a server has behind it, as far as scenarios must know.
+type Runtime string
+
+const (
+	RuntimeConformance Runtime = "conformance" // the conformance agent, whose prompts are triggers
+	RuntimeAny         Runtime = "any"         // some agent that answers prompts in a way of its own
+)
+
+// Prompts are what scenarios about any agent say to it. An empty one skips the
+// scenarios that would say it.
+type Prompts struct {
+	Say  string // leads to an answer
+	Long string // leads to one that takes at least a second, better three
+	Ask  string // leads to one call of a tool that asks for approval
+}
+
+// DefaultPrompts returns prompts that an agent understands which has a shell and
+// the local model: say, call and pause are that model's commands.
+func DefaultPrompts() Prompts {
+	return Prompts{
+		Say:  "say Hello, conformance.",
+		Long: "say One moment.\ncall bash|Bash|shell {\"command\":\"sleep 4\"}\nsay That took a while.",
+		Ask:  "call bash|Bash|shell {\"command\":\"echo conformance > conformance.txt; cat conformance.txt\"}\nsay That is done.",
+	}
+}
+
+// any reports whether the runtime may be any agent.
+func (s *Session) any() bool { return s.config.Runtime == RuntimeAny }
+
+// conformanceAgent ends a scenario that goes on only with the conformance agent.
+func (s *Session) conformanceAgent() {
+	if s.any() {
+		s.skip("needs the conformance agent")
+	}
+}
+
+// prompts returns what to say to the agent there is.
+func (s *Session) prompts() Prompts {
+	if s.any() {
+		return s.config.Prompts
+	}
+	s.ids++
+	return Prompts{Say: "hello", Long: streamOf(200, 20), Ask: approval(fmt.Sprintf("asked-%d", s.ids))}
+}
+
+// given returns a prompt unless there is none; then it ends the scenario.
+func (s *Session) given(prompt, what string) string {
+	if prompt == "" {
+		s.skip("needs a prompt that %s", what)
+	}
+	return prompt
+}
+
+func (s *Session) say() string  { return s.given(s.prompts().Say, "is answered") }
+func (s *Session) long() string { return s.given(s.prompts().Long, "takes a while to answer") }
+func (s *Session) ask() string  { return s.given(s.prompts().Ask, "leads to an approval") }
