@@ -119,7 +119,7 @@ func serveDouble(t *testing.T, options double.Options) string {
 // judge runs the suite, with more patience than usual: tests share the machine.
 func judge(t *testing.T, c conformance.Config) conformance.Report {
 	t.Helper()
-	c.Patience = cmp.Or(c.Patience, 10*time.Second)
+	c.Patience = cmp.Or(c.Patience, 30*time.Second)
 	c.Timeout = cmp.Or(c.Timeout, time.Minute)
 	if strings.HasPrefix(c.Target, "http") {
 		c.Parallel = cmp.Or(c.Parallel, 4)

@@ -28,7 +28,7 @@ func gitState(ctx context.Context, root string, ignored ...string) *contracts.Gi
 	ctx, cancel := context.WithTimeout(ctx, gitTimeout)
 	defer cancel()
 	args := []string{
-		"-c", "core.fsmonitor=false", "-c", "core.untrackedCache=false",
+		"-c", "core.fsmonitor=", "-c", "core.hooksPath=" + os.DevNull, "-c", "core.untrackedCache=false", // "false" is a program to old ones
 		"status", "--porcelain=v2", "--branch", "--", ".",
 	}
 	for _, dir := range ignored {
@@ -39,7 +39,7 @@ func gitState(ctx context.Context, root string, ignored ...string) *contracts.Gi
 	var out head
 	cmd := exec.CommandContext(ctx, "git", args...)
 	cmd.Dir, cmd.Stdout = root, &out
-	cmd.Env = []string{"GIT_OPTIONAL_LOCKS=0", "GIT_TERMINAL_PROMPT=0", "LC_ALL=C"}
+	cmd.Env = []string{"GIT_OPTIONAL_LOCKS=0", "GIT_TERMINAL_PROMPT=0", "GIT_NO_LAZY_FETCH=1", "GIT_ALLOW_PROTOCOL=", "LC_ALL=C"}
 	for _, name := range gitVariables {
 		if value, ok := os.LookupEnv(name); ok {
 			cmd.Env = append(cmd.Env, name+"="+value)

@@ -1,11 +1,8 @@
 package utility
 
 import (
-	"bufio"
 	"context"
-	"io"
-	"os"
-	"os/exec"
+	"io/fs"
 	"path"
 	"path/filepath"
 	"slices"
@@ -13,7 +10,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/seed-028515a8/maestro/internal/child"
 	"github.com/seed-028515a8/maestro/workspace"
 )
 
@@ -33,11 +29,13 @@ type finding struct {
 // listAnew returns the files below dir, which is relative to the root: what git
 // lists where there is git and a repository, else what the workspace finds by
 // itself. The files of other repositories below dir are found by the workspace in
-// any case.
+// any case, and those that git tracks count even if it cannot tell of the others.
 func (h *lister) listAnew(ctx context.Context, dir string) (*finding, error) {
-	f := &finding{asked: time.Now(), marks: h.marks(ctx, dir)}
+	f := &finding{asked: time.Now(), marks: h.marks(dir)}
+	var tracked []string
 	if h.ws.Repository(dir) {
 		g, listed := h.askGit(ctx, dir)
+		tracked = g.files
 		if listed {
 			h.listNested(ctx, g)
 			if !hold(f.marks) { // the two that were asked may have seen another index
@@ -51,7 +49,13 @@ func (h *lister) listAnew(ctx context.Context, dir string) (*finding, error) {
 		}
 	}
 	own, err := h.ws.List(ctx, dir, maxSearchFiles)
-	f.files, f.complete = newCandidates(h.leaveOut(dir, own.Files)), own.Complete
+	f.complete = own.Complete && len(own.Files)+len(tracked) <= maxSearchFiles
+	if f.unsure = len(tracked) > 0; f.unsure {
+		own.Files = append(own.Files, tracked[:min(len(tracked), maxSearchFiles-len(own.Files))]...)
+		slices.Sort(own.Files)
+		own.Files = slices.Compact(own.Files)
+	}
+	f.files = newCandidates(h.leaveOut(dir, own.Files))
 	return f, err
 }
 
@@ -69,8 +73,9 @@ func (h *lister) listNested(ctx context.Context, g *gitListing) {
 	}
 }
 
-// askGit returns what git lists below dir. It reports false if git is not there
-// or does not list the directory.
+// askGit returns what git lists below dir. It reports false if git is not there,
+// does not list the directory or does not answer, and returns what is tracked if
+// it told that.
 //
 // What is tracked and what else there is, is asked for at the same time: git
 // takes one processor for each. Whether what is tracked is there, it is not
@@ -79,16 +84,23 @@ func (h *lister) askGit(ctx context.Context, dir string) (*gitListing, bool) {
 	tracked, others := h.newGitListing(dir), h.newGitListing(dir)
 	var asked sync.WaitGroup
 	var err error
-	asked.Go(func() { err = others.ask(ctx, []string{tracked.dir}, "-o", "--exclude-standard") }) // ends with git, which ctx bounds
-	err2 := tracked.ask(ctx, []string{tracked.dir}, "-s", "-c")
+	asked.Go(func() { err = others.ask(ctx, aboutRules, []string{tracked.dir}, "-o", "--exclude-standard") }) // ends with git, which ctx bounds
+	err2 := tracked.ask(ctx, aboutIndex, []string{tracked.dir}, "-s", "-c")
 	asked.Wait()
-	tracked.join(others)
 	switch {
-	case ctx.Err() != nil || tracked.full:
+	case ctx.Err() != nil || tracked.full || others.full:
+		tracked.join(others)
 		tracked.cut = true
 		return tracked, true
-	case err != nil || err2 != nil:
-		return nil, false
+	case err2 != nil:
+		return h.newGitListing(dir), false // it may have told of some
+	case err != nil:
+		return tracked, false
+	}
+	tracked.join(others)
+	if tracked.full {
+		tracked.cut = true
+		return tracked, true
 	}
 	return tracked, len(tracked.files) > 0 || len(tracked.nested) > 0 || !h.rootIgnored(ctx)
 }
@@ -98,7 +110,7 @@ func (h *lister) askGit(ctx context.Context, dir string) (*gitListing, bool) {
 // because it leaves that to the workspace.
 func (h *lister) askGitAbout(ctx context.Context, paths []string) ([]string, bool) {
 	g := h.newGitListing(".")
-	if err := g.ask(ctx, paths, "-s", "-c", "-o", "--exclude-standard"); err != nil || g.full || len(g.nested) > 0 {
+	if err := g.ask(ctx, aboutRules, paths, "-s", "-c", "-o", "--exclude-standard"); err != nil || g.full || len(g.nested) > 0 {
 		return nil, false
 	}
 	return slices.DeleteFunc(g.files, func(file string) bool { return !h.isThere(".", file) }), true
@@ -108,39 +120,6 @@ func (h *lister) askGitAbout(ctx context.Context, paths []string) ([]string, boo
 func (h *lister) isThere(dir, file string) bool {
 	info, err := h.ws.Lstat(filepath.Join(dir, filepath.FromSlash(file)))
 	return err == nil && !info.IsDir()
-}
-
-// gone returns the tracked files that are not there.
-func (h *lister) gone(ctx context.Context) (map[string]bool, error) {
-	out, err := h.git(ctx, "ls-files", "-z", "-d").Output()
-	gone := make(map[string]bool)
-	for file := range strings.SplitSeq(string(out), "\x00") {
-		gone[file] = true
-	}
-	return gone, err
-}
-
-// rootIgnored reports whether the repository around the root ignores all of it.
-func (h *lister) rootIgnored(ctx context.Context) bool {
-	return h.git(ctx, "check-ignore", "-q", ".").Run() == nil
-}
-
-// gitSettings are the variables that say where git's configuration is. What the
-// workspace lists by itself goes by them, too.
-var gitSettings = []string{"XDG_CONFIG_HOME", "GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM", "GIT_CONFIG_NOSYSTEM"}
-
-// git returns a git process in the root. It runs nothing that the repository's
-// configuration names.
-func (h *lister) git(ctx context.Context, args ...string) *exec.Cmd {
-	args = append([]string{"-c", "core.fsmonitor=false", "-C", h.ws.Root()}, args...)
-	cmd := exec.CommandContext(ctx, "git", args...)
-	env := child.Environ(os.Environ(), h.hosted, slices.Concat(h.envPass, gitSettings))
-	cmd.Env = slices.DeleteFunc(env, func(entry string) bool {
-		name, _, _ := strings.Cut(entry, "=")
-		return strings.HasPrefix(name, "GIT_") && !slices.Contains(gitSettings, name)
-	})
-	cmd.Env = append(cmd.Env, "GIT_OPTIONAL_LOCKS=0")
-	return cmd
 }
 
 // A gitListing is what git said about the files below dir.
@@ -163,41 +142,28 @@ func (h *lister) newGitListing(dir string) *gitListing {
 // It runs in the root and is told what to list as paths in the repository, which
 // it does not look for behind symbolic links, so what is swapped in meanwhile
 // leads nowhere.
-func (g *gitListing) ask(ctx context.Context, paths []string, what ...string) error {
+func (g *gitListing) ask(ctx context.Context, about question, paths []string, what ...string) error {
+	args := append([]string{"--literal-pathspecs", "ls-files", "-z", "-t"}, what...)
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	args := append([]string{"--literal-pathspecs", "ls-files", "-z", "-t"}, what...)
-	cmd := g.of.git(ctx, append(append(args, "--"), paths...)...)
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		return err
-	}
-	if err := cmd.Start(); err != nil {
-		return err
-	}
-	if g.take(out); g.full {
-		cancel() // what else there is does not count
-	}
-	return cmd.Wait()
+	out := &entryWriter{each: func(entry string) bool {
+		if g.take(entry); g.full {
+			cancel() // what else there is does not count
+		}
+		return !g.full
+	}}
+	return g.of.git(ctx, about, "", out, append(append(args, "--"), paths...)...)
 }
 
-// take reads git's output: "T mode object stage\tpath" for tracked files and
-// "? path" for others.
-func (g *gitListing) take(out io.Reader) {
-	lines := bufio.NewReaderSize(out, 64<<10)
-	for {
-		entry, err := lines.ReadString(0)
-		if err != nil {
-			return // git ends every entry
-		}
-		if len(g.files) == maxSearchFiles {
-			g.full = true
-			return
-		}
-		g.add(strings.TrimSuffix(entry, "\x00"))
+// take notes an entry, unless g is full.
+func (g *gitListing) take(entry string) {
+	if g.full = len(g.files) == maxSearchFiles; !g.full {
+		g.add(entry)
 	}
 }
 
+// add notes an entry: "T mode object stage\tpath" for tracked files and "? path"
+// for others.
 func (g *gitListing) add(entry string) {
 	tag, file, _ := strings.Cut(entry, " ")
 	submodule := false
@@ -210,7 +176,7 @@ func (g *gitListing) add(entry string) {
 	}
 	dir, isDir := strings.CutSuffix(file, "/")
 	switch {
-	case ofVersionControl(file):
+	case ofVersionControl(file), !isDir && !fs.ValidPath(file): // git lists what the index holds
 	case isDir || submodule:
 		g.nested = append(g.nested, dir)
 	case tag == "S": // of a sparse checkout, and mostly not there

@@ -2,15 +2,12 @@ package utility
 
 import (
 	"context"
-	"errors"
 	"io/fs"
 	"maps"
 	"os"
-	"os/exec"
 	"path"
 	"path/filepath"
 	"slices"
-	"strings"
 	"syscall"
 	"time"
 
@@ -141,6 +138,7 @@ func (h *lister) makeSure(ctx context.Context) {
 	if err != nil {
 		return
 	}
+	astray := h.astray(before.files)
 	select {
 	case c.turn <- struct{}{}:
 		defer func() { <-c.turn }()
@@ -154,9 +152,22 @@ func (h *lister) makeSure(ctx context.Context) {
 	sure := *f
 	sure.unsure = false
 	sure.files = slices.DeleteFunc(slices.Clone(f.files), func(file candidate) bool {
-		return gone[file.path] && !h.isThere(".", file.path) // it may have come back
+		return astray[path.Dir(file.path)] || gone[file.path] && !h.isThere(".", file.path) // it may have come back
 	})
 	c.set(&sure, true)
+}
+
+// astray returns the directories of files that are none by now: git sees what lies
+// behind a link in the place of one, also outside the workspace.
+func (h *lister) astray(files []candidate) map[string]bool {
+	astray := make(map[string]bool)
+	for _, dir := range slices.Sorted(maps.Keys(dirsOf(files))) { // each after the one it lies in
+		info, err := h.ws.Lstat(filepath.FromSlash(dir))
+		if err != nil || !info.IsDir() || astray[path.Dir(dir)] {
+			astray[dir] = true
+		}
+	}
+	return astray
 }
 
 // dirsOf returns the directories that files lie in, up to ".".
@@ -258,24 +269,4 @@ func (h *lister) notIgnored(ctx context.Context, f *finding, dirs []string) []st
 	}
 	ignored, _ := h.ignored(ctx, asked)
 	return append(rest, slices.DeleteFunc(asked, func(dir string) bool { return ignored[dir] })...)
-}
-
-// ignored returns those of paths that git ignores, tracked or not.
-func (h *lister) ignored(ctx context.Context, paths []string) (map[string]bool, error) {
-	if len(paths) == 0 {
-		return nil, nil
-	}
-	const here = "./" // so that a colon at the beginning of a name is nothing special
-	cmd := h.git(ctx, "check-ignore", "--no-index", "-z", "--stdin")
-	cmd.Stdin = strings.NewReader(here + strings.Join(paths, "\x00"+here) + "\x00")
-	out, err := cmd.Output()
-	var exit *exec.ExitError
-	if errors.As(err, &exit) && exit.ExitCode() == 1 {
-		err = nil // nothing is ignored
-	}
-	ignored := make(map[string]bool)
-	for name := range strings.SplitSeq(string(out), "\x00") {
-		ignored[strings.TrimPrefix(name, here)] = true
-	}
-	return ignored, err
 }

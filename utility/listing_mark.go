@@ -2,12 +2,10 @@ package utility
 
 import (
 	"cmp"
-	"context"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 )
 
 // A mark is what a file that a listing depends on looked like. It is not below
@@ -23,6 +21,14 @@ func newMark(path string) mark {
 		info = nil
 	}
 	return mark{path, info}
+}
+
+func marksOf(paths []string) []mark {
+	marks := make([]mark, len(paths))
+	for i, path := range paths {
+		marks[i] = newMark(path)
+	}
+	return marks
 }
 
 // holds reports whether it still looks like that. A directory is to be the same
@@ -45,12 +51,10 @@ func hold(marks []mark) bool {
 
 // marks returns what the listing of dir depends on beside what is below it: which
 // directory that is, the ignore files of those around it, and git's own files.
-func (h *lister) marks(ctx context.Context, dir string) []mark {
-	marks := []mark{newMark(h.ws.At(dir))}
-	top, files := h.gitFiles(ctx)
-	for _, file := range append(files, globalIgnoreFiles()...) {
-		marks = append(marks, newMark(file))
-	}
+func (h *lister) marks(dir string) []mark {
+	top, files := h.ws.GitFiles()
+	top = cmp.Or(top, h.ws.Root())
+	marks := marksOf(slices.Concat([]string{h.ws.At(dir)}, files, globalIgnoreFiles()))
 	for at := h.ws.At(dir); at != top; {
 		parent := filepath.Dir(at)
 		if parent == at {
@@ -60,32 +64,6 @@ func (h *lister) marks(ctx context.Context, dir string) []mark {
 		marks = append(marks, newMark(filepath.Join(at, ".gitignore")))
 	}
 	return marks
-}
-
-// gitFiles returns the top directory of the repository around the root, and the
-// files in which git keeps what is tracked, ignored and configured. Without a
-// repository they are those that one at the root would have.
-func (h *lister) gitFiles(ctx context.Context) (top string, files []string) {
-	names := []string{"HEAD", "index", "info/exclude", "config"}
-	args := []string{"rev-parse", "--show-toplevel"}
-	for _, name := range names {
-		args = append(args, "--git-path", name)
-	}
-	out, err := h.git(ctx, args...).Output()
-	lines := strings.Split(strings.TrimSuffix(string(out), "\n"), "\n")
-	if err != nil || len(lines) != 1+len(names) {
-		for _, name := range names {
-			files = append(files, h.ws.At(filepath.Join(".git", name)))
-		}
-		return h.ws.Root(), files
-	}
-	for _, file := range lines[1:] {
-		if !filepath.IsAbs(file) {
-			file = h.ws.At(file)
-		}
-		files = append(files, file)
-	}
-	return lines[0], files
 }
 
 // globalIgnoreFiles returns the user's ignore file, where it usually is, and the

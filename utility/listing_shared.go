@@ -42,7 +42,8 @@ type lister struct {
 	share      *share        // of the directories that are followed
 	followTime time.Duration // bounds what goes on behind a search
 
-	listings listings // what searches found, as long as it holds
+	listings listings         // what searches found, as long as it holds
+	doubts   [questions]doubt // that git would answer
 
 	hosts int // that use it; guarded by Shared.mu
 }

@@ -235,10 +235,21 @@ func TestUnfinishedListingIsTruncated(t *testing.T) {
 	}
 }
 
+// heard has g take what git writes, in pieces.
+func heard(t *testing.T, g *gitListing, out string) {
+	t.Helper()
+	w := &entryWriter{each: func(entry string) bool { g.take(entry); return !g.full }}
+	for piece := range slices.Chunk([]byte(out), 7) {
+		if _, err := w.Write(piece); err != nil && !g.full {
+			t.Errorf("got %v, want no error", err)
+		}
+	}
+}
+
 func TestGitOutputIsRead(t *testing.T) {
 	r := newRoom(t, Options{}, nil)
 	g := r.newGitListing("d")
-	g.take(strings.NewReader(strings.ReplaceAll("? d/new|? d/nested/|H 100644 1 0\td/a|M 100644 1 1\td/c|M 100644 1 2\td/c|H 160000 1 0\td/sub|S 100644 1 0\td/sparse|? d/.svn/x|? d/cut", "|", "\x00")))
+	heard(t, g, strings.ReplaceAll("? d/new|? d/nested/|H 100644 1 0\td/a|M 100644 1 1\td/c|M 100644 1 2\td/c|H 160000 1 0\td/sub|S 100644 1 0\td/sparse|? d/.svn/x|H 100644 1 0	../x|H 100644 1 0	/x|H 100644 1 0	d/../../x|? d/cut", "|", "\x00"))
 	wantList(t, "files", slices.Sorted(slices.Values(g.files)), "new", "a", "c")
 	wantList(t, "nested", slices.Sorted(slices.Values(g.nested)), "nested", "sub")
 }
@@ -250,7 +261,7 @@ func TestListingsAreBounded(t *testing.T) {
 		fmt.Fprintf(&out, "? %d\x00", i)
 	}
 	g := r.newGitListing(".")
-	if g.take(strings.NewReader(out.String())); len(g.files) != maxSearchFiles || !g.full {
+	if heard(t, g, out.String()); len(g.files) != maxSearchFiles || !g.full {
 		t.Errorf("got %d, full %v; want %d and more left out", len(g.files), g.full, maxSearchFiles)
 	}
 	half := r.newGitListing(".")

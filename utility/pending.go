@@ -25,10 +25,8 @@ const (
 
 // A pendingChange is a path that has changed and is not quiet yet.
 type pendingChange struct {
-	rel   string // slash-separated, relative to the watch's root
-	kind  contracts.FileChange
-	fresh bool // it has appeared, and clients were not told
-	order int  // among the first changes of all paths
+	noted
+	order int // among the first changes of all paths
 	limit time.Time
 	due   time.Time
 }
@@ -50,16 +48,15 @@ func (p *pending) full() bool { return len(p.paths) >= maxPendingPaths }
 
 // add notes a change. Of several kinds the last counts, but what has appeared
 // and was then written to has appeared.
-func (p *pending) add(rel string, kind contracts.FileChange, now time.Time) {
-	c := p.paths[rel]
+func (p *pending) add(n noted, now time.Time) {
+	c := p.paths[n.rel]
 	switch {
 	case c == nil:
-		fresh := kind == contracts.FileCreated || kind == contracts.FileRenamed
-		c = &pendingChange{rel: rel, kind: kind, fresh: fresh, order: p.count, limit: now.Add(max(10*p.debounce, minMaxDelay))}
+		c = &pendingChange{noted: n, order: p.count, limit: now.Add(max(10*p.debounce, minMaxDelay))}
 		p.count++
-		p.paths[rel] = c
-	case kind != contracts.FileModified || c.kind == contracts.FileDeleted:
-		c.kind = kind
+		p.paths[n.rel] = c
+	case n.kind != contracts.FileModified || c.kind == contracts.FileDeleted:
+		c.noted = n
 	}
 	c.due = now.Add(p.debounce)
 	if c.due.After(c.limit) {

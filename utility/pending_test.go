@@ -26,9 +26,9 @@ func TestChangesWaitForQuiet(t *testing.T) {
 	if got := p.next(at(0)); got != math.MaxInt64 {
 		t.Errorf("got %s to wait for nothing, want for ever", got)
 	}
-	p.add("b", contracts.FileModified, at(0))
-	p.add("a", contracts.FileModified, at(10))
-	p.add("b", contracts.FileModified, at(60))
+	p.add(noted{rel: "b", kind: contracts.FileModified}, at(0))
+	p.add(noted{rel: "a", kind: contracts.FileModified}, at(10))
+	p.add(noted{rel: "b", kind: contracts.FileModified}, at(60))
 	if got, want := p.next(at(60)), 50*time.Millisecond; got != want {
 		t.Errorf("got %s to wait, want %s", got, want)
 	}
@@ -56,7 +56,7 @@ func TestPathThatIsNeverQuietIsReported(t *testing.T) {
 		p := newPending(debounce)
 		reported := time.Duration(-1)
 		for since := time.Duration(0); since <= 3*time.Second && reported < 0; since += 10 * time.Millisecond {
-			p.add("busy", contracts.FileModified, start.Add(since))
+			p.add(noted{rel: "busy", kind: contracts.FileModified}, start.Add(since))
 			if len(p.due(start.Add(since))) > 0 {
 				reported = since
 			}
@@ -83,7 +83,7 @@ func TestLastKindCounts(t *testing.T) {
 		p := newPending(0)
 		now := time.Unix(1_000_000, 0)
 		for _, k := range tt.kinds {
-			p.add("f", k, now)
+			p.add(noted{rel: "f", kind: k}, now)
 		}
 		if got, want := dueAt(&p, now), []string{"f " + string(tt.want)}; !slices.Equal(got, want) {
 			t.Errorf("%q: got %q, want %q", tt.kinds, got, want)
@@ -98,7 +98,7 @@ func TestFullPendingIsDueAtOnceInOrder(t *testing.T) {
 		if p.full() {
 			t.Fatalf("got full after %d, want %d", i, maxPendingPaths)
 		}
-		p.add(fmt.Sprint(i), contracts.FileCreated, now)
+		p.add(noted{rel: fmt.Sprint(i), kind: contracts.FileCreated}, now)
 	}
 	if !p.full() {
 		t.Error("got room, want none")

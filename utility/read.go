@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"github.com/seed-028515a8/maestro/contracts"
@@ -35,18 +36,22 @@ const (
 
 	// readBuffer is how much of a file is held beside what is shown of it.
 	readBuffer = 64 << 10
+
+	// maxReadTime bounds how long a file is read: systems have some that wait at
+	// their end for more.
+	maxReadTime = 5 * time.Second
 )
 
 // read serves utility_file_read.
 func (h *Host) read(ctx context.Context, cmd *contracts.UtilityFileRead) error {
-	res, err := h.readFile(cmd)
+	res, err := h.readFile(ctx, cmd)
 	if err != nil {
 		return err
 	}
 	return h.publish(ctx, res)
 }
 
-func (h *Host) readFile(cmd *contracts.UtilityFileRead) (*contracts.UtilityFileReadResult, error) {
+func (h *Host) readFile(ctx context.Context, cmd *contracts.UtilityFileRead) (*contracts.UtilityFileReadResult, error) {
 	res := &contracts.UtilityFileReadResult{ReadID: cmd.ReadID}
 	rel, err := h.readPath(cmd, res)
 	if err != nil {
@@ -64,7 +69,7 @@ func (h *Host) readFile(cmd *contracts.UtilityFileRead) (*contracts.UtilityFileR
 		return nil, err
 	}
 	defer f.Close()
-	if err := h.readLines(cmd, f, &x); err != nil {
+	if err := h.readLines(ctx, cmd, f, &x); err != nil {
 		return nil, err
 	}
 	if !x.finish() && x.offset > 1 {
@@ -142,9 +147,12 @@ func tooLarge(id, path string, size, limit int64) error {
 // readLines reads a file, which may have grown since its size was checked. All
 // of it is read, because the result says how many lines there are, but only what
 // is shown is kept.
-func (h *Host) readLines(cmd *contracts.UtilityFileRead, f *os.File, x *excerpt) error {
+func (h *Host) readLines(ctx context.Context, cmd *contracts.UtilityFileRead, f *os.File, x *excerpt) error {
 	limit := h.opts.MaxReadBytes
-	in := &io.LimitedReader{R: f, N: limit + 1}
+	ctx, cancel := context.WithTimeout(ctx, maxReadTime)
+	defer cancel()
+	defer context.AfterFunc(ctx, func() { _ = f.SetReadDeadline(time.Now()) })() // it fails for files that do not wait
+	in := &io.LimitedReader{R: untilEnd{ctx, f}, N: limit + 1}
 	text := bufio.NewReaderSize(in, readBuffer)
 	start, _ := text.Peek(sniffBytes) // an error comes again
 	if bytes.IndexByte(start, 0) >= 0 {
@@ -162,12 +170,29 @@ func (h *Host) readLines(cmd *contracts.UtilityFileRead, f *os.File, x *excerpt)
 		}
 	}
 	switch {
+	case !errors.Is(err, io.EOF) && errors.Is(context.Cause(ctx), context.DeadlineExceeded):
+		return refuse(contracts.CodeTimeout, cmd.ReadID, "File could not be read in time: "+x.res.Path)
+	case !errors.Is(err, io.EOF) && ctx.Err() != nil:
+		return context.Cause(ctx)
 	case !errors.Is(err, io.EOF):
 		return unreadable(cmd.ReadID, x.res.Path)
 	case in.N == 0:
 		return tooLarge(cmd.ReadID, x.res.Path, limit+1, limit)
 	}
 	return nil
+}
+
+// An untilEnd reads nothing once ctx has ended.
+type untilEnd struct {
+	ctx context.Context
+	in  io.Reader
+}
+
+func (r untilEnd) Read(b []byte) (int, error) {
+	if err := r.ctx.Err(); err != nil {
+		return 0, err
+	}
+	return r.in.Read(b)
 }
 
 const byteOrderMark = "\uFEFF"

@@ -252,7 +252,7 @@ func TestReadingStopsAtTheLimit(t *testing.T) {
 	must(t, err)
 	defer f.Close()
 	x := excerpt{res: &contracts.UtilityFileReadResult{Path: "more"}, offset: 1, limit: 10, left: maxResultBytes}
-	err = r.readLines(&contracts.UtilityFileRead{ReadID: "r"}, f, &x)
+	err = r.readLines(t.Context(), &contracts.UtilityFileRead{ReadID: "r"}, f, &x)
 	if want := "File size exceeds maximum allowed limit: more (1001 bytes, max: 1000 bytes)"; err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("got %v, want %q", err, want)
 	}

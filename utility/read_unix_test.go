@@ -3,6 +3,7 @@
 package utility
 
 import (
+	"context"
 	"errors"
 	"net"
 	"os"
@@ -10,6 +11,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/seed-028515a8/maestro/contracts"
 )
@@ -65,5 +67,31 @@ func TestSwappedFifoDoesNotBlock(t *testing.T) {
 		if e, ok := ev.(*contracts.UtilityFileReadResult); ok && e.Content != "text" {
 			t.Fatalf("got %q, want the file's text", e.Content)
 		}
+	}
+}
+
+// Some files of the system are regular and wait for more at their end.
+func TestReadThatWaitsEndsWithItsCall(t *testing.T) {
+	r := newRoom(t, Options{}, nil)
+	f, in, err := os.Pipe()
+	must(t, err)
+	defer f.Close()
+	defer in.Close()
+	_, err = in.WriteString("the beginning\n")
+	must(t, err)
+	cmd := &contracts.UtilityFileRead{ReadID: "r", Path: "f"}
+	x := excerpt{res: &contracts.UtilityFileReadResult{Path: "/f"}, offset: 1, limit: 10, left: maxResultBytes}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+	defer cancel()
+	var refusal *contracts.Error
+	if err := r.readLines(ctx, cmd, f, &x); !errors.As(err, &refusal) || refusal.Code != contracts.CodeTimeout || refusal.RequestID != "r" ||
+		refusal.Message != "File could not be read in time: /f" {
+		t.Errorf("got %#v, want it refused", err)
+	}
+	gone := errors.New("gone")
+	call, end := context.WithCancelCause(t.Context())
+	end(gone)
+	if err := r.readLines(call, cmd, f, &x); !errors.Is(err, gone) {
+		t.Errorf("got %v, want the cause of the call's end", err)
 	}
 }

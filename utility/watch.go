@@ -3,7 +3,6 @@ package utility
 import (
 	"context"
 	"errors"
-	"io/fs"
 	"math"
 	"path/filepath"
 	"strings"
@@ -53,6 +52,7 @@ type watch struct {
 
 	mu     sync.Mutex
 	reason string
+	shown  bool // that it started is being published, or was
 
 	// Owned by the lookout's keeper.
 	live bool // the tree is complete, and what happens in it counts
@@ -64,8 +64,9 @@ type watch struct {
 
 // A noted is a change that a watch reports once it has been quiet for a while.
 type noted struct {
-	rel  string // slash-separated, relative to the watch's root
-	kind contracts.FileChange
+	rel   string // slash-separated, relative to the watch's root
+	kind  contracts.FileChange
+	isDir bool // what is there by now; false for what is gone
 }
 
 // A tooMuch is a reason why a watch does not see everything, or sees it later.
@@ -97,16 +98,52 @@ func (h *Host) startWatch(c *call, cmd *contracts.UtilityFileWatchStart) error {
 	}
 	if err := take(h, c, &h.watches, w); err != nil {
 		w.cancel()
-		return err
+		return w.late(c.ctx, err)
 	}
-	go w.run() // ends with the watch, which Disown, Stop and Close bring about; Host.work counts it
+	go w.run(c.ctx) // ends with the watch, which Disown, Stop and Close bring about; Host.work counts it
 	select {
-	case err := <-w.announced:
-		return err
+	case err = <-w.announced:
 	case <-c.ctx.Done():
-		w.end("") // nobody was told of it
-		return context.Cause(c.ctx)
+		if w.giveUp() {
+			return w.late(c.ctx, context.Cause(c.ctx))
+		}
+		err = <-w.announced // that comes soon: publishing ends with the call
 	}
+	return w.late(c.ctx, err)
+}
+
+// late returns the refusal of a watch that has not started in the time of its
+// call, or err if that is not why it failed.
+func (w *watch) late(call context.Context, err error) error {
+	var refusal *contracts.Error
+	if err == nil || errors.As(err, &refusal) || !errors.Is(context.Cause(call), context.DeadlineExceeded) {
+		return err
+	}
+	return refuse(contracts.CodeTimeout, w.id, "Utility file watch could not be started in time: "+w.root)
+}
+
+// giveUp has the watch end without a word, and its id free for whoever waits for
+// it. It reports false if clients are being told of it, or were.
+func (w *watch) giveUp() bool {
+	w.host.mu.Lock()
+	defer w.host.mu.Unlock()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.shown {
+		return false
+	}
+	w.leaving = true
+	w.cancel()
+	return true
+}
+
+// begin reports whether clients are to be told of the watch. Whoever stops it
+// from then on has them told of its end, too.
+func (w *watch) begin() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.shown = w.ctx.Err() == nil
+	return w.shown
 }
 
 func (h *Host) newWatch(owner string, cmd *contracts.UtilityFileWatchStart) (*watch, error) {
@@ -181,9 +218,9 @@ func (w *watch) end(reason string) {
 	}
 }
 
-// run is the watch's goroutine.
-func (w *watch) run() {
-	err := w.start()
+// run is the watch's goroutine. call bounds its start.
+func (w *watch) run(call context.Context) {
+	err := w.start(call)
 	if err == nil {
 		w.announced <- nil
 		w.follow()
@@ -210,19 +247,28 @@ func (w *watch) stopReason() string {
 }
 
 // start watches the tree and announces that.
-func (w *watch) start() error {
+func (w *watch) start(call context.Context) error {
 	found, noRoom := false, false
 	w.lookout.do(func() {
-		found = w.lookout.join(w)
-		noRoom, w.live = w.said[tooManyDirs], true
+		if w.ctx.Err() == nil {
+			found = w.lookout.join(w)
+			noRoom, w.live = w.said[tooManyDirs], true
+		}
 	})
 	switch {
+	case w.ctx.Err() != nil:
+		return w.ctx.Err()
 	case !found && noRoom:
 		return refuse(contracts.CodeOverloaded, w.id, tooManyDirs.text(w.root))
 	case !found:
 		return refuse(contracts.CodeNotFound, w.id, noSuchRoot+w.root)
+	case !w.begin():
+		return w.ctx.Err()
 	}
-	return w.host.publish(w.ctx, &contracts.UtilityFileWatchStarted{
+	ctx, cancel := context.WithCancel(w.ctx)
+	defer cancel()
+	defer context.AfterFunc(call, cancel)()
+	return w.host.publish(ctx, &contracts.UtilityFileWatchStarted{
 		WatchID: w.id, RootDir: w.root, DebounceMS: w.debounce.Milliseconds(),
 		IncludePatterns: w.cmd.IncludePatterns, ExcludePatterns: w.cmd.ExcludePatterns, OwnerConnectionID: w.owner,
 	})
@@ -277,7 +323,7 @@ func (w *watch) take(c news) {
 		kind = contracts.FileCreated
 	}
 	select {
-	case w.changes <- noted{rel, kind}:
+	case w.changes <- noted{rel, kind, c.isDir}:
 	case <-w.ctx.Done():
 	}
 }
@@ -326,17 +372,24 @@ func (w *watch) add(c noted) {
 	if w.pending.full() {
 		w.report(w.pending.due(now))
 	}
-	w.pending.add(c.rel, c.kind, now)
+	w.pending.add(c, now)
 }
 
-// report publishes changes that are due, as they look by now.
+// report publishes changes that are due. It says what the keeper knows and does
+// not look at what is there by now: what comes and goes before the keeper looks
+// the keeper says nothing of, and clients would believe in it for ever, or never.
 func (w *watch) report(due []pendingChange) {
-	v := view{ws: w.host.ws, dirs: make(map[string]bool)}
 	var events []contracts.Event
 	for _, p := range due {
-		if ev := w.event(v, p); ev != nil {
-			events = append(events, ev)
+		if p.kind == contracts.FileModified && p.isDir {
+			continue // what happened in it is told by itself
 		}
+		below := filepath.FromSlash(p.rel)
+		events = append(events, &contracts.UtilityFileWatchEvent{
+			WatchID: w.id, ChangeType: p.kind,
+			Path: filepath.Join(w.root, below), RelativePath: p.rel,
+			Timestamp: time.Now().UnixMilli(), IsDirectory: p.isDir,
+		})
 	}
 	if len(events) > 0 && w.ctx.Err() == nil {
 		w.publish(events...)
@@ -347,49 +400,4 @@ func (w *watch) publish(events ...contracts.Event) {
 	if err := w.host.publish(w.ctx, events...); err != nil {
 		w.end("") // it was told to stop, or the session takes nothing any more
 	}
-}
-
-// event returns what is to be said about a change, or nil.
-func (w *watch) event(v view, p pendingChange) contracts.Event {
-	below := filepath.FromSlash(p.rel)
-	info, err := v.lstat(filepath.Join(w.real, below))
-	ev := &contracts.UtilityFileWatchEvent{
-		WatchID: w.id, ChangeType: p.kind,
-		Path: filepath.Join(w.root, below), RelativePath: p.rel,
-		Timestamp: time.Now().UnixMilli(), IsDirectory: err == nil && info.IsDir(),
-	}
-	switch {
-	case err != nil && absent(err):
-		ev.ChangeType = contracts.FileDeleted
-	case err != nil: // nobody can tell
-	case p.kind == contracts.FileDeleted && p.fresh:
-		ev.ChangeType = contracts.FileCreated
-	case p.kind == contracts.FileDeleted:
-		ev.ChangeType = contracts.FileModified // it is back before clients knew that it was gone
-	}
-	if ev.ChangeType == contracts.FileModified && ev.IsDirectory {
-		return nil // what happened in it is told by itself
-	}
-	return ev
-}
-
-// A view looks at the workspace without following symbolic links, and at each
-// directory once.
-type view struct {
-	ws   *workspace.Workspace
-	dirs map[string]bool // whether the way there leads through no links
-}
-
-func (v view) lstat(path string) (fs.FileInfo, error) {
-	dir := filepath.Dir(path)
-	there, seen := v.dirs[dir]
-	if !seen {
-		real, err := v.ws.Real(dir)
-		there = err == nil && real == dir || err != nil && !absent(err)
-		v.dirs[dir] = there
-	}
-	if !there {
-		return nil, fs.ErrNotExist
-	}
-	return v.ws.Lstat(path)
 }

@@ -158,7 +158,10 @@ func unlikely(name string, kinds []contracts.FileChange) string {
 			return "modifications alone"
 		}
 	case strings.HasPrefix(name, "in"), strings.HasPrefix(name, "new"):
-		if first := kinds[0]; first != contracts.FileCreated && first != contracts.FileRenamed {
+		// It may be found in a directory before that is reported to have taken the
+		// place of another, with which it then seems to go.
+		first := kinds[slices.IndexFunc(kinds, func(k contracts.FileChange) bool { return k != contracts.FileDeleted })]
+		if first != contracts.FileCreated && first != contracts.FileRenamed {
 			return "a creation"
 		}
 	}

@@ -3,6 +3,7 @@ package utility
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -10,6 +11,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/fsnotify/fsnotify"
 
 	"github.com/seed-028515a8/maestro/contracts"
 )
@@ -276,5 +279,42 @@ func TestPathsToOpenFilesAreNewAndLeadThere(t *testing.T) {
 	defer f.Close()
 	if _, err := os.Stat(p.to(f)); err != nil {
 		t.Errorf("got %v, want a path that the system still resolves", err)
+	}
+}
+
+func TestFaultOfWhatIsGoneIsNoWarning(t *testing.T) {
+	t.Parallel()
+	var log strings.Builder
+	l := newLookout(nil, 1, &share{}, slog.New(slog.NewTextHandler(&log, nil)))
+	defer l.close()
+	events, faults := make(chan fsnotify.Event), make(chan error, 2)
+	faults <- syscall.EINVAL
+	faults <- syscall.EIO
+	close(events)
+	close(faults)
+	l.take(&source{events: events, faults: faults})
+	if got := log.String(); strings.Count(got, "\n") != 1 || !strings.Contains(got, syscall.EIO.Error()) {
+		t.Errorf("got %q, want the other fault alone", got)
+	}
+}
+
+// The system reports what is written to an open file that has no name any more.
+func TestWhatIsWrittenToWhatIsGoneIsNotTold(t *testing.T) {
+	t.Parallel()
+	r := newRoom(t, Options{}, map[string]string{"f": ""})
+	from := r.watchOf(&contracts.UtilityFileWatchStart{WatchID: "w", DebounceMS: ptr(int64(0))})
+	path := filepath.Join(r.root, "f")
+	gone, err := os.OpenFile(path, os.O_WRONLY, 0)
+	must(t, err)
+	defer gone.Close()
+	must(t, os.Remove(path))
+	r.change(from, contracts.FileDeleted, "f")
+	_, err = gone.WriteString("x")
+	must(t, err)
+	r.settle("w")
+	write(t, path, "")
+	r.change(from, contracts.FileCreated, "f")
+	if got := r.changes("w"); slices.Contains(got, "modify f") {
+		t.Errorf("got %q, want the deletion and the creation", got)
 	}
 }

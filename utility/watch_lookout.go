@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"os"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/fsnotify/fsnotify"
@@ -186,11 +187,13 @@ func (l *lookout) take(s *source) {
 				l.put(ev)
 			}
 		case err, ok := <-faults:
-			if !ok {
+			switch {
+			case !ok:
 				faults = nil
-			} else if errors.Is(err, fsnotify.ErrEventOverflow) {
+			case errors.Is(err, fsnotify.ErrEventOverflow):
 				l.lose()
-			} else {
+			case errors.Is(err, syscall.EINVAL): // what was renamed is to be watched no more, and is not: it is gone, too
+			default:
 				l.log.Warn("watch files", slog.Any("err", err))
 			}
 		}

@@ -2,6 +2,7 @@ package utility
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"io"
 	"io/fs"
@@ -89,7 +90,7 @@ func (l *lookout) visit(parent *node, name string, how *arrival, watches []*watc
 	path := filepath.Join(parent.path, name)
 	var holders []*watch
 	for _, w := range watches {
-		if w.covers(path) && w.ctx.Err() == nil {
+		if w.ctx.Err() == nil && w.covers(path) {
 			holders = append(holders, w)
 		}
 	}
@@ -118,9 +119,7 @@ func (l *lookout) fill(at *node, f *os.File, how *arrival, holders []*watch) {
 		}
 	}
 	if at.names == nil {
-		if !l.list(at, f) {
-			return
-		}
+		l.list(at, f)
 	} else if f != nil {
 		_ = f.Close()
 	}
@@ -133,7 +132,7 @@ func (l *lookout) fill(at *node, f *os.File, how *arrival, holders []*watch) {
 			below = &arrival{}
 		}
 		if how != nil {
-			l.tell(at, news{op: appeared, path: filepath.Join(at.path, name), from: below.from, known: below.known})
+			l.tell(at, news{op: appeared, path: filepath.Join(at.path, name), from: below.from, known: below.known, isDir: m == stampDir})
 		}
 		if m == stampDir {
 			l.visit(at, name, below, holders)
@@ -141,20 +140,22 @@ func (l *lookout) fill(at *node, f *os.File, how *arrival, holders []*watch) {
 	}
 }
 
-// list notes what is in a directory. It reports false if there is no room for
-// that, or it cannot be read.
-func (l *lookout) list(at *node, f *os.File) bool {
+// list notes what is in a directory, as far as it can be read: nothing if there
+// is no room for that.
+func (l *lookout) list(at *node, f *os.File) {
+	at.names = make(map[string]stamp)
 	if f == nil {
 		var err error
 		if f, err = l.reopen(at); err != nil {
-			at.names = make(map[string]stamp)
-			return false
+			return
 		}
 	}
 	defer f.Close()
 	now := time.Now()
-	at.names = make(map[string]stamp)
 	err := inBatches(f, func(entries []fs.DirEntry) error {
+		if !slices.ContainsFunc(at.holders, func(w *watch) bool { return w.ctx.Err() == nil }) {
+			return context.Canceled // nobody asks any more
+		}
 		if l.tree.names+len(entries) > l.names {
 			return errTooManyNames
 		}
@@ -170,7 +171,6 @@ func (l *lookout) list(at *node, f *os.File) bool {
 		at.names = make(map[string]stamp)
 		l.blind(at)
 	}
-	return err == nil
 }
 
 // errTooManyNames says that a directory has more names than there is room for.
@@ -497,7 +497,7 @@ func (l *lookout) compareName(at *node, name string, info fs.FileInfo, now time.
 	switch noted := l.know(at, name, m); {
 	case !noted: // it would be news each time
 	case !known:
-		l.tell(at, news{op: appeared, path: path, known: at.blind})
+		l.tell(at, news{op: appeared, path: path, known: at.blind, isDir: m == stampDir})
 	case m != stampDir && (old == 0 || old != m):
 		l.tell(at, news{op: written, path: path})
 	}

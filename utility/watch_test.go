@@ -257,6 +257,94 @@ func TestStoppedBeforeItStartedIsSilent(t *testing.T) {
 	}
 }
 
+// startsIn starts a watch of alice with a call that ends when ctx does.
+func (r *room) startsIn(ctx context.Context, cmd *contracts.UtilityFileWatchStart) <-chan error {
+	result := make(chan error, 1)
+	go func() { result <- r.Do(ctx, "alice", cmd) }() // ends with the call
+	return result
+}
+
+// tooLate expects the start of a watch to be refused because it took too long.
+func (r *room) tooLate(err error) {
+	r.t.Helper()
+	var refusal *contracts.Error
+	text := "Utility file watch could not be started in time: " + r.root
+	if !errors.As(err, &refusal) || refusal.Code != contracts.CodeTimeout || refusal.Type != contracts.ErrorTool || refusal.RequestID != "w" || refusal.Message != text {
+		r.t.Errorf("got %#v, want %q about w", err, text)
+	}
+}
+
+// The call of a watch is over before all directories are found.
+func TestWatchThatTakesTooLongToStartIsRefused(t *testing.T) {
+	t.Parallel()
+	r := newRoom(t, Options{}, map[string]string{"a/f": "", "b/f": ""})
+	release := make(chan struct{})
+	r.ofTree(func(l *lookout) {
+		open := l.open
+		l.open = func() (*source, error) {
+			<-release
+			return open()
+		}
+	})
+	cmd := &contracts.UtilityFileWatchStart{WatchID: "w", DebounceMS: ptr(int64(0))}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+	defer cancel()
+	r.tooLate(<-r.startsIn(ctx, cmd))
+	again, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+	defer cancel()
+	r.tooLate(<-r.startsIn(again, cmd)) // that waits for the first one to go
+	r.do(&contracts.UtilityFileWatchStop{WatchID: "w"})
+	third := r.startsIn(t.Context(), cmd)
+	close(release)
+	must(t, <-third)
+	write(t, filepath.Join(r.root, "a/new"), "")
+	r.change(0, contracts.FileCreated, "a/new")
+	if first, at := await(r, "the start", 0, func(contracts.Event) bool { return true }); at != 0 || first.EventType() != "utility_file_watch_started" {
+		t.Errorf("got %s, want nothing of what was refused", r.history())
+	}
+	r.sound()
+}
+
+// The call of a watch is over while clients are told that it started. They
+// either are, and then it has, or nothing of it is ever shown.
+func TestWatchIsShownOrRefused(t *testing.T) {
+	t.Parallel()
+	for name, isShown := range map[string]bool{"shown": true, "not shown": false} {
+		t.Run(name, func(t *testing.T) {
+			r := newRoom(t, Options{}, nil)
+			call, end := context.WithCancelCause(t.Context())
+			tries := 0
+			r.before = func(ctx context.Context, ev contracts.Event) error {
+				if _, ok := ev.(*contracts.UtilityFileWatchStarted); !ok || tries > 0 {
+					return nil
+				}
+				tries++
+				end(context.DeadlineExceeded)
+				<-ctx.Done() // with the call
+				if isShown {
+					return nil
+				}
+				return ctx.Err()
+			}
+			cmd := &contracts.UtilityFileWatchStart{WatchID: "w", DebounceMS: ptr(int64(0))}
+			err := <-r.startsIn(call, cmd)
+			if isShown {
+				must(t, err)
+			} else {
+				r.tooLate(err)
+				if n := r.count(); n > 0 {
+					t.Errorf("got %s, want no event", r.history())
+				}
+				r.do(cmd)
+			}
+			write(t, filepath.Join(r.root, "f"), "")
+			r.change(0, contracts.FileCreated, "f")
+			r.do(&contracts.UtilityFileWatchStop{WatchID: "w"})
+			await(r, "the end", 0, func(e *contracts.UtilityFileWatchStopped) bool { return e.Reason == "Stopped by controller" })
+		})
+	}
+}
+
 func TestWatchEndsWithItsRoot(t *testing.T) {
 	t.Parallel()
 	for name, remove := range map[string]func(dir string) error{
@@ -313,23 +401,29 @@ func TestWatchDoesNotLookBehindLinks(t *testing.T) {
 func TestNothingIsToldFromBehindALink(t *testing.T) {
 	t.Parallel()
 	for name, target := range map[string]string{"outside": t.TempDir(), "inside": "other"} {
-		r := newRoom(t, Options{}, map[string]string{"dir/f": "", "other/f": "", "other/sub/f": ""})
+		r := newRoom(t, Options{}, map[string]string{"dir/f": "", "other/new/secret": "", "other/f/secret": ""})
 		if name == "outside" {
-			write(t, filepath.Join(target, "f"), "")
-			write(t, filepath.Join(target, "sub/f"), "")
+			write(t, filepath.Join(target, "new/secret"), "")
+			write(t, filepath.Join(target, "f/secret"), "")
 		}
-		w, err := r.newWatch("alice", &contracts.UtilityFileWatchStart{WatchID: "w"})
-		must(t, err)
-		defer w.cancel()
-		must(t, os.RemoveAll(filepath.Join(r.root, "dir")))
-		must(t, os.Symlink(target, filepath.Join(r.root, "dir")))
-		v := view{ws: r.ws, dirs: make(map[string]bool)}
-		for _, rel := range []string{"dir/f", "dir/sub/f", "dir/sub"} {
-			ev := w.event(v, pendingChange{rel: rel, kind: contracts.FileModified}).(*contracts.UtilityFileWatchEvent)
-			if ev.ChangeType != contracts.FileDeleted || ev.IsDirectory {
-				t.Errorf("%s: got %+v, want it to be gone", name, ev)
+		b := newBrake(r)
+		f := newFold(r, "w")
+		r.watchOf(&contracts.UtilityFileWatchStart{WatchID: "w", DebounceMS: ptr(int64(0))})
+		dir := filepath.Join(r.root, "dir")
+		b.stop()
+		write(t, filepath.Join(dir, "new"), "")
+		write(t, filepath.Join(dir, "f"), "changed")
+		must(t, os.RemoveAll(dir))
+		must(t, os.Symlink(target, dir))
+		b.release()
+		f.agrees()
+		r.settle("w")
+		for _, c := range r.changes("w") {
+			if strings.Contains(c, "secret") {
+				t.Errorf("%s: got %q, want nothing from behind the link", name, c)
 			}
 		}
+		r.sound()
 	}
 }
 

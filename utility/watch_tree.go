@@ -61,6 +61,7 @@ type news struct {
 	path  string
 	from  string // what has appeared was renamed from there; "" if that is not known
 	known bool   // what has appeared took the place of something
+	isDir bool   // what has appeared is a directory
 }
 
 // A newsOp is what has happened to a path.
@@ -204,8 +205,7 @@ func (l *lookout) handle(ev fsnotify.Event) {
 		}
 		l.handleGone(at, name)
 	case ev.Has(fsnotify.Write) && len(at.holders) > 0:
-		l.know(at, name, 0)
-		l.tell(at, news{op: written, path: filepath.Join(at.path, name)})
+		l.handleWritten(at, name)
 	}
 }
 
@@ -254,14 +254,34 @@ func (l *lookout) handleNew(at *node, name, from string) {
 	}
 	path := filepath.Join(at.path, name)
 	info, err := l.ws.Lstat(path)
+	l.stale = l.stale || outOfFiles(err)
 	isDir := err == nil && info.IsDir()
-	if child := at.children[name]; child != nil && (!isDir || !os.SameFile(child.info, info)) {
+	old, known := at.names[name]
+	if child := at.children[name]; child != nil && (!isDir || !os.SameFile(child.info, info)) || known && (old == stampDir) != isDir {
 		l.handleGone(at, name)
+		known = false
 	}
-	_, known := at.names[name]
 	l.know(at, name, dirStamp(isDir))
-	l.tell(at, news{op: appeared, path: path, from: from, known: known})
+	l.tell(at, news{op: appeared, path: path, from: from, known: known, isDir: isDir})
 	if isDir && at.misses(name) {
 		l.visit(at, name, &arrival{from: from}, at.holders)
 	}
+}
+
+// handleWritten takes in that a file was written to. One that is not known may be
+// gone: what is written to an open file the system reports under the name that it
+// had.
+func (l *lookout) handleWritten(at *node, name string) {
+	path := filepath.Join(at.path, name)
+	m, known := at.names[name]
+	if !known {
+		if info, err := l.ws.Lstat(path); err != nil || info.IsDir() {
+			return
+		}
+	}
+	if m == stampDir {
+		return // what happened in it is told by itself
+	}
+	l.know(at, name, 0)
+	l.tell(at, news{op: written, path: path})
 }

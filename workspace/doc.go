@@ -15,5 +15,7 @@
 // nothing but rules then. Not covered are configuration in other variables than
 // GIT_CONFIG_GLOBAL, GIT_CONFIG_SYSTEM and GIT_CONFIG_NOSYSTEM, a system's
 // configuration that is not /etc/gitconfig, includes that depend on remotes,
-// core.worktree, and what is beyond the first mebibyte of an ignore file.
+// core.worktree, which would lead elsewhere, and what is beyond the first mebibyte
+// of an ignore file. Configuration and rules are bounded, so that a hostile tree
+// costs neither a listing's time nor its memory.
 package workspace

@@ -53,6 +53,22 @@ func (w *Workspace) Repository(dir string) bool {
 	return true
 }
 
+// GitFiles returns the top directory of the repository around the root, and the
+// files in which git keeps what is tracked, ignored and configured there. Without
+// a repository top is "", and the files are those that one at the root would have.
+// All are absolute.
+func (w *Workspace) GitFiles() (top string, files []string) {
+	top, dir := w.repositoryAround()
+	if dir == "" {
+		dir = filepath.Join(w.path, ".git")
+	}
+	common := w.commonDir(dir)
+	return top, []string{
+		filepath.Join(dir, "HEAD"), filepath.Join(dir, "index"), filepath.Join(dir, "config.worktree"),
+		filepath.Join(dir, "commondir"), filepath.Join(common, "info", "exclude"), filepath.Join(common, "config"),
+	}
+}
+
 // repositoryAround returns the top and the git directory of the innermost
 // repository that holds the root, or "" twice.
 func (w *Workspace) repositoryAround() (top, git string) {

@@ -7,8 +7,12 @@ import (
 	"strings"
 )
 
-// maxIncludes bounds how deep configuration files include each other, as in git.
-const maxIncludes = 10
+// Bounds of one configuration.
+const (
+	maxIncludes    = 10      // how deep files include each other, as in git
+	maxConfigFiles = 200     // that are read, each as often as it is included
+	maxConfigBytes = 4 << 20 // of all files
+)
 
 // A gitConfig is what git's configuration says about ignoring.
 type gitConfig struct {
@@ -18,11 +22,14 @@ type gitConfig struct {
 	v           *visit
 	top, dir    string // of the repository, absolute; "" without one
 	perWorktree bool   // extensions.worktreeConfig
+
+	files, bytes int // that were read
 }
 
 // configure reads the configuration that holds in a repository, or everywhere
 // if dir is "". As in git the last value counts, and the repository's files come
-// after the user's and those after the system's.
+// after the user's and those after the system's. Beyond the bounds of a
+// configuration, where git gives up or goes on for ever, nothing more is read.
 func (v *visit) configure(top, dir string) gitConfig {
 	c := gitConfig{v: v, top: top, dir: dir}
 	home, own := userConfig()
@@ -72,16 +79,28 @@ func userConfig() (home, own string) {
 	return home, filepath.Join(config, "git")
 }
 
+// more reports whether there may be more of the configuration.
+func (c *gitConfig) more() bool {
+	return c.files <= maxConfigFiles && c.bytes <= maxConfigBytes && c.v.ctx.Err() == nil
+}
+
 // include reads one file, which the files that are being read include. An empty
 // path is none.
 func (c *gitConfig) include(path string, depth int) {
-	if path == "" || depth > maxIncludes {
+	if path == "" || depth > maxIncludes || !c.more() {
 		return
 	}
-	parseGitConfig(c.v.textAt(path), func(e configEntry) {
-		if e.subsection != "" && e.key != "includeif.path" {
-			return
-		}
+	text := c.v.textAt(path)
+	c.files, c.bytes = c.files+1, c.bytes+len(text)
+	parseGitConfig(text, func(e configEntry) bool {
+		c.take(e, path, depth)
+		return c.more()
+	})
+}
+
+// take notes one value in the file at path.
+func (c *gitConfig) take(e configEntry, path string, depth int) {
+	if e.subsection == "" || e.key == "includeif.path" {
 		switch e.key {
 		case "core.excludesfile":
 			c.excludes = c.path(e.value, c.top)
@@ -96,7 +115,7 @@ func (c *gitConfig) include(path string, depth int) {
 				c.include(c.path(e.value, filepath.Dir(path)), depth+1)
 			}
 		}
-	})
+	}
 }
 
 func (c *gitConfig) setTruth(to *bool, e configEntry) {
@@ -160,23 +179,23 @@ func (c *gitConfig) holds(condition, dir string) bool {
 		if !filepath.IsAbs(pattern) {
 			pattern = "**/" + pattern
 		}
-		return matchesPath(pattern, filepath.ToSlash(c.dir), kind == "gitdir/i")
+		return c.v.matchesPath(pattern, filepath.ToSlash(c.dir), kind == "gitdir/i")
 	case "onbranch":
 		branch := c.v.w.branch(c.dir)
-		return branch != "" && matchesPath(pattern, branch, false)
+		return branch != "" && c.v.matchesPath(pattern, branch, false)
 	}
 	return false
 }
 
 // matchesPath reports whether path is what the pattern of a condition says: the
 // whole of it, or a directory on the way if the pattern ends in a slash.
-func matchesPath(pattern, path string, fold bool) bool {
+func (v *visit) matchesPath(pattern, path string, fold bool) bool {
 	if strings.HasSuffix(pattern, "/") {
 		pattern += "**"
 	}
 	path = folded(strings.TrimPrefix(path, "/"), fold)
 	if r, ok := parseRule("/"+strings.TrimPrefix(pattern, "/"), fold); ok {
-		return r.matches(path[strings.LastIndexByte(path, '/')+1:], path, true)
+		return r.matches(&v.budget, path[strings.LastIndexByte(path, '/')+1:], path, true)
 	}
 	return false
 }

@@ -11,8 +11,8 @@ type configEntry struct {
 }
 
 // parseGitConfig calls each with every value in the text of a configuration
-// file, up to the first line that git would refuse.
-func parseGitConfig(text string, each func(configEntry)) {
+// file, up to the first line that git would refuse, or until each wants no more.
+func parseGitConfig(text string, each func(configEntry) bool) {
 	p := configText{rest: strings.TrimPrefix(strings.ReplaceAll(text, "\r\n", "\n"), byteOrderMark)}
 	for ok := true; ok; {
 		p.rest = strings.TrimLeft(p.rest, " \t\n\r")
@@ -26,7 +26,7 @@ func parseGitConfig(text string, each func(configEntry)) {
 		default:
 			var e configEntry
 			if e, ok = p.entry(); ok {
-				each(e)
+				ok = each(e)
 			}
 		}
 	}

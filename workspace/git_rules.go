@@ -45,7 +45,7 @@ func (v *visit) repository(f folder) folder {
 // where paths begin, or everywhere if dir is "".
 func (v *visit) rulesOf(top, dir string, at int) *level {
 	c := v.configure(top, dir)
-	rules := &level{at: at, fold: c.ignoreCase}
+	rules := &level{at: at, fold: c.ignoreCase, budget: &v.budget}
 	if c.excludes != "" {
 		rules = rules.under(v.ctx, at, v.textAt(c.excludes))
 	}

@@ -102,7 +102,7 @@ func lower(c byte) byte {
 
 // matches reports whether the rule is about the path whose last name is base
 // and which is below in the directory of the rule's file.
-func (r *rule) matches(base, below string, isDir bool) bool {
+func (r *rule) matches(b *budget, base, below string, isDir bool) bool {
 	if r.dirOnly && !isDir {
 		return false
 	}
@@ -111,7 +111,7 @@ func (r *rule) matches(base, below string, isDir bool) bool {
 	}
 	switch {
 	case r.glob != nil:
-		return r.glob.matches(base)
+		return r.glob.matches(b, base)
 	case r.suffix:
 		return strings.HasSuffix(base, r.text)
 	}
@@ -123,6 +123,7 @@ type level struct {
 	parent *level
 	at     int  // where in a path what is below the file's directory begins
 	fold   bool // capitals and small letters are the same, in the whole repository
+	budget *budget
 	rules  []rule
 }
 
@@ -130,21 +131,27 @@ type level struct {
 const byteOrderMark = "\xef\xbb\xbf"
 
 // under returns the level below l for the rules of text, or l itself if there
-// are none. Lines that are not read by the end of ctx do not count.
+// are none. Lines that are not read by the end of ctx do not count, nor do those
+// beyond what a file and a listing may have.
 func (l *level) under(ctx context.Context, at int, text string) *level {
 	var rules []rule
 	for line := range strings.SplitSeq(strings.TrimPrefix(text, byteOrderMark), "\n") {
 		if ctx.Err() != nil {
 			break
 		}
-		if r, ok := parseRule(line, l.fold); ok {
-			rules = append(rules, r)
+		r, ok := parseRule(line, l.fold)
+		if !ok {
+			continue
 		}
+		if !l.budget.rule(len(rules)) {
+			break
+		}
+		rules = append(rules, r)
 	}
 	if len(rules) == 0 {
 		return l
 	}
-	return &level{parent: l, at: at, fold: l.fold, rules: rules}
+	return &level{parent: l, at: at, fold: l.fold, budget: l.budget, rules: rules}
 }
 
 // ignored reports whether the path is excluded whose last name begins at base.
@@ -153,7 +160,7 @@ func (l *level) ignored(path string, base int, isDir bool) bool {
 	path = folded(path, l.fold)
 	for name := path[base:]; l != nil; l = l.parent {
 		for i := len(l.rules) - 1; i >= 0; i-- {
-			if r := &l.rules[i]; r.matches(name, path[l.at:], isDir) {
+			if r := &l.rules[i]; r.matches(l.budget, name, path[l.at:], isDir) {
 				return !r.negated
 			}
 		}

@@ -3,18 +3,23 @@ package workspace
 import (
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"unicode/utf8"
 
 	gitignore "github.com/sabhiram/go-gitignore"
 )
 
 // A glob is a pattern as git understands it. What its letters stand for can be
-// told of most texts without the regular expression.
+// told of most texts without the regular expression, which takes hundreds of
+// times the pattern's memory, so that is made for the first text that may match.
 type glob struct {
-	fixed    string // how the text begins
-	inner    string // what is in it
-	least    int    // how many bytes it has at least
-	compiled *gitignore.GitIgnore
+	fixed string // how the text begins
+	inner string // what is in it
+	least int    // how many bytes it has at least
+
+	pattern                  string
+	anchored, anywhere, fold bool
+	compiled                 atomic.Pointer[gitignore.GitIgnore] // nil until it was needed
 }
 
 // maxPathBytes is more than the length of any path that systems can open. A glob
@@ -25,11 +30,25 @@ const maxPathBytes = 4096
 // does not match that.
 const newline = '\u0100'
 
-// newGlob compiles a pattern; anywhere says that it may begin at any depth, and
+// newGlob reads a pattern; anywhere says that it may begin at any depth, and
 // else it begins where the text does. It returns nil if the pattern can match
 // nothing.
 func newGlob(pattern string, anchored, anywhere, fold bool) *glob {
-	t := translation{pattern: pattern, fold: fold, slash: true}
+	t, ok := translate(pattern, anchored, anywhere, fold)
+	if !ok {
+		return nil
+	}
+	g := &glob{inner: t.inner, least: t.least, pattern: pattern, anchored: anchored, anywhere: anywhere, fold: fold}
+	if !anywhere {
+		g.fixed = t.fixed
+	}
+	return g
+}
+
+// translate rewrites a pattern for the library. It reports false if the pattern
+// can match nothing.
+func translate(pattern string, anchored, anywhere, fold bool) (*translation, bool) {
+	t := &translation{pattern: pattern, fold: fold, slash: true}
 	if !anywhere {
 		t.out.WriteByte('/')
 	}
@@ -41,7 +60,7 @@ func newGlob(pattern string, anchored, anywhere, fold bool) *glob {
 	}
 	for t.at < len(pattern) {
 		if !t.next(anchored) || t.least > maxPathBytes {
-			return nil
+			return nil, false
 		}
 	}
 	t.endLiteral()
@@ -49,17 +68,21 @@ func newGlob(pattern string, anchored, anywhere, fold bool) *glob {
 	// so that a rule matches its own path only and descending is up to the
 	// walk. It works because the library leaves $ as it is.
 	t.out.WriteByte('$')
-	g := &glob{inner: t.inner, least: t.least, compiled: gitignore.CompileIgnoreLines(t.out.String())}
-	if !anywhere {
-		g.fixed = t.fixed
-	}
-	return g
+	return t, true
 }
 
 // matches reports whether all of s matches. The letters of s are small if those
-// of the pattern stand for both.
-func (g *glob) matches(s string) bool {
-	return len(s) >= g.least && strings.HasPrefix(s, g.fixed) && strings.Contains(s, g.inner) && g.compiled.MatchesPath(oneByteRunes(s))
+// of the pattern stand for both. Beyond the budget a glob matches nothing.
+func (g *glob) matches(b *budget, s string) bool {
+	if len(s) < g.least || !strings.HasPrefix(s, g.fixed) || !strings.Contains(s, g.inner) || b.ended() {
+		return false
+	}
+	compiled := g.compiled.Load() // what follows may take long
+	if compiled == nil {
+		compiled = b.compile(g)
+		g.compiled.Store(compiled)
+	}
+	return compiled.MatchesPath(oneByteRunes(s))
 }
 
 // oneByteRunes returns s with a character for each byte, because git's globs

@@ -42,7 +42,9 @@ type Listing struct {
 //
 // Symbolic links are listed and never followed, nearer files come before deeper
 // ones, and what cannot be read is left out. When ctx ends the listing is what
-// was found so far. The error says that dir itself cannot be read.
+// was found so far. Rules are bounded, to 20,000 of a file and 400,000 of all
+// files: what more there are hide nothing, and the listing is not complete. The
+// error says that dir itself cannot be read.
 func (w *Workspace) List(ctx context.Context, dir string, limit int) (Listing, error) {
 	dir, err := w.Real(dir)
 	if err != nil {
@@ -51,11 +53,12 @@ func (w *Workspace) List(ctx context.Context, dir string, limit int) (Listing, e
 	if info, err := w.Stat(dir); err != nil || !info.IsDir() {
 		return Listing{}, errors.Join(err, fs.ErrInvalid)
 	}
-	wk := &walk{w: w, ctx: ctx, limit: limit}
+	wk := &walk{w: w, ctx: ctx, limit: limit, budget: budget{ctx: ctx}}
 	wk.Files, wk.Complete = []string{}, true
 	if start, ok := wk.enter(filepath.ToSlash(dir)); ok { // else dir itself is ignored
 		wk.run(start)
 	}
+	wk.Complete = wk.Complete && !wk.budget.spent() && ctx.Err() == nil
 	return wk.Listing, nil
 }
 
@@ -97,6 +100,8 @@ type walk struct {
 	limit int
 	root  int // where in a path what is relative to the root begins
 	base  int // where in a path what Files has begins
+
+	budget budget // of its rules
 }
 
 // A visit is what is found in one directory, or on the way to the first.

@@ -178,6 +178,9 @@ func TestManyIgnoredFilesAreNotTakenForAll(t *testing.T) {
 func TestHostileRulesAreBounded(t *testing.T) {
 	quietGit(t)
 	files := map[string]string{".gitignore": strings.Repeat(strings.Repeat("*?", 2000)+"\n", 250)}
+	for i := range 90 {
+		files[".gitignore"] += strings.Repeat("*?", 100+i) + "[z]\n"
+	}
 	for i := range 2000 {
 		files[fmt.Sprintf("%0200d", i)] = ""
 	}

@@ -16,7 +16,7 @@ func completeAddress(flag, text string) (string, error) {
 		return "", nil
 	}
 	whole := text
-	if strings.Trim(text, "0123456789") == "" {
+	if isPort(text) {
 		whole = net.JoinHostPort("127.0.0.1", text)
 	}
 	host, port, err := net.SplitHostPort(whole)
@@ -29,6 +29,9 @@ func completeAddress(flag, text string) (string, error) {
 	}
 	return net.JoinHostPort(host, strconv.FormatUint(n, 10)), nil
 }
+
+// isPort reports whether an address is a port alone.
+func isPort(text string) bool { return text != "" && strings.Trim(text, "0123456789") == "" }
 
 // onLoopback reports whether an address can be one that only this machine
 // reaches. What a name stands for is seen when it is listened on.

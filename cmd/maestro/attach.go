@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net"
 	"net/url"
 	"os"
 	"os/signal"
@@ -41,18 +42,23 @@ type attachFlags struct {
 func attachCommand(defaults attachDefaults) *cobra.Command {
 	var flags attachFlags
 	cmd := &cobra.Command{
-		Use:   "attach [URL]",
+		Use:   "attach [SERVER]",
 		Short: "Follow a session in this terminal, and drive it",
-		Long: `Attach shows what happens in a session, line by line, and sends what you type.
+		Long: `Attach shows what the agent and the people of a session do, line by line, and sends
+what you type. The server is a URL, HOST:PORT, or a PORT on 127.0.0.1.
 
 Lines while attached:
 ` + attachHelp + `
 
+Of what clients do beside the agent, commands are shown: their output after "|", or
+after "2|" what they wrote to standard error, with the command's id in front while
+there is more than one. File searches, reads and watches are not; with --json all is.
+
 If standard input is not a terminal, its lines are taken one after the other: each
 waits until what the one before started is over, or asks something, which it then
 answers. At the end of the lines the client leaves once the session has been quiet
-for three seconds; if nothing was sent, it goes on following. The exit status is 1
-if something was refused, or a question was left without an answer.
+for three seconds; if there was nothing to send, it goes on following. The exit
+status is 1 if a line was refused, or a question was left without an answer.
 
 A URL may name the session as the server's own ones do, with sessionId and create.`,
 		Args:          cobra.MaximumNArgs(1),
@@ -84,8 +90,12 @@ A URL may name the session as the server's own ones do, with sessionId and creat
 }
 
 // address returns the server that a URL names, and takes over what it says of a
-// session. Without a scheme it is http.
+// session. Without a scheme it is http, and a port alone is on loopback, as where
+// servers listen.
 func (f *attachFlags) address(text string) (string, error) {
+	if isPort(text) {
+		text = net.JoinHostPort("127.0.0.1", text)
+	}
 	if !strings.Contains(text, "://") {
 		text = "http://" + text
 	}
@@ -100,6 +110,9 @@ func (f *attachFlags) address(text string) (string, error) {
 	}
 	if u.Host == "" {
 		return "", fmt.Errorf("server address %q: no host", text)
+	}
+	if strings.Contains(u.Path, "/api/headless") && !strings.HasSuffix(u.Path, "/ws") {
+		return "", fmt.Errorf("server address %q: want %s://%s, and --session ID for one of its sessions", text, u.Scheme, u.Host)
 	}
 	for key, values := range u.Query() {
 		switch {

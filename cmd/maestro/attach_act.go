@@ -19,7 +19,7 @@ func (a *attachment) line(ctx context.Context, wg *sync.WaitGroup, line string) 
 		err = a.refusal(act)
 	}
 	if err != nil {
-		a.local.line(styleRed, "! "+err.Error())
+		a.refuse(err)
 		return nil
 	}
 	switch act.verb {
@@ -39,6 +39,12 @@ func (a *attachment) line(ctx context.Context, wg *sync.WaitGroup, line string) 
 		a.lease(act)
 	}
 	return nil
+}
+
+// refuse tells that a line is not done.
+func (a *attachment) refuse(why error) {
+	a.failed = true
+	a.local.line(styleRed, "! "+why.Error())
 }
 
 // refusal returns why this user may not do what a line says, before the server
@@ -69,7 +75,11 @@ func (a *attachment) say(text string) {
 		a.desk.await()
 		a.send(order{
 			what: "prompt", do: a.command(&contracts.Prompt{Content: text}),
-			done: func(r contracts.Result) { a.desk.accept(r.Cursor) }, undo: func() { delete(a.desk.busy, awaited) },
+			done: func(r contracts.Result) { a.desk.accept(r.Cursor) },
+			undo: func() {
+				delete(a.desk.busy, awaited)
+				a.view.unexpect(text)
+			},
 		})
 		return
 	}
@@ -77,7 +87,7 @@ func (a *attachment) say(text string) {
 	switch {
 	case errors.Is(err, errMore):
 	case err != nil:
-		a.local.line(styleRed, "! "+err.Error())
+		a.refuse(err)
 	default:
 		put := *q
 		a.desk.answer(q.id)
@@ -101,7 +111,7 @@ func (a *attachment) lease(act action) {
 	case verbGrant, verbDeny:
 		asker, ok := a.desk.takeAsker(act.number)
 		if !ok {
-			a.local.line(styleRed, "! nobody with that number asks for control")
+			a.refuse(errors.New("nobody with that number asks for control"))
 			return
 		}
 		a.send(order{what: string(act.verb), do: func(ctx context.Context) (contracts.Result, error) {
@@ -122,11 +132,13 @@ func (a *attachment) command(cmd contracts.Command) request {
 // shown meanwhile, and after those before it. Its outcome comes back to the loop.
 func (a *attachment) send(o order) {
 	if a.sending == maxSending {
-		a.local.line(styleRed, "! too much waits for the server already")
+		if o.undo != nil {
+			o.undo()
+		}
+		a.refuse(errors.New("too much waits for the server already"))
 		return
 	}
 	a.sending++
-	a.acted = true
 	a.orders <- o // there is room: sending counts them
 }
 

@@ -27,6 +27,8 @@ func (f *attachFlags) explain(err error, host, tokenFile string) error {
 		return fmt.Errorf("%s does not accept the token in %s: %s", host, tokenFile, e.Message)
 	case e.Reason == contracts.CodeUnauthenticated:
 		return fmt.Errorf("%s wants a token: name the file that holds it with --token-file", host)
+	case e.Code == 4404 && e.Reason == contracts.CodeNotFound && e.Message == "route not found":
+		return fmt.Errorf("%s answers, but not at that path: want http://HOST:PORT, and --session ID for one of its sessions", host)
 	case e.Code == 4404 && f.session != "" && !f.create:
 		return fmt.Errorf("session %q not found: --create makes it", f.session)
 	case e.Reason == contracts.CodeAccessDenied && !f.view && !f.create:

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"sync"
 
 	"github.com/seed-028515a8/maestro/client"
@@ -18,11 +19,11 @@ type history struct {
 // review starts to show the session from its beginning.
 func (a *attachment) review(ctx context.Context, wg *sync.WaitGroup) {
 	if a.past != nil {
-		a.local.line(styleRed, "! the history is being shown already")
+		a.refuse(errors.New("the history is being shown already"))
 		return
 	}
 	h := &history{view: newView(a.local), pages: make(chan news)}
-	h.view.me = a.view.me
+	h.view.me, h.view.viewer = a.view.me, a.view.viewer
 	a.past = h
 	a.local.line(styleBold, "-- from the beginning")
 	wg.Go(func() { h.read(ctx, a.redial) }) // ends with the past or ctx

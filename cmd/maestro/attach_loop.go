@@ -55,8 +55,8 @@ type attachment struct {
 
 	present  bool // what was there before us has been shown
 	sending  int  // actions without an answer; at most maxSending
-	acted    bool // something was sent
-	failed   bool // something that was sent was refused
+	accepted bool // something that was sent was
+	failed   bool // a line, or something that was sent, was refused
 	ended    bool // there are no more lines
 	lastStop time.Time
 	past     *history     // nil unless it is being shown
@@ -232,11 +232,17 @@ func (a *attachment) update(n news) error {
 		a.present = true
 	}
 	number := a.desk.note(n.update)
+	could := a.view.mayAnswer()
 	if f, ok := n.update.Control.(*contracts.ControlRequest); ok {
 		a.view.asked(f, number)
 	}
 	if !a.announces(n.update) {
 		a.view.show(n.update)
+	}
+	if !could && a.view.mayAnswer() {
+		for _, q := range a.desk.questions {
+			a.view.request(q)
+		}
 	}
 	return nil
 }
@@ -284,7 +290,9 @@ func (a *attachment) inputEnded() error {
 // so does one that is asked something and has no more lines.
 func (a *attachment) quiet() error {
 	switch {
-	case !a.ended || !a.acted || a.sending > 0:
+	case !a.ended || a.sending > 0 || !a.accepted && !a.failed:
+	case !a.accepted: // nothing was begun that could be waited for
+		return errLeave
 	case a.desk.first() != nil && a.view.driving():
 		a.local.line(styleRed, "! a question waits for an answer, and there are no more lines")
 		a.failed = true
@@ -315,10 +323,12 @@ func (a *attachment) signal(s os.Signal) error {
 // outcome tells what became of an action, if it failed.
 func (a *attachment) outcome(o outcome) {
 	a.sending--
-	if o.err == nil && o.done != nil {
-		o.done(o.result)
-	}
-	if o.err != nil {
+	if o.err == nil {
+		a.accepted = true
+		if o.done != nil {
+			o.done(o.result)
+		}
+	} else {
 		if o.undo != nil {
 			o.undo()
 		}

@@ -249,6 +249,39 @@ func TestRefusalByTheServerIsShown(t *testing.T) {
 	})
 }
 
+// TestRefusedPromptDoesNotShowLaterOnesTwice types at a terminal, which shows what
+// is typed by itself.
+func TestRefusedPromptDoesNotShowLaterOnesTwice(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tm := open(t, attachFlags{}, true, connectedAs("conn_me", "conn_me"))
+		tm.a.view.screen.terminal = true
+		tm.driver.refuse = &contracts.Error{Code: contracts.CodeRuntimeBusy, Message: "already processing"}
+		tm.typeLine("refused")
+		if n := len(tm.a.view.own); n != 0 {
+			t.Errorf("got %d prompts that are awaited, want none", n)
+		}
+	})
+}
+
+func TestWhoTakesControlIsToldHowToAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		me := "conn_me"
+		tm := open(t, attachFlags{}, true, connectedAs(me, "conn_bob"))
+		tm.tell(told(approval)[0])
+		tm.wantShown("? approval: bash\n  $ ls\n  conn_bob can answer\n")
+		tm.tell(client.Update{Kind: client.KindControl, Control: &contracts.LeaseChange{Granted: true, ControllerConnectionID: &me}})
+		tm.wantShown("-- you are in control\n? approval: bash\n  $ ls\n  y = approve, n [reason] = deny\n")
+		before := tm.out.String()
+		tm.tell(snapshot(client.KindSnapshot, 8, contracts.State{
+			ControllerConnectionID: contracts.String(me),
+			PendingRequests:        []contracts.PendingRequest{{ID: approval.RequestID, Kind: approval.RequestType}},
+		}))
+		if got := tm.out.String(); got != before {
+			t.Errorf("got the question again: %q", strings.TrimPrefix(got, before))
+		}
+	})
+}
+
 func TestFirstCtrlCInterruptsAndSecondLeaves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tm := open(t, attachFlags{}, true, connectedAs("conn_me", "conn_me"), told(&contracts.ResponseStart{ResponseID: "r"})[0])
@@ -304,6 +337,28 @@ func TestScriptLeavesWhenItsWorkIsDone(t *testing.T) {
 			t.Errorf("left after %v, want %v", got, quietPeriod)
 		}
 	})
+}
+
+func TestScriptOfWhichNothingWasAcceptedFails(t *testing.T) {
+	for _, test := range []struct {
+		line  string
+		flags attachFlags
+	}{{"/foo", attachFlags{}}, {"/grant", attachFlags{}}, {"hi", attachFlags{view: true}}} {
+		synctest.Test(t, func(t *testing.T) {
+			tm := open(t, test.flags, false, connectedAs("conn_me", "conn_me"), told(&contracts.HelloOK{})[0],
+				told(&contracts.ResponseStart{ResponseID: "r"})[0]) // of somebody else; it does not end
+			go func() { // the lines wait for the run
+				_, _ = io.WriteString(tm.in, test.line+"\n")
+				_ = tm.in.Close()
+			}()
+			synctest.Wait()
+			tm.tell(told(&contracts.ResponseEnd{ResponseID: "r"})[0])
+			tm.tell(told(&contracts.ResponseStart{ResponseID: "s"})[0])
+			if err := <-tm.left; err == nil {
+				t.Errorf("%s: got a quiet end, want a failure", test.line)
+			}
+		})
+	}
 }
 
 func TestFollowerWithoutInputStays(t *testing.T) {

@@ -19,7 +19,7 @@ func (v *view) connected(a *contracts.Attached) {
 	}
 	v.me = a.ConnectionID
 	how := ""
-	if a.Role == contracts.RoleViewer {
+	if v.viewer = a.Role == contracts.RoleViewer; v.viewer {
 		how = " to watch"
 	}
 	v.notice(styleBold, "%s session %s%s", again, oneLine(a.SessionID, 60), how)
@@ -98,10 +98,53 @@ func (v *view) snapshot(s *contracts.Snapshot) {
 		v.notice(styleRed, "last error: %s", oneLine(*st.LastError, maxArgs))
 	}
 	v.failed = orEmpty(st.LastError)
-	for i := range st.PendingRequests {
-		v.request(questionOf(&st.PendingRequests[i]))
+	v.waiting(st.PendingRequests)
+	clear(v.commands)
+	for _, c := range st.ActiveUtilityCommands[:min(len(st.ActiveUtilityCommands), maxFlows)] {
+		v.commands[c.CommandID] = true
 	}
 }
+
+// waiting prints those of the questions of a state that have not been shown.
+func (v *view) waiting(requests []contracts.PendingRequest) {
+	shown := v.questions
+	v.questions = map[string]bool{}
+	for i := range requests {
+		q := questionOf(&requests[i])
+		keys, ok := shown[q.id]
+		if !ok {
+			v.request(q)
+		} else if len(v.questions) < maxQuestions {
+			v.questions[q.id] = keys
+		}
+	}
+}
+
+// request prints a question, with how to answer it if we may, or else with who
+// may. It is printed once, and once more when we may.
+func (v *view) request(q question) {
+	keys := v.mayAnswer()
+	if told, ok := v.questions[q.id]; ok && (told || !keys) {
+		return
+	}
+	if len(v.questions) < maxQuestions {
+		v.questions[q.id] = keys
+	}
+	last := q.keys()
+	switch {
+	case keys:
+	case v.controller == "":
+		last = "whoever takes control can answer"
+	default:
+		last = v.name(v.controller) + " can answer"
+	}
+	v.flow = ""
+	v.screen.line(styleYellow, q.text(last))
+}
+
+// mayAnswer reports whether questions are ours to answer: acting takes a free
+// lease.
+func (v *view) mayAnswer() bool { return !v.viewer && (v.controller == "" || v.driving()) }
 
 // connections prints a change of the connection graph that matters.
 func (v *view) connections(e *contracts.ConnectionInfo) {

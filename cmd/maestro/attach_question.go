@@ -43,13 +43,14 @@ func questionOf(p *contracts.PendingRequest) question {
 	return question{id: p.ID, kind: p.Kind, tool: p.Tool, label: label, args: p.Args}
 }
 
-// text returns the question with what is to be decided, cleaned.
-func (q *question) text() string {
+// text returns the question with what is to be decided, cleaned, and a last line
+// on who decides, or how.
+func (q *question) text(last string) string {
 	head := "? " + strings.ReplaceAll(oneLine(string(q.kind), 20), "_", " ") + ": " + oneLine(q.tool, 60)
 	if more := cmp.Or(q.reason, q.label); more != "" { // the label mostly repeats the arguments
 		head += " - " + oneLine(more, maxArgs)
 	}
-	return head + "\n" + q.body() + "  " + q.keys()
+	return head + "\n" + q.body() + "  " + last
 }
 
 // body returns the details, indented, each line ended.

@@ -119,6 +119,7 @@ func TestAttachRefusesWhatItCannotUse(t *testing.T) {
 		{[]string{"--token-file", missing}, "token file"},
 		{[]string{"--token-file", empty}, empty + " is empty"},
 		{[]string{"ftp://host"}, "want ws://"},
+		{[]string{"http://h:1/api/headless/sessions/main"}, `want http://h:1, and --session ID for one of its sessions`},
 		{[]string{"http://a", "http://b"}, "at most 1 arg"},
 	} {
 		cmd := attachCommand(attachDefaults{URL: "http://127.0.0.1:1"})
@@ -128,6 +129,20 @@ func TestAttachRefusesWhatItCannotUse(t *testing.T) {
 		err := cmd.ExecuteContext(t.Context())
 		if err == nil || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%v: got %v, want an error with %q", test.args, err, test.want)
+		}
+	}
+}
+
+func TestServerIsNamedInManyWays(t *testing.T) {
+	for text, want := range map[string]string{
+		"8787":            "http://127.0.0.1:8787",
+		"localhost:8787":  "http://localhost:8787",
+		"wss://h/proxied": "wss://h/proxied",
+		"ws://h:1/api/headless/ws?sessionId=main": "ws://h:1/api/headless/ws",
+	} {
+		var flags attachFlags
+		if got, err := flags.address(text); got != want || err != nil {
+			t.Errorf("%s: got %q, %v; want %q", text, got, err, want)
 		}
 	}
 }
@@ -158,6 +173,7 @@ func TestFailureToAttachSaysWhatToDo(t *testing.T) {
 		{refused(4401, contracts.CodeUnauthenticated, ""), attachFlags{}, "", "h:1 wants a token: name the file that holds it with --token-file"},
 		{missing, attachFlags{session: "s"}, "", `session "s" not found: --create makes it`},
 		{missing, attachFlags{session: "s", create: true}, "", missing.Error()},
+		{refused(4404, contracts.CodeNotFound, "route not found"), attachFlags{session: "s"}, "", "h:1 answers, but not at that path: want http://HOST:PORT, and --session ID for one of its sessions"},
 		{denied, attachFlags{}, "", "only viewing: attach with --view"},
 		{denied, attachFlags{view: true}, "", denied.Error()},
 		{io.EOF, attachFlags{}, "", "EOF"},

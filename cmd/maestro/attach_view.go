@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/seed-028515a8/maestro/client"
@@ -17,6 +18,7 @@ type view struct {
 	screen *screen
 
 	me         string            // our connection id
+	viewer     bool              // we may never act
 	controller string            // who holds the lease; empty if nobody
 	known      bool              // controller has been told
 	where      string            // the workspace that was told last
@@ -29,7 +31,10 @@ type view struct {
 	flow  string             // what the open line belongs to
 	clean map[string]cleaner // by flow; an entry lives as long as its flow
 	tools map[string]string  // tool names by call id, of the calls that have not ended
-	own   []string           // prompts typed here that have not come back yet
+	own   []string           // prompts typed here that have not come back yet, in their order
+
+	commands  map[string]bool // that clients started and that have not ended, by id
+	questions map[string]bool // questions that wait and have been shown, by id; whether with how to answer
 }
 
 // maxFlows bounds how many outputs may be open at once. More than that only
@@ -40,7 +45,10 @@ const maxFlows = 256
 const maxArgs = 500
 
 func newView(s *screen) *view {
-	return &view{screen: s, names: map[string]string{}, clean: map[string]cleaner{}, tools: map[string]string{}}
+	return &view{
+		screen: s, names: map[string]string{}, clean: map[string]cleaner{}, tools: map[string]string{},
+		commands: map[string]bool{}, questions: map[string]bool{},
+	}
 }
 
 // show prints what there is to say about an update.
@@ -67,6 +75,7 @@ func (v *view) show(u client.Update) {
 func (v *view) forget() {
 	clear(v.clean)
 	clear(v.tools)
+	clear(v.questions)
 	v.flow = ""
 }
 
@@ -96,9 +105,9 @@ func (v *view) event(event contracts.Event) {
 	case *contracts.ServerRequestResolved:
 		v.resolved(e)
 	case *contracts.UtilityCommandStarted:
-		v.notice(styleCyan, "command %s: %s", oneLine(e.CommandID, 40), oneLine(e.Command, maxArgs))
+		v.commandStarted(e)
 	case *contracts.UtilityCommandOutput:
-		v.output("command "+e.CommandID+string(e.Stream), e.Content, stylePlain)
+		v.commandOutput(e)
 	case *contracts.UtilityCommandExited:
 		v.commandExited(e)
 	case *contracts.Compaction:
@@ -146,8 +155,12 @@ func indentAfterFirst(prefix, text string) string {
 	return body
 }
 
-// outputPrefix stands before the lines of a tool's output.
-const outputPrefix = "  | "
+// What stands before the lines of an output, and of what a command says on its
+// standard error.
+const (
+	outputPrefix = "  | "
+	errorPrefix  = " 2| "
+)
 
 func (v *view) output(flow, content string, look style) { v.stream(flow, look, outputPrefix, content) }
 
@@ -199,9 +212,30 @@ func (v *view) toolEnd(e *contracts.ToolEnd) {
 	v.screen.line(styleRed, "  failed"+colon(oneLine(name, 60))+why)
 }
 
+func (v *view) commandStarted(e *contracts.UtilityCommandStarted) {
+	if len(v.commands) < maxFlows {
+		v.commands[e.CommandID] = true
+	}
+	v.notice(styleCyan, "command %s: %s", oneLine(e.CommandID, 40), oneLine(e.Command, maxArgs))
+}
+
+// commandOutput prints a piece of what a command says, with its id while there is
+// more than one of them.
+func (v *view) commandOutput(e *contracts.UtilityCommandOutput) {
+	prefix := outputPrefix
+	if e.Stream == contracts.StreamStderr {
+		prefix = errorPrefix
+	}
+	if len(v.commands) > 1 {
+		prefix = "  " + oneLine(e.CommandID, 40) + " " + strings.TrimLeft(prefix, " ")
+	}
+	v.stream("command "+e.CommandID+string(e.Stream), stylePlain, prefix, e.Content)
+}
+
 func (v *view) commandExited(e *contracts.UtilityCommandExited) {
 	delete(v.clean, "command "+e.CommandID+string(contracts.StreamStdout))
 	delete(v.clean, "command "+e.CommandID+string(contracts.StreamStderr))
+	delete(v.commands, e.CommandID)
 	how := "ended"
 	switch {
 	case e.Signal != nil:
@@ -209,7 +243,7 @@ func (v *view) commandExited(e *contracts.UtilityCommandExited) {
 	case e.ExitCode != nil:
 		how = fmt.Sprintf("exited with %d", *e.ExitCode)
 	}
-	v.notice(styleCyan, "command %s %s", oneLine(e.CommandID, 40), how)
+	v.notice(styleCyan, "command %s %s%s", oneLine(e.CommandID, 40), how, colon(e.Reason))
 }
 
 func (v *view) failure(e *contracts.ErrorEvent) {
@@ -221,13 +255,8 @@ func (v *view) failure(e *contracts.ErrorEvent) {
 	v.screen.line(styleRed, fmt.Sprintf("! %s (%s): %s", word, oneLine(string(e.ErrorType), 20), indentAfterFirst("  ", strings.TrimSuffix(cleanText(e.Message), "\n"))))
 }
 
-// request prints a question and what is to be decided.
-func (v *view) request(q question) {
-	v.flow = ""
-	v.screen.line(styleYellow, q.text())
-}
-
 func (v *view) resolved(e *contracts.ServerRequestResolved) {
+	delete(v.questions, e.RequestID)
 	why := ""
 	if e.Reason != "" {
 		why = ": " + oneLine(e.Reason, maxArgs)
@@ -241,8 +270,8 @@ func (v *view) raw(e *contracts.RawAgentEvent) {
 	if !ok {
 		return
 	}
-	if len(v.own) > 0 && v.own[0] == prompt { // the terminal has shown it
-		v.own = v.own[1:]
+	if i := slices.Index(v.own, prompt); i >= 0 { // the terminal has shown it
+		v.own = v.own[i+1:] // those before it do not come any more
 		return
 	}
 	v.flow = ""
@@ -253,6 +282,13 @@ func (v *view) raw(e *contracts.RawAgentEvent) {
 func (v *view) expect(prompt string) {
 	if v.screen.terminal && len(v.own) < maxFlows {
 		v.own = append(v.own, prompt)
+	}
+}
+
+// unexpect takes expect back: prompt was refused.
+func (v *view) unexpect(prompt string) {
+	if i := slices.Index(v.own, prompt); i >= 0 {
+		v.own = slices.Delete(v.own, i, i+1)
 	}
 }
 

@@ -168,7 +168,7 @@ half a sen
   Colour: Which?
     1. red - warm
     2. blue
-  a number or a text
+  conn_b can answer
 tence.
 -- over
 `)
@@ -187,7 +187,7 @@ func TestQuestionsShowWhatIsAsked(t *testing.T) {
 			"? client tool: tool\n  {\"file\":\"a.txt\"}\n  a text as the tool's result, ! and a text to report a failure"},
 	} {
 		q := question{id: "q", kind: test.kind, tool: "tool", args: raw(test.args)}
-		compareText(t, q.text(), test.want)
+		compareText(t, q.text(q.keys()), test.want)
 	}
 }
 
@@ -213,7 +213,7 @@ func TestNoAgentTextReachesTheTerminalRaw(t *testing.T) {
 		&contracts.ErrorEvent{Message: evil, ErrorType: evil},
 		&contracts.ServerRequestResolved{RequestType: evil, Resolution: evil, ResolvedBy: evil, Reason: evil},
 		&contracts.UtilityCommandStarted{CommandID: evil, Command: evil}, &contracts.UtilityCommandOutput{CommandID: evil, Content: evil},
-		&contracts.UtilityCommandExited{CommandID: evil, Signal: &text},
+		&contracts.UtilityCommandExited{CommandID: evil, Signal: &text, Reason: evil},
 		&contracts.ConnectionInfo{ControllerConnectionID: contracts.String(evil), Connections: []contracts.ConnectionState{{ConnectionID: evil, ClientInfo: &contracts.ClientInfo{Name: evil}}}},
 	)
 	for _, kind := range append(contracts.RequestTypes(), evil) {
@@ -271,6 +271,93 @@ func TestOwnPromptIsNotRepeated(t *testing.T) {
 	if want := "> hi\n"; out.String() != want {
 		t.Errorf("said by another: got %q, want %q", out.String(), want)
 	}
+}
+
+func TestRefusedPromptIsNoLongerExpected(t *testing.T) {
+	said := func(text string) client.Update {
+		return told(&contracts.RawAgentEvent{EventKind: "message_start", Event: raw(`{"message":{"role":"user","content":"` + text + `"}}`)})[0]
+	}
+	var out strings.Builder
+	v := newView(&screen{out: &out, terminal: true})
+	v.expect("refused")
+	v.unexpect("refused")
+	v.show(said("refused"))
+	v.expect("lost") // with what a reset left out
+	v.expect("three")
+	v.show(said("three")) // which the terminal has shown
+	v.show(said("lost"))
+	if want := "> refused\n> lost\n"; out.String() != want {
+		t.Errorf("got %q, want %q", out.String(), want)
+	}
+}
+
+func TestOutputOfCommandsSideBySideIsToldApart(t *testing.T) {
+	output := func(id string, stream contracts.Stream, text string) contracts.Event {
+		return &contracts.UtilityCommandOutput{CommandID: id, Stream: stream, Content: text}
+	}
+	got := rendered(told(
+		&contracts.UtilityCommandStarted{CommandID: "a", Command: "make"},
+		output("a", contracts.StreamStdout, "one\ntwo\n"),
+		output("a", contracts.StreamStderr, "oh\n"),
+		&contracts.UtilityCommandStarted{CommandID: "b", Command: "tail"},
+		output("a", contracts.StreamStdout, "three\nfo"),
+		output("b", contracts.StreamStdout, "tick\n"),
+		output("a", contracts.StreamStdout, "ur\n"),
+		output("b", contracts.StreamStderr, "tock\n"),
+		&contracts.UtilityCommandExited{CommandID: "b", Reason: "Terminated by\ncontroller"},
+		output("a", contracts.StreamStdout, "five\n"),
+	)...)
+	compareText(t, got, `-- command a: make
+  | one
+  | two
+ 2| oh
+-- command b: tail
+  a | three
+  a | fo
+  b | tick
+  a | ur
+  b 2| tock
+-- command b ended: Terminated by controller
+  | five
+`)
+}
+
+func TestCommandsOfAStateAreCounted(t *testing.T) {
+	state := func(ids ...string) client.Update {
+		var st contracts.State
+		for _, id := range ids {
+			st.ActiveUtilityCommands = append(st.ActiveUtilityCommands, contracts.ActiveCommand{CommandID: id})
+		}
+		return snapshot(client.KindSnapshot, 1, st)
+	}
+	says := told(&contracts.UtilityCommandOutput{CommandID: "a", Stream: contracts.StreamStdout, Content: "x\n"})[0]
+	compareText(t, rendered(state("a", "b"), says, state("a"), says), "  a | x\n  | x\n")
+}
+
+// TestQuestionIsShownOnce has the state come again, in other words, as with every
+// hand-over.
+func TestQuestionIsShownOnce(t *testing.T) {
+	pending := func(controller string) client.Update {
+		return snapshot(client.KindSnapshot, 5, contracts.State{
+			ControllerConnectionID: contracts.String(controller),
+			PendingRequests:        []contracts.PendingRequest{{ID: approval.RequestID, Kind: approval.RequestType, Tool: "bash", DisplayName: "Running ls", Args: approval.Args}},
+		})
+	}
+	watcher := connectedAs("conn_me", "conn_ada")
+	watcher.Attached.Role = contracts.RoleViewer
+	resolved := &contracts.ServerRequestResolved{RequestID: approval.RequestID, RequestType: contracts.RequestApproval, Resolution: contracts.VerdictDenied, ResolvedBy: contracts.ResolvedByUser}
+	compareText(t, rendered(watcher, told(approval)[0], pending("conn_bob"), pending(""), told(resolved)[0], told(approval)[0]),
+		`-- attached to session sess_a to watch
+? approval: bash
+  $ ls
+  conn_ada can answer
+-- conn_bob is in control
+-- nobody is in control
+-- approval denied by user
+? approval: bash
+  $ ls
+  whoever takes control can answer
+`)
 }
 
 func TestLastErrorIsToldOnce(t *testing.T) {

@@ -1,6 +1,8 @@
 package child
 
 import (
+	"bufio"
+	"io"
 	"os"
 	"os/exec"
 	"strconv"
@@ -62,5 +64,36 @@ func TestStrayChildrenAreWaitedFor(t *testing.T) {
 		if f := strings.Fields(line); f[2] == "sleep" {
 			t.Errorf("got %q of a group that was stopped, want nothing", line)
 		}
+	}
+}
+
+// A process that starts another in a session of its own and ends, over and over,
+// is never there for long.
+func TestProcessThatMovesOnIsFound(t *testing.T) {
+	const hop = `$SIG{TERM} = "IGNORE"; $end = time + 30; while (time < $end) { exit if fork; POSIX::setsid() }`
+	for range 5 {
+		r, w, err := os.Pipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		cmd := ShellCommand("/bin/sh", "echo ready; exec perl -MPOSIX -e '"+hop+"'")
+		cmd.Stdout = w
+		g, err := Start(cmd)
+		_ = w.Close()
+		if err != nil {
+			t.Fatal(err)
+		}
+		out := bufio.NewReader(r)
+		if said, err := out.ReadString('\n'); err != nil || said != "ready\n" {
+			t.Fatalf("got %q, %v; want a group that is ready", said, err)
+		}
+		g.Stop(0, nil)
+		if err := r.SetReadDeadline(time.Now().Add(10 * time.Second)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := out.ReadByte(); err != io.EOF {
+			t.Errorf("got %v of a group that was stopped, want that nobody is left", err)
+		}
+		_ = r.Close()
 	}
 }

@@ -21,8 +21,14 @@ import (
 // guardName is what the guard is called, in place of a program's path.
 const guardName = "maestro-guard"
 
-// guardPatience bounds how long the guard looks for processes.
-const guardPatience = 5 * time.Second
+const (
+	// guardPatience bounds how long the guard looks for processes.
+	guardPatience = 5 * time.Second
+
+	// tellDelay is how long the guard may leave lines unread, before it is taken
+	// for stopped and another is started in its place.
+	tellDelay = time.Second
+)
 
 // The guard is this program once more, so it has to be told apart before main
 // runs, in every program that starts processes.
@@ -52,7 +58,7 @@ var theGuard = guard{groups: make(map[int]bool)} // of this process; there is on
 func (g *guard) ready() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.proc != nil && g.tell("") == nil {
+	if g.proc != nil && g.proc.Signal(unix.SIGCONT) == nil && g.tell("") == nil { // somebody may have stopped it
 		return nil
 	}
 	return g.start()
@@ -80,7 +86,7 @@ func (g *guard) forget(id int) {
 // tell writes a line, which fails if the guard is gone or does not read. The
 // caller holds g.mu.
 func (g *guard) tell(line string) error {
-	if err := g.pipe.SetWriteDeadline(time.Now().Add(guardPatience)); err != nil {
+	if err := g.pipe.SetWriteDeadline(time.Now().Add(tellDelay)); err != nil {
 		return err
 	}
 	_, err := g.pipe.WriteString(line + "\n")
@@ -148,7 +154,10 @@ func (g *guard) dismiss() {
 		return
 	}
 	_ = g.pipe.Close()
-	_, _ = g.proc.Wait() // within guardPatience
+	_ = g.proc.Signal(unix.SIGCONT) // somebody may have stopped it
+	late := time.AfterFunc(guardPatience+killDelay, func() { _ = g.proc.Kill() })
+	defer late.Stop()
+	_, _ = g.proc.Wait()
 	g.proc = nil
 }
 

@@ -102,3 +102,28 @@ func TestNoGuardIsLeftOfAServerThatEnded(t *testing.T) {
 	}
 	g.Stop(0, nil)
 }
+
+// Whoever may run commands may stop the guard: that holds up neither the end of
+// the server nor more commands.
+func TestStoppedGuardGoesOn(t *testing.T) {
+	for range 3 {
+		g, err := Start(exec.Command("true"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		g.Stop(0, nil)
+		if err := theGuard.proc.Signal(unix.SIGSTOP); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ended := make(chan struct{})
+	go func() { // ends with the guard
+		defer close(ended)
+		Dismiss()
+	}()
+	select {
+	case <-ended:
+	case <-time.After(patience):
+		t.Fatal("got a guard that is waited for, want its end")
+	}
+}

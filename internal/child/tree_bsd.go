@@ -41,3 +41,6 @@ func (t *tree) terminate() bool { return t.signal(unix.SIGTERM) }
 
 // kill does not ask.
 func (t *tree) kill() bool { return t.signal(unix.SIGKILL) }
+
+// lastStarted returns nothing: groups are not looked through.
+func lastStarted() string { return "" }

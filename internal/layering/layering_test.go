@@ -93,7 +93,7 @@ var rooms = map[string]room{
 	"transport/sse":             {ours: []string{"contracts", "transport/door", "transport/httperr"}},
 	"transport/stdio":           {ours: []string{"contracts"}},
 	"transport/ws":              {ours: []string{"contracts", "transport/door", "transport/httperr", "transport/rates"}, others: []string{websocket}},
-	"utility":                   {ours: []string{"contracts", "internal/child", "pty", "workspace"}, others: []string{fsnotify}},
+	"utility":                   {ours: []string{"contracts", "internal/child", "pty", "workspace"}, others: []string{fsnotify, system}},
 	"pty":                       {ours: []string{"internal/child"}, others: []string{creack, system}},
 	"workspace":                 {others: []string{gitignore}},
 

@@ -1,0 +1,6 @@
+//go:build !linux
+
+package utility
+
+// limitMemory does nothing: only Linux bounds a process that has begun.
+func limitMemory(int) {}
