@@ -36,20 +36,25 @@ func newTree(leader *os.Process, mark string) *tree {
 	return t
 }
 
-// each calls act with every process of the tree that has not ended. It reports
-// whether there was one, or may have been: without descriptors nobody can be
-// seen. In many containers nobody waits for processes whose parents are gone, or
-// does so late, so those that ended are still to be seen. Where that is up to us,
-// because this is the first process of the container, they are waited for here.
-func (t *tree) each(act func(*os.Process)) bool {
+// each calls act with every process of the tree that has not ended, the oldest
+// first, or the youngest, which are the most likely to have gone on before they
+// are reached. It reports whether there was one, or may have been: without
+// descriptors nobody can be seen. In many containers nobody waits for processes
+// whose parents are gone, or does so late, so those that ended are still to be
+// seen. Where that is up to us, because this is the first process of the
+// container, they are waited for here.
+func (t *tree) each(youngest bool, act func(*os.Process)) bool {
 	dir, err := os.Open("/proc")
 	if err != nil {
 		return !errors.Is(err, os.ErrNotExist)
 	}
 	defer dir.Close()
 	names, _ := dir.Readdirnames(-1) // as many as there are
+	if youngest {
+		slices.Reverse(names)
+	}
 	buf, found := make([]byte, maxEnviron), false
-	for _, name := range slices.Backward(names) { // the youngest first: they are the most likely to have gone on before they are reached
+	for _, name := range names {
 		id, err := strconv.Atoi(name)
 		if err != nil || id == os.Getpid() {
 			continue
@@ -78,7 +83,7 @@ func (t *tree) each(act func(*os.Process)) bool {
 }
 
 // lives reports whether a process of the tree has not ended.
-func (t *tree) lives() bool { return t.each(func(*os.Process) {}) }
+func (t *tree) lives() bool { return t.each(true, func(*os.Process) {}) }
 
 // has reports whether a process is in the tree and has not ended. buf is for
 // what it reads. The error says that it could not look.
@@ -180,7 +185,9 @@ func (t *tree) signal(sig unix.Signal) bool {
 			_ = unix.Kill(-leader, sig) // it takes no descriptors; that a group is empty is no error
 		}
 	}
-	return t.each(func(p *os.Process) {
+	// Who is asked to end before its children says its last words of itself, and
+	// not because they have gone.
+	return t.each(sig == unix.SIGKILL, func(p *os.Process) {
 		_ = p.Signal(sig) // it fails if the process has ended, which is the aim
 	})
 }
