@@ -34,6 +34,7 @@ type Terminal struct {
 	master *os.File
 	group  *child.Group
 	kept   journal
+	flow   flow
 }
 
 // Start starts cmd on a terminal of a size, of whose output keep bytes are kept;
@@ -58,9 +59,9 @@ func (t *Terminal) Group() *child.Group { return t.group }
 // program may close it and open it again.
 func (t *Terminal) Read(p []byte) (int, error) {
 	for over := false; ; {
-		n, err := t.master.Read(p)
+		n, err := t.take(p)
 		t.kept.append(p[:n])
-		if err = ended(err); err != io.EOF || over {
+		if err != io.EOF || over {
 			return n, err
 		}
 		select {

@@ -24,7 +24,10 @@ func (t *Terminal) start(cmd *exec.Cmd, size Size) error {
 	}
 	defer theirs.Close()
 	t.master = ours
-	if err = t.setSize(size); err == nil {
+	if t.flow.conn, err = ours.SyscallConn(); err == nil {
+		err = t.setSize(size)
+	}
+	if err == nil {
 		cmd.Stdin, cmd.Stdout, cmd.Stderr = theirs, theirs, theirs
 		cmd.SysProcAttr = &syscall.SysProcAttr{Setctty: true} // of its session, which it leads anyhow
 		t.group, err = child.Start(cmd)
@@ -104,11 +107,46 @@ func (t *Terminal) control(act func(fd int) error) error {
 	return err
 }
 
-// ended returns what an error of reading means: Linux has one of its own for
-// the end.
-func ended(err error) error {
-	if errors.Is(err, unix.EIO) {
-		return io.EOF
+// flowDelay is how many milliseconds a reader waits in the system for more of a
+// flow, before it leaves the waiting to the runtime.
+const flowDelay = 2
+
+// A flow is how a terminal is read. It belongs to the reader.
+type flow struct {
+	conn syscall.RawConn
+	on   bool // something was read, and more may come at once
+	poll [1]unix.PollFd
+}
+
+// take reads what there is, waiting for it. A terminal holds 4 KiB at the most, so
+// that in a flow every read waits: done through the runtime, that costs more than
+// the reading.
+func (t *Terminal) take(p []byte) (n int, err error) {
+	failed := t.flow.conn.Read(func(fd uintptr) bool {
+		for {
+			n, err = unix.Read(int(fd), p)
+			switch {
+			case err == unix.EINTR:
+			case err != unix.EAGAIN:
+				return true
+			case !t.flow.on:
+				return false
+			default:
+				t.flow.poll[0] = unix.PollFd{Fd: int32(fd), Events: unix.POLLIN}
+				ready, _ := unix.Poll(t.flow.poll[:], flowDelay) // that it was interrupted is no reason to stay here
+				t.flow.on = ready > 0
+			}
+		}
+	})
+	n = max(n, 0)
+	switch {
+	case errors.Is(failed, os.ErrDeadlineExceeded):
+		return 0, failed
+	case failed != nil:
+		return 0, os.ErrClosed
+	case err == nil && n == 0 && len(p) > 0, err == unix.EIO: // Linux has an error of its own for the end
+		return 0, io.EOF
 	}
-	return err
+	t.flow.on = err == nil
+	return n, err
 }
