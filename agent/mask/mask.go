@@ -13,17 +13,17 @@ import (
 // Mark stands where a secret was.
 const Mark = "***"
 
-// What a command line may carry a secret in. A value ends where the shell would
-// end the word, so that nothing which runs is hidden with it: who approves a
-// command must see all that it does.
+// What a command line may carry a secret in: a value of characters that
+// credentials are made of. Anything else is shown, whatever it is called: a shell
+// may run what is quoted, and who approves a command must see all that it does.
 var (
-	assignment    = regexp.MustCompile(`([A-Za-z_][A-Za-z0-9_-]*=)((?:"(?:\\.|[^"\\])*"?|'[^']*'?|\\.|\$\(|[^\s'"\\;&|<>()])+)`)
-	authorization = regexp.MustCompile("(?i)(authorization:[ \t]*)((?:\\$\\(|[^'\"\n;&|<>()])+)")
+	assignment    = regexp.MustCompile(`([A-Za-z_][A-Za-z0-9_-]*=)("[A-Za-z0-9+/=_.:~@%-]+"|'[A-Za-z0-9+/=_.:~@%-]+'|[A-Za-z0-9+/=_.:~@%-]+)`)
+	authorization = regexp.MustCompile(`(?i)(authorization:[ \t]*)((?:basic|bearer|digest|token)[ \t]+[A-Za-z0-9+/=_.:~-]+|[A-Za-z0-9][A-Za-z0-9+/=_.:~-]{15,})`)
 )
 
 // Command hides the values of assignments and options whose names look like
-// those of credentials, and of authorization headers. A value that runs a
-// command of its own is left as it is.
+// those of credentials, and of authorization headers, as far as they could be
+// credentials. What could be anything else is left as it is.
 func Command(line string) string {
 	line = maskMatches(assignment, line, func(name string) bool { return proc.SecretName(strings.TrimSuffix(name, "=")) })
 	return maskMatches(authorization, line, func(string) bool { return true })
@@ -34,7 +34,7 @@ func Command(line string) string {
 func maskMatches(re *regexp.Regexp, line string, secret func(string) bool) string {
 	return re.ReplaceAllStringFunc(line, func(match string) string {
 		parts := re.FindStringSubmatch(match)
-		if !secret(parts[1]) || strings.Contains(parts[2], "$(") || strings.Contains(parts[2], "`") {
+		if !secret(parts[1]) {
 			return match
 		}
 		return parts[1] + Mark

