@@ -42,6 +42,7 @@ type call struct {
 	token string
 	news  chan struct{} // 1-buffered: a token means that text is to be looked at; never closed
 	begun atomic.Bool   // the server has asked for something before it answers
+	alien atomic.Bool   // the server did not know the session, and so did not take the call up
 
 	mu   sync.Mutex
 	text string // the newest about progress; "" once it was looked at
@@ -168,6 +169,9 @@ func (s *session) callOnce(ctx context.Context, name string, args json.RawMessag
 	s.attend(c, done, cancel, progress)
 	if errors.Is(err, context.Canceled) && ctx.Err() != nil {
 		err = context.Cause(ctx)
+	}
+	if errors.Is(err, errEnded) && c.alien.Load() { // the end of the connection was seen first
+		err = sdk.ErrSessionMissing
 	}
 	if unsent(err) && c.begun.Load() { // it was the repetition that was not sent
 		err = errEnded

@@ -78,6 +78,9 @@ func (w *web) RoundTrip(req *http.Request) (*http.Response, error) {
 		}
 		return nil, err
 	}
+	if c, ok := req.Context().Value(callKey{}).(*call); ok && resp.StatusCode == http.StatusNotFound && req.Header.Get("Mcp-Session-Id") != "" {
+		c.alien.Store(true)
+	}
 	body := &boundedBody{ReadCloser: resp.Body, release: release, left: -1}
 	if resp.StatusCode == http.StatusOK && req.Header.Get("Mcp-Method") == reports {
 		body.release = func() { release(); w.ended() }
