@@ -241,9 +241,11 @@ func TestQuestionsStandSideBySide(t *testing.T) {
 		h := newHost(t)
 		s := open(t, h, Options{}, testProgram(t, "one", "tools", revisionVariable, revision))
 		_, done := ask(t, s, h, "mcp__one__two-at-once")
-		for len(h.Asked()) < 2 {
-			time.Sleep(time.Millisecond)
-		}
+		first := h.AwaitType("server_request").(*contracts.ServerRequest)
+		h.Await(func(ev contracts.Event) bool {
+			req, ok := ev.(*contracts.ServerRequest)
+			return ok && req.RequestID != first.RequestID
+		})
 		for _, req := range h.Asked() {
 			action := "accept"
 			if strings.Contains(string(req.Args), "A?") {

@@ -18,7 +18,7 @@ func TestTheReferenceServerIsServed(t *testing.T) {
 	}
 	command := filepath.Join(dir, "node_modules", ".bin", "mcp-server-everything")
 	if _, err := os.Stat(command); err != nil {
-		t.Fatalf("got %v, want the server installed: run make mcp-everything, which needs npm", err)
+		t.Fatalf("got %v, want the server installed: run make others, which needs npm", err)
 	}
 	h := newHost(t)
 	s := open(t, h, Options{}, Server{Name: "everything", Command: command, Args: []string{"stdio"}})

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/seed-028515a8/maestro/agent/hosttest"
 	"github.com/seed-028515a8/maestro/contracts"
@@ -50,11 +49,10 @@ func statuses(h *hosttest.Host) string {
 // awaitStatus returns once something with part in it was said in the open.
 func awaitStatus(t *testing.T, h *hosttest.Host, part string) {
 	t.Helper()
-	for deadline := time.Now().Add(hosttest.Patience); !strings.Contains(statuses(h), part); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("got %q said, want %q", statuses(h), part)
-		}
-	}
+	h.Await(func(ev contracts.Event) bool {
+		s, ok := ev.(*contracts.Status)
+		return ok && strings.Contains(s.Message, part)
+	})
 }
 
 // open opens servers that are closed with the test.

@@ -26,7 +26,7 @@ func referenceServer(t *testing.T) string {
 	}
 	command := filepath.Join(dir, "node_modules", ".bin", "mcp-server-everything")
 	if _, err := os.Stat(command); err != nil {
-		t.Fatalf("got %v, want the server installed: run make mcp-everything, which needs npm", err)
+		t.Fatalf("got %v, want the server installed: run make others, which needs npm", err)
 	}
 	text, err := json.Marshal(map[string]any{"mcpServers": map[string]any{
 		"everything": map[string]any{"command": command, "args": []string{"stdio"}},
