@@ -57,3 +57,16 @@ func BenchmarkEncodeSnapshot(b *testing.B) {
 		}
 	}
 }
+
+// BenchmarkEncodeOutput is what a command costs that writes short lines to a
+// terminal.
+func BenchmarkEncodeOutput(b *testing.B) {
+	ev := &UtilityCommandOutput{CommandID: "build", Stream: "stdout", Content: strings.Repeat("1234567\r\n", MaxTextBytes/9)}
+	b.SetBytes(int64(len(ev.Content)))
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := EncodeEvent(ev); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

@@ -1,6 +1,9 @@
 package contracts
 
-import "unicode/utf8"
+import (
+	"slices"
+	"unicode/utf8"
+)
 
 // checkRaw reports why a raw value is not one JSON value within limit levels.
 func checkRaw(value []byte, limit int) error {
@@ -82,7 +85,7 @@ func unsafeRune[T []byte | string](text T) (replacement string, size int) {
 
 // appendString appends s as a JSON string with the same care.
 func appendString(dst []byte, s string) []byte {
-	dst = append(dst, '"')
+	dst = append(slices.Grow(dst, len(s)+escapes(s)+2), '"')
 	start := 0 // of what is not yet copied
 	for i := 0; i < len(s); {
 		c := s[i]
@@ -106,6 +109,25 @@ func appendString(dst []byte, s string) []byte {
 	dst = append(dst, s[start:]...)
 	return append(dst, '"')
 }
+
+// escapes counts the bytes by which ASCII in s grows as a JSON string, so that a
+// text of many lines is not copied time and again while it is written.
+func escapes(s string) (n int) {
+	for i := range len(s) {
+		n += int(growth[s[i]])
+	}
+	return n
+}
+
+// growth is by how many bytes each byte grows in a JSON string.
+var growth = func() (by [256]uint8) {
+	for c := range byte(utf8.RuneSelf) {
+		if c < ' ' || c == '"' || c == '\\' {
+			by[c] = uint8(len(appendEscape(nil, c)) - 1)
+		}
+	}
+	return by
+}()
 
 func appendEscape(dst []byte, c byte) []byte {
 	const hex = "0123456789abcdef"

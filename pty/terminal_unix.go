@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"syscall"
+	"time"
 
 	"github.com/creack/pty"
 	"golang.org/x/sys/unix"
@@ -107,9 +108,11 @@ func (t *Terminal) control(act func(fd int) error) error {
 	return err
 }
 
-// flowDelay is how many milliseconds a reader waits in the system for more of a
-// flow, before it leaves the waiting to the runtime.
-const flowDelay = 2
+// How a flow is read.
+const (
+	flowDelay = 2                     // milliseconds a reader waits in the system for more of it, before it leaves the waiting to the runtime
+	flowTime  = 10 * time.Millisecond // after which what there is of it is returned
+)
 
 // A flow is how a terminal is read. It belongs to the reader.
 type flow struct {
@@ -118,35 +121,39 @@ type flow struct {
 	poll [1]unix.PollFd
 }
 
-// take reads what there is, waiting for it. A terminal holds 4 KiB at the most, so
-// that in a flow every read waits: done through the runtime, that costs more than
-// the reading.
+// take reads what there is, waiting for it, and in a flow as much as fits. A
+// terminal holds 4 KiB at the most, so that in a flow every read waits: done
+// through the runtime, that costs more than the reading.
 func (t *Terminal) take(p []byte) (n int, err error) {
+	began := time.Now()
 	failed := t.flow.conn.Read(func(fd uintptr) bool {
 		for {
-			n, err = unix.Read(int(fd), p)
+			var got int
+			got, err = unix.Read(int(fd), p[n:])
+			n += max(got, 0)
 			switch {
 			case err == unix.EINTR:
-			case err != unix.EAGAIN:
-				return true
-			case !t.flow.on:
-				return false
-			default:
+			case err == unix.EAGAIN && t.flow.on:
 				t.flow.poll[0] = unix.PollFd{Fd: int32(fd), Events: unix.POLLIN}
 				ready, _ := unix.Poll(t.flow.poll[:], flowDelay) // that it was interrupted is no reason to stay here
 				t.flow.on = ready > 0
+			case err == unix.EAGAIN:
+				return n > 0
+			case err != nil, got == 0, n == len(p), !t.flow.on, time.Since(began) > flowTime:
+				return true
 			}
 		}
 	})
-	n = max(n, 0)
 	switch {
+	case n > 0:
+		t.flow.on = err != unix.EAGAIN // an error comes again
+		return n, nil
 	case errors.Is(failed, os.ErrDeadlineExceeded):
 		return 0, failed
 	case failed != nil:
 		return 0, os.ErrClosed
-	case err == nil && n == 0 && len(p) > 0, err == unix.EIO: // Linux has an error of its own for the end
+	case err == nil && len(p) > 0, err == unix.EIO: // Linux has an error of its own for the end
 		return 0, io.EOF
 	}
-	t.flow.on = err == nil
-	return n, err
+	return 0, err
 }
