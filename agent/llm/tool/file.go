@@ -1,6 +1,7 @@
 package tool
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -12,6 +13,38 @@ import (
 // maxFileBytes bounds a file that is read, searched or written: 32 MiB. It is
 // held in memory a few times over.
 const maxFileBytes = 32 << 20
+
+// leftOut is the key in a context of what a search does not look at.
+type leftOut struct{}
+
+// LeaveOut returns a context for a search that leaves out the files for which f
+// reports true, and says how many they were. f gets slash-separated paths
+// relative to the workspace; nil leaves out none.
+func LeaveOut(ctx context.Context, f func(path string) bool) context.Context {
+	if f == nil {
+		return ctx
+	}
+	return context.WithValue(ctx, leftOut{}, f)
+}
+
+// kept returns the files that a search does not leave out, and what there is to
+// remark about the others.
+func kept(ctx context.Context, files []string) ([]string, string) {
+	out, ok := ctx.Value(leftOut{}).(func(path string) bool)
+	if !ok {
+		return files, ""
+	}
+	var in []string
+	for _, name := range files {
+		if ctx.Err() == nil && !out(name) {
+			in = append(in, name)
+		}
+	}
+	if len(in) == len(files) {
+		return in, ""
+	}
+	return in, fmt.Sprintf("[%s left out, which a rule denies or asks about. What is asked about can be looked at by its own path.]\n", count(len(files)-len(in), "file"))
+}
 
 // A file is one that the model named.
 type file struct {

@@ -85,22 +85,29 @@ func (k *Kit) runGlob(ctx context.Context, raw json.RawMessage, _ func(string) e
 	if err != nil {
 		return Result{}, err
 	}
-	var all []found
+	var names []string
 	for _, name := range listing.files {
+		if pattern.matches(name) {
+			names = append(names, path.Join(dir.name, name))
+		}
+	}
+	names, left := kept(ctx, names)
+	all := make([]found, 0, len(names))
+	for _, name := range names {
 		if ctx.Err() != nil {
 			return Result{}, context.Cause(ctx)
 		}
-		if !pattern.matches(name) {
-			continue
-		}
-		f := found{path: path.Join(dir.name, name)}
-		if info, err := k.Workspace.Lstat(filepath.FromSlash(f.path)); err == nil {
+		f := found{path: name}
+		if info, err := k.Workspace.Lstat(filepath.FromSlash(name)); err == nil {
 			f.at = info.ModTime()
 		}
 		all = append(all, f)
 	}
+	if ctx.Err() != nil {
+		return Result{}, context.Cause(ctx)
+	}
 	slices.SortStableFunc(all, func(a, b found) int { return b.at.Compare(a.at) })
-	return Result{Text: tellFound(all, listing)}, nil
+	return Result{Text: tellFound(all) + left + listing.remark()}, nil
 }
 
 // relative returns a pattern that was given as an absolute path below dir without
@@ -113,7 +120,7 @@ func (k *Kit) relative(pattern string, dir file) string {
 	return pattern
 }
 
-func tellFound(all []found, l listing) string {
+func tellFound(all []found) string {
 	var b strings.Builder
 	for _, f := range all[:min(len(all), maxFound)] {
 		b.WriteString(valid(f.path) + "\n")
@@ -124,7 +131,6 @@ func tellFound(all []found, l listing) string {
 	case len(all) > maxFound:
 		fmt.Fprintf(&b, "[%s left out]\n", count(len(all)-maxFound, "older file"))
 	}
-	b.WriteString(l.remark())
 	return b.String()
 }
 

@@ -109,13 +109,14 @@ func (k *Kit) runGrep(ctx context.Context, raw json.RawMessage, _ func(string) e
 	if err != nil {
 		return Result{}, err
 	}
+	files, left := kept(ctx, files)
 	hits := s.files(ctx, files)
 	if ctx.Err() != nil {
 		return Result{}, context.Cause(ctx)
 	}
 	t := telling{mode: a.mode, limit: a.limit, around: a.context}
 	t.all(hits)
-	return Result{Text: t.text() + remark}, nil
+	return Result{Text: t.text() + left + remark}, nil
 }
 
 // searched returns the files to look in, relative to the workspace, and what there
