@@ -85,6 +85,7 @@ type lineParser struct {
 	started bool // there is a word, if only an empty one
 	fixed   bool
 	quoted  bool // something in the word is
+	opened  bool // a brace or a bracket in it is, which is not quoted
 }
 
 // parse reads commands up to an unquoted end, which it takes too, or the end of
@@ -129,8 +130,25 @@ func (p *lineParser) step(c byte) {
 		if c == '#' && !p.started || c < ' ' || c == 0x7f {
 			p.clear = false
 		}
+		p.expand(c)
 		p.put(c)
 		p.at++
+	}
+}
+
+// expand looks for what makes the shell put other words in the place of one: names
+// of files, {a,b}, homes, and =program, of which zsh makes its path.
+func (p *lineParser) expand(c byte) {
+	first := !p.started
+	switch p.begin(); c {
+	case '*', '?':
+		p.fixed = false
+	case '~', '=':
+		p.fixed = p.fixed && !first
+	case '{', '[':
+		p.opened = true
+	case ',', '.', ']':
+		p.fixed = p.fixed && !p.opened
 	}
 }
 
@@ -143,7 +161,7 @@ func (p *lineParser) put(c byte) {
 // begin makes sure that there is a word.
 func (p *lineParser) begin() {
 	if !p.started {
-		p.started, p.fixed, p.quoted = true, true, false
+		p.started, p.fixed, p.quoted, p.opened = true, true, false, false
 	}
 }
 
@@ -343,7 +361,7 @@ type search struct {
 }
 
 func (s *search) look(c simpleCommand, depth int) {
-	for len(c) > 0 && (assignment.MatchString(c[0].text) || slices.Contains(reserved, c[0].text)) {
+	for len(c) > 0 && (assignment.MatchString(c[0].text) || c[0].fixed && slices.Contains(reserved, c[0].text)) {
 		c = c[1:]
 	}
 	if len(c) == 0 || s.left <= 0 {
@@ -365,6 +383,9 @@ func (s *search) look(c simpleCommand, depth int) {
 		for _, w := range c[1:] {
 			if s.left <= 0 {
 				return
+			}
+			if !w.fixed {
+				s.found = append(s.found, simpleCommand{w}) // a line that is not known
 			}
 			for _, command := range parseNested(w.text, depth+1).commands {
 				s.look(command, depth+1)

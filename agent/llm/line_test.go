@@ -81,6 +81,11 @@ func TestLinesAreTakenApart(t *testing.T) {
 		{"a \xff", "\"a\" \"\\xff\" ?"},
 		{`a $`, `"a" "$"`},
 		{`A=1 b`, `"A=1" "b"`},
+		{`a *.go b?c [d-f]`, `"a" $"*.go" $"b?c" $"[d-f]"`},
+		{`a {b,c} d{1..3} {} +`, `"a" $"{b,c}" $"d{1..3}" "{}" "+"`},
+		{`a '{b,c}' "*" \? b.c,d]`, `"a" "{b,c}" "*" "?" "b.c,d]"`},
+		{`~/a b~ =c d=e`, `$"~/a" "b~" $"=c" "d=e"`},
+		{`[ -f a ]`, `"[" "-f" "a" "]"`},
 	}
 	for _, tt := range tests {
 		if got := spell(parseLine(tt.line)); got != strings.TrimSpace(tt.want) && got != tt.want {

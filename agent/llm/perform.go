@@ -102,7 +102,7 @@ func (r *run) try(ctx context.Context, c *call) (result tool.Result, shown bool,
 			result, err = tool.Result{Text: "The tool failed.", IsError: true}, nil
 		}
 	}()
-	result, err = c.offer.runs.Run(ctx, c.Args, func(text string) error {
+	result, err = c.offer.runs.Run(tool.LeaveOut(ctx, r.leaves(c)), c.Args, func(text string) error {
 		for _, piece := range contracts.SplitText(text, contracts.MaxTextBytes) {
 			shown = true
 			if err := r.host.Publish(ctx, &contracts.ToolOutput{CallID: c.shown, Content: piece}); err != nil {

@@ -3,32 +3,20 @@ package llm
 import (
 	"cmp"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io/fs"
-	"path/filepath"
 	"slices"
 	"strings"
 
 	"github.com/seed-028515a8/maestro/contracts"
-	"github.com/seed-028515a8/maestro/workspace"
-)
-
-// The arguments that rules look at, whichever tool they belong to.
-const (
-	commandKey = "command"
-	pathKey    = "path"
 )
 
 // judge returns what is to be done about a call, and why.
 func (r *run) judge(c *call) (decision, string) {
-	s := subjectOf(r.dir, c.Tool, c.Args)
-	if d, by := r.opts.Rules.decide(s); d == deny {
-		return deny, "The rule " + by.text + " denies it"
-	}
-	switch d, by := r.session().decide(s); {
-	case d == deny:
+	switch d, by := r.policy().decide(subjectOf(r.dir, c.Tool, c.Args)); {
+	case d == deny && by.session:
 		return deny, "It was denied for the session by " + by.text
+	case d == deny:
+		return deny, "The rule " + by.text + " denies it"
 	case d == ask && by.text != "":
 		return ask, "The rule " + by.text + " asks"
 	case d == ask, d == undecided && c.gated():
@@ -37,70 +25,47 @@ func (r *run) judge(c *call) (decision, string) {
 	return allow, ""
 }
 
-// session returns the operator's rules with those that clients had remembered.
-func (r *run) session() Rules {
-	all := Rules{slices.Clone(r.opts.Rules.rules)}
+// A policy is the operator's rules, and these with what clients had remembered.
+type policy struct{ operator, session Rules }
+
+func (r *run) policy() policy {
+	p := policy{r.opts.Rules, Rules{slices.Clone(r.opts.Rules.rules)}}
 	for _, m := range r.journal.rules {
 		rule, err := parseRule(m.Rule, m.Decision)
 		if err != nil {
 			continue // of another version
 		}
 		rule.session = true
-		all.rules = append(all.rules, rule)
+		p.session.rules = append(p.session.rules, rule)
 	}
-	return all
+	return p
 }
 
-// subjectOf returns what a call is about. args is an object whose keys differ
-// in more than case, which is how tools read them.
-func subjectOf(dir *workspace.Workspace, tool string, args json.RawMessage) subject {
-	s := subject{tool: tool}
-	if command, ok := argument(args, commandKey); ok {
-		s.command = &command
-		return s
+// decide returns what is said about a call. What the operator denies nobody
+// allows.
+func (p policy) decide(s subject) (decision, rule) {
+	if d, by := p.operator.decide(s); d == deny {
+		return d, by
 	}
-	file, ok := argument(args, pathKey)
-	if !ok {
-		return s
-	}
-	s.paths = []place{{abs: filepath.ToSlash(dir.Abs(file))}}
-	rel, err := dir.Rel(file)
-	if err != nil {
-		return s
-	}
-	s.paths[0].rel = filepath.ToSlash(rel)
-	resolved, err := resolve(dir, rel)
-	if err != nil {
-		return subject{tool: tool, paths: append(s.paths, place{})} // which no rule allows
-	}
-	s.paths = append(s.paths, place{filepath.ToSlash(resolved), filepath.ToSlash(dir.At(resolved))})
-	return s
+	return p.session.decide(s)
 }
 
-// resolve returns a path with the symbolic links in what there is of it
-// resolved. A link that leads to nothing is an error: what it names may be made
-// by following it.
-func resolve(dir *workspace.Workspace, rel string) (string, error) {
-	if _, err := dir.Lstat(rel); !errors.Is(err, fs.ErrNotExist) || rel == "." {
-		return dir.Real(rel)
+// leaves returns which files a call that searches leaves out, nil if none: those
+// that could not be looked at by themselves without a question. If the search was
+// asked about, so were they, and what is denied remains.
+func (r *run) leaves(c *call) func(path string) bool {
+	p := r.policy()
+	if !searches(c.Tool) || !p.session.restrict(c.Tool) {
+		return nil
 	}
-	above, err := resolve(dir, filepath.Dir(rel))
-	return filepath.Join(above, filepath.Base(rel)), err
-}
-
-// argument returns the text under a key, spelled in any case.
-func argument(args json.RawMessage, key string) (string, bool) {
-	var object map[string]any
-	if json.Unmarshal(args, &object) != nil {
-		return "", false
+	most := allow // that is not left out
+	if d, _ := p.decide(subjectOf(r.dir, c.Tool, c.Args)); d == ask {
+		most = ask
 	}
-	for k, v := range object {
-		if strings.EqualFold(k, key) {
-			text, ok := v.(string)
-			return text, ok
-		}
+	return func(path string) bool {
+		d, _ := p.decide(subject{tool: c.Tool, texts: []text{{paths: placesOf(r.dir, path), named: true}}})
+		return d != undecided && d.strictness() > most.strictness()
 	}
-	return "", false
 }
 
 // A wish is what an answer to an approval may carry in its reason, or in a text
@@ -140,7 +105,7 @@ func (r *run) heed(c *call, out contracts.Outcome, w wish) error {
 	}
 	text := cmp.Or(w.Rule, ruleFor(c))
 	if text == "" {
-		return errors.New("this call can be remembered only by a rule that is given")
+		return fmt.Errorf(`such a call can be remembered only by a rule that the answer names, as in {"remember":"session","rule":%q}`, c.Tool)
 	}
 	parsed, err := parseRule(text, d)
 	if err != nil {
@@ -154,19 +119,25 @@ func (r *run) heed(c *call, out contracts.Outcome, w wish) error {
 }
 
 // ruleFor returns the rule that means exactly what a call does, or "" where it
-// would be read as a pattern.
+// would be read as a pattern, or where only the answer can say what is meant: the
+// tools of others are more than a line or a path.
 func ruleFor(c *call) string {
-	if line, ok := argument(c.Args, commandKey); ok {
-		if line = strings.Trim(line, blanks); line == "" || line == "*" || line == "**" || strings.HasSuffix(line, ":*") {
-			return ""
-		}
-		return c.Tool + "(" + line + ")"
+	key := ownSubjects[c.Tool]
+	if key == "" {
+		return ""
 	}
-	if file, ok := argument(c.Args, pathKey); ok {
-		if file == "" || strings.ContainsAny(file, "*~") || strings.HasSuffix(file, "/") {
-			return ""
-		}
-		return c.Tool + "(" + file + ")"
+	about, ok := argument(c.Args, key)
+	if !ok && searches(c.Tool) {
+		about, ok = ".", true
 	}
-	return c.Tool
+	if key == commandKey {
+		about = strings.Trim(about, blanks)
+		ok = about != "*" && about != "**" && !strings.HasSuffix(about, ":*")
+	} else if strings.ContainsAny(about, "*~") || strings.HasSuffix(about, "/") {
+		ok = false
+	}
+	if !ok || about == "" {
+		return ""
+	}
+	return c.Tool + "(" + about + ")"
 }

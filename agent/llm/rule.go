@@ -45,8 +45,16 @@ type Rules struct{ rules []rule }
 // only if each of them is, and denied if one of them is. One that cannot be read
 // with certainty, because of redirections to files, subshells or substituted
 // commands, is at best asked about, unless the whole tool is allowed and nothing
-// else is said about it. Rules that deny or ask also look behind sudo, env, sh
-// -c and the like. Paths are judged as written and with symbolic links resolved.
+// else is said about it; so is a command that variables, globs or braces may make
+// one that is denied or asked about. Rules that deny or ask also look behind sudo,
+// env, sh -c and the like. Paths are judged as written and with symbolic links
+// resolved.
+//
+// Of tools that are not ours every text in the arguments is judged, and the
+// strictest verdict counts. Each that stands under the key of a command or a path
+// must be allowed, and words that a command begins with allow nothing. What is
+// denied or asked about under read is so under grep; a search of more than that
+// leaves it out.
 func ParseRules(allowed, asked, denied []string) (Rules, error) {
 	var rules Rules
 	for _, group := range []struct {
@@ -146,28 +154,76 @@ func heaviest(rules []rule, matches func(rule) bool) (rule, bool) {
 	return best, found
 }
 
-// A subject is what a call would do, as far as rules look at it. At most one of
-// command and paths is set.
-type subject struct {
-	tool    string
-	command *string
-	paths   []place // as written and with links resolved
+// decide returns what the rules say about a call, and the rule that says it. Of
+// its texts the one decides that is judged most strictly.
+func (p Rules) decide(s subject) (decision, rule) {
+	verdict, by := decide(p.about(s.tool, s.tool), s)
+	if s.tool == grepTool { // which shows what it finds
+		if d, r := decide(p.about(grepTool, readTool), s); (d == ask || d == deny) && d.strictness() > verdict.strictness() {
+			return d, r
+		}
+	}
+	return verdict, by
 }
 
-// A place is a file: relative to the workspace root, "" outside it, and absolute.
-type place struct{ rel, abs string }
+// about returns the rules about one tool that are true of calls of another, with
+// what was remembered of the latter. A prefix of a command allows nothing but
+// lines for our shell: how others read theirs is not known.
+func (p Rules) about(called, tool string) []rule {
+	return slices.DeleteFunc(slices.Clone(p.rules), func(r rule) bool {
+		return !r.about(tool) && !(r.session && r.about(called)) || r.decision == allow && r.words != nil && tool != bashTool
+	})
+}
 
-// decide returns what the rules say about a call, and the rule that says it.
-func (p Rules) decide(s subject) (decision, rule) {
-	about := slices.Clone(p.rules)
-	about = slices.DeleteFunc(about, func(r rule) bool { return !r.about(s.tool) })
-	switch {
-	case len(about) == 0:
+// restrict reports whether there are rules that may keep files from a search.
+func (p Rules) restrict(tool string) bool {
+	return slices.ContainsFunc(p.rules, func(r rule) bool {
+		return r.decision != allow && (r.about(tool) || tool == grepTool && r.about(readTool))
+	})
+}
+
+// decide is [Rules.decide] by the rules about one tool.
+func decide(rules []rule, s subject) (decision, rule) {
+	if len(rules) == 0 {
 		return undecided, rule{}
-	case s.command != nil:
-		return decideCommand(about, *s.command)
 	}
-	best, _ := heaviest(about, func(r rule) bool { return r.pattern == "" || r.words == nil && r.covers(s.paths) })
+	texts := s.texts
+	if !slices.ContainsFunc(texts, func(t text) bool { return t.named }) {
+		texts = append(slices.Clone(texts), text{named: true}) // which only rules without a pattern match
+	}
+	verdict, by := allow, rule{}
+	for _, t := range texts {
+		d, r := t.decide(rules)
+		if restricts := d == ask || d == deny; !t.named && !restricts {
+			continue
+		}
+		if d == verdict && by.text == "" || d.strictness() > verdict.strictness() {
+			verdict, by = d, r
+		}
+	}
+	if s.more && patterned(rules) && verdict.strictness() < ask.strictness() {
+		return ask, rule{}
+	}
+	return verdict, by
+}
+
+// patterned reports whether rules look at more than the name of a tool.
+func patterned(rules []rule) bool {
+	return slices.ContainsFunc(rules, func(r rule) bool { return r.pattern != "" })
+}
+
+// decide returns what rules say about one text.
+func (t text) decide(rules []rule) (decision, rule) {
+	if t.line != nil && t.named {
+		return decideCommand(rules, *t.line)
+	}
+	var commands []judged
+	if t.line != nil {
+		commands = parseLine(*t.line).commands
+	}
+	best, _ := heaviest(rules, func(r rule) bool {
+		return r.pattern == "" || r.words == nil && r.covers(t.paths) || r.decision != allow && slices.ContainsFunc(commands, r.runs)
+	})
 	return best.decision, best
 }
 
@@ -202,12 +258,15 @@ func decideCommand(rules []rule, line string) (decision, rule) {
 	verdict, by := allow, rule{}
 	for i, command := range parsed.commands {
 		r, _ := heaviest(rules, func(r rule) bool { return r.runs(command) })
+		overruled := func(o rule) bool { return o.compare(r) > 0 && o.mayRun(command) }
+		if r.decision.strictness() < ask.strictness() && slices.ContainsFunc(rules, overruled) {
+			r = rule{decision: ask}
+		}
 		if i == 0 || r.decision.strictness() > verdict.strictness() {
 			verdict, by = r.decision, r
 		}
 	}
-	patterned := slices.ContainsFunc(rules, func(r rule) bool { return r.pattern != "" })
-	if len(parsed.commands) == 0 || !parsed.clear && patterned && verdict.strictness() < ask.strictness() {
+	if len(parsed.commands) == 0 || !parsed.clear && patterned(rules) && verdict.strictness() < ask.strictness() {
 		return ask, rule{}
 	}
 	return verdict, by
@@ -225,28 +284,58 @@ func (r rule) runs(command judged) bool {
 	return slices.ContainsFunc(command.inner, func(c simpleCommand) bool { return r.begins(c, true) })
 }
 
+// mayRun reports whether a rule that denies or asks may be about one command of
+// a line, by what the shell makes of it.
+func (r rule) mayRun(command judged) bool {
+	return r.decision != allow && r.pattern != "" && slices.ContainsFunc(command.inner, r.mayBegin)
+}
+
 // begins reports whether a command begins with the rule's words, or has exactly
-// them if the rule is no prefix. Loosely, a program is the same wherever it lies.
+// them if the rule is no prefix. Loosely, a program is the same wherever it lies,
+// and a word may be more than it says.
 func (r rule) begins(command simpleCommand, loosely bool) bool {
-	words := r.words
-	if words == nil {
-		if words = strings.Fields(r.pattern); len(words) != len(command) {
-			return false
-		}
-	}
-	if len(command) < len(words) {
+	words := r.wanted()
+	if len(command) < len(words) || r.words == nil && len(command) > len(words) {
 		return false
 	}
 	for i, want := range words {
-		got := command[i].text
-		if i == 0 && loosely {
-			got, want = path.Base(got), path.Base(want)
-		}
-		if !command[i].fixed || got != want {
+		if !command[i].is(want, i == 0 && loosely) || !loosely && !command[i].fixed {
 			return false
 		}
 	}
 	return true
+}
+
+// mayBegin is begins, loosely, for a command of which the shell decides a part:
+// from there on it may be anything.
+func (r rule) mayBegin(command simpleCommand) bool {
+	words := r.wanted()
+	for i, w := range command {
+		switch {
+		case !w.fixed:
+			return true
+		case i >= len(words) || !w.is(words[i], i == 0):
+			return false
+		}
+	}
+	return false
+}
+
+// wanted returns the words of the rule's pattern.
+func (r rule) wanted() []string {
+	if r.words != nil {
+		return r.words
+	}
+	return strings.Fields(r.pattern)
+}
+
+// is reports whether the word says the same as another, if it is a program's,
+// wherever that lies.
+func (w word) is(want string, program bool) bool {
+	if program {
+		return path.Base(w.text) == path.Base(want)
+	}
+	return w.text == want
 }
 
 // matchText reports whether text has the form of pattern, in which * is any

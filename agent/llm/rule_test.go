@@ -112,11 +112,43 @@ func TestRulesDecideCommands(t *testing.T) {
 		{"bash", "", "bash(rm:*)", "git commit -m 'rm x'", allow},
 		{"bash", "", "bash(rm:*)", "echo rm", allow},
 		{"bash", "", "bash(rm:*)", "echo 'rm x", ask},
+
+		// What the shell decides may be what is denied, and is not more than is allowed.
+		{"bash(ls:*)", "", "", "ls *.go", allow},
+		{"bash(ls:*)", "", "bash(rm:*)", "ls *.go {a,b} ~ $X", allow},
+		{"bash(ls:*)", "", "bash(ls -R:*)", "ls *.go", ask},
+		{"bash(git status:*)", "", "", "git {status,push}", undecided},
+		{"bash(git status:*)", "", "", "git sta*", undecided},
+		{"bash", "", "bash(git push:*)", "git {push,-f}", ask},
+		{"bash", "", "bash(git push:*)", "git pus[h]", ask},
+		{"bash", "", "bash(git push:*)", "git p?sh", ask},
+		{"bash", "", "bash(git push:*)", "git $X", ask},
+		{"bash", "", "bash(git push:*)", `git "$X"`, ask},
+		{"bash", "", "bash(git push:*)", "git $(echo push)", ask},
+		{"bash", "", "bash(git push:*)", "git `echo push`", ask},
+		{"bash", "", "bash(git push:*)", "git status *", allow},
+		{"bash", "", "bash(git push:*)", "git 'p*' '{a,b}' \\*", allow},
+		{"bash", "bash(rm:*)", "", "{rm,-r} x", ask},
+		{"bash", "", "bash(rm:*)", "$X -r", ask},
+		{"bash", "", "bash(rm:*)", "/bin/r*", ask},
+		{"bash", "", "bash(rm:*)", "=rm x", ask},
+		{"bash", "", "bash(rm:*)", "do$X x", ask},
+		{"bash", "", "bash(rm:*)", "sudo $X", ask},
+		{"bash", "", "bash(rm:*)", `sh -c "$X"`, ask},
+		{"bash", "", "bash(rm:*)", `sh -c "$X; rm y"`, deny},
+		{"bash", "", "bash(rm:*)", "rm $X", deny},
+		{"bash", "", "bash(rm:*)", "{ rm x; }", deny},
+		{"bash", "", "bash(rm:*)", "[ -f x ] && find . -exec ls {} +", allow},
+		{"bash", "", "bash(rm -r *)", "cd x && rm -r *", deny},
+		{"bash", "", "bash(rm -r x)", "rm -r $X", ask},
+		{"bash", "", "bash(rm -r x)", "rm -r x $Y", ask},
+		{"bash(rm -i:*)", "", "bash(rm:*)", "rm -i $X", allow}, // whatever it is
+		{"", "", "bash(git push:*)", "git $X", ask},
 		{"bash", "", "bash(rm:*)", "sudo " + strings.Repeat("sh ", 20_000) + "x", ask},
 	}
 	for _, tt := range tests {
 		rules := parsed(t, tt.allowed, tt.asked, tt.denied)
-		if got, by := rules.decide(subject{tool: "bash", command: &tt.line}); got != tt.want {
+		if got, by := rules.decide(subjectOf(nil, "bash", args(t, map[string]string{"command": tt.line}))); got != tt.want {
 			line := tt.line[:min(len(tt.line), 80)]
 			t.Errorf("%q with allow %q ask %q deny %q: got %q by %q, want %q", line, tt.allowed, tt.asked, tt.denied, got, by.text, tt.want)
 		}
@@ -130,9 +162,12 @@ func TestRulesDecidePaths(t *testing.T) {
 	}
 	hosttest.Must(t, os.Symlink("../secret", filepath.Join(root, "src/link")))
 	hosttest.Must(t, os.Symlink("../secret/new", filepath.Join(root, "src/dangling")))
+	hosttest.Must(t, os.Symlink("../secret/no/such", filepath.Join(root, "src/far")))
+	hosttest.Must(t, os.Symlink("loop", filepath.Join(root, "src/loop")))
 	dir, err := workspace.Open(root, workspace.Options{})
 	hosttest.Must(t, err)
 	defer func() { hosttest.Must(t, dir.Close()) }()
+	hosttest.Must(t, os.Symlink(dir.At("secret/new"), filepath.Join(root, "src/absolute")))
 	tests := []struct {
 		allowed, denied string
 		path            string
@@ -156,6 +191,12 @@ func TestRulesDecidePaths(t *testing.T) {
 		{"edit(src/**)", "", "src/new/er/a.go", allow},
 		{"edit", "edit(secret/**)", "src/link/key", deny},
 		{"edit", "edit(secret/**)", "src/key", allow},
+		{"edit", "edit(secret/**)", "src/dangling", deny}, // a write makes what it names
+		{"edit", "edit(secret/**)", "src/far/x", deny},
+		{"edit", "edit(secret/**)", "src/absolute", deny},
+		{"edit", "edit(secret/**)", "src/loop/x", allow},
+		{"edit(src/**)", "", "src/loop/x", undecided},
+		{"edit(*/**)", "", "src/dangling", allow},
 		{"edit", "edit(/etc/**)", "/etc/passwd", deny},
 		{"edit", "edit(/etc/**)", "../../../../../../../../etc/passwd", deny},
 		{"edit(secret/public)", "edit(secret/**)", "secret/public", allow},
@@ -173,6 +214,54 @@ func TestRulesDecidePaths(t *testing.T) {
 
 func TestRulesDecideToolsOfServers(t *testing.T) {
 	rules := parsed(t, "mcp__files__* + mcp__web__get", "", "mcp__files__delete")
+	dir, err := workspace.Open(t.TempDir(), workspace.Options{})
+	hosttest.Must(t, err)
+	defer func() { hosttest.Must(t, dir.Close()) }()
+	hosttest.Must(t, os.MkdirAll(dir.At("src"), 0o700))
+	hosttest.Must(t, os.MkdirAll(dir.At("secret/deep"), 0o700))
+	hosttest.Must(t, os.Symlink("../secret/deep", dir.At("src/link")))
+	many := `{"path":"src/a","tags":["` + strings.Repeat(`x","`, maxTexts) + `"]}`
+	for _, tt := range []struct {
+		allowed, asked, denied string
+		args                   string
+		want                   decision
+	}{
+		// Everything that a call is about is judged, and the strictest verdict counts.
+		{"t", "", "t(secret/**)", `{"command":"ls","path":"secret/key"}`, deny},
+		{"t", "t(secret/**)", "", `{"command":"ls","path":"secret/key"}`, ask},
+		{"t", "", "t(rm:*)", `{"command":"rm x","path":"a"}`, deny},
+		{"t", "", "t(rm:*)", `{"command":"ls","path":"a"}`, allow},
+		{"t", "", "t(rm:*)", `{"command":"rm","args":["-r","x"]}`, deny},
+		{"t", "", "t(git push:*)", `{"cmd":["git","push"]}`, deny},
+		{"t", "", "t(git push:*)", `{"command":"git","ARGS":["push"]}`, deny},
+		{"t", "", "t(git push:*)", `{"command":"git $X"}`, ask},
+		{"t", "", "t(rm:*)", `{"code":"rm x"}`, deny},
+		{"t", "", "t(rm:*)", `{"text":"a (long) story > 'of"}`, allow},
+		{"t", "", "t(secret/**)", `{"files":[{"file_path":"a"},{"file_path":"secret/key"}]}`, deny},
+		{"t", "", "t(secret/**)", `{"source":"a","destination":"secret/key"}`, deny},
+		{"t", "", "t(secret/**)", `{"uri":"file://` + dir.At("secret/key") + `"}`, deny},
+		{"t", "", "t(secret/**)", `{"where":["src/../secret/key"]}`, deny},
+		{"t", "", "t(secret/**)", `{"path":"src/link/../key"}`, deny}, // where links lead
+		{"t(src/**)", "", "", `{"path":"src/a","text":"any/thing"}`, allow},
+		{"t(src/**)", "", "", `{"paths":["src/a","src/b"]}`, allow},
+		{"t(src/**)", "", "", `{"paths":["src/a","b"]}`, undecided},
+		{"t(src/**)", "", "", `{"path":"src/a","target":"b"}`, undecided},
+		{"t(src/**)", "", "", `{"path":"src/a","command":"rm x"}`, undecided},
+		{"t(src/**)", "", "", `{"text":"src/a"}`, undecided},
+		{"t(src/**)", "", "", many, ask},
+		{"t", "", "", many, allow},
+
+		// Only our shell is known to read a prefix as we do.
+		{"t(git status:*)", "", "", `{"command":"git status"}`, undecided},
+		{"t(make check)", "", "", `{"command":"make check"}`, allow},
+		{"t(make check)", "", "", `{"command":"make check","cwd":"/"}`, undecided},
+		{"*(git status:*)", "", "", `{"path":"git status"}`, undecided},
+	} {
+		rules := parsed(t, tt.allowed, tt.asked, tt.denied)
+		if got, by := rules.decide(subjectOf(dir, "t", json.RawMessage(tt.args))); got != tt.want {
+			t.Errorf("%.200s with allow %q ask %q deny %q: got %q by %q, want %q", tt.args, tt.allowed, tt.asked, tt.denied, got, by.text, tt.want)
+		}
+	}
 	for name, want := range map[string]decision{
 		"mcp__files__read": allow, "mcp__files__delete": deny, "mcp__web__get": allow, "mcp__web__put": undecided,
 	} {
