@@ -48,8 +48,8 @@ func (s *servers) Close() error {
 	return nil
 }
 
-// Tools implements [llm.MCP]. What a server says of the harm of a tool is not
-// relied upon: each is asked about unless a rule decides.
+// Tools implements [llm.MCP]. What a server says of the harm of a tool is relied
+// upon for calls that are repeated only: each is asked about unless a rule decides.
 func (s *servers) Tools(context.Context) []tool.Tool {
 	var tools []tool.Tool
 	for _, t := range s.set.Tools() {
@@ -60,7 +60,7 @@ func (s *servers) Tools(context.Context) []tool.Tool {
 		label := t.Server + ": " + title
 		tools = append(tools, tool.Tool{
 			Tool:  model.Tool{Name: t.FullName, Description: t.Description, Schema: t.Schema},
-			Title: label, Gated: true,
+			Title: label, Gated: true, Repeats: t.ReadOnly,
 			Brief: func(json.RawMessage) (string, string) { return "Called " + label, "Calling " + label },
 			Run: func(ctx context.Context, args json.RawMessage, out func(string) error) (tool.Result, error) {
 				return s.call(ctx, t.FullName, args, out)

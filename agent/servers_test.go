@@ -21,7 +21,11 @@ import (
 )
 
 // A notes is an MCP server with one tool, which says back what it is told.
-type notes struct{ calls atomic.Int64 }
+type notes struct {
+	calls   atomic.Int64
+	changes bool // the tool is not said to be read-only
+	lost    bool // in the middle of every call
+}
 
 // ServeHTTP implements [http.Handler].
 func (n *notes) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -54,11 +58,14 @@ func (n *notes) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 	case "tools/list":
 		answer["result"] = map[string]any{"tools": []any{map[string]any{
-			"name": "keep", "title": "Keep a note", "description": "Keeps a note.", "annotations": map[string]any{"readOnlyHint": true},
+			"name": "keep", "title": "Keep a note", "description": "Keeps a note.", "annotations": map[string]any{"readOnlyHint": !n.changes},
 			"inputSchema": map[string]any{"type": "object", "properties": map[string]any{"text": map[string]any{"type": "string"}}},
 		}}}
 	case "tools/call":
 		n.calls.Add(1)
+		if n.lost {
+			panic(http.ErrAbortHandler)
+		}
 		text := "kept " + req.Params.Arguments.Text
 		answer["result"] = map[string]any{
 			"isError": req.Params.Arguments.Text == "nothing", "content": []any{map[string]any{"type": "text", "text": text}},
@@ -144,6 +151,28 @@ func TestCallsOfServersFailAsToolsDo(t *testing.T) {
 	}
 	if n.calls.Load() != 2 {
 		t.Errorf("got %d calls, want 2", n.calls.Load())
+	}
+}
+
+func TestLostCallsAreRepeatedOnlyIfTheyChangeNothing(t *testing.T) {
+	web := httptest.NewServer(localmodel.New(localmodel.Options{}))
+	t.Cleanup(web.Close)
+	for changes, want := range map[bool]int64{true: 1, false: 2} {
+		n := &notes{changes: changes, lost: true}
+		notesWeb := httptest.NewServer(n)
+		t.Cleanup(notesWeb.Close)
+		s := nativeOn(t, "anthropic", web.URL, Options{
+			Dir: t.TempDir(), Allow: []string{"mcp__notes__keep"}, Servers: []mcp.Server{{Name: "notes", URL: notesWeb.URL}},
+		})
+		var before int64
+		s.host.Answer = func(*contracts.ServerRequest) contracts.Outcome {
+			before = n.calls.Load()
+			return contracts.Outcome{Verdict: contracts.VerdictSkipped, By: contracts.ResolvedByUser}
+		}
+		hosttest.Must(t, s.prompt("call mcp__notes__keep {\"text\":\"milk\"}"))
+		if asked := s.host.Asked(); len(asked) != 1 || asked[0].RequestType != contracts.RequestToolRetry || before != want || n.calls.Load() != want {
+			t.Errorf("changes %t: got %d calls and then the questions %+v, want %d and one about a retry", changes, before, asked, want)
+		}
 	}
 }
 

@@ -341,6 +341,21 @@ func TestFailuresThatMayPassAreRetried(t *testing.T) {
 		{"for ever", 100, broken, contracts.VerdictRetried, 10, "connection reset", ""},
 		{"one that stays", 1, errors.New("no such thing"), "", 0, "no such thing", contracts.ErrorTool},
 	}
+	t.Run("not if there may be an effect", func(t *testing.T) {
+		for repeats, want := range map[bool]int{false: 1, true: 0} {
+			synctest.Test(t, func(t *testing.T) {
+				host := hosttest.New(t)
+				host.Answer = retry(contracts.VerdictRetried)
+				gated := flaky(1, broken)
+				gated.Gated, gated.Repeats = true, repeats
+				a := start(t, host, Options{Model: newFake(t, says("", callOf("c", "flaky", `{}`)), says("Done.")), Tools: []tool.Tool{gated}, Rules: parsed(t, "flaky", "", "")})
+				hosttest.Must(t, a.Run(t.Context(), prompt("go")))
+				if got := host.Asked(); len(got) != want {
+					t.Errorf("a tool that repeats, %t: got the questions %+v, want %d", repeats, got, want)
+				}
+			})
+		}
+	})
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -12,7 +12,8 @@ import (
 
 const (
 	// A tool whose failure may pass runs again by itself so often, after delays
-	// that double up to a cap; then a client decides, in so many rounds.
+	// that double up to a cap, unless it may have had an effect; then a client
+	// decides, in so many rounds.
 	toolRetries    = 1
 	toolDelay      = 500 * time.Millisecond
 	maxToolDelay   = 5 * time.Second
@@ -32,10 +33,14 @@ type retryArgs struct {
 // retry reports whether a call is to run again after it has failed so often. An
 // error ends the run.
 func (r *run) retry(ctx context.Context, c *call, failures int, cause error) (bool, error) {
-	if failures <= toolRetries {
+	alone := toolRetries
+	if c.gated() && !c.offer.runs.Repeats {
+		alone = 0
+	}
+	if failures <= alone {
 		return true, sleep(ctx, min(toolDelay<<(failures-1), maxToolDelay))
 	}
-	round := failures - toolRetries
+	round := failures - alone
 	if round > maxRetryRounds {
 		return false, nil
 	}

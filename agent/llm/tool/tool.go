@@ -21,6 +21,10 @@ type Tool struct {
 	// rule decides.
 	Gated bool
 
+	// Repeats says of a gated tool that a call which failed may be made again
+	// without a question. Others may: they change nothing.
+	Repeats bool
+
 	// Brief says in a few words what a call did and what it is doing, such as
 	// "Ran ls" and "Running ls". Args may be anything.
 	Brief func(args json.RawMessage) (label, action string)
