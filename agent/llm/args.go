@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"github.com/seed-028515a8/maestro/agent/llm/model"
+	"github.com/seed-028515a8/maestro/agent/mask"
+	"github.com/seed-028515a8/maestro/contracts"
 )
 
 // maxArgsDepth is how deep arguments may be nested to be shown as they are.
@@ -42,13 +44,82 @@ func plainArgs(args json.RawMessage) (json.RawMessage, error) {
 		}
 		spelled[strings.ToLower(key)] = key
 	}
+	return encode(object)
+}
+
+// objectOf returns arguments as an object in which numbers keep their spelling, nil
+// if they are none.
+func objectOf(args json.RawMessage) map[string]any {
+	dec := json.NewDecoder(bytes.NewReader(args))
+	dec.UseNumber()
+	var object map[string]any
+	if dec.Decode(&object) != nil {
+		return nil
+	}
+	return object
+}
+
+// encode returns a value as JSON in which nothing is longer than it has to be.
+func encode(value any) (json.RawMessage, error) {
 	var plain bytes.Buffer
 	enc := json.NewEncoder(&plain)
 	enc.SetEscapeHTML(false)
-	if err := enc.Encode(object); err != nil {
-		return empty, err
+	err := enc.Encode(value)
+	return bytes.TrimSpace(plain.Bytes()), err
+}
+
+const (
+	// maxArgsBytes bounds the arguments that clients are shown; a question has room
+	// for something beside them. Of arguments that are longer every text is cut to
+	// maxArgBytes, and if that is not enough all of them are.
+	maxArgsBytes = contracts.MaxValueBytes - 16<<10
+	maxArgBytes  = 8 << 10
+
+	// omittedKey stands for what is not shown.
+	omittedKey = "_omitted_bytes"
+)
+
+// shownArgs returns the arguments of a call as clients may see them, without what
+// looks like a credential and bounded, and how many bytes are left out of that.
+func shownArgs(args json.RawMessage) (shown json.RawMessage, omitted int) {
+	shown = mask.Args(args)
+	if len(shown) <= maxArgsBytes {
+		return shown, 0
 	}
-	return bytes.TrimSpace(plain.Bytes()), nil
+	all := len(shown)
+	if object := objectOf(shown); object != nil {
+		shorten(object)
+		text, err := encode(object)
+		omitted = all - len(text)
+		object[omittedKey] = omitted
+		if text, err = encode(object); err == nil && len(text) <= maxArgsBytes {
+			return text, omitted
+		}
+	}
+	head := contracts.SplitText(string(shown), maxArgBytes)[0]
+	omitted = all - len(head)
+	if shown, err := encode(map[string]any{omittedKey: omitted, "head": head}); err == nil {
+		return shown, omitted
+	}
+	return json.RawMessage("{}"), all // not reached: that can be encoded
+}
+
+// shorten returns a value in which texts are cut; objects and lists are changed in
+// place.
+func shorten(value any) any {
+	switch v := value.(type) {
+	case string:
+		return bounded(v, maxArgBytes)
+	case map[string]any:
+		for k, e := range v {
+			v[k] = shorten(e)
+		}
+	case []any:
+		for i, e := range v {
+			v[i] = shorten(e)
+		}
+	}
+	return value
 }
 
 // depth returns how deep a value is nested.

@@ -78,6 +78,12 @@ type call struct {
 	started  bool
 }
 
+// announced makes the call's first event, which is still to be published.
+func (c *call) announced() {
+	shown, _ := shownArgs(c.Args)
+	c.announce = &contracts.ToolCall{CallID: c.shown, Tool: c.Tool, Args: shown}
+}
+
 func (c *call) gated() bool { return c.offer != nil && c.offer.runs != nil && c.offer.runs.Gated }
 
 // labels says what a call does, for people. Secrets in its arguments are not in
@@ -142,7 +148,7 @@ func (r *run) looksOnly(c *call) bool {
 
 // one takes a call to its result.
 func (r *run) one(ctx context.Context, c *call) error {
-	c.announce = &contracts.ToolCall{CallID: c.shown, Tool: c.Tool, Args: mask.Args(c.Args)}
+	c.announced()
 	switch {
 	case c.offer == nil:
 		return r.refuse(ctx, c, "unknown_tool", "There is no tool "+c.Tool+".")
@@ -158,10 +164,6 @@ func (r *run) one(ctx context.Context, c *call) error {
 	loops := r.recent.times(c) >= maxRepeats
 	if loops {
 		d, why = ask, fmt.Sprintf("The same call has had the same result %d times in a row", maxRepeats)
-	}
-	if d == ask && len(c.Args) > contracts.MaxValueBytes && r.host.ApprovalMode() == contracts.ApprovalPrompt {
-		return r.refuse(ctx, c, "invalid_arguments", fmt.Sprintf( // nobody approves what they cannot see
-			"The arguments have %d bytes, and a person can be shown %d. Do it in smaller steps.", len(c.Args), contracts.MaxValueBytes))
 	}
 	if d == ask {
 		if run, err := r.approve(ctx, c, why, loops); err != nil || !run {
@@ -181,10 +183,14 @@ func (r *run) one(ctx context.Context, c *call) error {
 // if there is nobody who looks at it.
 func (r *run) approve(ctx context.Context, c *call, why string, loops bool) (bool, error) {
 	title, label, action := c.labels()
+	shown, omitted := shownArgs(c.Args)
+	if omitted > 0 {
+		why += fmt.Sprintf(". Its arguments are too long: %d bytes of them are NOT SHOWN", omitted)
+	}
 	out, err := r.host.Ask(ctx, &contracts.ServerRequest{
 		RequestID: c.shown, RequestType: contracts.RequestApproval, CallID: c.shown,
 		Tool: c.Tool, DisplayName: title, SummaryLabel: label, ActionDescription: action,
-		Args: mask.Args(c.Args), Reason: why,
+		Args: shown, Reason: why,
 	}, contracts.AskOptions{})
 	if err != nil {
 		return false, r.stopped(ctx, err)

@@ -210,7 +210,6 @@ func TestCallsThatCannotRunAreTold(t *testing.T) {
 		{"missing args", "bash", ``, "command is missing"},
 		{"null args", "bash", `null`, "command is missing"},
 		{"deep args", "bash", deep, "at most 64 levels"},
-		{"args that nobody can be shown", "bash", `{"command":"` + strings.Repeat("x", contracts.MaxValueBytes) + `"}`, "a person can be shown"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -226,6 +225,73 @@ func TestCallsThatCannotRunAreTold(t *testing.T) {
 				t.Errorf("got events %v, want a call that ends without a question or a start", host.Types())
 			}
 		})
+	}
+}
+
+func TestLongArgumentsAreCutAndNotRemembered(t *testing.T) {
+	long := strings.Repeat("x", contracts.MaxValueBytes)
+	tests := []struct {
+		name, args string
+		cut        bool
+		want       []string // in what is shown
+	}{
+		{"short", `{"command":"make","password":"p"}`, false, []string{`"make"`, `"***"`}},
+		{"made long by its spelling alone", `{"command":"TOKEN=abc echo ` + strings.Repeat("<", maxArgsBytes-100) + `"}`, false, []string{"TOKEN=*** echo <<<"}},
+		{"made short by what is hidden", `{"command":"make","password":"` + long + `"}`, false, []string{`{"command":"make","password":"***"}`}},
+		{"one long text", `{"command":"make ` + long + ` last","n":9007199254740993,"password":"p"}`, true, []string{`"command":"make xxx`, ` last"`, "bytes left out", `"password":"***"`, `"n":9007199254740993`, `"_omitted_bytes":2`}},
+		{"many texts", `{"command":"make","more":["` + strings.Repeat(`x","`, maxArgsBytes) + `"]}`, true, []string{`"head":"{\"command\":\"make\"`, `"_omitted_bytes":`}},
+	}
+	for _, tt := range tests {
+		host := hosttest.New(t)
+		host.Answer = func(*contracts.ServerRequest) contracts.Outcome {
+			return contracts.Outcome{Verdict: contracts.VerdictApproved, Reason: `{"remember":"session","rule":"bash"}`, By: contracts.ResolvedByUser}
+		}
+		call := callOf("a", "bash", tt.args)
+		a := start(t, host, Options{Model: newFake(t, says("", call), says("", call), says("Done.")), Tools: []tool.Tool{bash(echo)}})
+		hosttest.Must(t, a.Run(t.Context(), prompt("go")))
+		asked := host.Asked()
+		if tt.cut && (len(asked) != 2 || len(statuses(host)) != 2) || !tt.cut && (len(asked) != 1 || len(statuses(host)) != 0) {
+			t.Fatalf("%s: got %d questions and statuses %q, want the answer remembered: %t", tt.name, len(asked), statuses(host), !tt.cut)
+		}
+		shown := asked[0].Args
+		if said := strings.Contains(asked[0].Reason, "NOT SHOWN"); said != tt.cut || len(shown) > maxArgsBytes || !json.Valid(shown) {
+			t.Errorf("%s: got %d bytes because of %q, want at most %d and it said: %t", tt.name, len(shown), asked[0].Reason, maxArgsBytes, tt.cut)
+		}
+		for _, want := range tt.want {
+			if !strings.Contains(string(shown), want) {
+				t.Errorf("%s: got %.100s, want %q in it", tt.name, shown, want)
+			}
+		}
+		for _, call := range hosttest.As[*contracts.ToolCall](host) {
+			if string(call.Args) != string(shown) {
+				t.Errorf("%s: got the call with %.100s, want what was asked about", tt.name, call.Args)
+			}
+		}
+	}
+}
+
+func TestCallsOfOthersAreRememberedByARuleAlone(t *testing.T) {
+	for reason, want := range map[string]int{
+		`{"remember":"session"}`:                       2,
+		`{"remember":"session","rule":"mcp__sh__run"}`: 1,
+	} {
+		for _, verdict := range []contracts.Verdict{contracts.VerdictApproved, contracts.VerdictDenied} {
+			host := hosttest.New(t)
+			host.Answer = func(*contracts.ServerRequest) contracts.Outcome {
+				return contracts.Outcome{Verdict: verdict, Reason: reason, By: contracts.ResolvedByUser}
+			}
+			remote := bash(echo)
+			remote.Name = "mcp__sh__run"
+			m := newFake(t, says("", callOf("a", remote.Name, `{"command":"ls"}`)), says("", callOf("b", remote.Name, `{"command":"ls","env":{"A":"b"}}`)), says("Done."))
+			a := start(t, host, Options{Model: m, Tools: []tool.Tool{remote}})
+			hosttest.Must(t, a.Run(t.Context(), prompt("go")))
+			if got := len(host.Asked()); got != want {
+				t.Errorf("%s by %s: got %d questions, want %d", verdict, reason, got, want)
+			}
+			if told := strings.Join(statuses(host), " "); (want == 2) != strings.Contains(told, `"rule":"mcp__sh__run"`) {
+				t.Errorf("%s by %s: got statuses %q, want how to say it if it was not said", verdict, reason, told)
+			}
+		}
 	}
 }
 

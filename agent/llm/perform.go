@@ -9,7 +9,6 @@ import (
 	"sync"
 
 	"github.com/seed-028515a8/maestro/agent/llm/tool"
-	"github.com/seed-028515a8/maestro/agent/mask"
 	"github.com/seed-028515a8/maestro/contracts"
 )
 
@@ -31,7 +30,7 @@ func (r *run) together(ctx context.Context, calls []*call) error {
 	queue := make(chan *call, len(calls)) // holds all of them; closed below
 	results := make(chan done, len(calls))
 	for _, c := range calls {
-		c.announce = &contracts.ToolCall{CallID: c.shown, Tool: c.Tool, Args: mask.Args(c.Args)}
+		c.announced()
 		queue <- c
 	}
 	close(queue)

@@ -3,6 +3,7 @@ package llm
 import (
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -98,6 +99,9 @@ func (r *run) heed(c *call, out contracts.Outcome, w wish) error {
 	}
 	if w.Remember != "session" {
 		return fmt.Errorf("an answer can be remembered for the session, not for %q", w.Remember)
+	}
+	if _, omitted := shownArgs(c.Args); omitted > 0 {
+		return errors.New("nobody was shown all of the arguments")
 	}
 	d := deny
 	if out.Verdict == contracts.VerdictApproved {

@@ -50,12 +50,10 @@ func (a *Agent) Resume(ctx context.Context, req *contracts.ServerRequest, out co
 func (r *run) recall(req *contracts.ServerRequest) (c *call, lost string) {
 	kept, known := r.journal.find(req.CallID)
 	c = &call{Call: kept, shown: req.CallID}
-	if !known {
-		c.Call = model.Call{Tool: req.Tool, Args: req.Args}
-		if bytes.Contains(req.Args, []byte(mask.Mark)) {
-			lost = "a secret in its arguments was not kept"
-		}
-	} else if req.RequestType == contracts.RequestApproval && !sameJSON(mask.Args(kept.Args), req.Args) {
+	if shown, _ := shownArgs(kept.Args); !known {
+		c.Call = model.Call{Tool: req.Tool, Args: argsOf(req)}
+		lost = missing(c.Args)
+	} else if req.RequestType == contracts.RequestApproval && !sameJSON(shown, req.Args) {
 		lost = "what was approved is not what the call would do"
 	}
 	c.offer = r.offered(c.Tool)
@@ -63,6 +61,32 @@ func (r *run) recall(req *contracts.ServerRequest) (c *call, lost string) {
 		lost = "there is no such tool any more"
 	}
 	return c, lost
+}
+
+// argsOf returns the arguments of the call that a question is about.
+func argsOf(req *contracts.ServerRequest) json.RawMessage {
+	var failed retryArgs
+	if req.RequestType != contracts.RequestToolRetry {
+		return req.Args
+	}
+	if err := json.Unmarshal(req.Args, &failed); err != nil {
+		return nil
+	}
+	return failed.Args
+}
+
+// missing says what was not shown of arguments; "" if they are all that there was.
+func missing(args json.RawMessage) string {
+	var object map[string]json.RawMessage
+	switch err := json.Unmarshal(args, &object); {
+	case err != nil:
+		return "its arguments were not kept"
+	case bytes.Contains(args, []byte(mask.Mark)):
+		return "a secret in its arguments was not kept"
+	case object[omittedKey] != nil:
+		return "its arguments were too long to be kept"
+	}
+	return ""
 }
 
 // sameJSON reports whether two texts hold the same value.

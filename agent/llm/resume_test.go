@@ -125,6 +125,26 @@ func TestCallWithoutHistoryRunsIfNothingWasHidden(t *testing.T) {
 	}
 }
 
+func TestRetryWithoutHistoryRunsTheCall(t *testing.T) {
+	for given, want := range map[string]string{
+		`{"tool_call_id":"call_1","args":{"command":"make"},"error_message":"reset","attempt":1,"max_attempts":10}`: "ran make",
+		`{"tool_call_id":"call_1","args":{"command":"TOKEN=*** make"}}`:                                             "a secret in its arguments was not kept",
+		`{"tool_call_id":"call_1","args":{"command":"make","_omitted_bytes":1}}`:                                    "too long to be kept",
+		`{"tool_call_id":"call_1"}`: "its arguments were not kept",
+		`[]`:                        "its arguments were not kept",
+	} {
+		m := newFake(t, says("So it is."))
+		host := hosttest.New(t)
+		host.Announced("call_1")
+		a := start(t, host, Options{Model: m, Tools: []tool.Tool{bash(echo)}})
+		req := &contracts.ServerRequest{RequestID: "call_1:retry:1", CallID: "call_1", RequestType: contracts.RequestToolRetry, Tool: "bash", Args: json.RawMessage(given)}
+		hosttest.Must(t, a.Resume(t.Context(), req, contracts.Outcome{Verdict: contracts.VerdictRetried, By: contracts.ResolvedByUser}))
+		if got := textOf(m.request(0).Messages[0]); !strings.Contains(got, want) {
+			t.Errorf("%s: the model was told %q, want %q", given, got, want)
+		}
+	}
+}
+
 func TestOnlyWhatWasShownIsRun(t *testing.T) {
 	o := Options{Dir: t.TempDir(), Tools: []tool.Tool{bash(echo)}}
 	req, state := suspended(t, o, callOf("toolu_1", "bash", `{"command":"make"}`))

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/seed-028515a8/maestro/agent/mask"
 	"github.com/seed-028515a8/maestro/contracts"
 )
 
@@ -60,8 +59,9 @@ func (r *run) retry(ctx context.Context, c *call, failures int, cause error) (bo
 func (r *run) askRetry(ctx context.Context, c *call, round int, cause error) (contracts.Outcome, error) {
 	title, label, action := c.labels()
 	summary := title + " failed and may work if it is tried again"
-	args, err := json.Marshal(retryArgs{
-		ToolCallID: c.shown, Args: mask.Args(c.Args), ErrorMessage: shownError(cause),
+	shown, _ := shownArgs(c.Args)
+	args, err := encode(retryArgs{
+		ToolCallID: c.shown, Args: shown, ErrorMessage: shownError(cause),
 		Attempt: round, MaxAttempts: maxRetryRounds, Summary: summary,
 	})
 	if err != nil {

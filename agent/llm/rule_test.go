@@ -235,7 +235,7 @@ func TestRulesDecideToolsOfServers(t *testing.T) {
 		{"t", "", "t(git push:*)", `{"cmd":["git","push"]}`, deny},
 		{"t", "", "t(git push:*)", `{"command":"git","ARGS":["push"]}`, deny},
 		{"t", "", "t(git push:*)", `{"command":"git $X"}`, ask},
-		{"t", "", "t(rm:*)", `{"code":"rm x"}`, deny},
+		{"t", "", "t(rm:*)", `{"code":"rm x","n":1e400}`, deny},
 		{"t", "", "t(rm:*)", `{"text":"a (long) story > 'of"}`, allow},
 		{"t", "", "t(secret/**)", `{"files":[{"file_path":"a"},{"file_path":"secret/key"}]}`, deny},
 		{"t", "", "t(secret/**)", `{"source":"a","destination":"secret/key"}`, deny},

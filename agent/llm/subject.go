@@ -76,9 +76,7 @@ func subjectOf(dir *workspace.Workspace, tool string, args json.RawMessage) subj
 	s := subject{tool: tool}
 	key, own := ownSubjects[tool]
 	if !own {
-		var value any
-		_ = json.Unmarshal(args, &value) // what is no JSON says nothing
-		s.collect(dir, "", value)
+		s.collect(dir, "", objectOf(args))
 		return s
 	}
 	about, ok := argument(args, key)
@@ -216,11 +214,7 @@ func rootOf(path string) (root string, names []string) {
 
 // argument returns the text under a key, spelled in any case.
 func argument(args json.RawMessage, key string) (string, bool) {
-	var object map[string]any
-	if json.Unmarshal(args, &object) != nil {
-		return "", false
-	}
-	for k, v := range object {
+	for k, v := range objectOf(args) {
 		if strings.EqualFold(k, key) {
 			text, ok := v.(string)
 			return text, ok

@@ -56,11 +56,13 @@ func Args(args json.RawMessage) json.RawMessage {
 	if !found {
 		return args
 	}
-	text, err := json.Marshal(masked)
-	if err != nil {
+	var text bytes.Buffer
+	enc := json.NewEncoder(&text)
+	enc.SetEscapeHTML(false) // what is shown is not longer than what it shows
+	if enc.Encode(masked) != nil {
 		return args // not reached: what was decoded can be encoded
 	}
-	return text
+	return bytes.TrimSpace(text.Bytes())
 }
 
 // maskValue masks the value found under key, in place where it can, and reports
