@@ -312,6 +312,8 @@ func TestAnswersThatAreNoStream(t *testing.T) {
 		{429, nil, "not JSON", model.KindOverloaded, "answered 429: too many requests"},
 		{599, nil, "", model.KindTransient, "answered 599: an error without a text"},
 		{400, nil, `{"error":{"message":"what you said: tell me about my very private matter"}}`, model.KindInvalid, "answered 400: its message repeats the request and is not shown"},
+		{400, nil, `{"error":{"message":"not about my very private matter, please"}}`, model.KindInvalid, "answered 400: its message repeats the request and is not shown"},
+		{400, nil, `{"error":{"message":"a private matter"}}`, model.KindInvalid, "answered 400: a private matter"},
 	} {
 		for _, provider := range providers {
 			m := open(t, provider, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -17,7 +17,7 @@ import (
 const (
 	maxMessageRunes = 300 // of what a service says about a failure
 	maxRetryAfter   = 24 * time.Hour
-	minEcho         = 24 // bytes of the request that a message may repeat
+	minEcho         = 24 // bytes of the request, from anywhere in it, that no message may repeat
 	minSecret       = 6  // bytes of a key that is looked for; shorter ones are words
 )
 
@@ -161,10 +161,8 @@ var secrets = regexp.MustCompile(`(?i)\b(bearer|basic)\s+\S+|\b(sk|pk|rk|gsk|xai
 // redact makes what a service says fit to be shown: in one line, of bounded
 // length, without credentials. A message that repeats the request is left out.
 func (s *service) redact(text string, texts []string) string {
-	for _, asked := range texts {
-		if len(asked) >= minEcho && strings.Contains(text, asked[:minEcho]) {
-			return "its message repeats the request and is not shown"
-		}
+	if echoes(text, texts) {
+		return "its message repeats the request and is not shown"
 	}
 	if len(s.key) >= minSecret {
 		text = strings.ReplaceAll(text, s.key, "***")
@@ -175,6 +173,22 @@ func (s *service) redact(text string, texts []string) string {
 		text = string(runes[:maxMessageRunes]) + "…"
 	}
 	return text
+}
+
+// echoes reports whether a message repeats anything of texts that is long enough.
+func echoes(message string, texts []string) bool {
+	pieces := map[string]bool{}
+	for i := range max(0, len(message)-minEcho+1) {
+		pieces[message[i:i+minEcho]] = true
+	}
+	for _, asked := range texts {
+		for i := range max(0, len(asked)-minEcho+1) {
+			if pieces[asked[i:i+minEcho]] {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // textsOf are the texts of a request that no error may repeat.
