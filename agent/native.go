@@ -48,7 +48,7 @@ func newNative(name string, o Options) (Agent, error) {
 		Name: name, Model: m,
 		Tools: tool.New(tool.Options{Workspace: work, Shell: o.Shell, EnvPass: o.EnvPass, Hosted: o.Hosted}).Tools(),
 		MCP:   newServers(o), ClientTools: n.clientTools,
-		Dir: o.Dir, StateDir: o.StateDir, Rules: rules, Metadata: metadata(o.SessionID, os.Getenv),
+		Workspace: work, StateDir: o.StateDir, Rules: rules, Metadata: metadata(o.SessionID, os.Getenv),
 		MaxIterations: o.MaxIterations, ContextTokens: o.ContextTokens, MaxTokens: o.MaxTokens, Log: o.Log,
 	})
 	return n, nil

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"net/http"
 	"net/http/httptest"
+	"path/filepath"
 	"reflect"
 	"strings"
 	"sync/atomic"
@@ -207,6 +208,12 @@ func TestNativeAgentsMayCloseWithoutAStart(t *testing.T) {
 	a, err := Open("llm:anthropic/m", Options{Dir: t.TempDir(), ModelURL: "http://127.0.0.1:1", Servers: []mcp.Server{{Name: "a", Command: "a"}}})
 	hosttest.Must(t, err)
 	hosttest.Must(t, a.Close(t.Context()))
+}
+
+func TestNativeAgentsNeedAWorkspace(t *testing.T) {
+	if _, err := Open("llm:anthropic/m", Options{Dir: filepath.Join(t.TempDir(), "gone"), ModelURL: "http://127.0.0.1:1"}); err == nil {
+		t.Error("got no error for a workspace that is not there")
+	}
 }
 
 func TestServersAreHandedOn(t *testing.T) {

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -19,7 +18,7 @@ import (
 )
 
 // Options are what a loop gets from its operator. The zero value of each field
-// but Model is ready to use.
+// but Model and Workspace is ready to use.
 type Options struct {
 	// Name is PROVIDER/MODEL, which clients are told.
 	Name string
@@ -37,8 +36,9 @@ type Options struct {
 	// is called before each turn of the model. Nil means none.
 	ClientTools func() []model.Tool
 
-	// Dir is the workspace root. Empty means the current directory.
-	Dir string
+	// Workspace is where the agent works. It is closed by who opened it, after
+	// the agent.
+	Workspace *workspace.Workspace
 
 	// StateDir is where the history is kept. Empty keeps it in memory.
 	StateDir string
@@ -109,7 +109,6 @@ type Agent struct {
 
 	// Set by Start.
 	host contracts.Host
-	dir  *workspace.Workspace
 
 	// Set by Start, and then of the one run.
 	journal *journal
@@ -127,10 +126,7 @@ func New(o Options) *Agent {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	if abs, err := filepath.Abs(o.Dir); err == nil {
-		o.Dir = abs
-	}
-	a := &Agent{opts: o, prompt: basePrompt(o.Dir)}
+	a := &Agent{opts: o, prompt: basePrompt(o.Workspace.Root())}
 	a.provider, a.model, _ = strings.Cut(o.Name, "/")
 	if a.model == "" {
 		a.provider, a.model = "", o.Name
@@ -138,17 +134,13 @@ func New(o Options) *Agent {
 	return a
 }
 
-// Start opens the workspace and the history that an earlier process left.
+// Start opens the history that an earlier process left.
 func (a *Agent) Start(ctx context.Context, host contracts.Host) (contracts.AgentInfo, error) {
-	dir, err := workspace.Open(a.opts.Dir, workspace.Options{})
+	journal, err := openJournal(a.opts.StateDir, a.opts.Log)
 	if err != nil {
 		return contracts.AgentInfo{}, err
 	}
-	journal, err := openJournal(a.opts.StateDir, a.opts.Log)
-	if err != nil {
-		return contracts.AgentInfo{}, errors.Join(err, dir.Close())
-	}
-	a.host, a.dir, a.journal = host, dir, journal
+	a.host, a.journal = host, journal
 	if servers, ok := a.opts.MCP.(Starter); ok {
 		if err := servers.Start(ctx, host); err != nil {
 			return contracts.AgentInfo{}, errors.Join(err, a.Close(ctx))
@@ -225,9 +217,6 @@ func (a *Agent) Close(context.Context) error {
 	}
 	if a.journal != nil {
 		errs = append(errs, a.journal.close())
-	}
-	if a.dir != nil {
-		errs = append(errs, a.dir.Close())
 	}
 	return errors.Join(errs...)
 }

@@ -122,7 +122,7 @@ func (k *anyRun) play(t *testing.T) {
 	m := newFake(t, k.turns...)
 	m.after = fails("", failure(model.KindInvalid)) // once the script is over
 	a := open(t, host, Options{
-		Model: m, Dir: k.dir, StateDir: k.state, ContextTokens: 8000, MaxIterations: 4,
+		Model: m, Workspace: at(t, k.dir), StateDir: k.state, ContextTokens: 8000, MaxIterations: 4,
 		Tools:       append(fileTools(k.dir)[1:2], bash(k.run), flaky(3, Retryable(errInterrupted))),
 		ClientTools: func() []model.Tool { return []model.Tool{{Name: "client"}} },
 	})

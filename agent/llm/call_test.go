@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -100,7 +99,7 @@ func TestDeniedCallDoesNotRun(t *testing.T) {
 		}
 		dir := t.TempDir()
 		m := newFake(t, says("", callOf("c", "write", `{"path":"x","text":"y"}`)), says("Pity."))
-		a := start(t, host, Options{Model: m, Dir: dir, Tools: fileTools(dir)})
+		a := start(t, host, Options{Model: m, Workspace: at(t, dir), Tools: fileTools(dir)})
 		hosttest.Must(t, a.Run(t.Context(), prompt("write")))
 		if len(treeOf(t, dir)) != 0 || len(hosttest.As[*contracts.ToolStart](host)) != 0 {
 			t.Error("the denied call ran")
@@ -557,7 +556,7 @@ func TestToolsOfServersAndClients(t *testing.T) {
 	shadowed := bash(nil)
 	mcp := &servers{tools: []tool.Tool{remote, shadowed}}
 	m := newFake(t, says("", callOf("a", "mcp__sh__run", `{"command":"x"}`), callOf("b", "open_editor", `{"file":"README.md","token":"t"}`)), says("Done."))
-	a := New(Options{Model: m, Name: "local/x", Dir: t.TempDir(), MCP: mcp, Tools: []tool.Tool{bash(echo)}, ClientTools: func() []model.Tool {
+	a := New(Options{Model: m, Name: "local/x", Workspace: at(t, t.TempDir()), MCP: mcp, Tools: []tool.Tool{bash(echo)}, ClientTools: func() []model.Tool {
 		return []model.Tool{{Name: "open_editor"}, {Name: "ask_user"}}
 	}})
 	info, err := a.Start(t.Context(), host)
@@ -659,11 +658,4 @@ func TestHistoryThatCannotBeWrittenEndsTheRun(t *testing.T) {
 		t.Errorf("got %s on disk, want %s", args(t, again.messages), args(t, a.journal.messages))
 	}
 	hosttest.Must(t, again.close())
-}
-
-func TestWorkspaceMustExist(t *testing.T) {
-	_, err := New(Options{Dir: filepath.Join(t.TempDir(), "gone")}).Start(t.Context(), hosttest.New(t))
-	if err == nil {
-		t.Error("got no error for a workspace that is not there")
-	}
 }

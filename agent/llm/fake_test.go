@@ -15,6 +15,7 @@ import (
 	"github.com/seed-028515a8/maestro/agent/llm/model"
 	"github.com/seed-028515a8/maestro/agent/llm/tool"
 	"github.com/seed-028515a8/maestro/contracts"
+	"github.com/seed-028515a8/maestro/workspace"
 )
 
 // A turnFunc is what a scripted model does when it is asked.
@@ -260,11 +261,20 @@ func (s *session) finish() {
 	}
 }
 
+// at opens a workspace until the test ends.
+func at(t testing.TB, dir string) *workspace.Workspace {
+	t.Helper()
+	work, err := workspace.Open(dir, workspace.Options{})
+	hosttest.Must(t, err)
+	t.Cleanup(func() { hosttest.Must(t, work.Close()) })
+	return work
+}
+
 // open starts an agent.
 func open(t testing.TB, host *hosttest.Host, o Options) *session {
 	t.Helper()
-	if o.Dir == "" {
-		o.Dir = t.TempDir()
+	if o.Workspace == nil {
+		o.Workspace = at(t, t.TempDir())
 	}
 	if o.Name == "" {
 		o.Name = "example/atlas-large"

@@ -13,7 +13,7 @@ import (
 
 // judge returns what is to be done about a call, and why.
 func (r *run) judge(c *call) (decision, string) {
-	switch d, by := r.policy().decide(subjectOf(r.dir, c.Tool, c.Args)); {
+	switch d, by := r.policy().decide(subjectOf(r.opts.Workspace, c.Tool, c.Args)); {
 	case d == deny && by.session:
 		return deny, "It was denied for the session by " + by.text
 	case d == deny:
@@ -60,11 +60,11 @@ func (r *run) leaves(c *call) func(path string) bool {
 		return nil
 	}
 	most := allow // that is not left out
-	if d, _ := p.decide(subjectOf(r.dir, c.Tool, c.Args)); d == ask {
+	if d, _ := p.decide(subjectOf(r.opts.Workspace, c.Tool, c.Args)); d == ask {
 		most = ask
 	}
 	return func(path string) bool {
-		d, _ := p.decide(subject{tool: c.Tool, texts: []text{{paths: placesOf(r.dir, path), named: true}}})
+		d, _ := p.decide(subject{tool: c.Tool, texts: []text{{paths: placesOf(r.opts.Workspace, path), named: true}}})
 		return d != undecided && d.strictness() > most.strictness()
 	}
 }
@@ -115,7 +115,7 @@ func (r *run) heed(c *call, out contracts.Outcome, w wish) error {
 	if err != nil {
 		return err
 	}
-	s := subjectOf(r.dir, c.Tool, c.Args)
+	s := subjectOf(r.opts.Workspace, c.Tool, c.Args)
 	if got, _ := (Rules{[]rule{parsed}}).decide(s); got != d {
 		return fmt.Errorf("the rule %s does not match this call", text)
 	}

@@ -35,7 +35,7 @@ Operating system: ` + runtime.GOOS
 func (r *run) system() (string, model.Effort) {
 	prompt, effort := r.configured()
 	for _, name := range []string{"AGENTS.md", "CLAUDE.md"} {
-		text := strings.TrimSpace(instructions(r.dir, name))
+		text := strings.TrimSpace(instructions(r.opts.Workspace, name))
 		if text == "" {
 			continue
 		}

@@ -214,7 +214,7 @@ func TestInitAndWorkspaceMakeTheSystemPrompt(t *testing.T) {
 	dir := t.TempDir()
 	hosttest.Must(t, os.WriteFile(filepath.Join(dir, "CLAUDE.md"), []byte("Speak French."), 0o600))
 	m := newFake(t, says("a"), says("b"), says("c"))
-	a := start(t, hosttest.New(t), Options{Model: m, Dir: dir, MaxTokens: 777, Metadata: map[string]string{"trace_id": "t1"}})
+	a := start(t, hosttest.New(t), Options{Model: m, Workspace: at(t, dir), MaxTokens: 777, Metadata: map[string]string{"trace_id": "t1"}})
 	appended, replaced := "Be brief.", "You are a cat."
 	a.Configure(&contracts.Init{AppendSystemPrompt: &appended})
 	hosttest.Must(t, a.Run(t.Context(), prompt("1")))

@@ -70,7 +70,7 @@ func TestAnswersAreActedOnAfterARestart(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			o := Options{Dir: t.TempDir(), Tools: tools, ClientTools: clientTools}
+			o := Options{Workspace: at(t, t.TempDir()), Tools: tools, ClientTools: clientTools}
 			req, ended, killed := stopped(t, o, tt.call)
 			for _, state := range []string{ended, killed} {
 				ran = ""
@@ -96,7 +96,7 @@ func TestAnswersAreActedOnAfterARestart(t *testing.T) {
 }
 
 func TestAnswerThatComesAfterAPromptIsTold(t *testing.T) {
-	o := Options{Dir: t.TempDir(), Tools: []tool.Tool{bash(echo)}}
+	o := Options{Workspace: at(t, t.TempDir()), Tools: []tool.Tool{bash(echo)}}
 	req, state := suspended(t, o, callOf("toolu_1", "bash", `{"command":"make"}`))
 	m := newFake(t, says("Meanwhile."), says("So it is."))
 	o.Model, o.StateDir = m, state
@@ -146,7 +146,7 @@ func TestRetryWithoutHistoryRunsTheCall(t *testing.T) {
 }
 
 func TestOnlyWhatWasShownIsRun(t *testing.T) {
-	o := Options{Dir: t.TempDir(), Tools: []tool.Tool{bash(echo)}}
+	o := Options{Workspace: at(t, t.TempDir()), Tools: []tool.Tool{bash(echo)}}
 	req, state := suspended(t, o, callOf("toolu_1", "bash", `{"command":"make"}`))
 	m := newFake(t, says("So it is."))
 	o.Model, o.StateDir = m, state
@@ -166,7 +166,7 @@ func TestRetryIsDecidedAfterARestart(t *testing.T) {
 		contracts.VerdictRetried: "fine", contracts.VerdictSkipped: "Failed before", contracts.VerdictAborted: "aborted",
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			o := Options{Dir: t.TempDir(), Tools: []tool.Tool{flaky(100, Retryable(errors.New("reset")))}}
+			o := Options{Workspace: at(t, t.TempDir()), Tools: []tool.Tool{flaky(100, Retryable(errors.New("reset")))}}
 			req, state := suspended(t, o, callOf("toolu_1", "flaky", `{}`))
 			if req.RequestType != contracts.RequestToolRetry {
 				t.Fatalf("got %+v, want a question about a retry", req)

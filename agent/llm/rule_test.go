@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	"github.com/seed-028515a8/maestro/agent/hosttest"
-	"github.com/seed-028515a8/maestro/workspace"
 )
 
 func parsed(t testing.TB, allowed, asked, denied string) Rules {
@@ -164,9 +163,7 @@ func TestRulesDecidePaths(t *testing.T) {
 	hosttest.Must(t, os.Symlink("../secret/new", filepath.Join(root, "src/dangling")))
 	hosttest.Must(t, os.Symlink("../secret/no/such", filepath.Join(root, "src/far")))
 	hosttest.Must(t, os.Symlink("loop", filepath.Join(root, "src/loop")))
-	dir, err := workspace.Open(root, workspace.Options{})
-	hosttest.Must(t, err)
-	defer func() { hosttest.Must(t, dir.Close()) }()
+	dir := at(t, root)
 	hosttest.Must(t, os.Symlink(dir.At("secret/new"), filepath.Join(root, "src/absolute")))
 	tests := []struct {
 		allowed, denied string
@@ -214,9 +211,7 @@ func TestRulesDecidePaths(t *testing.T) {
 
 func TestRulesDecideToolsOfServers(t *testing.T) {
 	rules := parsed(t, "mcp__files__* + mcp__web__get", "", "mcp__files__delete")
-	dir, err := workspace.Open(t.TempDir(), workspace.Options{})
-	hosttest.Must(t, err)
-	defer func() { hosttest.Must(t, dir.Close()) }()
+	dir := at(t, t.TempDir())
 	hosttest.Must(t, os.MkdirAll(dir.At("src"), 0o700))
 	hosttest.Must(t, os.MkdirAll(dir.At("secret/deep"), 0o700))
 	hosttest.Must(t, os.Symlink("../secret/deep", dir.At("src/link")))

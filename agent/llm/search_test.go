@@ -8,7 +8,6 @@ import (
 	"github.com/seed-028515a8/maestro/agent/llm/model"
 	"github.com/seed-028515a8/maestro/agent/llm/tool"
 	"github.com/seed-028515a8/maestro/contracts"
-	"github.com/seed-028515a8/maestro/workspace"
 )
 
 func TestRulesHoldForSearchesOfWhatIsAbove(t *testing.T) {
@@ -38,14 +37,12 @@ func TestRulesHoldForSearchesOfWhatIsAbove(t *testing.T) {
 		{"", "glob(secret/**)", "", "glob", `{"pattern":"**","path":"secret"}`, 1, "secret/key\n"},
 	}
 	for _, tt := range tests {
-		dir := t.TempDir()
-		work, err := workspace.Open(dir, workspace.Options{})
-		hosttest.Must(t, err)
+		work := at(t, t.TempDir())
 		hosttest.Must(t, work.WriteFile("open", []byte("word\n")))
 		hosttest.Must(t, work.WriteFile("secret/key", []byte("word\n")))
 		host := hosttest.New(t)
 		m := newFake(t, says("", callOf("a", tt.tool, tt.args)), says("So."))
-		a := start(t, host, Options{Model: m, Dir: dir, Tools: tool.New(tool.Options{Workspace: work}).Tools(), Rules: parsed(t, tt.allowed, tt.asked, tt.denied)})
+		a := start(t, host, Options{Model: m, Workspace: work, Tools: tool.New(tool.Options{Workspace: work}).Tools(), Rules: parsed(t, tt.allowed, tt.asked, tt.denied)})
 		hosttest.Must(t, a.Run(t.Context(), prompt("look")))
 		got := results(m.request(1))[0].Text
 		if tt.tool == "glob" { // the newest first
@@ -55,15 +52,11 @@ func TestRulesHoldForSearchesOfWhatIsAbove(t *testing.T) {
 			t.Errorf("%s %s with allow %q ask %q deny %q: got %q after %d questions, want %q after %d",
 				tt.tool, tt.args, tt.allowed, tt.asked, tt.denied, got, n, tt.want, tt.questions)
 		}
-		hosttest.Must(t, work.Close())
 	}
 }
 
 func TestRememberedSearchesAreNotAskedAboutAgain(t *testing.T) {
-	dir := t.TempDir()
-	work, err := workspace.Open(dir, workspace.Options{})
-	hosttest.Must(t, err)
-	t.Cleanup(func() { hosttest.Must(t, work.Close()) })
+	work := at(t, t.TempDir())
 	hosttest.Must(t, work.WriteFile("secret/key", []byte("word\n")))
 	host := hosttest.New(t)
 	host.Answer = func(*contracts.ServerRequest) contracts.Outcome {
@@ -71,7 +64,7 @@ func TestRememberedSearchesAreNotAskedAboutAgain(t *testing.T) {
 	}
 	look := func(id, path string) model.Call { return callOf(id, "grep", `{"pattern":"word","path":"`+path+`"}`) }
 	m := newFake(t, says("", look("a", "secret")), says("", look("b", "secret/key")), says("", look("c", ".")), says("So."))
-	a := start(t, host, Options{Model: m, Dir: dir, Tools: tool.New(tool.Options{Workspace: work}).Tools(), Rules: parsed(t, "", "read(secret/**)", "")})
+	a := start(t, host, Options{Model: m, Workspace: work, Tools: tool.New(tool.Options{Workspace: work}).Tools(), Rules: parsed(t, "", "read(secret/**)", "")})
 	hosttest.Must(t, a.Run(t.Context(), prompt("look")))
 	if n := len(host.Asked()); n != 1 {
 		t.Errorf("got %d questions, want the first alone", n)

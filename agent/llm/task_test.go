@@ -177,7 +177,7 @@ func (k *task) open() {
 			return result, err
 		}
 	}
-	k.agent = open(k.t, k.host, Options{Model: k, Tools: tools, Dir: k.dir, StateDir: k.state})
+	k.agent = open(k.t, k.host, Options{Model: k, Tools: tools, Workspace: at(k.t, k.dir), StateDir: k.state})
 }
 
 // takeFault reports whether the fault of this turn has just come. Tools call it,

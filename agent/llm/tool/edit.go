@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io/fs"
 	"strings"
 
 	"github.com/seed-028515a8/maestro/agent/llm/model"
@@ -70,38 +71,35 @@ func (k *Kit) runEdit(_ context.Context, raw json.RawMessage, _ func(string) err
 	if err := a.decode(raw); err != nil {
 		return Result{}, err
 	}
-	f, err := k.locate(a.path)
-	if err != nil {
-		return Result{}, err
-	}
-	k.writing.Lock()
-	defer k.writing.Unlock()
-	if a.before == "" && k.missing(f) {
-		return k.create(f, a.after)
-	}
-	data, was, err := k.known(f)
+	return k.revise(a.path, func(f file, was []byte, there bool) (string, string, error) {
+		switch {
+		case !there && a.before == "":
+			return a.after, created(f, a.after), nil
+		case !there:
+			return "", "", f.refuse(fs.ErrNotExist)
+		}
+		return a.apply(f, was)
+	})
+}
+
+// apply returns what the file is to hold, and what the model is told of that.
+func (a *editArgs) apply(f file, was []byte) (string, string, error) {
 	switch {
-	case err != nil:
-		return Result{}, err
-	case bytes.IndexByte(data, 0) >= 0:
-		return Result{}, refusal(f.name + " is a binary file. Change it with bash.")
-	case a.before == "" && len(data) > 0:
-		return Result{}, refusal(f.name + " is there already and not empty, so old_string must say what to replace. To replace all of it use write.")
+	case bytes.IndexByte(was, 0) >= 0:
+		return "", "", refusal(f.name + " is a binary file. Change it with bash.")
+	case a.before == "" && len(was) > 0:
+		return "", "", refusal(f.name + " is there already and not empty, so old_string must say what to replace. To replace all of it use write.")
 	}
-	d := newDocument(string(data))
-	changes, err := d.changes(f, &a)
+	d := newDocument(string(was))
+	changes, err := d.changes(f, a)
 	if err != nil {
-		return Result{}, err
+		return "", "", err
 	}
 	text := d.apply(changes)
-	if text == string(data) {
-		return Result{}, refusal("That changes nothing: the text differs in line endings alone, and those stay as the file has them.")
+	if text == string(was) {
+		return "", "", refusal("That changes nothing: the text differs in line endings alone, and those stay as the file has them.")
 	}
-	if err := k.Workspace.ReplaceFile(f.rel, []byte(text), was); err != nil {
-		return Result{}, f.refuse(err)
-	}
-	k.remember(f, []byte(text))
-	return Result{Text: fmt.Sprintf("Edited %s: %s.\n\n%s", f.name, count(len(changes), "replacement"), diff(f.name, d.text, changes))}, nil
+	return text, fmt.Sprintf("Edited %s: %s.\n\n%s", f.name, count(len(changes), "replacement"), diff(f.name, d.text, changes)), nil
 }
 
 // changes returns what the edit does to the text.

@@ -2,6 +2,7 @@ package tool
 
 import (
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"io/fs"
 	"sync"
@@ -92,4 +93,42 @@ func (k *Kit) known(f file) ([]byte, fs.FileInfo, error) {
 		return nil, nil, refusal(fmt.Sprintf("%s has changed since it was last read, maybe by a command or by a person. Read it again before changing it.", f.name))
 	}
 	return data, info, nil
+}
+
+// A revision returns what a file is to hold that held was, if it was there, and
+// what the model is told of that.
+type revision func(f file, was []byte, there bool) (text, said string, err error)
+
+// revise changes the file at path, or makes it. What it holds the model has to
+// know, and what it is to hold the model knows then.
+func (k *Kit) revise(path string, do revision) (Result, error) {
+	f, err := k.locate(path)
+	if err != nil {
+		return Result{}, err
+	}
+	k.writing.Lock()
+	defer k.writing.Unlock()
+	var data []byte
+	var was fs.FileInfo
+	_, missing := k.Workspace.Stat(f.rel)
+	there := !errors.Is(missing, fs.ErrNotExist)
+	if there {
+		if data, was, err = k.known(f); err != nil {
+			return Result{}, err
+		}
+	}
+	text, said, err := do(f, data, there)
+	switch {
+	case err != nil:
+		return Result{}, err
+	case !there:
+		err = k.Workspace.CreateFile(f.rel, []byte(text))
+	case text != string(data):
+		err = k.Workspace.ReplaceFile(f.rel, []byte(text), was)
+	}
+	if err != nil {
+		return Result{}, f.refuse(err)
+	}
+	k.remember(f, []byte(text))
+	return Result{Text: said}, nil
 }

@@ -3,9 +3,7 @@ package tool
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io/fs"
 	"strings"
 
 	"github.com/seed-028515a8/maestro/agent/llm/model"
@@ -58,42 +56,20 @@ func (k *Kit) runWrite(_ context.Context, raw json.RawMessage, _ func(string) er
 	if err := a.decode(raw); err != nil {
 		return Result{}, err
 	}
-	f, err := k.locate(a.path)
-	if err != nil {
-		return Result{}, err
-	}
-	k.writing.Lock()
-	defer k.writing.Unlock()
-	if k.missing(f) {
-		return k.create(f, a.content)
-	}
-	data, was, err := k.known(f)
-	if err != nil {
-		return Result{}, err
-	}
-	if string(data) == a.content {
-		return Result{Text: f.name + " holds exactly that already."}, nil
-	}
-	if err := k.Workspace.ReplaceFile(f.rel, []byte(a.content), was); err != nil {
-		return Result{}, f.refuse(err)
-	}
-	k.remember(f, []byte(a.content))
-	return Result{Text: fmt.Sprintf("Replaced what was in %s by %s.", f.name, extent(a.content))}, nil
+	return k.revise(a.path, func(f file, was []byte, there bool) (string, string, error) {
+		switch {
+		case !there:
+			return a.content, created(f, a.content), nil
+		case string(was) == a.content:
+			return a.content, f.name + " holds exactly that already.", nil
+		}
+		return a.content, fmt.Sprintf("Replaced what was in %s by %s.", f.name, extent(a.content)), nil
+	})
 }
 
-// missing reports whether there is nothing at the path of the file.
-func (k *Kit) missing(f file) bool {
-	_, err := k.Workspace.Stat(f.rel)
-	return errors.Is(err, fs.ErrNotExist)
-}
-
-// create makes a new file. k.writing is held.
-func (k *Kit) create(f file, content string) (Result, error) {
-	if err := k.Workspace.CreateFile(f.rel, []byte(content)); err != nil {
-		return Result{}, f.refuse(err)
-	}
-	k.remember(f, []byte(content))
-	return Result{Text: fmt.Sprintf("Created %s with %s.", f.name, extent(content))}, nil
+// created is what the model is told of a file that was not there.
+func created(f file, content string) string {
+	return fmt.Sprintf("Created %s with %s.", f.name, extent(content))
 }
 
 // extent says how long a text is.
