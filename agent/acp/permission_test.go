@@ -21,17 +21,17 @@ const (
 	none = `{"outcome":{"outcome":"cancelled"}}`
 )
 
-// diff is a change of a file as content of a call.
-var diff = map[string]any{"content": []any{map[string]any{"type": "diff", "path": "/w/f", "oldText": "a\n", "newText": "b\n"}}}
+// edited is a change of a file as content of a call.
+var edited = map[string]any{"content": []any{map[string]any{"type": "diff", "path": "/w/f", "oldText": "a\n", "newText": "b\n"}}}
 
 func TestQuestionAndCallAreOne(t *testing.T) {
 	begins := calls("c", "Edit f", "edit", "pending", map[string]any{"rawInput": map[string]any{"file": "f", "api_key": "k"}})
 	for name, steps := range map[string][]step{
-		"call first":          {begins, permits("c", diff), changes("c", "in_progress", nil)},
-		"call begun":          {begins, changes("c", "in_progress", nil), permits("c", diff)},
-		"question first":      {permits("c", map[string]any{"title": "Edit f", "kind": "edit", "rawInput": map[string]any{"file": "f", "api_key": "k"}, "content": diff["content"]}), begins},
-		"told of again":       {begins, begins, permits("c", diff), begins},
-		"answers come at end": {begins, changes("c", "", diff), permits("c", nil)},
+		"call first":          {begins, permits("c", edited), changes("c", "in_progress", nil)},
+		"call begun":          {begins, changes("c", "in_progress", nil), permits("c", edited)},
+		"question first":      {permits("c", map[string]any{"title": "Edit f", "kind": "edit", "rawInput": map[string]any{"file": "f", "api_key": "k"}, "content": edited["content"]}), begins},
+		"told of again":       {begins, begins, permits("c", edited), begins},
+		"answers come at end": {begins, changes("c", "", edited), permits("c", nil)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := open(t, setup{})

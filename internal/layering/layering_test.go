@@ -68,13 +68,14 @@ var rooms = map[string]room{
 
 	// Edges: none of them knows the hub.
 	"agent":                     {ours: []string{"agent/acp", "agent/command", "agent/llm", "agent/llm/model", "agent/llm/provider", "agent/llm/tool", "agent/mask", "agent/mcp", "agent/turn", "contracts", "internal/child", "workspace"}},
-	"agent/acp":                 {ours: []string{"agent/command", "agent/mask", "agent/mcp", "agent/turn", "contracts", "internal/child", "workspace"}, others: []string{acp}},
+	"agent/acp":                 {ours: []string{"agent/command", "agent/diff", "agent/mask", "agent/mcp", "agent/turn", "contracts", "internal/child", "workspace"}, others: []string{acp}},
 	"agent/command":             {ours: []string{"contracts", "internal/child"}},
+	"agent/diff":                {},
 	"agent/hosttest":            {ours: []string{"contracts"}, others: []string{system}},
 	"agent/llm":                 {ours: []string{"agent/llm/model", "agent/llm/provider", "agent/llm/tool", "agent/mask", "agent/mcp", "agent/turn", "contracts", "internal/child", "workspace"}},
 	"agent/llm/model":           {},
 	"agent/llm/provider":        {ours: []string{"agent/llm/model"}, others: []string{anthropic, openai}},
-	"agent/llm/tool":            {ours: []string{"agent/command", "agent/llm/model", "contracts", "internal/child", "workspace"}},
+	"agent/llm/tool":            {ours: []string{"agent/command", "agent/diff", "agent/llm/model", "contracts", "internal/child", "workspace"}},
 	"agent/mask":                {ours: []string{"internal/child"}},
 	"agent/mcp":                 {ours: []string{"agent/command", "contracts", "internal/child"}, others: []string{mcp, jsonschema}},
 	"agent/turn":                {ours: []string{"contracts"}, others: []string{uuid}},

@@ -99,7 +99,7 @@ func (a *editArgs) apply(f file, was []byte) (string, string, error) {
 	if text == string(was) {
 		return "", "", refusal("That changes nothing: the text differs in line endings alone, and those stay as the file has them.")
 	}
-	return text, fmt.Sprintf("Edited %s: %s.\n\n%s", f.name, count(len(changes), "replacement"), diff(f.name, d.text, changes)), nil
+	return text, fmt.Sprintf("Edited %s: %s.\n\n%s", f.name, count(len(changes), "replacement"), unified(f.name, d.text, changes)), nil
 }
 
 // changes returns what the edit does to the text.

@@ -1,0 +1,92 @@
+package diff
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// A diff says how one text becomes the other, whatever they are.
+func TestDiffsApply(t *testing.T) {
+	line := rapid.SampledFrom([]string{"a", "b", "c", "", " x", "-", "@@", "\\"})
+	text := rapid.Custom(func(t *rapid.T) string {
+		all := strings.Join(rapid.SliceOfN(line, 0, 40).Draw(t, "lines"), "\n")
+		return all + rapid.SampledFrom([]string{"", "\n"}).Draw(t, "end")
+	})
+	rapid.Check(t, func(t *rapid.T) {
+		old, new := text.Draw(t, "old"), text.Draw(t, "new")
+		lines := Lines(old)
+		out := Change{From: "a/f", To: "b/f", Old: lines, Regions: Compare(lines, Lines(new))}.Unified()
+		if (out == "") != (old == new) {
+			t.Fatalf("%q to %q: got %q", old, new, out)
+		}
+		if got, err := applied(old, out); err != nil || got != new {
+			t.Fatalf("%q to %q: got %q, %v by\n%s", old, new, got, err, out)
+		}
+	})
+}
+
+// applied makes the new text of the old one, as patch does.
+func applied(old, diff string) (string, error) {
+	var b strings.Builder
+	at, lines := 0, Lines(old)
+	rest := strings.Split(strings.ReplaceAll(diff, "\n\\ No newline at end of file\n", "\x00\n"), "\n")
+	for _, l := range rest[min(2, len(rest)):] {
+		if l == "" {
+			continue // the end
+		}
+		text := strings.TrimSuffix(l[1:]+"\n", "\x00\n")
+		var from, n, to, m int
+		switch _, err := fmt.Sscanf(l, "@@ -%d,%d +%d,%d @@", &from, &n, &to, &m); {
+		case err == nil:
+			if n > 0 {
+				from--
+			}
+			b.WriteString(strings.Join(lines[at:from], ""))
+			at = from
+			if had := len(Lines(b.String())); m > 0 && had != to-1 || m == 0 && had != to {
+				return "", fmt.Errorf("%s after %d lines", l, had)
+			}
+		case l[0] == '+':
+			b.WriteString(text)
+		case at >= len(lines) || lines[at] != text || l[0] != '-' && l[0] != ' ':
+			return "", fmt.Errorf("%q does not match line %d", l, at)
+		default:
+			if l[0] == ' ' {
+				b.WriteString(text)
+			}
+			at++
+		}
+	}
+	return b.String() + strings.Join(lines[at:], ""), nil
+}
+
+func TestDiffsAreSmall(t *testing.T) {
+	got := Compare(Lines("a\nb\nc\nd\n"), Lines("b\nx\nd\ne\n"))
+	want := []Region{{0, 1, nil}, {2, 3, []string{"x\n"}}, {4, 4, []string{"e\n"}}}
+	if !slices.EqualFunc(got, want, func(a, b Region) bool {
+		return a.From == b.From && a.To == b.To && slices.Equal(a.Lines, b.Lines)
+	}) {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+}
+
+func TestDiffsAreBounded(t *testing.T) {
+	old, new := Lines(strings.Repeat("a\nb\n", 3000)), Lines(strings.Repeat("c\nd\n", 3000))
+	if got := Compare(old, new); len(got) != 1 || got[0].To != 6000 || len(got[0].Lines) != 6000 {
+		t.Errorf("got %d regions, want one of what is too different", len(got))
+	}
+	for max, want := range map[int]string{4: "\n-1\n[1 more line of the diff left out]\n", 3: "@@\n[2 more lines of the diff left out]\n", 5: "\n-1\n+2\n"} {
+		got := Change{From: "a", To: "b", Old: []string{"1\n"}, Regions: Compare([]string{"1\n"}, []string{"2\n"}), MaxLines: max}.Unified()
+		if !strings.HasSuffix(got, want) {
+			t.Errorf("at most %d lines: got %q, want %q at the end", max, got, want)
+		}
+	}
+	short := Change{Old: []string{"long\n"}, Regions: []Region{{0, 1, nil}}, Line: func(l string) string { return l[:2] }}.Unified()
+	if !strings.HasSuffix(short, fmt.Sprintf("\n%s\n", "-l")) {
+		t.Errorf("got %q, want the line as it is made fit", short)
+	}
+}
