@@ -12,12 +12,16 @@ import (
 // A diff says how one text becomes the other, whatever they are.
 func TestDiffsApply(t *testing.T) {
 	line := rapid.SampledFrom([]string{"a", "b", "c", "", " x", "-", "@@", "\\"})
-	text := rapid.Custom(func(t *rapid.T) string {
-		all := strings.Join(rapid.SliceOfN(line, 0, 40).Draw(t, "lines"), "\n")
-		return all + rapid.SampledFrom([]string{"", "\n"}).Draw(t, "end")
-	})
 	rapid.Check(t, func(t *rapid.T) {
-		old, new := text.Draw(t, "old"), text.Draw(t, "new")
+		before := rapid.SliceOfN(line, 0, 60).Draw(t, "lines")
+		after := slices.Clone(before)
+		for range rapid.IntRange(0, 4).Draw(t, "edits") {
+			at := rapid.IntRange(0, len(after)).Draw(t, "at")
+			end := rapid.IntRange(at, min(at+2, len(after))).Draw(t, "end")
+			after = slices.Replace(after, at, end, rapid.SliceOfN(line, 0, 2).Draw(t, "with")...)
+		}
+		end := rapid.SampledFrom([]string{"", "\n"})
+		old, new := strings.Join(before, "\n")+end.Draw(t, "end"), strings.Join(after, "\n")+end.Draw(t, "end")
 		lines := Lines(old)
 		out := Change{From: "a/f", To: "b/f", Old: lines, Regions: Compare(lines, Lines(new))}.Unified()
 		if (out == "") != (old == new) {
