@@ -20,6 +20,7 @@ import (
 	"testing/synctest"
 
 	"github.com/seed-028515a8/maestro/agent/hosttest"
+	"github.com/seed-028515a8/maestro/agent/llm"
 	"github.com/seed-028515a8/maestro/contracts"
 	"github.com/seed-028515a8/maestro/internal/localmodel"
 )
@@ -172,6 +173,23 @@ func treeOf(t testing.TB, dir string) map[string]string {
 		return err
 	}))
 	return tree
+}
+
+func TestCostsAreTold(t *testing.T) {
+	web := httptest.NewServer(localmodel.New(localmodel.Options{}))
+	t.Cleanup(web.Close)
+	for _, service := range services {
+		for _, price := range []llm.Price{{}, {Input: 3, Output: 15, CacheRead: 0.5, CacheWrite: 4}} {
+			s := nativeOn(t, service, web.URL, Options{Dir: t.TempDir(), Price: price})
+			hosttest.Must(t, s.prompt("say what it costs"))
+			ends := hosttest.As[*contracts.ResponseEnd](s.host)
+			u := ends[len(ends)-1].Usage
+			want := (float64(u.InputTokens)*price.Input + float64(u.OutputTokens)*price.Output + float64(u.CacheReadTokens)*price.CacheRead + float64(u.CacheWriteTokens)*price.CacheWrite) / 1e6
+			if u.TotalCostUSD != want || (want == 0) != (price == llm.Price{}) {
+				t.Errorf("%s at %+v: got %+v, want a cost of %v", service, price, u, want)
+			}
+		}
+	}
 }
 
 func TestFortyTurnsLeaveTheExactTree(t *testing.T) {

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/seed-028515a8/maestro/agent/acp"
+	"github.com/seed-028515a8/maestro/agent/llm"
 	"github.com/seed-028515a8/maestro/agent/mcp"
 	"github.com/seed-028515a8/maestro/contracts"
 	proc "github.com/seed-028515a8/maestro/internal/child"
@@ -68,11 +69,12 @@ type Options struct {
 	// The rest is for llm: agents. Allow, Ask and Deny are rules about calls, as
 	// [llm.ParseRules] reads them. ModelURL is where the provider's service is;
 	// empty means what the environment says, else the provider's own. The numbers
-	// are those of [llm.Options].
+	// and the price are those of [llm.Options].
 	Allow, Ask, Deny         []string
 	ModelURL                 string
 	MaxIterations            int
 	ContextTokens, MaxTokens int64
+	Price                    llm.Price
 
 	// Log receives faults and the output of children meant for operators. Nil
 	// discards it.

@@ -60,7 +60,8 @@ type Options struct {
 	// MaxTokens bounds one reply. Zero means what the provider has as its default.
 	MaxTokens int64
 
-	// Price is what tokens cost. The zero value costs nothing.
+	// Price is what tokens cost. The zero value is not known, which clients are told
+	// as a cost of 0.
 	Price Price
 
 	// Log receives faults. Nil discards it.
@@ -82,17 +83,6 @@ type MCP interface {
 // does not wait for the servers; ctx bounds the start only.
 type Starter interface {
 	Start(ctx context.Context, host contracts.Host) error
-}
-
-// A Price is in dollars for a million tokens.
-type Price struct {
-	Input, Output, CacheRead, CacheWrite float64
-}
-
-// of returns what a usage costs.
-func (p Price) of(u model.Usage) float64 {
-	return (float64(u.Input)*p.Input + float64(u.Output)*p.Output +
-		float64(u.CacheRead)*p.CacheRead + float64(u.CacheWrite)*p.CacheWrite) / 1e6
 }
 
 const (

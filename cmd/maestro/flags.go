@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/seed-028515a8/maestro/agent/llm"
 	"github.com/seed-028515a8/maestro/agent/mcp"
 	"github.com/seed-028515a8/maestro/contracts"
 )
@@ -46,6 +47,7 @@ type settings struct {
 	modelURL                   string
 	maxIterations              int
 	contextTokens, maxTokens   int64
+	price                      llm.Price
 	limits                     limits
 }
 
@@ -67,6 +69,7 @@ func (s *settings) registerShared(cmd *cobra.Command) {
 	f.IntVar(&s.maxIterations, "max-iterations", 100, "turns of the model for one prompt of an llm: agent")
 	f.Int64Var(&s.contextTokens, "context-tokens", 200_000, "size of the model's context; history is summarised before it is full")
 	f.Int64Var(&s.maxTokens, "max-tokens", 0, "longest reply of the model; 0 is the provider's default")
+	f.TextVar(&s.price, "price", llm.Price{}, "what the model's tokens cost: `IN,OUT[,CACHE_READ[,CACHE_WRITE]]` in US dollars for a million; else costs are told as 0")
 	f.StringVar(&s.auth, "auth", "token", "token, or off on a loopback address")
 	f.StringVar(&s.readyFile, "ready-file", "", "write where the server listens to this file once it does")
 	f.BoolVar(&s.strict, "strict", false, "refuse unknown keys and nulls in requests")

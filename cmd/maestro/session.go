@@ -79,7 +79,7 @@ func (m *sessions) open(ctx context.Context, key hub.Key, wish hub.Wish) (*hub.H
 		Dir: m.work.Root(), EnvPass: m.envPass, Hosted: m.hosted, Profile: contracts.Profile(m.profile),
 		StateDir: m.agentDir(key), SessionID: id, Version: version(), Servers: m.servers,
 		Allow: m.allow, Ask: m.ask, Deny: m.deny, ModelURL: m.modelURL,
-		MaxIterations: m.maxIterations, ContextTokens: m.contextTokens, MaxTokens: m.maxTokens, Log: m.log,
+		MaxIterations: m.maxIterations, ContextTokens: m.contextTokens, MaxTokens: m.maxTokens, Price: m.price, Log: m.log,
 	})
 	if err != nil {
 		return nil, errors.Join(err, store.Close())
