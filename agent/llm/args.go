@@ -89,19 +89,19 @@ func shownArgs(args json.RawMessage) (shown json.RawMessage, omitted int) {
 	all := len(shown)
 	if object := objectOf(shown); object != nil {
 		shorten(object)
-		text, err := encode(object)
-		omitted = all - len(text)
-		object[omittedKey] = omitted
-		if text, err = encode(object); err == nil && len(text) <= maxArgsBytes {
-			return text, omitted
+		cut, err := encode(object)
+		object[omittedKey] = all - len(cut)
+		said, more := encode(object)
+		if err == nil && more == nil && len(said) <= maxArgsBytes {
+			return said, all - len(cut)
 		}
 	}
 	head := contracts.SplitText(string(shown), maxArgBytes)[0]
-	omitted = all - len(head)
-	if shown, err := encode(map[string]any{omittedKey: omitted, "head": head}); err == nil {
-		return shown, omitted
+	said, err := encode(map[string]any{omittedKey: all - len(head), "head": head})
+	if err != nil {
+		return json.RawMessage("{}"), all // not reached: text can be encoded
 	}
-	return json.RawMessage("{}"), all // not reached: that can be encoded
+	return said, all - len(head)
 }
 
 // shorten returns a value in which texts are cut; objects and lists are changed in

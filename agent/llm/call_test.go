@@ -188,11 +188,18 @@ func TestRememberedRuleDoesNotOverrideTheOperator(t *testing.T) {
 	host.Answer = func(*contracts.ServerRequest) contracts.Outcome {
 		return contracts.Outcome{Verdict: contracts.VerdictApproved, Reason: `{"remember":"session","rule":"bash"}`, By: contracts.ResolvedByUser}
 	}
-	m := newFake(t, says("", callOf("a", "bash", `{"command":"ls"}`), callOf("b", "bash", `{"command":"rm x"}`)), says("Pity."))
+	var calls []model.Call
+	for i, line := range []string{"ls", "pwd", "rm x", "$X x"} {
+		calls = append(calls, callOf(fmt.Sprint(i), "bash", string(args(t, map[string]string{"command": line}))))
+	}
+	m := newFake(t, says("", calls...), says("Pity."))
 	a := start(t, host, Options{Model: m, Tools: []tool.Tool{bash(echo)}, Rules: parsed(t, "", "", "bash(rm:*)")})
 	hosttest.Must(t, a.Run(t.Context(), prompt("go")))
-	if got := results(m.request(1)); !got[1].IsError {
-		t.Errorf("got %+v, want the second denied", got)
+	if got := results(m.request(1)); got[1].IsError || !got[2].IsError {
+		t.Errorf("got %+v, want the third denied", got)
+	}
+	if asked := host.Asked(); len(asked) != 2 || string(asked[1].Args) != string(calls[3].Args) {
+		t.Errorf("got the questions %+v, want one about the first and one about what may be denied", asked)
 	}
 }
 

@@ -55,8 +55,11 @@ func (p policy) decide(s subject) (decision, rule) {
 // that could not be looked at by themselves without a question. If the search was
 // asked about, so were they, and what is denied remains.
 func (r *run) leaves(c *call) func(path string) bool {
+	if !searches(c.Tool) {
+		return nil
+	}
 	p := r.policy()
-	if !searches(c.Tool) || !p.session.restrict(c.Tool) {
+	if !p.session.restrict(c.Tool) {
 		return nil
 	}
 	most := allow // that is not left out

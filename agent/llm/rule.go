@@ -258,7 +258,9 @@ func decideCommand(rules []rule, line string) (decision, rule) {
 	verdict, by := allow, rule{}
 	for i, command := range parsed.commands {
 		r, _ := heaviest(rules, func(r rule) bool { return r.runs(command) })
-		overruled := func(o rule) bool { return o.compare(r) > 0 && o.mayRun(command) }
+		overruled := func(o rule) bool {
+			return o.mayRun(command) && (o.compare(r) > 0 || o.decision == deny && !o.session && r.session)
+		}
 		if r.decision.strictness() < ask.strictness() && slices.ContainsFunc(rules, overruled) {
 			r = rule{decision: ask}
 		}
