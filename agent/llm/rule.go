@@ -201,7 +201,15 @@ func decide(rules []rule, s subject) (decision, rule) {
 			verdict, by = d, r
 		}
 	}
-	if s.more && patterned(rules) && verdict.strictness() < ask.strictness() {
+	if !s.more || !patterned(rules) {
+		return verdict, by
+	}
+	for _, r := range rules { // any may be about what is not judged
+		if r.decision.strictness() > verdict.strictness() {
+			verdict, by = r.decision, r
+		}
+	}
+	if verdict.strictness() < ask.strictness() {
 		return ask, rule{}
 	}
 	return verdict, by

@@ -230,11 +230,17 @@ func TestRulesDecideToolsOfServers(t *testing.T) {
 		{"t", "", "t(git push:*)", `{"cmd":["git","push"]}`, deny},
 		{"t", "", "t(git push:*)", `{"command":"git","ARGS":["push"]}`, deny},
 		{"t", "", "t(git push:*)", `{"command":"git $X"}`, ask},
+		{"t", "", "t(git push:*)", `{"argv":["git","push"]}`, deny},
+		{"t", "", "t(rm:*)", `{"commands":["ls","rm x"]}`, deny},
+		{"t", "", "t(rm:*)", `{"commands":[{"command":"ls"},{"command":"rm x"}]}`, deny},
 		{"t", "", "t(rm:*)", `{"code":"rm x","n":1e400}`, deny},
 		{"t", "", "t(rm:*)", `{"text":"a (long) story > 'of"}`, allow},
 		{"t", "", "t(secret/**)", `{"files":[{"file_path":"a"},{"file_path":"secret/key"}]}`, deny},
 		{"t", "", "t(secret/**)", `{"source":"a","destination":"secret/key"}`, deny},
 		{"t", "", "t(secret/**)", `{"uri":"file://` + dir.At("secret/key") + `"}`, deny},
+		{"t", "", "t(secret/**)", `{"uri":"FILE://localhost` + dir.At("secret") + `/%6bey"}`, deny},
+		{"t", "", "t(secret/key)", `{"uri":"file://localhost` + dir.At("secret") + `/%6bey"}`, deny},
+		{"t", "", "t(secret/key)", many, deny}, // it may be in what is not judged
 		{"t", "", "t(secret/**)", `{"where":["src/../secret/key"]}`, deny},
 		{"t", "", "t(secret/**)", `{"path":"src/link/../key"}`, deny}, // where links lead
 		{"t(src/**)", "", "", `{"path":"src/a","text":"any/thing"}`, allow},

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"maps"
+	"net/url"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -97,9 +98,8 @@ func (s *subject) collect(dir *workspace.Workspace, key string, value any) {
 	case string:
 		s.add(dir, key, v)
 	case []any:
-		if commandKeys.MatchString(key) {
+		if len(v) > 1 && (commandKeys.MatchString(key) || wordKeys.MatchString(key)) {
 			s.add(dir, key, joined(v))
-			return
 		}
 		for _, e := range v {
 			s.collect(dir, key, e)
@@ -113,7 +113,7 @@ func (s *subject) collect(dir *workspace.Workspace, key string, value any) {
 		}
 		for _, k := range slices.Sorted(maps.Keys(v)) {
 			if name, ok := v[k].(string); ok && commandKeys.MatchString(k) {
-				s.collect(dir, k, append([]any{name}, words...))
+				s.add(dir, k, joined(append([]any{name}, words...)))
 				continue
 			}
 			s.collect(dir, k, v[k])
@@ -143,9 +143,17 @@ func (s *subject) add(dir *workspace.Workspace, key, found string) {
 		t.line = &found
 	}
 	if !command {
-		t.paths = placesOf(dir, strings.TrimPrefix(found, "file://"))
+		t.paths = placesOf(dir, pathIn(found))
 	}
 	s.texts = append(s.texts, t)
+}
+
+// pathIn returns the path that a text means: that of a file's address, or the text.
+func pathIn(text string) string {
+	if u, err := url.Parse(text); err == nil && u.Scheme == "file" {
+		return u.Path
+	}
+	return text
 }
 
 // placesOf returns which file a path means: as it is written, and where it leads.
