@@ -2,13 +2,13 @@ package llm
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
 
 	"github.com/seed-028515a8/maestro/agent/llm/model"
 	"github.com/seed-028515a8/maestro/agent/llm/tool"
-	"github.com/seed-028515a8/maestro/agent/mask"
 	"github.com/seed-028515a8/maestro/agent/turn"
 	"github.com/seed-028515a8/maestro/contracts"
 )
@@ -72,15 +72,29 @@ type call struct {
 	offer      *offer // nil if there is no such tool
 	problem    string // why it cannot be run, for the model; "" if it can
 
+	// display is what clients are shown of the arguments, made when it is first
+	// needed, and omitted the bytes that are left out of it.
+	display json.RawMessage
+	omitted int
+
 	// announce is the call's first event while it is still to be published; nil if
 	// a question has announced it.
 	announce *contracts.ToolCall
 	started  bool
 }
 
+// show returns what clients are shown of the arguments, and how many bytes they are
+// not.
+func (c *call) show() (json.RawMessage, int) {
+	if c.display == nil {
+		c.display, c.omitted = shownArgs(c.Args)
+	}
+	return c.display, c.omitted
+}
+
 // announced makes the call's first event, which is still to be published.
 func (c *call) announced() {
-	shown, _ := shownArgs(c.Args)
+	shown, _ := c.show()
 	c.announce = &contracts.ToolCall{CallID: c.shown, Tool: c.Tool, Args: shown}
 }
 
@@ -98,7 +112,8 @@ func (c *call) labels() (title, label, action string) {
 	}
 	label, action = title, title
 	if brief := c.offer.runs.Brief; brief != nil {
-		label, action = brief(mask.Args(c.Args))
+		shown, _ := c.show()
+		label, action = brief(shown)
 	}
 	return title, short(label), short(action)
 }
@@ -183,7 +198,7 @@ func (r *run) one(ctx context.Context, c *call) error {
 // if there is nobody who looks at it.
 func (r *run) approve(ctx context.Context, c *call, why string, loops bool) (bool, error) {
 	title, label, action := c.labels()
-	shown, omitted := shownArgs(c.Args)
+	shown, omitted := c.show()
 	if omitted > 0 {
 		why += fmt.Sprintf(". Its arguments are too long: %d bytes of them are NOT SHOWN", omitted)
 	}

@@ -242,10 +242,10 @@ func TestLongArgumentsAreCutAndNotRemembered(t *testing.T) {
 		want       []string // in what is shown
 	}{
 		{"short", `{"command":"make","password":"p"}`, false, []string{`"make"`, `"***"`}},
-		{"made long by its spelling alone", `{"command":"TOKEN=abc echo ` + strings.Repeat("<", maxArgsBytes-100) + `"}`, false, []string{"TOKEN=*** echo <<<"}},
+		{"made long by its spelling alone", `{"command":"TOKEN=abc echo '` + strings.Repeat("<", maxArgsBytes-100) + `'"}`, false, []string{"TOKEN=*** echo '<<<"}},
 		{"made short by what is hidden", `{"command":"make","password":"` + long + `"}`, false, []string{`{"command":"make","password":"***"}`}},
 		{"one long text", `{"command":"make ` + long + ` last","n":9007199254740993,"password":"p"}`, true, []string{`"command":"make xxx`, ` last"`, "bytes left out", `"password":"***"`, `"n":9007199254740993`, `"_omitted_bytes":2`}},
-		{"many texts", `{"command":"make","more":["` + strings.Repeat(`x","`, maxArgsBytes) + `"]}`, true, []string{`"head":"{\"command\":\"make\"`, `"_omitted_bytes":`}},
+		{"many texts", `{"command":"make","more":["` + strings.Repeat(strings.Repeat("x", maxArgBytes)+`","`, 40) + `"]}`, true, []string{`"head":"{\"command\":\"make\"`, `"_omitted_bytes":`}},
 	}
 	for _, tt := range tests {
 		host := hosttest.New(t)

@@ -103,7 +103,7 @@ func (r *run) heed(c *call, out contracts.Outcome, w wish) error {
 	if w.Remember != "session" {
 		return fmt.Errorf("an answer can be remembered for the session, not for %q", w.Remember)
 	}
-	if _, omitted := shownArgs(c.Args); omitted > 0 {
+	if _, omitted := c.show(); omitted > 0 {
 		return errors.New("nobody was shown all of the arguments")
 	}
 	d := deny

@@ -151,8 +151,9 @@ func (r *run) late(ctx context.Context, c *call, result tool.Result, end *contra
 	kept := model.CallResult{ID: c.ID, Text: bounded(result.Text, maxResultBytes), Images: result.Images, IsError: result.IsError}
 	rec := record{Amend: &kept}
 	if !r.amendable(c.ID) {
+		shown, _ := c.show()
 		parts := []model.Part{textPart(fmt.Sprintf("The call of %s with %s, which was interrupted, has now ended: %s",
-			c.Tool, short(string(mask.Args(c.Args))), kept.Text))}
+			c.Tool, short(string(shown)), kept.Text))}
 		for _, image := range kept.Images {
 			parts = append(parts, model.Part{Image: &image})
 		}

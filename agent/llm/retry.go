@@ -59,7 +59,7 @@ func (r *run) retry(ctx context.Context, c *call, failures int, cause error) (bo
 func (r *run) askRetry(ctx context.Context, c *call, round int, cause error) (contracts.Outcome, error) {
 	title, label, action := c.labels()
 	summary := title + " failed and may work if it is tried again"
-	shown, _ := shownArgs(c.Args)
+	shown, _ := c.show()
 	args, err := encode(retryArgs{
 		ToolCallID: c.shown, Args: shown, ErrorMessage: shownError(cause),
 		Attempt: round, MaxAttempts: maxRetryRounds, Summary: summary,
