@@ -272,7 +272,7 @@ func (p *peer) progress(r *run, c *call) {
 		p.output(c, fresh)
 		for _, content := range c.content {
 			if content.Terminal != "" {
-				p.follow(c, content.Terminal)
+				p.follow(r, c, content.Terminal)
 			}
 		}
 		c.content = nil

@@ -6,7 +6,8 @@
 // prompt starts it again and has it load or resume the session it had, whose
 // history is not shown a second time. It promises that no process, terminal or
 // goroutine of the program outlives [Agent.Close], that files and terminals are
-// served inside the workspace only, and that a program which crashes, hangs or
+// served inside the workspace only, that nothing is written or run for the program
+// outside of a run, and that a program which crashes, hangs or
 // talks nonsense costs a run and never the session.
 //
 // # Calls

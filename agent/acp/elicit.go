@@ -68,7 +68,7 @@ func (p *peer) elicitation(m request) {
 		return
 	}
 	p.serving.Go(func() {
-		defer r.asks.Done()
+		defer r.work.Done()
 		defer done()
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
@@ -84,9 +84,7 @@ func (p *peer) poseElicitation(e *elicitation) (r *run, req *contracts.ServerReq
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if r = p.active(); r == nil {
-		p.publish(&contracts.ErrorEvent{
-			Message: "The agent asked for input outside of a run: it was cancelled", ErrorType: contracts.ErrorProtocol,
-		})
+		p.stray("ask for input")
 		return nil, nil
 	}
 	p.pause(r)
@@ -98,7 +96,7 @@ func (p *peer) poseElicitation(e *elicitation) (r *run, req *contracts.ServerReq
 		}
 	}
 	id := elicitationTool + ":" + e.ServerName + ":" + e.RequestID
-	r.asks.Add(1)
+	r.work.Add(1)
 	return r, &contracts.ServerRequest{
 		RequestID: id, RequestType: contracts.RequestMCPElicitation, CallID: id, Tool: elicitationTool,
 		Args: encode(e), Reason: "MCP server requested additional user input",
@@ -114,7 +112,7 @@ func (p *peer) elicited(r *run, req *contracts.ServerRequest, out contracts.Outc
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if err != nil || p.active() != r || r.stopping.Load() {
+	if err != nil || p.active() != r || r.stopping {
 		return elicited{Action: elicitCancel}
 	}
 	if out.Announced { // else the hub has said why nobody was asked

@@ -54,10 +54,10 @@ type peer struct {
 	models    string // the current model as agents without options tell it
 	commands  string // as last said
 	level     contracts.ThinkingLevel
-	spent     float64 // the cost of the session as last told
-	costKnown bool    // spent is where the next cost counts from
-	terminals map[string]*terminal
-	counted   int // terminals so far
+	spent     float64         // the cost of the session as last told
+	costKnown bool            // spent is where the next cost counts from
+	counted   int             // terminals so far
+	strayed   map[string]bool // what was refused since the last run; the keys are ours
 }
 
 // newPeer starts the program.
@@ -65,7 +65,7 @@ func newPeer(a *Agent) (*peer, error) {
 	env := proc.Environ(os.Environ(), a.opts.Hosted, a.opts.EnvPass)
 	p := &peer{
 		a: a, log: a.opts.Log, over: make(chan struct{}), name: filepath.Base(a.argv[0]),
-		requests: map[string]context.CancelFunc{}, terminals: map[string]*terminal{},
+		requests: map[string]context.CancelFunc{}, strayed: map[string]bool{},
 	}
 	p.proc = newProcess(a.argv, a.opts.Dir, env, a.opts.Log)
 	p.conn = &conn{
@@ -166,9 +166,13 @@ func (p *peer) serve(m request) {
 	case acp.ClientMethodFsReadTextFile:
 		p.handle(m, serveWith(p.readFile))
 	case acp.ClientMethodFsWriteTextFile:
-		p.handle(m, serveWith(p.writeFile))
+		p.perform(m, "write a file", func(*run) handler { return serveWith(p.writeFile) })
 	case acp.ClientMethodTerminalCreate:
-		p.handle(m, serveWith(p.createTerminal))
+		p.perform(m, "run a command", func(r *run) handler {
+			return serveWith(func(_ context.Context, params acp.CreateTerminalRequest) (acp.CreateTerminalResponse, error) {
+				return p.createTerminal(r, params)
+			})
+		})
 	case acp.ClientMethodTerminalOutput:
 		p.handle(m, serveWith(p.terminalOutput))
 	case acp.ClientMethodTerminalWaitForExit:
@@ -191,8 +195,11 @@ func (p *peer) serve(m request) {
 // methodCancelRequest tells that an answer is not wanted any more.
 const methodCancelRequest = "$/cancel_request"
 
+// A handler serves a request.
+type handler func(ctx context.Context, params json.RawMessage) (any, error)
+
 // serveWith decodes the params of a request for f.
-func serveWith[P, R any](f func(context.Context, P) (R, error)) func(context.Context, json.RawMessage) (any, error) {
+func serveWith[P, R any](f func(context.Context, P) (R, error)) handler {
 	return func(ctx context.Context, raw json.RawMessage) (any, error) {
 		var params P
 		if err := json.Unmarshal(raw, &params); err != nil {
@@ -203,14 +210,14 @@ func serveWith[P, R any](f func(context.Context, P) (R, error)) func(context.Con
 }
 
 // handle serves a request in a goroutine of its own, which ends with it, the
-// request's cancellation or the process.
-func (p *peer) handle(m request, f func(context.Context, json.RawMessage) (any, error)) {
+// request's cancellation or the process. It reports whether it calls f.
+func (p *peer) handle(m request, f handler) bool {
 	if m.id == nil {
-		return // a request that nobody waits for
+		return false // a request that nobody waits for
 	}
 	ctx, done := p.admit(m)
 	if ctx == nil {
-		return
+		return false
 	}
 	p.serving.Go(func() {
 		defer done()
@@ -221,6 +228,28 @@ func (p *peer) handle(m request, f func(context.Context, json.RawMessage) (any, 
 		}
 		p.respond(m.id, result)
 	})
+	return true
+}
+
+// perform serves a request that changes something, in a run and as a part of it.
+func (p *peer) perform(m request, what string, f func(*run) handler) {
+	p.mu.Lock()
+	r, err := p.working(what)
+	if err == nil {
+		r.work.Add(1)
+	}
+	p.mu.Unlock()
+	if err != nil {
+		p.handle(m, func(context.Context, json.RawMessage) (any, error) { return nil, err })
+		return
+	}
+	serve := f(r)
+	if !p.handle(m, func(ctx context.Context, params json.RawMessage) (any, error) {
+		defer r.work.Done()
+		return serve(ctx, params)
+	}) {
+		r.work.Done()
+	}
 }
 
 // admit registers a request that is going to be served, and refuses it if there

@@ -78,7 +78,7 @@ func (p *peer) permission(m request) {
 		return
 	}
 	p.serving.Go(func() {
-		defer q.r.asks.Done()
+		defer q.r.work.Done()
 		defer done()
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
@@ -94,9 +94,7 @@ func (p *peer) pose(u *callUpdate, options []choice) *question {
 	defer p.mu.Unlock()
 	r := p.active()
 	if r == nil {
-		p.publish(&contracts.ErrorEvent{
-			Message: "The agent asked for permission outside of a run: it was not given", ErrorType: contracts.ErrorProtocol,
-		})
+		p.stray("ask for permission")
 		return nil
 	}
 	c := p.find(r, u)
@@ -123,7 +121,7 @@ func (p *peer) pose(u *callUpdate, options []choice) *question {
 		DisplayName: display(q.c.kind), SummaryLabel: q.c.label(), ActionDescription: q.c.aim(),
 		Args: q.c.args(options, about), Reason: "The agent asks for permission",
 	}
-	r.asks.Add(1)
+	r.work.Add(1)
 	return q
 }
 
@@ -157,7 +155,7 @@ func (p *peer) decide(q *question, out contracts.Outcome, err error) *choice {
 // drop ends a question without an answer. If the run is being stopped the call is
 // the hub's to close, because the question may wait for the next process.
 func (p *peer) drop(q *question) {
-	if q.own || q.c.stage != asking || p.active() != q.r || q.r.stopping.Load() {
+	if q.own || q.c.stage != asking || p.active() != q.r || q.r.stopping {
 		return
 	}
 	p.end(q.r, q.c, &contracts.ToolEnd{CallID: q.c.id})

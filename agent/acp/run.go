@@ -10,7 +10,6 @@ import (
 	"net/url"
 	"path/filepath"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	acp "github.com/coder/acp-go-sdk"
@@ -31,11 +30,13 @@ type run struct {
 	plan     string           // as last said
 	filled   string           // how full the context is, as last told
 	cost     float64          // in US dollars, of what no response has told yet
+	stopping bool             // it is being interrupted
 
-	ctx      context.Context // bounds its questions
-	stop     context.CancelFunc
-	asks     sync.WaitGroup // its questions
-	stopping atomic.Bool    // it is being interrupted
+	terminals map[string]*terminal // that the program has and has not released
+
+	ctx  context.Context // bounds what is served for it
+	stop context.CancelFunc
+	work sync.WaitGroup // its questions, writes and terminals
 }
 
 // prompt serves one prompt.
@@ -66,9 +67,10 @@ func (p *peer) prompt(ctx context.Context, work contracts.Work) error {
 func (p *peer) begin() *run {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	r := &run{turn: turn.New(p.a.host, p.model(), p.name), calls: map[string]*call{}}
+	r := &run{turn: turn.New(p.a.host, p.model(), p.name), calls: map[string]*call{}, terminals: map[string]*terminal{}}
 	r.ctx, r.stop = context.WithCancel(p.life)
 	p.run = r
+	clear(p.strayed)
 	return r
 }
 
@@ -79,25 +81,38 @@ func (p *peer) hear(r *run) {
 	r.heard = true
 }
 
-// finish closes a run. When it returns, nothing more of it is published.
+// finish closes a run. When it returns, nothing more of it is published, and its
+// terminals have ended.
 func (p *peer) finish(r *run) {
 	p.mu.Lock()
+	p.leave(r)
 	r.over = true
 	for _, c := range r.calls {
 		c.close()
 	}
 	p.mu.Unlock()
 	r.stop()
-	r.asks.Wait()
+	r.work.Wait()
 	p.mu.Lock()
 	p.run = nil
 	p.mu.Unlock()
 }
 
+// halt ends the terminals of a run that is being interrupted. They can still be
+// asked about, and no more can be made.
+func (p *peer) halt(r *run) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	r.stopping = true
+	for _, t := range r.terminals {
+		t.stop()
+	}
+}
+
 // interrupt ends a run that ctx has ended: the program has a moment to do so
 // before it is killed. What it leaves open is the hub's to close.
 func (p *peer) interrupt(ctx context.Context, r *run, wait <-chan reply) error {
-	r.stopping.Store(true)
+	p.halt(r)
 	late := time.NewTimer(p.a.wait.interrupt)
 	defer late.Stop()
 	if p.conn.notify(acp.AgentMethodSessionCancel, acp.CancelNotification{SessionId: acp.SessionId(p.session)}) == nil {
@@ -286,6 +301,36 @@ func (p *peer) active() *run {
 		return nil
 	}
 	return p.run
+}
+
+// working returns the run that the program may change something in. Outside of
+// one nobody would see it and nobody could stop it. p.mu is held.
+func (p *peer) working(what string) (*run, error) {
+	r := p.active()
+	switch {
+	case r == nil:
+		p.stray(what)
+		return nil, acp.NewInvalidRequest(map[string]any{"details": "it was refused to " + what + " outside of a run"})
+	case r.stopping:
+		return nil, acp.NewInvalidRequest(map[string]any{"details": "it was refused to " + what + ": the run was interrupted"})
+	}
+	return r, nil
+}
+
+// stray tells that the program wanted something outside of a run, once for each
+// thing between two runs. p.mu is held.
+func (p *peer) stray(what string) {
+	if p.strayed[what] {
+		return
+	}
+	p.strayed[what] = true
+	if !p.greeted { // the hub may not have said yet that it is ready
+		p.status("The agent wanted to " + what + " before its first run: it was refused")
+		return
+	}
+	p.publish(&contracts.ErrorEvent{
+		Message: "The agent wanted to " + what + " outside of a run: it was refused", ErrorType: contracts.ErrorProtocol,
+	})
 }
 
 // encode is JSON of what can always be encoded.

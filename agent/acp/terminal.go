@@ -5,18 +5,21 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 
 	acp "github.com/coder/acp-go-sdk"
 
 	"github.com/seed-028515a8/maestro/agent/command"
+	"github.com/seed-028515a8/maestro/agent/mask"
 	"github.com/seed-028515a8/maestro/contracts"
 	proc "github.com/seed-028515a8/maestro/internal/child"
 )
 
 const (
-	// maxTerminals bounds the terminals that a program has and has not released.
+	// maxTerminals bounds the terminals that a program has in a run and has not
+	// released.
 	maxTerminals = 32
 
 	// Output of a terminal that is kept, in bytes from its end.
@@ -24,10 +27,14 @@ const (
 	maxOutput     = 4 << 20
 )
 
-// A terminal is a command that the program runs in the workspace. It outlives
-// runs, and ends with the process of the program at the latest.
+// A terminal is a command that the program runs in the workspace. It is a part of
+// a run, whose interruption ends it, and is released with that at the latest: the
+// protocol does not say how long it lives, and behind a run nobody would see it
+// or could stop it.
 type terminal struct {
 	id    string
+	line  string // what it runs
+	run   *run
 	stop  context.CancelFunc // kills it
 	done  chan struct{}      // closed when it has ended; exit is set then
 	limit int
@@ -39,8 +46,8 @@ type terminal struct {
 	shown  *call // shows what comes out; nil before it is asked to
 }
 
-// createTerminal serves terminal/create.
-func (p *peer) createTerminal(_ context.Context, params acp.CreateTerminalRequest) (acp.CreateTerminalResponse, error) {
+// createTerminal serves terminal/create. r is not over before it has returned.
+func (p *peer) createTerminal(r *run, params acp.CreateTerminalRequest) (acp.CreateTerminalResponse, error) {
 	if params.Command == "" {
 		return acp.CreateTerminalResponse{}, acp.NewInvalidParams(map[string]any{"details": "command is required"})
 	}
@@ -52,12 +59,14 @@ func (p *peer) createTerminal(_ context.Context, params acp.CreateTerminalReques
 	for _, v := range params.Env {
 		env = append(env, v.Name+"="+v.Value)
 	}
-	t, ctx, err := p.addTerminal(params.OutputByteLimit)
+	t, ctx, err := p.addTerminal(r, commandLine(params.Command, params.Args), params.OutputByteLimit)
 	if err != nil {
 		return acp.CreateTerminalResponse{}, err
 	}
-	c := command.Command{Shell: p.a.opts.Shell, Line: commandLine(params.Command, params.Args), Dir: dir, Env: env}
-	p.serving.Go(func() { // ends with the command, which ends with the process
+	c := command.Command{Shell: p.a.opts.Shell, Line: t.line, Dir: dir, Env: env}
+	r.work.Add(1)
+	p.serving.Go(func() { // ends with the command, which ends with the run
+		defer r.work.Done()
 		exit, err := c.Run(ctx, func(text string) error { p.emit(t, text); return nil })
 		t.stop()
 		p.ended(t, exit, err)
@@ -80,22 +89,25 @@ func (p *peer) directory(cwd *string) (string, error) {
 }
 
 // addTerminal registers a terminal whose command is about to start.
-func (p *peer) addTerminal(limit *int) (*terminal, context.Context, error) {
+func (p *peer) addTerminal(r *run, line string, limit *int) (*terminal, context.Context, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if len(p.terminals) == maxTerminals {
+	if r.over || r.stopping {
+		return nil, nil, acp.NewInvalidRequest(map[string]any{"details": "the run has ended"})
+	}
+	if len(r.terminals) == maxTerminals {
 		return nil, nil, acp.NewInvalidRequest(map[string]any{
 			"details": fmt.Sprintf("%d terminals are open: release one first", maxTerminals),
 		})
 	}
 	p.counted++
-	t := &terminal{id: "term_" + strconv.Itoa(p.counted), limit: defaultOutput, done: make(chan struct{})}
+	t := &terminal{id: "term_" + strconv.Itoa(p.counted), line: line, run: r, limit: defaultOutput, done: make(chan struct{})}
 	if limit != nil {
 		t.limit = min(max(*limit, 0), maxOutput)
 	}
 	ctx, stop := context.WithCancel(p.proc.ended)
 	t.stop = stop
-	p.terminals[t.id] = t
+	r.terminals[t.id] = t
 	return t, ctx, nil
 }
 
@@ -157,8 +169,8 @@ func (p *peer) ended(t *terminal, exit command.Exit, err error) {
 
 // follow shows the output of a terminal as that of a call, from its beginning as
 // far as it is kept. A terminal is shown in one place. p.mu is held.
-func (p *peer) follow(c *call, id string) {
-	t := p.terminals[id]
+func (p *peer) follow(r *run, c *call, id string) {
+	t := r.terminals[id]
 	if t == nil || t.shown == c {
 		return
 	}
@@ -170,8 +182,8 @@ func (p *peer) follow(c *call, id string) {
 func (p *peer) terminal(id string) (*terminal, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if t := p.terminals[id]; t != nil {
-		return t, nil
+	if p.run != nil && p.run.terminals[id] != nil {
+		return p.run.terminals[id], nil
 	}
 	return nil, &acp.RequestError{Code: errNotFound, Message: "Resource not found", Data: map[string]any{"terminalId": id}}
 }
@@ -234,6 +246,27 @@ func (p *peer) releaseTerminal(ctx context.Context, params acp.ReleaseTerminalRe
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	delete(p.terminals, t.id)
+	delete(t.run.terminals, t.id)
 	return acp.ReleaseTerminalResponse{}, nil
+}
+
+// leave ends the terminals of a run that is about to be over, and says which
+// were left running. p.mu is held.
+func (p *peer) leave(r *run) {
+	var left []string
+	for _, t := range r.terminals {
+		select {
+		case <-t.done:
+			continue
+		default:
+		}
+		t.stop()
+		line, _, _ := strings.Cut(mask.Command(t.line), "\n")
+		left = append(left, head(line, maxTitle))
+	}
+	if len(left) == 0 || r.stopping || p.proc.ended.Err() != nil { // it is clear why they have ended
+		return
+	}
+	slices.Sort(left)
+	p.status("Ended with the run, because the agent left them running: " + strings.Join(left, "; "))
 }

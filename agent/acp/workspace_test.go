@@ -3,11 +3,15 @@
 package acp
 
 import (
+	"context"
+	"errors"
 	"maps"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	acp "github.com/coder/acp-go-sdk"
 
 	"github.com/seed-028515a8/maestro/agent/hosttest"
 	"github.com/seed-028515a8/maestro/contracts"
@@ -144,7 +148,7 @@ func TestTerminalsRunCommands(t *testing.T) {
 		want  string
 		steps []step
 	}{
-		{"-32002", []step{terminals("release", "term_1"), terminals("output", "term_1")}},
+		{"-32002", []step{create("true", nil, nil), terminals("release", "term_6"), terminals("output", "term_6")}},
 		{"outside workspace root", []step{create("pwd", nil, map[string]any{"cwd": "/"})}},
 		{"not absolute", []step{create("pwd", nil, map[string]any{"cwd": "sub"})}},
 		{"command is required", []step{create("", nil, nil)}},
@@ -164,7 +168,8 @@ func TestTerminalsAreBounded(t *testing.T) {
 	if got := s.answer(t, steps...); !strings.Contains(got, "terminals are open") {
 		t.Errorf("got %s, want a refusal", got)
 	}
-	if got := s.answer(t, terminals("release", "term_1"), create("true", nil, nil)); !strings.Contains(got, "term_33") {
+	steps[maxTerminals] = terminals("release", "term_33")
+	if got := s.answer(t, append(steps, create("true", nil, nil))...); !strings.Contains(got, "term_65") {
 		t.Errorf("got %s, want another terminal once one was released", got)
 	}
 }
@@ -208,9 +213,91 @@ func TestOutputFromBeforeACallIsShown(t *testing.T) {
 func TestTerminalsEndWithTheProgram(t *testing.T) {
 	path, _, ended := hosttest.Witness(t)
 	s := open(t, setup{})
-	s.run(t, create("exec 3>"+path+"; echo >&3; trap '' TERM; sleep 1000 & sleep 1000", nil, nil), done)
-	hosttest.Must(t, s.Close(t.Context()))
+	s.fails(t, contracts.ErrorTransient, "exit status 3",
+		create("exec 3>"+path+"; echo >&3; trap '' TERM; touch started; sleep 1000 & sleep 1000", nil, nil), awaitFile(), terminals("wait_for_exit", "term_2"), step{Exit: 3})
 	hosttest.Happens(t, "the end of the command", ended)
+}
+
+// awaitFile has the program wait until a command has made the file started.
+func awaitFile() step {
+	return create("until [ -e started ]; do sleep 0.01; done", nil, nil)
+}
+
+func TestTerminalsEndWithTheirRun(t *testing.T) {
+	path, _, ended := hosttest.Witness(t)
+	s := open(t, setup{})
+	s.run(t, create("exec 3>"+path+"; echo >&3; trap '' TERM; TOKEN=abc; sleep 1000 & sleep 1000", nil, nil), create("true", nil, nil),
+		terminals("wait_for_exit", "term_2"), done)
+	hosttest.Happens(t, "the end of the command", ended)
+	s.says(t, "Ended with the run, because the agent left them running: exec 3>"+path+"; echo >&3; trap '' TERM; TOKEN=***; sleep")
+	if got := s.answer(t, terminals("output", "term_1")); !strings.Contains(got, "-32002") {
+		t.Errorf("got %s, want that the terminal was released", got)
+	}
+	if got := s.answer(t, create("true", nil, nil)); got != `{"terminalId":"term_3"}` {
+		t.Errorf("got %s, want a terminal with an id of its own", got)
+	}
+}
+
+func TestInterruptEndsTerminals(t *testing.T) {
+	s := open(t, setup{})
+	ctx, stop := context.WithCancelCause(t.Context())
+	result := make(chan error, 1)
+	write := asks("fs/write_text_file", map[string]any{"sessionId": "s1", "path": filepath.Join(s.dir, "late"), "content": "x"})
+	go func() { // ends with ctx
+		result <- s.Run(ctx, contracts.Work{Content: script(
+			create("echo before; exec sleep 1000", nil, nil), says("it runs"),
+			step{Await: "session/cancel"}, terminals("wait_for_exit", "term_1"), create("true", nil, nil), write,
+			terminals("release", "term_1"), stops(acp.StopReasonCancelled))})
+	}()
+	s.host.AwaitType("response_chunk")
+	stop(errStopped)
+	if err := <-result; !errors.Is(err, errStopped) {
+		t.Errorf("got %v, want %v", err, errStopped)
+	}
+	got := noted(t, s.notes, "replies")
+	if len(got) != 5 || got[1] != `{"signal":"SIGTERM"}` || got[4] != `{}` {
+		t.Fatalf("the program was answered %q, want the end of its command", got)
+	}
+	for _, refused := range got[2:4] {
+		if !strings.Contains(refused, "-32600") || !strings.Contains(refused, "interrupted") {
+			t.Errorf("got %s, want a refusal that says why", refused)
+		}
+	}
+	if _, err := os.Stat(filepath.Join(s.dir, "late")); !os.IsNotExist(err) {
+		t.Errorf("got %v, want no file from after the interrupt", err)
+	}
+	if got := s.statuses(); len(got) > 0 {
+		t.Errorf("said %q, want nothing: the interrupt is said", got)
+	}
+}
+
+func TestNothingIsChangedOutsideOfARun(t *testing.T) {
+	s := open(t, setup{})
+	late := func(ask step) step { ask.Async = true; return ask }
+	write := asks("fs/write_text_file", map[string]any{"sessionId": "s1", "path": filepath.Join(s.dir, "late"), "content": "x"})
+	hosttest.Must(t, os.WriteFile(filepath.Join(s.dir, "f"), []byte("text"), 0o600))
+	read := asks("fs/read_text_file", map[string]any{"sessionId": "s1", "path": filepath.Join(s.dir, "f")})
+	s.run(t, done, late(write), late(write), late(create("touch late", nil, nil)), late(read))
+	s.host.Await(func(ev contracts.Event) bool {
+		e, ok := ev.(*contracts.ErrorEvent)
+		return ok && e.ErrorType == contracts.ErrorProtocol && strings.Contains(e.Message, "run a command outside of a run")
+	})
+	s.run(t, step{Answer: 1}, step{Answer: 2}, step{Answer: 3}, step{Answer: 4}, done)
+	got := noted(t, s.notes, "replies")
+	for _, refused := range got[:3] {
+		if !strings.Contains(refused, "-32600") || !strings.Contains(refused, "outside of a run") {
+			t.Errorf("got %s, want a refusal that says why", refused)
+		}
+	}
+	if got[3] != `{"content":"text"}` {
+		t.Errorf("got %s, want the file", got[3])
+	}
+	if told := hosttest.As[*contracts.ErrorEvent](s.host); len(told) != 2 || !strings.Contains(told[0].Message, "write a file outside of a run") {
+		t.Errorf("told of %+v, want each kind once", told)
+	}
+	if _, err := os.Stat(filepath.Join(s.dir, "late")); !os.IsNotExist(err) {
+		t.Errorf("got %v, want no file", err)
+	}
 }
 
 func TestRequestOfAProgramCanBeWithdrawn(t *testing.T) {
