@@ -34,7 +34,13 @@ const (
 	// maxInput bounds the input of a call that clients are shown, in bytes.
 	maxInput = 128 << 10
 
-	maxTitle     = 200 // bytes of a title in a label
+	// Texts of a call beside its content, in bytes. What is longer ends with a sign
+	// that there was more.
+	maxKind  = 60
+	maxLabel = 200          // of a title as a label, and of other names
+	maxTitle = 4 * maxLabel // of a title that is kept
+	maxPath  = 1 << 10      // of a path or an address
+
 	maxLocations = 20
 )
 
@@ -54,8 +60,10 @@ type call struct {
 	stage     stage
 	hold      *time.Timer // announces the call; nil unless it is held
 	title     string
+	clipped   bool // the title was longer
 	kind      string
 	locations []location
+	elsewhere int // locations that are too many to be kept
 	input     json.RawMessage
 	omitted   int // bytes of an input that was too long to be kept
 	status    acp.ToolCallStatus
@@ -167,15 +175,21 @@ func key(id string) string {
 
 // merge notes what an update tells.
 func (c *call) merge(u *callUpdate) {
-	c.title = cmp.Or(u.Title, c.title)
-	c.kind = cmp.Or(head(u.Kind, 60), c.kind)
+	if u.Title != "" {
+		c.title, c.clipped = head(u.Title, maxTitle), len(u.Title) > maxTitle
+	}
+	c.kind = cmp.Or(head(u.Kind, maxKind), c.kind)
 	c.status = cmp.Or(u.Status, c.status)
 	if u.Content != nil {
 		c.content = contents(u.Content)
 		c.early = c.status == "" || c.status == acp.ToolCallStatusPending
 	}
 	if u.Locations != nil {
-		c.locations = u.Locations[:min(len(u.Locations), maxLocations)]
+		c.locations = slices.Clone(u.Locations[:min(len(u.Locations), maxLocations)])
+		c.elsewhere = len(u.Locations) - len(c.locations)
+		for i := range c.locations {
+			c.locations[i].Path = head(c.locations[i].Path, maxPath)
+		}
 	}
 	if !isNull(u.Input) {
 		c.input, c.omitted = u.Input, 0
@@ -243,7 +257,8 @@ func (c *call) release() {
 // announce shows a call that nobody was asked about.
 func (p *peer) announce(r *run, c *call) {
 	p.pause(r)
-	p.publish(&contracts.ToolCall{CallID: c.id, Tool: c.kind, Args: c.args(nil, "")})
+	args, _ := c.args(nil, "")
+	p.publish(&contracts.ToolCall{CallID: c.id, Tool: c.kind, Args: args})
 	p.begun(r, c)
 }
 
@@ -321,7 +336,7 @@ func (p *peer) abandon(r *run, c *call) {
 // label says in a few words what the call does. Titles often hold its command.
 func (c *call) label() string {
 	title, _, _ := strings.Cut(mask.Command(c.title), "\n")
-	return cmp.Or(head(title, maxTitle), c.kind)
+	return cmp.Or(head(title, maxLabel), c.kind)
 }
 
 // aim says what the call is about to do, and where.
@@ -329,45 +344,62 @@ func (c *call) aim() string {
 	text := c.label()
 	for _, l := range c.locations {
 		if !strings.Contains(text, l.Path) {
-			text += " " + head(l.Path, maxTitle)
+			text += " " + head(l.Path, maxLabel)
 		}
 	}
-	return head(text, 4*maxTitle)
+	return head(text, maxTitle)
 }
 
 // extras are what the args of a call say beside its input.
 type extras struct {
-	Title        string     `json:"title,omitempty"`
-	Kind         string     `json:"kind,omitempty"`
-	Locations    []location `json:"locations,omitempty"`
-	Diff         string     `json:"diff,omitempty"`
-	Options      []choice   `json:"options,omitempty"`
-	CallID       string     `json:"call_id,omitempty"` // of the call that a late question is about
-	OmittedBytes int        `json:"omitted_bytes,omitempty"`
+	Title         string     `json:"title,omitempty"`
+	Kind          string     `json:"kind,omitempty"`
+	Locations     []location `json:"locations,omitempty"`
+	Diff          string     `json:"diff,omitempty"`
+	Options       []choice   `json:"options,omitempty"`
+	CallID        string     `json:"call_id,omitempty"` // of the call that a late question is about
+	OmittedBytes  int        `json:"omitted_bytes,omitempty"`
+	OmittedPlaces int        `json:"omitted_locations,omitempty"`
 }
 
-// args returns what clients are shown of a call: its input and the extras.
-// options is nil unless approval is asked, about the call callID if that was
-// announced before. What does not fit is left out, the input first: the options
-// are needed to answer, and a change can be seen in the diff.
-func (c *call) args(options []choice, callID string) json.RawMessage {
+// args returns what clients are shown of a call, its input and the extras, and
+// what of that had to be cut. options is nil unless approval is asked, about the
+// call callID if that was announced before. What does not fit is left out, the
+// input first: the options are needed to answer, and a change can be seen in the
+// diff.
+func (c *call) args(options []choice, callID string) (args json.RawMessage, cut []string) {
 	more := extras{
-		Title: head(mask.Command(c.title), 4*maxTitle), Kind: c.kind, Locations: c.locations,
+		Title: mask.Command(c.title), Kind: c.kind, Locations: c.locations, OmittedPlaces: c.elsewhere,
 		Options: options, CallID: callID, OmittedBytes: c.omitted,
 	}
+	diffs, whole := "", true
 	if options != nil { // who approves a change must see it
-		more.Diff = head(renderDiffs(c.content), contracts.MaxTextBytes)
+		diffs = renderDiffs(c.content)
+		whole = !slices.ContainsFunc(c.content, func(t toolContent) bool { return t.long > 0 })
 	}
-	args := compose(c.input, more)
+	more.Diff = head(diffs, contracts.MaxTextBytes)
+	args = compose(c.input, more)
 	if len(args) > contracts.MaxValueBytes {
 		more.OmittedBytes += len(c.input)
 		args = compose(nil, more)
 	}
-	if len(args) > contracts.MaxValueBytes {
-		more.Diff, more.Locations = head(more.Diff, contracts.MaxValueBytes/16), nil // escapes take six bytes each
+	if len(args) > contracts.MaxValueBytes { // escapes take six bytes each
+		more.Diff, more.Locations, more.OmittedPlaces = head(diffs, contracts.MaxValueBytes/16), nil, len(c.locations)+c.elsewhere
 		args = compose(nil, more)
 	}
-	return args
+	if c.clipped {
+		cut = append(cut, "the end of the title")
+	}
+	if more.OmittedBytes > 0 {
+		cut = append(cut, fmt.Sprintf("%d bytes of input", more.OmittedBytes))
+	}
+	if more.Diff != diffs || !whole {
+		cut = append(cut, "a part of the change")
+	}
+	if more.OmittedPlaces > 0 {
+		cut = append(cut, fmt.Sprintf("%d locations", more.OmittedPlaces))
+	}
+	return args, cut
 }
 
 // compose returns args without their secrets.

@@ -74,6 +74,9 @@ func contents(raw []json.RawMessage) []toolContent {
 			list = append(list, c)
 		}
 	}
+	if more := len(raw) - maxContent; more > 0 {
+		list = append(list, toolContent{Type: "content", Content: block{Type: "text", Text: fmt.Sprintf("[%d more pieces are not shown]", more)}})
+	}
 	return list
 }
 
@@ -86,6 +89,12 @@ func (c *toolContent) shrink(limit int) int {
 	}
 	if size := len(c.New) + len(*c.Old); size > limit {
 		c.New, c.Old, c.long = "", new(string), size
+	}
+	for text, limit := range map[*string]int{
+		&c.Type: maxKind, &c.Content.Type: maxKind, &c.Content.MimeType: maxLabel, &c.Content.Resource.MimeType: maxLabel,
+		&c.Path: maxPath, &c.Content.URI: maxPath, &c.Content.Resource.URI: maxPath, &c.Terminal: maxKey,
+	} {
+		*text = head(*text, limit)
 	}
 	for _, text := range []*string{&c.Content.Text, &c.Content.Resource.Text} {
 		if len(*text) > limit {

@@ -25,7 +25,9 @@
 // diff and options are there when approval is asked, call_id when the question
 // is about a call that was announced before. An input that is not an object
 // stands under "input"; one that is too long is left out, with "omitted_bytes"
-// in "_acp". Args are masked as those of every agent.
+// in "_acp". Args are masked as those of every agent. Titles, names and paths that
+// are too long end with "…", and an id of an option is a digest then. If anything
+// was cut of what approval is asked for, the reason of the question says what.
 //
 // # Answers to approvals
 //

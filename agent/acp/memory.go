@@ -68,6 +68,9 @@ func readMemory(dir string) (m memory, err error) {
 	return m, err
 }
 
+// maxSession bounds the id of a session that is kept, in bytes.
+const maxSession = maxMemory / 8 // escapes take six bytes each
+
 // remember keeps the id of a session that has something worth going on with. An
 // agent that cannot write it down says so and goes on.
 func (a *Agent) remember(session string) {
@@ -82,7 +85,11 @@ func (a *Agent) remember(session string) {
 	if a.opts.StateDir == "" {
 		return
 	}
-	if err := writeMemory(a.opts.StateDir, m); err != nil {
+	err := fmt.Errorf("its id has %d bytes", len(session))
+	if len(session) <= maxSession {
+		err = writeMemory(a.opts.StateDir, m)
+	}
+	if err != nil {
 		a.opts.Log.Warn("keep agent session", "error", err)
 		a.noteOnce("The agent's session cannot be kept: after a restart of the server it starts a new conversation")
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -20,9 +21,11 @@ const maxOptions = 32
 
 // A choice is an option of a question, as clients see it in "_acp".
 type choice struct {
-	ID   string `json:"id"`
+	ID   string `json:"id"` // a digest of one that is too long to be shown
 	Name string `json:"name"`
 	Kind string `json:"kind"`
+
+	id string // as the program knows it
 }
 
 func (c choice) allows() bool  { return strings.HasPrefix(c.Kind, "allow") }
@@ -65,13 +68,13 @@ func (p *peer) permission(m request) {
 	}
 	var options []choice
 	for _, o := range params.Options[:min(len(params.Options), maxOptions)] {
-		options = append(options, choice{ID: o.ID, Name: head(o.Name, maxTitle), Kind: o.Kind})
+		options = append(options, choice{ID: key(o.ID), Name: head(o.Name, maxLabel), Kind: head(o.Kind, maxKind), id: o.ID})
 	}
 	ctx, done := p.admit(m)
 	if ctx == nil {
 		return
 	}
-	q := p.pose(&params.Call, options)
+	q := p.pose(&params.Call, options, len(params.Options)-len(options))
 	if q == nil {
 		done()
 		p.respond(m.id, chosen(nil))
@@ -88,8 +91,9 @@ func (p *peer) permission(m request) {
 	})
 }
 
-// pose makes a question of a permission, nil if it cannot be asked.
-func (p *peer) pose(u *callUpdate, options []choice) *question {
+// pose makes a question of a permission, nil if it cannot be asked. It has more
+// options than can be shown.
+func (p *peer) pose(u *callUpdate, options []choice, more int) *question {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	r := p.active()
@@ -116,13 +120,27 @@ func (p *peer) pose(u *callUpdate, options []choice) *question {
 		q.c.stage = asking
 	}
 	p.pause(r)
+	args, cut := q.c.args(options, about)
+	if more > 0 {
+		cut = append(cut, fmt.Sprintf("%d options", more))
+	}
 	q.ask = &contracts.ServerRequest{
 		RequestID: id, RequestType: contracts.RequestApproval, CallID: id, Tool: q.c.kind,
 		DisplayName: display(q.c.kind), SummaryLabel: q.c.label(), ActionDescription: q.c.aim(),
-		Args: q.c.args(options, about), Reason: "The agent asks for permission",
+		Args: args, Reason: reason(options, cut),
 	}
 	r.work.Add(1)
 	return q
+}
+
+// reason says what the clients are asked, and plainly if they do not see all that
+// they would approve.
+func reason(options []choice, cut []string) string {
+	text := "The agent asks for permission"
+	if len(cut) > 0 {
+		text += ". Not all of it is shown, what is too long is left out: " + strings.Join(cut, ", ")
+	}
+	return text
 }
 
 // display is a kind as a name for people.
@@ -233,6 +251,6 @@ func chosen(o *choice) acp.RequestPermissionResponse {
 		return acp.RequestPermissionResponse{Outcome: acp.RequestPermissionOutcome{Cancelled: &acp.RequestPermissionOutcomeCancelled{}}}
 	}
 	return acp.RequestPermissionResponse{Outcome: acp.RequestPermissionOutcome{
-		Selected: &acp.RequestPermissionOutcomeSelected{OptionId: acp.PermissionOptionId(o.ID)},
+		Selected: &acp.RequestPermissionOutcomeSelected{OptionId: acp.PermissionOptionId(o.id)},
 	}}
 }

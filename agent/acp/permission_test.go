@@ -107,6 +107,53 @@ func TestQuestionFitsWhateverItIsAbout(t *testing.T) {
 	}
 }
 
+func TestLongTextsAreCutAndTheApprovalSaysSo(t *testing.T) {
+	s := open(t, setup{})
+	long := strings.Repeat("n", 150<<10)
+	places := slices.Repeat([]any{map[string]any{"path": "/" + long, "line": 3}}, maxLocations+2)
+	options := []any{map[string]any{"optionId": long, "name": long, "kind": "allow_once"}}
+	for range maxOptions {
+		options = append(options, map[string]any{"optionId": "r", "name": "No", "kind": "reject_once"})
+	}
+	s.run(t, asks("session/request_permission", map[string]any{"options": options, "toolCall": map[string]any{
+		"toolCallId": long, "title": long, "kind": long, "locations": places, "rawInput": map[string]any{"text": long},
+		"content": []any{
+			map[string]any{"type": "diff", "path": long, "newText": "b"},
+			map[string]any{"type": "diff", "path": "f", "newText": long, "oldText": "x"},
+			map[string]any{"type": "content", "content": map[string]any{"type": "resource_link", "uri": long}},
+			map[string]any{"type": "content", "content": map[string]any{"type": "image", "mimeType": long}},
+		},
+	}}), tells("tool_call_update", long, map[string]any{"status": "completed"}), done)
+	req := s.host.Asked()[0]
+	want := "The agent asks for permission. Not all of it is shown, what is too long is left out: " +
+		"the end of the title, 153611 bytes of input, a part of the change, 2 locations, 1 options"
+	if req.Reason != want {
+		t.Errorf("got reason %q\nwant %q", req.Reason, want)
+	}
+	var args struct {
+		ACP extras `json:"_acp"`
+	}
+	hosttest.Must(t, json.Unmarshal(req.Args, &args))
+	if e := args.ACP; len(e.Locations) != maxLocations || len(req.Args) > 128<<10 || len(e.Options) != maxOptions ||
+		len(e.Options[0].ID) > maxKey || !strings.HasSuffix(e.Title, "…") || !strings.HasSuffix(e.Locations[0].Path, "…") || !strings.HasSuffix(e.Kind, "…") {
+		t.Errorf("got args %.2000s of %d bytes, want each text cut with a mark", req.Args, len(req.Args))
+	}
+	if got := noted(t, s.notes, "replies"); len(got) != 1 || !strings.Contains(got[0], long) {
+		t.Errorf("the program was answered %.200q, want its own option", got)
+	}
+	if got := len(s.host.Output()); got < len(long) || got > len(long)+8<<10 {
+		t.Errorf("got %d bytes of output, want the change of f and little more", got)
+	}
+}
+
+func TestWholeQuestionSaysNothingOfCuts(t *testing.T) {
+	s := open(t, setup{})
+	s.run(t, permits("c", map[string]any{"title": "Edit", "rawInput": map[string]any{"a": "b"}, "content": diff["content"]}), done)
+	if got := s.host.Asked()[0].Reason; got != "The agent asks for permission" {
+		t.Errorf("got reason %q", got)
+	}
+}
+
 func TestPolicyDecidesWithoutAQuestion(t *testing.T) {
 	for mode, want := range map[contracts.ApprovalMode]struct {
 		reply string
@@ -168,7 +215,10 @@ func TestLateQuestionIsACallOfItsOwn(t *testing.T) {
 }
 
 func TestAnswersMayCarryAWish(t *testing.T) {
-	all := []choice{{"A", "", "allow_always"}, {"a", "", "allow_once"}, {"r", "", "reject_once"}, {"R", "", "reject_always"}, {"x", "", "other"}}
+	var all []choice
+	for _, o := range [][2]string{{"A", "allow_always"}, {"a", "allow_once"}, {"r", "reject_once"}, {"R", "reject_always"}, {"x", "other"}} {
+		all = append(all, choice{ID: o[0], Kind: o[1]})
+	}
 	out := func(v contracts.Verdict, text string) contracts.Outcome {
 		o := contracts.Outcome{Verdict: v}
 		if text != "" {

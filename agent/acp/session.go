@@ -67,8 +67,8 @@ func (p *peer) handshake(ctx context.Context) error {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.modes, p.models = begun.Modes.Available, begun.Models.Current
-	p.options = begun.Options
+	p.modes, p.models = begun.Modes.Available[:min(len(begun.Modes.Available), maxModes)], head(begun.Models.Current, maxLabel)
+	p.options = kept(begun.Options)
 	p.costKnown = p.costKnown || !p.resumed
 	p.greeted = true
 	return nil
@@ -103,7 +103,7 @@ func (p *peer) initialize(ctx context.Context) error {
 		}
 	}
 	p.can, p.auth = init.Can, init.Auth
-	p.name = cmp.Or(init.Info.Name, p.name)
+	p.name = cmp.Or(head(init.Info.Name, maxLabel), p.name)
 	return nil
 }
 
@@ -204,10 +204,29 @@ func (p *peer) model() string {
 	for _, o := range p.options {
 		var id string
 		if o.Category == string(acp.SessionConfigOptionCategoryModel) && json.Unmarshal(o.Current, &id) == nil && id != "" {
-			return id
+			return head(id, maxLabel)
 		}
 	}
 	return cmp.Or(p.models, p.name)
+}
+
+// Bounds on what is kept of a session's settings.
+const (
+	maxModes   = 64
+	maxSetting = 64 << 10 // bytes of an option's values
+)
+
+// kept are the options that are looked at: the first of each category that says
+// which model answers, and how much it thinks.
+func kept(all []option) (some []option) {
+	for _, o := range all {
+		known := o.Category == string(acp.SessionConfigOptionCategoryModel) || o.Category == string(acp.SessionConfigOptionCategoryThoughtLevel)
+		if known && len(some) < maxModes && len(o.Options) <= maxSetting && len(o.Current) <= maxPath && len(o.ID) <= maxPath {
+			o.Name = ""
+			some = append(some, o)
+		}
+	}
+	return some
 }
 
 // values returns what an option may be set to.
@@ -259,7 +278,7 @@ func (p *peer) setThinking(ctx context.Context) {
 		}, &result)
 		if err == nil && result.Options != nil {
 			p.mu.Lock()
-			p.options = result.Options
+			p.options = kept(result.Options)
 			p.mu.Unlock()
 		}
 	}

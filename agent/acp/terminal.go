@@ -262,7 +262,7 @@ func (p *peer) leave(r *run) {
 		}
 		t.stop()
 		line, _, _ := strings.Cut(mask.Command(t.line), "\n")
-		left = append(left, head(line, maxTitle))
+		left = append(left, head(line, maxLabel))
 	}
 	if len(left) == 0 || r.stopping || p.proc.ended.Err() != nil { // it is clear why they have ended
 		return

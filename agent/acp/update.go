@@ -112,7 +112,7 @@ func (p *peer) tellMode(raw json.RawMessage) {
 			name = m.Name
 		}
 	}
-	p.status("Agent mode: " + head(name, 200))
+	p.status("Agent mode: " + head(name, maxLabel))
 }
 
 func (p *peer) takeOptions(raw json.RawMessage) {
@@ -120,7 +120,7 @@ func (p *peer) takeOptions(raw json.RawMessage) {
 		Options []option `json:"configOptions"`
 	}
 	if decode(raw, &u) == nil && u.Options != nil {
-		p.options = u.Options
+		p.options = kept(u.Options)
 	}
 }
 
