@@ -1,6 +1,7 @@
 package acp
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -140,7 +141,31 @@ func reason(options []choice, cut []string) string {
 	if len(cut) > 0 {
 		text += ". Not all of it is shown, what is too long is left out: " + strings.Join(cut, ", ")
 	}
+	for _, may := range []struct {
+		verb, answer string
+		fits         func(choice) bool
+	}{{"allow", "an approval", choice.allows}, {"deny", "a denial", choice.rejects}} {
+		if o := lasting(options, may.fits); o != nil {
+			text += fmt.Sprintf(". There is no option to %s it only once: %s means %q, which holds for more than this call", may.verb, may.answer, cmp.Or(o.Name, o.Kind))
+		}
+	}
 	return text
+}
+
+// lasting returns the option that an answer without a wish is, of those that fit,
+// if it holds for more than one call.
+func lasting(options []choice, fits func(choice) bool) *choice {
+	var first *choice
+	for i, o := range options {
+		switch {
+		case !fits(o):
+		case !o.always():
+			return nil
+		case first == nil:
+			first = &options[i]
+		}
+	}
+	return first
 }
 
 // display is a kind as a name for people.
@@ -164,6 +189,9 @@ func (p *peer) decide(q *question, out contracts.Outcome, err error) *choice {
 	option := choose(q.options, out)
 	if option == nil {
 		p.publish(&contracts.Status{Message: "The agent offers no option that means " + string(out.Verdict) + ": the question was cancelled"})
+	}
+	if option != nil && option.always() && !out.Announced { // nobody saw what the question says of it
+		p.publish(&contracts.Status{Message: fmt.Sprintf("The agent was answered %q, which holds for more than one call: it offers nothing else", cmp.Or(option.Name, option.Kind))})
 	}
 	allowed := option != nil && !option.rejects() && out.Verdict == contracts.VerdictApproved
 	p.show(q, out, allowed)

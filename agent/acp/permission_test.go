@@ -261,6 +261,39 @@ func TestAnswersMayCarryAWish(t *testing.T) {
 	}
 }
 
+func TestQuestionSaysThatAnAnswerLasts(t *testing.T) {
+	ask := func(kinds ...string) step {
+		var options []any
+		for _, kind := range kinds {
+			options = append(options, map[string]any{"optionId": kind, "name": "Do " + kind, "kind": kind})
+		}
+		return asks("session/request_permission", map[string]any{"toolCall": map[string]any{"toolCallId": "c"}, "options": options})
+	}
+	allow := `There is no option to allow it only once: an approval means "Do allow_always", which holds for more than this call`
+	deny := `There is no option to deny it only once: a denial means "Do reject_always", which holds for more than this call`
+	for name, tt := range map[string]struct {
+		ask  step
+		want string
+	}{
+		"all":    {ask("allow_always", "allow_once", "reject_once", "reject_always"), ""},
+		"allow":  {ask("allow_always", "reject_once", "reject_always"), ". " + allow},
+		"reject": {ask("allow_once", "reject_always"), ". " + deny},
+		"both":   {ask("reject_always", "allow_always"), ". " + allow + ". " + deny},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := open(t, setup{})
+			s.run(t, tt.ask, done)
+			if got, want := s.host.Asked()[0].Reason, "The agent asks for permission"+tt.want; got != want {
+				t.Errorf("got reason %q\nwant %q", got, want)
+			}
+		})
+	}
+	s := open(t, setup{})
+	s.host.Mode = contracts.ApprovalAuto
+	s.run(t, ask("allow_always", "reject_once"), done)
+	s.says(t, `was answered "Do allow_always", which holds for more than one call`)
+}
+
 func TestApprovalThatChoosesToRejectDoesNotStart(t *testing.T) {
 	s := open(t, setup{})
 	s.host.Answer = func(*contracts.ServerRequest) contracts.Outcome {
