@@ -122,7 +122,7 @@ func Open(spec string, o Options) (Agent, error) {
 		}
 		return acp.New(argv, acp.Options{
 			Dir: o.Dir, Shell: o.Shell, EnvPass: o.EnvPass, Hosted: o.Hosted,
-			StateDir: o.StateDir, Servers: handed(o.Servers), Log: o.Log,
+			StateDir: o.StateDir, Servers: handed(o), Log: o.Log,
 		}), nil
 	case kind == "llm" && hasRest:
 		a, err := newNative(rest, o)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"path/filepath"
 	"time"
 
 	"github.com/seed-028515a8/maestro/agent/acp"
@@ -86,10 +87,15 @@ func (s *servers) call(ctx context.Context, name string, args json.RawMessage, o
 }
 
 // handed returns the servers as an ACP agent is told of them.
-func handed(list []mcp.Server) []acp.Server {
+func handed(o Options) []acp.Server {
 	var all []acp.Server
-	for _, s := range list {
-		all = append(all, acp.Server{Name: s.Name, Command: s.Command, Args: s.Args, Env: s.Env, URL: s.URL, Headers: s.Headers})
+	for _, s := range o.Servers {
+		if s.Dir != "" && !filepath.IsAbs(s.Dir) {
+			s.Dir = filepath.Join(o.Dir, s.Dir)
+		}
+		all = append(all, acp.Server{
+			Name: s.Name, Command: s.Command, Args: s.Args, Env: s.Env, Dir: s.Dir, URL: s.URL, Headers: s.HeadersFor(o.SessionID),
+		})
 	}
 	return all
 }

@@ -8,13 +8,15 @@ import (
 	"errors"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"os/exec"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
 
-	"github.com/seed-028515a8/maestro/agent/acp"
 	"github.com/seed-028515a8/maestro/agent/hosttest"
 	"github.com/seed-028515a8/maestro/agent/mcp"
 	"github.com/seed-028515a8/maestro/contracts"
@@ -210,22 +212,71 @@ func TestNativeAgentsMayCloseWithoutAStart(t *testing.T) {
 	hosttest.Must(t, a.Close(t.Context()))
 }
 
+<<<<<<< HEAD
 func TestNativeAgentsNeedAWorkspace(t *testing.T) {
 	if _, err := Open("llm:anthropic/m", Options{Dir: filepath.Join(t.TempDir(), "gone"), ModelURL: "http://127.0.0.1:1"}); err == nil {
 		t.Error("got no error for a workspace that is not there")
 	}
 }
+=======
+// acpAgent is an ACP agent that keeps what session/new says in the file asked.
+const acpAgent = `read -r _; echo '{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":1,"agentCapabilities":{"mcpCapabilities":{"http":true}}}}'
+read -r line; printf '%s' "$line" >asked; echo '{"jsonrpc":"2.0","id":2,"result":{"sessionId":"s1"}}'
+cat >/dev/null`
+>>>>>>> edc526e (agent: hand on where MCP servers start, and the platform's headers)
 
 func TestServersAreHandedOn(t *testing.T) {
-	got := handed([]mcp.Server{
-		{Name: "files", Command: "mcp-files", Args: []string{"--root", "."}, Env: map[string]string{"A": "b"}},
-		{Name: "notes", URL: "http://notes.example/mcp", Headers: map[string]string{"X-A": "b"}},
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	hosttest.Must(t, err)
+	hosttest.Must(t, os.Mkdir(filepath.Join(dir, "a dir"), 0o700))
+	hosttest.Must(t, os.WriteFile(filepath.Join(dir, "agent.sh"), []byte(acpAgent), 0o600))
+	platform, err := mcp.Platform(func(name string) string {
+		return map[string]string{"MAESTRO_PLATFORM_MCP_URL": "https://platform.example", "MAESTRO_AGENT_ID": "a1"}[name]
 	})
-	want := []acp.Server{
-		{Name: "files", Command: "mcp-files", Args: []string{"--root", "."}, Env: map[string]string{"A": "b"}},
+	hosttest.Must(t, err)
+	a, err := Open("acp:sh agent.sh", Options{Dir: dir, SessionID: "sess_1", Servers: []mcp.Server{
+		{Name: "plain", Command: "mcp-files", Args: []string{"--root", "."}, Env: map[string]string{"A": "b"}},
+		{Name: "elsewhere", Command: "./here", Args: []string{"x", "$y z"}, Dir: "a dir"},
 		{Name: "notes", URL: "http://notes.example/mcp", Headers: map[string]string{"X-A": "b"}},
+		*platform,
+	}})
+	hosttest.Must(t, err)
+	_, err = a.Start(t.Context(), hosttest.New(t))
+	hosttest.Must(t, err)
+	hosttest.Must(t, a.Close(t.Context()))
+
+	asked, err := os.ReadFile(filepath.Join(dir, "asked"))
+	hosttest.Must(t, err)
+	type header struct{ Name, Value string }
+	var got struct {
+		Params struct {
+			McpServers []struct {
+				Name, Command, URL string
+				Args               []string
+				Env, Headers       []header
+			}
+		}
 	}
-	if !reflect.DeepEqual(got, want) {
-		t.Errorf("got %+v, want %+v", got, want)
+	hosttest.Must(t, json.Unmarshal(asked, &got))
+	list := got.Params.McpServers
+	if len(list) != 4 {
+		t.Fatalf("the agent was told %s, want four servers", asked)
+	}
+	if s := list[0]; s.Command != "mcp-files" || !slices.Equal(s.Args, []string{"--root", "."}) || !slices.Equal(s.Env, []header{{"A", "b"}}) {
+		t.Errorf("got %+v, want the program as it is", s)
+	}
+	if s := list[2]; s.URL != "http://notes.example/mcp" || !slices.Equal(s.Headers, []header{{"X-A", "b"}}) {
+		t.Errorf("got %+v, want the address with its header alone", s)
+	}
+	want := []header{{"X-EvalOps-Agent-Id", "a1"}, {"X-EvalOps-Session-Id", "sess_1"}}
+	if s := list[3]; s.URL != "https://platform.example/mcp" || !slices.Equal(s.Headers, want) {
+		t.Errorf("got %+v, want headers %v", s, want)
+	}
+
+	here := "#!/bin/sh\npwd; printf '%s|' \"$@\""
+	hosttest.Must(t, os.WriteFile(filepath.Join(dir, "a dir", "here"), []byte(here), 0o700))
+	out, err := exec.CommandContext(t.Context(), list[1].Command, list[1].Args...).CombinedOutput()
+	if want := dir + "/a dir\nx|$y z|"; err != nil || string(out) != want {
+		t.Errorf("%q says %q, %v; want %q", list[1], out, err, want)
 	}
 }

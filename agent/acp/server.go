@@ -3,6 +3,7 @@ package acp
 import (
 	"fmt"
 	"maps"
+	"runtime"
 	"slices"
 
 	acp "github.com/coder/acp-go-sdk"
@@ -15,6 +16,7 @@ type Server struct {
 	Command string // a path or a name in PATH; empty for a server with a URL
 	Args    []string
 	Env     map[string]string
+	Dir     string // where it starts, absolute; empty leaves that to the program
 	URL     string
 	SSE     bool // the URL is of the older transport, not of streamable HTTP
 	Headers map[string]string
@@ -27,9 +29,13 @@ func servers(list []Server, can acp.McpCapabilities) (taken []acp.McpServer, lef
 	for _, s := range list {
 		switch {
 		case s.Command != "":
+			command, args := s.start()
 			taken = append(taken, acp.McpServer{Stdio: &acp.McpServerStdio{
-				Name: s.Name, Command: s.Command, Args: append([]string{}, s.Args...), Env: variables(s.Env),
+				Name: s.Name, Command: command, Args: args, Env: variables(s.Env),
 			}})
+			if s.Dir != "" && runtime.GOOS == "windows" {
+				left = append(left, fmt.Sprintf("MCP server %s starts where the agent has it start, not in %s: the protocol has no word for it", s.Name, s.Dir))
+			}
 		case s.URL == "":
 			left = append(left, fmt.Sprintf("MCP server %s is left out: it has neither a command nor a URL", s.Name))
 		case s.SSE && can.Sse:
@@ -45,6 +51,15 @@ func servers(list []Server, can acp.McpCapabilities) (taken []acp.McpServer, lef
 		}
 	}
 	return taken, left
+}
+
+// start returns what starts a server. The protocol has no word for where, so that
+// a shell goes there first.
+func (s Server) start() (command string, args []string) {
+	if s.Dir == "" || runtime.GOOS == "windows" {
+		return s.Command, append([]string{}, s.Args...)
+	}
+	return "/bin/sh", append([]string{"-c", `cd "$1" && shift && exec "$@"`, "sh", s.Dir, s.Command}, s.Args...)
 }
 
 func transport(sse bool) string {
