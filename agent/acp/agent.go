@@ -73,6 +73,7 @@ type Agent struct {
 	memory   memory
 	notes    []string                // to be said in the next run; at most maxNotes
 	said     map[string]bool         // by noteOnce
+	broken   string                  // the end of an answer that the program died in, and has not been told of
 	thinking contracts.ThinkingLevel // the level that was asked for; "" if none was
 }
 

@@ -2,13 +2,13 @@
 // Protocol behind a session: it starts the program, is its client, and turns
 // what it says into the events of the hub.
 //
-// It promises that a conversation survives the end of the program: the next
-// prompt starts it again and has it load or resume the session it had, whose
-// history is not shown a second time. It promises that no process, terminal or
-// goroutine of the program outlives [Agent.Close], that files and terminals are
-// served inside the workspace only, that nothing is written or run for the program
-// outside of a run, and that a program which crashes, hangs or
-// talks nonsense costs a run and never the session.
+// It promises that a conversation survives the end of the program: the next prompt
+// starts it again and has it load or resume the session it had, whose history is
+// not shown a second time. It promises that no process, terminal or goroutine of
+// the program outlives [Agent.Close], that files and terminals are served inside
+// the workspace only, that nothing is written or run for the program outside of a
+// run, and that a program which crashes, hangs or talks nonsense costs a run and
+// never the session.
 //
 // # Calls
 //
@@ -31,12 +31,12 @@
 //
 // # Answers to approvals
 //
-// An approval is an allow_once, a denial a reject_once, whatever their ids are.
-// An answer may say more as JSON, in a text block or as its reason: {"remember":"session"}
-// prefers allow_always or reject_always, {"option_id":"..."} names an option. Where
-// the program offers an answer only for more than one call, that one is taken, and
-// the question says so. An option that allows is
-// never taken for a denial.
+// An approval is an allow_once, a denial a reject_once, whatever their ids are. An
+// answer may say more as JSON, in a text block or as its reason:
+// {"remember":"session"} prefers allow_always or reject_always,
+// {"option_id":"..."} names an option. Where the program offers an answer only for
+// more than one call, that one is taken, and the question says so. An option that
+// allows is never taken for a denial.
 //
 // # What else is said
 //

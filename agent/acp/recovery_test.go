@@ -76,6 +76,41 @@ func TestDeadProgramIsStartedAgainWithItsConversation(t *testing.T) {
 	}
 }
 
+func TestProgramIsToldHowFarItsBrokenAnswerCame(t *testing.T) {
+	const note = "your last answer was cut off"
+	prompts := func(s *stand) (told []string) {
+		for _, line := range noted(t, s.notes, "received") {
+			if strings.Contains(line, `"method":"session/prompt"`) {
+				_, after, _ := strings.Cut(line, note)
+				told = append(told, after)
+			}
+		}
+		return told
+	}
+	s := open(t, setup{Can: loads, Replay: history})
+	long := strings.Repeat("x", maxTail)
+	s.fails(t, contracts.ErrorTransient, "exit status 3", says(long), thinks("hm"), says("half a "), says("word"), calls("c", "x", "other", "pending", nil), step{Exit: 3})
+	s.fails(t, contracts.ErrorTransient, "exit status 4", step{Exit: 4}) // before it said anything
+	s.run(t, says("whole"), done)
+	s.run(t, done)
+	told := prompts(s)
+	if len(told) != 4 || told[0] != "" || told[3] != "" {
+		t.Fatalf("prompted with %q, want two with a note", told)
+	}
+	for _, text := range told[1:3] {
+		if !strings.Contains(text, "xhalf a word]") || strings.Contains(text, "hm") || strings.Contains(text, long) {
+			t.Errorf("the note goes on with %q, want the end of what was said", text)
+		}
+	}
+
+	s = open(t, setup{})
+	s.fails(t, contracts.ErrorTransient, "exit status 3", says("half"), calls("c", "x", "other", "pending", nil), first(step{Exit: 3}))
+	s.run(t, done)
+	if told := prompts(s); told[1] != "" {
+		t.Errorf("prompted with %q, want no note in a new conversation", told)
+	}
+}
+
 func TestCostsFromBeforeARestartAreNotCountedAgain(t *testing.T) {
 	cost := func(amount float64) step {
 		return step{Update: map[string]any{"sessionUpdate": "usage_update", "used": 0, "size": 0, "cost": map[string]any{"amount": amount, "currency": "USD"}}}

@@ -31,6 +31,7 @@ type run struct {
 	filled   string           // how full the context is, as last told
 	cost     float64          // in US dollars, of what no response has told yet
 	stopping bool             // it is being interrupted
+	tail     string           // the end of what was said
 
 	terminals map[string]*terminal // that the program has and has not released
 
@@ -44,7 +45,7 @@ func (p *peer) prompt(ctx context.Context, work contracts.Work) error {
 	r := p.begin()
 	defer p.finish(r)
 	wait, forget, err := p.conn.ask(acp.AgentMethodSessionPrompt, acp.PromptRequest{
-		SessionId: acp.SessionId(p.session), Prompt: p.blocks(work),
+		SessionId: acp.SessionId(p.session), Prompt: append(p.blocks(work), p.reminder()...),
 	}, func() { p.hear(r) })
 	if err != nil {
 		if p.proc.failure() != nil || errors.Is(err, errStreamEnded) { // it is about to be buried
@@ -86,6 +87,7 @@ func (p *peer) hear(r *run) {
 func (p *peer) finish(r *run) {
 	p.mu.Lock()
 	p.leave(r)
+	p.a.cutOff(r.tail, r.heard)
 	r.over = true
 	for _, c := range r.calls {
 		c.close()
@@ -259,6 +261,36 @@ func (p *peer) blocks(work contracts.Work) []acp.ContentBlock {
 	return blocks
 }
 
+// maxTail bounds what a program is told of an answer that it died in, in bytes.
+const maxTail = 2 << 10
+
+// cutOff notes what clients have seen of an answer whose program died in it.
+// Nothing is to be told any more once the program has answered.
+func (a *Agent) cutOff(tail string, answered bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	switch {
+	case answered:
+		a.broken = ""
+	case tail != "":
+		a.broken = tail
+	}
+}
+
+// reminder tells a program that goes on with a conversation what clients have
+// seen of the answer that it died in: it may not have written that down. It comes
+// last, because programs look for their commands at the beginning.
+func (p *peer) reminder() []acp.ContentBlock {
+	p.a.mu.Lock()
+	defer p.a.mu.Unlock()
+	if p.a.broken == "" || !p.resumed {
+		return nil
+	}
+	return []acp.ContentBlock{acp.TextBlock(
+		"[Note by the client: your last answer was cut off because your process ended. The user has seen it, up to:\n" + p.a.broken + "]",
+	)}
+}
+
 // uri names a file that a client named.
 func (p *peer) uri(path string) string {
 	return (&url.URL{Scheme: "file", Path: filepath.ToSlash(p.a.files.Abs(path))}).String()
@@ -280,6 +312,8 @@ func (p *peer) say(r *run, text string, thinking bool) {
 	add := r.turn.Say
 	if thinking {
 		add = r.turn.Think
+	} else {
+		r.tail = contracts.TailText(r.tail+text, maxTail)
 	}
 	for _, piece := range contracts.SplitText(text, contracts.MaxTextBytes) {
 		p.published(add(p.life, piece))
