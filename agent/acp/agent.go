@@ -169,11 +169,11 @@ func (a *Agent) attempt(ctx context.Context) (*peer, error) {
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, a.wait.ready, errNotReady)
 	defer cancel()
-	p, err := newPeer(a)
-	if err != nil {
+	p := newPeer(a)
+	if err := p.start(); err != nil {
 		return nil, err
 	}
-	err = p.handshake(ctx)
+	err := p.handshake(ctx)
 	if err == nil {
 		return p, nil
 	}

@@ -8,33 +8,39 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/seed-028515a8/maestro/agent/hosttest"
 	"github.com/seed-028515a8/maestro/contracts"
 	"github.com/seed-028515a8/maestro/workspace"
 )
 
-// hear has a peer in a run take in what a program might write. The host checks
-// that what comes of it is well-formed and in order.
-func hear(t *testing.T, lines string) *hosttest.Host {
+// hear has a peer in a run take in what a program might write. There is no
+// program, and commands do nothing. The host checks that what comes of it is
+// well-formed and in order.
+func hear(t *testing.T, lines string) (host *hosttest.Host) {
 	t.Helper()
-	a := New([]string{"sleep", "1000"}, Options{})
-	host := hosttest.New(t)
-	files, err := workspace.Open(t.TempDir(), workspace.Options{})
-	hosttest.Must(t, err)
-	a.host, a.files = host, files
-	a.life, a.stop = context.WithCancelCause(t.Context())
-	p, err := newPeer(a)
-	hosttest.Must(t, err)
-	p.session = "s1"
-	r := p.begin()
-	p.conn.read(strings.NewReader(lines)) // beside the process's own reader, which has nothing to read
-	p.hear(r)
-	p.settle(r, contracts.Usage{})
-	p.finish(r)
-	p.proc.kill(errors.New("heard enough"))
-	<-p.over
-	hosttest.Must(t, files.Close())
+	synctest.Test(t, func(t *testing.T) { // calls that are held back are not waited for
+		a := New([]string{"program"}, Options{Shell: "true"})
+		host = hosttest.New(t)
+		files, err := workspace.Open(t.TempDir(), workspace.Options{})
+		hosttest.Must(t, err)
+		a.host, a.files = host, files
+		a.life, a.stop = context.WithCancelCause(t.Context())
+		p := newPeer(a)
+		p.proc.cause = errors.New("it was never started") // so there is nothing to kill
+		p.session = "s1"
+		r := p.begin()
+		p.conn.read(strings.NewReader(lines))
+		time.Sleep(time.Minute) // whatever is held back is announced
+		p.hear(r)
+		p.settle(r, contracts.Usage{})
+		p.finish(r)
+		p.proc.end()
+		p.serving.Wait()
+		hosttest.Must(t, files.Close())
+	})
 	return host
 }
 

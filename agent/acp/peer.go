@@ -60,8 +60,8 @@ type peer struct {
 	strayed   map[string]bool // what was refused since the last run; the keys are ours
 }
 
-// newPeer starts the program.
-func newPeer(a *Agent) (*peer, error) {
+// newPeer returns a peer whose program is to be started.
+func newPeer(a *Agent) *peer {
 	env := proc.Environ(os.Environ(), a.opts.Hosted, a.opts.EnvPass)
 	p := &peer{
 		a: a, log: a.opts.Log, over: make(chan struct{}), name: filepath.Base(a.argv[0]),
@@ -71,11 +71,17 @@ func newPeer(a *Agent) (*peer, error) {
 	p.conn = &conn{
 		send: p.proc.send, serve: p.serve, fault: p.fault, kill: p.proc.kill, waiting: map[int64]waiter{},
 	}
-	life, stop := context.WithCancel(context.WithoutCancel(a.life))
+	p.life = context.WithoutCancel(a.life)
+	return p
+}
+
+// start starts the program.
+func (p *peer) start() error {
+	life, stop := context.WithCancel(p.life)
 	p.life = life
 	if err := p.proc.start(p.conn.read); err != nil {
 		stop()
-		return nil, err
+		return err
 	}
 	go func() { // ends with the process
 		<-p.proc.ended.Done()
@@ -87,7 +93,7 @@ func newPeer(a *Agent) (*peer, error) {
 		p.mourn()
 		close(p.over)
 	}()
-	return p, nil
+	return nil
 }
 
 // mourn tells of the process's death, unless the run that it broke does.
