@@ -212,18 +212,16 @@ func TestNativeAgentsMayCloseWithoutAStart(t *testing.T) {
 	hosttest.Must(t, a.Close(t.Context()))
 }
 
-<<<<<<< HEAD
 func TestNativeAgentsNeedAWorkspace(t *testing.T) {
 	if _, err := Open("llm:anthropic/m", Options{Dir: filepath.Join(t.TempDir(), "gone"), ModelURL: "http://127.0.0.1:1"}); err == nil {
 		t.Error("got no error for a workspace that is not there")
 	}
 }
-=======
+
 // acpAgent is an ACP agent that keeps what session/new says in the file asked.
 const acpAgent = `read -r _; echo '{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":1,"agentCapabilities":{"mcpCapabilities":{"http":true}}}}'
 read -r line; printf '%s' "$line" >asked; echo '{"jsonrpc":"2.0","id":2,"result":{"sessionId":"s1"}}'
 cat >/dev/null`
->>>>>>> edc526e (agent: hand on where MCP servers start, and the platform's headers)
 
 func TestServersAreHandedOn(t *testing.T) {
 	dir, err := filepath.EvalSymlinks(t.TempDir())

@@ -1,6 +1,7 @@
 package editor
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"io"
@@ -145,7 +146,7 @@ func TestEndOfServeEndsEverything(t *testing.T) {
 		ended <- Serve(ctx, in, out, Options{Open: func(context.Context, string) (Server, error) { return server, nil }})
 		_ = out.Close()
 	}()
-	d := &desk{t: t, in: toPeer, out: newLines(fromPeer).in}
+	d := &desk{t: t, in: toPeer, out: bufio.NewReader(fromPeer)}
 	d.says(hello)
 	if _, err := io.WriteString(d.in, load+"\n"); err != nil {
 		t.Fatal(err)

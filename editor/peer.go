@@ -15,6 +15,7 @@ import (
 	acp "github.com/coder/acp-go-sdk"
 
 	"github.com/seed-028515a8/maestro/contracts"
+	"github.com/seed-028515a8/maestro/internal/rpc"
 )
 
 const (
@@ -57,10 +58,13 @@ type Options struct {
 // A peer is an editor that is being served.
 type peer struct {
 	Options
-	*conn
+	conn    *rpc.Conn
 	ctx     context.Context // until the editor leaves
 	serving sync.WaitGroup
 	slots   chan struct{} // a token per request that is served
+
+	gate sync.Mutex // held while a message is dispatched
+	left bool       // guarded by gate
 
 	// Owned by the goroutine that dispatches, until session requests are served.
 	greeted bool
@@ -83,81 +87,101 @@ func Serve(ctx context.Context, in io.Reader, out io.Writer, opts Options) error
 		opts.Log = slog.New(slog.DiscardHandler)
 	}
 	ctx, stop := context.WithCancelCause(ctx)
+	p := newPeer(ctx, out, opts)
+	defer p.serving.Wait()
+	defer p.hangUp()
+	defer stop(errLeft)
+	ended := make(chan error, 1)
+	go func() { ended <- p.conn.Read(in) }() // ends with in, or with the next line once p has hung up
+	select {
+	case err := <-ended:
+		if err != nil {
+			return fmt.Errorf("read from the editor: %w", err)
+		}
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+func newPeer(ctx context.Context, out io.Writer, opts Options) *peer {
 	p := &peer{
-		Options: opts, conn: newConn(out), ctx: ctx, slots: make(chan struct{}, maxServed),
+		Options: opts, ctx: ctx, slots: make(chan struct{}, maxServed),
 		attached: map[acp.SessionId]*attachment{}, places: map[string]string{},
 	}
-	defer p.serving.Wait()
-	defer stop(errLeft)
-	read := make(chan inbound)
-	go p.read(newLines(in), read)
-	for {
-		select {
-		case line := <-read:
-			if err := p.take(line); err != nil {
-				if errors.Is(err, io.EOF) {
-					return nil
-				}
-				return fmt.Errorf("read from the editor: %w", err)
-			}
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-	}
+	p.conn = rpc.New(rpc.Options{
+		Send:  func(line []byte) error { _, err := out.Write(line); return err },
+		Serve: p.take, Bad: p.bad, Withdraw: cancelRequest,
+	})
+	return p
 }
 
 var errLeft = errors.New("the editor has left")
 
-// inbound is what the reader found.
-type inbound struct {
-	line []byte
-	err  error
-}
+// cancelRequest tells the other side that a request needs no answer any more.
+const cancelRequest = "$/cancel_request"
 
-// read hands on lines until one is an error that ends the input, or the peer has
-// ended.
-func (p *peer) read(in *lines, found chan<- inbound) {
-	for {
-		line, err := in.next()
-		select {
-		case found <- inbound{line, err}:
-		case <-p.ctx.Done():
-			return
-		}
-		if _, long := errors.AsType[*longLine](err); err != nil && !long {
-			return
-		}
-	}
-}
-
-// take serves one line. Its error ends the input.
-func (p *peer) take(in inbound) error {
-	if long, ok := errors.AsType[*longLine](in.err); ok {
-		p.Log.Warn("the editor wrote a line that is too long", "bytes", maxLine)
-		p.refuse(idIn(long.head), acp.NewInvalidRequest(long.Error()))
-		return nil
-	}
-	if in.err != nil {
-		return in.err
-	}
-	if m := p.parse(in.line); m != nil {
+// take serves a message, unless nobody waits any more for what that starts.
+func (p *peer) take(m rpc.Message) {
+	p.gate.Lock()
+	defer p.gate.Unlock()
+	if !p.left {
 		p.dispatch(m)
+	}
+}
+
+// hangUp has nothing more served.
+func (p *peer) hangUp() {
+	p.conn.Close(errLeft)
+	p.gate.Lock()
+	defer p.gate.Unlock()
+	p.left = true
+}
+
+// bad answers a line that is no message.
+func (p *peer) bad(line *rpc.BadLine) error {
+	p.Log.Debug("the editor wrote what is no message", "error", line)
+	switch line.Code {
+	case 0: // an error, or an answer: those are not answered
+	case rpc.CodeParse:
+		p.refuse(nil, acp.NewParseError(nil))
+	default:
+		p.refuse(line.ID, acp.NewInvalidRequest(line.Text))
 	}
 	return nil
 }
 
+// call asks the editor something and waits for the answer. When ctx ends the
+// request is withdrawn.
+func (p *peer) call(ctx context.Context, method string, params any) (json.RawMessage, error) {
+	return p.conn.Call(ctx, method, params)
+}
+
+// notify tells the editor something.
+func (p *peer) notify(method string, params any) error { return p.conn.Notify(method, params) }
+
+// answer answers a request of the editor. A write that fails is found by the
+// reader: the editor is gone.
+func (p *peer) answer(id json.RawMessage, result any) { _ = p.conn.Answer(id, result) }
+
+// refuse answers a request with an error; without an id it is about a message
+// that has none.
+func (p *peer) refuse(id json.RawMessage, e *acp.RequestError) {
+	_ = p.conn.Refuse(id, (*rpc.Error)(e)) // as in answer
+}
+
 // dispatch serves a message. What waits for anything does so elsewhere.
-func (p *peer) dispatch(m *message) {
+func (p *peer) dispatch(m rpc.Message) {
 	switch {
-	case m.Method == acp.AgentMethodInitialize && m.asks():
+	case m.Method == acp.AgentMethodInitialize && m.Asks():
 		p.initialize(m)
-	case !p.greeted && m.asks():
+	case !p.greeted && m.Asks():
 		p.refuse(m.ID, acp.NewInvalidRequest("initialize comes first"))
 	case m.Method == acp.AgentMethodSessionCancel:
 		p.cancel(m)
 	case m.Method == cancelRequest:
 		p.cancelRequest(m)
-	case !m.asks(): // what is only told and not known is nothing to us
+	case !m.Asks(): // what is only told and not known is nothing to us
 	case m.Method == acp.AgentMethodSessionNew:
 		serve(p, m, p.newSession)
 	case m.Method == acp.AgentMethodSessionLoad:
@@ -179,7 +203,7 @@ func (p *peer) dispatch(m *message) {
 
 // admit runs do in a goroutine of its own, which Serve waits for, unless there
 // are too many.
-func (p *peer) admit(m *message, do func()) {
+func (p *peer) admit(m rpc.Message, do func()) {
 	select {
 	case p.slots <- struct{}{}:
 	default:
@@ -194,7 +218,7 @@ func (p *peer) admit(m *message, do func()) {
 
 // serve serves a request whose parameters are a T. do answers it itself if the
 // result is nil.
-func serve[T any](p *peer, m *message, do func(ctx context.Context, id json.RawMessage, params *T) (any, error)) {
+func serve[T any](p *peer, m rpc.Message, do func(ctx context.Context, id json.RawMessage, params *T) (any, error)) {
 	params := new(T)
 	if err := decode(m.Params, params); err != nil {
 		p.refuse(m.ID, acp.NewInvalidParams(err.Error()))
@@ -258,7 +282,7 @@ type introduction struct {
 
 // initialize agrees on the protocol. There is one version so far: an editor that
 // wants another is told ours, and leaves if it cannot speak it.
-func (p *peer) initialize(m *message) {
+func (p *peer) initialize(m rpc.Message) {
 	var intro introduction
 	if err := decode(m.Params, &intro); err != nil || intro.ProtocolVersion == nil {
 		p.refuse(m.ID, acp.NewInvalidParams("protocolVersion is missing, or something has the wrong type"))
@@ -301,7 +325,7 @@ func (p *peer) find(id acp.SessionId) *attachment {
 }
 
 // cancel stops what the editor's prompt started.
-func (p *peer) cancel(m *message) {
+func (p *peer) cancel(m rpc.Message) {
 	var params acp.CancelNotification
 	if decode(m.Params, &params) != nil {
 		return
@@ -312,7 +336,7 @@ func (p *peer) cancel(m *message) {
 }
 
 // cancelRequest does the same for the request of a prompt. Others are over soon.
-func (p *peer) cancelRequest(m *message) {
+func (p *peer) cancelRequest(m rpc.Message) {
 	var params struct {
 		ID json.RawMessage `json:"requestId"`
 	}
@@ -328,7 +352,7 @@ func (p *peer) cancelRequest(m *message) {
 
 // prompt takes a prompt. It is known before the next message is read, so that a
 // cancellation finds it.
-func (p *peer) prompt(m *message) {
+func (p *peer) prompt(m rpc.Message) {
 	var params acp.PromptRequest
 	if err := decode(m.Params, &params); err != nil {
 		p.refuse(m.ID, acp.NewInvalidParams(err.Error()))

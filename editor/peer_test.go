@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/seed-028515a8/maestro/contracts"
 )
 
 // patience bounds what a test waits for; it only matters when something hangs.
@@ -127,6 +129,7 @@ func TestWhatIsOnlyToldIsNotAnswered(t *testing.T) {
 		`{"jsonrpc":"2.0","method":"_zed/what"}`,
 		`{"jsonrpc":"2.0","id":99,"result":{}}`,
 		`{"jsonrpc":"2.0","id":"no number","result":{}}`,
+		`{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"an answer to this might be answered"}}`,
 	} {
 		if _, err := io.WriteString(d.in, line+"\n"); err != nil {
 			t.Fatal(err)
@@ -140,11 +143,11 @@ func TestWhatIsOnlyToldIsNotAnswered(t *testing.T) {
 func TestLongLinesAreRefusedAndNotKept(t *testing.T) {
 	d := seat(t, Options{})
 	d.says(hello)
-	long := fmt.Sprintf(`{"jsonrpc":"2.0","id":4,"method":"session/prompt","params":{"sessionId":"%s"}}`, strings.Repeat("x", maxLine))
+	long := fmt.Sprintf(`{"jsonrpc":"2.0","id":4,"method":"session/prompt","params":{"sessionId":"%s"}}`, strings.Repeat("x", contracts.MaxLineBytes))
 	if got, want := d.says(long), `"id":4,"error":{"code":-32600`; !strings.Contains(got, want) {
 		t.Errorf("got %s, want %s in it", got, want)
 	}
-	long = fmt.Sprintf(`{"jsonrpc":"2.0","params":"%s","id":4,"method":"session/prompt"}`, strings.Repeat("x", maxLine))
+	long = fmt.Sprintf(`{"jsonrpc":"2.0","params":"%s","id":4,"method":"session/prompt"}`, strings.Repeat("x", contracts.MaxLineBytes))
 	if got, want := d.says(long), `"id":null,"error":{"code":-32600`; !strings.Contains(got, want) {
 		t.Errorf("id behind what is long: got %s, want %s in it", got, want)
 	}

@@ -20,7 +20,7 @@ type stage struct {
 
 func newStage(t *testing.T) *stage {
 	out := &bytes.Buffer{}
-	p := &peer{conn: newConn(out), ctx: context.Background()}
+	p := newPeer(context.Background(), out, Options{})
 	a := newAttachment(p, nil, "s")
 	t.Cleanup(func() { a.stop(errDetached) })
 	return &stage{a, t, out}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/seed-028515a8/maestro/contracts"
+	"github.com/seed-028515a8/maestro/internal/rpc"
 	"github.com/seed-028515a8/maestro/workspace"
 )
 
@@ -177,7 +178,7 @@ func (a *Agent) attempt(ctx context.Context) (*peer, error) {
 	if err == nil {
 		return p, nil
 	}
-	if errors.Is(err, errStreamEnded) { // it is about to end by itself, and then says how
+	if errors.Is(err, rpc.ErrEnded) { // it is about to end by itself, and then says how
 		<-p.over
 		err = fmt.Errorf("%w: %w", err, p.lament(p.proc.failure()))
 	} else {
@@ -325,7 +326,7 @@ func failure(ctx context.Context, err error) error {
 		return err
 	}
 	kind := contracts.ErrorTransient
-	if _, ok := errors.AsType[*rejection](err); ok {
+	if _, ok := errors.AsType[*rpc.Error](err); ok {
 		kind = contracts.Classify(err.Error(), false)
 	}
 	return &contracts.Error{Code: contracts.CodeRuntimeFailed, Type: kind, Message: err.Error()}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/seed-028515a8/maestro/agent/turn"
 	"github.com/seed-028515a8/maestro/contracts"
+	"github.com/seed-028515a8/maestro/internal/rpc"
 )
 
 // elicitationTool is the tool that the wire has for elicitations.
@@ -44,17 +45,17 @@ type elicitation struct {
 
 // elicitation puts an elicitation to the clients. Only the reader calls it; the
 // answer comes from a goroutine that ends with the question.
-func (p *peer) elicitation(m request) {
-	if m.id == nil {
+func (p *peer) elicitation(m rpc.Message) {
+	if m.ID == nil {
 		return
 	}
 	var e elicitation
-	err := decode(m.params, &e)
+	err := decode(m.Params, &e)
 	if e.Mode == "" {
 		e.Mode = "form" // as in MCP, where it came later
 	}
 	if err != nil || e.Mode != "form" && e.Mode != "url" {
-		p.conn.refuse(m.id, acp.NewInvalidParams("the elicitation is neither a form nor a URL"))
+		p.refuse(m.ID, acp.NewInvalidParams("the elicitation is neither a form nor a URL"))
 		return
 	}
 	ctx, done := p.admit(m)
@@ -64,7 +65,7 @@ func (p *peer) elicitation(m request) {
 	r, req := p.poseElicitation(&e)
 	if r == nil {
 		done()
-		p.respond(m.id, elicited{Action: elicitCancel})
+		p.respond(m.ID, elicited{Action: elicitCancel})
 		return
 	}
 	p.serving.Go(func() {
@@ -74,7 +75,7 @@ func (p *peer) elicitation(m request) {
 		defer cancel()
 		defer context.AfterFunc(r.ctx, cancel)() // the run may end before
 		out, err := p.a.host.Ask(ctx, req, contracts.AskOptions{})
-		p.respond(m.id, p.elicited(r, req, out, err))
+		p.respond(m.ID, p.elicited(r, req, out, err))
 	})
 }
 

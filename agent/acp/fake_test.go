@@ -74,6 +74,16 @@ func init() {
 	}
 }
 
+// A message is a JSON-RPC message of any kind.
+type message struct {
+	JSONRPC string          `json:"jsonrpc"`
+	ID      json.RawMessage `json:"id,omitempty"`
+	Method  string          `json:"method,omitempty"`
+	Params  json.RawMessage `json:"params,omitempty"`
+	Result  json.RawMessage `json:"result,omitempty"`
+	Error   json.RawMessage `json:"error,omitempty"`
+}
+
 // A fake is the agent's side of the protocol.
 type fake struct {
 	setup

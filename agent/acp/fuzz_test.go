@@ -32,7 +32,7 @@ func hear(t *testing.T, lines string) (host *hosttest.Host) {
 		p.proc.cause = errors.New("it was never started") // so there is nothing to kill
 		p.session = "s1"
 		r := p.begin()
-		p.conn.read(strings.NewReader(lines))
+		p.listen(strings.NewReader(lines))
 		time.Sleep(time.Minute) // whatever is held back is announced
 		p.hear(r)
 		p.settle(r, contracts.Usage{})

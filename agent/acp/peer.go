@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -16,17 +17,22 @@ import (
 
 	"github.com/seed-028515a8/maestro/contracts"
 	proc "github.com/seed-028515a8/maestro/internal/child"
+	"github.com/seed-028515a8/maestro/internal/rpc"
 )
 
 // maxServed bounds the requests of a program that are being served at once. It
 // is told when there are more.
 const maxServed = 64
 
+// maxGarbage is how many lines in a row may be no messages. Programs print
+// notices where they should not; one that prints nothing else is ended.
+const maxGarbage = 1000
+
 // A peer is one process of the program with the session it has.
 type peer struct {
 	a    *Agent
 	proc *process
-	conn *conn
+	conn *rpc.Conn
 	log  *slog.Logger
 	over chan struct{} // closed when the process is done and nothing of it is served any more
 
@@ -68,9 +74,7 @@ func newPeer(a *Agent) *peer {
 		requests: map[string]context.CancelFunc{}, strayed: map[string]bool{},
 	}
 	p.proc = newProcess(a.argv, a.opts.Dir, env, a.opts.Log)
-	p.conn = &conn{
-		send: p.proc.send, serve: p.serve, fault: p.fault, kill: p.proc.kill, waiting: map[int64]waiter{},
-	}
+	p.conn = rpc.New(rpc.Options{Send: p.proc.send, Serve: p.serve, Bad: p.bad, MaxBad: maxGarbage})
 	p.life = context.WithoutCancel(a.life)
 	return p
 }
@@ -79,7 +83,7 @@ func newPeer(a *Agent) *peer {
 func (p *peer) start() error {
 	life, stop := context.WithCancel(p.life)
 	p.life = life
-	if err := p.proc.start(p.conn.read); err != nil {
+	if err := p.proc.start(p.listen); err != nil {
 		stop()
 		return err
 	}
@@ -124,11 +128,32 @@ func (p *peer) lament(cause error) error {
 	return cause
 }
 
-// fault tells of a line that cannot be made sense of, once: a program that
-// prints notices where it should not prints many. Between runs that waits for the
-// next one, because the hub may not have said yet that it is ready.
-func (p *peer) fault(err error) {
+// listen takes in what the program writes until that ends, and ends the program if
+// it is not to be listened to any more.
+func (p *peer) listen(r io.Reader) {
+	if err := p.conn.Read(r); err != nil {
+		p.proc.kill(fmt.Errorf("agent process killed: %w", err))
+	}
+}
+
+// bad tells of a line that cannot be made sense of, once: a program that prints
+// notices where it should not prints many. Between runs that waits for the next
+// one, because the hub may not have said yet that it is ready. A program whose
+// line may have been an answer that somebody waits for is ended.
+func (p *peer) bad(line *rpc.BadLine) error {
+	err := fmt.Errorf("agent process wrote what is no message: %w", line)
 	p.log.Debug("agent process", "error", err)
+	if line.ID != nil {
+		p.refuse(line.ID, acp.NewInvalidRequest(line.Text))
+	}
+	p.tellGarbled(err)
+	if line.Lost {
+		return err
+	}
+	return nil
+}
+
+func (p *peer) tellGarbled(err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.garbled {
@@ -159,10 +184,10 @@ func (p *peer) status(text string) {
 }
 
 // serve takes in what the program asks and tells. Only its reader calls it.
-func (p *peer) serve(m request) {
-	switch m.method {
+func (p *peer) serve(m rpc.Message) {
+	switch m.Method {
 	case acp.ClientMethodSessionUpdate:
-		p.update(m.params)
+		p.update(m.Params)
 	case acp.ClientMethodSessionRequestPermission:
 		p.permission(m)
 	case acp.ClientMethodElicitationCreate:
@@ -188,13 +213,13 @@ func (p *peer) serve(m request) {
 	case acp.ClientMethodTerminalRelease:
 		p.handle(m, serveWith(p.releaseTerminal))
 	case methodCancelRequest:
-		p.cancelRequest(m.params)
+		p.cancelRequest(m.Params)
 	default:
-		if m.id == nil {
-			p.log.Debug("agent process told something unknown", "method", m.method)
+		if m.ID == nil {
+			p.log.Debug("agent process told something unknown", "method", m.Method)
 			return
 		}
-		p.conn.refuse(m.id, acp.NewMethodNotFound(m.method))
+		p.refuse(m.ID, acp.NewMethodNotFound(m.Method))
 	}
 }
 
@@ -217,8 +242,8 @@ func serveWith[P, R any](f func(context.Context, P) (R, error)) handler {
 
 // handle serves a request in a goroutine of its own, which ends with it, the
 // request's cancellation or the process. It reports whether it calls f.
-func (p *peer) handle(m request, f handler) bool {
-	if m.id == nil {
+func (p *peer) handle(m rpc.Message, f handler) bool {
+	if m.ID == nil {
 		return false // a request that nobody waits for
 	}
 	ctx, done := p.admit(m)
@@ -227,18 +252,18 @@ func (p *peer) handle(m request, f handler) bool {
 	}
 	p.serving.Go(func() {
 		defer done()
-		result, err := f(ctx, m.params)
+		result, err := f(ctx, m.Params)
 		if err != nil {
-			p.conn.refuse(m.id, refusal(err))
+			p.refuse(m.ID, refusal(err))
 			return
 		}
-		p.respond(m.id, result)
+		p.respond(m.ID, result)
 	})
 	return true
 }
 
 // perform serves a request that changes something, in a run and as a part of it.
-func (p *peer) perform(m request, what string, f func(*run) handler) {
+func (p *peer) perform(m rpc.Message, what string, f func(*run) handler) {
 	p.mu.Lock()
 	r, err := p.working(what)
 	if err == nil {
@@ -260,12 +285,12 @@ func (p *peer) perform(m request, what string, f func(*run) handler) {
 
 // admit registers a request that is going to be served, and refuses it if there
 // are too many: ctx is nil then.
-func (p *peer) admit(m request) (ctx context.Context, done func()) {
-	key := string(m.id)
+func (p *peer) admit(m rpc.Message) (ctx context.Context, done func()) {
+	key := string(m.ID)
 	p.reqMu.Lock()
 	defer p.reqMu.Unlock()
 	if _, taken := p.requests[key]; taken || len(p.requests) == maxServed || len(key) > maxKey {
-		p.conn.refuse(m.id, acp.NewInvalidRequest("too many requests at once, or an id that is taken or too long"))
+		p.refuse(m.ID, acp.NewInvalidRequest("too many requests at once, or an id that is taken or too long"))
 		return nil, nil
 	}
 	ctx, cancel := context.WithCancel(p.life)
@@ -293,10 +318,41 @@ func (p *peer) cancelRequest(raw json.RawMessage) {
 	}
 }
 
+// call makes a call and waits for its result, which it decodes leniently.
+func (p *peer) call(ctx context.Context, method string, params, result any) error {
+	raw, err := p.conn.Call(ctx, method, params)
+	if err != nil {
+		return err
+	}
+	return decode(raw, result)
+}
+
+// decode decodes JSON of the program into v. Values of the wrong type are left
+// out: an agent newer or looser than the schema is still understood.
+func decode(raw json.RawMessage, v any) error {
+	if isNull(raw) {
+		return nil
+	}
+	err := json.Unmarshal(raw, v)
+	if _, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
+		return nil
+	}
+	return err
+}
+
+func isNull(raw json.RawMessage) bool { return len(raw) == 0 || string(raw) == "null" }
+
+// refuse answers a request with an error.
+func (p *peer) refuse(id json.RawMessage, e *acp.RequestError) {
+	if err := p.conn.Refuse(id, (*rpc.Error)(e)); err != nil {
+		p.log.Debug("refuse a request of the agent process", "error", err)
+	}
+}
+
 // respond answers a request. A process that cannot be answered any more is about
 // to be buried.
 func (p *peer) respond(id json.RawMessage, result any) {
-	if err := p.conn.answer(id, result); err != nil {
+	if err := p.conn.Answer(id, result); err != nil {
 		p.log.Debug("answer agent process", "error", err)
 	}
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/seed-028515a8/maestro/agent/turn"
 	"github.com/seed-028515a8/maestro/contracts"
+	"github.com/seed-028515a8/maestro/internal/rpc"
 )
 
 // maxOptions bounds the options of one question. More are not shown, and the
@@ -51,8 +52,8 @@ type question struct {
 
 // permission puts a question of the program to the clients. Only its reader calls
 // it; the answer comes from a goroutine that ends with the question.
-func (p *peer) permission(m request) {
-	if m.id == nil {
+func (p *peer) permission(m rpc.Message) {
+	if m.ID == nil {
 		return
 	}
 	var params struct {
@@ -63,8 +64,8 @@ func (p *peer) permission(m request) {
 			Kind string `json:"kind"`
 		} `json:"options"`
 	}
-	if err := decode(m.params, &params); err != nil || len(params.Options) == 0 {
-		p.conn.refuse(m.id, acp.NewInvalidParams("a permission needs options"))
+	if err := decode(m.Params, &params); err != nil || len(params.Options) == 0 {
+		p.refuse(m.ID, acp.NewInvalidParams("a permission needs options"))
 		return
 	}
 	var options []choice
@@ -78,7 +79,7 @@ func (p *peer) permission(m request) {
 	q := p.pose(&params.Call, options, len(params.Options)-len(options))
 	if q == nil {
 		done()
-		p.respond(m.id, chosen(nil))
+		p.respond(m.ID, chosen(nil))
 		return
 	}
 	p.serving.Go(func() {
@@ -88,7 +89,7 @@ func (p *peer) permission(m request) {
 		defer cancel()
 		defer context.AfterFunc(q.r.ctx, cancel)() // the run may end before
 		out, err := p.a.host.Ask(ctx, q.ask, contracts.AskOptions{})
-		p.respond(m.id, chosen(p.decide(q, out, err)))
+		p.respond(m.ID, chosen(p.decide(q, out, err)))
 	})
 }
 

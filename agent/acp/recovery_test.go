@@ -45,7 +45,7 @@ func TestDeadProgramIsStartedAgainWithItsConversation(t *testing.T) {
 		"resumes":    {setup{Can: resumes}, acp.AgentMethodSessionResume, ""},
 		"neither":    {setup{}, "", "new conversation, because it could not go on with the earlier one: it keeps no sessions"},
 		"refuses":    {setup{Can: loads, Refuse: "session/load", Code: -32603}, "", "earlier one: Not today: it rains"},
-		"dies of":    {setup{Can: loads, Die: "session/load"}, "", "earlier one: the agent's output ended"},
+		"dies of":    {setup{Can: loads, Die: "session/load"}, "", "earlier one: the output of the other side ended"},
 		"hangs on":   {setup{Can: loads, Hang: "session/load"}, "", "earlier one: agent process did not become ready in time"},
 		"falls back": {setup{Can: resumes, Refuse: "session/resume", Code: -32601, Replay: history}, acp.AgentMethodSessionLoad, ""},
 	} {
@@ -261,7 +261,7 @@ func TestHugeLinesCostOnlyThemselves(t *testing.T) {
 	t.Run("request", func(t *testing.T) {
 		s := open(t, setup{})
 		s.run(t, step{Raw: `{"jsonrpc":"2.0","id":77,"method":"fs/write_text_file","params":"`, Long: 11 << 20}, step{Answer: 77}, done)
-		if got := noted(t, s.notes, "replies"); len(got) != 1 || !strings.Contains(got[0], "longer than") {
+		if got := noted(t, s.notes, "replies"); len(got) != 1 || !strings.Contains(got[0], "-32600") || !strings.Contains(got[0], "too long") {
 			t.Errorf("the program was answered %q, want a refusal", got)
 		}
 	})

@@ -16,6 +16,7 @@ import (
 
 	"github.com/seed-028515a8/maestro/agent/turn"
 	"github.com/seed-028515a8/maestro/contracts"
+	"github.com/seed-028515a8/maestro/internal/rpc"
 )
 
 // A run is one prompt that the program works on. Its first fields are guarded by
@@ -44,23 +45,23 @@ type run struct {
 func (p *peer) prompt(ctx context.Context, work contracts.Work) error {
 	r := p.begin()
 	defer p.finish(r)
-	wait, forget, err := p.conn.ask(acp.AgentMethodSessionPrompt, acp.PromptRequest{
+	call, err := p.conn.Ask(acp.AgentMethodSessionPrompt, acp.PromptRequest{
 		SessionId: acp.SessionId(p.session), Prompt: append(p.blocks(work), p.reminder()...),
 	}, func() { p.hear(r) })
 	if err != nil {
-		if p.proc.failure() != nil || errors.Is(err, errStreamEnded) { // it is about to be buried
+		if p.proc.failure() != nil || errors.Is(err, rpc.ErrEnded) { // it is about to be buried
 			<-p.over
 			err = p.proc.failure()
 		}
 		return failure(ctx, err)
 	}
-	defer forget()
+	defer call.Forget()
 	p.a.remember(p.session)
 	select {
-	case reply := <-wait:
+	case reply := <-call.Reply:
 		return p.replied(ctx, r, reply)
 	case <-ctx.Done():
-		return p.interrupt(ctx, r, wait)
+		return p.interrupt(ctx, r, call)
 	}
 }
 
@@ -113,14 +114,14 @@ func (p *peer) halt(r *run) {
 
 // interrupt ends a run that ctx has ended: the program has a moment to do so
 // before it is killed. What it leaves open is the hub's to close.
-func (p *peer) interrupt(ctx context.Context, r *run, wait <-chan reply) error {
+func (p *peer) interrupt(ctx context.Context, r *run, call *rpc.Call) error {
 	p.halt(r)
 	late := time.NewTimer(p.a.wait.interrupt)
 	defer late.Stop()
-	if p.conn.notify(acp.AgentMethodSessionCancel, acp.CancelNotification{SessionId: acp.SessionId(p.session)}) == nil {
+	if p.conn.Notify(acp.AgentMethodSessionCancel, acp.CancelNotification{SessionId: acp.SessionId(p.session)}) == nil {
 		select {
-		case reply := <-wait:
-			if errors.Is(reply.err, errStreamEnded) {
+		case reply := <-call.Reply:
+			if errors.Is(reply.Err, rpc.ErrEnded) {
 				<-p.over
 			} else {
 				p.a.proved()
@@ -135,24 +136,24 @@ func (p *peer) interrupt(ctx context.Context, r *run, wait <-chan reply) error {
 }
 
 // replied ends a run that the program has answered.
-func (p *peer) replied(ctx context.Context, r *run, reply reply) error {
-	if _, refused := errors.AsType[*rejection](reply.err); reply.err != nil && !refused {
-		if errors.Is(reply.err, errStreamEnded) {
+func (p *peer) replied(ctx context.Context, r *run, reply rpc.Reply) error {
+	if _, refused := errors.AsType[*rpc.Error](reply.Err); reply.Err != nil && !refused {
+		if errors.Is(reply.Err, rpc.ErrEnded) {
 			<-p.over
 			return failure(ctx, p.proc.failure())
 		}
-		return failure(ctx, reply.err) // an answer that was too long
+		return failure(ctx, reply.Err) // an answer that was too long
 	}
 	p.a.proved()
-	if reply.err != nil {
+	if reply.Err != nil {
 		p.settle(r, contracts.Usage{})
-		return failure(ctx, p.barred(reply.err))
+		return failure(ctx, p.barred(reply.Err))
 	}
 	var result struct {
 		Stop  string     `json:"stopReason"`
 		Usage *acp.Usage `json:"usage"`
 	}
-	if err := decode(reply.result, &result); err != nil {
+	if err := decode(reply.Result, &result); err != nil {
 		return failure(ctx, fmt.Errorf("the agent's answer cannot be read: %w", err))
 	}
 	p.settle(r, usage(result.Usage))

@@ -13,10 +13,14 @@ import (
 	acp "github.com/coder/acp-go-sdk"
 
 	"github.com/seed-028515a8/maestro/contracts"
+	"github.com/seed-028515a8/maestro/internal/rpc"
 )
 
 // authRequired is the code of errors that want the user to sign in.
 const authRequired = -32000
+
+// maxBarred bounds what is said of having to sign in, in bytes.
+const maxBarred = 2 << 10
 
 // An authMethod is a way to sign in to a program.
 type authMethod struct {
@@ -84,7 +88,7 @@ func (p *peer) initialize(ctx context.Context) error {
 		} `json:"agentInfo"`
 		Auth []authMethod `json:"authMethods"`
 	}
-	err := p.conn.call(ctx, acp.AgentMethodInitialize, acp.InitializeRequest{
+	err := p.call(ctx, acp.AgentMethodInitialize, acp.InitializeRequest{
 		ProtocolVersion: acp.ProtocolVersionNumber,
 		ClientInfo:      &acp.Implementation{Name: "maestro", Title: new("Maestro"), Version: version()},
 		ClientCapabilities: acp.ClientCapabilities{
@@ -124,7 +128,7 @@ func (p *peer) open(ctx context.Context, servers []acp.McpServer) (beginning, er
 			p.opened(id, true)
 			return begun, nil
 		}
-		e, refused := errors.AsType[*rejection](err)
+		e, refused := errors.AsType[*rpc.Error](err)
 		switch {
 		case refused && e.Code == authRequired:
 			return begun, err
@@ -134,7 +138,7 @@ func (p *peer) open(ctx context.Context, servers []acp.McpServer) (beginning, er
 		p.a.forget(err)
 	}
 	var begun beginning
-	err := p.conn.call(ctx, acp.AgentMethodSessionNew, acp.NewSessionRequest{Cwd: p.a.opts.Dir, McpServers: servers}, &begun)
+	err := p.call(ctx, acp.AgentMethodSessionNew, acp.NewSessionRequest{Cwd: p.a.opts.Dir, McpServers: servers}, &begun)
 	if err == nil && begun.SessionID == "" {
 		err = errors.New("the agent made a session without an id")
 	}
@@ -164,11 +168,11 @@ func (e *lostError) Unwrap() error { return e.cause }
 func (p *peer) reopen(ctx context.Context, id acp.SessionId, servers []acp.McpServer) (begun beginning, err error) {
 	err = errCannotReopen
 	if p.can.SessionCapabilities.Resume != nil {
-		err = p.conn.call(ctx, acp.AgentMethodSessionResume,
+		err = p.call(ctx, acp.AgentMethodSessionResume,
 			acp.ResumeSessionRequest{SessionId: id, Cwd: p.a.opts.Dir, McpServers: servers}, &begun)
 	}
 	if p.can.LoadSession && err != nil && ctx.Err() == nil {
-		err = p.conn.call(ctx, acp.AgentMethodSessionLoad,
+		err = p.call(ctx, acp.AgentMethodSessionLoad,
 			acp.LoadSessionRequest{SessionId: id, Cwd: p.a.opts.Dir, McpServers: servers}, &begun)
 	}
 	return begun, err
@@ -176,7 +180,7 @@ func (p *peer) reopen(ctx context.Context, id acp.SessionId, servers []acp.McpSe
 
 // barred makes an error that wants the user to sign in one that says how.
 func (p *peer) barred(err error) error {
-	e, ok := errors.AsType[*rejection](err)
+	e, ok := errors.AsType[*rpc.Error](err)
 	if !ok || e.Code != authRequired {
 		return err
 	}
@@ -189,7 +193,7 @@ func (p *peer) barred(err error) error {
 		text += "; it offers " + strings.Join(names, ", ")
 	}
 	text += ". Sign in with the agent's own program, or pass its key with --env-pass"
-	return &contracts.Error{Code: contracts.CodeRuntimeFailed, Type: contracts.ErrorFatal, Message: head(text, 2*maxRejection)}
+	return &contracts.Error{Code: contracts.CodeRuntimeFailed, Type: contracts.ErrorFatal, Message: head(text, maxBarred)}
 }
 
 // modelName returns the model that answers, or the program's name.
@@ -271,7 +275,7 @@ func (p *peer) setThinking(ctx context.Context) {
 		var result struct {
 			Options []option `json:"configOptions"`
 		}
-		err = p.conn.call(ctx, acp.AgentMethodSessionSetConfigOption, acp.SetSessionConfigOptionRequest{
+		err = p.call(ctx, acp.AgentMethodSessionSetConfigOption, acp.SetSessionConfigOptionRequest{
 			ValueId: &acp.SetSessionConfigOptionValueId{
 				SessionId: acp.SessionId(p.session), ConfigId: acp.SessionConfigId(id), Value: acp.SessionConfigValueId(level),
 			},

@@ -68,7 +68,7 @@ var rooms = map[string]room{
 
 	// Edges: none of them knows the hub.
 	"agent":                     {ours: []string{"agent/acp", "agent/command", "agent/llm", "agent/llm/model", "agent/llm/provider", "agent/llm/tool", "agent/mask", "agent/mcp", "agent/turn", "contracts", "internal/child", "workspace"}},
-	"agent/acp":                 {ours: []string{"agent/command", "agent/diff", "agent/mask", "agent/mcp", "agent/turn", "contracts", "internal/child", "workspace"}, others: []string{acp}},
+	"agent/acp":                 {ours: []string{"agent/command", "agent/diff", "agent/mask", "agent/mcp", "agent/turn", "contracts", "internal/child", "internal/rpc", "workspace"}, others: []string{acp}},
 	"agent/command":             {ours: []string{"contracts", "internal/child"}},
 	"agent/diff":                {},
 	"agent/hosttest":            {ours: []string{"contracts"}, others: []string{system}},
@@ -79,10 +79,11 @@ var rooms = map[string]room{
 	"agent/mask":                {ours: []string{"internal/child"}},
 	"agent/mcp":                 {ours: []string{"agent/command", "contracts", "internal/child"}, others: []string{mcp, jsonschema}},
 	"agent/turn":                {ours: []string{"contracts"}, others: []string{uuid}},
-	"editor":                    {ours: []string{"client", "contracts", "session"}, others: []string{acp}},
+	"editor":                    {ours: []string{"client", "contracts", "internal/rpc", "session"}, others: []string{acp}},
 	"internal/localmodel":       {},
 	"internal/localmodel/serve": {ours: []string{"internal/localmodel"}},
 	"hosted":                    {ours: []string{"contracts"}, others: []string{flags}},
+	"internal/rpc":              {ours: []string{"contracts"}},
 	"internal/child":            {others: []string{system}},
 	"internal/memconn":          {ours: []string{"contracts"}},
 	"observe":                   {ours: []string{"contracts"}, others: []string{otel, prometheus}},

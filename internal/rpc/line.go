@@ -1,4 +1,4 @@
-package acp
+package rpc
 
 import (
 	"bufio"
@@ -6,21 +6,20 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-
-	"github.com/seed-028515a8/maestro/contracts"
 )
-
-// maxLine bounds a line from the program, as lines of the headless protocol are
-// bounded. What is longer is not kept.
-const maxLine = contracts.MaxLineBytes
 
 // headBytes is how much of a line that is too long is kept, to tell what it was.
 const headBytes = 4 << 10
 
 // A longLine is a line that was too long and is gone but for its beginning.
-type longLine struct{ head []byte }
+type longLine struct {
+	head  []byte
+	limit int
+}
 
-func (*longLine) Error() string { return fmt.Sprintf("line is longer than %d bytes", maxLine) }
+func (l *longLine) Error() string {
+	return fmt.Sprintf("the message is too long: its line has more than %d bytes", l.limit)
+}
 
 // readLine returns the next line without its end, valid until the next call. A
 // line longer than limit is skipped without being kept, and the error is a
@@ -30,9 +29,9 @@ func readLine(r *bufio.Reader, limit int) ([]byte, error) {
 	var long *longLine
 	for {
 		part, err := r.ReadSlice('\n')
-		if long == nil && len(line)+len(part) > limit+1 {
+		if long == nil && len(line)+len(bytes.TrimSuffix(part, []byte("\n"))) > limit {
 			head := append(line, part...)
-			long, line = &longLine{bytes.Clone(head[:min(len(head), headBytes)])}, nil
+			long, line = &longLine{bytes.Clone(head[:min(len(head), headBytes)]), limit}, nil
 		}
 		full := errors.Is(err, bufio.ErrBufferFull)
 		if long == nil && (full || line != nil) {
@@ -51,27 +50,36 @@ func readLine(r *bufio.Reader, limit int) ([]byte, error) {
 	}
 }
 
-// sniff returns the id and the method of a message whose beginning is head, as
-// far as they stand there.
-func sniff(head []byte) (id json.RawMessage, method string) {
+// sniff returns the id of a message whose beginning is head, and whether it has a
+// method, as far as they stand there.
+func sniff(head []byte) (id json.RawMessage, asks bool) {
 	dec := json.NewDecoder(bytes.NewReader(head))
 	if open, err := dec.Token(); err != nil || open != json.Delim('{') {
-		return nil, ""
+		return nil, false
 	}
 	for {
 		key, err := dec.Token()
 		if err != nil {
-			return id, method
+			break
 		}
 		var value json.RawMessage
 		if dec.Decode(&value) != nil {
-			return id, method
+			break
 		}
 		switch key {
 		case "id":
 			id = value
 		case "method":
-			_ = json.Unmarshal(value, &method) // a method that is no text is none
+			asks = true
 		}
 	}
+	if !isID(id) {
+		id = nil
+	}
+	return id, asks
+}
+
+// isID reports whether a value may be the id of a request.
+func isID(id json.RawMessage) bool {
+	return len(id) > 0 && (id[0] == '"' || id[0] == '-' || id[0] >= '0' && id[0] <= '9')
 }

@@ -1,0 +1,223 @@
+package rpc
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"sync"
+
+	"github.com/seed-028515a8/maestro/contracts"
+)
+
+// A Message is what the peer asks or, without an ID, tells.
+type Message struct {
+	ID     json.RawMessage // a text or a number; nil of a notification
+	Method string
+	Params json.RawMessage
+}
+
+// Asks reports whether the message wants an answer.
+func (m Message) Asks() bool { return m.ID != nil }
+
+// A Reply is what came of a call.
+type Reply struct {
+	Result json.RawMessage
+	Err    error // an *Error if the peer refused, a *BadLine if the answer was not kept, or why the connection ended
+}
+
+// Options say how a connection is served. Send, Serve and Bad are needed.
+type Options struct {
+	// Send writes a line, its end included. It is called once at a time; while it
+	// blocks, nothing else is sent.
+	Send func(line []byte) error
+
+	// Serve takes in a message. The reader calls it, so it must not wait for an
+	// answer of the peer.
+	Serve func(Message)
+
+	// Bad takes in a line that is no message. The reader calls it; its error ends
+	// the reading.
+	Bad func(*BadLine) error
+
+	// Withdraw is the notification that tells the peer that a call was given up,
+	// with the params {"requestId": id}. Empty tells nothing.
+	Withdraw string
+
+	// MaxBad is how many lines in a row may be bad: one more ends the reading. Zero
+	// is any number.
+	MaxBad int
+
+	// MaxLine bounds a line that is read, in bytes without its end. Zero means
+	// [contracts.MaxLineBytes]. Longer ones are bad and not kept.
+	MaxLine int
+}
+
+// ErrEnded is what a call has come to when the peer's output has ended.
+var ErrEnded = errors.New("the output of the other side ended")
+
+// A Conn is a connection. Its methods may be called from any goroutine, Read from
+// one.
+type Conn struct {
+	opts Options
+
+	sending sync.Mutex // orders what is written
+
+	mu      sync.Mutex // guards the following
+	last    int64
+	waiting map[int64]waiter // bounded by those who ask
+	down    error            // set once the connection has ended
+}
+
+// A waiter waits for what comes of a call.
+type waiter struct {
+	reply chan Reply // 1-buffered; gets one value
+	first func()     // called by the reader before it goes on; may be nil
+}
+
+// New returns a connection that nobody reads yet.
+func New(o Options) *Conn {
+	if o.MaxLine == 0 {
+		o.MaxLine = contracts.MaxLineBytes
+	}
+	return &Conn{opts: o, waiting: map[int64]waiter{}}
+}
+
+// Read takes in what the peer writes until that ends, which is no error, or the
+// connection was closed. Then every call that still waits has ended.
+func (c *Conn) Read(r io.Reader) error {
+	defer c.Close(ErrEnded)
+	lines := bufio.NewReaderSize(r, 64<<10)
+	for bad := 0; ; {
+		line, err := readLine(lines, c.opts.MaxLine)
+		var wrong *BadLine
+		if long, ok := errors.AsType[*longLine](err); ok {
+			wrong = c.overlong(long)
+		} else if errors.Is(err, io.EOF) {
+			return nil
+		} else if err != nil {
+			return err
+		}
+		if c.closed() {
+			return nil
+		}
+		if wrong == nil {
+			wrong = c.take(line)
+		}
+		if wrong == nil {
+			bad = 0
+			continue
+		}
+		if bad++; c.opts.MaxBad > 0 && bad > c.opts.MaxBad {
+			return fmt.Errorf("%d lines in a row are no messages", bad)
+		}
+		if err := c.opts.Bad(wrong); err != nil {
+			return err
+		}
+	}
+}
+
+// A message is a JSON-RPC message of any kind.
+type message struct {
+	JSONRPC string          `json:"jsonrpc"`
+	ID      json.RawMessage `json:"id,omitempty"`
+	Method  string          `json:"method,omitempty"`
+	Params  json.RawMessage `json:"params,omitempty"`
+	Result  json.RawMessage `json:"result,omitempty"`
+	Error   json.RawMessage `json:"error,omitempty"`
+}
+
+// take takes in one line, and returns it if it is bad.
+func (c *Conn) take(line []byte) *BadLine {
+	line = bytes.TrimSpace(bytes.TrimPrefix(line, []byte("\uFEFF")))
+	if len(line) == 0 {
+		return nil
+	}
+	var m message
+	if err := json.Unmarshal(line, &m); err != nil {
+		code := CodeParse
+		if json.Valid(line) {
+			code = CodeInvalid
+		}
+		return &BadLine{Text: "the line is no JSON-RPC message", Code: code}
+	}
+	if isNull(m.ID) {
+		m.ID = nil
+	}
+	switch {
+	case m.ID != nil && !isID(m.ID):
+		return &BadLine{Text: "an id is a text or a number", Code: CodeInvalid}
+	case m.Method != "":
+		c.opts.Serve(Message{ID: m.ID, Method: m.Method, Params: m.Params})
+	case m.ID != nil && (c.answered(m.ID, Reply{Result: m.Result, Err: problem(m.Error)}) || m.Result != nil || m.Error != nil):
+	case m.ID == nil && !isNull(m.Error):
+		return &BadLine{Text: "the peer reports: " + problem(m.Error).Error()}
+	default:
+		return &BadLine{Text: "the message neither asks nor answers", Code: CodeInvalid, ID: m.ID}
+	}
+	return nil
+}
+
+func isNull(raw json.RawMessage) bool { return len(raw) == 0 || string(raw) == "null" }
+
+// overlong deals with a line that was too long to be kept, so that nobody waits
+// for what it answered.
+func (c *Conn) overlong(long *longLine) *BadLine {
+	id, asks := sniff(long.head)
+	wrong := &BadLine{Text: long.Error(), Code: CodeInvalid}
+	switch {
+	case asks && id != nil:
+		wrong.ID = id
+	case asks: // a notification, or a request whose id stands behind what was kept
+	case id != nil:
+		wrong.Code = 0
+		c.answered(id, Reply{Err: wrong})
+	default:
+		wrong.Lost = true
+	}
+	return wrong
+}
+
+// answered hands over what came of a call, and reports whether somebody waits for
+// it. Else it is dropped: its call was given up, or was answered before.
+func (c *Conn) answered(id json.RawMessage, r Reply) bool {
+	n, err := strconv.ParseInt(string(bytes.Trim(id, `"`)), 10, 64)
+	if err != nil {
+		return false
+	}
+	c.mu.Lock()
+	wait, ok := c.waiting[n]
+	delete(c.waiting, n)
+	c.mu.Unlock()
+	if !ok {
+		return false
+	}
+	if wait.first != nil {
+		wait.first()
+	}
+	wait.reply <- r
+	return true
+}
+
+func (c *Conn) closed() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.down != nil
+}
+
+// Close ends every call that waits with cause, unless the connection has ended
+// before. The reader ends with the line that it reads.
+func (c *Conn) Close(cause error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.down == nil {
+		c.down = cause
+	}
+	for id, wait := range c.waiting {
+		delete(c.waiting, id)
+		wait.reply <- Reply{Err: c.down}
+	}
+}
