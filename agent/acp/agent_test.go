@@ -117,6 +117,14 @@ func (s *stand) replies(t *testing.T, want ...string) {
 	}
 }
 
+// answer returns what the last request of a run was answered with.
+func (s *stand) answer(t *testing.T, steps ...step) string {
+	t.Helper()
+	s.run(t, append(steps, done)...)
+	all := noted(t, s.notes, "replies")
+	return all[len(all)-1]
+}
+
 // received counts the messages of a method that the program got.
 func (s *stand) received(t *testing.T, method string) (n int) {
 	for _, line := range noted(t, s.notes, "received") {

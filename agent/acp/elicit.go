@@ -4,68 +4,53 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
-	"fmt"
 
 	acp "github.com/coder/acp-go-sdk"
 
+	"github.com/seed-028515a8/maestro/agent/elicit"
 	"github.com/seed-028515a8/maestro/agent/turn"
 	"github.com/seed-028515a8/maestro/contracts"
 	"github.com/seed-028515a8/maestro/internal/rpc"
 )
 
-// elicitationTool is the tool that the wire has for elicitations.
-const elicitationTool = "mcp_elicitation"
-
-// What became of an elicitation.
-const (
-	elicitAccept  = "accept"
-	elicitDecline = "decline"
-	elicitCancel  = "cancel"
-)
-
-// An elicited is the answer to an elicitation, of clients and to the program.
-type elicited struct {
-	Action  string                     `json:"action"`
-	Content map[string]json.RawMessage `json:"content,omitempty"`
-}
-
-// An elicitation is a question of the program, or of an MCP server behind it, as
-// clients see it. What the program sends is passed on as it is: the types of the
-// library keep neither the whole schema nor what the question is about.
-type elicitation struct {
-	ServerName    string          `json:"serverName"`
-	RequestID     string          `json:"requestId"`
-	Mode          string          `json:"mode"`
-	Message       string          `json:"message"`
-	Schema        json.RawMessage `json:"requestedSchema,omitempty"`
-	URL           string          `json:"url,omitempty"`
-	ElicitationID string          `json:"elicitationId,omitempty"`
-}
-
-// elicitation puts an elicitation to the clients. Only the reader calls it; the
-// answer comes from a goroutine that ends with the question.
+// elicitation puts an elicitation of the program, or of an MCP server behind it,
+// to the clients. Only the reader calls it; the answer comes from a goroutine that
+// ends with the question.
+//
+// The params are read as those of a question of ours, because the types of the
+// library do not keep the whole schema.
 func (p *peer) elicitation(m rpc.Message) {
-	if m.ID == nil {
+	if !m.Asks() {
 		return
 	}
-	var e elicitation
-	err := decode(m.Params, &e)
-	if e.Mode == "" {
-		e.Mode = "form" // as in MCP, where it came later
+	var q elicit.Question
+	err := decode(m.Params, &q)
+	if (q.Mode == "" || q.Mode == elicit.ModeForm) && isNull(q.RequestedSchema) {
+		q.RequestedSchema = json.RawMessage(`{"type":"object","properties":{}}`)
 	}
-	if err != nil || e.Mode != "form" && e.Mode != "url" {
-		p.refuse(m.ID, acp.NewInvalidParams("the elicitation is neither a form nor a URL"))
+	if err == nil {
+		err = q.Check(head(p.name, 40))
+	}
+	if err != nil {
+		p.mu.Lock()
+		p.status("The agent's question was refused: " + err.Error())
+		p.mu.Unlock()
+		p.refuse(m.ID, acp.NewInvalidParams(map[string]any{"details": err.Error()}))
+		return
+	}
+	req, err := q.Request()
+	if err != nil {
+		p.refuse(m.ID, refusal(err))
 		return
 	}
 	ctx, done := p.admit(m)
 	if ctx == nil {
 		return
 	}
-	r, req := p.poseElicitation(&e)
+	r := p.beginElicitation()
 	if r == nil {
 		done()
-		p.respond(m.ID, elicited{Action: elicitCancel})
+		p.respond(m.ID, elicit.Answer{Action: elicit.Cancel})
 		return
 	}
 	p.serving.Go(func() {
@@ -75,106 +60,46 @@ func (p *peer) elicitation(m rpc.Message) {
 		defer cancel()
 		defer context.AfterFunc(r.ctx, cancel)() // the run may end before
 		out, err := p.a.host.Ask(ctx, req, contracts.AskOptions{})
-		p.respond(m.ID, p.elicited(r, req, out, err))
+		p.respond(m.ID, p.elicited(r, &q, req, out, err))
 	})
 }
 
-// poseElicitation makes a question of an elicitation. r is nil if there is no run
-// to ask in.
-func (p *peer) poseElicitation(e *elicitation) (r *run, req *contracts.ServerRequest) {
+// beginElicitation returns the run to ask in, nil if there is none.
+func (p *peer) beginElicitation() *run {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if r = p.active(); r == nil {
+	r := p.active()
+	if r == nil {
 		p.stray("ask for input")
-		return nil, nil
+		return nil
 	}
 	p.pause(r)
-	e.ServerName, e.RequestID = head(p.name, 40), turn.ID("elicit_")
-	if isNull(e.Schema) {
-		e.Schema = nil
-		if e.Mode == "form" {
-			e.Schema = json.RawMessage(`{"type":"object","properties":{}}`)
-		}
-	}
-	id := elicitationTool + ":" + e.ServerName + ":" + e.RequestID
 	r.work.Add(1)
-	return r, &contracts.ServerRequest{
-		RequestID: id, RequestType: contracts.RequestMCPElicitation, CallID: id, Tool: elicitationTool,
-		Args: encode(e), Reason: "MCP server requested additional user input",
-	}
+	return r
 }
 
 // elicited ends the call that the question was, and returns the answer for the
 // program. Nothing but a clear answer of a client is one.
-func (p *peer) elicited(r *run, req *contracts.ServerRequest, out contracts.Outcome, err error) elicited {
-	answer, why := elicited{Action: elicitCancel}, ""
-	if err == nil {
-		answer, why = verdictOf(out)
-	}
+func (p *peer) elicited(r *run, q *elicit.Question, req *contracts.ServerRequest, out contracts.Outcome, err error) elicit.Answer {
+	none := elicit.Answer{Action: elicit.Cancel}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if err != nil || p.active() != r || r.stopping {
-		return elicited{Action: elicitCancel}
+		return none
+	}
+	var answer *elicit.Answer
+	why := cmp.Or(out.Reason, string(out.Verdict))
+	if out.Verdict == contracts.VerdictAnswered {
+		answer, why = q.Read(out.Content)
 	}
 	if out.Announced { // else the hub has said why nobody was asked
-		if why != "" {
+		if answer == nil {
 			p.publish(&contracts.Status{Message: "The agent's question was cancelled: " + why})
 		}
 		p.publish(turn.After(req.CallID, out.Verdict))
 	}
-	return answer
-}
-
-// verdictOf returns the answer that an outcome is, and why if it is none.
-func verdictOf(out contracts.Outcome) (answer elicited, why string) {
-	answer = elicited{Action: elicitCancel}
-	if out.Verdict != contracts.VerdictAnswered {
-		return answer, cmp.Or(out.Reason, string(out.Verdict))
+	if answer == nil {
+		return none
 	}
-	read, err := readElicited(out.Content)
-	if err != nil {
-		return answer, err.Error()
-	}
-	return read, ""
-}
-
-// readElicited reads a client's answer.
-func readElicited(content []contracts.ContentBlock) (elicited, error) {
-	var answer elicited
-	if len(content) == 0 || content[0].Type != "text" || json.Unmarshal([]byte(content[0].Text), &answer) != nil {
-		return answer, errors.New("the answer cannot be read")
-	}
-	switch answer.Action {
-	case elicitAccept:
-		for name, value := range answer.Content {
-			if !elementary(value) {
-				return answer, fmt.Errorf("the answer's %s is neither text, a number, a boolean nor a list of texts", head(name, 80))
-			}
-		}
-		return answer, nil
-	case elicitDecline, elicitCancel:
-		answer.Content = nil
-		return answer, nil
-	}
-	return answer, errors.New("the answer has no known action")
-}
-
-// elementary reports whether a value is one that a form can have.
-func elementary(raw json.RawMessage) bool {
-	var value any
-	if json.Unmarshal(raw, &value) != nil {
-		return false
-	}
-	switch v := value.(type) {
-	case string, float64, bool:
-		return true
-	case []any:
-		for _, e := range v {
-			if _, ok := e.(string); !ok {
-				return false
-			}
-		}
-		return true
-	}
-	return false
+	return *answer
 }

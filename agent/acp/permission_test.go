@@ -11,6 +11,7 @@ import (
 
 	acp "github.com/coder/acp-go-sdk"
 
+	"github.com/seed-028515a8/maestro/agent/elicit"
 	"github.com/seed-028515a8/maestro/agent/hosttest"
 	"github.com/seed-028515a8/maestro/contracts"
 )
@@ -447,7 +448,7 @@ func TestManyQuestionsAreBounded(t *testing.T) {
 
 func TestElicitations(t *testing.T) {
 	form := asks("elicitation/create", map[string]any{
-		"sessionId": "s1", "mode": "form", "message": "Which?", "requestedSchema": map[string]any{"type": "object", "additionalProperties": false},
+		"sessionId": "s1", "mode": "form", "message": "Which?", "requestedSchema": map[string]any{"type": "object", "required": []string{"a"}},
 	})
 	page := asks("elicitation/create", map[string]any{"sessionId": "s1", "mode": "url", "message": "Go", "url": "https://example.org", "elicitationId": "e1"})
 	answered := func(text string) contracts.Outcome {
@@ -462,9 +463,10 @@ func TestElicitations(t *testing.T) {
 		"accepted":   {form, answered(`{"action":"accept","content":{"a":"b","n":1.50,"l":["x"],"y":true}}`), `{"action":"accept","content":{"a":"b","l":["x"],"n":1.50,"y":true}}`, ""},
 		"declined":   {page, answered(`{"action":"decline","content":{"a":"b"}}`), `{"action":"decline"}`, ""},
 		"cancelled":  {form, answered(`{"action":"cancel"}`), `{"action":"cancel"}`, ""},
-		"unreadable": {form, answered(`yes`), `{"action":"cancel"}`, "cannot be read"},
-		"unknown":    {form, answered(`{"action":"maybe"}`), `{"action":"cancel"}`, "no known action"},
-		"nested":     {form, answered(`{"action":"accept","content":{"a":{"b":1}}}`), `{"action":"cancel"}`, "answer's a is neither"},
+		"unreadable": {form, answered(`yes`), `{"action":"cancel"}`, "not understood"},
+		"unknown":    {form, answered(`{"action":"maybe"}`), `{"action":"cancel"}`, "no action that is known"},
+		"nested":     {form, answered(`{"action":"accept","content":{"a":{"b":1}}}`), `{"action":"cancel"}`, `"a" is no text`},
+		"unfit":      {form, answered(`{"action":"accept","content":{"b":"c"}}`), `{"action":"cancel"}`, `"a" is missing`},
 		"nobody":     {form, contracts.Outcome{Verdict: contracts.VerdictFailed, Reason: "timed out", By: contracts.ResolvedByPolicy}, `{"action":"cancel"}`, "timed out"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -479,14 +481,31 @@ func TestElicitations(t *testing.T) {
 				t.Errorf("said %q, want nothing", got)
 			}
 			req := s.host.Asked()[0]
-			var args elicitation
+			var args elicit.Question
 			hosttest.Must(t, json.Unmarshal(req.Args, &args))
 			if req.CallID != "mcp_elicitation:fake:"+args.RequestID || args.ServerName != "fake" || args.Message == "" {
 				t.Errorf("got %s with %s", req.CallID, req.Args)
 			}
-			if args.Mode == "form" && string(args.Schema) != `{"additionalProperties":false,"type":"object"}` || args.Mode == "url" && args.URL == "" {
+			if args.Mode == "form" && string(args.RequestedSchema) != `{"required":["a"],"type":"object"}` || args.Mode == "url" && args.URL == "" {
 				t.Errorf("got args %s, want them as the program sent them", req.Args)
 			}
 		})
 	}
+}
+
+func TestElicitationsThatCannotBeShownAreRefused(t *testing.T) {
+	long := strings.Repeat("x", 200<<10)
+	s := open(t, setup{})
+	for _, params := range []map[string]any{
+		{"mode": "dance"}, {"mode": "url", "url": "file:///etc/passwd"}, {"mode": "url", "url": "https://h/" + long},
+		{"requestedSchema": map[string]any{"$ref": "#"}}, {"requestedSchema": map[string]any{"title": long}},
+	} {
+		if got := s.answer(t, asks("elicitation/create", params)); !strings.Contains(got, "-32602") {
+			t.Errorf("%.80v: got %s, want a refusal", params, got)
+		}
+	}
+	if len(s.host.Asked()) > 0 {
+		t.Errorf("asked %d questions, want none", len(s.host.Asked()))
+	}
+	s.says(t, "question was refused: it wanted an address opened that is none of the web")
 }

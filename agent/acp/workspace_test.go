@@ -17,14 +17,6 @@ import (
 	"github.com/seed-028515a8/maestro/contracts"
 )
 
-// answer returns what the last request of a run was answered with.
-func (s *stand) answer(t *testing.T, steps ...step) string {
-	t.Helper()
-	s.run(t, append(steps, done)...)
-	all := noted(t, s.notes, "replies")
-	return all[len(all)-1]
-}
-
 func TestFilesAreServedInsideTheWorkspace(t *testing.T) {
 	dir := t.TempDir()
 	secret := filepath.Join(t.TempDir(), "secret")

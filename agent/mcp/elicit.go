@@ -2,38 +2,23 @@ package mcp
 
 import (
 	"context"
-	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/url"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/seed-028515a8/maestro/agent/elicit"
 	"github.com/seed-028515a8/maestro/contracts"
 )
 
-// Words of an elicitation.
-const (
-	elicitTool    = "mcp_elicitation"
-	elicitReason  = "MCP server requested additional user input"
-	withdrawn     = "The MCP server does not wait for an answer any more"
-	modeForm      = "form"
-	modeURL       = "url"
-	actionAccept  = "accept"
-	actionDecline = "decline"
-	actionCancel  = "cancel"
-)
+// withdrawn is why a question ends that its server has given up.
+const withdrawn = "The MCP server does not wait for an answer any more"
 
 // Bounds on a question.
 const (
-	maxMessage     = 16 << 10
-	maxFormBytes   = 128 << 10
-	maxURLBytes    = 8 << 10
 	maxElicitID    = 256
 	maxElsewhere   = 16 // addresses that one call may send people to
 	elsewhereLimit = 30 * time.Minute
@@ -42,17 +27,6 @@ const (
 
 // errDeclined says that people did not do what a server wanted first.
 var errDeclined = errors.New("what the server asked for first was not accepted")
-
-// A question is what clients are told of an elicitation.
-type question struct {
-	ServerName      string          `json:"serverName"`
-	RequestID       string          `json:"requestId"`
-	Mode            string          `json:"mode"`
-	Message         string          `json:"message"`
-	RequestedSchema json.RawMessage `json:"requestedSchema,omitempty"`
-	URL             string          `json:"url,omitempty"`
-	ElicitationID   string          `json:"elicitationId,omitempty"`
-}
 
 // elicit asks people what a server wants to know, whether it pushed the question
 // or gave it as the answer to a call: the library makes one of both. The answer
@@ -64,7 +38,7 @@ func (s *session) elicit(ctx context.Context, p *sdk.ElicitParams) *sdk.ElicitRe
 		s.link.say("MCP server %q asked for input and was told that it is cancelled: %s", s.link.server.Name, s.link.redact(errors.New(why)))
 	}
 	if result == nil {
-		return &sdk.ElicitResult{Action: actionCancel}
+		return &sdk.ElicitResult{Action: elicit.Cancel}
 	}
 	return result
 }
@@ -94,15 +68,11 @@ func (s *session) ask(ctx context.Context, p *sdk.ElicitParams) (answer *sdk.Eli
 	if err != nil {
 		return nil, err.Error()
 	}
-	args, err := json.Marshal(q)
+	req, err := q.Request()
 	if err != nil {
 		return nil, "the question cannot be shown"
 	}
-	id := elicitTool + ":" + l.server.Name + ":" + q.RequestID
-	out, err := s.put(ctx, &contracts.ServerRequest{
-		RequestID: id, RequestType: contracts.RequestMCPElicitation, CallID: id,
-		Tool: elicitTool, Args: args, Reason: elicitReason,
-	})
+	out, err := s.put(ctx, req)
 	switch {
 	case err != nil && ctx.Err() != nil:
 		return nil, "" // nobody waits for it
@@ -149,67 +119,41 @@ func (s *session) put(ctx context.Context, req *contracts.ServerRequest) (contra
 	return out, err
 }
 
-// newQuestion makes a question that clients can show. The id is ours: those of a
-// server begin anew with every connection.
-func newQuestion(server string, p *sdk.ElicitParams) (*question, error) {
+// newQuestion makes a question that clients can show.
+func newQuestion(server string, p *sdk.ElicitParams) (*elicit.Question, error) {
 	if p == nil {
 		return nil, errors.New("the question is empty")
 	}
-	q := &question{
-		ServerName: server, RequestID: strings.ToLower(rand.Text())[:16], Mode: p.Mode,
-		Message: cut(strings.ToValidUTF8(p.Message, "\uFFFD"), maxMessage),
-	}
-	switch q.Mode {
-	case "", modeForm:
-		q.Mode = modeForm
-		return q, q.form(p)
-	case modeURL:
-		return q, q.elsewhere(p)
-	}
-	return nil, errors.New("the question is of an unknown kind")
-}
-
-func (q *question) form(p *sdk.ElicitParams) error {
-	if p.RequestedSchema == nil {
-		return nil
-	}
-	if refers(p.RequestedSchema) {
-		return errors.New("the form refers to itself or to another, as forms may not")
-	}
-	schema, err := json.Marshal(p.RequestedSchema)
-	if err != nil || len(schema) > maxFormBytes {
-		return errors.New("the form is too long")
-	}
-	q.RequestedSchema = schema
-	return nil
-}
-
-// refers reports whether a schema has a reference anywhere. Forms are flat and
-// have none; one that refers to itself would be followed without end, by the
-// library as well, if an answer to it were accepted.
-func refers(schema any) bool {
-	switch v := schema.(type) {
-	case map[string]any:
-		for key, value := range v {
-			if strings.HasSuffix(strings.ToLower(key), "ref") && strings.HasPrefix(key, "$") || refers(value) {
-				return true
-			}
+	q := &elicit.Question{Mode: p.Mode, Message: p.Message, URL: p.URL, ElicitationID: p.ElicitationID}
+	if p.RequestedSchema != nil {
+		schema, err := json.Marshal(p.RequestedSchema)
+		if err != nil {
+			return nil, errors.New("the form is not understood")
 		}
-	case []any:
-		return slices.ContainsFunc(v, refers)
+		q.RequestedSchema = schema
 	}
-	return false
+	return q, q.Check(server)
 }
 
-// elsewhere takes an address that people are to visit. Only those of the web are
-// shown: a client might open others with more rights than a page has.
-func (q *question) elsewhere(p *sdk.ElicitParams) error {
-	u, err := url.Parse(p.URL)
-	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || len(p.URL) > maxURLBytes {
-		return errors.New("it wanted an address opened that is none of the web, or too long")
+// answerOf is the answer of a client as servers are told it, or nil and why there
+// is none.
+func answerOf(q *elicit.Question, blocks []contracts.ContentBlock) (*sdk.ElicitResult, string) {
+	answer, why := q.Read(blocks)
+	if answer == nil {
+		return nil, why
 	}
-	q.URL, q.ElicitationID = p.URL, cut(p.ElicitationID, maxElicitID)
-	return nil
+	result := &sdk.ElicitResult{Action: answer.Action}
+	if answer.Action == elicit.Accept && q.Mode == elicit.ModeForm {
+		result.Content = map[string]any{}
+	}
+	for name, raw := range answer.Content {
+		var value any
+		if err := json.Unmarshal(raw, &value); err != nil {
+			return nil, "the answer is not understood" // not reached: it was read before
+		}
+		result.Content[name] = value
+	}
+	return result, ""
 }
 
 // refuseSampling refuses to ask a model on behalf of a server, which was not told
@@ -242,8 +186,8 @@ func (s *session) errand(ctx context.Context, data json.RawMessage) error {
 		}
 		finished, forget := s.link.await(cut(p.ElicitationID, maxElicitID)) // before people are asked, lest it be missed
 		defer forget()
-		p.Mode = modeURL
-		if s.elicit(ctx, p).Action != actionAccept {
+		p.Mode = elicit.ModeURL
+		if s.elicit(ctx, p).Action != elicit.Accept {
 			return errDeclined
 		}
 		if p.ElicitationID != "" {

@@ -1,11 +1,6 @@
 package mcp
 
-import (
-	"encoding/json"
-	"testing"
-
-	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
-)
+import "testing"
 
 func FuzzServers(f *testing.F) {
 	f.Add([]byte(`{"mcpServers": {"a": {"command": "x", "args": ["${A:-b}"], "env": {"A": "1"}}, "b": {"type": "http", "url": "https://h/${B}", "headers": {"A": "b"}}}}`))
@@ -34,28 +29,6 @@ func FuzzEndpoint(f *testing.F) {
 		}
 		if twice, err := endpoint(once, false); err != nil || twice != once {
 			t.Errorf("%q: got %q, then %q, %v; want the endpoint of an endpoint to be itself", address, once, twice, err)
-		}
-	})
-}
-
-func FuzzAnswer(f *testing.F) {
-	f.Add(`{"type":"object","properties":{"a":{"type":"string","format":"email"}},"required":["a"]}`, `{"action":"accept","content":{"a":"b@c"}}`)
-	f.Add(`{"properties":{"a":{"type":"string","$ref":"#"}}}`, `{"action":"accept","content":{"a":[]}}`)
-	f.Add(`{"$ref":"#"}`, `{"action":"accept"}`) // followed without end if it is followed
-	f.Add(`{"allOf":[{"$dynamicRef":"#"}]}`, `{"action":"accept"}`)
-	f.Add(`{"pattern":"(","properties":{"a":null}}`, `{"action":"accept","content":{"a":1}}`)
-	f.Fuzz(func(t *testing.T, schema, said string) {
-		p := &sdk.ElicitParams{Message: "?"}
-		if json.Unmarshal([]byte(schema), &p.RequestedSchema) != nil {
-			return
-		}
-		q, err := newQuestion("one", p)
-		if err != nil {
-			return
-		}
-		answer, why := answerOf(q, text(said))
-		if (answer == nil) == (why == "") {
-			t.Errorf("got %v, %q; want an answer or a reason", answer, why)
 		}
 	})
 }

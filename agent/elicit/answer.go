@@ -1,4 +1,4 @@
-package mcp
+package elicit
 
 import (
 	"encoding/json"
@@ -10,47 +10,59 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/google/jsonschema-go/jsonschema"
-	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/seed-028515a8/maestro/contracts"
 )
 
-// answerOf reads what a client answered: the first text block is JSON, an action
+// Actions of an answer.
+const (
+	Accept  = "accept"
+	Decline = "decline"
+	Cancel  = "cancel"
+)
+
+// An Answer is what became of a question.
+type Answer struct {
+	Action  string                     `json:"action"`
+	Content map[string]json.RawMessage `json:"content,omitempty"` // of an accepted form, as it was written
+}
+
+// Read reads what a client answered: the first text block is JSON, an action
 // and, with accept, the content of the form. It returns nil and why if that is no
 // answer to the question. What was filled in is never repeated in the reason.
-func answerOf(q *question, blocks []contracts.ContentBlock) (answer *sdk.ElicitResult, why string) {
+func (q *Question) Read(blocks []contracts.ContentBlock) (answer *Answer, why string) {
 	at := slices.IndexFunc(blocks, func(b contracts.ContentBlock) bool { return b.Type == "text" })
 	if at < 0 {
 		return nil, "the answer has no text"
 	}
 	var said map[string]json.RawMessage // keys count in this spelling only
+	answer = &Answer{}
 	var action string
 	var content map[string]any
 	if json.Unmarshal([]byte(blocks[at].Text), &said) != nil || !decoded(said["action"], &action) {
 		return nil, "the answer is not understood"
 	}
 	switch action {
-	case actionDecline, actionCancel:
-		return &sdk.ElicitResult{Action: action}, ""
-	case actionAccept:
+	case Decline, Cancel:
+		return &Answer{Action: action}, ""
+	case Accept:
 	default:
 		return nil, "the answer has no action that is known"
 	}
-	if q.Mode == modeURL {
-		return &sdk.ElicitResult{Action: actionAccept}, ""
+	if q.Mode == ModeURL {
+		return &Answer{Action: Accept}, ""
 	}
-	if !decoded(said["content"], &content) {
+	if !decoded(said["content"], &content) || !decoded(said["content"], &answer.Content) {
 		return nil, "the answer is not understood"
-	}
-	if content == nil {
-		content = map[string]any{}
 	}
 	if err := fits(q.RequestedSchema, content); err != nil {
 		return nil, "the answer does not fit what was asked: " + err.Error()
 	}
-	return &sdk.ElicitResult{Action: actionAccept, Content: content}, ""
+	answer.Action = Accept
+	return answer, ""
 }
 
 // decoded reads a value that may be absent, and reports whether it is of the type
@@ -137,4 +149,13 @@ func formatted(format string, value any) bool {
 		}
 	}
 	return err == nil
+}
+
+// maxLabel bounds the name of a field in a reason, in bytes.
+const maxLabel = 80
+
+// label is the name of a field as one short line.
+func label(text string) string {
+	words := strings.FieldsFunc(cut(text, maxLabel), func(c rune) bool { return !unicode.IsGraphic(c) || unicode.IsSpace(c) })
+	return strings.Join(words, " ")
 }

@@ -1,0 +1,128 @@
+package elicit
+
+import (
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/seed-028515a8/maestro/contracts"
+)
+
+// Tool is the tool that the wire has for elicitations.
+const Tool = "mcp_elicitation"
+
+// Modes of a question.
+const (
+	ModeForm = "form"
+	ModeURL  = "url"
+)
+
+// Bounds on a question, in bytes. A message or an id that is longer is cut, and a
+// form or an address is no question then.
+const (
+	maxName    = 64
+	maxMessage = 16 << 10
+	maxForm    = 128 << 10
+	maxURL     = 8 << 10
+	maxID      = 256
+)
+
+// A Question is what clients are told of an elicitation.
+type Question struct {
+	ServerName      string          `json:"serverName"`
+	RequestID       string          `json:"requestId"`
+	Mode            string          `json:"mode"`
+	Message         string          `json:"message"`
+	RequestedSchema json.RawMessage `json:"requestedSchema,omitempty"`
+	URL             string          `json:"url,omitempty"`
+	ElicitationID   string          `json:"elicitationId,omitempty"`
+}
+
+// Check makes a question of server one that clients can be shown, or says why it
+// is none. Its request id is ours: those of a server begin anew with every
+// connection.
+func (q *Question) Check(server string) error {
+	q.ServerName, q.RequestID = cut(server, maxName), strings.ToLower(rand.Text())[:16]
+	q.Message = cut(q.Message, maxMessage)
+	switch q.Mode {
+	case "", ModeForm: // which came first
+		q.Mode, q.URL, q.ElicitationID = ModeForm, "", ""
+		return q.checkForm()
+	case ModeURL:
+		q.RequestedSchema = nil
+		return q.checkURL()
+	}
+	return errors.New("the question is of an unknown kind")
+}
+
+func (q *Question) checkForm() error {
+	if len(q.RequestedSchema) == 0 || string(q.RequestedSchema) == "null" {
+		q.RequestedSchema = nil
+		return nil
+	}
+	if len(q.RequestedSchema) > maxForm {
+		return errors.New("the form is too long")
+	}
+	var schema any
+	if json.Unmarshal(q.RequestedSchema, &schema) != nil {
+		return errors.New("the form is not understood")
+	}
+	if refers(schema) {
+		return errors.New("the form refers to itself or to another, as forms may not")
+	}
+	return nil
+}
+
+// refers reports whether a schema has a reference anywhere. Forms are flat and
+// have none; one that refers to itself would be followed without end if an answer
+// to it were accepted.
+func refers(schema any) bool {
+	switch v := schema.(type) {
+	case map[string]any:
+		for key, value := range v {
+			if strings.HasSuffix(strings.ToLower(key), "ref") && strings.HasPrefix(key, "$") || refers(value) {
+				return true
+			}
+		}
+	case []any:
+		return slices.ContainsFunc(v, refers)
+	}
+	return false
+}
+
+// checkURL takes an address that people are to visit. Only those of the web are
+// shown: a client might open others with more rights than a page has.
+func (q *Question) checkURL() error {
+	u, err := url.Parse(q.URL)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || len(q.URL) > maxURL {
+		return errors.New("it wanted an address opened that is none of the web, or too long")
+	}
+	q.ElicitationID = cut(q.ElicitationID, maxID)
+	return nil
+}
+
+// Request returns the question as it is put. It was checked.
+func (q *Question) Request() (*contracts.ServerRequest, error) {
+	args, err := json.Marshal(q)
+	if err != nil {
+		return nil, err
+	}
+	id := Tool + ":" + q.ServerName + ":" + q.RequestID
+	return &contracts.ServerRequest{
+		RequestID: id, RequestType: contracts.RequestMCPElicitation, CallID: id, Tool: Tool,
+		Args: args, Reason: "MCP server requested additional user input",
+	}, nil
+}
+
+// cut returns the beginning of a text as valid UTF-8, without a part of a
+// character at its end.
+func cut(text string, limit int) string {
+	text = strings.ToValidUTF8(text, "\uFFFD")
+	if len(text) <= limit {
+		return text
+	}
+	return contracts.SplitText(text, limit)[0]
+}
