@@ -313,6 +313,9 @@ func (a *Agent) Run(ctx context.Context, work contracts.Work) error {
 	}
 	a.speak()
 	p.setThinking(ctx)
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
 	return p.prompt(ctx, work)
 }
 

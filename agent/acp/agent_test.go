@@ -265,6 +265,45 @@ func TestPlansCommandsModesAndCostsAreSaid(t *testing.T) {
 	}
 }
 
+func TestNumbersBeyondBeliefAreNotTold(t *testing.T) {
+	cost := func(amount float64) step {
+		return step{Update: map[string]any{"sessionUpdate": "usage_update", "used": 1e300, "size": 1e300,
+			"cost": map[string]any{"amount": amount, "currency": "USD"}}}
+	}
+	s := open(t, setup{})
+	s.run(t, cost(1e308), cost(0), cost(1e308), cost(0.5), cost(-1), step{Stop: "end_turn", Usage: map[string]any{
+		"inputTokens": 1 << 62, "outputTokens": 1 << 62, "cachedReadTokens": -1,
+	}})
+	u := hosttest.As[*contracts.ResponseEnd](s.host)[0].Usage
+	if u.TotalCostUSD != 0.5 || u.InputTokens != maxCount || u.TotalTokens != 2*maxCount {
+		t.Errorf("got usage %+v, want the one cost that can be, and counts with a bound", u)
+	}
+	if got := s.statuses(); len(got) > 0 {
+		t.Errorf("said %q, want nothing", got)
+	}
+}
+
+func TestInterruptedSettingIsTriedAgain(t *testing.T) {
+	s := open(t, setup{Hang: acp.AgentMethodSessionSetConfigOption, Begun: map[string]any{"configOptions": []any{map[string]any{
+		"id": "think", "category": "thought_level", "type": "select", "currentValue": "low", "options": []any{map[string]any{"value": "high", "name": "High"}},
+	}}}})
+	s.Configure(&contracts.Init{ThinkingLevel: contracts.ThinkingHigh})
+	for range 2 {
+		ctx, stop := context.WithCancelCause(t.Context())
+		stop(errStopped)
+		if err := s.Run(ctx, contracts.Work{Content: script(done)}); !errors.Is(err, errStopped) {
+			t.Errorf("got %v, want %v", err, errStopped)
+		}
+	}
+	hosttest.Must(t, s.Close(t.Context())) // the program has read all that was sent
+	if prompts, sets := s.received(t, acp.AgentMethodSessionPrompt), s.received(t, acp.AgentMethodSessionSetConfigOption); prompts != 0 || sets != 2 {
+		t.Errorf("the program got %d prompts and %d settings, want none and two", prompts, sets)
+	}
+	if got := s.statuses(); len(got) > 0 {
+		t.Errorf("said %q, want nothing", got)
+	}
+}
+
 func TestWhatIsUnknownIsPassedOver(t *testing.T) {
 	s := open(t, setup{})
 	s.run(t,

@@ -29,7 +29,9 @@ func (p *peer) elicitation(m rpc.Message) {
 		q.RequestedSchema = json.RawMessage(`{"type":"object","properties":{}}`)
 	}
 	if err == nil {
+		p.mu.Lock()
 		err = q.Check(head(p.name, 40))
+		p.mu.Unlock()
 	}
 	if err != nil {
 		p.mu.Lock()

@@ -29,6 +29,7 @@ type setup struct {
 	Can     map[string]any `json:"can,omitempty"`     // agentCapabilities
 	Auth    []authMethod   `json:"auth,omitempty"`
 	Begun   map[string]any `json:"begun,omitempty"` // beside the session id
+	Early   []step         `json:"early,omitempty"` // once it was initialized
 	Later   []step         `json:"later,omitempty"` // once it has made a session
 	Replay  []step         `json:"replay,omitempty"`
 	Refuse  string         `json:"refuse,omitempty"` // the method that is answered with an error
@@ -198,6 +199,7 @@ func (f *fake) welcome(id json.RawMessage) {
 		"protocolVersion": f.Version, "agentCapabilities": f.Can, "authMethods": f.Auth,
 		"agentInfo": map[string]any{"name": "fake", "version": "1"},
 	})
+	f.run(f.Early)
 }
 
 func (f *fake) begin(m message) {

@@ -39,7 +39,7 @@ type peer struct {
 	life context.Context // bounds publishing and asking; ends soon after the process
 
 	// Set by handshake, before the first run.
-	name    string // of the program
+	name    string // of the program; set with mu held, because the reader looks at it before
 	can     acp.AgentCapabilities
 	auth    []authMethod
 	session string // set with mu held, because the reader looks at it before

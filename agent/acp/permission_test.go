@@ -434,6 +434,25 @@ func TestQuestionsOutsideOfARunAreRefusedAloud(t *testing.T) {
 	}
 }
 
+func TestQuestionsBeforeTheSessionAreRefused(t *testing.T) {
+	early := []step{
+		asks("elicitation/create", map[string]any{"mode": "form", "message": "?"}), permits("c", nil),
+		asks("fs/write_text_file", map[string]any{"path": "/x", "content": "y"}),
+	}
+	for i := range early {
+		early[i].Async = true
+	}
+	s := open(t, setup{Early: early})
+	s.run(t, step{Answer: 1}, step{Answer: 2}, step{Answer: 3}, done)
+	got := noted(t, s.notes, "replies")
+	if len(got) != 3 || got[0] != `{"action":"cancel"}` || got[1] != none || !strings.Contains(got[2], "outside of a run") {
+		t.Errorf("the program was answered %q, want refusals", got)
+	}
+	for _, what := range []string{"ask for input", "ask for permission", "write a file"} {
+		s.says(t, "wanted to "+what+" before its first run")
+	}
+}
+
 func TestManyQuestionsAreBounded(t *testing.T) {
 	s := open(t, setup{})
 	s.host.Answer = nil

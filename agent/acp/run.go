@@ -221,7 +221,7 @@ func usage(u *acp.Usage) (used contracts.Usage) {
 		if n == nil {
 			return 0
 		}
-		return max(int64(*n), 0)
+		return min(max(int64(*n), 0), maxCount)
 	}
 	used = contracts.Usage{
 		InputTokens: count(&u.InputTokens), OutputTokens: count(&u.OutputTokens),

@@ -107,6 +107,8 @@ func (p *peer) initialize(ctx context.Context) error {
 		}
 	}
 	p.can, p.auth = init.Can, init.Auth
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	p.name = cmp.Or(head(init.Info.Name, maxLabel), p.name)
 	return nil
 }
@@ -262,20 +264,20 @@ func (p *peer) setThinking(ctx context.Context) {
 	level := p.a.thinking
 	p.a.mu.Unlock()
 	p.mu.Lock()
-	id, done := p.thinkingOption(level), level == p.level
+	id, was := p.thinkingOption(level), p.level
 	p.level = level
 	p.mu.Unlock()
-	if done {
+	if was == level {
 		return
 	}
 	err := errors.New("it has no such setting")
 	if id != "" {
-		ctx, cancel := context.WithTimeoutCause(ctx, p.a.wait.ready, errors.New("it does not answer"))
+		bounded, cancel := context.WithTimeoutCause(ctx, p.a.wait.ready, errors.New("it does not answer"))
 		defer cancel()
 		var result struct {
 			Options []option `json:"configOptions"`
 		}
-		err = p.call(ctx, acp.AgentMethodSessionSetConfigOption, acp.SetSessionConfigOptionRequest{
+		err = p.call(bounded, acp.AgentMethodSessionSetConfigOption, acp.SetSessionConfigOptionRequest{
 			ValueId: &acp.SetSessionConfigOptionValueId{
 				SessionId: acp.SessionId(p.session), ConfigId: acp.SessionConfigId(id), Value: acp.SessionConfigValueId(level),
 			},
@@ -285,6 +287,12 @@ func (p *peer) setThinking(ctx context.Context) {
 			p.options = kept(result.Options)
 			p.mu.Unlock()
 		}
+	}
+	if err != nil && ctx.Err() != nil { // the run was interrupted: the next one tries again
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.level = was
+		return
 	}
 	if err != nil {
 		p.a.noteOnce(fmt.Sprintf("The agent does not take the thinking level %s: %s", level, err.Error()))

@@ -13,6 +13,11 @@ const (
 	maxStatus = 8 << 10
 
 	usd = "USD" // the only currency that a response can tell
+
+	// maxCost and maxCount bound what is believed of costs and tokens, so that no
+	// sum of them is beyond what can be told.
+	maxCost  = 1e9
+	maxCount = 1 << 50
 )
 
 // update takes in what the program tells of its session. Only its reader calls
@@ -139,13 +144,13 @@ func (p *peer) takeUsage(raw json.RawMessage) {
 		return
 	}
 	r := p.active()
-	if u.Cost != nil && u.Cost.Currency == usd {
+	if u.Cost != nil && u.Cost.Currency == usd && u.Cost.Amount >= 0 && u.Cost.Amount <= maxCost {
 		if r != nil && p.costKnown {
-			r.cost += max(u.Cost.Amount-p.spent, 0)
+			r.cost = min(r.cost+max(u.Cost.Amount-p.spent, 0), maxCost)
 		}
 		p.spent, p.costKnown = u.Cost.Amount, true
 	}
-	if r != nil && u.Size > 0 {
+	if r != nil && u.Size > 0 && max(u.Used, u.Size) <= maxCount {
 		r.filled = fmt.Sprintf("Context: %.0f of %.0f tokens used", u.Used, u.Size)
 	}
 }

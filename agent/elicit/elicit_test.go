@@ -125,6 +125,16 @@ func TestQuestionsArePutInOneForm(t *testing.T) {
 	}
 }
 
+func TestQuestionThatNobodyCouldReadIsNotPut(t *testing.T) {
+	q := Question{RequestedSchema: json.RawMessage(`{"title":"` + strings.Repeat("<", maxForm/2) + `"}`)}
+	if err := q.Check("one"); err != nil {
+		t.Fatal(err)
+	}
+	if req, err := q.Request(); err == nil {
+		t.Errorf("got args of %d bytes, want an error", len(req.Args))
+	}
+}
+
 func FuzzAnswer(f *testing.F) {
 	f.Add(`{"type":"object","properties":{"a":{"type":"string","format":"email"}},"required":["a"]}`, `{"action":"accept","content":{"a":"b@c"}}`)
 	f.Add(`{"properties":{"a":{"type":"string","$ref":"#"}}}`, `{"action":"accept","content":{"a":[]}}`)

@@ -107,6 +107,9 @@ func (q *Question) checkURL() error {
 // Request returns the question as it is put. It was checked.
 func (q *Question) Request() (*contracts.ServerRequest, error) {
 	args, err := json.Marshal(q)
+	if err == nil && len(args) > contracts.MaxValueBytes { // with its escapes
+		err = errors.New("the question is too long")
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -78,14 +78,17 @@ func (t *Turn) chunk(ctx context.Context, text string, thinking bool) error {
 	return t.host.Publish(ctx, &contracts.ResponseChunk{ResponseID: t.id, Content: text, IsThinking: thinking})
 }
 
+// maxListed bounds the tools and the labels that a response lists.
+const maxListed = 128
+
 // Finished counts a tool that ended, by success, denial or failure, toward the
 // next End. It may be called in or between responses. An empty label is not
-// listed.
+// listed, nor are more than 128 tools or labels of one response.
 func (t *Turn) Finished(tool string, ok bool, label string) {
-	if at, found := slices.BinarySearch(t.tools, tool); !found {
+	if at, found := slices.BinarySearch(t.tools, tool); !found && len(t.tools) < maxListed {
 		t.tools = slices.Insert(t.tools, at, tool)
 	}
-	if label != "" && !slices.Contains(t.labels, label) {
+	if label != "" && len(t.labels) < maxListed && !slices.Contains(t.labels, label) {
 		t.labels = append(t.labels, label)
 	}
 	if ok {

@@ -3,6 +3,7 @@ package turn
 import (
 	"errors"
 	"reflect"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -90,5 +91,19 @@ func TestNothingIsSaidOutsideAResponse(t *testing.T) {
 	}
 	if got := len(host.Shown()); got != 1 {
 		t.Errorf("got %d events, want the one response_start", got)
+	}
+}
+
+func TestListsOfAResponseAreBounded(t *testing.T) {
+	host := hosttest.New(t)
+	turn := New(host, "m", "p")
+	for i := range 2 * maxListed {
+		turn.Finished(strconv.Itoa(i), true, "Did "+strconv.Itoa(i))
+	}
+	hosttest.Must(t, turn.Start(t.Context()))
+	hosttest.Must(t, turn.End(t.Context(), contracts.Usage{}))
+	sum := hosttest.As[*contracts.ResponseEnd](host)[0].ToolsSummary
+	if len(sum.ToolsUsed) != maxListed || len(sum.SummaryLabels) != maxListed || sum.CallsSucceeded != 2*maxListed {
+		t.Errorf("got %d tools, %d labels, %d calls; want %d of each and all calls", len(sum.ToolsUsed), len(sum.SummaryLabels), sum.CallsSucceeded, maxListed)
 	}
 }
