@@ -83,14 +83,14 @@ type location struct {
 
 // A callUpdate is what the program tells of a call: what is absent stays as it is.
 type callUpdate struct {
-	ID        string             `json:"toolCallId"`
-	Title     string             `json:"title"`
-	Kind      string             `json:"kind"`
-	Status    acp.ToolCallStatus `json:"status"`
-	Content   []json.RawMessage  `json:"content"`
-	Locations []location         `json:"locations"`
-	Input     json.RawMessage    `json:"rawInput"`
-	Output    json.RawMessage    `json:"rawOutput"`
+	ID        string                `json:"toolCallId"`
+	Title     string                `json:"title"`
+	Kind      string                `json:"kind"`
+	Status    acp.ToolCallStatus    `json:"status"`
+	Content   list[json.RawMessage] `json:"content"`
+	Locations list[location]        `json:"locations"`
+	Input     json.RawMessage       `json:"rawInput"`
+	Output    json.RawMessage       `json:"rawOutput"`
 }
 
 // closed reports whether a call with this status is over.
@@ -180,13 +180,13 @@ func (c *call) merge(u *callUpdate) {
 	}
 	c.kind = cmp.Or(head(u.Kind, maxKind), c.kind)
 	c.status = cmp.Or(u.Status, c.status)
-	if u.Content != nil {
+	if u.Content.kept != nil {
 		c.content = contents(u.Content)
 		c.early = c.status == "" || c.status == acp.ToolCallStatusPending
 	}
-	if u.Locations != nil {
-		c.locations = slices.Clone(u.Locations[:min(len(u.Locations), maxLocations)])
-		c.elsewhere = len(u.Locations) - len(c.locations)
+	if all := u.Locations; all.kept != nil {
+		c.locations = slices.Clone(all.kept[:min(len(all.kept), maxLocations)])
+		c.elsewhere = len(all.kept) - len(c.locations) + all.more
 		for i := range c.locations {
 			c.locations[i].Path = head(c.locations[i].Path, maxPath)
 		}

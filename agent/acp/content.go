@@ -64,7 +64,8 @@ const maxContent = 256
 // contents decodes content piece by piece, so that one of an unknown kind costs
 // only itself. Together the pieces keep about maxShown bytes of text, the first
 // ones before the last. The result is not nil.
-func contents(raw []json.RawMessage) []toolContent {
+func contents(all list[json.RawMessage]) []toolContent {
+	raw := all.kept
 	list := make([]toolContent, 0, min(len(raw), maxContent))
 	left := maxShown
 	for _, r := range raw[:min(len(raw), maxContent)] {
@@ -74,7 +75,7 @@ func contents(raw []json.RawMessage) []toolContent {
 			list = append(list, c)
 		}
 	}
-	if more := len(raw) - maxContent; more > 0 {
+	if more := len(raw) - maxContent + all.more; more > 0 {
 		list = append(list, toolContent{Type: "content", Content: block{Type: "text", Text: fmt.Sprintf("[%d more pieces are not shown]", more)}})
 	}
 	return list

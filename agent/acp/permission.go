@@ -58,25 +58,25 @@ func (p *peer) permission(m rpc.Message) {
 	}
 	var params struct {
 		Call    callUpdate `json:"toolCall"`
-		Options []struct {
+		Options list[struct {
 			ID   string `json:"optionId"`
 			Name string `json:"name"`
 			Kind string `json:"kind"`
-		} `json:"options"`
+		}] `json:"options"`
 	}
-	if err := decode(m.Params, &params); err != nil || len(params.Options) == 0 {
+	if err := decode(m.Params, &params); err != nil || len(params.Options.kept) == 0 {
 		p.refuse(m.ID, acp.NewInvalidParams("a permission needs options"))
 		return
 	}
 	var options []choice
-	for _, o := range params.Options[:min(len(params.Options), maxOptions)] {
+	for _, o := range params.Options.kept[:min(len(params.Options.kept), maxOptions)] {
 		options = append(options, choice{ID: key(o.ID), Name: head(o.Name, maxLabel), Kind: head(o.Kind, maxKind), id: o.ID})
 	}
 	ctx, done := p.admit(m)
 	if ctx == nil {
 		return
 	}
-	q := p.pose(&params.Call, options, len(params.Options)-len(options))
+	q := p.pose(&params.Call, options, len(params.Options.kept)-len(options)+params.Options.more)
 	if q == nil {
 		done()
 		p.respond(m.ID, chosen(nil))

@@ -47,13 +47,13 @@ type option struct {
 type beginning struct {
 	SessionID string `json:"sessionId"`
 	Modes     struct {
-		Current   string `json:"currentModeId"`
-		Available []mode `json:"availableModes"`
+		Current   string     `json:"currentModeId"`
+		Available list[mode] `json:"availableModes"`
 	} `json:"modes"`
 	Models struct { // of agents from before there were options
 		Current string `json:"currentModelId"`
 	} `json:"models"`
-	Options []option `json:"configOptions"`
+	Options list[option] `json:"configOptions"`
 }
 
 // handshake brings the program to where it takes prompts.
@@ -71,7 +71,7 @@ func (p *peer) handshake(ctx context.Context) error {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.modes, p.models = begun.Modes.Available[:min(len(begun.Modes.Available), maxModes)], head(begun.Models.Current, maxLabel)
+	p.modes, p.models = begun.Modes.Available.kept, head(begun.Models.Current, maxLabel)
 	p.options = kept(begun.Options)
 	p.costKnown = p.costKnown || !p.resumed
 	p.greeted = true
@@ -86,7 +86,7 @@ func (p *peer) initialize(ctx context.Context) error {
 		Info    struct {
 			Name string `json:"name"`
 		} `json:"agentInfo"`
-		Auth []authMethod `json:"authMethods"`
+		Auth list[authMethod] `json:"authMethods"`
 	}
 	err := p.call(ctx, acp.AgentMethodInitialize, acp.InitializeRequest{
 		ProtocolVersion: acp.ProtocolVersionNumber,
@@ -106,7 +106,7 @@ func (p *peer) initialize(ctx context.Context) error {
 				cmp.Or(head(got, 40), "none"), acp.ProtocolVersionNumber),
 		}
 	}
-	p.can, p.auth = init.Can, init.Auth
+	p.can, p.auth = init.Can, init.Auth.kept
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.name = cmp.Or(head(init.Info.Name, maxLabel), p.name)
@@ -218,16 +218,16 @@ func (p *peer) model() string {
 
 // Bounds on what is kept of a session's settings.
 const (
-	maxModes   = 64
-	maxSetting = 64 << 10 // bytes of an option's values
+	maxSettings = 64
+	maxSetting  = 64 << 10 // bytes of an option's values
 )
 
 // kept are the options that are looked at: the first of each category that says
 // which model answers, and how much it thinks.
-func kept(all []option) (some []option) {
-	for _, o := range all {
+func kept(all list[option]) (some []option) {
+	for _, o := range all.kept {
 		known := o.Category == string(acp.SessionConfigOptionCategoryModel) || o.Category == string(acp.SessionConfigOptionCategoryThoughtLevel)
-		if known && len(some) < maxModes && len(o.Options) <= maxSetting && len(o.Current) <= maxPath && len(o.ID) <= maxPath {
+		if known && len(some) < maxSettings && len(o.Options) <= maxSetting && len(o.Current) <= maxPath && len(o.ID) <= maxPath {
 			o.Name = ""
 			some = append(some, o)
 		}
@@ -275,14 +275,14 @@ func (p *peer) setThinking(ctx context.Context) {
 		bounded, cancel := context.WithTimeoutCause(ctx, p.a.wait.ready, errors.New("it does not answer"))
 		defer cancel()
 		var result struct {
-			Options []option `json:"configOptions"`
+			Options list[option] `json:"configOptions"`
 		}
 		err = p.call(bounded, acp.AgentMethodSessionSetConfigOption, acp.SetSessionConfigOptionRequest{
 			ValueId: &acp.SetSessionConfigOptionValueId{
 				SessionId: acp.SessionId(p.session), ConfigId: acp.SessionConfigId(id), Value: acp.SessionConfigValueId(level),
 			},
 		}, &result)
-		if err == nil && result.Options != nil {
+		if err == nil && result.Options.kept != nil {
 			p.mu.Lock()
 			p.options = kept(result.Options)
 			p.mu.Unlock()

@@ -84,15 +84,15 @@ func (p *peer) takeChunk(r *run, raw json.RawMessage, thinking bool) {
 // before.
 func (p *peer) tellCommands(raw json.RawMessage) {
 	var u struct {
-		Commands []struct {
+		Commands list[struct {
 			Name string `json:"name"`
-		} `json:"availableCommands"`
+		}] `json:"availableCommands"`
 	}
 	if decode(raw, &u) != nil {
 		return
 	}
 	var names []string
-	for _, c := range u.Commands {
+	for _, c := range u.Commands.kept {
 		names = append(names, "/"+c.Name)
 	}
 	text := head("Agent commands: "+strings.Join(names, " "), maxStatus)
@@ -122,9 +122,9 @@ func (p *peer) tellMode(raw json.RawMessage) {
 
 func (p *peer) takeOptions(raw json.RawMessage) {
 	var u struct {
-		Options []option `json:"configOptions"`
+		Options list[option] `json:"configOptions"`
 	}
-	if decode(raw, &u) == nil && u.Options != nil {
+	if decode(raw, &u) == nil && u.Options.kept != nil {
 		p.options = kept(u.Options)
 	}
 }
@@ -159,17 +159,17 @@ func (p *peer) takeUsage(raw json.RawMessage) {
 // before.
 func (p *peer) tellPlan(r *run, raw json.RawMessage) {
 	var u struct {
-		Entries []struct {
+		Entries list[struct {
 			Content string `json:"content"`
 			Status  string `json:"status"`
-		} `json:"entries"`
+		}] `json:"entries"`
 	}
 	if decode(raw, &u) != nil {
 		return
 	}
 	var list strings.Builder
 	done := 0
-	for _, e := range u.Entries {
+	for _, e := range u.Entries.kept {
 		mark := " "
 		switch e.Status {
 		case "completed":
@@ -180,8 +180,8 @@ func (p *peer) tellPlan(r *run, raw json.RawMessage) {
 		}
 		fmt.Fprintf(&list, "\n[%s] %s", mark, mask.Command(e.Content))
 	}
-	text := head(fmt.Sprintf("Plan, %d of %d done:%s", done, len(u.Entries), &list), maxStatus)
-	if len(u.Entries) == 0 || text == r.plan {
+	text := head(fmt.Sprintf("Plan, %d of %d done:%s", done, len(u.Entries.kept)+u.Entries.more, &list), maxStatus)
+	if len(u.Entries.kept) == 0 || text == r.plan {
 		return
 	}
 	r.plan = text
