@@ -149,7 +149,7 @@ func TestLongTextsAreCutAndTheApprovalSaysSo(t *testing.T) {
 
 func TestWholeQuestionSaysNothingOfCuts(t *testing.T) {
 	s := open(t, setup{})
-	s.run(t, permits("c", map[string]any{"title": "Edit", "rawInput": map[string]any{"a": "b"}, "content": diff["content"]}), done)
+	s.run(t, permits("c", map[string]any{"title": "Edit", "rawInput": map[string]any{"a": "b"}, "content": edited["content"]}), done)
 	if got := s.host.Asked()[0].Reason; got != "The agent asks for permission" {
 		t.Errorf("got reason %q", got)
 	}
