@@ -81,6 +81,11 @@ type Options struct {
 	// open that the agent can act on after a restore.
 	DrainCancels bool
 
+	// NoReturn says that clients of an earlier process cannot come back, because
+	// its address went with it: their connections end, and control is free, as soon
+	// as the session goes on. Otherwise they have the usual time.
+	NoReturn bool
+
 	Observer Observer // of everything that happens; may be nil
 
 	// Shared says that others may attach beside the local client, which then

@@ -131,6 +131,34 @@ func TestLeaseOfAHolderThatStaysAwayAfterRestartIsFreed(t *testing.T) {
 	})
 }
 
+// TestNobodyIsWaitedForWhoCannotComeBack goes on with a session whose address
+// went with its process.
+func TestNobodyIsWaitedForWhoCannotComeBack(t *testing.T) {
+	eachStore(t, func(t *testing.T, open func() journal.Store) {
+		r := openRoom(t, hub.Options{Store: open()})
+		_, alice := r.attach(contracts.Attach{Role: contracts.RoleController})
+		r.suspend()
+
+		r = openRoom(t, hub.Options{Store: open(), NoReturn: true})
+		if n := r.Summary().Connections; n != 0 {
+			t.Errorf("got %d connections, want none", n)
+		}
+		_, bob := r.attach(contracts.Attach{Role: contracts.RoleController})
+		if !bob.ControllerLeaseGranted {
+			t.Errorf("got %+v, want the lease", bob)
+		}
+		r.suspend()
+
+		r = openRoom(t, hub.Options{Store: open()}) // alice is forgotten for good, and bob is not
+		defer r.close()
+		att, first := comeBack(alice)
+		att.Takeover = contracts.TakeoverLater
+		if _, got := r.attach(att, first...); got.ConnectionID == alice.ConnectionID || got.ControllerConnectionID == nil || *got.ControllerConnectionID != bob.ConnectionID {
+			t.Errorf("got %+v, want a new connection while %s holds the lease", got, bob.ConnectionID)
+		}
+	})
+}
+
 // A frozen holder cannot say goodbye in time. It must not lose its place by
 // that.
 func TestFrozenControllerKeepsItsLeaseThroughSuspend(t *testing.T) {

@@ -346,6 +346,11 @@ func (h *Hub) bringBack(s *state, from *saved) error {
 func (h *Hub) closeLeftovers(s *state) {
 	clear(s.deadlines)
 	h.closeUtilities(s)
+	if h.opts.NoReturn {
+		for _, c := range s.conns {
+			h.destroy(s, c, contracts.LeaseExpired)
+		}
+	}
 	if s.holder() != nil {
 		h.noteLease(s) // bringing it back raised the generation
 	}

@@ -10,11 +10,13 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/seed-028515a8/maestro/contracts"
 	"github.com/seed-028515a8/maestro/editor"
@@ -73,15 +75,16 @@ func (f *acpFlags) options(cmd *cobra.Command, args []string, defaults attachDef
 	}
 	opts := editor.Options{View: f.view, Take: f.take, Name: f.name, Version: defaults.Version, Log: f.server.log()}
 	if len(args) == 0 {
+		if cmd.Flags().Changed("token-file") {
+			return opts, nil, usage{errors.New("--token-file is for the server of a URL: one of our own has its token in --state-dir")}
+		}
 		opts.Session = f.session
 		h := &houses{settings: f.server, here: f.here, log: opts.Log, open: map[string]*lodging{}}
 		opts.Open = h.find
 		return opts, h, nil
 	}
-	for _, flag := range []string{"agent", "workspace", "state-dir"} {
-		if cmd.Flags().Changed(flag) {
-			return opts, nil, usage{fmt.Errorf("--%s is for a server of our own: leave out the URL, or say it to that server", flag)}
-		}
+	if flag := otherFlag(cmd, withURL); flag != "" {
+		return opts, nil, usage{fmt.Errorf("--%s is for a server of our own: leave out the URL, or say it to that server", flag)}
 	}
 	address, err := f.address(args[0])
 	if err != nil {
@@ -95,6 +98,20 @@ func (f *acpFlags) options(cmd *cobra.Command, args []string, defaults attachDef
 	server := editor.Server{URL: address, TokenFile: token}
 	opts.Open = func(context.Context, string) (editor.Server, error) { return server, nil }
 	return opts, nil, nil
+}
+
+// withURL are the flags that say something where the server is somebody else's.
+var withURL = []string{"view", "take", "session", "token-file", "name", "log-level", "log-format"}
+
+// otherFlag returns a flag that was given and is none of those, empty if there is
+// none.
+func otherFlag(cmd *cobra.Command, those []string) (name string) {
+	cmd.Flags().Visit(func(f *pflag.Flag) {
+		if !slices.Contains(those, f.Name) {
+			name = f.Name
+		}
+	})
+	return name
 }
 
 // runACP serves the editor until it leaves or a signal comes, and then ends what
@@ -179,23 +196,35 @@ func start(s settings, log *slog.Logger) (*lodging, error) {
 		return nil, err
 	}
 	root := cmp.Or(s.stateDir, defaultStateRoot())
-	m.dir = m.workspaceDir(root)
-	d := &hub.Directory{Open: m.open, Max: s.limits.sessions, Log: log}
+	m.dir, m.noReturn = m.workspaceDir(root), true // the port is another each time
+	d := &hub.Directory{Open: m.openSoon, Max: s.limits.sessions, Log: log}
 	shelf := &shelf{m, d}
 	n, err := listen(s, root, house{
 		dir: m.dir, admit: m.admit, find: shelf.find, list: shelf.list, evict: shelf.evict,
 		public: m.observer.Handler(), audit: m.observer.Routes,
 	}, log)
 	if err != nil {
-		return nil, errors.Join(err, m.observer.Shutdown(context.Background()))
+		return nil, errors.Join(err, m.close(context.Background()))
 	}
 	n.accept(log)
 	r := n.readiness(firstSession)
 	log.Info("server for the editor", "url", r.BaseURL, "workspace", m.work.Root())
 	return &lodging{
 		server: editor.Server{URL: r.BaseURL, TokenFile: r.TokenFile, Workspace: m.work.Root()},
-		close:  []func(context.Context) error{d.Suspend, n.close, m.observer.Shutdown},
+		close:  []func(context.Context) error{d.Suspend, n.close, m.close},
 	}, nil
+}
+
+// openSoon opens a session. An editor that starts this program anew may do so while
+// its predecessor ends, which then still has the session.
+func (m *sessions) openSoon(ctx context.Context, key hub.Key, wish hub.Wish) (*hub.Hub, error) {
+	taken := &contracts.Error{Code: contracts.CodeRuntimeOwnedElsewhere}
+	for late := time.Now().Add(leavePatience); ; time.Sleep(leavePatience / 200) {
+		h, err := m.open(ctx, key, wish)
+		if !errors.Is(err, taken) || time.Now().After(late) {
+			return h, err
+		}
+	}
 }
 
 // close ends all servers. What runs there is stopped, and what waits there for an

@@ -311,6 +311,73 @@ func TestEditorNeedsNoServer(t *testing.T) {
 	again.leaves(0)
 }
 
+// TestEditorGoesOnAfterACrash kills the program in the middle of a run, as
+// editors do that start their agent anew.
+func TestEditorGoesOnAfterACrash(t *testing.T) {
+	work, state := realDir(t), t.TempDir()
+	e := edits(t, program(t, "acp", "--state-dir", state), allow)
+	id := e.opens(work)
+	ended := make(chan error, 1)
+	go func() {
+		_, err := e.asks(id, "echo begun; exec sleep 600")
+		ended <- err
+	}()
+	e.until("update: in_progress")
+	if err := e.cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	<-e.Done()
+	<-ended
+	again := edits(t, program(t, "acp", "--state-dir", state), allow)
+	if err := again.loads(id, work); err != nil {
+		t.Fatal(err)
+	}
+	again.done(id, "echo at once")
+	again.leaves(0)
+}
+
+// TestEditorWaitsForThePredecessor starts the program while another has the
+// session, and ends that once a second has been refused.
+func TestEditorWaitsForThePredecessor(t *testing.T) {
+	work, state := realDir(t), t.TempDir()
+	first := edits(t, program(t, "acp", "--state-dir", state), allow)
+	id := first.opens(work)
+	second := edits(t, program(t, "acp", "--state-dir", state), allow)
+	if err := second.loads(id, work); err == nil || !strings.Contains(err.Error(), "in use by another process") {
+		t.Errorf("got %v, want who has the session", err)
+	}
+	loaded := make(chan error, 1)
+	go func() { loaded <- second.loads(id, work) }()
+	first.leaves(0)
+	if err := <-loaded; err != nil {
+		t.Fatal(err)
+	}
+	second.done(id, "true")
+	second.leaves(0)
+}
+
+// TestFlagsOfAnotherServerAreWrongUsage gives flags that would have no effect.
+func TestFlagsOfAnotherServerAreWrongUsage(t *testing.T) {
+	const url = "http://127.0.0.1:1"
+	for flag, args := range map[string][]string{
+		"agent": {url, "--agent", "shell"}, "workspace": {url, "--workspace", "."}, "state-dir": {url, "--state-dir", "."},
+		"lease-ttl": {url, "--lease-ttl", "1s"}, "model-url": {url, "--model-url", "http://m"}, "allow": {url, "--allow", "read"},
+		"auth": {url, "--auth", "off"}, "strict": {url, "--strict"}, "max-sessions": {url, "--max-sessions", "1"},
+		"token-file": {"--token-file", "f"},
+	} {
+		out, err := program(t, append([]string{"acp"}, args...)...).CombinedOutput()
+		if got := exitCode(t, err); got != exitUsage || !strings.Contains(string(out), "--"+flag+" is for ") {
+			t.Errorf("%v: got exit code %d and %q, want %d and what the flag is for", args, got, out, exitUsage)
+		}
+	}
+	f := acpCommand(attachDefaults{}).Flags()
+	for _, name := range withURL {
+		if f.Lookup(name) == nil {
+			t.Errorf("got no flag --%s, want all that are said to be of use with a URL", name)
+		}
+	}
+}
+
 func TestEditorsDirectoryIsTheServers(t *testing.T) {
 	r := serving(t)
 	e := edits(t, atServer(t, r), allow)

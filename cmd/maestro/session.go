@@ -38,27 +38,33 @@ type sessions struct {
 	hosted bool                                           // the agent's processes get only what they are known to need
 	alive  atomic.Pointer[func(contracts.Principal) bool] // whether a credential still counts; nil: always
 
-	quiet        bool                // see hub.Options.Quiet, and the next two there
+	quiet        bool                // see hub.Options.Quiet, and the next three there
 	drainCancels bool                //
+	noReturn     bool                //
 	restored     *contracts.Restored //
 
 	log *slog.Logger
 }
 
 func newSessions(s settings, log *slog.Logger) (*sessions, error) {
+	servers, err := s.mcpServers(os.Getenv)
+	if err != nil {
+		return nil, err
+	}
 	work, err := workspace.Open(s.workspace, workspace.Options{})
 	if err != nil {
 		return nil, err
 	}
 	observer, err := observe.New(observe.Options{Version: version(), Log: log})
 	if err != nil {
-		return nil, err
-	}
-	servers, err := s.mcpServers(os.Getenv)
-	if err != nil {
-		return nil, err
+		return nil, errors.Join(err, work.Close())
 	}
 	return &sessions{settings: s, work: work, tools: utility.NewShared(), servers: servers, observer: observer, log: log}, nil
+}
+
+// close ends what the sessions have in common. It comes after their ends.
+func (m *sessions) close(ctx context.Context) error {
+	return errors.Join(m.observer.Shutdown(ctx), m.work.Close())
 }
 
 // workspaceDir is the folder of one workspace's sessions below root.
@@ -99,7 +105,8 @@ func (m *sessions) open(ctx context.Context, key hub.Key, wish hub.Wish) (*hub.H
 	watcher := m.observer.Session(id, m.identity)
 	h, err := hub.New(hub.Options{
 		SessionID: id, Alive: m.counts, Init: wish.Init, RequireTokens: m.requireTokens(), IdleTTL: m.idleTTL,
-		DrainCancels: m.drainCancels, Quiet: m.quiet, Restored: m.restored, Cwd: m.work.Root(), GitBranch: m.work.GitBranch(), Agent: a, Store: store, Utilities: tools, Observer: watcher,
+		DrainCancels: m.drainCancels, NoReturn: m.noReturn, Quiet: m.quiet, Restored: m.restored,
+		Cwd: m.work.Root(), GitBranch: m.work.GitBranch(), Agent: a, Store: store, Utilities: tools, Observer: watcher,
 		LoadAttachments: m.attachments, Profile: contracts.Profile(m.profile), Strict: m.strict,
 		LeaseTTL: m.leaseTTL, HeartbeatInterval: m.heartbeat, SubscriptionTTL: m.subscription,
 		HandshakeTimeout: m.limits.handshake, RequestTimeout: timeouts,
@@ -168,7 +175,10 @@ func (m *sessions) store(key hub.Key, create bool) (journal.Store, error) {
 		if m.hosted {
 			flag = "--workspace-root"
 		}
-		err = fmt.Errorf("%w: attach to that one, or give this one its own %s or --state-dir", err, flag)
+		err = &contracts.Error{
+			Code:    contracts.CodeRuntimeOwnedElsewhere,
+			Message: fmt.Sprintf("%v: attach to that one, or give this one its own %s or --state-dir", err, flag),
+		}
 	}
 	if err != nil {
 		return nil, err
