@@ -32,7 +32,7 @@ type attachment struct {
 
 	// Owned by the goroutine in follow, after newAttachment.
 	greeted bool                  // welcome was called
-	present bool                  // what was before us has been told
+	present bool                  // what was before the connection has been told
 	gap     bool                  // the next state comes after something that we have not seen
 	fold    *session.State        // as of the last update
 	calls   map[string]*call      // that have not ended; at most session.MaxTools
@@ -41,15 +41,15 @@ type attachment struct {
 	failed  *contracts.ErrorEvent // the last thing that the run said, unless something came after it
 	holder  string                // who is in control, as the editor was told
 
-	mu    sync.Mutex          // guards the following
-	turn  *turn               // what the editor waits for; nil if it does not
-	asked map[string]*pending // questions that were put to the editor, until they are resolved
+	mu    sync.Mutex                    // guards the following
+	turn  *turn                         // what the editor waits for; nil if it does not
+	asked map[string]context.CancelFunc // withdraw the questions that were put to the editor, until they are resolved
 }
 
 func newAttachment(p *peer, c *client.Client, id acp.SessionId) *attachment {
 	a := &attachment{
 		peer: p, id: id, client: c, over: make(chan struct{}),
-		fold: session.New(), calls: map[string]*call{}, asked: map[string]*pending{},
+		fold: session.New(), calls: map[string]*call{}, asked: map[string]context.CancelFunc{},
 	}
 	a.ctx, a.stop = context.WithCancelCause(p.ctx)
 	return a
@@ -136,6 +136,7 @@ func (a *attachment) take(u client.Update) {
 		a.restore(u)
 	case client.KindConnected:
 		a.gap = u.Attached.Resume != "replay"
+		a.present = false // until then the state is an old one, and its holder perhaps ourselves
 	case client.KindControl:
 		a.control(u.Control)
 	}

@@ -3,13 +3,17 @@ package editor
 import (
 	"bufio"
 	"context"
+	"encoding/json"
 	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
+	"github.com/seed-028515a8/maestro/client"
 	"github.com/seed-028515a8/maestro/contracts"
 	"github.com/seed-028515a8/maestro/hub"
 	"github.com/seed-028515a8/maestro/journal"
@@ -52,21 +56,47 @@ func (a *talker) Run(ctx context.Context, _ contracts.Work) (err error) {
 	}
 }
 
+// A visit is one connection to the session. What it loses goes with the
+// connection, once.
 type visit struct {
-	hub *hub.Hub
-	att contracts.Attach
+	hub   *hub.Hub
+	att   contracts.Attach
+	loses *atomic.Pointer[string] // what a frame has in it that is lost
 }
 
 func (v *visit) Serve(ctx context.Context, conn *ws.Conn) error {
-	return v.hub.Serve(ctx, conn, hub.WireEnvelope, &v.att)
+	return v.hub.Serve(ctx, lossy{conn, v.loses}, hub.WireEnvelope, &v.att)
+}
+
+type lossy struct {
+	*ws.Conn
+	loses *atomic.Pointer[string]
+}
+
+var errLost = errors.New("the connection is lost")
+
+func (c lossy) ReadFrame() ([]byte, error) {
+	frame, err := c.Conn.ReadFrame()
+	if what := c.loses.Load(); err == nil && what != nil && strings.Contains(string(frame), *what) {
+		c.loses.Store(nil)
+		return nil, errLost
+	}
+	return frame, err
 }
 
 // talks starts a server with one session, in dir. It ends with the test, and
 // leaves nothing.
 func talks(t *testing.T, dir string) (*talker, *hub.Hub, Server) {
+	a, h, server, _ := loses(t, dir, hub.Options{})
+	return a, h, server
+}
+
+// loses is the same for a server whose connections can be lost.
+func loses(t *testing.T, dir string, opts hub.Options) (*talker, *hub.Hub, Server, *atomic.Pointer[string]) {
 	t.Helper()
-	a := &talker{more: make(chan string), over: make(chan error, 1)}
-	h, err := hub.New(hub.Options{SessionID: "s", Cwd: dir, Agent: a, Store: journal.NewMemory(journal.MemoryOptions{})})
+	a, lost := &talker{more: make(chan string), over: make(chan error, 1)}, &atomic.Pointer[string]{}
+	opts.SessionID, opts.Cwd, opts.Agent, opts.Store = "s", dir, a, journal.NewMemory(journal.MemoryOptions{})
+	h, err := hub.New(opts)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -77,7 +107,7 @@ func talks(t *testing.T, dir string) (*talker, *hub.Hub, Server) {
 	sockets, err := ws.New(ws.Options{
 		Door:      entrance,
 		Authorize: func(*http.Request) (contracts.Principal, error) { return contracts.Principal{}, nil },
-		Open:      func(_ context.Context, att contracts.Attach) (ws.Session, error) { return &visit{h, att}, nil },
+		Open:      func(_ context.Context, att contracts.Attach) (ws.Session, error) { return &visit{h, att, lost}, nil },
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -89,7 +119,7 @@ func talks(t *testing.T, dir string) (*talker, *hub.Hub, Server) {
 		}
 		server.Close()
 	})
-	return a, h, Server{URL: server.URL, Workspace: dir}
+	return a, h, Server{URL: server.URL, Workspace: dir}, lost
 }
 
 const (
@@ -97,11 +127,24 @@ const (
 	prompt = `{"jsonrpc":"2.0","id":2,"method":"session/prompt","params":{"sessionId":"s","prompt":[{"type":"text","text":"go"}]}}`
 )
 
-// until reads lines until one has want in it.
-func (d *desk) until(want string) {
+// until reads lines until one has want in it, and returns that.
+func (d *desk) until(want string) string {
 	d.t.Helper()
-	for !strings.Contains(d.hears(), want) {
+	for {
+		if line := d.hears(); strings.Contains(line, want) {
+			return line
+		}
 	}
+}
+
+// idOf returns the id of a message.
+func idOf(t *testing.T, line string) string {
+	t.Helper()
+	var m struct{ ID json.RawMessage }
+	if err := json.Unmarshal([]byte(line), &m); err != nil {
+		t.Fatal(err)
+	}
+	return string(m.ID)
 }
 
 // TestRunsGoOnWithoutTheEditor closes the editor's output in the middle of an
@@ -110,14 +153,10 @@ func TestRunsGoOnWithoutTheEditor(t *testing.T) {
 	a, h, server := talks(t, "/")
 	d := seat(t, Options{Open: func(context.Context, string) (Server, error) { return server, nil }})
 	d.says(hello)
-	if _, err := io.WriteString(d.in, load+"\n"); err != nil {
-		t.Fatal(err)
-	}
+	d.writes(load)
 	d.until(`"id":1,"result"`)
 	d.until("available_commands_update")
-	if _, err := io.WriteString(d.in, prompt+"\n"); err != nil {
-		t.Fatal(err)
-	}
+	d.writes(prompt)
 	a.more <- "half"
 	d.until("half")
 	if err := d.in.Close(); err != nil {
@@ -146,15 +185,11 @@ func TestEndOfServeEndsEverything(t *testing.T) {
 		ended <- Serve(ctx, in, out, Options{Open: func(context.Context, string) (Server, error) { return server, nil }})
 		_ = out.Close()
 	}()
-	d := &desk{t: t, in: toPeer, out: bufio.NewReader(fromPeer)}
+	d := &desk{t: t, in: toPeer, from: fromPeer, out: bufio.NewReader(fromPeer)}
 	d.says(hello)
-	if _, err := io.WriteString(d.in, load+"\n"); err != nil {
-		t.Fatal(err)
-	}
+	d.writes(load)
 	d.until("available_commands_update")
-	if _, err := io.WriteString(d.in, prompt+"\n"); err != nil {
-		t.Fatal(err)
-	}
+	d.writes(prompt)
 	close(a.more)
 	d.until("session/request_permission")
 	why := errors.New("a signal")
@@ -168,4 +203,55 @@ func TestEndOfServeEndsEverything(t *testing.T) {
 		t.Errorf("got %v, want %v", err, why)
 	}
 	_ = toPeer.Close()
+}
+
+// TestAnswersAreNotLost loses an answer with its connection, which the server has
+// forgotten by the time the editor is back. The question is not put again.
+func TestAnswersAreNotLost(t *testing.T) {
+	a, _, server, lost := loses(t, "/", hub.Options{SubscriptionTTL: time.Millisecond})
+	d := seat(t, Options{Open: func(context.Context, string) (Server, error) { return server, nil }})
+	d.says(hello)
+	d.writes(load)
+	d.until("available_commands_update")
+	d.writes(prompt)
+	close(a.more)
+	asked := d.until("session/request_permission")
+	what := "server_request_response"
+	lost.Store(&what)
+	d.writes(`{"jsonrpc":"2.0","id":` + idOf(t, asked) + `,"result":{"outcome":{"outcome":"selected","optionId":"allow"}}}`)
+	for {
+		line := d.hears()
+		if strings.Contains(line, "session/request_permission") {
+			t.Fatalf("got %s, want the question put once", line)
+		}
+		if strings.Contains(line, `"stopReason":"end_turn"`) {
+			return
+		}
+	}
+}
+
+// TestQuestionsOfOthersAreNotCancelled has the editor say "cancelled" to the
+// question of a run that it did not start.
+func TestQuestionsOfOthersAreNotCancelled(t *testing.T) {
+	a, h, server := talks(t, "/")
+	other, err := client.Dial(t.Context(), server.URL, client.WithRole(contracts.RoleController))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := other.Prompt(t.Context(), "go"); err != nil {
+		t.Fatal(err)
+	}
+	if err := other.Close(false); err != nil {
+		t.Fatal(err)
+	}
+	close(a.more)
+	d := seat(t, Options{Open: func(context.Context, string) (Server, error) { return server, nil }})
+	d.says(hello)
+	d.writes(load)
+	asked := d.until("session/request_permission")
+	d.writes(`{"jsonrpc":"2.0","id":` + idOf(t, asked) + `,"result":{"outcome":{"outcome":"cancelled"}}}`)
+	d.until("The question waits for an answer")
+	if got := h.Summary(); !got.Responding || got.Pending != 1 {
+		t.Errorf("got %+v, want a run whose question waits", got)
+	}
 }

@@ -21,7 +21,8 @@ const patience = 30 * time.Second
 type desk struct {
 	t     *testing.T
 	in    *io.PipeWriter
-	out   *bufio.Reader
+	from  *io.PipeReader
+	out   *bufio.Reader // of from
 	ended chan error
 }
 
@@ -35,7 +36,7 @@ func seat(t *testing.T, opts Options) *desk {
 	}
 	in, toPeer := io.Pipe()
 	fromPeer, out := io.Pipe()
-	d := &desk{t: t, in: toPeer, out: bufio.NewReader(fromPeer), ended: make(chan error, 1)}
+	d := &desk{t: t, in: toPeer, from: fromPeer, out: bufio.NewReader(fromPeer), ended: make(chan error, 1)}
 	go func() { d.ended <- Serve(context.Background(), in, out, opts) }() // ends with in
 	t.Cleanup(func() {
 		_ = toPeer.Close()
@@ -55,14 +56,21 @@ func seat(t *testing.T, opts Options) *desk {
 // says writes a line and returns the next line that comes.
 func (d *desk) says(line string) string {
 	d.t.Helper()
+	d.writes(line)
+	return d.hears()
+}
+
+func (d *desk) writes(line string) {
+	d.t.Helper()
 	if _, err := io.WriteString(d.in, line+"\n"); err != nil {
 		d.t.Fatal(err)
 	}
-	return d.hears()
 }
 
 func (d *desk) hears() string {
 	d.t.Helper()
+	late := time.AfterFunc(patience, func() { _ = d.from.CloseWithError(errors.New("nothing came")) })
+	defer late.Stop()
 	line, err := d.out.ReadString('\n')
 	if err != nil {
 		d.t.Fatal(err)
@@ -131,9 +139,7 @@ func TestWhatIsOnlyToldIsNotAnswered(t *testing.T) {
 		`{"jsonrpc":"2.0","id":"no number","result":{}}`,
 		`{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"an answer to this might be answered"}}`,
 	} {
-		if _, err := io.WriteString(d.in, line+"\n"); err != nil {
-			t.Fatal(err)
-		}
+		d.writes(line)
 	}
 	if got, want := d.says(`{"jsonrpc":"2.0","id":3,"method":"nothing"}`), `"id":3,"error":{"code":-32601`; !strings.Contains(got, want) {
 		t.Errorf("got %s, want %s in it", got, want)

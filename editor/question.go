@@ -21,12 +21,6 @@ const (
 	maxOptions = 32 // of one question; more are not offered
 )
 
-// A pending question was put to the editor.
-type pending struct {
-	request contracts.PendingRequest
-	stop    context.CancelFunc // withdraws it
-}
-
 // An option of an approval, as agents that offer their own name it.
 type option struct {
 	ID   string                   `json:"id"`
@@ -132,9 +126,9 @@ func (a *attachment) reconcile() {
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	for id, q := range a.asked {
+	for id, withdraw := range a.asked {
 		if _, still := wanted[id]; !still {
-			q.stop()
+			withdraw()
 			delete(a.asked, id)
 		}
 	}
@@ -161,8 +155,7 @@ func (a *attachment) canAsk(kind contracts.RequestType) bool {
 // ask puts a question to the editor. a.mu is held.
 func (a *attachment) ask(r contracts.PendingRequest) {
 	ctx, stop := context.WithCancel(a.ctx)
-	q := &pending{request: r, stop: stop}
-	a.asked[r.ID] = q
+	a.asked[r.ID] = stop
 	status, known := acp.ToolCallStatusPending, a.calls[r.CallID]
 	if known != nil {
 		status = known.status
@@ -178,10 +171,12 @@ func (a *attachment) ask(r contracts.PendingRequest) {
 			return
 		}
 		if answer == nil { // the editor says that the prompt was cancelled
-			a.cancelTurn(nil)
+			if !a.cancelTurn(nil) {
+				a.notice("The question waits for an answer: it belongs to no prompt of this editor that could be cancelled.")
+			}
 			return
 		}
-		a.reply(q, answer)
+		a.reply(ctx, answer)
 	})
 }
 
@@ -198,21 +193,18 @@ func (a *attachment) put(ctx context.Context, r contracts.PendingRequest, status
 	}
 }
 
-// reply sends an answer. If it was lost with its connection, the question may
-// still wait, and is put again.
-func (a *attachment) reply(q *pending, answer *contracts.ServerRequestResponse) {
+// reply sends an answer. One that was lost with its connection is sent again, as
+// long as its question waits: if the server had taken it, the second is too late
+// and changes nothing.
+func (a *attachment) reply(ctx context.Context, answer *contracts.ServerRequestResponse) {
 	_, err := a.client.Send(a.ctx, answer)
-	switch {
-	case err == nil, a.ctx.Err() != nil, errors.Is(err, &contracts.Error{Code: contracts.CodeRequestNotFound}):
-	case errors.Is(err, client.ErrAnswerLost):
-		a.mu.Lock()
-		defer a.mu.Unlock()
-		if a.asked[q.request.ID] == q {
-			delete(a.asked, q.request.ID) // the next state asks again
-		}
-	default:
-		a.notice("The answer was not taken: " + a.blame(err).Error())
+	for errors.Is(err, client.ErrAnswerLost) && ctx.Err() == nil {
+		_, err = a.client.Send(a.ctx, answer)
 	}
+	if err == nil || ctx.Err() != nil || errors.Is(err, &contracts.Error{Code: contracts.CodeRequestNotFound}) {
+		return
+	}
+	a.notice("The answer was not taken: " + a.blame(err).Error())
 }
 
 // A wish is what an answer says beside yes or no. The wire has no field for it,

@@ -169,16 +169,20 @@ func (a *attachment) lost(cursor uint64) {
 	}
 }
 
-// cancelTurn stops the turn, if there is one and request is nil or its own.
-func (a *attachment) cancelTurn(request json.RawMessage) {
+// cancelTurn stops the turn, if there is one and request is nil or its own, and
+// reports whether there was.
+func (a *attachment) cancelTurn(request json.RawMessage) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	t := a.turn
-	if t == nil || t.cancelled || request != nil && !bytes.Equal(bytes.TrimSpace(request), t.request) {
-		return
+	if t == nil || request != nil && !bytes.Equal(bytes.TrimSpace(request), t.request) {
+		return false
 	}
-	t.cancelled = true
-	a.peer.serving.Go(func() { a.interrupt(t) }) // ends with cancelPatience
+	if !t.cancelled {
+		t.cancelled = true
+		a.peer.serving.Go(func() { a.interrupt(t) }) // ends with cancelPatience
+	}
+	return true
 }
 
 // interrupt stops the run of a turn. If that cannot be done the turn is over
