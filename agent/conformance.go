@@ -110,6 +110,7 @@ var triggers = map[string]func(*Conformance, context.Context, []byte) error{
 	"stream":         (*Conformance).stream,
 	"hang":           (*Conformance).hang,
 	"flush_error":    (*Conformance).rememberFlushError,
+	"client_tools":   (*Conformance).clientTools,
 }
 
 // Run does what the prompt triggers. A trigger whose arguments are malformed or
@@ -258,6 +259,22 @@ func parseRequest(args []byte, kind contracts.RequestType) (*contracts.ServerReq
 		return nil, badTrigger(err.Error())
 	}
 	return req, nil
+}
+
+// clientTools says which tools the controlling client has announced.
+func (c *Conformance) clientTools(ctx context.Context, _ []byte) error {
+	names := []string{}
+	for _, t := range c.host.ClientTools() {
+		names = append(names, t.Name)
+	}
+	text, err := json.Marshal(names)
+	if err != nil {
+		return err
+	}
+	if err := c.host.Publish(ctx, &contracts.Status{Message: "Client tools: " + string(text)}); err != nil {
+		return err
+	}
+	return c.acknowledge(ctx)
 }
 
 func (c *Conformance) burst(ctx context.Context, args []byte) error {

@@ -24,7 +24,7 @@ func soon(more ...string) []string {
 // strict a server is. aboutBodies, aboutRuns and aboutWho are those over HTTP for
 // which that matters, which profile it has, and whom it lets in.
 var (
-	aboutMessages = regexp.MustCompile("^(framing|handshake|run|request|interrupt|shutdown|state|lease|handover|viewer|stream|resume|answer|socket|utility)/")
+	aboutMessages = regexp.MustCompile("^(framing|handshake|run|request|interrupt|shutdown|state|lease|handover|viewer|stream|resume|answer|socket|utility|offer)/")
 
 	aboutBodies = regexp.MustCompile("^(route|header|refusal|connection|session|subscription|unsubscribe|heartbeat/[acu]|disconnect|post|tool)")
 	aboutRuns   = regexp.MustCompile("^(refusal|session|subscription|return|post|parity)/")

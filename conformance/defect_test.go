@@ -121,6 +121,19 @@ var catches = []catch{
 	{double.NoTypeCheck, onHTTP, "^post/request-type-mismatch$", []string{"1.12"}},
 	{double.TwoRuns, onHTTP, "^post/(busy|prompts-at-once)$", []string{"A71"}},
 	{double.KeepsRequests, onHTTP, "^post/interrupt$", []string{"A69"}},
+
+	{double.HidesTools, onStdio, "^offer/(announced|called)$", []string{"3.1"}},
+	{double.HidesTools, onHTTP, "^offer/announced$", []string{"3.1"}},
+	{double.KeepsTools, onStdio, "^offer/announced$", []string{"R29"}},
+	{double.KeepsTools, onSocket, "^offer/take-over$", []string{"D8"}},
+	{double.KeepsTools, onHTTP, "^offer/take-over$", []string{"D8"}},
+	{double.ViewersTools, onSocket, "^offer/of-a-viewer$", []string{"R27", "D8"}},
+	{double.MalformedTools, onStdio, "^offer/malformed$", []string{"3.1"}},
+	{double.MalformedTools, onSocket, "^offer/malformed$", []string{"3.1"}},
+	{double.MalformedTools, onHTTP, "^offer/malformed$", []string{"3.1"}},
+	{double.UncalledTools, onSocket, "^offer/without-capability$", []string{"3.1"}},
+	{double.LoserKeepsDriving, onSocket, "^offer/take-over$", []string{"A27"}},
+	{double.AcceptsSecondAnswer, onStdio, "^offer/called$", []string{"R52", "R53"}},
 }
 
 // Where a defect shows.
@@ -151,7 +164,7 @@ func TestEveryDefectIsInTheTable(t *testing.T) {
 			t.Errorf("defect %s is planted, but no test wants it caught", d)
 		}
 	}
-	for _, d := range double.UtilityDefects() {
+	for _, d := range slices.Concat(double.UtilityDefects(), double.ToolDefects()) {
 		if !slices.ContainsFunc(catches, func(c catch) bool { return c.defect == d }) {
 			t.Errorf("defect %s is planted, but no test wants it caught", d)
 		}

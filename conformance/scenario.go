@@ -69,7 +69,7 @@ func Scenarios() []Scenario {
 	return slices.Concat(framing(), handshake(), runs(), requests(), endings(), states(),
 		leases(), handovers(), viewers(), streams(), resumes(), answers(), sockets(), utilities(),
 		routes(), spellings(), refusals(), connections(), creations(), subscriptions(), liveness(),
-		claims(), watchers(), follows(), returns(), posts(), tools(), tokens(), parity(),
+		claims(), watchers(), follows(), returns(), posts(), tools(), tokens(), parity(), offers(),
 		commandStarts(), commandRefusals(), commandLines(), outputs(), inputs(), terminals(), terminalSizes(), terminations(), processes(),
 		searches(), listings(), reads(), readRefusals(), fileWatches(), watchFilters(), watchEnds(), possessions(), audiences(), reasons(),
 		hosting(), drains(), restores(), startups(), signals(),

@@ -56,6 +56,10 @@ func (r *room) prompt(c *client, cmd *contracts.Prompt) *contracts.Error {
 			r.publish(&contracts.Status{Message: strings.Repeat("b", a.Bytes)})
 		}
 		r.endRun("")
+	case "client_tools":
+		names, _ := json.Marshal(r.offered()) // of texts
+		r.publish(&contracts.Status{Message: "Client tools: " + string(names)})
+		r.endRun("")
 	case "approval", "server_request":
 		r.askFor(c, args)
 		r.endRun("")

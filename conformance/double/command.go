@@ -70,6 +70,9 @@ func (c *client) again(h *contracts.Hello) *contracts.Error {
 	if e := checkViewer(c.role, h, viewerForbidden...); e != nil {
 		return e
 	}
+	if e := c.room.s.checkTools(h); e != nil {
+		return e
+	}
 	c.accept(h)
 	c.greet()
 	return nil
@@ -80,6 +83,9 @@ func (c *client) accept(h *contracts.Hello) {
 	c.hello = *h
 	c.hello.Role = c.role
 	c.hello.OptOutNotifications = unique(h.OptOutNotifications)
+	if len(h.ClientTools) > 0 && c.role == contracts.RoleController {
+		c.room.announced = h.ClientTools
+	}
 	for _, s := range c.subs {
 		s.own = false // applies to all of them at once
 	}

@@ -119,6 +119,20 @@ func AgentDefects() []Defect {
 	return []Defect{StartsDenied, ForgetsDenied, EndsCallsTwice, AsksAnyway, KeepsPrompts, SilentInterrupt, UnsortedTools, TakeOverCancels, HidesQuestions}
 }
 
+// The defects of tools that clients announce, each with the promise it breaks.
+const (
+	HidesTools     Defect = "hides-client-tools"          // 3.1: the agent is offered them
+	KeepsTools     Defect = "keeps-client-tools"          // R29, D8: those of the controller's latest hello
+	ViewersTools   Defect = "offers-viewers-tools"        // R27: a viewer's are no offer
+	MalformedTools Defect = "takes-malformed-tools"       // 3.1: what no agent could be offered is refused
+	UncalledTools  Defect = "takes-tools-of-the-unasking" // 3.1: who announces tools takes client_tool requests
+)
+
+// ToolDefects lists those of tools that clients announce.
+func ToolDefects() []Defect {
+	return []Defect{HidesTools, KeepsTools, ViewersTools, MalformedTools, UncalledTools}
+}
+
 // UtilityDefects lists those of utilities.
 func UtilityDefects() []Defect {
 	return []Defect{ReordersOutput, ExitsEarly, CutsCharacters, KeepsAllOutput, TakesAllInput, NeverTypesEOF, DeafToResizes, KillsAtOnce,

@@ -82,8 +82,9 @@ type room struct {
 	questions []*contracts.ServerRequest
 	run       *run // nil when idle
 	runs      int
-	kept      *contracts.Prompt // that was refused last, for a defect
-	bare      bool              // spoken to over stdio
+	kept      *contracts.Prompt      // that was refused last, for a defect
+	announced []contracts.ClientTool // by the last controller that announced any, for a defect
+	bare      bool                   // spoken to over stdio
 	closed    bool
 	frozen    bool              // drained: nothing more is published
 	restored  bool              // from a manifest, at floor

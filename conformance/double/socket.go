@@ -269,6 +269,9 @@ func (k *socket) attach(h *contracts.Hello, token string) *contracts.Error {
 	if e := checkViewer(role, h, viewerForbidden...); e != nil {
 		return e
 	}
+	if e := s.checkTools(h); e != nil {
+		return e
+	}
 	r := s.rooms[q.Get("sessionId")]
 	if r == nil {
 		r = s.open(q.Get("sessionId"), false)

@@ -1,0 +1,179 @@
+package conformance
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/seed-028515a8/maestro/contracts"
+)
+
+// offers judges the tools that clients announce in hello and run for the
+// agent: 3.1, R29, R58, D8.
+func offers() []Scenario {
+	anywhere, onSocket := Needs{Transport: Anywhere, Seed: true}, Needs{Transport: Socket, Seed: true}
+	return []Scenario{
+		{Name: "offer/announced", Title: "The agent is offered the tools of the controller's latest hello", Rules: []string{"3.1", "R29"}, Needs: anywhere, Run: toolsAnnounced},
+		{Name: "offer/called", Title: "A call of an announced tool is a request to the controller, and its answer ends it", Rules: []string{"R58", "R59"}, Needs: anywhere, Run: announcedToolCalled},
+		{Name: "offer/malformed", Title: "Tools that no agent could be offered are refused, and those before stay", Rules: []string{"3.1"}, Needs: anywhere, Run: malformedTools},
+		{Name: "offer/without-capability", Title: "Who does not take client_tool requests cannot announce tools", Rules: []string{"3.1"}, Needs: anywhere, Run: toolsWithoutCapability},
+		{Name: "offer/of-a-viewer", Title: "The agent is not offered what a viewer announces", Rules: []string{"R27", "D8"}, Needs: onSocket, Run: viewersTools},
+		{Name: "offer/take-over", Title: "With control the offer changes, and what was called waits for the new controller", Rules: []string{"D8", "A27"}, Needs: Needs{Transport: Networked, Seed: true}, Run: toolsAfterTakeOver},
+	}
+}
+
+// announcing is a hello of a role with these tools.
+func announcing(role contracts.Role, names ...string) *contracts.Hello {
+	h := fullHello(role)
+	if role == contracts.RoleViewer {
+		h.Capabilities = &contracts.Capabilities{ServerRequests: []contracts.RequestType{contracts.RequestClientTool}}
+	}
+	for _, name := range names {
+		h.ClientTools = append(h.ClientTools, contracts.ClientTool{
+			Name: name, Description: "Does " + name + ".", InputSchema: json.RawMessage(`{"type":"object","properties":{"path":{"type":"string"}}}`),
+		})
+	}
+	return h
+}
+
+// announces says another hello.
+func (d *pilot) announces(h *contracts.Hello) {
+	if d.c != nil {
+		d.c.hello(h).ok("3.1")
+		return
+	}
+	from := len(d.p.log)
+	d.p.hello(h)
+	d.p.await("3.1", from, message("hello_ok"))
+}
+
+// announcesInVain says a hello that must be refused.
+func (d *pilot) announcesInVain(h *contracts.Hello) {
+	d.p.watch.hellos++ // a wrong hello_ok is judged here
+	d.refused(h, refusal{rule: "3.1", kind: contracts.ErrorProtocol, code: contracts.CodeBadRequest})
+}
+
+// offered fails unless the agent says that these are the tools of clients that it
+// is offered.
+func (d *pilot) offered(rule string, names ...string) {
+	const said = "Client tools: "
+	if names == nil {
+		names = []string{}
+	}
+	d.prompt(trigger("client_tools", struct{}{}))
+	f := d.awaits(rule, message("status").where("that answers the prompt", func(f *Frame) bool {
+		return strings.HasPrefix(f.str("message"), said) || strings.HasPrefix(f.str("message"), "Prompt: ")
+	}))
+	switch got, known := strings.CutPrefix(f.str("message"), said); {
+	case !known:
+		d.s.skip("the conformance agent does not say which tools it is offered")
+	case got != string(encode(names)):
+		d.s.fail(rule, "expected the agent to be offered %s, got %s", encode(names), got)
+	}
+}
+
+func toolsAnnounced(s *Session) {
+	s.conformanceAgent()
+	d := s.pilot()
+	d.offered("3.1")
+	d.announces(announcing(contracts.RoleController, "lint", "open_file"))
+	d.offered("3.1", "lint", "open_file")
+	d.announces(announcing(contracts.RoleController, "format"))
+	d.offered("R29", "format")
+	d.announces(fullHello(contracts.RoleController))
+	d.offered("R29")
+}
+
+// calledTool has the agent call a tool of the client, and returns the request.
+func (d *pilot) calledTool(id, tool string) *Frame {
+	d.prompt(question(contracts.RequestClientTool, id, tool))
+	return d.awaits("R59", message("server_request").with("request_id", id).with("request_type", contracts.RequestClientTool).with("tool", tool))
+}
+
+func toolAnswer(id string) contracts.Command {
+	return &contracts.ServerRequestResponse{RequestID: id, RequestType: contracts.RequestClientTool, Content: []contracts.ContentBlock{{Type: "text", Text: "3 problems"}}}
+}
+
+func announcedToolCalled(s *Session) {
+	s.conformanceAgent()
+	d := s.pilot()
+	d.announces(announcing(contracts.RoleController, "lint"))
+	d.offered("3.1", "lint")
+	q := d.calledTool("call-lint", "lint")
+	if got := show(q.at("args")); got != `{"path":"a.txt"}` {
+		s.fail("R59", "expected the arguments of the call in the request, got %s", got)
+	}
+	d.tell("R58", toolAnswer("call-lint"))
+	d.resolved("R58", q, "completed", "client")
+	d.refused(toolAnswer("call-lint"), unknownRefusal("R53", "call-lint"))
+}
+
+// badTools are announcements that must be refused.
+func badTools() [][]contracts.ClientTool {
+	object := json.RawMessage(`{"type":"object"}`)
+	named := func(names ...string) (tools []contracts.ClientTool) {
+		for _, name := range names {
+			tools = append(tools, contracts.ClientTool{Name: name, InputSchema: object})
+		}
+		return tools
+	}
+	many := make([]string, contracts.MaxClientTools+1)
+	for i := range many {
+		many[i] = fmt.Sprintf("tool_%d", i)
+	}
+	large := named("large")
+	large[0].Description = strings.Repeat("x", contracts.MaxClientToolBytes)
+	return [][]contracts.ClientTool{
+		named(""), named("open file"), named(strings.Repeat("a", 65)), named("lint", "lint"),
+		{{Name: "lint", InputSchema: json.RawMessage(`[]`)}}, named(many...), large,
+	}
+}
+
+func malformedTools(s *Session) {
+	s.conformanceAgent()
+	d := s.pilot()
+	d.announces(announcing(contracts.RoleController, "lint"))
+	for _, bad := range badTools() {
+		h := fullHello(contracts.RoleController)
+		h.ClientTools = bad
+		d.announcesInVain(h)
+	}
+	d.offered("3.1", "lint")
+}
+
+func toolsWithoutCapability(s *Session) {
+	s.conformanceAgent()
+	d := s.pilot()
+	h := announcing(contracts.RoleController, "lint")
+	h.Capabilities = &contracts.Capabilities{ServerRequests: []contracts.RequestType{contracts.RequestApproval}}
+	d.announcesInVain(h)
+	d.offered("3.1")
+}
+
+func viewersTools(s *Session) {
+	s.conformanceAgent()
+	d := s.pilot()
+	s.attach("vera", entry{role: contracts.RoleViewer, hello: announcing(contracts.RoleViewer, "peek")})
+	d.offered("R27")
+	d.announces(announcing(contracts.RoleController, "lint"))
+	d.offered("D8", "lint")
+}
+
+func toolsAfterTakeOver(s *Session) {
+	s.conformanceAgent()
+	alice := s.pilot()
+	alice.announces(announcing(contracts.RoleController, "lint"))
+	q := alice.calledTool("open", "lint")
+	bob := s.successor("bob")
+	bob.offered("D8")
+	bob.announces(announcing(contracts.RoleController, "format"))
+	bob.offered("D8", "format")
+	if !pending(bob.now(), "open") {
+		s.fail("D8", "expected the call to wait for the new controller")
+	}
+	alice.refused(toolAnswer("open"), notHolder("A27"))
+	bob.tell("D8", toolAnswer("open"))
+	for _, p := range []*Peer{alice.p, bob.p} {
+		p.await("D8", 0, message("server_request_resolved").with("request_id", q.str("request_id")).with("resolution", "completed").with("resolved_by", "client"))
+	}
+}
