@@ -17,6 +17,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/seed-028515a8/maestro/conformance/double"
+	"github.com/seed-028515a8/maestro/conformance/judge"
 	"github.com/seed-028515a8/maestro/contracts"
 )
 
@@ -132,8 +133,8 @@ func slow(h http.Handler) http.Handler {
 	})
 }
 
-// judge runs the adapter against this binary as a runner.
-func judge(t *testing.T, violation string, flags ...string) (code int, report string) {
+// judged runs the adapter against this binary as a runner.
+func judged(t *testing.T, violation string, flags ...string) (code int, report string) {
 	t.Helper()
 	self, err := os.Executable()
 	if err != nil {
@@ -141,14 +142,14 @@ func judge(t *testing.T, violation string, flags ...string) (code int, report st
 	}
 	var out strings.Builder
 	args := append(flags, "--", self, asRunner, violation)
-	code = run(t.Context(), args, &out, io.Discard)
+	code = program.Run(t.Context(), args, &out, io.Discard)
 	return code, out.String()
 }
 
 func TestSoundRunnerPasses(t *testing.T) {
-	code, report := judge(t, "")
-	if code != exitPassed || strings.Count(report, "\n") != len(scenarios())+1 {
-		t.Errorf("got exit code %d, want %d and a line per scenario:\n%s", code, exitPassed, report)
+	code, report := judged(t, "")
+	if code != judge.Passed || strings.Count(report, "\n") != len(scenarios())+1 {
+		t.Errorf("got exit code %d, want %d and a line per scenario:\n%s", code, judge.Passed, report)
 	}
 }
 
@@ -162,7 +163,7 @@ func TestViolationIsSeen(t *testing.T) {
 		{endsAtOnce, "subscriptions", "ended before its ready line"},
 		{endsAtOnce, "subscriptions", "no wish to run"},
 		{noise, "subscriptions", "no ready object"},
-		{deafToEOF, "subscriptions", "did not end within 1 s"},
+		{deafToEOF, "subscriptions", "did not end within 1s"},
 		{otherSession, "subscriptions", `names session "sess_other"`},
 		{seedProfile, "stream", "executor_type: not a key"},
 		{seedProfile, "disconnect", "executor_type: not a key"},
@@ -179,9 +180,9 @@ func TestViolationIsSeen(t *testing.T) {
 	} {
 		t.Run(tt.violation+"/"+tt.scenario, func(t *testing.T) {
 			t.Parallel()
-			code, report := judge(t, tt.violation, "-run", "^"+tt.scenario+"$")
-			if code != exitFailed || !strings.Contains(report, tt.says) {
-				t.Errorf("got exit code %d, want %d and %q in the report:\n%s", code, exitFailed, tt.says, report)
+			code, report := judged(t, tt.violation, "-run", "^"+tt.scenario+"$")
+			if code != judge.Failed || !strings.Contains(report, tt.says) {
+				t.Errorf("got exit code %d, want %d and %q in the report:\n%s", code, judge.Failed, tt.says, report)
 			}
 			if !strings.Contains(report, "      | ") {
 				t.Errorf("got no exchange in the report:\n%s", report)
@@ -198,17 +199,17 @@ func TestSilentRunnerIsGivenUpAndKilled(t *testing.T) {
 		t.Fatal(err)
 	}
 	var out strings.Builder
-	code := run(ctx, []string{"-run", "^lease$", "--", self, asRunner, noReadyLine}, &out, io.Discard)
-	if code != exitFailed || !strings.Contains(out.String(), "no ready line") {
-		t.Errorf("got exit code %d, want %d and no ready line:\n%s", code, exitFailed, out.String())
+	code := program.Run(ctx, []string{"-run", "^lease$", "--", self, asRunner, noReadyLine}, &out, io.Discard)
+	if code != judge.Failed || !strings.Contains(out.String(), "no ready line") {
+		t.Errorf("got exit code %d, want %d and no ready line:\n%s", code, judge.Failed, out.String())
 	}
 }
 
 func TestWrongUsageIsSaid(t *testing.T) {
 	for _, args := range [][]string{{}, {"--"}, {"-run", "(", "--", "true"}, {"-nonsense"}} {
 		var errs strings.Builder
-		if code := run(t.Context(), args, io.Discard, &errs); code != exitUsage || errs.Len() == 0 {
-			t.Errorf("%q: got exit code %d and %q, want %d and a word", args, code, errs.String(), exitUsage)
+		if code := program.Run(t.Context(), args, io.Discard, &errs); code != judge.Usage || errs.Len() == 0 {
+			t.Errorf("%q: got exit code %d and %q, want %d and a word", args, code, errs.String(), judge.Usage)
 		}
 	}
 }

@@ -12,6 +12,6 @@
 //
 // It prints one line per scenario, and the exchange of those that fail. The
 // exit status is 0 if all passed, 1 if one failed, and 2 for wrong usage. It
-// imports nothing but the standard library, so that it shares no mistake with
-// what it judges.
+// imports nothing of maestro but what programs like it have in common, so that it
+// shares no mistake with what it judges.
 package main

@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/seed-028515a8/maestro/conformance/judge"
 )
 
 // The fixed names of the contract.
@@ -22,6 +24,9 @@ const (
 	agentRunID       = "run_conformance"
 	protocolVersion  = "2026-04-02"
 )
+
+// exitWithin is how long a runner may take to end when its standard input has.
+const exitWithin = time.Second
 
 // A scenario is one test of the suite.
 type scenario struct {
@@ -43,7 +48,7 @@ type stage struct {
 	root      string // holds the workspace and what lies beside it
 	workspace string
 	secret    string // a file outside the workspace
-	process   *process
+	process   *judge.Process
 	base      string // address of the runner
 	client    *http.Client
 	streams   []*stream
@@ -92,7 +97,7 @@ func (s *stage) play(sc scenario) (err error) {
 			panic(r)
 		}
 		if err != nil && s.process != nil {
-			s.trace.add("diagnostics of the runner: %s", s.process.stderr)
+			s.trace.add("diagnostics of the runner: %s", s.process.Diagnostics())
 		}
 	}()
 	s.begin(s.environment("", runnerID))
@@ -158,7 +163,7 @@ func (s *stage) freePort() string {
 // begin starts a runner.
 func (s *stage) begin(env []string) {
 	s.trace.add("start %s", strings.Join(s.command, " "))
-	p, ready, err := start(s.parent, s.command, env)
+	p, ready, err := judge.Start(s.parent, s.command, env)
 	if err != nil {
 		s.fail("start the runner: %w", err)
 	}
@@ -173,7 +178,7 @@ func (s *stage) end() {
 	p := s.process
 	s.process = nil
 	s.trace.add("close the standard input of the runner")
-	if err := p.stop(); err != nil {
+	if err := p.Stop(exitWithin); err != nil {
 		s.fail("%w", err)
 	}
 }
@@ -182,6 +187,6 @@ func (s *stage) end() {
 func (s *stage) leave() {
 	s.closeStreams()
 	if s.process != nil {
-		s.process.kill()
+		s.process.Kill()
 	}
 }

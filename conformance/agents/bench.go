@@ -3,7 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
-	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -15,6 +15,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/seed-028515a8/maestro/conformance/judge"
 )
 
 // A candidate is one agent to be judged.
@@ -60,7 +62,7 @@ func (b *bench) prepare(ctx context.Context) error {
 		return err
 	}
 	b.said = output
-	b.stop, err = start(ctx, input, nil, model, "--listen", "127.0.0.1:0")
+	b.stop, err = start(ctx, input, model, "--listen", "127.0.0.1:0")
 	_ = input.Close() // the model has its own
 	if err != nil {
 		return err
@@ -118,36 +120,29 @@ func (b *bench) judge(ctx context.Context, c candidate) error {
 	if err != nil {
 		return err
 	}
-	workspace, ready := filepath.Join(dir, "workspace"), filepath.Join(dir, "ready.json")
+	workspace := filepath.Join(dir, "workspace")
 	if err := os.Mkdir(workspace, 0o700); err != nil {
 		return err
 	}
 	flags := append([]string{"--agent", c.agent, "--workspace", workspace}, c.serving...)
-	var log bytes.Buffer
-	stop, err := start(ctx, nil, &log, b.binary, slices.Concat([]string{"serve", "--listen", "127.0.0.1:0", "--auth", "off", "--request-rate", "-1",
-		"--heartbeat-interval", "3s", "--lease-ttl", "10s", "--subscription-ttl", "5s", "--state-dir", filepath.Join(dir, "state"), "--ready-file", ready}, flags)...)
+	server, ready, err := judge.Start(ctx, slices.Concat([]string{b.binary, "serve", "--listen", "127.0.0.1:0", "--auth", "off", "--request-rate", "-1",
+		"--heartbeat-interval", "3s", "--lease-ttl", "10s", "--subscription-ttl", "5s", "--state-dir", filepath.Join(dir, "state"),
+		"--ready-stdout", "--exit-on-stdin-eof"}, flags), nil)
 	if err != nil {
-		return err
+		return fmt.Errorf("%s: %w", c.name, err)
 	}
-	base, err := awaitReady(ctx, ready)
 	failed := ""
-	for _, target := range []string{"stdio:" + quoted(append([]string{b.binary, "headless"}, flags...)), strings.Replace(base, "http", "ws", 1), base} {
-		if err != nil {
-			break
-		}
+	for _, target := range []string{"stdio:" + quoted(append([]string{b.binary, "headless"}, flags...)), strings.Replace(ready.BaseURL, "http", "ws", 1), ready.BaseURL} {
 		transport, _, _ := strings.Cut(target, ":")
 		if !b.conforms(ctx, c, transport, target) {
 			failed += " " + transport
 		}
 	}
-	stop()
-	switch {
-	case err != nil:
-		return fmt.Errorf("%s: %w\n%s", c.name, err, log.Bytes())
-	case failed != "":
-		return fmt.Errorf("%s does not conform over%s; the server's log:\n%s", c.name, failed, log.Bytes())
+	err = server.Stop(leavePatience)
+	if failed != "" {
+		err = errors.Join(fmt.Errorf("%s does not conform over%s; the server's log:\n%s", c.name, failed, server.Diagnostics()), err)
 	}
-	return nil
+	return err
 }
 
 // conforms judges one target, and prints the report unless it passed.
@@ -160,51 +155,25 @@ func (b *bench) conforms(ctx context.Context, c candidate, transport, target str
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if err != nil {
-		say(b.out, "FAIL  %-16s %-6s %v\n%s\n", c.name, transport, err, report)
+		judge.Say(b.out, "FAIL  %-16s %-6s %v\n%s\n", c.name, transport, err, report)
 		return false
 	}
-	say(b.out, "ok    %-16s %-6s %s\n", c.name, transport, sum)
+	judge.Say(b.out, "ok    %-16s %-6s %s\n", c.name, transport, sum)
 	return true
 }
 
-// readyPatience bounds the start of a program.
+// readyPatience bounds the start of the model.
 const readyPatience = 30 * time.Second
-
-// awaitReady looks for the ready file until the server has written it, and
-// returns where it is.
-func awaitReady(ctx context.Context, path string) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, readyPatience)
-	defer cancel()
-	look := time.NewTicker(20 * time.Millisecond)
-	defer look.Stop()
-	for {
-		select {
-		case <-look.C:
-		case <-ctx.Done():
-			return "", fmt.Errorf("the server did not become ready: %w", ctx.Err())
-		}
-		var ready struct {
-			BaseURL string `json:"baseUrl"`
-		}
-		text, err := os.ReadFile(path)
-		if err == nil && json.Unmarshal(text, &ready) == nil && ready.BaseURL != "" {
-			return ready.BaseURL, nil
-		}
-	}
-}
 
 // leavePatience is how long a program may take to end before it is killed.
 const leavePatience = 10 * time.Second
 
 // start starts a program that runs until stop, which waits for its end, or until
 // ctx ends.
-func start(ctx context.Context, out *os.File, log io.Writer, name string, args ...string) (stop func(), err error) {
+func start(ctx context.Context, out *os.File, name string, args ...string) (stop func(), err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	cmd := exec.CommandContext(ctx, name, args...)
-	if out != nil {
-		cmd.Stdout = out
-	}
-	cmd.Stderr = log
+	cmd.Stdout = out
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.WaitDelay = leavePatience
 	if err := cmd.Start(); err != nil {

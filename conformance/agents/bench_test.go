@@ -7,6 +7,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/seed-028515a8/maestro/conformance/judge"
 )
 
 func TestEveryKindOfAgentIsJudged(t *testing.T) {
@@ -58,10 +60,10 @@ func TestWordsSurviveTheCommandLine(t *testing.T) {
 }
 
 func TestWrongUsageIsTold(t *testing.T) {
-	for _, args := range [][]string{{}, {"a", "b"}, {"-only", "(", "a"}, {"-nonsense", "a"}} {
+	for _, args := range [][]string{{}, {"a", "b"}, {"-run", "(", "a"}, {"-nonsense", "a"}} {
 		var out, errs bytes.Buffer
-		if got := run(t.Context(), args, &out, &errs); got != exitUsage || !strings.Contains(errs.String(), "only") {
-			t.Errorf("%q: got status %d and %q, want %d and how to call it", args, got, errs.String(), exitUsage)
+		if got := program.Run(t.Context(), args, &out, &errs); got != judge.Usage || !strings.Contains(errs.String(), "-run") {
+			t.Errorf("%q: got status %d and %q, want %d and how to call it", args, got, errs.String(), judge.Usage)
 		}
 	}
 }

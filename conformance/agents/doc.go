@@ -2,7 +2,7 @@
 // without a key or a network behind a server, over stdio, WebSocket and HTTP.
 //
 //	go run ./conformance/agents bin/maestro
-//	go run ./conformance/agents -only acp bin/maestro
+//	go run ./conformance/agents -run acp bin/maestro
 //
 // It builds the local model and the example agent of the ACP library, starts
 // what is needed, runs "maestro conformance --runtime any" against it, and shows

@@ -105,8 +105,9 @@ var rooms = map[string]room{
 	"conformance":         {ours: []string{"conformance/shape", "contracts", "session"}, others: []string{uuid, websocket}},
 	"conformance/double":  {ours: []string{"conformance/shape", "contracts"}, others: []string{creack, websocket}},
 	"conformance/shape":   {ours: []string{"contracts"}},
-	"conformance/adapter": {}, // judges from outside
-	"conformance/agents":  {}, // starts servers for it
+	"conformance/adapter": {ours: []string{"conformance/judge"}}, // judges from outside
+	"conformance/agents":  {ours: []string{"conformance/judge"}}, // starts servers for it
+	"conformance/judge":   {},
 
 	"bench":              {ours: []string{"bench/control", "contracts"}, others: []string{system}},
 	"bench/control":      {},
@@ -115,7 +116,7 @@ var rooms = map[string]room{
 	"bench/journalbench": {ours: []string{"journal"}},
 	"bench/kills":        {ours: []string{"client", "contracts"}},
 
-	"cmd/maestro": {ours: []string{anything}, others: []string{cobra, "github.com/google/uuid"}},
+	"cmd/maestro": {ours: []string{anything}, others: []string{cobra, flags, "github.com/google/uuid"}},
 }
 
 // check reports why pkg may not import path, or nil if it may. pkg is a path

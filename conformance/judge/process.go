@@ -1,10 +1,9 @@
-package main
+package judge
 
 import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"os/exec"
@@ -12,20 +11,18 @@ import (
 	"time"
 )
 
-// Bounds of the contract.
-const (
-	readyWithin = 30 * time.Second
-	exitWithin  = time.Second
-)
+// readyWithin bounds a start.
+const readyWithin = 30 * time.Second
 
-// Bounds of what is kept of a runner's output.
+// Bounds of what is kept of a process's output.
 const (
 	maxReadyLine   = 64 << 10
 	maxDiagnostics = 16 << 10
 )
 
-// A process is a started runner. Its goroutine ends with it.
-type process struct {
+// A Process is a server that was started, says where it is in its first line of
+// output, and ends when its standard input does. Its goroutine ends with it.
+type Process struct {
 	cmd    *exec.Cmd
 	stdin  io.Closer
 	stderr *tail
@@ -33,26 +30,27 @@ type process struct {
 	err    error         // how it ended; readable after exited
 }
 
-// A readyLine is what the first line of output says. Other keys are allowed.
-type readyLine struct {
+// A Ready is what the first line of output says. Other keys are allowed.
+type Ready struct {
 	BaseURL   string `json:"baseUrl"`
 	SessionID string `json:"sessionId"`
 }
 
-// start runs a command and waits for its ready line. A process that is not
-// ready in time is killed.
-func start(ctx context.Context, command, env []string) (*process, readyLine, error) {
-	p := &process{cmd: exec.Command(command[0], command[1:]...), stderr: &tail{}, exited: make(chan struct{})}
+// Start runs a command and waits for its ready line. A process that is not ready
+// within 30 s, or when ctx ends, is killed; afterwards ctx means nothing to it. A
+// nil env is our own.
+func Start(ctx context.Context, command, env []string) (*Process, Ready, error) {
+	p := &Process{cmd: exec.Command(command[0], command[1:]...), stderr: &tail{}, exited: make(chan struct{})}
 	first := &firstLine{got: make(chan []byte, 1)}
 	p.cmd.Env, p.cmd.Stdout, p.cmd.Stderr = env, first, p.stderr
 	p.cmd.WaitDelay = time.Second // for what its children hold open
 	stdin, err := p.cmd.StdinPipe()
 	if err != nil {
-		return nil, readyLine{}, err
+		return nil, Ready{}, err
 	}
 	p.stdin = stdin
 	if err := p.cmd.Start(); err != nil {
-		return nil, readyLine{}, err
+		return nil, Ready{}, err
 	}
 	go func() { // ends when the process does, which stop and kill see to
 		p.err = p.cmd.Wait()
@@ -60,13 +58,13 @@ func start(ctx context.Context, command, env []string) (*process, readyLine, err
 	}()
 	ready, err := p.ready(ctx, first.got)
 	if err != nil {
-		p.kill()
-		return nil, readyLine{}, fmt.Errorf("%w; its diagnostics: %s", err, p.stderr)
+		p.Kill()
+		return nil, Ready{}, fmt.Errorf("%w; its diagnostics: %s", err, p.stderr)
 	}
 	return p, ready, nil
 }
 
-func (p *process) ready(ctx context.Context, got <-chan []byte) (readyLine, error) {
+func (p *Process) ready(ctx context.Context, got <-chan []byte) (Ready, error) {
 	ctx, cancel := context.WithTimeout(ctx, readyWithin)
 	defer cancel()
 	var line []byte
@@ -76,34 +74,38 @@ func (p *process) ready(ctx context.Context, got <-chan []byte) (readyLine, erro
 		select {
 		case line = <-got: // it said so, and ended at once; what follows finds out
 		default:
-			return readyLine{}, fmt.Errorf("the runner ended before its ready line: %v", p.err)
+			return Ready{}, fmt.Errorf("the process ended before its ready line: %v", p.err)
 		}
 	case <-ctx.Done():
-		return readyLine{}, fmt.Errorf("no ready line within %v: %w", readyWithin, ctx.Err())
+		return Ready{}, fmt.Errorf("no ready line within %v: %w", readyWithin, ctx.Err())
 	}
-	var ready readyLine
+	var ready Ready
 	if err := json.Unmarshal(line, &ready); err != nil || ready.BaseURL == "" || ready.SessionID == "" {
 		return ready, fmt.Errorf("the first line of output is no ready object with baseUrl and sessionId: %q", line)
 	}
 	return ready, nil
 }
 
-// stop closes the standard input, upon which the process must end.
-func (p *process) stop() error {
+// Stop closes the standard input, upon which the process must end in time. One
+// that does not is killed.
+func (p *Process) Stop(within time.Duration) error {
 	_ = p.stdin.Close() // it may have ended already
-	late := time.NewTimer(exitWithin)
+	late := time.NewTimer(within)
 	defer late.Stop()
 	select {
 	case <-p.exited:
 		return nil
 	case <-late.C:
-		p.kill()
-		return errors.New("the runner did not end within 1 s of the end of its standard input")
+		p.Kill()
+		return fmt.Errorf("the process did not end within %v of the end of its standard input", within)
 	}
 }
 
-// kill ends the process if it has not ended.
-func (p *process) kill() {
+// Diagnostics returns the end of what the process wrote to standard error.
+func (p *Process) Diagnostics() string { return p.stderr.String() }
+
+// Kill ends the process if it has not ended.
+func (p *Process) Kill() {
 	_ = p.cmd.Process.Kill() // it may have ended already
 	<-p.exited
 }
