@@ -104,11 +104,14 @@ func (a *attachment) ended(err error) {
 	if e, ok := errors.AsType[*client.CloseError](err); ok && e.Code == 1000 {
 		err = errors.New("the session has ended")
 	}
-	a.stop(err)
-	if !a.greeted {
+	switch {
+	case !a.greeted:
 		a.greeted = true
 		a.refused(err)
+	case a.ctx.Err() == nil: // it was not the editor that wanted it
+		a.notice("Detached from this session: " + err.Error())
 	}
+	a.stop(err)
 	a.fail(err)
 }
 

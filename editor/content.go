@@ -22,15 +22,15 @@ func promptOf(blocks []acp.ContentBlock) (*contracts.Prompt, error) {
 		case b.Text != nil:
 			parts = append(parts, b.Text.Text)
 		case b.ResourceLink != nil:
-			name, local := nameOfURI(b.ResourceLink.Uri)
+			name, place, local := nameOfURI(b.ResourceLink.Uri)
 			if local && isImage(name) {
 				cmd.Attachments = append(cmd.Attachments, name)
 			}
-			parts = append(parts, "@"+name)
+			parts = append(parts, "@"+name+place)
 		case b.Resource != nil && b.Resource.Resource.TextResourceContents != nil:
 			r := b.Resource.Resource.TextResourceContents
-			name, _ := nameOfURI(r.Uri)
-			parts = append(parts, "\n\n"+name+":\n"+fenced("", r.Text)+"\n")
+			name, place, _ := nameOfURI(r.Uri)
+			parts = append(parts, "\n\n"+name+place+":\n"+fenced("", r.Text)+"\n")
 		case b.Image != nil:
 			return nil, errors.New("images cannot be sent from here: save it in the workspace and link to the file")
 		default:
@@ -47,13 +47,17 @@ func promptOf(blocks []acp.ContentBlock) (*contracts.Prompt, error) {
 	return cmd, nil
 }
 
-// nameOfURI returns the path of a file, and other addresses as they are.
-func nameOfURI(uri string) (name string, local bool) {
+// nameOfURI returns the path of a file and the place in it, such as #L3-5, and
+// other addresses as they are.
+func nameOfURI(uri string) (name, place string, local bool) {
 	u, err := url.Parse(uri)
 	if err != nil || u.Scheme != "file" || u.Path == "" {
-		return uri, false
+		return uri, "", false
 	}
-	return u.Path, true
+	if u.Fragment != "" {
+		place = "#" + u.Fragment
+	}
+	return u.Path, place, true
 }
 
 // isImage reports whether a path is that of an image that servers can load.

@@ -43,7 +43,7 @@ type elicited struct {
 func (a *attachment) elicitation(ctx context.Context, r contracts.PendingRequest, answer *contracts.ServerRequestResponse) (*contracts.ServerRequestResponse, error) {
 	var e elicitation
 	if err := json.Unmarshal(r.Args, &e); err != nil {
-		return nil, fmt.Errorf("the question cannot be read: %w", err)
+		return nil, errors.New("the question cannot be read")
 	}
 	switch {
 	case e.Mode == modeURL && !a.peer.url:
@@ -71,7 +71,7 @@ func (a *attachment) elicit(ctx context.Context, e *elicitation) (*elicited, err
 	}
 	got := &elicited{}
 	if err := json.Unmarshal(raw, got); err != nil {
-		return nil, fmt.Errorf("its answer cannot be read: %w", err)
+		return nil, errUnreadable
 	}
 	if !slices.Contains([]string{actionAccept, "decline", "cancel"}, got.Action) {
 		return nil, fmt.Errorf("its answer has no known action but %q", head(got.Action, maxName))

@@ -168,8 +168,17 @@ func TestRunsGoOnWithoutTheEditor(t *testing.T) {
 	}
 	d.ended <- nil // for the end of the test
 	a.more <- "the other half"
-	if got := h.Summary(); !got.Responding || got.Connections != 0 {
-		t.Errorf("got %+v, want a run that goes on and nobody attached", got)
+	look := time.NewTicker(time.Millisecond)
+	defer look.Stop()
+	for late := time.After(patience); h.Summary().Connections != 0; { // the server hears of it a moment later
+		select {
+		case <-look.C:
+		case <-late:
+			t.Fatalf("got %+v, want nobody attached", h.Summary())
+		}
+	}
+	if got := h.Summary(); !got.Responding {
+		t.Errorf("got %+v, want a run that goes on", got)
 	}
 }
 
@@ -253,5 +262,43 @@ func TestQuestionsOfOthersAreNotCancelled(t *testing.T) {
 	d.until("The question waits for an answer")
 	if got := h.Summary(); !got.Responding || got.Pending != 1 {
 		t.Errorf("got %+v, want a run whose question waits", got)
+	}
+}
+
+// TestGiantPromptsAreRefused sends more than a server takes, which would end the
+// connection. The session goes on.
+func TestGiantPromptsAreRefused(t *testing.T) {
+	a, _, server := talks(t, "/")
+	d := seat(t, Options{Open: func(context.Context, string) (Server, error) { return server, nil }})
+	d.says(hello)
+	d.writes(load)
+	d.until("available_commands_update")
+	d.writes(strings.Replace(prompt, `"text":"go"`, `"text":"`+strings.Repeat("x", contracts.MaxSocketBytes)+`"`, 1))
+	if got, want := d.hears(), `"id":2,"error":{"code":-32001,"message":"this has `; !strings.Contains(got, want) {
+		t.Errorf("got %s, want %s in it", got, want)
+	}
+	// What is around a command fits beside the longest one.
+	d.writes(strings.Replace(prompt, `"text":"go"`, `"text":"`+strings.Repeat("x", maxSent-100)+`"`, 1))
+	a.more <- "as long as it may be"
+	d.until("as long as it may be")
+	close(a.more)
+	asked := d.until("session/request_permission")
+	d.writes(`{"jsonrpc":"2.0","id":` + idOf(t, asked) + `,"result":{"outcome":{"outcome":"selected","optionId":"reject"}}}`)
+	d.until(`"stopReason":"end_turn"`)
+}
+
+// TestEditorIsToldThatTheSessionEnded ends a session while nothing goes on.
+func TestEditorIsToldThatTheSessionEnded(t *testing.T) {
+	_, h, server := talks(t, "/")
+	d := seat(t, Options{Open: func(context.Context, string) (Server, error) { return server, nil }})
+	d.says(hello)
+	d.writes(load)
+	d.until("available_commands_update")
+	if err := h.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	d.until("Detached from this session: the session has ended")
+	if got, want := d.says(prompt), "is not attached"; !strings.Contains(got, want) {
+		t.Errorf("got %s, want %s in it", got, want)
 	}
 }

@@ -146,7 +146,7 @@ func (p *peer) bad(line *rpc.BadLine) error {
 	case rpc.CodeParse:
 		p.refuse(nil, acp.NewParseError(nil))
 	default:
-		p.refuse(line.ID, acp.NewInvalidRequest(line.Text))
+		p.refuse(line.ID, outOfPlace(line.Text))
 	}
 	return nil
 }
@@ -176,7 +176,7 @@ func (p *peer) dispatch(m rpc.Message) {
 	case m.Method == acp.AgentMethodInitialize && m.Asks():
 		p.initialize(m)
 	case !p.greeted && m.Asks():
-		p.refuse(m.ID, acp.NewInvalidRequest("initialize comes first"))
+		p.refuse(m.ID, outOfPlace("initialize comes first"))
 	case m.Method == acp.AgentMethodSessionCancel:
 		p.cancel(m)
 	case m.Method == cancelRequest:
@@ -221,7 +221,7 @@ func (p *peer) admit(m rpc.Message, do func()) {
 func serve[T any](p *peer, m rpc.Message, do func(ctx context.Context, id json.RawMessage, params *T) (any, error)) {
 	params := new(T)
 	if err := decode(m.Params, params); err != nil {
-		p.refuse(m.ID, acp.NewInvalidParams(err.Error()))
+		p.refuse(m.ID, invalid(err.Error()))
 		return
 	}
 	p.admit(m, func() {
@@ -237,10 +237,14 @@ func serve[T any](p *peer, m rpc.Message, do func(ctx context.Context, id json.R
 	})
 }
 
-// decode decodes parameters, of which there must be some.
+// decode decodes parameters. They may be left out where all of them may be.
 func decode(raw json.RawMessage, v any) error {
-	if raw = bytes.TrimSpace(raw); len(raw) == 0 || raw[0] != '{' {
-		return errors.New("parameters are missing")
+	raw = bytes.TrimSpace(raw)
+	switch {
+	case len(raw) == 0 || string(raw) == "null":
+		raw = json.RawMessage("{}")
+	case raw[0] != '{':
+		return errors.New("they are no object")
 	}
 	return json.Unmarshal(raw, v)
 }
@@ -252,6 +256,17 @@ const codeRefused = -32001
 // failure is an error in words, for people.
 func failure(text string) *acp.RequestError {
 	return &acp.RequestError{Code: codeRefused, Message: text}
+}
+
+// invalid is an error about parameters. Editors show people the message, not the
+// data, so that is where the words are.
+func invalid(text string) *acp.RequestError {
+	return &acp.RequestError{Code: -32602, Message: "Invalid params: " + text}
+}
+
+// outOfPlace is an error about a request that should not have come.
+func outOfPlace(text string) *acp.RequestError {
+	return &acp.RequestError{Code: -32600, Message: "Invalid request: " + text}
 }
 
 // refusal makes what the editor is told of an error.
@@ -285,11 +300,11 @@ type introduction struct {
 func (p *peer) initialize(m rpc.Message) {
 	var intro introduction
 	if err := decode(m.Params, &intro); err != nil || intro.ProtocolVersion == nil {
-		p.refuse(m.ID, acp.NewInvalidParams("protocolVersion is missing, or something has the wrong type"))
+		p.refuse(m.ID, invalid("protocolVersion is missing, or something has the wrong type"))
 		return
 	}
 	if p.greeted {
-		p.refuse(m.ID, acp.NewInvalidRequest("initialize comes once"))
+		p.refuse(m.ID, outOfPlace("initialize comes once"))
 		return
 	}
 	p.greeted, p.name = true, p.Name
@@ -355,7 +370,7 @@ func (p *peer) cancelRequest(m rpc.Message) {
 func (p *peer) prompt(m rpc.Message) {
 	var params acp.PromptRequest
 	if err := decode(m.Params, &params); err != nil {
-		p.refuse(m.ID, acp.NewInvalidParams(err.Error()))
+		p.refuse(m.ID, invalid(err.Error()))
 		return
 	}
 	a := p.find(params.SessionId)
@@ -365,7 +380,7 @@ func (p *peer) prompt(m rpc.Message) {
 	}
 	cmd, err := promptOf(params.Prompt)
 	if err != nil {
-		p.refuse(m.ID, acp.NewInvalidParams(err.Error()))
+		p.refuse(m.ID, invalid(err.Error()))
 		return
 	}
 	switch text := strings.TrimSpace(cmd.Content); text {

@@ -108,6 +108,10 @@ func TestWrongRequestsAreRefused(t *testing.T) {
 	for _, tt := range []struct{ name, line, want string }{
 		{"unknown method", `{"jsonrpc":"2.0","id":2,"method":"session/fork","params":{}}`, `"code":-32601`},
 		{"second introduction", hello, `"code":-32600`},
+		{"no parameters", `{"jsonrpc":"2.0","id":2,"method":"session/new"}`, `"code":-32602,"message":"Invalid params: cwd is no absolute path"`},
+		{"no object", `{"jsonrpc":"2.0","id":2,"method":"session/list","params":[]}`, `"code":-32602`},
+		{"nothing that has to be said", `{"jsonrpc":"2.0","id":2,"method":"session/list"}`, `there is no server`},
+		{"an image", `{"jsonrpc":"2.0","id":2,"method":"session/prompt","params":{"sessionId":"s","prompt":[{"type":"image","data":"aGk=","mimeType":"image/png"}]}}`, `session \"s\" is not attached`},
 		{"unknown session", `{"jsonrpc":"2.0","id":2,"method":"session/prompt","params":{"sessionId":"s","prompt":[{"type":"text","text":"hi"}]}}`, `session \"s\" is not attached`},
 		{"prompt of another type", `{"jsonrpc":"2.0","id":2,"method":"session/prompt","params":{"sessionId":"s","prompt":"hi"}}`, `"code":-32602`},
 		{"no server", `{"jsonrpc":"2.0","id":2,"method":"session/new","params":{"cwd":"/","mcpServers":[]}}`, `there is no server`},

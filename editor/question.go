@@ -21,6 +21,9 @@ const (
 	maxOptions = 32 // of one question; more are not offered
 )
 
+// errUnreadable is for people, who do not know the types of the protocol.
+var errUnreadable = errors.New("its answer cannot be read")
+
 // An option of an approval, as agents that offer their own name it.
 type option struct {
 	ID   string                   `json:"id"`
@@ -197,9 +200,9 @@ func (a *attachment) put(ctx context.Context, r contracts.PendingRequest, status
 // long as its question waits: if the server had taken it, the second is too late
 // and changes nothing.
 func (a *attachment) reply(ctx context.Context, answer *contracts.ServerRequestResponse) {
-	_, err := a.client.Send(a.ctx, answer)
+	_, err := a.tell(answer)
 	for errors.Is(err, client.ErrAnswerLost) && ctx.Err() == nil {
-		_, err = a.client.Send(a.ctx, answer)
+		_, err = a.tell(answer)
 	}
 	if err == nil || ctx.Err() != nil || errors.Is(err, &contracts.Error{Code: contracts.CodeRequestNotFound}) {
 		return
@@ -245,7 +248,7 @@ func (a *attachment) permission(ctx context.Context, r contracts.PendingRequest,
 		} `json:"outcome"`
 	}
 	if err := json.Unmarshal(raw, &chosen); err != nil {
-		return nil, fmt.Errorf("its answer cannot be read: %w", err)
+		return nil, errUnreadable
 	}
 	switch chosen.Outcome.Outcome {
 	case "cancelled":

@@ -56,7 +56,10 @@ func (p *peer) resumeSession(ctx context.Context, id json.RawMessage, req *acp.R
 // attach attaches to a session, which answers the request.
 func (p *peer) attach(ctx context.Context, request json.RawMessage, cwd string, servers int, w way, early bool) error {
 	if w.id == "" {
-		return acp.NewInvalidParams("sessionId is missing")
+		return invalid("sessionId is missing")
+	}
+	if !filepath.IsAbs(cwd) {
+		return errNoPath // before a server is started for it
 	}
 	s, err := p.Open(ctx, cwd)
 	if err != nil {
@@ -88,6 +91,8 @@ func (p *peer) attach(ctx context.Context, request json.RawMessage, cwd string, 
 	p.serving.Go(a.follow) // ends with the session, with a.end, or with p.ctx
 	return nil
 }
+
+var errNoPath = invalid("cwd is no absolute path")
 
 // enter keeps an attachment where requests find it.
 func (p *peer) enter(a *attachment) error {
@@ -178,9 +183,6 @@ func (p *peer) closeSession(_ context.Context, _ json.RawMessage, req *acp.Close
 
 // same refuses a directory that is not the one the server works in.
 func (p *peer) same(ctx context.Context, s Server, cwd string) error {
-	if !filepath.IsAbs(cwd) {
-		return acp.NewInvalidParams("cwd is no absolute path")
-	}
 	work, err := p.workspace(ctx, s)
 	if err != nil {
 		return err
@@ -230,6 +232,9 @@ func (p *peer) listSessions(ctx context.Context, _ json.RawMessage, req *acp.Lis
 	cwd := ""
 	if req.Cwd != nil {
 		cwd = *req.Cwd
+	}
+	if cwd != "" && !filepath.IsAbs(cwd) {
+		return nil, errNoPath
 	}
 	s, err := p.Open(ctx, cwd)
 	if err != nil {

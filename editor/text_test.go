@@ -20,6 +20,7 @@ func TestPromptsBecomeText(t *testing.T) {
 	}{
 		{"text", []acp.ContentBlock{acp.TextBlock("say "), acp.TextBlock("hi")}, contracts.Prompt{Content: "say hi"}},
 		{"link", []acp.ContentBlock{acp.TextBlock("read "), acp.ResourceLinkBlock("a", "file:///w/a.go")}, contracts.Prompt{Content: "read @/w/a.go"}},
+		{"place in a file", []acp.ContentBlock{acp.ResourceLinkBlock("a", "file:///w/a.go#L3-5")}, contracts.Prompt{Content: "@/w/a.go#L3-5"}},
 		{"address", []acp.ContentBlock{acp.ResourceLinkBlock("a", "https://example.org/a.png")}, contracts.Prompt{Content: "@https://example.org/a.png"}},
 		{"link to an image", []acp.ContentBlock{acp.TextBlock("see "), acp.ResourceLinkBlock("a", "file:///w/a.PNG")}, contracts.Prompt{Content: "see @/w/a.PNG", Attachments: []string{"/w/a.PNG"}}},
 		{"embedded", []acp.ContentBlock{acp.TextBlock("why?"), embedded}, contracts.Prompt{Content: "why?\n\n/w/a b.go:\n````\nx := ```\n````\n\n"}},

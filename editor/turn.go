@@ -54,9 +54,25 @@ func (a *attachment) begin(request json.RawMessage, text string) error {
 	return nil
 }
 
+// maxSent bounds a command, in bytes of JSON: a server closes the connection for
+// more. The rest of its limit is for what is around a command.
+const maxSent = contracts.MaxSocketBytes - 1<<10
+
+// tell has the server execute a command, unless it is more than a server takes.
+func (a *attachment) tell(cmd contracts.Command) (contracts.Result, error) {
+	text, err := contracts.EncodeCommand(cmd)
+	if err == nil && len(text) > maxSent {
+		err = &contracts.Error{Code: contracts.CodePayloadTooLarge, Message: fmt.Sprintf("this has %d bytes, and a server takes %d at most: save it in the workspace and link to the file", len(text), maxSent)}
+	}
+	if err != nil {
+		return contracts.Result{}, err
+	}
+	return a.client.Send(a.ctx, cmd)
+}
+
 // send sends the prompt that was begun.
 func (a *attachment) send(cmd *contracts.Prompt) {
-	result, err := a.client.Send(a.ctx, cmd)
+	result, err := a.tell(cmd)
 	a.mu.Lock()
 	t := a.turn
 	if t == nil { // the session has ended meanwhile
@@ -209,7 +225,11 @@ func (a *attachment) interrupt(t *turn) {
 	if a.turn != t {
 		return
 	}
-	if err != nil && a.ctx.Err() == nil {
+	switch {
+	case err == nil, a.ctx.Err() != nil:
+	case ctx.Err() != nil:
+		a.notice("The run may go on: the server did not answer in time.")
+	default:
 		a.notice("The run goes on: " + a.blame(err).Error())
 	}
 	a.finish(t, acp.PromptResponse{StopReason: acp.StopReasonCancelled}, nil)
