@@ -42,6 +42,7 @@ type attachment struct {
 	holder  string                // who is in control, as the editor was told
 
 	mu    sync.Mutex                    // guards the following
+	away  bool                          // there is no connection
 	turn  *turn                         // what the editor waits for; nil if it does not
 	asked map[string]context.CancelFunc // withdraw the questions that were put to the editor, until they are resolved
 }
@@ -104,14 +105,15 @@ func (a *attachment) ended(err error) {
 	if e, ok := errors.AsType[*client.CloseError](err); ok && e.Code == 1000 {
 		err = errors.New("the session has ended")
 	}
+	wanted := a.ctx.Err() != nil
+	a.stop(err)
 	switch {
 	case !a.greeted:
 		a.greeted = true
 		a.refused(err)
-	case a.ctx.Err() == nil: // it was not the editor that wanted it
+	case !wanted:
 		a.notice("Detached from this session: " + err.Error())
 	}
-	a.stop(err)
 	a.fail(err)
 }
 
@@ -140,6 +142,9 @@ func (a *attachment) take(u client.Update) {
 	case client.KindConnected:
 		a.gap = u.Attached.Resume != "replay"
 		a.present = false // until then the state is an old one, and its holder perhaps ourselves
+		a.connected(true)
+	case client.KindDisconnected:
+		a.connected(false)
 	case client.KindControl:
 		a.control(u.Control)
 	}
@@ -153,6 +158,19 @@ func (a *attachment) take(u client.Update) {
 		a.reconcile()
 	}
 }
+
+// connected keeps whether the server can be reached, and says so if the editor
+// waits for it.
+func (a *attachment) connected(is bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if !is && !a.away && a.turn != nil {
+		a.notice(textAway)
+	}
+	a.away = !is
+}
+
+const textAway = "The server cannot be reached just now. This goes on as soon as it can."
 
 // update tells the editor what happened in the session. A write that fails is
 // found by the reader: the editor is gone.

@@ -298,7 +298,25 @@ func TestEditorIsToldThatTheSessionEnded(t *testing.T) {
 		t.Fatal(err)
 	}
 	d.until("Detached from this session: the session has ended")
-	if got, want := d.says(prompt), "is not attached"; !strings.Contains(got, want) {
-		t.Errorf("got %s, want %s in it", got, want)
+	if got := d.says(prompt); !strings.Contains(got, "is not attached") && !strings.Contains(got, "the session has ended") {
+		t.Errorf("got %s, want that there is no session any more", got)
 	}
+}
+
+// TestEditorIsToldThatTheServerIsAway loses the connection with a prompt, and the
+// server for a while.
+func TestEditorIsToldThatTheServerIsAway(t *testing.T) {
+	a, _, server, lost := loses(t, "/", hub.Options{})
+	d := seat(t, Options{Open: func(context.Context, string) (Server, error) { return server, nil }})
+	d.says(hello)
+	d.writes(load)
+	d.until("available_commands_update")
+	what := `"prompt"`
+	lost.Store(&what)
+	d.writes(prompt)
+	d.until(textAway)
+	close(a.more) // the prompt is sent again by itself
+	asked := d.until("session/request_permission")
+	d.writes(`{"jsonrpc":"2.0","id":` + idOf(t, asked) + `,"result":{"outcome":{"outcome":"selected","optionId":"allow"}}}`)
+	d.until(`"stopReason":"end_turn"`)
 }

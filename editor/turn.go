@@ -50,6 +50,9 @@ func (a *attachment) begin(request json.RawMessage, text string) error {
 	case a.turn != nil:
 		return failure("a prompt is being worked on: wait for it or cancel it")
 	}
+	if a.away {
+		a.notice(textAway)
+	}
 	a.turn = &turn{request: request, text: text, settled: make(chan struct{}), over: make(chan struct{})}
 	return nil
 }
