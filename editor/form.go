@@ -35,8 +35,19 @@ type elicitation struct {
 // An elicited is what the editor makes of an elicitation, and what the server is
 // answered.
 type elicited struct {
-	Action  string                     `json:"action"`
-	Content map[string]json.RawMessage `json:"content,omitempty"`
+	Action  string  `json:"action"`
+	Content answers `json:"content,omitempty"`
+}
+
+// answers are the fields of a form that was filled in.
+type answers map[string]json.RawMessage
+
+// UnmarshalJSON takes an empty list for no fields.
+func (a *answers) UnmarshalJSON(raw []byte) error {
+	if string(raw) == emptyList {
+		return nil
+	}
+	return json.Unmarshal(raw, (*map[string]json.RawMessage)(a))
 }
 
 // elicitation passes on the question of an MCP server, and its answer.
@@ -168,7 +179,7 @@ func formOf(all *questions) (form map[string]field, message string) {
 func fieldName(i int) string { return "answer" + strconv.Itoa(i+1) }
 
 // textOf makes a text of a form that was filled in.
-func textOf(all *questions, content map[string]json.RawMessage) string {
+func textOf(all *questions, content answers) string {
 	if len(all.Questions) == 0 {
 		return plain(content["answer"])
 	}

@@ -237,11 +237,14 @@ func serve[T any](p *peer, m rpc.Message, do func(ctx context.Context, id json.R
 	})
 }
 
+// emptyList is what editors in Lua write for an object without fields.
+const emptyList = "[]"
+
 // decode decodes parameters. They may be left out where all of them may be.
 func decode(raw json.RawMessage, v any) error {
 	raw = bytes.TrimSpace(raw)
 	switch {
-	case len(raw) == 0 || string(raw) == "null":
+	case len(raw) == 0 || string(raw) == "null" || string(raw) == emptyList:
 		raw = json.RawMessage("{}")
 	case raw[0] != '{':
 		return errors.New("they are no object")
@@ -287,12 +290,15 @@ type introduction struct {
 	ClientInfo      *struct {
 		Name string `json:"name"`
 	} `json:"clientInfo"`
-	ClientCapabilities struct {
-		Elicitation *struct {
-			Form *struct{} `json:"form"`
-			URL  *struct{} `json:"url"`
-		} `json:"elicitation"`
-	} `json:"clientCapabilities"`
+	ClientCapabilities json.RawMessage `json:"clientCapabilities"`
+}
+
+// abilities are what an editor can do that we make use of.
+type abilities struct {
+	Elicitation *struct {
+		Form *struct{} `json:"form"`
+		URL  *struct{} `json:"url"`
+	} `json:"elicitation"`
 }
 
 // initialize agrees on the protocol. There is one version so far: an editor that
@@ -314,7 +320,9 @@ func (p *peer) initialize(m rpc.Message) {
 	if p.name == "" {
 		p.name = "editor"
 	}
-	if e := intro.ClientCapabilities.Elicitation; e != nil {
+	var can abilities
+	_ = json.Unmarshal(intro.ClientCapabilities, &can) // what cannot be read it cannot do
+	if e := can.Elicitation; e != nil {
 		p.url = e.URL != nil
 		p.form = e.Form != nil || !p.url // as in MCP, where forms came first
 	}

@@ -109,7 +109,9 @@ func TestWrongRequestsAreRefused(t *testing.T) {
 		{"unknown method", `{"jsonrpc":"2.0","id":2,"method":"session/fork","params":{}}`, `"code":-32601`},
 		{"second introduction", hello, `"code":-32600`},
 		{"no parameters", `{"jsonrpc":"2.0","id":2,"method":"session/new"}`, `"code":-32602,"message":"Invalid params: cwd is no absolute path"`},
-		{"no object", `{"jsonrpc":"2.0","id":2,"method":"session/list","params":[]}`, `"code":-32602`},
+		{"no object", `{"jsonrpc":"2.0","id":2,"method":"session/list","params":"x"}`, `"code":-32602`},
+		{"an empty list for no fields", `{"jsonrpc":"2.0","id":2,"method":"session/list","params":[]}`, `there is no server`},
+		{"an object for no servers", `{"jsonrpc":"2.0","id":2,"method":"session/new","params":{"cwd":"/","mcpServers":{}}}`, `there is no server`},
 		{"nothing that has to be said", `{"jsonrpc":"2.0","id":2,"method":"session/list"}`, `there is no server`},
 		{"an image", `{"jsonrpc":"2.0","id":2,"method":"session/prompt","params":{"sessionId":"s","prompt":[{"type":"image","data":"aGk=","mimeType":"image/png"}]}}`, `session \"s\" is not attached`},
 		{"unknown session", `{"jsonrpc":"2.0","id":2,"method":"session/prompt","params":{"sessionId":"s","prompt":[{"type":"text","text":"hi"}]}}`, `session \"s\" is not attached`},
@@ -190,6 +192,15 @@ func TestTooManyRequestsAreRefused(t *testing.T) {
 	for range maxServed {
 		if got, want := d.hears(), "at last"; !strings.Contains(got, want) {
 			t.Errorf("got %s, want %q", got, want)
+		}
+	}
+}
+
+func TestAbilitiesThatCannotBeReadAreNone(t *testing.T) {
+	for _, caps := range []string{`[]`, `"all"`, `null`, `{"elicitation":7}`} {
+		d := seat(t, Options{})
+		if got := d.says(strings.Replace(hello, `{}}`, caps+`}`, 1)); !strings.Contains(got, `"loadSession":true`) {
+			t.Errorf("%s: got %s, want an answer", caps, got)
 		}
 	}
 }

@@ -30,46 +30,55 @@ type way struct {
 	tell    func(id acp.SessionId) any
 }
 
+// A place is where the editor wants a session to be. Of what it says of servers
+// only the number counts; some editors write no servers as an object.
+type place struct {
+	SessionID acp.SessionId   `json:"sessionId"`
+	Cwd       string          `json:"cwd"`
+	Servers   json.RawMessage `json:"mcpServers"`
+}
+
 // newSession makes a session, or attaches to the one that all share. What was
 // there before then comes after the answer: the editor has to know the id first.
-func (p *peer) newSession(ctx context.Context, id json.RawMessage, req *acp.NewSessionRequest) (any, error) {
+func (p *peer) newSession(ctx context.Context, id json.RawMessage, req *place) (any, error) {
 	w := way{id: p.Session, create: true, history: true}
 	if w.id == "" {
 		w.id = "sess_" + strings.ToLower(rand.Text())
 	}
 	w.tell = func(id acp.SessionId) any { return acp.NewSessionResponse{SessionId: id} }
-	return nil, p.attach(ctx, id, req.Cwd, len(req.McpServers), w, true)
+	return nil, p.attach(ctx, id, req, w, true)
 }
 
 // loadSession attaches to a session and answers once its history has been told.
-func (p *peer) loadSession(ctx context.Context, id json.RawMessage, req *acp.LoadSessionRequest) (any, error) {
-	w := way{id: string(req.SessionId), history: true, tell: func(acp.SessionId) any { return acp.LoadSessionResponse{} }}
-	return nil, p.attach(ctx, id, req.Cwd, len(req.McpServers), w, false)
+func (p *peer) loadSession(ctx context.Context, id json.RawMessage, req *place) (any, error) {
+	w := way{id: string(req.SessionID), history: true, tell: func(acp.SessionId) any { return acp.LoadSessionResponse{} }}
+	return nil, p.attach(ctx, id, req, w, false)
 }
 
 // resumeSession attaches to a session without its history.
-func (p *peer) resumeSession(ctx context.Context, id json.RawMessage, req *acp.ResumeSessionRequest) (any, error) {
-	w := way{id: string(req.SessionId), tell: func(acp.SessionId) any { return acp.ResumeSessionResponse{} }}
-	return nil, p.attach(ctx, id, req.Cwd, len(req.McpServers), w, false)
+func (p *peer) resumeSession(ctx context.Context, id json.RawMessage, req *place) (any, error) {
+	w := way{id: string(req.SessionID), tell: func(acp.SessionId) any { return acp.ResumeSessionResponse{} }}
+	return nil, p.attach(ctx, id, req, w, false)
 }
 
 // attach attaches to a session, which answers the request.
-func (p *peer) attach(ctx context.Context, request json.RawMessage, cwd string, servers int, w way, early bool) error {
+func (p *peer) attach(ctx context.Context, request json.RawMessage, at *place, w way, early bool) error {
 	if w.id == "" {
 		return invalid("sessionId is missing")
 	}
-	if !filepath.IsAbs(cwd) {
+	if !filepath.IsAbs(at.Cwd) {
 		return errNoPath // before a server is started for it
 	}
-	s, err := p.Open(ctx, cwd)
+	s, err := p.Open(ctx, at.Cwd)
 	if err != nil {
 		return err
 	}
-	if err := p.same(ctx, s, cwd); err != nil {
+	if err := p.same(ctx, s, at.Cwd); err != nil {
 		return err
 	}
-	if servers > 0 {
-		p.Log.Warn("the editor's MCP servers are not handed on: the server's agent has its own", "servers", servers)
+	var servers []json.RawMessage
+	if json.Unmarshal(at.Servers, &servers) == nil && len(servers) > 0 {
+		p.Log.Warn("the editor's MCP servers are not handed on: the server's agent has its own", "servers", len(servers))
 	}
 	if old := p.leave(acp.SessionId(w.id)); old != nil {
 		old.end()
