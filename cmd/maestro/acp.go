@@ -149,8 +149,9 @@ type houses struct {
 	here bool // the directory that is asked for counts, not the one of the settings
 	log  *slog.Logger
 
-	mu   sync.Mutex // held while one is started
-	open map[string]*lodging
+	mu     sync.Mutex // held while one is started
+	open   map[string]*lodging
+	latest string // directory of the server that was started last; empty if there is none
 }
 
 // A lodging is one server of this process.
@@ -159,10 +160,13 @@ type lodging struct {
 	close  []func(context.Context) error // in this order
 }
 
-// find returns the server for a directory, and starts it if there is none.
-func (h *houses) find(ctx context.Context, dir string) (editor.Server, error) {
+// find returns the server for a directory, and starts it if there is none. Without
+// a directory it is the one that was started last.
+func (h *houses) find(_ context.Context, dir string) (editor.Server, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	if !h.here || dir == "" {
-		dir = cmp.Or(h.workspace, ".")
+		dir = cmp.Or(h.latest, h.workspace, ".")
 	}
 	real, err := filepath.Abs(dir)
 	if err == nil {
@@ -171,8 +175,6 @@ func (h *houses) find(ctx context.Context, dir string) (editor.Server, error) {
 	if err != nil {
 		return editor.Server{}, err
 	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
 	if open := h.open[real]; open != nil {
 		return open.server, nil
 	}
@@ -185,7 +187,7 @@ func (h *houses) find(ctx context.Context, dir string) (editor.Server, error) {
 	if err != nil {
 		return editor.Server{}, err
 	}
-	h.open[real] = open
+	h.open[real], h.latest = open, real
 	return open.server, nil
 }
 

@@ -289,6 +289,9 @@ func TestEditorNeedsNoServer(t *testing.T) {
 	if strings.Contains(strings.Join(live, "\n"), "user: ") {
 		t.Errorf("got %q, want no echo of the editor's own prompt", live)
 	}
+	if list, err := e.ListSessions(t.Context(), acp.ListSessionsRequest{}); err != nil || len(list.Sessions) != 1 || list.Sessions[0].Cwd != work {
+		t.Errorf("got %+v, %v, want the session in %s", list, err, work)
+	}
 	e.leaves(0)
 
 	again := edits(t, program(t, "acp", "--state-dir", state, "--workspace", work), allow)
