@@ -180,7 +180,7 @@ func (a *Agent) attempt(ctx context.Context) (*peer, error) {
 	}
 	if errors.Is(err, rpc.ErrEnded) { // it is about to end by itself, and then says how
 		<-p.over
-		err = fmt.Errorf("%w: %w", err, p.lament(p.proc.failure()))
+		err = fmt.Errorf("%w: %w; what it said on standard error is in the server's log", err, p.proc.failure())
 	} else {
 		p.proc.kill(err)
 		<-p.over

@@ -1,9 +1,11 @@
 package acp
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -437,7 +439,7 @@ func TestStartFailuresSayWhy(t *testing.T) {
 		"refused":      {setup{Refuse: "session/new", Code: -32603}, []string{"Not today: it rains"}},
 		"hangs first":  {setup{Hang: "initialize"}, []string{"did not become ready in time"}},
 		"hangs second": {setup{Hang: "session/new"}, []string{"did not become ready in time"}},
-		"exits":        {setup{Die: "initialize"}, []string{"exit status 9", "out of luck"}},
+		"exits":        {setup{Die: "initialize"}, []string{"exit status 9; what it said on standard error is in the server's log"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newStand(t, tt.setup, Options{})
@@ -452,6 +454,18 @@ func TestStartFailuresSayWhy(t *testing.T) {
 			}
 			hosttest.Must(t, s.Close(t.Context()))
 		})
+	}
+}
+
+func TestStandardErrorIsForTheLogAlone(t *testing.T) {
+	var log bytes.Buffer
+	s := newStand(t, setup{Die: "initialize"}, Options{Log: slog.New(slog.NewTextHandler(&log, nil))})
+	if _, err := s.Start(t.Context(), s.host); err == nil || strings.Contains(err.Error(), "out of luck") {
+		t.Errorf("got error %v, want one without what the program said", err)
+	}
+	hosttest.Must(t, s.Close(t.Context()))
+	if !strings.Contains(log.String(), "out of luck") || !strings.Contains(log.String(), "exit status 9") {
+		t.Errorf("got log %s, want how the program ended and what it said", log.String())
 	}
 }
 

@@ -106,11 +106,14 @@ func (p *peer) mourn() {
 	p.mu.Lock()
 	greeted, broken := p.greeted, p.run != nil
 	p.mu.Unlock()
-	if p.a.life.Err() != nil || !greeted {
+	if p.a.life.Err() != nil {
 		p.log.Debug("agent process ended", "error", p.lament(cause))
-		return // it was closed, or whoever started it has the error
+		return // it was closed
 	}
 	p.log.Warn("agent process ended", "error", p.lament(cause))
+	if !greeted {
+		return // whoever started it has the error
+	}
 	p.a.died()
 	if !broken {
 		p.a.publish(&contracts.ErrorEvent{
@@ -119,8 +122,8 @@ func (p *peer) mourn() {
 	}
 }
 
-// lament is why the process ended with the last thing it told humans. It is for
-// operators.
+// lament is why the process ended with the last thing it told humans, which is for
+// operators only.
 func (p *peer) lament(cause error) error {
 	if words := p.proc.lastWords.Load(); words != nil {
 		return fmt.Errorf("%w: %s", cause, strings.TrimSpace(*words))

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"io"
 	"strconv"
 	"strings"
 	"sync"
@@ -230,20 +229,22 @@ func (s *session) verdict(ctx context.Context, err error) (Result, error) {
 		return failure("Not done: %v.", err), nil
 	}
 	if strings.Contains(err.Error(), rounds) {
-		return failure("Not done, because the server could not be given what it asked for: %s", s.link.redact(err)), nil
+		s.link.log.Warn("MCP server asked for what it could not be given", "error", s.link.redact(err))
+		return failure("Not done, because the server could not be given what it asked for"), nil
 	}
 	if refused, ok := errors.AsType[*jsonrpc.Error](err); ok && refused.Code != codeUnsent {
 		s.useful.Store(true)
-		return failure("The server refused the call: %s", refused.Message), nil
+		return failure("The server refused the call: %s", s.link.hide(refused.Message)), nil
 	}
-	if s.pipe != nil && (errors.Is(err, errEnded) || errors.Is(err, io.EOF) || errors.Is(err, sdk.ErrConnectionClosed)) {
+	if s.pipe != nil && ended(err) {
 		select { // the reason is known when nothing of the session is left
 		case <-s.over:
-			err = s.reason(err)
 		case <-ctx.Done():
 			return Result{}, context.Cause(ctx)
 		}
 	}
+	err = s.reason(err)
+	s.link.log.Warn("call of an MCP tool is lost", "error", s.link.redact(err))
 	return Result{}, s.link.unavailable(err)
 }
 

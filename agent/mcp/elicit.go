@@ -35,7 +35,7 @@ var errDeclined = errors.New("what the server asked for first was not accepted")
 func (s *session) elicit(ctx context.Context, p *sdk.ElicitParams) *sdk.ElicitResult {
 	result, why := s.ask(ctx, p)
 	if why != "" {
-		s.link.say("MCP server %q asked for input and was told that it is cancelled: %s", s.link.server.Name, s.link.redact(errors.New(why)))
+		s.link.say("asked for input and was told that it is cancelled: "+label(s.link.hide(why)), nil)
 	}
 	if result == nil {
 		return &sdk.ElicitResult{Action: elicit.Cancel}
@@ -163,7 +163,7 @@ func (s *session) refuseSampling(next sdk.MethodHandler) sdk.MethodHandler {
 		if method != methodSampling {
 			return next(ctx, method, req)
 		}
-		s.link.say("MCP server %q wanted to ask the model, which is not offered", s.link.server.Name)
+		s.link.say("wanted to ask the model, which is not offered", nil)
 		return nil, &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound, Message: "sampling is not offered"}
 	}
 }

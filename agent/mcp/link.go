@@ -6,22 +6,17 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net/url"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
+	"github.com/seed-028515a8/maestro/agent/mask"
 	"github.com/seed-028515a8/maestro/contracts"
 )
 
 const (
 	minBackoff = time.Second
 	maxBackoff = time.Minute
-
-	// minSecret is from which length on a value of the configuration is taken out
-	// of what is said in the open.
-	minSecret = 8
 
 	// What one server may have said in the open, in window.
 	maxStatuses  = 20
@@ -38,7 +33,10 @@ const (
 type link struct {
 	set    *Set
 	server Server
-	log    *slog.Logger
+	log    *slog.Logger // hides secrets
+
+	title   string   // what clients know it by
+	secrets []string // values that neither they nor the log are to see
 
 	mu       sync.Mutex
 	session  *session      // nil while there is none
@@ -61,10 +59,12 @@ type link struct {
 }
 
 func newLink(s *Set, server Server) *link {
-	return &link{
-		set: s, server: server, log: s.log.With("mcp_server", server.Name),
+	l := &link{
+		set: s, server: server, title: title(&server), secrets: secretsOf(&server),
 		calls: map[string]*call{}, waits: map[string][]chan struct{}{},
 	}
+	l.log = mask.Log(s.log, l.hide).With("mcp_server", server.Name)
+	return l
 }
 
 // connected returns the connection. If there is none it tries to make one, unless
@@ -115,7 +115,7 @@ func (l *link) place() (*session, <-chan struct{}, error) {
 
 // attempt tries once to reach the server.
 func (l *link) attempt(done chan struct{}) {
-	ctx, cancel := context.WithTimeoutCause(l.set.life, l.set.opts.ConnectTimeout, errors.New("it did not answer in time"))
+	ctx, cancel := context.WithTimeoutCause(l.set.life, l.set.opts.ConnectTimeout, &fault{words: "it did not answer in time"})
 	defer cancel()
 	s, err := l.dial(ctx)
 	l.mu.Lock()
@@ -137,9 +137,9 @@ func (l *link) attempt(done chan struct{}) {
 	close(done)
 	switch {
 	case err == nil && again:
-		l.say("MCP server %q is available again", l.server.Name)
+		l.say("is available again", nil)
 	case err != nil && !again && l.set.life.Err() == nil:
-		l.say("MCP server %q is not available: %s. It is tried again when it is used.", l.server.Name, l.redact(err))
+		l.say("is not available: "+why(err)+". It is tried again when it is used.", err)
 	}
 }
 
@@ -165,7 +165,7 @@ func (l *link) lost(s *session, err error) {
 	l.troubled = l.troubled || !lapsed
 	l.mu.Unlock()
 	if !lapsed && !again {
-		l.say("MCP server %q is gone: %s. It is tried again when it is used.", l.server.Name, l.redact(err))
+		l.say("is gone: "+why(err)+". It is tried again when it is used.", err)
 	}
 }
 
@@ -177,45 +177,15 @@ func backoff(failures int) time.Duration {
 	return min(minBackoff<<min(failures-1, 10), maxBackoff)
 }
 
-// unavailable wraps why there is no connection.
+// unavailable is ErrUnavailable with why there is no connection, for clients.
 func (l *link) unavailable(err error) error {
-	return fmt.Errorf("MCP server %q: %w: %s", l.server.Name, ErrUnavailable, l.redact(err))
+	return fmt.Errorf("%s: %w: %s", l.title, ErrUnavailable, why(err))
 }
 
-// redact returns the text of an error fit to be shown: without the query of the
-// address and without values of the configuration.
-func (l *link) redact(err error) string {
-	if err == nil {
-		return "unknown reason"
-	}
-	text := err.Error()
-	if u, bad := url.Parse(l.server.URL); bad == nil && l.server.URL != "" {
-		text = strings.ReplaceAll(text, l.server.URL, u.Scheme+"://"+u.Host+u.Path)
-		text = hide(text, u.RawQuery)
-	}
-	for _, value := range l.server.Env {
-		text = hide(text, value)
-	}
-	for _, value := range l.server.Headers {
-		text = hide(text, value)
-		if _, token, ok := strings.Cut(value, " "); ok {
-			text = hide(text, token)
-		}
-	}
-	return label(text)
-}
-
-func hide(text, secret string) string {
-	if len(secret) < minSecret {
-		return text
-	}
-	return strings.ReplaceAll(text, secret, "***")
-}
-
-// say tells clients about the server, as far as it has not had its share of their
-// attention.
-func (l *link) say(format string, args ...any) {
-	text := fmt.Sprintf(format, args...)
+// say tells clients something about the server, as far as it has not had its share
+// of their attention. The log learns why; err may be nil.
+func (l *link) say(text string, err error) {
+	text = l.title + " " + text
 	l.mu.Lock()
 	if now := time.Now(); now.Sub(l.window) > statusWindow {
 		l.window, l.said = now, 0
@@ -226,7 +196,11 @@ func (l *link) say(format string, args ...any) {
 	if !share {
 		return
 	}
-	l.log.Info(text)
+	if err == nil {
+		l.log.Info(text)
+	} else {
+		l.log.Warn(text, "error", l.redact(err))
+	}
 	if l.set.opts.Host == nil {
 		return
 	}

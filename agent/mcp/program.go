@@ -3,6 +3,7 @@ package mcp
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -79,7 +80,7 @@ func startProgram(s *Server, dir string, env []string, log *slog.Logger, receive
 	}
 	path, err := proc.FindProgram(s.Command, dir, env)
 	if err != nil {
-		return nil, fmt.Errorf("start: %w", err)
+		return nil, unstarted(err)
 	}
 	p := &program{
 		cmd: exec.Command(path, s.Args...), log: log, receive: receive,
@@ -89,9 +90,14 @@ func startProgram(s *Server, dir string, env []string, log *slog.Logger, receive
 	p.cmd.Args[0] = s.Command
 	p.cmd.Dir, p.cmd.Env = dir, env
 	if err := p.start(); err != nil {
-		return nil, fmt.Errorf("start: %w", err)
+		return nil, unstarted(err)
 	}
 	return p, nil
+}
+
+// unstarted is why a program was not started.
+func unstarted(err error) error {
+	return &fault{"its program does not start: " + cmp.Or(systemWords(err), "see the server's log"), err}
 }
 
 func (p *program) start() error {
@@ -189,15 +195,20 @@ func (p *program) note(cause error) {
 	}
 }
 
-// failure says why the program ended, with the last line that it told people. It
-// is meant for after that.
+// failure says why the program ended, with the last line that it told people as
+// the detail. It is meant for after that.
 func (p *program) failure() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if words := p.lastWords.Load(); words != nil && p.cause != nil {
-		return fmt.Errorf("%w (it said: %s)", p.cause, label(*words))
+	if p.cause == nil {
+		return nil
 	}
-	return p.cause
+	f := &fault{words: p.cause.Error()}
+	if words := p.lastWords.Load(); words != nil {
+		f.words += "; what it said is in the server's log"
+		f.detail = errors.New(label(*words))
+	}
+	return f
 }
 
 // send queues a line for the program. It does not block: a program that leaves

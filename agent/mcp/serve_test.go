@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 	"go.uber.org/goleak"
 )
@@ -186,6 +187,9 @@ func newToolServer() *sdk.Server {
 	addText(s, "grow", func(context.Context, *sdk.CallToolRequest) (string, error) {
 		addText(s, "new", func(context.Context, *sdk.CallToolRequest) (string, error) { return "new", nil })
 		return "grown", nil
+	})
+	s.AddTool(&sdk.Tool{Name: "tell", InputSchema: map[string]any{"type": "object"}}, func(context.Context, *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
+		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: os.Getenv("BOX_SECRET") + " and API_KEY=another do not fit"}
 	})
 	addQuestions(s)
 	return s

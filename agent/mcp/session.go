@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"net/url"
 	"path/filepath"
@@ -195,12 +194,15 @@ func (s *session) abort() {
 // reason returns why a connection ended or was not made. It is meant for after
 // that.
 func (s *session) reason(err error) error {
-	ended := errors.Is(err, io.EOF) || errors.Is(err, sdk.ErrConnectionClosed) || errors.Is(err, errEnded)
-	if !ended || s.pipe == nil {
-		return err
-	}
-	if why := s.pipe.failure(); why != nil {
-		return fmt.Errorf("%w: %w", errEnded, why)
+	switch {
+	case s.web != nil:
+		if trouble := s.web.trouble.Load(); trouble != nil { // of which the library keeps the text only
+			return &fault{words: trouble.words, detail: err}
+		}
+	case ended(err) && s.pipe != nil:
+		if cause := s.pipe.failure(); cause != nil {
+			return fmt.Errorf("%w: %w", errEnded, cause)
+		}
 	}
 	return err
 }
@@ -228,7 +230,8 @@ func (s *session) refresh() {
 	ctx, cancel := context.WithTimeout(s.stopping, s.link.set.opts.ConnectTimeout)
 	defer cancel()
 	if err := s.list(ctx); err != nil && s.stopping.Err() == nil {
-		s.link.say("MCP server %q has other tools now, but does not list them: %s", s.link.server.Name, s.link.redact(err))
+		err = s.reason(err)
+		s.link.say("has other tools now, but does not list them: "+why(err), err)
 	}
 }
 
@@ -263,7 +266,7 @@ func (s *session) list(ctx context.Context) error {
 	}
 	s.link.setTools(tools)
 	if len(left) > 0 {
-		s.link.say("MCP server %q has %d tools that are left out: %s", s.link.server.Name, len(left), label(strings.Join(left, ", ")))
+		s.link.say(fmt.Sprintf("has %d tools that are left out: %s", len(left), s.link.hide(label(strings.Join(left, ", ")))), nil)
 	}
 	return nil
 }

@@ -31,8 +31,8 @@ var ErrUnavailable = errors.New("the MCP server is not available")
 
 // Why something of the set ends.
 var (
-	errClosed   = errors.New("the MCP servers were closed")
-	errUnwanted = errors.New("the connection was ended")
+	errClosed   error = &fault{words: "the MCP servers were closed"}
+	errUnwanted error = &fault{words: "the connection was ended"}
 )
 
 // A Host is what a set needs of the hub: that of [contracts.Host] of the same
@@ -141,15 +141,18 @@ func (s *Set) add(servers []Server) {
 	names := map[string]bool{}
 	for _, server := range servers {
 		err := server.check()
+		if err != nil {
+			err = &fault{"its configuration is not in order", err}
+		}
 		switch {
 		case names[server.Name]:
-			err = errors.New("another server has the same name")
+			err = &fault{words: "another server has the same name"}
 		case len(s.links) >= maxServers:
-			err = errors.New("there are too many servers")
+			err = &fault{words: "there are too many servers"}
 		}
 		l := newLink(s, server)
 		if err != nil {
-			l.say("MCP server %q is left out: %v", server.Name, err)
+			l.say("is left out: "+why(err), err)
 			continue
 		}
 		names[server.Name] = true

@@ -1,6 +1,7 @@
 package mcp
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -8,6 +9,7 @@ import (
 	"io"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/seed-028515a8/maestro/contracts"
@@ -24,7 +26,9 @@ const (
 
 var (
 	errNoStream = errors.New("the server did not begin a stream in time")
-	errLongBody = fmt.Errorf("an answer longer than %d bytes", contracts.MaxLineBytes)
+	errLongBody = &fault{words: fmt.Sprintf("it gave an answer longer than %d bytes", contracts.MaxLineBytes)}
+
+	errElsewhere = &fault{words: "the server redirects elsewhere"}
 )
 
 // A web sends the requests of one session over HTTP. It gives them the headers
@@ -35,6 +39,8 @@ type web struct {
 	session string          // of the platform's headers; may be empty
 	life    context.Context // of the session
 	ended   func()          // called when the server has ended its reports of changes
+
+	trouble atomic.Pointer[fault] // what came of the newest message, if nothing good
 }
 
 // reports is the method of the request whose answer is a stream of changes, as
@@ -52,7 +58,8 @@ func newWeb(server *Server, session string, life context.Context) *web {
 func (w *web) client() *http.Client {
 	return &http.Client{Transport: w, CheckRedirect: func(req *http.Request, via []*http.Request) error {
 		if from := via[0].URL; req.URL.Scheme != from.Scheme || req.URL.Host != from.Host || len(via) > maxRedirects {
-			return errors.New("the server redirects elsewhere")
+			w.trouble.Store(errElsewhere)
+			return errElsewhere
 		}
 		return nil
 	}}
@@ -76,12 +83,18 @@ func (w *web) RoundTrip(req *http.Request) (*http.Response, error) {
 		if unheard {
 			return noStream(req), nil
 		}
+		w.note(req, &fault{cmp.Or(systemWords(err), "it cannot be reached"), err})
 		return nil, err
+	}
+	if resp.StatusCode >= http.StatusBadRequest {
+		w.note(req, &fault{words: strings.TrimSpace(fmt.Sprintf("it answered %d %s", resp.StatusCode, http.StatusText(resp.StatusCode)))})
+	} else {
+		w.note(req, nil)
 	}
 	if c, ok := req.Context().Value(callKey{}).(*call); ok && resp.StatusCode == http.StatusNotFound && req.Header.Get("Mcp-Session-Id") != "" {
 		c.alien.Store(true)
 	}
-	body := &boundedBody{ReadCloser: resp.Body, release: release, left: -1}
+	body := &boundedBody{ReadCloser: resp.Body, release: release, left: -1, long: func() { w.note(req, errLongBody) }}
 	if resp.StatusCode == http.StatusOK && req.Header.Get("Mcp-Method") == reports {
 		body.release = func() { release(); w.ended() }
 	}
@@ -90,6 +103,13 @@ func (w *web) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 	resp.Body = body
 	return resp, nil
+}
+
+// note keeps what came of a message; nil is nothing bad.
+func (w *web) note(req *http.Request, trouble *fault) {
+	if req.Method == http.MethodPost {
+		w.trouble.Store(trouble)
+	}
 }
 
 // address puts in the headers of the server, where the protocol has none of that
@@ -122,6 +142,7 @@ type boundedBody struct {
 	io.ReadCloser
 	release func() // called at the end, perhaps twice
 	left    int    // bytes; negative means any number
+	long    func() // called when there are more
 }
 
 func (b *boundedBody) Read(p []byte) (int, error) {
@@ -131,6 +152,7 @@ func (b *boundedBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p[:min(len(p), b.left+1)])
 	if n > b.left {
 		b.left = 0
+		b.long()
 		return 0, errLongBody
 	}
 	b.left -= n

@@ -78,7 +78,7 @@ var rooms = map[string]room{
 	"agent/llm/provider":        {ours: []string{"agent/llm/model"}, others: []string{anthropic, openai}},
 	"agent/llm/tool":            {ours: []string{"agent/command", "agent/diff", "agent/llm/model", "contracts", "internal/child", "workspace"}},
 	"agent/mask":                {ours: []string{"internal/child"}},
-	"agent/mcp":                 {ours: []string{"agent/command", "agent/elicit", "contracts", "internal/child"}, others: []string{mcp, jsonschema}},
+	"agent/mcp":                 {ours: []string{"agent/command", "agent/elicit", "agent/mask", "contracts", "internal/child"}, others: []string{jsonschema, mcp}},
 	"agent/turn":                {ours: []string{"contracts"}, others: []string{uuid}},
 	"editor":                    {ours: []string{"client", "contracts", "internal/rpc", "session"}, others: []string{acp}},
 	"internal/localmodel":       {},

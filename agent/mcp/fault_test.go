@@ -1,0 +1,119 @@
+package mcp
+
+import (
+	"bytes"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// A record is a log that is written to from many goroutines.
+type record struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (r *record) Write(line []byte) (int, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.buf.Write(line)
+}
+
+func (r *record) text() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.buf.String()
+}
+
+func newRecord() (*record, *slog.Logger) {
+	r := &record{}
+	return r, slog.New(slog.NewTextHandler(r, &slog.HandlerOptions{Level: slog.LevelDebug}))
+}
+
+// Whatever a configuration holds is said to nobody: what clients are told comes
+// from a list of reasons, and the log gets the rest without credentials.
+func TestNothingOfAConfigurationIsToldToClients(t *testing.T) {
+	t.Parallel()
+	dies := testProgram(t, "program", "dies", "BOX_SECRET", "s3cret-words and --api-key=s3cret-key", "LOUD", "s3cret-loud")
+	dies.Args = []string{"--token", "s3cret-arg", "--password=s3cret-assigned"}
+	refuse := http.HandlerFunc(func(out http.ResponseWriter, req *http.Request) {
+		http.Error(out, "who is "+req.URL.String()+req.Header.Get("Authorization"), http.StatusForbidden)
+	})
+	site := newSite(t, refuse)
+	long := Server{Name: "refused", URL: site.URL + "/s3cret-path/mcp?key=s3cret-query", Headers: map[string]string{"Authorization": "Bearer s3cret-token"}}
+	gone := long
+	gone.Name, gone.URL = "gone", "http://127.0.0.1:1/s3cret-path/mcp?key=s3cret-query"
+	lost := long
+	lost.Name, lost.URL = "lost", "https://s3cret-path.invalid./s3cret-path/mcp?key=s3cret-query"
+	lost.URL = strings.Replace(lost.URL, "s3cret-path.invalid.", "nowhere.invalid.", 1)
+	absent := Server{Name: "absent", Command: "/s3cret-dir/program", Args: dies.Args}
+	wrong := long
+	wrong.Name, wrong.Headers = "wrong", map[string]string{"Authorization: Bearer s3cret-header": ""}
+
+	h := newHost(t)
+	rec, log := newRecord()
+	s := open(t, h, Options{Log: log}, dies, long, gone, lost, absent, wrong)
+	for name, want := range map[string]string{
+		`MCP server "program" `:                         "exit status 3",
+		`MCP server "refused" (` + site.URL + `) `:      "it answered 403 Forbidden",
+		`MCP server "gone" (http://127.0.0.1:1) `:       "connection refused",
+		`MCP server "lost" (https://nowhere.invalid.) `: "",
+		`MCP server "absent" `:                          "its program does not start: no such file or directory",
+		`MCP server "wrong" (` + site.URL + `) `:        "its configuration is not in order",
+	} {
+		awaitStatus(t, h, name)
+		if said := statuses(h); !strings.Contains(said, want) {
+			t.Errorf("got %q said, want %q", said, want)
+		}
+	}
+	for _, l := range s.links {
+		if _, err := l.connected(t.Context()); err == nil || strings.Contains(err.Error(), "s3cret") {
+			t.Errorf("got %v, want an error without secrets", err)
+		}
+	}
+	s.Close()
+	if said := statuses(h); strings.Contains(said, "s3cret") || strings.Contains(said, "/mcp") || strings.Contains(said, "cannot open the box") {
+		t.Errorf("got %q said, want names, hosts and reasons", said)
+	}
+	for _, secret := range []string{"s3cret-words", "s3cret-key", "s3cret-loud", "s3cret-arg", "s3cret-assigned", "s3cret-query", "s3cret-token", "s3cret-path"} {
+		if strings.Contains(rec.text(), secret) {
+			t.Errorf("got %s in the log:\n%s", secret, rec.text())
+		}
+	}
+	for _, want := range []string{"cannot open the box of ***", "exit status 3", "Forbidden", "connection refused"} {
+		if !strings.Contains(rec.text(), want) {
+			t.Errorf("got no %q in the log, want it:\n%s", want, rec.text())
+		}
+	}
+}
+
+func TestRefusalsOfServersAreShownWithoutCredentials(t *testing.T) {
+	t.Parallel()
+	s := open(t, nil, Options{}, testProgram(t, "one", "tools", "BOX_SECRET", "s3cret-words"))
+	res := must(t, s, "mcp__one__tell", "")
+	if want := "The server refused the call: *** and API_KEY=*** do not fit"; !res.IsError || res.Text != want {
+		t.Errorf("got %+v, want %q", res, want)
+	}
+}
+
+func TestSecretsOfAServerAreKnown(t *testing.T) {
+	got := secretsOf(&Server{
+		URL:     "https://host.example/team/s3cret%20path/mcp?key=a%20s3cret&k=short",
+		Headers: map[string]string{"A": "Bearer s3cret-token", "B": "short"},
+		Env:     map[string]string{"C": "s3cret-env"},
+		Args:    []string{"--verbose-option", "--key=s3cret-value", "s3cret-word", "-x"},
+	})
+	for _, want := range []string{"/team/s3cret%20path/mcp", "/team/s3cret path/mcp", "key=a%20s3cret&k=short", "a s3cret", "Bearer s3cret-token", "s3cret-token", "s3cret-env", "s3cret-value", "s3cret-word"} {
+		if !strings.Contains(fmt.Sprintf("%q", got), fmt.Sprintf("%q", want)) {
+			t.Errorf("got %q, want %q among them", got, want)
+		}
+	}
+	for _, value := range got {
+		if value == "short" || value == "--verbose-option" || strings.Contains(value, "host.example") {
+			t.Errorf("got %q, want it left as it is", value)
+		}
+	}
+}
