@@ -8,18 +8,43 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
+
+	"github.com/seed-028515a8/maestro/agent/hosttest"
 )
 
 // A record is a log that is written to from many goroutines.
 type record struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
+	mu      sync.Mutex
+	buf     bytes.Buffer
+	written chan struct{} // closed and replaced at each line
 }
 
 func (r *record) Write(line []byte) (int, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	close(r.written)
+	r.written = make(chan struct{})
 	return r.buf.Write(line)
+}
+
+// await returns once there is a line with part in it.
+func (r *record) await(t *testing.T, part string) {
+	t.Helper()
+	late := time.After(hosttest.Patience)
+	for {
+		r.mu.Lock()
+		written, found := r.written, strings.Contains(r.buf.String(), part)
+		r.mu.Unlock()
+		if found {
+			return
+		}
+		select {
+		case <-written:
+		case <-late:
+			t.Fatalf("got no %q in the log, want it:\n%s", part, r.text())
+		}
+	}
 }
 
 func (r *record) text() string {
@@ -29,7 +54,7 @@ func (r *record) text() string {
 }
 
 func newRecord() (*record, *slog.Logger) {
-	r := &record{}
+	r := &record{written: make(chan struct{})}
 	return r, slog.New(slog.NewTextHandler(r, &slog.HandlerOptions{Level: slog.LevelDebug}))
 }
 

@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"reflect"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -47,6 +49,8 @@ type link struct {
 	troubled bool          // it was said that there is none
 	tools    []Tool        // as last listed
 	known    bool          // they were listed, and changes were reported since
+
+	listedOnce bool // there was a list before
 
 	calls map[string]*call           // under way, by progress token
 	waits map[string][]chan struct{} // for the end of what people do elsewhere, by elicitation id
@@ -233,10 +237,51 @@ func (l *link) tool(fullName string) (Tool, bool) {
 	return l.tools[at], true
 }
 
-func (l *link) setTools(tools []Tool) {
+// setTools takes in the tools as they were listed, and returns how they differ from
+// those that were known before, if any were.
+func (l *link) setTools(tools []Tool) (changes string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.tools, l.known = tools, true
+	if l.listedOnce {
+		changes = differences(l.tools, tools)
+	}
+	l.tools, l.known, l.listedOnce = tools, true, true
+	return changes
+}
+
+// differences says in what way tools are others than before: a server may replace
+// what people have come to trust.
+func differences(before, after []Tool) string {
+	old := map[string]Tool{}
+	for _, t := range before {
+		old[t.Name] = t
+	}
+	var more, other, fewer []string
+	for _, t := range after {
+		was, known := old[t.Name]
+		switch {
+		case !known:
+			more = append(more, t.Name)
+		case !reflect.DeepEqual(was, t):
+			other = append(other, t.Name)
+		}
+		delete(old, t.Name)
+	}
+	for _, t := range before {
+		if _, gone := old[t.Name]; gone {
+			fewer = append(fewer, t.Name)
+		}
+	}
+	var parts []string
+	for _, p := range []struct {
+		kind  string
+		names []string
+	}{{"more", more}, {"changed", other}, {"fewer", fewer}} {
+		if len(p.names) > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s (%s)", len(p.names), p.kind, label(strings.Join(p.names, ", "))))
+		}
+	}
+	return strings.Join(parts, ", ")
 }
 
 // asks counts a question that opens, and its end.

@@ -5,6 +5,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
+	"net"
 	"os"
 	"os/exec"
 	"strconv"
@@ -15,13 +17,15 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 	"go.uber.org/goleak"
+
+	"github.com/seed-028515a8/maestro/agent/hosttest"
 )
 
 // Variables that make this program a server.
 const (
 	kindVariable     = "MCP_TEST_KIND"
 	revisionVariable = "MCP_TEST_REVISION" // the only one that the server speaks
-	witnessVariable  = "MCP_TEST_WITNESS"  // a file that the server writes to
+	witnessVariable  = "MCP_TEST_WITNESS"  // an address that the server tells what it does; for spawn a file
 )
 
 func TestMain(m *testing.M) {
@@ -276,16 +280,60 @@ func textResult(text string) *sdk.CallToolResult {
 	return &sdk.CallToolResult{Content: []sdk.Content{&sdk.TextContent{Text: text}}}
 }
 
-// note writes a line for the test to see.
+// note tells the test a line.
 func note(line string) {
-	path := os.Getenv(witnessVariable)
-	if path == "" {
-		return
-	}
-	f, err := os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+	conn, err := net.Dial("tcp", os.Getenv(witnessVariable))
 	if err != nil {
-		return
+		return // no test wants to know
 	}
-	defer f.Close()
-	fmt.Fprintln(f, line)
+	defer conn.Close()
+	fmt.Fprintln(conn, line)
+}
+
+// A witness is where servers tell a test what they do.
+type witness struct {
+	address string
+	lines   chan string
+}
+
+func newWitness(t *testing.T) *witness {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	hosttest.Must(t, err)
+	w := &witness{address: listener.Addr().String(), lines: make(chan string, 16)}
+	over := make(chan struct{})
+	go func() { // ends with the listener
+		defer close(over)
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			text, _ := io.ReadAll(conn)
+			_ = conn.Close()
+			w.lines <- strings.TrimSpace(string(text))
+		}
+	}()
+	t.Cleanup(func() {
+		_ = listener.Close()
+		<-over
+	})
+	return w
+}
+
+// saw returns once a server has told the line.
+func (w *witness) saw(t *testing.T, line string) {
+	t.Helper()
+	late := time.After(hosttest.Patience)
+	for {
+		select {
+		case got := <-w.lines:
+			if got == line {
+				return
+			}
+		case <-late:
+			t.Errorf("got no line %q, want it", line)
+			return
+		}
+	}
 }

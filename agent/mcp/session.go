@@ -211,6 +211,7 @@ func (s *session) reason(err error) error {
 func (s *session) lapse() {
 	if s.stopping.Err() == nil {
 		s.lapsed.Store(true)
+		s.link.log.Debug("MCP server does not report changes any more")
 	}
 }
 
@@ -264,7 +265,9 @@ func (s *session) list(ctx context.Context) error {
 		more = res.NextCursor != "" && len(tools) < maxTools
 		params = &sdk.ListToolsParams{Cursor: res.NextCursor}
 	}
-	s.link.setTools(tools)
+	if changes := s.link.setTools(tools); changes != "" {
+		s.link.say("has other tools now: "+s.link.hide(changes), nil)
+	}
 	if len(left) > 0 {
 		s.link.say(fmt.Sprintf("has %d tools that are left out: %s", len(left), s.link.hide(label(strings.Join(left, ", ")))), nil)
 	}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/seed-028515a8/maestro/agent/hosttest"
+	"github.com/seed-028515a8/maestro/contracts"
 )
 
 func testBinary(t *testing.T) string {
@@ -126,13 +127,13 @@ func TestProgressExtendsACall(t *testing.T) {
 
 func TestSilenceEndsACall(t *testing.T) {
 	t.Parallel()
-	witness := filepath.Join(t.TempDir(), "witness")
-	s := open(t, nil, Options{CallTimeout: 50 * time.Millisecond}, testProgram(t, "one", "tools", witnessVariable, witness))
+	witness := newWitness(t)
+	s := open(t, nil, Options{CallTimeout: time.Second}, testProgram(t, "one", "tools", witnessVariable, witness.address))
 	res := must(t, s, "mcp__one__hang", "")
-	if !res.IsError || res.Text != "Cancelled: the tool did not answer and told of no progress for 50ms." {
+	if !res.IsError || res.Text != "Cancelled: the tool did not answer and told of no progress for 1s." {
 		t.Errorf("got %+v, want that it was cancelled", res)
 	}
-	awaitLine(t, witness, "cancelled")
+	witness.saw(t, "cancelled")
 	s = open(t, nil, Options{CallLimit: 50 * time.Millisecond}, testProgram(t, "one", "tools"))
 	if res := must(t, s, "mcp__one__hang", ""); !res.IsError || res.Text != "Cancelled: the tool took longer than 50ms." {
 		t.Errorf("got %+v, want that it was cancelled", res)
@@ -144,36 +145,20 @@ func TestCancelledCallsAreCancelledAtTheServer(t *testing.T) {
 	for _, revision := range revisions {
 		t.Run(revision, func(t *testing.T) {
 			t.Parallel()
-			witness := filepath.Join(t.TempDir(), "witness")
-			s := open(t, nil, Options{}, testProgram(t, "one", "tools", witnessVariable, witness, revisionVariable, revision))
+			witness := newWitness(t)
+			s := open(t, nil, Options{}, testProgram(t, "one", "tools", witnessVariable, witness.address, revisionVariable, revision))
 			ctx, cancel := context.WithCancelCause(t.Context())
 			stopped := errors.New("stopped")
 			go func() {
-				awaitLine(t, witness, "hangs")
+				witness.saw(t, "hangs")
 				cancel(stopped)
 			}()
 			if res, err := s.Call(ctx, "mcp__one__hang", nil, nil); !errors.Is(err, stopped) {
 				t.Errorf("got %+v, %v; want %v", res, err, stopped)
 			}
-			awaitLine(t, witness, "cancelled")
+			witness.saw(t, "cancelled")
 			says(t, must(t, s, "mcp__one__echo", `{"text":"still there"}`), `{"said":"still there"}`)
 		})
-	}
-}
-
-// awaitLine returns once the file has the line.
-func awaitLine(t *testing.T, path, line string) {
-	t.Helper()
-	for deadline := time.Now().Add(hosttest.Patience); ; {
-		text, err := os.ReadFile(path)
-		if err == nil && slices.Contains(strings.Split(string(text), "\n"), line) {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Errorf("got %q, %v; want the line %q", text, err, line)
-			return
-		}
-		time.Sleep(time.Millisecond)
 	}
 }
 
@@ -287,6 +272,11 @@ func TestFloodsFillNothing(t *testing.T) {
 func TestQuestionsWithoutEndAreRefused(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
+	crowded := make(chan struct{})
+	h.Answer = func(*contracts.ServerRequest) contracts.Outcome { // as a client would, late
+		<-crowded
+		return answeredBy(`{"action":"cancel"}`)
+	}
 	s := open(t, h, Options{}, testProgram(t, "one", "requests"))
 	done := make(chan Result, 1)
 	go func() {
@@ -297,24 +287,10 @@ func TestQuestionsWithoutEndAreRefused(t *testing.T) {
 		done <- res
 	}()
 	awaitStatus(t, h, "too many questions are open")
-	// Those that are open are answered as a client would, so that all end.
-	for answered := 0; ; {
-		for _, req := range h.Asked()[answered:] {
-			if h.Resolve(req.RequestID, answeredBy(`{"action":"cancel"}`)) {
-				answered++
-				continue
-			}
-			break
-		}
-		select {
-		case res := <-done:
-			says(t, res, "went, 1000 refused")
-			if got := strings.Count(statuses(h), "\n"); got > maxStatuses {
-				t.Errorf("got %d statuses, want at most %d", got, maxStatuses)
-			}
-			return
-		case <-time.After(time.Millisecond):
-		}
+	close(crowded)
+	says(t, result(t, done), "went, 1000 refused")
+	if got := strings.Count(statuses(h), "\n"); got > maxStatuses {
+		t.Errorf("got %d statuses, want at most %d", got, maxStatuses)
 	}
 }
 
@@ -323,22 +299,27 @@ func TestChangesOfToolsAreFollowed(t *testing.T) {
 	for _, revision := range revisions {
 		t.Run(revision, func(t *testing.T) {
 			t.Parallel()
-			s := open(t, nil, Options{}, testProgram(t, "one", "tools", revisionVariable, revision))
+			h := newHost(t)
+			s := open(t, h, Options{}, testProgram(t, "one", "tools", revisionVariable, revision))
 			says(t, must(t, s, "mcp__one__grow", ""), "grown")
-			awaitTool(t, s, "mcp__one__new")
+			awaitStatus(t, h, `MCP server "one" has other tools now: 1 more (new)`)
 			says(t, must(t, s, "mcp__one__new", ""), "new")
 		})
 	}
 }
 
-func awaitTool(t *testing.T, s *Set, name string) {
-	t.Helper()
-	for deadline := time.Now().Add(hosttest.Patience); ; time.Sleep(time.Millisecond) {
-		if _, _, ok := s.find(name); ok {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("got no tool %s, want it", name)
+// Tools that a server changes, or takes away, are named, too.
+func TestChangesOfToolsAreNamed(t *testing.T) {
+	tool := func(name, description string) Tool { return Tool{Name: name, Description: description} }
+	before := []Tool{tool("a", "x"), tool("b", "x"), tool("c", "x"), tool("d", "x")}
+	for want, after := range map[string][]Tool{
+		"":                           {tool("b", "x"), tool("a", "x"), tool("c", "x"), tool("d", "x")},
+		"1 more (e)":                 append([]Tool{tool("e", "x")}, before...),
+		"1 changed (b), 1 fewer (d)": {tool("a", "x"), tool("b", "y"), tool("c", "x")},
+		"4 fewer (a, b, c, d)":       nil,
+	} {
+		if got := differences(before, after); got != want {
+			t.Errorf("got %q, want %q", got, want)
 		}
 	}
 }

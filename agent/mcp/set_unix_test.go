@@ -6,7 +6,6 @@ import (
 	"bytes"
 	"errors"
 	"log/slog"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -16,10 +15,10 @@ import (
 
 func TestNothingIsLeftOfAClosedSet(t *testing.T) {
 	t.Parallel()
-	witness, written, ended := hosttest.Witness(t)
-	file := filepath.Join(t.TempDir(), "file")
+	file, written, ended := hosttest.Witness(t)
+	witness := newWitness(t)
 	s := Open(t.Context(), Options{Dir: t.TempDir(), Servers: []Server{
-		testProgram(t, "one", "tools", witnessVariable, witness), testProgram(t, "two", "tools", witnessVariable, file),
+		testProgram(t, "one", "tools", witnessVariable, file), testProgram(t, "two", "tools", witnessVariable, witness.address),
 	}})
 	says(t, must(t, s, "mcp__one__spawn", ""), "spawned")
 	hosttest.Happens(t, "the child of the server writes", written)
@@ -29,7 +28,7 @@ func TestNothingIsLeftOfAClosedSet(t *testing.T) {
 			t.Errorf("got %v, want that the set was closed", err)
 		}
 	})
-	awaitLine(t, file, "hangs")
+	witness.saw(t, "hangs")
 	pipes := []*pipe{s.links[0].session.pipe, s.links[1].session.pipe}
 	s.Close()
 	for _, p := range pipes {

@@ -122,28 +122,27 @@ func TestBothShapesOfElicitationComeOverHTTP(t *testing.T) {
 func TestChangesOfToolsAreFollowedOverHTTP(t *testing.T) {
 	for _, revision := range revisions {
 		site := newSite(t, webTools(t, revision))
-		s := open(t, nil, Options{}, Server{Name: "one", URL: site.URL})
+		h := newHost(t)
+		s := open(t, h, Options{}, Server{Name: "one", URL: site.URL})
 		says(t, must(t, s, "mcp__one__grow", ""), "grown")
-		awaitTool(t, s, "mcp__one__new")
+		awaitStatus(t, h, "has other tools now: 1 more (new)")
 	}
 }
 
 func TestReportsThatEndAreBegunAnew(t *testing.T) {
 	site := newSite(t, webTools(t, "2026-07-28"))
-	s := open(t, nil, Options{}, Server{Name: "one", URL: site.URL})
+	h := newHost(t)
+	rec, log := newRecord()
+	s := open(t, h, Options{Log: log}, Server{Name: "one", URL: site.URL})
 	l := s.links[0]
 	l.mu.Lock()
 	before := l.session
 	before.since = before.since.Add(-2 * minLapse)
 	l.mu.Unlock()
 	site.CloseClientConnections()
-	for deadline := time.Now().Add(hosttest.Patience); !before.lapsed.Load(); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("got reports that go on, want them ended with the connection")
-		}
-	}
+	rec.await(t, "does not report changes any more")
 	says(t, must(t, s, "mcp__one__grow", ""), "grown")
-	awaitTool(t, s, "mcp__one__new")
+	awaitStatus(t, h, "has other tools now: 1 more (new)")
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.session == before {
