@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/seed-028515a8/maestro/agent/mask"
 	"github.com/seed-028515a8/maestro/contracts"
 )
 
@@ -108,10 +109,10 @@ func (h *headless) launch(ctx context.Context) (*link, *contracts.Ready, error) 
 		return r, ready, nil
 	case <-r.over:
 	case <-ctx.Done():
-		r.child.kill(context.Cause(ctx))
+		r.child.Kill(context.Cause(ctx))
 		<-r.over
 	}
-	return nil, nil, fmt.Errorf("start agent: %w", cmp.Or(r.fatal, r.child.failure()))
+	return nil, nil, fmt.Errorf("start agent: %w", cmp.Or(r.fatal, r.child.Failure()))
 }
 
 // greet makes r's child ours: it becomes controlled, and configured as its
@@ -159,13 +160,9 @@ func (h *headless) supervise(r *link) {
 
 // mourn tells of a child's death unless the run that it broke does.
 func (h *headless) mourn(r *link) {
-	attrs := []any{"error", r.child.failure()}
-	if words := r.child.lastWords.Load(); words != nil {
-		attrs = append(attrs, "stderr", *words)
-	}
-	h.opts.Log.Warn("agent process ended", attrs...)
+	h.opts.Log.Warn("agent process ended", "error", r.child.Failure(), "stderr", mask.Command(r.child.LastWords()))
 	if !r.broken {
-		h.publish(&contracts.ErrorEvent{Message: r.child.failure().Error(), ErrorType: contracts.ErrorTransient})
+		h.publish(&contracts.ErrorEvent{Message: r.child.Failure().Error(), ErrorType: contracts.ErrorTransient})
 	}
 }
 
@@ -295,7 +292,7 @@ func (h *headless) Run(ctx context.Context, work contracts.Work) error {
 		if !r.broken { // it ended just before the child did
 			return nil
 		}
-		return transient(r.child.failure())
+		return transient(r.child.Failure())
 	case <-ctx.Done():
 		return h.interrupt(ctx, r, run)
 	}
@@ -338,7 +335,7 @@ func (h *headless) interrupt(ctx context.Context, r *link, run *run) error {
 		case <-timer.C:
 		}
 	}
-	r.child.kill(errors.New("agent process killed: it did not stop when interrupted"))
+	r.child.Kill(errors.New("agent process killed: it did not stop when interrupted"))
 	<-r.over
 	return context.Cause(ctx)
 }
@@ -348,8 +345,8 @@ func transient(err error) error {
 	return &contracts.Error{Code: contracts.CodeRuntimeFailed, Type: contracts.ErrorTransient, Message: err.Error()}
 }
 
-// Close implements Agent. The child has 2 s to shut down, less if ctx ends
-// before.
+// Close implements Agent. The child has 2 s to shut down and one after a signal,
+// less if ctx ends before.
 func (h *headless) Close(ctx context.Context) error {
 	if h.stop == nil {
 		return nil // never started

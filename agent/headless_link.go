@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/seed-028515a8/maestro/contracts"
+	proc "github.com/seed-028515a8/maestro/internal/child"
 )
 
 // Bounds on what a child may have open at once.
@@ -77,18 +78,18 @@ func newLink(h *headless) (*link, error) {
 		asks: map[string]*ask{},
 	}
 	h.ids.generation++
-	child := newChild(h.argv, h.opts)
+	child := newChild(h.argv, h.opts, r.event, r.refuse)
 	r.child = child
 	life, stop := context.WithCancel(context.WithoutCancel(h.life))
 	r.life = life
-	if err := child.start(r.event, r.refuse); err != nil {
+	if err := child.Start(child.listen); err != nil {
 		stop()
 		return nil, err
 	}
 	go func() { // ends with the child
-		<-child.ended.Done()
-		late := time.AfterFunc(childDrainTime, stop) // its last words may be held up no longer than that
-		<-child.done
+		<-child.Life().Done()
+		late := time.AfterFunc(proc.DrainTime, stop) // its last words may be held up no longer than that
+		<-child.Done()
 		late.Stop()
 		stop()
 		r.asking.Wait()
@@ -172,7 +173,7 @@ func (r *link) fault(e *contracts.ErrorEvent) {
 	defer r.mu.Unlock()
 	if e.Fatal && !r.greeted {
 		r.fatal = errors.New(e.Message)
-		r.child.kill(r.fatal)
+		r.child.Kill(r.fatal)
 		return
 	}
 	if r.run != nil && !strings.Contains(e.Message, "ttachment") { // a run goes on without its attachments
@@ -197,7 +198,7 @@ func (r *link) progress(ev contracts.Event) {
 		r.publish(show...)
 	}
 	if len(r.run.tools) > maxTools || len(r.run.held) > maxTools {
-		r.child.kill(fmt.Errorf("agent process killed: it has more than %d calls open", maxTools))
+		r.child.Kill(fmt.Errorf("agent process killed: it has more than %d calls open", maxTools))
 	}
 	r.rest()
 }

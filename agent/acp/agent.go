@@ -180,9 +180,9 @@ func (a *Agent) attempt(ctx context.Context) (*peer, error) {
 	}
 	if errors.Is(err, rpc.ErrEnded) { // it is about to end by itself, and then says how
 		<-p.over
-		err = fmt.Errorf("%w: %w; what it said on standard error is in the server's log", err, p.proc.failure())
+		err = fmt.Errorf("%w: %w; what it said on standard error is in the server's log", err, p.proc.Failure())
 	} else {
-		p.proc.kill(err)
+		p.proc.Kill(err)
 		<-p.over
 	}
 	return nil, fmt.Errorf("start agent: %w", err)
@@ -194,7 +194,7 @@ func (a *Agent) current(ctx context.Context) (*peer, error) {
 	p, deaths := a.peer, a.deaths
 	a.mu.Unlock()
 	if p != nil {
-		if p.proc.ended.Err() == nil {
+		if p.proc.Life().Err() == nil {
 			return p, nil
 		}
 		<-p.over
@@ -335,8 +335,8 @@ func failure(ctx context.Context, err error) error {
 	return &contracts.Error{Code: contracts.CodeRuntimeFailed, Type: kind, Message: err.Error()}
 }
 
-// Close ends the program and everything it started. It has 2 s to end by
-// itself, less if ctx ends before.
+// Close ends the program and everything it started. It has 2 s to end by itself
+// and one after a signal, less if ctx ends before.
 func (a *Agent) Close(ctx context.Context) error {
 	if a.stop == nil {
 		return nil // never started
@@ -348,7 +348,7 @@ func (a *Agent) Close(ctx context.Context) error {
 	p := a.peer
 	a.mu.Unlock()
 	if p != nil {
-		p.proc.shutdown(ctx, a.wait.shutdown)
+		p.proc.Shutdown(ctx, a.wait.shutdown, errors.New("agent process killed: it did not end with its input"))
 		<-p.over
 	}
 	return a.files.Close()

@@ -156,7 +156,7 @@ func (p *peer) find(r *run, u *callUpdate) *call {
 		return c
 	}
 	if len(r.calls) == maxCalls || len(r.calls) >= maxOpen && len(r.open()) >= maxOpen {
-		p.proc.kill(fmt.Errorf("agent process killed: it made more than %d calls in one run, or has more than %d open", maxCalls, maxOpen))
+		p.proc.Kill(fmt.Errorf("agent process killed: it made more than %d calls in one run, or has more than %d open", maxCalls, maxOpen))
 		return nil
 	}
 	p.pause(r) // what was said before is said, whenever the call is announced

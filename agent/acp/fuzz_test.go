@@ -29,7 +29,6 @@ func hear(t *testing.T, lines string) (host *hosttest.Host) {
 		a.host, a.files = host, files
 		a.life, a.stop = context.WithCancelCause(t.Context())
 		p := newPeer(a)
-		p.proc.cause = errors.New("it was never started") // so there is nothing to kill
 		p.session = "s1"
 		r := p.begin()
 		p.listen(strings.NewReader(lines))
@@ -37,7 +36,7 @@ func hear(t *testing.T, lines string) (host *hosttest.Host) {
 		p.hear(r)
 		p.settle(r, contracts.Usage{})
 		p.finish(r)
-		p.proc.end()
+		p.proc.Kill(errors.New("heard enough"))
 		p.serving.Wait()
 		hosttest.Must(t, files.Close())
 	})

@@ -8,13 +8,14 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"os/exec"
 	"path/filepath"
-	"strings"
 	"sync"
 	"time"
 
 	acp "github.com/coder/acp-go-sdk"
 
+	"github.com/seed-028515a8/maestro/agent/mask"
 	"github.com/seed-028515a8/maestro/contracts"
 	proc "github.com/seed-028515a8/maestro/internal/child"
 	"github.com/seed-028515a8/maestro/internal/rpc"
@@ -31,7 +32,7 @@ const maxGarbage = 1000
 // A peer is one process of the program with the session it has.
 type peer struct {
 	a    *Agent
-	proc *process
+	proc *proc.Process
 	conn *rpc.Conn
 	log  *slog.Logger
 	over chan struct{} // closed when the process is done and nothing of it is served any more
@@ -68,13 +69,14 @@ type peer struct {
 
 // newPeer returns a peer whose program is to be started.
 func newPeer(a *Agent) *peer {
-	env := proc.Environ(os.Environ(), a.opts.Hosted, a.opts.EnvPass)
+	cmd := exec.Command(a.argv[0], a.argv[1:]...)
+	cmd.Dir, cmd.Env = a.opts.Dir, proc.Environ(os.Environ(), a.opts.Hosted, a.opts.EnvPass)
 	p := &peer{
 		a: a, log: a.opts.Log, over: make(chan struct{}), name: filepath.Base(a.argv[0]),
 		requests: map[string]context.CancelFunc{}, strayed: map[string]bool{},
 	}
-	p.proc = newProcess(a.argv, a.opts.Dir, env, a.opts.Log)
-	p.conn = rpc.New(rpc.Options{Send: p.proc.send, Serve: p.serve, Bad: p.bad, MaxBad: maxGarbage})
+	p.proc = proc.NewProcess(cmd, proc.ProcessOptions{Name: "agent process", Log: mask.Log(a.opts.Log, mask.Command)})
+	p.conn = rpc.New(rpc.Options{Send: p.proc.Send, Serve: p.serve, Bad: p.bad, MaxBad: maxGarbage})
 	p.life = context.WithoutCancel(a.life)
 	return p
 }
@@ -83,14 +85,14 @@ func newPeer(a *Agent) *peer {
 func (p *peer) start() error {
 	life, stop := context.WithCancel(p.life)
 	p.life = life
-	if err := p.proc.start(p.listen); err != nil {
+	if err := p.proc.Start(p.listen); err != nil {
 		stop()
 		return err
 	}
 	go func() { // ends with the process
-		<-p.proc.ended.Done()
-		late := time.AfterFunc(drainTime, stop) // its last words may be held up no longer than that
-		<-p.proc.done
+		<-p.proc.Life().Done()
+		late := time.AfterFunc(proc.DrainTime, stop) // its last words may be held up no longer than that
+		<-p.proc.Done()
 		late.Stop()
 		stop()
 		p.serving.Wait()
@@ -102,7 +104,7 @@ func (p *peer) start() error {
 
 // mourn tells of the process's death, unless the run that it broke does.
 func (p *peer) mourn() {
-	cause := p.proc.failure()
+	cause := p.proc.Failure()
 	p.mu.Lock()
 	greeted, broken := p.greeted, p.run != nil
 	p.mu.Unlock()
@@ -125,8 +127,8 @@ func (p *peer) mourn() {
 // lament is why the process ended with the last thing it told humans, which is for
 // operators only.
 func (p *peer) lament(cause error) error {
-	if words := p.proc.lastWords.Load(); words != nil {
-		return fmt.Errorf("%w: %s", cause, strings.TrimSpace(*words))
+	if words := p.proc.LastWords(); words != "" {
+		return fmt.Errorf("%w: %s", cause, mask.Command(words))
 	}
 	return cause
 }
@@ -135,7 +137,7 @@ func (p *peer) lament(cause error) error {
 // it is not to be listened to any more.
 func (p *peer) listen(r io.Reader) {
 	if err := p.conn.Read(r); err != nil {
-		p.proc.kill(fmt.Errorf("agent process killed: %w", err))
+		p.proc.Kill(fmt.Errorf("agent process killed: %w", err))
 	}
 }
 

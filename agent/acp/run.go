@@ -49,9 +49,9 @@ func (p *peer) prompt(ctx context.Context, work contracts.Work) error {
 		SessionId: acp.SessionId(p.session), Prompt: append(p.blocks(work), p.reminder()...),
 	}, func() { p.hear(r) })
 	if err != nil {
-		if p.proc.failure() != nil || errors.Is(err, rpc.ErrEnded) { // it is about to be buried
+		if p.proc.Failure() != nil || errors.Is(err, rpc.ErrEnded) { // it is about to be buried
 			<-p.over
-			err = p.proc.failure()
+			err = p.proc.Failure()
 		}
 		return failure(ctx, err)
 	}
@@ -130,7 +130,7 @@ func (p *peer) interrupt(ctx context.Context, r *run, call *rpc.Call) error {
 		case <-late.C:
 		}
 	}
-	p.proc.kill(errors.New("agent process killed: it did not stop when interrupted"))
+	p.proc.Kill(errors.New("agent process killed: it did not stop when interrupted"))
 	<-p.over
 	return context.Cause(ctx)
 }
@@ -140,7 +140,7 @@ func (p *peer) replied(ctx context.Context, r *run, reply rpc.Reply) error {
 	if _, refused := errors.AsType[*rpc.Error](reply.Err); reply.Err != nil && !refused {
 		if errors.Is(reply.Err, rpc.ErrEnded) {
 			<-p.over
-			return failure(ctx, p.proc.failure())
+			return failure(ctx, p.proc.Failure())
 		}
 		return failure(ctx, reply.Err) // an answer that was too long
 	}

@@ -105,7 +105,7 @@ func (p *peer) addTerminal(r *run, line string, limit *int) (*terminal, context.
 	if limit != nil {
 		t.limit = min(max(*limit, 0), maxOutput)
 	}
-	ctx, stop := context.WithCancel(p.proc.ended)
+	ctx, stop := context.WithCancel(p.proc.Life())
 	t.stop = stop
 	r.terminals[t.id] = t
 	return t, ctx, nil
@@ -264,7 +264,7 @@ func (p *peer) leave(r *run) {
 		line, _, _ := strings.Cut(mask.Command(t.line), "\n")
 		left = append(left, head(line, maxLabel))
 	}
-	if len(left) == 0 || r.stopping || p.proc.ended.Err() != nil { // it is clear why they have ended
+	if len(left) == 0 || r.stopping || p.proc.Life().Err() != nil { // it is clear why they have ended
 		return
 	}
 	slices.Sort(left)

@@ -204,7 +204,7 @@ func TestQuestionsOfServersThatAreGoneAreClosed(t *testing.T) {
 			ended <- err
 		}()
 		h.AwaitType("server_request")
-		s.links[0].session.pipe.group.Kill()
+		s.links[0].session.pipe.Kill(errors.New("killed by the test"))
 		resolved := h.AwaitType("server_request_resolved").(*contracts.ServerRequestResolved)
 		if resolved.Resolution != contracts.VerdictCancelled || resolved.Reason != withdrawn {
 			t.Errorf("%v: got %+v, want that it was withdrawn", shape, resolved)

@@ -4,12 +4,15 @@ import (
 	"context"
 	"encoding/json"
 	"io"
+	"log/slog"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	proc "github.com/seed-028515a8/maestro/internal/child"
 )
 
 const (
@@ -47,8 +50,10 @@ type notices interface {
 // that matter are acted on here, those that do not are dropped, and requests are
 // counted.
 type pipe struct {
-	*program
+	*proc.Process
+	send    func(line []byte) error // to the program; does not block
 	notices notices
+	log     *slog.Logger
 
 	incoming chan jsonrpc.Message // unbuffered; what the library is to see
 
@@ -64,20 +69,24 @@ var _ sdk.Connection = (*pipe)(nil)
 
 // newPipe starts the program of a server.
 func newPipe(l *link, n notices) (*pipe, error) {
-	p := &pipe{
-		notices: n, incoming: make(chan jsonrpc.Message), requests: map[jsonrpc.ID]bool{},
-	}
-	ready := make(chan struct{}) // receive needs p.program
-	program, err := startProgram(&l.server, l.set.opts.Dir, l.set.environ(), l.log, func(m jsonrpc.Message) bool {
-		<-ready
-		return p.receive(m)
-	})
+	cmd, err := command(&l.server, l.set.opts.Dir, l.set.environ())
 	if err != nil {
-		return nil, err
+		return nil, unstarted(err)
 	}
-	p.program = program
-	close(ready)
+	p := makePipe(proc.NewProcess(cmd, proc.ProcessOptions{Name: "the program", Log: l.log}), n)
+	p.log = l.log
+	if err := p.Start(p.listen); err != nil {
+		return nil, unstarted(err)
+	}
 	return p, nil
+}
+
+// makePipe returns the pipe of a program that was not started.
+func makePipe(program *proc.Process, n notices) *pipe {
+	return &pipe{
+		Process: program, send: program.Send, notices: n,
+		incoming: make(chan jsonrpc.Message), requests: map[jsonrpc.ID]bool{},
+	}
 }
 
 // Connect makes the pipe the transport of its own connection.
@@ -91,8 +100,7 @@ func (p *pipe) Read(ctx context.Context) (jsonrpc.Message, error) {
 	select {
 	case m := <-p.incoming:
 		return m, nil
-	case <-p.quiet:
-	case <-p.unwanted:
+	case <-p.Ending():
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
@@ -120,7 +128,7 @@ func (p *pipe) Write(_ context.Context, m jsonrpc.Message) error {
 
 // Close implements [sdk.Connection]. It does not wait: the library holds a lock.
 func (p *pipe) Close() error {
-	p.end()
+	p.End(exitGrace, errUnwanted)
 	return nil
 }
 
@@ -139,8 +147,7 @@ func (p *pipe) deliver(m jsonrpc.Message) bool {
 	select {
 	case p.incoming <- m:
 		return true
-	case <-p.quiet:
-	case <-p.unwanted:
+	case <-p.Ending():
 	}
 	return false
 }

@@ -2,11 +2,14 @@ package mcp
 
 import (
 	"fmt"
+	"os/exec"
 	"strings"
 	"testing"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	proc "github.com/seed-028515a8/maestro/internal/child"
 )
 
 // A ledger counts what a session is told.
@@ -15,14 +18,15 @@ type ledger struct{ told, finished int }
 func (l *ledger) progress(*sdk.ProgressNotificationParams) { l.told++ }
 func (l *ledger) completed(string)                         { l.finished++ }
 
-// newTestPipe returns a pipe without a program, which keeps what the library is to
-// see.
-func newTestPipe() (*pipe, *ledger) {
+// newTestPipe returns a pipe whose program was not started, which keeps what the
+// library and the program are to see.
+func newTestPipe() (*pipe, *ledger, chan string) {
 	l := &ledger{}
-	return &pipe{
-		program: &program{queue: make(chan []byte, maxQueue), quiet: make(chan struct{}), unwanted: make(chan struct{})},
-		notices: l, incoming: make(chan jsonrpc.Message, 1000), requests: map[jsonrpc.ID]bool{},
-	}, l
+	sent := make(chan string, 1000)
+	p := makePipe(proc.NewProcess(exec.Command("none"), proc.ProcessOptions{}), l)
+	p.incoming = make(chan jsonrpc.Message, 1000)
+	p.send = func(line []byte) error { sent <- string(line); return nil }
+	return p, l, sent
 }
 
 // hear has the pipe receive a line of the program's.
@@ -40,7 +44,7 @@ func hear(t *testing.T, p *pipe, format string, args ...any) {
 }
 
 func TestTheLibrarySeesWhatMattersOnly(t *testing.T) {
-	p, l := newTestPipe()
+	p, l, _ := newTestPipe()
 	for i := range 500 {
 		hear(t, p, `{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info"}}`)
 		hear(t, p, `{"jsonrpc":"2.0","method":"notifications/unknown"}`)
@@ -67,15 +71,15 @@ func TestTheLibrarySeesWhatMattersOnly(t *testing.T) {
 }
 
 func TestRequestsTooManyAreRefused(t *testing.T) {
-	p, _ := newTestPipe()
+	p, _, sent := newTestPipe()
 	for i := range maxRequests + 10 {
 		hear(t, p, `{"jsonrpc":"2.0","id":%d,"method":"ping"}`, i)
 	}
 	hear(t, p, `{"jsonrpc":"2.0","id":0,"method":"ping"}`)
-	if len(p.incoming) != maxRequests || len(p.queue) != 11 {
-		t.Fatalf("got %d requests, %d refusals; want %d, 11", len(p.incoming), len(p.queue), maxRequests)
+	if len(p.incoming) != maxRequests || len(sent) != 11 {
+		t.Fatalf("got %d requests, %d refusals; want %d, 11", len(p.incoming), len(sent), maxRequests)
 	}
-	if line := string(<-p.queue); !strings.Contains(line, "-32000") || !strings.Contains(line, fmt.Sprintf(`"id":%d`, maxRequests)) || !strings.HasSuffix(line, "\n") {
+	if line := <-sent; !strings.Contains(line, "-32000") || !strings.Contains(line, fmt.Sprintf(`"id":%d`, maxRequests)) || !strings.HasSuffix(line, "\n") {
 		t.Errorf("got %q, want that it is one too many", line)
 	}
 	id, err := jsonrpc.MakeID(3.0)

@@ -174,8 +174,8 @@ func (s *session) close() {
 		late.Stop()
 	}
 	if s.pipe != nil {
-		s.pipe.end()
-		<-s.pipe.done
+		s.pipe.End(exitGrace, errUnwanted)
+		<-s.pipe.Done()
 	}
 	s.cut()
 	if s.web != nil {
@@ -187,7 +187,7 @@ func (s *session) close() {
 func (s *session) abort() {
 	s.cut()
 	if s.pipe != nil {
-		s.pipe.kill(errUnwanted)
+		s.pipe.Kill(errUnwanted)
 	}
 }
 

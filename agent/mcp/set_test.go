@@ -171,7 +171,7 @@ func TestCrashedProgramsAreStartedAgainWhenTheyAreUsed(t *testing.T) {
 	if !errors.Is(err, ErrUnavailable) || !strings.Contains(err.Error(), "exit status 7; what it said is in the server's log") {
 		t.Errorf("got %v, want %v and why", err, ErrUnavailable)
 	}
-	awaitStatus(t, h, `MCP server "one" is gone: the program ended: exit status 7; what it said is in the server's log. It is tried again when it is used.`)
+	awaitStatus(t, h, `MCP server "one" is gone: the program exited: exit status 7; what it said is in the server's log. It is tried again when it is used.`)
 	if got := len(s.Tools()); got != tools {
 		t.Errorf("got %d tools, want the %d that are known", got, tools)
 	}
@@ -195,7 +195,7 @@ func TestServersThatCannotBeReachedCostNothingElse(t *testing.T) {
 	for _, want := range []string{
 		`MCP server "absent" is not available: its program does not start: there is no such program. It is`,
 		`MCP server "nobody" (http://127.0.0.1:1) is not available: connection refused. It is`,
-		`MCP server "dies" is not available: the program ended: exit status 3; what it said is in the server's log. It is`,
+		`MCP server "dies" is not available: the program exited: exit status 3; what it said is in the server's log. It is`,
 		`MCP server "garbage" is not available: wrote 17 lines in a row that are no messages`,
 		`MCP server "endless" is not available: wrote a line longer than`,
 		`MCP server "" is left out: its configuration is not in order`,

@@ -1,0 +1,333 @@
+package child
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/exec"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Bounds on what waits for a process, and on what is kept and logged of what it
+// tells people.
+const (
+	maxQueue      = 256      // lines that it has not read yet
+	maxQueueBytes = 64 << 20 // bytes in them
+	maxStderrLine = 4 << 10  // bytes of a line of standard error
+	maxStderrRate = 100      // lines of it in stderrWindow
+	stderrWindow  = 10 * time.Second
+)
+
+// DrainTime is how long what a process said is still listened to after its end,
+// and how long a process may go on that nobody listens to.
+const DrainTime = time.Second
+
+// termGrace is the time between being asked to end by a signal and being killed.
+const termGrace = time.Second
+
+// ProcessOptions are what a process needs beside its command.
+type ProcessOptions struct {
+	Name string // what errors and the log call it, such as "agent process"
+
+	// Log receives what it writes to standard error, at debug: the beginning of
+	// each line, and of a flood of lines the first ones.
+	Log *slog.Logger
+}
+
+// A Process is a command that is spoken to on its standard streams, line by line.
+// It leads a group of its own, which ends with it. Start is called once; the
+// other methods may be called from any goroutine.
+//
+// Five goroutines serve it: one waits for its exit, three serve its streams, and
+// bury, which closes Done, sees to it that all end when the process does.
+type Process struct {
+	cmd     *exec.Cmd
+	opts    ProcessOptions
+	group   *Group
+	streams sync.WaitGroup // the three
+
+	stdin, stdout, stderr *os.File
+
+	queue  chan []byte // lines for stdin; never closed
+	queued atomic.Int64
+
+	ends, kills sync.Once
+	grace       time.Duration // until it is made to end; valid once ending is closed
+	late        error         // why, then; likewise
+	ending      chan struct{} // closed when it is to end, or nobody listens to it
+	killed      chan struct{} // closed when it is to end at once
+
+	life context.Context
+	die  context.CancelFunc
+	done chan struct{}
+
+	mu        sync.Mutex
+	cause     error
+	lastWords string
+}
+
+// NewProcess returns a process that is to run cmd, whose streams are not set.
+func NewProcess(cmd *exec.Cmd, o ProcessOptions) *Process {
+	p := &Process{
+		cmd: cmd, opts: o, queue: make(chan []byte, maxQueue),
+		ending: make(chan struct{}), killed: make(chan struct{}), done: make(chan struct{}),
+	}
+	p.life, p.die = context.WithCancel(context.Background())
+	return p
+}
+
+// Start starts the process. listen reads its output, in a goroutine of the
+// process, until that ends or what it says is of no use any more. While listen
+// does not read, the process may have to wait.
+func (p *Process) Start(listen func(stdout io.Reader)) error {
+	theirs, err := p.pipes()
+	if err == nil {
+		p.group, err = Start(p.cmd)
+		closeAll(theirs)
+	}
+	if err != nil {
+		p.die()
+		closeAll([]*os.File{p.stdin, p.stdout, p.stderr})
+		return fmt.Errorf("start %s: %w", p.opts.Name, err)
+	}
+	p.streams.Go(p.write)                     // ends with the process, or when that is to end
+	p.streams.Go(func() { p.listen(listen) }) // ends at end of file, which bury sees to
+	p.streams.Go(p.readStderr)                // likewise
+	go p.bury()                               // ends with the process
+	return nil
+}
+
+// pipes makes the three streams and returns the process's ends of them.
+//
+// They are not the pipes of [exec.Cmd], because its Wait would close them under
+// the reader before the last lines were read.
+func (p *Process) pipes() (theirs []*os.File, err error) {
+	var ours []*os.File
+	for range 3 {
+		r, w, err := os.Pipe()
+		if err != nil {
+			closeAll(append(ours, theirs...))
+			return nil, err
+		}
+		if len(ours) == 0 {
+			r, w = w, r // stdin is the one we write
+		}
+		ours, theirs = append(ours, r), append(theirs, w)
+	}
+	p.stdin, p.stdout, p.stderr = ours[0], ours[1], ours[2]
+	p.cmd.Stdin, p.cmd.Stdout, p.cmd.Stderr = theirs[0], theirs[1], theirs[2]
+	return theirs, nil
+}
+
+func closeAll(files []*os.File) {
+	for _, f := range files {
+		_ = f.Close() // nothing unwritten is behind them, and there may be none
+	}
+}
+
+// bury waits for the end of the process, or brings it about once that is wanted,
+// and then waits for the end of the streams.
+func (p *Process) bury() {
+	select {
+	case <-p.group.Exited():
+		p.exited()
+		p.group.Stop(0, nil) // what it left behind could hold the streams open
+	case <-p.ending:
+		p.stop()
+	}
+	until := time.Now().Add(DrainTime)
+	_ = p.stdout.SetReadDeadline(until) // pipes have deadlines where there are process groups
+	_ = p.stderr.SetReadDeadline(until)
+	p.die()
+	_ = p.stdin.Close() // frees a write that blocks
+	p.streams.Wait()
+	closeAll([]*os.File{p.stdout, p.stderr})
+	close(p.done)
+}
+
+// stop sees to the end of the process, whose input ends: it has its grace, is then
+// asked by a signal, and killed in the end.
+func (p *Process) stop() {
+	late := time.NewTimer(p.grace)
+	defer late.Stop()
+	grace := termGrace
+	select {
+	case <-p.group.Exited():
+		p.exited()
+	case <-p.killed:
+		grace = 0
+	case <-late.C:
+		p.note(p.late)
+	}
+	p.group.Stop(grace, p.killed)
+}
+
+// exited notes that the process has ended by itself.
+func (p *Process) exited() {
+	p.note(fmt.Errorf("%s exited: %s", p.opts.Name, p.cmd.ProcessState))
+}
+
+// note keeps why the process ends.
+func (p *Process) note(cause error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.cause == nil {
+		p.cause = cause
+	}
+}
+
+// Send queues a line, with its end, for the process. It does not block: a process
+// that leaves 256 lines or 64 MiB unread is killed. Lines for one that has ended
+// are dropped.
+func (p *Process) Send(line []byte) error {
+	size := int64(len(line))
+	if p.queued.Add(size) <= maxQueueBytes {
+		select {
+		case p.queue <- line:
+			return nil
+		default:
+		}
+	}
+	p.queued.Add(-size)
+	err := fmt.Errorf("%s does not read its input", p.opts.Name)
+	p.Kill(err)
+	return err
+}
+
+// End has the process end: its input ends after what is queued, which asks it to,
+// and if it has not ended after grace it is ended, and late is why. The first
+// call counts. It does not wait.
+func (p *Process) End(grace time.Duration, late error) {
+	p.ends.Do(func() {
+		p.grace, p.late = grace, late
+		close(p.ending)
+	})
+}
+
+// Kill ends the process and all that it started without asking. The first cause
+// is kept, and an exit is one. It does not wait.
+func (p *Process) Kill(cause error) {
+	p.note(cause)
+	p.kills.Do(func() { close(p.killed) })
+	p.End(0, cause)
+}
+
+// Shutdown is End, and Kill if ctx ends first. It returns when nothing of the
+// process is left.
+func (p *Process) Shutdown(ctx context.Context, grace time.Duration, late error) {
+	p.End(grace, late)
+	select {
+	case <-p.done:
+		return
+	case <-ctx.Done():
+	}
+	p.Kill(late)
+	<-p.done
+}
+
+// Ending is closed when the process is to end, or nobody listens to it any more.
+func (p *Process) Ending() <-chan struct{} { return p.ending }
+
+// Life ends when the process has ended, before Done.
+func (p *Process) Life() context.Context { return p.life }
+
+// Done is closed when nothing of the process is left.
+func (p *Process) Done() <-chan struct{} { return p.done }
+
+// Failure says why the process ended: how it exited, or why it was made to. It is
+// meant for after that, and nil before.
+func (p *Process) Failure() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.cause
+}
+
+// LastWords returns the newest line that the process wrote to standard error and
+// that is not blank, at most 4 KiB of it.
+func (p *Process) LastWords() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.lastWords
+}
+
+// write passes the queue on to the process and closes its input in the end.
+func (p *Process) write() {
+	defer p.stdin.Close()
+	for {
+		line, ok := p.next()
+		if !ok {
+			return
+		}
+		_, err := p.stdin.Write(line)
+		p.queued.Add(-int64(len(line)))
+		if err != nil {
+			p.opts.Log.Debug("write to "+p.opts.Name, "error", err)
+			return
+		}
+	}
+}
+
+// next returns the next line to be written. Once the process is to end, there are
+// those that were queued.
+func (p *Process) next() (line []byte, ok bool) {
+	select {
+	case line := <-p.queue:
+		return line, true
+	case <-p.life.Done():
+		return nil, false
+	case <-p.ending:
+	}
+	select {
+	case line := <-p.queue:
+		return line, true
+	default:
+		return nil, false
+	}
+}
+
+// listen has the output read, and ends a process that nobody listens to any more,
+// unless it is about to exit anyway. What it still writes is swallowed.
+func (p *Process) listen(listen func(io.Reader)) {
+	listen(p.stdout)
+	p.End(DrainTime, fmt.Errorf("%s closed its output", p.opts.Name))
+	_, _ = io.Copy(io.Discard, p.stdout) // ends with the process
+}
+
+// readStderr logs what the process tells people.
+func (p *Process) readStderr() {
+	lines := bufio.NewReaderSize(p.stderr, maxStderrLine)
+	var since time.Time
+	said := 0
+	for {
+		line, isPrefix, err := lines.ReadLine()
+		if err != nil {
+			return
+		}
+		text := string(bytes.ToValidUTF8(bytes.TrimSpace(line), []byte("\uFFFD")))
+		if now := time.Now(); now.Sub(since) > stderrWindow {
+			since, said = now, 0
+		}
+		if text != "" {
+			p.mu.Lock()
+			p.lastWords = text
+			p.mu.Unlock()
+			said++
+		}
+		switch {
+		case text == "":
+		case said <= maxStderrRate:
+			p.opts.Log.Debug(p.opts.Name+" says", "stderr", text)
+		case said == maxStderrRate+1:
+			p.opts.Log.Debug(p.opts.Name + " says more than is logged")
+		}
+		for isPrefix && err == nil {
+			_, isPrefix, err = lines.ReadLine()
+		}
+	}
+}

@@ -1,0 +1,190 @@
+//go:build unix
+
+package child
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+)
+
+var errLate = errors.New("it was too late")
+
+// A stage is a running process with what it said.
+type stage struct {
+	*Process
+	said chan string // its lines; closed at the end of its output
+}
+
+// run runs line as a process that is ended with the test.
+func run(t *testing.T, line string, log *slog.Logger) *stage {
+	t.Helper()
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	s := &stage{Process: NewProcess(exec.Command("/bin/sh", "-c", line), ProcessOptions{Name: "the process", Log: log}), said: make(chan string, 1000)}
+	if err := s.Start(func(r io.Reader) {
+		defer close(s.said)
+		for lines := bufio.NewScanner(r); lines.Scan(); {
+			s.said <- lines.Text()
+		}
+	}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		s.Kill(errors.New("the test is over"))
+		<-s.Done()
+	})
+	return s
+}
+
+// ends waits for the end of the process, and its output, and checks why it ended.
+func (s *stage) ends(t *testing.T, want string) {
+	t.Helper()
+	select {
+	case <-s.Done():
+	case <-time.After(patience):
+		t.Fatalf("got no end, want %q", want)
+	}
+	if s.Life().Err() == nil {
+		t.Error("got a life that goes on, want it ended")
+	}
+	if got := s.Failure(); got == nil || got.Error() != want {
+		t.Errorf("got %v, want %q", got, want)
+	}
+	for range s.said { // to its end, which has come
+	}
+}
+
+// says waits for the next line of the process.
+func (s *stage) says(t *testing.T, want string) {
+	t.Helper()
+	select {
+	case got := <-s.said:
+		if got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	case <-time.After(patience):
+		t.Fatalf("got nothing, want %q", want)
+	}
+}
+
+func TestProcessesEndWithTheirInput(t *testing.T) {
+	t.Parallel()
+	s := run(t, "while read line; do echo got $line; done; exit 3", nil)
+	for _, line := range []string{"a\n", "b\n"} {
+		if err := s.Send([]byte(line)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.Shutdown(t.Context(), patience, errLate) // what is queued comes first
+	s.says(t, "got a")
+	s.says(t, "got b")
+	s.ends(t, "the process exited: exit status 3")
+}
+
+func TestProcessesThatStayAreMadeToEnd(t *testing.T) {
+	t.Parallel()
+	stubborn := "trap 'echo asked' TERM; echo ready; while :; do sleep 0.1; done"
+	t.Run("by a signal", func(t *testing.T) {
+		t.Parallel()
+		s := run(t, "trap 'echo asked; exit' TERM; echo ready; while :; do sleep 0.1; done", nil)
+		s.says(t, "ready")
+		s.Shutdown(t.Context(), time.Millisecond, errLate)
+		s.says(t, "asked")
+		s.ends(t, errLate.Error())
+	})
+	t.Run("by force", func(t *testing.T) {
+		t.Parallel()
+		s := run(t, stubborn, nil)
+		s.says(t, "ready")
+		s.Shutdown(t.Context(), time.Millisecond, errLate)
+		s.says(t, "asked")
+		s.ends(t, errLate.Error())
+	})
+	t.Run("at once", func(t *testing.T) {
+		t.Parallel()
+		s := run(t, stubborn, nil)
+		s.says(t, "ready")
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		s.Shutdown(ctx, time.Hour, errLate)
+		s.ends(t, errLate.Error())
+	})
+	t.Run("for another reason", func(t *testing.T) {
+		t.Parallel()
+		s := run(t, stubborn, nil)
+		s.says(t, "ready")
+		s.End(time.Hour, errors.New("not this"))
+		s.Kill(errLate)
+		s.Kill(errors.New("nor this"))
+		s.ends(t, errLate.Error())
+	})
+}
+
+func TestProcessesThatCloseTheirOutputAreEnded(t *testing.T) {
+	t.Parallel()
+	run(t, "exec >&-; exec sleep 1000", nil).ends(t, "the process closed its output")
+	run(t, "exec >&-; exit 4", nil).ends(t, "the process exited: exit status 4")
+}
+
+func TestProcessesThatDoNotReadAreEnded(t *testing.T) {
+	t.Parallel()
+	for name, line := range map[string][]byte{"many lines": []byte("x\n"), "many bytes": bytes.Repeat([]byte("x"), 1<<20)} {
+		s := run(t, "exec sleep 1000", nil)
+		sent := 0
+		for s.Send(line) == nil {
+			if sent += len(line); sent > 2*maxQueueBytes {
+				t.Fatalf("%s: got no end of what may be queued, want one", name)
+			}
+		}
+		s.ends(t, "the process does not read its input")
+	}
+}
+
+// What it left behind has the output open, which ends all the same.
+func TestNothingIsLeftOfAProcess(t *testing.T) {
+	t.Parallel()
+	s := run(t, "(trap '' TERM HUP; echo left; exec sleep 1000) & exec sleep 1000", nil)
+	s.says(t, "left")
+	s.Kill(errLate)
+	s.ends(t, errLate.Error())
+	s = run(t, "(trap '' TERM HUP; echo left; exec sleep 1000) & read line", nil)
+	s.says(t, "left")
+	if err := s.Send([]byte("go\n")); err != nil {
+		t.Fatal(err)
+	}
+	s.ends(t, "the process exited: exit status 0")
+}
+
+func TestLastWordsAreKeptWithinBounds(t *testing.T) {
+	t.Parallel()
+	var log bytes.Buffer // which the process's goroutine alone writes to
+	s := run(t, `i=0; while [ $i -lt 500 ]; do echo "line $i" >&2; i=$((i+1)); done; head -c 100000 /dev/zero | tr '\0' x >&2; echo >&2; echo >&2`,
+		slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug})))
+	s.ends(t, "the process exited: exit status 0")
+	if got := strings.Count(log.String(), "stderr="); got != maxStderrRate {
+		t.Errorf("got %d lines logged, want %d", got, maxStderrRate)
+	}
+	if !strings.Contains(log.String(), `msg="the process says" stderr="line 0"`) || strings.Count(log.String(), "says more than is logged") != 1 {
+		t.Errorf("got %.200s, want the first line, and that there were more", log.String())
+	}
+	if got := s.LastWords(); got != strings.Repeat("x", maxStderrLine) {
+		t.Errorf("got last words of %d bytes, want the last line that is not blank, of %d", len(got), maxStderrLine)
+	}
+}
+
+func TestProgramsThatAreNotThereAreNotStarted(t *testing.T) {
+	p := NewProcess(exec.Command("/no/such/program"), ProcessOptions{Name: "the process", Log: slog.New(slog.DiscardHandler)})
+	err := p.Start(func(io.Reader) { t.Error("got output, want none") })
+	if err == nil || !strings.HasPrefix(err.Error(), "start the process: ") || p.Life().Err() == nil {
+		t.Errorf("got %v, want an error that says what was started, and a life that ended", err)
+	}
+}
