@@ -37,6 +37,10 @@ func TestMetadataIsWhatTheEnvironmentSays(t *testing.T) {
 			map[string]string{"MAESTRO_AGENT_ID": "a2", "EVALOPS_WORKSPACE_ID": "w2", "MAESTRO_REMOTE_RUNNER_WORKSPACE_ID": "w3", "MAESTRO_OBJECTIVE_ID": "o2", "MAESTRO_AGENT_RUN_ID": "r2"},
 			map[string]string{"agent_id": "a2", "workspace_id": "w2", "objective_id": "o2", "run_id": "r2", "agent_run_id": "r2", "surface": "maestro"},
 		},
+		"of whoever started us": {
+			"", map[string]string{"EVALOPS_AGENT_ID": "a3", "TRACEPARENT": "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"},
+			map[string]string{"agent_id": "a3", "trace_id": "4bf92f3577b34da6a3ce929d0e0e4736", "surface": "maestro"},
+		},
 		"a runner's workspace": {
 			"", map[string]string{"MAESTRO_REMOTE_RUNNER_WORKSPACE_ID": "w3"}, map[string]string{"workspace_id": "w3", "surface": "maestro"},
 		},

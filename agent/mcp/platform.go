@@ -1,7 +1,6 @@
 package mcp
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"net"
@@ -9,6 +8,8 @@ import (
 	"path"
 	"regexp"
 	"strings"
+
+	"github.com/seed-028515a8/maestro/agent/launcher"
 )
 
 // The platform's manifest, as one form of its address, and its endpoint.
@@ -31,17 +32,14 @@ var addressVariables = []string{
 // plainVariable allows an address without TLS beyond this machine.
 const plainVariable = "MAESTRO_PLATFORM_MCP_ALLOW_HTTP"
 
-// forwarded are the headers that say for whom the platform works, with the
-// variables they come from; the first that is set counts.
-var forwarded = []struct {
-	header    string
-	variables []string
-}{
-	{"X-EvalOps-Workspace-Id", []string{"MAESTRO_EVALOPS_WORKSPACE_ID", "EVALOPS_WORKSPACE_ID"}},
-	{sessionHeader, []string{"MAESTRO_SESSION_ID"}},
-	{"X-EvalOps-Agent-Id", []string{"MAESTRO_AGENT_ID", "EVALOPS_AGENT_ID"}},
-	{"X-EvalOps-Agent-Run-Id", []string{"MAESTRO_AGENT_RUN_ID"}},
-	{"X-EvalOps-Trace-Id", []string{"MAESTRO_TRACE_ID"}},
+// forwarded are the headers that say for whom the platform works, by the key of
+// their id.
+var forwarded = map[string]string{
+	launcher.Workspace: "X-EvalOps-Workspace-Id",
+	launcher.Session:   sessionHeader,
+	launcher.Agent:     "X-EvalOps-Agent-Id",
+	launcher.AgentRun:  "X-EvalOps-Agent-Run-Id",
+	launcher.Trace:     "X-EvalOps-Trace-Id",
 }
 
 // Headers that are made here.
@@ -51,10 +49,7 @@ const (
 	scopesHeader  = "X-EvalOps-Scopes"
 )
 
-var (
-	traceParent = regexp.MustCompile(`^[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}$`)
-	scope       = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:/*-]{0,127}$`)
-)
+var scope = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:/*-]{0,127}$`)
 
 // Platform returns the platform's MCP server as the environment names it, or nil
 // if it names none. The address may be that of the platform, of its endpoint or
@@ -116,22 +111,18 @@ func loopback(host string) bool {
 
 func platformHeaders(getenv func(string) string) (map[string]string, error) {
 	headers := map[string]string{}
-	for _, f := range forwarded {
-		for _, name := range f.variables {
-			value := strings.TrimSpace(getenv(name))
-			if value == "" {
-				continue
-			}
-			if len(value) > maxIDBytes || strings.ContainsFunc(value, func(c rune) bool { return c <= ' ' || c >= 0x7f }) {
-				return nil, fmt.Errorf("%s: want an id of at most %d visible ASCII characters", name, maxIDBytes)
-			}
-			headers[f.header] = value
-			break
+	for _, id := range launcher.IDs(getenv) {
+		header, wanted := forwarded[id.Key]
+		if !wanted {
+			continue
 		}
+		if len(id.Value) > maxIDBytes || strings.ContainsFunc(id.Value, func(c rune) bool { return c <= ' ' || c >= 0x7f }) {
+			return nil, fmt.Errorf("%s: want an id of at most %d visible ASCII characters", id.Variable, maxIDBytes)
+		}
+		headers[header] = id.Value
 	}
-	if m := traceParent.FindStringSubmatch(getenv("TRACEPARENT")); m != nil { // of whoever started us, so not ours to refuse
-		headers["Traceparent"] = m[0]
-		headers["X-EvalOps-Trace-Id"] = cmp.Or(headers["X-EvalOps-Trace-Id"], m[1])
+	if parent, _ := launcher.Traceparent(getenv); parent != "" {
+		headers["Traceparent"] = parent
 	}
 	for _, name := range []string{"MAESTRO_CEREBRO_MCP_SCOPES", "MAESTRO_PLATFORM_MCP_SCOPES"} {
 		scopes, err := scopeList(getenv(name))

@@ -89,6 +89,8 @@ func TestThePlatformLearnsForWhomItWorks(t *testing.T) {
 		want map[string]string
 	}{
 		{nil, map[string]string{}},
+		{[]string{"EVALOPS_AGENT_ID", "a3", "MAESTRO_AGENT_ID", "a2", "MAESTRO_EVALOPS_AGENT_ID", "a1"}, map[string]string{"X-EvalOps-Agent-Id": "a1"}},
+		{[]string{"MAESTRO_REMOTE_RUNNER_WORKSPACE_ID", "w3", "MAESTRO_OBJECTIVE_ID", "o"}, map[string]string{"X-EvalOps-Workspace-Id": "w3"}},
 		{[]string{"EVALOPS_WORKSPACE_ID", "w2"}, map[string]string{"X-EvalOps-Workspace-Id": "w2"}},
 		{
 			[]string{

@@ -1,0 +1,83 @@
+// Package launcher knows what whoever starts this program tells it of for whom
+// and in what it works: ids in the environment, by which the books of providers,
+// gateways and platforms find the work of a session.
+//
+// It promises one order in which variables count. It checks nothing: what a
+// header or a label may hold is known where it is sent.
+package launcher
+
+import (
+	"regexp"
+	"strings"
+)
+
+// Keys of ids, as the metadata of a request has them.
+const (
+	Agent     = "agent_id"
+	Workspace = "workspace_id"
+	Objective = "objective_id"
+	Run       = "run_id"
+	AgentRun  = "agent_run_id"
+	RunStep   = "agent_run_step_id"
+	Session   = "maestro_session_id"
+	Trace     = "trace_id"
+	Workload  = "workload"
+	Surface   = "surface"
+)
+
+// table has the variables of each id; the first that is set counts.
+var table = []struct {
+	key       string
+	variables []string
+}{
+	{Agent, []string{"MAESTRO_EVALOPS_AGENT_ID", "MAESTRO_AGENT_ID", "EVALOPS_AGENT_ID"}},
+	{Workspace, []string{"MAESTRO_EVALOPS_WORKSPACE_ID", "EVALOPS_WORKSPACE_ID", "MAESTRO_REMOTE_RUNNER_WORKSPACE_ID"}},
+	{Objective, []string{"MAESTRO_EVALOPS_OBJECTIVE_ID", "MAESTRO_OBJECTIVE_ID"}},
+	{Run, []string{"MAESTRO_RUN_ID", "MAESTRO_AGENT_RUN_ID"}},
+	{AgentRun, []string{"MAESTRO_AGENT_RUN_ID"}},
+	{RunStep, []string{"MAESTRO_AGENT_RUN_STEP_ID"}},
+	{Session, []string{"MAESTRO_SESSION_ID"}},
+	{Trace, []string{"MAESTRO_TRACE_ID", traceVariable}},
+	{Workload, []string{"MAESTRO_WORKLOAD"}},
+	{Surface, []string{"MAESTRO_SURFACE"}},
+}
+
+// traceVariable holds the trace of whoever started us, beside other things.
+const traceVariable = "TRACEPARENT"
+
+var traceparent = regexp.MustCompile(`^[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}$`)
+
+// An ID is what the environment says of one thing.
+type ID struct {
+	Key      string // one of those above
+	Value    string // without white space around it; not empty
+	Variable string // where it is from
+}
+
+// IDs returns the ids that the environment has, in a fixed order.
+func IDs(getenv func(string) string) []ID {
+	var ids []ID
+	for _, row := range table {
+		for _, name := range row.variables {
+			value := strings.TrimSpace(getenv(name))
+			if name == traceVariable {
+				_, value = Traceparent(getenv)
+			}
+			if value != "" {
+				ids = append(ids, ID{row.key, value, name})
+				break
+			}
+		}
+	}
+	return ids
+}
+
+// Traceparent returns the traceparent of whoever started us and the id of its
+// trace, or nothing if there is none or it is not in order.
+func Traceparent(getenv func(string) string) (parent, trace string) {
+	m := traceparent.FindStringSubmatch(getenv(traceVariable))
+	if m == nil {
+		return "", ""
+	}
+	return m[0], m[1]
+}
