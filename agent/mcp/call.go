@@ -17,7 +17,11 @@ import (
 const (
 	maxErrands  = 3       // times that a call sends people to an address first
 	maxProgress = 1 << 10 // bytes of a text about progress
-	maxArgs     = 8 << 20 // bytes
+
+	// progressPause is the least time between two of them.
+	progressPause = 100 * time.Millisecond
+
+	maxArgs = 8 << 20 // bytes
 )
 
 // How the library marks errors of its own, which it does not export: what it
@@ -40,6 +44,7 @@ var tokens atomic.Int64
 type call struct {
 	token string
 	news  chan struct{} // 1-buffered: a token means that text is to be looked at; never closed
+	sent  atomic.Bool   // the server may have got it
 	begun atomic.Bool   // the server has asked for something before it answers
 	alien atomic.Bool   // the server did not know the session, and so did not take the call up
 
@@ -70,7 +75,8 @@ func (c *call) told() string {
 
 // Call calls a tool by its full name. args is a JSON object, or empty. progress,
 // if not nil, gets what the server says about its progress, by the goroutine of
-// Call alone; if it is slow, what was said meanwhile is left out but for the last.
+// Call alone and ten times a second at the most; what is said meanwhile is left out
+// but for the last.
 //
 // When ctx ends, the server is told and Call returns the cause of ctx. What the
 // server says against the call, or its silence, is a result with IsError.
@@ -126,7 +132,8 @@ func objectOf(args json.RawMessage) (json.RawMessage, error) {
 	return args, nil
 }
 
-// unsent reports whether err says that the server did not take the call up.
+// unsent reports whether err says that the server did not take the call up, as far
+// as the library knows.
 func unsent(err error) bool {
 	return errors.Is(err, sdk.ErrConnectionClosed) || errors.Is(err, sdk.ErrSessionMissing)
 }
@@ -172,7 +179,7 @@ func (s *session) callOnce(ctx context.Context, name string, args json.RawMessag
 	if errors.Is(err, errEnded) && c.alien.Load() { // the end of the connection was seen first
 		err = sdk.ErrSessionMissing
 	}
-	if unsent(err) && c.begun.Load() { // it was the repetition that was not sent
+	if unsent(err) && (c.begun.Load() || c.sent.Load() && !c.alien.Load()) { // only the repetition was not sent, or that is what the server says
 		err = errEnded
 	}
 	return answer, err
@@ -183,18 +190,27 @@ func (s *session) callOnce(ctx context.Context, name string, args json.RawMessag
 func (s *session) attend(c *call, done <-chan struct{}, cancel context.CancelCauseFunc, progress func(string)) {
 	o := &s.link.set.opts
 	heard := time.Now()
+	news, pause := c.news, time.NewTimer(0)
+	defer pause.Stop()
 	silence, limit := time.NewTimer(o.CallTimeout), time.NewTimer(o.CallLimit)
 	defer silence.Stop()
 	defer limit.Stop()
 	for {
 		select {
 		case <-done:
+			if text := c.told(); text != "" { // the last one counts
+				progress(text)
+			}
 			return
-		case <-c.news:
+		case <-news:
 			heard = time.Now()
 			if text := c.told(); text != "" {
 				progress(text)
 			}
+			news = nil
+			pause.Reset(progressPause)
+		case <-pause.C:
+			news = c.news
 		case <-silence.C:
 			last := heard
 			if asked := s.link.asked(); asked.After(last) {
@@ -237,7 +253,8 @@ func (s *session) verdict(ctx context.Context, err error) (Result, error) {
 		return failure("The server refused the call: %s", s.link.hide(refused.Message)), nil
 	}
 	if s.pipe != nil && ended(err) {
-		select { // the reason is known when nothing of the session is left
+		s.stop(errEnded) // perhaps the server only says so
+		select {         // the reason is known when nothing of the session is left
 		case <-s.over:
 		case <-ctx.Done():
 			return Result{}, context.Cause(ctx)

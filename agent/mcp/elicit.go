@@ -59,6 +59,9 @@ func (s *session) ask(ctx context.Context, p *sdk.ElicitParams) (answer *sdk.Eli
 	default:
 		return nil, "too many questions are open"
 	}
+	if !l.mayAsk() {
+		return nil, "it asks too often"
+	}
 	l.asks(1)
 	defer l.asks(-1)
 	ctx, cancel := context.WithCancel(ctx)

@@ -20,10 +20,11 @@ const (
 	minBackoff = time.Second
 	maxBackoff = time.Minute
 
-	// What one server may have said in the open, in window.
-	maxStatuses  = 20
-	statusWindow = time.Minute
-	statusTime   = 10 * time.Second // for one of them to be taken
+	// What one server may have said in the open, and ask of people, in quotaWindow.
+	maxStatuses = 20
+	maxAsks     = 60
+	quotaWindow = time.Minute
+	statusTime  = 10 * time.Second // for a status to be taken
 
 	// minLapse is the least age of a connection that is made anew because the
 	// server has ended the stream on which it reports changes.
@@ -58,8 +59,22 @@ type link struct {
 	asking  int       // questions that are open
 	askedAt time.Time // when the last one ended
 
-	said   int // in the open since window
-	window time.Time
+	said, wanted quota // statuses, questions
+}
+
+// A quota counts what happens in a window.
+type quota struct {
+	since time.Time
+	used  int
+}
+
+// take reports whether there is room for one more.
+func (q *quota) take(most int) bool {
+	if now := time.Now(); now.Sub(q.since) > quotaWindow {
+		q.since, q.used = now, 0
+	}
+	q.used++
+	return q.used <= most
 }
 
 func newLink(s *Set, server Server) *link {
@@ -191,11 +206,7 @@ func (l *link) unavailable(err error) error {
 func (l *link) say(text string, err error) {
 	text = l.title + " " + text
 	l.mu.Lock()
-	if now := time.Now(); now.Sub(l.window) > statusWindow {
-		l.window, l.said = now, 0
-	}
-	l.said++
-	share := l.said <= maxStatuses
+	share := l.said.take(maxStatuses)
 	l.mu.Unlock()
 	if !share {
 		return
@@ -282,6 +293,14 @@ func differences(before, after []Tool) string {
 		}
 	}
 	return strings.Join(parts, ", ")
+}
+
+// mayAsk reports whether a question of the server may be put, as far as it does not
+// ask too often.
+func (l *link) mayAsk() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.wanted.take(maxAsks)
 }
 
 // asks counts a question that opens, and its end.

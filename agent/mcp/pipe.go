@@ -108,7 +108,7 @@ func (p *pipe) Read(ctx context.Context) (jsonrpc.Message, error) {
 }
 
 // Write implements [sdk.Connection]. It does not block.
-func (p *pipe) Write(_ context.Context, m jsonrpc.Message) error {
+func (p *pipe) Write(ctx context.Context, m jsonrpc.Message) error {
 	line, err := jsonrpc.EncodeMessage(m)
 	if err != nil {
 		return err
@@ -121,6 +121,9 @@ func (p *pipe) Write(_ context.Context, m jsonrpc.Message) error {
 	case *jsonrpc.Request:
 		if m.Method == methodDiscover {
 			p.awaitDiscovery(m.ID)
+		}
+		if c, ok := ctx.Value(callKey{}).(*call); ok {
+			c.sent.Store(true)
 		}
 	}
 	return p.send(append(line, '\n'))

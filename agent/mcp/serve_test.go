@@ -60,7 +60,7 @@ func serve(kind string) {
 				return
 			}
 		}
-	case "old", "old and strict", "greeting", "flood", "requests":
+	case "old", "old and strict", "greeting", "flood", "requests", "eager":
 		serveByHand(kind)
 	}
 }
@@ -79,7 +79,7 @@ func serveByHand(kind string) {
 		}
 	}
 	lines := bufio.NewScanner(os.Stdin)
-	refused := 0
+	refused, lists := 0, 0
 	for lines.Scan() {
 		var m struct {
 			ID     json.RawMessage `json:"id"`
@@ -111,8 +111,14 @@ func serveByHand(kind string) {
 			say(`{"jsonrpc":"2.0","id":%s,"result":{"protocolVersion":"2025-06-18","capabilities":{"tools":{"listChanged":true}},"serverInfo":{"name":"hand","version":"1"}}}`, m.ID)
 		case "tools/list":
 			say(`{"jsonrpc":"2.0","id":%s,"result":{"tools":[{"name":"go","inputSchema":{"type":"object"}}]}}`, m.ID)
+			if lists++; kind == "eager" {
+				say(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
+			}
 		case "tools/call":
 			switch kind {
+			case "eager":
+				say(`{"jsonrpc":"2.0","id":%s,"result":{"content":[{"type":"text","text":"listed %d times"}]}}`, m.ID, lists)
+				continue
 			case "flood":
 				for i := range floodRounds {
 					fmt.Fprintf(out, `{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":%d}}`+"\n", i)
@@ -194,6 +200,14 @@ func newToolServer() *sdk.Server {
 	})
 	s.AddTool(&sdk.Tool{Name: "tell", InputSchema: map[string]any{"type": "object"}}, func(context.Context, *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
 		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: os.Getenv("BOX_SECRET") + " and API_KEY=another do not fit"}
+	})
+	called := false
+	s.AddTool(&sdk.Tool{Name: "closing", InputSchema: map[string]any{"type": "object"}}, func(context.Context, *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
+		if called {
+			return textResult("called before"), nil
+		}
+		called = true
+		return nil, &jsonrpc.Error{Code: -32004, Message: "server is closing"}
 	})
 	addQuestions(s)
 	return s

@@ -31,6 +31,10 @@ const (
 	maxToolName    = 256
 )
 
+// relistPause is the least time between two lists of tools: some servers report a
+// change whenever they are asked for the list.
+const relistPause = time.Second
+
 // closePatience is how long an orderly end may take before it becomes another.
 const closePatience = 2 * time.Second
 
@@ -101,6 +105,7 @@ func (s *session) transport() (sdk.Transport, error) {
 	}
 	s.web = newWeb(&l.server, l.set.opts.SessionID, s.life)
 	s.web.ended = s.lapse
+	s.web.flooded = func() { s.stop(errFlood); s.cut() }
 	return &sdk.StreamableClientTransport{
 		Endpoint: l.server.URL, HTTPClient: s.web.client(), MaxEventSize: contracts.MaxLineBytes,
 	}, nil
@@ -142,10 +147,16 @@ func (s *session) run() {
 	gone := make(chan error, 1)
 	wg.Go(func() { gone <- s.client.Wait() }) // ends with the connection, which close sees to
 	var err error
+	changed, pause := s.changed, time.NewTimer(0)
+	defer pause.Stop()
 	for s.stopping.Err() == nil {
 		select {
-		case <-s.changed:
+		case <-changed:
 			s.refresh()
+			changed = nil
+			pause.Reset(relistPause)
+		case <-pause.C:
+			changed = s.changed
 		case err = <-gone:
 			s.stop(errEnded)
 		case <-s.stopping.Done():
@@ -159,7 +170,7 @@ func (s *session) run() {
 		s.link.lost(s, cause)
 	default:
 		if err == nil {
-			err = errEnded
+			err = cause
 		}
 		s.link.lost(s, s.reason(err))
 	}

@@ -256,19 +256,6 @@ func TestOlderProgramsAreGreetedInTheirWay(t *testing.T) {
 	}
 }
 
-func TestFloodsFillNothing(t *testing.T) {
-	s := open(t, nil, Options{}, testProgram(t, "one", "flood"))
-	told := 0
-	res, err := s.Call(t.Context(), "mcp__one__go", nil, func(string) { told++ })
-	if err != nil {
-		t.Fatal(err)
-	}
-	says(t, res, "went, 0 refused")
-	if told == 0 {
-		t.Error("got no progress, want some")
-	}
-}
-
 func TestQuestionsWithoutEndAreRefused(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)

@@ -9,6 +9,7 @@ import (
 	"io"
 	"net/http"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -20,6 +21,10 @@ const (
 	// speak by itself. One that does not is taken for one that has none.
 	streamTime = 10 * time.Second
 
+	// maxExchanges is how many requests may be under way. Each request of a server
+	// costs one, and the library answers as many as come.
+	maxExchanges = 128
+
 	maxRedirects   = 3
 	maxHeaderBytes = 256 << 10
 )
@@ -29,6 +34,7 @@ var (
 	errLongBody = &fault{words: fmt.Sprintf("it gave an answer longer than %d bytes", contracts.MaxLineBytes)}
 
 	errElsewhere = &fault{words: "the server redirects elsewhere"}
+	errFlood     = &fault{words: "it asked for more at once than can be answered"}
 )
 
 // A web sends the requests of one session over HTTP. It gives them the headers
@@ -39,7 +45,9 @@ type web struct {
 	session string          // of the platform's headers; may be empty
 	life    context.Context // of the session
 	ended   func()          // called when the server has ended its reports of changes
+	flooded func()          // called when more is under way than may be
 
+	under   atomic.Int64          // exchanges under way
 	trouble atomic.Pointer[fault] // what came of the newest message, if nothing good
 }
 
@@ -67,9 +75,19 @@ func (w *web) client() *http.Client {
 
 // RoundTrip implements [http.RoundTripper].
 func (w *web) RoundTrip(req *http.Request) (*http.Response, error) {
+	if w.under.Add(1) > maxExchanges {
+		w.under.Add(-1)
+		w.trouble.Store(errFlood)
+		w.flooded()
+		return nil, errFlood
+	}
 	ctx, cancel := context.WithCancelCause(req.Context())
 	stop := context.AfterFunc(w.life, func() { cancel(errUnwanted) })
-	release := func() { stop(); cancel(nil) }
+	release := sync.OnceFunc(func() { stop(); cancel(nil); w.under.Add(-1) })
+	c, isCall := ctx.Value(callKey{}).(*call)
+	if isCall {
+		c.sent.Store(true)
+	}
 	out := req.Clone(ctx)
 	w.address(out.Header)
 	if req.Method == http.MethodGet {
@@ -78,12 +96,14 @@ func (w *web) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 	resp, err := w.next.RoundTrip(out)
 	if err != nil {
-		unheard := errors.Is(context.Cause(ctx), errNoStream)
+		cause := context.Cause(ctx)
 		release()
-		if unheard {
+		switch {
+		case errors.Is(cause, errNoStream):
 			return noStream(req), nil
+		case cause == nil: // else it was us
+			w.note(req, &fault{cmp.Or(systemWords(err), "it cannot be reached"), err})
 		}
-		w.note(req, &fault{cmp.Or(systemWords(err), "it cannot be reached"), err})
 		return nil, err
 	}
 	if resp.StatusCode >= http.StatusBadRequest {
@@ -91,7 +111,7 @@ func (w *web) RoundTrip(req *http.Request) (*http.Response, error) {
 	} else {
 		w.note(req, nil)
 	}
-	if c, ok := req.Context().Value(callKey{}).(*call); ok && resp.StatusCode == http.StatusNotFound && req.Header.Get("Mcp-Session-Id") != "" {
+	if isCall && resp.StatusCode == http.StatusNotFound && req.Header.Get("Mcp-Session-Id") != "" {
 		c.alien.Store(true)
 	}
 	body := &boundedBody{ReadCloser: resp.Body, release: release, left: -1, long: func() { w.note(req, errLongBody) }}

@@ -1,0 +1,161 @@
+package mcp
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/seed-028515a8/maestro/contracts"
+)
+
+func TestFloodsFillNothing(t *testing.T) {
+	t.Parallel()
+	s := open(t, nil, Options{}, testProgram(t, "one", "flood"))
+	var told []string
+	begun := time.Now()
+	res, err := s.Call(t.Context(), "mcp__one__go", nil, func(text string) { told = append(told, text) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	says(t, res, "went, 0 refused")
+	if most := 2 + int(time.Since(begun)/progressPause); len(told) == 0 || len(told) > most {
+		t.Errorf("got progress %d times, want it once at least and at most %d times", len(told), most)
+	}
+	if last := strconv.Itoa(floodRounds - 1); len(told) > 0 && told[len(told)-1] != last {
+		t.Errorf("got %s as the last progress, want %s", told[len(told)-1], last)
+	}
+}
+
+// A server may report a change whenever it is asked for the list.
+func TestListsThatAlwaysChangeAreListedNowAndThen(t *testing.T) {
+	t.Parallel()
+	begun := time.Now()
+	s := open(t, nil, Options{}, testProgram(t, "one", "eager"))
+	lists := 0
+	for range 200 {
+		res := must(t, s, "mcp__one__go", "")
+		if _, err := fmt.Sscanf(res.Text, "listed %d times", &lists); err != nil {
+			t.Fatalf("got %+v, %v; want how often it was listed", res, err)
+		}
+	}
+	if most := 2 + int(time.Since(begun)/relistPause); lists > most {
+		t.Errorf("got %d lists, want at most %d", lists, most)
+	}
+}
+
+func TestQuestionsAreAskedNowAndThen(t *testing.T) {
+	t.Parallel()
+	h := newHost(t)
+	h.Answer = func(*contracts.ServerRequest) contracts.Outcome { return answeredBy(`{"action":"decline"}`) }
+	s := open(t, h, Options{}, testProgram(t, "one", "tools", revisionVariable, "2025-11-25"))
+	begun := time.Now()
+	for range maxAsks {
+		says(t, must(t, s, "mcp__one__ask", ""), "decline map[]")
+	}
+	res := must(t, s, "mcp__one__ask", "")
+	if time.Since(begun) < quotaWindow {
+		says(t, res, "cancel map[]")
+		awaitStatus(t, h, "told that it is cancelled: it asks too often")
+	}
+}
+
+// A flooder is a server of the older revision over HTTP. flood writes the events
+// that come before the answer to a call; answers to those wait until the test ends.
+type flooder struct {
+	flood      atomic.Pointer[func(say func(format string, args ...any))]
+	open, most atomic.Int64 // answers that it was given and has not taken
+	over       chan struct{}
+}
+
+func (f *flooder) ServeHTTP(out http.ResponseWriter, req *http.Request) {
+	var m struct {
+		ID     json.RawMessage `json:"id"`
+		Method string          `json:"method"`
+	}
+	if req.Method != http.MethodPost || json.NewDecoder(req.Body).Decode(&m) != nil {
+		http.Error(out, "", http.StatusMethodNotAllowed)
+		return
+	}
+	answer := func(form string) {
+		out.Header().Set("Content-Type", "application/json")
+		fmt.Fprintf(out, `{"jsonrpc":"2.0","id":%s,%s}`, m.ID, form)
+	}
+	switch m.Method {
+	case "initialize":
+		answer(`"result":{"protocolVersion":"2025-06-18","capabilities":{"tools":{}},"serverInfo":{"name":"hand","version":"1"}}`)
+	case "tools/list":
+		answer(`"result":{"tools":[{"name":"go","inputSchema":{"type":"object"}}]}`)
+	case "tools/call":
+		out.Header().Set("Content-Type", "text/event-stream")
+		say := func(format string, args ...any) { fmt.Fprintf(out, "data: "+format+"\n\n", args...) }
+		(*f.flood.Load())(say)
+		say(`{"jsonrpc":"2.0","id":%s,"result":{"content":[{"type":"text","text":"went"}]}}`, m.ID)
+	case "server/discover":
+		answer(`"error":{"code":-32601,"message":"unknown"}`)
+	case "":
+		if n := f.open.Add(1); n > f.most.Load() { // near enough
+			f.most.Store(n)
+		}
+		defer f.open.Add(-1)
+		select {
+		case <-f.over:
+		case <-req.Context().Done():
+		}
+		fallthrough
+	default:
+		out.WriteHeader(http.StatusAccepted)
+	}
+}
+
+// The library answers each request of a server over HTTP with one of its own, so
+// that a server could open any number of connections to itself.
+func TestServersThatAskTooMuchOverHTTPAreGivenUp(t *testing.T) {
+	t.Parallel()
+	f := &flooder{over: make(chan struct{})}
+	site := newSite(t, f)
+	h := newHost(t)
+	s := open(t, h, Options{}, Server{Name: "one", URL: site.URL})
+	flood := func(say func(string, ...any)) {
+		for i := range 10_000 {
+			say(`{"jsonrpc":"2.0","id":"q%d","method":"ping"}`, i)
+		}
+	}
+	f.flood.Store(&flood)
+	_, err := s.Call(t.Context(), "mcp__one__go", nil, nil)
+	if !errors.Is(err, ErrUnavailable) || !strings.HasSuffix(err.Error(), errFlood.words) {
+		t.Errorf("got %v, want %v and why", err, ErrUnavailable)
+	}
+	awaitStatus(t, h, "is gone: "+errFlood.words)
+	if most := f.most.Load(); most == 0 || most > maxExchanges {
+		t.Errorf("got %d answers at once, want some and at most %d", most, maxExchanges)
+	}
+	close(f.over)
+	calm := func(func(string, ...any)) {}
+	f.flood.Store(&calm)
+	says(t, must(t, s, "mcp__one__go", ""), "went")
+}
+
+// A server that says that it is closing, in the middle of a call, may have done
+// what it was called for.
+func TestCallsThatWereSentAreNotRepeated(t *testing.T) {
+	for _, revision := range revisions {
+		for name, server := range map[string]Server{
+			"program": testProgram(t, "one", "tools", revisionVariable, revision),
+			"address": {Name: "one", URL: newSite(t, webTools(t, revision)).URL},
+		} {
+			s := open(t, nil, Options{}, server)
+			if res, err := s.Call(t.Context(), "mcp__one__closing", nil, nil); !errors.Is(err, ErrUnavailable) {
+				t.Errorf("%s %s: got %+v, %v; want %v", name, revision, res, err, ErrUnavailable)
+			}
+			if name == "address" { // a program is started anew, and knows of no call
+				says(t, must(t, s, "mcp__one__closing", ""), "called before")
+			}
+		}
+	}
+}
