@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/url"
 	"os/exec"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -106,7 +107,7 @@ func title(s *Server) string {
 }
 
 // secretsOf returns the values of a server's configuration that may be
-// credentials, those first that hold others.
+// credentials, longer ones first because they may hold others.
 func secretsOf(s *Server) []string {
 	var all []string
 	add := func(values ...string) {
@@ -142,5 +143,6 @@ func secretsOf(s *Server) []string {
 			add(arg)
 		}
 	}
+	slices.SortFunc(all, func(a, b string) int { return len(b) - len(a) })
 	return all
 }

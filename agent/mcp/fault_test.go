@@ -2,11 +2,20 @@ package mcp
 
 import (
 	"bytes"
+	"context"
+	"crypto/tls"
+	"errors"
 	"fmt"
+	"io"
 	"log/slog"
+	"net"
 	"net/http"
+	"net/url"
+	"os"
+	"os/exec"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -71,23 +80,19 @@ func TestNothingOfAConfigurationIsToldToClients(t *testing.T) {
 	long := Server{Name: "refused", URL: site.URL + "/s3cret-path/mcp?key=s3cret-query", Headers: map[string]string{"Authorization": "Bearer s3cret-token"}}
 	gone := long
 	gone.Name, gone.URL = "gone", "http://127.0.0.1:1/s3cret-path/mcp?key=s3cret-query"
-	lost := long
-	lost.Name, lost.URL = "lost", "https://s3cret-path.invalid./s3cret-path/mcp?key=s3cret-query"
-	lost.URL = strings.Replace(lost.URL, "s3cret-path.invalid.", "nowhere.invalid.", 1)
 	absent := Server{Name: "absent", Command: "/s3cret-dir/program", Args: dies.Args}
 	wrong := long
 	wrong.Name, wrong.Headers = "wrong", map[string]string{"Authorization: Bearer s3cret-header": ""}
 
 	h := newHost(t)
 	rec, log := newRecord()
-	s := open(t, h, Options{Log: log}, dies, long, gone, lost, absent, wrong)
+	s := open(t, h, Options{Log: log}, dies, long, gone, absent, wrong)
 	for name, want := range map[string]string{
-		`MCP server "program" `:                         "exit status 3",
-		`MCP server "refused" (` + site.URL + `) `:      "it answered 403 Forbidden",
-		`MCP server "gone" (http://127.0.0.1:1) `:       "connection refused",
-		`MCP server "lost" (https://nowhere.invalid.) `: "",
-		`MCP server "absent" `:                          "its program does not start: no such file or directory",
-		`MCP server "wrong" (` + site.URL + `) `:        "its configuration is not in order",
+		`MCP server "program" `:                    "exit status 3",
+		`MCP server "refused" (` + site.URL + `) `: "it answered 403 Forbidden",
+		`MCP server "gone" (http://127.0.0.1:1) `:  "connection refused",
+		`MCP server "absent" `:                     "its program does not start: no such file or directory",
+		`MCP server "wrong" (` + site.URL + `) `:   "its configuration is not in order",
 	} {
 		awaitStatus(t, h, name)
 		if said := statuses(h); !strings.Contains(said, want) {
@@ -124,7 +129,28 @@ func TestRefusalsOfServersAreShownWithoutCredentials(t *testing.T) {
 	}
 }
 
+func TestReasonsHoldNoAddresses(t *testing.T) {
+	for want, err := range map[string]error{
+		"its host is not found":           &url.Error{Op: "Post", URL: "https://s3cret/", Err: &net.DNSError{Name: "s3cret", IsNotFound: true}},
+		"connection refused":              &url.Error{Op: "Post", URL: "https://s3cret/", Err: &net.OpError{Op: "dial", Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)}},
+		"permission denied":               &os.PathError{Op: "fork/exec", Path: "/s3cret", Err: syscall.EACCES},
+		"there is no such program":        &exec.Error{Name: "s3cret", Err: exec.ErrNotFound},
+		"its certificate is not accepted": &url.Error{Op: "Post", URL: "https://s3cret/", Err: &tls.CertificateVerificationError{Err: errors.New("s3cret")}},
+		"it did not answer in time":       fmt.Errorf("s3cret: %w", context.DeadlineExceeded),
+		"the connection ended":            fmt.Errorf("s3cret: %w", io.EOF),
+		"what it answered was not understood, or refused; the server's log has more": errors.New("s3cret"),
+	} {
+		if got := why(err); got != want {
+			t.Errorf("%v: got %q, want %q", err, got, want)
+		}
+	}
+}
+
 func TestSecretsOfAServerAreKnown(t *testing.T) {
+	l := &link{secrets: secretsOf(&Server{Env: map[string]string{"A": "s3cret-12", "B": "before s3cret-12 after"}})}
+	if got := l.hide("got before s3cret-12 after and s3cret-12"); got != "got *** and ***" {
+		t.Errorf("got %q, want a value hidden whole that holds another", got)
+	}
 	got := secretsOf(&Server{
 		URL:     "https://host.example/team/s3cret%20path/mcp?key=a%20s3cret&k=short",
 		Headers: map[string]string{"A": "Bearer s3cret-token", "B": "short"},

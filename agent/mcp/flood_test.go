@@ -49,6 +49,15 @@ func TestListsThatAlwaysChangeAreListedNowAndThen(t *testing.T) {
 	}
 }
 
+// A change is not missed because the server could not list its tools just then.
+func TestListsThatWereNotGivenAreAskedForAgain(t *testing.T) {
+	t.Parallel()
+	h := newHost(t)
+	open(t, h, Options{}, testProgram(t, "one", "unsteady"))
+	awaitStatus(t, h, `MCP server "one" has other tools now, but does not list them`)
+	awaitStatus(t, h, `MCP server "one" has other tools now: 1 changed (go)`)
+}
+
 func TestQuestionsAreAskedNowAndThen(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)

@@ -60,7 +60,7 @@ func serve(kind string) {
 				return
 			}
 		}
-	case "old", "old and strict", "greeting", "flood", "requests", "eager":
+	case "old", "old and strict", "greeting", "flood", "requests", "eager", "unsteady":
 		serveByHand(kind)
 	}
 }
@@ -110,8 +110,12 @@ func serveByHand(kind string) {
 			}
 			say(`{"jsonrpc":"2.0","id":%s,"result":{"protocolVersion":"2025-06-18","capabilities":{"tools":{"listChanged":true}},"serverInfo":{"name":"hand","version":"1"}}}`, m.ID)
 		case "tools/list":
-			say(`{"jsonrpc":"2.0","id":%s,"result":{"tools":[{"name":"go","inputSchema":{"type":"object"}}]}}`, m.ID)
-			if lists++; kind == "eager" {
+			if lists++; kind == "unsteady" && lists == 2 {
+				say(`{"jsonrpc":"2.0","id":%s,"error":{"code":-32603,"message":"not now"}}`, m.ID)
+				continue
+			}
+			say(`{"jsonrpc":"2.0","id":%s,"result":{"tools":[{"name":"go","description":"%d","inputSchema":{"type":"object"}}]}}`, m.ID, lists)
+			if kind == "eager" || kind == "unsteady" && lists == 1 {
 				say(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
 			}
 		case "tools/call":
@@ -181,10 +185,10 @@ func newToolServer() *sdk.Server {
 		return "", ctx.Err()
 	})
 	addText(s, "work", func(ctx context.Context, req *sdk.CallToolRequest) (string, error) {
-		for i := range 5 {
-			time.Sleep(500 * time.Millisecond) // longer in all than the test lets a tool be silent
+		for i := range 14 {
+			time.Sleep(250 * time.Millisecond) // longer in all than the test lets a tool be silent
 			if err := req.Session.NotifyProgress(ctx, &sdk.ProgressNotificationParams{
-				ProgressToken: req.Params.GetProgressToken(), Progress: float64(i + 1), Total: 5, Message: "working",
+				ProgressToken: req.Params.GetProgressToken(), Progress: float64(i + 1), Total: 14, Message: "working",
 			}); err != nil {
 				return "", err
 			}

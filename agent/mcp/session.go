@@ -27,13 +27,16 @@ const (
 	maxPages       = 64
 	maxSchemaBytes = 64 << 10
 	maxDescription = 16 << 10
-	maxTitle       = 256
 	maxToolName    = 256
 )
 
 // relistPause is the least time between two lists of tools: some servers report a
-// change whenever they are asked for the list.
-const relistPause = time.Second
+// change whenever they are asked for the list. relistRetry is that after a list that
+// was not given.
+const (
+	relistPause = time.Second
+	relistRetry = 3 * time.Second
+)
 
 // closePatience is how long an orderly end may take before it becomes another.
 const closePatience = 2 * time.Second
@@ -147,14 +150,18 @@ func (s *session) run() {
 	gone := make(chan error, 1)
 	wg.Go(func() { gone <- s.client.Wait() }) // ends with the connection, which close sees to
 	var err error
-	changed, pause := s.changed, time.NewTimer(0)
+	changed, failed, pause := s.changed, false, time.NewTimer(0)
 	defer pause.Stop()
 	for s.stopping.Err() == nil {
 		select {
 		case <-changed:
-			s.refresh()
 			changed = nil
+			failed = !s.refresh(failed)
 			pause.Reset(relistPause)
+			if failed {
+				s.again()
+				pause.Reset(relistRetry)
+			}
 		case <-pause.C:
 			changed = s.changed
 		case err = <-gone:
@@ -231,20 +238,27 @@ func (s *session) relist() {
 	if s.pipe != nil {
 		s.pipe.relisting.Store(false)
 	}
+	s.again()
+}
+
+func (s *session) again() {
 	select {
 	case s.changed <- struct{}{}:
 	default:
 	}
 }
 
-// refresh lists the tools again.
-func (s *session) refresh() {
+// refresh lists the tools again and reports whether it did. That it did not is said
+// unless it was before.
+func (s *session) refresh(quiet bool) bool {
 	ctx, cancel := context.WithTimeout(s.stopping, s.link.set.opts.ConnectTimeout)
 	defer cancel()
-	if err := s.list(ctx); err != nil && s.stopping.Err() == nil {
+	err := s.list(ctx)
+	if err != nil && !quiet && s.stopping.Err() == nil {
 		err = s.reason(err)
 		s.link.say("has other tools now, but does not list them: "+why(err), err)
 	}
+	return err == nil
 }
 
 // list takes in the tools that the server offers, as far as they are in order.
@@ -296,11 +310,11 @@ func toolOf(server string, t *sdk.Tool) (Tool, error) {
 	}
 	tool := Tool{
 		Server: server, Name: t.Name, FullName: fullName(server, t.Name),
-		Title: cut(t.Title, maxTitle), Description: cut(t.Description, maxDescription), Schema: schema, Destructive: true,
+		Title: label(t.Title), Description: cut(t.Description, maxDescription), Schema: schema, Destructive: true,
 	}
 	if a := t.Annotations; a != nil {
 		if tool.Title == "" {
-			tool.Title = cut(a.Title, maxTitle)
+			tool.Title = label(a.Title)
 		}
 		tool.ReadOnly = a.ReadOnlyHint
 		tool.Destructive = !a.ReadOnlyHint && (a.DestructiveHint == nil || *a.DestructiveHint)

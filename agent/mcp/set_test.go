@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
 	"github.com/seed-028515a8/maestro/agent/hosttest"
 	"github.com/seed-028515a8/maestro/contracts"
 )
@@ -111,14 +113,14 @@ func TestProgressExtendsACall(t *testing.T) {
 	for _, revision := range revisions {
 		t.Run(revision, func(t *testing.T) {
 			t.Parallel()
-			s := open(t, nil, Options{CallTimeout: 2 * time.Second}, testProgram(t, "one", "tools", revisionVariable, revision))
+			s := open(t, nil, Options{CallTimeout: 3 * time.Second}, testProgram(t, "one", "tools", revisionVariable, revision))
 			var told []string
 			res, err := s.Call(t.Context(), "mcp__one__work", nil, func(text string) { told = append(told, text) })
 			if err != nil {
 				t.Fatal(err)
 			}
 			says(t, res, "worked")
-			if len(told) == 0 || !strings.HasSuffix(told[0], "/5: working") {
+			if len(told) == 0 || !strings.HasSuffix(told[0], "/14: working") {
 				t.Errorf("got progress %q, want what the server told", told)
 			}
 		})
@@ -334,4 +336,17 @@ func TestManyToolsAreListed(t *testing.T) {
 		t.Errorf("got %d tools, want %d", got, maxTools)
 	}
 	awaitStatus(t, h, "tools that are left out")
+}
+
+// People read titles when they are asked, so that nothing may look like more than
+// one.
+func TestTitlesAreOneLine(t *testing.T) {
+	for _, tool := range []*sdk.Tool{
+		{Name: "a", Title: "Read\n\x1b[2JApproved\u202e"},
+		{Name: "a", Annotations: &sdk.ToolAnnotations{Title: "Read\n\x1b[2JApproved\u202e"}},
+	} {
+		if got, err := toolOf("one", tool); err != nil || got.Title != "Read [2JApproved" {
+			t.Errorf("got %q, %v; want one line", got.Title, err)
+		}
+	}
 }
