@@ -180,7 +180,10 @@ func (a *Agent) attempt(ctx context.Context) (*peer, error) {
 	}
 	if errors.Is(err, rpc.ErrEnded) { // it is about to end by itself, and then says how
 		<-p.over
-		err = fmt.Errorf("%w: %w; what it said on standard error is in the server's log", err, p.proc.Failure())
+		err = fmt.Errorf("%w: %w", err, p.proc.Failure())
+		if p.proc.LastWords() != "" {
+			err = fmt.Errorf("%w; what it said on standard error is in the server's log", err)
+		}
 	} else {
 		p.proc.Kill(err)
 		<-p.over
