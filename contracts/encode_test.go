@@ -3,7 +3,9 @@ package contracts
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"math"
+	"math/rand/v2"
 	"reflect"
 	"strings"
 	"testing"
@@ -244,5 +246,39 @@ func TestEqualMapsHaveEqualBytes(t *testing.T) {
 	got, err := EncodeCommand(&UtilityCommandStart{CommandID: "x", Env: env})
 	if want := `{"type":"utility_command_start","command_id":"x","command":"","env":{"a":"1","b":"2","c":"3"}}`; err != nil || string(got) != want {
 		t.Errorf("got %s, %v; want %s", got, err, want)
+	}
+}
+
+// Strings are written eight bytes at a time. What they become is what they become
+// byte by byte, whatever stands where.
+func TestStringsAreEncodedExactly(t *testing.T) {
+	slow := func(s string) string {
+		var out strings.Builder
+		for _, r := range s { // bytes that are not UTF-8 are U+FFFD
+			switch short := strings.IndexRune("\"\\\n\r\t\b\f", r); {
+			case short >= 0:
+				out.WriteString(`\` + string(`"\nrtbf`[short]))
+			case r < ' ', r == '\u2028', r == '\u2029':
+				fmt.Fprintf(&out, `\u%04x`, r)
+			default:
+				out.WriteRune(r)
+			}
+		}
+		return `"` + out.String() + `"`
+	}
+	rng := rand.New(rand.NewPCG(1, 2))
+	pieces := []string{"\u2028", "\u2029", "é", "€", "😀", "\xf0\x9f", "\xed\xa0\x80", "01234567", "\r\n", `"`, `\`, "!", "#", "[", "]", "\x7f", "\x80"}
+	for range 100_000 {
+		var s []byte
+		for range rng.IntN(30) {
+			if rng.IntN(3) == 0 {
+				s = append(s, pieces[rng.IntN(len(pieces))]...)
+			} else {
+				s = append(s, byte(rng.IntN(256)))
+			}
+		}
+		if got, want := string(appendString(nil, string(s))), slow(string(s)); got != want {
+			t.Fatalf("%q became %s, want %s", s, got, want)
+		}
 	}
 }

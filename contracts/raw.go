@@ -1,6 +1,8 @@
 package contracts
 
 import (
+	"encoding/binary"
+	"math/bits"
 	"slices"
 	"unicode/utf8"
 )
@@ -83,67 +85,82 @@ func unsafeRune[T []byte | string](text T) (replacement string, size int) {
 	return "", size
 }
 
-// appendString appends s as a JSON string with the same care.
+// appendString appends s as a JSON string with the same care. It looks at eight
+// bytes at a time: most of what is encoded is text, and most of that stands for
+// itself.
 func appendString(dst []byte, s string) []byte {
-	dst = append(slices.Grow(dst, len(s)+escapes(s)+2), '"')
-	start := 0 // of what is not yet copied
-	for i := 0; i < len(s); {
-		c := s[i]
-		if c >= ' ' && c != '"' && c != '\\' && c < utf8.RuneSelf {
-			i++
-			continue
+	dst = append(slices.Grow(dst, len(s)+escapes(s)+len(`""`)), '"')
+	i := 0
+	for len(s)-i >= 8 {
+		word := load(s[i:])
+		plain := 8
+		if marks := special(word); marks != 0 {
+			plain = bits.TrailingZeros64(marks) / 8
 		}
-		if c < utf8.RuneSelf {
-			dst = appendEscape(append(dst, s[start:i]...), c)
-			i++
-			start = i
-			continue
+		dst = binary.LittleEndian.AppendUint64(dst, word)[:len(dst)+plain]
+		if i += plain; plain < 8 {
+			dst, i = appendSpecial(dst, s, i)
 		}
-		replacement, size := unsafeRune(s[i:])
-		if replacement != "" {
-			dst = append(append(dst, s[start:i]...), replacement...)
-			start = i + size
-		}
-		i += size
 	}
-	dst = append(dst, s[start:]...)
+	for i < len(s) {
+		if c := s[i]; c >= ' ' && c != '"' && c != '\\' && c < utf8.RuneSelf {
+			dst = append(dst, c)
+			i++
+		} else {
+			dst, i = appendSpecial(dst, s, i)
+		}
+	}
 	return append(dst, '"')
 }
 
-// escapes counts the bytes by which ASCII in s grows as a JSON string, so that a
+// appendSpecial appends what is at s[i] and does not stand for itself, or is not
+// ASCII, and returns where it ends. Short escapes come in pairs, at the ends of
+// lines: it appends all that follow each other.
+func appendSpecial(dst []byte, s string, i int) ([]byte, int) {
+	start := i
+	for ; i < len(s) && short[s[i]] != 0; i++ {
+		dst = append(dst, '\\', short[s[i]])
+	}
+	if i > start {
+		return dst, i
+	}
+	if c := s[i]; c < utf8.RuneSelf {
+		const hex = "0123456789abcdef"
+		return append(dst, '\\', 'u', '0', '0', hex[c>>4], hex[c&15]), i + 1
+	}
+	replacement, size := unsafeRune(s[i:])
+	if replacement == "" {
+		replacement = s[i : i+size]
+	}
+	return append(dst, replacement...), i + size
+}
+
+// short has the letters of the escapes of two characters.
+var short = [256]byte{'"': '"', '\\': '\\', '\n': 'n', '\r': 'r', '\t': 't', '\b': 'b', '\f': 'f'}
+
+// escapes returns about how many bytes s grows by as a JSON string, so that a
 // text of many lines is not copied time and again while it is written.
 func escapes(s string) (n int) {
-	for i := range len(s) {
-		n += int(growth[s[i]])
+	for ; len(s) >= 8; s = s[8:] {
+		word := load(s)
+		n += bits.OnesCount64(special(word) &^ word)
 	}
 	return n
 }
 
-// growth is by how many bytes each byte grows in a JSON string.
-var growth = func() (by [256]uint8) {
-	for c := range byte(utf8.RuneSelf) {
-		if c < ' ' || c == '"' || c == '\\' {
-			by[c] = uint8(len(appendEscape(nil, c)) - 1)
-		}
-	}
-	return by
-}()
+// load returns the first eight bytes of s, the first one lowest.
+func load(s string) uint64 {
+	_ = s[7]
+	return uint64(s[0]) | uint64(s[1])<<8 | uint64(s[2])<<16 | uint64(s[3])<<24 |
+		uint64(s[4])<<32 | uint64(s[5])<<40 | uint64(s[6])<<48 | uint64(s[7])<<56
+}
 
-func appendEscape(dst []byte, c byte) []byte {
-	const hex = "0123456789abcdef"
-	switch c {
-	case '"', '\\':
-		return append(dst, '\\', c)
-	case '\n':
-		return append(dst, '\\', 'n')
-	case '\r':
-		return append(dst, '\\', 'r')
-	case '\t':
-		return append(dst, '\\', 't')
-	case '\b':
-		return append(dst, '\\', 'b')
-	case '\f':
-		return append(dst, '\\', 'f')
-	}
-	return append(dst, '\\', 'u', '0', '0', hex[c>>4], hex[c&15])
+// special sets the highest bit of each byte of a word that is a control character,
+// a quote, a backslash or not ASCII. Bytes above the first of them may be marked
+// without a reason: a subtraction has borrowed from them.
+func special(word uint64) uint64 {
+	const each, high = 0x0101010101010101, 0x8080808080808080
+	// What is not ASCII keeps its highest bit in one of these at least.
+	control, quote, backslash := word-each*' ', (word^each*'"')-each, (word^each*'\\')-each
+	return (control | quote | backslash) & high
 }
