@@ -15,6 +15,9 @@ type request func(context.Context) (contracts.Result, error)
 // line does what a typed line says. An error ends the attachment.
 func (a *attachment) line(ctx context.Context, wg *sync.WaitGroup, line string) error {
 	act, err := parseLine(line)
+	if q := a.desk.first(); act.verb == verbNothing && a.typed && q != nil && q.takesNothing() {
+		act.verb = verbSay
+	}
 	if err == nil && act.acts() {
 		err = a.refusal(act)
 	}
@@ -28,6 +31,8 @@ func (a *attachment) line(ctx context.Context, wg *sync.WaitGroup, line string) 
 		return errLeave
 	case verbHelp:
 		a.local.line(stylePlain, attachHelp)
+	case verbShow:
+		a.show()
 	case verbWho:
 		st := a.client.State()
 		a.view.who(a.local, &st)
@@ -67,8 +72,22 @@ func (a *attachment) refusal(act action) error {
 	return nil
 }
 
+// show prints the question that waits longest, all of it.
+func (a *attachment) show() {
+	q := a.desk.first()
+	if q == nil {
+		a.refuse(errors.New("no question waits"))
+		return
+	}
+	a.local.line(styleYellow, q.text(a.view.howTo(q), true))
+}
+
 // say answers the question that waits longest, or else starts a run.
 func (a *attachment) say(text string) {
+	if a.tooLate() {
+		a.refuse(errors.New("not sent: the question that waited has ended meanwhile. If it was not meant as its answer, say it again"))
+		return
+	}
 	q := a.desk.first()
 	if q == nil {
 		a.view.expect(text)
@@ -83,7 +102,7 @@ func (a *attachment) say(text string) {
 		})
 		return
 	}
-	response, err := q.answer(text)
+	response, err := q.answer(text, a.view.remembers)
 	switch {
 	case errors.Is(err, errMore):
 	case err != nil:

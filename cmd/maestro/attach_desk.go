@@ -20,6 +20,9 @@ type desk struct {
 	epoch     string          // the journal that cursors count in
 	accepted  *uint64         // the cursor at which the awaited prompt was accepted; nil until then
 	standing  standing        // the latest state that came whole
+	own       bool            // a run that was asked for here has not ended
+	erred     bool            // the latest news of it is an error
+	broken    bool            // one ended so
 }
 
 // A standing is what a state says of a prompt that was accepted before it.
@@ -81,13 +84,19 @@ func (d *desk) note(u client.Update) int {
 			d.start(begun)
 		case "agent_end":
 			delete(d.busy, begun)
+			d.broken = d.broke()
+			d.own = false
 		}
+	case *contracts.ErrorEvent:
+		d.erred = true
 	case *contracts.ResponseStart:
+		d.erred = false
 		d.start("response " + e.ResponseID)
 	case *contracts.ResponseEnd:
 		delete(d.busy, "response "+e.ResponseID)
 		delete(d.busy, awaited) // a server without raw events says no more of the run's end
 	case *contracts.ToolCall:
+		d.erred = false
 		d.start("tool " + e.CallID)
 	case *contracts.ToolEnd:
 		delete(d.busy, "tool "+e.CallID)
@@ -130,6 +139,8 @@ func (d *desk) restore(st *contracts.State, seen bool) {
 // await notes that a prompt is on its way.
 func (d *desk) await() {
 	d.accepted = nil
+	d.broken = d.broke()
+	d.own, d.erred = true, false
 	d.start(awaited)
 }
 
@@ -149,7 +160,7 @@ func (d *desk) settle() {
 
 // put adds a question; one with the same id is the same question.
 func (d *desk) put(q question) {
-	if slices.ContainsFunc(d.questions, func(o question) bool { return o.id == q.id }) {
+	if d.holds(q.id) {
 		return
 	}
 	if len(d.questions) == maxQuestions {
@@ -171,6 +182,15 @@ func (d *desk) reopen(q question) {
 	delete(d.answered, q.id)
 	d.put(q)
 }
+
+// holds reports whether a question waits.
+func (d *desk) holds(id string) bool {
+	return slices.ContainsFunc(d.questions, func(o question) bool { return o.id == id })
+}
+
+// broke reports whether a run that was asked for here ended with an error: it
+// said nothing after it.
+func (d *desk) broke() bool { return d.broken || d.own && d.erred }
 
 func (d *desk) drop(id string) {
 	d.questions = slices.DeleteFunc(d.questions, func(o question) bool { return o.id == id })

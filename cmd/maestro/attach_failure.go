@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
 	"net/url"
 	"os"
+	"syscall"
 
 	"github.com/seed-028515a8/maestro/client"
 	"github.com/seed-028515a8/maestro/contracts"
@@ -20,9 +22,14 @@ func (f *attachFlags) explain(err error, host, tokenFile string) error {
 		return err
 	}
 	if network, ok := errors.AsType[*net.OpError](err); ok && network.Op == "dial" {
+		if errors.Is(err, syscall.ECONNREFUSED) {
+			return fmt.Errorf("nothing listens at %s: does `maestro serve` run there?", host)
+		}
 		return fmt.Errorf("nothing answers at %s (%s): does `maestro serve` run there?", host, innermost(network))
 	}
 	switch {
+	case e.Reason == "" && e.Status != 0 && e.Status < http.StatusInternalServerError:
+		return fmt.Errorf("%s is no maestro server: it answers %d %s", host, e.Status, http.StatusText(e.Status))
 	case e.Reason == contracts.CodeUnauthenticated && tokenFile != "":
 		return fmt.Errorf("%s does not accept the token in %s: %s", host, tokenFile, e.Message)
 	case e.Reason == contracts.CodeUnauthenticated:
@@ -35,6 +42,18 @@ func (f *attachFlags) explain(err error, host, tokenFile string) error {
 		return fmt.Errorf("%s: attach with --view", e.Message)
 	}
 	return err
+}
+
+// inWords says why something was refused.
+func inWords(err error) string {
+	switch refusal, _ := errors.AsType[*contracts.Error](err); {
+	case refusal == nil:
+	case refusal.Code == contracts.CodeRuntimeBusy:
+		return "the agent is at work on a prompt: wait until it is done, or /interrupt it"
+	case refusal.Code == contracts.CodeRequestNotFound:
+		return "the question has ended already"
+	}
+	return oneLine(err.Error(), maxArgs)
 }
 
 // hostOf returns the host and port of a server's address.

@@ -20,6 +20,7 @@ const (
 	verbGrant     verb = "grant"
 	verbDeny      verb = "deny"
 	verbInterrupt verb = "interrupt"
+	verbShow      verb = "show"
 	verbWho       verb = "who"
 	verbHistory   verb = "history"
 	verbHelp      verb = "help"
@@ -36,7 +37,7 @@ type action struct {
 // acts reports whether the action is more than watching.
 func (a action) acts() bool {
 	switch a.verb {
-	case verbNothing, verbWho, verbHistory, verbHelp, verbQuit:
+	case verbNothing, verbShow, verbWho, verbHistory, verbHelp, verbQuit:
 		return false
 	}
 	return true
@@ -50,6 +51,7 @@ const attachHelp = `  text              a prompt; while a question waits for you
   /grant [n]        hand control to the n-th who asked; the first if there is no n
   /deny [n] [why]   refuse it
   /interrupt        stop the run (so does Ctrl-C)
+  /show             all of the question that waits, however long
   /who              who is attached
   /history          show the session from its beginning
   /quit             leave; the session goes on (so does Ctrl-D)`
@@ -77,7 +79,7 @@ func parseLine(line string) (action, error) {
 		return a, nil
 	case verbGrant, verbDeny:
 		return numbered(a)
-	case verbTake, verbRelease, verbInterrupt, verbWho, verbHistory, verbHelp, verbQuit:
+	case verbTake, verbRelease, verbInterrupt, verbShow, verbWho, verbHistory, verbHelp, verbQuit:
 		if rest != "" {
 			return action{}, fmt.Errorf("/%s takes nothing after it", word)
 		}

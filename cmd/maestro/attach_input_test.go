@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 
@@ -39,6 +40,7 @@ func TestTypedLines(t *testing.T) {
 		{"/deny not now", action{verb: verbDeny, number: 1, text: "not now"}, ""},
 		{"/interrupt", action{verb: verbInterrupt}, ""},
 		{"/who", action{verb: verbWho}, ""},
+		{"/show", action{verb: verbShow}, ""},
 		{"/history", action{verb: verbHistory}, ""},
 		{"/help", action{verb: verbHelp}, ""},
 		{"/quit", action{verb: verbQuit}, ""},
@@ -61,6 +63,7 @@ func TestTypedLines(t *testing.T) {
 
 func TestAnswers(t *testing.T) {
 	colours := `{"questions":[{"header":"Colour","question":"Which one?","options":[{"label":"red","description":"warm"},{"label":"blue","description":""}]}]}`
+	offers := `{"_acp":{"options":[{"id":"once","name":"Once","kind":"allow_once"},{"id":"always","name":"Always","kind":"allow_always"},{"id":"no","name":"No","kind":"reject_once"}]}}`
 	several := strings.Replace(colours, `"options"`, `"multiSelect":true,"options"`, 1)
 	for _, test := range []struct {
 		kind contracts.RequestType
@@ -73,6 +76,32 @@ func TestAnswers(t *testing.T) {
 		{contracts.RequestApproval, `{}`, "n", `{"type":"server_request_response","request_id":"q","request_type":"approval","approved":false}`},
 		{contracts.RequestApproval, `{}`, "n not on a Friday", `{"type":"server_request_response","request_id":"q","request_type":"approval","approved":false,"result":{"success":false,"output":"","error":"not on a Friday"}}`},
 		{contracts.RequestApproval, `{}`, "now run the tests", "!y, or n"},
+		{contracts.RequestApproval, `{}`, "a", `{"type":"server_request_response","request_id":"q","request_type":"approval","approved":true,"result":{"success":true,"output":"{\"remember\":\"session\"}"}}`},
+		{contracts.RequestApproval, `{}`, `y {"remember":"session","rule":"bash(ls:*)"}`, `{"type":"server_request_response","request_id":"q","request_type":"approval","approved":true,"result":{"success":true,"output":"{\"remember\":\"session\",\"rule\":\"bash(ls:*)\"}"}}`},
+		{contracts.RequestApproval, `{}`, "n remember to ask first", `{"type":"server_request_response","request_id":"q","request_type":"approval","approved":false,"result":{"success":false,"output":"","error":"remember to ask first"}}`},
+		{contracts.RequestApproval, `{}`, "a please", "!nothing after"},
+		{contracts.RequestApproval, `{}`, "y remember", "!y alone"},
+		{contracts.RequestApproval, `{}`, "yes Always", "!y alone"},
+		{contracts.RequestApproval, `{}`, `y "session"`, "!y alone"},
+		{contracts.RequestApproval, `{}`, `y [1]`, "!y alone"},
+		{contracts.RequestApproval, `{}`, `y {"remember":"session"`, "!not understood"},
+		{contracts.RequestApproval, `{}`, `n {"remember":"session"`, "!not understood"},
+		{contracts.RequestApproval, `{}`, `y {"remember":"session"} {}`, "!not understood"},
+		{contracts.RequestApproval, `{}`, `y {"rember":"session"}`, "!not understood"},
+		{contracts.RequestApproval, `{}`, `y {"remember":"ever"}`, "!session only"},
+		{contracts.RequestApproval, `{}`, `y {"option_id":"o"}`, "!no such option"},
+		{contracts.RequestApproval, offers, "2", `{"type":"server_request_response","request_id":"q","request_type":"approval","approved":true,"result":{"success":true,"output":"{\"option_id\":\"always\"}"}}`},
+		{contracts.RequestApproval, offers, "3", `{"type":"server_request_response","request_id":"q","request_type":"approval","approved":false,"result":{"success":false,"output":"","error":"{\"option_id\":\"no\"}"}}`},
+		{contracts.RequestApproval, offers, "y", `{"type":"server_request_response","request_id":"q","request_type":"approval","approved":true}`},
+		{contracts.RequestApproval, offers, "n why", `{"type":"server_request_response","request_id":"q","request_type":"approval","approved":false,"result":{"success":false,"output":"","error":"why"}}`},
+		{contracts.RequestApproval, offers, `y {"option_id":"always"}`, `{"type":"server_request_response","request_id":"q","request_type":"approval","approved":true,"result":{"success":true,"output":"{\"option_id\":\"always\"}"}}`},
+		{contracts.RequestApproval, offers, `y {"option_id":"no"}`, "!option 3 says the opposite"},
+		{contracts.RequestApproval, offers, `n {"option_id":"once"}`, "!option 1 says the opposite"},
+		{contracts.RequestApproval, offers, "4", "!no option 4"},
+		{contracts.RequestApproval, offers, "0", "!no option 0"},
+		{contracts.RequestApproval, offers, "2 now", "!nothing after"},
+		{contracts.RequestApproval, offers, "a", "!by its number"},
+		{contracts.RequestApproval, offers, "ok", "!a number from 1 to 3"},
 		{contracts.RequestToolRetry, `{}`, "r", `{"type":"server_request_response","request_id":"q","request_type":"tool_retry","decision_action":"retry"}`},
 		{contracts.RequestToolRetry, `{}`, "skip it is broken", `{"type":"server_request_response","request_id":"q","request_type":"tool_retry","decision_action":"skip","reason":"it is broken"}`},
 		{contracts.RequestToolRetry, `{}`, "a", `{"type":"server_request_response","request_id":"q","request_type":"tool_retry","decision_action":"abort"}`},
@@ -85,12 +114,13 @@ func TestAnswers(t *testing.T) {
 		{contracts.RequestUserInput, colours, "3", "!no option 3"},
 		{contracts.RequestUserInput, colours, "1,2", "!one option"},
 		{contracts.RequestUserInput, several, "2, 1", `{"type":"server_request_response","request_id":"q","request_type":"user_input","content":[{"type":"text","text":"blue, red"}]}`},
+		{contracts.RequestUserInput, colours, "decline", `{"type":"server_request_response","request_id":"q","request_type":"user_input","content":[{"type":"text","text":"The user did not answer."}],"is_error":true}`},
 		{contracts.RequestUserInput, `{}`, "7", `{"type":"server_request_response","request_id":"q","request_type":"user_input","content":[{"type":"text","text":"7"}]}`},
 		{contracts.RequestClientTool, `{}`, "done", `{"type":"server_request_response","request_id":"q","request_type":"client_tool","content":[{"type":"text","text":"done"}]}`},
 		{contracts.RequestClientTool, `{}`, "! no editor", `{"type":"server_request_response","request_id":"q","request_type":"client_tool","content":[{"type":"text","text":"no editor"}],"is_error":true}`},
 	} {
 		q := question{id: "q", kind: test.kind, args: json.RawMessage(test.args)}
-		cmd, err := q.answer(test.line)
+		cmd, err := q.answer(test.line, true)
 		if why, refused := strings.CutPrefix(test.want, "!"); refused {
 			if err == nil || !strings.Contains(err.Error(), why) {
 				t.Errorf("%s %q: got %+v, %v; want an error with %q", test.kind, test.line, cmd, err, why)
@@ -111,14 +141,82 @@ func TestAnswers(t *testing.T) {
 func TestSeveralQuestionsAreAnsweredInTurn(t *testing.T) {
 	q := question{id: "q", kind: contracts.RequestUserInput, args: json.RawMessage(
 		`{"questions":[{"header":"Name","question":"Your name?"},{"header":"Day","question":"Which day?","options":[{"label":"Mon"},{"label":"Tue"}]}]}`)}
-	if _, err := q.answer("Ada"); !errors.Is(err, errMore) {
+	if _, err := q.answer("Ada", true); !errors.Is(err, errMore) {
 		t.Fatalf("got %v, want errMore", err)
 	}
-	if got, want := q.prompt(), "answer 2 of 2: "; got != want {
+	if got, want := q.prompt(true), "answer 2 of 2: "; got != want {
 		t.Errorf("got prompt %q, want %q", got, want)
 	}
-	cmd, err := q.answer("2")
+	cmd, err := q.answer("2", true)
 	if err != nil || cmd.Content[0].Text != "Name: Ada\nDay: Tue" {
 		t.Errorf("got %+v, %v", cmd, err)
+	}
+}
+
+func TestAgentThatRemembersNothingIsNotToldTo(t *testing.T) {
+	q := question{id: "q", kind: contracts.RequestApproval, args: json.RawMessage(`{}`)}
+	if _, err := q.answer("a", false); err == nil || !strings.Contains(err.Error(), "remembers no answers") {
+		t.Errorf("got %v, want that the agent remembers nothing", err)
+	}
+	for _, remembers := range []bool{true, false} {
+		if got := strings.Contains(q.prompt(remembers)+q.keys(remembers), "always"); got != remembers {
+			t.Errorf("an agent that remembers %t: got it offered %t", remembers, got)
+		}
+	}
+}
+
+func TestVerdictsStandForTheOptionThatAgentsTake(t *testing.T) {
+	of := func(kinds ...string) (options []option) {
+		for _, k := range kinds {
+			options = append(options, option{Kind: k})
+		}
+		return options
+	}
+	for _, test := range []struct {
+		options []option
+		want    string
+	}{
+		{of("allow_always", "reject_always", "allow_once", "reject_once"), "a number, y = 3, n [reason] = 4"},
+		{of("allow_always", "odd"), "a number, y = 1"},
+		{of("reject_always"), "a number, n [reason] = 1"},
+	} {
+		if got := approvalKeys(test.options, true); got != test.want {
+			t.Errorf("got %q, want %q", got, test.want)
+		}
+	}
+}
+
+func TestPasteIsOneLine(t *testing.T) {
+	for _, test := range []struct {
+		in   []string
+		want []string
+	}{
+		{[]string{"plain"}, []string{"plain"}},
+		{[]string{"say " + pasteBegin + "one", "two" + pasteEnd + " end", "next"}, []string{"say one\ntwo end", "next"}},
+		{[]string{pasteBegin + "one", "two", pasteEnd}, []string{"one\ntwo\n"}},
+		{[]string{pasteBegin + "a" + pasteEnd + pasteBegin + "b", "c" + pasteEnd}, []string{"ab\nc"}},
+	} {
+		var p paste
+		var got []string
+		for _, line := range test.in {
+			if text, whole := p.take(line); whole {
+				got = append(got, text)
+			}
+		}
+		if !slices.Equal(got, test.want) {
+			t.Errorf("%q: got %q, want %q", test.in, got, test.want)
+		}
+	}
+}
+
+// TestPasteThatWasInterruptedEnds has the terminal drop the end of a paste.
+func TestPasteThatWasInterruptedEnds(t *testing.T) {
+	var p paste
+	if _, whole := p.take(pasteBegin + "one"); whole {
+		t.Fatal("got a line, want that more follows")
+	}
+	p.lost.Store(true)
+	if got, whole := p.take("two"); got != "two" || !whole {
+		t.Errorf("got %q, %t, want the line alone", got, whole)
 	}
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -59,6 +58,8 @@ type attachment struct {
 	failed   bool // a line, or something that was sent, was refused
 	ended    bool // there are no more lines
 	lastStop time.Time
+	paste    paste
+	gone     *withdrawal  // nil unless the question at the prompt has gone
 	past     *history     // nil unless it is being shown
 	orders   chan order   // maxSending-buffered; never closed
 	outcomes chan outcome // never closed
@@ -108,7 +109,13 @@ func (a *attachment) run(ctx context.Context, in io.Reader, signals <-chan os.Si
 	updates, lines := make(chan news), make(chan string)
 	wg.Go(func() { follow(ctx, a.client, updates) }) // ends with ctx or the session
 	wg.Go(func() { a.dispatch(ctx) })                // ends with ctx
-	go readLines(ctx, in, lines)
+	if a.typed {
+		a.local.command(pasteOn)
+		defer a.local.command(pasteOff)
+		go readLines(ctx, in, &a.paste, lines)
+	} else {
+		go readLines(ctx, in, nil, lines)
+	}
 
 	quiet := time.NewTimer(quietPeriod)
 	defer quiet.Stop()
@@ -169,11 +176,19 @@ func (a *attachment) takesLines() bool {
 	return a.typed || a.present && a.sending == 0 && (!a.desk.running() || a.desk.first() != nil)
 }
 
+// exitRunFailed is how a script ends of which every line was accepted, and a run
+// that it began ended with an error.
+const exitRunFailed = 3
+
 // verdict is how an attachment ends that was left: a script wants to know
-// whether all its lines were accepted.
+// whether all its lines were accepted, and what they began went well.
 func (a *attachment) verdict() error {
-	if !a.typed && a.failed {
+	switch {
+	case a.typed:
+	case a.failed:
 		return exit(exitFailure)
+	case a.desk.broke():
+		return exit(exitRunFailed)
 	}
 	return nil
 }
@@ -199,21 +214,6 @@ func follow(ctx context.Context, c follower, updates chan<- news) {
 	}
 }
 
-// readLines hands on the lines of in and closes lines at its end. A line of
-// more than maxTyped bytes ends the input.
-func readLines(ctx context.Context, in io.Reader, lines chan<- string) {
-	defer close(lines)
-	scan := bufio.NewScanner(in)
-	scan.Buffer(nil, maxTyped)
-	for scan.Scan() {
-		select {
-		case lines <- scan.Text():
-		case <-ctx.Done():
-			return
-		}
-	}
-}
-
 // update shows what the session tells.
 func (a *attachment) update(n news) error {
 	if n.err != nil {
@@ -231,7 +231,13 @@ func (a *attachment) update(n news) error {
 	if _, ok := n.update.Event.(*contracts.HelloOK); ok {
 		a.present = true
 	}
+	waiting := a.desk.first()
+	if waiting != nil {
+		copied := *waiting // the desk moves
+		waiting = &copied
+	}
 	number := a.desk.note(n.update)
+	a.miss(waiting, n.update)
 	could := a.view.mayAnswer()
 	if f, ok := n.update.Control.(*contracts.ControlRequest); ok {
 		a.view.asked(f, number)
@@ -245,6 +251,32 @@ func (a *attachment) update(n news) error {
 		}
 	}
 	return nil
+}
+
+// A withdrawal is the end of the question at the prompt that did not come from
+// here: the next line may have been meant for it.
+type withdrawal struct {
+	begun bool // it was answered in part
+	at    time.Time
+}
+
+// miss notes that the question at the prompt has gone.
+func (a *attachment) miss(q *question, u client.Update) {
+	if q == nil || !a.present || u.Replayed || a.desk.holds(q.id) {
+		return
+	}
+	e, ok := u.Event.(*contracts.ServerRequestResolved)
+	if q.begun() || a.typed && !(ok && e.ResolvedBy == contracts.ResolvedByRuntime) { // that ends with its run, which is seen
+		a.gone = &withdrawal{q.begun(), time.Now()}
+	}
+}
+
+// tooLate reports, once, whether a line may have been meant for a question that
+// has gone meanwhile.
+func (a *attachment) tooLate() bool {
+	gone := a.gone
+	a.gone = nil
+	return gone != nil && (gone.begun || time.Since(gone.at) < secondStroke)
 }
 
 // announces reports whether an update is what everybody is told of somebody who
@@ -268,7 +300,7 @@ func (a *attachment) prompt() {
 	case !a.view.driving() && a.view.controller != "":
 		text = "watching (/ask, /take)> "
 	case q != nil:
-		text = q.prompt()
+		text = q.prompt(a.view.remembers)
 	}
 	if a.view.replay {
 		text = "[REPLAY] " + text
@@ -305,6 +337,8 @@ func (a *attachment) quiet() error {
 
 // signal handles Ctrl-C and termination.
 func (a *attachment) signal(s os.Signal) error {
+	a.paste.lost.Store(true)
+	a.gone = nil // what was typed for it is dropped
 	now := time.Now()
 	again := now.Sub(a.lastStop) < secondStroke
 	a.lastStop = now
@@ -335,6 +369,6 @@ func (a *attachment) outcome(o outcome) {
 		if e, ok := errors.AsType[*client.CloseError](o.err); !ok || e.Code != 1000 { // else the session ended first
 			a.failed = true
 		}
-		a.local.line(styleRed, "! "+o.what+": "+oneLine(o.err.Error(), maxArgs))
+		a.local.line(styleRed, "! "+o.what+": "+inWords(o.err))
 	}
 }

@@ -244,7 +244,7 @@ func TestRefusalByTheServerIsShown(t *testing.T) {
 		tm := open(t, attachFlags{}, true, connectedAs("conn_me", "conn_me"))
 		tm.driver.refuse = &contracts.Error{Code: contracts.CodeRuntimeBusy, Message: "already processing\x1b[2J"}
 		tm.typeLine("hi")
-		tm.wantShown("! prompt: already processing\n")
+		tm.wantShown("! prompt: the agent is at work on a prompt: wait until it is done, or /interrupt it\n")
 		tm.stillThere()
 	})
 }
@@ -610,4 +610,163 @@ func TestWhoIsAskedForControlIsToldOnce(t *testing.T) {
 		tm.tell(said("conn_x asks for control"))
 		tm.wantShown("-- conn_x asks for control\n") // somebody else is asked
 	})
+}
+
+// elicitation is a question with a form, as a server asks it.
+var elicitation = &contracts.ServerRequest{RequestID: "e1", RequestType: contracts.RequestMCPElicitation, CallID: "e1", Tool: "elicit", Args: raw(someForm)}
+
+func resolvedBy(id string, by contracts.Resolver) client.Update {
+	return told(&contracts.ServerRequestResolved{RequestID: id, Resolution: contracts.VerdictAnswered, ResolvedBy: by})[0]
+}
+
+func TestEnterTakesTheDefaultOfAField(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tm := open(t, attachFlags{}, true, connectedAs("conn_me", "conn_me"))
+		tm.tell(told(elicitation)[0])
+		for _, line := range []string{"", "Ada", "", "", "", "", "y"} { // the first is refused
+			tm.typeLine(line)
+		}
+		tm.wantCalls(`{"type":"server_request_response","request_id":"e1","request_type":"mcp_elicitation",` +
+			`"content":[{"type":"text","text":"{\"action\":\"accept\",\"content\":{\"age\":30,\"name\":\"Ada\",\"ok\":true}}"}]}`)
+		tm.typeLine("") // nothing waits any more
+		tm.stillThere()
+	})
+}
+
+// TestLineForAQuestionThatWentIsNoPrompt has a question be answered elsewhere
+// while its answer is being typed.
+func TestLineForAQuestionThatWentIsNoPrompt(t *testing.T) {
+	const notSent = "! not sent: the question that waited has ended meanwhile. If it was not meant as its answer, say it again\n"
+	other := &contracts.ServerRequest{RequestID: "q2", RequestType: contracts.RequestApproval, Tool: "bash", Args: raw(`{"command":"rm -rf /"}`)}
+	attach := func(t *testing.T, typed bool) *terminal {
+		return open(t, attachFlags{}, typed, connectedAs("conn_me", "conn_me"), told(&contracts.HelloOK{})[0])
+	}
+	synctest.Test(t, func(t *testing.T) {
+		tm := attach(t, true)
+		tm.tell(told(elicitation)[0])
+		tm.typeLine("Ada")
+		tm.tell(resolvedBy("e1", contracts.ResolvedByRuntime))
+		time.Sleep(time.Hour)
+		tm.typeLine("42")
+		tm.wantShown(notSent)
+		tm.wantCalls()
+		tm.typeLine("42")
+		tm.wantCalls(`{"type":"prompt","content":"42"}`)
+	})
+	synctest.Test(t, func(t *testing.T) {
+		tm := attach(t, true)
+		tm.tell(told(approval)[0])
+		tm.tell(told(other)[0])
+		tm.tell(resolvedBy("q1", contracts.ResolvedByUser))
+		tm.typeLine("y")
+		tm.wantShown(notSent)
+		time.Sleep(time.Hour)
+		tm.typeLine("y")
+		tm.wantCalls(`{"type":"server_request_response","request_id":"q2","request_type":"approval","approved":true}`)
+	})
+	for _, later := range []struct {
+		wait time.Duration
+		by   contracts.Resolver
+	}{{secondStroke, contracts.ResolvedByUser}, {0, contracts.ResolvedByRuntime}} {
+		synctest.Test(t, func(t *testing.T) {
+			tm := attach(t, true)
+			tm.tell(told(approval)[0])
+			tm.tell(resolvedBy("q1", later.by))
+			time.Sleep(later.wait)
+			tm.typeLine("go on")
+			tm.wantCalls(`{"type":"prompt","content":"go on"}`)
+		})
+	}
+	synctest.Test(t, func(t *testing.T) {
+		tm := attach(t, false)
+		tm.tell(told(elicitation)[0])
+		tm.typeLine("Ada")
+		tm.tell(resolvedBy("e1", contracts.ResolvedByClient))
+		tm.typeLine("42")
+		_ = tm.in.Close()
+		if err := <-tm.left; !errors.Is(err, exit(exitFailure)) {
+			t.Errorf("got %v, want exit code %d", err, exitFailure)
+		}
+		tm.wantCalls()
+	})
+}
+
+func TestShowTellsAllOfAQuestion(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tm := open(t, attachFlags{}, true, connectedAs("conn_me", "conn_me"))
+		tm.typeLine("/show")
+		tm.wantShown("! no question waits\n")
+		command := strings.Repeat("x", 5000)
+		tm.tell(told(&contracts.ServerRequest{RequestID: "q", RequestType: contracts.RequestApproval, Tool: "bash", Args: raw(`{"command":"` + command + `"}`)})[0])
+		if strings.Contains(tm.out.String(), command) {
+			t.Error("got all of the command before it was asked for")
+		}
+		tm.typeLine("/show")
+		tm.wantShown("? approval: bash\n  $ " + command + "\n  y = approve, n [reason] = deny\n")
+	})
+}
+
+// TestTerminalMarksPastes has a human at a terminal, whose pastes are marked while
+// the attachment lasts, however it ends.
+func TestTerminalMarksPastes(t *testing.T) {
+	for name, leave := range map[string]func(*terminal){
+		"end of input": func(tm *terminal) { _ = tm.in.Close() },
+		"termination":  func(tm *terminal) { tm.signals <- syscall.SIGTERM },
+		"refusal":      func(tm *terminal) { tm.driver.updates <- news{err: errors.New("gone")} },
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			r, w := io.Pipe()
+			tm := &terminal{t: t, driver: &fakeDriver{updates: make(chan news)}, in: w, out: &transcript{},
+				signals: make(chan os.Signal, 1), left: make(chan error, 1)}
+			tm.a = newAttachment(tm.driver, tm.out, io.Discard, &attachFlags{})
+			tm.a.typed, tm.a.local.terminal = true, true
+			go func() { tm.left <- tm.a.run(t.Context(), r, tm.signals) }()
+			defer r.Close()
+			tm.tell(connectedAs("conn_me", "conn_me"))
+			if got := tm.out.String(); !strings.HasPrefix(got, pasteOn) {
+				t.Errorf("%s: got %q, want pastes to be marked", name, got)
+			}
+			tm.typeLine(pasteBegin + "/one\ntwo" + pasteEnd)
+			tm.wantCalls()
+			tm.typeLine(pasteBegin + "one\ntwo\n" + pasteEnd)
+			tm.wantCalls(`{"type":"prompt","content":"one\ntwo"}`)
+			leave(tm)
+			<-tm.left
+			if got := tm.out.String(); strings.Count(got, pasteOff) != 1 || !strings.HasSuffix(got, pasteOff) {
+				t.Errorf("%s: got %q, want the terminal as it was", name, got)
+			}
+		})
+	}
+}
+
+func TestScriptIsToldThatARunFailed(t *testing.T) {
+	failed, went := &contracts.ErrorEvent{Message: "no", ErrorType: contracts.ErrorTransient}, &contracts.ResponseStart{ResponseID: "r"}
+	end, over := &contracts.ResponseEnd{ResponseID: "r"}, &contracts.RawAgentEvent{EventKind: "agent_end"}
+	begin := &contracts.RawAgentEvent{EventKind: "agent_start"}
+	for _, test := range []struct {
+		name   string
+		events []contracts.Event
+		want   bool
+	}{
+		{"an error at the end", []contracts.Event{begin, went, failed, end, over}, true},
+		{"an error that was overcome", []contracts.Event{begin, failed, went, end, over}, false},
+		{"an interrupt", []contracts.Event{begin, went, end, failed, over}, true},
+		{"without raw events", []contracts.Event{went, failed, end}, true},
+		{"one of somebody else's later", []contracts.Event{begin, went, end, over, begin, failed, over}, false},
+		{"one before", []contracts.Event{begin, failed, over, begin, went, end, over}, true},
+	} {
+		d := newDesk()
+		d.note(connectedAs("conn_me", "conn_me"))
+		d.note(told(failed)[0]) // of before
+		d.await()
+		for _, u := range told(test.events...) {
+			if test.name == "one before" && u.Event == contracts.Event(begin) && !d.own {
+				d.await()
+			}
+			d.note(u)
+		}
+		if got := d.broke(); got != test.want {
+			t.Errorf("%s: got %t, want %t", test.name, got, test.want)
+		}
+	}
 }

@@ -50,6 +50,7 @@ func (v *view) disconnected(err error) {
 // shows did not happen.
 func (v *view) ready(model, provider string, executor contracts.ExecutorType) {
 	v.replay = executor == contracts.ExecutorReplay
+	v.remembers = !v.replay && !(provider == "local" && model == "shell") // which takes every answer once
 	badge := ""
 	if v.replay {
 		badge = "[REPLAY] "
@@ -78,6 +79,9 @@ func (v *view) place(cwd string, branch *string) {
 func (v *view) snapshot(s *contracts.Snapshot) {
 	st := &s.State
 	v.people(st.Connections)
+	if st.Model != "" && v.answers == "" {
+		v.ready(st.Model, st.Provider, "")
+	}
 	if st.Cwd != "" {
 		branch := st.GitBranch.Get()
 		v.place(st.Cwd, &branch)
@@ -108,14 +112,14 @@ func (v *view) snapshot(s *contracts.Snapshot) {
 // waiting prints those of the questions of a state that have not been shown.
 func (v *view) waiting(requests []contracts.PendingRequest) {
 	shown := v.questions
-	v.questions = map[string]bool{}
+	v.questions = map[string]posed{}
 	for i := range requests {
 		q := questionOf(&requests[i])
-		keys, ok := shown[q.id]
+		was, ok := shown[q.id]
 		if !ok {
 			v.request(q)
 		} else if len(v.questions) < maxQuestions {
-			v.questions[q.id] = keys
+			v.questions[q.id] = was
 		}
 	}
 }
@@ -124,22 +128,25 @@ func (v *view) waiting(requests []contracts.PendingRequest) {
 // may. It is printed once, and once more when we may.
 func (v *view) request(q question) {
 	keys := v.mayAnswer()
-	if told, ok := v.questions[q.id]; ok && (told || !keys) {
+	if was, ok := v.questions[q.id]; ok && (was.keys || !keys) {
 		return
 	}
 	if len(v.questions) < maxQuestions {
-		v.questions[q.id] = keys
-	}
-	last := q.keys()
-	switch {
-	case keys:
-	case v.controller == "":
-		last = "whoever takes control can answer"
-	default:
-		last = v.name(v.controller) + " can answer"
+		v.questions[q.id] = posed{keys, q.options()}
 	}
 	v.flow = ""
-	v.screen.line(styleYellow, q.text(last))
+	v.screen.line(styleYellow, q.text(v.howTo(&q), false))
+}
+
+// howTo returns how to answer a question, or who can.
+func (v *view) howTo(q *question) string {
+	switch {
+	case v.mayAnswer():
+		return q.keys(v.remembers)
+	case v.controller == "":
+		return "whoever takes control can answer"
+	}
+	return v.name(v.controller) + " can answer"
 }
 
 // mayAnswer reports whether questions are ours to answer: acting takes a free

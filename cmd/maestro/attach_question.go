@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -22,7 +21,8 @@ type question struct {
 	reason string // may be empty
 	args   json.RawMessage
 
-	given []string // user input only: answers to the first of its questions
+	given  []string // user input only: answers to the first of its questions
+	filled *form    // elicitations only, once it was needed
 }
 
 // requestOf makes a question of the event that asks it.
@@ -43,26 +43,42 @@ func questionOf(p *contracts.PendingRequest) question {
 	return question{id: p.ID, kind: p.Kind, tool: p.Tool, label: label, args: p.Args}
 }
 
-// text returns the question with what is to be decided, cleaned, and a last line
-// on who decides, or how.
-func (q *question) text(last string) string {
-	head := "? " + strings.ReplaceAll(oneLine(string(q.kind), 20), "_", " ") + ": " + oneLine(q.tool, 60)
+// text returns the question with what is to be decided, and a last line on who
+// decides, or how. What is very long is left out unless all is wanted.
+func (q *question) text(last string, all bool) string {
+	head := "? " + strings.ReplaceAll(oneLine(string(q.kind), 20), "_", " ") + ": " + inLine(q.tool, maxArgs)
 	if more := cmp.Or(q.reason, q.label); more != "" { // the label mostly repeats the arguments
-		head += " - " + oneLine(more, maxArgs)
+		head += " - " + inLine(more, maxArgs)
 	}
-	return head + "\n" + q.body() + "  " + last
+	body := q.body()
+	if !all {
+		body = abridge(body)
+	}
+	for i, o := range q.options() { // are never left out
+		body = append(body, fmt.Sprintf("  %d. %s", i+1, o.text()))
+	}
+	return head + "\n" + indented(body) + "  " + last
 }
 
-// body returns the details, indented, each line ended.
-func (q *question) body() string {
+// indented returns lines as they stand below a question, each ended.
+func indented(lines []string) string {
+	var b strings.Builder
+	for _, l := range lines {
+		b.WriteString("  " + l + "\n")
+	}
+	return b.String()
+}
+
+// body returns the details line by line.
+func (q *question) body() []string {
 	switch q.kind {
 	case contracts.RequestUserInput:
 		if parts := q.parts(); len(parts) > 0 {
-			var b strings.Builder
+			var shown []string
 			for _, p := range parts {
-				b.WriteString(p.text())
+				shown = append(shown, p.text()...)
 			}
-			return b.String()
+			return shown
 		}
 	case contracts.RequestMCPElicitation:
 		return q.elicitation()
@@ -73,48 +89,77 @@ func (q *question) body() string {
 			Attempt      int             `json:"attempt"`
 		}
 		if json.Unmarshal(q.args, &a) == nil {
-			return fmt.Sprintf("  %s\n  attempt %d failed: %s\n", summary(a.Args), a.Attempt, oneLine(a.ErrorMessage, maxArgs))
+			return append(details(a.Args), hang(fmt.Sprintf("attempt %d failed: ", a.Attempt), "  ", a.ErrorMessage)...)
 		}
 	}
-	return "  " + summary(q.args) + "\n"
+	return details(q.args)
 }
 
 // elicitation returns what a server of the agent's asks for.
-func (q *question) elicitation() string {
+func (q *question) elicitation() []string {
 	var a struct {
-		ServerName      string          `json:"serverName"`
-		Message         string          `json:"message"`
-		URL             string          `json:"url"`
-		RequestedSchema json.RawMessage `json:"requestedSchema"`
+		ServerName string `json:"serverName"`
+		Message    string `json:"message"`
+		URL        string `json:"url"`
 	}
 	if json.Unmarshal(q.args, &a) != nil {
-		return "  " + summary(q.args) + "\n"
+		return details(q.args)
 	}
-	text := "  " + oneLine(a.ServerName, 60) + ": " + oneLine(a.Message, maxArgs) + "\n"
+	shown := hang(inLine(a.ServerName, 60)+": ", "  ", a.Message)
 	if a.URL != "" {
-		text += "  " + oneLine(a.URL, maxArgs) + "\n"
+		shown = append(shown, inLine(a.URL, maxShown))
 	}
-	if len(a.RequestedSchema) > 0 {
-		text += "  " + summary(a.RequestedSchema) + "\n"
+	if f := q.form(); len(f.fields) > 0 {
+		return append(shown, f.text()...)
 	}
-	return text
+	return append(shown, lines(compacted(q.schema()))...)
 }
 
-// keys returns how to answer.
-func (q *question) keys() string {
+// schema returns what the answer to an elicitation has to fit, if anything.
+func (q *question) schema() json.RawMessage {
+	var a struct {
+		RequestedSchema json.RawMessage `json:"requestedSchema"`
+	}
+	_ = json.Unmarshal(q.args, &a) // else there is none
+	return a.RequestedSchema
+}
+
+// form returns the form of an elicitation.
+func (q *question) form() *form {
+	if q.filled == nil {
+		q.filled = newForm(q.schema())
+	}
+	return q.filled
+}
+
+// begun reports whether a part of the answer was given.
+func (q *question) begun() bool {
+	return len(q.given) > 0 || q.filled != nil && q.filled.at > 0
+}
+
+// takesNothing reports whether an empty line is an answer.
+func (q *question) takesNothing() bool {
+	return q.kind == contracts.RequestMCPElicitation && len(q.form().fields) > 0
+}
+
+// keys returns how to answer; remembers says whether the agent remembers answers.
+func (q *question) keys(remembers bool) string {
 	switch q.kind {
 	case contracts.RequestApproval:
-		return "y = approve, n [reason] = deny"
+		return approvalKeys(q.options(), remembers)
 	case contracts.RequestToolRetry:
 		return "r = retry, s = skip, a = abort, each with an optional reason"
 	case contracts.RequestMCPElicitation:
+		if len(q.form().fields) > 0 {
+			return "field by field (enter takes the default, or leaves it out), decline, cancel, or a JSON object"
+		}
 		return `accept, decline, cancel, or a JSON object to accept with`
 	case contracts.RequestUserInput:
 		if parts := q.parts(); len(parts) > len(q.given) && len(parts[len(q.given)].Options) > 0 {
 			if parts[len(q.given)].MultiSelect {
-				return "numbers separated by commas, or a text"
+				return "numbers separated by commas or a text, decline, or cancel"
 			}
-			return "a number or a text"
+			return "a number or a text, decline, or cancel"
 		}
 		return "a text"
 	}
@@ -122,10 +167,18 @@ func (q *question) keys() string {
 }
 
 // prompt returns the words before the cursor while the question waits.
-func (q *question) prompt() string {
+func (q *question) prompt(remembers bool) string {
 	switch q.kind {
 	case contracts.RequestApproval:
+		if n := len(q.options()); n > 0 {
+			return fmt.Sprintf("approve? [1-%d/y/n] ", n)
+		}
+		if remembers {
+			return "approve? [y]es, [n]o, [a]lways in this session: "
+		}
 		return "approve? [y/n] "
+	case contracts.RequestMCPElicitation:
+		return q.form().prompt()
 	case contracts.RequestToolRetry:
 		return "retry? [r/s/a] "
 	case contracts.RequestUserInput:
@@ -141,40 +194,25 @@ var errMore = errors.New("more answers are needed")
 
 // answer makes the command that a typed line stands for. It returns errMore
 // when the line answered one of several parts, and another error, which says
-// what is expected, when the line is no answer.
-func (q *question) answer(line string) (*contracts.ServerRequestResponse, error) {
+// what is expected, when the line is no answer. remembers says whether the agent
+// remembers answers.
+func (q *question) answer(line string, remembers bool) (*contracts.ServerRequestResponse, error) {
 	r := &contracts.ServerRequestResponse{RequestID: q.id, RequestType: q.kind}
 	word, rest, _ := strings.Cut(strings.TrimSpace(line), " ")
 	word, rest = strings.ToLower(word), strings.TrimSpace(rest)
 	switch q.kind {
 	case contracts.RequestApproval:
-		return r, approvalAnswer(r, word, rest)
+		return r, q.approvalAnswer(r, line, remembers)
 	case contracts.RequestToolRetry:
 		return r, retryAnswer(r, word, rest)
 	case contracts.RequestMCPElicitation:
-		return r, elicitationAnswer(r, line)
+		return r, q.form().answer(r, line)
 	case contracts.RequestUserInput:
 		return r, q.input(r, line)
 	}
 	text, failed := strings.CutPrefix(line, "!")
 	r.IsError, r.Content = failed, textBlock(strings.TrimPrefix(text, " "))
 	return r, nil
-}
-
-func approvalAnswer(r *contracts.ServerRequestResponse, word, reason string) error {
-	yes := word == "y" || word == "yes"
-	if !yes && word != "n" && word != "no" {
-		return errors.New("a decision is awaited: y, or n and a reason")
-	}
-	r.Approved = &yes
-	switch {
-	case reason == "":
-	case yes:
-		r.Result = &contracts.ToolResult{Success: true, Output: reason}
-	default:
-		r.Result = &contracts.ToolResult{Error: reason}
-	}
-	return nil
 }
 
 func retryAnswer(r *contracts.ServerRequestResponse, word, reason string) error {
@@ -187,28 +225,17 @@ func retryAnswer(r *contracts.ServerRequestResponse, word, reason string) error 
 	return errors.New("a decision is awaited: r, s or a")
 }
 
-func elicitationAnswer(r *contracts.ServerRequestResponse, line string) error {
-	line = strings.TrimSpace(line)
-	answer := struct {
-		Action  string          `json:"action"`
-		Content json.RawMessage `json:"content,omitempty"`
-	}{Action: line}
-	if strings.HasPrefix(line, "{") && json.Valid([]byte(line)) {
-		answer.Action, answer.Content = "accept", json.RawMessage(line)
-	} else if !slices.Contains([]string{"accept", "decline", "cancel"}, line) {
-		return errors.New("accept, decline, cancel or a JSON object is awaited")
-	}
-	text, err := json.Marshal(answer)
-	r.Content = textBlock(string(text))
-	return err
-}
-
 // input takes the answer to the next part; after the last one the answers
 // become one text.
 func (q *question) input(r *contracts.ServerRequestResponse, line string) error {
 	parts := q.parts()
 	if len(parts) == 0 {
 		r.Content = textBlock(line)
+		return nil
+	}
+	if refused := strings.TrimSpace(line); refused == actionDecline || refused == actionCancel {
+		r.IsError, r.Content = true, textBlock("The user did not answer.")
+		q.given = nil
 		return nil
 	}
 	text, err := parts[len(q.given)].choose(line)
@@ -253,12 +280,12 @@ func (q *question) parts() []part {
 }
 
 // text returns the question and its options, numbered from 1.
-func (p *part) text() string {
-	text := "  " + oneLine(p.Header, 40) + ": " + oneLine(p.Question, maxArgs) + "\n"
+func (p *part) text() []string {
+	shown := hang(inLine(p.Header, 40)+": ", "  ", p.Question)
 	for i, o := range p.Options {
-		text += fmt.Sprintf("    %d. %s%s\n", i+1, oneLine(o.Label, 80), dash(o.Description))
+		shown = append(shown, fmt.Sprintf("  %d. %s%s", i+1, inLine(o.Label, maxArgs), dash(o.Description)))
 	}
-	return text
+	return shown
 }
 
 // choose returns the answer that a line stands for: the labels of the options
@@ -287,7 +314,7 @@ func dash(text string) string {
 	if text == "" {
 		return ""
 	}
-	return " - " + oneLine(text, maxArgs)
+	return " - " + inLine(text, maxArgs)
 }
 
 func textBlock(text string) []contracts.ContentBlock {

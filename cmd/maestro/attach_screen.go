@@ -74,6 +74,13 @@ func (s *screen) setPrompt(prompt string) {
 	s.show()
 }
 
+// command tells a terminal something that is not shown.
+func (s *screen) command(sequence string) {
+	if s.terminal {
+		s.emit(sequence)
+	}
+}
+
 // entered notes that the user ended a line: the terminal has shown it and
 // stands at the beginning of the next.
 func (s *screen) entered() {

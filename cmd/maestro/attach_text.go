@@ -1,8 +1,11 @@
 package main
 
 import (
+	"fmt"
+	"strconv"
 	"strings"
 	"unicode"
+	"unicode/utf8"
 )
 
 // maxEscape bounds how much text one escape sequence may swallow, so that an
@@ -145,4 +148,89 @@ func oneLine(s string, limit int) string {
 		return string(runes[:limit-1]) + "…"
 	}
 	return s
+}
+
+// exposed returns a text of which nothing may escape the one who decides about
+// it: what a terminal would act on or not show stands there in letters. Newlines
+// and tabs stay.
+func exposed(s string) string {
+	s = strings.ToValidUTF8(s, "\ufffd")
+	if !strings.ContainsFunc(s, unseen) {
+		return s
+	}
+	var b strings.Builder
+	for _, r := range s {
+		if unseen(r) {
+			b.WriteString(strings.Trim(strconv.QuoteRuneToASCII(r), "'"))
+			continue
+		}
+		b.WriteRune(r)
+	}
+	return b.String()
+}
+
+// unseen reports whether a character has an effect, or no look of its own.
+func unseen(r rune) bool {
+	switch {
+	case r == '\n' || r == '\t' || r == ' ':
+		return false
+	case unicode.IsControl(r), unicode.IsSpace(r):
+		return true
+	}
+	return unicode.In(r, unicode.Cf, unicode.Zs, unicode.Zl, unicode.Zp, unicode.Variation_Selector, unicode.Other_Default_Ignorable_Code_Point)
+}
+
+// newlineMark stands for a newline where there is room for one line only.
+const newlineMark = "⏎"
+
+// inLine returns a whole text as one line of at most limit characters, in which
+// nothing is folded.
+func inLine(s string, limit int) string {
+	s = strings.ReplaceAll(exposed(s), "\n", newlineMark)
+	if runes := []rune(s); len(runes) > limit {
+		return string(runes[:limit-1]) + "…"
+	}
+	return s
+}
+
+// What is shown of a long text before it is asked for. The two ends together are
+// no more than what is shown whole.
+const (
+	maxShown  = 4096 // characters
+	maxLines  = 60
+	headShown = 3072
+	headLines = 40
+)
+
+// abridge returns lines as they are, or of many the two ends and how much lies
+// between.
+func abridge(lines []string) []string {
+	text := strings.Join(lines, "\n")
+	size := utf8.RuneCountInString(text)
+	if size <= maxShown && len(lines) <= maxLines {
+		return lines
+	}
+	runes := []rune(text)
+	head := runes[:cutAfter(runes, headShown, headLines, 1)]
+	rest := runes[len(head):]
+	tail := rest[len(rest)-cutAfter(rest, maxShown-headShown, maxLines-headLines, -1):]
+	more := fmt.Sprintf("… %d characters more: /show shows all …", size-len(head)-len(tail))
+	return append(append(strings.Split(string(head), "\n"), more), strings.Split(string(tail), "\n")...)
+}
+
+// cutAfter returns how many characters from the beginning of text, or with a step
+// of -1 from its end, are within limit and in at most so many lines.
+func cutAfter(text []rune, limit, lines, step int) int {
+	at := 0
+	if step < 0 {
+		at = len(text) - 1
+	}
+	for n := range min(limit, len(text)) {
+		if text[at+n*step] == '\n' {
+			if lines--; lines == 0 {
+				return n
+			}
+		}
+	}
+	return min(limit, len(text))
 }

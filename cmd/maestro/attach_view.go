@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -27,14 +26,21 @@ type view struct {
 	failed     string            // the error that was told last; empty once the state has none
 	names      map[string]string // client names by connection id, of those attached now
 	replay     bool              // the agent plays a script
+	remembers  bool              // the agent may be told to remember answers
 
 	flow  string             // what the open line belongs to
 	clean map[string]cleaner // by flow; an entry lives as long as its flow
 	tools map[string]string  // tool names by call id, of the calls that have not ended
 	own   []string           // prompts typed here that have not come back yet, in their order
 
-	commands  map[string]bool // that clients started and that have not ended, by id
-	questions map[string]bool // questions that wait and have been shown, by id; whether with how to answer
+	commands  map[string]bool  // that clients started and that have not ended, by id
+	questions map[string]posed // questions that wait and have been shown, by id
+}
+
+// A posed is what is known of a question that was shown.
+type posed struct {
+	keys    bool // with how to answer it
+	options []option
 }
 
 // maxFlows bounds how many outputs may be open at once. More than that only
@@ -47,7 +53,7 @@ const maxArgs = 500
 func newView(s *screen) *view {
 	return &view{
 		screen: s, names: map[string]string{}, clean: map[string]cleaner{}, tools: map[string]string{},
-		commands: map[string]bool{}, questions: map[string]bool{},
+		commands: map[string]bool{}, questions: map[string]posed{},
 	}
 }
 
@@ -216,7 +222,7 @@ func (v *view) commandStarted(e *contracts.UtilityCommandStarted) {
 	if len(v.commands) < maxFlows {
 		v.commands[e.CommandID] = true
 	}
-	v.notice(styleCyan, "command %s: %s", oneLine(e.CommandID, 40), oneLine(e.Command, maxArgs))
+	v.notice(styleCyan, "command %s: %s", oneLine(e.CommandID, 40), inLine(e.Command, maxArgs))
 }
 
 // commandOutput prints a piece of what a command says, with its id while there is
@@ -256,12 +262,11 @@ func (v *view) failure(e *contracts.ErrorEvent) {
 }
 
 func (v *view) resolved(e *contracts.ServerRequestResolved) {
+	options := v.questions[e.RequestID].options
 	delete(v.questions, e.RequestID)
-	why := ""
-	if e.Reason != "" {
-		why = ": " + oneLine(e.Reason, maxArgs)
-	}
-	v.notice(styleDim, "%s %s by %s%s", oneLine(string(e.RequestType), 20), oneLine(string(e.Resolution), 20), oneLine(string(e.ResolvedBy), 20), why)
+	verdict, more := decided(e, options)
+	kind := strings.ReplaceAll(oneLine(string(e.RequestType), 20), "_", " ")
+	v.notice(styleDim, "%s %s by %s%s", kind, oneLine(verdict, 20), oneLine(string(e.ResolvedBy), 20), more)
 }
 
 // raw prints what a user asked, which no other event tells.
@@ -318,20 +323,4 @@ func userMessage(e *contracts.RawAgentEvent) (string, bool) {
 		}
 	}
 	return strings.Join(parts, "\n"), true
-}
-
-// summary returns a tool's arguments in a line: a lone command as it would be
-// typed, anything else as JSON.
-func summary(args json.RawMessage) string {
-	var shell struct {
-		Command *string `json:"command"`
-	}
-	if json.Unmarshal(args, &shell) == nil && shell.Command != nil {
-		return "$ " + oneLine(*shell.Command, maxArgs)
-	}
-	var compact bytes.Buffer
-	if json.Compact(&compact, args) != nil {
-		return ""
-	}
-	return oneLine(compact.String(), maxArgs)
 }

@@ -182,13 +182,46 @@ func TestQuestionsShowWhatIsAsked(t *testing.T) {
 		{contracts.RequestMCPElicitation, `{"serverName":"crm","message":"Your id?","url":"https://x","requestedSchema":{"type":"object"}}`,
 			"? mcp elicitation: tool\n  crm: Your id?\n  https://x\n  {\"type\":\"object\"}\n  accept, decline, cancel, or a JSON object to accept with"},
 		{contracts.RequestToolRetry, `{"args":{"command":"make"},"error_message":"no\nspace","attempt":2}`,
-			"? tool retry: tool\n  $ make\n  attempt 2 failed: no space\n  r = retry, s = skip, a = abort, each with an optional reason"},
+			"? tool retry: tool\n  $ make\n  attempt 2 failed: no\n    space\n  r = retry, s = skip, a = abort, each with an optional reason"},
 		{contracts.RequestClientTool, `{"file":"a.txt"}`,
-			"? client tool: tool\n  {\"file\":\"a.txt\"}\n  a text as the tool's result, ! and a text to report a failure"},
+			"? client tool: tool\n  file: a.txt\n  a text as the tool's result, ! and a text to report a failure"},
 	} {
 		q := question{id: "q", kind: test.kind, tool: "tool", args: raw(test.args)}
-		compareText(t, q.text(q.keys()), test.want)
+		compareText(t, q.text(q.keys(false), false), test.want)
 	}
+}
+
+func TestEndOfAnApprovalSaysWhatWasChosen(t *testing.T) {
+	ask := &contracts.ServerRequest{RequestID: "q", RequestType: contracts.RequestApproval, Tool: "edit",
+		Args: raw(`{"_acp":{"options":[{"id":"all","name":"All","kind":"allow_always"},{"id":"no","name":"No","kind":"reject_once"}]}}`)}
+	for _, test := range []struct {
+		verdict contracts.Verdict
+		reason  string
+		want    string
+	}{
+		{contracts.VerdictApproved, "Approved", "approval approved by user"},
+		{contracts.VerdictDenied, "Denied by user", "approval denied by user"},
+		{contracts.VerdictDenied, "not now", "approval denied by user: not now"},
+		{contracts.VerdictApproved, `{"option_id":"all"}`, "approval approved by user: 1. All (allow always, all)"},
+		{contracts.VerdictDenied, `{"option_id":"no"}`, "approval denied by user: 2. No (reject once, no)"},
+		{contracts.VerdictApproved, `{"option_id":"no"}`, "approval answered by user: 2. No (reject once, no)"},
+		{contracts.VerdictApproved, `{"option_id":"x"}`, "approval approved by user: option x"},
+		{contracts.VerdictApproved, `{"remember":"session","rule":"bash(ls)"}`, "approval approved by user, always in this session, as the rule bash(ls)"},
+		{contracts.VerdictDenied, `{"remember":"session","reason":"no"}`, "approval denied by user, always in this session: no"},
+		{contracts.VerdictApproved, `{"other":1}`, `approval approved by user: {"other":1}`},
+	} {
+		got := rendered(told(ask, &contracts.ServerRequestResolved{RequestID: "q", RequestType: contracts.RequestApproval,
+			Resolution: test.verdict, Reason: test.reason, ResolvedBy: contracts.ResolvedByUser})...)
+		if !strings.HasSuffix(got, "\n-- "+test.want+"\n") {
+			t.Errorf("%s: got\n%s\nwant it to end with %s", test.reason, got, test.want)
+		}
+	}
+}
+
+// TestStateSaysWhichAgentItIs has the history left out.
+func TestStateSaysWhichAgentItIs(t *testing.T) {
+	st := contracts.State{Model: "atlas", Provider: "example"}
+	compareText(t, rendered(snapshot(client.KindSnapshot, 1, st), snapshot(client.KindSnapshot, 2, st)), "-- ready: atlas (example)\n")
 }
 
 // TestNoAgentTextReachesTheTerminalRaw puts an escape sequence into every text

@@ -249,7 +249,7 @@ func TestWhatCannotStartSaysWhy(t *testing.T) {
 		{[]string{"hosted-runner", "--runner-session-id", "r", "--workspace-root", ".", "--agent", "nobody"}, exitUsage, "nobody"},
 		{[]string{"hosted-runner", "--max-sessions", "2"}, exitUsage, "max-sessions"},
 		{[]string{"headless", "--max-kept-sessions", "2"}, exitUsage, "max-kept-sessions"},
-		{[]string{"attach", "http://127.0.0.1:1"}, exitFailure, "nothing answers at 127.0.0.1:1 (connection refused)"},
+		{[]string{"attach", "http://127.0.0.1:1"}, exitFailure, "nothing listens at 127.0.0.1:1"},
 		{[]string{"attach", "ftp://127.0.0.1"}, exitUsage, "want ws://"},
 		{[]string{"attach", "http://"}, exitUsage, "no host"},
 		{[]string{"attach", "--view", "--take"}, exitUsage, "view"},

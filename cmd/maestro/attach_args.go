@@ -1,0 +1,226 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// How the arguments of a tool are shown: in a line beside its name, and whole
+// where somebody decides about them.
+
+// Names under which tools take a file, and a text and what replaces it.
+var (
+	pathKeys   = []string{"path", "file_path", "filePath", "file", "filename", "notebook_path"}
+	changeKeys = [][2]string{
+		{"old_string", "new_string"}, {"oldString", "newString"}, {"old_str", "new_str"}, {"old_text", "new_text"}, {"oldText", "newText"},
+	}
+)
+
+// An extra is what an agent of the Agent Client Protocol says of a call beside
+// its arguments, in "_acp".
+type extra struct {
+	Title     string `json:"title"`
+	Locations []struct {
+		Path string `json:"path"`
+		Line *int   `json:"line"`
+	} `json:"locations"`
+	Diff         string   `json:"diff"`
+	Options      []option `json:"options"`
+	OmittedBytes int      `json:"omitted_bytes"`
+}
+
+// fields returns the arguments by name, and the extra, which is not among them;
+// nil if there is none. It returns false if the arguments have no names.
+func fields(args json.RawMessage) (map[string]json.RawMessage, *extra, bool) {
+	var byName map[string]json.RawMessage
+	if json.Unmarshal(args, &byName) != nil || byName == nil {
+		return nil, nil, false
+	}
+	more := &extra{}
+	if byName["_acp"] == nil || json.Unmarshal(byName["_acp"], more) != nil {
+		return byName, nil, true
+	}
+	delete(byName, "_acp")
+	return byName, more, true
+}
+
+// summary returns a tool's arguments in a line: a command as it would be typed,
+// or what an agent calls the call, anything else as JSON.
+func summary(args json.RawMessage) string {
+	byName, more, ok := fields(args)
+	if command, isText := textOf(byName["command"]); isText {
+		return "$ " + inLine(command, maxArgs)
+	}
+	if ok && more != nil {
+		text := inLine(more.Title, maxArgs)
+		for _, place := range more.places() {
+			if !strings.Contains(text, place) {
+				text += " " + place
+			}
+		}
+		return strings.TrimSpace(text)
+	}
+	return inLine(compacted(args), maxArgs)
+}
+
+// details returns a tool's arguments line by line, all of them: its command or
+// the file it is about first, then what is short. Nothing in them can be taken
+// for another one, or is not seen.
+func details(args json.RawMessage) []string {
+	byName, more, ok := fields(args)
+	if !ok || len(byName) == 0 && more == nil {
+		return lines(compacted(args))
+	}
+	command, isCommand := textOf(byName["command"])
+	shown := more.details(command)
+	if isCommand {
+		delete(byName, "command")
+		shown = append(shown, hang("$ ", "  ", command)...)
+	}
+	for _, key := range pathKeys {
+		if path, ok := textOf(byName[key]); ok {
+			shown = append(shown, field(key, path)...)
+			delete(byName, key)
+		}
+	}
+	change := changeIn(byName)
+	if more != nil && more.Diff != "" {
+		change = lines(more.Diff)
+		delete(byName, "content")
+	}
+	short, long := plain(byName)
+	shown = append(append(shown, short...), change...)
+	return append(shown, long...)
+}
+
+// details returns what an extra adds: the title, unless it is the command, and
+// the places.
+func (e *extra) details(command string) (shown []string) {
+	if e == nil {
+		return nil
+	}
+	if e.Title != "" && e.Title != command {
+		shown = lines(e.Title)
+	}
+	for _, place := range e.places() {
+		shown = append(shown, "at "+place)
+	}
+	if e.OmittedBytes > 0 {
+		shown = append(shown, fmt.Sprintf("(%d bytes are too much to be shown)", e.OmittedBytes))
+	}
+	return shown
+}
+
+// places returns the files and lines that a call is about.
+func (e *extra) places() (places []string) {
+	for _, l := range e.Locations {
+		place := inLine(l.Path, maxShown)
+		if l.Line != nil {
+			place += fmt.Sprintf(":%d", *l.Line)
+		}
+		places = append(places, place)
+	}
+	return places
+}
+
+// changeIn takes a text and what replaces it off the arguments, and returns them
+// as a diff.
+func changeIn(byName map[string]json.RawMessage) []string {
+	for _, keys := range changeKeys {
+		before, isBefore := textOf(byName[keys[0]])
+		after, isAfter := textOf(byName[keys[1]])
+		if isBefore && isAfter {
+			delete(byName, keys[0])
+			delete(byName, keys[1])
+			return diff(strings.Split(exposed(before), "\n"), strings.Split(exposed(after), "\n"))
+		}
+	}
+	return nil
+}
+
+// diff returns the lines of both, those that both begin and end with once.
+func diff(before, after []string) (shown []string) {
+	if len(before) == 1 && before[0] == "" {
+		before = nil // a new file
+	}
+	head, tail := 0, 0
+	for head < min(len(before), len(after)) && before[head] == after[head] {
+		head++
+	}
+	for tail < min(len(before), len(after))-head && before[len(before)-1-tail] == after[len(after)-1-tail] {
+		tail++
+	}
+	put := func(mark string, lines []string) {
+		for _, l := range lines {
+			shown = append(shown, mark+l)
+		}
+	}
+	put("  ", before[:head])
+	put("- ", before[head:len(before)-tail])
+	put("+ ", after[head:len(after)-tail])
+	put("  ", before[len(before)-tail:])
+	return shown
+}
+
+// plain returns the arguments in the order of their names, those of one line and
+// those of several.
+func plain(byName map[string]json.RawMessage) (short, long []string) {
+	for _, name := range slices.Sorted(maps.Keys(byName)) {
+		text, isText := textOf(byName[name])
+		if !isText || text == "" || text != strings.TrimSpace(text) && !strings.Contains(text, "\n") {
+			text = compacted(byName[name]) // shows where it begins and ends
+		}
+		if shown := field(name, text); len(shown) == 1 {
+			short = append(short, shown...)
+		} else {
+			long = append(long, shown...)
+		}
+	}
+	return short, long
+}
+
+// field returns an argument with its name.
+func field(name, text string) []string {
+	name = inLine(name, maxShown) + ":"
+	if !strings.Contains(text, "\n") {
+		return []string{name + " " + exposed(text)}
+	}
+	return append([]string{name}, hang("  | ", "  | ", text)...)
+}
+
+// hang returns the lines of a text, with first before the first and rest before
+// the others.
+func hang(first, rest, text string) []string {
+	shown := lines(text)
+	for i := range shown {
+		shown[i] = first + shown[i]
+		first = rest
+	}
+	return shown
+}
+
+// lines returns a text, exposed, line by line.
+func lines(text string) []string {
+	if text == "" {
+		return nil
+	}
+	return strings.Split(strings.TrimSuffix(exposed(text), "\n"), "\n")
+}
+
+// textOf returns the text that a value is, and whether it is one.
+func textOf(raw json.RawMessage) (text string, ok bool) {
+	return text, len(raw) > 0 && raw[0] == '"' && json.Unmarshal(raw, &text) == nil
+}
+
+// compacted returns JSON without what is not needed, or nothing if it is none.
+func compacted(raw json.RawMessage) string {
+	var b bytes.Buffer
+	if json.Compact(&b, raw) != nil {
+		return ""
+	}
+	return b.String()
+}

@@ -1,0 +1,473 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/mail"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/seed-028515a8/maestro/contracts"
+)
+
+// A form is what an elicitation asks a person to fill in, field by field. Its
+// zero value has no fields: then the answer is a JSON object, or none.
+type form struct {
+	fields []formField
+	filled map[string]json.RawMessage // by name, of the fields before at
+	at     int                        // the field that is asked for
+}
+
+// A formField is a field of a form, as far as it can be checked here; the server
+// of the form has the last word.
+type formField struct {
+	name     string
+	required bool
+	choices  []formChoice
+
+	Type        string          `json:"type"`
+	Title       string          `json:"title"`
+	Description string          `json:"description"`
+	Default     json.RawMessage `json:"default"`
+	Format      string          `json:"format"`
+	Minimum     *float64        `json:"minimum"`
+	Maximum     *float64        `json:"maximum"`
+	MinLength   int             `json:"minLength"`
+	MaxLength   *int            `json:"maxLength"`
+	MinItems    int             `json:"minItems"`
+	MaxItems    *int            `json:"maxItems"`
+	choosing
+	Items choosing `json:"items"`
+}
+
+// A choosing lists what may be chosen, in one of the ways that forms have.
+type choosing struct {
+	Enum  []json.RawMessage `json:"enum"`
+	Names []string          `json:"enumNames"`
+	OneOf []formChoice      `json:"oneOf"`
+	AnyOf []formChoice      `json:"anyOf"`
+}
+
+// A formChoice is a value that may be chosen, and what it is called.
+type formChoice struct {
+	Value string `json:"const"`
+	Title string `json:"title"`
+}
+
+// all returns the choices, nil if any text will do.
+func (c *choosing) all() []formChoice {
+	choices := slices.Concat(c.OneOf, c.AnyOf)
+	for i, raw := range c.Enum {
+		choice := formChoice{}
+		if choice.Value, _ = textOf(raw); choice.Value == "" {
+			choice.Value = compacted(raw)
+		}
+		if i < len(c.Names) {
+			choice.Title = c.Names[i]
+		}
+		choices = append(choices, choice)
+	}
+	return choices
+}
+
+// newForm reads a schema. One that is not as those of forms are has no fields.
+func newForm(schema json.RawMessage) *form {
+	var s struct {
+		Properties json.RawMessage `json:"properties"`
+		Required   []string        `json:"required"`
+	}
+	var byName map[string]json.RawMessage
+	if json.Unmarshal(schema, &s) != nil || json.Unmarshal(s.Properties, &byName) != nil {
+		return &form{}
+	}
+	f := &form{filled: map[string]json.RawMessage{}}
+	for _, name := range namesIn(s.Properties) {
+		field := formField{name: name, required: slices.Contains(s.Required, name)}
+		if json.Unmarshal(byName[name], &field) != nil {
+			return &form{}
+		}
+		if field.choices = field.all(); field.Type == "array" {
+			field.choices = field.Items.all()
+		}
+		if compacted(field.Default) == "null" {
+			field.Default = nil
+		}
+		f.fields = append(f.fields, field)
+	}
+	return f
+}
+
+// namesIn returns the names in an object, in their order.
+func namesIn(object json.RawMessage) (names []string) {
+	d := json.NewDecoder(bytes.NewReader(object))
+	depth, value := 0, false // value: the next token at depth 1 is not a name
+	for {
+		token, err := d.Token()
+		if err != nil {
+			return names
+		}
+		delim, isDelim := token.(json.Delim)
+		switch {
+		case isDelim && (delim == '{' || delim == '['):
+			depth++
+		case isDelim:
+			if depth--; depth == 1 {
+				value = false
+			}
+		case depth == 1 && !value:
+			if name, _ := token.(string); !slices.Contains(names, name) {
+				names = append(names, name)
+			}
+			value = true
+		case depth == 1:
+			value = false
+		}
+	}
+}
+
+// text returns a line for each field.
+func (f *form) text() []string {
+	var shown []string
+	for i := range f.fields {
+		shown = append(shown, f.fields[i].text())
+	}
+	return shown
+}
+
+// text returns the field with what may be filled in.
+func (f *formField) text() string {
+	var choices []string
+	for i, c := range f.choices {
+		name := inLine(c.Value, maxArgs)
+		if c.Title != "" && c.Title != c.Value {
+			name = inLine(c.Title, maxArgs) + " (" + name + ")"
+		}
+		choices = append(choices, fmt.Sprintf("%d = %s", i+1, name))
+	}
+	about := []string{strings.TrimSpace(f.kind() + " " + strings.Join(choices, ", "))}
+	if f.Default != nil {
+		about = append(about, "default "+f.preset())
+	}
+	if f.required {
+		about = append(about, "required")
+	}
+	text := inLine(f.name, maxArgs) + ": " + strings.Join(about, ", ")
+	for _, more := range []string{f.Title, f.Description} {
+		if more != "" && more != f.name {
+			text += " - " + inLine(more, maxArgs)
+		}
+	}
+	return text
+}
+
+// kind says what a field takes, and within which bounds.
+func (f *formField) kind() string {
+	words := map[string]string{"string": "text", "integer": "whole number", "boolean": "yes or no"}
+	kind := inLine(f.Type, 20)
+	if word, ok := words[f.Type]; ok {
+		kind = word
+	}
+	switch {
+	case f.Type == "array" && len(f.choices) > 0:
+		return "any, separated by commas, of"
+	case f.Type == "array":
+		return "texts, separated by commas"
+	case len(f.choices) > 0:
+		return "one of"
+	case f.Format != "":
+		return kind + " (" + inLine(f.Format, 40) + ")"
+	case f.Minimum != nil && f.Maximum != nil:
+		return fmt.Sprintf("%s from %v to %v", kind, *f.Minimum, *f.Maximum)
+	case f.Minimum != nil:
+		return fmt.Sprintf("%s from %v", kind, *f.Minimum)
+	case f.Maximum != nil:
+		return fmt.Sprintf("%s to %v", kind, *f.Maximum)
+	}
+	return kind
+}
+
+// preset returns the default in words.
+func (f *formField) preset() string {
+	if text, ok := textOf(f.Default); ok && text != "" {
+		return inLine(text, maxArgs)
+	}
+	return inLine(compacted(f.Default), maxArgs)
+}
+
+// prompt returns the words before the cursor.
+func (f *form) prompt() string {
+	if f.at >= len(f.fields) {
+		return "answer: "
+	}
+	field := &f.fields[f.at]
+	text := inLine(field.name, 40)
+	if len(f.fields) > 1 {
+		text += fmt.Sprintf(" (%d of %d)", f.at+1, len(f.fields))
+	}
+	if field.Default != nil {
+		text += " [" + inLine(field.preset(), 40) + "]"
+	}
+	return text + ": "
+}
+
+// An elicited is the answer to an elicitation.
+type elicited struct {
+	Action  string                     `json:"action"`
+	Content map[string]json.RawMessage `json:"content,omitempty"`
+}
+
+const (
+	actionAccept  = "accept"
+	actionDecline = "decline"
+	actionCancel  = "cancel"
+)
+
+// answer takes a line for the form: a field, or all of it.
+func (f *form) answer(r *contracts.ServerRequestResponse, line string) error {
+	line = strings.TrimSpace(line)
+	object, whole := strings.CutPrefix(line, actionAccept+" ")
+	object = strings.TrimSpace(object)
+	if whole = whole && strings.HasPrefix(object, "{"); !whole {
+		object, whole = line, strings.HasPrefix(line, "{")
+	}
+	done := elicited{Action: line}
+	switch {
+	case line == actionDecline || line == actionCancel:
+	case whole:
+		done.Action = actionAccept
+		if json.Unmarshal([]byte(object), &done.Content) != nil {
+			return errors.New("that is no JSON object, which is awaited after a brace")
+		}
+	case line == actionAccept:
+		done.Content = f.rest()
+	case len(f.fields) == 0:
+		return errors.New("accept, decline, cancel or a JSON object is awaited")
+	default:
+		if err := f.take(line); err != nil {
+			return err
+		}
+		done.Action, done.Content = actionAccept, f.filled
+	}
+	if done.Action == actionAccept {
+		if err := f.check(done.Content); err != nil {
+			if f.at == len(f.fields) {
+				f.restart()
+			}
+			return err
+		}
+	}
+	text, err := json.Marshal(done)
+	r.Content = textBlock(string(text))
+	f.restart()
+	return err
+}
+
+// restart asks for all fields once more, if the answer should be refused.
+func (f *form) restart() { f.filled, f.at = map[string]json.RawMessage{}, 0 }
+
+// take fills in the next field. It returns errMore until it was the last.
+func (f *form) take(line string) error {
+	field := &f.fields[f.at]
+	value, err := field.read(line)
+	if err != nil {
+		return fmt.Errorf("%s: %w", inLine(field.name, 40), err)
+	}
+	if value != nil {
+		f.filled[field.name] = value
+	}
+	if f.at++; f.at < len(f.fields) {
+		return errMore
+	}
+	return nil
+}
+
+// rest returns what is filled in, and the defaults of the other fields.
+func (f *form) rest() map[string]json.RawMessage {
+	content := map[string]json.RawMessage{}
+	for i := range f.fields {
+		name := f.fields[i].name
+		if value, ok := f.filled[name]; ok {
+			content[name] = value
+		} else if i >= f.at && f.fields[i].Default != nil {
+			content[name] = f.fields[i].Default
+		}
+	}
+	return content
+}
+
+// check says what is wrong with the content of a form.
+func (f *form) check(content map[string]json.RawMessage) error {
+	for i := range f.fields {
+		field := &f.fields[i]
+		value, ok := content[field.name]
+		var err error
+		if ok {
+			err = field.check(value)
+		} else if field.required {
+			err = errRequired
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %w", inLine(field.name, 40), err)
+		}
+	}
+	return nil
+}
+
+var errRequired = errors.New("it is required")
+
+// read returns the value that a line stands for, nil if the field is left out.
+func (f *formField) read(line string) (json.RawMessage, error) {
+	switch {
+	case line != "":
+	case f.Default != nil:
+		return f.Default, nil
+	case f.required:
+		return nil, errRequired
+	default:
+		return nil, nil
+	}
+	value, err := f.parse(line)
+	if err != nil {
+		return nil, err
+	}
+	return value, f.check(value)
+}
+
+func (f *formField) parse(line string) (json.RawMessage, error) {
+	switch f.Type {
+	case "string":
+		text, err := f.pick(line)
+		return asJSON(text), err
+	case "array":
+		list := []string{}
+		for part := range strings.SplitSeq(line, ",") {
+			text, err := f.pick(strings.TrimSpace(part))
+			if err != nil {
+				return nil, err
+			}
+			list = append(list, text)
+		}
+		return asJSON(list), nil
+	case "boolean":
+		switch strings.ToLower(line) {
+		case "y", "yes", "true":
+			return json.RawMessage("true"), nil
+		case "n", "no", "false":
+			return json.RawMessage("false"), nil
+		}
+	}
+	if json.Valid([]byte(line)) {
+		return json.RawMessage(line), nil
+	}
+	if f.Type != "" {
+		return nil, f.awaited()
+	}
+	return asJSON(line), nil
+}
+
+// pick returns the text that a line stands for: a choice, by number or name, what
+// is between quotes, or the line itself.
+func (f *formField) pick(line string) (string, error) {
+	if text, quoted := textOf(json.RawMessage(line)); quoted {
+		return text, nil
+	}
+	if len(f.choices) == 0 {
+		return line, nil
+	}
+	if n, err := strconv.Atoi(line); err == nil && n >= 1 && n <= len(f.choices) {
+		return f.choices[n-1].Value, nil
+	}
+	for _, c := range f.choices {
+		if strings.EqualFold(line, c.Value) || strings.EqualFold(line, c.Title) {
+			return c.Value, nil
+		}
+	}
+	return "", f.awaited()
+}
+
+// awaited says what the field takes.
+func (f *formField) awaited() error {
+	if len(f.choices) > 0 {
+		return fmt.Errorf("a choice from 1 to %d is awaited", len(f.choices))
+	}
+	return fmt.Errorf("%s is awaited", f.kind())
+}
+
+// check says what is wrong with a value.
+func (f *formField) check(raw json.RawMessage) error {
+	var value any
+	if err := json.Unmarshal(raw, &value); err != nil {
+		return err
+	}
+	ok := true
+	switch v := value.(type) {
+	case string:
+		ok = (f.Type == "string" || f.Type == "") && f.offers(v)
+		if size := utf8.RuneCountInString(v); ok && (size < f.MinLength || f.MaxLength != nil && size > *f.MaxLength) {
+			return fmt.Errorf("of %d characters it is too short or too long", size)
+		}
+		ok = ok && formatted(f.Format, v)
+	case float64:
+		ok = f.Type == "number" || f.Type == "" || f.Type == "integer" && v == float64(int64(v))
+		ok = ok && f.offers(compacted(raw)) && (f.Minimum == nil || v >= *f.Minimum) && (f.Maximum == nil || v <= *f.Maximum)
+	case bool:
+		ok = f.Type == "boolean" || f.Type == ""
+	case []any:
+		ok = f.Type == "array" || f.Type == ""
+		for _, e := range v {
+			text, isText := e.(string)
+			ok = ok && isText && f.offers(text)
+		}
+		if ok && (len(v) < f.MinItems || f.MaxItems != nil && len(v) > *f.MaxItems) {
+			return fmt.Errorf("%d are too few or too many", len(v))
+		}
+	default:
+		ok = false
+	}
+	if !ok {
+		return f.awaited()
+	}
+	return nil
+}
+
+// offers reports whether a text may be chosen.
+func (f *formField) offers(text string) bool {
+	return len(f.choices) == 0 || slices.ContainsFunc(f.choices, func(c formChoice) bool { return c.Value == text })
+}
+
+// formatted reports whether a text has the form that a field wants.
+func formatted(format, text string) bool {
+	var err error
+	switch format {
+	case "date":
+		_, err = time.Parse(time.DateOnly, text)
+	case "date-time":
+		_, err = time.Parse(time.RFC3339, text)
+	case "email":
+		var a *mail.Address
+		if a, err = mail.ParseAddress(text); err == nil {
+			return a.Address == text
+		}
+	case "uri":
+		var u *url.URL
+		if u, err = url.Parse(text); err == nil {
+			return u.IsAbs()
+		}
+	}
+	return err == nil
+}
+
+// asJSON returns a value as JSON.
+func asJSON(value any) json.RawMessage {
+	raw, err := json.Marshal(value)
+	if err != nil {
+		panic(err) // texts only
+	}
+	return raw
+}

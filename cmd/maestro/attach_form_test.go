@@ -1,0 +1,93 @@
+package main
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/seed-028515a8/maestro/contracts"
+)
+
+const someForm = `{"serverName":"crm","mode":"form","message":"Who?","requestedSchema":{"type":"object","properties":{
+	"name":{"type":"string","title":"Full name","minLength":2,"maxLength":5},
+	"age":{"type":"integer","minimum":0,"maximum":150,"default":30},
+	"colour":{"type":"string","enum":["red","1"],"enumNames":["Rot","Eins"]},
+	"tags":{"type":"array","items":{"anyOf":[{"const":"a","title":"A"},{"const":"b"}]},"maxItems":1},
+	"mail":{"type":"string","format":"email"},
+	"ok":{"type":"boolean","description":"Sure?"}},"required":["name","ok"]}}`
+
+func formQuestion() *question {
+	return &question{id: "q", kind: contracts.RequestMCPElicitation, tool: "elicit", args: raw(someForm)}
+}
+
+func TestFormIsShownFieldByField(t *testing.T) {
+	q := formQuestion()
+	compareText(t, q.text(q.keys(false), false), `? mcp elicitation: elicit
+  crm: Who?
+  name: text, required - Full name
+  age: whole number from 0 to 150, default 30
+  colour: one of 1 = Rot (red), 2 = Eins (1)
+  tags: any, separated by commas, of 1 = A (a), 2 = b
+  mail: text (email)
+  ok: yes or no, required - Sure?
+  field by field (enter takes the default, or leaves it out), decline, cancel, or a JSON object`)
+	if got, want := q.prompt(false), "name (1 of 6): "; got != want {
+		t.Errorf("got prompt %q, want %q", got, want)
+	}
+}
+
+func TestFormIsFilledInFieldByField(t *testing.T) {
+	for _, test := range []struct {
+		lines []string // with what is refused after "!"
+		want  string
+	}{
+		{[]string{"Ada", "", "1", "A", "a@b.c", "yes"}, `{"action":"accept","content":{"age":30,"colour":"red","mail":"a@b.c","name":"Ada","ok":true,"tags":["a"]}}`},
+		{[]string{"! name: it is required", "A! name: of 1 char", "Adelaide! name: of 8 char", "Ada",
+			"x! age: whole number", "3.5! age: whole", "151! age:", "7",
+			"3! colour: a choice from 1 to 2", `"1"`, "1,2! tags: 2 are too", "c! tags: a choice", "",
+			"nobody! mail: text (email)", "", "maybe! ok: yes or no", "n"},
+			`{"action":"accept","content":{"age":7,"colour":"1","name":"Ada","ok":false}}`},
+		{[]string{"Ada", "decline"}, `{"action":"decline"}`},
+		{[]string{"cancel"}, `{"action":"cancel"}`},
+		{[]string{`"Cancel"! name: of 6`, `"can"`, "accept! ok: it is required", "", "", "", "", "y"}, `{"action":"accept","content":{"age":30,"name":"can","ok":true}}`},
+		{[]string{`{"name":"Bo"}! ok: it is required`, `{"name":7,"ok":true}! name: text`, `{"name":"Bo"! no JSON object`,
+			`{"name":"Bo","ok":true,"colour":"blue"}! colour:`, `{"name":"Bo","ok":true,"tags":["z"]}! tags:`, `{"name":"Bo","ok":null}! ok:`,
+			`accept {"name":"Bo","ok":true,"more":[1]}`}, `{"action":"accept","content":{"more":[1],"name":"Bo","ok":true}}`},
+	} {
+		q := formQuestion()
+		for i, line := range test.lines {
+			line, refusal, refused := strings.Cut(line, "! ")
+			cmd, err := q.answer(line, false)
+			switch {
+			case refused:
+				if err == nil || errors.Is(err, errMore) || !strings.Contains(err.Error(), refusal) {
+					t.Errorf("%q: got %+v, %v; want an error with %q", line, cmd, err, refusal)
+				}
+			case i < len(test.lines)-1:
+				if !errors.Is(err, errMore) {
+					t.Errorf("%q: got %v, want that more is needed", line, err)
+				}
+			case err != nil || cmd.Content[0].Text != test.want:
+				t.Errorf("%q: got %+v, %v; want %s", test.lines, cmd.Content, err, test.want)
+			}
+		}
+		if q.begun() {
+			t.Errorf("%q: got a form that is begun after its answer", test.lines)
+		}
+	}
+}
+
+func TestFormThatIsNotUnderstoodTakesAnObject(t *testing.T) {
+	for _, schema := range []string{`{"type":"object","properties":{"a":{"type":["string","null"]}}}`, `7`, `{"type":"object"}`} {
+		q := question{id: "q", kind: contracts.RequestMCPElicitation, args: raw(`{"serverName":"s","message":"m","requestedSchema":` + schema + `}`)}
+		if text := q.text("", false); !strings.Contains(text, schema) {
+			t.Errorf("got %s, want %s in it", text, schema)
+		}
+		if _, err := q.answer("x", false); err == nil {
+			t.Errorf("%s: a text was taken", schema)
+		}
+		if _, err := q.answer(`{"a":null}`, false); err != nil {
+			t.Errorf("%s: %v", schema, err)
+		}
+	}
+}
