@@ -177,8 +177,12 @@ func (d *desk) answer(id string) {
 	}
 }
 
-// reopen puts a question back whose answer was refused.
+// reopen puts a question back whose answer was refused, unless it was refused
+// because the question has ended, which has been told.
 func (d *desk) reopen(q question) {
+	if !d.answered[q.id] {
+		return
+	}
 	delete(d.answered, q.id)
 	d.put(q)
 }

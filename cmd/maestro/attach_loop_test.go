@@ -591,6 +591,20 @@ func TestAnsweredQuestionIsNotAskedAgainByAnOlderState(t *testing.T) {
 	}
 }
 
+// TestQuestionThatEndedIsNotOpenedAgain has somebody else's answer be the first.
+func TestQuestionThatEndedIsNotOpenedAgain(t *testing.T) {
+	d := newDesk()
+	d.note(connectedAs("conn_me", "conn_me"))
+	d.note(told(approval)[0])
+	q := *d.first()
+	d.answer(q.id)
+	d.note(resolvedBy(q.id, contracts.ResolvedByUser))
+	d.reopen(q)
+	if d.first() != nil {
+		t.Error("got the question again, want it gone")
+	}
+}
+
 func TestWhoIsAskedForControlIsToldOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tm := open(t, attachFlags{}, true, connectedAs("conn_me", "conn_me"),
