@@ -735,7 +735,7 @@ func TestTerminalMarksPastes(t *testing.T) {
 			tm.a = newAttachment(tm.driver, tm.out, io.Discard, &attachFlags{})
 			tm.a.typed, tm.a.local.terminal = true, true
 			go func() { tm.left <- tm.a.run(t.Context(), r, tm.signals) }()
-			defer r.Close()
+			t.Cleanup(func() { _ = r.Close() })
 			tm.tell(connectedAs("conn_me", "conn_me"))
 			if got := tm.out.String(); !strings.HasPrefix(got, pasteOn) {
 				t.Errorf("%s: got %q, want pastes to be marked", name, got)
@@ -745,7 +745,9 @@ func TestTerminalMarksPastes(t *testing.T) {
 			tm.typeLine(pasteBegin + "one\ntwo\n" + pasteEnd)
 			tm.wantCalls(`{"type":"prompt","content":"one\ntwo"}`)
 			leave(tm)
-			<-tm.left
+			if err := <-tm.left; (err != nil) != (name == "refusal") {
+				t.Errorf("%s: got %v", name, err)
+			}
 			if got := tm.out.String(); strings.Count(got, pasteOff) != 1 || !strings.HasSuffix(got, pasteOff) {
 				t.Errorf("%s: got %q, want the terminal as it was", name, got)
 			}
