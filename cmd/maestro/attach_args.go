@@ -55,14 +55,17 @@ func summary(args json.RawMessage) string {
 	if command, isText := textOf(byName["command"]); isText {
 		return "$ " + inLine(command, maxArgs)
 	}
-	if ok && more != nil {
+	if ok && more != nil && more.Title != "" {
 		text := inLine(more.Title, maxArgs)
 		for _, place := range more.places() {
 			if !strings.Contains(text, place) {
 				text += " " + place
 			}
 		}
-		return strings.TrimSpace(text)
+		return text
+	}
+	if more != nil {
+		args = asJSON(byName)
 	}
 	return inLine(compacted(args), maxArgs)
 }
@@ -90,7 +93,9 @@ func details(args json.RawMessage) []string {
 	change := changeIn(byName)
 	if more != nil && more.Diff != "" {
 		change = lines(more.Diff)
-		delete(byName, "content")
+		if _, ok := textOf(byName["content"]); ok {
+			delete(byName, "content") // which is what the diff shows
+		}
 	}
 	short, long := plain(byName)
 	shown = append(append(shown, short...), change...)
@@ -195,7 +200,7 @@ func field(name, text string) []string {
 // hang returns the lines of a text, with first before the first and rest before
 // the others.
 func hang(first, rest, text string) []string {
-	shown := lines(text)
+	shown := split(text)
 	for i := range shown {
 		shown[i] = first + shown[i]
 		first = rest
@@ -208,6 +213,11 @@ func lines(text string) []string {
 	if text == "" {
 		return nil
 	}
+	return split(text)
+}
+
+// split returns a text as lines does, the empty one as an empty line.
+func split(text string) []string {
 	return strings.Split(strings.TrimSuffix(exposed(text), "\n"), "\n")
 }
 

@@ -33,6 +33,7 @@ func TestWhatIsApprovedIsShownWhole(t *testing.T) {
 		{"spaces at the ends", `{"a":" x","b":""}`, "  a: \" x\"\n  b: \"\"\n"},
 		{"no object", `"text"`, "  \"text\"\n"},
 		{"nothing", ``, ""},
+		{"an empty command", `{"command":""}`, "  $ \n"},
 		{"what cannot be seen", `{"command":"a\u001b[2Kb\u0008\u202ec\u200bd\u009b\re"}`, "  $ a\\x1b[2Kb\\b\\u202ec\\u200bd\\u009b\\re\n"},
 		{"a name with lines", `{"a\n  $ ls":"x"}`, "  a⏎  $ ls: x\n"},
 		{"of an agent that tells more", `{"host":"h","_acp":{"title":"Change it","kind":"edit","locations":[{"path":"/c.json","line":3}],"diff":"-a\n+b\n","omitted_bytes":7}}`,
@@ -80,7 +81,8 @@ func TestSummaryFoldsNothing(t *testing.T) {
 		`{"command":"echo 'a  b'\necho 2"}`: "$ echo 'a  b'⏎echo 2",
 		`{"path":"x  y"}`:                   `{"path":"x  y"}`,
 		`{"a":1,"_acp":{"title":"Edit x.go","locations":[{"path":"x.go"},{"path":"y.go","line":2}],"options":[]}}`: "Edit x.go y.go:2",
-		``: "",
+		`{"a":1,"_acp":{"kind":"edit"}}`: `{"a":1}`,
+		``:                               "",
 	} {
 		if got := summary(raw(args)); got != want {
 			t.Errorf("%s: got %q, want %q", args, got, want)

@@ -467,7 +467,7 @@ func formatted(format, text string) bool {
 func asJSON(value any) json.RawMessage {
 	raw, err := json.Marshal(value)
 	if err != nil {
-		panic(err) // texts only
+		panic(err) // it was read as JSON, or is text
 	}
 	return raw
 }

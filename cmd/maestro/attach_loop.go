@@ -58,7 +58,7 @@ type attachment struct {
 	failed   bool // a line, or something that was sent, was refused
 	ended    bool // there are no more lines
 	lastStop time.Time
-	paste    paste
+	paste    paste        // of the goroutine that reads lines
 	gone     *withdrawal  // nil unless the question at the prompt has gone
 	past     *history     // nil unless it is being shown
 	orders   chan order   // maxSending-buffered; never closed

@@ -190,29 +190,43 @@ func (w wish) text() string {
 var noReasons = []string{"Approved", "Denied by user"}
 
 // decided says how an approval ended: the verdict, and after the name of who
-// decided what else was said.
+// decided what else was said and which option that is.
 func decided(e *contracts.ServerRequestResolved, options []option) (verdict, more string) {
 	verdict = string(e.Resolution)
-	if slices.Contains(noReasons, e.Reason) {
-		return verdict, ""
+	approved := e.Resolution == contracts.VerdictApproved
+	w := wishIn(e.Reason)
+	chosen := 0
+	switch {
+	case w.OptionID != "":
+		chosen = slices.IndexFunc(options, func(o option) bool { return o.ID == w.OptionID }) + 1
+	case e.ResolvedBy == contracts.ResolvedByUser:
+		chosen = meant(options, approved, w.Remember == forSession)
 	}
-	var w wish
-	if !strings.HasPrefix(e.Reason, "{") || json.Unmarshal([]byte(e.Reason), &w) != nil || w == (wish{}) {
-		return verdict, colon(e.Reason)
-	}
-	if i := slices.IndexFunc(options, func(o option) bool { return o.ID == w.OptionID }); i >= 0 {
-		if options[i].rejects() == (e.Resolution == contracts.VerdictApproved) {
+	switch {
+	case chosen > 0:
+		o := options[chosen-1]
+		if o.rejects() == approved {
 			verdict = "answered" // the agent heeds the option
 		}
-		more = fmt.Sprintf(": %d. %s", i+1, options[i].text())
-	} else if w.OptionID != "" {
+		more = fmt.Sprintf(": %d. %s", chosen, o.text())
+	case w.OptionID != "":
 		more = ": option " + inLine(w.OptionID, maxArgs)
-	}
-	if w.Remember == forSession {
-		more += ", always in this session"
+	case w.Remember == forSession:
+		more = ", always in this session"
 	}
 	if w.Rule != "" {
 		more += ", as the rule " + inLine(w.Rule, maxArgs)
 	}
 	return verdict, more + colon(w.Reason)
+}
+
+// wishIn returns the wish that a reason is; one that is none says why.
+func wishIn(reason string) (w wish) {
+	if slices.Contains(noReasons, reason) {
+		return wish{}
+	}
+	if !strings.HasPrefix(reason, "{") || json.Unmarshal([]byte(reason), &w) != nil || w == (wish{}) {
+		return wish{Reason: reason}
+	}
+	return w
 }

@@ -192,24 +192,27 @@ func TestQuestionsShowWhatIsAsked(t *testing.T) {
 }
 
 func TestEndOfAnApprovalSaysWhatWasChosen(t *testing.T) {
-	ask := &contracts.ServerRequest{RequestID: "q", RequestType: contracts.RequestApproval, Tool: "edit",
-		Args: raw(`{"_acp":{"options":[{"id":"all","name":"All","kind":"allow_always"},{"id":"no","name":"No","kind":"reject_once"}]}}`)}
+	const offers = `{"_acp":{"options":[{"id":"all","name":"All","kind":"allow_always"},{"id":"no","name":"No","kind":"reject_once"}]}}`
 	for _, test := range []struct {
+		args    string
 		verdict contracts.Verdict
 		reason  string
 		want    string
 	}{
-		{contracts.VerdictApproved, "Approved", "approval approved by user"},
-		{contracts.VerdictDenied, "Denied by user", "approval denied by user"},
-		{contracts.VerdictDenied, "not now", "approval denied by user: not now"},
-		{contracts.VerdictApproved, `{"option_id":"all"}`, "approval approved by user: 1. All (allow always, all)"},
-		{contracts.VerdictDenied, `{"option_id":"no"}`, "approval denied by user: 2. No (reject once, no)"},
-		{contracts.VerdictApproved, `{"option_id":"no"}`, "approval answered by user: 2. No (reject once, no)"},
-		{contracts.VerdictApproved, `{"option_id":"x"}`, "approval approved by user: option x"},
-		{contracts.VerdictApproved, `{"remember":"session","rule":"bash(ls)"}`, "approval approved by user, always in this session, as the rule bash(ls)"},
-		{contracts.VerdictDenied, `{"remember":"session","reason":"no"}`, "approval denied by user, always in this session: no"},
-		{contracts.VerdictApproved, `{"other":1}`, `approval approved by user: {"other":1}`},
+		{`{}`, contracts.VerdictApproved, "Approved", "approval approved by user"},
+		{`{}`, contracts.VerdictDenied, "Denied by user", "approval denied by user"},
+		{`{}`, contracts.VerdictDenied, "not now", "approval denied by user: not now"},
+		{`{}`, contracts.VerdictApproved, `{"remember":"session","rule":"bash(ls)"}`, "approval approved by user, always in this session, as the rule bash(ls)"},
+		{`{}`, contracts.VerdictDenied, `{"remember":"session","reason":"no"}`, "approval denied by user, always in this session: no"},
+		{`{}`, contracts.VerdictApproved, `{"other":1}`, `approval approved by user: {"other":1}`},
+		{offers, contracts.VerdictApproved, "Approved", "approval approved by user: 1. All (allow always, all)"},
+		{offers, contracts.VerdictApproved, `{"option_id":"all"}`, "approval approved by user: 1. All (allow always, all)"},
+		{offers, contracts.VerdictDenied, "not now", "approval denied by user: 2. No (reject once, no): not now"},
+		{offers, contracts.VerdictDenied, `{"option_id":"no"}`, "approval denied by user: 2. No (reject once, no)"},
+		{offers, contracts.VerdictApproved, `{"option_id":"no"}`, "approval answered by user: 2. No (reject once, no)"},
+		{offers, contracts.VerdictApproved, `{"option_id":"x"}`, "approval approved by user: option x"},
 	} {
+		ask := &contracts.ServerRequest{RequestID: "q", RequestType: contracts.RequestApproval, Tool: "edit", Args: raw(test.args)}
 		got := rendered(told(ask, &contracts.ServerRequestResolved{RequestID: "q", RequestType: contracts.RequestApproval,
 			Resolution: test.verdict, Reason: test.reason, ResolvedBy: contracts.ResolvedByUser})...)
 		if !strings.HasSuffix(got, "\n-- "+test.want+"\n") {
