@@ -48,7 +48,7 @@ func (d *Decoder) Body(text []byte, into any) error {
 // EncodeBody encodes a pointer to one of the body types, with the same care and
 // the same errors as [EncodeEvent].
 func EncodeBody(body any) ([]byte, error) {
-	encoded, err := encode(body)
+	encoded, err := encode(nil, body)
 	if err != nil {
 		return nil, failure(CodeInternal, "Failed to encode body: ", err)
 	}

@@ -26,8 +26,12 @@ type Encoded struct {
 //
 // The error for an event that no schema allows (R15) is an [*Error] with code
 // internal_error whose message can be shown to clients instead (R16).
-func EncodeEvent(e Event) (Encoded, error) {
-	encoded, err := encode(e)
+func EncodeEvent(e Event) (Encoded, error) { return EncodeEventInto(nil, e) }
+
+// EncodeEventInto is EncodeEvent with a buffer to write Body into, whose contents
+// are lost. If it is too small, Body is elsewhere.
+func EncodeEventInto(buf []byte, e Event) (Encoded, error) {
+	encoded, err := encode(buf, e)
 	if err != nil {
 		return Encoded{}, failure(CodeInternal, "Failed to emit headless message: ", err)
 	}
@@ -43,7 +47,7 @@ func ValidateEvent(e Event) error {
 // EncodeSnapshot encodes a snapshot, with the same care and the same errors as
 // [EncodeEvent].
 func EncodeSnapshot(s *Snapshot) ([]byte, error) {
-	encoded, err := encode(s)
+	encoded, err := encode(nil, s)
 	if err != nil {
 		return nil, failure(CodeInternal, "Failed to emit headless snapshot: ", err)
 	}
@@ -53,7 +57,7 @@ func EncodeSnapshot(s *Snapshot) ([]byte, error) {
 // EncodeCommand encodes a client's message. It refuses what a server would
 // refuse, with an [*Error] of code bad_request.
 func EncodeCommand(c Command) ([]byte, error) {
-	encoded, err := encode(c)
+	encoded, err := encode(nil, c)
 	if err != nil {
 		return nil, failure(CodeBadRequest, "Failed to encode command: ", err)
 	}
@@ -67,7 +71,7 @@ func EncodeFrame(f Frame) ([]byte, error) {
 	if m, ok := f.(*Message); ok && m != nil {
 		return EncodeCommand(m.Command)
 	}
-	encoded, err := encode(f)
+	encoded, err := encode(nil, f)
 	if err != nil {
 		return nil, failure(CodeBadRequest, "Failed to encode frame: ", err)
 	}
@@ -78,8 +82,9 @@ func failure(code Code, doing string, err error) *Error {
 	return &Error{Code: code, Type: ErrorProtocol, Message: doing + err.Error()}
 }
 
-// encode writes a message whose Go type has a plan.
-func encode(message any) (Encoded, error) {
+// encode writes a message whose Go type has a plan, into buf if that is large
+// enough.
+func encode(buf []byte, message any) (Encoded, error) {
 	v := reflect.ValueOf(message)
 	if v.Kind() != reflect.Pointer || v.IsNil() {
 		return Encoded{}, fmt.Errorf("$ Expected a message, not %T", message)
@@ -88,7 +93,10 @@ func encode(message any) (Encoded, error) {
 	if p == nil {
 		return Encoded{}, fmt.Errorf("$ Expected a known message, not %T", message)
 	}
-	w := writer{buf: make([]byte, 0, 256)}
+	if cap(buf) == 0 {
+		buf = make([]byte, 0, 256)
+	}
+	w := writer{buf: buf[:0]}
 	w.object(p, v.Elem())
 	if len(w.violations) > 0 {
 		return Encoded{}, errors.New(strings.Join(w.violations, "; "))

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -41,9 +42,10 @@ type encoded struct {
 }
 
 // encode validates and encodes an event. One that the schema does not allow is
-// replaced by the error that says so (R16).
-func encode(ev contracts.Event) encoded {
-	enc, err := contracts.EncodeEvent(ev)
+// replaced by the error that says so (R16). The body is in buf if that is large
+// enough.
+func encode(buf []byte, ev contracts.Event) encoded {
+	enc, err := contracts.EncodeEventInto(buf, ev)
 	switch {
 	case err == nil && len(enc.Body) <= contracts.MaxEventBytes:
 		return encoded{ev, enc}
@@ -89,7 +91,7 @@ func (h *Hub) head(s *state) uint64 { return h.journal.Head() + uint64(len(s.out
 func (h *Hub) publish(s *state, events ...contracts.Event) {
 	for _, ev := range events {
 		for _, part := range split(ev) {
-			h.publishEncoded(s, encode(part))
+			h.publishEncoded(s, encode(nil, part))
 		}
 	}
 }
@@ -265,13 +267,28 @@ func (h *Hub) publishUtility(ctx context.Context, events ...contracts.Event) err
 	return h.show(events)
 }
 
+// spaces are where events are encoded that are shown: the journal has copied them
+// when that is done. Without them a command that writes much would have the
+// collector run ten times a second.
+var spaces = sync.Pool{New: func() any { return new([]byte) }}
+
+// maxSpace bounds what is kept of them.
+const maxSpace = 256 << 10
+
 // show encodes and publishes events.
 func (h *Hub) show(events []contracts.Event) error {
 	batch := make([]encoded, 0, len(events))
+	space := spaces.Get().(*[]byte)
+	defer spaces.Put(space)
+	buf := *space // of the first event, which is often the only one
 	for _, ev := range events {
 		for _, part := range split(ev) { // outside the lock: encoding is the larger part of the work
-			batch = append(batch, encode(part))
+			batch = append(batch, encode(buf, part))
+			buf = nil
 		}
+	}
+	if len(batch) > 0 && cap(batch[0].Body) <= maxSpace {
+		*space = batch[0].Body
 	}
 	err := error(nil)
 	h.update(func(s *state) {

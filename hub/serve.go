@@ -357,7 +357,7 @@ func (h *Hub) pushFrame(s *state, b *mailbox, f contracts.Frame) {
 
 // pushEvent queues a private event at cursor.
 func (h *Hub) pushEvent(s *state, b *mailbox, cursor uint64, ev contracts.Event) {
-	h.push(s, b, parcel{at: cursor, frame: b.form.AppendMessage(nil, cursor, encode(ev).Body)})
+	h.push(s, b, parcel{at: cursor, frame: b.form.AppendMessage(nil, cursor, encode(nil, ev).Body)})
 }
 
 // tell queues a control frame for every socket of the connection. Streams, which
@@ -371,7 +371,7 @@ func (h *Hub) tell(s *state, c *connection, f contracts.Frame) {
 // confide queues a private event at cursor for every subscription of the
 // connection. One that is detached finds it when it comes back.
 func (h *Hub) confide(s *state, c *connection, cursor uint64, ev contracts.Event) {
-	body := encode(ev).Body
+	body := encode(nil, ev).Body
 	for _, sub := range c.subs {
 		if b := sub.box; b != nil {
 			h.push(s, b, parcel{at: cursor, frame: b.form.AppendMessage(nil, cursor, body)})
