@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"strings"
 
@@ -38,6 +39,9 @@ func newNative(name string, o Options) (Agent, error) {
 	rules, err := llm.ParseRules(o.Allow, o.Ask, o.Deny)
 	if err != nil {
 		return nil, err
+	}
+	for _, rule := range rules.Strangers() {
+		o.Log.Warn("a rule is about a tool that only a client may have", slog.String("rule", rule))
 	}
 	work, err := workspace.Open(o.Dir, workspace.Options{})
 	if err != nil {

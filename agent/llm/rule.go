@@ -33,6 +33,7 @@ type Rules struct{ rules []rule }
 //	mcp__files__*        every call of the tools whose names match; * is any text
 //	bash(git status:*)   commands that begin with these words
 //	bash(make check)     exactly this command line
+//	bash(rm*)            commands of this form; * is any text, and nothing is allowed so
 //	edit(src/**)         paths below the workspace root; * stops at slashes, ** does not
 //	read(/etc/**)        absolute paths
 //
@@ -55,6 +56,8 @@ type Rules struct{ rules []rule }
 // must be allowed, and words that a command begins with allow nothing. What is
 // denied or asked about under read is so under grep; a search of more than that
 // leaves it out.
+//
+// A rule that can never match, by how it is written, is an error.
 func ParseRules(allowed, asked, denied []string) (Rules, error) {
 	var rules Rules
 	for _, group := range []struct {
@@ -65,6 +68,9 @@ func ParseRules(allowed, asked, denied []string) (Rules, error) {
 			r, err := parseRule(text, group.decision)
 			if err != nil {
 				return Rules{}, err
+			}
+			if why := r.slip(); why != "" {
+				return Rules{}, fmt.Errorf("rule %q: %s", r.text, why)
 			}
 			rules.rules = append(rules.rules, r)
 		}
@@ -304,6 +310,9 @@ func (r rule) mayRun(command judged) bool {
 // them if the rule is no prefix. Loosely, a program is the same wherever it lies,
 // and a word may be more than it says.
 func (r rule) begins(command simpleCommand, loosely bool) bool {
+	if r.globs() {
+		return r.spans(command)
+	}
 	words := r.wanted()
 	if len(command) < len(words) || r.words == nil && len(command) > len(words) {
 		return false
@@ -319,6 +328,9 @@ func (r rule) begins(command simpleCommand, loosely bool) bool {
 // mayBegin is begins, loosely, for a command of which the shell decides a part:
 // from there on it may be anything.
 func (r rule) mayBegin(command simpleCommand) bool {
+	if r.globs() {
+		return r.maySpan(command)
+	}
 	words := r.wanted()
 	for i, w := range command {
 		switch {
@@ -329,6 +341,49 @@ func (r rule) mayBegin(command simpleCommand) bool {
 		}
 	}
 	return false
+}
+
+// globs reports whether the rule's pattern is the form of a command, in which * is
+// any text. What is allowed is never said so: it would be more than one means.
+func (r rule) globs() bool {
+	return r.decision != allow && r.words == nil && strings.Contains(r.pattern, "*")
+}
+
+// spans reports whether a command has the form of the pattern. One that ends in a
+// blank and * is also about the command without more words.
+func (r rule) spans(command simpleCommand) bool {
+	form := strings.Join(strings.Fields(r.pattern), " ")
+	return slices.ContainsFunc(command.lines(), func(line string) bool {
+		return matchText(form, line) || matchText(form, line+" ")
+	})
+}
+
+// maySpan is spans for a command of which the shell decides a part.
+func (r rule) maySpan(command simpleCommand) bool {
+	known := slices.IndexFunc(command, func(w word) bool { return !w.fixed })
+	if known < 0 {
+		return false
+	}
+	head, _, _ := strings.Cut(strings.Join(strings.Fields(r.pattern), " "), "*")
+	return slices.ContainsFunc(command[:known].lines(), func(line string) bool {
+		if known > 0 {
+			line += " "
+		}
+		return strings.HasPrefix(line, head) || strings.HasPrefix(head, line)
+	})
+}
+
+// lines returns the command as texts: as it is, and with its program wherever that
+// lies.
+func (c simpleCommand) lines() []string {
+	if len(c) == 0 {
+		return []string{""}
+	}
+	var rest strings.Builder
+	for _, w := range c[1:] {
+		rest.WriteString(" " + w.text)
+	}
+	return []string{c[0].text + rest.String(), path.Base(c[0].text) + rest.String()}
 }
 
 // wanted returns the words of the rule's pattern.

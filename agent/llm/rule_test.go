@@ -143,6 +143,28 @@ func TestRulesDecideCommands(t *testing.T) {
 		{"bash", "", "bash(rm -r x)", "rm -r x $Y", ask},
 		{"bash(rm -i:*)", "", "bash(rm:*)", "rm -i $X", allow}, // whatever it is
 		{"", "", "bash(git push:*)", "git $X", ask},
+
+		// With * a denial has the form of a command.
+		{"bash", "", "bash(rm*)", "touch x; rm -f y", deny},
+		{"bash", "", "bash(rm*)", "/bin/rmdir x", deny},
+		{"bash", "", "bash(rm*)", "sudo sh -c 'ls; rm y'", deny},
+		{"bash", "", "bash(rm*)", "r''m y", deny},
+		{"bash", "", "bash(rm*)", "ls rm", allow},
+		{"bash", "", "bash(rm*)", "ls *.go", allow},
+		{"bash", "", "bash(rm*)", "ls $X", allow},
+		{"bash", "", "bash(rm*)", "r* x", ask},
+		{"bash", "", "bash(rm*)", "$X x", ask},
+		{"bash", "", "bash(rm *)", "rm", deny},
+		{"bash", "", "bash(rm  *)", "rm x", deny},
+		{"bash", "", "bash(rm *)", "rmdir x", allow},
+		{"bash", "", "bash(git * --force)", "git push origin --force", deny},
+		{"bash", "", "bash(git * --force)", "git push --force origin", allow},
+		{"bash", "", "bash(git * --force)", "git push $X", ask},
+		{"bash", "", "bash(git * --force)", "ls $X", allow},
+		{"bash", "", "bash(*secret*)", "cat a/secret/b", deny},
+		{"bash", "", "bash(*secret*)", "cat $X", ask},
+		{"bash", "bash(git push*)", "", "git push", ask},
+		{"bash(git push:*)", "", "bash(git*)", "git push", allow}, // the longer pattern
 		{"bash", "", "bash(rm:*)", "sudo " + strings.Repeat("sh ", 20_000) + "x", ask},
 	}
 	for _, tt := range tests {
@@ -253,7 +275,7 @@ func TestRulesDecideToolsOfServers(t *testing.T) {
 		{"t", "", "", many, allow},
 
 		// Only our shell is known to read a prefix as we do.
-		{"t(git status:*)", "", "", `{"command":"git status"}`, undecided},
+		{"*(git status:*)", "", "", `{"command":"git status"}`, undecided},
 		{"t(make check)", "", "", `{"command":"make check"}`, allow},
 		{"t(make check)", "", "", `{"command":"make check","cwd":"/"}`, undecided},
 		{"*(git status:*)", "", "", `{"path":"git status"}`, undecided},
@@ -295,5 +317,50 @@ func TestBadRulesAreErrors(t *testing.T) {
 		if _, err := ParseRules([]string{text}, nil, nil); err == nil {
 			t.Errorf("%q: got no error", text[:min(len(text), 20)])
 		}
+	}
+}
+
+func TestRulesThatCanNeverMatchAreErrors(t *testing.T) {
+	for text, want := range map[string]string{
+		"Bash(touch:*)":      "its name is bash",
+		"Write":              "its name is write",
+		"WRIT*":              "its name is write",
+		"git:*":              "bash(git status:*)",
+		"MCP__files__*":      "begin with mcp__",
+		"bash(git:* push)":   ":* belongs at the end",
+		"bash(rm*:*)":        ":* belongs at the end",
+		"bash(curl * | sh)":  "one command",
+		"bash(cd x && rm:*)": "one command",
+		"bash(rm '*')":       "one command",
+		"read(src:*)":        "read(src/**)",
+		"read(~/.ssh/**)":    "absolute",
+		"read(../secret)":    "absolute",
+		"read(src/../../x)":  "absolute",
+		"ask_user(anything)": "name the tool alone",
+	} {
+		if _, err := ParseRules(nil, nil, []string{text}); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: got %v, want an error that says %q", text, err, want)
+		}
+	}
+	for text, want := range map[string]string{
+		"bash(ls *)":                 "bash(git status:*)",
+		"mcp__sh__run(git status:*)": "allows only commands of bash",
+		"deploy(git status:*)":       "allows only commands of bash",
+	} {
+		if _, err := ParseRules([]string{text}, nil, nil); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("allow %q: got %v, want an error that says %q", text, err, want)
+		}
+	}
+	for _, text := range []string{"*", "b*", "mcp__a__B", "m*", "Deploy", "bash(ls)", "bash(a && b)", "bash(rm *)", "bash(*)", "mcp__sh__run(rm:*)", "mcp__f__x(~/x)", "read(/etc/**)", "read(~x/../y)", "*(src/**)"} {
+		if _, err := ParseRules(nil, nil, []string{text}); err != nil {
+			t.Errorf("%q: %v", text, err)
+		}
+	}
+}
+
+func TestRulesAboutNobodysToolAreTold(t *testing.T) {
+	rules := parsed(t, "bash(ls:*) + deploy", "mcp__a__b + x*", "ask_user + nosuchtool(a)")
+	if got := strings.Join(rules.Strangers(), " + "); got != "deploy + nosuchtool(a)" {
+		t.Errorf("got %q, want the rules of clients' tools", got)
 	}
 }

@@ -65,7 +65,7 @@ func (s *settings) registerShared(cmd *cobra.Command) {
 	f.StringArrayVar(&s.allow, "allow", nil, "calls of an llm: agent that need no approval, such as 'bash(git status:*)' or read")
 	f.StringArrayVar(&s.ask, "ask", nil, "calls of an llm: agent that need one")
 	f.StringArrayVar(&s.deny, "deny", nil, "calls of an llm: agent that never run")
-	f.StringVar(&s.modelURL, "model-url", "", "where the provider of an llm: agent is; default: ANTHROPIC_BASE_URL or OPENAI_BASE_URL, else its own address")
+	f.StringVar(&s.modelURL, "model-url", "", "where the provider of an llm: agent is, such as http://127.0.0.1:11434; /v1 is added if there is no path; default: ANTHROPIC_BASE_URL or OPENAI_BASE_URL, else its own address")
 	f.IntVar(&s.maxIterations, "max-iterations", 100, "turns of the model for one prompt of an llm: agent")
 	f.Int64Var(&s.contextTokens, "context-tokens", 200_000, "size of the model's context; history is summarised before it is full")
 	f.Int64Var(&s.maxTokens, "max-tokens", 0, "longest reply of the model; 0 is the provider's default")
@@ -166,6 +166,9 @@ func (s *settings) sensible() error {
 	}
 	if !isAgent(s.agent) {
 		return fmt.Errorf("--agent %q: want shell, script:FILE, conformance, headless:CMD, acp:CMD or llm:PROVIDER/MODEL", s.agent)
+	}
+	if _, err := llm.ParseRules(s.allow, s.ask, s.deny); err != nil {
+		return err
 	}
 	if err := s.addresses(); err != nil {
 		return err

@@ -229,6 +229,7 @@ func TestWhatCannotStartSaysWhy(t *testing.T) {
 		{[]string{"serve", "--listen", "127.0.0.1:0", "--agent", "headless:"}, exitUsage, "headless:"},
 		{[]string{"serve", "--agent", "shell:x"}, exitUsage, "shell:x"},
 		{[]string{"serve", "--listen", "127.0.0.1:0", "--agent", "script:/does/not/exist"}, exitFailure, "/does/not/exist"},
+		{[]string{"serve", "--agent", "llm:anthropic/m", "--deny", "Bash(touch:*)"}, exitUsage, "its name is bash"},
 		{[]string{"serve", "--auth", "maybe"}, exitUsage, "maybe"},
 		{[]string{"serve", "--lease-ttl", "-1s"}, exitUsage, "positive"},
 		{[]string{"serve", "--max-connections", "0"}, exitUsage, "positive"},
