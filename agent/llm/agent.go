@@ -189,6 +189,11 @@ func (a *Agent) Check(content string) error {
 // Run has the model work on a prompt until it has nothing more to do.
 func (a *Agent) Run(ctx context.Context, work contracts.Work) error {
 	r := a.newRun()
+	if text, ok, err := r.ruled(work); err != nil {
+		return err
+	} else if ok {
+		return r.answer(ctx, text)
+	}
 	parts := promptParts(work)
 	if len(parts) == 0 {
 		return r.answer(ctx, "The prompt is empty.")

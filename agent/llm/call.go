@@ -225,23 +225,19 @@ func (r *run) approve(ctx context.Context, c *call, why string, loops bool) (boo
 
 // allowed acts on the answer to an approval, and reports whether the call runs.
 func (r *run) allowed(ctx context.Context, c *call, out contracts.Outcome) (bool, error) {
-	w, reason := wishOf(out)
-	if err := r.heed(c, out, w); err != nil {
-		if err := r.status(ctx, "Not remembered: "+shownError(err)); err != nil {
+	re := r.react(c, out)
+	if re.status != "" {
+		if err := r.status(ctx, re.status); err != nil {
 			return false, err
 		}
 	}
 	if out.By == contracts.ResolvedByUser {
 		r.recent = repetition{} // somebody has looked at it
 	}
-	if out.Verdict == contracts.VerdictApproved {
+	if re.no == "" {
 		return true, nil
 	}
-	text := "Not run: the request was " + string(out.Verdict) + " by " + string(out.By) + "."
-	if reason != "" {
-		text += " Reason: " + reason
-	}
-	return false, errors.Join(r.denied(ctx, c, out.Verdict, text), r.withdrawn(ctx, out))
+	return false, errors.Join(r.denied(ctx, c, re.verdict, re.no), r.withdrawn(ctx, out))
 }
 
 // withdrawn returns why the run ends with a question that the runtime cancelled:

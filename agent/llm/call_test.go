@@ -145,16 +145,17 @@ func TestAnswersAreRememberedForTheSession(t *testing.T) {
 		name, reason, command string
 		verdict               contracts.Verdict
 		asked                 int
-		status                bool
+		status                string // how the first begins; "" if there is none
 	}{
-		{"plain", "Approved", "make", contracts.VerdictApproved, 2, false},
-		{"this line", `{"remember":"session"}`, "make", contracts.VerdictApproved, 1, false},
-		{"another line", `{"remember":"session"}`, "make all", contracts.VerdictApproved, 2, false},
-		{"a rule", `{"remember":"session","rule":"bash(make:*)"}`, "make all", contracts.VerdictApproved, 1, false},
-		{"a denial", `{"remember":"session","reason":"no building"}`, "make", contracts.VerdictDenied, 1, false},
-		{"a rule for something else", `{"remember":"session","rule":"bash(rm:*)"}`, "make", contracts.VerdictApproved, 2, true},
-		{"a rule that is none", `{"remember":"session","rule":"bash("}`, "make", contracts.VerdictApproved, 2, true},
-		{"for ever", `{"remember":"always"}`, "make", contracts.VerdictApproved, 2, true},
+		{"plain", "Approved", "make", contracts.VerdictApproved, 2, ""},
+		{"this line", `{"remember":"session"}`, "make", contracts.VerdictApproved, 1, "Remembered for the session: allow bash(make)"},
+		{"another line", `{"remember":"session"}`, "make all", contracts.VerdictApproved, 2, "Remembered for the session: allow bash(make)"},
+		{"a rule", `{"remember":"session","rule":"bash(make:*)"}`, "make all", contracts.VerdictApproved, 1, "Remembered for the session: allow bash(make:*)"},
+		{"a denial", `{"remember":"session","reason":"no building"}`, "make", contracts.VerdictDenied, 1, "Remembered for the session: deny bash(make)"},
+		{"a rule for something else", `{"remember":"session","rule":"bash(rm:*)"}`, "make", contracts.VerdictApproved, 2, "Not remembered: "},
+		{"a rule that is none", `{"remember":"session","rule":"bash("}`, "make", contracts.VerdictApproved, 2, "Not remembered: "},
+		{"for ever", `{"remember":"always"}`, "make", contracts.VerdictApproved, 2, "Not remembered: "},
+		{"a denial that is none", `{"remember":"session"`, "make", contracts.VerdictDenied, 2, "Not remembered: "},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -171,8 +172,8 @@ func TestAnswersAreRememberedForTheSession(t *testing.T) {
 			if got := len(host.Asked()); got != tt.asked {
 				t.Errorf("got %d questions, want %d", got, tt.asked)
 			}
-			if got := len(statuses(host)) > 0; got != tt.status {
-				t.Errorf("got statuses %q, want some: %t", statuses(host), tt.status)
+			if got := statuses(host); (len(got) > 0) != (tt.status != "") || tt.status != "" && !strings.HasPrefix(got[0], tt.status) {
+				t.Errorf("got statuses %q, want %q", got, tt.status)
 			}
 			if tt.name == "a denial" {
 				if got := results(m.request(1))[0].Text; !strings.Contains(got, "no building") || strings.Contains(got, "remember") {
@@ -256,7 +257,7 @@ func TestLongArgumentsAreCutAndNotRemembered(t *testing.T) {
 		a := start(t, host, Options{Model: newFake(t, says("", call), says("", call), says("Done.")), Tools: []tool.Tool{bash(echo)}})
 		hosttest.Must(t, a.Run(t.Context(), prompt("go")))
 		asked := host.Asked()
-		if tt.cut && (len(asked) != 2 || len(statuses(host)) != 2) || !tt.cut && (len(asked) != 1 || len(statuses(host)) != 0) {
+		if tt.cut && (len(asked) != 2 || len(statuses(host)) != 2) || !tt.cut && (len(asked) != 1 || len(statuses(host)) != 1) {
 			t.Fatalf("%s: got %d questions and statuses %q, want the answer remembered: %t", tt.name, len(asked), statuses(host), !tt.cut)
 		}
 		shown := asked[0].Args

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/seed-028515a8/maestro/agent/llm/model"
+	"github.com/seed-028515a8/maestro/agent/mask"
 )
 
 // A record is one step of a history: exactly one of its fields is set, but for
@@ -29,11 +30,18 @@ type record struct {
 	Rule *remembered `json:"rule,omitempty"`
 }
 
-// A remembered rule came with an answer of a client.
+// A remembered rule came with an answer of a client. Without a decision it is one
+// that has been taken back.
 type remembered struct {
 	Decision decision `json:"decision"`
 	Rule     string   `json:"rule"`
 }
+
+// shown is the rule as clients may see it: a line that was remembered may have a
+// credential in it.
+func (m remembered) shown() string { return mask.Command(m.Rule) }
+
+func (m remembered) String() string { return string(m.Decision) + " " + m.shown() }
 
 // maxRemembered bounds the rules of a session; the oldest are forgotten.
 const maxRemembered = 256
@@ -164,6 +172,9 @@ func (h *history) amend(result model.CallResult) error {
 
 func (h *history) remember(rule remembered) {
 	h.rules = slices.DeleteFunc(h.rules, func(r remembered) bool { return r.Rule == rule.Rule })
+	if rule.Decision == undecided {
+		return
+	}
 	h.rules = append(h.rules, rule)
 	h.rules = slices.Clone(h.rules[max(0, len(h.rules)-maxRemembered):])
 }

@@ -1,15 +1,6 @@
 package llm
 
-import (
-	"cmp"
-	"encoding/json"
-	"errors"
-	"fmt"
-	"slices"
-	"strings"
-
-	"github.com/seed-028515a8/maestro/contracts"
-)
+import "slices"
 
 // judge returns what is to be done about a call, and why.
 func (r *run) judge(c *call) (decision, string) {
@@ -70,81 +61,4 @@ func (r *run) leaves(c *call) func(path string) bool {
 		d, _ := p.decide(subject{tool: c.Tool, texts: []text{{paths: placesOf(r.opts.Workspace, path), named: true}}})
 		return d != undecided && d.strictness() > most.strictness()
 	}
-}
-
-// A wish is what an answer to an approval may carry in its reason, or in a text
-// of its content.
-type wish struct {
-	Remember string `json:"remember"`
-	Rule     string `json:"rule"`
-	Reason   string `json:"reason"`
-}
-
-// wishOf returns what a client wants beside its verdict, and its reason without
-// that.
-func wishOf(out contracts.Outcome) (w wish, reason string) {
-	if json.Unmarshal([]byte(out.Reason), &w) == nil && strings.HasPrefix(strings.TrimSpace(out.Reason), "{") {
-		return w, w.Reason
-	}
-	for _, block := range out.Content {
-		if block.Type == "text" && json.Unmarshal([]byte(block.Text), &w) == nil {
-			return w, out.Reason
-		}
-	}
-	return wish{}, out.Reason
-}
-
-// heed remembers the answer to an approval if the client wants that. What cannot
-// be remembered is an error fit to be shown.
-func (r *run) heed(c *call, out contracts.Outcome, w wish) error {
-	if w.Remember == "" || out.By != contracts.ResolvedByUser {
-		return nil
-	}
-	if w.Remember != "session" {
-		return fmt.Errorf("an answer can be remembered for the session, not for %q", w.Remember)
-	}
-	if _, omitted := c.show(); omitted > 0 {
-		return errors.New("nobody was shown all of the arguments")
-	}
-	d := deny
-	if out.Verdict == contracts.VerdictApproved {
-		d = allow
-	}
-	text := cmp.Or(w.Rule, ruleFor(c))
-	if text == "" {
-		return fmt.Errorf(`such a call can be remembered only by a rule that the answer names, as in {"remember":"session","rule":%q}`, c.Tool)
-	}
-	parsed, err := parseRule(text, d)
-	if err != nil {
-		return err
-	}
-	s := subjectOf(r.opts.Workspace, c.Tool, c.Args)
-	if got, _ := (Rules{[]rule{parsed}}).decide(s); got != d {
-		return fmt.Errorf("the rule %s does not match this call", text)
-	}
-	return r.journal.add(record{Rule: &remembered{d, parsed.text}})
-}
-
-// ruleFor returns the rule that means exactly what a call does, or "" where it
-// would be read as a pattern, or where only the answer can say what is meant: the
-// tools of others are more than a line or a path.
-func ruleFor(c *call) string {
-	key := ownSubjects[c.Tool]
-	if key == "" {
-		return ""
-	}
-	about, ok := argument(c.Args, key)
-	if !ok && searches(c.Tool) {
-		about, ok = ".", true
-	}
-	if key == commandKey {
-		about = strings.Trim(about, blanks)
-		ok = about != "*" && about != "**" && !strings.HasSuffix(about, ":*")
-	} else if strings.ContainsAny(about, "*~") || strings.HasSuffix(about, "/") {
-		ok = false
-	}
-	if !ok || about == "" {
-		return ""
-	}
-	return c.Tool + "(" + about + ")"
 }

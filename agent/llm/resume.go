@@ -31,7 +31,7 @@ func (a *Agent) Resume(ctx context.Context, req *contracts.ServerRequest, out co
 	var result tool.Result
 	switch req.RequestType {
 	case contracts.RequestApproval:
-		result, end = r.decideLate(ctx, c, lost, out, end)
+		result, end = r.decideLate(ctx, c, lost, out)
 	case contracts.RequestToolRetry:
 		if out.Verdict == contracts.VerdictAborted {
 			return r.late(ctx, c, tool.Result{Text: "Failed, and the person aborted the run.", IsError: true}, end, aborted(c.Tool))
@@ -103,19 +103,17 @@ func sameJSON(a, b json.RawMessage) bool {
 }
 
 // decideLate acts on an approval or a denial.
-func (r *run) decideLate(ctx context.Context, c *call, lost string, out contracts.Outcome, end *contracts.ToolEnd) (tool.Result, *contracts.ToolEnd) {
-	w, reason := wishOf(out)
-	if err := r.heed(c, out, w); err != nil {
-		r.opts.Log.Warn("remember an answer", slog.Any("err", err))
+func (r *run) decideLate(ctx context.Context, c *call, lost string, out contracts.Outcome) (tool.Result, *contracts.ToolEnd) {
+	re := r.react(c, out)
+	if re.status != "" {
+		if err := r.status(ctx, re.status); err != nil {
+			r.opts.Log.Error("publish status", slog.Any("err", err))
+		}
 	}
-	if out.Verdict == contracts.VerdictApproved {
+	if re.no == "" {
 		return r.runLate(ctx, c, lost)
 	}
-	text := "Not run: the request was " + string(out.Verdict) + " by " + string(out.By) + "."
-	if reason != "" {
-		text += " Reason: " + reason
-	}
-	return tool.Result{Text: text, IsError: true}, end
+	return tool.Result{Text: re.no, IsError: true}, turn.After(c.shown, re.verdict)
 }
 
 // runLate runs a call that clients know, unless it is lost or a rule denies it.

@@ -1,0 +1,190 @@
+package llm
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/seed-028515a8/maestro/contracts"
+)
+
+// A wish is what an answer to an approval may carry in its reason, or in a text
+// of its content.
+type wish struct {
+	Remember string `json:"remember"`
+	Rule     string `json:"rule"`
+	Reason   string `json:"reason"`
+}
+
+// wishOf returns what a client wants beside its verdict, and its reason without
+// that. What begins like a wish and is none is an error.
+func wishOf(out contracts.Outcome) (w wish, reason string, err error) {
+	if out.By != contracts.ResolvedByUser {
+		return wish{}, out.Reason, nil
+	}
+	if wished(out.Reason) {
+		w, err = parseWish(out.Reason)
+		return w, w.Reason, err
+	}
+	for _, block := range out.Content {
+		if block.Type == "text" && wished(block.Text) {
+			w, err = parseWish(block.Text)
+			return w, out.Reason, err
+		}
+	}
+	return wish{}, out.Reason, nil
+}
+
+func wished(text string) bool { return strings.HasPrefix(strings.TrimSpace(text), "{") }
+
+func parseWish(text string) (wish, error) {
+	var w wish
+	dec := json.NewDecoder(strings.NewReader(text))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(&w); err != nil {
+		return wish{}, err
+	}
+	if _, err := dec.Token(); err != io.EOF {
+		return wish{}, errors.New("there is more after the object")
+	}
+	return w, nil
+}
+
+// A reaction is what comes of an answer to an approval.
+type reaction struct {
+	verdict contracts.Verdict // denied, where the answer cannot be read
+	no      string            // what the model is told if the call does not run; "" if it does
+	status  string            // what clients are told; may be empty
+}
+
+// react acts on what an answer says beside yes or no. A yes that means something
+// which cannot be read is none: it may have been meant for another call, or with a
+// condition.
+func (r *run) react(c *call, out contracts.Outcome) reaction {
+	re := reaction{verdict: out.Verdict}
+	w, reason, err := wishOf(out)
+	if err != nil && out.Verdict == contracts.VerdictApproved {
+		return reaction{
+			verdict: contracts.VerdictDenied,
+			no:      "Not run: the person's answer could not be read. If the call is still wanted, make it again, so that they are asked again.",
+			status:  "Not run: the answer is not understood: " + shownError(err) + `. Want a plain yes, or one such as {"remember":"session"}`,
+		}
+	}
+	if err == nil {
+		re.status, err = r.heed(c, out, w)
+	}
+	if err != nil {
+		re.status = "Not remembered: " + shownError(err)
+	}
+	if out.Verdict == contracts.VerdictApproved {
+		return re
+	}
+	re.no = "Not run: the request was " + string(out.Verdict) + " by " + string(out.By) + "."
+	if reason != "" {
+		re.no += " Reason: " + reason
+	}
+	return re
+}
+
+// heed remembers the answer to an approval if the client wants that, and says what.
+// What cannot be remembered is an error fit to be shown.
+func (r *run) heed(c *call, out contracts.Outcome, w wish) (string, error) {
+	if w.Remember == "" {
+		return "", nil
+	}
+	if w.Remember != "session" {
+		return "", fmt.Errorf("an answer can be remembered for the session, not for %q", w.Remember)
+	}
+	if _, omitted := c.show(); omitted > 0 {
+		return "", errors.New("nobody was shown all of the arguments")
+	}
+	d := deny
+	if out.Verdict == contracts.VerdictApproved {
+		d = allow
+	}
+	text := cmp.Or(w.Rule, ruleFor(c))
+	if text == "" {
+		return "", fmt.Errorf(`such a call can be remembered only by a rule that the answer names, as in {"remember":"session","rule":%q}`, c.Tool)
+	}
+	parsed, err := parseRule(text, d)
+	if err != nil {
+		return "", err
+	}
+	s := subjectOf(r.opts.Workspace, c.Tool, c.Args)
+	if got, _ := (Rules{[]rule{parsed}}).decide(s); got != d {
+		return "", fmt.Errorf("the rule %s does not match this call", text)
+	}
+	kept := remembered{d, parsed.text}
+	return "Remembered for the session: " + kept.String(), r.journal.add(record{Rule: &kept})
+}
+
+// ruleFor returns the rule that means exactly what a call does, or "" where it
+// would be read as a pattern, or where only the answer can say what is meant: the
+// tools of others are more than a line or a path.
+func ruleFor(c *call) string {
+	key := ownSubjects[c.Tool]
+	if key == "" {
+		return ""
+	}
+	about, ok := argument(c.Args, key)
+	if !ok && searches(c.Tool) {
+		about, ok = ".", true
+	}
+	if key == commandKey {
+		about = strings.Trim(about, blanks)
+		ok = about != "*" && about != "**" && !strings.HasSuffix(about, ":*")
+	} else if strings.ContainsAny(about, "*~") || strings.HasSuffix(about, "/") {
+		ok = false
+	}
+	if !ok || about == "" {
+		return ""
+	}
+	return c.Tool + "(" + about + ")"
+}
+
+// The prompts that are about what is remembered. They are answered without the
+// model, which does not learn of them.
+const (
+	rulesPrompt  = "/rules"
+	forgetPrompt = "/forget"
+)
+
+// ruled answers a prompt that is about what is remembered; ok is false if it is
+// about something else.
+func (r *run) ruled(work contracts.Work) (text string, ok bool, err error) {
+	word, rule, _ := strings.Cut(strings.TrimSpace(work.Content), " ")
+	rule = strings.TrimSpace(rule)
+	switch {
+	case len(work.Attachments) > 0:
+		return "", false, nil
+	case word == rulesPrompt && rule == "":
+		return r.rulesTold(), true, nil
+	case word != forgetPrompt:
+		return "", false, nil
+	}
+	at := slices.IndexFunc(r.journal.rules, func(m remembered) bool { return m.Rule == rule || m.shown() == rule })
+	if at < 0 {
+		return "There is no rule to forget that reads: " + rule + "\n\n" + r.rulesTold(), true, nil
+	}
+	was := r.journal.rules[at]
+	if err := r.journal.add(record{Rule: &remembered{Rule: was.Rule}}); err != nil {
+		return "", true, r.failed(err)
+	}
+	return "Forgotten: " + was.String(), true, nil
+}
+
+// rulesTold lists what is remembered.
+func (r *run) rulesTold() string {
+	if len(r.journal.rules) == 0 {
+		return "No answer is remembered for the session."
+	}
+	text := "Remembered for the session; " + forgetPrompt + " RULE takes one back:\n"
+	for _, m := range r.journal.rules {
+		text += "\n- " + m.String()
+	}
+	return text
+}
