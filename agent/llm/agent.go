@@ -198,6 +198,9 @@ func (a *Agent) Run(ctx context.Context, work contracts.Work) error {
 	if len(parts) == 0 {
 		return r.answer(ctx, "The prompt is empty.")
 	}
+	if a.journal.unanswered() {
+		parts = append([]model.Part{textPart(noAnswer)}, parts...)
+	}
 	if err := a.journal.add(record{Message: &model.Message{Role: model.RoleUser, Parts: parts}}); err != nil {
 		return r.failed(err)
 	}

@@ -34,10 +34,14 @@ func providerError(err *model.Error) *contracts.Error {
 		return &contracts.Error{Code: contracts.CodeOverloaded, Message: "The model is overloaded: " + text, Type: contracts.ErrorTransient}
 	case model.KindTransient:
 		return &contracts.Error{Code: contracts.CodeRuntimeFailed, Message: "The model could not be reached: " + text, Type: contracts.ErrorTransient}
+	case model.KindCut:
+		return &contracts.Error{Code: contracts.CodeRuntimeFailed, Message: "The model's answer broke off: " + text, Type: contracts.ErrorTransient}
 	case model.KindMalformed:
 		return &contracts.Error{Code: contracts.CodeRuntimeFailed, Message: "The model's answer was not understood: " + text, Type: contracts.ErrorTransient}
 	case model.KindTooLong:
 		return &contracts.Error{Code: contracts.CodePayloadTooLarge, Message: "The conversation does not fit the model's context: " + text, Type: contracts.ErrorFatal}
+	case model.KindQuota:
+		return &contracts.Error{Code: contracts.CodeRuntimeFailed, Message: "The provider's quota or credit is used up: " + text, Type: contracts.ErrorFatal}
 	case model.KindAuth:
 		return &contracts.Error{Code: contracts.CodeUnauthenticated, Message: "The provider does not accept the credentials: " + text, Type: contracts.ErrorFatal}
 	}

@@ -91,6 +91,16 @@ func (h *history) last() model.Role {
 	return h.messages[len(h.messages)-1].Role
 }
 
+// unanswered reports whether the model has still to say something to what the user
+// said last, other than by the results of calls.
+func (h *history) unanswered() bool {
+	if h.last() != model.RoleUser {
+		return false
+	}
+	parts := h.messages[len(h.messages)-1].Parts
+	return parts[len(parts)-1].Result == nil
+}
+
 // hear appends a message of the model's.
 func (h *history) hear(msg model.Message, shown map[string]string) error {
 	if h.last() != model.RoleUser || len(h.open) > 0 {

@@ -66,6 +66,10 @@ func instructions(dir *workspace.Workspace, name string) string {
 	return bounded(string(text), maxInstructionBytes)
 }
 
+// noAnswer stands between two prompts of which the first had no answer: providers
+// want them in one message, which some models are shown as one text.
+const noAnswer = "[There was no answer to what stands before this. The next prompt follows.]"
+
 // promptParts returns what a person sent: attachments first, then the prompt.
 func promptParts(work contracts.Work) []model.Part {
 	var parts []model.Part

@@ -182,6 +182,8 @@ func (r *run) pause(ctx context.Context, cause *model.Error, failures int) error
 	switch cause.Kind {
 	case model.KindOverloaded:
 		what = "is overloaded"
+	case model.KindCut:
+		what = "broke off its answer"
 	case model.KindMalformed:
 		what = "gave an answer that was not understood"
 	}

@@ -47,7 +47,7 @@ func TestAnswerStreamsWithUsageAndCost(t *testing.T) {
 }
 
 func TestFailingModelIsAskedAgain(t *testing.T) {
-	for _, kind := range []model.Kind{model.KindOverloaded, model.KindTransient, model.KindMalformed} {
+	for _, kind := range []model.Kind{model.KindOverloaded, model.KindTransient, model.KindCut, model.KindMalformed} {
 		synctest.Test(t, func(t *testing.T) {
 			host := hosttest.New(t)
 			m := newFake(t, fails("", failure(kind)), fails("", failure(kind)), says("Here."))
@@ -132,12 +132,20 @@ func TestTextBeforeACutIsKeptAndContinued(t *testing.T) {
 }
 
 func TestFailuresAreClassified(t *testing.T) {
-	tests := map[model.Kind]contracts.ErrorType{
-		model.KindAuth: contracts.ErrorFatal, model.KindInvalid: contracts.ErrorFatal,
-		model.KindOverloaded: contracts.ErrorTransient, model.KindTransient: contracts.ErrorTransient, model.KindMalformed: contracts.ErrorTransient,
-		model.KindTooLong: contracts.ErrorFatal,
+	tests := map[model.Kind]struct {
+		want  contracts.ErrorType
+		words string
+	}{
+		model.KindAuth:       {contracts.ErrorFatal, "does not accept the credentials"},
+		model.KindQuota:      {contracts.ErrorFatal, "quota or credit is used up"},
+		model.KindInvalid:    {contracts.ErrorFatal, "refused the request"},
+		model.KindTooLong:    {contracts.ErrorFatal, "does not fit the model's context"},
+		model.KindOverloaded: {contracts.ErrorTransient, "is overloaded"},
+		model.KindTransient:  {contracts.ErrorTransient, "could not be reached"},
+		model.KindCut:        {contracts.ErrorTransient, "answer broke off"},
+		model.KindMalformed:  {contracts.ErrorTransient, "was not understood"},
 	}
-	for kind, want := range tests {
+	for kind, tt := range tests {
 		synctest.Test(t, func(t *testing.T) {
 			err := failure(kind)
 			err.Message = "denied with api_key=sk-12345 for you"
@@ -147,8 +155,8 @@ func TestFailuresAreClassified(t *testing.T) {
 			}
 			a := start(t, hosttest.New(t), Options{Model: m})
 			own, ok := errors.AsType[*contracts.Error](a.Run(t.Context(), prompt("hello")))
-			if !ok || own.Type != want || strings.Contains(own.Message, "sk-12345") || !strings.Contains(own.Message, "for you") {
-				t.Errorf("%s: got %+v, want type %s without the secret", kind, own, want)
+			if !ok || own.Type != tt.want || !strings.Contains(own.Message, tt.words) || strings.Contains(own.Message, "sk-12345") || !strings.Contains(own.Message, "for you") {
+				t.Errorf("%s: got %+v, want type %s and %q without the secret", kind, own, tt.want, tt.words)
 			}
 		})
 	}
@@ -267,5 +275,30 @@ func TestPromptWithoutRoomIsRefused(t *testing.T) {
 	hosttest.Must(t, a.Check("hello"))
 	if err := a.Check(strings.Repeat("hello ", 1000)); !errors.Is(err, &contracts.Error{Code: contracts.CodePayloadTooLarge}) {
 		t.Errorf("got %v, want a refusal", err)
+	}
+}
+
+func TestPromptsWithoutAnAnswerAreToldApart(t *testing.T) {
+	thinks := func(context.Context, *model.Request, func(model.Delta) error) (model.Reply, error) {
+		reply := whole("")
+		reply.Message.Parts = []model.Part{{Thinking: &model.Thinking{Text: "Hm."}}}
+		return reply, nil
+	}
+	m := newFake(t, thinks, fails("", failure(model.KindInvalid)), says("Here."), says("Again."))
+	a := start(t, hosttest.New(t), Options{Model: m})
+	for i, text := range []string{"one", "two", "three", "four"} {
+		if err := a.Run(t.Context(), prompt(text)); (err != nil) != (i == 1) {
+			t.Fatalf("%s: got %v", text, err)
+		}
+	}
+	var got []string
+	for _, p := range m.request(3).Messages[0].Parts {
+		got = append(got, *p.Text)
+	}
+	if want := []string{"one", noAnswer, "two", noAnswer, "three"}; !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	if last := m.request(3).Messages[2]; len(last.Parts) != 1 {
+		t.Errorf("got %d parts after an answer, want the prompt alone", len(last.Parts))
 	}
 }

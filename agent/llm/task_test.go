@@ -101,7 +101,7 @@ var errInterrupted = errors.New("interrupted")
 
 func faults() []fault {
 	var all []fault
-	for _, kind := range []model.Kind{model.KindOverloaded, model.KindTransient, model.KindMalformed, model.KindTooLong, model.KindAuth, model.KindInvalid} {
+	for _, kind := range []model.Kind{model.KindOverloaded, model.KindTransient, model.KindCut, model.KindMalformed, model.KindTooLong, model.KindAuth, model.KindQuota, model.KindInvalid} {
 		for _, text := range []string{"", "It broke off in the middle of ", "   "} {
 			name := map[string]string{"": " at once", "   ": " after blanks"}[text]
 			all = append(all, fault{name: string(kind) + name, loses: kind == model.KindTooLong, answer: func(k *task, say func(model.Delta) error) (model.Reply, error) {

@@ -145,9 +145,11 @@ type Kind string
 // The kinds of failures.
 const (
 	KindOverloaded Kind = "overloaded" // 429, 529 and the like: try again, later
-	KindTransient  Kind = "transient"  // 5xx, a cut stream, no connection: try again
+	KindTransient  Kind = "transient"  // 5xx, no connection: try again
+	KindCut        Kind = "cut"        // the answer broke off: try again
 	KindTooLong    Kind = "too_long"   // the conversation does not fit: shorten it
 	KindAuth       Kind = "auth"       // no or wrong credentials
+	KindQuota      Kind = "quota"      // what the account may use is used up: its owner must act
 	KindInvalid    Kind = "invalid"    // the provider does not take the request
 	KindMalformed  Kind = "malformed"  // the provider's answer is not understood: try again
 )
@@ -166,7 +168,7 @@ func (e *Error) Error() string { return e.Message }
 // Retryable reports whether the same request may succeed later.
 func (e *Error) Retryable() bool {
 	switch e.Kind {
-	case KindOverloaded, KindTransient, KindMalformed:
+	case KindOverloaded, KindTransient, KindCut, KindMalformed:
 		return true
 	}
 	return false

@@ -32,14 +32,14 @@ func TestFaultsAreToldApart(t *testing.T) {
 		{fault: localmodel.Fault{Kind: localmodel.FaultServerError}, kind: model.KindTransient, retried: true},
 		{fault: localmodel.Fault{Kind: localmodel.FaultHTML}, kind: model.KindTransient, retried: true},
 		{fault: localmodel.Fault{Kind: localmodel.FaultUnauthorized}, kind: model.KindAuth},
-		{fault: localmodel.Fault{Kind: localmodel.FaultNoQuota}, kind: model.KindAuth},
+		{fault: localmodel.Fault{Kind: localmodel.FaultNoQuota}, kind: model.KindQuota},
 		{fault: localmodel.Fault{Kind: localmodel.FaultTooLong}, kind: model.KindTooLong},
-		{fault: localmodel.Fault{Kind: localmodel.FaultCutText}, kind: model.KindTransient, retried: true, partial: true},
-		{fault: localmodel.Fault{Kind: localmodel.FaultCutText, Abort: true}, kind: model.KindTransient, retried: true, partial: true},
-		{fault: localmodel.Fault{Kind: localmodel.FaultCutArgs}, kind: model.KindTransient, retried: true, partial: true},
-		{fault: localmodel.Fault{Kind: localmodel.FaultCutArgs, Abort: true}, kind: model.KindTransient, retried: true, partial: true},
-		{fault: localmodel.Fault{Kind: localmodel.FaultCutEnd}, kind: model.KindTransient, retried: true, partial: true, called: true},
-		{fault: localmodel.Fault{Kind: localmodel.FaultCutEnd, Abort: true}, kind: model.KindTransient, retried: true, partial: true, called: true},
+		{fault: localmodel.Fault{Kind: localmodel.FaultCutText}, kind: model.KindCut, retried: true, partial: true},
+		{fault: localmodel.Fault{Kind: localmodel.FaultCutText, Abort: true}, kind: model.KindCut, retried: true, partial: true},
+		{fault: localmodel.Fault{Kind: localmodel.FaultCutArgs}, kind: model.KindCut, retried: true, partial: true},
+		{fault: localmodel.Fault{Kind: localmodel.FaultCutArgs, Abort: true}, kind: model.KindCut, retried: true, partial: true},
+		{fault: localmodel.Fault{Kind: localmodel.FaultCutEnd}, kind: model.KindCut, retried: true, partial: true, called: true},
+		{fault: localmodel.Fault{Kind: localmodel.FaultCutEnd, Abort: true}, kind: model.KindCut, retried: true, partial: true, called: true},
 		{fault: localmodel.Fault{Kind: localmodel.FaultMalformed}, kind: model.KindMalformed, retried: true, partial: true},
 		{fault: localmodel.Fault{Kind: localmodel.FaultErrorEvent}, retried: true, partial: true},
 		{fault: localmodel.Fault{Kind: localmodel.FaultFailedEvent}, retried: true, partial: true},
@@ -54,7 +54,7 @@ func TestFaultsAreToldApart(t *testing.T) {
 				if want == "" { // Anthropic's breaks off because of its load
 					want = map[string]model.Kind{Anthropic: model.KindOverloaded}[provider]
 					if want == "" {
-						want = model.KindTransient
+						want = model.KindCut
 					}
 				}
 				if e.Kind != want || e.Retryable() != tt.retried {
@@ -155,7 +155,8 @@ func TestSilenceIsGivenUp(t *testing.T) {
 					}
 					begun := time.Now()
 					h, err := stream(t.Context(), m, prompt("hello"))
-					if e := failed(t, err); e.Kind != model.KindTransient || !strings.Contains(e.Message, "said nothing for") {
+					kind := map[bool]model.Kind{true: model.KindTransient, false: model.KindCut}[first == ""]
+					if e := failed(t, err); e.Kind != kind || !strings.Contains(e.Message, "said nothing for") {
 						t.Errorf("%s: got %+v, want silence", provider, e)
 					}
 					if got := time.Since(begun); got != want {
@@ -280,15 +281,17 @@ func TestRepliesAreBounded(t *testing.T) {
 }
 
 func TestServiceThatIsNotThereIsTransient(t *testing.T) {
+	ending := map[string]string{Anthropic: "/v1/messages", OpenAI: "/responses", OpenAIChat: "/chat/completions"}
 	for _, provider := range providers {
 		client := &http.Client{Transport: transport(func(r *http.Request) (*http.Response, error) { return nil, errors.New("dial tcp: refused") })}
-		m, err := Open(Options{Provider: provider, Model: "m", BaseURL: "http://somewhere.example", HTTPClient: client})
+		m, err := Open(Options{Provider: provider, Model: "m", BaseURL: "http://somewhere.example/sk-0123456789", HTTPClient: client})
 		if err != nil {
 			t.Fatal(err)
 		}
 		_, err = stream(context.Background(), m, prompt("hello"))
-		if e := failed(t, err); e.Kind != model.KindTransient || e.Message != provider+" cannot be reached: dial tcp: refused" {
-			t.Errorf("%s: got %+v, want that it cannot be reached", provider, e)
+		want := provider + " cannot be reached at http://somewhere.example/***" + ending[provider] + ": dial tcp: refused"
+		if e := failed(t, err); e.Kind != model.KindTransient || e.Message != want {
+			t.Errorf("got %+v, want %s", e, want)
 		}
 	}
 }
@@ -301,8 +304,8 @@ func TestAnswersThatAreNoStream(t *testing.T) {
 		kind   model.Kind
 		says   string
 	}{
-		{200, nil, "<html>hello</html>", model.KindTransient, "the answer ended before it was complete"},
-		{200, http.Header{"Content-Type": {"text/event-stream"}}, "", model.KindTransient, "the answer ended before it was complete"},
+		{200, nil, "<html>hello</html>", model.KindMalformed, "answered with a page: is that the address of a model?"},
+		{200, http.Header{"Content-Type": {"text/event-stream"}}, "", model.KindCut, "the answer ended before it was complete"},
 		{200, http.Header{"Content-Type": {"text/event-stream"}}, "event: message_start\ndata: {\"nonsense\n\n", model.KindMalformed, "sent an event that is not understood"},
 		{307, http.Header{"Location": {"http://elsewhere.example/"}}, "", model.KindInvalid, "answered 307: the service is elsewhere; give its base URL"},
 		{404, nil, `{"error":"model 'm' not found"}`, model.KindInvalid, "answered 404: model 'm' not found"},
@@ -324,7 +327,8 @@ func TestAnswersThatAreNoStream(t *testing.T) {
 				fmt.Fprint(w, tt.body)
 			}))
 			_, err := stream(t.Context(), m, prompt("tell me about my very private matter"))
-			if e := failed(t, err); e.Kind != tt.kind || !strings.HasSuffix(e.Message, tt.says) {
+			asked := strings.Contains(err.Error(), provider+" at http://127.0.0.1:") && strings.Contains(err.Error(), "/v1/")
+			if e := failed(t, err); e.Kind != tt.kind || !strings.HasSuffix(e.Message, tt.says) || asked != strings.Contains(tt.says, "answered ") {
 				t.Errorf("%s: got %+v for %d %q, want %s: %s", provider, e, tt.status, tt.body, tt.kind, tt.says)
 			}
 		}
@@ -348,15 +352,15 @@ func TestComplaintsAreClassified(t *testing.T) {
 		{0, `{}`, model.KindTransient},
 		{0, ``, model.KindTransient},
 		{413, ``, model.KindTooLong},
-		{402, ``, model.KindAuth},
+		{402, ``, model.KindQuota},
 		{408, ``, model.KindTransient},
 		{503, ``, model.KindOverloaded},
 		{504, ``, model.KindTransient},
 		{400, `{"error":{"message":"input length and max_tokens exceed context limit"}}`, model.KindTooLong},
 		{400, `{"error":{"message":"This endpoint's maximum context length is 8192 tokens."}}`, model.KindTooLong},
 		{500, `{"error":{"message":"context window"}}`, model.KindTransient},
-		{400, `{"error":{"type":"billing_error"}}`, model.KindAuth},
-		{429, `{"error":{"type":"insufficient_quota","code":"insufficient_quota"}}`, model.KindAuth},
+		{400, `{"error":{"type":"billing_error"}}`, model.KindQuota},
+		{429, `{"error":{"type":"insufficient_quota","code":"insufficient_quota"}}`, model.KindQuota},
 		{400, `{"error":null,"message":"x"}`, model.KindInvalid},
 	} {
 		if got := classify(tt.status, readComplaint([]byte(tt.body))); got != tt.want {

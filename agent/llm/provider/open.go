@@ -60,10 +60,10 @@ func Open(o Options) (model.Model, error) {
 	if o.Model == "" {
 		return nil, errors.New("open model: no model is named")
 	}
-	official := officialOpenAI
+	official, variable := officialOpenAI, "OPENAI_API_KEY"
 	switch o.Provider {
 	case Anthropic:
-		official = officialAnthropic
+		official, variable = officialAnthropic, "ANTHROPIC_API_KEY"
 	case OpenAI, OpenAIChat:
 	default:
 		return nil, fmt.Errorf("open model: unknown provider %q; there are %s, %s and %s", o.Provider, Anthropic, OpenAI, OpenAIChat)
@@ -81,7 +81,7 @@ func Open(o Options) (model.Model, error) {
 		s.log = slog.New(slog.DiscardHandler)
 	}
 	if s.official && s.key == "" {
-		return nil, &model.Error{Kind: model.KindAuth, Message: "open model: " + o.Provider + " needs a key"}
+		return nil, &model.Error{Kind: model.KindAuth, Message: "open model: " + o.Provider + " needs a key: set " + variable + ", or say --model-url"}
 	}
 	switch o.Provider {
 	case Anthropic:

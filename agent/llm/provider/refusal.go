@@ -26,8 +26,9 @@ type complaint struct {
 	kind, code, message string
 }
 
-// refusal is the error for an answer that is one.
-func (s *service) refusal(res *http.Response, body []byte, texts []string) *model.Error {
+// refusal is the error for an answer that is one. It says where it is from: an
+// address that is almost right is the address of something else.
+func (s *service) refusal(res *http.Response, body []byte, asked string, texts []string) *model.Error {
 	c := readComplaint(body)
 	e := &model.Error{
 		Kind:       classify(res.StatusCode, c),
@@ -44,7 +45,7 @@ func (s *service) refusal(res *http.Response, body []byte, texts []string) *mode
 	if text == "" {
 		text = "an error without a text"
 	}
-	e.Message = fmt.Sprintf("%s answered %d: %s", s.name, res.StatusCode, text)
+	e.Message = fmt.Sprintf("%s at %s answered %d: %s", s.name, asked, res.StatusCode, text)
 	return e
 }
 
@@ -52,6 +53,9 @@ func (s *service) refusal(res *http.Response, body []byte, texts []string) *mode
 func (s *service) broke(raw []byte, texts []string) *model.Error {
 	c := readComplaint(raw)
 	e := &model.Error{Kind: classify(0, c), Message: s.name + " broke off"}
+	if e.Kind == model.KindTransient {
+		e.Kind = model.KindCut
+	}
 	if said := s.redact(c.message, texts); said != "" {
 		e.Message += ": " + said
 	}
@@ -113,7 +117,7 @@ func classify(status int, c complaint) model.Kind {
 	switch {
 	case has("insufficient_quota", "billing"), status == http.StatusPaymentRequired,
 		strings.Contains(c.message, "credit balance is too low"):
-		return model.KindAuth // waiting does not help; the account's owner must act
+		return model.KindQuota // waiting does not help; the account's owner must act
 	case has("overloaded", "rate_limit", "slow_down"), status == http.StatusTooManyRequests, status == 529,
 		status == http.StatusServiceUnavailable:
 		return model.KindOverloaded

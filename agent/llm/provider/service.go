@@ -60,9 +60,11 @@ type watch struct {
 	limit   time.Duration
 	texts   []string // of the request, which errors must not repeat
 
-	answered bool  // the service accepted the request
-	broken   error // what ended the body before its end
-	size     int   // of the body so far
+	asked    string // where the request went, fit to be shown
+	answered bool   // the service accepted the request
+	page     bool   // with something for a browser
+	broken   error  // what ended the body before its end
+	size     int    // of the body so far
 }
 
 // newWatch begins a call. It ends with stop.
@@ -85,18 +87,19 @@ func (w *watch) hurry(limit time.Duration) { w.limit = min(w.limit, limit) }
 // becomes a *model.Error here, because the libraries lose the status of those
 // whose bodies they cannot read.
 func (w *watch) middleware(r *http.Request, send next) (*http.Response, error) {
+	w.asked = w.service.redact((&url.URL{Scheme: r.URL.Scheme, Host: r.URL.Host, Path: r.URL.Path}).String(), nil)
 	res, err := send(r)
 	if err != nil {
 		return nil, err
 	}
 	if res.StatusCode >= 200 && res.StatusCode < 300 {
-		w.answered = true
+		w.answered, w.page = true, strings.HasPrefix(res.Header.Get("Content-Type"), "text/html")
 		res.Body = &watchedBody{res.Body, w}
 		return res, nil
 	}
 	body, _ := io.ReadAll(io.LimitReader(res.Body, maxErrorBytes)) // what is missing is not needed
 	_ = res.Body.Close()
-	return nil, w.service.refusal(res, body, w.texts)
+	return nil, w.service.refusal(res, body, w.asked, w.texts)
 }
 
 // A watchedBody is a body that is waited for only so long, whenever it is read:
@@ -131,20 +134,26 @@ func (w *watch) failure(ctx context.Context, libraryErr error) error {
 	if known, ok := errors.AsType[*model.Error](libraryErr); ok {
 		return known
 	}
+	interrupted := model.KindTransient
+	if w.answered {
+		interrupted = model.KindCut
+	}
 	switch {
 	case errors.Is(context.Cause(w.ctx), errSilent):
-		return &model.Error{Kind: model.KindTransient, Message: fmt.Sprintf("%s said nothing for %v", name, w.limit)}
+		return &model.Error{Kind: interrupted, Message: fmt.Sprintf("%s said nothing for %v", name, w.limit)}
 	case errors.Is(w.broken, errTooLarge):
 		return &model.Error{Kind: model.KindMalformed, Message: fmt.Sprintf("%s sent a reply of more than %d bytes", name, w.service.most)}
+	case w.page:
+		return &model.Error{Kind: model.KindMalformed, Message: name + " at " + w.asked + " answered with a page: is that the address of a model?"}
 	case w.broken != nil:
-		return &model.Error{Kind: model.KindTransient, Message: name + ": the connection broke: " + w.service.redact(bare(w.broken), nil)}
+		return &model.Error{Kind: model.KindCut, Message: name + ": the connection broke: " + w.service.redact(bare(w.broken), nil)}
 	case libraryErr != nil && !w.answered:
-		return &model.Error{Kind: model.KindTransient, Message: name + " cannot be reached: " + w.service.redact(bare(libraryErr), nil)}
+		return &model.Error{Kind: model.KindTransient, Message: name + " cannot be reached at " + w.asked + ": " + w.service.redact(bare(libraryErr), nil)}
 	case libraryErr != nil:
 		w.service.log.Debug("a stream is not understood", "provider", name) // the error would show what was said
 		return &model.Error{Kind: model.KindMalformed, Message: name + " sent an event that is not understood"}
 	}
-	return &model.Error{Kind: model.KindTransient, Message: name + ": the answer ended before it was complete"}
+	return &model.Error{Kind: model.KindCut, Message: name + ": the answer ended before it was complete"}
 }
 
 // cut is a reply that did not come to its end: it has no reason to stop.
