@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"slices"
 	"strings"
 	"sync"
 
@@ -253,16 +252,14 @@ func (r *run) serve(ctx context.Context) error {
 	return r.loop(ctx)
 }
 
-// settle answers the calls that have no result.
+// settle keeps what was being said, and answers the calls that have no result.
 func (r *run) settle(ctx context.Context) {
 	why := "Not run: the run had ended."
 	if ctx.Err() != nil {
 		why = "Not run: interrupted."
 	}
-	for _, id := range slices.Clone(r.journal.open) {
-		if err := r.journal.add(resultRecord(model.CallResult{ID: id, Text: why, IsError: true})); err != nil {
-			r.opts.Log.Error("keep history", slog.Any("err", err))
-		}
+	if err := r.journal.add(r.journal.repairs(why)...); err != nil {
+		r.opts.Log.Error("keep history", slog.Any("err", err))
 	}
 }
 

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -206,11 +208,10 @@ func squeeze(messages []model.Message) []model.Message {
 }
 
 func squeezePart(p model.Part) model.Part {
+	p = withoutImages(p)
 	switch {
 	case p.Text != nil:
 		return textPart(bounded(*p.Text, squeezedBytes))
-	case p.Image != nil:
-		return textPart("[an image that was left out]")
 	case p.Call != nil && len(p.Call.Args) > squeezedBytes:
 		c := *p.Call
 		c.Args = json.RawMessage(`{"left_out":"the arguments were too long to be kept"}`)
@@ -218,13 +219,56 @@ func squeezePart(p model.Part) model.Part {
 	case p.Result != nil:
 		result := *p.Result
 		result.Text = bounded(result.Text, squeezedBytes)
-		if len(result.Images) > 0 {
-			result.Text += "\n[images that were left out]"
-			result.Images = nil
-		}
 		return model.Part{Result: &result}
 	}
 	return p
+}
+
+func withoutImages(p model.Part) model.Part {
+	switch {
+	case p.Image != nil:
+		return textPart("[an image that was left out]")
+	case p.Result != nil && len(p.Result.Images) > 0:
+		result := *p.Result
+		result.Text += "\n[images that were left out]"
+		result.Images = nil
+		return model.Part{Result: &result}
+	}
+	return p
+}
+
+// aboutImages are the words of providers that do not take a picture, or none.
+var aboutImages = regexp.MustCompile(`(?i)\b(images?|image_url|pictures?|multimodal|mmproj)\b`)
+
+// blamesImages reports whether a provider may have refused a request for a picture
+// in it: one that is damaged, too large or of a form that it does not know, or any
+// for a model that sees none.
+func blamesImages(err *model.Error) bool {
+	switch err.Kind {
+	case model.KindInvalid:
+		return err.Status == http.StatusBadRequest || err.Status == http.StatusUnprocessableEntity || aboutImages.MatchString(err.Message)
+	case model.KindTransient:
+		return aboutImages.MatchString(err.Message)
+	}
+	return false
+}
+
+// dropImages leaves the pictures out of the history: the provider would refuse
+// every request with them, and so every prompt from now on.
+func (r *run) dropImages(ctx context.Context, cause *model.Error) error {
+	var recs []record
+	for _, msg := range r.journal.messages {
+		parts := make([]model.Part, len(msg.Parts))
+		for i, p := range msg.Parts {
+			parts[i] = withoutImages(p)
+		}
+		recs = append(recs, record{Message: &model.Message{Role: msg.Role, Parts: parts}, Shown: r.journal.shown})
+	}
+	if err := r.journal.replace(recs); err != nil {
+		return r.failed(err)
+	}
+	r.counted = counted{}
+	return r.status(ctx, "Trying again without the images of the conversation, which the provider may not take: "+shownError(cause))
 }
 
 const (

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"unicode/utf16"
 
@@ -126,6 +127,10 @@ func (r *run) question(ctx context.Context, c *call) error {
 
 // clientTool has the controlling client run a call.
 func (r *run) clientTool(ctx context.Context, c *call) error {
+	tools := r.opts.ClientTools() // of another client, if control was taken meanwhile
+	if len(tools) > 0 && !slices.ContainsFunc(tools, func(t model.Tool) bool { return t.Name == c.Tool }) {
+		return r.refuse(ctx, c, "unknown_tool", "There is no tool "+c.Tool+" any more: another client is in control.")
+	}
 	return r.put(ctx, c, &contracts.ServerRequest{
 		RequestType: contracts.RequestClientTool, Args: c.Args, Reason: "Client tool " + c.Tool + " requires local execution",
 	})

@@ -79,6 +79,8 @@ func (r *run) reply(ctx context.Context) (reply, error) {
 		case cause != nil && cause.Kind == model.KindTooLong && shrinks < maxShrinks:
 			shrinks++
 			err = r.overflowed(ctx, shrinks)
+		case cause != nil && blamesImages(cause) && heldBytes(r.journal.messages) > 0:
+			err = r.dropImages(ctx, cause)
 		case cause != nil && cause.Retryable() && failures < maxModelRetries && cause.RetryAfter <= maxRetryAfter:
 			failures++
 			err = r.pause(ctx, cause, failures)

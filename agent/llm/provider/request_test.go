@@ -244,3 +244,19 @@ func TestSummariesThatAreRefusedAreNotAskedForAgain(t *testing.T) {
 		t.Errorf("got summaries asked for %s, want once", got)
 	}
 }
+
+func TestSchemasAreThoseOfObjects(t *testing.T) {
+	for schema, want := range map[string]string{
+		"":                                   `{"properties":{},"type":"object"}`,
+		"{}":                                 `{"properties":{},"type":"object"}`,
+		"null":                               `{"properties":{},"type":"object"}`,
+		"[]":                                 `{"properties":{},"type":"object"}`,
+		`{"type":"object"}`:                  `{"properties":{},"type":"object"}`,
+		`{"properties":{"a":{}}}`:            `{"properties":{"a":{}},"type":"object"}`,
+		`{"type":"object", "properties":{}}`: `{"type":"object", "properties":{}}`,
+	} {
+		if got := string(schemaOf(model.Tool{Schema: json.RawMessage(schema)})); got != want {
+			t.Errorf("%s: got %s, want %s", schema, got, want)
+		}
+	}
+}

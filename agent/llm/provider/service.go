@@ -219,12 +219,22 @@ func argsSent(args json.RawMessage) string {
 	return "{}"
 }
 
-// schemaOf is a tool's schema as the services want it: never empty.
+// schemaOf is a tool's schema as the services want it: that of an object which says
+// so, and says what it has. With another they refuse the whole request.
 func schemaOf(t model.Tool) json.RawMessage {
-	if len(t.Schema) == 0 {
-		return json.RawMessage(`{"type":"object","properties":{}}`)
+	var schema map[string]json.RawMessage
+	if json.Unmarshal(t.Schema, &schema) != nil || schema == nil {
+		schema = map[string]json.RawMessage{}
 	}
-	return t.Schema
+	if string(schema["type"]) == `"object"` && schema["properties"] != nil {
+		return t.Schema
+	}
+	schema["type"] = json.RawMessage(`"object"`)
+	if schema["properties"] == nil {
+		schema["properties"] = json.RawMessage("{}")
+	}
+	whole, _ := json.Marshal(schema) // what was decoded can be encoded
+	return whole
 }
 
 // ours reports whether a thinking is from this provider and can be sent back.
