@@ -164,10 +164,10 @@ func (r *run) compact(ctx context.Context, times int) error {
 	for _, msg := range tail {
 		recs = append(recs, record{Message: &msg, Shown: r.journal.shown})
 	}
+	r.counted = counted{} // also if the shorter history cannot be written
 	if err := r.journal.replace(recs); err != nil {
 		return err
 	}
-	r.counted = counted{}
 	r.floor = r.tokens() * 3 / 2 // what could not be made shorter is not tried every turn
 	return r.host.Publish(ctx, &contracts.Compaction{
 		Summary: summary, FirstKeptEntryIndex: int64(at), TokensBefore: before, Auto: true,
@@ -264,10 +264,10 @@ func (r *run) dropImages(ctx context.Context, cause *model.Error) error {
 		}
 		recs = append(recs, record{Message: &model.Message{Role: msg.Role, Parts: parts}, Shown: r.journal.shown})
 	}
+	r.counted = counted{}
 	if err := r.journal.replace(recs); err != nil {
 		return r.failed(err)
 	}
-	r.counted = counted{}
 	return r.status(ctx, "Trying again without the images of the conversation, which the provider may not take: "+shownError(cause))
 }
 

@@ -205,13 +205,18 @@ func asked(parts []model.Part) []sdk.ContentBlockParamUnion {
 	return append(results, rest...)
 }
 
+// toolResult is the result of a call. One that is said to be an error may have
+// nothing but text; with images the text says it.
 func toolResult(r *model.CallResult) sdk.ContentBlockParamUnion {
 	block := &sdk.ToolResultBlockParam{ToolUseID: callID(r.ID)}
-	if r.IsError {
+	text := r.Text
+	if r.IsError && len(r.Images) == 0 {
 		block.IsError = param.NewOpt(true)
+	} else {
+		text = resultText(r)
 	}
-	if strings.TrimSpace(r.Text) != "" {
-		block.Content = append(block.Content, sdk.ToolResultBlockParamContentUnion{OfText: &sdk.TextBlockParam{Text: r.Text}})
+	if strings.TrimSpace(text) != "" {
+		block.Content = append(block.Content, sdk.ToolResultBlockParamContentUnion{OfText: &sdk.TextBlockParam{Text: text}})
 	}
 	for _, i := range r.Images {
 		block.Content = append(block.Content, sdk.ToolResultBlockParamContentUnion{OfImage: image(i)})

@@ -260,3 +260,21 @@ func TestSchemasAreThoseOfObjects(t *testing.T) {
 		}
 	}
 }
+
+func TestFailureWithPicturesIsToldInWordsToAnthropic(t *testing.T) {
+	pictures := []model.Image{{MimeType: "image/png", Data: []byte("x")}}
+	for _, tt := range []struct {
+		result model.CallResult
+		failed bool
+		says   string
+	}{
+		{model.CallResult{ID: "a", Text: "no", IsError: true}, true, "no"},
+		{model.CallResult{ID: "a", Text: "no", IsError: true, Images: pictures}, false, "Error: no"},
+		{model.CallResult{ID: "a", Text: "yes", Images: pictures}, false, "yes"},
+	} {
+		got := toolResult(&tt.result).OfToolResult
+		if got.IsError.Value != tt.failed || got.Content[0].OfText.Text != tt.says || len(got.Content) != 1+len(tt.result.Images) {
+			t.Errorf("%+v: got %+v, want an error: %t, and %q", tt.result, got, tt.failed, tt.says)
+		}
+	}
+}
