@@ -43,4 +43,8 @@
 // is not ours needs one. A rule must match the call that was asked about, and never
 // overrides one of the operator's that denies. Nothing is remembered of a call
 // whose arguments were too long to be shown whole.
+//
+// A status says which rule was made. An approval with an object that cannot be read,
+// or has another key, runs nothing. The prompts /rules and /forget RULE show what is
+// remembered and take it back, without the model.
 package llm
