@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"maps"
 	"net"
 	"net/http"
@@ -511,8 +512,20 @@ func TestNativeNamesAreChecked(t *testing.T) {
 	for _, name := range []string{"ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL"} {
 		t.Setenv(name, "")
 	}
-	if _, err := Open("llm:anthropic/m", Options{Dir: t.TempDir()}); err == nil || !strings.Contains(err.Error(), "key") {
+	if _, err := Open("llm:anthropic/m", Options{Dir: t.TempDir()}); err == nil || !strings.Contains(err.Error(), "set ANTHROPIC_API_KEY, or say --model-url") {
 		t.Errorf("without a key: got %v, want an error that says so", err)
+	}
+}
+
+func TestRuleAboutAToolOfNobodyIsWarnedOf(t *testing.T) {
+	var log strings.Builder
+	_, err := Open("llm:anthropic/m", Options{
+		Dir: t.TempDir(), ModelURL: "http://127.0.0.1:1", Allow: []string{"bash(ls:*)"}, Deny: []string{"nosuchtool"},
+		Log: slog.New(slog.NewTextHandler(&log, nil)),
+	})
+	hosttest.Must(t, err)
+	if got := log.String(); strings.Count(got, "\n") != 1 || !strings.Contains(got, "level=WARN") || !strings.Contains(got, "rule=nosuchtool") {
+		t.Errorf("got the log %q, want a warning about the one rule", got)
 	}
 }
 

@@ -27,8 +27,10 @@ func wishOf(out contracts.Outcome) (w wish, reason string, err error) {
 		return wish{}, out.Reason, nil
 	}
 	if wished(out.Reason) {
-		w, err = parseWish(out.Reason)
-		return w, w.Reason, err
+		if w, err = parseWish(out.Reason); err != nil {
+			return w, out.Reason, err
+		}
+		return w, w.Reason, nil
 	}
 	for _, block := range out.Content {
 		if block.Type == "text" && wished(block.Text) {
@@ -93,11 +95,11 @@ func (r *run) react(c *call, out contracts.Outcome) reaction {
 // heed remembers the answer to an approval if the client wants that, and says what.
 // What cannot be remembered is an error fit to be shown.
 func (r *run) heed(c *call, out contracts.Outcome, w wish) (string, error) {
-	if w.Remember == "" {
+	if w.Remember == "" && w.Rule == "" {
 		return "", nil
 	}
 	if w.Remember != "session" {
-		return "", fmt.Errorf("an answer can be remembered for the session, not for %q", w.Remember)
+		return "", fmt.Errorf(`an answer is remembered with "remember":"session", not with %q`, w.Remember)
 	}
 	if _, omitted := c.show(); omitted > 0 {
 		return "", errors.New("nobody was shown all of the arguments")

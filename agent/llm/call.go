@@ -108,7 +108,7 @@ func (c *call) labels() (title, label, action string) {
 		return title, title, title
 	}
 	if t := c.offer.runs.Title; t != "" {
-		title = t
+		title = short(t)
 	}
 	label, action = title, title
 	if brief := c.offer.runs.Brief; brief != nil {

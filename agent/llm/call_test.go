@@ -155,6 +155,7 @@ func TestAnswersAreRememberedForTheSession(t *testing.T) {
 		{"a rule for something else", `{"remember":"session","rule":"bash(rm:*)"}`, "make", contracts.VerdictApproved, 2, "Not remembered: "},
 		{"a rule that is none", `{"remember":"session","rule":"bash("}`, "make", contracts.VerdictApproved, 2, "Not remembered: "},
 		{"for ever", `{"remember":"always"}`, "make", contracts.VerdictApproved, 2, "Not remembered: "},
+		{"a rule alone", `{"rule":"bash(make:*)"}`, "make", contracts.VerdictApproved, 2, "Not remembered: "},
 		{"a denial that is none", `{"remember":"session"`, "make", contracts.VerdictDenied, 2, "Not remembered: "},
 	}
 	for _, tt := range tests {
@@ -174,6 +175,9 @@ func TestAnswersAreRememberedForTheSession(t *testing.T) {
 			}
 			if got := statuses(host); (len(got) > 0) != (tt.status != "") || tt.status != "" && !strings.HasPrefix(got[0], tt.status) {
 				t.Errorf("got statuses %q, want %q", got, tt.status)
+			}
+			if got := results(m.request(1))[0].Text; tt.name == "a denial that is none" && !strings.HasSuffix(got, tt.reason) {
+				t.Errorf("the model was told %q, want what was said", got)
 			}
 			if tt.name == "a denial" {
 				if got := results(m.request(1))[0].Text; !strings.Contains(got, "no building") || strings.Contains(got, "remember") {

@@ -224,6 +224,11 @@ func squeezePart(p model.Part) model.Part {
 	return p
 }
 
+// hasImages reports whether there is an image in a message, if only an empty one.
+func hasImages(msg model.Message) bool {
+	return slices.ContainsFunc(msg.Parts, func(p model.Part) bool { return p.Image != nil || p.Result != nil && len(p.Result.Images) > 0 })
+}
+
 func withoutImages(p model.Part) model.Part {
 	switch {
 	case p.Image != nil:

@@ -131,6 +131,9 @@ func (r *run) clientTool(ctx context.Context, c *call) error {
 	if len(tools) > 0 && !slices.ContainsFunc(tools, func(t model.Tool) bool { return t.Name == c.Tool }) {
 		return r.refuse(ctx, c, "unknown_tool", "There is no tool "+c.Tool+" any more: another client is in control.")
 	}
+	if len(c.Args) > maxArgsBytes {
+		return r.refuse(ctx, c, "invalid_arguments", fmt.Sprintf("The arguments have %d bytes, and the client takes at most %d.", len(c.Args), maxArgsBytes))
+	}
 	return r.put(ctx, c, &contracts.ServerRequest{
 		RequestType: contracts.RequestClientTool, Args: c.Args, Reason: "Client tool " + c.Tool + " requires local execution",
 	})

@@ -16,7 +16,7 @@ import (
 // blind is a turn of a provider that takes no pictures.
 func blind(err *model.Error, text string) turnFunc {
 	return func(ctx context.Context, req *model.Request, say func(model.Delta) error) (model.Reply, error) {
-		if heldBytes(req.Messages) > 0 {
+		if slices.ContainsFunc(req.Messages, hasImages) {
 			return model.Reply{}, err
 		}
 		return says(text)(ctx, req, say)
@@ -25,7 +25,7 @@ func blind(err *model.Error, text string) turnFunc {
 
 func TestPictureThatIsRefusedDoesNotEndTheSession(t *testing.T) {
 	looks := tool.Tool{Tool: model.Tool{Name: "look"}, Run: func(context.Context, json.RawMessage, func(string) error) (tool.Result, error) {
-		return tool.Result{Text: "a picture", Images: []model.Image{{MimeType: "image/tiff", Data: []byte("II*")}}}, nil
+		return tool.Result{Text: "a picture", Images: []model.Image{{MimeType: "image/tiff"}}}, nil
 	}}
 	for _, tt := range []struct {
 		err  model.Error
@@ -105,5 +105,16 @@ func TestClientToolThatWentWithItsClientIsNotAskedFor(t *testing.T) {
 	hosttest.Must(t, a.Run(t.Context(), prompt("go")))
 	if got := results(m.request(1))[0]; !got.IsError || !strings.Contains(got.Text, "another client") || len(host.Asked()) != 0 {
 		t.Errorf("got %+v and %d questions, want that the tool is gone", got, len(host.Asked()))
+	}
+}
+
+func TestArgumentsThatNoClientTakesAreRefused(t *testing.T) {
+	host := hosttest.New(t)
+	long := string(args(t, map[string]string{"text": strings.Repeat("x", maxArgsBytes)}))
+	m := newFake(t, says("", callOf("a", "open_editor", long)), says("Pity."))
+	a := start(t, host, Options{Model: m, ClientTools: func() []model.Tool { return []model.Tool{{Name: "open_editor"}} }})
+	hosttest.Must(t, a.Run(t.Context(), prompt("go")))
+	if got := results(m.request(1))[0]; !got.IsError || !strings.Contains(got.Text, "at most") || len(host.Asked()) != 0 {
+		t.Errorf("got %.100s and %d questions, want it refused", got.Text, len(host.Asked()))
 	}
 }

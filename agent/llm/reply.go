@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -79,7 +80,7 @@ func (r *run) reply(ctx context.Context) (reply, error) {
 		case cause != nil && cause.Kind == model.KindTooLong && shrinks < maxShrinks:
 			shrinks++
 			err = r.overflowed(ctx, shrinks)
-		case cause != nil && blamesImages(cause) && heldBytes(r.journal.messages) > 0:
+		case cause != nil && blamesImages(cause) && slices.ContainsFunc(r.journal.messages, hasImages):
 			err = r.dropImages(ctx, cause)
 		case cause != nil && cause.Retryable() && failures < maxModelRetries && cause.RetryAfter <= maxRetryAfter:
 			failures++

@@ -236,7 +236,10 @@ func (t text) decide(rules []rule) (decision, rule) {
 		commands = parseLine(*t.line).commands
 	}
 	best, _ := heaviest(rules, func(r rule) bool {
-		return r.pattern == "" || r.words == nil && r.covers(t.paths) || r.decision != allow && slices.ContainsFunc(commands, r.runs)
+		if r.pattern == "" || r.words == nil && r.covers(t.paths) {
+			return true
+		}
+		return r.decision != allow && !r.globs() && slices.ContainsFunc(commands, r.runs) // of prose a form with * would match too much
 	})
 	return best.decision, best
 }

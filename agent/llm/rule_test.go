@@ -256,6 +256,8 @@ func TestRulesDecideToolsOfServers(t *testing.T) {
 		{"t", "", "t(rm:*)", `{"commands":["ls","rm x"]}`, deny},
 		{"t", "", "t(rm:*)", `{"commands":[{"command":"ls"},{"command":"rm x"}]}`, deny},
 		{"t", "", "t(rm:*)", `{"code":"rm x","n":1e400}`, deny},
+		{"t", "", "t(rm*)", `{"command":"ls; rm x"}`, deny},
+		{"t", "", "t(**/*.key)", `{"path":"a","content":"see a/b.key\nand more"}`, allow},
 		{"t", "", "t(rm:*)", `{"text":"a (long) story > 'of"}`, allow},
 		{"t", "", "t(secret/**)", `{"files":[{"file_path":"a"},{"file_path":"secret/key"}]}`, deny},
 		{"t", "", "t(secret/**)", `{"source":"a","destination":"secret/key"}`, deny},

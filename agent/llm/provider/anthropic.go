@@ -159,7 +159,8 @@ func (a *anthropic) history(messages []model.Message) []sdk.MessageParam {
 	return out
 }
 
-// spoken is a message of the model.
+// spoken is a message of the model. The service takes none that ends in thinking,
+// of which nothing came.
 func (a *anthropic) spoken(parts []model.Part) []sdk.ContentBlockParamUnion {
 	var blocks []sdk.ContentBlockParamUnion
 	for _, p := range parts {
@@ -179,6 +180,9 @@ func (a *anthropic) spoken(parts []model.Part) []sdk.ContentBlockParamUnion {
 		case p.Call != nil:
 			blocks = append(blocks, sdk.NewToolUseBlock(callID(p.Call.ID), json.RawMessage(argsSent(p.Call.Args)), p.Call.Tool))
 		}
+	}
+	for n := len(blocks); n > 0 && (blocks[n-1].OfThinking != nil || blocks[n-1].OfRedactedThinking != nil); n-- {
+		blocks = blocks[:n-1]
 	}
 	return blocks
 }

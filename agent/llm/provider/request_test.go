@@ -278,3 +278,23 @@ func TestFailureWithPicturesIsToldInWordsToAnthropic(t *testing.T) {
 		}
 	}
 }
+
+func TestNoMessageEndsInThinkingForAnthropic(t *testing.T) {
+	a := &anthropic{service: &service{name: Anthropic}}
+	thought := func(kept string) model.Part {
+		return model.Part{Thinking: &model.Thinking{Text: "hm", Provider: Anthropic, Opaque: json.RawMessage(kept)}}
+	}
+	open, sealed, text := thought(`{"signature":"s"}`), thought(`{"data":"d"}`), "hello"
+	for _, tt := range []struct {
+		parts []model.Part
+		want  int
+	}{
+		{[]model.Part{open, {Text: &text}, sealed, open}, 2},
+		{[]model.Part{open, sealed, {Text: &text}}, 3},
+		{[]model.Part{open, sealed}, 0},
+	} {
+		if got := a.spoken(tt.parts); len(got) != tt.want {
+			t.Errorf("got %d blocks of %d parts, want %d", len(got), len(tt.parts), tt.want)
+		}
+	}
+}
