@@ -27,6 +27,9 @@ func TestPictureThatIsRefusedDoesNotEndTheSession(t *testing.T) {
 	looks := tool.Tool{Tool: model.Tool{Name: "look"}, Run: func(context.Context, json.RawMessage, func(string) error) (tool.Result, error) {
 		return tool.Result{Text: "a picture", Images: []model.Image{{MimeType: "image/tiff"}}}, nil
 	}}
+	if msg := resultRecord(model.CallResult{Images: []model.Image{{}}}).Message; !hasImages(*msg) {
+		t.Error("got no image in a result, want one")
+	}
 	for _, tt := range []struct {
 		err  model.Error
 		once bool // it is tried again
