@@ -25,12 +25,23 @@ type native struct {
 	host contracts.Host // set by Start
 }
 
-// newNative opens the model that is named PROVIDER/MODEL.
-func newNative(name string, o Options) (Agent, error) {
+// checkNative is [Check] of what follows llm: and of the options for it.
+func checkNative(name string, o Options) error {
 	service, named, ok := strings.Cut(name, "/")
 	if !ok || service == "" || named == "" {
-		return nil, errors.New("want llm:PROVIDER/MODEL, such as llm:anthropic/claude-sonnet-4-5")
+		return errors.New("want llm:PROVIDER/MODEL, such as llm:anthropic/claude-sonnet-4-5")
 	}
+	texts := provider.Options{Provider: service, Model: named, Key: "any", BaseURL: o.ModelURL}
+	if _, err := provider.Open(texts); err != nil { // with a key only the texts can be wrong
+		return err
+	}
+	_, err := llm.ParseRules(o.Allow, o.Ask, o.Deny)
+	return err
+}
+
+// newNative opens the model that is named PROVIDER/MODEL, which has been checked.
+func newNative(name string, o Options) (Agent, error) {
+	service, named, _ := strings.Cut(name, "/")
 	key, url := credential(service, os.Getenv)
 	m, err := provider.Open(provider.Options{Provider: service, Model: named, Key: key, BaseURL: cmp.Or(o.ModelURL, url), Log: o.Log})
 	if err != nil {

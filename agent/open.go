@@ -93,6 +93,9 @@ type Options struct {
 // Nothing is started before Start. The words of CMD may be quoted as in a
 // shell; nothing in them is expanded.
 func Open(spec string, o Options) (Agent, error) {
+	if err := Check(spec, o); err != nil {
+		return nil, fmt.Errorf("agent %q: %w", spec, err)
+	}
 	dir, err := filepath.Abs(o.Dir)
 	if err != nil {
 		return nil, fmt.Errorf("find workspace %q: %w", o.Dir, err)
@@ -101,37 +104,49 @@ func Open(spec string, o Options) (Agent, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	kind, rest, hasRest := strings.Cut(spec, ":")
-	switch {
-	case spec == "shell":
+	kind, rest, _ := strings.Cut(spec, ":")
+	switch kind {
+	case "shell":
 		return newShell(o), nil
-	case spec == "conformance":
+	case "conformance":
 		return newConformance(o), nil
-	case kind == "script" && rest != "":
+	case "script":
 		return newScript(rest, o)
-	case kind == "headless" && hasRest:
-		argv, err := proc.SplitWords(rest)
-		if err != nil {
-			return nil, fmt.Errorf("agent %q: %w", spec, err)
-		}
-		return newHeadless(argv, o), nil
-	case kind == "acp" && hasRest:
-		argv, err := proc.SplitWords(rest)
-		if err != nil {
-			return nil, fmt.Errorf("agent %q: %w", spec, err)
-		}
-		return acp.New(argv, acp.Options{
-			Dir: o.Dir, Shell: o.Shell, EnvPass: o.EnvPass, Hosted: o.Hosted,
-			StateDir: o.StateDir, Servers: handed(o), Log: o.Log,
-		}), nil
-	case kind == "llm" && hasRest:
+	case "llm":
 		a, err := newNative(rest, o)
 		if err != nil {
 			return nil, fmt.Errorf("agent %q: %w", spec, err)
 		}
 		return a, nil
 	}
-	return nil, fmt.Errorf("agent %q: %w", spec, errUnknownSpec)
+	argv, err := proc.SplitWords(rest)
+	if err != nil {
+		return nil, fmt.Errorf("agent %q: %w", spec, err)
+	}
+	if kind == "headless" {
+		return newHeadless(argv, o), nil
+	}
+	return acp.New(argv, acp.Options{
+		Dir: o.Dir, Shell: o.Shell, EnvPass: o.EnvPass, Hosted: o.Hosted,
+		StateDir: o.StateDir, Servers: handed(o), Log: o.Log,
+	}), nil
+}
+
+// Check returns what is wrong with a spec and with what the options say for llm:
+// agents, as far as the texts alone show it: no file, environment or network is
+// asked.
+func Check(spec string, o Options) error {
+	kind, rest, hasRest := strings.Cut(spec, ":")
+	switch {
+	case spec == "shell", spec == "conformance", kind == "script" && strings.TrimSpace(rest) != "":
+		return nil
+	case (kind == "headless" || kind == "acp") && hasRest:
+		_, err := proc.SplitWords(rest)
+		return err
+	case kind == "llm" && hasRest:
+		return checkNative(rest, o)
+	}
+	return errUnknownSpec
 }
 
 var errUnknownSpec = errors.New("unknown, want shell, script:FILE, conformance, headless:CMD, acp:CMD or llm:PROVIDER/MODEL")

@@ -19,6 +19,7 @@ func TestSpecsThatNameNoAgentAreRefused(t *testing.T) {
 		{"acp:'a", "Command contains unterminated quotes"},
 		{"llm:model", "want llm:PROVIDER/MODEL"},
 		{"llm:provider/model", "unknown provider"},
+		{"script: ", "headless:CMD"},
 	} {
 		if _, err := Open(tt.spec, Options{}); err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("Open(%q): got error %v, want one with %q", tt.spec, err, tt.want)
@@ -30,6 +31,30 @@ func TestSpecsNameTheirAgents(t *testing.T) {
 	for _, spec := range []string{"shell", "conformance", "headless:agent 'with words'", "acp:agent --acp"} {
 		if a, err := Open(spec, Options{}); err != nil || a == nil {
 			t.Errorf("Open(%q): got %v, %v, want an agent", spec, a, err)
+		}
+	}
+}
+
+func TestWhatTheTextsShowIsCheckedWithoutAnythingElse(t *testing.T) {
+	t.Setenv("OPENAI_API_KEY", "")
+	for _, spec := range []string{"shell", "conformance", "script:/does/not/exist", "headless:/does/not/exist", "acp:no such", "llm:openai/any"} {
+		if err := Check(spec, Options{}); err != nil {
+			t.Errorf("%s: got %v, want nothing wrong", spec, err)
+		}
+	}
+	for _, tt := range []struct {
+		o    Options
+		want string
+	}{
+		{Options{ModelURL: "http://127.0.0.1:1/v1", Allow: []string{"bash"}, Ask: []string{"edit(src/**)"}, Deny: []string{"read"}}, ""},
+		{Options{ModelURL: "nonsense"}, "absolute http or https URL"},
+		{Options{Allow: []string{"bash", "bash(("}}, `rule "bash(("`},
+		{Options{Ask: []string{""}}, `rule ""`},
+		{Options{Deny: []string{"bash()"}}, `rule "bash()"`},
+	} {
+		err := Check("llm:openai/any", tt.o)
+		if tt.want == "" && err != nil || tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want)) {
+			t.Errorf("%+v: got %v, want %q", tt.o, err, tt.want)
 		}
 	}
 }

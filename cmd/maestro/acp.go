@@ -62,7 +62,6 @@ sessions are there again the next time.`,
 	f.StringVar(&flags.session, "session", "", "the session `ID` that new conversations attach to; a new one each time if none is named")
 	f.StringVar(&flags.tokenFile, "token-file", defaults.TokenFile, "with a URL, the `FILE` that holds the server's token")
 	f.StringVar(&flags.name, "name", "", "what others see as the editor's name; default: what it calls itself")
-	cmd.MarkFlagsMutuallyExclusive("view", "take")
 	return cmd
 }
 
@@ -70,6 +69,9 @@ sessions are there again the next time.`,
 // the server is somebody else's.
 func (f *acpFlags) options(cmd *cobra.Command, args []string, defaults attachDefaults) (editor.Options, *houses, error) {
 	f.server.listen, f.here = "127.0.0.1:0", f.server.workspace == ""
+	if f.view && f.take {
+		return editor.Options{}, nil, usage{errViewerTakes}
+	}
 	if err := f.server.check(cmd); err != nil {
 		return editor.Options{}, nil, err
 	}

@@ -33,6 +33,12 @@ func completeAddress(flag, text string) (string, error) {
 // isPort reports whether an address is a port alone.
 func isPort(text string) bool { return text != "" && strings.Trim(text, "0123456789") == "" }
 
+// mayServe reports whether a server can be at a port. None is that of the scheme.
+func mayServe(port string) bool {
+	n, err := strconv.ParseUint(port, 10, 16)
+	return port == "" || err == nil && n > 0
+}
+
 // onLoopback reports whether an address can be one that only this machine
 // reaches. What a name stands for is seen when it is listened on.
 func onLoopback(addr string) bool {

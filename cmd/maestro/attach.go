@@ -81,6 +81,9 @@ A URL may name the session as the server's own ones do, with sessionId and creat
 				address = args[0]
 			}
 			address, err := flags.address(address)
+			if err == nil && flags.view && flags.take {
+				err = errViewerTakes
+			}
 			if err != nil {
 				return usage{err}
 			}
@@ -96,7 +99,6 @@ A URL may name the session as the server's own ones do, with sessionId and creat
 	f.BoolVar(&flags.noHistory, "no-history", false, "start with the current state instead of the beginning")
 	f.BoolVar(&flags.json, "json", false, "print each update as a line of JSON")
 	f.StringVar(&flags.name, "name", "maestro-attach", "what others see as your name")
-	cmd.MarkFlagsMutuallyExclusive("view", "take")
 	return cmd
 }
 
@@ -121,6 +123,9 @@ func (f *attachFlags) address(text string) (string, error) {
 	}
 	if u.Host == "" {
 		return "", fmt.Errorf("server address %q: no host", text)
+	}
+	if !mayServe(u.Port()) {
+		return "", fmt.Errorf("server address %q: want a port from 1 to 65535", text)
 	}
 	if strings.Contains(u.Path, "/api/headless") && !strings.HasSuffix(u.Path, "/ws") {
 		return "", fmt.Errorf("server address %q: want %s://%s, and --session ID for one of its sessions", text, u.Scheme, u.Host)

@@ -59,6 +59,10 @@ func conformanceCommand() *cobra.Command {
 				return usage{fmt.Errorf("--connection-tokens %q: want required or optional", tokens)}
 			case runtime != string(conformance.RuntimeConformance) && runtime != string(conformance.RuntimeAny):
 				return usage{fmt.Errorf("--runtime %q: want conformance or any", runtime)}
+			case profile != string(contracts.ProfileSeed) && profile != string(contracts.ProfilePublic):
+				return usage{fmt.Errorf("--protocol-profile %q: want seed or public", profile)}
+			case c.Timeout <= 0:
+				return usage{errors.New("--timeout must be positive")}
 			}
 			c.Runtime = conformance.Runtime(runtime)
 			c.ConnectionTokens = conformance.TokenPolicy(tokens)

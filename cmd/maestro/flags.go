@@ -6,12 +6,15 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
+	"github.com/seed-028515a8/maestro/agent"
 	"github.com/seed-028515a8/maestro/agent/llm"
 	"github.com/seed-028515a8/maestro/agent/mcp"
 	"github.com/seed-028515a8/maestro/contracts"
@@ -61,14 +64,14 @@ func (s *settings) registerShared(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringVar(&s.agent, "agent", "shell", "runtime: shell, script:FILE, conformance, headless:CMD, acp:CMD or llm:PROVIDER/MODEL")
 	f.StringVar(&s.stateDir, "state-dir", "", "directory for journals and the token")
-	f.StringVar(&s.mcpConfig, "mcp-config", "", "JSON file with the MCP servers that agents may use")
+	f.StringVar(&s.mcpConfig, "mcp-config", "", "JSON file with the MCP servers that an acp: or llm: agent may use")
 	f.StringArrayVar(&s.allow, "allow", nil, "calls of an llm: agent that need no approval, such as 'bash(git status:*)' or read")
 	f.StringArrayVar(&s.ask, "ask", nil, "calls of an llm: agent that need one")
 	f.StringArrayVar(&s.deny, "deny", nil, "calls of an llm: agent that never run")
 	f.StringVar(&s.modelURL, "model-url", "", "where the provider of an llm: agent is, such as http://127.0.0.1:11434; /v1 is added if there is no path; default: ANTHROPIC_BASE_URL or OPENAI_BASE_URL, else its own address")
-	f.IntVar(&s.maxIterations, "max-iterations", 100, "turns of the model for one prompt of an llm: agent")
-	f.Int64Var(&s.contextTokens, "context-tokens", 200_000, "size of the model's context; history is summarised before it is full")
-	f.Int64Var(&s.maxTokens, "max-tokens", 0, "longest reply of the model; 0 is the provider's default")
+	f.IntVar(&s.maxIterations, "max-iterations", 100, "turns of the model for one prompt of an llm: agent; 0 is 100")
+	f.Int64Var(&s.contextTokens, "context-tokens", 200_000, "size of the context of an llm: agent's model, whose history is summarised before it is full; 0 is 200000")
+	f.Int64Var(&s.maxTokens, "max-tokens", 0, "longest reply of an llm: agent's model; 0 is the provider's default")
 	f.TextVar(&s.price, "price", llm.Price{}, "what the model's tokens cost: `IN,OUT[,CACHE_READ[,CACHE_WRITE]]` in US dollars for a million; else costs are told as 0")
 	f.StringVar(&s.auth, "auth", "token", "token, or off on a loopback address")
 	f.StringVar(&s.readyFile, "ready-file", "", "write where the server listens to this file once it does")
@@ -154,20 +157,22 @@ func (s *settings) check(cmd *cobra.Command) error {
 	if err := fromEnvironment(cmd, os.Getenv); err != nil {
 		return err
 	}
-	if err := s.sensible(); err != nil {
+	if err := s.sensible(cmd.Flags()); err != nil {
 		return usage{err}
+	}
+	for _, name := range s.envPass {
+		if _, ok := os.LookupEnv(name); !ok {
+			s.log().Warn("--env-pass names a variable that is not set", "name", name)
+		}
 	}
 	return s.absolute() // what is told to clients and harnesses holds wherever those run
 }
 
-func (s *settings) sensible() error {
+func (s *settings) sensible(given *pflag.FlagSet) error {
 	if s.auth != "token" && s.auth != "off" {
 		return fmt.Errorf("--auth %q: want token or off", s.auth)
 	}
-	if !isAgent(s.agent) {
-		return fmt.Errorf("--agent %q: want shell, script:FILE, conformance, headless:CMD, acp:CMD or llm:PROVIDER/MODEL", s.agent)
-	}
-	if _, err := llm.ParseRules(s.allow, s.ask, s.deny); err != nil {
+	if err := s.checkAgent(given); err != nil {
 		return err
 	}
 	if err := s.addresses(); err != nil {
@@ -205,19 +210,50 @@ func (s *settings) sensible() error {
 	return s.limits.check()
 }
 
-// isAgent reports whether a text has the form of an agent.
-func isAgent(spec string) bool {
-	kind, rest, _ := strings.Cut(spec, ":")
-	switch kind {
-	case "shell", "conformance":
-		return kind == spec
-	case "script", "headless", "acp":
-		return strings.TrimSpace(rest) != ""
-	case "llm":
-		provider, model, _ := strings.Cut(rest, "/")
-		return provider != "" && model != ""
+// minContext is the smallest context that a model can be said to have: the
+// instructions and the tools alone take about that much.
+const minContext = 4096
+
+// narrow are the flags that are for some kinds of agents only.
+var narrow = []struct {
+	flags, kinds []string
+}{
+	{[]string{"allow", "ask", "deny", "model-url", "max-iterations", "context-tokens", "max-tokens", "price"}, []string{"llm"}},
+	{[]string{"mcp-config"}, []string{"acp", "llm"}},
+}
+
+// checkAgent refuses an agent that is none, and what is given for it but wrong or
+// for agents of another kind: a rule that nobody reads would protect nothing.
+func (s *settings) checkAgent(given *pflag.FlagSet) error {
+	if err := agent.Check(s.agent, agent.Options{}); err != nil {
+		return fmt.Errorf("--agent %q: %w", s.agent, err)
 	}
-	return false
+	kind, _, _ := strings.Cut(s.agent, ":")
+	for _, n := range narrow {
+		for _, flag := range n.flags {
+			if given.Changed(flag) && !slices.Contains(n.kinds, kind) {
+				return fmt.Errorf("--%s is for %s: agents, and the agent is %s", flag, strings.Join(n.kinds, ": and "), kind)
+			}
+		}
+	}
+	for _, part := range []struct {
+		flag string
+		said agent.Options
+	}{
+		{"model-url", agent.Options{ModelURL: s.modelURL}},
+		{"allow", agent.Options{Allow: s.allow}}, {"ask", agent.Options{Ask: s.ask}}, {"deny", agent.Options{Deny: s.deny}},
+	} {
+		if err := agent.Check(s.agent, part.said); err != nil {
+			return fmt.Errorf("--%s: %w", part.flag, err)
+		}
+	}
+	switch {
+	case s.maxIterations < 0 || s.maxTokens < 0:
+		return errors.New("--max-iterations and --max-tokens must not be negative")
+	case s.contextTokens != 0 && s.contextTokens < minContext:
+		return fmt.Errorf("--context-tokens %d: want %d or more, or 0 for 200000", s.contextTokens, minContext)
+	}
+	return nil
 }
 
 // addresses completes where to listen.

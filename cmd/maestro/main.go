@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"runtime/debug"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -37,7 +38,7 @@ func run(args []string) int {
 	defer child.Dismiss()
 	root := rootCommand()
 	root.SetArgs(args)
-	err := root.Execute()
+	cmd, err := root.ExecuteC()
 	var code exit
 	switch {
 	case err == nil:
@@ -49,12 +50,30 @@ func run(args []string) int {
 	if errors.As(err, new(failure)) {
 		return exitFailure
 	}
+	fmt.Fprintln(os.Stderr, "maestro: see", helpFor(cmd))
 	return exitUsage
 }
 
+// helpFor is the command line that explains a command.
+func helpFor(cmd *cobra.Command) string {
+	_, name, below := strings.Cut(cmd.CommandPath(), " ")
+	if !below || name == "help" {
+		return "maestro help"
+	}
+	return "maestro help " + name
+}
+
 // mark makes what goes wrong in a command a failure. What cobra finds wrong
-// before it runs the command stays wrong usage.
+// before it runs the command stays wrong usage, arguments that are too many in
+// words that fit.
 func mark(cmd *cobra.Command) {
+	count := cmd.Args
+	cmd.Args = func(cmd *cobra.Command, args []string) error {
+		if count(cmd, args) != nil {
+			return fmt.Errorf("too many arguments %q: want %s", args, cmd.UseLine())
+		}
+		return nil
+	}
 	run := cmd.RunE
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		err := run(cmd, args)
@@ -71,16 +90,36 @@ func rootCommand() *cobra.Command {
 		Short: "Share one coding agent between any number of clients",
 		Long: "maestro runs a coding agent behind a control plane: one client drives, any number\n" +
 			"watch, and nobody loses a word when a connection or the server itself goes away.",
-		SilenceUsage: true, SilenceErrors: true,
+		SilenceUsage: true, SilenceErrors: true, Version: version(),
 	}
+	root.SetVersionTemplate("maestro {{.Version}}\n") // as the command says it
 	ours := attachDefaults{URL: "http://" + defaultListen, TokenFile: tokenFile(defaultStateRoot()), Version: version()}
 	root.AddCommand(serveCommand(), hostedCommand(), headlessCommand(), conformanceCommand(), versionCommand(),
 		attachCommand(ours), acpCommand(ours))
 	for _, cmd := range root.Commands() {
 		mark(cmd)
 	}
+	explainOnlyWhatIs(root)
 	return root
 }
+
+// explainOnlyWhatIs makes help about a command that does not exist wrong usage.
+func explainOnlyWhatIs(root *cobra.Command) {
+	root.InitDefaultHelpCmd()
+	help, _, err := root.Find([]string{"help"})
+	if err != nil {
+		panic(err) // it has just been made
+	}
+	help.Args = func(_ *cobra.Command, args []string) error {
+		if _, rest, err := root.Find(args); err != nil || len(rest) > 0 {
+			return fmt.Errorf("no command %q to explain", strings.Join(args, " "))
+		}
+		return nil
+	}
+}
+
+// errViewerTakes is what is wrong with both flags.
+var errViewerTakes = errors.New("--view only watches: leave out --take")
 
 func versionCommand() *cobra.Command {
 	return &cobra.Command{

@@ -228,6 +228,27 @@ func TestWhatCannotStartSaysWhy(t *testing.T) {
 		{[]string{"serve", "--listen", "127.0.0.1:0", "--agent", "nobody"}, exitUsage, "nobody"},
 		{[]string{"serve", "--listen", "127.0.0.1:0", "--agent", "headless:"}, exitUsage, "headless:"},
 		{[]string{"serve", "--agent", "shell:x"}, exitUsage, "shell:x"},
+		{[]string{"serve", "--agent", "llm:foo/bar"}, exitUsage, `unknown provider "foo"`},
+		{[]string{"serve", "--agent", `acp:"a`}, exitUsage, "unterminated quotes"},
+		{[]string{"hosted-runner", "--agent", "headless:'a"}, exitUsage, "unterminated quotes"},
+		{[]string{"serve", "--deny", "bash"}, exitUsage, "--deny is for llm: agents, and the agent is shell"},
+		{[]string{"serve", "--agent", "script:x", "--allow", "bash"}, exitUsage, "--allow is for llm:"},
+		{[]string{"serve", "--agent", "acp:true", "--ask", "bash"}, exitUsage, "--ask is for llm:"},
+		{[]string{"serve", "--agent", "headless:true", "--model-url", "http://127.0.0.1:1"}, exitUsage, "--model-url is for llm:"},
+		{[]string{"hosted-runner", "--agent", "conformance", "--max-iterations", "100"}, exitUsage, "--max-iterations is for llm:"},
+		{[]string{"headless", "--context-tokens", "8000"}, exitUsage, "--context-tokens is for llm:"},
+		{[]string{"acp", "--max-tokens", "8000"}, exitUsage, "--max-tokens is for llm:"},
+		{[]string{"serve", "--mcp-config", "mcp.json"}, exitUsage, "--mcp-config is for acp: and llm: agents, and the agent is shell"},
+		{[]string{"serve", "--agent", "acp:true", "--mcp-config", "/does/not/exist"}, exitFailure, "/does/not/exist"},
+		{[]string{"serve", "--agent", "llm:openai-chat/any", "--allow", "bash(("}, exitUsage, `--allow: rule "bash(("`},
+		{[]string{"serve", "--agent", "llm:openai-chat/any", "--ask", ""}, exitUsage, `--ask: rule ""`},
+		{[]string{"serve", "--agent", "llm:openai-chat/any", "--deny", "bash()"}, exitUsage, `--deny: rule "bash()"`},
+		{[]string{"serve", "--agent", "llm:openai-chat/any", "--model-url", "nonsense"}, exitUsage, "--model-url: "},
+		{[]string{"serve", "--agent", "llm:openai-chat/any", "--context-tokens", "5"}, exitUsage, "--context-tokens 5: want 4096 or more"},
+		{[]string{"serve", "--agent", "llm:openai-chat/any", "--context-tokens", "-1"}, exitUsage, "--context-tokens -1"},
+		{[]string{"serve", "--agent", "llm:openai-chat/any", "--max-iterations", "-3"}, exitUsage, "must not be negative"},
+		{[]string{"serve", "--agent", "llm:openai-chat/any", "--max-tokens", "-3"}, exitUsage, "must not be negative"},
+		{[]string{"serve", "--listen", taken.Addr().String(), "--env-pass", "MAESTRO_TEST_UNSET"}, exitFailure, "name=MAESTRO_TEST_UNSET"},
 		{[]string{"serve", "--listen", "127.0.0.1:0", "--agent", "script:/does/not/exist"}, exitFailure, "/does/not/exist"},
 		{[]string{"serve", "--agent", "llm:anthropic/m", "--deny", "Bash(touch:*)"}, exitUsage, "its name is bash"},
 		{[]string{"serve", "--auth", "maybe"}, exitUsage, "maybe"},
@@ -236,8 +257,13 @@ func TestWhatCannotStartSaysWhy(t *testing.T) {
 		{[]string{"serve", "--request-timeout", "approval=soon"}, exitUsage, "never"},
 		{[]string{"serve", "--request-timeout", "joke=1s"}, exitUsage, "joke"},
 		{[]string{"serve", "--nonsense"}, exitUsage, "nonsense"},
-		{[]string{"serve", "extra"}, exitUsage, "extra"},
+		{[]string{"serve", "--nonsense"}, exitUsage, "maestro: see maestro help serve\n"},
+		{[]string{"serve", "extra"}, exitUsage, `too many arguments ["extra"]: want maestro serve`},
+		{[]string{"attach", "1", "2"}, exitUsage, `too many arguments ["1" "2"]: want maestro attach [SERVER]`},
 		{[]string{"nonsense"}, exitUsage, "nonsense"},
+		{[]string{"nonsense"}, exitUsage, "maestro: see maestro help\n"},
+		{[]string{"help", "nonsense"}, exitUsage, `no command "nonsense"`},
+		{[]string{"help", "serve", "nonsense"}, exitUsage, `no command "serve nonsense"`},
 		{[]string{"headless", "--workspace", "/does/not/exist"}, exitFailure, `"fatal":true`},
 		{[]string{"headless", "--auth", "maybe"}, exitUsage, `"fatal":true`},
 		{[]string{"serve", "--ready-file", "/does/not/exist/ready", "--listen", "127.0.0.1:0"}, exitFailure, "/does/not/exist"},
@@ -253,17 +279,38 @@ func TestWhatCannotStartSaysWhy(t *testing.T) {
 		{[]string{"attach", "http://127.0.0.1:1"}, exitFailure, "nothing listens at 127.0.0.1:1"},
 		{[]string{"attach", "ftp://127.0.0.1"}, exitUsage, "want ws://"},
 		{[]string{"attach", "http://"}, exitUsage, "no host"},
-		{[]string{"attach", "--view", "--take"}, exitUsage, "view"},
+		{[]string{"attach", "99999"}, exitUsage, "want a port from 1 to 65535"},
+		{[]string{"attach", "0"}, exitUsage, "want a port from 1 to 65535"},
+		{[]string{"acp", "127.0.0.1:99999"}, exitUsage, "want a port from 1 to 65535"},
+		{[]string{"attach", "--view", "--take"}, exitUsage, "--view only watches: leave out --take"},
+		{[]string{"acp", "--view", "--take"}, exitUsage, "--view only watches: leave out --take"},
 		{[]string{"conformance"}, exitUsage, "target"},
 		{[]string{"conformance", "--target", "nowhere"}, exitUsage, "nowhere"},
 		{[]string{"conformance", "--target", "stdio:"}, exitUsage, "stdio:"},
 		{[]string{"conformance", "--target", "stdio:true", "--format", "xml"}, exitUsage, "xml"},
 		{[]string{"conformance", "--target", "stdio:true", "--run", "("}, exitUsage, "--run"},
+		{[]string{"conformance", "--target", "stdio:true", "--protocol-profile", "x"}, exitUsage, "want seed or public"},
+		{[]string{"conformance", "--target", "stdio:true", "--timeout", "0"}, exitUsage, "positive"},
 		{[]string{"conformance", "--target", "stdio:/does/not/exist"}, exitFailure, "/does/not/exist"},
 	} {
 		out, err := program(t, test.args...).CombinedOutput()
 		if got := exitCode(t, err); got != test.code || !strings.Contains(string(out), test.says) {
 			t.Errorf("maestro %q: got exit code %d and %s, want %d and %q", test.args, got, out, test.code, test.says)
+		}
+	}
+}
+
+func TestVersionAndHelpAreToldWhenAsked(t *testing.T) {
+	for want, ways := range map[string][][]string{
+		"maestro " + version() + "\n": {{"version"}, {"--version"}},
+		"--idle-ttl":                  {{"help", "serve"}, {"serve", "--help"}},
+		"hosted-runner":               {{"help"}, {"--help"}, {}},
+	} {
+		for _, args := range ways {
+			out, err := program(t, args...).Output()
+			if err != nil || !strings.Contains(string(out), want) {
+				t.Errorf("maestro %q: got %v and %s, want %q", args, err, out, want)
+			}
 		}
 	}
 }
