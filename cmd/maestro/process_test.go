@@ -9,6 +9,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -324,6 +325,29 @@ func TestRunnerThatWouldBeOpenLeavesNothing(t *testing.T) {
 	}
 	if left, err := os.ReadDir(cmd.Dir); err != nil || len(left) > 0 {
 		t.Errorf("got %v, %v in the workspace, want nothing", left, err)
+	}
+}
+
+// TestBrowsersAreToldHowToAttach opens the address that the server prints, by its
+// own name and by a stranger's that resolves to it.
+func TestBrowsersAreToldHowToAttach(t *testing.T) {
+	r := serving(t)
+	for host, status := range map[string]int{"": http.StatusOK, "evil.example": http.StatusForbidden} {
+		req, err := http.NewRequestWithContext(t.Context(), "GET", r.ready.BaseURL, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Host = host
+		req.Header.Set("Accept", "text/html,*/*")
+		res, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, err := io.ReadAll(res.Body)
+		_ = res.Body.Close()
+		if err != nil || res.StatusCode != status || strings.Contains(string(body), "maestro attach") != (status == http.StatusOK) {
+			t.Errorf("host %q: got %d %s, %v, want %d", host, res.StatusCode, body, err, status)
+		}
 	}
 }
 

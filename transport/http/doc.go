@@ -12,6 +12,7 @@
 //	POST /api/headless/sessions/{id}/heartbeat        a sign of life
 //	POST /api/headless/sessions/{id}/disconnect       end a connection
 //	GET  /healthz, /readyz                            for probes
+//	GET  /                                            a word for browsers
 //
 // A request travels in one line: a route reads it, the gate says who asks, the
 // directory finds the session, and one method of the session decides. What is

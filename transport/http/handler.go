@@ -52,9 +52,7 @@ func (h *Handler) Routes(mux *http.ServeMux) {
 	h.route(mux, session+"/disconnect", methods{"POST": h.disconnect})
 	mux.HandleFunc("/healthz", Methods(map[string]http.HandlerFunc{"GET": healthz}))
 	mux.HandleFunc("/readyz", Methods(map[string]http.HandlerFunc{"GET": h.readyz}))
-	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
-		httperr.Write(w, &contracts.Error{Code: contracts.CodeNotFound, Message: "route not found"})
-	})
+	mux.HandleFunc("/", elsewhere)
 }
 
 // An endpoint serves one request. The error it returns is the answer; without

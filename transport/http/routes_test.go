@@ -168,6 +168,34 @@ func TestUnknownPathsAreNotFound(t *testing.T) {
 	h.session.untouched(t)
 }
 
+// A person who opens the address in a browser is told what is there; programs
+// are told, as everywhere, that nothing is.
+func TestBrowsersAreWelcomed(t *testing.T) {
+	h := newHouse(t, nil)
+	h.refuse = errors.New("a browser has no credential yet")
+	const browser = "Accept: text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
+	for _, target := range []string{"/", "/?ticket=secret", "/?<script>"} {
+		e := h.ask("GET", target, "", browser)
+		if got := e.Body.String(); e.Code != 200 || got != welcome || !strings.Contains(got, "maestro attach") {
+			t.Errorf("%s: got %d %q, want the same words for all", e.what, e.Code, got)
+		}
+		for name, want := range map[string]string{
+			"Content-Type": "text/plain; charset=utf-8", "X-Content-Type-Options": "nosniff", "Cache-Control": "no-store",
+			"Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'", "Vary": "Accept",
+		} {
+			if got := e.Header().Get(name); got != want {
+				t.Errorf("%s: got %s %q, want %q", e.what, name, got, want)
+			}
+		}
+	}
+	for _, accept := range []string{"Accept:", "Accept: */*", "Accept: application/json", "Accept: text/event-stream"} {
+		h.ask("GET", "/", "", accept).refused(contracts.CodeNotFound)
+	}
+	h.ask("POST", "/", "", browser).refused(contracts.CodeNotFound)
+	h.ask("GET", "/index.html", "", browser).refused(contracts.CodeNotFound)
+	h.session.untouched(t)
+}
+
 func TestSessionIDsInPaths(t *testing.T) {
 	h := newHouse(t, nil)
 	long := strings.Repeat("x", contracts.MaxIDBytes)
