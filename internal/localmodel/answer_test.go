@@ -154,8 +154,39 @@ func TestPromptIsFoundAmongWhatAgentsAdd(t *testing.T) {
 	_, _, answer, _ = p.post(t, "/v1/responses", `{"input":[{"type":"message","role":"developer","content":[{"type":"input_text","text":"say no"}]},
 		{"role":"user","content":[{"type":"input_text","text":"<environment_context>say no</environment_context>"}]},
 		{"role":"user","content":[{"type":"input_text","text":"say yes"}]}]}`)
+	_, _, chat, _ := p.post(t, "/v1/chat/completions", `{"messages":[{"role":"user","content":"say yes"},{"role":"user","content":"<b>say no\n\nsay never</b>"}]}`)
+	if !strings.Contains(chat, `"yes"`) {
+		t.Errorf("got %s from Chat Completions, want yes", chat)
+	}
 	if !strings.Contains(answer, `"text":"yes"`) {
 		t.Errorf("got %s from Responses, want yes", answer)
+	}
+}
+
+// A turn of thoughts alone, or one that failed, leaves prompts without an answer,
+// which agents send along with the next one.
+func TestPromptsWithoutAnAnswerAreOver(t *testing.T) {
+	p := serve(t, localmodel.Options{})
+	for path, bodies := range map[string][]string{
+		"/v1/messages": {
+			`{"max_tokens":1,"messages":[{"role":"user","content":"think hm"},{"role":"user","content":"USE_TOOL"},{"role":"user","content":"say yes"}]}`,
+			`{"max_tokens":1,"messages":[{"role":"user","content":[{"type":"text","text":"think hm"},{"type":"text","text":"say yes"}]}]}`,
+		},
+		"/v1/chat/completions": {
+			`{"messages":[{"role":"user","content":"think hm\n\nUSE_TOOL please\n\nsay yes"}]}`,
+			`{"messages":[{"role":"user","content":[{"type":"text","text":"think hm"},{"type":"text","text":"say yes"}]}]}`,
+		},
+		"/v1/responses": {
+			`{"input":[{"role":"user","content":[{"type":"input_text","text":"think hm"},{"type":"input_text","text":"say yes"}]}]}`,
+			`{"input":[{"role":"user","content":"think hm"},{"role":"user","content":"say yes"}]}`,
+		},
+	} {
+		for _, body := range bodies {
+			status, _, answer, err := p.post(t, path, body)
+			if status != 200 || err != nil || !strings.Contains(answer, `"yes"`) || strings.Contains(answer, "hm") {
+				t.Errorf("%s: got %d, %v and %s for %s, want yes alone", path, status, err, answer, body)
+			}
+		}
 	}
 }
 

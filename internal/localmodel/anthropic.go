@@ -85,7 +85,7 @@ func readAnthropic(messages []anthropicMessage, c *conversation) *failure {
 			return invalid("messages.%d.role: Input should be 'user' or 'assistant'", i)
 		}
 		for _, b := range m.blocks {
-			e := entry{by: by, message: i, call: b.ID}
+			e := entry{by: by, call: b.ID}
 			if b.Text != nil {
 				e.text = *b.Text
 			}
@@ -99,10 +99,13 @@ func readAnthropic(messages []anthropicMessage, c *conversation) *failure {
 }
 
 // plainText is the text of a content that is a string or a list of parts.
-func plainText(content json.RawMessage) string {
+func plainText(content json.RawMessage) string { return strings.Join(texts(content), "\n") }
+
+// texts are the texts of such a content.
+func texts(content json.RawMessage) []string {
 	var text string
 	if json.Unmarshal(content, &text) == nil {
-		return text
+		return []string{text}
 	}
 	var parts []struct {
 		Text string `json:"text"`
@@ -112,7 +115,7 @@ func plainText(content json.RawMessage) string {
 	for _, p := range parts {
 		texts = append(texts, p.Text)
 	}
-	return strings.Join(texts, "\n")
+	return texts
 }
 
 // checkAnthropic holds a history to the rules of Anthropic Messages.

@@ -47,17 +47,19 @@ func (chatForm) parse(body []byte) (*conversation, *failure) {
 	for _, t := range req.Tools {
 		c.tools = append(c.tools, offered{name: t.Function.Name, schema: t.Function.Parameters})
 	}
-	for i, m := range req.Messages {
+	for _, m := range req.Messages {
 		text := plainText(m.Content)
 		switch m.Role {
 		case "user":
-			c.entries = append(c.entries, entry{by: user, message: i, text: text})
+			for _, part := range texts(m.Content) {
+				c.heard(part)
+			}
 		case "tool", "function":
-			c.entries = append(c.entries, entry{by: tool, message: i, text: text, call: m.ToolCallID})
+			c.entries = append(c.entries, entry{by: tool, text: text, call: m.ToolCallID})
 		case "assistant":
-			c.entries = append(c.entries, entry{by: model, message: i, text: text})
+			c.entries = append(c.entries, entry{by: model, text: text})
 			for _, call := range m.ToolCalls {
-				c.entries = append(c.entries, entry{by: model, message: i, call: call.ID})
+				c.entries = append(c.entries, entry{by: model, call: call.ID})
 			}
 		case "system", "developer":
 		default:
@@ -68,6 +70,18 @@ func (chatForm) parse(body []byte) (*conversation, *failure) {
 		return c.look(), invalid("Invalid 'messages': empty array. Expected an array with minimum length 1, but got an empty array instead.")
 	}
 	return c.look(), checkChat(req.Messages)
+}
+
+// heard adds a text of the user. Agents join prompts that got no answer with
+// blank lines, since not every service takes a list of parts.
+func (c *conversation) heard(text string) {
+	prompts := []string{text}
+	if !isTagged(text) {
+		prompts = strings.Split(text, "\n\n")
+	}
+	for _, prompt := range prompts {
+		c.entries = append(c.entries, entry{by: user, text: prompt})
+	}
 }
 
 // checkChat wants every call answered by the messages right behind it, and

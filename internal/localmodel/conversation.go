@@ -21,10 +21,9 @@ const (
 
 // An entry is one piece of a conversation, in whichever form it was sent.
 type entry struct {
-	by      speaker
-	message int    // index of the message it was in
-	text    string // said, or the result of a tool
-	call    string // id of the call made or answered; empty if it is none
+	by   speaker
+	text string // said, or the result of a tool
+	call string // id of the call made or answered; empty if it is none
 }
 
 // An offered tool is one that the client says it has.
@@ -109,25 +108,18 @@ func (c *conversation) look() *conversation {
 	return c
 }
 
-// findPrompt sets prompt to the texts of the last message that has any, and
-// returns the index of the last of them, or -1. What is tagged counts only if
-// withTagged is set.
+// findPrompt sets prompt to the last text of the user, and returns its index, or
+// -1. Texts before it, in the same message too, are prompts that got no answer, or
+// an agent's own additions. What is tagged counts only if withTagged is set.
 func (c *conversation) findPrompt(withTagged bool) int {
 	wanted := func(e entry) bool {
 		return e.by == user && strings.TrimSpace(e.text) != "" && (withTagged || !isTagged(e.text))
 	}
 	for i := len(c.entries) - 1; i >= 0; i-- {
-		if !wanted(c.entries[i]) {
-			continue
+		if wanted(c.entries[i]) {
+			c.prompt = c.entries[i].text
+			return i
 		}
-		var texts []string
-		for _, e := range c.entries[:i+1] {
-			if e.message == c.entries[i].message && wanted(e) {
-				texts = append(texts, e.text)
-			}
-		}
-		c.prompt = strings.Join(texts, "\n")
-		return i
 	}
 	return -1
 }

@@ -72,10 +72,8 @@ func (responsesForm) parse(body []byte) (*conversation, *failure) {
 	if json.Unmarshal(req.Input, &items) != nil {
 		return c, invalid("Missing required parameter: 'input'.")
 	}
-	for i, item := range items {
-		if e, ok := item.entry(i); ok {
-			c.entries = append(c.entries, e)
-		}
+	for _, item := range items {
+		c.entries = append(c.entries, item.entries()...)
 	}
 	if req.Previous != "" {
 		return c.look(), nil // the rest of the history is said to be elsewhere
@@ -102,23 +100,26 @@ var (
 	answering = []string{"function_call_output", "custom_tool_call_output", "local_shell_call_output", "shell_call_output", "apply_patch_call_output"}
 )
 
-// entry reads the ith item of an input; ok is false if nobody said anything in it.
-func (item responsesItem) entry(i int) (e entry, ok bool) {
+// entries reads an item of an input. There are none if nobody said anything in it.
+func (item responsesItem) entries() []entry {
 	switch {
 	case slices.Contains(calling, item.Type):
-		return entry{by: model, message: i, call: item.CallID}, true
+		return []entry{{by: model, call: item.CallID}}
 	case slices.Contains(answering, item.Type):
-		return entry{by: tool, message: i, text: plainText(item.Output), call: item.CallID}, true
+		return []entry{{by: tool, text: plainText(item.Output), call: item.CallID}}
 	case item.Type == "reasoning":
-		return entry{by: model, message: i}, true
+		return []entry{{by: model}}
 	case item.Type != "message" && item.Type != "":
-		return entry{}, false
 	case item.Role == "user":
-		return entry{by: user, message: i, text: plainText(item.Content)}, true
+		var said []entry
+		for _, text := range texts(item.Content) {
+			said = append(said, entry{by: user, text: text})
+		}
+		return said
 	case item.Role == "assistant":
-		return entry{by: model, message: i, text: plainText(item.Content)}, true
+		return []entry{{by: model, text: plainText(item.Content)}}
 	}
-	return entry{}, false // of the system or the developer
+	return nil // of the system or the developer
 }
 
 // checkResponses holds an input to the rules of the service for histories that it
