@@ -73,10 +73,10 @@ agents: ## real agents from npm, about 650 MB
 	npm --prefix examples/agents install --no-save --no-audit --no-fund
 
 agent-opencode: build ## serve opencode with the local model; needs agents
-	PORT=$(PORT) examples/agents/opencode $(ARGS)
+	exec env PORT=$(PORT) STARTED_BY=make examples/agents/opencode $(ARGS)
 
 agent-claude: build ## serve Claude Code with the local model; needs agents
-	PORT=$(PORT) examples/agents/claude $(ARGS)
+	exec env PORT=$(PORT) STARTED_BY=make examples/agents/claude $(ARGS)
 
 transcripts: build ## docs/transcripts anew; needs agents
 	@for a in opencode claude; do node examples/agents/record.mjs $$a docs/transcripts/$$a.md || exit 1; done

@@ -2,7 +2,10 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"context"
+	"errors"
+	"flag"
 	"io"
 	"net/http"
 	"os"
@@ -22,9 +25,10 @@ func TestServerSaysWhereItIsAndEnds(t *testing.T) {
 	}
 	ctx, stop := context.WithCancel(t.Context())
 	out, in := io.Pipe()
+	var stderr bytes.Buffer // of the goroutine until ended
 	ended := make(chan error, 1)
 	go func() { // ends with stop
-		ended <- run(ctx, []string{"--listen", "127.0.0.1:0", "--script", script}, in, io.Discard)
+		ended <- run(ctx, []string{"--listen", "127.0.0.1:0", "--script", script, "--quiet"}, in, &stderr)
 		in.Close()
 	}()
 	lines := bufio.NewScanner(out)
@@ -46,12 +50,28 @@ func TestServerSaysWhereItIsAndEnds(t *testing.T) {
 	if err := <-ended; err != nil {
 		t.Errorf("got %v, want an end without an error", err)
 	}
+	if stderr.Len() > 0 {
+		t.Errorf("got %s, want no log", &stderr)
+	}
 }
 
 func TestWrongUseIsAnError(t *testing.T) {
-	for _, args := range [][]string{{"--listen", "nowhere:x"}, {"--script", "absent.json"}, {"--unknown"}} {
-		if err := run(t.Context(), args, io.Discard, io.Discard); err == nil {
-			t.Errorf("%q: got no error, want one", args)
+	for _, tt := range []struct {
+		args []string
+		want error // nil is any but those
+		says string
+	}{
+		{[]string{"--listen", "nowhere:x"}, nil, ""},
+		{[]string{"--script", "absent.json"}, nil, ""},
+		{[]string{"--unknown"}, errUsage, "-unknown"},
+		{[]string{"--listen", "127.0.0.1:0", "extra"}, errUsage, `too many arguments: ["extra"]`},
+		{[]string{"--help"}, flag.ErrHelp, "-script"},
+	} {
+		var stderr strings.Builder
+		err := run(t.Context(), tt.args, io.Discard, &stderr)
+		wrong := errors.Is(err, errUsage) || errors.Is(err, flag.ErrHelp)
+		if err == nil || tt.want == nil && wrong || tt.want != nil && !errors.Is(err, tt.want) || !strings.Contains(stderr.String(), tt.says) {
+			t.Errorf("%q: got %v and %s, want %v and %q", tt.args, err, &stderr, tt.want, tt.says)
 		}
 	}
 }
