@@ -21,7 +21,8 @@ build: ## bin/maestro, a static binary
 	CGO_ENABLED=0 go build -trimpath -o bin/maestro ./cmd/maestro
 
 run: build ## serve this directory on 127.0.0.1:$(PORT); more flags in ARGS
-	bin/maestro serve --listen 127.0.0.1:$(PORT) $(ARGS)
+	@echo "another port with PORT=N"
+	exec bin/maestro serve --listen 127.0.0.1:$(PORT) $(ARGS)
 
 .PHONY: setup test fuzz golden cover
 setup: ## download what the other targets need
@@ -68,15 +69,17 @@ conformance: build ## judge bin/maestro over stdio, WebSocket and HTTP, and as a
 adapter: build ## judge bin/maestro as the outside adapter of hosted runners does
 	go run ./conformance/adapter -- bin/maestro hosted-runner --agent conformance --protocol-profile public --auth off --ready-stdout --exit-on-stdin-eof
 
+# exec, here and above: what ends make is to end the program and not a shell
+# that waits for it.
 .PHONY: agents agent-opencode agent-claude transcripts
 agents: ## real agents from npm, about 650 MB
 	npm --prefix examples/agents install --no-save --no-audit --no-fund
 
 agent-opencode: build ## serve opencode with the local model; needs agents
-	exec env PORT=$(PORT) STARTED_BY=make examples/agents/opencode $(ARGS)
+	exec env PORT=$(PORT) examples/agents/opencode $(ARGS)
 
 agent-claude: build ## serve Claude Code with the local model; needs agents
-	exec env PORT=$(PORT) STARTED_BY=make examples/agents/claude $(ARGS)
+	exec env PORT=$(PORT) examples/agents/claude $(ARGS)
 
 transcripts: build ## docs/transcripts anew; needs agents
 	@for a in opencode claude; do node examples/agents/record.mjs $$a docs/transcripts/$$a.md || exit 1; done
