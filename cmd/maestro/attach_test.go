@@ -115,7 +115,7 @@ func TestAttachRefusesWhatItCannotUse(t *testing.T) {
 		args []string
 		want string
 	}{
-		{[]string{"--view", "--take"}, "[take view]"},
+		{[]string{"--view", "--take"}, "leave out --take"},
 		{[]string{"--token-file", missing}, "token file"},
 		{[]string{"--token-file", empty}, empty + " is empty"},
 		{[]string{"ftp://host"}, "want ws://"},

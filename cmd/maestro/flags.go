@@ -211,7 +211,7 @@ func (s *settings) sensible(given *pflag.FlagSet) error {
 }
 
 // minContext is the smallest context that a model can be said to have: the
-// instructions and the tools alone take about that much.
+// instructions and the tools alone take about half of it.
 const minContext = 4096
 
 // narrow are the flags that are for some kinds of agents only.
