@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"github.com/seed-028515a8/maestro/agent"
 	"github.com/seed-028515a8/maestro/agent/llm"
@@ -157,7 +156,7 @@ func (s *settings) check(cmd *cobra.Command) error {
 	if err := fromEnvironment(cmd, os.Getenv); err != nil {
 		return err
 	}
-	if err := s.sensible(cmd.Flags()); err != nil {
+	if err := s.sensible(cmd.Flags().Changed); err != nil {
 		return usage{err}
 	}
 	for _, name := range s.envPass {
@@ -168,7 +167,7 @@ func (s *settings) check(cmd *cobra.Command) error {
 	return s.absolute() // what is told to clients and harnesses holds wherever those run
 }
 
-func (s *settings) sensible(given *pflag.FlagSet) error {
+func (s *settings) sensible(given func(flag string) bool) error {
 	if s.auth != "token" && s.auth != "off" {
 		return fmt.Errorf("--auth %q: want token or off", s.auth)
 	}
@@ -224,14 +223,14 @@ var narrow = []struct {
 
 // checkAgent refuses an agent that is none, and what is given for it but wrong or
 // for agents of another kind: a rule that nobody reads would protect nothing.
-func (s *settings) checkAgent(given *pflag.FlagSet) error {
+func (s *settings) checkAgent(given func(flag string) bool) error {
 	if err := agent.Check(s.agent, agent.Options{}); err != nil {
 		return fmt.Errorf("--agent %q: %w", s.agent, err)
 	}
 	kind, _, _ := strings.Cut(s.agent, ":")
 	for _, n := range narrow {
 		for _, flag := range n.flags {
-			if given.Changed(flag) && !slices.Contains(n.kinds, kind) {
+			if given(flag) && !slices.Contains(n.kinds, kind) {
 				return fmt.Errorf("--%s is for %s: agents, and the agent is %s", flag, strings.Join(n.kinds, ": and "), kind)
 			}
 		}
