@@ -71,7 +71,7 @@ var _ sdk.Connection = (*pipe)(nil)
 func newPipe(l *link, n notices) (*pipe, error) {
 	cmd, err := command(&l.server, l.set.opts.Dir, l.set.environ())
 	if err != nil {
-		return nil, unstarted(err)
+		return nil, err
 	}
 	p := makePipe(proc.NewProcess(cmd, proc.ProcessOptions{Name: "the program", Log: l.log}), n)
 	p.log = l.log

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"time"
@@ -30,9 +31,14 @@ func command(s *Server, dir string, env []string) (*exec.Cmd, error) {
 	} else if s.Dir != "" {
 		dir = s.Dir
 	}
+	if at, err := os.Stat(dir); err != nil { // else the program would be said to be missing
+		return nil, &fault{"the directory in which it is to start (cwd) does not exist", err}
+	} else if !at.IsDir() {
+		return nil, &fault{words: "where it is to start (cwd) is no directory"}
+	}
 	path, err := proc.FindProgram(s.Command, dir, env)
 	if err != nil {
-		return nil, err
+		return nil, unstarted(err)
 	}
 	cmd := exec.Command(path, s.Args...)
 	cmd.Args[0] = s.Command
