@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"path/filepath"
-	"time"
 
 	"github.com/seed-028515a8/maestro/agent/acp"
 	"github.com/seed-028515a8/maestro/agent/llm"
@@ -28,16 +27,10 @@ func newServers(o Options) *servers {
 	}}
 }
 
-// serversDelay is how long the start of a session waits for its servers. Those
-// that take longer add their tools when they are there.
-const serversDelay = 5 * time.Second
-
 // Start implements [llm.Starter].
-func (s *servers) Start(ctx context.Context, host contracts.Host) error {
+func (s *servers) Start(_ context.Context, host contracts.Host) error {
 	s.opts.Host = host
-	ctx, cancel := context.WithTimeout(ctx, serversDelay)
-	defer cancel()
-	s.set = mcp.Open(ctx, s.opts)
+	s.set = mcp.Open(s.opts)
 	return nil
 }
 
@@ -51,17 +44,15 @@ func (s *servers) Close() error {
 
 // Tools implements [llm.MCP]. What a server says of the harm of a tool is relied
 // upon for calls that are repeated only: each is asked about unless a rule decides.
-func (s *servers) Tools(context.Context) []tool.Tool {
+// Servers that take long add their tools when they are there.
+func (s *servers) Tools(ctx context.Context) []tool.Tool {
 	var tools []tool.Tool
+	s.set.Await(ctx)
 	for _, t := range s.set.Tools() {
-		title := t.Title
-		if title == "" {
-			title = t.Name
-		}
-		label := t.Server + ": " + title
+		label := t.Server + ": " + t.Title
 		tools = append(tools, tool.Tool{
 			Tool:  model.Tool{Name: t.FullName, Description: t.Description, Schema: t.Schema},
-			Title: label, Gated: true, Repeats: t.ReadOnly,
+			Title: label, Gated: true, Repeats: t.ReadOnly || t.Idempotent,
 			Brief: func(json.RawMessage) (string, string) { return "Called " + label, "Calling " + label },
 			Run: func(ctx context.Context, args json.RawMessage, out func(string) error) (tool.Result, error) {
 				return s.call(ctx, t.FullName, args, out)

@@ -24,9 +24,9 @@ import (
 
 // A notes is an MCP server with one tool, which says back what it is told.
 type notes struct {
-	calls   atomic.Int64
-	changes bool // the tool is not said to be read-only
-	lost    bool // in the middle of every call
+	calls atomic.Int64
+	hints map[string]any // what the tool is said to be
+	lost  bool           // in the middle of every call
 }
 
 // ServeHTTP implements [http.Handler].
@@ -60,7 +60,7 @@ func (n *notes) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 	case "tools/list":
 		answer["result"] = map[string]any{"tools": []any{map[string]any{
-			"name": "keep", "title": "Keep a note", "description": "Keeps a note.", "annotations": map[string]any{"readOnlyHint": !n.changes},
+			"name": "keep", "title": "Keep a note", "description": "Keeps a note.", "annotations": n.hints,
 			"inputSchema": map[string]any{"type": "object", "properties": map[string]any{"text": map[string]any{"type": "string"}}},
 		}}}
 	case "tools/call":
@@ -81,7 +81,7 @@ func (n *notes) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // noteServer serves notes.
 func noteServer(t *testing.T) (*notes, *httptest.Server) {
-	n := &notes{}
+	n := &notes{hints: map[string]any{"readOnlyHint": true}}
 	web := httptest.NewServer(n)
 	t.Cleanup(web.Close)
 	return n, web
@@ -156,11 +156,11 @@ func TestCallsOfServersFailAsToolsDo(t *testing.T) {
 	}
 }
 
-func TestLostCallsAreRepeatedOnlyIfTheyChangeNothing(t *testing.T) {
+func TestLostCallsAreRepeatedOnlyIfThatDoesNoHarm(t *testing.T) {
 	web := httptest.NewServer(localmodel.New(localmodel.Options{}))
 	t.Cleanup(web.Close)
-	for changes, want := range map[bool]int64{true: 1, false: 2} {
-		n := &notes{changes: changes, lost: true}
+	for hint, want := range map[string]int64{"none": 1, "readOnlyHint": 2, "idempotentHint": 2} {
+		n := &notes{hints: map[string]any{hint: true}, lost: true}
 		notesWeb := httptest.NewServer(n)
 		t.Cleanup(notesWeb.Close)
 		s := nativeOn(t, "anthropic", web.URL, Options{
@@ -173,7 +173,7 @@ func TestLostCallsAreRepeatedOnlyIfTheyChangeNothing(t *testing.T) {
 		}
 		hosttest.Must(t, s.prompt("call mcp__notes__keep {\"text\":\"milk\"}"))
 		if asked := s.host.Asked(); len(asked) != 1 || asked[0].RequestType != contracts.RequestToolRetry || before != want || n.calls.Load() != want {
-			t.Errorf("changes %t: got %d calls and then the questions %+v, want %d and one about a retry", changes, before, asked, want)
+			t.Errorf("%s: got %d calls and then the questions %+v, want %d and one about a retry", hint, before, asked, want)
 		}
 	}
 }

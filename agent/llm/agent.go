@@ -71,7 +71,7 @@ type Options struct {
 // is started with the agent.
 type MCP interface {
 	// Tools returns what the servers offer now. It is called before each turn of
-	// the model and does not wait for servers that are not there.
+	// the model and waits a moment at most for servers that are not there.
 	Tools(ctx context.Context) []tool.Tool
 
 	// Close ends the servers and their connections.

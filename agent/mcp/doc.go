@@ -5,7 +5,7 @@
 //
 // It promises that a server which fails, floods or says nothing costs its own
 // tools and nothing else; that its failure is said in the open and it is tried
-// again when it is used; that what a server asks of people becomes one kind of
+// again when tools are wanted or called; that what a server asks of people becomes one kind of
 // question whatever the shape it came in, which is never answered for them; and
 // that nothing a server started is left when the set of servers is closed. A
 // program gets no credential of ours that its configuration does not give it.

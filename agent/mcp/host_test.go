@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/seed-028515a8/maestro/agent/hosttest"
 	"github.com/seed-028515a8/maestro/contracts"
@@ -37,11 +38,13 @@ func newHost(t *testing.T) *hosttest.Host {
 	return h
 }
 
-// statuses returns what was said in the open.
+// statuses returns what was said in the open of single servers.
 func statuses(h *hosttest.Host) string {
 	var b strings.Builder
 	for _, s := range hosttest.As[*contracts.Status](h) {
-		b.WriteString(s.Message + "\n")
+		if strings.HasPrefix(s.Message, "MCP server \"") {
+			b.WriteString(s.Message + "\n")
+		}
 	}
 	return b.String()
 }
@@ -55,7 +58,8 @@ func awaitStatus(t *testing.T, h *hosttest.Host, part string) {
 	})
 }
 
-// open opens servers that are closed with the test.
+// open opens servers that are closed with the test, and returns when each was
+// reached or not.
 func open(t *testing.T, h *hosttest.Host, o Options, servers ...Server) *Set {
 	t.Helper()
 	o.Servers = servers
@@ -65,12 +69,27 @@ func open(t *testing.T, h *hosttest.Host, o Options, servers ...Server) *Set {
 	if h != nil {
 		o.Host = testHost{h}
 	}
-	s := Open(t.Context(), o)
+	s := Open(o)
 	t.Cleanup(s.Close)
+	reach(t, s)
 	return s
 }
 
-// program returns this program as a server of some kind.
+// reach waits for the attempt of each server that is under way.
+func reach(t *testing.T, s *Set) {
+	t.Helper()
+	for _, l := range s.links {
+		if attempt, _, ok := l.awaited(); ok {
+			select {
+			case <-attempt:
+			case <-time.After(hosttest.Patience):
+				t.Fatal("got no end of an attempt, want one")
+			}
+		}
+	}
+}
+
+// testProgram returns this program as a server of some kind.
 func testProgram(t *testing.T, name, kind string, more ...string) Server {
 	t.Helper()
 	server := Server{Name: name, Command: testBinary(t), Env: map[string]string{kindVariable: kind}}

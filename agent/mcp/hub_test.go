@@ -26,7 +26,10 @@ type caller struct {
 
 func (c *caller) Start(ctx context.Context, host contracts.Host) (contracts.AgentInfo, error) {
 	c.host = host
-	c.set = Open(ctx, Options{Servers: []Server{c.server}, Dir: c.dir, Host: host})
+	c.set = Open(Options{Servers: []Server{c.server}, Dir: c.dir, Host: host})
+	for _, l := range c.set.links {
+		_, _ = l.connected(ctx) // the session shows how it went
+	}
 	return contracts.AgentInfo{Model: "caller", Provider: "test", Executor: contracts.ExecutorLive, Requests: []contracts.RequestType{contracts.RequestMCPElicitation}}, nil
 }
 

@@ -13,12 +13,17 @@ import (
 	"time"
 
 	"github.com/seed-028515a8/maestro/agent/mask"
-	"github.com/seed-028515a8/maestro/contracts"
 )
 
 const (
 	minBackoff = time.Second
 	maxBackoff = time.Minute
+
+	// How long the tools of a server that was never reached are waited for, from the
+	// start of an attempt: many programs need a while the first time, some as long as
+	// discoverTime, and afterwards nobody is to be kept from their prompt.
+	firstDelay = 6 * time.Second
+	againDelay = time.Second
 
 	// What one server may have said in the open, and ask of people, in quotaWindow.
 	maxStatuses = 20
@@ -44,6 +49,7 @@ type link struct {
 	mu       sync.Mutex
 	session  *session      // nil while there is none
 	dialing  chan struct{} // closed when the attempt under way is over; nil without one
+	patience time.Time     // until when tools are waited for that the attempt may bring
 	failures int           // in a row
 	retryAt  time.Time     // no attempt before
 	err      error         // why there is no session
@@ -52,6 +58,8 @@ type link struct {
 	known    bool          // they were listed, and changes were reported since
 
 	listedOnce bool // there was a list before
+	introduced bool // it was said that it is there
+	alone      bool // nobody but the link says so
 
 	calls map[string]*call           // under way, by progress token
 	waits map[string][]chan struct{} // for the end of what people do elsewhere, by elicitation id
@@ -128,8 +136,19 @@ func (l *link) place() (*session, <-chan struct{}, error) {
 	if !l.set.start(func() { l.attempt(done) }) {
 		return nil, nil, l.unavailable(errClosed)
 	}
-	l.dialing = done
+	l.dialing, l.patience = done, time.Now().Add(againDelay)
+	if l.failures == 0 {
+		l.patience = time.Now().Add(firstDelay)
+	}
 	return nil, done, nil
+}
+
+// awaited returns what tools are waited for, and until when, if the server was
+// never reached.
+func (l *link) awaited() (dialing <-chan struct{}, until time.Time, ok bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.dialing, l.patience, l.dialing != nil && !l.listedOnce
 }
 
 // attempt tries once to reach the server.
@@ -139,14 +158,15 @@ func (l *link) attempt(done chan struct{}) {
 	s, err := l.dial(ctx)
 	l.mu.Lock()
 	l.dialing = nil
-	again := l.troubled
+	again, introduces := l.troubled, false
 	if err == nil {
-		l.session, l.err, l.troubled = s, nil, false
+		introduces = !l.introduced && (l.alone || again)
+		l.session, l.err, l.troubled, l.introduced = s, nil, false, l.introduced || introduces
 	} else {
-		l.failures++
-		l.retryAt = time.Now().Add(backoff(l.failures))
+		l.pause()
 		l.err, l.troubled = err, true
 	}
+	tools := len(l.tools)
 	l.mu.Unlock()
 	if err == nil && !l.set.start(s.run) { // ends with the connection
 		s.stop(errClosed)
@@ -155,11 +175,38 @@ func (l *link) attempt(done chan struct{}) {
 	}
 	close(done)
 	switch {
+	case introduces:
+		l.say("is available: "+toolCount(tools), nil)
 	case err == nil && again:
 		l.say("is available again", nil)
 	case err != nil && !again && l.set.life.Err() == nil:
-		l.say("is not available: "+why(err)+". It is tried again when it is used.", err)
+		l.say("is not available: "+why(err)+". It is tried again at the next prompt.", err)
 	}
+}
+
+// pause counts a failure and puts off the next attempt: not at all the first time.
+// l.mu is held.
+func (l *link) pause() {
+	l.retryAt = time.Now().Add(backoff(l.failures))
+	l.failures++
+}
+
+// arrived reports whether the server is there and nobody has said so, and how many
+// tools it has. From then on the link says it itself.
+func (l *link) arrived() (tools int, ok bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	ok = l.session != nil && !l.introduced
+	l.introduced, l.alone = l.introduced || ok, true
+	return len(l.tools), ok
+}
+
+// toolCount says how many tools there are.
+func toolCount(n int) string {
+	if n == 1 {
+		return "1 tool"
+	}
+	return fmt.Sprintf("%d tools", n)
 }
 
 // lost takes in that a connection has ended without us.
@@ -176,9 +223,8 @@ func (l *link) lost(s *session, err error) {
 		l.known = false
 	case s.useful.Load():
 		l.failures, l.retryAt = 0, time.Time{}
-	default: // the first time, too, it is to be started again at once
-		l.retryAt = time.Now().Add(backoff(l.failures))
-		l.failures++
+	default:
+		l.pause()
 	}
 	again := l.troubled
 	l.troubled = l.troubled || !lapsed
@@ -216,14 +262,7 @@ func (l *link) say(text string, err error) {
 	} else {
 		l.log.Warn(text, "error", l.redact(err))
 	}
-	if l.set.opts.Host == nil {
-		return
-	}
-	ctx, cancel := context.WithTimeout(l.set.life, statusTime)
-	defer cancel()
-	if err := l.set.opts.Host.Publish(ctx, &contracts.Status{Message: text}); err != nil {
-		l.log.Debug("publish status", "error", err)
-	}
+	l.set.publish(text)
 }
 
 // listed returns the tools, and sees to it that they will be known.

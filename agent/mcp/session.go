@@ -1,6 +1,7 @@
 package mcp
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -313,12 +314,11 @@ func toolOf(server string, t *sdk.Tool) (Tool, error) {
 		Title: label(t.Title), Description: cut(t.Description, maxDescription), Schema: schema, Destructive: true,
 	}
 	if a := t.Annotations; a != nil {
-		if tool.Title == "" {
-			tool.Title = label(a.Title)
-		}
-		tool.ReadOnly = a.ReadOnlyHint
+		tool.Title = cmp.Or(tool.Title, label(a.Title))
+		tool.ReadOnly, tool.Idempotent = a.ReadOnlyHint, a.IdempotentHint
 		tool.Destructive = !a.ReadOnlyHint && (a.DestructiveHint == nil || *a.DestructiveHint)
 	}
+	tool.Title = cmp.Or(tool.Title, label(t.Name))
 	return tool, nil
 }
 

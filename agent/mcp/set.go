@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"time"
 
@@ -23,6 +24,9 @@ const (
 
 // maxQuestions is how many questions of servers may be open in a set.
 const maxQuestions = 16
+
+// noticeDelay is after which time it is said that servers are waited for.
+const noticeDelay = time.Second
 
 // ErrUnavailable says that a server could not be reached, or was lost in the
 // middle of a call. The same call may succeed later; whether the lost one had
@@ -87,7 +91,8 @@ type Options struct {
 //
 // A server has at most one connection, which a goroutine of its own looks after.
 // One that cannot be reached, or is lost, is said in the open and tried again when
-// it is used, at growing intervals up to a minute.
+// tools are wanted or called: at once the first time, then at growing intervals up
+// to a minute.
 type Set struct {
 	opts  Options
 	log   *slog.Logger
@@ -103,9 +108,10 @@ type Set struct {
 	wg     sync.WaitGroup // everything that runs; not added to once closed
 }
 
-// Open connects to the servers, all at once, and returns when each has been
-// reached or not, or ctx has ended. Those that were not are no error.
-func Open(ctx context.Context, o Options) *Set {
+// Open begins to connect to the servers, all at once, and does not wait for them.
+// What comes of it is said: in one status which servers are there, if any, and in
+// one each which are not.
+func Open(o Options) *Set {
 	if dir, err := filepath.Abs(o.Dir); err == nil { // else programs cannot start, which is said
 		o.Dir = dir
 	}
@@ -121,12 +127,70 @@ func Open(ctx context.Context, o Options) *Set {
 	s := &Set{opts: o, log: o.Log, questions: make(chan struct{}, maxQuestions)}
 	s.life, s.stop = context.WithCancelCause(context.Background())
 	s.add(o.Servers)
-	var wg sync.WaitGroup
+	var first []<-chan struct{}
 	for _, l := range s.links {
-		wg.Go(func() { _, _ = l.connected(ctx) }) // ends with the first attempt; the link says how
+		if _, attempt, _ := l.place(); attempt != nil {
+			first = append(first, attempt)
+		}
 	}
-	wg.Wait()
+	if len(first) > 0 {
+		s.start(func() { s.introduce(first) }) // ends with the first attempts, or after firstDelay
+	}
 	return s
+}
+
+// introduce says which servers are waited for, if it takes a while, and then which
+// are there. Those that come later say so themselves.
+func (s *Set) introduce(first []<-chan struct{}) {
+	early, late := time.NewTimer(noticeDelay), time.NewTimer(firstDelay)
+	defer early.Stop()
+	defer late.Stop()
+	for len(first) > 0 {
+		select {
+		case <-first[0]:
+			first = first[1:]
+		case <-early.C:
+			s.sayOf("Waiting for MCP servers: ", func(l *link) (string, bool) {
+				_, _, waits := l.awaited()
+				return l.server.Name, waits
+			})
+		case <-late.C:
+			first = nil
+		case <-s.life.Done():
+			return
+		}
+	}
+	s.sayOf("MCP servers are connected: ", func(l *link) (string, bool) {
+		tools, ok := l.arrived()
+		return l.server.Name + " (" + toolCount(tools) + ")", ok
+	})
+}
+
+// sayOf says something of those servers for which of has a text, if any.
+func (s *Set) sayOf(text string, of func(*link) (string, bool)) {
+	var all []string
+	for _, l := range s.links {
+		if one, ok := of(l); ok {
+			all = append(all, one)
+		}
+	}
+	if len(all) > 0 {
+		text += label(strings.Join(all, ", "))
+		s.log.Info(text)
+		s.publish(text)
+	}
+}
+
+// publish shows clients a status.
+func (s *Set) publish(text string) {
+	if s.opts.Host == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(s.life, statusTime)
+	defer cancel()
+	if err := s.opts.Host.Publish(ctx, &contracts.Status{Message: text}); err != nil {
+		s.log.Debug("publish status", "error", err)
+	}
 }
 
 func or(d, fallback time.Duration) time.Duration {
@@ -157,6 +221,28 @@ func (s *Set) add(servers []Server) {
 		}
 		names[server.Name] = true
 		s.links = append(s.links, l)
+	}
+}
+
+// Await tries servers again that were never reached, if it is time to, and waits a
+// moment for attempts: six seconds from the start of the first, one second from
+// that of any other.
+func (s *Set) Await(ctx context.Context) {
+	for _, l := range s.links {
+		_ = l.listed()
+	}
+	for _, l := range s.links {
+		attempt, until, ok := l.awaited()
+		if !ok {
+			continue
+		}
+		late := time.NewTimer(time.Until(until))
+		select {
+		case <-attempt:
+		case <-late.C:
+		case <-ctx.Done():
+		}
+		late.Stop()
 	}
 }
 
@@ -221,12 +307,14 @@ type Tool struct {
 	// 64 letters, digits, underscores and hyphens.
 	FullName string
 
-	Title       string // for people; may be empty
+	Title       string // for people, on one line; the name if there is none
 	Description string
 	Schema      json.RawMessage // JSON Schema of an object
 
 	// What the server says of it. A tool that is not ReadOnly changes something;
-	// one that is not Destructive only adds. Neither is to be relied upon.
+	// one that is not Destructive only adds; to call an Idempotent one twice changes
+	// no more than to call it once. None is to be relied upon.
 	ReadOnly    bool
 	Destructive bool
+	Idempotent  bool
 }

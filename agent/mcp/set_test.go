@@ -4,11 +4,13 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
@@ -186,6 +188,8 @@ func TestServersThatCannotBeReachedCostNothingElse(t *testing.T) {
 	h := newHost(t)
 	s := open(t, h, Options{ConnectTimeout: 10 * time.Second},
 		Server{Name: "absent", Command: "no-such-program-here"},
+		Server{Name: "homeless", Command: "ls", Dir: "no/such/place"},
+		Server{Name: "filed", Command: "ls", Dir: testBinary(t)},
 		Server{Name: "nobody", URL: "http://127.0.0.1:1/mcp"},
 		testProgram(t, "dies", "dies"),
 		testProgram(t, "garbage", "garbage"),
@@ -196,6 +200,8 @@ func TestServersThatCannotBeReachedCostNothingElse(t *testing.T) {
 	)
 	for _, want := range []string{
 		`MCP server "absent" is not available: its program does not start: there is no such program. It is`,
+		`MCP server "homeless" is not available: the directory in which it is to start (cwd) does not exist. It is`,
+		`MCP server "filed" is not available: where it is to start (cwd) is no directory. It is`,
 		`MCP server "nobody" (http://127.0.0.1:1) is not available: connection refused. It is`,
 		`MCP server "dies" is not available: the program exited: exit status 3; what it said is in the server's log. It is`,
 		`MCP server "garbage" is not available: wrote 17 lines in a row that are no messages`,
@@ -221,7 +227,7 @@ func TestSilentProgramsAreGivenUp(t *testing.T) {
 	}
 }
 
-func TestProgramsThatStartLateAreFoundWhenToolsAreWanted(t *testing.T) {
+func TestProgramsThatStartLateAreFoundAtTheNextPrompt(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
 	dir := t.TempDir()
@@ -230,17 +236,61 @@ func TestProgramsThatStartLateAreFoundWhenToolsAreWanted(t *testing.T) {
 	s := open(t, h, Options{Dir: dir}, server)
 	awaitStatus(t, h, "is not available: its program does not start: no such file or directory")
 	hosttest.Must(t, os.Symlink(testBinary(t), server.Command))
-	l := s.links[0]
-	l.mu.Lock()
-	l.retryAt = time.Time{} // as if the pause were over
-	l.mu.Unlock()
-	if got := s.Tools(); len(got) > 0 {
-		t.Errorf("got %v, want no tools before the server was reached", got)
-	}
-	awaitStatus(t, h, "is available again")
+	s.Await(t.Context())
+	reach(t, s) // on a machine that takes longer than people wait
 	if got := s.Tools(); len(got) == 0 {
 		t.Error("got no tools, want them once the program can be started")
 	}
+	awaitStatus(t, h, `MCP server "one" is available: `)
+	if got := statuses(h); strings.Contains(got, "again.") || !strings.Contains(got, "It is tried again at the next prompt.") {
+		t.Errorf("got %q, want what is true of a server that never was there", got)
+	}
+}
+
+// Which servers are there is said once, of all, with those that are waited for; one
+// that comes later says so itself.
+func TestServersThatAreThereAreSaidOnce(t *testing.T) {
+	t.Parallel()
+	h := newHost(t)
+	open(t, h, Options{}, testProgram(t, "one", "old and strict"), testProgram(t, "two", "greeting"))
+	awaitStatus(t, h, "MCP servers are connected: one (1 tool), two (1 tool)")
+	if got := statuses(h); got != "" {
+		t.Errorf("got %q said, want nothing of single servers", got)
+	}
+
+	there := make(chan struct{})
+	tools := webServer(t, newToolServer(), "", false)
+	site := newSite(t, http.HandlerFunc(func(out http.ResponseWriter, req *http.Request) {
+		select {
+		case <-there:
+			tools.ServeHTTP(out, req)
+		case <-req.Context().Done():
+		}
+	}))
+	h = newHost(t)
+	s := Open(Options{Dir: t.TempDir(), Host: testHost{h}, Servers: []Server{testProgram(t, "three", "greeting"), {Name: "late", URL: site.URL}}})
+	t.Cleanup(s.Close)
+	awaitStatus(t, h, "Waiting for MCP servers: late")
+	awaitStatus(t, h, "MCP servers are connected: three (1 tool)")
+	close(there)
+	awaitStatus(t, h, `MCP server "late" (`+site.URL+`) is available: `)
+}
+
+// Nobody waits for a server that hangs longer than a moment, and not at all for one
+// attempt twice.
+func TestServersThatHangDelayNobody(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := &Set{life: t.Context()}
+		s.links = []*link{{set: s, dialing: make(chan struct{}), patience: time.Now().Add(firstDelay)}}
+		for _, want := range []time.Duration{firstDelay, 0} {
+			began := time.Now()
+			s.Await(t.Context())
+			if got := time.Since(began); got != want {
+				t.Errorf("waited %s, want %s", got, want)
+			}
+		}
+	})
 }
 
 func TestOlderProgramsAreGreetedInTheirWay(t *testing.T) {
@@ -251,8 +301,8 @@ func TestOlderProgramsAreGreetedInTheirWay(t *testing.T) {
 			h := newHost(t)
 			s := open(t, h, Options{}, testProgram(t, "one", kind))
 			says(t, must(t, s, "mcp__one__go", ""), "went, 0 refused")
-			if got := statuses(h); got != "" {
-				t.Errorf("got %q said, want nothing", got)
+			if got := statuses(h); strings.Contains(got, "not available") {
+				t.Errorf("got %q said, want nothing bad", got)
 			}
 		})
 	}
@@ -342,6 +392,7 @@ func TestManyToolsAreListed(t *testing.T) {
 // one.
 func TestTitlesAreOneLine(t *testing.T) {
 	for _, tool := range []*sdk.Tool{
+		{Name: "Read\n\x1b[2JApproved\u202e"},
 		{Name: "a", Title: "Read\n\x1b[2JApproved\u202e"},
 		{Name: "a", Annotations: &sdk.ToolAnnotations{Title: "Read\n\x1b[2JApproved\u202e"}},
 	} {

@@ -17,9 +17,10 @@ func TestNothingIsLeftOfAClosedSet(t *testing.T) {
 	t.Parallel()
 	file, written, ended := hosttest.Witness(t)
 	witness := newWitness(t)
-	s := Open(t.Context(), Options{Dir: t.TempDir(), Servers: []Server{
+	s := Open(Options{Dir: t.TempDir(), Servers: []Server{
 		testProgram(t, "one", "tools", witnessVariable, file), testProgram(t, "two", "tools", witnessVariable, witness.address),
 	}})
+	reach(t, s)
 	says(t, must(t, s, "mcp__one__spawn", ""), "spawned")
 	hosttest.Happens(t, "the child of the server writes", written)
 	var wg sync.WaitGroup
