@@ -61,8 +61,17 @@ func (p *peer) elicitation(m rpc.Message) {
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
 		defer context.AfterFunc(r.ctx, cancel)() // the run may end before
-		out, err := p.a.host.Ask(ctx, req, contracts.AskOptions{})
-		p.respond(m.ID, p.elicited(r, &q, req, out, err))
+		for again := true; again; {
+			var answer elicit.Answer
+			out, err := p.a.host.Ask(ctx, req, contracts.AskOptions{})
+			if answer, again = p.elicited(r, &q, req, out, err); again {
+				req, err = q.Request()
+				again = err == nil // it was once, and has not grown
+			}
+			if !again {
+				p.respond(m.ID, answer)
+			}
+		}
 	})
 }
 
@@ -81,27 +90,29 @@ func (p *peer) beginElicitation() *run {
 }
 
 // elicited ends the call that the question was, and returns the answer for the
-// program. Nothing but a clear answer of a client is one.
-func (p *peer) elicited(r *run, q *elicit.Question, req *contracts.ServerRequest, out contracts.Outcome, err error) elicit.Answer {
+// program, or that the question is to be put again. Nothing but a clear answer of a
+// client is one.
+func (p *peer) elicited(r *run, q *elicit.Question, req *contracts.ServerRequest, out contracts.Outcome, err error) (said elicit.Answer, again bool) {
 	none := elicit.Answer{Action: elicit.Cancel}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if err != nil || p.active() != r || r.stopping {
-		return none
+		return none, false
 	}
 	var answer *elicit.Answer
 	why := cmp.Or(out.Reason, string(out.Verdict))
 	if out.Verdict == contracts.VerdictAnswered {
 		answer, why = q.Read(out.Content)
+		again = answer == nil && q.Again(why)
 	}
 	if out.Announced { // else the hub has said why nobody was asked
-		if answer == nil {
+		if answer == nil && !again {
 			p.publish(&contracts.Status{Message: "The agent's question was cancelled: " + why})
 		}
 		p.publish(turn.After(req.CallID, out.Verdict))
 	}
 	if answer == nil {
-		return none
+		return none, again
 	}
-	return *answer
+	return *answer, false
 }

@@ -493,7 +493,16 @@ func TestElicitations(t *testing.T) {
 			s.host.Answer = func(*contracts.ServerRequest) contracts.Outcome { return tt.out }
 			s.run(t, says("?"), tt.ask, done)
 			s.replies(t, tt.reply)
-			s.shown(t, "response_start", "response_chunk", "response_end", "server_request", "server_request_resolved", "tool_end")
+			shown := []string{"response_start", "response_chunk", "response_end"}
+			asked := s.host.Asked()
+			for range asked {
+				shown = append(shown, "server_request", "server_request_resolved", "tool_end")
+			}
+			s.shown(t, shown...)
+			unfit := tt.out.Verdict == contracts.VerdictAnswered && tt.said != ""
+			if len(asked) != 1 && !unfit || unfit && (len(asked) != 3 || !strings.Contains(asked[1].Reason, tt.said)) {
+				t.Errorf("asked %+v, want it again only where the answer does not fit, saying why", asked)
+			}
 			if tt.said != "" {
 				s.says(t, tt.said)
 			} else if got := s.statuses(); len(got) > 0 {

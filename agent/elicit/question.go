@@ -20,6 +20,9 @@ const (
 	ModeURL  = "url"
 )
 
+// maxPuts is how often a question is put, as far as its answers do not fit.
+const maxPuts = 3
+
 // Bounds on a question, in bytes. A message or an id that is longer is cut, and a
 // form or an address is no question then.
 const (
@@ -39,13 +42,16 @@ type Question struct {
 	RequestedSchema json.RawMessage `json:"requestedSchema,omitempty"`
 	URL             string          `json:"url,omitempty"`
 	ElicitationID   string          `json:"elicitationId,omitempty"`
+
+	refusals int    // answers that were not taken
+	refused  string // why the last one was not
 }
 
 // Check makes a question of server one that clients can be shown, or says why it
 // is none. Its request id is ours: those of a server begin anew with every
 // connection.
 func (q *Question) Check(server string) error {
-	q.ServerName, q.RequestID = cut(server, maxName), strings.ToLower(rand.Text())[:16]
+	q.ServerName, q.RequestID = cut(server, maxName), newID()
 	q.Message = cut(q.Message, maxMessage)
 	switch q.Mode {
 	case "", ModeForm: // which came first
@@ -114,11 +120,27 @@ func (q *Question) Request() (*contracts.ServerRequest, error) {
 		return nil, err
 	}
 	id := Tool + ":" + q.ServerName + ":" + q.RequestID
+	reason := "MCP server requested additional user input"
+	if q.refused != "" {
+		reason = "Asked again: " + q.refused
+	}
 	return &contracts.ServerRequest{
 		RequestID: id, RequestType: contracts.RequestMCPElicitation, CallID: id, Tool: Tool,
-		Args: args, Reason: "MCP server requested additional user input",
+		Args: args, Reason: reason,
 	}, nil
 }
+
+// Again makes a question one to be put again, because its answer was not taken for
+// the reason why. It reports false if it was put often enough.
+func (q *Question) Again(why string) bool {
+	if q.refusals++; q.refusals >= maxPuts {
+		return false
+	}
+	q.RequestID, q.refused = newID(), why
+	return true
+}
+
+func newID() string { return strings.ToLower(rand.Text())[:16] }
 
 // cut returns the beginning of a text as valid UTF-8, without a part of a
 // character at its end.

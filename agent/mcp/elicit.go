@@ -71,23 +71,28 @@ func (s *session) ask(ctx context.Context, p *sdk.ElicitParams) (answer *sdk.Eli
 	if err != nil {
 		return nil, err.Error()
 	}
-	req, err := q.Request()
-	if err != nil {
-		return nil, "the question cannot be shown"
+	for {
+		req, err := q.Request()
+		if err != nil {
+			return nil, "the question cannot be shown"
+		}
+		out, err := s.put(ctx, req)
+		switch {
+		case err != nil && ctx.Err() != nil:
+			return nil, "" // nobody waits for it
+		case err != nil:
+			l.log.Warn("ask people for an MCP server", "error", err)
+			return nil, "the question could not be put"
+		case out.Verdict == contracts.VerdictAnswered:
+			if answer, why = answerOf(q, out.Content); answer == nil && q.Again(why) {
+				continue
+			}
+			return answer, why
+		case out.By == contracts.ResolvedByRuntime:
+			return nil, "" // with the run, which clients were shown
+		}
+		return nil, out.Reason
 	}
-	out, err := s.put(ctx, req)
-	switch {
-	case err != nil && ctx.Err() != nil:
-		return nil, "" // nobody waits for it
-	case err != nil:
-		l.log.Warn("ask people for an MCP server", "error", err)
-		return nil, "the question could not be put"
-	case out.Verdict == contracts.VerdictAnswered:
-		return answerOf(q, out.Content)
-	case out.By == contracts.ResolvedByRuntime:
-		return nil, "" // with the run, which clients were shown
-	}
-	return nil, out.Reason
 }
 
 // put puts the question and waits for its end, and shows the end of the call that

@@ -117,16 +117,38 @@ func TestQuestionsAreNeverAnsweredForPeople(t *testing.T) {
 			asked, ended := len(h.Asked()), len(hosttest.As[*contracts.ToolEnd](h))
 			h.Answer = func(*contracts.ServerRequest) contracts.Outcome { return tt.out }
 			says(t, must(t, s, shape.tool, ""), shape.prefix+tt.want)
-			if len(h.Asked()) != asked+1 {
-				t.Errorf("got %d questions, want one more", len(h.Asked())-asked)
+			times := 1
+			if strings.HasPrefix(tt.why, "the answer ") || strings.HasPrefix(tt.why, `"`) { // and it is asked again
+				times = 3
+				if again := h.Asked()[asked+1]; !strings.HasPrefix(again.Reason, "Asked again: ") || !strings.Contains(again.Reason, tt.why) || again.RequestID == h.Asked()[asked].RequestID {
+					t.Errorf("got %+v, want another question that says why", again)
+				}
 			}
-			if ends := len(hosttest.As[*contracts.ToolEnd](h)) - ended; (ends == 1) == (tt.out.By == contracts.ResolvedByRuntime) {
-				t.Errorf("%+v: got %d ends of the call, want one unless the hub ends it with the run", tt.out, ends)
+			if len(h.Asked()) != asked+times {
+				t.Errorf("%+v: got %d questions, want %d more", tt.out, len(h.Asked())-asked, times)
+			}
+			if ends := len(hosttest.As[*contracts.ToolEnd](h)) - ended; (ends == times) == (tt.out.By == contracts.ResolvedByRuntime) {
+				t.Errorf("%+v: got %d ends of the call, want one of each question unless the hub ends it with the run", tt.out, ends)
 			}
 			said := strings.TrimPrefix(statuses(h), before)
 			if tt.why == "" && said != "" || !strings.Contains(said, tt.why) || tt.why != "" && !strings.Contains(said, `MCP server "one" asked for input and was told that it is cancelled: `) {
 				t.Errorf("%+v: got %q said, want %q", tt.out, said, tt.why)
 			}
+		}
+	}
+}
+
+// An answer that does not fit may be corrected.
+func TestQuestionsArePutAgainUntilTheAnswerFits(t *testing.T) {
+	t.Parallel()
+	for _, shape := range shapes {
+		h := newHost(t)
+		said := []string{`{"action":"accept","content":{}}`, `{"action":"accept","content":{"name":"Ada"}}`}
+		h.Answer = func(*contracts.ServerRequest) contracts.Outcome { return answeredBy(said[min(len(h.Asked()), 2)-1]) }
+		s := open(t, h, Options{}, testProgram(t, "one", "tools", revisionVariable, shape.revision))
+		says(t, must(t, s, shape.tool, ""), shape.prefix+"accept map[name:Ada]")
+		if got := statuses(h); got != "" {
+			t.Errorf("got %q said, want nothing", got)
 		}
 	}
 }
