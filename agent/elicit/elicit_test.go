@@ -92,11 +92,23 @@ func TestQuestionsThatCannotBePutAreRefused(t *testing.T) {
 		"script":           {Question{Mode: "url", URL: "javascript:alert(1)"}, "none of the web"},
 		"file":             {Question{Mode: "url", URL: "file:///etc/passwd"}, "none of the web"},
 		"without a host":   {Question{Mode: "url", URL: "https:///x"}, "none of the web"},
+		"another's name":   {Question{Mode: "url", URL: "https://bank.example@evil.example/"}, "does not show where it leads"},
+		"look-alike":       {Question{Mode: "url", URL: "https://b\u0430nk.example/"}, "does not show where it leads"},
+		"encoded":          {Question{Mode: "url", URL: "https://b%D0%B0nk.example/"}, "does not show where it leads"},
+		"turned around":    {Question{Mode: "url", URL: "https://evil.example/\u202eknab"}, "does not show where it leads"},
+		"two readings":     {Question{Mode: "url", URL: `https://evil.example\@bank.example/`}, ""},
+		"only a port":      {Question{Mode: "url", URL: "https://:443/"}, "none of the web"},
+		"title that moves": {Question{RequestedSchema: json.RawMessage(`{"properties":{"a":{"title":"\u001b[2JApproved"}}}`)}, "cannot be shown"},
+		"name that moves":  {Question{RequestedSchema: json.RawMessage(`{"properties":{"a\u0085":{}}}`)}, "cannot be shown"},
 		"address too long": {Question{Mode: "url", URL: "https://h/" + long}, "none of the web, or too long"},
 	} {
 		if err := tt.question.Check("one"); err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s: got %v, want an error with %q", name, err, tt.want)
 		}
+	}
+	moves := Question{Message: "a\x1b[2J\u009bb\nc\td\u202e"}
+	if err := moves.Check("one"); err != nil || moves.Message != "a\uFFFD[2J\uFFFDb\nc\td\uFFFD" {
+		t.Errorf("got %q, %v; want nothing that a terminal obeys", moves.Message, err)
 	}
 	q := Question{Message: strings.Repeat("ä", maxMessage)}
 	if err := q.Check("one"); err != nil || len(q.Message) > maxMessage {

@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"unicode"
 
 	"github.com/seed-028515a8/maestro/contracts"
 )
@@ -52,7 +53,7 @@ type Question struct {
 // connection.
 func (q *Question) Check(server string) error {
 	q.ServerName, q.RequestID = cut(server, maxName), newID()
-	q.Message = cut(q.Message, maxMessage)
+	q.Message = cut(strings.Map(shown, q.Message), maxMessage)
 	switch q.Mode {
 	case "", ModeForm: // which came first
 		q.Mode, q.URL, q.ElicitationID = ModeForm, "", ""
@@ -79,7 +80,36 @@ func (q *Question) checkForm() error {
 	if refers(schema) {
 		return errors.New("the form refers to itself or to another, as forms may not")
 	}
+	if hides(schema) {
+		return errors.New("the form has characters that cannot be shown")
+	}
 	return nil
+}
+
+// shown returns a character of a text that people read, or one in the place of what
+// a terminal would obey, or what turns a text around.
+func shown(c rune) rune {
+	if unicode.IsControl(c) && c != '\n' && c != '\t' && c != '\r' || c == '\u202d' || c == '\u202e' {
+		return '\uFFFD'
+	}
+	return c
+}
+
+// hides reports whether a schema has a text that is not what is shown of it.
+func hides(schema any) bool {
+	switch v := schema.(type) {
+	case string:
+		return strings.Map(shown, v) != v
+	case map[string]any:
+		for key, value := range v {
+			if hides(key) || hides(value) {
+				return true
+			}
+		}
+	case []any:
+		return slices.ContainsFunc(v, hides)
+	}
+	return false
 }
 
 // refers reports whether a schema has a reference anywhere. Forms are flat and
@@ -100,11 +130,16 @@ func refers(schema any) bool {
 }
 
 // checkURL takes an address that people are to visit. Only those of the web are
-// shown: a client might open others with more rights than a page has.
+// shown: a client might open others with more rights than a page has. People see
+// where they lead: a name before the host, or letters that look like others, would
+// hide it.
 func (q *Question) checkURL() error {
 	u, err := url.Parse(q.URL)
-	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || len(q.URL) > maxURL {
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" || len(q.URL) > maxURL {
 		return errors.New("it wanted an address opened that is none of the web, or too long")
+	}
+	if u.User != nil || strings.ContainsFunc(q.URL+u.Host, func(c rune) bool { return c <= ' ' || c > '~' || c == '\\' }) {
+		return errors.New("it wanted an address opened that does not show where it leads")
 	}
 	q.ElicitationID = cut(q.ElicitationID, maxID)
 	return nil

@@ -301,7 +301,7 @@ func progressText(p *sdk.ProgressNotificationParams) string {
 		text += "/" + strconv.FormatFloat(p.Total, 'g', 6, 64)
 	}
 	if p.Message != "" {
-		text += ": " + p.Message
+		text += ": " + clean(cut(p.Message, maxProgress))
 	}
 	return cut(text, maxProgress)
 }

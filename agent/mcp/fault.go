@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"net/http"
 	"net/url"
 	"os/exec"
 	"slices"
@@ -69,6 +70,9 @@ func systemWords(err error) string {
 	}
 	if _, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
 		return "its certificate is not accepted"
+	}
+	if errors.Is(err, http.ErrSchemeMismatch) {
+		return "it does not speak TLS"
 	}
 	timeout, ok := errors.AsType[net.Error](err)
 	switch {

@@ -135,6 +135,7 @@ func TestReasonsHoldNoAddresses(t *testing.T) {
 		"connection refused":              &url.Error{Op: "Post", URL: "https://s3cret/", Err: &net.OpError{Op: "dial", Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)}},
 		"permission denied":               &os.PathError{Op: "fork/exec", Path: "/s3cret", Err: syscall.EACCES},
 		"there is no such program":        &exec.Error{Name: "s3cret", Err: exec.ErrNotFound},
+		"it does not speak TLS":           &url.Error{Op: "Post", URL: "https://s3cret/", Err: http.ErrSchemeMismatch},
 		"its certificate is not accepted": &url.Error{Op: "Post", URL: "https://s3cret/", Err: &tls.CertificateVerificationError{Err: errors.New("s3cret")}},
 		"it did not answer in time":       fmt.Errorf("s3cret: %w", context.DeadlineExceeded),
 		"the connection ended":            fmt.Errorf("s3cret: %w", io.EOF),

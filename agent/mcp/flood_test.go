@@ -1,6 +1,7 @@
 package mcp
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed-028515a8/maestro/agent/hosttest"
 	"github.com/seed-028515a8/maestro/contracts"
 )
 
@@ -80,6 +82,7 @@ type flooder struct {
 	flood      atomic.Pointer[func(say func(format string, args ...any))]
 	open, most atomic.Int64 // answers that it was given and has not taken
 	over       chan struct{}
+	tools      string // instead of one
 }
 
 func (f *flooder) ServeHTTP(out http.ResponseWriter, req *http.Request) {
@@ -99,11 +102,13 @@ func (f *flooder) ServeHTTP(out http.ResponseWriter, req *http.Request) {
 	case "initialize":
 		answer(`"result":{"protocolVersion":"2025-06-18","capabilities":{"tools":{}},"serverInfo":{"name":"hand","version":"1"}}`)
 	case "tools/list":
-		answer(`"result":{"tools":[{"name":"go","inputSchema":{"type":"object"}}]}`)
+		answer(`"result":{"tools":` + cmp.Or(f.tools, `[{"name":"go","inputSchema":{"type":"object"}}]`) + `}`)
 	case "tools/call":
 		out.Header().Set("Content-Type", "text/event-stream")
 		say := func(format string, args ...any) { fmt.Fprintf(out, "data: "+format+"\n\n", args...) }
-		(*f.flood.Load())(say)
+		if flood := f.flood.Load(); flood != nil {
+			(*flood)(say)
+		}
 		say(`{"jsonrpc":"2.0","id":%s,"result":{"content":[{"type":"text","text":"went"}]}}`, m.ID)
 	case "server/discover":
 		answer(`"error":{"code":-32601,"message":"unknown"}`)
@@ -148,6 +153,74 @@ func TestServersThatAskTooMuchOverHTTPAreGivenUp(t *testing.T) {
 	calm := func(func(string, ...any)) {}
 	f.flood.Store(&calm)
 	says(t, must(t, s, "mcp__one__go", ""), "went")
+}
+
+// A server that ends each of its streams at once says when the next is to be asked
+// for.
+func TestStreamsThatEndAreAskedForNowAndThen(t *testing.T) {
+	t.Parallel()
+	f := &flooder{over: make(chan struct{})}
+	var streams atomic.Int64
+	enough, begun := make(chan struct{}), time.Now()
+	site := newSite(t, http.HandlerFunc(func(out http.ResponseWriter, req *http.Request) {
+		if req.Method != http.MethodGet {
+			f.ServeHTTP(out, req)
+			return
+		}
+		n := streams.Add(1)
+		if n == 6 {
+			close(enough)
+		}
+		out.Header().Set("Content-Type", "text/event-stream")
+		fmt.Fprintf(out, "id: %d\nretry: 1\ndata:\n\n", n)
+	}))
+	open(t, nil, Options{}, Server{Name: "one", URL: site.URL})
+	hosttest.Happens(t, "the stream is asked for again", enough)
+	if n, most := streams.Load(), 2+int64(time.Since(begun)/streamPause); n > most {
+		t.Errorf("got %d requests for a stream, want at most %d", n, most)
+	}
+}
+
+// Whatever a server calls its tools, people and models are shown one line each, and
+// not more than there is room for.
+func TestHostileListsAreTamed(t *testing.T) {
+	t.Parallel()
+	tools := []map[string]any{
+		{"name": "bash"}, {"name": "bash", "description": "another"}, {"name": "mcp__two__echo"}, {"name": ""},
+		{"name": strings.Repeat("n", maxToolName+1)},
+		{"name": "a\x1b[2J\nb\u202e", "description": "a\x1b[2J\u009bb"},
+		{"name": "itself", "inputSchema": map[string]any{"$ref": "#"}},
+		{"name": "list", "inputSchema": map[string]any{"type": "array"}},
+		{"name": "long", "inputSchema": map[string]any{"description": strings.Repeat("x", maxSchemaBytes)}},
+	}
+	for i := range maxTools {
+		tools = append(tools, map[string]any{"name": fmt.Sprint("t", i), "description": strings.Repeat("d", maxDescription)})
+	}
+	for _, tool := range tools {
+		if tool["inputSchema"] == nil {
+			tool["inputSchema"] = map[string]any{"type": "object"}
+		}
+	}
+	list, err := json.Marshal(tools)
+	hosttest.Must(t, err)
+	f := &flooder{over: make(chan struct{}), tools: string(list)}
+	h := newHost(t)
+	s := open(t, h, Options{}, Server{Name: "one", URL: newSite(t, f).URL})
+	names, size := map[string]bool{}, 0
+	for _, tool := range s.Tools() {
+		if names[tool.FullName] || !strings.HasPrefix(tool.FullName, "mcp__one__") {
+			t.Errorf("got the name %q twice, or for what it is not", tool.FullName)
+		}
+		names[tool.FullName] = true
+		size += tool.size()
+		if tool.Title == "" || strings.ContainsAny(tool.Title+tool.Description, "\x1b\n\u202e\u009b") || tool.Description == "another" {
+			t.Errorf("got the title %q and %.40q, want what can be shown", tool.Title, tool.Description)
+		}
+	}
+	if len(names) < 200 || size > maxToolsBytes {
+		t.Errorf("got %d tools of %d bytes, want many and at most %d", len(names), size, maxToolsBytes)
+	}
+	awaitStatus(t, h, "tools that are left out: ")
 }
 
 // A server that says that it is closing, in the middle of a call, may have done

@@ -3,6 +3,7 @@ package mcp
 import (
 	"encoding/json"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 	"unicode"
@@ -51,7 +52,7 @@ type Image struct {
 
 // failure is the result of a call that came to nothing.
 func failure(format string, args ...any) Result {
-	return Result{Text: cut(fmt.Sprintf(format, args...), maxResultText), IsError: true}
+	return Result{Text: cut(clean(fmt.Sprintf(format, args...)), maxResultText), IsError: true}
 }
 
 // resultOf makes a result of the server's.
@@ -107,7 +108,7 @@ func (p *page) text(text string) {
 	if p.full || text == "" {
 		return
 	}
-	text = strings.ToValidUTF8(text, "\uFFFD")
+	text = clean(text)
 	if p.b.Len() > 0 && !strings.HasSuffix(p.b.String(), "\n") {
 		p.b.WriteByte('\n')
 	}
@@ -125,6 +126,8 @@ func (p *page) image(mimeType string, data []byte, from string) {
 	switch {
 	case !slices.Contains(imageTypes, mimeType):
 		p.say("[%s %s, %d bytes, is not of a kind that is shown]", from, label(mimeType), len(data))
+	case http.DetectContentType(data) != mimeType: // models refuse all that comes with it
+		p.say("[%s %s, %d bytes, is not what it is said to be]", from, mimeType, len(data))
 	case len(data) > maxImageBytes || p.bytes+len(data) > maxImagesBytes || len(p.images) >= maxImages:
 		p.say("[%s %s, %d bytes, is too large or one too many to be shown]", from, label(mimeType), len(data))
 	default:
@@ -153,6 +156,16 @@ func (p *page) link(l *sdk.ResourceLink) {
 		}
 	}
 	p.text(text.String() + "]")
+}
+
+// clean returns a text as valid UTF-8 without what a terminal would obey.
+func clean(text string) string {
+	return strings.Map(func(c rune) rune {
+		if unicode.IsControl(c) && !strings.ContainsRune("\n\r\t", c) {
+			return '\uFFFD'
+		}
+		return c
+	}, strings.ToValidUTF8(text, "\uFFFD"))
 }
 
 // label returns a short text of a server's on one line, without what would move

@@ -1,14 +1,32 @@
 package mcp
 
 import (
-	"bytes"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"unicode/utf8"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 )
+
+// pngHead is what every picture of that kind begins with.
+const pngHead = "\x89PNG\r\n\x1a\n"
+
+// Clients show results on terminals.
+func TestResultsMoveNoCursor(t *testing.T) {
+	hostile := "a\x1b]0;b\x07c\u009bd\r\n\te"
+	const want = "a\uFFFD]0;b\uFFFDc\uFFFDd\r\n\te"
+	if got := resultOf(&sdk.CallToolResult{Content: []sdk.Content{&sdk.TextContent{Text: hostile}}}).Text; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	if got := failure("%s", hostile).Text; got != want {
+		t.Errorf("got the failure %q, want %q", got, want)
+	}
+	if got := progressText(&sdk.ProgressNotificationParams{Progress: 1, Message: hostile}); got != "1: "+want {
+		t.Errorf("got the progress %q, want %q", got, want)
+	}
+}
 
 func TestEveryKindOfContentBecomesTextOrImages(t *testing.T) {
 	got := resultOf(&sdk.CallToolResult{
@@ -17,11 +35,12 @@ func TestEveryKindOfContentBecomesTextOrImages(t *testing.T) {
 			&sdk.TextContent{Text: "one\n"},
 			&sdk.TextContent{},
 			&sdk.TextContent{Text: "two \xff"},
-			&sdk.ImageContent{MIMEType: "image/png", Data: []byte("png")},
+			&sdk.ImageContent{MIMEType: "image/png", Data: []byte(pngHead)},
+			&sdk.ImageContent{MIMEType: "image/jpeg", Data: []byte(pngHead)},
 			&sdk.ImageContent{MIMEType: "image/tiff", Data: []byte("tiff")},
 			&sdk.AudioContent{MIMEType: "audio/wav", Data: []byte("wav")},
 			&sdk.EmbeddedResource{Resource: &sdk.ResourceContents{URI: "file:///a", MIMEType: "text/plain", Text: "inside"}},
-			&sdk.EmbeddedResource{Resource: &sdk.ResourceContents{URI: "file:///b", MIMEType: "image/gif", Blob: []byte("gif")}},
+			&sdk.EmbeddedResource{Resource: &sdk.ResourceContents{URI: "file:///b", MIMEType: "image/gif", Blob: []byte("GIF89a")}},
 			&sdk.EmbeddedResource{Resource: &sdk.ResourceContents{URI: "file:///c", MIMEType: "application/zip", Blob: []byte("zip")}},
 			&sdk.EmbeddedResource{},
 			&sdk.ResourceLink{URI: "file:///d", Name: "d", Description: "many\nlines"},
@@ -32,11 +51,11 @@ func TestEveryKindOfContentBecomesTextOrImages(t *testing.T) {
 	want := Result{
 		IsError: true,
 		Text: strings.Join([]string{
-			"one", "two \uFFFD", "[image image/tiff, 4 bytes, is not of a kind that is shown]", "[audio audio/wav, 3 bytes, is not shown]",
+			"one", "two \uFFFD", "[image image/jpeg, 8 bytes, is not what it is said to be]", "[image image/tiff, 4 bytes, is not of a kind that is shown]", "[audio audio/wav, 3 bytes, is not shown]",
 			"[resource file:///a text/plain]", "inside", "[resource file:///c application/zip, 3 bytes, is not of a kind that is shown]",
 			"[link to the resource file:///d, d, many lines]", "[content of an unknown kind is not shown]",
 		}, "\n"),
-		Images:     []Image{{"image/png", []byte("png")}, {"image/gif", []byte("gif")}},
+		Images:     []Image{{"image/png", []byte(pngHead)}, {"image/gif", []byte("GIF89a")}},
 		Structured: []byte(`{"a":1}`),
 	}
 	if !reflect.DeepEqual(got, want) {
@@ -52,7 +71,7 @@ func TestResultsAreBounded(t *testing.T) {
 	for range 3 {
 		blocks = append(blocks, &sdk.TextContent{Text: strings.Repeat("ä", maxResultText/3)})
 	}
-	picture := bytes.Repeat([]byte("x"), 1<<20)
+	picture := slices.Concat([]byte(pngHead), make([]byte, 1<<20))
 	for range maxImages + 2 {
 		blocks = append(blocks, &sdk.ImageContent{MIMEType: "image/png", Data: picture})
 	}
@@ -63,7 +82,7 @@ func TestResultsAreBounded(t *testing.T) {
 	if len(got.Images) != maxImages || got.Structured != nil {
 		t.Errorf("got %d images, structured content of %d bytes; want %d and none", len(got.Images), len(got.Structured), maxImages)
 	}
-	big := &sdk.ImageContent{MIMEType: "image/png", Data: bytes.Repeat([]byte("x"), maxImageBytes)}
+	big := &sdk.ImageContent{MIMEType: "image/png", Data: append([]byte(pngHead), make([]byte, maxImageBytes-len(pngHead))...)}
 	got = resultOf(&sdk.CallToolResult{Content: []sdk.Content{big, big, big}})
 	if len(got.Images) != 2 || !strings.Contains(got.Text, "too large or one too many") {
 		t.Errorf("got %d images, %q; want two and a note", len(got.Images), got.Text)

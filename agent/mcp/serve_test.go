@@ -25,6 +25,7 @@ import (
 const (
 	kindVariable     = "MCP_TEST_KIND"
 	revisionVariable = "MCP_TEST_REVISION" // the only one that the server speaks
+	endVariable      = "MCP_TEST_END"      // the method at which the server ends
 	witnessVariable  = "MCP_TEST_WITNESS"  // an address that the server tells what it does; for spawn a file
 )
 
@@ -60,7 +61,7 @@ func serve(kind string) {
 				return
 			}
 		}
-	case "old", "old and strict", "greeting", "flood", "requests", "eager", "unsteady":
+	case "old", "old and strict", "greeting", "ends", "flood", "requests", "eager", "unsteady":
 		serveByHand(kind)
 	}
 }
@@ -95,6 +96,9 @@ func serveByHand(kind string) {
 		}
 		if json.Unmarshal(lines.Bytes(), &m) != nil {
 			os.Exit(4)
+		}
+		if kind == "ends" && m.Method == os.Getenv(endVariable) {
+			os.Exit(6)
 		}
 		switch m.Method {
 		case "server/discover":

@@ -28,6 +28,7 @@ const (
 	maxPages       = 64
 	maxSchemaBytes = 64 << 10
 	maxDescription = 16 << 10
+	maxToolsBytes  = 4 << 20 // descriptions and schemas of all tools of a server
 	maxToolName    = 256
 )
 
@@ -218,6 +219,9 @@ func (s *session) reason(err error) error {
 		if trouble := s.web.trouble.Load(); trouble != nil { // of which the library keeps the text only
 			return &fault{words: trouble.words, detail: err}
 		}
+		if s.client == nil && ended(err) { // with an answer, else there would be trouble
+			return &fault{"what it answered is not MCP", err}
+		}
 	case ended(err) && s.pipe != nil:
 		if cause := s.pipe.failure(); cause != nil {
 			return fmt.Errorf("%w: %w", errEnded, cause)
@@ -267,6 +271,7 @@ func (s *session) list(ctx context.Context) error {
 	var tools []Tool
 	var left []string // out
 	seen := map[string]bool{}
+	room := maxToolsBytes
 	caps := s.client.InitializeResult().Capabilities
 	more := caps != nil && caps.Tools != nil
 	params := &sdk.ListToolsParams{}
@@ -281,9 +286,10 @@ func (s *session) list(ctx context.Context) error {
 			case err != nil:
 				left = append(left, label(t.Name)+" ("+err.Error()+")")
 			case seen[tool.FullName]:
-			case len(tools) >= maxTools:
+			case len(tools) >= maxTools || room < tool.size():
 				left = append(left, label(t.Name)+" (too many)")
 			default:
+				room -= tool.size()
 				seen[tool.FullName] = true
 				tools = append(tools, tool)
 			}
@@ -300,6 +306,9 @@ func (s *session) list(ctx context.Context) error {
 	return nil
 }
 
+// size is how much a tool takes, in bytes.
+func (t *Tool) size() int { return len(t.Description) + len(t.Schema) }
+
 // toolOf checks a tool of a server.
 func toolOf(server string, t *sdk.Tool) (Tool, error) {
 	if t.Name == "" || len(t.Name) > maxToolName {
@@ -311,7 +320,7 @@ func toolOf(server string, t *sdk.Tool) (Tool, error) {
 	}
 	tool := Tool{
 		Server: server, Name: t.Name, FullName: fullName(server, t.Name),
-		Title: label(t.Title), Description: cut(t.Description, maxDescription), Schema: schema, Destructive: true,
+		Title: label(t.Title), Description: cut(clean(t.Description), maxDescription), Schema: schema, Destructive: true,
 	}
 	if a := t.Annotations; a != nil {
 		tool.Title = cmp.Or(tool.Title, label(a.Title))

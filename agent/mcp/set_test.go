@@ -1,9 +1,12 @@
 package mcp
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
+	"io"
+	"log/slog"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -217,6 +220,43 @@ func TestServersThatCannotBeReachedCostNothingElse(t *testing.T) {
 	says(t, must(t, s, "mcp__fine__echo", `{"text":"x"}`), `{"said":"x"}`)
 }
 
+func TestProgramsMayEndAnywhere(t *testing.T) {
+	t.Parallel()
+	for _, method := range []string{"initialize", "notifications/initialized", "tools/list"} {
+		h := newHost(t)
+		open(t, h, Options{}, testProgram(t, "one", "ends", endVariable, method))
+		awaitStatus(t, h, `MCP server "one" is not available: the program exited: exit status 6.`)
+	}
+	s := open(t, nil, Options{}, testProgram(t, "one", "ends", endVariable, "server/discover"))
+	says(t, must(t, s, "mcp__one__go", ""), "went, 0 refused")
+	s = open(t, nil, Options{}, testProgram(t, "one", "ends", endVariable, "tools/call"))
+	if res, err := s.Call(t.Context(), "mcp__one__go", nil, nil); !errors.Is(err, ErrUnavailable) || !strings.Contains(err.Error(), "exit status 6") {
+		t.Errorf("got %+v, %v; want %v and why", res, err, ErrUnavailable)
+	}
+}
+
+func TestAddressesMayHangUpAnywhere(t *testing.T) {
+	t.Parallel()
+	for _, method := range []string{"server/discover", "initialize", "notifications/initialized", "tools/list", "tools/call"} {
+		f := &flooder{over: make(chan struct{})}
+		site := newSite(t, http.HandlerFunc(func(out http.ResponseWriter, req *http.Request) {
+			body, err := io.ReadAll(req.Body)
+			if err != nil || strings.Contains(string(body), `"method":"`+method+`"`) {
+				panic(http.ErrAbortHandler)
+			}
+			req.Body = io.NopCloser(bytes.NewReader(body))
+			f.ServeHTTP(out, req)
+		}))
+		s := open(t, nil, Options{}, Server{Name: "one", URL: site.URL})
+		ctx, cancel := context.WithTimeout(t.Context(), hosttest.Patience)
+		if _, err := s.Call(ctx, "mcp__one__go", nil, nil); ctx.Err() != nil || method == "tools/call" && !errors.Is(err, ErrUnavailable) {
+			t.Errorf("%s: got %v, want an end, and %v of a call", method, err, ErrUnavailable)
+		}
+		cancel()
+		s.Close()
+	}
+}
+
 func TestSilentProgramsAreGivenUp(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
@@ -247,33 +287,44 @@ func TestProgramsThatStartLateAreFoundAtTheNextPrompt(t *testing.T) {
 	}
 }
 
-// Which servers are there is said once, of all, with those that are waited for; one
-// that comes later says so itself.
+// Which servers are there is said once, of all, with those that are waited for.
 func TestServersThatAreThereAreSaidOnce(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
-	open(t, h, Options{}, testProgram(t, "one", "old and strict"), testProgram(t, "two", "greeting"))
-	awaitStatus(t, h, "MCP servers are connected: one (1 tool), two (1 tool)")
-	if got := statuses(h); got != "" {
-		t.Errorf("got %q said, want nothing of single servers", got)
-	}
+	open(t, h, Options{}, testProgram(t, "one", "old and strict"))
+	awaitStatus(t, h, "1 tool")
 
-	there := make(chan struct{})
-	tools := webServer(t, newToolServer(), "", false)
-	site := newSite(t, http.HandlerFunc(func(out http.ResponseWriter, req *http.Request) {
-		select {
-		case <-there:
-			tools.ServeHTTP(out, req)
-		case <-req.Context().Done():
+	synctest.Test(t, func(t *testing.T) {
+		h := hosttest.New(t)
+		s := &Set{life: t.Context(), log: slog.New(slog.DiscardHandler), opts: Options{Host: h}}
+		attempts := map[string]chan struct{}{}
+		var first []<-chan struct{}
+		for _, name := range []string{"here", "soon", "late"} {
+			l, attempt := newLink(s, Server{Name: name}), make(chan struct{})
+			l.dialing, attempts[name] = attempt, attempt
+			s.links, first = append(s.links, l), append(first, attempt)
 		}
-	}))
-	h = newHost(t)
-	s := Open(Options{Dir: t.TempDir(), Host: testHost{h}, Servers: []Server{testProgram(t, "three", "greeting"), {Name: "late", URL: site.URL}}})
-	t.Cleanup(s.Close)
-	awaitStatus(t, h, "Waiting for MCP servers: late")
-	awaitStatus(t, h, "MCP servers are connected: three (1 tool)")
-	close(there)
-	awaitStatus(t, h, `MCP server "late" (`+site.URL+`) is available: `)
+		arrive := func(l *link) {
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			l.session, l.dialing, l.tools, l.listedOnce = &session{}, nil, make([]Tool, 2), true
+			close(attempts[l.server.Name])
+		}
+		arrive(s.links[0])
+		time.AfterFunc(2*noticeDelay, func() { arrive(s.links[1]) })
+		s.introduce(first)
+		var said []string
+		for _, status := range hosttest.As[*contracts.Status](h) {
+			said = append(said, status.Message)
+		}
+		want := []string{"Waiting for MCP servers: soon, late", "MCP servers are connected: here (2 tools), soon (2 tools)"}
+		if !slices.Equal(said, want) {
+			t.Errorf("got %q said, want %q", said, want)
+		}
+		if _, ok := s.links[2].arrived(); ok || !s.links[2].alone {
+			t.Error("got a late server that does not say itself when it is there")
+		}
+	})
 }
 
 // Nobody waits for a server that hangs longer than a moment, and not at all for one

@@ -21,6 +21,10 @@ const (
 	// speak by itself. One that does not is taken for one that has none.
 	streamTime = 10 * time.Second
 
+	// streamPause is the least time between two requests for a stream. A server that
+	// ends each at once says itself how soon the library asks for the next.
+	streamPause = 250 * time.Millisecond
+
 	// maxExchanges is how many requests may be under way. Each request of a server
 	// costs one, and the library answers as many as come.
 	maxExchanges = 128
@@ -49,6 +53,9 @@ type web struct {
 
 	under   atomic.Int64          // exchanges under way
 	trouble atomic.Pointer[fault] // what came of the newest message, if nothing good
+
+	mu         sync.Mutex
+	nextStream time.Time // no stream is asked for before
 }
 
 // reports is the method of the request whose answer is a stream of changes, as
@@ -91,6 +98,7 @@ func (w *web) RoundTrip(req *http.Request) (*http.Response, error) {
 	out := req.Clone(ctx)
 	w.address(out.Header)
 	if req.Method == http.MethodGet {
+		w.pace(ctx)
 		late := time.AfterFunc(streamTime, func() { cancel(errNoStream) })
 		defer late.Stop() // once the answer has begun
 	}
@@ -118,11 +126,30 @@ func (w *web) RoundTrip(req *http.Request) (*http.Response, error) {
 	if resp.StatusCode == http.StatusOK && req.Header.Get("Mcp-Method") == reports {
 		body.release = func() { release(); w.ended() }
 	}
-	if !strings.HasPrefix(resp.Header.Get("Content-Type"), "text/event-stream") { // of which each event is bounded
+	stream := strings.HasPrefix(resp.Header.Get("Content-Type"), "text/event-stream") // of which each event is bounded
+	if !stream || resp.StatusCode >= http.StatusMultipleChoices {                     // of errors the whole is read
 		body.left = contracts.MaxLineBytes
 	}
 	resp.Body = body
 	return resp, nil
+}
+
+// pace waits until another stream may be asked for, or ctx has ended.
+func (w *web) pace(ctx context.Context) {
+	w.mu.Lock()
+	now := time.Now()
+	at := now
+	if w.nextStream.After(now) {
+		at = w.nextStream
+	}
+	w.nextStream = at.Add(streamPause)
+	w.mu.Unlock()
+	turn := time.NewTimer(at.Sub(now))
+	defer turn.Stop()
+	select {
+	case <-turn.C:
+	case <-ctx.Done():
+	}
 }
 
 // note keeps what came of a message; nil is nothing bad.

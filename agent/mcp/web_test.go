@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -216,10 +217,20 @@ func TestAddressesThatFailSaySo(t *testing.T) {
 		"garbage": {http.HandlerFunc(func(out http.ResponseWriter, _ *http.Request) {
 			out.Header().Set("Content-Type", "application/json")
 			_, _ = io.WriteString(out, "Welcome!")
-		}), "the connection ended"},
+		}), "what it answered is not MCP"},
+		"missing": {http.NotFoundHandler(), "it answered 404 Not Found"},
 		"endless": {http.HandlerFunc(func(out http.ResponseWriter, _ *http.Request) {
 			out.Header().Set("Content-Type", "application/json")
 			for line := strings.Repeat("[", 1<<20); ; {
+				if _, err := io.WriteString(out, line); err != nil {
+					return
+				}
+			}
+		}), "an answer longer than"},
+		"endless error": {http.HandlerFunc(func(out http.ResponseWriter, _ *http.Request) {
+			out.Header().Set("Content-Type", "text/event-stream")
+			out.WriteHeader(http.StatusBadRequest)
+			for line, i := strings.Repeat("[", 1<<20), 0; i < 64; i++ { // as far as nobody is harmed who reads it all
 				if _, err := io.WriteString(out, line); err != nil {
 					return
 				}
@@ -229,7 +240,11 @@ func TestAddressesThatFailSaySo(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			site := newSite(t, tt.handler)
 			h := newHost(t)
-			s := open(t, h, Options{ConnectTimeout: 2 * time.Second}, Server{Name: "one", URL: site.URL + "/mcp?key=s3cret-key", Headers: map[string]string{"Authorization": "Bearer s3cret-token"}})
+			patience := hosttest.Patience
+			if name == "hanging" {
+				patience = 2 * time.Second
+			}
+			s := open(t, h, Options{ConnectTimeout: patience}, Server{Name: "one", URL: site.URL + "/mcp?key=s3cret-key", Headers: map[string]string{"Authorization": "Bearer s3cret-token"}})
 			awaitStatus(t, h, "is not available")
 			if got := statuses(h); !strings.Contains(got, `MCP server "one" (`+site.URL+`) is not available: `) || !strings.Contains(got, tt.want) || strings.Contains(got, "s3cret") || strings.Contains(got, "/mcp") {
 				t.Errorf("got %q, want %q, the host alone and no secrets", got, tt.want)
@@ -239,6 +254,26 @@ func TestAddressesThatFailSaySo(t *testing.T) {
 	}
 	if seen := elsewhere.headers(); len(seen) > 0 {
 		t.Errorf("got requests %v, want none where the server sent us", seen)
+	}
+}
+
+// A server that was trusted may turn, in the middle of its life.
+func TestCredentialsFollowNoRedirect(t *testing.T) {
+	t.Parallel()
+	var visits atomic.Int64
+	elsewhere := newSite(t, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { visits.Add(1) }))
+	for _, status := range []int{http.StatusFound, http.StatusSeeOther, http.StatusTemporaryRedirect, http.StatusPermanentRedirect} {
+		f := &flooder{over: make(chan struct{})}
+		site := newSite(t, f)
+		s := open(t, nil, Options{}, Server{Name: "one", URL: site.URL, Headers: map[string]string{"Authorization": "Bearer t"}})
+		site.set(http.RedirectHandler(elsewhere.URL, status))
+		if res, err := s.Call(t.Context(), "mcp__one__go", nil, nil); !errors.Is(err, ErrUnavailable) || !strings.Contains(err.Error(), errElsewhere.words) {
+			t.Errorf("%d: got %+v, %v; want %v and why", status, res, err, ErrUnavailable)
+		}
+		s.Close()
+	}
+	if n := visits.Load(); n > 0 {
+		t.Errorf("got %d requests, want none where the server sent us", n)
 	}
 }
 
