@@ -34,6 +34,16 @@ func TestFloodsFillNothing(t *testing.T) {
 	}
 }
 
+func TestProgramsThatAskAndDoNotReadAreGivenUp(t *testing.T) {
+	t.Parallel()
+	h := newHost(t)
+	s := open(t, h, Options{}, testProgram(t, "one", "deaf"))
+	if res, err := s.Call(t.Context(), "mcp__one__go", nil, nil); !errors.Is(err, ErrUnavailable) {
+		t.Errorf("got %+v, %v; want %v", res, err, ErrUnavailable)
+	}
+	awaitStatus(t, h, `MCP server "one" is gone: the program does not read its input.`)
+}
+
 // A server may report a change whenever it is asked for the list.
 func TestListsThatAlwaysChangeAreListedNowAndThen(t *testing.T) {
 	t.Parallel()
@@ -220,7 +230,7 @@ func TestHostileListsAreTamed(t *testing.T) {
 	if len(names) < 200 || size > maxToolsBytes {
 		t.Errorf("got %d tools of %d bytes, want many and at most %d", len(names), size, maxToolsBytes)
 	}
-	awaitStatus(t, h, "tools that are left out: ")
+	awaitStatus(t, h, "tools that nobody is offered: ")
 }
 
 // A server that says that it is closing, in the middle of a call, may have done

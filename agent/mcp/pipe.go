@@ -3,6 +3,7 @@ package mcp
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"log/slog"
 	"sync"
@@ -126,7 +127,10 @@ func (p *pipe) Write(ctx context.Context, m jsonrpc.Message) error {
 			c.sent.Store(true)
 		}
 	}
-	return p.send(append(line, '\n'))
+	if err := p.send(append(line, '\n')); err != nil {
+		return fmt.Errorf("%w: %w", errEnded, err) // of which the program's failure says why
+	}
+	return nil
 }
 
 // Close implements [sdk.Connection]. It does not wait: the library holds a lock.

@@ -61,7 +61,7 @@ func serve(kind string) {
 				return
 			}
 		}
-	case "old", "old and strict", "greeting", "ends", "flood", "requests", "eager", "unsteady":
+	case "old", "old and strict", "greeting", "ends", "deaf", "flood", "requests", "eager", "unsteady":
 		serveByHand(kind)
 	}
 }
@@ -127,6 +127,10 @@ func serveByHand(kind string) {
 			case "eager":
 				say(`{"jsonrpc":"2.0","id":%s,"result":{"content":[{"type":"text","text":"listed %d times"}]}}`, m.ID, lists)
 				continue
+			case "deaf":
+				for i := range 200_000 {
+					fmt.Fprintf(out, `{"jsonrpc":"2.0","id":"p%d","method":"ping"}`+"\n", i)
+				}
 			case "flood":
 				for i := range floodRounds {
 					fmt.Fprintf(out, `{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":%d}}`+"\n", i)

@@ -301,7 +301,7 @@ func (s *session) list(ctx context.Context) error {
 		s.link.say("has other tools now: "+s.link.hide(changes), nil)
 	}
 	if len(left) > 0 {
-		s.link.say(fmt.Sprintf("has %d tools that are left out: %s", len(left), s.link.hide(label(strings.Join(left, ", ")))), nil)
+		s.link.say(fmt.Sprintf("has %s that nobody is offered: %s", toolCount(len(left)), s.link.hide(label(strings.Join(left, ", ")))), nil)
 	}
 	return nil
 }

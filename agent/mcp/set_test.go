@@ -436,7 +436,7 @@ func TestManyToolsAreListed(t *testing.T) {
 	if got := len(s.Tools()); got != maxTools {
 		t.Errorf("got %d tools, want %d", got, maxTools)
 	}
-	awaitStatus(t, h, "tools that are left out")
+	awaitStatus(t, h, "tools that nobody is offered")
 }
 
 // People read titles when they are asked, so that nothing may look like more than
