@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -34,10 +36,11 @@ func (c choice) allows() bool  { return strings.HasPrefix(c.Kind, "allow") }
 func (c choice) rejects() bool { return strings.HasPrefix(c.Kind, "reject") }
 func (c choice) always() bool  { return strings.HasSuffix(c.Kind, "_always") }
 
-// A wish is what an answer may carry beside its verdict.
+// A wish is what an answer may carry beside its verdict: an option, or that one is
+// to be chosen which holds for the session.
 type wish struct {
-	OptionID string `json:"option_id"`
-	Remember string `json:"remember"`
+	option  string
+	session bool
 }
 
 // A question is a permission that the program asks for. c and r are guarded by
@@ -187,9 +190,12 @@ func (p *peer) decide(q *question, out contracts.Outcome, err error) *choice {
 		p.drop(q)
 		return nil
 	}
-	option := choose(q.options, out)
+	option, remark := choose(q.options, out)
 	if option == nil {
-		p.publish(&contracts.Status{Message: "The agent offers no option that means " + string(out.Verdict) + ": the question was cancelled"})
+		remark = cmp.Or(remark, "The agent offers no option that means "+string(out.Verdict)) + ": the question was cancelled"
+	}
+	if remark != "" {
+		p.publish(&contracts.Status{Message: remark})
 	}
 	if option != nil && option.always() && !out.Announced { // nobody saw what the question says of it
 		p.publish(&contracts.Status{Message: fmt.Sprintf("The agent was answered %q, which holds for more than one call: it offers nothing else", cmp.Or(option.Name, option.Kind))})
@@ -236,42 +242,90 @@ func (p *peer) show(q *question, out contracts.Outcome, allowed bool) {
 	p.end(q.r, q.c, end)
 }
 
-// choose returns the option that an answer means, nil if there is none.
-func choose(options []choice, out contracts.Outcome) *choice {
+// choose returns the option that an answer means, nil if there is none, and what
+// is to be said of it if that is not what the answer asked for. A wish that cannot
+// be followed for certain is no consent: a slip must not become one.
+func choose(options []choice, out contracts.Outcome) (option *choice, remark string) {
 	approved := out.Verdict == contracts.VerdictApproved
-	w := wishes(out)
-	for i, o := range options {
-		if w.OptionID != "" && o.ID == w.OptionID && (approved || !o.allows()) {
-			return &options[i]
+	w, err := wishes(out)
+	if err == nil && w.option != "" {
+		for i, o := range options {
+			if o.ID == w.option && (approved || !o.allows()) {
+				return &options[i], ""
+			}
+		}
+		if !slices.ContainsFunc(options, func(o choice) bool { return o.ID == w.option }) {
+			err = fmt.Errorf("the agent offers no option %q", head(w.option, maxKind))
 		}
 	}
-	var second *choice
+	if err != nil {
+		remark = fmt.Sprintf("The answer counts as a denial: %v", err)
+		approved, w = false, wish{}
+	}
+	option = nearest(options, approved, w.session)
+	if err != nil && option != nil && option.always() {
+		return nil, remark // nor a denial for good
+	}
+	if option != nil && w.session && !option.always() {
+		remark = fmt.Sprintf("The agent offers no such answer for the session: it was answered %q, which holds for this call only", cmp.Or(option.Name, option.Kind))
+	}
+	return option, remark
+}
+
+// nearest returns the option that allows or rejects for as long as is wanted, or
+// else for another time: that is better than none, as the only way to say so.
+func nearest(options []choice, allow, session bool) (second *choice) {
 	for i, o := range options {
-		if approved && !o.allows() || !approved && !o.rejects() {
+		if allow && !o.allows() || !allow && !o.rejects() {
 			continue
 		}
-		if o.always() == (w.Remember == "session") {
+		if o.always() == session {
 			return &options[i]
 		}
 		if second == nil {
 			second = &options[i]
 		}
 	}
-	return second // better than none: it is the only way to say so
+	return second
 }
 
 // wishes returns what an answer carries beside its verdict, in its reason or in
-// its content: clients that let people type have the first only.
-func wishes(out contracts.Outcome) (w wish) {
-	if strings.HasPrefix(strings.TrimSpace(out.Reason), "{") && json.Unmarshal([]byte(out.Reason), &w) == nil {
-		return w
-	}
+// its content: clients that let people type have the first only. What looks like
+// a wish and cannot be read is an error.
+func wishes(out contracts.Outcome) (wish, error) {
+	texts := []string{out.Reason}
 	for _, b := range out.Content {
-		if b.Type == "text" && json.Unmarshal([]byte(b.Text), &w) == nil {
-			break
+		if b.Type == "text" {
+			texts = append(texts, b.Text)
 		}
 	}
-	return w
+	for _, text := range texts {
+		if text = strings.TrimSpace(text); strings.HasPrefix(text, "{") {
+			return readWish(text)
+		}
+	}
+	return wish{}, nil
+}
+
+// readWish reads one wish.
+func readWish(text string) (w wish, err error) {
+	var fields map[string]any
+	if json.Unmarshal([]byte(text), &fields) != nil {
+		return w, errors.New("it begins as a JSON object and is none")
+	}
+	for _, name := range slices.Sorted(maps.Keys(fields)) {
+		value, isText := fields[name].(string)
+		switch {
+		case fields[name] == nil:
+		case name == "option_id" && isText:
+			w.option = value
+		case name == "remember" && value == "session":
+			w.session = true
+		default:
+			return w, fmt.Errorf("%q is no wish that is known, or has another value than it may have", head(name, maxKind))
+		}
+	}
+	return w, nil
 }
 
 // chosen is the answer to a permission.

@@ -245,7 +245,8 @@ func TestAnswersMayCarryAWish(t *testing.T) {
 		{all, out(denied, `{"option_id":"x"}`), "x"},
 		{all, out(approved, `{"option_id":"r"}`), "r"},
 		{all, out(denied, `{"option_id":"A"}`), "r"},
-		{all, out(approved, `{"option_id":"none"}`), "a"},
+		{all, out(approved, `{}`), "a"},
+		{all, out(approved, `{"option_id":null,"remember":"session"}`), "A"},
 		{all, out(approved, `nonsense`), "a"},
 		{all[:1], out(approved, ""), "A"},
 		{all[1:3], out(denied, `{"remember":"session"}`), "r"},
@@ -253,13 +254,55 @@ func TestAnswersMayCarryAWish(t *testing.T) {
 		{all[2:], out(approved, ""), ""},
 	} {
 		got := ""
-		if o := choose(tt.options, tt.out); o != nil {
+		o, remark := choose(tt.options, tt.out)
+		if o != nil {
 			got = o.ID
 		}
 		if got != tt.want {
 			t.Errorf("%v, %+v: got %q, want %q", tt.options, tt.out, got, tt.want)
 		}
+		if wish := strings.Contains(tt.out.Reason, "session") || len(tt.out.Content) > 0; remark != "" && !wish {
+			t.Errorf("%v, %+v: got remark %q, want none", tt.options, tt.out, remark)
+		}
 	}
+}
+
+func TestWishThatCannotBeReadIsNoConsent(t *testing.T) {
+	for _, reason := range []string{
+		`{"option_id":"zzz"}`, ` {"remember":"session"`, `{"remember":"for ever"}`, `{"Remember":"session"}`,
+		`{"remember":true}`, `{"option":"a"}`, `{"option_id":"a","rule":"bash"}`, `{"option_id":"a"} {}`, `{`,
+	} {
+		t.Run(reason, func(t *testing.T) {
+			s := open(t, setup{})
+			s.host.Answer = func(*contracts.ServerRequest) contracts.Outcome {
+				return contracts.Outcome{Verdict: contracts.VerdictApproved, By: contracts.ResolvedByUser, Reason: reason}
+			}
+			s.run(t, permits("c", nil), done)
+			s.shown(t, "tool_call", "server_request", "server_request_resolved", "tool_end", "response_start", "response_end")
+			s.replies(t, no)
+			s.says(t, "The answer counts as a denial: ")
+		})
+	}
+	always := []choice{{ID: "a", Kind: "allow_once"}, {ID: "R", Kind: "reject_always"}}
+	if o, remark := choose(always, contracts.Outcome{Verdict: contracts.VerdictApproved, Reason: "{"}); o != nil || remark == "" {
+		t.Errorf("got option %v and remark %q, want no lasting denial, and why", o, remark)
+	}
+}
+
+func TestWishForASessionThatIsNotOfferedIsSaid(t *testing.T) {
+	s := open(t, setup{})
+	s.host.Answer = func(*contracts.ServerRequest) contracts.Outcome {
+		return contracts.Outcome{Verdict: contracts.VerdictApproved, By: contracts.ResolvedByUser, Reason: `{"remember":"session"}`}
+	}
+	s.run(t, permits("c", nil), done)
+	if got := s.statuses(); len(got) > 0 {
+		t.Errorf("got statuses %q, want none where there is such an option", got)
+	}
+	s.run(t, asks("session/request_permission", map[string]any{"toolCall": map[string]any{"toolCallId": "d"}, "options": []any{
+		map[string]any{"optionId": "a", "name": "Yes", "kind": "allow_once"},
+	}}), done)
+	s.says(t, `no such answer for the session: it was answered "Yes", which holds for this call only`)
+	s.replies(t, `{"outcome":{"optionId":"A","outcome":"selected"}}`, yes)
 }
 
 func TestQuestionSaysThatAnAnswerLasts(t *testing.T) {
