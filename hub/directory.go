@@ -34,6 +34,8 @@ type Directory struct {
 	hubs   map[Key]*place
 	ended  map[Key]bool // shut down by a client; at most maxEnded
 	closed bool
+	life   context.Context // until Suspend: bounds what opens sessions
+	end    context.CancelFunc
 	wg     sync.WaitGroup
 }
 
@@ -130,6 +132,7 @@ func (d *Directory) place(id Key, create bool) (p *place, opener bool, err error
 	}
 	if d.hubs == nil {
 		d.hubs = map[Key]*place{}
+		d.life, d.end = context.WithCancel(context.Background())
 	}
 	delete(d.ended, id)
 	p = &place{ready: make(chan struct{}), gone: make(chan struct{})}
@@ -143,7 +146,10 @@ func (d *Directory) place(id Key, create bool) (p *place, opener bool, err error
 // is told may try again.
 func (d *Directory) open(ctx context.Context, key Key, wish Wish, p *place) {
 	defer close(p.gone)
+	ctx, stop := context.WithCancel(ctx)
+	opened := context.AfterFunc(d.life, stop)
 	p.hub, p.err = d.Open(ctx, key, wish)
+	opened() // from here on the hub ends by itself
 	if p.err != nil {
 		d.forget(key)
 		close(p.ready)
@@ -188,11 +194,14 @@ func (d *Directory) forget(id Key) {
 	d.wg.Done()
 }
 
-// Suspend suspends every session and refuses new ones. It returns when all have
-// ended.
+// Suspend suspends every session, gives up those that are being opened, and
+// refuses new ones. It returns when all have ended.
 func (d *Directory) Suspend(ctx context.Context) error {
 	d.mu.Lock()
 	d.closed = true
+	if d.end != nil {
+		d.end()
+	}
 	var open []*place
 	for _, p := range d.hubs {
 		open = append(open, p)
