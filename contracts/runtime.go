@@ -18,6 +18,10 @@ type AgentInfo struct {
 	// KeepsRequests says that questions outlive the run they were asked in.
 	KeepsRequests bool
 
+	// Forgets says that a question ends with the process it was asked in: nothing
+	// could be done with a later answer, so the next process withdraws it.
+	Forgets bool
+
 	// Immediate says that most runs end at once, so that the answer to a prompt
 	// over HTTP waits a moment for them.
 	Immediate bool

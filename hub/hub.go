@@ -315,6 +315,11 @@ func (h *Hub) Start(ctx context.Context) error {
 		h.info, s.lastUsed = info, s.now
 		h.first = h.head(s)
 		h.closeLeftovers(s)
+		if info.Forgets {
+			for _, res := range s.table.CancelAll("The program that asked has ended", s.now) {
+				h.resolve(s, res)
+			}
+		}
 		s.phase = phaseOpen
 		h.announce(s)
 		if init := h.opts.Init; init != nil && !h.restored && s.origin == nil {

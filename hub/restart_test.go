@@ -594,3 +594,36 @@ func TestCorruptEntryStopsTheSession(t *testing.T) {
 		}
 	}
 }
+
+// forgetful is a player that cannot act on the answers to its predecessor's
+// questions.
+type forgetful struct{ *player }
+
+func (f forgetful) Start(ctx context.Context, host contracts.Host) (contracts.AgentInfo, error) {
+	info, err := f.player.Start(ctx, host)
+	info.Forgets = true
+	return info, err
+}
+
+func TestQuestionThatNobodyCanUseIsWithdrawnAtTheRestart(t *testing.T) {
+	dir := t.TempDir()
+	r := openRoom(t, hub.Options{Store: openFile(t, dir, journal.FileOptions{}), Agent: forgetful{busy()}})
+	defer r.close()
+	alice, _ := r.attach(contracts.Attach{Role: contracts.RoleController})
+	r.send(alice, `{"type":"prompt","content":"go"}`)
+	r.until(alice, `"type":"server_request"`)
+	cursor := int64(r.Cursor())
+
+	next := openRoom(t, hub.Options{Store: openFile(t, crash(t, dir), journal.FileOptions{}), Agent: forgetful{busy()}})
+	defer next.close()
+	bob, _ := next.attach(contracts.Attach{Role: contracts.RoleViewer, Cursor: &cursor}, `{"type":"hello","capabilities":{"raw_agent_events":true}}`)
+	seen := next.until(bob, `"hello_ok"`)
+	for _, want := range []string{`"resolution":"cancelled"`, "The program that asked has ended", `"type":"tool_end","call_id":"q1"`} {
+		if strings.Count(seen, want) != 1 {
+			t.Errorf("got %s, want %s once", seen, want)
+		}
+	}
+	if state := next.Snapshot().State; len(state.PendingApprovals) > 0 || len(state.TrackedTools) > 0 {
+		t.Errorf("got %+v, want nothing open", state)
+	}
+}
