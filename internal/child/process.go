@@ -248,6 +248,16 @@ func (p *Process) Failure() error {
 	return p.cause
 }
 
+// Account is Failure for those who do not see the log. What the process told
+// people may hold secrets, so that it only says where that is.
+func (p *Process) Account() error {
+	cause := p.Failure()
+	if p.LastWords() != "" {
+		return fmt.Errorf("%w; what it said on standard error is in the server's log", cause)
+	}
+	return cause
+}
+
 // LastWords returns the newest line that the process wrote to standard error and
 // that is not blank, at most 4 KiB of it.
 func (p *Process) LastWords() string {

@@ -188,3 +188,17 @@ func TestProgramsThatAreNotThereAreNotStarted(t *testing.T) {
 		t.Errorf("got %v, want an error that says what was started, and a life that ended", err)
 	}
 }
+
+func TestAccountSaysThatThereIsMore(t *testing.T) {
+	t.Parallel()
+	for line, want := range map[string]string{
+		"exit 3":              "the process exited: exit status 3",
+		"echo no >&2; exit 4": "the process exited: exit status 4; what it said on standard error is in the server's log",
+	} {
+		s := run(t, line, nil)
+		<-s.Done()
+		if got := s.Account().Error(); got != want {
+			t.Errorf("%s: got %q, want %q", line, got, want)
+		}
+	}
+}

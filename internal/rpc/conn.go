@@ -95,7 +95,7 @@ func (c *Conn) Read(r io.Reader) error {
 		line, err := readLine(lines, c.opts.MaxLine)
 		var wrong *BadLine
 		if long, ok := errors.AsType[*longLine](err); ok {
-			wrong = c.overlong(long)
+			wrong, line = c.overlong(long), long.head
 		} else if errors.Is(err, io.EOF) {
 			return nil
 		} else if err != nil {
@@ -111,6 +111,7 @@ func (c *Conn) Read(r io.Reader) error {
 			bad = 0
 			continue
 		}
+		wrong.Head = beginning(line)
 		if bad++; c.opts.MaxBad > 0 && bad > c.opts.MaxBad {
 			return fmt.Errorf("%d lines in a row are no messages", bad)
 		}

@@ -265,3 +265,18 @@ func FuzzRead(f *testing.F) {
 		}
 	})
 }
+
+func TestBadLineIsToldByItsBeginning(t *testing.T) {
+	s := newSide(Options{MaxLine: 200})
+	long := strings.Repeat("x", 79) + "ü"
+	if err := s.Read(strings.NewReader("  hello\t\n{\n" + long + "\n" + strings.Repeat(long, 3) + "\n")); err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, b := range s.bad {
+		got = append(got, b.Head)
+	}
+	if want := []string{"hello", "{", long[:79], long[:79]}; !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}

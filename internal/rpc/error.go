@@ -64,6 +64,9 @@ func problem(raw json.RawMessage) error {
 type BadLine struct {
 	Text string
 
+	// Head is how the line begins, at most 80 bytes of it.
+	Head string
+
 	// Code is that of the error to answer the line with, zero if it wants none: an
 	// answer to an error might be answered with another.
 	Code int

@@ -50,6 +50,15 @@ func readLine(r *bufio.Reader, limit int) ([]byte, error) {
 	}
 }
 
+// maxBeginning bounds what is shown of a bad line, in bytes.
+const maxBeginning = 80
+
+// beginning is how a line begins, as text.
+func beginning(line []byte) string {
+	line = bytes.TrimSpace(line)
+	return string(bytes.ToValidUTF8(line[:min(len(line), maxBeginning)], nil))
+}
+
 // sniff returns the id of a message whose beginning is head, and whether it has a
 // method, as far as they stand there.
 func sniff(head []byte) (id json.RawMessage, asks bool) {
