@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -48,6 +49,7 @@ type headless struct {
 // waits are how long things may take. They are fields for the sake of tests.
 type waits struct {
 	ready      time.Duration // until a child can take prompts
+	notice     time.Duration // until the log says that this is waited for
 	quiet      time.Duration // silence that ends a run of a child that does not say when it ends
 	interrupt  time.Duration // until an interrupted run has ended
 	shutdown   time.Duration // until a child has shut down
@@ -66,7 +68,7 @@ func newHeadless(argv []string, o Options) Agent {
 	return &headless{
 		argv: argv, opts: o, ids: newWireIDs(),
 		wait: waits{
-			ready: 30 * time.Second, quiet: time.Second, interrupt: 4 * time.Second,
+			ready: 30 * time.Second, notice: 5 * time.Second, quiet: time.Second, interrupt: 4 * time.Second,
 			shutdown: 2 * time.Second, backoff: time.Second, maxBackoff: 30 * time.Second,
 		},
 		gone: make(chan struct{}), want: make(chan chan<- attempt),
@@ -91,7 +93,7 @@ func (h *headless) Start(ctx context.Context, host contracts.Host) (contracts.Ag
 	go h.supervise(r) // ends with h.life
 	return contracts.AgentInfo{
 		Model: ready.Model, Provider: ready.Provider, Executor: ready.ExecutorType,
-		Requests: contracts.RequestTypes(),
+		Requests: contracts.RequestTypes(), Forgets: true,
 	}, nil
 }
 
@@ -101,8 +103,13 @@ func (h *headless) launch(ctx context.Context) (*link, *contracts.Ready, error) 
 	if err != nil {
 		return nil, nil, err
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, h.wait.ready, errors.New("agent process did not become ready in time"))
+	ctx, cancel := context.WithTimeoutCause(ctx, h.wait.ready, fmt.Errorf("agent process did not become ready in %v", h.wait.ready))
 	defer cancel()
+	program := filepath.Base(h.argv[0])
+	slow := time.AfterFunc(h.wait.notice, func() {
+		h.opts.Log.Warn("agent process is not ready yet: it is waited for", "program", program, "at most", h.wait.ready)
+	})
+	defer slow.Stop()
 	select {
 	case ready := <-r.ready:
 		h.greet(r)
@@ -112,7 +119,7 @@ func (h *headless) launch(ctx context.Context) (*link, *contracts.Ready, error) 
 		r.child.Kill(context.Cause(ctx))
 		<-r.over
 	}
-	return nil, nil, fmt.Errorf("start agent: %w", cmp.Or(r.fatal, r.child.Failure()))
+	return nil, nil, fmt.Errorf("start agent %s: %w", program, cmp.Or(r.fatal, r.child.Account()))
 }
 
 // greet makes r's child ours: it becomes controlled, and configured as its
@@ -162,7 +169,7 @@ func (h *headless) supervise(r *link) {
 func (h *headless) mourn(r *link) {
 	h.opts.Log.Warn("agent process ended", "error", r.child.Failure(), "stderr", mask.Command(r.child.LastWords()))
 	if !r.broken {
-		h.publish(&contracts.ErrorEvent{Message: r.child.Failure().Error(), ErrorType: contracts.ErrorTransient})
+		h.publish(&contracts.ErrorEvent{Message: r.child.Account().Error(), ErrorType: contracts.ErrorTransient})
 	}
 }
 
@@ -292,7 +299,7 @@ func (h *headless) Run(ctx context.Context, work contracts.Work) error {
 		if !r.broken { // it ended just before the child did
 			return nil
 		}
-		return transient(r.child.Failure())
+		return transient(r.child.Account())
 	case <-ctx.Done():
 		return h.interrupt(ctx, r, run)
 	}

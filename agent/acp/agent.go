@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/seed-028515a8/maestro/agent/mask"
 	"github.com/seed-028515a8/maestro/contracts"
 	"github.com/seed-028515a8/maestro/internal/rpc"
 	"github.com/seed-028515a8/maestro/workspace"
@@ -81,6 +82,7 @@ type Agent struct {
 // waits are how long things may take. They are fields for the sake of tests.
 type waits struct {
 	ready      time.Duration // until the program has a session
+	notice     time.Duration // until the log says that this is waited for
 	input      time.Duration // a call whose input is not there yet is held back so long
 	settle     time.Duration // likewise one that has its input, or is said to be in progress
 	glance     time.Duration // likewise one that only looks at something, which is seldom asked about
@@ -95,10 +97,7 @@ const (
 	maxSaid  = 128 // that are known to have been said; then they may be said again
 )
 
-var (
-	errClosed   = errors.New("agent is closed")
-	errNotReady = errors.New("agent process did not become ready in time")
-)
+var errClosed = errors.New("agent is closed")
 
 // New returns an agent that runs argv, which is not empty.
 func New(argv []string, o Options) *Agent {
@@ -108,7 +107,7 @@ func New(argv []string, o Options) *Agent {
 	return &Agent{
 		argv: argv, opts: o, said: map[string]bool{},
 		wait: waits{
-			ready: time.Minute, input: 30 * time.Second, settle: 4 * time.Second, glance: time.Second,
+			ready: time.Minute, notice: 5 * time.Second, input: 30 * time.Second, settle: 4 * time.Second, glance: time.Second,
 			interrupt: 4 * time.Second, shutdown: 2 * time.Second,
 			backoff: time.Second, maxBackoff: 10 * time.Second,
 		},
@@ -137,6 +136,7 @@ func (a *Agent) Start(ctx context.Context, host contracts.Host) (contracts.Agent
 	return contracts.AgentInfo{
 		Model: p.modelName(), Provider: p.name, Executor: contracts.ExecutorLive,
 		Requests: []contracts.RequestType{contracts.RequestApproval, contracts.RequestMCPElicitation},
+		Forgets:  true,
 	}, nil
 }
 
@@ -168,9 +168,13 @@ func (a *Agent) attempt(ctx context.Context) (*peer, error) {
 	if err := context.Cause(a.life); err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, a.wait.ready, errNotReady)
+	ctx, cancel := context.WithTimeoutCause(ctx, a.wait.ready, fmt.Errorf("agent process did not become ready in %v", a.wait.ready))
 	defer cancel()
-	p := newPeer(a)
+	p, program := newPeer(a), filepath.Base(a.argv[0])
+	slow := time.AfterFunc(a.wait.notice, func() {
+		a.opts.Log.Warn("agent process is not ready yet: it is waited for", "program", program, "at most", a.wait.ready)
+	})
+	defer slow.Stop()
 	if err := p.start(); err != nil {
 		return nil, err
 	}
@@ -180,15 +184,15 @@ func (a *Agent) attempt(ctx context.Context) (*peer, error) {
 	}
 	if errors.Is(err, rpc.ErrEnded) { // it is about to end by itself, and then says how
 		<-p.over
-		err = fmt.Errorf("%w: %w", err, p.proc.Failure())
-		if p.proc.LastWords() != "" {
-			err = fmt.Errorf("%w; what it said on standard error is in the server's log", err)
-		}
+		err = fmt.Errorf("%w: %w", err, p.proc.Account())
 	} else {
 		p.proc.Kill(err)
 		<-p.over
 	}
-	return nil, fmt.Errorf("start agent: %w", err)
+	if p.garbage != "" {
+		err = fmt.Errorf("%w; it wrote something that is no message: %q", err, mask.Command(p.garbage))
+	}
+	return nil, fmt.Errorf("start agent %s: %w", program, err)
 }
 
 // current returns the program that lives, which it has started if need be.
@@ -296,7 +300,7 @@ func (a *Agent) speak() {
 	a.notes = nil
 	a.mu.Unlock()
 	for _, text := range notes {
-		a.publish(&contracts.Status{Message: text})
+		a.publish(&contracts.Status{Message: visible(text)})
 	}
 }
 
@@ -335,7 +339,7 @@ func failure(ctx context.Context, err error) error {
 	if _, ok := errors.AsType[*rpc.Error](err); ok {
 		kind = contracts.Classify(err.Error(), false)
 	}
-	return &contracts.Error{Code: contracts.CodeRuntimeFailed, Type: kind, Message: err.Error()}
+	return &contracts.Error{Code: contracts.CodeRuntimeFailed, Type: kind, Message: visible(err.Error())}
 }
 
 // Close ends the program and everything it started. It has 2 s to end by itself

@@ -437,13 +437,15 @@ func TestStartFailuresSayWhy(t *testing.T) {
 		"no version":   {setup{Version: "0.1.0"}, []string{`version "0.1.0"`, "not version 1"}},
 		"sign in":      {setup{Refuse: "session/new", Code: authRequired, Auth: []authMethod{{ID: "key", Name: "API key"}}}, []string{"sign in", "it rains", "API key (key)", "--env-pass"}},
 		"refused":      {setup{Refuse: "session/new", Code: -32603}, []string{"Not today: it rains"}},
-		"hangs first":  {setup{Hang: "initialize"}, []string{"did not become ready in time"}},
-		"hangs second": {setup{Hang: "session/new"}, []string{"did not become ready in time"}},
+		"hangs first":  {setup{Hang: "initialize"}, []string{"did not become ready in "}},
+		"hangs second": {setup{Hang: "session/new"}, []string{"did not become ready in "}},
+		"no ACP":       {setup{Refuse: "initialize", Code: -32601}, []string{"does not speak the Agent Client Protocol", "initialize with Not today"}},
+		"prints":       {setup{Early: []step{{Raw: "npm \x1b[2Jhello"}, {Exit: 5}}}, []string{"exit status 5", `something that is no message: "npm \x1b[2Jhello"`}},
 		"exits":        {setup{Die: "initialize"}, []string{"exit status 9; what it said on standard error is in the server's log"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newStand(t, tt.setup, Options{})
-			if strings.HasPrefix(name, "hangs") {
+			if tt.setup.Hang != "" {
 				s.wait.ready = 500 * time.Millisecond
 			}
 			_, err := s.Start(t.Context(), s.host)
@@ -570,4 +572,40 @@ func TestUnifiedDiffs(t *testing.T) {
 	if huge := unified("f", false, strings.Repeat("a\nb\n", 3000), strings.Repeat("c\nd\n", 3000)); strings.Count(huge, "\n-") != 6000 {
 		t.Error("got no full removal of what is too different, want one")
 	}
+}
+
+func TestLogSaysThatAProgramIsWaitedFor(t *testing.T) {
+	said := make(chan string, 1)
+	s := newStand(t, setup{Hang: "session/new"}, Options{Log: slog.New(slog.NewTextHandler(lines(said), &slog.HandlerOptions{Level: slog.LevelWarn}))})
+	s.wait.notice = time.Millisecond
+	ctx, stop := context.WithCancelCause(t.Context())
+	ended := make(chan error, 1)
+	go func() { // ends with ctx
+		_, err := s.Start(ctx, s.host)
+		ended <- err
+	}()
+	if line := <-said; !strings.Contains(line, "waited for") || !strings.Contains(line, "program=") {
+		t.Errorf("got log %q, want what is waited for", line)
+	}
+	stop(errStopped)
+	if err := <-ended; !errors.Is(err, errStopped) {
+		t.Errorf("got %v, want %v", err, errStopped)
+	}
+	hosttest.Must(t, s.Close(t.Context()))
+}
+
+// lines is a writer that sends the first line and drops the others.
+type lines chan string
+
+func (l lines) Write(text []byte) (int, error) {
+	select {
+	case l <- string(text):
+	default:
+	}
+	return len(text), nil
+}
+
+func TestClientsAreToldThatTheLogHasMore(t *testing.T) {
+	s := open(t, setup{})
+	s.fails(t, contracts.ErrorTransient, "exit status 4; what it said on standard error is in the server's log", step{Grumble: "ouch"}, step{Exit: 4})
 }

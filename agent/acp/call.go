@@ -176,9 +176,9 @@ func key(id string) string {
 // merge notes what an update tells.
 func (c *call) merge(u *callUpdate) {
 	if u.Title != "" {
-		c.title, c.clipped = head(u.Title, maxTitle), len(u.Title) > maxTitle
+		c.title, c.clipped = shown(u.Title, maxTitle), len(u.Title) > maxTitle
 	}
-	c.kind = cmp.Or(head(u.Kind, maxKind), c.kind)
+	c.kind = cmp.Or(shown(u.Kind, maxKind), c.kind)
 	c.status = cmp.Or(u.Status, c.status)
 	if u.Content.kept != nil {
 		c.content = contents(u.Content)
@@ -188,7 +188,7 @@ func (c *call) merge(u *callUpdate) {
 		c.locations = slices.Clone(all.kept[:min(len(all.kept), maxLocations)])
 		c.elsewhere = len(all.kept) - len(c.locations) + all.more
 		for i := range c.locations {
-			c.locations[i].Path = head(c.locations[i].Path, maxPath)
+			c.locations[i].Path = shown(c.locations[i].Path, maxPath)
 		}
 	}
 	if !isNull(u.Input) {

@@ -55,6 +55,7 @@ func (p *peer) elicitation(m rpc.Message) {
 		p.respond(m.ID, elicit.Answer{Action: elicit.Cancel})
 		return
 	}
+	id := m.ID // the rest of the message, which may be long, is not kept meanwhile
 	p.serving.Go(func() {
 		defer r.work.Done()
 		defer done()
@@ -69,7 +70,7 @@ func (p *peer) elicitation(m rpc.Message) {
 				again = err == nil // it was once, and has not grown
 			}
 			if !again {
-				p.respond(m.ID, answer)
+				p.respond(id, answer)
 			}
 		}
 	})

@@ -58,8 +58,10 @@ type step struct {
 	Fail   string         `json:"fail,omitempty"` // its end with an error
 	Code   int            `json:"code,omitempty"`
 	Exit   int            `json:"exit,omitempty"`
-	Hang   bool           `json:"hang,omitempty"`
-	First  bool           `json:"first,omitempty"` // the step is for the first process only
+
+	Grumble string `json:"grumble,omitempty"` // on standard error
+	Hang    bool   `json:"hang,omitempty"`
+	First   bool   `json:"first,omitempty"` // the step is for the first process only
 }
 
 func init() {
@@ -274,6 +276,8 @@ func (f *fake) step(s step) {
 		f.result(f.prompt, map[string]any{"stopReason": s.Stop, "usage": s.Usage})
 	case s.Fail != "":
 		f.send(message{ID: f.prompt, Error: encode(acp.RequestError{Code: s.Code, Message: s.Fail})})
+	case s.Grumble != "":
+		fmt.Fprintln(os.Stderr, s.Grumble)
 	case s.Exit != 0:
 		os.Exit(s.Exit)
 	case s.Hang:

@@ -48,7 +48,12 @@ func fileRefusal(path string, err error) error {
 }
 
 // readFile serves fs/read_text_file.
-func (p *peer) readFile(_ context.Context, params acp.ReadTextFileRequest) (acp.ReadTextFileResponse, error) {
+func (p *peer) readFile(ctx context.Context, params acp.ReadTextFileRequest) (acp.ReadTextFileResponse, error) {
+	p.reading.Lock()
+	context.AfterFunc(ctx, p.reading.Unlock) // ctx ends when the answer was written
+	if ctx.Err() != nil {
+		return acp.ReadTextFileResponse{}, ctx.Err()
+	}
 	rel, err := p.inside(params.Path)
 	if err != nil {
 		return acp.ReadTextFileResponse{}, err

@@ -15,7 +15,7 @@ import (
 // A memory is what is kept of a program's session, so that another process of it
 // can go on.
 type memory struct {
-	Session string `json:"session_id"`
+	Session string `json:"session_id"` // empty if it was never prompted
 	Dir     string `json:"cwd"`
 	Program string `json:"program"` // a digest of the command line, which may hold secrets
 }
@@ -33,19 +33,31 @@ const memoryName = "acp-session.json"
 const maxMemory = 64 << 10
 
 // recall reads what an earlier server kept. Another program, or one in another
-// directory, has another conversation.
+// directory, has another conversation. Where nothing can have been said that is
+// kept, too: the next server cannot tell otherwise.
 func (a *Agent) recall() {
 	m, err := readMemory(a.opts.StateDir)
 	switch {
 	case err != nil:
 		a.opts.Log.Warn("read agent session", "error", err)
-	case m.Session != "" && m.Dir == a.opts.Dir && m.Program == digest(a.argv):
+	case m.Dir == a.opts.Dir && m.Program == digest(a.argv):
 		a.memory = m
 		return
 	}
 	if err != nil || m.Session != "" || a.host.Restored() {
 		a.note("The agent starts a new conversation: it does not know what was said before")
+		return
 	}
+	if a.opts.StateDir != "" {
+		if err := writeMemory(a.opts.StateDir, a.memoryOf("")); err != nil {
+			a.opts.Log.Debug("keep agent session", "error", err) // said once there is one
+		}
+	}
+}
+
+// memoryOf is what is kept of a session.
+func (a *Agent) memoryOf(session string) memory {
+	return memory{Session: session, Dir: a.opts.Dir, Program: digest(a.argv)}
 }
 
 func readMemory(dir string) (m memory, err error) {
@@ -79,7 +91,7 @@ func (a *Agent) remember(session string) {
 		a.mu.Unlock()
 		return
 	}
-	a.memory = memory{Session: session, Dir: a.opts.Dir, Program: digest(a.argv)}
+	a.memory = a.memoryOf(session)
 	m := a.memory
 	a.mu.Unlock()
 	if a.opts.StateDir == "" {

@@ -10,8 +10,10 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"sync"
 	"time"
+	"unicode"
 
 	acp "github.com/coder/acp-go-sdk"
 
@@ -47,15 +49,17 @@ type peer struct {
 	resumed bool   // the session is an earlier one
 
 	serving  sync.WaitGroup // what serves the program beside its reader
+	reading  sync.Mutex     // held while a file is read and put into an answer: dozens at once would take gigabytes
 	reqMu    sync.Mutex     // guards requests alone
 	requests map[string]context.CancelFunc
 
 	// mu is held while an event of a run is published, so that a run does not end
 	// in the middle of it.
 	mu        sync.Mutex
-	run       *run // nil between runs
-	greeted   bool // the handshake is over
-	garbled   bool // a line that was no message was told of
+	run       *run   // nil between runs
+	greeted   bool   // the handshake is over
+	garbled   bool   // a line that was no message was told of
+	garbage   string // how that line begins
 	options   []option
 	modes     []mode
 	models    string // the current model as agents without options tell it
@@ -119,7 +123,7 @@ func (p *peer) mourn() {
 	p.a.died()
 	if !broken {
 		p.a.publish(&contracts.ErrorEvent{
-			Message: cause.Error() + ": it is started again with the next prompt", ErrorType: contracts.ErrorTransient,
+			Message: p.proc.Account().Error() + ": it is started again with the next prompt", ErrorType: contracts.ErrorTransient,
 		})
 	}
 }
@@ -151,20 +155,20 @@ func (p *peer) bad(line *rpc.BadLine) error {
 	if line.ID != nil {
 		p.refuse(line.ID, acp.NewInvalidRequest(line.Text))
 	}
-	p.tellGarbled(err)
+	p.tellGarbled(err, line.Head)
 	if line.Lost {
 		return err
 	}
 	return nil
 }
 
-func (p *peer) tellGarbled(err error) {
+func (p *peer) tellGarbled(err error, head string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.garbled {
 		return
 	}
-	p.garbled = true
+	p.garbled, p.garbage = true, head
 	if p.active() == nil {
 		p.status(err.Error())
 		return
@@ -185,7 +189,7 @@ func (p *peer) status(text string) {
 		p.a.noteOnce(text)
 		return
 	}
-	p.publish(&contracts.Status{Message: text})
+	p.publish(&contracts.Status{Message: visible(text)})
 }
 
 // serve takes in what the program asks and tells. Only its reader calls it.
@@ -380,4 +384,18 @@ func head(text string, limit int) string {
 		return text
 	}
 	return contracts.SplitText(text, limit)[0] + "…"
+}
+
+// shown is head of what people are shown in lines of ours.
+func shown(text string, limit int) string { return visible(head(text, limit)) }
+
+// visible is a text whose control characters, and those that turn the direction of
+// writing, are marks that can be seen. Line ends and tabs stay.
+func visible(text string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) && r != '\n' && r != '\t' || unicode.Is(unicode.Bidi_Control, r) {
+			return unicode.ReplacementChar
+		}
+		return r
+	}, text)
 }

@@ -73,7 +73,7 @@ func (p *peer) permission(m rpc.Message) {
 	}
 	var options []choice
 	for _, o := range params.Options.kept[:min(len(params.Options.kept), maxOptions)] {
-		options = append(options, choice{ID: key(o.ID), Name: head(o.Name, maxLabel), Kind: head(o.Kind, maxKind), id: o.ID})
+		options = append(options, choice{ID: key(o.ID), Name: shown(o.Name, maxLabel), Kind: shown(o.Kind, maxKind), id: o.ID})
 	}
 	ctx, done := p.admit(m)
 	if ctx == nil {
@@ -85,6 +85,7 @@ func (p *peer) permission(m rpc.Message) {
 		p.respond(m.ID, chosen(nil))
 		return
 	}
+	id := m.ID // the rest of the message, which may be long, is not kept meanwhile
 	p.serving.Go(func() {
 		defer q.r.work.Done()
 		defer done()
@@ -92,7 +93,7 @@ func (p *peer) permission(m rpc.Message) {
 		defer cancel()
 		defer context.AfterFunc(q.r.ctx, cancel)() // the run may end before
 		out, err := p.a.host.Ask(ctx, q.ask, contracts.AskOptions{})
-		p.respond(m.ID, chosen(p.decide(q, out, err)))
+		p.respond(id, chosen(p.decide(q, out, err)))
 	})
 }
 

@@ -580,3 +580,26 @@ func TestElicitationsThatCannotBeShownAreRefused(t *testing.T) {
 	}
 	s.says(t, "question was refused: it wanted an address opened that is none of the web")
 }
+
+func TestControlCharactersOfAProgramAreSeen(t *testing.T) {
+	s := open(t, setup{Begun: map[string]any{"models": map[string]any{"currentModelId": "m\x1b[2J"}}})
+	const evil, seen = "a\x1b]0;x\x07\u202eb\r\u009bc", "a\uFFFD]0;x\uFFFD\uFFFDb\uFFFD\uFFFDc"
+	s.run(t, step{Update: map[string]any{"sessionUpdate": "plan", "entries": []any{map[string]any{"content": evil}}}},
+		asks("session/request_permission", map[string]any{
+			"toolCall": map[string]any{"toolCallId": "c", "title": evil, "kind": evil, "locations": []any{map[string]any{"path": evil}}},
+			"options":  []any{map[string]any{"optionId": "a", "name": evil, "kind": "allow_once"}},
+		}), done)
+	s.fails(t, contracts.ErrorTool, seen, step{Fail: evil, Code: -32603})
+	s.says(t, seen)
+	req := s.host.Asked()[0]
+	for _, text := range []string{req.Tool, req.SummaryLabel, req.ActionDescription, req.DisplayName} {
+		if !strings.Contains(strings.ToLower(text), seen) {
+			t.Errorf("got %q, want %q in it", text, seen)
+		}
+	}
+	for _, ev := range s.host.Shown() {
+		if text := string(encode(ev)); strings.Contains(text, "u001b") || strings.Contains(text, "\u202e") {
+			t.Errorf("got %s, want no control characters", text)
+		}
+	}
+}

@@ -44,7 +44,7 @@ func TestDeadProgramIsStartedAgainWithItsConversation(t *testing.T) {
 		"neither":    {setup{}, "", "new conversation, because it could not go on with the earlier one: it keeps no sessions"},
 		"refuses":    {setup{Can: loads, Refuse: "session/load", Code: -32603}, "", "earlier one: Not today: it rains"},
 		"dies of":    {setup{Can: loads, Die: "session/load"}, "", "earlier one: the output of the other side ended"},
-		"hangs on":   {setup{Can: loads, Hang: "session/load"}, "", "earlier one: agent process did not become ready in time"},
+		"hangs on":   {setup{Can: loads, Hang: "session/load"}, "", "earlier one: agent process did not become ready in 5s"},
 		"falls back": {setup{Can: resumes, Refuse: "session/resume", Code: -32601, Replay: history}, acp.AgentMethodSessionLoad, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -274,4 +274,25 @@ func TestHugeLinesCostOnlyThemselves(t *testing.T) {
 		s.fails(t, contracts.ErrorTransient, "too long", step{Raw: "x", Long: 11 << 20}, step{Hang: true})
 		s.run(t, done)
 	})
+}
+
+func TestSilenceIsNoConversationToMiss(t *testing.T) {
+	dir, state := t.TempDir(), t.TempDir()
+	for i := range 3 { // nobody prompts the first two
+		s := newStand(t, setup{Can: loads}, Options{Dir: dir, StateDir: state})
+		s.host.Earlier = i > 0
+		s.start(t)
+		if i == 2 {
+			s.run(t, done)
+		}
+		if got := s.statuses(); len(got) > 0 {
+			t.Errorf("got statuses %q, want none: nothing was said before", got)
+		}
+		hosttest.Must(t, s.Close(t.Context()))
+	}
+	s := newStand(t, setup{}, Options{Dir: dir, StateDir: t.TempDir()}) // what was said went to another agent
+	s.host.Earlier = true
+	s.start(t)
+	s.run(t, done)
+	s.says(t, "starts a new conversation")
 }

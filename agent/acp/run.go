@@ -51,7 +51,7 @@ func (p *peer) prompt(ctx context.Context, work contracts.Work) error {
 	if err != nil {
 		if p.proc.Failure() != nil || errors.Is(err, rpc.ErrEnded) { // it is about to be buried
 			<-p.over
-			err = p.proc.Failure()
+			err = p.proc.Account()
 		}
 		return failure(ctx, err)
 	}
@@ -140,7 +140,7 @@ func (p *peer) replied(ctx context.Context, r *run, reply rpc.Reply) error {
 	if _, refused := errors.AsType[*rpc.Error](reply.Err); reply.Err != nil && !refused {
 		if errors.Is(reply.Err, rpc.ErrEnded) {
 			<-p.over
-			return failure(ctx, p.proc.Failure())
+			return failure(ctx, p.proc.Account())
 		}
 		return failure(ctx, reply.Err) // an answer that was too long
 	}

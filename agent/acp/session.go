@@ -71,7 +71,7 @@ func (p *peer) handshake(ctx context.Context) error {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.modes, p.models = begun.Modes.Available.kept, head(begun.Models.Current, maxLabel)
+	p.modes, p.models = begun.Modes.Available.kept, shown(begun.Models.Current, maxLabel)
 	p.options = kept(begun.Options)
 	p.costKnown = p.costKnown || !p.resumed
 	p.greeted = true
@@ -96,6 +96,9 @@ func (p *peer) initialize(ctx context.Context) error {
 			Elicitation: &acp.ElicitationCapabilities{Form: &acp.ElicitationFormCapabilities{}, Url: &acp.ElicitationUrlCapabilities{}},
 		},
 	}, &init)
+	if e, ok := errors.AsType[*rpc.Error](err); ok && e.Code != authRequired {
+		return fmt.Errorf("it does not speak the Agent Client Protocol as it should: it answers %s with %w", acp.AgentMethodInitialize, err)
+	}
 	if err != nil {
 		return p.barred(err)
 	}
@@ -109,7 +112,7 @@ func (p *peer) initialize(ctx context.Context) error {
 	p.can, p.auth = init.Can, init.Auth.kept
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.name = cmp.Or(head(init.Info.Name, maxLabel), p.name)
+	p.name = cmp.Or(shown(init.Info.Name, maxLabel), p.name)
 	return nil
 }
 
@@ -195,7 +198,7 @@ func (p *peer) barred(err error) error {
 		text += "; it offers " + strings.Join(names, ", ")
 	}
 	text += ". Sign in with the agent's own program, or pass its key with --env-pass"
-	return &contracts.Error{Code: contracts.CodeRuntimeFailed, Type: contracts.ErrorFatal, Message: head(text, maxBarred)}
+	return &contracts.Error{Code: contracts.CodeRuntimeFailed, Type: contracts.ErrorFatal, Message: shown(text, maxBarred)}
 }
 
 // modelName returns the model that answers, or the program's name.
@@ -210,7 +213,7 @@ func (p *peer) model() string {
 	for _, o := range p.options {
 		var id string
 		if o.Category == string(acp.SessionConfigOptionCategoryModel) && json.Unmarshal(o.Current, &id) == nil && id != "" {
-			return head(id, maxLabel)
+			return shown(id, maxLabel)
 		}
 	}
 	return cmp.Or(p.models, p.name)
