@@ -25,6 +25,7 @@ type attachment struct {
 	client  *client.Client
 	welcome func()      // answers the request that attached
 	refused func(error) // the same, if it came to nothing
+	unused  []struct{}  // MCP servers that the editor has for the agent
 	ctx     context.Context
 	stop    context.CancelCauseFunc
 	over    chan struct{} // closed when follow has ended
@@ -124,6 +125,9 @@ func (a *attachment) greet() {
 	}
 	a.greeted = true
 	a.welcome()
+	if len(a.unused) > 0 {
+		a.notice(textUnused)
+	}
 	if !a.peer.View {
 		a.update(acp.SessionAvailableCommandsUpdate{
 			SessionUpdate: "available_commands_update", AvailableCommands: commands(),
@@ -169,6 +173,8 @@ func (a *attachment) connected(is bool) {
 	}
 	a.away = !is
 }
+
+const textUnused = "The editor's MCP servers are not used: the agent has those that its server was given with --mcp-config."
 
 const textAway = "The server cannot be reached just now. This goes on as soon as it can."
 

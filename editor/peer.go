@@ -28,7 +28,7 @@ const (
 
 	// openPatience bounds the way to a session: starting a server, finding out
 	// what it works on, and attaching.
-	openPatience = 30 * time.Second
+	openPatience = 3 * time.Minute // an agent's start may take two
 
 	// maxName bounds what the editor calls itself, in bytes.
 	maxName = 80
@@ -39,6 +39,10 @@ type Server struct {
 	URL       string // as for client.Dial
 	TokenFile string // file with the credential; empty if it needs none
 	Workspace string // the directory it works in, without symbolic links; empty is found out
+
+	// Ready brings a session up before the editor attaches to it, so that what
+	// stands in the way is known in full. Nil leaves that to attaching.
+	Ready func(ctx context.Context, session string, create bool) error
 }
 
 // Options say how an editor is served.
@@ -48,6 +52,7 @@ type Options struct {
 	Open func(ctx context.Context, dir string) (Server, error)
 
 	Session string // the one session that session/new attaches to; empty makes a new one each time
+	Create  bool   // that one may be made
 	View    bool   // watch only
 	Take    bool   // take control when attaching, even from somebody else
 	Name    string // what others see as the editor's name; empty is what it calls itself
@@ -358,7 +363,7 @@ func (p *peer) cancel(m rpc.Message) {
 	}
 }
 
-// cancelRequest does the same for the request of a prompt. Others are over soon.
+// cancelRequest does the same for the request of a prompt. Others end by themselves.
 func (p *peer) cancelRequest(m rpc.Message) {
 	var params struct {
 		ID json.RawMessage `json:"requestId"`

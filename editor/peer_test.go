@@ -233,3 +233,31 @@ func TestVersionAndAbilitiesAreAgreedOn(t *testing.T) {
 		t.Errorf("got %s, want embedded context and neither images nor audio", line)
 	}
 }
+
+func TestReasonOfAServerOfOurOwnReachesTheEditor(t *testing.T) {
+	for name, tt := range map[string]struct {
+		err  error
+		want string
+	}{
+		"a fault":   {errors.New("start agent: it needs a key"), `"code":-32001,"message":"start agent: it needs a key"`},
+		"a refusal": {&contracts.Error{Code: contracts.CodeRuntimeOwnedElsewhere, Message: "in use"}, `"message":"in use","data":{"code":"runtime_owned_elsewhere"}`},
+		"no such":   {&contracts.Error{Code: contracts.CodeStaleSession, Message: "gone"}, `session \"s\" not found`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			asked := make(chan bool, 1)
+			d := seat(t, Options{Open: func(context.Context, string) (Server, error) {
+				return Server{URL: "http://127.0.0.1:1", Workspace: "/", Ready: func(_ context.Context, session string, create bool) error {
+					asked <- session == "s" && !create
+					return tt.err
+				}}, nil
+			}})
+			d.says(hello)
+			if got := d.says(`{"jsonrpc":"2.0","id":1,"method":"session/load","params":{"sessionId":"s","cwd":"/"}}`); !strings.Contains(got, tt.want) {
+				t.Errorf("got %s, want %s in it", got, tt.want)
+			}
+			if !<-asked {
+				t.Error("got another question, want one about a session that is not to be made")
+			}
+		})
+	}
+}

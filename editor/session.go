@@ -30,8 +30,8 @@ type way struct {
 	tell    func(id acp.SessionId) any
 }
 
-// A place is where the editor wants a session to be. Of what it says of servers
-// only the number counts; some editors write no servers as an object.
+// A place is where the editor wants a session to be. Of what it says of servers it
+// only counts whether there are any; some editors write none as an object.
 type place struct {
 	SessionID acp.SessionId   `json:"sessionId"`
 	Cwd       string          `json:"cwd"`
@@ -41,9 +41,9 @@ type place struct {
 // newSession makes a session, or attaches to the one that all share. What was
 // there before then comes after the answer: the editor has to know the id first.
 func (p *peer) newSession(ctx context.Context, id json.RawMessage, req *place) (any, error) {
-	w := way{id: p.Session, create: true, history: true}
+	w := way{id: p.Session, create: p.Create, history: true}
 	if w.id == "" {
-		w.id = "sess_" + strings.ToLower(rand.Text())
+		w.id, w.create = "sess_"+strings.ToLower(rand.Text()), true
 	}
 	w.tell = func(id acp.SessionId) any { return acp.NewSessionResponse{SessionId: id} }
 	return nil, p.attach(ctx, id, req, w, true)
@@ -76,18 +76,20 @@ func (p *peer) attach(ctx context.Context, request json.RawMessage, at *place, w
 	if err := p.same(ctx, s, at.Cwd); err != nil {
 		return err
 	}
-	var servers []json.RawMessage
-	if json.Unmarshal(at.Servers, &servers) == nil && len(servers) > 0 {
-		p.Log.Warn("the editor's MCP servers are not handed on: the server's agent has its own", "servers", len(servers))
-	}
 	if old := p.leave(acp.SessionId(w.id)); old != nil {
 		old.end()
+	}
+	if s.Ready != nil {
+		if err := s.Ready(ctx, w.id, w.create && !p.View); err != nil {
+			return explain(err, w.id)
+		}
 	}
 	c, err := client.Dial(ctx, s.URL, p.dialing(s, w)...)
 	if err != nil {
 		return explain(err, w.id)
 	}
 	a := newAttachment(p, c, acp.SessionId(w.id))
+	_ = json.Unmarshal(at.Servers, &a.unused) // an object is none
 	a.welcome = func() { p.answer(request, w.tell(a.id)) }
 	a.refused = func(err error) { p.refuse(request, refusal(explain(err, w.id))) }
 	if err := p.enter(a); err != nil {
@@ -171,7 +173,8 @@ func (p *peer) dialing(s Server, w way) []client.Option {
 
 // explain says what kept us from a session in words that help.
 func explain(err error, id string) error {
-	if e, ok := errors.AsType[*client.CloseError](err); ok && e.Code == 4404 {
+	e, closed := errors.AsType[*client.CloseError](err)
+	if closed && e.Code == 4404 || errors.Is(err, &contracts.Error{Code: contracts.CodeStaleSession}) {
 		return &contracts.Error{Code: contracts.CodeNotFound, Message: fmt.Sprintf("session %q not found", head(id, maxName))}
 	}
 	return err
@@ -215,7 +218,7 @@ func (p *peer) workspace(ctx context.Context, s Server) (string, error) {
 	if s.Workspace != "" || known != "" {
 		return s.Workspace + known, nil
 	}
-	opts := []client.Option{client.WithRole(contracts.RoleViewer), client.WithoutReconnect(), client.WithSession(p.Session, p.Session != "" && !p.View)}
+	opts := []client.Option{client.WithRole(contracts.RoleViewer), client.WithoutReconnect(), client.WithSession(p.Session, p.Session != "" && p.Create && !p.View)}
 	if s.TokenFile != "" {
 		opts = append(opts, client.WithTokenFile(s.TokenFile))
 	}

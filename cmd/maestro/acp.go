@@ -28,7 +28,7 @@ const maxHouses = 16
 
 // acpFlags is what the command line says beside what a server is told.
 type acpFlags struct {
-	attachFlags // view, take, session, tokenFile and name
+	attachFlags // view, take, session, create, tokenFile and name
 	server      settings
 	here        bool // the editor's directory says what to work on
 }
@@ -60,6 +60,7 @@ sessions are there again the next time.`,
 	f.BoolVar(&flags.view, "view", false, "watch only")
 	f.BoolVar(&flags.take, "take", false, "take control when attaching, even from somebody else")
 	f.StringVar(&flags.session, "session", "", "the session `ID` that new conversations attach to; a new one each time if none is named")
+	f.BoolVar(&flags.create, "create", false, "with a URL: make the session that --session names if there is none; a server of our own always does")
 	f.StringVar(&flags.tokenFile, "token-file", defaults.TokenFile, "with a URL, the `FILE` that holds the server's token")
 	f.StringVar(&flags.name, "name", "", "what others see as the editor's name; default: what it calls itself")
 	return cmd
@@ -80,7 +81,7 @@ func (f *acpFlags) options(cmd *cobra.Command, args []string, defaults attachDef
 		if cmd.Flags().Changed("token-file") {
 			return opts, nil, usage{errors.New("--token-file is for the server of a URL: one of our own has its token in --state-dir")}
 		}
-		opts.Session = f.session
+		opts.Session, opts.Create = f.session, true // there is nobody else who could have made it
 		h := &houses{settings: f.server, here: f.here, log: opts.Log, open: map[string]*lodging{}}
 		opts.Open = h.find
 		return opts, h, nil
@@ -92,18 +93,21 @@ func (f *acpFlags) options(cmd *cobra.Command, args []string, defaults attachDef
 	if err != nil {
 		return opts, nil, usage{err}
 	}
+	if f.create && f.session == "" {
+		return opts, nil, usage{errors.New("--create is about the session that --session names")}
+	}
 	token, err := f.token(defaults)
 	if err != nil {
 		return opts, nil, err
 	}
-	opts.Session = f.session
+	opts.Session, opts.Create = f.session, f.create
 	server := editor.Server{URL: address, TokenFile: token}
 	opts.Open = func(context.Context, string) (editor.Server, error) { return server, nil }
 	return opts, nil, nil
 }
 
 // withURL are the flags that say something where the server is somebody else's.
-var withURL = []string{"view", "take", "session", "token-file", "name", "log-level", "log-format"}
+var withURL = []string{"view", "take", "session", "create", "token-file", "name", "log-level", "log-format"}
 
 // otherFlag returns a flag that was given and is none of those, empty if there is
 // none.
@@ -124,6 +128,7 @@ func runACP(in io.Reader, out io.Writer, opts editor.Options, own *houses) error
 	give := func() {                                        // an editor that has left and still holds our output back must not hold us
 		time.AfterFunc(2*leavePatience, func() { os.Exit(exitFailure) })
 	}
+	defer context.AfterFunc(ctx, give)() // nor one that lives and does not read
 	err := editor.Serve(ctx, &untilEOF{in: in, end: give}, out, opts)
 	if own != nil {
 		leave(opts.Log, own.close)
@@ -214,8 +219,14 @@ func start(s settings, log *slog.Logger) (*lodging, error) {
 	r := n.readiness(firstSession)
 	log.Info("server for the editor", "url", r.BaseURL, "workspace", m.work.Root())
 	return &lodging{
-		server: editor.Server{URL: r.BaseURL, TokenFile: r.TokenFile, Workspace: m.work.Root()},
-		close:  []func(context.Context) error{d.Suspend, n.close, m.close},
+		server: editor.Server{
+			URL: r.BaseURL, TokenFile: r.TokenFile, Workspace: m.work.Root(),
+			Ready: func(ctx context.Context, id string, create bool) error {
+				_, _, err := d.Get(ctx, hub.Key{ID: id}, hub.Wish{Create: create})
+				return err
+			},
+		},
+		close: []func(context.Context) error{d.Suspend, n.close, m.close},
 	}, nil
 }
 

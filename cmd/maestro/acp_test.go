@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 
 	acp "github.com/coder/acp-go-sdk"
@@ -720,4 +721,75 @@ func TestAcpxDrivesMaestro(t *testing.T) {
 	if last.Result.StopReason != "end_turn" || !strings.Contains(string(out), "hi from acpx\\n") {
 		t.Errorf("got\n%s\nwant the output of the command and end_turn", out)
 	}
+}
+
+// TestEditorIsToldWhyAnAgentDoesNotStart starts agents that cannot be.
+func TestEditorIsToldWhyAnAgentDoesNotStart(t *testing.T) {
+	work := realDir(t)
+	for spec, want := range map[string]string{
+		"llm:anthropic/x": "anthropic needs a key",
+		"acp:nosuch":      "nosuch",
+		"acp:cat":         "start agent cat: it does not speak the Agent Client Protocol",
+	} {
+		cmd := program(t, "acp", "--state-dir", t.TempDir(), "--agent", spec)
+		cmd.Env = append(cmd.Environ(), "ANTHROPIC_API_KEY=", "ANTHROPIC_BASE_URL=")
+		e := edits(t, cmd, allow)
+		_, err := e.NewSession(t.Context(), acp.NewSessionRequest{Cwd: work, McpServers: []acp.McpServer{}})
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: got %v, want %q in it", spec, err, want)
+		}
+		e.leaves(0)
+	}
+}
+
+// TestEditorLeavesWhileAnAgentStarts closes the input of one whose agent never
+// says a word.
+func TestEditorLeavesWhileAnAgentStarts(t *testing.T) {
+	work := realDir(t)
+	begun := filepath.Join(work, "begun")
+	if err := syscall.Mkfifo(begun, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	e := edits(t, program(t, "acp", "--state-dir", t.TempDir(), "--agent", "acp:sh -c 'cat "+begun+"; exec sleep 600'"), allow)
+	ended := make(chan error, 1)
+	go func() {
+		_, err := e.NewSession(t.Context(), acp.NewSessionRequest{Cwd: work, McpServers: []acp.McpServer{}})
+		ended <- err
+	}()
+	f, err := os.OpenFile(begun, os.O_WRONLY, 0) // returns when the agent reads it
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = f.Close()
+	e.leaves(0)
+	if err := <-ended; err == nil {
+		t.Error("got a session, want an error")
+	}
+}
+
+func TestSessionOfAnothersServerIsNotMadeByASlip(t *testing.T) {
+	r := serving(t)
+	e := edits(t, atServer(t, r, "--session", "typo"), allow)
+	if _, err := e.NewSession(t.Context(), acp.NewSessionRequest{Cwd: r.cmd.Dir, McpServers: []acp.McpServer{}}); err == nil || !strings.Contains(err.Error(), "not found") {
+		t.Errorf("got %v, want that there is none", err)
+	}
+	e.leaves(0)
+	e = edits(t, atServer(t, r, "--session", "meant", "--create"), allow)
+	if id := e.opens(r.cmd.Dir); id != "meant" {
+		t.Errorf("got session %q, want meant", id)
+	}
+	e.leaves(0)
+}
+
+func TestEditorIsToldThatItsServersAreNotUsed(t *testing.T) {
+	work := realDir(t)
+	e := edits(t, program(t, "acp", "--state-dir", t.TempDir()), allow)
+	_, err := e.NewSession(t.Context(), acp.NewSessionRequest{Cwd: work, McpServers: []acp.McpServer{
+		{Stdio: &acp.McpServerStdio{Name: "x", Command: "/bin/false", Args: []string{}, Env: []acp.EnvVariable{}}},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	e.until("thought: The editor's MCP servers are not used")
+	e.leaves(0)
 }
