@@ -159,6 +159,11 @@ type Hub struct {
 	metrics Metrics
 	backlog backlog
 
+	// spaces are buffers that events are encoded in before the journal copies
+	// them. Without them a command that writes much would have the collector run
+	// ten times a second.
+	spaces sync.Pool
+
 	leaving atomic.Bool
 	left    chan struct{} // 1-buffered; a token means a connection detached
 

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -267,19 +266,17 @@ func (h *Hub) publishUtility(ctx context.Context, events ...contracts.Event) err
 	return h.show(events)
 }
 
-// spaces are where events are encoded that are shown: the journal has copied them
-// when that is done. Without them a command that writes much would have the
-// collector run ten times a second.
-var spaces = sync.Pool{New: func() any { return new([]byte) }}
-
-// maxSpace bounds what is kept of them.
+// maxSpace bounds what is kept of a buffer that an event was encoded in.
 const maxSpace = 256 << 10
 
 // show encodes and publishes events.
 func (h *Hub) show(events []contracts.Event) error {
 	batch := make([]encoded, 0, len(events))
-	space := spaces.Get().(*[]byte)
-	defer spaces.Put(space)
+	space, _ := h.spaces.Get().(*[]byte)
+	if space == nil {
+		space = new([]byte)
+	}
+	defer h.spaces.Put(space)
 	buf := *space // of the first event, which is often the only one
 	for _, ev := range events {
 		for _, part := range split(ev) { // outside the lock: encoding is the larger part of the work

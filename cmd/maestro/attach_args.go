@@ -92,10 +92,7 @@ func details(args json.RawMessage) []string {
 	}
 	change := changeIn(byName)
 	if more != nil && more.Diff != "" {
-		change = lines(more.Diff)
-		if _, ok := textOf(byName["content"]); ok {
-			delete(byName, "content") // which is what the diff shows
-		}
+		change = lines(more.Diff) // which may be cut, or not what the arguments say: those are shown as well
 	}
 	short, long := plain(byName)
 	shown = append(append(shown, short...), change...)

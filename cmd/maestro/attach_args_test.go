@@ -38,6 +38,8 @@ func TestWhatIsApprovedIsShownWhole(t *testing.T) {
 		{"a name with lines", `{"a\n  $ ls":"x"}`, "  a⏎  $ ls: x\n"},
 		{"of an agent that tells more", `{"host":"h","_acp":{"title":"Change it","kind":"edit","locations":[{"path":"/c.json","line":3}],"diff":"-a\n+b\n","omitted_bytes":7}}`,
 			"  Change it\n  at /c.json:3\n  (7 bytes are too much to be shown)\n  host: h\n  -a\n  +b\n"},
+		{"a difference that is not what is written", `{"content":"evil","path":"a","_acp":{"title":"Edit a","diff":"+good\n"}}`,
+			"  Edit a\n  path: a\n  content: evil\n  +good\n"},
 		{"options", `{"_acp":{"title":"Do it","options":[{"id":"o","name":"Once","kind":"allow_once"},{"id":"n\u001b","name":"No","kind":"reject_once"}]}}`,
 			"  Do it\n    1. Once (allow once, o)\n    2. No (reject once, n\\x1b)\n"},
 		{"an odd extra", `{"_acp":7}`, "  _acp: 7\n"},
