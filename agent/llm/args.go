@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 
 	"github.com/seed-028515a8/maestro/agent/llm/model"
@@ -12,11 +13,15 @@ import (
 	"github.com/seed-028515a8/maestro/contracts"
 )
 
+// moreKey is where clients look for what agents add to arguments: titles, diffs and
+// the options of a question. A model must not say these.
+const moreKey = "_acp"
+
 // maxArgsDepth is how deep arguments may be nested to be shown as they are.
 const maxArgsDepth = 64
 
 // plainArgs returns the arguments of a call as an object that everybody reads the
-// same way: no key is in it twice, or in two spellings.
+// same way: no key is in it twice, or in two spellings, and none is moreKey in any.
 func plainArgs(args json.RawMessage) (json.RawMessage, error) {
 	empty := json.RawMessage("{}")
 	if len(bytes.TrimSpace(args)) == 0 {
@@ -31,7 +36,7 @@ func plainArgs(args json.RawMessage) (json.RawMessage, error) {
 	if object == nil {
 		return empty, nil
 	}
-	if dec.More() {
+	if _, err := dec.Token(); err != io.EOF {
 		return empty, errors.New("want one JSON object, and there is more")
 	}
 	if depth(object) > maxArgsDepth {
@@ -43,6 +48,9 @@ func plainArgs(args json.RawMessage) (json.RawMessage, error) {
 			return empty, fmt.Errorf("the keys %q and %q differ in case only", min(key, other), max(key, other))
 		}
 		spelled[strings.ToLower(key)] = key
+	}
+	if key, ok := spelled[moreKey]; ok {
+		return empty, fmt.Errorf("the key %q is not for tools", key)
 	}
 	return encode(object)
 }

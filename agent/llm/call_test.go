@@ -217,6 +217,7 @@ func TestCallsThatCannotRunAreTold(t *testing.T) {
 		{"args that are no JSON", "bash", `{"command":`, "not usable"},
 		{"args that are no object", "bash", `["ls"]`, "not usable"},
 		{"two objects", "bash", `{"command":"ls"}{}`, "not usable"},
+		{"a bracket too many", "bash", `{"command":"ls"}}`, "not usable"},
 		{"keys in two spellings", "bash", `{"command":"ls","Command":"rm"}`, "differ in case"},
 		{"missing args", "bash", ``, "command is missing"},
 		{"null args", "bash", `null`, "command is missing"},
