@@ -10,12 +10,9 @@ import (
 )
 
 const (
-	// A tool whose failure may pass runs again by itself so often, after delays
-	// that double up to a cap, unless it may have had an effect; then a client
-	// decides, in so many rounds.
-	toolRetries    = 1
+	// A tool whose failure may pass runs once more by itself, after a delay, unless
+	// it may have had an effect; then a client decides, in so many rounds.
 	toolDelay      = 500 * time.Millisecond
-	maxToolDelay   = 5 * time.Second
 	maxRetryRounds = 10
 )
 
@@ -32,12 +29,12 @@ type retryArgs struct {
 // retry reports whether a call is to run again after it has failed so often. An
 // error ends the run.
 func (r *run) retry(ctx context.Context, c *call, failures int, cause error) (bool, error) {
-	alone := toolRetries
+	alone := 1
 	if c.gated() && !c.offer.runs.Repeats {
 		alone = 0
 	}
 	if failures <= alone {
-		return true, sleep(ctx, min(toolDelay<<(failures-1), maxToolDelay))
+		return true, sleep(ctx, toolDelay)
 	}
 	round := failures - alone
 	if round > maxRetryRounds {
