@@ -118,6 +118,9 @@ func (r *run) heed(c *call, out contracts.Outcome, w wish) (string, error) {
 	}
 	s := subjectOf(r.opts.Workspace, c.Tool, c.Args)
 	if got, _ := (Rules{[]rule{parsed}}).decide(s); got != d {
+		if leads := s.leads(); leads != "" {
+			return "", fmt.Errorf("the rule %s does not match this call, whose path leads to %s", text, leads)
+		}
 		return "", fmt.Errorf("the rule %s does not match this call", text)
 	}
 	kept := remembered{d, parsed.text}

@@ -1,6 +1,8 @@
 package llm
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -121,5 +123,20 @@ func TestLateYesThatCannotBeReadIsNone(t *testing.T) {
 	}, out))
 	if host.Output() != "" || len(statuses(host)) != 1 || hosttest.As[*contracts.ToolEnd](host)[0].GovernedOutcome != "denied" {
 		t.Errorf("got output %q and statuses %q, want the call denied and said why", host.Output(), statuses(host))
+	}
+}
+
+func TestPathThatLeadsElsewhereIsNotRemembered(t *testing.T) {
+	host, dir := hosttest.New(t), t.TempDir()
+	hosttest.Must(t, os.Symlink("b", filepath.Join(dir, "a")))
+	host.Answer = func(*contracts.ServerRequest) contracts.Outcome {
+		return contracts.Outcome{Verdict: contracts.VerdictApproved, Reason: `{"remember":"session"}`, By: contracts.ResolvedByUser}
+	}
+	m := newFake(t, says("", callOf("a", "write", `{"path":"a","text":"x"}`)), says("Done."))
+	a := start(t, host, Options{Model: m, Workspace: at(t, dir), Tools: fileTools(dir)})
+	hosttest.Must(t, a.Run(t.Context(), prompt("go")))
+	const want = "Not remembered: the rule write(a) does not match this call, whose path leads to b"
+	if got := statuses(host); len(got) != 1 || got[0] != want {
+		t.Errorf("got statuses %q, want %q", got, want)
 	}
 }

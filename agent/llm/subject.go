@@ -1,6 +1,7 @@
 package llm
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"maps"
@@ -112,6 +113,9 @@ func (s *subject) collect(dir *workspace.Workspace, key string, value any) {
 			}
 		}
 		for _, k := range slices.Sorted(maps.Keys(v)) {
+			if strings.ContainsAny(k, blanks+"/"+string(filepath.Separator)) { // no name, but what others have as a text
+				s.add(dir, key, k)
+			}
 			if name, ok := v[k].(string); ok && commandKeys.MatchString(k) {
 				s.add(dir, k, joined(append([]any{name}, words...)))
 				continue
@@ -119,6 +123,18 @@ func (s *subject) collect(dir *workspace.Workspace, key string, value any) {
 			s.collect(dir, k, v[k])
 		}
 	}
+}
+
+// leads returns where a path of the call leads if it has links in it, "" if none has.
+func (s subject) leads() string {
+	for _, t := range s.texts {
+		for _, p := range t.paths {
+			if p != t.paths[0] && p != (place{}) {
+				return cmp.Or(p.rel, p.abs)
+			}
+		}
+	}
+	return ""
 }
 
 // joined returns the texts of a list as one line.
