@@ -10,10 +10,12 @@ import (
 )
 
 // A word is a word of a command with its quotes removed. What it says is decided
-// by the shell unless it is fixed.
+// by the shell unless it is fixed. It begins with what it sets, a name and =,
+// whatever the shell decides.
 type word struct {
 	text  string
 	fixed bool
+	sets  string // may be empty
 }
 
 // A simpleCommand is a program with its arguments.
@@ -29,7 +31,7 @@ type commandLine struct {
 
 // A judged command is one with the commands that it may run in turn, itself the
 // first: what stands behind assignments, reserved words, sudo and the like, and
-// in the lines of shells.
+// in the lines that these and shells are given.
 type judged struct {
 	simple simpleCommand
 	inner  []simpleCommand
@@ -84,6 +86,7 @@ type lineParser struct {
 	word    []byte
 	started bool // there is a word, if only an empty one
 	fixed   bool
+	sets    string
 	quoted  bool // something in the word is
 	opened  bool // a brace or a bracket in it is, which is not quoted
 }
@@ -140,7 +143,11 @@ func (p *lineParser) step(c byte) {
 // of files, {a,b}, homes, and =program, of which zsh makes its path.
 func (p *lineParser) expand(c byte) {
 	first := !p.started
-	switch p.begin(); c {
+	p.begin()
+	if c == '=' && p.fixed && !p.quoted && p.sets == "" {
+		p.sets = assignment.FindString(string(p.word) + "=")
+	}
+	switch c {
 	case '*', '?':
 		p.fixed = false
 	case '~', '=':
@@ -161,7 +168,7 @@ func (p *lineParser) put(c byte) {
 // begin makes sure that there is a word.
 func (p *lineParser) begin() {
 	if !p.started {
-		p.started, p.fixed, p.quoted, p.opened = true, true, false, false
+		p.started, p.fixed, p.sets, p.quoted, p.opened = true, true, "", false, false
 	}
 }
 
@@ -173,7 +180,7 @@ func (p *lineParser) vary() {
 
 func (p *lineParser) endWord() {
 	if p.started {
-		p.words = append(p.words, word{string(p.word), p.fixed})
+		p.words = append(p.words, word{string(p.word), p.fixed, p.sets})
 	}
 	p.word, p.started = p.word[:0], false
 }
@@ -344,14 +351,16 @@ var (
 	// Words before which a command may still begin.
 	reserved = []string{"!", "{", "}", "if", "then", "else", "elif", "fi", "do", "done", "while", "until", "time", "case", "esac", "in", "function", "coproc"}
 
-	// Programs that run the program named by one of their arguments.
+	// Programs that run the program named by one of their arguments, or a line
+	// that is one.
 	runners = []string{
 		"sudo", "doas", "su", "env", "command", "builtin", "exec", "nohup", "nice", "ionice", "timeout", "xargs",
 		"setsid", "stdbuf", "find", "parallel", "watch", "chroot", "busybox", "strace", "unshare", "flock",
+		"sh", "bash", "dash", "zsh", "ksh", "ash", "eval", "trap",
 	}
 
-	// Programs that run a line given as an argument.
-	shells = []string{"sh", "bash", "dash", "zsh", "ksh", "ash", "eval", "trap"}
+	// An option may have its line in the same word, as in -c'git push'.
+	lineOption = regexp.MustCompile(`^(?:--[a-z-]+=|-[A-Za-z])`)
 )
 
 // A search looks for commands behind commands. It gives up after so many.
@@ -361,35 +370,47 @@ type search struct {
 }
 
 func (s *search) look(c simpleCommand, depth int) {
-	for len(c) > 0 && (assignment.MatchString(c[0].text) || c[0].fixed && slices.Contains(reserved, c[0].text)) {
-		c = c[1:]
+	for ; len(c) > 0 && s.left > 0; c = c[1:] {
+		s.left--
+		s.found = append(s.found, c)
+		if !assignment.MatchString(c[0].text) && !(c[0].fixed && slices.Contains(reserved, c[0].text)) {
+			break
+		}
 	}
 	if len(c) == 0 || s.left <= 0 {
 		return
 	}
-	s.left--
-	s.found = append(s.found, c)
 	if depth >= maxNesting {
 		s.left = 0
 		return
 	}
-	switch name := path.Base(c[0].text); {
-	case slices.Contains(runners, name):
-		for i := 1; i < len(c) && s.left > 0; i++ {
-			s.look(c[i:], depth+1)
-		}
-	case slices.Contains(shells, name):
-		s.look(c[1:], depth+1)
-		for _, w := range c[1:] {
-			if s.left <= 0 {
-				return
-			}
-			if !w.fixed {
-				s.found = append(s.found, simpleCommand{w}) // a line that is not known
-			}
-			for _, command := range parseNested(w.text, depth+1).commands {
-				s.look(command, depth+1)
-			}
-		}
+	if !slices.Contains(runners, path.Base(c[0].text)) {
+		return
 	}
+	for i := 1; i < len(c) && s.left > 0; i++ {
+		s.look(c[i:], depth+1)
+		s.lookInto(c[i], depth+1)
+	}
+}
+
+// lookInto looks for commands in a word that may be a line.
+func (s *search) lookInto(w word, depth int) {
+	if !w.fixed {
+		s.found = append(s.found, simpleCommand{{text: w.text}}) // a line that is not known
+	}
+	if !strings.ContainsAny(w.text, blanks+shellSigns) {
+		return // what begins with it has been looked at
+	}
+	for _, command := range parseNested(lineOption.ReplaceAllString(w.text, ""), depth).commands {
+		s.look(command, depth)
+	}
+}
+
+// program returns the name of a command's program from its first word, which is
+// the word itself where it sets a variable.
+func program(first string) string {
+	if assignment.MatchString(first) {
+		return first
+	}
+	return path.Base(first)
 }

@@ -40,7 +40,8 @@ type Rules struct{ rules []rule }
 // Of the rules that match a call the most specific one decides: one with a
 // pattern before one without, the longer pattern before the shorter, and a
 // tool's name before a pattern of names. Among equals deny wins over ask, and
-// ask over allow.
+// ask over allow. Of commands, a rule that is exactly the line comes first: with
+// bash(make) allowed and bash(make:*) denied, make runs and make all does not.
 //
 // A command line is taken apart into the commands that it runs. It is allowed
 // only if each of them is, and denied if one of them is. One that cannot be read
@@ -51,8 +52,8 @@ type Rules struct{ rules []rule }
 // env, sh -c and the like. Paths are judged as written and with symbolic links
 // resolved.
 //
-// Of tools that are not ours every text in the arguments is judged, and the
-// strictest verdict counts. Each that stands under the key of a command or a path
+// Of tools that are not ours every text in the arguments is judged, as is a key
+// with a slash or a blank, and the strictest verdict counts. Each that stands under the key of a command or a path
 // must be allowed, and words that a command begins with allow nothing. What is
 // denied or asked about under read is so under grep; a search of more than that
 // leaves it out.
@@ -338,7 +339,7 @@ func (r rule) mayBegin(command simpleCommand) bool {
 	for i, w := range command {
 		switch {
 		case !w.fixed:
-			return true
+			return i >= len(words) || strings.HasPrefix(words[i], w.sets)
 		case i >= len(words) || !w.is(words[i], i == 0):
 			return false
 		}
@@ -372,6 +373,7 @@ func (r rule) maySpan(command simpleCommand) bool {
 		if known > 0 {
 			line += " "
 		}
+		line += command[known].sets
 		return strings.HasPrefix(line, head) || strings.HasPrefix(head, line)
 	})
 }
@@ -386,7 +388,7 @@ func (c simpleCommand) lines() []string {
 	for _, w := range c[1:] {
 		rest.WriteString(" " + w.text)
 	}
-	return []string{c[0].text + rest.String(), path.Base(c[0].text) + rest.String()}
+	return []string{c[0].text + rest.String(), program(c[0].text) + rest.String()}
 }
 
 // wanted returns the words of the rule's pattern.
@@ -397,11 +399,11 @@ func (r rule) wanted() []string {
 	return strings.Fields(r.pattern)
 }
 
-// is reports whether the word says the same as another, if it is a program's,
-// wherever that lies.
-func (w word) is(want string, program bool) bool {
-	if program {
-		return path.Base(w.text) == path.Base(want)
+// is reports whether the word says the same as another, if it is the first of a
+// command, wherever the program lies.
+func (w word) is(want string, first bool) bool {
+	if first {
+		return program(w.text) == program(want)
 	}
 	return w.text == want
 }

@@ -112,6 +112,37 @@ func TestRulesDecideCommands(t *testing.T) {
 		{"bash", "", "bash(rm:*)", "echo rm", allow},
 		{"bash", "", "bash(rm:*)", "echo 'rm x", ask},
 
+		// And looks before what it skips.
+		{"bash", "", "bash(AWS_PROFILE=prod *)", "AWS_PROFILE=prod aws s3 rm x", deny},
+		{"bash", "", "bash(AWS_PROFILE=prod aws:*)", "AWS_PROFILE=prod aws s3 rm x", deny},
+		{"bash", "", "bash(AWS_PROFILE=prod aws:*)", "time A=1 AWS_PROFILE=prod aws s3", deny},
+		{"bash", "", "bash(AWS_PROFILE=prod aws:*)", "AWS_PROFILE=test aws s3", allow},
+		{"bash", "", "bash(AWS_PROFILE=prod aws:*)", "AWS_PROFILE=$X aws s3", ask},
+		{"bash", "", "bash(AWS_PROFILE=prod *)", "AWS_PROFILE=$X aws s3", ask},
+		{"bash", "", "bash(rm:*) + bash(rm*)", "A=$X B=$(pwd) make", allow},
+		{"bash", "", "bash(rm:*)", "$(echo 'rm ')A=1 x", ask},
+		{"bash", "", "bash(rm:*)", `"$X"=1 x`, ask},
+		{"bash", "", "bash(rm:*)", "sh -c A=$X", ask},
+		{"bash", "", "bash(gcc:*) + bash(gcc *)", "CC=/usr/bin/gcc make", allow},
+		{"bash", "", "bash(time make:*)", "time make all", deny},
+		{"bash", "", "bash(time make:*)", "make all", allow},
+
+		// And into the lines that programs are given.
+		{"bash", "", "bash(git push:*)", "watch -n1 'git push'", deny},
+		{"bash", "", "bash(git push:*)", "su -c 'git push' root", deny},
+		{"bash", "", "bash(git push:*)", "su --command='git push'", deny},
+		{"bash", "", "bash(git push:*)", "env -S 'git push'", deny},
+		{"bash", "", "bash(git push:*)", "env -S'A=1 git push'", deny},
+		{"bash", "", "bash(git push:*)", "flock /tmp/l -c 'git push'", deny},
+		{"bash", "", "bash(git push:*)", "parallel 'git push' ::: a", deny},
+		{"bash", "", "bash(git push:*)", "sudo watch 'ls; git push'", deny},
+		{"bash", "", "bash(git push:*)", "watch 'git status'", allow},
+		{"bash", "", "bash(rm:*)", "sudo env A=1 nice timeout 5 go test -run 'a b' -count 1 ./a ./b ./c ./d ./e ./f", allow},
+
+		// The line itself comes first.
+		{"bash(make)", "", "bash(make:*)", "make", allow},
+		{"bash(make)", "", "bash(make:*)", "make all", deny},
+
 		// What the shell decides may be what is denied, and is not more than is allowed.
 		{"bash(ls:*)", "", "", "ls *.go", allow},
 		{"bash(ls:*)", "", "bash(rm:*)", "ls *.go {a,b} ~ $X", allow},
@@ -267,6 +298,12 @@ func TestRulesDecideToolsOfServers(t *testing.T) {
 		{"t", "", "t(secret/key)", many, deny}, // it may be in what is not judged
 		{"t", "", "t(secret/**)", `{"where":["src/../secret/key"]}`, deny},
 		{"t", "", "t(secret/**)", `{"path":"src/link/../key"}`, deny}, // where links lead
+		{"t", "", "t(/etc/**)", `{"files":{"/etc/passwd":"x"}}`, deny},
+		{"t", "", "t(secret/**)", `{"all":[{"secret/key":1}]}`, deny},
+		{"t", "", "t(rm:*)", `{"steps":{"rm x":true}}`, deny},
+		{"t", "", "t(text)", `{"text":"x"}`, allow}, // it is a name
+		{"t(src/**)", "", "", `{"files":{"src/a":"x"}}`, allow},
+		{"t(src/**)", "", "", `{"files":{"src/a":"x","/etc/passwd":"x"}}`, undecided},
 		{"t(src/**)", "", "", `{"path":"src/a","text":"any/thing"}`, allow},
 		{"t(src/**)", "", "", `{"paths":["src/a","src/b"]}`, allow},
 		{"t(src/**)", "", "", `{"paths":["src/a","b"]}`, undecided},
