@@ -36,6 +36,9 @@ func main() { os.Exit(run(os.Args[1:])) }
 
 func run(args []string) int {
 	defer child.Dismiss()
+	if err := child.Hide(); err != nil {
+		fmt.Fprintln(os.Stderr, "maestro: what this process starts may read its environment:", err)
+	}
 	root := rootCommand()
 	root.SetArgs(args)
 	cmd, err := root.ExecuteC()
