@@ -1,16 +1,22 @@
 package mcp
 
 import (
+	"bytes"
 	"cmp"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/seed-028515a8/maestro/agent/hosttest"
 	"github.com/seed-028515a8/maestro/contracts"
@@ -68,6 +74,81 @@ func TestListsThatWereNotGivenAreAskedForAgain(t *testing.T) {
 	open(t, h, Options{}, testProgram(t, "one", "unsteady"))
 	awaitStatus(t, h, `MCP server "one" has other tools now, but does not list them`)
 	awaitStatus(t, h, `MCP server "one" has other tools now: 1 changed (go)`)
+}
+
+// A server that says much cannot hide that it replaced what people have come to
+// trust.
+func TestOtherToolsAreSaidWhateverElseIs(t *testing.T) {
+	t.Parallel()
+	h := newHost(t)
+	var log bytes.Buffer // read once the set is closed
+	s := open(t, h, Options{Log: slog.New(slog.NewTextHandler(&log, nil))}, testProgram(t, "one", "swap"))
+	must(t, s, "mcp__one__go", "")
+	awaitStatus(t, h, `MCP server "one" has other tools now: 1 changed (go)`)
+	s.Close()
+	told := statuses(h)
+	if got := strings.Count(told, "wanted to ask the model"); got != maxStatuses {
+		t.Errorf("got %d statuses, want %d", got, maxStatuses)
+	}
+	if strings.Count(told, "says more than is shown") != 1 {
+		t.Errorf("got %q, want it said once that there is more", told)
+	}
+	for what, want := range map[string]int{"wanted to ask the model": maxStatuses + 10, "has other tools now": 1} {
+		if got := strings.Count(log.String(), what); got != want {
+			t.Errorf("got %d times %q in the log, want %d", got, what, want)
+		}
+	}
+}
+
+// There is an end to what even the log is told.
+func TestWhatIsSaidFillsNoLog(t *testing.T) {
+	var log bytes.Buffer
+	set := Open(Options{Dir: t.TempDir(), Log: slog.New(slog.NewTextHandler(&log, nil))})
+	defer set.Close()
+	l := newLink(set, Server{Name: "one"})
+	for range 2 * maxLogged {
+		l.say("talks", nil)
+	}
+	if got := strings.Count(log.String(), "talks"); got != maxLogged {
+		t.Errorf("got %d lines, want %d", got, maxLogged)
+	}
+}
+
+// A server that reports a change and never says which is asked less and less often.
+func TestListsThatAreNeverGivenAreAskedForNowAndThen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var lists atomic.Int64
+		server := sdk.NewServer(&sdk.Implementation{Name: "stubborn"}, &sdk.ServerOptions{
+			Capabilities: &sdk.ServerCapabilities{Tools: &sdk.ToolCapabilities{ListChanged: true}},
+		})
+		server.AddReceivingMiddleware(func(next sdk.MethodHandler) sdk.MethodHandler {
+			return func(ctx context.Context, method string, req sdk.Request) (sdk.Result, error) {
+				if method == "tools/list" {
+					lists.Add(1)
+					return nil, errors.New("not now")
+				}
+				return next(ctx, method, req)
+			}
+		})
+		set := Open(Options{Dir: t.TempDir()})
+		defer set.Close()
+		s := &session{link: newLink(set, Server{Name: "one"}), changed: make(chan struct{}, 1), over: make(chan struct{})}
+		s.stopping, s.stop = context.WithCancelCause(t.Context())
+		s.life, s.cut = context.WithCancel(t.Context())
+		ours, theirs := sdk.NewInMemoryTransports()
+		_, err := server.Connect(t.Context(), theirs, nil)
+		hosttest.Must(t, err)
+		s.client, err = s.newClient().Connect(t.Context(), ours, &sdk.ClientSessionOptions{ProtocolVersion: olderRevision})
+		hosttest.Must(t, err)
+		go s.run() // ends when it is stopped
+		s.relist()
+		time.Sleep(time.Hour)
+		if got, most := lists.Load(), int64(10+time.Hour/maxBackoff); got < most/2 || got > most {
+			t.Errorf("got %d lists in an hour, want at most %d and half of that", got, most)
+		}
+		s.stop(errClosed)
+		<-s.over
+	})
 }
 
 func TestQuestionsAreAskedNowAndThen(t *testing.T) {

@@ -25,8 +25,10 @@ const (
 	firstDelay = 6 * time.Second
 	againDelay = time.Second
 
-	// What one server may have said in the open, and ask of people, in quotaWindow.
+	// What one server may have said in the open and in the log, and ask of people, in
+	// quotaWindow.
 	maxStatuses = 20
+	maxLogged   = 200
 	maxAsks     = 60
 	quotaWindow = time.Minute
 	statusTime  = 10 * time.Second // for a status to be taken
@@ -76,13 +78,13 @@ type quota struct {
 	used  int
 }
 
-// take reports whether there is room for one more.
-func (q *quota) take(most int) bool {
+// take counts one more and returns how many there are in the window.
+func (q *quota) take() int {
 	if now := time.Now(); now.Sub(q.since) > quotaWindow {
 		q.since, q.used = now, 0
 	}
 	q.used++
-	return q.used <= most
+	return q.used
 }
 
 func newLink(s *Set, server Server) *link {
@@ -248,21 +250,38 @@ func (l *link) unavailable(err error) error {
 }
 
 // say tells clients something about the server, as far as it has not had its share
-// of their attention. The log learns why; err may be nil.
+// of their attention, which they are told once. The log learns more, and why; err
+// may be nil.
 func (l *link) say(text string, err error) {
-	text = l.title + " " + text
 	l.mu.Lock()
-	share := l.said.take(maxStatuses)
+	n := l.said.take()
 	l.mu.Unlock()
-	if !share {
-		return
+	if n <= maxLogged {
+		l.note(text, err)
 	}
+	switch {
+	case n <= maxStatuses:
+		l.set.publish(l.title + " " + text)
+	case n == maxStatuses+1:
+		l.set.publish(l.title + " says more than is shown; the server's log has more")
+	}
+}
+
+// insist tells clients what they have to know whatever else the server says. Its
+// callers bound how often.
+func (l *link) insist(text string) {
+	l.note(text, nil)
+	l.set.publish(l.title + " " + text)
+}
+
+// note writes to the log what clients are told of the server.
+func (l *link) note(text string, err error) {
+	text = l.title + " " + text
 	if err == nil {
 		l.log.Info(text)
 	} else {
 		l.log.Warn(text, "error", l.redact(err))
 	}
-	l.set.publish(text)
 }
 
 // listed returns the tools, and sees to it that they will be known.
@@ -339,7 +358,7 @@ func differences(before, after []Tool) string {
 func (l *link) mayAsk() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.wanted.take(maxAsks)
+	return l.wanted.take() <= maxAsks
 }
 
 // asks counts a question that opens, and its end.

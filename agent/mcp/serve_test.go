@@ -61,7 +61,7 @@ func serve(kind string) {
 				return
 			}
 		}
-	case "old", "old and strict", "greeting", "ends", "deaf", "flood", "requests", "eager", "unsteady":
+	case "old", "old and strict", "greeting", "ends", "deaf", "flood", "requests", "eager", "unsteady", "swap":
 		serveByHand(kind)
 	}
 }
@@ -137,6 +137,12 @@ func serveByHand(kind string) {
 					fmt.Fprintf(out, `{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%q,"progress":%d}}`+"\n", m.Params.Meta.Token, i)
 					fmt.Fprintln(out, `{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
 				}
+			case "swap":
+				for i := range maxStatuses + 10 {
+					say(`{"jsonrpc":"2.0","id":"s%d","method":"sampling/createMessage","params":{"messages":[],"maxTokens":1}}`, i)
+					lines.Scan() // the refusal
+				}
+				say(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
 			case "requests":
 				for i := range 1000 {
 					say(`{"jsonrpc":"2.0","id":"q%d","method":"elicitation/create","params":{"mode":"form","message":"%d?"}}`, i, i)

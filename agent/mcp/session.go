@@ -33,12 +33,9 @@ const (
 )
 
 // relistPause is the least time between two lists of tools: some servers report a
-// change whenever they are asked for the list. relistRetry is that after a list that
-// was not given.
-const (
-	relistPause = time.Second
-	relistRetry = 3 * time.Second
-)
+// change whenever they are asked for the list. After lists that were not given it
+// grows as that between attempts to connect does.
+const relistPause = time.Second
 
 // closePatience is how long an orderly end may take before it becomes another.
 const closePatience = 2 * time.Second
@@ -152,18 +149,19 @@ func (s *session) run() {
 	gone := make(chan error, 1)
 	wg.Go(func() { gone <- s.client.Wait() }) // ends with the connection, which close sees to
 	var err error
-	changed, failed, pause := s.changed, false, time.NewTimer(0)
+	changed, failures, pause := s.changed, 0, time.NewTimer(0)
 	defer pause.Stop()
 	for s.stopping.Err() == nil {
 		select {
 		case <-changed:
 			changed = nil
-			failed = !s.refresh(failed)
-			pause.Reset(relistPause)
-			if failed {
+			if s.refresh(failures > 0) {
+				failures = 0
+			} else {
+				failures++
 				s.again()
-				pause.Reset(relistRetry)
 			}
+			pause.Reset(max(relistPause, backoff(failures)))
 		case <-pause.C:
 			changed = s.changed
 		case err = <-gone:
@@ -298,7 +296,7 @@ func (s *session) list(ctx context.Context) error {
 		params = &sdk.ListToolsParams{Cursor: res.NextCursor}
 	}
 	if changes := s.link.setTools(tools); changes != "" {
-		s.link.say("has other tools now: "+s.link.hide(changes), nil)
+		s.link.insist("has other tools now: " + s.link.hide(changes)) // once in relistPause at the most
 	}
 	if len(left) > 0 {
 		s.link.say(fmt.Sprintf("has %s that nobody is offered: %s", toolCount(len(left)), s.link.hide(label(strings.Join(left, ", ")))), nil)

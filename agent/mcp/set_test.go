@@ -379,8 +379,8 @@ func TestQuestionsWithoutEndAreRefused(t *testing.T) {
 	awaitStatus(t, h, "too many questions are open")
 	close(crowded)
 	says(t, result(t, done), "went, 1000 refused")
-	if got := strings.Count(statuses(h), "\n"); got > maxStatuses {
-		t.Errorf("got %d statuses, want at most %d", got, maxStatuses)
+	if got := strings.Count(statuses(h), "\n"); got > maxStatuses+1 {
+		t.Errorf("got %d statuses, want at most %d and that there is more", got, maxStatuses)
 	}
 }
 
