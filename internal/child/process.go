@@ -54,8 +54,9 @@ type Process struct {
 
 	stdin, stdout, stderr *os.File
 
-	queue  chan []byte // lines for stdin; never closed
-	queued atomic.Int64
+	queue   chan []byte // lines for stdin; never closed
+	queued  atomic.Int64
+	written chan struct{} // closed when no more of them are passed on
 
 	ends, kills sync.Once
 	grace       time.Duration // until it is made to end; valid once ending is closed
@@ -75,7 +76,7 @@ type Process struct {
 // NewProcess returns a process that is to run cmd, whose streams are not set.
 func NewProcess(cmd *exec.Cmd, o ProcessOptions) *Process {
 	p := &Process{
-		cmd: cmd, opts: o, queue: make(chan []byte, maxQueue),
+		cmd: cmd, opts: o, queue: make(chan []byte, maxQueue), written: make(chan struct{}),
 		ending: make(chan struct{}), killed: make(chan struct{}), done: make(chan struct{}),
 	}
 	p.life, p.die = context.WithCancel(context.Background())
@@ -183,9 +184,12 @@ func (p *Process) note(cause error) {
 }
 
 // Send queues a line, with its end, for the process. It does not block: a process
-// that leaves 256 lines or 64 MiB unread is killed. Lines for one that has ended
-// are dropped.
+// that leaves 256 lines or 64 MiB unread is killed. Lines for one that has ended, or
+// whose input has because it is to end, are dropped.
 func (p *Process) Send(line []byte) error {
+	if p.closed() {
+		return nil
+	}
 	size := int64(len(line))
 	if p.queued.Add(size) <= maxQueueBytes {
 		select {
@@ -198,6 +202,21 @@ func (p *Process) Send(line []byte) error {
 	err := fmt.Errorf("%s does not read its input", p.opts.Name)
 	p.Kill(err)
 	return err
+}
+
+// closed reports whether the process is to end and its input has ended.
+func (p *Process) closed() bool {
+	select {
+	case <-p.written:
+	default:
+		return false
+	}
+	select {
+	case <-p.ending:
+		return true
+	default: // it closed its input itself, and goes on
+		return false
+	}
 }
 
 // End has the process end: its input ends after what is queued, which asks it to,
@@ -269,6 +288,7 @@ func (p *Process) LastWords() string {
 // write passes the queue on to the process and closes its input in the end.
 func (p *Process) write() {
 	defer p.stdin.Close()
+	defer close(p.written)
 	for {
 		line, ok := p.next()
 		if !ok {

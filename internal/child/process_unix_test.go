@@ -149,6 +149,22 @@ func TestProcessesThatDoNotReadAreEnded(t *testing.T) {
 	}
 }
 
+// Nobody is to lose their grace because something is still said to them.
+func TestLinesAfterTheEndOfTheInputAreDropped(t *testing.T) {
+	t.Parallel()
+	s := run(t, "while read line; do :; done; echo over; exec sleep 1000", nil)
+	s.End(time.Hour, errLate)
+	s.says(t, "over")
+	for i := range 2 * maxQueue {
+		if err := s.Send([]byte("x\n")); err != nil {
+			t.Fatalf("got %v at line %d, want it dropped", err, i)
+		}
+	}
+	if err := s.Failure(); err != nil {
+		t.Errorf("got the end %v, want none yet", err)
+	}
+}
+
 // What it left behind has the output open, which ends all the same.
 func TestNothingIsLeftOfAProcess(t *testing.T) {
 	t.Parallel()
