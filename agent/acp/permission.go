@@ -308,7 +308,7 @@ func wishes(out contracts.Outcome) (wish, error) {
 	return wish{}, nil
 }
 
-// readWish reads one wish.
+// readWish reads one wish. It may have a reason, which the program cannot be told.
 func readWish(text string) (w wish, err error) {
 	var fields map[string]any
 	if json.Unmarshal([]byte(text), &fields) != nil {
@@ -317,11 +317,13 @@ func readWish(text string) (w wish, err error) {
 	for _, name := range slices.Sorted(maps.Keys(fields)) {
 		value, isText := fields[name].(string)
 		switch {
-		case fields[name] == nil:
+		case fields[name] == nil, name == "reason" && isText:
 		case name == "option_id" && isText:
 			w.option = value
 		case name == "remember" && value == "session":
 			w.session = true
+		case name == "rule":
+			return w, errors.New("rules are not for this agent")
 		default:
 			return w, fmt.Errorf("%q is no wish that is known, or has another value than it may have", head(name, maxKind))
 		}

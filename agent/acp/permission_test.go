@@ -247,6 +247,8 @@ func TestAnswersMayCarryAWish(t *testing.T) {
 		{all, out(denied, `{"option_id":"A"}`), "r"},
 		{all, out(approved, `{}`), "a"},
 		{all, out(approved, `{"option_id":null,"remember":"session"}`), "A"},
+		{all, out(approved, `{"reason":"It is safe."}`), "a"},
+		{all, out(denied, `{"remember":"session","reason":"It is not."}`), "R"},
 		{all, out(approved, `nonsense`), "a"},
 		{all[:1], out(approved, ""), "A"},
 		{all[1:3], out(denied, `{"remember":"session"}`), "r"},
@@ -270,7 +272,7 @@ func TestAnswersMayCarryAWish(t *testing.T) {
 func TestWishThatCannotBeReadIsNoConsent(t *testing.T) {
 	for _, reason := range []string{
 		`{"option_id":"zzz"}`, ` {"remember":"session"`, `{"remember":"for ever"}`, `{"Remember":"session"}`,
-		`{"remember":true}`, `{"option":"a"}`, `{"option_id":"a","rule":"bash"}`, `{"option_id":"a"} {}`, `{`,
+		`{"remember":true}`, `{"option":"a"}`, `{"reason":1}`, `{"option_id":"a"} {}`, `{`,
 	} {
 		t.Run(reason, func(t *testing.T) {
 			s := open(t, setup{})
@@ -282,6 +284,10 @@ func TestWishThatCannotBeReadIsNoConsent(t *testing.T) {
 			s.replies(t, no)
 			s.says(t, "The answer counts as a denial: ")
 		})
+	}
+	o, remark := choose([]choice{{Kind: "allow_once"}, {Kind: "reject_always"}, {Kind: "reject_once"}}, contracts.Outcome{Verdict: contracts.VerdictApproved, Reason: `{"remember":"session","rule":"bash"}`})
+	if o == nil || o.Kind != "reject_once" || remark != "The answer counts as a denial: rules are not for this agent" {
+		t.Errorf("got option %v and remark %q, want a denial once, and that there are no rules", o, remark)
 	}
 	always := []choice{{ID: "a", Kind: "allow_once"}, {ID: "R", Kind: "reject_always"}}
 	if o, remark := choose(always, contracts.Outcome{Verdict: contracts.VerdictApproved, Reason: "{"}); o != nil || remark == "" {
