@@ -59,8 +59,8 @@ type Options struct {
 	// Empty keeps nothing.
 	StateDir string
 
-	// SessionID and Version are told to providers of models and to MCP servers.
-	// Empty ones are not.
+	// SessionID and Version are told to providers of models and to MCP servers, and
+	// Version to acp: agents. Empty ones are not.
 	SessionID, Version string
 
 	// Servers are the MCP servers that agents may use.
@@ -128,7 +128,7 @@ func Open(spec string, o Options) (Agent, error) {
 	}
 	return acp.New(argv, acp.Options{
 		Dir: o.Dir, Shell: o.Shell, EnvPass: o.EnvPass, Hosted: o.Hosted,
-		StateDir: o.StateDir, Servers: handed(o), Log: o.Log,
+		StateDir: o.StateDir, Version: o.Version, Servers: handed(o), Log: o.Log,
 	}), nil
 }
 

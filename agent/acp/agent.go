@@ -39,6 +39,9 @@ type Options struct {
 	// only.
 	StateDir string
 
+	// Version is that of this program, as the other one is told it.
+	Version string
+
 	// Servers are the MCP servers that the program is to use. Those of a kind
 	// that it does not support are left out, which is said.
 	Servers []Server

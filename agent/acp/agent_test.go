@@ -140,7 +140,7 @@ func (s *stand) received(t *testing.T, method string) (n int) {
 func TestProgramIntroducesItself(t *testing.T) {
 	s := newStand(t, setup{Begun: map[string]any{"configOptions": []any{
 		map[string]any{"id": "m", "category": "model", "type": "select", "currentValue": "large"},
-	}}}, Options{})
+	}}}, Options{Version: "1.2.3"})
 	info := s.start(t)
 	if info.Model != "large" || info.Provider != "fake" || info.Executor != contracts.ExecutorLive {
 		t.Errorf("got %+v, want the model and the name of the program", info)
@@ -148,7 +148,7 @@ func TestProgramIntroducesItself(t *testing.T) {
 	hello := strings.Join(noted(t, s.notes, "received"), "\n")
 	for _, want := range []string{
 		`"protocolVersion":1`, `"readTextFile":true`, `"writeTextFile":true`, `"terminal":true`,
-		`"elicitation":{"form":{},"url":{}}`, `"name":"maestro"`, `"cwd":"` + s.dir + `"`, `"mcpServers":[]`,
+		`"elicitation":{"form":{},"url":{}}`, `"name":"maestro"`, `"version":"1.2.3"`, `"cwd":"` + s.dir + `"`, `"mcpServers":[]`,
 	} {
 		if !strings.Contains(hello, want) {
 			t.Errorf("the program received\n%s\nwant %s in it", hello, want)

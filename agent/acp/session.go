@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"runtime/debug"
 	"slices"
 	"strings"
 
@@ -90,7 +89,7 @@ func (p *peer) initialize(ctx context.Context) error {
 	}
 	err := p.call(ctx, acp.AgentMethodInitialize, acp.InitializeRequest{
 		ProtocolVersion: acp.ProtocolVersionNumber,
-		ClientInfo:      &acp.Implementation{Name: "maestro", Title: new("Maestro"), Version: version()},
+		ClientInfo:      &acp.Implementation{Name: "maestro", Title: new("Maestro"), Version: p.a.opts.Version},
 		ClientCapabilities: acp.ClientCapabilities{
 			Fs: acp.FileSystemCapabilities{ReadTextFile: true, WriteTextFile: true}, Terminal: true,
 			Elicitation: &acp.ElicitationCapabilities{Form: &acp.ElicitationFormCapabilities{}, Url: &acp.ElicitationUrlCapabilities{}},
@@ -114,14 +113,6 @@ func (p *peer) initialize(ctx context.Context) error {
 	defer p.mu.Unlock()
 	p.name = cmp.Or(shown(init.Info.Name, maxLabel), p.name)
 	return nil
-}
-
-// version is that of this program.
-func version() string {
-	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
-		return info.Main.Version
-	}
-	return "devel"
 }
 
 // open goes on with the session of an earlier process if there is one and the
@@ -225,7 +216,7 @@ const (
 	maxSetting  = 64 << 10 // bytes of an option's values
 )
 
-// kept are the options that are looked at: the first of each category that says
+// kept are the options that are looked at, maxSettings at the most: those that say
 // which model answers, and how much it thinks.
 func kept(all list[option]) (some []option) {
 	for _, o := range all.kept {

@@ -178,7 +178,7 @@ func (p *peer) follow(r *run, c *call, id string) {
 	p.output(c, t.text())
 }
 
-// find returns a terminal that the program has.
+// terminal returns one that the program has.
 func (p *peer) terminal(id string) (*terminal, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
