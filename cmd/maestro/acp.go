@@ -231,13 +231,19 @@ func start(s settings, log *slog.Logger) (*lodging, error) {
 }
 
 // openSoon opens a session. An editor that starts this program anew may do so while
-// its predecessor ends, which then still has the session.
+// its predecessor ends, which then still has the session. ctx ends the wait for that.
 func (m *sessions) openSoon(ctx context.Context, key hub.Key, wish hub.Wish) (*hub.Hub, error) {
 	taken := &contracts.Error{Code: contracts.CodeRuntimeOwnedElsewhere}
-	for late := time.Now().Add(leavePatience); ; time.Sleep(leavePatience / 200) {
+	late := time.Now().Add(leavePatience)
+	for {
 		h, err := m.open(ctx, key, wish)
 		if !errors.Is(err, taken) || time.Now().After(late) {
 			return h, err
+		}
+		select {
+		case <-time.After(leavePatience / 200):
+		case <-ctx.Done():
+			return nil, err
 		}
 	}
 }

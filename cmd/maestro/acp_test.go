@@ -17,11 +17,14 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	acp "github.com/coder/acp-go-sdk"
 
 	"github.com/seed-028515a8/maestro/client"
 	"github.com/seed-028515a8/maestro/contracts"
+	"github.com/seed-028515a8/maestro/hub"
 )
 
 // An editing is an editor that has started maestro acp.
@@ -792,4 +795,28 @@ func TestEditorIsToldThatItsServersAreNotUsed(t *testing.T) {
 	}
 	e.until("thought: The editor's MCP servers are not used")
 	e.leaves(0)
+}
+
+// A predecessor that does not end is waited for, as long as somebody wants that.
+func TestWaitForAPredecessorEndsWithWhoWaits(t *testing.T) {
+	m, key := newShelf(t).sessions, hub.Key{ID: "held"}
+	store, err := m.store(key, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	synctest.Test(t, func(t *testing.T) {
+		for patience, want := range map[time.Duration]time.Duration{time.Millisecond: time.Millisecond, time.Hour: leavePatience} {
+			ctx, cancel := context.WithTimeout(t.Context(), patience)
+			begun := time.Now()
+			_, err := m.openSoon(ctx, key, hub.Wish{})
+			if !errors.Is(err, &contracts.Error{Code: contracts.CodeRuntimeOwnedElsewhere}) {
+				t.Errorf("got %v, want that another has the session", err)
+			}
+			if got := time.Since(begun); got < want || got > want+leavePatience/200 {
+				t.Errorf("got an end after %v, want it after %v", got, want)
+			}
+			cancel()
+		}
+	})
 }
