@@ -51,8 +51,12 @@ func newNative(name string, o Options) (Agent, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, rule := range rules.Strangers() {
-		o.Log.Warn("a rule is about a tool that only a client may have", slog.String("rule", rule))
+	var names []string
+	for _, s := range o.Servers {
+		names = append(names, s.Name)
+	}
+	for _, d := range rules.Doubts(names) {
+		o.Log.Warn("a rule may match nothing", slog.String("rule", d.Rule), slog.String("why", d.Why))
 	}
 	work, err := workspace.Open(o.Dir, workspace.Options{})
 	if err != nil {

@@ -22,6 +22,7 @@ import (
 
 	"github.com/seed-028515a8/maestro/agent/hosttest"
 	"github.com/seed-028515a8/maestro/agent/llm"
+	"github.com/seed-028515a8/maestro/agent/mcp"
 	"github.com/seed-028515a8/maestro/contracts"
 	"github.com/seed-028515a8/maestro/internal/localmodel"
 )
@@ -520,8 +521,9 @@ func TestNativeNamesAreChecked(t *testing.T) {
 func TestRuleAboutAToolOfNobodyIsWarnedOf(t *testing.T) {
 	var log strings.Builder
 	_, err := Open("llm:anthropic/m", Options{
-		Dir: t.TempDir(), ModelURL: "http://127.0.0.1:1", Allow: []string{"bash(ls:*)"}, Deny: []string{"nosuchtool"},
-		Log: slog.New(slog.NewTextHandler(&log, nil)),
+		Dir: t.TempDir(), ModelURL: "http://127.0.0.1:1", Allow: []string{"bash(ls:*)"}, Deny: []string{"nosuchtool", "mcp__everything__*"},
+		Servers: []mcp.Server{{Name: "everything", Command: "true"}},
+		Log:     slog.New(slog.NewTextHandler(&log, nil)),
 	})
 	hosttest.Must(t, err)
 	if got := log.String(); strings.Count(got, "\n") != 1 || !strings.Contains(got, "level=WARN") || !strings.Contains(got, "rule=nosuchtool") {

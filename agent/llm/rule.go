@@ -66,12 +66,9 @@ func ParseRules(allowed, asked, denied []string) (Rules, error) {
 		decision decision
 	}{{allowed, allow}, {asked, ask}, {denied, deny}} {
 		for _, text := range group.texts {
-			r, err := parseRule(text, group.decision)
+			r, err := checkedRule(text, group.decision)
 			if err != nil {
 				return Rules{}, err
-			}
-			if why := r.slip(); why != "" {
-				return Rules{}, fmt.Errorf("rule %q: %s", r.text, why)
 			}
 			rules.rules = append(rules.rules, r)
 		}

@@ -1,8 +1,14 @@
 package llm
 
 import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
 	"maps"
+	"os"
 	"path"
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -11,6 +17,19 @@ import (
 // has without meaning it.
 const shellSigns = "|;&<>()`$\"'\\\n"
 
+// checkedRule is [parseRule] for what a person wrote: a rule that can never match
+// is an error.
+func checkedRule(text string, d decision) (rule, error) {
+	r, err := parseRule(text, d)
+	if err != nil {
+		return rule{}, err
+	}
+	if why := r.slip(); why != "" {
+		return rule{}, fmt.Errorf("rule %q: %s", r.text, why)
+	}
+	return r, nil
+}
+
 // slip says why a rule can never match, "" if it may: an operator who takes it for
 // a protection must not find out from what was run.
 func (r rule) slip() string {
@@ -18,16 +37,17 @@ func (r rule) slip() string {
 		return why
 	}
 	key, own := ownSubjects[r.tool]
-	clean := path.Clean(r.pattern)
 	switch {
+	case strings.HasSuffix(r.pattern, ": *"):
+		return ":* is written without a blank, as in bash(git status:*)"
 	case r.tool == bashTool:
 		return r.slipOfCommand()
 	case own && key == "":
 		return "calls of " + r.tool + " have no command and no path; name the tool alone"
 	case own && r.words != nil:
 		return "a path does not end in :*; want one as in " + r.tool + "(src/**)"
-	case own && (strings.HasPrefix(clean, "~") || clean == ".." || strings.HasPrefix(clean, "../")):
-		return "want a path below the workspace root, or an absolute one"
+	case own:
+		return slipOfPath(r.pattern)
 	case r.words != nil && r.decision == allow && !r.about(bashTool):
 		return ":* allows only commands of bash; name the tool alone, or the whole line"
 	}
@@ -52,6 +72,40 @@ func slipOfName(name string) string {
 	if strings.HasPrefix(lower, serverPrefix) && !strings.HasPrefix(name, serverPrefix) {
 		return "the names of servers' tools begin with " + serverPrefix
 	}
+	rest, ofServer := strings.CutPrefix(name, serverPrefix)
+	server, tool, _ := strings.Cut(rest, nameDivider)
+	if ofServer && tool == "" && !strings.Contains(name, "*") {
+		return "that is no tool; for all of a server write " + serverPrefix + server + nameDivider + "*"
+	}
+	return ""
+}
+
+// slipOfPath is slip for a pattern of paths for a tool of ours.
+func slipOfPath(pattern string) string {
+	clean := path.Clean(pattern)
+	if strings.HasPrefix(clean, "~") || clean == ".." || strings.HasPrefix(clean, "../") {
+		return "want a path below the workspace root, or an absolute one"
+	}
+	return slipOfSigns(pattern)
+}
+
+var (
+	choices   = regexp.MustCompile(`\{[^}]*,.*\}|,\s|\|`)
+	variables = regexp.MustCompile(`\$(\{|[A-Z][A-Z_])`)
+)
+
+// slipOfSigns is slip for what means something in the paths of other programs.
+func slipOfSigns(pattern string) string {
+	switch {
+	case choices.MatchString(pattern):
+		return "a rule has one path; write one for each, as in read(**/*.key) and read(**/*.pem)"
+	case strings.HasPrefix(pattern, "!"):
+		return "a pattern has no !; write one rule for all paths and a longer one for those that differ"
+	case variables.MatchString(pattern):
+		return "a path has no variables; write it out"
+	case strings.Contains(pattern, "://"):
+		return "want a path, not an address; for file:///x write /x"
+	}
 	return ""
 }
 
@@ -72,18 +126,73 @@ func (r rule) slipOfCommand() string {
 	return ""
 }
 
-// serverPrefix begins the names of the tools of MCP servers.
-const serverPrefix = "mcp__"
+// The names of the tools of MCP servers are mcp__SERVER__TOOL.
+const (
+	serverPrefix = "mcp__"
+	nameDivider  = "__"
+)
 
-// Strangers returns the rules that name a tool which is neither ours nor a
-// server's. They count for a client's tool of that name, or for none.
-func (p Rules) Strangers() []string {
-	var texts []string
+// A Doubt is a rule, as it was written, that may match nothing, and why.
+type Doubt struct{ Rule, Why string }
+
+// Doubts returns the rules that may match nothing: not by how they are written
+// alone, which is an error of [ParseRules], but by which MCP servers and files
+// there are.
+func (p Rules) Doubts(servers []string) []Doubt {
+	var doubts []Doubt
 	for _, r := range p.rules {
-		_, own := ownSubjects[r.tool]
-		if !own && !strings.Contains(r.tool, "*") && !strings.HasPrefix(r.tool, serverPrefix) {
-			texts = append(texts, r.text)
+		if why := cmp.Or(doubtOfName(r.tool, servers), r.doubtOfPath()); why != "" {
+			doubts = append(doubts, Doubt{r.text, why})
 		}
 	}
-	return texts
+	return doubts
+}
+
+// doubtOfName says why no tool may have a name, "" if one does or may.
+func doubtOfName(name string, servers []string) string {
+	for tool := range ownSubjects {
+		if matchText(name, tool) {
+			return ""
+		}
+	}
+	head, _, starred := strings.Cut(name, "*")
+	mayBegin := func(begin string) bool {
+		return strings.HasPrefix(head, begin) || starred && strings.HasPrefix(begin, head)
+	}
+	switch {
+	case !mayBegin(serverPrefix):
+		return "only a client may have such a tool"
+	case strings.HasPrefix(serverPrefix, head): // any server's
+		return ""
+	}
+	for _, server := range servers {
+		if mayBegin(serverPrefix + badInNames.ReplaceAllString(server, "_") + nameDivider) {
+			return ""
+		}
+	}
+	return "no server of that name is configured"
+}
+
+// doubtOfPath says why no file may match, "" if one may or the rule is about
+// commands. The tools of others may take either.
+func (r rule) doubtOfPath() string {
+	_, own := ownSubjects[r.tool]
+	if r.tool == bashTool || r.words != nil || !own && strings.ContainsAny(r.pattern, blanks) {
+		return ""
+	}
+	if why := slipOfSigns(r.pattern); why != "" {
+		return why
+	}
+	if strings.ContainsAny(r.pattern, "[]{}?,") {
+		return "in a path only * is special; [ ] { } ? and , are part of a name"
+	}
+	below, absolute := strings.CutPrefix(r.pattern, "/")
+	top, _, _ := strings.Cut(below, "/")
+	if !own || !absolute || strings.Contains(top, "*") {
+		return ""
+	}
+	if _, err := os.Lstat("/" + top); errors.Is(err, fs.ErrNotExist) {
+		return "there is no /" + top + "; a path below the workspace begins without a slash"
+	}
+	return ""
 }

@@ -376,6 +376,19 @@ func TestRulesThatCanNeverMatchAreErrors(t *testing.T) {
 		"read(../secret)":    "absolute",
 		"read(src/../../x)":  "absolute",
 		"ask_user(anything)": "name the tool alone",
+
+		"mcp__everything":   "write mcp__everything__*",
+		"mcp__everything__": "write mcp__everything__*",
+
+		"read(**/*.{key,pem})":      "one for each",
+		"read(README.md, go.mod)":   "one for each",
+		"edit(**/*.go|**/*.md)":     "one for each",
+		"edit(!src/**)":             "has no !",
+		"read($HOME/x)":             "no variables",
+		"read(/home/${USER}/x)":     "no variables",
+		"write(file:///x)":          "write /x",
+		"bash(git push: *)":         "without a blank",
+		"mcp__sh__run(git push: *)": "without a blank",
 	} {
 		if _, err := ParseRules(nil, nil, []string{text}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: got %v, want an error that says %q", text, err, want)
@@ -390,16 +403,31 @@ func TestRulesThatCanNeverMatchAreErrors(t *testing.T) {
 			t.Errorf("allow %q: got %v, want an error that says %q", text, err, want)
 		}
 	}
-	for _, text := range []string{"*", "b*", "mcp__a__B", "m*", "Deploy", "bash(ls)", "bash(a && b)", "bash(rm *)", "bash(*)", "mcp__sh__run(rm:*)", "mcp__f__x(~/x)", "read(/etc/**)", "read(~x/../y)", "*(src/**)"} {
+	for _, text := range []string{"*", "b*", "mcp__a__B", "m*", "Deploy", "bash(ls)", "bash(a && b)", "bash(rm *)", "bash(*)", "mcp__sh__run(rm:*)", "mcp__f__x(~/x)", "read(/etc/**)", "read(~x/../y)", "*(src/**)",
+		"mcp__*", "mcp__every*", "read(app/[id]/page.tsx)", "read(routes/$id.tsx)", "read({id}/x)", "read(a,v)", "mcp__sh__run(a | b)", "bash(echo {a,b})", "bash(echo a: b)"} {
 		if _, err := ParseRules(nil, nil, []string{text}); err != nil {
 			t.Errorf("%q: %v", text, err)
 		}
 	}
 }
 
-func TestRulesAboutNobodysToolAreTold(t *testing.T) {
-	rules := parsed(t, "bash(ls:*) + deploy", "mcp__a__b + x*", "ask_user + nosuchtool(a)")
-	if got := strings.Join(rules.Strangers(), " + "); got != "deploy + nosuchtool(a)" {
-		t.Errorf("got %q, want the rules of clients' tools", got)
+func TestRulesThatMayMatchNothingAreTold(t *testing.T) {
+	for text, want := range map[string]string{
+		"deploy": "only a client", "nosuchtool(a)": "only a client", "mpc__files__*": "only a client",
+		"mcp__everythng__*": "no server", "mcp__everythng__echo": "no server", "mcp__everythingy*": "no server",
+		"read(**/*.[ch])": "only * is special", "read(a?)": "only * is special", "read(a,v)": "only * is special",
+		"mcp__everything__read(*.{a,b})": "one for each", "read(/no-such-place/**)": "without a slash", "read(/no-such-place)": "without a slash",
+
+		"mcp__everything__*": "", "mcp__everything__echo": "", "mcp__my_own__x": "", "mcp__every*": "", "mcp__*": "", "m*": "", "*echo": "",
+		"bash(ls:*)": "", "ask_user": "", "e*t": "", "bash(ls *.[ch])": "", "mcp__everything__sh(a | b ?)": "", "read(/)": "", "read(/*/x)": "",
+		"read(src/**)": "", "read(/etc/**)": "",
+	} {
+		got := parsed(t, "", "", text).Doubts([]string{"everything", "my own"})
+		switch {
+		case want == "" && len(got) > 0:
+			t.Errorf("%q: got %+v, want no doubt", text, got)
+		case want != "" && (len(got) != 1 || got[0].Rule != text || !strings.Contains(got[0].Why, want)):
+			t.Errorf("%q: got %+v, want a doubt that says %q", text, got, want)
+		}
 	}
 }
