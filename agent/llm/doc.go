@@ -39,8 +39,8 @@
 //	{"remember":"session","rule":"bash(go test:*)"}
 //
 // An approval is remembered as a rule that allows, a denial as one that denies.
-// Without a rule exactly this command line or path is meant; a call of a tool that
-// is not ours needs one. A rule must match the call that was asked about, and never
+// Without a rule exactly this command line or path is meant, if it is denied with
+// all below it; a call of a tool that is not ours needs one. A rule must match the call that was asked about, and never
 // overrides one of the operator's that denies. Nothing is remembered of a call
 // whose arguments were too long to be shown whole.
 //

@@ -35,6 +35,8 @@ type Rules struct{ rules []rule }
 //	bash(make check)     exactly this command line
 //	bash(rm*)            commands of this form; * is any text, and nothing is allowed so
 //	edit(src/**)         paths below the workspace root; * stops at slashes, ** does not
+//	read(secret)         this path and, denied or asked about, all below it
+//	read(secret/)        all below a directory, and itself
 //	read(/etc/**)        absolute paths
 //
 // Of the rules that match a call the most specific one decides: one with a
@@ -257,8 +259,8 @@ func (r rule) matchesPlace(p place) bool {
 	if strings.HasPrefix(pattern, "/") {
 		name = p.abs
 	}
-	if strings.HasSuffix(pattern, "/") {
-		pattern += "**"
+	if strings.HasSuffix(pattern, "/") || r.decision != allow && !strings.Contains(pattern, "*") {
+		pattern += "/**" // what keeps from a directory keeps from what is in it
 	}
 	return name != "" && matchPath(strings.Split(path.Clean(pattern), "/"), strings.Split(name, "/"))
 }
