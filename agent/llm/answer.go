@@ -112,7 +112,11 @@ func (r *run) heed(c *call, out contracts.Outcome, w wish) (string, error) {
 	if text == "" {
 		return "", fmt.Errorf(`such a call can be remembered only by a rule that the answer names, as in {"remember":"session","rule":%q}`, c.Tool)
 	}
-	parsed, err := parseRule(text, d)
+	read := parseRule
+	if w.Rule != "" {
+		read = checkedRule
+	}
+	parsed, err := read(text, d)
 	if err != nil {
 		return "", err
 	}
@@ -171,7 +175,7 @@ func (r *run) ruled(work contracts.Work) (text string, ok bool, err error) {
 	case word != forgetPrompt:
 		return "", false, nil
 	}
-	at := slices.IndexFunc(r.journal.rules, func(m remembered) bool { return m.Rule == rule || m.shown() == rule })
+	at := r.indexOf(rule)
 	if at < 0 {
 		return "There is no rule to forget that reads: " + rule + "\n\n" + r.rulesTold(), true, nil
 	}
@@ -182,6 +186,20 @@ func (r *run) ruled(work contracts.Work) (text string, ok bool, err error) {
 	return "Forgotten: " + was.String(), true, nil
 }
 
+// indexOf returns which remembered rule is meant, -1 if none: one as it was given,
+// or as it is shown, alone or in the list, whatever its blanks became there.
+func (r *run) indexOf(rule string) int {
+	if at := slices.IndexFunc(r.journal.rules, func(m remembered) bool { return m.Rule == rule }); at >= 0 {
+		return at
+	}
+	rule = folded(strings.TrimPrefix(rule, "- "))
+	return slices.IndexFunc(r.journal.rules, func(m remembered) bool {
+		return slices.Contains([]string{folded(m.Rule), folded(m.shown()), folded(m.String())}, rule)
+	})
+}
+
+func folded(text string) string { return strings.Join(strings.Fields(text), " ") }
+
 // rulesTold lists what is remembered.
 func (r *run) rulesTold() string {
 	if len(r.journal.rules) == 0 {
@@ -189,7 +207,7 @@ func (r *run) rulesTold() string {
 	}
 	text := "Remembered for the session; " + forgetPrompt + " RULE takes one back:\n"
 	for _, m := range r.journal.rules {
-		text += "\n- " + m.String()
+		text += "\n- " + strings.ReplaceAll(m.String(), "\n", "\n  ")
 	}
 	return text
 }

@@ -111,6 +111,35 @@ func TestWhatIsRememberedIsShownWithoutSecrets(t *testing.T) {
 	}
 }
 
+func TestRulesAreForgottenAsTheyAreListed(t *testing.T) {
+	for command, forms := range map[string][]string{
+		"make all":          {"bash(make all)", "allow bash(make all)", "- allow bash(make all)"},
+		"make a\n\tmake  b": {"- allow bash(make a\n  \tmake  b)", "allow bash(make a make b)", "bash(make a make b)"},
+	} {
+		for _, form := range forms {
+			host := hosttest.New(t)
+			host.Answer = func(*contracts.ServerRequest) contracts.Outcome {
+				return contracts.Outcome{Verdict: contracts.VerdictApproved, Reason: `{"remember":"session"}`, By: contracts.ResolvedByUser}
+			}
+			m := newFake(t, says("", callOf("a", "bash", string(args(t, map[string]string{"command": command})))), says("Done."))
+			a := start(t, host, Options{Model: m, Tools: []tool.Tool{bash(echo)}})
+			hosttest.Must(t, a.Run(t.Context(), prompt("go")))
+			hosttest.Must(t, a.Run(t.Context(), prompt("/rules")))
+			if listed := "\n- allow bash(" + strings.ReplaceAll(command, "\n", "\n  ") + ")"; !strings.Contains(host.Said(), listed) {
+				t.Errorf("got %q, want %q in it", host.Said(), listed)
+			}
+			hosttest.Must(t, a.Run(t.Context(), prompt("/forget deny "+form)))
+			if strings.Contains(host.Said(), "Forgotten") {
+				t.Errorf("/forget deny %s: got %q, want nothing forgotten", form, host.Said())
+			}
+			hosttest.Must(t, a.Run(t.Context(), prompt("/forget "+form)))
+			if !strings.Contains(host.Said(), "Forgotten: allow bash(make") {
+				t.Errorf("/forget %s: got %q, want it forgotten", form, host.Said())
+			}
+		}
+	}
+}
+
 func TestLateYesThatCannotBeReadIsNone(t *testing.T) {
 	host := hosttest.New(t)
 	host.Earlier = true
