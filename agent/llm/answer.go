@@ -145,7 +145,7 @@ func ruleFor(c *call) string {
 	}
 	if key == commandKey {
 		about = strings.Trim(about, blanks)
-		ok = about != "*" && about != "**" && !strings.HasSuffix(about, ":*")
+		ok = about != "*" && about != "**" && !strings.HasSuffix(about, ":*") && !strings.HasSuffix(about, `\`)
 	} else if strings.ContainsAny(about, "*~") || strings.HasSuffix(about, "/") {
 		ok = false
 	}

@@ -151,6 +151,7 @@ func TestAnswersAreRememberedForTheSession(t *testing.T) {
 		{"this line", `{"remember":"session"}`, "make", contracts.VerdictApproved, 1, "Remembered for the session: allow bash(make)"},
 		{"another line", `{"remember":"session"}`, "make all", contracts.VerdictApproved, 2, "Remembered for the session: allow bash(make)"},
 		{"a rule", `{"remember":"session","rule":"bash(make:*)"}`, "make all", contracts.VerdictApproved, 1, "Remembered for the session: allow bash(make:*)"},
+		{"a line without its comment", `{"remember":"session","rule":"bash(make '#' x)"}`, "make", contracts.VerdictApproved, 2, "Not remembered: "},
 		{"a denial", `{"remember":"session","reason":"no building"}`, "make", contracts.VerdictDenied, 1, "Remembered for the session: deny bash(make)"},
 		{"a rule for something else", `{"remember":"session","rule":"bash(rm:*)"}`, "make", contracts.VerdictApproved, 2, "Not remembered: "},
 		{"a rule that could not be a flag", `{"remember":"session","rule":"bash(mak*)"}`, "make", contracts.VerdictApproved, 2, `Not remembered: rule "bash(mak*)": what is allowed has no * but in :* at the end`},

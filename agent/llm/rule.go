@@ -93,6 +93,10 @@ type rule struct {
 	tool    string   // may have *
 	pattern string   // "" for every call
 	words   []string // of a prefix; nil for an exact line or a path
+
+	// command is what an exact line that is allowed runs, if that is one command of
+	// which the shell decides nothing; nil if the line is more, or less certain.
+	command simpleCommand
 }
 
 func parseRule(text string, d decision) (rule, error) {
@@ -119,8 +123,26 @@ func parseRule(text string, d decision) (rule, error) {
 		r.pattern, r.words = "", nil // every call
 	case !open:
 		r.words = nil
+		if d == allow {
+			r.command = commandIn(r.pattern)
+		}
 	}
 	return r, nil
+}
+
+// commandIn returns the command that a line is, nil if there is more to it. What
+// begins with an assignment or a reserved word is something else once that is quoted.
+func commandIn(line string) simpleCommand {
+	p := parseNested(line, 0)
+	if !p.clear || len(p.commands) != 1 {
+		return nil
+	}
+	command := p.commands[0]
+	varies := slices.ContainsFunc(command, func(w word) bool { return !w.fixed })
+	if first := command[0].text; varies || assignment.MatchString(first) || slices.Contains(reserved, first) {
+		return nil
+	}
+	return command
 }
 
 // about reports whether the rule is about a tool.
@@ -310,10 +332,14 @@ func (r rule) mayRun(command judged) bool {
 }
 
 // begins reports whether a command begins with the rule's words, or has exactly
-// them if the rule is no prefix. Loosely, a program is the same wherever it lies,
+// them if the rule is no prefix. An exact line that is allowed is read as the shell
+// reads it: what is a comment or an operator in it is no word. Loosely, a program is the same wherever it lies,
 // and a word may be more than it says.
 func (r rule) begins(command simpleCommand, loosely bool) bool {
-	if r.globs() {
+	switch {
+	case r.decision == allow && r.words == nil:
+		return r.command != nil && slices.Equal(r.command, command)
+	case r.globs():
 		return r.spans(command)
 	}
 	words := r.wanted()

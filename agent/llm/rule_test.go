@@ -51,6 +51,22 @@ func TestRulesDecideCommands(t *testing.T) {
 		{"bash(git status)", "", "", "git status -s", undecided},
 		{"bash(git status)", "", "", "git status && git  status", allow},
 
+		// A line that is allowed is no other line that has its words once they are quoted.
+		{"bash(rm -f # x)", "", "", "rm -f # x", allow},
+		{"bash(rm -f # x)", "", "", "rm -f '#' x", undecided},
+		{"bash(rm -f\nx)", "", "", "rm -f\nx", allow},
+		{"bash(rm -f\nx)", "", "", "rm -f x", undecided},
+		{"bash(xargs rm -f < x)", "", "", "xargs rm -f '<' x", undecided},
+		{"bash(rm -f 'a b')", "", "", `rm -f "'a" "b'"`, undecided},
+		{"bash(rm -f 'a b')", "", "", `rm -f "a b"`, allow},
+		{"bash(rm -f 'a b')", "", "", "rm -f a b", undecided},
+		{"bash(a; b)", "", "", "a ';' b", undecided},
+		{"bash(ls $X)", "", "", "ls '$X'", undecided},
+		{"bash(A=1 ls)", "", "", "'A=1' ls", undecided},
+		{"bash('!' rm x)", "", "", "! rm x", undecided},
+		{"bash(echo X=1)", "", "", "echo X=1 && echo  X=1", allow},
+		{"bash", "", "bash(rm -f # x)", "rm -f '#' x", deny},
+
 		// Every command of a line counts.
 		{"bash(git status:*)", "", "", "git status && ls", undecided},
 		{"bash(git status:*) + bash(ls:*)", "", "", "git status && ls | ls; ls\nls & ls", allow},
