@@ -167,7 +167,7 @@ func (h *headless) supervise(r *link) {
 
 // mourn tells of a child's death unless the run that it broke does.
 func (h *headless) mourn(r *link) {
-	h.opts.Log.Warn("agent process ended", "error", r.child.Failure(), "stderr", mask.Command(r.child.LastWords()))
+	h.opts.Log.Warn("agent process ended", "error", r.child.Failure(), "stderr", mask.Text(r.child.LastWords()))
 	if !r.broken {
 		h.publish(&contracts.ErrorEvent{Message: r.child.Account().Error(), ErrorType: contracts.ErrorTransient})
 	}

@@ -33,7 +33,7 @@ func newChild(argv []string, o Options, receive func(contracts.Event), refuse fu
 	cmd := exec.Command(argv[0], argv[1:]...)
 	cmd.Dir, cmd.Env = o.Dir, proc.Environ(os.Environ(), o.Hosted, o.EnvPass)
 	return &child{
-		Process: proc.NewProcess(cmd, proc.ProcessOptions{Name: "agent process", Log: mask.Log(o.Log, mask.Command)}),
+		Process: proc.NewProcess(cmd, proc.ProcessOptions{Name: "agent process", Log: mask.Log(o.Log, mask.Text)}),
 		receive: receive, refuse: refuse,
 	}
 }

@@ -193,7 +193,7 @@ func (a *Agent) attempt(ctx context.Context) (*peer, error) {
 		<-p.over
 	}
 	if p.garbage != "" {
-		err = fmt.Errorf("%w; it wrote something that is no message: %q", err, mask.Command(p.garbage))
+		err = fmt.Errorf("%w; it wrote something that is no message: %q", err, mask.Text(p.garbage))
 	}
 	return nil, fmt.Errorf("start agent %s: %w", program, err)
 }

@@ -79,7 +79,7 @@ func newPeer(a *Agent) *peer {
 		a: a, log: a.opts.Log, over: make(chan struct{}), name: filepath.Base(a.argv[0]),
 		requests: map[string]context.CancelFunc{}, strayed: map[string]bool{},
 	}
-	p.proc = proc.NewProcess(cmd, proc.ProcessOptions{Name: "agent process", Log: mask.Log(a.opts.Log, mask.Command)})
+	p.proc = proc.NewProcess(cmd, proc.ProcessOptions{Name: "agent process", Log: mask.Log(a.opts.Log, mask.Text)})
 	p.conn = rpc.New(rpc.Options{Send: p.proc.Send, Serve: p.serve, Bad: p.bad, MaxBad: maxGarbage})
 	p.life = context.WithoutCancel(a.life)
 	return p
@@ -132,7 +132,7 @@ func (p *peer) mourn() {
 // operators only.
 func (p *peer) lament(cause error) error {
 	if words := p.proc.LastWords(); words != "" {
-		return fmt.Errorf("%w: %s", cause, mask.Command(words))
+		return fmt.Errorf("%w: %s", cause, mask.Text(words))
 	}
 	return cause
 }

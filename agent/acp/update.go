@@ -178,7 +178,7 @@ func (p *peer) tellPlan(r *run, raw json.RawMessage) {
 		case "in_progress":
 			mark = ">"
 		}
-		fmt.Fprintf(&list, "\n[%s] %s", mark, mask.Command(e.Content))
+		fmt.Fprintf(&list, "\n[%s] %s", mark, mask.Text(e.Content))
 	}
 	text := head(fmt.Sprintf("Plan, %d of %d done:%s", done, len(u.Entries.kept)+u.Entries.more, &list), maxStatus)
 	if len(u.Entries.kept) == 0 || text == r.plan {

@@ -101,7 +101,7 @@ func (r *run) heed(c *call, out contracts.Outcome, w wish) (string, error) {
 	if w.Remember != "session" {
 		return "", fmt.Errorf(`an answer is remembered with "remember":"session", not with %q`, w.Remember)
 	}
-	if _, omitted := c.show(); omitted > 0 {
+	if _, omitted := c.show(); omitted > 0 || c.hides {
 		return "", errors.New("nobody was shown all of the arguments")
 	}
 	d := deny

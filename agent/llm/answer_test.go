@@ -99,11 +99,8 @@ func TestWhatIsRememberedCanBeSeenAndTakenBack(t *testing.T) {
 
 func TestWhatIsRememberedIsShownWithoutSecrets(t *testing.T) {
 	host := hosttest.New(t)
-	host.Answer = func(*contracts.ServerRequest) contracts.Outcome {
-		return contracts.Outcome{Verdict: contracts.VerdictApproved, Reason: `{"remember":"session"}`, By: contracts.ResolvedByUser}
-	}
-	a := start(t, host, Options{Model: newFake(t, says("", callOf("a", "bash", `{"command":"API_TOKEN=hunter22 make"}`)), says("Done.")), Tools: []tool.Tool{bash(echo)}})
-	hosttest.Must(t, a.Run(t.Context(), prompt("go")))
+	a := start(t, host, Options{Model: newFake(t), Tools: []tool.Tool{bash(echo)}})
+	hosttest.Must(t, a.journal.add(record{Rule: &remembered{allow, "bash(API_TOKEN=hunter22 make)"}})) // as older versions did
 	hosttest.Must(t, a.Run(t.Context(), prompt("/rules")))
 	hosttest.Must(t, a.Run(t.Context(), prompt("/forget bash(API_TOKEN=*** make)")))
 	if all := strings.Join(statuses(host), " ") + host.Said(); strings.Contains(all, "hunter22") || !strings.Contains(all, "Forgotten: allow bash(API_TOKEN=*** make)") {

@@ -1,6 +1,7 @@
 package llm
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/seed-028515a8/maestro/agent/llm/model"
 	"github.com/seed-028515a8/maestro/agent/llm/tool"
+	"github.com/seed-028515a8/maestro/agent/mask"
 	"github.com/seed-028515a8/maestro/agent/turn"
 	"github.com/seed-028515a8/maestro/contracts"
 )
@@ -76,6 +78,7 @@ type call struct {
 	// needed, and omitted the bytes that are left out of it.
 	display json.RawMessage
 	omitted int
+	hides   bool // something that looks like a credential
 
 	// announce is the call's first event while it is still to be published; nil if
 	// a question has announced it.
@@ -84,10 +87,11 @@ type call struct {
 }
 
 // show returns what clients are shown of the arguments, and how many bytes they are
-// not.
+// not, and notes whether anything in them is hidden.
 func (c *call) show() (json.RawMessage, int) {
 	if c.display == nil {
 		c.display, c.omitted = shownArgs(c.Args)
+		c.hides = !bytes.Equal(mask.Args(c.Args), c.Args)
 	}
 	return c.display, c.omitted
 }
@@ -201,6 +205,9 @@ func (r *run) approve(ctx context.Context, c *call, why string, loops bool) (boo
 	shown, omitted := c.show()
 	if omitted > 0 {
 		why += fmt.Sprintf(". Its arguments are too long: %d bytes of them are NOT SHOWN", omitted)
+	}
+	if c.hides {
+		why += ". Not all is shown: a value that looks like a credential is hidden"
 	}
 	out, err := r.host.Ask(ctx, &contracts.ServerRequest{
 		RequestID: c.shown, RequestType: contracts.RequestApproval, CallID: c.shown,

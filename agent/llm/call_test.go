@@ -37,7 +37,7 @@ func TestGatedCallAsksAndRuns(t *testing.T) {
 	req := host.Asked()[0]
 	if req.RequestID != req.CallID || req.CallID == "toolu_1" || req.Tool != "bash" || req.DisplayName != "Bash" ||
 		req.SummaryLabel != "Ran API_KEY=*** make" || req.ActionDescription != "Running API_KEY=*** make" ||
-		string(req.Args) != `{"command":"API_KEY=*** make"}` || req.Reason != "Approval required" {
+		string(req.Args) != `{"command":"API_KEY=*** make"}` || req.Reason != "Approval required. Not all is shown: a value that looks like a credential is hidden" {
 		t.Errorf("got request %+v with %s, want the masked command under an id of our own", req, req.Args)
 	}
 	if ran != "API_KEY=sk-1 make" || host.Output() != "built" {
@@ -242,6 +242,30 @@ func TestCallsThatCannotRunAreTold(t *testing.T) {
 	}
 }
 
+func TestHiddenValuesAreSaidAndNotRemembered(t *testing.T) {
+	for args, hidden := range map[string]bool{
+		`{"command":"API_KEY=abc make"}`:             true,
+		`{"command":"make","password":"p"}`:          true,
+		`{"command":"API_KEY=./make; $API_KEY all"}`: false,
+		`{"command":"make"}`:                         false,
+	} {
+		host := hosttest.New(t)
+		host.Answer = func(*contracts.ServerRequest) contracts.Outcome {
+			return contracts.Outcome{Verdict: contracts.VerdictApproved, Reason: `{"remember":"session","rule":"bash"}`, By: contracts.ResolvedByUser}
+		}
+		call := callOf("a", "bash", args)
+		a := start(t, host, Options{Model: newFake(t, says("", call), says("", call), says("Done.")), Tools: []tool.Tool{bash(echo)}})
+		hosttest.Must(t, a.Run(t.Context(), prompt("go")))
+		asked := host.Asked()
+		if again := len(asked) == 2; again != hidden {
+			t.Errorf("%s: got %d questions and %q, want it asked again: %t", args, len(asked), statuses(host), hidden)
+		}
+		if said := strings.Contains(asked[0].Reason, "a value that looks like a credential is hidden"); said != hidden || strings.Contains(string(asked[0].Args), "***") != hidden {
+			t.Errorf("%s: got %s because of %q, want it said: %t", args, asked[0].Args, asked[0].Reason, hidden)
+		}
+	}
+}
+
 func TestLongArgumentsAreCutAndNotRemembered(t *testing.T) {
 	long := strings.Repeat("x", contracts.MaxValueBytes)
 	tests := []struct {
@@ -250,6 +274,7 @@ func TestLongArgumentsAreCutAndNotRemembered(t *testing.T) {
 		want       []string // in what is shown
 	}{
 		{"short", `{"command":"make","password":"p"}`, false, []string{`"make"`, `"***"`}},
+		{"shown", `{"command":"make"}`, false, []string{`{"command":"make"}`}},
 		{"made long by its spelling alone", `{"command":"TOKEN=abc echo '` + strings.Repeat("<", maxArgsBytes-100) + `'"}`, false, []string{"TOKEN=*** echo '<<<"}},
 		{"made short by what is hidden", `{"command":"make","password":"` + long + `"}`, false, []string{`{"command":"make","password":"***"}`}},
 		{"one long text", `{"command":"make ` + long + ` last","n":9007199254740993,"password":"p"}`, true, []string{`"command":"make xxx`, ` last"`, "bytes left out", `"password":"***"`, `"n":9007199254740993`, `"_omitted_bytes":2`}},
@@ -264,8 +289,12 @@ func TestLongArgumentsAreCutAndNotRemembered(t *testing.T) {
 		a := start(t, host, Options{Model: newFake(t, says("", call), says("", call), says("Done.")), Tools: []tool.Tool{bash(echo)}})
 		hosttest.Must(t, a.Run(t.Context(), prompt("go")))
 		asked := host.Asked()
-		if tt.cut && (len(asked) != 2 || len(statuses(host)) != 2) || !tt.cut && (len(asked) != 1 || len(statuses(host)) != 1) {
-			t.Fatalf("%s: got %d questions and statuses %q, want the answer remembered: %t", tt.name, len(asked), statuses(host), !tt.cut)
+		want := 1
+		if tt.cut || strings.Contains(string(asked[0].Args), "***") {
+			want = 2 // the answer is not remembered
+		}
+		if len(asked) != want || len(statuses(host)) != want {
+			t.Fatalf("%s: got %d questions and statuses %q, want %d of each", tt.name, len(asked), statuses(host), want)
 		}
 		shown := asked[0].Args
 		if said := strings.Contains(asked[0].Reason, "NOT SHOWN"); said != tt.cut || len(shown) > maxArgsBytes || !json.Valid(shown) {

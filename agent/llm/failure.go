@@ -61,7 +61,7 @@ func refused(reply reply) error {
 const maxErrorBytes = 2000
 
 // shownError returns the text of an error without what looks like a credential.
-func shownError(err error) string { return bounded(mask.Command(err.Error()), maxErrorBytes) }
+func shownError(err error) string { return bounded(mask.Text(err.Error()), maxErrorBytes) }
 
 // Retryable marks the failure of a tool that may go away by itself, such as a
 // connection that broke. What implements interface{ Retryable() bool } counts

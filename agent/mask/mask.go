@@ -21,12 +21,40 @@ var (
 	authorization = regexp.MustCompile(`(?i)(authorization:[ \t]*)((?:basic|bearer|digest|token)[ \t]+[A-Za-z0-9+/=_.:~-]+|[A-Za-z0-9][A-Za-z0-9+/=_.:~-]{15,})`)
 )
 
-// Command hides the values of assignments and options whose names look like
-// those of credentials, and of authorization headers, as far as they could be
-// credentials. What could be anything else is left as it is.
+// runsText finds what runs text that a line makes: eval, a file that is read in,
+// names of variables in variables, and shells and interpreters that read from a pipe.
+var runsText = regexp.MustCompile(`(?:^|[\s;&|(){}!"'` + "`" + `])(?:eval|source)\s` +
+	`|(?:^|[\n;&|(){}!"'` + "`" + `]|(?:then|else|do|builtin|command)\s)[ \t]*(?:[A-Za-z_][A-Za-z0-9_]*=\S*[ \t]+)*\.\s+\S` +
+	`|\$\{!` +
+	`|\|&?\s*(?:(?:\S*/)?(?:sudo|doas|env|exec|nohup|command|builtin|time|busybox)\s[^|;&\n]*?)?["'\\]?(?:\S*/)?` +
+	`(?:sh|bash|dash|zsh|ksh|ash|fish|python[0-9.]*|perl|ruby|node|php|lua|pwsh|powershell|cmd|xargs|parallel)(?:\.exe)?["']?(?:[\s;&|)]|$)`)
+
+// Command hides in a line for a shell the values of assignments and options whose
+// names look like those of credentials, and of authorization headers, as far as they
+// could be credentials. What could be anything else is left as it is, and so is a
+// value that the line uses again, which it may run: under $NAME or %NAME%, or by
+// what runs text.
 func Command(line string) string {
-	line = maskMatches(assignment, line, func(name string) bool { return proc.SecretName(strings.TrimSuffix(name, "=")) })
-	return maskMatches(authorization, line, func(string) bool { return true })
+	if runsText.MatchString(line) {
+		return line
+	}
+	return hide(line, func(name string) bool { return proc.SecretName(name) && !used(name, line) })
+}
+
+// Text is [Command] for what no shell runs: it hides all that looks like a
+// credential.
+func Text(text string) string { return hide(text, proc.SecretName) }
+
+func hide(text string, secret func(name string) bool) string {
+	text = maskMatches(assignment, text, func(name string) bool { return secret(strings.TrimSuffix(name, "=")) })
+	return maskMatches(authorization, text, func(string) bool { return true })
+}
+
+// used reports whether a shell would put the value of a variable somewhere in the
+// line, not only its length. Windows knows variables in any case.
+func used(name, line string) bool {
+	use := regexp.MustCompile(`(?i)(?:[$%!{]|env:)` + regexp.QuoteMeta(name) + `(?:[^A-Za-z0-9_]|$)`)
+	return use.MatchString(line)
 }
 
 // maskMatches replaces the second group of every match of re whose first group

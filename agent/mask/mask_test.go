@@ -44,6 +44,46 @@ func TestMaskingHidesNothingThatRuns(t *testing.T) {
 	}
 }
 
+func TestWhatALineUsesAgainIsShown(t *testing.T) {
+	for _, line := range []string{
+		`MY_TOKEN=touch; $MY_TOKEN pwned`,
+		`MY_TOKEN=touch; "${MY_TOKEN}" pwned`,
+		`set MY_TOKEN=touch & %my_token% pwned`,
+		`$env:MY_TOKEN='touch'; iex $env:MY_TOKEN`,
+		`X_TOKEN=dG91Y2ggeA==; echo $X_TOKEN | base64 -d | sh`,
+		`echo X_TOKEN=touch | /bin/sh`,
+		`echo X_TOKEN=touch | cut -c9- | sudo -u me bash -s`,
+		`echo authorization: abcdefgh01234567 | "python3" -`,
+		`printenv X_TOKEN=a |xargs`,
+		`A_KEY=./evil.sh; $A_KEY`,
+		`GITHUB_TOKEN=../../evil.sh ; . ./$GITHUB_TOKEN`,
+		`A_TOKEN=touch; . ./run`,
+		`A_TOKEN=touch . ./run`,
+		`A_TOKEN=touch; source run`,
+		`A_TOKEN=touch; eval "$(cat run)"`,
+		`sh -c 'A_TOKEN=touch; eval x'`,
+		`A_TOKEN=touch; B=A_TOKEN; ${!B} x`,
+	} {
+		if got := Command(line); got != line {
+			t.Errorf("Command(%s): got %s, want all of it", line, got)
+		}
+		if got := Text(line); got == line {
+			t.Errorf("Text(%s): got all of it, want the value hidden", line)
+		}
+	}
+	for line, want := range map[string]string{
+		`A_TOKEN=abc run $A_TOKENS $B`:                `A_TOKEN=*** run $A_TOKENS $B`,
+		`A_TOKEN=abc docker build . -t x`:             `A_TOKEN=*** docker build . -t x`,
+		`A_TOKEN=abc ./deploy.sh | tee out.sh`:        `A_TOKEN=*** ./deploy.sh | tee out.sh`,
+		`A_TOKEN=abc B_KEY=def run $B_KEY`:            `A_TOKEN=*** B_KEY=def run $B_KEY`,
+		`A_TOKEN=abc bash deploy.sh evaluate sources`: `A_TOKEN=*** bash deploy.sh evaluate sources`,
+	} {
+		if got := Command(line); got != want {
+			t.Errorf("Command(%s): got %s, want %s", line, got, want)
+		}
+	}
+}
+
 func TestSecretsInArgsAreMasked(t *testing.T) {
 	for _, tt := range []struct{ args, want string }{
 		{`{"b":1,"a":"TOKEN=x"}`, `{"b":1,"a":"TOKEN=x"}`},

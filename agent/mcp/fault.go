@@ -98,7 +98,7 @@ func (l *link) hide(text string) string {
 	for _, secret := range l.secrets {
 		text = strings.ReplaceAll(text, secret, mask.Mark)
 	}
-	return mask.Command(text)
+	return mask.Text(text)
 }
 
 // title returns how clients are told of a server: by its name and host.
