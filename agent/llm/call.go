@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
 	"strings"
 
 	"github.com/seed-028515a8/maestro/agent/llm/model"
@@ -185,8 +186,12 @@ func (r *run) one(ctx context.Context, c *call) error {
 		d, why = ask, fmt.Sprintf("The same call has had the same result %d times in a row", maxRepeats)
 	}
 	if d == ask {
+		asked := subjectOf(r.opts.Workspace, c.Tool, c.Args)
 		if run, err := r.approve(ctx, c, why, loops); err != nil || !run {
 			return err
+		}
+		if why := r.changed(c, asked); why != "" {
+			return r.denied(ctx, c, contracts.VerdictDenied, "Not run: "+why+".")
 		}
 	}
 	switch {
@@ -196,6 +201,18 @@ func (r *run) one(ctx context.Context, c *call) error {
 		return r.clientTool(ctx, c)
 	}
 	return r.finish(ctx, r.perform(ctx, c))
+}
+
+// changed says why a call that was approved may not run all the same, "" if it may:
+// links may have been laid, or rules made, while it was asked about.
+func (r *run) changed(c *call, asked subject) string {
+	if d, why := r.judge(c); d == deny {
+		return why
+	}
+	if now := subjectOf(r.opts.Workspace, c.Tool, c.Args); !reflect.DeepEqual(now, asked) {
+		return "its path leads elsewhere than when it was asked about"
+	}
+	return ""
 }
 
 // approve asks whether a call may run. A call that repeats itself stops the run

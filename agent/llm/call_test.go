@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -239,6 +240,32 @@ func TestCallsThatCannotRunAreTold(t *testing.T) {
 				t.Errorf("got events %v, want a call that ends without a question or a start", host.Types())
 			}
 		})
+	}
+}
+
+func TestApprovedCallIsJudgedAgain(t *testing.T) {
+	for denied, want := range map[string]string{
+		"write(secret/**)": "Not run: The rule write(secret/**) denies it.",
+		"":                 "Not run: its path leads elsewhere than when it was asked about.",
+	} {
+		host, dir := hosttest.New(t), t.TempDir()
+		hosttest.Must(t, os.Mkdir(filepath.Join(dir, "secret"), 0o700))
+		host.Answer = func(*contracts.ServerRequest) contracts.Outcome {
+			hosttest.Must(t, os.Symlink("secret", filepath.Join(dir, "ok"))) // while it is asked about
+			return contracts.Outcome{Verdict: contracts.VerdictApproved, By: contracts.ResolvedByUser}
+		}
+		m := newFake(t, says("", callOf("a", "write", `{"path":"ok/n","text":"x"}`)), says("Pity."))
+		a := start(t, host, Options{Model: m, Workspace: at(t, dir), Tools: fileTools(dir), Rules: parsed(t, "", "", denied)})
+		hosttest.Must(t, a.Run(t.Context(), prompt("go")))
+		if _, err := os.Stat(filepath.Join(dir, "secret/n")); err == nil {
+			t.Errorf("deny %q: the file was written where the link leads", denied)
+		}
+		if got := results(m.request(1))[0]; !got.IsError || got.Text != want || len(host.Asked()) != 1 {
+			t.Errorf("deny %q: the model was told %+v, want %q", denied, got, want)
+		}
+		if end := hosttest.As[*contracts.ToolEnd](host)[0]; end.Success || end.GovernedOutcome != "denied" {
+			t.Errorf("deny %q: got the end %+v, want denied", denied, end)
+		}
 	}
 }
 
