@@ -75,7 +75,7 @@ func TestAnswers(t *testing.T) {
 		{contracts.RequestApproval, `{}`, " YES go on ", `{"type":"server_request_response","request_id":"q","request_type":"approval","approved":true,"result":{"success":true,"output":"go on"}}`},
 		{contracts.RequestApproval, `{}`, "n", `{"type":"server_request_response","request_id":"q","request_type":"approval","approved":false}`},
 		{contracts.RequestApproval, `{}`, "n not on a Friday", `{"type":"server_request_response","request_id":"q","request_type":"approval","approved":false,"result":{"success":false,"output":"","error":"not on a Friday"}}`},
-		{contracts.RequestApproval, `{}`, "now run the tests", "!y, or n"},
+		{contracts.RequestApproval, `{}`, "now run the tests", "!y, n and a reason, or a"},
 		{contracts.RequestApproval, `{}`, "a", `{"type":"server_request_response","request_id":"q","request_type":"approval","approved":true,"result":{"success":true,"output":"{\"remember\":\"session\"}"}}`},
 		{contracts.RequestApproval, `{}`, `y {"remember":"session","rule":"bash(ls:*)"}`, `{"type":"server_request_response","request_id":"q","request_type":"approval","approved":true,"result":{"success":true,"output":"{\"remember\":\"session\",\"rule\":\"bash(ls:*)\"}"}}`},
 		{contracts.RequestApproval, `{}`, "n remember to ask first", `{"type":"server_request_response","request_id":"q","request_type":"approval","approved":false,"result":{"success":false,"output":"","error":"remember to ask first"}}`},
@@ -119,7 +119,7 @@ func TestAnswers(t *testing.T) {
 		{contracts.RequestClientTool, `{}`, "done", `{"type":"server_request_response","request_id":"q","request_type":"client_tool","content":[{"type":"text","text":"done"}]}`},
 		{contracts.RequestClientTool, `{}`, "! no editor", `{"type":"server_request_response","request_id":"q","request_type":"client_tool","content":[{"type":"text","text":"no editor"}],"is_error":true}`},
 	} {
-		q := question{id: "q", kind: test.kind, args: json.RawMessage(test.args)}
+		q := question{id: "q", kind: test.kind, tool: "bash", args: json.RawMessage(test.args)}
 		cmd, err := q.answer(test.line, true)
 		if why, refused := strings.CutPrefix(test.want, "!"); refused {
 			if err == nil || !strings.Contains(err.Error(), why) {
@@ -154,13 +154,38 @@ func TestSeveralQuestionsAreAnsweredInTurn(t *testing.T) {
 }
 
 func TestAgentThatRemembersNothingIsNotToldTo(t *testing.T) {
-	q := question{id: "q", kind: contracts.RequestApproval, args: json.RawMessage(`{}`)}
-	if _, err := q.answer("a", false); err == nil || !strings.Contains(err.Error(), "remembers no answers") {
-		t.Errorf("got %v, want that the agent remembers nothing", err)
+	q := question{id: "q", kind: contracts.RequestApproval, tool: "bash", args: json.RawMessage(`{}`)}
+	for _, line := range []string{"a", `y {"remember":"session"}`, `n {"remember":"session"}`, `y {"rule":"bash(ls)"}`} {
+		if _, err := q.answer(line, false); !errors.Is(err, errForgetful) {
+			t.Errorf("%s: got %v, want that the agent remembers nothing", line, err)
+		}
+	}
+	if _, err := q.answer("perhaps", false); err == nil || strings.HasSuffix(err.Error(), "or a") {
+		t.Errorf("got %v, want that a is not offered", err)
 	}
 	for _, remembers := range []bool{true, false} {
 		if got := strings.Contains(q.prompt(remembers)+q.keys(remembers), "always"); got != remembers {
 			t.Errorf("an agent that remembers %t: got it offered %t", remembers, got)
+		}
+	}
+}
+
+// TestToolsOfOthersAreRememberedByRuleOnly has agents of ours refuse to remember
+// such calls otherwise.
+func TestToolsOfOthersAreRememberedByRuleOnly(t *testing.T) {
+	for tool, want := range map[string]bool{"bash": true, "grep": true, "mcp__shop__buy": false, "Bash": false, "my_editor": false} {
+		q := question{id: "q", kind: contracts.RequestApproval, tool: tool, args: json.RawMessage(`{}`)}
+		if got := strings.Contains(q.prompt(true), "lways"); got != want {
+			t.Errorf("%s: prompt offers it %t, want %t", tool, got, want)
+		}
+		if got := strings.Contains(q.keys(true), "always"); got != want {
+			t.Errorf("%s: keys offer it %t, want %t", tool, got, want)
+		}
+		if _, err := q.answer("a", true); (err == nil) != want || !want && !strings.Contains(err.Error(), "by a rule") {
+			t.Errorf("%s: got %v", tool, err)
+		}
+		if _, err := q.answer(`y {"remember":"session","rule":"`+tool+`"}`, true); err != nil {
+			t.Errorf("%s with a rule: %v", tool, err)
 		}
 	}
 }

@@ -63,6 +63,16 @@ func meant(options []option, approved, always bool) int {
 	return slices.IndexFunc(options, fits) + 1
 }
 
+// ownTools are the tools of which an agent of ours remembers an answer without
+// being told a rule. Those of servers and of clients are not among them.
+var ownTools = []string{"bash", "read", "write", "edit", "glob", "grep"}
+
+// lasts reports whether an approval may be given always without another word;
+// remembers says whether the agent remembers answers at all.
+func (q *question) lasts(remembers bool) bool {
+	return remembers && slices.Contains(ownTools, q.tool)
+}
+
 // approvalKeys returns how to answer an approval; remembers says whether the
 // agent may be told to remember the answer.
 func approvalKeys(options []option, remembers bool) string {
@@ -94,7 +104,7 @@ func (q *question) approvalAnswer(r *contracts.ServerRequestResponse, line strin
 	switch word {
 	case "y", "yes", "n", "no":
 		approved := word[0] == 'y'
-		if err := checkWish(rest, approved, options); err != nil {
+		if err := checkWish(rest, approved, options, remembers); err != nil {
 			return err
 		}
 		decide(r, approved, rest)
@@ -106,7 +116,9 @@ func (q *question) approvalAnswer(r *contracts.ServerRequestResponse, line strin
 		case len(options) > 0:
 			return errors.New("the agent has options of its own: choose one by its number")
 		case !remembers:
-			return errors.New("this agent remembers no answers: y, or n and a reason")
+			return errForgetful
+		case !q.lasts(remembers):
+			return errors.New(`such a call is remembered only by a rule that is named: y {"remember":"session","rule":"..."}`)
 		}
 		decide(r, true, wish{Remember: forSession}.text())
 		return nil
@@ -114,8 +126,13 @@ func (q *question) approvalAnswer(r *contracts.ServerRequestResponse, line strin
 	if len(options) > 0 {
 		return fmt.Errorf("a decision is awaited: a number from 1 to %d, y, or n and a reason", len(options))
 	}
+	if q.lasts(remembers) {
+		return errors.New("a decision is awaited: y, n and a reason, or a")
+	}
 	return errors.New("a decision is awaited: y, or n and a reason")
 }
+
+var errForgetful = errors.New("this agent remembers no answers: y, or n and a reason")
 
 // chooseOption answers with the n-th option.
 func chooseOption(r *contracts.ServerRequestResponse, options []option, n int, rest string) error {
@@ -143,7 +160,7 @@ func decide(r *contracts.ServerRequestResponse, approved bool, reason string) {
 
 // checkWish refuses a reason that is meant to be a wish and would be taken for a
 // mere verdict, or for another one.
-func checkWish(reason string, approved bool, options []option) error {
+func checkWish(reason string, approved bool, options []option, remembers bool) error {
 	if !strings.HasPrefix(reason, "{") {
 		if approved && strings.ContainsAny(reason, `{}[]"`) || approved && says(reason, "remember", "always", forSession, "option") {
 			return errors.New(`y alone approves once; what is to be remembered is said as y {"remember":"session"}`)
@@ -155,6 +172,9 @@ func checkWish(reason string, approved bool, options []option) error {
 	d.DisallowUnknownFields()
 	if err := d.Decode(&w); err != nil || d.InputOffset() != int64(len(reason)) {
 		return errors.New(`that is not understood: want {"remember":"session"}, which may have a "rule" and a "reason", or {"option_id":"..."}`)
+	}
+	if !remembers && (w.Remember != "" || w.Rule != "") {
+		return errForgetful
 	}
 	if w.Remember != "" && w.Remember != forSession {
 		return errors.New(`an answer can be remembered for the session only: {"remember":"session"}`)

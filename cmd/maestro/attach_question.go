@@ -146,7 +146,7 @@ func (q *question) takesNothing() bool {
 func (q *question) keys(remembers bool) string {
 	switch q.kind {
 	case contracts.RequestApproval:
-		return approvalKeys(q.options(), remembers)
+		return approvalKeys(q.options(), q.lasts(remembers))
 	case contracts.RequestToolRetry:
 		return "r = retry, s = skip, a = abort, each with an optional reason"
 	case contracts.RequestMCPElicitation:
@@ -173,7 +173,7 @@ func (q *question) prompt(remembers bool) string {
 		if n := len(q.options()); n > 0 {
 			return fmt.Sprintf("approve? [1-%d/y/n] ", n)
 		}
-		if remembers {
+		if q.lasts(remembers) {
 			return "approve? [y]es, [n]o, [a]lways in this session: "
 		}
 		return "approve? [y/n] "
