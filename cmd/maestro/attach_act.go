@@ -14,7 +14,7 @@ type request func(context.Context) (contracts.Result, error)
 
 // line does what a typed line says. An error ends the attachment.
 func (a *attachment) line(ctx context.Context, wg *sync.WaitGroup, line string) error {
-	act, err := parseLine(line)
+	act, err := parseLine(line, a.view.announced)
 	if q := a.desk.first(); act.verb == verbNothing && a.typed && q != nil && q.takesNothing() {
 		act.verb = verbSay
 	}

@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode"
@@ -44,7 +45,9 @@ func (a action) acts() bool {
 }
 
 const attachHelp = `  text              a prompt; while a question waits for you, its answer
-  //text            the same for a text that begins with a slash
+  //text            the same for a text that begins with a slash, such as a
+                    command of the agent's: /rules, /forget and those that it
+                    tells of need no second slash
   /ask [reason]     ask whoever is in control for it
   /take             take control
   /release          give control up
@@ -56,9 +59,13 @@ const attachHelp = `  text              a prompt; while a question waits for you
   /history          show the session from its beginning
   /quit             leave; the session goes on (so does Ctrl-D)`
 
-// parseLine understands a typed line. What cannot be seen before a slash, such as
+// agentWords are the commands of agents of ours, which nobody announces.
+var agentWords = []string{"/rules", "/forget"}
+
+// parseLine understands a typed line. Commands that are the agent's, which are
+// agentWords and those announced, with their slashes, are prompts. What cannot be seen before a slash, such as
 // a Ctrl-L, does not make a command a prompt.
-func parseLine(line string) (action, error) {
+func parseLine(line string, announced []string) (action, error) {
 	line = strings.TrimRight(line, "\r\n")
 	unseen := func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) }
 	visible := strings.TrimLeftFunc(line, unseen)
@@ -85,7 +92,11 @@ func parseLine(line string) (action, error) {
 		}
 		return a, nil
 	}
-	return action{}, fmt.Errorf("there is no command /%s: /help lists them, // begins a text with a slash", oneLine(word, 20))
+	if slices.Contains(agentWords, "/"+word) || slices.Contains(announced, "/"+word) {
+		return action{verb: verbSay, text: visible}, nil
+	}
+	word = oneLine(word, 20)
+	return action{}, fmt.Errorf("there is no command /%s: /help lists them; for the agent: //%s", word, word)
 }
 
 // numbered takes the number off the front of the text.

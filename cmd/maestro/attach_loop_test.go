@@ -188,6 +188,18 @@ func TestLinesBecomePromptsAndAnswers(t *testing.T) {
 	})
 }
 
+func TestCommandsOfTheAgentArePassedOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tm := open(t, attachFlags{}, true, connectedAs("conn_me", "conn_me"))
+		tm.typeLine("/review all")
+		tm.wantShown("! there is no command /review: /help lists them; for the agent: //review\n")
+		tm.tell(told(&contracts.Status{Message: "Agent commands: /init /review"})[0])
+		tm.typeLine("/review all")
+		tm.typeLine("/rules")
+		tm.wantCalls(`{"type":"prompt","content":"/review all"}`, `{"type":"prompt","content":"/rules"}`)
+	})
+}
+
 func TestViewerIsToldThatItOnlyWatches(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tm := open(t, attachFlags{view: true}, true, connectedAs("conn_me", "conn_bob"))

@@ -27,6 +27,7 @@ type view struct {
 	names      map[string]string // client names by connection id, of those attached now
 	replay     bool              // the agent plays a script
 	remembers  bool              // the agent may be told to remember answers
+	announced  []string          // commands of the agent's, with their slashes, as told last; at most maxFlows
 
 	flow  string             // what the open line belongs to
 	clean map[string]cleaner // by flow; an entry lives as long as its flow
@@ -119,9 +120,18 @@ func (v *view) event(event contracts.Event) {
 	case *contracts.Compaction:
 		v.notice(styleDim, "history summarised: %s", oneLine(e.Summary, maxArgs))
 	case *contracts.Status:
+		v.learn(e.Message)
 		v.notice(styleDim, "%s", oneLine(e.Message, maxArgs))
 	case *contracts.ErrorEvent:
 		v.failure(e)
+	}
+}
+
+// learn notes the commands that a status says the agent has.
+func (v *view) learn(status string) {
+	if commands, ok := strings.CutPrefix(status, "Agent commands: "); ok {
+		words := strings.Fields(commands)
+		v.announced = words[:min(len(words), maxFlows)]
 	}
 }
 
