@@ -80,19 +80,32 @@ func details(args json.RawMessage) []string {
 	}
 	command, isCommand := textOf(byName["command"])
 	shown := more.details(command)
+	places := more.files()
+	paths := slices.Clone(places)
 	if isCommand {
 		delete(byName, "command")
 		shown = append(shown, hang("$ ", "  ", command)...)
 	}
 	for _, key := range pathKeys {
 		if path, ok := textOf(byName[key]); ok {
-			shown = append(shown, field(key, path)...)
+			if !slices.Contains(places, path) { // which are shown
+				shown = append(shown, field(key, path)...)
+			}
+			paths = append(paths, path)
 			delete(byName, key)
 		}
 	}
 	change := changeIn(byName)
-	if more != nil && more.Diff != "" {
-		change = lines(more.Diff) // which may be cut, or not what the arguments say: those are shown as well
+	if more != nil && more.Diff != "" { // which may be cut, or not what the arguments say: those are shown as well
+		told := lines(more.Diff)
+		if slices.Equal(marked(change, " "), marked(hunks(told), "")) {
+			change = nil
+		}
+		change = append(told, change...)
+		maps.DeleteFunc(byName, func(_ string, value json.RawMessage) bool {
+			text, _ := textOf(value)
+			return repeats(lines(text), told, paths)
+		})
 	}
 	short, long := plain(byName)
 	shown = append(append(shown, short...), change...)
@@ -127,6 +140,57 @@ func (e *extra) places() (places []string) {
 		places = append(places, place)
 	}
 	return places
+}
+
+// files returns the files of the places that are shown whole.
+func (e *extra) files() (paths []string) {
+	if e == nil {
+		return nil
+	}
+	for _, l := range e.Locations {
+		if len(l.Path) <= maxShown {
+			paths = append(paths, l.Path)
+		}
+	}
+	return paths
+}
+
+// repeats reports whether a text says what the difference does and no more: the
+// same hunks, of one of the files.
+func repeats(text, diff, paths []string) bool {
+	body := hunks(text)
+	for _, l := range text[:len(text)-len(body)] {
+		l, _, _ = strings.Cut(l, "\t") // a time follows
+		name := l[strings.LastIndex(l, " ")+1:]
+		for _, side := range []string{"a/", "b/"} {
+			name = strings.TrimPrefix(name, side)
+		}
+		names := func(path string) bool { return name != "" && strings.HasSuffix("/"+path, "/"+name) }
+		if strings.Trim(l, "=") != "" && !strings.HasPrefix(l, "@@ ") && !slices.ContainsFunc(paths, names) {
+			return false
+		}
+	}
+	return len(body) > 0 && slices.Equal(body, hunks(diff))
+}
+
+// hunks returns the lines of a difference after what stands before its first
+// hunk, all of them if nothing does.
+func hunks(diff []string) []string {
+	at := slices.IndexFunc(diff, func(l string) bool { return strings.HasPrefix(l, "@@ ") })
+	return diff[at+1:]
+}
+
+// marked returns the lines that a difference takes away and adds, each right after
+// its mark; space is what the difference has between them.
+func marked(diff []string, space string) (changed []string) {
+	for _, l := range diff {
+		for _, mark := range []string{"-", "+"} {
+			if rest, ok := strings.CutPrefix(l, mark+space); ok {
+				changed = append(changed, mark+rest)
+			}
+		}
+	}
+	return changed
 }
 
 // changeIn takes a text and what replaces it off the arguments, and returns them
