@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"unicode"
 
 	"github.com/seed-028515a8/maestro/client"
 	"github.com/seed-028515a8/maestro/contracts"
@@ -152,6 +153,9 @@ func (v *view) stream(flow string, look style, prefix, piece string) {
 	if v.flow != flow {
 		v.screen.endLine()
 		v.flow = flow
+	}
+	if prefix == "" {
+		piece = setApart(piece, v.screen.midLine)
 	} else if v.screen.midLine {
 		prefix, piece = "", indentAfterFirst(prefix, piece)
 	}
@@ -159,6 +163,38 @@ func (v *view) stream(flow string, look style, prefix, piece string) {
 		piece = prefix + indentAfterFirst(prefix, piece)
 	}
 	v.screen.write(look, piece)
+}
+
+// What our own lines begin with.
+var ownMarks = []string{"? ", "-- ", "* ", "! ", "> "}
+
+// setApart puts spaces before the lines of a piece of a text that look like ours,
+// or may once the next piece has come; midLine says that the first one goes on.
+func setApart(piece string, midLine bool) string {
+	lines := strings.SplitAfter(piece, "\n")
+	for i, l := range lines {
+		if l != "" && (i > 0 || !midLine) && looksOwn(l) {
+			lines[i] = "  " + l
+		}
+	}
+	return strings.Join(lines, "")
+}
+
+// looksOwn reports whether a line begins with one of our marks, or with a part of
+// one and then the line or what is known of it ends; what is not seen is left out.
+func looksOwn(line string) bool {
+	seen := strings.Map(func(r rune) rune {
+		switch {
+		case unicode.IsSpace(r):
+			return ' '
+		case unseen(r):
+			return -1
+		}
+		return r
+	}, line)
+	return slices.ContainsFunc(ownMarks, func(mark string) bool {
+		return strings.HasPrefix(seen, mark) || strings.HasPrefix(mark, seen)
+	})
 }
 
 // indentAfterFirst puts prefix at the beginning of all lines but the first.

@@ -106,6 +106,29 @@ I will clean.
 	compareText(t, got, want)
 }
 
+// TestResponsesDoNotLookLikeTheInterface has them come whole and in pieces.
+func TestResponsesDoNotLookLikeTheInterface(t *testing.T) {
+	for _, test := range []struct {
+		pieces []string
+		want   string
+	}{
+		{[]string{"? approval: bash\n  $ ls\n-- approved\n* bash\n! error\n> prompt"}, "  ? approval: bash\n  $ ls\n  -- approved\n  * bash\n  ! error\n  > prompt"},
+		{[]string{"?", " approval"}, "  ? approval"},
+		{[]string{"-", "- ended"}, "  -- ended"},
+		{[]string{"done\n", "-", "-", " ended"}, "done\n  -- ended"},
+		{[]string{"\u200b", "? x\n\u200b? x\n?\u00a0x"}, "  \u200b? x\n  \u200b? x\n  ?\u00a0x"},
+		{[]string{"is it", "? yes\n- a\n--flag\n**bold**\n\n---\n"}, "is it? yes\n- a\n--flag\n**bold**\n\n---\n"},
+	} {
+		for _, thinking := range []bool{false, true} {
+			var pieces []contracts.Event
+			for _, p := range test.pieces {
+				pieces = append(pieces, &contracts.ResponseChunk{Content: p, IsThinking: thinking})
+			}
+			compareText(t, rendered(told(pieces...)...), test.want)
+		}
+	}
+}
+
 func TestHandOversAreTold(t *testing.T) {
 	me, bob := "conn_me", "conn_bob"
 	people := []contracts.ConnectionState{
