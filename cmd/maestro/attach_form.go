@@ -166,6 +166,14 @@ func (f *formField) text() string {
 	return text
 }
 
+// formats says what texts of a format are, with one that formatted takes.
+var formats = map[string]string{
+	"date":      "a date such as 2000-02-28",
+	"date-time": "a date and time such as 2000-02-28T13:30:00Z",
+	"email":     "an address such as ada@example.com",
+	"uri":       "an address such as https://example.com",
+}
+
 // kind says what a field takes, and within which bounds.
 func (f *formField) kind() string {
 	words := map[string]string{"string": "text", "integer": "whole number", "boolean": "yes or no"}
@@ -180,6 +188,8 @@ func (f *formField) kind() string {
 		return "texts, separated by commas"
 	case len(f.choices) > 0:
 		return "one of"
+	case formats[f.Format] != "":
+		return formats[f.Format]
 	case f.Format != "":
 		return kind + " (" + inLine(f.Format, 40) + ")"
 	case f.Minimum != nil && f.Maximum != nil:
@@ -192,12 +202,21 @@ func (f *formField) kind() string {
 	return kind
 }
 
-// preset returns the default in words.
+// preset returns the default in words, a list as it would be typed.
 func (f *formField) preset() string {
 	if text, ok := textOf(f.Default); ok && text != "" {
 		return inLine(text, maxArgs)
 	}
+	var list []string
+	if json.Unmarshal(f.Default, &list) == nil && !slices.ContainsFunc(list, untypable) && len(list) > 0 {
+		return inLine(strings.Join(list, ", "), maxArgs)
+	}
 	return inLine(compacted(f.Default), maxArgs)
+}
+
+// untypable reports whether a text of a list would be taken for something else.
+func untypable(text string) bool {
+	return text == "" || text != strings.TrimSpace(text) || strings.ContainsAny(text, `,"`)
 }
 
 // prompt returns the words before the cursor.

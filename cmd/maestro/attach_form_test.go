@@ -28,11 +28,35 @@ func TestFormIsShownFieldByField(t *testing.T) {
   age: whole number from 0 to 150, default 30
   colour: one of 1 = Rot (red), 2 = Eins (1)
   tags: any, separated by commas, of 1 = A (a), 2 = b
-  mail: text (email)
+  mail: an address such as ada@example.com
   ok: yes or no, required - Sure?
   field by field (enter takes the default, or leaves it out), decline, cancel, or a JSON object`)
 	if got, want := q.prompt(false), "name (1 of 6): "; got != want {
 		t.Errorf("got prompt %q, want %q", got, want)
+	}
+}
+
+func TestFieldsShowWhatIsTyped(t *testing.T) {
+	for schema, want := range map[string]string{
+		`{"type":"string","format":"date"}`:           "a date such as 2000-02-28",
+		`{"type":"string","format":"date-time"}`:      "a date and time such as 2000-02-28T13:30:00Z",
+		`{"type":"string","format":"uri"}`:            "an address such as https://example.com",
+		`{"type":"string","format":"odd"}`:            "text (odd)",
+		`{"type":"array","default":["fish-1"]}`:       "texts, separated by commas, default fish-1",
+		`{"type":"array","default":["fish-1","b c"]}`: "texts, separated by commas, default fish-1, b c",
+		`{"type":"array","default":["a,b"]}`:          `texts, separated by commas, default ["a,b"]`,
+		`{"type":"array","default":[]}`:               "texts, separated by commas, default []",
+		`{"type":"array","default":[1]}`:              "texts, separated by commas, default [1]",
+	} {
+		f := newForm(raw(`{"properties":{"x":` + schema + `}}`))
+		if got := f.text(); len(got) != 1 || got[0] != "x: "+want {
+			t.Errorf("%s: got %q, want %q", schema, got, want)
+		}
+	}
+	for format, text := range formats {
+		if example := text[strings.LastIndex(text, " ")+1:]; !formatted(format, example) {
+			t.Errorf("%s: %s is not taken", format, example)
+		}
 	}
 }
 
@@ -45,7 +69,7 @@ func TestFormIsFilledInFieldByField(t *testing.T) {
 		{[]string{"! name: it is required", "A! name: of 1 char", "Adelaide! name: of 8 char", "Ada",
 			"x! age: whole number", "3.5! age: whole", "151! age:", "7",
 			"3! colour: a choice from 1 to 2", `"1"`, "1,2! tags: 2 are too", "c! tags: a choice", "",
-			"nobody! mail: text (email)", "", "maybe! ok: yes or no", "n"},
+			"nobody! mail: an address such as", "", "maybe! ok: yes or no", "n"},
 			`{"action":"accept","content":{"age":7,"colour":"1","name":"Ada","ok":false}}`},
 		{[]string{"Ada", "decline"}, `{"action":"decline"}`},
 		{[]string{"cancel"}, `{"action":"cancel"}`},
