@@ -95,7 +95,8 @@ func fits(text json.RawMessage, content map[string]any) error {
 		if field == nil {
 			continue // the whole says whether it may be there
 		}
-		if err := valid(field.CloneSchemas(), content[name]); err != nil || !formatted(field.Format, content[name]) {
+		text, isText := content[name].(string)
+		if err := valid(field.CloneSchemas(), content[name]); err != nil || isText && !Formatted(field.Format, text) {
 			return fmt.Errorf("%q is not as it should be", label(name))
 		}
 	}
@@ -124,13 +125,9 @@ func plain(value any) bool {
 	return false
 }
 
-// formatted reports whether a text has the form that a field wants; schemas only
-// note it.
-func formatted(format string, value any) bool {
-	text, ok := value.(string)
-	if !ok {
-		return true
-	}
+// Formatted reports whether a text has the form that a field wants: date,
+// date-time, email or uri. Others are not looked at; schemas only note them.
+func Formatted(format, text string) bool {
 	var err error
 	switch format {
 	case "date":

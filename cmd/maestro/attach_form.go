@@ -5,14 +5,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/mail"
-	"net/url"
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 	"unicode/utf8"
 
+	"github.com/seed-028515a8/maestro/agent/elicit"
 	"github.com/seed-028515a8/maestro/contracts"
 )
 
@@ -431,7 +429,7 @@ func (f *formField) check(raw json.RawMessage) error {
 		if size := utf8.RuneCountInString(v); ok && (size < f.MinLength || f.MaxLength != nil && size > *f.MaxLength) {
 			return fmt.Errorf("of %d characters it is too short or too long", size)
 		}
-		ok = ok && formatted(f.Format, v)
+		ok = ok && elicit.Formatted(f.Format, v)
 	case float64:
 		ok = f.Type == "number" || f.Type == "" || f.Type == "integer" && v == float64(int64(v))
 		ok = ok && f.offers(compacted(raw)) && (f.Minimum == nil || v >= *f.Minimum) && (f.Maximum == nil || v <= *f.Maximum)
@@ -458,28 +456,6 @@ func (f *formField) check(raw json.RawMessage) error {
 // offers reports whether a text may be chosen.
 func (f *formField) offers(text string) bool {
 	return len(f.choices) == 0 || slices.ContainsFunc(f.choices, func(c formChoice) bool { return c.Value == text })
-}
-
-// formatted reports whether a text has the form that a field wants.
-func formatted(format, text string) bool {
-	var err error
-	switch format {
-	case "date":
-		_, err = time.Parse(time.DateOnly, text)
-	case "date-time":
-		_, err = time.Parse(time.RFC3339, text)
-	case "email":
-		var a *mail.Address
-		if a, err = mail.ParseAddress(text); err == nil {
-			return a.Address == text
-		}
-	case "uri":
-		var u *url.URL
-		if u, err = url.Parse(text); err == nil {
-			return u.IsAbs()
-		}
-	}
-	return err == nil
 }
 
 // asJSON returns a value as JSON.

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/seed-028515a8/maestro/agent/elicit"
 	"github.com/seed-028515a8/maestro/contracts"
 )
 
@@ -54,7 +55,7 @@ func TestFieldsShowWhatIsTyped(t *testing.T) {
 		}
 	}
 	for format, text := range formats {
-		if example := text[strings.LastIndex(text, " ")+1:]; !formatted(format, example) {
+		if example := text[strings.LastIndex(text, " ")+1:]; !elicit.Formatted(format, example) {
 			t.Errorf("%s: %s is not taken", format, example)
 		}
 	}
