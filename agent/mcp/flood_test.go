@@ -114,6 +114,24 @@ func TestWhatIsSaidFillsNoLog(t *testing.T) {
 	}
 }
 
+// inMemory returns a session with a server in this process, which speaks a revision.
+// Nothing of the session runs.
+func inMemory(t *testing.T, server *sdk.Server, revision string, o Options) *session {
+	t.Helper()
+	set := Open(o)
+	t.Cleanup(set.Close)
+	s := &session{link: newLink(set, Server{Name: "one"}), changed: make(chan struct{}, 1), over: make(chan struct{})}
+	s.stopping, s.stop = context.WithCancelCause(t.Context())
+	s.life, s.cut = context.WithCancel(t.Context())
+	ours, theirs := sdk.NewInMemoryTransports()
+	_, err := server.Connect(t.Context(), theirs, nil)
+	hosttest.Must(t, err)
+	s.client, err = s.newClient().Connect(t.Context(), ours, &sdk.ClientSessionOptions{ProtocolVersion: revision})
+	hosttest.Must(t, err)
+	t.Cleanup(func() { _ = s.client.Close() })
+	return s
+}
+
 // A server that reports a change and never says which is asked less and less often.
 func TestListsThatAreNeverGivenAreAskedForNowAndThen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -130,16 +148,7 @@ func TestListsThatAreNeverGivenAreAskedForNowAndThen(t *testing.T) {
 				return next(ctx, method, req)
 			}
 		})
-		set := Open(Options{Dir: t.TempDir()})
-		defer set.Close()
-		s := &session{link: newLink(set, Server{Name: "one"}), changed: make(chan struct{}, 1), over: make(chan struct{})}
-		s.stopping, s.stop = context.WithCancelCause(t.Context())
-		s.life, s.cut = context.WithCancel(t.Context())
-		ours, theirs := sdk.NewInMemoryTransports()
-		_, err := server.Connect(t.Context(), theirs, nil)
-		hosttest.Must(t, err)
-		s.client, err = s.newClient().Connect(t.Context(), ours, &sdk.ClientSessionOptions{ProtocolVersion: olderRevision})
-		hosttest.Must(t, err)
+		s := inMemory(t, server, olderRevision, Options{Dir: t.TempDir()})
 		go s.run() // ends when it is stopped
 		s.relist()
 		time.Sleep(time.Hour)

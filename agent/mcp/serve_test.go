@@ -198,17 +198,6 @@ func newToolServer() *sdk.Server {
 		note("cancelled")
 		return "", ctx.Err()
 	})
-	addText(s, "work", func(ctx context.Context, req *sdk.CallToolRequest) (string, error) {
-		for i := range 14 {
-			time.Sleep(250 * time.Millisecond) // longer in all than the test lets a tool be silent
-			if err := req.Session.NotifyProgress(ctx, &sdk.ProgressNotificationParams{
-				ProgressToken: req.Params.GetProgressToken(), Progress: float64(i + 1), Total: 14, Message: "working",
-			}); err != nil {
-				return "", err
-			}
-		}
-		return "worked", nil
-	})
 	addText(s, "spawn", func(context.Context, *sdk.CallToolRequest) (string, error) {
 		return "spawned", exec.Command("sh", "-c", "exec 3>\"$"+witnessVariable+"\"; echo >&3; exec sleep 1000").Start()
 	})

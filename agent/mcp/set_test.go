@@ -114,19 +114,28 @@ func TestProgramsGetTheirEnvironmentAndNoMore(t *testing.T) {
 }
 
 func TestProgressExtendsACall(t *testing.T) {
-	t.Parallel()
 	for _, revision := range revisions {
-		t.Run(revision, func(t *testing.T) {
-			t.Parallel()
-			s := open(t, nil, Options{CallTimeout: 3 * time.Second}, testProgram(t, "one", "tools", revisionVariable, revision))
+		synctest.Test(t, func(t *testing.T) {
+			server := sdk.NewServer(&sdk.Implementation{Name: "slow"}, nil)
+			addText(server, "work", func(ctx context.Context, req *sdk.CallToolRequest) (string, error) {
+				for i := range 14 {
+					time.Sleep(250 * time.Millisecond) // longer in all than a tool may be silent
+					if err := req.Session.NotifyProgress(ctx, &sdk.ProgressNotificationParams{
+						ProgressToken: req.Params.GetProgressToken(), Progress: float64(i + 1), Total: 14, Message: "working",
+					}); err != nil {
+						return "", err
+					}
+				}
+				return "worked", nil
+			})
+			s := inMemory(t, server, revision, Options{Dir: t.TempDir(), CallTimeout: 3 * time.Second})
 			var told []string
-			res, err := s.Call(t.Context(), "mcp__one__work", nil, func(text string) { told = append(told, text) })
-			if err != nil {
-				t.Fatal(err)
+			res, err := s.call(t.Context(), "work", nil, func(text string) { told = append(told, text) })
+			if err != nil || len(res.Content) != 1 {
+				t.Fatalf("%s: got %+v, %v; want that it worked", revision, res, err)
 			}
-			says(t, res, "worked")
 			if len(told) == 0 || !strings.HasSuffix(told[0], "/14: working") {
-				t.Errorf("got progress %q, want what the server told", told)
+				t.Errorf("%s: got progress %q, want what the server told", revision, told)
 			}
 		})
 	}
