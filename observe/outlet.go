@@ -2,6 +2,7 @@ package observe
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"sync"
 	"time"
@@ -28,6 +29,8 @@ type outlet struct {
 
 	// Owned by the processor.
 	logged time.Time // a failure was last
+	lost   int       // spans that were given up because life had ended
+	err    error     // of the exporter's end
 }
 
 func newOutlet(exporter sdktrace.SpanExporter, log *slog.Logger, spans *prometheus.CounterVec) *outlet {
@@ -52,6 +55,9 @@ func (o *outlet) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan)
 		return nil
 	}
 	o.failed.Add(float64(len(spans)))
+	if o.life.Err() != nil {
+		o.lost += len(spans)
+	}
 	if now := time.Now(); o.logged.IsZero() || now.Sub(o.logged) >= logInterval {
 		o.logged = now
 		o.log.Warn("spans were not exported", "spans", len(spans), "err", err)
@@ -63,5 +69,16 @@ func (o *outlet) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan)
 func (o *outlet) Shutdown(ctx context.Context) error {
 	defer o.end.Do(func() { close(o.ended) })
 	defer o.cancel()
-	return o.exporter.Shutdown(ctx)
+	o.err = o.exporter.Shutdown(ctx)
+	return o.err
+}
+
+// result waits until the processor has let go and says how that went. The
+// processor itself may return nil although time was over.
+func (o *outlet) result() error {
+	<-o.ended
+	if o.lost > 0 {
+		return fmt.Errorf("time was over before %d of them were exported", o.lost)
+	}
+	return o.err
 }

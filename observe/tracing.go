@@ -62,9 +62,8 @@ func (t *tracing) shutdown(ctx context.Context) error {
 	defer cancel()
 	unhook := context.AfterFunc(ctx, t.outlet.cancel)
 	defer unhook()
-	err := t.processor.Shutdown(ctx) // the provider's does nothing if ctx has ended already
-	<-t.outlet.ended                 // at once, or soon after ctx
-	if err != nil {
+	_ = t.processor.Shutdown(ctx)             // the provider's does nothing if ctx has ended already
+	if err := t.outlet.result(); err != nil { // at once, or soon after ctx
 		return fmt.Errorf("flush spans: %w", err)
 	}
 	return nil
