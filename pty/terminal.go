@@ -3,7 +3,6 @@ package pty
 import (
 	"errors"
 	"io"
-	"os"
 	"os/exec"
 	"time"
 
@@ -31,10 +30,9 @@ const mostUnread = 128 << 10
 // Nothing is read unless somebody calls Read, and the program waits once the
 // terminal is full.
 type Terminal struct {
-	master *os.File
-	group  *child.Group
-	kept   journal
-	flow   flow
+	device
+	group *child.Group
+	kept  journal
 }
 
 // Start starts cmd on a terminal of a size, of whose output keep bytes are kept;
@@ -59,7 +57,7 @@ func (t *Terminal) Group() *child.Group { return t.group }
 // program may close it and open it again.
 func (t *Terminal) Read(p []byte) (int, error) {
 	for over := false; ; {
-		n, err := t.take(p)
+		n, err := t.device.read(p)
 		t.kept.append(p[:n])
 		if err != io.EOF || over {
 			return n, err
@@ -88,13 +86,13 @@ func (t *Terminal) Cursors() (tail, head uint64) { return t.kept.bounds() }
 func (t *Terminal) Unread() int { return mostUnread }
 
 // Write types p.
-func (t *Terminal) Write(p []byte) (int, error) { return t.master.Write(p) }
+func (t *Terminal) Write(p []byte) (int, error) { return t.device.write(p) }
 
 // SetReadDeadline bounds Read, as that of a [net.Conn] does.
-func (t *Terminal) SetReadDeadline(at time.Time) error { return t.master.SetReadDeadline(at) }
+func (t *Terminal) SetReadDeadline(at time.Time) error { return t.setReadDeadline(at) }
 
 // SetWriteDeadline bounds Write.
-func (t *Terminal) SetWriteDeadline(at time.Time) error { return t.master.SetWriteDeadline(at) }
+func (t *Terminal) SetWriteDeadline(at time.Time) error { return t.setWriteDeadline(at) }
 
 // Close lets go of the terminal, which hangs up on what still has it open.
-func (t *Terminal) Close() error { return t.master.Close() }
+func (t *Terminal) Close() error { return t.device.close() }

@@ -17,46 +17,81 @@ import (
 	"github.com/seed-028515a8/maestro/internal/child"
 )
 
+// A device is our end of a terminal. It is not blocking, and the runtime does not
+// watch it: its gates do.
+type device struct {
+	file            *os.File
+	conn            syscall.RawConn
+	reading, typing *gate
+
+	// Owned by the reader.
+	flows bool // something was read, and more may come at once
+	poll  [1]unix.PollFd
+}
+
 // start opens a terminal and starts cmd on it.
 func (t *Terminal) start(cmd *exec.Cmd, size Size) error {
-	ours, theirs, err := open()
+	theirs, err := t.device.open()
 	if err != nil {
-		return fmt.Errorf("open terminal: %w", err)
+		return errors.Join(fmt.Errorf("open terminal: %w", err), t.device.close())
 	}
 	defer theirs.Close()
-	t.master = ours
-	if t.flow.conn, err = ours.SyscallConn(); err == nil {
-		err = t.setSize(size)
-	}
-	if err == nil {
+	if err = t.setSize(size); err == nil {
 		cmd.Stdin, cmd.Stdout, cmd.Stderr = theirs, theirs, theirs
 		cmd.SysProcAttr = &syscall.SysProcAttr{Setctty: true} // of its session, which it leads anyhow
 		t.group, err = child.Start(cmd)
 	}
 	if err != nil {
-		return errors.Join(fmt.Errorf("start on terminal: %w", err), ours.Close())
+		return errors.Join(fmt.Errorf("start on terminal: %w", err), t.device.close())
 	}
 	return nil
 }
 
-// open returns both ends of a terminal. The library's are of a kind on which
-// deadlines have no effect and Close does not end a Read, so ours is opened once
-// more. Its descriptor must never be asked for: that would undo it.
-func open() (ours, theirs *os.File, err error) {
-	blocking, theirs, err := pty.Open()
+// open opens both ends and returns the program's. The library's are watched by the
+// runtime, but such that deadlines have no effect and Close does not end a Read, so
+// ours is opened once more. After an error close has something to do.
+func (d *device) open() (theirs *os.File, err error) {
+	ours, theirs, err := pty.Open()
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	defer blocking.Close()
-	fd, err := unix.FcntlInt(blocking.Fd(), unix.F_DUPFD_CLOEXEC, 0)
+	fd, err := unix.FcntlInt(ours.Fd(), unix.F_DUPFD_CLOEXEC, 0)
+	err = errors.Join(err, ours.Close())
+	if err == nil {
+		err = unix.SetNonblock(fd, false)
+		d.file = os.NewFile(uintptr(fd), ours.Name()) // as one that blocks, or the runtime would watch it
+		err = errors.Join(err, unix.SetNonblock(fd, true))
+	}
+	if err == nil {
+		d.conn, err = d.file.SyscallConn()
+	}
+	if err == nil {
+		d.reading, err = newGate(fd, false)
+	}
+	if err == nil {
+		d.typing, err = newGate(fd, true)
+	}
 	if err != nil {
-		return nil, nil, errors.Join(err, theirs.Close())
+		return nil, errors.Join(err, theirs.Close())
 	}
-	if err := unix.SetNonblock(fd, true); err != nil {
-		return nil, nil, errors.Join(err, unix.Close(fd), theirs.Close())
-	}
-	return os.NewFile(uintptr(fd), blocking.Name()), theirs, nil
+	return theirs, nil
 }
+
+func (d *device) close() (err error) {
+	for _, g := range []*gate{d.reading, d.typing} {
+		if g != nil {
+			err = errors.Join(err, g.close())
+		}
+	}
+	if d.file != nil { // nobody reads or writes any more
+		err = errors.Join(err, d.file.Close())
+	}
+	return err
+}
+
+func (d *device) setReadDeadline(at time.Time) error { return d.reading.setDeadline(at) }
+
+func (d *device) setWriteDeadline(at time.Time) error { return d.typing.setDeadline(at) }
 
 // Resize sets the size and returns the one in effect. The program is told even if
 // it is the same, so that it draws anew.
@@ -79,8 +114,8 @@ func (t *Terminal) Resize(size Size) (Size, error) {
 	return t.size()
 }
 
-func (t *Terminal) size() (size Size, err error) {
-	err = t.control(func(fd int) error {
+func (d *device) size() (size Size, err error) {
+	err = d.control(func(fd int) error {
 		ws, err := unix.IoctlGetWinsize(fd, unix.TIOCGWINSZ)
 		if err == nil {
 			size = Size{Columns: ws.Col, Rows: ws.Row}
@@ -90,19 +125,15 @@ func (t *Terminal) size() (size Size, err error) {
 	return size, err
 }
 
-func (t *Terminal) setSize(size Size) error {
-	return t.control(func(fd int) error {
+func (d *device) setSize(size Size) error {
+	return d.control(func(fd int) error {
 		return unix.IoctlSetWinsize(fd, unix.TIOCSWINSZ, &unix.Winsize{Col: size.Columns, Row: size.Rows})
 	})
 }
 
-// control calls act with the descriptor.
-func (t *Terminal) control(act func(fd int) error) error {
-	conn, err := t.master.SyscallConn()
-	if err != nil {
-		return err
-	}
-	if failed := conn.Control(func(fd uintptr) { err = act(int(fd)) }); failed != nil {
+// control calls act with the descriptor, which stays open meanwhile.
+func (d *device) control(act func(fd int) error) (err error) {
+	if failed := d.conn.Control(func(fd uintptr) { err = act(int(fd)) }); failed != nil {
 		return failed
 	}
 	return err
@@ -114,46 +145,58 @@ const (
 	flowTime  = 10 * time.Millisecond // after which what there is of it is returned
 )
 
-// A flow is how a terminal is read. It belongs to the reader.
-type flow struct {
-	conn syscall.RawConn
-	on   bool // something was read, and more may come at once
-	poll [1]unix.PollFd
-}
-
-// take reads what there is, waiting for it, and in a flow as much as fits. A
+// read reads what there is, waiting for it, and in a flow as much as fits. A
 // terminal holds 4 KiB at the most, so that in a flow every read waits: done
 // through the runtime, that costs more than the reading.
-func (t *Terminal) take(p []byte) (n int, err error) {
+func (d *device) read(p []byte) (n int, err error) {
 	began := time.Now()
-	failed := t.flow.conn.Read(func(fd uintptr) bool {
+	failed := d.reading.pass(func() bool {
 		for {
 			var got int
-			got, err = unix.Read(int(fd), p[n:])
+			got, err = unix.Read(d.reading.fd, p[n:])
 			n += max(got, 0)
 			switch {
 			case err == unix.EINTR:
-			case err == unix.EAGAIN && t.flow.on:
-				t.flow.poll[0] = unix.PollFd{Fd: int32(fd), Events: unix.POLLIN}
-				ready, _ := unix.Poll(t.flow.poll[:], flowDelay) // that it was interrupted is no reason to stay here
-				t.flow.on = ready > 0
+			case err == unix.EAGAIN && d.flows:
+				d.poll[0] = unix.PollFd{Fd: int32(d.reading.fd), Events: unix.POLLIN}
+				ready, _ := unix.Poll(d.poll[:], flowDelay) // that it was interrupted is no reason to stay here
+				d.flows = ready > 0
 			case err == unix.EAGAIN:
 				return n > 0
-			case err != nil, got == 0, n == len(p), !t.flow.on, time.Since(began) > flowTime:
+			case err != nil, got == 0, n == len(p), !d.flows, time.Since(began) > flowTime:
 				return true
 			}
 		}
 	})
 	switch {
 	case n > 0:
-		t.flow.on = err != unix.EAGAIN // an error comes again
+		d.flows = err != unix.EAGAIN // an error comes again
 		return n, nil
-	case errors.Is(failed, os.ErrDeadlineExceeded):
-		return 0, failed
 	case failed != nil:
-		return 0, os.ErrClosed
+		return 0, failed
 	case err == nil && len(p) > 0, err == unix.EIO: // Linux has an error of its own for the end
 		return 0, io.EOF
 	}
 	return 0, err
+}
+
+// write writes all of p.
+func (d *device) write(p []byte) (n int, err error) {
+	failed := d.typing.pass(func() bool {
+		for n < len(p) {
+			var put int
+			put, err = unix.Write(d.typing.fd, p[n:])
+			n += max(put, 0)
+			switch {
+			case err == unix.EINTR:
+			case err != nil:
+				return err != unix.EAGAIN
+			}
+		}
+		return true
+	})
+	if failed != nil {
+		return n, failed
+	}
+	return n, err
 }
