@@ -2,59 +2,13 @@ package llm
 
 import (
 	"cmp"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 
 	"github.com/seed-028515a8/maestro/contracts"
 )
-
-// A wish is what an answer to an approval may carry in its reason, or in a text
-// of its content.
-type wish struct {
-	Remember string `json:"remember"`
-	Rule     string `json:"rule"`
-	Reason   string `json:"reason"`
-}
-
-// wishOf returns what a client wants beside its verdict, and its reason without
-// that. What begins like a wish and is none is an error.
-func wishOf(out contracts.Outcome) (w wish, reason string, err error) {
-	if out.By != contracts.ResolvedByUser {
-		return wish{}, out.Reason, nil
-	}
-	if wished(out.Reason) {
-		if w, err = parseWish(out.Reason); err != nil {
-			return w, out.Reason, err
-		}
-		return w, w.Reason, nil
-	}
-	for _, block := range out.Content {
-		if block.Type == "text" && wished(block.Text) {
-			w, err = parseWish(block.Text)
-			return w, out.Reason, err
-		}
-	}
-	return wish{}, out.Reason, nil
-}
-
-func wished(text string) bool { return strings.HasPrefix(strings.TrimSpace(text), "{") }
-
-func parseWish(text string) (wish, error) {
-	var w wish
-	dec := json.NewDecoder(strings.NewReader(text))
-	dec.DisallowUnknownFields()
-	if err := dec.Decode(&w); err != nil {
-		return wish{}, err
-	}
-	if _, err := dec.Token(); err != io.EOF {
-		return wish{}, errors.New("there is more after the object")
-	}
-	return w, nil
-}
 
 // A reaction is what comes of an answer to an approval.
 type reaction struct {
@@ -68,7 +22,10 @@ type reaction struct {
 // condition.
 func (r *run) react(c *call, out contracts.Outcome) reaction {
 	re := reaction{verdict: out.Verdict}
-	w, reason, err := wishOf(out)
+	w, reason, err := out.Wish()
+	if err == nil && w.OptionID != "" {
+		err = errors.New("there are no options to choose from")
+	}
 	if err != nil && out.Verdict == contracts.VerdictApproved {
 		return reaction{
 			verdict: contracts.VerdictDenied,
@@ -94,12 +51,12 @@ func (r *run) react(c *call, out contracts.Outcome) reaction {
 
 // heed remembers the answer to an approval if the client wants that, and says what.
 // What cannot be remembered is an error fit to be shown.
-func (r *run) heed(c *call, out contracts.Outcome, w wish) (string, error) {
-	if w.Remember == "" && w.Rule == "" {
+func (r *run) heed(c *call, out contracts.Outcome, w contracts.Wish) (string, error) {
+	switch {
+	case w.Remember == "" && w.Rule == "":
 		return "", nil
-	}
-	if w.Remember != "session" {
-		return "", fmt.Errorf(`an answer is remembered with "remember":"session", not with %q`, w.Remember)
+	case w.Remember == "":
+		return "", errors.New(`an answer is remembered with "remember":"session"`)
 	}
 	if _, omitted := c.show(); omitted > 0 || c.hides {
 		return "", errors.New("nobody was shown all of the arguments")

@@ -17,10 +17,8 @@ func TestYesThatCannotBeReadIsNone(t *testing.T) {
 	}
 	for _, out := range []contracts.Outcome{
 		{Reason: `{"remember":"session"`},
-		{Reason: ` {"remember":"session"}}`},
-		{Reason: `{"rember":"session"}`},
 		{Reason: `{"remember":"session","option_id":"a"}`},
-		{Reason: `{remember:"session"}`},
+		{Reason: `{"remember":"always"}`},
 		{Reason: "Approved", Content: block(`{"remember":"session"`)},
 	} {
 		host, asked := hosttest.New(t), 0

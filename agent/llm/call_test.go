@@ -157,7 +157,7 @@ func TestAnswersAreRememberedForTheSession(t *testing.T) {
 		{"a rule for something else", `{"remember":"session","rule":"bash(rm:*)"}`, "make", contracts.VerdictApproved, 2, "Not remembered: "},
 		{"a rule that could not be a flag", `{"remember":"session","rule":"bash(mak*)"}`, "make", contracts.VerdictApproved, 2, `Not remembered: rule "bash(mak*)": what is allowed has no * but in :* at the end`},
 		{"a rule that is none", `{"remember":"session","rule":"bash("}`, "make", contracts.VerdictApproved, 2, "Not remembered: "},
-		{"for ever", `{"remember":"always"}`, "make", contracts.VerdictApproved, 2, "Not remembered: "},
+		{"a denial for ever", `{"remember":"always"}`, "make", contracts.VerdictDenied, 2, "Not remembered: "},
 		{"a rule alone", `{"rule":"bash(make:*)"}`, "make", contracts.VerdictApproved, 2, "Not remembered: "},
 		{"a denial that is none", `{"remember":"session"`, "make", contracts.VerdictDenied, 2, "Not remembered: "},
 	}
