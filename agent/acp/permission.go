@@ -3,11 +3,8 @@ package acp
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -23,33 +20,13 @@ import (
 // question is answered with one of the first.
 const maxOptions = 32
 
-// A choice is an option of a question, as clients see it in "_acp".
-type choice struct {
-	ID   string `json:"id"` // a digest of one that is too long to be shown
-	Name string `json:"name"`
-	Kind string `json:"kind"`
-
-	id string // as the program knows it
-}
-
-func (c choice) allows() bool  { return strings.HasPrefix(c.Kind, "allow") }
-func (c choice) rejects() bool { return strings.HasPrefix(c.Kind, "reject") }
-func (c choice) always() bool  { return strings.HasSuffix(c.Kind, "_always") }
-
-// A wish is what an answer may carry beside its verdict: an option, or that one is
-// to be chosen which holds for the session.
-type wish struct {
-	option  string
-	session bool
-}
-
 // A question is a permission that the program asks for. c and r are guarded by
 // peer.mu.
 type question struct {
 	r       *run
 	c       *call
 	own     bool // the question has a call of its own: c was announced before
-	options []choice
+	options contracts.Options
 	ask     *contracts.ServerRequest
 }
 
@@ -71,9 +48,11 @@ func (p *peer) permission(m rpc.Message) {
 		p.refuse(m.ID, acp.NewInvalidParams("a permission needs options"))
 		return
 	}
-	var options []choice
+	var options contracts.Options // as clients see them in "_acp", ids that are too long as digests
+	var ids []string              // as the program knows them
 	for _, o := range params.Options.kept[:min(len(params.Options.kept), maxOptions)] {
-		options = append(options, choice{ID: key(o.ID), Name: shown(o.Name, maxLabel), Kind: shown(o.Kind, maxKind), id: o.ID})
+		options = append(options, contracts.Option{ID: key(o.ID), Name: shown(o.Name, maxLabel), Kind: shown(o.Kind, maxKind)})
+		ids = append(ids, o.ID)
 	}
 	ctx, done := p.admit(m)
 	if ctx == nil {
@@ -82,7 +61,7 @@ func (p *peer) permission(m rpc.Message) {
 	q := p.pose(&params.Call, options, len(params.Options.kept)-len(options)+params.Options.more)
 	if q == nil {
 		done()
-		p.respond(m.ID, chosen(nil))
+		p.respond(m.ID, chosen(nil, -1))
 		return
 	}
 	id := m.ID // the rest of the message, which may be long, is not kept meanwhile
@@ -93,13 +72,13 @@ func (p *peer) permission(m rpc.Message) {
 		defer cancel()
 		defer context.AfterFunc(q.r.ctx, cancel)() // the run may end before
 		out, err := p.a.host.Ask(ctx, q.ask, contracts.AskOptions{})
-		p.respond(id, chosen(p.decide(q, out, err)))
+		p.respond(id, chosen(ids, p.decide(q, out, err)))
 	})
 }
 
 // pose makes a question of a permission, nil if it cannot be asked. It has more
 // options than can be shown.
-func (p *peer) pose(u *callUpdate, options []choice, more int) *question {
+func (p *peer) pose(u *callUpdate, options contracts.Options, more int) *question {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	r := p.active()
@@ -141,37 +120,24 @@ func (p *peer) pose(u *callUpdate, options []choice, more int) *question {
 
 // reason says what the clients are asked, and plainly if they do not see all that
 // they would approve.
-func reason(options []choice, cut []string) string {
+func reason(options contracts.Options, cut []string) string {
 	text := "The agent asks for permission"
 	if len(cut) > 0 {
 		text += ". Not all of it is shown, what is too long is left out: " + strings.Join(cut, ", ")
 	}
 	for _, may := range []struct {
 		verb, answer string
-		fits         func(choice) bool
-	}{{"allow", "an approval", choice.allows}, {"deny", "a denial", choice.rejects}} {
-		if o := lasting(options, may.fits); o != nil {
-			text += fmt.Sprintf(". There is no option to %s it only once: %s means %q, which holds for more than this call", may.verb, may.answer, cmp.Or(o.Name, o.Kind))
+		approved     bool
+	}{{"allow", "an approval", true}, {"deny", "a denial", false}} {
+		if i := options.Meant(may.approved, contracts.Wish{}); i >= 0 && options[i].Always() {
+			text += fmt.Sprintf(". There is no option to %s it only once: %s means %q, which holds for more than this call", may.verb, may.answer, named(options[i]))
 		}
 	}
 	return text
 }
 
-// lasting returns the option that an answer without a wish is, of those that fit,
-// if it holds for more than one call.
-func lasting(options []choice, fits func(choice) bool) *choice {
-	var first *choice
-	for i, o := range options {
-		switch {
-		case !fits(o):
-		case !o.always():
-			return nil
-		case first == nil:
-			first = &options[i]
-		}
-	}
-	return first
-}
+// named is an option for people.
+func named(o contracts.Option) string { return cmp.Or(o.Name, o.Kind) }
 
 // display is a kind as a name for people.
 func display(kind string) string {
@@ -179,9 +145,9 @@ func display(kind string) string {
 	return string(unicode.ToUpper(r)) + kind[size:]
 }
 
-// decide shows what an answer means for the call and returns the option that it
-// is, nil if there was none.
-func (p *peer) decide(q *question, out contracts.Outcome, err error) *choice {
+// decide shows what an answer means for the call and returns which option it is,
+// -1 if there was none.
+func (p *peer) decide(q *question, out contracts.Outcome, err error) int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if err != nil || out.Verdict == contracts.VerdictCancelled {
@@ -189,21 +155,23 @@ func (p *peer) decide(q *question, out contracts.Outcome, err error) *choice {
 			p.log.Debug("ask for agent process", "error", err)
 		}
 		p.drop(q)
-		return nil
+		return -1
 	}
-	option, remark := choose(q.options, out)
-	if option == nil {
+	i, remark := choose(q.options, out)
+	var option contracts.Option
+	if i >= 0 {
+		option = q.options[i]
+	} else {
 		remark = cmp.Or(remark, "The agent offers no option that means "+string(out.Verdict)) + ": the question was cancelled"
 	}
 	if remark != "" {
 		p.publish(&contracts.Status{Message: remark})
 	}
-	if option != nil && option.always() && !out.Announced { // nobody saw what the question says of it
-		p.publish(&contracts.Status{Message: fmt.Sprintf("The agent was answered %q, which holds for more than one call: it offers nothing else", cmp.Or(option.Name, option.Kind))})
+	if option.Always() && !out.Announced { // nobody saw what the question says of it
+		p.publish(&contracts.Status{Message: fmt.Sprintf("The agent was answered %q, which holds for more than one call: it offers nothing else", named(option))})
 	}
-	allowed := option != nil && !option.rejects() && out.Verdict == contracts.VerdictApproved
-	p.show(q, out, allowed)
-	return option
+	p.show(q, out, i >= 0 && !option.Rejects() && out.Verdict == contracts.VerdictApproved)
+	return i
 }
 
 // drop ends a question without an answer. If the run is being stopped the call is
@@ -243,100 +211,38 @@ func (p *peer) show(q *question, out contracts.Outcome, allowed bool) {
 	p.end(q.r, q.c, end)
 }
 
-// choose returns the option that an answer means, nil if there is none, and what
-// is to be said of it if that is not what the answer asked for. A wish that cannot
-// be followed for certain is no consent: a slip must not become one.
-func choose(options []choice, out contracts.Outcome) (option *choice, remark string) {
+// choose returns which option an answer means, -1 if there is none, and what is to
+// be said of it if that is not what the answer asked for. A wish that cannot be
+// followed for certain is no consent: a slip must not become one.
+func choose(options contracts.Options, out contracts.Outcome) (i int, remark string) {
 	approved := out.Verdict == contracts.VerdictApproved
-	w, err := wishes(out)
-	if err == nil && w.option != "" {
-		for i, o := range options {
-			if o.ID == w.option && (approved || !o.allows()) {
-				return &options[i], ""
-			}
-		}
-		if !slices.ContainsFunc(options, func(o choice) bool { return o.ID == w.option }) {
-			err = fmt.Errorf("the agent offers no option %q", head(w.option, maxKind))
-		}
+	w, _, err := out.Wish()
+	switch {
+	case w.Rule != "":
+		err = errors.New("rules are not for this agent")
+	case w.OptionID != "" && options.Index(w.OptionID) < 0:
+		err = fmt.Errorf("the agent offers no option %q", head(w.OptionID, maxKind))
 	}
 	if err != nil {
 		remark = fmt.Sprintf("The answer counts as a denial: %v", err)
-		approved, w = false, wish{}
+		approved, w = false, contracts.Wish{}
 	}
-	option = nearest(options, approved, w.session)
-	if err != nil && option != nil && option.always() {
-		return nil, remark // nor a denial for good
+	i = options.Meant(approved, w)
+	if i < 0 || err != nil && options[i].Always() { // nor is it a denial for good
+		return -1, remark
 	}
-	if option != nil && w.session && !option.always() {
-		remark = fmt.Sprintf("The agent offers no such answer for the session: it was answered %q, which holds for this call only", cmp.Or(option.Name, option.Kind))
+	if o := options[i]; w.Remember != "" && w.OptionID == "" && !o.Always() {
+		remark = fmt.Sprintf("The agent offers no such answer for the session: it was answered %q, which holds for this call only", named(o))
 	}
-	return option, remark
+	return i, remark
 }
 
-// nearest returns the option that allows or rejects for as long as is wanted, or
-// else for another time: that is better than none, as the only way to say so.
-func nearest(options []choice, allow, session bool) (second *choice) {
-	for i, o := range options {
-		if allow && !o.allows() || !allow && !o.rejects() {
-			continue
-		}
-		if o.always() == session {
-			return &options[i]
-		}
-		if second == nil {
-			second = &options[i]
-		}
-	}
-	return second
-}
-
-// wishes returns what an answer carries beside its verdict, in its reason or in
-// its content: clients that let people type have the first only. What looks like
-// a wish and cannot be read is an error.
-func wishes(out contracts.Outcome) (wish, error) {
-	texts := []string{out.Reason}
-	for _, b := range out.Content {
-		if b.Type == "text" {
-			texts = append(texts, b.Text)
-		}
-	}
-	for _, text := range texts {
-		if text = strings.TrimSpace(text); strings.HasPrefix(text, "{") {
-			return readWish(text)
-		}
-	}
-	return wish{}, nil
-}
-
-// readWish reads one wish. It may have a reason, which the program cannot be told.
-func readWish(text string) (w wish, err error) {
-	var fields map[string]any
-	if json.Unmarshal([]byte(text), &fields) != nil {
-		return w, errors.New("it begins as a JSON object and is none")
-	}
-	for _, name := range slices.Sorted(maps.Keys(fields)) {
-		value, isText := fields[name].(string)
-		switch {
-		case fields[name] == nil, name == "reason" && isText:
-		case name == "option_id" && isText:
-			w.option = value
-		case name == "remember" && value == "session":
-			w.session = true
-		case name == "rule":
-			return w, errors.New("rules are not for this agent")
-		default:
-			return w, fmt.Errorf("%q is no wish that is known, or has another value than it may have", head(name, maxKind))
-		}
-	}
-	return w, nil
-}
-
-// chosen is the answer to a permission.
-func chosen(o *choice) acp.RequestPermissionResponse {
-	if o == nil {
+// chosen is the answer to a permission: the option at i by its id, or none.
+func chosen(ids []string, i int) acp.RequestPermissionResponse {
+	if i < 0 {
 		return acp.RequestPermissionResponse{Outcome: acp.RequestPermissionOutcome{Cancelled: &acp.RequestPermissionOutcomeCancelled{}}}
 	}
 	return acp.RequestPermissionResponse{Outcome: acp.RequestPermissionOutcome{
-		Selected: &acp.RequestPermissionOutcomeSelected{OptionId: acp.PermissionOptionId(o.id)},
+		Selected: &acp.RequestPermissionOutcomeSelected{OptionId: acp.PermissionOptionId(ids[i])},
 	}}
 }

@@ -216,9 +216,9 @@ func TestLateQuestionIsACallOfItsOwn(t *testing.T) {
 }
 
 func TestAnswersMayCarryAWish(t *testing.T) {
-	var all []choice
+	var all contracts.Options
 	for _, o := range [][2]string{{"A", "allow_always"}, {"a", "allow_once"}, {"r", "reject_once"}, {"R", "reject_always"}, {"x", "other"}} {
-		all = append(all, choice{ID: o[0], Kind: o[1]})
+		all = append(all, contracts.Option{ID: o[0], Kind: o[1]})
 	}
 	out := func(v contracts.Verdict, text string) contracts.Outcome {
 		o := contracts.Outcome{Verdict: v}
@@ -229,7 +229,7 @@ func TestAnswersMayCarryAWish(t *testing.T) {
 	}
 	approved, denied := contracts.VerdictApproved, contracts.VerdictDenied
 	for _, tt := range []struct {
-		options []choice
+		options contracts.Options
 		out     contracts.Outcome
 		want    string
 	}{
@@ -256,9 +256,10 @@ func TestAnswersMayCarryAWish(t *testing.T) {
 		{all[2:], out(approved, ""), ""},
 	} {
 		got := ""
-		o, remark := choose(tt.options, tt.out)
-		if o != nil {
-			got = o.ID
+		tt.out.By = contracts.ResolvedByUser
+		i, remark := choose(tt.options, tt.out)
+		if i >= 0 {
+			got = tt.options[i].ID
 		}
 		if got != tt.want {
 			t.Errorf("%v, %+v: got %q, want %q", tt.options, tt.out, got, tt.want)
@@ -271,8 +272,7 @@ func TestAnswersMayCarryAWish(t *testing.T) {
 
 func TestWishThatCannotBeReadIsNoConsent(t *testing.T) {
 	for _, reason := range []string{
-		`{"option_id":"zzz"}`, ` {"remember":"session"`, `{"remember":"for ever"}`, `{"Remember":"session"}`,
-		`{"remember":true}`, `{"option":"a"}`, `{"reason":1}`, `{"option_id":"a"} {}`, `{`,
+		`{"option_id":"zzz"}`, ` {"remember":"session"`, `{"remember":"for ever"}`, `{"remember":"session","rule":"bash"}`,
 	} {
 		t.Run(reason, func(t *testing.T) {
 			s := open(t, setup{})
@@ -285,13 +285,15 @@ func TestWishThatCannotBeReadIsNoConsent(t *testing.T) {
 			s.says(t, "The answer counts as a denial: ")
 		})
 	}
-	o, remark := choose([]choice{{Kind: "allow_once"}, {Kind: "reject_always"}, {Kind: "reject_once"}}, contracts.Outcome{Verdict: contracts.VerdictApproved, Reason: `{"remember":"session","rule":"bash"}`})
-	if o == nil || o.Kind != "reject_once" || remark != "The answer counts as a denial: rules are not for this agent" {
-		t.Errorf("got option %v and remark %q, want a denial once, and that there are no rules", o, remark)
+	out := contracts.Outcome{Verdict: contracts.VerdictApproved, By: contracts.ResolvedByUser, Reason: `{"remember":"session","rule":"bash"}`}
+	i, remark := choose(contracts.Options{{Kind: "allow_once"}, {Kind: "reject_always"}, {Kind: "reject_once"}}, out)
+	if i != 2 || remark != "The answer counts as a denial: rules are not for this agent" {
+		t.Errorf("got option %d and remark %q, want a denial once, and that there are no rules", i, remark)
 	}
-	always := []choice{{ID: "a", Kind: "allow_once"}, {ID: "R", Kind: "reject_always"}}
-	if o, remark := choose(always, contracts.Outcome{Verdict: contracts.VerdictApproved, Reason: "{"}); o != nil || remark == "" {
-		t.Errorf("got option %v and remark %q, want no lasting denial, and why", o, remark)
+	out.Reason = "{"
+	always := contracts.Options{{ID: "a", Kind: "allow_once"}, {ID: "R", Kind: "reject_always"}}
+	if i, remark := choose(always, out); i >= 0 || remark == "" {
+		t.Errorf("got option %d and remark %q, want no lasting denial, and why", i, remark)
 	}
 }
 
