@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
 
 	acp "github.com/coder/acp-go-sdk"
 
@@ -24,19 +23,10 @@ const (
 // errUnreadable is for people, who do not know the types of the protocol.
 var errUnreadable = errors.New("its answer cannot be read")
 
-// An option of an approval, as agents that offer their own name it.
-type option struct {
-	ID   string                   `json:"id"`
-	Name string                   `json:"name"`
-	Kind acp.PermissionOptionKind `json:"kind"`
-}
-
-func (o option) allows() bool { return strings.HasPrefix(string(o.Kind), "allow") }
-
 // The options of an approval whose agent offers none.
-var yesOrNo = []option{
-	{"allow", "Allow", acp.PermissionOptionKindAllowOnce},
-	{"reject", "Reject", acp.PermissionOptionKindRejectOnce},
+var yesOrNo = contracts.Options{
+	{ID: "allow", Name: "Allow", Kind: string(acp.PermissionOptionKindAllowOnce)},
+	{ID: "reject", Name: "Reject", Kind: string(acp.PermissionOptionKindRejectOnce)},
 }
 
 // mattersToQuestions reports whether an update can change what is to be asked, or
@@ -108,8 +98,7 @@ func (a *attachment) resolved(e *contracts.ServerRequestResolved) {
 
 // reasonOf returns what people are told of a reason, which may be more than words.
 func reasonOf(text string) string {
-	var w wish
-	if json.Unmarshal([]byte(text), &w) == nil && w.OptionID != "" {
+	if w, err := contracts.ParseWish(text); err == nil && w.OptionID != "" {
 		return "as chosen"
 	}
 	return text
@@ -210,13 +199,6 @@ func (a *attachment) reply(ctx context.Context, answer *contracts.ServerRequestR
 	a.notice("The answer was not taken: " + a.blame(err).Error())
 }
 
-// A wish is what an answer says beside yes or no. The wire has no field for it,
-// so it is said in the reason.
-type wish struct {
-	OptionID string `json:"option_id"`
-	Remember string `json:"remember,omitempty"`
-}
-
 // permission asks whether a call may go on.
 func (a *attachment) permission(ctx context.Context, r contracts.PendingRequest, status acp.ToolCallStatus, answer *contracts.ServerRequestResponse) (*contracts.ServerRequestResponse, error) {
 	in := inputsOf(r.Args)
@@ -227,7 +209,7 @@ func (a *attachment) permission(ctx context.Context, r contracts.PendingRequest,
 	options = options[:min(len(options), maxOptions)]
 	offered := make([]acp.PermissionOption, len(options))
 	for i, o := range options {
-		offered[i] = acp.PermissionOption{OptionId: acp.PermissionOptionId(o.ID), Name: o.Name, Kind: o.Kind}
+		offered[i] = acp.PermissionOption{OptionId: acp.PermissionOptionId(o.ID), Name: o.Name, Kind: acp.PermissionOptionKind(o.Kind)}
 	}
 	title, kind := in.title(r.Tool), in.kind(r.Tool)
 	shown := &call{diff: in.Details.Diff}
@@ -261,27 +243,21 @@ func (a *attachment) permission(ctx context.Context, r contracts.PendingRequest,
 
 // choose makes an answer of the option that was selected. Which one is said only
 // where it says more than the verdict.
-func choose(options []option, id string, answer *contracts.ServerRequestResponse) (*contracts.ServerRequestResponse, error) {
-	for _, o := range options {
-		if o.ID != id {
-			continue
-		}
-		approved := o.allows()
-		answer.Approved = &approved
-		if &options[0] == &yesOrNo[0] {
-			return answer, nil
-		}
-		w := wish{OptionID: o.ID}
-		if strings.HasSuffix(string(o.Kind), "_always") {
-			w.Remember = "session"
-		}
-		text, err := json.Marshal(w)
-		if err != nil {
-			return nil, err
-		}
-		answer.Reason = string(text)
-		answer.Content = []contracts.ContentBlock{{Type: "text", Text: string(text)}}
+func choose(options contracts.Options, id string, answer *contracts.ServerRequestResponse) (*contracts.ServerRequestResponse, error) {
+	i := options.Index(id)
+	if i < 0 {
+		return nil, fmt.Errorf("it selected %q, which was not offered", head(id, maxName))
+	}
+	approved := options[i].Allows()
+	answer.Approved = &approved
+	if &options[0] == &yesOrNo[0] {
 		return answer, nil
 	}
-	return nil, fmt.Errorf("it selected %q, which was not offered", head(id, maxName))
+	w := contracts.Wish{OptionID: id}
+	if options[i].Always() {
+		w.Remember = contracts.RememberSession
+	}
+	answer.Reason = w.String()
+	answer.Content = []contracts.ContentBlock{{Type: "text", Text: answer.Reason}}
+	return answer, nil
 }

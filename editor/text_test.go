@@ -74,9 +74,9 @@ func TestTitlesSayWhatACallDoes(t *testing.T) {
 }
 
 func TestAnswersSayWhichOptionWasChosen(t *testing.T) {
-	own := []option{{"a", "Always", acp.PermissionOptionKindAllowAlways}, {"n", "No", acp.PermissionOptionKindRejectOnce}}
+	own := contracts.Options{{ID: "a", Name: "Always", Kind: "allow_always"}, {ID: "n", Name: "No", Kind: "reject_once"}}
 	for _, tt := range []struct {
-		options  []option
+		options  contracts.Options
 		id       string
 		approved bool
 		reason   string

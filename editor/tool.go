@@ -34,7 +34,7 @@ type details struct {
 	Kind      acp.ToolKind           `json:"kind"`
 	Locations []acp.ToolCallLocation `json:"locations"`
 	Diff      string                 `json:"diff"`
-	Options   []option               `json:"options"`
+	Options   contracts.Options      `json:"options"`
 }
 
 // inputs are the args of a call in parts: those that are known by name, and what
