@@ -7,6 +7,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"github.com/seed-028515a8/maestro/contracts"
 )
 
 // How the arguments of a tool are shown: in a line beside its name, and whole
@@ -28,9 +30,9 @@ type extra struct {
 		Path string `json:"path"`
 		Line *int   `json:"line"`
 	} `json:"locations"`
-	Diff         string   `json:"diff"`
-	Options      []option `json:"options"`
-	OmittedBytes int      `json:"omitted_bytes"`
+	Diff         string            `json:"diff"`
+	Options      contracts.Options `json:"options"`
+	OmittedBytes int               `json:"omitted_bytes"`
 }
 
 // fields returns the arguments by name, and the extra, which is not among them;

@@ -90,8 +90,6 @@ func TestAnswers(t *testing.T) {
 		{contracts.RequestApproval, `{}`, `y [1]`, "!y alone"},
 		{contracts.RequestApproval, `{}`, `y {"remember":"session"`, "!not understood"},
 		{contracts.RequestApproval, `{}`, `n {"remember":"session"`, "!not understood"},
-		{contracts.RequestApproval, `{}`, `y {"remember":"session"} {}`, "!not understood"},
-		{contracts.RequestApproval, `{}`, `y {"rember":"session"}`, "!not understood"},
 		{contracts.RequestApproval, `{}`, `y {"remember":"ever"}`, "!session only"},
 		{contracts.RequestApproval, `{}`, `y {"option_id":"o"}`, "!no such option"},
 		{contracts.RequestApproval, offers, "2", `{"type":"server_request_response","request_id":"q","request_type":"approval","approved":true,"result":{"success":true,"output":"{\"option_id\":\"always\"}"}}`},
@@ -195,14 +193,14 @@ func TestToolsOfOthersAreRememberedByRuleOnly(t *testing.T) {
 }
 
 func TestVerdictsStandForTheOptionThatAgentsTake(t *testing.T) {
-	of := func(kinds ...string) (options []option) {
+	of := func(kinds ...string) (options contracts.Options) {
 		for _, k := range kinds {
-			options = append(options, option{Kind: k})
+			options = append(options, contracts.Option{Kind: k})
 		}
 		return options
 	}
 	for _, test := range []struct {
-		options []option
+		options contracts.Options
 		want    string
 	}{
 		{of("allow_always", "reject_always", "allow_once", "reject_once"), "a number, y = 3, n [reason] = 4"},

@@ -1,8 +1,6 @@
 package main
 
 import (
-	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -12,37 +10,14 @@ import (
 	"github.com/seed-028515a8/maestro/contracts"
 )
 
-// An option is an answer that an agent offers to an approval.
-type option struct {
-	ID   string `json:"id"`
-	Name string `json:"name"`
-	Kind string `json:"kind"`
-}
-
-func (o option) allows() bool  { return strings.HasPrefix(o.Kind, "allow") }
-func (o option) rejects() bool { return strings.HasPrefix(o.Kind, "reject") }
-func (o option) always() bool  { return strings.HasSuffix(o.Kind, "_always") }
-
-// text returns the option for people: its name, what it means and its id.
-func (o option) text() string {
+// optionText returns an option for people: its name, what it means and its id.
+func optionText(o contracts.Option) string {
 	kind := strings.ReplaceAll(inLine(o.Kind, 40), "_", " ")
 	return fmt.Sprintf("%s (%s, %s)", inLine(o.Name, maxArgs), kind, inLine(o.ID, maxArgs))
 }
 
-// A wish is what an answer to an approval says beside yes and no. The wire has no
-// field for it, so it is said in the reason.
-type wish struct {
-	OptionID string `json:"option_id,omitempty"`
-	Remember string `json:"remember,omitempty"`
-	Rule     string `json:"rule,omitempty"`
-	Reason   string `json:"reason,omitempty"`
-}
-
-// forSession is what may be remembered: nothing lasts longer.
-const forSession = "session"
-
 // options returns what the agent offers; nothing if it only takes yes and no.
-func (q *question) options() []option {
+func (q *question) options() contracts.Options {
 	if q.kind != contracts.RequestApproval {
 		return nil
 	}
@@ -50,17 +25,6 @@ func (q *question) options() []option {
 		return more.Options
 	}
 	return nil
-}
-
-// meant returns the number from 1 of the option that a verdict stands for, 0 if
-// there is none. Agents choose the same way: what holds once rather than always,
-// or the other way round.
-func meant(options []option, approved, always bool) int {
-	fits := func(o option) bool { return approved && o.allows() || !approved && o.rejects() }
-	if i := slices.IndexFunc(options, func(o option) bool { return fits(o) && o.always() == always }); i >= 0 {
-		return i + 1
-	}
-	return slices.IndexFunc(options, fits) + 1
 }
 
 // ownTools are the tools of which an agent of ours remembers an answer without
@@ -75,7 +39,7 @@ func (q *question) lasts(remembers bool) bool {
 
 // approvalKeys returns how to answer an approval; remembers says whether the
 // agent may be told to remember the answer.
-func approvalKeys(options []option, remembers bool) string {
+func approvalKeys(options contracts.Options, remembers bool) string {
 	if len(options) == 0 {
 		keys := "y = approve, n [reason] = deny"
 		if remembers {
@@ -84,8 +48,8 @@ func approvalKeys(options []option, remembers bool) string {
 		return keys
 	}
 	number := func(key string, approved bool) string {
-		if n := meant(options, approved, false); n > 0 {
-			return fmt.Sprintf(", %s = %d", key, n)
+		if i := options.Meant(approved, contracts.Wish{}); i >= 0 {
+			return fmt.Sprintf(", %s = %d", key, i+1)
 		}
 		return ""
 	}
@@ -120,7 +84,7 @@ func (q *question) approvalAnswer(r *contracts.ServerRequestResponse, line strin
 		case !q.lasts(remembers):
 			return errors.New(`such a call is remembered only by a rule that is named: y {"remember":"session","rule":"..."}`)
 		}
-		decide(r, true, wish{Remember: forSession}.text())
+		decide(r, true, contracts.Wish{Remember: contracts.RememberSession}.String())
 		return nil
 	}
 	if len(options) > 0 {
@@ -135,14 +99,14 @@ func (q *question) approvalAnswer(r *contracts.ServerRequestResponse, line strin
 var errForgetful = errors.New("this agent remembers no answers: y, or n and a reason")
 
 // chooseOption answers with the n-th option.
-func chooseOption(r *contracts.ServerRequestResponse, options []option, n int, rest string) error {
+func chooseOption(r *contracts.ServerRequestResponse, options contracts.Options, n int, rest string) error {
 	switch {
 	case n < 1 || n > len(options):
 		return fmt.Errorf("there is no option %d", n)
 	case rest != "":
 		return errors.New("a number takes nothing after it")
 	}
-	decide(r, options[n-1].allows(), wish{OptionID: options[n-1].ID}.text())
+	decide(r, options[n-1].Allows(), contracts.Wish{OptionID: options[n-1].ID}.String())
 	return nil
 }
 
@@ -160,33 +124,26 @@ func decide(r *contracts.ServerRequestResponse, approved bool, reason string) {
 
 // checkWish refuses a reason that is meant to be a wish and would be taken for a
 // mere verdict, or for another one.
-func checkWish(reason string, approved bool, options []option, remembers bool) error {
-	if !strings.HasPrefix(reason, "{") {
-		if approved && strings.ContainsAny(reason, `{}[]"`) || approved && says(reason, "remember", "always", forSession, "option") {
+func checkWish(reason string, approved bool, options contracts.Options, remembers bool) error {
+	w, err := contracts.ParseWish(reason)
+	switch {
+	case errors.Is(err, contracts.ErrNoWish):
+		if approved && (strings.ContainsAny(reason, `{}[]"`) || says(reason, "remember", "always", "session", "option")) {
 			return errors.New(`y alone approves once; what is to be remembered is said as y {"remember":"session"}`)
 		}
 		return nil
-	}
-	var w wish
-	d := json.NewDecoder(bytes.NewReader([]byte(reason)))
-	d.DisallowUnknownFields()
-	if err := d.Decode(&w); err != nil || d.InputOffset() != int64(len(reason)) {
-		return errors.New(`that is not understood: want {"remember":"session"}, which may have a "rule" and a "reason", or {"option_id":"..."}`)
-	}
-	if !remembers && (w.Remember != "" || w.Rule != "") {
+	case err != nil:
+		return fmt.Errorf(`that is not understood, %w: want {"remember":"session"}, which may have a "rule" and a "reason", or {"option_id":"..."}`, err)
+	case !remembers && (w.Remember != "" || w.Rule != ""):
 		return errForgetful
-	}
-	if w.Remember != "" && w.Remember != forSession {
-		return errors.New(`an answer can be remembered for the session only: {"remember":"session"}`)
-	}
-	if w.OptionID == "" {
+	case w.OptionID == "":
 		return nil
 	}
-	i := slices.IndexFunc(options, func(o option) bool { return o.ID == w.OptionID })
+	i := options.Index(w.OptionID)
 	switch {
 	case i < 0:
 		return errors.New("the agent offers no such option")
-	case approved && options[i].rejects() || !approved && options[i].allows():
+	case approved && options[i].Rejects() || !approved && options[i].Allows():
 		return fmt.Errorf("option %d says the opposite: choose it by its number", i+1)
 	}
 	return nil
@@ -198,55 +155,36 @@ func says(text string, words ...string) bool {
 	return slices.ContainsFunc(words, func(w string) bool { return strings.Contains(text, w) })
 }
 
-func (w wish) text() string {
-	text, err := json.Marshal(w)
-	if err != nil {
-		panic(err) // texts only
-	}
-	return string(text)
-}
-
 // What a server says of an answer that came without a reason.
 var noReasons = []string{"Approved", "Denied by user"}
 
 // decided says how an approval ended: the verdict, and after the name of who
 // decided what else was said and which option that is.
-func decided(e *contracts.ServerRequestResolved, options []option) (verdict, more string) {
+func decided(e *contracts.ServerRequestResolved, options contracts.Options) (verdict, more string) {
 	verdict = string(e.Resolution)
 	approved := e.Resolution == contracts.VerdictApproved
-	w := wishIn(e.Reason)
-	chosen := 0
-	switch {
-	case w.OptionID != "":
-		chosen = slices.IndexFunc(options, func(o option) bool { return o.ID == w.OptionID }) + 1
-	case e.ResolvedBy == contracts.ResolvedByUser:
-		chosen = meant(options, approved, w.Remember == forSession)
+	w, err := contracts.ParseWish(e.Reason)
+	if err != nil && !slices.Contains(noReasons, e.Reason) {
+		w.Reason = e.Reason
+	}
+	chosen := -1
+	if e.ResolvedBy == contracts.ResolvedByUser && (err == nil || errors.Is(err, contracts.ErrNoWish)) {
+		chosen = options.Meant(approved, w)
 	}
 	switch {
-	case chosen > 0:
-		o := options[chosen-1]
-		if o.rejects() == approved {
+	case chosen >= 0:
+		o := options[chosen]
+		if o.Rejects() == approved {
 			verdict = "answered" // the agent heeds the option
 		}
-		more = fmt.Sprintf(": %d. %s", chosen, o.text())
+		more = fmt.Sprintf(": %d. %s", chosen+1, optionText(o))
 	case w.OptionID != "":
 		more = ": option " + inLine(w.OptionID, maxArgs)
-	case w.Remember == forSession:
+	case w.Remember != "":
 		more = ", always in this session"
 	}
 	if w.Rule != "" {
 		more += ", as the rule " + inLine(w.Rule, maxArgs)
 	}
 	return verdict, more + colon(w.Reason)
-}
-
-// wishIn returns the wish that a reason is; one that is none says why.
-func wishIn(reason string) (w wish) {
-	if slices.Contains(noReasons, reason) {
-		return wish{}
-	}
-	if !strings.HasPrefix(reason, "{") || json.Unmarshal([]byte(reason), &w) != nil || w == (wish{}) {
-		return wish{Reason: reason}
-	}
-	return w
 }

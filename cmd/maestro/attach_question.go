@@ -55,7 +55,7 @@ func (q *question) text(last string, all bool) string {
 		body = abridge(body)
 	}
 	for i, o := range q.options() { // are never left out
-		body = append(body, fmt.Sprintf("  %d. %s", i+1, o.text()))
+		body = append(body, fmt.Sprintf("  %d. %s", i+1, optionText(o)))
 	}
 	return head + "\n" + indented(body) + "  " + last
 }

@@ -42,7 +42,7 @@ type view struct {
 // A posed is what is known of a question that was shown.
 type posed struct {
 	keys    bool // with how to answer it
-	options []option
+	options contracts.Options
 }
 
 // maxFlows bounds how many outputs may be open at once. More than that only

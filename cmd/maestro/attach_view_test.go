@@ -234,6 +234,8 @@ func TestEndOfAnApprovalSaysWhatWasChosen(t *testing.T) {
 		{offers, contracts.VerdictDenied, `{"option_id":"no"}`, "approval denied by user: 2. No (reject once, no)"},
 		{offers, contracts.VerdictApproved, `{"option_id":"no"}`, "approval answered by user: 2. No (reject once, no)"},
 		{offers, contracts.VerdictApproved, `{"option_id":"x"}`, "approval approved by user: option x"},
+		{offers, contracts.VerdictDenied, `{"option_id":"all"}`, "approval denied by user: 2. No (reject once, no)"}, // which is what agents make of it
+		{offers, contracts.VerdictApproved, `{"option_id":"all"`, `approval approved by user: {"option_id":"all"`},
 	} {
 		ask := &contracts.ServerRequest{RequestID: "q", RequestType: contracts.RequestApproval, Tool: "edit", Args: raw(test.args)}
 		got := rendered(told(ask, &contracts.ServerRequestResolved{RequestID: "q", RequestType: contracts.RequestApproval,
