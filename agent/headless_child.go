@@ -1,7 +1,6 @@
 package agent
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"errors"
@@ -14,6 +13,7 @@ import (
 	"github.com/seed-028515a8/maestro/agent/mask"
 	"github.com/seed-028515a8/maestro/contracts"
 	proc "github.com/seed-028515a8/maestro/internal/child"
+	"github.com/seed-028515a8/maestro/internal/line"
 )
 
 // maxBadLines is how many lines in a row may be no events; the next one kills.
@@ -52,26 +52,24 @@ func (c *child) send(command contracts.Command) error {
 
 // listen decodes the child's output line by line until it ends.
 func (c *child) listen(stdout io.Reader) {
-	lines := bufio.NewReaderSize(stdout, 64<<10)
+	lines := line.NewReader(stdout, contracts.MaxLineBytes)
 	var decoder contracts.Decoder
 	bad := 0
 	for first := true; ; first = false {
-		line, err := proc.ReadLine(lines, contracts.MaxLineBytes)
-		long := errors.Is(err, proc.ErrLongLine)
+		text, err := lines.Next()
+		long := errors.Is(err, line.ErrLong)
 		if err != nil && !long {
 			return
 		}
-		if long {
-			proc.SkipLine(lines)
-		} else {
+		if !long {
 			if first {
-				line = bytes.TrimPrefix(line, []byte("\uFEFF"))
+				text = bytes.TrimPrefix(text, []byte("\uFEFF"))
 			}
-			if line = bytes.TrimSpace(line); len(line) == 0 {
+			if text = bytes.TrimSpace(text); len(text) == 0 {
 				continue
 			}
 			var ev contracts.Event
-			if ev, err = decoder.Event(line); err == nil {
+			if ev, err = decoder.Event(text); err == nil {
 				bad = 0
 				c.receive(ev)
 				continue

@@ -1,7 +1,6 @@
 package client
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"errors"
@@ -9,6 +8,7 @@ import (
 	"io"
 
 	"github.com/seed-028515a8/maestro/contracts"
+	"github.com/seed-028515a8/maestro/internal/line"
 )
 
 // Lines is the bare protocol of standard streams: one message a line, without
@@ -24,7 +24,7 @@ type Lines struct {
 // NewLines speaks to a server that reads w and writes r. If they have a Close
 // method, Close calls it; if r has none, Close waits until r ends.
 func NewLines(r io.Reader, w io.Writer) *Lines {
-	return &Lines{Raw: newRaw(&linePipe{in: bufio.NewReader(r), r: r, w: w})}
+	return &Lines{Raw: newRaw(&linePipe{in: line.NewReader(r, contracts.MaxLineBytes+len("\r")), r: r, w: w})}
 }
 
 // Send encodes and sends a command. There is no answer to wait for: what came
@@ -56,12 +56,9 @@ func (l *Lines) Next(ctx context.Context) (Update, error) {
 	return u, nil
 }
 
-// errLongLine says that a line exceeds MaxLineBytes.
-var errLongLine = fmt.Errorf("line of more than %d bytes", contracts.MaxLineBytes)
-
 // A linePipe is a pipe over two byte streams.
 type linePipe struct {
-	in *bufio.Reader
+	in *line.Reader
 	r  io.Reader
 	w  io.Writer
 }
@@ -69,33 +66,12 @@ type linePipe struct {
 // read returns the next line that is not blank, without its terminator.
 func (p *linePipe) read() ([]byte, error) {
 	for {
-		line, err := p.line()
+		text, err := p.in.Next()
 		if err != nil {
 			return nil, err
 		}
-		if len(bytes.TrimSpace(line)) > 0 {
-			return line, nil
-		}
-	}
-}
-
-// line returns the next line, which may end with the stream.
-func (p *linePipe) line() ([]byte, error) {
-	var line []byte
-	for {
-		part, err := p.in.ReadSlice('\n')
-		if len(line)+len(part) > contracts.MaxLineBytes+len("\r\n") {
-			return nil, errLongLine
-		}
-		line = append(line, part...)
-		switch {
-		case err == nil:
-			return bytes.TrimSuffix(bytes.TrimSuffix(line, []byte("\n")), []byte("\r")), nil
-		case errors.Is(err, bufio.ErrBufferFull):
-		case errors.Is(err, io.EOF) && len(line) > 0:
-			return line, nil
-		default:
-			return nil, err
+		if len(bytes.TrimSpace(text)) > 0 {
+			return bytes.Clone(bytes.TrimSuffix(text, []byte("\r"))), nil
 		}
 	}
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/coder/websocket"
 
 	"github.com/seed-028515a8/maestro/contracts"
+	"github.com/seed-028515a8/maestro/internal/line"
 )
 
 func TestRawCarriesTextsUntouched(t *testing.T) {
@@ -112,8 +113,8 @@ func TestLinesRefusesAnEndlessLine(t *testing.T) {
 	}()
 	l := NewLines(r, io.Discard)
 	defer l.Close()
-	if _, err := l.Next(t.Context()); !errors.Is(err, errLongLine) {
-		t.Errorf("got %v, want %v", err, errLongLine)
+	if _, err := l.Next(t.Context()); !errors.Is(err, line.ErrLong) {
+		t.Errorf("got %v, want %v", err, line.ErrLong)
 	}
 }
 

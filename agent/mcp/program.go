@@ -1,7 +1,6 @@
 package mcp
 
 import (
-	"bufio"
 	"bytes"
 	"cmp"
 	"errors"
@@ -14,6 +13,7 @@ import (
 
 	"github.com/seed-028515a8/maestro/contracts"
 	proc "github.com/seed-028515a8/maestro/internal/child"
+	"github.com/seed-028515a8/maestro/internal/line"
 )
 
 const (
@@ -54,23 +54,23 @@ func unstarted(err error) error {
 // listen receives what the program writes, line by line. Lines that are no messages
 // are logged: many programs greet, or warn, where they should not.
 func (p *pipe) listen(stdout io.Reader) {
-	lines := bufio.NewReaderSize(stdout, 64<<10)
+	lines := line.NewReader(stdout, contracts.MaxLineBytes)
 	bad := 0
 	for {
-		line, err := proc.ReadLine(lines, contracts.MaxLineBytes)
-		if errors.Is(err, proc.ErrLongLine) {
+		text, err := lines.Next()
+		if errors.Is(err, line.ErrLong) {
 			p.Kill(fmt.Errorf("wrote a line longer than %d bytes", contracts.MaxLineBytes))
 			return
 		}
 		if err != nil {
 			return
 		}
-		if line = bytes.TrimSpace(line); len(line) == 0 {
+		if text = bytes.TrimSpace(text); len(text) == 0 {
 			continue
 		}
-		messages, err := decode(line)
+		messages, err := decode(text)
 		if err != nil {
-			p.log.Debug("MCP server wrote a line that is no message", "line", label(string(line[:min(len(line), maxLabel)])))
+			p.log.Debug("MCP server wrote a line that is no message", "line", label(string(text[:min(len(text), maxLabel)])))
 			if bad++; bad > maxBadLines {
 				p.Kill(fmt.Errorf("wrote %d lines in a row that are no messages", bad))
 				return

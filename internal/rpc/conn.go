@@ -1,7 +1,6 @@
 package rpc
 
 import (
-	"bufio"
 	"bytes"
 	"encoding/json"
 	"errors"
@@ -11,6 +10,7 @@ import (
 	"sync"
 
 	"github.com/seed-028515a8/maestro/contracts"
+	"github.com/seed-028515a8/maestro/internal/line"
 )
 
 // A Message is what the peer asks or, without an ID, tells.
@@ -90,12 +90,12 @@ func New(o Options) *Conn {
 // connection was closed. Then every call that still waits has ended.
 func (c *Conn) Read(r io.Reader) error {
 	defer c.Close(ErrEnded)
-	lines := bufio.NewReaderSize(r, 64<<10)
+	lines := line.NewReader(r, c.opts.MaxLine)
 	for bad := 0; ; {
-		line, err := readLine(lines, c.opts.MaxLine)
+		text, err := lines.Next()
 		var wrong *BadLine
-		if long, ok := errors.AsType[*longLine](err); ok {
-			wrong, line = c.overlong(long), long.head
+		if errors.Is(err, line.ErrLong) {
+			wrong = c.overlong(text)
 		} else if errors.Is(err, io.EOF) {
 			return nil
 		} else if err != nil {
@@ -105,13 +105,13 @@ func (c *Conn) Read(r io.Reader) error {
 			return nil
 		}
 		if wrong == nil {
-			wrong = c.take(line)
+			wrong = c.take(text)
 		}
 		if wrong == nil {
 			bad = 0
 			continue
 		}
-		wrong.Head = beginning(line)
+		wrong.Head = beginning(text)
 		if bad++; c.opts.MaxBad > 0 && bad > c.opts.MaxBad {
 			return fmt.Errorf("%d lines in a row are no messages", bad)
 		}
@@ -164,11 +164,11 @@ func (c *Conn) take(line []byte) *BadLine {
 
 func isNull(raw json.RawMessage) bool { return len(raw) == 0 || string(raw) == "null" }
 
-// overlong deals with a line that was too long to be kept, so that nobody waits
-// for what it answered.
-func (c *Conn) overlong(long *longLine) *BadLine {
-	id, asks := sniff(long.head)
-	wrong := &BadLine{Text: long.Error(), Code: CodeInvalid}
+// overlong deals with a line that is too long, of which there is the head, so that
+// nobody waits for what it answered.
+func (c *Conn) overlong(head []byte) *BadLine {
+	id, asks := sniff(head[:min(len(head), headBytes)])
+	wrong := &BadLine{Text: fmt.Sprintf("the message is too long: its line has more than %d bytes", c.opts.MaxLine), Code: CodeInvalid}
 	switch {
 	case asks && id != nil:
 		wrong.ID = id

@@ -1,0 +1,79 @@
+package line
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+)
+
+const (
+	buffer  = 64 << 10 // lines that fit are not copied
+	maxKept = 1 << 20  // a longer line's buffer is given up after it
+)
+
+// ErrLong says that a line is longer than it may be.
+var ErrLong = errors.New("line is too long")
+
+// A Reader reads lines, which end with LF or with the stream. It belongs to one
+// goroutine.
+type Reader struct {
+	in    *bufio.Reader
+	limit int
+	kept  []byte // a line that did not fit in's buffer
+	rest  bool   // the rest of a line that was too long comes next
+}
+
+// NewReader returns a reader of lines of at most limit bytes, their end not
+// counted.
+func NewReader(r io.Reader, limit int) *Reader {
+	return &Reader{in: bufio.NewReaderSize(r, buffer), limit: limit}
+}
+
+// Next returns the next line without its end, valid until the next call. As soon
+// as a line is known to be too long it returns as much of it as a line may have,
+// and ErrLong; the next call passes over the rest. Any other error ends the stream,
+// and one other than io.EOF drops the line before it: half a line says something
+// else.
+func (r *Reader) Next() ([]byte, error) {
+	if err := r.skip(); err != nil {
+		return nil, err
+	}
+	if cap(r.kept) > maxKept {
+		r.kept = nil
+	}
+	r.kept = r.kept[:0]
+	for {
+		part, err := r.in.ReadSlice('\n')
+		part, ended := bytes.CutSuffix(part, []byte("\n"))
+		if len(r.kept)+len(part) > r.limit {
+			r.kept, r.rest = append(r.kept, part...), !ended
+			return r.kept[:r.limit], fmt.Errorf("%w: it has more than %d bytes", ErrLong, r.limit)
+		}
+		full := errors.Is(err, bufio.ErrBufferFull)
+		if full || len(r.kept) > 0 {
+			r.kept = append(r.kept, part...)
+			part = r.kept
+		}
+		switch {
+		case full:
+		case ended, errors.Is(err, io.EOF) && len(part) > 0:
+			return part, nil
+		default:
+			return nil, err
+		}
+	}
+}
+
+// skip passes over the rest of a line that was too long.
+func (r *Reader) skip() error {
+	for r.rest {
+		_, err := r.in.ReadSlice('\n')
+		r.rest = errors.Is(err, bufio.ErrBufferFull)
+		if err != nil && !r.rest {
+			return err
+		}
+	}
+	return nil
+}
