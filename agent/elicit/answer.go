@@ -5,11 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"net/mail"
-	"net/url"
 	"slices"
 	"strings"
-	"time"
 	"unicode"
 
 	"github.com/google/jsonschema-go/jsonschema"
@@ -95,57 +92,14 @@ func fits(text json.RawMessage, content map[string]any) error {
 		if field == nil {
 			continue // the whole says whether it may be there
 		}
-		text, isText := content[name].(string)
-		if err := valid(field.CloneSchemas(), content[name]); err != nil || isText && !Formatted(field.Format, text) {
+		if f, err := newField(field.CloneSchemas()); err != nil || !f.Takes(content[name]) {
 			return fmt.Errorf("%q is not as it should be", label(name))
 		}
 	}
-	if err := valid(&schema, content); err != nil {
+	if whole, err := schema.Resolve(nil); err != nil || whole.Validate(content) != nil {
 		return errors.New("the fields do not go together")
 	}
 	return nil
-}
-
-func valid(schema *jsonschema.Schema, value any) error {
-	resolved, err := schema.Resolve(nil)
-	if err != nil {
-		return err
-	}
-	return resolved.Validate(value)
-}
-
-// plain reports whether value may be in the content of a form.
-func plain(value any) bool {
-	switch v := value.(type) {
-	case string, float64, bool:
-		return true
-	case []any:
-		return !slices.ContainsFunc(v, func(e any) bool { _, ok := e.(string); return !ok })
-	}
-	return false
-}
-
-// Formatted reports whether a text has the form that a field wants: date,
-// date-time, email or uri. Others are not looked at; schemas only note them.
-func Formatted(format, text string) bool {
-	var err error
-	switch format {
-	case "date":
-		_, err = time.Parse(time.DateOnly, text)
-	case "date-time":
-		_, err = time.Parse(time.RFC3339, text)
-	case "email":
-		var a *mail.Address
-		if a, err = mail.ParseAddress(text); err == nil && a.Address != strings.TrimSpace(text) {
-			err = errors.New("more than an address")
-		}
-	case "uri":
-		var u *url.URL
-		if u, err = url.Parse(text); err == nil && !u.IsAbs() {
-			err = errors.New("no address")
-		}
-	}
-	return err == nil
 }
 
 // maxLabel bounds the name of a field in a reason, in bytes.

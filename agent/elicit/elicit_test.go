@@ -79,6 +79,34 @@ func TestAnswersAreReadAsTheyAreMeant(t *testing.T) {
 	}
 }
 
+func TestFieldsTakeWhatTheirSchemasSay(t *testing.T) {
+	for _, tt := range []struct {
+		schema         string
+		takes, refuses any
+	}{
+		{`{"type":"string","minLength":2,"pattern":"^a"}`, "ab", "ba"},
+		{`{"type":"string","maxLength":2}`, "äb", "abc"},
+		{`{"type":"string","format":"date"}`, "2000-02-28", "2000-02-30"},
+		{`{"type":"integer","maximum":7}`, 7.0, 8.0},
+		{`{"type":"integer"}`, 7.0, 7.5},
+		{`{"type":"boolean"}`, true, "true"},
+		{`{"type":"array","maxItems":1}`, []any{"a"}, []any{"a", "b"}},
+		{`{"enum":["a",7]}`, 7.0, "b"},
+		{`{}`, "any", nil},
+		{`{"type":"array"}`, []any{}, []any{1.0}},
+	} {
+		field, err := NewField(json.RawMessage(tt.schema))
+		if err != nil || !field.Takes(tt.takes) || field.Takes(tt.refuses) {
+			t.Errorf("%s: got %v, or %v refused, or %v taken", tt.schema, err, tt.takes, tt.refuses)
+		}
+	}
+	for _, schema := range []string{`7`, `{`, `{"type":7}`, `{"pattern":"("}`, `{"$ref":"#"}`, `{"items":{"$dynamicRef":"#"}}`} {
+		if _, err := NewField(json.RawMessage(schema)); err == nil {
+			t.Errorf("%s: got a field, want an error", schema)
+		}
+	}
+}
+
 func TestQuestionsThatCannotBePutAreRefused(t *testing.T) {
 	long := strings.Repeat("x", maxForm)
 	for name, tt := range map[string]struct {

@@ -2,13 +2,13 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
 	"strconv"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/seed-028515a8/maestro/agent/elicit"
 	"github.com/seed-028515a8/maestro/contracts"
@@ -22,12 +22,13 @@ type form struct {
 	at     int                        // the field that is asked for
 }
 
-// A formField is a field of a form, as far as it can be checked here; the server
-// of the form has the last word.
+// A formField is a field of a form. The server of the form has the last word on
+// what it takes.
 type formField struct {
 	name     string
 	required bool
 	choices  []formChoice
+	takes    *elicit.Field
 
 	Type        string          `json:"type"`
 	Title       string          `json:"title"`
@@ -36,9 +37,10 @@ type formField struct {
 	Format      string          `json:"format"`
 	Minimum     *float64        `json:"minimum"`
 	Maximum     *float64        `json:"maximum"`
-	MinLength   int             `json:"minLength"`
+	Pattern     string          `json:"pattern"`
+	MinLength   *int            `json:"minLength"`
 	MaxLength   *int            `json:"maxLength"`
-	MinItems    int             `json:"minItems"`
+	MinItems    *int            `json:"minItems"`
 	MaxItems    *int            `json:"maxItems"`
 	choosing
 	Items choosing `json:"items"`
@@ -87,7 +89,8 @@ func newForm(schema json.RawMessage) *form {
 	f := &form{filled: map[string]json.RawMessage{}}
 	for _, name := range namesIn(s.Properties) {
 		field := formField{name: name, required: slices.Contains(s.Required, name)}
-		if json.Unmarshal(byName[name], &field) != nil {
+		var err error
+		if field.takes, err = elicit.NewField(byName[name]); err != nil || json.Unmarshal(byName[name], &field) != nil {
 			return &form{}
 		}
 		if field.choices = field.all(); field.Type == "array" {
@@ -164,7 +167,7 @@ func (f *formField) text() string {
 	return text
 }
 
-// formats says what texts of a format are, with one that formatted takes.
+// formats says what texts of a format are, with one that is taken.
 var formats = map[string]string{
 	"date":      "a date such as 2000-02-28",
 	"date-time": "a date and time such as 2000-02-28T13:30:00Z",
@@ -174,30 +177,48 @@ var formats = map[string]string{
 
 // kind says what a field takes, and within which bounds.
 func (f *formField) kind() string {
-	words := map[string]string{"string": "text", "integer": "whole number", "boolean": "yes or no"}
-	kind := inLine(f.Type, 20)
-	if word, ok := words[f.Type]; ok {
-		kind = word
-	}
+	words := map[string]string{"string": "text", "integer": "whole number", "boolean": "yes or no", "array": "texts, separated by commas"}
+	kind := cmp.Or(words[f.Type], inLine(f.Type, 20))
 	switch {
-	case f.Type == "array" && len(f.choices) > 0:
-		return "any, separated by commas, of"
-	case f.Type == "array":
-		return "texts, separated by commas"
+	case len(f.choices) > 0 && f.Type == "array":
+		return cmp.Or(f.bounds(), "any") + ", separated by commas, of"
 	case len(f.choices) > 0:
 		return "one of"
 	case formats[f.Format] != "":
-		return formats[f.Format]
+		kind = formats[f.Format]
 	case f.Format != "":
-		return kind + " (" + inLine(f.Format, 40) + ")"
-	case f.Minimum != nil && f.Maximum != nil:
-		return fmt.Sprintf("%s from %v to %v", kind, *f.Minimum, *f.Maximum)
-	case f.Minimum != nil:
-		return fmt.Sprintf("%s from %v", kind, *f.Minimum)
-	case f.Maximum != nil:
-		return fmt.Sprintf("%s to %v", kind, *f.Maximum)
+		kind += " (" + inLine(f.Format, 40) + ")"
+	}
+	if f.Pattern != "" {
+		kind += ", matching " + inLine(f.Pattern, maxArgs)
+	}
+	if bounds := f.bounds(); bounds != "" {
+		kind += ", " + bounds
 	}
 	return kind
+}
+
+// bounds says within which bounds a value is, or nothing.
+func (f *formField) bounds() string {
+	switch f.Type {
+	case "string":
+		return span(f.MinLength, f.MaxLength, " characters")
+	case "array":
+		return span(f.MinItems, f.MaxItems, "")
+	}
+	return span(f.Minimum, f.Maximum, "")
+}
+
+func span[T any](least, most *T, unit string) string {
+	switch {
+	case least != nil && most != nil:
+		return fmt.Sprintf("%v to %v%s", *least, *most, unit)
+	case least != nil:
+		return fmt.Sprintf("at least %v%s", *least, unit)
+	case most != nil:
+		return fmt.Sprintf("at most %v%s", *most, unit)
+	}
+	return ""
 }
 
 // preset returns the default in words, a list as it would be typed.
@@ -233,35 +254,23 @@ func (f *form) prompt() string {
 	return text + ": "
 }
 
-// An elicited is the answer to an elicitation.
-type elicited struct {
-	Action  string                     `json:"action"`
-	Content map[string]json.RawMessage `json:"content,omitempty"`
-}
-
-const (
-	actionAccept  = "accept"
-	actionDecline = "decline"
-	actionCancel  = "cancel"
-)
-
 // answer takes a line for the form: a field, or all of it.
 func (f *form) answer(r *contracts.ServerRequestResponse, line string) error {
 	line = strings.TrimSpace(line)
-	object, whole := strings.CutPrefix(line, actionAccept+" ")
+	object, whole := strings.CutPrefix(line, elicit.Accept+" ")
 	object = strings.TrimSpace(object)
 	if whole = whole && strings.HasPrefix(object, "{"); !whole {
 		object, whole = line, strings.HasPrefix(line, "{")
 	}
-	done := elicited{Action: line}
+	done := elicit.Answer{Action: line}
 	switch {
-	case line == actionDecline || line == actionCancel:
+	case line == elicit.Decline || line == elicit.Cancel:
 	case whole:
-		done.Action = actionAccept
+		done.Action = elicit.Accept
 		if json.Unmarshal([]byte(object), &done.Content) != nil {
 			return errors.New("that is no JSON object, which is awaited after a brace")
 		}
-	case line == actionAccept:
+	case line == elicit.Accept:
 		done.Content = f.rest()
 	case len(f.fields) == 0:
 		return errors.New("accept, decline, cancel or a JSON object is awaited")
@@ -269,9 +278,9 @@ func (f *form) answer(r *contracts.ServerRequestResponse, line string) error {
 		if err := f.take(line); err != nil {
 			return err
 		}
-		done.Action, done.Content = actionAccept, f.filled
+		done.Action, done.Content = elicit.Accept, f.filled
 	}
-	if done.Action == actionAccept {
+	if done.Action == elicit.Accept {
 		if err := f.check(done.Content); err != nil {
 			if f.at == len(f.fields) {
 				f.restart()
@@ -410,10 +419,14 @@ func (f *formField) pick(line string) (string, error) {
 
 // awaited says what the field takes.
 func (f *formField) awaited() error {
-	if len(f.choices) > 0 {
-		return fmt.Errorf("a choice from 1 to %d is awaited", len(f.choices))
+	switch n, bounds := len(f.choices), f.bounds(); {
+	case n == 0:
+		return fmt.Errorf("%s is awaited", f.kind())
+	case f.Type == "array" && bounds != "":
+		return fmt.Errorf("%s of the choices from 1 to %d is awaited", bounds, n)
+	default:
+		return fmt.Errorf("a choice from 1 to %d is awaited", n)
 	}
-	return fmt.Errorf("%s is awaited", f.kind())
 }
 
 // check says what is wrong with a value.
@@ -422,40 +435,10 @@ func (f *formField) check(raw json.RawMessage) error {
 	if err := json.Unmarshal(raw, &value); err != nil {
 		return err
 	}
-	ok := true
-	switch v := value.(type) {
-	case string:
-		ok = (f.Type == "string" || f.Type == "") && f.offers(v)
-		if size := utf8.RuneCountInString(v); ok && (size < f.MinLength || f.MaxLength != nil && size > *f.MaxLength) {
-			return fmt.Errorf("of %d characters it is too short or too long", size)
-		}
-		ok = ok && elicit.Formatted(f.Format, v)
-	case float64:
-		ok = f.Type == "number" || f.Type == "" || f.Type == "integer" && v == float64(int64(v))
-		ok = ok && f.offers(compacted(raw)) && (f.Minimum == nil || v >= *f.Minimum) && (f.Maximum == nil || v <= *f.Maximum)
-	case bool:
-		ok = f.Type == "boolean" || f.Type == ""
-	case []any:
-		ok = f.Type == "array" || f.Type == ""
-		for _, e := range v {
-			text, isText := e.(string)
-			ok = ok && isText && f.offers(text)
-		}
-		if ok && (len(v) < f.MinItems || f.MaxItems != nil && len(v) > *f.MaxItems) {
-			return fmt.Errorf("%d are too few or too many", len(v))
-		}
-	default:
-		ok = false
-	}
-	if !ok {
+	if !f.takes.Takes(value) {
 		return f.awaited()
 	}
 	return nil
-}
-
-// offers reports whether a text may be chosen.
-func (f *formField) offers(text string) bool {
-	return len(f.choices) == 0 || slices.ContainsFunc(f.choices, func(c formChoice) bool { return c.Value == text })
 }
 
 // asJSON returns a value as JSON.

@@ -79,9 +79,9 @@ func TestFormIsFilledInThroughAPipe(t *testing.T) {
 	}
 	r := serving(t, "--agent", "script:"+script)
 	r.pipes(
-		piping{"go\naccept {\"name\":\"Ada\",\"ok\":true}\n", 0, []string{"  name: text, required - Full name\n", "thank you"}, "requestedSchema"},
+		piping{"go\naccept {\"name\":\"Ada\",\"ok\":true}\n", 0, []string{"  name: text, 2 to 5 characters, required - Full name\n", "thank you"}, "requestedSchema"},
 		piping{"go\nAda\n7\nred\na\na@b.c\nyes\n", 0, []string{"thank you"}, ""},
-		piping{"go\n{\"name\":7}\n", exitFailure, []string{"! name: text is awaited"}, "thank you"},
+		piping{"go\n{\"name\":7}\n", exitFailure, []string{"! name: text, 2 to 5 characters is awaited"}, "thank you"},
 		piping{"decline\n", 0, []string{"thank you"}, ""},
 	)
 }

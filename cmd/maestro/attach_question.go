@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/seed-028515a8/maestro/agent/elicit"
 	"github.com/seed-028515a8/maestro/contracts"
 )
 
@@ -233,7 +234,7 @@ func (q *question) input(r *contracts.ServerRequestResponse, line string) error 
 		r.Content = textBlock(line)
 		return nil
 	}
-	if refused := strings.TrimSpace(line); refused == actionDecline || refused == actionCancel {
+	if refused := strings.TrimSpace(line); refused == elicit.Decline || refused == elicit.Cancel {
 		r.IsError, r.Content = true, textBlock("The user did not answer.")
 		q.given = nil
 		return nil
