@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	acp "github.com/coder/acp-go-sdk"
 )
@@ -280,8 +279,12 @@ func (f *fake) step(s step) {
 		fmt.Fprintln(os.Stderr, s.Grumble)
 	case s.Exit != 0:
 		os.Exit(s.Exit)
-	case s.Hang:
-		time.Sleep(time.Hour)
+	case s.Hang: // whatever becomes of the input, until it is killed
+		r, w, err := os.Pipe()
+		if err == nil {
+			_, err = r.Read(make([]byte, 1))
+		}
+		panic(fmt.Errorf("read %v: %w", w, err)) // it has no end while w is known
 	}
 }
 

@@ -18,6 +18,7 @@ import (
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/seed-028515a8/maestro/agent/elicit"
 	"github.com/seed-028515a8/maestro/agent/hosttest"
 	"github.com/seed-028515a8/maestro/contracts"
 )
@@ -161,19 +162,34 @@ func TestListsThatAreNeverGivenAreAskedForNowAndThen(t *testing.T) {
 }
 
 func TestQuestionsAreAskedNowAndThen(t *testing.T) {
-	t.Parallel()
-	h := newHost(t)
-	h.Answer = func(*contracts.ServerRequest) contracts.Outcome { return answeredBy(`{"action":"decline"}`) }
-	s := open(t, h, Options{}, testProgram(t, "one", "tools", revisionVariable, "2025-11-25"))
-	begun := time.Now()
-	for range maxAsks {
-		says(t, must(t, s, "mcp__one__ask", ""), "decline map[]")
-	}
-	res := must(t, s, "mcp__one__ask", "")
-	if time.Since(begun) < quotaWindow {
-		says(t, res, "cancel map[]")
+	synctest.Test(t, func(t *testing.T) {
+		server := sdk.NewServer(&sdk.Implementation{Name: "curious"}, nil)
+		addText(server, "ask", func(ctx context.Context, req *sdk.CallToolRequest) (string, error) {
+			res, err := req.Session.Elicit(ctx, &sdk.ElicitParams{Message: "Who are you?", RequestedSchema: map[string]any{"type": "object", "properties": map[string]any{}}})
+			if err != nil {
+				return "", err
+			}
+			return res.Action, nil
+		})
+		h := newHost(t)
+		h.Answer = func(*contracts.ServerRequest) contracts.Outcome { return answeredBy(`{"action":"decline"}`) }
+		s := inMemory(t, server, olderRevision, Options{Dir: t.TempDir(), Host: testHost{h}})
+		ask := func(want string) {
+			t.Helper()
+			res, err := s.call(t.Context(), "ask", nil, func(string) {})
+			hosttest.Must(t, err)
+			if text, ok := res.Content[0].(*sdk.TextContent); !ok || text.Text != want {
+				t.Errorf("got %+v, want %s", res.Content[0], want)
+			}
+		}
+		for range maxAsks {
+			ask(elicit.Decline)
+		}
+		ask(elicit.Cancel)
 		awaitStatus(t, h, "told that it is cancelled: it asks too often")
-	}
+		time.Sleep(quotaWindow + 1)
+		ask(elicit.Decline)
+	})
 }
 
 // A flooder is a server of the older revision over HTTP. flood writes the events

@@ -343,16 +343,13 @@ func TestEditorGoesOnAfterACrash(t *testing.T) {
 	again.leaves(0)
 }
 
-// TestEditorWaitsForThePredecessor starts the program while another has the
-// session, and ends that once a second has been refused.
+// TestEditorWaitsForThePredecessor wants a session while another program, which is
+// about to end, has it.
 func TestEditorWaitsForThePredecessor(t *testing.T) {
 	work, state := realDir(t), t.TempDir()
 	first := edits(t, program(t, "acp", "--state-dir", state), allow)
 	id := first.opens(work)
 	second := edits(t, program(t, "acp", "--state-dir", state), allow)
-	if err := second.loads(id, work); err == nil || !strings.Contains(err.Error(), "in use by another process") {
-		t.Errorf("got %v, want who has the session", err)
-	}
 	loaded := make(chan error, 1)
 	go func() { loaded <- second.loads(id, work) }()
 	first.leaves(0)
@@ -810,13 +807,44 @@ func TestWaitForAPredecessorEndsWithWhoWaits(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), patience)
 			begun := time.Now()
 			_, err := m.openSoon(ctx, key, hub.Wish{})
-			if !errors.Is(err, &contracts.Error{Code: contracts.CodeRuntimeOwnedElsewhere}) {
+			if !errors.Is(err, &contracts.Error{Code: contracts.CodeRuntimeOwnedElsewhere}) || !strings.Contains(err.Error(), "in use by another process") {
 				t.Errorf("got %v, want that another has the session", err)
 			}
 			if got := time.Since(begun); got < want || got > want+leavePatience/200 {
 				t.Errorf("got an end after %v, want it after %v", got, want)
 			}
 			cancel()
+		}
+	})
+}
+
+// The session is opened as soon as the predecessor has let go of it.
+func TestWaitForAPredecessorEndsWithIt(t *testing.T) {
+	m, key := newShelf(t).sessions, hub.Key{ID: "held"}
+	store, err := m.store(key, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		opened := make(chan error, 1)
+		go func() { // ends with leavePatience at the latest
+			h, err := m.openSoon(t.Context(), key, hub.Wish{})
+			if err == nil {
+				err = h.Suspend(t.Context())
+			}
+			opened <- err
+		}()
+		time.Sleep(leavePatience / 2)
+		synctest.Wait()
+		if len(opened) > 0 {
+			t.Fatalf("got %v while another has the session, want that it is waited for", <-opened)
+		}
+		if err := store.Close(); err != nil {
+			t.Fatal(err)
+		}
+		begun := time.Now()
+		if err := <-opened; err != nil || time.Since(begun) > leavePatience/200 {
+			t.Errorf("got %v after %v, want the session", err, time.Since(begun))
 		}
 	})
 }
