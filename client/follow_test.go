@@ -462,6 +462,27 @@ func TestTokenFileIsReadForEachConnection(t *testing.T) {
 	})
 }
 
+func TestTokenOutlivesItsFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "token")
+	if err := os.WriteFile(path, []byte("first\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		s := newFakeServer(t)
+		_, p := s.connect(followed(), WithTokenFile(path))
+		if err := os.Remove(path); err != nil {
+			t.Fatal(err)
+		}
+		_ = p.conn.CloseNow()
+		if got := s.next().header.Get("Authorization"); got != "Bearer first" {
+			t.Errorf("got %q, want Bearer first", got)
+		}
+		if _, err := DialRaw(t.Context(), "ws://fake", nil, WithDialer(s.dial), WithTokenFile(path)); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("got %v, want that the first connection needs the file", err)
+		}
+	})
+}
+
 func TestEndpointOfAURL(t *testing.T) {
 	for _, test := range []struct{ base, address, ticket string }{
 		{"http://h:1", "http://h:1/api/headless/ws", ""},

@@ -23,7 +23,7 @@ type Option func(*config)
 
 // config is what the options say.
 type config struct {
-	token     string
+	token     string // with a tokenFile, what was read of it last
 	tokenFile string
 
 	hello    contracts.Hello
@@ -58,7 +58,8 @@ func WithToken(token string) Option {
 
 // WithTokenFile sends the content of the file at path, less surrounding space,
 // as the bearer credential. It is read again for each connection, so that a
-// server which restarted with a new token is found again.
+// server which restarted with a new token is found again. What was read last
+// counts while the file cannot be read: the server says whether it still does.
 func WithTokenFile(path string) Option {
 	return func(c *config) { c.token, c.tokenFile = "", path }
 }
@@ -155,8 +156,10 @@ func (c *config) credential() (string, error) {
 		return c.token, nil
 	}
 	text, err := os.ReadFile(c.tokenFile)
-	if err != nil {
+	if err == nil {
+		c.token = strings.TrimSpace(string(text))
+	} else if c.token == "" {
 		return "", fmt.Errorf("read token: %w", err)
 	}
-	return strings.TrimSpace(string(text)), nil
+	return c.token, nil
 }

@@ -207,7 +207,7 @@ func runAttach(cmd *cobra.Command, address string, flags *attachFlags, defaults 
 		return client.Dial(ctx, address, append(past, client.WithoutReconnect())...)
 	}
 	a.typed = isTerminal(cmd.InOrStdin())
-	return a.run(ctx, cmd.InOrStdin(), signals)
+	return flags.explain(a.run(ctx, cmd.InOrStdin(), signals), hostOf(address), token)
 }
 
 // isTerminal reports whether a stream is one that a human sits at.

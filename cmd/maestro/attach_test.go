@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -103,6 +104,46 @@ func TestAttachSurvivesALostConnection(t *testing.T) {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("got output\n%s\nwant %q in it", out.String(), want)
 		}
+	}
+}
+
+// A server that is away is waited for; one that has come back and refuses the
+// token, whose file is gone, is left.
+func TestAttachEndsWhereItsTokenIsRefused(t *testing.T) {
+	token := filepath.Join(t.TempDir(), "token")
+	if err := os.WriteFile(token, []byte("secret\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s := &attachServer{seen: make(chan http.Header, 4), url: make(chan string, 4)}
+	var tries atomic.Int64
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch tries.Add(1) {
+		case 1:
+			if err := os.Remove(token); err != nil {
+				t.Error(err)
+			}
+			s.ServeHTTP(w, r) // and the connection is lost
+		case 2:
+			w.WriteHeader(http.StatusServiceUnavailable)
+		default:
+			w.WriteHeader(http.StatusUnauthorized)
+			_, _ = io.WriteString(w, `{"error":"unknown token","code":"unauthenticated"}`)
+		}
+	}))
+	defer server.Close()
+	in, typist := io.Pipe()
+	defer typist.Close()
+	var out strings.Builder
+	cmd := attachCommand(attachDefaults{URL: server.URL, TokenFile: token})
+	cmd.SetArgs(nil)
+	cmd.SetIn(in)
+	cmd.SetOut(&out)
+	err := cmd.ExecuteContext(t.Context())
+	if want := "does not accept the token in " + token + ": unknown token"; err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("got %v, want %q; output:\n%s", err, want, out.String())
+	}
+	if got := tries.Load(); got != 3 {
+		t.Errorf("got %d connections, want 3", got)
 	}
 }
 

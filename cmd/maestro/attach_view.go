@@ -49,6 +49,9 @@ type posed struct {
 // costs an escape sequence that is cut between two pieces.
 const maxFlows = 256
 
+// working is the status that a run is shown to go on with.
+const working = "Working"
+
 // maxArgs is how many characters of a tool's arguments are shown.
 const maxArgs = 500
 
@@ -122,7 +125,9 @@ func (v *view) event(event contracts.Event) {
 		v.notice(styleDim, "history summarised: %s", oneLine(e.Summary, maxArgs))
 	case *contracts.Status:
 		v.learn(e.Message)
-		v.notice(styleDim, "%s", oneLine(e.Message, maxArgs))
+		if e.Message != working || len(v.questions) == 0 { // nobody works who waits for an answer
+			v.notice(styleDim, "%s", oneLine(e.Message, maxArgs))
+		}
 	case *contracts.ErrorEvent:
 		v.failure(e)
 	}

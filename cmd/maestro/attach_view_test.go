@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -419,6 +420,25 @@ func TestQuestionIsShownOnce(t *testing.T) {
   $ ls
   whoever takes control can answer
 `)
+}
+
+// TestNobodyWorksWhoWaitsForAnAnswer has the hub say that a silent run goes on.
+func TestNobodyWorksWhoWaitsForAnAnswer(t *testing.T) {
+	ask := &contracts.ServerRequest{RequestID: "q", RequestType: contracts.RequestApproval, Tool: "edit", Args: raw(`{}`)}
+	answered := &contracts.ServerRequestResolved{RequestID: "q", RequestType: contracts.RequestApproval, Resolution: contracts.VerdictApproved, ResolvedBy: contracts.ResolvedByUser}
+	goesOn := &contracts.Status{Message: working}
+	got := rendered(told(goesOn, ask, goesOn, &contracts.Status{Message: "Retrying"}, answered, goesOn)...)
+	var order []string
+	for line := range strings.Lines(got) {
+		for _, word := range []string{working, "approval: edit", "Retrying", "approval approved"} {
+			if strings.Contains(line, word) {
+				order = append(order, word)
+			}
+		}
+	}
+	if want := []string{working, "approval: edit", "Retrying", "approval approved", working}; !slices.Equal(order, want) {
+		t.Errorf("got\n%s\nwant %q", got, want)
+	}
 }
 
 func TestLastErrorIsToldOnce(t *testing.T) {
