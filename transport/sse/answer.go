@@ -5,6 +5,7 @@ import (
 	"maps"
 	"net"
 	"net/http"
+	"os"
 	"sync"
 	"time"
 
@@ -47,6 +48,9 @@ func (a *answer) write(events []byte, deadline time.Time) error {
 	}
 	if err := a.control.Flush(); err != nil {
 		return err
+	}
+	if a.ctx.Err() != nil && !time.Now().Before(deadline) {
+		return os.ErrDeadlineExceeded // middleware whose Flush returns nothing keeps that from us
 	}
 	return a.limit(time.Time{}) // HTTP/2 breaks a stream off at its deadline even if nothing is being written
 }
