@@ -33,9 +33,17 @@ func TestFramesPassInOrderAmongPings(t *testing.T) {
 	}
 	var wg sync.WaitGroup
 	defer wg.Wait()
-	wg.Go(func() { // pings of the peer, answered beside the data
-		for range 50 {
-			if p.Ping(t.Context()) != nil {
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	half := make(chan struct{}) // closed when half of the messages have come
+	wg.Go(func() {              // pings of the peer, answered beside the data
+		for {
+			select {
+			case <-half:
+				return
+			default:
+			}
+			if p.Ping(ctx) != nil {
 				return
 			}
 		}
@@ -51,25 +59,32 @@ func TestFramesPassInOrderAmongPings(t *testing.T) {
 				return
 			}
 		}
-		c.Close(nil)
 	})
+	said := make(chan error, 1)
 	wg.Go(func() { // data of the peer
-		for i := range 200 {
-			if err := p.Write(t.Context(), websocket.MessageText, []byte(message(i))); err != nil {
-				return // the server has closed
-			}
+		var err error
+		for i := 0; i < 200 && err == nil; i++ {
+			err = p.Write(ctx, websocket.MessageText, []byte(message(i)))
 		}
+		said <- err
 	})
 	for i := range count {
-		_, b, err := p.Read(t.Context())
+		_, b, err := p.Read(ctx)
 		if err != nil {
 			t.Fatalf("message %d: %v", i, err)
 		}
 		if string(b) != message(i) {
 			t.Fatalf("message %d: got %d bytes, want %d", i, len(b), len(message(i)))
 		}
+		if i == count/2 {
+			close(half)
+		}
 	}
-	if _, _, err := p.Read(t.Context()); websocket.CloseStatus(err) != websocket.StatusNormalClosure {
+	if err := receive(t, said); err != nil {
+		t.Fatal(err)
+	}
+	c.Close(nil) // a peer that is slower than a second loses what it has not read by then
+	if _, _, err := p.Read(ctx); websocket.CloseStatus(err) != websocket.StatusNormalClosure {
 		t.Fatalf("got %v, want a normal close", err)
 	}
 }
