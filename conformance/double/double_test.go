@@ -25,20 +25,26 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // A site is one server and what a check asks of it. What goes wrong in a check
 // is kept, because a check of a defect is to go wrong.
 type site struct {
-	ctx    context.Context
-	base   string
-	wrongs []string
+	ctx      context.Context
+	base     string
+	patience time.Duration // until what does not come is given up
+	wrongs   []string
 }
 
 // open starts a server with a defect, or with none. Leases last as long as
-// those who wait for their end can.
+// those who wait for their end can. What a server without defects owes is waited
+// for as long as on a busy machine it may take.
 func open(t *testing.T, d double.Defect, ttl time.Duration) *site {
 	t.Helper()
 	server := httptest.NewServer(double.New(double.Options{Defect: d, Heartbeat: 100 * time.Millisecond, LeaseTTL: ttl}))
 	t.Cleanup(server.Close)
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	t.Cleanup(cancel)
-	return &site{ctx: ctx, base: server.URL + "/api/headless/"}
+	patience := 15 * time.Second
+	if d != "" {
+		patience = 2 * time.Second
+	}
+	return &site{ctx: ctx, base: server.URL + "/api/headless/", patience: patience}
 }
 
 // want notes that something is not as it should be.
@@ -232,7 +238,7 @@ var checks = map[double.Defect]func(*site){
 		t.find("its own announcement", func(e event) bool { return e.message == "connection_info" })
 		s.prompt(path, conn, "between")
 		s.prompt(path, conn, "fence")
-		done := time.AfterFunc(2*time.Second, t.stop)
+		done := time.AfterFunc(s.patience, t.stop)
 		defer done.Stop()
 		t.status("Prompt: between")
 	},
@@ -268,7 +274,7 @@ var checks = map[double.Defect]func(*site){
 		path, _ := s.start()
 		t := s.stream(path, "?optOutNotifications=heartbeat")
 		defer t.close()
-		done := time.AfterFunc(2*time.Second, t.stop)
+		done := time.AfterFunc(s.patience, t.stop)
 		defer done.Stop()
 		t.find("a comment", func(e event) bool {
 			s.want(e.kind != "heartbeat", "got a heartbeat, want comments")
@@ -281,7 +287,7 @@ var checks = map[double.Defect]func(*site){
 		first, second := s.stream(path, "?subscriptionId="+sub), s.stream(path, "?subscriptionId="+sub)
 		defer first.close()
 		defer second.close()
-		done := time.AfterFunc(2*time.Second, first.stop)
+		done := time.AfterFunc(s.patience, first.stop)
 		defer done.Stop()
 		ended := true
 		for {
@@ -348,7 +354,7 @@ var checks = map[double.Defect]func(*site){
 		path, _ := s.start()
 		t := s.stream(path, "")
 		defer t.close()
-		done := time.AfterFunc(3*time.Second, t.stop)
+		done := time.AfterFunc(s.patience, t.stop)
 		defer done.Stop()
 		t.find("a snapshot without the holder", func(e event) bool {
 			_, there := answer{body: e.body}.at("snapshot", "state", "controller_connection_id").(string)
