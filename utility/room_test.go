@@ -5,10 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"runtime"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -18,8 +20,17 @@ import (
 	"github.com/seed-028515a8/maestro/workspace"
 )
 
-// Whoever starts a goroutine waits for it: none outlives the tests.
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// Whoever starts a goroutine waits for it: none outlives the tests. Commands would
+// inherit that signals are ignored, as they are in the background of a script, but
+// not that they are taken.
+func TestMain(m *testing.M) {
+	for _, sig := range []os.Signal{os.Interrupt, syscall.SIGHUP} {
+		if signal.Ignored(sig) {
+			signal.Notify(make(chan os.Signal, 1), sig)
+		}
+	}
+	goleak.VerifyTestMain(m)
+}
 
 // patience bounds every wait of a test; it is generous because real processes
 // share the machine.
