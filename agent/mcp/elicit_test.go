@@ -7,7 +7,10 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/seed-028515a8/maestro/agent/hosttest"
 	"github.com/seed-028515a8/maestro/contracts"
@@ -280,18 +283,30 @@ func TestQuestionsStandSideBySide(t *testing.T) {
 }
 
 func TestOpenQuestionsExtendACall(t *testing.T) {
-	t.Parallel()
 	for _, shape := range shapes {
-		h := newHost(t)
-		s := open(t, h, Options{CallTimeout: 200 * time.Millisecond, CallLimit: 300 * time.Millisecond}, testProgram(t, "one", "tools", revisionVariable, shape.revision))
-		req, done := ask(t, s, h, shape.tool)
-		select {
-		case res := <-done:
-			t.Errorf("got %+v, want a call that waits for people", res)
-		case <-time.After(700 * time.Millisecond): // longer than a call may take without them
-		}
-		h.Resolve(req.RequestID, answeredBy(`{"action":"decline"}`))
-		says(t, result(t, done), shape.prefix+"decline map[]")
+		synctest.Test(t, func(t *testing.T) {
+			h := newHost(t)
+			s := inMemory(t, newToolServer(), shape.revision, Options{Dir: t.TempDir(), Host: testHost{h}, CallTimeout: 2 * time.Second, CallLimit: 3 * time.Second})
+			done := make(chan *sdk.CallToolResult, 1)
+			go func() { // ends with the call
+				res, err := s.call(t.Context(), strings.TrimPrefix(shape.tool, "mcp__one__"), nil, func(string) {})
+				if err != nil {
+					t.Errorf("%v: got %v, want a result", shape, err)
+				}
+				done <- res
+			}()
+			req := h.AwaitType("server_request").(*contracts.ServerRequest)
+			select {
+			case res := <-done:
+				t.Fatalf("%v: got %+v, want a call that waits for people", shape, res)
+			case <-time.After(7 * time.Second): // longer than a call may take without them
+			}
+			h.Resolve(req.RequestID, answeredBy(`{"action":"decline"}`))
+			want := &sdk.TextContent{Text: shape.prefix + "decline map[]"}
+			if res := <-done; res == nil || !reflect.DeepEqual(res.Content, []sdk.Content{want}) {
+				t.Errorf("%v: got %+v, want %q", shape, res, want.Text)
+			}
+		})
 	}
 }
 
