@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"os/signal"
 	"strings"
 	"testing"
 	"time"
@@ -17,7 +18,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// Programs would inherit that a signal is ignored, as it is in the background of a
+// script, but not that it is taken.
+func TestMain(m *testing.M) {
+	for _, sig := range []os.Signal{os.Interrupt, unix.SIGHUP} {
+		if signal.Ignored(sig) {
+			signal.Notify(make(chan os.Signal, 1), sig)
+		}
+	}
+	goleak.VerifyTestMain(m)
+}
 
 // patience bounds every wait of a test; it is generous because real processes
 // share the machine.
@@ -210,7 +220,7 @@ func TestWaitsEndAtTheirDeadlineAndWithTheTerminal(t *testing.T) {
 // An interactive shell puts each job in a group of its own.
 func TestJobsEndWithTheGroup(t *testing.T) {
 	t.Parallel()
-	term := start(t, "PS1='> ' exec /bin/bash --norc --noprofile -i", 0)
+	term := start(t, "TERM=xterm PS1='> ' exec /bin/bash --norc --noprofile -i", 0)
 	until(t, term, "> ") // bash asks for marks around what is pasted
 	typed(t, term, "stty -echo; trap '' HUP TERM; (trap '' HUP; sleep 1000) & (trap '' HUP; sleep 1000) & echo ids $(jobs -p | tr '\\n' ' ')rea''dy\n")
 	said := until(t, term, "ready\r\n\x1b[?2004h> ")
