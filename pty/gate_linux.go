@@ -21,20 +21,29 @@ type gate struct {
 	conn syscall.RawConn
 	fd   int    // the terminal
 	want uint32 // the event
-	asks bool   // owned by who waits: the instance was asked and has not told
+
+	// asked is owned by who waits: the instance may have something to tell.
+	asked bool
 }
 
-// newGate returns a gate of a terminal, which must stay open until the gate is
-// closed and is not blocking.
-func newGate(fd int, writing bool) (*gate, error) {
+// newGates returns the gates of a terminal, which is not blocking and must stay
+// open until they are closed.
+func newGates(fd int) (reading, typing *gate, err error) {
+	if reading, err = newGate(fd, unix.EPOLLIN); err != nil {
+		return nil, nil, err
+	}
+	if typing, err = newGate(fd, unix.EPOLLOUT); err != nil {
+		return nil, nil, errors.Join(err, reading.close())
+	}
+	return reading, typing, nil
+}
+
+func newGate(fd int, want uint32) (*gate, error) {
 	instance, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
 	if err != nil {
 		return nil, os.NewSyscallError("epoll_create1", err)
 	}
-	g := &gate{fd: fd, want: unix.EPOLLIN}
-	if writing {
-		g.want = unix.EPOLLOUT
-	}
+	g := &gate{fd: fd, want: want, asked: true}                         // it tells of a hang-up unasked
 	err = os.NewSyscallError("fcntl", unix.SetNonblock(instance, true)) // so that the runtime watches it
 	if err == nil {
 		err = g.control(instance, unix.EPOLL_CTL_ADD, 0)
@@ -57,16 +66,16 @@ func (g *gate) control(instance, op int, want uint32) error {
 // reason to. It fails with [os.ErrDeadlineExceeded] or [os.ErrClosed].
 func (g *gate) pass(try func() bool) (err error) {
 	failed := g.conn.Read(func(instance uintptr) bool {
-		if g.asks {
+		if g.asked {
 			var events [1]unix.EpollEvent
 			n, _ := unix.EpollWait(int(instance), events[:], 0) // what was told once is not told again
-			g.asks = n == 0
+			g.asked = n <= 0
 		}
 		if try() {
 			return true
 		}
 		err = g.control(int(instance), unix.EPOLL_CTL_MOD, g.want) // tells at once if there is something by now
-		g.asks = err == nil
+		g.asked = true
 		return err != nil
 	})
 	switch {

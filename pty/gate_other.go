@@ -14,23 +14,23 @@ import (
 // A gate is where one goroutine at a time waits until a terminal can be read, or
 // written to. Its methods may be called from any goroutine.
 type gate struct {
-	file    *os.File // the terminal again, which the runtime watches
+	file    *os.File // the terminal again, which the runtime watches; both gates have it
 	conn    syscall.RawConn
-	fd      int // the terminal
 	writing bool
 }
 
-// newGate returns a gate of a terminal that is not blocking.
-func newGate(fd int, writing bool) (*gate, error) {
+// newGates returns the gates of a terminal that is not blocking.
+func newGates(fd int) (reading, typing *gate, err error) {
 	own, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
 	if err != nil {
-		return nil, os.NewSyscallError("fcntl", err)
+		return nil, nil, os.NewSyscallError("fcntl", err)
 	}
-	g := &gate{file: os.NewFile(uintptr(own), "terminal"), fd: fd, writing: writing}
-	if g.conn, err = g.file.SyscallConn(); err != nil {
-		return nil, errors.Join(err, g.file.Close())
+	file := os.NewFile(uintptr(own), "terminal")
+	conn, err := file.SyscallConn()
+	if err != nil {
+		return nil, nil, errors.Join(err, file.Close())
 	}
-	return g, nil
+	return &gate{file: file, conn: conn}, &gate{file: file, conn: conn, writing: true}, nil
 }
 
 // pass calls try until it returns true, and again each time that there may be a
@@ -47,7 +47,18 @@ func (g *gate) pass(try func() bool) error {
 	return err
 }
 
-func (g *gate) setDeadline(at time.Time) error { return g.file.SetDeadline(at) }
+func (g *gate) setDeadline(at time.Time) error {
+	if g.writing {
+		return g.file.SetWriteDeadline(at)
+	}
+	return g.file.SetReadDeadline(at)
+}
 
-// close ends pass, and returns when nobody is in it any more.
-func (g *gate) close() error { return g.file.Close() }
+// close ends pass, that of the other gate too, and returns when nobody is in it
+// any more.
+func (g *gate) close() error {
+	if err := g.file.Close(); !errors.Is(err, os.ErrClosed) {
+		return err
+	}
+	return nil
+}

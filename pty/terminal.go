@@ -94,5 +94,6 @@ func (t *Terminal) SetReadDeadline(at time.Time) error { return t.setReadDeadlin
 // SetWriteDeadline bounds Write.
 func (t *Terminal) SetWriteDeadline(at time.Time) error { return t.setWriteDeadline(at) }
 
-// Close lets go of the terminal, which hangs up on what still has it open.
+// Close lets go of the terminal, which hangs up on what still has it open. It
+// returns when nobody reads or writes any more; a later Close returns the same.
 func (t *Terminal) Close() error { return t.device.close() }

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// There are no terminals, so that no method of a device but close is called.
+// There are no terminals: nothing but start is called.
 type device struct{}
 
 func (t *Terminal) start(*exec.Cmd, Size) error { return ErrUnsupported }

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"sync"
 	"syscall"
 	"time"
 
@@ -17,12 +18,16 @@ import (
 	"github.com/seed-028515a8/maestro/internal/child"
 )
 
-// A device is our end of a terminal. It is not blocking, and the runtime does not
-// watch it: its gates do.
+// A device is our end of a terminal. It is not blocking; its gates wait for it.
 type device struct {
-	file            *os.File
+	// Static after open.
+	fd              int
+	file            *os.File // of fd
 	conn            syscall.RawConn
 	reading, typing *gate
+
+	closing sync.Once
+	closed  error // how that went
 
 	// Owned by the reader.
 	flows bool // something was read, and more may come at once
@@ -55,21 +60,16 @@ func (d *device) open() (theirs *os.File, err error) {
 	if err != nil {
 		return nil, err
 	}
-	fd, err := unix.FcntlInt(ours.Fd(), unix.F_DUPFD_CLOEXEC, 0)
-	err = errors.Join(err, ours.Close())
-	if err == nil {
-		err = unix.SetNonblock(fd, false)
-		d.file = os.NewFile(uintptr(fd), ours.Name()) // as one that blocks, or the runtime would watch it
-		err = errors.Join(err, unix.SetNonblock(fd, true))
+	if d.fd, err = unix.FcntlInt(ours.Fd(), unix.F_DUPFD_CLOEXEC, 0); err == nil {
+		err = unix.SetNonblock(d.fd, false)
+		d.file = os.NewFile(uintptr(d.fd), ours.Name()) // as one that blocks, or the runtime would watch it
+		err = errors.Join(err, unix.SetNonblock(d.fd, true))
 	}
-	if err == nil {
+	if err = errors.Join(err, ours.Close()); err == nil {
 		d.conn, err = d.file.SyscallConn()
 	}
 	if err == nil {
-		d.reading, err = newGate(fd, false)
-	}
-	if err == nil {
-		d.typing, err = newGate(fd, true)
+		d.reading, d.typing, err = newGates(d.fd)
 	}
 	if err != nil {
 		return nil, errors.Join(err, theirs.Close())
@@ -77,16 +77,16 @@ func (d *device) open() (theirs *os.File, err error) {
 	return theirs, nil
 }
 
-func (d *device) close() (err error) {
-	for _, g := range []*gate{d.reading, d.typing} {
-		if g != nil {
-			err = errors.Join(err, g.close())
+func (d *device) close() error {
+	d.closing.Do(func() {
+		if d.reading != nil {
+			d.closed = errors.Join(d.reading.close(), d.typing.close())
 		}
-	}
-	if d.file != nil { // nobody reads or writes any more
-		err = errors.Join(err, d.file.Close())
-	}
-	return err
+		if d.file != nil { // nobody reads or writes any more
+			d.closed = errors.Join(d.closed, d.file.Close())
+		}
+	})
+	return d.closed
 }
 
 func (d *device) setReadDeadline(at time.Time) error { return d.reading.setDeadline(at) }
@@ -153,12 +153,12 @@ func (d *device) read(p []byte) (n int, err error) {
 	failed := d.reading.pass(func() bool {
 		for {
 			var got int
-			got, err = unix.Read(d.reading.fd, p[n:])
+			got, err = unix.Read(d.fd, p[n:])
 			n += max(got, 0)
 			switch {
 			case err == unix.EINTR:
 			case err == unix.EAGAIN && d.flows:
-				d.poll[0] = unix.PollFd{Fd: int32(d.reading.fd), Events: unix.POLLIN}
+				d.poll[0] = unix.PollFd{Fd: int32(d.fd), Events: unix.POLLIN}
 				ready, _ := unix.Poll(d.poll[:], flowDelay) // that it was interrupted is no reason to stay here
 				d.flows = ready > 0
 			case err == unix.EAGAIN:
@@ -185,7 +185,7 @@ func (d *device) write(p []byte) (n int, err error) {
 	failed := d.typing.pass(func() bool {
 		for n < len(p) {
 			var put int
-			put, err = unix.Write(d.typing.fd, p[n:])
+			put, err = unix.Write(d.fd, p[n:])
 			n += max(put, 0)
 			switch {
 			case err == unix.EINTR:
