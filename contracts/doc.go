@@ -8,6 +8,10 @@
 // send what, and when, is decided elsewhere. It imports the standard library
 // only.
 //
+// What an answer to an approval can say beside yes and no has no field on this
+// wire. [Wish] and [ApprovalOption] are how agents and clients understand each
+// other all the same, and are here so that they do so in one way.
+//
 // Presence matters on this wire, so the Go types follow one rule. A struct tag
 // without omitempty is a required key. A tag with omitempty (or omitzero) is an
 // optional key, absent at its zero value; a pointer is used where the zero

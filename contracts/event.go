@@ -325,6 +325,10 @@ type ErrorEvent struct {
 	ErrorType ErrorType `json:"error_type" wire:"lenient"`
 }
 
+// StatusWorking is the message of the status by which a silent run is told from a
+// dead one.
+const StatusWorking = "Working"
+
 // Status is progress for humans.
 type Status struct {
 	Message string `json:"message"`

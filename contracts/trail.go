@@ -56,11 +56,14 @@ func (t *trail) pointerTo(key string) string {
 
 var pointerEscaper = strings.NewReplacer("~", "~0", "/", "~1")
 
-func pointerToken(key string) string {
+func pointerToken(key string) string { return pointerEscaper.Replace(shortKey(key)) }
+
+// shortKey returns a key as it may be shown.
+func shortKey(key string) string {
 	if len(key) > maxPointerBytes {
 		key = SplitText(key, maxPointerBytes)[0] + "…"
 	}
-	return pointerEscaper.Replace(key)
+	return key
 }
 
 // violate notes what is wrong with the place.

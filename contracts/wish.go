@@ -1,6 +1,7 @@
 package contracts
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -9,45 +10,45 @@ import (
 	"unicode/utf8"
 )
 
-// An Option is an answer that an agent offers to an approval. Clients find the
+// An ApprovalOption is an answer that an agent offers to an approval. Clients find the
 // options under "options" of "_acp" in the args of the question.
-type Option struct {
+type ApprovalOption struct {
 	ID   string `json:"id"`
 	Name string `json:"name"`
 	Kind string `json:"kind"` // allow_once, allow_always, reject_once, reject_always, or the agent's own
 }
 
 // Allows reports whether the option lets the call run.
-func (o Option) Allows() bool { return strings.HasPrefix(o.Kind, "allow") }
+func (o ApprovalOption) Allows() bool { return strings.HasPrefix(o.Kind, "allow") }
 
 // Rejects reports whether the option forbids the call. One of an unknown kind
 // neither allows nor rejects.
-func (o Option) Rejects() bool { return strings.HasPrefix(o.Kind, "reject") }
+func (o ApprovalOption) Rejects() bool { return strings.HasPrefix(o.Kind, "reject") }
 
 // Always reports whether the option holds for more than this call.
-func (o Option) Always() bool { return strings.HasSuffix(o.Kind, "_always") }
+func (o ApprovalOption) Always() bool { return strings.HasSuffix(o.Kind, "_always") }
 
-// Options are what an agent offers to one approval, in its order.
-type Options []Option
+// ApprovalOptions are what an agent offers to one approval, in its order.
+type ApprovalOptions []ApprovalOption
 
 // Index returns the place of the option with an id, -1 if there is none.
-func (all Options) Index(id string) int {
-	return slices.IndexFunc(all, func(o Option) bool { return o.ID == id })
+func (all ApprovalOptions) Index(id string) int {
+	return slices.IndexFunc(all, func(o ApprovalOption) bool { return o.ID == id })
 }
 
 // Meant returns the place of the option that an answer stands for, -1 if there is
 // none: the one that the wish names, or else the first that says what the verdict
 // does for as long as is wished, or for another time, if that is the only way to
 // say it. An option that allows is never taken for a denial.
-func (all Options) Meant(approved bool, w Wish) int {
+func (all ApprovalOptions) Meant(approved bool, w Wish) int {
 	if w.OptionID != "" {
 		if i := all.Index(w.OptionID); i < 0 || approved || !all[i].Allows() {
 			return i
 		}
 	}
-	fits := func(o Option) bool { return approved && o.Allows() || !approved && o.Rejects() }
+	fits := func(o ApprovalOption) bool { return approved && o.Allows() || !approved && o.Rejects() }
 	always := w.Remember != ""
-	if i := slices.IndexFunc(all, func(o Option) bool { return fits(o) && o.Always() == always }); i >= 0 {
+	if i := slices.IndexFunc(all, func(o ApprovalOption) bool { return fits(o) && o.Always() == always }); i >= 0 {
 		return i
 	}
 	return slices.IndexFunc(all, fits)
@@ -118,7 +119,7 @@ func (s *scanner) wished(fields map[string]*string) error {
 	field, known := fields[name]
 	switch {
 	case !known:
-		return fmt.Errorf("%q is no wish that is known", pointerToken(name))
+		return fmt.Errorf("%q is no wish that is known", shortKey(name))
 	case field == nil:
 		return fmt.Errorf("%s is said twice", name)
 	}
@@ -172,5 +173,5 @@ func (o Outcome) Wish() (w Wish, reason string, err error) {
 	if errors.Is(err, ErrNoWish) {
 		err = nil
 	}
-	return w, o.Reason, err
+	return w, cmp.Or(o.Reason, w.Reason), err
 }

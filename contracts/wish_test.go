@@ -118,13 +118,13 @@ func TestWishIsTheFirstThatAPersonSays(t *testing.T) {
 }
 
 func TestAnswersStandForOptions(t *testing.T) {
-	var all Options
+	var all ApprovalOptions
 	for _, o := range [][2]string{{"A", "allow_always"}, {"a", "allow_once"}, {"r", "reject_once"}, {"R", "reject_always"}, {"x", "odd"}} {
-		all = append(all, Option{ID: o[0], Kind: o[1]})
+		all = append(all, ApprovalOption{ID: o[0], Kind: o[1]})
 	}
 	session, x := Wish{Remember: RememberSession}, Wish{OptionID: "x"}
 	for _, test := range []struct {
-		options  Options
+		options  ApprovalOptions
 		approved bool
 		wish     Wish
 		want     string // the option's id

@@ -24,7 +24,7 @@ const (
 var errUnreadable = errors.New("its answer cannot be read")
 
 // The options of an approval whose agent offers none.
-var yesOrNo = contracts.Options{
+var yesOrNo = contracts.ApprovalOptions{
 	{ID: "allow", Name: "Allow", Kind: string(acp.PermissionOptionKindAllowOnce)},
 	{ID: "reject", Name: "Reject", Kind: string(acp.PermissionOptionKindRejectOnce)},
 }
@@ -243,7 +243,7 @@ func (a *attachment) permission(ctx context.Context, r contracts.PendingRequest,
 
 // choose makes an answer of the option that was selected. Which one is said only
 // where it says more than the verdict.
-func choose(options contracts.Options, id string, answer *contracts.ServerRequestResponse) (*contracts.ServerRequestResponse, error) {
+func choose(options contracts.ApprovalOptions, id string, answer *contracts.ServerRequestResponse) (*contracts.ServerRequestResponse, error) {
 	i := options.Index(id)
 	if i < 0 {
 		return nil, fmt.Errorf("it selected %q, which was not offered", head(id, maxName))

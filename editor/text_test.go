@@ -74,9 +74,9 @@ func TestTitlesSayWhatACallDoes(t *testing.T) {
 }
 
 func TestAnswersSayWhichOptionWasChosen(t *testing.T) {
-	own := contracts.Options{{ID: "a", Name: "Always", Kind: "allow_always"}, {ID: "n", Name: "No", Kind: "reject_once"}}
+	own := contracts.ApprovalOptions{{ID: "a", Name: "Always", Kind: "allow_always"}, {ID: "n", Name: "No", Kind: "reject_once"}}
 	for _, tt := range []struct {
-		options  contracts.Options
+		options  contracts.ApprovalOptions
 		id       string
 		approved bool
 		reason   string

@@ -30,11 +30,11 @@ type call struct {
 
 // details are what agents of this protocol say of a call beside its input.
 type details struct {
-	Title     string                 `json:"title"`
-	Kind      acp.ToolKind           `json:"kind"`
-	Locations []acp.ToolCallLocation `json:"locations"`
-	Diff      string                 `json:"diff"`
-	Options   contracts.Options      `json:"options"`
+	Title     string                    `json:"title"`
+	Kind      acp.ToolKind              `json:"kind"`
+	Locations []acp.ToolCallLocation    `json:"locations"`
+	Diff      string                    `json:"diff"`
+	Options   contracts.ApprovalOptions `json:"options"`
 }
 
 // inputs are the args of a call in parts: those that are known by name, and what

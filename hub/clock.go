@@ -166,7 +166,7 @@ func (h *Hub) tick(s *state) {
 		h.showPresence(s)
 	}
 	if s.run != nil && !s.frozen && s.now.Sub(s.lastShown) >= h.opts.WorkingInterval {
-		h.publish(s, &contracts.Status{Message: "Working"}) // a silent run is told from a dead one
+		h.publish(s, &contracts.Status{Message: contracts.StatusWorking}) // a silent run is told from a dead one
 	}
 	if !s.nextBeat.After(s.now) {
 		h.beatAll(s)

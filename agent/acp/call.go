@@ -352,14 +352,14 @@ func (c *call) aim() string {
 
 // extras are what the args of a call say beside its input.
 type extras struct {
-	Title         string            `json:"title,omitempty"`
-	Kind          string            `json:"kind,omitempty"`
-	Locations     []location        `json:"locations,omitempty"`
-	Diff          string            `json:"diff,omitempty"`
-	Options       contracts.Options `json:"options,omitempty"`
-	CallID        string            `json:"call_id,omitempty"` // of the call that a late question is about
-	OmittedBytes  int               `json:"omitted_bytes,omitempty"`
-	OmittedPlaces int               `json:"omitted_locations,omitempty"`
+	Title         string                    `json:"title,omitempty"`
+	Kind          string                    `json:"kind,omitempty"`
+	Locations     []location                `json:"locations,omitempty"`
+	Diff          string                    `json:"diff,omitempty"`
+	Options       contracts.ApprovalOptions `json:"options,omitempty"`
+	CallID        string                    `json:"call_id,omitempty"` // of the call that a late question is about
+	OmittedBytes  int                       `json:"omitted_bytes,omitempty"`
+	OmittedPlaces int                       `json:"omitted_locations,omitempty"`
 }
 
 // args returns what clients are shown of a call, its input and the extras, and
@@ -367,7 +367,7 @@ type extras struct {
 // call callID if that was announced before. What does not fit is left out, the
 // input first: the options are needed to answer, and a change can be seen in the
 // diff.
-func (c *call) args(options contracts.Options, callID string) (args json.RawMessage, cut []string) {
+func (c *call) args(options contracts.ApprovalOptions, callID string) (args json.RawMessage, cut []string) {
 	more := extras{
 		Title: mask.Command(c.title), Kind: c.kind, Locations: c.locations, OmittedPlaces: c.elsewhere,
 		Options: options, CallID: callID, OmittedBytes: c.omitted,

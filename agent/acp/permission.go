@@ -26,7 +26,7 @@ type question struct {
 	r       *run
 	c       *call
 	own     bool // the question has a call of its own: c was announced before
-	options contracts.Options
+	options contracts.ApprovalOptions
 	ask     *contracts.ServerRequest
 }
 
@@ -48,10 +48,10 @@ func (p *peer) permission(m rpc.Message) {
 		p.refuse(m.ID, acp.NewInvalidParams("a permission needs options"))
 		return
 	}
-	var options contracts.Options // as clients see them in "_acp", ids that are too long as digests
-	var ids []string              // as the program knows them
+	var options contracts.ApprovalOptions // as clients see them in "_acp", ids that are too long as digests
+	var ids []string                      // as the program knows them
 	for _, o := range params.Options.kept[:min(len(params.Options.kept), maxOptions)] {
-		options = append(options, contracts.Option{ID: key(o.ID), Name: shown(o.Name, maxLabel), Kind: shown(o.Kind, maxKind)})
+		options = append(options, contracts.ApprovalOption{ID: key(o.ID), Name: shown(o.Name, maxLabel), Kind: shown(o.Kind, maxKind)})
 		ids = append(ids, o.ID)
 	}
 	ctx, done := p.admit(m)
@@ -78,7 +78,7 @@ func (p *peer) permission(m rpc.Message) {
 
 // pose makes a question of a permission, nil if it cannot be asked. It has more
 // options than can be shown.
-func (p *peer) pose(u *callUpdate, options contracts.Options, more int) *question {
+func (p *peer) pose(u *callUpdate, options contracts.ApprovalOptions, more int) *question {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	r := p.active()
@@ -120,7 +120,7 @@ func (p *peer) pose(u *callUpdate, options contracts.Options, more int) *questio
 
 // reason says what the clients are asked, and plainly if they do not see all that
 // they would approve.
-func reason(options contracts.Options, cut []string) string {
+func reason(options contracts.ApprovalOptions, cut []string) string {
 	text := "The agent asks for permission"
 	if len(cut) > 0 {
 		text += ". Not all of it is shown, what is too long is left out: " + strings.Join(cut, ", ")
@@ -137,7 +137,7 @@ func reason(options contracts.Options, cut []string) string {
 }
 
 // named is an option for people.
-func named(o contracts.Option) string { return cmp.Or(o.Name, o.Kind) }
+func named(o contracts.ApprovalOption) string { return cmp.Or(o.Name, o.Kind) }
 
 // display is a kind as a name for people.
 func display(kind string) string {
@@ -158,7 +158,7 @@ func (p *peer) decide(q *question, out contracts.Outcome, err error) int {
 		return -1
 	}
 	i, remark := choose(q.options, out)
-	var option contracts.Option
+	var option contracts.ApprovalOption
 	if i >= 0 {
 		option = q.options[i]
 	} else {
@@ -214,7 +214,7 @@ func (p *peer) show(q *question, out contracts.Outcome, allowed bool) {
 // choose returns which option an answer means, -1 if there is none, and what is to
 // be said of it if that is not what the answer asked for. A wish that cannot be
 // followed for certain is no consent: a slip must not become one.
-func choose(options contracts.Options, out contracts.Outcome) (i int, remark string) {
+func choose(options contracts.ApprovalOptions, out contracts.Outcome) (i int, remark string) {
 	approved := out.Verdict == contracts.VerdictApproved
 	w, _, err := out.Wish()
 	switch {

@@ -216,9 +216,9 @@ func TestLateQuestionIsACallOfItsOwn(t *testing.T) {
 }
 
 func TestAnswersMayCarryAWish(t *testing.T) {
-	var all contracts.Options
+	var all contracts.ApprovalOptions
 	for _, o := range [][2]string{{"A", "allow_always"}, {"a", "allow_once"}, {"r", "reject_once"}, {"R", "reject_always"}, {"x", "other"}} {
-		all = append(all, contracts.Option{ID: o[0], Kind: o[1]})
+		all = append(all, contracts.ApprovalOption{ID: o[0], Kind: o[1]})
 	}
 	out := func(v contracts.Verdict, text string) contracts.Outcome {
 		o := contracts.Outcome{Verdict: v}
@@ -229,7 +229,7 @@ func TestAnswersMayCarryAWish(t *testing.T) {
 	}
 	approved, denied := contracts.VerdictApproved, contracts.VerdictDenied
 	for _, tt := range []struct {
-		options contracts.Options
+		options contracts.ApprovalOptions
 		out     contracts.Outcome
 		want    string
 	}{
@@ -286,12 +286,12 @@ func TestWishThatCannotBeReadIsNoConsent(t *testing.T) {
 		})
 	}
 	out := contracts.Outcome{Verdict: contracts.VerdictApproved, By: contracts.ResolvedByUser, Reason: `{"remember":"session","rule":"bash"}`}
-	i, remark := choose(contracts.Options{{Kind: "allow_once"}, {Kind: "reject_always"}, {Kind: "reject_once"}}, out)
+	i, remark := choose(contracts.ApprovalOptions{{Kind: "allow_once"}, {Kind: "reject_always"}, {Kind: "reject_once"}}, out)
 	if i != 2 || remark != "The answer counts as a denial: rules are not for this agent" {
 		t.Errorf("got option %d and remark %q, want a denial once, and that there are no rules", i, remark)
 	}
 	out.Reason = "{"
-	always := contracts.Options{{ID: "a", Kind: "allow_once"}, {ID: "R", Kind: "reject_always"}}
+	always := contracts.ApprovalOptions{{ID: "a", Kind: "allow_once"}, {ID: "R", Kind: "reject_always"}}
 	if i, remark := choose(always, out); i >= 0 || remark == "" {
 		t.Errorf("got option %d and remark %q, want no lasting denial, and why", i, remark)
 	}

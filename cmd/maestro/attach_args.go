@@ -30,9 +30,9 @@ type extra struct {
 		Path string `json:"path"`
 		Line *int   `json:"line"`
 	} `json:"locations"`
-	Diff         string            `json:"diff"`
-	Options      contracts.Options `json:"options"`
-	OmittedBytes int               `json:"omitted_bytes"`
+	Diff         string                    `json:"diff"`
+	Options      contracts.ApprovalOptions `json:"options"`
+	OmittedBytes int                       `json:"omitted_bytes"`
 }
 
 // fields returns the arguments by name, and the extra, which is not among them;

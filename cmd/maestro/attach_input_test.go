@@ -193,14 +193,14 @@ func TestToolsOfOthersAreRememberedByRuleOnly(t *testing.T) {
 }
 
 func TestVerdictsStandForTheOptionThatAgentsTake(t *testing.T) {
-	of := func(kinds ...string) (options contracts.Options) {
+	of := func(kinds ...string) (options contracts.ApprovalOptions) {
 		for _, k := range kinds {
-			options = append(options, contracts.Option{Kind: k})
+			options = append(options, contracts.ApprovalOption{Kind: k})
 		}
 		return options
 	}
 	for _, test := range []struct {
-		options contracts.Options
+		options contracts.ApprovalOptions
 		want    string
 	}{
 		{of("allow_always", "reject_always", "allow_once", "reject_once"), "a number, y = 3, n [reason] = 4"},

@@ -11,13 +11,13 @@ import (
 )
 
 // optionText returns an option for people: its name, what it means and its id.
-func optionText(o contracts.Option) string {
+func optionText(o contracts.ApprovalOption) string {
 	kind := strings.ReplaceAll(inLine(o.Kind, 40), "_", " ")
 	return fmt.Sprintf("%s (%s, %s)", inLine(o.Name, maxArgs), kind, inLine(o.ID, maxArgs))
 }
 
 // options returns what the agent offers; nothing if it only takes yes and no.
-func (q *question) options() contracts.Options {
+func (q *question) options() contracts.ApprovalOptions {
 	if q.kind != contracts.RequestApproval {
 		return nil
 	}
@@ -39,7 +39,7 @@ func (q *question) lasts(remembers bool) bool {
 
 // approvalKeys returns how to answer an approval; remembers says whether the
 // agent may be told to remember the answer.
-func approvalKeys(options contracts.Options, remembers bool) string {
+func approvalKeys(options contracts.ApprovalOptions, remembers bool) string {
 	if len(options) == 0 {
 		keys := "y = approve, n [reason] = deny"
 		if remembers {
@@ -99,7 +99,7 @@ func (q *question) approvalAnswer(r *contracts.ServerRequestResponse, line strin
 var errForgetful = errors.New("this agent remembers no answers: y, or n and a reason")
 
 // chooseOption answers with the n-th option.
-func chooseOption(r *contracts.ServerRequestResponse, options contracts.Options, n int, rest string) error {
+func chooseOption(r *contracts.ServerRequestResponse, options contracts.ApprovalOptions, n int, rest string) error {
 	switch {
 	case n < 1 || n > len(options):
 		return fmt.Errorf("there is no option %d", n)
@@ -124,7 +124,7 @@ func decide(r *contracts.ServerRequestResponse, approved bool, reason string) {
 
 // checkWish refuses a reason that is meant to be a wish and would be taken for a
 // mere verdict, or for another one.
-func checkWish(reason string, approved bool, options contracts.Options, remembers bool) error {
+func checkWish(reason string, approved bool, options contracts.ApprovalOptions, remembers bool) error {
 	w, err := contracts.ParseWish(reason)
 	switch {
 	case errors.Is(err, contracts.ErrNoWish):
@@ -160,7 +160,7 @@ var noReasons = []string{"Approved", "Denied by user"}
 
 // decided says how an approval ended: the verdict, and after the name of who
 // decided what else was said and which option that is.
-func decided(e *contracts.ServerRequestResolved, options contracts.Options) (verdict, more string) {
+func decided(e *contracts.ServerRequestResolved, options contracts.ApprovalOptions) (verdict, more string) {
 	verdict = string(e.Resolution)
 	approved := e.Resolution == contracts.VerdictApproved
 	w, err := contracts.ParseWish(e.Reason)

@@ -42,15 +42,12 @@ type view struct {
 // A posed is what is known of a question that was shown.
 type posed struct {
 	keys    bool // with how to answer it
-	options contracts.Options
+	options contracts.ApprovalOptions
 }
 
 // maxFlows bounds how many outputs may be open at once. More than that only
 // costs an escape sequence that is cut between two pieces.
 const maxFlows = 256
-
-// working is the status that a run is shown to go on with.
-const working = "Working"
 
 // maxArgs is how many characters of a tool's arguments are shown.
 const maxArgs = 500
@@ -125,7 +122,7 @@ func (v *view) event(event contracts.Event) {
 		v.notice(styleDim, "history summarised: %s", oneLine(e.Summary, maxArgs))
 	case *contracts.Status:
 		v.learn(e.Message)
-		if e.Message != working || len(v.questions) == 0 { // nobody works who waits for an answer
+		if e.Message != contracts.StatusWorking || len(v.questions) == 0 { // nobody works who waits for an answer
 			v.notice(styleDim, "%s", oneLine(e.Message, maxArgs))
 		}
 	case *contracts.ErrorEvent:

@@ -422,21 +422,21 @@ func TestQuestionIsShownOnce(t *testing.T) {
 `)
 }
 
-// TestNobodyWorksWhoWaitsForAnAnswer has the hub say that a silent run goes on.
+// A silent run goes on, but not while it waits for somebody.
 func TestNobodyWorksWhoWaitsForAnAnswer(t *testing.T) {
 	ask := &contracts.ServerRequest{RequestID: "q", RequestType: contracts.RequestApproval, Tool: "edit", Args: raw(`{}`)}
 	answered := &contracts.ServerRequestResolved{RequestID: "q", RequestType: contracts.RequestApproval, Resolution: contracts.VerdictApproved, ResolvedBy: contracts.ResolvedByUser}
-	goesOn := &contracts.Status{Message: working}
+	goesOn := &contracts.Status{Message: contracts.StatusWorking}
 	got := rendered(told(goesOn, ask, goesOn, &contracts.Status{Message: "Retrying"}, answered, goesOn)...)
 	var order []string
 	for line := range strings.Lines(got) {
-		for _, word := range []string{working, "approval: edit", "Retrying", "approval approved"} {
+		for _, word := range []string{contracts.StatusWorking, "approval: edit", "Retrying", "approval approved"} {
 			if strings.Contains(line, word) {
 				order = append(order, word)
 			}
 		}
 	}
-	if want := []string{working, "approval: edit", "Retrying", "approval approved", working}; !slices.Equal(order, want) {
+	if want := []string{contracts.StatusWorking, "approval: edit", "Retrying", "approval approved", contracts.StatusWorking}; !slices.Equal(order, want) {
 		t.Errorf("got\n%s\nwant %q", got, want)
 	}
 }
