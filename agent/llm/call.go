@@ -185,6 +185,15 @@ func (r *run) one(ctx context.Context, c *call) error {
 	if loops {
 		d, why = ask, fmt.Sprintf("The same call has had the same result %d times in a row", maxRepeats)
 	}
+	if d == ask && !loops {
+		look := c.look()
+		if look.IsError { // whatever is answered
+			return r.fruitless(ctx, c, look)
+		}
+		if look.Text != "" {
+			why += ". " + look.Text
+		}
+	}
 	if d == ask {
 		asked := subjectOf(r.opts.Workspace, c.Tool, c.Args)
 		if run, err := r.approve(ctx, c, why, loops); err != nil || !run {
@@ -201,6 +210,22 @@ func (r *run) one(ctx context.Context, c *call) error {
 		return r.clientTool(ctx, c)
 	}
 	return r.finish(ctx, r.perform(ctx, c))
+}
+
+// look returns what a call would do, or why it can't.
+func (c *call) look() tool.Result {
+	if c.offer.runs == nil || c.offer.runs.Look == nil {
+		return tool.Result{}
+	}
+	return c.offer.runs.Look(c.Args)
+}
+
+// fruitless ends a call that could not do what it is for, without asking anybody.
+func (r *run) fruitless(ctx context.Context, c *call, result tool.Result) error {
+	if err := r.start(ctx, c); err != nil {
+		return err
+	}
+	return r.finish(ctx, done{call: c, result: result})
 }
 
 // changed says why a call that was approved may not run all the same, "" if it may:

@@ -53,6 +53,49 @@ func TestGatedCallAsksAndRuns(t *testing.T) {
 	}
 }
 
+// Whoever is asked learns what the arguments do not say, and nobody is asked about
+// what can't be done, unless that goes on and on.
+func TestCallsAreLookedAtBeforeAnybodyIsAsked(t *testing.T) {
+	host := hosttest.New(t)
+	host.Answer = func(*contracts.ServerRequest) contracts.Outcome {
+		return contracts.Outcome{Verdict: contracts.VerdictApproved, By: contracts.ResolvedByUser}
+	}
+	change := tool.Tool{
+		Tool: model.Tool{Name: "change", Schema: json.RawMessage(`{"type":"object"}`)}, Gated: true,
+		Look: func(args json.RawMessage) tool.Result {
+			bad := strings.Contains(string(args), "bad")
+			return tool.Result{Text: map[bool]string{true: "Read it first.", false: "It makes a new file"}[bad], IsError: bad}
+		},
+		Run: func(_ context.Context, args json.RawMessage, _ func(string) error) (tool.Result, error) {
+			return tool.Result{Text: "Read it first.", IsError: strings.Contains(string(args), "bad")}, nil
+		},
+	}
+	turns := []turnFunc{says("", callOf("good", "change", `{}`))}
+	for i := range maxRepeats + 1 {
+		turns = append(turns, says("", callOf(fmt.Sprint("bad", i), "change", `{"bad":true}`)))
+	}
+	m := newFake(t, append(turns, says("Done."))...)
+	a := start(t, host, Options{Model: m, Tools: []tool.Tool{change}})
+	hosttest.Must(t, a.Run(t.Context(), prompt("change it")))
+	asked := host.Asked()
+	if len(asked) != 2 || asked[0].Reason != "Approval required. It makes a new file" ||
+		asked[1].Reason != fmt.Sprintf("The same call has had the same result %d times in a row", maxRepeats) {
+		t.Fatalf("got questions %+v, want one about the good call and one about the repetition", asked)
+	}
+	for i := range maxRepeats {
+		got := results(m.request(2 + i))
+		if last := got[len(got)-1]; !last.IsError || last.Text != "Read it first." {
+			t.Errorf("turn %d: the model was told %+v, want why it can't be done", i, last)
+		}
+	}
+	types := host.Types()
+	at := slices.Index(types, "tool_end") + 1 // of the good call
+	at += slices.Index(types[at:], "tool_call")
+	if got, want := types[at:at+4], []string{"tool_call", "tool_start", "tool_output", "tool_end"}; !slices.Equal(got, want) {
+		t.Errorf("got events %q, want %q", got, want)
+	}
+}
+
 func TestUngatedCallsStartAtOnceAndRunTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		host := hosttest.New(t)

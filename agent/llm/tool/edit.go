@@ -62,44 +62,48 @@ func (k *Kit) edit() Tool {
 			name := pathOf(a.decode(raw), a.path)
 			return "Edited " + name, "Editing " + name
 		},
-		Run: told(k.runEdit),
+		Look: func(raw json.RawMessage) Result {
+			var a editArgs
+			if err := a.decode(raw); err != nil {
+				return refused(err)
+			}
+			return k.look(a.path, a.revise)
+		},
+		Run: told(func(_ context.Context, raw json.RawMessage, _ func(string) error) (Result, error) {
+			var a editArgs
+			if err := a.decode(raw); err != nil {
+				return Result{}, err
+			}
+			return k.revise(a.path, a.revise)
+		}),
 	}
 }
 
-func (k *Kit) runEdit(_ context.Context, raw json.RawMessage, _ func(string) error) (Result, error) {
-	var a editArgs
-	if err := a.decode(raw); err != nil {
-		return Result{}, err
-	}
-	return k.revise(a.path, func(f file, was []byte, there bool) (string, string, error) {
-		switch {
-		case !there && a.before == "":
-			return a.after, created(f, a.after), nil
-		case !there:
-			return "", "", f.refuse(fs.ErrNotExist)
-		}
-		return a.apply(f, was)
-	})
-}
-
-// apply returns what the file is to hold, and what the model is told of that.
-func (a *editArgs) apply(f file, was []byte) (string, string, error) {
+func (a *editArgs) revise(f file, was []byte, there bool) (revised, error) {
 	switch {
+	case !there && a.before == "":
+		return created(f, a.after), nil
+	case !there:
+		return revised{}, f.refuse(fs.ErrNotExist)
 	case bytes.IndexByte(was, 0) >= 0:
-		return "", "", refusal(f.name + " is a binary file. Change it with bash.")
+		return revised{}, refusal(f.name + " is a binary file. Change it with bash.")
 	case a.before == "" && len(was) > 0:
-		return "", "", refusal(f.name + " is there already and not empty, so old_string must say what to replace. To replace all of it use write.")
+		return revised{}, refusal(f.name + " is there already and not empty, so old_string must say what to replace. To replace all of it use write.")
 	}
 	d := newDocument(string(was))
 	changes, err := d.changes(f, a)
 	if err != nil {
-		return "", "", err
+		return revised{}, err
 	}
 	text := d.apply(changes)
 	if text == string(was) {
-		return "", "", refusal("That changes nothing: the text differs in line endings alone, and those stay as the file has them.")
+		return revised{}, refusal("That changes nothing: the text differs in line endings alone, and those stay as the file has them.")
 	}
-	return text, fmt.Sprintf("Edited %s: %s.\n\n%s", f.name, count(len(changes), "replacement"), unified(f.name, d.text, changes)), nil
+	about := ""
+	if len(changes) > 1 {
+		about = "It replaces the text in " + count(len(changes), "place")
+	}
+	return revised{text, fmt.Sprintf("Edited %s: %s.\n\n%s", f.name, count(len(changes), "replacement"), unified(f.name, d.text, changes)), about}, nil
 }
 
 // changes returns what the edit does to the text.

@@ -59,9 +59,15 @@ type run func(ctx context.Context, args json.RawMessage, out func(text string) e
 func told(do run) run {
 	return func(ctx context.Context, args json.RawMessage, out func(text string) error) (Result, error) {
 		res, err := do(ctx, args, out)
-		if r, ok := errors.AsType[refusal](err); ok {
-			return Result{Text: string(r), IsError: true}, nil
+		if _, ok := errors.AsType[refusal](err); ok {
+			return refused(err), nil
 		}
 		return res, err
 	}
+}
+
+// refused is the result that a refusal is; one without a text if err is none.
+func refused(err error) Result {
+	r, ok := errors.AsType[refusal](err)
+	return Result{Text: string(r), IsError: ok}
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -79,10 +80,25 @@ func (b bench) call(name string, a args) Result {
 	return res
 }
 
+// looked runs a tool that nobody disturbs: what a look before it refuses, it
+// refuses with the same words.
+func (b bench) looked(name string, a args) Result {
+	b.t.Helper()
+	var look Result
+	if tool := b.tool(name); tool.Look != nil {
+		look = tool.Look(a.json(b.t))
+	}
+	res := b.call(name, a)
+	if look.IsError && !reflect.DeepEqual(look, res) {
+		b.t.Errorf("%s %v: got %+v after a look that said %+v, want the same", name, a, res, look)
+	}
+	return res
+}
+
 // does checks that a call succeeds, and returns what it says.
 func (b bench) does(name string, a args) string {
 	b.t.Helper()
-	res := b.call(name, a)
+	res := b.looked(name, a)
 	if res.IsError {
 		b.t.Errorf("%s %v: got refusal %q, want success", name, a, res.Text)
 	}
@@ -92,7 +108,7 @@ func (b bench) does(name string, a args) string {
 // refuses checks that a call is refused in words that contain each of want.
 func (b bench) refuses(name string, a args, want ...string) {
 	b.t.Helper()
-	res := b.call(name, a)
+	res := b.looked(name, a)
 	if !res.IsError {
 		b.t.Errorf("%s %v: got %q, want a refusal", name, a, res.Text)
 	}

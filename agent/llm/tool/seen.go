@@ -95,40 +95,67 @@ func (k *Kit) known(f file) ([]byte, fs.FileInfo, error) {
 	return data, info, nil
 }
 
-// A revision returns what a file is to hold that held was, if it was there, and
-// what the model is told of that.
-type revision func(f file, was []byte, there bool) (text, said string, err error)
+// A revised is what becomes of a file: what it is to hold, what the model is told
+// of that, and what is told to those who are asked first, if the arguments alone
+// do not say it.
+type revised struct{ text, said, about string }
 
-// revise changes the file at path, or makes it. What it holds the model has to
-// know, and what it is to hold the model knows then.
-func (k *Kit) revise(path string, do revision) (Result, error) {
-	f, err := k.locate(path)
-	if err != nil {
-		return Result{}, err
+// A revision returns what becomes of a file that held was, if it was there.
+type revision func(f file, was []byte, there bool) (revised, error)
+
+// A draft is a change of a file that is still to be made.
+type draft struct {
+	revised
+	file  file
+	was   []byte
+	info  fs.FileInfo
+	there bool
+}
+
+// draft returns what a revision makes of the file at path. What it holds the model
+// has to know. k.writing is held.
+func (k *Kit) draft(path string, do revision) (d draft, err error) {
+	if d.file, err = k.locate(path); err != nil {
+		return draft{}, err
 	}
-	k.writing.Lock()
-	defer k.writing.Unlock()
-	var data []byte
-	var was fs.FileInfo
-	_, missing := k.Workspace.Stat(f.rel)
-	there := !errors.Is(missing, fs.ErrNotExist)
-	if there {
-		if data, was, err = k.known(f); err != nil {
-			return Result{}, err
+	_, missing := k.Workspace.Stat(d.file.rel)
+	if d.there = !errors.Is(missing, fs.ErrNotExist); d.there {
+		if d.was, d.info, err = k.known(d.file); err != nil {
+			return draft{}, err
 		}
 	}
-	text, said, err := do(f, data, there)
-	switch {
-	case err != nil:
+	d.revised, err = do(d.file, d.was, d.there)
+	return d, err
+}
+
+// look returns what revise would do, or why it could not.
+func (k *Kit) look(path string, do revision) Result {
+	k.writing.Lock()
+	defer k.writing.Unlock()
+	d, err := k.draft(path, do)
+	if err != nil {
+		return refused(err)
+	}
+	return Result{Text: d.about}
+}
+
+// revise changes the file at path, or makes it. What it is to hold the model knows
+// then.
+func (k *Kit) revise(path string, do revision) (Result, error) {
+	k.writing.Lock()
+	defer k.writing.Unlock()
+	d, err := k.draft(path, do)
+	if err != nil {
 		return Result{}, err
-	case !there:
-		err = k.Workspace.CreateFile(f.rel, []byte(text))
-	case text != string(data):
-		err = k.Workspace.ReplaceFile(f.rel, []byte(text), was)
+	}
+	if !d.there {
+		err = k.Workspace.CreateFile(d.file.rel, []byte(d.text))
+	} else if d.text != string(d.was) {
+		err = k.Workspace.ReplaceFile(d.file.rel, []byte(d.text), d.info)
 	}
 	if err != nil {
-		return Result{}, f.refuse(err)
+		return Result{}, d.file.refuse(err)
 	}
-	k.remember(f, []byte(text))
-	return Result{Text: said}, nil
+	k.remember(d.file, []byte(d.text))
+	return Result{Text: d.said}, nil
 }

@@ -29,6 +29,12 @@ type Tool struct {
 	// "Ran ls" and "Running ls". Args may be anything.
 	Brief func(args json.RawMessage) (label, action string)
 
+	// Look says what Run would do now, as far as the arguments do not say it, in a
+	// sentence for those who are asked first. If Run could not do it, that is the
+	// result, with IsError, and nobody need be asked. It changes nothing. It is nil
+	// for tools that can't tell.
+	Look func(args json.RawMessage) Result
+
 	// Run does it. out shows output as it comes and may be called from Run's own
 	// goroutine only; what is passed to it is also in the result, as far as that
 	// has room. A failure that the model can do something about is a result with

@@ -47,29 +47,39 @@ func (k *Kit) write() Tool {
 			name := pathOf(a.decode(raw), a.path)
 			return "Wrote " + name, "Writing " + name
 		},
-		Run: told(k.runWrite),
+		Look: func(raw json.RawMessage) Result {
+			var a writeArgs
+			if err := a.decode(raw); err != nil {
+				return refused(err)
+			}
+			return k.look(a.path, a.revise)
+		},
+		Run: told(func(_ context.Context, raw json.RawMessage, _ func(string) error) (Result, error) {
+			var a writeArgs
+			if err := a.decode(raw); err != nil {
+				return Result{}, err
+			}
+			return k.revise(a.path, a.revise)
+		}),
 	}
 }
 
-func (k *Kit) runWrite(_ context.Context, raw json.RawMessage, _ func(string) error) (Result, error) {
-	var a writeArgs
-	if err := a.decode(raw); err != nil {
-		return Result{}, err
+func (a *writeArgs) revise(f file, was []byte, there bool) (revised, error) {
+	switch {
+	case !there:
+		return created(f, a.content), nil
+	case string(was) == a.content:
+		return revised{a.content, f.name + " holds exactly that already.", "It changes nothing: the file holds that already"}, nil
 	}
-	return k.revise(a.path, func(f file, was []byte, there bool) (string, string, error) {
-		switch {
-		case !there:
-			return a.content, created(f, a.content), nil
-		case string(was) == a.content:
-			return a.content, f.name + " holds exactly that already.", nil
-		}
-		return a.content, fmt.Sprintf("Replaced what was in %s by %s.", f.name, extent(a.content)), nil
-	})
+	return revised{
+		a.content, fmt.Sprintf("Replaced what was in %s by %s.", f.name, extent(a.content)),
+		"It replaces all of a file of " + extent(string(was)),
+	}, nil
 }
 
-// created is what the model is told of a file that was not there.
-func created(f file, content string) string {
-	return fmt.Sprintf("Created %s with %s.", f.name, extent(content))
+// created is what becomes of a file that was not there.
+func created(f file, content string) revised {
+	return revised{content, fmt.Sprintf("Created %s with %s.", f.name, extent(content)), "It makes a new file"}
 }
 
 // extent says how long a text is.

@@ -77,3 +77,40 @@ func TestWrittenFileKeepsItsModeAndItsLinks(t *testing.T) {
 	must(t, os.Chmod(b.Workspace.At("script"), 0o400))
 	b.refuses("write", args{"path": "script", "content": "newer"}, "No permission for script.")
 }
+
+func TestLookSaysWhatArgumentsDoNot(t *testing.T) {
+	b := on(t, map[string]string{"unread": "x\n", "file": "one two\ntwo\n", "empty": ""})
+	b.does("read", args{"path": "file"})
+	replace := func(before string, all bool) args {
+		return args{"path": "file", "old_string": before, "new_string": "three", "replace_all": all}
+	}
+	for _, tt := range []struct {
+		tool    string
+		args    args
+		want    string
+		refused bool
+	}{
+		{"write", args{"path": "new", "content": "x"}, "It makes a new file", false},
+		{"edit", args{"path": "new", "old_string": "", "new_string": "x"}, "It makes a new file", false},
+		{"write", args{"path": "file", "content": "x"}, "It replaces all of a file of 2 lines (12 bytes)", false},
+		{"write", args{"path": "empty", "content": "x"}, "It replaces all of a file of 0 lines (0 bytes)", false},
+		{"write", args{"path": "file", "content": "one two\ntwo\n"}, "It changes nothing: the file holds that already", false},
+		{"edit", replace("one", false), "", false},
+		{"edit", replace("two", true), "It replaces the text in 2 places", false},
+		{"edit", replace("two", false), "old_string occurs 2 times", true},
+		{"edit", replace("four", false), "old_string", true},
+		{"write", args{"path": "unread", "content": "y"}, "unread was not read yet", true},
+		{"write", args{"path": "../out", "content": "y"}, "outside the workspace", true},
+		{"write", args{"path": "new"}, "content", true},
+	} {
+		got := b.tool(tt.tool).Look(tt.args.json(t))
+		if got.IsError != tt.refused || !strings.Contains(got.Text, tt.want) || !tt.refused && got.Text != tt.want {
+			t.Errorf("%s %v: got %+v, want %q, refused: %t", tt.tool, tt.args, got, tt.want, tt.refused)
+		}
+	}
+	b.holds("file", "one two\ntwo\n")
+	b.holds("empty", "")
+	if _, err := os.Stat(b.Workspace.At("new")); !os.IsNotExist(err) {
+		t.Errorf("got %v, want that nothing was made", err)
+	}
+}
