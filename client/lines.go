@@ -56,6 +56,9 @@ func (l *Lines) Next(ctx context.Context) (Update, error) {
 	return u, nil
 }
 
+// errLongLine says that a line exceeds MaxLineBytes.
+var errLongLine = fmt.Errorf("%w: it has more than %d bytes", line.ErrLong, contracts.MaxLineBytes)
+
 // A linePipe is a pipe over two byte streams.
 type linePipe struct {
 	in *line.Reader
@@ -67,6 +70,9 @@ type linePipe struct {
 func (p *linePipe) read() ([]byte, error) {
 	for {
 		text, err := p.in.Next()
+		if errors.Is(err, line.ErrLong) {
+			return nil, errLongLine
+		}
 		if err != nil {
 			return nil, err
 		}

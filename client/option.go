@@ -3,6 +3,7 @@ package client
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -156,10 +157,11 @@ func (c *config) credential() (string, error) {
 		return c.token, nil
 	}
 	text, err := os.ReadFile(c.tokenFile)
-	if err == nil {
-		c.token = strings.TrimSpace(string(text))
-	} else if c.token == "" {
-		return "", fmt.Errorf("read token: %w", err)
+	if token := strings.TrimSpace(string(text)); err == nil && token != "" { // it may just be written anew
+		c.token = token
+	}
+	if c.token == "" {
+		return "", fmt.Errorf("read token: %w", cmp.Or(err, errors.New(c.tokenFile+" is empty")))
 	}
 	return c.token, nil
 }
