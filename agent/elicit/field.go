@@ -12,7 +12,7 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 )
 
-// A Field is what a field of a form takes. It may be used by many goroutines.
+// A Field is what a field of a form takes.
 type Field struct {
 	schema *jsonschema.Resolved
 	format string
@@ -35,7 +35,10 @@ func NewField(text json.RawMessage) (*Field, error) {
 // newField takes over a schema that was looked at.
 func newField(schema *jsonschema.Schema) (*Field, error) {
 	resolved, err := schema.Resolve(nil)
-	return &Field{resolved, schema.Format}, err
+	if err != nil {
+		return nil, err
+	}
+	return &Field{resolved, schema.Format}, nil
 }
 
 // Takes reports whether a value, as it is decoded from JSON, may stand in the field.

@@ -28,7 +28,7 @@ type formField struct {
 	name     string
 	required bool
 	choices  []formChoice
-	takes    *elicit.Field
+	takes    *elicit.Field // nil where only the server can tell
 
 	Type        string          `json:"type"`
 	Title       string          `json:"title"`
@@ -89,10 +89,10 @@ func newForm(schema json.RawMessage) *form {
 	f := &form{filled: map[string]json.RawMessage{}}
 	for _, name := range namesIn(s.Properties) {
 		field := formField{name: name, required: slices.Contains(s.Required, name)}
-		var err error
-		if field.takes, err = elicit.NewField(byName[name]); err != nil || json.Unmarshal(byName[name], &field) != nil {
+		if json.Unmarshal(byName[name], &field) != nil {
 			return &form{}
 		}
+		field.takes, _ = elicit.NewField(byName[name])
 		if field.choices = field.all(); field.Type == "array" {
 			field.choices = field.Items.all()
 		}
@@ -178,7 +178,7 @@ var formats = map[string]string{
 // kind says what a field takes, and within which bounds.
 func (f *formField) kind() string {
 	words := map[string]string{"string": "text", "integer": "whole number", "boolean": "yes or no", "array": "texts, separated by commas"}
-	kind := cmp.Or(words[f.Type], inLine(f.Type, 20))
+	kind := cmp.Or(words[f.Type], inLine(f.Type, 20), "value")
 	switch {
 	case len(f.choices) > 0 && f.Type == "array":
 		return cmp.Or(f.bounds(), "any") + ", separated by commas, of"
@@ -435,7 +435,7 @@ func (f *formField) check(raw json.RawMessage) error {
 	if err := json.Unmarshal(raw, &value); err != nil {
 		return err
 	}
-	if !f.takes.Takes(value) {
+	if f.takes != nil && !f.takes.Takes(value) {
 		return f.awaited()
 	}
 	return nil
