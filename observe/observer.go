@@ -129,8 +129,8 @@ func (o *Observer) open() (open []*Session, past Totals) {
 
 // Shutdown closes the sessions that are still open and waits until the exporter
 // has taken the spans, but no longer than ctx and Options.FlushTimeout say. Its
-// error says that some were lost, and so does that of every later call. Metrics
-// can be read on.
+// error, and that of every later call, says that there was no time for some of
+// them. Metrics can be read on.
 func (o *Observer) Shutdown(ctx context.Context) error {
 	open, _ := o.open()
 	for _, s := range open {

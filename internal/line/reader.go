@@ -37,11 +37,11 @@ func NewReader(r io.Reader, limit int) *Reader {
 // and one other than io.EOF drops the line before it: half a line says something
 // else.
 func (r *Reader) Next() ([]byte, error) {
-	if err := r.skip(); err != nil {
-		return nil, err
-	}
 	if cap(r.kept) > maxKept {
 		r.kept = nil
+	}
+	if err := r.skip(); err != nil {
+		return nil, err
 	}
 	r.kept = r.kept[:0]
 	for {

@@ -49,12 +49,15 @@ func TestOnlyLongLinesAreSkipped(t *testing.T) {
 // A line without end costs no more than the limit, and is told before it ends.
 func TestLinesWithoutEndAreGivenUp(t *testing.T) {
 	const limit = 1 << 20
-	r := NewReader(endless{}, limit)
+	r := NewReader(io.LimitReader(endless{}, 64*limit), limit)
 	if text, err := r.Next(); !errors.Is(err, ErrLong) || len(text) != limit {
 		t.Errorf("got %d bytes, %v; want %d, %v", len(text), err, limit, ErrLong)
 	}
 	if got := cap(r.kept); got > 2*limit {
 		t.Errorf("got %d bytes kept, want at most %d", got, 2*limit)
+	}
+	if _, err := r.Next(); err != io.EOF || cap(r.kept) > maxKept {
+		t.Errorf("got %v and %d bytes kept behind the rest, want the end and at most %d", err, cap(r.kept), maxKept)
 	}
 }
 

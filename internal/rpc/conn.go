@@ -172,7 +172,7 @@ func (c *Conn) overlong(head []byte) *BadLine {
 	switch {
 	case asks && id != nil:
 		wrong.ID = id
-	case asks: // a notification, or a request whose id stands behind what was kept
+	case asks: // a notification, or a request whose id stands behind what was looked at
 	case id != nil:
 		wrong.Code = 0
 		c.answered(id, Reply{Err: wrong})
