@@ -207,8 +207,14 @@ func TestWaitsEndAtTheirDeadlineAndWithTheTerminal(t *testing.T) {
 	for _, wait := range waits {
 		go func() { ends <- wait() }()
 	}
-	if err := term.Close(); err != nil {
-		t.Fatal(err)
+	closes := make(chan error, 2)
+	for range cap(closes) {
+		go func() { closes <- term.Close() }()
+	}
+	for range cap(closes) {
+		if err := <-closes; err != nil {
+			t.Error(err)
+		}
 	}
 	for range waits {
 		if err := <-ends; !errors.Is(err, os.ErrClosed) {
