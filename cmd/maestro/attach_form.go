@@ -28,7 +28,7 @@ type formField struct {
 	name     string
 	required bool
 	choices  []formChoice
-	takes    *elicit.Field // nil where only the server can tell
+	takes    *elicit.Field
 
 	Type        string          `json:"type"`
 	Title       string          `json:"title"`
@@ -89,10 +89,10 @@ func newForm(schema json.RawMessage) *form {
 	f := &form{filled: map[string]json.RawMessage{}}
 	for _, name := range namesIn(s.Properties) {
 		field := formField{name: name, required: slices.Contains(s.Required, name)}
-		if json.Unmarshal(byName[name], &field) != nil {
+		var err error
+		if field.takes, err = elicit.NewField(byName[name]); err != nil || json.Unmarshal(byName[name], &field) != nil {
 			return &form{}
 		}
-		field.takes, _ = elicit.NewField(byName[name])
 		if field.choices = field.all(); field.Type == "array" {
 			field.choices = field.Items.all()
 		}
@@ -435,7 +435,7 @@ func (f *formField) check(raw json.RawMessage) error {
 	if err := json.Unmarshal(raw, &value); err != nil {
 		return err
 	}
-	if f.takes != nil && !f.takes.Takes(value) {
+	if !f.takes.Takes(value) {
 		return f.awaited()
 	}
 	return nil
