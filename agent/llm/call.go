@@ -185,17 +185,13 @@ func (r *run) one(ctx context.Context, c *call) error {
 	if loops {
 		d, why = ask, fmt.Sprintf("The same call has had the same result %d times in a row", maxRepeats)
 	}
-	if d == ask && !loops {
-		look := c.look()
-		if look.IsError { // whatever is answered
-			return r.fruitless(ctx, c, look)
-		}
-		if look.Text != "" {
-			why += ". " + look.Text
-		}
-	}
 	if d == ask {
 		asked := subjectOf(r.opts.Workspace, c.Tool, c.Args)
+		if look := c.look(); look.IsError && !loops { // whatever is answered
+			return r.fruitless(ctx, c, look)
+		} else if look.Text != "" && !look.IsError {
+			why += ". " + look.Text
+		}
 		if run, err := r.approve(ctx, c, why, loops); err != nil || !run {
 			return err
 		}

@@ -2,7 +2,6 @@ package tool
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"fmt"
 	"io/fs"
@@ -48,7 +47,7 @@ func (a *editArgs) decode(raw json.RawMessage) error {
 
 // edit replaces text in files.
 func (k *Kit) edit() Tool {
-	return Tool{
+	return k.changing(Tool{
 		Tool: model.Tool{
 			Name: "edit",
 			Description: "Replaces old_string by new_string in a text file that was read before. old_string has to occur exactly once, " +
@@ -56,27 +55,17 @@ func (k *Kit) edit() Tool {
 				"An empty old_string makes a new file. The result is a diff.",
 			Schema: json.RawMessage(editSchema),
 		},
-		Title: "Edit", Gated: true,
+		Title: "Edit",
 		Brief: func(raw json.RawMessage) (label, action string) {
 			var a editArgs
 			name := pathOf(a.decode(raw), a.path)
 			return "Edited " + name, "Editing " + name
 		},
-		Look: func(raw json.RawMessage) Result {
-			var a editArgs
-			if err := a.decode(raw); err != nil {
-				return refused(err)
-			}
-			return k.look(a.path, a.revise)
-		},
-		Run: told(func(_ context.Context, raw json.RawMessage, _ func(string) error) (Result, error) {
-			var a editArgs
-			if err := a.decode(raw); err != nil {
-				return Result{}, err
-			}
-			return k.revise(a.path, a.revise)
-		}),
-	}
+	}, func(raw json.RawMessage) (string, revision, error) {
+		var a editArgs
+		err := a.decode(raw)
+		return a.path, a.revise, err
+	})
 }
 
 func (a *editArgs) revise(f file, was []byte, there bool) (revised, error) {

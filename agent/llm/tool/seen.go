@@ -1,7 +1,9 @@
 package tool
 
 import (
+	"context"
 	"crypto/sha256"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -126,6 +128,27 @@ func (k *Kit) draft(path string, do revision) (d draft, err error) {
 	}
 	d.revised, err = do(d.file, d.was, d.there)
 	return d, err
+}
+
+// changing makes a tool one that changes the file that its arguments name. read
+// returns which one that is and what becomes of it.
+func (k *Kit) changing(t Tool, read func(args json.RawMessage) (path string, do revision, err error)) Tool {
+	t.Gated = true
+	t.Look = func(args json.RawMessage) Result {
+		path, do, err := read(args)
+		if err != nil {
+			return refused(err)
+		}
+		return k.look(path, do)
+	}
+	t.Run = told(func(_ context.Context, args json.RawMessage, _ func(string) error) (Result, error) {
+		path, do, err := read(args)
+		if err != nil {
+			return Result{}, err
+		}
+		return k.revise(path, do)
+	})
+	return t
 }
 
 // look returns what revise would do, or why it could not.

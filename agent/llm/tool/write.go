@@ -1,7 +1,6 @@
 package tool
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -34,34 +33,24 @@ func (a *writeArgs) decode(raw json.RawMessage) error {
 
 // write makes files.
 func (k *Kit) write() Tool {
-	return Tool{
+	return k.changing(Tool{
 		Tool: model.Tool{
 			Name: "write",
 			Description: "Makes a file that holds exactly the content, or replaces all of an existing one, which has to be read first. " +
 				"To change a part of a file use edit.",
 			Schema: json.RawMessage(writeSchema),
 		},
-		Title: "Write", Gated: true,
+		Title: "Write",
 		Brief: func(raw json.RawMessage) (label, action string) {
 			var a writeArgs
 			name := pathOf(a.decode(raw), a.path)
 			return "Wrote " + name, "Writing " + name
 		},
-		Look: func(raw json.RawMessage) Result {
-			var a writeArgs
-			if err := a.decode(raw); err != nil {
-				return refused(err)
-			}
-			return k.look(a.path, a.revise)
-		},
-		Run: told(func(_ context.Context, raw json.RawMessage, _ func(string) error) (Result, error) {
-			var a writeArgs
-			if err := a.decode(raw); err != nil {
-				return Result{}, err
-			}
-			return k.revise(a.path, a.revise)
-		}),
-	}
+	}, func(raw json.RawMessage) (string, revision, error) {
+		var a writeArgs
+		err := a.decode(raw)
+		return a.path, a.revise, err
+	})
 }
 
 func (a *writeArgs) revise(f file, was []byte, there bool) (revised, error) {
