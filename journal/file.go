@@ -51,8 +51,9 @@ type File struct {
 // FileOptions configure a file store. The zero value is ready to use.
 type FileOptions struct {
 	// RetainBytes bounds the size of all segments. Zero means 256 MiB. Beyond
-	// it the oldest segments are removed, but never the newest checkpoint or
-	// what follows it: an owner has to write checkpoints to keep the bound.
+	// it the oldest segments are removed if a later one begins with a checkpoint
+	// that is on stable storage: an owner has to write checkpoints to keep the
+	// bound. The newest segment may exceed it by SegmentBytes.
 	RetainBytes int64
 
 	// RetainAge bounds the age of entries, counted from the newest and by
@@ -60,8 +61,8 @@ type FileOptions struct {
 	// longer by a quarter. Zero keeps them.
 	RetainAge time.Duration
 
-	// SegmentBytes is the size at which a new segment begins. Zero means
-	// 8 MiB.
+	// SegmentBytes is the size at which a new segment begins. Zero means an
+	// eighth of RetainBytes, at least 64 KiB and at most 8 MiB.
 	SegmentBytes int64
 
 	// Durable says that the owner shows nothing before Sync has returned. The
@@ -86,7 +87,7 @@ const reserveBlock = 1 << 20
 // to be synced. Damage in older ones is found when they are read.
 func Open(dir string, opts FileOptions) (*File, error) {
 	opts.RetainBytes = cmp.Or(opts.RetainBytes, 256<<20)
-	opts.SegmentBytes = cmp.Or(opts.SegmentBytes, 8<<20)
+	opts.SegmentBytes = cmp.Or(opts.SegmentBytes, max(64<<10, min(opts.RetainBytes/8, 8<<20)))
 	if opts.BootID == nil {
 		opts.BootID = bootID
 	}

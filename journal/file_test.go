@@ -204,34 +204,38 @@ func TestAWriteThatCannotBeUndoneBreaksTheStore(t *testing.T) {
 	}
 }
 
-// Old entries go by their own times, but not the checkpoint and what follows.
+// Old entries go by their own times, but not the newest checkpoint and what
+// follows it. A segment holds a quarter of the age, however small its batches.
 func TestAgeRemovesSegments(t *testing.T) {
 	s := mustOpen(t, t.TempDir(), FileOptions{RetainAge: time.Hour})
 	const minute = 60_000
-	for c := uint64(1); c <= 180; c++ {
-		e := note(c)
-		e.Time = int64(c) * minute
-		mustAppend(t, s, e)
+	fill := func(first, last uint64, mark uint64) {
+		for c := first; c <= last; c++ {
+			e := note(c)
+			e.Time = int64(c) * minute
+			if c%mark == 0 {
+				e.Kind = Checkpoint
+			}
+			mustAppend(t, s, e)
+		}
+		if err := s.Sync(); err != nil {
+			t.Fatal(err)
+		}
 	}
-	if err := s.Sync(); err != nil {
-		t.Fatal(err)
+	fill(1, 180, 1000)
+	if first, _ := s.Bounds(); first != 1 {
+		t.Errorf("without a checkpoint: got first %d, want 1", first)
 	}
-	if first, _ := s.Bounds(); first < 90 || first > 120 {
-		t.Errorf("got first %d, want between 90 and 120", first)
+	if len(s.segs) > 13 {
+		t.Errorf("got %d segments for 180 minutes, want 12 of 15 minutes each", len(s.segs))
 	}
-	mark := note(181)
-	mark.Kind, mark.Time = Checkpoint, 181*minute
-	mustAppend(t, s, mark)
-	for c := uint64(182); c <= 400; c++ {
-		e := note(c)
-		e.Time = int64(c) * minute
-		mustAppend(t, s, e)
+	fill(181, 361, 30)
+	if first, _ := s.Bounds(); first < 270 || first > 300 {
+		t.Errorf("got first %d, want between 270 and 300", first)
 	}
-	if err := s.Sync(); err != nil {
-		t.Fatal(err)
-	}
-	if first, _ := s.Bounds(); first != 181 {
-		t.Errorf("got first %d, want the checkpoint 181", first)
+	fill(362, 600, 1000)
+	if first, _ := s.Bounds(); first < 345 || first > 360 {
+		t.Errorf("got first %d, want about the newest checkpoint, 360", first)
 	}
 }
 

@@ -106,25 +106,21 @@ func (s *File) retain() error {
 	}
 }
 
-// excess reports whether the oldest segment may go: it is not the newest, the
-// bounds ask for it, and no recovery could need it, because a checkpoint in a
-// later segment is on stable storage or because there are no checkpoints.
+// excess reports whether the oldest segment may go: the bounds ask for it, and
+// no recovery needs it, because a checkpoint in a later segment is on stable
+// storage.
 func (s *File) excess() bool {
 	if len(s.segs) < 2 || s.segs[0].file != nil {
 		return false
 	}
-	newest := s.segs[len(s.segs)-1]
 	var size int64
-	var any, later bool
+	replaced := false
 	for i, seg := range s.segs {
 		size += seg.size
 		c := seg.checkpoint()
-		any = any || c > 0
-		later = later || c > 0 && i > 0 && c <= s.synced
+		replaced = replaced || c > 0 && i > 0 && c <= s.synced
 	}
-	if any && !later {
-		return false
-	}
+	newest := s.segs[len(s.segs)-1]
 	age := time.Duration(newest.head.time-s.segs[1].head.time) * time.Millisecond
-	return size > s.opts.RetainBytes || s.opts.RetainAge > 0 && age > s.opts.RetainAge
+	return replaced && (size > s.opts.RetainBytes || s.opts.RetainAge > 0 && age > s.opts.RetainAge)
 }

@@ -14,7 +14,8 @@ import (
 )
 
 // Open makes an empty store that retains about retain bytes, or all that a
-// test writes if retain is zero. The suite closes it.
+// test writes if retain is zero. A store may keep what no later checkpoint
+// replaces. The suite closes it.
 type Open func(t *testing.T, retain int) journal.Store
 
 // Reopen closes a store and opens the same one again, as after a restart of
@@ -92,6 +93,18 @@ func entries(first uint64, count, size int) []journal.Entry {
 	var list []journal.Entry
 	for i := range count {
 		list = append(list, entry(first+uint64(i), journal.Message, size))
+	}
+	return list
+}
+
+// marked returns count entries from cursor first on; those whose cursor is a
+// multiple of 100 are checkpoints.
+func marked(first uint64, count, size int) []journal.Entry {
+	list := entries(first, count, size)
+	for i := range list {
+		if list[i].Cursor%100 == 0 {
+			list[i].Kind = journal.Checkpoint
+		}
 	}
 	return list
 }
@@ -237,7 +250,7 @@ func (t *suite) stops() {
 func (t *suite) retention() {
 	const retain, size, count = 64 << 10, 200, 5000
 	s := t.start(retain)
-	all := entries(1, count, size)
+	all := marked(1, count, size)
 	for len(all) > 0 {
 		n := min(len(all), 7)
 		t.append(s, all[:n])
@@ -253,7 +266,7 @@ func (t *suite) retention() {
 	if kept := int(last-first) * size; kept < retain/4 || kept > 2*retain {
 		t.Errorf("got %d bytes of bodies kept, want about %d", kept, retain)
 	}
-	t.holds(s, first-1, entries(first, int(last-first)+1, size))
+	t.holds(s, first-1, marked(first, int(last-first)+1, size))
 	t.gap(s, first-2)
 	t.gap(s, 0)
 }
@@ -315,7 +328,7 @@ func (t *suite) overtaken() {
 			for after := uint64(0); after < count; {
 				err := s.Read(after, func(e journal.Entry) bool {
 					after++
-					if want := entry(after, journal.Message, 100); !reflect.DeepEqual(e, want) {
+					if want := marked(after, 1, 100)[0]; !reflect.DeepEqual(e, want) {
 						t.Errorf("got entry %+v, want %+v", e, want)
 						after = count
 					}
@@ -333,7 +346,7 @@ func (t *suite) overtaken() {
 		})
 	}
 	for c := uint64(1); c <= count; c++ {
-		if err := s.Append([]journal.Entry{entry(c, journal.Message, 100)}); err != nil {
+		if err := s.Append(marked(c, 1, 100)); err != nil {
 			t.Errorf("append: %v", err)
 			break
 		}
