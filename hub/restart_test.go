@@ -50,7 +50,7 @@ func openFile(t *testing.T, dir string, opts journal.FileOptions) *journal.File 
 }
 
 // crash returns a copy of a store's directory: what a process that dies now
-// leaves behind.
+// leaves behind, but for the epoch, which a copy has of its own.
 func crash(t *testing.T, dir string) string {
 	t.Helper()
 	image := t.TempDir()
@@ -248,10 +248,11 @@ func busy() *player {
 	})
 }
 
-// still is what a snapshot says beside who is attached just now.
+// still is what a snapshot says beside its cursor and who is attached just now.
 func still(t *testing.T, snap *contracts.Snapshot) string {
 	t.Helper()
 	s := *snap
+	s.Cursor = 0
 	s.State.Connections = []contracts.ConnectionState{}
 	s.State.ControllerSubscriptionID = contracts.Null()
 	text, err := contracts.EncodeSnapshot(&s)
@@ -321,6 +322,31 @@ func TestCheckpointsLetOldEntriesGo(t *testing.T) {
 	r.close()
 }
 
+// A client that leaves the epoch out is known by its cursor to come from an
+// earlier one.
+func TestCursorWithoutEpochIsResetAfterTheEpochChanged(t *testing.T) {
+	dir := t.TempDir()
+	r := openRoom(t, hub.Options{Store: openFile(t, dir, journal.FileOptions{})})
+	old, epoch := int64(r.Cursor()), r.Epoch()
+	r.suspend()
+
+	r = openRoom(t, hub.Options{Store: openFile(t, crash(t, dir), journal.FileOptions{})})
+	defer r.close()
+	if r.Epoch() == epoch {
+		t.Fatal("got the epoch of the original in a copy, want another")
+	}
+	own := int64(r.Cursor())
+	for _, tt := range []struct {
+		cursor int64
+		resume string
+	}{{0, "reset"}, {old - 1, "reset"}, {old, "reset"}, {old + 1, "reset"}, {own - 1, "replay"}, {own, "replay"}} {
+		_, at := r.attach(contracts.Attach{Role: contracts.RoleViewer, Cursor: &tt.cursor})
+		if at.Resume != tt.resume {
+			t.Errorf("cursor %d: got %s, want %s", tt.cursor, at.Resume, tt.resume)
+		}
+	}
+}
+
 func TestRunCutByACrashIsClosed(t *testing.T) {
 	for _, checkpoint := range []int{0, 1} {
 		t.Run(fmt.Sprintf("checkpoint=%d", checkpoint), func(t *testing.T) {
@@ -330,9 +356,10 @@ func TestRunCutByACrashIsClosed(t *testing.T) {
 			alice, _ := r.attach(contracts.Attach{Role: contracts.RoleController})
 			r.send(alice, `{"type":"prompt","content":"go"}`)
 			r.until(alice, `"type":"server_request"`)
-			cursor := int64(r.Cursor())
 
-			next := openRoom(t, hub.Options{Store: openFile(t, crash(t, dir), journal.FileOptions{}), CheckpointBytes: checkpoint})
+			image := openFile(t, crash(t, dir), journal.FileOptions{})
+			cursor := int64(image.EpochStart())
+			next := openRoom(t, hub.Options{Store: image, CheckpointBytes: checkpoint})
 			defer next.close()
 			bob, _ := next.attach(contracts.Attach{Role: contracts.RoleViewer, Cursor: &cursor}, `{"type":"hello","capabilities":{"raw_agent_events":true}}`)
 			seen := next.until(bob, `"hello_ok"`)
@@ -612,9 +639,10 @@ func TestQuestionThatNobodyCanUseIsWithdrawnAtTheRestart(t *testing.T) {
 	alice, _ := r.attach(contracts.Attach{Role: contracts.RoleController})
 	r.send(alice, `{"type":"prompt","content":"go"}`)
 	r.until(alice, `"type":"server_request"`)
-	cursor := int64(r.Cursor())
 
-	next := openRoom(t, hub.Options{Store: openFile(t, crash(t, dir), journal.FileOptions{}), Agent: forgetful{busy()}})
+	image := openFile(t, crash(t, dir), journal.FileOptions{})
+	cursor := int64(image.EpochStart())
+	next := openRoom(t, hub.Options{Store: image, Agent: forgetful{busy()}})
 	defer next.close()
 	bob, _ := next.attach(contracts.Attach{Role: contracts.RoleViewer, Cursor: &cursor}, `{"type":"hello","capabilities":{"raw_agent_events":true}}`)
 	seen := next.until(bob, `"hello_ok"`)

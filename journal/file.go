@@ -2,8 +2,10 @@ package journal
 
 import (
 	"cmp"
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -15,21 +17,23 @@ import (
 // appended survives the death of the process; what was synced survives the
 // death of the machine.
 //
-// After a machine restart that may have lost entries somebody was shown, the
-// store has a new epoch, and its cursors continue beyond every cursor it may
-// have given out. What it still has stays readable, so that its owner can
-// rebuild its state (D4).
+// The store has a new epoch if entries that somebody was shown may be missing,
+// because the machine restarted or a file was damaged, or if its directory is a
+// copy, beside whose original other entries may exist. The cursors of a new
+// epoch begin far beyond those of earlier ones; see [Store.EpochStart]. What the
+// store still has stays readable, so that its owner can rebuild its state (D4).
 //
 // It owns one goroutine at a time, which syncs and removes old segments; Close
 // waits for it.
 type File struct {
 	// Static after Open.
-	dir    string
-	opts   FileOptions
-	boot   string
-	epoch  string
-	lock   *os.File
-	create func(path string) (segmentFile, error)
+	dir     string
+	opts    FileOptions
+	boot    string
+	epoch   string
+	changed string   // why the epoch is new
+	lock    *os.File // held while open; it holds the newest cursor, see markHead
+	system  system
 
 	syncMu sync.Mutex // held while syncing and removing; taken before mu
 
@@ -42,6 +46,7 @@ type File struct {
 	names   bool       // segments were created since the directory was synced
 	tidying bool       // the goroutine runs
 	buf     []byte     // one batch's bytes, reused
+	head    [8]byte    // likewise, for markHead
 	broken  error      // why nothing can be written any more
 	closed  bool
 
@@ -86,6 +91,17 @@ const reserveBlock = 1 << 20
 // It reads the newest segment, and after a machine restart what was not known
 // to be synced. Damage in older ones is found when they are read.
 func Open(dir string, opts FileOptions) (*File, error) {
+	return open(dir, opts, system{createSegment, reopenSegment, os.Open})
+}
+
+// A system opens segment files. Tests have one that fails.
+type system struct {
+	create func(path string) (segmentFile, error) // for writing
+	reopen func(path string) (segmentFile, error) // likewise
+	read   func(path string) (*os.File, error)
+}
+
+func open(dir string, opts FileOptions, system system) (*File, error) {
 	opts.RetainBytes = cmp.Or(opts.RetainBytes, 256<<20)
 	opts.SegmentBytes = cmp.Or(opts.SegmentBytes, max(64<<10, min(opts.RetainBytes/8, 8<<20)))
 	if opts.BootID == nil {
@@ -94,11 +110,11 @@ func Open(dir string, opts FileOptions) (*File, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("open journal: %w", err)
 	}
-	lock, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_RDWR|os.O_CREATE, 0o600)
+	lock, err := os.OpenFile(filepath.Join(dir, lockName), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("open journal: %w", err)
 	}
-	s := &File{dir: dir, opts: opts, boot: opts.BootID(), lock: lock, create: createSegment}
+	s := &File{dir: dir, opts: opts, boot: opts.BootID(), lock: lock, system: system}
 	if err = lockFile(lock); err == nil {
 		err = s.recover()
 	}
@@ -111,6 +127,16 @@ func Open(dir string, opts FileOptions) (*File, error) {
 
 // Epoch implements [Store].
 func (s *File) Epoch() string { return s.epoch }
+
+// EpochStart implements [Store].
+func (s *File) EpochStart() uint64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.meta.Floor
+}
+
+// Changed says why Open began a new epoch. It is empty if it did not.
+func (s *File) Changed() string { return s.changed }
 
 // Bounds implements [Store].
 func (s *File) Bounds() (first, last uint64) {
@@ -165,7 +191,7 @@ func (s *File) Append(entries []Entry) error {
 	}
 	seg := s.segs[len(s.segs)-1]
 	s.encode(s.buf[:0], entries)
-	if _, err := seg.file.WriteAt(s.buf, seg.size); err != nil {
+	if err := s.put(seg.file, seg.size, entries); err != nil {
 		return s.undone(err, seg.file.Truncate(seg.size))
 	}
 	s.accept(seg, entries)
@@ -180,7 +206,7 @@ func (s *File) full(entries []Entry, size int64) bool {
 	seg := s.segs[len(s.segs)-1]
 	age := time.Duration(entries[0].Time-seg.head.time) * time.Millisecond
 	return seg.size+size > s.opts.SegmentBytes ||
-		seg.last != s.last || seg.head.epoch != s.epoch ||
+		seg.last != s.last ||
 		s.opts.RetainAge > 0 && age > s.opts.RetainAge/4 ||
 		lastCheckpoint(entries) > 0
 }
@@ -199,19 +225,19 @@ func (s *File) begin(entries []Entry) error {
 	head := segmentHead{
 		first: entries[0].Cursor, prev: entries[0].Cursor - 1,
 		checkpoint: lastCheckpoint(entries), synced: s.synced,
-		time: entries[0].Time, epoch: s.epoch,
+		time: entries[0].Time, journal: s.meta.Journal,
 	}
 	if n := len(s.segs); n > 0 {
 		head.prev = s.segs[n-1].last
 	}
 	seg := &segment{path: segmentPath(s.dir, head.first), head: head, size: headSize}
-	file, err := s.create(seg.path)
+	file, err := s.system.create(seg.path)
 	if err != nil {
 		return err
 	}
 	seg.file = file
 	s.encode(head.append(s.buf[:0]), entries)
-	if _, err := file.WriteAt(s.buf, 0); err != nil {
+	if err := s.put(file, 0, entries); err != nil {
 		return s.undone(err, errors.Join(file.Close(), os.Remove(seg.path)))
 	}
 	s.segs = append(s.segs, seg)
@@ -222,6 +248,33 @@ func (s *File) begin(entries []Entry) error {
 		s.wg.Go(s.tidy) // ends when it has nothing left to do
 	}
 	return nil
+}
+
+// put writes s.buf, which encodes entries, at off, and then their last cursor to
+// the lock file.
+func (s *File) put(file segmentFile, off int64, entries []Entry) error {
+	if _, err := file.WriteAt(s.buf, off); err != nil {
+		return err
+	}
+	return s.markHead(entries[len(entries)-1].Cursor)
+}
+
+// markHead writes the newest cursor to the lock file. If the process dies, the
+// next one finds it there, and knows whether entries are missing. It is not
+// synced: after a restart of the machine nobody looks at it.
+func (s *File) markHead(last uint64) error {
+	binary.LittleEndian.PutUint64(s.head[:], last)
+	_, err := s.lock.WriteAt(s.head[:], 0)
+	return err
+}
+
+// markedHead returns the newest cursor that a process marked, math.MaxUint64 if
+// that cannot be known.
+func (s *File) markedHead() uint64 {
+	if _, err := s.lock.ReadAt(s.head[:], 0); err != nil {
+		return math.MaxUint64
+	}
+	return binary.LittleEndian.Uint64(s.head[:])
 }
 
 // undone returns the error of a write, after an attempt to undo it that ended
@@ -267,7 +320,7 @@ func (s *File) reserve(last uint64) error {
 		next.Unsynced = true
 	}
 	next.Reserved = max(next.Reserved, last+reserveBlock)
-	if err := next.write(s.dir); err != nil {
+	if err := next.write(s.dir, s.lock); err != nil {
 		return err
 	}
 	s.meta, s.marked = next, true
@@ -309,7 +362,7 @@ func (s *File) Close() error {
 	defer s.mu.Unlock()
 	if err == nil && s.meta.Open {
 		s.meta.Open, s.meta.Unsynced, s.meta.Synced = false, false, s.synced
-		err = s.meta.write(s.dir)
+		err = s.meta.write(s.dir, s.lock)
 	}
 	return errors.Join(err, s.release())
 }

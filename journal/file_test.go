@@ -2,6 +2,7 @@ package journal
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -50,6 +51,16 @@ func crash(t *testing.T, s *File) {
 	s.mu.Unlock()
 	s.wg.Wait()
 	if err := s.release(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// acknowledged makes head the newest cursor that the store in dir remembers to
+// have appended: what the death of its process leaves in the middle of the batch
+// after it.
+func acknowledged(t *testing.T, dir string, head uint64) {
+	t.Helper()
+	if err := os.WriteFile(filepath.Join(dir, lockName), binary.LittleEndian.AppendUint64(nil, head), 0o600); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -144,7 +155,7 @@ func (f failing) Truncate(size int64) error {
 
 // failAfter makes every new segment of s share room bytes.
 func failAfter(s *File, room *int64, truncate error) {
-	s.create = func(path string) (segmentFile, error) {
+	s.system.create = func(path string) (segmentFile, error) {
 		f, err := createSegment(path)
 		if err != nil {
 			return nil, err

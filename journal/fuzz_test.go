@@ -1,14 +1,13 @@
 package journal
 
 import (
-	"encoding/json"
 	"errors"
 	"os"
 	"path/filepath"
 	"testing"
 )
 
-const fuzzEpoch = "e0123456789abcdef0123456789abcdef"
+const fuzzJournal = "e0123456789abcdef0123456789abcdef"
 
 // Whatever a segment file holds, opening and reading either works or says that
 // it is corrupt, and reads no more than there is.
@@ -31,6 +30,8 @@ func FuzzOpen(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
+	head := segmentHead{first: 4, prev: 3, checkpoint: 4, journal: fuzzJournal}
+	seed = append(head.append(nil), seed[headSize:]...)
 	f.Add(seed, false, false)
 	f.Add(seed[:len(seed)-3], true, false)
 	f.Add(seed, true, true)
@@ -39,19 +40,13 @@ func FuzzOpen(f *testing.F) {
 
 	f.Fuzz(func(t *testing.T, text []byte, rebooted, sealed bool) {
 		dir := t.TempDir()
-		m := meta{Version: metaVersion, Epoch: fuzzEpoch, Boot: "a", Open: true, Unsynced: true, Reserved: 100}
-		state, err := json.Marshal(m) // not m.write, which waits for the disk
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(filepath.Join(dir, metaName), state, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		m := meta{Version: metaVersion, Journal: fuzzJournal, Epoch: fuzzJournal, Boot: "a", Open: true, Unsynced: true, Reserved: 100}
+		writeUnsynced(t, dir, m)
 		if err := os.WriteFile(segmentPath(dir, 4), text, 0o600); err != nil {
 			t.Fatal(err)
 		}
 		if sealed { // an intact segment follows
-			head := segmentHead{first: 10, prev: 9, epoch: m.Epoch}
+			head := segmentHead{first: 10, prev: 9, journal: fuzzJournal}
 			later := note(10)
 			if err := os.WriteFile(segmentPath(dir, 10), appendRecord(head.append(nil), &later, false), 0o600); err != nil {
 				t.Fatal(err)
@@ -86,4 +81,22 @@ func FuzzOpen(f *testing.F) {
 			t.Fatalf("got %d bytes of bodies from a file of %d", size, len(text))
 		}
 	})
+}
+
+// writeUnsynced writes a meta file and a lock file without waiting for the disk.
+func writeUnsynced(t *testing.T, dir string, m meta) {
+	t.Helper()
+	file, err := os.Create(filepath.Join(dir, metaName))
+	if err != nil {
+		t.Fatal(err)
+	}
+	lock, err := os.Create(filepath.Join(dir, lockName))
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.Files = identities(file, lock)
+	_, err = file.Write(m.encode())
+	if err = errors.Join(err, file.Close(), lock.Close()); err != nil {
+		t.Fatal(err)
+	}
 }

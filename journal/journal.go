@@ -124,6 +124,10 @@ func (j *Journal) warm(first, last uint64) error {
 // Epoch names the run of cursors; positions of another epoch mean nothing.
 func (j *Journal) Epoch() string { return j.store.Epoch() }
 
+// EpochStart returns the cursor after which the epoch began; see
+// [Store.EpochStart].
+func (j *Journal) EpochStart() uint64 { return j.store.EpochStart() }
+
 // Head returns the newest cursor that was assigned.
 func (j *Journal) Head() uint64 { return j.head.Load() }
 

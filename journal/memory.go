@@ -58,6 +58,9 @@ func NewMemory(opts MemoryOptions) *Memory {
 // Epoch implements [Store].
 func (s *Memory) Epoch() string { return s.epoch }
 
+// EpochStart implements [Store].
+func (s *Memory) EpochStart() uint64 { return 0 }
+
 // Bounds implements [Store].
 func (s *Memory) Bounds() (first, last uint64) {
 	s.mu.RLock()

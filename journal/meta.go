@@ -1,9 +1,12 @@
 package journal
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"hash/crc32"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -14,6 +17,8 @@ import (
 // becomes true.
 type meta struct {
 	Version  int    `json:"version"`
+	Journal  string `json:"journal"` // in the header of every segment, in all epochs
+	Files    string `json:"files"`   // identities of this file and the lock file; those of a copy differ
 	Epoch    string `json:"epoch"`
 	Boot     string `json:"boot"`     // the machine's boot id when Open was set
 	Open     bool   `json:"open"`     // may have been appended to since it was last synced as a whole
@@ -21,6 +26,22 @@ type meta struct {
 	Reserved uint64 `json:"reserved"` // if Unsynced, no cursor beyond it was shown
 	Floor    uint64 `json:"floor"`    // cursors up to here may have been used and lost
 	Synced   uint64 `json:"synced"`   // entries up to here were on stable storage
+	Sum      uint32 `json:"sum"`      // CRC-32C of the JSON text in which it is zero
+}
+
+// encode returns the JSON of m with its checksum.
+func (m meta) encode() []byte {
+	m.Sum = 0
+	m.Sum = crc32.Checksum(m.json(), castagnoli)
+	return m.json()
+}
+
+func (m meta) json() []byte {
+	text, err := json.Marshal(m)
+	if err != nil {
+		panic(err) // it holds strings, numbers and booleans
+	}
+	return text
 }
 
 // errVersion means that a file was written by another version of this program.
@@ -28,48 +49,54 @@ var errVersion = errors.New("unknown journal format version")
 
 const (
 	metaName    = "meta.json"
-	metaVersion = 1
+	lockName    = "lock"
+	metaVersion = 2
 	metaMax     = 4 << 10
 )
 
-// readMeta returns the meta file of dir, or nil if there is none.
-func readMeta(dir string) (*meta, error) {
+// readMeta returns the meta file of dir, or nil if there is none. copied reports
+// whether it or the lock file is a copy: somebody may have gone on with the
+// original.
+func readMeta(dir string, lock *os.File) (m *meta, copied bool, err error) {
 	path := filepath.Join(dir, metaName)
-	info, err := os.Stat(path)
+	f, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
+		return nil, false, nil
 	}
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
-	if info.Size() > metaMax {
-		return nil, fmt.Errorf("%w: %s has %d bytes", ErrCorrupt, path, info.Size())
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, metaMax+1))
+	switch {
+	case err != nil:
+		return nil, false, err
+	case len(text) > metaMax:
+		return nil, false, fmt.Errorf("%w: %s has more than %d bytes", ErrCorrupt, path, metaMax)
 	}
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return nil, err
-	}
-	m := new(meta)
+	m = new(meta)
 	if err := json.Unmarshal(text, m); err != nil {
-		return nil, fmt.Errorf("%w: %s: %w", ErrCorrupt, path, err)
+		return nil, false, fmt.Errorf("%w: %s: %w", ErrCorrupt, path, err)
 	}
 	if m.Version != metaVersion {
-		return nil, fmt.Errorf("%s: %w %d", path, errVersion, m.Version)
+		return nil, false, fmt.Errorf("%w: %s: %w %d", ErrCorrupt, path, errVersion, m.Version)
 	}
-	if len(m.Epoch) != epochSize {
-		return nil, fmt.Errorf("%w: %s: epoch %q", ErrCorrupt, path, m.Epoch)
+	if !bytes.Equal(m.encode(), text) {
+		return nil, false, fmt.Errorf("%w: %s does not have the checksum it states", ErrCorrupt, path)
 	}
-	return m, nil
+	return m, m.Files != identities(f, lock), nil
 }
 
 // write replaces the meta file of dir.
-func (m *meta) write(dir string) error {
-	text, err := json.Marshal(m)
+func (m *meta) write(dir string, lock *os.File) error {
+	path := filepath.Join(dir, metaName)
+	f, err := os.OpenFile(path+".new", os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
 		return err
 	}
-	path := filepath.Join(dir, metaName)
-	if err := writeSynced(path+".new", text); err != nil {
+	m.Files = identities(f, lock)
+	_, err = f.Write(m.encode())
+	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
 		return err
 	}
 	if err := os.Rename(path+".new", path); err != nil {
@@ -78,11 +105,4 @@ func (m *meta) write(dir string) error {
 	return syncDir(dir)
 }
 
-func writeSynced(path string, text []byte) error {
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(text)
-	return errors.Join(err, f.Sync(), f.Close())
-}
+func identities(meta, lock *os.File) string { return identity(meta) + " " + identity(lock) }

@@ -2,9 +2,9 @@ package journal
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
-	"os"
 	"slices"
 	"sort"
 )
@@ -61,11 +61,13 @@ func (s *File) locate(after uint64) (part, error) {
 // readPart calls fn with the entries of p after the cursor after and reports
 // whether fn wants more.
 func (s *File) readPart(p part, after uint64, fn func(Entry) bool) (more bool, err error) {
-	f, err := os.Open(p.seg.path)
-	if errors.Is(err, fs.ErrNotExist) && !s.keeps(p.seg) {
+	f, err := s.system.read(p.seg.path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist) && !s.keeps(p.seg):
 		return false, ErrGap // retention was faster
-	}
-	if err != nil {
+	case errors.Is(err, fs.ErrNotExist):
+		return false, fmt.Errorf("%w: %w", ErrCorrupt, err)
+	case err != nil:
 		return false, err
 	}
 	defer f.Close()

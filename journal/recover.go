@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"path/filepath"
 )
@@ -11,7 +12,7 @@ import (
 // recover reads the directory, cuts off what a crash left, and decides about
 // the epoch.
 func (s *File) recover() error {
-	m, err := readMeta(s.dir)
+	m, copied, err := readMeta(s.dir, s.lock)
 	if err != nil {
 		return err
 	}
@@ -29,16 +30,20 @@ func (s *File) recover() error {
 		if len(firsts) > 0 {
 			return fmt.Errorf("%w: %s is missing", ErrCorrupt, filepath.Join(s.dir, metaName))
 		}
-		s.meta = meta{Version: metaVersion, Epoch: newEpoch(), Boot: s.boot}
-		return s.meta.write(s.dir)
+		s.meta = meta{Version: metaVersion, Journal: newEpoch(), Epoch: newEpoch(), Boot: s.boot}
+		return s.meta.write(s.dir, s.lock)
 	}
 	s.meta, s.synced = *m, m.Synced
-	// What was not synced is lost with the machine, in any order.
-	lost := m.Open && (s.boot == "" || s.boot != m.Boot)
+	// What was not synced is lost with the machine, in any order. A copy that was
+	// made beside a running process looks the same.
+	lost := m.Open && (s.boot == "" || s.boot != m.Boot || copied)
 	if err := s.load(firsts, lost); err != nil {
 		return err
 	}
-	return s.settle(lost)
+	if err := s.settle(); err != nil {
+		return err
+	}
+	return s.decideEpoch(copied, lost)
 }
 
 // load reads the segments that begin at firsts and cuts them to what is whole.
@@ -49,11 +54,17 @@ func (s *File) load(firsts []uint64, lost bool) error {
 		if err != nil {
 			return err
 		}
-		if seg.head.first == 0 { // not a segment
+		if seg.head.first == 0 { // its header was not written
 			if err := s.mayCut(seg, headSize, first, i == len(firsts)-1, lost); err != nil {
 				return err
 			}
-			return errors.Join(s.removeFrom(firsts[i:]), s.loadTail(lost))
+			if err := s.loadTail(lost); err != nil {
+				return err
+			}
+			if n := len(s.segs); !lost && n > 0 && s.segs[n-1].last+1 != first { // nobody began a segment there
+				return corruptAt(seg.path, 0)
+			}
+			return s.removeFrom(firsts[i:])
 		}
 		if n := len(s.segs); n > 0 {
 			s.segs[n-1].last = seg.head.prev
@@ -64,11 +75,11 @@ func (s *File) load(firsts []uint64, lost bool) error {
 	return s.loadTail(lost)
 }
 
-// loadHead reads a segment's header. It is zero if it is not intact or belongs
-// elsewhere.
+// loadHead reads a segment's header. It is zero if it is not intact. An intact
+// one that belongs elsewhere is damage that no crash explains.
 func (s *File) loadHead(first uint64) (*segment, error) {
 	seg := &segment{path: segmentPath(s.dir, first)}
-	f, err := os.Open(seg.path)
+	f, err := s.system.read(seg.path)
 	if err != nil {
 		return nil, err
 	}
@@ -93,9 +104,10 @@ func (s *File) loadHead(first uint64) (*segment, error) {
 	if n := len(s.segs); n > 0 {
 		after = s.segs[n-1].head.first
 	}
-	if ok && head.first == first && head.prev < first && head.prev >= after {
-		seg.head = head
+	if ok && (head.first != first || head.journal != s.meta.Journal || head.prev >= first || head.prev < after) {
+		return nil, corruptAt(seg.path, 0)
 	}
+	seg.head = head
 	return seg, nil
 }
 
@@ -150,22 +162,19 @@ func (s *File) dropEmpty(lost bool) error {
 
 // reopen makes seg the segment that is written to.
 func (s *File) reopen(seg *segment) error {
-	f, err := os.OpenFile(seg.path, os.O_RDWR, 0o600)
+	f, err := s.system.reopen(seg.path)
 	if err != nil {
 		return err
 	}
-	seg.file = f
-	if err := f.Truncate(seg.size); err != nil {
-		return errors.Join(err, f.Close())
-	}
-	return nil
+	seg.file = f // closed with the store, or if it cannot be opened
+	return f.Truncate(seg.size)
 }
 
 // trim reads seg and sets its last cursor and its size to the end of its last
 // whole batch. It reports whether that is all there was. sealed says that the
 // batches went on in another segment.
 func (s *File) trim(seg *segment, sealed, lost bool) (whole bool, err error) {
-	f, err := os.Open(seg.path)
+	f, err := s.system.read(seg.path)
 	if err != nil {
 		return false, err
 	}
@@ -213,7 +222,7 @@ func (s *File) mayCut(seg *segment, off int64, next uint64, newest, lost bool) e
 	case lost:
 		return nil
 	}
-	f, err := os.Open(seg.path)
+	f, err := s.system.read(seg.path)
 	if err != nil {
 		return err
 	}
@@ -261,8 +270,8 @@ func (s *File) removeFrom(firsts []uint64) error {
 	return nil
 }
 
-// settle decides what epoch and cursors go on with.
-func (s *File) settle(lost bool) error {
+// settle takes over what was loaded.
+func (s *File) settle() error {
 	if n := len(s.segs); n > 0 {
 		s.last = s.segs[n-1].last
 	} else if s.synced > 0 {
@@ -276,14 +285,34 @@ func (s *File) settle(lost bool) error {
 		}
 	}
 	s.last = max(s.last, s.meta.Floor)
-	if !lost || !s.meta.Unsynced {
+	return nil
+}
+
+// decideEpoch begins a new epoch if cursors may have been used, here or in the
+// original of a copy, for entries that are not here.
+func (s *File) decideEpoch(copied, lost bool) error {
+	used := max(s.last, s.meta.Reserved)
+	switch {
+	case copied:
+		s.changed = "the directory is a copy"
+	case lost && s.meta.Unsynced:
+		s.changed = "the machine restarted while the journal was in use"
+	case lost || !s.meta.Open:
 		return nil
+	default: // its process died, which loses nothing
+		head := s.markedHead()
+		if s.last >= head {
+			return nil
+		}
+		s.changed = fmt.Sprintf("entries after cursor %d are missing", s.last)
+		if head != math.MaxUint64 {
+			used = max(used, head)
+		}
 	}
 	next := s.meta
-	next.Epoch = newEpoch()
-	next.Floor = max(s.last, s.meta.Reserved)
+	next.Epoch, next.Floor = newEpoch(), epochStart(used)
 	next.Open, next.Unsynced, next.Reserved, next.Boot = false, false, 0, s.boot
-	if err := next.write(s.dir); err != nil {
+	if err := next.write(s.dir, s.lock); err != nil {
 		return err
 	}
 	s.meta, s.last = next, next.Floor

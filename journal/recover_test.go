@@ -23,7 +23,7 @@ func TestATornTailIsCut(t *testing.T) {
 		last += 1 + n%3
 		ends[s.segs[0].size] = last
 	}
-	path := s.segs[0].path
+	path, epoch := s.segs[0].path, s.Epoch()
 	crash(t, s)
 	whole, err := os.ReadFile(path)
 	if err != nil {
@@ -35,9 +35,10 @@ func TestATornTailIsCut(t *testing.T) {
 		if err := os.WriteFile(path, whole[:size], 0o600); err != nil {
 			t.Fatal(err)
 		}
+		acknowledged(t, dir, want)
 		s, err := Open(dir, FileOptions{})
-		if err != nil {
-			t.Fatalf("cut to %d bytes: %v", size, err)
+		if err != nil || s.Epoch() != epoch {
+			t.Fatalf("cut to %d bytes: got %v, want the same epoch", size, err)
 		}
 		mustAppend(t, s, note(want+1))
 		if got := cursors(t, s, 0); !slices.Equal(got, sequence(1, want+1)) {
@@ -62,6 +63,7 @@ func TestACutBatchLeavesNoTraceInTheIndex(t *testing.T) {
 	if err := os.Truncate(seg.path, seg.size-1); err != nil {
 		t.Fatal(err)
 	}
+	acknowledged(t, dir, 1)
 	s = mustOpen(t, dir, FileOptions{})
 	mustAppend(t, s, notes(2, 9)...)
 	for after := range uint64(9) {
@@ -88,6 +90,7 @@ func TestAnUnfinishedSegmentIsRemoved(t *testing.T) {
 		if err := os.Truncate(second.path, size); err != nil {
 			t.Fatal(err)
 		}
+		acknowledged(t, dir, 2)
 		s = mustOpen(t, dir, FileOptions{BootID: boot("a")})
 		if got := s.LastCheckpoint(); got != 0 {
 			t.Fatalf("cut to %d bytes: got checkpoint %d, want none", size, got)
@@ -110,6 +113,7 @@ func TestDamageIsReportedWhereItIs(t *testing.T) {
 	mustAppend(t, s, note(51))
 	path := s.segs[0].path
 	crash(t, s)
+	acknowledged(t, dir, 50)
 	whole, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
@@ -284,21 +288,17 @@ func TestFollowersCrossAHole(t *testing.T) {
 	t.Run("narrow", func(t *testing.T) { crossHole(t, 20) }) // both sides are read when the window is warmed
 }
 
-// crossHole loses all cursors after 5 up to what is reserved, which it sets
-// unless that is zero.
-func crossHole(t *testing.T, reserved uint64) {
+// crossHole loses all cursors after 5 up to floor, or as many as a new epoch
+// skips if that is zero.
+func crossHole(t *testing.T, floor uint64) {
 	dir := t.TempDir()
 	s := mustOpen(t, dir, FileOptions{BootID: boot("a")})
 	mustAppend(t, s, notes(1, 5)...)
 	crash(t, s)
-	if reserved > 0 {
-		m := s.meta
-		m.Reserved = reserved
-		if err := m.write(dir); err != nil {
-			t.Fatal(err)
-		}
-	}
 	s = mustOpen(t, dir, FileOptions{BootID: boot("b")})
+	if floor > 0 {
+		s.meta.Floor, s.last = floor, floor
+	}
 	j, err := New(s, Options{})
 	if err != nil {
 		t.Fatal(err)

@@ -44,19 +44,19 @@ type segmentFile interface {
 //	28  uint64    newest checkpoint of the first batch, or zero
 //	36  uint64    cursor up to which everything was on stable storage
 //	44  int64     time of the first record
-//	52  [33]byte  epoch
+//	52  [33]byte  journal that it belongs to
 //	85  uint32    CRC-32C of everything before it
 type segmentHead struct {
 	first, prev uint64
 	checkpoint  uint64
 	synced      uint64
 	time        int64
-	epoch       string
+	journal     string
 }
 
 const (
 	segmentMagic   = "maestroj"
-	segmentVersion = 1
+	segmentVersion = 2
 	segmentSuffix  = ".seg"
 	headSize       = 89
 	epochSize      = 33
@@ -71,7 +71,7 @@ func (h *segmentHead) append(dst []byte) []byte {
 	dst = binary.LittleEndian.AppendUint64(dst, h.checkpoint)
 	dst = binary.LittleEndian.AppendUint64(dst, h.synced)
 	dst = binary.LittleEndian.AppendUint64(dst, uint64(h.time))
-	dst = append(dst, h.epoch...)
+	dst = append(dst, h.journal...)
 	return binary.LittleEndian.AppendUint32(dst, crc32.Checksum(dst[start:], castagnoli))
 }
 
@@ -91,7 +91,7 @@ func parseSegmentHead(p []byte) (h segmentHead, ok bool, err error) {
 		checkpoint: binary.LittleEndian.Uint64(p[28:]),
 		synced:     binary.LittleEndian.Uint64(p[36:]),
 		time:       int64(binary.LittleEndian.Uint64(p[44:])),
-		epoch:      string(p[52 : 52+epochSize]),
+		journal:    string(p[52 : 52+epochSize]),
 	}, true, nil
 }
 
@@ -122,6 +122,11 @@ func (s *segment) checkpoint() uint64 {
 // createSegment makes the file of a new segment.
 func createSegment(path string) (segmentFile, error) {
 	return os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
+}
+
+// reopenSegment opens the file of a segment to be written to further.
+func reopenSegment(path string) (segmentFile, error) {
+	return os.OpenFile(path, os.O_RDWR, 0o600)
 }
 
 // An index knows where some of a segment's records begin. Whoever passes a

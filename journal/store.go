@@ -9,6 +9,11 @@ type Store interface {
 	// Epoch names the run of cursors: positions of another epoch mean nothing.
 	Epoch() string
 
+	// EpochStart returns the cursor after which the epoch began. Entries up to
+	// it are kept for the owner's state; a follower's cursor before it counts in
+	// an earlier epoch. It is zero for the first epoch.
+	EpochStart() uint64
+
 	// Bounds returns the oldest cursor that is kept and the newest that was
 	// ever used. If all entries were removed, first is last+1. Both are zero
 	// while nothing was ever appended.
