@@ -154,7 +154,7 @@ func (h *Hub) freeze(s *state, failure error) (contracts.Quiesced, error) {
 	if failure == nil {
 		failure = s.failed
 	}
-	if !s.frozen && s.sinceMark >= h.opts.CheckpointBytes {
+	if !s.frozen && h.checkpointDue(s) {
 		h.checkpoint(s) // the last chance: commit takes no cursor for one any more
 	}
 	s.frozen = true

@@ -51,8 +51,10 @@ type Options struct {
 	RequestTimeout map[contracts.RequestType]time.Duration
 
 	WindowBytes     int  // 8 MiB of recent entries in memory
-	CheckpointBytes int  // 8 MiB of entries between two checkpoints of the state
+	CheckpointBytes int  // 8 MiB of entries between two checkpoints of the state, or as many as the last one had
 	GroupCommit     bool // entries are shown only once synced to disk
+
+	CheckpointAge time.Duration // after which the next entries bring a checkpoint, however few there were; never
 
 	MaxFrameBytes   int // 1 MiB, told to clients; the transport enforces it
 	MaxControllers  int // 64 controller-role connections
@@ -213,7 +215,9 @@ type state struct {
 	nextBeat      time.Time        // zero until somebody attached
 	lastShown     time.Time        // an entry was last published
 	lastUsed      time.Time        // a client was last here
-	sinceMark     int              // bytes since the last checkpoint
+	sinceMark     int              // bytes since the last checkpoint, or since one could not be made
+	markSize      int              // bytes of the last checkpoint
+	markedAt      time.Time        // when it was made, or the session opened
 	shown         uint64           // events published by this process
 	starting      map[string]*post // that start a utility command, by its id
 	deadline      time.Time        // what the clock is armed for
@@ -262,6 +266,7 @@ func New(opts Options) (*Hub, error) {
 	}
 	h.backlog.init()
 	h.state = state{
+		markedAt:  h.begun,
 		events:    session.New(),
 		lease:     lease.New(opts.LeaseTTL),
 		table:     serverreq.New(serverreq.Options{Max: opts.MaxPending}),
@@ -332,7 +337,10 @@ func (h *Hub) Start(ctx context.Context) error {
 		}
 		h.opened = h.head(s)
 	})
-	return h.failure()
+	if err := h.failure(); err != nil {
+		return errors.Join(err, h.Close(ctx))
+	}
+	return nil
 }
 
 // announce shows that the agent takes prompts. A session that was restored from
@@ -412,6 +420,9 @@ func (h *Hub) Snapshot() *contracts.Snapshot {
 	h.update(func(s *state) { snap = h.snapshot(s) })
 	return snap
 }
+
+// Err returns why the session failed, nil if it has not.
+func (h *Hub) Err() error { return h.failure() }
 
 func (h *Hub) failure() error {
 	h.mu.Lock()

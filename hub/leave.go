@@ -3,6 +3,7 @@ package hub
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/seed-028515a8/maestro/contracts"
@@ -12,6 +13,8 @@ import (
 const (
 	runPatience    = 5 * time.Second // for the agent to stop
 	clientPatience = 2 * time.Second // for clients to read their last lines
+	closePatience  = 5 * time.Second // for the agent to end, and for the utilities
+	closeGrace     = time.Second     // beyond that, for an error that says what did not end
 )
 
 // Close ends the session for good: questions are cancelled, the run is stopped,
@@ -77,12 +80,32 @@ func (h *Hub) leave(ctx context.Context, final bool) error {
 		h.roster.expel(goingAway)
 		h.end(s)
 	})
-	err := h.opts.Agent.Close(ctx)
+	err := closeInTime(ctx, "agent", h.opts.Agent.Close)
 	if u := h.opts.Utilities; u != nil {
-		err = errors.Join(err, u.Close(ctx))
+		err = errors.Join(err, closeInTime(ctx, "utilities", u.Close))
 	}
-	h.wg.Wait()
+	err = errors.Join(err, closeInTime(ctx, "run", func(context.Context) error { h.wg.Wait(); return nil }))
+	h.update(func(s *state) { s.frozen = true }) // what did not end in time has nowhere to write to
 	return errors.Join(err, h.opts.Store.Close())
+}
+
+// closeInTime calls end, and returns without it if it does not return in time:
+// the store has to be closed, or nobody could open the session again.
+func closeInTime(ctx context.Context, what string, end func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, closePatience)
+	done := make(chan error, 1)
+	go func() { // ends with end
+		defer cancel()
+		done <- end(ctx)
+	}()
+	patience := time.NewTimer(closePatience + closeGrace)
+	defer patience.Stop()
+	select {
+	case err := <-done:
+		return err
+	case <-patience.C:
+		return fmt.Errorf("the %s did not end in %v", what, closePatience+closeGrace)
+	}
 }
 
 // end marks the session as ended and stops the hub's goroutines.

@@ -1,6 +1,8 @@
 package hub_test
 
 import (
+	"context"
+	"strings"
 	"testing"
 	"testing/synctest"
 
@@ -61,4 +63,48 @@ func TestGuestsComeBackAfterARestart(t *testing.T) {
 			alice.posts(`{"type":"prompt","content":"after"}`)
 		})
 	}
+}
+
+// A hung agent does not end, whatever it is told.
+type hung struct {
+	*player
+	end chan struct{} // closed when it ends after all
+}
+
+func (h hung) Close(context.Context) error {
+	<-h.end
+	return nil
+}
+
+// An agent that does not end keeps nobody from opening the session again.
+func TestAgentThatDoesNotEndKeepsNoStoreOpen(t *testing.T) {
+	end := func(agent hub.Agent, prompt string, want string) {
+		t.Helper()
+		store := &balky{Store: journal.NewMemory(journal.MemoryOptions{})}
+		log := &logged{}
+		r := openRoom(t, hub.Options{Agent: agent, Store: store, Log: log.logger()})
+		alice, _ := r.attach(contracts.Attach{Role: contracts.RoleController})
+		r.send(alice, prompt)
+		synctest.Wait()
+		if err := r.Close(context.Background()); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want that the %s did not end", err, want)
+		}
+		if !store.closed {
+			t.Errorf("got the store open after the %s did not end, want it closed", want)
+		}
+		t.Cleanup(func() {
+			if text := log.text(); strings.Contains(text, "session failed") {
+				t.Errorf("got %s, want what ends later to write nothing", text)
+			}
+		})
+	}
+	synctest.Test(t, func(t *testing.T) {
+		agent := hung{newPlayer(nil), make(chan struct{})}
+		end(agent, `{"type":"ws.ping"}`, "agent")
+		close(agent.end)
+
+		over := make(chan struct{})
+		end(newPlayer(func(context.Context, contracts.Host, contracts.Work) error { <-over; return nil }), `{"type":"prompt","content":"go"}`, "run")
+		close(over)
+	})
 }

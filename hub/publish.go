@@ -165,7 +165,7 @@ func (h *Hub) commit(s *state) {
 		s.out = s.out[:0]
 		return
 	}
-	if s.sinceMark >= h.opts.CheckpointBytes && !s.frozen {
+	if h.checkpointDue(s) && !s.frozen {
 		h.checkpoint(s)
 	}
 	size := 0
@@ -178,7 +178,7 @@ func (h *Hub) commit(s *state) {
 	clear(s.out) // bodies belong to the journal's copy now
 	s.out = s.out[:0]
 	if err != nil {
-		h.fail(s, fmt.Errorf("write journal: %w", err))
+		h.fail(s, err)
 		return
 	}
 	h.backlog.grow(size)
@@ -187,11 +187,15 @@ func (h *Hub) commit(s *state) {
 	}
 }
 
+// errUnwritten is what clients learn of a store that fails. The session goes on
+// from the store when it is opened again.
+var errUnwritten = &contracts.Error{Code: contracts.CodeRuntimeNotReady, Message: "the session's journal cannot be written"}
+
 // fail ends the session because its journal cannot be written.
 func (h *Hub) fail(s *state, err error) {
-	s.failed = err
-	h.log.Error("session failed", "err", err)
-	h.roster.expel(&contracts.Error{Code: contracts.CodeRuntimeFailed, Message: "the session's journal cannot be written"})
+	s.failed = fmt.Errorf("%w: %w", errUnwritten, err)
+	h.log.Error("session failed", "err", s.failed)
+	h.roster.expel(&contracts.Error{Code: contracts.CodeRuntimeFailed, Message: errUnwritten.Message})
 	h.end(s)
 }
 
@@ -206,7 +210,7 @@ func (h *Hub) syncStore() {
 		}
 		upTo := h.journal.Head()
 		if err := h.opts.Store.Sync(); err != nil {
-			h.update(func(s *state) { h.fail(s, fmt.Errorf("sync journal: %w", err)) })
+			h.update(func(s *state) { h.fail(s, fmt.Errorf("sync: %w", err)) })
 			return
 		}
 		h.journal.Reveal(upTo)

@@ -114,11 +114,23 @@ func (h *Hub) keepAnswer(s *state, cursor uint64) {
 	s.sent = nil
 }
 
-// checkpoint adds the whole state to the running update's entries.
+// checkpointDue reports whether so much was published since the last checkpoint,
+// or so long ago, that older entries should be allowed to go. A state that is
+// large is written less often, so that checkpoints are at most half of what is
+// written.
+func (h *Hub) checkpointDue(s *state) bool {
+	return s.sinceMark >= max(h.opts.CheckpointBytes, s.markSize) ||
+		h.opts.CheckpointAge > 0 && s.now.Sub(s.markedAt) >= h.opts.CheckpointAge
+}
+
+// checkpoint adds the whole state to the running update's entries. If it cannot
+// be made, the entries still tell everything, and the next is tried after as
+// many more.
 func (h *Hub) checkpoint(s *state) {
+	defer func() { s.sinceMark, s.markedAt = 0, s.now }()
 	snapshot, err := contracts.EncodeSnapshot(s.events.Snapshot(h.head(s)))
 	if err != nil {
-		h.log.Error("encode checkpoint", "err", err) // the entries still tell everything
+		h.log.Error("encode checkpoint", "err", err)
 		return
 	}
 	holder, _ := s.lease.Holder()
@@ -141,31 +153,35 @@ func (h *Hub) checkpoint(s *state) {
 	}
 	body, err := json.Marshal(cp)
 	if err != nil || len(body) > journal.MaxBody {
-		h.log.Error("checkpoint left out", "bytes", len(body), "err", err) // the entries still tell everything
-		s.sinceMark = 0
+		h.log.Error("checkpoint left out", "bytes", len(body), "err", err)
 		return
 	}
 	h.append(s, journal.Entry{Kind: journal.Checkpoint, Body: body})
-	s.sinceMark = 0
+	s.markSize = len(body)
 }
 
 // restore folds what an earlier process left: the newest checkpoint and the
 // entries after it.
 func (h *Hub) restore() error {
 	s := &h.state
-	first, _ := h.opts.Store.Bounds()
+	first, last := h.opts.Store.Bounds()
 	if first == 0 {
 		return nil
 	}
 	from := first
-	if mark := h.opts.Store.LastCheckpoint(); mark != 0 {
+	switch mark := h.opts.Store.LastCheckpoint(); {
+	case mark != 0:
 		from = mark
+	case first > 1 && first <= last:
+		return fmt.Errorf("%w: the entries before cursor %d are missing, and there is no checkpoint of them", journal.ErrCorrupt, first)
 	}
 	holder := ""
 	var bad error
 	s.now = time.Now()
 	err := h.opts.Store.Read(from-1, func(e journal.Entry) bool {
-		if e.Kind != journal.Checkpoint {
+		if e.Kind == journal.Checkpoint {
+			s.markSize, s.markedAt = len(e.Body), time.UnixMilli(e.Time)
+		} else {
 			s.sinceMark += len(e.Body)
 		}
 		if bad = h.replay(s, e, &holder); bad != nil {

@@ -13,6 +13,7 @@ import (
 	"github.com/seed-028515a8/maestro/hub"
 	"github.com/seed-028515a8/maestro/internal/memconn"
 	"github.com/seed-028515a8/maestro/journal"
+	"github.com/seed-028515a8/maestro/session"
 )
 
 // A balky store fails as it is told, and lets Sync wait. The fields but the
@@ -20,6 +21,7 @@ import (
 type balky struct {
 	journal.Store
 	appending, syncing, closing error
+	closed                      bool
 
 	mu   sync.Mutex
 	gate chan struct{} // Sync returns once it is closed; nil: at once
@@ -42,7 +44,10 @@ func (b *balky) Sync() error {
 	return errors.Join(b.syncing, b.Store.Sync())
 }
 
-func (b *balky) Close() error { return errors.Join(b.closing, b.Store.Close()) }
+func (b *balky) Close() error {
+	b.closed = true
+	return errors.Join(b.closing, b.Store.Close())
+}
 
 // hold makes Sync wait until the returned function is called.
 func (b *balky) hold() (release func()) {
@@ -169,11 +174,168 @@ func TestStoreThatFailsAtStartIsReported(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := h.Start(t.Context()); !errors.Is(err, broken) {
+		err = h.Start(t.Context())
+		if !errors.Is(err, broken) {
 			t.Errorf("got %v, want %v", err, broken)
+		}
+		wantCode(t, err, contracts.CodeRuntimeNotReady)
+		if !store.closed {
+			t.Error("got the store open, want it closed, so that the session can be opened again")
 		}
 		if err := h.Close(t.Context()); err != nil {
 			t.Error(err)
+		}
+	})
+}
+
+// A partition is a store on a disk that may be full. One may be open at a time.
+type partition struct {
+	lasting
+	full, open *bool
+}
+
+func (p partition) Append(entries []journal.Entry) error {
+	if *p.full {
+		return errors.New("no space left on device")
+	}
+	return p.lasting.Append(entries)
+}
+
+func (p partition) Close() error {
+	*p.open = false
+	return p.lasting.Close()
+}
+
+// A disk that is full again and again ends the session each time, and each time
+// the session goes on from where it was once there is room.
+func TestSessionGoesOnWhenTheDiskHasRoomAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var full, open bool
+		var agent *player
+		kept := lasting{journal.NewMemory(journal.MemoryOptions{})}
+		d := &hub.Directory{Open: func(ctx context.Context, key hub.Key, _ hub.Wish) (*hub.Hub, error) {
+			if open {
+				return nil, journal.ErrLocked
+			}
+			open = true
+			agent = newPlayer(nil)
+			h, err := hub.New(hub.Options{SessionID: key.ID, Cwd: "/", Agent: agent, Store: partition{kept, &full, &open}})
+			if err != nil {
+				return nil, err
+			}
+			return h, h.Start(ctx)
+		}}
+		cursor := uint64(0)
+		for round := range 12 {
+			h, err := get(d, t.Context(), "a", true)
+			if err != nil {
+				t.Fatalf("round %d: %v", round, err)
+			}
+			if h.Cursor() <= cursor {
+				t.Errorf("round %d: got cursor %d, want beyond %d", round, h.Cursor(), cursor)
+			}
+			cursor = h.Cursor()
+			full = true
+			if err := agent.host.Publish(t.Context(), &contracts.Status{Message: "x"}); err != nil {
+				t.Errorf("round %d: %v", round, err)
+			}
+			<-h.Done()
+			for range 3 {
+				synctest.Wait()
+				_, err := get(d, t.Context(), "a", false)
+				wantCode(t, err, contracts.CodeRuntimeNotReady)
+				if strings.Contains(err.Error(), "locked") {
+					t.Errorf("round %d: got %v, want the store closed", round, err)
+				}
+			}
+			full = false
+		}
+		if err := d.Suspend(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// A session whose oldest entries were deleted is not taken for one that began
+// where the others begin.
+func TestMissingBeginningIsReported(t *testing.T) {
+	store := journal.NewMemory(journal.MemoryOptions{})
+	if err := store.Append([]journal.Entry{{Cursor: 7, Kind: journal.Note, Body: []byte("{}")}}); err != nil {
+		t.Fatal(err)
+	}
+	_, err := hub.New(hub.Options{SessionID: "s", Cwd: "/", Agent: &echo{}, Store: store})
+	if !errors.Is(err, journal.ErrCorrupt) {
+		t.Errorf("got %v, want %v", err, journal.ErrCorrupt)
+	}
+}
+
+// A counted store counts checkpoints, and the bytes of everything.
+type counted struct {
+	journal.Store
+	checkpoints, bytes int
+}
+
+func (c *counted) Append(entries []journal.Entry) error {
+	for _, e := range entries {
+		c.bytes += len(e.Body)
+		if e.Kind == journal.Checkpoint {
+			c.checkpoints++
+		}
+	}
+	return c.Store.Append(entries)
+}
+
+// A checkpoint that cannot be made is not tried again with the next entry: it
+// takes long, and will fail again.
+func TestCheckpointThatFailsIsNotTriedAtOnceAgain(t *testing.T) {
+	log := &logged{}
+	store := &counted{Store: journal.NewMemory(journal.MemoryOptions{})}
+	state := session.New().Snapshot(7)
+	state.State.LastErrorType = "unsound" // no event can bring it
+	opts := hub.Options{
+		Store: store, Log: log.logger(), CheckpointBytes: 10_000, HeartbeatInterval: time.Hour,
+		Restored: &contracts.Restored{Cursor: 7, Ready: true, Snapshot: state},
+	}
+	withSoloist(t, opts, func(t *testing.T, s *soloist) {
+		for range 1000 {
+			if err := s.agent.host.Publish(t.Context(), &contracts.Status{Message: strings.Repeat("x", 100)}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		tried := strings.Count(log.text(), "encode checkpoint")
+		if most := 1 + store.bytes/opts.CheckpointBytes; tried < most/2 || tried > most {
+			t.Errorf("got %d attempts in %d bytes, want about %d", tried, store.bytes, most)
+		}
+	})
+}
+
+// A state that is larger than the interval between checkpoints is not written
+// more often than everything else together.
+func TestLargeStateIsNotWrittenMostOfTheTime(t *testing.T) {
+	store := &counted{Store: journal.NewMemory(journal.MemoryOptions{})}
+	withSoloist(t, hub.Options{Store: store, CheckpointBytes: 1000, HeartbeatInterval: time.Hour}, func(t *testing.T, s *soloist) {
+		s.begin()
+		s.say(0, 1, 30_000) // the text of a response that goes on is part of the state
+		before := store.checkpoints
+		s.say(1, 1000, 100)
+		if got := store.checkpoints - before; got < 1 || got > 8 {
+			t.Errorf("got %d checkpoints of 30,000 bytes and more in 1,000 events of 100, want a few", got)
+		}
+	})
+}
+
+// However few events there are, checkpoints let those go that have become old.
+func TestCheckpointsComeWithAge(t *testing.T) {
+	store := &counted{Store: journal.NewMemory(journal.MemoryOptions{})}
+	withSoloist(t, hub.Options{Store: store, CheckpointAge: time.Hour, HeartbeatInterval: 100 * time.Hour}, func(t *testing.T, s *soloist) {
+		for minute := range 600 {
+			time.Sleep(time.Minute)
+			if err := s.agent.host.Publish(t.Context(), &contracts.Status{Message: "x"}); err != nil {
+				t.Fatal(err)
+			}
+			if got, want := store.checkpoints, (minute+1)/60; got != want {
+				t.Fatalf("after %d minutes: got %d checkpoints, want %d", minute+1, got, want)
+			}
 		}
 	})
 }
