@@ -231,7 +231,7 @@ func (h *Hub) begin(s *state, b *mailbox, how string, reason contracts.ResetReas
 // reset, and the cursor its stream starts from if it is a replay. A session that
 // was restored from elsewhere resets everybody who was there before (5.8). A
 // cursor without an epoch counts in the current one unless it lies before its
-// start.
+// start; a client at cursor 0 has seen nothing, in no epoch.
 func (h *Hub) startingPoint(s *state, att contracts.Attach) (how string, why contracts.ResetReason, from uint64) {
 	if att.Cursor == nil {
 		return resumeSnapshot, "", 0
@@ -241,7 +241,7 @@ func (h *Hub) startingPoint(s *state, att contracts.Attach) (how string, why con
 	switch {
 	case s.origin != nil && (stranger || *att.Cursor <= int64(*s.origin)):
 		return resumeReset, contracts.ResetRestored, 0
-	case stranger, *att.Cursor < 0, c > h.head(s), c < h.journal.EpochStart(), c+1 < h.journal.First():
+	case stranger, *att.Cursor < 0, c > h.head(s), c > 0 && c < h.journal.EpochStart(), c+1 < h.journal.First():
 		return resumeReset, contracts.ResetGap, 0
 	}
 	return resumeReplay, "", c

@@ -339,11 +339,15 @@ func TestCursorWithoutEpochIsResetAfterTheEpochChanged(t *testing.T) {
 	for _, tt := range []struct {
 		cursor int64
 		resume string
-	}{{0, "reset"}, {old - 1, "reset"}, {old, "reset"}, {old + 1, "reset"}, {own - 1, "replay"}, {own, "replay"}} {
+	}{{0, "replay"}, {1, "reset"}, {old - 1, "reset"}, {old, "reset"}, {old + 1, "reset"}, {own - 1, "replay"}, {own, "replay"}} {
 		_, at := r.attach(contracts.Attach{Role: contracts.RoleViewer, Cursor: &tt.cursor})
 		if at.Resume != tt.resume {
 			t.Errorf("cursor %d: got %s, want %s", tt.cursor, at.Resume, tt.resume)
 		}
+	}
+	start := int64(0)
+	if _, at := r.attach(contracts.Attach{Role: contracts.RoleViewer, Cursor: &start, Epoch: epoch}); at.Resume != "reset" {
+		t.Errorf("cursor 0 of the old epoch: got %s, want reset", at.Resume)
 	}
 }
 

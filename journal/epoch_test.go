@@ -144,6 +144,48 @@ func TestACopyBeginsAnEpoch(t *testing.T) {
 	}
 }
 
+// A copy that was made while entries were written has an older state of some
+// files than of others. It is cut where they do not fit.
+func TestACopyOfAJournalInUseIsCut(t *testing.T) {
+	dir := t.TempDir()
+	opts := FileOptions{BootID: boot("a"), SegmentBytes: 500}
+	s := mustOpen(t, dir, opts)
+	mustAppend(t, s, notes(1, 5)...)
+	early := copyOf(t, dir)
+	for c := uint64(6); c <= 30; c++ {
+		mustAppend(t, s, note(c))
+	}
+	late := copyOf(t, dir)
+	for _, path := range segmentFiles(t, late) {
+		forgetSynced(t, path) // what is known to be synced is not explained away
+	}
+	first := filepath.Base(s.segs[0].path)
+	if err := os.Rename(filepath.Join(early, first), filepath.Join(late, first)); err != nil {
+		t.Fatal(err)
+	}
+	c := mustOpen(t, late, opts)
+	if got := cursors(t, c, 0); len(got) != 5 || c.Epoch() == s.Epoch() {
+		t.Errorf("got %v in epoch %s, want 1 to 5 in a new one", got, c.Epoch())
+	}
+}
+
+// Closing lets go of what a checkpoint replaces that has just been written.
+func TestClosingKeepsTheBound(t *testing.T) {
+	dir := t.TempDir()
+	s := mustOpen(t, dir, FileOptions{SegmentBytes: 500, RetainBytes: 2000})
+	for c := uint64(1); c <= 100; c++ {
+		mustAppend(t, s, note(c))
+	}
+	mark := note(101)
+	mark.Kind = Checkpoint
+	mustAppend(t, s, mark)
+	closeStore(t, s)
+	s = mustOpen(t, dir, FileOptions{})
+	if first, last := s.Bounds(); first == 1 || last != 101 || s.size() > 2000 {
+		t.Errorf("got entries %d to %d in %d bytes, want the newest in 2000", first, last, s.size())
+	}
+}
+
 func copyOf(t *testing.T, dir string) string {
 	t.Helper()
 	to := filepath.Join(t.TempDir(), "copy")

@@ -6,6 +6,7 @@ import (
 	"os"
 	"slices"
 	"testing"
+	"testing/synctest"
 )
 
 var errFault = errors.New("input/output error")
@@ -52,13 +53,15 @@ func TestASegmentThatGoesWhileItIsReadIsAGap(t *testing.T) {
 	view := j.Follow(bare{})
 	opened := 0
 	s.system.read = func(path string) (*os.File, error) {
-		if opened++; opened == 2 { // the reader has read one segment and found the next
-			fill(200)
-			if err := s.Sync(); err != nil {
-				t.Error(err)
-			}
-			if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
-				t.Errorf("got %v, want %s gone", err, path)
+		if opened++; opened == 2 { // the reader has read one segment and found the next, which now goes, and those after it stay
+			for {
+				if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+					break
+				}
+				fill(last + 1)
+				if err := s.Sync(); err != nil {
+					t.Error(err)
+				}
 			}
 		}
 		return os.Open(path)
@@ -240,4 +243,53 @@ func TestAppendingGoesOnAfterATornSealedSegment(t *testing.T) {
 			s = mustOpen(t, dir, opts)
 		}
 	}
+}
+
+// A stalled file waits with Sync until it is released.
+type stalled struct {
+	segmentFile
+	release <-chan struct{}
+}
+
+func (f stalled) Sync() error {
+	<-f.release
+	return f.segmentFile.Sync()
+}
+
+// Where the disk is too slow to let old segments go, appending waits for it, and
+// the journal does not grow without a bound.
+func TestAppendWaitsForASlowDisk(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const bound = 4000
+		s := mustOpen(t, t.TempDir(), FileOptions{RetainBytes: bound, SegmentBytes: 500})
+		release := make(chan struct{})
+		s.system.create = func(path string) (segmentFile, error) {
+			f, err := createSegment(path)
+			return stalled{f, release}, err
+		}
+		go func() { // ends with the last entry
+			for c := uint64(1); c <= 500; c++ {
+				e := note(c)
+				if c%20 == 0 {
+					e.Kind = Checkpoint
+				}
+				if err := s.Append([]Entry{e}); err != nil {
+					t.Error(err)
+				}
+			}
+		}()
+		synctest.Wait()
+		if _, last := s.Bounds(); last == 0 || last == 500 || s.size() > 2*bound+500 {
+			t.Errorf("got %d entries and %d bytes while the disk stalls, want about %d bytes", last, s.size(), 2*bound)
+		}
+		close(release)
+		synctest.Wait()
+		if first, last := s.Bounds(); last != 500 || first == 1 || s.size() > 2*bound+500 {
+			t.Errorf("got entries %d to %d in %d bytes, want the last ones", first, last, s.size())
+		}
+		closeStore(t, s)
+		if s.size() > bound+500 {
+			t.Errorf("closed: got %d bytes, want %d", s.size(), bound)
+		}
+	})
 }

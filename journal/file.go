@@ -45,6 +45,7 @@ type File struct {
 	synced  uint64     // everything up to here is on stable storage
 	names   bool       // segments were created since the directory was synced
 	tidying bool       // the goroutine runs
+	tidied  sync.Cond  // on mu: it has done something, or ended
 	buf     []byte     // one batch's bytes, reused
 	head    [8]byte    // likewise, for markHead
 	broken  error      // why nothing can be written any more
@@ -58,7 +59,8 @@ type FileOptions struct {
 	// RetainBytes bounds the size of all segments. Zero means 256 MiB. Beyond
 	// it the oldest segments are removed if a later one begins with a checkpoint
 	// that is on stable storage: an owner has to write checkpoints to keep the
-	// bound. The newest segment may exceed it by SegmentBytes.
+	// bound. The newest segment may exceed it by SegmentBytes. Where entries are
+	// written faster than the disk syncs them, Append waits at twice the bound.
 	RetainBytes int64
 
 	// RetainAge bounds the age of entries, counted from the newest and by
@@ -115,6 +117,7 @@ func open(dir string, opts FileOptions, system system) (*File, error) {
 		return nil, fmt.Errorf("open journal: %w", err)
 	}
 	s := &File{dir: dir, opts: opts, boot: opts.BootID(), lock: lock, system: system}
+	s.tidied.L = &s.mu
 	if err = lockFile(lock); err == nil {
 		err = s.recover()
 	}
@@ -170,6 +173,9 @@ func (s *File) Append(entries []Entry) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	for s.tidying && s.size()/2 > s.opts.RetainBytes {
+		s.tidied.Wait()
+	}
 	switch {
 	case s.closed:
 		return errClosed
@@ -196,6 +202,14 @@ func (s *File) Append(entries []Entry) error {
 	}
 	s.accept(seg, entries)
 	return nil
+}
+
+// size returns the bytes of all segments.
+func (s *File) size() (size int64) {
+	for _, seg := range s.segs {
+		size += seg.size
+	}
+	return size
 }
 
 // full reports whether entries, size bytes of records, begin a new segment.
@@ -358,6 +372,9 @@ func (s *File) Close() error {
 	s.syncMu.Lock()
 	defer s.syncMu.Unlock()
 	err := s.flush(true)
+	if err == nil {
+		err = s.retain()
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err == nil && s.meta.Open {

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
 	"os"
 	"path/filepath"
 )
@@ -58,13 +57,7 @@ func (s *File) load(firsts []uint64, lost bool) error {
 			if err := s.mayCut(seg, headSize, first, i == len(firsts)-1, lost); err != nil {
 				return err
 			}
-			if err := s.loadTail(lost); err != nil {
-				return err
-			}
-			if n := len(s.segs); !lost && n > 0 && s.segs[n-1].last+1 != first { // nobody began a segment there
-				return corruptAt(seg.path, 0)
-			}
-			return s.removeFrom(firsts[i:])
+			return errors.Join(s.removeFrom(firsts[i:]), s.loadTail(lost))
 		}
 		if n := len(s.segs); n > 0 {
 			s.segs[n-1].last = seg.head.prev
@@ -291,7 +284,6 @@ func (s *File) settle() error {
 // decideEpoch begins a new epoch if cursors may have been used, here or in the
 // original of a copy, for entries that are not here.
 func (s *File) decideEpoch(copied, lost bool) error {
-	used := max(s.last, s.meta.Reserved)
 	switch {
 	case copied:
 		s.changed = "the directory is a copy"
@@ -300,17 +292,13 @@ func (s *File) decideEpoch(copied, lost bool) error {
 	case lost || !s.meta.Open:
 		return nil
 	default: // its process died, which loses nothing
-		head := s.markedHead()
-		if s.last >= head {
+		if s.last >= s.markedHead() {
 			return nil
 		}
 		s.changed = fmt.Sprintf("entries after cursor %d are missing", s.last)
-		if head != math.MaxUint64 {
-			used = max(used, head)
-		}
 	}
 	next := s.meta
-	next.Epoch, next.Floor = newEpoch(), epochStart(used)
+	next.Epoch, next.Floor = newEpoch(), epochStart(max(s.last, s.meta.Reserved))
 	next.Open, next.Unsynced, next.Reserved, next.Boot = false, false, 0, s.boot
 	if err := next.write(s.dir, s.lock); err != nil {
 		return err

@@ -14,8 +14,9 @@ func (s *File) tidy() {
 	for {
 		s.mu.Lock()
 		sealed := len(s.segs) > 1 && s.segs[len(s.segs)-2].file != nil
-		if !sealed || s.broken != nil || s.closed {
-			s.tidying = false
+		s.tidying = sealed && s.broken == nil && !s.closed
+		s.tidied.Broadcast()
+		if !s.tidying {
 			s.mu.Unlock()
 			return
 		}
@@ -113,14 +114,12 @@ func (s *File) excess() bool {
 	if len(s.segs) < 2 || s.segs[0].file != nil {
 		return false
 	}
-	var size int64
 	replaced := false
 	for i, seg := range s.segs {
-		size += seg.size
 		c := seg.checkpoint()
 		replaced = replaced || c > 0 && i > 0 && c <= s.synced
 	}
 	newest := s.segs[len(s.segs)-1]
 	age := time.Duration(newest.head.time-s.segs[1].head.time) * time.Millisecond
-	return replaced && (size > s.opts.RetainBytes || s.opts.RetainAge > 0 && age > s.opts.RetainAge)
+	return replaced && (s.size() > s.opts.RetainBytes || s.opts.RetainAge > 0 && age > s.opts.RetainAge)
 }

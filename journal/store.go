@@ -48,6 +48,7 @@ type Store interface {
 	// storage and retention has caught up.
 	Sync() error
 
-	// Close syncs and releases the store. The second call does nothing.
+	// Close does what Sync does and releases the store. The second call does
+	// nothing.
 	Close() error
 }
