@@ -123,7 +123,8 @@ func otherFlag(cmd *cobra.Command, those []string) (name string) {
 // runACP serves the editor until it leaves or a signal comes, and then ends what
 // was started for it.
 func runACP(in io.Reader, out io.Writer, opts editor.Options, own *houses) error {
-	ctx := untilSignal()
+	ctx, started := untilSignal()
+	started()
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) // an editor that is gone must not end us before its servers
 	give := func() {                                        // an editor that has left and still holds our output back must not hold us
 		time.AfterFunc(2*leavePatience, func() { os.Exit(exitFailure) })

@@ -53,7 +53,8 @@ func failHeadless(err error) error {
 
 func headless(s settings) error {
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) // a broken pipe is an error of Write, not the end
-	log, ctx := s.log(), untilSignal()
+	log := s.log()
+	ctx, started := untilSignal()
 	m, err := newSessions(s, log)
 	if err != nil {
 		return failHeadless(err)
@@ -79,6 +80,7 @@ func headless(s settings) error {
 		}
 		steps = append(steps, n.close)
 	}
+	started()
 	conn := stdio.New(os.Stdin, os.Stdout, stdio.Options{MaxLineBytes: s.limits.lineBytes})
 	gone := make(chan struct{})
 	go func() { // ends with the input, or when the session closes the connection
@@ -102,6 +104,7 @@ func share(s settings, m *sessions, h *hub.Hub, log *slog.Logger) (*network, err
 			return h, false, nil
 		},
 		dir: m.dir, admit: m.admit, evict: h.Evict, public: m.observer.Handler(), audit: m.observer.Routes,
+		ready: func() (ready, draining bool) { return h.Ready() && m.writable(), false },
 	}, log)
 	if err != nil {
 		return nil, err

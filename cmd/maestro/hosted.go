@@ -49,7 +49,8 @@ func hostedCommand() *cobra.Command {
 // runHosted serves one session until its control plane, a signal or the end of
 // the input ends it.
 func runHosted(s settings, c hosted.Config, in io.Reader, out io.Writer) error {
-	log, ctx := s.log(), untilSignal()
+	log := s.log()
+	ctx, started := untilSignal()
 	if err := c.Resolve(os.Getenv); err != nil {
 		return err
 	}
@@ -92,7 +93,11 @@ func runHosted(s settings, c hosted.Config, in io.Reader, out io.Writer) error {
 		err = announce(s, n.readiness(r.hub.SessionID()), out)
 	}
 	if err == nil {
-		err = awaitEnd(ctx, s.eofExit, in, nil)
+		started()
+		err = awaitEnd(ctx, s.eofExit, in, failed(r.hub))
+	}
+	if err == nil {
+		err = r.hub.Err() // whoever started this runner starts the next, which goes on once it can write
 	}
 	if ctx.Err() != nil && n != nil {
 		err = r.drainAtSignal()
@@ -104,6 +109,19 @@ func runHosted(s settings, c hosted.Config, in io.Reader, out io.Writer) error {
 	}
 	leave(log, append(steps, r.sessions.observer.Shutdown)...)
 	return err
+}
+
+// failed returns a channel that is closed when the session's journal cannot be
+// written.
+func failed(h *hub.Hub) <-chan struct{} {
+	done := make(chan struct{})
+	go func() { // ends with the session, at the latest with the process
+		<-h.Done()
+		if h.Err() != nil {
+			close(done)
+		}
+	}()
+	return done
 }
 
 // hide makes a directory for our own matters in the workspace, which git and
@@ -188,7 +206,7 @@ func (r *hostedSession) house() house {
 		dir: r.secrets, admit: r.sessions.admit, evict: r.hub.Evict,
 		ready: func() (ready, draining bool) {
 			id := r.runner.Identity()
-			return id.Ready, id.Draining
+			return id.Ready && r.sessions.writable(), id.Draining
 		},
 		fence: r.runner, runner: r.runner,
 		public: r.sessions.observer.Handler(), audit: r.sessions.observer.Routes,

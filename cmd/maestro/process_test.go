@@ -17,6 +17,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/seed-028515a8/maestro/client"
 	"github.com/seed-028515a8/maestro/contracts"
@@ -101,6 +102,77 @@ func (r *running) attach(opts ...client.Option) *client.Client {
 	return c
 }
 
+func (r *running) signal(sig syscall.Signal) {
+	r.t.Helper()
+	if err := r.cmd.Process.Signal(sig); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// get returns the answer to a request of the owner.
+func (r *running) get(path string) (status int, body string) {
+	r.t.Helper()
+	req, err := http.NewRequestWithContext(r.t.Context(), "GET", r.ready.BaseURL+path, nil)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	if r.ready.TokenFile != "" {
+		token, err := os.ReadFile(r.ready.TokenFile)
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		req.Header.Set("Authorization", "Bearer "+strings.TrimSpace(string(token)))
+	}
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	defer res.Body.Close()
+	text, err := io.ReadAll(res.Body)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return res.StatusCode, string(text)
+}
+
+// until asks for a path until the answer has the status, and returns its body.
+func (r *running) until(path string, status int) (body string) {
+	r.t.Helper()
+	for late := time.Now().Add(time.Minute); ; {
+		got, body := r.get(path)
+		if got == status {
+			return body
+		}
+		if time.Now().After(late) {
+			r.t.Fatalf("%s: got %d %s, want %d", path, got, body, status)
+		}
+	}
+}
+
+// namesNoPath fails if a text for clients names a directory of the server.
+func (r *running) namesNoPath(text string) {
+	r.t.Helper()
+	for _, dir := range []string{filepath.Dir(r.ready.TokenFile), "workspaces", ".seg", "meta.json"} {
+		if strings.Contains(text, dir) {
+			r.t.Errorf("got %s, which names the path %s", text, dir)
+		}
+	}
+}
+
+// connected returns what a client was told at its first handshake.
+func connected(t *testing.T, c *client.Client) contracts.Attached {
+	t.Helper()
+	for {
+		u, err := c.Next(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if u.Kind == client.KindConnected {
+			return *u.Attached
+		}
+	}
+}
+
 func TestSignalsEndTheServerWithTheirCode(t *testing.T) {
 	for signal, code := range map[syscall.Signal]int{syscall.SIGTERM: 143, syscall.SIGINT: 130, syscall.SIGHUP: 129} {
 		r := serving(t)
@@ -121,6 +193,44 @@ func TestSignalsEndTheServerWithTheirCode(t *testing.T) {
 				t.Errorf("got %v, want %s", u.Err, contracts.CodeGoingAway)
 			}
 			break
+		}
+	}
+}
+
+// A start that waits for a file which never opens, or never ends, is ended by the
+// first signal all the same.
+func TestSignalEndsAStartThatHangs(t *testing.T) {
+	state, workspace, key := t.TempDir(), t.TempDir(), filepath.Join(t.TempDir(), "key")
+	args := []string{"serve", "--listen", "127.0.0.1:0", "--state-dir", state, "--workspace", workspace, "--exit-on-stdin-eof"}
+	if out, err := program(t, args...).CombinedOutput(); err != nil {
+		t.Fatalf("got %v and %s, want a server that ends with its input", err, out)
+	}
+	journals, err := filepath.Glob(filepath.Join(state, "workspaces/*/s-main/meta.json"))
+	if err != nil || len(journals) != 1 {
+		t.Fatalf("got %q and %v, want one journal", journals, err)
+	}
+	if err := os.Remove(journals[0]); err != nil {
+		t.Fatal(err)
+	}
+	for path, args := range map[string][]string{journals[0]: args, key: append(args, "--jwt-key", key)} {
+		if err := syscall.Mkfifo(path, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		cmd := program(t, args...)
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		defer time.AfterFunc(time.Minute, func() { _ = cmd.Process.Kill() }).Stop()
+		end, err := os.OpenFile(path, os.O_WRONLY, 0) // once the server opens it for reading
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer end.Close()
+		if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+			t.Fatal(err)
+		}
+		if got := exitCode(t, cmd.Wait()); got != 143 {
+			t.Errorf("%s: got exit code %d, want 143", path, got)
 		}
 	}
 }

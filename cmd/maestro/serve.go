@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -15,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/seed-028515a8/maestro/hub"
+	"github.com/seed-028515a8/maestro/journal"
 )
 
 // leavePatience bounds an orderly end of the program.
@@ -43,7 +45,8 @@ func serveCommand() *cobra.Command {
 }
 
 func serve(s settings, in io.Reader, out io.Writer) error {
-	log, ctx := s.log(), untilSignal()
+	log := s.log()
+	ctx, started := untilSignal()
 	m, err := newSessions(s, log)
 	if err != nil {
 		return err
@@ -54,17 +57,23 @@ func serve(s settings, in io.Reader, out io.Writer) error {
 	shelf := &shelf{m, d}
 	n, err := listen(s, root, house{
 		dir: m.dir, admit: m.admit, find: shelf.find, list: shelf.list, evict: shelf.evict,
+		ready:  func() (ready, draining bool) { return m.writable(), false },
 		public: m.observer.Handler(), audit: m.observer.Routes,
 	}, log)
 	if err != nil {
 		return err
 	}
 	_, _, err = d.Get(ctx, hub.Key{ID: firstSession}, hub.Wish{Create: true})
+	if errors.Is(err, journal.ErrCorrupt) { // the others are served
+		log.Error("session set aside", "session", firstSession, "err", err)
+		err = nil
+	}
 	n.accept(log) // not before: a client may ask for the first session at once
 	if err == nil {
 		err = announce(s, n.readiness(firstSession), out)
 	}
 	if err == nil {
+		started()
 		err = awaitEnd(ctx, s.eofExit, in, nil)
 	}
 	leave(log, d.Suspend, n.close, m.observer.Shutdown)
@@ -83,18 +92,33 @@ func announce(s settings, r readiness, out io.Writer) error {
 	return err
 }
 
+// startPatience bounds the rest of a start that a signal has ended. What opens a
+// file that never opens, such as one of a dead network file system, cannot be
+// interrupted.
+const startPatience = 2 * time.Second
+
 // untilSignal returns a context that ends with the first signal that asks the
 // program to end; its cause is the exit code. A second signal ends the program
-// at once.
-func untilSignal() context.Context {
+// at once. started says that the program has started: until then, the first
+// signal ends it after startPatience at the latest.
+func untilSignal() (ctx context.Context, started func()) {
 	ctx, end := context.WithCancelCause(context.Background())
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	up := make(chan struct{})
 	go func() { // ends with the process
-		end(codeOf(<-signals))
+		first := codeOf(<-signals)
+		end(first)
+		select {
+		case <-up: // an orderly end has bounds of its own
+		case sig := <-signals:
+			os.Exit(int(codeOf(sig)))
+		case <-time.After(startPatience):
+			os.Exit(int(first))
+		}
 		os.Exit(int(codeOf(<-signals)))
 	}()
-	return ctx
+	return ctx, func() { close(up) }
 }
 
 // codeOf is the exit code of a program that a signal has ended.

@@ -34,6 +34,7 @@ type sessions struct {
 	identity observe.Identity // of the work that the sessions do, beside what the environment says
 	dir      string           // parent of the sessions' journals; empty keeps them in memory
 	shared   bool             // local and network clients on one session
+	disk     disk             // that dir is on
 
 	hosted bool                                           // the agent's processes get only what they are known to need
 	alive  atomic.Pointer[func(contracts.Principal) bool] // whether a credential still counts; nil: always
@@ -76,6 +77,38 @@ func (m *sessions) workspaceDir(root string) string {
 // open makes and starts a session. One that was kept is brought back; an
 // unknown one is made only if the wish says so.
 func (m *sessions) open(ctx context.Context, key hub.Key, wish hub.Wish) (*hub.Hub, error) {
+	h, err := m.start(ctx, key, wish)
+	if refusal := m.refusal(err); refusal != nil {
+		err = fmt.Errorf("%w: %w", refusal, err)
+	}
+	return h, err
+}
+
+// refusal is what clients learn of a journal that could not be opened, nil if err
+// is something else. Errors about files name paths, which are not for clients.
+func (m *sessions) refusal(err error) *contracts.Error {
+	switch {
+	case errors.Is(err, journal.ErrLocked):
+		flag := "--workspace"
+		if m.hosted {
+			flag = "--workspace-root"
+		}
+		return &contracts.Error{
+			Code:    contracts.CodeRuntimeOwnedElsewhere,
+			Message: "the session is in use by another process: attach to that one, or give this one its own " + flag + " or --state-dir",
+		}
+	case errors.Is(err, journal.ErrCorrupt):
+		return &contracts.Error{Code: contracts.CodeRuntimeFailed, Message: "the session's journal is damaged: its operator can repair it with maestro sessions repair"}
+	case errors.Is(err, errJournal):
+		return &contracts.Error{Code: contracts.CodeRuntimeNotReady, Message: "the session's journal cannot be opened"}
+	}
+	return nil
+}
+
+// errJournal means that a journal could not be opened.
+var errJournal = errors.New("open the session")
+
+func (m *sessions) start(ctx context.Context, key hub.Key, wish hub.Wish) (*hub.Hub, error) {
 	id := key.ID
 	store, err := m.store(key, wish.Create)
 	if err != nil {
@@ -112,6 +145,7 @@ func (m *sessions) open(ctx context.Context, key hub.Key, wish hub.Wish) (*hub.H
 		HandshakeTimeout: m.limits.handshake, RequestTimeout: timeouts,
 		MaxFrameBytes: m.limits.frameBytes, MaxConnections: m.limits.connections, MaxControllers: m.limits.controllers,
 		GroupCommit: m.fsync && m.dir != "", Shared: m.shared, Log: m.log,
+		CheckpointBytes: int(min(m.retainBytes/4, 8<<20)), CheckpointAge: m.retainAge / 4,
 	})
 	if err != nil {
 		watcher.Close()
@@ -169,22 +203,23 @@ func (m *sessions) store(key hub.Key, create bool) (journal.Store, error) {
 	if _, err := os.Stat(dir); !create && errors.Is(err, fs.ErrNotExist) {
 		return nil, hub.ErrUnknownSession
 	}
-	store, err := journal.Open(dir, journal.FileOptions{RetainBytes: m.retainBytes, RetainAge: m.retainAge, Durable: m.fsync})
-	if errors.Is(err, journal.ErrLocked) {
-		flag := "--workspace"
-		if m.hosted {
-			flag = "--workspace-root"
-		}
-		err = &contracts.Error{
-			Code:    contracts.CodeRuntimeOwnedElsewhere,
-			Message: fmt.Sprintf("%v: attach to that one, or give this one its own %s or --state-dir", err, flag),
-		}
+	if !m.writable() {
+		return nil, errFull // which is known without starting an agent
 	}
+	store, err := journal.Open(dir, journal.FileOptions{RetainBytes: m.retainBytes, RetainAge: m.retainAge, Durable: m.fsync})
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%w: %w", errJournal, err)
+	}
+	if why := store.Changed(); why != "" {
+		m.log.Warn("the session has a new epoch: all its clients start over", "session", key.ID, "why", why)
 	}
 	return store, nil
 }
+
+var errFull = &contracts.Error{Code: contracts.CodeRuntimeNotReady, Message: "sessions cannot be kept: the server's disk is full or cannot be written to"}
+
+// writable reports whether sessions can be kept.
+func (m *sessions) writable() bool { return m.dir == "" || m.disk.check(m.dir, m.log) == nil }
 
 // hasRoom refuses a session that would be one too many on the disk.
 func (m *sessions) hasRoom(key hub.Key, dir string, create bool) error {

@@ -51,6 +51,9 @@ func (s *shelf) find(ctx context.Context, want attach.Wanted) (*hub.Hub, bool, e
 		return nil, false, hub.ErrUnknownSession
 	}
 	h, opened, err := s.open.Get(ctx, key, wish)
+	if _, plain := err.(*contracts.Error); err != nil && opened && !plain { // a plain refusal says everything
+		s.sessions.log.Error("session not opened", "session", key.ID, "err", err)
+	}
 	if want.Create && viewer && errors.Is(err, hub.ErrUnknownSession) {
 		err = errMayNotCreate
 	}

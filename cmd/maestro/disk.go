@@ -1,0 +1,63 @@
+package main
+
+import (
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+)
+
+// A disk says whether a directory can be written to. However often it is asked,
+// it tries ten times a second at most.
+type disk struct {
+	mu   sync.Mutex
+	at   time.Time // when the last attempt began
+	busy bool      // it has not ended
+	err  error     // how the last one ended
+}
+
+const (
+	tryBytes    = 64 << 10 // more than a session writes as it is opened
+	tryInterval = 100 * time.Millisecond
+	tryPatience = 5 * time.Second // for an attempt to end
+)
+
+var errNoAnswer = errors.New("the file system does not answer")
+
+// check returns why dir, which is the same in every call, cannot be written to.
+// It waits for an attempt of its own, and for no other.
+func (d *disk) check(dir string, log *slog.Logger) error {
+	d.mu.Lock()
+	if since := time.Since(d.at); since < tryInterval || d.busy {
+		defer d.mu.Unlock()
+		if d.busy && since > tryPatience {
+			return errNoAnswer
+		}
+		return d.err
+	}
+	d.busy, d.at = true, time.Now()
+	d.mu.Unlock()
+
+	err := tryWrite(dir)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	switch {
+	case err != nil && d.err == nil:
+		log.Error("the state directory cannot be written to", "err", err)
+	case err == nil && d.err != nil:
+		log.Info("the state directory can be written to again")
+	}
+	d.busy, d.err = false, err
+	return err
+}
+
+// tryWrite writes a file to dir and removes it.
+func tryWrite(dir string) error {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	path := filepath.Join(dir, ".try")
+	return errors.Join(os.WriteFile(path, make([]byte, tryBytes), 0o600), os.Remove(path))
+}

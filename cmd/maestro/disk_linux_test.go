@@ -1,0 +1,86 @@
+package main
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/seed-028515a8/maestro/client"
+	"github.com/seed-028515a8/maestro/contracts"
+)
+
+// limitFiles makes the process fail to write beyond so many bytes of a file, as
+// on a disk that is full, for anybody who may run the process.
+func (r *running) limitFiles(bytes uint64) {
+	r.t.Helper()
+	if err := unix.Prlimit(r.cmd.Process.Pid, unix.RLIMIT_FSIZE, &unix.Rlimit{Cur: bytes, Max: unix.RLIM_INFINITY}, nil); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// A server whose disk is full says so, refuses, and goes on by itself each time
+// there is room: with the same epoch, and with everything it has shown.
+func TestServerOutlivesAFullDisk(t *testing.T) {
+	r := serving(t, "--agent", "conformance")
+	const state = "/api/headless/sessions/main/state"
+	epoch, cursor := "", uint64(0)
+	for round := range 12 {
+		c := r.attach(client.WithRole(contracts.RoleController), client.WithTakeover(contracts.TakeoverForce), client.WithoutReconnect())
+		at := connected(t, c)
+		if round > 0 && at.Epoch != epoch {
+			t.Errorf("round %d: got epoch %s, want %s", round, at.Epoch, epoch)
+		}
+		epoch = at.Epoch
+		said := strings.Repeat("x", 100+round)
+		accepted(t, c, &contracts.Init{SystemPrompt: &said})
+
+		r.limitFiles(uint64(round) * 41) // some writes are short
+		for ctx := t.Context(); ; {      // until the session has ended
+			if _, err := c.Prompt(ctx, strings.Repeat("a prompt ", 100)); err != nil {
+				r.namesNoPath(err.Error())
+				break
+			}
+		}
+		_ = c.Close(false)
+		r.until("/readyz", http.StatusServiceUnavailable)
+		for range 3 {
+			r.namesNoPath(r.until(state, http.StatusServiceUnavailable))
+		}
+
+		r.limitFiles(unix.RLIM_INFINITY)
+		r.until("/readyz", http.StatusOK)
+		snap, err := (&contracts.Decoder{}).Snapshot([]byte(r.until(state, http.StatusOK)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if snap.Cursor <= cursor || !strings.Contains(string(snap.LastInit), `"`+said+`"`) {
+			t.Errorf("round %d: got cursor %d and %s, want beyond %d with what was accepted", round, snap.Cursor, snap.LastInit, cursor)
+		}
+		cursor = snap.Cursor
+	}
+	r.signal(unix.SIGTERM)
+	r.ends(143)
+}
+
+// A hosted runner has one session, and ends with it: whoever started it starts
+// the next one, which goes on.
+func TestHostedRunnerEndsWithAFullDisk(t *testing.T) {
+	workspace, state := t.TempDir(), t.TempDir()
+	args := []string{"hosted-runner", "--runner-session-id", "r", "--workspace-root", workspace, "--state-dir", state, "--maestro-session-id", "s", "--auth", "off", "--agent", "conformance"}
+	r := listening(t, args...)
+	c := r.attach(client.WithSession("s", false), client.WithRole(contracts.RoleController), client.WithoutReconnect())
+	epoch := connected(t, c).Epoch
+	r.limitFiles(0)
+	if _, err := c.Prompt(t.Context(), "a prompt"); err == nil {
+		t.Error("got a prompt accepted, want it refused")
+	}
+	r.ends(exitFailure)
+
+	r = listening(t, args...)
+	c = r.attach(client.WithSession("s", false), client.WithoutReconnect())
+	if got := connected(t, c).Epoch; got != epoch {
+		t.Errorf("got epoch %s, want %s", got, epoch)
+	}
+}
