@@ -274,7 +274,7 @@ func write(t *testing.T, path, content string) {
 
 func TestSessionCanBeNamedInAPath(t *testing.T) {
 	for id, want := range map[string]string{
-		"mrs_41": "mrs_41", "x/../y": "x_.._y", "a b\x00é": "a_b__", strings.Repeat("x", 200): strings.Repeat("x", 128),
+		"mrs_41": "mrs_41", "x/../y": "x_.._y", "a b\x00é": "a_b__", strings.Repeat("x", 200): strings.Repeat("x", 128), ".": "_.", "..": "_..",
 	} {
 		c := Config{RunnerSessionID: id}
 		if got := c.Session(nil); got != want {

@@ -89,9 +89,10 @@ func idempotencyKey(h http.Header) (string, error) {
 	return key, nil
 }
 
-// validID reports whether a session may have that id (maestro-attach 1.1).
+// validID reports whether a session may have that id (maestro-attach 1.1). Paths
+// with . or .. in them mean other paths.
 func validID(id string) bool {
-	return id != "" && len(id) <= contracts.MaxIDBytes && !strings.ContainsFunc(id, func(r rune) bool {
+	return id != "" && id != "." && id != ".." && len(id) <= contracts.MaxIDBytes && !strings.ContainsFunc(id, func(r rune) bool {
 		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && !strings.ContainsRune("._:-", r)
 	})
 }

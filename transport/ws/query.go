@@ -173,9 +173,9 @@ func (q *query) number(name string) *int64 {
 }
 
 // validID reports whether s can be an id: 1 to 128 of [A-Za-z0-9._:-]
-// (maestro-attach 1.1).
+// (maestro-attach 1.1), and not . or .., which in paths mean others.
 func validID(s string) bool {
-	if s == "" || len(s) > contracts.MaxIDBytes {
+	if s == "" || s == "." || s == ".." || len(s) > contracts.MaxIDBytes {
 		return false
 	}
 	for i := range len(s) {

@@ -57,6 +57,8 @@ func TestMalformedQueryIsRefused(t *testing.T) {
 		{"", "sessionId=a&sessionId=b", "malformed sessionId"},
 		{"a", "sessionId=b", "malformed session id"},
 		{"../a", "", "malformed session id"},
+		{"..", "", "malformed session id"},
+		{"", "sessionId=.", "malformed sessionId"},
 		{strings.Repeat("x", 129), "", "malformed session id"},
 		{"", "connectionId=a+b", "malformed connectionId"},
 		{"", "epoch=%22", "malformed epoch"},
