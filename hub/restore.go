@@ -164,21 +164,14 @@ func (h *Hub) checkpoint(s *state) {
 // entries after it.
 func (h *Hub) restore() error {
 	s := &h.state
-	first, last := h.opts.Store.Bounds()
-	if first == 0 {
-		return nil
-	}
-	from := first
-	switch mark := h.opts.Store.LastCheckpoint(); {
-	case mark != 0:
-		from = mark
-	case first > 1 && first <= last:
-		return fmt.Errorf("%w: the entries before cursor %d are missing, and there is no checkpoint of them", journal.ErrCorrupt, first)
+	from, err := journal.RestorePoint(h.opts.Store)
+	if err != nil || from == 0 {
+		return err
 	}
 	holder := ""
 	var bad error
 	s.now = time.Now()
-	err := h.opts.Store.Read(from-1, func(e journal.Entry) bool {
+	err = h.opts.Store.Read(from-1, func(e journal.Entry) bool {
 		if e.Kind == journal.Checkpoint {
 			s.markSize, s.markedAt = len(e.Body), time.UnixMilli(e.Time)
 		} else {

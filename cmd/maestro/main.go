@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"runtime/debug"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -97,9 +98,10 @@ func rootCommand() *cobra.Command {
 	}
 	root.SetVersionTemplate("maestro {{.Version}}\n") // as the command says it
 	ours := attachDefaults{URL: "http://" + defaultListen, TokenFile: tokenFile(defaultStateRoot()), Version: version()}
+	sessions := sessionsCommand()
 	root.AddCommand(serveCommand(), hostedCommand(), headlessCommand(), conformanceCommand(), versionCommand(),
-		attachCommand(ours), acpCommand(ours))
-	for _, cmd := range root.Commands() {
+		attachCommand(ours), acpCommand(ours), sessions)
+	for _, cmd := range slices.Concat(root.Commands(), sessions.Commands()) {
 		mark(cmd)
 	}
 	explainOnlyWhatIs(root)

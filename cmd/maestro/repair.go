@@ -1,0 +1,94 @@
+package main
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/url"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/seed-028515a8/maestro/journal"
+)
+
+func sessionsCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "sessions", Short: "Look after the sessions on the disk", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(repairCommand())
+	return cmd
+}
+
+func repairCommand() *cobra.Command {
+	var root string
+	cmd := &cobra.Command{
+		Use: "repair [SESSION...]", Short: "Check the journals of sessions, and repair those that are damaged", Args: cobra.ArbitraryArgs,
+		Long: "repair reads the journals below the state directory, of all sessions or of those that are\n" +
+			"named, and says what is damaged. Of a damaged journal it keeps the newest checkpoint that is\n" +
+			"intact and all entries around it up to the next damage. The session opens again with a new\n" +
+			"epoch: its clients start over. The damaged files stay in a folder beside the new ones. Stop\n" +
+			"the server first: sessions that are in use are left alone.",
+		RunE: func(cmd *cobra.Command, ids []string) error {
+			return repair(cmp.Or(root, defaultStateRoot()), ids, cmd.OutOrStdout())
+		},
+	}
+	cmd.Flags().StringVar(&root, "state-dir", "", "directory with the journals (default "+defaultStateRoot()+"); of a hosted runner without the flag, .maestro in its workspace")
+	return cmd
+}
+
+// repair repairs the sessions below root that are named, or all.
+func repair(root string, ids []string, out io.Writer) error {
+	checked, failed := 0, false
+	say := func(dir, format string, args ...any) {
+		name, err := filepath.Rel(root, dir)
+		if err != nil {
+			name = dir
+		}
+		fmt.Fprintf(out, "%s: %s\n", name, strings.ReplaceAll(fmt.Sprintf(format, args...), "\n", "; "))
+	}
+	err := filepath.WalkDir(root, func(dir string, entry fs.DirEntry, err error) error {
+		name, isSession := strings.CutPrefix(filepath.Base(dir), sessionPrefix)
+		if err != nil || !entry.IsDir() || !isSession || dir == root {
+			return err
+		}
+		if id, err := url.PathUnescape(name); err != nil || len(ids) > 0 && !slices.Contains(ids, id) {
+			return fs.SkipDir
+		}
+		checked++
+		damage := journal.Check(dir)
+		switch {
+		case damage == nil:
+			return fs.SkipDir
+		case !errors.Is(damage, journal.ErrCorrupt):
+			failed = true
+			say(dir, "not checked: %v", damage)
+			return fs.SkipDir
+		}
+		say(dir, "%v", damage)
+		first, last, aside, err := journal.Repair(dir)
+		if err != nil {
+			failed = true
+			say(dir, "not repaired: %v", err)
+			return fs.SkipDir
+		}
+		say(dir, "repaired with entries %d to %d; the damaged files are in %s", first, last, aside)
+		return fs.SkipDir
+	})
+	if err == nil && checked == 0 && len(ids) > 0 {
+		err = fmt.Errorf("no such session in %s", root)
+	}
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(out, "%d sessions checked in %s\n", checked, root)
+	if failed {
+		return errors.New("not all of them could be repaired")
+	}
+	return nil
+}

@@ -1,0 +1,251 @@
+package journal
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+)
+
+// RestorePoint returns the cursor from which an owner reads a store to rebuild
+// its state: that of the newest checkpoint, else of the first entry. It is zero
+// if there are no entries, and ErrCorrupt says that the first ones are missing.
+func RestorePoint(s Store) (uint64, error) {
+	first, last := s.Bounds()
+	switch mark := s.LastCheckpoint(); {
+	case first == 0 || first > last:
+		return 0, nil
+	case mark > 0:
+		return mark, nil
+	case first > 1:
+		return 0, fmt.Errorf("%w: the entries before cursor %d are missing, and there is no checkpoint of them", ErrCorrupt, first)
+	}
+	return first, nil
+}
+
+// Check opens the journal in dir as its owner would and reads all of it.
+func Check(dir string) error {
+	s, err := Open(dir, FileOptions{})
+	if err != nil {
+		return err
+	}
+	first, last := s.Bounds()
+	if first <= last && last > 0 {
+		err = s.Read(first-1, func(Entry) bool { return true })
+	}
+	_, missing := RestorePoint(s)
+	return errors.Join(err, missing, s.Close())
+}
+
+// Repair makes a journal of what can be kept of the damaged one in dir, with a
+// new epoch: the newest intact checkpoint, or the first entry ever, and the
+// entries that lead up to it and follow it without a break. It returns the
+// cursors of the first and the last. The damaged files are moved to aside, a
+// directory that it makes in dir. ErrCorrupt says that nothing can be kept; dir
+// is then as it was.
+func Repair(dir string) (first, last uint64, aside string, err error) {
+	lock, err := os.OpenFile(filepath.Join(dir, lockName), os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return 0, 0, "", err
+	}
+	defer lock.Close()
+	if err := lockFile(lock); err != nil {
+		return 0, 0, "", fmt.Errorf("repair journal in %s: %w", dir, err)
+	}
+	parts, used, err := salvage(dir, lock)
+	if err != nil {
+		return 0, 0, "", err
+	}
+	fresh := filepath.Join(dir, "repaired")
+	defer os.RemoveAll(fresh)
+	if err := rewrite(parts, used, fresh, lock); err != nil {
+		return 0, 0, "", err
+	}
+	if aside, err = replace(dir, fresh); err != nil {
+		return 0, 0, "", err
+	}
+	return parts[0].head.first, parts[len(parts)-1].last, aside, nil
+}
+
+// A remnant is a segment, as far as it is intact.
+type remnant struct {
+	head  segmentHead
+	path  string
+	last  uint64 // of its last whole batch
+	whole bool   // nothing follows that
+}
+
+// follows reports whether r goes on where before ends.
+func (r *remnant) follows(before *remnant) bool {
+	return before.whole && r.head.journal == before.head.journal && r.head.prev == before.last
+}
+
+// salvage finds the segments to keep, oldest first, and the newest cursor that is
+// known to have been used.
+func salvage(dir string, lock *os.File) (parts []*remnant, used uint64, err error) {
+	m, _, err := readMeta(dir, lock)
+	if err != nil && !errors.Is(err, ErrCorrupt) {
+		return nil, 0, err
+	}
+	if m != nil {
+		used = max(m.Floor, m.Reserved)
+	}
+	paths, err := filepath.Glob(filepath.Join(dir, "*"+segmentSuffix))
+	if err != nil {
+		return nil, 0, err
+	}
+	slices.Sort(paths)
+	var all []*remnant
+	for _, path := range paths {
+		r, err := remains(path)
+		if err != nil {
+			return nil, 0, err
+		}
+		if r != nil && (m == nil || m.Journal == r.head.journal) {
+			all = append(all, r)
+			used = max(used, r.last)
+		}
+	}
+	start := -1
+	for i, r := range all {
+		if r.head.checkpoint > 0 && r.head.checkpoint <= r.last || start < 0 && r.head.first == 1 {
+			start = i
+		}
+	}
+	if start < 0 {
+		return nil, 0, fmt.Errorf("%w: %s: nothing of it can be kept", ErrCorrupt, dir)
+	}
+	from, to := start, start+1
+	for from > 0 && all[from].follows(all[from-1]) {
+		from--
+	}
+	for to < len(all) && all[to].follows(all[to-1]) {
+		to++
+	}
+	return all[from:to], used, nil
+}
+
+// remains reads a segment. It returns nil if no batch of it is whole.
+func remains(path string) (*remnant, error) {
+	r := &remnant{path: path}
+	err := r.read(math.MaxUint64, func(batch []Entry, more bool) error {
+		r.last, r.whole = batch[len(batch)-1].Cursor, !more
+		return nil
+	})
+	if err != nil && !errors.Is(err, ErrCorrupt) {
+		return nil, err
+	}
+	if name, _ := segmentFirst(filepath.Base(path)); r.last == 0 || r.head.first != name {
+		return nil, nil
+	}
+	return r, nil
+}
+
+// read sets r.head and calls fn with the batches of the segment up to a cursor,
+// and whether there is more behind. It returns ErrCorrupt where they end early.
+func (r *remnant) read(upTo uint64, fn func(batch []Entry, more bool) error) error {
+	text, err := os.Open(r.path)
+	if err != nil {
+		return err
+	}
+	defer text.Close()
+	info, err := text.Stat()
+	if err != nil {
+		return err
+	}
+	var p [headSize]byte
+	if n, err := text.ReadAt(p[:], 0); n < headSize {
+		return fmt.Errorf("%w: %w", corruptAt(r.path, 0), err)
+	}
+	head, ok, err := parseSegmentHead(p[:])
+	if err != nil || !ok {
+		return errors.Join(corruptAt(r.path, 0), err)
+	}
+	r.head = head
+	records := newScanner(text, r.path, headSize, info.Size(), head.first)
+	defer records.release()
+	var batch []Entry
+	for records.next <= upTo && records.off < records.end {
+		e, err := records.scan()
+		if err != nil {
+			return err
+		}
+		e.Body = bytes.Clone(e.Body)
+		batch = append(batch, e)
+		if records.more {
+			continue
+		}
+		if err := fn(batch, records.off < records.end); err != nil {
+			return err
+		}
+		batch = batch[:0]
+	}
+	return nil
+}
+
+// rewrite makes a journal of parts in dir that will be put beside lock. Its epoch
+// begins beyond used.
+func rewrite(parts []*remnant, used uint64, dir string, lock *os.File) error {
+	if err := os.RemoveAll(dir); err != nil {
+		return err
+	}
+	s, err := Open(dir, FileOptions{RetainBytes: math.MaxInt64})
+	if err != nil {
+		return err
+	}
+	for _, r := range parts {
+		s.mu.Lock()
+		if len(s.segs) > 0 {
+			s.last = r.head.first - 1 // where an epoch ended there is a hole
+		}
+		s.mu.Unlock()
+		err = errors.Join(err, r.read(r.last, func(batch []Entry, _ bool) error { return s.Append(batch) }))
+	}
+	s.mu.Lock()
+	s.meta.Floor = epochStart(used)
+	s.mu.Unlock()
+	if err := errors.Join(err, s.Close()); err != nil {
+		return err
+	}
+	return s.meta.write(dir, lock)
+}
+
+// replace moves the segments of dir to a new directory in it, and those of fresh
+// to their place. If it is interrupted, the meta file says so.
+func replace(dir, fresh string) (aside string, err error) {
+	for n := 1; ; n++ {
+		aside = filepath.Join(dir, fmt.Sprintf("damaged-%d", n))
+		if err := os.Mkdir(aside, 0o700); err == nil {
+			break
+		} else if !errors.Is(err, fs.ErrExist) {
+			return "", err
+		}
+	}
+	meta := filepath.Join(dir, metaName)
+	text, err := os.ReadFile(meta)
+	if err == nil {
+		err = os.WriteFile(filepath.Join(aside, metaName), text, 0o600)
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return "", err
+	}
+	if err := os.WriteFile(meta, []byte("a repair was interrupted"), 0o600); err != nil {
+		return "", err
+	}
+	if err := errors.Join(moveSegments(dir, aside), moveSegments(fresh, dir), syncDir(aside)); err != nil {
+		return "", err
+	}
+	return aside, errors.Join(os.Rename(filepath.Join(fresh, metaName), meta), syncDir(dir))
+}
+
+func moveSegments(from, to string) error {
+	paths, err := filepath.Glob(filepath.Join(from, "*"+segmentSuffix))
+	for _, path := range paths {
+		err = errors.Join(err, os.Rename(path, filepath.Join(to, filepath.Base(path))))
+	}
+	return err
+}
