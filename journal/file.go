@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io/fs"
 	"math"
 	"os"
 	"path/filepath"
@@ -280,6 +281,19 @@ func (s *File) markHead(last uint64) error {
 	binary.LittleEndian.PutUint64(s.head[:], last)
 	_, err := s.lock.WriteAt(s.head[:], 0)
 	return err
+}
+
+// LastWritten returns when an entry was last appended to the journal in dir, or
+// when the directory was made. It does not open the journal.
+func LastWritten(dir string) (time.Time, error) {
+	info, err := os.Stat(filepath.Join(dir, lockName))
+	if errors.Is(err, fs.ErrNotExist) {
+		info, err = os.Stat(dir)
+	}
+	if err != nil {
+		return time.Time{}, err
+	}
+	return info.ModTime(), nil
 }
 
 // markedHead returns the newest cursor that a process marked, math.MaxUint64 if

@@ -35,6 +35,7 @@ type sessions struct {
 	dir      string           // parent of the sessions' journals; empty keeps them in memory
 	shared   bool             // local and network clients on one session
 	disk     disk             // that dir is on
+	kept     catalog          // what is in dir
 
 	hosted bool                                           // the agent's processes get only what they are known to need
 	alive  atomic.Pointer[func(contracts.Principal) bool] // whether a credential still counts; nil: always
@@ -60,7 +61,9 @@ func newSessions(s settings, log *slog.Logger) (*sessions, error) {
 	if err != nil {
 		return nil, errors.Join(err, work.Close())
 	}
-	return &sessions{settings: s, work: work, tools: utility.NewShared(), servers: servers, observer: observer, log: log}, nil
+	m := &sessions{settings: s, work: work, tools: utility.NewShared(), servers: servers, observer: observer, log: log}
+	m.kept.folder, m.kept.most = m.scopeDir, 10*defaultKept
+	return m, nil
 }
 
 // close ends what the sessions have in common. It comes after their ends.
@@ -151,7 +154,7 @@ func (m *sessions) start(ctx context.Context, key hub.Key, wish hub.Wish) (*hub.
 		watcher.Close()
 		return nil, errors.Join(err, store.Close(), tools.Close(ctx))
 	}
-	watch(watcher, h)
+	watch(watcher, h, func() { m.kept.touch(key.Scope, key.ID) })
 	return h, h.Start(ctx)
 }
 
@@ -177,8 +180,8 @@ func (m *sessions) counts(p contracts.Principal) bool {
 }
 
 // watch lets the observer ask the session for what it does not say by itself,
-// until the session has ended.
-func watch(w *observe.Session, h *hub.Hub) {
+// until the session has ended, and then calls ended.
+func watch(w *observe.Session, h *hub.Hub, ended func()) {
 	w.Watch(observe.Gauges{
 		Lag: func() observe.Lag { return observe.Lag(h.Lag()) },
 		Totals: func() observe.Totals {
@@ -189,6 +192,7 @@ func watch(w *observe.Session, h *hub.Hub) {
 	go func() { // ends with the session
 		<-h.Done()
 		w.Close()
+		ended()
 	}()
 }
 
@@ -213,6 +217,7 @@ func (m *sessions) store(key hub.Key, create bool) (journal.Store, error) {
 	if why := store.Changed(); why != "" {
 		m.log.Warn("the session has a new epoch: all its clients start over", "session", key.ID, "why", why)
 	}
+	m.kept.touch(key.Scope, key.ID)
 	return store, nil
 }
 
@@ -226,11 +231,11 @@ func (m *sessions) hasRoom(key hub.Key, dir string, create bool) error {
 	if _, err := os.Stat(dir); !create || !errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	kept, err := os.ReadDir(m.scopeDir(key.Scope))
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	full, err := m.kept.full(key.Scope, m.limits.kept)
+	if err != nil {
 		return err
 	}
-	if len(kept) >= m.limits.kept {
+	if full {
 		return &contracts.Error{Code: contracts.CodeRateLimited, Message: "too many sessions are kept; remove some from the state directory"}
 	}
 	return nil
@@ -239,8 +244,10 @@ func (m *sessions) hasRoom(key hub.Key, dir string, create bool) error {
 // sessionDir is where a session's journal is. Sessions of the owner lie side by
 // side; those of another scope have a folder of their own.
 func (m *sessions) sessionDir(key hub.Key) string {
-	return filepath.Join(m.scopeDir(key.Scope), sessionPrefix+url.PathEscape(key.ID))
+	return filepath.Join(m.scopeDir(key.Scope), sessionFolder(key.ID))
 }
+
+func sessionFolder(id string) string { return sessionPrefix + url.PathEscape(id) }
 
 // agentDir is where a session's agent keeps what it goes on from, empty if
 // nothing is kept.

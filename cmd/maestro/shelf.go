@@ -6,9 +6,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
-	"io/fs"
-	"net/url"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -104,23 +101,23 @@ const maxListedSessions = 1000
 
 // list lists the sessions that a principal may reach, the latest first.
 func (s *shelf) list(p contracts.Principal) *contracts.SessionList {
-	found := map[string]entry{}
-	for id, at := range s.kept(p.Scope) {
-		if s.open.Retired(hub.Key{Scope: p.Scope, ID: id}) {
-			continue // shut down: it is not found until somebody asks for it anew
-		}
-		found[id] = entry{SessionEntry: contracts.SessionEntry{SessionID: id}, at: at}
-	}
-	for key, h := range s.open.List() {
-		if key.Scope == p.Scope {
-			found[key.ID] = describe(h)
-		}
-	}
+	open := map[string]bool{}
 	var all []entry
-	for id, e := range found {
-		if p.SessionID == "" || p.SessionID == id {
-			all = append(all, e)
+	for key, h := range s.open.List() {
+		if key.Scope == p.Scope && (p.SessionID == "" || p.SessionID == key.ID) {
+			open[key.ID] = true
+			all = append(all, describe(h))
 		}
+	}
+	kept, err := s.sessions.kept.list(p.Scope, maxListedSessions+1, func(id string) bool {
+		return !open[id] && (p.SessionID == "" || p.SessionID == id) &&
+			!s.open.Retired(hub.Key{Scope: p.Scope, ID: id}) // shut down: it is not found until somebody asks for it anew
+	})
+	if err != nil {
+		s.sessions.log.Error("list sessions", "err", err)
+	}
+	for _, k := range kept {
+		all = append(all, entry{SessionEntry: contracts.SessionEntry{SessionID: k.id}, at: k.at})
 	}
 	slices.SortFunc(all, func(a, b entry) int {
 		return cmp.Or(b.at.Compare(a.at), strings.Compare(a.SessionID, b.SessionID))
@@ -150,37 +147,4 @@ func describe(h *hub.Hub) entry {
 		SessionID: h.SessionID(), Open: true, Cursor: &sum.Cursor, IsResponding: sum.Responding,
 		Connections: int64(sum.Connections), Pending: int64(sum.Pending),
 	}}
-}
-
-// kept returns the ids of a scope's sessions on the disk, and when each was last
-// written to.
-func (s *shelf) kept(scope string) map[string]time.Time {
-	folders, err := os.ReadDir(s.sessions.scopeDir(scope))
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		s.sessions.log.Error("list sessions", "err", err)
-	}
-	found := map[string]time.Time{}
-	for _, f := range folders {
-		name, ok := strings.CutPrefix(f.Name(), sessionPrefix)
-		id, err := url.PathUnescape(name)
-		if !ok || err != nil || !f.IsDir() {
-			continue
-		}
-		found[id] = lastWritten(filepath.Join(s.sessions.scopeDir(scope), f.Name()))
-	}
-	return found
-}
-
-// lastWritten returns when a file in dir was last written to.
-func lastWritten(dir string) (last time.Time) {
-	files, err := os.ReadDir(dir)
-	if err != nil {
-		return last // it is listed all the same
-	}
-	for _, f := range files {
-		if info, err := f.Info(); err == nil && info.ModTime().After(last) {
-			last = info.ModTime()
-		}
-	}
-	return last
 }

@@ -13,7 +13,7 @@ import (
 )
 
 // newShelf returns the sessions of a server in a workspace of its own.
-func newShelf(t *testing.T) *shelf {
+func newShelf(t testing.TB) *shelf {
 	t.Helper()
 	var s settings
 	s.register(&cobra.Command{})
