@@ -2,6 +2,7 @@ package hub
 
 import (
 	"errors"
+	"reflect"
 	"time"
 
 	"github.com/seed-028515a8/maestro/contracts"
@@ -156,7 +157,8 @@ func (h *Hub) mayAct(s *state, c *connection, cmd contracts.Command) error {
 	return handshake.Require(cmd, c.terms)
 }
 
-// greetAgain renegotiates everything but the role (R29).
+// greetAgain renegotiates everything but the role (R29). A hello that changes
+// nothing is answered, and nobody else hears of it.
 func (h *Hub) greetAgain(s *state, c *connection, hello *contracts.Hello) error {
 	offer := handshake.Offer{Networked: !c.bare}
 	if c.greeted || !c.bare {
@@ -165,6 +167,10 @@ func (h *Hub) greetAgain(s *state, c *connection, hello *contracts.Hello) error 
 	terms, err := handshake.Negotiate(hello, offer)
 	if err != nil {
 		return err
+	}
+	if offer.Established != "" && reflect.DeepEqual(terms, c.terms) {
+		h.confide(s, c, h.note(s, note{}), h.helloOK(s, c))
+		return nil
 	}
 	c.apply(terms)
 	c.greeted = true

@@ -330,6 +330,18 @@ func TestViewerThatKeepsTryingIsClosed(t *testing.T) {
 	})
 }
 
+// TestRefusedReadsDoNotCloseAController reads ten files that it may not read. Its
+// commands would end with its connection.
+func TestRefusedReadsDoNotCloseAController(t *testing.T) {
+	inParty(t, 1, hub.Options{Utilities: &toolbox{}}, func(t *testing.T, p *party) {
+		p.accepted(0, "send", `,"message":{"type":"hello","capabilities":{"utility_operations":["file_read"]}}`)
+		for range 30 {
+			p.refused(0, "send", `,"message":{"type":"utility_file_read","read_id":"r","path":"forbidden"}`, contracts.CodeAccessDenied)
+		}
+		p.holds(0)
+	})
+}
+
 // The prompt is read while its sender drives, and waits for the old run to end.
 // Meanwhile somebody else takes the lease: the fence refuses the prompt.
 func TestPromptReadBeforeATakeoverIsRefusedAfterIt(t *testing.T) { // D7

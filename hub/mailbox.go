@@ -27,6 +27,7 @@ type mailbox struct {
 
 	sub       *subscription
 	transport string // stdio, ws or sse
+	viewer    bool   // the role of its connection, which does not change any more
 
 	// Owned by the flush that holds busy; read by anyone.
 	cursor atomic.Uint64 // last entry written, or passed over

@@ -106,7 +106,7 @@ func (h *Hub) attachBox(s *state, sub *subscription, conn Conn, transport string
 	h.part(s, sub.box, superseded) // its reader takes it off the roster
 	b := &mailbox{
 		conn: conn, form: conn.Form(), view: h.journal.Follow(conn.Form()), sub: sub, transport: transport,
-		bare: c.bare, idle: make(chan struct{}, 1), parted: make(chan struct{}), lastBeat: s.now,
+		viewer: !c.bare && c.role == contracts.RoleViewer, bare: c.bare, idle: make(chan struct{}, 1), parted: make(chan struct{}), lastBeat: s.now,
 	}
 	b.cursor.Store(cursor)
 	s.undetach(sub)

@@ -206,7 +206,8 @@ export type Verdict =
 
 /**
  * Hello identifies a client, chooses its role and negotiates. Every later hello
- * replaces all it carries except the role (R29).
+ * replaces all it carries except the role (R29). A later hello that changes
+ * nothing is answered, and no other client is told of it.
  */
 export interface Hello {
   type: "hello";
