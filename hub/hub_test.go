@@ -252,7 +252,7 @@ func TestWhatCannotBeReadIsAGap(t *testing.T) {
 		store.upTo = r.Cursor()
 		from := int64(1)
 		bob, _ := r.attach(contracts.Attach{Role: contracts.RoleViewer, Cursor: &from})
-		if got := r.until(bob, `"hello_ok"`); !strings.Contains(got, `"reason":"replay_gap"`) {
+		if got := r.until(bob, `"type":"reset"`); !strings.Contains(got, `"reason":"replay_gap"`) {
 			t.Errorf("got %s, want a reset", got)
 		}
 		log.wants(t, "scratched")

@@ -344,7 +344,12 @@ func (h *Hub) startOver(b *mailbox, why contracts.ResetReason) error {
 	}
 	h.update(func(s *state) {
 		snap, at := h.share(s)
-		b.private = slices.Insert(b.private, 0, parcel{at: at, snapshot: snap, reset: why})
+		b.cursor.Store(at) // the entries up to there will not be written; private frames among them are, before the reset
+		i := slices.IndexFunc(b.private, func(p parcel) bool { return p.at > at || p.part })
+		if i < 0 {
+			i = len(b.private)
+		}
+		b.private = slices.Insert(b.private, i, parcel{at: at, snapshot: snap, reset: why})
 		b.adrift.Store(true)
 		b.waiting.Add(1)
 	})

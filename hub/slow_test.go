@@ -300,6 +300,34 @@ func TestViewerOvertakenByRetentionStartsOver(t *testing.T) { // D5
 	})
 }
 
+// What was private before a reset comes before it: its cursors lie below that of
+// the reset.
+func TestViewerOvertakenDuringItsReplayIsGreetedBeforeTheReset(t *testing.T) { // A48
+	withSoloist(t, tight(), func(t *testing.T, s *soloist) {
+		s.begin()
+		s.say(0, 10, 200)
+		beginning := int64(0)
+		conn, slow := memconn.New(memconn.Options{})
+		slow.Freeze()
+		s.serve(conn, slow, contracts.Attach{Role: contracts.RoleViewer, Cursor: &beginning}, silent, `{"type":"ws.ping"}`)
+		synctest.Wait() // a write is blocked
+		s.say(10, 1990, 200)
+		slow.Thaw()
+		s.attached(slow)
+		seen := s.until(slow, `"type":"reset"`)
+		s.say(2000, 1, 0)
+		seen += s.until(slow, `"2000;"`)
+		lines := strings.Split(strings.TrimSpace(seen), "\n")
+		s.cursors(lines)
+		if got := greetings(lines); len(got) != 1 {
+			t.Errorf("got %d hello_ok, want 1", len(got))
+		}
+		if got := strings.Count(seen, `"ws.pong"`); got != 1 {
+			t.Errorf("got %d pongs, want 1", got)
+		}
+	})
+}
+
 // In a crowd a snapshot serves many, but not one that is itself beyond what is
 // kept: its reader would only be reset again.
 func TestCrowdIsNotResetToWhatRetentionHasOvertaken(t *testing.T) {
