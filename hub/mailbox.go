@@ -2,7 +2,7 @@ package hub
 
 import (
 	"errors"
-	"net"
+	"os"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -174,7 +174,7 @@ func (h *Hub) writeFailure(b *mailbox, err error) *contracts.Error {
 	if errors.As(err, &refusal) || errors.Is(err, errParted) {
 		return refusal
 	}
-	if !errors.Is(err, net.ErrClosed) { // one that has ended is not slow
+	if errors.Is(err, os.ErrDeadlineExceeded) { // any other failure is that of a client that left
 		h.metrics.SlowConsumers.Add(1)
 	}
 	return &contracts.Error{Code: contracts.CodeSlowConsumer, Message: "the connection does not take what is written"}

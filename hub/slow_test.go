@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -221,6 +222,25 @@ func TestClientThatLeavesIsNotCountedAsSlow(t *testing.T) {
 		synctest.Wait()
 		if n := s.Followers(); n != 0 {
 			t.Errorf("followers: got %d, want none", n)
+		}
+		if n := s.Metrics().SlowConsumers.Load(); n != 0 {
+			t.Errorf("slow consumers: got %d, want none", n)
+		}
+	})
+}
+
+// A broken connection is one whose peer has left, as its next write finds out.
+type broken struct{ hub.Conn }
+
+func (broken) Write([]byte) error { return fmt.Errorf("write: %w", syscall.ECONNRESET) }
+
+func TestClientThatResetsItsConnectionIsNotCountedAsSlow(t *testing.T) {
+	withSoloist(t, hub.Options{HeartbeatInterval: time.Hour}, func(t *testing.T, s *soloist) {
+		conn, viewer := memconn.New(memconn.Options{})
+		s.serve(broken{conn}, viewer, contracts.Attach{Role: contracts.RoleViewer}, silent)
+		synctest.Wait()
+		if _, closed := viewer.Closed(); !closed {
+			t.Error("the connection is open, want it closed")
 		}
 		if n := s.Metrics().SlowConsumers.Load(); n != 0 {
 			t.Errorf("slow consumers: got %d, want none", n)
