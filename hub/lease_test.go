@@ -227,7 +227,8 @@ func TestReleasedLeaseGoesToWhoeverAskedFirst(t *testing.T) {
 func TestFreeLeaseIsGrantedToWhoeverAsks(t *testing.T) {
 	inParty(t, 2, hub.Options{}, func(t *testing.T, p *party) {
 		p.accepted(0, "release_control", "")
-		p.refused(0, "release_control", "", contracts.CodeControllerLeaseHeld)
+		p.accepted(0, "release_control", "") // again, which changes nothing
+		p.refused(0, "grant_control", with(p.id(1)), contracts.CodeRequestNotFound)
 		p.accepted(1, "ask_control", "")
 		p.hears(1, true, contracts.LeaseGranted)
 		p.accepted(1, "ask_control", "") // the holder has nobody to ask

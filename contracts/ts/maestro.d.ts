@@ -448,7 +448,8 @@ export interface TakeControl {
 }
 
 /**
- * ReleaseControl gives the lease up and stays attached.
+ * ReleaseControl gives the lease up and stays attached. If nobody holds the
+ * lease, it changes nothing.
  */
 export interface ReleaseControl {
   type: "ws.release_control";
