@@ -177,6 +177,13 @@ func (h *Hub) resting() bool {
 	return h.asleep && h.failed == nil
 }
 
+// closing reports whether the session is being ended, or has ended.
+func (h *Hub) closing() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.phase >= phaseClosing
+}
+
 // over reports whether the session was ended for good, and not just put to rest
 // or broken.
 func (h *Hub) over() bool {

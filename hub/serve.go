@@ -447,11 +447,14 @@ func (h *Hub) finishLocal(b *mailbox) {
 	}
 }
 
-// line handles one line of the local client.
+// line handles one line of the local client. Nothing is read after a shutdown
+// (R18).
 func (r *reader) line(text []byte) {
 	cmd, err := r.decoder.Command(text)
 	if err == nil {
 		r.command(nil, cmd)
+		_, r.left = cmd.(*contracts.Shutdown)
+		r.left = r.left && r.hub.closing()
 		return
 	}
 	if r.hub.opts.Shared {
