@@ -180,7 +180,7 @@ func (h *Hub) greetAgain(s *state, c *connection, hello *contracts.Hello) error 
 		h.noteLease(s)
 	}
 	h.acknowledge(s, c)
-	h.presence(s, c.id)
+	h.showChange(s, c.id)
 	h.reportMismatch(s, c)
 	return nil
 }

@@ -165,7 +165,7 @@ func (m *sends) accepted() (list []savedSend) {
 
 // destroy ends a connection for good.
 func (h *Hub) destroy(s *state, c *connection, why contracts.LeaseReason) {
-	delete(s.conns, c.id)
+	s.removeConnection(c)
 	c.repay()
 	s.lastUsed = s.now
 	s.settleIdle(c)
@@ -185,9 +185,9 @@ func (h *Hub) destroy(s *state, c *connection, why contracts.LeaseReason) {
 		h.leaseMoved(s, c, nil, why)
 	}
 	if c.onlyStreams() {
-		h.presenceSoon(s, c.id)
+		h.showChangeSoon(s, c.id)
 	} else {
-		h.presence(s, c.id)
+		h.showChange(s, c.id)
 	}
 }
 

@@ -91,7 +91,7 @@ func (h *Hub) leaseMoved(s *state, loser, winner *connection, why contracts.Leas
 	if winner != nil {
 		about = winner
 	}
-	s.presenceAbout = about.id
+	s.presence.about = about.id
 	h.showPresence(s)
 	if loser != nil {
 		h.publishSnapshot(s)

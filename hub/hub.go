@@ -207,21 +207,20 @@ type state struct {
 	sharedAt   uint64               // its cursor, and
 	sharedOn   time.Time            // when it was made
 
-	presenceShown time.Time // when presence was last published
-	presenceDue   time.Time // zero: nothing to publish
-	presenceAbout string
-	nextBeat      time.Time        // zero until somebody attached
-	lastShown     time.Time        // an entry was last published
-	lastUsed      time.Time        // a client was last here
-	sinceMark     int              // bytes since the last checkpoint
-	shown         uint64           // events published by this process
-	starting      map[string]*post // that start a utility command, by its id
-	deadline      time.Time        // what the clock is armed for
-	phase         phase
-	asleep        bool          // suspended, to go on in another hub
-	credentials   time.Time     // when the first credential ends; zero: never
-	failed        error         // the store broke; nothing more can be shown
-	revealed      chan struct{} // closed and replaced when the group commit has shown more
+	presence presence
+
+	nextBeat    time.Time        // zero until somebody attached
+	lastShown   time.Time        // an entry was last published
+	lastUsed    time.Time        // a client was last here
+	sinceMark   int              // bytes since the last checkpoint
+	shown       uint64           // events published by this process
+	starting    map[string]*post // that start a utility command, by its id
+	deadline    time.Time        // what the clock is armed for
+	phase       phase
+	asleep      bool          // suspended, to go on in another hub
+	credentials time.Time     // when the first credential ends; zero: never
+	failed      error         // the store broke; nothing more can be shown
+	revealed    chan struct{} // closed and replaced when the group commit has shown more
 
 	counted  contracts.Quiesced  // what was going on when a drain began
 	quiesced *contracts.Quiesced // set once the session stands still
@@ -272,6 +271,7 @@ func New(opts Options) (*Hub, error) {
 		revealed:  make(chan struct{}),
 		starting:  map[string]*post{},
 		deadlines: map[string]time.Time{},
+		presence:  presence{relist: true}, // clients of an earlier process may have another list
 	}
 	h.journal, err = journal.New(opts.Store, journal.Options{
 		WindowBytes: opts.WindowBytes,

@@ -32,6 +32,7 @@ type mailbox struct {
 	// Owned by the flush that holds busy; read by anyone.
 	cursor atomic.Uint64 // last entry written, or passed over
 	over   bool          // a write failed or the parting was written; read by flushes alone
+	missed bool          // it has read entries of which the store did not keep all; read by flushes alone
 
 	skip    atomic.Uint32 // journal.Class set this client leaves out
 	quiet   atomic.Bool   // opted out of heartbeats
@@ -300,6 +301,7 @@ func (h *Hub) appendParcel(out []byte, b *mailbox, p parcel) ([]byte, error) {
 		return out, err
 	}
 	b.cursor.Store(p.at)
+	b.missed = false
 	h.passed(b)
 	if p.reset != "" {
 		h.metrics.reset(p.reset)
@@ -315,6 +317,7 @@ func (h *Hub) writeEntries(b *mailbox, buf *[]byte, until uint64) error {
 	if cursor >= until || b.adrift.Load() {
 		return nil
 	}
+	b.missed = b.missed || !h.journal.InWindow(cursor)
 	frames, next, err := b.view.Read(*buf, cursor, until, journal.Class(b.skip.Load()), 0)
 	if errors.Is(err, journal.ErrGap) {
 		return h.startOver(b, contracts.ResetLagged)
@@ -333,6 +336,10 @@ func (h *Hub) writeEntries(b *mailbox, buf *[]byte, until uint64) error {
 	}
 	b.cursor.Store(next)
 	h.passed(b)
+	if b.missed && h.journal.InWindow(next) {
+		b.missed = false
+		h.confideList(b)
+	}
 	return nil
 }
 

@@ -130,7 +130,7 @@ func (h *Hub) enroll(s *state, req *contracts.AttachRequest, by contracts.Caller
 	if c == nil {
 		h.makeRoom(s, terms.Role)
 		e.token = newToken()
-		c = h.newConnection(s, by.Principal, e.token)
+		c = h.newConnection(s, by.Principal, e.token, terms.Role)
 	}
 	if subscribing && len(c.subs) > 0 { // the opt-outs of a further subscription are its own
 		terms.OptOuts = c.terms.OptOuts
@@ -161,7 +161,7 @@ func (c *connection) renew(t handshake.Terms) {
 // introduce tells everybody of a connection that a request made or renewed.
 func (h *Hub) introduce(s *state, e enrolled) {
 	h.keepConnection(s, e.connection)
-	h.presence(s, e.connection.id)
+	h.showChange(s, e.connection.id)
 	h.reportMismatch(s, e.connection)
 	if e.moved != nil {
 		e.moved()
@@ -295,7 +295,7 @@ func (h *Hub) Unsubscribe(id string, by contracts.Caller) error {
 		}
 		h.dropSubscription(s, sub, nil)
 		h.keepConnection(s, c)
-		h.presence(s, c.id)
+		h.showChange(s, c.id)
 	})
 	return h.refusedOr(err)
 }

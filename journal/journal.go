@@ -140,6 +140,10 @@ func (j *Journal) First() uint64 {
 	return oldest
 }
 
+// InWindow reports whether the entry after the cursor after is in memory, or the
+// next one that comes.
+func (j *Journal) InWindow(after uint64) bool { return after+1 >= j.oldest.Load() }
+
 // Merged returns how many entries have been read as part of another's frame
 // since New (D5): each as often as a follower read it so.
 func (j *Journal) Merged() uint64 { return j.merged.Load() }
@@ -159,7 +163,7 @@ func (j *Journal) Append(entries ...Entry) (last uint64, err error) {
 	for i := range entries {
 		entries[i].Cursor = last + 1 + uint64(i)
 	}
-	if err := j.store.Append(entries); err != nil {
+	if err := j.keep(entries); err != nil {
 		return last, fmt.Errorf("append after cursor %d: %w", last, err)
 	}
 	j.mu.Lock()
@@ -174,6 +178,21 @@ func (j *Journal) Append(entries ...Entry) (last uint64, err error) {
 		j.show(last)
 	}
 	return last, nil
+}
+
+// keep writes entries to the store, and empty notes in the place of transient
+// ones.
+func (j *Journal) keep(entries []Entry) error {
+	if !slices.ContainsFunc(entries, func(e Entry) bool { return e.Transient }) {
+		return j.store.Append(entries)
+	}
+	kept := slices.Clone(entries)
+	for i := range kept {
+		if e := &kept[i]; e.Transient {
+			*e = Entry{Cursor: e.Cursor, Time: e.Time, Kind: Note}
+		}
+	}
+	return j.store.Append(kept)
 }
 
 // Reveal lets followers see the entries up to and including upTo, or up to the

@@ -48,7 +48,7 @@ const (
 // were built in buf[:0], which grows if it is too short.
 //
 // For entries in memory, Read takes no lock. Older entries come from the
-// store, and there neighbours that differ in their text only are merged into
+// store, without those that are transient, and there neighbours that differ in their text only are merged into
 // one frame with the cursor of the last (D5): a slow follower gets fewer and
 // larger frames. Read returns ErrGap if the entry after the cursor is no
 // longer kept or if the cursor lies beyond what is visible.

@@ -92,6 +92,9 @@ func drawConnectionInfo(t *rapid.T) any {
 		ControllerConnectionID: drawNull.Draw(t, "controller"),
 		ConnectionCount:        rapid.SampledFrom([]*int64{nil, ptr[int64](0), ptr[int64](9)}).Draw(t, "count"),
 	}
+	if rapid.Bool().Draw(t, "change") {
+		e.ConnectionID = fmt.Sprint("conn_", rapid.IntRange(0, 70).Draw(t, "about"))
+	}
 	if n := rapid.IntRange(-1, 80).Draw(t, "connections"); n >= 0 {
 		e.Connections = make([]contracts.ConnectionState, n)
 		for i := range e.Connections {

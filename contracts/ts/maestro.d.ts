@@ -848,8 +848,10 @@ export interface SessionInfo {
 }
 
 /**
- * ConnectionInfo is the connection graph. Without Connections, which is not an
- * empty list, the client keeps the list it has.
+ * ConnectionInfo says who is connected. Without Connections, which is not an
+ * empty list, it tells of one change: the connection ConnectionID came or
+ * changed, or has left if there is no Role. The client changes the list that it
+ * has. The count is always exact.
  */
 export interface ConnectionInfo {
   type: "connection_info";
