@@ -288,7 +288,7 @@ func (l *ledger) covers(f *follower, cursor uint64, body []byte) error {
 	last := l.entries[cursor-l.base-1]
 	kind := typeOf(body)
 	private := last.Kind == journal.Note && (kind == "hello_ok" || kind == "connection_info" && string(last.Body) == "{}") // its cursor is a note's
-	transient := last.Kind == journal.Note && len(last.Body) == 0 && (kind == "connection_info" || kind == "") // a snapshot has no type
+	transient := last.Kind == journal.Note && len(last.Body) == 0 && (kind == "connection_info" || kind == "")             // a snapshot has no type
 	if private || transient {
 		if len(want) > 0 {
 			return fmt.Errorf("got %s at cursor %d, want entry %d first: %s", kind, cursor, want[0].Cursor, want[0].Body)

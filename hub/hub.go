@@ -183,7 +183,8 @@ type Hub struct {
 type state struct {
 	now        time.Time       // of the running update
 	out        []journal.Entry // what the running update publishes, and
-	after      []func()        // what follows it outside the lock
+	after      []func()        // what follows it outside the lock, and
+	acting     bool            // a goroutine is at what followed earlier ones
 	sent       *note           // its note of a ws.send, while that lacks the answer, and
 	sentAt     int             // the note's place in out
 	events     *session.State
@@ -373,9 +374,13 @@ func (h *Hub) sessionInfo() *contracts.SessionInfo {
 // update runs f on the hub's state and then writes what f published. f decides
 // and must not block: no I/O, no channel waits, no calls into the agent. Such
 // things it leaves to then, or to its caller.
+//
+// What follows updates happens in their order (D15), in one goroutine at a time:
+// an update that ends while another's effects are under way leaves its own to
+// that goroutine, and does not wait for them.
 func (h *Hub) update(f func(*state)) {
-	for _, act := range h.decideLocked(f) {
-		act()
+	for acts := h.decideLocked(f); len(acts) > 0; {
+		acts = h.act(acts)
 	}
 }
 
@@ -386,11 +391,40 @@ func (h *Hub) decideLocked(f func(*state)) (acts []func()) {
 	f(&h.state)
 	h.commit(&h.state)
 	h.arm(&h.state)
-	acts, h.after = h.after, nil
+	return h.effects()
+}
+
+// effects returns what is to be done next, which is nothing while another
+// goroutine is at it.
+func (s *state) effects() (acts []func()) {
+	if s.acting {
+		return nil
+	}
+	acts, s.after = s.after, nil
+	s.acting = len(acts) > 0
 	return acts
 }
 
-// then has act called once the running update has released the lock.
+// act does what followed updates and returns what has come meanwhile. A panic
+// leaves that to the next update.
+func (h *Hub) act(acts []func()) (more []func()) {
+	done := false
+	defer func() {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		if h.acting = false; done {
+			more = h.effects()
+		}
+	}()
+	for _, act := range acts {
+		act()
+	}
+	done = true
+	return nil
+}
+
+// then has act called once the running update has released the lock. It must not
+// block.
 func (s *state) then(act func()) { s.after = append(s.after, act) }
 
 // SessionID returns the session's id.

@@ -249,6 +249,7 @@ func TestWhatCannotBeReadIsAGap(t *testing.T) {
 		alice, _ := r.attach(contracts.Attach{Role: contracts.RoleController})
 		r.send(alice, `{"type":"prompt","content":"hi"}`)
 		r.until(alice, `"response_end"`)
+		synctest.Wait() // alice has read everything
 		store.upTo = r.Cursor()
 		from := int64(1)
 		bob, _ := r.attach(contracts.Attach{Role: contracts.RoleViewer, Cursor: &from})
