@@ -50,9 +50,10 @@ type Options struct {
 	// means for ever (D8).
 	RequestTimeout map[contracts.RequestType]time.Duration
 
-	WindowBytes     int  // 8 MiB of recent entries in memory
-	CheckpointBytes int  // 8 MiB of entries between two checkpoints of the state
-	GroupCommit     bool // entries are shown only once synced to disk
+	WindowBytes     int             // 8 MiB of recent entries in memory
+	History         *journal.Shared // what the sessions of a process share for their journals; nothing
+	CheckpointBytes int             // 8 MiB of entries between two checkpoints of the state
+	GroupCommit     bool            // entries are shown only once synced to disk
 
 	MaxFrameBytes   int // 1 MiB, told to clients; the transport enforces it
 	MaxControllers  int // 64 controller-role connections
@@ -276,6 +277,7 @@ func New(opts Options) (*Hub, error) {
 	}
 	h.journal, err = journal.New(opts.Store, journal.Options{
 		WindowBytes: opts.WindowBytes,
+		Shared:      opts.History,
 		Deferred:    opts.GroupCommit,
 		After:       opts.after(),
 		Wake:        func() { signal(h.kick) },
@@ -290,6 +292,7 @@ func New(opts Options) (*Hub, error) {
 		err = h.adopt(opts.Restored)
 	}
 	if err != nil {
+		h.journal.Close()
 		return nil, fmt.Errorf("restore session %s: %w", opts.SessionID, err)
 	}
 	if from := opts.Restored; from != nil && !from.Ready && h.origin != nil { // as often as its process starts

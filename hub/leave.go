@@ -84,6 +84,7 @@ func (h *Hub) leave(ctx context.Context, final bool) error {
 		err = errors.Join(err, within(ctx, "the utilities", u.Close))
 	}
 	err = errors.Join(err, within(ctx, "the run", func(context.Context) error { h.wg.Wait(); return nil }))
+	h.journal.Close()
 	return errors.Join(err, h.opts.Store.Close())
 }
 

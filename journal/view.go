@@ -1,6 +1,9 @@
 package journal
 
-import "sync/atomic"
+import (
+	"runtime"
+	"sync/atomic"
+)
 
 // A Form builds the bytes of one kind of wire. Forms are compared with ==;
 // followers with equal forms share the bytes, which are made once (D2). Its
@@ -68,9 +71,16 @@ func (v *View) Read(buf []byte, after, until uint64, skip Class, limit int) (fra
 	}
 	frames, next = v.readWindow(buf, after, until, skip, limit)
 	if next > after {
+		if !v.journal.read.Load() {
+			v.journal.read.Store(true)
+		}
 		return frames, next, nil
 	}
-	return v.readStore(buf, after, until, skip, limit)
+	v.journal.opts.Shared.readers <- struct{}{} // as long as it takes others to read a batch
+	frames, next, err = v.readStore(buf, after, until, skip, limit)
+	<-v.journal.opts.Shared.readers
+	runtime.Gosched() // so that followers of the present, who wake now and then, are not behind many that read on and on
+	return frames, next, err
 }
 
 // readWindow reads from memory until it meets an entry that is not there. It
