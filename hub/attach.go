@@ -222,9 +222,9 @@ func (h *Hub) begin(s *state, b *mailbox, how string, reason contracts.ResetReas
 	if how == resumeReplay {
 		return 0
 	}
-	snap, at := h.share(s)
-	h.push(s, b, parcel{at: at, snapshot: snap, reset: reason})
-	return at
+	snap := h.share(s)
+	h.push(s, b, parcel{at: snap.at, snapshot: snap, reset: reason})
+	return snap.at
 }
 
 // startingPoint says what a client gets that presents a cursor, why if that is a

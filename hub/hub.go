@@ -50,10 +50,10 @@ type Options struct {
 	// means for ever (D8).
 	RequestTimeout map[contracts.RequestType]time.Duration
 
-	WindowBytes     int             // 8 MiB of recent entries in memory
-	History         *journal.Shared // what the sessions of a process share for their journals; nothing
-	CheckpointBytes int             // 8 MiB of entries between two checkpoints of the state
-	GroupCommit     bool            // entries are shown only once synced to disk
+	WindowBytes     int     // 8 MiB of recent entries in memory
+	Memory          *Memory // what the sessions of a process hold together; bounds for this one alone
+	CheckpointBytes int     // 8 MiB of entries between two checkpoints of the state
+	GroupCommit     bool    // entries are shown only once synced to disk
 
 	MaxFrameBytes   int // 1 MiB, told to clients; the transport enforces it
 	MaxControllers  int // 64 controller-role connections
@@ -120,6 +120,9 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	if o.Observer == nil {
 		o.Observer = unobserved{}
+	}
+	if o.Memory == nil {
+		o.Memory = NewMemory(MemoryOptions{})
 	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
@@ -206,7 +209,6 @@ type state struct {
 	deadlines  map[string]time.Time // of requests, while restoring
 	wasDrained bool                 // what clients were last shown of an earlier process is that it was drained
 	shared     *sharedSnapshot      // the latest, and
-	sharedAt   uint64               // its cursor, and
 	sharedOn   time.Time            // when it was made
 
 	presence presence
@@ -277,7 +279,7 @@ func New(opts Options) (*Hub, error) {
 	}
 	h.journal, err = journal.New(opts.Store, journal.Options{
 		WindowBytes: opts.WindowBytes,
-		Shared:      opts.History,
+		Shared:      opts.Memory.history,
 		Deferred:    opts.GroupCommit,
 		After:       opts.after(),
 		Wake:        func() { signal(h.kick) },

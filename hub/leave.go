@@ -115,6 +115,7 @@ func (h *Hub) end(s *state) {
 		return
 	}
 	s.phase = phaseEnded
+	h.forgetShared(s)
 	if s.run != nil {
 		s.run.cancel(errEnded)
 	}

@@ -188,6 +188,7 @@ func (h *Hub) commit(s *state) {
 		return
 	}
 	h.backlog.grow(size)
+	h.ageShared(s)
 	if h.opts.GroupCommit {
 		signal(h.sync)
 	}

@@ -414,10 +414,10 @@ type shot struct {
 
 // shot takes the state as of the head.
 func (h *Hub) shot(s *state) shot {
-	if s.shared == nil || s.sharedAt != h.head(s) || len(s.conns) <= presenceAtOnce {
-		return shot{&sharedSnapshot{state: h.snapshot(s)}, h.head(s)}
+	if s.shared == nil || s.shared.at != h.head(s) || len(s.conns) <= presenceAtOnce {
+		return shot{&sharedSnapshot{at: h.head(s), state: h.snapshot(s)}, h.head(s)}
 	}
-	return shot{s.shared, s.sharedAt}
+	return shot{s.shared, s.shared.at}
 }
 
 // develop encodes a shot once it may be shown. What a request did is not told

@@ -152,6 +152,10 @@ func (h *Hub) detach(b *mailbox, keep bool) {
 	h.update(func(s *state) {
 		h.roster.remove(b) // here, so that a hub that leaves waits for what follows from it
 		signal(h.left)
+		for _, p := range b.private { // nobody writes them any more
+			p.drop()
+		}
+		b.private = nil
 		sub, c := b.sub, b.sub.conn
 		h.opts.Observer.Detached(c.role, b.transport)
 		if sub.box != b || s.conns[c.id] != c {
