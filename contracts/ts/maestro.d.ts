@@ -1201,7 +1201,7 @@ export interface DrainRequest {
  * ErrorDetail is machine-readable context in an error body.
  */
 export interface ErrorDetail {
-  @type: string;
+  "@type": string;
   reason: string;
   domain: string;
   metadata?: Record<string, string>;
