@@ -13,8 +13,7 @@ import (
 const (
 	runPatience    = 5 * time.Second // for the agent to stop
 	clientPatience = 2 * time.Second // for clients to read their last lines
-	closePatience  = 5 * time.Second // for the agent to end, and for the utilities
-	closeGrace     = time.Second     // beyond that, for an error that says what did not end
+	closePatience  = 5 * time.Second // for the agent to close, and as much for the utilities
 )
 
 // Close ends the session for good: questions are cancelled, the run is stopped,
@@ -80,31 +79,34 @@ func (h *Hub) leave(ctx context.Context, final bool) error {
 		h.roster.expel(goingAway)
 		h.end(s)
 	})
-	err := closeInTime(ctx, "agent", h.opts.Agent.Close)
+	err := within(ctx, "the agent", h.opts.Agent.Close)
 	if u := h.opts.Utilities; u != nil {
-		err = errors.Join(err, closeInTime(ctx, "utilities", u.Close))
+		err = errors.Join(err, within(ctx, "the utilities", u.Close))
 	}
-	err = errors.Join(err, closeInTime(ctx, "run", func(context.Context) error { h.wg.Wait(); return nil }))
+	err = errors.Join(err, within(ctx, "the run", func(context.Context) error { h.wg.Wait(); return nil }))
 	h.update(func(s *state) { s.frozen = true }) // what did not end in time has nowhere to write to
+	h.journal.Close()
 	return errors.Join(err, h.opts.Store.Close())
 }
 
-// closeInTime calls end, and returns without it if it does not return in time:
-// the store has to be closed, or nobody could open the session again.
-func closeInTime(ctx context.Context, what string, end func(context.Context) error) error {
+// within gives what closes something closePatience. Whatever does not keep to its
+// context is left behind: the store has to be closed, for the next process or
+// the next opening.
+func within(ctx context.Context, what string, closing func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, closePatience)
-	done := make(chan error, 1)
-	go func() { // ends with end
-		defer cancel()
-		done <- end(ctx)
-	}()
-	patience := time.NewTimer(closePatience + closeGrace)
-	defer patience.Stop()
+	defer cancel()
+	ended := make(chan error, 1)          // the one result
+	go func() { ended <- closing(ctx) }() // ends with what it closes
 	select {
-	case err := <-done:
+	case err := <-ended:
 		return err
-	case <-patience.C:
-		return fmt.Errorf("the %s did not end in %v", what, closePatience+closeGrace)
+	case <-ctx.Done():
+	}
+	select {
+	case err := <-ended: // it keeps to its context
+		return err
+	case <-time.After(time.Second):
+		return fmt.Errorf("%s does not end", what)
 	}
 }
 
@@ -114,6 +116,7 @@ func (h *Hub) end(s *state) {
 		return
 	}
 	s.phase = phaseEnded
+	h.forgetShared(s)
 	if s.run != nil {
 		s.run.cancel(errEnded)
 	}
@@ -198,6 +201,13 @@ func (h *Hub) resting() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.asleep && h.failed == nil
+}
+
+// closing reports whether the session is being ended, or has ended.
+func (h *Hub) closing() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.phase >= phaseClosing
 }
 
 // over reports whether the session was ended for good, and not just put to rest

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/seed-028515a8/maestro/contracts"
 	"github.com/seed-028515a8/maestro/hub"
@@ -65,46 +66,51 @@ func TestGuestsComeBackAfterARestart(t *testing.T) {
 	}
 }
 
-// A hung agent does not end, whatever it is told.
-type hung struct {
-	*player
-	end chan struct{} // closed when it ends after all
+// A deadlocked agent neither ends its run nor closes.
+type deadlocked struct {
+	echo
+	stuck chan struct{} // never closed while the session is there
 }
 
-func (h hung) Close(context.Context) error {
-	<-h.end
-	return nil
-}
+func (a *deadlocked) Run(context.Context, contracts.Work) error { <-a.stuck; return nil }
 
-// An agent that does not end keeps nobody from opening the session again.
-func TestAgentThatDoesNotEndKeepsNoStoreOpen(t *testing.T) {
-	end := func(agent hub.Agent, prompt string, want string) {
-		t.Helper()
-		store := &balky{Store: journal.NewMemory(journal.MemoryOptions{})}
-		log := &logged{}
-		r := openRoom(t, hub.Options{Agent: agent, Store: store, Log: log.logger()})
-		alice, _ := r.attach(contracts.Attach{Role: contracts.RoleController})
-		r.send(alice, prompt)
-		synctest.Wait()
-		if err := r.Close(context.Background()); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("got %v, want that the %s did not end", err, want)
-		}
-		if !store.closed {
-			t.Errorf("got the store open after the %s did not end, want it closed", want)
-		}
-		t.Cleanup(func() {
-			if text := log.text(); strings.Contains(text, "session failed") {
-				t.Errorf("got %s, want what ends later to write nothing", text)
-			}
-		})
-	}
+func (a *deadlocked) Close(context.Context) error { <-a.stuck; return nil }
+
+// An agent that does not keep to its context must not keep the session's files:
+// the next opening needs them.
+func TestAgentThatHangsDoesNotKeepTheStoreOpen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		agent := hung{newPlayer(nil), make(chan struct{})}
-		end(agent, `{"type":"ws.ping"}`, "agent")
-		close(agent.end)
+		stuck := make(chan struct{})
+		store := &balky{Store: journal.NewMemory(journal.MemoryOptions{})}
+		r := openRoom(t, hub.Options{Agent: &deadlocked{stuck: stuck}, Store: store})
+		alice, _ := r.attach(contracts.Attach{Role: contracts.RoleController})
+		r.send(alice, `{"type":"ws.send","id":"1","message":{"type":"prompt","content":"hi"}}`)
+		r.until(alice, `"ws.result"`)
+		r.send(alice, `{"type":"shutdown"}`) // as a client does, so that nobody bounds it
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if err := store.Append([]journal.Entry{{Cursor: r.Cursor() + 1}}); err == nil {
+			t.Error("the store is open after a minute, want it closed")
+		}
+		close(stuck)
+	})
+}
 
-		over := make(chan struct{})
-		end(newPlayer(func(context.Context, contracts.Host, contracts.Work) error { <-over; return nil }), `{"type":"prompt","content":"go"}`, "run")
-		close(over)
+// A run that ends after the session has nowhere to write to, which is no failure.
+func TestRunThatEndsAfterTheSessionWritesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log, stuck := &logged{}, make(chan struct{})
+		r := openRoom(t, hub.Options{Agent: &deadlocked{stuck: stuck}, Log: log.logger()})
+		alice, _ := r.attach(contracts.Attach{Role: contracts.RoleController})
+		r.send(alice, `{"type":"prompt","content":"go"}`)
+		synctest.Wait()
+		if err := r.Close(context.Background()); err == nil || !strings.Contains(err.Error(), "the run") {
+			t.Errorf("got %v, want that the run does not end", err)
+		}
+		close(stuck)
+		synctest.Wait()
+		if text := log.text(); strings.Contains(text, "session failed") {
+			t.Errorf("got %s, want no failure", text)
+		}
 	})
 }

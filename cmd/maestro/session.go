@@ -29,6 +29,7 @@ type sessions struct {
 	settings
 	work     *workspace.Workspace
 	tools    *utility.Shared // what the utilities of all sessions have in common
+	memory   *hub.Memory     // and what they hold together
 	servers  []mcp.Server    // that agents may use
 	observer *observe.Observer
 	identity observe.Identity // of the work that the sessions do, beside what the environment says
@@ -61,7 +62,7 @@ func newSessions(s settings, log *slog.Logger) (*sessions, error) {
 	if err != nil {
 		return nil, errors.Join(err, work.Close())
 	}
-	m := &sessions{settings: s, work: work, tools: utility.NewShared(), servers: servers, observer: observer, log: log}
+	m := &sessions{settings: s, work: work, tools: utility.NewShared(), memory: hub.NewMemory(hub.MemoryOptions{HistoryBytes: s.historyMemory}), servers: servers, observer: observer, log: log}
 	m.kept.folder, m.kept.most = m.scopeDir, 10*defaultKept
 	return m, nil
 }
@@ -142,7 +143,7 @@ func (m *sessions) start(ctx context.Context, key hub.Key, wish hub.Wish) (*hub.
 	h, err := hub.New(hub.Options{
 		SessionID: id, Alive: m.counts, Init: wish.Init, RequireTokens: m.requireTokens(), IdleTTL: m.idleTTL,
 		DrainCancels: m.drainCancels, NoReturn: m.noReturn, Quiet: m.quiet, Restored: m.restored,
-		Cwd: m.work.Root(), GitBranch: m.work.GitBranch(), Agent: a, Store: store, Utilities: tools, Observer: watcher,
+		Cwd: m.work.Root(), GitBranch: m.work.GitBranch(), Agent: a, Store: store, Memory: m.memory, Utilities: tools, Observer: watcher,
 		LoadAttachments: m.attachments, Profile: contracts.Profile(m.profile), Strict: m.strict,
 		LeaseTTL: m.leaseTTL, HeartbeatInterval: m.heartbeat, SubscriptionTTL: m.subscription,
 		HandshakeTimeout: m.limits.handshake, RequestTimeout: timeouts,
