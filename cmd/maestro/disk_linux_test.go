@@ -37,11 +37,11 @@ func TestServerOutlivesAFullDisk(t *testing.T) {
 		accepted(t, c, &contracts.Init{SystemPrompt: &said})
 
 		r.limitFiles(uint64(round) * 41) // some writes are short
-		for ctx := t.Context(); ; {      // until the session has ended
-			if _, err := c.Prompt(ctx, strings.Repeat("a prompt ", 100)); err != nil {
-				r.namesNoPath(err.Error())
-				break
-			}
+		lost := strings.Repeat("lost ", 100)
+		if _, err := c.Send(t.Context(), &contracts.Init{SystemPrompt: &lost}); err == nil {
+			t.Errorf("round %d: got a command accepted that could not be kept", round)
+		} else {
+			r.namesNoPath(err.Error())
 		}
 		_ = c.Close(false)
 		r.until("/readyz", http.StatusServiceUnavailable)

@@ -24,12 +24,10 @@ func TestDamagedSessionIsSetAsideAndRepaired(t *testing.T) {
 	r := serving(t, args...)
 	r.attach(client.WithSession("other", true), client.WithRole(contracts.RoleController))
 	c := r.attach(client.WithRole(contracts.RoleController))
-	said := "be brief"
-	accepted(t, c, &contracts.Init{SystemPrompt: &said})
 	cursor, epoch := uint64(0), connected(t, c).Epoch
-	for range 5 {
-		accepted := strings.Repeat("a prompt ", 10)
-		res, err := c.Prompt(t.Context(), accepted)
+	for i := range 5 {
+		said := strings.Repeat("be brief ", 10+i)
+		res, err := c.Send(t.Context(), &contracts.Init{SystemPrompt: &said})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -68,7 +66,7 @@ func TestDamagedSessionIsSetAsideAndRepaired(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !strings.Contains(string(snap.LastInit), said) {
+	if !strings.Contains(string(snap.LastInit), "be brief") {
 		t.Errorf("got %s, want what was said before the damage", snap.LastInit)
 	}
 	for _, from := range []string{"", epoch} {
