@@ -83,7 +83,7 @@ func (s *settings) registerShared(cmd *cobra.Command) {
 	f.DurationVar(&s.subscription, "subscription-ttl", contracts.DefaultSubscriptionTTL, "how long a lost connection can be resumed")
 	f.StringSliceVar(&s.hosts, "allow-host", nil, "name, beside loopback's, by which clients may reach the server")
 	f.StringSliceVar(&s.origins, "allow-origin", nil, "web origin, beside the server's own, whose pages may attach")
-	f.Int64Var(&s.retainBytes, "retain-bytes", 256<<20, "size of a session's journal")
+	f.Int64Var(&s.retainBytes, "retain-bytes", 256<<20, "size of a session's journal in bytes; it may take twice that while entries come faster than the disk syncs them, and three times the size of the session's state")
 	f.Int64Var(&s.historyMemory, "history-memory", 256<<20, "memory for what all sessions showed last; beyond it, clients that are behind are served from the disk")
 	f.DurationVar(&s.retainAge, "retain-age", 0, "age of a session's journal; 0 keeps everything that fits")
 	f.StringVar(&s.tlsCert, "tls-cert", "", "certificate file (PEM); serves HTTPS")
