@@ -14,13 +14,14 @@
 //   - Written before shown: no follower sees an entry that the store has not
 //     accepted. What a [File] accepted survives the death of the process.
 //   - Cursors are never used twice for something that may have been shown, not
-//     even when the machine has lost entries; the epoch changes then.
+//     even when entries were lost or the directory is a copy; the epoch changes
+//     then.
 //   - A slow or stalled follower costs its cursor and at most the chunk it is
 //     writing. Appending costs the same for one follower as for ten thousand.
 //   - Every bound is stated: the window's in [Options], the store's in
 //     [MemoryOptions] and [FileOptions]. Beyond both there is [ErrGap].
 //   - Damage is reported with its place and never repaired by guessing.
-//     Only what a crash explains is cut off.
+//     Only what a crash explains is cut off. [Repair] keeps what can be read.
 //
 // # What it does not
 //
@@ -29,6 +30,6 @@
 //   - It does not wake anybody: [Options.Wake] is told, and whoever owns the
 //     followers wakes them.
 //   - Without [Store.Sync], entries may be lost with the machine.
-//   - A [File] keeps everything since the newest checkpoint whatever its
-//     bounds say. An owner that writes checkpoints must go on writing them.
+//   - A [File] removes only what a later checkpoint replaces, whatever its
+//     bounds say: its owner must write checkpoints.
 package journal
