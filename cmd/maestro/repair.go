@@ -44,14 +44,7 @@ func repairCommand() *cobra.Command {
 
 // repair repairs the sessions below root that are named, or all.
 func repair(root string, ids []string, out io.Writer) error {
-	checked, failed := 0, false
-	say := func(dir, format string, args ...any) {
-		name, err := filepath.Rel(root, dir)
-		if err != nil {
-			name = dir
-		}
-		fmt.Fprintf(out, "%s: %s\n", name, strings.ReplaceAll(fmt.Sprintf(format, args...), "\n", "; "))
-	}
+	checked, failed := 0, 0
 	err := filepath.WalkDir(root, func(dir string, entry fs.DirEntry, err error) error {
 		name, isSession := strings.CutPrefix(filepath.Base(dir), sessionPrefix)
 		if err != nil || !entry.IsDir() || !isSession || dir == root {
@@ -61,34 +54,42 @@ func repair(root string, ids []string, out io.Writer) error {
 			return fs.SkipDir
 		}
 		checked++
-		damage := journal.Check(dir)
-		switch {
-		case damage == nil:
-			return fs.SkipDir
-		case !errors.Is(damage, journal.ErrCorrupt):
-			failed = true
-			say(dir, "not checked: %v", damage)
-			return fs.SkipDir
+		said, ok := repairJournal(dir)
+		if !ok {
+			failed++
 		}
-		say(dir, "%v", damage)
-		first, last, aside, err := journal.Repair(dir)
-		if err != nil {
-			failed = true
-			say(dir, "not repaired: %v", err)
-			return fs.SkipDir
+		for _, line := range said {
+			if _, err := fmt.Fprintf(out, "%s: %s\n", strings.TrimPrefix(dir, root+string(filepath.Separator)), strings.ReplaceAll(line, "\n", "; ")); err != nil {
+				return err
+			}
 		}
-		say(dir, "repaired with entries %d to %d; the damaged files are in %s", first, last, aside)
 		return fs.SkipDir
 	})
-	if err == nil && checked == 0 && len(ids) > 0 {
-		err = fmt.Errorf("no such session in %s", root)
-	}
-	if err != nil {
+	switch {
+	case err != nil:
 		return err
+	case checked == 0 && len(ids) > 0:
+		return fmt.Errorf("no such session in %s", root)
+	case failed > 0:
+		return fmt.Errorf("%d of %d sessions could not be repaired", failed, checked)
 	}
-	fmt.Fprintf(out, "%d sessions checked in %s\n", checked, root)
-	if failed {
-		return errors.New("not all of them could be repaired")
+	_, err = fmt.Fprintf(out, "%d sessions checked in %s\n", checked, root)
+	return err
+}
+
+// repairJournal checks a journal and repairs it if it is damaged. It returns what
+// there is to say, and whether the journal is sound now.
+func repairJournal(dir string) (said []string, ok bool) {
+	damage := journal.Check(dir)
+	switch {
+	case damage == nil:
+		return nil, true
+	case !errors.Is(damage, journal.ErrCorrupt):
+		return []string{"not checked: " + damage.Error()}, false
 	}
-	return nil
+	first, last, aside, err := journal.Repair(dir)
+	if err != nil {
+		return []string{damage.Error(), "not repaired: " + err.Error()}, false
+	}
+	return []string{damage.Error(), fmt.Sprintf("repaired with entries %d to %d; the damaged files are in %s", first, last, aside)}, true
 }
