@@ -50,6 +50,9 @@ func serve(s settings, in io.Reader, out io.Writer) error {
 	}
 	root := cmp.Or(s.stateDir, defaultStateRoot())
 	m.dir = m.workspaceDir(root)
+	if err := m.migrateScopes(); err != nil {
+		return err
+	}
 	d := &hub.Directory{Open: m.open, Max: s.limits.sessions, Log: log}
 	shelf := &shelf{m, d}
 	n, err := listen(s, root, house{

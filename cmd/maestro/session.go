@@ -219,13 +219,6 @@ func (m *sessions) agentDir(key hub.Key) string {
 // sessionPrefix begins the name of a session's folder.
 const sessionPrefix = "s-"
 
-func (m *sessions) scopeDir(scope string) string {
-	if scope == "" {
-		return m.dir
-	}
-	return filepath.Join(m.dir, "scope-"+url.PathEscape(scope))
-}
-
 func (m *sessions) attachments(paths []string) ([]contracts.Attachment, []string) {
 	files, failures := m.work.Attachments(paths)
 	loaded := make([]contracts.Attachment, len(files))
