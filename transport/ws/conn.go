@@ -21,7 +21,6 @@ type Conn struct {
 	// Static.
 	lib          *websocket.Conn
 	tap          *tap
-	maxFrame     int
 	frameTimeout time.Duration
 
 	// Owned by the goroutine that reads.
@@ -165,7 +164,7 @@ func (c *Conn) read() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.tap.begin(c.frameTimeout, 2*c.maxFrame+64<<10)
+	c.tap.begin(c.frameTimeout)
 	defer c.tap.finish()
 	if kind != websocket.MessageText {
 		return nil, &violation{closeBinary, contracts.CodeBadRequest, "binary frame"}
@@ -181,7 +180,8 @@ func (c *Conn) read() ([]byte, error) {
 }
 
 // fill reads a whole message into c.frame. The buffer grows with what arrives,
-// never with what a header announces.
+// never with what a header announces, of which the scanner knows that it is
+// allowed.
 func (c *Conn) fill(r io.Reader) error {
 	b := *c.frame
 	defer func() { *c.frame = b }()
@@ -189,12 +189,9 @@ func (c *Conn) fill(r io.Reader) error {
 		if len(b) == cap(b) {
 			b = append(b, 0)[:len(b)]
 		}
-		n, err := r.Read(b[len(b):min(cap(b), c.maxFrame+1)])
+		n, err := r.Read(b[len(b):cap(b)])
 		b = b[:len(b)+n]
 		switch {
-		case len(b) > c.maxFrame:
-			return &violation{contracts.CodePayloadTooLarge.CloseCode(), contracts.CodePayloadTooLarge,
-				fmt.Sprintf("frame is larger than %d bytes", c.maxFrame)}
 		case err == io.EOF && c.tap.readErr == io.EOF: // the socket has ended; the library takes it for the message's end
 			return io.ErrUnexpectedEOF
 		case err == io.EOF:
@@ -222,7 +219,7 @@ func (c *Conn) explain(err error) error {
 	switch {
 	case c.tap.isClosing():
 		return net.ErrClosed
-	case errors.Is(err, errFlood):
+	case errors.Is(err, errTooLarge), errors.Is(err, errFlood):
 		c.closeWith(contracts.CodePayloadTooLarge.CloseCode(), contracts.CodePayloadTooLarge)
 	case timedOut(c.tap.readErr):
 		c.closeWith(contracts.CodeTimeout.CloseCode(), contracts.CodeTimeout)

@@ -333,7 +333,7 @@ func (discard) Write(p []byte) (int, error)      { return len(p), nil }
 func (discard) SetWriteDeadline(time.Time) error { return nil }
 
 func TestWriteDoesNotAllocate(t *testing.T) {
-	c := &Conn{tap: newTap(time.Second)}
+	c := &Conn{tap: newTap(time.Second, 1<<20)}
 	c.tap.Conn = discard{}
 	frames := text("hello")
 	if got := testing.AllocsPerRun(100, func() {
@@ -346,7 +346,7 @@ func TestWriteDoesNotAllocate(t *testing.T) {
 }
 
 func BenchmarkWrite(b *testing.B) {
-	c := &Conn{tap: newTap(time.Second)}
+	c := &Conn{tap: newTap(time.Second, 1<<20)}
 	c.tap.Conn = discard{}
 	frames := text("hello")
 	b.ReportAllocs()

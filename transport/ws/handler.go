@@ -170,7 +170,7 @@ func (h *Handler) accept(w http.ResponseWriter, r *http.Request) (*Conn, error) 
 	r = r.WithContext(r.Context())
 	r.Header = r.Header.Clone()
 	r.Header.Set("Sec-WebSocket-Protocol", contracts.Subprotocol)
-	t := newTap(h.opts.WriteTimeout)
+	t := newTap(h.opts.WriteTimeout, h.opts.MaxFrameBytes)
 	lib, err := websocket.Accept(&hijacker{w, t}, r, &websocket.AcceptOptions{
 		Subprotocols:       []string{contracts.Subprotocol},
 		InsecureSkipVerify: true, // Authorize has checked the Origin, with Host and credential in view
@@ -180,8 +180,8 @@ func (h *Handler) accept(w http.ResponseWriter, r *http.Request) (*Conn, error) 
 	if err != nil {
 		return nil, err
 	}
-	lib.SetReadLimit(-1) // ReadFrame enforces it, with our close reason
-	return &Conn{lib: lib, tap: t, maxFrame: h.opts.MaxFrameBytes, frameTimeout: h.opts.FrameTimeout}, nil
+	lib.SetReadLimit(-1) // the tap's scanner enforces it, with our close reason
+	return &Conn{lib: lib, tap: t, frameTimeout: h.opts.FrameTimeout}, nil
 }
 
 // run is a connection's life.

@@ -38,6 +38,10 @@ func TestBrokenFramingEndsTheConnection(t *testing.T) {
 		{"too large", "1009 payload_too_large", mask(finText, long)},
 		{"too large in fragments", "1009 payload_too_large", join(mask(partText, long[:600]), mask(finContinue, long[:600]))},
 		{"header that promises too much", "1009 payload_too_large", join(maskHeader(finText, 1<<62), []byte(long))},
+		{"header that promises the most there is, and nothing else", "1009 payload_too_large", maskHeader(finText, 1<<63-1)},
+		{"header that promises a byte too much, and nothing else", "1009 payload_too_large", maskHeader(finText, 1001)},
+		{"header after a ping that promises too much, and nothing else", "1009 payload_too_large", join(mask(finPing, "x"), maskHeader(finText, 1<<40))},
+		{"header of a fragment that promises too much, and nothing else", "1009 payload_too_large", join(mask(partText, long[:600]), maskHeader(finContinue, 401))},
 		{"negative length", "1002 bad_request", maskHeader(finText, 1<<63)},
 		{"not masked", "1002 bad_request", unmask(finText, "x")},
 		{"ping that is not masked", "1002 bad_request", unmask(finPing, "x")},
@@ -51,6 +55,7 @@ func TestBrokenFramingEndsTheConnection(t *testing.T) {
 		{"fragmented ping", "1002 bad_request", mask(0x09, "x")},
 		{"long ping", "1002 bad_request", mask(finPing, strings.Repeat("x", 126))},
 		{"close with half a code", "1002 bad_request", mask(finClose, "\x03")},
+		{"close with a reason that is not UTF-8", "1007 bad_request", mask(finClose, "\x03\xe8a\xff")},
 		{"close with a code that must not be sent", "1002 bad_request", mask(finClose, "\x03\xed")},
 		{"garbage", "1002 bad_request", []byte("GET / HTTP/1.1\r\n\r\n")},
 	} {
