@@ -191,7 +191,7 @@ func (r *hostedSession) house() house {
 			return id.Ready, id.Draining
 		},
 		fence: r.runner, runner: r.runner,
-		public: r.sessions.observer.Handler(), audit: r.sessions.observer.Routes,
+		observer: r.sessions.observer,
 	}
 }
 

@@ -23,6 +23,12 @@ func (m *sessions) scopeDir(scope string) string {
 	return filepath.Join(m.dir, scopePrefix+url.PathEscape(scope))
 }
 
+// keepBelow keeps the sessions of the workspace below a directory.
+func (m *sessions) keepBelow(root string) error {
+	m.dir = m.workspaceDir(root)
+	return m.migrateScopes()
+}
+
 // migrateScopes renames the folders of scopes that earlier versions named in
 // another way. A folder that several principals shared is set aside: it belongs
 // to none of their current scopes. What cannot be renamed is logged and stays.

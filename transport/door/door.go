@@ -1,11 +1,18 @@
-// Package door counts the connections of all transports of a process, and shuts
-// them all.
+// Package door bounds what the clients of a process take up: connections,
+// requests under way and the memory of messages that are not complete. It also
+// ends all of it.
+//
+// There are bounds for all clients together, for one principal, and for one
+// address. A part of each is reserved for principals that are not confined to a
+// session or to viewing, so that the holders of shares cannot lock out those who
+// made them.
 package door
 
 import (
 	"cmp"
 	"context"
 	"sync"
+	"time"
 
 	"github.com/seed-028515a8/maestro/contracts"
 )
@@ -21,97 +28,199 @@ type Conn interface {
 // GoingAway is why connections end when their door is shut.
 var GoingAway = &contracts.Error{Code: contracts.CodeGoingAway, Message: "the server is going away"}
 
-var errOverloaded = &contracts.Error{Code: contracts.CodeOverloaded, Message: "too many connections"}
+// Options configures [New]. The zero value of each field is the default named
+// beside it. The owner of the server has no bounds of its own, but those of all.
+type Options struct {
+	Connections          int // 16,384 sockets and streams; as many TCP connections beside them
+	PrincipalConnections int // of these, for one principal; half of them
+	AddressConnections   int // TCP connections of one address that wait for a request; a quarter
+	Unfinished           int // 32 MiB for messages that are not complete
+	PrincipalUnfinished  int // of this, for one principal; a quarter of it
 
-// A Door lets connections in, up to a number. It is safe for concurrent use.
-type Door struct {
-	// Static after New.
-	max  int
-	ctx  context.Context // ends in Close
-	stop context.CancelFunc
-	wg   sync.WaitGroup // one for each place
-
-	mu     sync.Mutex
-	closed bool
-	taken  int               // places: connections, and requests on their way to be one
-	conns  map[Conn]struct{} // at most taken
+	// WriteTimeout is for a client to take a part of an answer over HTTP;
+	// [contracts.DefaultWriteTimeout]. It is of use to [Door.Guard] only.
+	WriteTimeout time.Duration
 }
 
-// New returns a door for max connections at a time; zero means 16,384.
-func New(max int) *Door {
+// A Door lets clients in, within bounds. It is safe for concurrent use.
+type Door struct {
+	// Static after New.
+	opts Options
+	ctx  context.Context // ends in Close
+	stop context.CancelFunc
+	wg   sync.WaitGroup // one for each place, and for each request under way
+
+	mu         sync.Mutex
+	closed     bool
+	conns      map[Conn]struct{} // at most places.taken
+	places     quota             // sockets and streams, and those on their way to be one
+	requests   quota             // under way, of known principals
+	unfinished quota             // bytes
+	lobby      lobby
+}
+
+// New returns a door.
+func New(opts Options) *Door {
+	opts.Connections = cmp.Or(max(opts.Connections, 0), 16384)
+	opts.PrincipalConnections = cmp.Or(max(opts.PrincipalConnections, 0), (opts.Connections+1)/2)
+	opts.AddressConnections = cmp.Or(max(opts.AddressConnections, 0), (opts.Connections+3)/4)
+	opts.Unfinished = cmp.Or(max(opts.Unfinished, 0), 32<<20)
+	opts.PrincipalUnfinished = cmp.Or(max(opts.PrincipalUnfinished, 0), opts.Unfinished/4)
+	opts.WriteTimeout = cmp.Or(max(opts.WriteTimeout, 0), contracts.DefaultWriteTimeout)
+	reserved := (opts.Connections + 15) / 16
 	ctx, stop := context.WithCancel(context.Background())
-	return &Door{max: cmp.Or(max, 16384), ctx: ctx, stop: stop, conns: map[Conn]struct{}{}}
+	return &Door{
+		opts: opts, ctx: ctx, stop: stop, conns: map[Conn]struct{}{},
+		places:     newQuota(opts.Connections, opts.PrincipalConnections, reserved, "connections"),
+		requests:   newQuota(opts.Connections, opts.PrincipalConnections, reserved, "requests"),
+		unfinished: newQuota(opts.Unfinished, opts.PrincipalUnfinished, opts.Unfinished/4, "unfinished messages"),
+		lobby:      newLobby(opts.Connections, opts.AddressConnections),
+	}
 }
 
 // Context ends when the door is shut.
 func (d *Door) Context() context.Context { return d.ctx }
 
-// Admit reserves a place, which Leave gives back. It refuses with overloaded,
-// or going_away once the door is shut.
-func (d *Door) Admit() error {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	switch {
-	case d.closed:
-		return GoingAway
-	case d.taken >= d.max:
-		return errOverloaded
-	}
-	d.taken++
-	d.wg.Add(1)
-	return nil
+// A Place is what one connection or request takes up. Its methods but Enter may
+// be called on nil, which has no bounds.
+type Place struct {
+	// Static.
+	door *Door
+	by   contracts.Principal
+	of   *quota
+
+	conn Conn // guarded by the door's lock: what took the place
+	held int  // bytes of the unfinished message; owned by who reads it
 }
 
-// Enter puts c in a place that was reserved. A door that has been shut meanwhile
-// ends the connection at once.
-func (d *Door) Enter(c Conn) {
+// Admit reserves a place for a socket or stream, which Leave gives back. It
+// refuses with overloaded, with rate_limited beyond the bound of the principal,
+// or with going_away once the door is shut.
+func (d *Door) Admit(p contracts.Principal) (*Place, error) { return d.take(&d.places, p) }
+
+func (d *Door) take(of *quota, p contracts.Principal) (*Place, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if d.closed {
+		return nil, GoingAway
+	}
+	if err := of.take(p, 1); err != nil {
+		return nil, err
+	}
+	d.wg.Add(1)
+	return &Place{door: d, by: p, of: of}, nil
+}
+
+// Enter puts c in the place. A door that has been shut meanwhile ends the
+// connection at once.
+func (p *Place) Enter(c Conn) {
+	d := p.door
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	p.conn = c
 	d.conns[c] = struct{}{}
 	if d.closed {
 		c.Close(GoingAway)
 	}
 }
 
-// Leave gives a place back; c is nil if no connection took it.
-func (d *Door) Leave(c Conn) {
+// Leave gives the place back, with the connection that is in it.
+func (p *Place) Leave() {
+	if p == nil {
+		return
+	}
+	p.Release()
+	d := p.door
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if c != nil {
-		delete(d.conns, c)
-	}
-	d.taken--
+	delete(d.conns, p.conn)
+	p.of.give(p.by, 1)
 	d.wg.Done()
 }
 
-// Taken returns how many places are taken.
-func (d *Door) Taken() int {
+// freeBytes is what a message may have without being counted: nearly all are
+// shorter, and are not refused because others fill the memory up.
+const freeBytes = 4 << 10
+
+// Grow returns b, what there is of a message of at most most bytes, with room
+// for more. It counts the room, until Release, and refuses what would be too
+// much.
+func (p *Place) Grow(b []byte, most int) ([]byte, error) {
+	room := max(2*cap(b), freeBytes, len(b)+1)
+	if room >= most {
+		room = max(most+1, len(b)+1) // one more, to see that there is no more
+	}
+	if p == nil || room <= freeBytes {
+		return append(make([]byte, 0, room), b...), nil
+	}
+	d := p.door
 	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.taken
+	err := d.unfinished.take(p.by, room)
+	d.mu.Unlock()
+	if err != nil {
+		return b, err
+	}
+	b = append(make([]byte, 0, room), b...)
+	p.Release()
+	p.held = room
+	return b, nil
 }
 
-// Len returns how many connections there are, those being closed included.
-func (d *Door) Len() int {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return len(d.conns)
+// Release says that the memory of the message is free.
+func (p *Place) Release() {
+	if p == nil || p.held == 0 {
+		return
+	}
+	p.door.mu.Lock()
+	defer p.door.mu.Unlock()
+	p.door.unfinished.give(p.by, p.held)
+	p.held = 0
 }
 
-// Close refuses new connections, ends all others and waits until they have
-// ended. If ctx ends first, it cuts them off and returns ctx's error without
-// waiting any longer.
+// Counts says what is taken up, and what was refused so far.
+type Counts struct {
+	Places     int // of sockets and streams
+	Conns      int // sockets and streams, those being closed included
+	Requests   int // of known principals, under way
+	Waiting    int // TCP connections without such a request
+	Unfinished int // bytes
+
+	Connections, Messages Refused // places and requests; room for messages
+	Evicted               uint64  // waiting connections that were closed for others
+}
+
+// Refused says how often something was refused, because of the bounds of all
+// and because of that of one principal.
+type Refused struct{ Full, Excess uint64 }
+
+// Counts returns what is taken up now.
+func (d *Door) Counts() Counts {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return Counts{
+		Places: d.places.taken, Conns: len(d.conns), Requests: d.requests.taken,
+		Waiting: d.lobby.waiting.Len(), Unfinished: d.unfinished.taken, Evicted: d.lobby.evicted,
+		Connections: Refused{d.places.refused[0] + d.requests.refused[0], d.places.refused[1] + d.requests.refused[1]},
+		Messages:    Refused{d.unfinished.refused[0], d.unfinished.refused[1]},
+	}
+}
+
+// Close refuses new connections and requests, ends all connections and waits
+// until they have ended and the requests are answered. Connections without a
+// request are cut at once, and requests whose body has not come whole are
+// refused. If ctx ends first, Close cuts all connections off and returns ctx's
+// error without waiting any longer.
 func (d *Door) Close(ctx context.Context) error {
 	d.mu.Lock()
 	d.closed = true
 	for c := range d.conns {
 		c.Close(GoingAway)
 	}
+	d.lobby.close()
 	d.mu.Unlock()
 	d.stop()
-
 	ended := make(chan struct{})
-	go func() { // ends when the last connection has
+	go func() { // ends when the last connection and request has
 		d.wg.Wait()
 		close(ended)
 	}()

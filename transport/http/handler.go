@@ -1,14 +1,14 @@
 package http
 
 import (
+	"bytes"
 	"cmp"
 	"errors"
-	"io"
 	"net/http"
-	"strings"
 	"time"
 
 	"github.com/seed-028515a8/maestro/contracts"
+	"github.com/seed-028515a8/maestro/transport/door"
 	"github.com/seed-028515a8/maestro/transport/httperr"
 	"github.com/seed-028515a8/maestro/transport/rates"
 )
@@ -170,19 +170,9 @@ func (h *Handler) body(w http.ResponseWriter, r *http.Request, into any, mayBeEm
 // read reads a request's body. More than is allowed is refused by its announced
 // length, or once that much has come; the client gets to read why (A75).
 func (h *Handler) read(w http.ResponseWriter, r *http.Request) ([]byte, error) {
-	tooLarge := &contracts.Error{Code: contracts.CodePayloadTooLarge, Message: "Payload too large"}
-	if r.ContentLength > int64(h.opts.MaxBodyBytes) {
-		return nil, tooLarge
-	}
-	text, err := io.ReadAll(http.MaxBytesReader(w, r.Body, int64(h.opts.MaxBodyBytes)))
-	if _, large := errors.AsType[*http.MaxBytesError](err); large {
-		return nil, tooLarge
-	}
-	if err != nil {
-		return nil, badRequest("the body could not be read")
-	}
-	if strings.TrimSpace(string(text)) == "" {
-		return nil, nil
+	text, err := door.ReadBody(w, r, h.opts.MaxBodyBytes)
+	if err != nil || len(bytes.TrimSpace(text)) == 0 {
+		return nil, err
 	}
 	return text, nil
 }

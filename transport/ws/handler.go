@@ -31,8 +31,10 @@ type Options struct {
 	// dropped without a word if the upgrade fails.
 	Open func(ctx context.Context, att contracts.Attach) (Session, error)
 
-	// Door counts the connections, usually with those of other transports. Nil
-	// means one of the handler's own. Beyond its bound, 503 before the upgrade.
+	// Door counts the connections and the bytes of unfinished messages, usually
+	// with those of other transports. Nil means one of the handler's own. Beyond
+	// the bounds of connections, 503 or 429 before the upgrade; beyond those of
+	// bytes, 1013 or 4429.
 	Door *door.Door
 
 	// Rates limits how fast one principal may attach, likewise. Beyond, 429.
@@ -74,7 +76,7 @@ func New(opts Options) (*Handler, error) {
 	opts.FrameTimeout = cmp.Or(max(opts.FrameTimeout, 0), 30*time.Second)
 	opts.Log = cmp.Or(opts.Log, slog.New(slog.DiscardHandler))
 	if opts.Door == nil {
-		opts.Door = door.New(0)
+		opts.Door = door.New(door.Options{})
 	}
 	if opts.Rates == nil {
 		opts.Rates = rates.New(rates.Options{})
@@ -100,11 +102,11 @@ func (h *Handler) attach(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	if err := h.opts.Door.Admit(); err != nil {
+	place, err := h.opts.Door.Admit(att.Principal)
+	if err != nil {
 		return err
 	}
-	leave := h.opts.Door.Leave // unless a connection takes the place over
-	defer func() { leave(nil) }()
+	defer func() { place.Leave() }() // unless a connection takes the place over
 	session, err := h.opts.Open(r.Context(), att)
 	if err != nil {
 		return err
@@ -114,8 +116,8 @@ func (h *Handler) attach(w http.ResponseWriter, r *http.Request) error {
 		h.opts.Log.Debug("upgrade failed", "error", err) // the library has answered
 		return nil
 	}
-	leave = func(door.Conn) {}
-	// Ends with the connection; Close waits for it.
+	conn.place, place = place, nil
+	// Ends with the connection; Door.Close waits for it.
 	go h.run(conn, session, att.SessionID, att.Principal.ID)
 	return nil
 }
@@ -186,8 +188,8 @@ func (h *Handler) accept(w http.ResponseWriter, r *http.Request) (*Conn, error) 
 
 // run is a connection's life.
 func (h *Handler) run(c *Conn, s Session, session, principal string) {
-	defer h.opts.Door.Leave(c)
-	h.opts.Door.Enter(c)
+	defer c.place.Leave()
+	c.place.Enter(c)
 	err := h.serve(c, s)
 	h.report(c, session, principal, err)
 	c.Close(reason(err))

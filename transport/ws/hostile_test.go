@@ -3,11 +3,15 @@ package ws
 import (
 	"bytes"
 	"io"
+	"net/http"
 	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/seed-028515a8/maestro/contracts"
+	"github.com/seed-028515a8/maestro/transport/door"
 )
 
 const (
@@ -152,6 +156,51 @@ func TestEndlessFragmentsAreCutOff(t *testing.T) {
 			receive(t, sent)
 		})
 	}
+}
+
+// TestUnfinishedMessagesAreBounded sends messages without their ends.
+func TestUnfinishedMessagesAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := door.New(door.Options{Unfinished: 1 << 20, PrincipalUnfinished: 512 << 10})
+		s := newServer(t, true, Options{Door: d, Authorize: func(r *http.Request) (contracts.Principal, error) {
+			return contracts.Principal{ID: "share_" + r.Header.Get("Who"), SessionID: "main"}, nil
+		}})
+		begin := func(who string) *raw {
+			p := s.rawAs("Who: " + who + "\r\n")
+			<-s.conns
+			whole := mask(finText, strings.Repeat("x", 200<<10))
+			go p.trySend(whole[:len(whole)-1]) // ends with the connection
+			synctest.Wait()
+			return p
+		}
+		first := begin("a") // 256 KiB
+		if got := d.Counts().Unfinished; got != 256<<10 {
+			t.Errorf("got %d bytes counted, want %d", got, 256<<10)
+		}
+		if got := begin("a").closed(); got != "4429 rate_limited" {
+			t.Errorf("the same principal: got %q, want 4429", got)
+		}
+		<-s.read
+		begin("b")
+		if got := begin("c").closed(); got != "1013 overloaded" {
+			t.Errorf("a third one: got %q, want 1013", got)
+		}
+		<-s.read
+		p := s.rawAs("Who: c\r\n")
+		<-s.conns
+		p.send(mask(finText, "short"))
+		if got := <-s.read; got.text != "short" {
+			t.Errorf("a short message: got %+v, want it", got)
+		}
+		first.send(mask(finText, "x")[len(mask(finText, "")):]) // the last byte
+		if got := <-s.read; got.err != nil || len(got.text) != 200<<10 {
+			t.Errorf("the rest of the first: got %d bytes, %v, want all of it", len(got.text), got.err)
+		}
+		synctest.Wait()
+		if got := d.Counts().Unfinished; got != 256<<10 { // that of b
+			t.Errorf("got %d bytes counted, want %d", got, 256<<10)
+		}
+	})
 }
 
 func TestMessageThatDripsTimesOut(t *testing.T) {
