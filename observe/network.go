@@ -11,6 +11,7 @@ type Network struct {
 
 	Connections, Messages Refusals
 	Evicted               uint64 // waiting connections that were closed for others
+	NoDescriptors         uint64 // times that no connection could be accepted for want of one
 }
 
 // Refusals are those because of the bounds of all clients, and because of that
@@ -28,7 +29,7 @@ type traffic struct {
 	read func() Network
 
 	waiting, requests, unfinished *prometheus.Desc
-	limited, evicted              *prometheus.Desc
+	limited, evicted, descriptors *prometheus.Desc
 }
 
 func newTraffic(read func() Network) *traffic {
@@ -36,12 +37,13 @@ func newTraffic(read func() Network) *traffic {
 		return prometheus.NewDesc("maestro_"+name, help, labels, nil)
 	}
 	return &traffic{
-		read:       read,
-		waiting:    desc("waiting_connections", "TCP connections without a request of a known principal."),
-		requests:   desc("requests_in_flight", "Requests of known principals that are being answered."),
-		unfinished: desc("unfinished_bytes", "Memory of messages and bodies that are not complete."),
-		limited:    desc("limited_total", "What was refused because of a bound of all clients or of one principal.", "what", "bound"),
-		evicted:    desc("evicted_connections_total", "Waiting TCP connections that were closed because there were too many."),
+		read:        read,
+		waiting:     desc("waiting_connections", "TCP connections without a request of a known principal."),
+		requests:    desc("requests_in_flight", "Requests of known principals that are being answered."),
+		unfinished:  desc("unfinished_bytes", "Memory of messages and bodies that are not complete."),
+		limited:     desc("limited_total", "What was refused because of a bound of all clients or of one principal.", "what", "bound"),
+		evicted:     desc("evicted_connections_total", "Waiting TCP connections that were closed because there were too many."),
+		descriptors: desc("accept_failures_total", "Times that no connection could be accepted for want of descriptors."),
 	}
 }
 
@@ -65,4 +67,5 @@ func (t *traffic) Collect(out chan<- prometheus.Metric) {
 		counter(t.limited, refused.Principal, what, "principal")
 	}
 	counter(t.evicted, n.Evicted)
+	counter(t.descriptors, n.NoDescriptors)
 }

@@ -85,6 +85,7 @@ func TestShareHoldersCannotTakeTheServerDown(t *testing.T) {
 		`maestro_unfinished_bytes`:                                   0,
 		`maestro_requests_in_flight`:                                 1, // this one
 		`maestro_waiting_connections`:                                0,
+		`maestro_accept_failures_total`:                              0,
 	} {
 		if got, ok := v.metric(t, metric); !ok || got < least {
 			t.Errorf("%s: got %v, %v, want at least %v", metric, got, ok, least)

@@ -13,6 +13,8 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/seed-028515a8/maestro/contracts"
@@ -32,10 +34,11 @@ type network struct {
 	ln      net.Listener
 	server  *http.Server
 	door    *door.Door
-	scheme  string       // http or https
-	token   string       // path of the token file; empty with authentication off
-	control string       // path of the control token's file; empty if there is none
-	debug   *http.Server // profiles, on a listener of their own; nil unless asked for
+	scheme  string        // http or https
+	token   string        // path of the token file; empty with authentication off
+	control string        // path of the control token's file; empty if there is none
+	debug   *http.Server  // profiles, on a listener of their own; nil unless asked for
+	failed  atomic.Uint64 // times that accepting failed for want of descriptors
 	done    chan struct{}
 }
 
@@ -92,17 +95,41 @@ func (n *network) accept(log *slog.Logger) {
 		if n.scheme == "https" {
 			serve = func(ln net.Listener) error { return n.server.ServeTLS(ln, "", "") }
 		}
-		if err := serve(n.ln); !errors.Is(err, http.ErrServerClosed) {
+		if err := serve(&acceptor{network: n, Listener: n.ln, log: log}); !errors.Is(err, http.ErrServerClosed) {
 			log.Error("listener failed", "err", err)
 		}
 	}()
+}
+
+// An acceptor accepts connections. When the process runs out of descriptors it
+// closes a connection on which nobody has asked anything, so that others get in,
+// and logs it.
+type acceptor struct {
+	*network
+	net.Listener
+	log  *slog.Logger
+	said time.Time // when it was last logged
+}
+
+// Accept implements [net.Listener]. The server calls it again after a pause.
+func (a *acceptor) Accept() (net.Conn, error) {
+	conn, err := a.Listener.Accept()
+	if errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) {
+		a.failed.Add(1)
+		a.door.MakeRoom()
+		if time.Since(a.said) > refusalSpan {
+			a.said = time.Now()
+			a.log.Error("connections cannot be accepted: raise the limit of open files, or lower --max-connections", "err", err)
+		}
+	}
+	return conn, err
 }
 
 // counts returns the network's part of the metrics.
 func (n *network) counts() observe.Network {
 	c := n.door.Counts()
 	return observe.Network{
-		Waiting: c.Waiting, Requests: c.Requests, Unfinished: c.Unfinished, Evicted: c.Evicted,
+		Waiting: c.Waiting, Requests: c.Requests, Unfinished: c.Unfinished, Evicted: c.Evicted, NoDescriptors: n.failed.Load(),
 		Connections: observe.Refusals{All: c.Connections.Full, Principal: c.Connections.Excess},
 		Messages:    observe.Refusals{All: c.Messages.Full, Principal: c.Messages.Excess},
 	}
@@ -112,10 +139,11 @@ func (n *network) open(s settings, root string, h house, log *slog.Logger) error
 	if s.auth == "off" && !isLoopback(n.ln.Addr()) {
 		return errOpenDoor(n.ln.Addr().String())
 	}
+	refusals := &refusalLog{log: log, now: time.Now}
 	n.door = door.New(door.Options{
 		Connections: s.limits.connections, PrincipalConnections: s.limits.principalConnections,
 		AddressConnections: s.limits.addressConnections, Unfinished: s.limits.unfinished,
-		PrincipalUnfinished: s.limits.principalUnfinished, WriteTimeout: s.limits.write,
+		PrincipalUnfinished: s.limits.principalUnfinished, WriteTimeout: s.limits.write, Refused: refusals.request,
 	})
 	limiter := rates.New(rates.Options{
 		AttachRate: s.limits.attachRate, AttachBurst: s.limits.attachBurst,
@@ -128,7 +156,7 @@ func (n *network) open(s settings, root string, h house, log *slog.Logger) error
 	if h.admit != nil {
 		h.admit(g.Alive)
 	}
-	mux, err := n.routes(s, g, h, limiter, log)
+	mux, err := n.routes(s, g, h, limiter, refusals, log)
 	if err != nil {
 		return err
 	}
@@ -223,7 +251,7 @@ func (n *network) gate(s settings, root string, h house, limiter *rates.Rates, l
 }
 
 // routes puts everything that is served on one mux.
-func (n *network) routes(s settings, g *gate.Gate, h house, limiter *rates.Rates, log *slog.Logger) (*http.ServeMux, error) {
+func (n *network) routes(s settings, g *gate.Gate, h house, limiter *rates.Rates, refusals *refusalLog, log *slog.Logger) (*http.ServeMux, error) {
 	sockets, err := ws.New(ws.Options{
 		Authorize: func(r *http.Request) (contracts.Principal, error) {
 			p, err := g.Authorize(r)
@@ -240,7 +268,7 @@ func (n *network) routes(s settings, g *gate.Gate, h house, limiter *rates.Rates
 			}
 			return &visit{session, att}, session.Admit(att)
 		},
-		MaxFrameBytes: s.limits.frameBytes, WriteTimeout: s.limits.write, Log: log,
+		MaxFrameBytes: s.limits.frameBytes, WriteTimeout: s.limits.write, Refused: refusals.attachment, Log: log,
 	})
 	if err != nil {
 		return nil, err

@@ -11,6 +11,7 @@ package door
 import (
 	"cmp"
 	"context"
+	"net/http"
 	"sync"
 	"time"
 
@@ -40,6 +41,10 @@ type Options struct {
 	// WriteTimeout is for a client to take a part of an answer over HTTP;
 	// [contracts.DefaultWriteTimeout]. It is of use to [Door.Guard] only.
 	WriteTimeout time.Duration
+
+	// Refused is told of each refusal of a request that came through Guard; nil
+	// tells nobody.
+	Refused func(*http.Request, *contracts.Error)
 }
 
 // A Door lets clients in, within bounds. It is safe for concurrent use.
@@ -192,6 +197,14 @@ type Counts struct {
 // Refused says how often something was refused, because of the bounds of all
 // and because of that of one principal.
 type Refused struct{ Full, Excess uint64 }
+
+// MakeRoom closes the TCP connection that has waited longest for a request, for
+// want of descriptors.
+func (d *Door) MakeRoom() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.lobby.evictOldest()
+}
 
 // Counts returns what is taken up now.
 func (d *Door) Counts() Counts {

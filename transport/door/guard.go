@@ -32,7 +32,7 @@ func (d *Door) Guard(s *http.Server) {
 			r.Body = &body{r.Body, q}
 			q.unread = r.ProtoMajor == 1
 		}
-		next.ServeHTTP(&answer{w, q}, r)
+		next.ServeHTTP(&answer{w, q, r}, r)
 	})
 }
 
@@ -145,6 +145,14 @@ const answerPart = 256 << 10
 type answer struct {
 	http.ResponseWriter
 	of *request
+	r  *http.Request
+}
+
+// Refused implements [httperr.Listener].
+func (a *answer) Refused(refusal *contracts.Error) {
+	if refused := a.of.door.opts.Refused; refused != nil {
+		refused(a.r, refusal)
+	}
 }
 
 // Unwrap is for [http.ResponseController].

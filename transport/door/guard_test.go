@@ -214,6 +214,10 @@ func TestWhoHasWaitedLongestGoes(t *testing.T) {
 		if got := busy.ask("x").answer(); got != "200" {
 			t.Errorf("the request under way: got %s, want 200", got)
 		}
+		h.door.MakeRoom()
+		if got := h.door.Counts(); got.Evicted != 6 {
+			t.Errorf("without descriptors: got %+v, want 6 evicted", got)
+		}
 	})
 }
 

@@ -44,6 +44,10 @@ type Options struct {
 	WriteTimeout  time.Duration // for the peer to take a write; contracts.DefaultWriteTimeout
 	FrameTimeout  time.Duration // from a message's first byte to its last; 30 s; beyond, 4408
 
+	// Refused is told of each connection that was refused after the upgrade; nil
+	// tells nobody.
+	Refused func(session, principal string, refusal *contracts.Error)
+
 	Log *slog.Logger // discards
 }
 
@@ -201,7 +205,11 @@ func (h *Handler) run(c *Conn, s Session, session, principal string) {
 //
 //go:noinline
 func (h *Handler) report(c *Conn, session, principal string, err error) {
-	if err != nil && c.healthy() {
+	refusal, refused := errors.AsType[*contracts.Error](err)
+	if refused && h.opts.Refused != nil {
+		h.opts.Refused(session, principal, refusal)
+	}
+	if err != nil && !refused && c.healthy() {
 		h.opts.Log.Error("serving a WebSocket failed", "session", session, "principal", principal, "error", err)
 	} else {
 		h.opts.Log.Debug("WebSocket ended", "session", session, "principal", principal, "error", err)
