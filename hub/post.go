@@ -277,6 +277,9 @@ func (h *Hub) mayReceive(s *state) error {
 // speaker finds the connection that a message comes from. A viewer, or who says
 // to be one, sends nothing, not even hello (A37 to A39).
 func (h *Hub) speaker(s *state, by contracts.Caller) (*connection, error) {
+	if by.Role == contracts.RoleViewer || by.Principal.Role == contracts.RoleViewer {
+		return nil, errViewerSends
+	}
 	if sub := s.subs[by.SubscriptionID]; by.SubscriptionID != "" && (sub == nil || sub.conn.principal.ID != by.Principal.ID) {
 		return nil, errNoSubscription
 	}
@@ -287,11 +290,13 @@ func (h *Hub) speaker(s *state, by contracts.Caller) (*connection, error) {
 		}
 		return nil, err
 	}
-	if by.Role == contracts.RoleViewer || c.role == contracts.RoleViewer || by.Principal.Role == contracts.RoleViewer {
-		return nil, &contracts.Error{Code: contracts.CodeAccessDenied, Message: "Viewer headless connections cannot send messages"}
+	if c.role == contracts.RoleViewer {
+		return nil, errViewerSends
 	}
 	return c, nil
 }
+
+var errViewerSends = &contracts.Error{Code: contracts.CodeAccessDenied, Message: "Viewer headless connections cannot send messages"}
 
 // mayUse admits a utility command.
 func (h *Hub) mayUse(s *state, c *connection, cmd contracts.Command, from origin) error {
