@@ -23,6 +23,10 @@ func (p Principal) Confined() bool { return p.SessionID != "" || p.Role == RoleV
 // Owner reports whether p is the owner of the server.
 func (p Principal) Owner() bool { return p.Scope == "" && !p.Confined() }
 
+// HeaderConnectionToken is the HTTP header that carries a connection's secret: in
+// the answer that makes the connection, and in every request about it.
+const HeaderConnectionToken = "X-Maestro-Headless-Connection-Token"
+
 // A Takeover says what attaching as controller does to a lease held elsewhere.
 type Takeover string
 

@@ -280,14 +280,13 @@ func (h *Hub) speaker(s *state, by contracts.Caller) (*connection, error) {
 	if by.Role == contracts.RoleViewer || by.Principal.Role == contracts.RoleViewer {
 		return nil, errViewerSends
 	}
-	if sub := s.subs[by.SubscriptionID]; by.SubscriptionID != "" && (sub == nil || sub.conn.principal.ID != by.Principal.ID) {
-		return nil, errNoSubscription
+	if sub := s.subs[by.SubscriptionID]; by.SubscriptionID != "" && (sub == nil || sub.conn.principal.ID != by.Principal.ID || by.ConnectionID == "") {
+		if _, err := h.ownedSubscription(s, by.SubscriptionID, by); err != nil {
+			return nil, err
+		}
 	}
 	c, _, err := h.identify(s, by)
 	if err != nil {
-		if by.SubscriptionID != "" && by.ConnectionID == "" {
-			return nil, errNoSubscription
-		}
 		return nil, err
 	}
 	if c.role == contracts.RoleViewer {

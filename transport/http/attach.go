@@ -73,7 +73,7 @@ func (h *Handler) want(r *http.Request, c *call, req *contracts.AttachRequest, c
 func tell(w http.ResponseWriter, s Session, token string) {
 	w.Header().Set(headerEpoch, s.Epoch())
 	if token != "" {
-		w.Header().Set(headerToken, token)
+		w.Header().Set(contracts.HeaderConnectionToken, token)
 	}
 }
 

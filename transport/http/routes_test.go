@@ -103,7 +103,7 @@ func TestSecretAndEpochAreInTheHeader(t *testing.T) {
 			h.session.token = token
 			header := h.ask(r.method, r.path, r.body).Header()
 			makes := r.reaches == "Connect" || r.reaches == "Subscribe"
-			if got := header.Get(headerToken); makes && got != token || !makes && got != "" {
+			if got := header.Get(contracts.HeaderConnectionToken); makes && got != token || !makes && got != "" {
 				t.Errorf("%s: got the secret %q, want %q from those alone that make connections", r.path, got, token)
 			}
 			if got := header.Get(headerEpoch); (makes || r.reaches == "State") != (got == epoch) {
@@ -260,7 +260,7 @@ func TestWhatTheSessionRefusesIsTheAnswer(t *testing.T) {
 			if status := code.HTTPStatus(); (status == 429 || status == 503) != (e.Header().Get("Retry-After") != "") {
 				t.Errorf("%s: got Retry-After %q with %d", e.what, e.Header().Get("Retry-After"), status)
 			}
-			if e.Header().Get(headerToken) != "" {
+			if e.Header().Get(contracts.HeaderConnectionToken) != "" {
 				t.Errorf("%s: got a secret with a refusal", e.what)
 			}
 		}
