@@ -197,6 +197,7 @@ type state struct {
 	idle       list.List                // of *connection without subscriptions, the next to expire first
 	former     []former                 // oldest first; at most formerMost
 	run        *run                     // nil when idle
+	hold       <-chan struct{}          // a run that begins in this update waits for it; nil: it starts at once
 	answered   []answered               // oldest first; at most Options.MaxPending, which were open at the start
 	cut        *run                     // a run that the previous process did not end
 	lastInit   *contracts.Init

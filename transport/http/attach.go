@@ -2,6 +2,7 @@ package http
 
 import (
 	"net/http"
+	"strconv"
 	"strings"
 
 	"github.com/seed-028515a8/maestro/contracts"
@@ -221,10 +222,9 @@ func (h *Handler) send(w http.ResponseWriter, r *http.Request, c *call) error {
 	if err != nil {
 		return err
 	}
-	got, err := s.Send(text, key, c.by)
-	if err != nil {
-		return err
-	}
-	send(w, http.StatusOK, got)
-	return nil
+	return s.Post(text, key, c.by, func(answer []byte) {
+		w.Header().Set("Content-Length", strconv.Itoa(len(answer))) // or it would be sent in chunks
+		send(w, http.StatusOK, answer)
+		_ = http.NewResponseController(w).Flush() // a client that has gone asks again
+	})
 }

@@ -37,8 +37,8 @@ var routes = []route{
 	{sessionPath + "/subscribe", "POST", "OPTIONS, POST", `{}`, "Subscribe", true},
 	{sessionPath + "/unsubscribe", "POST", "OPTIONS, POST", `{"subscriptionId":"sub_1"}`, "Unsubscribe", false},
 	{sessionPath + "/events", "GET", "GET, HEAD, OPTIONS", "", "Stream", true},
-	{sessionPath + "/messages", "POST", "OPTIONS, POST", `{"type":"interrupt"}`, "Send", false},
-	{sessionPath + "/message", "POST", "OPTIONS, POST", `{"type":"interrupt"}`, "Send", false},
+	{sessionPath + "/messages", "POST", "OPTIONS, POST", `{"type":"interrupt"}`, "Post", false},
+	{sessionPath + "/message", "POST", "OPTIONS, POST", `{"type":"interrupt"}`, "Post", false},
 	{sessionPath + "/heartbeat", "POST", "OPTIONS, POST", "", "Heartbeat", false},
 	{sessionPath + "/disconnect", "POST", "OPTIONS, POST", "", "Disconnect", false},
 }
