@@ -222,6 +222,7 @@ type state struct {
 	asleep        bool          // suspended, to go on in another hub
 	credentials   time.Time     // when the first credential ends; zero: never
 	toldTokens    bool          // the log says that clients lack their connection's secret
+	sentAway      int           // connections that were told to come back to the next process
 	failed        error         // the store broke; nothing more can be shown
 	revealed      chan struct{} // closed and replaced when the group commit has shown more
 

@@ -34,7 +34,7 @@ var GoingAway = &contracts.Error{Code: contracts.CodeGoingAway, Message: "the se
 type Options struct {
 	Connections          int // 16,384 sockets and streams; as many TCP connections beside them
 	PrincipalConnections int // of these, for one principal; half of them
-	AddressConnections   int // TCP connections of one address that wait for a request; a quarter
+	AddressConnections   int // TCP connections of one address that wait for a request; three quarters
 	Unfinished           int // 32 MiB for messages that are not complete
 	PrincipalUnfinished  int // of this, for one principal; a quarter of it
 
@@ -68,7 +68,7 @@ type Door struct {
 func New(opts Options) *Door {
 	opts.Connections = cmp.Or(max(opts.Connections, 0), 16384)
 	opts.PrincipalConnections = cmp.Or(max(opts.PrincipalConnections, 0), (opts.Connections+1)/2)
-	opts.AddressConnections = cmp.Or(max(opts.AddressConnections, 0), (opts.Connections+3)/4)
+	opts.AddressConnections = cmp.Or(max(opts.AddressConnections, 0), (3*opts.Connections+3)/4)
 	opts.Unfinished = cmp.Or(max(opts.Unfinished, 0), 32<<20)
 	opts.PrincipalUnfinished = cmp.Or(max(opts.PrincipalUnfinished, 0), opts.Unfinished/4)
 	opts.WriteTimeout = cmp.Or(max(opts.WriteTimeout, 0), contracts.DefaultWriteTimeout)

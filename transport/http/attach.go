@@ -6,16 +6,10 @@ import (
 	"strings"
 
 	"github.com/seed-028515a8/maestro/contracts"
-	"github.com/seed-028515a8/maestro/transport/rates"
 )
 
 // attachment reads the body of a request that attaches.
 func (h *Handler) attachment(w http.ResponseWriter, r *http.Request, c *call) (*contracts.AttachRequest, error) {
-	if h.opts.Rates != nil {
-		if wait := h.opts.Rates.Attach(c.by.Principal.ID); wait > 0 {
-			return nil, rates.Refusal(w.Header(), wait)
-		}
-	}
 	req := new(contracts.AttachRequest)
 	if err := h.body(w, r, req, false); err != nil {
 		return nil, err

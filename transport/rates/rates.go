@@ -63,7 +63,8 @@ func New(opts Options) *Rates {
 }
 
 // Attach counts an attachment of a principal and returns zero, or how long to
-// wait before the next attempt. What is refused does not count.
+// wait before the next attempt. What is refused does not count. Each of a crowd
+// is told another time, so that all get in who come back when they were told to.
 func (r *Rates) Attach(principalID string) (wait time.Duration) {
 	return r.attach.take(principalID, r.now())
 }
