@@ -4,6 +4,7 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/json"
 	"io"
 	"net"
@@ -67,7 +68,13 @@ func TestSignalWaitsForNobodyWhoIsSilent(t *testing.T) {
 // and written its first line.
 func startListening(t *testing.T, cmd *exec.Cmd, path string) (ready readiness) {
 	t.Helper()
-	cmd.Stderr = os.Stderr
+	var log bytes.Buffer
+	cmd.Stderr = &log
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("log:\n%s", log.String())
+		}
+	})
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)

@@ -3,9 +3,9 @@
 // ends all of it.
 //
 // There are bounds for all clients together, for one principal, and for one
-// address. A part of each is reserved for principals that are not confined to a
-// session or to viewing, so that the holders of shares cannot lock out those who
-// made them.
+// address. A sixteenth of the connections and requests and a quarter of the bytes
+// are reserved for principals that are not confined to a session or to viewing,
+// so that the holders of shares cannot lock out those who made them.
 package door
 
 import (
@@ -29,17 +29,34 @@ type Conn interface {
 // GoingAway is why connections end when their door is shut.
 var GoingAway = &contracts.Error{Code: contracts.CodeGoingAway, Message: "the server is going away"}
 
-// Options configures [New]. The zero value of each field is the default named
-// beside it. The owner of the server has no bounds of its own, but those of all.
+// Options configures [New].
 type Options struct {
-	Connections          int // 16,384 sockets and streams; as many TCP connections beside them
-	PrincipalConnections int // of these, for one principal; half of them
-	AddressConnections   int // TCP connections of one address that wait for a request; three quarters
-	Unfinished           int // 32 MiB for messages that are not complete
-	PrincipalUnfinished  int // of this, for one principal; a quarter of it
+	// Connections is how many sockets and streams there may be, and also how many
+	// requests under way and how many TCP connections that are neither. Zero means
+	// 16,384. One more is refused with overloaded; a TCP connection makes room for
+	// it by closing another that waits.
+	Connections int
 
-	// WriteTimeout is for a client to take a part of an answer over HTTP;
-	// [contracts.DefaultWriteTimeout]. It is of use to [Door.Guard] only.
+	// PrincipalConnections is how many sockets and streams, and how many requests,
+	// one principal other than the owner may have. Zero means half of Connections.
+	// One more is refused with rate_limited.
+	PrincipalConnections int
+
+	// AddressConnections is how many TCP connections of one address may wait for a
+	// request of a known principal. Zero means three quarters of Connections. For
+	// one more, the one that has waited longest is closed.
+	AddressConnections int
+
+	// Unfinished is how many bytes of memory there are for messages that are not
+	// complete, and PrincipalUnfinished how many of them one principal other than
+	// the owner may have. Zero means 32 MiB, and a quarter of Unfinished. What is
+	// more is refused with overloaded or rate_limited.
+	Unfinished          int
+	PrincipalUnfinished int
+
+	// WriteTimeout is the time that a client has to take 256 KiB of an answer to a
+	// request that came through Guard. Zero means
+	// [contracts.DefaultWriteTimeout]. The connection is then cut.
 	WriteTimeout time.Duration
 
 	// Refused is told of each refusal of a request that came through Guard; nil
@@ -53,15 +70,15 @@ type Door struct {
 	opts Options
 	ctx  context.Context // ends in Close
 	stop context.CancelFunc
-	wg   sync.WaitGroup // one for each place, and for each request under way
+	wg   sync.WaitGroup // one for each slot, and for each request under way
 
 	mu         sync.Mutex
 	closed     bool
-	conns      map[Conn]struct{} // at most places.taken
-	places     quota             // sockets and streams, and those on their way to be one
+	conns      map[Conn]struct{} // at most slots.taken
+	slots      quota             // sockets and streams, and those on their way to be one
 	requests   quota             // under way, of known principals
 	unfinished quota             // bytes
-	lobby      lobby
+	http       httpConns
 }
 
 // New returns a door.
@@ -76,34 +93,34 @@ func New(opts Options) *Door {
 	ctx, stop := context.WithCancel(context.Background())
 	return &Door{
 		opts: opts, ctx: ctx, stop: stop, conns: map[Conn]struct{}{},
-		places:     newQuota(opts.Connections, opts.PrincipalConnections, reserved, "connections"),
+		slots:      newQuota(opts.Connections, opts.PrincipalConnections, reserved, "connections"),
 		requests:   newQuota(opts.Connections, opts.PrincipalConnections, reserved, "requests"),
 		unfinished: newQuota(opts.Unfinished, opts.PrincipalUnfinished, opts.Unfinished/4, "unfinished messages"),
-		lobby:      newLobby(opts.Connections, opts.AddressConnections),
+		http:       newHTTPConns(opts.Connections, opts.AddressConnections),
 	}
 }
 
 // Context ends when the door is shut.
 func (d *Door) Context() context.Context { return d.ctx }
 
-// A Place is what one connection or request takes up. Its methods but Enter may
+// A Slot is what one connection or request takes up. Its methods but Enter may
 // be called on nil, which has no bounds.
-type Place struct {
+type Slot struct {
 	// Static.
 	door *Door
 	by   contracts.Principal
 	of   *quota
 
-	conn Conn // guarded by the door's lock: what took the place
+	conn Conn // guarded by the door's lock: what took the slot
 	held int  // bytes of the unfinished message; owned by who reads it
 }
 
-// Admit reserves a place for a socket or stream, which Leave gives back. It
+// Admit reserves a slot for a socket or stream, which Leave gives back. It
 // refuses with overloaded, with rate_limited beyond the bound of the principal,
 // or with going_away once the door is shut.
-func (d *Door) Admit(p contracts.Principal) (*Place, error) { return d.take(&d.places, p) }
+func (d *Door) Admit(p contracts.Principal) (*Slot, error) { return d.take(&d.slots, p) }
 
-func (d *Door) take(of *quota, p contracts.Principal) (*Place, error) {
+func (d *Door) take(of *quota, p contracts.Principal) (*Slot, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.closed {
@@ -113,33 +130,33 @@ func (d *Door) take(of *quota, p contracts.Principal) (*Place, error) {
 		return nil, err
 	}
 	d.wg.Add(1)
-	return &Place{door: d, by: p, of: of}, nil
+	return &Slot{door: d, by: p, of: of}, nil
 }
 
-// Enter puts c in the place. A door that has been shut meanwhile ends the
+// Enter puts c in the slot. A door that has been shut meanwhile ends the
 // connection at once.
-func (p *Place) Enter(c Conn) {
-	d := p.door
+func (s *Slot) Enter(c Conn) {
+	d := s.door
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	p.conn = c
+	s.conn = c
 	d.conns[c] = struct{}{}
 	if d.closed {
 		c.Close(GoingAway)
 	}
 }
 
-// Leave gives the place back, with the connection that is in it.
-func (p *Place) Leave() {
-	if p == nil {
+// Leave gives the slot back, with the connection that is in it.
+func (s *Slot) Leave() {
+	if s == nil {
 		return
 	}
-	p.Release()
-	d := p.door
+	s.Release()
+	d := s.door
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	delete(d.conns, p.conn)
-	p.of.give(p.by, 1)
+	delete(d.conns, s.conn)
+	s.of.give(s.by, 1)
 	d.wg.Done()
 }
 
@@ -150,47 +167,47 @@ const freeBytes = 4 << 10
 // Grow returns b, what there is of a message of at most most bytes, with room
 // for more. It counts the room, until Release, and refuses what would be too
 // much.
-func (p *Place) Grow(b []byte, most int) ([]byte, error) {
+func (s *Slot) Grow(b []byte, most int) ([]byte, error) {
 	room := max(2*cap(b), freeBytes, len(b)+1)
 	if room >= most {
 		room = max(most+1, len(b)+1) // one more, to see that there is no more
 	}
-	if p == nil || room <= freeBytes {
+	if s == nil || room <= freeBytes || most <= freeBytes {
 		return append(make([]byte, 0, room), b...), nil
 	}
-	d := p.door
+	d := s.door
 	d.mu.Lock()
-	err := d.unfinished.take(p.by, room)
+	err := d.unfinished.take(s.by, room)
 	d.mu.Unlock()
 	if err != nil {
 		return b, err
 	}
 	b = append(make([]byte, 0, room), b...)
-	p.Release()
-	p.held = room
+	s.Release()
+	s.held = room
 	return b, nil
 }
 
 // Release says that the memory of the message is free.
-func (p *Place) Release() {
-	if p == nil || p.held == 0 {
+func (s *Slot) Release() {
+	if s == nil || s.held == 0 {
 		return
 	}
-	p.door.mu.Lock()
-	defer p.door.mu.Unlock()
-	p.door.unfinished.give(p.by, p.held)
-	p.held = 0
+	s.door.mu.Lock()
+	defer s.door.mu.Unlock()
+	s.door.unfinished.give(s.by, s.held)
+	s.held = 0
 }
 
 // Counts says what is taken up, and what was refused so far.
 type Counts struct {
-	Places     int // of sockets and streams
+	Slots      int // of sockets and streams
 	Conns      int // sockets and streams, those being closed included
 	Requests   int // of known principals, under way
 	Waiting    int // TCP connections without such a request
 	Unfinished int // bytes
 
-	Connections, Messages Refused // places and requests; room for messages
+	Connections, Messages Refused // slots and requests; room for messages
 	Evicted               uint64  // waiting connections that were closed for others
 }
 
@@ -203,7 +220,7 @@ type Refused struct{ Full, Excess uint64 }
 func (d *Door) MakeRoom() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.lobby.evictOldest()
+	d.http.evictOldest()
 }
 
 // Counts returns what is taken up now.
@@ -211,9 +228,9 @@ func (d *Door) Counts() Counts {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return Counts{
-		Places: d.places.taken, Conns: len(d.conns), Requests: d.requests.taken,
-		Waiting: d.lobby.waiting.Len(), Unfinished: d.unfinished.taken, Evicted: d.lobby.evicted,
-		Connections: Refused{d.places.refused[0] + d.requests.refused[0], d.places.refused[1] + d.requests.refused[1]},
+		Slots: d.slots.taken, Conns: len(d.conns), Requests: d.requests.taken,
+		Waiting: d.http.waiting.Len(), Unfinished: d.unfinished.taken, Evicted: d.http.evicted,
+		Connections: Refused{d.slots.refused[0] + d.requests.refused[0], d.slots.refused[1] + d.requests.refused[1]},
 		Messages:    Refused{d.unfinished.refused[0], d.unfinished.refused[1]},
 	}
 }
@@ -229,7 +246,7 @@ func (d *Door) Close(ctx context.Context) error {
 	for c := range d.conns {
 		c.Close(GoingAway)
 	}
-	d.lobby.close()
+	d.http.close()
 	d.mu.Unlock()
 	d.stop()
 	ended := make(chan struct{})

@@ -19,14 +19,14 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // A conn leaves when it is closed, unless it is stuck; then only when it is cut,
 // and then unless it is dead.
 type conn struct {
-	place       *Place
+	slot        *Slot
 	stuck, dead bool
 	why         *contracts.Error // of the first Close
 	closed, cut int
 	left        sync.Once
 }
 
-func (c *conn) leave() { c.left.Do(func() { go c.place.Leave() }) } // the door holds its lock
+func (c *conn) leave() { c.left.Do(func() { go c.slot.Leave() }) } // the door holds its lock
 
 func (c *conn) Close(why *contracts.Error) {
 	if c.closed++; c.closed == 1 {
@@ -47,8 +47,8 @@ func (c *conn) Cut() {
 // enter lets one more connection in.
 func enter(t *testing.T, d *Door, c *conn) *conn {
 	t.Helper()
-	c.place = admit(t, d, owner)
-	c.place.Enter(c)
+	c.slot = admit(t, d, owner)
+	c.slot.Enter(c)
 	return c
 }
 
@@ -60,14 +60,14 @@ var (
 	other = contracts.Principal{ID: "share_2", SessionID: "main"}
 )
 
-// admit reserves a place.
-func admit(t *testing.T, d *Door, p contracts.Principal) *Place {
+// admit reserves a slot.
+func admit(t *testing.T, d *Door, p contracts.Principal) *Slot {
 	t.Helper()
-	place, err := d.Admit(p)
+	slot, err := d.Admit(p)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return place
+	return slot
 }
 
 func TestPlacesAreBounded(t *testing.T) {
@@ -80,14 +80,14 @@ func TestPlacesAreBounded(t *testing.T) {
 			t.Errorf("third: got %v, want overloaded", err)
 		}
 	}
-	if d.Counts().Places != 2 || d.Counts().Conns != 1 {
-		t.Errorf("got %d places and %d connections, want 2 and 1", d.Counts().Places, d.Counts().Conns)
+	if d.Counts().Slots != 2 || d.Counts().Conns != 1 {
+		t.Errorf("got %d slots and %d connections, want 2 and 1", d.Counts().Slots, d.Counts().Conns)
 	}
 	second.Leave() // it did not become one
 	admit(t, d, owner).Leave()
-	first.place.Leave()
-	if d.Counts().Places != 0 || d.Counts().Conns != 0 {
-		t.Errorf("got %d places and %d connections, want none", d.Counts().Places, d.Counts().Conns)
+	first.slot.Leave()
+	if d.Counts().Slots != 0 || d.Counts().Conns != 0 {
+		t.Errorf("got %d slots and %d connections, want none", d.Counts().Slots, d.Counts().Conns)
 	}
 }
 
@@ -117,8 +117,8 @@ func TestCloseEndsAllAndWaits(t *testing.T) {
 			t.Errorf("connection %d: closed %d times with %v, cut %d times, want closed once with %v", i, c.closed, c.why, c.cut, GoingAway)
 		}
 	}
-	if d.Counts().Conns != 0 || d.Counts().Places != 0 || d.Context().Err() == nil {
-		t.Errorf("got %d connections, %d places, %v, want none and an ended context", d.Counts().Conns, d.Counts().Places, d.Context().Err())
+	if d.Counts().Conns != 0 || d.Counts().Slots != 0 || d.Context().Err() == nil {
+		t.Errorf("got %d connections, %d slots, %v, want none and an ended context", d.Counts().Conns, d.Counts().Slots, d.Context().Err())
 	}
 	if _, err := d.Admit(owner); err != GoingAway {
 		t.Errorf("afterwards: got %v, want %v", err, GoingAway)
@@ -131,7 +131,7 @@ func TestCloseEndsAllAndWaits(t *testing.T) {
 func TestWhoEntersAClosedDoorIsSentAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := New(Options{})
-		place := admit(t, d, owner)
+		slot := admit(t, d, owner)
 		closed := make(chan error, 1)
 		go func() { closed <- d.Close(t.Context()) }()
 		synctest.Wait()
@@ -140,8 +140,8 @@ func TestWhoEntersAClosedDoorIsSentAway(t *testing.T) {
 			t.Fatalf("got %v while somebody is on the way in, want it to wait", err)
 		default:
 		}
-		late := &conn{place: place}
-		place.Enter(late)
+		late := &conn{slot: slot}
+		slot.Enter(late)
 		if late.why != GoingAway {
 			t.Errorf("got %v, want %v", late.why, GoingAway)
 		}
@@ -166,7 +166,7 @@ func TestStuckConnectionsAreCut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := New(Options{})
 		good, stuck, dead := enter(t, d, &conn{}), enter(t, d, &conn{stuck: true}), enter(t, d, &conn{stuck: true, dead: true})
-		place := admit(t, d, owner)
+		slot := admit(t, d, owner)
 		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 		defer cancel()
 		start := time.Now()
@@ -180,13 +180,13 @@ func TestStuckConnectionsAreCut(t *testing.T) {
 		if got := d.Counts().Conns; got != 1 {
 			t.Errorf("got %d connections, want the dead one", got)
 		}
-		late := &conn{place: place, stuck: true} // let in before, and here only now
-		place.Enter(late)
+		late := &conn{slot: slot, stuck: true} // let in before, and here only now
+		slot.Enter(late)
 		if late.why != GoingAway {
 			t.Errorf("got %v, want %v", late.why, GoingAway)
 		}
-		late.place.Leave()
-		dead.place.Leave()
+		late.slot.Leave()
+		dead.slot.Leave()
 	})
 }
 
@@ -197,7 +197,7 @@ func TestCallersDoNotDisturbEachOther(t *testing.T) {
 	for range 8 {
 		wg.Go(func() {
 			for {
-				place, err := d.Admit(owner)
+				slot, err := d.Admit(owner)
 				switch {
 				case err == GoingAway:
 					return
@@ -207,23 +207,23 @@ func TestCallersDoNotDisturbEachOther(t *testing.T) {
 				if n := in.Add(1); n > most.Load() {
 					most.Store(n)
 				}
-				c := &conn{place: place}
-				place.Enter(c)
+				c := &conn{slot: slot}
+				slot.Enter(c)
 				in.Add(-1)
 				c.leave()
 			}
 		})
 	}
 	for range 1000 {
-		if d.Counts().Places > 4 || d.Counts().Conns > 4 {
-			t.Errorf("got %d places and %d connections, want at most 4", d.Counts().Places, d.Counts().Conns)
+		if d.Counts().Slots > 4 || d.Counts().Conns > 4 {
+			t.Errorf("got %d slots and %d connections, want at most 4", d.Counts().Slots, d.Counts().Conns)
 		}
 	}
 	if err := d.Close(t.Context()); err != nil {
 		t.Error(err)
 	}
 	wg.Wait()
-	if got := most.Load(); got > 4 || d.Counts().Places != 0 {
-		t.Errorf("got %d at a time and %d places taken at the end, want at most 4 and none", got, d.Counts().Places)
+	if got := most.Load(); got > 4 || d.Counts().Slots != 0 {
+		t.Errorf("got %d at a time and %d slots taken at the end, want at most 4 and none", got, d.Counts().Slots)
 	}
 }

@@ -16,7 +16,7 @@ import (
 // connections and requests and the time for writing an answer, and lets
 // [Door.Close] end them.
 func (d *Door) Guard(s *http.Server) {
-	s.ConnContext, s.ConnState = d.arrived, d.changed
+	s.ConnContext, s.ConnState = d.accepted, d.changed
 	next := s.Handler
 	s.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !d.enterRequest() {
@@ -24,8 +24,8 @@ func (d *Door) Guard(s *http.Server) {
 			httperr.Write(w, GoingAway)
 			return
 		}
-		caller, _ := r.Context().Value(callerKey{}).(*caller)
-		q := &request{door: d, control: http.NewResponseController(w), caller: caller}
+		conn, _ := r.Context().Value(httpConnKey{}).(*httpConn)
+		q := &request{door: d, control: http.NewResponseController(w), conn: conn}
 		defer q.end()
 		r = r.WithContext(context.WithValue(r.Context(), requestKey{}, q))
 		if r.Body != http.NoBody {
@@ -51,9 +51,9 @@ type requestKey struct{}
 type request struct {
 	door    *Door
 	control *http.ResponseController
-	caller  *caller
-	place   *Place // once it is known who sent it
-	unread  bool   // some of the body has not been read
+	conn    *httpConn
+	slot    *Slot // once it is known who sent it
+	unread  bool  // some of the body has not been read
 
 	mu     sync.Mutex
 	over   bool        // control is of no use any more
@@ -61,22 +61,22 @@ type request struct {
 }
 
 // Identify says who sent a request that came through Guard. It refuses what is
-// beyond the principal's bounds, as Admit does. The place is the request's until
+// beyond the principal's bounds, as Admit does. The slot is the request's until
 // it is answered.
 func (d *Door) Identify(r *http.Request, p contracts.Principal) error {
 	q, ok := r.Context().Value(requestKey{}).(*request)
-	if !ok || q.place != nil {
+	if !ok || q.slot != nil {
 		return nil
 	}
-	place, err := d.take(&d.requests, p)
+	slot, err := d.take(&d.requests, p)
 	if err != nil {
 		return err
 	}
-	q.place = place
-	if q.caller != nil {
+	q.slot = slot
+	if q.conn != nil {
 		d.mu.Lock()
 		defer d.mu.Unlock()
-		d.lobby.begin(q.caller)
+		d.http.begin(q.conn)
 	}
 	return nil
 }
@@ -88,17 +88,17 @@ func (q *request) end() {
 		q.unhook()
 	}
 	q.mu.Unlock()
-	if q.place != nil {
-		q.place.Leave()
+	if q.slot != nil {
+		q.slot.Leave()
 	}
 	d := q.door
 	d.mu.Lock()
-	if c := q.caller; c != nil {
-		if q.place != nil {
-			d.lobby.end(c)
+	if c := q.conn; c != nil {
+		if q.slot != nil {
+			d.http.end(c)
 		}
 		if c.unread = q.unread; d.closed && c.unread {
-			d.lobby.dismiss(c)
+			c.closeUnlessAnswering()
 		}
 	}
 	d.mu.Unlock()
@@ -148,7 +148,7 @@ type answer struct {
 	r  *http.Request
 }
 
-// Refused implements [httperr.Listener].
+// Refused implements [httperr.RefusalWriter].
 func (a *answer) Refused(refusal *contracts.Error) {
 	if refused := a.of.door.opts.Refused; refused != nil {
 		refused(a.r, refusal)
@@ -177,16 +177,16 @@ func ReadBody(w http.ResponseWriter, r *http.Request, most int) ([]byte, error) 
 	if r.ContentLength > int64(most) {
 		return nil, tooLarge
 	}
-	var place *Place
+	var slot *Slot
 	if q, ok := r.Context().Value(requestKey{}).(*request); ok {
-		place = q.place
+		slot = q.slot
 	}
 	limited := http.MaxBytesReader(w, r.Body, int64(most))
 	var text []byte
 	for {
 		if len(text) == cap(text) {
 			var err error
-			if text, err = place.Grow(text, most); err != nil {
+			if text, err = slot.Grow(text, most); err != nil {
 				return nil, err
 			}
 		}

@@ -18,11 +18,11 @@ import (
 	"github.com/seed-028515a8/maestro/transport/httperr"
 )
 
-// A house is a server behind a door, inside a bubble.
-type house struct {
+// A server is an HTTP server behind a door, inside a bubble.
+type server struct {
 	t      *testing.T
 	door   *Door
-	server *http.Server
+	http   *http.Server
 	accept chan net.Conn
 	closed chan struct{}
 }
@@ -35,7 +35,7 @@ type end struct {
 
 func (e end) RemoteAddr() net.Addr { return e.from }
 
-func (h *house) Accept() (net.Conn, error) {
+func (h *server) Accept() (net.Conn, error) {
 	select {
 	case c := <-h.accept:
 		return c, nil
@@ -44,15 +44,14 @@ func (h *house) Accept() (net.Conn, error) {
 	}
 }
 
-func (h *house) Close() error   { close(h.closed); return nil }
-func (h *house) Addr() net.Addr { return &net.TCPAddr{} }
+func (h *server) Close() error   { close(h.closed); return nil }
+func (h *server) Addr() net.Addr { return &net.TCPAddr{} }
 
-// newHouse serves: /read reads the body of a request of the principal whose name
-// is in the header Who, /hold answers once its query says so, and everything
-// else is refused, as that of nobody.
-func newHouse(t *testing.T, opts Options) *house {
+// newServer starts a server. /read reads the body of a request of the principal
+// whose name is in the header Who. Every other request is refused.
+func newServer(t *testing.T, opts Options) *server {
 	t.Helper()
-	h := &house{t: t, door: New(opts), accept: make(chan net.Conn), closed: make(chan struct{})}
+	h := &server{t: t, door: New(opts), accept: make(chan net.Conn), closed: make(chan struct{})}
 	mux := http.NewServeMux()
 	mux.HandleFunc("/read", func(w http.ResponseWriter, r *http.Request) {
 		err := h.door.Identify(r, contracts.Principal{ID: r.Header.Get("Who"), SessionID: "main"})
@@ -64,16 +63,16 @@ func newHouse(t *testing.T, opts Options) *house {
 		}
 	})
 	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
-		httperr.Write(w, &contracts.Error{Code: contracts.CodeUnauthenticated, Message: "who is it?"})
+		httperr.Write(w, &contracts.Error{Code: contracts.CodeUnauthenticated, Message: "no credential"})
 	})
-	h.server = &http.Server{
+	h.http = &http.Server{
 		Handler: mux, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 30 * time.Second, IdleTimeout: 2 * time.Minute,
 		ErrorLog: slog.NewLogLogger(slog.DiscardHandler, 0),
 	}
-	h.door.Guard(h.server)
-	go func() { _ = h.server.Serve(h) }() // ends with the listener
+	h.door.Guard(h.http)
+	go func() { _ = h.http.Serve(h) }() // ends with the listener
 	t.Cleanup(func() {
-		_ = h.server.Close()
+		_ = h.http.Close()
 		if err := h.door.Close(context.Background()); err != nil {
 			t.Error(err)
 		}
@@ -82,29 +81,29 @@ func newHouse(t *testing.T, opts Options) *house {
 	return h
 }
 
-// A visitor is the other end.
-type visitor struct {
+// A peer is a client.
+type peer struct {
 	net.Conn
 	answers *bufio.Reader
 }
 
-func (h *house) dial(from string) *visitor {
+func (h *server) dial(from string) *peer {
 	h.t.Helper()
 	server, client := net.Pipe()
 	h.accept <- end{server, &net.TCPAddr{IP: net.ParseIP(from), Port: 1}}
 	h.t.Cleanup(func() { _ = client.Close() })
-	return &visitor{client, bufio.NewReader(client)}
+	return &peer{client, bufio.NewReader(client)}
 }
 
 // ask sends a text in the background: a server that has read enough takes no
 // more.
-func (v *visitor) ask(text string) *visitor {
+func (v *peer) ask(text string) *peer {
 	go func() { _, _ = io.WriteString(v, text) }() // ends with the connection
 	return v
 }
 
 // answer returns the status and the code of the next answer, or "closed".
-func (v *visitor) answer() string {
+func (v *peer) answer() string {
 	res, err := http.ReadResponse(v.answers, nil)
 	if err != nil {
 		return "closed"
@@ -116,7 +115,7 @@ func (v *visitor) answer() string {
 }
 
 // open reports whether the server has left the connection open.
-func (v *visitor) open() bool {
+func (v *peer) open() bool {
 	_ = v.SetReadDeadline(time.Now().Add(time.Millisecond))
 	_, err := v.Read(make([]byte, 1))
 	var timeout net.Error
@@ -129,7 +128,7 @@ func post(who string, announced int, body string) string {
 
 func TestSlowBodyIsATimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHouse(t, Options{})
+		h := newServer(t, Options{})
 		v := h.dial("192.0.2.1").ask(post("ada", 10, "{"))
 		start := time.Now()
 		if got := v.answer(); got != "408 timeout" || time.Since(start) != 30*time.Second {
@@ -140,7 +139,7 @@ func TestSlowBodyIsATimeout(t *testing.T) {
 
 func TestBodiesCountAsTheirPrincipals(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHouse(t, Options{Unfinished: 1 << 20, PrincipalUnfinished: 256 << 10})
+		h := newServer(t, Options{Unfinished: 1 << 20, PrincipalUnfinished: 256 << 10})
 		large := strings.Repeat(" ", 100<<10)
 		held := h.dial("192.0.2.1").ask(post("ada", 1<<20, large)) // 128 KiB
 		synctest.Wait()
@@ -163,7 +162,7 @@ func TestBodiesCountAsTheirPrincipals(t *testing.T) {
 
 func TestRequestsUnderWayAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHouse(t, Options{Connections: 32})
+		h := newServer(t, Options{Connections: 32})
 		for i := range 16 {
 			h.dial(fmt.Sprint("192.0.2.", i)).ask(post("ada", 10, ""))
 		}
@@ -181,7 +180,7 @@ func TestRequestsUnderWayAreBounded(t *testing.T) {
 // that nobody is known on.
 func TestWhoHasWaitedLongestGoes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHouse(t, Options{Connections: 8, AddressConnections: 4})
+		h := newServer(t, Options{Connections: 8, AddressConnections: 4})
 		busy := h.dial("192.0.2.1").ask(post("ada", 1, "")) // is kept, although it came first
 		synctest.Wait()
 		silent := h.dial("192.0.2.1")
@@ -192,8 +191,8 @@ func TestWhoHasWaitedLongestGoes(t *testing.T) {
 			t.Fatalf("got %s, want 401", got)
 		}
 		synctest.Wait()
-		first := []*visitor{silent, half, stuck, asked}
-		for i, v := range first { // each newcomer of the address takes the place of one
+		first := []*peer{silent, half, stuck, asked}
+		for i, v := range first { // each newcomer of the address closes one
 			h.dial("192.0.2.1")
 			synctest.Wait()
 			if v.open() {
@@ -201,12 +200,12 @@ func TestWhoHasWaitedLongestGoes(t *testing.T) {
 			}
 		}
 		last := h.dial("192.0.2.2") // of another address, which has room
-		more := []*visitor{h.dial("192.0.2.2"), h.dial("192.0.2.2")}
+		more := []*peer{h.dial("192.0.2.2"), h.dial("192.0.2.2")}
 		synctest.Wait()
 		if got := h.door.Counts(); got.Waiting != 7 || got.Evicted != 4 || !last.open() || !more[0].open() {
 			t.Errorf("got %+v, want 7 waiting and 4 evicted", got)
 		}
-		h.dial("192.0.2.3") // now all places are taken
+		h.dial("192.0.2.3") // now there are as many as may be
 		synctest.Wait()
 		if got := h.door.Counts(); got.Waiting != 7 || got.Evicted != 5 {
 			t.Errorf("got %+v, want 7 waiting and 5 evicted", got)
@@ -226,7 +225,7 @@ func TestWhoHasWaitedLongestGoes(t *testing.T) {
 // of the bubble's.
 func TestEndWaitsForNobodyWhoIsSilent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHouse(t, Options{})
+		h := newServer(t, Options{})
 		h.dial("192.0.2.1")                                                                     // silent
 		h.dial("192.0.2.1").ask("GET / HTTP/1.1\r\nHost: x\r\n")                                // half-asked
 		h.dial("192.0.2.1").ask("POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n{")  // refused with half a body
@@ -256,15 +255,15 @@ func TestEndWaitsForNobodyWhoIsSilent(t *testing.T) {
 
 func TestAnswerThatIsNotTakenEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHouse(t, Options{WriteTimeout: 10 * time.Second})
-		h.server.Handler = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		h := newServer(t, Options{WriteTimeout: 10 * time.Second})
+		h.http.Handler = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			start := time.Now()
 			n, err := w.Write(make([]byte, 3*answerPart))
 			if took := time.Since(start); err == nil || n >= 3*answerPart || took != 16*time.Second {
 				t.Errorf("got %d bytes, %v after %v, want an error 10s after the last byte was taken", n, err, took)
 			}
 		})
-		h.door.Guard(h.server)
+		h.door.Guard(h.http)
 		v := h.dial("192.0.2.1").ask("GET / HTTP/1.1\r\nHost: x\r\n\r\n")
 		time.Sleep(6 * time.Second)
 		if _, err := io.ReadFull(v, make([]byte, answerPart+1<<10)); err != nil { // and then nothing more

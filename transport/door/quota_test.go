@@ -13,15 +13,15 @@ var (
 	excess = &contracts.Error{Code: contracts.CodeRateLimited}
 )
 
-// fill reserves places until one is refused.
-func fill(t *testing.T, d *Door, p contracts.Principal) (places []*Place, why error) {
+// fill reserves slots until one is refused.
+func fill(t *testing.T, d *Door, p contracts.Principal) (slots []*Slot, why error) {
 	t.Helper()
 	for {
-		place, err := d.Admit(p)
+		slot, err := d.Admit(p)
 		if err != nil {
-			return places, err
+			return slots, err
 		}
-		places = append(places, place)
+		slots = append(slots, slot)
 	}
 }
 
@@ -29,7 +29,7 @@ func TestConfinedPrincipalsLeaveRoomForOthers(t *testing.T) {
 	d := New(Options{Connections: 160})
 	one, err := fill(t, d, guest)
 	if len(one) != 80 || !errors.Is(err, excess) {
-		t.Errorf("one share: got %d places and %v, want 80 and %v", len(one), err, excess)
+		t.Errorf("one share: got %d slots and %v, want 80 and %v", len(one), err, excess)
 	}
 	two, err := fill(t, d, other)
 	if len(two) != 70 || !errors.Is(err, full) {
@@ -37,39 +37,39 @@ func TestConfinedPrincipalsLeaveRoomForOthers(t *testing.T) {
 	}
 	own, err := fill(t, d, ada)
 	if len(own) != 10 || !errors.Is(err, full) {
-		t.Errorf("a principal that is not confined: got %d places and %v, want 10 and %v", len(own), err, full)
+		t.Errorf("a principal that is not confined: got %d slots and %v, want 10 and %v", len(own), err, full)
 	}
 	own[0].Leave()
 	admit(t, d, owner)
-	for _, place := range append(append(one, two...), own[1:]...) {
-		place.Leave()
+	for _, slot := range append(append(one, two...), own[1:]...) {
+		slot.Leave()
 	}
-	if got := d.Counts(); got.Places != 1 || got.Connections != (Refused{2, 1}) || len(d.places.byPrincipal) != 1 || d.places.byConfined != 0 {
-		t.Errorf("got %+v and %v, want one place left and three refusals", got, d.places.byPrincipal)
+	if got := d.Counts(); got.Slots != 1 || got.Connections != (Refused{2, 1}) || len(d.slots.byPrincipal) != 1 || d.slots.byConfined != 0 {
+		t.Errorf("got %+v and %v, want one slot left and three refusals", got, d.slots.byPrincipal)
 	}
 }
 
 func TestOwnerHasAllThereIs(t *testing.T) {
 	d := New(Options{Connections: 160})
-	if places, err := fill(t, d, owner); len(places) != 160 || !errors.Is(err, full) {
-		t.Errorf("got %d places and %v, want all 160", len(places), err)
+	if slots, err := fill(t, d, owner); len(slots) != 160 || !errors.Is(err, full) {
+		t.Errorf("got %d slots and %v, want all 160", len(slots), err)
 	}
 }
 
 func TestUnfinishedBytesAreBounded(t *testing.T) {
 	d := New(Options{Unfinished: 1 << 20, PrincipalUnfinished: 256 << 10})
 	const most = 64 << 10
-	grow := func(p contracts.Principal) (*Place, error) {
-		place := admit(t, d, p)
+	grow := func(p contracts.Principal) (*Slot, error) {
+		slot := admit(t, d, p)
 		var b []byte
 		for len(b) < most {
 			var err error
-			if b, err = place.Grow(b, most); err != nil {
-				return place, err
+			if b, err = slot.Grow(b, most); err != nil {
+				return slot, err
 			}
 			b = b[:min(cap(b), most)]
 		}
-		return place, nil
+		return slot, nil
 	}
 	count := func(p contracts.Principal) (messages int, why error) {
 		for {
@@ -106,24 +106,24 @@ func TestUnfinishedBytesAreBounded(t *testing.T) {
 
 func TestShortMessagesNeedNoRoom(t *testing.T) {
 	d := New(Options{Unfinished: 1, PrincipalUnfinished: 1})
-	place := admit(t, d, guest)
-	b, err := place.Grow(nil, 1<<20)
+	slot := admit(t, d, guest)
+	b, err := slot.Grow(nil, 1<<20)
 	if err != nil || cap(b) < freeBytes {
 		t.Fatalf("got room for %d bytes and %v, want %d", cap(b), err, freeBytes)
 	}
-	if _, err := place.Grow(b[:cap(b)], 1<<20); !errors.Is(err, full) {
+	if _, err := slot.Grow(b[:cap(b)], 1<<20); !errors.Is(err, full) {
 		t.Errorf("beyond: got %v, want %v", err, full)
 	}
 }
 
 func TestLeavingGivesTheBytesBack(t *testing.T) {
 	d := New(Options{})
-	place := admit(t, d, guest)
-	b, err := place.Grow(make([]byte, freeBytes), 1<<20)
+	slot := admit(t, d, guest)
+	b, err := slot.Grow(make([]byte, freeBytes), 1<<20)
 	if err != nil || len(b) != freeBytes || cap(b) <= freeBytes || d.Counts().Unfinished != cap(b) {
 		t.Fatalf("got %d of %d bytes, %d counted, %v", len(b), cap(b), d.Counts().Unfinished, err)
 	}
-	place.Leave()
+	slot.Leave()
 	if got := d.Counts().Unfinished; got != 0 {
 		t.Errorf("got %d bytes counted, want none", got)
 	}

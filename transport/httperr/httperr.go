@@ -65,13 +65,13 @@ func WriteWith(w http.ResponseWriter, err error, facts map[string]bool) {
 	_, _ = w.Write(append(body, '\n'))
 }
 
-// A Listener is a [http.ResponseWriter] that is told of refusals. Others may be
+// A RefusalWriter is a [http.ResponseWriter] that is told of refusals. Others may be
 // wrapped around it.
-type Listener interface{ Refused(*contracts.Error) }
+type RefusalWriter interface{ Refused(*contracts.Error) }
 
 func tell(w http.ResponseWriter, refusal *contracts.Error) {
 	for w != nil {
-		if l, ok := w.(Listener); ok {
+		if l, ok := w.(RefusalWriter); ok {
 			l.Refused(refusal)
 			return
 		}

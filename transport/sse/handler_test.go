@@ -52,7 +52,7 @@ func TestRefusalBeforeTheStreamIsTheCallers(t *testing.T) {
 	for range 3 { // the place is given back
 		refused(t, s.get(kinds[0]), 404, contracts.CodeStaleSubscription)
 	}
-	if got := d.Counts().Places; got != 0 {
+	if got := d.Counts().Slots; got != 0 {
 		t.Errorf("got %d places taken, want 0", got)
 	}
 }
@@ -153,7 +153,7 @@ func TestStreamsAreBounded(t *testing.T) {
 	}
 	third := s.raw(request)
 	receive(t, s.conns)
-	if got := s.door.Counts().Places; got != 2 {
+	if got := s.door.Counts().Slots; got != 2 {
 		t.Errorf("got %d places taken, want 2", got)
 	}
 	_, _ = second, third
@@ -178,7 +178,7 @@ func TestPanicEndsOneStreamOnly(t *testing.T) {
 			if got := s.log.String(); !strings.Contains(got, "an invariant broke") || !strings.Contains(got, "handler_test.go") {
 				t.Errorf("got log %s, want the panic and its stack", got)
 			}
-			for s.door.Counts().Places > 0 {
+			for s.door.Counts().Slots > 0 {
 				runtime.Gosched()
 			}
 		})
@@ -201,7 +201,7 @@ func TestPanicBeforeTheFirstEventIsARefusal(t *testing.T) {
 func TestPanicWhileAskingGivesThePlaceBack(t *testing.T) {
 	s := newServer(t, options{session: &fakeSession{asked: func(contracts.StreamRequest, contracts.Caller) { panic("an invariant broke") }}})
 	s.raw(request).ended()
-	for s.door.Counts().Places > 0 {
+	for s.door.Counts().Slots > 0 {
 		runtime.Gosched()
 	}
 }
@@ -225,8 +225,8 @@ func TestClosingTheDoorEndsEverything(t *testing.T) {
 			if err := receive(t, got); err != nil {
 				t.Errorf("got %v, want an end in order", err)
 			}
-			if s.door.Counts().Places != 0 {
-				t.Errorf("got %d places taken, want 0", s.door.Counts().Places)
+			if s.door.Counts().Slots != 0 {
+				t.Errorf("got %d places taken, want 0", s.door.Counts().Slots)
 			}
 			refused(t, s.get(k), 503, contracts.CodeGoingAway)
 		})

@@ -22,7 +22,7 @@ type Conn struct {
 	// Static.
 	lib          *websocket.Conn
 	tap          *tap
-	place        *door.Place // counts the bytes of unfinished messages; nil counts none
+	slot         *door.Slot // counts the bytes of unfinished messages; nil counts none
 	frameTimeout time.Duration
 
 	// Owned by the goroutine that reads.
@@ -147,7 +147,7 @@ func (c *Conn) release() {
 		buffers.Put(c.frame)
 	}
 	c.frame = nil
-	c.place.Release()
+	c.slot.Release()
 }
 
 // A violation is a message that closes the connection.
@@ -189,7 +189,7 @@ func (c *Conn) fill(r io.Reader) error {
 	for {
 		if len(b) == cap(b) {
 			var err error
-			if b, err = c.place.Grow(b, c.tap.scanner.most); err != nil {
+			if b, err = c.slot.Grow(b, c.tap.scanner.most); err != nil {
 				return err
 			}
 		}

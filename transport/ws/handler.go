@@ -106,11 +106,11 @@ func (h *Handler) attach(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	place, err := h.opts.Door.Admit(att.Principal)
+	slot, err := h.opts.Door.Admit(att.Principal)
 	if err != nil {
 		return err
 	}
-	defer func() { place.Leave() }() // unless a connection takes the place over
+	defer func() { slot.Leave() }() // unless a connection takes the slot over
 	session, err := h.opts.Open(r.Context(), att)
 	if err != nil {
 		return err
@@ -120,7 +120,7 @@ func (h *Handler) attach(w http.ResponseWriter, r *http.Request) error {
 		h.opts.Log.Debug("upgrade failed", "error", err) // the library has answered
 		return nil
 	}
-	conn.place, place = place, nil
+	conn.slot, slot = slot, nil
 	// Ends with the connection; Door.Close waits for it.
 	go h.run(conn, session, att.SessionID, att.Principal.ID)
 	return nil
@@ -192,8 +192,8 @@ func (h *Handler) accept(w http.ResponseWriter, r *http.Request) (*Conn, error) 
 
 // run is a connection's life.
 func (h *Handler) run(c *Conn, s Session, session, principal string) {
-	defer c.place.Leave()
-	c.place.Enter(c)
+	defer c.slot.Leave()
+	c.slot.Enter(c)
 	err := h.serve(c, s)
 	h.report(c, session, principal, err)
 	c.Close(reason(err))

@@ -89,8 +89,8 @@ func TestRefusalIsPlainHTTP(t *testing.T) {
 			if strings.Contains(w.Body.String(), "disk") {
 				t.Errorf("the client sees a fault: %s", w.Body)
 			}
-			if h.opts.Door.Counts().Places != 0 {
-				t.Errorf("got %d places taken, want 0", h.opts.Door.Counts().Places)
+			if h.opts.Door.Counts().Slots != 0 {
+				t.Errorf("got %d places taken, want 0", h.opts.Door.Counts().Slots)
 			}
 		})
 	}
