@@ -121,7 +121,7 @@ func TestWhoDoesNotWaitKeepsNobodyAwayForLong(t *testing.T) {
 	c := newClock()
 	r := New(Options{Now: c.Now})
 	var longest time.Duration
-	for range 1_000_000 {
+	for range 50_000 {
 		longest = max(longest, r.Attach("a"))
 	}
 	if longest > maxQueue+time.Second {
