@@ -27,7 +27,7 @@ type post struct {
 	answered chan struct{} // closed when reply has returned, or will not be called
 
 	earlier chan struct{} // of the same request, which is under way: closed when it has its answer
-	doing   chan struct{} // of this one, if others may wait for it
+	doing   bool          // others may wait for this one
 }
 
 // sendPrefix keeps idempotency keys apart from the ids of ws.send.
@@ -103,13 +103,9 @@ func (p *post) enter() (err error) {
 
 // leave lets those go on that wait for this request.
 func (p *post) leave() {
-	if p.doing == nil {
-		return
+	if p.doing {
+		p.hub.update(func(*state) { p.conn.sends.end(*p.send) })
 	}
-	p.hub.update(func(*state) {
-		delete(p.conn.sends.doing, *p.send)
-		close(p.doing)
-	})
 }
 
 func (p *post) decide(s *state) error {
@@ -142,7 +138,8 @@ func (p *post) decide(s *state) error {
 		return err
 	}
 	if p.send != nil {
-		p.doing = c.sends.begin(*p.send)
+		c.sends.begin(*p.send)
+		p.doing = true
 	}
 	return nil
 }

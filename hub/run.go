@@ -97,7 +97,7 @@ func (h *Hub) prompt(s *state, c *connection, cmd *contracts.Prompt, n note) err
 		return &contracts.Error{Code: contracts.CodeRuntimeBusy, Message: "Headless runtime is already processing a prompt", Type: contracts.ErrorProtocol}
 	}
 	h.claim(s, c)
-	h.noteCommand(s, cmd, n)
+	h.noteCommand(s, &contracts.Prompt{}, n) // what it says is in message_start
 	r := h.beginRun(s)
 	h.publish(s, rawEvent("agent_start", nil), rawEvent("message_start", map[string]any{
 		"message": map[string]any{"role": "user", "content": cmd.Content},

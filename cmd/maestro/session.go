@@ -29,6 +29,7 @@ type sessions struct {
 	settings
 	work     *workspace.Workspace
 	tools    *utility.Shared // what the utilities of all sessions have in common
+	memory   *hub.Memory     // and what they hold together
 	servers  []mcp.Server    // that agents may use
 	observer *observe.Observer
 	identity observe.Identity // of the work that the sessions do, beside what the environment says
@@ -56,7 +57,7 @@ func newSessions(s settings, log *slog.Logger) (*sessions, error) {
 	if err != nil {
 		return nil, errors.Join(err, work.Close())
 	}
-	return &sessions{settings: s, policy: s.policy(false), work: work, tools: utility.NewShared(), servers: servers, observer: observer, log: log}, nil
+	return &sessions{settings: s, policy: s.policy(false), work: work, tools: utility.NewShared(), memory: hub.NewMemory(hub.MemoryOptions{HistoryBytes: s.historyMemory}), servers: servers, observer: observer, log: log}, nil
 }
 
 // close ends what the sessions have in common. It comes after their ends.
@@ -103,7 +104,7 @@ func (m *sessions) open(ctx context.Context, key hub.Key, wish hub.Wish) (*hub.H
 	h, err := hub.New(hub.Options{
 		SessionID: id, Alive: m.counts, Init: wish.Init, RequireTokens: m.policy.requireTokens, IdleTTL: m.idleTTL,
 		DrainCancels: m.policy.drainCancels, NoReturn: m.noReturn, Quiet: m.policy.quiet, Restored: m.restored,
-		Cwd: m.work.Root(), GitBranch: m.work.GitBranch(), Agent: a, Store: store, Utilities: tools, Observer: watcher,
+		Cwd: m.work.Root(), GitBranch: m.work.GitBranch(), Agent: a, Store: store, Memory: m.memory, Utilities: tools, Observer: watcher,
 		LoadAttachments: m.attachments, Profile: m.policy.profile, Strict: m.strict,
 		LeaseTTL: m.leaseTTL, HeartbeatInterval: m.heartbeat, SubscriptionTTL: m.subscription,
 		HandshakeTimeout: m.limits.handshake, RequestTimeout: timeouts,

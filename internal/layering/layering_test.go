@@ -63,7 +63,8 @@ var rooms = map[string]room{
 	"journal/storetest": {ours: []string{"journal"}},
 
 	"hub": {
-		ours: []string{"contracts", "handshake", "journal", "lease", "serverreq", "session"},
+		ours:   []string{"contracts", "handshake", "journal", "lease", "serverreq", "session"},
+		others: []string{rate},
 	},
 
 	// Edges: none of them knows the hub.
