@@ -138,9 +138,6 @@ func (b *body) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// answerPart is what a client has to take within the time for a write.
-const answerPart = 256 << 10
-
 // An answer bounds the time that a client may take for each part of it.
 type answer struct {
 	http.ResponseWriter
@@ -162,7 +159,7 @@ func (a *answer) Unwrap() http.ResponseWriter { return a.ResponseWriter }
 func (a *answer) Write(p []byte) (n int, err error) {
 	for {
 		_ = a.of.control.SetWriteDeadline(time.Now().Add(a.of.door.opts.WriteTimeout)) // fails where writing fails as well
-		m, err := a.ResponseWriter.Write(p[n:min(len(p), n+answerPart)])
+		m, err := a.ResponseWriter.Write(p[n:min(len(p), n+contracts.WritePart)])
 		if n += m; err != nil || n == len(p) {
 			return n, err
 		}

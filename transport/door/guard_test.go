@@ -258,15 +258,15 @@ func TestAnswerThatIsNotTakenEnds(t *testing.T) {
 		h := newServer(t, Options{WriteTimeout: 10 * time.Second})
 		h.http.Handler = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			start := time.Now()
-			n, err := w.Write(make([]byte, 3*answerPart))
-			if took := time.Since(start); err == nil || n >= 3*answerPart || took != 16*time.Second {
+			n, err := w.Write(make([]byte, 3*contracts.WritePart))
+			if took := time.Since(start); err == nil || n >= 3*contracts.WritePart || took != 16*time.Second {
 				t.Errorf("got %d bytes, %v after %v, want an error 10s after the last byte was taken", n, err, took)
 			}
 		})
 		h.door.Guard(h.http)
 		v := h.dial("192.0.2.1").ask("GET / HTTP/1.1\r\nHost: x\r\n\r\n")
 		time.Sleep(6 * time.Second)
-		if _, err := io.ReadFull(v, make([]byte, answerPart+1<<10)); err != nil { // and then nothing more
+		if _, err := io.ReadFull(v, make([]byte, contracts.WritePart+1<<10)); err != nil { // and then nothing more
 			t.Fatal(err)
 		}
 		synctest.Wait()

@@ -179,6 +179,28 @@ func TestBlockedWriteFailsInTime(t *testing.T) {
 	})
 }
 
+// A peer that takes a large snapshot slowly is not one that takes nothing.
+func TestLargeFrameMayTakeItsTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer(t, true, Options{})
+		p := s.raw()
+		c := <-s.conns
+		frame := text(strings.Repeat("x", 4*contracts.WritePart))
+		written := make(chan error, 1)
+		go func() { written <- c.Write(frame) }()
+		part := make([]byte, contracts.WritePart/2)
+		for left := len(frame); left > 0; left -= len(part) {
+			time.Sleep(4 * time.Second)
+			if _, err := io.ReadFull(p.r, part[:min(left, len(part))]); err != nil {
+				t.Fatalf("with %d bytes left: %v", left, err)
+			}
+		}
+		if err := <-written; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 func TestCloseUnblocksReadAndWrite(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer(t, true, Options{})

@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -168,9 +169,10 @@ func (t *tap) writeFrames(frames []byte) error {
 	return t.send(frames)
 }
 
-// send writes frames with one deadline and one system call. After a close
-// frame or a failure, which may have left half a frame behind, nothing more
-// goes out. The caller holds writing.
+// send writes frames with one deadline and one system call, or one of each for
+// every part of contracts.WritePart: a client that takes a large frame slowly is
+// not one that takes nothing. After a close frame or a failure, which may have
+// left half a frame behind, nothing more goes out. The caller holds writing.
 func (t *tap) send(frames []byte) error {
 	if t.ended {
 		return net.ErrClosed
@@ -178,8 +180,13 @@ func (t *tap) send(frames []byte) error {
 	if len(frames) == 0 {
 		return nil
 	}
-	t.setWriteDeadline()
-	_, err := t.Conn.Write(frames)
+	var err error
+	for part := range slices.Chunk(frames, contracts.WritePart) {
+		t.setWriteDeadline()
+		if _, err = t.Conn.Write(part); err != nil {
+			break
+		}
+	}
 	t.ended = err != nil || frames[0] == finClose
 	if err != nil {
 		_ = t.Conn.Close() // wakes the reader; the socket is of no use any more
