@@ -22,6 +22,7 @@ const (
 	MaxStateOutput     = 32 << 10  // characters of output of one tool or command kept in the state
 	MaxStateText       = 1 << 20   // text, and thinking, of the response kept in the state
 	MaxListed          = 64        // connections listed in the state; the count is exact
+	WritePart          = 256 << 10 // what a client has the write timeout to take
 	MaxAttachments     = 20
 	MaxAttachmentBytes = 10 << 20
 	MaxAttachmentTotal = 32 << 20

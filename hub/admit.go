@@ -162,7 +162,7 @@ func (h *Hub) mayAct(s *state, c *connection, cmd contracts.Command) error {
 	case hello:
 		return nil
 	case c.role == contracts.RoleViewer:
-		return &contracts.Error{Code: contracts.CodeAccessDenied, Message: "Viewer headless connections cannot send messages"}
+		return errViewerSends
 	}
 	if err := h.mayDrive(s, c); err != nil {
 		return err

@@ -204,6 +204,7 @@ type state struct {
 	idle       list.List                // of *connection without subscriptions, the next to expire first
 	former     []former                 // oldest first; at most formerMost
 	run        *run                     // nil when idle
+	hold       <-chan struct{}          // a run that begins in this update waits for it; nil: it starts at once
 	answered   []answered               // oldest first; at most Options.MaxPending, which were open at the start
 	cut        *run                     // a run that the previous process did not end
 	lastInit   *contracts.Init
@@ -227,6 +228,8 @@ type state struct {
 	phase       phase
 	asleep      bool          // suspended, to go on in another hub
 	credentials time.Time     // when the first credential ends; zero: never
+	toldTokens  bool          // the log says that clients lack their connection's secret
+	sentAway    int           // connections that were told to come back to the next process
 	failed      error         // the store broke; nothing more can be shown
 	revealed    chan struct{} // closed and replaced when the group commit has shown more
 

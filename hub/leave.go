@@ -153,11 +153,21 @@ func (h *Hub) awaitClients(ctx context.Context) {
 	}
 }
 
-// partAll ends every attached connection in order.
+// partAll ends every attached connection in order, that of who is in control
+// first.
 func (h *Hub) partAll(s *state, why *contracts.Error) {
-	for _, c := range s.conns {
+	part := func(c *connection) {
 		for _, sub := range c.subs {
 			h.part(s, sub.box, why)
+		}
+	}
+	holder := s.holder()
+	if holder != nil {
+		part(holder)
+	}
+	for _, c := range s.conns {
+		if c != holder {
+			part(c)
 		}
 	}
 }

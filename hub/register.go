@@ -185,11 +185,46 @@ func (h *Hub) named(s *state, req *contracts.AttachRequest, by contracts.Caller)
 // (A6).
 func (h *Hub) owned(s *state, id string, by contracts.Caller) (*connection, error) {
 	c := s.conns[id]
-	if c == nil || c.bare || c.principal.ID != by.Principal.ID || !h.proven(c.token, by.Token) {
+	switch {
+	case c == nil || c.bare || c.principal.ID != by.Principal.ID:
 		return nil, errNoConnection
+	case !h.proven(c.token, by.Token):
+		return nil, h.unproven(s, by, errNoConnection)
 	}
 	c.vouch(by.Principal)
 	return c, nil
+}
+
+// unproven returns the refusal of a caller who has not proven to own the
+// connection. A caller of the same principal who presents no secret may not know
+// that there are any, and is told.
+func (h *Hub) unproven(s *state, by contracts.Caller, refusal *contracts.Error) error {
+	if by.Token != "" {
+		return refusal
+	}
+	if !s.toldTokens {
+		s.toldTokens = true
+		s.then(func() {
+			h.log.Warn("a client names its connection without the header "+contracts.HeaderConnectionToken+" and is refused; "+
+				"a client that cannot present it needs --connection-tokens optional", "principal", by.Principal.ID)
+		})
+	}
+	told := *refusal
+	told.Metadata = map[string]string{"missing": contracts.HeaderConnectionToken}
+	return &told
+}
+
+// ownedSubscription returns the caller's subscription of that id, as owned does a
+// connection.
+func (h *Hub) ownedSubscription(s *state, id string, by contracts.Caller) (*subscription, error) {
+	sub := s.subs[id]
+	switch {
+	case sub == nil || sub.conn.principal.ID != by.Principal.ID:
+		return nil, errNoSubscription
+	case !h.proven(sub.conn.token, by.Token):
+		return nil, h.unproven(s, by, errNoSubscription)
+	}
+	return sub, nil
 }
 
 // proven holds a presented secret against the hash of the right one. None is
@@ -282,9 +317,8 @@ func (h *Hub) Unsubscribe(id string, by contracts.Caller) error {
 		if err = s.alive(); err != nil {
 			return
 		}
-		sub := s.subs[id]
-		if sub == nil || sub.conn.principal.ID != by.Principal.ID || !h.proven(sub.conn.token, by.Token) {
-			err = errNoSubscription
+		var sub *subscription
+		if sub, err = h.ownedSubscription(s, id, by); err != nil {
 			return
 		}
 		c := sub.conn
@@ -345,7 +379,10 @@ func (h *Hub) identify(s *state, by contracts.Caller) (*connection, *subscriptio
 	if named != nil && named.principal.ID != by.Principal.ID {
 		named = nil // of somebody else, which must look as if it were not there (A6)
 	}
-	if sub != nil && named == nil && h.proven(sub.conn.token, by.Token) {
+	if sub != nil && named == nil {
+		if !h.proven(sub.conn.token, by.Token) {
+			return nil, nil, h.unproven(s, by, errNoConnection)
+		}
 		sub.conn.vouch(by.Principal)
 		return sub.conn, sub, nil
 	}

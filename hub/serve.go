@@ -161,7 +161,7 @@ func (h *Hub) turnAway(conn Conn, seq uint64, err error) {
 	if ok {
 		h.refused(why.Code)
 		var out []byte
-		for _, frame := range []contracts.Frame{refusalFrame(nil, seq, why), farewell(why)} {
+		for _, frame := range []contracts.Frame{refusalFrame(nil, seq, why), farewell(why, 0)} {
 			if text, err := contracts.EncodeFrame(frame); err == nil {
 				out = conn.Form().AppendControl(out, text)
 			}
@@ -179,13 +179,23 @@ func refusalFrame(id *string, seq uint64, why *contracts.Error) *contracts.Refus
 	}
 }
 
-func farewell(why *contracts.Error) *contracts.Goodbye {
+// When the process ends, the first returnAtOnce clients are told to come back
+// after a second, and the others after them, returnRate in a second: the next
+// process lets in no more with the default limits.
+const (
+	returnAtOnce = 1000
+	returnRate   = 500
+)
+
+// farewell is the last frame of a connection. turn is how many are told to come
+// back before it.
+func farewell(why *contracts.Error, turn int) *contracts.Goodbye {
 	if why == nil {
 		return &contracts.Goodbye{Code: 1000, Reason: "normal"}
 	}
 	bye := &contracts.Goodbye{Code: int64(why.Code.CloseCode()), Reason: string(why.Code), Resume: why.Code.Retryable()}
 	if bye.Resume {
-		bye.RetryAfterMS = 1000
+		bye.RetryAfterMS = 1000 + int64(max(0, turn-returnAtOnce+1)*1000/returnRate)
 	}
 	return bye
 }
@@ -197,7 +207,12 @@ func (h *Hub) part(s *state, b *mailbox, why *contracts.Error) {
 		return
 	}
 	p := parcel{at: h.head(s), part: true, why: why}
-	if text, err := contracts.EncodeFrame(farewell(why)); err == nil && !b.bare {
+	turn := 0
+	if why == goingAway {
+		turn = s.sentAway
+		s.sentAway++
+	}
+	if text, err := contracts.EncodeFrame(farewell(why, turn)); err == nil && !b.bare {
 		p.frame = b.form.AppendControl(nil, text)
 	}
 	h.push(s, b, p)

@@ -109,9 +109,6 @@ func (h *Hub) mayTune(s *state, req contracts.StreamRequest, by contracts.Caller
 	case req.SubscriptionID == "":
 		return h.hasRoom(s, false)
 	}
-	sub := s.subs[req.SubscriptionID]
-	if sub == nil || sub.conn.principal.ID != by.Principal.ID || !h.proven(sub.conn.token, by.Token) {
-		return errNoSubscription
-	}
-	return nil
+	_, err := h.ownedSubscription(s, req.SubscriptionID, by)
+	return err
 }

@@ -73,7 +73,7 @@ func (s *Shared) makeRoom() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	defer func() { s.enough.Store(max(s.windowBytes, s.used.Load()*5/4)) }() // where floors alone are more, one look in a while is enough
-	for range 8 * len(s.journals) { // halved that often, 16 MiB are the floor
+	for range 8 * len(s.journals) {                                          // halved that often, 16 MiB are the floor
 		if s.used.Load() <= s.windowBytes*3/4 {
 			return
 		}

@@ -93,7 +93,7 @@ func (s *settings) registerShared(cmd *cobra.Command) {
 	f.StringVar(&s.jwtIssuer, "jwt-issuer", "", "issuer that JWTs must have")
 	f.StringVar(&s.jwtAudience, "jwt-audience", "", "audience that JWTs must have")
 	f.StringVar(&s.jwtScopeClaim, "jwt-scope-claim", "maestro_scope", "claim of JWTs that names whose sessions they reach")
-	f.StringVar(&s.connectionTokens, "connection-tokens", "", "required or optional: whether HTTP requests about a connection must present its secret; default: required unless --auth off")
+	f.StringVar(&s.connectionTokens, "connection-tokens", "", "required or optional: whether HTTP requests about a connection must present its secret; default: required, with --auth off and in hosted-runner optional")
 	f.StringVar(&s.logLevel, "log-level", "info", "what goes to standard error: debug, info, warn or error")
 	f.StringVar(&s.logFormat, "log-format", "text", "how: text or json")
 	f.StringVar(&s.pprof, "pprof", "", "also serve Go profiles on this loopback address")
@@ -292,15 +292,6 @@ func (s *settings) absolute() error {
 	abs, err := filepath.Abs(file)
 	s.agent = "script:" + abs
 	return err
-}
-
-// requireTokens reports whether requests about a connection must prove whose it
-// is (ruling 8).
-func (s *settings) requireTokens() bool {
-	if s.connectionTokens == "" {
-		return s.auth != "off"
-	}
-	return s.connectionTokens == "required"
 }
 
 var logLevels = map[string]slog.Level{

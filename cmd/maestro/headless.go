@@ -119,7 +119,7 @@ func share(s settings, m *sessions, h *hub.Hub, log *slog.Logger) (*network, err
 			}
 			return h, false, nil
 		},
-		dir: m.dir, admit: m.admit, evict: h.Evict, public: m.observer.Handler(), audit: m.observer.Routes,
+		dir: m.dir, admit: m.admit, evict: h.Evict, observer: m.observer,
 		ready: func() (ready, draining bool) { return h.Ready() && m.writable(), false },
 	}, log)
 	if err != nil {

@@ -38,13 +38,10 @@ type sessions struct {
 	disk     disk             // that dir is on
 	kept     catalog          // what is in dir
 
-	hosted bool                                           // the agent's processes get only what they are known to need
-	alive  atomic.Pointer[func(contracts.Principal) bool] // whether a credential still counts; nil: always
-
-	quiet        bool                // see hub.Options.Quiet, and the next three there
-	drainCancels bool                //
-	noReturn     bool                //
-	restored     *contracts.Restored //
+	policy   policy
+	alive    atomic.Pointer[func(contracts.Principal) bool] // whether a credential still counts; nil: always
+	noReturn bool                                           // see hub.Options.NoReturn
+	restored *contracts.Restored                            // see hub.Options.Restored
 
 	log *slog.Logger
 }
@@ -62,7 +59,7 @@ func newSessions(s settings, log *slog.Logger) (*sessions, error) {
 	if err != nil {
 		return nil, errors.Join(err, work.Close())
 	}
-	m := &sessions{settings: s, work: work, tools: utility.NewShared(), memory: hub.NewMemory(hub.MemoryOptions{HistoryBytes: s.historyMemory}), servers: servers, observer: observer, log: log}
+	m := &sessions{settings: s, policy: s.policy(false), work: work, tools: utility.NewShared(), memory: hub.NewMemory(hub.MemoryOptions{HistoryBytes: s.historyMemory}), servers: servers, observer: observer, log: log}
 	m.kept.folder, m.kept.most = m.scopeDir, 10*defaultKept
 	return m, nil
 }
@@ -94,7 +91,7 @@ func (m *sessions) refusal(err error) *contracts.Error {
 	switch {
 	case errors.Is(err, journal.ErrLocked):
 		flag := "--workspace"
-		if m.hosted {
+		if m.policy.hosted {
 			flag = "--workspace-root"
 		}
 		return &contracts.Error{
@@ -119,7 +116,7 @@ func (m *sessions) start(ctx context.Context, key hub.Key, wish hub.Wish) (*hub.
 		return nil, err
 	}
 	a, err := agent.Open(m.agent, agent.Options{
-		Dir: m.work.Root(), EnvPass: m.envPass, Hosted: m.hosted, Profile: contracts.Profile(m.profile),
+		Dir: m.work.Root(), EnvPass: m.envPass, Hosted: m.policy.hosted, Profile: m.policy.profile,
 		StateDir: m.agentDir(key), SessionID: id, Version: version(), Servers: m.servers,
 		Allow: m.allow, Ask: m.ask, Deny: m.deny, ModelURL: m.modelURL,
 		MaxIterations: m.maxIterations, ContextTokens: m.contextTokens, MaxTokens: m.maxTokens, Price: m.price, Log: m.log,
@@ -132,7 +129,7 @@ func (m *sessions) start(ctx context.Context, key hub.Key, wish hub.Wish) (*hub.
 		return nil, errors.Join(err, store.Close())
 	}
 	tools, err := utility.New(utility.Options{
-		Workspace: m.work, Shared: m.tools, Journals: m.journals(), EnvPass: m.envPass, Hosted: m.hosted, Log: m.log,
+		Workspace: m.work, Shared: m.tools, Journals: m.journals(), EnvPass: m.envPass, Hosted: m.policy.hosted, Log: m.log,
 		MaxCommands: m.limits.commands, MaxRunTime: m.limits.commandTime, MaxReadBytes: m.limits.readBytes,
 		MaxWatches: m.limits.watches, MaxWatchedDirs: m.limits.watchedDirs,
 	})
@@ -141,10 +138,10 @@ func (m *sessions) start(ctx context.Context, key hub.Key, wish hub.Wish) (*hub.
 	}
 	watcher := m.observer.Session(id, m.identity)
 	h, err := hub.New(hub.Options{
-		SessionID: id, Alive: m.counts, Init: wish.Init, RequireTokens: m.requireTokens(), IdleTTL: m.idleTTL,
-		DrainCancels: m.drainCancels, NoReturn: m.noReturn, Quiet: m.quiet, Restored: m.restored,
+		SessionID: id, Alive: m.counts, Init: wish.Init, RequireTokens: m.policy.requireTokens, IdleTTL: m.idleTTL,
+		DrainCancels: m.policy.drainCancels, NoReturn: m.noReturn, Quiet: m.policy.quiet, Restored: m.restored,
 		Cwd: m.work.Root(), GitBranch: m.work.GitBranch(), Agent: a, Store: store, Memory: m.memory, Utilities: tools, Observer: watcher,
-		LoadAttachments: m.attachments, Profile: contracts.Profile(m.profile), Strict: m.strict,
+		LoadAttachments: m.attachments, Profile: m.policy.profile, Strict: m.strict,
 		LeaseTTL: m.leaseTTL, HeartbeatInterval: m.heartbeat, SubscriptionTTL: m.subscription,
 		HandshakeTimeout: m.limits.handshake, RequestTimeout: timeouts,
 		MaxFrameBytes: m.limits.frameBytes, MaxConnections: m.limits.connections, MaxControllers: m.limits.controllers,
@@ -261,13 +258,6 @@ func (m *sessions) agentDir(key hub.Key) string {
 
 // sessionPrefix begins the name of a session's folder.
 const sessionPrefix = "s-"
-
-func (m *sessions) scopeDir(scope string) string {
-	if scope == "" {
-		return m.dir
-	}
-	return filepath.Join(m.dir, "scope-"+url.PathEscape(scope))
-}
 
 func (m *sessions) attachments(paths []string) ([]contracts.Attachment, []string) {
 	files, failures := m.work.Attachments(paths)
