@@ -31,13 +31,14 @@ func newRecord(name string) *record {
 }
 
 // event adds an entry of the journal. event is nil if its type is unknown or it
-// is a snapshot.
+// is a snapshot. What is of the moment is not compared: the journal does not keep
+// snapshots and who is here.
 func (r *record) event(cursor uint64, event contracts.Event, body []byte) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	d := delivery{cursor: cursor}
 	switch e := event.(type) {
-	case *contracts.HelloOK: // to this follower alone
+	case *contracts.HelloOK, *contracts.ConnectionInfo, nil:
 		r.advance(cursor, body)
 		return
 	case *contracts.ResponseChunk:
