@@ -61,9 +61,9 @@ func openSocket(ctx context.Context, c *config, address *url.URL, query url.Valu
 	if err != nil {
 		return nil, refused(scrub(err), res)
 	}
-	if got := conn.Subprotocol(); got != contracts.Subprotocol {
+	if e := wrongProtocol(conn.Subprotocol()); e != nil {
 		_ = conn.CloseNow()
-		return nil, &CloseError{Code: 4426, Message: fmt.Sprintf("the server chose subprotocol %q, want %q", got, contracts.Subprotocol)}
+		return nil, e
 	}
 	conn.SetReadLimit(maxFrame)
 	return &socket{conn: conn}, nil
