@@ -15,7 +15,7 @@ const (
 	MaxClientToolBytes = 64 << 10  // of their names, descriptions and schemas together
 	MaxLabelBytes      = 256       // a client's name or version, and the protocol version it names
 	MaxEventBytes      = 1 << 20   // a server message; the hub says instead that it was too long
-	MaxUnanswered      = 32        // ws.send frames without an answer, per connection
+	MaxUnanswered      = 32        // ws.send frames that a client leaves unanswered; the server takes one at a time
 	MaxStateOutput     = 32 << 10  // characters of output of one tool or command kept in the state
 	MaxStateText       = 1 << 20   // text, and thinking, of the response kept in the state
 	MaxListed          = 64        // connections listed in the state; the count is exact
