@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -52,6 +53,65 @@ func TestFirstAttachAsksForASnapshot(t *testing.T) {
 		}
 		if got := c.State().Model; got != "atlas" {
 			t.Errorf("State: got model %q, want atlas", got)
+		}
+	})
+}
+
+// TestTailStartsWithTheLatestEntries has a session of 7 entries.
+func TestTailStartsWithTheLatestEntries(t *testing.T) {
+	for _, test := range []struct {
+		tail, skipped uint64
+		resume        string
+	}{{3, 4, "replay"}, {7, 0, "replay"}, {100, 0, "replay"}, {3, 7, "reset"}} {
+		synctest.Test(t, func(t *testing.T) {
+			s := newFakeServer(t)
+			first := greetWith(attached("conn_1", "e1", "snapshot"), &contracts.SnapshotEnvelope{Snapshot: snapshot(7)})
+			c, _ := s.connect(func(p *peer) {
+				first(p)
+				p = s.next()
+				want := map[string]string{"connectionId": "conn_1", "epoch": "e1", "takeControl": "later",
+					"cursor": strconv.FormatUint(7-min(test.tail, 7), 10)}
+				for key, value := range want {
+					if got := p.query.Get(key); got != value {
+						t.Errorf("query %s: got %q, want %q", key, got, value)
+					}
+				}
+				expect[*contracts.Resume](p)
+				greetWith(attached("conn_1", "e1", test.resume))(p)
+				if test.resume == "reset" {
+					p.send(&contracts.ResetEnvelope{Reason: contracts.ResetGap, Snapshot: snapshot(7)})
+				}
+				p.send(message(6, &contracts.ResponseStart{ResponseID: "r1"}), message(8, &contracts.ResponseStart{ResponseID: "r2"}))
+			}, WithRole(contracts.RoleController), WithTakeover(contracts.TakeoverForce), WithTail(test.tail))
+			if c.Skipped() != test.skipped || c.State().Model != "atlas" {
+				t.Errorf("tail %d: got %d entries skipped and %+v, want %d and the state", test.tail, c.Skipped(), c.State(), test.skipped)
+			}
+			wantKind(t, c, KindConnected)
+			if test.resume == "reset" {
+				wantKind(t, c, KindReset)
+			} else if u := wantKind(t, c, KindEvent); u.Cursor != 6 || !u.Replayed || c.State().CurrentResponse != nil {
+				t.Errorf("got %+v and %+v, want what the state has already", u, c.State().CurrentResponse)
+			}
+			wantKind(t, c, KindEvent)
+			if st := c.State(); st.CurrentResponse == nil || st.CurrentResponse.ResponseID != "r2" {
+				t.Errorf("got %+v, want the state of after the tail", st.CurrentResponse)
+			}
+		})
+	}
+}
+
+// TestTailOfASilentServerEnds has the state not come.
+func TestTailOfASilentServerEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newFakeServer(t)
+		failed := make(chan error)
+		go func() {
+			_, err := Dial(t.Context(), "ws://fake", WithDialer(s.dial), WithTail(1))
+			failed <- err
+		}()
+		greetWith(attached("conn_1", "e1", "snapshot"))(s.next())
+		if err := <-failed; !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("got %v, want deadline exceeded", err)
 		}
 	})
 }
@@ -458,6 +518,32 @@ func TestRefusedHelloIsAnError(t *testing.T) {
 		go p.conn.Close(4409, "role_conflict")
 		if err := <-failed; !errors.Is(err, &contracts.Error{Code: contracts.CodeRoleConflict}) || !strings.Contains(err.Error(), "no such role") {
 			t.Errorf("got %v, want role_conflict: no such role", err)
+		}
+	})
+}
+
+// TestServerMayTakeAMinuteToOpenASession has an agent start slowly.
+func TestServerMayTakeAMinuteToOpenASession(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newFakeServer(t)
+		s.refuse(func(w http.ResponseWriter, r *http.Request) {
+			time.Sleep(time.Minute)
+			s.refuse(nil)
+			s.ServeHTTP(w, r)
+		})
+		c, _ := s.connect(followed())
+		wantKind(t, c, KindConnected)
+	})
+}
+
+func TestServerThatNeverAnswersIsLeft(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newFakeServer(t)
+		s.refuse(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
+		began := time.Now()
+		_, err := Dial(t.Context(), "ws://fake", WithDialer(s.dial))
+		if waited := time.Since(began); !errors.Is(err, context.DeadlineExceeded) || waited != openPatience {
+			t.Errorf("got %v after %v, want deadline exceeded after %v", err, waited, openPatience)
 		}
 	})
 }

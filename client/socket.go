@@ -42,7 +42,11 @@ func openSocket(ctx context.Context, c *config, address *url.URL, query url.Valu
 	if token != "" {
 		header.Set("Authorization", "Bearer "+token)
 	}
-	transport := &http.Transport{Proxy: http.ProxyFromEnvironment, DisableKeepAlives: true}
+	transport := &http.Transport{
+		Proxy: http.ProxyFromEnvironment, DisableKeepAlives: true,
+		DialContext:         (&net.Dialer{Timeout: contracts.DefaultHandshakeTimeout}).DialContext,
+		TLSHandshakeTimeout: contracts.DefaultHandshakeTimeout,
+	}
 	if c.dialer != nil {
 		transport.Proxy = nil
 		transport.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) { return c.dialer(ctx) }
