@@ -107,8 +107,13 @@ func (e *emulator) control(parameters string, final rune) {
 		e.y, e.full = max(e.y-n, e.top), false
 	case final == 'C':
 		e.x, e.full = min(e.x+n, e.width-1), false
-	case final == 'J' && parameters == "":
-		e.rows = e.rows[:e.y+1]
+	case (final == 'J' || final == 'K') && parameters == "":
+		if final == 'J' {
+			e.rows = e.rows[:e.y+1]
+		}
+		if e.x == 0 && e.y > 0 {
+			e.rows[e.y-1].soft = false // as tmux has it
+		}
 		row := &e.rows[e.y]
 		row.cells, row.soft = row.cells[:min(e.x, len(row.cells))], false
 	default:

@@ -4,7 +4,6 @@ package console
 
 import (
 	"os"
-	"os/signal"
 	"syscall"
 	"time"
 )
@@ -13,23 +12,32 @@ import (
 // after it was stopped: see [Mode.Enter].
 var Signals = []os.Signal{syscall.SIGWINCH, syscall.SIGCONT}
 
+// Continued reports whether a signal says that the program was stopped and goes on.
+func Continued(s os.Signal) bool { return s == syscall.SIGCONT }
+
 // stopPatience is how long Stop waits for the program to be stopped. Where no
 // shell could continue it, it is not.
 const stopPatience = 200 * time.Millisecond
 
 // Stop restores the terminal and stops the program, as Ctrl-Z does. It returns in
-// raw mode, once the program is continued.
-func (m *Mode) Stop() error {
-	continued := make(chan os.Signal, 1)
-	signal.Notify(continued, syscall.SIGCONT)
-	defer signal.Stop(continued)
+// raw mode, once one of the program's signals says that it is continued. Another
+// one that ends the wait is returned.
+func (m *Mode) Stop(signals <-chan os.Signal) (other os.Signal, err error) {
 	m.Restore()
 	if err := syscall.Kill(0, syscall.SIGTSTP); err != nil {
-		return err
+		return nil, err
 	}
-	select {
-	case <-continued:
-	case <-time.After(stopPatience):
+	patience := time.NewTimer(stopPatience)
+	defer patience.Stop()
+	for waiting := true; waiting; {
+		select {
+		case s := <-signals:
+			if waiting = s == syscall.SIGWINCH; !waiting && s != syscall.SIGCONT {
+				other = s
+			}
+		case <-patience.C:
+			waiting = false
+		}
 	}
-	return m.Enter()
+	return other, m.Enter()
 }

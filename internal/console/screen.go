@@ -22,9 +22,9 @@ const (
 
 const unstyled = "\x1b[0m"
 
-// maxPending is how many bytes are printed before they are written without a
+// maxWaiting is how many bytes are printed before they are written without a
 // Flush.
-const maxPending = 32 << 10
+const maxWaiting = 32 << 10
 
 // maxRows is how many rows the line being typed takes at most. Of a longer one
 // those around the cursor are shown.
@@ -34,8 +34,8 @@ const maxRows = 8
 // line is entered, the mark stays.
 type Prompt struct {
 	State string
-	Look  Style // of the state
 	Mark  string
+	Look  Style // of the state, and without one of the mark
 }
 
 // A Screen prints texts. Without a Line it writes them as they come. With one it
@@ -53,16 +53,19 @@ type Screen struct {
 	midLine bool // the last line has not ended
 
 	// With a Line only.
-	width, height int
+	size          func() (width, height int) // of the terminal
+	width, height int                        // as of the last Flush
 	prompt        Prompt
-	pending       strings.Builder // rows that are complete and not written
+	waiting       []func()        // what was printed since, in its order
+	bytes         int             // of that; at most maxWaiting, and one more piece
+	rows          strings.Builder // of that, the rows that are complete
 	row           row             // the one that the next piece goes on in
 
 	// The frame is what the next Flush writes again: the open row, if there is
 	// one, and the line being typed.
 	drawn  bool     // it is on the terminal
+	joined bool     // its open row belongs to the row above it
 	frame  string   // as it was written
-	open   bool     // it begins with an open row
 	above  int      // rows above that of the cursor
 	typed  []string // of those, the ones of the line
 	before string   // what is in the row up to the cursor, and under it
@@ -79,17 +82,18 @@ type row struct {
 	joined bool   // the terminal has broken the line here
 }
 
-// NewScreen returns a screen that prints on out. With a line it is one of width
-// columns and height rows.
-func NewScreen(out io.Writer, colour bool, line *Line, width, height int) *Screen {
-	return &Screen{out: out, colour: colour, line: line, width: max(width, 1), height: max(height, 1)}
+// NewScreen returns a screen that prints on out. With a line, out is a terminal in
+// raw mode, and size returns its size.
+func NewScreen(out io.Writer, colour bool, line *Line, size func() (width, height int)) *Screen {
+	s := &Screen{out: out, colour: colour, line: line, size: size}
+	if s.Live() {
+		s.width, s.height = size()
+	}
+	return s
 }
 
 // Live reports whether a line is typed below what is printed.
 func (s *Screen) Live() bool { return s.line != nil }
-
-// MidLine reports whether the last line has not ended.
-func (s *Screen) MidLine() bool { return s.midLine }
 
 // Err returns the first error of the output. Nothing is written after it.
 func (s *Screen) Err() error { return s.err }
@@ -98,6 +102,37 @@ func (s *Screen) Err() error { return s.err }
 // each line. On a terminal long lines are broken between words, unless the piece
 // is verbatim.
 func (s *Screen) Write(look Style, prefix, piece string, verbatim bool) {
+	s.do(len(piece), func() { s.write(look, prefix, piece, verbatim) })
+}
+
+// Line prints text on lines of its own.
+func (s *Screen) Line(look Style, text string) {
+	s.do(len(text), func() {
+		s.endLine()
+		for line := range strings.SplitSeq(text, "\n") {
+			s.put(look, line)
+			s.emit("\n")
+		}
+	})
+}
+
+// EndLine ends the open line, if there is one.
+func (s *Screen) EndLine() { s.do(0, s.endLine) }
+
+// do prints something of that many bytes, with a Line not before the next Flush:
+// how wide the terminal is by then decides where lines are broken.
+func (s *Screen) do(bytes int, print func()) {
+	if !s.Live() {
+		print()
+		return
+	}
+	s.waiting = append(s.waiting, print)
+	if s.bytes += bytes + 1; s.bytes > maxWaiting {
+		s.Flush()
+	}
+}
+
+func (s *Screen) write(look Style, prefix, piece string, verbatim bool) {
 	for line := range strings.Lines(piece) {
 		line, ended := strings.CutSuffix(line, "\n")
 		if s.Live() {
@@ -107,10 +142,9 @@ func (s *Screen) Write(look Style, prefix, piece string, verbatim bool) {
 		}
 		s.midLine = true
 		if ended {
-			s.EndLine()
+			s.endLine()
 		}
 	}
-	s.limit()
 }
 
 // prefixed returns a line with its prefix. An empty one has no space at its end.
@@ -124,18 +158,7 @@ func prefixed(prefix, line string, midLine bool) string {
 	return prefix + line
 }
 
-// Line prints text on lines of its own.
-func (s *Screen) Line(look Style, text string) {
-	s.EndLine()
-	for line := range strings.SplitSeq(text, "\n") {
-		s.put(look, line)
-		s.emit("\n")
-	}
-	s.limit()
-}
-
-// EndLine ends the open line, if there is one.
-func (s *Screen) EndLine() {
+func (s *Screen) endLine() {
 	if !s.midLine {
 		return
 	}
@@ -208,13 +231,20 @@ func (s *Screen) wrap(next rune, verbatim bool) {
 	default:
 		space = -1
 	}
-	if r.joined = space < 0; r.joined {
+	if space < 0 {
 		s.put(r.look, head)
-		r.text, r.cells = "", 0
+		r.text, r.cells, r.joined = "", 0, true
 		return
 	}
-	s.put(r.look, strings.TrimRight(head, " "))
+	if !r.joined {
+		head = strings.TrimRight(head, " ")
+	}
+	s.put(r.look, head)
+	if r.joined && rest != "" { // which may be there
+		s.emit("\x1b[K")
+	}
 	s.emit("\n")
+	r.joined = false
 	r.text = begin + rest
 	r.cells = cellsIn(r.text)
 }
@@ -234,9 +264,9 @@ func hangOf(line string, most int) string {
 	return strings.Repeat(" ", n)
 }
 
-// Enter prints a line that was entered, after its mark.
-func (s *Screen) Enter(mark, shown string) {
-	s.Line(Bold, mark+strings.ReplaceAll(shown, "\n", "\n  "))
+// Enter prints a line that was entered, after the mark of the prompt.
+func (s *Screen) Enter(shown string) {
+	s.Line(Bold, s.prompt.Mark+strings.ReplaceAll(shown, "\n", "\n  "))
 }
 
 // SetPrompt changes what stands before the line being typed.
@@ -247,21 +277,27 @@ func (s *Screen) Flush() {
 	if !s.Live() {
 		return
 	}
+	s.resize(s.size())
+	printed := s.print()
 	erase := s.erase()
 	frame := s.draw()
-	if s.drawn && s.pending.Len() == 0 && frame == s.frame {
+	if s.drawn && printed == "" && frame == s.frame {
 		return
 	}
-	s.send(erase + s.pending.String() + frame)
-	s.pending.Reset()
+	s.send(erase + printed + frame)
 	s.frame, s.drawn = frame, true
 }
 
-// limit writes what was printed if that is much.
-func (s *Screen) limit() {
-	if s.pending.Len() > maxPending {
-		s.Flush()
+// print does what waits and returns the rows that are complete.
+func (s *Screen) print() string {
+	for _, print := range s.waiting {
+		print()
 	}
+	clear(s.waiting)
+	s.waiting, s.bytes = s.waiting[:0], 0
+	printed := s.rows.String()
+	s.rows.Reset()
+	return printed
 }
 
 // Hide writes what was printed and takes the line off the terminal, which others
@@ -271,10 +307,15 @@ func (s *Screen) Hide() {
 		return
 	}
 	s.EndLine()
-	s.send(s.erase() + s.pending.String())
-	s.pending.Reset()
+	s.resize(s.size())
+	printed := s.print()
+	s.send(s.erase() + printed)
 	s.drawn = false
 }
+
+// Abandon leaves the line on the terminal as it is: others have written there
+// meanwhile. The next Flush shows it below.
+func (s *Screen) Abandon() { s.drawn = false }
 
 // Clear clears the terminal.
 func (s *Screen) Clear() {
@@ -282,33 +323,33 @@ func (s *Screen) Clear() {
 	s.drawn = false
 }
 
-// Resize takes over the size of the terminal, which has broken the rows that it
+// resize takes over the size of the terminal, which has broken the rows that it
 // shows anew if it is narrower. An open row that may have changed its place is
 // left as it is: the text goes on below.
-func (s *Screen) Resize(width, height int) {
-	width, height = max(width, 1), max(height, 1)
-	if s.width == width && s.height == height || !s.Live() {
+func (s *Screen) resize(width, height int) {
+	if s.width == width && s.height == height {
 		return
 	}
-	if width != s.width {
-		leave := s.midLine && (s.row.joined || s.row.cells > width)
-		if s.drawn {
-			s.above = 0
-			for _, text := range s.typed {
-				s.above += 1 + breaksIn(text, width)
-			}
-			s.above += breaksIn(s.before, width)
-			if s.open && !leave {
-				s.above++
-			}
-		} else if leave {
-			s.put(s.row.look, s.row.text)
-			s.emit("\n")
+	moved := s.midLine && (s.row.joined || breaksIn(s.row.text, width) > 0)
+	switch {
+	case width == s.width:
+		moved = false
+	case s.drawn:
+		s.above = breaksIn(s.before, width)
+		for _, text := range s.typed {
+			s.above += 1 + breaksIn(text, width)
 		}
-		if leave {
-			s.row = row{look: s.row.look, prefix: s.row.prefix, text: s.row.prefix, cells: cellsIn(s.row.prefix), broken: true}
+		if s.midLine && !moved {
+			s.above++
 		}
+	case moved:
+		s.put(s.row.look, s.row.text)
+		s.emit("\n")
 	}
+	if moved {
+		s.row.text, s.row.cells, s.row.joined, s.joined = s.row.prefix, cellsIn(s.row.prefix), false, false
+	}
+	s.row.hang = "" // it may be too long now
 	s.width, s.height, s.frame = width, height, ""
 }
 
@@ -316,6 +357,9 @@ func (s *Screen) Resize(width, height int) {
 func (s *Screen) erase() string {
 	if !s.drawn {
 		return ""
+	}
+	if s.joined { // erasing it would tear it off the row above
+		return up(s.above-1) + "\r\x1b[J" + up(1)
 	}
 	return up(s.above) + "\r\x1b[J"
 }
@@ -325,8 +369,8 @@ func (s *Screen) erase() string {
 func (s *Screen) draw() string {
 	var b strings.Builder
 	rows, at, column := s.layout()
-	s.open, s.above, s.typed = s.midLine, at, s.typed[:0]
-	if s.open {
+	s.above, s.joined, s.typed = at, s.midLine && s.row.joined, s.typed[:0]
+	if s.midLine {
 		b.WriteString(s.styled(s.row.look, s.row.text) + "\r\n")
 		s.above++
 	}
@@ -360,8 +404,13 @@ type shownRow struct {
 // where the cursor is.
 func (s *Screen) layout() (rows []shownRow, at, column int) {
 	room := max(s.width-1, 1)
-	state, mark := cut(s.prompt.State, room/2), cut(s.prompt.Mark, room*2/3)
-	first := shownRow{s.styled(s.prompt.Look, state) + s.styled(Bold, mark), state + mark, len(state + mark), cellsIn(state + mark)}
+	state, mark, look := cut(s.prompt.State, room/2), cut(s.prompt.Mark, room*2/3), s.prompt.Look
+	lead := s.styled(look, mark)
+	if state != "" {
+		state += " "
+		lead = s.styled(look, state) + s.styled(Bold, mark)
+	}
+	first := shownRow{lead, state + mark, len(state + mark), cellsIn(state + mark)}
 	indent := min(2, room-1)
 	rows = []shownRow{first}
 	next := func() { rows = append(rows, shownRow{text: strings.Repeat(" ", indent), cells: indent}) }
@@ -456,10 +505,7 @@ func (s *Screen) emit(text string) {
 		s.send(text)
 		return
 	}
-	s.pending.WriteString(strings.ReplaceAll(text, "\n", "\r\n"))
-	if s.pending.Len() > maxPending {
-		s.Flush()
-	}
+	s.rows.WriteString(strings.ReplaceAll(text, "\n", "\r\n"))
 }
 
 func (s *Screen) send(text string) {

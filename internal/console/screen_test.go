@@ -12,8 +12,8 @@ import (
 
 // live is a screen of a size with its terminal.
 func live(width, height int) (*Screen, *Line, *emulator) {
-	line, terminal := &Line{}, newEmulator(width, height)
-	return NewScreen(terminal, false, line, width, height), line, terminal
+	line, e := &Line{}, newEmulator(width, height)
+	return NewScreen(e, false, line, func() (int, int) { return e.width, e.height }), line, e
 }
 
 // typing feeds keys, none of which ends the line.
@@ -36,7 +36,7 @@ func wantRows(t *testing.T, e *emulator, want ...string) {
 
 func TestWhatIsTypedStaysBelowWhatIsPrinted(t *testing.T) {
 	s, line, e := live(40, 10)
-	s.SetPrompt(Prompt{State: "working ", Mark: "> "})
+	s.SetPrompt(Prompt{State: "working", Mark: "> "})
 	typing(line, "fix the te")
 	s.Write(Plain, "  ", "Once upon ", false)
 	s.Flush()
@@ -51,7 +51,7 @@ func TestWhatIsTypedStaysBelowWhatIsPrinted(t *testing.T) {
 	wantRows(t, e, "  Once upon a time", "  there", "-- news", "> fix the test")
 	line.Feed([]byte("\r"))
 	_, text, shown, _ := line.Next()
-	s.Enter("> ", shown)
+	s.Enter(shown)
 	s.Flush()
 	wantRows(t, e, "  Once upon a time", "  there", "-- news", "> fix the test", ">")
 	if text != "fix the test" || e.x != 2 || e.y != 4 {
@@ -87,7 +87,7 @@ func TestLongLinesAreBrokenBetweenWords(t *testing.T) {
 // TestVerbatimLinesAreBrokenByTheTerminal has a command that is to be copied.
 func TestVerbatimLinesAreBrokenByTheTerminal(t *testing.T) {
 	s, _, e := live(20, 10)
-	for _, p := range []string{"docker run -e A=1 ", "-e B=2 image\nnext"} {
+	for _, p := range []string{"docker run -e A=1 ", "-e B=2 ", "image\nnext"} {
 		s.Write(Plain, "  ", p, true)
 		s.Flush()
 	}
@@ -146,7 +146,7 @@ func TestHiddenLineComesBack(t *testing.T) {
 
 func TestTextIsWrittenAsItIsWithoutALine(t *testing.T) {
 	var out strings.Builder
-	s := NewScreen(&out, false, nil, 0, 0)
+	s := NewScreen(&out, false, nil, nil)
 	s.Write(Plain, "  ", "a\n\n\tb ", false)
 	s.Write(Plain, "  ", "c", false)
 	s.Line(Plain, "-- news\n  more")
@@ -160,7 +160,7 @@ func TestTextIsWrittenAsItIsWithoutALine(t *testing.T) {
 
 func TestColourOnlyWhereItIsWanted(t *testing.T) {
 	var out strings.Builder
-	s := NewScreen(&out, true, nil, 0, 0)
+	s := NewScreen(&out, true, nil, nil)
 	s.Line(Red, "x")
 	s.Line(Plain, "y")
 	if want := "\x1b[31mx\x1b[0m\ny\n"; out.String() != want {
@@ -177,7 +177,7 @@ func TestNothingIsLostOnTheTerminal(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		width, height := rapid.IntRange(6, 30).Draw(rt, "width"), rapid.IntRange(4, 12).Draw(rt, "height")
 		s, line, e := live(width, height)
-		s.SetPrompt(Prompt{State: "st ", Mark: "> "})
+		s.SetPrompt(Prompt{State: "st", Mark: "> "})
 		var printed strings.Builder
 		for range rapid.IntRange(1, 40).Draw(rt, "steps") {
 			switch rapid.IntRange(0, 9).Draw(rt, "step") {
@@ -195,7 +195,6 @@ func TestNothingIsLostOnTheTerminal(t *testing.T) {
 				width = rapid.IntRange(6, 30).Draw(rt, "width")
 				height = 50 // else rows that are to be written again may scroll away
 				e.resize(width, height)
-				s.Resize(width, height)
 			}
 			if rapid.Bool().Draw(rt, "flush") {
 				s.Flush()
