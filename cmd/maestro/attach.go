@@ -53,6 +53,16 @@ what you type. The server is a URL, HOST:PORT, or a PORT on 127.0.0.1.
 Lines while attached:
 ` + attachHelp + `
 
+On a terminal the line that is being typed stays below what is printed. Its keys are
+those of a shell: arrows, Ctrl-A, Ctrl-E, Ctrl-K, Ctrl-U and Ctrl-W edit it, up and
+down show earlier lines, Alt-Enter begins another line of the same prompt, Ctrl-C
+clears it, and Ctrl-Z stops the program. What is pasted is one prompt, however long.
+The prompt says whether the agent is working, a question waits, or the connection is
+lost. If a question comes while a line is being typed, the line is set aside and comes
+back after the answer.
+
+Attach begins with the last 2,000 entries of the session; /history shows all.
+
 Of what clients do beside the agent, commands are shown: their output after "|", or
 after "2|" what they wrote to standard error, with the command's id in front while
 there is more than one. File searches, reads and watches are not; with --json all is.
@@ -71,8 +81,6 @@ with the number of one. A form is filled in field by field: enter takes the defa
 or leaves a field out, quotes make a text of a word such as "cancel". In place of a
 field, decline, cancel, a JSON object with all of them, or accept and such an object
 answer the whole form.
-
-What is pasted at a terminal is one prompt, however many lines it has.
 
 A URL may name the session as the server's own ones do, with sessionId and create.`,
 		Args:          cobra.MaximumNArgs(1),
@@ -240,7 +248,7 @@ func (f *attachFlags) dial(ctx context.Context, errOut io.Writer, address string
 	ctx, stop := signal.NotifyContext(ctx, leaving()...)
 	defer stop()
 	long := time.AfterFunc(openingTakesLong, func() {
-		fmt.Fprintf(errOut, "waiting for %s to open the session: an agent may take a minute to start\n", hostOf(address))
+		fmt.Fprintf(errOut, "-- waiting for %s: an agent may take a minute to start\n", hostOf(address))
 	})
 	defer long.Stop()
 	c, err := client.Dial(ctx, address, opts...)

@@ -83,7 +83,7 @@ func (a *attachment) show() {
 		a.refuse(errors.New("no question waits"))
 		return
 	}
-	a.local.Line(console.Yellow, q.text(a.view.howTo(q), true))
+	a.local.Block(console.Yellow, q.text(a.view.howTo(q), true))
 }
 
 // say answers the question that waits longest, or else starts a run.

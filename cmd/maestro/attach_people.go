@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strings"
@@ -39,10 +40,13 @@ func (v *view) connected(a *contracts.Attached) {
 // disconnected prints that the connection was lost, and each new reason why it
 // cannot be made again.
 func (v *view) disconnected(err error) {
-	if e, ok := errors.AsType[*client.CloseError](err); ok && e.Err != nil {
+	why := ""
+	if e, ok := errors.AsType[*client.CloseError](err); ok && e.Err == nil {
+		why = strings.ReplaceAll(oneLine(string(e.Reason), 40), "_", " ")
+	} else if ok {
 		err = e.Err
 	}
-	why := oneLine(innermost(err), 200)
+	why = cmp.Or(why, oneLine(innermost(err), 200))
 	if why == v.lost {
 		return
 	}
@@ -142,7 +146,7 @@ func (v *view) request(q question) {
 		v.questions[q.id] = posed{keys, q.options()}
 	}
 	v.flow = ""
-	v.screen.Line(console.Yellow, q.text(v.howTo(&q), false))
+	v.screen.Block(console.Yellow, q.text(v.howTo(&q), false))
 }
 
 // howTo returns how to answer a question, or who can.

@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -120,6 +121,49 @@ func TestAttachSurvivesALostConnection(t *testing.T) {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("got output\n%s\nwant %q in it", out.String(), want)
 		}
+	}
+}
+
+// A told writer closes said once it is told of a text.
+type toldWriter struct {
+	transcript
+	text string
+	said chan struct{}
+	once sync.Once
+}
+
+func (w *toldWriter) Write(p []byte) (int, error) {
+	n, err := w.transcript.Write(p)
+	if strings.Contains(w.transcript.String(), w.text) {
+		w.once.Do(func() { close(w.said) })
+	}
+	return n, err
+}
+
+// TestAttachSaysThatItWaitsForTheServer has the server open the session only once
+// that was said.
+func TestAttachSaysThatItWaitsForTheServer(t *testing.T) {
+	s := &attachServer{seen: make(chan http.Header, 4), url: make(chan string, 4)}
+	said := &toldWriter{text: "an agent may take a minute to start\n", said: make(chan struct{})}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		select {
+		case <-said.said:
+			s.ServeHTTP(w, r)
+		case <-r.Context().Done():
+			t.Error("the client gave up")
+		}
+	}))
+	defer server.Close()
+	var out strings.Builder
+	cmd := attachCommand(attachDefaults{URL: server.URL})
+	cmd.SetArgs(nil)
+	cmd.SetIn(strings.NewReader("hello\n"))
+	cmd.SetOut(&out)
+	cmd.SetErr(said)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	if err := cmd.ExecuteContext(ctx); err != nil || !strings.Contains(out.String(), "world.") {
+		t.Errorf("got %v and\n%s", err, out.String())
 	}
 }
 

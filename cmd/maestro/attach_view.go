@@ -251,7 +251,7 @@ func (v *view) toolCall(e *contracts.ToolCall) {
 		v.tools[e.CallID] = e.Tool
 	}
 	v.flow = ""
-	v.screen.Line(console.Cyan, "* "+oneLine(e.Tool, 60)+" "+summary(e.Args))
+	v.screen.Block(console.Cyan, "* "+oneLine(e.Tool, 60)+" "+summary(e.Args))
 }
 
 func (v *view) toolEnd(e *contracts.ToolEnd) {
@@ -332,7 +332,7 @@ func (v *view) raw(e *contracts.RawAgentEvent) {
 		return
 	}
 	v.flow = ""
-	v.screen.Line(console.Bold, "> "+indentAfterFirst("  ", strings.TrimSuffix(cleanText(prompt), "\n")))
+	v.screen.Block(console.Bold, "> "+indentAfterFirst("  ", strings.TrimSuffix(cleanText(prompt), "\n")))
 }
 
 // expect notes that prompt was typed here and needs no second line.

@@ -180,6 +180,7 @@ func TestLossesAndResetsAreTold(t *testing.T) {
 	}
 	got := rendered(
 		connectedAs("conn_a", ""), told(&contracts.HelloOK{})[0],
+		client.Update{Kind: client.KindDisconnected, Err: &client.CloseError{Code: 1001, Reason: contracts.CodeGoingAway}},
 		lost(errors.New("EOF")), lost(fmt.Errorf("dial: %w", errors.New("refused"))), lost(errors.New("refused")),
 		connectedAs("conn_a", ""),
 		client.Update{Kind: client.KindReset, Reason: contracts.ResetLagged, Snapshot: &contracts.Snapshot{State: state}},
@@ -188,6 +189,7 @@ func TestLossesAndResetsAreTold(t *testing.T) {
 	)
 	compareText(t, got, `-- attached to session sess_a
 -- nobody is in control
+-- connection lost (going away); trying again
 -- connection lost (EOF); trying again
 -- connection lost (refused); trying again
 -- connected again to session sess_a

@@ -16,6 +16,7 @@ type emulator struct {
 	top           int // the first row on the screen
 	y, x          int // the cursor; y counts from the first row of all
 	full          bool
+	saved         [2]int
 	escape        string // an unfinished sequence
 	odd           string // what it did not understand
 }
@@ -33,6 +34,13 @@ func newEmulator(width, height int) *emulator {
 func (e *emulator) Write(p []byte) (int, error) {
 	for _, r := range string(p) {
 		switch {
+		case e.escape == "\x1b" && r == '7':
+			e.saved, e.escape = [2]int{e.y, e.x}, ""
+		case e.escape == "\x1b" && r == '8':
+			e.y, e.x, e.escape = e.saved[0], e.saved[1], ""
+			for len(e.rows) <= e.y {
+				e.rows = append(e.rows, emulatedRow{})
+			}
 		case e.escape != "":
 			e.escape += string(r)
 			if len(e.escape) > 2 && r >= '@' && r <= '~' {
@@ -105,11 +113,18 @@ func (e *emulator) control(parameters string, final rune) {
 	case final == 'm':
 	case final == 'A':
 		e.y, e.full = max(e.y-n, e.top), false
+	case final == 'B':
+		if e.full = false; e.y < e.top+e.height-1 {
+			e.down()
+		}
 	case final == 'C':
 		e.x, e.full = min(e.x+n, e.width-1), false
 	case (final == 'J' || final == 'K') && parameters == "":
 		if final == 'J' {
 			e.rows = e.rows[:e.y+1]
+			if e.y == e.top && e.x == 0 {
+				e.odd += "J in the first row "
+			}
 		}
 		if e.x == 0 && e.y > 0 {
 			e.rows[e.y-1].soft = false // as tmux has it
@@ -166,10 +181,13 @@ func (e *emulator) text(y int) string {
 	return strings.TrimRight(strings.Join(e.rows[y].cells, ""), " ")
 }
 
-// all returns all rows.
+// all returns the rows down to the cursor, and those below that are not empty.
 func (e *emulator) all() (rows []string) {
 	for y := range e.rows {
 		rows = append(rows, e.text(y))
+	}
+	for len(rows) > e.y+1 && rows[len(rows)-1] == "" {
+		rows = rows[:len(rows)-1]
 	}
 	return rows
 }

@@ -3,6 +3,7 @@ package console
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"unicode/utf8"
 )
@@ -66,6 +67,7 @@ type Screen struct {
 	drawn  bool     // it is on the terminal
 	joined bool     // its open row belongs to the row above it
 	frame  string   // as it was written
+	tall   bool     // it may have several rows
 	above  int      // rows above that of the cursor
 	typed  []string // of those, the ones of the line
 	before string   // what is in the row up to the cursor, and under it
@@ -105,14 +107,17 @@ func (s *Screen) Write(look Style, prefix, piece string, verbatim bool) {
 	s.do(len(piece), func() { s.write(look, prefix, piece, verbatim) })
 }
 
-// Line prints text on lines of its own.
-func (s *Screen) Line(look Style, text string) {
+// Line prints text on lines of its own, which on a terminal are broken between
+// words.
+func (s *Screen) Line(look Style, text string) { s.block(look, text, false) }
+
+// Block prints text on lines of its own, which are left as they are.
+func (s *Screen) Block(look Style, text string) { s.block(look, text, true) }
+
+func (s *Screen) block(look Style, text string, verbatim bool) {
 	s.do(len(text), func() {
 		s.endLine()
-		for line := range strings.SplitSeq(text, "\n") {
-			s.put(look, line)
-			s.emit("\n")
-		}
+		s.write(look, "", text+"\n", verbatim)
 	})
 }
 
@@ -249,13 +254,16 @@ func (s *Screen) wrap(next rune, verbatim bool) {
 	r.cells = cellsIn(r.text)
 }
 
-// hangOf returns the space below the beginning of a line: its indent, and what a
-// list has before its texts.
+// marks are what lines may begin with, beside numbers.
+var marks = []string{"-", "*", "+", "•", "--", "!"}
+
+// hangOf returns the space below the beginning of a line: its indent, and the mark
+// that it begins with, such as that of a list.
 func hangOf(line string, most int) string {
 	n := len(line) - len(strings.TrimLeft(line, " "))
 	mark, _, found := strings.Cut(line[n:], " ")
 	digits := strings.TrimRight(mark, ".)")
-	if found && (mark == "-" || mark == "*" || mark == "+" || mark == "•" || digits != mark && len(digits) < 4 && strings.Trim(digits, "0123456789") == "") {
+	if found && (slices.Contains(marks, mark) || digits != mark && len(digits) < 4 && strings.Trim(digits, "0123456789") == "") {
 		n += utf8.RuneCountInString(mark) + 1
 	}
 	if n > most {
@@ -266,7 +274,7 @@ func hangOf(line string, most int) string {
 
 // Enter prints a line that was entered, after the mark of the prompt.
 func (s *Screen) Enter(shown string) {
-	s.Line(Bold, s.prompt.Mark+strings.ReplaceAll(shown, "\n", "\n  "))
+	s.Block(Bold, s.prompt.Mark+strings.ReplaceAll(shown, "\n", "\n  "))
 }
 
 // SetPrompt changes what stands before the line being typed.
@@ -350,6 +358,7 @@ func (s *Screen) resize(width, height int) {
 		s.row.text, s.row.cells, s.row.joined, s.joined = s.row.prefix, cellsIn(s.row.prefix), false, false
 	}
 	s.row.hang = "" // it may be too long now
+	s.tall = true
 	s.width, s.height, s.frame = width, height, ""
 }
 
@@ -361,7 +370,11 @@ func (s *Screen) erase() string {
 	if s.joined { // erasing it would tear it off the row above
 		return up(s.above-1) + "\r\x1b[J" + up(1)
 	}
-	return up(s.above) + "\r\x1b[J"
+	text := up(s.above) + "\r\x1b[K"
+	if s.tall { // tmux keeps a copy of a screen that is erased from its first row on
+		text += "\x1b7\x1b[B\x1b[J\x1b8"
+	}
+	return text
 }
 
 // draw returns the frame: the open row and the line being typed, with the cursor
@@ -384,6 +397,7 @@ func (s *Screen) draw() string {
 		b.WriteString(r.lead + r.text[r.plain:])
 	}
 	s.before = firstCells(rows[at].text, column+1)
+	s.tall = s.midLine || len(rows) > 1
 	b.WriteString(up(len(rows)-1-at) + "\r")
 	if column > 0 {
 		fmt.Fprintf(&b, "\x1b[%dC", column)

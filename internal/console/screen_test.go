@@ -131,6 +131,14 @@ func TestWideCharactersTakeTwoColumns(t *testing.T) {
 	wantRows(t, e, "> 界世界", "  e\u0301x")
 }
 
+func TestOwnLinesAreBrokenUnlessTheyAreBlocks(t *testing.T) {
+	s, _, e := live(12, 10)
+	s.Line(Plain, "-- one two three\n   four")
+	s.Block(Plain, "$ one two three four")
+	s.Flush()
+	wantRows(t, e, "-- one two", "   three", "   four", "$ one two th", "ree four", "")
+}
+
 func TestHiddenLineComesBack(t *testing.T) {
 	s, line, e := live(20, 10)
 	s.SetPrompt(Prompt{Mark: "> "})
@@ -211,10 +219,10 @@ func check(rt *rapid.T, s *Screen, e *emulator, printed string) {
 	rows, at, column := s.layout()
 	begin := e.y - at
 	all := e.all()
-	if begin < 0 || e.x != column || len(all) != begin+len(rows) {
+	if begin < 0 || e.x != column || len(all) > begin+len(rows) || len(all) <= begin+at {
 		rt.Fatalf("got the cursor at %d, %d of\n%s\nwant it at row %d of %d, column %d", e.y, e.x, strings.Join(all, "\n"), at, len(rows), column)
 	}
-	for i, r := range rows {
+	for i, r := range rows[:len(all)-begin] {
 		if got, want := all[begin+i], strings.TrimRight(r.text, " "); got != want {
 			rt.Fatalf("row %d of the line: got %q, want %q; all:\n%s", i, got, want, strings.Join(all, "\n"))
 		}
