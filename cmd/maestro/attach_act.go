@@ -102,6 +102,7 @@ func (a *attachment) say(text string) {
 			undo: func() {
 				delete(a.desk.busy, awaited)
 				a.view.unexpect(text)
+				a.edit.Return(text)
 			},
 		})
 		return

@@ -305,6 +305,7 @@ func TestRefusedPromptDoesNotShowLaterOnesTwice(t *testing.T) {
 		tm := openLive(t, attachFlags{}, connectedAs("conn_me", "conn_me"))
 		tm.driver.refuse = &contracts.Error{Code: contracts.CodeRuntimeBusy, Message: "already processing"}
 		tm.press("refused\r")
+		tm.wantLast("\n> refused") // to be sent again
 		if n := len(tm.a.view.own); n != 0 {
 			t.Errorf("got %d prompts that are awaited, want none", n)
 		}

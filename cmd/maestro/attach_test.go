@@ -124,7 +124,7 @@ func TestAttachSurvivesALostConnection(t *testing.T) {
 	}
 }
 
-// A told writer closes said once it is told of a text.
+// A toldWriter closes said once a text was written to it.
 type toldWriter struct {
 	transcript
 	text string

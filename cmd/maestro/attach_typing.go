@@ -92,7 +92,7 @@ func (a *attachment) press(ctx context.Context, wg *sync.WaitGroup, keys []byte,
 // not its answer.
 func (a *attachment) entered(ctx context.Context, wg *sync.WaitGroup, text, shown string) error {
 	if time.Since(a.intruded) < secondStroke && a.desk.first() != nil {
-		a.edit.SetAside(text)
+		a.edit.Return(text)
 		a.refuse(errors.New("not sent: a question has come meanwhile. What you typed comes back after the answer"))
 		return nil
 	}

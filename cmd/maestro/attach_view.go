@@ -94,7 +94,9 @@ func (v *view) show(u client.Update) {
 		}
 		v.event(u.Event)
 	case client.KindSnapshot:
-		v.snapshot(u.Snapshot)
+		if !u.Replayed { // else what it is made of is told as well
+			v.snapshot(u.Snapshot)
+		}
 	case client.KindReset:
 		if v.present {
 			v.notice(console.Yellow, "missed too much (%s): starting over from the current state", oneLine(string(u.Reason), 40))

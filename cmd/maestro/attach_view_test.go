@@ -166,6 +166,30 @@ func TestHandOversAreTold(t *testing.T) {
 `)
 }
 
+// TestPastIsNotTakenForThePresent has what was missed hold hand-overs, the states
+// that came with them and an answer that was going on.
+func TestPastIsNotTakenForThePresent(t *testing.T) {
+	missed := append(told(
+		&contracts.ConnectionInfo{ControllerConnectionID: contracts.String("conn_bob")},
+		&contracts.ResponseChunk{ResponseID: "r", Content: "half "},
+		&contracts.ToolCall{CallID: "c", Tool: "bash", Args: raw("{}")},
+	), snapshot(client.KindSnapshot, 3, contracts.State{ControllerConnectionID: contracts.Null(), Cwd: "/old",
+		CurrentResponse: &contracts.CurrentResponse{ResponseID: "r", Text: "half "}}))
+	for i := range missed {
+		missed[i].Replayed = true
+	}
+	live := append(told(&contracts.HelloOK{}),
+		snapshot(client.KindSnapshot, 9, contracts.State{ControllerConnectionID: contracts.String("conn_me"), // of a hand-over
+			CurrentResponse: &contracts.CurrentResponse{ResponseID: "r", Text: "half "}, ActiveTools: []contracts.ActiveTool{{CallID: "c", Tool: "bash"}}}),
+		told(&contracts.ResponseChunk{ResponseID: "r", Content: "done."})[0])
+	got := rendered(append(append([]client.Update{connectedAs("conn_me", "conn_me")}, missed...), live...)...)
+	compareText(t, got, `-- attached to session sess_a
+-- you are in control
+  half 
+* bash {}
+  done.`)
+}
+
 func lost(err error) client.Update {
 	return client.Update{Kind: client.KindDisconnected, Err: &client.CloseError{Code: 1006, Err: err}}
 }

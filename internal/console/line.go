@@ -303,8 +303,15 @@ func (l *Line) For(purpose string) (aside bool) {
 	return aside
 }
 
-// SetAside adds a text to the line that was set aside: it was typed for that.
-func (l *Line) SetAside(text string) {
+// Return gives a text back that was entered and not used: it comes to the line for
+// no purpose, behind what was set aside, unless another text is being typed there.
+func (l *Line) Return(text string) {
+	if l.purpose == "" {
+		if l.Empty() {
+			l.insert(keyPaste, text)
+		}
+		return
+	}
 	whole := Line{cells: l.aside, at: len(l.aside)}
 	whole.insert(keyPaste, text)
 	l.aside = whole.cells

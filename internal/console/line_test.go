@@ -140,7 +140,7 @@ func TestQuestionsSetTheLineAside(t *testing.T) {
 		t.Error("got the line, want it set aside")
 	}
 	typing(&l, "st")
-	l.SetAside("st")
+	l.Return("st")
 	if l.For("q2") || !l.Empty() {
 		t.Error("got what was typed for the question before")
 	}
@@ -151,9 +151,15 @@ func TestQuestionsSetTheLineAside(t *testing.T) {
 	if l.For("") || textOf(l.cells) != "fix the test" || l.at != 12 {
 		t.Errorf("got %q with the cursor at %d, want the line back", textOf(l.cells), l.at)
 	}
+	l.Return("not this")
 	typing(&l, "\x03")
 	if l.For("q3") {
 		t.Error("an empty line was set aside")
+	}
+	l.For("")
+	l.Return("once more")
+	if textOf(l.cells) != "once more" {
+		t.Errorf("got %q, want the text that was returned", textOf(l.cells))
 	}
 }
 
