@@ -167,14 +167,17 @@ func (tm *terminal) press(keys string) {
 	synctest.Wait()
 }
 
-// moving is what moves the cursor on a terminal.
-var moving = regexp.MustCompile("\x1b\\[[0-9]*[A-Z]|\r")
+// What erases rows of a terminal, and what else moves its cursor.
+var (
+	erasing = regexp.MustCompile("\r\x1b\\[[JK]")
+	moving  = regexp.MustCompile("\x1b\\[[0-9]*[A-Z]|\x1b[78]|\r")
+)
 
 // wantLast expects the last rows that were written on a terminal, each time they
 // were.
 func (tm *terminal) wantLast(want string) {
 	tm.t.Helper()
-	got := moving.ReplaceAllString(strings.ReplaceAll(tm.out.String(), "\r\x1b[J", "\n"), "")
+	got := moving.ReplaceAllString(erasing.ReplaceAllString(tm.out.String(), "\n"), "")
 	if !strings.HasSuffix(got, want) {
 		tm.t.Fatalf("got output\n%s\nwant it to end with\n%s", got, want)
 	}

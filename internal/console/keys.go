@@ -123,9 +123,9 @@ func (k *keyboard) sequence() (key, string, bool) {
 	if n == 0 {
 		return keyNone, "", false
 	}
-	name := string(k.waiting[1 : 1+n])
+	pressed := sequences[string(k.waiting[1:1+n])]
 	k.drop(1 + n)
-	return sequences[name], "", true
+	return pressed, "", true
 }
 
 // sequenceLength returns how long the sequence is that text begins with, and 0
