@@ -333,15 +333,15 @@ func (a *attachment) announces(u client.Update) bool {
 // catchUp makes up for the entries that were not asked for: what of them still
 // counts is known at the beginning, and shown after those that were.
 func (a *attachment) catchUp(u client.Update) {
-	st := a.client.State()
 	if u.Kind == client.KindConnected {
+		st := a.client.State()
 		a.desk.restore(&st, false)
 		if u.Attached.Resume == "replay" {
 			a.view.notice(console.Dim, "%d earlier entries are not shown: /history shows the session from its beginning", a.skipped)
 		}
 	}
 	if _, caughtUp := u.Event.(*contracts.HelloOK); caughtUp {
-		a.view.snapshot(&contracts.Snapshot{State: st})
+		a.view.snapshot(&contracts.Snapshot{State: a.client.State()})
 	}
 }
 

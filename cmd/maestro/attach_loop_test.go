@@ -508,6 +508,7 @@ func TestPromptSaysHowTheSessionStands(t *testing.T) {
 		{attachFlags{}, []client.Update{mine, works, told(&contracts.ResponseEnd{ResponseID: "r"})[0]}, "> "},
 		{attachFlags{}, []client.Update{mine, works, asks}, "approve? [y/n] "},
 		{attachFlags{}, []client.Update{mine, lost(io.EOF)}, "reconnecting > "},
+		{attachFlags{}, []client.Update{mine, asks, lost(io.EOF)}, "reconnecting approve? [y/n] "},
 		{attachFlags{}, []client.Update{mine, lost(io.EOF), mine}, "> "},
 		{attachFlags{}, []client.Update{connectedAs("conn_me", ""), asks}, "approve? [y/n] "},
 		{attachFlags{view: true}, []client.Update{connectedAs("conn_me", "")}, "watching > "},

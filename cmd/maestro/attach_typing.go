@@ -29,14 +29,16 @@ func (a *attachment) aim() {
 // a question, which is the purpose of the line, or a prompt.
 func (a *attachment) prompt() (p console.Prompt, purpose string) {
 	p.Mark = "> "
-	drives := !a.viewer && (a.view.driving() || a.view.controller == "")
-	switch q := a.desk.first(); {
+	q, drives := a.desk.first(), !a.viewer && (a.view.driving() || a.view.controller == "")
+	if q != nil && drives {
+		p.Mark, p.Look, purpose = q.prompt(a.view.remembers), console.Yellow, q.id
+	}
+	switch {
 	case a.view.lost != "":
 		p.State, p.Look = "reconnecting", console.Red
 	case a.past != nil:
 		p.State, p.Look = "history, Ctrl-C ends it", console.Dim
-	case q != nil && drives:
-		p.Mark, p.Look, purpose = q.prompt(a.view.remembers), console.Yellow, q.id
+	case purpose != "":
 	case q != nil:
 		p.State, p.Look = "waiting", console.Yellow
 	case a.desk.running():
