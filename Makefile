@@ -32,6 +32,7 @@ setup: ## download what the other targets need
 others: ## programs of others that tests run, from npm
 	npm --prefix agent/mcp/testdata/everything ci --no-audit --no-fund --silent
 	npm --prefix editor/testdata/acpx ci --no-audit --no-fund --silent --ignore-scripts
+	npm --prefix contracts/ts ci --no-audit --no-fund --silent --ignore-scripts
 
 test: setup others ## all tests with the race detector, in random order
 	go test -race -shuffle=on -timeout 20m ./...

@@ -21,6 +21,7 @@ func endings() []Scenario {
 		{Name: "interrupt/clean-state", Title: "After interrupt the state shows nothing going on", Rules: []string{"R69"}, Needs: onSocket, Run: cleanState},
 		{Name: "interrupt/snapshot", Title: "interrupt publishes the cancellations, then one snapshot without them", Rules: []string{"A69"}, Needs: onSocket, Run: interruptSnapshot},
 		{Name: "shutdown/exit", Title: "shutdown ends the process with status 0", Rules: []string{"R18"}, Needs: onStdio, Run: shutdownExit},
+		{Name: "shutdown/ignores-input", Title: "What follows a shutdown in the same write is ignored", Rules: []string{"3.8", "R18"}, Needs: onStdio, Run: shutdownIgnores},
 		{Name: "shutdown/resolves-requests", Title: "shutdown cancels what waits", Rules: []string{"R71", "R18"}, Needs: onStdio, Run: shutdownResolves},
 		{Name: "shutdown/eof", Title: "EOF ends the process with status 0, cancelling what waits", Rules: []string{"R19"}, Needs: onStdio, Run: eofEnds},
 		{Name: "shutdown/eof-in-run", Title: "EOF during a run ends the process all the same", Rules: []string{"R19"}, Needs: onStdio, Run: eofInRun},
@@ -138,6 +139,14 @@ func shutdownExit(s *Session) {
 	p.command(&contracts.Shutdown{})
 	p.exits("R18", 0)
 	p.expect("R18", initNothingReply)
+}
+
+func shutdownIgnores(s *Session) {
+	p := s.controller()
+	from := len(p.log)
+	p.sendRaw(append(encodeCommand(&contracts.Shutdown{}), "\n{\"type\":\"hello\"}\n{\"type\":\"prompt\",\"content\":\"late\"}\n{\"type\":\"nobody knows it\"}\n"...))
+	p.exits("R18", 0)
+	p.none("3.8", from, anyOf(message("hello_ok"), message("error"), message("response_start")))
 }
 
 // shutReason is why shutdown and EOF cancel what waits.

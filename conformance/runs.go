@@ -96,6 +96,10 @@ func responsesInTurn(s *Session) {
 		seen[id] = true
 		p.expect("R37", message("response_end").with("response_id", id))
 	}
+	p.still("R36", len(p.log), message("response_start"))
+	if n := countOf(p.log, message("response_start")); n != 3 {
+		s.fail("R36", "expected one response for each of three prompts, got %d", n)
+	}
 }
 
 func responding(s *Session) {

@@ -49,12 +49,13 @@ type line struct {
 
 // sequence lists what a client received after a cursor. Consecutive chunks of
 // one response count as one, whether or not a server that merges for slow
-// readers did so (D5); private messages are left out.
+// readers did so (D5). Private messages are left out, and so is connection_info:
+// a server may tell a reader that was slow of the outcome alone.
 func sequence(frames []*Frame, after int64) []line {
 	var lines []line
 	open := "" // the chunks being joined, without their text
 	for _, f := range frames {
-		if f.Kind != "message" || f.Cursor <= after || f.Type == "hello_ok" || f.Type == "raw_agent_event" {
+		if f.Kind != "message" || f.Cursor <= after || f.Type == "hello_ok" || f.Type == "raw_agent_event" || f.Type == "connection_info" {
 			continue
 		}
 		if f.Type != "response_chunk" {

@@ -16,6 +16,17 @@ func (p Principal) Expired(now time.Time) bool {
 	return !p.Expires.IsZero() && !now.Before(p.Expires)
 }
 
+// Confined reports whether the credential is for one session or for viewing, as
+// all shares are.
+func (p Principal) Confined() bool { return p.SessionID != "" || p.Role == RoleViewer }
+
+// Owner reports whether p is the owner of the server.
+func (p Principal) Owner() bool { return p.Scope == "" && !p.Confined() }
+
+// HeaderConnectionToken is the HTTP header that carries a connection's secret: in
+// the answer that makes the connection, and in every request about it.
+const HeaderConnectionToken = "X-Maestro-Headless-Connection-Token"
+
 // A Takeover says what attaching as controller does to a lease held elsewhere.
 type Takeover string
 

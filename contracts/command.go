@@ -49,7 +49,8 @@ type ClientTool struct {
 }
 
 // Hello identifies a client, chooses its role and negotiates. Every later hello
-// replaces all it carries except the role (R29).
+// replaces all it carries except the role (R29). A later hello that changes
+// nothing is answered, and no other client is told of it.
 type Hello struct {
 	ProtocolVersion     string         `json:"protocol_version,omitempty"` // what the client was built for; another version is no error
 	ClientInfo          *ClientInfo    `json:"client_info,omitempty"`

@@ -47,11 +47,27 @@ func ValidateEvent(e Event) error {
 // EncodeSnapshot encodes a snapshot, with the same care and the same errors as
 // [EncodeEvent].
 func EncodeSnapshot(s *Snapshot) ([]byte, error) {
-	encoded, err := encode(nil, s)
+	encoded, err := encode(make([]byte, 0, roughSize(s)), s)
 	if err != nil {
 		return nil, failure(CodeInternal, "Failed to emit headless snapshot: ", err)
 	}
 	return encoded.Body, nil
+}
+
+// roughSize estimates how long a snapshot is, so that its buffer hardly grows.
+func roughSize(s *Snapshot) int {
+	const (
+		few    = 2 << 10 // most of the state
+		person = 320     // a connection with a name
+	)
+	if s == nil {
+		return few
+	}
+	size := few + person*len(s.State.Connections)
+	if r := s.State.CurrentResponse; r != nil {
+		size += len(r.Text) + len(r.Thinking)
+	}
+	return size
 }
 
 // EncodeCommand encodes a client's message. It refuses what a server would

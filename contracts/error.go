@@ -61,6 +61,8 @@ func (c Code) HTTPStatus() int {
 		return 405
 	case CodeRuntimeBusy, CodeRuntimeOwnedElsewhere, CodeControllerLeaseHeld, CodeRoleConflict, CodeRequestTypeMismatch, CodeSuperseded:
 		return 409
+	case CodeTimeout:
+		return 408
 	case CodePayloadTooLarge:
 		return 413
 	case CodeUpgradeRequired:
@@ -71,8 +73,6 @@ func (c Code) HTTPStatus() int {
 		return 501
 	case CodeRuntimeNotReady, CodeOverloaded, CodeGoingAway:
 		return 503
-	case CodeTimeout:
-		return 504
 	}
 	return 500
 }

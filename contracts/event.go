@@ -92,8 +92,10 @@ type ConnectionState struct {
 	LeaseExpiresAt            NullString     `json:"lease_expires_at,omitzero"` // ISO-8601 UTC; null on stdio
 }
 
-// ConnectionInfo is the connection graph. Without Connections, which is not an
-// empty list, the client keeps the list it has.
+// ConnectionInfo says who is connected. Without Connections, which is not an empty
+// list, it tells of one change: the connection ConnectionID came or changed, or
+// has left if there is no Role. The client changes the list that it has. The
+// count is always exact.
 type ConnectionInfo struct {
 	ConnectionID           string            `json:"connection_id,omitempty"`
 	ClientProtocolVersion  string            `json:"client_protocol_version,omitempty"`

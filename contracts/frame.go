@@ -68,7 +68,8 @@ type TakeControl struct {
 	ID string `json:"id,omitempty" wire:"id"`
 }
 
-// ReleaseControl gives the lease up and stays attached.
+// ReleaseControl gives the lease up and stays attached. If nobody holds the
+// lease, it changes nothing.
 type ReleaseControl struct {
 	ID string `json:"id,omitempty" wire:"id"`
 }

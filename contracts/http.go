@@ -61,7 +61,7 @@ type ConnectionAnswer struct {
 	LeaseExpiresAt         *string         `json:"lease_expires_at"` // of this connection's liveness
 	HeartbeatIntervalMS    int64           `json:"heartbeat_interval_ms"`
 	OptOutNotifications    []Notification  `json:"opt_out_notifications,omitempty"`
-	Snapshot               json.RawMessage `json:"snapshot" wire:"body=snapshot"`
+	Snapshot               json.RawMessage `json:"snapshot" wire:"body=snapshot,ready"`
 }
 
 // A SubscriptionAnswer answers subscribe.
@@ -75,7 +75,7 @@ type SubscriptionAnswer struct {
 	ControllerConnectionID   *string         `json:"controller_connection_id"`
 	LeaseExpiresAt           *string         `json:"lease_expires_at"`
 	HeartbeatIntervalMS      int64           `json:"heartbeat_interval_ms"`
-	Snapshot                 json.RawMessage `json:"snapshot" wire:"body=snapshot"`
+	Snapshot                 json.RawMessage `json:"snapshot" wire:"body=snapshot,ready"`
 }
 
 // A HeartbeatAnswer answers heartbeat.
@@ -105,7 +105,7 @@ type MessageAnswer struct {
 	Execution         string          `json:"execution" wire:"oneof=transport_only|runtime_handled"`
 	PublishedMessages uint64          `json:"published_messages"` // by the time of the answer
 	Message           string          `json:"message"`
-	Snapshot          json.RawMessage `json:"snapshot" wire:"body=snapshot"`
+	Snapshot          json.RawMessage `json:"snapshot" wire:"body=snapshot,ready"`
 }
 
 // A SuccessAnswer answers unsubscribe.

@@ -29,6 +29,7 @@ type plan struct {
 //	wire:"sendid"     not empty and at most MaxSendIDBytes long
 //	wire:"body=X"     an already encoded event, command, init or snapshot; raw
 //	                  values without it are any JSON, cut to MaxValueBytes when sent
+//	wire:"ready"      a body that this package encoded; it is not looked at again
 //	wire:"text"       content that may be joined with the next message's
 //	wire:"oneof=a|b"  the only strings allowed
 type field struct {
@@ -52,6 +53,7 @@ type shape struct {
 	maxBytes int      // longest string allowed, which then must not be empty; 0 allows all
 	unique   bool     // the items of a list must differ
 	body     string   // what a raw value holds; empty for any JSON
+	ready    bool     // a raw value was encoded by this package
 	elem     *shape   // item of a list
 	object   *plan    // of an object
 }
@@ -174,6 +176,8 @@ func (ps planner) field(index int, sf reflect.StructField) field {
 			f.maxBytes = MaxSendIDBytes
 		case "body":
 			f.body = value
+		case "ready":
+			f.ready = true
 		case "text":
 			f.text = true
 		case "oneof":

@@ -198,6 +198,10 @@ func (w *writer) raw(s *shape, value []byte) {
 		w.violate("Required property")
 		return
 	}
+	if s.ready {
+		w.buf = append(w.buf, value...)
+		return
+	}
 	limit := maxValueDepth
 	if s.body != "" {
 		limit = maxBodyDepth

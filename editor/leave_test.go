@@ -103,7 +103,7 @@ func loses(t *testing.T, dir string, opts hub.Options) (*talker, *hub.Hub, Serve
 	if err := h.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	entrance := door.New(0)
+	entrance := door.New(door.Options{})
 	sockets, err := ws.New(ws.Options{
 		Door:      entrance,
 		Authorize: func(*http.Request) (contracts.Principal, error) { return contracts.Principal{}, nil },

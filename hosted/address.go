@@ -19,8 +19,12 @@ type part struct{ what, name, value string }
 // listen chooses host and port, each by itself: what a flag says counts before
 // what a variable says, and listen before host and port. A part that is not
 // needed is not looked at.
+//
+// Without a host, a port that listen gives alone is on loopback, as in every
+// command. What port gives, and the default, are on every interface: pods are
+// told no more than their port.
 func (a *address) listen() (string, error) {
-	var host, port string
+	var host, port, otherwise string
 	for _, p := range append(a.flags, a.variables...) {
 		if p.what == "host" && host != "" || p.what == "port" && port != "" {
 			continue
@@ -29,9 +33,12 @@ func (a *address) listen() (string, error) {
 		if err != nil {
 			return "", err
 		}
+		if p.what == "listen" && isNumber(p.value) {
+			otherwise = "127.0.0.1"
+		}
 		host, port = cmp.Or(host, h), cmp.Or(port, n)
 	}
-	return net.JoinHostPort(host, cmp.Or(port, defaultPort)), nil
+	return net.JoinHostPort(cmp.Or(host, otherwise), cmp.Or(port, defaultPort)), nil
 }
 
 // split returns the host and the port that the part says; empty says nothing.

@@ -2,6 +2,7 @@ package hub
 
 import (
 	"errors"
+	"reflect"
 	"time"
 
 	"github.com/seed-028515a8/maestro/contracts"
@@ -20,20 +21,30 @@ func (r *reader) command(id *string, cmd contracts.Command) {
 		h.awaitStopped()
 	}
 	unfit := h.unfit(cmd)
-	utility := isUtility(cmd)
-	h.update(func(s *state) {
-		if r.superseded(s) || id != nil && r.repeated(s, *id) {
-			utility = false
+	var (
+		earlier chan struct{} // the same ws.send is under way, from a socket before this one
+		serve   bool          // a utility command was admitted
+	)
+	decide := func(s *state) {
+		if earlier = nil; r.superseded(s) {
 			return
+		}
+		if id != nil {
+			if earlier = c.sends.doing[*id]; earlier != nil || r.repeated(s, *id) {
+				return
+			}
 		}
 		h.touch(s, c)
 		var err error
 		switch {
-		case utility:
+		case isUtility(cmd):
 			if err = h.mayUse(s, c, cmd, origin{send: id}); err == nil {
-				return // it is done, and then answered, outside the lock
+				serve = true // outside the lock, and then it is answered
+				if id != nil {
+					c.sends.begin(*id)
+				}
+				return
 			}
-			utility = false
 		case unfit != nil:
 			if err = h.mayAct(s, c, cmd); err == nil {
 				err = unfit
@@ -42,9 +53,15 @@ func (r *reader) command(id *string, cmd contracts.Command) {
 			err = h.decide(s, c, cmd, origin{send: id})
 		}
 		r.conclude(s, id, err)
-	})
-	if !utility {
+	}
+	for h.update(decide); earlier != nil; h.update(decide) {
+		<-earlier // utilityPatience at the most
+	}
+	if !serve {
 		return
+	}
+	if id != nil {
+		defer h.update(func(*state) { c.sends.end(*id) })
 	}
 	err := h.serveUtility(c.id, cmd)
 	h.update(func(s *state) { r.conclude(s, id, err) })
@@ -145,7 +162,7 @@ func (h *Hub) mayAct(s *state, c *connection, cmd contracts.Command) error {
 	case hello:
 		return nil
 	case c.role == contracts.RoleViewer:
-		return &contracts.Error{Code: contracts.CodeAccessDenied, Message: "Viewer headless connections cannot send messages"}
+		return errViewerSends
 	}
 	if err := h.mayDrive(s, c); err != nil {
 		return err
@@ -156,7 +173,8 @@ func (h *Hub) mayAct(s *state, c *connection, cmd contracts.Command) error {
 	return handshake.Require(cmd, c.terms)
 }
 
-// greetAgain renegotiates everything but the role (R29).
+// greetAgain renegotiates everything but the role (R29). A hello that changes
+// nothing is answered, and nobody else hears of it.
 func (h *Hub) greetAgain(s *state, c *connection, hello *contracts.Hello) error {
 	offer := handshake.Offer{Networked: !c.bare}
 	if c.greeted || !c.bare {
@@ -166,6 +184,10 @@ func (h *Hub) greetAgain(s *state, c *connection, hello *contracts.Hello) error 
 	if err != nil {
 		return err
 	}
+	if offer.Established != "" && reflect.DeepEqual(terms, c.terms) {
+		h.confide(s, c, h.note(s, note{}), h.helloOK(s, c))
+		return nil
+	}
 	c.apply(terms)
 	c.greeted = true
 	s.events.ApplyCommand(hello)
@@ -174,7 +196,7 @@ func (h *Hub) greetAgain(s *state, c *connection, hello *contracts.Hello) error 
 		h.noteLease(s)
 	}
 	h.acknowledge(s, c)
-	h.presence(s, c.id)
+	h.showChange(s, c.id)
 	h.reportMismatch(s, c)
 	return nil
 }

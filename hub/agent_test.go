@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -292,4 +294,40 @@ func TestHubNeedsASessionAnAgentAndAStore(t *testing.T) {
 	if err != nil || h.SessionID() != "s" || h.Followers() != 0 {
 		t.Errorf("got %v, want a hub of session s that nobody follows", err)
 	}
+}
+
+// A ponderous agent takes its time for the first configuration.
+type ponderous struct {
+	echo
+	gate  chan struct{}
+	calls atomic.Int32
+	got   []string
+}
+
+func (p *ponderous) Configure(init *contracts.Init) {
+	if p.calls.Add(1) == 1 {
+		<-p.gate
+	}
+	p.got = append(p.got, string(init.ThinkingLevel))
+}
+
+// TestInitsReachTheAgentInTheirOrder sends two at the same time.
+func TestInitsReachTheAgentInTheirOrder(t *testing.T) { // D15
+	synctest.Test(t, func(t *testing.T) {
+		agent := &ponderous{gate: make(chan struct{})}
+		r := openRoom(t, hub.Options{Agent: agent})
+		defer r.close()
+		alice := r.guest("a")
+		alice.connects(asController)
+		var wg sync.WaitGroup
+		for _, level := range []string{"low", "high"} {
+			wg.Go(func() { alice.posts(`{"type":"init","thinking_level":"` + level + `"}`) })
+			synctest.Wait() // it is decided
+		}
+		close(agent.gate)
+		wg.Wait()
+		if got := strings.Join(agent.got, " "); got != "low high" {
+			t.Errorf("got %s, want low high", got)
+		}
+	})
 }

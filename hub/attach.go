@@ -129,7 +129,7 @@ func (h *Hub) attach(conn Conn, att contracts.Attach, hello *contracts.Hello, to
 		}
 		if c == nil {
 			h.makeRoom(s, terms.Role)
-			c = h.newConnection(s, att.Principal, secret)
+			c = h.newConnection(s, att.Principal, secret, terms.Role)
 			if name := terms.Name(); name != "" && name == s.departed(att.Principal) {
 				att.Takeover = contracts.TakeoverForce
 			}
@@ -181,11 +181,11 @@ func (h *Hub) earlier(s *state, att contracts.Attach, token string) *connection 
 	return c
 }
 
-func (h *Hub) newConnection(s *state, p contracts.Principal, secret string) *connection {
+func (h *Hub) newConnection(s *state, p contracts.Principal, secret string, role contracts.Role) *connection {
 	c := &connection{
-		id: newID("conn_"), token: sha256.Sum256([]byte(secret)), principal: p, seen: s.now, unused: true,
+		id: newID("conn_"), token: sha256.Sum256([]byte(secret)), principal: p, role: role, seen: s.now, unused: true,
 	}
-	s.conns[c.id] = c
+	s.addConnection(c)
 	s.lastUsed = s.now
 	s.credentialEnds(p.Expires)
 	return c
@@ -213,7 +213,7 @@ func (h *Hub) greet(s *state, sub *subscription, conn Conn, att contracts.Attach
 	}
 	h.begin(s, b, how, reason)
 	h.acknowledge(s, c)
-	h.presence(s, c.id)
+	h.showChange(s, c.id)
 	h.reportMismatch(s, c)
 	if moved != nil {
 		moved()
@@ -229,9 +229,9 @@ func (h *Hub) begin(s *state, b *mailbox, how string, reason contracts.ResetReas
 	if how == resumeReplay {
 		return 0
 	}
-	snap, at := h.share(s)
-	h.push(s, b, parcel{at: at, snapshot: snap, reset: reason})
-	return at
+	snap := h.share(s)
+	h.push(s, b, parcel{at: snap.at, snapshot: snap, reset: reason})
+	return snap.at
 }
 
 // startingPoint says what a client gets that presents a cursor, why if that is a
@@ -313,7 +313,7 @@ func (h *Hub) attachLocal(conn Conn, att contracts.Attach) (c *connection, b *ma
 		}
 		c = &connection{id: localID, bare: true, principal: att.Principal, seen: s.now}
 		c.terms.Role, c.role = contracts.RoleController, contracts.RoleController // until a hello says otherwise
-		s.conns[localID] = c
+		s.addConnection(c)
 		sub := &subscription{id: localID, conn: c}
 		s.addSubscription(c, sub)
 		b = h.attachBox(s, sub, conn, transportStdio, h.first)

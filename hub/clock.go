@@ -75,7 +75,7 @@ func (h *Hub) wakeSome(left int) int {
 	from := max(0, left-wakeAtOnce)
 	visible := h.journal.Visible()
 	for _, b := range h.roster.boxes[from:left] {
-		if b.cursor.Load() < visible {
+		if b.cursor.Load() < visible || b.adrift.Load() { // a snapshot may have to wait until its cursor is visible
 			h.wake(b)
 		}
 	}
@@ -127,7 +127,7 @@ func (h *Hub) arm(s *state) {
 		if idle := h.idleSince(s); !idle.IsZero() {
 			sooner(idle.Add(h.opts.IdleTTL))
 		}
-		sooner(s.presenceDue)
+		sooner(s.presence.due)
 		if s.run != nil && !s.frozen {
 			sooner(s.lastShown.Add(h.opts.WorkingInterval))
 		}
@@ -162,7 +162,7 @@ func (h *Hub) tick(s *state) {
 		s.endAt = time.Time{}
 		h.partAll(s, goingAway)
 	}
-	if !s.presenceDue.IsZero() && !s.presenceDue.After(s.now) {
+	if !s.presence.due.IsZero() && !s.presence.due.After(s.now) {
 		h.showPresence(s)
 	}
 	if s.run != nil && !s.frozen && s.now.Sub(s.lastShown) >= h.opts.WorkingInterval {

@@ -35,7 +35,8 @@ type Conn interface {
 	ReadFrame() ([]byte, error)
 
 	// Write sends bytes that the form made: any number of whole frames. It
-	// fails when the peer has not taken them within the write timeout.
+	// fails with os.ErrDeadlineExceeded when the peer has not taken them within
+	// the write timeout.
 	Write(frames []byte) error
 
 	// LastSeen is when the peer last sent anything, control frames included; the

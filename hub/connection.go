@@ -110,7 +110,7 @@ type sends struct {
 	answers map[string]sent
 	bytes   int // of bodies; at most keptBodies
 
-	doing map[string]chan struct{} // requests over HTTP that have no answer yet; each closed when it has
+	doing map[string]chan struct{} // what has no answer yet; each closed when it has
 }
 
 type sent struct {
@@ -121,14 +121,17 @@ type sent struct {
 
 const maxSends = 1024
 
-// begin says that a request is under way.
-func (m *sends) begin(id string) chan struct{} {
+// begin says that a frame or request is under way, until end.
+func (m *sends) begin(id string) {
 	if m.doing == nil {
 		m.doing = map[string]chan struct{}{}
 	}
-	done := make(chan struct{})
-	m.doing[id] = done
-	return done
+	m.doing[id] = make(chan struct{})
+}
+
+func (m *sends) end(id string) {
+	close(m.doing[id])
+	delete(m.doing, id)
 }
 
 func (m *sends) get(id string) (sent, bool) {
@@ -166,7 +169,7 @@ func (m *sends) accepted() (list []savedSend) {
 
 // destroy ends a connection for good.
 func (h *Hub) destroy(s *state, c *connection, why contracts.LeaseReason) {
-	delete(s.conns, c.id)
+	s.removeConnection(c)
 	c.repay()
 	s.lastUsed = s.now
 	s.settleIdle(c)
@@ -186,9 +189,9 @@ func (h *Hub) destroy(s *state, c *connection, why contracts.LeaseReason) {
 		h.leaseMoved(s, c, nil, why)
 	}
 	if c.onlyStreams() {
-		h.presenceSoon(s, c.id)
+		h.showChangeSoon(s, c.id)
 	} else {
-		h.presence(s, c.id)
+		h.showChange(s, c.id)
 	}
 }
 

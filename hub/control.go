@@ -103,7 +103,7 @@ func (h *Hub) leaseMoved(s *state, loser, winner *connection, why contracts.Leas
 	if winner != nil {
 		about = winner
 	}
-	s.presenceAbout = about.id
+	s.presence.about = about.id
 	h.showPresence(s)
 	if loser != nil {
 		h.publishSnapshot(s)
@@ -178,6 +178,9 @@ func (h *Hub) steer(s *state, c *connection, frame contracts.Frame) error {
 			h.grant(s, c, contracts.LeaseTakenOver)
 		}
 	case *contracts.ReleaseControl:
+		if _, held := s.lease.Holder(); !held {
+			return nil // what the client wants is so already
+		}
 		if !s.lease.Release(c.id) {
 			return h.notHolder(s)
 		}
@@ -240,11 +243,12 @@ func (h *Hub) askControl(s *state, c *connection, f *contracts.AskControl) {
 
 // settleAsk lets the holder answer one that asked.
 func (h *Hub) settleAsk(s *state, c *connection, id string, answer func(asker *connection)) error {
-	if holder, _ := s.lease.Holder(); holder != c.id {
+	holder, held := s.lease.Holder()
+	if held && holder != c.id {
 		return h.notHolder(s)
 	}
 	asker := s.conns[id]
-	if asker == nil || asker.asks == nil || !asker.attached() {
+	if !held || asker == nil || asker.asks == nil || !asker.attached() {
 		return &contracts.Error{Code: contracts.CodeRequestNotFound, Message: "no connection of that id asks for control"}
 	}
 	answer(asker)

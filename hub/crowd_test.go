@@ -36,3 +36,42 @@ func TestEverybodyInACrowdIsWoken(t *testing.T) {
 		}
 	})
 }
+
+// TestCrowdIsToldToComeBackInTurn ends the process's part in a session with more
+// clients than the next process lets in at once.
+func TestCrowdIsToldToComeBackInTurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const viewers = 1100
+		r := newRoom(t, journal.NewMemory(journal.MemoryOptions{}))
+		alice, _ := r.attach(contracts.Attach{Role: contracts.RoleController})
+		crowd := make([]*memconn.Peer, viewers)
+		for i := range crowd {
+			crowd[i], _ = r.attach(contracts.Attach{Role: contracts.RoleViewer})
+		}
+		ended := make(chan struct{})
+		go func() { r.suspend(); close(ended) }() // ends with the session
+		told := func(p *memconn.Peer) int64 {
+			bye, ok := r.last(r.rest(p)).(*contracts.Goodbye)
+			if !ok || !bye.Resume {
+				t.Fatalf("got %+v, want a goodbye", bye)
+			}
+			return bye.RetryAfterMS
+		}
+		if got := told(alice); got != 1000 {
+			t.Errorf("who is in control: got %d ms, want 1000", got)
+		}
+		at := map[int64]int{}
+		for _, p := range crowd {
+			at[told(p)]++
+		}
+		<-ended
+		if at[1000] != 999 {
+			t.Errorf("got %d told to come back first, want 999", at[1000])
+		}
+		for i := range int64(viewers - 999) {
+			if at[1000+2*(i+1)] != 1 {
+				t.Fatalf("got %v, want the others one after another, two milliseconds apart", at)
+			}
+		}
+	})
+}

@@ -220,7 +220,7 @@ func (h *Hub) Conclude(drained bool) {
 			s.standing.status = statusDrained
 		}
 		s.frozen = false
-		h.publishSnapshot(s)
+		h.putSnapshot(s, false) // a later process on this store sees that clients were shown the end
 		s.frozen = true
 		if drained {
 			s.endAt = s.now.Add(drainedFor)

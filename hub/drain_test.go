@@ -480,3 +480,28 @@ func TestProcessAfterADrainGoesOnUnderTheNextCursor(t *testing.T) {
 		})
 	}
 }
+
+// TestRestartAfterADrainIsAnnouncedOnce opens a drained session again on the same
+// store, and reads everything since.
+func TestRestartAfterADrainIsAnnouncedOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := lasting{journal.NewMemory(journal.MemoryOptions{})}
+		r := openRoom(t, hub.Options{Store: store})
+		if _, err := r.Quiesce(t.Context(), ""); err != nil {
+			t.Fatal(err)
+		}
+		r.Conclude(true)
+		cursor := int64(r.Cursor())
+		r.close()
+
+		r = openRoom(t, hub.Options{Store: store})
+		defer r.close()
+		viewer, _ := r.attach(contracts.Attach{Role: contracts.RoleViewer, Cursor: &cursor})
+		seen := r.until(viewer, `"hello_ok"`)
+		for _, want := range []string{`"type":"ready"`, `"type":"session_info"`, `"message":"Ready"`} {
+			if got := strings.Count(seen, want); got != 1 {
+				t.Errorf("got %d times %s in %s, want once", got, want, seen)
+			}
+		}
+	})
+}

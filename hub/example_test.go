@@ -35,7 +35,7 @@ func Example() {
 		log.Fatal(err)
 	}
 
-	entrance := door.New(0)
+	entrance := door.New(door.Options{})
 	sockets, err := ws.New(ws.Options{
 		Door:      entrance,
 		Authorize: func(*http.Request) (contracts.Principal, error) { return contracts.Principal{}, nil },

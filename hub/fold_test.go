@@ -75,7 +75,7 @@ func TestEveryFollowerEndsWithTheStateOfAFreshSnapshot(t *testing.T) {
 func playScenes(scenes []scene) (merged int, err error) {
 	th := &theatre{agent: newPuppet()}
 	store := journal.NewMemory(journal.MemoryOptions{})
-	th.ledger = &ledger{store: store}
+	th.ledger = &ledger{store: store, transient: map[uint64]string{}}
 	th.Hub, err = hub.New(hub.Options{SessionID: "s", Cwd: "/", Agent: th.agent, Store: store, WindowBytes: 2 << 10, CheckpointBytes: 8 << 10})
 	if err != nil {
 		return 0, err

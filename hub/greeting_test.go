@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/seed-028515a8/maestro/contracts"
 	"github.com/seed-028515a8/maestro/hub"
@@ -182,5 +183,74 @@ func TestHelloOfAnotherVersionIsLetInAndTold(t *testing.T) { // 1.12
 			t.Errorf("got %q, want %q", *st.LastStatus, want)
 		}
 		r.until(stream, helloOK)
+	})
+}
+
+// TestHelloThatChangesNothingIsToldToNobody repeats a hello, of another version
+// than the server's, on a socket and in requests.
+func TestHelloThatChangesNothingIsToldToNobody(t *testing.T) {
+	inRoom(t, hub.Options{HeartbeatInterval: time.Hour}, func(t *testing.T, r *room) {
+		const hello = `{"type":"hello","protocol_version":"1999-01-01","client_info":{"name":"me"},"opt_out_notifications":["connection_info","status"]}`
+		alice := r.guest("a")
+		mine := contracts.AttachRequest{Role: contracts.RoleController, ClientInfo: &contracts.ClientInfo{Name: "me"}}
+		alice.connects(mine)
+		other, _ := r.attach(contracts.Attach{Role: contracts.RoleViewer})
+		viewer, _ := r.attach(contracts.Attach{Role: contracts.RoleViewer}, hello)
+		r.until(viewer, `"hello_ok"`)
+		r.arrived(other)
+		for range 10 {
+			r.send(viewer, hello)
+			alice.connects(mine)
+		}
+		answers := r.arrived(viewer)
+		if got := len(greetings(answers)); got != 10 {
+			t.Errorf("got %d hello_ok in %q, want one for each hello", got, answers)
+		}
+		r.cursors(answers)
+		if lines := r.arrived(other); len(lines) != 0 {
+			t.Errorf("the other viewer got %q, want nothing", lines)
+		}
+		r.send(viewer, strings.Replace(hello, `"me"`, `"you"`, 1))
+		if lines := r.arrived(other); len(lines) != 2 || r.info(lines).ClientInfo.Name != "you" {
+			t.Errorf("the other viewer got %q, want connection_info and a status", lines)
+		}
+	})
+}
+
+// TestFramesOfViewersAreReadAtABoundedPace sends more than anybody has to say
+// who only watches. Nothing is refused, and a controller is not slowed down.
+func TestFramesOfViewersAreReadAtABoundedPace(t *testing.T) {
+	inRoom(t, hub.Options{HeartbeatInterval: time.Hour, SubscriptionTTL: time.Hour}, func(t *testing.T, r *room) {
+		flood := func(role contracts.Role, text, answer string, n int) time.Duration {
+			peer, _ := r.attach(contracts.Attach{Role: role, Takeover: contracts.TakeoverLater}, silent)
+			r.until(peer, `"hello_ok"`)
+			began := time.Now()
+			go func() { // ends when everything was read
+				for range n {
+					_ = peer.Send(text)
+				}
+			}()
+			for range n {
+				r.until(peer, answer)
+			}
+			return time.Since(began)
+		}
+		const ping, hello = `{"type":"ws.ping"}`, `{"type":"hello"}`
+		if took := flood(contracts.RoleController, ping, `"ws.pong"`, 3000); took != 0 {
+			t.Errorf("3,000 pings of a controller took %v, want no time", took)
+		}
+		if took := flood(contracts.RoleViewer, ping, `"ws.pong"`, 500); took != 0 {
+			t.Errorf("500 pings of a viewer took %v, want no time", took)
+		}
+		if took := flood(contracts.RoleViewer, ping, `"ws.pong"`, 3000); took < 45*time.Second {
+			t.Errorf("3,000 pings of a viewer took %v, want some 50 s", took)
+		}
+		before := r.Cursor()
+		if took := flood(contracts.RoleViewer, hello, `"hello_ok"`, 100); took < 30*time.Second {
+			t.Errorf("100 hellos of a viewer took %v, want some 40 s", took)
+		}
+		if grown := r.Cursor() - before; grown > 110 {
+			t.Errorf("100 hellos took %d cursors, want one each", grown)
+		}
 	})
 }

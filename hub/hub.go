@@ -50,9 +50,10 @@ type Options struct {
 	// means for ever (D8).
 	RequestTimeout map[contracts.RequestType]time.Duration
 
-	WindowBytes     int  // 8 MiB of recent entries in memory
-	CheckpointBytes int  // 8 MiB of entries between two checkpoints of the state
-	GroupCommit     bool // entries are shown only once synced to disk
+	WindowBytes     int     // 8 MiB of recent entries in memory
+	Memory          *Memory // what the sessions of a process hold together; bounds for this one alone
+	CheckpointBytes int     // 8 MiB of entries between two checkpoints of the state
+	GroupCommit     bool    // entries are shown only once synced to disk
 
 	MaxFrameBytes   int // 1 MiB, told to clients; the transport enforces it
 	MaxControllers  int // 64 controller-role connections
@@ -120,6 +121,9 @@ func (o Options) withDefaults() (Options, error) {
 	if o.Observer == nil {
 		o.Observer = unobserved{}
 	}
+	if o.Memory == nil {
+		o.Memory = NewMemory(MemoryOptions{})
+	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
@@ -183,7 +187,8 @@ type Hub struct {
 type state struct {
 	now        time.Time       // of the running update
 	out        []journal.Entry // what the running update publishes, and
-	after      []func()        // what follows it outside the lock
+	after      []func()        // what follows it outside the lock, and
+	acting     bool            // a goroutine is at what followed earlier ones
 	sent       *note           // its note of a ws.send, while that lacks the answer, and
 	sentAt     int             // the note's place in out
 	events     *session.State
@@ -197,6 +202,7 @@ type state struct {
 	idle       list.List                // of *connection without subscriptions, the next to expire first
 	former     []former                 // oldest first; at most formerMost
 	run        *run                     // nil when idle
+	hold       <-chan struct{}          // a run that begins in this update waits for it; nil: it starts at once
 	answered   []answered               // oldest first; at most Options.MaxPending, which were open at the start
 	cut        *run                     // a run that the previous process did not end
 	lastInit   *contracts.Init
@@ -204,24 +210,24 @@ type state struct {
 	deadlines  map[string]time.Time // of requests, while restoring
 	wasDrained bool                 // what clients were last shown of an earlier process is that it was drained
 	shared     *sharedSnapshot      // the latest, and
-	sharedAt   uint64               // its cursor, and
 	sharedOn   time.Time            // when it was made
 
-	presenceShown time.Time // when presence was last published
-	presenceDue   time.Time // zero: nothing to publish
-	presenceAbout string
-	nextBeat      time.Time        // zero until somebody attached
-	lastShown     time.Time        // an entry was last published
-	lastUsed      time.Time        // a client was last here
-	sinceMark     int              // bytes since the last checkpoint
-	shown         uint64           // events published by this process
-	starting      map[string]*post // that start a utility command, by its id
-	deadline      time.Time        // what the clock is armed for
-	phase         phase
-	asleep        bool          // suspended, to go on in another hub
-	credentials   time.Time     // when the first credential ends; zero: never
-	failed        error         // the store broke; nothing more can be shown
-	revealed      chan struct{} // closed and replaced when the group commit has shown more
+	presence presence
+
+	nextBeat    time.Time        // zero until somebody attached
+	lastShown   time.Time        // an entry was last published
+	lastUsed    time.Time        // a client was last here
+	sinceMark   int              // bytes since the last checkpoint
+	shown       uint64           // events published by this process
+	starting    map[string]*post // that start a utility command, by its id
+	deadline    time.Time        // what the clock is armed for
+	phase       phase
+	asleep      bool          // suspended, to go on in another hub
+	credentials time.Time     // when the first credential ends; zero: never
+	toldTokens  bool          // the log says that clients lack their connection's secret
+	sentAway    int           // connections that were told to come back to the next process
+	failed      error         // the store broke; nothing more can be shown
+	revealed    chan struct{} // closed and replaced when the group commit has shown more
 
 	counted  contracts.Quiesced  // what was going on when a drain began
 	quiesced *contracts.Quiesced // set once the session stands still
@@ -272,9 +278,11 @@ func New(opts Options) (*Hub, error) {
 		revealed:  make(chan struct{}),
 		starting:  map[string]*post{},
 		deadlines: map[string]time.Time{},
+		presence:  presence{relist: true}, // clients of an earlier process may have another list
 	}
 	h.journal, err = journal.New(opts.Store, journal.Options{
 		WindowBytes: opts.WindowBytes,
+		Shared:      opts.Memory.history,
 		Deferred:    opts.GroupCommit,
 		After:       opts.after(),
 		Wake:        func() { signal(h.kick) },
@@ -289,6 +297,7 @@ func New(opts Options) (*Hub, error) {
 		err = h.adopt(opts.Restored)
 	}
 	if err != nil {
+		h.journal.Close()
 		return nil, fmt.Errorf("restore session %s: %w", opts.SessionID, err)
 	}
 	if from := opts.Restored; from != nil && !from.Ready && h.origin != nil { // as often as its process starts
@@ -373,9 +382,13 @@ func (h *Hub) sessionInfo() *contracts.SessionInfo {
 // update runs f on the hub's state and then writes what f published. f decides
 // and must not block: no I/O, no channel waits, no calls into the agent. Such
 // things it leaves to then, or to its caller.
+//
+// What follows updates happens in their order (D15), in one goroutine at a time:
+// an update that ends while another's effects are under way leaves its own to
+// that goroutine, and does not wait for them.
 func (h *Hub) update(f func(*state)) {
-	for _, act := range h.decideLocked(f) {
-		act()
+	for acts := h.decideLocked(f); len(acts) > 0; {
+		acts = h.act(acts)
 	}
 }
 
@@ -386,11 +399,40 @@ func (h *Hub) decideLocked(f func(*state)) (acts []func()) {
 	f(&h.state)
 	h.commit(&h.state)
 	h.arm(&h.state)
-	acts, h.after = h.after, nil
+	return h.effects()
+}
+
+// effects returns what is to be done next, which is nothing while another
+// goroutine is at it.
+func (s *state) effects() (acts []func()) {
+	if s.acting {
+		return nil
+	}
+	acts, s.after = s.after, nil
+	s.acting = len(acts) > 0
 	return acts
 }
 
-// then has act called once the running update has released the lock.
+// act does what followed updates and returns what has come meanwhile. A panic
+// leaves that to the next update.
+func (h *Hub) act(acts []func()) (more []func()) {
+	done := false
+	defer func() {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		if h.acting = false; done {
+			more = h.effects()
+		}
+	}()
+	for _, act := range acts {
+		act()
+	}
+	done = true
+	return nil
+}
+
+// then has act called once the running update has released the lock. It must not
+// block.
 func (s *state) then(act func()) { s.after = append(s.after, act) }
 
 // SessionID returns the session's id.

@@ -249,10 +249,11 @@ func TestWhatCannotBeReadIsAGap(t *testing.T) {
 		alice, _ := r.attach(contracts.Attach{Role: contracts.RoleController})
 		r.send(alice, `{"type":"prompt","content":"hi"}`)
 		r.until(alice, `"response_end"`)
+		synctest.Wait() // alice has read everything
 		store.upTo = r.Cursor()
 		from := int64(1)
 		bob, _ := r.attach(contracts.Attach{Role: contracts.RoleViewer, Cursor: &from})
-		if got := r.until(bob, `"hello_ok"`); !strings.Contains(got, `"reason":"replay_gap"`) {
+		if got := r.until(bob, `"type":"reset"`); !strings.Contains(got, `"reason":"replay_gap"`) {
 			t.Errorf("got %s, want a reset", got)
 		}
 		log.wants(t, "scratched")

@@ -249,3 +249,30 @@ func TestKeySurvivesARestart(t *testing.T) {
 		})
 	}
 }
+
+// TestResumedSendOfACommandRunsOnce loses its socket while the server starts the
+// command, comes back and sends the frame again.
+func TestResumedSendOfACommandRunsOnce(t *testing.T) { // A72
+	tools := &toolbox{gate: make(chan struct{})}
+	synctest.Test(t, func(t *testing.T) {
+		tools.gate = make(chan struct{}) // of the bubble
+		r := openRoom(t, hub.Options{Utilities: tools})
+		defer r.close()
+		const (
+			hello = `{"type":"hello","capabilities":{"utility_operations":["command_exec"]}}`
+			start = `{"type":"ws.send","id":"s","message":{"type":"utility_command_start","command_id":"c1","command":"make"}}`
+		)
+		first, told := r.attach(contracts.Attach{Role: contracts.RoleController}, hello)
+		r.send(first, start)
+		synctest.Wait() // it is being started
+		att, _ := comeBack(told)
+		again, _ := r.attach(att, `{"type":"ws.resume","connection_token":"`+told.ConnectionToken+`"}`, hello)
+		r.send(again, start)
+		synctest.Wait()
+		close(tools.gate)
+		r.until(again, `"type":"ws.result","id":"s"`)
+		if tools.done != 1 {
+			t.Errorf("started %d times, want once", tools.done)
+		}
+	})
+}

@@ -227,7 +227,8 @@ func TestReleasedLeaseGoesToWhoeverAskedFirst(t *testing.T) {
 func TestFreeLeaseIsGrantedToWhoeverAsks(t *testing.T) {
 	inParty(t, 2, hub.Options{}, func(t *testing.T, p *party) {
 		p.accepted(0, "release_control", "")
-		p.refused(0, "release_control", "", contracts.CodeControllerLeaseHeld)
+		p.accepted(0, "release_control", "") // again, which changes nothing
+		p.refused(0, "grant_control", with(p.id(1)), contracts.CodeRequestNotFound)
 		p.accepted(1, "ask_control", "")
 		p.hears(1, true, contracts.LeaseGranted)
 		p.accepted(1, "ask_control", "") // the holder has nobody to ask
@@ -330,6 +331,18 @@ func TestViewerThatKeepsTryingIsClosed(t *testing.T) {
 	})
 }
 
+// TestRefusedReadsDoNotCloseAController reads ten files that it may not read. Its
+// commands would end with its connection.
+func TestRefusedReadsDoNotCloseAController(t *testing.T) {
+	inParty(t, 1, hub.Options{Utilities: &toolbox{}}, func(t *testing.T, p *party) {
+		p.accepted(0, "send", `,"message":{"type":"hello","capabilities":{"utility_operations":["file_read"]}}`)
+		for range 30 {
+			p.refused(0, "send", `,"message":{"type":"utility_file_read","read_id":"r","path":"forbidden"}`, contracts.CodeAccessDenied)
+		}
+		p.holds(0)
+	})
+}
+
 // The prompt is read while its sender drives, and waits for the old run to end.
 // Meanwhile somebody else takes the lease: the fence refuses the prompt.
 func TestPromptReadBeforeATakeoverIsRefusedAfterIt(t *testing.T) { // D7
@@ -379,26 +392,35 @@ func (p *party) local() (peer *memconn.Peer, served chan error) {
 func TestLocalClientHandsTheLeaseOverAndGetsItBack(t *testing.T) {
 	inParty(t, 0, hub.Options{Shared: true}, func(t *testing.T, p *party) {
 		local, served := p.local()
+		all := ""
+		until := func(want string) string {
+			seen := p.until(local, want)
+			all += seen
+			return seen
+		}
 		p.send(local, `{"type":"hello","client_info":{"name":"terminal"}}`)
-		p.until(local, `"hello_ok"`)
+		until(`"hello_ok"`)
 		p.joins(contracts.Attach{Role: contracts.RoleController, Takeover: contracts.TakeoverLater}, "bob")
 		if p.told[0].ControllerLeaseGranted {
 			t.Fatal("got the lease of the local client, want it kept")
 		}
 		time.Sleep(time.Hour) // an open pipe is a sign of life
 		p.accepted(0, "ask_control", "")
-		p.until(local, `"bob asks for control"`)
+		until(`"bob asks for control"`)
 		p.send(local, `{"type":"ws.grant_control","id":"g","connection_id":"`+p.id(0)+`"}`)
-		p.until(local, `"ws.result","id":"g"`)
+		until(`"ws.result","id":"g"`)
 		p.hears(0, true, contracts.LeaseGranted)
 		p.send(local, `{"type":"prompt","content":"mine"}`)
-		p.until(local, `"Controller lease is currently held by another connection"`)
+		until(`"Controller lease is currently held by another connection"`)
 		p.send(local, `{"type":"ws.take_control","id":"t"}`)
-		p.until(local, `"ws.result","id":"t"`)
+		until(`"ws.result","id":"t"`)
 		p.hears(0, false, contracts.LeaseTakenOver)
 		p.send(local, `{"type":"ws.grant_control","id":"x","connection_id":"nobody"}`)
-		if seen := p.until(local, `"type":"error"`); !strings.Contains(seen, "no connection of that id asks for control") {
+		if seen := until(`"type":"error"`); !strings.Contains(seen, "no connection of that id asks for control") {
 			t.Errorf("got %s, want the refusal as an error message", seen)
+		}
+		if got := strings.Count(all, `"type":"ws.`); got != 2 {
+			t.Errorf("got %d control frames in %s, want the answers to the two that were accepted", got, all)
 		}
 		local.Close()
 		if err := <-served; err != nil && !errors.Is(err, io.EOF) {

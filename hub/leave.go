@@ -3,6 +3,7 @@ package hub
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/seed-028515a8/maestro/contracts"
@@ -12,6 +13,7 @@ import (
 const (
 	runPatience    = 5 * time.Second // for the agent to stop
 	clientPatience = 2 * time.Second // for clients to read their last lines
+	closePatience  = 5 * time.Second // for the agent to close, and as much for the utilities
 )
 
 // Close ends the session for good: questions are cancelled, the run is stopped,
@@ -77,12 +79,34 @@ func (h *Hub) leave(ctx context.Context, final bool) error {
 		h.roster.expel(goingAway)
 		h.end(s)
 	})
-	err := h.opts.Agent.Close(ctx)
+	err := within(ctx, "the agent", h.opts.Agent.Close)
 	if u := h.opts.Utilities; u != nil {
-		err = errors.Join(err, u.Close(ctx))
+		err = errors.Join(err, within(ctx, "the utilities", u.Close))
 	}
-	h.wg.Wait()
+	err = errors.Join(err, within(ctx, "the run", func(context.Context) error { h.wg.Wait(); return nil }))
+	h.journal.Close()
 	return errors.Join(err, h.opts.Store.Close())
+}
+
+// within gives what closes something closePatience. Whatever does not keep to its
+// context is left behind: the store has to be closed, for the next process or
+// the next opening.
+func within(ctx context.Context, what string, closing func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, closePatience)
+	defer cancel()
+	ended := make(chan error, 1)          // the one result
+	go func() { ended <- closing(ctx) }() // ends with what it closes
+	select {
+	case err := <-ended:
+		return err
+	case <-ctx.Done():
+	}
+	select {
+	case err := <-ended: // it keeps to its context
+		return err
+	case <-time.After(time.Second):
+		return fmt.Errorf("%s does not end", what)
+	}
 }
 
 // end marks the session as ended and stops the hub's goroutines.
@@ -91,6 +115,7 @@ func (h *Hub) end(s *state) {
 		return
 	}
 	s.phase = phaseEnded
+	h.forgetShared(s)
 	if s.run != nil {
 		s.run.cancel(errEnded)
 	}
@@ -127,11 +152,21 @@ func (h *Hub) awaitClients(ctx context.Context) {
 	}
 }
 
-// partAll ends every attached connection in order.
+// partAll ends every attached connection in order, that of who is in control
+// first.
 func (h *Hub) partAll(s *state, why *contracts.Error) {
-	for _, c := range s.conns {
+	part := func(c *connection) {
 		for _, sub := range c.subs {
 			h.part(s, sub.box, why)
+		}
+	}
+	holder := s.holder()
+	if holder != nil {
+		part(holder)
+	}
+	for _, c := range s.conns {
+		if c != holder {
+			part(c)
 		}
 	}
 }
@@ -175,6 +210,13 @@ func (h *Hub) resting() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.asleep && h.failed == nil
+}
+
+// closing reports whether the session is being ended, or has ended.
+func (h *Hub) closing() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.phase >= phaseClosing
 }
 
 // over reports whether the session was ended for good, and not just put to rest

@@ -1,8 +1,10 @@
 package hub_test
 
 import (
+	"context"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/seed-028515a8/maestro/contracts"
 	"github.com/seed-028515a8/maestro/hub"
@@ -61,4 +63,34 @@ func TestGuestsComeBackAfterARestart(t *testing.T) {
 			alice.posts(`{"type":"prompt","content":"after"}`)
 		})
 	}
+}
+
+// A deadlocked agent neither ends its run nor closes.
+type deadlocked struct {
+	echo
+	stuck chan struct{} // never closed while the session is there
+}
+
+func (a *deadlocked) Run(context.Context, contracts.Work) error { <-a.stuck; return nil }
+
+func (a *deadlocked) Close(context.Context) error { <-a.stuck; return nil }
+
+// An agent that does not keep to its context must not keep the session's files:
+// the next opening needs them.
+func TestAgentThatHangsDoesNotKeepTheStoreOpen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		stuck := make(chan struct{})
+		store := &balky{Store: journal.NewMemory(journal.MemoryOptions{})}
+		r := openRoom(t, hub.Options{Agent: &deadlocked{stuck: stuck}, Store: store})
+		alice, _ := r.attach(contracts.Attach{Role: contracts.RoleController})
+		r.send(alice, `{"type":"ws.send","id":"1","message":{"type":"prompt","content":"hi"}}`)
+		r.until(alice, `"ws.result"`)
+		r.send(alice, `{"type":"shutdown"}`) // as a client does, so that nobody bounds it
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if err := store.Append([]journal.Entry{{Cursor: r.Cursor() + 1}}); err == nil {
+			t.Error("the store is open after a minute, want it closed")
+		}
+		close(stuck)
+	})
 }

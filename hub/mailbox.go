@@ -2,7 +2,7 @@ package hub
 
 import (
 	"errors"
-	"net"
+	"os"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -27,10 +27,12 @@ type mailbox struct {
 
 	sub       *subscription
 	transport string // stdio, ws or sse
+	viewer    bool   // the role of its connection, which does not change any more
 
 	// Owned by the flush that holds busy; read by anyone.
 	cursor atomic.Uint64 // last entry written, or passed over
 	over   bool          // a write failed or the parting was written; read by flushes alone
+	missed bool          // it has read entries of which the store did not keep all; read by flushes alone
 
 	skip    atomic.Uint32 // journal.Class set this client leaves out
 	quiet   atomic.Bool   // opted out of heartbeats
@@ -61,6 +63,13 @@ type parcel struct {
 
 	part bool             // close the connection after this parcel, because of
 	why  *contracts.Error // this; nil is a normal end
+}
+
+// drop says that the parcel need not be written any more.
+func (p *parcel) drop() {
+	if p.snapshot != nil {
+		p.snapshot.done()
+	}
 }
 
 var errParted = errors.New("the server ended the connection")
@@ -110,6 +119,7 @@ func (r *roster) len() int {
 // the wake at its end.
 func (h *Hub) push(s *state, b *mailbox, p parcel) {
 	if b.closing {
+		p.drop()
 		return
 	}
 	b.private = append(b.private, p)
@@ -173,7 +183,7 @@ func (h *Hub) writeFailure(b *mailbox, err error) *contracts.Error {
 	if errors.As(err, &refusal) || errors.Is(err, errParted) {
 		return refusal
 	}
-	if !errors.Is(err, net.ErrClosed) { // one that has ended is not slow
+	if errors.Is(err, os.ErrDeadlineExceeded) { // any other failure is that of a client that left
 		h.metrics.SlowConsumers.Add(1)
 	}
 	return &contracts.Error{Code: contracts.CodeSlowConsumer, Message: "the connection does not take what is written"}
@@ -262,10 +272,14 @@ func (h *Hub) writeParcels(b *mailbox, buf *[]byte) (until uint64, err error) {
 		b.waiting.Add(-1)
 		h.mu.Unlock()
 
-		if out, err = h.appendParcel(out, b, p); err != nil {
-			return 0, err
+		if p.snapshot != nil {
+			if out, err = h.writeSnapshot(b, out, p); err != nil {
+				return 0, err
+			}
+			jumped = true
+			continue
 		}
-		jumped = jumped || p.snapshot != nil
+		out = append(out, p.frame...)
 		if p.part {
 			if len(out) > 0 {
 				err = b.conn.Write(out)
@@ -273,13 +287,13 @@ func (h *Hub) writeParcels(b *mailbox, buf *[]byte) (until uint64, err error) {
 			return 0, errors.Join(err, parting(p.why))
 		}
 	}
-	if len(out) == 0 {
-		return until, nil
+	if len(out) > 0 {
+		err = b.conn.Write(out)
+		keepBuffer(buf, out)
 	}
-	if err = b.conn.Write(out); err == nil && jumped {
+	if err == nil && jumped {
 		b.adrift.Store(false) // only now: one that could not be written may have to be written anew
 	}
-	keepBuffer(buf, out)
 	return until, err
 }
 
@@ -290,23 +304,40 @@ func parting(why *contracts.Error) error {
 	return why
 }
 
-func (h *Hub) appendParcel(out []byte, b *mailbox, p parcel) ([]byte, error) {
-	if p.snapshot == nil {
-		return append(out, p.frame...), nil
-	}
-	body, err := p.snapshot.body()
-	if err != nil {
+// writeSnapshot adds a snapshot to what is to be written. A large one is written
+// at once, with what comes before it: all clients of its form share the bytes.
+func (h *Hub) writeSnapshot(b *mailbox, out []byte, p parcel) ([]byte, error) {
+	defer p.drop()
+	frame, err := p.snapshot.frame(b.form, p.reset)
+	switch {
+	case err != nil:
 		return out, err
+	case len(frame) <= maxCopied:
+		out = append(out, frame...)
+	default:
+		if len(out) > 0 {
+			err = b.conn.Write(out)
+			out = out[:0]
+		}
+		if err == nil {
+			err = b.conn.Write(frame)
+		}
+		if err != nil {
+			return out, err
+		}
 	}
 	b.cursor.Store(p.at)
+	b.missed = false
 	h.passed(b)
 	if p.reset != "" {
 		h.metrics.reset(p.reset)
 		h.opts.Observer.Reset(p.reset)
-		return b.form.AppendReset(out, p.at, p.reset, body), nil
 	}
-	return b.form.AppendSnapshot(out, p.at, body), nil
+	return out, nil
 }
+
+// maxCopied is the longest snapshot that is copied to be written with others.
+const maxCopied = 16 << 10
 
 // writeEntries writes one batch of entries beyond b's cursor, not past until.
 func (h *Hub) writeEntries(b *mailbox, buf *[]byte, until uint64) error {
@@ -314,6 +345,7 @@ func (h *Hub) writeEntries(b *mailbox, buf *[]byte, until uint64) error {
 	if cursor >= until || b.adrift.Load() {
 		return nil
 	}
+	b.missed = b.missed || !h.journal.InWindow(cursor)
 	frames, next, err := b.view.Read(*buf, cursor, until, journal.Class(b.skip.Load()), 0)
 	if errors.Is(err, journal.ErrGap) {
 		return h.startOver(b, contracts.ResetLagged)
@@ -332,6 +364,10 @@ func (h *Hub) writeEntries(b *mailbox, buf *[]byte, until uint64) error {
 	}
 	b.cursor.Store(next)
 	h.passed(b)
+	if b.missed && h.journal.InWindow(next) {
+		b.missed = false
+		h.confideList(b)
+	}
 	return nil
 }
 
@@ -342,8 +378,14 @@ func (h *Hub) startOver(b *mailbox, why contracts.ResetReason) error {
 		return &contracts.Error{Code: contracts.CodeSlowConsumer, Message: "the connection fell behind what is kept"}
 	}
 	h.update(func(s *state) {
-		snap, at := h.share(s)
-		b.private = slices.Insert(b.private, 0, parcel{at: at, snapshot: snap, reset: why})
+		snap := h.share(s)
+		at := snap.at
+		b.cursor.Store(at) // the entries up to there will not be written; private frames among them are, before the reset
+		i := slices.IndexFunc(b.private, func(p parcel) bool { return p.at > at || p.part })
+		if i < 0 {
+			i = len(b.private)
+		}
+		b.private = slices.Insert(b.private, i, parcel{at: at, snapshot: snap, reset: why})
 		b.adrift.Store(true)
 		b.waiting.Add(1)
 	})

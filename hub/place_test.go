@@ -86,7 +86,7 @@ func TestFollowerOfADrainedSessionSeesItComeBack(t *testing.T) {
 				store := lasting{journal.NewMemory(journal.MemoryOptions{})}
 				opts := hub.Options{Store: store, Quiet: quiet}
 				r := openRoom(t, opts)
-				ledger := &ledger{store: store, base: r.Cursor(), start: r.Snapshot()}
+				ledger := &ledger{store: store, base: r.Cursor(), start: r.Snapshot(), transient: map[uint64]string{}}
 				alice := r.guest("a")
 				alice.connects(asController)
 				since := int64(r.Cursor())

@@ -121,8 +121,9 @@ func (w *world) steer(d deed, m *member) error {
 	case c.role == contracts.RoleViewer:
 		want = contracts.CodeAccessDenied
 		c.denials = append(c.denials, w.now)
-	case (answers || d.Do == "release") && w.holder != m.id:
+	case (answers || d.Do == "release") && w.holder != "" && w.holder != m.id:
 		want = contracts.CodeControllerLeaseHeld
+	case d.Do == "release" && w.holder == "": // it is free already
 	case answers && !asks:
 		want = contracts.CodeRequestNotFound
 	default:

@@ -24,22 +24,40 @@ type post struct {
 	answer contracts.MessageAnswer
 	known  []byte // the answer to the same request, made earlier
 
+	answered chan struct{} // closed when reply has returned, or will not be called
+
 	earlier chan struct{} // of the same request, which is under way: closed when it has its answer
-	doing   chan struct{} // of this one, if others may wait for it
+	doing   bool          // others may wait for this one
 }
 
 // sendPrefix keeps idempotency keys apart from the ids of ws.send.
 const sendPrefix = "http "
 
-// Send admits the command in text, for the connection that the caller speaks
-// for, and returns the encoded answer. It does not wait for the agent. With a
+// Post admits the command in text, for the connection that the caller speaks
+// for, and hands reply the encoded answer. It does not wait for the agent. With a
 // key, a request that is repeated gets the first answer again and changes
 // nothing (A72).
 //
+// A run that the command begins starts once reply has returned, so that no event
+// of it reaches a stream before the answer: clients that set their state from
+// the answer would miss the run's end. A client that does not take the answer
+// does not hold the run up for longer than replyPatience.
+//
 // The checks come in the order of maestro-attach 1.12: session, readiness,
 // connection, owner, role, lease, the message itself, capability, state.
-func (h *Hub) Send(text []byte, key string, by contracts.Caller) ([]byte, error) {
-	p := &post{hub: h, by: by}
+func (h *Hub) Post(text []byte, key string, by contracts.Caller, reply func(answer []byte)) error {
+	p := &post{hub: h, by: by, answered: make(chan struct{})}
+	defer close(p.answered)
+	answer, err := p.do(text, key)
+	if err == nil {
+		reply(answer)
+	}
+	return err
+}
+
+// do does the command and returns the encoded answer.
+func (p *post) do(text []byte, key string) ([]byte, error) {
+	h := p.hub
 	if key != "" {
 		id := sendPrefix + key
 		p.send = &id
@@ -85,13 +103,9 @@ func (p *post) enter() (err error) {
 
 // leave lets those go on that wait for this request.
 func (p *post) leave() {
-	if p.doing == nil {
-		return
+	if p.doing {
+		p.hub.update(func(*state) { p.conn.sends.end(*p.send) })
 	}
-	p.hub.update(func(*state) {
-		delete(p.conn.sends.doing, *p.send)
-		close(p.doing)
-	})
 }
 
 func (p *post) decide(s *state) error {
@@ -112,14 +126,20 @@ func (p *post) decide(s *state) error {
 			return p.repeat(s, answer)
 		}
 	}
-	if err := p.admit(s); err != nil {
+	if !h.info.Immediate { // the answer to others shows what the run did
+		s.hold = p.answered
+	}
+	err = p.admit(s)
+	s.hold = nil
+	if err != nil {
 		if p.send != nil {
 			h.keepRefusal(c, *p.send, err)
 		}
 		return err
 	}
 	if p.send != nil {
-		p.doing = c.sends.begin(*p.send)
+		c.sends.begin(*p.send)
+		p.doing = true
 	}
 	return nil
 }
@@ -277,21 +297,25 @@ func (h *Hub) mayReceive(s *state) error {
 // speaker finds the connection that a message comes from. A viewer, or who says
 // to be one, sends nothing, not even hello (A37 to A39).
 func (h *Hub) speaker(s *state, by contracts.Caller) (*connection, error) {
-	if sub := s.subs[by.SubscriptionID]; by.SubscriptionID != "" && (sub == nil || sub.conn.principal.ID != by.Principal.ID) {
-		return nil, errNoSubscription
+	if by.Role == contracts.RoleViewer || by.Principal.Role == contracts.RoleViewer {
+		return nil, errViewerSends
+	}
+	if sub := s.subs[by.SubscriptionID]; by.SubscriptionID != "" && (sub == nil || sub.conn.principal.ID != by.Principal.ID || by.ConnectionID == "") {
+		if _, err := h.ownedSubscription(s, by.SubscriptionID, by); err != nil {
+			return nil, err
+		}
 	}
 	c, _, err := h.identify(s, by)
 	if err != nil {
-		if by.SubscriptionID != "" && by.ConnectionID == "" {
-			return nil, errNoSubscription
-		}
 		return nil, err
 	}
-	if by.Role == contracts.RoleViewer || c.role == contracts.RoleViewer || by.Principal.Role == contracts.RoleViewer {
-		return nil, &contracts.Error{Code: contracts.CodeAccessDenied, Message: "Viewer headless connections cannot send messages"}
+	if c.role == contracts.RoleViewer {
+		return nil, errViewerSends
 	}
 	return c, nil
 }
+
+var errViewerSends = &contracts.Error{Code: contracts.CodeAccessDenied, Message: "Viewer headless connections cannot send messages"}
 
 // mayUse admits a utility command.
 func (h *Hub) mayUse(s *state, c *connection, cmd contracts.Command, from origin) error {

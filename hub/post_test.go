@@ -70,6 +70,9 @@ func TestMessagesAreCheckedInOrder(t *testing.T) {
 			}(), contracts.CodeAccessDenied, ""},
 			{"role in the header", nonsense, not(func(by *contracts.Caller) { by.Role = contracts.RoleViewer }), contracts.CodeAccessDenied, ""},
 			{"role of the credential", nonsense, not(func(by *contracts.Caller) { by.Principal.Role = contracts.RoleViewer }), contracts.CodeAccessDenied, ""},
+			{"role in the header, and no connection", nonsense, contracts.Caller{Principal: mine.Principal, Role: contracts.RoleViewer}, contracts.CodeAccessDenied, "Viewer headless connections cannot send messages"},
+			{"role of the credential, and no connection", nonsense, contracts.Caller{Principal: contracts.Principal{ID: "a", Role: contracts.RoleViewer}}, contracts.CodeAccessDenied, ""},
+			{"role in the header, and an unknown subscription", nonsense, contracts.Caller{Principal: mine.Principal, Role: contracts.RoleViewer, SubscriptionID: "sub_nobody"}, contracts.CodeAccessDenied, ""},
 			{"subscription of another connection", nonsense, not(func(by *contracts.Caller) { by.SubscriptionID = viewer.by.SubscriptionID }), contracts.CodeAccessDenied, "Headless subscription does not belong to the message connection"},
 			{"owner before role", nonsense, not(func(by *contracts.Caller) { by.SubscriptionID, by.ConnectionID = "", mallory.by.ConnectionID }), contracts.CodeStaleConnection, "Headless connection not found"},
 			{"secret before role", nonsense, func() contracts.Caller {

@@ -6,40 +6,121 @@ import (
 	"time"
 
 	"github.com/seed-028515a8/maestro/contracts"
+	"github.com/seed-028515a8/maestro/journal"
 )
 
-// Presence is told at once while few are attached. Beyond that it is told at
-// intervals: every join would otherwise be sent to everybody, and the cost of a
-// thousand joins would be a million messages.
+// Presence is told at once, with the list of connections, while few are
+// attached. In a crowd it is told at intervals, as a change: every join would
+// otherwise send everybody to everybody, and a thousand joins would cost a
+// million lists.
 const (
 	presenceAtOnce = 8
 	presenceEvery  = 250 * time.Millisecond
 )
 
-// presence publishes connection_info about a connection, now or soon.
-func (h *Hub) presence(s *state, about string) {
-	s.presenceAbout = about
-	if len(s.conns) <= presenceAtOnce || s.now.Sub(s.presenceShown) >= presenceEvery {
-		h.showPresence(s)
+// A presence is what clients have been shown of who is connected, and what they
+// have yet to be shown.
+type presence struct {
+	listed []*connection // those that a list names, in no order; at most contracts.MaxListed
+
+	shown      time.Time // when connection_info was last published
+	due        time.Time // when it is published next; zero: nothing to publish
+	about      string    // the connection of the latest change
+	changed    string    // the only one of the listed that changed; empty: none
+	relist     bool      // more changed than one: clients need the list
+	generation uint64    // of the lease that was shown
+	holder     string    // of that lease
+}
+
+// addConnection takes a connection in. Of more than contracts.MaxListed those
+// that may drive are listed first.
+func (s *state) addConnection(c *connection) {
+	s.conns[c.id] = c
+	if len(s.presence.listed) < contracts.MaxListed {
+		s.presence.listed = append(s.presence.listed, c)
 		return
 	}
-	if s.presenceDue.IsZero() {
-		s.presenceDue = s.presenceShown.Add(presenceEvery)
+	if c.role != contracts.RoleController {
+		return
+	}
+	viewer := slices.IndexFunc(s.presence.listed, func(c *connection) bool { return c.role == contracts.RoleViewer })
+	if viewer >= 0 {
+		s.presence.listed[viewer] = c
+		s.presence.relist = true
 	}
 }
 
-// presenceSoon publishes it with other news: of those that follow a stream and
+// removeConnection takes a connection out. An unlisted one, if there is any,
+// takes its place in the list.
+func (s *state) removeConnection(c *connection) {
+	delete(s.conns, c.id)
+	i := slices.Index(s.presence.listed, c)
+	if i < 0 {
+		return
+	}
+	s.presence.listed = slices.Delete(s.presence.listed, i, i+1)
+	s.presence.changes(c.id)
+	if len(s.conns) <= len(s.presence.listed) {
+		return
+	}
+	for _, other := range s.conns {
+		if !slices.Contains(s.presence.listed, other) {
+			s.presence.listed = append(s.presence.listed, other)
+			s.presence.relist = true
+			return
+		}
+	}
+}
+
+// changes notes a change of a listed connection.
+func (p *presence) changes(id string) {
+	p.relist = p.relist || p.changed != "" && p.changed != id
+	p.changed = id
+}
+
+// showChange publishes connection_info about a connection: at once if few are
+// here or the lease has moved, else soon.
+func (h *Hub) showChange(s *state, about string) {
+	h.showChangeSoon(s, about)
+	p := &s.presence
+	if len(s.conns) <= presenceAtOnce || s.now.Sub(p.shown) >= presenceEvery || s.leaseUnseen() {
+		h.showPresence(s)
+	}
+}
+
+// showChangeSoon publishes it with other news: of those that follow a stream and
 // nothing else, nobody needs to know at once.
-func (h *Hub) presenceSoon(s *state, about string) {
-	s.presenceAbout = about
-	if s.presenceDue.IsZero() {
-		s.presenceDue = s.now.Add(presenceEvery)
+func (h *Hub) showChangeSoon(s *state, about string) {
+	p := &s.presence
+	p.about = about
+	if slices.ContainsFunc(p.listed, func(c *connection) bool { return c.id == about }) {
+		p.changes(about)
+	}
+	if p.due.IsZero() {
+		p.due = s.now.Add(presenceEvery)
 	}
 }
 
+// leaseUnseen reports whether the lease has moved since presence was last shown.
+func (s *state) leaseUnseen() bool {
+	holder, _ := s.lease.Holder()
+	return s.lease.Generation() != s.presence.generation || holder != s.presence.holder
+}
+
+// showPresence publishes connection_info. The journal keeps it if it tells of the
+// lease: who was here is no part of the session's history.
 func (h *Hub) showPresence(s *state) {
-	s.presenceDue, s.presenceShown = time.Time{}, s.now
-	h.publish(s, h.connectionInfo(s, s.presenceAbout))
+	p := &s.presence
+	info := h.connectionInfo(s, p.about)
+	if len(s.conns) > presenceAtOnce && !p.relist {
+		info = h.connectionChange(s, cmp.Or(p.changed, p.about))
+	}
+	e := encode(nil, info)
+	e.transient = !s.leaseUnseen()
+	p.due, p.shown, p.changed, p.relist = time.Time{}, s.now, "", false
+	p.generation = s.lease.Generation()
+	p.holder, _ = s.lease.Holder()
+	h.publishEncoded(s, e)
 }
 
 // connectionInfo is the connection graph, told on the occasion of one of them.
@@ -61,8 +142,25 @@ func (h *Hub) connectionInfo(s *state, about string) *contracts.ConnectionInfo {
 	return info
 }
 
-// connectionStates lists at most MaxListed connections: the holder, then
-// controllers, then viewers, by id. The count is always exact.
+// connectionChange is connection_info without the list: about one connection,
+// which has no role if it is gone, and no details if it is not listed.
+func (h *Hub) connectionChange(s *state, about string) *contracts.ConnectionInfo {
+	count := int64(len(s.conns))
+	info := &contracts.ConnectionInfo{ConnectionID: about, ConnectionCount: &count, ControllerConnectionID: h.controllerID(s)}
+	c := s.conns[about]
+	if c == nil {
+		return info
+	}
+	info.Role = c.role
+	if slices.Contains(s.presence.listed, c) {
+		info.ClientProtocolVersion, info.ClientInfo = c.terms.ProtocolVersion, c.terms.ClientInfo
+		info.Capabilities, info.OptOutNotifications = c.terms.Echo(), c.terms.OptOuts
+	}
+	return info
+}
+
+// connectionStates lists at most contracts.MaxListed connections: the holder,
+// then controllers, then viewers, by id. The count is always exact.
 func (h *Hub) connectionStates(s *state) []contracts.ConnectionState {
 	holder, _ := s.lease.Holder()
 	rank := func(c *connection) int {
@@ -74,26 +172,24 @@ func (h *Hub) connectionStates(s *state) []contracts.ConnectionState {
 		}
 		return 2
 	}
-	conns := make([]*connection, 0, min(len(s.conns), contracts.MaxListed))
-	viewers := 0
-	for _, c := range s.conns {
-		if rank(c) == 2 {
-			if viewers == contracts.MaxListed {
-				continue // a crowd: any viewers will do
-			}
-			viewers++
-		}
-		conns = append(conns, c)
-	}
-	slices.SortFunc(conns, func(a, b *connection) int {
+	conns := slices.SortedFunc(slices.Values(s.presence.listed), func(a, b *connection) int {
 		return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(a.id, b.id))
 	})
-	conns = conns[:min(len(conns), contracts.MaxListed)]
 	list := make([]contracts.ConnectionState, len(conns))
 	for i, c := range conns {
 		list[i] = h.connectionState(s, c)
 	}
 	return list
+}
+
+// confideList gives a client the list of connections when it has caught up
+// beyond what the store keeps, where it may have missed changes.
+func (h *Hub) confideList(b *mailbox) {
+	h.update(func(s *state) {
+		if c := b.sub.conn; s.conns[c.id] == c && !s.frozen && journal.Class(b.skip.Load())&classConnectionInfo == 0 {
+			h.pushEvent(s, b, h.note(s, note{}), h.connectionInfo(s, c.id))
+		}
+	})
 }
 
 func (h *Hub) connectionState(s *state, c *connection) contracts.ConnectionState {

@@ -36,7 +36,8 @@ func classOf(ev contracts.Event) journal.Class {
 
 // encoded is an event ready to be published.
 type encoded struct {
-	event contracts.Event
+	event     contracts.Event
+	transient bool // of the moment: the store does not keep it
 	contracts.Encoded
 }
 
@@ -47,7 +48,7 @@ func encode(buf []byte, ev contracts.Event) encoded {
 	enc, err := contracts.EncodeEventInto(buf, ev)
 	switch {
 	case err == nil && len(enc.Body) <= contracts.MaxEventBytes:
-		return encoded{ev, enc}
+		return encoded{event: ev, Encoded: enc}
 	case err == nil:
 		err = fmt.Errorf("%s of %d bytes is too long", ev.EventType(), len(enc.Body))
 	}
@@ -55,7 +56,7 @@ func encode(buf []byte, ev contracts.Event) encoded {
 	if enc, err = contracts.EncodeEvent(bad); err != nil {
 		panic(fmt.Sprintf("hub: encode error event: %v", err)) // the event is ours and valid
 	}
-	return encoded{bad, enc}
+	return encoded{event: bad, Encoded: enc}
 }
 
 // split cuts a text longer than one message may carry into several events.
@@ -107,7 +108,7 @@ func (h *Hub) publishEncoded(s *state, e encoded) {
 	s.shown++
 	h.opts.Observer.Published(e.event, s.now)
 	h.append(s, journal.Entry{
-		Kind: journal.Message, Class: classOf(e.event), Body: e.Body,
+		Kind: journal.Message, Class: classOf(e.event), Transient: e.transient, Body: e.Body,
 		TextStart: uint32(e.TextStart), TextEnd: uint32(e.TextEnd),
 	})
 	switch ev := e.event.(type) {
@@ -118,9 +119,12 @@ func (h *Hub) publishEncoded(s *state, e encoded) {
 	}
 }
 
-// publishSnapshot puts the whole state in the journal, for moments at which
-// clients must not rely on having followed every step.
-func (h *Hub) publishSnapshot(s *state) {
+// publishSnapshot shows everybody the whole state, at moments at which clients
+// must not rely on having followed every step. The store keeps the events alone,
+// which say the same.
+func (h *Hub) publishSnapshot(s *state) { h.putSnapshot(s, true) }
+
+func (h *Hub) putSnapshot(s *state, transient bool) {
 	snap := h.snapshot(s)
 	snap.Cursor = h.head(s) + 1 // a snapshot has a cursor of its own
 	body, err := contracts.EncodeSnapshot(snap)
@@ -128,7 +132,7 @@ func (h *Hub) publishSnapshot(s *state) {
 		h.log.Error("snapshot left out", "bytes", len(body), "err", err) // clients have the entries
 		return
 	}
-	h.append(s, journal.Entry{Kind: journal.Snapshot, Body: body})
+	h.append(s, journal.Entry{Kind: journal.Snapshot, Transient: transient, Body: body})
 }
 
 // note puts a hidden entry in the journal, from which restore rebuilds what
@@ -154,7 +158,9 @@ func (h *Hub) append(s *state, e journal.Entry) uint64 {
 	}
 	e.Time = s.now.UnixMilli()
 	s.out = append(s.out, e)
-	s.sinceMark += len(e.Body)
+	if !e.Transient {
+		s.sinceMark += len(e.Body)
+	}
 	return h.head(s)
 }
 
@@ -182,6 +188,7 @@ func (h *Hub) commit(s *state) {
 		return
 	}
 	h.backlog.grow(size)
+	h.ageShared(s)
 	if h.opts.GroupCommit {
 		signal(h.sync)
 	}

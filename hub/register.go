@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"crypto/subtle"
 	"errors"
+	"reflect"
 	"slices"
 
 	"github.com/seed-028515a8/maestro/contracts"
@@ -25,17 +26,18 @@ var (
 func (h *Hub) Connect(req *contracts.AttachRequest, by contracts.Caller) (answer *contracts.ConnectionAnswer, token string, err error) {
 	var shot shot
 	h.update(func(s *state) {
-		var (
-			c     *connection
-			moved func()
-		)
-		if c, token, moved, err = h.enroll(s, req, by, false); err != nil {
+		var e enrolled
+		if e, err = h.enroll(s, req, by, false); err != nil {
 			return
 		}
+		c := e.connection
+		token = e.token
 		if len(c.subs) == 0 {
 			h.idle(s, c)
 		}
-		h.introduce(s, c, moved)
+		if e.changed {
+			h.introduce(s, e)
+		}
 		shot = h.shot(s)
 		holder, _ := s.lease.Holder()
 		answer = &contracts.ConnectionAnswer{
@@ -56,19 +58,18 @@ func (h *Hub) Connect(req *contracts.AttachRequest, by contracts.Caller) (answer
 func (h *Hub) Subscribe(req *contracts.AttachRequest, by contracts.Caller) (answer *contracts.SubscriptionAnswer, token string, err error) {
 	var shot shot
 	h.update(func(s *state) {
-		var (
-			c     *connection
-			moved func()
-		)
-		if c, token, moved, err = h.enroll(s, req, by, true); err != nil {
+		var e enrolled
+		if e, err = h.enroll(s, req, by, true); err != nil {
 			return
 		}
+		c := e.connection
+		token = e.token
 		sub := h.newSubscription(s, c)
 		if req.OptOutNotifications != nil {
 			sub.optOuts = req.OptOutNotifications
 		}
 		h.wait(s, sub)
-		h.introduce(s, c, moved)
+		h.introduce(s, e)
 		shot = h.shot(s)
 		sub.from = h.head(s) // what the answer shows is not told again
 		holder, _ := s.lease.Holder()
@@ -88,15 +89,23 @@ func (h *Hub) Subscribe(req *contracts.AttachRequest, by contracts.Caller) (answ
 	return answer, token, h.refusedOr(err)
 }
 
+// enrolled is the connection of an attaching client.
+type enrolled struct {
+	connection *connection
+	token      string // the secret of a new connection, else empty
+	moved      func() // tells those concerned that the lease was taken over; may be nil
+	changed    bool   // the connection is new, has new terms or got the lease
+}
+
 // enroll finds or makes the connection of an attaching client, with the lease if
-// it is to have it. moved, which may be nil, tells those concerned; see
-// introduce.
-func (h *Hub) enroll(s *state, req *contracts.AttachRequest, by contracts.Caller, subscribing bool) (c *connection, token string, moved func(), err error) {
+// it is to have it.
+func (h *Hub) enroll(s *state, req *contracts.AttachRequest, by contracts.Caller, subscribing bool) (e enrolled, err error) {
 	if err := h.admissible(s); err != nil {
-		return nil, "", nil, err
+		return e, err
 	}
-	if c, err = h.named(s, req, by); err != nil {
-		return nil, "", nil, err
+	c, err := h.named(s, req, by)
+	if err != nil {
+		return e, err
 	}
 	if c == nil && subscribing {
 		c = h.adoptable(s, req, by)
@@ -109,27 +118,31 @@ func (h *Hub) enroll(s *state, req *contracts.AttachRequest, by contracts.Caller
 		err = &contracts.Error{Code: contracts.CodeRateLimited, Message: "too many subscriptions of one connection"}
 	}
 	if err != nil {
-		return nil, "", nil, err
+		return e, err
 	}
 	takeover := contracts.TakeoverRefuse
 	if req.TakeControl {
 		takeover = contracts.TakeoverForce
 	}
 	if err := h.mayAttach(s, contracts.Attach{Takeover: takeover, Principal: by.Principal}, c, terms); err != nil {
-		return nil, "", nil, err
+		return e, err
 	}
 	if c == nil {
 		h.makeRoom(s, terms.Role)
-		token = newToken()
-		c = h.newConnection(s, by.Principal, token)
+		e.token = newToken()
+		c = h.newConnection(s, by.Principal, e.token, terms.Role)
 	}
 	if subscribing && len(c.subs) > 0 { // the opt-outs of a further subscription are its own
 		terms.OptOuts = c.terms.OptOuts
 	}
+	generation := s.lease.Generation()
+	e.connection, e.changed = c, !reflect.DeepEqual(terms, c.terms)
 	c.greeted = true
 	c.renew(terms)
 	h.heard(s, c)
-	return c, token, h.claimOnAttach(s, c, takeover), nil
+	e.moved = h.claimOnAttach(s, c, takeover)
+	e.changed = e.changed || s.lease.Generation() != generation
+	return e, nil
 }
 
 // renew sets what a request negotiated. Subscriptions keep opt-outs of their own
@@ -146,12 +159,12 @@ func (c *connection) renew(t handshake.Terms) {
 }
 
 // introduce tells everybody of a connection that a request made or renewed.
-func (h *Hub) introduce(s *state, c *connection, moved func()) {
-	h.keepConnection(s, c)
-	h.presence(s, c.id)
-	h.reportMismatch(s, c)
-	if moved != nil {
-		moved()
+func (h *Hub) introduce(s *state, e enrolled) {
+	h.keepConnection(s, e.connection)
+	h.showChange(s, e.connection.id)
+	h.reportMismatch(s, e.connection)
+	if e.moved != nil {
+		e.moved()
 	}
 }
 
@@ -172,11 +185,46 @@ func (h *Hub) named(s *state, req *contracts.AttachRequest, by contracts.Caller)
 // (A6).
 func (h *Hub) owned(s *state, id string, by contracts.Caller) (*connection, error) {
 	c := s.conns[id]
-	if c == nil || c.bare || c.principal.ID != by.Principal.ID || !h.proven(c.token, by.Token) {
+	switch {
+	case c == nil || c.bare || c.principal.ID != by.Principal.ID:
 		return nil, errNoConnection
+	case !h.proven(c.token, by.Token):
+		return nil, h.unproven(s, by, errNoConnection)
 	}
 	c.vouch(by.Principal)
 	return c, nil
+}
+
+// unproven returns the refusal of a caller who has not proven to own the
+// connection. A caller of the same principal who presents no secret may not know
+// that there are any, and is told.
+func (h *Hub) unproven(s *state, by contracts.Caller, refusal *contracts.Error) error {
+	if by.Token != "" {
+		return refusal
+	}
+	if !s.toldTokens {
+		s.toldTokens = true
+		s.then(func() {
+			h.log.Warn("a client names its connection without the header "+contracts.HeaderConnectionToken+" and is refused; "+
+				"a client that cannot present it needs --connection-tokens optional", "principal", by.Principal.ID)
+		})
+	}
+	told := *refusal
+	told.Metadata = map[string]string{"missing": contracts.HeaderConnectionToken}
+	return &told
+}
+
+// ownedSubscription returns the caller's subscription of that id, as owned does a
+// connection.
+func (h *Hub) ownedSubscription(s *state, id string, by contracts.Caller) (*subscription, error) {
+	sub := s.subs[id]
+	switch {
+	case sub == nil || sub.conn.principal.ID != by.Principal.ID:
+		return nil, errNoSubscription
+	case !h.proven(sub.conn.token, by.Token):
+		return nil, h.unproven(s, by, errNoSubscription)
+	}
+	return sub, nil
 }
 
 // proven holds a presented secret against the hash of the right one. None is
@@ -269,9 +317,8 @@ func (h *Hub) Unsubscribe(id string, by contracts.Caller) error {
 		if err = s.alive(); err != nil {
 			return
 		}
-		sub := s.subs[id]
-		if sub == nil || sub.conn.principal.ID != by.Principal.ID || !h.proven(sub.conn.token, by.Token) {
-			err = errNoSubscription
+		var sub *subscription
+		if sub, err = h.ownedSubscription(s, id, by); err != nil {
 			return
 		}
 		c := sub.conn
@@ -282,7 +329,7 @@ func (h *Hub) Unsubscribe(id string, by contracts.Caller) error {
 		}
 		h.dropSubscription(s, sub, nil)
 		h.keepConnection(s, c)
-		h.presence(s, c.id)
+		h.showChange(s, c.id)
 	})
 	return h.refusedOr(err)
 }
@@ -332,7 +379,10 @@ func (h *Hub) identify(s *state, by contracts.Caller) (*connection, *subscriptio
 	if named != nil && named.principal.ID != by.Principal.ID {
 		named = nil // of somebody else, which must look as if it were not there (A6)
 	}
-	if sub != nil && named == nil && h.proven(sub.conn.token, by.Token) {
+	if sub != nil && named == nil {
+		if !h.proven(sub.conn.token, by.Token) {
+			return nil, nil, h.unproven(s, by, errNoConnection)
+		}
 		sub.conn.vouch(by.Principal)
 		return sub.conn, sub, nil
 	}
@@ -401,10 +451,10 @@ type shot struct {
 
 // shot takes the state as of the head.
 func (h *Hub) shot(s *state) shot {
-	if s.shared == nil || s.sharedAt != h.head(s) || len(s.conns) <= presenceAtOnce {
-		return shot{&sharedSnapshot{state: h.snapshot(s)}, h.head(s)}
+	if s.shared == nil || s.shared.at != h.head(s) || len(s.conns) <= presenceAtOnce {
+		return shot{&sharedSnapshot{at: h.head(s), state: h.snapshot(s)}, h.head(s)}
 	}
-	return shot{s.shared, s.sharedAt}
+	return shot{s.shared, s.shared.at}
 }
 
 // develop encodes a shot once it may be shown. What a request did is not told

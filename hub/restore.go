@@ -205,6 +205,9 @@ func (h *Hub) replay(s *state, e journal.Entry, holder *string) error {
 		s.wasDrained = false
 		return h.replayEvent(s, ev, time.UnixMilli(e.Time))
 	case journal.Note:
+		if len(e.Body) == 0 { // the place of a transient entry
+			return nil
+		}
 		var n note
 		if err := json.Unmarshal(e.Body, &n); err != nil {
 			return err
@@ -266,7 +269,7 @@ func (h *Hub) replayNote(s *state, n note, holder *string) error {
 			for _, sub := range c.subs {
 				delete(s.subs, sub.id)
 			}
-			delete(s.conns, c.id)
+			s.removeConnection(c)
 		}
 	case n.Lease != nil:
 		h.replayLease(s, *n.Lease, holder)
@@ -323,8 +326,8 @@ func (h *Hub) bringBack(s *state, from *saved) error {
 	}
 	c := s.conns[from.ID]
 	if c == nil {
-		c = &connection{id: from.ID, principal: from.Principal}
-		s.conns[c.id] = c
+		c = &connection{id: from.ID, principal: from.Principal, role: from.Terms.Role}
+		s.addConnection(c)
 	}
 	copy(c.token[:], token)
 	c.terms, c.role = from.Terms, from.Terms.Role

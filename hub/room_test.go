@@ -20,6 +20,20 @@ type room struct {
 	t *testing.T
 }
 
+// send posts a text and returns the answer.
+func send(h *hub.Hub, text []byte, key string, by contracts.Caller) (answer []byte, err error) {
+	err = h.Post(text, key, by, func(a []byte) { answer = a })
+	return answer, err
+}
+
+func (r *room) Send(text []byte, key string, by contracts.Caller) ([]byte, error) {
+	return send(r.Hub, text, key, by)
+}
+
+func (w *world) Send(text []byte, key string, by contracts.Caller) ([]byte, error) {
+	return send(w.Hub, text, key, by)
+}
+
 func newRoom(t *testing.T, store journal.Store) *room {
 	t.Helper()
 	h, err := hub.New(hub.Options{SessionID: "s", Cwd: "/", Agent: &echo{}, Store: store, LeaseTTL: 30 * time.Second})

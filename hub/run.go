@@ -97,7 +97,7 @@ func (h *Hub) prompt(s *state, c *connection, cmd *contracts.Prompt, n note) err
 		return &contracts.Error{Code: contracts.CodeRuntimeBusy, Message: "Headless runtime is already processing a prompt", Type: contracts.ErrorProtocol}
 	}
 	h.claim(s, c)
-	h.noteCommand(s, cmd, n)
+	h.noteCommand(s, &contracts.Prompt{}, n) // what it says is in message_start
 	r := h.beginRun(s)
 	h.publish(s, rawEvent("agent_start", nil), rawEvent("message_start", map[string]any{
 		"message": map[string]any{"role": "user", "content": cmd.Content},
@@ -149,12 +149,32 @@ func (h *Hub) beginRun(s *state) *run {
 
 // drive serves a run in a goroutine of its own, which ends with it.
 func (h *Hub) drive(s *state, r *run, serve func() error) {
+	hold := s.hold
 	s.then(func() {
 		h.wg.Go(func() {
 			defer r.cancel(nil)
+			r.await(hold)
 			h.finish(r, h.guard(serve))
 		})
 	})
+}
+
+// replyPatience is how long a run waits for a client to take the answer to the
+// request that began it.
+const replyPatience = time.Second
+
+// await waits for hold, unless it is nil, for replyPatience at the most.
+func (r *run) await(hold <-chan struct{}) {
+	if hold == nil {
+		return
+	}
+	patience := time.NewTimer(replyPatience)
+	defer patience.Stop()
+	select {
+	case <-hold:
+	case <-patience.C:
+	case <-r.ctx.Done():
+	}
 }
 
 // guard turns a panic of the agent into an error of its run.

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/time/rate"
+
 	"github.com/seed-028515a8/maestro/contracts"
 )
 
@@ -60,6 +62,27 @@ type reader struct {
 	seq     uint64 // frames read, those of the handshake included
 	keep    bool   // what the client said about coming back, or true
 	left    bool   // the client said goodbye
+
+	pace *rate.Limiter // of a viewer's frames; nil for controllers
+}
+
+// slowDown waits until a viewer may send more, after it sent n frames. The end
+// of the connection or of the session ends the wait.
+func (r *reader) slowDown(n int) {
+	if r.pace == nil {
+		return
+	}
+	wait := r.pace.ReserveN(time.Now(), n).Delay()
+	if wait <= 0 {
+		return
+	}
+	pause := time.NewTimer(wait)
+	defer pause.Stop()
+	select {
+	case <-pause.C:
+	case <-r.box.parted:
+	case <-r.hub.done:
+	}
 }
 
 func (h *Hub) newReader() *reader {
@@ -126,6 +149,7 @@ func (r *reader) read(handle func(text []byte)) (err error) {
 		default:
 			r.seq++
 			handle(text)
+			r.slowDown(1)
 		}
 	}
 	return nil
@@ -137,7 +161,7 @@ func (h *Hub) turnAway(conn Conn, seq uint64, err error) {
 	if ok {
 		h.refused(why.Code)
 		var out []byte
-		for _, frame := range []contracts.Frame{refusalFrame(nil, seq, why), farewell(why)} {
+		for _, frame := range []contracts.Frame{refusalFrame(nil, seq, why), farewell(why, 0)} {
 			if text, err := contracts.EncodeFrame(frame); err == nil {
 				out = conn.Form().AppendControl(out, text)
 			}
@@ -155,13 +179,23 @@ func refusalFrame(id *string, seq uint64, why *contracts.Error) *contracts.Refus
 	}
 }
 
-func farewell(why *contracts.Error) *contracts.Goodbye {
+// When the process ends, the first returnAtOnce clients are told to come back
+// after a second, and the others after them, returnRate in a second: the next
+// process lets in no more with the default limits.
+const (
+	returnAtOnce = 1000
+	returnRate   = 500
+)
+
+// farewell is the last frame of a connection. turn is how many are told to come
+// back before it.
+func farewell(why *contracts.Error, turn int) *contracts.Goodbye {
 	if why == nil {
 		return &contracts.Goodbye{Code: 1000, Reason: "normal"}
 	}
 	bye := &contracts.Goodbye{Code: int64(why.Code.CloseCode()), Reason: string(why.Code), Resume: why.Code.Retryable()}
 	if bye.Resume {
-		bye.RetryAfterMS = 1000
+		bye.RetryAfterMS = 1000 + int64(max(0, turn-returnAtOnce+1)*1000/returnRate)
 	}
 	return bye
 }
@@ -173,7 +207,12 @@ func (h *Hub) part(s *state, b *mailbox, why *contracts.Error) {
 		return
 	}
 	p := parcel{at: h.head(s), part: true, why: why}
-	if text, err := contracts.EncodeFrame(farewell(why)); err == nil && !b.bare {
+	turn := 0
+	if why == goingAway {
+		turn = s.sentAway
+		s.sentAway++
+	}
+	if text, err := contracts.EncodeFrame(farewell(why, turn)); err == nil && !b.bare {
 		p.frame = b.form.AppendControl(nil, text)
 	}
 	h.push(s, b, p)
@@ -202,6 +241,9 @@ func (r *reader) welcome(conn Conn, att contracts.Attach) error {
 		return &contracts.Error{Code: contracts.CodeBadRequest, Message: "the first frame must be hello"}
 	}
 	r.conn, r.box, err = r.hub.attach(conn, att, hello, token)
+	if err == nil && r.box.viewer {
+		r.pace = rate.NewLimiter(contracts.MaxViewerFrames, contracts.ViewerFrameBurst)
+	}
 	return err
 }
 
@@ -234,6 +276,9 @@ func (r *reader) frame(text []byte) {
 	switch f := frame.(type) {
 	case *contracts.Message:
 		r.command(nil, f.Command)
+		if _, hello := f.Command.(*contracts.Hello); hello {
+			r.slowDown(contracts.HelloFrames) // a change is announced to everybody
+		}
 	case *contracts.Send:
 		cmd, err := r.decoder.Command(f.Message)
 		if err != nil {
@@ -241,6 +286,9 @@ func (r *reader) frame(text []byte) {
 			return
 		}
 		r.command(&f.ID, cmd)
+		if _, hello := cmd.(*contracts.Hello); hello {
+			r.slowDown(contracts.HelloFrames) // a change is announced to everybody
+		}
 	case *contracts.Resume:
 		r.refuse(nil, &contracts.Error{Code: contracts.CodeBadRequest, Message: "ws.resume is only for the first frame"})
 	case *contracts.Ack:
@@ -317,7 +365,7 @@ func (r *reader) answer(s *state, id *string, refusal *contracts.Error) {
 		return
 	}
 	h.pushFrame(s, r.box, refusalFrame(id, r.seq, refusal))
-	if refusal.Code == contracts.CodeAccessDenied && r.conn.denied(s.now) {
+	if refusal.Code == contracts.CodeAccessDenied && r.conn.role == contracts.RoleViewer && r.conn.denied(s.now) {
 		h.part(s, r.box, refusal)
 	}
 }
@@ -414,11 +462,14 @@ func (h *Hub) finishLocal(b *mailbox) {
 	}
 }
 
-// line handles one line of the local client.
+// line handles one line of the local client. Nothing is read after a shutdown
+// (R18).
 func (r *reader) line(text []byte) {
 	cmd, err := r.decoder.Command(text)
 	if err == nil {
 		r.command(nil, cmd)
+		_, r.left = cmd.(*contracts.Shutdown)
+		r.left = r.left && r.hub.closing()
 		return
 	}
 	if r.hub.opts.Shared {

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -229,6 +230,25 @@ func TestClientThatLeavesIsNotCountedAsSlow(t *testing.T) {
 	})
 }
 
+// A broken connection is one whose peer has left, as its next write finds out.
+type broken struct{ hub.Conn }
+
+func (broken) Write([]byte) error { return fmt.Errorf("write: %w", syscall.ECONNRESET) }
+
+func TestClientThatResetsItsConnectionIsNotCountedAsSlow(t *testing.T) {
+	withSoloist(t, hub.Options{HeartbeatInterval: time.Hour}, func(t *testing.T, s *soloist) {
+		conn, viewer := memconn.New(memconn.Options{})
+		s.serve(broken{conn}, viewer, contracts.Attach{Role: contracts.RoleViewer}, silent)
+		synctest.Wait()
+		if _, closed := viewer.Closed(); !closed {
+			t.Error("the connection is open, want it closed")
+		}
+		if n := s.Metrics().SlowConsumers.Load(); n != 0 {
+			t.Errorf("slow consumers: got %d, want none", n)
+		}
+	})
+}
+
 func TestTooManyUnreadAnswersCloseTheConnection(t *testing.T) {
 	opts := hub.Options{MaxPrivateBytes: 4 << 10, HeartbeatInterval: time.Hour}
 	withSoloist(t, opts, func(t *testing.T, s *soloist) {
@@ -297,6 +317,34 @@ func TestViewerOvertakenByRetentionStartsOver(t *testing.T) { // D5
 		}
 		if n := s.Metrics().Resets(contracts.ResetLagged); n != 1 {
 			t.Errorf("resets: got %d, want 1", n)
+		}
+	})
+}
+
+// What was private before a reset comes before it: its cursors lie below that of
+// the reset.
+func TestViewerOvertakenDuringItsReplayIsGreetedBeforeTheReset(t *testing.T) { // A48
+	withSoloist(t, tight(), func(t *testing.T, s *soloist) {
+		s.begin()
+		s.say(0, 10, 200)
+		beginning := int64(0)
+		conn, slow := memconn.New(memconn.Options{})
+		slow.Freeze()
+		s.serve(conn, slow, contracts.Attach{Role: contracts.RoleViewer, Cursor: &beginning}, silent, `{"type":"ws.ping"}`)
+		synctest.Wait() // a write is blocked
+		s.say(10, 1990, 200)
+		slow.Thaw()
+		s.attached(slow)
+		seen := s.until(slow, `"type":"reset"`)
+		s.say(2000, 1, 0)
+		seen += s.until(slow, `"2000;"`)
+		lines := strings.Split(strings.TrimSpace(seen), "\n")
+		s.cursors(lines)
+		if got := greetings(lines); len(got) != 1 {
+			t.Errorf("got %d hello_ok, want 1", len(got))
+		}
+		if got := strings.Count(seen, `"ws.pong"`); got != 1 {
+			t.Errorf("got %d pongs, want 1", got)
 		}
 	})
 }

@@ -1,27 +1,122 @@
 package hub
 
 import (
+	"cmp"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/seed-028515a8/maestro/contracts"
+	"github.com/seed-028515a8/maestro/journal"
 )
 
-// A sharedSnapshot is the state at one cursor for everybody who attaches there.
-// It is encoded once, by the first writer that needs it, outside the lock.
-type sharedSnapshot struct {
-	state *contracts.Snapshot
-	once  sync.Once
-	text  []byte
-	err   error
+// Memory bounds what the sessions of one process hold together. It is safe for
+// concurrent use.
+type Memory struct {
+	history       *journal.Shared
+	snapshotBytes int64
+	snapshots     atomic.Int64 // bytes of encoded snapshots that clients are still to get
 }
 
+// MemoryOptions configure a [Memory]. The zero value is ready to use.
+type MemoryOptions struct {
+	HistoryBytes  int64 // of what all sessions showed last; 256 MiB. See [journal.SharedOptions]
+	SnapshotBytes int64 // of snapshots on their way to clients; 128 MiB. Beyond, newcomers share older ones
+}
+
+// NewMemory returns bounds for the sessions of a process.
+func NewMemory(opts MemoryOptions) *Memory {
+	return &Memory{
+		history:       journal.NewShared(journal.SharedOptions{WindowBytes: opts.HistoryBytes}),
+		snapshotBytes: cmp.Or(opts.SnapshotBytes, 128<<20),
+	}
+}
+
+// Snapshots returns how many bytes of snapshots are on their way to clients.
+func (m *Memory) Snapshots() int64 { return m.snapshots.Load() }
+
+// A sharedSnapshot is the state at one cursor for everybody who attaches there.
+// It is encoded once, by the first writer that needs it, outside the lock, and
+// framed once for each form.
+type sharedSnapshot struct {
+	at    uint64
+	users atomic.Int32 // mailboxes that are still to write it, and the hub while it is the latest
+
+	mu     sync.Mutex
+	memory *Memory             // that counts it; nil for one request's own, and once nobody needs it
+	state  *contracts.Snapshot // nil once it is encoded
+	text   []byte
+	err    error
+	frames map[frameKey][]byte
+	bytes  int64 // of text and frames, as memory counts them
+}
+
+type frameKey struct {
+	form  Form
+	reset contracts.ResetReason
+}
+
+// body returns the encoded state.
 func (p *sharedSnapshot) body() ([]byte, error) {
-	p.once.Do(func() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.encoded()
+}
+
+func (p *sharedSnapshot) encoded() ([]byte, error) {
+	if p.state != nil {
 		p.text, p.err = contracts.EncodeSnapshot(p.state)
 		p.state = nil
-	})
+		p.count(len(p.text))
+	}
 	return p.text, p.err
+}
+
+// frame returns what a client of a form is sent: a reset if there is a reason.
+func (p *sharedSnapshot) frame(form Form, reset contracts.ResetReason) ([]byte, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	key := frameKey{form, reset}
+	if frame, ok := p.frames[key]; ok {
+		return frame, nil
+	}
+	text, err := p.encoded()
+	if err != nil {
+		return nil, err
+	}
+	frame := make([]byte, 0, len(text)+256)
+	if reset != "" {
+		frame = form.AppendReset(frame, p.at, reset, text)
+	} else {
+		frame = form.AppendSnapshot(frame, p.at, text)
+	}
+	if p.frames == nil {
+		p.frames = map[frameKey][]byte{}
+	}
+	p.frames[key] = frame
+	p.count(len(frame))
+	return frame, nil
+}
+
+func (p *sharedSnapshot) count(n int) {
+	if p.memory == nil {
+		return
+	}
+	p.bytes += int64(n)
+	p.memory.snapshots.Add(int64(n))
+}
+
+func (p *sharedSnapshot) use() { p.users.Add(1) }
+
+// done says that one user needs the snapshot no more.
+func (p *sharedSnapshot) done() {
+	if p.users.Add(-1) > 0 {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.memory.snapshots.Add(-p.bytes)
+	p.memory, p.frames = nil, nil
 }
 
 // In a crowd a snapshot serves all who attach within a short while: whoever
@@ -32,16 +127,38 @@ const (
 	shareBehind = 1024 // entries
 )
 
-// share returns a snapshot to attach at, and its cursor.
-func (h *Hub) share(s *state) (*sharedSnapshot, uint64) {
-	fresh := s.shared != nil && s.sharedAt == h.head(s)
-	recent := s.shared != nil && len(s.conns) > presenceAtOnce &&
-		s.now.Sub(s.sharedOn) < shareFor && h.head(s)-s.sharedAt < shareBehind &&
-		h.journal.First() <= s.sharedAt+1 // else retention has overtaken it too
-	if !fresh && !recent {
-		s.shared, s.sharedAt, s.sharedOn = &sharedSnapshot{state: h.snapshot(s)}, h.head(s), s.now
+// share returns a snapshot to attach at, for one user. While clients are still to
+// get too many bytes of snapshots, the latest serves for as long as the entries
+// since are kept.
+func (h *Hub) share(s *state) *sharedSnapshot {
+	p := s.shared
+	kept := p != nil && h.journal.First() <= p.at+1 // else retention has overtaken it
+	fresh := p != nil && p.at == h.head(s)
+	recent := kept && len(s.conns) > presenceAtOnce && s.now.Sub(s.sharedOn) < shareFor && h.head(s)-p.at < shareBehind
+	scarce := kept && h.opts.Memory.snapshots.Load() >= h.opts.Memory.snapshotBytes
+	if !fresh && !recent && !scarce {
+		h.forgetShared(s)
+		p = &sharedSnapshot{memory: h.opts.Memory, at: h.head(s), state: h.snapshot(s)}
+		p.use() // by the hub
+		s.shared, s.sharedOn = p, s.now
 	}
-	return s.shared, s.sharedAt
+	p.use()
+	return p
+}
+
+// forgetShared gives up the latest snapshot.
+func (h *Hub) forgetShared(s *state) {
+	if s.shared != nil {
+		s.shared.done()
+		s.shared = nil
+	}
+}
+
+// ageShared gives up the latest snapshot when it serves newcomers no more.
+func (h *Hub) ageShared(s *state) {
+	if s.shared != nil && s.shared.at != h.journal.Head() && s.now.Sub(s.sharedOn) >= shareFor && s.shared.users.Load() == 1 {
+		h.forgetShared(s)
+	}
 }
 
 // A Summary is what a listing says of a session.

@@ -64,9 +64,9 @@ func (h *Hub) tune(conn Conn, req contracts.StreamRequest, by contracts.Caller) 
 		sub.conn.vouch(by.Principal)
 		h.heard(s, sub.conn)
 		if sub.conn.onlyStreams() {
-			h.presenceSoon(s, sub.conn.id)
+			h.showChangeSoon(s, sub.conn.id)
 		} else {
-			h.presence(s, sub.conn.id)
+			h.showChange(s, sub.conn.id)
 		}
 		h.roster.add(b)
 		h.metrics.Attached.Add(1)
@@ -84,8 +84,8 @@ func (h *Hub) tuned(s *state, req contracts.StreamRequest, by contracts.Caller) 
 		return s.subs[req.SubscriptionID], nil
 	}
 	h.makeRoom(s, contracts.RoleViewer)
-	c := h.newConnection(s, by.Principal, newToken())
-	c.greeted, c.role = true, contracts.RoleViewer
+	c := h.newConnection(s, by.Principal, newToken(), contracts.RoleViewer)
+	c.greeted = true
 	c.terms.Role, c.terms.OptOuts = contracts.RoleViewer, req.OptOuts
 	sub := h.newSubscription(s, c)
 	sub.implicit = true
@@ -109,9 +109,6 @@ func (h *Hub) mayTune(s *state, req contracts.StreamRequest, by contracts.Caller
 	case req.SubscriptionID == "":
 		return h.hasRoom(s, false)
 	}
-	sub := s.subs[req.SubscriptionID]
-	if sub == nil || sub.conn.principal.ID != by.Principal.ID || !h.proven(sub.conn.token, by.Token) {
-		return errNoSubscription
-	}
-	return nil
+	_, err := h.ownedSubscription(s, req.SubscriptionID, by)
+	return err
 }

@@ -106,7 +106,8 @@ func (h *Hub) attachBox(s *state, sub *subscription, conn Conn, transport string
 	h.part(s, sub.box, superseded) // its reader takes it off the roster
 	b := &mailbox{
 		conn: conn, form: conn.Form(), view: h.journal.Follow(conn.Form()), sub: sub, transport: transport,
-		bare: c.bare, idle: make(chan struct{}, 1), parted: make(chan struct{}), lastBeat: s.now,
+		viewer: !c.bare && c.role == contracts.RoleViewer, bare: c.bare, missed: cursor < h.first,
+		idle: make(chan struct{}, 1), parted: make(chan struct{}), lastBeat: s.now,
 	}
 	b.cursor.Store(cursor)
 	s.undetach(sub)
@@ -152,6 +153,10 @@ func (h *Hub) detach(b *mailbox, keep bool) {
 	h.update(func(s *state) {
 		h.roster.remove(b) // here, so that a hub that leaves waits for what follows from it
 		signal(h.left)
+		for _, p := range b.private { // nobody writes them any more
+			p.drop()
+		}
+		b.private = nil
 		sub, c := b.sub, b.sub.conn
 		h.opts.Observer.Detached(c.role, b.transport)
 		if sub.box != b || s.conns[c.id] != c {
@@ -168,7 +173,9 @@ func (h *Hub) detach(b *mailbox, keep bool) {
 			return
 		}
 		h.wait(s, sub)
-		h.presence(s, c.id)
+		if c.role == contracts.RoleController || len(s.conns) <= presenceAtOnce {
+			h.showChange(s, c.id) // in a crowd nobody looks at which viewers may come back
+		}
 	})
 }
 
@@ -230,7 +237,7 @@ func (h *Hub) expireSilent(s *state) {
 			h.endConnection(s, sub.conn, contracts.LeaseExpired)
 		} else {
 			h.keepConnection(s, sub.conn)
-			h.presence(s, sub.conn.id)
+			h.showChange(s, sub.conn.id)
 		}
 	}
 	for e := s.idle.Front(); e != nil; e = s.idle.Front() {

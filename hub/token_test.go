@@ -1,6 +1,10 @@
 package hub_test
 
 import (
+	"bytes"
+	"errors"
+	"log/slog"
+	"strings"
 	"testing"
 
 	"github.com/seed-028515a8/maestro/contracts"
@@ -146,6 +150,44 @@ func TestConnectionIsTheSameOnEveryTransport(t *testing.T) {
 		r.until(stream, `"status"`)
 		if n := r.Snapshot().State.ConnectionCount; n != 1 {
 			t.Errorf("connections: got %d, want 1", n)
+		}
+	})
+}
+
+// TestMissingSecretIsNamed tells a client that knows no secrets what it lacks,
+// and its operator, once. Nobody else learns that the connection exists.
+func TestMissingSecretIsNamed(t *testing.T) {
+	var log bytes.Buffer
+	opts := hub.Options{RequireTokens: true, Log: slog.New(slog.NewTextHandler(&log, nil))}
+	inRoom(t, opts, func(t *testing.T, r *room) {
+		alice := r.guest("a")
+		alice.subscribes(asController)
+		for _, req := range requests {
+			for name, tt := range map[string]struct {
+				change func(by *contracts.Caller)
+				want   string
+			}{
+				"absent":             {func(by *contracts.Caller) { by.Token = "" }, contracts.HeaderConnectionToken},
+				"wrong":              {func(by *contracts.Caller) { by.Token = "guessed" }, ""},
+				"somebody else":      {func(by *contracts.Caller) { by.Token, by.Principal.ID = "", "m" }, ""},
+				"unknown connection": {func(by *contracts.Caller) { by.Token, by.ConnectionID, by.SubscriptionID = "", "conn_x", "sub_x" }, ""},
+			} {
+				by := alice.by
+				tt.change(&by)
+				refusal, ok := errors.AsType[*contracts.Error](req.do(r, by))
+				if !ok || refusal.Code.HTTPStatus() != 404 || refusal.Metadata["missing"] != tt.want {
+					t.Errorf("%s, %s: got %+v, want 404 and %q missing", req.name, name, refusal, tt.want)
+				}
+			}
+		}
+		by := alice.by
+		by.Token, by.ConnectionID = "", ""
+		_, err := r.Send([]byte(`{"type":"interrupt"}`), "", by)
+		if refusal, ok := errors.AsType[*contracts.Error](err); !ok || refusal.Code != contracts.CodeStaleSubscription || refusal.Metadata["missing"] == "" {
+			t.Errorf("a subscription alone: got %v, want to be told what is missing", err)
+		}
+		if got := strings.Count(log.String(), contracts.HeaderConnectionToken); got != 1 || !strings.Contains(log.String(), "--connection-tokens optional") {
+			t.Errorf("got the log\n%s\nwant one line", log.String())
 		}
 	})
 }

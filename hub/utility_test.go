@@ -17,7 +17,8 @@ import (
 )
 
 // A toolbox is utilities in memory: what is started runs until somebody ends it,
-// and reading a file that is not called here fails.
+// and reading a file that is not called here fails: one called forbidden for want
+// of rights.
 type toolbox struct {
 	publish func(ctx context.Context, events ...contracts.Event) error
 	await   func(ctx context.Context, owner string) error
@@ -64,6 +65,9 @@ func (b *toolbox) Do(ctx context.Context, owner string, cmd contracts.Command) e
 		b.add(tool{c.WatchID, owner, true})
 		return b.publish(ctx, &contracts.UtilityFileWatchStarted{WatchID: c.WatchID, RootDir: "/", DebounceMS: 100, OwnerConnectionID: owner})
 	case *contracts.UtilityFileRead:
+		if c.Path == "forbidden" {
+			return &contracts.Error{Code: contracts.CodeAccessDenied, Message: "outside the workspace"}
+		}
 		if c.Path != "here" {
 			return &contracts.Error{Code: contracts.CodeNotFound, Message: "no such file"}
 		}

@@ -60,7 +60,7 @@ func newWorld(resumes, cancels bool) (*world, error) {
 // open starts a hub on the world's store.
 func (w *world) open() (err error) {
 	w.agent = newPuppet()
-	w.ledger = &ledger{store: w.store, start: w.start}
+	w.ledger = &ledger{store: w.store, start: w.start, transient: map[uint64]string{}}
 	if w.origin != nil {
 		w.ledger.base = w.origin.Cursor
 	}

@@ -18,6 +18,10 @@ type Entry struct {
 	// byte, so the span must not begin or end within an escape sequence.
 	TextStart, TextEnd uint32
 
+	// Transient entries are shown while they are in the window. The store keeps an
+	// empty note in the place of each.
+	Transient bool
+
 	Body []byte // at most MaxBody bytes
 }
 

@@ -26,10 +26,12 @@ type Journal struct {
 	oldest  atomic.Uint64 // oldest entry in memory; head+1 if there is none
 
 	merged atomic.Uint64 // see Merged
+	read   atomic.Bool   // the window was read since [Shared] last looked
 
-	mu     sync.Mutex // guards the writing side of the logs, and forms
-	bodies log        // the window
-	forms  []*framed  // active forms; a handful
+	mu      sync.Mutex // guards the writing side of the logs, and forms
+	bodies  log        // the window
+	forms   []*framed  // active forms; a handful
+	counted int        // bytes of the window that opts.Shared knows of
 }
 
 // Options configure a journal. The zero value is ready to use.
@@ -37,8 +39,13 @@ type Options struct {
 	// WindowBytes bounds the memory of bodies, frames of active forms and
 	// their index. Zero means 8 MiB. Beyond it the oldest entries are left to
 	// the store; the newest entry always stays. Memory is freed by the chunk,
-	// so up to 64 KiB for the bodies and for each form come on top.
+	// so up to 64 KiB for the bodies and for each form come on top. While nobody
+	// follows, the bound is 256 KiB.
 	WindowBytes int
+
+	// Shared is what the journal shares with others of its process; nil is
+	// nothing.
+	Shared *Shared
 
 	// WindowEntries bounds the number of entries kept in memory. Zero means
 	// 65,536.
@@ -60,6 +67,7 @@ type Options struct {
 
 const (
 	defaultWindowBytes   = 8 << 20
+	unfollowedBytes      = 256 << 10
 	defaultWindowEntries = 1 << 16
 
 	// warmEntries is how many entries New reads into the window. Followers
@@ -76,6 +84,9 @@ func New(store Store, opts Options) (*Journal, error) {
 	if opts.WindowBytes < 0 || opts.WindowEntries < 0 {
 		return nil, fmt.Errorf("journal window of %d bytes and %d entries", opts.WindowBytes, opts.WindowEntries)
 	}
+	if opts.Shared == nil {
+		opts.Shared = NewShared(SharedOptions{})
+	}
 	j := &Journal{store: store, opts: opts}
 	first, last := store.Bounds()
 	switch {
@@ -90,7 +101,19 @@ func New(store Store, opts Options) (*Journal, error) {
 	if err := j.warm(first, last); err != nil {
 		return nil, fmt.Errorf("warm journal window: %w", err)
 	}
+	opts.Shared.join(j)
+	j.count()
 	return j, nil
+}
+
+// Close gives the memory of the window back. Nothing may follow the journal any
+// more, and nothing may be appended.
+func (j *Journal) Close() {
+	j.opts.Shared.leave(j)
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.opts.Shared.used.Add(int64(-j.counted))
+	j.counted = 0
 }
 
 // warm fills the window from the store. The window has no holes and ends at
@@ -140,6 +163,10 @@ func (j *Journal) First() uint64 {
 	return oldest
 }
 
+// InWindow reports whether the entry after the cursor after is in memory, or the
+// next one that comes.
+func (j *Journal) InWindow(after uint64) bool { return after+1 >= j.oldest.Load() }
+
 // Merged returns how many entries have been read as part of another's frame
 // since New (D5): each as often as a follower read it so.
 func (j *Journal) Merged() uint64 { return j.merged.Load() }
@@ -159,14 +186,16 @@ func (j *Journal) Append(entries ...Entry) (last uint64, err error) {
 	for i := range entries {
 		entries[i].Cursor = last + 1 + uint64(i)
 	}
-	if err := j.store.Append(entries); err != nil {
+	if err := j.keep(entries); err != nil {
 		return last, fmt.Errorf("append after cursor %d: %w", last, err)
 	}
 	j.mu.Lock()
 	for i := range entries {
 		j.insert(&entries[i])
 	}
+	j.count()
 	j.mu.Unlock()
+	j.opts.Shared.makeRoom()
 
 	last += uint64(len(entries))
 	j.head.Store(last)
@@ -174,6 +203,21 @@ func (j *Journal) Append(entries ...Entry) (last uint64, err error) {
 		j.show(last)
 	}
 	return last, nil
+}
+
+// keep writes entries to the store, and empty notes in the place of transient
+// ones.
+func (j *Journal) keep(entries []Entry) error {
+	if !slices.ContainsFunc(entries, func(e Entry) bool { return e.Transient }) {
+		return j.store.Append(entries)
+	}
+	kept := slices.Clone(entries)
+	for i := range kept {
+		if e := &kept[i]; e.Transient {
+			*e = Entry{Cursor: e.Cursor, Time: e.Time, Kind: Note}
+		}
+	}
+	return j.store.Append(kept)
 }
 
 // Reveal lets followers see the entries up to and including upTo, or up to the
@@ -198,14 +242,60 @@ func (j *Journal) insert(e *Entry) {
 		j.evict()
 	}
 	j.bodies.put(e, append(j.bodies.room(len(e.Body)), e.Body...))
-	size := j.bodies.bytes
 	for _, f := range j.forms {
 		f.put(e)
+	}
+	j.evictTo(j.bound())
+}
+
+// bound is how many bytes the window may have.
+func (j *Journal) bound() int {
+	if len(j.forms) == 0 {
+		return min(j.opts.WindowBytes, unfollowedBytes)
+	}
+	return j.opts.WindowBytes
+}
+
+// size is how many bytes the window has.
+func (j *Journal) size() int {
+	size := j.bodies.bytes
+	for _, f := range j.forms {
 		size += f.log.bytes
 	}
-	for size > j.opts.WindowBytes && j.bodies.count() > 1 {
+	return size
+}
+
+// evictTo leaves the oldest entries to the store until the window fits.
+func (j *Journal) evictTo(bound int) {
+	for size := j.size(); size > bound && j.bodies.count() > 1; {
 		size -= j.evict()
 	}
+}
+
+// count tells what is shared how large the window is.
+func (j *Journal) count() {
+	size := j.size()
+	j.opts.Shared.used.Add(int64(size - j.counted))
+	j.counted = size
+}
+
+// windowSize is how many bytes the window has, for those that do not write it.
+func (j *Journal) windowSize() int {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.counted
+}
+
+// shorten makes the window fit into fewer bytes, once.
+func (j *Journal) shorten(bound int) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.evictTo(bound)
+	j.bodies.fit()
+	for _, f := range j.forms {
+		f.log.fit()
+	}
+	j.count()
 }
 
 // evict leaves the oldest entry of the window to the store and returns the
@@ -261,7 +351,13 @@ func (j *Journal) Follow(f Form) *View {
 func (j *Journal) unfollow(f *framed) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if f.refs--; f.refs == 0 {
-		j.forms = slices.DeleteFunc(j.forms, func(have *framed) bool { return have == f })
+	if f.refs--; f.refs > 0 {
+		return
 	}
+	j.forms = slices.DeleteFunc(j.forms, func(have *framed) bool { return have == f })
+	if len(j.forms) == 0 {
+		j.evictTo(j.bound())
+		j.bodies.fit()
+	}
+	j.count()
 }

@@ -103,6 +103,31 @@ func TestFollowersSeeMessagesAndSnapshotsOnly(t *testing.T) {
 	}
 }
 
+func TestTransientEntriesAreShownFromTheWindowAlone(t *testing.T) {
+	j, store := newJournal(t, journal.Options{})
+	v := j.Follow(lines("x"))
+	batch := []journal.Entry{plain("one"), plain("moment"), plain("two")}
+	batch[1].Transient, batch[1].Class = true, 4
+	mustAppend(t, j, batch...)
+	equal(t, readAll(t, v, j, 0, 0), "x m 1 one\n", "x m 2 moment\n", "x m 3 two\n")
+	equal(t, readAll(t, v, j, 0, 4), "x m 1 one\n", "x m 3 two\n")
+	equal(t, readAll(t, j.Follow(lines("y")), j, 0, 0), "y m 1 one\n", "y m 2 moment\n", "y m 3 two\n")
+
+	later, err := journal.New(store, journal.Options{}) // as after a restart
+	if err != nil {
+		t.Fatal(err)
+	}
+	equal(t, readAll(t, later.Follow(lines("x")), later, 0, 0), "x m 1 one\n", "x m 3 two\n")
+
+	narrow, _ := newJournal(t, journal.Options{WindowEntries: 1})
+	v = narrow.Follow(lines("x"))
+	mustAppend(t, narrow, batch...)
+	equal(t, readAll(t, v, narrow, 0, 0), "x m 1 one\n", "x m 3 two\n")
+	if narrow.InWindow(1) || !narrow.InWindow(2) || !narrow.InWindow(3) {
+		t.Errorf("window: got %t, %t, %t after 1, 2 and 3, want the last entry there", narrow.InWindow(1), narrow.InWindow(2), narrow.InWindow(3))
+	}
+}
+
 func TestSkippedClassesAreLeftOut(t *testing.T) {
 	j, _ := newJournal(t, journal.Options{})
 	v := j.Follow(lines("x"))

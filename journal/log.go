@@ -22,8 +22,8 @@ type log struct {
 	bytes int    // what the slots cost and show
 }
 
-// A ring maps cursors to slots. It is replaced by a larger one as the log
-// grows, never shrunk.
+// A ring maps cursors to slots. It is replaced by a larger one as the log grows,
+// and by a smaller one when the log was shortened.
 type ring struct {
 	slots []atomic.Pointer[slot]
 	mask  uint64 // len(slots)-1; the length is a power of two
@@ -135,12 +135,32 @@ func (l *log) grow(r *ring) *ring {
 	if r != nil {
 		n = 2 * len(r.slots)
 	}
-	bigger := &ring{slots: make([]atomic.Pointer[slot], n), mask: uint64(n - 1)}
+	return l.resize(r, n)
+}
+
+// resize replaces r by a ring of length n, which must have room for all slots.
+func (l *log) resize(r *ring, n int) *ring {
+	other := &ring{slots: make([]atomic.Pointer[slot], n), mask: uint64(n - 1)}
 	for c := l.first; c < l.next; c++ {
-		bigger.slots[c&bigger.mask].Store(r.slots[c&r.mask].Load())
+		other.slots[c&other.mask].Store(r.slots[c&r.mask].Load())
 	}
-	l.ring.Store(bigger)
-	return bigger
+	l.ring.Store(other)
+	return other
+}
+
+// fit replaces the ring by a smaller one if most of it is empty.
+func (l *log) fit() {
+	r := l.ring.Load()
+	if r == nil {
+		return
+	}
+	n := len(r.slots)
+	for n > minRing && n/4 > l.count() {
+		n /= 2
+	}
+	if n < len(r.slots) {
+		l.resize(r, n)
+	}
 }
 
 // drop removes the slot of cursor if it is the oldest, and returns its size.

@@ -1,6 +1,9 @@
 package journal
 
-import "sync/atomic"
+import (
+	"runtime"
+	"sync/atomic"
+)
 
 // A Form builds the bytes of one kind of wire. Forms are compared with ==;
 // followers with equal forms share the bytes, which are made once (D2). Its
@@ -48,7 +51,7 @@ const (
 // were built in buf[:0], which grows if it is too short.
 //
 // For entries in memory, Read takes no lock. Older entries come from the
-// store, and there neighbours that differ in their text only are merged into
+// store, without those that are transient, and there neighbours that differ in their text only are merged into
 // one frame with the cursor of the last (D5): a slow follower gets fewer and
 // larger frames. Read returns ErrGap if the entry after the cursor is no
 // longer kept or if the cursor lies beyond what is visible.
@@ -68,9 +71,16 @@ func (v *View) Read(buf []byte, after, until uint64, skip Class, limit int) (fra
 	}
 	frames, next = v.readWindow(buf, after, until, skip, limit)
 	if next > after {
+		if !v.journal.read.Load() {
+			v.journal.read.Store(true)
+		}
 		return frames, next, nil
 	}
-	return v.readStore(buf, after, until, skip, limit)
+	v.journal.opts.Shared.readers <- struct{}{} // as long as it takes others to read a batch
+	frames, next, err = v.readStore(buf, after, until, skip, limit)
+	<-v.journal.opts.Shared.readers
+	runtime.Gosched() // so that followers of the present, who wake now and then, are not behind many that read on and on
+	return frames, next, err
 }
 
 // readWindow reads from memory until it meets an entry that is not there. It

@@ -210,7 +210,7 @@ func TestTheCallersTraceGoesOnInTheSession(t *testing.T) {
 		}
 		by := contracts.Caller{ConnectionID: answer.ConnectionID, Token: token, Trace: callersParent}
 		for _, text := range []string{doIt, approve} {
-			if _, err := h.Send([]byte(text), "", by); err != nil {
+			if err := h.Post([]byte(text), "", by, func([]byte) {}); err != nil {
 				t.Fatal(err)
 			}
 			synctest.Wait()

@@ -1,6 +1,7 @@
 package session
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/seed-028515a8/maestro/contracts"
@@ -89,9 +90,48 @@ func (s *State) connectionInfo(e *contracts.ConnectionInfo) {
 	if e.ConnectionCount != nil {
 		s.facts.ConnectionCount = *e.ConnectionCount
 	}
-	if e.Connections != nil {
+	switch {
+	case e.Connections != nil:
 		s.facts.Connections = e.Connections[:min(len(e.Connections), contracts.MaxListed)]
+	case e.ConnectionID != "":
+		s.facts.Connections = changed(s.facts.Connections, e)
 	}
+}
+
+// changed returns the list with the change that e tells of, which concerns one
+// connection. Without a role that connection is gone. The number of its
+// subscriptions is not told: a new connection counts as one with one.
+func changed(list []contracts.ConnectionState, e *contracts.ConnectionInfo) []contracts.ConnectionState {
+	one := contracts.ConnectionState{SubscriptionCount: 1, AttachedSubscriptionCount: 1}
+	is := func(c contracts.ConnectionState) bool { return c.ConnectionID == e.ConnectionID }
+	if i := slices.IndexFunc(list, is); i >= 0 {
+		one = list[i]
+	}
+	one.ConnectionID, one.Role = e.ConnectionID, e.Role
+	one.ClientProtocolVersion, one.ClientInfo = e.ClientProtocolVersion, e.ClientInfo
+	one.Capabilities, one.OptOutNotifications = e.Capabilities, e.OptOutNotifications
+	list = slices.DeleteFunc(slices.Clone(list), is)
+	if e.Role != "" && len(list) < contracts.MaxListed {
+		list = append(list, one)
+	}
+	for i := range list {
+		list[i].ControllerLeaseGranted = list[i].ConnectionID == e.ControllerConnectionID.Get()
+	}
+	slices.SortStableFunc(list, func(a, b contracts.ConnectionState) int {
+		return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(a.ConnectionID, b.ConnectionID))
+	})
+	return list
+}
+
+// rank orders a list: the holder of the lease, others that may drive, viewers.
+func rank(c contracts.ConnectionState) int {
+	switch {
+	case c.ControllerLeaseGranted:
+		return 0
+	case c.Role == contracts.RoleController:
+		return 1
+	}
+	return 2
 }
 
 func (s *State) chunk(e *contracts.ResponseChunk) {

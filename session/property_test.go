@@ -38,8 +38,18 @@ func drawClient(t *rapid.T) (*contracts.ClientInfo, *contracts.Capabilities) {
 	return info, caps
 }
 
+// one draws a number below n, each as often as the others: rapid draws integers
+// of a range that are small more often.
+func one(t *rapid.T, n int, label string) int {
+	numbers := make([]int, n)
+	for i := range numbers {
+		numbers[i] = i
+	}
+	return rapid.SampledFrom(numbers).Draw(t, label)
+}
+
 func drawEvent(t *rapid.T) any {
-	switch rapid.IntRange(0, 20).Draw(t, "event") {
+	switch one(t, 26, "event") {
 	case 0:
 		return &contracts.Ready{ProtocolVersion: "2026-04-02", Model: drawName.Draw(t, "model"), Provider: "p", SessionID: drawOptional.Draw(t, "session")}
 	case 1:
@@ -92,6 +102,9 @@ func drawConnectionInfo(t *rapid.T) any {
 		ControllerConnectionID: drawNull.Draw(t, "controller"),
 		ConnectionCount:        rapid.SampledFrom([]*int64{nil, ptr[int64](0), ptr[int64](9)}).Draw(t, "count"),
 	}
+	if rapid.Bool().Draw(t, "change") {
+		e.ConnectionID = fmt.Sprint("conn_", rapid.IntRange(0, 70).Draw(t, "about"))
+	}
 	if n := rapid.IntRange(-1, 80).Draw(t, "connections"); n >= 0 {
 		e.Connections = make([]contracts.ConnectionState, n)
 		for i := range e.Connections {
@@ -103,7 +116,7 @@ func drawConnectionInfo(t *rapid.T) any {
 
 func drawUtilityEvent(t *rapid.T) any {
 	id := drawCall.Draw(t, "id")
-	switch rapid.IntRange(0, 8).Draw(t, "utility event") {
+	switch one(t, 9, "utility event") {
 	case 0:
 		return &contracts.UtilityCommandStarted{CommandID: id, Command: "make", ShellMode: "shell", TerminalMode: "pty", PID: rapid.Int64Range(0, 3).Draw(t, "pid")}
 	case 1, 2:
@@ -123,7 +136,7 @@ func drawUtilityEvent(t *rapid.T) any {
 }
 
 func drawCommand(t *rapid.T) any {
-	switch rapid.IntRange(0, 9).Draw(t, "command") {
+	switch one(t, 10, "command") {
 	case 0:
 		info, caps := drawClient(t)
 		return &contracts.Hello{Role: drawRole.Draw(t, "role"), ClientInfo: info, Capabilities: caps, OptOutNotifications: drawOptOuts.Draw(t, "opt-outs")}

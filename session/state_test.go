@@ -172,6 +172,31 @@ func TestConnectionInfoReplacesWhatItGives(t *testing.T) { // section 4.2
 	}
 }
 
+func TestConnectionInfoWithoutAListIsOneChange(t *testing.T) {
+	const viewer, controller = contracts.RoleViewer, contracts.RoleController
+	s := fold(&contracts.ConnectionInfo{ConnectionID: "b", Connections: []contracts.ConnectionState{
+		{ConnectionID: "b", Role: viewer, SubscriptionCount: 2}, {ConnectionID: "c", Role: viewer},
+	}})
+	for _, step := range []struct {
+		change contracts.ConnectionInfo
+		want   string
+	}{
+		{contracts.ConnectionInfo{ConnectionID: "d", Role: controller, ControllerConnectionID: contracts.String("d")}, "d controller 1 true, b viewer 2 false, c viewer 0 false"},
+		{contracts.ConnectionInfo{ConnectionID: "a", Role: viewer, ControllerConnectionID: contracts.Null()}, "d controller 1 false, a viewer 1 false, b viewer 2 false, c viewer 0 false"},
+		{contracts.ConnectionInfo{ConnectionID: "b", ControllerConnectionID: contracts.String("d")}, "d controller 1 true, a viewer 1 false, c viewer 0 false"},
+		{contracts.ConnectionInfo{ConnectionID: "nobody", ControllerConnectionID: contracts.String("d")}, "d controller 1 true, a viewer 1 false, c viewer 0 false"},
+	} {
+		s.Apply(&step.change)
+		var got []string
+		for _, c := range s.Snapshot(0).State.Connections {
+			got = append(got, fmt.Sprint(c.ConnectionID, " ", c.Role, " ", c.SubscriptionCount, " ", c.ControllerLeaseGranted))
+		}
+		if strings.Join(got, ", ") != step.want {
+			t.Errorf("after %+v:\n got %s\nwant %s", step.change, strings.Join(got, ", "), step.want)
+		}
+	}
+}
+
 func TestHelloRecordsTheClient(t *testing.T) { // section 4.3
 	s := fold(&contracts.Hello{ProtocolVersion: "v1", ClientInfo: &contracts.ClientInfo{Name: "n"}, OptOutNotifications: []contracts.Notification{"status", "compaction", "status"}})
 	st := s.Snapshot(0).State

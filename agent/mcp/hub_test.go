@@ -66,7 +66,7 @@ func attach(t *testing.T, server Server, answers ...contracts.RequestType) *clie
 	session, err := hub.New(hub.Options{SessionID: "s", Cwd: "/", Agent: &caller{server: server, dir: t.TempDir()}, Store: journal.NewMemory(journal.MemoryOptions{})})
 	hosttest.Must(t, err)
 	hosttest.Must(t, session.Start(ctx))
-	entrance := door.New(0)
+	entrance := door.New(door.Options{})
 	sockets, err := ws.New(ws.Options{
 		Door:      entrance,
 		Authorize: func(*http.Request) (contracts.Principal, error) { return contracts.Principal{}, nil },

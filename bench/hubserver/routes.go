@@ -17,7 +17,7 @@ import (
 // routes serves the session h over WebSocket and over HTTP, without asking who
 // it is and as fast as bench can attach.
 func routes(h *hub.Hub, timeout time.Duration) (http.Handler, error) {
-	entrance := door.New(0)
+	entrance := door.New(door.Options{})
 	anybody := func(*http.Request) (contracts.Principal, error) { return contracts.Principal{}, nil }
 	limiter := rates.New(rates.Options{AttachRate: -1, RequestRate: -1})
 	sockets, err := ws.New(ws.Options{

@@ -205,12 +205,15 @@ func start(s settings, log *slog.Logger) (*lodging, error) {
 		return nil, err
 	}
 	root := cmp.Or(s.stateDir, defaultStateRoot())
-	m.dir, m.noReturn = m.workspaceDir(root), true // the port is another each time
+	if err := m.keepBelow(root); err != nil {
+		return nil, errors.Join(err, m.close(context.Background()))
+	}
+	m.noReturn = true // the port is another each time
 	d := &hub.Directory{Open: m.openSoon, Max: s.limits.sessions, Log: log}
 	shelf := &shelf{m, d}
 	n, err := listen(s, root, house{
 		dir: m.dir, admit: m.admit, find: shelf.find, list: shelf.list, evict: shelf.evict,
-		public: m.observer.Handler(), audit: m.observer.Routes,
+		observer: m.observer,
 	}, log)
 	if err != nil {
 		return nil, errors.Join(err, m.close(context.Background()))

@@ -166,8 +166,13 @@ func (v *view) mayAnswer() bool { return !v.viewer && (v.controller == "" || v.d
 
 // connections prints a change of the connection graph that matters.
 func (v *view) connections(e *contracts.ConnectionInfo) {
-	if e.Connections != nil {
+	switch {
+	case e.Connections != nil:
 		v.people(e.Connections)
+	case e.Role == "":
+		delete(v.names, e.ConnectionID)
+	case e.ClientInfo != nil:
+		v.names[e.ConnectionID] = e.ClientInfo.Name
 	}
 	if e.ControllerConnectionID.Present {
 		v.setController(e.ControllerConnectionID.Get(), "")

@@ -15,6 +15,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -235,7 +236,14 @@ func patient(args ...string) []string {
 // panicked.
 func startFort(t *testing.T, args ...string) *fort {
 	t.Helper()
+	return startFortAs(t, func(*exec.Cmd) {}, args...)
+}
+
+// startFortAs is startFort with a command that change has changed.
+func startFortAs(t *testing.T, change func(*exec.Cmd), args ...string) *fort {
+	t.Helper()
 	cmd := program(t, append(args, "--ready-stdout")...)
+	change(cmd)
 	file, err := os.Create(filepath.Join(t.TempDir(), "log"))
 	if err != nil {
 		t.Fatal(err)

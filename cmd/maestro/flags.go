@@ -33,7 +33,7 @@ type settings struct {
 	leaseTTL, heartbeat        time.Duration
 	subscription, retainAge    time.Duration
 	idleTTL                    time.Duration
-	retainBytes                int64
+	retainBytes, historyMemory int64
 	hosts, origins             []string
 	tlsCert, tlsKey            string
 	behindTLS                  bool
@@ -84,6 +84,7 @@ func (s *settings) registerShared(cmd *cobra.Command) {
 	f.StringSliceVar(&s.hosts, "allow-host", nil, "name, beside loopback's, by which clients may reach the server")
 	f.StringSliceVar(&s.origins, "allow-origin", nil, "web origin, beside the server's own, whose pages may attach")
 	f.Int64Var(&s.retainBytes, "retain-bytes", 256<<20, "size of a session's journal")
+	f.Int64Var(&s.historyMemory, "history-memory", 256<<20, "memory for what all sessions showed last; beyond it, clients that are behind are served from the disk")
 	f.DurationVar(&s.retainAge, "retain-age", 0, "age of a session's journal; 0 keeps everything that fits")
 	f.StringVar(&s.tlsCert, "tls-cert", "", "certificate file (PEM); serves HTTPS")
 	f.StringVar(&s.tlsKey, "tls-key", "", "key file of the certificate (PEM)")
@@ -92,7 +93,7 @@ func (s *settings) registerShared(cmd *cobra.Command) {
 	f.StringVar(&s.jwtIssuer, "jwt-issuer", "", "issuer that JWTs must have")
 	f.StringVar(&s.jwtAudience, "jwt-audience", "", "audience that JWTs must have")
 	f.StringVar(&s.jwtScopeClaim, "jwt-scope-claim", "maestro_scope", "claim of JWTs that names whose sessions they reach")
-	f.StringVar(&s.connectionTokens, "connection-tokens", "", "required or optional: whether HTTP requests about a connection must present its secret; default: required unless --auth off")
+	f.StringVar(&s.connectionTokens, "connection-tokens", "", "required or optional: whether HTTP requests about a connection must present its secret; default: required, with --auth off and in hosted-runner optional")
 	f.StringVar(&s.logLevel, "log-level", "info", "what goes to standard error: debug, info, warn or error")
 	f.StringVar(&s.logFormat, "log-format", "text", "how: text or json")
 	f.StringVar(&s.pprof, "pprof", "", "also serve Go profiles on this loopback address")
@@ -203,7 +204,7 @@ func (s *settings) sensible(given func(flag string) bool) error {
 	if s.idleTTL < 0 {
 		return errors.New("--idle-ttl must not be negative")
 	}
-	if s.leaseTTL <= 0 || s.heartbeat <= 0 || s.subscription <= 0 || s.retainBytes <= 0 || s.retainAge < 0 {
+	if s.leaseTTL <= 0 || s.heartbeat <= 0 || s.subscription <= 0 || s.retainBytes <= 0 || s.historyMemory <= 0 || s.retainAge < 0 {
 		return errors.New("durations and sizes must be positive")
 	}
 	return s.limits.check()
@@ -291,15 +292,6 @@ func (s *settings) absolute() error {
 	abs, err := filepath.Abs(file)
 	s.agent = "script:" + abs
 	return err
-}
-
-// requireTokens reports whether requests about a connection must prove whose it
-// is (ruling 8).
-func (s *settings) requireTokens() bool {
-	if s.connectionTokens == "" {
-		return s.auth != "off"
-	}
-	return s.connectionTokens == "required"
 }
 
 var logLevels = map[string]slog.Level{

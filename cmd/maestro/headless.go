@@ -8,6 +8,8 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"slices"
+	"strings"
 	"syscall"
 
 	"github.com/google/uuid"
@@ -24,11 +26,10 @@ func headlessCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "headless", Short: "Speak the protocol on standard input and output", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			err := s.check(cmd)
-			if err == nil {
-				return headless(s)
+			if err := s.check(cmd); err != nil {
+				return err
 			}
-			return failHeadless(err)
+			return headless(s)
 		},
 	}
 	s.register(cmd)
@@ -36,19 +37,34 @@ func headlessCommand() *cobra.Command {
 	return cmd
 }
 
-// failHeadless reports a failure where the client looks for it (R17). A signal
-// is none.
-func failHeadless(err error) error {
-	if errors.As(err, new(exit)) {
-		return err
+// headlessSpelling returns the arguments with the command in the place of a flag
+// that means the same: clients that start other implementations pass --headless
+// or --mode headless (maestro-messages 1.5).
+func headlessSpelling(args []string) []string {
+	if len(args) == 0 || !strings.HasPrefix(args[0], "-") {
+		return args
 	}
-	text, encodeErr := contracts.EncodeEvent(&contracts.ErrorEvent{
-		Message: "Headless startup failed: " + err.Error(), Fatal: true, ErrorType: contracts.ErrorFatal,
+	for i, arg := range args {
+		switch {
+		case arg == "--headless", arg == "--mode=headless":
+			return slices.Concat([]string{"headless"}, args[:i], args[i+1:])
+		case arg == "--mode" && i+1 < len(args) && args[i+1] == "headless":
+			return slices.Concat([]string{"headless"}, args[:i], args[i+2:])
+		}
+	}
+	return args
+}
+
+// failHeadless says on standard output, where the client looks, that the program
+// could not start (R17).
+func failHeadless(failed error) error {
+	text, err := contracts.EncodeEvent(&contracts.ErrorEvent{
+		Message: "Headless startup failed: " + failed.Error(), Fatal: true, ErrorType: contracts.ErrorFatal,
 	})
-	if encodeErr == nil {
-		_, encodeErr = fmt.Fprintf(os.Stdout, "%s\n", text.Body)
+	if err == nil {
+		_, err = fmt.Fprintf(os.Stdout, "%s\n", text.Body)
 	}
-	return errors.Join(err, encodeErr)
+	return err
 }
 
 func headless(s settings) error {
@@ -56,7 +72,7 @@ func headless(s settings) error {
 	log, ctx := s.log(), untilSignal()
 	m, err := newSessions(s, log)
 	if err != nil {
-		return failHeadless(err)
+		return err
 	}
 	id := "sess_" + uuid.NewString()
 	if s.stateDir != "" {
@@ -68,14 +84,14 @@ func headless(s settings) error {
 		err = context.Cause(ctx)
 	}
 	if err != nil {
-		return failHeadless(err)
+		return err
 	}
 	steps := []func(context.Context) error{h.Close}
 	if m.shared {
 		n, err := share(s, m, h, log)
 		if err != nil {
 			leave(log, steps...)
-			return failHeadless(err)
+			return err
 		}
 		steps = append(steps, n.close)
 	}
@@ -101,7 +117,7 @@ func share(s settings, m *sessions, h *hub.Hub, log *slog.Logger) (*network, err
 			}
 			return h, false, nil
 		},
-		dir: m.dir, admit: m.admit, evict: h.Evict, public: m.observer.Handler(), audit: m.observer.Routes,
+		dir: m.dir, admit: m.admit, evict: h.Evict, observer: m.observer,
 	}, log)
 	if err != nil {
 		return nil, err

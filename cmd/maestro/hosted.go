@@ -137,12 +137,10 @@ func startRunner(ctx context.Context, s settings, c hosted.Config, restored *con
 		return nil, err
 	}
 	id := c.Session(restored)
-	m.hosted = true
+	m.policy = s.policy(true)
 	m.dir = filepath.Join(s.stateDir, runnerFolder(c))
 	m.restored = restored
 	m.identity = observe.Identity{Workspace: c.WorkspaceID, AgentRun: c.AgentRunID}
-	m.quiet = s.profile == string(contracts.ProfilePublic)
-	m.drainCancels = s.drainRequests == "cancel" || s.drainRequests == "" && m.quiet
 	key := hub.Key{ID: id}
 	h, err := m.open(ctx, key, hub.Wish{Create: true})
 	if err != nil {
@@ -191,7 +189,7 @@ func (r *hostedSession) house() house {
 			return id.Ready, id.Draining
 		},
 		fence: r.runner, runner: r.runner,
-		public: r.sessions.observer.Handler(), audit: r.sessions.observer.Routes,
+		observer: r.sessions.observer,
 	}
 }
 

@@ -36,8 +36,10 @@ func buildBinary(t *testing.T) string {
 
 // A victim is a running server.
 type victim struct {
-	addr string
-	pid  int
+	addr   string
+	pid    int
+	token  string // file with the owner's token; empty without authentication
+	bearer string // the credential of peers, if they have one
 }
 
 // serveScript starts a server for the length of the test, whose agent answers
@@ -76,21 +78,26 @@ func serveScript(t *testing.T, binary string, flags ...string) victim {
 	if err := json.NewDecoder(out).Decode(&ready); err != nil {
 		t.Fatalf("got %v, want the ready line", err)
 	}
-	return victim{addr: strings.TrimPrefix(ready.BaseURL, "http://"), pid: cmd.Process.Pid}
+	return victim{addr: strings.TrimPrefix(ready.BaseURL, "http://"), pid: cmd.Process.Pid, token: ready.TokenFile}
 }
 
-// resident returns the server's resident memory in bytes.
-func (v victim) resident(t *testing.T) int64 {
+// resident returns the server's resident memory in bytes, and peak the most that
+// it ever was.
+func (v victim) resident(t *testing.T) int64 { return v.memory(t, "VmRSS:") }
+func (v victim) peak(t *testing.T) int64     { return v.memory(t, "VmHWM:") }
+
+func (v victim) memory(t *testing.T, what string) int64 {
 	t.Helper()
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", v.pid))
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", v.pid))
 	if err != nil {
 		t.Fatal(err)
 	}
-	pages, err := strconv.ParseInt(strings.Fields(string(text))[1], 10, 64)
+	_, rest, _ := strings.Cut(string(status), what)
+	kib, err := strconv.ParseInt(strings.Fields(rest)[0], 10, 64)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return pages * int64(os.Getpagesize())
+	return kib << 10
 }
 
 // A peer is a connection that says what it likes.
@@ -123,8 +130,12 @@ func (v victim) dial(ctx context.Context) (*peer, error) {
 
 // request is a correct upgrade request without its last line.
 func (v victim) request(query string) string {
-	return "GET /api/headless/ws" + query + " HTTP/1.1\r\nHost: " + v.addr + "\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n" +
+	text := "GET /api/headless/ws" + query + " HTTP/1.1\r\nHost: " + v.addr + "\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n" +
 		"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Protocol: " + contracts.Subprotocol + "\r\n"
+	if v.bearer != "" {
+		text += "Authorization: Bearer " + v.bearer + "\r\n"
+	}
+	return text
 }
 
 // A refused upgrade.

@@ -45,12 +45,21 @@ func longText() string { return strings.Repeat(strings.Repeat("x", longLetters),
 // A pair is a controller and a viewer that behave.
 type pair struct{ controller, viewer *client.Client }
 
+// client attaches as the owner.
+func (v victim) client(ctx context.Context, role contracts.Role) (*client.Client, error) {
+	opts := []client.Option{client.WithRole(role), client.WithoutReconnect()}
+	if v.token != "" {
+		opts = append(opts, client.WithTokenFile(v.token))
+	}
+	return client.Dial(ctx, "http://"+v.addr, opts...)
+}
+
 func newPair(t *testing.T, v victim) pair {
 	t.Helper()
 	dial := func(role contracts.Role) *client.Client {
 		ctx, cancel := context.WithTimeout(t.Context(), patience)
 		defer cancel()
-		c, err := client.Dial(ctx, "http://"+v.addr, client.WithRole(role), client.WithoutReconnect())
+		c, err := v.client(ctx, role)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -16,6 +17,9 @@ import (
 type limits struct {
 	frameBytes, lineBytes              int
 	connections, controllers, sessions int
+	principalConnections               int
+	addressConnections                 int
+	unfinished, principalUnfinished    int // bytes
 	attachRate                         float64
 	attachBurst                        int
 	requestRate                        float64
@@ -41,7 +45,11 @@ func (l *limits) register(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.IntVar(&l.frameBytes, "max-frame-bytes", contracts.MaxSocketBytes, "longest message of a network client")
 	f.IntVar(&l.lineBytes, "max-line-bytes", contracts.MaxLineBytes, "longest line on standard input")
-	f.IntVar(&l.connections, "max-connections", 16384, "connections at a time")
+	f.IntVar(&l.connections, "max-connections", 16384, "connections at a time; a sixteenth is reserved for credentials that are neither for one session nor for viewing")
+	f.IntVar(&l.principalConnections, "max-principal-connections", 0, "connections of one principal other than the owner; 0 is half of --max-connections")
+	f.IntVar(&l.addressConnections, "max-address-connections", 0, "connections of one address on which nobody has asked anything; 0 is three quarters of --max-connections")
+	f.IntVar(&l.unfinished, "max-unfinished-bytes", 0, "memory for messages and bodies that are not complete, of which a quarter is reserved as above; 0 is 32 times --max-frame-bytes")
+	f.IntVar(&l.principalUnfinished, "max-principal-unfinished-bytes", 0, "of this, for one principal other than the owner; 0 is a quarter of it")
 	f.IntVar(&l.controllers, "max-controllers", 64, "connections of a session that may ask for control")
 	f.Float64Var(&l.attachRate, "attach-rate", 512, "attachments per second of one principal in the long run; negative is no limit")
 	f.IntVar(&l.attachBurst, "attach-burst", 2048, "attachments of one principal at once")
@@ -68,6 +76,16 @@ func (l *limits) registerSessions(cmd *cobra.Command) {
 }
 
 func (l *limits) check() error {
+	for _, n := range []int{l.principalConnections, l.addressConnections, l.unfinished, l.principalUnfinished} {
+		if n < 0 {
+			return errors.New("limits must not be negative")
+		}
+	}
+	l.unfinished = cmp.Or(l.unfinished, 32*l.frameBytes)
+	l.principalUnfinished = cmp.Or(l.principalUnfinished, l.unfinished/4)
+	if l.principalUnfinished < 2*l.frameBytes || l.unfinished < l.principalUnfinished { // a message that grows is there twice
+		return errors.New("--max-principal-unfinished-bytes must be at least twice --max-frame-bytes, and at most --max-unfinished-bytes")
+	}
 	for _, n := range []int{l.frameBytes, l.lineBytes, l.connections, l.controllers, l.sessions, l.attachBurst, l.requestBurst, l.headerBytes, l.kept, l.commands, l.watches, l.watchedDirs, int(l.readBytes)} {
 		if n <= 0 {
 			return errors.New("limits must be positive")

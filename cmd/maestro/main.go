@@ -40,7 +40,7 @@ func run(args []string) int {
 		fmt.Fprintln(os.Stderr, "maestro: what this process starts may read its environment:", err)
 	}
 	root := rootCommand()
-	root.SetArgs(args)
+	root.SetArgs(headlessSpelling(args))
 	cmd, err := root.ExecuteC()
 	var code exit
 	switch {
@@ -48,6 +48,8 @@ func run(args []string) int {
 		return 0
 	case errors.As(err, &code):
 		return int(code)
+	case cmd.Name() == "headless": // which returns no other error once it has started
+		err = errors.Join(err, failHeadless(err))
 	}
 	fmt.Fprintln(os.Stderr, "maestro:", err)
 	if errors.As(err, new(failure)) {

@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/seed-028515a8/maestro/contracts"
@@ -33,11 +34,11 @@ type network struct {
 	ln      net.Listener
 	server  *http.Server
 	door    *door.Door
-	plain   atomic.Int64 // connections that ask and are answered
-	scheme  string       // http or https
-	token   string       // path of the token file; empty with authentication off
-	control string       // path of the control token's file; empty if there is none
-	debug   *http.Server // profiles, on a listener of their own; nil unless asked for
+	scheme  string        // http or https
+	token   string        // path of the token file; empty with authentication off
+	control string        // path of the control token's file; empty if there is none
+	debug   *http.Server  // profiles, on a listener of their own; nil unless asked for
+	failed  atomic.Uint64 // times that accepting failed for want of descriptors
 	done    chan struct{}
 }
 
@@ -46,15 +47,14 @@ type house struct {
 	// find opens a session. opened says that this call made its runtime.
 	find func(ctx context.Context, want attach.Wanted) (h *hub.Hub, opened bool, err error)
 
-	list   func(contracts.Principal) *contracts.SessionList // nil lists nothing
-	admit  func(alive func(contracts.Principal) bool)       // is given what says whether a credential still counts; nil needs nothing
-	evict  func(principalID string)                         // ends the connections of a principal
-	ready  func() (ready, draining bool)                    // nil is always
-	dir    string                                           // of what belongs to the sessions beside their journals; empty keeps it in memory
-	fence  attach.Fence                                     // of a hosted runner, or nil
-	runner attach.Runner                                    // the same, or nil
-	public http.Handler                                     // metrics; nil serves none
-	audit  func(http.Handler) http.Handler                  // counts requests; nil counts none
+	list     func(contracts.Principal) *contracts.SessionList // nil lists nothing
+	admit    func(alive func(contracts.Principal) bool)       // is given what says whether a credential still counts; nil needs nothing
+	evict    func(principalID string)                         // ends the connections of a principal
+	ready    func() (ready, draining bool)                    // nil is always
+	dir      string                                           // of what belongs to the sessions beside their journals; empty keeps it in memory
+	fence    attach.Fence                                     // of a hosted runner, or nil
+	runner   attach.Runner                                    // the same, or nil
+	observer *observe.Observer                                // of requests and what clients take up
 }
 
 // visit is one attachment to one session.
@@ -95,17 +95,56 @@ func (n *network) accept(log *slog.Logger) {
 		if n.scheme == "https" {
 			serve = func(ln net.Listener) error { return n.server.ServeTLS(ln, "", "") }
 		}
-		if err := serve(n.ln); !errors.Is(err, http.ErrServerClosed) {
+		if err := serve(&acceptor{network: n, Listener: n.ln, log: log}); !errors.Is(err, http.ErrServerClosed) {
 			log.Error("listener failed", "err", err)
 		}
 	}()
+}
+
+// An acceptor accepts connections. When the process runs out of descriptors it
+// closes a connection on which nobody has asked anything, so that others get in,
+// and logs it.
+type acceptor struct {
+	*network
+	net.Listener
+	log  *slog.Logger
+	said time.Time // when it was last logged
+}
+
+// Accept implements [net.Listener]. The server calls it again after a pause.
+func (a *acceptor) Accept() (net.Conn, error) {
+	conn, err := a.Listener.Accept()
+	if errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) {
+		a.failed.Add(1)
+		a.door.MakeRoom()
+		if time.Since(a.said) > refusalSpan {
+			a.said = time.Now()
+			a.log.Error("connections cannot be accepted: raise the limit of open files, or lower --max-connections", "err", err)
+		}
+	}
+	return conn, err
+}
+
+// counts returns the network's part of the metrics.
+func (n *network) counts() observe.Network {
+	c := n.door.Counts()
+	return observe.Network{
+		Waiting: c.Waiting, Requests: c.Requests, Unfinished: c.Unfinished, Evicted: c.Evicted, NoDescriptors: n.failed.Load(),
+		Connections: observe.Refusals{All: c.Connections.Full, Principal: c.Connections.Excess},
+		Messages:    observe.Refusals{All: c.Messages.Full, Principal: c.Messages.Excess},
+	}
 }
 
 func (n *network) open(s settings, root string, h house, log *slog.Logger) error {
 	if s.auth == "off" && !isLoopback(n.ln.Addr()) {
 		return errOpenDoor(n.ln.Addr().String())
 	}
-	n.door = door.New(s.limits.connections)
+	refusals := &refusalLog{log: log, now: time.Now}
+	n.door = door.New(door.Options{
+		Connections: s.limits.connections, PrincipalConnections: s.limits.principalConnections,
+		AddressConnections: s.limits.addressConnections, Unfinished: s.limits.unfinished,
+		PrincipalUnfinished: s.limits.principalUnfinished, WriteTimeout: s.limits.write, Refused: refusals.request,
+	})
 	limiter := rates.New(rates.Options{
 		AttachRate: s.limits.attachRate, AttachBurst: s.limits.attachBurst,
 		RequestRate: s.limits.requestRate, RequestBurst: s.limits.requestBurst,
@@ -117,20 +156,18 @@ func (n *network) open(s settings, root string, h house, log *slog.Logger) error
 	if h.admit != nil {
 		h.admit(g.Alive)
 	}
-	mux, err := n.routes(s, g, h, limiter, log)
+	mux, err := n.routes(s, g, h, limiter, refusals, log)
 	if err != nil {
 		return err
 	}
-	handler := g.Wrap(mux)
-	if h.audit != nil {
-		handler = h.audit(handler)
-	}
 	n.server = &http.Server{
-		Handler: handler, ReadHeaderTimeout: s.limits.header, ReadTimeout: s.limits.read,
+		Handler: h.observer.Routes(g.Wrap(mux)), ReadHeaderTimeout: s.limits.header, ReadTimeout: s.limits.read,
 		IdleTimeout: s.limits.idle, MaxHeaderBytes: s.limits.headerBytes,
-		ErrorLog:  slog.NewLogLogger(log.Handler(), slog.LevelDebug), // what clients do wrong
-		ConnState: n.bounded(s.limits.connections),
+		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug), // what clients do wrong
+		HTTP2:    &http.HTTP2Config{MaxReceiveBufferPerConnection: 64 << 10, MaxReceiveBufferPerStream: 64 << 10},
 	}
+	n.door.Guard(n.server)
+	h.observer.WatchNetwork(n.counts)
 	if err := n.secure(s); err != nil {
 		return err
 	}
@@ -159,21 +196,6 @@ func (n *network) profile(addr string, log *slog.Logger) error {
 	return nil
 }
 
-// bounded closes connections beyond a number at once. Those that became sockets
-// or streams are counted by the door instead.
-func (n *network) bounded(max int) func(net.Conn, http.ConnState) {
-	return func(c net.Conn, state http.ConnState) {
-		switch state {
-		case http.StateNew:
-			if n.plain.Add(1) > int64(max) {
-				_ = c.Close() // its next state is that it is closed
-			}
-		case http.StateHijacked, http.StateClosed:
-			n.plain.Add(-1)
-		}
-	}
-}
-
 // secure turns TLS on if there is a certificate.
 func (n *network) secure(s settings) error {
 	if s.tlsCert == "" {
@@ -193,7 +215,7 @@ func (n *network) gate(s settings, root string, h house, limiter *rates.Rates, l
 	opts := gate.Options{
 		Off: s.auth == "off", Hosts: s.hosts, Origins: s.origins, BehindTLS: s.behindTLS,
 		Issuer: s.jwtIssuer, Audience: s.jwtAudience, ScopeClaim: s.jwtScopeClaim,
-		Revoked: h.evict, Rates: limiter, Log: log,
+		Revoked: h.evict, Identified: n.door.Identify, Rates: limiter, Log: log,
 		Session: func(ctx context.Context, p contracts.Principal, id string) error {
 			_, _, err := h.find(ctx, attach.Wanted{ID: id, Principal: p})
 			return err
@@ -229,7 +251,7 @@ func (n *network) gate(s settings, root string, h house, limiter *rates.Rates, l
 }
 
 // routes puts everything that is served on one mux.
-func (n *network) routes(s settings, g *gate.Gate, h house, limiter *rates.Rates, log *slog.Logger) (*http.ServeMux, error) {
+func (n *network) routes(s settings, g *gate.Gate, h house, limiter *rates.Rates, refusals *refusalLog, log *slog.Logger) (*http.ServeMux, error) {
 	sockets, err := ws.New(ws.Options{
 		Authorize: func(r *http.Request) (contracts.Principal, error) {
 			p, err := g.Authorize(r)
@@ -246,7 +268,7 @@ func (n *network) routes(s settings, g *gate.Gate, h house, limiter *rates.Rates
 			}
 			return &visit{session, att}, session.Admit(att)
 		},
-		MaxFrameBytes: s.limits.frameBytes, WriteTimeout: s.limits.write, Log: log,
+		MaxFrameBytes: s.limits.frameBytes, WriteTimeout: s.limits.write, Refused: refusals.attachment, Log: log,
 	})
 	if err != nil {
 		return nil, err
@@ -273,9 +295,7 @@ func (n *network) routes(s settings, g *gate.Gate, h house, limiter *rates.Rates
 	mux.Handle("/api/headless/sessions/{id}/shares/{share_id}", g.Shares())
 	mux.Handle("/login", g.Login())
 	mux.Handle("/logout", g.Logout())
-	if h.public != nil {
-		mux.Handle("/metrics", metricsFor(g, h.public))
-	}
+	mux.Handle("/metrics", metricsFor(g, h.observer.Handler()))
 	return mux, nil
 }
 
@@ -284,7 +304,7 @@ func (n *network) routes(s settings, g *gate.Gate, h house, limiter *rates.Rates
 func metricsFor(g *gate.Gate, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		p, err := g.Authorize(r)
-		if err == nil && (p.Scope != "" || p.SessionID != "" || p.Role == contracts.RoleViewer) {
+		if err == nil && !p.Owner() {
 			err = &contracts.Error{Code: contracts.CodeAccessDenied, Message: "the numbers of all sessions are for the server's owner"}
 		}
 		if err != nil {
@@ -349,9 +369,18 @@ func writeReady(path string, r readiness) error {
 	return nil
 }
 
+// answerPatience is how long the end waits for answers that are on their way
+// out. A client that has not sent a whole request keeps nobody waiting.
+const answerPatience = 100 * time.Millisecond
+
 // close ends every connection and the listener, which has been accepting.
 func (n *network) close(ctx context.Context) error {
-	err := errors.Join(n.door.Close(ctx), n.server.Shutdown(ctx))
+	err := n.door.Close(ctx)
+	out, cancel := context.WithTimeout(ctx, answerPatience)
+	defer cancel()
+	if n.server.Shutdown(out) != nil { // the listener is closed all the same
+		err = errors.Join(err, n.server.Close())
+	}
 	if n.debug != nil {
 		err = errors.Join(err, n.debug.Close())
 	}

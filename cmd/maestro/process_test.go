@@ -269,6 +269,12 @@ func TestWhatCannotStartSaysWhy(t *testing.T) {
 		{[]string{"headless", "--auth", "maybe"}, exitUsage, `"fatal":true`},
 		{[]string{"serve", "--ready-file", "/does/not/exist/ready", "--listen", "127.0.0.1:0"}, exitFailure, "/does/not/exist"},
 		{[]string{"headless", "--agent", "nobody"}, exitUsage, `"fatal":true`},
+		{[]string{"headless", "--nonsense"}, exitUsage, `"message":"Headless startup failed: unknown flag: --nonsense","fatal":true`},
+		{[]string{"headless", "extra"}, exitUsage, `"fatal":true`},
+		{[]string{"--headless", "--nonsense"}, exitUsage, `"fatal":true`},
+		{[]string{"--mode", "headless", "--agent", "nobody"}, exitUsage, `"fatal":true`},
+		{[]string{"--agent", "nobody", "--mode=headless"}, exitUsage, `"fatal":true`},
+		{[]string{"--mode", "text"}, exitUsage, "unknown flag: --mode"},
 		// What a hosted runner needs may come from its environment: it is a start that
 		// fails (maestro-attach 5.2). Its other flags are flags like all.
 		{[]string{"hosted-runner"}, exitFailure, "MAESTRO_RUNNER_SESSION_ID"},
@@ -297,6 +303,16 @@ func TestWhatCannotStartSaysWhy(t *testing.T) {
 		out, err := program(t, test.args...).CombinedOutput()
 		if got := exitCode(t, err); got != test.code || !strings.Contains(string(out), test.says) {
 			t.Errorf("maestro %q: got exit code %d and %s, want %d and %q", test.args, got, out, test.code, test.says)
+		}
+	}
+}
+
+// TestHeadlessIsACommandAndAFlag starts it as clients of other implementations do.
+func TestHeadlessIsACommandAndAFlag(t *testing.T) {
+	for _, args := range [][]string{{"headless"}, {"--headless"}, {"--mode", "headless"}, {"--mode=headless"}, {"--agent", "conformance", "--headless"}} {
+		out, err := program(t, args...).Output() // its input is at its end
+		if err != nil || !strings.HasPrefix(string(out), `{"type":"ready",`) {
+			t.Errorf("maestro %q: got %v and %s, want it to start and end", args, err, out)
 		}
 	}
 }

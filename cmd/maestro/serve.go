@@ -49,12 +49,14 @@ func serve(s settings, in io.Reader, out io.Writer) error {
 		return err
 	}
 	root := cmp.Or(s.stateDir, defaultStateRoot())
-	m.dir = m.workspaceDir(root)
+	if err := m.keepBelow(root); err != nil {
+		return err
+	}
 	d := &hub.Directory{Open: m.open, Max: s.limits.sessions, Log: log}
 	shelf := &shelf{m, d}
 	n, err := listen(s, root, house{
 		dir: m.dir, admit: m.admit, find: shelf.find, list: shelf.list, evict: shelf.evict,
-		public: m.observer.Handler(), audit: m.observer.Routes,
+		observer: m.observer,
 	}, log)
 	if err != nil {
 		return err

@@ -29,19 +29,17 @@ type sessions struct {
 	settings
 	work     *workspace.Workspace
 	tools    *utility.Shared // what the utilities of all sessions have in common
+	memory   *hub.Memory     // and what they hold together
 	servers  []mcp.Server    // that agents may use
 	observer *observe.Observer
 	identity observe.Identity // of the work that the sessions do, beside what the environment says
 	dir      string           // parent of the sessions' journals; empty keeps them in memory
 	shared   bool             // local and network clients on one session
 
-	hosted bool                                           // the agent's processes get only what they are known to need
-	alive  atomic.Pointer[func(contracts.Principal) bool] // whether a credential still counts; nil: always
-
-	quiet        bool                // see hub.Options.Quiet, and the next three there
-	drainCancels bool                //
-	noReturn     bool                //
-	restored     *contracts.Restored //
+	policy   policy
+	alive    atomic.Pointer[func(contracts.Principal) bool] // whether a credential still counts; nil: always
+	noReturn bool                                           // see hub.Options.NoReturn
+	restored *contracts.Restored                            // see hub.Options.Restored
 
 	log *slog.Logger
 }
@@ -59,7 +57,7 @@ func newSessions(s settings, log *slog.Logger) (*sessions, error) {
 	if err != nil {
 		return nil, errors.Join(err, work.Close())
 	}
-	return &sessions{settings: s, work: work, tools: utility.NewShared(), servers: servers, observer: observer, log: log}, nil
+	return &sessions{settings: s, policy: s.policy(false), work: work, tools: utility.NewShared(), memory: hub.NewMemory(hub.MemoryOptions{HistoryBytes: s.historyMemory}), servers: servers, observer: observer, log: log}, nil
 }
 
 // close ends what the sessions have in common. It comes after their ends.
@@ -82,7 +80,7 @@ func (m *sessions) open(ctx context.Context, key hub.Key, wish hub.Wish) (*hub.H
 		return nil, err
 	}
 	a, err := agent.Open(m.agent, agent.Options{
-		Dir: m.work.Root(), EnvPass: m.envPass, Hosted: m.hosted, Profile: contracts.Profile(m.profile),
+		Dir: m.work.Root(), EnvPass: m.envPass, Hosted: m.policy.hosted, Profile: m.policy.profile,
 		StateDir: m.agentDir(key), SessionID: id, Version: version(), Servers: m.servers,
 		Allow: m.allow, Ask: m.ask, Deny: m.deny, ModelURL: m.modelURL,
 		MaxIterations: m.maxIterations, ContextTokens: m.contextTokens, MaxTokens: m.maxTokens, Price: m.price, Log: m.log,
@@ -95,7 +93,7 @@ func (m *sessions) open(ctx context.Context, key hub.Key, wish hub.Wish) (*hub.H
 		return nil, errors.Join(err, store.Close())
 	}
 	tools, err := utility.New(utility.Options{
-		Workspace: m.work, Shared: m.tools, Journals: m.journals(), EnvPass: m.envPass, Hosted: m.hosted, Log: m.log,
+		Workspace: m.work, Shared: m.tools, Journals: m.journals(), EnvPass: m.envPass, Hosted: m.policy.hosted, Log: m.log,
 		MaxCommands: m.limits.commands, MaxRunTime: m.limits.commandTime, MaxReadBytes: m.limits.readBytes,
 		MaxWatches: m.limits.watches, MaxWatchedDirs: m.limits.watchedDirs,
 	})
@@ -104,10 +102,10 @@ func (m *sessions) open(ctx context.Context, key hub.Key, wish hub.Wish) (*hub.H
 	}
 	watcher := m.observer.Session(id, m.identity)
 	h, err := hub.New(hub.Options{
-		SessionID: id, Alive: m.counts, Init: wish.Init, RequireTokens: m.requireTokens(), IdleTTL: m.idleTTL,
-		DrainCancels: m.drainCancels, NoReturn: m.noReturn, Quiet: m.quiet, Restored: m.restored,
-		Cwd: m.work.Root(), GitBranch: m.work.GitBranch(), Agent: a, Store: store, Utilities: tools, Observer: watcher,
-		LoadAttachments: m.attachments, Profile: contracts.Profile(m.profile), Strict: m.strict,
+		SessionID: id, Alive: m.counts, Init: wish.Init, RequireTokens: m.policy.requireTokens, IdleTTL: m.idleTTL,
+		DrainCancels: m.policy.drainCancels, NoReturn: m.noReturn, Quiet: m.policy.quiet, Restored: m.restored,
+		Cwd: m.work.Root(), GitBranch: m.work.GitBranch(), Agent: a, Store: store, Memory: m.memory, Utilities: tools, Observer: watcher,
+		LoadAttachments: m.attachments, Profile: m.policy.profile, Strict: m.strict,
 		LeaseTTL: m.leaseTTL, HeartbeatInterval: m.heartbeat, SubscriptionTTL: m.subscription,
 		HandshakeTimeout: m.limits.handshake, RequestTimeout: timeouts,
 		MaxFrameBytes: m.limits.frameBytes, MaxConnections: m.limits.connections, MaxControllers: m.limits.controllers,
@@ -172,7 +170,7 @@ func (m *sessions) store(key hub.Key, create bool) (journal.Store, error) {
 	store, err := journal.Open(dir, journal.FileOptions{RetainBytes: m.retainBytes, RetainAge: m.retainAge, Durable: m.fsync})
 	if errors.Is(err, journal.ErrLocked) {
 		flag := "--workspace"
-		if m.hosted {
+		if m.policy.hosted {
 			flag = "--workspace-root"
 		}
 		err = &contracts.Error{
@@ -218,13 +216,6 @@ func (m *sessions) agentDir(key hub.Key) string {
 
 // sessionPrefix begins the name of a session's folder.
 const sessionPrefix = "s-"
-
-func (m *sessions) scopeDir(scope string) string {
-	if scope == "" {
-		return m.dir
-	}
-	return filepath.Join(m.dir, "scope-"+url.PathEscape(scope))
-}
 
 func (m *sessions) attachments(paths []string) ([]contracts.Attachment, []string) {
 	files, failures := m.work.Attachments(paths)

@@ -363,7 +363,7 @@ func (k *socket) replay(c *client, cursor uint64) {
 		if e.cursor <= cursor {
 			continue
 		}
-		if skip > 0 {
+		if skip > 0 && e.kind != "connection_info" { // which a server may leave out
 			skip--
 			continue
 		}

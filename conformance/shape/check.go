@@ -179,7 +179,7 @@ func (c *checker) tagged(v any, tag, pointer string) {
 	switch words, isSet := strings.CutPrefix(tag, "oneof="); {
 	case tag == "unique":
 		c.unique(v, pointer)
-	case tag == "body=snapshot":
+	case strings.HasPrefix(tag, "body=snapshot"):
 		c.snapshot(v, pointer)
 	case isSet:
 		if s, ok := v.(string); ok && !slices.Contains(strings.Split(words, "|"), s) {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/seed-028515a8/maestro/contracts"
@@ -85,9 +86,17 @@ func writeInterface(b *bytes.Buffer, src *source, t contracts.Type) {
 		if f.Nullable {
 			null = " | null"
 		}
-		fmt.Fprintf(b, "  %s%s: %s%s;\n", f.Name, optional, typeScriptOf(f.Value), null)
+		fmt.Fprintf(b, "  %s%s: %s%s;\n", property(f.Name), optional, typeScriptOf(f.Value), null)
 	}
 	b.WriteString("}\n")
+}
+
+// property is a key as it stands in an interface: in quotes if it is no name.
+func property(key string) string {
+	if strings.Trim(key, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_") != "" {
+		return strconv.Quote(key)
+	}
+	return key
 }
 
 func typeScriptOf(v contracts.Value) string {
@@ -109,7 +118,11 @@ func typeScriptOf(v contracts.Value) string {
 	case contracts.ValueInteger, contracts.ValueNatural, contracts.ValueNumber:
 		return "number"
 	case contracts.ValueArray:
-		return typeScriptOf(*v.Item) + "[]"
+		item := typeScriptOf(*v.Item)
+		if strings.Contains(item, "|") {
+			item = "(" + item + ")"
+		}
+		return item + "[]"
 	case contracts.ValueStrings:
 		return "Record<string, string>"
 	case contracts.ValueBlock:

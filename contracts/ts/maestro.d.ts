@@ -206,7 +206,8 @@ export type Verdict =
 
 /**
  * Hello identifies a client, chooses its role and negotiates. Every later hello
- * replaces all it carries except the role (R29).
+ * replaces all it carries except the role (R29). A later hello that changes
+ * nothing is answered, and no other client is told of it.
  */
 export interface Hello {
   type: "hello";
@@ -447,7 +448,8 @@ export interface TakeControl {
 }
 
 /**
- * ReleaseControl gives the lease up and stays attached.
+ * ReleaseControl gives the lease up and stays attached. If nobody holds the
+ * lease, it changes nothing.
  */
 export interface ReleaseControl {
   type: "ws.release_control";
@@ -846,8 +848,10 @@ export interface SessionInfo {
 }
 
 /**
- * ConnectionInfo is the connection graph. Without Connections, which is not an
- * empty list, the client keeps the list it has.
+ * ConnectionInfo says who is connected. Without Connections, which is not an
+ * empty list, it tells of one change: the connection ConnectionID came or
+ * changed, or has left if there is no Role. The client changes the list that it
+ * has. The count is always exact.
  */
 export interface ConnectionInfo {
   type: "connection_info";
@@ -1197,7 +1201,7 @@ export interface DrainRequest {
  * ErrorDetail is machine-readable context in an error body.
  */
 export interface ErrorDetail {
-  @type: string;
+  "@type": string;
   reason: string;
   domain: string;
   metadata?: Record<string, string>;

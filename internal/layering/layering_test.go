@@ -63,7 +63,8 @@ var rooms = map[string]room{
 	"journal/storetest": {ours: []string{"journal"}},
 
 	"hub": {
-		ours: []string{"contracts", "handshake", "journal", "lease", "serverreq", "session"},
+		ours:   []string{"contracts", "handshake", "journal", "lease", "serverreq", "session"},
+		others: []string{rate},
 	},
 
 	// Edges: none of them knows the hub.
@@ -91,9 +92,9 @@ var rooms = map[string]room{
 	"internal/child":            {others: []string{system}},
 	"internal/memconn":          {ours: []string{"contracts"}},
 	"observe":                   {ours: []string{"contracts"}, others: []string{otel, prometheus}},
-	"transport/door":            {ours: []string{"contracts"}},
-	"transport/gate":            {ours: []string{"contracts", "transport/httperr", "transport/rates"}, others: []string{jwt}},
-	"transport/http":            {ours: []string{"contracts", "transport/httperr", "transport/rates", "transport/sse"}},
+	"transport/door":            {ours: []string{"contracts", "transport/httperr", "transport/rates"}},
+	"transport/gate":            {ours: []string{"contracts", "transport/door", "transport/httperr", "transport/rates"}, others: []string{jwt}},
+	"transport/http":            {ours: []string{"contracts", "transport/door", "transport/httperr", "transport/rates", "transport/sse"}},
 	"transport/httperr":         {ours: []string{"contracts"}},
 	"transport/rates":           {ours: []string{"contracts"}, others: []string{rate}},
 	"transport/sse":             {ours: []string{"contracts", "transport/door", "transport/httperr"}},

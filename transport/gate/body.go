@@ -3,7 +3,6 @@ package gate
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"io"
 	"mime"
 	"net/http"
@@ -12,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/seed-028515a8/maestro/contracts"
+	"github.com/seed-028515a8/maestro/transport/door"
 )
 
 const maxTicketRequest = 4 << 10 // bytes of a request body
@@ -22,12 +22,9 @@ type members map[string]json.RawMessage
 // readBody returns the named members of the request's body, which must be a
 // JSON object or empty.
 func readBody(w http.ResponseWriter, r *http.Request, names ...string) (members, error) {
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxTicketRequest))
-	if _, tooLarge := errors.AsType[*http.MaxBytesError](err); tooLarge {
-		return nil, &contracts.Error{Code: contracts.CodePayloadTooLarge, Message: "Payload too large"}
-	}
+	body, err := door.ReadBody(w, r, maxTicketRequest)
 	if err != nil {
-		return nil, badRequest("the body could not be read")
+		return nil, err
 	}
 	if len(body) == 0 {
 		return nil, nil

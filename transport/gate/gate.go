@@ -72,6 +72,9 @@ type Options struct {
 	// ends it, so that cookies are marked for TLS only.
 	BehindTLS bool
 
+	// Identified is told who sent a request, and may refuse it; nil refuses none.
+	Identified func(*http.Request, contracts.Principal) error
+
 	// Rates limits requests and wrong credentials; nil means one with defaults.
 	Rates *rates.Rates
 
@@ -96,6 +99,7 @@ type Gate struct {
 	behindTLS bool
 	session   func(context.Context, contracts.Principal, string) error
 	revoked   func(string)
+	known     func(*http.Request, contracts.Principal) error
 	rates     *rates.Rates
 	log       *slog.Logger
 	now       func() time.Time
@@ -114,7 +118,7 @@ func New(opts Options) (*Gate, error) {
 	g := &Gate{
 		off: opts.Off, hosts: map[string]bool{}, origins: map[string]bool{},
 		cross: http.NewCrossOriginProtection(), behindTLS: opts.BehindTLS,
-		session: opts.Session, revoked: opts.Revoked, rates: opts.Rates,
+		session: opts.Session, revoked: opts.Revoked, known: opts.Identified, rates: opts.Rates,
 		log: cmp.Or(opts.Log, slog.New(slog.DiscardHandler)), now: opts.Now,
 		tickets: newPasses(ticketTTL, maxTickets), cookies: newPasses(cookieTTL, maxCookies),
 	}
@@ -207,6 +211,24 @@ func (g *Gate) setPlaces(opts Options) error {
 // cookie that is at its end, or that a request may not use, counts as absent:
 // the browser adds it to requests that mean to do without.
 func (g *Gate) Authorize(r *http.Request) (contracts.Principal, error) {
+	p, err := g.authorize(r)
+	if err == nil {
+		err = g.identified(r, p)
+	}
+	if err != nil {
+		return contracts.Principal{}, err
+	}
+	return p, nil
+}
+
+func (g *Gate) identified(r *http.Request, p contracts.Principal) error {
+	if g.known == nil {
+		return nil
+	}
+	return g.known(r, p)
+}
+
+func (g *Gate) authorize(r *http.Request) (contracts.Principal, error) {
 	if err := g.checkHost(r); err != nil {
 		return contracts.Principal{}, err
 	}

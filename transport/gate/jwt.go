@@ -2,12 +2,11 @@ package gate
 
 import (
 	"cmp"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/golang-jwt/jwt/v5"
 
@@ -15,10 +14,8 @@ import (
 )
 
 const (
-	jwtLeeway   = 30 * time.Second // by which the clocks of issuers may be ahead
-	maxExpires  = 253402300800     // seconds; the year 10000, which no timestamp can say
-	maxScope    = 64               // characters
-	scopeLetter = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-"
+	jwtLeeway  = 30 * time.Second // by which the clocks of issuers may be ahead
+	maxExpires = 253402300800     // seconds; the year 10000, which no timestamp can say
 )
 
 // A jwtReader makes principals of JWTs. It is safe for concurrent use.
@@ -63,7 +60,10 @@ func (j *jwtReader) holder(text string) (contracts.Principal, error) {
 	c := claimReader{claims: claims}
 	p := contracts.Principal{SessionID: c.text("session_id"), Expires: c.time("exp")}
 	p.ID = scopeKey(c.text("workspace_id"), c.text("org_id"), c.text("team_id"), c.text("sub"))
-	p.Scope = cmp.Or(c.text(j.scopeClaim), p.ID)
+	claimed := c.text(j.scopeClaim)
+	if p.Scope = p.ID; claimed != "" {
+		p.Scope = scopeOfClaim(claimed)
+	}
 	role := contracts.Role(c.text("role"))
 	audiences, err := claims.GetAudience()
 	switch {
@@ -74,7 +74,7 @@ func (j *jwtReader) holder(text string) (contracts.Principal, error) {
 	case j.audience != "" && !slices.Contains(audiences, j.audience):
 		return contracts.Principal{}, denied("this credential is for another audience")
 	case role != "" && role != contracts.RoleViewer && role != contracts.RoleController,
-		p.SessionID != "" && !validID(p.SessionID), !validScope(p.Scope):
+		p.SessionID != "" && !validID(p.SessionID), claimed != "" && !validScope(claimed):
 		return contracts.Principal{}, denied("this credential has a claim that is not understood")
 	}
 	if role == contracts.RoleViewer {
@@ -111,7 +111,9 @@ type claimReader struct {
 
 func (c *claimReader) text(name string) string {
 	value, ok := c.claims[name].(string)
-	c.bad = c.bad || !ok && c.claims[name] != nil
+	// The replacement character stands for bytes that are not UTF-8: several
+	// claims become one text, which so identifies nobody.
+	c.bad = c.bad || !ok && c.claims[name] != nil || strings.ContainsRune(value, utf8.RuneError)
 	return value
 }
 
@@ -122,34 +124,4 @@ func (c *claimReader) time(name string) time.Time {
 		return time.Time{}
 	}
 	return time.Unix(int64(seconds), 0).UTC()
-}
-
-// scopeKey derives the key of a principal's sessions from what its issuer says
-// of it (maestro-attach 1.3). It names a folder on disks and stands in logs.
-func scopeKey(workspace, org, team, user string) string {
-	var parts []string
-	for _, part := range [][2]string{{"workspace_", workspace}, {"org_", org}, {"team_", team}, {"user_", user}} {
-		if part[1] != "" {
-			parts = append(parts, part[0]+part[1])
-		}
-	}
-	key := strings.Map(func(r rune) rune {
-		if notInScope(r) {
-			return '_'
-		}
-		return r
-	}, strings.Join(parts, "__"))
-	if len(key) <= maxScope {
-		return key
-	}
-	sum := sha256.Sum256([]byte(key))
-	return "principal_" + hex.EncodeToString(sum[:12])
-}
-
-func notInScope(r rune) bool { return !strings.ContainsRune(scopeLetter, r) }
-
-// validScope reports whether s can be a scope: it is no path that leads
-// elsewhere, and needs no escaping.
-func validScope(s string) bool {
-	return s != "" && len(s) <= maxScope && s[0] != '.' && !strings.ContainsFunc(s, notInScope)
 }

@@ -81,6 +81,9 @@ func (s *savedShare) share() (*share, bool) {
 		id: s.ID, scope: s.Scope, session: s.SessionID, role: s.Role, label: s.Label,
 		made: s.CreatedAt.UTC(), expires: s.ExpiresAt.UTC(),
 	}
+	if now, ok := CurrentScope(s.Scope); ok {
+		one.scope = now
+	}
 	hash, err := hex.DecodeString(s.SHA256)
 	copy(one.hash[:], hash)
 	return one, err == nil && len(hash) == sha256.Size && validID(s.ID) && validID(s.SessionID) &&

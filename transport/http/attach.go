@@ -2,19 +2,14 @@ package http
 
 import (
 	"net/http"
+	"strconv"
 	"strings"
 
 	"github.com/seed-028515a8/maestro/contracts"
-	"github.com/seed-028515a8/maestro/transport/rates"
 )
 
 // attachment reads the body of a request that attaches.
 func (h *Handler) attachment(w http.ResponseWriter, r *http.Request, c *call) (*contracts.AttachRequest, error) {
-	if h.opts.Rates != nil {
-		if wait := h.opts.Rates.Attach(c.by.Principal.ID); wait > 0 {
-			return nil, rates.Refusal(w.Header(), wait)
-		}
-	}
 	req := new(contracts.AttachRequest)
 	if err := h.body(w, r, req, false); err != nil {
 		return nil, err
@@ -73,7 +68,7 @@ func (h *Handler) want(r *http.Request, c *call, req *contracts.AttachRequest, c
 func tell(w http.ResponseWriter, s Session, token string) {
 	w.Header().Set(headerEpoch, s.Epoch())
 	if token != "" {
-		w.Header().Set(headerToken, token)
+		w.Header().Set(contracts.HeaderConnectionToken, token)
 	}
 }
 
@@ -221,10 +216,9 @@ func (h *Handler) send(w http.ResponseWriter, r *http.Request, c *call) error {
 	if err != nil {
 		return err
 	}
-	got, err := s.Send(text, key, c.by)
-	if err != nil {
-		return err
-	}
-	send(w, http.StatusOK, got)
-	return nil
+	return s.Post(text, key, c.by, func(answer []byte) {
+		w.Header().Set("Content-Length", strconv.Itoa(len(answer))) // or it would be sent in chunks
+		send(w, http.StatusOK, answer)
+		_ = http.NewResponseController(w).Flush() // a client that has gone asks again
+	})
 }

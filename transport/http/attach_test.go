@@ -37,8 +37,8 @@ func TestConnectionsFindOrMakeTheirSession(t *testing.T) {
 		if got := h.session.last(t).method; got != tt.reaches {
 			t.Errorf("%s: got %s, want %s", e.what, got, tt.reaches)
 		}
-		if made := tt.reaches == "Connect"; made != (e.Header().Get(headerToken) == "a-secret") {
-			t.Errorf("%s: got the secret %q", e.what, e.Header().Get(headerToken))
+		if made := tt.reaches == "Connect"; made != (e.Header().Get(contracts.HeaderConnectionToken) == "a-secret") {
+			t.Errorf("%s: got the secret %q", e.what, e.Header().Get(contracts.HeaderConnectionToken))
 		}
 	}
 }

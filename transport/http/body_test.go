@@ -11,6 +11,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/seed-028515a8/maestro/contracts"
 	"github.com/seed-028515a8/maestro/transport/httperr"
@@ -19,7 +20,7 @@ import (
 // bodies are the routes that read one into an object.
 func bodies() (with []route) {
 	for _, r := range routes {
-		if r.method == "POST" && r.reaches != "Send" {
+		if r.method == "POST" && r.reaches != "Post" {
 			with = append(with, r)
 		}
 	}
@@ -248,3 +249,27 @@ func TestBodyThatBreaksOffIsRefused(t *testing.T) {
 type broken struct{}
 
 func (broken) Read([]byte) (int, error) { return 0, net.ErrClosed }
+
+// TestAnswerIsOnTheWireBeforePostGoesOn keeps the session from going on until
+// the client has the whole answer.
+func TestAnswerIsOnTheWireBeforePostGoesOn(t *testing.T) {
+	h := newHouse(t, nil)
+	taken := make(chan struct{})
+	h.session.replied = func() {
+		select {
+		case <-taken:
+		case <-time.After(20 * time.Second):
+			t.Error("the client has no answer while the session waits")
+		}
+	}
+	res, err := http.Post(h.serve()+sessionPath+"/messages", "application/json", strings.NewReader(`{"type":"interrupt"}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	body, err := io.ReadAll(res.Body)
+	close(taken)
+	if err != nil || string(body) != `{"ok":true}` {
+		t.Errorf("got %s, %v, want the answer", body, err)
+	}
+}

@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"github.com/seed-028515a8/maestro/contracts"
-	"github.com/seed-028515a8/maestro/transport/rates"
 	"github.com/seed-028515a8/maestro/transport/sse"
 )
 
@@ -26,11 +25,6 @@ func (h *Handler) events(w http.ResponseWriter, r *http.Request, c *call) error 
 	req, err := streamRequest(r, c)
 	if err != nil {
 		return err
-	}
-	if h.opts.Rates != nil {
-		if wait := h.opts.Rates.Attach(c.by.Principal.ID); wait > 0 {
-			return rates.Refusal(w.Header(), wait)
-		}
 	}
 	s, err := h.find(r, c)
 	if err != nil {

@@ -1,19 +1,20 @@
 package http
 
 import (
+	"bytes"
 	"cmp"
 	"errors"
-	"io"
 	"net/http"
-	"strings"
 	"time"
 
 	"github.com/seed-028515a8/maestro/contracts"
+	"github.com/seed-028515a8/maestro/transport/door"
 	"github.com/seed-028515a8/maestro/transport/httperr"
 	"github.com/seed-028515a8/maestro/transport/rates"
 )
 
-// Rates limits requests; see [rates.Rates].
+// Rates limits requests; see [rates.Rates]. A request that attaches counts as an
+// attachment, every other as a request.
 type Rates interface {
 	Request(principalID string) (wait time.Duration)
 	Attach(principalID string) (wait time.Duration)
@@ -39,17 +40,18 @@ func New(opts Options) (*Handler, error) {
 // refusals.
 func (h *Handler) Routes(mux *http.ServeMux) {
 	const session = "/api/headless/sessions/{id}"
-	h.route(mux, "/api/headless/connections", methods{"POST": h.connect})
-	h.route(mux, "/api/headless/sessions", methods{"POST": h.create, "GET": h.list})
-	h.route(mux, session, methods{"GET": h.state})
-	h.route(mux, session+"/state", methods{"GET": h.state})
-	h.route(mux, session+"/subscribe", methods{"POST": h.subscribe})
-	h.route(mux, session+"/unsubscribe", methods{"POST": h.unsubscribe})
-	h.route(mux, session+"/events", methods{"GET": h.events})
-	h.route(mux, session+"/messages", methods{"POST": h.send})
-	h.route(mux, session+"/message", methods{"POST": h.send})
-	h.route(mux, session+"/heartbeat", methods{"POST": h.heartbeat})
-	h.route(mux, session+"/disconnect", methods{"POST": h.disconnect})
+	asks, attaches := h.counted(Rates.Request), h.counted(Rates.Attach)
+	mount(mux, "/api/headless/connections", methods{"POST": attaches(h.connect)})
+	mount(mux, "/api/headless/sessions", methods{"POST": attaches(h.create), "GET": asks(h.list)})
+	mount(mux, session, methods{"GET": asks(h.state)})
+	mount(mux, session+"/state", methods{"GET": asks(h.state)})
+	mount(mux, session+"/subscribe", methods{"POST": attaches(h.subscribe)})
+	mount(mux, session+"/unsubscribe", methods{"POST": asks(h.unsubscribe)})
+	mount(mux, session+"/events", methods{"GET": attaches(h.events)})
+	mount(mux, session+"/messages", methods{"POST": asks(h.send)})
+	mount(mux, session+"/message", methods{"POST": asks(h.send)})
+	mount(mux, session+"/heartbeat", methods{"POST": asks(h.heartbeat)})
+	mount(mux, session+"/disconnect", methods{"POST": asks(h.disconnect)})
 	mux.HandleFunc("/healthz", Methods(map[string]http.HandlerFunc{"GET": healthz}))
 	mux.HandleFunc("/readyz", Methods(map[string]http.HandlerFunc{"GET": h.readyz}))
 	mux.HandleFunc("/", elsewhere)
@@ -60,20 +62,16 @@ func (h *Handler) Routes(mux *http.ServeMux) {
 type endpoint func(w http.ResponseWriter, r *http.Request, c *call) error
 
 // methods are what a path can be asked for.
-type methods map[string]endpoint
+type methods = map[string]http.HandlerFunc
 
-func (h *Handler) route(mux *http.ServeMux, path string, can methods) {
-	serve := map[string]http.HandlerFunc{}
-	for method, do := range can {
-		serve[method] = h.serve(do)
-	}
-	mux.HandleFunc(path, Methods(serve))
-	mux.HandleFunc(path+"/{$}", Methods(serve)) // clients that end every path with a slash mean the same
+func mount(mux *http.ServeMux, path string, can methods) {
+	mux.HandleFunc(path, Methods(can))
+	mux.HandleFunc(path+"/{$}", Methods(can)) // clients that end every path with a slash mean the same
 }
 
 // Methods serves a path by method. HEAD goes with GET, but not where that never
 // ends; see [Handler.events].
-func Methods(can map[string]http.HandlerFunc) http.HandlerFunc {
+func Methods(can methods) http.HandlerFunc {
 	allowed := []string{"OPTIONS"}
 	for method := range can {
 		allowed = append(allowed, method)
@@ -100,16 +98,18 @@ func Methods(can map[string]http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
-// serve wraps an endpoint with what all have in common: who asks, how often, and
-// what the headers say.
-func (h *Handler) serve(do endpoint) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		c, err := h.begin(w, r)
-		if err == nil {
-			err = do(w, r, c)
-		}
-		if err != nil {
-			httperr.Write(w, err)
+// counted wraps endpoints with what all have in common: who asks, how often, and
+// what the headers say. count is the limit that their requests count for.
+func (h *Handler) counted(count func(Rates, string) time.Duration) func(endpoint) http.HandlerFunc {
+	return func(do endpoint) http.HandlerFunc {
+		return func(w http.ResponseWriter, r *http.Request) {
+			c, err := h.begin(w, r, count)
+			if err == nil {
+				err = do(w, r, c)
+			}
+			if err != nil {
+				httperr.Write(w, err)
+			}
 		}
 	}
 }
@@ -120,13 +120,13 @@ type call struct {
 	id string // the session in the path, or empty
 }
 
-func (h *Handler) begin(w http.ResponseWriter, r *http.Request) (*call, error) {
+func (h *Handler) begin(w http.ResponseWriter, r *http.Request, count func(Rates, string) time.Duration) (*call, error) {
 	p, err := h.opts.Authorize(r)
 	if err != nil {
 		return nil, err
 	}
 	if h.opts.Rates != nil {
-		if wait := h.opts.Rates.Request(p.ID); wait > 0 {
+		if wait := count(h.opts.Rates, p.ID); wait > 0 {
 			return nil, rates.Refusal(w.Header(), wait)
 		}
 	}
@@ -170,19 +170,9 @@ func (h *Handler) body(w http.ResponseWriter, r *http.Request, into any, mayBeEm
 // read reads a request's body. More than is allowed is refused by its announced
 // length, or once that much has come; the client gets to read why (A75).
 func (h *Handler) read(w http.ResponseWriter, r *http.Request) ([]byte, error) {
-	tooLarge := &contracts.Error{Code: contracts.CodePayloadTooLarge, Message: "Payload too large"}
-	if r.ContentLength > int64(h.opts.MaxBodyBytes) {
-		return nil, tooLarge
-	}
-	text, err := io.ReadAll(http.MaxBytesReader(w, r.Body, int64(h.opts.MaxBodyBytes)))
-	if _, large := errors.AsType[*http.MaxBytesError](err); large {
-		return nil, tooLarge
-	}
-	if err != nil {
-		return nil, badRequest("the body could not be read")
-	}
-	if strings.TrimSpace(string(text)) == "" {
-		return nil, nil
+	text, err := door.ReadBody(w, r, h.opts.MaxBodyBytes)
+	if err != nil || len(bytes.TrimSpace(text)) == 0 {
+		return nil, err
 	}
 	return text, nil
 }

@@ -12,10 +12,7 @@ import (
 // The header families by precedence (maestro-attach 1.2). All say the same.
 var families = []string{"X-Maestro-", "X-Composer-", "X-Evalops-"}
 
-const (
-	headerToken = "X-Maestro-Headless-Connection-Token"
-	headerEpoch = "X-Maestro-Headless-Epoch"
-)
+const headerEpoch = "X-Maestro-Headless-Epoch"
 
 // caller reads what the headers of a request say.
 func caller(h http.Header) (by contracts.Caller, err error) {
@@ -35,7 +32,7 @@ func caller(h http.Header) (by contracts.Caller, err error) {
 	}
 	by.ConnectionID = pick("Headless-Connection-Id")
 	by.SubscriptionID = pick("Headless-Subscriber-Id", "Headless-Subscription-Id")
-	by.Token = h.Get(headerToken)
+	by.Token = h.Get(contracts.HeaderConnectionToken)
 	by.Trace = h.Get("Traceparent")
 	if err == nil && (tooLong(by.ConnectionID) || tooLong(by.SubscriptionID) || tooLong(by.Token) || tooLong(by.Trace)) {
 		err = badRequest("a header is too long")

@@ -2,11 +2,10 @@ package http
 
 import (
 	"context"
-	"errors"
-	"io"
 	"net/http"
 
 	"github.com/seed-028515a8/maestro/contracts"
+	"github.com/seed-028515a8/maestro/transport/door"
 	"github.com/seed-028515a8/maestro/transport/httperr"
 )
 
@@ -63,12 +62,9 @@ func RunnerRoutes(mux *http.ServeMux, runner Runner, control func(*http.Request)
 }
 
 func drained(w http.ResponseWriter, r *http.Request, runner Runner) error {
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, contracts.MaxDrainBytes))
-	if _, large := errors.AsType[*http.MaxBytesError](err); large {
-		return &contracts.Error{Code: contracts.CodePayloadTooLarge, Message: "Payload too large"}
-	}
+	body, err := door.ReadBody(w, r, contracts.MaxDrainBytes)
 	if err != nil {
-		return badRequest("the body could not be read")
+		return err
 	}
 	result, replayed, err := runner.Drain(r.Context(), body)
 	if err != nil {

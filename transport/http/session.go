@@ -25,9 +25,10 @@ type Session interface {
 	// Unsubscribe ends a subscription, the last one with its connection.
 	Unsubscribe(id string, by contracts.Caller) error
 
-	// Send admits the command in text and returns the encoded answer. With a key
-	// it does so once, however often it is called.
-	Send(text []byte, key string, by contracts.Caller) (answer []byte, err error)
+	// Post admits the command in text and hands reply the encoded answer, unless it
+	// refuses. What the command begins waits for reply to return. With a key it does
+	// so once, however often it is called.
+	Post(text []byte, key string, by contracts.Caller, reply func(answer []byte)) error
 
 	Heartbeat(by contracts.Caller) (*contracts.HeartbeatAnswer, error)
 	Disconnect(by contracts.Caller) (*contracts.DisconnectAnswer, error)

@@ -35,6 +35,8 @@ type fakeSession struct {
 	token string // of connections that it makes
 	err   error  // of every method but State and MayStream
 
+	replied func() // called once the answer to a message has been written
+
 	mu    sync.Mutex
 	asked []request
 }
@@ -100,8 +102,15 @@ func (s *fakeSession) Unsubscribe(id string, by contracts.Caller) error {
 	return s.note(request{method: "Unsubscribe", sub: id, by: by})
 }
 
-func (s *fakeSession) Send(text []byte, key string, by contracts.Caller) ([]byte, error) {
-	return []byte(`{"ok":true}`), s.note(request{method: "Send", text: string(text), key: key, by: by})
+func (s *fakeSession) Post(text []byte, key string, by contracts.Caller, reply func([]byte)) error {
+	err := s.note(request{method: "Post", text: string(text), key: key, by: by})
+	if err == nil {
+		reply([]byte(`{"ok":true}`))
+		if s.replied != nil {
+			s.replied()
+		}
+	}
+	return err
 }
 
 func (s *fakeSession) Heartbeat(by contracts.Caller) (*contracts.HeartbeatAnswer, error) {

@@ -32,6 +32,7 @@ func WriteWith(w http.ResponseWriter, err error, facts map[string]bool) {
 	if !ok {
 		refusal = &contracts.Error{Code: contracts.CodeInternal, Message: "Internal server error"}
 	}
+	tell(w, refusal)
 	body, err := json.Marshal(Body{
 		Message: refusal.Message, ErrorType: refusal.Code, Code: refusal.Code,
 		Retryable: refusal.Code.Retryable(), Details: refusal.Details(),
@@ -62,4 +63,22 @@ func WriteWith(w http.ResponseWriter, err error, facts map[string]bool) {
 	w.WriteHeader(status)
 	// The peer may be gone; whether it read the refusal is not ours to know.
 	_, _ = w.Write(append(body, '\n'))
+}
+
+// A RefusalWriter is a [http.ResponseWriter] that is told of refusals. Others may be
+// wrapped around it.
+type RefusalWriter interface{ Refused(*contracts.Error) }
+
+func tell(w http.ResponseWriter, refusal *contracts.Error) {
+	for w != nil {
+		if l, ok := w.(RefusalWriter); ok {
+			l.Refused(refusal)
+			return
+		}
+		over, ok := w.(interface{ Unwrap() http.ResponseWriter })
+		if !ok {
+			return
+		}
+		w = over.Unwrap()
+	}
 }

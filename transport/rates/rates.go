@@ -63,7 +63,8 @@ func New(opts Options) *Rates {
 }
 
 // Attach counts an attachment of a principal and returns zero, or how long to
-// wait before the next attempt. What is refused does not count.
+// wait before the next attempt. What is refused does not count. Each of a crowd
+// is told another time, so that all get in who come back when they were told to.
 func (r *Rates) Attach(principalID string) (wait time.Duration) {
 	return r.attach.take(principalID, r.now())
 }
@@ -73,15 +74,15 @@ func (r *Rates) Request(principalID string) (wait time.Duration) {
 	return r.request.take(principalID, r.now())
 }
 
-// Failure counts a wrong credential from a remote address, as Attach does an
-// attachment. Of an IPv6 address only the network counts: its owner has all the
-// others in it.
+// Failure counts a wrong credential from the [Network] of a remote address, as
+// Attach does an attachment.
 func (r *Rates) Failure(remote netip.Addr) (wait time.Duration) {
-	return r.wrongCreds.take(network(remote), r.now())
+	return r.wrongCreds.take(Network(remote), r.now())
 }
 
-// network returns what stands for the owner of an address.
-func network(a netip.Addr) string {
+// Network returns what stands for the owner of an address: of IPv6 the network,
+// whose owner has all addresses in it.
+func Network(a netip.Addr) string {
 	a = a.Unmap().WithZone("")
 	if a.Is6() {
 		if p, err := a.Prefix(64); err == nil {

@@ -5,9 +5,11 @@ import (
 	"fmt"
 	"net/http"
 	"net/netip"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/seed-028515a8/maestro/contracts"
@@ -46,7 +48,7 @@ func TestDefaultsAreThoseThatAreNamed(t *testing.T) {
 		if got := allowed(tt.burst+100, tt.take); got != tt.burst {
 			t.Errorf("%s: got %d at once, want %d", tt.name, got, tt.burst)
 		}
-		want := time.Second / time.Duration(tt.rate)
+		want := 101 * time.Second / time.Duration(tt.rate) // after the hundred that were refused before
 		if got := tt.take(); got < want-time.Microsecond || got > want+time.Microsecond {
 			t.Errorf("%s: got a wait of %v, want %v", tt.name, got, want)
 		}
@@ -65,6 +67,69 @@ func TestWaitingForTheToldTimeIsEnough(t *testing.T) {
 			t.Fatalf("got a wait of %v, want none after having waited", wait)
 		}
 		c.now = c.now.Add(r.Attach("a"))
+	}
+}
+
+// TestCrowdComesBackInTurn has everybody attach at once after a restart. Who is
+// refused comes back when it was told to.
+func TestCrowdComesBackInTurn(t *testing.T) {
+	for name, tt := range map[string]struct {
+		crowd    int
+		over     time.Duration // in which they come
+		refusals int           // at most
+		within   time.Duration
+	}{
+		"at once":                 {6000, 0, 6000 - 2048, 9 * time.Second},
+		"within two seconds":      {6000, 2 * time.Second, 6000 - 2048, 9 * time.Second},
+		"as many as there may be": {16384, 0, 16384 - 2048, 30 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := New(Options{})
+				var refusals atomic.Int64
+				var wg sync.WaitGroup
+				start := time.Now()
+				for i := range tt.crowd {
+					wg.Go(func() { // ends once it is in
+						time.Sleep(tt.over * time.Duration(i) / time.Duration(tt.crowd))
+						for {
+							answer := http.Header{}
+							if Refusal(answer, r.Attach("crowd")) == nil {
+								return
+							}
+							refusals.Add(1)
+							seconds, err := strconv.Atoi(answer.Get("Retry-After"))
+							if err != nil {
+								t.Error(err)
+								return
+							}
+							time.Sleep(time.Duration(seconds) * time.Second)
+						}
+					})
+				}
+				wg.Wait()
+				t.Logf("%d refusals, all back after %v", refusals.Load(), time.Since(start))
+				if got := refusals.Load(); got > int64(tt.refusals) || time.Since(start) > tt.within {
+					t.Errorf("got %d refusals and all back after %v, want %d and %v at most", got, time.Since(start), tt.refusals, tt.within)
+				}
+			})
+		})
+	}
+}
+
+func TestWhoDoesNotWaitKeepsNobodyAwayForLong(t *testing.T) {
+	c := newClock()
+	r := New(Options{Now: c.Now})
+	var longest time.Duration
+	for range 50_000 {
+		longest = max(longest, r.Attach("a"))
+	}
+	if longest > maxQueue+time.Second {
+		t.Errorf("got a wait of %v, want at most %v", longest, maxQueue)
+	}
+	c.now = c.now.Add(time.Second)
+	if got := r.Attach("a"); got != 0 {
+		t.Errorf("after a second: got a wait of %v, want none", got)
 	}
 }
 

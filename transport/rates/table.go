@@ -19,13 +19,18 @@ type table struct {
 	mu     sync.Mutex
 	order  *list.List               // of *allowance, most recently used first; at most most
 	byID   map[string]*list.Element // into order
-	shared *rate.Limiter            // of all that are not in order
+	shared *allowance               // of all that are not in order
 }
 
 type allowance struct {
 	id      string
 	limiter *rate.Limiter
+	last    time.Time // when the last of those is due who were told to wait
 }
+
+// maxQueue bounds by how much somebody waits longer because others were told to
+// wait: they may not come back, or come back without having waited.
+const maxQueue = 30 * time.Second
 
 // newTable returns a table, or nil, which limits nothing, if perSecond is
 // negative.
@@ -35,34 +40,46 @@ func newTable(perSecond float64, burst, most int) *table {
 	}
 	return &table{
 		limit: rate.Limit(perSecond), burst: burst, most: most,
-		order: list.New(), byID: map[string]*list.Element{}, shared: rate.NewLimiter(rate.Limit(perSecond), burst),
+		order: list.New(), byID: map[string]*list.Element{},
+		shared: &allowance{limiter: rate.NewLimiter(rate.Limit(perSecond), burst)},
 	}
 }
 
 // take counts one for id and returns zero, or counts nothing and returns how
-// long to wait.
+// long to wait. Those who have to wait are spread in the order in which they
+// came, as fast as the limit lets them in: if all were told to come back at the
+// same time, most of them would be refused again.
 func (t *table) take(id string, now time.Time) time.Duration {
 	if t == nil {
 		return 0
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	turn := t.limiter(id, now).ReserveN(now, 1)
+	a := t.allowance(id, now)
+	turn := a.limiter.ReserveN(now, 1)
 	wait := turn.DelayFrom(now)
-	if wait > 0 {
-		turn.CancelAt(now)
+	if wait == 0 {
+		return 0
 	}
-	return wait
+	turn.CancelAt(now)
+	first := now.Add(wait)
+	a.last = a.last.Add(time.Duration(float64(time.Second) / float64(t.limit)))
+	if a.last.Before(first) {
+		a.last = first
+	} else if latest := first.Add(maxQueue); a.last.After(latest) {
+		a.last = latest
+	}
+	return a.last.Sub(now)
 }
 
-// limiter returns the one that counts for id. A table that is full forgets who
+// allowance returns the one that counts for id. A table that is full forgets who
 // came least recently, unless that would give back what they have used: then
 // the newcomer goes with the crowd. Otherwise an id could be had anew by
 // filling the table with others.
-func (t *table) limiter(id string, now time.Time) *rate.Limiter {
+func (t *table) allowance(id string, now time.Time) *allowance {
 	if e, ok := t.byID[id]; ok {
 		t.order.MoveToFront(e)
-		return e.Value.(*allowance).limiter
+		return e.Value.(*allowance)
 	}
 	if t.order.Len() >= t.most {
 		last := t.order.Back()
@@ -71,7 +88,7 @@ func (t *table) limiter(id string, now time.Time) *rate.Limiter {
 		}
 		delete(t.byID, t.order.Remove(last).(*allowance).id)
 	}
-	a := &allowance{strings.Clone(id), rate.NewLimiter(t.limit, t.burst)} // the id may be part of a request
+	a := &allowance{id: strings.Clone(id), limiter: rate.NewLimiter(t.limit, t.burst)} // the id may be part of a request
 	t.byID[a.id] = t.order.PushFront(a)
-	return a.limiter
+	return a
 }

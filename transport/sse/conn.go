@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
@@ -63,10 +64,11 @@ func newConn(w wire, epoch string, timeout time.Duration) *Conn {
 // Form returns the form of the session's streams.
 func (c *Conn) Form() contracts.Form { return c.form }
 
-// Write sends whole events made by [Form] with one system call, before the
-// first of them the answer's header. When the peer has not taken them within
-// the write timeout, the error wraps os.ErrDeadlineExceeded and the connection
-// is broken; after Close it is net.ErrClosed.
+// Write sends whole events made by [Form] with one system call for every part of
+// contracts.WritePart, before the first of them the answer's header. When the
+// peer has not taken a part within the write timeout, the error wraps
+// os.ErrDeadlineExceeded and the connection is broken; after Close it is
+// net.ErrClosed.
 func (c *Conn) Write(events []byte) error {
 	if len(events) == 0 {
 		return nil
@@ -76,21 +78,24 @@ func (c *Conn) Write(events []byte) error {
 	if c.ended || c.isClosed() {
 		return net.ErrClosed
 	}
-	deadline := time.Now().Add(c.timeout)
-	var err error
-	if c.begun {
-		err = c.wire.write(events, deadline)
-	} else {
-		c.begun = true
-		err = c.wire.begin(c.header, events, deadline)
-		c.header = nil
-	}
-	if err != nil {
-		c.ended = true
-		c.wire.cut() // half an event may have gone out
-		return fmt.Errorf("write %d bytes: %w", len(events), err)
+	for part := range slices.Chunk(events, contracts.WritePart) {
+		if err := c.send(part); err != nil {
+			c.ended = true
+			c.wire.cut() // half an event may have gone out
+			return fmt.Errorf("write %d bytes: %w", len(events), err)
+		}
 	}
 	return nil
+}
+
+func (c *Conn) send(part []byte) error {
+	deadline := time.Now().Add(c.timeout)
+	if c.begun {
+		return c.wire.write(part, deadline)
+	}
+	header := c.header
+	c.begun, c.header = true, nil
+	return c.wire.begin(header, part, deadline)
 }
 
 // ReadFrame waits until the peer has gone or the stream is closed. A client

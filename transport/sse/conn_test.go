@@ -96,7 +96,7 @@ func TestReplayOfManyEventsIsOneWrite(t *testing.T) {
 		t.Errorf("got %d writes before the first event, want none", got)
 	}
 	var batch []byte
-	for i := range 5000 {
+	for i := range 3000 {
 		batch = append(batch, message(uint64(i), `{"type":"ready"}`)...)
 	}
 	for i := range 2 {
@@ -119,7 +119,7 @@ func TestEachWriteIsAChunk(t *testing.T) {
 	s := newServer(t, options{})
 	p := s.raw(request)
 	c := receive(t, s.conns)
-	for _, size := range []int{1, 15, 16, 17, 4095, 4096, 70000, 1 << 20} {
+	for _, size := range []int{1, 15, 16, 17, 4095, 4096, 70000, contracts.WritePart} {
 		want := strings.Repeat("x", size)
 		written := make(chan error, 1)
 		go func() { written <- c.Write([]byte(want)) }()
@@ -251,6 +251,35 @@ func TestBlockedWriteFailsInTime(t *testing.T) {
 				}
 				if err := c.Write(message(2, "{}")); !errors.Is(err, net.ErrClosed) {
 					t.Errorf("after half an event: got %v, want %v", err, net.ErrClosed)
+				}
+			})
+		})
+	}
+}
+
+// A peer that takes a large snapshot slowly is not one that takes nothing.
+func TestLargeEventMayTakeItsTime(t *testing.T) {
+	for _, k := range kinds {
+		k.opts.bubble = true
+		t.Run(k.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newServer(t, k.opts)
+				got := make(chan io.Reader, 1)
+				go func() { got <- s.get(k).Body }()
+				c := <-s.conns
+				written := make(chan error, 1)
+				event := message(1, strings.Repeat("x", 4*contracts.WritePart))
+				go func() { written <- c.Write(event) }()
+				body := <-got
+				part := make([]byte, contracts.WritePart/2)
+				for left := len(event); left > 0; left -= len(part) {
+					time.Sleep(3 * time.Second)
+					if _, err := io.ReadFull(body, part[:min(left, len(part))]); err != nil {
+						t.Fatalf("with %d bytes left: %v", left, err)
+					}
+				}
+				if err := <-written; err != nil {
+					t.Error(err)
 				}
 			})
 		})

@@ -47,7 +47,7 @@ func New(opts Options) *Streams {
 	opts.WriteTimeout = cmp.Or(max(opts.WriteTimeout, 0), contracts.DefaultWriteTimeout)
 	opts.Log = cmp.Or(opts.Log, slog.New(slog.DiscardHandler))
 	if opts.Door == nil {
-		opts.Door = door.New(0)
+		opts.Door = door.New(door.Options{})
 	}
 	return &Streams{opts}
 }
@@ -60,11 +60,11 @@ func New(opts Options) *Streams {
 // net/http's buffers and stack are freed (D3). Elsewhere it returns when the
 // stream has ended.
 func (s *Streams) Serve(w http.ResponseWriter, r *http.Request, session Session, req contracts.StreamRequest, by contracts.Caller) error {
-	if err := s.opts.Door.Admit(); err != nil {
+	slot, err := s.opts.Door.Admit(by.Principal)
+	if err != nil {
 		return err
 	}
-	leave := s.opts.Door.Leave // unless a stream takes the place over
-	defer func() { leave(nil) }()
+	defer func() { slot.Leave() }() // unless a stream takes the slot over
 	if err := session.MayStream(req, by); err != nil {
 		return err
 	}
@@ -75,16 +75,17 @@ func (s *Streams) Serve(w http.ResponseWriter, r *http.Request, session Session,
 		case err == nil:
 			c := newConn(&socket{Conn: conn, plain: r.ProtoMinor == 0}, epoch, s.opts.WriteTimeout)
 			copyHeader(c.header, w.Header())
-			leave = func(door.Conn) {}
-			go s.run(c, session, req, by) // ends with the stream; the door waits for it
+			go s.run(c, slot, session, req, by) // ends with the stream; the door waits for it
+			slot = nil
 			return nil
 		case !errors.Is(err, http.ErrNotSupported):
 			return err
 		}
 	}
 	c := newConn(newAnswer(w, r), epoch, s.opts.WriteTimeout)
-	leave = func(door.Conn) {}
-	s.run(c, session, req, by)
+	taken := slot
+	slot = nil
+	s.run(c, taken, session, req, by)
 	return nil
 }
 
@@ -99,9 +100,9 @@ func copyHeader(dst, src http.Header) {
 }
 
 // run is a stream's life.
-func (s *Streams) run(c *Conn, session Session, req contracts.StreamRequest, by contracts.Caller) {
-	defer s.opts.Door.Leave(c)
-	s.opts.Door.Enter(c)
+func (s *Streams) run(c *Conn, slot *door.Slot, session Session, req contracts.StreamRequest, by contracts.Caller) {
+	defer slot.Leave()
+	slot.Enter(c)
 	err := s.stream(c, session, req, by)
 	s.report(by.Principal.ID, err)
 	c.conclude(err)

@@ -84,7 +84,7 @@ func newServer(t *testing.T, opts options) *server {
 	t.Helper()
 	s := &server{t: t, log: &syncBuffer{}, conns: make(chan *Conn, 256), read: make(chan error, 256)}
 	if opts.Door == nil {
-		opts.Door = door.New(0)
+		opts.Door = door.New(door.Options{})
 	}
 	s.door = opts.Door
 	opts.Log = slog.New(slog.NewTextHandler(s.log, &slog.HandlerOptions{Level: slog.LevelDebug}))

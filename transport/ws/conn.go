@@ -13,6 +13,7 @@ import (
 	"github.com/coder/websocket"
 
 	"github.com/seed-028515a8/maestro/contracts"
+	"github.com/seed-028515a8/maestro/transport/door"
 )
 
 // Conn is one upgraded connection. ReadFrame is for one goroutine and Write for
@@ -21,7 +22,7 @@ type Conn struct {
 	// Static.
 	lib          *websocket.Conn
 	tap          *tap
-	maxFrame     int
+	slot         *door.Slot // counts the bytes of unfinished messages; nil counts none
 	frameTimeout time.Duration
 
 	// Owned by the goroutine that reads.
@@ -40,10 +41,7 @@ const (
 	closeBadText       = 1007
 )
 
-const (
-	firstRead = 4 << 10  // what a frame's buffer begins with
-	maxPooled = 64 << 10 // larger buffers are not kept
-)
+const firstRead = 4 << 10 // what a frame's buffer begins with; larger ones are not kept
 
 // buffers are what frames are read into. A connection has one only from the
 // arrival of a frame until the next call of ReadFrame.
@@ -123,8 +121,9 @@ func (c *Conn) healthy() bool {
 
 // ReadFrame returns the next text message; it is valid until the next call. It
 // returns io.EOF when the peer has closed the connection in order. Frames that
-// are not text (1003), not UTF-8 (1007), too large (1009), too slow (4408) or
-// against the WebSocket protocol (1002) close the connection.
+// are not text (1003), not UTF-8 (1007), too large (1009), too slow (4408),
+// against the WebSocket protocol (1002) or more than there is room for (1013,
+// 4429) close the connection.
 func (c *Conn) ReadFrame() ([]byte, error) {
 	for {
 		c.release() // a reader that waits holds no buffer
@@ -143,11 +142,12 @@ func (c *Conn) ReadFrame() ([]byte, error) {
 }
 
 func (c *Conn) release() {
-	if c.frame != nil && cap(*c.frame) <= maxPooled {
+	if c.frame != nil && cap(*c.frame) == firstRead {
 		*c.frame = (*c.frame)[:0]
 		buffers.Put(c.frame)
 	}
 	c.frame = nil
+	c.slot.Release()
 }
 
 // A violation is a message that closes the connection.
@@ -165,7 +165,7 @@ func (c *Conn) read() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.tap.begin(c.frameTimeout, 2*c.maxFrame+64<<10)
+	c.tap.begin(c.frameTimeout)
 	defer c.tap.finish()
 	if kind != websocket.MessageText {
 		return nil, &violation{closeBinary, contracts.CodeBadRequest, "binary frame"}
@@ -181,20 +181,21 @@ func (c *Conn) read() ([]byte, error) {
 }
 
 // fill reads a whole message into c.frame. The buffer grows with what arrives,
-// never with what a header announces.
+// never with what a header announces, of which the scanner knows that it is
+// allowed.
 func (c *Conn) fill(r io.Reader) error {
 	b := *c.frame
 	defer func() { *c.frame = b }()
 	for {
 		if len(b) == cap(b) {
-			b = append(b, 0)[:len(b)]
+			var err error
+			if b, err = c.slot.Grow(b, c.tap.scanner.most); err != nil {
+				return err
+			}
 		}
-		n, err := r.Read(b[len(b):min(cap(b), c.maxFrame+1)])
+		n, err := r.Read(b[len(b):cap(b)])
 		b = b[:len(b)+n]
 		switch {
-		case len(b) > c.maxFrame:
-			return &violation{contracts.CodePayloadTooLarge.CloseCode(), contracts.CodePayloadTooLarge,
-				fmt.Sprintf("frame is larger than %d bytes", c.maxFrame)}
 		case err == io.EOF && c.tap.readErr == io.EOF: // the socket has ended; the library takes it for the message's end
 			return io.ErrUnexpectedEOF
 		case err == io.EOF:
@@ -212,6 +213,10 @@ func (c *Conn) explain(err error) error {
 		c.closeWith(v.close, v.reason)
 		return err
 	}
+	if refusal, ok := errors.AsType[*contracts.Error](err); ok { // there is no room for the message
+		c.Close(refusal)
+		return err
+	}
 	switch websocket.CloseStatus(err) {
 	case websocket.StatusNormalClosure, websocket.StatusGoingAway, websocket.StatusNoStatusRcvd:
 		return io.EOF
@@ -222,7 +227,7 @@ func (c *Conn) explain(err error) error {
 	switch {
 	case c.tap.isClosing():
 		return net.ErrClosed
-	case errors.Is(err, errFlood):
+	case errors.Is(err, errTooLarge), errors.Is(err, errFlood):
 		c.closeWith(contracts.CodePayloadTooLarge.CloseCode(), contracts.CodePayloadTooLarge)
 	case timedOut(c.tap.readErr):
 		c.closeWith(contracts.CodeTimeout.CloseCode(), contracts.CodeTimeout)

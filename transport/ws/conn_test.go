@@ -179,6 +179,28 @@ func TestBlockedWriteFailsInTime(t *testing.T) {
 	})
 }
 
+// A peer that takes a large snapshot slowly is not one that takes nothing.
+func TestLargeFrameMayTakeItsTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer(t, true, Options{})
+		p := s.raw()
+		c := <-s.conns
+		frame := text(strings.Repeat("x", 4*contracts.WritePart))
+		written := make(chan error, 1)
+		go func() { written <- c.Write(frame) }()
+		part := make([]byte, contracts.WritePart/2)
+		for left := len(frame); left > 0; left -= len(part) {
+			time.Sleep(4 * time.Second)
+			if _, err := io.ReadFull(p.r, part[:min(left, len(part))]); err != nil {
+				t.Fatalf("with %d bytes left: %v", left, err)
+			}
+		}
+		if err := <-written; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 func TestCloseUnblocksReadAndWrite(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer(t, true, Options{})
@@ -234,8 +256,8 @@ func TestCloseEndsAtOnceWithAPeerThatAnswers(t *testing.T) {
 		}
 		<-s.read
 		synctest.Wait()
-		if took := time.Since(start); took != 0 || s.door.Len() != 0 {
-			t.Errorf("got %d connections after %v, want none at once", s.door.Len(), took)
+		if took := time.Since(start); took != 0 || s.door.Counts().Conns != 0 {
+			t.Errorf("got %d connections after %v, want none at once", s.door.Counts().Conns, took)
 		}
 	})
 }
@@ -333,7 +355,7 @@ func (discard) Write(p []byte) (int, error)      { return len(p), nil }
 func (discard) SetWriteDeadline(time.Time) error { return nil }
 
 func TestWriteDoesNotAllocate(t *testing.T) {
-	c := &Conn{tap: newTap(time.Second)}
+	c := &Conn{tap: newTap(time.Second, 1<<20)}
 	c.tap.Conn = discard{}
 	frames := text("hello")
 	if got := testing.AllocsPerRun(100, func() {
@@ -346,7 +368,7 @@ func TestWriteDoesNotAllocate(t *testing.T) {
 }
 
 func BenchmarkWrite(b *testing.B) {
-	c := &Conn{tap: newTap(time.Second)}
+	c := &Conn{tap: newTap(time.Second, 1<<20)}
 	c.tap.Conn = discard{}
 	frames := text("hello")
 	b.ReportAllocs()

@@ -30,6 +30,9 @@ const (
 	finClose = 0x88
 	finPing  = 0x89
 	finPong  = 0x8a
+
+	opContinuation = 0x0
+	opBinary       = 0x2 // the last of the opcodes of messages
 )
 
 // AppendMessage appends a message envelope around body.
@@ -109,10 +112,10 @@ func closeFrame(code int, reason string) []byte {
 	return append(frame, reason...)
 }
 
-// closeCode returns the code in a close frame, if it has one.
-func closeCode(frame []byte) (code int, ok bool) {
+// closing returns the code and the reason in a close frame, if it has a code.
+func closing(frame []byte) (code int, reason []byte, ok bool) {
 	if len(frame) < 4 || frame[0] != finClose {
-		return 0, false
+		return 0, nil, false
 	}
-	return int(binary.BigEndian.Uint16(frame[2:])), true
+	return int(binary.BigEndian.Uint16(frame[2:])), frame[4:], true
 }

@@ -86,10 +86,10 @@ func TestCloseFrameFitsAControlFrame(t *testing.T) {
 	if len(frame) != 127 || frame[1] != 125 {
 		t.Errorf("got %d bytes that claim %d, want 127 and 125", len(frame), frame[1])
 	}
-	if code, ok := closeCode(frame); !ok || code != 4400 {
+	if code, _, ok := closing(frame); !ok || code != 4400 {
 		t.Errorf("got code %d, %v, want 4400", code, ok)
 	}
-	if _, ok := closeCode([]byte{finClose, 0}); ok {
+	if _, _, ok := closing([]byte{finClose, 0}); ok {
 		t.Error("got a code from a close frame without one")
 	}
 }

@@ -31,8 +31,10 @@ type Options struct {
 	// dropped without a word if the upgrade fails.
 	Open func(ctx context.Context, att contracts.Attach) (Session, error)
 
-	// Door counts the connections, usually with those of other transports. Nil
-	// means one of the handler's own. Beyond its bound, 503 before the upgrade.
+	// Door counts the connections and the bytes of unfinished messages, usually
+	// with those of other transports. Nil means one of the handler's own. Beyond
+	// the bounds of connections, 503 or 429 before the upgrade; beyond those of
+	// bytes, 1013 or 4429.
 	Door *door.Door
 
 	// Rates limits how fast one principal may attach, likewise. Beyond, 429.
@@ -41,6 +43,10 @@ type Options struct {
 	MaxFrameBytes int           // of one message, after reassembly; contracts.MaxSocketBytes; beyond, 1009
 	WriteTimeout  time.Duration // for the peer to take a write; contracts.DefaultWriteTimeout
 	FrameTimeout  time.Duration // from a message's first byte to its last; 30 s; beyond, 4408
+
+	// Refused is told of each connection that was refused after the upgrade; nil
+	// tells nobody.
+	Refused func(session, principal string, refusal *contracts.Error)
 
 	Log *slog.Logger // discards
 }
@@ -74,7 +80,7 @@ func New(opts Options) (*Handler, error) {
 	opts.FrameTimeout = cmp.Or(max(opts.FrameTimeout, 0), 30*time.Second)
 	opts.Log = cmp.Or(opts.Log, slog.New(slog.DiscardHandler))
 	if opts.Door == nil {
-		opts.Door = door.New(0)
+		opts.Door = door.New(door.Options{})
 	}
 	if opts.Rates == nil {
 		opts.Rates = rates.New(rates.Options{})
@@ -100,11 +106,11 @@ func (h *Handler) attach(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	if err := h.opts.Door.Admit(); err != nil {
+	slot, err := h.opts.Door.Admit(att.Principal)
+	if err != nil {
 		return err
 	}
-	leave := h.opts.Door.Leave // unless a connection takes the place over
-	defer func() { leave(nil) }()
+	defer func() { slot.Leave() }() // unless a connection takes the slot over
 	session, err := h.opts.Open(r.Context(), att)
 	if err != nil {
 		return err
@@ -114,8 +120,8 @@ func (h *Handler) attach(w http.ResponseWriter, r *http.Request) error {
 		h.opts.Log.Debug("upgrade failed", "error", err) // the library has answered
 		return nil
 	}
-	leave = func(door.Conn) {}
-	// Ends with the connection; Close waits for it.
+	conn.slot, slot = slot, nil
+	// Ends with the connection; Door.Close waits for it.
 	go h.run(conn, session, att.SessionID, att.Principal.ID)
 	return nil
 }
@@ -170,7 +176,7 @@ func (h *Handler) accept(w http.ResponseWriter, r *http.Request) (*Conn, error) 
 	r = r.WithContext(r.Context())
 	r.Header = r.Header.Clone()
 	r.Header.Set("Sec-WebSocket-Protocol", contracts.Subprotocol)
-	t := newTap(h.opts.WriteTimeout)
+	t := newTap(h.opts.WriteTimeout, h.opts.MaxFrameBytes)
 	lib, err := websocket.Accept(&hijacker{w, t}, r, &websocket.AcceptOptions{
 		Subprotocols:       []string{contracts.Subprotocol},
 		InsecureSkipVerify: true, // Authorize has checked the Origin, with Host and credential in view
@@ -180,14 +186,14 @@ func (h *Handler) accept(w http.ResponseWriter, r *http.Request) (*Conn, error) 
 	if err != nil {
 		return nil, err
 	}
-	lib.SetReadLimit(-1) // ReadFrame enforces it, with our close reason
-	return &Conn{lib: lib, tap: t, maxFrame: h.opts.MaxFrameBytes, frameTimeout: h.opts.FrameTimeout}, nil
+	lib.SetReadLimit(-1) // the tap's scanner enforces it, with our close reason
+	return &Conn{lib: lib, tap: t, frameTimeout: h.opts.FrameTimeout}, nil
 }
 
 // run is a connection's life.
 func (h *Handler) run(c *Conn, s Session, session, principal string) {
-	defer h.opts.Door.Leave(c)
-	h.opts.Door.Enter(c)
+	defer c.slot.Leave()
+	c.slot.Enter(c)
 	err := h.serve(c, s)
 	h.report(c, session, principal, err)
 	c.Close(reason(err))
@@ -199,7 +205,11 @@ func (h *Handler) run(c *Conn, s Session, session, principal string) {
 //
 //go:noinline
 func (h *Handler) report(c *Conn, session, principal string, err error) {
-	if err != nil && c.healthy() {
+	refusal, refused := errors.AsType[*contracts.Error](err)
+	if refused && h.opts.Refused != nil {
+		h.opts.Refused(session, principal, refusal)
+	}
+	if err != nil && !refused && c.healthy() {
 		h.opts.Log.Error("serving a WebSocket failed", "session", session, "principal", principal, "error", err)
 	} else {
 		h.opts.Log.Debug("WebSocket ended", "session", session, "principal", principal, "error", err)

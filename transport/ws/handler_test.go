@@ -89,8 +89,8 @@ func TestRefusalIsPlainHTTP(t *testing.T) {
 			if strings.Contains(w.Body.String(), "disk") {
 				t.Errorf("the client sees a fault: %s", w.Body)
 			}
-			if h.opts.Door.Taken() != 0 {
-				t.Errorf("got %d places taken, want 0", h.opts.Door.Taken())
+			if h.opts.Door.Counts().Slots != 0 {
+				t.Errorf("got %d places taken, want 0", h.opts.Door.Counts().Slots)
 			}
 		})
 	}
@@ -166,7 +166,7 @@ func TestCredentialSubprotocolIsNotEchoed(t *testing.T) {
 }
 
 func TestConnectionsAreBounded(t *testing.T) {
-	s := newServer(t, false, Options{Door: door.New(2)})
+	s := newServer(t, false, Options{Door: door.New(door.Options{Connections: 2})})
 	first := s.raw()
 	s.raw()
 	if w, body := refused(t, s.handler, upgradeRequest(nil)); w.Code != 503 || body.Code != contracts.CodeOverloaded || w.Header().Get("Retry-After") == "" {
@@ -178,7 +178,7 @@ func TestConnectionsAreBounded(t *testing.T) {
 		t.Fatalf("got %q from a peer that left", got.text)
 	}
 	// The place is free once the connection has lingered and left.
-	for s.door.Len() > 1 {
+	for s.door.Counts().Conns > 1 {
 		runtime.Gosched()
 	}
 	s.raw()
@@ -309,7 +309,7 @@ func TestCloseEndsEverything(t *testing.T) {
 	if got, want := rude.closed(), "1001 going_away"; got != want {
 		t.Errorf("rude client: got %q, want %q", got, want)
 	}
-	if got := s.door.Len(); got != 0 {
+	if got := s.door.Counts().Conns; got != 0 {
 		t.Errorf("got %d connections, want 0", got)
 	}
 	if w, body := refused(t, s.handler, upgradeRequest(nil)); w.Code != 503 || body.Code != contracts.CodeGoingAway {

@@ -3,11 +3,15 @@ package ws
 import (
 	"bytes"
 	"io"
+	"net/http"
 	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/seed-028515a8/maestro/contracts"
+	"github.com/seed-028515a8/maestro/transport/door"
 )
 
 const (
@@ -38,6 +42,10 @@ func TestBrokenFramingEndsTheConnection(t *testing.T) {
 		{"too large", "1009 payload_too_large", mask(finText, long)},
 		{"too large in fragments", "1009 payload_too_large", join(mask(partText, long[:600]), mask(finContinue, long[:600]))},
 		{"header that promises too much", "1009 payload_too_large", join(maskHeader(finText, 1<<62), []byte(long))},
+		{"header that promises the most there is, and nothing else", "1009 payload_too_large", maskHeader(finText, 1<<63-1)},
+		{"header that promises a byte too much, and nothing else", "1009 payload_too_large", maskHeader(finText, 1001)},
+		{"header after a ping that promises too much, and nothing else", "1009 payload_too_large", join(mask(finPing, "x"), maskHeader(finText, 1<<40))},
+		{"header of a fragment that promises too much, and nothing else", "1009 payload_too_large", join(mask(partText, long[:600]), maskHeader(finContinue, 401))},
 		{"negative length", "1002 bad_request", maskHeader(finText, 1<<63)},
 		{"not masked", "1002 bad_request", unmask(finText, "x")},
 		{"ping that is not masked", "1002 bad_request", unmask(finPing, "x")},
@@ -51,6 +59,7 @@ func TestBrokenFramingEndsTheConnection(t *testing.T) {
 		{"fragmented ping", "1002 bad_request", mask(0x09, "x")},
 		{"long ping", "1002 bad_request", mask(finPing, strings.Repeat("x", 126))},
 		{"close with half a code", "1002 bad_request", mask(finClose, "\x03")},
+		{"close with a reason that is not UTF-8", "1007 bad_request", mask(finClose, "\x03\xe8a\xff")},
 		{"close with a code that must not be sent", "1002 bad_request", mask(finClose, "\x03\xed")},
 		{"garbage", "1002 bad_request", []byte("GET / HTTP/1.1\r\n\r\n")},
 	} {
@@ -147,6 +156,51 @@ func TestEndlessFragmentsAreCutOff(t *testing.T) {
 			receive(t, sent)
 		})
 	}
+}
+
+// TestUnfinishedMessagesAreBounded sends messages without their ends.
+func TestUnfinishedMessagesAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := door.New(door.Options{Unfinished: 1 << 20, PrincipalUnfinished: 512 << 10})
+		s := newServer(t, true, Options{Door: d, Authorize: func(r *http.Request) (contracts.Principal, error) {
+			return contracts.Principal{ID: "share_" + r.Header.Get("Who"), SessionID: "main"}, nil
+		}})
+		begin := func(who string) *raw {
+			p := s.rawAs("Who: " + who + "\r\n")
+			<-s.conns
+			whole := mask(finText, strings.Repeat("x", 200<<10))
+			go p.trySend(whole[:len(whole)-1]) // ends with the connection
+			synctest.Wait()
+			return p
+		}
+		first := begin("a") // 256 KiB
+		if got := d.Counts().Unfinished; got != 256<<10 {
+			t.Errorf("got %d bytes counted, want %d", got, 256<<10)
+		}
+		if got := begin("a").closed(); got != "4429 rate_limited" {
+			t.Errorf("the same principal: got %q, want 4429", got)
+		}
+		<-s.read
+		begin("b")
+		if got := begin("c").closed(); got != "1013 overloaded" {
+			t.Errorf("a third one: got %q, want 1013", got)
+		}
+		<-s.read
+		p := s.rawAs("Who: c\r\n")
+		<-s.conns
+		p.send(mask(finText, "short"))
+		if got := <-s.read; got.text != "short" {
+			t.Errorf("a short message: got %+v, want it", got)
+		}
+		first.send(mask(finText, "x")[len(mask(finText, "")):]) // the last byte
+		if got := <-s.read; got.err != nil || len(got.text) != 200<<10 {
+			t.Errorf("the rest of the first: got %d bytes, %v, want all of it", len(got.text), got.err)
+		}
+		synctest.Wait()
+		if got := d.Counts().Unfinished; got != 256<<10 { // that of b
+			t.Errorf("got %d bytes counted, want %d", got, 256<<10)
+		}
+	})
 }
 
 func TestMessageThatDripsTimesOut(t *testing.T) {

@@ -56,7 +56,7 @@ func newServer(t *testing.T, bubble bool, opts Options) *server {
 		opts.Open = func(context.Context, contracts.Attach) (Session, error) { return serveFunc(s.follow), nil }
 	}
 	if opts.Door == nil {
-		opts.Door = door.New(0)
+		opts.Door = door.New(door.Options{})
 	}
 	s.door = opts.Door
 	h, err := New(opts)
@@ -136,7 +136,10 @@ const handshake = "GET /api/headless/ws HTTP/1.1\r\nHost: localhost\r\nConnectio
 	"Sec-WebSocket-Protocol: " + contracts.Subprotocol + "\r\n\r\n"
 
 // raw dials and shakes hands; early is sent along with the request.
-func (s *server) raw(early ...byte) *raw {
+func (s *server) raw(early ...byte) *raw { s.t.Helper(); return s.rawAs("", early...) }
+
+// rawAs is raw with more lines in the header.
+func (s *server) rawAs(header string, early ...byte) *raw {
 	s.t.Helper()
 	conn, err := s.dial()
 	if err != nil {
@@ -144,7 +147,7 @@ func (s *server) raw(early ...byte) *raw {
 	}
 	s.t.Cleanup(func() { _ = conn.Close() })
 	p := &raw{s.t, conn, bufio.NewReader(conn)}
-	p.send(append([]byte(handshake), early...))
+	p.send(append([]byte(strings.TrimSuffix(handshake, "\r\n")+header+"\r\n"), early...))
 	resp, err := http.ReadResponse(p.r, nil)
 	if err != nil || resp.StatusCode != http.StatusSwitchingProtocols {
 		s.t.Fatalf("handshake: got %v, %v, want 101", resp, err)

@@ -9,9 +9,11 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
+	"unicode/utf8"
 
 	"github.com/seed-028515a8/maestro/contracts"
 )
@@ -39,9 +41,10 @@ type tap struct {
 	pong atomic.Pointer[[]byte] // the answer to the latest ping, waiting for its turn
 
 	// Owned by the goroutine that reads.
-	early   []byte // sent by the peer before the upgrade was answered
-	readErr error  // the first error of the socket, as opposed to the library's
-	budget  int    // bytes the message being read may still take; negative is no bound
+	early   []byte  // sent by the peer before the upgrade was answered
+	scanner scanner // of what the peer sends
+	readErr error   // the first error of the socket, as opposed to the library's
+	budget  int     // bytes the message being read may still take; negative is no bound
 
 	// writing is 1-buffered and full while somebody writes to the socket: a lock,
 	// but one that is held across I/O, so that waiting for it is waiting for the
@@ -53,8 +56,11 @@ type tap struct {
 	closing   bool       // guarded by deadlines: they are final now
 }
 
-func newTap(timeout time.Duration) *tap {
-	return &tap{born: time.Now(), timeout: timeout, budget: -1, writing: make(chan struct{}, 1)}
+func newTap(timeout time.Duration, maxMessage int) *tap {
+	return &tap{
+		born: time.Now(), timeout: timeout, budget: -1, writing: make(chan struct{}, 1),
+		scanner: scanner{most: maxMessage},
+	}
 }
 
 // Read reads from the socket for the library.
@@ -69,6 +75,9 @@ func (t *tap) Read(p []byte) (n int, err error) {
 	}
 	if n > 0 {
 		t.seen.Store(int64(time.Since(t.born)))
+		if scanErr := t.scanner.scan(p[:n]); scanErr != nil && err == nil {
+			err = scanErr // the library gets it after the bytes that came before
+		}
 	}
 	if t.budget >= 0 {
 		if t.budget -= n; t.budget < 0 && err == nil {
@@ -83,8 +92,8 @@ func (t *tap) Read(p []byte) (n int, err error) {
 
 // begin bounds how long the message being read may take, and how many bytes,
 // headers and control frames between its fragments included.
-func (t *tap) begin(timeout time.Duration, budget int) {
-	t.budget = budget
+func (t *tap) begin(timeout time.Duration) {
+	t.budget = 2*t.scanner.most + 64<<10
 	t.setReadDeadline(time.Now().Add(timeout))
 }
 
@@ -132,11 +141,15 @@ func (t *tap) isClosing() bool {
 
 // Write writes a frame for the library, which flushes all of it at once. Pings
 // are answered by [tap.answer], so it is a close frame: the answer to the
-// peer's, or the library's verdict on a broken one, whose text becomes a code.
+// peer's, which repeats its reason, or the library's verdict on a broken one,
+// whose text becomes a code.
 func (t *tap) Write(p []byte) (int, error) {
 	frame := p
-	if code, ok := closeCode(p); ok && code == closeProtocolError {
+	switch code, text, ok := closing(p); {
+	case ok && code == closeProtocolError:
 		frame = closeFrame(code, string(contracts.CodeBadRequest))
+	case ok && !utf8.Valid(text): // which the library does not look at
+		frame = closeFrame(closeBadText, string(contracts.CodeBadRequest))
 	}
 	t.lock()
 	defer t.unlock()
@@ -156,9 +169,10 @@ func (t *tap) writeFrames(frames []byte) error {
 	return t.send(frames)
 }
 
-// send writes frames with one deadline and one system call. After a close
-// frame or a failure, which may have left half a frame behind, nothing more
-// goes out. The caller holds writing.
+// send writes frames with one deadline and one system call, or one of each for
+// every part of contracts.WritePart: a client that takes a large frame slowly is
+// not one that takes nothing. After a close frame or a failure, which may have
+// left half a frame behind, nothing more goes out. The caller holds writing.
 func (t *tap) send(frames []byte) error {
 	if t.ended {
 		return net.ErrClosed
@@ -166,8 +180,13 @@ func (t *tap) send(frames []byte) error {
 	if len(frames) == 0 {
 		return nil
 	}
-	t.setWriteDeadline()
-	_, err := t.Conn.Write(frames)
+	var err error
+	for part := range slices.Chunk(frames, contracts.WritePart) {
+		t.setWriteDeadline()
+		if _, err = t.Conn.Write(part); err != nil {
+			break
+		}
+	}
 	t.ended = err != nil || frames[0] == finClose
 	if err != nil {
 		_ = t.Conn.Close() // wakes the reader; the socket is of no use any more

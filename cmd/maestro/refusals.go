@@ -1,0 +1,66 @@
+package main
+
+import (
+	"log/slog"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/seed-028515a8/maestro/contracts"
+)
+
+// A refusalLog tells operators who was refused: credentials, hosts, origins,
+// roles, and what is beyond a limit. At most refusalLines appear in each
+// refusalSpan, so that an attack does not fill the disk. No line holds a
+// credential.
+type refusalLog struct {
+	log *slog.Logger
+	now func() time.Time
+
+	mu     sync.Mutex
+	since  time.Time // when the span began
+	lines  int       // in it
+	hidden int       // refusals without a line since the last line
+}
+
+const (
+	refusalLines = 10
+	refusalSpan  = 10 * time.Second
+	maxLogged    = 128 // bytes of a text that a client chose
+)
+
+// request logs the refusal of a request.
+func (l *refusalLog) request(r *http.Request, refusal *contracts.Error) {
+	l.add(refusal, "remote", r.RemoteAddr, "method", cutLogged(r.Method), "route", r.Pattern,
+		"host", cutLogged(r.Host), "origin", cutLogged(r.Header.Get("Origin")))
+}
+
+// attachment logs the refusal of a client that has upgraded to a socket.
+func (l *refusalLog) attachment(session, principal string, refusal *contracts.Error) {
+	l.add(refusal, "session", session, "principal", principal)
+}
+
+func (l *refusalLog) add(refusal *contracts.Error, who ...any) {
+	switch refusal.Code {
+	case contracts.CodeUnauthenticated, contracts.CodeAccessDenied, contracts.CodeRateLimited, contracts.CodeOverloaded:
+	default:
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if now := l.now(); now.Sub(l.since) >= refusalSpan {
+		l.since, l.lines = now, 0
+	}
+	if l.lines++; l.lines > refusalLines {
+		l.hidden++
+		return
+	}
+	facts := append([]any{"code", refusal.Code, "reason", refusal.Message}, who...)
+	if l.hidden > 0 {
+		facts = append(facts, "more", l.hidden)
+		l.hidden = 0
+	}
+	l.log.Info("refused", facts...)
+}
+
+func cutLogged(text string) string { return text[:min(len(text), maxLogged)] }

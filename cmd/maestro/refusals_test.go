@@ -1,0 +1,106 @@
+//go:build linux
+
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"log/slog"
+	"net/http/httptest"
+	"os/exec"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/seed-028515a8/maestro/contracts"
+)
+
+// TestRefusalsAreLogged refuses a client for each reason and looks for the line
+// that says so.
+func TestRefusalsAreLogged(t *testing.T) {
+	f := startFort(t, "serve", "--listen", "127.0.0.1:0", "--agent", "conformance", "--state-dir", t.TempDir())
+	f.keys["stranger"] = "not-the-right-token-0123456789abcdefghijklmnop"
+	f.keys["guest"] = f.want(shot{as: "owner", what: "POST /api/headless/sessions/main/shares", body: `{}`}).text("token")
+	denied := contracts.CodeAccessDenied
+	for _, tt := range []struct {
+		shot shot
+		want string // in the line
+	}{
+		{shot{as: "stranger", what: "GET /api/headless/sessions/main?ticket=secret-ticket", code: contracts.CodeUnauthenticated},
+			`code=unauthenticated reason="invalid credential" remote=127.0.1.1:`},
+		{shot{what: "WS /api/headless/ws", code: contracts.CodeUnauthenticated}, `reason="a credential is required"`},
+		{shot{as: "owner", what: "GET /api/headless/sessions", headers: []string{"Host: maestro.example"}, code: denied},
+			`reason="Host is not one of this server's"`},
+		{shot{as: "owner", what: "POST /api/headless/sessions", headers: []string{"Origin: https://evil.example"}, code: denied},
+			"origin=https://evil.example"},
+		{shot{as: "guest", what: "WS /api/headless/ws?role=controller", code: denied}, `reason="this credential only allows viewing"`},
+		{shot{as: "guest", what: "GET /api/headless/sessions/other", code: denied}, "route=/api/headless/sessions/{id}"},
+	} {
+		before := len(f.log.text(t))
+		f.refuses(tt.shot)
+		line := f.log.text(t)[before:]
+		if strings.Count(line, "level=INFO msg=refused") != 1 || !strings.Contains(line, tt.want) {
+			t.Errorf("%s: got %q, want a line with %s", tt.shot.what, line, tt.want)
+		}
+	}
+	before := len(f.log.text(t))
+	p := f.attachAs("guest", "", strings.Replace(helloText, `"type":"hello"`, `"type":"hello","role":"controller"`, 1))
+	if got, err := p.until(""); err != nil || got != "4403 access_denied" {
+		t.Errorf("got %s, %v, want 4403", got, err)
+	}
+	for since := time.Now(); !strings.Contains(f.log.text(t)[before:], "principal=share_"); { // it may follow the close frame
+		if time.Since(since) > patience {
+			t.Fatalf("role in hello: got %q, want a line", f.log.text(t)[before:])
+		}
+	}
+	for i := range 100 {
+		f.fire(shot{as: "stranger", what: fmt.Sprint("GET /", i)})
+	}
+	log := f.log.text(t)
+	if got := strings.Count(log, "msg=refused"); got < 7 || got > 2*refusalLines {
+		t.Errorf("got %d lines for more than 100 refusals, want few", got)
+	}
+	f.tellsNothing("the log", log)
+	if strings.Contains(log, "secret-ticket") {
+		t.Errorf("got a ticket in the log:\n%s", log)
+	}
+}
+
+func TestRefusalsThatWereNotLoggedAreCounted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var out bytes.Buffer
+		l := &refusalLog{log: slog.New(slog.NewTextHandler(&out, nil)), now: time.Now}
+		r := httptest.NewRequest("GET", "/", nil)
+		r.Host = strings.Repeat("x", 1000)
+		refuse := func(n int, code contracts.Code) {
+			for range n {
+				l.request(r, &contracts.Error{Code: code, Message: "no"})
+			}
+		}
+		refuse(5, contracts.CodeStaleSession) // nothing that an operator need look at
+		refuse(25, contracts.CodeUnauthenticated)
+		time.Sleep(refusalSpan)
+		refuse(1, contracts.CodeOverloaded)
+		lines := strings.Split(strings.TrimSpace(out.String()), "\n")
+		if len(lines) != refusalLines+1 || !strings.HasSuffix(lines[refusalLines], "more=15") || strings.Contains(out.String(), strings.Repeat("x", maxLogged+1)) {
+			t.Errorf("got %d lines, the last %q, want %d, and 15 more counted", len(lines), lines[len(lines)-1], refusalLines+1)
+		}
+	})
+}
+
+// TestOwnerGetsInWithoutDescriptors has silent connections use up all the files
+// that the server may open.
+func TestOwnerGetsInWithoutDescriptors(t *testing.T) {
+	f := startFortAs(t, func(cmd *exec.Cmd) {
+		cmd.Args = append([]string{"sh", "-c", `ulimit -n 64 && exec "$0" "$@"`, cmd.Path}, cmd.Args[1:]...)
+		cmd.Path = "/bin/sh"
+	}, "serve", "--listen", "127.0.0.1:0", "--agent", "conformance", "--state-dir", t.TempDir())
+	for range 100 {
+		f.dial()
+	}
+	f.want(shot{as: "owner", what: "GET /api/headless/sessions/main/state"})
+	if log := f.log.text(t); strings.Count(log, "connections cannot be accepted") != 1 || !strings.Contains(log, "too many open files") {
+		t.Errorf("got the log\n%s\nwant one line about descriptors", log)
+	}
+}
