@@ -213,7 +213,7 @@ func runAttach(cmd *cobra.Command, address string, flags *attachFlags, defaults 
 	if err != nil {
 		return flags.explain(err, hostOf(address), token)
 	}
-	defer c.Close(false) // a terminal that was closed leaves nobody in control
+	defer c.Close(false) // says goodbye, so that a closed terminal does not keep control
 	signals := make(chan os.Signal, 4)
 	signal.Notify(signals, leaving()...)
 	signal.Notify(signals, console.Signals...)
@@ -240,7 +240,7 @@ func runAttach(cmd *cobra.Command, address string, flags *attachFlags, defaults 
 	return flags.explain(a.run(ctx, cmd.InOrStdin(), signals), hostOf(address), token)
 }
 
-// openingTakesLong is how long attach waits for the server before it says so.
+// openingTakesLong is how long attach waits for the server in silence.
 const openingTakesLong = 2 * time.Second
 
 // dial attaches. Meanwhile Ctrl-C gives up.
@@ -258,8 +258,8 @@ func (f *attachFlags) dial(ctx context.Context, errOut io.Writer, address string
 	return c, err
 }
 
-// leaving are the signals that end attach. Whoever has it outlive its terminal,
-// with nohup, gets that.
+// leaving returns the signals that end attach. SIGHUP is not among them under
+// nohup, which has it ignored.
 func leaving() []os.Signal {
 	signals := []os.Signal{os.Interrupt, syscall.SIGTERM}
 	if !signal.Ignored(syscall.SIGHUP) {

@@ -33,12 +33,12 @@ func program(t *testing.T, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// A panicking client is one with a mistake in it.
+// panicking is a client whose Next panics.
 type panicking struct{ fakeDriver }
 
 func (p *panicking) Next(context.Context) (client.Update, error) { panic("a mistake") }
 
-// attachPanicking is attach with such a client; see TestMain.
+// attachPanicking runs attach with a client that panics; see TestMain.
 func attachPanicking() {
 	mode, err := console.Open(os.Stdin, os.Stdout)
 	if err != nil {

@@ -200,7 +200,7 @@ func (s *Screen) extend(look Style, prefix, piece string, verbatim bool) {
 func (s *Screen) add(c rune, verbatim bool) {
 	r, cells := &s.row, cellsOf(c)
 	if cells == 0 && len(r.text) > 16*s.width {
-		return // nobody can read as many marks on the characters of a row
+		return // bounds the row: combining marks take no column
 	}
 	if r.cells+cells > s.width {
 		s.wrap(c, verbatim)
