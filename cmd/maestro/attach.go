@@ -209,16 +209,17 @@ func runAttach(cmd *cobra.Command, address string, flags *attachFlags, defaults 
 	}
 	ctx, stop := context.WithCancel(cmd.Context())
 	defer stop()
+	// Notified until the process ends: a terminal that closes may send SIGHUP twice,
+	// and the second must not end the process before it has said goodbye.
+	signals := make(chan os.Signal, 4)
+	signal.Notify(signals, leaving()...)
+	signal.Notify(signals, console.Signals...)
+
 	c, err := flags.dial(ctx, cmd.ErrOrStderr(), address, flags.options(token, defaults))
 	if err != nil {
 		return flags.explain(err, hostOf(address), token)
 	}
 	defer c.Close(false) // says goodbye, so that a closed terminal does not keep control
-	signals := make(chan os.Signal, 4)
-	signal.Notify(signals, leaving()...)
-	signal.Notify(signals, console.Signals...)
-	defer signal.Stop(signals)
-
 	mode, err := flags.terminal(cmd.InOrStdin(), cmd.OutOrStdout())
 	if err != nil {
 		return err

@@ -153,6 +153,11 @@ func TestTerminalIsLeftAsItWasFound(t *testing.T) {
 		"/quit":        func(y *tty) { y.types("/quit\r") },
 		"SIGTERM":      func(y *tty) { _ = y.cmd.Process.Signal(syscall.SIGTERM) },
 		"SIGHUP":       func(y *tty) { _ = y.cmd.Process.Signal(syscall.SIGHUP) },
+		"SIGHUP twice": func(y *tty) {
+			_ = y.cmd.Process.Signal(syscall.SIGHUP)
+			y.shows("\x1b[?2004l") // it is leaving
+			_ = y.cmd.Process.Signal(syscall.SIGHUP)
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			y := r.attachHere(t)
