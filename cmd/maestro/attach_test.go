@@ -160,7 +160,7 @@ func TestAttachSaysThatItWaitsForTheServer(t *testing.T) {
 	cmd.SetIn(strings.NewReader("hello\n"))
 	cmd.SetOut(&out)
 	cmd.SetErr(said)
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	if err := cmd.ExecuteContext(ctx); err != nil || !strings.Contains(out.String(), "world.") {
 		t.Errorf("got %v and\n%s", err, out.String())
