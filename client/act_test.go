@@ -284,6 +284,55 @@ func TestCallEndsWithItsContext(t *testing.T) {
 	})
 }
 
+func TestCancelledCallLeavesTheOthersWaiting(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, c, p := driving(t)
+		before := background(func() (contracts.Result, error) { return c.Prompt(t.Context(), "before") })
+		first := expect[*contracts.Send](p)
+		ctx, cancel := context.WithCancel(t.Context())
+		given := background(func() (contracts.Result, error) { return c.Prompt(ctx, "given up") })
+		expect[*contracts.Send](p)
+		after := background(func() (contracts.Result, error) { return c.Prompt(t.Context(), "after") })
+		last := expect[*contracts.Send](p)
+		cancel()
+		if got := <-given; !errors.Is(got.err, context.Canceled) {
+			t.Errorf("got %v, want context canceled", got.err)
+		}
+		p.send(&contracts.Result{ID: &first.ID, Seq: 2, Cursor: 3}, &contracts.Result{ID: &last.ID, Seq: 4, Cursor: 4})
+		for cursor, done := range map[uint64]<-chan outcome{3: before, 4: after} {
+			if got := <-done; got.err != nil || got.result.Cursor != cursor {
+				t.Errorf("got %+v, want cursor %d", got, cursor)
+			}
+		}
+	})
+}
+
+// TestCommandLostBeforeTheLastConnectionIsNotRepeated loses the first answer, and
+// then the second connection before the command was written on it again.
+func TestCommandLostBeforeTheLastConnectionIsNotRepeated(t *testing.T) {
+	table := newCalls()
+	table.link(false)
+	c := &call{id: "1", frame: []byte("prompt"), repeat: true, done: make(chan answer, 1)}
+	if err := table.add(c); err != nil || table.next() == nil {
+		t.Fatalf("the command was not written: %v", err)
+	}
+	table.unlink()
+	table.link(true) // the same connection continues and is lost at once
+	table.unlink()
+	table.link(false) // another connection, which does not know the id
+	if frame := table.next(); frame != nil {
+		t.Errorf("%q is written again, want it written once", frame)
+	}
+	select {
+	case got := <-c.done:
+		if !errors.Is(got.err, ErrAnswerLost) {
+			t.Errorf("got %v, want ErrAnswerLost", got.err)
+		}
+	default:
+		t.Error("the caller still waits")
+	}
+}
+
 func TestLeaseChangeReachesTheCaller(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, c, p := driving(t)

@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -39,6 +40,8 @@ type Client struct {
 	stop     context.CancelCauseFunc
 	finished chan struct{} // closed when both goroutines have ended
 	jitter   func() float64
+	skipped  uint64 // entries before those that WithTail asked for
+	base     uint64 // the cursor of the state that was there at first
 
 	// Owned by the goroutine that reads.
 	place place
@@ -77,6 +80,9 @@ func Dial(ctx context.Context, base string, opts ...Option) (*Client, error) {
 		return nil, fmt.Errorf("encode hello: %w", err)
 	}
 	l, err := c.attach(ctx, c.takeover, ticket)
+	if err == nil && c.tail > 0 && ticket == "" {
+		l, err = c.rewind(ctx, l)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("attach to %s: %w", address.Host, err)
 	}
@@ -85,6 +91,42 @@ func Dial(ctx context.Context, base string, opts ...Option) (*Client, error) {
 	go c.live(life, l) // ends when the server ends it for good, or with life
 	return c, nil
 }
+
+// rewind takes the state that a new connection begins with, and continues the
+// connection tail entries before that.
+func (c *Client) rewind(ctx context.Context, l *link) (*link, error) {
+	ctx, cancel := context.WithTimeout(ctx, contracts.DefaultHandshakeTimeout)
+	defer cancel()
+	defer l.pipe.close()
+	defer context.AfterFunc(ctx, l.pipe.close)()
+	c.enter(l.attached)
+	var at *contracts.Snapshot
+	for at == nil {
+		frame, _, err := l.next()
+		if first, ok := frame.(*contracts.SnapshotEnvelope); ok {
+			var d contracts.Decoder
+			at, err = d.Snapshot(first.Snapshot)
+		}
+		if err != nil && !errors.Is(err, contracts.ErrUnknownType) {
+			return nil, l.ended(cmp.Or(context.Cause(ctx), err))
+		}
+	}
+	c.state.Restore(at)
+	c.base = at.Cursor
+	if c.base > c.tail {
+		c.skipped = c.base - c.tail
+	}
+	c.place.advance(c.skipped)
+	l.pipe.close()
+	again, err := c.attach(ctx, c.returning(), "")
+	if err == nil && again.attached.Resume != "replay" {
+		c.skipped = c.base // the server has not kept as much
+	}
+	return again, err
+}
+
+// Skipped returns how many entries of the session [WithTail] left out.
+func (c *Client) Skipped() uint64 { return c.skipped }
 
 // Next returns the next update, waiting for it no longer than ctx. After the
 // last one it returns [ErrClosed] if Close was called, else a [*CloseError].
@@ -116,9 +158,12 @@ func (c *Client) fold(u Update) {
 	defer c.mu.Unlock()
 	switch u.Kind {
 	case KindEvent:
-		c.state.Apply(u.Event)
+		if u.Cursor > c.base { // else the state has it already
+			c.state.Apply(u.Event)
+		}
 	case KindSnapshot, KindReset:
 		c.state.Restore(u.Snapshot)
+		c.base = 0
 	}
 }
 

@@ -138,8 +138,11 @@ func refused(err error, res *http.Response) *CloseError {
 	if e, ok := errors.AsType[*CloseError](err); ok {
 		return e
 	}
-	if res == nil || res.StatusCode == http.StatusSwitchingProtocols {
+	if res == nil {
 		return &CloseError{Code: codeLost, Err: err}
+	}
+	if res.StatusCode == http.StatusSwitchingProtocols {
+		return cmp.Or(wrongProtocol(res.Header.Get("Sec-WebSocket-Protocol")), &CloseError{Code: codeLost, Err: err})
 	}
 	var body struct {
 		Error string         `json:"error"`
@@ -155,6 +158,15 @@ func refused(err error, res *http.Response) *CloseError {
 		e.RetryAfter = time.Duration(s) * time.Second
 	}
 	return e
+}
+
+// wrongProtocol returns what is wrong with the subprotocol that a server chose,
+// nil if it is ours.
+func wrongProtocol(chosen string) *CloseError {
+	if chosen == contracts.Subprotocol {
+		return nil
+	}
+	return &CloseError{Code: 4426, Message: fmt.Sprintf("the server chose subprotocol %q, want %q", chosen, contracts.Subprotocol)}
 }
 
 // statusCode returns the close code that an HTTP refusal corresponds to.

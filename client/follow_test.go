@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -56,6 +57,65 @@ func TestFirstAttachAsksForASnapshot(t *testing.T) {
 	})
 }
 
+// TestTailStartsWithTheLatestEntries has a session of 7 entries.
+func TestTailStartsWithTheLatestEntries(t *testing.T) {
+	for _, test := range []struct {
+		tail, skipped uint64
+		resume        string
+	}{{3, 4, "replay"}, {7, 0, "replay"}, {100, 0, "replay"}, {3, 7, "reset"}} {
+		synctest.Test(t, func(t *testing.T) {
+			s := newFakeServer(t)
+			first := greetWith(attached("conn_1", "e1", "snapshot"), &contracts.SnapshotEnvelope{Snapshot: snapshot(7)})
+			c, _ := s.connect(func(p *peer) {
+				first(p)
+				p = s.next()
+				want := map[string]string{"connectionId": "conn_1", "epoch": "e1", "takeControl": "later",
+					"cursor": strconv.FormatUint(7-min(test.tail, 7), 10)}
+				for key, value := range want {
+					if got := p.query.Get(key); got != value {
+						t.Errorf("query %s: got %q, want %q", key, got, value)
+					}
+				}
+				expect[*contracts.Resume](p)
+				greetWith(attached("conn_1", "e1", test.resume))(p)
+				if test.resume == "reset" {
+					p.send(&contracts.ResetEnvelope{Reason: contracts.ResetGap, Snapshot: snapshot(7)})
+				}
+				p.send(message(6, &contracts.ResponseStart{ResponseID: "r1"}), message(8, &contracts.ResponseStart{ResponseID: "r2"}))
+			}, WithRole(contracts.RoleController), WithTakeover(contracts.TakeoverForce), WithTail(test.tail))
+			if c.Skipped() != test.skipped || c.State().Model != "atlas" {
+				t.Errorf("tail %d: got %d entries skipped and %+v, want %d and the state", test.tail, c.Skipped(), c.State(), test.skipped)
+			}
+			wantKind(t, c, KindConnected)
+			if test.resume == "reset" {
+				wantKind(t, c, KindReset)
+			} else if u := wantKind(t, c, KindEvent); u.Cursor != 6 || !u.Replayed || c.State().CurrentResponse != nil {
+				t.Errorf("got %+v and %+v, want what the state has already", u, c.State().CurrentResponse)
+			}
+			wantKind(t, c, KindEvent)
+			if st := c.State(); st.CurrentResponse == nil || st.CurrentResponse.ResponseID != "r2" {
+				t.Errorf("got %+v, want the state of after the tail", st.CurrentResponse)
+			}
+		})
+	}
+}
+
+// TestTailOfASilentServerEnds has the state not come.
+func TestTailOfASilentServerEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newFakeServer(t)
+		failed := make(chan error)
+		go func() {
+			_, err := Dial(t.Context(), "ws://fake", WithDialer(s.dial), WithTail(1))
+			failed <- err
+		}()
+		greetWith(attached("conn_1", "e1", "snapshot"))(s.next())
+		if err := <-failed; !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("got %v, want deadline exceeded", err)
+		}
+	})
+}
+
 func TestStateFollowsWhatNextReturned(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newFakeServer(t)
@@ -84,9 +144,13 @@ func TestNothingIsShownTwice(t *testing.T) {
 		wantKind(t, c, KindSnapshot)
 		p.send(status(2, "old"), status(5, "five"), status(5, "again"), status(4, "older"),
 			&contracts.SnapshotEnvelope{Snapshot: snapshot(5)}, &contracts.HeartbeatEnvelope{Cursor: 4},
-			&contracts.HeartbeatEnvelope{Cursor: 9}, status(8, "eight"))
+			&contracts.HeartbeatEnvelope{Cursor: 5}, &contracts.HeartbeatEnvelope{Cursor: 9}, status(8, "eight"))
 		wantStatus(t, c, 5, "five")
-		wantKind(t, c, KindHeartbeat)
+		for _, want := range []uint64{5, 9} { // the one at 4 is older than what was shown
+			if u := wantKind(t, c, KindHeartbeat); u.Cursor != want {
+				t.Errorf("got the heartbeat at %d, want that at %d", u.Cursor, want)
+			}
+		}
 		wantStatus(t, c, 8, "eight") // a heartbeat does not advance: what it repeats may be on its way
 	})
 }
@@ -178,6 +242,88 @@ func TestGoneSessionIsStartedOver(t *testing.T) {
 			t.Errorf("got snapshot at %s/%d, want e9/1", u.Epoch, u.Cursor)
 		}
 	})
+}
+
+// TestSessionThatIsNotMadeAgainEndsTheClient has the server refuse the client
+// once more after it started over.
+func TestSessionThatIsNotMadeAgainEndsTheClient(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newFakeServer(t)
+		c, p := s.connect(followed())
+		tries := 0
+		s.refuse(func(w http.ResponseWriter, _ *http.Request) {
+			tries++
+			w.WriteHeader(http.StatusNotFound)
+			_, _ = w.Write([]byte(`{"error":"Headless session not found","code":"stale_session"}`))
+		})
+		go p.conn.Close(4404, "stale_session")
+		wantKind(t, c, KindConnected)
+		wantKind(t, c, KindSnapshot)
+		wantKind(t, c, KindDisconnected)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		u, err := c.Next(ctx)
+		if !errors.Is(err, &contracts.Error{Code: contracts.CodeStaleSession}) {
+			t.Fatalf("got a %s update and %v, want the end because of stale_session", u.Kind, err)
+		}
+		if tries != 1 {
+			t.Errorf("the client started over %d times, want once", tries)
+		}
+	})
+}
+
+// TestProxyThatRestartsIsWaitedFor has a proxy answer in the server's place.
+func TestProxyThatRestartsIsWaitedFor(t *testing.T) {
+	for _, status := range []int{http.StatusInternalServerError, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout} {
+		t.Run(http.StatusText(status), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s, c, p := driving(t)
+				s.refuse(func(w http.ResponseWriter, _ *http.Request) {
+					s.refuse(nil)
+					http.Error(w, "<html>upstream</html>", status)
+				})
+				_ = p.conn.CloseNow()
+				wantKind(t, c, KindDisconnected)
+				if e, ok := errors.AsType[*CloseError](wantKind(t, c, KindDisconnected).Err); !ok || e.Status != status {
+					t.Errorf("got %+v, want status %d", e, status)
+				}
+				p = s.next()
+				if got := p.query.Get("cursor"); got != "2" {
+					t.Errorf("the client comes back at cursor %q, want 2", got)
+				}
+				expect[*contracts.Resume](p)
+				greetWith(attached("conn_1", "e1", "replay"))(p)
+				wantKind(t, c, KindConnected)
+			})
+		})
+	}
+}
+
+func TestServerOfAnotherProtocolIsRefused(t *testing.T) {
+	for _, spoken := range [][]string{nil, {"maestro-headless.1999-01-01"}} {
+		synctest.Test(t, func(t *testing.T) {
+			s := newFakeServer(t)
+			s.refuse(func(w http.ResponseWriter, r *http.Request) {
+				if got, want := r.Header.Get("Sec-WebSocket-Protocol"), contracts.Subprotocol; got != want {
+					t.Errorf("the client offers %q, want %q", got, want)
+				}
+				if len(spoken) > 0 { // as a server that does not look at what is offered
+					r.Header.Set("Sec-WebSocket-Protocol", spoken[0])
+				}
+				conn, err := websocket.Accept(w, r, &websocket.AcceptOptions{Subprotocols: spoken})
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				defer conn.CloseNow()
+				_, _, _ = conn.Read(t.Context()) // until the client has left
+			})
+			_, err := Dial(t.Context(), "ws://fake", WithDialer(s.dial))
+			if e, ok := errors.AsType[*CloseError](err); !ok || e.Code != 4426 {
+				t.Errorf("a server that speaks %q: got %v, want 4426", spoken, err)
+			}
+		})
+	}
 }
 
 func TestStaleConnectionKeepsItsPlace(t *testing.T) {
@@ -372,6 +518,32 @@ func TestRefusedHelloIsAnError(t *testing.T) {
 		go p.conn.Close(4409, "role_conflict")
 		if err := <-failed; !errors.Is(err, &contracts.Error{Code: contracts.CodeRoleConflict}) || !strings.Contains(err.Error(), "no such role") {
 			t.Errorf("got %v, want role_conflict: no such role", err)
+		}
+	})
+}
+
+// TestServerMayTakeAMinuteToOpenASession has an agent start slowly.
+func TestServerMayTakeAMinuteToOpenASession(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newFakeServer(t)
+		s.refuse(func(w http.ResponseWriter, r *http.Request) {
+			time.Sleep(time.Minute)
+			s.refuse(nil)
+			s.ServeHTTP(w, r)
+		})
+		c, _ := s.connect(followed())
+		wantKind(t, c, KindConnected)
+	})
+}
+
+func TestServerThatNeverAnswersIsLeft(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newFakeServer(t)
+		s.refuse(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
+		began := time.Now()
+		_, err := Dial(t.Context(), "ws://fake", WithDialer(s.dial))
+		if waited := time.Since(began); !errors.Is(err, context.DeadlineExceeded) || waited != openPatience {
+			t.Errorf("got %v after %v, want deadline exceeded after %v", err, waited, openPatience)
 		}
 	})
 }

@@ -27,21 +27,28 @@ type link struct {
 	patient time.Duration
 }
 
-// attach makes a connection at the client's place and shakes hands, within the
-// handshake timeout. The error is a *CloseError.
+// openPatience is how long the server may take to answer the request for a
+// connection. One that has to open the session first waits up to a minute for its
+// agent to start.
+const openPatience = 90 * time.Second
+
+// attach makes a connection at the client's place and shakes hands. The error is
+// a *CloseError.
 func (c *Client) attach(ctx context.Context, takeover contracts.Takeover, ticket string) (*link, error) {
-	ctx, cancel := context.WithTimeout(ctx, contracts.DefaultHandshakeTimeout)
-	defer cancel()
 	query := c.place.query(&c.config, takeover)
 	if ticket != "" {
 		query.Set("ticket", ticket)
 	}
 	l := &link{}
-	conn, err := openSocket(ctx, &c.config, c.address, query, l.alive)
+	opening, opened := context.WithTimeout(ctx, openPatience)
+	defer opened()
+	conn, err := openSocket(opening, &c.config, c.address, query, l.alive)
 	if err != nil {
 		return nil, err
 	}
 	l.pipe = conn
+	ctx, cancel := context.WithTimeout(ctx, contracts.DefaultHandshakeTimeout)
+	defer cancel()
 	stop := context.AfterFunc(ctx, conn.close)
 	defer stop()
 	if err := l.greet(&c.place, c.greeting); err != nil {

@@ -33,6 +33,7 @@ type config struct {
 	create   bool
 	cursor   *uint64 // nil asks for a snapshot
 	epoch    string
+	tail     uint64 // how many of the latest entries to start with; 0 is another way to start
 
 	header    http.Header
 	reconnect Reconnect
@@ -102,6 +103,13 @@ func WithCursor(epoch string, cursor uint64) Option {
 // WithHistory starts with the beginning of the session, if the server still
 // has it, instead of with a snapshot.
 func WithHistory() Option { return WithCursor("", 0) }
+
+// WithTail starts with the last n entries of the session, as far as the server
+// still has them. [Client.State] is the whole state all the same, that of the
+// moment of attaching until Next has returned what came before it.
+// [Client.Skipped] says how much was left out. With a ticket, which is good for
+// one connection, the session starts with a snapshot.
+func WithTail(n uint64) Option { return func(c *config) { c.tail = n } }
 
 // WithHeader adds a header to the request that opens each connection.
 func WithHeader(key, value string) Option {

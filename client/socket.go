@@ -42,7 +42,11 @@ func openSocket(ctx context.Context, c *config, address *url.URL, query url.Valu
 	if token != "" {
 		header.Set("Authorization", "Bearer "+token)
 	}
-	transport := &http.Transport{Proxy: http.ProxyFromEnvironment, DisableKeepAlives: true}
+	transport := &http.Transport{
+		Proxy: http.ProxyFromEnvironment, DisableKeepAlives: true,
+		DialContext:         (&net.Dialer{Timeout: contracts.DefaultHandshakeTimeout}).DialContext,
+		TLSHandshakeTimeout: contracts.DefaultHandshakeTimeout,
+	}
 	if c.dialer != nil {
 		transport.Proxy = nil
 		transport.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) { return c.dialer(ctx) }
@@ -61,9 +65,9 @@ func openSocket(ctx context.Context, c *config, address *url.URL, query url.Valu
 	if err != nil {
 		return nil, refused(scrub(err), res)
 	}
-	if got := conn.Subprotocol(); got != contracts.Subprotocol {
+	if e := wrongProtocol(conn.Subprotocol()); e != nil {
 		_ = conn.CloseNow()
-		return nil, &CloseError{Code: 4426, Message: fmt.Sprintf("the server chose subprotocol %q, want %q", got, contracts.Subprotocol)}
+		return nil, e
 	}
 	conn.SetReadLimit(maxFrame)
 	return &socket{conn: conn}, nil

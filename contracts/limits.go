@@ -15,7 +15,7 @@ const (
 	MaxClientToolBytes = 64 << 10  // of their names, descriptions and schemas together
 	MaxLabelBytes      = 256       // a client's name or version, and the protocol version it names
 	MaxEventBytes      = 1 << 20   // a server message; the hub says instead that it was too long
-	MaxUnanswered      = 32        // ws.send frames without an answer, per connection
+	MaxUnanswered      = 32        // ws.send frames that a client leaves unanswered; the server takes one at a time
 	MaxViewerFrames    = 50        // frames of a viewer on WebSocket that are read in a second, after the burst; later ones are read later
 	ViewerFrameBurst   = 500       // frames of a viewer that are read at once
 	HelloFrames        = 25        // frames that a viewer's hello counts as

@@ -166,6 +166,15 @@ func (t Terms) CanUse(op contracts.UtilityOperation) bool {
 	return t.Role == contracts.RoleController && slices.Contains(t.Capabilities.UtilityOperations, op)
 }
 
+// Name returns what the client calls itself, without surrounding space; empty if
+// it did not say.
+func (t Terms) Name() string {
+	if t.ClientInfo == nil {
+		return ""
+	}
+	return strings.TrimSpace(t.ClientInfo.Name)
+}
+
 // RawEvents reports whether the client wants the runtime's internal events
 // (R32). Viewers may.
 func (t Terms) RawEvents() bool { return t.Capabilities.RawAgentEvents }

@@ -26,7 +26,7 @@ func (h *Hub) Admit(att contracts.Attach) error {
 			err = h.hasRoom(s, s.conns[att.ConnectionID] != nil)
 		}
 		if err == nil && att.Role == contracts.RoleController {
-			err = h.mayControl(s, att, att.ConnectionID)
+			err = h.mayControl(s, att, att.ConnectionID, s.departed(att.Principal)) // its name comes with hello
 		}
 		if err != nil {
 			h.refused(h.refusal(err).Code)
@@ -87,9 +87,13 @@ func (s *state) waiting(role contracts.Role) *connection {
 }
 
 // mayControl refuses a controller that would find the lease held and said
-// neither to take it nor to wait. known is the connection it continues, if any.
-func (h *Hub) mayControl(s *state, att contracts.Attach, known string) error {
+// neither to take it nor to wait. known is the connection it continues, if any,
+// and name what the client calls itself.
+func (h *Hub) mayControl(s *state, att contracts.Attach, known, name string) error {
 	h.expireLease(s)
+	if known == "" && name != "" && name == s.departed(att.Principal) {
+		return nil
+	}
 	holder, held := s.lease.Holder()
 	if held && holder != known && att.Takeover == contracts.TakeoverRefuse {
 		return h.leaseHeld("Controller lease is already held by another connection", holder)
@@ -126,6 +130,9 @@ func (h *Hub) attach(conn Conn, att contracts.Attach, hello *contracts.Hello, to
 		if c == nil {
 			h.makeRoom(s, terms.Role)
 			c = h.newConnection(s, att.Principal, secret, terms.Role)
+			if name := terms.Name(); name != "" && name == s.departed(att.Principal) {
+				att.Takeover = contracts.TakeoverForce
+			}
 		}
 		c.vouch(att.Principal)
 		c.apply(terms)
@@ -161,7 +168,7 @@ func (h *Hub) mayAttach(s *state, att contracts.Attach, c *connection, t handsha
 	} else if s.controllers() >= h.opts.MaxControllers && s.waiting(contracts.RoleController) == nil {
 		return &contracts.Error{Code: contracts.CodeRateLimited, Message: "too many controller connections"}
 	}
-	return h.mayControl(s, att, known)
+	return h.mayControl(s, att, known, t.Name())
 }
 
 // earlier finds the connection that the client proves to be. Anything wrong

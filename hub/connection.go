@@ -34,6 +34,7 @@ type connection struct {
 	expires time.Time       // when one without subscriptions is destroyed, and
 	spot    *list.Element   // its place in state.idle; nil if it has subscriptions
 	unused  bool            // never had a subscription, so that one may adopt it
+	socket  bool            // it had a WebSocket in this process
 	asks    *ask            // waiting for the lease
 	owes    debts
 	sends   sends

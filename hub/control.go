@@ -59,6 +59,18 @@ func (h *Hub) claimOnAttach(s *state, c *connection, how contracts.Takeover) (te
 	}
 }
 
+// departed returns the name of the holder if it is a client of p whose WebSocket
+// has ended without a goodbye, and "" otherwise. A new client of the same
+// principal and name replaces it: most often a terminal was closed and opened
+// again. A client over HTTP may be there without a stream, so it is not departed.
+func (s *state) departed(p contracts.Principal) string {
+	c := s.holder()
+	if c == nil || !c.socket || c.attached() || c.principal.ID != p.ID {
+		return ""
+	}
+	return c.terms.Name()
+}
+
 // grant moves the lease to c and tells everybody.
 func (h *Hub) grant(s *state, c *connection, why contracts.LeaseReason) {
 	loser := s.holder()

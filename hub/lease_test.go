@@ -479,3 +479,81 @@ func TestNewHolderLearnsWhoAsks(t *testing.T) {
 		p.holds(2)
 	})
 }
+
+// TestNewClientReplacesItsPredecessorThatIsGone has the holder's socket break
+// without a goodbye, as when a terminal is closed, and a new client arrive.
+func TestNewClientReplacesItsPredecessorThatIsGone(t *testing.T) {
+	ada, bob := contracts.Principal{ID: "ada"}, contracts.Principal{ID: "bob"}
+	for _, test := range []struct {
+		about string
+		by    contracts.Principal
+		name  string
+		how   contracts.Takeover
+		gone  bool // the holder's socket
+		want  bool
+	}{
+		{"the same one", ada, "term", contracts.TakeoverLater, true, true},
+		{"the same one that would be refused", ada, "term", contracts.TakeoverRefuse, true, true},
+		{"another name", ada, "other", contracts.TakeoverLater, true, false},
+		{"no name", ada, "", contracts.TakeoverLater, true, false},
+		{"another principal", bob, "term", contracts.TakeoverLater, true, false},
+		{"the holder is there", ada, "term", contracts.TakeoverLater, false, false},
+	} {
+		t.Run(test.about, func(t *testing.T) {
+			inParty(t, 0, hub.Options{}, func(t *testing.T, p *party) {
+				p.joins(contracts.Attach{Principal: ada, Role: contracts.RoleController}, "term")
+				if test.gone {
+					p.peers[0].Close()
+				}
+				synctest.Wait()
+				att := contracts.Attach{Principal: test.by, Role: contracts.RoleController, Takeover: test.how}
+				if err := p.Admit(att); err != nil {
+					t.Fatalf("before hello: %v", err)
+				}
+				p.joins(att, test.name)
+				if !test.want {
+					p.holds(0)
+					return
+				}
+				p.holds(1)
+				if !p.told[1].ControllerLeaseGranted {
+					t.Errorf("got %+v, want the lease granted", p.told[1])
+				}
+			})
+		})
+	}
+}
+
+func TestAnotherNameIsRefusedAfterHello(t *testing.T) {
+	inParty(t, 0, hub.Options{}, func(t *testing.T, p *party) {
+		att := contracts.Attach{Principal: contracts.Principal{ID: "ada"}, Role: contracts.RoleController}
+		p.joins(att, "term")
+		p.peers[0].Close()
+		synctest.Wait()
+		conn, peer := memconn.New(memconn.Options{})
+		p.serve(conn, peer, att, `{"type":"hello","client_info":{"name":"other"}}`)
+		if got := p.rest(peer); !strings.Contains(got, `"code":"controller_lease_held"`) {
+			t.Errorf("got %s, want controller_lease_held", got)
+		}
+		p.holds(0)
+	})
+}
+
+// TestClientThatReturnsReplacesNobody has both clients of a person lose their
+// sockets, and the one that watched return first.
+func TestClientThatReturnsReplacesNobody(t *testing.T) {
+	inParty(t, 0, hub.Options{}, func(t *testing.T, p *party) {
+		att := contracts.Attach{Principal: contracts.Principal{ID: "ada"}, Role: contracts.RoleController, Takeover: contracts.TakeoverLater}
+		p.joins(att, "term")
+		p.joins(att, "term")
+		p.peers[0].Close()
+		p.peers[1].Close()
+		synctest.Wait()
+		att.ConnectionID = p.id(1)
+		_, told := p.attach(att, `{"type":"ws.resume","connection_token":"`+p.told[1].ConnectionToken+`"}`, `{"type":"hello","client_info":{"name":"term"}}`)
+		if told.ConnectionID != p.id(1) {
+			t.Fatalf("got %+v, want the connection of before", told)
+		}
+		p.holds(0)
+	})
+}

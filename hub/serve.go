@@ -485,12 +485,7 @@ func (r *reader) line(text []byte) {
 
 // displayName is how status lines call a connection.
 func (c *connection) displayName() string {
-	if c.terms.ClientInfo != nil {
-		if name := strings.TrimSpace(c.terms.ClientInfo.Name); name != "" {
-			return cmp.Or(cutText(name, 64), c.id)
-		}
-	}
-	return c.id
+	return cmp.Or(cutText(c.terms.Name(), 64), c.id)
 }
 
 func cutText(s string, most int) string {

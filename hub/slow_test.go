@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -639,6 +640,60 @@ func TestServerThatLeavesClosesConnections(t *testing.T) {
 		<-served
 		if why, closed := peer.Closed(); !closed || why == nil || why.Code != contracts.CodeGoingAway {
 			t.Errorf("got %v, %t, want closed with going_away", why, closed)
+		}
+	})
+}
+
+// A hesitant agent looks at each prompt for as long as the test wants.
+type hesitant struct {
+	*player
+	looks chan struct{} // unbuffered; each look takes one
+}
+
+func (a *hesitant) Check(string) error {
+	<-a.looks
+	return &contracts.Error{Code: contracts.CodeBadRequest, Message: "no"}
+}
+
+// A countedConn counts the frames that the server took from it.
+type countedConn struct {
+	*memconn.Conn
+	frames atomic.Int64
+}
+
+func (c *countedConn) ReadFrame() ([]byte, error) {
+	text, err := c.Conn.ReadFrame()
+	if err == nil {
+		c.frames.Add(1)
+	}
+	return text, err
+}
+
+// TestServerHoldsOneUnansweredFrame has a client ignore MaxUnanswered: what the
+// server has not answered yet stays in the socket.
+func TestServerHoldsOneUnansweredFrame(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		agent := &hesitant{newPlayer(nil), make(chan struct{})}
+		room := openRoom(t, hub.Options{Agent: agent})
+		defer room.close()
+		inner, peer := memconn.New(memconn.Options{})
+		conn := &countedConn{Conn: inner}
+		room.serve(conn, peer, contracts.Attach{Role: contracts.RoleController}, `{"type":"hello"}`)
+		room.until(peer, `"hello_ok"`)
+		const many = 4 * contracts.MaxUnanswered
+		for i := range many {
+			room.send(peer, fmt.Sprintf(`{"type":"ws.send","id":"%d","message":{"type":"prompt","content":"hi"}}`, i))
+		}
+		for i := range many {
+			synctest.Wait()
+			if got, want := conn.frames.Load(), int64(i+2); got != want { // hello, those answered, and one
+				t.Fatalf("after %d answers: got %d frames taken, want %d", i, got, want)
+			}
+			agent.looks <- struct{}{}
+			answer := room.last(room.until(peer, `"ws.error"`)).(*contracts.Refusal)
+			if answer.ID == nil || *answer.ID != fmt.Sprint(i) {
+				t.Fatalf("got the answer %+v, want that to %d", answer, i)
+			}
 		}
 	})
 }

@@ -112,6 +112,7 @@ func (h *Hub) attachBox(s *state, sub *subscription, conn Conn, transport string
 	b.cursor.Store(cursor)
 	s.undetach(sub)
 	sub.box, sub.followed = b, true
+	c.socket = c.socket || transport == transportWS
 	sub.filter(c)
 	c.repay()
 	if c.bare {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"net"
 	"net/url"
@@ -11,11 +12,13 @@ import (
 	"os/signal"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/seed-028515a8/maestro/client"
 	"github.com/seed-028515a8/maestro/contracts"
+	"github.com/seed-028515a8/maestro/internal/console"
 )
 
 // attachDefaults is what main knows and the line client does not.
@@ -50,6 +53,16 @@ what you type. The server is a URL, HOST:PORT, or a PORT on 127.0.0.1.
 Lines while attached:
 ` + attachHelp + `
 
+On a terminal the line that is being typed stays below what is printed. Its keys are
+those of a shell: arrows, Ctrl-A, Ctrl-E, Ctrl-K, Ctrl-U and Ctrl-W edit it, up and
+down show earlier lines, Alt-Enter begins another line of the same prompt, Ctrl-C
+clears it, and Ctrl-Z stops the program. What is pasted is one prompt, however long.
+The prompt says whether the agent is working, a question waits, or the connection is
+lost. If a question comes while a line is being typed, the line is set aside and comes
+back after the answer.
+
+Attach begins with the last 2,000 entries of the session; /history shows all.
+
 Of what clients do beside the agent, commands are shown: their output after "|", or
 after "2|" what they wrote to standard error, with the command's id in front while
 there is more than one. File searches, reads and watches are not; with --json all is.
@@ -68,8 +81,6 @@ with the number of one. A form is filled in field by field: enter takes the defa
 or leaves a field out, quotes make a text of a word such as "cancel". In place of a
 field, decline, cancel, a JSON object with all of them, or accept and such an object
 answer the whole form.
-
-What is pasted at a terminal is one prompt, however many lines it has.
 
 A URL may name the session as the server's own ones do, with sessionId and create.`,
 		Args:          cobra.MaximumNArgs(1),
@@ -96,7 +107,7 @@ A URL may name the session as the server's own ones do, with sessionId and creat
 	f.StringVar(&flags.session, "session", "", "the session `ID`; the server's first one if none is named")
 	f.BoolVar(&flags.create, "create", false, "make the session if there is none of that id")
 	f.StringVar(&flags.tokenFile, "token-file", defaults.TokenFile, "the `FILE` that holds the server's token")
-	f.BoolVar(&flags.noHistory, "no-history", false, "start with the current state instead of the beginning")
+	f.BoolVar(&flags.noHistory, "no-history", false, "start with the current state and show nothing of the past")
 	f.BoolVar(&flags.json, "json", false, "print each update as a line of JSON")
 	f.StringVar(&flags.name, "name", "maestro-attach", "what others see as your name")
 	return cmd
@@ -157,6 +168,10 @@ func (f *attachFlags) token(defaults attachDefaults) (string, error) {
 	return f.tokenFile, err
 }
 
+// shownHistory is how many entries of the past are shown at first. A million of
+// them would take minutes to scroll by.
+const shownHistory = 2000
+
 // options turns the flags into those of the client.
 func (f *attachFlags) options(tokenFile string, defaults attachDefaults) []client.Option {
 	hello := contracts.Hello{
@@ -172,8 +187,12 @@ func (f *attachFlags) options(tokenFile string, defaults attachDefaults) []clien
 		takeover = contracts.TakeoverForce
 	}
 	opts := []client.Option{client.WithHello(hello), client.WithTakeover(takeover), client.WithSession(f.session, f.create)}
-	if !f.noHistory {
+	switch {
+	case f.noHistory:
+	case f.json:
 		opts = append(opts, client.WithHistory())
+	default:
+		opts = append(opts, client.WithTail(shownHistory))
 	}
 	if tokenFile != "" {
 		opts = append(opts, client.WithTokenFile(tokenFile))
@@ -190,36 +209,71 @@ func runAttach(cmd *cobra.Command, address string, flags *attachFlags, defaults 
 	}
 	ctx, stop := context.WithCancel(cmd.Context())
 	defer stop()
-	signals := make(chan os.Signal, 2)
-	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
-	defer signal.Stop(signals)
+	// Notified until the process ends: a terminal that closes may send SIGHUP twice,
+	// and the second must not end the process before it has said goodbye.
+	signals := make(chan os.Signal, 4)
+	signal.Notify(signals, leaving()...)
+	signal.Notify(signals, console.Signals...)
 
-	c, err := client.Dial(ctx, address, flags.options(token, defaults)...)
+	c, err := flags.dial(ctx, cmd.ErrOrStderr(), address, flags.options(token, defaults))
 	if err != nil {
 		return flags.explain(err, hostOf(address), token)
 	}
-	defer c.Close(false)
-	a := newAttachment(c, cmd.OutOrStdout(), cmd.ErrOrStderr(), flags)
+	defer c.Close(false) // says goodbye, so that a closed terminal does not keep control
+	mode, err := flags.terminal(cmd.InOrStdin(), cmd.OutOrStdout())
+	if err != nil {
+		return err
+	}
+	var size func() (int, int)
+	if mode != nil {
+		defer mode.Restore()
+		size = mode.Size
+	}
+	a := newAttachment(c, cmd.OutOrStdout(), cmd.ErrOrStderr(), flags, size)
+	a.mode, a.skipped = mode, c.Skipped()
 	a.redial = func(ctx context.Context) (follower, error) {
 		viewer := *flags
-		viewer.view, viewer.noHistory = true, false
+		viewer.view = true
 		past := viewer.options(token, defaults)
-		return client.Dial(ctx, address, append(past, client.WithoutReconnect())...)
+		return client.Dial(ctx, address, append(past, client.WithHistory(), client.WithoutReconnect())...)
 	}
-	a.typed = isTerminal(cmd.InOrStdin())
+	a.typed = console.IsTerminal(cmd.InOrStdin())
 	return flags.explain(a.run(ctx, cmd.InOrStdin(), signals), hostOf(address), token)
 }
 
-// isTerminal reports whether a stream is one that a human sits at.
-func isTerminal(stream any) bool {
-	f, ok := stream.(*os.File)
-	if !ok {
-		return false
+// openingTakesLong is how long attach waits for the server in silence.
+const openingTakesLong = 2 * time.Second
+
+// dial attaches. Meanwhile Ctrl-C gives up.
+func (f *attachFlags) dial(ctx context.Context, errOut io.Writer, address string, opts []client.Option) (*client.Client, error) {
+	ctx, stop := signal.NotifyContext(ctx, leaving()...)
+	defer stop()
+	long := time.AfterFunc(openingTakesLong, func() {
+		fmt.Fprintf(errOut, "-- waiting for %s: an agent may take a minute to start\n", hostOf(address))
+	})
+	defer long.Stop()
+	c, err := client.Dial(ctx, address, opts...)
+	if err != nil && ctx.Err() != nil {
+		return nil, exit(exitFailure)
 	}
-	info, err := f.Stat()
-	if err != nil || info.Mode()&os.ModeCharDevice == 0 {
-		return false
+	return c, err
+}
+
+// leaving returns the signals that end attach. SIGHUP is not among them under
+// nohup, which has it ignored.
+func leaving() []os.Signal {
+	signals := []os.Signal{os.Interrupt, syscall.SIGTERM}
+	if !signal.Ignored(syscall.SIGHUP) {
+		signals = append(signals, syscall.SIGHUP)
 	}
-	null, err := os.Stat(os.DevNull) // a character device without a human
-	return err != nil || !os.SameFile(info, null)
+	return signals
+}
+
+// terminal switches the terminal to raw mode if the user both reads and types
+// there; nil if not.
+func (f *attachFlags) terminal(in io.Reader, out io.Writer) (*console.Mode, error) {
+	if f.json || os.Getenv("TERM") == "dumb" || !console.IsTerminal(in) || !console.IsTerminal(out) {
+		return nil, nil
+	}
+	return console.Open(in.(*os.File), out.(*os.File))
 }

@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/seed-028515a8/maestro/contracts"
+	"github.com/seed-028515a8/maestro/internal/console"
 )
 
 // A request is one thing to ask the server.
@@ -15,6 +16,9 @@ type request func(context.Context) (contracts.Result, error)
 // line does what a typed line says. An error ends the attachment.
 func (a *attachment) line(ctx context.Context, wg *sync.WaitGroup, line string) error {
 	act, err := parseLine(line, a.view.announced)
+	if act.verb != verbSay || a.desk.first() == nil { // answers are not for the history
+		a.edit.Remember(line)
+	}
 	if q := a.desk.first(); act.verb == verbNothing && a.typed && q != nil && q.takesNothing() {
 		act.verb = verbSay
 	}
@@ -30,7 +34,7 @@ func (a *attachment) line(ctx context.Context, wg *sync.WaitGroup, line string) 
 	case verbQuit:
 		return errLeave
 	case verbHelp:
-		a.local.line(stylePlain, attachHelp)
+		a.local.Line(console.Plain, attachHelp)
 	case verbShow:
 		a.show()
 	case verbWho:
@@ -49,7 +53,7 @@ func (a *attachment) line(ctx context.Context, wg *sync.WaitGroup, line string) 
 // refuse tells that a line is not done.
 func (a *attachment) refuse(why error) {
 	a.failed = true
-	a.local.line(styleRed, "! "+why.Error())
+	a.local.Line(console.Red, "! "+why.Error())
 }
 
 // refusal returns why this user may not do what a line says, before the server
@@ -79,7 +83,7 @@ func (a *attachment) show() {
 		a.refuse(errors.New("no question waits"))
 		return
 	}
-	a.local.line(styleYellow, q.text(a.view.howTo(q), true))
+	a.local.Block(console.Yellow, q.text(a.view.howTo(q), true))
 }
 
 // say answers the question that waits longest, or else starts a run.
@@ -98,6 +102,7 @@ func (a *attachment) say(text string) {
 			undo: func() {
 				delete(a.desk.busy, awaited)
 				a.view.unexpect(text)
+				a.edit.Return(text)
 			},
 		})
 		return

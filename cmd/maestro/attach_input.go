@@ -56,7 +56,7 @@ const attachHelp = `  text              a prompt; while a question waits for you
   /interrupt        stop the run (so does Ctrl-C)
   /show             all of the question that waits, however long
   /who              who is attached
-  /history          show the session from its beginning
+  /history          show the session from its beginning; Ctrl-C ends that
   /quit             leave; the session goes on (so does Ctrl-D)`
 
 // agentWords are the commands of agents of ours, which nobody announces.

@@ -3,7 +3,6 @@ package main
 import (
 	"encoding/json"
 	"errors"
-	"slices"
 	"strings"
 	"testing"
 
@@ -210,40 +209,5 @@ func TestVerdictsStandForTheOptionThatAgentsTake(t *testing.T) {
 		if got := approvalKeys(test.options, true); got != test.want {
 			t.Errorf("got %q, want %q", got, test.want)
 		}
-	}
-}
-
-func TestPasteIsOneLine(t *testing.T) {
-	for _, test := range []struct {
-		in   []string
-		want []string
-	}{
-		{[]string{"plain"}, []string{"plain"}},
-		{[]string{"say " + pasteBegin + "one", "two" + pasteEnd + " end", "next"}, []string{"say one\ntwo end", "next"}},
-		{[]string{pasteBegin + "one", "two", pasteEnd}, []string{"one\ntwo\n"}},
-		{[]string{pasteBegin + "a" + pasteEnd + pasteBegin + "b", "c" + pasteEnd}, []string{"ab\nc"}},
-	} {
-		var p paste
-		var got []string
-		for _, line := range test.in {
-			if text, whole := p.take(line); whole {
-				got = append(got, text)
-			}
-		}
-		if !slices.Equal(got, test.want) {
-			t.Errorf("%q: got %q, want %q", test.in, got, test.want)
-		}
-	}
-}
-
-// TestPasteThatWasInterruptedEnds has the terminal drop the end of a paste.
-func TestPasteThatWasInterruptedEnds(t *testing.T) {
-	var p paste
-	if _, whole := p.take(pasteBegin + "one"); whole {
-		t.Fatal("got a line, want that more follows")
-	}
-	p.lost.Store(true)
-	if got, whole := p.take("two"); got != "two" || !whole {
-		t.Errorf("got %q, %t, want the line alone", got, whole)
 	}
 }

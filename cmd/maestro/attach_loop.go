@@ -6,17 +6,19 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/seed-028515a8/maestro/client"
 	"github.com/seed-028515a8/maestro/contracts"
+	"github.com/seed-028515a8/maestro/internal/console"
 )
 
 const (
-	maxTyped     = 1 << 20         // bytes in one typed line
+	maxTyped     = console.MaxLine // bytes in one line
+	maxNews      = 64              // updates that wait for the loop
 	maxSending   = 16              // actions without an answer
 	quietPeriod  = 3 * time.Second // without news, after which a script's work is done
 	secondStroke = 2 * time.Second // within which another Ctrl-C leaves
@@ -47,19 +49,22 @@ type attachment struct {
 	redial func(context.Context) (follower, error) // another look at the session, from its beginning
 	view   *view
 	desk   *desk
-	local  *screen   // for what only this user is told
-	json   io.Writer // where updates go as JSON; nil if they are shown
-	typed  bool      // lines come from a human
-	viewer bool      // lines that act are refused
+	edit   *console.Line   // what is being typed, where lines do not come whole
+	mode   *console.Mode   // the terminal that it is typed on; nil in tests
+	local  *console.Screen // for what only this user is told
+	json   io.Writer       // where updates go as JSON; nil if they are shown
+	typed  bool            // lines come from a human
+	viewer bool            // lines that act are refused
 
-	present  bool // what was there before us has been shown
-	sending  int  // actions without an answer; at most maxSending
-	accepted bool // something that was sent was
-	failed   bool // a line, or something that was sent, was refused
-	ended    bool // there are no more lines
+	skipped  uint64 // entries that were not asked for
+	present  bool   // what was there before us has been shown
+	sending  int    // actions without an answer; at most maxSending
+	accepted bool   // something that was sent was
+	failed   bool   // a line, or something that was sent, was refused
+	ended    bool   // there are no more lines
 	lastStop time.Time
-	paste    paste        // of the goroutine that reads lines
 	gone     *withdrawal  // nil unless the question at the prompt has gone
+	intruded time.Time    // when a question came while a line was being typed
 	past     *history     // nil unless it is being shown
 	orders   chan order   // maxSending-buffered; never closed
 	outcomes chan outcome // never closed
@@ -83,18 +88,26 @@ type outcome struct {
 // errLeave says that the user wants to leave.
 var errLeave = errors.New("leave")
 
-func newAttachment(c driver, out, errOut io.Writer, flags *attachFlags) *attachment {
-	show := &screen{out: out, terminal: isTerminal(out)}
-	show.colour = show.terminal && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
+// newAttachment returns an attachment that prints on out. If size is not nil, out
+// is a terminal of that size in raw mode, on which the user types.
+func newAttachment(c driver, out, errOut io.Writer, flags *attachFlags, size func() (width, height int)) *attachment {
 	a := &attachment{
-		client: c, desk: newDesk(), viewer: flags.view, local: show,
+		client: c, desk: newDesk(), viewer: flags.view, edit: &console.Line{},
 		orders: make(chan order, maxSending), outcomes: make(chan outcome),
 	}
-	if flags.json {
-		a.json, a.local = out, &screen{out: errOut}
-		show = &screen{out: io.Discard}
+	coloured := func(out io.Writer) bool {
+		return console.IsTerminal(out) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
 	}
-	a.view = newView(show)
+	a.local = console.NewScreen(out, coloured(out), nil, nil)
+	switch {
+	case flags.json:
+		a.json, a.local = out, console.NewScreen(errOut, coloured(errOut), nil, nil)
+		a.view = newView(console.NewScreen(io.Discard, false, nil, nil))
+		return a
+	case size != nil:
+		a.local = console.NewScreen(out, coloured(out), a.edit, size)
+	}
+	a.view = newView(a.local)
 	return a
 }
 
@@ -106,22 +119,23 @@ func (a *attachment) run(ctx context.Context, in io.Reader, signals <-chan os.Si
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	defer stop()
-	updates, lines := make(chan news), make(chan string)
-	wg.Go(func() { follow(ctx, a.client, updates) }) // ends with ctx or the session
-	wg.Go(func() { a.dispatch(ctx) })                // ends with ctx
-	if a.typed {
-		a.local.command(pasteOn)
-		defer a.local.command(pasteOff)
-		go readLines(ctx, in, &a.paste, lines)
+	defer a.local.Hide()
+	updates := make(chan news, maxNews)
+	wg.Go(a.restoring(func() { follow(ctx, a.client, updates) })) // ends with ctx or the session
+	wg.Go(a.restoring(func() { a.dispatch(ctx) }))                // ends with ctx
+	var lines chan string
+	var keys chan []byte
+	if a.local.Live() {
+		keys = make(chan []byte)
+		go a.restoring(func() { readKeys(ctx, in, keys) })()
 	} else {
-		go readLines(ctx, in, nil, lines)
+		lines = make(chan string)
+		go readLines(ctx, in, lines)
 	}
 
 	quiet := time.NewTimer(quietPeriod)
 	defer quiet.Stop()
 	for {
-		a.prompt()
-		var err error
 		present, past, typed := updates, (chan news)(nil), lines
 		if a.past != nil {
 			present, past = nil, a.past.pages
@@ -129,6 +143,11 @@ func (a *attachment) run(ctx context.Context, in io.Reader, signals <-chan os.Si
 		if !a.takesLines() {
 			typed = nil
 		}
+		a.aim()
+		if len(present)+len(past) == 0 {
+			a.local.Flush()
+		}
+		var err error
 		select {
 		case n := <-present:
 			err = a.update(n)
@@ -142,9 +161,12 @@ func (a *attachment) run(ctx context.Context, in io.Reader, signals <-chan os.Si
 				err = a.inputEnded()
 				break
 			}
-			a.local.entered()
 			err = a.line(ctx, &wg, line)
 			quiet.Reset(quietPeriod)
+		case chunk, ok := <-keys:
+			if err = errLeave; ok {
+				err = a.press(ctx, &wg, chunk, signals)
+			}
 		case o := <-a.outcomes:
 			a.outcome(o)
 			quiet.Reset(quietPeriod)
@@ -156,15 +178,29 @@ func (a *attachment) run(ctx context.Context, in io.Reader, signals <-chan os.Si
 			err = errLeave
 		}
 		if err == nil {
-			err = a.local.err
+			err = a.local.Err()
 		}
 		if errors.Is(err, errLeave) {
-			a.local.endLine()
+			a.local.EndLine()
 			return a.verdict()
 		}
 		if err != nil {
 			return err
 		}
+	}
+}
+
+// restoring returns f such that a panic in it leaves the terminal as it was found.
+func (a *attachment) restoring(f func()) func() {
+	return func() {
+		done := false
+		defer func() {
+			if !done && a.mode != nil {
+				a.mode.Restore()
+			}
+		}()
+		f()
+		done = true
 	}
 }
 
@@ -218,7 +254,7 @@ func follow(ctx context.Context, c follower, updates chan<- news) {
 func (a *attachment) update(n news) error {
 	if n.err != nil {
 		if e, ok := errors.AsType[*client.CloseError](n.err); ok && e.Code == 1000 {
-			a.local.line(styleBold, "-- the session has ended")
+			a.local.Line(console.Bold, "-- the session has ended")
 			return errLeave
 		}
 		return n.err
@@ -227,9 +263,6 @@ func (a *attachment) update(n news) error {
 		if err := writeJSON(a.json, n.update); err != nil {
 			return fmt.Errorf("write update: %w", err)
 		}
-	}
-	if _, ok := n.update.Event.(*contracts.HelloOK); ok {
-		a.present = true
 	}
 	waiting := a.desk.first()
 	if waiting != nil {
@@ -244,6 +277,12 @@ func (a *attachment) update(n news) error {
 	}
 	if !a.announces(n.update) {
 		a.view.show(n.update)
+	}
+	if a.skipped > 0 && !a.present {
+		a.catchUp(n.update)
+	}
+	if _, caughtUp := n.update.Event.(*contracts.HelloOK); caughtUp {
+		a.present = true
 	}
 	if !could && a.view.mayAnswer() {
 		for _, q := range a.desk.questions {
@@ -291,21 +330,19 @@ func (a *attachment) announces(u client.Update) bool {
 	return ok && a.view.attached(name)
 }
 
-// prompt shows what a typed line would be.
-func (a *attachment) prompt() {
-	text := "> "
-	switch q := a.desk.first(); {
-	case a.viewer:
-		text = "watching> "
-	case !a.view.driving() && a.view.controller != "":
-		text = "watching (/ask, /take)> "
-	case q != nil:
-		text = q.prompt(a.view.remembers)
+// catchUp makes up for the entries that were not asked for: what of them still
+// counts is known at the beginning, and shown after those that were.
+func (a *attachment) catchUp(u client.Update) {
+	if u.Kind == client.KindConnected {
+		st := a.client.State()
+		a.desk.restore(&st, false)
+		if u.Attached.Resume == "replay" {
+			a.view.notice(console.Dim, "%d earlier entries are not shown: /history shows the session from its beginning", a.skipped)
+		}
 	}
-	if a.view.replay {
-		text = "[REPLAY] " + text
+	if _, caughtUp := u.Event.(*contracts.HelloOK); caughtUp {
+		a.view.snapshot(&contracts.Snapshot{State: a.client.State()})
 	}
-	a.local.setPrompt(text)
 }
 
 // inputEnded handles the end of the lines: a human leaves, a script waits for
@@ -326,7 +363,7 @@ func (a *attachment) quiet() error {
 	case !a.accepted: // nothing was begun that could be waited for
 		return errLeave
 	case a.desk.first() != nil && a.view.driving():
-		a.local.line(styleRed, "! a question waits for an answer, and there are no more lines")
+		a.local.Line(console.Red, "! a question waits for an answer, and there are no more lines")
 		a.failed = true
 		return errLeave
 	case !a.desk.running():
@@ -335,21 +372,27 @@ func (a *attachment) quiet() error {
 	return nil
 }
 
-// signal handles Ctrl-C and termination.
+// signal handles Ctrl-C, the end of the terminal and termination.
 func (a *attachment) signal(s os.Signal) error {
-	a.paste.lost.Store(true)
+	if slices.Contains(console.Signals, s) {
+		return a.refresh(s)
+	}
 	a.gone = nil // what was typed for it is dropped
+	if s == os.Interrupt && a.past != nil {
+		a.past.stop()
+		return nil
+	}
 	now := time.Now()
 	again := now.Sub(a.lastStop) < secondStroke
 	a.lastStop = now
 	switch {
-	case s == syscall.SIGTERM || again:
+	case s != os.Interrupt || again:
 		return errLeave
 	case a.view.driving() && a.desk.running():
 		a.send(order{what: "interrupt", do: a.command(&contracts.Interrupt{})})
-		a.local.line(styleYellow, "-- interrupting; Ctrl-C again leaves")
+		a.local.Line(console.Yellow, "-- interrupting; Ctrl-C again leaves")
 	default:
-		a.local.line(styleDim, "-- Ctrl-C again leaves")
+		a.local.Line(console.Dim, "-- Ctrl-C again leaves")
 	}
 	return nil
 }
@@ -369,6 +412,6 @@ func (a *attachment) outcome(o outcome) {
 		if e, ok := errors.AsType[*client.CloseError](o.err); !ok || e.Code != 1000 { // else the session ended first
 			a.failed = true
 		}
-		a.local.line(styleRed, "! "+o.what+": "+inWords(o.err))
+		a.local.Line(console.Red, "! "+o.what+": "+inWords(o.err))
 	}
 }

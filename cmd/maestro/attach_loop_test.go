@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"regexp"
 	"strings"
 	"sync"
 	"syscall"
@@ -22,6 +23,7 @@ type fakeDriver struct {
 	updates  chan news
 	refuse   error
 	accepted uint64 // the cursor in results
+	state    contracts.State
 
 	mu    sync.Mutex
 	calls []string
@@ -72,6 +74,9 @@ func (d *fakeDriver) DenyControl(_ context.Context, id, reason string) (contract
 }
 func (d *fakeDriver) Close(bool) error { return nil }
 func (d *fakeDriver) State() contracts.State {
+	if d.state.Cwd != "" {
+		return d.state
+	}
 	return contracts.State{ConnectionCount: 3, Connections: []contracts.ConnectionState{
 		{ConnectionID: "conn_me", Role: contracts.RoleController, ClientInfo: &contracts.ClientInfo{Name: "ada"}},
 		{ConnectionID: "conn_bob", Role: contracts.RoleViewer, ClientInfo: &contracts.ClientInfo{Name: "bob"}},
@@ -108,14 +113,24 @@ func (w *transcript) String() string {
 	return w.text.String()
 }
 
-// open attaches, as a human if typed; begin are the first updates.
+// open attaches, with lines that come whole, from a human if typed; begin are the
+// first updates.
 func open(t *testing.T, flags attachFlags, typed bool, begin ...client.Update) *terminal {
+	return attachTo(t, flags, typed, nil, begin...)
+}
+
+// openLive attaches a human at a terminal.
+func openLive(t *testing.T, flags attachFlags, begin ...client.Update) *terminal {
+	return attachTo(t, flags, true, func() (int, int) { return 200, 50 }, begin...)
+}
+
+func attachTo(t *testing.T, flags attachFlags, typed bool, size func() (int, int), begin ...client.Update) *terminal {
 	r, w := io.Pipe()
 	tm := &terminal{
 		t: t, driver: &fakeDriver{updates: make(chan news)}, in: w, out: &transcript{}, err: &transcript{},
 		signals: make(chan os.Signal, 1), left: make(chan error, 1),
 	}
-	tm.a = newAttachment(tm.driver, tm.out, tm.err, &flags)
+	tm.a = newAttachment(tm.driver, tm.out, tm.err, &flags, size)
 	tm.a.typed = typed
 	ctx, stop := context.WithCancel(t.Context())
 	go func() { tm.left <- tm.a.run(ctx, r, tm.signals) }()
@@ -141,6 +156,31 @@ func (tm *terminal) typeLine(line string) {
 		tm.t.Fatal(err)
 	}
 	synctest.Wait()
+}
+
+// press types keys on a terminal.
+func (tm *terminal) press(keys string) {
+	tm.t.Helper()
+	if _, err := io.WriteString(tm.in, keys); err != nil {
+		tm.t.Fatal(err)
+	}
+	synctest.Wait()
+}
+
+// What erases rows of a terminal, and what else moves its cursor.
+var (
+	erasing = regexp.MustCompile("\r\x1b\\[[JK]")
+	moving  = regexp.MustCompile("\x1b\\[[0-9]*[A-Z]|\x1b[78]|\r")
+)
+
+// wantLast expects the last rows that were written on a terminal, each time they
+// were.
+func (tm *terminal) wantLast(want string) {
+	tm.t.Helper()
+	got := moving.ReplaceAllString(erasing.ReplaceAllString(tm.out.String(), "\n"), "")
+	if !strings.HasSuffix(got, want) {
+		tm.t.Fatalf("got output\n%s\nwant it to end with\n%s", got, want)
+	}
 }
 
 // wantCalls compares what was asked of the server.
@@ -265,10 +305,10 @@ func TestRefusalByTheServerIsShown(t *testing.T) {
 // is typed by itself.
 func TestRefusedPromptDoesNotShowLaterOnesTwice(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		tm := open(t, attachFlags{}, true, connectedAs("conn_me", "conn_me"))
-		tm.a.view.screen.terminal = true
+		tm := openLive(t, attachFlags{}, connectedAs("conn_me", "conn_me"))
 		tm.driver.refuse = &contracts.Error{Code: contracts.CodeRuntimeBusy, Message: "already processing"}
-		tm.typeLine("refused")
+		tm.press("refused\r")
+		tm.wantLast("\n> refused") // to be sent again
 		if n := len(tm.a.view.own); n != 0 {
 			t.Errorf("got %d prompts that are awaited, want none", n)
 		}
@@ -454,29 +494,157 @@ func TestJSONLinesAreExactAndHarmless(t *testing.T) {
 	})
 }
 
-func TestPromptSaysWhatALineWouldBe(t *testing.T) {
+func TestPromptSaysHowTheSessionStands(t *testing.T) {
+	mine, bobs := connectedAs("conn_me", "conn_me"), connectedAs("conn_me", "conn_bob")
+	works := told(&contracts.ResponseStart{ResponseID: "r"})[0]
+	asks := told(approval)[0]
 	for _, test := range []struct {
 		flags attachFlags
 		begin []client.Update
 		want  string
 	}{
-		{attachFlags{}, []client.Update{connectedAs("conn_me", "conn_me")}, "> "},
-		{attachFlags{view: true}, []client.Update{connectedAs("conn_me", "")}, "watching> "},
-		{attachFlags{}, []client.Update{connectedAs("conn_me", "conn_bob")}, "watching (/ask, /take)> "},
-		{attachFlags{}, []client.Update{connectedAs("conn_me", "conn_me"), told(approval)[0]}, "approve? [y/n] "},
-		{attachFlags{}, []client.Update{connectedAs("conn_me", "conn_me"), told(&contracts.Ready{ExecutorType: contracts.ExecutorReplay})[0]}, "[REPLAY] > "},
+		{attachFlags{}, []client.Update{mine}, "> "},
+		{attachFlags{}, []client.Update{mine, works}, "working > "},
+		{attachFlags{}, []client.Update{mine, works, told(&contracts.ResponseEnd{ResponseID: "r"})[0]}, "> "},
+		{attachFlags{}, []client.Update{mine, works, asks}, "approve? [y/n] "},
+		{attachFlags{}, []client.Update{mine, lost(io.EOF)}, "reconnecting > "},
+		{attachFlags{}, []client.Update{mine, asks, lost(io.EOF)}, "reconnecting approve? [y/n] "},
+		{attachFlags{}, []client.Update{mine, lost(io.EOF), mine}, "> "},
+		{attachFlags{}, []client.Update{connectedAs("conn_me", ""), asks}, "approve? [y/n] "},
+		{attachFlags{view: true}, []client.Update{connectedAs("conn_me", "")}, "watching > "},
+		{attachFlags{view: true}, []client.Update{bobs, works}, "watching, working > "},
+		{attachFlags{}, []client.Update{bobs}, "watching (/ask, /take) > "},
+		{attachFlags{}, []client.Update{bobs, asks}, "watching, waiting > "},
+		{attachFlags{}, []client.Update{mine, told(&contracts.Ready{ExecutorType: contracts.ExecutorReplay})[0]}, "[REPLAY] > "},
 	} {
-		a := newAttachment(&fakeDriver{}, io.Discard, io.Discard, &test.flags)
-		for _, u := range test.begin {
-			if err := a.update(news{update: u}); err != nil {
-				t.Fatal(err)
-			}
-		}
-		a.prompt()
-		if a.local.prompt != test.want {
-			t.Errorf("got prompt %q, want %q", a.local.prompt, test.want)
-		}
+		synctest.Test(t, func(t *testing.T) {
+			openLive(t, test.flags, test.begin...).wantLast("\n" + test.want)
+		})
 	}
+}
+
+// TestLineBeingTypedSurvivesWhatIsPrinted types while an answer arrives.
+func TestLineBeingTypedSurvivesWhatIsPrinted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tm := openLive(t, attachFlags{}, connectedAs("conn_me", "conn_me"))
+		tm.press("fix the")
+		tm.tell(told(&contracts.ResponseStart{ResponseID: "r"})[0])
+		tm.tell(told(&contracts.ResponseChunk{ResponseID: "r", Content: "once upon"})[0])
+		tm.wantLast("  once upon\nworking > fix the")
+		tm.press(" te\x7fest")
+		tm.tell(told(&contracts.ResponseChunk{ResponseID: "r", Content: " a time"})[0])
+		tm.wantLast("  once upon a time\nworking > fix the test")
+		tm.wantCalls()
+		tm.tell(told(&contracts.ResponseEnd{ResponseID: "r"})[0])
+		tm.press("\r")
+		tm.wantLast("> fix the test\nworking > ")
+		tm.wantCalls(`{"type":"prompt","content":"fix the test"}`)
+		tm.press("\x1b[A")
+		tm.wantLast("working > fix the test")
+	})
+}
+
+// TestQuestionThatComesWhileALineIsTypedIsNotAnsweredByIt has an approval arrive
+// in the middle of a line that begins like its answer.
+func TestQuestionThatComesWhileALineIsTypedIsNotAnsweredByIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tm := openLive(t, attachFlags{}, connectedAs("conn_me", "conn_me"), told(&contracts.HelloOK{})[0])
+		tm.press("y")
+		tm.tell(told(approval)[0])
+		tm.wantLast("-- what you were typing comes back after the answer\napprove? [y/n] ")
+		tm.press("es, go on\r")
+		tm.wantLast("! not sent: a question has come meanwhile. What you typed comes back after the answer\napprove? [y/n] ")
+		tm.wantCalls()
+		time.Sleep(secondStroke)
+		tm.press("n\r")
+		tm.tell(resolvedBy("q1", contracts.ResolvedByUser))
+		tm.wantLast("> yes, go on")
+		tm.press("\r")
+		tm.wantCalls(`{"type":"server_request_response","request_id":"q1","request_type":"approval","approved":false}`,
+			`{"type":"prompt","content":"yes, go on"}`)
+		tm.press("\x1b[A")
+		tm.wantLast("> yes, go on") // answers are not in the history
+	})
+}
+
+// TestKeysThatLeaveAndStop has a human press them on an empty line.
+func TestKeysThatLeaveAndStop(t *testing.T) {
+	for keys, leaves := range map[string]bool{"\x04": true, "x\x04": false, "\x03\x03": true, "x\x03\x03": false, "/quit\r": true} {
+		synctest.Test(t, func(t *testing.T) {
+			tm := openLive(t, attachFlags{}, connectedAs("conn_me", "conn_me"))
+			tm.press(keys)
+			if !leaves {
+				tm.stillThere()
+				return
+			}
+			if err := <-tm.left; err != nil {
+				t.Errorf("%q: got %v, want a quiet end", keys, err)
+			}
+		})
+	}
+}
+
+// TestClosedTerminalLeaves has the terminal go away, of which a signal tells.
+func TestClosedTerminalLeaves(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tm := openLive(t, attachFlags{}, connectedAs("conn_me", "conn_me"))
+		tm.signals <- syscall.SIGHUP
+		if err := <-tm.left; err != nil {
+			t.Errorf("got %v, want a quiet end", err)
+		}
+	})
+}
+
+func TestCtrlCEndsTheHistory(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tm := openLive(t, attachFlags{}, connectedAs("conn_me", "conn_me"))
+		past := &fakeDriver{updates: make(chan news)}
+		tm.a.redial = func(context.Context) (follower, error) { return past, nil }
+		tm.press("/history\r")
+		past.updates <- news{update: told(&contracts.Status{Message: "long ago"})[0]}
+		synctest.Wait()
+		tm.wantLast("-- from the beginning\nhistory, Ctrl-C ends it > \n-- long ago\nhistory, Ctrl-C ends it > ")
+		tm.press("\x03")
+		tm.wantLast("-- now\n> ")
+		tm.stillThere()
+	})
+}
+
+// TestPastIsLeftOutWithALineThatSaysSo starts with the latest entries of a session
+// in which a question waits since before them.
+func TestPastIsLeftOutWithALineThatSaysSo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tm := open(t, attachFlags{}, false)
+		tm.driver.state = contracts.State{
+			Cwd: "/srv", ControllerConnectionID: contracts.String("conn_me"), IsResponding: true,
+			CurrentResponse: &contracts.CurrentResponse{ResponseID: "r", Text: "all of the story"},
+			ActiveTools:     []contracts.ActiveTool{{CallID: "c1", Tool: "grep"}, {CallID: "c2", Tool: "bash"}},
+			PendingRequests: []contracts.PendingRequest{{ID: "old", Kind: contracts.RequestClientTool, Tool: "camera", Args: raw("{}")}},
+		}
+		tm.a.skipped = 998000
+		for _, u := range append([]client.Update{connectedAs("conn_me", "conn_me")}, told(
+			&contracts.ResponseChunk{ResponseID: "r", Content: "the story\n"},
+			&contracts.ToolCall{CallID: "c2", Tool: "bash", Args: raw("{}")},
+			&contracts.HelloOK{})...) {
+			tm.tell(u)
+		}
+		if got, want := tm.out.String(), `-- attached to session sess_a
+-- you are in control
+-- 998000 earlier entries are not shown: /history shows the session from its beginning
+  the story
+* bash {}
+-- workspace /srv
+* grep is running
+? client tool: camera
+  {}
+  a text as the tool's result, ! and a text to report a failure
+`; got != want {
+			compareText(t, got, want)
+		}
+		go func() { _, _ = io.WriteString(tm.in, "click\n") }()
+		synctest.Wait()
+		tm.wantCalls(`{"type":"server_request_response","request_id":"old","request_type":"client_tool","content":[{"type":"text","text":"click"}]}`)
+	})
 }
 
 // snapshot is a state that comes whole at cursor.
@@ -732,39 +900,20 @@ func TestShowTellsAllOfAQuestion(t *testing.T) {
 	})
 }
 
-// TestTerminalMarksPastes has a human at a terminal, whose pastes are marked while
-// the attachment lasts, however it ends.
-func TestTerminalMarksPastes(t *testing.T) {
-	for name, leave := range map[string]func(*terminal){
-		"end of input": func(tm *terminal) { _ = tm.in.Close() },
-		"termination":  func(tm *terminal) { tm.signals <- syscall.SIGTERM },
-		"refusal":      func(tm *terminal) { tm.driver.updates <- news{err: errors.New("gone")} },
-	} {
-		synctest.Test(t, func(t *testing.T) {
-			r, w := io.Pipe()
-			tm := &terminal{t: t, driver: &fakeDriver{updates: make(chan news)}, in: w, out: &transcript{},
-				signals: make(chan os.Signal, 1), left: make(chan error, 1)}
-			tm.a = newAttachment(tm.driver, tm.out, io.Discard, &attachFlags{})
-			tm.a.typed, tm.a.local.terminal = true, true
-			go func() { tm.left <- tm.a.run(t.Context(), r, tm.signals) }()
-			t.Cleanup(func() { _ = r.Close() })
-			tm.tell(connectedAs("conn_me", "conn_me"))
-			if got := tm.out.String(); !strings.HasPrefix(got, pasteOn) {
-				t.Errorf("%s: got %q, want pastes to be marked", name, got)
-			}
-			tm.typeLine(pasteBegin + "/one\ntwo" + pasteEnd)
-			tm.wantCalls()
-			tm.typeLine(pasteBegin + "one\ntwo\n" + pasteEnd)
-			tm.wantCalls(`{"type":"prompt","content":"one\ntwo"}`)
-			leave(tm)
-			if err := <-tm.left; (err != nil) != (name == "refusal") {
-				t.Errorf("%s: got %v", name, err)
-			}
-			if got := tm.out.String(); strings.Count(got, pasteOff) != 1 || !strings.HasSuffix(got, pasteOff) {
-				t.Errorf("%s: got %q, want the terminal as it was", name, got)
-			}
-		})
-	}
+// TestPasteIsOnePrompt pastes several lines, and more than a terminal in line mode
+// takes at once.
+func TestPasteIsOnePrompt(t *testing.T) {
+	long := strings.Repeat("x", 10_000)
+	synctest.Test(t, func(t *testing.T) {
+		tm := openLive(t, attachFlags{}, connectedAs("conn_me", "conn_me"))
+		tm.press("\x1b[200~one\rtwo\x1b[201~")
+		tm.wantCalls()
+		tm.press("\r")
+		tm.wantLast("> one\n  two\nworking > ")
+		tm.press("see \x1b[200~" + long + "\x1b[201~\r")
+		tm.wantLast("> see [10000 characters pasted]\nworking > ")
+		tm.wantCalls(`{"type":"prompt","content":"one\ntwo"}`, `{"type":"prompt","content":"see `+long+`"}`)
+	})
 }
 
 func TestScriptIsToldThatARunFailed(t *testing.T) {

@@ -1,12 +1,14 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strings"
 
 	"github.com/seed-028515a8/maestro/client"
 	"github.com/seed-028515a8/maestro/contracts"
+	"github.com/seed-028515a8/maestro/internal/console"
 )
 
 // Who is there, and who drives: the part of the view that tells of connections.
@@ -22,8 +24,11 @@ func (v *view) connected(a *contracts.Attached) {
 	if v.viewer = a.Role == contracts.RoleViewer; v.viewer {
 		how = " to watch"
 	}
-	v.notice(styleBold, "%s session %s%s", again, oneLine(a.SessionID, 60), how)
+	v.notice(console.Bold, "%s session %s%s", again, oneLine(a.SessionID, 60), how)
 	v.lost = ""
+	if a.Resume != "replay" {
+		v.forget()
+	}
 	id := orEmpty(a.ControllerConnectionID)
 	if id != "" && id != v.me && v.names[id] == "" && id != v.controller {
 		v.controller, v.known = id, false // told with its name, which comes next
@@ -35,15 +40,18 @@ func (v *view) connected(a *contracts.Attached) {
 // disconnected prints that the connection was lost, and each new reason why it
 // cannot be made again.
 func (v *view) disconnected(err error) {
-	if e, ok := errors.AsType[*client.CloseError](err); ok && e.Err != nil {
+	why := ""
+	if e, ok := errors.AsType[*client.CloseError](err); ok && e.Err == nil {
+		why = strings.ReplaceAll(oneLine(string(e.Reason), 40), "_", " ")
+	} else if ok {
 		err = e.Err
 	}
-	why := oneLine(innermost(err), 200)
+	why = cmp.Or(why, oneLine(innermost(err), 200))
 	if why == v.lost {
 		return
 	}
 	v.lost = why
-	v.notice(styleYellow, "connection lost (%s); trying again", why)
+	v.notice(console.Yellow, "connection lost (%s); trying again", why)
 }
 
 // ready prints what answers, if that is news. A script is badged wherever it is named: what it
@@ -58,7 +66,7 @@ func (v *view) ready(model, provider string, executor contracts.ExecutorType) {
 	what := fmt.Sprintf("%sready: %s (%s)", badge, oneLine(model, 60), oneLine(provider, 60))
 	if what != v.answers { // every start of the server says it
 		v.answers = what
-		v.notice(styleDim, "%s", what)
+		v.notice(console.Dim, "%s", what)
 	}
 }
 
@@ -71,7 +79,7 @@ func (v *view) place(cwd string, branch *string) {
 	where := oneLine(cwd, 200) + on
 	if where != v.where {
 		v.where = where
-		v.notice(styleDim, "workspace %s", where)
+		v.notice(console.Dim, "workspace %s", where)
 	}
 }
 
@@ -90,16 +98,19 @@ func (v *view) snapshot(s *contracts.Snapshot) {
 		v.setController(st.ControllerConnectionID.Get(), "")
 	}
 	for _, t := range st.ActiveTools {
+		if _, shown := v.tools[t.CallID]; shown {
+			continue
+		}
 		v.tools[t.CallID] = t.Tool
-		v.screen.line(styleCyan, "* "+oneLine(t.Tool, 60)+" is running")
-		v.output("tool "+t.CallID, t.Output, stylePlain)
+		v.screen.Line(console.Cyan, "* "+oneLine(t.Tool, 60)+" is running")
+		v.output("tool "+t.CallID, t.Output, console.Plain)
 	}
-	if r := st.CurrentResponse; r != nil {
-		v.chunk(&contracts.ResponseChunk{Content: r.Thinking, IsThinking: true})
-		v.chunk(&contracts.ResponseChunk{Content: r.Text})
+	if r := st.CurrentResponse; r != nil && (r.ResponseID == "" || r.ResponseID != v.response) {
+		v.chunk(&contracts.ResponseChunk{ResponseID: r.ResponseID, Content: r.Thinking, IsThinking: true})
+		v.chunk(&contracts.ResponseChunk{ResponseID: r.ResponseID, Content: r.Text})
 	}
 	if st.LastError != nil && *st.LastError != v.failed { // every hand-over brings the state again
-		v.notice(styleRed, "last error: %s", oneLine(*st.LastError, maxArgs))
+		v.notice(console.Red, "last error: %s", oneLine(*st.LastError, maxArgs))
 	}
 	v.failed = orEmpty(st.LastError)
 	v.waiting(st.PendingRequests)
@@ -135,7 +146,7 @@ func (v *view) request(q question) {
 		v.questions[q.id] = posed{keys, q.options()}
 	}
 	v.flow = ""
-	v.screen.line(styleYellow, q.text(v.howTo(&q), false))
+	v.screen.Block(console.Yellow, q.text(v.howTo(&q), false))
 }
 
 // howTo returns how to answer a question, or who can.
@@ -194,12 +205,12 @@ func (v *view) control(frame contracts.Frame) {
 	switch f := frame.(type) {
 	case *contracts.LeaseChange:
 		if f.Reason == contracts.LeaseDenied {
-			v.notice(styleYellow, "%s keeps control%s", v.name(orEmpty(f.ControllerConnectionID)), colon(f.Message))
+			v.notice(console.Yellow, "%s keeps control%s", v.name(orEmpty(f.ControllerConnectionID)), colon(f.Message))
 			return
 		}
 		v.setController(orEmpty(f.ControllerConnectionID), string(f.Reason))
 	case *contracts.Refusal:
-		v.notice(styleRed, "refused: %s", oneLine(f.Message, maxArgs))
+		v.notice(console.Red, "refused: %s", oneLine(f.Message, maxArgs))
 	}
 }
 
@@ -208,7 +219,7 @@ func (v *view) asked(f *contracts.ControlRequest, number int) {
 	if f.ClientInfo != nil {
 		v.names[f.ConnectionID] = f.ClientInfo.Name
 	}
-	v.notice(styleYellow, "%s asks for control%s: /grant %d or /deny %d", v.name(f.ConnectionID), colon(f.Reason), number, number)
+	v.notice(console.Yellow, "%s asks for control%s: /grant %d or /deny %d", v.name(f.ConnectionID), colon(f.Reason), number, number)
 }
 
 // setController prints who drives, if that is news.
@@ -223,11 +234,11 @@ func (v *view) setController(id, reason string) {
 	}
 	switch id {
 	case "":
-		v.notice(styleBold, "nobody is in control%s", why)
+		v.notice(console.Bold, "nobody is in control%s", why)
 	case v.me:
-		v.notice(styleBold, "you are in control%s", why)
+		v.notice(console.Bold, "you are in control%s", why)
 	default:
-		v.notice(styleBold, "%s is in control%s", v.name(id), why)
+		v.notice(console.Bold, "%s is in control%s", v.name(id), why)
 	}
 }
 
@@ -248,17 +259,17 @@ func (v *view) name(id string) string {
 }
 
 // who prints everybody who is attached on s.
-func (v *view) who(s *screen, st *contracts.State) {
+func (v *view) who(s *console.Screen, st *contracts.State) {
 	v.people(st.Connections)
 	for _, c := range st.Connections {
 		mark := " "
 		if c.ConnectionID == v.controller {
 			mark = "*"
 		}
-		s.line(stylePlain, fmt.Sprintf("%s %-10s %s", mark, oneLine(string(c.Role), 10), v.name(c.ConnectionID)))
+		s.Line(console.Plain, fmt.Sprintf("%s %-10s %s", mark, oneLine(string(c.Role), 10), v.name(c.ConnectionID)))
 	}
 	if rest := st.ConnectionCount - int64(len(st.Connections)); rest > 0 {
-		s.line(stylePlain, fmt.Sprintf("  and %d more", rest))
+		s.Line(console.Plain, fmt.Sprintf("  and %d more", rest))
 	}
 }
 

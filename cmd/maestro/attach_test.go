@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -22,8 +23,9 @@ import (
 	"github.com/seed-028515a8/maestro/contracts"
 )
 
-// An attachServer is a server with one session of one response, which it gives
-// in two connections: the first breaks in the middle.
+// An attachServer is a server with one session of one response. It gives the state
+// in a first connection, and the response in two more: the second breaks in the
+// middle.
 type attachServer struct {
 	seen chan http.Header
 	url  chan string
@@ -48,7 +50,19 @@ func (s *attachServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			_ = wsjson.Write(r.Context(), conn, json.RawMessage(f)) // the client reads or the test fails
 		}
 	}
-	send(`{"type":"ws.attached","session_id":"s","connection_id":"c","connection_token":"t","subscription_id":"u","role":"controller","controller_lease_granted":true,"controller_connection_id":"c","lease_expires_at":null,"heartbeat_interval_ms":15000,"epoch":"e","resume":"replay","limits":{"max_frame_bytes":1048576,"mailbox":1048576}}`)
+	resume := "replay"
+	if !r.URL.Query().Has("cursor") {
+		resume = "snapshot"
+	}
+	send(`{"type":"ws.attached","session_id":"s","connection_id":"c","connection_token":"t","subscription_id":"u","role":"controller","controller_lease_granted":true,"controller_connection_id":"c","lease_expires_at":null,"heartbeat_interval_ms":15000,"epoch":"e","resume":"` + resume + `","limits":{"max_frame_bytes":1048576,"mailbox":1048576}}`)
+	if resume == "snapshot" {
+		state, err := contracts.EncodeSnapshot(&contracts.Snapshot{ProtocolVersion: contracts.ProtocolVersion, SessionID: "s", Cursor: 2})
+		if err == nil {
+			send(`{"type":"snapshot","snapshot":` + string(state) + `}`)
+			_ = wsjson.Read(r.Context(), conn, &text) // until the client has gone
+		}
+		return
+	}
 	if r.URL.Query().Get("cursor") == "0" {
 		send(`{"type":"message","cursor":1,"message":{"type":"response_start","response_id":"r"}}`,
 			`{"type":"message","cursor":2,"message":{"type":"response_chunk","response_id":"r","content":"Hello, ","is_thinking":false}}`)
@@ -78,15 +92,18 @@ func TestAttachSurvivesALostConnection(t *testing.T) {
 	cmd.SetOut(&out)
 	go func() {
 		first, again := <-s.url, ""
-		for _, want := range []string{"cursor=0", "role=controller", "takeControl=1"} {
+		for _, want := range []string{"role=controller", "takeControl=1"} {
 			if !strings.Contains(first, want) {
 				t.Errorf("first query: got %s, want %s in it", first, want)
 			}
 		}
+		if past := <-s.url; !strings.Contains(past, "cursor=0") || !strings.Contains(past, "connectionId=c") {
+			t.Errorf("second query: got %s, want all of the past for the same connection", past)
+		}
 		again = <-s.url
 		for _, want := range []string{"cursor=2", "epoch=e", "connectionId=c", "takeControl=later"} {
 			if !strings.Contains(again, want) {
-				t.Errorf("second query: got %s, want %s in it", again, want)
+				t.Errorf("third query: got %s, want %s in it", again, want)
 			}
 		}
 		_, _ = io.WriteString(typist, "thank you\n") // fails if the command has ended, which fails the test
@@ -107,6 +124,49 @@ func TestAttachSurvivesALostConnection(t *testing.T) {
 	}
 }
 
+// A toldWriter closes said once a text was written to it.
+type toldWriter struct {
+	transcript
+	text string
+	said chan struct{}
+	once sync.Once
+}
+
+func (w *toldWriter) Write(p []byte) (int, error) {
+	n, err := w.transcript.Write(p)
+	if strings.Contains(w.transcript.String(), w.text) {
+		w.once.Do(func() { close(w.said) })
+	}
+	return n, err
+}
+
+// TestAttachSaysThatItWaitsForTheServer has the server open the session only once
+// that was said.
+func TestAttachSaysThatItWaitsForTheServer(t *testing.T) {
+	s := &attachServer{seen: make(chan http.Header, 4), url: make(chan string, 4)}
+	said := &toldWriter{text: "an agent may take a minute to start\n", said: make(chan struct{})}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		select {
+		case <-said.said:
+			s.ServeHTTP(w, r)
+		case <-r.Context().Done():
+			t.Error("the client gave up")
+		}
+	}))
+	defer server.Close()
+	var out strings.Builder
+	cmd := attachCommand(attachDefaults{URL: server.URL})
+	cmd.SetArgs(nil)
+	cmd.SetIn(strings.NewReader("hello\n"))
+	cmd.SetOut(&out)
+	cmd.SetErr(said)
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	if err := cmd.ExecuteContext(ctx); err != nil || !strings.Contains(out.String(), "world.") {
+		t.Errorf("got %v and\n%s", err, out.String())
+	}
+}
+
 // A server that is away is waited for; one that has come back and refuses the
 // token, whose file is gone, is left.
 func TestAttachEndsWhereItsTokenIsRefused(t *testing.T) {
@@ -119,11 +179,13 @@ func TestAttachEndsWhereItsTokenIsRefused(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch tries.Add(1) {
 		case 1:
+			s.ServeHTTP(w, r)
+		case 2:
 			if err := os.Remove(token); err != nil {
 				t.Error(err)
 			}
 			s.ServeHTTP(w, r) // and the connection is lost
-		case 2:
+		case 3:
 			w.WriteHeader(http.StatusServiceUnavailable)
 		default:
 			w.WriteHeader(http.StatusUnauthorized)
@@ -142,8 +204,8 @@ func TestAttachEndsWhereItsTokenIsRefused(t *testing.T) {
 	if want := "does not accept the token in " + token + ": unknown token"; err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("got %v, want %q; output:\n%s", err, want, out.String())
 	}
-	if got := tries.Load(); got != 3 {
-		t.Errorf("got %d connections, want 3", got)
+	if got := tries.Load(); got != 4 {
+		t.Errorf("got %d connections, want 4", got)
 	}
 }
 
@@ -221,19 +283,6 @@ func TestFailureToAttachSaysWhatToDo(t *testing.T) {
 	} {
 		if got := test.flags.explain(test.err, "h:1", test.token).Error(); got != test.want {
 			t.Errorf("%v: got %q, want %q", test.err, got, test.want)
-		}
-	}
-}
-
-func TestNullDeviceIsNoTerminal(t *testing.T) {
-	null, err := os.Open(os.DevNull)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer null.Close()
-	for _, stream := range []any{null, strings.NewReader("")} {
-		if isTerminal(stream) {
-			t.Errorf("%T is taken for a terminal", stream)
 		}
 	}
 }

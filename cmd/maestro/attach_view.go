@@ -5,17 +5,17 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"unicode"
 
 	"github.com/seed-028515a8/maestro/client"
 	"github.com/seed-028515a8/maestro/contracts"
+	"github.com/seed-028515a8/maestro/internal/console"
 )
 
 // A view turns updates into lines for a human. It is owned by the goroutine
 // that follows the session. Everything it prints that came from elsewhere has
 // been cleaned.
 type view struct {
-	screen *screen
+	screen *console.Screen
 
 	me         string            // our connection id
 	viewer     bool              // we may never act
@@ -30,13 +30,38 @@ type view struct {
 	remembers  bool              // the agent may be told to remember answers
 	announced  []string          // commands of the agent's, with their slashes, as told last; at most maxFlows
 
-	flow  string             // what the open line belongs to
-	clean map[string]cleaner // by flow; an entry lives as long as its flow
-	tools map[string]string  // tool names by call id, of the calls that have not ended
-	own   []string           // prompts typed here that have not come back yet, in their order
+	flow     string            // what the open line belongs to
+	flows    map[string]flow   // texts that arrive in pieces and have not ended
+	tools    map[string]string // tool names by call id, of the calls that have not ended
+	response string            // the response whose text was shown last
+	own      []string          // prompts typed here that have not come back yet, in their order
+	present  bool              // what was missed has been told
+	past     bool              // only the past is told
 
 	commands  map[string]bool  // that clients started and that have not ended, by id
 	questions map[string]posed // questions that wait and have been shown, by id
+}
+
+// A flow is what is known of a text that arrives in pieces.
+type flow struct {
+	cleaner
+	code bool   // within a code block, the lines of which are left as they are
+	line string // the beginning of the open line
+}
+
+// note follows a piece of one line. Code blocks begin and end with three
+// backquotes.
+func (f *flow) note(piece string) {
+	const mark = "```"
+	if len(f.line) < 4*len(mark) {
+		f.line += piece[:min(len(piece), 4*len(mark))]
+	}
+	if strings.HasSuffix(piece, "\n") {
+		if strings.HasPrefix(strings.TrimLeft(f.line, " "), mark) {
+			f.code = !f.code
+		}
+		f.line = ""
+	}
 }
 
 // A posed is what is known of a question that was shown.
@@ -52,9 +77,9 @@ const maxFlows = 256
 // maxArgs is how many characters of a tool's arguments are shown.
 const maxArgs = 500
 
-func newView(s *screen) *view {
+func newView(s *console.Screen) *view {
 	return &view{
-		screen: s, names: map[string]string{}, clean: map[string]cleaner{}, tools: map[string]string{},
+		screen: s, names: map[string]string{}, flows: map[string]flow{}, tools: map[string]string{},
 		commands: map[string]bool{}, questions: map[string]posed{},
 	}
 }
@@ -63,11 +88,21 @@ func newView(s *screen) *view {
 func (v *view) show(u client.Update) {
 	switch u.Kind {
 	case client.KindEvent:
+		if info, ok := u.Event.(*contracts.ConnectionInfo); ok && u.Replayed && !v.past {
+			v.people(info.Connections) // who is in control now came with the connection
+			return
+		}
 		v.event(u.Event)
 	case client.KindSnapshot:
-		v.snapshot(u.Snapshot)
+		if !u.Replayed { // else what it is made of is told as well
+			v.snapshot(u.Snapshot)
+		}
 	case client.KindReset:
-		v.notice(styleYellow, "missed too much (%s): starting over from the current state", oneLine(string(u.Reason), 40))
+		if v.present {
+			v.notice(console.Yellow, "missed too much (%s): starting over from the current state", oneLine(string(u.Reason), 40))
+		} else {
+			v.notice(console.Yellow, "what was before is not kept any more: this is the current state")
+		}
 		v.forget()
 		v.snapshot(u.Snapshot)
 	case client.KindControl:
@@ -81,15 +116,17 @@ func (v *view) show(u client.Update) {
 
 // forget drops what belongs to a session that is told anew.
 func (v *view) forget() {
-	clear(v.clean)
+	clear(v.flows)
 	clear(v.tools)
 	clear(v.questions)
-	v.flow = ""
+	v.flow, v.response = "", ""
 }
 
 // event prints one entry.
 func (v *view) event(event contracts.Event) {
 	switch e := event.(type) {
+	case *contracts.HelloOK:
+		v.present = true
 	case *contracts.Ready:
 		v.ready(e.Model, e.Provider, e.ExecutorType)
 	case *contracts.SessionInfo:
@@ -105,7 +142,7 @@ func (v *view) event(event contracts.Event) {
 	case *contracts.ToolCall:
 		v.toolCall(e)
 	case *contracts.ToolOutput:
-		v.output("tool "+e.CallID, e.Content, stylePlain)
+		v.output("tool "+e.CallID, e.Content, console.Plain)
 	case *contracts.ToolEnd:
 		v.toolEnd(e)
 	case *contracts.ServerRequest:
@@ -119,11 +156,11 @@ func (v *view) event(event contracts.Event) {
 	case *contracts.UtilityCommandExited:
 		v.commandExited(e)
 	case *contracts.Compaction:
-		v.notice(styleDim, "history summarised: %s", oneLine(e.Summary, maxArgs))
+		v.notice(console.Dim, "history summarised: %s", oneLine(e.Summary, maxArgs))
 	case *contracts.Status:
 		v.learn(e.Message)
-		if e.Message != contracts.StatusWorking || len(v.questions) == 0 { // nobody works who waits for an answer
-			v.notice(styleDim, "%s", oneLine(e.Message, maxArgs))
+		if e.Message != contracts.StatusWorking || len(v.questions) == 0 && !v.screen.Live() { // nobody works who waits for an answer; a prompt says it too
+			v.notice(console.Dim, "%s", oneLine(e.Message, maxArgs))
 		}
 	case *contracts.ErrorEvent:
 		v.failure(e)
@@ -139,64 +176,26 @@ func (v *view) learn(status string) {
 }
 
 // notice prints a line of our own words around cleaned ones.
-func (v *view) notice(look style, format string, args ...any) {
+func (v *view) notice(look console.Style, format string, args ...any) {
 	v.flow = ""
-	v.screen.line(look, "-- "+fmt.Sprintf(format, args...))
+	v.screen.Line(look, "-- "+fmt.Sprintf(format, args...))
 }
 
 // stream prints a piece of a text that arrives in pieces. Pieces of different
 // texts never share a line.
-func (v *view) stream(flow string, look style, prefix, piece string) {
-	c := v.clean[flow]
-	piece = c.clean(piece)
-	if len(v.clean) < maxFlows {
-		v.clean[flow] = c
+func (v *view) stream(name string, look console.Style, prefix, piece string) {
+	f := v.flows[name]
+	if v.flow != name {
+		v.screen.EndLine()
+		v.flow = name
 	}
-	if v.flow != flow {
-		v.screen.endLine()
-		v.flow = flow
+	for line := range strings.Lines(f.clean(piece)) {
+		v.screen.Write(look, prefix, line, f.code)
+		f.note(line)
 	}
-	if prefix == "" {
-		piece = setApart(piece, v.screen.midLine)
-	} else if v.screen.midLine {
-		prefix, piece = "", indentAfterFirst(prefix, piece)
+	if len(v.flows) < maxFlows {
+		v.flows[name] = f
 	}
-	if prefix != "" && piece != "" {
-		piece = prefix + indentAfterFirst(prefix, piece)
-	}
-	v.screen.write(look, piece)
-}
-
-// What our own lines begin with.
-var ownMarks = []string{"? ", "-- ", "* ", "! ", "> "}
-
-// setApart puts spaces before the lines of a piece of a text that look like ours,
-// or may once the next piece has come; midLine says that the first one goes on.
-func setApart(piece string, midLine bool) string {
-	lines := strings.SplitAfter(piece, "\n")
-	for i, l := range lines {
-		if l != "" && (i > 0 || !midLine) && looksOwn(l) {
-			lines[i] = "  " + l
-		}
-	}
-	return strings.Join(lines, "")
-}
-
-// looksOwn reports whether a line begins with one of our marks, or with a part of
-// one and then the line or what is known of it ends; what is not seen is left out.
-func looksOwn(line string) bool {
-	seen := strings.Map(func(r rune) rune {
-		switch {
-		case unicode.IsSpace(r):
-			return ' '
-		case unseen(r):
-			return -1
-		}
-		return r
-	}, line)
-	return slices.ContainsFunc(ownMarks, func(mark string) bool {
-		return strings.HasPrefix(seen, mark) || strings.HasPrefix(mark, seen)
-	})
 }
 
 // indentAfterFirst puts prefix at the beginning of all lines but the first.
@@ -216,22 +215,29 @@ const (
 	errorPrefix  = " 2| "
 )
 
-func (v *view) output(flow, content string, look style) { v.stream(flow, look, outputPrefix, content) }
+// margin stands before the lines of an agent's texts. What begins at the left is
+// ours, whatever an agent says.
+const margin = "  "
+
+func (v *view) output(flow, content string, look console.Style) {
+	v.stream(flow, look, outputPrefix, content)
+}
 
 func (v *view) chunk(e *contracts.ResponseChunk) {
+	v.response = e.ResponseID
 	if e.IsThinking {
-		v.stream("thinking", styleDim, "", e.Content)
+		v.stream("thinking", console.Dim, margin, e.Content)
 		return
 	}
-	v.stream("response", stylePlain, "", e.Content)
+	v.stream("response", console.Plain, margin, e.Content)
 }
 
 // responseEnd prints what the response cost, if that is known.
 func (v *view) responseEnd(e *contracts.ResponseEnd) {
-	v.screen.endLine()
+	v.screen.EndLine()
 	v.flow = ""
-	delete(v.clean, "thinking")
-	delete(v.clean, "response")
+	delete(v.flows, "thinking")
+	delete(v.flows, "response")
 	if e.Usage.TotalTokens == 0 {
 		return
 	}
@@ -239,7 +245,7 @@ func (v *view) responseEnd(e *contracts.ResponseEnd) {
 	if e.Usage.TotalCostUSD > 0 {
 		cost = fmt.Sprintf(", $%.4f", e.Usage.TotalCostUSD)
 	}
-	v.notice(styleDim, "%.1f s, %d tokens%s", float64(e.DurationMS)/1000, e.Usage.TotalTokens, cost)
+	v.notice(console.Dim, "%.1f s, %d tokens%s", float64(e.DurationMS)/1000, e.Usage.TotalTokens, cost)
 }
 
 func (v *view) toolCall(e *contracts.ToolCall) {
@@ -247,30 +253,30 @@ func (v *view) toolCall(e *contracts.ToolCall) {
 		v.tools[e.CallID] = e.Tool
 	}
 	v.flow = ""
-	v.screen.line(styleCyan, "* "+oneLine(e.Tool, 60)+" "+summary(e.Args))
+	v.screen.Block(console.Cyan, "* "+oneLine(e.Tool, 60)+" "+summary(e.Args))
 }
 
 func (v *view) toolEnd(e *contracts.ToolEnd) {
 	name := v.tools[e.CallID]
 	delete(v.tools, e.CallID)
-	delete(v.clean, "tool "+e.CallID)
+	delete(v.flows, "tool "+e.CallID)
 	v.flow = ""
 	if e.Success {
-		v.screen.line(styleGreen, "  done"+colon(oneLine(name, 60)))
+		v.screen.Line(console.Green, "  done"+colon(oneLine(name, 60)))
 		return
 	}
 	why := ""
 	if e.ErrorCode != "" {
 		why = " (" + oneLine(e.ErrorCode, 60) + ")"
 	}
-	v.screen.line(styleRed, "  failed"+colon(oneLine(name, 60))+why)
+	v.screen.Line(console.Red, "  failed"+colon(oneLine(name, 60))+why)
 }
 
 func (v *view) commandStarted(e *contracts.UtilityCommandStarted) {
 	if len(v.commands) < maxFlows {
 		v.commands[e.CommandID] = true
 	}
-	v.notice(styleCyan, "command %s: %s", oneLine(e.CommandID, 40), inLine(e.Command, maxArgs))
+	v.notice(console.Cyan, "command %s: %s", oneLine(e.CommandID, 40), inLine(e.Command, maxArgs))
 }
 
 // commandOutput prints a piece of what a command says, with its id while there is
@@ -283,12 +289,12 @@ func (v *view) commandOutput(e *contracts.UtilityCommandOutput) {
 	if len(v.commands) > 1 {
 		prefix = "  " + oneLine(e.CommandID, 40) + " " + strings.TrimLeft(prefix, " ")
 	}
-	v.stream("command "+e.CommandID+string(e.Stream), stylePlain, prefix, e.Content)
+	v.stream("command "+e.CommandID+string(e.Stream), console.Plain, prefix, e.Content)
 }
 
 func (v *view) commandExited(e *contracts.UtilityCommandExited) {
-	delete(v.clean, "command "+e.CommandID+string(contracts.StreamStdout))
-	delete(v.clean, "command "+e.CommandID+string(contracts.StreamStderr))
+	delete(v.flows, "command "+e.CommandID+string(contracts.StreamStdout))
+	delete(v.flows, "command "+e.CommandID+string(contracts.StreamStderr))
 	delete(v.commands, e.CommandID)
 	how := "ended"
 	switch {
@@ -297,7 +303,7 @@ func (v *view) commandExited(e *contracts.UtilityCommandExited) {
 	case e.ExitCode != nil:
 		how = fmt.Sprintf("exited with %d", *e.ExitCode)
 	}
-	v.notice(styleCyan, "command %s %s%s", oneLine(e.CommandID, 40), how, colon(e.Reason))
+	v.notice(console.Cyan, "command %s %s%s", oneLine(e.CommandID, 40), how, colon(e.Reason))
 }
 
 func (v *view) failure(e *contracts.ErrorEvent) {
@@ -306,7 +312,7 @@ func (v *view) failure(e *contracts.ErrorEvent) {
 		word = "fatal error"
 	}
 	v.flow, v.failed = "", e.Message
-	v.screen.line(styleRed, fmt.Sprintf("! %s (%s): %s", word, oneLine(string(e.ErrorType), 20), indentAfterFirst("  ", strings.TrimSuffix(cleanText(e.Message), "\n"))))
+	v.screen.Line(console.Red, fmt.Sprintf("! %s (%s): %s", word, oneLine(string(e.ErrorType), 20), indentAfterFirst("  ", strings.TrimSuffix(cleanText(e.Message), "\n"))))
 }
 
 func (v *view) resolved(e *contracts.ServerRequestResolved) {
@@ -314,7 +320,7 @@ func (v *view) resolved(e *contracts.ServerRequestResolved) {
 	delete(v.questions, e.RequestID)
 	verdict, more := decided(e, options)
 	kind := strings.ReplaceAll(oneLine(string(e.RequestType), 20), "_", " ")
-	v.notice(styleDim, "%s %s by %s%s", kind, oneLine(verdict, 20), oneLine(string(e.ResolvedBy), 20), more)
+	v.notice(console.Dim, "%s %s by %s%s", kind, oneLine(verdict, 20), oneLine(string(e.ResolvedBy), 20), more)
 }
 
 // raw prints what a user asked, which no other event tells.
@@ -328,12 +334,12 @@ func (v *view) raw(e *contracts.RawAgentEvent) {
 		return
 	}
 	v.flow = ""
-	v.screen.line(styleBold, "> "+indentAfterFirst("  ", strings.TrimSuffix(cleanText(prompt), "\n")))
+	v.screen.Block(console.Bold, "> "+indentAfterFirst("  ", strings.TrimSuffix(cleanText(prompt), "\n")))
 }
 
 // expect notes that prompt was typed here and needs no second line.
 func (v *view) expect(prompt string) {
-	if v.screen.terminal && len(v.own) < maxFlows {
+	if v.screen.Live() && len(v.own) < maxFlows {
 		v.own = append(v.own, prompt)
 	}
 }

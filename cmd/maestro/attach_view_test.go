@@ -4,12 +4,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/seed-028515a8/maestro/client"
 	"github.com/seed-028515a8/maestro/contracts"
+	"github.com/seed-028515a8/maestro/internal/console"
 )
 
 // told is an update that carries an event.
@@ -33,7 +35,7 @@ func connectedAs(conn, controller string) client.Update {
 // rendered returns what a view prints on a pipe.
 func rendered(updates ...client.Update) string {
 	var out strings.Builder
-	v := newView(&screen{out: &out})
+	v := newView(console.NewScreen(&out, false, nil, nil))
 	for _, u := range updates {
 		v.show(u)
 	}
@@ -81,8 +83,8 @@ func TestSessionReadsLikeAConversation(t *testing.T) {
 -- workspace /srv/project on main
 > clean
   up
-Let me think.
-I will clean.
+  Let me think.
+  I will clean.
 -- 1.2 s, 42 tokens, $0.0184
 * bash $ rm -rf build
 ? approval: bash - Approval required
@@ -107,25 +109,32 @@ I will clean.
 	compareText(t, got, want)
 }
 
-// TestResponsesDoNotLookLikeTheInterface has them come whole and in pieces.
-func TestResponsesDoNotLookLikeTheInterface(t *testing.T) {
-	for _, test := range []struct {
-		pieces []string
-		want   string
-	}{
-		{[]string{"? approval: bash\n  $ ls\n-- approved\n* bash\n! error\n> prompt"}, "  ? approval: bash\n  $ ls\n  -- approved\n  * bash\n  ! error\n  > prompt"},
-		{[]string{"?", " approval"}, "  ? approval"},
-		{[]string{"-", "- ended"}, "  -- ended"},
-		{[]string{"done\n", "-", "-", " ended"}, "done\n  -- ended"},
-		{[]string{"\u200b", "? x\n\u200b? x\n?\u00a0x"}, "  \u200b? x\n  \u200b? x\n  ?\u00a0x"},
-		{[]string{"is it", "? yes\n- a\n--flag\n**bold**\n\n---\n"}, "is it? yes\n- a\n--flag\n**bold**\n\n---\n"},
+// TestAnswersKeepTheirShape has them come whole and in pieces: all lines have the
+// same margin, and nothing at the left is an agent's.
+func TestAnswersKeepTheirShape(t *testing.T) {
+	for _, text := range []string{
+		"list:\n- a\n  - b\n* c\n> d\n-- e\n? f\n! g",
+		"a: 1\n\nb:\n  - -\n  - 2\n---\n",
+		"? approval: bash\n  $ ls\n-- approved\n",
+		"\tmake\n\n\n",
 	} {
-		for _, thinking := range []bool{false, true} {
-			var pieces []contracts.Event
-			for _, p := range test.pieces {
-				pieces = append(pieces, &contracts.ResponseChunk{Content: p, IsThinking: thinking})
+		var want strings.Builder
+		for line := range strings.Lines(text) {
+			if line != "\n" {
+				want.WriteString("  ")
 			}
-			compareText(t, rendered(told(pieces...)...), test.want)
+			want.WriteString(line)
+		}
+		for _, thinking := range []bool{false, true} {
+			for _, size := range []int{1, 2, 3, len(text)} {
+				var pieces []contracts.Event
+				for rest := text; rest != ""; {
+					n := min(size, len(rest))
+					pieces = append(pieces, &contracts.ResponseChunk{Content: rest[:n], IsThinking: thinking})
+					rest = rest[n:]
+				}
+				compareText(t, rendered(told(pieces...)...), want.String())
+			}
 		}
 	}
 }
@@ -157,6 +166,30 @@ func TestHandOversAreTold(t *testing.T) {
 `)
 }
 
+// TestPastIsNotTakenForThePresent has what was missed hold hand-overs, the states
+// that came with them and an answer that was going on.
+func TestPastIsNotTakenForThePresent(t *testing.T) {
+	missed := append(told(
+		&contracts.ConnectionInfo{ControllerConnectionID: contracts.String("conn_bob")},
+		&contracts.ResponseChunk{ResponseID: "r", Content: "half "},
+		&contracts.ToolCall{CallID: "c", Tool: "bash", Args: raw("{}")},
+	), snapshot(client.KindSnapshot, 3, contracts.State{ControllerConnectionID: contracts.Null(), Cwd: "/old",
+		CurrentResponse: &contracts.CurrentResponse{ResponseID: "r", Text: "half "}}))
+	for i := range missed {
+		missed[i].Replayed = true
+	}
+	live := append(told(&contracts.HelloOK{}),
+		snapshot(client.KindSnapshot, 9, contracts.State{ControllerConnectionID: contracts.String("conn_me"), // of a hand-over
+			CurrentResponse: &contracts.CurrentResponse{ResponseID: "r", Text: "half "}, ActiveTools: []contracts.ActiveTool{{CallID: "c", Tool: "bash"}}}),
+		told(&contracts.ResponseChunk{ResponseID: "r", Content: "done."})[0])
+	got := rendered(append(append([]client.Update{connectedAs("conn_me", "conn_me")}, missed...), live...)...)
+	compareText(t, got, `-- attached to session sess_a
+-- you are in control
+  half 
+* bash {}
+  done.`)
+}
+
 func lost(err error) client.Update {
 	return client.Update{Kind: client.KindDisconnected, Err: &client.CloseError{Code: 1006, Err: err}}
 }
@@ -170,7 +203,8 @@ func TestLossesAndResetsAreTold(t *testing.T) {
 			Args: raw(`{"questions":[{"header":"Colour","question":"Which?","options":[{"label":"red","description":"warm"},{"label":"blue"}]}]}`)}},
 	}
 	got := rendered(
-		connectedAs("conn_a", ""),
+		connectedAs("conn_a", ""), told(&contracts.HelloOK{})[0],
+		client.Update{Kind: client.KindDisconnected, Err: &client.CloseError{Code: 1001, Reason: contracts.CodeGoingAway}},
 		lost(errors.New("EOF")), lost(fmt.Errorf("dial: %w", errors.New("refused"))), lost(errors.New("refused")),
 		connectedAs("conn_a", ""),
 		client.Update{Kind: client.KindReset, Reason: contracts.ResetLagged, Snapshot: &contracts.Snapshot{State: state}},
@@ -179,6 +213,7 @@ func TestLossesAndResetsAreTold(t *testing.T) {
 	)
 	compareText(t, got, `-- attached to session sess_a
 -- nobody is in control
+-- connection lost (going away); trying again
 -- connection lost (EOF); trying again
 -- connection lost (refused); trying again
 -- connected again to session sess_a
@@ -187,13 +222,13 @@ func TestLossesAndResetsAreTold(t *testing.T) {
 -- conn_b is in control
 * bash is running
   | so far
-half a sen
+  half a sen
 ? user input: ask_user
   Colour: Which?
     1. red - warm
     2. blue
   conn_b can answer
-tence.
+  tence.
 -- over
 `)
 }
@@ -295,42 +330,24 @@ func TestNoAgentTextReachesTheTerminalRaw(t *testing.T) {
 	}
 }
 
-func TestColourOnlyWhereItIsWanted(t *testing.T) {
-	var out strings.Builder
-	s := &screen{out: &out, colour: true}
-	s.line(styleRed, "x")
-	s.line(stylePlain, "y")
-	if want := "\x1b[31mx\x1b[0m\ny\n"; out.String() != want {
-		t.Errorf("got %q, want %q", out.String(), want)
-	}
-}
-
-func TestPromptIsNeverBrokenByTheSession(t *testing.T) {
-	var out strings.Builder
-	s := &screen{out: &out, terminal: true}
-	s.setPrompt("> ")
-	s.setPrompt("> ") // nothing new
-	s.line(stylePlain, "news")
-	s.write(stylePlain, "half ")
-	s.write(stylePlain, "line\n")
-	s.entered()
-	want := "> " + eraseLine + "news\n> " + eraseLine + "half line\n> > "
-	if out.String() != want {
-		t.Errorf("got %q, want %q", out.String(), want)
-	}
+// liveScreen is a terminal on which a line is typed.
+func liveScreen(out io.Writer) *console.Screen {
+	return console.NewScreen(out, false, &console.Line{}, func() (int, int) { return 200, 50 })
 }
 
 func TestOwnPromptIsNotRepeated(t *testing.T) {
 	said := told(&contracts.RawAgentEvent{EventKind: "message_start", Event: raw(`{"message":{"role":"user","content":"hi"}}`)})[0]
 	var out strings.Builder
-	v := newView(&screen{out: &out, terminal: true})
+	v := newView(liveScreen(&out))
 	v.expect("hi")
 	v.show(said)
+	v.screen.Hide()
 	if out.String() != "" {
 		t.Errorf("got %q, want nothing: the terminal shows what was typed", out.String())
 	}
 	v.show(said)
-	if want := "> hi\n"; out.String() != want {
+	v.screen.Hide()
+	if want := "> hi\r\n"; out.String() != want {
 		t.Errorf("said by another: got %q, want %q", out.String(), want)
 	}
 }
@@ -340,7 +357,7 @@ func TestRefusedPromptIsNoLongerExpected(t *testing.T) {
 		return told(&contracts.RawAgentEvent{EventKind: "message_start", Event: raw(`{"message":{"role":"user","content":"` + text + `"}}`)})[0]
 	}
 	var out strings.Builder
-	v := newView(&screen{out: &out, terminal: true})
+	v := newView(liveScreen(&out))
 	v.expect("refused")
 	v.unexpect("refused")
 	v.show(said("refused"))
@@ -348,7 +365,8 @@ func TestRefusedPromptIsNoLongerExpected(t *testing.T) {
 	v.expect("three")
 	v.show(said("three")) // which the terminal has shown
 	v.show(said("lost"))
-	if want := "> refused\n> lost\n"; out.String() != want {
+	v.screen.Hide()
+	if want := "> refused\r\n> lost\r\n"; out.String() != want {
 		t.Errorf("got %q, want %q", out.String(), want)
 	}
 }

@@ -1,14 +1,21 @@
 package main
 
 import (
+	"context"
 	"os"
 	"os/exec"
 	"testing"
+
+	"github.com/seed-028515a8/maestro/client"
+	"github.com/seed-028515a8/maestro/internal/console"
 )
 
 // TestMain lets the test binary be the program as well, so that tests start
 // real processes and the race detector watches those too.
 func TestMain(m *testing.M) {
+	if os.Getenv("MAESTRO_TEST_PANIC") != "" {
+		attachPanicking()
+	}
 	if os.Getenv("MAESTRO_TEST_MAIN") != "" {
 		os.Exit(run(os.Args[1:]))
 	}
@@ -24,4 +31,20 @@ func program(t *testing.T, args ...string) *exec.Cmd {
 	cmd.Env = append(os.Environ(), "MAESTRO_TEST_MAIN=1", "XDG_STATE_HOME="+t.TempDir(), "SHELL=/bin/sh")
 	cmd.WaitDelay = 0
 	return cmd
+}
+
+// panicking is a client whose Next panics.
+type panicking struct{ fakeDriver }
+
+func (p *panicking) Next(context.Context) (client.Update, error) { panic("a mistake") }
+
+// attachPanicking runs attach with a client that panics; see TestMain.
+func attachPanicking() {
+	mode, err := console.Open(os.Stdin, os.Stdout)
+	if err != nil {
+		panic(err)
+	}
+	a := newAttachment(&panicking{}, os.Stdout, os.Stderr, &attachFlags{}, mode.Size)
+	a.mode = mode
+	_ = a.run(context.Background(), os.Stdin, nil)
 }

@@ -86,6 +86,7 @@ var rooms = map[string]room{
 	"internal/localmodel":       {},
 	"internal/localmodel/serve": {ours: []string{"internal/localmodel"}},
 	"hosted":                    {ours: []string{"contracts"}, others: []string{flags}},
+	"internal/console":          {others: []string{"golang.org/x/term", "golang.org/x/text"}},
 	"internal/line":             {},
 	"internal/rpc":              {ours: []string{"contracts", "internal/line"}},
 	"internal/child":            {others: []string{system}},

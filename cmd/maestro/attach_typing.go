@@ -1,0 +1,126 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/seed-028515a8/maestro/internal/console"
+)
+
+// aim shows the prompt. A line that is being typed when a question comes is set
+// aside until that has ended.
+func (a *attachment) aim() {
+	if !a.local.Live() {
+		return
+	}
+	p, purpose := a.prompt()
+	a.local.SetPrompt(p)
+	if a.edit.For(purpose) {
+		a.intruded = time.Now()
+		a.local.Line(console.Dim, "-- what you were typing comes back after the answer")
+	}
+}
+
+// prompt says how the session stands and what a typed line would be: the answer to
+// a question, which is the purpose of the line, or a prompt.
+func (a *attachment) prompt() (p console.Prompt, purpose string) {
+	p.Mark = "> "
+	q, drives := a.desk.first(), !a.viewer && (a.view.driving() || a.view.controller == "")
+	if q != nil && drives {
+		p.Mark, p.Look, purpose = q.prompt(a.view.remembers), console.Yellow, q.id
+	}
+	switch {
+	case a.view.lost != "":
+		p.State, p.Look = "reconnecting", console.Red
+	case a.past != nil:
+		p.State, p.Look = "history, Ctrl-C ends it", console.Dim
+	case purpose != "":
+	case q != nil:
+		p.State, p.Look = "waiting", console.Yellow
+	case a.desk.running():
+		p.State, p.Look = "working", console.Cyan
+	}
+	switch {
+	case drives:
+	case p.State == "" && a.viewer:
+		p.State = "watching"
+	case p.State == "":
+		p.State = "watching (/ask, /take)"
+	default:
+		p.State = "watching, " + p.State
+	}
+	if a.view.replay {
+		p.State = strings.TrimSpace("[REPLAY] " + p.State)
+	}
+	return p, purpose
+}
+
+// press does what the user typed.
+func (a *attachment) press(ctx context.Context, wg *sync.WaitGroup, keys []byte, signals <-chan os.Signal) error {
+	a.edit.Feed(keys)
+	for {
+		event, text, shown, more := a.edit.Next()
+		if !more {
+			a.local.Flush()
+			return nil
+		}
+		var err error
+		switch event {
+		case console.Entered:
+			err = a.entered(ctx, wg, text, shown)
+		case console.Interrupt:
+			err = a.signal(os.Interrupt)
+		case console.End:
+			err = errLeave
+		case console.Stop:
+			err = a.stop(signals)
+		case console.Clear:
+			a.local.Clear()
+		case console.Refused:
+			a.refuse(errors.New("too long: a line has at most 1 MiB"))
+		}
+		if err != nil {
+			return err
+		}
+		a.aim() // the next key may be for another line
+	}
+}
+
+// entered takes a line that was typed. One that was typed while a question came is
+// not its answer.
+func (a *attachment) entered(ctx context.Context, wg *sync.WaitGroup, text, shown string) error {
+	if time.Since(a.intruded) < secondStroke && a.desk.first() != nil {
+		a.edit.Return(text)
+		a.refuse(errors.New("not sent: a question has come meanwhile. What you typed comes back after the answer"))
+		return nil
+	}
+	a.local.Enter(shown)
+	return a.line(ctx, wg, text)
+}
+
+// stop stops the program, as Ctrl-Z does, until it is continued.
+func (a *attachment) stop(signals <-chan os.Signal) error {
+	if a.mode == nil {
+		return nil
+	}
+	a.local.Hide()
+	other, err := a.mode.Stop(signals)
+	if err == nil && other != nil {
+		err = a.signal(other)
+	}
+	return err
+}
+
+// refresh shows the line again where the terminal has changed: it has another
+// size, which the screen notices, or the program was stopped and continued.
+func (a *attachment) refresh(s os.Signal) error {
+	if !console.Continued(s) || a.mode == nil {
+		return nil
+	}
+	a.local.Abandon()
+	return a.mode.Enter()
+}

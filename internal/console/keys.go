@@ -1,0 +1,210 @@
+package console
+
+import (
+	"bytes"
+	"unicode/utf8"
+)
+
+// A key is one key press, one typed character or one paste.
+type key int
+
+const (
+	keyNone    key = iota // nothing that is known
+	keyText               // characters, in the order typed
+	keyPaste              // a whole paste
+	keyTooLong            // a paste that was longer than MaxLine; it is gone
+	keyEnter
+	keyNewline
+	keyInterrupt
+	keyEnd // Ctrl-D
+	keyStop
+	keyLeft
+	keyRight
+	keyWordLeft
+	keyWordRight
+	keyLineStart
+	keyLineEnd
+	keyOlder
+	keyNewer
+	keyBackspace
+	keyDelete
+	keyDeleteWord
+	keyDeleteBefore
+	keyDeleteAfter
+	keyClearScreen
+)
+
+// controls are the keys of control characters, as in a shell.
+var controls = map[byte]key{
+	0x01: keyLineStart, 0x02: keyLeft, 0x03: keyInterrupt, 0x04: keyEnd, 0x05: keyLineEnd, 0x06: keyRight,
+	0x08: keyBackspace, 0x0a: keyEnter, 0x0b: keyDeleteAfter, 0x0c: keyClearScreen, 0x0d: keyEnter, 0x0e: keyNewer,
+	0x10: keyOlder, 0x15: keyDeleteBefore, 0x17: keyDeleteWord, 0x1a: keyStop, 0x7f: keyBackspace,
+}
+
+// sequences are the keys that a terminal sends after ESC.
+var sequences = map[string]key{
+	"[A": keyOlder, "OA": keyOlder, "[B": keyNewer, "OB": keyNewer,
+	"[C": keyRight, "OC": keyRight, "[D": keyLeft, "OD": keyLeft,
+	"[1;3C": keyWordRight, "[1;5C": keyWordRight, "f": keyWordRight,
+	"[1;3D": keyWordLeft, "[1;5D": keyWordLeft, "b": keyWordLeft,
+	"[H": keyLineStart, "OH": keyLineStart, "[1~": keyLineStart, "[7~": keyLineStart,
+	"[F": keyLineEnd, "OF": keyLineEnd, "[4~": keyLineEnd, "[8~": keyLineEnd,
+	"[3~": keyDelete, "\x7f": keyDeleteWord, "\x08": keyDeleteWord, "\r": keyNewline, "\n": keyNewline,
+}
+
+// The marks around a paste, and what asks a terminal for them.
+const (
+	pasteOn    = "\x1b[?2004h"
+	pasteOff   = "\x1b[?2004l"
+	pasteBegin = "\x1b[200~"
+	pasteEnd   = "\x1b[201~"
+)
+
+// maxSequence bounds what is read of an escape sequence. A longer one is none.
+const maxSequence = 32
+
+// A keyboard turns what a terminal sends into keys.
+type keyboard struct {
+	waiting []byte // read and not understood yet
+	pasting bool   // between the marks of a paste
+	pasted  []byte // so far; at most MaxLine
+	tooLong bool   // more was pasted
+}
+
+// feed adds input. A lone ESC is the key of that name, which does nothing, so
+// that it does not swallow the next one.
+func (k *keyboard) feed(input []byte) {
+	if !k.pasting && len(k.waiting) == 0 && string(input) == "\x1b" {
+		return
+	}
+	k.waiting = append(k.waiting, input...)
+}
+
+// next returns the next key and its text. It reports false until more is fed.
+func (k *keyboard) next() (key, string, bool) {
+	if k.pasting {
+		return k.paste()
+	}
+	if len(k.waiting) == 0 {
+		return keyNone, "", false
+	}
+	first := k.waiting[0]
+	if first == 0x1b {
+		return k.sequence()
+	}
+	if pressed, known := controls[first]; known || first < ' ' {
+		k.drop(1)
+		if first == '\r' && len(k.waiting) > 0 && k.waiting[0] == '\n' {
+			k.drop(1)
+		}
+		return pressed, "", true
+	}
+	n := 0
+	for n < len(k.waiting) && k.waiting[n] >= ' ' && k.waiting[n] != 0x7f && utf8.FullRune(k.waiting[n:]) {
+		_, size := utf8.DecodeRune(k.waiting[n:])
+		n += size
+	}
+	if n == 0 {
+		return keyNone, "", false
+	}
+	text := string(k.waiting[:n])
+	k.drop(n)
+	return keyText, text, true
+}
+
+// sequence reads an escape sequence.
+func (k *keyboard) sequence() (key, string, bool) {
+	if bytes.HasPrefix(k.waiting, []byte(pasteBegin)) {
+		k.drop(len(pasteBegin))
+		k.pasting = true
+		return k.paste()
+	}
+	n := sequenceLength(k.waiting[1:])
+	if n == 0 {
+		return keyNone, "", false
+	}
+	pressed := sequences[string(k.waiting[1:1+n])]
+	k.drop(1 + n)
+	return pressed, "", true
+}
+
+// sequenceLength returns how long the sequence is that text begins with, and 0
+// if its end is not there yet.
+func sequenceLength(text []byte) int {
+	if len(text) == 0 {
+		return 0
+	}
+	switch text[0] {
+	case 'O':
+		if len(text) < 2 {
+			return 0
+		}
+		return 2
+	case '[':
+		for i, b := range text[1:] {
+			if b >= '@' && b <= '~' {
+				return i + 2
+			}
+			if b < ' ' || i+2 > maxSequence {
+				return i + 1 // not a sequence: what follows is read anew
+			}
+		}
+		return 0
+	case 0x1b:
+		return 1
+	}
+	if !utf8.FullRune(text) {
+		return 0
+	}
+	_, size := utf8.DecodeRune(text)
+	return size
+}
+
+// paste reads up to the end of a paste. Ctrl-C ends it too: the end may have been
+// lost.
+func (k *keyboard) paste() (key, string, bool) {
+	end, skip := bytes.Index(k.waiting, []byte(pasteEnd)), len(pasteEnd)
+	if stop := bytes.IndexByte(k.waiting, 0x03); stop >= 0 && (end < 0 || stop < end) {
+		end, skip = stop, 0
+	}
+	n := end
+	if end < 0 { // but for what may be the beginning of the mark
+		n = len(k.waiting) - partOf(k.waiting, pasteEnd)
+	}
+	if len(k.pasted)+n > MaxLine {
+		k.tooLong = true
+	}
+	if k.tooLong {
+		k.pasted = nil
+	} else {
+		k.pasted = append(k.pasted, k.waiting[:n]...)
+	}
+	k.drop(n)
+	if end < 0 {
+		return keyNone, "", false
+	}
+	k.drop(skip)
+	pressed, text := keyPaste, string(k.pasted)
+	if k.tooLong {
+		pressed, text = keyTooLong, ""
+	}
+	k.pasting, k.pasted, k.tooLong = false, nil, false
+	return pressed, text, true
+}
+
+// partOf returns how many bytes at the end of text may be the beginning of mark.
+func partOf(text []byte, mark string) int {
+	for n := min(len(text), len(mark)-1); n > 0; n-- {
+		if string(text[len(text)-n:]) == mark[:n] {
+			return n
+		}
+	}
+	return 0
+}
+
+// drop takes n bytes off what waits.
+func (k *keyboard) drop(n int) {
+	if k.waiting = k.waiting[n:]; len(k.waiting) == 0 {
+		k.waiting = nil
+	}
+}

@@ -1,0 +1,340 @@
+package console
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// MaxLine bounds a line, in bytes. What does not fit is not taken.
+const MaxLine = 1 << 20
+
+// A paste of more than this is shown as its size and edited as one character.
+const (
+	maxShownPaste = 1000 // characters
+	maxShownLines = 10
+)
+
+// The history keeps this many lines, none longer than this.
+const (
+	maxHistory     = 100
+	maxHistoryLine = 64 << 10 // bytes
+)
+
+// An Event is something that the user did other than edit the line.
+type Event int
+
+const (
+	Entered   Event = iota + 1 // the line is complete: see [Line.Next]
+	Interrupt                  // Ctrl-C on an empty line
+	End                        // Ctrl-D on an empty line
+	Stop                       // Ctrl-Z
+	Clear                      // Ctrl-L
+	Refused                    // the line would exceed MaxLine
+)
+
+// A cell is what the cursor steps over at once: a character with those that join
+// it, or a paste that is not shown.
+type cell struct {
+	text  string // what it stands for
+	shown string // empty for a newline
+	width int
+}
+
+// A Line is the line being typed. Its zero value is an empty line.
+//
+// A line may be typed for something, such as the answer to a question. The line
+// that is typed for nothing in particular is set aside meanwhile: see [Line.For].
+type Line struct {
+	keys  keyboard
+	cells []cell
+	at    int // the cursor is before cells[at]
+	bytes int // of the cells' texts
+
+	purpose string
+	aside   []cell // the line for no purpose, while there is one
+
+	history [][]cell // oldest first
+	older   int      // how far up in the history the line is; 0 is not
+	newest  []cell   // the line while an older one is shown
+}
+
+// Feed adds what the terminal sent.
+func (l *Line) Feed(input []byte) { l.keys.feed(input) }
+
+// Next edits the line until the user did something else. It reports false if all
+// that was fed is dealt with. With [Entered] it returns the text of the line,
+// which is empty afterwards, and how it was shown.
+func (l *Line) Next() (event Event, text, shown string, ok bool) {
+	for {
+		pressed, typed, more := l.keys.next()
+		if !more {
+			return 0, "", "", false
+		}
+		switch pressed {
+		case keyEnter:
+			text, shown = textOf(l.cells), shownOf(l.cells)
+			l.set(nil)
+			return Entered, text, shown, true
+		case keyInterrupt:
+			if len(l.cells) == 0 {
+				return Interrupt, "", "", true
+			}
+			l.set(nil)
+		case keyEnd:
+			if len(l.cells) == 0 {
+				return End, "", "", true
+			}
+			l.remove(l.at, l.at+1)
+		case keyStop:
+			return Stop, "", "", true
+		case keyClearScreen:
+			return Clear, "", "", true
+		case keyTooLong:
+			return Refused, "", "", true
+		case keyText, keyPaste, keyNewline:
+			if !l.insert(pressed, typed) {
+				return Refused, "", "", true
+			}
+		default:
+			l.edit(pressed)
+		}
+	}
+}
+
+// edit moves the cursor, or takes something off the line.
+func (l *Line) edit(pressed key) {
+	switch pressed {
+	case keyLeft:
+		l.at = max(l.at-1, 0)
+	case keyRight:
+		l.at = min(l.at+1, len(l.cells))
+	case keyWordLeft:
+		l.at = l.word(-1)
+	case keyWordRight:
+		l.at = l.word(1)
+	case keyLineStart:
+		l.at = 0
+	case keyLineEnd:
+		l.at = len(l.cells)
+	case keyOlder:
+		l.recall(1)
+	case keyNewer:
+		l.recall(-1)
+	case keyBackspace:
+		l.remove(l.at-1, l.at)
+	case keyDelete:
+		l.remove(l.at, l.at+1)
+	case keyDeleteWord:
+		l.remove(l.word(-1), l.at)
+	case keyDeleteBefore:
+		l.remove(0, l.at)
+	case keyDeleteAfter:
+		l.remove(l.at, len(l.cells))
+	}
+}
+
+// word returns where the word before or after the cursor begins or ends.
+func (l *Line) word(step int) int {
+	at := l.at
+	blank := func() bool {
+		i := at + min(step, 0)
+		return l.cells[i].shown == "" || strings.TrimSpace(l.cells[i].shown) == ""
+	}
+	inside := func() bool { return step < 0 && at > 0 || step > 0 && at < len(l.cells) }
+	for inside() && blank() {
+		at += step
+	}
+	for inside() && !blank() {
+		at += step
+	}
+	return at
+}
+
+// insert puts text at the cursor. It reports false if the line would be too long.
+func (l *Line) insert(pressed key, text string) bool {
+	text = strings.ToValidUTF8(text, "\ufffd")
+	switch pressed {
+	case keyNewline:
+		text = "\n"
+	case keyPaste:
+		text = strings.ReplaceAll(strings.ReplaceAll(text, "\r\n", "\n"), "\r", "\n")
+	}
+	text = strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) && r != '\n' && r != '\t' {
+			return -1
+		}
+		return r
+	}, text)
+	if l.bytes+len(text) > MaxLine {
+		return false
+	}
+	if pressed == keyPaste && (strings.Count(text, "\n") > maxShownLines || utf8.RuneCountInString(text) > maxShownPaste) {
+		l.put(folded(text))
+		return true
+	}
+	for _, r := range text {
+		l.put(cellFor(r))
+	}
+	return true
+}
+
+// folded returns the cell of a long paste.
+func folded(text string) cell {
+	size := fmt.Sprintf("%d characters", utf8.RuneCountInString(text))
+	if lines := strings.Count(strings.TrimSuffix(text, "\n"), "\n") + 1; lines > 1 {
+		size = fmt.Sprintf("%d lines", lines)
+	}
+	shown := "[" + size + " pasted]"
+	return cell{text, shown, len(shown)}
+}
+
+// cellFor returns the cell of a character. What has no look of its own, or would
+// reorder the line, is shown as U+FFFD.
+func cellFor(r rune) cell {
+	switch {
+	case r == '\n':
+		return cell{text: "\n"}
+	case r == '\t':
+		return cell{"\t", "    ", 4}
+	case unicode.Is(unicode.Zs, r):
+		return cell{string(r), " ", 1}
+	case joins(r):
+		return cell{string(r), string(r), 0}
+	case unicode.In(r, unicode.Cf, unicode.Zl, unicode.Zp, unicode.Co, unicode.Cs):
+		return cell{string(r), "\ufffd", 1}
+	}
+	return cell{string(r), string(r), cellsOf(r)}
+}
+
+// joins reports whether a character is drawn on the one before it.
+func joins(r rune) bool {
+	return r == zeroWidthJoiner || unicode.In(r, unicode.Mn, unicode.Me, unicode.Variation_Selector) || r >= 0x1160 && r <= 0x11ff
+}
+
+// put inserts a cell at the cursor, or joins it to the one before.
+func (l *Line) put(c cell) {
+	l.older = 0
+	l.bytes += len(c.text)
+	if l.at > 0 {
+		before := &l.cells[l.at-1]
+		whole := utf8.RuneCountInString(before.shown) < 16 && before.shown == before.text // no newline and no paste
+		if whole && (c.width == 0 && c.shown != "" || strings.HasSuffix(before.text, string(zeroWidthJoiner))) {
+			before.text, before.shown, before.width = before.text+c.text, before.shown+c.shown, before.width+c.width
+			return
+		}
+	}
+	if c.width == 0 && c.shown != "" { // nothing to join
+		c.shown, c.width = "\ufffd", 1
+	}
+	l.cells = slices.Insert(l.cells, l.at, c)
+	l.at++
+}
+
+// remove takes cells off the line.
+func (l *Line) remove(from, to int) {
+	from, to = max(from, 0), min(to, len(l.cells))
+	if from >= to {
+		return
+	}
+	l.older = 0
+	for _, c := range l.cells[from:to] {
+		l.bytes -= len(c.text)
+	}
+	l.cells, l.at = slices.Delete(l.cells, from, to), from
+}
+
+// set replaces the line and puts the cursor at its end.
+func (l *Line) set(cells []cell) {
+	l.cells, l.at, l.bytes, l.older = cells, len(cells), 0, 0
+	for _, c := range cells {
+		l.bytes += len(c.text)
+	}
+}
+
+// recall shows the line that is step further up in the history.
+func (l *Line) recall(step int) {
+	to := l.older + step
+	if to < 0 || to > len(l.history) {
+		return
+	}
+	if l.older == 0 {
+		l.newest = l.cells
+	}
+	if to == 0 {
+		l.set(l.newest)
+		return
+	}
+	l.set(slices.Clone(l.history[len(l.history)-to]))
+	l.older = to
+}
+
+// Remember adds a text that was entered to the history.
+func (l *Line) Remember(text string) {
+	if text == "" || len(text) > maxHistoryLine || len(l.history) > 0 && textOf(l.history[len(l.history)-1]) == text {
+		return
+	}
+	var typed Line
+	typed.insert(keyPaste, text)
+	l.history = append(l.history, typed.cells)
+	if len(l.history) > maxHistory {
+		l.history = slices.Delete(l.history, 0, 1)
+	}
+}
+
+// For says what the line is typed for. If that changes, the line is empty; one
+// that was typed for nothing in particular, which is the purpose "", comes back
+// with that. It reports whether such a line has just been set aside.
+func (l *Line) For(purpose string) (aside bool) {
+	if purpose == l.purpose {
+		return false
+	}
+	if l.purpose == "" {
+		l.aside, aside = l.cells, len(l.cells) > 0
+	}
+	l.purpose = purpose
+	l.set(nil)
+	if purpose == "" {
+		l.set(l.aside)
+		l.aside = nil
+	}
+	return aside
+}
+
+// Return gives a text back that was entered and not used: it comes to the line for
+// no purpose, behind what was set aside, unless another text is being typed there.
+func (l *Line) Return(text string) {
+	if l.purpose == "" {
+		if l.Empty() {
+			l.insert(keyPaste, text)
+		}
+		return
+	}
+	whole := Line{cells: l.aside, at: len(l.aside)}
+	whole.insert(keyPaste, text)
+	l.aside = whole.cells
+}
+
+// Empty reports whether nothing is typed.
+func (l *Line) Empty() bool { return len(l.cells) == 0 }
+
+func textOf(cells []cell) string {
+	var b strings.Builder
+	for _, c := range cells {
+		b.WriteString(c.text)
+	}
+	return b.String()
+}
+
+func shownOf(cells []cell) string {
+	var b strings.Builder
+	for _, c := range cells {
+		if c.text == "\n" {
+			b.WriteByte('\n')
+		}
+		b.WriteString(c.shown)
+	}
+	return b.String()
+}
