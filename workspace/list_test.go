@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
@@ -201,4 +202,45 @@ func TestLinkedIgnoreFilesDoNotCount(t *testing.T) {
 	w := open(t, Options{}, map[string]string{"rules": "f\n", "f": ""})
 	must(t, os.Symlink("rules", filepath.Join(w.Root(), ".gitignore")))
 	wantFiles(t, w, ".", ".gitignore", "f", "rules")
+}
+
+// What is said of one file is what a listing of all of them says.
+func TestFilesAreListedOneByOne(t *testing.T) {
+	quietGit(t)
+	r := rand.New(rand.NewPCG(*seed, 0))
+	root := t.TempDir()
+	newRepository(t, root, "")
+	for i := range 100 {
+		grammars()[0].newCase(t, r, root, fmt.Sprintf("case%d", i)).fill(r, root)
+	}
+	write(t, filepath.Join(root, "nested/.gitignore"), "*.log\n")
+	write(t, filepath.Join(root, "nested/x.log"), "")
+	write(t, filepath.Join(root, ".svn/entries"), "")
+	newRepository(t, filepath.Join(root, "nested/again"), "")
+	write(t, filepath.Join(root, "nested/again/y.log"), "")
+	for _, dir := range []string{".", "nested", "case1"} {
+		w := openDir(t, filepath.Join(root, dir))
+		listing, err := w.List(t.Context(), ".", 100_000)
+		must(t, err)
+		slices.Sort(listing.Files)
+		files, hidden := 0, 0
+		must(t, filepath.WalkDir(w.Root(), func(path string, e fs.DirEntry, err error) error {
+			if err != nil || e.IsDir() {
+				return err
+			}
+			files++
+			file, _ := filepath.Rel(w.Root(), path)
+			_, listed := slices.BinarySearch(listing.Files, filepath.ToSlash(file))
+			if !listed {
+				hidden++
+			}
+			if got := w.Lists(t.Context(), file); got != listed {
+				t.Errorf("%s in %s: got it listed %v, want %v", file, dir, got, listed)
+			}
+			return nil
+		}))
+		if dir == "." && (hidden < 50 || hidden == files) {
+			t.Errorf("got %d of %d files hidden, want some", hidden, files)
+		}
+	}
 }
