@@ -175,6 +175,13 @@ func (d *doubt) arise(marks []mark) {
 	d.until, d.marks = time.Now().Add(d.pause), marks
 }
 
+// lift has git asked once more, by somebody who waits longer for it.
+func (d *doubt) lift() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.until = time.Time{}
+}
+
 func (d *doubt) end() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -190,8 +197,8 @@ var errEnough = errors.New("enough")
 // An entryWriter takes git's output, which is entries that end in NUL, and hands
 // them on until each wants no more. Git then fails to write.
 type entryWriter struct {
-	each func(entry string) bool
-	cut  []byte // the beginning of an entry; at most maxEntry
+	each func(entry []byte) bool // which does not keep the entry
+	cut  []byte                  // the beginning of an entry; at most maxEntry
 }
 
 func (w *entryWriter) Write(p []byte) (int, error) {
@@ -207,7 +214,7 @@ func (w *entryWriter) Write(p []byte) (int, error) {
 		if len(w.cut) > 0 {
 			entry = append(w.cut, entry...)
 		}
-		if !w.each(string(entry)) {
+		if !w.each(entry) {
 			return 0, errEnough
 		}
 		rest, w.cut = after, w.cut[:0]
@@ -217,9 +224,9 @@ func (w *entryWriter) Write(p []byte) (int, error) {
 // gone returns the tracked files that are not there.
 func (h *lister) gone(ctx context.Context) (map[string]bool, error) {
 	gone := make(map[string]bool)
-	out := &entryWriter{each: func(file string) bool {
-		gone[file] = true
-		return len(gone) <= maxSearchFiles
+	out := &entryWriter{each: func(file []byte) bool {
+		gone[string(file)] = true
+		return len(gone) <= h.limit
 	}}
 	err := h.git(ctx, aboutIndex, "", out, "ls-files", "-z", "-d")
 	return gone, err
@@ -237,8 +244,8 @@ func (h *lister) ignored(ctx context.Context, paths []string) (map[string]bool, 
 	}
 	const here = "./" // so that a colon at the beginning of a name is nothing special
 	ignored := make(map[string]bool)
-	out := &entryWriter{each: func(name string) bool {
-		ignored[strings.TrimPrefix(name, here)] = true
+	out := &entryWriter{each: func(name []byte) bool {
+		ignored[strings.TrimPrefix(string(name), here)] = true
 		return len(ignored) <= len(paths)
 	}}
 	in := here + strings.Join(paths, "\x00"+here) + "\x00"

@@ -254,7 +254,7 @@ func TestSearchesDoNotLeaveTheWorkspaceByGit(t *testing.T) {
 		}
 		wantList(t, name, r.listed("."), slices.Clone(want)...)
 		r.followed()
-		f, told := r.listings.last()
+		f, told := r.told()
 		if f.unsure || !told {
 			t.Errorf("%s: got a listing that is unsure, want one that is not", name)
 		}
@@ -329,14 +329,14 @@ func TestGitEndsOnceNoMoreIsWanted(t *testing.T) {
 	for i := range 2000 { // more than a pipe holds
 		write(t, filepath.Join(r.root, strings.Repeat("n", 200)+strconv.Itoa(i)), "")
 	}
-	out := &entryWriter{each: func(string) bool { return false }}
+	out := &entryWriter{each: func([]byte) bool { return false }}
 	if err := r.git(t.Context(), aboutIndex, "", out, "ls-files", "-z", "-o"); !errors.Is(err, errEnough) {
 		t.Errorf("got %v, want %v", err, errEnough)
 	}
 	if r.doubts[aboutIndex].holds() {
 		t.Error("got a doubt that git answers, want none")
 	}
-	long := &entryWriter{each: func(string) bool { return true }}
+	long := &entryWriter{each: func([]byte) bool { return true }}
 	if _, err := long.Write(bytes.Repeat([]byte("x"), maxEntry+1)); err != errEnough {
 		t.Errorf("got %v for a path of %d bytes, want %v", err, maxEntry+1, errEnough)
 	}
