@@ -51,11 +51,15 @@ func (l *lookout) follow(dir string, asked time.Time) (below []string, late bool
 			return nil, false, nil
 		}
 	}
-	if at.key == "" && !l.attach(at, f) {
-		if !at.claimed {
-			l.forget(at)
-		}
-		return nil, false, errNotTold
+	switch {
+	case at.key != "":
+	case at.claimed:
+		l.compare(at) // what happened since it was polled is news to watches
+	default:
+		l.attach(at, f)
+	}
+	if at.key == "" {
+		return nil, false, errNotTold // the listing gives up what it follows then
 	}
 	fresh := !at.followed
 	at.followed = true

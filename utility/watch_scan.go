@@ -465,6 +465,9 @@ func (l *lookout) compare(at *node) {
 		say(at.holders, systemLimit)
 		say(at.passers, systemLimit)
 	}
+	if !at.claimed {
+		return // the listing looks for what has changed by itself
+	}
 	// What is gone makes room for what is new, so it is looked for first.
 	if err := l.compareGone(at, f); errors.Is(err, errTooManyNames) {
 		l.blind(at)

@@ -132,3 +132,24 @@ func TestWatchesGoBeforeListings(t *testing.T) {
 		t.Errorf("got %d directories followed, want them as before", n)
 	}
 }
+
+// What has happened in a directory that was polled is told when the system comes
+// to watch it, for whatever reason.
+func TestSearchDoesNotHideChangesFromWatches(t *testing.T) {
+	t.Parallel()
+	shared := sharedFor(0)
+	shared.watched.most = 0
+	r := newRoom(t, Options{Shared: shared}, map[string]string{"a/f": ""})
+	r.ofTree(func(l *lookout) { l.pollGap = time.Hour })
+	from := r.watchAll("w")
+	write(t, filepath.Join(r.root, "a/new"), "")
+	shared.watched.mu.Lock()
+	shared.watched.most, shared.watched.forListings = 10, 10
+	shared.watched.mu.Unlock()
+	r.followed()
+	r.change(from, contracts.FileCreated, "a/new")
+	if got := r.watched(); len(got) != 2 {
+		t.Errorf("got %q watched, want both directories", got)
+	}
+	r.sound()
+}
