@@ -22,10 +22,11 @@ const (
 	// maxUntold is how long a listing is used of whose changes nobody tells.
 	maxUntold = 200 * time.Millisecond
 
-	// A search waits for a listing that was made within quick to be made true
-	// again. For one that takes longer it waits slowWait, and then uses what is
-	// known: the listing is made behind it, and then left alone restFactor times
-	// as long as that took.
+	// quick separates small workspaces from large ones. If listing all files took
+	// less, a search waits until the listing is true. If it took more, a search
+	// waits slowWait and then uses the listing as it is, which is brought up to
+	// date behind it. A large workspace is listed again after restFactor times as
+	// long as that took, so that it takes a fifth of the time at most.
 	quick      = 100 * time.Millisecond
 	slowWait   = 10 * time.Millisecond
 	restFactor = 4
@@ -33,20 +34,21 @@ const (
 	// maxIdle is how long a listing is kept while nobody searches.
 	maxIdle = 10 * time.Minute
 
-	// maxTouched is how many paths are looked at one by one, rather than all
-	// there are; maxTouchedDirs is how many of them may be directories.
+	// maxTouched bounds the changed paths that are looked at one by one. Beyond
+	// that all files are listed. maxTouchedDirs bounds the directories among them.
 	maxTouched     = 1024
 	maxTouchedDirs = 64
 )
 
-// A listings keeps the listing of a directory, at first the workspace's root.
-// Its methods may be called from any goroutine.
+// A listings keeps the listing of a directory: the workspace's root, or one in a
+// workspace that is too large. Its methods may be called from any goroutine.
 //
-// One goroutine at a time, the worker, makes the listing and makes it true again
-// after changes. It works when a search finds that the listing is not true. For
-// the root it also has the system tell of everything that appears and goes, so
-// that from then on it looks at that alone.
+// One goroutine at a time, the worker, changes the listing. A search starts it
+// when it finds that the listing is not true. For the root the worker also has the
+// lookout follow every directory. From then on it only looks at the paths that the
+// system reports.
 type listings struct {
+	// Static.
 	of  *lister
 	dir string // relative to the root
 
@@ -87,10 +89,10 @@ const (
 	anew         // all files are to be listed
 )
 
-// list returns a listing, and the directory in it that rel is. Its files are
-// those of the moment, but for what the system has yet to tell and for what the
-// worker has yet to look at, see [quick]. If the system does not tell they are
-// those of maxUntold before the call at the earliest.
+// list returns a listing, and the directory in it that rel is. In a small workspace
+// the listing is true, but for changes that the system has yet to report. Without
+// such reports it is that of maxUntold before the call at the earliest. For large
+// workspaces see [quick].
 func (h *lister) list(ctx context.Context, rel string) (f *finding, dir string, err error) {
 	if dir, err = h.ws.Real(rel); err != nil {
 		return nil, "", err
@@ -150,7 +152,7 @@ func (c *listings) newest(ctx context.Context, then time.Time) (*finding, error)
 	}
 }
 
-// use puts off the end of the listing.
+// use restarts the time after which an unused listing is given up.
 func (c *listings) use() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -203,7 +205,7 @@ func (c *listings) begin(need need) (began time.Time, changed <-chan struct{}) {
 	return c.began, c.changed
 }
 
-// tell has searches look again. The caller holds c.mu.
+// tell wakes the searches that wait. Call with c.mu held.
 func (c *listings) tell() {
 	close(c.changed)
 	c.changed = make(chan struct{})
@@ -268,8 +270,8 @@ func (c *listings) set(f *finding, told bool) {
 	c.tell()
 }
 
-// touch notes what the system tells of a path, which is slash-separated and
-// relative to the root.
+// touch notes what the system reports about a path, which is slash-separated and
+// relative to the root. The lookout calls it.
 func (c *listings) touch(path string, op fsnotify.Op) {
 	name := path[strings.LastIndexByte(path, '/')+1:]
 	c.mu.Lock()
@@ -289,16 +291,14 @@ func (c *listings) touch(path string, op fsnotify.Op) {
 	}
 }
 
-// lose notes that not all that happened was told. With deaf it is not told from
-// now on either.
+// lose notes that changes were not reported. With deaf, later ones are not either.
 func (c *listings) lose(deaf bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.stale, c.touched, c.told = true, nil, c.told && !deaf
 }
 
-// make is the worker: it makes the listing true, and has the system tell of
-// changes.
+// make is the worker. It makes the listing true and has it followed.
 func (c *listings) make(need need) {
 	if need == patch && c.renew() {
 		return
@@ -318,8 +318,8 @@ func (c *listings) make(need need) {
 	c.makeSure()
 }
 
-// renew makes the listing true after what happened to a few paths. It reports
-// false if that takes a new listing, and it is time for one.
+// renew brings the listing up to date with what happened to a few paths. It reports
+// false if that takes a new listing and it is time for one.
 func (c *listings) renew() bool {
 	asOf := time.Now()
 	c.mu.Lock()
@@ -342,9 +342,9 @@ func (c *listings) renew() bool {
 	return time.Now().Before(c.resting)
 }
 
-// listAnew lists all files. Searches wait for the first listing, so that it is
-// made in the time that they have. If that is too short, it is made once more, in
-// the time that it takes.
+// listAnew lists all files. It first takes no longer than a search waits. If that
+// was not enough, the searches get what there is, and it lists once more with more
+// time.
 func (c *listings) listAnew() (f *finding, err error) {
 	began := time.Now()
 	last := c.next()
@@ -385,8 +385,8 @@ func (c *listings) listAnew() (f *finding, err error) {
 // hurried reports whether there was not enough time for the listing.
 func (f *finding) hurried() bool { return !f.complete && !f.full }
 
-// next begins a new listing, which replaces the one that is returned. What happens
-// from now on is told again.
+// next starts a new listing: what is reported from now on counts for that one. It
+// returns the listing before.
 func (c *listings) next() (last *finding) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

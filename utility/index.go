@@ -37,7 +37,7 @@ type candidate struct {
 	lower string // the path in lower case; the same bytes if it is
 }
 
-// A sieve tells what a candidate cannot match, without a look at its text.
+// A sieve tells how well a candidate can match at best, without its text.
 type sieve struct {
 	has, baseHas     letters // the bytes in candidate.lower, and in its name
 	pairs, basePairs letters // the same for each two bytes in a row
@@ -47,8 +47,8 @@ type sieve struct {
 	gone           bool   // the file is not there; should it come back, it counts as listed
 }
 
-// letters is a set of bytes, or of pairs of bytes. It has 64 bits, so that some
-// share one.
+// letters is a set of bytes, or of pairs of bytes. It has 64 bits; rare bytes, and
+// many pairs, share one.
 type letters uint64
 
 // notASCII is the bit of all bytes that are not ASCII.

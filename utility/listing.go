@@ -201,7 +201,8 @@ func (g *gitListing) add(entry []byte) {
 	g.files, g.size = append(g.files, file), g.size+len(file)
 }
 
-// keep returns what git wrote as a string. Many of them lie in one piece of memory.
+// keep copies a name out of git's output. Many names share one piece of memory:
+// an allocation for each would take more time and memory.
 func (g *gitListing) keep(name []byte) string {
 	if g.text.Cap()-g.text.Len() < len(name) {
 		g.text = strings.Builder{}
