@@ -17,7 +17,7 @@ const (
 	// a mark tells, such as an ignore file that git's configuration includes.
 	// A listing that takes long is used for ageFactor times as long.
 	maxListingAge = 30 * time.Second
-	ageFactor     = 20
+	ageFactor     = 60
 
 	// maxUntold is how long a listing is used of whose changes nobody tells.
 	maxUntold = 200 * time.Millisecond

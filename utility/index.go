@@ -18,7 +18,7 @@ const (
 
 // An index is files in the byte order of their paths, with what it takes to score
 // them. It is not changed: an [edit] makes another one, which shares the blocks
-// that stay as they are. It takes some 75 bytes for each file beside its path.
+// that stay as they are. It takes 88 bytes for each file beside its path.
 type index struct {
 	blocks []*block // none is empty
 	count  int      // of files, those that are gone included
@@ -40,15 +40,14 @@ type candidate struct {
 // A sieve tells how well a candidate can match at best, without its text.
 type sieve struct {
 	has, baseHas     letters // the bytes in candidate.lower, and in its name
-	pairs, basePairs letters // the same for each two bytes in a row
+	pairs, basePairs pairs   // the same for each two bytes in a row
 
 	size, baseSize uint16 // bytes in candidate.lower, and in its name
 	chars          uint16 // characters in candidate.path
 	gone           bool   // the file is not there; should it come back, it counts as listed
 }
 
-// letters is a set of bytes, or of pairs of bytes. It has 64 bits; rare bytes, and
-// many pairs, share one.
+// letters is a set of bytes. Rare ones share a bit.
 type letters uint64
 
 // notASCII is the bit of all bytes that are not ASCII.
@@ -71,20 +70,31 @@ var letterOf = func() (bits [256]letters) {
 	return bits
 }()
 
-// pairOf returns the bit of two bytes in a row.
-func pairOf(a, b byte) letters {
-	return 1 << ((uint32(a)<<8 | uint32(b)) * 2654435769 >> 26)
-}
+// pairs is a set of pairs of bytes. Many share a bit, those of digits one: they are
+// in many paths, and looked for by few.
+type pairs [2]uint64
+
+// in reports whether all pairs may be in another set.
+func (p pairs) in(other pairs) bool { return p[0]&^other[0]|p[1]&^other[1] == 0 }
+
+func (p pairs) plus(other pairs) pairs { return pairs{p[0] | other[0], p[1] | other[1]} }
 
 // lettersOf returns the bytes and the pairs of bytes in text.
-func lettersOf(text string) (has, pairs letters) {
+func lettersOf(text string) (has letters, in pairs) {
+	const bits = 128
 	for i := range len(text) {
 		has |= letterOf[text[i]]
-		if i > 0 {
-			pairs |= pairOf(text[i-1], text[i])
+		if i == 0 {
+			continue
 		}
+		a, b := text[i-1], text[i]
+		bit := uint32(bits - 1)
+		if a > '9' || b > '9' {
+			bit = (uint32(a)<<8 | uint32(b)) * 2654435769 >> 8 % (bits - 1)
+		}
+		in[bit/64] |= 1 << (bit % 64)
 	}
-	return has, pairs
+	return has, in
 }
 
 func newSieve(path, lower string) sieve {
@@ -114,11 +124,30 @@ func newIndex(paths []string) index {
 // may be longer than it is.
 func tooLong(path string) bool { return len(path) > maxPathSize/utf8.UTFMax }
 
-// newBlock returns a block of files.
+// newBlock returns a block of files. Their text lies in one piece, which makes
+// searches twice as fast: the next path is in the processor's cache already.
 func newBlock(paths []string) *block {
 	b := &block{sieves: make([]sieve, len(paths)), files: make([]candidate, len(paths))}
+	var text strings.Builder
 	for i, path := range paths {
 		lower := strings.ToLower(path)
+		if text.WriteString(lower); lower != path {
+			text.WriteString(path)
+		}
+		b.files[i].lower = lower
+	}
+	all := text.String()
+	cut := func(n int) (piece string) {
+		piece, all = all[:n], all[n:]
+		return piece
+	}
+	for i, path := range paths {
+		lower := cut(len(b.files[i].lower))
+		if path == lower {
+			path = lower // whose bytes lie where the search goes
+		} else {
+			path = cut(len(path))
+		}
 		b.files[i], b.sieves[i] = candidate{path, lower}, newSieve(path, lower)
 	}
 	return b

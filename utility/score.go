@@ -18,9 +18,9 @@ type query struct {
 	runes []rune
 	words []string
 
-	needs, pairs         letters // of text
-	wordNeeds, wordPairs letters // of words
-	sparseMost           int     // what its characters here and there in a name may give
+	needs, wordNeeds letters // the bytes in text, and in words
+	pairs, wordPairs pairs   // the same for each two bytes in a row
+	sparseMost       int     // what its characters here and there in a name may give
 }
 
 func newQuery(text string) query {
@@ -30,7 +30,7 @@ func newQuery(text string) query {
 	q.sparseMost = 3_000 + 12*len(q.runes)
 	for _, word := range q.words {
 		has, pairs := lettersOf(word)
-		q.wordNeeds, q.wordPairs = q.wordNeeds|has, q.wordPairs|pairs
+		q.wordNeeds, q.wordPairs = q.wordNeeds|has, q.wordPairs.plus(pairs)
 	}
 	return q
 }
@@ -51,18 +51,18 @@ func newCut(dir string) cut {
 func (q *query) most(s *sieve, cut cut) int {
 	most := 0
 	inPath := q.needs&^s.has == 0
-	if inPath && q.pairs&^s.pairs == 0 {
+	if inPath && q.pairs.in(s.pairs) {
 		if most = 6_000; int(s.size)-cut.lower == len(q.text) {
 			most = 9_500
 		}
-	} else if len(q.words) >= 2 && q.wordPairs&^s.pairs == 0 {
+	} else if len(q.words) >= 2 && q.wordPairs.in(s.pairs) {
 		most = 5_000
 	}
 	switch {
 	case !inPath:
 	case q.needs&^s.baseHas != 0:
 		most = max(most, q.sparseMost-1_000)
-	case q.pairs&^s.basePairs != 0:
+	case !q.pairs.in(s.basePairs):
 		most = max(most, q.sparseMost)
 	case int(s.baseSize) == len(q.text):
 		most = max(most, q.sparseMost, 10_000)
@@ -85,7 +85,7 @@ func (q *query) score(s *sieve, c *candidate, cut cut, floor int) int {
 	path := c.lower[cut.lower:]
 	base := c.lower[len(c.lower)-int(s.baseSize):]
 	inName, inPath := q.needs&^s.baseHas == 0, q.needs&^s.has == 0
-	if inName && q.pairs&^s.basePairs == 0 {
+	if inName && q.pairs.in(s.basePairs) {
 		switch {
 		case q.text == base:
 			return 10_000 - n
@@ -96,7 +96,7 @@ func (q *query) score(s *sieve, c *candidate, cut cut, floor int) int {
 			return 7_000 - 10*chars(base, i, s.baseHas) - n
 		}
 	}
-	if inPath && q.pairs&^s.pairs == 0 {
+	if inPath && q.pairs.in(s.pairs) {
 		if q.text == path { // it has a slash, or it were the name, too
 			return 9_500 - n
 		}
@@ -104,7 +104,7 @@ func (q *query) score(s *sieve, c *candidate, cut cut, floor int) int {
 			return 6_000 - 10*chars(path, i, s.has) - n
 		}
 	}
-	if len(q.words) >= 2 && q.wordPairs&^s.pairs == 0 && q.hasWords(path) {
+	if len(q.words) >= 2 && q.wordPairs.in(s.pairs) && q.hasWords(path) {
 		return 5_000 - n
 	}
 	if inName && floor <= q.sparseMost {
