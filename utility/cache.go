@@ -35,9 +35,8 @@ const (
 	maxIdle = 10 * time.Minute
 
 	// maxTouched bounds the changed paths that are looked at one by one. Beyond
-	// that all files are listed. maxTouchedDirs bounds the directories among them.
-	maxTouched     = 1024
-	maxTouchedDirs = 64
+	// that all files are listed.
+	maxTouched = 1024
 )
 
 // A listings keeps the listing of a directory: the workspace's root, or one in a
@@ -404,9 +403,13 @@ func (c *listings) fail(err error) {
 
 // patch returns the listing as it is after something has happened to a few paths,
 // nil if that takes a new one.
+//
+// The workspace's own rules say which new files are to be listed: git would take
+// longer to start. A file that was listed once is listed again: if it is ignored,
+// it is tracked.
 func (c *listings) patch(ctx context.Context, old *finding, touched map[string]struct{}) *finding {
 	h, f, e := c.of, *old, old.edit()
-	var dirs, files []string // that are there by now
+	var dirs, files, unknown []string // that are there by now
 	for name := range touched {
 		if h.isApart(name) {
 			continue
@@ -414,75 +417,52 @@ func (c *listings) patch(ctx context.Context, old *finding, touched map[string]s
 		e.hide(name)
 		e.hideBelow(name)
 		info, err := h.ws.Lstat(filepath.FromSlash(name))
+		_, _, known := e.place(name)
 		switch {
 		case err != nil || ofVersionControl(name): // not to be found
 		case info.IsDir():
 			dirs = append(dirs, name)
-		case info.Mode().IsRegular() || info.Mode()&fs.ModeSymlink != 0:
+		case !info.Mode().IsRegular() && info.Mode()&fs.ModeSymlink == 0:
+		case known:
 			files = append(files, name)
+		default:
+			unknown = append(unknown, name)
 		}
 	}
-	if len(dirs) > maxTouchedDirs {
+	listed, ok := h.ws.Listed(ctx, unknown, false)
+	into, sure := h.ws.Listed(ctx, dirs, true)
+	if !ok || !sure {
 		return nil
 	}
+	files = append(files, listed...)
 	// Directories are followed before their files are listed, so that nothing is
 	// missed.
-	if _, err := h.cover(ctx, old, h.notIgnored(ctx, old, dirs), nil, true); err != nil {
+	if _, err := h.cover(ctx, old, into, nil, true); err != nil {
 		return nil
 	}
-	now, ok := h.listSome(ctx, old, dirs, files)
-	if !ok {
-		return nil
+	for _, dir := range into {
+		own, err := h.ws.List(ctx, filepath.FromSlash(dir), h.limit)
+		if err != nil || !own.Complete {
+			return nil
+		}
+		for _, file := range own.Files {
+			files = append(files, dir+"/"+file)
+		}
 	}
-	for _, file := range h.leaveOut(".", now) {
+	for _, file := range h.leaveOut(".", files) {
 		e.show(file)
 	}
-	f.index = e.index
-	if f.count > c.of.limit {
+	for _, dir := range dirs {
+		for _, file := range e.goneBelow(dir) {
+			if h.isThere(".", file) {
+				e.show(file)
+			}
+		}
+	}
+	if f.index = e.index; f.count > h.limit {
 		return nil
 	}
 	return &f
-}
-
-// listSome returns those of files that are to be listed, and the files below dirs.
-// It reports false if it cannot tell. A file that is ignored is to be listed if it
-// was: it is tracked, or it would not have been.
-func (h *lister) listSome(ctx context.Context, old *finding, dirs, files []string) (now []string, ok bool) {
-	byGit := func(path string) bool { return old.byGit && !within(path, old.nested) }
-	var unknown []string
-	for _, file := range files {
-		_, _, known := old.place(file)
-		switch {
-		case known, !byGit(file) && h.ws.Lists(ctx, filepath.FromSlash(file)):
-			now = append(now, file)
-		case byGit(file):
-			unknown = append(unknown, file)
-		}
-	}
-	ignored, err := h.ignored(ctx, unknown)
-	if err != nil {
-		return nil, false
-	}
-	now = append(now, slices.DeleteFunc(unknown, func(file string) bool { return ignored[file] })...)
-	var asked []string
-	for _, dir := range dirs {
-		if byGit(dir) {
-			asked = append(asked, dir)
-			continue
-		}
-		own, err := h.ws.List(ctx, filepath.FromSlash(dir), h.limit)
-		if err != nil || !own.Complete {
-			return nil, false
-		}
-		for _, file := range own.Files {
-			now = append(now, dir+"/"+file)
-		}
-	}
-	if len(asked) == 0 {
-		return now, ctx.Err() == nil
-	}
-	more, ok := h.askGitAbout(ctx, asked)
-	return append(now, more...), ok
 }
 
 // within reports whether a path is one of dirs, or below it.

@@ -171,7 +171,7 @@ func TestWhatIsGoneTakesNoListing(t *testing.T) {
 func TestOldListingsAreMadeAnew(t *testing.T) {
 	r := newRoom(t, Options{}, map[string]string{"a": ""})
 	old := *r.followed()
-	old.index, old.asked, old.asOf = newIndex([]string{"a", "b"}), old.asked.Add(-maxListingAge), old.asked.Add(-maxListingAge)
+	old.index, old.asked, old.asOf = newIndex([]string{"a", "b"}, false), old.asked.Add(-maxListingAge), old.asked.Add(-maxListingAge)
 	r.whole.set(&old, true)
 	wantList(t, "old", r.listed("."), "a", "b") // it is good for this search
 	r.rested()
@@ -210,15 +210,6 @@ func TestMuchThatHappensIsListedAnew(t *testing.T) {
 	want(0, true)
 	r.followed()
 	want(0, false)
-	for i := range maxTouchedDirs + 1 {
-		must(t, os.Mkdir(filepath.Join(r.root, fmt.Sprint("dir", i)), 0o700))
-	}
-	kept, _ := r.told()
-	r.settled(func() bool { return len(c.touched) > maxTouchedDirs })
-	r.lists("many directories", ".", "a")
-	if f := r.followed(); f.asked.Equal(kept.asked) {
-		t.Error("got each directory listed, want everything listed at once")
-	}
 	r.lookout.lose()
 	r.settled(func() bool { return c.stale })
 	r.lists("then", ".", "a")

@@ -24,10 +24,7 @@ type finding struct {
 	asOf     time.Time     // the same with the changes that were told since
 	took     time.Duration // that listing all files took
 
-	// What else tells how long it is true.
-	marks  []mark
-	byGit  bool     // git told which files of the repository there are
-	nested []string // other repositories in which the workspace looked by itself
+	marks []mark // what else tells how long it is true
 }
 
 // listAnew returns the files below dir, which is relative to the root: what git
@@ -44,7 +41,7 @@ func (h *lister) listAnew(ctx context.Context, dir string) (f *finding, err erro
 		tracked = g.files
 		if listed {
 			h.listNested(ctx, g)
-			f.index, f.complete, f.full, f.byGit, f.nested = newIndex(h.leaveOut(dir, g.files)), !g.cut, g.full, true, g.nested
+			f.index, f.complete, f.full = newIndex(h.leaveOut(dir, g.files), true), !g.cut, g.full
 			f.unsure = true
 			return f, nil
 		}
@@ -55,7 +52,7 @@ func (h *lister) listAnew(ctx context.Context, dir string) (f *finding, err erro
 	if f.unsure = len(tracked) > 0; f.unsure {
 		own.Files = merged(own.Files, tracked[:min(len(tracked), h.limit-len(own.Files))])
 	}
-	f.index = newIndex(h.leaveOut(dir, own.Files))
+	f.index = newIndex(h.leaveOut(dir, own.Files), false)
 	return f, err
 }
 
@@ -109,17 +106,6 @@ func (h *lister) askGit(ctx context.Context, dir string) (*gitListing, bool) {
 	return tracked, len(tracked.files) > 0 || len(tracked.nested) > 0 || !h.rootIgnored(ctx)
 }
 
-// askGitAbout returns what git lists at or below some paths, which are relative
-// to the root. It reports false if it lists nothing because of an error, a bound, or
-// because it leaves that to the workspace.
-func (h *lister) askGitAbout(ctx context.Context, paths []string) ([]string, bool) {
-	g := h.newGitListing(".")
-	if err := g.ask(ctx, aboutRules, paths, "-s", "-c", "-o", "--exclude-standard"); err != nil || g.full || len(g.nested) > 0 {
-		return nil, false
-	}
-	return slices.DeleteFunc(g.files, func(file string) bool { return !h.isThere(".", file) }), true
-}
-
 // isThere reports whether a file, slash-separated and relative to dir, exists.
 func (h *lister) isThere(dir, file string) bool {
 	info, err := h.ws.Lstat(filepath.Join(dir, filepath.FromSlash(file)))
@@ -158,7 +144,7 @@ func (g *gitListing) ask(ctx context.Context, about question, paths []string, wh
 		}
 		return !g.full
 	}}
-	return g.of.git(ctx, about, "", out, append(append(args, "--"), paths...)...)
+	return g.of.git(ctx, about, out, append(append(args, "--"), paths...)...)
 }
 
 // take notes an entry, unless g is full.

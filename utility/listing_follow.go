@@ -158,7 +158,7 @@ func (h *lister) cover(ctx context.Context, f *finding, dirs []string, known map
 				return missed, err
 			}
 		}
-		dirs = h.notIgnored(ctx, f, unknown)
+		dirs, _ = h.ws.Listed(ctx, unknown, true) // what is not ruled out for certain counts
 	}
 	return missed, nil
 }
@@ -167,22 +167,4 @@ func (h *lister) cover(ctx context.Context, f *finding, dirs []string, known map
 func changedSince(stat func() (os.FileInfo, error), then time.Time) bool {
 	info, err := stat()
 	return err != nil || info.ModTime().After(then.Add(-settleTime))
-}
-
-// notIgnored returns those of dirs in which there may be something to list. What
-// git does not rule out for certain may.
-func (h *lister) notIgnored(ctx context.Context, f *finding, dirs []string) []string {
-	if len(dirs) == 0 || !f.byGit {
-		return dirs
-	}
-	var rest, asked []string
-	for _, dir := range dirs {
-		if within(dir, f.nested) { // git fails if it is asked about another repository
-			rest = append(rest, dir)
-		} else {
-			asked = append(asked, dir)
-		}
-	}
-	ignored, _ := h.ignored(ctx, asked)
-	return append(rest, slices.DeleteFunc(asked, func(dir string) bool { return ignored[dir] })...)
 }

@@ -144,8 +144,8 @@ func TestGitAndTheWorkspaceHaveTheSameSettings(t *testing.T) {
 					}
 					f, err := r.listAnew(t.Context(), ".")
 					must(t, err)
-					if f.byGit != withGit {
-						t.Errorf("got a listing by git %v, want %v", f.byGit, withGit)
+					if f.unsure != withGit {
+						t.Errorf("got a listing by git %v, want %v", f.unsure, withGit)
 					}
 					wantList(t, "root", r.listed("."), slices.DeleteFunc(slices.Clone(all), func(file string) bool { return file == tt.ignored })...)
 				})

@@ -51,7 +51,7 @@ func TestScores(t *testing.T) {
 }
 
 func scored(text, path string) int {
-	q, b := newQuery(text), newBlock([]string{path})
+	q, b := newQuery(text), newBlock([]string{path}, false)
 	return q.score(&b.sieves[0], &b.files[0], cut{}, 0)
 }
 
@@ -138,7 +138,7 @@ func TestSearchIsTheTable(t *testing.T) {
 	slices.Sort(paths)
 	paths = slices.Compact(paths)
 	rng.Shuffle(len(paths), func(i, j int) { paths[i], paths[j] = paths[j], paths[i] })
-	files := newIndex(slices.Clone(paths))
+	files := newIndex(slices.Clone(paths), false)
 	lengths := make(map[string]int)
 	for _, p := range paths {
 		lengths[p] = len([]rune(p))
@@ -165,7 +165,7 @@ func TestSearchIsTheTable(t *testing.T) {
 
 func TestEqualScoresAreOrderedByLengthAndPath(t *testing.T) {
 	q := newQuery("é")
-	x := newIndex([]string{"b/é", "é/a/xé", "a/é", "B/é"})
+	x := newIndex([]string{"b/é", "é/a/xé", "a/é", "B/é"}, false)
 	got, _ := q.rank(&x, ".", 10)
 	var paths []string
 	for _, m := range got {
@@ -177,7 +177,7 @@ func TestEqualScoresAreOrderedByLengthAndPath(t *testing.T) {
 	// However many are as good as the worst that is kept.
 	for _, text := range []string{"ab", "cb"} {
 		q := newQuery(text)
-		x := newIndex([]string{"xc/a-b", "yc/a-b", "wc/a-b"})
+		x := newIndex([]string{"xc/a-b", "yc/a-b", "wc/a-b"}, false)
 		got, more := q.rank(&x, ".", 1)
 		if len(got) != 1 || got[0].Path != "wc/a-b" || !more {
 			t.Errorf("%q: got %v, more %v; want the first by its path and more", text, got, more)

@@ -65,18 +65,50 @@ func (w *Workspace) List(ctx context.Context, dir string, limit int) (Listing, e
 	return wk.Listing, nil
 }
 
-// Lists reports whether List would list a file of that name if it is there. file
-// is relative to the root, and the directory that it lies in is no symbolic link.
-func (w *Workspace) Lists(ctx context.Context, file string) bool {
-	wk := &walk{w: w, ctx: ctx, budget: budget{ctx: ctx}}
-	dir, name := path.Split(filepath.ToSlash(file))
-	f, ok := wk.enter(path.Clean(dir))
-	if !ok || VersionControl(name) {
-		return false
+// Listed returns those of names that List would list if they are files that are
+// there; with dirs set, those that it would look into if they are directories.
+// Names are slash-separated and relative to the root, and none of the directories
+// that they lie in is a symbolic link. It reports false if ctx ended or there are
+// too many rules: then some may be among them that List would leave out.
+func (w *Workspace) Listed(ctx context.Context, names []string, dirs bool) (listed []string, ok bool) {
+	v := (&walk{w: w, ctx: ctx, budget: budget{ctx: ctx}}).visit()
+	known := make(map[string]*folder)
+	for _, name := range names {
+		dir, base := path.Split(name)
+		f := v.inside(path.Clean(dir), known)
+		if f != nil && !VersionControl(base) && !f.rules.ignored(f.join(base), f.below(), dirs) {
+			listed = append(listed, name)
+		}
 	}
-	v := wk.visit()
-	f = v.repository(f)
-	return !v.ownRules(f).ignored(f.join(name), f.below(), false) && ctx.Err() == nil
+	return listed, !v.budget.spent() && ctx.Err() == nil
+}
+
+// inside returns the folder for a directory with the rules that hold for what is in
+// it, nil if the directory is ignored. known has the folders that were returned.
+func (v *visit) inside(dir string, known map[string]*folder) *folder {
+	f, is := known[dir]
+	if is {
+		return f
+	}
+	if dir == "." {
+		top := v.top()
+		if top.path != "" {
+			v.root = top.below()
+		}
+		f = &top
+	} else if up := v.inside(path.Dir(dir), known); up != nil {
+		name := path.Base(dir)
+		child := up.child(name, up.rules)
+		if !VersionControl(name) && !up.rules.ignored(child.path, up.below(), true) {
+			f = &child
+		}
+	}
+	if f != nil {
+		*f = v.repository(*f)
+		f.rules = v.ownRules(*f)
+	}
+	known[dir] = f
+	return f
 }
 
 // A folder is a directory on the way.

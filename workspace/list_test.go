@@ -204,8 +204,8 @@ func TestLinkedIgnoreFilesDoNotCount(t *testing.T) {
 	wantFiles(t, w, ".", ".gitignore", "f", "rules")
 }
 
-// What is said of one file is what a listing of all of them says.
-func TestFilesAreListedOneByOne(t *testing.T) {
+// What is said of names is what a listing of all files does with them.
+func TestNamesAreListedAsFilesAre(t *testing.T) {
 	quietGit(t)
 	r := rand.New(rand.NewPCG(*seed, 0))
 	root := t.TempDir()
@@ -223,24 +223,45 @@ func TestFilesAreListedOneByOne(t *testing.T) {
 		listing, err := w.List(t.Context(), ".", 100_000)
 		must(t, err)
 		slices.Sort(listing.Files)
-		files, hidden := 0, 0
+		var files, dirs, looked []string
 		must(t, filepath.WalkDir(w.Root(), func(path string, e fs.DirEntry, err error) error {
-			if err != nil || e.IsDir() {
+			rel, _ := filepath.Rel(w.Root(), path)
+			name := filepath.ToSlash(rel)
+			switch {
+			case err != nil || name == ".":
 				return err
+			case !e.IsDir():
+				files = append(files, name)
+				return nil
 			}
-			files++
-			file, _ := filepath.Rel(w.Root(), path)
-			_, listed := slices.BinarySearch(listing.Files, filepath.ToSlash(file))
-			if !listed {
-				hidden++
-			}
-			if got := w.Lists(t.Context(), file); got != listed {
-				t.Errorf("%s in %s: got it listed %v, want %v", file, dir, got, listed)
+			dirs = append(dirs, name)
+			if slices.ContainsFunc(listing.Files, func(file string) bool { return strings.HasPrefix(file, name+"/") }) {
+				looked = append(looked, name)
 			}
 			return nil
 		}))
-		if dir == "." && (hidden < 50 || hidden == files) {
-			t.Errorf("got %d of %d files hidden, want some", hidden, files)
+		r.Shuffle(len(files), func(i, j int) { files[i], files[j] = files[j], files[i] })
+		got, ok := w.Listed(t.Context(), files, false)
+		slices.Sort(got)
+		if !ok || !slices.Equal(got, listing.Files) {
+			t.Errorf("%s: got %d of %d files listed, want %d", dir, len(got), len(files), len(listing.Files))
 		}
+		if hidden := len(files) - len(listing.Files); dir == "." && hidden < 50 {
+			t.Errorf("got %d files hidden, want some", hidden)
+		}
+		into, ok := w.Listed(t.Context(), dirs, true)
+		for _, name := range looked {
+			if !ok || !slices.Contains(into, name) {
+				t.Errorf("%s: got %q not looked into, want its files found", dir, name)
+			}
+		}
+		if len(into) == len(dirs) && dir == "." {
+			t.Error("got every directory looked into, want some ignored")
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, ok := openDir(t, root).Listed(ctx, []string{"a"}, false); ok {
+		t.Error("got an answer after the end, want none")
 	}
 }
