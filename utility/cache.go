@@ -166,17 +166,19 @@ func (c *listings) use() {
 // came at then: that it took long to make is no reason to make another.
 func (c *listings) state(then time.Time) (*finding, need) {
 	c.mu.Lock()
-	f, told, stale, touched := c.found, c.told, c.stale, len(c.touched)
+	f, told, stale, touched, resting := c.found, c.told, c.stale, len(c.touched) > 0, time.Now().Before(c.resting)
 	c.mu.Unlock()
 	switch {
 	case f == nil:
 		return nil, anew
 	case !f.asOf.Before(then):
 		return f, nothing
-	case stale, !told && time.Since(f.asked) > maxUntold, told && !hold(f.marks):
+	case stale, !told && time.Since(f.asked) > maxUntold:
 		return f, anew
-	case touched > 0:
+	case told && touched && (resting || hold(f.marks)):
 		return f, patch
+	case told && !hold(f.marks):
+		return f, anew
 	}
 	return f, nothing
 }
@@ -323,7 +325,7 @@ func (c *listings) renew() bool {
 	asOf := time.Now()
 	c.mu.Lock()
 	f, touched := c.found, c.touched
-	ok := c.told && !c.stale && hold(f.marks)
+	ok := c.told && !c.stale
 	c.touched = nil // what happens from now on is told again
 	c.mu.Unlock()
 	if ok {

@@ -491,8 +491,7 @@ func TestJournalsAreNotSearched(t *testing.T) {
 		for sub, want := range map[string][]string{".": {"a", "state/journalsx"}, "state": {"journalsx"}, "state/journals/one": nil} {
 			f, err := r.listAnew(t.Context(), filepath.FromSlash(sub))
 			must(t, err)
-			var got []string
-			got = f.in(".")
+			got := f.in(".")
 			wantList(t, sub+" by itself", got, want...)
 		}
 		r.followed()
@@ -524,5 +523,25 @@ func TestNamedConfigurationIsLookedAt(t *testing.T) {
 		if r.needs() != anew {
 			t.Errorf("%s: got the listing of before, want another", key)
 		}
+	}
+}
+
+// While it is not time for a new listing, what is told is found all the same.
+func TestNewFilesAreFoundWhileAListingRests(t *testing.T) {
+	r := newRoom(t, Options{}, map[string]string{"a": ""})
+	r.quick = 0
+	gitInit(t, r.root)
+	kept := r.followed()
+	r.whole.mu.Lock()
+	r.whole.resting = time.Now().Add(time.Hour)
+	r.whole.mu.Unlock()
+	git(t, r.root, "add", "a") // which changes git's index
+	write(t, filepath.Join(r.root, "b"), "")
+	r.lists("then", ".", "a", "b")
+	if f, _ := r.told(); !f.asked.Equal(kept.asked) {
+		t.Error("got everything listed again, want it to rest")
+	}
+	if need := r.needs(); need != anew {
+		t.Errorf("got a need of %d, want a new listing in the end", need)
 	}
 }
