@@ -1,14 +1,13 @@
 package utility
 
 import (
-	"context"
 	"fmt"
 	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
-	"syscall"
 	"testing"
 	"time"
 
@@ -16,7 +15,20 @@ import (
 )
 
 // rested waits until nobody is at the listing.
-func (r *room) rested() { r.listings.work.Wait() }
+func (r *room) rested() { r.whole.work.Wait() }
+
+// told returns the newest listing, and whether its changes are told.
+func (r *room) told() (*finding, bool) {
+	r.whole.mu.Lock()
+	defer r.whole.mu.Unlock()
+	return r.whole.found, r.whole.told
+}
+
+// needs returns what it takes to make the listing true.
+func (r *room) needs() need {
+	_, need := r.whole.state(time.Now())
+	return need
+}
 
 // followed lists the workspace and returns the listing, whose changes must be
 // told from now on.
@@ -24,25 +36,26 @@ func (r *room) followed() *finding {
 	r.t.Helper()
 	r.listed(".")
 	r.rested()
-	f, told := r.listings.last()
+	f, told := r.told()
 	if !told {
 		r.t.Fatal("got a listing of whose changes nobody tells, want one that follows")
 	}
 	return f
 }
 
-// fed returns how many directories the system tells of.
+// fed returns how many directories the listing follows.
 func (r *room) fed() int {
+	r.t.Helper()
 	r.rested()
 	n := 0
-	if r.listings.feed != nil {
-		r.listings.feed.mu.Lock()
-		defer r.listings.feed.mu.Unlock()
-		n = len(r.listings.feed.dirs)
-	}
-	if r.share.taken != n {
-		r.t.Errorf("got %d taken of the share, want %d", r.share.taken, n)
-	}
+	r.ofTree(func(l *lookout) {
+		for _, at := range l.nodes() {
+			if at.followed {
+				n++
+			}
+		}
+	})
+	r.sound()
 	return n
 }
 
@@ -50,7 +63,7 @@ func (r *room) fed() int {
 // directories.
 func sharedFor(followed int) *Shared {
 	s := NewShared()
-	s.followed.most = followed
+	s.watched.forListings = followed
 	return s
 }
 
@@ -123,16 +136,16 @@ func TestListingsAreKeptWhileNothingChanges(t *testing.T) {
 	}
 	must(t, os.WriteFile(filepath.Join(r.root, "a"), []byte("more"), 0o600)) // says nothing about names
 	must(t, os.Chmod(filepath.Join(r.root, "a"), 0o700))
-	if f, err := r.list(t.Context(), "."); err != nil || f != kept {
+	if f, _, err := r.list(t.Context(), "."); err != nil || f != kept {
 		t.Errorf("got another listing, %v; want the same", err)
 	}
 	write(t, filepath.Join(r.root, "sub/new"), "")
 	r.lists("after a change", ".", ".gitignore", "a", "sub/b", "sub/new")
-	if f, _ := r.listings.last(); !f.asked.Equal(kept.asked) {
+	if f, _ := r.told(); !f.asked.Equal(kept.asked) {
 		t.Error("got everything listed again, want one file asked for")
 	}
-	if len(r.listings.open()) > 0 {
-		t.Error("got somebody who goes on, want nothing more to do")
+	if need := r.needs(); need != nothing {
+		t.Errorf("got a need of %d, want nothing more to do", need)
 	}
 	wantList(t, "a part", r.listed("sub"), "b", "new")
 	write(t, filepath.Join(r.root, "sub/newer"), "")
@@ -149,7 +162,7 @@ func TestWhatIsGoneTakesNoListing(t *testing.T) {
 		kept := r.followed()
 		must(t, os.RemoveAll(filepath.Join(r.root, "sub")))
 		r.lists("after that", ".", "a")
-		if f, _ := r.listings.last(); !f.asked.Equal(kept.asked) {
+		if f, _ := r.told(); !f.asked.Equal(kept.asked) {
 			t.Errorf("git %v: got everything listed again, want less to be found", withGit)
 		}
 	}
@@ -158,8 +171,8 @@ func TestWhatIsGoneTakesNoListing(t *testing.T) {
 func TestOldListingsAreMadeAnew(t *testing.T) {
 	r := newRoom(t, Options{}, map[string]string{"a": ""})
 	old := *r.followed()
-	old.files, old.asked = newCandidates([]string{"a", "b"}), old.asked.Add(-maxListingAge)
-	r.listings.set(&old, true)
+	old.index, old.asked, old.asOf = newIndex([]string{"a", "b"}, false), old.asked.Add(-maxListingAge), old.asked.Add(-maxListingAge)
+	r.whole.set(&old, true)
 	wantList(t, "old", r.listed("."), "a", "b") // it is good for this search
 	r.rested()
 	wantList(t, "then", r.listed("."), "a")
@@ -169,8 +182,8 @@ func TestOldListingsAreMadeAnew(t *testing.T) {
 func TestSearchesFollowChangesUntold(t *testing.T) {
 	r := newRoom(t, Options{Shared: sharedFor(2)}, map[string]string{"a": "", "b/b": "", "c/c": ""})
 	r.listed(".")
-	if n := r.fed(); n > 0 || r.listings.pause == 0 {
-		t.Fatalf("got %d directories that are watched, put off %v; want no more than are allowed", n, r.listings.pause)
+	if n := r.fed(); n > 0 || r.whole.pause == 0 {
+		t.Fatalf("got %d directories that are watched, put off %v; want no more than are allowed", n, r.whole.pause)
 	}
 	write(t, filepath.Join(r.root, "b/new"), "")
 	r.lists("after a change", ".", "a", "b/b", "b/new", "c/c")
@@ -180,7 +193,7 @@ func TestMuchThatHappensIsListedAnew(t *testing.T) {
 	r := newRoom(t, Options{}, map[string]string{"a": ""})
 	gitInit(t, r.root)
 	r.followed()
-	c := &r.listings
+	c := r.whole
 	want := func(touched int, stale bool) {
 		t.Helper()
 		c.mu.Lock()
@@ -190,18 +203,32 @@ func TestMuchThatHappensIsListedAnew(t *testing.T) {
 		}
 	}
 	for i := range maxTouched {
-		c.take(fsnotify.Event{Name: filepath.Join(r.root, fmt.Sprint(i)), Op: fsnotify.Create})
+		c.touch(fmt.Sprint(i), fsnotify.Create)
 	}
 	want(maxTouched, false)
-	c.take(fsnotify.Event{Name: filepath.Join(r.root, "more"), Op: fsnotify.Create})
+	c.touch("more", fsnotify.Create)
 	want(0, true)
 	r.followed()
 	want(0, false)
-	c.feed.fs.Errors <- fsnotify.ErrEventOverflow
-	c.feed.fs.Errors <- syscall.EINVAL // which costs nothing: what came before was taken in
-	want(0, true)
-	wantList(t, "then", r.listed("."), "a")
-	want(0, false)
+	r.lookout.lose()
+	r.settled(func() bool { return c.stale })
+	r.lists("then", ".", "a")
+}
+
+// settled waits until something is known of the listing.
+func (r *room) settled(known func() bool) {
+	r.t.Helper()
+	for began := time.Now(); ; runtime.Gosched() {
+		r.whole.mu.Lock()
+		is := known()
+		r.whole.mu.Unlock()
+		if is {
+			return
+		}
+		if time.Since(began) > patience {
+			r.t.Fatal("got nothing told, want it")
+		}
+	}
 }
 
 // What happens while the workspace is listed is not told yet.
@@ -221,19 +248,14 @@ func TestWhatHappensMeanwhileIsNotMissed(t *testing.T) {
 		gitInit(t, r.root)
 		must(t, os.Mkdir(filepath.Join(r.root, "empty"), 0o700))
 		r.age()
-		turn := r.listings.open()
-		turn <- struct{}{}
 		f, err := r.listAnew(t.Context(), ".")
 		must(t, err)
 		if tt.file != "" {
 			write(t, filepath.Join(r.root, filepath.FromSlash(tt.file)), "more")
 		}
-		r.listings.feed, err = newFeed(&share{most: 10}, &r.listings)
-		must(t, err)
-		if got := !r.followFrom(t.Context(), f); got != tt.missed {
-			t.Errorf("%s: got missed %v, want %v", tt.what, got, tt.missed)
+		if done, _ := r.whole.follow(f, true); done == tt.missed {
+			t.Errorf("%s: got missed %v, want %v", tt.what, !done, tt.missed)
 		}
-		<-turn
 	}
 }
 
@@ -249,21 +271,21 @@ func (r *room) age() {
 	}))
 }
 
-// One who leaves does not spoil what others know.
-func TestSearchThatIsCutShortKeepsTheListing(t *testing.T) {
+// A listing that is cut short does not spoil what is known.
+func TestListingThatIsCutShortKeepsTheOneBefore(t *testing.T) {
 	r := newRoom(t, Options{}, map[string]string{"a": ""})
 	known := r.followed()
 	write(t, filepath.Join(r.root, ".gitignore"), "a\n")
-	r.listings.lose()
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	if f, err := r.renew(ctx); err != nil || f.complete {
+	r.whole.lose(false)
+	r.followTime = 0
+	if f, err := r.whole.listAnew(); err != nil || f.complete {
 		t.Errorf("got complete %v, %v; want a listing that was cut short", f.complete, err)
 	}
-	if f, _ := r.listings.last(); f != known || r.listings.current(time.Now()) != nil {
+	if f, _ := r.told(); f != known || r.needs() != anew {
 		t.Error("got another listing, want the one before, to be made true")
 	}
-	wantList(t, "then", r.listed("."), ".gitignore")
+	r.followTime = maxFollowTime
+	r.lists("then", ".", ".gitignore")
 }
 
 func TestNobodyFollowsWhatNobodySearches(t *testing.T) {
@@ -272,8 +294,8 @@ func TestNobodyFollowsWhatNobodySearches(t *testing.T) {
 	if n := r.fed(); n != 2 {
 		t.Errorf("got %d directories that are watched, want 2", n)
 	}
-	r.listings.rest()
-	r.listings.work.Wait()
+	r.whole.rest()
+	r.rested()
 	if n := r.fed(); n != 0 {
 		t.Errorf("got %d directories that are watched, want none", n)
 	}
@@ -285,8 +307,7 @@ func TestNobodyFollowsWhatNobodySearches(t *testing.T) {
 // A directory of a workspace that is too large is listed by itself.
 func TestPartOfALargeWorkspaceIsListed(t *testing.T) {
 	r := newRoom(t, Options{}, map[string]string{"a": "", "b/c": ""})
-	r.listings.open()
-	r.listings.set(&finding{asked: time.Now()}, false)
+	r.whole.set(&finding{asked: time.Now(), asOf: time.Now().Add(time.Hour)}, false)
 	wantList(t, "part", r.listed("b"), "c")
 }
 
@@ -305,24 +326,24 @@ func TestFollowingIsTriedAgain(t *testing.T) {
 	r := newRoom(t, Options{Shared: shared}, map[string]string{"a": "", "b/b": ""})
 	again := func(told bool, pause time.Duration) {
 		t.Helper()
-		r.listings.lose()
+		r.whole.lose(false)
 		r.listed(".")
 		r.rested()
-		if _, is := r.listings.last(); is != told || r.listings.pause != pause {
-			t.Errorf("got told %v, put off for %v; want %v, %v", is, r.listings.pause, told, pause)
+		if _, is := r.told(); is != told || r.whole.pause != pause {
+			t.Errorf("got told %v, put off for %v; want %v, %v", is, r.whole.pause, told, pause)
 		}
 	}
 	for _, pause := range []time.Duration{minPause, 2 * minPause} {
 		again(false, pause)
-		if wait := time.Until(r.listings.again); wait > pause || wait < pause/2 {
+		if wait := time.Until(r.whole.again); wait > pause || wait < pause/2 {
 			t.Errorf("got it put off for %v, want %v", wait, pause)
 		}
 		again(false, pause) // it is not time
-		r.listings.again = time.Now()
+		r.whole.again = time.Now()
 	}
-	shared.followed.mu.Lock()
-	shared.followed.most = 2
-	shared.followed.mu.Unlock()
+	shared.watched.mu.Lock()
+	shared.watched.forListings = 2
+	shared.watched.mu.Unlock()
 	again(true, 0)
 	if n := r.fed(); n != 2 {
 		t.Errorf("got %d directories that are watched, want 2", n)
@@ -334,40 +355,103 @@ func TestFollowingIsTriedAgain(t *testing.T) {
 func TestWhoWaitedTakesTheListingOfAnother(t *testing.T) {
 	r := newRoom(t, Options{Shared: sharedFor(0)}, map[string]string{"a": ""})
 	r.listed(".")
-	f, _ := r.listings.last()
+	r.rested()
+	f, _ := r.told()
 	old := *f
-	old.asked = time.Now().Add(-time.Hour)
-	r.listings.set(&old, false)
-	if got, err := r.listSince(t.Context(), old.asked.Add(-time.Second)); err != nil || got != &old {
+	old.asked, old.asOf = time.Now().Add(-time.Hour), time.Now().Add(-time.Hour)
+	r.whole.set(&old, false)
+	if got, err := r.whole.newest(t.Context(), old.asked.Add(-time.Second)); err != nil || got != &old {
 		t.Errorf("got another listing, %v; want the one that was asked for meanwhile", err)
 	}
-	if got, err := r.listSince(t.Context(), old.asked.Add(time.Second)); err != nil || got == &old {
+	r.rested() // it is old, too
+	r.whole.set(&old, false)
+	if got, err := r.whole.newest(t.Context(), old.asked.Add(time.Second)); err != nil || got == &old {
 		t.Errorf("got the listing of before, %v; want another", err)
 	}
 }
 
-// Nobody waits for ever for a git that hangs.
-func TestGitThatHangsIsEnded(t *testing.T) {
+// gitThatWaits puts a git before the system's that waits while a file is there,
+// and returns the file.
+func gitThatWaits(t *testing.T) string {
+	t.Helper()
 	real, err := exec.LookPath("git")
 	must(t, err)
 	bin := t.TempDir()
-	hang := filepath.Join(bin, "hang")
-	must(t, os.WriteFile(filepath.Join(bin, "git"), []byte("#!/bin/sh\n[ -e '"+hang+"' ] && exec sleep 1000\nexec '"+real+"' \"$@\"\n"), 0o700))
+	wait := filepath.Join(bin, "wait")
+	must(t, os.WriteFile(filepath.Join(bin, "git"), []byte("#!/bin/sh\nwhile [ -e '"+wait+"' ]; do sleep 0.01; done\nexec '"+real+"' \"$@\"\n"), 0o700))
 	t.Setenv("PATH", bin+string(os.PathListSeparator)+os.Getenv("PATH"))
+	return wait
+}
+
+// A listing that takes long is made behind the searches, which use the one before.
+func TestSlowListingsAreMadeBehindSearches(t *testing.T) {
+	for _, follow := range []int{0, 10} {
+		wait := gitThatWaits(t)
+		r := newRoom(t, Options{Shared: sharedFor(follow)}, map[string]string{"a": ""})
+		r.quick = 0
+		gitInit(t, r.root)
+		r.lists("at first", ".", "a")
+		r.rested()
+		write(t, wait, "")
+		write(t, filepath.Join(r.root, "b"), "")
+		r.whole.mu.Lock()
+		r.whole.stale, r.whole.resting = true, time.Time{}
+		r.whole.mu.Unlock()
+		for range 20 { // which git keeps waiting, one and all
+			wantList(t, "meanwhile", r.listed("."), "a")
+		}
+		if r.whole.mu.Lock(); !r.whole.busy {
+			t.Error("got nobody at the listing, want somebody")
+		}
+		r.whole.mu.Unlock()
+		must(t, os.Remove(wait))
+		r.lists("then", ".", "a", "b")
+	}
+}
+
+// A listing that takes long is not made again at once.
+func TestSlowListingsAreMadeNowAndThen(t *testing.T) {
+	r := newRoom(t, Options{Shared: sharedFor(0)}, map[string]string{"a": ""})
+	r.quick = 0
+	f, _, err := r.list(t.Context(), ".")
+	must(t, err)
+	r.rested()
+	c := r.whole
+	c.mu.Lock()
+	if rest := c.resting.Sub(f.asked); rest < restFactor*f.took {
+		t.Errorf("got a rest of %v after %v, want %d times that", rest, f.took, restFactor)
+	}
+	c.resting = time.Now().Add(time.Hour)
+	c.mu.Unlock()
+	c.lose(false)
+	if again, _, err := r.list(t.Context(), "."); err != nil || again.asked != f.asked || !again.complete {
+		t.Errorf("got another listing, %v; want the one before until it is time", err)
+	}
+	c.mu.Lock()
+	c.resting = time.Now()
+	c.mu.Unlock()
+	write(t, filepath.Join(r.root, "b"), "")
+	c.lose(false)
+	r.lists("when it is time", ".", "a", "b")
+}
+
+// Nobody waits for ever for a git that hangs.
+func TestGitThatHangsIsEnded(t *testing.T) {
+	hang := gitThatWaits(t)
 	r := newRoom(t, Options{}, map[string]string{"a": ""})
 	gitInit(t, r.root)
 	old := *r.followed()
 	old.asked = old.asked.Add(-2 * maxListingAge)
-	r.listings.set(&old, true)
+	r.whole.set(&old, true)
 	r.followTime = 10 * time.Millisecond
 	write(t, hang, "")
 	wantList(t, "while it hangs", r.listed("."), "a")
 	r.comesToAnEnd("the listing behind it", r.rested)
 	must(t, os.Remove(hang))
 	old.unsure = true
-	r.listings.set(&old, true)
+	r.whole.set(&old, true)
 	write(t, hang, "")
-	r.comesToAnEnd("looking for what is not there", func() { r.makeSure(t.Context()) })
+	r.comesToAnEnd("looking for what is not there", r.whole.makeSure)
 	must(t, os.Remove(hang))
 	r.followTime = patience
 	write(t, filepath.Join(r.root, "b"), "")
@@ -407,11 +491,7 @@ func TestJournalsAreNotSearched(t *testing.T) {
 		for sub, want := range map[string][]string{".": {"a", "state/journalsx"}, "state": {"journalsx"}, "state/journals/one": nil} {
 			f, err := r.listAnew(t.Context(), filepath.FromSlash(sub))
 			must(t, err)
-			var got []string
-			for _, file := range f.files {
-				got = append(got, file.path)
-			}
-			slices.Sort(got)
+			got := f.in(".")
 			wantList(t, sub+" by itself", got, want...)
 		}
 		r.followed()
@@ -436,12 +516,32 @@ func TestNamedConfigurationIsLookedAt(t *testing.T) {
 		t.Setenv(key, config)
 		r := newRoom(t, Options{}, map[string]string{"a": ""})
 		r.followed()
-		if r.listings.current(time.Now()) == nil {
-			t.Errorf("%s: got no listing, want the one that is kept", key)
+		if r.needs() != nothing {
+			t.Errorf("%s: got a listing that is not true, want the one that is kept", key)
 		}
 		write(t, config, "[core]\n")
-		if r.listings.current(time.Now()) != nil {
-			t.Errorf("%s: got the listing of before, want none", key)
+		if r.needs() != anew {
+			t.Errorf("%s: got the listing of before, want another", key)
 		}
+	}
+}
+
+// While it is not time for a new listing, what is told is found all the same.
+func TestNewFilesAreFoundWhileAListingRests(t *testing.T) {
+	r := newRoom(t, Options{}, map[string]string{"a": ""})
+	r.quick = 0
+	gitInit(t, r.root)
+	kept := r.followed()
+	r.whole.mu.Lock()
+	r.whole.resting = time.Now().Add(time.Hour)
+	r.whole.mu.Unlock()
+	git(t, r.root, "add", "a") // which changes git's index
+	write(t, filepath.Join(r.root, "b"), "")
+	r.lists("then", ".", "a", "b")
+	if f, _ := r.told(); !f.asked.Equal(kept.asked) {
+		t.Error("got everything listed again, want it to rest")
+	}
+	if need := r.needs(); need != anew {
+		t.Errorf("got a need of %d, want a new listing in the end", need)
 	}
 }

@@ -35,15 +35,15 @@ type Options struct {
 	Journals []string
 
 	// Shared is what the hosts of the process have in common. Those of one
-	// workspace are to have the same Journals, EnvPass and Hosted. Nil means
-	// that this host has it for itself.
+	// workspace are to have the same Journals, EnvPass, Hosted, MaxWatchedDirs
+	// and Log. Nil means that this host has it for itself.
 	Shared *Shared
 
 	MaxCommands    int           // 32 at once; one more is refused
 	MaxRunTime     time.Duration // none; a command that runs longer is ended
 	MaxReadBytes   int64         // 2 MiB; a larger file is not read
 	MaxWatches     int           // 64 at once; one more is refused
-	MaxWatchedDirs int           // 50,000 in all watches of the host; more are left out, and clients are told
+	MaxWatchedDirs int           // 50,000 in all watches of the workspace; more are left out, and clients are told
 
 	Log *slog.Logger // discards
 }
@@ -93,7 +93,6 @@ type Host struct {
 	calls    map[*call]struct{}
 	commands table[*command]
 	watches  table[*watch]
-	lookout  *lookout // nil until the first watch
 
 	work sync.WaitGroup // calls, commands and watches; none is added once closed
 }
@@ -303,12 +302,6 @@ func (h *Host) Close(ctx context.Context) error {
 	h.work.Wait()
 	h.leaving.Do(func() { h.opts.Shared.leave(h.lister) })
 	h.cancel(errClosed)
-	h.mu.Lock()
-	n := h.lookout
-	h.mu.Unlock()
-	if n != nil {
-		n.close()
-	}
 	return err
 }
 

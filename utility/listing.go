@@ -1,6 +1,7 @@
 package utility
 
 import (
+	"bytes"
 	"context"
 	"io/fs"
 	"path"
@@ -15,61 +16,61 @@ import (
 
 // A finding is the files below a directory at one time. It is not changed.
 type finding struct {
-	files    []candidate
-	complete bool      // nothing was left out because of a bound
-	unsure   bool      // tracked files may be among them that are not there
-	asked    time.Time // all other changes before are in it
+	index
+	complete bool          // nothing was left out because of a bound
+	full     bool          // something was, because there are too many files
+	unsure   bool          // tracked files may be among them that are not there
+	asked    time.Time     // when all files were listed; all other changes before are in it
+	asOf     time.Time     // the same with the changes that were told since
+	took     time.Duration // that listing all files took
 
-	// What else tells how long it is true.
-	marks  []mark
-	byGit  bool     // git told which files of the repository there are
-	nested []string // other repositories in which the workspace looked by itself
+	marks []mark // what else tells how long it is true
 }
 
 // listAnew returns the files below dir, which is relative to the root: what git
 // lists where there is git and a repository, else what the workspace finds by
 // itself. The files of other repositories below dir are found by the workspace in
 // any case, and those that git tracks count even if it cannot tell of the others.
-func (h *lister) listAnew(ctx context.Context, dir string) (*finding, error) {
-	f := &finding{asked: time.Now(), marks: h.marks(dir)}
+func (h *lister) listAnew(ctx context.Context, dir string) (f *finding, err error) {
+	f = &finding{asked: time.Now(), marks: h.marks(dir)}
+	f.asOf = f.asked
+	defer func() { f.took = time.Since(f.asked) }()
 	var tracked []string
 	if h.ws.Repository(dir) {
 		g, listed := h.askGit(ctx, dir)
 		tracked = g.files
 		if listed {
 			h.listNested(ctx, g)
-			if !hold(f.marks) { // the two that were asked may have seen another index
-				slices.Sort(g.files)
-				g.files = slices.Compact(g.files)
-			}
-			files := h.leaveOut(dir, g.files)
-			f.files, f.complete, f.byGit, f.nested = newCandidates(files), !g.cut, true, g.nested
+			f.index, f.complete, f.full = newIndex(h.leaveOut(dir, g.files), true), !g.cut, g.full
 			f.unsure = true
 			return f, nil
 		}
 	}
-	own, err := h.ws.List(ctx, dir, maxSearchFiles)
-	f.complete = own.Complete && len(own.Files)+len(tracked) <= maxSearchFiles
+	own, err := h.ws.List(ctx, dir, h.limit)
+	f.full = !own.Complete && ctx.Err() == nil || len(own.Files)+len(tracked) > h.limit
+	f.complete = own.Complete && !f.full
 	if f.unsure = len(tracked) > 0; f.unsure {
-		own.Files = append(own.Files, tracked[:min(len(tracked), maxSearchFiles-len(own.Files))]...)
-		slices.Sort(own.Files)
-		own.Files = slices.Compact(own.Files)
+		own.Files = merged(own.Files, tracked[:min(len(tracked), h.limit-len(own.Files))])
 	}
-	f.files = newCandidates(h.leaveOut(dir, own.Files))
+	f.index = newIndex(h.leaveOut(dir, own.Files), false)
 	return f, err
 }
 
 // listNested adds the files that lie in other repositories.
 func (h *lister) listNested(ctx context.Context, g *gitListing) {
+	var files []string
 	for _, nested := range g.nested {
-		own, err := h.ws.List(ctx, filepath.FromSlash(path.Join(g.dir, nested)), maxSearchFiles-len(g.files))
+		own, err := h.ws.List(ctx, filepath.FromSlash(path.Join(g.dir, nested)), h.limit-len(g.files)-len(files))
 		if err != nil {
 			continue // a submodule that is not there
 		}
 		for _, file := range own.Files {
-			g.files = append(g.files, nested+"/"+file)
+			files = append(files, nested+"/"+file)
 		}
 		g.cut = g.cut || !own.Complete
+	}
+	if len(files) > 0 {
+		g.files = merged(g.files, files)
 	}
 }
 
@@ -105,17 +106,6 @@ func (h *lister) askGit(ctx context.Context, dir string) (*gitListing, bool) {
 	return tracked, len(tracked.files) > 0 || len(tracked.nested) > 0 || !h.rootIgnored(ctx)
 }
 
-// askGitAbout returns what git lists at or below some paths, which are relative
-// to the root. It reports false if it lists nothing because of an error, a bound, or
-// because it leaves that to the workspace.
-func (h *lister) askGitAbout(ctx context.Context, paths []string) ([]string, bool) {
-	g := h.newGitListing(".")
-	if err := g.ask(ctx, aboutRules, paths, "-s", "-c", "-o", "--exclude-standard"); err != nil || g.full || len(g.nested) > 0 {
-		return nil, false
-	}
-	return slices.DeleteFunc(g.files, func(file string) bool { return !h.isThere(".", file) }), true
-}
-
 // isThere reports whether a file, slash-separated and relative to dir, exists.
 func (h *lister) isThere(dir, file string) bool {
 	info, err := h.ws.Lstat(filepath.Join(dir, filepath.FromSlash(file)))
@@ -129,6 +119,8 @@ type gitListing struct {
 	files  []string        // relative to dir, as are all below
 	seen   map[string]bool // files that have several stages
 	nested []string        // other repositories
+	size   int             // bytes in files
+	text   strings.Builder // the newest of files, one behind the other
 	full   bool            // there were more files than may be listed
 	cut    bool            // git did not come to its end
 }
@@ -146,52 +138,69 @@ func (g *gitListing) ask(ctx context.Context, about question, paths []string, wh
 	args := append([]string{"--literal-pathspecs", "ls-files", "-z", "-t"}, what...)
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	out := &entryWriter{each: func(entry string) bool {
+	out := &entryWriter{each: func(entry []byte) bool {
 		if g.take(entry); g.full {
 			cancel() // what else there is does not count
 		}
 		return !g.full
 	}}
-	return g.of.git(ctx, about, "", out, append(append(args, "--"), paths...)...)
+	return g.of.git(ctx, about, out, append(append(args, "--"), paths...)...)
 }
 
 // take notes an entry, unless g is full.
-func (g *gitListing) take(entry string) {
-	if g.full = len(g.files) == maxSearchFiles; !g.full {
+func (g *gitListing) take(entry []byte) {
+	if g.full = len(g.files) == g.of.limit || g.size > maxListingBytes; !g.full {
 		g.add(entry)
 	}
 }
 
 // add notes an entry: "T mode object stage\tpath" for tracked files and "? path"
 // for others.
-func (g *gitListing) add(entry string) {
-	tag, file, _ := strings.Cut(entry, " ")
+func (g *gitListing) add(entry []byte) {
+	tag, rest, _ := bytes.Cut(entry, []byte(" "))
 	submodule := false
-	if tag != "?" {
-		mode, after, _ := strings.Cut(file, "\t")
-		submodule, file = strings.HasPrefix(mode, "160000 "), after
+	if string(tag) != "?" {
+		mode, after, _ := bytes.Cut(rest, []byte("\t"))
+		submodule, rest = bytes.HasPrefix(mode, []byte("160000 ")), after
 	}
+	file := g.keep(rest)
 	if g.dir != "." {
 		file = strings.TrimPrefix(file, g.dir+"/")
 	}
 	dir, isDir := strings.CutSuffix(file, "/")
 	switch {
 	case ofVersionControl(file), !isDir && !fs.ValidPath(file): // git lists what the index holds
+		return
 	case isDir || submodule:
 		g.nested = append(g.nested, dir)
-	case tag == "S": // of a sparse checkout, and mostly not there
-		if g.of.isThere(g.dir, file) {
-			g.files = append(g.files, file)
+		return
+	case string(tag) == "S": // of a sparse checkout, and mostly not there
+		if !g.of.isThere(g.dir, file) {
+			return
 		}
-	case tag == "M": // a conflict has an entry for each side
-		if !g.seen[file] {
-			g.seen[file] = true
-			g.files = append(g.files, file)
+	case string(tag) == "M": // a conflict has an entry for each side
+		if g.seen[file] {
+			return
 		}
-	default:
-		g.files = append(g.files, file)
+		g.seen[file] = true
 	}
+	g.files, g.size = append(g.files, file), g.size+len(file)
 }
+
+// keep copies a name out of git's output. Many names share one piece of memory:
+// an allocation for each would take more time and memory.
+func (g *gitListing) keep(name []byte) string {
+	if g.text.Cap()-g.text.Len() < len(name) {
+		g.text = strings.Builder{}
+		g.text.Grow(max(textPiece, len(name)))
+	}
+	from := g.text.Len()
+	g.text.Write(name)
+	return g.text.String()[from:]
+}
+
+// textPiece is how many bytes of paths lie in one piece.
+const textPiece = 64 << 10
 
 // ofVersionControl reports whether a path leads into a version-control
 // directory.
@@ -206,10 +215,31 @@ func ofVersionControl(file string) bool {
 
 // join adds what another listing of the same directory has.
 func (g *gitListing) join(other *gitListing) {
-	g.files = append(g.files, other.files...)
+	g.files = merged(g.files, other.files)
 	g.nested = append(g.nested, other.nested...)
-	g.full = g.full || other.full
-	if len(g.files) > maxSearchFiles {
-		g.files, g.full = g.files[:maxSearchFiles], true
+	g.size += other.size
+	g.full = g.full || other.full || g.size > maxListingBytes
+	if len(g.files) > g.of.limit {
+		g.files, g.full = g.files[:g.of.limit], true
 	}
+}
+
+// merged returns the files of two lists in their order, each once. Lists that are
+// in order already, as those of git are, are not sorted: that takes longer than
+// all else.
+func merged(a, b []string) []string {
+	for _, list := range [][]string{a, b} {
+		if !slices.IsSorted(list) {
+			slices.Sort(list)
+		}
+	}
+	all := make([]string, 0, len(a)+len(b))
+	for len(a) > 0 && len(b) > 0 {
+		if a[0] <= b[0] {
+			all, a = append(all, a[0]), a[1:]
+		} else {
+			all, b = append(all, b[0]), b[1:]
+		}
+	}
+	return slices.Compact(append(append(all, a...), b...))
 }

@@ -54,11 +54,11 @@ type gitStatus int
 
 func (s gitStatus) Error() string { return fmt.Sprintf("git: exit status %d", int(s)) }
 
-// git runs git in the root, gives it in and has out take what it writes. It takes
-// half of the time that ctx leaves, so that who asks can do without it: git waits
-// for ever for somebody to write into a pipe that stands where it reads a file.
-// Then it is not asked again for a while. No process of it is left in any case.
-func (h *lister) git(ctx context.Context, about question, in string, out io.Writer, args ...string) error {
+// git runs git in the root and has out take what it writes. It takes half of the
+// time that ctx leaves, so that who asks can do without it: git waits for ever for
+// somebody to write into a pipe that stands where it reads a file. Then it is not
+// asked again for a while. No process of it is left in any case.
+func (h *lister) git(ctx context.Context, about question, out io.Writer, args ...string) error {
 	top, files := h.ws.GitFiles()
 	marks := marksOf(files)
 	doubt := &h.doubts[about]
@@ -71,9 +71,6 @@ func (h *lister) git(ctx context.Context, about question, in string, out io.Writ
 	cmd := h.gitCommand(top, args)
 	if cmd.Err != nil {
 		return cmd.Err
-	}
-	if in != "" {
-		cmd.Stdin, cmd.WaitDelay = strings.NewReader(in), gitDelay
 	}
 	patient, cancel := context.WithTimeout(ctx, gitTime(ctx))
 	defer cancel()
@@ -175,6 +172,13 @@ func (d *doubt) arise(marks []mark) {
 	d.until, d.marks = time.Now().Add(d.pause), marks
 }
 
+// lift has git asked once more, by somebody who waits longer for it.
+func (d *doubt) lift() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.until = time.Time{}
+}
+
 func (d *doubt) end() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -190,8 +194,8 @@ var errEnough = errors.New("enough")
 // An entryWriter takes git's output, which is entries that end in NUL, and hands
 // them on until each wants no more. Git then fails to write.
 type entryWriter struct {
-	each func(entry string) bool
-	cut  []byte // the beginning of an entry; at most maxEntry
+	each func(entry []byte) bool // which does not keep the entry
+	cut  []byte                  // the beginning of an entry; at most maxEntry
 }
 
 func (w *entryWriter) Write(p []byte) (int, error) {
@@ -207,7 +211,7 @@ func (w *entryWriter) Write(p []byte) (int, error) {
 		if len(w.cut) > 0 {
 			entry = append(w.cut, entry...)
 		}
-		if !w.each(string(entry)) {
+		if !w.each(entry) {
 			return 0, errEnough
 		}
 		rest, w.cut = after, w.cut[:0]
@@ -217,36 +221,17 @@ func (w *entryWriter) Write(p []byte) (int, error) {
 // gone returns the tracked files that are not there.
 func (h *lister) gone(ctx context.Context) (map[string]bool, error) {
 	gone := make(map[string]bool)
-	out := &entryWriter{each: func(file string) bool {
-		gone[file] = true
-		return len(gone) <= maxSearchFiles
+	out := &entryWriter{each: func(file []byte) bool {
+		gone[string(file)] = true
+		return len(gone) <= h.limit
 	}}
-	err := h.git(ctx, aboutIndex, "", out, "ls-files", "-z", "-d")
+	err := h.git(ctx, aboutIndex, out, "ls-files", "-z", "-d")
 	return gone, err
 }
 
 // rootIgnored reports whether the repository around the root ignores all of it.
 func (h *lister) rootIgnored(ctx context.Context) bool {
-	return h.git(ctx, aboutRules, "", io.Discard, "check-ignore", "-q", ".") == nil
-}
-
-// ignored returns those of paths that git ignores, tracked or not.
-func (h *lister) ignored(ctx context.Context, paths []string) (map[string]bool, error) {
-	if len(paths) == 0 {
-		return nil, nil
-	}
-	const here = "./" // so that a colon at the beginning of a name is nothing special
-	ignored := make(map[string]bool)
-	out := &entryWriter{each: func(name string) bool {
-		ignored[strings.TrimPrefix(name, here)] = true
-		return len(ignored) <= len(paths)
-	}}
-	in := here + strings.Join(paths, "\x00"+here) + "\x00"
-	err := h.git(ctx, aboutRules, in, out, "check-ignore", "--no-index", "-z", "--stdin")
-	if err == gitStatus(1) {
-		err = nil // nothing is ignored
-	}
-	return ignored, err
+	return h.git(ctx, aboutRules, io.Discard, "check-ignore", "-q", ".") == nil
 }
 
 // odd reports whether something was there that is no file, as a pipe that git

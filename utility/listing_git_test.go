@@ -75,10 +75,10 @@ func TestPipesAreNotWaitedForByGit(t *testing.T) {
 			write(t, filepath.Join(r.root, "new"), "")
 			r.lists("next", ".", append([]string{"new"}, c.want...)...)
 			var out bytes.Buffer
-			if err := r.git(t.Context(), aboutRules, "", &out, "check-ignore", "y.log"); err != errGitHangs {
+			if err := r.git(t.Context(), aboutRules, &out, "check-ignore", "y.log"); err != errGitHangs {
 				t.Errorf("got %v, want git not to be asked", err)
 			}
-			if err := r.git(t.Context(), aboutIndex, "", &out, "ls-files"); c.rules != (err == nil) {
+			if err := r.git(t.Context(), aboutIndex, &out, "ls-files"); c.rules != (err == nil) {
 				t.Errorf("got %v, want git to be asked about the index: %v", err, c.rules)
 			}
 		})
@@ -98,10 +98,10 @@ func TestGitIsAskedAgain(t *testing.T) {
 		t.Error("got no doubt that git answers, want one")
 	}
 	git(t, r.root, "config", "core.excludesFile", "none")
-	f, err := r.listAnew(t.Context(), ".")
+	_, err := r.listAnew(t.Context(), ".")
 	must(t, err)
-	if !f.byGit {
-		t.Error("got a listing that is not by git, want git to be asked again")
+	if r.doubts[aboutRules].pause != 0 {
+		t.Error("got a doubt that git answers, want git to be asked again")
 	}
 	d := new(doubt)
 	d.arise(nil)
@@ -254,7 +254,7 @@ func TestSearchesDoNotLeaveTheWorkspaceByGit(t *testing.T) {
 		}
 		wantList(t, name, r.listed("."), slices.Clone(want)...)
 		r.followed()
-		f, told := r.listings.last()
+		f, told := r.told()
 		if f.unsure || !told {
 			t.Errorf("%s: got a listing that is unsure, want one that is not", name)
 		}
@@ -275,7 +275,7 @@ func TestGitTellsOfLinkedTreesAndSubmodules(t *testing.T) {
 		linked := roomAt(t, Options{}, filepath.Join(dir, at))
 		f, err := linked.listAnew(t.Context(), ".")
 		must(t, err)
-		if !f.byGit {
+		if !f.unsure {
 			t.Errorf("%s: got a listing that is not by git, want one that is", at)
 		}
 		wantList(t, at, linked.listed("."), ".gitignore", "a", "x.log")
@@ -302,7 +302,7 @@ func TestNothingIsLeftOfGit(t *testing.T) {
 			t.Setenv("PATH", programs+string(filepath.ListSeparator)+os.Getenv("PATH"))
 			ctx, cancel := context.WithTimeout(t.Context(), maxSearchTime)
 			defer cancel()
-			if err := r.git(ctx, aboutIndex, "", new(bytes.Buffer), "ls-files"); err != c.want {
+			if err := r.git(ctx, aboutIndex, new(bytes.Buffer), "ls-files"); err != c.want {
 				t.Errorf("got %v, want %v", err, c.want)
 			}
 			r.happens("the end of every process", ended)
@@ -329,14 +329,14 @@ func TestGitEndsOnceNoMoreIsWanted(t *testing.T) {
 	for i := range 2000 { // more than a pipe holds
 		write(t, filepath.Join(r.root, strings.Repeat("n", 200)+strconv.Itoa(i)), "")
 	}
-	out := &entryWriter{each: func(string) bool { return false }}
-	if err := r.git(t.Context(), aboutIndex, "", out, "ls-files", "-z", "-o"); !errors.Is(err, errEnough) {
+	out := &entryWriter{each: func([]byte) bool { return false }}
+	if err := r.git(t.Context(), aboutIndex, out, "ls-files", "-z", "-o"); !errors.Is(err, errEnough) {
 		t.Errorf("got %v, want %v", err, errEnough)
 	}
 	if r.doubts[aboutIndex].holds() {
 		t.Error("got a doubt that git answers, want none")
 	}
-	long := &entryWriter{each: func(string) bool { return true }}
+	long := &entryWriter{each: func([]byte) bool { return true }}
 	if _, err := long.Write(bytes.Repeat([]byte("x"), maxEntry+1)); err != errEnough {
 		t.Errorf("got %v for a path of %d bytes, want %v", err, maxEntry+1, errEnough)
 	}

@@ -12,11 +12,10 @@ import (
 
 // A Shared is what the hosts of a process have in common: how many directories
 // they have the system watch, which it limits for each user and not for each
-// session, and the listing of each workspace. It may be given to hosts from any
+// session, and what is known of each workspace. It may be given to hosts from any
 // goroutine.
 type Shared struct {
-	watched  share // for the watches of clients
-	followed share // for listings
+	watched share
 
 	mu      sync.Mutex
 	listers map[*workspace.Workspace]*lister // those that hosts use
@@ -26,12 +25,13 @@ type Shared struct {
 // holds nothing open once all of these are closed.
 func NewShared() *Shared {
 	return &Shared{
-		watched: share{most: maxWatched()}, followed: share{most: maxFollowed()},
+		watched: share{most: maxWatched(), forListings: maxFollowed()},
 		listers: make(map[*workspace.Workspace]*lister),
 	}
 }
 
-// A lister knows the files of a workspace. Its methods may be called from any
+// A lister knows a workspace: its files, as searches list them, and its
+// directories, in so far as they are watched. Its methods may be called from any
 // goroutine.
 type lister struct {
 	// Static.
@@ -39,11 +39,17 @@ type lister struct {
 	envPass    []string
 	hosted     bool
 	apart      []string      // directories whose content is no part of the workspace; slash-separated, relative to its root
-	share      *share        // of the directories that are followed
-	followTime time.Duration // bounds what goes on behind a search
+	followTime time.Duration // bounds each part of what goes on behind a search
+	quick      time.Duration // that a listing takes for which searches wait
+	limit      int           // of files
+	lookout    *lookout
+	whole      *listings // of the root
 
-	listings listings         // what searches found, as long as it holds
-	doubts   [questions]doubt // that git would answer
+	doubts [questions]doubt // that git would answer
+
+	mu      sync.Mutex
+	part    *listings      // of a directory in a workspace that is too large; nil before that is searched
+	parting sync.WaitGroup // the ends of others
 
 	hosts int // that use it; guarded by Shared.mu
 }
@@ -57,8 +63,10 @@ func (s *Shared) join(o Options) *lister {
 	if l == nil {
 		l = &lister{
 			ws: o.Workspace, envPass: o.EnvPass, hosted: o.Hosted, apart: apartIn(o.Workspace.Root(), o.Journals),
-			share: &s.followed, followTime: maxFollowTime,
+			followTime: maxFollowTime, quick: quick, limit: maxSearchFiles,
 		}
+		l.whole = newListings(l, ".")
+		l.lookout = newLookout(o.Workspace, o.MaxWatchedDirs, &s.watched, l.whole, o.Log)
 		s.listers[o.Workspace] = l
 	}
 	l.hosts++
@@ -66,7 +74,7 @@ func (s *Shared) join(o Options) *lister {
 }
 
 // leave closes the lister once no host uses it, and waits for that. None of the
-// caller's searches may be under way.
+// caller's searches and watches may be under way.
 func (s *Shared) leave(l *lister) {
 	s.mu.Lock()
 	l.hosts--
@@ -75,9 +83,15 @@ func (s *Shared) leave(l *lister) {
 		delete(s.listers, l.ws)
 	}
 	s.mu.Unlock()
-	if last {
-		l.listings.close()
+	if !last {
+		return
 	}
+	l.whole.close()
+	if l.part != nil { // nothing changes it any more
+		l.part.close()
+	}
+	l.parting.Wait()
+	l.lookout.close()
 }
 
 // apartIn returns those of dirs, which are absolute, that lie in a workspace. One

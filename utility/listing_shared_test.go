@@ -27,7 +27,7 @@ func TestHostsOfAWorkspaceShareItsListing(t *testing.T) {
 	stranger := newRoom(t, Options{Shared: shared}, map[string]string{"other": ""})
 	other := r.other()
 	kept := r.followed()
-	if f, err := other.list(t.Context(), "."); err != nil || f != kept {
+	if f, _, err := other.list(t.Context(), "."); err != nil || f != kept {
 		t.Errorf("got another listing, %v; want that of the workspace", err)
 	}
 	wantList(t, "another workspace", stranger.listed("."), "other")
@@ -40,12 +40,12 @@ func TestHostsOfAWorkspaceShareItsListing(t *testing.T) {
 		t.Errorf("got %d directories that are watched, want two as long as there is a host", n)
 	}
 	must(t, r.Close(t.Context()))
-	if shared.followed.taken != 0 || len(shared.listers) != 0 {
-		t.Errorf("got %d directories watched for %d workspaces, want none", shared.followed.taken, len(shared.listers))
+	if shared.watched.taken != 0 || len(shared.listers) != 0 {
+		t.Errorf("got %d directories watched for %d workspaces, want none", shared.watched.taken, len(shared.listers))
 	}
 	after := r.other()
 	defer func() { must(t, after.Close(t.Context())) }()
-	if f, err := after.list(t.Context(), "."); err != nil || f == kept || len(f.files) != 2 {
+	if f, _, err := after.list(t.Context(), "."); err != nil || f == kept || f.count != 2 {
 		t.Errorf("got %v, want a listing of its own", err)
 	}
 }

@@ -35,18 +35,24 @@ func gitInit(t testing.TB, dir string) {
 // listed returns what a search can find below dir.
 func (r *room) listed(dir string) []string {
 	r.t.Helper()
-	f, err := r.list(r.t.Context(), filepath.FromSlash(dir))
+	f, below, err := r.list(r.t.Context(), filepath.FromSlash(dir))
 	must(r.t, err)
 	if !f.complete {
 		r.t.Error("got a listing that is not complete, want all")
 	}
+	return slices.DeleteFunc(f.in(below), func(file string) bool { return f.unsure && !r.isThere(filepath.FromSlash(dir), file) })
+}
+
+// in returns the files below a directory, in their order.
+func (x *index) in(dir string) []string {
 	var files []string
-	for _, c := range f.files {
-		if !f.unsure || r.isThere(filepath.FromSlash(dir), c.path) {
-			files = append(files, c.path)
+	for _, s := range x.below(dir) {
+		for i := s.from; i < s.to; i++ {
+			if !s.sieves[i].gone {
+				files = append(files, s.block.files[i].path[newCut(dir).size:])
+			}
 		}
 	}
-	slices.Sort(files)
 	return files
 }
 
@@ -138,8 +144,8 @@ func TestGitAndTheWorkspaceHaveTheSameSettings(t *testing.T) {
 					}
 					f, err := r.listAnew(t.Context(), ".")
 					must(t, err)
-					if f.byGit != withGit {
-						t.Errorf("got a listing by git %v, want %v", f.byGit, withGit)
+					if f.unsure != withGit {
+						t.Errorf("got a listing by git %v, want %v", f.unsure, withGit)
 					}
 					wantList(t, "root", r.listed("."), slices.DeleteFunc(slices.Clone(all), func(file string) bool { return file == tt.ignored })...)
 				})
@@ -226,7 +232,7 @@ func TestUnfinishedListingIsTruncated(t *testing.T) {
 	r := newRoom(t, Options{}, map[string]string{"needle": ""})
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	f, err := r.list(ctx, ".")
+	f, _, err := r.list(ctx, ".")
 	if err != nil || f.complete {
 		t.Errorf("got complete %v, %v; want a listing that was cut short", f.complete, err)
 	}
@@ -238,7 +244,7 @@ func TestUnfinishedListingIsTruncated(t *testing.T) {
 // heard has g take what git writes, in pieces.
 func heard(t *testing.T, g *gitListing, out string) {
 	t.Helper()
-	w := &entryWriter{each: func(entry string) bool { g.take(entry); return !g.full }}
+	w := &entryWriter{each: func(entry []byte) bool { g.take(entry); return !g.full }}
 	for piece := range slices.Chunk([]byte(out), 7) {
 		if _, err := w.Write(piece); err != nil && !g.full {
 			t.Errorf("got %v, want no error", err)
@@ -255,18 +261,59 @@ func TestGitOutputIsRead(t *testing.T) {
 }
 
 func TestListingsAreBounded(t *testing.T) {
+	const limit = 1000
 	r := newRoom(t, Options{}, nil)
+	r.limit = limit
 	var out strings.Builder
-	for i := range maxSearchFiles + 1 {
+	for i := range limit + 1 {
 		fmt.Fprintf(&out, "? %d\x00", i)
 	}
 	g := r.newGitListing(".")
-	if heard(t, g, out.String()); len(g.files) != maxSearchFiles || !g.full {
-		t.Errorf("got %d, full %v; want %d and more left out", len(g.files), g.full, maxSearchFiles)
+	if heard(t, g, out.String()); len(g.files) != limit || !g.full {
+		t.Errorf("got %d, full %v; want %d and more left out", len(g.files), g.full, limit)
 	}
 	half := r.newGitListing(".")
 	half.files = []string{"a", "b"}
-	if half.join(g); len(half.files) != maxSearchFiles || !half.full {
-		t.Errorf("got %d, full %v; want %d and more left out", len(half.files), half.full, maxSearchFiles)
+	if half.join(g); len(half.files) != limit || !half.full {
+		t.Errorf("got %d, full %v; want %d and more left out", len(half.files), half.full, limit)
+	}
+	long := r.newGitListing(".")
+	long.size = maxListingBytes
+	if heard(t, long, "? a\x00? b\x00"); len(long.files) != 1 || !long.full {
+		t.Errorf("got %d, full %v; want no more than there is room for", len(long.files), long.full)
+	}
+}
+
+// A workspace with more files than may be listed is not listed for every search,
+// and each directory in it by itself.
+func TestWorkspaceThatIsTooLargeIsListedNowAndThen(t *testing.T) {
+	for _, withGit := range []bool{true, false} {
+		r := newRoom(t, Options{}, map[string]string{"a": "", "b/c": "", "b/d": "", "e/f": ""})
+		r.limit, r.quick = 3, 0
+		if withGit {
+			gitInit(t, r.root)
+		}
+		f, _, err := r.list(t.Context(), ".")
+		must(t, err)
+		if f.complete || !f.full || f.count != 3 {
+			t.Errorf("git %v: got %d files, complete %v; want three and no more", withGit, f.count, f.complete)
+		}
+		r.rested()
+		r.whole.mu.Lock()
+		r.whole.resting = time.Now().Add(time.Hour)
+		r.whole.mu.Unlock()
+		r.whole.lose(false)
+		for range 3 {
+			if again, _, err := r.list(t.Context(), "."); err != nil || !again.asked.Equal(f.asked) {
+				t.Errorf("git %v: got another listing, %v; want the one before until it is time", withGit, err)
+			}
+		}
+		wantList(t, "a part", r.listed("b"), "c", "d")
+		part := r.part
+		wantList(t, "the same part", r.listed("b"), "c", "d")
+		if r.part != part {
+			t.Errorf("git %v: got the part listed anew, want what is known", withGit)
+		}
+		wantList(t, "another part", r.listed("e"), "f")
 	}
 }

@@ -69,8 +69,26 @@ func roomAt(t testing.TB, o Options, dir string) *room {
 	must(t, err)
 	o.Workspace, err = workspace.Open(root, workspace.Options{})
 	must(t, err)
+	t.Cleanup(func() { must(t, o.Workspace.Close()) })
+	return roomOf(t, o, root)
+}
+
+// beside makes another room of the same workspace, as another session of the
+// process has it.
+func (r *room) beside() *room {
+	r.t.Helper()
+	return roomOf(r.t, r.opts, r.root)
+}
+
+// roomOf makes a room of a workspace, whose searches wait for listings however
+// slow the machine is.
+func roomOf(t testing.TB, o Options, root string) *room {
+	t.Helper()
 	h, err := New(o)
 	must(t, err)
+	if h.quick != patience {
+		h.quick = patience
+	}
 	r := &room{Host: h, t: t, root: root, changed: make(chan struct{}), open: make(map[string]bool)}
 	h.Start(r.record, func(ctx context.Context, _ string) error {
 		if r.reading == nil {
@@ -84,7 +102,6 @@ func roomAt(t testing.TB, o Options, dir string) *room {
 		if err := h.Close(ctx); err != nil {
 			t.Errorf("close: got %v, want an end in time", err)
 		}
-		must(t, o.Workspace.Close())
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		for id := range r.open {

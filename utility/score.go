@@ -12,143 +12,109 @@ import (
 	"github.com/seed-028515a8/maestro/contracts"
 )
 
-// A candidate is a file that a search may find, with what scoring it takes, so
-// that a query need not look at every path's characters again.
-type candidate struct {
-	path  string
-	lower string // the path in lower case; the same bytes if it is
-	base  int32  // where its name begins in lower
-	chars int32  // its length
-
-	// has and baseHas are the letters of lower and of its name.
-	has, baseHas letters
-}
-
-func newCandidate(path, lower string) candidate {
-	if path == lower {
-		path = lower // whose bytes lie where the search goes
-	}
-	base := strings.LastIndexByte(lower, '/') + 1
-	c := candidate{path: path, lower: lower, base: int32(base), chars: int32(utf8.RuneCountInString(path)), baseHas: lettersOf(lower[base:])}
-	c.has = c.baseHas | lettersOf(lower[:base])
-	return c
-}
-
-// newCandidates returns the candidates for paths. What is searched of them lies
-// in one piece, in their order.
-func newCandidates(paths []string) []candidate {
-	all := make([]candidate, len(paths))
-	inParts(len(paths), func(from, to int) {
-		var text strings.Builder
-		ends := make([]int, to-from)
-		for i, path := range paths[from:to] {
-			text.WriteString(strings.ToLower(path))
-			ends[i] = text.Len()
-		}
-		lower, begin := text.String(), 0
-		for i, end := range ends {
-			all[from+i] = newCandidate(paths[from+i], lower[begin:end])
-			begin = end
-		}
-	})
-	return all
-}
-
-// letters is a set of bytes: one bit for each that is common in names, shared
-// bits for the others.
-type letters uint64
-
-// notASCII is the bit of all bytes that are not ASCII.
-const notASCII letters = 1 << 63
-
-// letterOf has the bit of each byte.
-var letterOf = func() (bits [256]letters) {
-	const common = "abcdefghijklmnopqrstuvwxyz0123456789./_-"
-	for c := range bits {
-		if c >= utf8.RuneSelf {
-			bits[c] = notASCII
-		} else {
-			bits[c] = 1 << (len(common) + c%(63-len(common)))
-		}
-	}
-	for i, c := range []byte(common) {
-		bits[c] = 1 << i
-	}
-	return bits
-}()
-
-func lettersOf(text string) (has letters) {
-	for i := range len(text) {
-		has |= letterOf[text[i]]
-	}
-	return has
-}
-
 // A query is what a client looks for, in lower case.
 type query struct {
 	text  string
 	runes []rune
 	words []string
 
-	needs      letters // of text
-	wordNeeds  letters // of words
-	sparseMost int     // what its characters here and there in a name may give
+	needs, wordNeeds letters // the bytes in text, and in words
+	pairs, wordPairs pairs   // the same for each two bytes in a row
+	sparseMost       int     // what its characters here and there in a name may give
 }
 
 func newQuery(text string) query {
 	text = strings.ToLower(text)
-	q := query{text: text, runes: []rune(text), words: strings.Fields(text), needs: lettersOf(text)}
+	q := query{text: text, runes: []rune(text), words: strings.Fields(text)}
+	q.needs, q.pairs = lettersOf(text)
 	q.sparseMost = 3_000 + 12*len(q.runes)
 	for _, word := range q.words {
-		q.wordNeeds |= lettersOf(word)
+		has, pairs := lettersOf(word)
+		q.wordNeeds, q.wordPairs = q.wordNeeds|has, q.wordPairs.plus(pairs)
 	}
 	return q
 }
 
+// A cut is what paths are shorter by that are relative to a directory.
+type cut struct{ size, lower, chars int }
+
+func newCut(dir string) cut {
+	if dir == "." {
+		return cut{}
+	}
+	dir += "/"
+	return cut{len(dir), len(strings.ToLower(dir)), utf8.RuneCountInString(dir)}
+}
+
+// most returns what the query may score at most in a file, as far as the file's
+// sieve tells, before the length of the path is taken off.
+func (q *query) most(s *sieve, cut cut) int {
+	most := 0
+	inPath := q.needs&^s.has == 0
+	if inPath && q.pairs.in(s.pairs) {
+		if most = 6_000; int(s.size)-cut.lower == len(q.text) {
+			most = 9_500
+		}
+	} else if len(q.words) >= 2 && q.wordPairs.in(s.pairs) {
+		most = 5_000
+	}
+	switch {
+	case !inPath:
+	case q.needs&^s.baseHas != 0:
+		most = max(most, q.sparseMost-1_000)
+	case !q.pairs.in(s.basePairs):
+		most = max(most, q.sparseMost)
+	case int(s.baseSize) == len(q.text):
+		most = max(most, q.sparseMost, 10_000)
+	default:
+		most = max(most, q.sparseMost, 8_000)
+	}
+	return most
+}
+
 // score says how well the query fits a file, at best 10,000; 0 or less is not
-// at all, or worse than floor. All lengths and places are in characters.
-func (q *query) score(c *candidate, floor int) int {
-	if q.wordNeeds&^c.has != 0 {
+// at all, or not better than floor. All lengths and places are in characters.
+func (q *query) score(s *sieve, c *candidate, cut cut, floor int) int {
+	if q.wordNeeds&^s.has != 0 {
 		return 0 // every rule needs the letters of all words in the path
 	}
-	n, base := int(c.chars), c.lower[c.base:]
-	floor += n // what a rule must give before the length is taken off
-	inName, inPath := q.needs&^c.baseHas == 0, q.needs&^c.has == 0
-	if inName {
+	n := int(s.chars) - cut.chars
+	if floor += n; q.most(s, cut) <= floor { // floor is what a rule must give before the length is taken off
+		return 0
+	}
+	path := c.lower[cut.lower:]
+	base := c.lower[len(c.lower)-int(s.baseSize):]
+	inName, inPath := q.needs&^s.baseHas == 0, q.needs&^s.has == 0
+	if inName && q.pairs.in(s.basePairs) {
 		switch {
 		case q.text == base:
 			return 10_000 - n
 		case strings.HasPrefix(base, q.text):
 			return 8_000 - n
-		case floor > max(7_000, q.sparseMost):
-			return 0
 		}
 		if i := strings.Index(base, q.text); i > 0 {
-			return 7_000 - 10*chars(base, i, c.baseHas) - n
+			return 7_000 - 10*chars(base, i, s.baseHas) - n
 		}
 	}
-	if inPath {
-		switch {
-		case q.text == c.lower: // it has a slash, or it were the name, too
+	if inPath && q.pairs.in(s.pairs) {
+		if q.text == path { // it has a slash, or it were the name, too
 			return 9_500 - n
-		case floor > max(6_000, q.sparseMost):
-			return 0
 		}
-		if i := strings.Index(c.lower, q.text); i >= 0 {
-			return 6_000 - 10*chars(c.lower, i, c.has) - n
+		if i := strings.Index(path, q.text); i >= 0 {
+			return 6_000 - 10*chars(path, i, s.has) - n
 		}
 	}
-	if len(q.words) >= 2 && q.hasWords(c.lower) {
+	if len(q.words) >= 2 && q.wordPairs.in(s.pairs) && q.hasWords(path) {
 		return 5_000 - n
 	}
 	if inName && floor <= q.sparseMost {
-		if s := q.sparse(base, c.baseHas, floor-3_000); s > 0 {
-			return 3_000 + s - n
+		if score := q.sparse(base, s.baseHas, floor-3_000); score > 0 {
+			return 3_000 + score - n
 		}
 	}
 	if inPath && floor <= q.sparseMost-1_000 {
-		if s := q.sparse(c.lower, c.has, floor-2_000); s > 0 {
-			return 2_000 + s - n
+		if score := q.sparse(path, s.has, floor-2_000); score > 0 {
+			return 2_000 + score - n
 		}
 	}
 	return 0
@@ -203,9 +169,10 @@ func (q *query) sparse(text string, has letters, floor int) int {
 	return score
 }
 
-// A hit is a candidate that matches.
+// A hit is a file that matches.
 type hit struct {
-	*candidate
+	path  string
+	chars int
 	score int
 }
 
@@ -241,14 +208,15 @@ func (b *best) take(h hit, limit int) {
 	}
 }
 
-// rank returns the best matches among files, at most limit and best first, and
-// whether there are more.
-func (q *query) rank(files []candidate, limit int) (matches []contracts.FileMatch, more bool) {
+// rank returns the best matches among the files of an index that lie below a
+// directory, at most limit and best first, and whether there are more.
+func (q *query) rank(x *index, dir string, limit int) (matches []contracts.FileMatch, more bool) {
 	var mu sync.Mutex // guards kept and matched
 	var kept best
 	matched := 0
-	inParts(len(files), func(from, to int) {
-		own, n := q.bestOf(files[from:to], limit)
+	spans, cut := x.below(dir), newCut(dir)
+	inParts(len(spans), len(spans)*blockFiles, func(from, to int) {
+		own, n := q.bestOf(spans[from:to], cut, limit)
 		mu.Lock()
 		defer mu.Unlock()
 		matched += n
@@ -265,27 +233,31 @@ func (q *query) rank(files []candidate, limit int) (matches []contracts.FileMatc
 
 // bestOf returns the best matches, at most limit, and how many there are; once
 // there are more it only looks for better ones.
-func (q *query) bestOf(files []candidate, limit int) (own best, matched int) {
+func (q *query) bestOf(spans []span, cut cut, limit int) (own best, matched int) {
 	floor := 0
-	for i := range files {
-		score := q.score(&files[i], floor)
-		if score <= 0 {
-			continue
-		}
-		matched++
-		own.take(hit{&files[i], score}, limit)
-		if matched > limit {
-			floor = own[0].score
+	for _, at := range spans {
+		sieves, files := at.sieves[at.from:at.to], at.files[at.from:at.to]
+		for i := range sieves {
+			s := &sieves[i]
+			score := q.score(s, &files[i], cut, floor)
+			if score <= 0 || s.gone {
+				continue
+			}
+			matched++
+			own.take(hit{files[i].path[cut.size:], int(s.chars) - cut.chars, score}, limit)
+			if matched > limit {
+				floor = own[0].score - 1 // the shorter of two equal scores is better
+			}
 		}
 	}
 	return own, matched
 }
 
-// inParts calls do for parts of n things, on two processors if there are many
-// and the machine has them. All calls have returned when it does.
-func inParts(n int, do func(from, to int)) {
+// inParts calls do for parts of n things with so many files, on two processors if
+// there are many and the machine has them. All calls have returned when it does.
+func inParts(n, files int, do func(from, to int)) {
 	const many = 8192
-	if n < many || runtime.GOMAXPROCS(0) < 2 {
+	if files < many || runtime.GOMAXPROCS(0) < 2 {
 		do(0, n)
 		return
 	}

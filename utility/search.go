@@ -17,10 +17,12 @@ const (
 	maxSearchLimit     = 500
 	maxQueryChars      = 4096
 
-	// maxSearchFiles and maxSearchTime bound the listing of a search; beyond,
-	// its results are truncated.
-	maxSearchFiles = 200_000
-	maxSearchTime  = 2 * time.Second
+	// maxSearchFiles and maxListingBytes, in their paths, bound a listing, and
+	// maxSearchTime how long a search waits for it; beyond, its results are
+	// truncated.
+	maxSearchFiles  = 1_000_000
+	maxListingBytes = 128 << 20
+	maxSearchTime   = 2 * time.Second
 )
 
 // search serves utility_file_search.
@@ -75,7 +77,7 @@ func (h *Host) find(ctx context.Context, res *contracts.UtilityFileSearchResults
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-	listing, err := h.list(ctx, rel)
+	listing, dir, err := h.list(ctx, rel)
 	switch {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
@@ -84,7 +86,7 @@ func (h *Host) find(ctx context.Context, res *contracts.UtilityFileSearchResults
 	case err != nil:
 		return refuse(contracts.CodeNotFound, res.SearchID, "Working directory not found: "+res.Cwd)
 	}
-	matches, more := h.best(res.Query, rel, listing, limit)
+	matches, more := h.best(res.Query, rel, listing, dir, limit)
 	left := maxResultBytes
 	for _, m := range matches {
 		m.Path = validText([]byte(m.Path)) // a name may be any bytes
@@ -98,16 +100,17 @@ func (h *Host) find(ctx context.Context, res *contracts.UtilityFileSearchResults
 	return nil
 }
 
-// best returns the best matches of those files that are there, at most limit, and
-// whether there are more.
-func (h *Host) best(text, dir string, f *finding, limit int) (matches []contracts.FileMatch, more bool) {
+// best returns the best matches of the files below dir of a listing that are
+// there, at most limit, and whether there are more. at is where dir is in the
+// workspace.
+func (h *Host) best(text, at string, f *finding, dir string, limit int) (matches []contracts.FileMatch, more bool) {
 	q := newQuery(text)
 	if !f.unsure {
-		return q.rank(f.files, limit)
+		return q.rank(&f.index, dir, limit)
 	}
 	for window := limit + 1; ; window *= 4 {
-		matches, more := q.rank(f.files, window)
-		matches = slices.DeleteFunc(matches, func(m contracts.FileMatch) bool { return !h.isThere(dir, m.Path) })
+		matches, more := q.rank(&f.index, dir, window)
+		matches = slices.DeleteFunc(matches, func(m contracts.FileMatch) bool { return !h.isThere(at, m.Path) })
 		if len(matches) > limit || !more {
 			return matches[:min(limit, len(matches))], len(matches) > limit
 		}

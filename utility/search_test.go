@@ -51,8 +51,8 @@ func TestScores(t *testing.T) {
 }
 
 func scored(text, path string) int {
-	q, c := newQuery(text), newCandidates([]string{path})
-	return q.score(&c[0], 0)
+	q, b := newQuery(text), newBlock([]string{path}, false)
+	return q.score(&b.sieves[0], &b.files[0], cut{}, 0)
 }
 
 // ranked is the table of the protocol, word by word, over characters.
@@ -138,6 +138,7 @@ func TestSearchIsTheTable(t *testing.T) {
 	slices.Sort(paths)
 	paths = slices.Compact(paths)
 	rng.Shuffle(len(paths), func(i, j int) { paths[i], paths[j] = paths[j], paths[i] })
+	files := newIndex(slices.Clone(paths), false)
 	lengths := make(map[string]int)
 	for _, p := range paths {
 		lengths[p] = len([]rune(p))
@@ -152,9 +153,9 @@ func TestSearchIsTheTable(t *testing.T) {
 		slices.SortFunc(want, func(a, b contracts.FileMatch) int {
 			return cmp.Or(cmp.Compare(b.Score, a.Score), cmp.Compare(lengths[a.Path], lengths[b.Path]), cmp.Compare(a.Path, b.Path))
 		})
-		q, files := newQuery(text), newCandidates(paths)
+		q := newQuery(text)
 		for _, limit := range []int{1, 10, 50, 200, 500, 50_000} {
-			got, more := q.rank(files, limit)
+			got, more := q.rank(&files, ".", limit)
 			if more != (len(want) > limit) || !slices.Equal(got, want[:min(limit, len(want))]) {
 				t.Errorf("%q, best %d: got %d, more %v; want the first of %d", text, limit, len(got), more, len(want))
 			}
@@ -164,7 +165,8 @@ func TestSearchIsTheTable(t *testing.T) {
 
 func TestEqualScoresAreOrderedByLengthAndPath(t *testing.T) {
 	q := newQuery("é")
-	got, _ := q.rank(newCandidates([]string{"b/é", "é/a/xé", "a/é", "B/é"}), 10)
+	x := newIndex([]string{"b/é", "é/a/xé", "a/é", "B/é"}, false)
+	got, _ := q.rank(&x, ".", 10)
 	var paths []string
 	for _, m := range got {
 		paths = append(paths, m.Path)
@@ -175,7 +177,8 @@ func TestEqualScoresAreOrderedByLengthAndPath(t *testing.T) {
 	// However many are as good as the worst that is kept.
 	for _, text := range []string{"ab", "cb"} {
 		q := newQuery(text)
-		got, more := q.rank(newCandidates([]string{"xc/a-b", "yc/a-b", "wc/a-b"}), 1)
+		x := newIndex([]string{"xc/a-b", "yc/a-b", "wc/a-b"}, false)
+		got, more := q.rank(&x, ".", 1)
 		if len(got) != 1 || got[0].Path != "wc/a-b" || !more {
 			t.Errorf("%q: got %v, more %v; want the first by its path and more", text, got, more)
 		}
@@ -269,8 +272,8 @@ func TestFilesThatAreGoneAreNotFound(t *testing.T) {
 				t.Errorf("%s: at most %d in %s: got %q, truncated %v; want %q", at, tt.limit, tt.cwd, got, res.Truncated, tt.want)
 			}
 		}
-		if f := r.followed(); f.unsure || len(f.files) != 2 {
-			t.Errorf("got %d files, unsure %v; want those that are there once changes are told", len(f.files), f.unsure)
+		if f := r.followed(); f.unsure || len(f.in(".")) != 2 {
+			t.Errorf("got %q, unsure %v; want those that are there once changes are told", f.in("."), f.unsure)
 		}
 	}
 }

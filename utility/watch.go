@@ -5,7 +5,6 @@ import (
 	"errors"
 	"math"
 	"path/filepath"
-	"strings"
 	"sync"
 	"time"
 
@@ -36,11 +35,8 @@ const (
 type watch struct {
 	tenure
 	host     *Host
-	lookout  *lookout
 	cmd      *contracts.UtilityFileWatchStart
 	root     string // the directory as it is shown, absolute
-	real     string // the same relative to the workspace's root, links resolved
-	filter   filter
 	debounce time.Duration
 
 	ctx    context.Context // ends when the watch is to stop
@@ -55,8 +51,8 @@ type watch struct {
 	shown  bool // that it started is being published, or was
 
 	// Owned by the lookout's keeper.
-	live bool // the tree is complete, and what happens in it counts
-	said [numNotices]bool
+	audience *audience // with others that are about the same, once it has joined
+	live     bool      // the tree is complete, and what happens in it counts
 
 	// Owned by the watch's goroutine.
 	pending pending
@@ -168,8 +164,8 @@ func (h *Host) newWatch(owner string, cmd *contracts.UtilityFileWatchStart) (*wa
 	}
 	w := &watch{
 		tenure: tenure{id: cmd.WatchID, owner: owner, gone: make(chan struct{})},
-		host:   h, lookout: h.sharedLookout(), cmd: cmd, root: h.ws.At(rel), real: real,
-		filter: newFilter(cmd.IncludePatterns, cmd.ExcludePatterns), debounce: defaultDebounce,
+		host:   h, cmd: cmd, root: h.ws.At(rel), debounce: defaultDebounce,
+		audience:  newAudience(h.lister, real, cmd.IncludePatterns, cmd.ExcludePatterns),
 		announced: make(chan error, 1), changes: make(chan noted, maxNoted), notices: make(chan tooMuch, numNotices),
 	}
 	if cmd.DebounceMS != nil {
@@ -236,7 +232,7 @@ func (w *watch) run(call context.Context) {
 
 func (w *watch) leave(last contracts.Event) {
 	w.cancel() // the keeper waits for it no more
-	w.lookout.do(func() { w.lookout.leave(w) })
+	w.host.lookout.do(context.Background(), func() { w.host.lookout.leave(w) })
 	depart(w.host, &w.host.watches, w, last)
 }
 
@@ -249,11 +245,9 @@ func (w *watch) stopReason() string {
 // start watches the tree and announces that.
 func (w *watch) start(call context.Context) error {
 	found, noRoom := false, false
-	w.lookout.do(func() {
-		if w.ctx.Err() == nil {
-			found = w.lookout.join(w)
-			noRoom, w.live = w.said[tooManyDirs], true
-		}
+	w.host.lookout.do(w.ctx, func() {
+		found = w.host.lookout.join(w)
+		noRoom, w.live = w.audience.said[tooManyDirs], true
 	})
 	switch {
 	case w.ctx.Err() != nil:
@@ -274,72 +268,14 @@ func (w *watch) start(call context.Context) error {
 	})
 }
 
-// sharedLookout returns the lookout of all watches.
-func (h *Host) sharedLookout() *lookout {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.lookout == nil {
-		h.lookout = newLookout(h.ws, h.opts.MaxWatchedDirs, &h.opts.Shared.watched, h.opts.Log)
-	}
-	return h.lookout
-}
-
-// relative returns a path of the workspace as one below the watch's root, or
-// false if it is not.
-func (w *watch) relative(path string) (string, bool) {
-	if w.real == "." {
-		return path, path != "."
-	}
-	return strings.CutPrefix(path, w.real+string(filepath.Separator))
-}
-
-// covers reports whether something in a directory may have to be reported.
-func (w *watch) covers(dir string) bool {
-	rel, ok := w.relative(dir)
-	return ok && !w.host.isApart(dir) && !w.filter.prunes(filepath.ToSlash(rel))
-}
-
-// reports reports whether changes of a path are.
-func (w *watch) reports(path string) (rel string, ok bool) {
-	rel, ok = w.relative(path)
-	rel = filepath.ToSlash(rel)
-	return rel, ok && !w.host.isApart(path) && w.filter.admits(rel)
-}
-
-// take takes in a change from the keeper. What was renamed from where clients
-// do not look is new to them.
-func (w *watch) take(c news) {
-	rel, ok := w.reports(c.path)
-	if !ok || !w.live || w.ctx.Err() != nil {
+// take takes in a change from the keeper.
+func (w *watch) take(n noted) {
+	if !w.live {
 		return
 	}
-	kind := contracts.FileModified
-	switch {
-	case c.op == vanished:
-		kind = contracts.FileDeleted
-	case c.op == appeared && c.from != "" && w.hasReported(c.from):
-		kind = contracts.FileRenamed
-	case c.op == appeared && !c.known:
-		kind = contracts.FileCreated
-	}
 	select {
-	case w.changes <- noted{rel, kind, c.isDir}:
+	case w.changes <- n:
 	case <-w.ctx.Done():
-	}
-}
-
-func (w *watch) hasReported(path string) bool {
-	_, ok := w.reports(path)
-	return ok
-}
-
-// say tells the clients of watches once that there is too much of something.
-func say(watches []*watch, what tooMuch) {
-	for _, w := range watches {
-		if !w.said[what] {
-			w.said[what] = true
-			w.notices <- what
-		}
 	}
 }
 

@@ -2,7 +2,10 @@
 
 package utility
 
-import "io/fs"
+import (
+	"io/fs"
+	"os"
+)
 
 // A fileID tells files of the system apart that exist at the same time.
 type fileID struct{}
@@ -12,3 +15,13 @@ func idOf(fs.FileInfo) fileID { return fileID{} }
 
 // number returns what no two files of one file system share.
 func (fileID) number() uint64 { return 0 }
+
+// An identity tells whether something is the same file.
+type identity struct {
+	fileID
+	info fs.FileInfo
+}
+
+func identify(info fs.FileInfo) identity { return identity{info: info} }
+
+func (i identity) is(info fs.FileInfo) bool { return os.SameFile(i.info, info) }

@@ -21,3 +21,10 @@ func idOf(info fs.FileInfo) fileID {
 
 // number returns what no two files of one file system share.
 func (id fileID) number() uint64 { return id.ino }
+
+// An identity tells whether something is the same file.
+type identity struct{ fileID }
+
+func identify(info fs.FileInfo) identity { return identity{idOf(info)} }
+
+func (i identity) is(info fs.FileInfo) bool { return idOf(info) == i.fileID }

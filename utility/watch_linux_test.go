@@ -11,6 +11,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/fsnotify/fsnotify"
 
@@ -104,7 +105,7 @@ func TestDirectoryBelowItselfIsLeftOut(t *testing.T) {
 	r.ofTree(func(l *lookout) {
 		b := l.tree.top.children["a"].children["b"]
 		for at := b; at != nil; at = at.parent {
-			if l.vacate(at.info, b) || l.stale {
+			if l.vacate(at.id, b) || l.stale {
 				t.Errorf("%s: got it taken in, or stale %v; want it left out", at.path, l.stale)
 			}
 		}
@@ -114,7 +115,7 @@ func TestDirectoryBelowItselfIsLeftOut(t *testing.T) {
 	must(t, os.Rename(filepath.Join(r.root, "a"), filepath.Join(t.TempDir(), "a")))
 	r.ofTree(func(l *lookout) {
 		a := l.tree.top.children["a"]
-		if l.vacate(a.info, a.children["b"]) || !l.stale {
+		if l.vacate(a.id, a.children["b"]) || !l.stale {
 			t.Errorf("got it taken in, or stale %v; want the tree compared", l.stale)
 		}
 	})
@@ -285,7 +286,7 @@ func TestPathsToOpenFilesAreNewAndLeadThere(t *testing.T) {
 func TestFaultOfWhatIsGoneIsNoWarning(t *testing.T) {
 	t.Parallel()
 	var log strings.Builder
-	l := newLookout(nil, 1, &share{}, slog.New(slog.NewTextHandler(&log, nil)))
+	l := newLookout(nil, 1, &share{}, nil, slog.New(slog.NewTextHandler(&log, nil)))
 	defer l.close()
 	events, faults := make(chan fsnotify.Event), make(chan error, 2)
 	faults <- syscall.EINVAL
@@ -316,5 +317,87 @@ func TestWhatIsWrittenToWhatIsGoneIsNotTold(t *testing.T) {
 	r.change(from, contracts.FileCreated, "f")
 	if got := r.changes("w"); slices.Contains(got, "modify f") {
 		t.Errorf("got %q, want the deletion and the creation", got)
+	}
+}
+
+// Twenty sessions and their searches have a directory watched once.
+func TestSessionsOfAWorkspaceShareItsWatches(t *testing.T) {
+	t.Parallel()
+	const sessions = 20
+	first := newRoom(t, Options{Shared: NewShared()}, map[string]string{"a/b/f": "", "c/f": "", ".gitignore": "", "node_modules/m/f": ""})
+	gitInit(t, first.root)
+	rooms := []*room{first}
+	for range sessions - 1 {
+		rooms = append(rooms, first.beside())
+	}
+	each := func(what string, want int, dirs ...string) {
+		t.Helper()
+		got := systemWatches(t)
+		for _, dir := range dirs {
+			if n := got[inode(t, filepath.Join(first.root, dir))]; n != want {
+				t.Errorf("%s: got %q watched %d times, want %d", what, dir, n, want)
+			}
+		}
+		first.sound()
+	}
+	shown, own := []string{".", "a", "a/b", "c"}, []string{"node_modules", "node_modules/m"}
+	for i, r := range rooms {
+		r.watchAll(fmt.Sprint("w", i))
+	}
+	each("watched", 1, shown...)
+	each("watched", 0, own...)
+	for _, r := range rooms {
+		r.followed()
+	}
+	each("watched and searched", 1, append(shown, own...)...)
+	write(t, filepath.Join(first.root, "a/b/new"), "")
+	for _, r := range rooms {
+		r.change(0, contracts.FileCreated, "a/b/new")
+		r.lists("after a change", ".", ".gitignore", "a/b/f", "a/b/new", "c/f", "node_modules/m/f")
+	}
+	for i, r := range rooms {
+		r.do(&contracts.UtilityFileWatchStop{WatchID: fmt.Sprint("w", i)})
+	}
+	each("searched", 1, append(shown, own...)...)
+	write(t, filepath.Join(first.root, "a/b/newer"), "")
+	first.lists("after another", ".", ".gitignore", "a/b/f", "a/b/new", "a/b/newer", "c/f", "node_modules/m/f")
+	first.watchAll("again")
+	first.whole.rest()
+	first.rested()
+	each("watched again", 1, shown...)
+	each("watched again", 0, own...)
+	for _, r := range rooms[1:] {
+		must(t, r.Close(t.Context()))
+	}
+	each("with the last session", 1, shown...)
+	first.do(&contracts.UtilityFileWatchStop{WatchID: "again"})
+	each("at the end", 0, shown...)
+}
+
+// What the system loses is made up for, for watches and for searches.
+func TestLostReportsAreMadeUpForInSearches(t *testing.T) {
+	t.Parallel()
+	r := newRoom(t, Options{}, map[string]string{"a/f": "", "b/c/f": ""})
+	gitInit(t, r.root)
+	b := newBrake(r)
+	r.followed()
+	r.watchOf(&contracts.UtilityFileWatchStart{WatchID: "w", DebounceMS: ptr(int64(0)), RootDir: ptr("b")})
+	for range 5 {
+		b.stop()
+		write(t, filepath.Join(r.root, "a/new/f"), "")
+		must(t, os.RemoveAll(filepath.Join(r.root, "a/f")))
+		r.ofTree(func(l *lookout) { l.stale, l.syncAt = true, l.syncAt.Add(-time.Hour) }) // as if they were lost
+		b.release()
+		r.lists("after a loss", ".", "a/new/f", "b/c/f")
+		r.followed()
+		write(t, filepath.Join(r.root, "a/new/g"), "")
+		r.lists("and a change", ".", "a/new/f", "a/new/g", "b/c/f")
+		r.sound()
+		must(t, os.RemoveAll(filepath.Join(r.root, "a/new")))
+		write(t, filepath.Join(r.root, "a/f"), "")
+		r.lists("and another", ".", "a/f", "b/c/f")
+	}
+	if b.opens.Load() < 2 {
+		t.Error("got the source opened once, want it opened anew after a loss")
 	}
 }

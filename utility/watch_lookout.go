@@ -46,23 +46,26 @@ type source struct {
 	close  func()
 }
 
-// A lookout is the tree that all watches of a host share: each directory that
-// any of them is about is watched once.
+// A lookout is the directories of a workspace that watches of any session are
+// about, or the listing of searches: each is watched by the system once.
 //
-// It has two goroutines while there are watches, and the source's. The taker
-// takes what the system reports and never waits for anything. The keeper owns
-// the tree: it looks at what was taken, and lets watches join and leave. It
-// waits for watches that are slow to take changes, and what is lost meanwhile it
-// finds by comparing the tree with what it knows of it.
+// It has one goroutine, and while something is watched two more, one of them the
+// source's. The taker takes what the system reports and never waits for anything.
+// The keeper owns the tree: it looks at what was taken, and lets watches join and
+// leave. It waits for watches that are slow to take changes, and what is lost
+// meanwhile it finds by comparing the tree with what it knows of it. A session
+// takes changes as fast as its journal is written. Only one with a client on
+// standard streams may take longer, and it is the only one of its process.
 type lookout struct {
 	// Static after the first watch.
-	ws      *workspace.Workspace
-	limit   int    // of directories
-	budget  *share // of directories that the system watches; each of tree.keys is taken from it
-	names   int    // that are known in all directories
-	pollGap time.Duration
-	log     *slog.Logger
-	open    func() (*source, error)
+	ws       *workspace.Workspace
+	limit    int    // of directories that watches are about
+	budget   *share // of directories that the system watches; each of tree.keys is taken from it
+	names    int    // that are known in all directories
+	listings *listings
+	pollGap  time.Duration
+	log      *slog.Logger
+	open     func() (*source, error)
 
 	ctx    context.Context // ends with close
 	cancel context.CancelFunc
@@ -75,18 +78,19 @@ type lookout struct {
 	lost    bool             // there were more
 
 	// Owned by the keeper.
-	source *source // nil while there are no watches, or the system refuses it
-	taker  sync.WaitGroup
-	tree   dirTree
-	stale  bool      // reports were lost, and what they were about was not looked for
-	syncAt time.Time // when it may be; doing so all the time would leave no time for anything else
-	pollAt time.Time
+	source    *source // nil while there is nothing to watch, or the system refuses it
+	taker     sync.WaitGroup
+	tree      dirTree
+	audiences map[string]*audience // by their names
+	stale     bool                 // reports were lost, and what they were about was not looked for
+	syncAt    time.Time            // when it may be; doing so all the time would leave no time for anything else
+	pollAt    time.Time
 }
 
-func newLookout(ws *workspace.Workspace, limit int, budget *share, log *slog.Logger) *lookout {
+func newLookout(ws *workspace.Workspace, limit int, budget *share, listings *listings, log *slog.Logger) *lookout {
 	l := &lookout{
-		ws: ws, limit: limit, budget: budget, names: maxNames, pollGap: pollGap, log: log, open: openSource,
-		jobs: make(chan func()), more: make(chan struct{}, 1), tree: newDirTree(),
+		ws: ws, limit: limit, budget: budget, names: maxNames, listings: listings, pollGap: pollGap, log: log, open: openSource,
+		jobs: make(chan func()), more: make(chan struct{}, 1), tree: newDirTree(), audiences: make(map[string]*audience),
 	}
 	l.ctx, l.cancel = context.WithCancel(context.Background())
 	l.keeper.Go(l.keep) // ends with close
@@ -99,14 +103,18 @@ func (l *lookout) close() {
 	l.keeper.Wait()
 }
 
-// do has the keeper do a job and waits for it.
-func (l *lookout) do(job func()) {
+// do has the keeper do a job and waits for it. It reports false if ctx ended
+// before the job began, or the lookout is closed.
+func (l *lookout) do(ctx context.Context, job func()) bool {
 	done := make(chan struct{})
 	select {
 	case l.jobs <- func() { defer close(done); job() }:
 		<-done
+		return true
+	case <-ctx.Done():
 	case <-l.ctx.Done():
 	}
+	return false
 }
 
 // keep is the keeper.
@@ -241,5 +249,8 @@ func (l *lookout) look() {
 	for _, ev := range reports {
 		l.handle(ev)
 	}
-	l.stale = l.stale || lost
+	if lost {
+		l.stale = true
+		l.listings.lose(false)
+	}
 }

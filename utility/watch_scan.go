@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"syscall"
 	"time"
 
@@ -60,6 +61,9 @@ func (l *lookout) know(at *node, name string, m stamp) bool {
 	return true
 }
 
+// readBatch is how many entries of a directory are read at once.
+const readBatch = 1024
+
 // An arrival says how what is found in a directory came there.
 type arrival struct {
 	from  string // with the directory, which was called so before; "" if it is new
@@ -74,9 +78,9 @@ func (a *arrival) below(name string) *arrival {
 }
 
 // pass adds a directory to the tree that lies between the workspace's root and
-// that of w, or is the latter.
-func (l *lookout) pass(parent *node, name string, w *watch) *node {
-	at, f := l.enter(parent, name, []*watch{w})
+// that of a, or is the latter.
+func (l *lookout) pass(parent *node, name string, a *audience) *node {
+	at, f := l.enter(parent, name, []*audience{a})
 	if f != nil {
 		_ = f.Close()
 	}
@@ -84,14 +88,14 @@ func (l *lookout) pass(parent *node, name string, w *watch) *node {
 }
 
 // visit adds a directory to the tree, with all below it, for those of the
-// watches that are about it. What is found there is told if it arrived; with
+// audiences that are about it. What is found there is told if it arrived; with
 // nil it has been there.
-func (l *lookout) visit(parent *node, name string, how *arrival, watches []*watch) {
+func (l *lookout) visit(parent *node, name string, how *arrival, who []*audience) {
 	path := filepath.Join(parent.path, name)
-	var holders []*watch
-	for _, w := range watches {
-		if w.ctx.Err() == nil && w.covers(path) {
-			holders = append(holders, w)
+	var holders []*audience
+	for _, a := range who {
+		if a.listens() && a.covers(path) {
+			holders = append(holders, a)
 		}
 	}
 	if len(holders) == 0 || l.ctx.Err() != nil {
@@ -102,8 +106,11 @@ func (l *lookout) visit(parent *node, name string, how *arrival, watches []*watc
 		return
 	}
 	at, f := parent.children[name], (*os.File)(nil)
-	if at == nil {
+	switch {
+	case at == nil:
 		at, f = l.enter(parent, name, holders)
+	case !l.claim(at, holders):
+		return
 	}
 	if at != nil {
 		l.fill(at, f, how, holders)
@@ -112,10 +119,10 @@ func (l *lookout) visit(parent *node, name string, how *arrival, watches []*watc
 
 // fill adds all below a directory to the tree. f is the directory if it is open,
 // and closed.
-func (l *lookout) fill(at *node, f *os.File, how *arrival, holders []*watch) {
-	for _, w := range holders {
-		if !slices.Contains(at.holders, w) {
-			at.holders = append(at.holders, w)
+func (l *lookout) fill(at *node, f *os.File, how *arrival, holders []*audience) {
+	for _, a := range holders {
+		if !slices.Contains(at.holders, a) {
+			at.holders = append(at.holders, a)
 		}
 	}
 	if at.names == nil {
@@ -153,7 +160,7 @@ func (l *lookout) list(at *node, f *os.File) {
 	defer f.Close()
 	now := time.Now()
 	err := inBatches(f, func(entries []fs.DirEntry) error {
-		if !slices.ContainsFunc(at.holders, func(w *watch) bool { return w.ctx.Err() == nil }) {
+		if !slices.ContainsFunc(at.holders, (*audience).listens) {
 			return context.Canceled // nobody asks any more
 		}
 		if l.tree.names+len(entries) > l.names {
@@ -202,48 +209,65 @@ func inBatches(dir *os.File, each func([]fs.DirEntry) error) error {
 // reopen opens a directory of the tree if it still is where it was.
 func (l *lookout) reopen(at *node) (*os.File, error) {
 	f, info, err := l.openDir(at.parent, at.path)
-	if err == nil && !os.SameFile(info, at.info) {
+	if err == nil && !at.id.is(info) {
 		_ = f.Close()
 		f, err = nil, fs.ErrNotExist
 	}
 	return f, err
 }
 
-// enter adds one directory to the tree and returns it open, or nil if it is not
-// there, or there is no room.
-func (l *lookout) enter(parent *node, name string, holders []*watch) (*node, *os.File) {
+// enter adds one directory to the tree for watches and returns it open, or nil if
+// it is not there, or there is no room.
+func (l *lookout) enter(parent *node, name string, who []*audience) (*node, *os.File) {
 	path := name
 	if parent != nil {
 		path = filepath.Join(parent.path, name)
 	}
-	if l.tree.dirs >= l.limit {
-		say(holders, tooManyDirs)
+	if l.tree.claimed >= l.limit {
+		say(who, tooManyDirs)
 		return nil, nil
 	}
 	f, info, err := l.openDir(parent, path)
 	if err != nil {
 		if outOfFiles(err) {
-			say(holders, systemLimit)
+			say(who, systemLimit)
 			l.stale = true // look again later
 		}
 		return nil, nil
 	}
-	if l.vacate(info, parent) {
-		at := &node{path: path, parent: parent, info: info, children: make(map[string]*node)}
-		l.tree.dirs++
-		if parent != nil {
-			parent.children[name] = at
-		}
-		if id := idOf(info); id != (fileID{}) {
-			l.tree.ids[id] = at
-		}
-		if l.attach(at, f); at.key == "" {
-			say(holders, systemLimit)
-		}
-		return at, f
+	at := l.plant(parent, path, info)
+	if at == nil {
+		_ = f.Close()
+		return nil, nil
 	}
-	_ = f.Close()
-	return nil, nil
+	at.claimed = true
+	l.tree.claimed++
+	if !l.attach(at, f) {
+		say(who, systemLimit)
+	}
+	return at, f
+}
+
+// plant adds an open directory to the tree. It returns nil if it is there already.
+func (l *lookout) plant(parent *node, path string, info fs.FileInfo) *node {
+	id := identify(info)
+	if !l.vacate(id, parent) {
+		return nil
+	}
+	path = strings.Clone(path) // which may be a part of a whole listing
+	at := &node{path: path, parent: parent, id: id}
+	switch {
+	case parent == nil:
+		l.tree.top = at
+	case parent.children == nil:
+		parent.children = map[string]*node{filepath.Base(path): at}
+	default:
+		parent.children[filepath.Base(path)] = at
+	}
+	if id.fileID != (fileID{}) {
+		l.tree.ids[id.fileID] = at
+	}
+	return at
 }
 
 // openDir opens a directory of the tree. It does not follow symbolic links: what
@@ -263,7 +287,7 @@ func (l *lookout) openDir(parent *node, path string) (*os.File, fs.FileInfo, err
 	info, err := f.Stat()
 	switch {
 	case err != nil || !info.IsDir():
-	case parent == nil && l.isRoot(info), parent != nil && l.liesIn(f, info, parent, path):
+	case parent == nil && l.isRoot(identify(info)), parent != nil && l.liesIn(f, info, parent, path):
 		return f, info, nil
 	}
 	_ = f.Close()
@@ -283,15 +307,15 @@ func outOfFiles(err error) bool {
 }
 
 // isRoot reports whether the workspace's root still is where it was.
-func (l *lookout) isRoot(info fs.FileInfo) bool {
+func (l *lookout) isRoot(at identity) bool {
 	found, err := os.Stat(l.ws.Root())
-	return err == nil && os.SameFile(info, found) || err != nil && !absent(err)
+	return err == nil && at.is(found) || err != nil && !absent(err)
 }
 
 // liesIn reports whether an open directory lies in parent.
 func (l *lookout) liesIn(f *os.File, info fs.FileInfo, parent *node, path string) bool {
 	if up, ok := above(f); ok {
-		return os.SameFile(up, parent.info)
+		return parent.id.is(up)
 	}
 	real, err := l.ws.Real(path)
 	if err != nil || real != path {
@@ -305,12 +329,12 @@ func (l *lookout) liesIn(f *os.File, info fs.FileInfo, parent *node, path string
 // another place in the tree, which was not reported yet. It reports false if it
 // is in both, as file systems may be mounted twice: the system reports what
 // happens in it for one place only.
-func (l *lookout) vacate(info fs.FileInfo, parent *node) bool {
-	old := l.tree.ids[idOf(info)]
+func (l *lookout) vacate(id identity, parent *node) bool {
+	old := l.tree.ids[id.fileID]
 	if old == nil {
 		return true
 	}
-	if found, err := l.ws.Lstat(old.path); err == nil && os.SameFile(found, info) {
+	if found, err := l.ws.Lstat(old.path); err == nil && id.is(found) {
 		return false
 	}
 	for at := parent; at != nil; at = at.parent {
@@ -323,19 +347,28 @@ func (l *lookout) vacate(info fs.FileInfo, parent *node) bool {
 	return true
 }
 
-// attach has the system watch a directory, or else polls it.
-func (l *lookout) attach(at *node, f *os.File) {
+// attach has the system watch a directory. It reports false if the system does
+// not; what watches are about is polled then.
+func (l *lookout) attach(at *node, f *os.File) bool {
 	delete(l.tree.polled, at)
-	if l.source != nil && !l.tree.full && l.budget.take() {
+	if l.source != nil && !l.tree.full && l.budget.take(at.claimed) {
 		key, err := l.source.add(f, l.ws.At(at.path))
 		if err == nil {
 			at.key = key
 			l.tree.keys[key] = at
-			return
+			return true
 		}
 		l.budget.give(1)
 		l.tree.full = !absent(err)
 	}
+	if at.claimed {
+		l.pollInstead(at)
+	}
+	return false
+}
+
+// pollInstead has a directory polled that the system does not watch.
+func (l *lookout) pollInstead(at *node) {
 	l.tree.polled[at] = struct{}{}
 	if len(l.tree.polled) == 1 {
 		l.pollAt = time.Now().Add(l.pollGap)
@@ -366,6 +399,7 @@ func (l *lookout) sync() {
 	if l.tree.top == nil {
 		l.closeSource()
 	}
+	l.listings.lose(l.tree.top == nil || l.tree.top.isDeaf()) // what was lost is not told, and what happens from now on is
 	now := time.Now()
 	l.syncAt = now.Add(max(now.Sub(began), l.pollGap))
 }
@@ -400,7 +434,8 @@ func (l *lookout) poll() {
 			l.compare(at)
 		}
 	}
-	if top := l.tree.top; top != nil && !l.isRoot(top.info) {
+	if top := l.tree.top; top != nil && !l.isRoot(top.id) {
+		l.listings.lose(true)
 		l.drop(top)
 	}
 	now := time.Now()
@@ -414,7 +449,9 @@ func (l *lookout) compare(at *node) {
 	switch {
 	case err != nil && !absent(err):
 		l.stale = l.stale || outOfFiles(err)
-		l.tree.polled[at] = struct{}{}
+		if at.claimed {
+			l.tree.polled[at] = struct{}{}
+		}
 		return
 	case err != nil && at.parent == nil:
 		l.drop(at)
@@ -424,9 +461,12 @@ func (l *lookout) compare(at *node) {
 		return
 	}
 	defer f.Close()
-	if l.attach(at, f); at.key == "" {
+	if !l.attach(at, f) {
 		say(at.holders, systemLimit)
 		say(at.passers, systemLimit)
+	}
+	if !at.claimed {
+		return // the listing looks for what has changed by itself
 	}
 	// What is gone makes room for what is new, so it is looked for first.
 	if err := l.compareGone(at, f); errors.Is(err, errTooManyNames) {
@@ -464,7 +504,7 @@ func (l *lookout) compareGone(at *node, f *os.File) error {
 		for _, e := range entries {
 			delete(gone, e.Name())
 			if child := lost[e.Name()]; child != nil {
-				if info, err := e.Info(); err == nil && os.SameFile(info, child.info) {
+				if info, err := e.Info(); err == nil && child.id.is(info) {
 					delete(lost, e.Name())
 				}
 			}

@@ -104,30 +104,22 @@ func above(dir *os.File) (fs.FileInfo, bool) {
 	return info, err == nil
 }
 
-// Of the directories that the system lets this user watch, the watches of clients
-// may take half, and the listings of searches a quarter, and no more than
-// mostFollowed: the user has other programs, and the system keeps a kilobyte for
-// each.
-const (
-	watchesShare = 2
-	listingShare = 4
-	mostFollowed = 25_000
-)
-
-// maxWatched is how many directories clients may have watched in all sessions of
-// the process.
+// maxWatched is how many directories the process may have watched: half of what the
+// system lets this user watch. The user has other programs, and the system keeps a
+// kilobyte for each.
 func maxWatched() int {
 	if n, ok := maxUserWatches(); ok {
-		return n / watchesShare
+		return n / 2
 	}
 	return math.MaxInt
 }
 
-// maxFollowed is how many directories the listings of the process follow: none if
-// the system does not say how many there may be.
+// maxFollowed is how many of them may be taken before none is watched for listings
+// alone, so that watches find some left. It is none if the system does not say how
+// many there may be.
 func maxFollowed() int {
 	n, _ := maxUserWatches()
-	return min(n/listingShare, mostFollowed)
+	return n / 8 * 3
 }
 
 func maxUserWatches() (n int, ok bool) {

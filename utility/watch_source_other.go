@@ -27,5 +27,6 @@ func above(*os.File) (fs.FileInfo, bool) { return nil, false }
 // number.
 func maxWatched() int { return math.MaxInt }
 
-// maxFollowed is none: other systems may watch files instead of directories.
+// maxFollowed is none, for listings: other systems may watch files instead of
+// directories.
 func maxFollowed() int { return 0 }

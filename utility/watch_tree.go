@@ -1,8 +1,6 @@
 package utility
 
 import (
-	"io/fs"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -11,16 +9,17 @@ import (
 )
 
 // A dirTree is the directories that watches are about, and those between them and
-// the workspace's root. The keeper owns it.
+// the workspace's root, and those that the listing of searches follows. The keeper
+// owns it.
 type dirTree struct {
-	top    *node // the workspace's root; nil while there are no watches
-	dirs   int   // nodes; at most lookout.limit
-	names  int   // in all nodes; at most lookout.names
-	keys   map[string]*node
-	ids    map[fileID]*node // if files have ids
-	polled map[*node]struct{}
-	left   map[string]bool // what was in the directory that was renamed last; nil if it was none, or has come to its new place
-	full   bool            // the system watches no more, until it is asked again
+	top     *node // the workspace's root; nil while there is nothing to watch
+	claimed int   // nodes that watches are about; at most lookout.limit
+	names   int   // in all nodes; at most lookout.names
+	keys    map[string]*node
+	ids     map[fileID]*node // if files have ids
+	polled  map[*node]struct{}
+	left    map[string]bool // what was in the directory that was renamed last; nil if it was none, or has come to its new place
+	full    bool            // the system watches no more, until it is asked again
 }
 
 func newDirTree() dirTree {
@@ -35,22 +34,24 @@ func (t *dirTree) hasLeft(path string) bool { return t.left == nil || t.left[pat
 type node struct {
 	path     string // relative to the workspace's root
 	parent   *node
-	info     fs.FileInfo
-	key      string           // what its reports begin with; "" if it is polled
+	id       identity
+	key      string           // what its reports begin with; "" if the system does not watch it
 	names    map[string]stamp // what is in it; nil without holders
-	children map[string]*node
-	holders  []*watch // report what happens in it
-	passers  []*watch // have their root further down
-	blind    bool     // there was no room for some of the names
-	gone     bool     // it is no longer in the tree
+	children map[string]*node // nil without any
+	holders  []*audience      // report what happens in it
+	passers  []*audience      // have their root further down
+	claimed  bool             // it has holders or passers; then it is polled if the system does not watch it
+	followed bool             // the listing is told what happens in it
+	blind    bool             // there was no room for some of the names
+	gone     bool             // it is no longer in the tree
 }
 
 // misses reports whether the directory of that name is not in the tree for all
 // watches that it should be there for.
 func (at *node) misses(name string) bool {
 	child := at.children[name]
-	return child == nil || slices.ContainsFunc(at.holders, func(w *watch) bool {
-		return w.covers(child.path) && !slices.Contains(child.holders, w)
+	return child == nil || slices.ContainsFunc(at.holders, func(a *audience) bool {
+		return a.covers(child.path) && !slices.Contains(child.holders, a)
 	})
 }
 
@@ -74,32 +75,55 @@ const (
 )
 
 // join makes what w is about part of the tree. It reports false if the watch's
-// root is not there.
+// root is not there, or the watch is over.
 func (l *lookout) join(w *watch) bool {
+	if a := l.audiences[w.audience.name]; a != nil {
+		a.add(w)
+		return true
+	}
+	a := w.audience
+	l.audiences[a.name] = a
+	a.add(w)
+	if !l.enroll(a) || w.ctx.Err() != nil { // it may have ended before the tree was complete
+		l.leave(w)
+		return false
+	}
+	return true
+}
+
+// enroll makes what an audience is about part of the tree. It reports false if its
+// directory is not there.
+func (l *lookout) enroll(a *audience) bool {
+	l.begin()
+	who := []*audience{a}
+	at := l.tree.top
+	if at == nil {
+		at = l.pass(nil, ".", a)
+	}
+	for _, name := range steps(a.real) {
+		if at == nil || !l.claim(at, who) {
+			return false
+		}
+		at.passers = append(at.passers, a)
+		next := at.children[name]
+		if next == nil {
+			next = l.pass(at, name, a)
+		}
+		at = next
+	}
+	if at == nil || !l.claim(at, who) {
+		return false
+	}
+	l.fill(at, nil, nil, who)
+	return true
+}
+
+// begin opens the source if there is nothing to watch yet.
+func (l *lookout) begin() {
 	if l.source == nil && l.tree.top == nil {
 		l.openSource()
 		l.tree.full = false
 	}
-	if l.tree.top == nil {
-		l.tree.top = l.pass(nil, ".", w)
-	}
-	at := l.tree.top
-	for _, name := range steps(w.real) {
-		if at == nil {
-			break
-		}
-		at.passers = append(at.passers, w)
-		next := at.children[name]
-		if next == nil {
-			next = l.pass(at, name, w)
-		}
-		at = next
-	}
-	if at == nil {
-		return false
-	}
-	l.fill(at, nil, nil, []*watch{w})
-	return true
 }
 
 // steps returns the components of a path; the root has none.
@@ -110,39 +134,81 @@ func steps(path string) []string {
 	return strings.Split(path, string(filepath.Separator))
 }
 
+// claim counts a directory among those that watches are about. It reports false
+// if there are too many.
+func (l *lookout) claim(at *node, who []*audience) bool {
+	if at.claimed {
+		return true
+	}
+	if l.tree.claimed >= l.limit {
+		say(who, tooManyDirs)
+		return false
+	}
+	at.claimed = true
+	l.tree.claimed++
+	if at.key == "" {
+		l.pollInstead(at)
+		say(who, systemLimit)
+	}
+	return true
+}
+
 // leave takes all that only w is about out of the tree.
 func (l *lookout) leave(w *watch) {
+	a := w.audience
+	if !a.remove(w) {
+		return
+	}
+	l.dismiss(a)
 	if l.tree.top != nil {
-		l.release(l.tree.top, w)
+		l.release(l.tree.top, a)
 	}
 	if l.tree.top == nil {
 		l.closeSource()
 	}
 }
 
-func (l *lookout) release(at *node, w *watch) {
-	is := func(other *watch) bool { return other == w }
+// dismiss has no more watches join an audience.
+func (l *lookout) dismiss(a *audience) {
+	if l.audiences[a.name] == a {
+		delete(l.audiences, a.name)
+	}
+}
+
+func (l *lookout) release(at *node, a *audience) {
+	is := func(other *audience) bool { return other == a }
 	at.holders, at.passers = slices.DeleteFunc(at.holders, is), slices.DeleteFunc(at.passers, is)
 	for _, child := range at.children {
-		l.release(child, w)
+		l.release(child, a)
 	}
 	if len(at.holders) == 0 {
 		l.tree.names -= len(at.names)
-		at.names = nil
+		at.names, at.blind = nil, false
 	}
 	if len(at.holders)+len(at.passers) == 0 {
-		l.forget(at)
+		l.disclaim(at)
+		if !at.followed {
+			l.forget(at)
+		}
+	}
+}
+
+// disclaim takes a directory out of those that watches are about.
+func (l *lookout) disclaim(at *node) {
+	if at.claimed {
+		at.claimed = false
+		l.tree.claimed--
+		delete(l.tree.polled, at)
 	}
 }
 
 // forget takes one directory out of the tree.
 func (l *lookout) forget(at *node) {
 	l.unwatch(at)
-	delete(l.tree.polled, at)
-	if id := idOf(at.info); l.tree.ids[id] == at {
+	l.disclaim(at)
+	if id := at.id.fileID; l.tree.ids[id] == at {
 		delete(l.tree.ids, id)
 	}
-	l.tree.dirs--
 	l.tree.names -= len(at.names)
 	at.names, at.gone = nil, true
 	if at.parent != nil {
@@ -168,9 +234,10 @@ func (l *lookout) drop(at *node) {
 	for _, child := range at.children { // of directories that nobody reports
 		l.drop(child)
 	}
-	for _, w := range at.holders {
-		if w.real == at.path {
-			w.end("Watch root removed")
+	for _, a := range at.holders {
+		if a.real == at.path {
+			a.end("Watch root removed")
+			l.dismiss(a)
 		}
 	}
 	l.forget(at)
@@ -178,8 +245,8 @@ func (l *lookout) drop(at *node) {
 
 // tell passes a change in a directory on.
 func (l *lookout) tell(at *node, c news) {
-	for _, w := range at.holders {
-		w.take(c)
+	for _, a := range at.holders {
+		a.tell(c)
 	}
 }
 
@@ -194,6 +261,9 @@ func (l *lookout) handle(ev fsnotify.Event) {
 		return
 	}
 	name := filepath.Base(ev.Name)
+	if at.followed {
+		l.listings.touch(filepath.ToSlash(filepath.Join(at.path, name)), ev.Op)
+	}
 	switch {
 	case ev.Has(fsnotify.Create):
 		l.handleNew(at, name, l.pathOf(movedFrom(ev)))
@@ -224,10 +294,17 @@ func (l *lookout) pathOf(name string) string {
 func (l *lookout) handleEnd(at *node) {
 	l.unwatch(at)
 	if at == l.tree.top {
+		l.listings.lose(true)
 		l.drop(at)
 		return
 	}
-	l.tree.polled[at] = struct{}{}
+	if at.followed {
+		at.followed = false
+		l.listings.touch(filepath.ToSlash(at.path), fsnotify.Remove)
+	}
+	if at.claimed {
+		l.pollInstead(at)
+	}
 }
 
 // handleGone takes in that a name is gone. One that is not known was gone when
@@ -257,7 +334,7 @@ func (l *lookout) handleNew(at *node, name, from string) {
 	l.stale = l.stale || outOfFiles(err)
 	isDir := err == nil && info.IsDir()
 	old, known := at.names[name]
-	if child := at.children[name]; child != nil && (!isDir || !os.SameFile(child.info, info)) || known && (old == stampDir) != isDir {
+	if child := at.children[name]; child != nil && (!isDir || !child.id.is(info)) || known && (old == stampDir) != isDir {
 		l.handleGone(at, name)
 		known = false
 	}

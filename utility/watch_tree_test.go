@@ -1,6 +1,7 @@
 package utility
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -21,8 +22,7 @@ import (
 
 // ofTree does a job while nothing else happens to the tree of the watches.
 func (r *room) ofTree(job func(l *lookout)) {
-	l := r.sharedLookout()
-	l.do(func() { job(l) })
+	r.lookout.do(context.Background(), func() { job(r.lookout) })
 }
 
 // nodes returns the tree's directories.
@@ -59,20 +59,30 @@ func (r *room) watched() []string {
 func (r *room) sound() {
 	r.t.Helper()
 	r.ofTree(func(l *lookout) {
-		names, keys := 0, 0
+		names, keys, claimed, polled := 0, 0, 0, 0
 		nodes := l.nodes()
 		for _, at := range nodes {
 			names += len(at.names)
 			if at.key != "" {
 				keys++
 			}
-			if _, polled := l.tree.polled[at]; at.gone || polled == (at.key != "") || at.key != "" && l.tree.keys[at.key] != at || idOf(at.info) != (fileID{}) && l.tree.ids[idOf(at.info)] != at {
-				r.t.Errorf("%s: got gone %v, polled %v, key %q; want it known by its key and id", at.path, at.gone, polled, at.key)
+			if at.claimed {
+				claimed++
+			}
+			_, isPolled := l.tree.polled[at]
+			if isPolled {
+				polled++
+			}
+			if at.gone || isPolled != (at.claimed && at.key == "") || at.key != "" && l.tree.keys[at.key] != at || at.id.fileID != (fileID{}) && l.tree.ids[at.id.fileID] != at {
+				r.t.Errorf("%s: got gone %v, polled %v, key %q; want it known by its key and id", at.path, at.gone, isPolled, at.key)
+			}
+			if at.claimed != (len(at.holders)+len(at.passers) > 0) || !at.claimed && !at.followed {
+				r.t.Errorf("%s: got claimed %v, followed %v for %d holders and %d passers; want it to be there for somebody", at.path, at.claimed, at.followed, len(at.holders), len(at.passers))
 			}
 		}
-		if l.tree.names != names || l.tree.dirs != len(nodes) || len(l.tree.keys) != keys || len(l.tree.ids) > len(nodes) || len(l.tree.polled) != len(nodes)-keys {
-			r.t.Errorf("got %d names, %d directories, %d keys, %d ids, %d polled; want %d, %d, %d", l.tree.names, l.tree.dirs,
-				len(l.tree.keys), len(l.tree.ids), len(l.tree.polled), names, len(nodes), keys)
+		if l.tree.names != names || l.tree.claimed != claimed || len(l.tree.keys) != keys || len(l.tree.ids) > len(nodes) || len(l.tree.polled) != polled {
+			r.t.Errorf("got %d names, %d claimed, %d keys, %d ids, %d polled; want %d, %d, %d, at most %d, %d", l.tree.names, l.tree.claimed,
+				len(l.tree.keys), len(l.tree.ids), len(l.tree.polled), names, claimed, keys, len(nodes), polled)
 		}
 		if l.budget.taken != keys {
 			r.t.Errorf("got %d taken of the share, want %d", l.budget.taken, keys)

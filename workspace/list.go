@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"path"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -18,6 +19,8 @@ const (
 	walkBatch = 256
 	// maxWalkers bounds the goroutines of one listing.
 	maxWalkers = 4
+	// maxListBytes bounds the paths of one listing.
+	maxListBytes = 128 << 20
 )
 
 // versionControl are the directories that listings leave out: what is in them
@@ -34,8 +37,8 @@ type Listing struct {
 	Complete bool     // nothing was left out because of a bound
 }
 
-// List returns at most limit files below dir, which is relative to the root:
-// those that git would list as tracked, or as untracked and not ignored, in as
+// List returns at most limit files below dir, which is relative to the root, with
+// at most 128 MiB of paths: those that git would list as tracked, or as untracked and not ignored, in as
 // far as that can be told without git. A file that is tracked although it is
 // ignored is left out, as only git knows it. Files in the working trees of other
 // repositories below dir are listed by the rules of those.
@@ -60,6 +63,52 @@ func (w *Workspace) List(ctx context.Context, dir string, limit int) (Listing, e
 	}
 	wk.Complete = wk.Complete && !wk.budget.spent() && ctx.Err() == nil
 	return wk.Listing, nil
+}
+
+// Listed returns those of names that List would list if they are files that are
+// there; with dirs set, those that it would look into if they are directories.
+// Names are slash-separated and relative to the root, and none of the directories
+// that they lie in is a symbolic link. It reports false if ctx ended or there are
+// too many rules: then some may be among them that List would leave out.
+func (w *Workspace) Listed(ctx context.Context, names []string, dirs bool) (listed []string, ok bool) {
+	v := (&walk{w: w, ctx: ctx, budget: budget{ctx: ctx}}).visit()
+	known := make(map[string]*folder)
+	for _, name := range names {
+		dir, base := path.Split(name)
+		f := v.inside(path.Clean(dir), known)
+		if f != nil && !VersionControl(base) && !f.rules.ignored(f.join(base), f.below(), dirs) {
+			listed = append(listed, name)
+		}
+	}
+	return listed, !v.budget.spent() && ctx.Err() == nil
+}
+
+// inside returns the folder for a directory with the rules that hold for what is in
+// it, nil if the directory is ignored. known has the folders that were returned.
+func (v *visit) inside(dir string, known map[string]*folder) *folder {
+	f, is := known[dir]
+	if is {
+		return f
+	}
+	if dir == "." {
+		top := v.top()
+		if top.path != "" {
+			v.root = top.below()
+		}
+		f = &top
+	} else if up := v.inside(path.Dir(dir), known); up != nil {
+		name := path.Base(dir)
+		child := up.child(name, up.rules)
+		if !VersionControl(name) && !up.rules.ignored(child.path, up.below(), true) {
+			f = &child
+		}
+	}
+	if f != nil {
+		*f = v.repository(*f)
+		f.rules = v.ownRules(*f)
+	}
+	known[dir] = f
+	return f
 }
 
 // A folder is a directory on the way.
@@ -93,6 +142,7 @@ func (f folder) below() int {
 type walk struct {
 	Listing
 	queue []folder // still to be visited; as many as there are directories
+	size  int      // bytes in Files
 
 	// Not changed while there are visits.
 	w     *Workspace
@@ -108,6 +158,7 @@ type walk struct {
 type visit struct {
 	*walk
 	files   []string
+	size    int // bytes in files
 	dirs    []folder
 	cut     bool // there is more
 	skipped bool // there was enough without it
@@ -156,7 +207,8 @@ func (wk *walk) run(start folder) {
 // take adds what a visit found.
 func (wk *walk) take(v *visit) {
 	room := wk.limit - len(wk.Files)
-	wk.Complete = !v.cut && !v.skipped && len(v.files) <= room
+	wk.size += v.size
+	wk.Complete = !v.cut && !v.skipped && len(v.files) <= room && wk.size <= maxListBytes
 	wk.Files = append(wk.Files, v.files[:min(room, len(v.files))]...)
 	wk.queue = append(wk.queue, v.dirs...)
 }
@@ -211,20 +263,21 @@ func (v *visit) read(f folder, buf []byte) {
 		rules = v.ownRules(f)
 	}
 	for _, e := range entries {
-		path := f.join(e.name)
+		name := f.join(e.name)
 		switch {
 		case v.ctx.Err() != nil:
 			v.cut = true
 			return
-		case VersionControl(e.name), rules.fold && strings.EqualFold(e.name, ".git"), rules.ignored(path, f.below(), e.isDir()):
+		case VersionControl(e.name), rules.fold && strings.EqualFold(e.name, ".git"), rules.ignored(name, f.below(), e.isDir()):
 		case e.isDir():
-			v.dirs = append(v.dirs, folder{path: path, rules: rules})
+			v.dirs = append(v.dirs, folder{path: name, rules: rules})
 		case !e.isFile():
-		case len(v.files) > v.limit:
+		case len(v.files) > v.limit || v.size > maxListBytes:
 			v.cut = true
 			return
 		default:
-			v.files = append(v.files, path[v.base:])
+			v.files = append(v.files, name[v.base:])
+			v.size += len(name)
 		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
@@ -201,4 +202,66 @@ func TestLinkedIgnoreFilesDoNotCount(t *testing.T) {
 	w := open(t, Options{}, map[string]string{"rules": "f\n", "f": ""})
 	must(t, os.Symlink("rules", filepath.Join(w.Root(), ".gitignore")))
 	wantFiles(t, w, ".", ".gitignore", "f", "rules")
+}
+
+// What is said of names is what a listing of all files does with them.
+func TestNamesAreListedAsFilesAre(t *testing.T) {
+	quietGit(t)
+	r := rand.New(rand.NewPCG(*seed, 0))
+	root := t.TempDir()
+	newRepository(t, root, "")
+	for i := range 100 {
+		grammars()[0].newCase(t, r, root, fmt.Sprintf("case%d", i)).fill(r, root)
+	}
+	write(t, filepath.Join(root, "nested/.gitignore"), "*.log\n")
+	write(t, filepath.Join(root, "nested/x.log"), "")
+	write(t, filepath.Join(root, ".svn/entries"), "")
+	newRepository(t, filepath.Join(root, "nested/again"), "")
+	write(t, filepath.Join(root, "nested/again/y.log"), "")
+	for _, dir := range []string{".", "nested", "case1"} {
+		w := openDir(t, filepath.Join(root, dir))
+		listing, err := w.List(t.Context(), ".", 100_000)
+		must(t, err)
+		slices.Sort(listing.Files)
+		var files, dirs, looked []string
+		must(t, filepath.WalkDir(w.Root(), func(path string, e fs.DirEntry, err error) error {
+			rel, _ := filepath.Rel(w.Root(), path)
+			name := filepath.ToSlash(rel)
+			switch {
+			case err != nil || name == ".":
+				return err
+			case !e.IsDir():
+				files = append(files, name)
+				return nil
+			}
+			dirs = append(dirs, name)
+			if slices.ContainsFunc(listing.Files, func(file string) bool { return strings.HasPrefix(file, name+"/") }) {
+				looked = append(looked, name)
+			}
+			return nil
+		}))
+		r.Shuffle(len(files), func(i, j int) { files[i], files[j] = files[j], files[i] })
+		got, ok := w.Listed(t.Context(), files, false)
+		slices.Sort(got)
+		if !ok || !slices.Equal(got, listing.Files) {
+			t.Errorf("%s: got %d of %d files listed, want %d", dir, len(got), len(files), len(listing.Files))
+		}
+		if hidden := len(files) - len(listing.Files); dir == "." && hidden < 50 {
+			t.Errorf("got %d files hidden, want some", hidden)
+		}
+		into, ok := w.Listed(t.Context(), dirs, true)
+		for _, name := range looked {
+			if !ok || !slices.Contains(into, name) {
+				t.Errorf("%s: got %q not looked into, want its files found", dir, name)
+			}
+		}
+		if len(into) == len(dirs) && dir == "." {
+			t.Error("got every directory looked into, want some ignored")
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, ok := openDir(t, root).Listed(ctx, []string{"a"}, false); ok {
+		t.Error("got an answer after the end, want none")
+	}
 }

@@ -131,6 +131,8 @@ func serveByHand(kind string) {
 				for i := range 200_000 {
 					fmt.Fprintf(out, `{"jsonrpc":"2.0","id":"p%d","method":"ping"}`+"\n", i)
 				}
+				out.Flush()
+				time.Sleep(time.Hour) // it is ended before
 			case "flood":
 				for i := range floodRounds {
 					fmt.Fprintf(out, `{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":%d}}`+"\n", i)

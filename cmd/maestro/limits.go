@@ -64,7 +64,7 @@ func (l *limits) register(cmd *cobra.Command) {
 	f.IntVar(&l.commands, "max-commands", 32, "commands of clients that run in a session at once, at most 256")
 	f.DurationVar(&l.commandTime, "max-command-time", 0, "how long a client's command may run; 0 is for ever")
 	f.IntVar(&l.watches, "max-watches", 64, "file watches of a session at once, at most 256")
-	f.IntVar(&l.watchedDirs, "max-watched-dirs", 50_000, "directories in all file watches of a session")
+	f.IntVar(&l.watchedDirs, "max-watched-dirs", 50_000, "directories in the file watches of all sessions")
 	f.Int64Var(&l.readBytes, "max-read-bytes", 2<<20, "longest file that a client can read")
 	f.StringToStringVar(&l.requests, "request-timeout", nil, "how long a type of question waits, such as approval=10m or user_input=never")
 }

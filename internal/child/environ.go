@@ -9,13 +9,19 @@ import (
 // secretWords are the words that make a name look like that of a credential.
 var secretWords = []string{
 	"KEY", "TOKEN", "SECRET", "PASSWORD", "PASSWD", "PASSPHRASE", "PASS", "PAT",
-	"CREDENTIAL", "CREDENTIALS", "AUTH", "AUTHORIZATION", "COOKIE",
+	"CREDENTIAL", "CREDENTIALS", "CRED", "CREDS", "AUTH", "AUTHORIZATION", "COOKIE",
 }
 
-// secretEndings are for words written together, such as PGPASSWORD. KEY alone is
-// not among them, or MONKEY would be a secret.
+// secretEndings are for words written together, such as PGPASSWORD. KEY and PASS
+// alone are not among them, or MONKEY and COMPASS would be secrets.
 var secretEndings = []string{
-	"TOKEN", "SECRET", "PASSWORD", "PASSWD", "PASSPHRASE", "APIKEY", "ACCESSKEY", "PRIVATEKEY", "SECRETKEY",
+	"TOKEN", "SECRET", "PASSWORD", "PASSWD", "PASSPHRASE", "SSHPASS", "APIKEY", "ACCESSKEY", "PRIVATEKEY", "SECRETKEY",
+}
+
+// lastWords make a variable look like a credential only at the end of its name:
+// SERVICE_JWT holds one, JWT_AUDIENCE and OAUTH_CLIENT_ID describe one.
+var lastWords = []string{
+	"_JWT", "_BEARER", "_OAUTH", "_OAUTH2", "_SK", "_PEM", "_DSN", "_WEBHOOK", "_WEBHOOK_URL", "_WEBHOOK_URI",
 }
 
 // hostedNames is what a process gets in hosted mode, with every LC_ name.
@@ -29,13 +35,56 @@ func SecretName(name string) bool {
 		len(words) > 1 && slices.Contains(words, "PWD") // alone it is the current directory
 }
 
-// secretVariable is SecretName for the environment, where a plural counts, too:
-// API_KEYS holds keys. Elsewhere max_tokens is more often a number of them. So
-// do headers that are sent along, as OTEL_EXPORTER_OTLP_HEADERS are.
+// secretVariable reports whether the name of an environment variable looks like
+// that of a credential. More names do here than for [SecretName]: a plural, as
+// API_KEYS holds keys while max_tokens elsewhere is more often a number; headers
+// that are sent along, as in OTEL_EXPORTER_OTLP_HEADERS; connection strings; and
+// names that end in one of lastWords.
 func secretVariable(name string) bool {
-	return SecretName(name) || slices.ContainsFunc(nameWords(name), func(word string) bool {
-		return word == "HEADERS" || secretWord(strings.TrimSuffix(word, "S"))
-	})
+	words := nameWords(name)
+	joined := "_" + strings.Join(words, "_")
+	return SecretName(name) ||
+		slices.ContainsFunc(words, func(word string) bool {
+			return word == "HEADERS" || secretWord(strings.TrimSuffix(word, "S"))
+		}) ||
+		slices.ContainsFunc(lastWords, func(end string) bool {
+			return strings.HasSuffix(joined, end) || strings.HasSuffix(joined, end+"S")
+		}) ||
+		strings.Contains(joined, "CONNECTION_STRING") || strings.Contains(joined, "CONNECTIONSTRING")
+}
+
+// holdsPassword reports whether a value has a URL with a password in it, as in
+// postgres://user:password@host/name.
+func holdsPassword(value string) bool {
+	for {
+		_, rest, found := strings.Cut(value, "://")
+		if !found {
+			return false
+		}
+		value = rest
+		url := upTo(rest, " \t\r\n\"'`<>")
+		authority := upTo(url, "/?#")
+		if at := strings.LastIndexByte(authority, '@'); at >= 0 {
+			if _, password, _ := strings.Cut(authority[:at], ":"); password != "" {
+				return true
+			}
+			continue
+		}
+		// A password with a slash that is not encoded ends the authority early.
+		// What then follows the last colon is no port.
+		host := authority[strings.LastIndexByte(authority, ']')+1:]
+		if colon := strings.LastIndexByte(host, ':'); colon >= 0 && strings.Trim(host[colon+1:], "0123456789") != "" && strings.Contains(url, "@") {
+			return true
+		}
+	}
+}
+
+// upTo returns text up to the first of some characters.
+func upTo(text, ends string) string {
+	if end := strings.IndexAny(text, ends); end >= 0 {
+		return text[:end]
+	}
+	return text
 }
 
 func secretWord(word string) bool {
@@ -51,18 +100,20 @@ func nameWords(name string) []string {
 }
 
 // Environ returns what of env, in the form of [os.Environ], a process may see
-// (D10): everything whose name does not look like a credential's, or in hosted
-// mode only what is known to be needed. The names in pass are always let
-// through. SSH_AUTH_SOCK counts as a credential: who has it can use the keys of
-// the agent behind it.
+// (D10): each variable whose name does not look like that of a credential and
+// whose value has no URL with a password, or in hosted mode only what is known to
+// be needed. The names in pass are always let through. A variable is withheld as
+// a whole: a URL without its password would fail in a way that explains less.
+// SSH_AUTH_SOCK counts as a credential: who has it can use the keys of the agent
+// behind it.
 func Environ(env []string, hosted bool, pass []string) []string {
 	var kept []string
 	for _, entry := range env {
-		name, _, ok := strings.Cut(entry, "=")
+		name, value, ok := strings.Cut(entry, "=")
 		if !ok || name == "" { // Windows keeps the directory of each drive under an empty name
 			continue
 		}
-		allowed := !secretVariable(name)
+		allowed := !secretVariable(name) && !holdsPassword(value)
 		if hosted {
 			allowed = slices.Contains(hostedNames, name) || strings.HasPrefix(name, "LC_")
 		}

@@ -2,6 +2,7 @@ package child
 
 import (
 	"slices"
+	"strings"
 	"testing"
 )
 
@@ -31,5 +32,48 @@ func TestChildrenGetNoCredentials(t *testing.T) {
 				t.Errorf("got %q, want %q", got, tt.want)
 			}
 		})
+	}
+}
+
+func TestVariablesOfCredentialsAreKnown(t *testing.T) {
+	for _, entry := range []string{
+		"SSHPASS=k", "CREDS=k", "GCP_CREDS=k", "CREDS_JSON=k", "JWT=k", "SERVICE_JWT=k", "BEARER=k", "API_BEARER=k", "OAUTH=k", "GITHUB_OAUTH=k",
+		"GOOGLE_OAUTH2=k", "JWT_SECRET=k", "OAUTH_TOKEN=k", "VOLC_SK=k", "TLS_PEM=k", "CLIENT_PEMS=k", "DSN=k", "SENTRY_DSN=k",
+		"AZURE_STORAGE_CONNECTION_STRING=k", "CONNECTION_STRING=k", "SQLAZURECONNECTIONSTRING=k", "ConnectionStrings__Default=k",
+		"SLACK_WEBHOOK_URL=k", "DISCORD_WEBHOOK=k",
+		"DATABASE_URL=postgres://app:k@db:5432/app", "REDIS_URL=redis://:k@cache:6379/0", "MONGODB_URI=mongodb+srv://app:k@one,two/db",
+		"HTTPS_PROXY=http://me:k@proxy:3128", "https_proxy=http://me:k@proxy:3128/", "ALL_PROXY=socks5://me:k@[::1]:1080",
+		"SQLALCHEMY_DATABASE_URI=mysql+pymysql://app:p/k@db/app", "PIP_EXTRA_INDEX_URL=https://one/simple https://me:k@two/simple",
+		"CELERY_BROKER=amqp://app:k%40k@mq//", "SETTINGS={\"db\":\"postgres://app:k@db/app\"}", "QUEUE=amqp://app:12345@mq", "DB=x://app:k#1@db",
+	} {
+		if got := Environ([]string{entry}, false, nil); len(got) > 0 {
+			t.Errorf("%s: got it passed, want it withheld", entry)
+		}
+		name, _, _ := strings.Cut(entry, "=")
+		if got := Environ([]string{entry}, false, []string{name}); len(got) == 0 {
+			t.Errorf("%s: got it withheld, want it passed by its name", entry)
+		}
+	}
+}
+
+// What a person's programs need is not withheld from them.
+func TestHarmlessVariablesArePassed(t *testing.T) {
+	for _, entry := range []string{
+		"PATH=/usr/bin:/bin", "MANPATH=/usr/share/man", "PWD=/w", "OLDPWD=/w", "SHELL=/bin/bash", "TERM=xterm-256color", "LANG=sk_SK.UTF-8",
+		"LS_COLORS=rs=0:di=01;34", "PS1=\\u@\\h:\\w", "EDITOR=vi", "PAGER=less", "DISPLAY=:0", "XAUTHORITY=/run/x", "DBUS_SESSION_BUS_ADDRESS=unix:path=/run/user/1/bus",
+		"SSH_CONNECTION=10.0.0.1 50000 10.0.0.2 22", "SSH_TTY=/dev/pts/0", "SSH_ASKPASS=/usr/bin/askpass", "GIT_AUTHOR_EMAIL=me@example.org",
+		"GOPATH=/go", "GOPROXY=https://proxy.golang.org,direct", "GOFLAGS=-mod=mod", "NODE_OPTIONS=--max-old-space-size=4096", "JAVA_HOME=/j", "PYTHONPATH=/p",
+		"VIRTUAL_ENV=/v", "CARGO_HOME=/c", "RUSTFLAGS=-Dwarnings", "KUBECONFIG=/k", "DOCKER_HOST=tcp://127.0.0.1:2375", "CI=true", "GITHUB_SHA=abc",
+		"OAUTHLIB_INSECURE_TRANSPORT=1", "OAUTH_CLIENT_ID=app", "OAUTH2_REDIRECT_URI=http://localhost:3000/back", "OAUTH_SCOPES=read",
+		"JWT_AUDIENCE=api", "JWT_ISSUER=https://id.example.org", "JWT_ALGORITHM=RS256", "BEARER_REALM=x", "TASK=x", "DISK=x", "NODE_DISK=/dev/sda",
+		"SSL_CERT_FILE=/etc/ssl/cert.pem", "SYSTEM=x", "PEM_DIR=/p", "SK_LOCALE=x", "WEBHOOK_PORT=80", "COMPASS=n", "BYPASS=1", "STRING=x", "CONNECTION=x",
+		"DATABASE_URL=postgres://localhost:5432/app", "DB_URL=postgres://app@db/app", "REDIS_URL=redis://localhost:6379/0", "MONGODB_URI=mongodb://one:27017,two:27017/db?w=a@b",
+		"HTTPS_PROXY=http://proxy:3128", "http_proxy=http://me@proxy:3128", "NO_PROXY=localhost,127.0.0.1", "NO_PW_URL=http://me:@host", "BOTH=http://a,http://b",
+		"VITE=http://localhost:3000/@vite/client", "SIX=http://[::1]/@x", "SIX_PORT=http://[::1]:80/@x", "REPO=ssh://git@example.org/a.git", "SCP=git@example.org:a/b.git", "REGISTRY=https://registry.npmjs.org/@scope/",
+		"TWO=http://one:80 me@example.org", "PIPE=a://b", "ODD=://", "IMAGE=host:5000/a@sha256:abc", "JDBC=jdbc:h2:mem:test",
+	} {
+		if got := Environ([]string{entry}, false, nil); len(got) == 0 {
+			t.Errorf("%s: got it withheld, want it passed", entry)
+		}
 	}
 }

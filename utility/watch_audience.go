@@ -1,0 +1,122 @@
+package utility
+
+import (
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/seed-028515a8/maestro/contracts"
+)
+
+// An audience is the watches that are about the same: the same directory and the
+// same patterns, in whatever session. What is to be reported is decided once for
+// all of them.
+type audience struct {
+	// Static.
+	name   string // of no other audience that is not the same
+	lister *lister
+	real   string // the directory, relative to the workspace's root, links resolved
+	filter filter
+
+	// Owned by the keeper.
+	watches []*watch
+	said    [numNotices]bool
+}
+
+func newAudience(l *lister, real string, include, exclude []string) *audience {
+	return &audience{name: fmt.Sprintf("%q %q %q", real, include, exclude), lister: l, real: real, filter: newFilter(include, exclude)}
+}
+
+// add adds a watch, and says to it what was said to the others.
+func (a *audience) add(w *watch) {
+	w.audience = a
+	a.watches = append(a.watches, w)
+	for what, said := range a.said {
+		if said {
+			w.notices <- tooMuch(what)
+		}
+	}
+}
+
+// remove removes a watch. It reports false if there are others, or if it was not
+// there.
+func (a *audience) remove(w *watch) bool {
+	at := slices.Index(a.watches, w)
+	if at >= 0 {
+		a.watches = slices.Delete(a.watches, at, at+1)
+	}
+	return at >= 0 && len(a.watches) == 0
+}
+
+// listens reports whether there is a watch that goes on.
+func (a *audience) listens() bool {
+	return slices.ContainsFunc(a.watches, func(w *watch) bool { return w.ctx.Err() == nil })
+}
+
+// end ends all watches.
+func (a *audience) end(reason string) {
+	for _, w := range a.watches {
+		w.end(reason)
+	}
+}
+
+// relative returns a path of the workspace as one below the directory, or false
+// if it is not.
+func (a *audience) relative(path string) (string, bool) {
+	if a.real == "." {
+		return path, path != "."
+	}
+	return strings.CutPrefix(path, a.real+string(filepath.Separator))
+}
+
+// covers reports whether something in a directory may have to be reported.
+func (a *audience) covers(dir string) bool {
+	rel, ok := a.relative(dir)
+	return ok && !a.lister.isApart(dir) && !a.filter.prunes(filepath.ToSlash(rel))
+}
+
+// reports reports whether changes of a path are.
+func (a *audience) reports(path string) (rel string, ok bool) {
+	rel, ok = a.relative(path)
+	rel = filepath.ToSlash(rel)
+	return rel, ok && !a.lister.isApart(path) && a.filter.admits(rel)
+}
+
+// tell passes on a change. What was renamed from where clients do not look is new
+// to them.
+func (a *audience) tell(c news) {
+	rel, ok := a.reports(c.path)
+	if !ok {
+		return
+	}
+	kind := contracts.FileModified
+	switch {
+	case c.op == vanished:
+		kind = contracts.FileDeleted
+	case c.op == appeared && c.from != "" && a.hasReported(c.from):
+		kind = contracts.FileRenamed
+	case c.op == appeared && !c.known:
+		kind = contracts.FileCreated
+	}
+	for _, w := range a.watches {
+		w.take(noted{rel, kind, c.isDir})
+	}
+}
+
+func (a *audience) hasReported(path string) bool {
+	_, ok := a.reports(path)
+	return ok
+}
+
+// say tells the clients of watches once that there is too much of something.
+func say(who []*audience, what tooMuch) {
+	for _, a := range who {
+		if !a.said[what] {
+			a.said[what] = true
+			for _, w := range a.watches {
+				w.notices <- what
+			}
+		}
+	}
+}
