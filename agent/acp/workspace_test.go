@@ -4,10 +4,12 @@ package acp
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -58,6 +60,31 @@ func TestFilesAreServedInsideTheWorkspace(t *testing.T) {
 	} {
 		if got := s.answer(t, tt.ask); !strings.Contains(got, tt.want) {
 			t.Errorf("%v: got %s, want %q in it", tt.ask.Params, got, tt.want)
+		}
+	}
+}
+
+// Gemini CLI takes every error of fs/read_text_file for a failed read, so that it
+// could not make a file.
+func TestReadsAreNotOfferedToProgramsThatCannotUseThem(t *testing.T) {
+	for name, want := range map[string][]bool{"fake": {true}, "gemini-cli": {true, false}} {
+		s := open(t, setup{Name: name})
+		var offered []bool
+		for _, line := range noted(t, s.notes, "received") {
+			var m struct {
+				Params acp.InitializeRequest `json:"params"`
+			}
+			if !strings.Contains(line, `"method":"initialize"`) {
+				continue
+			}
+			hosttest.Must(t, json.Unmarshal([]byte(line), &m))
+			offered = append(offered, m.Params.ClientCapabilities.Fs.ReadTextFile)
+			if !m.Params.ClientCapabilities.Fs.WriteTextFile {
+				t.Errorf("%s is not offered to write files", name)
+			}
+		}
+		if !slices.Equal(offered, want) {
+			t.Errorf("%s is offered reads %v, want %v", name, offered, want)
 		}
 	}
 }
