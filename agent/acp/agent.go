@@ -88,7 +88,7 @@ type waits struct {
 	notice     time.Duration // until the log says that this is waited for
 	input      time.Duration // a call whose input is not there yet is held back so long
 	settle     time.Duration // likewise one that has its input, or is said to be in progress
-	glance     time.Duration // likewise one that only looks at something, which is seldom asked about
+	glance     time.Duration // likewise one that is seldom asked about: it only looks at something, or has a terminal already
 	interrupt  time.Duration // until an interrupted run has ended
 	shutdown   time.Duration // until the program has ended with its input
 	backoff    time.Duration // before the second restart in a row; then doubled
