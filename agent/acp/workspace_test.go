@@ -290,6 +290,38 @@ func TestInterruptEndsTerminals(t *testing.T) {
 	}
 }
 
+// Codex answers an interrupt and lets its command run on.
+func TestCommandsThatMayRunOnAfterAnInterruptAreSaid(t *testing.T) {
+	s := open(t, setup{})
+	ctx, stop := context.WithCancelCause(t.Context())
+	result := make(chan error, 1)
+	go func() { // ends with ctx
+		result <- s.Run(ctx, contracts.Work{Content: script(
+			calls("a", "sleep 300", "execute", "in_progress", shows("begun")), calls("b", "Fetch", "fetch", "in_progress", shows("begun")),
+			create("exec sleep 1000", nil, nil),
+			calls("c", "sleep 1000", "execute", "in_progress", map[string]any{"content": []any{map[string]any{"type": "terminal", "terminalId": "term_1"}}}),
+			says("x"), step{Await: "session/cancel"}, stops(acp.StopReasonCancelled))})
+	}()
+	s.host.AwaitType("response_chunk")
+	stop(errStopped)
+	if err := <-result; !errors.Is(err, errStopped) {
+		t.Errorf("got %v, want %v", err, errStopped)
+	}
+	ends := hosttest.As[*contracts.ToolEnd](s.host)
+	if len(ends) != 3 {
+		t.Fatalf("got %d ends of calls, want three", len(ends))
+	}
+	for _, end := range ends {
+		if end.Success || end.ErrorCode != errCancelled {
+			t.Errorf("got %+v, want that the call was cancelled", end)
+		}
+	}
+	want := []string{"The agent has stopped without saying that these commands have ended: they may still run: sleep 300"}
+	if got := s.statuses(); !slices.Equal(got, want) {
+		t.Errorf("said %q, want %q", got, want)
+	}
+}
+
 func TestNothingIsChangedOutsideOfARun(t *testing.T) {
 	s := open(t, setup{})
 	late := func(ask step) step { ask.Async = true; return ask }
