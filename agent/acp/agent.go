@@ -9,7 +9,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/seed-028515a8/maestro/agent/mask"
 	"github.com/seed-028515a8/maestro/contracts"
 	"github.com/seed-028515a8/maestro/internal/rpc"
 	"github.com/seed-028515a8/maestro/workspace"
@@ -85,6 +84,7 @@ type Agent struct {
 // waits are how long things may take. They are fields for the sake of tests.
 type waits struct {
 	ready      time.Duration // until the program has a session
+	strange    time.Duration // until one that does not seem to speak the protocol has answered
 	notice     time.Duration // until the log says that this is waited for
 	input      time.Duration // a call whose input is not there yet is held back so long
 	settle     time.Duration // likewise one that has its input, or is said to be in progress
@@ -110,7 +110,7 @@ func New(argv []string, o Options) *Agent {
 	return &Agent{
 		argv: argv, opts: o, said: map[string]bool{},
 		wait: waits{
-			ready: time.Minute, notice: 5 * time.Second, input: 30 * time.Second, settle: 4 * time.Second, glance: time.Second,
+			ready: time.Minute, strange: 10 * time.Second, notice: 5 * time.Second, input: 30 * time.Second, settle: 4 * time.Second, glance: time.Second,
 			interrupt: 4 * time.Second, shutdown: 2 * time.Second,
 			backoff: time.Second, maxBackoff: 10 * time.Second,
 		},
@@ -173,11 +173,19 @@ func (a *Agent) attempt(ctx context.Context) (*peer, error) {
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, a.wait.ready, fmt.Errorf("agent process did not become ready in %v", a.wait.ready))
 	defer cancel()
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
 	p, program := newPeer(a), filepath.Base(a.argv[0])
 	slow := time.AfterFunc(a.wait.notice, func() {
-		a.opts.Log.Warn("agent process is not ready yet: it is waited for", "program", program, "at most", a.wait.ready)
+		a.opts.Log.Warn("agent process is not ready yet: it is waited for", "program", program, "at most", a.wait.ready, "hint", p.hint())
 	})
 	defer slow.Stop()
+	strange := time.AfterFunc(a.wait.strange, func() {
+		if p.strange() {
+			stop(fmt.Errorf("it has not spoken the Agent Client Protocol in %v", a.wait.strange))
+		}
+	})
+	defer strange.Stop()
 	if err := p.start(); err != nil {
 		return nil, err
 	}
@@ -185,17 +193,11 @@ func (a *Agent) attempt(ctx context.Context) (*peer, error) {
 	if err == nil {
 		return p, nil
 	}
-	if errors.Is(err, rpc.ErrEnded) { // it is about to end by itself, and then says how
-		<-p.over
-		err = fmt.Errorf("%w: %w", err, p.proc.Account())
-	} else {
+	if !errors.Is(err, rpc.ErrEnded) { // else it is about to end by itself
 		p.proc.Kill(err)
-		<-p.over
 	}
-	if p.garbage != "" {
-		err = fmt.Errorf("%w; it wrote something that is no message: %q", err, mask.Text(p.garbage))
-	}
-	return nil, fmt.Errorf("start agent %s: %w", program, err)
+	<-p.over
+	return nil, fmt.Errorf("start agent %s: %w", program, p.explain(err))
 }
 
 // current returns the program that lives, which it has started if need be.

@@ -99,9 +99,13 @@ func (p *peer) initialize(ctx context.Context) error {
 	if err == nil && readsItself[init.Info.Name] {
 		init, err = p.introduce(ctx, false)
 	}
-	if e, ok := errors.AsType[*rpc.Error](err); ok && e.Code != authRequired {
+	e, refused := errors.AsType[*rpc.Error](err)
+	if refused && e.Code != authRequired {
 		return fmt.Errorf("it does not speak the Agent Client Protocol as it should: it answers %s with %w", acp.AgentMethodInitialize, err)
 	}
+	p.mu.Lock()
+	p.introduced = err == nil || refused
+	p.mu.Unlock()
 	if err != nil {
 		return p.barred(err)
 	}

@@ -12,12 +12,48 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	acp "github.com/coder/acp-go-sdk"
 
 	"github.com/seed-028515a8/maestro/agent/hosttest"
 	"github.com/seed-028515a8/maestro/contracts"
 )
+
+func TestProgramsThatDoNotSpeakTheProtocolAreRecognised(t *testing.T) {
+	const forms = "many programs speak it only with an argument such as acp or --acp"
+	for name, tt := range map[string]struct {
+		program, body string
+		args          []string
+		hurry         func(*waits) *time.Duration // what is not waited for in this test
+		want          string
+	}{
+		"ends":       {"codex", `echo 'stdin is not a terminal' >&2; exit 1`, nil, nil, "start agent codex: it ended before it spoke the Agent Client Protocol: agent process exited: exit status 1; what it said on standard error is in the server's log; try --agent 'acp:codex-acp'"},
+		"is silent":  {"gemini", `while read -r x; do :; done`, []string{"-m", "x"}, strangers, "start agent gemini: it has not spoken the Agent Client Protocol in 1ms; try --agent 'acp:gemini --acp'"},
+		"prints":     {"other", `echo 'Press Return'; while read -r x; do :; done`, nil, nil, "start agent other: it has not spoken the Agent Client Protocol in 4s; it wrote something that is no message: \"Press Return\"; " + forms},
+		"echoes":     {"other", `exec cat`, nil, nil, "start agent other: it does not speak the Agent Client Protocol as it should: it answers initialize with Method not found; " + forms},
+		"is unknown": {"other", `while read -r x; do :; done`, nil, ready, "start agent other: agent process did not become ready in 1ms; " + forms},
+		"was told":   {"other", `while read -r x; do :; done`, []string{"--ACP"}, ready, "start agent other: agent process did not become ready in 1ms"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), tt.program)
+			hosttest.Must(t, os.WriteFile(path, []byte("#!/bin/sh\n"+tt.body+"\n"), 0o700))
+			a := New(append([]string{path}, tt.args...), Options{Dir: t.TempDir()})
+			a.wait.strange = 4 * time.Second
+			if tt.hurry != nil {
+				*tt.hurry(&a.wait) = time.Millisecond
+			}
+			if _, err := a.Start(t.Context(), hosttest.New(t)); err == nil || err.Error() != tt.want {
+				t.Errorf("got error  %v\nwant %s", err, tt.want)
+			}
+			hosttest.Must(t, a.Close(t.Context()))
+		})
+	}
+}
+
+func strangers(w *waits) *time.Duration { return &w.strange }
+
+func ready(w *waits) *time.Duration { return &w.ready }
 
 func TestFilesAreServedInsideTheWorkspace(t *testing.T) {
 	dir := t.TempDir()
