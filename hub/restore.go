@@ -362,14 +362,37 @@ func (h *Hub) closeLeftovers(s *state) {
 		return
 	}
 	s.run, s.cut = s.cut, nil
+	goesOn := h.goesOnWithAnswer(s, s.run)
+	var broken error
+	if !goesOn {
+		broken = &contracts.Error{
+			Code: contracts.CodeRuntimeFailed, Type: contracts.ErrorTransient,
+			Message: "The server restarted during the run",
+		}
+	}
 	h.endCalls(s, s.run)
-	h.endResponses(s, s.run, &contracts.Error{
-		Code: contracts.CodeRuntimeFailed, Type: contracts.ErrorTransient,
-		Message: "The server restarted during the run",
-	})
+	h.endResponses(s, s.run, broken)
+	if goesOn {
+		h.publish(s, &contracts.Status{Message: "The server restarted: the run goes on once its question is answered"})
+	}
 	h.publish(s, rawEvent("agent_end", nil))
 	h.note(s, note{RunEnded: true})
 	s.run = nil
+}
+
+// goesOnWithAnswer reports whether a run of an earlier process lost nothing: all
+// its open calls wait for an answer, and the agent can act on that.
+func (h *Hub) goesOnWithAnswer(s *state, r *run) bool {
+	if _, resumes := h.opts.Agent.(Resumer); !resumes || h.info.Forgets || len(r.calls) == 0 {
+		return false
+	}
+	waiting := s.waitingCalls()
+	for id := range r.calls {
+		if !waiting[id] {
+			return false
+		}
+	}
+	return true
 }
 
 // rawEvent is one of the hub's own events about a run.

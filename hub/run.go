@@ -239,15 +239,21 @@ func (h *Hub) cancelAsked(s *state, reason string) {
 // endCalls ends the tools that the agent did not, but for those whose question
 // still waits.
 func (h *Hub) endCalls(s *state, r *run) {
-	waiting := map[string]bool{}
-	for _, row := range s.table.Pending() {
-		waiting[row.Request.CallID] = true
-	}
+	waiting := s.waitingCalls()
 	for _, id := range slices.Sorted(maps.Keys(r.calls)) {
 		if !waiting[id] {
 			h.publish(s, &contracts.ToolEnd{CallID: id})
 		}
 	}
+}
+
+// waitingCalls returns the calls that a question waits for an answer about.
+func (s *state) waitingCalls() map[string]bool {
+	waiting := map[string]bool{}
+	for _, row := range s.table.Pending() {
+		waiting[row.Request.CallID] = true
+	}
+	return waiting
 }
 
 func (h *Hub) endResponses(s *state, r *run, err error) {
