@@ -615,7 +615,7 @@ func TestElicitations(t *testing.T) {
 			req := s.host.Asked()[0]
 			var args elicit.Question
 			hosttest.Must(t, json.Unmarshal(req.Args, &args))
-			if req.CallID != "mcp_elicitation:fake:"+args.RequestID || args.ServerName != "fake" || args.Message == "" {
+			if req.CallID != "mcp_elicitation:fake:"+args.RequestID || args.ServerName != "fake" || args.Message == "" || req.Reason != "The agent asks for input" {
 				t.Errorf("got %s with %s", req.CallID, req.Args)
 			}
 			if args.Mode == "form" && string(args.RequestedSchema) != `{"required":["a"],"type":"object"}` || args.Mode == "url" && args.URL == "" {
