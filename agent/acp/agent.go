@@ -75,6 +75,7 @@ type Agent struct {
 	peer     *peer // the newest; nil before the first
 	deaths   int   // of the program in a row, without a completed run
 	memory   memory
+	commands string                  // a digest of those of the program, as last said
 	notes    []string                // to be said in the next run; at most maxNotes
 	said     map[string]bool         // by noteOnce
 	broken   string                  // the end of an answer that the program died in, and has not been told of

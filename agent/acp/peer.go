@@ -64,7 +64,6 @@ type peer struct {
 	options    []option
 	modes      []mode
 	models     string // the current model as agents without options tell it
-	commands   string // as last said
 	level      contracts.ThinkingLevel
 	spent      float64         // the cost of the session as last told
 	costKnown  bool            // spent is where the next cost counts from
