@@ -236,7 +236,7 @@ func TestHeadlessDeathBetweenRunsIsTold(t *testing.T) {
 
 func TestHeadlessChildThatDoesNotReadIsKilled(t *testing.T) {
 	h, host, _ := startChild(t, "does not read")
-	for range 1000 { // more than may be queued
+	for range 1100 { // more than may be queued
 		h.Configure(&contracts.Init{SystemPrompt: new(strings.Repeat("x", 64<<10))}) // more than a pipe holds
 	}
 	got := host.AwaitType("error").(*contracts.ErrorEvent)

@@ -3,24 +3,27 @@ package child
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"os"
 	"os/exec"
 	"sync"
-	"sync/atomic"
 	"time"
 )
 
 // Bounds on what waits for a process, and on what is kept and logged of what it
 // tells people.
 const (
-	maxQueue      = 256      // lines that it has not read yet
-	maxQueueBytes = 64 << 20 // bytes in them
-	maxStderrLine = 4 << 10  // bytes of a line of standard error
-	maxStderrRate = 100      // lines of it in stderrWindow
+	maxQueueBytes = 64 << 20         // in lines that it has not read, each with lineCost
+	lineCost      = 64               // bytes that a line takes beside its own
+	maxWaiting    = 256              // lines that may wait for ever; with more it has to read within stallTime
+	stallTime     = 10 * time.Second // a pipe tells of what is read in pages of 4 KiB
+	maxStderrLine = 4 << 10          // bytes of a line of standard error
+	maxStderrRate = 100              // lines of it in stderrWindow
 	stderrWindow  = 10 * time.Second
 )
 
@@ -38,6 +41,8 @@ type ProcessOptions struct {
 	// Log receives what it writes to standard error, at debug: the beginning of
 	// each line, and of a flood of lines the first ones.
 	Log *slog.Logger
+
+	stall time.Duration // stallTime if zero
 }
 
 // A Process is a command that is spoken to on its standard streams, line by line.
@@ -54,8 +59,7 @@ type Process struct {
 
 	stdin, stdout, stderr *os.File
 
-	queue   chan []byte // lines for stdin; never closed
-	queued  atomic.Int64
+	more    chan struct{} // 1-buffered; a token means that there are lines for stdin; never closed
 	written chan struct{} // closed when no more of them are passed on
 
 	ends, kills sync.Once
@@ -68,15 +72,18 @@ type Process struct {
 	die  context.CancelFunc
 	done chan struct{}
 
-	mu        sync.Mutex
-	cause     error
-	lastWords string
+	mu          sync.Mutex
+	queue       [][]byte // lines for stdin
+	queuedBytes int      // in them, and in the one that is being written; at most maxQueueBytes
+	cause       error
+	lastWords   string
 }
 
 // NewProcess returns a process that is to run cmd, whose streams are not set.
 func NewProcess(cmd *exec.Cmd, o ProcessOptions) *Process {
+	o.stall = cmp.Or(o.stall, stallTime)
 	p := &Process{
-		cmd: cmd, opts: o, queue: make(chan []byte, maxQueue), written: make(chan struct{}),
+		cmd: cmd, opts: o, more: make(chan struct{}, 1), written: make(chan struct{}),
 		ending: make(chan struct{}), killed: make(chan struct{}), done: make(chan struct{}),
 	}
 	p.life, p.die = context.WithCancel(context.Background())
@@ -183,22 +190,33 @@ func (p *Process) note(cause error) {
 	}
 }
 
-// Send queues a line, with its end, for the process. It does not block: a process
-// that leaves 256 lines or 64 MiB unread is killed. Lines for one that has ended, or
-// whose input has because it is to end, are dropped.
+// Send queues a line, with its end, for the process. It does not block. A process
+// that leaves 64 MiB unread is killed, and so is one that has more than 256 lines
+// to read and reads nothing for 10 s. Lines for one that has ended, or whose input
+// has because it is to end, are dropped.
 func (p *Process) Send(line []byte) error {
 	if p.closed() {
 		return nil
 	}
-	size := int64(len(line))
-	if p.queued.Add(size) <= maxQueueBytes {
-		select {
-		case p.queue <- line:
-			return nil
-		default:
-		}
+	p.mu.Lock()
+	room := p.queuedBytes+len(line)+lineCost <= maxQueueBytes
+	if room {
+		p.queue = append(p.queue, line)
+		p.queuedBytes += len(line) + lineCost
 	}
-	p.queued.Add(-size)
+	p.mu.Unlock()
+	if !room {
+		return p.killDeaf()
+	}
+	select {
+	case p.more <- struct{}{}:
+	default: // the writer looks anyhow
+	}
+	return nil
+}
+
+// killDeaf kills a process that does not read its input, and returns why.
+func (p *Process) killDeaf() error {
 	err := fmt.Errorf("%s does not read its input", p.opts.Name)
 	p.Kill(err)
 	return err
@@ -294,30 +312,55 @@ func (p *Process) write() {
 		if !ok {
 			return
 		}
-		_, err := p.stdin.Write(line)
-		p.queued.Add(-int64(len(line)))
-		if err != nil {
+		if err := p.pass(line); err != nil {
 			p.opts.Log.Debug("write to "+p.opts.Name, "error", err)
 			return
 		}
+		p.mu.Lock()
+		p.queuedBytes -= len(line) + lineCost
+		p.mu.Unlock()
 	}
 }
 
 // next returns the next line to be written. Once the process is to end, there are
 // those that were queued.
 func (p *Process) next() (line []byte, ok bool) {
-	select {
-	case line := <-p.queue:
-		return line, true
-	case <-p.life.Done():
-		return nil, false
-	case <-p.ending:
+	for ending := false; ; {
+		p.mu.Lock()
+		if ok = len(p.queue) > 0; ok {
+			line, p.queue[0] = p.queue[0], nil
+			p.queue = p.queue[1:]
+		}
+		p.mu.Unlock()
+		if ok || ending {
+			return line, ok
+		}
+		select {
+		case <-p.more:
+		case <-p.life.Done():
+			return nil, false
+		case <-p.ending:
+			ending = true
+		}
 	}
-	select {
-	case line := <-p.queue:
-		return line, true
-	default:
-		return nil, false
+}
+
+// pass writes a line to the process, which may take its time, unless too many
+// other lines wait. Where pipes have no deadlines it may do so in any case.
+func (p *Process) pass(line []byte) error {
+	for {
+		_ = p.stdin.SetWriteDeadline(time.Now().Add(p.opts.stall))
+		n, err := p.stdin.Write(line)
+		if !errors.Is(err, os.ErrDeadlineExceeded) {
+			return err
+		}
+		line = line[n:]
+		p.mu.Lock()
+		waiting := len(p.queue)
+		p.mu.Unlock()
+		if n == 0 && waiting > maxWaiting {
+			return p.killDeaf()
+		}
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"os/exec"
@@ -29,7 +30,15 @@ func run(t *testing.T, line string, log *slog.Logger) *stage {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	s := &stage{Process: NewProcess(exec.Command("/bin/sh", "-c", line), ProcessOptions{Name: "the process", Log: log}), said: make(chan string, 1000)}
+	return runWith(t, line, ProcessOptions{Log: log})
+}
+
+func runWith(t *testing.T, line string, o ProcessOptions) *stage {
+	t.Helper()
+	if o.Name = "the process"; o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	s := &stage{Process: NewProcess(exec.Command("/bin/sh", "-c", line), o), said: make(chan string, 1000)}
 	if err := s.Start(func(r io.Reader) {
 		defer close(s.said)
 		for lines := bufio.NewScanner(r); lines.Scan(); {
@@ -137,16 +146,53 @@ func TestProcessesThatCloseTheirOutputAreEnded(t *testing.T) {
 
 func TestProcessesThatDoNotReadAreEnded(t *testing.T) {
 	t.Parallel()
-	for name, line := range map[string][]byte{"many lines": []byte("x\n"), "many bytes": bytes.Repeat([]byte("x"), 1<<20)} {
-		s := run(t, "exec sleep 1000", nil)
-		sent := 0
-		for s.Send(line) == nil {
-			if sent += len(line); sent > 2*maxQueueBytes {
-				t.Fatalf("%s: got no end of what may be queued, want one", name)
+	t.Run("many lines", func(t *testing.T) {
+		t.Parallel()
+		s := runWith(t, "exec sleep 1000", ProcessOptions{stall: 10 * time.Millisecond})
+		for range 2 * maxWaiting {
+			if err := s.Send(bytes.Repeat([]byte("x"), 1<<10)); err != nil {
+				t.Fatalf("got %v, want some time for it to read", err)
 			}
 		}
 		s.ends(t, "the process does not read its input")
+	})
+	t.Run("many bytes", func(t *testing.T) {
+		t.Parallel()
+		s := run(t, "exec sleep 1000", nil)
+		for sent := 0; s.Send(make([]byte, 1<<20)) == nil; sent += 1 << 20 {
+			if sent > 2*maxQueueBytes {
+				t.Fatal("got no end of what may be queued, want one")
+			}
+		}
+		s.ends(t, "the process does not read its input")
+	})
+}
+
+// What is more than a pipe holds is read late, and slowly.
+func TestProcessesThatReadSlowlyGoOn(t *testing.T) {
+	t.Parallel()
+	const lines = 10 * maxWaiting
+	line := append(bytes.Repeat([]byte("x"), 1<<10), '\n')
+	s := run(t, "read line; sleep 0.5; n=1; while read line; do n=$((n+1)); done; echo read $n", nil)
+	for i := range lines {
+		if err := s.Send(line); err != nil {
+			t.Fatalf("line %d: got %v, want it queued", i, err)
+		}
 	}
+	s.Shutdown(t.Context(), patience, errLate)
+	s.says(t, fmt.Sprint("read ", lines))
+	s.ends(t, "the process exited: exit status 0")
+}
+
+// A process that is busy may leave a few lines for as long as it likes.
+func TestProcessesThatAreBusyGoOn(t *testing.T) {
+	t.Parallel()
+	s := runWith(t, "sleep 0.5; read line; echo ${#line}", ProcessOptions{stall: time.Millisecond})
+	if err := s.Send(append(bytes.Repeat([]byte("x"), 1<<20), '\n')); err != nil {
+		t.Fatal(err)
+	}
+	s.says(t, fmt.Sprint(1<<20))
+	s.ends(t, "the process exited: exit status 0")
 }
 
 // Nobody is to lose their grace because something is still said to them.
@@ -155,7 +201,7 @@ func TestLinesAfterTheEndOfTheInputAreDropped(t *testing.T) {
 	s := run(t, "while read line; do :; done; echo over; exec sleep 1000", nil)
 	s.End(time.Hour, errLate)
 	s.says(t, "over")
-	for i := range 2 * maxQueue {
+	for i := range 2 * maxWaiting {
 		if err := s.Send([]byte("x\n")); err != nil {
 			t.Fatalf("got %v at line %d, want it dropped", err, i)
 		}
