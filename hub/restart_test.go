@@ -354,6 +354,9 @@ func TestRunCutByACrashIsClosed(t *testing.T) {
 			if ms := state.LastResponseDurationMS; ms == nil || *ms > time.Hour.Milliseconds() {
 				t.Errorf("duration: got %v ms, want what passed since the response began", ms)
 			}
+			if ms := state.LastTTFTMS; ms == nil || *ms > *state.LastResponseDurationMS { // R40
+				t.Errorf("time to the first chunk: got %v ms, want one within the duration", ms)
+			}
 		})
 	}
 }

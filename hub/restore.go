@@ -56,6 +56,7 @@ type requestDeadline struct {
 type savedRun struct {
 	Response string            `json:"response,omitempty"`
 	Started  time.Time         `json:"started,omitzero"` // when the response opened
+	First    time.Time         `json:"first,omitzero"`   // when its first chunk came
 	Ended    int               `json:"ended,omitempty"`
 	Calls    map[string]string `json:"calls,omitempty"` // tools by call id
 }
@@ -134,7 +135,7 @@ func (h *Hub) checkpoint(s *state) {
 		}
 	}
 	if s.run != nil {
-		cp.Run = &savedRun{Response: s.run.response, Started: s.run.started, Ended: s.run.ended, Calls: maps.Clone(s.run.calls)}
+		cp.Run = &savedRun{Response: s.run.response, Started: s.run.started, First: s.run.first, Ended: s.run.ended, Calls: maps.Clone(s.run.calls)}
 		for _, a := range s.answered {
 			cp.Run.Calls[a.request.CallID] = a.request.Tool
 		}
@@ -310,7 +311,7 @@ func (h *Hub) replayCheckpoint(s *state, cp *checkpoint, holder *string) error {
 		}
 	}
 	if cp.Run != nil {
-		s.cut = &run{response: cp.Run.Response, started: cp.Run.Started, ended: cp.Run.Ended, calls: map[string]string{}}
+		s.cut = &run{response: cp.Run.Response, started: cp.Run.Started, first: cp.Run.First, ended: cp.Run.Ended, calls: map[string]string{}}
 		maps.Copy(s.cut.calls, cp.Run.Calls)
 	}
 	return nil
