@@ -85,7 +85,7 @@ type Agent struct {
 // waits are how long things may take. They are fields for the sake of tests.
 type waits struct {
 	ready      time.Duration // until the program has a session
-	strange    time.Duration // until one that does not seem to speak the protocol has answered
+	foreign    time.Duration // until one that does not seem to speak the protocol has answered
 	notice     time.Duration // until the log says that this is waited for
 	input      time.Duration // a call whose input is not there yet is held back so long
 	settle     time.Duration // likewise one that has its input, or is said to be in progress
@@ -111,7 +111,7 @@ func New(argv []string, o Options) *Agent {
 	return &Agent{
 		argv: argv, opts: o, said: map[string]bool{},
 		wait: waits{
-			ready: time.Minute, strange: 10 * time.Second, notice: 5 * time.Second, input: 30 * time.Second, settle: 4 * time.Second, glance: time.Second,
+			ready: time.Minute, foreign: 10 * time.Second, notice: 5 * time.Second, input: 30 * time.Second, settle: 4 * time.Second, glance: time.Second,
 			interrupt: 4 * time.Second, shutdown: 2 * time.Second,
 			backoff: time.Second, maxBackoff: 10 * time.Second,
 		},
@@ -181,12 +181,12 @@ func (a *Agent) attempt(ctx context.Context) (*peer, error) {
 		a.opts.Log.Warn("agent process is not ready yet: it is waited for", "program", program, "at most", a.wait.ready, "hint", p.hint())
 	})
 	defer slow.Stop()
-	strange := time.AfterFunc(a.wait.strange, func() {
-		if p.strange() {
-			stop(fmt.Errorf("it has not spoken the Agent Client Protocol in %v", a.wait.strange))
+	foreign := time.AfterFunc(a.wait.foreign, func() {
+		if p.foreign() {
+			stop(fmt.Errorf("it has not spoken the Agent Client Protocol in %v", a.wait.foreign))
 		}
 	})
-	defer strange.Stop()
+	defer foreign.Stop()
 	if err := p.start(); err != nil {
 		return nil, err
 	}

@@ -160,7 +160,7 @@ func (p *peer) relinquish(r *run) {
 		p.end(r, c, &contracts.ToolEnd{CallID: c.id, ErrorCode: errCancelled})
 	}
 	if len(left) > 0 {
-		p.status(head("The agent has stopped without saying that these commands have ended: they may still run: "+strings.Join(left, "; "), maxStatus))
+		p.status(head("The agent has stopped and did not say that these commands have ended. They may still run: "+strings.Join(left, "; "), maxStatus))
 	}
 }
 

@@ -29,7 +29,7 @@ func TestProgramsThatDoNotSpeakTheProtocolAreRecognised(t *testing.T) {
 		want          string
 	}{
 		"ends":       {"codex", `echo 'stdin is not a terminal' >&2; exit 1`, nil, nil, "start agent codex: it ended before it spoke the Agent Client Protocol: agent process exited: exit status 1; what it said on standard error is in the server's log; try --agent 'acp:codex-acp'"},
-		"is silent":  {"gemini", `while read -r x; do :; done`, []string{"-m", "x"}, strangers, "start agent gemini: it has not spoken the Agent Client Protocol in 1ms; try --agent 'acp:gemini --acp'"},
+		"is silent":  {"gemini", `while read -r x; do :; done`, []string{"-m", "x"}, unanswered, "start agent gemini: it has not spoken the Agent Client Protocol in 1ms; try --agent 'acp:gemini --acp'"},
 		"prints":     {"other", `echo 'Press Return'; while read -r x; do :; done`, nil, nil, "start agent other: it has not spoken the Agent Client Protocol in 4s; it wrote something that is no message: \"Press Return\"; " + forms},
 		"echoes":     {"other", `exec cat`, nil, nil, "start agent other: it does not speak the Agent Client Protocol as it should: it answers initialize with Method not found; " + forms},
 		"is unknown": {"other", `while read -r x; do :; done`, nil, ready, "start agent other: agent process did not become ready in 1ms; " + forms},
@@ -39,7 +39,7 @@ func TestProgramsThatDoNotSpeakTheProtocolAreRecognised(t *testing.T) {
 			path := filepath.Join(t.TempDir(), tt.program)
 			hosttest.Must(t, os.WriteFile(path, []byte("#!/bin/sh\n"+tt.body+"\n"), 0o700))
 			a := New(append([]string{path}, tt.args...), Options{Dir: t.TempDir()})
-			a.wait.strange = 4 * time.Second
+			a.wait.foreign = 4 * time.Second
 			if tt.hurry != nil {
 				*tt.hurry(&a.wait) = time.Millisecond
 			}
@@ -51,7 +51,7 @@ func TestProgramsThatDoNotSpeakTheProtocolAreRecognised(t *testing.T) {
 	}
 }
 
-func strangers(w *waits) *time.Duration { return &w.strange }
+func unanswered(w *waits) *time.Duration { return &w.foreign }
 
 func ready(w *waits) *time.Duration { return &w.ready }
 
@@ -352,7 +352,7 @@ func TestCommandsThatMayRunOnAfterAnInterruptAreSaid(t *testing.T) {
 			t.Errorf("got %+v, want that the call was cancelled", end)
 		}
 	}
-	want := []string{"The agent has stopped without saying that these commands have ended: they may still run: sleep 300"}
+	want := []string{"The agent has stopped and did not say that these commands have ended. They may still run: sleep 300"}
 	if got := s.statuses(); !slices.Equal(got, want) {
 		t.Errorf("said %q, want %q", got, want)
 	}

@@ -44,9 +44,9 @@ func advice(argv []string) (text string, known bool) {
 
 func namesProtocol(word string) bool { return strings.Contains(strings.ToLower(word), "acp") }
 
-// strange reports whether the program does not seem to speak the protocol: it has
+// foreign reports whether the program does not seem to speak the protocol: it has
 // not answered, and wrote something else or lacks an argument.
-func (p *peer) strange() bool {
+func (p *peer) foreign() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	_, known := advice(p.a.argv)
