@@ -232,8 +232,9 @@ func TestQuestionsAboutOneCallAreAskedInTurn(t *testing.T) {
 			ctx, stop := context.WithTimeout(t.Context(), hosttest.Patience)
 			defer stop()
 			go func() { // ends with the answers
-				result <- s.Run(ctx, contracts.Work{Content: script(first, second, step{Answer: 1}, step{Answer: 2}, done)})
+				result <- s.Run(ctx, contracts.Work{Content: script(first, second, says("asked twice"), step{Answer: 1}, step{Answer: 2}, done)})
 			}()
+			s.host.AwaitType("response_chunk")
 			asked := map[string]bool{}
 			for range want {
 				req := s.host.Await(func(ev contracts.Event) bool {
