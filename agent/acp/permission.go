@@ -122,18 +122,19 @@ func (p *peer) pose(u *callUpdate, options contracts.ApprovalOptions, more int) 
 	q := &question{r: r, c: c, options: options, first: c.stage == held, earlier: c.asked, ended: make(chan struct{})}
 	c.asked = q.ended
 	c.questions++
-	status := c.status
+	status, content, early := c.status, c.content, c.early
 	c.merge(u)
 	c.status = status // it runs when it is told to, not because it asks
 	id := c.id
+	p.pause(r)
+	args, cut := c.args(options)
 	if q.first {
 		c.release()
 		c.stage = asking
 	} else {
 		id = turn.ID("req_")
+		c.content, c.early = content, early // what the question shows is no output of the call
 	}
-	p.pause(r)
-	args, cut := c.args(options)
 	if more > 0 {
 		cut = append(cut, fmt.Sprintf("%d options", more))
 	}

@@ -203,7 +203,9 @@ func TestQuestionAboutACallThatRunsIsAboutThatCall(t *testing.T) {
 			s.host.Answer = func(*contracts.ServerRequest) contracts.Outcome {
 				return contracts.Outcome{Verdict: verdict, By: contracts.ResolvedByUser}
 			}
-			s.run(t, calls("c", "Fetch", "fetch", "in_progress", shows("...")), permits("c", map[string]any{"title": "Fetch more"}),
+			more := shows("for this")
+			more["title"], more["status"] = "Fetch more", "pending"
+			s.run(t, calls("c", "Fetch", "fetch", "in_progress", shows("...")), permits("c", more),
 				changes("c", "failed", shows("...!")), done)
 			s.shown(t, "tool_call", "tool_start", "tool_output", "tool_call", "server_request", "server_request_resolved",
 				"tool_output", "tool_end", "response_start", "response_end")
@@ -214,6 +216,9 @@ func TestQuestionAboutACallThatRunsIsAboutThatCall(t *testing.T) {
 			}
 			if end := hosttest.As[*contracts.ToolEnd](s.host)[0]; end.Success || end.ErrorCode != "" {
 				t.Errorf("got %+v, want the failure that the program told of", end)
+			}
+			if got := s.host.Output(); got != "...!" {
+				t.Errorf("got output %q, want what the call has to show, once", got)
 			}
 		})
 	}
