@@ -25,6 +25,9 @@ func init() {
 	}
 }
 
+// manyAsks is how many questions a child asks before it reads any answer.
+const manyAsks = 1000
+
 // A scripted is the child's side of the protocol.
 type scripted struct {
 	in    *bufio.Scanner
@@ -85,10 +88,23 @@ var behaviours = map[string]func(*scripted){
 	"asks much": func(s *scripted) {
 		s.welcome(true)
 		s.serve(func() {
-			for i := range maxAsks + 1 {
+			for i := range manyAsks {
 				s.say(fmt.Sprintf(`{"type":"server_request","request_id":"q%d","request_type":"approval","call_id":"q%[1]d","tool":"bash","args":{},"reason":"x"}`, i))
 			}
-			s.next("server_request_response") // the refusal of the last one
+			for range manyAsks - maxAsks { // the refusals
+				s.next("server_request_response")
+			}
+			s.plainRun()
+			for range maxAsks {
+				s.next("server_request_response")
+			}
+			s.end()
+		})
+	},
+	"asks once": func(s *scripted) {
+		s.welcome(true)
+		s.serve(func() {
+			s.say(`{"type":"server_request","request_id":"q","request_type":"approval","call_id":"q","tool":"bash","args":{},"reason":"x"}`)
 			s.end()
 		})
 	},

@@ -13,11 +13,17 @@ import (
 	proc "github.com/seed-028515a8/maestro/internal/child"
 )
 
-// Bounds on what a child may have open at once.
+// Bounds on what a child may have open at once. A session has no more than 256 open
+// questions either.
 const (
-	maxAsks  = 64
+	maxAsks  = 256
 	maxTools = 1024
 )
+
+// errTooManyAsks refuses a question beyond maxAsks.
+var errTooManyAsks = &contracts.Error{
+	Code: contracts.CodeOverloaded, Message: fmt.Sprintf("%d questions are open already", maxAsks),
+}
 
 // A link carries what one child says to the host, and the host's answers back.
 //
@@ -55,6 +61,7 @@ type run struct {
 	answered    bool // a response has ended
 	failed      bool // an error came
 	interrupted atomic.Bool
+	overasked   bool // that questions were refused was said
 
 	response string
 	tools    map[string]bool            // calls that are open
@@ -347,7 +354,8 @@ func (r *link) question(req *contracts.ServerRequest, wireID string) {
 		return // questions may be repeated (R47)
 	}
 	if len(r.asks) == maxAsks {
-		r.answer(req, wireID, contracts.Outcome{Verdict: contracts.VerdictFailed, Reason: "Too many open requests"})
+		r.answer(req, wireID, unasked(errTooManyAsks))
+		r.sayOverasked()
 		return
 	}
 	if r.run != nil && req.RequestType != contracts.RequestToolRetry {
@@ -371,12 +379,31 @@ func (r *link) question(req *contracts.ServerRequest, wireID string) {
 	})
 }
 
+// sayOverasked says once in a run that questions were refused. r.mu is held.
+func (r *link) sayOverasked() {
+	if r.run == nil || r.run.over || r.run.overasked {
+		return
+	}
+	r.run.overasked = true
+	r.publish(&contracts.Status{Message: "The agent asks too much: it was refused what it asked while " + errTooManyAsks.Message})
+}
+
+// unasked is the outcome of a question that was not asked. Its reason begins with the
+// code of the error, because answers have no other place for it.
+func unasked(err error) contracts.Outcome {
+	reason := err.Error()
+	if e, ok := errors.AsType[*contracts.Error](err); ok {
+		reason = string(e.Code) + ": " + reason
+	}
+	return contracts.Outcome{Verdict: contracts.VerdictFailed, Reason: reason, Announced: true}
+}
+
 // settle brings the child what came of a question. r.mu is held.
 func (r *link) settle(req *contracts.ServerRequest, wireID string, out contracts.Outcome, err error) {
 	switch {
 	case err != nil:
 		r.h.opts.Log.Warn("ask for agent process", "error", err)
-		out = contracts.Outcome{Verdict: contracts.VerdictFailed, Reason: err.Error(), Announced: true}
+		out = unasked(err)
 	case out.Verdict == contracts.VerdictCancelled && out.By == contracts.ResolvedByRuntime:
 		return // an interrupt or a shutdown follows, and an answer could let the child go on until then
 	case r.run != nil && req.RequestType == contracts.RequestApproval:

@@ -26,20 +26,18 @@ const (
 
 	// maxBriefChars bounds a command in the labels of a request.
 	maxBriefChars = 80
-
-	// The end of the output that a summary repeats.
-	maxTailBytes = 2 << 10
-	maxTailLines = 20
 )
 
 // A shell is the runtime that needs no model: each prompt is a command line,
 // run in the workspace as a gated tool.
 //
+//	response_start
 //	tool_call, server_request, server_request_resolved   unless policy decides
 //	tool_start, tool_output..., tool_end                 or tool_end alone if denied
-//	response_start, response_chunk, response_end         what came of it
+//	response_chunk, response_end                         what came of it
 //
-// It keeps nothing from run to run.
+// The response begins first, so that clients see that it works. It keeps nothing
+// from run to run.
 type shell struct {
 	Options
 	host contracts.Host // set by Start
@@ -79,6 +77,9 @@ func (s *shell) Close(context.Context) error { return nil }
 func (s *shell) Run(ctx context.Context, work contracts.Work) error {
 	line := strings.TrimSpace(work.Content)
 	r := s.newRun(turn.ID("call_"), line)
+	if err := r.Turn.Start(ctx); err != nil {
+		return err
+	}
 	if problem := unfit(line); problem != "" {
 		return r.answer(ctx, problem)
 	}
@@ -107,6 +108,9 @@ func (s *shell) Resume(ctx context.Context, req *contracts.ServerRequest, out co
 	var args shellArgs
 	err := json.Unmarshal(req.Args, &args)
 	r := s.newRun(req.CallID, args.Command)
+	if err := r.Turn.Start(ctx); err != nil {
+		return err
+	}
 	switch {
 	case out.Verdict != contracts.VerdictApproved:
 		return r.decide(ctx, out)
@@ -156,7 +160,6 @@ type shellRun struct {
 	shown       string // line without its secrets
 	attachments []string
 	announce    *contracts.ToolCall // still to be published; nil if the host did
-	tail        string              // the end of the output, at most maxTailBytes
 }
 
 func (s *shell) newRun(callID, line string) *shellRun {
@@ -207,7 +210,6 @@ func (r *shellRun) execute(ctx context.Context) error {
 		return err
 	}
 	exit, err := r.command().Run(ctx, func(text string) error {
-		r.tail = contracts.TailText(r.tail+text, maxTailBytes)
 		return r.shell.host.Publish(ctx, &contracts.ToolOutput{CallID: r.callID, Content: text})
 	})
 	end := &contracts.ToolEnd{CallID: r.callID, Success: err == nil && exit.Success()}
@@ -218,7 +220,7 @@ func (r *shellRun) execute(ctx context.Context) error {
 		r.Log.Error("run command", slog.String("call", r.callID), slog.Any("err", err))
 		return r.end(ctx, end, "Could not run the command: "+err.Error())
 	}
-	return r.end(ctx, end, summarize(exit, r.tail))
+	return r.end(ctx, end, summarize(exit))
 }
 
 // command returns the process to run, which finds the absolute paths of the
@@ -251,40 +253,21 @@ func (r *shellRun) publishCall(ctx context.Context, ev contracts.Event) error {
 	return r.shell.host.Publish(ctx, call, ev)
 }
 
-// answer gives a response of one text.
+// answer ends the response with a text.
 func (r *shellRun) answer(ctx context.Context, text string) error {
-	if err := r.Turn.Start(ctx); err != nil {
-		return err
-	}
 	if err := r.Say(ctx, text); err != nil {
 		return err
 	}
 	return r.End(ctx, contracts.Usage{})
 }
 
-// summarize says how a command ended and repeats the end of its output, fenced by
-// more backticks than the output has in a row.
-func summarize(e command.Exit, tail string) string {
+// summarize says how a command ended. Its output was shown.
+func summarize(e command.Exit) string {
 	how := fmt.Sprintf("Exit code %d", e.Code)
 	if e.Signal != "" {
 		how = "Ended by " + e.Signal
 	}
-	text := fmt.Sprintf("%s after %s.", how, e.Took.Round(time.Millisecond))
-	tail = lastLines(strings.TrimRight(tail, "\n"), maxTailLines)
-	if tail == "" {
-		return text
-	}
-	fence := "```"
-	for strings.Contains(tail, fence) {
-		fence += "`"
-	}
-	return text + "\n\n" + fence + "\n" + tail + "\n" + fence
-}
-
-// lastLines returns the last n lines of text.
-func lastLines(text string, n int) string {
-	lines := strings.Split(text, "\n")
-	return strings.Join(lines[max(0, len(lines)-n):], "\n")
+	return fmt.Sprintf("%s after %s.", how, e.Took.Round(time.Millisecond))
 }
 
 // brief returns the first line of text, at most maxBriefChars of it.

@@ -114,11 +114,26 @@ func TestWhatNeedsAnotherAgentIsSkipped(t *testing.T) {
 	}
 }
 
+// judgeDefect judges a server with a planted defect. A run that has to wait for what
+// never comes is kept short; if that names anything but the rules, the machine may
+// have been slow, and the run is repeated with the usual patience.
+func judgeDefect(t *testing.T, config conformance.Config, rules []string) conformance.Report {
+	t.Helper()
+	config.Patience = 1500 * time.Millisecond
+	report := judge(t, config)
+	slow := func(r conformance.Result) bool { return r.Failure != nil && !slices.Contains(rules, r.Failure.Rule) }
+	if slices.ContainsFunc(report.Results, slow) {
+		config.Patience = 0
+		report = judge(t, config)
+	}
+	return report
+}
+
 // catches fails the test unless the run named one of the rules, and no other.
 func (c catch) catches(t *testing.T, config conformance.Config) {
 	t.Helper()
-	config.Filter, config.Patience = regexp.MustCompile(c.run), 1500*time.Millisecond
-	report := judge(t, config)
+	config.Filter = regexp.MustCompile(c.run)
+	report := judgeDefect(t, config, c.rules)
 	if report.Count(conformance.Failed) == 0 {
 		t.Fatalf("got no failure, want one of %v", c.rules)
 	}

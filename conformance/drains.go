@@ -426,8 +426,7 @@ func drainQuestions(s *Session) {
 	alice, stream := s.attached()
 	alice.ask(contracts.RequestApproval, "open")
 	alice.prompt(hang())
-	p := s.pauseNow(r, stream.epoch)
-	stream.expect("A96", drainedSnapshot())
+	p := s.pauseNow(r, stream.epoch, stream)
 	cancelled := slices.ContainsFunc(stream.log, message("server_request_resolved").with("request_id", "open").
 		with("resolution", "cancelled").with("resolved_by", "runtime").ok)
 	s.quietManifest(p.manifest, !cancelled)

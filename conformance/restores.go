@@ -51,9 +51,13 @@ func (s *Session) paused() pause {
 	return s.pauseNow(r, p.epoch)
 }
 
-// pauseNow drains a runner and ends it.
-func (s *Session) pauseNow(r *runner, epoch string) pause {
+// pauseNow drains a runner and ends it, once the streams were shown how the session
+// stands: the end of the runner may cut them off.
+func (s *Session) pauseNow(r *runner, epoch string, streams ...*Peer) pause {
 	a := s.drain("A90", platformDrain)
+	for _, stream := range streams {
+		stream.expect("A96", drainedSnapshot())
+	}
 	r.stop("6.1", exitTime)
 	m, _ := a.at("manifest").(map[string]any)
 	return pause{runner: r, epoch: epoch, manifest: m, path: a.str("manifest_path"), cursor: cursorIn(a)}

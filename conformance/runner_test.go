@@ -166,7 +166,7 @@ func TestEachSpoiledRunnerIsCaught(t *testing.T) {
 	for name, sp := range spoilers {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			report := judge(t, conformance.Config{Spawn: runnerCommand(t, name), Filter: regexp.MustCompile(sp.run), Patience: 1500 * time.Millisecond})
+			report := judgeDefect(t, conformance.Config{Spawn: runnerCommand(t, name), Filter: regexp.MustCompile(sp.run)}, sp.rules)
 			if report.Count(conformance.Failed) == 0 {
 				t.Fatalf("got no failure, want one of %v", sp.rules)
 			}

@@ -279,11 +279,14 @@ func (w *watch) toolEvent(p *Peer, f *Frame) {
 	stage, known := w.tools[id]
 	switch f.Type {
 	case "tool_call":
+		w.gated[id] = f.at("requires_approval") == true
+		if stage == toolStarted && w.gated[id] {
+			return // a question about a call that runs
+		}
 		if known && stage != toolCalled {
 			p.s.fail("R46", "%s: tool_call %s after its tool_start or tool_end", p.name, id)
 		}
 		w.tools[id] = toolCalled
-		w.gated[id] = f.at("requires_approval") == true
 		return
 	case "tool_start":
 		if w.complete && (known || !w.joined) && (!known || stage != toolCalled) {

@@ -385,7 +385,41 @@ func TestRunCutByACrashIsClosed(t *testing.T) {
 			if ms := state.LastResponseDurationMS; ms == nil || *ms > time.Hour.Milliseconds() {
 				t.Errorf("duration: got %v ms, want what passed since the response began", ms)
 			}
+			if ms := state.LastTTFTMS; ms == nil || *ms > *state.LastResponseDurationMS { // R40
+				t.Errorf("time to the first chunk: got %v ms, want one within the duration", ms)
+			}
 		})
+	}
+}
+
+// A run that only waited for an answer is not broken by a crash.
+func TestWaitingRunGoesOnAfterACrash(t *testing.T) {
+	const broken, waits = "The server restarted during the run", "The server restarted: the run goes on once its question is answered"
+	for _, running := range []bool{false, true} { // a call beside the one that waits
+		agent := newPuppet()
+		dir := t.TempDir()
+		r := openRoom(t, hub.Options{Store: openFile(t, dir, journal.FileOptions{}), Agent: resumer{agent}})
+		defer r.close()
+		alice, _ := r.attach(contracts.Attach{Role: contracts.RoleController})
+		r.send(alice, `{"type":"prompt","content":"go"}`)
+		agent.orders <- agent.publish(&contracts.ResponseStart{ResponseID: "resp_1"})
+		if running {
+			agent.orders <- agent.publish(&contracts.ToolCall{CallID: "t1", Tool: "bash", Args: []byte(`{}`)}, &contracts.ToolStart{CallID: "t1"})
+		}
+		agent.orders <- agent.ask(question(contracts.RequestApproval, "q1"), contracts.AskOptions{})
+		r.until(alice, `"type":"server_request"`)
+		cursor := int64(r.Cursor())
+
+		next := openRoom(t, hub.Options{Store: openFile(t, crash(t, dir), journal.FileOptions{}), Agent: resumer{newPuppet()}})
+		defer next.close()
+		bob, _ := next.attach(contracts.Attach{Role: contracts.RoleViewer, Cursor: &cursor})
+		seen := next.until(bob, `"hello_ok"`)
+		if strings.Contains(seen, broken) != running || strings.Contains(seen, waits) == running {
+			t.Errorf("running %t: got %s, want either that the run was broken or that it goes on", running, seen)
+		}
+		if strings.Count(seen, `"response_end"`) != 1 || len(next.Snapshot().State.PendingApprovals) != 1 {
+			t.Errorf("running %t: got %s, want the end of the response and the question", running, seen)
+		}
 	}
 }
 

@@ -56,6 +56,7 @@ type requestDeadline struct {
 type savedRun struct {
 	Response string            `json:"response,omitempty"`
 	Started  time.Time         `json:"started,omitzero"` // when the response opened
+	First    time.Time         `json:"first,omitzero"`   // when its first chunk came
 	Ended    int               `json:"ended,omitempty"`
 	Calls    map[string]string `json:"calls,omitempty"` // tools by call id
 }
@@ -146,7 +147,7 @@ func (h *Hub) checkpoint(s *state) {
 		}
 	}
 	if s.run != nil {
-		cp.Run = &savedRun{Response: s.run.response, Started: s.run.started, Ended: s.run.ended, Calls: maps.Clone(s.run.calls)}
+		cp.Run = &savedRun{Response: s.run.response, Started: s.run.started, First: s.run.first, Ended: s.run.ended, Calls: maps.Clone(s.run.calls)}
 		for _, a := range s.answered {
 			cp.Run.Calls[a.request.CallID] = a.request.Tool
 		}
@@ -322,7 +323,7 @@ func (h *Hub) replayCheckpoint(s *state, cp *checkpoint, holder *string) error {
 		}
 	}
 	if cp.Run != nil {
-		s.cut = &run{response: cp.Run.Response, started: cp.Run.Started, ended: cp.Run.Ended, calls: map[string]string{}}
+		s.cut = &run{response: cp.Run.Response, started: cp.Run.Started, first: cp.Run.First, ended: cp.Run.Ended, calls: map[string]string{}}
 		maps.Copy(s.cut.calls, cp.Run.Calls)
 	}
 	return nil
@@ -374,14 +375,37 @@ func (h *Hub) closeLeftovers(s *state) {
 		return
 	}
 	s.run, s.cut = s.cut, nil
+	goesOn := h.goesOnWithAnswer(s, s.run)
+	var broken error
+	if !goesOn {
+		broken = &contracts.Error{
+			Code: contracts.CodeRuntimeFailed, Type: contracts.ErrorTransient,
+			Message: "The server restarted during the run",
+		}
+	}
 	h.endCalls(s, s.run)
-	h.endResponses(s, s.run, &contracts.Error{
-		Code: contracts.CodeRuntimeFailed, Type: contracts.ErrorTransient,
-		Message: "The server restarted during the run",
-	})
+	h.endResponses(s, s.run, broken)
+	if goesOn {
+		h.publish(s, &contracts.Status{Message: "The server restarted: the run goes on once its question is answered"})
+	}
 	h.publish(s, rawEvent("agent_end", nil))
 	h.note(s, note{RunEnded: true})
 	s.run = nil
+}
+
+// goesOnWithAnswer reports whether a run of an earlier process lost nothing: all
+// its open calls wait for an answer, and the agent can act on that.
+func (h *Hub) goesOnWithAnswer(s *state, r *run) bool {
+	if _, resumes := h.opts.Agent.(Resumer); !resumes || h.info.Forgets || len(r.calls) == 0 {
+		return false
+	}
+	waiting := s.waitingCalls()
+	for id := range r.calls {
+		if !waiting[id] {
+			return false
+		}
+	}
+	return true
 }
 
 // rawEvent is one of the hub's own events about a run.

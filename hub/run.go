@@ -23,6 +23,7 @@ type run struct {
 
 	response string                 // open response
 	started  time.Time              // when it opened
+	first    time.Time              // when its first chunk came; zero before that
 	ended    int                    // responses that ended
 	calls    map[string]string      // announced and not ended: tools by call id
 	tools    contracts.ToolsSummary // what ended since the last response did (R39)
@@ -60,7 +61,11 @@ var errStopped = errors.New("the run was stopped")
 func (r *run) track(ev contracts.Event, now time.Time) {
 	switch e := ev.(type) {
 	case *contracts.ResponseStart:
-		r.response, r.started = e.ResponseID, now
+		r.response, r.started, r.first = e.ResponseID, now, time.Time{}
+	case *contracts.ResponseChunk:
+		if r.first.IsZero() {
+			r.first = now
+		}
 	case *contracts.ResponseEnd:
 		r.response = ""
 		r.ended++
@@ -259,15 +264,21 @@ func (h *Hub) cancelAsked(s *state, reason string) {
 // endCalls ends the tools that the agent did not, but for those whose question
 // still waits.
 func (h *Hub) endCalls(s *state, r *run) {
-	waiting := map[string]bool{}
-	for _, row := range s.table.Pending() {
-		waiting[row.Request.CallID] = true
-	}
+	waiting := s.waitingCalls()
 	for _, id := range slices.Sorted(maps.Keys(r.calls)) {
 		if !waiting[id] {
 			h.publish(s, &contracts.ToolEnd{CallID: id})
 		}
 	}
+}
+
+// waitingCalls returns the calls that a question waits for an answer about.
+func (s *state) waitingCalls() map[string]bool {
+	waiting := map[string]bool{}
+	for _, row := range s.table.Pending() {
+		waiting[row.Request.CallID] = true
+	}
+	return waiting
 }
 
 func (h *Hub) endResponses(s *state, r *run, err error) {
@@ -288,12 +299,16 @@ func (h *Hub) endResponses(s *state, r *run, err error) {
 	if r.response != "" {
 		tools := r.tools
 		tools.ToolsUsed = append([]string{}, tools.ToolsUsed...) // an empty list, never null
-		h.publish(s, &contracts.ResponseEnd{
+		end := &contracts.ResponseEnd{
 			ResponseID:   r.response,
 			Usage:        contracts.Usage{ModelID: h.info.Model, Provider: h.info.Provider},
 			ToolsSummary: tools,
 			DurationMS:   max(0, s.now.Sub(r.started).Milliseconds()),
-		})
+		}
+		if !r.first.IsZero() { // R40
+			end.TTFTMS = new(min(max(0, r.first.Sub(r.started).Milliseconds()), end.DurationMS))
+		}
+		h.publish(s, end)
 	}
 	if said != nil && r.stop != nil {
 		h.publish(s, said) // last, so that clients can tell the end of the run

@@ -9,7 +9,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/seed-028515a8/maestro/agent/mask"
 	"github.com/seed-028515a8/maestro/contracts"
 	"github.com/seed-028515a8/maestro/internal/rpc"
 	"github.com/seed-028515a8/maestro/workspace"
@@ -76,6 +75,7 @@ type Agent struct {
 	peer     *peer // the newest; nil before the first
 	deaths   int   // of the program in a row, without a completed run
 	memory   memory
+	commands string                  // a digest of those of the program, as last said
 	notes    []string                // to be said in the next run; at most maxNotes
 	said     map[string]bool         // by noteOnce
 	broken   string                  // the end of an answer that the program died in, and has not been told of
@@ -85,10 +85,11 @@ type Agent struct {
 // waits are how long things may take. They are fields for the sake of tests.
 type waits struct {
 	ready      time.Duration // until the program has a session
+	foreign    time.Duration // until one that does not seem to speak the protocol has answered
 	notice     time.Duration // until the log says that this is waited for
 	input      time.Duration // a call whose input is not there yet is held back so long
 	settle     time.Duration // likewise one that has its input, or is said to be in progress
-	glance     time.Duration // likewise one that only looks at something, which is seldom asked about
+	glance     time.Duration // likewise one that is seldom asked about: it only looks at something, or has a terminal already
 	interrupt  time.Duration // until an interrupted run has ended
 	shutdown   time.Duration // until the program has ended with its input
 	backoff    time.Duration // before the second restart in a row; then doubled
@@ -110,7 +111,7 @@ func New(argv []string, o Options) *Agent {
 	return &Agent{
 		argv: argv, opts: o, said: map[string]bool{},
 		wait: waits{
-			ready: time.Minute, notice: 5 * time.Second, input: 30 * time.Second, settle: 4 * time.Second, glance: time.Second,
+			ready: time.Minute, foreign: 10 * time.Second, notice: 5 * time.Second, input: 30 * time.Second, settle: 4 * time.Second, glance: time.Second,
 			interrupt: 4 * time.Second, shutdown: 2 * time.Second,
 			backoff: time.Second, maxBackoff: 10 * time.Second,
 		},
@@ -173,11 +174,19 @@ func (a *Agent) attempt(ctx context.Context) (*peer, error) {
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, a.wait.ready, fmt.Errorf("agent process did not become ready in %v", a.wait.ready))
 	defer cancel()
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
 	p, program := newPeer(a), filepath.Base(a.argv[0])
 	slow := time.AfterFunc(a.wait.notice, func() {
-		a.opts.Log.Warn("agent process is not ready yet: it is waited for", "program", program, "at most", a.wait.ready)
+		a.opts.Log.Warn("agent process is not ready yet: it is waited for", "program", program, "at most", a.wait.ready, "hint", p.hint())
 	})
 	defer slow.Stop()
+	foreign := time.AfterFunc(a.wait.foreign, func() {
+		if p.foreign() {
+			stop(fmt.Errorf("it has not spoken the Agent Client Protocol in %v", a.wait.foreign))
+		}
+	})
+	defer foreign.Stop()
 	if err := p.start(); err != nil {
 		return nil, err
 	}
@@ -185,17 +194,11 @@ func (a *Agent) attempt(ctx context.Context) (*peer, error) {
 	if err == nil {
 		return p, nil
 	}
-	if errors.Is(err, rpc.ErrEnded) { // it is about to end by itself, and then says how
-		<-p.over
-		err = fmt.Errorf("%w: %w", err, p.proc.Account())
-	} else {
+	if !errors.Is(err, rpc.ErrEnded) { // else it is about to end by itself
 		p.proc.Kill(err)
-		<-p.over
 	}
-	if p.garbage != "" {
-		err = fmt.Errorf("%w; it wrote something that is no message: %q", err, mask.Text(p.garbage))
-	}
-	return nil, fmt.Errorf("start agent %s: %w", program, err)
+	<-p.over
+	return nil, fmt.Errorf("start agent %s: %w", program, p.explain(err))
 }
 
 // current returns the program that lives, which it has started if need be.

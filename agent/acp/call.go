@@ -58,7 +58,9 @@ const (
 type call struct {
 	id        string // ours: programs count from one in each run
 	stage     stage
-	hold      *time.Timer // announces the call; nil unless it is held
+	hold      *time.Timer     // announces the call; nil unless it is held
+	questions int             // that are open about it; it does not end before them
+	asked     <-chan struct{} // closed when the newest of them has ended; nil if there was none
 	title     string
 	clipped   bool // the title was longer
 	kind      string
@@ -140,13 +142,19 @@ func (p *peer) change(r *run, u *callUpdate) {
 	switch {
 	case c.stage == started:
 		p.progress(r, c)
-	case c.stage == held && (closed(c.status) || c.status == acp.ToolCallStatusInProgress && len(c.content) > 0):
+	case c.stage == held && (closed(c.status) || c.status == acp.ToolCallStatusInProgress && r.shows(c)):
 		p.announce(r, c)
 	case c.stage == held && !c.bare() && p.a.host.ApprovalMode() == contracts.ApprovalAuto:
 		p.announce(r, c) // a question would not be shown
 	case c.stage == held:
 		p.arm(r, c)
 	}
+}
+
+// shows reports whether a call has something to show. A terminal of the program's own
+// is nothing to show: Codex tells of it with a command that it is yet to ask about.
+func (r *run) shows(c *call) bool {
+	return slices.ContainsFunc(c.content, func(t toolContent) bool { return t.Terminal == "" || r.terminals[t.Terminal] != nil })
 }
 
 // find returns the call that u is about, which is new if the program has not told
@@ -224,7 +232,7 @@ func (p *peer) arm(r *run, c *call) {
 	switch {
 	case c.bare() && c.status != acp.ToolCallStatusInProgress:
 		wait = p.a.wait.input
-	case c.looks():
+	case c.looks(), c.status == acp.ToolCallStatusInProgress && len(c.content) > 0:
 		wait = p.a.wait.glance
 	}
 	if c.hold != nil {
@@ -257,7 +265,7 @@ func (c *call) release() {
 // announce shows a call that nobody was asked about.
 func (p *peer) announce(r *run, c *call) {
 	p.pause(r)
-	args, _ := c.args(nil, "")
+	args, _ := c.args(nil)
 	p.publish(&contracts.ToolCall{CallID: c.id, Tool: c.kind, Args: args})
 	p.begun(r, c)
 }
@@ -292,7 +300,7 @@ func (p *peer) progress(r *run, c *call) {
 		}
 		c.content = nil
 	}
-	if closed(c.status) {
+	if closed(c.status) && c.questions == 0 {
 		p.conclude(r, c)
 	}
 }
@@ -322,13 +330,14 @@ func (p *peer) end(r *run, c *call, end *contracts.ToolEnd) {
 	p.publish(end)
 }
 
-// abandon ends a call that the program left open.
+// abandon ends a call that the program left open. One with an open question is the
+// hub's to end, as the question is.
 func (p *peer) abandon(r *run, c *call) {
-	switch c.stage {
-	case held:
+	switch {
+	case c.stage == held:
 		c.status = acp.ToolCallStatusFailed // it never said that it was done
 		p.announce(r, c)
-	case started:
+	case c.stage == started && c.questions == 0:
 		p.end(r, c, &contracts.ToolEnd{CallID: c.id})
 	}
 }
@@ -357,20 +366,18 @@ type extras struct {
 	Locations     []location                `json:"locations,omitempty"`
 	Diff          string                    `json:"diff,omitempty"`
 	Options       contracts.ApprovalOptions `json:"options,omitempty"`
-	CallID        string                    `json:"call_id,omitempty"` // of the call that a late question is about
 	OmittedBytes  int                       `json:"omitted_bytes,omitempty"`
 	OmittedPlaces int                       `json:"omitted_locations,omitempty"`
 }
 
 // args returns what clients are shown of a call, its input and the extras, and
-// what of that had to be cut. options is nil unless approval is asked, about the
-// call callID if that was announced before. What does not fit is left out, the
-// input first: the options are needed to answer, and a change can be seen in the
-// diff.
-func (c *call) args(options contracts.ApprovalOptions, callID string) (args json.RawMessage, cut []string) {
+// what of that had to be cut. options is nil unless approval is asked. What does
+// not fit is left out, the input first: the options are needed to answer, and a
+// change can be seen in the diff.
+func (c *call) args(options contracts.ApprovalOptions) (args json.RawMessage, cut []string) {
 	more := extras{
 		Title: mask.Command(c.title), Kind: c.kind, Locations: c.locations, OmittedPlaces: c.elsewhere,
-		Options: options, CallID: callID, OmittedBytes: c.omitted,
+		Options: options, OmittedBytes: c.omitted,
 	}
 	diffs, whole := "", true
 	if options != nil { // who approves a change must see it

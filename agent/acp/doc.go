@@ -14,16 +14,17 @@
 //
 // What the program calls a tool call is one call here, announced once. A call
 // that has not begun is held back for a moment, because a question about it may
-// follow that announces it with its approval. When such a question comes too
-// late, it is a call of its own that names the first.
+// follow that announces it with its approval. A question about a call that was
+// announced already is one more tool_call of the same id that requires approval. The
+// call goes on meanwhile, and the program tells how it ends. Questions about one
+// call are asked one after the other.
 //
 // The args of a call are the tool's own with one more key, "_acp":
 //
 //	{"title": "...", "kind": "edit", "locations": [{"path": "...", "line": 3}],
-//	 "diff": "...", "options": [{"id": "...", "name": "...", "kind": "allow_once"}], "call_id": "..."}
+//	 "diff": "...", "options": [{"id": "...", "name": "...", "kind": "allow_once"}]}
 //
-// diff and options are there when approval is asked, call_id when the question
-// is about a call that was announced before. An input that is not an object
+// diff and options are there when approval is asked. An input that is not an object
 // stands under "input"; one that is too long is left out, with "omitted_bytes"
 // in "_acp". Args are masked as those of every agent. Titles, names and paths that
 // are too long end with "…", and an id of an option is a digest then. If anything

@@ -13,6 +13,10 @@ import (
 	"github.com/seed-028515a8/maestro/internal/rpc"
 )
 
+// asksForInput is the reason of a question. The protocol does not say whether it
+// comes from an MCP server behind the program.
+const asksForInput = "The agent asks for input"
+
 // elicitation puts an elicitation of the program, or of an MCP server behind it,
 // to the clients. Only the reader calls it; the answer comes from a goroutine that
 // ends with the question.
@@ -40,7 +44,7 @@ func (p *peer) elicitation(m rpc.Message) {
 		p.refuse(m.ID, acp.NewInvalidParams(map[string]any{"details": err.Error()}))
 		return
 	}
-	req, err := q.Request()
+	req, err := q.Request(asksForInput)
 	if err != nil {
 		p.refuse(m.ID, refusal(err))
 		return
@@ -66,7 +70,7 @@ func (p *peer) elicitation(m rpc.Message) {
 			var answer elicit.Answer
 			out, err := p.a.host.Ask(ctx, req, contracts.AskOptions{})
 			if answer, again = p.elicited(r, &q, req, out, err); again {
-				req, err = q.Request()
+				req, err = q.Request(asksForInput)
 				again = err == nil // it was once, and has not grown
 			}
 			if !again {

@@ -2,6 +2,7 @@ package acp
 
 import (
 	"bufio"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -24,6 +25,7 @@ const (
 
 // A setup is how a fake behaves before its first prompt.
 type setup struct {
+	Name    string         `json:"name,omitempty"`    // of the program; fake if empty
 	Version any            `json:"version,omitempty"` // 1 if nil
 	Can     map[string]any `json:"can,omitempty"`     // agentCapabilities
 	Auth    []authMethod   `json:"auth,omitempty"`
@@ -198,7 +200,7 @@ func (f *fake) welcome(id json.RawMessage) {
 	}
 	f.result(id, map[string]any{
 		"protocolVersion": f.Version, "agentCapabilities": f.Can, "authMethods": f.Auth,
-		"agentInfo": map[string]any{"name": "fake", "version": "1"},
+		"agentInfo": map[string]any{"name": cmp.Or(f.Name, "fake"), "version": "1"},
 	})
 	f.run(f.Early)
 }

@@ -18,6 +18,10 @@ type memory struct {
 	Session string `json:"session_id"` // empty if it was never prompted
 	Dir     string `json:"cwd"`
 	Program string `json:"program"` // a digest of the command line, which may hold secrets
+
+	// Commands is a digest of what was said of the program's commands, which are not
+	// said again by another process or server.
+	Commands string `json:"commands,omitempty"`
 }
 
 // digest tells command lines apart.
@@ -41,7 +45,7 @@ func (a *Agent) recall() {
 	case err != nil:
 		a.opts.Log.Warn("read agent session", "error", err)
 	case m.Dir == a.opts.Dir && m.Program == digest(a.argv):
-		a.memory = m
+		a.memory, a.commands = m, m.Commands
 		return
 	}
 	if err != nil || m.Session != "" || a.host.Restored() {
@@ -55,9 +59,9 @@ func (a *Agent) recall() {
 	}
 }
 
-// memoryOf is what is kept of a session.
+// memoryOf is what is kept of a session. a.mu is held, or nobody else is there yet.
 func (a *Agent) memoryOf(session string) memory {
-	return memory{Session: session, Dir: a.opts.Dir, Program: digest(a.argv)}
+	return memory{Session: session, Dir: a.opts.Dir, Program: digest(a.argv), Commands: a.commands}
 }
 
 func readMemory(dir string) (m memory, err error) {
@@ -87,12 +91,12 @@ const maxSession = maxMemory / 8 // escapes take six bytes each
 // agent that cannot write it down says so and goes on.
 func (a *Agent) remember(session string) {
 	a.mu.Lock()
-	if a.memory.Session == session {
+	m := a.memoryOf(session)
+	if a.memory == m {
 		a.mu.Unlock()
 		return
 	}
-	a.memory = a.memoryOf(session)
-	m := a.memory
+	a.memory = m
 	a.mu.Unlock()
 	if a.opts.StateDir == "" {
 		return

@@ -55,20 +55,20 @@ type peer struct {
 
 	// mu is held while an event of a run is published, so that a run does not end
 	// in the middle of it.
-	mu        sync.Mutex
-	run       *run   // nil between runs
-	greeted   bool   // the handshake is over
-	garbled   bool   // a line that was no message was told of
-	garbage   string // how that line begins
-	options   []option
-	modes     []mode
-	models    string // the current model as agents without options tell it
-	commands  string // as last said
-	level     contracts.ThinkingLevel
-	spent     float64         // the cost of the session as last told
-	costKnown bool            // spent is where the next cost counts from
-	counted   int             // terminals so far
-	strayed   map[string]bool // what was refused since the last run; the keys are ours
+	mu         sync.Mutex
+	run        *run   // nil between runs
+	introduced bool   // initialize was answered
+	greeted    bool   // the handshake is over
+	garbled    bool   // a line that was no message was told of
+	garbage    string // how that line begins
+	options    []option
+	modes      []mode
+	models     string // the current model as agents without options tell it
+	level      contracts.ThinkingLevel
+	spent      float64         // the cost of the session as last told
+	costKnown  bool            // spent is where the next cost counts from
+	counted    int             // terminals so far
+	strayed    map[string]bool // what was refused since the last run; the keys are ours
 }
 
 // newPeer returns a peer whose program is to be started.

@@ -25,9 +25,11 @@ const maxOptions = 32
 type question struct {
 	r       *run
 	c       *call
-	own     bool // the question has a call of its own: c was announced before
+	first   bool // the question announces the call; otherwise the call was announced before
 	options contracts.ApprovalOptions
 	ask     *contracts.ServerRequest
+	earlier <-chan struct{} // closed when the question before it about the call has ended; nil if there was none
+	ended   chan struct{}   // closed when this one has
 }
 
 // permission puts a question of the program to the clients. Only its reader calls
@@ -68,16 +70,39 @@ func (p *peer) permission(m rpc.Message) {
 	p.serving.Go(func() {
 		defer q.r.work.Done()
 		defer done()
+		defer close(q.ended)
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
 		defer context.AfterFunc(q.r.ctx, cancel)() // the run may end before
-		out, err := p.a.host.Ask(ctx, q.ask, contracts.AskOptions{})
+		out, err := p.put(ctx, q)
 		p.respond(id, chosen(ids, p.decide(q, out, err)))
 	})
 }
 
+// put asks the clients, one question about a call after the other. A call that has
+// ended by then may not run, so its question is not asked and counts as denied.
+func (p *peer) put(ctx context.Context, q *question) (contracts.Outcome, error) {
+	if q.earlier != nil {
+		select {
+		case <-q.earlier:
+		case <-ctx.Done():
+			return contracts.Outcome{}, context.Cause(ctx)
+		}
+		p.mu.Lock()
+		over := q.c.stage == ended
+		p.mu.Unlock()
+		if over {
+			return contracts.Outcome{Verdict: contracts.VerdictDenied}, nil
+		}
+	}
+	return p.a.host.Ask(ctx, q.ask, contracts.AskOptions{})
+}
+
 // pose makes a question of a permission, nil if it cannot be asked. It has more
 // options than can be shown.
+//
+// A question about a call that was announced before is one about that call, under
+// an id of its own. A call that has ended begins anew.
 func (p *peer) pose(u *callUpdate, options contracts.ApprovalOptions, more int) *question {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -90,28 +115,32 @@ func (p *peer) pose(u *callUpdate, options contracts.ApprovalOptions, more int) 
 	if c == nil {
 		return nil
 	}
-	q := &question{r: r, c: c, options: options, own: c.stage != held}
-	if c.stage == ended { // its texts are gone; what the question says is all there is
-		q.c = &call{id: c.id, kind: c.kind, stage: ended}
+	if c.stage == ended {
+		c = &call{id: turn.ID("call_"), kind: c.kind, title: c.title, clipped: c.clipped, locations: c.locations, elsewhere: c.elsewhere}
+		r.calls[key(u.ID)] = c
 	}
-	status := q.c.status
-	q.c.merge(u)
-	q.c.status = status // it runs when it is told to, not because it asks
-	id, about := q.c.id, ""
-	if q.own {
-		id, about = turn.ID("call_"), q.c.id
-	} else {
-		q.c.release()
-		q.c.stage = asking
-	}
+	q := &question{r: r, c: c, options: options, first: c.stage == held, earlier: c.asked, ended: make(chan struct{})}
+	c.asked = q.ended
+	c.questions++
+	status, content, early := c.status, c.content, c.early
+	c.merge(u)
+	c.status = status // it runs when it is told to, not because it asks
+	id := c.id
 	p.pause(r)
-	args, cut := q.c.args(options, about)
+	args, cut := c.args(options)
+	if q.first {
+		c.release()
+		c.stage = asking
+	} else {
+		id = turn.ID("req_")
+		c.content, c.early = content, early // what the question shows is no output of the call
+	}
 	if more > 0 {
 		cut = append(cut, fmt.Sprintf("%d options", more))
 	}
 	q.ask = &contracts.ServerRequest{
-		RequestID: id, RequestType: contracts.RequestApproval, CallID: id, Tool: q.c.kind,
-		DisplayName: display(q.c.kind), SummaryLabel: q.c.label(), ActionDescription: q.c.aim(),
+		RequestID: id, RequestType: contracts.RequestApproval, CallID: c.id, Tool: c.kind,
+		DisplayName: display(c.kind), SummaryLabel: c.label(), ActionDescription: c.aim(),
 		Args: args, Reason: reason(options, cut),
 	}
 	r.work.Add(1)
@@ -150,6 +179,7 @@ func display(kind string) string {
 func (p *peer) decide(q *question, out contracts.Outcome, err error) int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	defer p.finishQuestion(q)
 	if err != nil || out.Verdict == contracts.VerdictCancelled {
 		if err != nil && !errors.Is(err, context.Canceled) {
 			p.log.Debug("ask for agent process", "error", err)
@@ -174,31 +204,28 @@ func (p *peer) decide(q *question, out contracts.Outcome, err error) int {
 	return i
 }
 
+// finishQuestion notes that a question has ended, for which the end of its call may
+// have waited. p.mu is held.
+func (p *peer) finishQuestion(q *question) {
+	q.c.questions--
+	if q.c.stage == started && p.active() == q.r {
+		p.progress(q.r, q.c)
+	}
+}
+
 // drop ends a question without an answer. If the run is being stopped the call is
 // the hub's to close, because the question may wait for the next process.
 func (p *peer) drop(q *question) {
-	if q.own || q.c.stage != asking || p.active() != q.r || q.r.stopping {
+	if !q.first || q.c.stage != asking || p.active() != q.r || q.r.stopping {
 		return
 	}
 	p.end(q.r, q.c, &contracts.ToolEnd{CallID: q.c.id})
 }
 
-// show shows what follows from an answer. p.mu is held.
+// show shows what follows from an answer for a call that it lets begin or not. What
+// becomes of one that runs is the program's to tell. p.mu is held.
 func (p *peer) show(q *question, out contracts.Outcome, allowed bool) {
-	if p.active() != q.r {
-		return
-	}
-	end := turn.After(q.ask.CallID, contracts.VerdictDenied)
-	if q.own {
-		if allowed {
-			end = turn.After(q.ask.CallID, contracts.VerdictApproved)
-		}
-		if out.Announced {
-			p.publish(end)
-		}
-		return
-	}
-	if q.c.stage != asking {
+	if !q.first || q.c.stage != asking || p.active() != q.r {
 		return
 	}
 	if !out.Announced {
@@ -208,7 +235,7 @@ func (p *peer) show(q *question, out contracts.Outcome, allowed bool) {
 		p.begun(q.r, q.c)
 		return
 	}
-	p.end(q.r, q.c, end)
+	p.end(q.r, q.c, turn.After(q.c.id, contracts.VerdictDenied))
 }
 
 // choose returns which option an answer means, -1 if there is none, and what is to

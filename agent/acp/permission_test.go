@@ -25,11 +25,15 @@ const (
 // edited is a change of a file as content of a call.
 var edited = map[string]any{"content": []any{map[string]any{"type": "diff", "path": "/w/f", "oldText": "a\n", "newText": "b\n"}}}
 
+// elsewhere is a terminal of the program's own as content of a call.
+var elsewhere = map[string]any{"content": []any{map[string]any{"type": "terminal", "terminalId": "theirs"}}}
+
 func TestQuestionAndCallAreOne(t *testing.T) {
 	begins := calls("c", "Edit f", "edit", "pending", map[string]any{"rawInput": map[string]any{"file": "f", "api_key": "k"}})
 	for name, steps := range map[string][]step{
 		"call first":          {begins, permits("c", edited), changes("c", "in_progress", nil)},
 		"call begun":          {begins, changes("c", "in_progress", nil), permits("c", edited)},
+		"terminal begun":      {begins, changes("c", "in_progress", elsewhere), permits("c", edited)},
 		"question first":      {permits("c", map[string]any{"title": "Edit f", "kind": "edit", "rawInput": map[string]any{"file": "f", "api_key": "k"}, "content": edited["content"]}), begins},
 		"told of again":       {begins, begins, permits("c", edited), begins},
 		"answers come at end": {begins, changes("c", "", edited), permits("c", nil)},
@@ -192,26 +196,80 @@ func TestNothingIsHeldBackWhenNobodyIsAsked(t *testing.T) {
 	s.replies(t, yes)
 }
 
-func TestLateQuestionIsACallOfItsOwn(t *testing.T) {
+func TestQuestionAboutACallThatRunsIsAboutThatCall(t *testing.T) {
 	for verdict, reply := range map[contracts.Verdict]string{contracts.VerdictApproved: yes, contracts.VerdictDenied: no} {
 		t.Run(string(verdict), func(t *testing.T) {
 			s := open(t, setup{})
 			s.host.Answer = func(*contracts.ServerRequest) contracts.Outcome {
 				return contracts.Outcome{Verdict: verdict, By: contracts.ResolvedByUser}
 			}
-			s.run(t, calls("c", "Fetch", "fetch", "in_progress", shows("...")), permits("c", nil), changes("c", "completed", nil), done)
-			s.shown(t, "tool_call", "tool_start", "tool_output",
-				"tool_call", "server_request", "server_request_resolved", "tool_end", "tool_end", "response_start", "response_end")
+			more := shows("for this")
+			more["title"], more["status"] = "Fetch more", "pending"
+			s.run(t, calls("c", "Fetch", "fetch", "in_progress", shows("...")), permits("c", more),
+				changes("c", "failed", shows("...!")), done)
+			s.shown(t, "tool_call", "tool_start", "tool_output", "tool_call", "server_request", "server_request_resolved",
+				"tool_output", "tool_end", "response_start", "response_end")
 			s.replies(t, reply)
-			call, req := hosttest.As[*contracts.ToolCall](s.host)[0], s.host.Asked()[0]
-			var args struct {
-				ACP extras `json:"_acp"`
+			all, req := hosttest.As[*contracts.ToolCall](s.host), s.host.Asked()[0]
+			if id := all[0].CallID; all[1].CallID != id || req.CallID != id || req.RequestID == id || req.SummaryLabel != "Fetch more" {
+				t.Errorf("got %+v about %s, want a question of its own about that call", req, id)
 			}
-			hosttest.Must(t, json.Unmarshal(req.Args, &args))
-			if req.CallID == call.CallID || args.ACP.CallID != call.CallID {
-				t.Errorf("got %s about %s, want another call that names %s", req.CallID, args.ACP.CallID, call.CallID)
+			if end := hosttest.As[*contracts.ToolEnd](s.host)[0]; end.Success || end.ErrorCode != "" {
+				t.Errorf("got %+v, want the failure that the program told of", end)
+			}
+			if got := s.host.Output(); got != "...!" {
+				t.Errorf("got output %q, want what the call has to show, once", got)
 			}
 		})
+	}
+}
+
+// A program may ask twice about a call that runs, as Codex does for two hosts that
+// a command wants to reach.
+func TestQuestionsAboutOneCallAreAskedInTurn(t *testing.T) {
+	for verdict, want := range map[contracts.Verdict][]string{contracts.VerdictApproved: {yes, yes}, contracts.VerdictDenied: {no, no}} {
+		t.Run(string(verdict), func(t *testing.T) {
+			s := open(t, setup{})
+			s.host.Answer = nil
+			result := make(chan error, 1)
+			first, second := permits("c", nil), permits("c", nil)
+			first.Async, second.Async = true, true
+			ctx, stop := context.WithTimeout(t.Context(), hosttest.Patience)
+			defer stop()
+			go func() { // ends with the answers
+				result <- s.Run(ctx, contracts.Work{Content: script(first, second, says("asked twice"), step{Answer: 1}, step{Answer: 2}, done)})
+			}()
+			s.host.AwaitType("response_chunk")
+			asked := map[string]bool{}
+			for range want {
+				req := s.host.Await(func(ev contracts.Event) bool {
+					e, ok := ev.(*contracts.ServerRequest)
+					return ok && !asked[e.RequestID]
+				}).(*contracts.ServerRequest)
+				asked[req.RequestID] = true
+				s.host.Resolve(req.RequestID, contracts.Outcome{Verdict: verdict, By: contracts.ResolvedByUser})
+				if verdict == contracts.VerdictDenied {
+					break // the call has ended, so nobody is asked again
+				}
+			}
+			hosttest.Must(t, <-result)
+			s.replies(t, want...)
+			if got := len(hosttest.As[*contracts.ToolEnd](s.host)); got != 1 {
+				t.Errorf("got %d ends of calls, want one", got)
+			}
+		})
+	}
+}
+
+func TestCallThatIsAskedAboutAfterItsEndBeginsAnew(t *testing.T) {
+	s := open(t, setup{})
+	s.run(t, calls("c", "make", "execute", "in_progress", shows("sandboxed")), changes("c", "failed", nil),
+		permits("c", nil), changes("c", "completed", shows("made")), done)
+	s.shown(t, "tool_call", "tool_start", "tool_output", "tool_end",
+		"tool_call", "server_request", "server_request_resolved", "tool_start", "tool_output", "tool_end", "response_start", "response_end")
+	ends := hosttest.As[*contracts.ToolEnd](s.host)
+	if ends[0].Success || !ends[1].Success || ends[0].CallID == ends[1].CallID || s.host.Asked()[0].SummaryLabel != "make" {
+		t.Errorf("got %+v and %+v, want a failure and the success of another call of that title", ends[0], ends[1])
 	}
 }
 
@@ -379,6 +437,7 @@ func TestHeldCallsAreAnnouncedInTime(t *testing.T) {
 		"pending":       {func(w *waits) *time.Duration { return &w.settle }, "execute", "pending", input},
 		"begun":         {func(w *waits) *time.Duration { return &w.settle }, "execute", "in_progress", nil},
 		"looks":         {func(w *waits) *time.Duration { return &w.glance }, "read", "in_progress", nil},
+		"terminal":      {func(w *waits) *time.Duration { return &w.glance }, "execute", "in_progress", elsewhere},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newStand(t, setup{}, Options{})
@@ -562,7 +621,7 @@ func TestElicitations(t *testing.T) {
 			req := s.host.Asked()[0]
 			var args elicit.Question
 			hosttest.Must(t, json.Unmarshal(req.Args, &args))
-			if req.CallID != "mcp_elicitation:fake:"+args.RequestID || args.ServerName != "fake" || args.Message == "" {
+			if req.CallID != "mcp_elicitation:fake:"+args.RequestID || args.ServerName != "fake" || args.Message == "" || req.Reason != "The agent asks for input" {
 				t.Errorf("got %s with %s", req.CallID, req.Args)
 			}
 			if args.Mode == "form" && string(args.RequestedSchema) != `{"required":["a"],"type":"object"}` || args.Mode == "url" && args.URL == "" {

@@ -154,6 +154,40 @@ func TestConversationSurvivesTheServer(t *testing.T) {
 	other.says(t, "starts a new conversation")
 }
 
+// Another process of the program and another server have the same commands, which
+// clients were told of.
+func TestCommandsAreListedAgainOnlyWhenTheyChange(t *testing.T) {
+	state, dir := t.TempDir(), t.TempDir()
+	has := func(names ...string) step {
+		var list []any
+		for _, name := range names {
+			list = append(list, map[string]any{"name": name, "description": "x"})
+		}
+		return step{Update: map[string]any{"sessionUpdate": "available_commands_update", "availableCommands": list}}
+	}
+	for i, tt := range []struct {
+		commands []string
+		want     []string
+	}{
+		{[]string{"init", "plan"}, []string{"Agent commands: /init /plan"}},
+		{[]string{"init", "plan"}, nil},
+		{[]string{"init"}, []string{"Agent commands: /init"}},
+	} {
+		s := newStand(t, setup{Can: loads, Later: []step{has(tt.commands...)}}, Options{Dir: dir, StateDir: state})
+		s.host.Earlier = i > 0
+		s.start(t)
+		s.run(t, done)
+		s.peer.proc.Kill(errors.New("killed by the test"))
+		<-s.peer.over
+		s.run(t, says("hello"), has(tt.commands...), done)
+		hosttest.Must(t, s.Close(t.Context()))
+		got := slices.DeleteFunc(s.statuses(), func(text string) bool { return !strings.HasPrefix(text, "Agent commands") })
+		if !slices.Equal(got, tt.want) {
+			t.Errorf("server %d: said %q, want %q", i, got, tt.want)
+		}
+	}
+}
+
 func TestUnreadableMemoryIsAnotherConversation(t *testing.T) {
 	state := t.TempDir()
 	hosttest.Must(t, os.WriteFile(filepath.Join(state, memoryName), []byte("{"), 0o600))

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"net/url"
 	"path/filepath"
+	"strings"
 	"sync"
 	"time"
 
@@ -125,6 +126,7 @@ func (p *peer) interrupt(ctx context.Context, r *run, call *rpc.Call) error {
 				<-p.over
 			} else {
 				p.a.proved()
+				p.relinquish(r)
 			}
 			return context.Cause(ctx)
 		case <-late.C:
@@ -133,6 +135,33 @@ func (p *peer) interrupt(ctx context.Context, r *run, call *rpc.Call) error {
 	p.proc.Kill(errors.New("agent process killed: it did not stop when interrupted"))
 	<-p.over
 	return context.Cause(ctx)
+}
+
+// errCancelled is the code of calls that were open when their run was interrupted.
+const errCancelled = "cancelled"
+
+// relinquish ends the calls that an interrupted program has left open. It is not
+// known whether they have ended: Codex lets a command run on, which is said.
+func (p *peer) relinquish(r *run) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	own := map[*call]bool{} // those whose terminals are ours, and have ended
+	for _, t := range r.terminals {
+		own[t.shown] = true
+	}
+	var left []string
+	for _, c := range r.open() {
+		if c.stage != started || c.questions > 0 { // the hub ends it with its question
+			continue
+		}
+		if c.kind == string(acp.ToolKindExecute) && !own[c] {
+			left = append(left, c.label())
+		}
+		p.end(r, c, &contracts.ToolEnd{CallID: c.id, ErrorCode: errCancelled})
+	}
+	if len(left) > 0 {
+		p.status(head("The agent has stopped and did not say that these commands have ended. They may still run: "+strings.Join(left, "; "), maxStatus))
+	}
 }
 
 // replied ends a run that the program has answered.

@@ -77,27 +77,35 @@ func (p *peer) handshake(ctx context.Context) error {
 	return nil
 }
 
-// initialize exchanges versions and capabilities.
+// An introduction is the result of initialize.
+type introduction struct {
+	Version json.RawMessage       `json:"protocolVersion"`
+	Can     acp.AgentCapabilities `json:"agentCapabilities"`
+	Info    struct {
+		Name string `json:"name"`
+	} `json:"agentInfo"`
+	Auth list[authMethod] `json:"authMethods"`
+}
+
+// readsItself names the programs, by agentInfo.name, that are not offered
+// fs/read_text_file. Gemini CLI (0.61) takes the answer that a file does not exist
+// for a failed read, and could not make a file.
+var readsItself = map[string]bool{"gemini-cli": true}
+
+// initialize exchanges versions and capabilities. A program is known by its answer
+// only, so one that is not offered reads is told so in a second request.
 func (p *peer) initialize(ctx context.Context) error {
-	var init struct {
-		Version json.RawMessage       `json:"protocolVersion"`
-		Can     acp.AgentCapabilities `json:"agentCapabilities"`
-		Info    struct {
-			Name string `json:"name"`
-		} `json:"agentInfo"`
-		Auth list[authMethod] `json:"authMethods"`
+	init, err := p.introduce(ctx, true)
+	if err == nil && readsItself[init.Info.Name] {
+		init, err = p.introduce(ctx, false)
 	}
-	err := p.call(ctx, acp.AgentMethodInitialize, acp.InitializeRequest{
-		ProtocolVersion: acp.ProtocolVersionNumber,
-		ClientInfo:      &acp.Implementation{Name: "maestro", Title: new("Maestro"), Version: p.a.opts.Version},
-		ClientCapabilities: acp.ClientCapabilities{
-			Fs: acp.FileSystemCapabilities{ReadTextFile: true, WriteTextFile: true}, Terminal: true,
-			Elicitation: &acp.ElicitationCapabilities{Form: &acp.ElicitationFormCapabilities{}, Url: &acp.ElicitationUrlCapabilities{}},
-		},
-	}, &init)
-	if e, ok := errors.AsType[*rpc.Error](err); ok && e.Code != authRequired {
+	e, refused := errors.AsType[*rpc.Error](err)
+	if refused && e.Code != authRequired {
 		return fmt.Errorf("it does not speak the Agent Client Protocol as it should: it answers %s with %w", acp.AgentMethodInitialize, err)
 	}
+	p.mu.Lock()
+	p.introduced = err == nil || refused
+	p.mu.Unlock()
 	if err != nil {
 		return p.barred(err)
 	}
@@ -113,6 +121,19 @@ func (p *peer) initialize(ctx context.Context) error {
 	defer p.mu.Unlock()
 	p.name = cmp.Or(shown(init.Info.Name, maxLabel), p.name)
 	return nil
+}
+
+// introduce calls initialize once.
+func (p *peer) introduce(ctx context.Context, reads bool) (init introduction, err error) {
+	err = p.call(ctx, acp.AgentMethodInitialize, acp.InitializeRequest{
+		ProtocolVersion: acp.ProtocolVersionNumber,
+		ClientInfo:      &acp.Implementation{Name: "maestro", Title: new("Maestro"), Version: p.a.opts.Version},
+		ClientCapabilities: acp.ClientCapabilities{
+			Fs: acp.FileSystemCapabilities{ReadTextFile: reads, WriteTextFile: true}, Terminal: true,
+			Elicitation: &acp.ElicitationCapabilities{Form: &acp.ElicitationFormCapabilities{}, Url: &acp.ElicitationUrlCapabilities{}},
+		},
+	}, &init)
+	return init, err
 }
 
 // open goes on with the session of an earlier process if there is one and the

@@ -96,11 +96,18 @@ func (p *peer) tellCommands(raw json.RawMessage) {
 		names = append(names, "/"+c.Name)
 	}
 	text := head("Agent commands: "+strings.Join(names, " "), maxStatus)
-	if len(names) == 0 || text == p.commands {
-		return
+	if len(names) > 0 && p.a.tellsAnew(text) {
+		p.status(text)
 	}
-	p.commands = text
-	p.status(text)
+}
+
+// tellsAnew reports whether a status about commands is another than the last one.
+func (a *Agent) tellsAnew(text string) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	was := a.commands
+	a.commands = digest([]string{text})
+	return a.commands != was
 }
 
 // tellMode says that the program works in another mode.

@@ -4,18 +4,56 @@ package acp
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	acp "github.com/coder/acp-go-sdk"
 
 	"github.com/seed-028515a8/maestro/agent/hosttest"
 	"github.com/seed-028515a8/maestro/contracts"
 )
+
+func TestProgramsThatDoNotSpeakTheProtocolAreRecognised(t *testing.T) {
+	const forms = "many programs speak it only with an argument such as acp or --acp"
+	for name, tt := range map[string]struct {
+		program, body string
+		args          []string
+		hurry         func(*waits) *time.Duration // what is not waited for in this test
+		want          string
+	}{
+		"ends":       {"codex", `echo 'stdin is not a terminal' >&2; exit 1`, nil, nil, "start agent codex: it ended before it spoke the Agent Client Protocol: agent process exited: exit status 1; what it said on standard error is in the server's log; try --agent 'acp:codex-acp'"},
+		"is silent":  {"gemini", `while read -r x; do :; done`, []string{"-m", "x"}, unanswered, "start agent gemini: it has not spoken the Agent Client Protocol in 1ms; try --agent 'acp:gemini --acp'"},
+		"prints":     {"other", `echo 'Press Return'; while read -r x; do :; done`, nil, nil, "start agent other: it has not spoken the Agent Client Protocol in 4s; it wrote something that is no message: \"Press Return\"; " + forms},
+		"echoes":     {"other", `exec cat`, nil, nil, "start agent other: it does not speak the Agent Client Protocol as it should: it answers initialize with Method not found; " + forms},
+		"is unknown": {"other", `while read -r x; do :; done`, nil, ready, "start agent other: agent process did not become ready in 1ms; " + forms},
+		"was told":   {"other", `while read -r x; do :; done`, []string{"--ACP"}, ready, "start agent other: agent process did not become ready in 1ms"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), tt.program)
+			hosttest.Must(t, os.WriteFile(path, []byte("#!/bin/sh\n"+tt.body+"\n"), 0o700))
+			a := New(append([]string{path}, tt.args...), Options{Dir: t.TempDir()})
+			a.wait.foreign = 4 * time.Second
+			if tt.hurry != nil {
+				*tt.hurry(&a.wait) = time.Millisecond
+			}
+			if _, err := a.Start(t.Context(), hosttest.New(t)); err == nil || err.Error() != tt.want {
+				t.Errorf("got error  %v\nwant %s", err, tt.want)
+			}
+			hosttest.Must(t, a.Close(t.Context()))
+		})
+	}
+}
+
+func unanswered(w *waits) *time.Duration { return &w.foreign }
+
+func ready(w *waits) *time.Duration { return &w.ready }
 
 func TestFilesAreServedInsideTheWorkspace(t *testing.T) {
 	dir := t.TempDir()
@@ -58,6 +96,31 @@ func TestFilesAreServedInsideTheWorkspace(t *testing.T) {
 	} {
 		if got := s.answer(t, tt.ask); !strings.Contains(got, tt.want) {
 			t.Errorf("%v: got %s, want %q in it", tt.ask.Params, got, tt.want)
+		}
+	}
+}
+
+// Gemini CLI takes every error of fs/read_text_file for a failed read, so that it
+// could not make a file.
+func TestReadsAreNotOfferedToProgramsThatCannotUseThem(t *testing.T) {
+	for name, want := range map[string][]bool{"fake": {true}, "gemini-cli": {true, false}} {
+		s := open(t, setup{Name: name})
+		var offered []bool
+		for _, line := range noted(t, s.notes, "received") {
+			var m struct {
+				Params acp.InitializeRequest `json:"params"`
+			}
+			if !strings.Contains(line, `"method":"initialize"`) {
+				continue
+			}
+			hosttest.Must(t, json.Unmarshal([]byte(line), &m))
+			offered = append(offered, m.Params.ClientCapabilities.Fs.ReadTextFile)
+			if !m.Params.ClientCapabilities.Fs.WriteTextFile {
+				t.Errorf("%s is not offered to write files", name)
+			}
+		}
+		if !slices.Equal(offered, want) {
+			t.Errorf("%s is offered reads %v, want %v", name, offered, want)
 		}
 	}
 }
@@ -260,6 +323,38 @@ func TestInterruptEndsTerminals(t *testing.T) {
 	}
 	if got := s.statuses(); len(got) > 0 {
 		t.Errorf("said %q, want nothing: the interrupt is said", got)
+	}
+}
+
+// Codex answers an interrupt and lets its command run on.
+func TestCommandsThatMayRunOnAfterAnInterruptAreSaid(t *testing.T) {
+	s := open(t, setup{})
+	ctx, stop := context.WithCancelCause(t.Context())
+	result := make(chan error, 1)
+	go func() { // ends with ctx
+		result <- s.Run(ctx, contracts.Work{Content: script(
+			calls("a", "sleep 300", "execute", "in_progress", shows("begun")), calls("b", "Fetch", "fetch", "in_progress", shows("begun")),
+			create("exec sleep 1000", nil, nil),
+			calls("c", "sleep 1000", "execute", "in_progress", map[string]any{"content": []any{map[string]any{"type": "terminal", "terminalId": "term_1"}}}),
+			says("x"), step{Await: "session/cancel"}, stops(acp.StopReasonCancelled))})
+	}()
+	s.host.AwaitType("response_chunk")
+	stop(errStopped)
+	if err := <-result; !errors.Is(err, errStopped) {
+		t.Errorf("got %v, want %v", err, errStopped)
+	}
+	ends := hosttest.As[*contracts.ToolEnd](s.host)
+	if len(ends) != 3 {
+		t.Fatalf("got %d ends of calls, want three", len(ends))
+	}
+	for _, end := range ends {
+		if end.Success || end.ErrorCode != errCancelled {
+			t.Errorf("got %+v, want that the call was cancelled", end)
+		}
+	}
+	want := []string{"The agent has stopped and did not say that these commands have ended. They may still run: sleep 300"}
+	if got := s.statuses(); !slices.Equal(got, want) {
+		t.Errorf("said %q, want %q", got, want)
 	}
 }
 

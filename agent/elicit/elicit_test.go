@@ -152,7 +152,7 @@ func TestQuestionsArePutInOneForm(t *testing.T) {
 	if err := q.Check(strings.Repeat("n", 2*maxName)); err != nil {
 		t.Fatal(err)
 	}
-	req, err := q.Request()
+	req, err := q.Request(FromServer)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -170,7 +170,7 @@ func TestQuestionThatNobodyCouldReadIsNotPut(t *testing.T) {
 	if err := q.Check("one"); err != nil {
 		t.Fatal(err)
 	}
-	if req, err := q.Request(); err == nil {
+	if req, err := q.Request(FromServer); err == nil {
 		t.Errorf("got args of %d bytes, want an error", len(req.Args))
 	}
 }

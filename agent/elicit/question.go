@@ -145,8 +145,12 @@ func (q *Question) checkURL() error {
 	return nil
 }
 
-// Request returns the question as it is put. It was checked.
-func (q *Question) Request() (*contracts.ServerRequest, error) {
+// FromServer is the reason of a question of an MCP server.
+const FromServer = "MCP server requested additional user input"
+
+// Request returns the question as it is put, for a reason that says who asks. It was
+// checked.
+func (q *Question) Request(reason string) (*contracts.ServerRequest, error) {
 	args, err := json.Marshal(q)
 	if err == nil && len(args) > contracts.MaxValueBytes { // with its escapes
 		err = errors.New("the question is too long")
@@ -155,7 +159,6 @@ func (q *Question) Request() (*contracts.ServerRequest, error) {
 		return nil, err
 	}
 	id := Tool + ":" + q.ServerName + ":" + q.RequestID
-	reason := "MCP server requested additional user input"
 	if q.refused != "" {
 		reason = "Asked again: " + q.refused
 	}

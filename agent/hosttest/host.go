@@ -106,6 +106,9 @@ func (h *Host) inOrder(ev contracts.Event) error {
 			h.calls[e.CallID] = callAnnounced
 		}
 	case *contracts.ToolCall:
+		if e.RequiresApproval && h.calls[e.CallID] == callStarted {
+			return nil // a question about a call that runs
+		}
 		return h.step(e.CallID, callAnnounced, 0, callAnnounced)
 	case *contracts.ToolStart:
 		return h.step(e.CallID, callStarted, callAnnounced)

@@ -100,6 +100,9 @@ func (s *Set) Call(ctx context.Context, fullName string, args json.RawMessage, p
 			return Result{}, err
 		}
 		answer, err := session.call(ctx, tool.Name, args, progress)
+		if s.life.Err() != nil && ctx.Err() == nil { // Close cancels questions, on which an answer may rest
+			return Result{}, l.unavailable(errClosed)
+		}
 		if err == nil {
 			session.useful.Store(true)
 			return resultOf(answer), nil

@@ -72,7 +72,7 @@ func (s *session) ask(ctx context.Context, p *sdk.ElicitParams) (answer *sdk.Eli
 		return nil, err.Error()
 	}
 	for {
-		req, err := q.Request()
+		req, err := q.Request(elicit.FromServer)
 		if err != nil {
 			return nil, "the question cannot be shown"
 		}

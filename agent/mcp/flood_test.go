@@ -271,6 +271,19 @@ func TestServersThatAskTooMuchOverHTTPAreGivenUp(t *testing.T) {
 	says(t, must(t, s, "mcp__one__go", ""), "went")
 }
 
+// What was answered last must not hide why the connection was cut.
+func TestFloodsAreTheReasonWhateverElseIsAnswered(t *testing.T) {
+	set := Open(Options{Dir: t.TempDir()})
+	defer set.Close()
+	s := &session{link: newLink(set, Server{Name: "one"}), web: &web{}}
+	s.stopping, s.stop = context.WithCancelCause(t.Context())
+	s.stop(errFlood)
+	s.web.note(&http.Request{Method: http.MethodPost}, nil)
+	if got := s.reason(errors.New("client is closing")); !errors.Is(got, errFlood) {
+		t.Errorf("got %v, want %v", got, errFlood)
+	}
+}
+
 // A server that ends each of its streams at once says when the next is to be asked
 // for.
 func TestStreamsThatEndAreAskedForNowAndThen(t *testing.T) {

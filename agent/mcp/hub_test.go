@@ -141,6 +141,8 @@ func ends(seen []contracts.Event) (n int) {
 	return n
 }
 
+// said returns the answer and the statuses, but for that which says that the server
+// is there: it comes before or after the client.
 func said(seen []contracts.Event) string {
 	var b strings.Builder
 	for _, ev := range seen {
@@ -148,7 +150,9 @@ func said(seen []contracts.Event) string {
 		case *contracts.ResponseChunk:
 			b.WriteString(e.Content)
 		case *contracts.Status:
-			b.WriteString("(" + e.Message + ")")
+			if !strings.HasPrefix(e.Message, "MCP servers are connected: ") {
+				b.WriteString("(" + e.Message + ")")
+			}
 		}
 	}
 	return b.String()

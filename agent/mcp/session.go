@@ -212,6 +212,9 @@ func (s *session) abort() {
 // reason returns why a connection ended or was not made. It is meant for after
 // that.
 func (s *session) reason(err error) error {
+	if cause := context.Cause(s.stopping); errors.Is(cause, errFlood) { // what ended then ended of that
+		return cause
+	}
 	switch {
 	case s.web != nil:
 		if trouble := s.web.trouble.Load(); trouble != nil { // of which the library keeps the text only

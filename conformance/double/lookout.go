@@ -2,6 +2,7 @@ package double
 
 import (
 	"io/fs"
+	"maps"
 	"os"
 	"path"
 	"path/filepath"
@@ -137,6 +138,9 @@ func (l *lookout) look() map[string]fs.FileInfo {
 // compare notes what has changed since the last look.
 func (l *lookout) compare(now time.Time) {
 	before, after := l.seen, l.look()
+	if !maps.EqualFunc(before, after, os.SameFile) {
+		after = l.settle(after)
+	}
 	l.seen = after
 	for name, info := range after {
 		old, known := before[name]
@@ -155,6 +159,19 @@ func (l *lookout) compare(now time.Time) {
 			l.note(name, contracts.FileDeleted, now)
 		}
 	}
+}
+
+// settle looks again until two looks agree: what is moved in the middle of one may be
+// seen in neither place.
+func (l *lookout) settle(seen map[string]fs.FileInfo) map[string]fs.FileInfo {
+	for range 10 { // whoever goes on changing is told of what was seen
+		again := l.look()
+		if maps.EqualFunc(seen, again, os.SameFile) {
+			return again
+		}
+		seen = again
+	}
+	return seen
 }
 
 // moved reports whether a new name is that of a file whose old name is gone.

@@ -1,0 +1,88 @@
+package acp
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/seed-028515a8/maestro/agent/mask"
+	"github.com/seed-028515a8/maestro/internal/rpc"
+)
+
+// speaksAs are programs that speak the protocol only if they are told to, or by
+// another program, with the command line for that.
+var speaksAs = map[string]string{
+	"claude":       "claude-agent-acp",
+	"codex":        "codex-acp",
+	"copilot":      "copilot --acp",
+	"cursor-agent": "cursor-agent acp",
+	"gemini":       "gemini --acp",
+	"goose":        "goose acp",
+	"kimi":         "kimi acp",
+	"maestro":      "maestro acp",
+	"opencode":     "opencode acp",
+	"qwen":         "qwen --acp",
+}
+
+// advice says what a command line may lack, "" if it names the protocol. known is
+// true if it is certain.
+func advice(argv []string) (text string, known bool) {
+	if slices.ContainsFunc(argv[1:], namesProtocol) {
+		return "", false
+	}
+	program := strings.TrimSuffix(filepath.Base(argv[0]), ".exe")
+	if line, ok := speaksAs[program]; ok {
+		return fmt.Sprintf("try --agent 'acp:%s'", line), true
+	}
+	if namesProtocol(program) {
+		return "", false
+	}
+	return "many programs speak it only with an argument such as acp or --acp", false
+}
+
+func namesProtocol(word string) bool { return strings.Contains(strings.ToLower(word), "acp") }
+
+// foreign reports whether the program does not seem to speak the protocol: it has
+// not answered, and wrote something else or lacks an argument.
+func (p *peer) foreign() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	_, known := advice(p.a.argv)
+	return !p.introduced && (known || p.garbage != "")
+}
+
+// hint returns what a program that has not answered may lack, "" if nothing is known
+// of that.
+func (p *peer) hint() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	text, _ := advice(p.a.argv)
+	if p.introduced {
+		return ""
+	}
+	return text
+}
+
+// explain returns an error of the start with what is known of it. The process has
+// ended.
+func (p *peer) explain(err error) error {
+	hint := p.hint()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch {
+	case !errors.Is(err, rpc.ErrEnded):
+	case p.introduced:
+		err = fmt.Errorf("%w: %w", err, p.proc.Account())
+	default:
+		err = fmt.Errorf("it ended before it spoke the Agent Client Protocol: %w", p.proc.Account())
+	}
+	if p.garbage != "" {
+		err = fmt.Errorf("%w; it wrote something that is no message: %q", err, mask.Text(p.garbage))
+	}
+	if hint != "" && p.a.life.Err() == nil { // else it was closed, and did nothing wrong
+		err = fmt.Errorf("%w; %s", err, hint)
+	}
+	return err
+}
