@@ -71,7 +71,7 @@ func (c *Config) Resolve(getenv func(string) string) error {
 	}
 	switch {
 	case legalID(c.SessionID) != c.SessionID:
-		return fmt.Errorf("%s %q: a session id has up to 128 letters, digits, dots, colons, hyphens and underscores, and is not . or ..", names("maestro-session-id"), c.SessionID)
+		return fmt.Errorf(`%s %q: a session id is not "." or "..", and has up to 128 letters, digits, dots, colons, hyphens and underscores`, names("maestro-session-id"), c.SessionID)
 	case c.RequireOwnerHeader && c.OwnerInstanceID == "":
 		return errors.New("--require-owner-header needs an owner instance id: " + names("owner-instance-id"))
 	case c.FlushTimeout < 0:
