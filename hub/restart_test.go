@@ -408,9 +408,10 @@ func TestWaitingRunGoesOnAfterACrash(t *testing.T) {
 		}
 		agent.orders <- agent.ask(question(contracts.RequestApproval, "q1"), contracts.AskOptions{})
 		r.until(alice, `"type":"server_request"`)
-		cursor := int64(r.Cursor())
 
-		next := openRoom(t, hub.Options{Store: openFile(t, crash(t, dir), journal.FileOptions{}), Agent: resumer{newPuppet()}})
+		image := openFile(t, crash(t, dir), journal.FileOptions{})
+		cursor := int64(image.EpochStart())
+		next := openRoom(t, hub.Options{Store: image, Agent: resumer{newPuppet()}})
 		defer next.close()
 		bob, _ := next.attach(contracts.Attach{Role: contracts.RoleViewer, Cursor: &cursor})
 		seen := next.until(bob, `"hello_ok"`)
