@@ -32,6 +32,7 @@ type program struct {
 	ended  bool                            // asked is closed
 	reason string                          // why it was ended
 	held   *contracts.UtilityCommandOutput // what a defect keeps back
+	exited chan struct{}                   // closed once its process has exited
 }
 
 const (
@@ -60,7 +61,7 @@ func (c *client) startCommand(cmd *contracts.UtilityCommandStart) *contracts.Err
 		}
 		return e
 	}
-	p := &program{room: r, owner: c, id: cmd.CommandID, more: make(chan struct{}, 1), asked: make(chan struct{})}
+	p := &program{room: r, owner: c, id: cmd.CommandID, more: make(chan struct{}, 1), asked: make(chan struct{}), exited: make(chan struct{})}
 	p.cmd = exec.Command(args[0], args[1:]...)
 	p.cmd.Dir, p.cmd.Env = dir, r.s.environment(cmd)
 	if cmd.TerminalMode == contracts.TerminalPTY {
@@ -161,6 +162,7 @@ func (p *program) watch(done <-chan struct{}, outputs map[contracts.Stream]io.Re
 		p.leave()
 		s.mu.Unlock()
 	}
+	close(p.exited)
 	select {
 	case <-done:
 	case <-p.asked:
@@ -250,6 +252,9 @@ func (p *program) say(stream contracts.Stream, text string, more bool) {
 		return
 	}
 	s := p.room.s
+	if s.has(ExitsEarly) {
+		<-p.exited
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	ev := &contracts.UtilityCommandOutput{CommandID: p.id, Stream: stream, Content: text}
