@@ -187,12 +187,9 @@ type Hub struct {
 // state is everything the mutex guards. Functions that need the lock take it as
 // a parameter or are its methods.
 type state struct {
-	now        time.Time       // of the running update
-	out        []journal.Entry // what the running update publishes, and
-	after      []func()        // what follows it outside the lock, and
-	acting     bool            // a goroutine is at what followed earlier ones
-	sent       *note           // its note of a ws.send, while that lacks the answer, and
-	sentAt     int             // the note's place in out
+	batch      []journal.Entry // what a transaction publishes: its memory is used again
+	effects    []func()        // of transactions that ended, in their order, and
+	acting     bool            // a goroutine is at earlier ones
 	events     *session.State
 	lease      *lease.Lease
 	table      *serverreq.Table
@@ -204,7 +201,6 @@ type state struct {
 	idle       list.List                // of *connection without subscriptions, the next to expire first
 	former     []former                 // oldest first; at most formerMost
 	run        *run                     // nil when idle
-	hold       <-chan struct{}          // a run that begins in this update waits for it; nil: it starts at once
 	answered   []answered               // oldest first; at most Options.MaxPending, which were open at the start
 	cut        *run                     // a run that the previous process did not end
 	lastInit   *contracts.Init
@@ -297,9 +293,10 @@ func New(opts Options) (*Hub, error) {
 	}
 	_, last := opts.Store.Bounds()
 	h.restored = last > 0
-	err = h.restore()
+	tx := h.begin()
+	err = tx.restore()
 	if !h.restored && opts.Restored != nil {
-		err = h.adopt(opts.Restored)
+		err = tx.adopt(opts.Restored)
 	}
 	if err != nil {
 		h.journal.Close()
@@ -320,7 +317,7 @@ func (h *Hub) Start(ctx context.Context) error {
 		h.wg.Go(h.syncStore) // ends with done
 	}
 	if h.standing != nil { // restored for inspection only
-		h.update(func(s *state) { s.phase = phaseUnready })
+		h.update(func(tx *tx) { tx.phase = phaseUnready })
 		return nil
 	}
 	if u := h.opts.Utilities; u != nil {
@@ -330,21 +327,21 @@ func (h *Hub) Start(ctx context.Context) error {
 	if err != nil {
 		return errors.Join(err, h.Close(ctx))
 	}
-	h.update(func(s *state) {
-		h.info, s.lastUsed = info, s.now
-		h.first = h.head(s)
-		h.closeLeftovers(s)
+	h.update(func(tx *tx) {
+		h.info, tx.lastUsed = info, tx.now
+		h.first = tx.head()
+		tx.closeLeftovers()
 		if info.Forgets {
-			for _, res := range s.table.CancelAll("The program that asked has ended", s.now) {
-				h.resolve(s, res)
+			for _, res := range tx.table.CancelAll("The program that asked has ended", tx.now) {
+				tx.resolve(res)
 			}
 		}
-		s.phase = phaseOpen
-		h.announce(s)
-		if init := h.opts.Init; init != nil && !h.restored && s.origin == nil {
-			h.configure(s, init, note{})
+		tx.phase = phaseOpen
+		tx.announce()
+		if init := h.opts.Init; init != nil && !h.restored && tx.origin == nil {
+			tx.configure(init, note{})
 		}
-		h.opened = h.head(s)
+		h.opened = tx.head()
 	})
 	if err := h.failure(); err != nil {
 		return errors.Join(err, h.Close(ctx))
@@ -354,20 +351,20 @@ func (h *Hub) Start(ctx context.Context) error {
 
 // announce shows that the agent takes prompts. A session that was restored from
 // elsewhere begins where it ended, so there it takes no cursor.
-func (h *Hub) announce(s *state) {
-	adopted := !h.restored && h.opts.Restored != nil
-	if s.wasDrained { // which clients have to be told is over
-		h.publish(s, h.ready(), h.sessionInfo(), &contracts.Status{Message: "Ready"})
+func (tx *tx) announce() {
+	adopted := !tx.restored && tx.opts.Restored != nil
+	if tx.wasDrained { // which clients have to be told is over
+		tx.publish(tx.ready(), tx.sessionInfo(), &contracts.Status{Message: "Ready"})
 		return
 	}
-	if !adopted && !h.opts.Quiet {
-		h.publish(s, h.ready(), h.sessionInfo())
+	if !adopted && !tx.opts.Quiet {
+		tx.publish(tx.ready(), tx.sessionInfo())
 		return
 	}
-	s.events.Apply(h.ready())
-	s.events.Apply(h.sessionInfo())
-	if !adopted && !h.restored {
-		s.events.Apply(&contracts.Status{Message: "Ready"})
+	tx.events.Apply(tx.ready())
+	tx.events.Apply(tx.sessionInfo())
+	if !adopted && !tx.restored {
+		tx.events.Apply(&contracts.Status{Message: "Ready"})
 	}
 }
 
@@ -387,62 +384,6 @@ func (h *Hub) sessionInfo() *contracts.SessionInfo {
 	return &contracts.SessionInfo{SessionID: &h.opts.SessionID, Cwd: h.opts.Cwd, GitBranch: h.opts.GitBranch}
 }
 
-// update runs f on the hub's state and then writes what f published. f decides
-// and must not block: no I/O, no channel waits, no calls into the agent. Such
-// things it leaves to then, or to its caller.
-//
-// What follows updates happens in their order (D15), in one goroutine at a time:
-// an update that ends while another's effects are under way leaves its own to
-// that goroutine, and does not wait for them.
-func (h *Hub) update(f func(*state)) {
-	for acts := h.decideLocked(f); len(acts) > 0; {
-		acts = h.act(acts)
-	}
-}
-
-func (h *Hub) decideLocked(f func(*state)) (acts []func()) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.now = time.Now()
-	f(&h.state)
-	h.commit(&h.state)
-	h.arm(&h.state)
-	return h.effects()
-}
-
-// effects returns what is to be done next, which is nothing while another
-// goroutine is at it.
-func (s *state) effects() (acts []func()) {
-	if s.acting {
-		return nil
-	}
-	acts, s.after = s.after, nil
-	s.acting = len(acts) > 0
-	return acts
-}
-
-// act does what followed updates and returns what has come meanwhile. A panic
-// leaves that to the next update.
-func (h *Hub) act(acts []func()) (more []func()) {
-	done := false
-	defer func() {
-		h.mu.Lock()
-		defer h.mu.Unlock()
-		if h.acting = false; done {
-			more = h.effects()
-		}
-	}()
-	for _, act := range acts {
-		act()
-	}
-	done = true
-	return nil
-}
-
-// then has act called once the running update has released the lock. It must not
-// block.
-func (s *state) then(act func()) { s.after = append(s.after, act) }
-
 // SessionID returns the session's id.
 func (h *Hub) SessionID() string { return h.opts.SessionID }
 
@@ -459,7 +400,7 @@ func (h *Hub) Done() <-chan struct{} { return h.done }
 // Snapshot returns the state as of the newest entry.
 func (h *Hub) Snapshot() *contracts.Snapshot {
 	var snap *contracts.Snapshot
-	h.update(func(s *state) { snap = h.snapshot(s) })
+	h.update(func(tx *tx) { snap = tx.snapshot() })
 	return snap
 }
 

@@ -21,9 +21,9 @@ const (
 // returns when nothing of the session runs any more. A second call waits for
 // the first, as long as ctx allows, and leaves it to tell what went wrong.
 func (h *Hub) Close(ctx context.Context) error {
-	h.update(func(s *state) {
-		if s.phase == phaseOpen {
-			h.windDown(s, &contracts.Shutdown{}, note{})
+	h.update(func(tx *tx) {
+		if tx.phase == phaseOpen {
+			tx.windDown(&contracts.Shutdown{}, note{})
 		}
 	})
 	return h.leave(ctx, true)
@@ -33,11 +33,11 @@ func (h *Hub) Close(ctx context.Context) error {
 // stay open, and clients are told to come back (D8). The next process on the
 // same store goes on from there.
 func (h *Hub) Suspend(ctx context.Context) error {
-	h.update(func(s *state) {
-		s.asleep = true
-		if s.phase == phaseOpen {
-			s.phase = phaseDraining
-			h.stopRun(s, stopSuspended)
+	h.update(func(tx *tx) {
+		tx.asleep = true
+		if tx.phase == phaseOpen {
+			tx.phase = phaseDraining
+			tx.stopRun(stopSuspended)
 		}
 	})
 	return h.leave(ctx, false)
@@ -64,27 +64,27 @@ func (h *Hub) leave(ctx context.Context, final bool) error {
 	defer close(h.still)
 	h.awaitRun(ctx)
 	h.endUtilities(ctx)
-	h.update(func(s *state) {
-		if final && s.phase != phaseEnded && s.phase != phaseStarting {
-			h.publishSnapshot(s)
+	h.update(func(tx *tx) {
+		if final && tx.phase != phaseEnded && tx.phase != phaseStarting {
+			tx.publishSnapshot()
 		}
 		if final {
-			h.partAll(s, nil)
+			tx.partAll(nil)
 		} else {
-			h.partAll(s, goingAway)
+			tx.partAll(goingAway)
 		}
 	})
 	h.awaitClients(ctx)
-	h.update(func(s *state) {
+	h.update(func(tx *tx) {
 		h.roster.expel(goingAway)
-		h.end(s)
+		tx.end()
 	})
 	err := within(ctx, "the agent", h.opts.Agent.Close)
 	if u := h.opts.Utilities; u != nil {
 		err = errors.Join(err, within(ctx, "the utilities", u.Close))
 	}
 	err = errors.Join(err, within(ctx, "the run", func(context.Context) error { h.wg.Wait(); return nil }))
-	h.update(func(s *state) { s.frozen = true }) // what did not end in time has nowhere to write to
+	h.update(func(tx *tx) { tx.frozen = true }) // what did not end in time has nowhere to write to
 	h.journal.Close()
 	return errors.Join(err, h.opts.Store.Close())
 }
@@ -111,16 +111,16 @@ func within(ctx context.Context, what string, closing func(context.Context) erro
 }
 
 // end marks the session as ended and stops the hub's goroutines.
-func (h *Hub) end(s *state) {
-	if s.phase == phaseEnded {
+func (tx *tx) end() {
+	if tx.phase == phaseEnded {
 		return
 	}
-	s.phase = phaseEnded
-	h.forgetShared(s)
-	if s.run != nil {
-		s.run.cancel(errEnded)
+	tx.phase = phaseEnded
+	tx.forgetShared()
+	if tx.run != nil {
+		tx.run.cancel(errEnded)
 	}
-	close(h.done)
+	close(tx.done)
 }
 
 func (h *Hub) awaitRun(ctx context.Context) {
@@ -155,17 +155,17 @@ func (h *Hub) awaitClients(ctx context.Context) {
 
 // partAll ends every attached connection in order, that of who is in control
 // first.
-func (h *Hub) partAll(s *state, why *contracts.Error) {
+func (tx *tx) partAll(why *contracts.Error) {
 	part := func(c *connection) {
 		for _, sub := range c.subs {
-			h.part(s, sub.box, why)
+			tx.part(sub.box, why)
 		}
 	}
-	holder := s.holder()
+	holder := tx.holder()
 	if holder != nil {
 		part(holder)
 	}
-	for _, c := range s.conns {
+	for _, c := range tx.conns {
 		if c != holder {
 			part(c)
 		}
@@ -196,14 +196,14 @@ func (h *Hub) rest() {
 
 // idleSince returns since when nothing has happened in the session and nobody
 // is here; zero if that is not so.
-func (h *Hub) idleSince(s *state) time.Time {
-	if h.opts.IdleTTL <= 0 || s.phase != phaseOpen || s.run != nil || len(s.subs) > 0 || len(s.conns) > 0 || h.utilitiesActive(s) {
+func (tx *tx) idleSince() time.Time {
+	if tx.opts.IdleTTL <= 0 || tx.phase != phaseOpen || tx.run != nil || len(tx.subs) > 0 || len(tx.conns) > 0 || tx.utilitiesActive() {
 		return time.Time{}
 	}
-	if s.lastUsed.After(s.lastShown) {
-		return s.lastUsed
+	if tx.lastUsed.After(tx.lastShown) {
+		return tx.lastUsed
 	}
-	return s.lastShown
+	return tx.lastShown
 }
 
 // resting reports whether the session is going to sleep, to be opened again.
@@ -230,13 +230,13 @@ func (h *Hub) over() bool {
 
 // Evict ends every connection of a principal, whose credential counts no more.
 func (h *Hub) Evict(principalID string) {
-	h.update(func(s *state) {
-		if s.phase == phaseEnded {
+	h.update(func(tx *tx) {
+		if tx.phase == phaseEnded {
 			return
 		}
-		for _, c := range s.conns {
+		for _, c := range tx.conns {
 			if c.principal.ID == principalID && !c.bare {
-				h.expel(s, c)
+				tx.expel(c)
 			}
 		}
 	})
@@ -246,24 +246,24 @@ func (h *Hub) Evict(principalID string) {
 var errExpired = &contracts.Error{Code: contracts.CodeUnauthenticated, Message: "the credential has expired or was revoked"}
 
 // expel destroys a connection and tells its client why.
-func (h *Hub) expel(s *state, c *connection) {
+func (tx *tx) expel(c *connection) {
 	for _, sub := range c.subs {
-		h.part(s, sub.box, errExpired)
+		tx.part(sub.box, errExpired)
 	}
-	h.destroy(s, c, contracts.LeaseExpired)
+	tx.destroy(c, contracts.LeaseExpired)
 }
 
 // expireCredentials ends the connections whose credential has ended, and finds
 // out which ends next.
-func (h *Hub) expireCredentials(s *state) {
-	s.credentials = time.Time{}
-	for _, c := range s.conns {
+func (tx *tx) expireCredentials() {
+	tx.credentials = time.Time{}
+	for _, c := range tx.conns {
 		switch at := c.principal.Expires; {
 		case at.IsZero():
-		case !at.After(s.now):
-			h.expel(s, c)
+		case !at.After(tx.now):
+			tx.expel(c)
 		default:
-			s.credentialEnds(at)
+			tx.credentialEnds(at)
 		}
 	}
 }
@@ -285,6 +285,6 @@ func (s *state) credentialEnds(at time.Time) {
 
 // counts reports whether a credential still counts. It is asked in the update
 // that makes the connection: one that is revoked later finds the connection.
-func (h *Hub) counts(s *state, p contracts.Principal) bool {
-	return !p.Expired(s.now) && (h.opts.Alive == nil || h.opts.Alive(p))
+func (tx *tx) counts(p contracts.Principal) bool {
+	return !p.Expired(tx.now) && (tx.opts.Alive == nil || tx.opts.Alive(p))
 }

@@ -28,8 +28,8 @@ type debts struct {
 }
 
 // owe notes output that was just published.
-func (h *Hub) owe(s *state, commandID string, cursor uint64, bytes int) {
-	c := s.conns[s.events.CommandOwner(commandID)]
+func (tx *tx) owe(commandID string, cursor uint64, bytes int) {
+	c := tx.conns[tx.events.CommandOwner(commandID)]
 	if c == nil || !slices.ContainsFunc(c.subs, func(sub *subscription) bool { return sub.followed }) {
 		return
 	}

@@ -92,7 +92,7 @@ func (p *post) do(text []byte, key string) ([]byte, error) {
 // way.
 func (p *post) enter() (err error) {
 	for {
-		p.hub.update(func(s *state) { err = p.decide(s) })
+		p.hub.update(func(tx *tx) { err = p.decide(tx) })
 		if p.earlier == nil {
 			return err
 		}
@@ -104,16 +104,16 @@ func (p *post) enter() (err error) {
 // leave lets those go on that wait for this request.
 func (p *post) leave() {
 	if p.doing {
-		p.hub.update(func(*state) { p.conn.sends.end(*p.send) })
+		p.hub.update(func(*tx) { p.conn.sends.end(*p.send) })
 	}
 }
 
-func (p *post) decide(s *state) error {
+func (p *post) decide(tx *tx) error {
 	h := p.hub
-	if err := h.mayReceive(s); err != nil {
+	if err := tx.mayReceive(); err != nil {
 		return err
 	}
-	c, err := h.speaker(s, p.by)
+	c, err := tx.speaker(p.by)
 	if err != nil {
 		return err
 	}
@@ -123,14 +123,14 @@ func (p *post) decide(s *state) error {
 			return nil
 		}
 		if answer, known := c.sends.get(*p.send); known {
-			return p.repeat(s, answer)
+			return p.repeat(tx, answer)
 		}
 	}
 	if !h.info.Immediate { // the answer to others shows what the run did
-		s.hold = p.answered
+		tx.hold = p.answered
 	}
-	err = p.admit(s)
-	s.hold = nil
+	err = p.admit(tx)
+	tx.hold = nil
 	if err != nil {
 		if p.send != nil {
 			h.keepRefusal(c, *p.send, err)
@@ -145,26 +145,26 @@ func (p *post) decide(s *state) error {
 }
 
 // admit does the command, or lets the utilities do it afterwards.
-func (p *post) admit(s *state) error {
+func (p *post) admit(tx *tx) error {
 	h, c := p.hub, p.conn
 	if p.bad != nil {
-		if err := h.mayAct(s, c, p.cmd); err != nil { // whose message it is comes before what it says
+		if err := tx.mayAct(c, p.cmd); err != nil { // whose message it is comes before what it says
 			return err
 		}
 		return p.bad
 	}
-	h.heard(s, c)
-	p.before = s.shown
+	tx.heard(c)
+	p.before = tx.shown
 	if isUtility(p.cmd) {
-		return h.mayUse(s, c, p.cmd, origin{send: p.send, trace: p.by.Trace})
+		return tx.mayUse(c, p.cmd, origin{send: p.send, trace: p.by.Trace})
 	}
-	if err := h.decide(s, c, p.cmd, origin{send: p.send, trace: p.by.Trace}); err != nil {
+	if err := tx.decide(c, p.cmd, origin{send: p.send, trace: p.by.Trace}); err != nil {
 		return err
 	}
 	if _, prompt := p.cmd.(*contracts.Prompt); prompt && h.info.Immediate {
-		p.run = s.run
+		p.run = tx.run
 	}
-	p.settle(s)
+	p.settle(tx)
 	return nil
 }
 
@@ -181,35 +181,33 @@ func (p *post) await() {
 	case <-p.run.done:
 	case <-patience.C:
 	}
-	p.hub.update(func(s *state) { p.settle(s) })
+	p.hub.update(func(tx *tx) { p.settle(tx) })
 }
 
 // answerStart takes the answer to the start of a command in the moment the
 // command is there: it may have ended before anybody else looks (A66).
-func (h *Hub) answerStart(s *state, id string) {
-	if p := s.starting[id]; p != nil {
-		p.take(s)
+func (tx *tx) answerStart(id string) {
+	if p := tx.starting[id]; p != nil {
+		p.take(tx)
 	}
 }
 
 // take takes down what the answer says.
-func (p *post) take(s *state) {
-	h := p.hub
-	p.shot = h.shot(s)
+func (p *post) take(tx *tx) {
+	p.shot = tx.shot()
 	p.answer = contracts.MessageAnswer{
-		OK: true, Success: true, Accepted: true, Cursor: h.head(s),
-		Execution: execution(p.cmd), PublishedMessages: s.shown - p.before, Message: "handled",
+		OK: true, Success: true, Accepted: true, Cursor: tx.head(),
+		Execution: execution(p.cmd), PublishedMessages: tx.shown - p.before, Message: "handled",
 	}
 }
 
 // settle completes the answer, once the command has had its effects.
-func (p *post) settle(s *state) {
-	h := p.hub
+func (p *post) settle(tx *tx) {
 	if p.shot.shared == nil || p.run != nil {
-		p.take(s)
+		p.take(tx)
 	}
 	if p.send != nil {
-		h.remember(s, p.conn, *p.send, nil)
+		tx.remember(p.conn, *p.send, nil)
 	}
 }
 
@@ -218,15 +216,15 @@ func (p *post) utility() error {
 	h := p.hub
 	start, starts := p.cmd.(*contracts.UtilityCommandStart)
 	if starts {
-		h.update(func(s *state) { s.starting[start.CommandID] = p })
+		h.update(func(tx *tx) { tx.starting[start.CommandID] = p })
 	}
 	err := h.serveUtility(p.conn.id, p.cmd)
-	h.update(func(s *state) {
+	h.update(func(tx *tx) {
 		if starts {
-			delete(s.starting, start.CommandID)
+			delete(tx.starting, start.CommandID)
 		}
 		if err == nil {
-			p.settle(s)
+			p.settle(tx)
 		} else if p.send != nil {
 			h.keepRefusal(p.conn, *p.send, err)
 		}
@@ -245,14 +243,14 @@ func (p *post) encode() ([]byte, error) {
 		return nil, h.refusedOr(err)
 	}
 	if p.send != nil {
-		h.update(func(*state) { p.conn.sends.keepBody(*p.send, body) })
+		h.update(func(*tx) { p.conn.sends.keepBody(*p.send, body) })
 	}
 	return body, nil
 }
 
 // repeat answers as the same request was answered. An answer that was too long
 // to keep is made anew, with the state of now.
-func (p *post) repeat(s *state, answer sent) error {
+func (p *post) repeat(tx *tx, answer sent) error {
 	switch {
 	case answer.err != nil:
 		return answer.err
@@ -260,7 +258,7 @@ func (p *post) repeat(s *state, answer sent) error {
 		p.known = answer.body
 		return nil
 	}
-	text, err := contracts.EncodeSnapshot(p.hub.snapshot(s))
+	text, err := contracts.EncodeSnapshot(tx.snapshot())
 	if err != nil {
 		return err
 	}
@@ -280,15 +278,15 @@ func execution(cmd contracts.Command) string {
 }
 
 // mayReceive refuses messages to a session that takes none.
-func (h *Hub) mayReceive(s *state) error {
+func (tx *tx) mayReceive() error {
 	switch {
-	case s.failed != nil:
+	case tx.failed != nil:
 		return errFailed
-	case s.phase == phaseUnready:
+	case tx.phase == phaseUnready:
 		return &contracts.Error{Code: contracts.CodeRuntimeNotReady, Message: "hosted runner is not ready"}
-	case s.phase == phaseDraining:
+	case tx.phase == phaseDraining:
 		return &contracts.Error{Code: contracts.CodeRuntimeNotReady, Message: "hosted runner is draining"}
-	case s.phase >= phaseClosing:
+	case tx.phase >= phaseClosing:
 		return ErrUnknownSession
 	}
 	return nil
@@ -296,16 +294,16 @@ func (h *Hub) mayReceive(s *state) error {
 
 // speaker finds the connection that a message comes from. A viewer, or who says
 // to be one, sends nothing, not even hello (A37 to A39).
-func (h *Hub) speaker(s *state, by contracts.Caller) (*connection, error) {
+func (tx *tx) speaker(by contracts.Caller) (*connection, error) {
 	if by.Role == contracts.RoleViewer || by.Principal.Role == contracts.RoleViewer {
 		return nil, errViewerSends
 	}
-	if sub := s.subs[by.SubscriptionID]; by.SubscriptionID != "" && (sub == nil || sub.conn.principal.ID != by.Principal.ID || by.ConnectionID == "") {
-		if _, err := h.ownedSubscription(s, by.SubscriptionID, by); err != nil {
+	if sub := tx.subs[by.SubscriptionID]; by.SubscriptionID != "" && (sub == nil || sub.conn.principal.ID != by.Principal.ID || by.ConnectionID == "") {
+		if _, err := tx.ownedSubscription(by.SubscriptionID, by); err != nil {
 			return nil, err
 		}
 	}
-	c, _, err := h.identify(s, by)
+	c, _, err := tx.identify(by)
 	if err != nil {
 		return nil, err
 	}
@@ -318,15 +316,15 @@ func (h *Hub) speaker(s *state, by contracts.Caller) (*connection, error) {
 var errViewerSends = &contracts.Error{Code: contracts.CodeAccessDenied, Message: "Viewer headless connections cannot send messages"}
 
 // mayUse admits a utility command.
-func (h *Hub) mayUse(s *state, c *connection, cmd contracts.Command, from origin) error {
-	if err := h.mayAct(s, c, cmd); err != nil {
+func (tx *tx) mayUse(c *connection, cmd contracts.Command, from origin) error {
+	if err := tx.mayAct(c, cmd); err != nil {
 		return err
 	}
-	if op := handshake.Operation(cmd); op != "" && !slices.Contains(h.operations(), op) {
-		return h.unprovided(cmd)
+	if op := handshake.Operation(cmd); op != "" && !slices.Contains(tx.operations(), op) {
+		return tx.unprovided(cmd)
 	}
-	h.claim(s, c)
-	h.opts.Observer.Accepted(cmd, from.trace, s.now)
+	tx.claim(c)
+	tx.opts.Observer.Accepted(cmd, from.trace, tx.now)
 	return nil
 }
 

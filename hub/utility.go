@@ -76,12 +76,13 @@ func (h *Hub) serveUtility(owner string, cmd contracts.Command) error {
 }
 
 // stopUtilities ends everything that clients started (maestro-attach 1.12).
-func (h *Hub) stopUtilities(s *state, reason string) {
-	u := h.opts.Utilities
+func (tx *tx) stopUtilities(reason string) {
+	h := tx.Hub
+	u := tx.opts.Utilities
 	if u == nil {
 		return
 	}
-	s.then(func() {
+	tx.then(func() {
 		h.wg.Go(func() { // ends within utilityPatience
 			ctx, cancel := context.WithTimeout(context.Background(), utilityPatience)
 			defer cancel()
@@ -93,6 +94,6 @@ func (h *Hub) stopUtilities(s *state, reason string) {
 }
 
 // utilitiesActive reports whether a client's command or watch runs.
-func (h *Hub) utilitiesActive(s *state) bool {
-	return h.opts.Utilities != nil && s.events.UtilitiesActive()
+func (tx *tx) utilitiesActive() bool {
+	return tx.opts.Utilities != nil && tx.events.UtilitiesActive()
 }
