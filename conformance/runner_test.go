@@ -5,9 +5,11 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -38,14 +40,44 @@ func serveAsRunner(args []string) int {
 	if len(args) > 0 {
 		handler = spoilers[args[0]].over(server)
 	}
-	listener := httptest.NewServer(handler)
-	fmt.Printf("{\"baseUrl\":%q,\"sessionId\":%q}\n", listener.URL, cmp.Or(session, "sess_conformance"))
+	listener, err := listen(os.Getenv("MAESTRO_HOSTED_RUNNER_LISTEN"))
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	site := httptest.NewUnstartedServer(handler)
+	_ = site.Listener.Close() // it has a port of its own choice
+	site.Listener = listener
+	site.Start()
+	fmt.Printf("{\"baseUrl\":%q,\"sessionId\":%q}\n", site.URL, cmp.Or(session, "sess_conformance"))
 	if len(args) > 0 && args[0] == "lives-on" {
 		time.Sleep(time.Minute) // it is killed before
 	}
 	_, _ = io.Copy(io.Discard, os.Stdin) // until the parent lets go
 	return 0
 }
+
+// listen takes only the ports that the published contract knows: 1 to 65535. If
+// portTaken names a directory that is not there, it makes the directory and finds
+// the port taken.
+func listen(address string) (net.Listener, error) {
+	if strings.HasSuffix(address, ":0") {
+		return nil, fmt.Errorf("listen %s: the port must be a TCP port between 1 and 65535", address)
+	}
+	if marker := os.Getenv(portTaken); marker != "" {
+		if err := os.Mkdir(marker, 0o700); err == nil {
+			other, err := net.Listen("tcp", address)
+			if err != nil {
+				return nil, err
+			}
+			defer func() { _ = other.Close() }() // the process ends
+		}
+	}
+	return net.Listen("tcp", address)
+}
+
+// portTaken is the variable that names the directory.
+const portTaken = "CONFORMANCE_TEST_PORT_TAKEN"
 
 // runnerCommand is the double as a command that starts a hosted runner.
 func runnerCommand(t *testing.T, spoiler string) string {
@@ -176,6 +208,16 @@ func TestEachSpoiledRunnerIsCaught(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+func TestRunnerWhosePortIsTakenIsStartedAgain(t *testing.T) {
+	t.Parallel()
+	marker := filepath.Join(t.TempDir(), "taken")
+	spawn := "env " + portTaken + "='" + marker + "' " + runnerCommand(t, "")
+	passes(t, judge(t, conformance.Config{Spawn: spawn, Filter: regexp.MustCompile("^hosted/ready-line$")}))
+	if _, err := os.Stat(marker); err != nil {
+		t.Errorf("the first start found its port free: %v", err)
 	}
 }
 

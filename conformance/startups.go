@@ -1,7 +1,6 @@
 package conformance
 
 import (
-	"net"
 	"path/filepath"
 	"strings"
 )
@@ -91,15 +90,9 @@ func startWithOlderNames(s *Session) {
 }
 
 func startOnPort(s *Session) {
-	l, err := net.Listen("tcp", "127.0.0.1:0") // a port that is free, most likely for a while
-	if err != nil {
-		s.fail("5.1", "find a free port: %v", err)
-	}
-	address := l.Addr().String()
-	_ = l.Close() // nothing was accepted
-	r := s.spawned(start{env: map[string]string{"MAESTRO_HOSTED_RUNNER_LISTEN": address}})
-	if r.base != "http://"+address {
-		s.fail("6.1", "expected baseUrl http://%s, got %q", address, r.base)
+	r := s.spawned(start{})
+	if r.base != "http://"+r.listen {
+		s.fail("6.1", "expected baseUrl http://%s, got %q", r.listen, r.base)
 	}
 	health(s)
 }

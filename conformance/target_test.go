@@ -112,7 +112,7 @@ func TestRunnersDoNotInheritARunnersEnvironment(t *testing.T) {
 	}
 	t.Setenv("KEPT_VARIABLE", "kept")
 	o := start{workspace: "/w", manifest: "/m.json", env: map[string]string{"MAESTRO_AGENT_RUN_ID": "", "EXTRA": "yes"}}
-	got := o.environment()
+	got := o.environment("127.0.0.1:8080")
 	for _, want := range []string{"KEPT_VARIABLE=kept", "EXTRA=yes", "MAESTRO_WORKSPACE_ROOT=/w",
 		"MAESTRO_RUNNER_SESSION_ID=" + restoredRunnerID, "MAESTRO_REMOTE_RUNNER_RESTORE_MANIFEST=/m.json"} {
 		if !slices.Contains(got, want) {
