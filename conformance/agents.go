@@ -9,9 +9,9 @@ import (
 // everywhere, networked and tooled are the needs of scenarios about any agent:
 // on every transport, where clients watch, and where the agent runs tools.
 var (
-	everywhere = Needs{Transport: Anywhere, Seed: true}
-	networked  = Needs{Transport: Networked, Seed: true}
-	tooled     = Needs{Transport: Anywhere, Seed: true, Runtime: RuntimeAny}
+	everywhere = Needs{Transport: Anywhere, Responds: true}
+	networked  = Needs{Transport: Networked, Responds: true}
+	tooled     = Needs{Transport: Anywhere, Responds: true, Runtime: RuntimeAny}
 )
 
 // agents judges the runs of any agent: R36 to R46.
@@ -30,7 +30,7 @@ func agentAnswers(s *Session) {
 	d := s.pilot()
 	d.says()
 	start := d.awaits("R36", message("response_start"))
-	d.after("R37", start, message("response_end").with("response_id", start.str("response_id")))
+	d.after("R36", start, message("response_end").with("response_id", start.str("response_id")))
 	d.ends("R37")
 }
 
@@ -109,7 +109,7 @@ func agentBusy(s *Session) {
 	}
 	d.p.none("R42", d.p.indexAfter(first), interrupted("Run interrupted by user"))
 	d.tell("R42", &contracts.Interrupt{})
-	end := d.awaits("R42", interrupted("Run interrupted by user"))
+	end := d.cancelled("Run interrupted by user")
 	d.p.still("R42", d.p.indexAfter(end), signOfWork) // which a kept prompt would show
 	d.idle("R42")
 	d.ends("R37")

@@ -25,7 +25,7 @@ func (d *pilot) gated(q *Frame) {
 		d.s.fail("R50", "%s: expected one tool_call that requires approval before %s, got %d", d.p.name, q.str("request_id"), n)
 	}
 	if n := countOf(d.p.log, message("server_request").with("request_id", q.str("request_id"))); n != 1 {
-		d.s.fail("R50", "%s: expected %s to be asked once, got %d", d.p.name, q.str("request_id"), n)
+		d.s.fail("R50:once", "%s: expected %s to be asked once, got %d", d.p.name, q.str("request_id"), n)
 	}
 }
 
@@ -37,7 +37,7 @@ func (d *pilot) goesOnUnless(q *Frame, denied bool) {
 	}
 	end := d.toolEnd(q)
 	if denied {
-		d.notStarted("R46", q)
+		d.notStarted(q)
 	}
 	if denied && end.at("success") != false {
 		d.s.fail("R46", "%s: expected a call that was denied to have failed, got %s", d.p.name, abridge(end.Raw, maxTraceText))
@@ -47,7 +47,7 @@ func (d *pilot) goesOnUnless(q *Frame, denied bool) {
 func agentApproved(s *Session) {
 	d := s.pilot()
 	q := d.asks()
-	d.notStarted("R50", q)
+	d.notStarted(q)
 	d.answers(q, true)
 	f := d.resolved("R52", q, "approved", "user")
 	if f.at("reason") != "Go ahead" {
@@ -68,7 +68,7 @@ func agentDenied(s *Session) {
 	}
 	d.goesOnUnless(q, true)
 	d.ends("R37")
-	d.notStarted("R46", q)
+	d.notStarted(q)
 	d.gated(q)
 }
 
@@ -93,7 +93,8 @@ func agentUnasked(mode contracts.ApprovalMode) func(*Session) {
 		d.decide(mode)
 		from := len(d.p.log)
 		d.prompt(s.ask())
-		d.awaits("R37", message("response_end"))
+		d.awaits("R37", anyOf(message("response_end"), aboutApprovals))
+		d.p.none("R51", from, aboutApprovals)
 		d.ends("R37")
 		d.p.none("R51", from, aboutApprovals)
 	}

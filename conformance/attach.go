@@ -23,7 +23,7 @@ type entry struct {
 	epoch      string           //
 	connection string           // an earlier connection to continue
 	resume     string           // its token
-	hello      *contracts.Hello // nil means everything a client of that role may announce
+	hello      *contracts.Hello // nil means what the scenario needs
 }
 
 func (e *entry) query(s *Session) url.Values {
@@ -43,19 +43,6 @@ func (e *entry) query(s *Session) url.Values {
 		q.Set("cursor", strconv.FormatInt(*e.cursor, 10))
 	}
 	return q
-}
-
-// fullHello announces everything a client of a role may announce.
-func fullHello(role contracts.Role) *contracts.Hello {
-	h := &contracts.Hello{ProtocolVersion: contracts.ProtocolVersion, Role: role}
-	if role == contracts.RoleController {
-		h.Capabilities = &contracts.Capabilities{
-			ServerRequests: contracts.RequestTypes(),
-			UtilityOperations: []contracts.UtilityOperation{contracts.OperationCommandExec,
-				contracts.OperationFileSearch, contracts.OperationFileWatch, contracts.OperationFileRead},
-		}
-	}
-	return h
 }
 
 // dial opens a socket and says nothing on it.
@@ -84,7 +71,7 @@ func (p *Peer) greet(e entry) {
 		p.send(encode(map[string]any{"type": "ws.resume", "connection_token": e.resume}))
 	}
 	if e.hello == nil {
-		e.hello = fullHello(e.role)
+		e.hello = p.s.hello(e.role)
 	}
 	p.hello(e.hello)
 }
@@ -204,7 +191,7 @@ func (s *Session) spawn(name string) *Peer {
 var anything = want{"anything", func(*Frame) bool { return true }}
 
 // controller returns a client that drives the session, on any transport.
-func (s *Session) controller() *Peer { return s.join("alice", fullHello(contracts.RoleController)) }
+func (s *Session) controller() *Peer { return s.join("alice", s.hello(contracts.RoleController)) }
 
 // join returns a client of the role in h: on stdio of a new process, on a
 // socket of the scenario's session.
@@ -223,6 +210,21 @@ func (s *Session) viewer(name string) *Peer {
 	return s.attach(name, entry{role: contracts.RoleViewer})
 }
 
+// onSocket returns a viewer over WebSocket, or nil if the server has none: the
+// published protocol does not have it.
+func (s *Session) onSocket(name string) *Peer {
+	how := entry{role: contracts.RoleViewer}
+	p, err := s.dial(name, how)
+	if _, refused := errors.AsType[*Refused](err); refused && s.published() {
+		return nil
+	} else if err != nil {
+		s.fail("9.1", "%s: expected to attach, got: %v", name, err)
+	}
+	p.greet(how)
+	p.welcome(how)
+	return p
+}
+
 // Texts that the protocol fixes.
 const (
 	textUnknownType = "Failed to parse command: Unknown headless command type"
@@ -230,6 +232,12 @@ const (
 	textBusy        = "Headless runtime is already processing a prompt"
 	textNotHolder   = "Controller lease is currently held by another connection"
 	textHeld        = "Controller lease is already held by another connection"
+
+	textNoConnection = "Headless connection not found"
+	textNoSubscriber = "Headless subscriber not found"
+	textNoSession    = "Headless session not found"
+	textNotAttaching = "hosted runner is not accepting new attachments"
+	textDraining     = "hosted runner is draining"
 )
 
 // prompt sends a prompt to the conformance agent until it is accepted. A run has
@@ -261,7 +269,9 @@ func (p *Peer) tryPrompt(cmd *contracts.Prompt) bool {
 		return false
 	}
 	p.fence()
-	return !slices.ContainsFunc(p.log[from:], message("error").with("message", textBusy).ok)
+	return !slices.ContainsFunc(p.log[from:], message("error").where("about a run", func(f *Frame) bool {
+		return p.s.sameText(f.str("message"), textBusy)
+	}).ok)
 }
 
 // The triggers of the conformance agent.
@@ -276,9 +286,15 @@ func burstOf(count, bytes int) string {
 
 func hang() string { return trigger("hang", struct{}{}) }
 
-// question makes the agent ask one server request.
-func question(kind contracts.RequestType, id, tool string) string {
-	return trigger("server_request", questionArgs{id, kind, tool, json.RawMessage(`{"path":"a.txt"}`), "for conformance"})
+// question makes the agent ask one server request. The scripted agent of the
+// published contract knows how to ask for an approval alone.
+func (s *Session) question(kind contracts.RequestType, id, tool string) string {
+	args := questionArgs{id, kind, tool, json.RawMessage(`{"path":"a.txt"}`), "for conformance"}
+	if s.scripted() && kind == contracts.RequestApproval {
+		args.RequestType = ""
+		return trigger("approval", args)
+	}
+	return trigger("server_request", args)
 }
 
 type questionArgs struct {
@@ -295,5 +311,8 @@ func approval(id string) string {
 }
 
 func trigger(name string, args any) string {
-	return "__maestro_conformance_" + name + "__:" + string(encode(args))
+	return triggerPrefix + name + "__:" + string(encode(args))
 }
+
+// triggerPrefix begins the prompts that make the conformance agent do something.
+const triggerPrefix = "__maestro_conformance_"

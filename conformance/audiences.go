@@ -25,7 +25,7 @@ func audiences() []Scenario {
 }
 
 func utilityOptOuts(s *Session) {
-	h := fullHello(contracts.RoleController)
+	h := s.hello(contracts.RoleController)
 	h.OptOutNotifications = []contracts.Notification{"status", "heartbeat", "connection_info", "compaction"}
 	u := &user{Peer: s.operatorWith(h)}
 	u.sh("3.7", "echo seen").prints("3.7", "seen\n")

@@ -43,6 +43,10 @@ func TestBuiltBinary(t *testing.T) {
 		"stdio strict": func(t *testing.T) conformance.Config {
 			return conformance.Config{Target: fmt.Sprintf("stdio:'%s' headless --agent conformance --strict --workspace '%s'", binary, t.TempDir()), Strict: true, Filter: aboutMessages}
 		},
+		"stdio public": func(t *testing.T) conformance.Config {
+			return conformance.Config{Target: fmt.Sprintf("stdio:'%s' headless --agent conformance --protocol-profile public --workspace '%s'", binary, t.TempDir()),
+				Profile: contracts.ProfilePublic, Filter: aboutMessages}
+		},
 		"ws": func(t *testing.T) conformance.Config {
 			return conformance.Config{Target: serve(t, binary, soon("--auth", "off")...).WSURL}
 		},
@@ -74,7 +78,13 @@ func TestBuiltBinary(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			passes(t, judge(t, run(t)))
+			report := judge(t, run(t))
+			passes(t, report)
+			for _, r := range report.Results {
+				if len(r.Advice) > 0 {
+					t.Errorf("%s: got advice %+v, want none", r.Name, r.Advice)
+				}
+			}
 		})
 	}
 }

@@ -4,6 +4,8 @@ import (
 	"maps"
 	"net/http"
 	"net/url"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/seed-028515a8/maestro/conformance/shape"
@@ -90,13 +92,19 @@ func (s *Session) guest(name string) *Caller {
 	return c
 }
 
-// introduction is what a client announces: everything its role may.
+// introduction is what a client announces: what the scenario needs of its role.
 func (c *Caller) introduction() fields {
 	f := fields{"protocolVersion": contracts.ProtocolVersion, "role": string(c.role),
 		"clientInfo": fields{"name": c.name, "version": "1.0"}}
-	if c.role == contracts.RoleController {
-		f["capabilities"] = fields{"serverRequests": contracts.RequestTypes(),
-			"utilityOperations": []string{"command_exec", "file_search", "file_watch", "file_read"}}
+	offers := fields{}
+	if len(c.s.answers) > 0 {
+		offers["serverRequests"] = c.s.answers
+	}
+	if len(c.s.operations) > 0 {
+		offers["utilityOperations"] = c.s.operations
+	}
+	if c.role == contracts.RoleController && len(offers) > 0 {
+		f["capabilities"] = offers
 	}
 	return f
 }
@@ -111,10 +119,14 @@ func (c *Caller) connect(f fields) *Answer {
 	if c.connection != "" {
 		body["connectionId"] = c.connection
 	}
+	live := c.s.opened && f["sessionId"] == nil
 	a := c.submit(connectionsPath, with(body, f))
+	if live && c.s.published() && a.Status == http.StatusNotFound && c.s.sameText(a.str("error"), textNoSession) {
+		c.s.fail("1.6:live", "%s: expected a connection to session %s, in which somebody is, got %s", a.what(), c.s.ID, a.said())
+	}
 	if a.Status == http.StatusOK {
 		a.shaped("1.6", shape.Body[contracts.ConnectionAnswer])
-		a.epoch("1.11")
+		a.epoch()
 		if !c.s.opened {
 			c.s.ID, c.s.opened = a.str("session_id"), true
 		}
@@ -135,7 +147,7 @@ func (c *Caller) subscribe(f fields) *Answer {
 	a := c.submit(c.s.route("subscribe"), with(body, f))
 	if a.Status == http.StatusOK {
 		a.shaped("1.9", shape.Body[contracts.SubscriptionAnswer])
-		a.epoch("1.11")
+		a.epoch()
 		c.keep(a)
 		c.subscription = a.str("subscription_id")
 	}
@@ -220,11 +232,24 @@ func (c *Caller) granted(a *Answer) *Answer {
 		return a
 	}
 	a.shaped("1.12", shape.Body[contracts.MessageAnswer])
-	if a.at("ok") != true || a.at("success") != true || a.at("accepted") != true {
-		c.s.fail("1.12", "%s: expected ok, success and accepted to be true, got %s", a.what(), a.said())
+	for _, key := range []string{"ok", "success", "accepted"} {
+		if v, said := a.Body[key]; said && v != true {
+			c.s.fail("1.12", "%s: expected %s to be true, got %s", a.what(), key, a.said())
+		}
 	}
-	a.snapshot()
+	if a.at("snapshot") != nil {
+		a.snapshot()
+	}
 	return a
+}
+
+// effect returns the snapshot in the answer to a message, or the state after it if
+// a published server answered without one.
+func (a *Answer) effect() *Frame {
+	if a.at("snapshot") == nil && a.s.published() { // there is advice about it already
+		return a.s.state()
+	}
+	return a.snapshot()
 }
 
 // posted is post that must succeed.
@@ -238,6 +263,9 @@ func (c *Caller) prompt(content string) *Answer {
 	deadline := time.Now().Add(c.s.config.Patience)
 	for {
 		a := c.post(&contracts.Prompt{Content: content})
+		if a.Status == http.StatusOK && c.s.scripted() && strings.HasPrefix(content, triggerPrefix) {
+			c.s.skipUnknownTrigger(a.effect().str("state.last_status"))
+		}
 		if a.Status == http.StatusOK {
 			return a
 		}
@@ -251,18 +279,13 @@ func (c *Caller) prompt(content string) *Answer {
 
 // ask makes the agent ask, and waits until the question is there.
 func (c *Caller) ask(kind contracts.RequestType, id string) {
-	c.prompt(question(kind, id, toolFor(kind)))
+	c.prompt(c.s.question(kind, id, toolFor(kind)))
 	c.s.stateWith("R50", "the request "+id, func(f *Frame) bool { return pending(f, id) })
 }
 
-// pending reports whether a snapshot lists a request.
+// pending reports whether a request waits as of a snapshot.
 func pending(f *Frame, id string) bool {
-	for _, r := range listOf(f, "state.pending_requests") {
-		if r["id"] == id {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(waitingIn(f), func(r waitingRequest) bool { return r.id == id })
 }
 
 // heartbeat, disconnect and unsubscribe name the client in the body.
@@ -286,6 +309,9 @@ func (c *Caller) disconnect(f fields) *Answer {
 func (c *Caller) unsubscribe(subscription string) *Answer {
 	a := c.s.call(request{who: c.name, method: http.MethodPost, path: c.s.route("unsubscribe"),
 		header: c.proof(), body: encode(fields{"subscriptionId": subscription})})
+	if a.noRoute() {
+		c.s.fail("1.1:unsubscribe", "%s: expected a subscription to be ended, got %s", a.what(), a.said())
+	}
 	if a.Status == http.StatusOK {
 		a.shaped("1.10", shape.Body[contracts.SuccessAnswer])
 		if a.at("success") != true {
@@ -332,9 +358,28 @@ func (c *Caller) finish(peers ...*Peer) {
 
 // state asks for the session's state.
 func (s *Session) state() *Frame {
-	a := s.call(request{who: "judge", method: http.MethodGet, path: s.route("state")}).ok("1.8")
-	a.shaped("1.8", shape.Body[contracts.Snapshot])
-	return a.snapshot()
+	return s.stateOf(s.ID).ok("1.8").shaped("1.8", shape.Body[contracts.Snapshot]).snapshot()
+}
+
+// stateOf asks for a session's state where the server has it: published servers
+// have it at one of two routes.
+func (s *Session) stateOf(id string) *Answer {
+	ask := func(route string) *Answer {
+		return s.call(request{who: "judge", method: http.MethodGet, path: routeOf(id, route)})
+	}
+	a := ask("state")
+	if a.noRoute() {
+		s.advise("1.1:states", "%s: expected the state, got %s", a.what(), a.said())
+		return ask("")
+	}
+	return a
+}
+
+// noRoute reports whether a published server answers that there is no such route,
+// as opposed to no such session, connection or subscription.
+func (a *Answer) noRoute() bool {
+	return a.s.published() && a.Status == http.StatusNotFound && !slices.Contains([]string{textNoSession, otherTexts[textNoSession],
+		textNoConnection, textNoSubscriber, otherTexts[textNoSubscriber]}, a.str("error"))
 }
 
 // stateWith asks for the state until it is as wanted.

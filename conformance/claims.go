@@ -32,7 +32,7 @@ func secondClaim(s *Session) {
 	bob.connect(nil).refused("A23", contracts.CodeControllerLeaseHeld, textHeld)
 	bob.connect(fields{"role": leftOut}).refused("A23", contracts.CodeControllerLeaseHeld, textHeld)
 	bob.connect(fields{"takeControl": false}).refused("A23", contracts.CodeControllerLeaseHeld, textHeld)
-	bob.subscribe(nil).refused("A34", contracts.CodeControllerLeaseHeld, textHeld)
+	bob.subscribe(nil).refused("A23", contracts.CodeControllerLeaseHeld, textHeld)
 }
 
 func refusedClaim(s *Session) {
@@ -48,7 +48,7 @@ func refusedClaim(s *Session) {
 		s.fail("A24", "expected no connection of a refused controller, got %d more: %s", n, show(after.at("state.connections")))
 	}
 	if after.Cursor != before.Cursor {
-		s.fail("1.6", "expected refusals to publish nothing, but the cursor went from %d to %d", before.Cursor, after.Cursor)
+		s.fail("A24", "expected refusals to publish nothing, but the cursor went from %d to %d", before.Cursor, after.Cursor)
 	}
 }
 
@@ -65,13 +65,13 @@ func (s *Session) takeFrom(name string) *Caller {
 func claimTakeover(s *Session) {
 	_, p := s.attached()
 	bob := s.takeFrom("bob")
-	p.await("3.4", 0, message("connection_info").with("controller_connection_id", bob.connection))
-	p.await("3.4", 0, control("snapshot").with("state.controller_connection_id", bob.connection))
 	if got := holderOf(s.state()); got != bob.connection {
 		s.fail("A25", "expected %s to hold the lease, got %s", bob.connection, show(got))
 	}
 	bob.prompt("mine now")
 	p.expect("A25", message("status").with("message", "Prompt: mine now"))
+	p.await("3.4:announced", 0, message("connection_info").with("controller_connection_id", bob.connection))
+	p.await("3.4:announced", 0, control("snapshot").with("state.controller_connection_id", bob.connection))
 }
 
 func loserHeartbeat(s *Session) {
@@ -111,7 +111,7 @@ func claimByMessage(s *Session) {
 		s.fail("3.4", "expected the lease to be free, got holder %s", show(got))
 	}
 	a := alice.posted("A30", initNothing())
-	if got := holderOf(a.snapshot()); got != alice.connection {
+	if got := holderOf(a.effect()); got != alice.connection {
 		s.fail("A30", "expected the first message to claim the lease for %s, got holder %s", alice.connection, show(got))
 	}
 	alice.prompt("processed too")
@@ -142,7 +142,7 @@ func namelessMessage(s *Session) {
 	s.caller("vera", contracts.RoleViewer).connected(nil)
 	nameless := func() {
 		s.put(s.route("messages"), fields{"type": "prompt", "content": "who am I"}).
-			refused("A35", contracts.CodeStaleConnection, "Headless connection not found")
+			refused("A35", contracts.CodeStaleConnection, textNoConnection)
 	}
 	nameless() // the lease is free
 	s.caller("alice", contracts.RoleController).connected(nil)
@@ -185,7 +185,7 @@ func claimExpires(s *Session) {
 		s.pause("A31", min(max(time.Until(free), time.Millisecond), 500*time.Millisecond))
 	}
 	bob.posted("A31", initNothing())
-	alice.heartbeat(nil).refused("3.2", contracts.CodeStaleConnection, "Headless connection not found")
+	alice.heartbeat(nil).refused("3.2", contracts.CodeStaleConnection, textNoConnection)
 	p.await("3.2", 0, control("snapshot").where("without the silent controller", func(f *Frame) bool { return entryOf(f, alice.connection) == nil }))
 }
 

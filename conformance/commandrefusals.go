@@ -81,8 +81,8 @@ func badCwd(u *user) {
 		{malformed, contracts.UtilityCommandStart{Command: "true", Cwd: new(strings.Repeat("x", 4097))}},
 		{missing + u.rel + "/none", contracts.UtilityCommandStart{Command: "true", Cwd: new(u.rel + "/none")}},
 		{missing + u.home + "/none", contracts.UtilityCommandStart{Command: "true", Cwd: new(u.home + "/none")}},
-		{missing + u.rel + "/file", contracts.UtilityCommandStart{Command: "true", Cwd: new(u.rel + "/file")}},
 	})
+	u.allRefused("5.1:file", denials{{missing + u.rel + "/file", contracts.UtilityCommandStart{Command: "true", Cwd: new(u.rel + "/file")}}})
 }
 
 // outsideRefusal is how a path that leaves the workspace is refused.
@@ -139,8 +139,8 @@ func badWords(u *user) {
 }
 
 func noCommandID(u *user) {
-	u.caller.post(&contracts.UtilityCommandStart{Command: "true"}).denied(refusal{rule: "5.1"})
-	u.still("5.1", 0, message("utility_command_started"))
+	u.caller.post(&contracts.UtilityCommandStart{Command: "true"}).denied(refusal{rule: "5.1:empty-id"})
+	u.still("5.1:empty-id", 0, message("utility_command_started"))
 }
 
 func stdinNeedsCapability(s *Session) {

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -16,10 +17,12 @@ import (
 
 	"github.com/seed-028515a8/maestro/conformance"
 	"github.com/seed-028515a8/maestro/conformance/double"
+	"github.com/seed-028515a8/maestro/contracts"
 )
 
 // asDouble makes the test binary a server on its standard streams, with the
-// defect and the workspace that follow. One more word has it answer as any agent.
+// defect and the workspace that follow, and then the words that apply: plain has
+// it answer as any agent, public without newer fields, published with all habits.
 const asDouble = "serve-as-double"
 
 // take has signals do nothing here. Unlike one that is ignored, commands do not
@@ -35,7 +38,10 @@ func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == asDouble {
 		options := quick()
 		options.Defect, options.Workspace = double.Defect(os.Args[2]), os.Args[3]
-		options.Plain = len(os.Args) > 4
+		options.Plain, options.Published = slices.Contains(os.Args[4:], "plain"), slices.Contains(os.Args[4:], "published")
+		if slices.Contains(os.Args[4:], "public") {
+			options.Profile = contracts.ProfilePublic
+		}
 		take(syscall.SIGPIPE) // when nobody listens its commands are to end with it
 		os.Exit(double.New(options).ServeStdio(os.Stdin, os.Stdout))
 	}

@@ -62,9 +62,9 @@ func connectionUnknown(s *Session) {
 	alice := s.controllerOnly()
 	before := s.state()
 	a := alice.connect(fields{"connectionId": "conn_of_my_own"})
-	a.refused("A5", contracts.CodeStaleConnection, "Headless connection not found")
+	a.refused("A5", contracts.CodeStaleConnection, textNoConnection)
 	alice.submit(s.route("subscribe"), fields{"connectionId": "conn_of_my_own", "role": "viewer"}).
-		refused("1.5", contracts.CodeStaleConnection, "Headless connection not found")
+		refused("1.5", contracts.CodeStaleConnection, textNoConnection)
 	if f := s.state(); number(f.at("state.connection_count")) != number(before.at("state.connection_count")) {
 		s.fail("1.6", "expected no connection to be made, got %s", show(f.at("state.connections")))
 	}
@@ -73,7 +73,7 @@ func connectionUnknown(s *Session) {
 func connectionToNowhere(s *Session) {
 	id := "conf-" + uuid.NewString()
 	s.put(connectionsPath, fields{"sessionId": id}).refused("1.6", contracts.CodeStaleSession, "")
-	s.get(routeOf(id, "state")).refused("1.8", contracts.CodeStaleSession, "Headless session not found")
+	s.stateOf(id).refused("1.8", contracts.CodeStaleSession, textNoSession)
 }
 
 func connectionToNewSession(s *Session) {
@@ -88,8 +88,8 @@ func connectionToNewSession(s *Session) {
 	if a.at("controller_lease_granted") != true {
 		s.fail("1.6", "expected the lease of the new session, got %s", a.said())
 	}
-	s.get(routeOf(id, "state")).ok("1.8")
-	s.get(s.route("state")).ok("1.8")
+	s.stateOf(id).ok("1.8")
+	s.state()
 }
 
 // everything is what a client can say of itself.
@@ -138,9 +138,9 @@ func connectionFieldsKept(s *Session) {
 func connectionAnnounced(s *Session) {
 	alice, p := s.attached()
 	vera := s.guest("vera")
-	f := p.expect("1.6", message("connection_info").with("connection_id", vera.connection))
+	f := p.expect("1.6:announced", message("connection_info").with("connection_id", vera.connection))
 	if f.str("role") != "viewer" || f.str("client_info.name") != "vera" || f.at("controller_connection_id") != alice.connection {
-		s.fail("4.3", "expected the news of viewer vera under %s, got %s", alice.connection, abridge(f.Raw, maxTraceText))
+		s.fail("4.3:full", "expected the news of viewer vera under %s, got %s", alice.connection, abridge(f.Raw, maxTraceText))
 	}
 	entries := listOf(f, "connections")
 	ids := make([]string, 0, len(entries))
@@ -148,7 +148,7 @@ func connectionAnnounced(s *Session) {
 		ids = append(ids, textOf(e, "connection_id"))
 	}
 	if !slices.Contains(ids, alice.connection) || !slices.Contains(ids, vera.connection) || number(f.at("connection_count")) < 2 {
-		s.fail("4.3", "expected both connections to be listed, got %v", ids)
+		s.fail("4.3:full", "expected both connections to be listed, got %v", ids)
 	}
 }
 
@@ -172,7 +172,7 @@ func roleIsFixed(s *Session) {
 		refused("A18", contracts.CodeRoleConflict, "Headless connection role does not match subscription role")
 	alice.connect(fields{"role": "viewer", "capabilities": leftOut}).refused("A18", contracts.CodeRoleConflict, "")
 	alice.subscribed(nil)
-	alice.hello(fullHello(contracts.RoleViewer)).refused("A18", contracts.CodeRoleConflict, "")
+	alice.hello(s.hello(contracts.RoleViewer)).refused("A18", contracts.CodeRoleConflict, "")
 	f := s.state()
 	if entryOf(f, vera.connection)["role"] != "viewer" || entryOf(f, alice.connection)["role"] != "controller" || holderOf(f) != alice.connection {
 		s.fail("A18", "expected roles and lease to be as before, got %s", show(f.at("state.connections")))
@@ -182,9 +182,9 @@ func roleIsFixed(s *Session) {
 func viewerOffersOverHTTP(s *Session) {
 	s.controllerOnly()
 	before := s.state()
-	for _, kind := range []string{"mcp_elicitation", "user_input"} {
-		offer := fields{"sessionId": s.ID, "role": "viewer", "capabilities": fields{"serverRequests": []string{kind}}}
-		text := "viewer headless connections cannot negotiate " + kind + " requests"
+	for _, kind := range s.canAsk(contracts.RequestMCPElicitation, contracts.RequestUserInput) {
+		offer := fields{"sessionId": s.ID, "role": "viewer", "capabilities": fields{"serverRequests": []string{string(kind)}}}
+		text := "viewer headless connections cannot negotiate " + string(kind) + " requests"
 		s.put(connectionsPath, offer).refused("A19", contracts.CodeBadRequest, text)
 		s.put(s.route("subscribe"), with(offer, fields{"sessionId": leftOut})).refused("A19", contracts.CodeBadRequest, text)
 	}
@@ -200,7 +200,7 @@ func clientToolsNeedCapability(s *Session) {
 		refused("A20", contracts.CodeBadRequest, "client_tool capability is required when enableClientTools is true")
 	s.put(connectionsPath, fields{"enableClientTools": true, "role": "viewer", "capabilities": fields{"serverRequests": []string{"client_tool"}}}).
 		refused("A20", contracts.CodeBadRequest, "viewer headless connections cannot enable client-side tools")
-	s.caller("alice", contracts.RoleController).connected(fields{"enableClientTools": true}) // it has the capability
+	s.caller("alice", contracts.RoleController).connected(fields{"enableClientTools": true, "capabilities": fields{"serverRequests": []string{"client_tool"}}})
 	s.put(connectionsPath, fields{"sessionId": s.ID, "takeControl": true, "enableClientTools": true}).
 		refused("A20", contracts.CodeBadRequest, "client_tool capability is required when enableClientTools is true")
 }
@@ -215,18 +215,18 @@ func connectionVocabulary(s *Session) {
 		{"capabilities": fields{"utilityOperations": []string{"rm"}}}, {"capabilities": fields{"rawAgentEvents": 1}},
 		{"capabilities": fields{"serverRequests": []string{"approval", "approval"}}},
 	} {
-		s.put(connectionsPath, with(fields{"sessionId": s.ID, "takeControl": true}, f)).refused("1.6", contracts.CodeBadRequest, "")
+		s.put(connectionsPath, with(fields{"sessionId": s.ID, "takeControl": true}, f)).refused("1.6:vocabulary", contracts.CodeBadRequest, "")
 	}
 	if after := s.state().Cursor; after != before {
-		s.fail("1.6", "expected what is refused to do nothing, but the cursor went from %d to %d", before, after)
+		s.fail("1.6:vocabulary", "expected what is refused to do nothing, but the cursor went from %d to %d", before, after)
 	}
 }
 
 func unknownAttachKey(s *Session) {
 	alice := s.caller("alice", contracts.RoleController)
 	odd := fields{"mood": "good", "connectionId": nil, "takeControl": nil, "optOutNotifications": nil}
-	alice.connected(odd)
-	alice.subscribed(fields{"mood": fields{"a": 1}, "subscriptionId": "sub_of_my_own", "clientInfo": nil})
+	alice.connect(odd).ok("D13")
+	alice.subscribe(fields{"mood": fields{"a": 1}, "subscriptionId": "sub_of_my_own", "clientInfo": nil}).ok("D13")
 	if alice.subscription == "sub_of_my_own" {
 		s.fail("1.9", "expected a subscriptionId in the body to be ignored")
 	}

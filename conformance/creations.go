@@ -37,13 +37,24 @@ func (c *Caller) creating(id string, f fields) request {
 
 // create posts a session and checks the snapshot in the answer.
 func (c *Caller) create(rule, id string, f fields) *Answer {
-	a := c.s.call(c.creating(id, f)).ok(rule)
+	a := c.s.call(c.creating(id, f)).created(rule, id)
 	a.shaped(rule, shape.Body[contracts.Snapshot])
 	if got := a.str("session_id"); id != "" && got != id {
 		c.s.fail(rule, "expected a snapshot of session %s, got one of %q", id, got)
 	}
 	c.s.ID, c.s.opened, c.token = a.str("session_id"), true, a.Header.Get(tokenHeader)
 	return a
+}
+
+// created fails unless a session was made, under an id unless that is empty.
+func (a *Answer) created(rule, id string) *Answer {
+	switch {
+	case a.noRoute():
+		a.s.fail("1.1:sessions", "%s: expected a session, got %s", a.what(), a.said())
+	case id != "" && a.Status == http.StatusNotFound:
+		a.s.fail("1.7:unknown", "%s: expected the session %s to be made, got %s", a.what(), id, a.said())
+	}
+	return a.ok(rule)
 }
 
 func sessionCreated(s *Session) {
@@ -71,7 +82,7 @@ func sessionNamed(s *Session) {
 
 func sessionByViewer(s *Session) {
 	vera := s.caller("vera", contracts.RoleViewer)
-	f := vera.create("1.7", "conf-"+uuid.NewString(), nil).snapshot()
+	f := vera.create("1.7", "", nil).snapshot()
 	if got := holderOf(f); got != nil {
 		s.fail("1.7", "expected a session created by a viewer to have no controller, got %s", show(got))
 	}
@@ -83,7 +94,7 @@ func sessionByViewer(s *Session) {
 
 func sessionAdopted(s *Session) {
 	alice := s.caller("alice", contracts.RoleController)
-	f := alice.create("1.7", "conf-"+uuid.NewString(), nil).snapshot()
+	f := alice.create("1.7", "", nil).snapshot()
 	a := alice.subscribed(nil) // names no connection
 	if alice.connection != textOf(listOf(f, "state.connections")[0], "connection_id") || a.at("controller_lease_granted") != true {
 		s.fail("1.7", "expected the subscription to adopt the creator's connection, got %s", a.said())
@@ -117,13 +128,13 @@ func sessionsAtOnce(s *Session) {
 	}
 	epochs := map[string]bool{}
 	for _, a := range s.together(requests...) {
-		a.ok("A83").shaped("A83", shape.Body[contracts.Snapshot])
+		a.created("A83", id).shaped("A83", shape.Body[contracts.Snapshot])
 		if e := a.Header.Get(epochHeader); e != "" {
 			epochs[e] = true
 		}
 	}
 	s.ID, s.opened = id, true
-	epochs[s.get(s.route("state")).ok("A83").epoch("1.11")] = true
+	epochs[s.stateOf(id).ok("A83").epoch()] = true
 	if len(epochs) != 1 {
 		s.fail("A83", "expected one runtime, got %d epochs", len(epochs))
 	}
@@ -136,32 +147,32 @@ func sessionIdempotent(s *Session) {
 	alice := s.caller("alice", contracts.RoleController)
 	r := alice.creating("", nil)
 	r.header = http.Header{"Idempotency-Key": {"create-" + uuid.NewString()}}
-	a, b := s.call(r).ok("1.7"), s.call(r).ok("1.7")
+	a, b := s.call(r).created("1.7:key", ""), s.call(r).ok("1.7:key")
 	if a.str("session_id") != b.str("session_id") {
-		s.fail("1.7", "expected one session for one key, got %q and %q", a.str("session_id"), b.str("session_id"))
+		s.fail("1.7:key", "expected one session for one key, got %q and %q", a.str("session_id"), b.str("session_id"))
 	}
 	r.header = http.Header{"Idempotency-Key": {"create-" + uuid.NewString()}}
-	if c := s.call(r).ok("1.7"); c.str("session_id") == a.str("session_id") {
-		s.fail("1.7", "expected another session for another key, got %q again", a.str("session_id"))
+	if c := s.call(r).ok("1.7:key"); c.str("session_id") == a.str("session_id") {
+		s.fail("1.7:key", "expected another session for another key, got %q again", a.str("session_id"))
 	}
 }
 
 func sessionsListed(s *Session) {
 	s.controllerOnly()
-	a := s.get(sessionsPath).ok("1.1")
+	a := s.get(sessionsPath).ok("1.1:list")
 	if _, isList := a.at("sessions").([]any); !isList {
-		s.fail("1.1", "expected a list of sessions, got %s", a.said())
+		s.fail("1.1:list", "expected a list of sessions, got %s", a.said())
 	}
 	for _, entry := range listOf(&a.Frame, "sessions") {
 		id := textOf(entry, "session_id")
 		if id == "" {
-			s.fail("1.1", "expected every entry to have a session_id, got %s", show(entry))
+			s.fail("1.1:list", "expected every entry to have a session_id, got %s", show(entry))
 		}
 		if id == s.ID {
 			return
 		}
 	}
-	s.fail("1.1", "expected session %s among %d sessions", s.ID, len(listOf(&a.Frame, "sessions")))
+	s.fail("1.1:list", "expected session %s among %d sessions", s.ID, len(listOf(&a.Frame, "sessions")))
 }
 
 func sessionOutlives(s *Session) {
@@ -185,8 +196,8 @@ func sessionShutdown(s *Session) {
 	alice.posted("A76", &contracts.Shutdown{})
 	for _, p := range []*Peer{own, vera} {
 		p.expect("R71", message("server_request_resolved").with("request_id", "shut").with("reason", shutReason))
-		p.expect("3.6", control("snapshot").with("state.is_ready", false))
-		p.finishes("3.6")
+		p.expect("3.6:ends", control("snapshot").with("state.is_ready", false))
+		p.finishes("3.6:ends")
 	}
 	for _, r := range []request{alice.sending(encodeCommand(initNothing())), {method: http.MethodGet, path: s.route("state")},
 		{method: http.MethodGet, path: s.route("events")}, {method: http.MethodPost, path: s.route("subscribe"), body: []byte(`{}`)}} {

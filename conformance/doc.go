@@ -9,6 +9,8 @@
 // and against the invariants of the protocol (order of cursors, life of
 // responses, tools and requests, answers to frames, bodies of refusals). A
 // failure carries what was expected, the rule, and the exchange that shows it.
+// With contracts.ProfilePublic, a rule that the published protocol does not have
+// leads to [Advice] instead of a failure.
 //
 // The server is a black box: nothing here knows how one is made. The runtime
 // behind it should be the conformance agent, whose triggers make runs

@@ -10,9 +10,10 @@ import (
 func endings() []Scenario {
 	onStdio, onSocket := Needs{Transport: Stdio}, Needs{Transport: Socket}
 	interrupt, cancel := &contracts.Interrupt{}, &contracts.Cancel{}
+	asking := Needs{Asks: waitingKinds}
 	return []Scenario{
-		{Name: "interrupt/cancels-requests", Title: "interrupt cancels every pending request", Rules: []string{"R66"}, Run: cancels(interrupt, "Interrupted before request completed")},
-		{Name: "interrupt/cancel-cancels-requests", Title: "cancel does so with its own reason", Rules: []string{"R66"}, Run: cancels(cancel, "Cancelled before request completed")},
+		{Name: "interrupt/cancels-requests", Title: "interrupt cancels every pending request", Rules: []string{"R66"}, Needs: asking, Run: cancels(interrupt, "Interrupted before request completed")},
+		{Name: "interrupt/cancel-cancels-requests", Title: "cancel does so with its own reason", Rules: []string{"R66"}, Needs: asking, Run: cancels(cancel, "Cancelled before request completed")},
 		{Name: "interrupt/ends-run", Title: "interrupt ends a response and the run says so", Rules: []string{"R37", "3.5"}, Run: endsRun(interrupt, "Run interrupted by user")},
 		{Name: "interrupt/cancel-ends-run", Title: "cancel ends a response and the run says so", Rules: []string{"R37", "3.5"}, Run: endsRun(cancel, "Run cancelled by user")},
 		{Name: "interrupt/ends-silent-run", Title: "interrupt ends a run that has said nothing yet", Rules: []string{"R37"}, Run: endsSilentRun},
@@ -29,16 +30,18 @@ func endings() []Scenario {
 	}
 }
 
+// waitingKinds are the types of the requests that wait when a run is interrupted.
+var waitingKinds = []contracts.RequestType{contracts.RequestUserInput, contracts.RequestApproval, contracts.RequestToolRetry}
+
 func cancels(cmd contracts.Command, reason string) func(*Session) {
 	return func(s *Session) {
 		p := s.controller()
-		kinds := []contracts.RequestType{contracts.RequestUserInput, contracts.RequestApproval, contracts.RequestToolRetry}
-		for _, kind := range kinds {
+		for _, kind := range waitingKinds {
 			p.ask(kind, "cut-"+string(kind))
 		}
 		from := len(p.log)
 		p.accepted("R66", p.command(cmd))
-		for _, kind := range kinds {
+		for _, kind := range waitingKinds {
 			p.await("R66", from, message("server_request_resolved").with("request_id", "cut-"+string(kind)).
 				with("resolution", "cancelled").with("resolved_by", "runtime").with("reason", reason))
 		}
@@ -55,7 +58,7 @@ func endsRun(cmd contracts.Command, text string) func(*Session) {
 		from := len(p.log)
 		p.accepted("R37", p.command(cmd))
 		p.await("R37", from, message("response_end").with("response_id", id))
-		p.await("3.5", from, message("error").with("message", text).with("error_type", "cancelled").with("fatal", false))
+		p.await("3.5:told", from, message("error").with("message", text).with("error_type", "cancelled").with("fatal", false))
 		p.prompt("next")
 		p.expect("3.5", message("status").with("message", "Prompt: next"))
 	}
@@ -82,10 +85,10 @@ func interruptIdle(s *Session) {
 func interruptThenPrompt(s *Session) {
 	p := s.controller()
 	p.prompt(hang())
-	p.accepted("3.5", p.command(&contracts.Interrupt{}))
-	p.accepted("3.5", p.command(&contracts.Prompt{Content: "at once"}))
-	p.expect("3.5", message("status").with("message", "Prompt: at once"))
-	p.none("3.5", 0, message("error").with("message", textBusy))
+	p.accepted("3.5:held", p.command(&contracts.Interrupt{}))
+	p.accepted("3.5:held", p.command(&contracts.Prompt{Content: "at once"}))
+	p.expect("3.5:held", message("status").with("message", "Prompt: at once"))
+	p.none("3.5:held", 0, message("error").with("message", textBusy))
 }
 
 // nothingGoingOn lists what interrupt empties.
@@ -138,7 +141,7 @@ func shutdownExit(s *Session) {
 	p.command(&contracts.Init{})
 	p.command(&contracts.Shutdown{})
 	p.exits("R18", 0)
-	p.expect("R18", initNothingReply)
+	p.expect("R18:flushed", initNothingReply)
 }
 
 func shutdownIgnores(s *Session) {
@@ -146,7 +149,7 @@ func shutdownIgnores(s *Session) {
 	from := len(p.log)
 	p.sendRaw(append(encodeCommand(&contracts.Shutdown{}), "\n{\"type\":\"hello\"}\n{\"type\":\"prompt\",\"content\":\"late\"}\n{\"type\":\"nobody knows it\"}\n"...))
 	p.exits("R18", 0)
-	p.none("3.8", from, anyOf(message("hello_ok"), message("error"), message("response_start")))
+	p.none("3.8:ignored", from, anyOf(message("hello_ok"), message("error"), message("response_start")))
 }
 
 // shutReason is why shutdown and EOF cancel what waits.
@@ -157,7 +160,7 @@ func shutdownResolves(s *Session) {
 	p.ask(contracts.RequestApproval, "shut")
 	p.command(&contracts.Shutdown{})
 	p.exits("R18", 0)
-	p.expect("R71", message("server_request_resolved").with("request_id", "shut").
+	p.expect("R18:flushed", message("server_request_resolved").with("request_id", "shut").
 		with("resolution", "cancelled").with("resolved_by", "runtime").with("reason", shutReason))
 }
 
@@ -165,15 +168,15 @@ func eofEnds(s *Session) {
 	p := s.controller()
 	p.ask(contracts.RequestApproval, "eof")
 	p.closeInput("R19")
-	p.exits("R19", 0)
-	p.expect("R19", message("server_request_resolved").with("request_id", "eof").with("reason", shutReason))
+	p.exits("R19:ended", 0)
+	p.expect("R19:ended", message("server_request_resolved").with("request_id", "eof").with("reason", shutReason))
 }
 
 func eofInRun(s *Session) {
 	p := s.controller()
 	p.prompt(hang())
-	p.closeInput("R19")
-	p.exits("R19", 0)
+	p.closeInput("R19:ended")
+	p.exits("R19:ended", 0)
 }
 
 func shutdownSocket(s *Session) {

@@ -197,12 +197,13 @@ func duplicateCapability(s *Session) {
 }
 
 func duplicateOptOut(s *Session) {
-	h := fullHello(contracts.RoleController)
+	p := s.controller()
+	h := s.hello(contracts.RoleController)
 	h.OptOutNotifications = []contracts.Notification{contracts.NotifyCompaction, contracts.NotifyHeartbeat, contracts.NotifyCompaction}
-	p := s.join("alice", h)
-	f := p.last(message("hello_ok"))
+	p.hello(h)
+	f := p.expect("R12:opt-outs", message("hello_ok"))
 	if got := texts(f.at("opt_out_notifications")); strings.Join(got, " ") != "compaction heartbeat" {
-		s.fail("R12", "expected opt_out_notifications [compaction heartbeat], got %v", got)
+		s.fail("R12:opt-outs", "expected opt_out_notifications [compaction heartbeat], got %v", got)
 	}
 }
 
@@ -223,34 +224,34 @@ func invalidUTF8(s *Session) {
 	p := s.spawn("alice")
 	from := len(p.log)
 	p.send([]byte("{\"type\":\"prompt\",\"content\":\"a\xffb\"}"))
-	p.expect("1.3", message("error").with("error_type", "protocol").with("fatal", false))
-	p.still("1.3", from, noEffect)
+	p.expect("1.3:utf8", message("error").with("error_type", "protocol").with("fatal", false))
+	p.still("1.3:utf8", from, noEffect)
 }
 
 func deepNesting(s *Session) {
 	p := s.spawn("alice")
 	deep := append(bytes.Repeat([]byte("["), 100_000), bytes.Repeat([]byte("]"), 100_000)...)
 	p.send(fmt.Appendf(nil, `{"type":"init","extra":%s}`, deep))
-	p.expect("1.3", message("error").with("error_type", "protocol").with("fatal", false))
+	p.expect("1.3:nesting", message("error").with("error_type", "protocol").with("fatal", false))
 	p.command(initNothing())
-	p.expect("1.3", initNothingReply)
+	p.expect("1.3:nesting", initNothingReply)
 }
 
 func byteOrderMark(s *Session) {
 	p := s.spawn("alice")
 	from := len(p.log)
 	p.sendRaw([]byte("\xef\xbb\xbf{\"type\":\"init\"}\n"))
-	p.expect("1.3", initNothingReply)
-	p.none("1.3", from, message("error"))
+	p.expect("1.3:mark", initNothingReply)
+	p.none("1.3:mark", from, message("error"))
 }
 
 func loneSurrogate(s *Session) {
 	s.conformanceAgent()
 	p := s.controller()
 	p.commandText([]byte(`{"type":"prompt","content":"a\ud800b"}`))
-	f := p.expect("1.3", message("status").with("message", "Prompt: a\uFFFDb"))
+	f := p.expect("1.3:surrogates", message("status").with("message", "Prompt: a\uFFFDb"))
 	if bytes.Contains(bytes.ToLower(f.Raw), []byte(`\ud800`)) {
-		s.fail("1.3", "a lone surrogate was emitted again: %s", f.Raw)
+		s.fail("1.3:surrogates", "a lone surrogate was emitted again: %s", f.Raw)
 	}
 }
 
@@ -258,9 +259,9 @@ func lineSeparators(s *Session) {
 	s.conformanceAgent()
 	p := s.controller()
 	p.command(&contracts.Prompt{Content: "a\u2028b\u2029c"})
-	f := p.expect("1.3", message("status").with("message", "Prompt: a\u2028b\u2029c"))
+	f := p.expect("1.3:separators", message("status").with("message", "Prompt: a\u2028b\u2029c"))
 	if bytes.ContainsAny(f.Raw, "\u2028\u2029") {
-		s.fail("1.3", "expected U+2028 and U+2029 to be escaped, got %q", f.Raw)
+		s.fail("1.3:separators", "expected U+2028 and U+2029 to be escaped, got %q", f.Raw)
 	}
 }
 
@@ -279,12 +280,12 @@ func inputOrder(s *Session) {
 		}
 		want := []string{"Initialized: thinking_level", "Init received with no changes"}[i%2]
 		if got := f.str("message"); got != want {
-			s.fail("1.7", "reply %d: expected %q, got %q", i+1, want, got)
+			s.fail("1.7:order", "reply %d: expected %q, got %q", i+1, want, got)
 		}
 		i++
 	}
 	if i != 60 {
-		s.fail("1.7", "expected 60 replies to 60 messages, got %d", i)
+		s.fail("1.7:order", "expected 60 replies to 60 messages, got %d", i)
 	}
 }
 

@@ -43,8 +43,16 @@ func readyFirst(s *Session) {
 	}
 }
 
+// offering is a hello of a controller with capabilities.
+func (s *Session) offering() *contracts.Hello {
+	h := s.hello(contracts.RoleController)
+	h.Capabilities = &contracts.Capabilities{ServerRequests: []contracts.RequestType{contracts.RequestApproval, contracts.RequestUserInput},
+		UtilityOperations: []contracts.UtilityOperation{contracts.OperationFileRead}}
+	return h
+}
+
 func helloOK(s *Session) {
-	h := fullHello(contracts.RoleController)
+	h := s.offering()
 	h.OptOutNotifications = []contracts.Notification{contracts.NotifyCompaction}
 	p := s.join("alice", h)
 	f := p.last(message("hello_ok"))
@@ -59,8 +67,8 @@ func helloOK(s *Session) {
 			s.fail("R22", "expected hello_ok.%s %s, got %s", c.path, show(c.want), show(got))
 		}
 	}
-	if got := texts(f.at("capabilities.server_requests")); len(got) != len(contracts.RequestTypes()) {
-		s.fail("R22", "expected the five request types echoed, got %v", got)
+	if got := show(f.at("capabilities")); got != `{"server_requests":["approval","user_input"],"utility_operations":["file_read"]}` {
+		s.fail("R22", "expected the capabilities echoed, got %s", got)
 	}
 	if got := texts(f.at("opt_out_notifications")); !slices.Equal(got, []string{"compaction"}) {
 		s.fail("R22", "expected opt_out_notifications [compaction], got %v", got)
@@ -98,7 +106,7 @@ func everyNotification() []contracts.Notification {
 }
 
 func optOutOfEverything(s *Session) {
-	h := fullHello(contracts.RoleController)
+	h := s.hello(contracts.RoleController)
 	h.ProtocolVersion, h.OptOutNotifications = "1999-01-01", everyNotification()
 	p := s.join("alice", h)
 	at := slices.IndexFunc(p.log, message("hello_ok").ok)
@@ -106,7 +114,7 @@ func optOutOfEverything(s *Session) {
 }
 
 func otherVersion(s *Session) {
-	h := fullHello(contracts.RoleController)
+	h := s.hello(contracts.RoleController)
 	h.ProtocolVersion = "1999-01-01"
 	p := s.join("alice", h)
 	f := p.last(message("hello_ok"))
@@ -168,7 +176,7 @@ func (p *Peer) roleRefused(from int) {
 }
 
 func viewerCapabilities(s *Session) {
-	for _, kind := range []contracts.RequestType{contracts.RequestMCPElicitation, contracts.RequestUserInput, contracts.RequestToolRetry} {
+	for _, kind := range s.canAsk(contracts.RequestMCPElicitation, contracts.RequestUserInput, contracts.RequestToolRetry) {
 		p := s.spawn("v-" + string(kind))
 		from := len(p.log)
 		p.send(encodeCommand(&contracts.Hello{Role: contracts.RoleViewer,
@@ -179,7 +187,7 @@ func viewerCapabilities(s *Session) {
 }
 
 func viewerSendsHelloOnly(s *Session) {
-	p := s.join("vera", fullHello(contracts.RoleViewer))
+	p := s.join("vera", s.hello(contracts.RoleViewer))
 	from := len(p.log)
 	for _, cmd := range []contracts.Command{
 		&contracts.Prompt{Content: "x"}, &contracts.Init{}, &contracts.Interrupt{}, &contracts.Cancel{},
@@ -190,12 +198,12 @@ func viewerSendsHelloOnly(s *Session) {
 		p.refused("", refusal{rule: "R28", text: textViewer, kind: contracts.ErrorProtocol})
 	}
 	p.still("R28", from, anyOf(noEffect, initNothingReply))
-	p.hello(fullHello(contracts.RoleViewer))
+	p.hello(s.hello(contracts.RoleViewer))
 	p.expect("R28", message("hello_ok"))
 }
 
 func helloReplaces(s *Session) {
-	h := fullHello(contracts.RoleController)
+	h := s.offering()
 	h.OptOutNotifications = []contracts.Notification{contracts.NotifyStatus}
 	p := s.join("alice", h)
 	p.hello(&contracts.Hello{})
@@ -222,7 +230,7 @@ func emptyValue(v any) bool {
 
 func local(s *Session) {
 	for _, role := range []contracts.Role{contracts.RoleController, contracts.RoleViewer} {
-		p := s.join(string(role), fullHello(role))
+		p := s.join(string(role), s.hello(role))
 		var holder any
 		if role == contracts.RoleController {
 			holder = "local"
@@ -239,7 +247,7 @@ func local(s *Session) {
 
 func optedOutStatus(s *Session) {
 	alice := s.controller()
-	h := fullHello(contracts.RoleViewer)
+	h := s.hello(contracts.RoleViewer)
 	h.OptOutNotifications = []contracts.Notification{contracts.NotifyStatus}
 	vera := s.attach("vera", entry{role: contracts.RoleViewer, hello: h})
 	from := len(vera.log)
@@ -256,7 +264,7 @@ func optOutAtOnce(s *Session) {
 	p := s.controller()
 	p.command(initNothing())
 	p.expect("R31", initNothingReply)
-	h := fullHello(contracts.RoleController)
+	h := s.hello(contracts.RoleController)
 	h.OptOutNotifications = []contracts.Notification{contracts.NotifyStatus}
 	p.hello(h)
 	p.expect("R31", message("hello_ok"))
@@ -267,7 +275,7 @@ func optOutAtOnce(s *Session) {
 
 func rawEvents(s *Session) {
 	alice := s.controller()
-	h := fullHello(contracts.RoleViewer)
+	h := s.hello(contracts.RoleViewer)
 	h.Capabilities = &contracts.Capabilities{RawAgentEvents: true}
 	raw := s.attach("rhea", entry{role: contracts.RoleViewer, hello: h})
 	plain := s.viewer("vera")
@@ -284,7 +292,7 @@ func privateHelloOK(s *Session) {
 	alice := s.controller()
 	vera := s.viewer("vera")
 	from := len(vera.log)
-	alice.hello(fullHello(contracts.RoleController))
+	alice.hello(s.hello(contracts.RoleController))
 	alice.expect("A60", message("hello_ok"))
 	vera.still("A60", from, message("hello_ok"))
 	alice.fence()
@@ -294,7 +302,7 @@ func privateHelloOK(s *Session) {
 }
 
 func noInheritance(s *Session) {
-	s.controller()
+	s.join("alice", s.offering())
 	p := s.attach("vera", entry{role: contracts.RoleViewer, hello: &contracts.Hello{}})
 	f := p.last(message("hello_ok"))
 	if f.at("capabilities") != nil && !emptyValue(f.at("capabilities")) {

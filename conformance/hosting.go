@@ -22,7 +22,7 @@ func hosting() []Scenario {
 		{Name: "hosted/session-omitted", Title: "Without a session id the bound session is meant", Rules: []string{"1.6", "1.1"}, Needs: hosted, Run: hostedSessionOmitted},
 		{Name: "hosted/workspace-root", Title: "A client may name the runner's workspace, and no other", Rules: []string{"5.4"}, Needs: hosted, Run: hostedWorkspaceRoot},
 		{Name: "hosted/owner-header", Title: "A stale owner generation is refused", Rules: []string{"A111", "5.4"}, Needs: hosted, Run: hostedOwnerHeader},
-		{Name: "hosted/owner-header-required", Title: "A runner may insist on being told which generation is meant", Rules: []string{"5.4"}, Needs: hosted, Run: hostedOwnerRequired},
+		{Name: "hosted/owner-header-required", Title: "A runner may insist on being told which generation is meant", Rules: []string{"5.4"}, Needs: Needs{Transport: Hosted, Seed: true}, Run: hostedOwnerRequired},
 		{Name: "hosted/vanished-workspace", Title: "A runner whose workspace is gone is not ready, and not draining either", Rules: []string{"5.3"}, Needs: hosted, Run: hostedVanished},
 		{Name: "hosted/workspace", Title: "The runner's files are read, found and kept inside the workspace", Rules: []string{"A77", "R96"}, Needs: Needs{Transport: Hosted, Operation: contracts.OperationFileRead}, Run: hostedFiles},
 		{Name: "hosted/suite", Title: "Two controllers and a viewer take turns as on any server", Rules: []string{"A1", "A2", "A23", "A25", "A26", "A27", "A37"}, Needs: hosted, Run: hostedTurns},
@@ -50,18 +50,41 @@ func hostedStops(s *Session) {
 	}
 }
 
-// identity asks a runner who it is.
+// identity asks a runner who it is, which must say so.
 func (s *Session) identity() *Answer {
-	a := s.get(identityPath).ok("5.3").shaped("A85", shape.Body[shape.Identity])
+	a := s.askIdentity()
+	if a.Status != http.StatusOK {
+		s.fail("5.3:ownerless", "expected an identity of a runner without an owner generation, got %s", a.said())
+	}
+	return a
+}
+
+// askIdentity asks for the identity. A published server has none without an owner
+// generation.
+func (s *Session) askIdentity() *Answer {
+	a := s.get(identityPath)
+	if a.Status == http.StatusNotFound && !s.runners[len(s.runners)-1].owned {
+		s.advise("5.3:ownerless", "expected an identity of a runner without an owner generation, got %s", a.said())
+		return a
+	}
+	a.ok("5.3").shaped("A85", shape.Body[shape.Identity])
+	return a.uncached("A85:cache")
+}
+
+// uncached fails unless an answer is not to be kept.
+func (a *Answer) uncached(rule string) *Answer {
 	if got := a.Header.Get("Cache-Control"); !strings.Contains(got, "no-store") {
-		s.fail("A85", "expected Cache-Control no-store on the identity, got %q", got)
+		a.s.advise(rule, "%s: expected Cache-Control no-store, got %q", a.what(), got)
 	}
 	return a
 }
 
 // isReady fails unless the identity shows readiness and draining as given.
 func (s *Session) isReady(rule string, ready, draining bool) *Answer {
-	a := s.identity()
+	a := s.askIdentity()
+	if a.Status != http.StatusOK { // there is advice about it already
+		return a
+	}
 	if a.at("ready") != ready || a.at("draining") != draining {
 		s.fail(rule, "expected ready %t and draining %t, got %s", ready, draining, a.said())
 	}
@@ -71,7 +94,7 @@ func (s *Session) isReady(rule string, ready, draining bool) *Answer {
 func hostedIdentity(s *Session) {
 	s.spawned(start{})
 	a := s.isReady("5.3", true, false)
-	if got := show(a.Body); got != `{"draining":false,"protocol_version":"evalops.remote-runner.identity.v1","ready":true,"runner_session_id":"`+runnerID+`"}` {
+	if got := show(a.Body); a.Status == http.StatusOK && got != `{"draining":false,"protocol_version":"evalops.remote-runner.identity.v1","ready":true,"runner_session_id":"`+runnerID+`"}` {
 		s.fail("A85", "expected version, runner session and readiness alone, got %s", got)
 	}
 }
@@ -98,7 +121,8 @@ func hostedReadiness(s *Session) {
 func (a *Answer) about() map[string]any {
 	details := listOf(&a.Frame, "details")
 	if len(details) == 0 || details[0]["domain"] != "maestro.hosted_runner" {
-		a.s.fail("1.4", "%s: expected details of maestro.hosted_runner, got %s", a.what(), a.said())
+		a.s.advise("5.4:metadata", "%s: expected details of maestro.hosted_runner, got %s", a.what(), a.said())
+		return nil
 	}
 	m, _ := details[0]["metadata"].(map[string]any)
 	return m
@@ -119,10 +143,11 @@ func hostedOneSession(s *Session) {
 	for _, r := range requests {
 		r.who = "mallory"
 		a := s.call(r).refused("A88", contracts.CodeRuntimeOwnedElsewhere, "")
+		about := a.about()
 		for key, want := range map[string]string{"runner_session_id": runnerID, "owner_instance_id": "gen_9", "workspace_id": workspaceID,
 			"agent_run_id": agentRunID, "maestro_session_id": boundSession, "requested_maestro_session_id": "sess_other"} {
-			if got := a.about()[key]; got != want {
-				s.fail("A88", "%s: expected %s %q in the metadata, got %s", a.what(), key, want, show(got))
+			if got := about[key]; got != want {
+				s.advise("5.4:metadata", "%s: expected %s %q in the metadata, got %s", a.what(), key, want, show(got))
 			}
 		}
 	}
@@ -133,13 +158,13 @@ func hostedOneSession(s *Session) {
 
 func hostedSessionOmitted(s *Session) {
 	s.spawned(start{})
-	a := s.put(connectionsPath, fields{}).ok("1.6")
+	a := s.put(connectionsPath, fields{}).ok("1.6:bound")
 	if got := a.str("session_id"); got != boundSession {
-		s.fail("1.6", "expected the bound session %s, got %q", boundSession, got)
+		s.fail("1.6:bound", "expected the bound session %s, got %q", boundSession, got)
 	}
 	for _, f := range []fields{{}, {"sessionId": boundSession}} {
-		if got := s.put(sessionsPath, f).ok("1.1").shaped("1.7", shape.Body[contracts.Snapshot]).str("session_id"); got != boundSession {
-			s.fail("1.1", "expected the bound session %s, got %q", boundSession, got)
+		if got := s.put(sessionsPath, f).ok("1.1:sessions").shaped("1.7", shape.Body[contracts.Snapshot]).str("session_id"); got != boundSession {
+			s.fail("1.1:sessions", "expected the bound session %s, got %q", boundSession, got)
 		}
 	}
 }
@@ -149,13 +174,13 @@ func hostedWorkspaceRoot(s *Session) {
 	attach := func(root string) *Answer {
 		return s.put(connectionsPath, fields{"role": "viewer", "workspaceRoot": root})
 	}
-	attach(r.workspace).ok("5.4")
-	attach(r.workspace + "/../" + r.workspace[strings.LastIndex(r.workspace, "/")+1:]).ok("5.4")
+	attach(r.workspace).ok("5.4:workspace")
+	attach(r.workspace + "/../" + r.workspace[strings.LastIndex(r.workspace, "/")+1:]).ok("5.4:workspace")
 	if a := attach(s.scratch()); a.Status != http.StatusConflict {
-		s.fail("5.4", "expected another workspace to be a conflict, got %s", a.said())
+		s.fail("5.4:workspace", "expected another workspace to be a conflict, got %s", a.said())
 	}
 	if a := attach(r.workspace + "/no-such-directory"); a.Status != http.StatusBadRequest {
-		s.fail("5.4", "expected a missing workspace to be a bad request, got %s", a.said())
+		s.fail("5.4:workspace", "expected a missing workspace to be a bad request, got %s", a.said())
 	}
 }
 
@@ -170,14 +195,12 @@ func hostedOwnerHeader(s *Session) {
 		message.header.Set(ownerHeader, owner)
 		requests := []request{message,
 			{method: http.MethodPost, path: connectionsPath, header: h, body: encode(fields{"role": "viewer"})},
-			{method: http.MethodPost, path: s.route("subscribe"), header: h, body: encode(fields{"role": "viewer"})},
-			{method: http.MethodGet, path: s.route("state"), header: h}}
+			{method: http.MethodPost, path: s.route("subscribe"), header: h, body: encode(fields{"role": "viewer"})}}
 		for _, r := range requests {
 			r.who = "gateway"
-			switch a := s.call(r); {
-			case right:
+			if a := s.call(r); right {
 				a.ok("A111")
-			case a.to.path != s.route("state"): // inspection need not be fenced
+			} else {
 				a.refused("A111", contracts.CodeRuntimeOwnedElsewhere, "")
 			}
 		}
@@ -199,18 +222,18 @@ func hostedOwnerRequired(s *Session) {
 }
 
 func hostedVanished(s *Session) {
-	r := s.spawned(start{})
-	s.isReady("5.3", true, false)
+	r := s.spawned(withOwner())
+	s.isReady("5.3:workspace", true, false)
 	away := r.workspace + "-away"
 	if err := os.Rename(r.workspace, away); err != nil {
-		s.fail("5.3", "%v", err)
+		s.fail("5.3:workspace", "%v", err)
 	}
 	s.dirs = append(s.dirs, away)
-	s.isReady("5.3", false, false)
+	s.isReady("5.3:workspace", false, false)
 	if err := os.Rename(away, r.workspace); err != nil {
-		s.fail("5.3", "%v", err)
+		s.fail("5.3:workspace", "%v", err)
 	}
-	s.isReady("5.3", true, false)
+	s.isReady("5.3:workspace", true, false)
 }
 
 func hostedFiles(s *Session) {

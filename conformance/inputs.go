@@ -83,15 +83,15 @@ func inputInOrder(u *user) {
 	}
 	u.try(&contracts.UtilityCommandStdin{CommandID: "hasty", Content: "e", EOF: true})
 	j := &job{u: u, id: "hasty", from: from}
-	j.exits("1.7", fields{"exit_code": 4})
-	j.prints("1.7", "abcde")
+	j.exits("1.7:order", fields{"exit_code": 4})
+	j.prints("1.7:order", "abcde")
 	u.try(&contracts.UtilityCommandStart{CommandID: "brief", Command: "exec sleep 60", TerminalMode: contracts.TerminalPTY})
 	u.try(&contracts.UtilityCommandResize{CommandID: "brief", Columns: 70, Rows: 20})
 	u.try(&contracts.UtilityCommandTerminate{CommandID: "brief", Force: true})
 	k := &job{u: u, id: "brief", from: from}
-	k.await("1.7", message("utility_command_resized").with("columns", 70))
-	k.exits("1.7", fields{"signal": "SIGKILL"})
-	u.none("1.7", from, toolError)
+	k.await("1.7:order", message("utility_command_resized").with("columns", 70))
+	k.exits("1.7:order", fields{"signal": "SIGKILL"})
+	u.none("1.7:order", from, toolError)
 }
 
 func stdinLarge(u *user) {

@@ -55,18 +55,20 @@ func (a attempt) heldRefusal(s *Session) {
 }
 
 // controllerByHello attaches as a controller that only its hello shows.
-func controllerByHello() entry { return entry{hello: fullHello(contracts.RoleController)} }
+func (s *Session) controllerByHello() entry {
+	return entry{hello: s.hello(contracts.RoleController)}
+}
 
 func secondRefusedByHello(s *Session) {
 	s.controller()
-	s.try("bob", controllerByHello()).heldRefusal(s)
+	s.try("bob", s.controllerByHello()).heldRefusal(s)
 }
 
 func refusedLeavesNoTrace(s *Session) {
 	s.controller()
 	before := s.viewer("vera").last(control("snapshot")).at("state.connection_count")
 	s.try("bob", entry{role: contracts.RoleController}).heldRefusal(s)
-	s.try("rob", controllerByHello()).heldRefusal(s)
+	s.try("rob", s.controllerByHello()).heldRefusal(s)
 	after := s.viewer("victor").last(control("snapshot")).at("state.connection_count")
 	if n := numberOf(after) - numberOf(before); n != 1 { // victor
 		s.fail("A24", "expected one more connection than before the refused ones, got %d more", n)
@@ -145,18 +147,18 @@ func concurrentControllers(s *Session) {
 	names := []string{"alice", "bob", "carol", "dave"}
 	peers := make([]*Peer, len(names))
 	for i, name := range names {
-		p, err := s.dial(name, controllerByHello())
+		p, err := s.dial(name, s.controllerByHello())
 		if err != nil {
 			s.fail("9.1", "%s: expected the upgrade to succeed, got: %v", name, err)
 		}
 		peers[i] = p
 	}
 	for _, p := range peers { // back to back: nobody's answer is awaited
-		p.greet(controllerByHello())
+		p.greet(s.controllerByHello())
 	}
 	winners := 0
 	for _, p := range peers {
-		if a := p.outcome(controllerByHello()); a.peer != nil {
+		if a := p.outcome(s.controllerByHello()); a.peer != nil {
 			winners++
 		} else {
 			a.heldRefusal(s)

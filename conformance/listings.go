@@ -24,13 +24,13 @@ func listings() []Scenario {
 
 func searchHidden(u *user) {
 	u.files(".quux", ".dir/quux", ".git/quux", "sub/.git/quux")
-	u.finds("5.2", "quux", "9991 .dir/quux", "6985 .quux")
+	u.finds("5.2:listing", "quux", "9991 .dir/quux", "6985 .quux")
 }
 
 func searchIgnored(u *user) {
 	u.files("quux.out", "quux.keep.out", "sub/quux.tmp", "sub/deep/quux.tmp", "quux-dir/file", "sub/quux.txt", "node_modules/quux")
 	u.shell("cd " + u.rel + ` && printf '%s\n' '*.out' '!*.keep.out' 'quux-dir/' 'node_modules/' '# quux.txt' > .gitignore && printf '%s\n' '/quux.tmp' > sub/.gitignore`)
-	u.finds("5.2", "quux", "7988 sub/quux.txt", "7987 quux.keep.out", "7983 sub/deep/quux.tmp")
+	u.finds("5.2:listing", "quux", "7988 sub/quux.txt", "7987 quux.keep.out", "7983 sub/deep/quux.tmp")
 }
 
 func searchLinks(u *user) {
@@ -39,9 +39,9 @@ func searchLinks(u *user) {
 	deadline := time.Now().Add(u.s.config.Patience)
 	for {
 		seen := false
-		for _, r := range listOf(u.search("5.2", "quux-inside", nil), "results") {
+		for _, r := range listOf(u.search("5.2:listing", "quux-inside", nil), "results") {
 			if path := textOf(r, "path"); path != "real/quux-inside" {
-				u.s.fail("5.2", "expected no file behind a link, got %s", path)
+				u.s.fail("5.2:listing", "expected no file behind a link, got %s", path)
 			}
 			seen = true
 		}
@@ -49,16 +49,16 @@ func searchLinks(u *user) {
 			return
 		}
 		if time.Now().After(deadline) {
-			u.s.fail("5.2", "expected real/quux-inside to be found, got nothing")
+			u.s.fail("5.2:listing", "expected real/quux-inside to be found, got nothing")
 		}
-		u.s.pause("5.2", 50*time.Millisecond)
+		u.s.pause("5.2:listing", 50*time.Millisecond)
 	}
 }
 
 func searchFilesOnly(u *user) {
 	u.files("quux/readme")
 	u.shell("mkdir " + u.rel + "/quux-empty")
-	u.finds("5.2", "quux", "5989 quux/readme")
+	u.finds("5.2:listing", "quux", "5989 quux/readme")
 }
 
 func searchCwd(u *user) {
@@ -86,7 +86,7 @@ func (u *user) findsBelow(cwd *string, query, told string, right func([]string) 
 			return
 		}
 		if time.Now().After(deadline) {
-			u.s.fail("R95", "expected %q to find the files below %s, got %q", query, told, got)
+			u.s.fail("R95:ranking", "expected %q to find the files below %s, got %q", query, told, got)
 		}
 		u.s.pause("R95", 50*time.Millisecond)
 	}
@@ -102,16 +102,16 @@ func searchOutside(u *user) {
 
 func searchChanges(u *user) {
 	u.files("quux-1")
-	u.finds("5.2", "quux", "7994 quux-1")
+	u.finds("5.2:listing", "quux", "7994 quux-1")
 	u.files("sub/quux-2")
-	u.finds("5.2", "quux", "7994 quux-1", "7990 sub/quux-2")
+	u.finds("5.2:listing", "quux", "7994 quux-1", "7990 sub/quux-2")
 	u.shell("cd " + u.rel + " && mv quux-1 other && rm sub/quux-2")
-	u.finds("5.2", "quux")
+	u.finds("5.2:listing", "quux")
 	u.files("again/quux-3")
-	u.finds("5.2", "quux", "7988 again/quux-3")
+	u.finds("5.2:listing", "quux", "7988 again/quux-3")
 }
 
 func searchOddNames(u *user) {
 	u.files("quux a.txt", `quux"b"`, "quux-ü-€", `quux\c`, "quux[d]")
-	u.finds("5.2", "quux", `7994 quux\c`, `7993 quux"b"`, "7993 quux[d]", "7992 quux-ü-€", "7990 quux a.txt")
+	u.finds("5.2:listing", "quux", `7994 quux\c`, `7993 quux"b"`, "7993 quux[d]", "7992 quux-ü-€", "7990 quux a.txt")
 }

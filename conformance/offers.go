@@ -11,20 +11,21 @@ import (
 // offers judges the tools that clients announce in hello and run for the
 // agent: 3.1, R29, R58, D8.
 func offers() []Scenario {
-	anywhere, onSocket := Needs{Transport: Anywhere, Seed: true}, Needs{Transport: Socket, Seed: true}
+	tool := []contracts.RequestType{contracts.RequestClientTool}
+	anywhere, onSocket := Needs{Transport: Anywhere, Seed: true, Asks: tool}, Needs{Transport: Socket, Seed: true, Asks: tool}
 	return []Scenario{
 		{Name: "offer/announced", Title: "The agent is offered the tools of the controller's latest hello", Rules: []string{"3.1", "R29"}, Needs: anywhere, Run: toolsAnnounced},
 		{Name: "offer/called", Title: "A call of an announced tool is a request to the controller, and its answer ends it", Rules: []string{"R58", "R59"}, Needs: anywhere, Run: announcedToolCalled},
 		{Name: "offer/malformed", Title: "Tools that no agent could be offered are refused, and those before stay", Rules: []string{"3.1"}, Needs: anywhere, Run: malformedTools},
 		{Name: "offer/without-capability", Title: "Who does not take client_tool requests cannot announce tools", Rules: []string{"3.1"}, Needs: anywhere, Run: toolsWithoutCapability},
 		{Name: "offer/of-a-viewer", Title: "The agent is not offered what a viewer announces", Rules: []string{"R27", "D8"}, Needs: onSocket, Run: viewersTools},
-		{Name: "offer/take-over", Title: "With control the offer changes, and what was called waits for the new controller", Rules: []string{"D8", "A27"}, Needs: Needs{Transport: Networked, Seed: true}, Run: toolsAfterTakeOver},
+		{Name: "offer/take-over", Title: "With control the offer changes, and what was called waits for the new controller", Rules: []string{"D8", "A27"}, Needs: Needs{Transport: Networked, Seed: true, Asks: tool}, Run: toolsAfterTakeOver},
 	}
 }
 
 // announcing is a hello of a role with these tools.
-func announcing(role contracts.Role, names ...string) *contracts.Hello {
-	h := fullHello(role)
+func (s *Session) announcing(role contracts.Role, names ...string) *contracts.Hello {
+	h := s.hello(role)
 	if role == contracts.RoleViewer {
 		h.Capabilities = &contracts.Capabilities{ServerRequests: []contracts.RequestType{contracts.RequestClientTool}}
 	}
@@ -76,17 +77,17 @@ func toolsAnnounced(s *Session) {
 	s.conformanceAgent()
 	d := s.pilot()
 	d.offered("3.1")
-	d.announces(announcing(contracts.RoleController, "lint", "open_file"))
+	d.announces(s.announcing(contracts.RoleController, "lint", "open_file"))
 	d.offered("3.1", "lint", "open_file")
-	d.announces(announcing(contracts.RoleController, "format"))
+	d.announces(s.announcing(contracts.RoleController, "format"))
 	d.offered("R29", "format")
-	d.announces(fullHello(contracts.RoleController))
+	d.announces(s.hello(contracts.RoleController))
 	d.offered("R29")
 }
 
 // calledTool has the agent call a tool of the client, and returns the request.
 func (d *pilot) calledTool(id, tool string) *Frame {
-	d.prompt(question(contracts.RequestClientTool, id, tool))
+	d.prompt(d.s.question(contracts.RequestClientTool, id, tool))
 	return d.awaits("R59", message("server_request").with("request_id", id).with("request_type", contracts.RequestClientTool).with("tool", tool))
 }
 
@@ -97,7 +98,7 @@ func toolAnswer(id string) contracts.Command {
 func announcedToolCalled(s *Session) {
 	s.conformanceAgent()
 	d := s.pilot()
-	d.announces(announcing(contracts.RoleController, "lint"))
+	d.announces(s.announcing(contracts.RoleController, "lint"))
 	d.offered("3.1", "lint")
 	q := d.calledTool("call-lint", "lint")
 	if got := show(q.at("args")); got != `{"path":"a.txt"}` {
@@ -132,9 +133,9 @@ func badTools() [][]contracts.ClientTool {
 func malformedTools(s *Session) {
 	s.conformanceAgent()
 	d := s.pilot()
-	d.announces(announcing(contracts.RoleController, "lint"))
+	d.announces(s.announcing(contracts.RoleController, "lint"))
 	for _, bad := range badTools() {
-		h := fullHello(contracts.RoleController)
+		h := s.hello(contracts.RoleController)
 		h.ClientTools = bad
 		d.announcesInVain(h)
 	}
@@ -144,7 +145,7 @@ func malformedTools(s *Session) {
 func toolsWithoutCapability(s *Session) {
 	s.conformanceAgent()
 	d := s.pilot()
-	h := announcing(contracts.RoleController, "lint")
+	h := s.announcing(contracts.RoleController, "lint")
 	h.Capabilities = &contracts.Capabilities{ServerRequests: []contracts.RequestType{contracts.RequestApproval}}
 	d.announcesInVain(h)
 	d.offered("3.1")
@@ -153,20 +154,20 @@ func toolsWithoutCapability(s *Session) {
 func viewersTools(s *Session) {
 	s.conformanceAgent()
 	d := s.pilot()
-	s.attach("vera", entry{role: contracts.RoleViewer, hello: announcing(contracts.RoleViewer, "peek")})
+	s.attach("vera", entry{role: contracts.RoleViewer, hello: s.announcing(contracts.RoleViewer, "peek")})
 	d.offered("R27")
-	d.announces(announcing(contracts.RoleController, "lint"))
+	d.announces(s.announcing(contracts.RoleController, "lint"))
 	d.offered("D8", "lint")
 }
 
 func toolsAfterTakeOver(s *Session) {
 	s.conformanceAgent()
 	alice := s.pilot()
-	alice.announces(announcing(contracts.RoleController, "lint"))
+	alice.announces(s.announcing(contracts.RoleController, "lint"))
 	q := alice.calledTool("open", "lint")
 	bob := s.successor("bob")
 	bob.offered("D8")
-	bob.announces(announcing(contracts.RoleController, "format"))
+	bob.announces(s.announcing(contracts.RoleController, "format"))
 	bob.offered("D8", "format")
 	if !pending(bob.now(), "open") {
 		s.fail("D8", "expected the call to wait for the new controller")

@@ -86,7 +86,7 @@ func largeOutput(u *user) {
 	j.whole("5.1", "stdout", counted(300_000))
 	for _, f := range u.log[j.from:] {
 		if n := len(f.str("content")); n > contracts.MaxTextBytes {
-			u.s.fail("5.1", "expected at most %d bytes in a message, got %d", contracts.MaxTextBytes, n)
+			u.s.advise("5.1:pieces", "expected at most %d bytes in a message, got %d", contracts.MaxTextBytes, n)
 		}
 	}
 }
@@ -143,8 +143,10 @@ func outputInState(u *user) {
 	}
 	all := []rune(strings.Repeat(unit, 4000) + "the end\n")
 	got := textOf(e, "output")
-	if n := utf8.RuneCountInString(got); n != 32_768 || got != string(all[len(all)-32_768:]) {
-		u.s.fail("R78", "expected the last 32768 characters, got %d that end in %s", n, show(got[max(0, len(got)-40):]))
+	if n := utf8.RuneCountInString(got); n > 32_768 || !strings.HasSuffix(string(all), got) {
+		u.s.fail("R78", "expected the newest of what was written, 32768 characters at most, got %d that end in %s", n, show(got[max(0, len(got)-40):]))
+	} else if n < 32_768 {
+		u.s.fail("R78:characters", "expected the last 32768 characters, got %d that end in %s", n, show(got[max(0, len(got)-40):]))
 	}
 	j.end()
 }

@@ -191,9 +191,7 @@ func (p *Peer) parse(a arrival) *Frame {
 		p.unwrap(f)
 		return f
 	}
-	if problems := shape.Event(f.Body); len(problems) > 0 {
-		p.s.fail("R15", "a message departs from its shape: %s", shape.Join(problems))
-	}
+	p.s.checkShape("R15", "a message", shape.Event(f.Body, p.s.config.Profile), abridge(f.Raw, maxTraceText))
 	f.Kind, f.Fields = "message", f.Body
 	f.Type, _ = f.Body["type"].(string)
 	return f
@@ -215,9 +213,7 @@ func (p *Peer) object(text []byte) map[string]any {
 
 // unwrap fills in the parts of a frame on a socket.
 func (p *Peer) unwrap(f *Frame) {
-	if problems := shape.Frame(f.Body); len(problems) > 0 {
-		p.s.fail("A47", "a frame departs from its shape: %s", shape.Join(problems))
-	}
+	p.s.checkShape("A47", "a frame", shape.Frame(f.Body, p.s.config.Profile), abridge(f.Raw, maxTraceText))
 	f.Kind, _ = f.Body["type"].(string)
 	f.Type, f.Fields = f.Kind, f.Body
 	switch f.Kind {

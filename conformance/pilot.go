@@ -91,14 +91,31 @@ func (d *pilot) now() *Frame {
 // catchUp reads what the server has said so far. A stream has no answers, so
 // there an empty init is sent, whose status is waited for.
 func (d *pilot) catchUp() (moved []move) {
-	if d.c == nil {
+	switch {
+	case d.c == nil:
 		d.p.fence()
+		return nil
+	case d.s.published(): // which need not say anything of an init
+		d.p.readsTo(d.s.state().Cursor)
 		return nil
 	}
 	from := len(d.p.log)
 	d.c.posted("R33", initNothing())
 	f := d.p.await("R33", from, initNothingReply)
 	return []move{{d.p.indexAfter(f) - 1, initNothing()}}
+}
+
+// readsTo reads to an entry with a cursor, or until nothing comes: the last
+// entries may be for others.
+func (p *Peer) readsTo(cursor int64) {
+	for p.watch.cursor < cursor {
+		ctx, cancel := p.s.within(openTime)
+		more := p.pull(ctx)
+		cancel()
+		if !more {
+			return
+		}
+	}
 }
 
 // settle is catchUp that keeps what it did.
@@ -261,6 +278,14 @@ func (d *pilot) idle(rule string) {
 
 // finish has every peer read up to one common entry, and forget what follows.
 func (d *pilot) finish(peers ...*Peer) {
+	if d.c != nil && d.s.published() {
+		last := d.s.state().Cursor
+		for _, p := range append(peers, d.p) {
+			p.readsTo(last)
+			p.log = slices.DeleteFunc(p.log, func(f *Frame) bool { return f.Cursor > last })
+		}
+		return
+	}
 	from := len(d.p.log)
 	d.tell("R33", initNothing())
 	last := d.p.await("R33", from, initNothingReply)
@@ -316,9 +341,9 @@ func (d *pilot) toolEnd(q *Frame) *Frame {
 }
 
 // notStarted fails if the call of a question was started.
-func (d *pilot) notStarted(rule string, q *Frame) {
+func (d *pilot) notStarted(q *Frame) {
 	started := message("tool_start").with("call_id", q.str("call_id"))
 	if i := slices.IndexFunc(d.p.log, started.ok); i >= 0 {
-		d.s.fail(rule, "%s: expected a call that was not approved to stay unstarted, got %s", d.p.name, abridge(d.p.log[i].Raw, maxTraceText))
+		d.s.fail("R46:gated", "%s: expected a call that was not approved to stay unstarted, got %s", d.p.name, abridge(d.p.log[i].Raw, maxTraceText))
 	}
 }

@@ -5,10 +5,13 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/google/uuid"
+
+	"github.com/seed-028515a8/maestro/contracts"
 )
 
 // A Session is one scenario being played: its clients, its deadline, what was
@@ -23,6 +26,8 @@ type Session struct {
 	pilots   []*pilot // controllers of scenarios about any agent
 	ids      int      // correlation ids made up; a connection may outlive its socket
 	failure  *Failure
+	advice   []Advice // at most one for each rule
+	ended    string   // rule of the advice that ended the scenario; empty if none did
 	skipped  string
 
 	// ID is the session the clients attach to on networked transports: fresh
@@ -30,6 +35,10 @@ type Session struct {
 	// it when the first client connects, and then opened is true.
 	ID     string
 	opened bool
+
+	// What its controllers negotiate.
+	answers    []contracts.RequestType
+	operations []contracts.UtilityOperation
 
 	wire    *wire     // the server over HTTP; nil on other transports, and until a runner is ready
 	runners []*runner // hosted runners, in the order they were started
@@ -48,6 +57,15 @@ func newSession(ctx context.Context, c *Config, sc Scenario) *Session {
 // play runs the scenario and then holds what nobody waited for against the
 // invariants too.
 func (s *Session) play(run func(*Session)) {
+	if op := s.scenario.Needs.Operation; op != "" {
+		s.negotiateOperations(op)
+	}
+	offered := s.negotiateRequests(s.scenario.Needs.Asks...)
+	for _, kind := range s.scenario.Needs.Asks {
+		if !slices.Contains(offered, kind) {
+			s.skip("the server does not ask for %s", kind)
+		}
+	}
 	run(s)
 	for _, p := range s.peers {
 		p.drain()
@@ -80,10 +98,26 @@ func (s *Session) close() {
 	}
 }
 
-// fail ends the scenario: the server broke rule.
+// fail ends the scenario with a failure, because the server broke rule. If the server
+// is judged by the published protocol, which does not have rule, it ends with advice.
 func (s *Session) fail(rule, format string, args ...any) {
-	s.failure = &Failure{Rule: rule, Message: fmt.Sprintf(format, args...)}
+	if s.isOptional(rule) {
+		s.advise(rule, format, args...)
+		s.ended = rule
+	} else {
+		s.failure = &Failure{Rule: numberOfRule(rule), Message: fmt.Sprintf(format, args...)}
+	}
 	runtime.Goexit()
+}
+
+// advise is fail, except that a scenario that gets advice goes on.
+func (s *Session) advise(rule, format string, args ...any) {
+	if !s.isOptional(rule) {
+		s.fail(rule, format, args...)
+	}
+	if !slices.ContainsFunc(s.advice, func(a Advice) bool { return a.rule == rule }) {
+		s.advice = append(s.advice, Advice{Rule: numberOfRule(rule), Text: adviceTexts[rule], Seen: fmt.Sprintf(format, args...), rule: rule})
+	}
 }
 
 // skip ends the scenario: the server does not do what it is about.

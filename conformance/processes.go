@@ -101,10 +101,10 @@ func treeOnTerminal(u *user) {
 }
 
 func treeInBackground(u *user) {
-	j := u.sh("5.1", "sleep 60 & echo $! > "+u.rel+"/pids; echo done; exit 3")
-	j.exits("5.1", fields{"success": false, "exit_code": 3, "signal": nil, "reason": nil})
-	j.prints("5.1", "done\n")
-	u.gone("5.1")
+	j := u.sh("5.1:background", "sleep 60 & echo $! > "+u.rel+"/pids; echo done; exit 3")
+	j.exits("5.1:background", fields{"success": false, "exit_code": 3, "signal": nil, "reason": nil})
+	j.prints("5.1:background", "done\n")
+	u.gone("5.1:background")
 }
 
 func lateWords(u *user) {
@@ -126,18 +126,18 @@ func leavesNothing(end func(*Peer)) func(*Session) {
 		u, witness := s.user(), s.user()
 		u.settle()
 		witness.root, witness.home, witness.rel = u.root, u.home, u.rel
-		j := u.sh("R19", u.family("trap '' TERM; "))
-		u.born("R19", 3)
+		j := u.sh("R19:children", u.family("trap '' TERM; "))
+		u.born("R19:children", 3)
 		end(u.Peer)
-		j.exits("3.8", fields{"success": false, "reason": "Headless runtime shutdown while utility command was still running"})
+		j.exits("R19:children", fields{"success": false, "reason": "Headless runtime shutdown while utility command was still running"})
 		ctx, cancel := s.within(s.config.Patience + exitTime)
 		defer cancel()
 		for u.pull(ctx) {
 		}
 		if status, err := u.link.Wait(ctx); err != nil || status != 0 {
-			s.fail("R19", "expected exit status 0, got %d (%v)", status, err)
+			s.fail("R19:children", "expected exit status 0, got %d (%v)", status, err)
 		}
-		witness.gone("R19")
+		witness.gone("R19:children")
 		witness.leave()
 	}
 }

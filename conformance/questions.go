@@ -12,23 +12,24 @@ func requests() []Scenario {
 	onSocket := Needs{Transport: Socket}
 	list := []Scenario{
 		{Name: "request/approval-announced", Title: "An approval is a gated tool_call, then one server_request", Rules: []string{"R50"}, Needs: Needs{Seed: true}, Run: approvalAnnounced},
-		{Name: "request/client-tool-announced", Title: "A client tool is announced in both forms; ask_user is user input", Rules: []string{"R59"}, Needs: Needs{Seed: true}, Run: clientToolAnnounced},
-		{Name: "request/second-answer", Title: "The second answer to a request is refused", Rules: []string{"R53", "R61"}, Run: secondAnswer},
-		{Name: "request/type-mismatch", Title: "An answer of another type is refused and the request stays", Rules: []string{"R60"}, Run: typeMismatch},
-		{Name: "request/unknown-id", Title: "An answer to an unknown request is refused, naming the id", Rules: []string{"R61"}, Run: unknownRequest},
+		{Name: "request/client-tool-announced", Title: "A client tool is announced in both forms; ask_user is user input", Rules: []string{"R59"}, Needs: Needs{Seed: true, Asks: []contracts.RequestType{contracts.RequestClientTool, contracts.RequestUserInput}}, Run: clientToolAnnounced},
+		{Name: "request/second-answer", Title: "The second answer to a request is refused", Rules: []string{"R53", "R61"}, Needs: Needs{Seed: true}, Run: secondAnswer},
+		{Name: "request/type-mismatch", Title: "An answer of another type is refused and the request stays", Rules: []string{"R60"}, Needs: Needs{Seed: true, Asks: []contracts.RequestType{contracts.RequestUserInput}}, Run: typeMismatch},
+		{Name: "request/unknown-id", Title: "An answer to an unknown request is refused, naming the id", Rules: []string{"R61"}, Needs: Needs{Seed: true}, Run: unknownRequest},
 		{Name: "request/unadvertised", Title: "Types that the controller cannot answer are not asked", Rules: []string{"R63"}, Run: unadvertised},
 		{Name: "request/auto-mode", Title: "In mode auto nothing is asked or announced", Rules: []string{"R51"}, Needs: Needs{Seed: true}, Run: withoutAsking(contracts.ApprovalAuto)},
 		{Name: "request/fail-mode", Title: "In mode fail nothing is asked or announced", Rules: []string{"R51"}, Needs: Needs{Seed: true}, Run: withoutAsking(contracts.ApprovalFail)},
 		{Name: "request/mode-to-auto", Title: "Switching to auto approves what waits", Rules: []string{"R65"}, Needs: Needs{Seed: true}, Run: modeChange(contracts.ApprovalAuto, "approved")},
 		{Name: "request/mode-to-fail", Title: "Switching to fail denies what waits", Rules: []string{"R65"}, Needs: Needs{Seed: true}, Run: modeChange(contracts.ApprovalFail, "denied")},
 		{Name: "request/in-snapshot", Title: "All five kinds wait in the snapshot, in the stated order", Rules: []string{"R73", "R74", "A67"}, Needs: onSocket, Run: inSnapshot},
-		{Name: "request/other-session", Title: "Requests of another session are not shown", Rules: []string{"R64"}, Needs: onSocket, Run: otherSession},
+		{Name: "request/other-session", Title: "Requests of another session are not shown", Rules: []string{"R64"}, Needs: Needs{Transport: Socket, Seed: true}, Run: otherSession},
 		{Name: "request/viewer-cannot-answer", Title: "A viewer cannot answer", Rules: []string{"A37"}, Needs: onSocket, Run: viewerCannotAnswer},
 		{Name: "request/outlives-controller", Title: "A request waits for the next controller", Rules: []string{"D8", "3.6"}, Needs: onSocket, Run: outlivesController},
-		{Name: "request/first-answer-wins", Title: "Of answers racing from one client one resolves the request", Rules: []string{"R52", "R53", "D8"}, Run: firstAnswerWins},
+		{Name: "request/first-answer-wins", Title: "Of answers racing from one client one resolves the request", Rules: []string{"R52", "R53", "D8"}, Needs: Needs{Seed: true}, Run: firstAnswerWins},
 	}
 	for _, a := range answerCases() {
-		list = append(list, Scenario{Name: "request/" + a.name, Title: a.title, Rules: a.rules, Needs: Needs{Seed: true}, Run: a.run})
+		needs := Needs{Seed: true, Asks: []contracts.RequestType{a.kind}}
+		list = append(list, Scenario{Name: "request/" + a.name, Title: a.title, Rules: a.rules, Needs: needs, Run: a.run})
 	}
 	return list
 }
@@ -99,7 +100,7 @@ func toolFor(kind contracts.RequestType) string {
 
 // ask makes the agent ask, and returns the request.
 func (p *Peer) ask(kind contracts.RequestType, id string) *Frame {
-	p.prompt(question(kind, id, toolFor(kind)))
+	p.prompt(p.s.question(kind, id, toolFor(kind)))
 	return p.expect("R50", message("server_request").with("request_id", id).with("request_type", kind))
 }
 
@@ -119,9 +120,8 @@ func (a answerCase) run(s *Session) {
 	if !s.socket() {
 		return
 	}
-	state := s.viewer("vera").last(control("snapshot"))
-	if waiting := listOf(state, "state.pending_requests"); len(waiting) != 0 {
-		s.fail("R73", "expected nothing to wait after the answer, got %s", show(waiting))
+	if left := waitingIn(s.viewer("vera").last(control("snapshot"))); len(left) != 0 {
+		s.fail("R73", "expected nothing to wait after the answer, got %s %s", left[0].kind, left[0].id)
 	}
 }
 
@@ -141,7 +141,7 @@ func clientToolAnnounced(s *Session) {
 	p := s.controller()
 	for _, kind := range []contracts.RequestType{contracts.RequestClientTool, contracts.RequestUserInput} {
 		id := "announced-" + string(kind)
-		p.prompt(question(kind, id, toolFor(kind)))
+		p.prompt(s.question(kind, id, toolFor(kind)))
 		f := p.expect("R59", message("client_tool_request").with("tool", toolFor(kind)))
 		p.expect("R59", message("server_request").with("request_id", id).with("request_type", kind).with("call_id", f.str("call_id")))
 		p.still("R59", p.pos, message("server_request"))
@@ -200,7 +200,7 @@ func unadvertised(s *Session) {
 	p := s.join("alice", &contracts.Hello{Role: contracts.RoleController})
 	for _, kind := range []contracts.RequestType{contracts.RequestToolRetry, contracts.RequestMCPElicitation} {
 		from := len(p.log)
-		p.prompt(question(kind, "unasked-"+string(kind), toolFor(kind)))
+		p.prompt(s.question(kind, "unasked-"+string(kind), toolFor(kind)))
 		p.still("R63", from, message("server_request"))
 	}
 }
@@ -214,7 +214,7 @@ func withoutAsking(mode contracts.ApprovalMode) func(*Session) {
 		p := s.controller()
 		p.accepted("R51", p.command(&contracts.Init{ApprovalMode: mode}))
 		from := len(p.log)
-		p.prompt(question(contracts.RequestApproval, "unasked", "bash"))
+		p.prompt(s.question(contracts.RequestApproval, "unasked", "bash"))
 		p.prompt("sentinel")
 		p.expect("R51", message("status").with("message", "Prompt: sentinel"))
 		p.still("R51", from, aboutApprovals)
@@ -232,8 +232,8 @@ func modeChange(mode contracts.ApprovalMode, verdict string) func(*Session) {
 }
 
 func inSnapshot(s *Session) {
+	kinds := s.negotiateRequests(contracts.RequestTypes()...)
 	p := s.controller()
-	kinds := contracts.RequestTypes()
 	for _, kind := range slices.Backward(kinds) {
 		p.ask(kind, "all-"+string(kind))
 	}
@@ -282,9 +282,8 @@ func outlivesController(s *Session) {
 	alice.send([]byte(`{"type":"ws.bye","keep":false}`))
 	alice.closes("9.5", 1000)
 	bob := s.attach("bob", entry{role: contracts.RoleController})
-	waiting := listOf(bob.last(control("snapshot")), "state.pending_requests")
-	if len(waiting) != 1 || waiting[0]["id"] != "inherited" {
-		s.fail("D8", "expected the request to wait for the next controller, got %s", show(waiting))
+	if f := bob.last(control("snapshot")); len(waitingIn(f)) != 1 || !pending(f, "inherited") {
+		s.fail("D8", "expected the request to wait for the next controller, got %s", abridge(f.Raw, maxTraceText))
 	}
 	bob.accepted("D8", bob.command(approve("inherited", true)))
 	vera.expect("D8", message("server_request_resolved").with("request_id", "inherited").with("resolution", "approved"))

@@ -65,11 +65,11 @@ func readRegular(u *user) {
 	u.shell("cd " + u.rel + " && mkdir dir && mkfifo pipe && ln -s dir link && ln -s pipe tube")
 	const text = "utility_file_read only supports regular files: "
 	for _, name := range []string{"dir", "pipe"} {
-		u.unread("5.3", text+u.home+"/"+name, u.all(name))
+		u.unread("5.3:regular", text+u.home+"/"+name, u.all(name))
 	}
 	for _, name := range []string{"link", "tube"} {
 		id := u.id("read")
-		u.denied(&contracts.UtilityFileRead{ReadID: id, Path: u.rel + "/" + name}, refusal{rule: "5.3", prefix: text, id: id})
+		u.denied(&contracts.UtilityFileRead{ReadID: id, Path: u.rel + "/" + name}, refusal{rule: "5.3:regular", prefix: text, id: id})
 	}
 }
 

@@ -47,10 +47,10 @@ func interruptStubborn(u *user) {
 			break
 		}
 		if f.Type == "utility_command_started" && f.str("command_id") == j.id {
-			u.s.fail("4.3", "expected the id to be taken until the command has exited, got %s", abridge(f.Raw, maxTraceText))
+			u.s.fail("4.3:reserved", "expected the id to be taken until the command has exited, got %s", abridge(f.Raw, maxTraceText))
 		}
 	}
-	u.sh("4.3", "echo again").prints("4.3", "again\n")
+	u.sh("4.3:reserved", "echo again").prints("4.3:reserved", "again\n")
 }
 
 func interruptNothing(u *user) {

@@ -5,6 +5,7 @@ import (
 	"encoding/xml"
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -14,6 +15,7 @@ type Outcome string
 
 const (
 	Passed  Outcome = "pass"
+	Advised Outcome = "advice" // passed by the published protocol, with advice
 	Failed  Outcome = "fail"
 	Skipped Outcome = "skip"
 )
@@ -33,6 +35,7 @@ type Result struct {
 	Outcome  Outcome
 	Reason   string // why it was skipped
 	Failure  *Failure
+	Advice   []Advice // with any outcome; without what another scenario gave, unless it ended this one
 	Duration time.Duration
 }
 
@@ -54,17 +57,18 @@ func (r *Report) Count(o Outcome) int {
 	return n
 }
 
-// OK reports whether nothing failed and something passed: a run in which every
-// scenario was skipped has judged nothing.
-func (r *Report) OK() bool { return r.Count(Failed) == 0 && r.Count(Passed) > 0 }
+// OK reports whether nothing failed and something passed, with advice or without:
+// a run in which every scenario was skipped has judged nothing.
+func (r *Report) OK() bool { return r.Count(Failed) == 0 && r.Count(Passed)+r.Count(Advised) > 0 }
 
 // WriteText writes the report for people: one line per scenario, failures with
-// their exchange, and a sum.
+// their exchange, each advice where it is given first, and a sum.
 func (r *Report) WriteText(w io.Writer) error {
 	var b strings.Builder
+	given := map[string]string{} // rule of an advice to the first scenario that gave it
 	for i := range r.Results {
 		res := &r.Results[i]
-		fmt.Fprintf(&b, "%-4s  %-44s  %s", res.Outcome, res.Name, strings.Join(res.Rules, " "))
+		fmt.Fprintf(&b, "%-6s  %-44s  %s", res.Outcome, res.Name, strings.Join(res.Rules, " "))
 		switch {
 		case res.Outcome == Skipped:
 			fmt.Fprintf(&b, "  (%s)", res.Reason)
@@ -75,17 +79,34 @@ func (r *Report) WriteText(w io.Writer) error {
 		if res.Failure != nil {
 			res.Failure.write(&b)
 		}
+		writeAdvice(&b, res, given)
 	}
-	fmt.Fprintf(&b, "%s: %d passed, %d failed, %d skipped in %.1fs\n", r.Target,
-		r.Count(Passed), r.Count(Failed), r.Count(Skipped), r.Duration.Seconds())
+	fmt.Fprintf(&b, "%s: %d passed, ", r.Target, r.Count(Passed))
+	if n := r.Count(Advised); n > 0 {
+		fmt.Fprintf(&b, "%d passed with advice, ", n)
+	}
+	fmt.Fprintf(&b, "%d failed, %d skipped in %.1fs\n", r.Count(Failed), r.Count(Skipped), r.Duration.Seconds())
 	_, err := io.WriteString(w, b.String())
 	return err
 }
 
 func (f *Failure) write(b *strings.Builder) {
-	fmt.Fprintf(b, "      %s: %s\n", f.Rule, f.Message)
+	fmt.Fprintf(b, "        %s: %s\n", f.Rule, f.Message)
 	for _, line := range f.Exchange {
-		fmt.Fprintf(b, "        %s\n", line)
+		fmt.Fprintf(b, "          %s\n", line)
+	}
+}
+
+// writeAdvice writes the advice of a scenario. For advice that an earlier scenario
+// gave, it writes the name of that scenario.
+func writeAdvice(b *strings.Builder, res *Result, given map[string]string) {
+	for _, a := range res.Advice {
+		if first, again := given[a.rule]; again {
+			fmt.Fprintf(b, "        %s: see %s\n", a.Rule, first)
+			continue
+		}
+		given[a.rule] = res.Name
+		fmt.Fprintf(b, "        %s: %s\n          %s\n", a.Rule, a.Text, a.Seen)
 	}
 }
 
@@ -96,6 +117,11 @@ func (r *Report) WriteJSON(w io.Writer) error {
 		Message  string   `json:"message"`
 		Exchange []string `json:"exchange"`
 	}
+	type advice struct {
+		Rule string `json:"rule"`
+		Text string `json:"text"`
+		Seen string `json:"seen"`
+	}
 	type result struct {
 		Name       string   `json:"name"`
 		Title      string   `json:"title"`
@@ -104,6 +130,7 @@ func (r *Report) WriteJSON(w io.Writer) error {
 		Reason     string   `json:"reason,omitempty"`
 		DurationMS int64    `json:"duration_ms"`
 		Failure    *failure `json:"failure,omitempty"`
+		Advice     []advice `json:"advice,omitempty"`
 	}
 	results := make([]result, len(r.Results))
 	for i := range r.Results {
@@ -113,6 +140,9 @@ func (r *Report) WriteJSON(w io.Writer) error {
 		if res.Failure != nil {
 			results[i].Failure = &failure{res.Failure.Rule, res.Failure.Message, res.Failure.Exchange}
 		}
+		for _, a := range res.Advice {
+			results[i].Advice = append(results[i].Advice, advice{a.Rule, a.Text, a.Seen})
+		}
 	}
 	e := json.NewEncoder(w)
 	e.SetIndent("", "  ")
@@ -120,13 +150,15 @@ func (r *Report) WriteJSON(w io.Writer) error {
 		Target     string   `json:"target"`
 		DurationMS int64    `json:"duration_ms"`
 		Passed     int      `json:"passed"`
+		Advised    int      `json:"advised"`
 		Failed     int      `json:"failed"`
 		Skipped    int      `json:"skipped"`
 		Results    []result `json:"results"`
-	}{r.Target, r.Duration.Milliseconds(), r.Count(Passed), r.Count(Failed), r.Count(Skipped), results})
+	}{r.Target, r.Duration.Milliseconds(), r.Count(Passed), r.Count(Advised), r.Count(Failed), r.Count(Skipped), results})
 }
 
-// WriteJUnit writes the report in the XML that build servers read.
+// WriteJUnit writes the report in the XML that build servers read. JUnit has no
+// outcome for advice: a scenario with advice passes, and the advice is its output.
 func (r *Report) WriteJUnit(w io.Writer) error {
 	type message struct {
 		Message string `xml:"message,attr"`
@@ -138,6 +170,11 @@ func (r *Report) WriteJUnit(w io.Writer) error {
 		Time    string   `xml:"time,attr"`
 		Failure *message `xml:"failure"`
 		Skipped *message `xml:"skipped"`
+		Output  string   `xml:"system-out,omitempty"`
+	}
+	type property struct {
+		Name  string `xml:"name,attr"`
+		Value string `xml:"value,attr"`
 	}
 	cases := make([]testcase, len(r.Results))
 	for i := range r.Results {
@@ -150,6 +187,9 @@ func (r *Report) WriteJUnit(w io.Writer) error {
 		case res.Outcome == Skipped:
 			cases[i].Skipped = &message{Message: res.Reason}
 		}
+		for _, a := range res.Advice {
+			cases[i].Output += fmt.Sprintf("advice %s: %s\n%s\n", a.Rule, a.Text, a.Seen)
+		}
 	}
 	if _, err := io.WriteString(w, xml.Header); err != nil {
 		return err
@@ -157,15 +197,17 @@ func (r *Report) WriteJUnit(w io.Writer) error {
 	e := xml.NewEncoder(w)
 	e.Indent("", "  ")
 	err := e.Encode(struct {
-		XMLName  xml.Name   `xml:"testsuite"`
-		Name     string     `xml:"name,attr"`
-		Tests    int        `xml:"tests,attr"`
-		Failures int        `xml:"failures,attr"`
-		Skipped  int        `xml:"skipped,attr"`
-		Time     string     `xml:"time,attr"`
-		Cases    []testcase `xml:"testcase"`
+		XMLName    xml.Name   `xml:"testsuite"`
+		Name       string     `xml:"name,attr"`
+		Tests      int        `xml:"tests,attr"`
+		Failures   int        `xml:"failures,attr"`
+		Skipped    int        `xml:"skipped,attr"`
+		Time       string     `xml:"time,attr"`
+		Properties []property `xml:"properties>property"`
+		Cases      []testcase `xml:"testcase"`
 	}{Name: "conformance of " + r.Target, Tests: len(cases), Failures: r.Count(Failed),
-		Skipped: r.Count(Skipped), Time: seconds(r.Duration), Cases: cases})
+		Skipped: r.Count(Skipped), Time: seconds(r.Duration), Cases: cases,
+		Properties: []property{{"advised", strconv.Itoa(r.Count(Advised))}}})
 	if err != nil {
 		return err
 	}

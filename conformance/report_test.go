@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"encoding/xml"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/seed-028515a8/maestro/conformance"
 	"github.com/seed-028515a8/maestro/conformance/double"
+	"github.com/seed-028515a8/maestro/contracts"
 )
 
 func TestScenariosHaveUniqueNamesTitlesAndRules(t *testing.T) {
@@ -66,8 +68,8 @@ func TestReportShowsRuleAndExchangeOfAFailure(t *testing.T) {
 	if err := report.WriteText(&text); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"fail  state/fresh", "A47: ", "/last_error", `alice > {"type":"hello"`, `alice < {"type":"ws.attached"`,
-		"pass  socket/unknown-session", "(needs a stdio target)", "1 passed, 1 failed, 1 skipped"} {
+	for _, want := range []string{"fail    state/fresh", "A47: ", "/last_error", `alice > {"type":"hello"`, `alice < {"type":"ws.attached"`,
+		"pass    socket/unknown-session", "(needs a stdio target)", "1 passed, 1 failed, 1 skipped"} {
 		if !strings.Contains(text.String(), want) {
 			t.Errorf("got text without %q:\n%s", want, text.String())
 		}
@@ -224,5 +226,35 @@ func TestDocsListEveryScenario(t *testing.T) {
 	got, _, closed := strings.Cut(rest, fence)
 	if !found || !closed || got != list.String() {
 		t.Errorf("got a list in %s that is not the output of maestro conformance --list; replace it by:\n%s", docs, list.String())
+	}
+}
+
+func TestReportsShowAdviceOnce(t *testing.T) {
+	t.Parallel()
+	options := public(patient())
+	options.Defect = double.NoRetryable
+	report := judge(t, conformance.Config{Target: serveDouble(t, options), Profile: contracts.ProfilePublic,
+		Filter: regexp.MustCompile(`^post/(missing-field|wrong-type)$`)})
+	if !report.OK() || report.Count(conformance.Advised) != 1 || report.Count(conformance.Passed) != 1 {
+		t.Fatalf("got %+v, want one pass with advice and one without", report.Results)
+	}
+	for _, c := range []struct {
+		name  string
+		write func(io.Writer) error
+		want  []string
+	}{
+		{"text", report.WriteText, []string{"advice  post/missing-field", "1.4: Say in every refusal", "/retryable Required property", "1 passed, 1 passed with advice, 0 failed"}},
+		{"json", report.WriteJSON, []string{`"outcome": "advice"`, `"rule": "1.4"`, `"advised": 1`}},
+		{"junit", report.WriteJUnit, []string{`failures="0"`, `<property name="advised" value="1">`, "<system-out>advice 1.4: Say in every refusal"}},
+	} {
+		var text bytes.Buffer
+		if err := c.write(&text); err != nil {
+			t.Fatal(err)
+		}
+		for _, want := range c.want {
+			if n := strings.Count(text.String(), want); n != 1 {
+				t.Errorf("%s: got %d times %q, want once:\n%s", c.name, n, want, text.String())
+			}
+		}
 	}
 }

@@ -108,8 +108,8 @@ func restoreState(s *Session) {
 	if n := len(listOf(f, "state.connections")); n != 0 {
 		s.fail("5.7", "expected nobody to be attached after a restore, got %d", n)
 	}
-	if got := s.isReady("A104", true, false).str("runner_session_id"); got != restoredRunnerID {
-		s.fail("A104", "expected the new runner session %s, got %q", restoredRunnerID, got)
+	if a := s.isReady("A104", true, false); a.Status == http.StatusOK && a.str("runner_session_id") != restoredRunnerID {
+		s.fail("A104", "expected the new runner session %s, got %s", restoredRunnerID, a.said())
 	}
 }
 
@@ -125,7 +125,7 @@ func restoreReset(s *Session) {
 			s.fail("A105", "expected the first reset at the manifest's cursor %d, got %d", p.cursor, f.Cursor)
 		}
 	}
-	s.backOn("vera", p.cursor+1_000_000, "").resetTo("5.8", "replay_gap")
+	s.backOn("vera", p.cursor+1_000_000, "").resetTo("A46", "replay_gap")
 }
 
 func restoreGoesOn(s *Session) {
@@ -150,13 +150,13 @@ func restoreGoesOn(s *Session) {
 func restoreEpoch(s *Session) {
 	p := s.paused()
 	s.resumed(p)
-	now := s.get(s.route("state")).ok("1.8").epoch("1.11")
+	now := s.stateOf(s.ID).ok("1.8").epoch()
 	if now == p.epoch {
-		s.fail("1.11", "expected a new epoch after a restore, got %q again", now)
+		s.fail("1.11:epoch", "expected a new epoch after a restore, got %q again", now)
 	}
 	old := http.Header{"Last-Event-Id": {p.epoch + ".3"}}
-	s.follow("vera", follow{header: old}).resetTo("1.11", "restored_from_snapshot")
-	s.backOn("vera", p.cursor, p.epoch).resetTo("5.8", "restored_from_snapshot")
+	s.follow("vera", follow{header: old}).resetTo("1.11:epoch", "restored_from_snapshot")
+	s.backOn("vera", p.cursor, p.epoch).resetTo("1.11:epoch", "restored_from_snapshot")
 }
 
 func restoreNoCursor(s *Session) {
@@ -205,10 +205,10 @@ func restoreUnready(flush string) func(*Session) {
 				}
 			}
 			s.isReady("A107", false, false)
-			s.put(connectionsPath, fields{"role": "viewer"}).refused("A107", contracts.CodeRuntimeNotReady, "hosted runner is not accepting new attachments")
+			s.put(connectionsPath, fields{"role": "viewer"}).refused("A107", contracts.CodeRuntimeNotReady, textNotAttaching)
 			s.put(s.route("subscribe"), fields{}).refused("A107", contracts.CodeRuntimeNotReady, "")
-			if a := s.get(readyPath); a.Status != http.StatusServiceUnavailable || a.at("draining") != false {
-				s.fail("A107", "expected 503 and draining false, got %s", a.said())
+			if a := s.get(readyPath).notReady("A107"); a.at("draining") != false {
+				s.advise("1.13:ready", "expected draining false, got %s", a.said())
 			}
 			s.backOn("vera", 0, "").resetTo("A107", "restored_from_snapshot")
 			if i == 0 {
@@ -257,7 +257,7 @@ func restoreLargerCursor(s *Session) {
 		p := s.changed(first, func(m map[string]any) { section(m, key)["cursor"] = first.cursor + 100 })
 		r := s.resumed(p)
 		if got := s.state().Cursor; got != first.cursor+100 {
-			s.fail("5.7", "expected the larger cursor %d, in %s, to count, got %d", first.cursor+100, key, got)
+			s.fail("5.7:cursor", "expected the larger cursor %d, in %s, to count, got %d", first.cursor+100, key, got)
 		}
 		r.stop("6.1", exitTime)
 	}
@@ -275,9 +275,9 @@ func restoreAgain(s *Session) {
 		s.fail("A106", "expected the second manifest beyond cursor %d, got %d", p.cursor, second.cursor)
 	}
 	s.resumed(second)
-	a := s.get(s.route("state")).ok("1.8").shaped("A104", shape.Body[contracts.Snapshot])
-	if e := a.epoch("1.11"); e == p.epoch || e == second.epoch {
-		s.fail("1.11", "expected a new epoch after every restore, got %q again", e)
+	a := s.stateOf(s.ID).ok("1.8").shaped("A104", shape.Body[contracts.Snapshot])
+	if e := a.epoch(); e != "" && (e == p.epoch || e == second.epoch) {
+		s.advise("1.11:epoch", "expected a new epoch after every restore, got %q again", e)
 	}
 	if got := a.snapshot().Cursor; got != second.cursor {
 		s.fail("A104", "expected cursor %d, got %d", second.cursor, got)

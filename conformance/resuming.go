@@ -187,7 +187,7 @@ func afterByeKeep(s *Session) {
 func wrongToken(s *Session) {
 	alice := s.controller()
 	how := returning(alice, "not-"+alice.token)
-	how.role, how.hello = contracts.RoleViewer, fullHello(contracts.RoleViewer)
+	how.role, how.hello = contracts.RoleViewer, s.hello(contracts.RoleViewer)
 	mallory := s.attach("mallory", how)
 	if mallory.connection == alice.connection || mallory.attached["controller_lease_granted"] == true {
 		s.fail("9.3", "expected a new connection without the lease for a wrong token, got %s", show(mallory.attached))

@@ -21,7 +21,7 @@ type Config struct {
 	Spawn    string            // command that starts a hosted runner; empty skips the scenarios for those
 	Token    string            // bearer credential for the target, unless that is on stdio; empty for none
 	Filter   *regexp.Regexp    // scenarios to run, by name; nil runs all
-	Profile  contracts.Profile // what the server was started with; empty is the seed profile
+	Profile  contracts.Profile // ProfilePublic demands only what the published protocol demands; empty is ProfileSeed
 	Strict   bool              // the server refuses unknown keys and nulls (D13)
 	Timeout  time.Duration     // for one scenario; zero means DefaultTimeout
 	Patience time.Duration     // for one expected message; zero means DefaultPatience
@@ -32,6 +32,8 @@ type Config struct {
 	// ConnectionTokens is the server's policy over HTTP; empty means required
 	// if there is a Token, else optional.
 	ConnectionTokens TokenPolicy
+
+	found *findings
 }
 
 // Run judges the target. The error is about the run itself, such as a target
@@ -49,6 +51,7 @@ func Run(ctx context.Context, c Config) (Report, error) {
 			c.ConnectionTokens = TokensRequired
 		}
 	}
+	c.found = &findings{}
 	if err := c.check(ctx); err != nil {
 		return Report{}, err
 	}
@@ -59,6 +62,7 @@ func Run(ctx context.Context, c Config) (Report, error) {
 
 	started := time.Now()
 	results := runAll(ctx, &c, scenarios)
+	dropRepeatedAdvice(results)
 	return Report{Target: c.name(), Duration: time.Since(started), Results: results}, nil
 }
 
@@ -193,7 +197,10 @@ func runOne(ctx context.Context, c *Config, sc Scenario) Result {
 		s.play(sc.Run)
 	}()
 	<-done
-	result.Duration = time.Since(s.started)
+	result.Duration, result.Advice = time.Since(s.started), s.advice
+	for i, a := range s.advice {
+		result.Advice[i].ends = a.rule == s.ended
+	}
 	switch {
 	case s.failure != nil:
 		s.failure.Exchange = s.trace.lines()

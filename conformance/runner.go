@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -30,10 +31,12 @@ type runner struct {
 	status int           // exit status; -1 if a signal ended it
 	drain  sync.WaitGroup
 
+	listen    string         // the address that it was told to listen on
 	line      map[string]any // the ready line
 	base      string         // from it
 	session   string         // from it
 	workspace string
+	owned     bool // it was given an owner generation
 }
 
 // maxReadyLine bounds the ready line.
@@ -62,10 +65,10 @@ const (
 
 // environment is what a runner is started with. Variables of an outer runner
 // would change how it behaves.
-func (o *start) environment() []string {
+func (o *start) environment(listen string) []string {
 	env := map[string]string{
 		"MAESTRO_RUNNER_SESSION_ID": runnerID, "MAESTRO_SESSION_ID": boundSession, "MAESTRO_WORKSPACE_ROOT": o.workspace,
-		"MAESTRO_HOSTED_RUNNER_LISTEN": "127.0.0.1:0", "MAESTRO_REMOTE_RUNNER_WORKSPACE_ID": workspaceID, "MAESTRO_AGENT_RUN_ID": agentRunID,
+		"MAESTRO_HOSTED_RUNNER_LISTEN": listen, "MAESTRO_REMOTE_RUNNER_WORKSPACE_ID": workspaceID, "MAESTRO_AGENT_RUN_ID": agentRunID,
 	}
 	if o.manifest != "" {
 		env["MAESTRO_RUNNER_SESSION_ID"], env["MAESTRO_SESSION_ID"] = restoredRunnerID, ""
@@ -120,9 +123,10 @@ func (s *Session) launch(o start) *runner {
 	if err != nil {
 		s.fail("6.1", "%v", err)
 	}
-	r := &runner{s: s, stderr: &tail{}, exited: make(chan struct{}), workspace: o.workspace}
+	r := &runner{s: s, stderr: &tail{}, exited: make(chan struct{}), workspace: o.workspace, listen: s.freeAddress()}
+	r.owned = o.env["MAESTRO_REMOTE_RUNNER_OWNER_INSTANCE_ID"]+o.env["REMOTE_RUNNER_OWNER_INSTANCE_ID"] != ""
 	r.cmd = exec.Command(words[0], append(words[1:], o.flags...)...)
-	r.cmd.Env, r.cmd.WaitDelay = o.environment(), time.Second
+	r.cmd.Env, r.cmd.WaitDelay = o.environment(r.listen), time.Second
 	pr, pw := io.Pipe() // Wait would close a StdoutPipe under a reader
 	r.out, r.cmd.Stdout, r.cmd.Stderr = bufio.NewReaderSize(pr, maxReadyLine), pw, r.stderr
 	if r.stdin, err = r.cmd.StdinPipe(); err == nil {
@@ -136,6 +140,21 @@ func (s *Session) launch(o start) *runner {
 	go r.wait(pw) // ends when the process does; close kills it and waits
 	return r
 }
+
+// freeAddress returns a loopback address whose port is free. The contract knows
+// the ports from 1 to 65535, so the runner cannot choose one itself.
+func (s *Session) freeAddress() string {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		s.fail("6.1", "find a free port: %v", err)
+	}
+	defer func() { _ = l.Close() }() // nothing was accepted
+	return l.Addr().String()
+}
+
+// maxPortTries bounds how often a runner is started whose port somebody else
+// takes before the runner does.
+const maxPortTries = 5
 
 // summaryOf renders what is special about a start.
 func summaryOf(o start) []string {
@@ -160,7 +179,12 @@ func (r *runner) wait(out *io.PipeWriter) {
 // scenario's server, and its session the scenario's.
 func (s *Session) spawned(o start) *runner {
 	r := s.launch(o)
-	r.ready()
+	for try := 1; !r.ready(try < maxPortTries); try++ {
+		s.runners = slices.DeleteFunc(s.runners, func(other *runner) bool { return other == r })
+		r.close()
+		o.workspace = r.workspace
+		r = s.launch(o)
+	}
 	if s.wire != nil {
 		s.wire.close()
 	}
@@ -169,8 +193,9 @@ func (s *Session) spawned(o start) *runner {
 }
 
 // ready reads the first line on standard output and leaves the rest to be
-// thrown away.
-func (r *runner) ready() {
+// thrown away. If again is true, it reports false for a runner that ended
+// because its port was taken.
+func (r *runner) ready(again bool) bool {
 	type result struct {
 		line []byte
 		err  error
@@ -186,6 +211,9 @@ func (r *runner) ready() {
 		r.s.trace.add(r.s.now(), "runner", "<", got.line)
 		if got.err != nil {
 			<-r.exited
+			if again && strings.Contains(strings.ToLower(r.stderr.String()), "address already in use") {
+				return false
+			}
 			r.s.fail("6.1", "expected a ready line, got exit status %d: %s", r.status, strings.TrimSpace(r.stderr.String()))
 		}
 		if err := json.Unmarshal(got.line, &r.line); err != nil {
@@ -200,6 +228,7 @@ func (r *runner) ready() {
 	if !strings.HasPrefix(r.base, "http") || r.session == "" {
 		r.s.fail("6.1", "expected baseUrl and sessionId in the ready line, got %s", show(r.line))
 	}
+	return true
 }
 
 // exits waits until the process has ended by itself, and returns its status.
@@ -233,16 +262,22 @@ func (r *runner) stop(rule string, patience time.Duration) int {
 // fails waits for a start to fail and returns what the runner said for humans.
 // It must have said nothing else.
 func (r *runner) fails(rule string) string {
-	said := make(chan []byte, 1)
+	first := make(chan []byte, 1)
 	r.drain.Go(func() { // ends when the process does
-		text, _ := io.ReadAll(io.LimitReader(r.out, maxDiagnostics))
-		said <- text
+		line, _ := r.out.ReadSlice('\n')
+		first <- bytes.Clone(line)
+		_, _ = io.Copy(io.Discard, r.out)
 	})
+	select {
+	case line := <-first:
+		if len(line) > 0 {
+			r.s.fail(rule, "expected the start to fail and to say nothing on standard output, got %q", abridge(line, 200))
+		}
+	case <-time.After(readyTime):
+	case <-r.s.ctx.Done():
+	}
 	if status := r.exits(rule, readyTime); status == 0 {
 		r.s.fail(rule, "expected the start to fail, got exit status 0")
-	}
-	if text := <-said; len(text) > 0 {
-		r.s.fail(rule, "expected nothing on standard output of a failed start, got %q", abridge(text, 200))
 	}
 	return r.stderr.String()
 }

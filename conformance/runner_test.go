@@ -3,33 +3,57 @@ package conformance_test
 import (
 	"bytes"
 	"cmp"
+	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/seed-028515a8/maestro/conformance"
 	"github.com/seed-028515a8/maestro/conformance/double"
+	"github.com/seed-028515a8/maestro/contracts"
 )
 
-// asRunner makes the test binary a hosted runner, with the spoiler that
-// follows, if one does.
+// asRunner makes the test binary a hosted runner. What may follow is a spoiler, and
+// public to have it without newer fields; published, to have it with all habits;
+// or a profile, a colon and a habit.
 const asRunner = "serve-as-runner"
 
 // serveAsRunner is the double under the process contract of hosted runners.
 func serveAsRunner(args []string) int {
-	server := double.New(patient())
+	options := patient()
+	if slices.Contains(args, "public") {
+		options.Profile = contracts.ProfilePublic
+	}
+	if len(args) > 0 && args[0] == "published" {
+		options.Profile, options.Published, args = contracts.ProfilePublic, true, nil
+	} else if profile, habit, ok := strings.Cut(strings.Join(args, " "), ":"); ok {
+		options.Profile, options.Defect, args = contracts.Profile(profile), double.Defect(habit), nil
+	}
+	server := double.New(options)
 	session := os.Getenv("MAESTRO_SESSION_ID")
-	err := server.Host(double.Runner{ID: os.Getenv("MAESTRO_RUNNER_SESSION_ID"), SessionID: session,
-		Workspace: os.Getenv("MAESTRO_WORKSPACE_ROOT"), WorkspaceID: os.Getenv("MAESTRO_REMOTE_RUNNER_WORKSPACE_ID"),
-		AgentRunID: os.Getenv("MAESTRO_AGENT_RUN_ID"), Owner: os.Getenv("MAESTRO_REMOTE_RUNNER_OWNER_INSTANCE_ID"),
-		Manifest: os.Getenv("MAESTRO_REMOTE_RUNNER_RESTORE_MANIFEST")})
+	runner := double.Runner{ID: variable("MAESTRO_RUNNER_SESSION_ID", "REMOTE_RUNNER_SESSION_ID"), SessionID: session,
+		Workspace: variable("MAESTRO_WORKSPACE_ROOT", "WORKSPACE_ROOT"), WorkspaceID: os.Getenv("MAESTRO_REMOTE_RUNNER_WORKSPACE_ID"),
+		AgentRunID: os.Getenv("MAESTRO_AGENT_RUN_ID"), Owner: variable("MAESTRO_REMOTE_RUNNER_OWNER_INSTANCE_ID", "REMOTE_RUNNER_OWNER_INSTANCE_ID"),
+		Snapshots: os.Getenv("MAESTRO_REMOTE_RUNNER_SNAPSHOT_ROOT"), Manifest: os.Getenv("MAESTRO_REMOTE_RUNNER_RESTORE_MANIFEST")}
+	err := server.Host(runner)
+	switch info, statErr := os.Stat(runner.Workspace); {
+	case runner.ID == "":
+		err = errors.New("MAESTRO_RUNNER_SESSION_ID is required")
+	case runner.Workspace == "":
+		err = errors.New("MAESTRO_WORKSPACE_ROOT is required")
+	case statErr == nil && !info.IsDir():
+		err = errors.New(runner.Workspace + " is not a directory")
+	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
@@ -38,14 +62,55 @@ func serveAsRunner(args []string) int {
 	if len(args) > 0 {
 		handler = spoilers[args[0]].over(server)
 	}
-	listener := httptest.NewServer(handler)
-	fmt.Printf("{\"baseUrl\":%q,\"sessionId\":%q}\n", listener.URL, cmp.Or(session, "sess_conformance"))
+	listener, err := listen(os.Getenv("MAESTRO_HOSTED_RUNNER_LISTEN"))
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	site := httptest.NewUnstartedServer(handler)
+	_ = site.Listener.Close() // it has a port of its own choice
+	site.Listener = listener
+	site.Start()
+	fmt.Printf("{\"baseUrl\":%q,\"sessionId\":%q}\n", site.URL, cmp.Or(session, "sess_conformance"))
 	if len(args) > 0 && args[0] == "lives-on" {
 		time.Sleep(time.Minute) // it is killed before
 	}
 	_, _ = io.Copy(io.Discard, os.Stdin) // until the parent lets go
 	return 0
 }
+
+// variable is the first that is set of variables.
+func variable(names ...string) string {
+	for _, name := range names {
+		if value := strings.TrimSpace(os.Getenv(name)); value != "" {
+			return value
+		}
+	}
+	return ""
+}
+
+// listen takes only the ports that the published contract knows: 1 to 65535. If
+// portTaken names a directory that is not there, it makes the directory and finds
+// the port taken.
+func listen(address string) (net.Listener, error) {
+	_, port, err := net.SplitHostPort(address)
+	if n, wrong := strconv.Atoi(port); err != nil || wrong != nil || n < 1 || n > 65_535 {
+		return nil, fmt.Errorf("listen %s: the port must be a TCP port between 1 and 65535", address)
+	}
+	if marker := os.Getenv(portTaken); marker != "" {
+		if err := os.Mkdir(marker, 0o700); err == nil {
+			other, err := net.Listen("tcp", address)
+			if err != nil {
+				return nil, err
+			}
+			defer func() { _ = other.Close() }() // the process ends
+		}
+	}
+	return net.Listen("tcp", address)
+}
+
+// portTaken is the variable that names the directory.
+const portTaken = "CONFORMANCE_TEST_PORT_TAKEN"
 
 // runnerCommand is the double as a command that starts a hosted runner.
 func runnerCommand(t *testing.T, spoiler string) string {
@@ -69,7 +134,6 @@ var lacks = map[string]string{
 	"drain/bad-body":               "it words refusals of a drain in its own way",
 	"drain/readiness":              "its identity does not name the manifest",
 	"drain/flush-fails":            "its flush cannot fail",
-	"drain/manifest-name":          "it knows no snapshot root",
 	"drain/evidence":               "its manifest has none",
 }
 
@@ -106,13 +170,13 @@ var spoilers = map[string]spoiler{
 	"talkative-identity": {run: "^hosted/identity$", rules: []string{"A85"}, path: "/identity", old: `"draining":`, new: `"workspace_root":"/srv","draining":`},
 	"cached-identity":    {run: "^hosted/identity$", rules: []string{"A85"}, path: "/identity", header: "Cache-Control"},
 	"lost-session":       {run: "^hosted/one-session$", rules: []string{"A88"}, old: "runtime_owned_elsewhere", new: "stale_session", status: http.StatusNotFound},
-	"silent-about-owner": {run: "^hosted/one-session$", rules: []string{"A88"}, old: `"owner_instance_id":`, new: `"owner":`},
+	"silent-about-owner": {run: "^hosted/one-session$", rules: []string{"5.4"}, old: `"owner_instance_id":`, new: `"owner":`},
 	"lives-on":           {run: "^hosted/stops-on-eof$", rules: []string{"6.1"}},
 	"other-manifest":     {run: "^drain/answer$", rules: []string{"A90"}, path: "/drain", old: `"workspace_id":"ws_`, new: `"workspace_id":"xs_`},
 	"stale-cursor":       {run: "^drain/streams$", rules: []string{"5.5"}, path: "/drain", old: `"cursor":`, new: `"cursor":1`},
 	"loose-retention":    {run: "^drain/manifest$", rules: []string{"A102"}, path: "/drain", old: `"raw_environment"`, new: `"raw_env"`},
 	"old-keys":           {run: "^drain/manifest$", rules: []string{"A102"}, path: "/drain", old: `"created_at":`, new: `"manifest_version":1,"created_at":`},
-	"new-drain":          {run: "^drain/repeated$", rules: []string{"5.5"}, path: "/drain", header: "X-Maestro-Drain-Replayed"},
+	"new-drain":          {run: "^drain/repeated$", rules: []string{"A98"}, path: "/drain", header: "X-Maestro-Drain-Replayed"},
 	"ready-when-drained": {run: "^drain/(streams|refuses)$", rules: []string{"A96", "A97"}, old: `"is_ready":false`, new: `"is_ready":true`},
 	"no-hint":            {run: "^drain/refuses$", rules: []string{"A74"}, header: "Retry-After"},
 	"escape-is-bad":      {run: "^drain/escaping-export$", rules: []string{"A95"}, path: "/drain", old: "workspace_violation", new: "bad_request", status: http.StatusBadRequest},
@@ -176,6 +240,16 @@ func TestEachSpoiledRunnerIsCaught(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+func TestRunnerWhosePortIsTakenIsStartedAgain(t *testing.T) {
+	t.Parallel()
+	marker := filepath.Join(t.TempDir(), "taken")
+	spawn := "env " + portTaken + "='" + marker + "' " + runnerCommand(t, "")
+	passes(t, judge(t, conformance.Config{Spawn: spawn, Filter: regexp.MustCompile("^hosted/ready-line$")}))
+	if _, err := os.Stat(marker); err != nil {
+		t.Errorf("the first start found its port free: %v", err)
 	}
 }
 

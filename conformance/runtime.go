@@ -1,6 +1,9 @@
 package conformance
 
-import "fmt"
+import (
+	"fmt"
+	"strings"
+)
 
 // A Runtime is what a server has behind it, as far as scenarios must know.
 type Runtime string
@@ -30,6 +33,19 @@ func DefaultPrompts() Prompts {
 
 // any reports whether the runtime may be any agent.
 func (s *Session) any() bool { return s.config.Runtime == RuntimeAny }
+
+// scripted reports whether the runtime is the scripted agent of the published
+// contract (maestro-attach 6.2): it announces no calls, and takes every answer.
+func (s *Session) scripted() bool { return s.published() && !s.any() }
+
+// skipUnknownTrigger ends a scenario whose trigger the scripted agent took for the text of a
+// prompt: approvals are the only trigger that the published contract has.
+func (s *Session) skipUnknownTrigger(status string) {
+	if name, taken := strings.CutPrefix(status, "Prompt: "+triggerPrefix); taken && s.scripted() {
+		name, _, _ = strings.Cut(name, "__")
+		s.skip("the agent does not know the prompt %s%s__", triggerPrefix, name)
+	}
+}
 
 // conformanceAgent ends a scenario that goes on only with the conformance agent.
 func (s *Session) conformanceAgent() {

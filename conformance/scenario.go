@@ -27,7 +27,9 @@ type Needs struct {
 	Transport Transport                  // empty: stdio or WebSocket
 	Strict    Strictness                 // whether the server refuses additions (D13)
 	Seed      bool                       // the seed profile
+	Responds  bool                       // an agent that answers prompts: not the scripted one of the published contract
 	Operation contracts.UtilityOperation // a utility the server must offer
+	Asks      []contracts.RequestType    // what the server must be able to ask a client that offers to answer
 	Tokens    TokenPolicy                // of connection tokens; empty: either
 	Auth      bool                       // the server wants a credential, and we have it
 	Runtime   Runtime                    // of the server; empty is what the prompts of the scenario need
@@ -88,6 +90,8 @@ func (n Needs) reasonToSkip(c *Config) string {
 		return "needs a tolerant server"
 	case n.Seed && c.Profile == contracts.ProfilePublic:
 		return "needs the seed profile"
+	case n.Responds && c.Profile == contracts.ProfilePublic && c.Runtime != RuntimeAny:
+		return "needs an agent that answers prompts"
 	case n.Tokens != "" && n.Tokens != c.ConnectionTokens:
 		return "needs connection tokens to be " + string(n.Tokens)
 	case n.Runtime == RuntimeAny && c.Runtime != RuntimeAny:

@@ -77,38 +77,38 @@ func (u *user) files(names ...string) {
 
 func searchScores(u *user) {
 	u.files("quux", "a/quux", "quuxes.txt", "my-quux.txt", "old-quux/readme", "q-u-u-x", "qu/ux", "unrelated.txt", "b/other")
-	u.finds("R95", "quux", "9996 quux", "9994 a/quux", "7990 quuxes.txt", "6959 my-quux.txt", "5945 old-quux/readme", "3038 q-u-u-x", "2042 qu/ux")
-	u.finds("R95", "nothing-is-called-so")
+	u.finds("R95:ranking", "quux", "9996 quux", "9994 a/quux", "7990 quuxes.txt", "6959 my-quux.txt", "5945 old-quux/readme", "3038 q-u-u-x", "2042 qu/ux")
+	u.finds("R95:ranking", "nothing-is-called-so")
 }
 
 func searchPath(u *user) {
 	u.files("docs/quux.md", "old/docs/quux.md", "docs/quux.md.bak", "docs/other.md")
-	u.finds("R95", "docs/quux.md", "9488 docs/quux.md", "5984 docs/quux.md.bak", "5944 old/docs/quux.md")
+	u.finds("R95:ranking", "docs/quux.md", "9488 docs/quux.md", "5984 docs/quux.md.bak", "5944 old/docs/quux.md")
 }
 
 func searchWords(u *user) {
 	u.files("second/first.txt", "first second.md", "second only.md", "x/first-and-second", "seconds/the-firsts/file")
-	u.finds("R95", "first second", "7985 first second.md", "4984 second/first.txt", "4982 x/first-and-second", "4977 seconds/the-firsts/file")
-	u.finds("R95", "second   first", "4985 first second.md", "4984 second/first.txt", "4982 x/first-and-second", "4977 seconds/the-firsts/file")
+	u.finds("R95:ranking", "first second", "7985 first second.md", "4984 second/first.txt", "4982 x/first-and-second", "4977 seconds/the-firsts/file")
+	u.finds("R95:ranking", "second   first", "4985 first second.md", "4984 second/first.txt", "4982 x/first-and-second", "4977 seconds/the-firsts/file")
 }
 
 func searchLetters(u *user) {
 	u.files("zawb", "z123456789012w", "w-before-z", "z/w")
 	// 12-min(10, gap) for each letter: 12+11 for zawb, 12+2 for the long gap.
-	u.finds("R95", "zw", "3019 zawb", "3000 z123456789012w", "2020 z/w")
+	u.finds("R95:ranking", "zw", "3019 zawb", "3000 z123456789012w", "2020 z/w")
 }
 
 func searchTies(u *user) {
 	u.files("yyqqa", "zqqaaaaaaaaaaaa", "c/qx1", "a/qx1", "B/qx1", "a-/qx1", "aa/qx1")
-	u.finds("R95", "qq", "6975 yyqqa", "6975 zqqaaaaaaaaaaaa")
-	u.finds("R95", "qx", "7995 B/qx1", "7995 a/qx1", "7995 c/qx1", "7994 a-/qx1", "7994 aa/qx1")
+	u.finds("R95:ranking", "qq", "6975 yyqqa", "6975 zqqaaaaaaaaaaaa")
+	u.finds("R95:ranking", "qx", "7995 B/qx1", "7995 a/qx1", "7995 c/qx1", "7994 a-/qx1", "7994 aa/qx1")
 }
 
 func searchCase(u *user) {
 	u.files("Quux.TXT", "éé/QUUXÉ", "unrelated")
-	u.finds("R95", "qUUx", "7992 Quux.TXT", "7992 éé/QUUXÉ")
-	u.finds("R95", "quux.txt", "9992 Quux.TXT")
-	u.finds("R95", "quuxé", "9992 éé/QUUXÉ")
+	u.finds("R95:ranking", "qUUx", "7992 Quux.TXT", "7992 éé/QUUXÉ")
+	u.finds("R95:ranking", "quux.txt", "9992 Quux.TXT")
+	u.finds("R95:ranking", "quuxé", "9992 éé/QUUXÉ")
 }
 
 func searchLimit(u *user) {
@@ -153,5 +153,5 @@ func searchBlank(u *user) {
 			u.s.fail("R95", "expected nothing for a blank query, got %s", abridge(f.Raw, maxTraceText))
 		}
 	}
-	u.finds("R95", "  quux\t", "9996 quux")
+	u.finds("R95:ranking", "  quux\t", "9996 quux")
 }

@@ -72,17 +72,19 @@ func agentLateQuestion(s *Session) {
 	d := s.pilot()
 	q := d.asks()
 	f := s.onlooker("vera").last(control("snapshot"))
+	if all := waitingIn(f); len(all) != 1 || all[0].id != q.at("request_id") || all[0].kind != contracts.RequestApproval {
+		s.fail("R73", "expected the agent's question in the snapshot, got %s", abridge(f.Raw, maxTraceText))
+	}
 	waiting := listOf(f, "state.pending_requests")
-	if len(waiting) != 1 {
-		s.fail("R73", "expected the agent's question in the snapshot, got %s", show(waiting))
+	if len(waiting) == 0 && s.published() { // there is advice about it already
+		waiting = listOf(f, "state.pending_approvals")
+	} else if got := waiting[0]["status"]; got != "pending" {
+		s.fail("R73", "expected status pending in pending_requests, got %s", show(got))
 	}
-	for key, want := range map[string]any{"id": q.at("request_id"), "kind": "approval", "call_id": q.at("call_id"), "tool": q.at("tool"), "status": "pending"} {
-		if got := waiting[0][key]; got != want {
-			s.fail("R73", "expected %s %s in pending_requests, got %s", key, show(want), show(got))
+	for _, key := range []string{"call_id", "tool", "args"} {
+		if got, want := show(waiting[0][key]), show(q.at(key)); got != want {
+			s.fail("R73", "expected %s %s in the snapshot, got %s", key, want, got)
 		}
-	}
-	if got := show(waiting[0]["args"]); got != show(q.at("args")) {
-		s.fail("R73", "expected the arguments %s in pending_requests, got %s", show(q.at("args")), got)
 	}
 	d.answers(q, false)
 	d.resolved("R52", q, "denied", "user")

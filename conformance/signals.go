@@ -1,6 +1,7 @@
 package conformance
 
 import (
+	"net/http"
 	"os"
 	"slices"
 	"syscall"
@@ -27,14 +28,16 @@ func signalDrains(sig os.Signal) func(*Session) {
 	return func(s *Session) {
 		r := s.spawned(start{})
 		alice, own := s.attached()
-		socket := s.viewer("sophie")
+		socket := s.onSocket("sophie")
 		alice.prompt("hello")
-		r.signal("5.9", sig)
-		own.expect("5.9", drainedSnapshot())
-		own.fades("5.9")
-		socket.closesWithin("5.9", 2*exitTime, contracts.CodeGoingAway.CloseCode())
-		if status := r.exits("5.9", drainTime); status != 0 {
-			s.fail("5.9", "expected exit status 0 after a drain, got %d", status)
+		r.signal("A110", sig)
+		own.expect("A110", drainedSnapshot())
+		own.fades("A96:ends")
+		if socket != nil {
+			socket.closesWithin("5.9:status", 2*exitTime, contracts.CodeGoingAway.CloseCode())
+		}
+		if status := r.exits("A110", drainTime); status != 0 {
+			s.fail("5.9:status", "expected exit status 0 after a drain, got %d", status)
 		}
 		m := s.onlyManifest("A110", r)
 		if m["reason"] != "process_shutdown" || m["requested_by"] != "maestro_web_server" {
@@ -55,7 +58,7 @@ func (s *Session) onlyManifest(rule string, r *runner) map[string]any {
 // stubborn starts a command that a drain needs a second or two to end.
 func (s *Session) stubborn() *Peer {
 	alice, p := s.toolUser()
-	alice.start("5.5", "stubborn", `trap "" TERM; echo armed; sleep 60; sleep 60`)
+	alice.start("R84", "stubborn", `trap "" TERM; echo armed; sleep 60; sleep 60`)
 	p.expect("R85", message("utility_command_output").with("command_id", "stubborn"))
 	return p
 }
@@ -63,9 +66,17 @@ func (s *Session) stubborn() *Peer {
 // untilDraining waits until the identity says that a drain is running.
 func (s *Session) untilDraining(rule string) {
 	deadline := time.Now().Add(s.config.Patience)
-	for s.identity().at("draining") != true {
-		if time.Now().After(deadline) {
-			s.fail(rule, "expected the identity to show the drain within %s", s.config.Patience)
+	for {
+		a, err := s.send(s.ctx, request{who: "alice", method: http.MethodGet, path: identityPath})
+		if err != nil { // the runner may have ended
+			s.fail(rule, "expected the identity to show the drain, got: %v", err)
+		}
+		a.check()
+		switch {
+		case a.at("draining") == true:
+			return
+		case time.Now().After(deadline):
+			s.fail(rule, "expected the identity to show the drain within %s, got %s", s.config.Patience, a.said())
 		}
 		s.pause(rule, 10*time.Millisecond)
 	}
@@ -90,7 +101,7 @@ func signalDuringDrain(s *Session) {
 	a.check()
 	s.drained("A110", a.ok("A110"))
 	if status := r.exits("A110", drainTime); status != 0 {
-		s.fail("5.9", "expected exit status 0, got %d", status)
+		s.fail("5.9:status", "expected exit status 0, got %d", status)
 	}
 	if m := s.onlyManifest("A110", r); m["reason"] != "ttl_expired" {
 		s.fail("A110", "expected the manifest of the drain that was running, got reason %s", show(m["reason"]))
@@ -100,22 +111,22 @@ func signalDuringDrain(s *Session) {
 func signalAfterDrain(s *Session) {
 	r := s.spawned(start{})
 	s.driver().prompt("hello")
-	s.drain("5.9", platformDrain)
-	r.signal("5.9", syscall.SIGTERM)
-	if status := r.exits("5.9", drainTime); status != 0 {
-		s.fail("5.9", "expected exit status 0, got %d", status)
+	s.drain("5.9:status", platformDrain)
+	r.signal("5.9:status", syscall.SIGTERM)
+	if status := r.exits("5.9:status", drainTime); status != 0 {
+		s.fail("5.9:status", "expected exit status 0, got %d", status)
 	}
-	s.onlyManifest("5.9", r)
+	s.onlyManifest("5.9:status", r)
 }
 
 func secondSignal(s *Session) {
 	r := s.spawned(start{})
 	s.stubborn()
-	r.signal("5.9", syscall.SIGTERM)
-	s.untilDraining("5.9")
-	r.signal("5.9", syscall.SIGTERM)
-	if status := r.exits("5.9", exitTime); !slices.Contains([]int{130, 143}, status) {
-		s.fail("5.9", "expected exit status 130 or 143 after a second signal, got %d", status)
+	r.signal("5.9:status", syscall.SIGTERM)
+	s.untilDraining("5.9:status")
+	r.signal("5.9:status", syscall.SIGTERM)
+	if status := r.exits("5.9:status", exitTime); !slices.Contains([]int{130, 143}, status) {
+		s.fail("5.9:status", "expected exit status 130 or 143 after a second signal, got %d", status)
 	}
 }
 
@@ -124,11 +135,11 @@ func signalFlushFails(s *Session) {
 	alice := s.driver()
 	alice.prompt(trigger("flush_error", fields{"message": "the disk is full"}))
 	alice.finishRun()
-	r.signal("5.9", syscall.SIGTERM)
-	if status := r.exits("5.9", drainTime); status != 3 {
-		s.fail("5.9", "expected exit status 3 after an interrupted drain, got %d", status)
+	r.signal("5.9:status", syscall.SIGTERM)
+	if status := r.exits("5.9:status", drainTime); status != 3 {
+		s.fail("5.9:status", "expected exit status 3 after an interrupted drain, got %d", status)
 	}
-	if m := s.onlyManifest("5.9", r); section(m, "runtime")["flush_status"] != "failed" {
-		s.fail("5.9", "expected a manifest that says so, got %s", show(m["runtime"]))
+	if m := s.onlyManifest("5.9:status", r); section(m, "runtime")["flush_status"] != "failed" {
+		s.fail("5.9:status", "expected a manifest that says so, got %s", show(m["runtime"]))
 	}
 }

@@ -37,18 +37,27 @@ func (c *Caller) as(h http.Header) *Answer {
 func connectionSpellings(s *Session) {
 	alice := s.controllerOnly()
 	for _, family := range families {
-		alice.as(http.Header{family + "Headless-Connection-Id": {alice.connection}}).ok("1.2")
+		alice.as(http.Header{family + "Headless-Connection-Id": {alice.connection}}).ok(spellingRule(family, "Connection"))
 	}
-	alice.as(http.Header{"X-Other-Headless-Connection-Id": {alice.connection}}).refused("1.2", contracts.CodeStaleConnection, "")
+	alice.as(http.Header{"X-Other-Headless-Connection-Id": {alice.connection}}).refused("A35", contracts.CodeStaleConnection, "")
 }
 
 func subscriptionSpellings(s *Session) {
 	alice := s.driver()
 	for _, family := range families {
 		for _, name := range []string{"Subscriber", "Subscription"} {
-			alice.as(http.Header{family + "Headless-" + name + "-Id": {alice.subscription}}).ok("1.2")
+			alice.as(http.Header{family + "Headless-" + name + "-Id": {alice.subscription}}).ok(spellingRule(family, name))
 		}
 	}
+}
+
+// spellingRule is the rule that asks for a spelling: published servers have the
+// first two families in common, and call a subscription a subscriber.
+func spellingRule(family, name string) string {
+	if family == families[2] || name == "Subscription" {
+		return "1.2:spellings"
+	}
+	return "1.2"
 }
 
 func agreeingSpellings(s *Session) {
@@ -66,13 +75,13 @@ func contradictingSpellings(s *Session) {
 	alice := s.driver()
 	for _, name := range []string{"X-Composer-Headless-Connection-Id", "X-Evalops-Headless-Connection-Id"} {
 		alice.as(http.Header{"X-Maestro-Headless-Connection-Id": {alice.connection}, name: {"conn_other"}}).
-			refused("1.2", contracts.CodeBadRequest, "")
+			refused("1.2:contradiction", contracts.CodeBadRequest, "")
 	}
 	alice.as(http.Header{"X-Maestro-Headless-Subscriber-Id": {alice.subscription}, "X-Maestro-Headless-Subscription-Id": {"sub_other"}}).
-		refused("1.2", contracts.CodeBadRequest, "")
+		refused("1.2:contradiction", contracts.CodeBadRequest, "")
 	s.call(request{who: "vera", method: http.MethodPost, path: connectionsPath, body: encode(fields{"sessionId": s.ID}),
 		header: http.Header{"X-Maestro-Headless-Role": {"viewer"}, "X-Composer-Headless-Role": {"controller"}}}).
-		refused("1.2", contracts.CodeBadRequest, "")
+		refused("1.2:contradiction", contracts.CodeBadRequest, "")
 }
 
 func roleHeader(s *Session) {
@@ -122,7 +131,7 @@ func streamByHeader(s *Session) {
 	alice := s.controllerOnly()
 	cursor := alice.subscribed(nil).snapshot().Cursor
 	p := s.follow("alice", follow{cursor: &cursor, header: alice.identity()})
-	alice.hello(fullHello(contracts.RoleController)).ok("1.2")
+	alice.hello(s.hello(contracts.RoleController)).ok("1.2")
 	p.watch.hellos++
 	p.expect("1.11", message("hello_ok")) // only the connection's own streams get it
 }
@@ -142,7 +151,7 @@ func approvalModeHeader(s *Session) {
 		alice.keep(a)
 		alice.subscribed(nil)
 		id := []string{"by-header", "by-body", "by-body-too"}[i]
-		alice.prompt(question(contracts.RequestApproval, id, "bash"))
+		alice.prompt(s.question(contracts.RequestApproval, id, "bash"))
 		alice.prompt("sentinel")
 		f := s.stateWith("1.2", "the sentinel's status", func(f *Frame) bool { return f.str("state.last_status") == "Prompt: sentinel" })
 		if pending(f, id) != c.asks {

@@ -198,7 +198,7 @@ func (p *Peer) catchesUp(rule string) bool {
 	end := anyOf(message("status").with("message", last), control("reset").with("state.last_status", last))
 	reader, log := p, []*Frame(nil)
 	for range 3 {
-		if reader.readsTo(end) {
+		if reader.readsUntil(end) {
 			p.log = append(log, reader.log...)
 			return !p.has(control("reset"))
 		}
@@ -212,8 +212,8 @@ func (p *Peer) catchesUp(rule string) bool {
 	return false
 }
 
-// readsTo reads until w has come, and reports false if it did not.
-func (p *Peer) readsTo(w want) bool {
+// readsUntil reads until w has come, and reports false if it did not.
+func (p *Peer) readsUntil(w want) bool {
 	ctx, cancel := p.s.within(4 * p.s.config.Patience)
 	defer cancel()
 	for !p.has(w) && p.pull(ctx) {
@@ -247,7 +247,7 @@ func heartbeat(s *Session) {
 
 func heartbeatOptedOut(s *Session) {
 	alice := s.controller()
-	h := fullHello(contracts.RoleViewer)
+	h := s.hello(contracts.RoleViewer)
 	h.OptOutNotifications = []contracts.Notification{contracts.NotifyHeartbeat}
 	quietOne := s.attach("quinn", entry{role: contracts.RoleViewer, hello: h})
 	alice.awaitFor("A57", 0, control("heartbeat"), alice.beat()+3*time.Second)

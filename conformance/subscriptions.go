@@ -143,14 +143,14 @@ func startsAtSnapshot(s *Session) {
 	a := alice.subscribed(nil)
 	p := alice.follow(a.snapshot().Cursor) // nothing at or below its cursor may come
 	alice.prompt("new")
-	p.expect("1.9", message("status").with("message", "Prompt: new"))
-	p.none("1.9", 0, anyOf(control("snapshot"), control("reset"), message("status").with("message", "Prompt: old")))
+	p.expect("1.9:old-items", message("status").with("message", "Prompt: new"))
+	p.none("1.9:old-items", 0, anyOf(control("snapshot"), control("reset"), message("status").with("message", "Prompt: old")))
 }
 
-// finishRun waits until no run is active. In the public profile a run is over
+// finishRun waits until no run is active. With the scripted agent a run is over
 // when its prompt is answered, and has no end that could be seen.
 func (c *Caller) finishRun() {
-	if c.s.config.Profile == contracts.ProfilePublic {
+	if c.s.scripted() {
 		return
 	}
 	c.s.stateWith("R37", "no response", func(f *Frame) bool { return f.at("state.is_responding") == false })
@@ -161,10 +161,10 @@ func controllerSubscription(s *Session) {
 	first := alice.subscription
 	a := alice.subscribed(nil)
 	if got := a.str("controller_subscription_id"); got != first {
-		s.fail("4.2", "expected the first subscription %s while none is attached, got %q", first, got)
+		s.fail("4.2:controller", "expected the first subscription %s while none is attached, got %q", first, got)
 	}
 	alice.follow(a.snapshot().Cursor)
-	s.stateWith("4.2", "the attached subscription as the controller's", func(f *Frame) bool {
+	s.stateWith("4.2:controller", "the attached subscription as the controller's", func(f *Frame) bool {
 		return f.str("state.controller_subscription_id") == alice.subscription
 	})
 }
@@ -179,7 +179,7 @@ func unsubscribeLast(s *Session) {
 	if entryOf(f, alice.connection) != nil || holderOf(f) != nil {
 		s.fail("A10", "expected connection %s and its lease to be gone, got %s", alice.connection, show(f.at("state.connections")))
 	}
-	alice.heartbeat(nil).refused("A10", contracts.CodeStaleConnection, "Headless connection not found")
+	alice.heartbeat(nil).refused("A10", contracts.CodeStaleConnection, textNoConnection)
 	if a := s.caller("bob", contracts.RoleController).connected(nil); a.at("controller_lease_granted") != true {
 		s.fail("A10", "expected the lease to be free, got %s", a.said())
 	}
@@ -199,11 +199,11 @@ func unsubscribeOne(s *Session) {
 
 func unsubscribeUnknown(s *Session) {
 	alice := s.driver()
-	alice.unsubscribe("sub_nobody").refused("1.10", contracts.CodeStaleSubscription, "Headless subscriber not found")
+	alice.unsubscribe("sub_nobody").refused("1.10", contracts.CodeStaleSubscription, textNoSubscriber)
 	alice.submit(s.route("unsubscribe"), fields{}).refused("1.10", contracts.CodeBadRequest, "")
 	alice.submit(s.route("unsubscribe"), fields{"subscriptionId": 7}).refused("1.10", contracts.CodeBadRequest, "")
 	alice.unsubscribe(alice.subscription).ok("1.10")
-	alice.unsubscribe(alice.subscription).refused("1.10", contracts.CodeStaleSubscription, "Headless subscriber not found")
+	alice.unsubscribe(alice.subscription).refused("1.10", contracts.CodeStaleSubscription, textNoSubscriber)
 }
 
 func unsubscribeEndsStream(s *Session) {
@@ -211,6 +211,6 @@ func unsubscribeEndsStream(s *Session) {
 	first := alice.subscription
 	alice.subscribed(nil)
 	alice.unsubscribe(first).ok("1.10")
-	p.finishes("1.10")
+	p.finishes("1.10:ends")
 	alice.posted("A11", initNothing())
 }

@@ -62,7 +62,7 @@ func (w *watch) utilityEvent(p *Peer, f *Frame, id string, was tenure) {
 			p.s.fail("2.2", "%s: a terminal has no stream but stdout, got %s", p.name, abridge(f.Raw, maxTraceText))
 		}
 		if n := len(f.str("content")); n > contracts.MaxTextBytes {
-			p.s.fail("5.1", "%s: expected at most %d bytes of output in a message, got %d", p.name, contracts.MaxTextBytes, n)
+			p.s.advise("5.1:pieces", "%s: expected at most %d bytes of output in a message, got %d", p.name, contracts.MaxTextBytes, n)
 		}
 	case "utility_command_resized":
 		if was == onPipes {

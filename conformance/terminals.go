@@ -62,10 +62,10 @@ func terminalStream(u *user) {
 }
 
 func terminalKind(u *user) {
-	j := u.terminal("5.1", `test -n "$TERM" && echo some`)
-	j.shows("5.1", "some\n")
-	j = u.start("5.1", &contracts.UtilityCommandStart{Command: "echo $TERM", TerminalMode: contracts.TerminalPTY, Env: map[string]string{"TERM": "vt100"}})
+	j := u.start("5.1", &contracts.UtilityCommandStart{Command: "echo $TERM", TerminalMode: contracts.TerminalPTY, Env: map[string]string{"TERM": "vt100"}})
 	j.shows("5.1", "vt100\n")
+	j = u.terminal("5.1", `test -n "$TERM" && echo some`)
+	j.shows("5.1:term", "some\n")
 }
 
 func terminalTyping(u *user) {
@@ -128,19 +128,19 @@ func terminalTerminate(u *user) {
 }
 
 func terminalEscalates(u *user) {
-	j := u.terminal("R87", "trap '' TERM HUP; echo ready; "+lasting)
-	j.says("R87", "ready")
-	u.do("R87", &contracts.UtilityCommandTerminate{CommandID: j.id})
-	j.exits("R87", fields{"success": false, "exit_code": nil, "signal": "SIGKILL", "reason": "Terminated by controller"})
+	j := u.terminal("R87:terminal", "trap '' TERM HUP; echo ready; "+lasting)
+	j.says("R87:terminal", "ready")
+	u.do("R87:terminal", &contracts.UtilityCommandTerminate{CommandID: j.id})
+	j.exits("R87:terminal", fields{"success": false, "exit_code": nil, "signal": "SIGKILL", "reason": "Terminated by controller"})
 }
 
 func terminalNoProgram(u *user) {
 	cmd := &contracts.UtilityCommandStart{CommandID: "none", Command: "conformance-no-such-program", ShellMode: contracts.ShellModeDirect, TerminalMode: contracts.TerminalPTY}
 	from := len(u.log)
-	u.denied(cmd, refusal{rule: "5.1", id: "none"})
-	u.still("5.1", from, about("none"))
-	u.terminal("5.1", "echo fine").shows("5.1", "fine\n")
-	u.start("5.1", &contracts.UtilityCommandStart{CommandID: "none", Command: "true"}).exits("5.1", fields{"success": true})
+	u.denied(cmd, refusal{rule: "5.1:terminal", id: "none"})
+	u.still("5.1:terminal", from, about("none"))
+	u.terminal("5.1:terminal", "echo fine").shows("5.1:terminal", "fine\n")
+	u.start("5.1:terminal", &contracts.UtilityCommandStart{CommandID: "none", Command: "true"}).exits("5.1:terminal", fields{"success": true})
 }
 
 func terminalDirect(u *user) {

@@ -39,8 +39,8 @@ func terminalBadSize(u *user) {
 	u.allRefused("5.1", denials{{columns, sized(0, 24)}, {columns, sized(-5, 24)}, {rows, sized(80, 0)}, {rows, sized(80, -1)}})
 	large := sized(65_536, 24)
 	large.CommandID = "large"
-	u.denied(&large, refusal{rule: "5.1", id: "large"})
-	u.none("5.1", 0, about("large"))
+	u.denied(&large, refusal{rule: "5.1:size", id: "large"})
+	u.none("5.1:size", 0, about("large"))
 }
 
 func terminalResize(u *user) {

@@ -69,17 +69,17 @@ func tokenGiven(s *Session) {
 	vera.subscribed(nil)
 	for _, c := range []*Caller{alice, vera} {
 		if len(c.token) < 22 {
-			s.fail("8.1", "expected a connection token of 128 bits or more in %s, got %d characters", tokenHeader, len(c.token))
+			s.fail("8.1:token", "expected a connection token of 128 bits or more in %s, got %d characters", tokenHeader, len(c.token))
 		}
 	}
 	if alice.token == vera.token {
-		s.fail("8.1", "two connections have the same token")
+		s.fail("8.1:token", "two connections have the same token")
 	}
 	p := s.follow("judge", follow{})
 	for _, text := range [][]byte{s.state().Raw, p.begins("A42").Raw} {
 		for _, c := range []*Caller{alice, vera} {
 			if bytes.Contains(text, []byte(c.token)) {
-				s.fail("8.1", "expected tokens to be in no body")
+				s.fail("8.1:token", "expected tokens to be in no body")
 			}
 		}
 	}
@@ -87,7 +87,7 @@ func tokenGiven(s *Session) {
 
 func tokenWrong(s *Session) {
 	alice := s.driver()
-	alice.impostor("8.1", http.Header{tokenHeader: {"not-" + alice.token}})
+	alice.impostor("8.1:token", http.Header{tokenHeader: {"not-" + alice.token}})
 }
 
 func tokenOfAnother(s *Session) {
@@ -104,17 +104,17 @@ func tokenRequired(s *Session) {
 func tokenOptional(s *Session) {
 	alice := s.driver()
 	alice.token = ""
-	alice.posted("8.1", initNothing())
-	alice.heartbeat(nil).ok("8.1")
-	alice.unsubscribe(alice.subscription).ok("8.1")
+	alice.posted("8.1:token", initNothing())
+	alice.heartbeat(nil).ok("8.1:token")
+	alice.unsubscribe(alice.subscription).ok("8.1:token")
 }
 
 func tokenSurvives(s *Session) {
 	alice := s.driver()
 	for range 2 {
 		alice.connected(nil) // presents the token, and may be given another
-		alice.posted("8.1", initNothing())
+		alice.posted("8.1:token", initNothing())
 	}
 	alice.subscribed(nil)
-	alice.heartbeat(nil).ok("8.1")
+	alice.heartbeat(nil).ok("8.1:token")
 }

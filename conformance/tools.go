@@ -1,7 +1,6 @@
 package conformance
 
 import (
-	"slices"
 	"strings"
 
 	"github.com/google/uuid"
@@ -34,18 +33,15 @@ func tools() []Scenario {
 // toolUser returns a controller of a server that offers the operations, with
 // its stream, or skips.
 func (s *Session) toolUser(also ...contracts.UtilityOperation) (*Caller, *Peer) {
+	s.negotiateOperations(also...)
 	alice, p := s.attached()
-	alice.hello(fullHello(contracts.RoleController)).ok("1.12")
-	offered, known := p.expect("A60", message("hello_ok")).at("server_capabilities.utility_operations").([]any)
-	for _, op := range append(also, s.scenario.Needs.Operation) {
-		if known && !slices.Contains(offered, any(string(op))) {
-			s.skip("the server does not offer %s", op)
-		}
-	}
+	alice.hello(s.hello(contracts.RoleController)).ok("1.12")
+	s.skipUnlessOffered(p.expect("A60", message("hello_ok")))
 	return alice, p
 }
 
 func toolNeedsCapability(s *Session) {
+	s.negotiateOperations(contracts.OperationCommandExec, contracts.OperationFileSearch, contracts.OperationFileRead, contracts.OperationFileWatch)
 	alice := s.caller("alice", contracts.RoleController)
 	alice.connected(fields{"capabilities": leftOut})
 	bob := s.takeFrom("bob") // negotiates everything, which is of no use to alice
@@ -78,7 +74,7 @@ func active(f *Frame, id string) map[string]any {
 
 func toolCommandListed(s *Session) {
 	alice, p := s.toolUser()
-	e := active(alice.start("A66", "listed", "sleep 60").snapshot(), "listed")
+	e := active(alice.start("A66", "listed", "sleep 60").effect(), "listed")
 	if e == nil || e["owner_connection_id"] != alice.connection || e["command"] != "sleep 60" {
 		s.fail("A66", "expected the command with its owner %s in the answer, got %s", alice.connection, show(e))
 	}
@@ -210,13 +206,13 @@ func toolSearch(s *Session) {
 
 func toolWatch(s *Session) {
 	alice, p := s.toolUser()
-	f := alice.posted("A66", &contracts.UtilityFileWatchStart{WatchID: "w"}).snapshot()
+	f := alice.posted("A66", &contracts.UtilityFileWatchStart{WatchID: "w"}).effect()
 	list := listOf(f, "state.active_file_watches")
 	if len(list) != 1 || list[0]["watch_id"] != "w" || list[0]["owner_connection_id"] != alice.connection {
 		s.fail("A66", "expected the watch with its owner %s in the answer, got %s", alice.connection, show(list))
 	}
 	a := alice.posted("R100", &contracts.UtilityFileWatchStop{WatchID: "w"})
-	if left := listOf(a.snapshot(), "state.active_file_watches"); len(left) != 0 {
+	if left := listOf(a.effect(), "state.active_file_watches"); len(left) != 0 {
 		s.fail("A66", "expected no watch in the answer to its end, got %s", show(left))
 	}
 	p.expect("R100", message("utility_file_watch_stopped").with("watch_id", "w").with("reason", "Stopped by controller"))

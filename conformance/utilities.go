@@ -1,6 +1,7 @@
 package conformance
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/seed-028515a8/maestro/contracts"
@@ -28,20 +29,25 @@ func utilities() []Scenario {
 }
 
 // operator returns a controller of a server that offers the operation the
-// scenario needs, or skips.
-func (s *Session) operator() *Peer {
+// scenario needs and those given, or skips.
+func (s *Session) operator(also ...contracts.UtilityOperation) *Peer {
+	s.negotiateOperations(also...)
 	p := s.controller()
-	f := p.last(message("hello_ok"))
-	offered, known := f.at("server_capabilities.utility_operations").([]any)
-	for _, op := range offered {
-		if op == string(s.scenario.Needs.Operation) {
-			return p
+	s.skipUnlessOffered(p.last(message("hello_ok")))
+	return p
+}
+
+// skipUnlessOffered skips a scenario unless a hello_ok lists what was negotiated.
+func (s *Session) skipUnlessOffered(ok *Frame) {
+	list, known := ok.at("server_capabilities.utility_operations").([]any)
+	if !known { // it may still say what of an offer it keeps
+		list, known = ok.at("capabilities.utility_operations").([]any)
+	}
+	for _, op := range s.operations {
+		if known && !slices.Contains(list, any(string(op))) {
+			s.skipOperation(op)
 		}
 	}
-	if known {
-		s.skip("the server does not offer %s", s.scenario.Needs.Operation)
-	}
-	return p
 }
 
 func needsCapability(s *Session) {

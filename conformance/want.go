@@ -1,6 +1,7 @@
 package conformance
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -57,6 +58,9 @@ func (w want) where(text string, f func(*Frame) bool) want {
 
 // at returns a field by its path, or nil.
 func (f *Frame) at(path string) any {
+	if f == nil {
+		return nil
+	}
 	var v any = f.Fields
 	for step := range strings.SplitSeq(path, ".") {
 		m, _ := v.(map[string]any)
@@ -195,6 +199,7 @@ type refusal struct {
 	prefix string              // how the text begins; for texts with a free end
 	names  string              // what the text must contain
 	id     string              // request_id on stdio; empty accepts any
+	idRule string              // that asks for the id; empty means 2.2:request-id
 	kind   contracts.ErrorType // error_type on stdio
 	code   contracts.Code      // code on sockets; empty accepts any
 }
@@ -240,7 +245,32 @@ func (p *Peer) refused(id string, r refusal) *Frame {
 		}
 		return f
 	}
+	if p.s.published() {
+		return p.refusedAsPublished(r)
+	}
 	return p.expect(r.rule, r.want(false, ""))
+}
+
+// refusedAsPublished is refused on stdio, where a published server takes the type
+// of an error from its text, and the words about tools are its own.
+func (p *Peer) refusedAsPublished(r refusal) *Frame {
+	f := p.expect(r.rule, message("error").with("fatal", false).where("that answers no fence", func(f *Frame) bool {
+		return r.text == textUnknownType || f.str("message") != textUnknownType
+	}))
+	if got := f.str("message"); !r.fits(got) && !p.s.sameText(got, r.text) {
+		rule := r.rule
+		if r.kind == contracts.ErrorTool {
+			rule = "5.1:words"
+		}
+		p.s.advise(rule, "%s: expected %s, got %q", p.name, r.describe("message"), got)
+	}
+	if got := f.str("error_type"); got != string(r.kind) {
+		p.s.advise("R103", "%s: expected error_type %s, got %s", p.name, r.kind, abridge(f.Raw, maxTraceText))
+	}
+	if r.id != "" && f.str("request_id") != r.id {
+		p.s.advise(cmp.Or(r.idRule, "2.2:request-id"), "%s: expected request_id %q, got %s", p.name, r.id, abridge(f.Raw, maxTraceText))
+	}
+	return f
 }
 
 // answer wants the ws.result or ws.error for an id.

@@ -6,8 +6,6 @@ import (
 	"io"
 	"slices"
 	"sort"
-
-	"github.com/seed-028515a8/maestro/contracts"
 )
 
 // A watch holds everything one client receives against the invariants of the
@@ -21,6 +19,7 @@ type watch struct {
 	joined bool
 
 	cursor int64 // of the last message, snapshot or reset
+	asked  int64 // that the client presented when it opened a stream
 	floor  int64 // highest cursor of a ws.result: everything up to it was due before
 	seq    int64 // of the last answer
 
@@ -39,6 +38,7 @@ type watch struct {
 	hellos   int             // sent and not yet acknowledged
 	resumed  bool            // ws.resume came before hello; a server may leave it out of the count
 	optOuts  []string        // in force since the last hello_ok
+	late     bool            // optOuts came after the stream was opened
 	raw      bool            // raw events were negotiated
 	farewell int64           // close code announced by ws.goodbye
 }
@@ -78,9 +78,15 @@ func (w *watch) await(id string, seq int) {
 func (w *watch) observe(p *Peer, f *Frame) {
 	switch f.Kind {
 	case "message":
+		if w.isOldItem(p, f) {
+			return
+		}
 		w.order(p, f)
 		w.message(p, f)
 	case "snapshot":
+		if w.isRepeatedSnapshot(p, f) {
+			return
+		}
 		w.order(p, f)
 		if !w.complete { // a later one says nothing new, and after an interrupt less
 			w.adopt(f)
@@ -99,6 +105,36 @@ func (w *watch) observe(p *Peer, f *Frame) {
 	}
 }
 
+// isOldItem reports whether a message is not beyond the cursor that the client presented
+// when it opened the stream: a published server sends all that a subscription has kept.
+func (w *watch) isOldItem(p *Peer, f *Frame) bool {
+	if p.stream == nil || !p.s.published() || w.cursor != w.asked || f.Cursor > w.asked {
+		return false
+	}
+	p.s.advise("1.9:old-items", "%s: expected nothing up to the cursor %d, got %s", p.name, w.asked, abridge(f.Raw, maxTraceText))
+	return true
+}
+
+// optOutRule returns the rule that a notification breaks which was opted out of. A
+// published server applies to a stream the opt-outs of the time when it was opened.
+func (w *watch) optOutRule(rule string) string {
+	if w.late {
+		return "2.4:at-once"
+	}
+	return rule
+}
+
+// isRepeatedSnapshot reports whether a snapshot has no cursor of its own: a published
+// server gives it the latest cursor, and sends it again in a replay.
+func (w *watch) isRepeatedSnapshot(p *Peer, f *Frame) bool {
+	if !p.s.published() || w.cursor == 0 || f.Cursor > w.cursor {
+		return false
+	}
+	p.s.advise("2.2:snapshots", "%s: expected a snapshot beyond cursor %d, got %s", p.name, w.cursor, abridge(f.Raw, maxTraceText))
+	checkState(p.s, p.name, f)
+	return true
+}
+
 // order checks the cursors of messages and snapshots (A48), and that an answer
 // was not sent before the entries that it covers.
 func (w *watch) order(p *Peer, f *Frame) {
@@ -108,7 +144,7 @@ func (w *watch) order(p *Peer, f *Frame) {
 	if f.Cursor <= w.cursor && (w.cursor > 0 || f.Kind == "message") {
 		p.s.fail("A48", "%s: expected cursors to increase, got %d after %d in %s", p.name, f.Cursor, w.cursor, abridge(f.Raw, maxTraceText))
 	}
-	if f.Cursor <= w.floor {
+	if w.floor > 0 && f.Cursor <= w.floor {
 		p.s.fail("2.5", "%s: a ws.result had announced cursor %d, and %s came after it", p.name, w.floor, abridge(f.Raw, maxTraceText))
 	}
 	w.cursor = f.Cursor
@@ -116,10 +152,10 @@ func (w *watch) order(p *Peer, f *Frame) {
 
 func (w *watch) heartbeat(p *Peer, f *Frame) {
 	if slices.Contains(w.optOuts, "heartbeat") {
-		p.s.fail("A53", "%s: heartbeats were opted out of, got one", p.name)
+		p.s.advise(w.optOutRule("A53"), "%s: heartbeats were opted out of, got one", p.name)
 	}
 	if f.Cursor < w.cursor {
-		p.s.fail("A57", "%s: a heartbeat repeats the latest cursor, got %d after %d", p.name, f.Cursor, w.cursor)
+		p.s.advise("A57", "%s: a heartbeat repeats the latest cursor, got %d after %d", p.name, f.Cursor, w.cursor)
 	}
 }
 
@@ -127,7 +163,7 @@ func (w *watch) heartbeat(p *Peer, f *Frame) {
 func (w *watch) answer(p *Peer, f *Frame) {
 	seq := number(f.Body["seq"])
 	if f.Kind == "ws.error" && f.Body["code"] != f.Body["error_type"] {
-		p.s.fail("A73", "%s: code and error_type differ in %s", p.name, abridge(f.Raw, maxTraceText))
+		p.s.advise("A73", "%s: expected code and error_type to be the same, got %s", p.name, abridge(f.Raw, maxTraceText))
 	}
 	if f.Kind == "ws.result" {
 		w.floor = max(w.floor, number(f.Body["cursor"]))
@@ -175,9 +211,9 @@ func (w *watch) adopt(f *Frame) {
 	for _, t := range listOf(f, "state.active_tools") {
 		w.tools[textOf(t, "call_id")] = toolStarted
 	}
-	for _, r := range listOf(f, "state.pending_requests") {
-		w.open[textOf(r, "id")] = &Frame{Type: "server_request", Fields: map[string]any{
-			"request_id": r["id"], "request_type": r["kind"], "call_id": r["call_id"]}}
+	for _, r := range waitingIn(f) {
+		w.open[r.id] = &Frame{Type: "server_request", Fields: map[string]any{
+			"request_id": r.id, "request_type": string(r.kind), "call_id": r.entry["call_id"]}}
 	}
 }
 
@@ -187,8 +223,9 @@ func (w *watch) message(p *Peer, f *Frame) {
 	case "hello_ok":
 		w.acknowledged(p, f)
 	case "status", "connection_info", "compaction":
+		p.s.skipUnknownTrigger(f.str("message"))
 		if slices.Contains(w.optOuts, f.Type) {
-			p.s.fail("R31", "%s: %s was opted out of, got %s", p.name, f.Type, abridge(f.Raw, maxTraceText))
+			p.s.advise(w.optOutRule("R31"), "%s: %s was opted out of, got %s", p.name, f.Type, abridge(f.Raw, maxTraceText))
 		}
 	case "raw_agent_event":
 		if !w.raw {
@@ -221,7 +258,7 @@ func (w *watch) acknowledged(p *Peer, f *Frame) {
 		p.s.fail("A60", "%s: got the hello_ok of %s", p.name, got)
 	}
 	w.hellos--
-	w.optOuts = nil
+	w.optOuts, w.late = nil, p.stream != nil
 	list, _ := f.at("opt_out_notifications").([]any)
 	for _, v := range list {
 		name, _ := v.(string)
@@ -309,10 +346,14 @@ func (w *watch) toolEvent(p *Peer, f *Frame) {
 func (w *watch) requested(p *Peer, f *Frame) {
 	id, call := f.str("request_id"), f.str("call_id")
 	if w.open[id] != nil {
-		p.s.fail("R50", "%s: expected exactly one server_request %s, got a second: %s", p.name, id, abridge(f.Raw, maxTraceText))
+		rule := "R50"
+		if p.s.socket() { // a published server may ask twice there
+			rule = "R50:once"
+		}
+		p.s.advise(rule, "%s: expected exactly one server_request %s, got a second: %s", p.name, id, abridge(f.Raw, maxTraceText))
 	}
 	w.open[id] = f
-	if !w.complete || p.s.config.Profile == contracts.ProfilePublic {
+	if !w.complete || p.s.scripted() {
 		return
 	}
 	switch f.str("request_type") {
@@ -347,7 +388,7 @@ func (w *watch) resolved(p *Peer, f *Frame) {
 		p.s.fail("R52", "%s: the resolution of %s has another type or call than its request: %s", p.name, id, abridge(f.Raw, maxTraceText))
 	}
 	pair := f.str("resolution") + "/" + f.str("resolved_by")
-	if p.s.config.Profile != contracts.ProfilePublic && !slices.Contains(verdicts[kind], pair) {
+	if !p.s.scripted() && !slices.Contains(verdicts[kind], pair) {
 		p.s.fail("R52", "%s: %s is no way for a %s to end", p.name, pair, kind)
 	}
 }
@@ -358,7 +399,7 @@ func (w *watch) end(p *Peer, err error) {
 	if ok && w.farewell != 0 && int64(closed.Code) != w.farewell {
 		p.s.fail("9.5", "%s: ws.goodbye announced %d, the close says %d", p.name, w.farewell, closed.Code)
 	}
-	if !p.s.socket() && !errors.Is(err, io.EOF) {
+	if !p.s.socket() && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrClosedPipe) { // closed by this end
 		p.s.fail("R1", "%s: %v", p.name, err)
 	}
 }

@@ -99,9 +99,9 @@ func watchOutside(u *user) {
 func watchRootRemoved(u *user) {
 	for _, way := range []string{"rm -r sub", "mv sub moved"} {
 		u.files("sub/deep/f")
-		l := u.watch("5.4", contracts.UtilityFileWatchStart{RootDir: new(u.rel + "/sub")})
+		l := u.watch("5.4:removed", contracts.UtilityFileWatchStart{RootDir: new(u.rel + "/sub")})
 		u.shell("cd " + u.rel + " && " + way)
-		l.await("5.4", message("utility_file_watch_stopped").with("reason", "Watch root removed"))
+		l.await("5.4:removed", message("utility_file_watch_stopped").with("reason", "Watch root removed"))
 	}
 }
 
@@ -109,13 +109,13 @@ func tooManyWatches(u *user) {
 	u.shell("mkdir " + u.rel + "/sub")
 	var all []*lookout
 	for range 64 {
-		all = append(all, u.watch("5.4", contracts.UtilityFileWatchStart{RootDir: new(u.rel + "/sub")}))
+		all = append(all, u.watch("5.4:limit", contracts.UtilityFileWatchStart{RootDir: new(u.rel + "/sub")}))
 	}
 	extra := &contracts.UtilityFileWatchStart{WatchID: "extra", RootDir: new(u.rel + "/sub")}
-	u.denied(extra, refusal{rule: "5.4", id: "extra"})
-	u.none("5.4", 0, message("utility_file_watch_started").with("watch_id", "extra"))
+	u.denied(extra, refusal{rule: "5.4:limit", id: "extra"})
+	u.none("5.4:limit", 0, message("utility_file_watch_started").with("watch_id", "extra"))
 	all[0].stop()
-	u.watch("5.4", *extra).stop()
+	u.watch("5.4:limit", *extra).stop()
 }
 
 func watchInState(u *user) {

@@ -57,13 +57,13 @@ func viewerShutOut(s *Session) {
 
 func contradictingRole(s *Session) {
 	s.controller()
-	s.try("vera", entry{role: contracts.RoleViewer, hello: fullHello(contracts.RoleController)}).
+	s.try("vera", entry{role: contracts.RoleViewer, hello: s.hello(contracts.RoleController)}).
 		refusedWith(s, "9.3", contracts.CodeRoleConflict)
 }
 
 func viewerCannotNegotiate(s *Session) {
 	s.controller()
-	for _, kind := range []contracts.RequestType{contracts.RequestUserInput, contracts.RequestMCPElicitation} {
+	for _, kind := range s.canAsk(contracts.RequestUserInput, contracts.RequestMCPElicitation) {
 		p, err := s.dial("v-"+string(kind), entry{role: contracts.RoleViewer})
 		if err != nil {
 			s.fail("9.1", "expected to attach, got: %v", err)

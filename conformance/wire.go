@@ -253,23 +253,24 @@ func (a *Answer) check() {
 		return
 	}
 	if !isJSON {
-		a.s.fail("A73", "%s: expected an error body of type application/json, got %q: %s", a.what(), a.Header.Get("Content-Type"), a.said())
+		a.s.fail("1.4", "%s: expected an error body of type application/json, got %q: %s", a.what(), a.Header.Get("Content-Type"), a.said())
 	}
-	if a.at("status") == "interrupted" { // a drain that was cut short answers in full
+	switch {
+	case a.at("status") == "interrupted": // a drain that was cut short answers in full
+		return
+	case a.s.published() && a.to.path == readyPath: // a published server answers with a report
 		return
 	}
 	problems := shape.Body[shape.Refusal]
 	if a.at("ready") != nil { // readiness says why it is not
 		problems = shape.OpenBody[shape.Refusal]
 	}
-	if p := problems(a.Body); len(p) > 0 {
-		a.s.fail("A73", "%s: the error body departs from its shape: %s in %s", a.what(), shape.Join(p), a.said())
-	}
+	a.shaped("1.4", problems)
 	if a.at("code") != a.at("error_type") {
-		a.s.fail("A73", "%s: code and error_type differ: %s", a.what(), a.said())
+		a.s.advise("A73", "%s: expected code and error_type to be the same, got %s", a.what(), a.said())
 	}
 	if (a.Status == http.StatusServiceUnavailable || a.Status == http.StatusTooManyRequests) && a.Header.Get("Retry-After") == "" {
-		a.s.fail("A74", "%s: expected Retry-After, got none with %s", a.what(), a.said())
+		a.s.advise("A74", "%s: expected Retry-After, got none with %s", a.what(), a.said())
 	}
 }
 
@@ -282,23 +283,63 @@ func (a *Answer) ok(rule string) *Answer {
 }
 
 // shaped fails unless the body has the closed shape that problems looks for.
-func (a *Answer) shaped(rule string, problems func(any) []shape.Problem) *Answer {
-	if p := problems(any(a.Body)); len(p) > 0 {
-		a.s.fail(rule, "%s: the answer departs from its shape: %s in %s", a.what(), shape.Join(p), a.said())
-	}
+func (a *Answer) shaped(rule string, problems func(any, contracts.Profile) []shape.Problem) *Answer {
+	a.s.checkShape(rule, a.what()+": the answer", problems(any(a.Body), a.s.config.Profile), a.said())
 	return a
 }
 
 // refused fails unless the request was refused with a code, its status, and a
 // text unless that is empty.
 func (a *Answer) refused(rule string, code contracts.Code, text string) *Answer {
-	if a.Status != code.HTTPStatus() || a.str("code") != string(code) {
+	switch {
+	case a.s.published():
+		a.refusedAsPublished(rule, code)
+	case a.Status != code.HTTPStatus() || a.str("code") != string(code):
 		a.s.fail(rule, "%s: expected %d %s, got %s", a.what(), code.HTTPStatus(), code, a.said())
 	}
-	if text != "" && a.str("error") != text {
-		a.s.fail(rule, "%s: expected the text %q, got %q", a.what(), text, a.str("error"))
+	if got := a.str("error"); text != "" && !a.s.sameText(got, text) {
+		a.s.fail(rule, "%s: expected the text %q, got %q", a.what(), text, got)
 	}
 	return a
+}
+
+// refusedAsPublished is refused for servers whose codes are their own affair.
+func (a *Answer) refusedAsPublished(rule string, code contracts.Code) {
+	switch {
+	case a.Status == code.HTTPStatus():
+	case slices.Contains(otherStatuses[code], a.Status):
+		a.s.advise("5.10:status", "%s: expected %d for %s, got %s", a.what(), code.HTTPStatus(), code, a.said())
+	default:
+		a.s.fail(rule, "%s: expected %d %s, got %s", a.what(), code.HTTPStatus(), code, a.said())
+	}
+	if a.str("code") != string(code) && a.str("error_type") != string(code) {
+		a.s.advise("5.10:code", "%s: expected the code %s, got %s", a.what(), code, a.said())
+	}
+}
+
+// otherStatuses are those that a published server refuses with, beside the one of
+// the code (maestro-attach 1.5, 1.12 and 5.5).
+var otherStatuses = map[contracts.Code][]int{
+	contracts.CodeStaleConnection: {http.StatusBadRequest, http.StatusForbidden}, contracts.CodeRoleConflict: {http.StatusBadRequest},
+	contracts.CodeRuntimeBusy: {http.StatusForbidden}, contracts.CodeRequestNotFound: {http.StatusForbidden},
+	contracts.CodeRequestTypeMismatch: {http.StatusForbidden}, contracts.CodeUnsupportedCapability: {http.StatusForbidden},
+	contracts.CodeNotFound: {http.StatusForbidden}, contracts.CodeWorkspaceViolation: {http.StatusBadRequest},
+	contracts.CodeRuntimeOwnedElsewhere: {http.StatusNotFound}, contracts.CodeMethodNotAllowed: {http.StatusNotFound},
+}
+
+// otherTexts are the words of a published server for the same.
+var otherTexts = map[string]string{
+	textBusy:         "A prompt is already in progress. Wait for it to complete before starting another.",
+	textNoSubscriber: "Headless subscription not found",
+	textNotAttaching: "Hosted runner is draining and not accepting headless session traffic",
+	textDraining:     "Hosted runner is draining and not accepting headless session traffic",
+	textNoSession:    "Session not found",
+}
+
+// sameText reports whether a refusal has a text, or the one that a published
+// server has for the same.
+func (s *Session) sameText(got, text string) bool {
+	return got == text || s.published() && got != "" && got == otherTexts[text]
 }
 
 // snapshot returns the snapshot in an answer, or the one that an answer is,
@@ -320,10 +361,10 @@ const tokenHeader = "X-Maestro-Headless-Connection-Token"
 const epochHeader = "X-Maestro-Headless-Epoch"
 
 // epoch returns the epoch that an answer names.
-func (a *Answer) epoch(rule string) string {
+func (a *Answer) epoch() string {
 	e := a.Header.Get(epochHeader)
 	if e == "" {
-		a.s.fail(rule, "%s: expected the header %s, got none", a.what(), epochHeader)
+		a.s.advise("1.11:epoch", "%s: expected the header %s, got none", a.what(), epochHeader)
 	}
 	return e
 }

@@ -2,7 +2,6 @@ package conformance
 
 import (
 	"net/http"
-	"slices"
 	"strings"
 
 	"github.com/google/uuid"
@@ -28,14 +27,7 @@ func (s *Session) user(also ...contracts.UtilityOperation) *user {
 		c, p := s.toolUser(also...)
 		return &user{Peer: p, caller: c}
 	}
-	u := &user{Peer: s.operator()}
-	offered, known := u.last(message("hello_ok")).at("server_capabilities.utility_operations").([]any)
-	for _, op := range also {
-		if known && !slices.Contains(offered, any(string(op))) {
-			s.skip("the server does not offer %s", op)
-		}
-	}
-	return u
+	return &user{Peer: s.operator(also...)}
 }
 
 // using makes a scenario of a story about a user.
@@ -84,13 +76,31 @@ func (u *user) owner() string {
 	return "local"
 }
 
-// do sends a command that must be accepted.
+// do sends a command that must be accepted, unless the server turns out not to
+// offer what was negotiated.
 func (u *user) do(rule string, cmd contracts.Command) {
 	if u.caller != nil {
-		u.caller.posted(rule, cmd)
+		a := u.caller.post(cmd)
+		u.s.refusesOperation(a.str("code"), a.str("error"))
+		a.ok(rule)
 		return
 	}
-	u.accepted(rule, u.command(cmd))
+	id := u.command(cmd)
+	if u.s.socket() {
+		f := u.await(rule, u.pos, u.answer(id))
+		u.s.refusesOperation(f.str("code"), f.str("error"))
+	}
+	u.accepted(rule, id)
+}
+
+// refusesOperation skips a scenario whose server refuses an operation that was
+// negotiated, for want of it.
+func (s *Session) refusesOperation(code, text string) {
+	for _, op := range s.operations {
+		if code == string(contracts.CodeUnsupportedCapability) && strings.Contains(text, string(op)) || strings.HasSuffix(text, " requires "+string(op)+" capability") {
+			s.skipOperation(op)
+		}
+	}
 }
 
 // try sends a command and does not ask what becomes of it.
@@ -105,6 +115,9 @@ func (u *user) try(cmd contracts.Command) {
 // denied sends a command that must be refused.
 func (u *user) denied(cmd contracts.Command, r refusal) {
 	r.kind = contracts.ErrorTool
+	if _, reads := cmd.(*contracts.UtilityFileRead); reads {
+		r.idRule = "R97"
+	}
 	if u.caller != nil {
 		u.caller.post(cmd).denied(r)
 		return
@@ -114,8 +127,18 @@ func (u *user) denied(cmd contracts.Command, r refusal) {
 
 // denied fails unless the request was refused as r says.
 func (a *Answer) denied(r refusal) {
-	if a.Status < http.StatusBadRequest || !r.fits(a.str("error")) || r.code != "" && a.str("code") != string(r.code) {
+	words, code := r.rule, r.rule
+	if a.s.published() {
+		words, code = "5.1:words", "5.10:code"
+	}
+	if a.Status < http.StatusBadRequest {
 		a.s.fail(r.rule, "%s: expected a refusal with %s %s, got %s", a.what(), r.code, r.describe("error"), a.said())
+	}
+	if !r.fits(a.str("error")) {
+		a.s.advise(words, "%s: expected a refusal with %s, got %s", a.what(), r.describe("error"), a.said())
+	}
+	if r.code != "" && a.str("code") != string(r.code) {
+		a.s.advise(code, "%s: expected the code %s, got %s", a.what(), r.code, a.said())
 	}
 }
 

@@ -97,7 +97,7 @@ func conformanceCommand() *cobra.Command {
 	f.StringVar(&format, "format", "text", "text, json or junit")
 	f.StringVar(&filter, "run", "", "only the scenarios whose name matches")
 	f.StringVar(&tokenPath, "token-file", "", "file with the server's token")
-	f.StringVar(&profile, "protocol-profile", string(contracts.ProfileSeed), "what the server was started with")
+	f.StringVar(&profile, "protocol-profile", string(contracts.ProfileSeed), "seed, or public to demand only what the published protocol demands")
 	f.StringVar(&tokens, "connection-tokens", "", "required or optional: whether the server wants connections to prove who they are over HTTP; default: required with --token-file, else optional")
 	f.StringVar(&runtime, "runtime", string(conformance.RuntimeConformance), "conformance or any: whether the server has the conformance agent behind it")
 	f.StringVar(&c.Prompts.Say, "say", c.Prompts.Say, "with --runtime any: a prompt that is answered; empty skips what needs it")

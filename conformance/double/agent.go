@@ -26,6 +26,9 @@ func (r *room) prompt(c *client, cmd *contracts.Prompt) *contracts.Error {
 		return refuse(contracts.CodeRuntimeBusy, contracts.ErrorProtocol, "Headless runtime is already processing a prompt")
 	}
 	name, args, triggered := trigger(cmd.Content)
+	if r.s.has(ApprovalsOnly) && name != "approval" {
+		name, triggered = "", false
+	}
 	if triggered && !json.Valid(args) {
 		return badRequest("the trigger's argument is not JSON")
 	}
@@ -125,7 +128,7 @@ func (r *room) endRun(interrupted string) {
 	if interrupted != "" && r.s.has(NeverEndsInterrupted) {
 		return
 	}
-	if run.open == "" && r.s.public() {
+	if run.open == "" && r.s.scripted() {
 		r.state.IsResponding = false
 		return
 	}

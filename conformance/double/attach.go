@@ -122,7 +122,9 @@ func (r *room) drop(s *subscription) {
 	k.subs = slices.DeleteFunc(k.subs, func(o *subscription) bool { return o == s })
 	r.forget(s.id, k.id)
 	for _, t := range s.streams {
-		t.finish()
+		if !r.s.has(StreamsLiveOn) {
+			t.finish()
+		}
 	}
 }
 
@@ -145,9 +147,9 @@ func (c *call) object(v any) *contracts.Error {
 	known := fieldsOf(reflect.TypeOf(v).Elem())
 	for key, value := range m {
 		switch {
-		case c.s.opts.Strict && !slices.Contains(known, key):
+		case c.s.strict() && !slices.Contains(known, key):
 			return badBody("/" + key + " Unexpected property")
-		case c.s.opts.Strict && value == nil:
+		case c.s.strict() && value == nil:
 			return badBody("/" + key + " Expected a value")
 		case value == nil, !slices.Contains(known, key):
 			delete(m, key)
@@ -228,6 +230,9 @@ func (s *Server) asHello(a *order) (*contracts.Hello, *contracts.Error) {
 		return nil, e
 	}
 	h := cmd.(*contracts.Hello) // by its type key
+	if e := s.checkWords(h); e != nil {
+		return nil, e
+	}
 	if a.OptOutNotifications == nil {
 		h.OptOutNotifications = nil
 	}
@@ -243,7 +248,7 @@ func (s *Server) asCommand(text []byte) (contracts.Command, *contracts.Error) {
 	if err != nil {
 		return nil, badBody(err.Error())
 	}
-	cmd, problems, _ := shape.Command(v, !s.opts.Strict)
+	cmd, problems, _ := shape.Command(v, !s.strict())
 	if problems != nil {
 		return nil, badBody(shape.Join(problems))
 	}
@@ -479,6 +484,9 @@ func (c *call) subscribe() reply {
 	r.publishSnapshot()
 	r.sweep()
 	s.at = r.head
+	if r.s.has(ShowsOldItems) {
+		s.at = max(s.at, 2) - 2 // what it has itself led to
+	}
 	body := k.standing()
 	body["subscription_id"], body["controller_subscription_id"] = s.id, r.holderSub()
 	return k.welcome(body, s.wanted())
@@ -499,7 +507,12 @@ func (c *client) welcome(body map[string]any, outs []contracts.Notification) rep
 		body["opt_out_notifications"] = outs
 	}
 	a := ok(body)
-	a.epoch, a.token = c.room.epoch, c.token
+	if !c.room.s.has(NoEpochs) {
+		a.epoch = c.room.epoch
+	}
+	if !c.room.s.has(NoTokens) {
+		a.token = c.token
+	}
 	return a
 }
 

@@ -32,14 +32,31 @@ func (s *Server) decode(text []byte) (contracts.Command, *contracts.Error) {
 	if _, ok := m["type"].(string); !ok {
 		return nil, badRequest("Invalid headless command: $.type Expected known headless command type")
 	}
-	cmd, problems, known := shape.Command(v, !s.opts.Strict)
+	cmd, problems, known := shape.Command(v, !s.strict())
 	switch {
 	case !known:
 		return nil, badRequest("Unknown headless command type")
 	case problems != nil:
 		return nil, badRequest("Invalid headless command: " + shape.Join(problems))
 	}
+	if h, ok := cmd.(*contracts.Hello); ok {
+		return cmd, s.checkWords(h)
+	}
 	return cmd, nil
+}
+
+// strict reports whether additions are refused (D13).
+func (s *Server) strict() bool { return s.opts.Strict || s.has(RefusesMore) }
+
+// checkWords refuses a hello with words that habits do not know.
+func (s *Server) checkWords(h *contracts.Hello) *contracts.Error {
+	switch {
+	case s.has(NoElicitations) && h.Capabilities != nil && slices.Contains(h.Capabilities.ServerRequests, contracts.RequestMCPElicitation):
+		return badRequest("Invalid headless command: /capabilities/server_requests Expected union value")
+	case s.has(OptOutOnce) && len(unique(h.OptOutNotifications)) != len(h.OptOutNotifications):
+		return badRequest("Invalid headless command: /opt_out_notifications Expected array elements to be unique")
+	}
+	return nil
 }
 
 // admit checks that the client may send the command and has it done.
@@ -177,14 +194,13 @@ func (r *room) configure(cmd *contracts.Init) {
 		}
 	}
 	r.lastInit = encode("init", cmd)
-	if r.s.public() {
-		return
-	}
 	text := "Init received with no changes"
 	if len(applied) > 0 {
 		text = "Initialized: " + strings.Join(applied, ", ")
 	}
-	r.publish(&contracts.Status{Message: text})
+	if r.bare || !r.s.has(SilentInit) {
+		r.publish(&contracts.Status{Message: text})
+	}
 	if cmd.ApprovalMode != "" {
 		r.mode = cmd.ApprovalMode
 		r.settleApprovals()

@@ -114,6 +114,57 @@ const (
 	HidesQuestions  Defect = "hides-questions-from-late"  // R73: a snapshot has what waits
 )
 
+// The habits of a server of the published protocol, each with the advice it gets.
+// With the seed profile they are defects. Some of the above are habits too; see
+// [Habits].
+const (
+	NoRetryable        Defect = "no-retryable"         // 1.4: whether trying again helps
+	NoDetails          Defect = "no-details"           // 1.4: details in every refusal
+	CodeOnly           Defect = "code-only"            // A73, 5.10: code is a status name, and there is no error_type
+	ForbidsAll         Defect = "forbids-all"          // 5.10: 403 for whatever is wrong
+	NoPendingRequests  Defect = "no-pending-requests"  // R73: one list of what waits
+	NoEpochs           Defect = "no-epochs"            // 1.11: the header of the epoch
+	NoEventIDs         Defect = "no-event-ids"         // 1.11: ids of events
+	NoRetryHint        Defect = "no-retry-hint"        // 1.11: retry
+	AnyCursor          Defect = "any-cursor"           // 1.11: a cursor that is no number
+	NoTokens           Defect = "no-tokens"            // 8.1: secrets of connections
+	TerseAnswers       Defect = "terse-answers"        // 1.12: what a message did
+	FewRoutes          Defect = "few-routes"           // 1.1: those of one published server alone
+	BareState          Defect = "bare-state"           // 1.1: the state at the session alone
+	OldSpellings       Defect = "old-spellings"        // 1.2: two families of headers
+	AnyHeaders         Defect = "any-headers"          // 1.2: headers that contradict each other
+	IgnoresRoleHeader  Defect = "ignores-role-header"  // 1.12: a role in the headers of a message
+	PlainHealth        Defect = "plain-health"         // 1.13: health as text, readiness as a report
+	ForgetsGone        Defect = "forgets-gone"         // A16: a repeated disconnect
+	AnnouncesNothing   Defect = "announces-nothing"    // 1.6, 3.4: connection_info
+	SilentInit         Defect = "silent-init"          // R33: over HTTP an init goes without a word
+	NoElicitations     Defect = "no-elicitations"      // the word mcp_elicitation
+	ApprovalsOnly      Defect = "approvals-only"       // the triggers of the conformance agent but one
+	SameCursorSnapshot Defect = "same-cursor-snapshot" // 2.2: a cursor of its own for each snapshot
+	ShowsOldItems      Defect = "shows-old-items"      // 1.9: nothing old on a stream
+	StreamsLiveOn      Defect = "streams-live-on"      // 1.13, 3.6, A96: the end of what nothing comes on
+	RefusesMore        Defect = "refuses-more"         // D13: unknown keys and nulls
+	LongLines          Defect = "long-lines"           // R13: a limit for lines
+	OptOutOnce         Defect = "opt-out-once"         // R12: an opt-out that is named twice
+	TypesByText        Defect = "types-by-text"        // R103: types of errors of their own
+	SplitsExits        Defect = "splits-exits"         // 0.2: exit_code and signal together
+	NamelessCommands   Defect = "nameless-commands"    // 2.2: request_id, but for reads
+	CachedIdentity     Defect = "cached-identity"      // A85, 5.5: no-store
+	OwnerlessIdentity  Defect = "ownerless-identity"   // 5.3: an identity without an owner generation
+	DrainsAgain        Defect = "drains-again"         // A98: the first result again
+)
+
+// Habits lists what a server of [Options.Published] does.
+func Habits() []Defect {
+	return []Defect{NoRetryable, NoDetails, CodeOnly, ForbidsAll, NoPendingRequests, NoEpochs, NoEventIDs, NoRetryHint, AnyCursor, NoTokens,
+		TerseAnswers, FewRoutes, BareState, OldSpellings, AnyHeaders, IgnoresRoleHeader, PlainHealth, ForgetsGone, AnnouncesNothing, SilentInit,
+		NoElicitations, ApprovalsOnly, SameCursorSnapshot, ShowsOldItems, StreamsLiveOn, RefusesMore, LongLines, OptOutOnce, TypesByText,
+		SplitsExits, NamelessCommands, CachedIdentity, OwnerlessIdentity, DrainsAgain,
+		SilentFutureCursor, IgnoresEpoch, AnswersBlankLines, IgnoresLastEventID, BeginsWithReplay, NeverBeats, StreamsShare,
+		RefusedStays, DeafToHeartbeats, NeverExpires, ChangesRoles, AnonymousMayPost, ForgetsKeys, NoRetryAfter, HangsUpOnLarge,
+		WrongMethodNotFound, TrustsPages, CutsCharacters, PassesCredentials, WrongScores, FollowsLinks, CreatesAreRenames, SilentInterrupt}
+}
+
 // AgentDefects lists those that show with any agent.
 func AgentDefects() []Defect {
 	return []Defect{StartsDenied, ForgetsDenied, EndsCallsTwice, AsksAnyway, KeepsPrompts, SilentInterrupt, UnsortedTools, TakeOverCancels, HidesQuestions}

@@ -29,6 +29,7 @@ type Runner struct {
 	WorkspaceID string // metadata; empty for none
 	AgentRunID  string // metadata; empty for none
 	Workspace   string // a directory
+	Snapshots   string // where manifests go, relative to Workspace; empty is the default
 	Manifest    string // to restore from; empty for a fresh start
 
 	started   uint64 // the cursor it began with
@@ -167,7 +168,7 @@ func (s *Server) hosted(id string) (*room, *contracts.Error) {
 
 func (c *call) identity() reply {
 	h := c.s.runner
-	if h == nil {
+	if h == nil || h.Owner == "" && c.s.has(OwnerlessIdentity) {
 		return c.s.no(refuse(contracts.CodeNotFound, "", "hosted runner identity unavailable"))
 	}
 	body := map[string]any{"protocol_version": protocols + "identity.v1", "runner_session_id": h.ID,
@@ -178,8 +179,16 @@ func (c *call) identity() reply {
 	if h.drainedAt != "" {
 		body["drain_status"], body["drained_at"] = "drained", h.drainedAt
 	}
+	return c.s.uncached(body)
+}
+
+// uncached answers what is not to be kept.
+func (s *Server) uncached(body map[string]any) reply {
 	a := ok(body)
-	a.header = http.Header{"Cache-Control": {"no-store"}}
+	a.header = http.Header{}
+	if !s.has(CachedIdentity) {
+		a.header.Set("Cache-Control", "no-store")
+	}
 	return a
 }
 
@@ -187,6 +196,9 @@ func (c *call) readyz() reply {
 	h := c.s.runner
 	ready, draining := h == nil || !h.draining && !h.unready, h != nil && h.draining
 	body := map[string]any{"ok": ready, "ready": ready, "draining": draining}
+	if c.s.has(PlainHealth) {
+		body = map[string]any{"ok": ready}
+	}
 	if ready {
 		return ok(body)
 	}
@@ -219,7 +231,7 @@ func (c *call) drain() reply {
 	if e != nil {
 		return c.s.no(e)
 	}
-	if h.drained != nil {
+	if h.drained != nil && !c.s.has(DrainsAgain) {
 		again := *h.drained
 		again.header = maps.Clone(again.header)
 		again.header.Set("X-Maestro-Drain-Replayed", "true")
@@ -296,9 +308,7 @@ func (s *Server) drainTo(h *Runner, reason, by string, exports []map[string]stri
 	}
 	answer["manifest_path"], h.drainedAt = path, stamp(time.Now())
 	r.sayDrained()
-	a := ok(answer)
-	a.header = http.Header{"Cache-Control": {"no-store"}}
-	return a, nil
+	return s.uncached(answer), nil
 }
 
 // quiet ends all utilities and waits for that, with the lock open meanwhile.
@@ -340,7 +350,9 @@ func (r *room) sayDrained() {
 	for _, k := range r.clients {
 		for _, sub := range k.subs {
 			for _, t := range sub.streams {
-				t.finish()
+				if !r.s.has(StreamsLiveOn) {
+					t.finish()
+				}
 			}
 		}
 	}
@@ -352,14 +364,17 @@ func (r *room) quiesced(cursor uint64) []byte {
 	drained := "Drained"
 	st.SessionID, st.LastStatus = contracts.String(r.id), &drained
 	st.Connections = []contracts.ConnectionState{}
-	return encodeValue(contracts.Snapshot{ProtocolVersion: contracts.ProtocolVersion, SessionID: r.id, Cursor: cursor, LastInit: r.lastInit, State: st})
+	return r.encodeSnapshot(cursor, st)
 }
 
 var unsafeInName = regexp.MustCompile(`[^A-Za-z0-9_-]`)
 
 // write puts a manifest where it appears only when it is complete.
 func (h *Runner) write(manifest map[string]any) (string, error) {
-	dir := filepath.Join(h.Workspace, ".maestro", "runner-snapshots")
+	dir := cmp.Or(h.Snapshots, filepath.Join(".maestro", "runner-snapshots"))
+	if !filepath.IsAbs(dir) {
+		dir = filepath.Join(h.Workspace, dir)
+	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return "", err
 	}

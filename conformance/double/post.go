@@ -60,7 +60,7 @@ func (c *call) take(r *room, k *client) reply {
 	if e != nil {
 		return c.s.no(e)
 	}
-	viewer := k.role == contracts.RoleViewer || role == "viewer"
+	viewer := k.role == contracts.RoleViewer || role == "viewer" && !c.s.has(IgnoresRoleHeader)
 	if c.s.has(RoleByHeader) {
 		viewer = role == "viewer"
 	}
@@ -86,6 +86,9 @@ func (c *call) take(r *room, k *client) reply {
 	}
 	k.touch()
 	r.sweep()
+	if c.s.has(TerseAnswers) {
+		return ok(map[string]bool{"success": true})
+	}
 	body := map[string]any{"ok": true, "success": true, "accepted": true, "cursor": r.head, "execution": "runtime_handled",
 		"published_messages": r.head - before, "message": "handled", "snapshot": json.RawMessage(r.snapshot(r.head))}
 	if kind == "hello" {
@@ -206,7 +209,7 @@ func (c *call) disconnect() reply {
 	}
 	gone := cmp.Or(lookup(r, conn), lookup(r, sub))
 	switch {
-	case k == nil && gone != "":
+	case k == nil && gone != "" && !c.s.has(ForgetsGone):
 		return r.farewell(gone, []string{})
 	case e != nil:
 		return c.s.no(e)

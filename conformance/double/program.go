@@ -30,6 +30,7 @@ type program struct {
 	sealed bool                            // nothing more may be written
 	asked  chan struct{}                   // closed once it is to end
 	ended  bool                            // asked is closed
+	closed bool                            // term is closed, or is about to be
 	reason string                          // why it was ended
 	held   *contracts.UtilityCommandOutput // what a defect keeps back
 	exited chan struct{}                   // closed once its process has exited
@@ -175,6 +176,9 @@ func (p *program) watch(done <-chan struct{}, outputs map[contracts.Stream]io.Re
 	case <-done:
 	case <-time.After(lingerTime):
 	}
+	s.mu.Lock()
+	p.closed = true
+	s.mu.Unlock()
 	for _, out := range outputs {
 		_ = out.Close() // what is still written is lost
 	}
@@ -319,7 +323,7 @@ func (c *client) resizeCommand(cmd *contracts.UtilityCommandResize) *contracts.E
 	if e := checkSize(&cmd.Columns, &cmd.Rows); e != nil {
 		return e
 	}
-	if !c.room.s.has(DeafToResizes) {
+	if !p.closed && !c.room.s.has(DeafToResizes) {
 		if err := pty.Setsize(p.term, &pty.Winsize{Cols: uint16(cmd.Columns), Rows: uint16(cmd.Rows)}); err != nil {
 			return noTool(contracts.CodeInternal, err.Error())
 		}

@@ -4,14 +4,18 @@ import (
 	"github.com/seed-028515a8/maestro/contracts"
 )
 
-// public reports whether the agent is that of the published contract (6.2),
-// whose prompts have no response and whose answers are not checked.
+// public reports whether newer fields are left out.
 func (s *Server) public() bool { return s.opts.Profile == contracts.ProfilePublic }
+
+// scripted reports whether the agent is that of the published contract (6.2),
+// whose prompts have no response and whose answers are not checked.
+func (s *Server) scripted() bool { return s.public() && !s.opts.Plain }
 
 // beReady starts the session with its state alone: nothing is published.
 func (r *room) beReady() {
 	text := "Ready"
 	r.state.Model, r.state.Provider, r.state.IsReady, r.state.LastStatus = "gpt-5.4", "openai", true, &text
+	r.state.SessionID = contracts.String(r.id)
 }
 
 // respondUnchecked resolves a request whether or not there is one.

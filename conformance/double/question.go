@@ -17,7 +17,7 @@ func (r *room) ask(c *client, q *contracts.ServerRequest) {
 		return
 	}
 	switch {
-	case r.s.public():
+	case r.s.scripted():
 	case q.RequestType == contracts.RequestApproval:
 		r.publish(&contracts.ToolCall{CallID: q.CallID, Tool: q.Tool, Args: q.Args, RequiresApproval: true})
 	case q.RequestType == contracts.RequestClientTool || q.RequestType == contracts.RequestUserInput:
@@ -126,7 +126,7 @@ func (r *room) complete(q *contracts.ServerRequest, isError bool) {
 }
 
 func (r *room) respond(cmd *contracts.ServerRequestResponse) *contracts.Error {
-	if r.s.public() {
+	if r.s.scripted() {
 		r.respondUnchecked(cmd)
 		return nil
 	}

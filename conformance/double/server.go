@@ -22,13 +22,15 @@ type Options struct {
 	SubscriptionTTL  time.Duration     // of a detached subscription; zero means 30 s
 	Workspace        string            // directory of the utilities, without links on the way; empty is none, unless hosted
 	Plain            bool              // prompts are say, work and ask instead of triggers
-	Profile          contracts.Profile // public behaves as the agent of section 6.2; empty is seed
+	Profile          contracts.Profile // public has no newer fields, and behaves as the agent of section 6.2 unless Plain; empty is seed
+	Published        bool              // has all [Habits]
 }
 
 // A Server holds every session in memory. Its one lock guards all of them and
 // everything in them.
 type Server struct {
-	opts Options
+	opts   Options
+	habits map[Defect]bool // what is planted
 
 	mu      sync.Mutex
 	rooms   map[string]*room
@@ -43,7 +45,14 @@ func New(o Options) *Server {
 	o.Heartbeat = cmp.Or(o.Heartbeat, contracts.DefaultHeartbeatInterval)
 	o.LeaseTTL = cmp.Or(o.LeaseTTL, contracts.DefaultLeaseTTL)
 	o.SubscriptionTTL = cmp.Or(o.SubscriptionTTL, contracts.DefaultSubscriptionTTL)
-	return &Server{opts: o, rooms: map[string]*room{}, replies: map[string]reply{}}
+	s := &Server{opts: o, rooms: map[string]*room{}, replies: map[string]reply{}, habits: map[Defect]bool{o.Defect: true}}
+	if o.Published {
+		for _, d := range Habits() {
+			s.habits[d] = true
+		}
+	}
+	delete(s.habits, "")
+	return s
 }
 
 // Close ends the commands and watches of all sessions and waits until they have
@@ -64,7 +73,7 @@ func (s *Server) Close() {
 	}
 }
 
-func (s *Server) has(d Defect) bool { return s.opts.Defect == d }
+func (s *Server) has(d Defect) bool { return s.habits[d] }
 
 // A room is one session.
 type room struct {
@@ -114,11 +123,14 @@ func (s *Server) open(id string, bare bool) *room {
 	r := &room{s: s, id: id, epoch: rand.Text(), mode: contracts.ApprovalPrompt, bare: bare, state: freshState(),
 		gone: map[string]string{}, updated: time.Now()}
 	s.rooms[id] = r
-	if s.public() {
+	if s.scripted() && !bare {
 		r.beReady()
 		return r
 	}
 	executor := contracts.ExecutorReplay
+	if s.public() {
+		executor = ""
+	}
 	r.publish(&contracts.Ready{ProtocolVersion: contracts.ProtocolVersion, Model: "double", Provider: "double", ExecutorType: executor, SessionID: &r.id})
 	r.publish(&contracts.SessionInfo{SessionID: &r.id, Cwd: "/double"})
 	return r
@@ -129,13 +141,34 @@ func (r *room) publish(ev contracts.Event) {
 	if r.frozen {
 		return
 	}
+	if r.s.has(AnnouncesNothing) && ev.EventType() == "connection_info" && !r.bare {
+		return
+	}
 	r.head++
 	apply(&r.state, ev)
 	applyUtility(&r.state, ev, r.s.keptOutput())
 	if r.s.has(KeepsResponding) && ev.EventType() == "response_end" {
 		r.state.IsResponding = true
 	}
-	r.record(entry{cursor: r.head, kind: ev.EventType(), body: encode(ev.EventType(), ev)})
+	body := encode(ev.EventType(), ev)
+	if r.s.has(SplitsExits) && ev.EventType() == "utility_command_exited" {
+		body = without(body, "exit_code", "signal")
+	}
+	r.record(entry{cursor: r.head, kind: ev.EventType(), body: body})
+}
+
+// without takes keys that are null out of an object.
+func without(body []byte, keys ...string) []byte {
+	var m map[string]json.RawMessage
+	if err := json.Unmarshal(body, &m); err != nil {
+		panic("double: " + err.Error()) // it is of our making
+	}
+	for _, key := range keys {
+		if string(m[key]) == "null" {
+			delete(m, key)
+		}
+	}
+	return encodeValue(m)
 }
 
 // publishSnapshot shows the state to everybody. Stdio has no snapshots.
@@ -144,7 +177,11 @@ func (r *room) publishSnapshot() {
 		return
 	}
 	r.head++
-	r.record(entry{cursor: r.head, body: r.snapshot(r.head)})
+	shown := r.head
+	if r.s.has(SameCursorSnapshot) {
+		shown--
+	}
+	r.record(entry{cursor: r.head, body: r.snapshot(shown)})
 }
 
 func (r *room) record(e entry) {
@@ -194,11 +231,21 @@ func (r *room) snapshot(cursor uint64) []byte {
 	if r.s.has(NullOptional) {
 		st.SessionID = contracts.NullString{}
 	}
-	body := encodeValue(contracts.Snapshot{ProtocolVersion: contracts.ProtocolVersion, SessionID: r.id, Cursor: cursor, LastInit: r.lastInit, State: st})
+	body := r.encodeSnapshot(cursor, st)
 	if r.s.has(NullOptional) {
 		body = append(body[:len(body)-2], `,"last_error":null}}`...)
 	}
 	return body
+}
+
+func (r *room) encodeSnapshot(cursor uint64, st contracts.State) []byte {
+	snap := contracts.Snapshot{ProtocolVersion: contracts.ProtocolVersion, SessionID: r.id, Cursor: cursor, LastInit: r.lastInit, State: st}
+	if !r.s.has(NoPendingRequests) {
+		return encodeValue(snap)
+	}
+	st.PendingRequests = nil // which is null
+	return encodeValue(map[string]any{"protocolVersion": snap.ProtocolVersion, "session_id": r.id, "cursor": cursor, "last_init": snap.LastInit,
+		"state": json.RawMessage(without(encodeValue(st), "pending_requests"))})
 }
 
 // connections lists who is attached.

@@ -63,7 +63,7 @@ func (s *Server) writeLines(o *outlet, out io.Writer) {
 func (s *Server) readLines(c *client, in io.Reader) {
 	b := bufio.NewReaderSize(in, 64<<10)
 	for first := true; ; first = false {
-		line, long, err := readLine(b)
+		line, long, err := readLine(b, s.has(LongLines))
 		if first {
 			line = bytes.TrimPrefix(line, []byte("\xef\xbb\xbf"))
 		}
@@ -79,11 +79,12 @@ func (s *Server) readLines(c *client, in io.Reader) {
 	}
 }
 
-// readLine reads to the next line feed, keeping no more than the limit.
-func readLine(b *bufio.Reader) (line []byte, long bool, err error) {
+// readLine reads to the next line feed, keeping no more than the limit unless any
+// length will do.
+func readLine(b *bufio.Reader, any bool) (line []byte, long bool, err error) {
 	for {
 		part, err := b.ReadSlice('\n')
-		if len(line)+len(part) <= contracts.MaxLineBytes+1 {
+		if len(line)+len(part) <= contracts.MaxLineBytes+1 || any {
 			line = append(line, part...)
 		} else {
 			long = true
@@ -115,6 +116,9 @@ func (s *Server) line(c *client, line []byte, long bool) {
 	}
 	if e != nil {
 		ev := e.Event()
+		if s.has(TypesByText) {
+			ev.ErrorType = contracts.Classify(ev.Message, false)
+		}
 		c.out.push(encode(ev.EventType(), ev))
 	}
 }

@@ -52,7 +52,9 @@ func (s *Server) events(w http.ResponseWriter, c *call) {
 	h.Set("Content-Type", "text/event-stream")
 	h.Set("Cache-Control", "no-cache")
 	h.Set("Connection", "keep-alive")
-	h.Set("X-Maestro-Headless-Epoch", epoch)
+	if !s.has(NoEpochs) {
+		h.Set("X-Maestro-Headless-Epoch", epoch)
+	}
 	t.run(c.req.Context(), w, s)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -64,7 +66,10 @@ func (t *stream) run(ctx context.Context, w http.ResponseWriter, s *Server) {
 	control := http.NewResponseController(w)
 	beat := time.NewTicker(s.opts.Heartbeat)
 	defer beat.Stop()
-	text, beats, first := append([]byte("retry: 2000\n\n"), t.begin...), false, true
+	text, beats, first := t.begin, false, true
+	if !s.has(NoRetryHint) {
+		text = append([]byte("retry: 2000\n\n"), text...)
+	}
 	for {
 		s.mu.Lock()
 		text = t.gather(text)
@@ -117,6 +122,9 @@ func (c *call) openStream() (*stream, *contracts.Error) {
 		sub = query.Get("subscriptionId")
 	}
 	cursor, epoch := query.Get("cursor"), query.Get("epoch")
+	if c.s.has(AnyCursor) && !isCursor(cursor) {
+		cursor = ""
+	}
 	if before, after, ok := strings.Cut(c.req.Header.Get("Last-Event-ID"), "."); ok && isCursor(after) && before != "" && !c.s.has(IgnoresLastEventID) {
 		epoch, cursor = before, after
 	}
@@ -191,7 +199,7 @@ func (r *room) arriveImplicitly(k *client) {
 // where that is, unless the client says where it is itself.
 func (t *stream) position(cursor, epoch string) {
 	s, r := t.sub, t.sub.client.room
-	if cursor == "" && !s.implicit {
+	if !s.implicit && (cursor == "" || r.s.has(ShowsOldItems)) {
 		return
 	}
 	if cursor == "" && r.s.has(BeginsWithReplay) {
@@ -252,6 +260,9 @@ func (s *subscription) wants(kind string) bool {
 // frame appends one event of the stream.
 func (t *stream) frame(text []byte, cursor uint64, data []byte) []byte {
 	r := t.sub.client.room
+	if r.s.has(NoEventIDs) {
+		return fmt.Appendf(text, "data: %s\n\n", data)
+	}
 	if r.s.has(BareEventIDs) {
 		return fmt.Appendf(text, "id: %s\ndata: %s\n\n", r.epoch, data)
 	}

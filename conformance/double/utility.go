@@ -56,7 +56,8 @@ func (c *client) operate(cmd contracts.Command) *contracts.Error {
 	case *contracts.UtilityFileWatchStop:
 		id, e = cmd.WatchID, c.stopWatch(cmd)
 	}
-	if e != nil && !c.room.s.has(NamelessRefusals) {
+	_, reads := cmd.(*contracts.UtilityFileRead)
+	if e != nil && !c.room.s.has(NamelessRefusals) && (reads || !c.room.s.has(NamelessCommands)) {
 		e.RequestID = id
 	}
 	return e

@@ -84,6 +84,9 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		return
 	}
 	methods := routes[path]
+	if s.lacks(path, req.Method) {
+		methods = nil
+	}
 	if path == prefix+"sessions/{id}/events" {
 		methods = map[string]act{"GET": nil}
 	}
@@ -106,6 +109,17 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	a := do(&call{s: s, req: req, id: id, body: body})
 	s.mu.Unlock()
 	a.write(w)
+}
+
+// lacks reports whether habits leave a route out.
+func (s *Server) lacks(path, method string) bool {
+	switch path {
+	case prefix + "sessions/{id}/state":
+		return s.has(BareState)
+	case prefix + "sessions", prefix + "sessions/{id}/unsubscribe", prefix + "sessions/{id}/message":
+		return s.has(FewRoutes)
+	}
+	return false
 }
 
 // trusted refuses names that are not this server's, and writes on behalf of
@@ -165,7 +179,9 @@ func (s *Server) readBody(w http.ResponseWriter, req *http.Request) ([]byte, *co
 func (a reply) write(w http.ResponseWriter) {
 	h := w.Header()
 	maps.Copy(h, a.header)
-	h.Set("Content-Type", "application/json")
+	if h.Get("Content-Type") == "" {
+		h.Set("Content-Type", "application/json")
+	}
 	if a.epoch != "" {
 		h.Set("X-Maestro-Headless-Epoch", a.epoch)
 	}
@@ -188,12 +204,22 @@ func (s *Server) no(e *contracts.Error) reply {
 	if e.Code == contracts.CodeRuntimeNotReady || e.Code == contracts.CodeRuntimeOwnedElsewhere {
 		details[0].Domain = "maestro.hosted_runner"
 	}
+	if s.has(ForbidsAll) && slices.Contains([]contracts.Code{contracts.CodeRuntimeBusy, contracts.CodeRequestNotFound, contracts.CodeRequestTypeMismatch,
+		contracts.CodeUnsupportedCapability}, e.Code) {
+		a.status = http.StatusForbidden
+	}
 	code := string(e.Code)
-	if s.has(CodeIsStatusName) {
+	if s.has(CodeIsStatusName) || s.has(CodeOnly) {
 		code = map[int]string{400: "INVALID_ARGUMENT", 403: "PERMISSION_DENIED", 404: "NOT_FOUND", 409: "ALREADY_EXISTS"}[a.status]
 	}
-	a.body = encodeValue(map[string]any{"error": e.Message, "error_type": e.Code, "code": cmp.Or(code, "UNKNOWN"),
-		"retryable": e.Code.Retryable(), "details": details})
+	body := map[string]any{"error": e.Message, "error_type": e.Code, "code": cmp.Or(code, "UNKNOWN"),
+		"retryable": e.Code.Retryable(), "details": details}
+	for habit, key := range map[Defect]string{NoRetryable: "retryable", NoDetails: "details", CodeOnly: "error_type"} {
+		if s.has(habit) {
+			delete(body, key)
+		}
+	}
+	a.body = encodeValue(body)
 	return a
 }
 
@@ -232,7 +258,10 @@ func (c *call) named(names ...string) (string, *contracts.Error) {
 	for _, family := range []string{"x-maestro-", "x-composer-", "x-evalops-"} {
 		for _, name := range names {
 			v := c.req.Header.Get(family + name)
-			if v != "" && value != "" && v != value {
+			if c.s.has(OldSpellings) && (family == "x-evalops-" || strings.Contains(name, "subscription")) {
+				continue
+			}
+			if v != "" && value != "" && v != value && !c.s.has(AnyHeaders) {
 				return "", refuse(contracts.CodeBadRequest, "", "Headers disagree about "+name)
 			}
 			value = cmp.Or(value, v)
@@ -269,7 +298,7 @@ func (c *call) state() reply {
 		return c.s.no(e)
 	}
 	a := reply{status: http.StatusOK, body: r.snapshot(r.head)}
-	if !c.s.has(NoEpochHeader) {
+	if !c.s.has(NoEpochHeader) && !c.s.has(NoEpochs) {
 		a.epoch = r.epoch
 	}
 	return a
@@ -289,7 +318,12 @@ func (c *call) list() reply {
 // stamp renders a time as the wire does.
 func stamp(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z") }
 
-func (c *call) healthz() reply { return ok(map[string]bool{"ok": true}) }
+func (c *call) healthz() reply {
+	if c.s.has(PlainHealth) {
+		return reply{status: http.StatusOK, header: http.Header{"Content-Type": {"text/plain"}}, body: []byte("ok")}
+	}
+	return ok(map[string]bool{"ok": true})
+}
 
 // find returns a connection made over HTTP.
 func (r *room) find(id string) *client {
@@ -325,7 +359,7 @@ func staleSubscription() *contracts.Error {
 // proven refuses a connection token that is not the connection's. None is fine.
 func (c *call) proven(k *client) *contracts.Error {
 	token := c.req.Header.Get("X-Maestro-Headless-Connection-Token")
-	if token != "" && token != k.token && !c.s.has(TokenNotChecked) {
+	if token != "" && token != k.token && !c.s.has(TokenNotChecked) && !c.s.has(NoTokens) {
 		return refuse(contracts.CodeAccessDenied, "", "The connection token is not that of the connection")
 	}
 	return nil

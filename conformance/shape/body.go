@@ -7,17 +7,19 @@ import (
 	"github.com/seed-028515a8/maestro/contracts"
 )
 
-// Body checks the JSON of an HTTP answer against the closed shape of T: one of
-// the answers of package contracts, a [contracts.Snapshot], or a type of this
-// package.
-func Body[T any](v any) []Problem { return body[T](v, false) }
+// Body checks the JSON of an HTTP answer from a server of a profile against the
+// closed shape of T: one of the answers of package contracts, a
+// [contracts.Snapshot], or a type of this package.
+func Body[T any](v any, p contracts.Profile) []Problem { return body[T](v, p, false) }
 
 // OpenBody is Body for answers that may hold more than is known.
-func OpenBody[T any](v any) []Problem { return body[T](v, true) }
+func OpenBody[T any](v any, p contracts.Profile) []Problem { return body[T](v, p, true) }
 
-func body[T any](v any, open bool) []Problem {
-	c := &checker{open: open}
-	if t := reflect.TypeFor[T](); t == snapshotType {
+func body[T any](v any, p contracts.Profile, open bool) []Problem {
+	t := reflect.TypeFor[T]()
+	c := &checker{published: p == contracts.ProfilePublic, closes: !open}
+	c.open = open || c.published && unclosed[t]
+	if t == snapshotType {
 		c.snapshot(v, "")
 	} else {
 		c.object(v, t, "", "")
@@ -112,7 +114,7 @@ type ExportPath struct {
 	Input        string `json:"input"`
 	Path         string `json:"path"`
 	RelativePath string `json:"relative_path"`
-	Type         string `json:"type" wire:"oneof=file|directory|other"`
+	Type         string `json:"type" wire:"oneof=file|directory|other|missing"`
 }
 
 // RetentionPolicy says who may see which part; its values are fixed.

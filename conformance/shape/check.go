@@ -14,6 +14,7 @@ import (
 type Problem struct {
 	Pointer string // JSON pointer; empty is the whole text
 	Text    string // such as "Required property"
+	Rule    string // that asks for it, if the published schemas do not; else empty
 }
 
 // String returns the problem as the protocol words it: pointer, space, text.
@@ -35,12 +36,23 @@ func Join(problems []Problem) string {
 
 // checker walks a value beside a Go type.
 type checker struct {
-	open     bool // unknown keys, and null in optional keys, are fine (D13)
-	problems []Problem
+	published bool // by the published schemas alone
+	open      bool // unknown keys, and null in optional keys, are fine (D13)
+	closes    bool // with the snapshots in what is open
+	problems  []Problem
 }
 
 func (c *checker) add(pointer, format string, args ...any) {
-	c.problems = append(c.problems, Problem{pointer, fmt.Sprintf(format, args...)})
+	c.problems = append(c.problems, Problem{Pointer: pointer, Text: fmt.Sprintf(format, args...)})
+}
+
+// addOptional is add for what the published schemas do not ask for, if it is by them
+// that is judged.
+func (c *checker) addOptional(rule, pointer, text string) {
+	c.add(pointer, "%s", text)
+	if c.published {
+		c.problems[len(c.problems)-1].Rule = rule
+	}
 }
 
 var (
@@ -106,7 +118,7 @@ func (c *checker) integer(v any, t reflect.Type, pointer string) {
 	case !ok:
 		c.add(pointer, "Expected number")
 	case strings.ContainsAny(n.String(), ".eE"):
-		c.add(pointer, "Expected integer without fraction or exponent")
+		c.addOptional("R41", pointer, "Expected integer without fraction or exponent")
 	case t.Kind() == reflect.Uint64 && strings.HasPrefix(n.String(), "-"):
 		c.add(pointer, "Expected non-negative integer")
 	}
@@ -146,7 +158,14 @@ func (c *checker) object(v any, t reflect.Type, pointer, typeName string) {
 	for i := range t.NumField() {
 		f := t.Field(i)
 		name, option, _ := strings.Cut(f.Tag.Get("json"), ",")
+		if c.published && slices.Contains(newer[t], name) {
+			continue
+		}
 		known[name] = true
+		if _, present := m[name]; !present && optional[t][name] != "" {
+			c.addOptional(optional[t][name], pointer+"/"+escape(name), "Required property")
+			continue
+		}
 		c.field(m, f, name, option != "", pointer+"/"+escape(name))
 	}
 	if c.open {

@@ -52,7 +52,7 @@ func TestEventShapesAreClosedAndExact(t *testing.T) {
 		`{"type":"connection_info","connections":null}`:                                                               "/connections Expected array",
 		`{"type":"utility_file_search_results","search_id":"s","query":"","cwd":"/","results":[{}],"truncated":true}`: "/results/0/path Required property; /results/0/score Required property",
 	} {
-		if got := shape.Join(shape.Event(parse(t, text))); got != want {
+		if got := shape.Join(shape.Event(parse(t, text), contracts.ProfileSeed)); got != want {
 			t.Errorf("%s: got %q, want %q", text, got, want)
 		}
 	}
@@ -68,7 +68,7 @@ func TestEnvelopesAreCheckedInside(t *testing.T) {
 		`{"type":"ws.odd"}`:                                                                       "/type Expected known frame type",
 		`{"type":"reset","reason":"lost","snapshot":1}`:                                           "/reason Expected union value; /snapshot Expected object",
 	} {
-		if got := shape.Join(shape.Frame(parse(t, text))); got != want {
+		if got := shape.Join(shape.Frame(parse(t, text), contracts.ProfileSeed)); got != want {
 			t.Errorf("%s: got %q, want %q", text, got, want)
 		}
 	}
@@ -80,7 +80,7 @@ func TestSnapshotIsCheckedWithItsInit(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := shape.Join(shape.Frame(parse(t, string(text))))
+	got := shape.Join(shape.Frame(parse(t, string(text)), contracts.ProfileSeed))
 	for _, want := range []string{"/snapshot/last_init/mood Unexpected property", "/snapshot/state/connections Expected array"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("got %q, want it to contain %q", got, want)
@@ -118,30 +118,30 @@ func TestBodiesAreClosedAndExact(t *testing.T) {
 		`{"ok":1}`:               "/ok Expected boolean",
 		`{}`:                     "/ok Required property",
 	} {
-		if got := shape.Join(shape.Body[shape.Liveness](parse(t, text))); got != want {
+		if got := shape.Join(shape.Body[shape.Liveness](parse(t, text), contracts.ProfileSeed)); got != want {
 			t.Errorf("%s: got %q, want %q", text, got, want)
 		}
 	}
 	const answer = `{"success":true,"connection_id":"c","controller_connection_id":null,"disconnected_subscription_ids":[%s]}`
 	for ids, want := range map[string]string{`"s"`: "", "7": "/disconnected_subscription_ids/0 Expected string"} {
-		if got := shape.Join(shape.Body[contracts.DisconnectAnswer](parse(t, strings.Replace(answer, "%s", ids, 1)))); got != want {
+		if got := shape.Join(shape.Body[contracts.DisconnectAnswer](parse(t, strings.Replace(answer, "%s", ids, 1)), contracts.ProfileSeed)); got != want {
 			t.Errorf("%s: got %q, want %q", ids, got, want)
 		}
 	}
-	if got := shape.Join(shape.Body[shape.Refusal](parse(t, `{"error":"x","code":"y"}`))); !strings.Contains(got, "/error_type Required property") {
+	if got := shape.Join(shape.Body[shape.Refusal](parse(t, `{"error":"x","code":"y"}`), contracts.ProfileSeed)); !strings.Contains(got, "/error_type Required property") {
 		t.Errorf("got %q, want an error_type to be missed", got)
 	}
 }
 
 func TestSnapshotsInBodiesAreCheckedToo(t *testing.T) {
 	const text = `{"ok":true,"success":true,"accepted":true,"cursor":1,"execution":"dreamt","published_messages":0,"message":"","snapshot":{"cursor":1}}`
-	got := shape.Join(shape.Body[contracts.MessageAnswer](parse(t, text)))
+	got := shape.Join(shape.Body[contracts.MessageAnswer](parse(t, text), contracts.ProfileSeed))
 	for _, want := range []string{"/execution Expected union value", "/snapshot/session_id Required property"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("got %q, want it to contain %q", got, want)
 		}
 	}
-	if got := shape.Join(shape.Body[contracts.Snapshot](parse(t, `{"state":7}`))); !strings.Contains(got, "/state Expected object") {
+	if got := shape.Join(shape.Body[contracts.Snapshot](parse(t, `{"state":7}`), contracts.ProfileSeed)); !strings.Contains(got, "/state Expected object") {
 		t.Errorf("got %q, want the state to be looked at", got)
 	}
 }
@@ -159,8 +159,54 @@ func TestManifestsMayHoldMoreThanIsKnown(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := shape.Join(shape.OpenBody[shape.Manifest](parse(t, string(text))))
+	got := shape.Join(shape.OpenBody[shape.Manifest](parse(t, string(text)), contracts.ProfileSeed))
 	if strings.Contains(got, "future") || strings.Contains(got, "shoe_size") || strings.Contains(got, "/reason") || !strings.Contains(got, "/snapshot") {
 		t.Errorf("got %q, want a problem with the snapshot and none with what is unknown or null", got)
+	}
+}
+
+// described renders problems with the rules of those that the published schemas
+// allow.
+func described(problems []shape.Problem) string {
+	texts := make([]string, len(problems))
+	for i, p := range problems {
+		texts[i] = strings.TrimSpace(p.Rule + " " + p.String())
+	}
+	return strings.Join(texts, "; ")
+}
+
+func TestPublishedSchemasLeaveKeysOutAndOpen(t *testing.T) {
+	const public = contracts.ProfilePublic
+	event := func(v any) []shape.Problem { return shape.Event(v, public) }
+	refusal := func(v any) []shape.Problem { return shape.Body[shape.Refusal](v, public) }
+	for _, c := range []struct {
+		check      func(any) []shape.Problem
+		text, want string
+	}{
+		{event, `{"type":"ready","protocol_version":"v","model":"m","provider":"p","session_id":null}`, ""},
+		{event, `{"type":"ready","protocol_version":"v","model":"m","provider":"p","session_id":null,"executor_type":"live"}`, "/executor_type Unexpected property"},
+		{event, `{"type":"hello_ok","protocol_version":"v","server_capabilities":{}}`, "/server_capabilities Unexpected property"},
+		{event, `{"type":"utility_command_exited","command_id":"c","success":true}`, "0.2:both /exit_code Required property; 0.2:both /signal Required property"},
+		{event, `{"type":"utility_command_exited","command_id":"c","success":true,"exit_code":"0","signal":null}`, "/exit_code Expected number"},
+		{event, `{"type":"utility_command_resized","command_id":"c","columns":1.0,"rows":2}`, "R41 /columns Expected integer without fraction or exponent"},
+		{refusal, `{"error":"x","hint":"y"}`, "A73 /error_type Required property; A73 /code Required property; 1.4:retryable /retryable Required property; 1.4:details /details Required property"},
+		{refusal, `{"code":"x","error_type":"x","retryable":false,"details":[]}`, "/error Required property"},
+	} {
+		if got := described(c.check(parse(t, c.text))); got != c.want {
+			t.Errorf("%s: got %q, want %q", c.text, got, c.want)
+		}
+	}
+	if got := described(shape.Body[contracts.MessageAnswer](parse(t, `{"success":true,"mood":1}`), public)); strings.Contains(got, "/success") || strings.Contains(got, "mood") ||
+		strings.Count(got, "1.12:answer ") != 7 {
+		t.Errorf("got %q, want seven keys that may be missing", got)
+	}
+	if got := described(shape.Body[contracts.ConnectionAnswer](parse(t, `{"mood":1,"snapshot":{"mood":2}}`), public)); strings.Contains(got, " /mood") || !strings.Contains(got, "/snapshot/mood Unexpected property") {
+		t.Errorf("got %q, want the snapshot to be closed and the answer open", got)
+	}
+	state := described(shape.Body[contracts.Snapshot](parse(t, `{"protocolVersion":"v","session_id":"s","cursor":1,"last_init":null,"state":{}}`), public))
+	for _, want := range []string{"R73:list /state/pending_requests Required property", "; /state/pending_approvals Required property"} {
+		if !strings.Contains(state, want) {
+			t.Errorf("got %q, want it to contain %q", state, want)
+		}
 	}
 }

@@ -8,18 +8,18 @@ import (
 	"github.com/seed-028515a8/maestro/contracts"
 )
 
-// Event checks a message from a server. A type that is not of the protocol is
-// a problem too.
-func Event(v any) []Problem {
-	c := &checker{}
+// Event checks a message from a server of a profile. A type that is not of the
+// protocol is a problem too.
+func Event(v any, p contracts.Profile) []Problem {
+	c := &checker{published: p == contracts.ProfilePublic}
 	c.event(v, "")
 	return c.problems
 }
 
-// Frame checks a frame of a networked transport from a server: an envelope,
-// with the message or snapshot in it, or a ws.* control frame.
-func Frame(v any) []Problem {
-	c := &checker{}
+// Frame checks a frame of a networked transport from a server of a profile: an
+// envelope, with the message or snapshot in it, or a ws.* control frame.
+func Frame(v any, p contracts.Profile) []Problem {
+	c := &checker{published: p == contracts.ProfilePublic}
 	name, t := typed(v, frames)
 	if t == nil {
 		c.add("/type", "Expected known frame type")
@@ -85,6 +85,10 @@ func (c *checker) event(v any, pointer string) {
 }
 
 func (c *checker) snapshot(v any, pointer string) {
+	if c.open && c.closes {
+		c.open = false
+		defer func() { c.open = true }()
+	}
 	c.check(v, snapshotType, pointer)
 	m, _ := v.(map[string]any)
 	last, present := m["last_init"]
