@@ -34,7 +34,7 @@ func (r *reader) command(id *string, cmd contracts.Command) {
 				return
 			}
 		}
-		tx.touch(c)
+		tx.clients.touch(c)
 		var err error
 		switch {
 		case isUtility(cmd):
@@ -153,11 +153,11 @@ func (h *Hub) unprovided(cmd contracts.Command) error {
 func (tx *tx) mayAct(c *connection, cmd contracts.Command) error {
 	_, hello := cmd.(*contracts.Hello)
 	switch {
-	case tx.phase == phaseEnded || tx.conns[c.id] != c || tx.phase == phaseClosing && !hello:
+	case tx.life.phase == phaseEnded || tx.clients.conns[c.id] != c || tx.life.phase == phaseClosing && !hello:
 		return &contracts.Error{Code: contracts.CodeRuntimeNotReady, Message: "Headless runtime is no longer available"}
-	case tx.phase == phaseUnready, tx.frozen:
+	case tx.life.phase == phaseUnready, tx.life.frozen:
 		return &contracts.Error{Code: contracts.CodeRuntimeNotReady, Message: "hosted runner is not ready"}
-	case tx.phase == phaseDraining && !hello:
+	case tx.life.phase == phaseDraining && !hello:
 		return &contracts.Error{Code: contracts.CodeRuntimeNotReady, Message: "hosted runner is draining"}
 	case hello:
 		return nil
@@ -190,8 +190,8 @@ func (tx *tx) greetAgain(c *connection, hello *contracts.Hello) error {
 	}
 	c.apply(terms)
 	c.greeted = true
-	tx.events.ApplyCommand(hello)
-	if c.role == contracts.RoleViewer && tx.lease.Release(c.id) { // the local client turned out to be a viewer
+	tx.log.events.ApplyCommand(hello)
+	if c.role == contracts.RoleViewer && tx.clients.lease.Release(c.id) { // the local client turned out to be a viewer
 		tx.opts.Observer.LeaseMoved(contracts.LeaseReleased)
 		tx.noteLease()
 	}
@@ -208,8 +208,8 @@ func (tx *tx) configure(cmd *contracts.Init, n note) {
 	tx.noteCommand(cmd, n)
 	tx.publish(&contracts.Status{Message: initialized(cmd)})
 	if cmd.ApprovalMode != "" {
-		tx.mode = cmd.ApprovalMode
-		for _, res := range tx.table.PolicyAll(tx.mode, tx.now) {
+		tx.work.mode = cmd.ApprovalMode
+		for _, res := range tx.work.table.PolicyAll(tx.work.mode, tx.now) {
 			tx.resolve(res)
 		}
 	}
@@ -240,14 +240,14 @@ func initialized(cmd *contracts.Init) string {
 // interrupt stops the run and cancels what it waits for, then shows the state
 // that leaves (A69). With nothing active it says nothing (R68).
 func (tx *tx) interrupt(cmd contracts.Command, n note) {
-	if tx.run == nil && tx.table.Len() == 0 && !tx.utilitiesActive() {
+	if tx.work.run == nil && tx.work.table.Len() == 0 && !tx.utilitiesActive() {
 		return
 	}
 	why := stopInterrupted
 	if _, ok := cmd.(*contracts.Cancel); ok {
 		why = stopCancelled
 	}
-	for _, res := range tx.table.CancelAll(why.requests, tx.now) {
+	for _, res := range tx.work.table.CancelAll(why.requests, tx.now) {
 		tx.resolve(res)
 	}
 	tx.noteCommand(cmd, n)
@@ -265,11 +265,11 @@ func (tx *tx) shutdown(cmd contracts.Command, n note) {
 
 // windDown takes no more commands and ends what is under way.
 func (tx *tx) windDown(cmd contracts.Command, n note) {
-	for _, res := range tx.table.CancelAll(stopShutdown.requests, tx.now) {
+	for _, res := range tx.work.table.CancelAll(stopShutdown.requests, tx.now) {
 		tx.resolve(res)
 	}
 	tx.noteCommand(cmd, n)
-	tx.phase = phaseClosing
+	tx.life.phase = phaseClosing
 	tx.stopRun(stopShutdown)
 }
 
@@ -280,9 +280,9 @@ func (tx *tx) answerRequest(c *connection, cmd contracts.Command, n note) error 
 		tx.echo(c, response)
 		return nil
 	}
-	res, err := tx.table.Answer(cmd, c.id, tx.now, c.bare)
+	res, err := tx.work.table.Answer(cmd, c.id, tx.now, c.bare)
 	if err != nil {
-		if c.bare && tx.mode != contracts.ApprovalPrompt && answersApproval(cmd) && errors.Is(err, &contracts.Error{Code: contracts.CodeRequestNotFound}) {
+		if c.bare && tx.work.mode != contracts.ApprovalPrompt && answersApproval(cmd) && errors.Is(err, &contracts.Error{Code: contracts.CodeRequestNotFound}) {
 			tx.publish(&contracts.Status{Message: "Tool response ignored (auto-approval mode)"})
 			return nil
 		}
@@ -292,7 +292,7 @@ func (tx *tx) answerRequest(c *connection, cmd contracts.Command, n note) error 
 	if n.Send != nil {
 		tx.note(n)
 	}
-	tx.events.ApplyCommand(cmd)
+	tx.log.events.ApplyCommand(cmd)
 	tx.resolve(res)
 	return nil
 }
@@ -313,8 +313,8 @@ func (tx *tx) echo(c *connection, cmd *contracts.ServerRequestResponse) {
 	if cmd.RequestType == contracts.RequestApproval && cmd.Approved != nil && *cmd.Approved {
 		verdict = contracts.VerdictApproved
 	}
-	tx.events.ApplyCommand(cmd)
-	if res, waiting := tx.table.Withdraw(cmd.RequestID, verdict, reason, contracts.ResolvedByUser, tx.now); waiting {
+	tx.log.events.ApplyCommand(cmd)
+	if res, waiting := tx.work.table.Withdraw(cmd.RequestID, verdict, reason, contracts.ResolvedByUser, tx.now); waiting {
 		tx.resolve(res)
 		return
 	}

@@ -22,11 +22,11 @@ const (
 func (h *Hub) Admit(att contracts.Attach) error {
 	var err error
 	h.update(func(tx *tx) {
-		if err = tx.admissible(); err == nil {
-			err = tx.hasRoom(tx.conns[att.ConnectionID] != nil)
+		if err = tx.life.admissible(); err == nil {
+			err = tx.hasRoom(tx.clients.conns[att.ConnectionID] != nil)
 		}
 		if err == nil && att.Role == contracts.RoleController {
-			err = tx.mayControl(att, att.ConnectionID, tx.departed(att.Principal)) // its name comes with hello
+			err = tx.mayControl(att, att.ConnectionID, tx.clients.departed(att.Principal)) // its name comes with hello
 		}
 		if err != nil {
 			h.refused(h.refusal(err).Code)
@@ -36,13 +36,13 @@ func (h *Hub) Admit(att contracts.Attach) error {
 }
 
 // admissible refuses attachments to a session that is not open for them.
-func (tx *tx) admissible() error {
+func (l *lifecycle) admissible() error {
 	switch {
-	case tx.failed != nil: // the next process, or the next opening, may do better
+	case l.failed != nil: // the next process, or the next opening, may do better
 		return errFailed
-	case tx.phase >= phaseClosing:
+	case l.phase >= phaseClosing:
 		return &contracts.Error{Code: contracts.CodeStaleSession, Message: "Headless session not found"}
-	case tx.phase != phaseOpen:
+	case l.phase != phaseOpen:
 		return &contracts.Error{Code: contracts.CodeRuntimeNotReady, Message: "hosted runner is not accepting new attachments"}
 	}
 	return nil
@@ -52,7 +52,7 @@ func (tx *tx) admissible() error {
 // is counted already. Those that are attached come before those that may come
 // back.
 func (tx *tx) hasRoom(comesBack bool) error {
-	if !comesBack && len(tx.conns) >= tx.opts.MaxConnections && tx.waiting("") == nil {
+	if !comesBack && len(tx.clients.conns) >= tx.opts.MaxConnections && tx.clients.waiting("") == nil {
 		return &contracts.Error{Code: contracts.CodeOverloaded, Message: "too many connections"}
 	}
 	return nil
@@ -61,24 +61,24 @@ func (tx *tx) hasRoom(comesBack bool) error {
 // makeRoom ends the oldest detached connection that stands in the way of a new
 // one.
 func (tx *tx) makeRoom(role contracts.Role) {
-	if len(tx.conns) >= tx.opts.MaxConnections {
-		tx.destroy(tx.waiting(""), contracts.LeaseExpired)
+	if len(tx.clients.conns) >= tx.opts.MaxConnections {
+		tx.destroy(tx.clients.waiting(""), contracts.LeaseExpired)
 	}
-	if role == contracts.RoleController && tx.controllers() >= tx.opts.MaxControllers {
-		tx.destroy(tx.waiting(role), contracts.LeaseExpired)
+	if role == contracts.RoleController && tx.clients.controllers() >= tx.opts.MaxControllers {
+		tx.destroy(tx.clients.waiting(role), contracts.LeaseExpired)
 	}
 }
 
 // waiting returns the connection of the role, or of any, that has been detached
 // longest and does not hold the lease; nil if there is none.
-func (s *state) waiting(role contracts.Role) *connection {
-	holder := s.holder()
-	for e := s.detached.Front(); e != nil; e = e.Next() {
+func (cl *clients) waiting(role contracts.Role) *connection {
+	holder := cl.holder()
+	for e := cl.detached.Front(); e != nil; e = e.Next() {
 		if c := e.Value.(*subscription).conn; c != holder && !c.attached() && (role == "" || c.role == role) {
 			return c
 		}
 	}
-	for e := s.idle.Front(); e != nil; e = e.Next() {
+	for e := cl.idle.Front(); e != nil; e = e.Next() {
 		if c := e.Value.(*connection); c != holder && (role == "" || c.role == role) {
 			return c
 		}
@@ -91,10 +91,10 @@ func (s *state) waiting(role contracts.Role) *connection {
 // and name what the client calls itself.
 func (tx *tx) mayControl(att contracts.Attach, known, name string) error {
 	tx.expireLease()
-	if known == "" && name != "" && name == tx.departed(att.Principal) {
+	if known == "" && name != "" && name == tx.clients.departed(att.Principal) {
 		return nil
 	}
-	holder, held := tx.lease.Holder()
+	holder, held := tx.clients.lease.Holder()
 	if held && holder != known && att.Takeover == contracts.TakeoverRefuse {
 		return tx.leaseHeld("Controller lease is already held by another connection", holder)
 	}
@@ -112,10 +112,10 @@ func (h *Hub) leaseHeld(text, holder string) *contracts.Error {
 func (h *Hub) attach(conn Conn, att contracts.Attach, hello *contracts.Hello, token string) (c *connection, b *mailbox, err error) {
 	secret := newToken()
 	h.update(func(tx *tx) {
-		if err = tx.admissible(); err != nil {
+		if err = tx.life.admissible(); err != nil {
 			return
 		}
-		c = tx.earlier(att, token)
+		c = tx.clients.earlier(att, token)
 		offer := handshake.Offer{Fixed: att.Role, Networked: true, Default: contracts.RoleViewer}
 		if c != nil {
 			offer.Established, secret = c.role, token
@@ -130,7 +130,7 @@ func (h *Hub) attach(conn Conn, att contracts.Attach, hello *contracts.Hello, to
 		if c == nil {
 			tx.makeRoom(terms.Role)
 			c = tx.newConnection(att.Principal, secret, terms.Role)
-			if name := terms.Name(); name != "" && name == tx.departed(att.Principal) {
+			if name := terms.Name(); name != "" && name == tx.clients.departed(att.Principal) {
 				att.Takeover = contracts.TakeoverForce
 			}
 		}
@@ -165,7 +165,7 @@ func (tx *tx) mayAttach(att contracts.Attach, c *connection, t handshake.Terms) 
 	known := ""
 	if c != nil {
 		known = c.id
-	} else if tx.controllers() >= tx.opts.MaxControllers && tx.waiting(contracts.RoleController) == nil {
+	} else if tx.clients.controllers() >= tx.opts.MaxControllers && tx.clients.waiting(contracts.RoleController) == nil {
 		return &contracts.Error{Code: contracts.CodeRateLimited, Message: "too many controller connections"}
 	}
 	return tx.mayControl(att, known, t.Name())
@@ -173,8 +173,8 @@ func (tx *tx) mayAttach(att contracts.Attach, c *connection, t handshake.Terms) 
 
 // earlier finds the connection that the client proves to be. Anything wrong
 // with the proof means a new connection, never a hint about the old one.
-func (tx *tx) earlier(att contracts.Attach, token string) *connection {
-	c := tx.conns[att.ConnectionID]
+func (cl *clients) earlier(att contracts.Attach, token string) *connection {
+	c := cl.conns[att.ConnectionID]
 	if c == nil || token == "" || !c.owns(token) || c.principal.ID != att.Principal.ID {
 		return nil
 	}
@@ -185,9 +185,9 @@ func (tx *tx) newConnection(p contracts.Principal, secret string, role contracts
 	c := &connection{
 		id: newID("conn_"), token: sha256.Sum256([]byte(secret)), principal: p, role: role, seen: tx.now, unused: true,
 	}
-	tx.addConnection(c)
-	tx.lastUsed = tx.now
-	tx.credentialEnds(p.Expires)
+	tx.clients.addConnection(c)
+	tx.clients.lastUsed = tx.now
+	tx.clients.credentialEnds(p.Expires)
 	return c
 }
 
@@ -200,11 +200,11 @@ func (tx *tx) greet(sub *subscription, conn Conn, att contracts.Attach, secret s
 	sub.held = nil // hello is answered anew
 	moved := tx.claimOnAttach(c, att.Takeover)
 
-	holder, held := tx.lease.Holder()
+	holder, held := tx.clients.lease.Holder()
 	attached := &contracts.Attached{
 		SessionID: tx.opts.SessionID, ConnectionID: c.id, ConnectionToken: secret, SubscriptionID: sub.id,
 		Role: c.role, ControllerLeaseGranted: held && holder == c.id,
-		ControllerConnectionID: tx.controllerID().Value, LeaseExpiresAt: tx.expiry(c).Value,
+		ControllerConnectionID: tx.clients.controllerID().Value, LeaseExpiresAt: tx.expiry(c).Value,
 		HeartbeatIntervalMS: tx.opts.HeartbeatInterval.Milliseconds(), Epoch: tx.Epoch(), Resume: how,
 		Limits: contracts.AttachLimits{MaxFrameBytes: int64(tx.opts.MaxFrameBytes), Mailbox: int64(tx.opts.MaxPrivateBytes)},
 	}
@@ -246,7 +246,7 @@ func (tx *tx) startingPoint(att contracts.Attach) (how string, why contracts.Res
 	stranger := att.Epoch != "" && att.Epoch != tx.Epoch()
 	c := uint64(max(*att.Cursor, 0))
 	switch {
-	case tx.origin != nil && (stranger || *att.Cursor <= int64(*tx.origin)):
+	case tx.life.origin != nil && (stranger || *att.Cursor <= int64(*tx.life.origin)):
 		return resumeReset, contracts.ResetRestored, 0
 	case stranger, *att.Cursor < 0, c > tx.head(), c > 0 && c < tx.journal.EpochStart(), c+1 < tx.journal.First():
 		return resumeReset, contracts.ResetGap, 0
@@ -284,7 +284,7 @@ func (tx *tx) helloOK(c *connection) *contracts.HelloOK {
 		Capabilities:           c.terms.Echo(),
 		OptOutNotifications:    c.terms.OptOuts,
 		Role:                   c.role,
-		ControllerConnectionID: tx.controllerID(),
+		ControllerConnectionID: tx.clients.controllerID(),
 		LeaseExpiresAt:         tx.expiry(c),
 	}
 	if tx.opts.Profile == contracts.ProfileSeed {
@@ -305,21 +305,21 @@ func (tx *tx) helloOK(c *connection) *contracts.HelloOK {
 // hello: until one says otherwise it is a controller without capabilities.
 func (h *Hub) attachLocal(conn Conn, att contracts.Attach) (c *connection, b *mailbox, err error) {
 	h.update(func(tx *tx) {
-		if tx.conns[localID] != nil {
+		if tx.clients.conns[localID] != nil {
 			err = &contracts.Error{Code: contracts.CodeRoleConflict, Message: "a local client is already attached"}
 			return
 		}
-		if tx.phase == phaseEnded {
+		if tx.life.phase == phaseEnded {
 			err = errEnded
 			return
 		}
 		c = &connection{id: localID, bare: true, principal: att.Principal, seen: tx.now}
 		c.terms.Role, c.role = contracts.RoleController, contracts.RoleController // until a hello says otherwise
-		tx.addConnection(c)
+		tx.clients.addConnection(c)
 		sub := &subscription{id: localID, conn: c}
-		tx.addSubscription(c, sub)
+		tx.clients.addSubscription(c, sub)
 		b = tx.attachBox(sub, conn, transportStdio, h.first)
-		for _, row := range tx.table.Pending() {
+		for _, row := range tx.work.table.Pending() {
 			if row.Opened.Before(h.begun) { // asked before the restart; a bare wire has no snapshot to show it
 				tx.pushEvent(b, tx.head(), row.Request)
 			}

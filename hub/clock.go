@@ -96,7 +96,7 @@ func (h *Hub) watchClock() {
 			return
 		}
 		h.mu.Lock()
-		next := h.deadline
+		next := h.state.life.deadline
 		h.mu.Unlock()
 		if next.IsZero() {
 			timer.Reset(time.Hour) // nothing is due; an update will rearm
@@ -114,29 +114,29 @@ func (tx *tx) arm() {
 			next = t
 		}
 	}
-	if tx.phase != phaseEnded {
-		if t, ok := tx.lease.Deadline(); ok {
+	if tx.life.phase != phaseEnded {
+		if t, ok := tx.clients.lease.Deadline(); ok {
 			sooner(t)
 		}
-		if t, ok := tx.table.Next(); ok && !tx.frozen {
+		if t, ok := tx.work.table.Next(); ok && !tx.life.frozen {
 			sooner(t)
 		}
-		sooner(tx.nextSilent())
-		sooner(tx.endAt)
-		sooner(tx.credentials)
+		sooner(tx.clients.nextSilent())
+		sooner(tx.life.endAt)
+		sooner(tx.clients.credentials)
 		if idle := tx.idleSince(); !idle.IsZero() {
 			sooner(idle.Add(tx.opts.IdleTTL))
 		}
-		sooner(tx.presence.due)
-		if tx.run != nil && !tx.frozen {
-			sooner(tx.lastShown.Add(tx.opts.WorkingInterval))
+		sooner(tx.clients.presence.due)
+		if tx.work.run != nil && !tx.life.frozen {
+			sooner(tx.log.lastShown.Add(tx.opts.WorkingInterval))
 		}
 		if tx.roster.len() > 0 {
-			sooner(tx.nextBeat)
+			sooner(tx.clients.nextBeat)
 		}
 	}
-	moved := !next.IsZero() && (tx.deadline.IsZero() || next.Before(tx.deadline))
-	tx.deadline = next
+	moved := !next.IsZero() && (tx.life.deadline.IsZero() || next.Before(tx.life.deadline))
+	tx.life.deadline = next
 	if moved {
 		signal(tx.rearm)
 	}
@@ -147,29 +147,29 @@ func (tx *tx) tick() {
 	h := tx.Hub
 	tx.expireSilent() // first: a lease goes with its connection
 	tx.expireLease()
-	if !tx.frozen { // the next process has them, and tells how they end
-		for _, res := range tx.table.Expire(tx.now) {
+	if !tx.life.frozen { // the next process has them, and tells how they end
+		for _, res := range tx.work.table.Expire(tx.now) {
 			tx.resolve(res)
 		}
 	}
-	if !tx.credentials.IsZero() && !tx.credentials.After(tx.now) {
+	if !tx.clients.credentials.IsZero() && !tx.clients.credentials.After(tx.now) {
 		tx.expireCredentials()
 	}
 	if idle := tx.idleSince(); !idle.IsZero() && tx.now.Sub(idle) >= tx.opts.IdleTTL {
-		tx.asleep, tx.phase = true, phaseDraining
+		tx.life.asleep, tx.life.phase = true, phaseDraining
 		tx.then(func() { go h.rest() }) // ends with the session
 	}
-	if !tx.endAt.IsZero() && !tx.endAt.After(tx.now) {
-		tx.endAt = time.Time{}
+	if !tx.life.endAt.IsZero() && !tx.life.endAt.After(tx.now) {
+		tx.life.endAt = time.Time{}
 		tx.partAll(goingAway)
 	}
-	if !tx.presence.due.IsZero() && !tx.presence.due.After(tx.now) {
+	if !tx.clients.presence.due.IsZero() && !tx.clients.presence.due.After(tx.now) {
 		tx.showPresence()
 	}
-	if tx.run != nil && !tx.frozen && tx.now.Sub(tx.lastShown) >= tx.opts.WorkingInterval {
+	if tx.work.run != nil && !tx.life.frozen && tx.now.Sub(tx.log.lastShown) >= tx.opts.WorkingInterval {
 		tx.publish(&contracts.Status{Message: contracts.StatusWorking}) // a silent run is told from a dead one
 	}
-	if !tx.nextBeat.After(tx.now) {
+	if !tx.clients.nextBeat.After(tx.now) {
 		tx.beatAll()
 	}
 }
@@ -178,7 +178,7 @@ func (tx *tx) tick() {
 // have been silent for three intervals. Turns are spread by the time of attach.
 func (tx *tx) beatAll() {
 	interval := tx.opts.HeartbeatInterval
-	tx.nextBeat = tx.now.Add(interval / 15)
+	tx.clients.nextBeat = tx.now.Add(interval / 15)
 	tx.roster.mu.RLock()
 	defer tx.roster.mu.RUnlock()
 	for _, b := range tx.roster.boxes {

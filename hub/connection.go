@@ -169,13 +169,13 @@ func (m *sends) accepted() (list []savedSend) {
 
 // destroy ends a connection for good.
 func (tx *tx) destroy(c *connection, why contracts.LeaseReason) {
-	tx.removeConnection(c)
+	tx.clients.removeConnection(c)
 	c.repay()
-	tx.lastUsed = tx.now
-	tx.stopIdleTimer(c)
+	tx.clients.lastUsed = tx.now
+	tx.clients.stopIdleTimer(c)
 	for _, sub := range c.subs {
-		tx.undetach(sub)
-		delete(tx.subs, sub.id)
+		tx.clients.undetach(sub)
+		delete(tx.clients.subs, sub.id)
 		tx.part(sub.box, superseded)
 	}
 	tx.depart(c)
@@ -185,7 +185,7 @@ func (tx *tx) destroy(c *connection, why contracts.LeaseReason) {
 	if u := tx.opts.Utilities; u != nil {
 		tx.then(func() { u.Disown(c.id) })
 	}
-	if tx.lease.Release(c.id) {
+	if tx.clients.lease.Release(c.id) {
 		tx.leaseMoved(c, nil, why)
 	}
 	if c.onlyStreams() {
@@ -199,8 +199,8 @@ func (tx *tx) destroy(c *connection, why contracts.LeaseReason) {
 func (c *connection) onlyStreams() bool { return len(c.subs) > 0 && c.subs[0].implicit }
 
 // controllers counts the connections that may drive.
-func (s *state) controllers() (n int) {
-	for _, c := range s.conns {
+func (cl *clients) controllers() (n int) {
+	for _, c := range cl.conns {
 		if c.role == contracts.RoleController {
 			n++
 		}
@@ -209,12 +209,12 @@ func (s *state) controllers() (n int) {
 }
 
 // holder returns the connection that holds the lease, or nil.
-func (s *state) holder() *connection {
-	id, ok := s.lease.Holder()
+func (cl *clients) holder() *connection {
+	id, ok := cl.lease.Holder()
 	if !ok {
 		return nil
 	}
-	return s.conns[id]
+	return cl.conns[id]
 }
 
 // A former connection can be ended once more without complaint (A16).
@@ -237,8 +237,8 @@ func (tx *tx) depart(c *connection) {
 		return
 	}
 	old := 0
-	for old < len(tx.former) && (len(tx.former)-old >= formerMost || tx.now.Sub(tx.former[old].at) > formerFor) {
+	for old < len(tx.clients.former) && (len(tx.clients.former)-old >= formerMost || tx.now.Sub(tx.clients.former[old].at) > formerFor) {
 		old++
 	}
-	tx.former = append(slices.Delete(tx.former, 0, old), former{c.id, c.token, c.principal.ID, tx.now})
+	tx.clients.former = append(slices.Delete(tx.clients.former, 0, old), former{c.id, c.token, c.principal.ID, tx.now})
 }

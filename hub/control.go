@@ -7,17 +7,17 @@ import (
 )
 
 // touch counts a frame as a sign of life.
-func (tx *tx) touch(c *connection) { tx.lease.Touch(c.id, c.lastSeen()) }
+func (cl *clients) touch(c *connection) { cl.lease.Touch(c.id, c.lastSeen()) }
 
 // expireLease frees the lease of a holder that has been silent for too long.
 // The transport knows when it last spoke, so that is asked only now.
 func (tx *tx) expireLease() {
-	c := tx.holder()
+	c := tx.clients.holder()
 	if c == nil {
 		return
 	}
-	tx.touch(c)
-	if _, expired := tx.lease.Expire(tx.now); expired {
+	tx.clients.touch(c)
+	if _, expired := tx.clients.lease.Expire(tx.now); expired {
 		tx.leaseMoved(c, nil, contracts.LeaseExpired)
 	}
 }
@@ -25,7 +25,7 @@ func (tx *tx) expireLease() {
 // mayDrive refuses to act for anybody while another holds the lease.
 func (tx *tx) mayDrive(c *connection) error {
 	tx.expireLease()
-	if holder, held := tx.lease.Holder(); held && holder != c.id {
+	if holder, held := tx.clients.lease.Holder(); held && holder != c.id {
 		return tx.leaseHeld("Controller lease is currently held by another connection", holder)
 	}
 	return nil
@@ -34,7 +34,7 @@ func (tx *tx) mayDrive(c *connection) error {
 // claim gives a free lease to a controller whose action was accepted (A30). One
 // that is refused changes nothing, so it does not claim either.
 func (tx *tx) claim(c *connection) {
-	if _, held := tx.lease.Holder(); !held {
+	if _, held := tx.clients.lease.Holder(); !held {
 		tx.grant(c, contracts.LeaseGranted)
 	}
 }
@@ -43,11 +43,11 @@ func (tx *tx) claim(c *connection) {
 // client forces it. The returned function, if any, tells those concerned; it is
 // called once the client can be told.
 func (tx *tx) claimOnAttach(c *connection, how contracts.Takeover) (tell func()) {
-	holder, held := tx.lease.Holder()
+	holder, held := tx.clients.lease.Holder()
 	if c.role != contracts.RoleController || held && holder == c.id || held && how != contracts.TakeoverForce {
 		return nil
 	}
-	loser := tx.conns[holder]
+	loser := tx.clients.conns[holder]
 	tx.setHolder(c)
 	if loser == nil {
 		tx.opts.Observer.LeaseMoved(contracts.LeaseGranted)
@@ -63,8 +63,8 @@ func (tx *tx) claimOnAttach(c *connection, how contracts.Takeover) (tell func())
 // has ended without a goodbye, and "" otherwise. A new client of the same
 // principal and name replaces it: most often a terminal was closed and opened
 // again. A client over HTTP may be there without a stream, so it is not departed.
-func (s *state) departed(p contracts.Principal) string {
-	c := s.holder()
+func (cl *clients) departed(p contracts.Principal) string {
+	c := cl.holder()
 	if c == nil || !c.socket || c.attached() || c.principal.ID != p.ID {
 		return ""
 	}
@@ -73,17 +73,17 @@ func (s *state) departed(p contracts.Principal) string {
 
 // grant moves the lease to c and tells everybody.
 func (tx *tx) grant(c *connection, why contracts.LeaseReason) {
-	loser := tx.holder()
+	loser := tx.clients.holder()
 	tx.setHolder(c)
 	tx.leaseMoved(loser, c, why)
 }
 
 // setHolder moves the lease under a new generation, which the journal keeps.
 func (tx *tx) setHolder(c *connection) {
-	tx.lease.TakeOver(c.id, tx.now)
-	tx.lease.Touch(c.id, c.lastSeen())
+	tx.clients.lease.TakeOver(c.id, tx.now)
+	tx.clients.lease.Touch(c.id, c.lastSeen())
 	if c.bare {
-		tx.lease.Pin(c.id) // an open pipe is a sign of life
+		tx.clients.lease.Pin(c.id) // an open pipe is a sign of life
 	}
 	c.asks = nil
 	tx.noteLease()
@@ -103,12 +103,12 @@ func (tx *tx) leaseMoved(loser, winner *connection, why contracts.LeaseReason) {
 	if winner != nil {
 		about = winner
 	}
-	tx.presence.about = about.id
+	tx.clients.presence.about = about.id
 	tx.showPresence()
 	if loser != nil {
 		tx.publishSnapshot()
 	}
-	asking := tx.asking()
+	asking := tx.clients.asking()
 	switch {
 	case winner != nil:
 		for _, c := range asking {
@@ -120,8 +120,8 @@ func (tx *tx) leaseMoved(loser, winner *connection, why contracts.LeaseReason) {
 }
 
 // asking lists the attached connections that wait for the lease, longest first.
-func (s *state) asking() (list []*connection) {
-	for _, c := range s.conns {
+func (cl *clients) asking() (list []*connection) {
+	for _, c := range cl.conns {
 		if c.asks != nil && c.attached() {
 			list = append(list, c)
 		}
@@ -138,12 +138,12 @@ func (tx *tx) tellAsk(holder, c *connection) {
 }
 
 func (tx *tx) tellLease(c *connection, granted bool, why contracts.LeaseReason) {
-	if c == nil || c.bare || tx.conns[c.id] != c {
+	if c == nil || c.bare || tx.clients.conns[c.id] != c {
 		return
 	}
 	tx.tell(c, &contracts.LeaseChange{
-		Granted: granted, ControllerConnectionID: tx.controllerID().Value,
-		Generation: tx.lease.Generation(), Reason: why,
+		Granted: granted, ControllerConnectionID: tx.clients.controllerID().Value,
+		Generation: tx.clients.lease.Generation(), Reason: why,
 	})
 }
 
@@ -154,7 +154,7 @@ func (r *reader) control(id *string, frame contracts.Frame) {
 		if r.superseded(tx) {
 			return
 		}
-		tx.touch(c)
+		tx.clients.touch(c)
 		tx.expireLease()
 		err := tx.steer(c, frame)
 		if c.bare && err == nil { // the local client is answered only here: it knows the frames it used
@@ -171,17 +171,17 @@ func (tx *tx) steer(c *connection, frame contracts.Frame) error {
 	}
 	switch f := frame.(type) {
 	case *contracts.TakeControl:
-		switch holder, held := tx.lease.Holder(); {
+		switch holder, held := tx.clients.lease.Holder(); {
 		case !held:
 			tx.grant(c, contracts.LeaseGranted)
 		case holder != c.id:
 			tx.grant(c, contracts.LeaseTakenOver)
 		}
 	case *contracts.ReleaseControl:
-		if _, held := tx.lease.Holder(); !held {
+		if _, held := tx.clients.lease.Holder(); !held {
 			return nil // what the client wants is so already
 		}
-		if !tx.lease.Release(c.id) {
+		if !tx.clients.lease.Release(c.id) {
 			return tx.notHolder()
 		}
 		tx.leaseMoved(c, nil, contracts.LeaseReleased)
@@ -214,7 +214,7 @@ func steering(frame contracts.Frame) (id *string, ok bool) {
 
 func (tx *tx) maySteer(c *connection) error {
 	switch {
-	case tx.phase != phaseOpen || tx.conns[c.id] != c:
+	case tx.life.phase != phaseOpen || tx.clients.conns[c.id] != c:
 		return &contracts.Error{Code: contracts.CodeRuntimeNotReady, Message: "Headless runtime is no longer available"}
 	case c.role != contracts.RoleController:
 		return &contracts.Error{Code: contracts.CodeAccessDenied, Message: "Headless connection does not have controller access"}
@@ -223,13 +223,13 @@ func (tx *tx) maySteer(c *connection) error {
 }
 
 func (tx *tx) notHolder() error {
-	holder, _ := tx.lease.Holder()
+	holder, _ := tx.clients.lease.Holder()
 	return tx.leaseHeld("Controller lease is currently held by another connection", holder)
 }
 
 // askControl asks the holder for the lease; a free one is granted at once.
 func (tx *tx) askControl(c *connection, f *contracts.AskControl) {
-	holder := tx.holder()
+	holder := tx.clients.holder()
 	switch {
 	case holder == c:
 	case holder == nil:
@@ -243,11 +243,11 @@ func (tx *tx) askControl(c *connection, f *contracts.AskControl) {
 
 // settleAsk lets the holder answer one that asked.
 func (tx *tx) settleAsk(c *connection, id string, answer func(asker *connection)) error {
-	holder, held := tx.lease.Holder()
+	holder, held := tx.clients.lease.Holder()
 	if held && holder != c.id {
 		return tx.notHolder()
 	}
-	asker := tx.conns[id]
+	asker := tx.clients.conns[id]
 	if !held || asker == nil || asker.asks == nil || !asker.attached() {
 		return &contracts.Error{Code: contracts.CodeRequestNotFound, Message: "no connection of that id asks for control"}
 	}
@@ -259,7 +259,7 @@ func (tx *tx) deny(c, asker *connection, reason string) {
 	asker.asks = nil
 	tx.publish(&contracts.Status{Message: c.displayName() + " keeps control"})
 	tx.tell(asker, &contracts.LeaseChange{
-		ControllerConnectionID: tx.controllerID().Value, Generation: tx.lease.Generation(),
+		ControllerConnectionID: tx.clients.controllerID().Value, Generation: tx.clients.lease.Generation(),
 		Reason: contracts.LeaseDenied, Message: cutText(reason, 500),
 	})
 }

@@ -57,12 +57,12 @@ func (h *Hub) Quiesce(ctx context.Context, reason string) (contracts.Quiesced, e
 	)
 	h.update(func(tx *tx) {
 		switch {
-		case tx.quiesced != nil && tx.standing != nil && tx.standing.status == statusDrained:
-			q, done = *tx.quiesced, true
-		case tx.phase >= phaseClosing: // its client has ended it: there is nothing to bring to safety
+		case tx.life.quiesced != nil && tx.life.standing != nil && tx.life.standing.status == statusDrained:
+			q, done = *tx.life.quiesced, true
+		case tx.life.phase >= phaseClosing: // its client has ended it: there is nothing to bring to safety
 			q, done = contracts.Quiesced{Cursor: tx.head(), Protocol: contracts.ProtocolVersion, Model: h.info.Model, Provider: h.info.Provider}, true
 			q.Snapshot, err = contracts.EncodeSnapshot(tx.quiet(q))
-		case tx.phase == phaseOpen:
+		case tx.life.phase == phaseOpen:
 			tx.beginDrain(reason)
 		}
 	})
@@ -79,15 +79,15 @@ func (h *Hub) Quiesce(ctx context.Context, reason string) (contracts.Quiesced, e
 
 // beginDrain fences the session and starts to stop what runs.
 func (tx *tx) beginDrain(reason string) {
-	tx.counted = tx.countWork()
-	tx.counted.Active = tx.head() > tx.opened || tx.restored || tx.origin != nil
+	tx.life.counted = tx.countWork()
+	tx.life.counted.Active = tx.head() > tx.opened || tx.restored || tx.life.origin != nil
 	tx.publish(&contracts.Status{Message: "Hosted runner is draining: " + cmp.Or(reason, "platform_requested_drain")})
-	tx.phase = phaseDraining
+	tx.life.phase = phaseDraining
 	why := stopDrained
 	if tx.keepsRequests() {
 		why = stopDrainedKeeping
 	} else {
-		for _, res := range tx.table.CancelAll(why.requests, tx.now) {
+		for _, res := range tx.work.table.CancelAll(why.requests, tx.now) {
 			tx.resolve(res)
 		}
 	}
@@ -102,9 +102,9 @@ func (h *Hub) keepsRequests() bool {
 }
 
 func (tx *tx) countWork() contracts.Quiesced {
-	st := tx.events.Snapshot(0).State
+	st := tx.log.events.Snapshot(0).State
 	return contracts.Quiesced{
-		ActiveTools: len(st.ActiveTools), TrackedTools: len(st.TrackedTools), PendingRequests: tx.table.Len(),
+		ActiveTools: len(st.ActiveTools), TrackedTools: len(st.TrackedTools), PendingRequests: tx.work.table.Len(),
 	}
 }
 
@@ -112,7 +112,7 @@ func (tx *tx) countWork() contracts.Quiesced {
 // not stop.
 func (h *Hub) standStill(ctx context.Context) error {
 	h.mu.Lock()
-	r := h.run
+	r := h.state.work.run
 	h.mu.Unlock()
 	if u := h.opts.Utilities; u != nil {
 		if err := u.Stop(ctx, stopDrained.utilities); err != nil {
@@ -152,30 +152,30 @@ func late(ctx context.Context, err error) error {
 // from here on, so that nobody sees a greater one (A100).
 func (tx *tx) freeze(failure error) (contracts.Quiesced, error) {
 	if failure == nil {
-		failure = tx.failed
+		failure = tx.life.failed
 	}
-	if !tx.frozen && tx.checkpointDue() {
+	if !tx.life.frozen && tx.checkpointDue() {
 		tx.checkpoint() // the last chance: commit takes no cursor for one any more
 	}
-	tx.frozen = true
-	q := tx.counted
+	tx.life.frozen = true
+	q := tx.life.counted
 	q.Cursor = tx.head() + 1
 	q.Protocol, q.Model, q.Provider = contracts.ProtocolVersion, tx.info.Model, tx.info.Provider
 	if failure != nil {
 		q.FlushError = failure.Error()
 	}
-	for _, row := range tx.table.Pending() {
+	for _, row := range tx.work.table.Pending() {
 		q.Requests = append(q.Requests, contracts.KeptRequest(row))
 	}
 	var err error
 	q.Snapshot, err = contracts.EncodeSnapshot(tx.quiet(q))
-	tx.quiesced = &q
+	tx.life.quiesced = &q
 	return q, err
 }
 
 // quiet is the state without clients and with nothing running.
 func (tx *tx) quiet(q contracts.Quiesced) *contracts.Snapshot {
-	snap := tx.events.Snapshot(q.Cursor)
+	snap := tx.log.events.Snapshot(q.Cursor)
 	snap.ProtocolVersion, snap.SessionID = contracts.ProtocolVersion, tx.opts.SessionID
 	st := &snap.State
 	st.ConnectionCount, st.SubscriberCount, st.Connections = 0, 0, []contracts.ConnectionState{}
@@ -212,18 +212,18 @@ func waitingTools(tools []contracts.PendingEntry, open []contracts.KeptRequest) 
 // the drain was interrupted.
 func (h *Hub) Conclude(drained bool) {
 	h.update(func(tx *tx) {
-		if tx.quiesced == nil || tx.phase == phaseEnded || tx.standing != nil && tx.standing.status == statusDrained {
+		if tx.life.quiesced == nil || tx.life.phase == phaseEnded || tx.life.standing != nil && tx.life.standing.status == statusDrained {
 			return
 		}
-		tx.standing = &standing{status: statusInterrupted}
+		tx.life.standing = &standing{status: statusInterrupted}
 		if drained {
-			tx.standing.status = statusDrained
+			tx.life.standing.status = statusDrained
 		}
-		tx.frozen = false
+		tx.life.frozen = false
 		tx.putSnapshot(false) // a later process on this store sees that clients were shown the end
-		tx.frozen = true
+		tx.life.frozen = true
 		if drained {
-			tx.endAt = tx.now.Add(drainedFor)
+			tx.life.endAt = tx.now.Add(drainedFor)
 		}
 	})
 }
@@ -233,12 +233,12 @@ func (h *Hub) Conclude(drained bool) {
 func (h *Hub) Draining() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.phase == phaseDraining
+	return h.state.life.phase == phaseDraining
 }
 
 // Ready reports whether the session takes attachments.
 func (h *Hub) Ready() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.phase == phaseOpen && h.failed == nil
+	return h.state.life.phase == phaseOpen && h.state.life.failed == nil
 }

@@ -153,7 +153,7 @@ func orInt(n *int, def int) {
 type Hub struct {
 	// Static after New.
 	opts     Options
-	log      *slog.Logger
+	logger   *slog.Logger
 	journal  *journal.Journal
 	info     contracts.AgentInfo // set by Start, before any connection is served
 	first    uint64              // head before this process published anything, and
@@ -180,60 +180,84 @@ type Hub struct {
 	still chan struct{} // closed when nothing of it runs any more
 	wg    sync.WaitGroup
 
-	mu sync.Mutex
-	state
+	mu    sync.Mutex
+	state state // guarded by mu
 }
 
-// state is everything the mutex guards. Functions that need the lock take it as
-// a parameter or are its methods.
+// state is what Hub.mu guards. A [tx] may change it. Functions that only read it
+// may lock the mutex themselves.
 type state struct {
-	batch      []journal.Entry // what a transaction publishes: its memory is used again
-	effects    []func()        // of transactions that ended, in their order, and
-	acting     bool            // a goroutine is at earlier ones
-	events     *session.State
-	lease      *lease.Lease
-	table      *serverreq.Table
-	mode       contracts.ApprovalMode
-	waiters    map[string]chan contracts.Outcome // by request id; each 1-buffered
-	conns      map[string]*connection
-	subs       map[string]*subscription // of all connections
-	detached   list.List                // of *subscription, the next to expire first
-	idle       list.List                // of *connection without subscriptions, the next to expire first
-	former     []former                 // oldest first; at most formerMost
-	run        *run                     // nil when idle
-	answered   []answered               // oldest first; at most Options.MaxPending, which were open at the start
-	cut        *run                     // a run that the previous process did not end
-	lastInit   *contracts.Init
-	origin     *uint64              // the cursor a session restored from elsewhere began with; nil for others
-	deadlines  map[string]time.Time // of requests, while restoring
-	wasDrained bool                 // what clients were last shown of an earlier process is that it was drained
-	shared     *sharedSnapshot      // the latest, and
-	sharedOn   time.Time            // when it was made
+	clients clients
+	work    work
+	life    lifecycle
+	log     eventLog
 
+	batch   []journal.Entry // what a transaction publishes: its memory is used again
+	effects []func()        // of transactions that ended, in their order
+	acting  bool            // a goroutine runs earlier effects
+}
+
+// clients is who is connected, and who is in control.
+type clients struct {
+	lease    *lease.Lease
+	conns    map[string]*connection
+	subs     map[string]*subscription // of all connections
+	detached list.List                // of *subscription, the next to expire first
+	idle     list.List                // of *connection without subscriptions, the next to expire first
+	former   []former                 // oldest first; at most formerMost
+	starting map[string]*post         // requests that start a utility command, by its id
 	presence presence
 
-	nextBeat    time.Time        // zero until somebody attached
-	lastShown   time.Time        // an entry was last published
-	lastUsed    time.Time        // a client was last here
-	sinceMark   int              // bytes since the last checkpoint, or since one could not be made
-	markSize    int              // bytes of the last checkpoint
-	markedAt    time.Time        // when it was made, or the session opened
-	shown       uint64           // events published by this process
-	starting    map[string]*post // that start a utility command, by its id
-	deadline    time.Time        // what the clock is armed for
-	phase       phase
-	asleep      bool          // suspended, to go on in another hub
-	credentials time.Time     // when the first credential ends; zero: never
-	toldTokens  bool          // the log says that clients lack their connection's secret
-	sentAway    int           // connections that were told to come back to the next process
-	failed      error         // the store broke; nothing more can be shown
-	revealed    chan struct{} // closed and replaced when the group commit has shown more
+	nextBeat    time.Time // zero until somebody attached
+	lastUsed    time.Time // a client was last here
+	credentials time.Time // when the first credential ends; zero: never
+	toldTokens  bool      // the log says that clients lack their connection's secret
+	sentAway    int       // connections that were told to come back to the next process
+}
 
+// work is what the agent does, and what it has asked.
+type work struct {
+	run      *run // nil when idle
+	cut      *run // a run that the previous process did not end
+	mode     contracts.ApprovalMode
+	lastInit *contracts.Init
+
+	table     *serverreq.Table
+	waiters   map[string]chan contracts.Outcome // by request id; each 1-buffered
+	answered  []answered                        // oldest first; at most Options.MaxPending, which were open at the start
+	deadlines map[string]time.Time              // of requests, while restoring
+}
+
+// lifecycle is how far the session has come.
+type lifecycle struct {
+	phase    phase
+	asleep   bool                // suspended, to go on in another hub
+	failed   error               // why the session cannot go on: nothing more is shown
+	deadline time.Time           // what the clock is armed for
 	counted  contracts.Quiesced  // what was going on when a drain began
 	quiesced *contracts.Quiesced // set once the session stands still
 	frozen   bool                // nothing more is published
-	standing *standing           // nil: the events say how the session stands
 	endAt    time.Time           // when the streams of a drained session end; zero: not
+
+	// Of the process before.
+	origin     *uint64   // the cursor a session restored from elsewhere began with; nil for others
+	standing   *standing // nil: the events say how the session stands
+	wasDrained bool      // the last snapshot of the previous process said that it was drained
+}
+
+// eventLog is what was published: the state that clients fold from it, and when the
+// next checkpoint of that is due.
+type eventLog struct {
+	events    *session.State
+	shown     uint64          // events published by this process
+	lastShown time.Time       // an entry was last published
+	revealed  chan struct{}   // closed and replaced when the group commit has shown more
+	shared    *sharedSnapshot // the latest
+	sharedOn  time.Time       // when shared was made
+
+	sinceMark int       // bytes since the last checkpoint, or since one could not be made
+	markSize  int       // bytes of the last checkpoint
+	markedAt  time.Time // when it was made, or the session opened
 }
 
 // phase is how far the hub's life has come.
@@ -256,30 +280,32 @@ func New(opts Options) (*Hub, error) {
 		return nil, err
 	}
 	h := &Hub{
-		opts:  opts,
-		begun: time.Now(),
-		log:   opts.Log.With("session", opts.SessionID),
-		rearm: make(chan struct{}, 1),
-		kick:  make(chan struct{}, 1),
-		sync:  make(chan struct{}, 1),
-		done:  make(chan struct{}),
-		still: make(chan struct{}),
-		left:  make(chan struct{}, 1),
+		opts:   opts,
+		begun:  time.Now(),
+		logger: opts.Log.With("session", opts.SessionID),
+		rearm:  make(chan struct{}, 1),
+		kick:   make(chan struct{}, 1),
+		sync:   make(chan struct{}, 1),
+		done:   make(chan struct{}),
+		still:  make(chan struct{}),
+		left:   make(chan struct{}, 1),
 	}
 	h.backlog.init()
 	h.state = state{
-		markedAt:  h.begun,
-		events:    session.New(),
-		lease:     lease.New(opts.LeaseTTL),
-		table:     serverreq.New(serverreq.Options{Max: opts.MaxPending}),
-		mode:      opts.ApprovalMode,
-		waiters:   map[string]chan contracts.Outcome{},
-		conns:     map[string]*connection{},
-		subs:      map[string]*subscription{},
-		revealed:  make(chan struct{}),
-		starting:  map[string]*post{},
-		deadlines: map[string]time.Time{},
-		presence:  presence{relist: true}, // clients of an earlier process may have another list
+		clients: clients{
+			lease:    lease.New(opts.LeaseTTL),
+			conns:    map[string]*connection{},
+			subs:     map[string]*subscription{},
+			starting: map[string]*post{},
+			presence: presence{relist: true}, // clients of an earlier process may have another list
+		},
+		work: work{
+			mode:      opts.ApprovalMode,
+			table:     serverreq.New(serverreq.Options{Max: opts.MaxPending}),
+			waiters:   map[string]chan contracts.Outcome{},
+			deadlines: map[string]time.Time{},
+		},
+		log: eventLog{events: session.New(), revealed: make(chan struct{}), markedAt: h.begun},
 	}
 	h.journal, err = journal.New(opts.Store, journal.Options{
 		WindowBytes: opts.WindowBytes,
@@ -302,8 +328,8 @@ func New(opts Options) (*Hub, error) {
 		h.journal.Close()
 		return nil, fmt.Errorf("restore session %s: %w", opts.SessionID, err)
 	}
-	if from := opts.Restored; from != nil && !from.Ready && h.origin != nil { // as often as its process starts
-		h.standing = &standing{status: from.LastStatus, lastError: from.LastError, errorType: from.LastErrorType}
+	if from := opts.Restored; from != nil && !from.Ready && h.state.life.origin != nil { // as often as its process starts
+		h.state.life.standing = &standing{status: from.LastStatus, lastError: from.LastError, errorType: from.LastErrorType}
 	}
 	return h, nil
 }
@@ -316,8 +342,8 @@ func (h *Hub) Start(ctx context.Context) error {
 	if h.opts.GroupCommit {
 		h.wg.Go(h.syncStore) // ends with done
 	}
-	if h.standing != nil { // restored for inspection only
-		h.update(func(tx *tx) { tx.phase = phaseUnready })
+	if h.state.life.standing != nil { // restored for inspection only
+		h.update(func(tx *tx) { tx.life.phase = phaseUnready })
 		return nil
 	}
 	if u := h.opts.Utilities; u != nil {
@@ -328,17 +354,17 @@ func (h *Hub) Start(ctx context.Context) error {
 		return errors.Join(err, h.Close(ctx))
 	}
 	h.update(func(tx *tx) {
-		h.info, tx.lastUsed = info, tx.now
+		h.info, tx.clients.lastUsed = info, tx.now
 		h.first = tx.head()
 		tx.closeLeftovers()
 		if info.Forgets {
-			for _, res := range tx.table.CancelAll("The program that asked has ended", tx.now) {
+			for _, res := range tx.work.table.CancelAll("The program that asked has ended", tx.now) {
 				tx.resolve(res)
 			}
 		}
-		tx.phase = phaseOpen
+		tx.life.phase = phaseOpen
 		tx.announce()
-		if init := h.opts.Init; init != nil && !h.restored && tx.origin == nil {
+		if init := h.opts.Init; init != nil && !h.restored && tx.life.origin == nil {
 			tx.configure(init, note{})
 		}
 		h.opened = tx.head()
@@ -353,7 +379,7 @@ func (h *Hub) Start(ctx context.Context) error {
 // elsewhere begins where it ended, so there it takes no cursor.
 func (tx *tx) announce() {
 	adopted := !tx.restored && tx.opts.Restored != nil
-	if tx.wasDrained { // which clients have to be told is over
+	if tx.life.wasDrained { // which clients have to be told is over
 		tx.publish(tx.ready(), tx.sessionInfo(), &contracts.Status{Message: "Ready"})
 		return
 	}
@@ -361,10 +387,10 @@ func (tx *tx) announce() {
 		tx.publish(tx.ready(), tx.sessionInfo())
 		return
 	}
-	tx.events.Apply(tx.ready())
-	tx.events.Apply(tx.sessionInfo())
+	tx.log.events.Apply(tx.ready())
+	tx.log.events.Apply(tx.sessionInfo())
 	if !adopted && !tx.restored {
-		tx.events.Apply(&contracts.Status{Message: "Ready"})
+		tx.log.events.Apply(&contracts.Status{Message: "Ready"})
 	}
 }
 
@@ -410,7 +436,7 @@ func (h *Hub) Err() error { return h.failure() }
 func (h *Hub) failure() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.failed
+	return h.state.life.failed
 }
 
 // signal leaves a token in a 1-buffered channel.

@@ -22,7 +22,7 @@ const (
 // the first, as long as ctx allows, and leaves it to tell what went wrong.
 func (h *Hub) Close(ctx context.Context) error {
 	h.update(func(tx *tx) {
-		if tx.phase == phaseOpen {
+		if tx.life.phase == phaseOpen {
 			tx.windDown(&contracts.Shutdown{}, note{})
 		}
 	})
@@ -34,9 +34,9 @@ func (h *Hub) Close(ctx context.Context) error {
 // same store goes on from there.
 func (h *Hub) Suspend(ctx context.Context) error {
 	h.update(func(tx *tx) {
-		tx.asleep = true
-		if tx.phase == phaseOpen {
-			tx.phase = phaseDraining
+		tx.life.asleep = true
+		if tx.life.phase == phaseOpen {
+			tx.life.phase = phaseDraining
 			tx.stopRun(stopSuspended)
 		}
 	})
@@ -46,7 +46,7 @@ func (h *Hub) Suspend(ctx context.Context) error {
 // finishShutdown ends the session after a client's shutdown.
 func (h *Hub) finishShutdown() {
 	if err := h.leave(context.Background(), true); err != nil {
-		h.log.Error("close session", "err", err)
+		h.logger.Error("close session", "err", err)
 	}
 }
 
@@ -65,7 +65,7 @@ func (h *Hub) leave(ctx context.Context, final bool) error {
 	h.awaitRun(ctx)
 	h.endUtilities(ctx)
 	h.update(func(tx *tx) {
-		if final && tx.phase != phaseEnded && tx.phase != phaseStarting {
+		if final && tx.life.phase != phaseEnded && tx.life.phase != phaseStarting {
 			tx.publishSnapshot()
 		}
 		if final {
@@ -84,7 +84,7 @@ func (h *Hub) leave(ctx context.Context, final bool) error {
 		err = errors.Join(err, within(ctx, "the utilities", u.Close))
 	}
 	err = errors.Join(err, within(ctx, "the run", func(context.Context) error { h.wg.Wait(); return nil }))
-	h.update(func(tx *tx) { tx.frozen = true }) // what did not end in time has nowhere to write to
+	h.update(func(tx *tx) { tx.life.frozen = true }) // what did not end in time has nowhere to write to
 	h.journal.Close()
 	return errors.Join(err, h.opts.Store.Close())
 }
@@ -112,20 +112,20 @@ func within(ctx context.Context, what string, closing func(context.Context) erro
 
 // end marks the session as ended and stops the hub's goroutines.
 func (tx *tx) end() {
-	if tx.phase == phaseEnded {
+	if tx.life.phase == phaseEnded {
 		return
 	}
-	tx.phase = phaseEnded
-	tx.forgetShared()
-	if tx.run != nil {
-		tx.run.cancel(errEnded)
+	tx.life.phase = phaseEnded
+	tx.log.forgetShared()
+	if tx.work.run != nil {
+		tx.work.run.cancel(errEnded)
 	}
 	close(tx.done)
 }
 
 func (h *Hub) awaitRun(ctx context.Context) {
 	h.mu.Lock()
-	r := h.run
+	r := h.state.work.run
 	h.mu.Unlock()
 	if r == nil {
 		return
@@ -161,11 +161,11 @@ func (tx *tx) partAll(why *contracts.Error) {
 			tx.part(sub.box, why)
 		}
 	}
-	holder := tx.holder()
+	holder := tx.clients.holder()
 	if holder != nil {
 		part(holder)
 	}
-	for _, c := range tx.conns {
+	for _, c := range tx.clients.conns {
 		if c != holder {
 			part(c)
 		}
@@ -182,7 +182,7 @@ func (h *Hub) endUtilities(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, runPatience)
 	defer cancel()
 	if err := u.Stop(ctx, stopShutdown.utilities); err != nil {
-		h.log.Error("stop utilities", "err", err)
+		h.logger.Error("stop utilities", "err", err)
 	}
 }
 
@@ -190,34 +190,34 @@ func (h *Hub) endUtilities(ctx context.Context) {
 // when somebody asks for it.
 func (h *Hub) rest() {
 	if err := h.Suspend(context.Background()); err != nil {
-		h.log.Error("suspend an idle session", "err", err)
+		h.logger.Error("suspend an idle session", "err", err)
 	}
 }
 
 // idleSince returns since when nothing has happened in the session and nobody
 // is here; zero if that is not so.
 func (tx *tx) idleSince() time.Time {
-	if tx.opts.IdleTTL <= 0 || tx.phase != phaseOpen || tx.run != nil || len(tx.subs) > 0 || len(tx.conns) > 0 || tx.utilitiesActive() {
+	if tx.opts.IdleTTL <= 0 || tx.life.phase != phaseOpen || tx.work.run != nil || len(tx.clients.subs) > 0 || len(tx.clients.conns) > 0 || tx.utilitiesActive() {
 		return time.Time{}
 	}
-	if tx.lastUsed.After(tx.lastShown) {
-		return tx.lastUsed
+	if tx.clients.lastUsed.After(tx.log.lastShown) {
+		return tx.clients.lastUsed
 	}
-	return tx.lastShown
+	return tx.log.lastShown
 }
 
 // resting reports whether the session is going to sleep, to be opened again.
 func (h *Hub) resting() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.asleep && h.failed == nil
+	return h.state.life.asleep && h.state.life.failed == nil
 }
 
 // closing reports whether the session is being ended, or has ended.
 func (h *Hub) closing() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.phase >= phaseClosing
+	return h.state.life.phase >= phaseClosing
 }
 
 // over reports whether the session was ended for good, and not just put to rest
@@ -225,16 +225,16 @@ func (h *Hub) closing() bool {
 func (h *Hub) over() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return !h.asleep && h.failed == nil
+	return !h.state.life.asleep && h.state.life.failed == nil
 }
 
 // Evict ends every connection of a principal, whose credential counts no more.
 func (h *Hub) Evict(principalID string) {
 	h.update(func(tx *tx) {
-		if tx.phase == phaseEnded {
+		if tx.life.phase == phaseEnded {
 			return
 		}
-		for _, c := range tx.conns {
+		for _, c := range tx.clients.conns {
 			if c.principal.ID == principalID && !c.bare {
 				tx.expel(c)
 			}
@@ -256,14 +256,14 @@ func (tx *tx) expel(c *connection) {
 // expireCredentials ends the connections whose credential has ended, and finds
 // out which ends next.
 func (tx *tx) expireCredentials() {
-	tx.credentials = time.Time{}
-	for _, c := range tx.conns {
+	tx.clients.credentials = time.Time{}
+	for _, c := range tx.clients.conns {
 		switch at := c.principal.Expires; {
 		case at.IsZero():
 		case !at.After(tx.now):
 			tx.expel(c)
 		default:
-			tx.credentialEnds(at)
+			tx.clients.credentialEnds(at)
 		}
 	}
 }
@@ -277,9 +277,9 @@ func (c *connection) vouch(p contracts.Principal) {
 }
 
 // credentialEnds sees to it that the end of a credential is noticed.
-func (s *state) credentialEnds(at time.Time) {
-	if !at.IsZero() && (s.credentials.IsZero() || at.Before(s.credentials)) {
-		s.credentials = at
+func (cl *clients) credentialEnds(at time.Time) {
+	if !at.IsZero() && (cl.credentials.IsZero() || at.Before(cl.credentials)) {
+		cl.credentials = at
 	}
 }
 

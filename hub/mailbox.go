@@ -351,7 +351,7 @@ func (h *Hub) writeEntries(b *mailbox, buf *[]byte, until uint64) error {
 		return h.startOver(b, contracts.ResetLagged)
 	}
 	if err != nil { // what cannot be read is lost, to this client like to others
-		h.log.Error("read journal", "after", cursor, "err", err)
+		h.logger.Error("read journal", "after", cursor, "err", err)
 		return h.startOver(b, contracts.ResetGap)
 	}
 	if len(frames) > 0 {

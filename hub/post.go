@@ -110,7 +110,7 @@ func (p *post) leave() {
 
 func (p *post) decide(tx *tx) error {
 	h := p.hub
-	if err := tx.mayReceive(); err != nil {
+	if err := tx.life.mayReceive(); err != nil {
 		return err
 	}
 	c, err := tx.speaker(p.by)
@@ -154,7 +154,7 @@ func (p *post) admit(tx *tx) error {
 		return p.bad
 	}
 	tx.heard(c)
-	p.before = tx.shown
+	p.before = tx.log.shown
 	if isUtility(p.cmd) {
 		return tx.mayUse(c, p.cmd, origin{send: p.send, trace: p.by.Trace})
 	}
@@ -162,7 +162,7 @@ func (p *post) admit(tx *tx) error {
 		return err
 	}
 	if _, prompt := p.cmd.(*contracts.Prompt); prompt && h.info.Immediate {
-		p.run = tx.run
+		p.run = tx.work.run
 	}
 	p.settle(tx)
 	return nil
@@ -187,7 +187,7 @@ func (p *post) await() {
 // answerStart takes the answer to the start of a command in the moment the
 // command is there: it may have ended before anybody else looks (A66).
 func (tx *tx) answerStart(id string) {
-	if p := tx.starting[id]; p != nil {
+	if p := tx.clients.starting[id]; p != nil {
 		p.take(tx)
 	}
 }
@@ -197,7 +197,7 @@ func (p *post) take(tx *tx) {
 	p.shot = tx.shot()
 	p.answer = contracts.MessageAnswer{
 		OK: true, Success: true, Accepted: true, Cursor: tx.head(),
-		Execution: execution(p.cmd), PublishedMessages: tx.shown - p.before, Message: "handled",
+		Execution: execution(p.cmd), PublishedMessages: tx.log.shown - p.before, Message: "handled",
 	}
 }
 
@@ -216,12 +216,12 @@ func (p *post) utility() error {
 	h := p.hub
 	start, starts := p.cmd.(*contracts.UtilityCommandStart)
 	if starts {
-		h.update(func(tx *tx) { tx.starting[start.CommandID] = p })
+		h.update(func(tx *tx) { tx.clients.starting[start.CommandID] = p })
 	}
 	err := h.serveUtility(p.conn.id, p.cmd)
 	h.update(func(tx *tx) {
 		if starts {
-			delete(tx.starting, start.CommandID)
+			delete(tx.clients.starting, start.CommandID)
 		}
 		if err == nil {
 			p.settle(tx)
@@ -278,15 +278,15 @@ func execution(cmd contracts.Command) string {
 }
 
 // mayReceive refuses messages to a session that takes none.
-func (tx *tx) mayReceive() error {
+func (l *lifecycle) mayReceive() error {
 	switch {
-	case tx.failed != nil:
+	case l.failed != nil:
 		return errFailed
-	case tx.phase == phaseUnready:
+	case l.phase == phaseUnready:
 		return &contracts.Error{Code: contracts.CodeRuntimeNotReady, Message: "hosted runner is not ready"}
-	case tx.phase == phaseDraining:
+	case l.phase == phaseDraining:
 		return &contracts.Error{Code: contracts.CodeRuntimeNotReady, Message: "hosted runner is draining"}
-	case tx.phase >= phaseClosing:
+	case l.phase >= phaseClosing:
 		return ErrUnknownSession
 	}
 	return nil
@@ -298,7 +298,7 @@ func (tx *tx) speaker(by contracts.Caller) (*connection, error) {
 	if by.Role == contracts.RoleViewer || by.Principal.Role == contracts.RoleViewer {
 		return nil, errViewerSends
 	}
-	if sub := tx.subs[by.SubscriptionID]; by.SubscriptionID != "" && (sub == nil || sub.conn.principal.ID != by.Principal.ID || by.ConnectionID == "") {
+	if sub := tx.clients.subs[by.SubscriptionID]; by.SubscriptionID != "" && (sub == nil || sub.conn.principal.ID != by.Principal.ID || by.ConnectionID == "") {
 		if _, err := tx.ownedSubscription(by.SubscriptionID, by); err != nil {
 			return nil, err
 		}
@@ -365,7 +365,7 @@ func (m *sends) keepBody(id string, body []byte) {
 func (h *Hub) unknownKey() func(pointer string) {
 	return func(pointer string) {
 		h.metrics.UnknownKeys.Add(1)
-		h.log.Debug("unknown key ignored", "key", pointer)
+		h.logger.Debug("unknown key ignored", "key", pointer)
 	}
 }
 

@@ -97,15 +97,15 @@ func (tx *tx) publish(events ...contracts.Event) {
 }
 
 func (tx *tx) publishEncoded(e encoded) {
-	if tx.frozen {
+	if tx.life.frozen {
 		return
 	}
-	tx.events.Apply(e.event)
-	if tx.run != nil {
-		tx.run.track(e.event, tx.now)
+	tx.log.events.Apply(e.event)
+	if tx.work.run != nil {
+		tx.work.run.track(e.event, tx.now)
 	}
-	tx.lastShown = tx.now
-	tx.shown++
+	tx.log.lastShown = tx.now
+	tx.log.shown++
 	tx.opts.Observer.Published(e.event, tx.now)
 	tx.append(journal.Entry{
 		Kind: journal.Message, Class: classOf(e.event), Transient: e.transient, Body: e.Body,
@@ -129,7 +129,7 @@ func (tx *tx) putSnapshot(transient bool) {
 	snap.Cursor = tx.head() + 1 // a snapshot has a cursor of its own
 	body, err := contracts.EncodeSnapshot(snap)
 	if err != nil || len(body) > journal.MaxBody {
-		tx.log.Error("snapshot left out", "bytes", len(body), "err", err) // clients have the entries
+		tx.logger.Error("snapshot left out", "bytes", len(body), "err", err) // clients have the entries
 		return
 	}
 	tx.append(journal.Entry{Kind: journal.Snapshot, Transient: transient, Body: body})
@@ -138,7 +138,7 @@ func (tx *tx) putSnapshot(transient bool) {
 // note puts a hidden entry in the journal, from which restore rebuilds what
 // events do not carry. It returns the entry's cursor.
 func (tx *tx) note(n note) uint64 {
-	if n.Send != nil && !tx.frozen {
+	if n.Send != nil && !tx.life.frozen {
 		tx.sent, tx.sentAt = &n, len(tx.out)
 	}
 	return tx.append(journal.Entry{Kind: journal.Note, Body: encodeNote(n)})
@@ -153,13 +153,13 @@ func encodeNote(n note) []byte {
 }
 
 func (tx *tx) append(e journal.Entry) uint64 {
-	if tx.frozen {
+	if tx.life.frozen {
 		return tx.head()
 	}
 	e.Time = tx.now.UnixMilli()
 	tx.out = append(tx.out, e)
 	if !e.Transient {
-		tx.sinceMark += len(e.Body)
+		tx.log.sinceMark += len(e.Body)
 	}
 	return tx.head()
 }
@@ -167,11 +167,11 @@ func (tx *tx) append(e journal.Entry) uint64 {
 // commit writes the update's entries to the store and then shows them (D4). A
 // store that fails ends the session: what cannot be kept must not be shown.
 func (tx *tx) commit() error {
-	if len(tx.out) == 0 || tx.failed != nil {
+	if len(tx.out) == 0 || tx.life.failed != nil {
 		tx.out = tx.out[:0]
 		return nil
 	}
-	if tx.checkpointDue() && !tx.frozen {
+	if tx.checkpointDue() && !tx.life.frozen {
 		tx.checkpoint()
 	}
 	size := 0
@@ -203,8 +203,8 @@ var (
 
 // fail ends the session because of err. Clients learn what told says.
 func (tx *tx) fail(told *contracts.Error, err error) {
-	tx.failed = fmt.Errorf("%w: %w", told, err)
-	tx.log.Error("session failed", "err", tx.failed)
+	tx.life.failed = fmt.Errorf("%w: %w", told, err)
+	tx.logger.Error("session failed", "err", tx.life.failed)
 	tx.roster.expel(&contracts.Error{Code: contracts.CodeRuntimeFailed, Message: told.Message})
 	tx.end()
 }
@@ -225,8 +225,8 @@ func (h *Hub) syncStore() {
 		}
 		h.journal.Reveal(upTo)
 		h.update(func(tx *tx) {
-			close(tx.revealed)
-			tx.revealed = make(chan struct{})
+			close(tx.log.revealed)
+			tx.log.revealed = make(chan struct{})
 		})
 	}
 }
@@ -236,7 +236,7 @@ func (h *Hub) syncStore() {
 func (h *Hub) awaitVisible(cursor uint64) error {
 	for {
 		h.mu.Lock()
-		revealed, failed := h.revealed, h.failed
+		revealed, failed := h.state.log.revealed, h.state.life.failed
 		h.mu.Unlock()
 		switch {
 		case failed != nil:
@@ -303,7 +303,7 @@ func (h *Hub) show(events []contracts.Event) error {
 	}
 	err := error(nil)
 	h.update(func(tx *tx) {
-		if tx.phase == phaseEnded || tx.frozen {
+		if tx.life.phase == phaseEnded || tx.life.frozen {
 			err = errEnded
 			return
 		}
@@ -321,14 +321,14 @@ func (a *host) Restored() bool { return a.restored || a.opts.Restored != nil }
 func (a *host) ApprovalMode() contracts.ApprovalMode {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.mode
+	return a.state.work.mode
 }
 
 // ClientTools implements [contracts.Host].
 func (a *host) ClientTools() []contracts.ClientTool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if c := a.holder(); c != nil && c.terms.CanAnswer(contracts.RequestClientTool) {
+	if c := a.state.clients.holder(); c != nil && c.terms.CanAnswer(contracts.RequestClientTool) {
 		return c.terms.ClientTools
 	}
 	return nil

@@ -39,10 +39,10 @@ func (h *Hub) Connect(req *contracts.AttachRequest, by contracts.Caller) (answer
 			tx.introduce(e)
 		}
 		shot = tx.shot()
-		holder, _ := tx.lease.Holder()
+		holder, _ := tx.clients.lease.Holder()
 		answer = &contracts.ConnectionAnswer{
 			SessionID: h.opts.SessionID, ConnectionID: c.id, Role: c.role,
-			ControllerLeaseGranted: holder == c.id, ControllerConnectionID: tx.controllerID().Value,
+			ControllerLeaseGranted: holder == c.id, ControllerConnectionID: tx.clients.controllerID().Value,
 			LeaseExpiresAt:      tx.expiry(c).Value,
 			HeartbeatIntervalMS: h.opts.HeartbeatInterval.Milliseconds(), OptOutNotifications: c.terms.OptOuts,
 		}
@@ -72,14 +72,14 @@ func (h *Hub) Subscribe(req *contracts.AttachRequest, by contracts.Caller) (answ
 		tx.introduce(e)
 		shot = tx.shot()
 		sub.from = tx.head() // what the answer shows is not told again
-		holder, _ := tx.lease.Holder()
+		holder, _ := tx.clients.lease.Holder()
 		answer = &contracts.SubscriptionAnswer{
 			ConnectionID: c.id, SubscriptionID: sub.id, OptOutNotifications: sub.optOuts, Role: c.role,
-			ControllerLeaseGranted: holder == c.id, ControllerConnectionID: tx.controllerID().Value,
+			ControllerLeaseGranted: holder == c.id, ControllerConnectionID: tx.clients.controllerID().Value,
 			LeaseExpiresAt:      tx.expiry(c).Value,
 			HeartbeatIntervalMS: h.opts.HeartbeatInterval.Milliseconds(),
 		}
-		if holding := tx.holder(); holding != nil {
+		if holding := tx.clients.holder(); holding != nil {
 			answer.ControllerSubscriptionID = holding.mainSubscription().Value
 		}
 	})
@@ -100,7 +100,7 @@ type enrolled struct {
 // enroll finds or makes the connection of an attaching client, with the lease if
 // it is to have it.
 func (tx *tx) enroll(req *contracts.AttachRequest, by contracts.Caller, subscribing bool) (e enrolled, err error) {
-	if err := tx.admissible(); err != nil {
+	if err := tx.life.admissible(); err != nil {
 		return e, err
 	}
 	c, err := tx.named(req, by)
@@ -135,13 +135,13 @@ func (tx *tx) enroll(req *contracts.AttachRequest, by contracts.Caller, subscrib
 	if subscribing && len(c.subs) > 0 { // the opt-outs of a further subscription are its own
 		terms.OptOuts = c.terms.OptOuts
 	}
-	generation := tx.lease.Generation()
+	generation := tx.clients.lease.Generation()
 	e.connection, e.changed = c, !reflect.DeepEqual(terms, c.terms)
 	c.greeted = true
 	c.renew(terms)
 	tx.heard(c)
 	e.moved = tx.claimOnAttach(c, takeover)
-	e.changed = e.changed || tx.lease.Generation() != generation
+	e.changed = e.changed || tx.clients.lease.Generation() != generation
 	return e, nil
 }
 
@@ -184,7 +184,7 @@ func (tx *tx) named(req *contracts.AttachRequest, by contracts.Caller) (*connect
 // whose secret the caller does not know, is not told from one that never was
 // (A6).
 func (tx *tx) owned(id string, by contracts.Caller) (*connection, error) {
-	c := tx.conns[id]
+	c := tx.clients.conns[id]
 	switch {
 	case c == nil || c.bare || c.principal.ID != by.Principal.ID:
 		return nil, errNoConnection
@@ -203,10 +203,10 @@ func (tx *tx) unproven(by contracts.Caller, refusal *contracts.Error) error {
 	if by.Token != "" {
 		return refusal
 	}
-	if !tx.toldTokens {
-		tx.toldTokens = true
+	if !tx.clients.toldTokens {
+		tx.clients.toldTokens = true
 		tx.then(func() {
-			h.log.Warn("a client names its connection without the header "+contracts.HeaderConnectionToken+" and is refused; "+
+			h.logger.Warn("a client names its connection without the header "+contracts.HeaderConnectionToken+" and is refused; "+
 				"a client that cannot present it needs --connection-tokens optional", "principal", by.Principal.ID)
 		})
 	}
@@ -218,7 +218,7 @@ func (tx *tx) unproven(by contracts.Caller, refusal *contracts.Error) error {
 // ownedSubscription returns the caller's subscription of that id, as owned does a
 // connection.
 func (tx *tx) ownedSubscription(id string, by contracts.Caller) (*subscription, error) {
-	sub := tx.subs[id]
+	sub := tx.clients.subs[id]
 	switch {
 	case sub == nil || sub.conn.principal.ID != by.Principal.ID:
 		return nil, errNoSubscription
@@ -242,7 +242,7 @@ func (h *Hub) proven(want [sha256.Size]byte, token string) bool {
 // nothing was ever done with it: the creation of a session leaves such a one for
 // the subscription that follows (maestro-attach 1.7).
 func (tx *tx) adoptable(req *contracts.AttachRequest, by contracts.Caller) *connection {
-	c := tx.holder()
+	c := tx.clients.holder()
 	viewer := req.Role == contracts.RoleViewer || req.Role == "" && by.Role == contracts.RoleViewer
 	if c == nil || viewer || !c.unused || c.bare || c.principal.ID != by.Principal.ID || !tx.proven(c.token, by.Token) {
 		return nil
@@ -315,7 +315,7 @@ func (tx *tx) keepConnection(c *connection) {
 func (h *Hub) Unsubscribe(id string, by contracts.Caller) error {
 	var err error
 	h.update(func(tx *tx) {
-		if err = tx.alive(); err != nil {
+		if err = tx.life.alive(); err != nil {
 			return
 		}
 		var sub *subscription
@@ -339,8 +339,8 @@ func (h *Hub) Unsubscribe(id string, by contracts.Caller) error {
 // crowd the departure of one that only watched is told with the others' (see
 // presence).
 func (tx *tx) endConnection(c *connection, why contracts.LeaseReason) {
-	holder, _ := tx.lease.Holder()
-	alone := len(tx.conns) <= presenceAtOnce
+	holder, _ := tx.clients.lease.Holder()
+	alone := len(tx.clients.conns) <= presenceAtOnce
 	tx.destroy(c, why)
 	if holder != c.id && (alone || c.role == contracts.RoleController) {
 		tx.publishSnapshot() // the end of a lease has shown it already
@@ -350,7 +350,7 @@ func (tx *tx) endConnection(c *connection, why contracts.LeaseReason) {
 // Heartbeat is a sign of life of the caller's connection. It publishes nothing.
 func (h *Hub) Heartbeat(by contracts.Caller) (answer *contracts.HeartbeatAnswer, err error) {
 	h.update(func(tx *tx) {
-		if err = tx.alive(); err != nil {
+		if err = tx.life.alive(); err != nil {
 			return
 		}
 		tx.expireLease()
@@ -359,10 +359,10 @@ func (h *Hub) Heartbeat(by contracts.Caller) (answer *contracts.HeartbeatAnswer,
 			return
 		}
 		tx.heard(c)
-		holder, _ := tx.lease.Holder()
+		holder, _ := tx.clients.lease.Holder()
 		answer = &contracts.HeartbeatAnswer{
 			ConnectionID: c.id, ControllerLeaseGranted: holder == c.id,
-			ControllerConnectionID: tx.controllerID().Value, LeaseExpiresAt: tx.expiry(c).Value,
+			ControllerConnectionID: tx.clients.controllerID().Value, LeaseExpiresAt: tx.expiry(c).Value,
 			HeartbeatIntervalMS: h.opts.HeartbeatInterval.Milliseconds(),
 		}
 	})
@@ -372,11 +372,11 @@ func (h *Hub) Heartbeat(by contracts.Caller) (answer *contracts.HeartbeatAnswer,
 // identify finds the connection that a request speaks for: by its subscription,
 // else by its own id. If both are there they must agree.
 func (tx *tx) identify(by contracts.Caller) (*connection, *subscription, error) {
-	sub := tx.subs[by.SubscriptionID]
+	sub := tx.clients.subs[by.SubscriptionID]
 	if sub != nil && sub.conn.principal.ID != by.Principal.ID {
 		sub = nil
 	}
-	named := tx.conns[by.ConnectionID]
+	named := tx.clients.conns[by.ConnectionID]
 	if named != nil && named.principal.ID != by.Principal.ID {
 		named = nil // of somebody else, which must look as if it were not there (A6)
 	}
@@ -401,7 +401,7 @@ func (tx *tx) identify(by contracts.Caller) (*connection, *subscription, error) 
 // disconnected again for a while (A16).
 func (h *Hub) Disconnect(by contracts.Caller) (answer *contracts.DisconnectAnswer, err error) {
 	h.update(func(tx *tx) {
-		if err = tx.alive(); err != nil {
+		if err = tx.life.alive(); err != nil {
 			return
 		}
 		answer = &contracts.DisconnectAnswer{Success: true, Subscriptions: []string{}}
@@ -418,7 +418,7 @@ func (h *Hub) Disconnect(by contracts.Caller) (answer *contracts.DisconnectAnswe
 			}
 			tx.endConnection(c, contracts.LeaseReleased)
 		}
-		answer.ControllerConnectionID = tx.controllerID().Value
+		answer.ControllerConnectionID = tx.clients.controllerID().Value
 	})
 	if err = h.refusedOr(err); err != nil {
 		return nil, err
@@ -429,7 +429,7 @@ func (h *Hub) Disconnect(by contracts.Caller) (answer *contracts.DisconnectAnswe
 // wasHere reports whether the caller's connection is a former one.
 func (tx *tx) wasHere(by contracts.Caller) bool {
 	h := tx.Hub
-	return slices.ContainsFunc(tx.former, func(f former) bool {
+	return slices.ContainsFunc(tx.clients.former, func(f former) bool {
 		return f.id == by.ConnectionID && f.principal == by.Principal.ID && tx.now.Sub(f.at) <= formerFor && h.proven(f.token, by.Token)
 	})
 }
@@ -453,10 +453,10 @@ type shot struct {
 
 // shot takes the state as of the head.
 func (tx *tx) shot() shot {
-	if tx.shared == nil || tx.shared.at != tx.head() || len(tx.conns) <= presenceAtOnce {
+	if tx.log.shared == nil || tx.log.shared.at != tx.head() || len(tx.clients.conns) <= presenceAtOnce {
 		return shot{&sharedSnapshot{at: tx.head(), state: tx.snapshot()}, tx.head()}
 	}
-	return shot{tx.shared, tx.shared.at}
+	return shot{tx.log.shared, tx.log.shared.at}
 }
 
 // develop encodes a shot once it may be shown. What a request did is not told
@@ -475,7 +475,7 @@ func (h *Hub) State() ([]byte, error) {
 		err  error
 	)
 	h.update(func(tx *tx) {
-		if err = tx.alive(); err == nil {
+		if err = tx.life.alive(); err == nil {
 			shot = tx.shot()
 		}
 	})
@@ -487,8 +487,8 @@ func (h *Hub) State() ([]byte, error) {
 }
 
 // alive refuses requests to a session that has been ended, or is being (A76).
-func (s *state) alive() error {
-	if s.phase >= phaseClosing {
+func (l *lifecycle) alive() error {
+	if l.phase >= phaseClosing {
 		return ErrUnknownSession
 	}
 	return nil

@@ -23,7 +23,7 @@ func (a *host) Ask(ctx context.Context, req *contracts.ServerRequest, opts contr
 		err     error
 	)
 	h.update(func(tx *tx) {
-		if tx.phase == phaseEnded || tx.run != nil && tx.run.stop != nil {
+		if tx.life.phase == phaseEnded || tx.work.run != nil && tx.work.run.stop != nil {
 			err = errEnded
 			return
 		}
@@ -53,14 +53,14 @@ func (a *host) Ask(ctx context.Context, req *contracts.ServerRequest, opts contr
 func (h *Hub) abandon(id string, wait chan contracts.Outcome, cause error) (contracts.Outcome, error) {
 	resolved := false
 	h.update(func(tx *tx) {
-		if resolved = tx.waiters[id] != wait; resolved {
+		if resolved = tx.work.waiters[id] != wait; resolved {
 			return
 		}
-		delete(tx.waiters, id)
-		if tx.phase != phaseOpen {
+		delete(tx.work.waiters, id)
+		if tx.life.phase != phaseOpen {
 			return
 		}
-		if res, ok := tx.table.Cancel(id, "Run ended before request completed", tx.now); ok {
+		if res, ok := tx.work.table.Cancel(id, "Run ended before request completed", tx.now); ok {
 			tx.publish(&res.Event) // to clients alone: the asker has its error, and ends the call
 		}
 	})
@@ -82,7 +82,7 @@ const askUser = "ask_user"
 // prompt mode (R51), and a question that the one who controls cannot answer.
 func (tx *tx) policy(req *contracts.ServerRequest) (contracts.Outcome, bool) {
 	if req.RequestType == contracts.RequestApproval {
-		switch tx.mode {
+		switch tx.work.mode {
 		case contracts.ApprovalAuto:
 			return contracts.Outcome{Verdict: contracts.VerdictApproved, Reason: "Auto-approved by policy", By: contracts.ResolvedByPolicy}, true
 		case contracts.ApprovalFail:
@@ -90,7 +90,7 @@ func (tx *tx) policy(req *contracts.ServerRequest) (contracts.Outcome, bool) {
 		}
 		return contracts.Outcome{}, false
 	}
-	c := tx.holder()
+	c := tx.clients.holder()
 	if c == nil || c.terms.CanAnswer(req.RequestType) {
 		return contracts.Outcome{}, false
 	}
@@ -109,11 +109,11 @@ func (tx *tx) policy(req *contracts.ServerRequest) (contracts.Outcome, bool) {
 // open registers a question and shows it.
 func (tx *tx) open(req *contracts.ServerRequest, opts contracts.AskOptions) (chan contracts.Outcome, error) {
 	deadline := tx.deadlineFor(req.RequestType, opts.Timeout)
-	if err := tx.table.Open(req, tx.now, deadline); err != nil {
+	if err := tx.work.table.Open(req, tx.now, deadline); err != nil {
 		return nil, err
 	}
 	wait := make(chan contracts.Outcome, 1)
-	tx.waiters[req.RequestID] = wait
+	tx.work.waiters[req.RequestID] = wait
 	switch req.RequestType {
 	case contracts.RequestApproval:
 		tx.publish(&contracts.ToolCall{CallID: req.CallID, Tool: req.Tool, Args: req.Args, RequiresApproval: true})
@@ -126,7 +126,7 @@ func (tx *tx) open(req *contracts.ServerRequest, opts contracts.AskOptions) (cha
 	}
 	tx.note(note{Deadline: &requestDeadline{ID: req.RequestID, At: deadline}})
 	tx.publish(req)
-	if tx.holder() == nil {
+	if tx.clients.holder() == nil {
 		tx.publish(&contracts.Status{Message: "Nobody who is attached can answer: waiting for a controller"})
 	}
 	tx.metrics.Asked.Add(1)
@@ -154,9 +154,9 @@ func (tx *tx) resolve(res serverreq.Resolution) {
 		Verdict: res.Event.Resolution, Reason: res.Event.Reason, By: res.Event.ResolvedBy,
 		Content: res.Content, Announced: true,
 	}
-	wait, asked := tx.waiters[res.Request.RequestID]
+	wait, asked := tx.work.waiters[res.Request.RequestID]
 	if asked {
-		delete(tx.waiters, res.Request.RequestID)
+		delete(tx.work.waiters, res.Request.RequestID)
 		tx.then(func() { wait <- outcome }) // 1-buffered, and this is its only value
 		return
 	}
@@ -168,7 +168,7 @@ func (a *host) Withdraw(id string, verdict contracts.Verdict, reason string, by 
 	h := (*Hub)(a)
 	h.update(func(tx *tx) {
 		var res serverreq.Resolution
-		if res, open = tx.table.Withdraw(id, verdict, reason, by, tx.now); open {
+		if res, open = tx.work.table.Withdraw(id, verdict, reason, by, tx.now); open {
 			tx.resolve(res)
 		}
 	})

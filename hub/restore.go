@@ -87,8 +87,8 @@ func savedConnection(c *connection) *saved {
 }
 
 func (tx *tx) noteLease() {
-	holder, _ := tx.lease.Holder()
-	tx.note(note{Lease: &savedLease{Generation: tx.lease.Generation(), Holder: holder}})
+	holder, _ := tx.clients.lease.Holder()
+	tx.note(note{Lease: &savedLease{Generation: tx.clients.lease.Generation(), Holder: holder}})
 }
 
 // noteCommand keeps an accepted command and folds it into the state: what
@@ -96,12 +96,12 @@ func (tx *tx) noteLease() {
 func (tx *tx) noteCommand(cmd contracts.Command, n note) {
 	text, err := contracts.EncodeCommand(cmd)
 	if err != nil {
-		tx.log.Error("encode command", "type", cmd.CommandType(), "err", err)
+		tx.logger.Error("encode command", "type", cmd.CommandType(), "err", err)
 		return
 	}
 	n.Command = text
 	tx.note(n)
-	tx.events.ApplyCommand(cmd)
+	tx.log.events.ApplyCommand(cmd)
 }
 
 // keepAnswer completes the running update's note of a ws.send with the cursor
@@ -120,45 +120,45 @@ func (tx *tx) keepAnswer(cursor uint64) {
 // large is written less often, so that checkpoints are at most half of what is
 // written.
 func (tx *tx) checkpointDue() bool {
-	return tx.sinceMark >= max(tx.opts.CheckpointBytes, tx.markSize) ||
-		tx.opts.CheckpointAge > 0 && tx.now.Sub(tx.markedAt) >= tx.opts.CheckpointAge
+	return tx.log.sinceMark >= max(tx.opts.CheckpointBytes, tx.log.markSize) ||
+		tx.opts.CheckpointAge > 0 && tx.now.Sub(tx.log.markedAt) >= tx.opts.CheckpointAge
 }
 
 // checkpoint adds the whole state to the running update's entries. If it cannot
 // be made, the entries still tell everything, and the next is tried after as
 // many more.
 func (tx *tx) checkpoint() {
-	defer func() { tx.sinceMark, tx.markedAt = 0, tx.now }()
-	snapshot, err := contracts.EncodeSnapshot(tx.events.Snapshot(tx.head()))
+	defer func() { tx.log.sinceMark, tx.log.markedAt = 0, tx.now }()
+	snapshot, err := contracts.EncodeSnapshot(tx.log.events.Snapshot(tx.head()))
 	if err != nil {
-		tx.log.Error("encode checkpoint", "err", err)
+		tx.logger.Error("encode checkpoint", "err", err)
 		return
 	}
-	holder, _ := tx.lease.Holder()
+	holder, _ := tx.clients.lease.Holder()
 	cp := checkpoint{
-		Snapshot: snapshot, Mode: tx.mode, Requests: tx.table.Pending(),
-		Lease: savedLease{Generation: tx.lease.Generation(), Holder: holder}, Origin: tx.origin,
+		Snapshot: snapshot, Mode: tx.work.mode, Requests: tx.work.table.Pending(),
+		Lease: savedLease{Generation: tx.clients.lease.Generation(), Holder: holder}, Origin: tx.life.origin,
 	}
-	for _, id := range slices.Sorted(maps.Keys(tx.conns)) {
-		if c := tx.conns[id]; c.role == contracts.RoleController && !c.bare {
+	for _, id := range slices.Sorted(maps.Keys(tx.clients.conns)) {
+		if c := tx.clients.conns[id]; c.role == contracts.RoleController && !c.bare {
 			kept := savedConnection(c)
 			kept.Sends = c.sends.accepted()
 			cp.Connections = append(cp.Connections, kept)
 		}
 	}
-	if tx.run != nil {
-		cp.Run = &savedRun{Response: tx.run.response, Started: tx.run.started, First: tx.run.first, Ended: tx.run.ended, Calls: maps.Clone(tx.run.calls)}
-		for _, a := range tx.answered {
+	if tx.work.run != nil {
+		cp.Run = &savedRun{Response: tx.work.run.response, Started: tx.work.run.started, First: tx.work.run.first, Ended: tx.work.run.ended, Calls: maps.Clone(tx.work.run.calls)}
+		for _, a := range tx.work.answered {
 			cp.Run.Calls[a.request.CallID] = a.request.Tool
 		}
 	}
 	body, err := json.Marshal(cp)
 	if err != nil || len(body) > journal.MaxBody {
-		tx.log.Error("checkpoint left out", "bytes", len(body), "err", err)
+		tx.logger.Error("checkpoint left out", "bytes", len(body), "err", err)
 		return
 	}
 	tx.append(journal.Entry{Kind: journal.Checkpoint, Body: body})
-	tx.markSize = len(body)
+	tx.log.markSize = len(body)
 }
 
 // restore folds what an earlier process left: the newest checkpoint and the
@@ -172,9 +172,9 @@ func (tx *tx) restore() error {
 	var bad error
 	err = tx.opts.Store.Read(from-1, func(e journal.Entry) bool {
 		if e.Kind == journal.Checkpoint {
-			tx.markSize, tx.markedAt = len(e.Body), time.UnixMilli(e.Time)
+			tx.log.markSize, tx.log.markedAt = len(e.Body), time.UnixMilli(e.Time)
 		} else {
-			tx.sinceMark += len(e.Body)
+			tx.log.sinceMark += len(e.Body)
 		}
 		if bad = tx.replay(e, &holder); bad != nil {
 			bad = fmt.Errorf("entry %d: %w", e.Cursor, bad)
@@ -184,10 +184,10 @@ func (tx *tx) restore() error {
 	if err := errors.Join(err, bad); err != nil {
 		return err
 	}
-	for _, id := range slices.Sorted(maps.Keys(tx.conns)) { // they have the usual time to come back
-		c := tx.conns[id]
+	for _, id := range slices.Sorted(maps.Keys(tx.clients.conns)) { // they have the usual time to come back
+		c := tx.clients.conns[id]
 		c.seen = tx.now
-		tx.credentialEnds(c.principal.Expires)
+		tx.clients.credentialEnds(c.principal.Expires)
 		if len(c.subs) == 0 {
 			tx.startIdleTimer(c)
 		}
@@ -196,8 +196,8 @@ func (tx *tx) restore() error {
 			tx.wait(sub)
 		}
 	}
-	if tx.conns[holder] != nil {
-		tx.lease.TakeOver(holder, tx.now)
+	if tx.clients.conns[holder] != nil {
+		tx.clients.lease.TakeOver(holder, tx.now)
 	}
 	return nil
 }
@@ -210,7 +210,7 @@ func (tx *tx) replay(e journal.Entry, holder *string) error {
 		if err != nil {
 			return err
 		}
-		tx.wasDrained = false
+		tx.life.wasDrained = false
 		return tx.replayEvent(ev, time.UnixMilli(e.Time))
 	case journal.Note:
 		if len(e.Body) == 0 { // the place of a transient entry
@@ -230,28 +230,28 @@ func (tx *tx) replay(e journal.Entry, holder *string) error {
 	}
 	if e.Kind == journal.Snapshot { // it says nothing that entries have not, but for the last one of a drain
 		snap, err := (&contracts.Decoder{}).Snapshot(e.Body)
-		tx.wasDrained = err == nil && !snap.State.IsReady
+		tx.life.wasDrained = err == nil && !snap.State.IsReady
 	}
 	return nil
 }
 
 func (tx *tx) replayEvent(ev contracts.Event, at time.Time) error {
-	tx.events.Apply(ev)
-	if tx.cut != nil {
-		tx.cut.track(ev, at)
+	tx.log.events.Apply(ev)
+	if tx.work.cut != nil {
+		tx.work.cut.track(ev, at)
 	}
 	switch ev := ev.(type) {
 	case *contracts.ServerRequest:
-		return tx.table.Open(ev, at, tx.deadlines[ev.RequestID])
+		return tx.work.table.Open(ev, at, tx.work.deadlines[ev.RequestID])
 	case *contracts.ServerRequestResolved:
-		tx.table.Withdraw(ev.RequestID, ev.Resolution, ev.Reason, ev.ResolvedBy, at)
-		delete(tx.deadlines, ev.RequestID)
+		tx.work.table.Withdraw(ev.RequestID, ev.Resolution, ev.Reason, ev.ResolvedBy, at)
+		delete(tx.work.deadlines, ev.RequestID)
 	}
 	return nil
 }
 
 func (tx *tx) replayNote(n note, holder *string) error {
-	if c := tx.conns[n.From]; c != nil && n.Send != nil {
+	if c := tx.clients.conns[n.From]; c != nil && n.Send != nil {
 		c.sends.put(*n.Send, sent{cursor: n.Answer})
 	}
 	switch {
@@ -260,42 +260,42 @@ func (tx *tx) replayNote(n note, holder *string) error {
 		if err != nil {
 			return err
 		}
-		tx.events.ApplyCommand(cmd)
+		tx.log.events.ApplyCommand(cmd)
 		switch cmd := cmd.(type) {
 		case *contracts.Prompt:
-			tx.cut = &run{calls: map[string]string{}}
+			tx.work.cut = &run{calls: map[string]string{}}
 		case *contracts.Init:
 			if cmd.ApprovalMode != "" {
-				tx.mode = cmd.ApprovalMode
+				tx.work.mode = cmd.ApprovalMode
 			}
-			tx.lastInit = cmd
+			tx.work.lastInit = cmd
 		}
 	case n.Attach != nil:
-		return tx.bringBack(n.Attach)
+		return tx.clients.bringBack(n.Attach)
 	case n.Gone != "":
-		if c := tx.conns[n.Gone]; c != nil {
+		if c := tx.clients.conns[n.Gone]; c != nil {
 			for _, sub := range c.subs {
-				delete(tx.subs, sub.id)
+				delete(tx.clients.subs, sub.id)
 			}
-			tx.removeConnection(c)
+			tx.clients.removeConnection(c)
 		}
 	case n.Lease != nil:
 		tx.replayLease(*n.Lease, holder)
 	case n.Deadline != nil:
-		tx.deadlines[n.Deadline.ID] = n.Deadline.At
+		tx.work.deadlines[n.Deadline.ID] = n.Deadline.At
 	case n.Resumed != "":
-		if tx.cut == nil {
-			tx.cut = &run{calls: map[string]string{}}
+		if tx.work.cut == nil {
+			tx.work.cut = &run{calls: map[string]string{}}
 		}
-		tx.cut.calls[n.Resumed] = "" // its tool is not known here, only that it is open
+		tx.work.cut.calls[n.Resumed] = "" // its tool is not known here, only that it is open
 	case n.RunEnded:
-		tx.cut = nil
+		tx.work.cut = nil
 	}
 	return nil
 }
 
 func (tx *tx) replayLease(l savedLease, holder *string) {
-	tx.lease, *holder = lease.Restore(tx.opts.LeaseTTL, l.Generation), l.Holder
+	tx.clients.lease, *holder = lease.Restore(tx.opts.LeaseTTL, l.Generation), l.Holder
 }
 
 func (tx *tx) replayCheckpoint(cp *checkpoint, holder *string) error {
@@ -303,48 +303,48 @@ func (tx *tx) replayCheckpoint(cp *checkpoint, holder *string) error {
 	if err != nil {
 		return err
 	}
-	tx.events.Restore(snapshot)
-	tx.mode = cp.Mode
+	tx.log.events.Restore(snapshot)
+	tx.work.mode = cp.Mode
 	if snapshot.LastInit != nil {
 		if cmd, err := (&contracts.Decoder{}).Command(snapshot.LastInit); err == nil {
-			tx.lastInit, _ = cmd.(*contracts.Init)
+			tx.work.lastInit, _ = cmd.(*contracts.Init)
 		}
 	}
-	if err := tx.table.Restore(cp.Requests); err != nil {
+	if err := tx.work.table.Restore(cp.Requests); err != nil {
 		return err
 	}
 	tx.replayLease(cp.Lease, holder)
-	tx.origin = cp.Origin
+	tx.life.origin = cp.Origin
 	for _, c := range cp.Connections {
-		if err := tx.bringBack(c); err != nil {
+		if err := tx.clients.bringBack(c); err != nil {
 			return err
 		}
 	}
 	if cp.Run != nil {
-		tx.cut = &run{response: cp.Run.Response, started: cp.Run.Started, first: cp.Run.First, ended: cp.Run.Ended, calls: map[string]string{}}
-		maps.Copy(tx.cut.calls, cp.Run.Calls)
+		tx.work.cut = &run{response: cp.Run.Response, started: cp.Run.Started, first: cp.Run.First, ended: cp.Run.Ended, calls: map[string]string{}}
+		maps.Copy(tx.work.cut.calls, cp.Run.Calls)
 	}
 	return nil
 }
 
-func (tx *tx) bringBack(from *saved) error {
+func (cl *clients) bringBack(from *saved) error {
 	token, err := hex.DecodeString(from.Token)
 	if err != nil {
 		return fmt.Errorf("connection %s: %w", from.ID, err)
 	}
-	c := tx.conns[from.ID]
+	c := cl.conns[from.ID]
 	if c == nil {
 		c = &connection{id: from.ID, principal: from.Principal, role: from.Terms.Role}
-		tx.addConnection(c)
+		cl.addConnection(c)
 	}
 	copy(c.token[:], token)
 	c.terms, c.role = from.Terms, from.Terms.Role
 	for _, sub := range c.subs {
-		delete(tx.subs, sub.id)
+		delete(cl.subs, sub.id)
 	}
 	c.subs = nil
 	for _, id := range from.Subs {
-		tx.addSubscription(c, &subscription{id: id, conn: c, optOuts: c.terms.OptOuts})
+		cl.addSubscription(c, &subscription{id: id, conn: c, optOuts: c.terms.OptOuts})
 	}
 	for _, a := range from.Sends {
 		c.sends.put(a.ID, sent{cursor: a.Cursor})
@@ -356,25 +356,25 @@ func (tx *tx) bringBack(from *saved) error {
 // tools of its run. Questions wait on: they can still be answered (D8).
 func (tx *tx) closeLeftovers() {
 	h := tx.Hub
-	clear(tx.deadlines)
+	clear(tx.work.deadlines)
 	tx.closeUtilities()
 	if tx.opts.NoReturn {
-		for _, c := range tx.conns {
+		for _, c := range tx.clients.conns {
 			tx.destroy(c, contracts.LeaseExpired)
 		}
 	}
-	if tx.holder() != nil {
+	if tx.clients.holder() != nil {
 		tx.noteLease() // bringing it back raised the generation
 	}
-	if tx.lastInit != nil {
-		init := tx.lastInit
+	if tx.work.lastInit != nil {
+		init := tx.work.lastInit
 		tx.then(func() { h.opts.Agent.Configure(init) })
 	}
-	if tx.cut == nil {
+	if tx.work.cut == nil {
 		return
 	}
-	tx.run, tx.cut = tx.cut, nil
-	goesOn := tx.goesOnWithAnswer(tx.run)
+	tx.work.run, tx.work.cut = tx.work.cut, nil
+	goesOn := tx.goesOnWithAnswer(tx.work.run)
 	var broken error
 	if !goesOn {
 		broken = &contracts.Error{
@@ -382,14 +382,14 @@ func (tx *tx) closeLeftovers() {
 			Message: "The server restarted during the run",
 		}
 	}
-	tx.endCalls(tx.run)
-	tx.endResponses(tx.run, broken)
+	tx.endCalls(tx.work.run)
+	tx.endResponses(tx.work.run, broken)
 	if goesOn {
 		tx.publish(&contracts.Status{Message: "The server restarted: the run goes on once its question is answered"})
 	}
 	tx.publish(rawEvent("agent_end", nil))
 	tx.note(note{RunEnded: true})
-	tx.run = nil
+	tx.work.run = nil
 }
 
 // goesOnWithAnswer reports whether a run of an earlier process lost nothing: all
@@ -398,7 +398,7 @@ func (tx *tx) goesOnWithAnswer(r *run) bool {
 	if _, resumes := tx.opts.Agent.(Resumer); !resumes || tx.info.Forgets || len(r.calls) == 0 {
 		return false
 	}
-	waiting := tx.waitingCalls()
+	waiting := tx.work.waitingCalls()
 	for id := range r.calls {
 		if !waiting[id] {
 			return false
@@ -422,7 +422,7 @@ func rawEvent(kind string, more map[string]any) *contracts.RawAgentEvent {
 // with it.
 func (tx *tx) closeUtilities() {
 	const gone = "Server restarted while %s was still running"
-	commands, watches := tx.events.Utilities()
+	commands, watches := tx.log.events.Utilities()
 	for _, id := range commands {
 		tx.publish(&contracts.UtilityCommandExited{CommandID: id, Reason: fmt.Sprintf(gone, "utility command")})
 	}
@@ -442,17 +442,17 @@ func (o *Options) after() uint64 {
 // adopt begins the session where it was drained elsewhere. The first entries
 // that are written bring the whole state with them.
 func (tx *tx) adopt(from *contracts.Restored) error {
-	tx.events.Restore(from.Snapshot)
-	tx.origin, tx.lastInit = &from.Cursor, from.LastInit
-	tx.sinceMark = tx.opts.CheckpointBytes
+	tx.log.events.Restore(from.Snapshot)
+	tx.life.origin, tx.work.lastInit = &from.Cursor, from.LastInit
+	tx.log.sinceMark = tx.opts.CheckpointBytes
 	if from.LastInit != nil && from.LastInit.ApprovalMode != "" {
-		tx.mode = from.LastInit.ApprovalMode
+		tx.work.mode = from.LastInit.ApprovalMode
 	}
 	if !from.Ready {
 		return nil
 	}
 	for _, k := range from.Requests {
-		if err := tx.table.Open(k.Request, k.Opened, k.Deadline); err != nil {
+		if err := tx.work.table.Open(k.Request, k.Opened, k.Deadline); err != nil {
 			return err
 		}
 	}

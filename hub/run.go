@@ -99,7 +99,7 @@ func (r *run) count(tool string, ok bool) {
 // prompt starts a run, unless one is active (R42).
 func (tx *tx) prompt(c *connection, cmd *contracts.Prompt, n note) error {
 	h := tx.Hub
-	if tx.run != nil {
+	if tx.work.run != nil {
 		return &contracts.Error{Code: contracts.CodeRuntimeBusy, Message: "Headless runtime is already processing a prompt", Type: contracts.ErrorProtocol}
 	}
 	tx.claim(c)
@@ -120,7 +120,7 @@ func (tx *tx) prompt(c *connection, cmd *contracts.Prompt, n note) error {
 // that waited is ended.
 func (tx *tx) resume(req *contracts.ServerRequest, out contracts.Outcome) {
 	_, ok := tx.opts.Agent.(Resumer)
-	if !ok || tx.phase != phaseOpen || out.Verdict == contracts.VerdictCancelled {
+	if !ok || tx.life.phase != phaseOpen || out.Verdict == contracts.VerdictCancelled {
 		tx.publish(&contracts.ToolEnd{CallID: req.CallID})
 		if !ok && out.Verdict != contracts.VerdictCancelled { // said in the open (D8)
 			tx.publish(&contracts.Status{Message: "The question was asked before the server restarted, and the agent cannot act on its answer"})
@@ -128,18 +128,18 @@ func (tx *tx) resume(req *contracts.ServerRequest, out contracts.Outcome) {
 		return
 	}
 	tx.note(note{Resumed: req.CallID})
-	tx.answered = append(tx.answered, answered{req, out})
+	tx.work.answered = append(tx.work.answered, answered{req, out})
 	tx.resumeNext()
 }
 
 // resumeNext starts a run with the oldest answer that waits for one.
 func (tx *tx) resumeNext() {
 	h := tx.Hub
-	if tx.run != nil || len(tx.answered) == 0 {
+	if tx.work.run != nil || len(tx.work.answered) == 0 {
 		return
 	}
-	next := tx.answered[0]
-	tx.answered = slices.Delete(tx.answered, 0, 1)
+	next := tx.work.answered[0]
+	tx.work.answered = slices.Delete(tx.work.answered, 0, 1)
 	r := tx.beginRun()
 	r.calls[next.request.CallID] = next.request.Tool
 	tx.drive(r, func() error {
@@ -150,7 +150,7 @@ func (tx *tx) resumeNext() {
 func (tx *tx) beginRun() *run {
 	r := &run{done: make(chan struct{}), calls: map[string]string{}}
 	r.ctx, r.cancel = context.WithCancelCause(context.Background())
-	tx.run, tx.lastShown = r, tx.now
+	tx.work.run, tx.log.lastShown = r, tx.now
 	return r
 }
 
@@ -190,7 +190,7 @@ func (r *run) await(hold <-chan struct{}) {
 func (h *Hub) guard(serve func() error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			h.log.Error("agent panicked", "panic", p, "stack", string(debug.Stack()))
+			h.logger.Error("agent panicked", "panic", p, "stack", string(debug.Stack()))
 			err = fmt.Errorf("the agent failed: %v", p)
 		}
 	}()
@@ -231,18 +231,18 @@ func (h *Hub) finish(r *run, err error) {
 			tx.cancelAsked("Run ended before request completed")
 		}
 		tx.endCalls(r)
-		if r.stop != nil || tx.phase != phaseOpen { // what stops the run stops those that wait for its end
-			for _, a := range tx.answered {
+		if r.stop != nil || tx.life.phase != phaseOpen { // what stops the run stops those that wait for its end
+			for _, a := range tx.work.answered {
 				tx.publish(&contracts.ToolEnd{CallID: a.request.CallID})
 			}
-			tx.answered = nil
+			tx.work.answered = nil
 		}
 		tx.endResponses(r, err)
 		tx.publish(rawEvent("agent_end", nil))
 		tx.note(note{RunEnded: true})
 		h.opts.Observer.RunEnded(tx.now)
-		tx.run = nil
-		for _, a := range tx.answered {
+		tx.work.run = nil
+		for _, a := range tx.work.answered {
 			tx.note(note{Resumed: a.request.CallID}) // they are not the ended run's
 		}
 		tx.resumeNext()
@@ -254,11 +254,11 @@ func (h *Hub) finish(r *run, err error) {
 // Those of an earlier process are not the run's, and wait on (D8).
 func (tx *tx) cancelAsked(reason string) {
 	for _, kind := range contracts.RequestTypes() {
-		for _, row := range tx.table.Pending() {
-			if row.Request.RequestType != kind || tx.waiters[row.Request.RequestID] == nil {
+		for _, row := range tx.work.table.Pending() {
+			if row.Request.RequestType != kind || tx.work.waiters[row.Request.RequestID] == nil {
 				continue
 			}
-			if res, ok := tx.table.Cancel(row.Request.RequestID, reason, tx.now); ok {
+			if res, ok := tx.work.table.Cancel(row.Request.RequestID, reason, tx.now); ok {
 				tx.resolve(res)
 			}
 		}
@@ -268,7 +268,7 @@ func (tx *tx) cancelAsked(reason string) {
 // endCalls ends the tools that the agent did not, but for those whose question
 // still waits.
 func (tx *tx) endCalls(r *run) {
-	waiting := tx.waitingCalls()
+	waiting := tx.work.waitingCalls()
 	for _, id := range slices.Sorted(maps.Keys(r.calls)) {
 		if !waiting[id] {
 			tx.publish(&contracts.ToolEnd{CallID: id})
@@ -277,9 +277,9 @@ func (tx *tx) endCalls(r *run) {
 }
 
 // waitingCalls returns the calls that a question waits for an answer about.
-func (s *state) waitingCalls() map[string]bool {
+func (w *work) waitingCalls() map[string]bool {
 	waiting := map[string]bool{}
-	for _, row := range s.table.Pending() {
+	for _, row := range w.table.Pending() {
 		waiting[row.Request.CallID] = true
 	}
 	return waiting
@@ -330,7 +330,7 @@ func failureEvent(err error) *contracts.ErrorEvent {
 
 // stopRun begins to stop the active run.
 func (tx *tx) stopRun(why *stopping) {
-	r := tx.run
+	r := tx.work.run
 	if r == nil || r.stop != nil {
 		return
 	}
@@ -342,7 +342,7 @@ func (tx *tx) stopRun(why *stopping) {
 // in time.
 func (h *Hub) awaitStopped() {
 	h.mu.Lock()
-	r := h.run
+	r := h.state.work.run
 	stopping := r != nil && r.stop != nil
 	h.mu.Unlock()
 	if !stopping {

@@ -47,7 +47,7 @@ func (h *Hub) contain(conn Conn, err *error) {
 	if p == nil {
 		return
 	}
-	h.log.Error("connection panicked", "panic", p, "stack", string(debug.Stack()))
+	h.logger.Error("connection panicked", "panic", p, "stack", string(debug.Stack()))
 	why := &contracts.Error{Code: contracts.CodeInternal, Message: "internal error"}
 	*err = why
 	conn.Close(why)
@@ -92,7 +92,7 @@ func (h *Hub) newReader() *reader {
 		h.metrics.UnknownKeys.Add(1)
 		if len(named) < 32 && !named[pointer] { // once per key; a hostile client cannot fill the log
 			named[pointer] = true
-			h.log.Debug("unknown key ignored", "key", pointer)
+			h.logger.Debug("unknown key ignored", "key", pointer)
 		}
 	}
 	return r
@@ -209,8 +209,8 @@ func (tx *tx) part(b *mailbox, why *contracts.Error) {
 	p := parcel{at: tx.head(), part: true, why: why}
 	turn := 0
 	if why == goingAway {
-		turn = tx.sentAway
-		tx.sentAway++
+		turn = tx.clients.sentAway
+		tx.clients.sentAway++
 	}
 	if text, err := contracts.EncodeFrame(farewell(why, turn)); err == nil && !b.bare {
 		p.frame = b.form.AppendControl(nil, text)
@@ -339,7 +339,7 @@ func (r *reader) pong(p *contracts.Ping) {
 		if r.superseded(tx) {
 			return
 		}
-		tx.touch(r.conn)
+		tx.clients.touch(r.conn)
 		tx.pushFrame(r.box, &contracts.Pong{ID: optional(p.ID), LeaseExpiresAt: tx.expiry(r.conn).Value})
 	})
 }
@@ -384,7 +384,7 @@ func (h *Hub) refusal(err error) *contracts.Error {
 	if e, ok := errors.AsType[*contracts.Error](err); ok {
 		return e
 	}
-	h.log.Error("internal error", "err", err)
+	h.logger.Error("internal error", "err", err)
 	return &contracts.Error{Code: contracts.CodeInternal, Message: "internal error"}
 }
 
@@ -395,7 +395,7 @@ func (tx *tx) pushFrame(b *mailbox, f contracts.Frame) {
 	}
 	text, err := contracts.EncodeFrame(f)
 	if err != nil {
-		tx.log.Error("encode frame", "type", f.FrameType(), "err", err)
+		tx.logger.Error("encode frame", "type", f.FrameType(), "err", err)
 		return
 	}
 	if frame := b.form.AppendControl(nil, text); len(frame) > 0 { // a stream has no control frames
@@ -452,7 +452,7 @@ func (h *Hub) serveBare(conn Conn, att *contracts.Attach) error {
 // the end of the runtime (R19). The client still reads how everything ended.
 func (h *Hub) finishLocal(b *mailbox) {
 	h.update(func(tx *tx) {
-		if tx.phase == phaseOpen {
+		if tx.life.phase == phaseOpen {
 			tx.shutdown(&contracts.Shutdown{}, note{})
 		}
 	})

@@ -131,33 +131,33 @@ const (
 // get too many bytes of snapshots, the latest serves for as long as the entries
 // since are kept.
 func (tx *tx) share() *sharedSnapshot {
-	p := tx.shared
+	p := tx.log.shared
 	kept := p != nil && tx.journal.First() <= p.at+1 // else retention has overtaken it
 	fresh := p != nil && p.at == tx.head()
-	recent := kept && len(tx.conns) > presenceAtOnce && tx.now.Sub(tx.sharedOn) < shareFor && tx.head()-p.at < shareBehind
+	recent := kept && len(tx.clients.conns) > presenceAtOnce && tx.now.Sub(tx.log.sharedOn) < shareFor && tx.head()-p.at < shareBehind
 	scarce := kept && tx.opts.Memory.snapshots.Load() >= tx.opts.Memory.snapshotBytes
 	if !fresh && !recent && !scarce {
-		tx.forgetShared()
+		tx.log.forgetShared()
 		p = &sharedSnapshot{memory: tx.opts.Memory, at: tx.head(), state: tx.snapshot()}
 		p.use() // by the hub
-		tx.shared, tx.sharedOn = p, tx.now
+		tx.log.shared, tx.log.sharedOn = p, tx.now
 	}
 	p.use()
 	return p
 }
 
 // forgetShared gives up the latest snapshot.
-func (tx *tx) forgetShared() {
-	if tx.shared != nil {
-		tx.shared.done()
-		tx.shared = nil
+func (lg *eventLog) forgetShared() {
+	if lg.shared != nil {
+		lg.shared.done()
+		lg.shared = nil
 	}
 }
 
 // ageShared gives up the latest snapshot when it serves newcomers no more.
 func (tx *tx) ageShared() {
-	if tx.shared != nil && tx.shared.at != tx.journal.Head() && tx.now.Sub(tx.sharedOn) >= shareFor && tx.shared.users.Load() == 1 {
-		tx.forgetShared()
+	if tx.log.shared != nil && tx.log.shared.at != tx.journal.Head() && tx.now.Sub(tx.log.sharedOn) >= shareFor && tx.log.shared.users.Load() == 1 {
+		tx.log.forgetShared()
 	}
 }
 
@@ -175,7 +175,7 @@ func (h *Hub) Summary() Summary {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return Summary{
-		Cursor: h.journal.Visible(), Updated: h.lastShown, Responding: h.run != nil,
-		Connections: len(h.conns), Pending: h.table.Len(),
+		Cursor: h.journal.Visible(), Updated: h.state.log.lastShown, Responding: h.state.work.run != nil,
+		Connections: len(h.state.clients.conns), Pending: h.state.work.table.Len(),
 	}
 }

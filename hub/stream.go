@@ -81,7 +81,7 @@ func (tx *tx) tuned(req contracts.StreamRequest, by contracts.Caller) (*subscrip
 		return nil, err
 	}
 	if req.SubscriptionID != "" {
-		return tx.subs[req.SubscriptionID], nil
+		return tx.clients.subs[req.SubscriptionID], nil
 	}
 	tx.makeRoom(contracts.RoleViewer)
 	c := tx.newConnection(by.Principal, newToken(), contracts.RoleViewer)
@@ -102,7 +102,7 @@ func (h *Hub) MayStream(req contracts.StreamRequest, by contracts.Caller) error 
 
 func (tx *tx) mayTune(req contracts.StreamRequest, by contracts.Caller) error {
 	switch {
-	case tx.phase == phaseEnded || tx.phase == phaseClosing || tx.failed != nil:
+	case tx.life.phase == phaseEnded || tx.life.phase == phaseClosing || tx.life.failed != nil:
 		return ErrUnknownSession
 	case !tx.counts(by.Principal):
 		return errExpired

@@ -77,25 +77,25 @@ func (sub *subscription) skips(c *connection) journal.Class {
 // newSubscription gives c one more subscription, which starts at the head.
 func (tx *tx) newSubscription(c *connection) *subscription {
 	sub := &subscription{id: newID("sub_"), conn: c, optOuts: c.terms.OptOuts, from: tx.head()}
-	tx.addSubscription(c, sub)
+	tx.clients.addSubscription(c, sub)
 	return sub
 }
 
-func (s *state) addSubscription(c *connection, sub *subscription) {
+func (cl *clients) addSubscription(c *connection, sub *subscription) {
 	c.subs = append(c.subs, sub)
 	c.unused = false
-	s.stopIdleTimer(c)
-	s.subs[sub.id] = sub
+	cl.stopIdleTimer(c)
+	cl.subs[sub.id] = sub
 }
 
 // dropSubscription takes a subscription off its connection, which may be left
 // without any.
 func (tx *tx) dropSubscription(sub *subscription, why *contracts.Error) {
-	tx.undetach(sub)
+	tx.clients.undetach(sub)
 	tx.part(sub.box, why)
 	c := sub.conn
 	c.subs = slices.DeleteFunc(c.subs, func(other *subscription) bool { return other == sub })
-	delete(tx.subs, sub.id)
+	delete(tx.clients.subs, sub.id)
 	c.repay()
 }
 
@@ -110,7 +110,7 @@ func (tx *tx) attachBox(sub *subscription, conn Conn, transport string, cursor u
 		idle: make(chan struct{}, 1), parted: make(chan struct{}), lastBeat: tx.now,
 	}
 	b.cursor.Store(cursor)
-	tx.undetach(sub)
+	tx.clients.undetach(sub)
 	sub.box, sub.followed = b, true
 	c.socket = c.socket || transport == transportWS
 	sub.filter(c)
@@ -118,8 +118,8 @@ func (tx *tx) attachBox(sub *subscription, conn Conn, transport string, cursor u
 	if c.bare {
 		tx.backlog.join()
 	}
-	if tx.nextBeat.IsZero() {
-		tx.nextBeat = tx.now.Add(tx.opts.HeartbeatInterval / 15)
+	if tx.clients.nextBeat.IsZero() {
+		tx.clients.nextBeat = tx.now.Add(tx.opts.HeartbeatInterval / 15)
 	}
 	tx.opts.Observer.Attached(c.role, transport)
 	return b
@@ -131,7 +131,7 @@ func (tx *tx) deliver(sub *subscription, beyond uint64) {
 	anew := false // once one has a new cursor, those after it need newer ones
 	for _, e := range sub.held {
 		if anew = anew || e.cursor <= beyond; anew {
-			if tx.frozen {
+			if tx.life.frozen {
 				continue // there are no more cursors
 			}
 			e.cursor = tx.note(note{})
@@ -159,13 +159,13 @@ func (h *Hub) detach(b *mailbox, keep bool) {
 		b.private = nil
 		sub, c := b.sub, b.sub.conn
 		h.opts.Observer.Detached(c.role, b.transport)
-		if sub.box != b || tx.conns[c.id] != c {
+		if sub.box != b || tx.clients.conns[c.id] != c {
 			return // a newer socket took over, or the connection was destroyed
 		}
 		sub.box, sub.from, sub.lost = nil, b.cursor.Load(), b.adrift.Load()
 		c.repay()
 		c.seen = tx.now // leaving is a sign of life
-		if tx.phase == phaseEnded {
+		if tx.life.phase == phaseEnded {
 			return // what the next process finds is settled: the connection, and its lease
 		}
 		if !keep || sub.implicit {
@@ -173,7 +173,7 @@ func (h *Hub) detach(b *mailbox, keep bool) {
 			return
 		}
 		tx.wait(sub)
-		if c.role == contracts.RoleController || len(tx.conns) <= presenceAtOnce {
+		if c.role == contracts.RoleController || len(tx.clients.conns) <= presenceAtOnce {
 			tx.showChange(c.id) // in a crowd nobody looks at which viewers may come back
 		}
 	})
@@ -181,30 +181,30 @@ func (h *Hub) detach(b *mailbox, keep bool) {
 
 // wait starts the time that a detached subscription has.
 func (tx *tx) wait(sub *subscription) {
-	tx.undetach(sub)
+	tx.clients.undetach(sub)
 	sub.expires = tx.now.Add(tx.opts.SubscriptionTTL)
-	sub.spot = tx.detached.PushBack(sub)
+	sub.spot = tx.clients.detached.PushBack(sub)
 }
 
 // undetach stops that time.
-func (s *state) undetach(sub *subscription) {
+func (cl *clients) undetach(sub *subscription) {
 	if sub.spot != nil {
-		s.detached.Remove(sub.spot)
+		cl.detached.Remove(sub.spot)
 		sub.spot, sub.expires = nil, time.Time{}
 	}
 }
 
 // idle starts the time that a connection without subscriptions has.
 func (tx *tx) startIdleTimer(c *connection) {
-	tx.stopIdleTimer(c)
+	tx.clients.stopIdleTimer(c)
 	c.expires = tx.now.Add(tx.opts.LeaseTTL)
-	c.spot = tx.idle.PushBack(c)
+	c.spot = tx.clients.idle.PushBack(c)
 }
 
 // settleIdle stops that time.
-func (s *state) stopIdleTimer(c *connection) {
+func (cl *clients) stopIdleTimer(c *connection) {
 	if c.spot != nil {
-		s.idle.Remove(c.spot)
+		cl.idle.Remove(c.spot)
 		c.spot, c.expires = nil, time.Time{}
 	}
 }
@@ -213,7 +213,7 @@ func (s *state) stopIdleTimer(c *connection) {
 // subscriptions (maestro-attach 3.2).
 func (tx *tx) heard(c *connection) {
 	c.seen = tx.now
-	tx.lease.Touch(c.id, tx.now)
+	tx.clients.lease.Touch(c.id, tx.now)
 	if c.spot != nil {
 		tx.startIdleTimer(c)
 	}
@@ -227,7 +227,7 @@ func (tx *tx) heard(c *connection) {
 // expireSilent ends the subscriptions and connections whose time is over. A
 // connection goes with its last subscription.
 func (tx *tx) expireSilent() {
-	for e := tx.detached.Front(); e != nil; e = tx.detached.Front() {
+	for e := tx.clients.detached.Front(); e != nil; e = tx.clients.detached.Front() {
 		sub := e.Value.(*subscription)
 		if sub.expires.After(tx.now) {
 			break
@@ -240,7 +240,7 @@ func (tx *tx) expireSilent() {
 			tx.showChange(sub.conn.id)
 		}
 	}
-	for e := tx.idle.Front(); e != nil; e = tx.idle.Front() {
+	for e := tx.clients.idle.Front(); e != nil; e = tx.clients.idle.Front() {
 		c := e.Value.(*connection)
 		if c.expires.After(tx.now) {
 			break
@@ -250,11 +250,11 @@ func (tx *tx) expireSilent() {
 }
 
 // nextSilent returns when expireSilent has to look again; zero is never.
-func (s *state) nextSilent() (at time.Time) {
-	if e := s.detached.Front(); e != nil {
+func (cl *clients) nextSilent() (at time.Time) {
+	if e := cl.detached.Front(); e != nil {
 		at = e.Value.(*subscription).expires
 	}
-	if e := s.idle.Front(); e != nil {
+	if e := cl.idle.Front(); e != nil {
 		if t := e.Value.(*connection).expires; at.IsZero() || t.Before(at) {
 			at = t
 		}

@@ -57,7 +57,7 @@ func (h *Hub) transact(f func(*tx)) (acts []func()) {
 // begin returns a transaction that has not changed anything. Hub.mu is held, or the
 // hub is being made.
 func (h *Hub) begin() *tx {
-	return &tx{Hub: h, state: &h.state, now: time.Now(), out: h.batch[:0]}
+	return &tx{Hub: h, state: &h.state, now: time.Now(), out: h.state.batch[:0]}
 }
 
 // perform calls f and writes the entries. If that fails it returns why, and what
@@ -65,7 +65,7 @@ func (h *Hub) begin() *tx {
 func (tx *tx) perform(f func(*tx)) (told *contracts.Error, err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			tx.log.Error("transaction panicked", "panic", p, "stack", string(debug.Stack()))
+			tx.logger.Error("transaction panicked", "panic", p, "stack", string(debug.Stack()))
 			told, err = errBroken, fmt.Errorf("panic: %v", p)
 		}
 	}()
@@ -77,8 +77,8 @@ func (tx *tx) perform(f func(*tx)) (told *contracts.Error, err error) {
 func (tx *tx) abort(told *contracts.Error, err error) {
 	clear(tx.out)
 	tx.out, tx.after = tx.out[:0], nil
-	if r := tx.driven; r != nil && tx.run == r {
-		tx.run = nil
+	if r := tx.driven; r != nil && tx.work.run == r {
+		tx.work.run = nil
 		r.cancel(errEnded)
 		close(r.done)
 	}
@@ -102,8 +102,8 @@ func (h *Hub) act(acts []func()) (more []func()) {
 	defer func() {
 		h.mu.Lock()
 		defer h.mu.Unlock()
-		if h.acting = false; done {
-			more = h.next()
+		if h.state.acting = false; done {
+			more = h.state.next()
 		}
 	}()
 	for _, act := range acts {

@@ -67,7 +67,7 @@ func (h *Hub) serveUtility(owner string, cmd contracts.Command) error {
 	defer cancel()
 	err := h.opts.Utilities.Do(ctx, owner, cmd)
 	h.mu.Lock()
-	gone := h.conns[owner] == nil
+	gone := h.state.clients.conns[owner] == nil
 	h.mu.Unlock()
 	if gone { // meanwhile; what it has just started must not outlive it
 		h.opts.Utilities.Disown(owner)
@@ -87,7 +87,7 @@ func (tx *tx) stopUtilities(reason string) {
 			ctx, cancel := context.WithTimeout(context.Background(), utilityPatience)
 			defer cancel()
 			if err := u.Stop(ctx, reason); err != nil {
-				h.log.Error("stop utilities", "err", err)
+				h.logger.Error("stop utilities", "err", err)
 			}
 		})
 	})
@@ -95,5 +95,5 @@ func (tx *tx) stopUtilities(reason string) {
 
 // utilitiesActive reports whether a client's command or watch runs.
 func (tx *tx) utilitiesActive() bool {
-	return tx.opts.Utilities != nil && tx.events.UtilitiesActive()
+	return tx.opts.Utilities != nil && tx.log.events.UtilitiesActive()
 }
