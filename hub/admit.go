@@ -151,15 +151,17 @@ func (h *Hub) unprovided(cmd contracts.Command) error {
 // capability. The lease is checked here, under the lock that moves it, so an
 // action read before a take-over cannot take effect after it (D7).
 func (tx *tx) mayAct(c *connection, cmd contracts.Command) error {
-	_, hello := cmd.(*contracts.Hello)
+	op := opCommand
+	if _, hello := cmd.(*contracts.Hello); hello {
+		op = opHello
+	}
+	if err := tx.life.refuse(op); err != nil {
+		return err
+	}
 	switch {
-	case tx.life.phase == phaseEnded || tx.clients.conns[c.id] != c || tx.life.phase == phaseClosing && !hello:
-		return &contracts.Error{Code: contracts.CodeRuntimeNotReady, Message: "Headless runtime is no longer available"}
-	case tx.life.phase == phaseUnready, tx.life.frozen:
-		return &contracts.Error{Code: contracts.CodeRuntimeNotReady, Message: "hosted runner is not ready"}
-	case tx.life.phase == phaseDraining && !hello:
-		return &contracts.Error{Code: contracts.CodeRuntimeNotReady, Message: "hosted runner is draining"}
-	case hello:
+	case tx.clients.conns[c.id] != c:
+		return errGone
+	case op == opHello:
 		return nil
 	case c.role == contracts.RoleViewer:
 		return errViewerSends

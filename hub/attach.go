@@ -22,7 +22,7 @@ const (
 func (h *Hub) Admit(att contracts.Attach) error {
 	var err error
 	h.update(func(tx *tx) {
-		if err = tx.life.admissible(); err == nil {
+		if err = tx.life.refuse(opAttach); err == nil {
 			err = tx.hasRoom(tx.clients.conns[att.ConnectionID] != nil)
 		}
 		if err == nil && att.Role == contracts.RoleController {
@@ -33,19 +33,6 @@ func (h *Hub) Admit(att contracts.Attach) error {
 		}
 	})
 	return err
-}
-
-// admissible refuses attachments to a session that is not open for them.
-func (l *lifecycle) admissible() error {
-	switch {
-	case l.failed != nil: // the next process, or the next opening, may do better
-		return errFailed
-	case l.phase >= phaseClosing:
-		return &contracts.Error{Code: contracts.CodeStaleSession, Message: "Headless session not found"}
-	case l.phase != phaseOpen:
-		return &contracts.Error{Code: contracts.CodeRuntimeNotReady, Message: "hosted runner is not accepting new attachments"}
-	}
-	return nil
 }
 
 // hasRoom refuses a new connection when there are too many; one that comes back
@@ -112,7 +99,7 @@ func (h *Hub) leaseHeld(text, holder string) *contracts.Error {
 func (h *Hub) attach(conn Conn, att contracts.Attach, hello *contracts.Hello, token string) (c *connection, b *mailbox, err error) {
 	secret := newToken()
 	h.update(func(tx *tx) {
-		if err = tx.life.admissible(); err != nil {
+		if err = tx.life.refuse(opAttach); err != nil {
 			return
 		}
 		c = tx.clients.earlier(att, token)

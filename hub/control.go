@@ -215,7 +215,7 @@ func steering(frame contracts.Frame) (id *string, ok bool) {
 func (tx *tx) maySteer(c *connection) error {
 	switch {
 	case tx.life.phase != phaseOpen || tx.clients.conns[c.id] != c:
-		return &contracts.Error{Code: contracts.CodeRuntimeNotReady, Message: "Headless runtime is no longer available"}
+		return errGone
 	case c.role != contracts.RoleController:
 		return &contracts.Error{Code: contracts.CodeAccessDenied, Message: "Headless connection does not have controller access"}
 	}

@@ -227,18 +227,3 @@ func (h *Hub) Conclude(drained bool) {
 		}
 	})
 }
-
-// Draining reports whether the session takes no more attachments because it is
-// being drained, or was.
-func (h *Hub) Draining() bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.state.life.phase == phaseDraining
-}
-
-// Ready reports whether the session takes attachments.
-func (h *Hub) Ready() bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.state.life.phase == phaseOpen && h.state.life.failed == nil
-}

@@ -228,23 +228,6 @@ type work struct {
 	deadlines map[string]time.Time              // of requests, while restoring
 }
 
-// lifecycle is how far the session has come.
-type lifecycle struct {
-	phase    phase
-	asleep   bool                // suspended, to go on in another hub
-	failed   error               // why the session cannot go on: nothing more is shown
-	deadline time.Time           // what the clock is armed for
-	counted  contracts.Quiesced  // what was going on when a drain began
-	quiesced *contracts.Quiesced // set once the session stands still
-	frozen   bool                // nothing more is published
-	endAt    time.Time           // when the streams of a drained session end; zero: not
-
-	// Of the process before.
-	origin     *uint64   // the cursor a session restored from elsewhere began with; nil for others
-	standing   *standing // nil: the events say how the session stands
-	wasDrained bool      // the last snapshot of the previous process said that it was drained
-}
-
 // eventLog is what was published: the state that clients fold from it, and when the
 // next checkpoint of that is due.
 type eventLog struct {
@@ -259,18 +242,6 @@ type eventLog struct {
 	markSize  int       // bytes of the last checkpoint
 	markedAt  time.Time // when it was made, or the session opened
 }
-
-// phase is how far the hub's life has come.
-type phase int
-
-const (
-	phaseStarting phase = iota
-	phaseOpen
-	phaseUnready  // restored from an incomplete manifest: for inspection only, for good
-	phaseDraining // no new attachments or commands; events still flow; the next process goes on
-	phaseClosing  // the same, but nobody goes on: the session is being ended for good
-	phaseEnded
-)
 
 // New opens the session in opts.Store, bringing back what an earlier process
 // left in it. Nothing runs until Start.
@@ -369,7 +340,7 @@ func (h *Hub) Start(ctx context.Context) error {
 		}
 		h.opened = tx.head()
 	})
-	if err := h.failure(); err != nil {
+	if err := h.Err(); err != nil {
 		return errors.Join(err, h.Close(ctx))
 	}
 	return nil
@@ -431,13 +402,7 @@ func (h *Hub) Snapshot() *contracts.Snapshot {
 }
 
 // Err returns why the session failed, nil if it has not.
-func (h *Hub) Err() error { return h.failure() }
-
-func (h *Hub) failure() error {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.state.life.failed
-}
+func (h *Hub) Err() error { return h.lifeNow().failed }
 
 // signal leaves a token in a 1-buffered channel.
 func signal(c chan struct{}) {

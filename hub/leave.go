@@ -206,28 +206,6 @@ func (tx *tx) idleSince() time.Time {
 	return tx.log.lastShown
 }
 
-// resting reports whether the session is going to sleep, to be opened again.
-func (h *Hub) resting() bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.state.life.asleep && h.state.life.failed == nil
-}
-
-// closing reports whether the session is being ended, or has ended.
-func (h *Hub) closing() bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.state.life.phase >= phaseClosing
-}
-
-// over reports whether the session was ended for good, and not just put to rest
-// or broken.
-func (h *Hub) over() bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return !h.state.life.asleep && h.state.life.failed == nil
-}
-
 // Evict ends every connection of a principal, whose credential counts no more.
 func (h *Hub) Evict(principalID string) {
 	h.update(func(tx *tx) {

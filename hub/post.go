@@ -110,7 +110,7 @@ func (p *post) leave() {
 
 func (p *post) decide(tx *tx) error {
 	h := p.hub
-	if err := tx.life.mayReceive(); err != nil {
+	if err := tx.life.refuse(opMessage); err != nil {
 		return err
 	}
 	c, err := tx.speaker(p.by)
@@ -275,21 +275,6 @@ func execution(cmd contracts.Command) string {
 		return "transport_only"
 	}
 	return "runtime_handled"
-}
-
-// mayReceive refuses messages to a session that takes none.
-func (l *lifecycle) mayReceive() error {
-	switch {
-	case l.failed != nil:
-		return errFailed
-	case l.phase == phaseUnready:
-		return &contracts.Error{Code: contracts.CodeRuntimeNotReady, Message: "hosted runner is not ready"}
-	case l.phase == phaseDraining:
-		return &contracts.Error{Code: contracts.CodeRuntimeNotReady, Message: "hosted runner is draining"}
-	case l.phase >= phaseClosing:
-		return ErrUnknownSession
-	}
-	return nil
 }
 
 // speaker finds the connection that a message comes from. A viewer, or who says

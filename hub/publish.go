@@ -247,7 +247,7 @@ func (h *Hub) awaitVisible(cursor uint64) error {
 		select {
 		case <-revealed:
 		case <-h.done:
-			if h.failure() == nil {
+			if h.Err() == nil {
 				return nil // it has ended in order, and the store is synced as it closes
 			}
 		}

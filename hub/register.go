@@ -100,7 +100,7 @@ type enrolled struct {
 // enroll finds or makes the connection of an attaching client, with the lease if
 // it is to have it.
 func (tx *tx) enroll(req *contracts.AttachRequest, by contracts.Caller, subscribing bool) (e enrolled, err error) {
-	if err := tx.life.admissible(); err != nil {
+	if err := tx.life.refuse(opAttach); err != nil {
 		return e, err
 	}
 	c, err := tx.named(req, by)
@@ -315,7 +315,7 @@ func (tx *tx) keepConnection(c *connection) {
 func (h *Hub) Unsubscribe(id string, by contracts.Caller) error {
 	var err error
 	h.update(func(tx *tx) {
-		if err = tx.life.alive(); err != nil {
+		if err = tx.life.refuse(opRequest); err != nil {
 			return
 		}
 		var sub *subscription
@@ -350,7 +350,7 @@ func (tx *tx) endConnection(c *connection, why contracts.LeaseReason) {
 // Heartbeat is a sign of life of the caller's connection. It publishes nothing.
 func (h *Hub) Heartbeat(by contracts.Caller) (answer *contracts.HeartbeatAnswer, err error) {
 	h.update(func(tx *tx) {
-		if err = tx.life.alive(); err != nil {
+		if err = tx.life.refuse(opRequest); err != nil {
 			return
 		}
 		tx.expireLease()
@@ -401,7 +401,7 @@ func (tx *tx) identify(by contracts.Caller) (*connection, *subscription, error) 
 // disconnected again for a while (A16).
 func (h *Hub) Disconnect(by contracts.Caller) (answer *contracts.DisconnectAnswer, err error) {
 	h.update(func(tx *tx) {
-		if err = tx.life.alive(); err != nil {
+		if err = tx.life.refuse(opRequest); err != nil {
 			return
 		}
 		answer = &contracts.DisconnectAnswer{Success: true, Subscriptions: []string{}}
@@ -475,7 +475,7 @@ func (h *Hub) State() ([]byte, error) {
 		err  error
 	)
 	h.update(func(tx *tx) {
-		if err = tx.life.alive(); err == nil {
+		if err = tx.life.refuse(opRequest); err == nil {
 			shot = tx.shot()
 		}
 	})
@@ -484,14 +484,6 @@ func (h *Hub) State() ([]byte, error) {
 	}
 	text, err := h.develop(shot)
 	return text, h.refusedOr(err)
-}
-
-// alive refuses requests to a session that has been ended, or is being (A76).
-func (l *lifecycle) alive() error {
-	if l.phase >= phaseClosing {
-		return ErrUnknownSession
-	}
-	return nil
 }
 
 // Vet refuses a request that no session could accept, whatever its state, so that

@@ -18,7 +18,6 @@ import (
 
 var (
 	errEnded   = errors.New("the session has ended")
-	errFailed  = &contracts.Error{Code: contracts.CodeRuntimeNotReady, Message: "the session has failed and is being closed"}
 	goingAway  = &contracts.Error{Code: contracts.CodeGoingAway, Message: "the server is going away"}
 	superseded = &contracts.Error{Code: contracts.CodeSuperseded, Message: "a newer connection took this one's place"}
 )
@@ -469,7 +468,7 @@ func (r *reader) line(text []byte) {
 	if err == nil {
 		r.command(nil, cmd)
 		_, r.left = cmd.(*contracts.Shutdown)
-		r.left = r.left && r.hub.closing()
+		r.left = r.left && r.hub.lifeNow().phase >= phaseClosing
 		return
 	}
 	if r.hub.opts.Shared {

@@ -101,9 +101,10 @@ func (h *Hub) MayStream(req contracts.StreamRequest, by contracts.Caller) error 
 }
 
 func (tx *tx) mayTune(req contracts.StreamRequest, by contracts.Caller) error {
+	if err := tx.life.refuse(opRequest); err != nil {
+		return err
+	}
 	switch {
-	case tx.life.phase == phaseEnded || tx.life.phase == phaseClosing || tx.life.failed != nil:
-		return ErrUnknownSession
 	case !tx.counts(by.Principal):
 		return errExpired
 	case req.SubscriptionID == "":
