@@ -52,7 +52,7 @@ conformance-agents: build ## judge bin/maestro with agents that need no key; abo
 	go run ./conformance/agents bin/maestro
 
 .PHONY: bench bench-smoke kills drains conformance adapter example
-bench: ## compare with other servers, five repetitions; 20 to 30 minutes, Linux
+bench: ## compare with other servers, five repetitions; about 30 minutes, Linux; ARGS='-only growth' for one group
 	go run ./bench -timeout 60m $(ARGS)
 
 bench-smoke: ## one tiny repetition of every measurement

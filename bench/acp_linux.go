@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -149,13 +148,13 @@ func (b *bench) viewAgent(ctx context.Context) (d delay, err error) {
 	defer func() { err = errors.Join(err, s.stop()) }()
 	hung := time.AfterFunc(b.agentPatience(), s.kill) // which ends the read below
 	defer hung.Stop()
-	controller, rest, err := dial(s.addr, attachDialect(session, contracts.RoleController))
+	controller, err := drive(s.addr, session)
 	if err != nil {
 		return d, err
 	}
-	defer shut(controller)
+	defer shut(controller.fd)
 	left := make(chan error, 1)
-	go func() { left <- readAnswer(controller, rest) }() // ends with the answer, or with the server
+	go func() { left <- controller.await(answerEnd) }() // ends with the answer, or with the server
 	defer func() {
 		if err != nil {
 			s.kill()
@@ -167,7 +166,7 @@ func (b *bench) viewAgent(ctx context.Context) (d delay, err error) {
 		return d, err
 	}
 	defer shut(view)
-	if err := writeAll(controller, appendMasked(nil, opText, fmt.Appendf(nil, `{"type":"prompt","content":%q}`, b.agentPrompt()))); err != nil {
+	if err := controller.send(&contracts.Prompt{Content: b.agentPrompt()}); err != nil {
 		return d, err
 	}
 	r := frameReader{fd: view, in: bufio.NewReaderSize(io.MultiReader(bytes.NewReader(seen), socketReader(view)), readSize)}
@@ -194,36 +193,6 @@ func (b *bench) viewAgent(ctx context.Context) (d delay, err error) {
 		}
 	}
 	return h.delay(), nil
-}
-
-// readAnswer reads what a client is sent until an answer has ended.
-func readAnswer(fd int, rest []byte) error {
-	r := frameReader{fd: fd, in: bufio.NewReaderSize(io.MultiReader(bytes.NewReader(rest), socketReader(fd)), readSize)}
-	for {
-		payload, err := r.next()
-		if err != nil || bytes.Contains(payload, []byte(`"type":"response_end"`)) {
-			return err
-		}
-	}
-}
-
-// serveAgent starts the program with an agent, and workspace and state in dir.
-func serveAgent(ctx context.Context, path, dir, agent string) (s *server, session string, err error) {
-	workspace, ready := filepath.Join(dir, "workspace"), filepath.Join(dir, "ready.json")
-	if err := os.Mkdir(workspace, 0o700); err != nil {
-		return nil, "", err
-	}
-	s, err = launch(ctx, path, "serve", "--agent", agent, "--auth", "off", "--listen", "127.0.0.1:0",
-		"--workspace", workspace, "--state-dir", filepath.Join(dir, "state"), "--ready-file", ready, "--exit-on-stdin-eof")
-	if err != nil {
-		return nil, "", err
-	}
-	base, session, err := awaitReady(ctx, ready)
-	if err != nil {
-		return nil, "", errors.Join(fmt.Errorf("wait for %s: %w", path, err), s.stop())
-	}
-	s.addr = base.Host
-	return s, session, nil
 }
 
 // A hearing is what has been read of an agent.

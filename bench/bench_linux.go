@@ -14,7 +14,7 @@ import (
 // A bench is one run of the program. It is used by the main goroutine alone.
 type bench struct {
 	plan     plan
-	designs  *regexp.Regexp // contenders that take part
+	designs  *regexp.Regexp // contenders that take part, and parts of growth
 	profiles string         // where our server writes profiles of itself; empty: it does not
 	report   report
 
@@ -45,6 +45,7 @@ var measurements = []measurement{
 	{"terminal", (*bench).terminals},
 	{"output", (*bench).output},
 	{"acp", (*bench).acp},
+	{"growth", (*bench).growth},
 }
 
 // programs that are measured, by name: the folder of their module and their
@@ -54,6 +55,7 @@ var programs = map[string]struct{ module, pkg string }{
 	"hubserver":    {".", "./bench/hubserver"},
 	"journalbench": {".", "./bench/journalbench"},
 	"acpagent":     {".", "./bench/acpagent"},
+	"replayer":     {".", "./bench/replayer"},
 	"peers":        {"bench/peers", "."},
 }
 

@@ -30,7 +30,7 @@ func run() error {
 	reps := flag.Int("reps", 5, "repetitions; fewer than 5 are no basis for a verdict")
 	quick := flag.Bool("quick", false, "one tiny repetition, to see that everything runs")
 	only := flag.String("only", "", "regular expression: which measurements to take")
-	designs := flag.String("designs", "", "regular expression: which servers to compare in fan-out")
+	designs := flag.String("designs", "", "regular expression: which servers to compare in fan-out, and which parts of growth to measure")
 	write := flag.String("write", "", "also write the report to this file")
 	profiles := flag.String("profile", "", "folder for profiles of our own server, which make it slower")
 	limit := flag.Duration("timeout", 45*time.Minute, "give up after this time")

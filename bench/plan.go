@@ -63,6 +63,34 @@ type plan struct {
 		length    time.Duration
 		saturated int // events
 	}
+	growth growthPlan
+}
+
+// A growthPlan is the sizes of growth.
+type growthPlan struct {
+	watch struct {
+		files, sessions int
+		idle            time.Duration // before and while the idle server is looked at
+	}
+	search    struct{ files, queries int }
+	back      struct{ base, viewers int }
+	presence  struct{ viewers, changes int }
+	response  struct{ viewers int }
+	questions struct {
+		size   int // of one
+		events int
+	}
+	state struct {
+		viewers, question int
+		every             time.Duration // from one viewer to the next
+		hold              time.Duration // how long viewers read slowly once the last has come
+	}
+	history struct{ sessions, events int }
+	replay  struct{ events, replays, prompts int }
+	list    struct{ sessions, times int }
+	post    struct{ connections, times int }
+	prompt  int // bytes
+	retain  int // bytes of events
 }
 
 // A burstPlan is one size of the fan-out as fast as possible.
@@ -86,6 +114,19 @@ func fullPlan(reps int) plan {
 	p.search.files, p.search.typed, p.search.queries, p.search.created = 100_000, 20, 300, 20
 	p.start.runs = 20
 	p.journal.rate, p.journal.length, p.journal.saturated = 500, 3*time.Second, 500_000
+	g := &p.growth
+	g.watch.files, g.watch.sessions, g.watch.idle = 100_000, 20, 2*time.Second
+	g.search.files, g.search.queries = 500_000, 120
+	g.back.base, g.back.viewers = 1000, 6000
+	g.presence.viewers, g.presence.changes = 100, 8
+	g.response.viewers = 1000
+	g.questions.size, g.questions.events = 200<<10, 50_000
+	g.state.viewers, g.state.question, g.state.every, g.state.hold = 100, 200<<10, 30*time.Millisecond, 3*time.Second
+	g.history.sessions, g.history.events = 300, 20_000
+	g.replay.events, g.replay.replays, g.replay.prompts = 500_000, 16, 300
+	g.list.sessions, g.list.times = 10_000, 20
+	g.post.connections, g.post.times = 64, 2000
+	g.prompt, g.retain = 240<<10, 50_000_000
 	return p
 }
 
@@ -108,5 +149,18 @@ func quickPlan() plan {
 	p.search.files, p.search.typed, p.search.queries, p.search.created = 2000, 5, 20, 3
 	p.start.runs = 3
 	p.journal.rate, p.journal.length, p.journal.saturated = 500, time.Second/2, 20_000
+	g := &p.growth
+	g.watch.files, g.watch.sessions, g.watch.idle = 2000, 20, time.Second/2
+	g.search.files, g.search.queries = 3000, 10
+	g.back.base, g.back.viewers = 50, 200
+	g.presence.viewers, g.presence.changes = 20, 2
+	g.response.viewers = 50
+	g.questions.size, g.questions.events = 20<<10, 5000
+	g.state.viewers, g.state.question, g.state.every, g.state.hold = 10, 20<<10, 10*time.Millisecond, time.Second/2
+	g.history.sessions, g.history.events = 20, 20_000
+	g.replay.events, g.replay.replays, g.replay.prompts = 20_000, 4, 30
+	g.list.sessions, g.list.times = 200, 5
+	g.post.connections, g.post.times = 64, 100
+	g.prompt, g.retain = 240<<10, 5_000_000
 	return p
 }

@@ -70,12 +70,22 @@ func (v *viewer) prompt(content string) error {
 // serve starts the program with its script, workspace and state in dir, and
 // returns it with the id of its session.
 func serve(ctx context.Context, path, dir string, messages int) (s *server, session string, err error) {
-	script, workspace, ready := filepath.Join(dir, "script.json"), filepath.Join(dir, "workspace"), filepath.Join(dir, "ready.json")
-	if err := errors.Join(writeScenario(script, messages), os.Mkdir(workspace, 0o700)); err != nil {
+	script := filepath.Join(dir, "script.json")
+	if err := writeScenario(script, messages); err != nil {
 		return nil, "", err
 	}
-	s, err = launch(ctx, path, "serve", "--agent", "script:"+script, "--auth", "off", "--listen", "127.0.0.1:0",
-		"--workspace", workspace, "--state-dir", filepath.Join(dir, "state"), "--ready-file", ready, "--exit-on-stdin-eof")
+	return serveAgent(ctx, path, dir, "script:"+script)
+}
+
+// serveAgent starts the program with an agent, and workspace and state in dir,
+// where it restores what an earlier one left. flags come after its own.
+func serveAgent(ctx context.Context, path, dir, agent string, flags ...string) (s *server, session string, err error) {
+	workspace, ready := filepath.Join(dir, "workspace"), filepath.Join(dir, "ready.json")
+	if err := errors.Join(os.MkdirAll(workspace, 0o700), os.RemoveAll(ready)); err != nil {
+		return nil, "", err
+	}
+	s, err = launch(ctx, path, append([]string{"serve", "--agent", agent, "--auth", "off", "--listen", "127.0.0.1:0",
+		"--workspace", workspace, "--state-dir", filepath.Join(dir, "state"), "--ready-file", ready, "--exit-on-stdin-eof"}, flags...)...)
 	if err != nil {
 		return nil, "", err
 	}

@@ -21,11 +21,14 @@ func (r *results[T]) add(name string, v T, err error) {
 		r.byName[name] = nil
 	}
 	if err != nil {
-		r.voids[name] = strings.Join(strings.Fields(err.Error()), " ") // one line: it ends up in a table
+		r.voids[name] = oneLine(err)
 		return
 	}
 	r.byName[name] = append(r.byName[name], v)
 }
+
+// oneLine is the text of an error for a table.
+func oneLine(err error) string { return strings.Join(strings.Fields(err.Error()), " ") }
 
 // void reports why a contender has no result, or "".
 func (r *results[T]) void(name string) string { return r.voids[name] }

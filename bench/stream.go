@@ -225,11 +225,13 @@ func (s *stream) count(mark []byte, t *tally) error {
 // must accept and which spares the client the work.
 func appendMasked(dst []byte, opcode byte, payload []byte) []byte {
 	dst = append(dst, 0x80|opcode)
-	if len(payload) < 126 {
-		dst = append(dst, 0x80|byte(len(payload)))
-	} else {
-		dst = append(dst, 0x80|126)
-		dst = binary.BigEndian.AppendUint16(dst, uint16(len(payload)))
+	switch n := len(payload); {
+	case n < 126:
+		dst = append(dst, 0x80|byte(n))
+	case n < 1<<16:
+		dst = binary.BigEndian.AppendUint16(append(dst, 0x80|126), uint16(n))
+	default:
+		dst = binary.BigEndian.AppendUint64(append(dst, 0x80|127), uint64(n))
 	}
 	dst = append(dst, 0, 0, 0, 0)
 	return append(dst, payload...)

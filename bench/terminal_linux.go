@@ -250,9 +250,11 @@ func drain(fd int, rest []byte) error {
 	return nil
 }
 
-// operatorDialect is how a controller attaches that runs commands.
+// operatorDialect is how a controller attaches that uses utilities. It creates the
+// session if there is none.
 func operatorDialect(session string) dialect {
 	d := attachDialect(session, contracts.RoleController)
-	d.opening = `{"type":"hello","role":"controller","capabilities":{"utility_operations":["command_exec"]}}`
+	d.path += "&create=1"
+	d.opening = `{"type":"hello","role":"controller","capabilities":{"utility_operations":["command_exec","file_search","file_watch"]}}`
 	return d
 }

@@ -59,6 +59,7 @@ func roughSize(s *Snapshot) int {
 	const (
 		few    = 2 << 10 // most of the state
 		person = 320     // a connection with a name
+		lists  = 3       // that a question is in
 	)
 	if s == nil {
 		return few
@@ -66,6 +67,12 @@ func roughSize(s *Snapshot) int {
 	size := few + person*len(s.State.Connections)
 	if r := s.State.CurrentResponse; r != nil {
 		size += len(r.Text) + len(r.Thinking)
+	}
+	for _, r := range s.State.PendingRequests {
+		size += lists * (few/4 + len(r.Args))
+	}
+	for _, t := range s.State.ActiveTools {
+		size += len(t.Output)
 	}
 	return size
 }

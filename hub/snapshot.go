@@ -1,6 +1,7 @@
 package hub
 
 import (
+	"bytes"
 	"cmp"
 	"sync"
 	"sync/atomic"
@@ -37,18 +38,21 @@ func (m *Memory) Snapshots() int64 { return m.snapshots.Load() }
 
 // A sharedSnapshot is the state at one cursor for everybody who attaches there.
 // It is encoded once, by the first writer that needs it, outside the lock, and
-// framed once for each form.
+// framed once for each form. Until then memory counts it as large as the session's
+// last one was.
 type sharedSnapshot struct {
 	at    uint64
 	users atomic.Int32 // mailboxes that are still to write it, and the hub while it is the latest
 
 	mu     sync.Mutex
 	memory *Memory             // that counts it; nil for one request's own, and once nobody needs it
+	last   *atomic.Int64       // bytes of the session's last snapshot
 	state  *contracts.Snapshot // nil once it is encoded
-	text   []byte
+	text   []byte              // a part of the first frame, if there is one
 	err    error
 	frames map[frameKey][]byte
-	bytes  int64 // of text and frames, as memory counts them
+	bytes  int64 // of text and frames
+	counts int64 // bytes that memory counts
 }
 
 type frameKey struct {
@@ -67,7 +71,10 @@ func (p *sharedSnapshot) encoded() ([]byte, error) {
 	if p.state != nil {
 		p.text, p.err = contracts.EncodeSnapshot(p.state)
 		p.state = nil
-		p.count(len(p.text))
+		p.hold(len(p.text))
+		if p.last != nil {
+			p.last.Store(int64(len(p.text)))
+		}
 	}
 	return p.text, p.err
 }
@@ -92,18 +99,28 @@ func (p *sharedSnapshot) frame(form Form, reset contracts.ResetReason) ([]byte, 
 	}
 	if p.frames == nil {
 		p.frames = map[frameKey][]byte{}
+		if at := bytes.Index(frame, text); at >= 0 {
+			p.text = frame[at:][:len(text)]
+			p.hold(-len(text))
+		}
 	}
 	p.frames[key] = frame
-	p.count(len(frame))
+	p.hold(len(frame))
 	return frame, nil
 }
 
-func (p *sharedSnapshot) count(n int) {
-	if p.memory == nil {
-		return
-	}
+// hold notes that the snapshot holds n bytes more. Memory counts at least what it
+// was expected to hold.
+func (p *sharedSnapshot) hold(n int) {
 	p.bytes += int64(n)
-	p.memory.snapshots.Add(int64(n))
+	p.count(p.bytes - p.counts)
+}
+
+func (p *sharedSnapshot) count(more int64) {
+	if p.memory != nil && more > 0 {
+		p.counts += more
+		p.memory.snapshots.Add(more)
+	}
 }
 
 func (p *sharedSnapshot) use() { p.users.Add(1) }
@@ -115,7 +132,7 @@ func (p *sharedSnapshot) done() {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.memory.snapshots.Add(-p.bytes)
+	p.memory.snapshots.Add(-p.counts)
 	p.memory, p.frames = nil, nil
 }
 
@@ -138,7 +155,8 @@ func (tx *tx) share() *sharedSnapshot {
 	scarce := kept && tx.opts.Memory.snapshots.Load() >= tx.opts.Memory.snapshotBytes
 	if !fresh && !recent && !scarce {
 		tx.log.forgetShared()
-		p = &sharedSnapshot{memory: tx.opts.Memory, at: tx.head(), state: tx.snapshot()}
+		p = &sharedSnapshot{memory: tx.opts.Memory, last: &tx.snapshotSize, at: tx.head(), state: tx.snapshot()}
+		p.count(tx.snapshotSize.Load())
 		p.use() // by the hub
 		tx.log.shared, tx.log.sharedOn = p, tx.now
 	}

@@ -249,7 +249,7 @@ func (f *attachFlags) dial(ctx context.Context, errOut io.Writer, address string
 	ctx, stop := signal.NotifyContext(ctx, leaving()...)
 	defer stop()
 	long := time.AfterFunc(openingTakesLong, func() {
-		fmt.Fprintf(errOut, "-- waiting for %s: an agent may take a minute to start\n", hostOf(address))
+		_, _ = fmt.Fprintf(errOut, "-- waiting for %s: an agent may take a minute to start\n", hostOf(address))
 	})
 	defer long.Stop()
 	c, err := client.Dial(ctx, address, opts...)

@@ -68,7 +68,7 @@ func likeTuple(claim string) bool {
 func hashOf(texts ...string) string {
 	h := sha256.New()
 	for _, text := range texts {
-		fmt.Fprintf(h, "%d:%s,", len(text), text) // a hash takes everything
+		_, _ = fmt.Fprintf(h, "%d:%s,", len(text), text) // a hash takes everything
 	}
 	return hex.EncodeToString(h.Sum(nil)[:16])
 }

@@ -1,0 +1,226 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/seed-028515a8/maestro/contracts"
+)
+
+// A driver is the controller of a session, over a WebSocket.
+type driver struct{ frameReader }
+
+// answerEnd is in the last message of every answer.
+const answerEnd = `"type":"response_end"`
+
+// drive attaches a controller to a session, which it creates if there is none.
+func drive(addr, session string) (*driver, error) {
+	fd, rest, err := dial(addr, operatorDialect(session))
+	if err != nil {
+		return nil, err
+	}
+	return &driver{frameReader{fd: fd, in: bufio.NewReaderSize(io.MultiReader(bytes.NewReader(rest), socketReader(fd)), readSize)}}, nil
+}
+
+func (d *driver) send(c contracts.Command) error {
+	text, err := contracts.EncodeCommand(c)
+	if err != nil {
+		return err
+	}
+	return writeAll(d.fd, appendMasked(nil, opText, text))
+}
+
+// await reads until a message contains mark. It fails if an error or a reset
+// comes first.
+func (d *driver) await(mark string) error {
+	for {
+		payload, err := d.next()
+		if err != nil {
+			return fmt.Errorf("wait for %s: %w", mark, err)
+		}
+		if bytes.Contains(payload, []byte(`"type":"error"`)) || bytes.HasPrefix(payload, []byte(`{"type":"reset"`)) {
+			return fmt.Errorf("wait for %s: got %.300s", mark, payload)
+		}
+		if bytes.Contains(payload, []byte(mark)) {
+			return nil
+		}
+	}
+}
+
+// prompt sends a prompt and waits for the end of its answer.
+func (d *driver) prompt(content string) error {
+	if err := d.send(&contracts.Prompt{Content: content}); err != nil {
+		return err
+	}
+	return d.await(answerEnd)
+}
+
+// call makes a request of the server's API, on behalf of a connection unless that
+// is empty.
+func (s *server) call(ctx context.Context, method, path, connection string, body []byte) (answer []byte, header http.Header, err error) {
+	r, err := http.NewRequestWithContext(ctx, method, s.url(path), bytes.NewReader(body))
+	if err != nil {
+		return nil, nil, err
+	}
+	r.Header.Set("Content-Type", "application/json")
+	if connection != "" {
+		r.Header.Set("X-Maestro-Headless-Connection-Id", connection)
+	}
+	resp, err := http.DefaultClient.Do(r)
+	if err != nil {
+		return nil, nil, err
+	}
+	answer, err = io.ReadAll(resp.Body)
+	if err := errors.Join(err, resp.Body.Close()); err != nil {
+		return nil, nil, err
+	}
+	if resp.StatusCode != http.StatusOK {
+		return nil, nil, fmt.Errorf("%s %s: %s: %.300s", method, path, resp.Status, answer)
+	}
+	return answer, resp.Header, nil
+}
+
+func (s *server) url(path string) string { return "http://" + s.addr + "/api/headless/" + path }
+
+// connectTo makes a connection over HTTP, in a new session if session is empty.
+func (s *server) connectTo(ctx context.Context, session string, role contracts.Role) (got contracts.ConnectionAnswer, err error) {
+	body, err := contracts.EncodeBody(&contracts.AttachRequest{SessionID: session, Role: role})
+	if err != nil {
+		return got, err
+	}
+	answer, _, err := s.call(ctx, http.MethodPost, "connections", "", body)
+	if err != nil {
+		return got, err
+	}
+	return got, new(contracts.Decoder).Body(answer, &got)
+}
+
+// post sends one command over HTTP.
+func (s *server) post(ctx context.Context, at contracts.ConnectionAnswer, c contracts.Command) error {
+	text, err := contracts.EncodeCommand(c)
+	if err != nil {
+		return err
+	}
+	_, _, err = s.call(ctx, http.MethodPost, "sessions/"+at.SessionID+"/messages", at.ConnectionID, text)
+	return err
+}
+
+// sseViewers follow one session's events over HTTP. Each is a goroutine, because
+// only the server's costs are measured.
+type sseViewers struct {
+	count int
+	path  string        // of the events
+	every time.Duration // from one to the next; zero: all come at once
+
+	// read reads what a viewer waits for; nil: it waits for the answer's header.
+	read func(ctx context.Context, events io.Reader) error
+}
+
+// attach attaches the viewers, each again as often as it is refused, and closes
+// their streams when all have read what they wait for. refused counts the
+// refusals, took is the time until the last had read.
+func (v sseViewers) attach(ctx context.Context, s *server) (refused int, took time.Duration, err error) {
+	if err := needFiles(v.count); err != nil {
+		return 0, 0, err
+	}
+	ctx, leave := context.WithCancel(ctx)
+	client := &http.Client{Transport: &http.Transport{DisableCompression: true, MaxIdleConnsPerHost: v.count}}
+	defer client.CloseIdleConnections()
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer leave()
+	type arrival struct {
+		refused int
+		err     error
+	}
+	arrivals := make(chan arrival, v.count)
+	began := time.Now()
+	for i := range v.count {
+		wg.Go(func() { // ends with ctx
+			if pause(ctx, time.Duration(i)*v.every) != nil {
+				return
+			}
+			events, refused, err := openStream(ctx, client, s.url(v.path))
+			if err == nil {
+				defer func() { _ = events.Close() }() // the viewer leaves, whatever is left to read
+				if v.read != nil {
+					err = v.read(ctx, events)
+				}
+			}
+			arrivals <- arrival{refused, err}
+			<-ctx.Done()
+		})
+	}
+	for i := range v.count {
+		select {
+		case a := <-arrivals:
+			if a.err != nil {
+				return refused, 0, fmt.Errorf("after %d viewers: %w", i, a.err)
+			}
+			refused += a.refused
+		case <-ctx.Done():
+			return refused, 0, context.Cause(ctx)
+		}
+	}
+	return refused, time.Since(began), nil
+}
+
+// openStream asks for events until it is not refused.
+func openStream(ctx context.Context, client *http.Client, url string) (events io.ReadCloser, refused int, err error) {
+	for {
+		r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+		if err != nil {
+			return nil, refused, err
+		}
+		r.Header.Set("Accept", "text/event-stream")
+		resp, err := client.Do(r)
+		if err != nil {
+			return nil, refused, err
+		}
+		if resp.StatusCode == http.StatusOK {
+			return resp.Body, refused, nil
+		}
+		answer, err := io.ReadAll(resp.Body)
+		if err := errors.Join(err, resp.Body.Close()); err != nil {
+			return nil, refused, err
+		}
+		seconds, err := strconv.Atoi(resp.Header.Get("Retry-After"))
+		if err != nil {
+			return nil, refused, fmt.Errorf("events refused: %s: %.300s", resp.Status, answer)
+		}
+		refused++
+		if err := pause(ctx, time.Duration(seconds)*time.Second); err != nil {
+			return nil, refused, err
+		}
+	}
+}
+
+// readEvent reads the first event of a stream, and returns the size of its data.
+func readEvent(events io.Reader) (size int, err error) {
+	in := bufio.NewReaderSize(events, 64<<10)
+	data := false
+	for start := true; ; {
+		part, err := in.ReadSlice('\n')
+		if start {
+			data = bytes.HasPrefix(part, []byte("data: "))
+		}
+		if data {
+			size += len(part)
+		}
+		switch {
+		case err == nil && data:
+			return size, nil
+		case err != nil && err != bufio.ErrBufferFull:
+			return size, err
+		}
+		start = err == nil
+	}
+}

@@ -1,0 +1,71 @@
+package main
+
+import (
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+func TestPeakIsSeenThoughItIsOver(t *testing.T) {
+	const size = 64 << 20
+	grown, err := peakDuring(os.Getpid(), func() error {
+		block, err := unix.Mmap(-1, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE|unix.MAP_POPULATE)
+		if err != nil {
+			return err
+		}
+		return unix.Munmap(block)
+	})
+	if err != nil || grown < size/2 {
+		t.Errorf("peak while %d bytes were mapped: got %d, %v; want about as many", size, grown, err)
+	}
+}
+
+func TestDescriptorsAreFilesAndWatches(t *testing.T) {
+	before, err := descriptors(os.Getpid())
+	if err != nil {
+		t.Fatal(err)
+	}
+	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(fd)
+	for range 3 {
+		if _, err := unix.InotifyAddWatch(fd, t.TempDir(), unix.IN_CREATE); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if after, err := descriptors(os.Getpid()); err != nil || after-before != 4 {
+		t.Errorf("one open file with 3 watches: got %d more, %v; want 4", after-before, err)
+	}
+}
+
+func TestDiskBytesAreThoseOfAllFiles(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.Mkdir(filepath.Join(dir, "below"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"a", "below/b"} {
+		if err := os.WriteFile(filepath.Join(dir, name), make([]byte, 1000), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got, err := diskBytes(dir); err != nil || got != 2000 {
+		t.Errorf("two files of 1000 bytes: got %d, %v", got, err)
+	}
+}
+
+func TestReadEventCountsOneEvent(t *testing.T) {
+	long := "data: " + strings.Repeat("x", 200<<10) + "\n"
+	got, err := readEvent(strings.NewReader(": hello\nid: 1\n" + long + "\ndata: next\n\n"))
+	if err != nil || got != len(long) {
+		t.Errorf("an event longer than the buffer: got %d, %v; want %d", got, err, len(long))
+	}
+	if _, err := readEvent(strings.NewReader("data: cut")); err != io.EOF {
+		t.Errorf("a stream that ends inside its event: got %v, want %v", err, io.EOF)
+	}
+}
