@@ -13,69 +13,6 @@ import (
 // for the old run to end, instead of being refused.
 const stopPatience = 5 * time.Second
 
-// command takes one command of a client: it decides under the lock and acts
-// after it. id is that of a ws.send, nil for a bare message.
-func (r *reader) command(id *string, cmd contracts.Command) {
-	h, c := r.hub, r.conn
-	if _, ok := cmd.(*contracts.Prompt); ok {
-		h.awaitStopped()
-	}
-	unfit := h.unfit(cmd)
-	var (
-		earlier chan struct{} // the same ws.send is under way, from a socket before this one
-		serve   bool          // a utility command was admitted
-	)
-	decide := func(tx *tx) {
-		if earlier = nil; r.superseded(tx) {
-			return
-		}
-		if id != nil {
-			if earlier = c.sends.doing[*id]; earlier != nil || r.repeated(tx, *id) {
-				return
-			}
-		}
-		tx.clients.touch(c)
-		var err error
-		switch {
-		case isUtility(cmd):
-			if err = tx.mayUse(c, cmd, origin{send: id}); err == nil {
-				serve = true // outside the lock, and then it is answered
-				if id != nil {
-					c.sends.begin(*id)
-				}
-				return
-			}
-		case unfit != nil:
-			if err = tx.mayAct(c, cmd); err == nil {
-				err = unfit
-			}
-		default:
-			err = tx.decide(c, cmd, origin{send: id})
-		}
-		r.conclude(tx, id, err)
-	}
-	for h.update(decide); earlier != nil; h.update(decide) {
-		<-earlier // utilityPatience at the most
-	}
-	if !serve {
-		return
-	}
-	if id != nil {
-		defer h.update(func(*tx) { c.sends.end(*id) })
-	}
-	err := h.serveUtility(c.id, cmd)
-	h.update(func(tx *tx) { r.conclude(tx, id, err) })
-}
-
-// conclude remembers how a command ended, and tells the client.
-func (r *reader) conclude(tx *tx, id *string, err error) {
-	refusal := r.hub.refusal(err)
-	if id != nil {
-		tx.remember(r.conn, *id, refusal)
-	}
-	r.answer(tx, id, refusal)
-}
-
 // unfit asks the agent whether it can serve a prompt, before anything changes.
 func (h *Hub) unfit(cmd contracts.Command) error {
 	prompt, ok := cmd.(*contracts.Prompt)
@@ -85,38 +22,15 @@ func (h *Hub) unfit(cmd contracts.Command) error {
 	return nil
 }
 
-// remember keeps the answer to a ws.send, unless it was to try again later: then
-// the same frame may be.
-func (tx *tx) remember(c *connection, id string, refusal *contracts.Error) {
-	if refusal != nil && refusal.Code.Retryable() {
-		return
-	}
-	answer := sent{cursor: tx.head(), err: refusal}
-	c.sends.put(id, answer)
-	tx.keepAnswer(answer.cursor)
-}
-
-// repeated answers a ws.send that was answered before, as it was (A72).
-func (r *reader) repeated(tx *tx, id string) bool {
-	answer, known := r.conn.sends.get(id)
-	switch {
-	case !known:
-	case answer.err != nil:
-		r.answer(tx, &id, answer.err)
-	default:
-		r.result(tx, &id, answer.cursor)
-	}
-	return known
-}
-
-// decide admits or refuses a command. A refusal changes nothing.
-func (tx *tx) decide(c *connection, cmd contracts.Command, from origin) error {
-	if err := tx.mayAct(c, cmd); err != nil {
+// execute admits and carries out a command, or refuses it. A refusal changes nothing.
+func (tx *tx) execute(call *call) error {
+	c := call.conn
+	if err := tx.mayAct(c, call.cmd); err != nil {
 		return err
 	}
-	tx.opts.Observer.Accepted(cmd, from.trace, tx.now)
-	n := note{From: c.id, Send: from.send}
-	switch cmd := cmd.(type) {
+	tx.opts.Observer.Accepted(call.cmd, call.trace, tx.now)
+	n := note{From: c.id, Send: call.key}
+	switch cmd := call.cmd.(type) {
 	case *contracts.Hello:
 		return tx.greetAgain(c, cmd)
 	case *contracts.Init:
@@ -124,7 +38,7 @@ func (tx *tx) decide(c *connection, cmd contracts.Command, from origin) error {
 		tx.configure(cmd, n)
 		return nil
 	case *contracts.Prompt:
-		return tx.prompt(c, cmd, n)
+		return tx.prompt(c, cmd, call.prompt, n)
 	case *contracts.Interrupt, *contracts.Cancel:
 		tx.claim(c)
 		tx.interrupt(cmd, n)
@@ -136,7 +50,7 @@ func (tx *tx) decide(c *connection, cmd contracts.Command, from origin) error {
 	case *contracts.ToolResponse, *contracts.ClientToolResult, *contracts.ServerRequestResponse:
 		return tx.answerRequest(c, cmd, n)
 	}
-	return tx.unprovided(cmd)
+	return tx.unprovided(call.cmd)
 }
 
 // unprovided refuses what this runtime does not offer.

@@ -17,6 +17,7 @@ func (a *host) Ask(ctx context.Context, req *contracts.ServerRequest, opts contr
 	if err := contracts.ValidateEvent(req); err != nil {
 		return contracts.Outcome{}, err
 	}
+	shown := announcement(req)
 	var (
 		wait    chan contracts.Outcome
 		outcome contracts.Outcome
@@ -29,7 +30,7 @@ func (a *host) Ask(ctx context.Context, req *contracts.ServerRequest, opts contr
 		}
 		var decided bool
 		if outcome, decided = tx.policy(req); !decided {
-			wait, err = tx.open(req, opts)
+			wait, err = tx.open(req, shown, opts)
 		}
 	})
 	if opts.Opened != nil && err == nil {
@@ -106,26 +107,40 @@ func (tx *tx) policy(req *contracts.ServerRequest) (contracts.Outcome, bool) {
 	return out, true
 }
 
+// announcement returns what clients are shown of a question: the event of older
+// clients, if it has one, and the request.
+func announcement(req *contracts.ServerRequest) (shown []encoded) {
+	var legacy contracts.Event
+	switch req.RequestType {
+	case contracts.RequestApproval:
+		legacy = &contracts.ToolCall{CallID: req.CallID, Tool: req.Tool, Args: req.Args, RequiresApproval: true}
+	case contracts.RequestClientTool:
+		legacy = &contracts.ClientToolRequest{CallID: req.CallID, Tool: req.Tool, Args: req.Args}
+	case contracts.RequestUserInput:
+		if req.Tool == askUser { // of any other tool it would be taken for a client tool
+			legacy = &contracts.ClientToolRequest{CallID: req.CallID, Tool: req.Tool, Args: req.Args}
+		}
+	}
+	if legacy != nil {
+		shown = append(shown, encode(nil, legacy))
+	}
+	return append(shown, encode(nil, req))
+}
+
 // open registers a question and shows it.
-func (tx *tx) open(req *contracts.ServerRequest, opts contracts.AskOptions) (chan contracts.Outcome, error) {
+func (tx *tx) open(req *contracts.ServerRequest, shown []encoded, opts contracts.AskOptions) (chan contracts.Outcome, error) {
 	deadline := tx.deadlineFor(req.RequestType, opts.Timeout)
 	if err := tx.work.table.Open(req, tx.now, deadline); err != nil {
 		return nil, err
 	}
 	wait := make(chan contracts.Outcome, 1)
 	tx.work.waiters[req.RequestID] = wait
-	switch req.RequestType {
-	case contracts.RequestApproval:
-		tx.publish(&contracts.ToolCall{CallID: req.CallID, Tool: req.Tool, Args: req.Args, RequiresApproval: true})
-	case contracts.RequestClientTool:
-		tx.publish(&contracts.ClientToolRequest{CallID: req.CallID, Tool: req.Tool, Args: req.Args})
-	case contracts.RequestUserInput:
-		if req.Tool == askUser { // of any other tool it would be taken for a client tool
-			tx.publish(&contracts.ClientToolRequest{CallID: req.CallID, Tool: req.Tool, Args: req.Args})
+	for i, e := range shown {
+		if i == len(shown)-1 { // the request
+			tx.note(note{Deadline: &requestDeadline{ID: req.RequestID, At: deadline}})
 		}
+		tx.publishEncoded(e)
 	}
-	tx.note(note{Deadline: &requestDeadline{ID: req.RequestID, At: deadline}})
-	tx.publish(req)
 	if tx.clients.holder() == nil {
 		tx.publish(&contracts.Status{Message: "Nobody who is attached can answer: waiting for a controller"})
 	}

@@ -96,8 +96,8 @@ func (r *run) count(tool string, ok bool) {
 	}
 }
 
-// prompt starts a run, unless one is active (R42).
-func (tx *tx) prompt(c *connection, cmd *contracts.Prompt, n note) error {
+// prompt starts a run, unless one is active (R42). start shows what it says.
+func (tx *tx) prompt(c *connection, cmd *contracts.Prompt, start encoded, n note) error {
 	h := tx.Hub
 	if tx.work.run != nil {
 		return &contracts.Error{Code: contracts.CodeRuntimeBusy, Message: "Headless runtime is already processing a prompt", Type: contracts.ErrorProtocol}
@@ -105,9 +105,8 @@ func (tx *tx) prompt(c *connection, cmd *contracts.Prompt, n note) error {
 	tx.claim(c)
 	tx.noteCommand(&contracts.Prompt{}, n) // what it says is in message_start
 	r := tx.beginRun()
-	tx.publish(rawEvent("agent_start", nil), rawEvent("message_start", map[string]any{
-		"message": map[string]any{"role": "user", "content": cmd.Content},
-	}))
+	tx.publish(rawEvent("agent_start", nil))
+	tx.publishEncoded(start)
 	tx.drive(r, func() error {
 		work := contracts.Work{Content: cmd.Content, Attachments: h.loadAttachments(cmd.Attachments)}
 		return h.opts.Agent.Run(r.ctx, work)
