@@ -2,6 +2,7 @@ package journal
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -41,34 +42,45 @@ func Check(dir string) error {
 	return errors.Join(err, missing, s.Close())
 }
 
+// A Repaired journal is what [Repair] has made of a damaged one.
+type Repaired struct {
+	First, Last uint64 // cursors of the entries that were kept
+	Newest      uint64 // cursor of the newest entry of the damaged journal; zero if it is not known
+	Aside       string // directory with the damaged files
+}
+
 // Repair makes a journal of what can be kept of the damaged one in dir, with a
 // new epoch: the newest intact checkpoint, or the first entry ever, and the
-// entries that lead up to it and follow it without a break. It returns the
-// cursors of the first and the last. The damaged files are moved to aside, a
-// directory that it makes in dir. ErrCorrupt says that nothing can be kept; dir
-// is then as it was.
-func Repair(dir string) (first, last uint64, aside string, err error) {
+// entries that lead up to it and follow it without a break. It moves the damaged
+// files to a directory that it makes in dir. ErrCorrupt says that nothing can be
+// kept; dir is then as it was.
+func Repair(dir string) (Repaired, error) {
 	lock, err := os.OpenFile(filepath.Join(dir, lockName), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
-		return 0, 0, "", err
+		return Repaired{}, err
 	}
 	defer lock.Close()
 	if err := lockFile(lock); err != nil {
-		return 0, 0, "", fmt.Errorf("repair journal in %s: %w", dir, err)
+		return Repaired{}, fmt.Errorf("repair journal in %s: %w", dir, err)
 	}
 	parts, used, err := salvage(dir, lock)
 	if err != nil {
-		return 0, 0, "", err
+		return Repaired{}, err
+	}
+	kept := Repaired{First: parts[0].head.first, Last: parts[len(parts)-1].last}
+	var newest [8]byte
+	if _, err := lock.ReadAt(newest[:], 0); err == nil {
+		kept.Newest = binary.LittleEndian.Uint64(newest[:])
 	}
 	fresh := filepath.Join(dir, "repaired")
 	defer os.RemoveAll(fresh)
 	if err := rewrite(parts, used, fresh, lock); err != nil {
-		return 0, 0, "", err
+		return Repaired{}, err
 	}
-	if aside, err = replace(dir, fresh); err != nil {
-		return 0, 0, "", err
+	if kept.Aside, err = replace(dir, fresh); err != nil {
+		return Repaired{}, err
 	}
-	return parts[0].head.first, parts[len(parts)-1].last, aside, nil
+	return kept, nil
 }
 
 // A remnant is a segment, as far as it is intact.

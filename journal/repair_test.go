@@ -41,7 +41,8 @@ func TestRepairKeepsWhatItCan(t *testing.T) {
 		dir := clone(t, v.dir)
 		d.do(t, dir)
 		before := filesOf(t, dir)
-		first, last, aside, err := Repair(dir)
+		kept, err := Repair(dir)
+		first, last, aside := kept.First, kept.Last, kept.Aside
 		if err != nil {
 			outcomes["nothing kept"]++
 			if after := filesOf(t, dir); !errors.Is(err, ErrCorrupt) || len(after) != len(before) {
@@ -110,7 +111,7 @@ func TestRepairLeavesAJournalInUseAlone(t *testing.T) {
 	dir := t.TempDir()
 	s := mustOpen(t, dir, FileOptions{})
 	mustAppend(t, s, note(1))
-	if _, _, _, err := Repair(dir); !errors.Is(err, ErrLocked) {
+	if _, err := Repair(dir); !errors.Is(err, ErrLocked) {
 		t.Errorf("got %v, want %v", err, ErrLocked)
 	}
 	if got := cursors(t, s, 0); len(got) != 1 {
@@ -143,8 +144,8 @@ func TestRepairKeepsHoles(t *testing.T) {
 	if err := Check(dir); !errors.Is(err, ErrCorrupt) {
 		t.Fatalf("got %v, want %v", err, ErrCorrupt)
 	}
-	if _, last, _, err := Repair(dir); err != nil || last != start+3 {
-		t.Fatalf("got last %d and %v, want %d", last, err, start+3)
+	if kept, err := Repair(dir); err != nil || kept.Last != start+3 || kept.Newest != start+5 {
+		t.Fatalf("got %+v and %v, want the entries to %d, of %d", kept, err, start+3, start+5)
 	}
 	s = mustOpen(t, dir, FileOptions{})
 	if got, want := cursors(t, s, 0), append(sequence(1, 5), sequence(start+1, start+3)...); !slices.Equal(got, want) {

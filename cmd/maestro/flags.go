@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -201,11 +202,12 @@ func (s *settings) sensible(given func(flag string) bool) error {
 	if s.drainRequests != "" && s.drainRequests != "keep" && s.drainRequests != "cancel" {
 		return fmt.Errorf("--drain-requests %q: want keep or cancel", s.drainRequests)
 	}
-	if s.idleTTL < 0 {
-		return errors.New("--idle-ttl must not be negative")
-	}
-	if s.leaseTTL <= 0 || s.heartbeat <= 0 || s.subscription <= 0 || s.retainBytes <= 0 || s.historyMemory <= 0 || s.retainAge < 0 {
-		return errors.New("durations and sizes must be positive")
+	if err := cmp.Or(
+		notNegative(map[string]time.Duration{"idle-ttl": s.idleTTL, "retain-age": s.retainAge}),
+		positive(map[string]time.Duration{"lease-ttl": s.leaseTTL, "heartbeat-interval": s.heartbeat, "subscription-ttl": s.subscription}),
+		positive(map[string]int64{"retain-bytes": s.retainBytes, "history-memory": s.historyMemory}),
+	); err != nil {
+		return err
 	}
 	return s.limits.check()
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -76,25 +77,31 @@ func (l *limits) registerSessions(cmd *cobra.Command) {
 }
 
 func (l *limits) check() error {
-	for _, n := range []int{l.principalConnections, l.addressConnections, l.unfinished, l.principalUnfinished} {
-		if n < 0 {
-			return errors.New("limits must not be negative")
-		}
+	if err := notNegative(map[string]int{
+		"max-principal-connections": l.principalConnections, "max-address-connections": l.addressConnections,
+		"max-unfinished-bytes": l.unfinished, "max-principal-unfinished-bytes": l.principalUnfinished,
+	}); err != nil {
+		return err
 	}
 	l.unfinished = cmp.Or(l.unfinished, 32*l.frameBytes)
 	l.principalUnfinished = cmp.Or(l.principalUnfinished, l.unfinished/4)
 	if l.principalUnfinished < 2*l.frameBytes || l.unfinished < l.principalUnfinished { // a message that grows is there twice
 		return errors.New("--max-principal-unfinished-bytes must be at least twice --max-frame-bytes, and at most --max-unfinished-bytes")
 	}
-	for _, n := range []int{l.frameBytes, l.lineBytes, l.connections, l.controllers, l.sessions, l.attachBurst, l.requestBurst, l.headerBytes, l.kept, l.commands, l.watches, l.watchedDirs, int(l.readBytes)} {
-		if n <= 0 {
-			return errors.New("limits must be positive")
-		}
-	}
-	for _, d := range []time.Duration{l.handshake, l.write, l.header, l.read, l.idle} {
-		if d <= 0 {
-			return errors.New("timeouts must be positive")
-		}
+	if err := cmp.Or(
+		positive(map[string]int{
+			"max-frame-bytes": l.frameBytes, "max-line-bytes": l.lineBytes, "max-header-bytes": l.headerBytes,
+			"max-connections": l.connections, "max-controllers": l.controllers, "max-sessions": l.sessions, "max-kept-sessions": l.kept,
+			"attach-burst": l.attachBurst, "request-burst": l.requestBurst,
+			"max-commands": l.commands, "max-watches": l.watches, "max-watched-dirs": l.watchedDirs,
+		}),
+		positive(map[string]int64{"max-read-bytes": l.readBytes}),
+		positive(map[string]time.Duration{
+			"handshake-timeout": l.handshake, "write-timeout": l.write, "header-timeout": l.header,
+			"read-timeout": l.read, "idle-timeout": l.idle,
+		}),
+	); err != nil {
+		return err
 	}
 	if l.commands > session.MaxCommands || l.watches > session.MaxWatches { // snapshots would not show them all
 		return fmt.Errorf("--max-commands and --max-watches must not be more than %d and %d", session.MaxCommands, session.MaxWatches)
@@ -126,4 +133,24 @@ func (l *limits) requestTimeouts() (map[contracts.RequestType]time.Duration, err
 		timeouts[kind] = d
 	}
 	return timeouts, nil
+}
+
+// positive refuses the first flag, by name, that is not positive.
+func positive[T cmp.Ordered](flags map[string]T) error {
+	return refuse(flags, "must be positive", func(v, zero T) bool { return v <= zero })
+}
+
+// notNegative refuses the first flag, by name, that is negative.
+func notNegative[T cmp.Ordered](flags map[string]T) error {
+	return refuse(flags, "must not be negative", func(v, zero T) bool { return v < zero })
+}
+
+func refuse[T cmp.Ordered](flags map[string]T, why string, bad func(v, zero T) bool) error {
+	var zero T
+	for _, name := range slices.Sorted(maps.Keys(flags)) {
+		if v := flags[name]; bad(v, zero) {
+			return fmt.Errorf("--%s %v %s", name, v, why)
+		}
+	}
+	return nil
 }

@@ -369,6 +369,8 @@ func TestWhatCannotStartSaysWhy(t *testing.T) {
 		{[]string{"serve", "--request-timeout", "joke=1s"}, exitUsage, "joke"},
 		{[]string{"serve", "--nonsense"}, exitUsage, "nonsense"},
 		{[]string{"serve", "--nonsense"}, exitUsage, "maestro: see maestro help serve\n"},
+		{[]string{"serve", "--max-sessions", "-4"}, exitUsage, "--max-sessions -4 must be positive"},
+		{[]string{"serve", "--idle-ttl", "-4s"}, exitUsage, "--idle-ttl -4s must not be negative"},
 		{[]string{"serve", "extra"}, exitUsage, `too many arguments ["extra"]: want maestro serve`},
 		{[]string{"attach", "1", "2"}, exitUsage, `too many arguments ["1" "2"]: want maestro attach [SERVER]`},
 		{[]string{"nonsense"}, exitUsage, "nonsense"},

@@ -69,11 +69,11 @@ func repair(root string, ids []string, out io.Writer) error {
 	case err != nil:
 		return err
 	case checked == 0 && len(ids) > 0:
-		return fmt.Errorf("no such session in %s", root)
+		return fmt.Errorf("no session %s in %s", strings.Join(ids, " or "), root)
 	case failed > 0:
-		return fmt.Errorf("%d of %d sessions could not be repaired", failed, checked)
+		return fmt.Errorf("%d of %d sessions were not checked, or could not be repaired", failed, checked)
 	}
-	_, err = fmt.Fprintf(out, "%d sessions checked in %s\n", checked, root)
+	_, err = fmt.Fprintf(out, "sessions in %s: %d, all of them sound now\n", root, checked)
 	return err
 }
 
@@ -87,9 +87,13 @@ func repairJournal(dir string) (said []string, ok bool) {
 	case !errors.Is(damage, journal.ErrCorrupt):
 		return []string{"not checked: " + damage.Error()}, false
 	}
-	first, last, aside, err := journal.Repair(dir)
+	kept, err := journal.Repair(dir)
 	if err != nil {
 		return []string{damage.Error(), "not repaired: " + err.Error()}, false
 	}
-	return []string{damage.Error(), fmt.Sprintf("repaired with entries %d to %d; the damaged files are in %s", first, last, aside)}, true
+	lost := ""
+	if kept.Newest > kept.Last {
+		lost = fmt.Sprintf(", without %d to %d", kept.Last+1, kept.Newest)
+	}
+	return []string{damage.Error(), fmt.Sprintf("repaired with entries %d to %d%s; the damaged files are in %s", kept.First, kept.Last, lost, kept.Aside)}, true
 }

@@ -59,8 +59,9 @@ func TestDamagedSessionIsSetAsideAndRepaired(t *testing.T) {
 	r.until("/readyz", http.StatusOK)
 
 	out, err := program(t, "sessions", "repair", "--state-dir", state, "main").CombinedOutput()
-	if err != nil || !strings.Contains(string(out), segments[0]+" at offset") || !strings.Contains(string(out), "damaged-1") {
-		t.Errorf("got %v and %s, want the file, the offset and where the damaged files are", err, out)
+	if err != nil || !strings.Contains(string(out), segments[0]+" at offset") || !strings.Contains(string(out), "damaged-1") ||
+		!strings.Contains(string(out), ", without ") {
+		t.Errorf("got %v and %s, want the file, the offset, what is lost and where the damaged files are", err, out)
 	}
 	snap, err := (&contracts.Decoder{}).Snapshot([]byte(r.until(mainState, http.StatusOK)))
 	if err != nil {
@@ -81,7 +82,7 @@ func TestDamagedSessionIsSetAsideAndRepaired(t *testing.T) {
 		t.Errorf("got the log %s, want the damaged file", r.log)
 	}
 
-	if out, err := program(t, "sessions", "repair", "--state-dir", state).CombinedOutput(); err != nil || !strings.HasPrefix(string(out), "2 sessions checked") {
+	if out, err := program(t, "sessions", "repair", "--state-dir", state).CombinedOutput(); err != nil || !strings.Contains(string(out), ": 2, all of them sound now") {
 		t.Errorf("got %v and %s, want two sessions without damage", err, out)
 	}
 	if out, err := program(t, "sessions", "repair", "--state-dir", state, "nobody").CombinedOutput(); exitCode(t, err) != exitFailure {
