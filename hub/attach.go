@@ -21,12 +21,12 @@ const (
 // own words. It changes nothing.
 func (h *Hub) Admit(att contracts.Attach) error {
 	var err error
-	h.update(func(s *state) {
-		if err = h.admissible(s); err == nil {
-			err = h.hasRoom(s, s.conns[att.ConnectionID] != nil)
+	h.update(func(tx *tx) {
+		if err = tx.life.refuse(opAttach); err == nil {
+			err = tx.hasRoom(tx.clients.conns[att.ConnectionID] != nil)
 		}
 		if err == nil && att.Role == contracts.RoleController {
-			err = h.mayControl(s, att, att.ConnectionID, s.departed(att.Principal)) // its name comes with hello
+			err = tx.mayControl(att, att.ConnectionID, tx.clients.departed(att.Principal)) // its name comes with hello
 		}
 		if err != nil {
 			h.refused(h.refusal(err).Code)
@@ -35,24 +35,11 @@ func (h *Hub) Admit(att contracts.Attach) error {
 	return err
 }
 
-// admissible refuses attachments to a session that is not open for them.
-func (h *Hub) admissible(s *state) error {
-	switch {
-	case s.failed != nil: // the next process, or the next opening, may do better
-		return errFailed
-	case s.phase >= phaseClosing:
-		return &contracts.Error{Code: contracts.CodeStaleSession, Message: "Headless session not found"}
-	case s.phase != phaseOpen:
-		return &contracts.Error{Code: contracts.CodeRuntimeNotReady, Message: "hosted runner is not accepting new attachments"}
-	}
-	return nil
-}
-
 // hasRoom refuses a new connection when there are too many; one that comes back
 // is counted already. Those that are attached come before those that may come
 // back.
-func (h *Hub) hasRoom(s *state, comesBack bool) error {
-	if !comesBack && len(s.conns) >= h.opts.MaxConnections && s.waiting("") == nil {
+func (tx *tx) hasRoom(comesBack bool) error {
+	if !comesBack && len(tx.clients.conns) >= tx.opts.MaxConnections && tx.clients.waiting("") == nil {
 		return &contracts.Error{Code: contracts.CodeOverloaded, Message: "too many connections"}
 	}
 	return nil
@@ -60,25 +47,25 @@ func (h *Hub) hasRoom(s *state, comesBack bool) error {
 
 // makeRoom ends the oldest detached connection that stands in the way of a new
 // one.
-func (h *Hub) makeRoom(s *state, role contracts.Role) {
-	if len(s.conns) >= h.opts.MaxConnections {
-		h.destroy(s, s.waiting(""), contracts.LeaseExpired)
+func (tx *tx) makeRoom(role contracts.Role) {
+	if len(tx.clients.conns) >= tx.opts.MaxConnections {
+		tx.destroy(tx.clients.waiting(""), contracts.LeaseExpired)
 	}
-	if role == contracts.RoleController && s.controllers() >= h.opts.MaxControllers {
-		h.destroy(s, s.waiting(role), contracts.LeaseExpired)
+	if role == contracts.RoleController && tx.clients.controllers() >= tx.opts.MaxControllers {
+		tx.destroy(tx.clients.waiting(role), contracts.LeaseExpired)
 	}
 }
 
 // waiting returns the connection of the role, or of any, that has been detached
 // longest and does not hold the lease; nil if there is none.
-func (s *state) waiting(role contracts.Role) *connection {
-	holder := s.holder()
-	for e := s.detached.Front(); e != nil; e = e.Next() {
+func (cl *clients) waiting(role contracts.Role) *connection {
+	holder := cl.holder()
+	for e := cl.detached.Front(); e != nil; e = e.Next() {
 		if c := e.Value.(*subscription).conn; c != holder && !c.attached() && (role == "" || c.role == role) {
 			return c
 		}
 	}
-	for e := s.idle.Front(); e != nil; e = e.Next() {
+	for e := cl.idle.Front(); e != nil; e = e.Next() {
 		if c := e.Value.(*connection); c != holder && (role == "" || c.role == role) {
 			return c
 		}
@@ -89,14 +76,14 @@ func (s *state) waiting(role contracts.Role) *connection {
 // mayControl refuses a controller that would find the lease held and said
 // neither to take it nor to wait. known is the connection it continues, if any,
 // and name what the client calls itself.
-func (h *Hub) mayControl(s *state, att contracts.Attach, known, name string) error {
-	h.expireLease(s)
-	if known == "" && name != "" && name == s.departed(att.Principal) {
+func (tx *tx) mayControl(att contracts.Attach, known, name string) error {
+	tx.expireLease()
+	if known == "" && name != "" && name == tx.clients.departed(att.Principal) {
 		return nil
 	}
-	holder, held := s.lease.Holder()
+	holder, held := tx.clients.lease.Holder()
 	if held && holder != known && att.Takeover == contracts.TakeoverRefuse {
-		return h.leaseHeld("Controller lease is already held by another connection", holder)
+		return tx.leaseHeld("Controller lease is already held by another connection", holder)
 	}
 	return nil
 }
@@ -111,11 +98,11 @@ func (h *Hub) leaseHeld(text, holder string) *contracts.Error {
 // attach makes or continues a connection for a client that said hello.
 func (h *Hub) attach(conn Conn, att contracts.Attach, hello *contracts.Hello, token string) (c *connection, b *mailbox, err error) {
 	secret := newToken()
-	h.update(func(s *state) {
-		if err = h.admissible(s); err != nil {
+	h.update(func(tx *tx) {
+		if err = tx.life.refuse(opAttach); err != nil {
 			return
 		}
-		c = h.earlier(s, att, token)
+		c = tx.clients.earlier(att, token)
 		offer := handshake.Offer{Fixed: att.Role, Networked: true, Default: contracts.RoleViewer}
 		if c != nil {
 			offer.Established, secret = c.role, token
@@ -124,13 +111,13 @@ func (h *Hub) attach(conn Conn, att contracts.Attach, hello *contracts.Hello, to
 		if terms, err = handshake.Negotiate(hello, offer); err != nil {
 			return
 		}
-		if err = h.mayAttach(s, att, c, terms); err != nil {
+		if err = tx.mayAttach(att, c, terms); err != nil {
 			return
 		}
 		if c == nil {
-			h.makeRoom(s, terms.Role)
-			c = h.newConnection(s, att.Principal, secret, terms.Role)
-			if name := terms.Name(); name != "" && name == s.departed(att.Principal) {
+			tx.makeRoom(terms.Role)
+			c = tx.newConnection(att.Principal, secret, terms.Role)
+			if name := terms.Name(); name != "" && name == tx.clients.departed(att.Principal) {
 				att.Takeover = contracts.TakeoverForce
 			}
 		}
@@ -138,9 +125,9 @@ func (h *Hub) attach(conn Conn, att contracts.Attach, hello *contracts.Hello, to
 		c.apply(terms)
 		sub := c.subscription("")
 		if sub == nil {
-			sub = h.newSubscription(s, c)
+			sub = tx.newSubscription(c)
 		}
-		b = h.greet(s, sub, conn, att, secret)
+		b = tx.greet(sub, conn, att, secret)
 	})
 	return c, b, err
 }
@@ -149,14 +136,14 @@ var errOnlyViews = &contracts.Error{Code: contracts.CodeAccessDenied, Message: "
 
 // mayAttach refuses before anything has changed: a refused controller leaves
 // no trace (A24).
-func (h *Hub) mayAttach(s *state, att contracts.Attach, c *connection, t handshake.Terms) error {
-	if !h.counts(s, att.Principal) {
+func (tx *tx) mayAttach(att contracts.Attach, c *connection, t handshake.Terms) error {
+	if !tx.counts(att.Principal) {
 		return errExpired
 	}
 	if att.Principal.Role == contracts.RoleViewer && t.Role == contracts.RoleController {
 		return errOnlyViews
 	}
-	if err := h.hasRoom(s, c != nil); err != nil {
+	if err := tx.hasRoom(c != nil); err != nil {
 		return err
 	}
 	if t.Role != contracts.RoleController {
@@ -165,72 +152,72 @@ func (h *Hub) mayAttach(s *state, att contracts.Attach, c *connection, t handsha
 	known := ""
 	if c != nil {
 		known = c.id
-	} else if s.controllers() >= h.opts.MaxControllers && s.waiting(contracts.RoleController) == nil {
+	} else if tx.clients.controllers() >= tx.opts.MaxControllers && tx.clients.waiting(contracts.RoleController) == nil {
 		return &contracts.Error{Code: contracts.CodeRateLimited, Message: "too many controller connections"}
 	}
-	return h.mayControl(s, att, known, t.Name())
+	return tx.mayControl(att, known, t.Name())
 }
 
 // earlier finds the connection that the client proves to be. Anything wrong
 // with the proof means a new connection, never a hint about the old one.
-func (h *Hub) earlier(s *state, att contracts.Attach, token string) *connection {
-	c := s.conns[att.ConnectionID]
+func (cl *clients) earlier(att contracts.Attach, token string) *connection {
+	c := cl.conns[att.ConnectionID]
 	if c == nil || token == "" || !c.owns(token) || c.principal.ID != att.Principal.ID {
 		return nil
 	}
 	return c
 }
 
-func (h *Hub) newConnection(s *state, p contracts.Principal, secret string, role contracts.Role) *connection {
+func (tx *tx) newConnection(p contracts.Principal, secret string, role contracts.Role) *connection {
 	c := &connection{
-		id: newID("conn_"), token: sha256.Sum256([]byte(secret)), principal: p, role: role, seen: s.now, unused: true,
+		id: newID("conn_"), token: sha256.Sum256([]byte(secret)), principal: p, role: role, seen: tx.now, unused: true,
 	}
-	s.addConnection(c)
-	s.lastUsed = s.now
-	s.credentialEnds(p.Expires)
+	tx.clients.addConnection(c)
+	tx.clients.lastUsed = tx.now
+	tx.clients.credentialEnds(p.Expires)
 	return c
 }
 
 // greet attaches the connection to the stream: ws.attached, then what it needs
 // to have the state, then hello_ok, then live entries.
-func (h *Hub) greet(s *state, sub *subscription, conn Conn, att contracts.Attach, secret string) *mailbox {
+func (tx *tx) greet(sub *subscription, conn Conn, att contracts.Attach, secret string) *mailbox {
 	c := sub.conn
-	how, reason, from := h.startingPoint(s, att)
-	b := h.attachBox(s, sub, conn, transportWS, from)
+	how, reason, from := tx.startingPoint(att)
+	b := tx.attachBox(sub, conn, transportWS, from)
 	sub.held = nil // hello is answered anew
-	moved := h.claimOnAttach(s, c, att.Takeover)
+	moved := tx.claimOnAttach(c, att.Takeover)
 
-	holder, held := s.lease.Holder()
+	holder, held := tx.clients.lease.Holder()
 	attached := &contracts.Attached{
-		SessionID: h.opts.SessionID, ConnectionID: c.id, ConnectionToken: secret, SubscriptionID: sub.id,
+		SessionID: tx.opts.SessionID, ConnectionID: c.id, ConnectionToken: secret, SubscriptionID: sub.id,
 		Role: c.role, ControllerLeaseGranted: held && holder == c.id,
-		ControllerConnectionID: h.controllerID(s).Value, LeaseExpiresAt: h.expiry(s, c).Value,
-		HeartbeatIntervalMS: h.opts.HeartbeatInterval.Milliseconds(), Epoch: h.Epoch(), Resume: how,
-		Limits: contracts.AttachLimits{MaxFrameBytes: int64(h.opts.MaxFrameBytes), Mailbox: int64(h.opts.MaxPrivateBytes)},
+		ControllerConnectionID: tx.clients.controllerID().Value, LeaseExpiresAt: tx.expiry(c).Value,
+		HeartbeatIntervalMS: tx.opts.HeartbeatInterval.Milliseconds(), Epoch: tx.Epoch(), Resume: how,
+		Limits: contracts.AttachLimits{MaxFrameBytes: int64(tx.opts.MaxFrameBytes), Mailbox: int64(tx.opts.MaxPrivateBytes)},
 	}
 	if text, err := contracts.EncodeFrame(attached); err == nil {
-		h.push(s, b, parcel{frame: b.form.AppendControl(nil, text)})
+		tx.push(b, parcel{frame: b.form.AppendControl(nil, text)})
 	}
-	h.begin(s, b, how, reason)
-	h.acknowledge(s, c)
-	h.showChange(s, c.id)
-	h.reportMismatch(s, c)
+	tx.begin(b, how, reason)
+	tx.acknowledge(c)
+	tx.showChange(c.id)
+	tx.reportMismatch(c)
 	if moved != nil {
 		moved()
 	}
-	h.roster.add(b)
-	h.metrics.Attached.Add(1)
+	tx.roster.add(b)
+	tx.metrics.Attached.Add(1)
 	return b
 }
 
 // begin queues what a stream begins with: the state, whose cursor it returns,
 // unless it is a replay.
-func (h *Hub) begin(s *state, b *mailbox, how string, reason contracts.ResetReason) (at uint64) {
+func (tx *tx) begin(b *mailbox, how string, reason contracts.ResetReason) (at uint64) {
 	if how == resumeReplay {
 		return 0
 	}
-	snap := h.share(s)
-	h.push(s, b, parcel{at: snap.at, snapshot: snap, reset: reason})
+	snap := tx.share()
+	tx.push(b, parcel{at: snap.at, snapshot: snap, reset: reason})
 	return snap.at
 }
 
@@ -239,16 +226,16 @@ func (h *Hub) begin(s *state, b *mailbox, how string, reason contracts.ResetReas
 // was restored from elsewhere resets everybody who was there before (5.8). A
 // cursor without an epoch counts in the current one unless it lies before its
 // start; a client at cursor 0 has seen nothing, in no epoch.
-func (h *Hub) startingPoint(s *state, att contracts.Attach) (how string, why contracts.ResetReason, from uint64) {
+func (tx *tx) startingPoint(att contracts.Attach) (how string, why contracts.ResetReason, from uint64) {
 	if att.Cursor == nil {
 		return resumeSnapshot, "", 0
 	}
-	stranger := att.Epoch != "" && att.Epoch != h.Epoch()
+	stranger := att.Epoch != "" && att.Epoch != tx.Epoch()
 	c := uint64(max(*att.Cursor, 0))
 	switch {
-	case s.origin != nil && (stranger || *att.Cursor <= int64(*s.origin)):
+	case tx.life.origin != nil && (stranger || *att.Cursor <= int64(*tx.life.origin)):
 		return resumeReset, contracts.ResetRestored, 0
-	case stranger, *att.Cursor < 0, c > h.head(s), c > 0 && c < h.journal.EpochStart(), c+1 < h.journal.First():
+	case stranger, *att.Cursor < 0, c > tx.head(), c > 0 && c < tx.journal.EpochStart(), c+1 < tx.journal.First():
 		return resumeReset, contracts.ResetGap, 0
 	}
 	return resumeReplay, "", c
@@ -256,26 +243,26 @@ func (h *Hub) startingPoint(s *state, att contracts.Attach) (how string, why con
 
 // acknowledge answers hello. hello_ok has a cursor of its own, kept by a note,
 // which nobody else sees (A60).
-func (h *Hub) acknowledge(s *state, c *connection) {
+func (tx *tx) acknowledge(c *connection) {
 	n := note{}
 	if c.role == contracts.RoleController && !c.bare {
 		n.Attach = savedConnection(c)
 	}
-	cursor := h.note(s, n)
-	h.confide(s, c, cursor, h.helloOK(s, c))
+	cursor := tx.note(n)
+	tx.confide(c, cursor, tx.helloOK(c))
 }
 
 // reportMismatch tells a client of another version that it was let in (R24). It
 // is public: everybody's last_status shows it.
-func (h *Hub) reportMismatch(s *state, c *connection) {
+func (tx *tx) reportMismatch(c *connection) {
 	if c.terms.Mismatch {
-		h.publish(s, &contracts.Status{
+		tx.publish(&contracts.Status{
 			Message: "Client protocol " + cutText(c.terms.ProtocolVersion, 64) + " attached to server " + contracts.ProtocolVersion,
 		})
 	}
 }
 
-func (h *Hub) helloOK(s *state, c *connection) *contracts.HelloOK {
+func (tx *tx) helloOK(c *connection) *contracts.HelloOK {
 	ok := &contracts.HelloOK{
 		ProtocolVersion:        contracts.ProtocolVersion,
 		ConnectionID:           c.id,
@@ -284,13 +271,13 @@ func (h *Hub) helloOK(s *state, c *connection) *contracts.HelloOK {
 		Capabilities:           c.terms.Echo(),
 		OptOutNotifications:    c.terms.OptOuts,
 		Role:                   c.role,
-		ControllerConnectionID: h.controllerID(s),
-		LeaseExpiresAt:         h.expiry(s, c),
+		ControllerConnectionID: tx.clients.controllerID(),
+		LeaseExpiresAt:         tx.expiry(c),
 	}
-	if h.opts.Profile == contracts.ProfileSeed {
+	if tx.opts.Profile == contracts.ProfileSeed {
 		ok.ServerCapabilities = &contracts.ServerCapabilities{
-			ServerRequests:    h.info.Requests,
-			UtilityOperations: h.operations(),
+			ServerRequests:    tx.info.Requests,
+			UtilityOperations: tx.operations(),
 			RawAgentEvents:    true,
 			ConnectionRoles:   []contracts.Role{contracts.RoleController, contracts.RoleViewer},
 		}
@@ -304,27 +291,27 @@ func (h *Hub) helloOK(s *state, c *connection) *contracts.HelloOK {
 // attachLocal attaches the client on standard input and output. It needs no
 // hello: until one says otherwise it is a controller without capabilities.
 func (h *Hub) attachLocal(conn Conn, att contracts.Attach) (c *connection, b *mailbox, err error) {
-	h.update(func(s *state) {
-		if s.conns[localID] != nil {
+	h.update(func(tx *tx) {
+		if tx.clients.conns[localID] != nil {
 			err = &contracts.Error{Code: contracts.CodeRoleConflict, Message: "a local client is already attached"}
 			return
 		}
-		if s.phase == phaseEnded {
+		if tx.life.phase == phaseEnded {
 			err = errEnded
 			return
 		}
-		c = &connection{id: localID, bare: true, principal: att.Principal, seen: s.now}
+		c = &connection{id: localID, bare: true, principal: att.Principal, seen: tx.now}
 		c.terms.Role, c.role = contracts.RoleController, contracts.RoleController // until a hello says otherwise
-		s.addConnection(c)
+		tx.clients.addConnection(c)
 		sub := &subscription{id: localID, conn: c}
-		s.addSubscription(c, sub)
-		b = h.attachBox(s, sub, conn, transportStdio, h.first)
-		for _, row := range s.table.Pending() {
+		tx.clients.addSubscription(c, sub)
+		b = tx.attachBox(sub, conn, transportStdio, h.first)
+		for _, row := range tx.work.table.Pending() {
 			if row.Opened.Before(h.begun) { // asked before the restart; a bare wire has no snapshot to show it
-				h.pushEvent(s, b, h.head(s), row.Request)
+				tx.pushEvent(b, tx.head(), row.Request)
 			}
 		}
-		if moved := h.claimOnAttach(s, c, contracts.TakeoverLater); moved != nil && h.opts.Shared {
+		if moved := tx.claimOnAttach(c, contracts.TakeoverLater); moved != nil && h.opts.Shared {
 			moved()
 		}
 		h.roster.add(b)

@@ -90,13 +90,13 @@ func (h *Hub) watchClock() {
 	for {
 		select {
 		case <-timer.C:
-			h.update(h.tick)
+			h.update((*tx).tick)
 		case <-h.rearm:
 		case <-h.done:
 			return
 		}
 		h.mu.Lock()
-		next := h.deadline
+		next := h.state.life.deadline
 		h.mu.Unlock()
 		if next.IsZero() {
 			timer.Reset(time.Hour) // nothing is due; an update will rearm
@@ -107,90 +107,91 @@ func (h *Hub) watchClock() {
 }
 
 // arm finds the earliest deadline and tells the clock if it moved forward.
-func (h *Hub) arm(s *state) {
+func (tx *tx) arm() {
 	next := time.Time{}
 	sooner := func(t time.Time) {
 		if !t.IsZero() && (next.IsZero() || t.Before(next)) {
 			next = t
 		}
 	}
-	if s.phase != phaseEnded {
-		if t, ok := s.lease.Deadline(); ok {
+	if tx.life.phase != phaseEnded {
+		if t, ok := tx.clients.lease.Deadline(); ok {
 			sooner(t)
 		}
-		if t, ok := s.table.Next(); ok && !s.frozen {
+		if t, ok := tx.work.table.Next(); ok && !tx.life.frozen {
 			sooner(t)
 		}
-		sooner(s.nextSilent())
-		sooner(s.endAt)
-		sooner(s.credentials)
-		if idle := h.idleSince(s); !idle.IsZero() {
-			sooner(idle.Add(h.opts.IdleTTL))
+		sooner(tx.clients.nextSilent())
+		sooner(tx.life.endAt)
+		sooner(tx.clients.credentials)
+		if idle := tx.idleSince(); !idle.IsZero() {
+			sooner(idle.Add(tx.opts.IdleTTL))
 		}
-		sooner(s.presence.due)
-		if s.run != nil && !s.frozen {
-			sooner(s.lastShown.Add(h.opts.WorkingInterval))
+		sooner(tx.clients.presence.due)
+		if tx.work.run != nil && !tx.life.frozen {
+			sooner(tx.log.lastShown.Add(tx.opts.WorkingInterval))
 		}
-		if h.roster.len() > 0 {
-			sooner(s.nextBeat)
+		if tx.roster.len() > 0 {
+			sooner(tx.clients.nextBeat)
 		}
 	}
-	moved := !next.IsZero() && (s.deadline.IsZero() || next.Before(s.deadline))
-	s.deadline = next
+	moved := !next.IsZero() && (tx.life.deadline.IsZero() || next.Before(tx.life.deadline))
+	tx.life.deadline = next
 	if moved {
-		signal(h.rearm)
+		signal(tx.rearm)
 	}
 }
 
 // tick does everything whose time has come.
-func (h *Hub) tick(s *state) {
-	h.expireSilent(s) // first: a lease goes with its connection
-	h.expireLease(s)
-	if !s.frozen { // the next process has them, and tells how they end
-		for _, res := range s.table.Expire(s.now) {
-			h.resolve(s, res)
+func (tx *tx) tick() {
+	h := tx.Hub
+	tx.expireSilent() // first: a lease goes with its connection
+	tx.expireLease()
+	if !tx.life.frozen { // the next process has them, and tells how they end
+		for _, res := range tx.work.table.Expire(tx.now) {
+			tx.resolve(res)
 		}
 	}
-	if !s.credentials.IsZero() && !s.credentials.After(s.now) {
-		h.expireCredentials(s)
+	if !tx.clients.credentials.IsZero() && !tx.clients.credentials.After(tx.now) {
+		tx.expireCredentials()
 	}
-	if idle := h.idleSince(s); !idle.IsZero() && s.now.Sub(idle) >= h.opts.IdleTTL {
-		s.asleep, s.phase = true, phaseDraining
-		s.then(func() { go h.rest() }) // ends with the session
+	if idle := tx.idleSince(); !idle.IsZero() && tx.now.Sub(idle) >= tx.opts.IdleTTL {
+		tx.life.asleep, tx.life.phase = true, phaseDraining
+		tx.then(func() { go h.rest() }) // ends with the session
 	}
-	if !s.endAt.IsZero() && !s.endAt.After(s.now) {
-		s.endAt = time.Time{}
-		h.partAll(s, goingAway)
+	if !tx.life.endAt.IsZero() && !tx.life.endAt.After(tx.now) {
+		tx.life.endAt = time.Time{}
+		tx.partAll(goingAway)
 	}
-	if !s.presence.due.IsZero() && !s.presence.due.After(s.now) {
-		h.showPresence(s)
+	if !tx.clients.presence.due.IsZero() && !tx.clients.presence.due.After(tx.now) {
+		tx.showPresence()
 	}
-	if s.run != nil && !s.frozen && s.now.Sub(s.lastShown) >= h.opts.WorkingInterval {
-		h.publish(s, &contracts.Status{Message: contracts.StatusWorking}) // a silent run is told from a dead one
+	if tx.work.run != nil && !tx.life.frozen && tx.now.Sub(tx.log.lastShown) >= tx.opts.WorkingInterval {
+		tx.publish(&contracts.Status{Message: contracts.StatusWorking}) // a silent run is told from a dead one
 	}
-	if !s.nextBeat.After(s.now) {
-		h.beatAll(s)
+	if !tx.clients.nextBeat.After(tx.now) {
+		tx.beatAll()
 	}
 }
 
 // beatAll lets every connection beat whose turn has come and closes those that
 // have been silent for three intervals. Turns are spread by the time of attach.
-func (h *Hub) beatAll(s *state) {
-	interval := h.opts.HeartbeatInterval
-	s.nextBeat = s.now.Add(interval / 15)
-	h.roster.mu.RLock()
-	defer h.roster.mu.RUnlock()
-	for _, b := range h.roster.boxes {
-		if b.bare || s.now.Sub(b.lastBeat) < interval-interval/15 {
+func (tx *tx) beatAll() {
+	interval := tx.opts.HeartbeatInterval
+	tx.clients.nextBeat = tx.now.Add(interval / 15)
+	tx.roster.mu.RLock()
+	defer tx.roster.mu.RUnlock()
+	for _, b := range tx.roster.boxes {
+		if b.bare || tx.now.Sub(b.lastBeat) < interval-interval/15 {
 			continue
 		}
-		b.lastBeat = s.now
-		if seen := b.conn.LastSeen(); !seen.IsZero() && s.now.Sub(seen) > 3*interval {
-			h.metrics.Silent.Add(1)
+		b.lastBeat = tx.now
+		if seen := b.conn.LastSeen(); !seen.IsZero() && tx.now.Sub(seen) > 3*interval {
+			tx.metrics.Silent.Add(1)
 			b.conn.Close(&contracts.Error{Code: contracts.CodeTimeout, Message: "nothing was heard from the client"})
 			continue
 		}
 		b.beat.Store(true)
-		h.wake(b)
+		tx.wake(b)
 	}
 }

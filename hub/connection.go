@@ -168,30 +168,30 @@ func (m *sends) accepted() (list []savedSend) {
 }
 
 // destroy ends a connection for good.
-func (h *Hub) destroy(s *state, c *connection, why contracts.LeaseReason) {
-	s.removeConnection(c)
+func (tx *tx) destroy(c *connection, why contracts.LeaseReason) {
+	tx.clients.removeConnection(c)
 	c.repay()
-	s.lastUsed = s.now
-	s.settleIdle(c)
+	tx.clients.lastUsed = tx.now
+	tx.clients.stopIdleTimer(c)
 	for _, sub := range c.subs {
-		s.undetach(sub)
-		delete(s.subs, sub.id)
-		h.part(s, sub.box, superseded)
+		tx.clients.undetach(sub)
+		delete(tx.clients.subs, sub.id)
+		tx.part(sub.box, superseded)
 	}
-	s.depart(c)
+	tx.depart(c)
 	if c.role == contracts.RoleController && !c.bare {
-		h.note(s, note{Gone: c.id})
+		tx.note(note{Gone: c.id})
 	}
-	if u := h.opts.Utilities; u != nil {
-		s.then(func() { u.Disown(c.id) })
+	if u := tx.opts.Utilities; u != nil {
+		tx.then(func() { u.Disown(c.id) })
 	}
-	if s.lease.Release(c.id) {
-		h.leaseMoved(s, c, nil, why)
+	if tx.clients.lease.Release(c.id) {
+		tx.leaseMoved(c, nil, why)
 	}
 	if c.onlyStreams() {
-		h.showChangeSoon(s, c.id)
+		tx.showChangeSoon(c.id)
 	} else {
-		h.showChange(s, c.id)
+		tx.showChange(c.id)
 	}
 }
 
@@ -199,8 +199,8 @@ func (h *Hub) destroy(s *state, c *connection, why contracts.LeaseReason) {
 func (c *connection) onlyStreams() bool { return len(c.subs) > 0 && c.subs[0].implicit }
 
 // controllers counts the connections that may drive.
-func (s *state) controllers() (n int) {
-	for _, c := range s.conns {
+func (cl *clients) controllers() (n int) {
+	for _, c := range cl.conns {
 		if c.role == contracts.RoleController {
 			n++
 		}
@@ -209,12 +209,12 @@ func (s *state) controllers() (n int) {
 }
 
 // holder returns the connection that holds the lease, or nil.
-func (s *state) holder() *connection {
-	id, ok := s.lease.Holder()
+func (cl *clients) holder() *connection {
+	id, ok := cl.lease.Holder()
 	if !ok {
 		return nil
 	}
-	return s.conns[id]
+	return cl.conns[id]
 }
 
 // A former connection can be ended once more without complaint (A16).
@@ -232,13 +232,13 @@ const (
 )
 
 // depart remembers a connection that was destroyed.
-func (s *state) depart(c *connection) {
+func (tx *tx) depart(c *connection) {
 	if c.bare {
 		return
 	}
 	old := 0
-	for old < len(s.former) && (len(s.former)-old >= formerMost || s.now.Sub(s.former[old].at) > formerFor) {
+	for old < len(tx.clients.former) && (len(tx.clients.former)-old >= formerMost || tx.now.Sub(tx.clients.former[old].at) > formerFor) {
 		old++
 	}
-	s.former = append(slices.Delete(s.former, 0, old), former{c.id, c.token, c.principal.ID, s.now})
+	tx.clients.former = append(slices.Delete(tx.clients.former, 0, old), former{c.id, c.token, c.principal.ID, tx.now})
 }

@@ -39,9 +39,6 @@ type Directory struct {
 	wg     sync.WaitGroup
 }
 
-// ErrUnknownSession means that a session neither is open nor was kept.
-var ErrUnknownSession = &contracts.Error{Code: contracts.CodeStaleSession, Message: "Headless session not found"}
-
 // maxEnded bounds how many shut down sessions are remembered; beyond it they
 // can be opened again.
 const maxEnded = 4096
@@ -69,7 +66,7 @@ func (d *Directory) Get(ctx context.Context, key Key, wish Wish) (h *Hub, opened
 		if err := await(ctx, p.ready); err != nil {
 			return nil, false, err
 		}
-		if p.err != nil || opener || !p.hub.resting() {
+		if p.err != nil || opener || !p.hub.lifeNow().rests() {
 			return p.hub, opener, p.err
 		}
 		if err := await(ctx, p.gone); err != nil { // it goes to sleep just now, and can be woken once it has
@@ -160,7 +157,7 @@ func (d *Directory) open(ctx context.Context, key Key, wish Wish, p *place) {
 	if err := p.hub.Close(context.Background()); err != nil && d.Log != nil {
 		d.Log.Error("close session", "session", key.ID, "err", err)
 	}
-	if p.hub.over() {
+	if p.hub.lifeNow().over() {
 		d.retire(key)
 	}
 	d.forget(key)

@@ -55,15 +55,15 @@ func (h *Hub) Quiesce(ctx context.Context, reason string) (contracts.Quiesced, e
 		done bool
 		err  error
 	)
-	h.update(func(s *state) {
+	h.update(func(tx *tx) {
 		switch {
-		case s.quiesced != nil && s.standing != nil && s.standing.status == statusDrained:
-			q, done = *s.quiesced, true
-		case s.phase >= phaseClosing: // its client has ended it: there is nothing to bring to safety
-			q, done = contracts.Quiesced{Cursor: h.head(s), Protocol: contracts.ProtocolVersion, Model: h.info.Model, Provider: h.info.Provider}, true
-			q.Snapshot, err = contracts.EncodeSnapshot(h.quiet(s, q))
-		case s.phase == phaseOpen:
-			h.beginDrain(s, reason)
+		case tx.life.quiesced != nil && tx.life.standing != nil && tx.life.standing.status == statusDrained:
+			q, done = *tx.life.quiesced, true
+		case tx.life.phase >= phaseClosing: // its client has ended it: there is nothing to bring to safety
+			q, done = contracts.Quiesced{Cursor: tx.head(), Protocol: contracts.ProtocolVersion, Model: h.info.Model, Provider: h.info.Provider}, true
+			q.Snapshot, err = contracts.EncodeSnapshot(tx.quiet(q))
+		case tx.life.phase == phaseOpen:
+			tx.beginDrain(reason)
 		}
 	})
 	if done || err != nil {
@@ -73,25 +73,25 @@ func (h *Hub) Quiesce(ctx context.Context, reason string) (contracts.Quiesced, e
 	if failure == nil {
 		failure = h.flushAll(ctx)
 	}
-	h.update(func(s *state) { q, err = h.freeze(s, failure) })
+	h.update(func(tx *tx) { q, err = tx.freeze(failure) })
 	return q, err
 }
 
 // beginDrain fences the session and starts to stop what runs.
-func (h *Hub) beginDrain(s *state, reason string) {
-	s.counted = h.countWork(s)
-	s.counted.Active = h.head(s) > h.opened || h.restored || s.origin != nil
-	h.publish(s, &contracts.Status{Message: "Hosted runner is draining: " + cmp.Or(reason, "platform_requested_drain")})
-	s.phase = phaseDraining
+func (tx *tx) beginDrain(reason string) {
+	tx.life.counted = tx.countWork()
+	tx.life.counted.Active = tx.head() > tx.opened || tx.restored || tx.life.origin != nil
+	tx.publish(&contracts.Status{Message: "Hosted runner is draining: " + cmp.Or(reason, "platform_requested_drain")})
+	tx.life.phase = phaseDraining
 	why := stopDrained
-	if h.keepsRequests() {
+	if tx.keepsRequests() {
 		why = stopDrainedKeeping
 	} else {
-		for _, res := range s.table.CancelAll(why.requests, s.now) {
-			h.resolve(s, res)
+		for _, res := range tx.work.table.CancelAll(why.requests, tx.now) {
+			tx.resolve(res)
 		}
 	}
-	h.stopRun(s, why)
+	tx.stopRun(why)
 }
 
 // keepsRequests reports whether questions outlive the session's move to another
@@ -101,10 +101,10 @@ func (h *Hub) keepsRequests() bool {
 	return can && !h.opts.DrainCancels
 }
 
-func (h *Hub) countWork(s *state) contracts.Quiesced {
-	st := s.events.Snapshot(0).State
+func (tx *tx) countWork() contracts.Quiesced {
+	st := tx.log.events.Snapshot(0).State
 	return contracts.Quiesced{
-		ActiveTools: len(st.ActiveTools), TrackedTools: len(st.TrackedTools), PendingRequests: s.table.Len(),
+		ActiveTools: len(st.ActiveTools), TrackedTools: len(st.TrackedTools), PendingRequests: tx.work.table.Len(),
 	}
 }
 
@@ -112,7 +112,7 @@ func (h *Hub) countWork(s *state) contracts.Quiesced {
 // not stop.
 func (h *Hub) standStill(ctx context.Context) error {
 	h.mu.Lock()
-	r := h.run
+	r := h.state.work.run
 	h.mu.Unlock()
 	if u := h.opts.Utilities; u != nil {
 		if err := u.Stop(ctx, stopDrained.utilities); err != nil {
@@ -150,33 +150,33 @@ func late(ctx context.Context, err error) error {
 
 // freeze settles the cursor of the final snapshot: nothing else is published
 // from here on, so that nobody sees a greater one (A100).
-func (h *Hub) freeze(s *state, failure error) (contracts.Quiesced, error) {
+func (tx *tx) freeze(failure error) (contracts.Quiesced, error) {
 	if failure == nil {
-		failure = s.failed
+		failure = tx.life.failed
 	}
-	if !s.frozen && h.checkpointDue(s) {
-		h.checkpoint(s) // the last chance: commit takes no cursor for one any more
+	if !tx.life.frozen && tx.checkpointDue() {
+		tx.checkpoint() // the last chance: commit takes no cursor for one any more
 	}
-	s.frozen = true
-	q := s.counted
-	q.Cursor = h.head(s) + 1
-	q.Protocol, q.Model, q.Provider = contracts.ProtocolVersion, h.info.Model, h.info.Provider
+	tx.life.frozen = true
+	q := tx.life.counted
+	q.Cursor = tx.head() + 1
+	q.Protocol, q.Model, q.Provider = contracts.ProtocolVersion, tx.info.Model, tx.info.Provider
 	if failure != nil {
 		q.FlushError = failure.Error()
 	}
-	for _, row := range s.table.Pending() {
+	for _, row := range tx.work.table.Pending() {
 		q.Requests = append(q.Requests, contracts.KeptRequest(row))
 	}
 	var err error
-	q.Snapshot, err = contracts.EncodeSnapshot(h.quiet(s, q))
-	s.quiesced = &q
+	q.Snapshot, err = contracts.EncodeSnapshot(tx.quiet(q))
+	tx.life.quiesced = &q
 	return q, err
 }
 
 // quiet is the state without clients and with nothing running.
-func (h *Hub) quiet(s *state, q contracts.Quiesced) *contracts.Snapshot {
-	snap := s.events.Snapshot(q.Cursor)
-	snap.ProtocolVersion, snap.SessionID = contracts.ProtocolVersion, h.opts.SessionID
+func (tx *tx) quiet(q contracts.Quiesced) *contracts.Snapshot {
+	snap := tx.log.events.Snapshot(q.Cursor)
+	snap.ProtocolVersion, snap.SessionID = contracts.ProtocolVersion, tx.opts.SessionID
 	st := &snap.State
 	st.ConnectionCount, st.SubscriberCount, st.Connections = 0, 0, []contracts.ConnectionState{}
 	st.ClientProtocolVersion, st.ClientInfo, st.Capabilities, st.OptOutNotifications, st.ConnectionRole = "", nil, nil, nil, ""
@@ -211,34 +211,19 @@ func waitingTools(tools []contracts.PendingEntry, open []contracts.KeptRequest) 
 // frozen cursor, and ends its streams five seconds later. drained is false if
 // the drain was interrupted.
 func (h *Hub) Conclude(drained bool) {
-	h.update(func(s *state) {
-		if s.quiesced == nil || s.phase == phaseEnded || s.standing != nil && s.standing.status == statusDrained {
+	h.update(func(tx *tx) {
+		if tx.life.quiesced == nil || tx.life.phase == phaseEnded || tx.life.standing != nil && tx.life.standing.status == statusDrained {
 			return
 		}
-		s.standing = &standing{status: statusInterrupted}
+		tx.life.standing = &standing{status: statusInterrupted}
 		if drained {
-			s.standing.status = statusDrained
+			tx.life.standing.status = statusDrained
 		}
-		s.frozen = false
-		h.putSnapshot(s, false) // a later process on this store sees that clients were shown the end
-		s.frozen = true
+		tx.life.frozen = false
+		tx.putSnapshot(false) // a later process on this store sees that clients were shown the end
+		tx.life.frozen = true
 		if drained {
-			s.endAt = s.now.Add(drainedFor)
+			tx.life.endAt = tx.now.Add(drainedFor)
 		}
 	})
-}
-
-// Draining reports whether the session takes no more attachments because it is
-// being drained, or was.
-func (h *Hub) Draining() bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.phase == phaseDraining
-}
-
-// Ready reports whether the session takes attachments.
-func (h *Hub) Ready() bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.phase == phaseOpen && h.failed == nil
 }

@@ -153,7 +153,7 @@ func orInt(n *int, def int) {
 type Hub struct {
 	// Static after New.
 	opts     Options
-	log      *slog.Logger
+	logger   *slog.Logger
 	journal  *journal.Journal
 	info     contracts.AgentInfo // set by Start, before any connection is served
 	first    uint64              // head before this process published anything, and
@@ -182,77 +182,68 @@ type Hub struct {
 	still chan struct{} // closed when nothing of it runs any more
 	wg    sync.WaitGroup
 
-	mu sync.Mutex
-	state
+	mu    sync.Mutex
+	state state // guarded by mu
 }
 
-// state is everything the mutex guards. Functions that need the lock take it as
-// a parameter or are its methods.
+// state is what Hub.mu guards. A [tx] may change it. Functions that only read it
+// may lock the mutex themselves.
 type state struct {
-	now        time.Time       // of the running update
-	out        []journal.Entry // what the running update publishes, and
-	after      []func()        // what follows it outside the lock, and
-	acting     bool            // a goroutine is at what followed earlier ones
-	sent       *note           // its note of a ws.send, while that lacks the answer, and
-	sentAt     int             // the note's place in out
-	events     *session.State
-	lease      *lease.Lease
-	table      *serverreq.Table
-	mode       contracts.ApprovalMode
-	waiters    map[string]chan contracts.Outcome // by request id; each 1-buffered
-	conns      map[string]*connection
-	subs       map[string]*subscription // of all connections
-	detached   list.List                // of *subscription, the next to expire first
-	idle       list.List                // of *connection without subscriptions, the next to expire first
-	former     []former                 // oldest first; at most formerMost
-	run        *run                     // nil when idle
-	hold       <-chan struct{}          // a run that begins in this update waits for it; nil: it starts at once
-	answered   []answered               // oldest first; at most Options.MaxPending, which were open at the start
-	cut        *run                     // a run that the previous process did not end
-	lastInit   *contracts.Init
-	origin     *uint64              // the cursor a session restored from elsewhere began with; nil for others
-	deadlines  map[string]time.Time // of requests, while restoring
-	wasDrained bool                 // what clients were last shown of an earlier process is that it was drained
-	shared     *sharedSnapshot      // the latest, and
-	sharedOn   time.Time            // when it was made
+	clients clients
+	work    work
+	life    lifecycle
+	log     eventLog
 
+	batch   []journal.Entry // what a transaction publishes: its memory is used again
+	effects []func()        // of transactions that ended, in their order
+	acting  bool            // a goroutine runs earlier effects
+}
+
+// clients is who is connected, and who is in control.
+type clients struct {
+	lease    *lease.Lease
+	conns    map[string]*connection
+	subs     map[string]*subscription // of all connections
+	detached list.List                // of *subscription, the next to expire first
+	idle     list.List                // of *connection without subscriptions, the next to expire first
+	former   []former                 // oldest first; at most formerMost
+	starting map[string]*post         // requests that start a utility command, by its id
 	presence presence
 
-	nextBeat    time.Time        // zero until somebody attached
-	lastShown   time.Time        // an entry was last published
-	lastUsed    time.Time        // a client was last here
-	sinceMark   int              // bytes since the last checkpoint, or since one could not be made
-	markSize    int              // bytes of the last checkpoint
-	markedAt    time.Time        // when it was made, or the session opened
-	shown       uint64           // events published by this process
-	starting    map[string]*post // that start a utility command, by its id
-	deadline    time.Time        // what the clock is armed for
-	phase       phase
-	asleep      bool          // suspended, to go on in another hub
-	credentials time.Time     // when the first credential ends; zero: never
-	toldTokens  bool          // the log says that clients lack their connection's secret
-	sentAway    int           // connections that were told to come back to the next process
-	failed      error         // the store broke; nothing more can be shown
-	revealed    chan struct{} // closed and replaced when the group commit has shown more
-
-	counted  contracts.Quiesced  // what was going on when a drain began
-	quiesced *contracts.Quiesced // set once the session stands still
-	frozen   bool                // nothing more is published
-	standing *standing           // nil: the events say how the session stands
-	endAt    time.Time           // when the streams of a drained session end; zero: not
+	nextBeat    time.Time // zero until somebody attached
+	lastUsed    time.Time // a client was last here
+	credentials time.Time // when the first credential ends; zero: never
+	toldTokens  bool      // the log says that clients lack their connection's secret
+	sentAway    int       // connections that were told to come back to the next process
 }
 
-// phase is how far the hub's life has come.
-type phase int
+// work is what the agent does, and what it has asked.
+type work struct {
+	run      *run // nil when idle
+	cut      *run // a run that the previous process did not end
+	mode     contracts.ApprovalMode
+	lastInit *contracts.Init
 
-const (
-	phaseStarting phase = iota
-	phaseOpen
-	phaseUnready  // restored from an incomplete manifest: for inspection only, for good
-	phaseDraining // no new attachments or commands; events still flow; the next process goes on
-	phaseClosing  // the same, but nobody goes on: the session is being ended for good
-	phaseEnded
-)
+	table     *serverreq.Table
+	waiters   map[string]chan contracts.Outcome // by request id; each 1-buffered
+	answered  []answered                        // oldest first; at most Options.MaxPending, which were open at the start
+	deadlines map[string]time.Time              // of requests, while restoring
+}
+
+// eventLog is what was published: the state that clients fold from it, and when the
+// next checkpoint of that is due.
+type eventLog struct {
+	events    *session.State
+	shown     uint64          // events published by this process
+	lastShown time.Time       // an entry was last published
+	revealed  chan struct{}   // closed and replaced when the group commit has shown more
+	shared    *sharedSnapshot // the latest
+	sharedOn  time.Time       // when shared was made
+
+	sinceMark int       // bytes since the last checkpoint, or since one could not be made
+	markSize  int       // bytes of the last checkpoint
+	markedAt  time.Time // when it was made, or the session opened
+}
 
 // New opens the session in opts.Store, bringing back what an earlier process
 // left in it. Nothing runs until Start.
@@ -262,30 +253,32 @@ func New(opts Options) (*Hub, error) {
 		return nil, err
 	}
 	h := &Hub{
-		opts:  opts,
-		begun: time.Now(),
-		log:   opts.Log.With("session", opts.SessionID),
-		rearm: make(chan struct{}, 1),
-		kick:  make(chan struct{}, 1),
-		sync:  make(chan struct{}, 1),
-		done:  make(chan struct{}),
-		still: make(chan struct{}),
-		left:  make(chan struct{}, 1),
+		opts:   opts,
+		begun:  time.Now(),
+		logger: opts.Log.With("session", opts.SessionID),
+		rearm:  make(chan struct{}, 1),
+		kick:   make(chan struct{}, 1),
+		sync:   make(chan struct{}, 1),
+		done:   make(chan struct{}),
+		still:  make(chan struct{}),
+		left:   make(chan struct{}, 1),
 	}
 	h.backlog.init()
 	h.state = state{
-		markedAt:  h.begun,
-		events:    session.New(),
-		lease:     lease.New(opts.LeaseTTL),
-		table:     serverreq.New(serverreq.Options{Max: opts.MaxPending}),
-		mode:      opts.ApprovalMode,
-		waiters:   map[string]chan contracts.Outcome{},
-		conns:     map[string]*connection{},
-		subs:      map[string]*subscription{},
-		revealed:  make(chan struct{}),
-		starting:  map[string]*post{},
-		deadlines: map[string]time.Time{},
-		presence:  presence{relist: true}, // clients of an earlier process may have another list
+		clients: clients{
+			lease:    lease.New(opts.LeaseTTL),
+			conns:    map[string]*connection{},
+			subs:     map[string]*subscription{},
+			starting: map[string]*post{},
+			presence: presence{relist: true}, // clients of an earlier process may have another list
+		},
+		work: work{
+			mode:      opts.ApprovalMode,
+			table:     serverreq.New(serverreq.Options{Max: opts.MaxPending}),
+			waiters:   map[string]chan contracts.Outcome{},
+			deadlines: map[string]time.Time{},
+		},
+		log: eventLog{events: session.New(), revealed: make(chan struct{}), markedAt: h.begun},
 	}
 	h.journal, err = journal.New(opts.Store, journal.Options{
 		WindowBytes: opts.WindowBytes,
@@ -299,16 +292,17 @@ func New(opts Options) (*Hub, error) {
 	}
 	_, last := opts.Store.Bounds()
 	h.restored = last > 0
-	err = h.restore()
+	tx := h.begin()
+	err = tx.restore()
 	if !h.restored && opts.Restored != nil {
-		err = h.adopt(opts.Restored)
+		err = tx.adopt(opts.Restored)
 	}
 	if err != nil {
 		h.journal.Close()
 		return nil, fmt.Errorf("restore session %s: %w", opts.SessionID, err)
 	}
-	if from := opts.Restored; from != nil && !from.Ready && h.origin != nil { // as often as its process starts
-		h.standing = &standing{status: from.LastStatus, lastError: from.LastError, errorType: from.LastErrorType}
+	if from := opts.Restored; from != nil && !from.Ready && h.state.life.origin != nil { // as often as its process starts
+		h.state.life.standing = &standing{status: from.LastStatus, lastError: from.LastError, errorType: from.LastErrorType}
 	}
 	return h, nil
 }
@@ -321,8 +315,8 @@ func (h *Hub) Start(ctx context.Context) error {
 	if h.opts.GroupCommit {
 		h.wg.Go(h.syncStore) // ends with done
 	}
-	if h.standing != nil { // restored for inspection only
-		h.update(func(s *state) { s.phase = phaseUnready })
+	if h.state.life.standing != nil { // restored for inspection only
+		h.update(func(tx *tx) { tx.life.phase = phaseUnready })
 		return nil
 	}
 	if u := h.opts.Utilities; u != nil {
@@ -332,23 +326,23 @@ func (h *Hub) Start(ctx context.Context) error {
 	if err != nil {
 		return errors.Join(err, h.Close(ctx))
 	}
-	h.update(func(s *state) {
-		h.info, s.lastUsed = info, s.now
-		h.first = h.head(s)
-		h.closeLeftovers(s)
+	h.update(func(tx *tx) {
+		h.info, tx.clients.lastUsed = info, tx.now
+		h.first = tx.head()
+		tx.closeLeftovers()
 		if info.Forgets {
-			for _, res := range s.table.CancelAll("The program that asked has ended", s.now) {
-				h.resolve(s, res)
+			for _, res := range tx.work.table.CancelAll("The program that asked has ended", tx.now) {
+				tx.resolve(res)
 			}
 		}
-		s.phase = phaseOpen
-		h.announce(s)
-		if init := h.opts.Init; init != nil && !h.restored && s.origin == nil {
-			h.configure(s, init, note{})
+		tx.life.phase = phaseOpen
+		tx.announce()
+		if init := h.opts.Init; init != nil && !h.restored && tx.life.origin == nil {
+			tx.configure(init, note{})
 		}
-		h.opened = h.head(s)
+		h.opened = tx.head()
 	})
-	if err := h.failure(); err != nil {
+	if err := h.Err(); err != nil {
 		return errors.Join(err, h.Close(ctx))
 	}
 	return nil
@@ -356,20 +350,20 @@ func (h *Hub) Start(ctx context.Context) error {
 
 // announce shows that the agent takes prompts. A session that was restored from
 // elsewhere begins where it ended, so there it takes no cursor.
-func (h *Hub) announce(s *state) {
-	adopted := !h.restored && h.opts.Restored != nil
-	if s.wasDrained { // which clients have to be told is over
-		h.publish(s, h.ready(), h.sessionInfo(), &contracts.Status{Message: "Ready"})
+func (tx *tx) announce() {
+	adopted := !tx.restored && tx.opts.Restored != nil
+	if tx.life.wasDrained { // which clients have to be told is over
+		tx.publish(tx.ready(), tx.sessionInfo(), &contracts.Status{Message: "Ready"})
 		return
 	}
-	if !adopted && !h.opts.Quiet {
-		h.publish(s, h.ready(), h.sessionInfo())
+	if !adopted && !tx.opts.Quiet {
+		tx.publish(tx.ready(), tx.sessionInfo())
 		return
 	}
-	s.events.Apply(h.ready())
-	s.events.Apply(h.sessionInfo())
-	if !adopted && !h.restored {
-		s.events.Apply(&contracts.Status{Message: "Ready"})
+	tx.log.events.Apply(tx.ready())
+	tx.log.events.Apply(tx.sessionInfo())
+	if !adopted && !tx.restored {
+		tx.log.events.Apply(&contracts.Status{Message: "Ready"})
 	}
 }
 
@@ -389,62 +383,6 @@ func (h *Hub) sessionInfo() *contracts.SessionInfo {
 	return &contracts.SessionInfo{SessionID: &h.opts.SessionID, Cwd: h.opts.Cwd, GitBranch: h.opts.GitBranch}
 }
 
-// update runs f on the hub's state and then writes what f published. f decides
-// and must not block: no I/O, no channel waits, no calls into the agent. Such
-// things it leaves to then, or to its caller.
-//
-// What follows updates happens in their order (D15), in one goroutine at a time:
-// an update that ends while another's effects are under way leaves its own to
-// that goroutine, and does not wait for them.
-func (h *Hub) update(f func(*state)) {
-	for acts := h.decideLocked(f); len(acts) > 0; {
-		acts = h.act(acts)
-	}
-}
-
-func (h *Hub) decideLocked(f func(*state)) (acts []func()) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.now = time.Now()
-	f(&h.state)
-	h.commit(&h.state)
-	h.arm(&h.state)
-	return h.effects()
-}
-
-// effects returns what is to be done next, which is nothing while another
-// goroutine is at it.
-func (s *state) effects() (acts []func()) {
-	if s.acting {
-		return nil
-	}
-	acts, s.after = s.after, nil
-	s.acting = len(acts) > 0
-	return acts
-}
-
-// act does what followed updates and returns what has come meanwhile. A panic
-// leaves that to the next update.
-func (h *Hub) act(acts []func()) (more []func()) {
-	done := false
-	defer func() {
-		h.mu.Lock()
-		defer h.mu.Unlock()
-		if h.acting = false; done {
-			more = h.effects()
-		}
-	}()
-	for _, act := range acts {
-		act()
-	}
-	done = true
-	return nil
-}
-
-// then has act called once the running update has released the lock. It must not
-// block.
-func (s *state) then(act func()) { s.after = append(s.after, act) }
-
 // SessionID returns the session's id.
 func (h *Hub) SessionID() string { return h.opts.SessionID }
 
@@ -461,18 +399,12 @@ func (h *Hub) Done() <-chan struct{} { return h.done }
 // Snapshot returns the state as of the newest entry.
 func (h *Hub) Snapshot() *contracts.Snapshot {
 	var snap *contracts.Snapshot
-	h.update(func(s *state) { snap = h.snapshot(s) })
+	h.update(func(tx *tx) { snap = tx.snapshot() })
 	return snap
 }
 
 // Err returns why the session failed, nil if it has not.
-func (h *Hub) Err() error { return h.failure() }
-
-func (h *Hub) failure() error {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.failed
-}
+func (h *Hub) Err() error { return h.lifeNow().failed }
 
 // signal leaves a token in a 1-buffered channel.
 func signal(c chan struct{}) {

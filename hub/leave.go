@@ -21,9 +21,9 @@ const (
 // returns when nothing of the session runs any more. A second call waits for
 // the first, as long as ctx allows, and leaves it to tell what went wrong.
 func (h *Hub) Close(ctx context.Context) error {
-	h.update(func(s *state) {
-		if s.phase == phaseOpen {
-			h.windDown(s, &contracts.Shutdown{}, note{})
+	h.update(func(tx *tx) {
+		if tx.life.phase == phaseOpen {
+			tx.windDown(&contracts.Shutdown{}, note{})
 		}
 	})
 	return h.leave(ctx, true)
@@ -33,11 +33,11 @@ func (h *Hub) Close(ctx context.Context) error {
 // stay open, and clients are told to come back (D8). The next process on the
 // same store goes on from there.
 func (h *Hub) Suspend(ctx context.Context) error {
-	h.update(func(s *state) {
-		s.asleep = true
-		if s.phase == phaseOpen {
-			s.phase = phaseDraining
-			h.stopRun(s, stopSuspended)
+	h.update(func(tx *tx) {
+		tx.life.asleep = true
+		if tx.life.phase == phaseOpen {
+			tx.life.phase = phaseDraining
+			tx.stopRun(stopSuspended)
 		}
 	})
 	return h.leave(ctx, false)
@@ -46,7 +46,7 @@ func (h *Hub) Suspend(ctx context.Context) error {
 // finishShutdown ends the session after a client's shutdown.
 func (h *Hub) finishShutdown() {
 	if err := h.leave(context.Background(), true); err != nil {
-		h.log.Error("close session", "err", err)
+		h.logger.Error("close session", "err", err)
 	}
 }
 
@@ -64,27 +64,27 @@ func (h *Hub) leave(ctx context.Context, final bool) error {
 	defer close(h.still)
 	h.awaitRun(ctx)
 	h.endUtilities(ctx)
-	h.update(func(s *state) {
-		if final && s.phase != phaseEnded && s.phase != phaseStarting {
-			h.publishSnapshot(s)
+	h.update(func(tx *tx) {
+		if final && tx.life.phase != phaseEnded && tx.life.phase != phaseStarting {
+			tx.publishSnapshot()
 		}
 		if final {
-			h.partAll(s, nil)
+			tx.partAll(nil)
 		} else {
-			h.partAll(s, goingAway)
+			tx.partAll(goingAway)
 		}
 	})
 	h.awaitClients(ctx)
-	h.update(func(s *state) {
+	h.update(func(tx *tx) {
 		h.roster.expel(goingAway)
-		h.end(s)
+		tx.end()
 	})
 	err := within(ctx, "the agent", h.opts.Agent.Close)
 	if u := h.opts.Utilities; u != nil {
 		err = errors.Join(err, within(ctx, "the utilities", u.Close))
 	}
 	err = errors.Join(err, within(ctx, "the run", func(context.Context) error { h.wg.Wait(); return nil }))
-	h.update(func(s *state) { s.frozen = true }) // what did not end in time has nowhere to write to
+	h.update(func(tx *tx) { tx.life.frozen = true }) // what did not end in time has nowhere to write to
 	h.journal.Close()
 	return errors.Join(err, h.opts.Store.Close())
 }
@@ -111,21 +111,21 @@ func within(ctx context.Context, what string, closing func(context.Context) erro
 }
 
 // end marks the session as ended and stops the hub's goroutines.
-func (h *Hub) end(s *state) {
-	if s.phase == phaseEnded {
+func (tx *tx) end() {
+	if tx.life.phase == phaseEnded {
 		return
 	}
-	s.phase = phaseEnded
-	h.forgetShared(s)
-	if s.run != nil {
-		s.run.cancel(errEnded)
+	tx.life.phase = phaseEnded
+	tx.log.forgetShared()
+	if tx.work.run != nil {
+		tx.work.run.cancel(errEnded)
 	}
-	close(h.done)
+	close(tx.done)
 }
 
 func (h *Hub) awaitRun(ctx context.Context) {
 	h.mu.Lock()
-	r := h.run
+	r := h.state.work.run
 	h.mu.Unlock()
 	if r == nil {
 		return
@@ -155,17 +155,17 @@ func (h *Hub) awaitClients(ctx context.Context) {
 
 // partAll ends every attached connection in order, that of who is in control
 // first.
-func (h *Hub) partAll(s *state, why *contracts.Error) {
+func (tx *tx) partAll(why *contracts.Error) {
 	part := func(c *connection) {
 		for _, sub := range c.subs {
-			h.part(s, sub.box, why)
+			tx.part(sub.box, why)
 		}
 	}
-	holder := s.holder()
+	holder := tx.clients.holder()
 	if holder != nil {
 		part(holder)
 	}
-	for _, c := range s.conns {
+	for _, c := range tx.clients.conns {
 		if c != holder {
 			part(c)
 		}
@@ -182,7 +182,7 @@ func (h *Hub) endUtilities(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, runPatience)
 	defer cancel()
 	if err := u.Stop(ctx, stopShutdown.utilities); err != nil {
-		h.log.Error("stop utilities", "err", err)
+		h.logger.Error("stop utilities", "err", err)
 	}
 }
 
@@ -190,53 +190,31 @@ func (h *Hub) endUtilities(ctx context.Context) {
 // when somebody asks for it.
 func (h *Hub) rest() {
 	if err := h.Suspend(context.Background()); err != nil {
-		h.log.Error("suspend an idle session", "err", err)
+		h.logger.Error("suspend an idle session", "err", err)
 	}
 }
 
 // idleSince returns since when nothing has happened in the session and nobody
 // is here; zero if that is not so.
-func (h *Hub) idleSince(s *state) time.Time {
-	if h.opts.IdleTTL <= 0 || s.phase != phaseOpen || s.run != nil || len(s.subs) > 0 || len(s.conns) > 0 || h.utilitiesActive(s) {
+func (tx *tx) idleSince() time.Time {
+	if tx.opts.IdleTTL <= 0 || tx.life.phase != phaseOpen || tx.work.run != nil || len(tx.clients.subs) > 0 || len(tx.clients.conns) > 0 || tx.utilitiesActive() {
 		return time.Time{}
 	}
-	if s.lastUsed.After(s.lastShown) {
-		return s.lastUsed
+	if tx.clients.lastUsed.After(tx.log.lastShown) {
+		return tx.clients.lastUsed
 	}
-	return s.lastShown
-}
-
-// resting reports whether the session is going to sleep, to be opened again.
-func (h *Hub) resting() bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.asleep && h.failed == nil
-}
-
-// closing reports whether the session is being ended, or has ended.
-func (h *Hub) closing() bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.phase >= phaseClosing
-}
-
-// over reports whether the session was ended for good, and not just put to rest
-// or broken.
-func (h *Hub) over() bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return !h.asleep && h.failed == nil
+	return tx.log.lastShown
 }
 
 // Evict ends every connection of a principal, whose credential counts no more.
 func (h *Hub) Evict(principalID string) {
-	h.update(func(s *state) {
-		if s.phase == phaseEnded {
+	h.update(func(tx *tx) {
+		if tx.life.phase == phaseEnded {
 			return
 		}
-		for _, c := range s.conns {
+		for _, c := range tx.clients.conns {
 			if c.principal.ID == principalID && !c.bare {
-				h.expel(s, c)
+				tx.expel(c)
 			}
 		}
 	})
@@ -246,24 +224,24 @@ func (h *Hub) Evict(principalID string) {
 var errExpired = &contracts.Error{Code: contracts.CodeUnauthenticated, Message: "the credential has expired or was revoked"}
 
 // expel destroys a connection and tells its client why.
-func (h *Hub) expel(s *state, c *connection) {
+func (tx *tx) expel(c *connection) {
 	for _, sub := range c.subs {
-		h.part(s, sub.box, errExpired)
+		tx.part(sub.box, errExpired)
 	}
-	h.destroy(s, c, contracts.LeaseExpired)
+	tx.destroy(c, contracts.LeaseExpired)
 }
 
 // expireCredentials ends the connections whose credential has ended, and finds
 // out which ends next.
-func (h *Hub) expireCredentials(s *state) {
-	s.credentials = time.Time{}
-	for _, c := range s.conns {
+func (tx *tx) expireCredentials() {
+	tx.clients.credentials = time.Time{}
+	for _, c := range tx.clients.conns {
 		switch at := c.principal.Expires; {
 		case at.IsZero():
-		case !at.After(s.now):
-			h.expel(s, c)
+		case !at.After(tx.now):
+			tx.expel(c)
 		default:
-			s.credentialEnds(at)
+			tx.clients.credentialEnds(at)
 		}
 	}
 }
@@ -277,14 +255,14 @@ func (c *connection) vouch(p contracts.Principal) {
 }
 
 // credentialEnds sees to it that the end of a credential is noticed.
-func (s *state) credentialEnds(at time.Time) {
-	if !at.IsZero() && (s.credentials.IsZero() || at.Before(s.credentials)) {
-		s.credentials = at
+func (cl *clients) credentialEnds(at time.Time) {
+	if !at.IsZero() && (cl.credentials.IsZero() || at.Before(cl.credentials)) {
+		cl.credentials = at
 	}
 }
 
 // counts reports whether a credential still counts. It is asked in the update
 // that makes the connection: one that is revoked later finds the connection.
-func (h *Hub) counts(s *state, p contracts.Principal) bool {
-	return !p.Expired(s.now) && (h.opts.Alive == nil || h.opts.Alive(p))
+func (tx *tx) counts(p contracts.Principal) bool {
+	return !p.Expired(tx.now) && (tx.opts.Alive == nil || tx.opts.Alive(p))
 }

@@ -117,7 +117,7 @@ func (r *roster) len() int {
 // expelled: private frames cannot be replayed, so there is nothing to reset it
 // with. The update that calls it must end before the parcel is written, hence
 // the wake at its end.
-func (h *Hub) push(s *state, b *mailbox, p parcel) {
+func (tx *tx) push(b *mailbox, p parcel) {
 	if b.closing {
 		p.drop()
 		return
@@ -129,13 +129,13 @@ func (h *Hub) push(s *state, b *mailbox, p parcel) {
 		b.adrift.Store(true)
 	}
 	b.waiting.Add(1)
-	if b.backlog > h.opts.MaxPrivateBytes && !p.part {
-		h.metrics.SlowConsumers.Add(1)
+	if b.backlog > tx.opts.MaxPrivateBytes && !p.part {
+		tx.metrics.SlowConsumers.Add(1)
 		b.closing = true
 		b.conn.Close(&contracts.Error{Code: contracts.CodeSlowConsumer, Message: "too many unread answers"})
 		return
 	}
-	h.wake(b)
+	tx.wake(b)
 }
 
 // wake sees to it that a flush looks at b again.
@@ -351,7 +351,7 @@ func (h *Hub) writeEntries(b *mailbox, buf *[]byte, until uint64) error {
 		return h.startOver(b, contracts.ResetLagged)
 	}
 	if err != nil { // what cannot be read is lost, to this client like to others
-		h.log.Error("read journal", "after", cursor, "err", err)
+		h.logger.Error("read journal", "after", cursor, "err", err)
 		return h.startOver(b, contracts.ResetGap)
 	}
 	if len(frames) > 0 {
@@ -377,8 +377,8 @@ func (h *Hub) startOver(b *mailbox, why contracts.ResetReason) error {
 	if b.bare {
 		return &contracts.Error{Code: contracts.CodeSlowConsumer, Message: "the connection fell behind what is kept"}
 	}
-	h.update(func(s *state) {
-		snap := h.share(s)
+	h.update(func(tx *tx) {
+		snap := tx.share()
 		at := snap.at
 		b.cursor.Store(at) // the entries up to there will not be written; private frames among them are, before the reset
 		i := slices.IndexFunc(b.private, func(p parcel) bool { return p.at > at || p.part })

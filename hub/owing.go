@@ -28,8 +28,8 @@ type debts struct {
 }
 
 // owe notes output that was just published.
-func (h *Hub) owe(s *state, commandID string, cursor uint64, bytes int) {
-	c := s.conns[s.events.CommandOwner(commandID)]
+func (tx *tx) owe(commandID string, cursor uint64, bytes int) {
+	c := tx.clients.conns[tx.log.events.CommandOwner(commandID)]
 	if c == nil || !slices.ContainsFunc(c.subs, func(sub *subscription) bool { return sub.followed }) {
 		return
 	}
@@ -85,7 +85,7 @@ func (c *connection) repay() {
 func (h *Hub) awaitOwner(ctx context.Context, owner string) error {
 	for first := true; ; first = false {
 		h.mu.Lock()
-		c := h.conns[owner]
+		c := h.state.clients.conns[owner]
 		if c == nil {
 			h.mu.Unlock()
 			return nil

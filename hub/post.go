@@ -9,25 +9,18 @@ import (
 	"github.com/seed-028515a8/maestro/handshake"
 )
 
-// A post is one command on its way in over HTTP.
+// A post is a call over HTTP.
 type post struct {
-	hub  *Hub
-	by   contracts.Caller
-	cmd  contracts.Command
-	bad  error // why the text is no command, or none that the agent can serve
-	send *string
-	conn *connection
+	call
+	by contracts.Caller
 
 	run    *run   // that the answer waits for
 	before uint64 // events published before it
 	shot   shot
-	answer contracts.MessageAnswer
+	reply  contracts.MessageAnswer
 	known  []byte // the answer to the same request, made earlier
 
 	answered chan struct{} // closed when reply has returned, or will not be called
-
-	earlier chan struct{} // of the same request, which is under way: closed when it has its answer
-	doing   bool          // others may wait for this one
 }
 
 // sendPrefix keeps idempotency keys apart from the ids of ws.send.
@@ -46,126 +39,62 @@ const sendPrefix = "http "
 // The checks come in the order of maestro-attach 1.12: session, readiness,
 // connection, owner, role, lease, the message itself, capability, state.
 func (h *Hub) Post(text []byte, key string, by contracts.Caller, reply func(answer []byte)) error {
-	p := &post{hub: h, by: by, answered: make(chan struct{})}
+	p := &post{by: by, answered: make(chan struct{})}
+	p.call = call{hub: h, from: p, trace: by.Trace, late: true}
 	defer close(p.answered)
-	answer, err := p.do(text, key)
+	answer, err := p.serve(text, key)
 	if err == nil {
 		reply(answer)
 	}
 	return err
 }
 
-// do does the command and returns the encoded answer.
-func (p *post) do(text []byte, key string) ([]byte, error) {
+// serve carries out the command and returns the encoded answer.
+func (p *post) serve(text []byte, key string) ([]byte, error) {
 	h := p.hub
 	if key != "" {
 		id := sendPrefix + key
-		p.send = &id
+		p.key = &id
 	}
 	p.cmd, p.bad = (&contracts.Decoder{Strict: h.opts.Strict, Unknown: h.unknownKey()}).Command(text)
-	if _, ok := p.cmd.(*contracts.Prompt); ok {
-		h.awaitStopped()
-	}
-	unfit := h.unfit(p.cmd)
-	if p.bad == nil {
-		p.bad = unfit
-	}
-	err := p.enter()
-	defer p.leave()
-	switch {
-	case err != nil || p.known != nil:
-	case isUtility(p.cmd):
-		err = p.utility()
-	case p.run != nil:
-		p.await()
-	}
-	switch {
+	defer p.finish()
+	switch err := p.do(); {
 	case err != nil:
 		return nil, h.refusedOr(err)
 	case p.known != nil:
 		return p.known, nil
+	case p.run != nil:
+		p.await()
 	}
 	return p.encode()
 }
 
-// enter decides about the command, once no other request with its key is under
-// way.
-func (p *post) enter() (err error) {
-	for {
-		p.hub.update(func(s *state) { err = p.decide(s) })
-		if p.earlier == nil {
-			return err
-		}
-		<-p.earlier
-		p.earlier = nil
+// begin implements [caller].
+func (p *post) begin(tx *tx) {
+	tx.heard(p.conn)
+	p.before = tx.log.shown
+	if !tx.info.Immediate { // the answer to others shows what the run did
+		tx.hold = p.answered
+	}
+	if start, ok := p.cmd.(*contracts.UtilityCommandStart); ok && tx.clients.starting[start.CommandID] == nil {
+		tx.clients.starting[start.CommandID] = p
 	}
 }
 
-// leave lets those go on that wait for this request.
-func (p *post) leave() {
-	if p.doing {
-		p.hub.update(func(*state) { p.conn.sends.end(*p.send) })
+// answer implements [caller]: it takes down what the answer says.
+func (p *post) answer(tx *tx, refusal *contracts.Error) {
+	if start, ok := p.cmd.(*contracts.UtilityCommandStart); ok && tx.clients.starting[start.CommandID] == p {
+		delete(tx.clients.starting, start.CommandID)
 	}
-}
-
-func (p *post) decide(s *state) error {
-	h := p.hub
-	if err := h.mayReceive(s); err != nil {
-		return err
+	if refusal != nil {
+		return
 	}
-	c, err := h.speaker(s, p.by)
-	if err != nil {
-		return err
+	if _, prompt := p.cmd.(*contracts.Prompt); prompt && tx.info.Immediate {
+		p.run = tx.work.run
 	}
-	p.conn = c
-	if p.send != nil {
-		if p.earlier = c.sends.doing[*p.send]; p.earlier != nil {
-			return nil
-		}
-		if answer, known := c.sends.get(*p.send); known {
-			return p.repeat(s, answer)
-		}
+	if p.shot.shared == nil {
+		p.take(tx)
 	}
-	if !h.info.Immediate { // the answer to others shows what the run did
-		s.hold = p.answered
-	}
-	err = p.admit(s)
-	s.hold = nil
-	if err != nil {
-		if p.send != nil {
-			h.keepRefusal(c, *p.send, err)
-		}
-		return err
-	}
-	if p.send != nil {
-		c.sends.begin(*p.send)
-		p.doing = true
-	}
-	return nil
-}
-
-// admit does the command, or lets the utilities do it afterwards.
-func (p *post) admit(s *state) error {
-	h, c := p.hub, p.conn
-	if p.bad != nil {
-		if err := h.mayAct(s, c, p.cmd); err != nil { // whose message it is comes before what it says
-			return err
-		}
-		return p.bad
-	}
-	h.heard(s, c)
-	p.before = s.shown
-	if isUtility(p.cmd) {
-		return h.mayUse(s, c, p.cmd, origin{send: p.send, trace: p.by.Trace})
-	}
-	if err := h.decide(s, c, p.cmd, origin{send: p.send, trace: p.by.Trace}); err != nil {
-		return err
-	}
-	if _, prompt := p.cmd.(*contracts.Prompt); prompt && h.info.Immediate {
-		p.run = s.run
-	}
-	p.settle(s)
-	return nil
 }
 
 // settlePatience is how long the answer to a prompt waits for an agent whose
@@ -181,78 +110,48 @@ func (p *post) await() {
 	case <-p.run.done:
 	case <-patience.C:
 	}
-	p.hub.update(func(s *state) { p.settle(s) })
+	p.hub.update(func(tx *tx) {
+		p.take(tx)
+		p.remember(tx, nil)
+	})
 }
 
 // answerStart takes the answer to the start of a command in the moment the
 // command is there: it may have ended before anybody else looks (A66).
-func (h *Hub) answerStart(s *state, id string) {
-	if p := s.starting[id]; p != nil {
-		p.take(s)
+func (tx *tx) answerStart(id string) {
+	if p := tx.clients.starting[id]; p != nil {
+		p.take(tx)
 	}
 }
 
 // take takes down what the answer says.
-func (p *post) take(s *state) {
-	h := p.hub
-	p.shot = h.shot(s)
-	p.answer = contracts.MessageAnswer{
-		OK: true, Success: true, Accepted: true, Cursor: h.head(s),
-		Execution: execution(p.cmd), PublishedMessages: s.shown - p.before, Message: "handled",
+func (p *post) take(tx *tx) {
+	p.shot = tx.shot()
+	p.reply = contracts.MessageAnswer{
+		OK: true, Success: true, Accepted: true, Cursor: tx.head(),
+		Execution: execution(p.cmd), PublishedMessages: tx.log.shown - p.before, Message: "handled",
 	}
-}
-
-// settle completes the answer, once the command has had its effects.
-func (p *post) settle(s *state) {
-	h := p.hub
-	if p.shot.shared == nil || p.run != nil {
-		p.take(s)
-	}
-	if p.send != nil {
-		h.remember(s, p.conn, *p.send, nil)
-	}
-}
-
-// utility serves a utility command, outside the lock.
-func (p *post) utility() error {
-	h := p.hub
-	start, starts := p.cmd.(*contracts.UtilityCommandStart)
-	if starts {
-		h.update(func(s *state) { s.starting[start.CommandID] = p })
-	}
-	err := h.serveUtility(p.conn.id, p.cmd)
-	h.update(func(s *state) {
-		if starts {
-			delete(s.starting, start.CommandID)
-		}
-		if err == nil {
-			p.settle(s)
-		} else if p.send != nil {
-			h.keepRefusal(p.conn, *p.send, err)
-		}
-	})
-	return err
 }
 
 func (p *post) encode() ([]byte, error) {
 	h := p.hub
 	body, err := h.develop(p.shot)
 	if err == nil {
-		p.answer.Snapshot = body
-		body, err = contracts.EncodeBody(&p.answer)
+		p.reply.Snapshot = body
+		body, err = contracts.EncodeBody(&p.reply)
 	}
 	if err != nil {
 		return nil, h.refusedOr(err)
 	}
-	if p.send != nil {
-		h.update(func(*state) { p.conn.sends.keepBody(*p.send, body) })
+	if p.key != nil {
+		h.update(func(*tx) { p.conn.sends.keepBody(*p.key, body) })
 	}
 	return body, nil
 }
 
-// repeat answers as the same request was answered. An answer that was too long
+// repeat implements [caller]. An answer that was too long
 // to keep is made anew, with the state of now.
-func (p *post) repeat(s *state, answer sent) error {
+func (p *post) repeat(tx *tx, answer sent) error {
 	switch {
 	case answer.err != nil:
 		return answer.err
@@ -260,7 +159,7 @@ func (p *post) repeat(s *state, answer sent) error {
 		p.known = answer.body
 		return nil
 	}
-	text, err := contracts.EncodeSnapshot(p.hub.snapshot(s))
+	text, err := contracts.EncodeSnapshot(tx.snapshot())
 	if err != nil {
 		return err
 	}
@@ -279,33 +178,22 @@ func execution(cmd contracts.Command) string {
 	return "runtime_handled"
 }
 
-// mayReceive refuses messages to a session that takes none.
-func (h *Hub) mayReceive(s *state) error {
-	switch {
-	case s.failed != nil:
-		return errFailed
-	case s.phase == phaseUnready:
-		return &contracts.Error{Code: contracts.CodeRuntimeNotReady, Message: "hosted runner is not ready"}
-	case s.phase == phaseDraining:
-		return &contracts.Error{Code: contracts.CodeRuntimeNotReady, Message: "hosted runner is draining"}
-	case s.phase >= phaseClosing:
-		return ErrUnknownSession
+// speaker implements [caller]. A viewer, or who says to be one, sends nothing, not
+// even hello (A37 to A39).
+func (p *post) speaker(tx *tx) (*connection, error) {
+	by := p.by
+	if err := tx.life.refuse(opMessage); err != nil {
+		return nil, err
 	}
-	return nil
-}
-
-// speaker finds the connection that a message comes from. A viewer, or who says
-// to be one, sends nothing, not even hello (A37 to A39).
-func (h *Hub) speaker(s *state, by contracts.Caller) (*connection, error) {
 	if by.Role == contracts.RoleViewer || by.Principal.Role == contracts.RoleViewer {
 		return nil, errViewerSends
 	}
-	if sub := s.subs[by.SubscriptionID]; by.SubscriptionID != "" && (sub == nil || sub.conn.principal.ID != by.Principal.ID || by.ConnectionID == "") {
-		if _, err := h.ownedSubscription(s, by.SubscriptionID, by); err != nil {
+	if sub := tx.clients.subs[by.SubscriptionID]; by.SubscriptionID != "" && (sub == nil || sub.conn.principal.ID != by.Principal.ID || by.ConnectionID == "") {
+		if _, err := tx.ownedSubscription(by.SubscriptionID, by); err != nil {
 			return nil, err
 		}
 	}
-	c, _, err := h.identify(s, by)
+	c, _, err := tx.identify(by)
 	if err != nil {
 		return nil, err
 	}
@@ -318,23 +206,17 @@ func (h *Hub) speaker(s *state, by contracts.Caller) (*connection, error) {
 var errViewerSends = &contracts.Error{Code: contracts.CodeAccessDenied, Message: "Viewer headless connections cannot send messages"}
 
 // mayUse admits a utility command.
-func (h *Hub) mayUse(s *state, c *connection, cmd contracts.Command, from origin) error {
-	if err := h.mayAct(s, c, cmd); err != nil {
+func (tx *tx) mayUse(call *call) error {
+	c, cmd := call.conn, call.cmd
+	if err := tx.mayAct(c, cmd); err != nil {
 		return err
 	}
-	if op := handshake.Operation(cmd); op != "" && !slices.Contains(h.operations(), op) {
-		return h.unprovided(cmd)
+	if op := handshake.Operation(cmd); op != "" && !slices.Contains(tx.operations(), op) {
+		return tx.unprovided(cmd)
 	}
-	h.claim(s, c)
-	h.opts.Observer.Accepted(cmd, from.trace, s.now)
+	tx.claim(c)
+	tx.opts.Observer.Accepted(cmd, call.trace, tx.now)
 	return nil
-}
-
-// keepRefusal remembers a refusal under its key, unless it invites another try.
-func (h *Hub) keepRefusal(c *connection, id string, err error) {
-	if refusal := h.refusal(err); !refusal.Code.Retryable() {
-		c.sends.put(id, sent{err: refusal})
-	}
 }
 
 const (
@@ -367,12 +249,6 @@ func (m *sends) keepBody(id string, body []byte) {
 func (h *Hub) unknownKey() func(pointer string) {
 	return func(pointer string) {
 		h.metrics.UnknownKeys.Add(1)
-		h.log.Debug("unknown key ignored", "key", pointer)
+		h.logger.Debug("unknown key ignored", "key", pointer)
 	}
-}
-
-// origin is how a command came in.
-type origin struct {
-	send  *string // its ws.send id or idempotency key
-	trace string  // W3C traceparent
 }

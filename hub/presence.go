@@ -34,39 +34,39 @@ type presence struct {
 
 // addConnection takes a connection in. Of more than contracts.MaxListed those
 // that may drive are listed first.
-func (s *state) addConnection(c *connection) {
-	s.conns[c.id] = c
-	if len(s.presence.listed) < contracts.MaxListed {
-		s.presence.listed = append(s.presence.listed, c)
+func (cl *clients) addConnection(c *connection) {
+	cl.conns[c.id] = c
+	if len(cl.presence.listed) < contracts.MaxListed {
+		cl.presence.listed = append(cl.presence.listed, c)
 		return
 	}
 	if c.role != contracts.RoleController {
 		return
 	}
-	viewer := slices.IndexFunc(s.presence.listed, func(c *connection) bool { return c.role == contracts.RoleViewer })
+	viewer := slices.IndexFunc(cl.presence.listed, func(c *connection) bool { return c.role == contracts.RoleViewer })
 	if viewer >= 0 {
-		s.presence.listed[viewer] = c
-		s.presence.relist = true
+		cl.presence.listed[viewer] = c
+		cl.presence.relist = true
 	}
 }
 
 // removeConnection takes a connection out. An unlisted one, if there is any,
 // takes its place in the list.
-func (s *state) removeConnection(c *connection) {
-	delete(s.conns, c.id)
-	i := slices.Index(s.presence.listed, c)
+func (cl *clients) removeConnection(c *connection) {
+	delete(cl.conns, c.id)
+	i := slices.Index(cl.presence.listed, c)
 	if i < 0 {
 		return
 	}
-	s.presence.listed = slices.Delete(s.presence.listed, i, i+1)
-	s.presence.changes(c.id)
-	if len(s.conns) <= len(s.presence.listed) {
+	cl.presence.listed = slices.Delete(cl.presence.listed, i, i+1)
+	cl.presence.changes(c.id)
+	if len(cl.conns) <= len(cl.presence.listed) {
 		return
 	}
-	for _, other := range s.conns {
-		if !slices.Contains(s.presence.listed, other) {
-			s.presence.listed = append(s.presence.listed, other)
-			s.presence.relist = true
+	for _, other := range cl.conns {
+		if !slices.Contains(cl.presence.listed, other) {
+			cl.presence.listed = append(cl.presence.listed, other)
+			cl.presence.relist = true
 			return
 		}
 	}
@@ -80,61 +80,61 @@ func (p *presence) changes(id string) {
 
 // showChange publishes connection_info about a connection: at once if few are
 // here or the lease has moved, else soon.
-func (h *Hub) showChange(s *state, about string) {
-	h.showChangeSoon(s, about)
-	p := &s.presence
-	if len(s.conns) <= presenceAtOnce || s.now.Sub(p.shown) >= presenceEvery || s.leaseUnseen() {
-		h.showPresence(s)
+func (tx *tx) showChange(about string) {
+	tx.showChangeSoon(about)
+	p := &tx.clients.presence
+	if len(tx.clients.conns) <= presenceAtOnce || tx.now.Sub(p.shown) >= presenceEvery || tx.clients.leaseUnseen() {
+		tx.showPresence()
 	}
 }
 
 // showChangeSoon publishes it with other news: of those that follow a stream and
 // nothing else, nobody needs to know at once.
-func (h *Hub) showChangeSoon(s *state, about string) {
-	p := &s.presence
+func (tx *tx) showChangeSoon(about string) {
+	p := &tx.clients.presence
 	p.about = about
 	if slices.ContainsFunc(p.listed, func(c *connection) bool { return c.id == about }) {
 		p.changes(about)
 	}
 	if p.due.IsZero() {
-		p.due = s.now.Add(presenceEvery)
+		p.due = tx.now.Add(presenceEvery)
 	}
 }
 
 // leaseUnseen reports whether the lease has moved since presence was last shown.
-func (s *state) leaseUnseen() bool {
-	holder, _ := s.lease.Holder()
-	return s.lease.Generation() != s.presence.generation || holder != s.presence.holder
+func (cl *clients) leaseUnseen() bool {
+	holder, _ := cl.lease.Holder()
+	return cl.lease.Generation() != cl.presence.generation || holder != cl.presence.holder
 }
 
 // showPresence publishes connection_info. The journal keeps it if it tells of the
 // lease: who was here is no part of the session's history.
-func (h *Hub) showPresence(s *state) {
-	p := &s.presence
-	info := h.connectionInfo(s, p.about)
-	if len(s.conns) > presenceAtOnce && !p.relist {
-		info = h.connectionChange(s, cmp.Or(p.changed, p.about))
+func (tx *tx) showPresence() {
+	p := &tx.clients.presence
+	info := tx.connectionInfo(p.about)
+	if len(tx.clients.conns) > presenceAtOnce && !p.relist {
+		info = tx.clients.connectionChange(cmp.Or(p.changed, p.about))
 	}
 	e := encode(nil, info)
-	e.transient = !s.leaseUnseen()
-	p.due, p.shown, p.changed, p.relist = time.Time{}, s.now, "", false
-	p.generation = s.lease.Generation()
-	p.holder, _ = s.lease.Holder()
-	h.publishEncoded(s, e)
+	e.transient = !tx.clients.leaseUnseen()
+	p.due, p.shown, p.changed, p.relist = time.Time{}, tx.now, "", false
+	p.generation = tx.clients.lease.Generation()
+	p.holder, _ = tx.clients.lease.Holder()
+	tx.publishEncoded(e)
 }
 
 // connectionInfo is the connection graph, told on the occasion of one of them.
-func (h *Hub) connectionInfo(s *state, about string) *contracts.ConnectionInfo {
-	count := int64(len(s.conns))
+func (tx *tx) connectionInfo(about string) *contracts.ConnectionInfo {
+	count := int64(len(tx.clients.conns))
 	info := &contracts.ConnectionInfo{
 		ConnectionID:           about,
 		ConnectionCount:        &count,
-		ControllerConnectionID: h.controllerID(s),
+		ControllerConnectionID: tx.clients.controllerID(),
 		LeaseExpiresAt:         contracts.Null(),
-		Connections:            h.connectionStates(s),
+		Connections:            tx.connectionStates(),
 	}
-	if c := s.conns[about]; c != nil {
-		st := h.connectionState(s, c)
+	if c := tx.clients.conns[about]; c != nil {
+		st := tx.connectionState(c)
 		info.ClientProtocolVersion, info.ClientInfo = st.ClientProtocolVersion, st.ClientInfo
 		info.Capabilities, info.OptOutNotifications = st.Capabilities, st.OptOutNotifications
 		info.Role, info.LeaseExpiresAt = st.Role, st.LeaseExpiresAt
@@ -144,15 +144,15 @@ func (h *Hub) connectionInfo(s *state, about string) *contracts.ConnectionInfo {
 
 // connectionChange is connection_info without the list: about one connection,
 // which has no role if it is gone, and no details if it is not listed.
-func (h *Hub) connectionChange(s *state, about string) *contracts.ConnectionInfo {
-	count := int64(len(s.conns))
-	info := &contracts.ConnectionInfo{ConnectionID: about, ConnectionCount: &count, ControllerConnectionID: h.controllerID(s)}
-	c := s.conns[about]
+func (cl *clients) connectionChange(about string) *contracts.ConnectionInfo {
+	count := int64(len(cl.conns))
+	info := &contracts.ConnectionInfo{ConnectionID: about, ConnectionCount: &count, ControllerConnectionID: cl.controllerID()}
+	c := cl.conns[about]
 	if c == nil {
 		return info
 	}
 	info.Role = c.role
-	if slices.Contains(s.presence.listed, c) {
+	if slices.Contains(cl.presence.listed, c) {
 		info.ClientProtocolVersion, info.ClientInfo = c.terms.ProtocolVersion, c.terms.ClientInfo
 		info.Capabilities, info.OptOutNotifications = c.terms.Echo(), c.terms.OptOuts
 	}
@@ -161,8 +161,8 @@ func (h *Hub) connectionChange(s *state, about string) *contracts.ConnectionInfo
 
 // connectionStates lists at most contracts.MaxListed connections: the holder,
 // then controllers, then viewers, by id. The count is always exact.
-func (h *Hub) connectionStates(s *state) []contracts.ConnectionState {
-	holder, _ := s.lease.Holder()
+func (tx *tx) connectionStates() []contracts.ConnectionState {
+	holder, _ := tx.clients.lease.Holder()
 	rank := func(c *connection) int {
 		switch {
 		case c.id == holder:
@@ -172,12 +172,12 @@ func (h *Hub) connectionStates(s *state) []contracts.ConnectionState {
 		}
 		return 2
 	}
-	conns := slices.SortedFunc(slices.Values(s.presence.listed), func(a, b *connection) int {
+	conns := slices.SortedFunc(slices.Values(tx.clients.presence.listed), func(a, b *connection) int {
 		return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(a.id, b.id))
 	})
 	list := make([]contracts.ConnectionState, len(conns))
 	for i, c := range conns {
-		list[i] = h.connectionState(s, c)
+		list[i] = tx.connectionState(c)
 	}
 	return list
 }
@@ -185,15 +185,15 @@ func (h *Hub) connectionStates(s *state) []contracts.ConnectionState {
 // confideList gives a client the list of connections when it has caught up
 // beyond what the store keeps, where it may have missed changes.
 func (h *Hub) confideList(b *mailbox) {
-	h.update(func(s *state) {
-		if c := b.sub.conn; s.conns[c.id] == c && !s.frozen && journal.Class(b.skip.Load())&classConnectionInfo == 0 {
-			h.pushEvent(s, b, h.note(s, note{}), h.connectionInfo(s, c.id))
+	h.update(func(tx *tx) {
+		if c := b.sub.conn; tx.clients.conns[c.id] == c && !tx.life.frozen && journal.Class(b.skip.Load())&classConnectionInfo == 0 {
+			tx.pushEvent(b, tx.note(note{}), tx.connectionInfo(c.id))
 		}
 	})
 }
 
-func (h *Hub) connectionState(s *state, c *connection) contracts.ConnectionState {
-	holder, _ := s.lease.Holder()
+func (tx *tx) connectionState(c *connection) contracts.ConnectionState {
+	holder, _ := tx.clients.lease.Holder()
 	st := contracts.ConnectionState{
 		ConnectionID:           c.id,
 		Role:                   cmp.Or(c.role, contracts.RoleController),
@@ -203,7 +203,7 @@ func (h *Hub) connectionState(s *state, c *connection) contracts.ConnectionState
 		OptOutNotifications:    c.terms.OptOuts,
 		SubscriptionCount:      int64(len(c.subs)),
 		ControllerLeaseGranted: c.id == holder,
-		LeaseExpiresAt:         h.expiry(s, c),
+		LeaseExpiresAt:         tx.expiry(c),
 	}
 	for _, sub := range c.subs {
 		if sub.box != nil {
@@ -214,19 +214,19 @@ func (h *Hub) connectionState(s *state, c *connection) contracts.ConnectionState
 }
 
 // expiry is when the connection's liveness runs out: never on stdio.
-func (h *Hub) expiry(s *state, c *connection) contracts.NullString {
+func (tx *tx) expiry(c *connection) contracts.NullString {
 	if c.bare {
 		return contracts.Null()
 	}
 	seen := c.lastSeen()
-	if c.role == contracts.RoleViewer && c.streams() && s.now.After(seen) {
-		seen = s.now // an open stream keeps a viewer, which cannot say anything on it
+	if c.role == contracts.RoleViewer && c.streams() && tx.now.After(seen) {
+		seen = tx.now // an open stream keeps a viewer, which cannot say anything on it
 	}
-	return contracts.String(stamp(seen.Add(h.opts.LeaseTTL)))
+	return contracts.String(stamp(seen.Add(tx.opts.LeaseTTL)))
 }
 
-func (h *Hub) controllerID(s *state) contracts.NullString {
-	if id, ok := s.lease.Holder(); ok {
+func (cl *clients) controllerID() contracts.NullString {
+	if id, ok := cl.lease.Holder(); ok {
 		return contracts.String(id)
 	}
 	return contracts.Null()
@@ -234,21 +234,21 @@ func (h *Hub) controllerID(s *state) contracts.NullString {
 
 // snapshot is the state as of the head. What a fold over entries cannot know,
 // who is connected now, comes from the connections themselves.
-func (h *Hub) snapshot(s *state) *contracts.Snapshot {
-	snap := s.events.Snapshot(h.head(s))
-	snap.ProtocolVersion, snap.SessionID = contracts.ProtocolVersion, h.opts.SessionID
+func (tx *tx) snapshot() *contracts.Snapshot {
+	snap := tx.log.events.Snapshot(tx.head())
+	snap.ProtocolVersion, snap.SessionID = contracts.ProtocolVersion, tx.opts.SessionID
 	st := &snap.State
-	st.Connections = h.connectionStates(s)
-	st.ConnectionCount = int64(len(s.conns))
-	st.SubscriberCount = int64(len(s.subs))
-	st.ControllerConnectionID = h.controllerID(s)
+	st.Connections = tx.connectionStates()
+	st.ConnectionCount = int64(len(tx.clients.conns))
+	st.SubscriberCount = int64(len(tx.clients.subs))
+	st.ControllerConnectionID = tx.clients.controllerID()
 	st.ControllerSubscriptionID = contracts.Null()
 	st.ClientProtocolVersion, st.ClientInfo, st.Capabilities, st.OptOutNotifications, st.ConnectionRole = "", nil, nil, nil, ""
-	if s.standing != nil {
-		s.standing.show(st)
+	if tx.life.standing != nil {
+		tx.life.standing.show(st)
 	}
-	if c := h.preferred(s); c != nil {
-		mine := h.connectionState(s, c)
+	if c := tx.clients.preferred(); c != nil {
+		mine := tx.connectionState(c)
 		st.ClientProtocolVersion, st.ClientInfo = mine.ClientProtocolVersion, mine.ClientInfo
 		st.Capabilities, st.OptOutNotifications, st.ConnectionRole = mine.Capabilities, mine.OptOutNotifications, mine.Role
 		if mine.ControllerLeaseGranted {
@@ -260,13 +260,13 @@ func (h *Hub) snapshot(s *state) *contracts.Snapshot {
 
 // preferred is the connection that the single-client fields describe: the
 // holder, else the one heard from last.
-func (h *Hub) preferred(s *state) *connection {
-	if c := s.holder(); c != nil {
+func (cl *clients) preferred() *connection {
+	if c := cl.holder(); c != nil {
 		return c
 	}
 	var last *connection
 	var seen time.Time
-	for _, c := range s.conns {
+	for _, c := range cl.conns {
 		at := c.lastSeen()
 		if last == nil || at.After(seen) || at.Equal(seen) && c.id < last.id { // the same one for all who look
 			last, seen = c, at

@@ -85,63 +85,63 @@ func split(ev contracts.Event) []contracts.Event {
 }
 
 // head is the cursor of the newest entry, the running update's included.
-func (h *Hub) head(s *state) uint64 { return h.journal.Head() + uint64(len(s.out)) }
+func (tx *tx) head() uint64 { return tx.journal.Head() + uint64(len(tx.out)) }
 
 // publish folds events into the state and puts them in the journal.
-func (h *Hub) publish(s *state, events ...contracts.Event) {
+func (tx *tx) publish(events ...contracts.Event) {
 	for _, ev := range events {
 		for _, part := range split(ev) {
-			h.publishEncoded(s, encode(nil, part))
+			tx.publishEncoded(encode(nil, part))
 		}
 	}
 }
 
-func (h *Hub) publishEncoded(s *state, e encoded) {
-	if s.frozen {
+func (tx *tx) publishEncoded(e encoded) {
+	if tx.life.frozen {
 		return
 	}
-	s.events.Apply(e.event)
-	if s.run != nil {
-		s.run.track(e.event, s.now)
+	tx.log.events.Apply(e.event)
+	if tx.work.run != nil {
+		tx.work.run.track(e.event, tx.now)
 	}
-	s.lastShown = s.now
-	s.shown++
-	h.opts.Observer.Published(e.event, s.now)
-	h.append(s, journal.Entry{
+	tx.log.lastShown = tx.now
+	tx.log.shown++
+	tx.opts.Observer.Published(e.event, tx.now)
+	tx.append(journal.Entry{
 		Kind: journal.Message, Class: classOf(e.event), Transient: e.transient, Body: e.Body,
 		TextStart: uint32(e.TextStart), TextEnd: uint32(e.TextEnd),
 	})
 	switch ev := e.event.(type) {
 	case *contracts.UtilityCommandStarted:
-		h.answerStart(s, ev.CommandID)
+		tx.answerStart(ev.CommandID)
 	case *contracts.UtilityCommandOutput:
-		h.owe(s, ev.CommandID, h.head(s), len(e.Body))
+		tx.owe(ev.CommandID, tx.head(), len(e.Body))
 	}
 }
 
 // publishSnapshot shows everybody the whole state, at moments at which clients
 // must not rely on having followed every step. The store keeps the events alone,
 // which say the same.
-func (h *Hub) publishSnapshot(s *state) { h.putSnapshot(s, true) }
+func (tx *tx) publishSnapshot() { tx.putSnapshot(true) }
 
-func (h *Hub) putSnapshot(s *state, transient bool) {
-	snap := h.snapshot(s)
-	snap.Cursor = h.head(s) + 1 // a snapshot has a cursor of its own
+func (tx *tx) putSnapshot(transient bool) {
+	snap := tx.snapshot()
+	snap.Cursor = tx.head() + 1 // a snapshot has a cursor of its own
 	body, err := contracts.EncodeSnapshot(snap)
 	if err != nil || len(body) > journal.MaxBody {
-		h.log.Error("snapshot left out", "bytes", len(body), "err", err) // clients have the entries
+		tx.logger.Error("snapshot left out", "bytes", len(body), "err", err) // clients have the entries
 		return
 	}
-	h.append(s, journal.Entry{Kind: journal.Snapshot, Transient: transient, Body: body})
+	tx.append(journal.Entry{Kind: journal.Snapshot, Transient: transient, Body: body})
 }
 
 // note puts a hidden entry in the journal, from which restore rebuilds what
 // events do not carry. It returns the entry's cursor.
-func (h *Hub) note(s *state, n note) uint64 {
-	if n.Send != nil && !s.frozen {
-		s.sent, s.sentAt = &n, len(s.out)
+func (tx *tx) note(n note) uint64 {
+	if n.Send != nil && !tx.life.frozen {
+		tx.sent, tx.sentAt = &n, len(tx.out)
 	}
-	return h.append(s, journal.Entry{Kind: journal.Note, Body: encodeNote(n)})
+	return tx.append(journal.Entry{Kind: journal.Note, Body: encodeNote(n)})
 }
 
 func encodeNote(n note) []byte {
@@ -152,58 +152,61 @@ func encodeNote(n note) []byte {
 	return body
 }
 
-func (h *Hub) append(s *state, e journal.Entry) uint64 {
-	if s.frozen {
-		return h.head(s)
+func (tx *tx) append(e journal.Entry) uint64 {
+	if tx.life.frozen {
+		return tx.head()
 	}
-	e.Time = s.now.UnixMilli()
-	s.out = append(s.out, e)
+	e.Time = tx.now.UnixMilli()
+	tx.out = append(tx.out, e)
 	if !e.Transient {
-		s.sinceMark += len(e.Body)
+		tx.log.sinceMark += len(e.Body)
 	}
-	return h.head(s)
+	return tx.head()
 }
 
 // commit writes the update's entries to the store and then shows them (D4). A
 // store that fails ends the session: what cannot be kept must not be shown.
-func (h *Hub) commit(s *state) {
-	if len(s.out) == 0 || s.failed != nil {
-		s.out = s.out[:0]
-		return
+func (tx *tx) commit() error {
+	if len(tx.out) == 0 || tx.life.failed != nil {
+		tx.out = tx.out[:0]
+		return nil
 	}
-	if h.checkpointDue(s) && !s.frozen {
-		h.checkpoint(s)
+	if tx.checkpointDue() && !tx.life.frozen {
+		tx.checkpoint()
 	}
 	size := 0
-	for i := range s.out {
-		size += len(s.out[i].Body)
+	for i := range tx.out {
+		size += len(tx.out[i].Body)
 	}
 	began := time.Now()
-	_, err := h.journal.Append(s.out...)
-	h.opts.Observer.Appended(len(s.out), size, time.Since(began))
-	clear(s.out) // bodies belong to the journal's copy now
-	s.out = s.out[:0]
+	_, err := tx.journal.Append(tx.out...)
+	tx.opts.Observer.Appended(len(tx.out), size, time.Since(began))
+	clear(tx.out) // bodies belong to the journal's copy now
+	tx.out = tx.out[:0]
 	if err != nil {
-		h.fail(s, err)
-		return
+		return err
 	}
-	h.backlog.grow(size)
-	h.ageShared(s)
-	if h.opts.GroupCommit {
-		signal(h.sync)
+	tx.backlog.grow(size)
+	tx.ageShared()
+	if tx.opts.GroupCommit {
+		signal(tx.sync)
 	}
+	return nil
 }
 
-// errUnwritten is what clients learn of a store that fails. The session goes on
-// from the store when it is opened again.
-var errUnwritten = &contracts.Error{Code: contracts.CodeRuntimeNotReady, Message: "the session's journal cannot be written"}
+// What clients learn when a session fails. It goes on from the store when it is
+// opened again.
+var (
+	errUnwritten = &contracts.Error{Code: contracts.CodeRuntimeNotReady, Message: "the session's journal cannot be written"}
+	errBroken    = &contracts.Error{Code: contracts.CodeRuntimeNotReady, Message: "the session has failed by a defect of the server"}
+)
 
-// fail ends the session because its journal cannot be written.
-func (h *Hub) fail(s *state, err error) {
-	s.failed = fmt.Errorf("%w: %w", errUnwritten, err)
-	h.log.Error("session failed", "err", s.failed)
-	h.roster.expel(&contracts.Error{Code: contracts.CodeRuntimeFailed, Message: errUnwritten.Message})
-	h.end(s)
+// fail ends the session because of err. Clients learn what told says.
+func (tx *tx) fail(told *contracts.Error, err error) {
+	tx.life.failed = fmt.Errorf("%w: %w", told, err)
+	tx.logger.Error("session failed", "err", tx.life.failed)
+	tx.roster.expel(&contracts.Error{Code: contracts.CodeRuntimeFailed, Message: told.Message})
+	tx.end()
 }
 
 // syncStore is the group commit: it syncs whatever was written meanwhile and
@@ -217,13 +220,13 @@ func (h *Hub) syncStore() {
 		}
 		upTo := h.journal.Head()
 		if err := h.opts.Store.Sync(); err != nil {
-			h.update(func(s *state) { h.fail(s, fmt.Errorf("sync: %w", err)) })
+			h.update(func(tx *tx) { tx.fail(errUnwritten, fmt.Errorf("sync: %w", err)) })
 			return
 		}
 		h.journal.Reveal(upTo)
-		h.update(func(s *state) {
-			close(s.revealed)
-			s.revealed = make(chan struct{})
+		h.update(func(tx *tx) {
+			close(tx.log.revealed)
+			tx.log.revealed = make(chan struct{})
 		})
 	}
 }
@@ -233,7 +236,7 @@ func (h *Hub) syncStore() {
 func (h *Hub) awaitVisible(cursor uint64) error {
 	for {
 		h.mu.Lock()
-		revealed, failed := h.revealed, h.failed
+		revealed, failed := h.state.log.revealed, h.state.life.failed
 		h.mu.Unlock()
 		switch {
 		case failed != nil:
@@ -244,7 +247,7 @@ func (h *Hub) awaitVisible(cursor uint64) error {
 		select {
 		case <-revealed:
 		case <-h.done:
-			if h.failure() == nil {
+			if h.Err() == nil {
 				return nil // it has ended in order, and the store is synced as it closes
 			}
 		}
@@ -299,13 +302,13 @@ func (h *Hub) show(events []contracts.Event) error {
 		*space = batch[0].Body
 	}
 	err := error(nil)
-	h.update(func(s *state) {
-		if s.phase == phaseEnded || s.frozen {
+	h.update(func(tx *tx) {
+		if tx.life.phase == phaseEnded || tx.life.frozen {
 			err = errEnded
 			return
 		}
 		for _, e := range batch {
-			h.publishEncoded(s, e)
+			tx.publishEncoded(e)
 		}
 	})
 	return err
@@ -318,14 +321,14 @@ func (a *host) Restored() bool { return a.restored || a.opts.Restored != nil }
 func (a *host) ApprovalMode() contracts.ApprovalMode {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.mode
+	return a.state.work.mode
 }
 
 // ClientTools implements [contracts.Host].
 func (a *host) ClientTools() []contracts.ClientTool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if c := a.holder(); c != nil && c.terms.CanAnswer(contracts.RequestClientTool) {
+	if c := a.state.clients.holder(); c != nil && c.terms.CanAnswer(contracts.RequestClientTool) {
 		return c.terms.ClientTools
 	}
 	return nil

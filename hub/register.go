@@ -25,25 +25,25 @@ var (
 // nothing behind (A24).
 func (h *Hub) Connect(req *contracts.AttachRequest, by contracts.Caller) (answer *contracts.ConnectionAnswer, token string, err error) {
 	var shot shot
-	h.update(func(s *state) {
+	h.update(func(tx *tx) {
 		var e enrolled
-		if e, err = h.enroll(s, req, by, false); err != nil {
+		if e, err = tx.enroll(req, by, false); err != nil {
 			return
 		}
 		c := e.connection
 		token = e.token
 		if len(c.subs) == 0 {
-			h.idle(s, c)
+			tx.startIdleTimer(c)
 		}
 		if e.changed {
-			h.introduce(s, e)
+			tx.introduce(e)
 		}
-		shot = h.shot(s)
-		holder, _ := s.lease.Holder()
+		shot = tx.shot()
+		holder, _ := tx.clients.lease.Holder()
 		answer = &contracts.ConnectionAnswer{
 			SessionID: h.opts.SessionID, ConnectionID: c.id, Role: c.role,
-			ControllerLeaseGranted: holder == c.id, ControllerConnectionID: h.controllerID(s).Value,
-			LeaseExpiresAt:      h.expiry(s, c).Value,
+			ControllerLeaseGranted: holder == c.id, ControllerConnectionID: tx.clients.controllerID().Value,
+			LeaseExpiresAt:      tx.expiry(c).Value,
 			HeartbeatIntervalMS: h.opts.HeartbeatInterval.Milliseconds(), OptOutNotifications: c.terms.OptOuts,
 		}
 	})
@@ -57,29 +57,29 @@ func (h *Hub) Connect(req *contracts.AttachRequest, by contracts.Caller) (answer
 // unused one that holds the lease, or on a new one.
 func (h *Hub) Subscribe(req *contracts.AttachRequest, by contracts.Caller) (answer *contracts.SubscriptionAnswer, token string, err error) {
 	var shot shot
-	h.update(func(s *state) {
+	h.update(func(tx *tx) {
 		var e enrolled
-		if e, err = h.enroll(s, req, by, true); err != nil {
+		if e, err = tx.enroll(req, by, true); err != nil {
 			return
 		}
 		c := e.connection
 		token = e.token
-		sub := h.newSubscription(s, c)
+		sub := tx.newSubscription(c)
 		if req.OptOutNotifications != nil {
 			sub.optOuts = req.OptOutNotifications
 		}
-		h.wait(s, sub)
-		h.introduce(s, e)
-		shot = h.shot(s)
-		sub.from = h.head(s) // what the answer shows is not told again
-		holder, _ := s.lease.Holder()
+		tx.wait(sub)
+		tx.introduce(e)
+		shot = tx.shot()
+		sub.from = tx.head() // what the answer shows is not told again
+		holder, _ := tx.clients.lease.Holder()
 		answer = &contracts.SubscriptionAnswer{
 			ConnectionID: c.id, SubscriptionID: sub.id, OptOutNotifications: sub.optOuts, Role: c.role,
-			ControllerLeaseGranted: holder == c.id, ControllerConnectionID: h.controllerID(s).Value,
-			LeaseExpiresAt:      h.expiry(s, c).Value,
+			ControllerLeaseGranted: holder == c.id, ControllerConnectionID: tx.clients.controllerID().Value,
+			LeaseExpiresAt:      tx.expiry(c).Value,
 			HeartbeatIntervalMS: h.opts.HeartbeatInterval.Milliseconds(),
 		}
-		if holding := s.holder(); holding != nil {
+		if holding := tx.clients.holder(); holding != nil {
 			answer.ControllerSubscriptionID = holding.mainSubscription().Value
 		}
 	})
@@ -99,16 +99,16 @@ type enrolled struct {
 
 // enroll finds or makes the connection of an attaching client, with the lease if
 // it is to have it.
-func (h *Hub) enroll(s *state, req *contracts.AttachRequest, by contracts.Caller, subscribing bool) (e enrolled, err error) {
-	if err := h.admissible(s); err != nil {
+func (tx *tx) enroll(req *contracts.AttachRequest, by contracts.Caller, subscribing bool) (e enrolled, err error) {
+	if err := tx.life.refuse(opAttach); err != nil {
 		return e, err
 	}
-	c, err := h.named(s, req, by)
+	c, err := tx.named(req, by)
 	if err != nil {
 		return e, err
 	}
 	if c == nil && subscribing {
-		c = h.adoptable(s, req, by)
+		c = tx.adoptable(req, by)
 	}
 	terms, err := negotiate(c, req, by)
 	if err == nil {
@@ -124,24 +124,24 @@ func (h *Hub) enroll(s *state, req *contracts.AttachRequest, by contracts.Caller
 	if req.TakeControl {
 		takeover = contracts.TakeoverForce
 	}
-	if err := h.mayAttach(s, contracts.Attach{Takeover: takeover, Principal: by.Principal}, c, terms); err != nil {
+	if err := tx.mayAttach(contracts.Attach{Takeover: takeover, Principal: by.Principal}, c, terms); err != nil {
 		return e, err
 	}
 	if c == nil {
-		h.makeRoom(s, terms.Role)
+		tx.makeRoom(terms.Role)
 		e.token = newToken()
-		c = h.newConnection(s, by.Principal, e.token, terms.Role)
+		c = tx.newConnection(by.Principal, e.token, terms.Role)
 	}
 	if subscribing && len(c.subs) > 0 { // the opt-outs of a further subscription are its own
 		terms.OptOuts = c.terms.OptOuts
 	}
-	generation := s.lease.Generation()
+	generation := tx.clients.lease.Generation()
 	e.connection, e.changed = c, !reflect.DeepEqual(terms, c.terms)
 	c.greeted = true
 	c.renew(terms)
-	h.heard(s, c)
-	e.moved = h.claimOnAttach(s, c, takeover)
-	e.changed = e.changed || s.lease.Generation() != generation
+	tx.heard(c)
+	e.moved = tx.claimOnAttach(c, takeover)
+	e.changed = e.changed || tx.clients.lease.Generation() != generation
 	return e, nil
 }
 
@@ -159,17 +159,17 @@ func (c *connection) renew(t handshake.Terms) {
 }
 
 // introduce tells everybody of a connection that a request made or renewed.
-func (h *Hub) introduce(s *state, e enrolled) {
-	h.keepConnection(s, e.connection)
-	h.showChange(s, e.connection.id)
-	h.reportMismatch(s, e.connection)
+func (tx *tx) introduce(e enrolled) {
+	tx.keepConnection(e.connection)
+	tx.showChange(e.connection.id)
+	tx.reportMismatch(e.connection)
 	if e.moved != nil {
 		e.moved()
 	}
 }
 
 // named returns the connection that the request names, nil if it names none.
-func (h *Hub) named(s *state, req *contracts.AttachRequest, by contracts.Caller) (*connection, error) {
+func (tx *tx) named(req *contracts.AttachRequest, by contracts.Caller) (*connection, error) {
 	id := req.ConnectionID
 	if id == "" {
 		id = by.ConnectionID
@@ -177,19 +177,19 @@ func (h *Hub) named(s *state, req *contracts.AttachRequest, by contracts.Caller)
 	if id == "" {
 		return nil, nil
 	}
-	return h.owned(s, id, by)
+	return tx.owned(id, by)
 }
 
 // owned returns the caller's connection of that id. One of another principal, or
 // whose secret the caller does not know, is not told from one that never was
 // (A6).
-func (h *Hub) owned(s *state, id string, by contracts.Caller) (*connection, error) {
-	c := s.conns[id]
+func (tx *tx) owned(id string, by contracts.Caller) (*connection, error) {
+	c := tx.clients.conns[id]
 	switch {
 	case c == nil || c.bare || c.principal.ID != by.Principal.ID:
 		return nil, errNoConnection
-	case !h.proven(c.token, by.Token):
-		return nil, h.unproven(s, by, errNoConnection)
+	case !tx.proven(c.token, by.Token):
+		return nil, tx.unproven(by, errNoConnection)
 	}
 	c.vouch(by.Principal)
 	return c, nil
@@ -198,14 +198,15 @@ func (h *Hub) owned(s *state, id string, by contracts.Caller) (*connection, erro
 // unproven returns the refusal of a caller who has not proven to own the
 // connection. A caller of the same principal who presents no secret may not know
 // that there are any, and is told.
-func (h *Hub) unproven(s *state, by contracts.Caller, refusal *contracts.Error) error {
+func (tx *tx) unproven(by contracts.Caller, refusal *contracts.Error) error {
+	h := tx.Hub
 	if by.Token != "" {
 		return refusal
 	}
-	if !s.toldTokens {
-		s.toldTokens = true
-		s.then(func() {
-			h.log.Warn("a client names its connection without the header "+contracts.HeaderConnectionToken+" and is refused; "+
+	if !tx.clients.toldTokens {
+		tx.clients.toldTokens = true
+		tx.then(func() {
+			h.logger.Warn("a client names its connection without the header "+contracts.HeaderConnectionToken+" and is refused; "+
 				"a client that cannot present it needs --connection-tokens optional", "principal", by.Principal.ID)
 		})
 	}
@@ -216,13 +217,13 @@ func (h *Hub) unproven(s *state, by contracts.Caller, refusal *contracts.Error) 
 
 // ownedSubscription returns the caller's subscription of that id, as owned does a
 // connection.
-func (h *Hub) ownedSubscription(s *state, id string, by contracts.Caller) (*subscription, error) {
-	sub := s.subs[id]
+func (tx *tx) ownedSubscription(id string, by contracts.Caller) (*subscription, error) {
+	sub := tx.clients.subs[id]
 	switch {
 	case sub == nil || sub.conn.principal.ID != by.Principal.ID:
 		return nil, errNoSubscription
-	case !h.proven(sub.conn.token, by.Token):
-		return nil, h.unproven(s, by, errNoSubscription)
+	case !tx.proven(sub.conn.token, by.Token):
+		return nil, tx.unproven(by, errNoSubscription)
 	}
 	return sub, nil
 }
@@ -240,10 +241,10 @@ func (h *Hub) proven(want [sha256.Size]byte, token string) bool {
 // adoptable returns the lease holder if it was made by the same principal and
 // nothing was ever done with it: the creation of a session leaves such a one for
 // the subscription that follows (maestro-attach 1.7).
-func (h *Hub) adoptable(s *state, req *contracts.AttachRequest, by contracts.Caller) *connection {
-	c := s.holder()
+func (tx *tx) adoptable(req *contracts.AttachRequest, by contracts.Caller) *connection {
+	c := tx.clients.holder()
 	viewer := req.Role == contracts.RoleViewer || req.Role == "" && by.Role == contracts.RoleViewer
-	if c == nil || viewer || !c.unused || c.bare || c.principal.ID != by.Principal.ID || !h.proven(c.token, by.Token) {
+	if c == nil || viewer || !c.unused || c.bare || c.principal.ID != by.Principal.ID || !tx.proven(c.token, by.Token) {
 		return nil
 	}
 	return c
@@ -303,9 +304,9 @@ func mayBringTools(req *contracts.AttachRequest, t handshake.Terms) error {
 
 // keepConnection writes a controller connection into the journal, so that its
 // client finds it after a restart.
-func (h *Hub) keepConnection(s *state, c *connection) {
+func (tx *tx) keepConnection(c *connection) {
 	if c.role == contracts.RoleController {
-		h.note(s, note{Attach: savedConnection(c)})
+		tx.note(note{Attach: savedConnection(c)})
 	}
 }
 
@@ -313,23 +314,23 @@ func (h *Hub) keepConnection(s *state, c *connection) {
 // connection with it (A10).
 func (h *Hub) Unsubscribe(id string, by contracts.Caller) error {
 	var err error
-	h.update(func(s *state) {
-		if err = s.alive(); err != nil {
+	h.update(func(tx *tx) {
+		if err = tx.life.refuse(opRequest); err != nil {
 			return
 		}
 		var sub *subscription
-		if sub, err = h.ownedSubscription(s, id, by); err != nil {
+		if sub, err = tx.ownedSubscription(id, by); err != nil {
 			return
 		}
 		c := sub.conn
-		h.heard(s, c)
+		tx.heard(c)
 		if len(c.subs) == 1 {
-			h.endConnection(s, c, contracts.LeaseReleased)
+			tx.endConnection(c, contracts.LeaseReleased)
 			return
 		}
-		h.dropSubscription(s, sub, nil)
-		h.keepConnection(s, c)
-		h.showChange(s, c.id)
+		tx.dropSubscription(sub, nil)
+		tx.keepConnection(c)
+		tx.showChange(c.id)
 	})
 	return h.refusedOr(err)
 }
@@ -337,31 +338,31 @@ func (h *Hub) Unsubscribe(id string, by contracts.Caller) error {
 // endConnection destroys a connection and shows the state that leaves, once. In a
 // crowd the departure of one that only watched is told with the others' (see
 // presence).
-func (h *Hub) endConnection(s *state, c *connection, why contracts.LeaseReason) {
-	holder, _ := s.lease.Holder()
-	alone := len(s.conns) <= presenceAtOnce
-	h.destroy(s, c, why)
+func (tx *tx) endConnection(c *connection, why contracts.LeaseReason) {
+	holder, _ := tx.clients.lease.Holder()
+	alone := len(tx.clients.conns) <= presenceAtOnce
+	tx.destroy(c, why)
 	if holder != c.id && (alone || c.role == contracts.RoleController) {
-		h.publishSnapshot(s) // the end of a lease has shown it already
+		tx.publishSnapshot() // the end of a lease has shown it already
 	}
 }
 
 // Heartbeat is a sign of life of the caller's connection. It publishes nothing.
 func (h *Hub) Heartbeat(by contracts.Caller) (answer *contracts.HeartbeatAnswer, err error) {
-	h.update(func(s *state) {
-		if err = s.alive(); err != nil {
+	h.update(func(tx *tx) {
+		if err = tx.life.refuse(opRequest); err != nil {
 			return
 		}
-		h.expireLease(s)
+		tx.expireLease()
 		var c *connection
-		if c, _, err = h.identify(s, by); err != nil {
+		if c, _, err = tx.identify(by); err != nil {
 			return
 		}
-		h.heard(s, c)
-		holder, _ := s.lease.Holder()
+		tx.heard(c)
+		holder, _ := tx.clients.lease.Holder()
 		answer = &contracts.HeartbeatAnswer{
 			ConnectionID: c.id, ControllerLeaseGranted: holder == c.id,
-			ControllerConnectionID: h.controllerID(s).Value, LeaseExpiresAt: h.expiry(s, c).Value,
+			ControllerConnectionID: tx.clients.controllerID().Value, LeaseExpiresAt: tx.expiry(c).Value,
 			HeartbeatIntervalMS: h.opts.HeartbeatInterval.Milliseconds(),
 		}
 	})
@@ -370,23 +371,23 @@ func (h *Hub) Heartbeat(by contracts.Caller) (answer *contracts.HeartbeatAnswer,
 
 // identify finds the connection that a request speaks for: by its subscription,
 // else by its own id. If both are there they must agree.
-func (h *Hub) identify(s *state, by contracts.Caller) (*connection, *subscription, error) {
-	sub := s.subs[by.SubscriptionID]
+func (tx *tx) identify(by contracts.Caller) (*connection, *subscription, error) {
+	sub := tx.clients.subs[by.SubscriptionID]
 	if sub != nil && sub.conn.principal.ID != by.Principal.ID {
 		sub = nil
 	}
-	named := s.conns[by.ConnectionID]
+	named := tx.clients.conns[by.ConnectionID]
 	if named != nil && named.principal.ID != by.Principal.ID {
 		named = nil // of somebody else, which must look as if it were not there (A6)
 	}
 	if sub != nil && named == nil {
-		if !h.proven(sub.conn.token, by.Token) {
-			return nil, nil, h.unproven(s, by, errNoConnection)
+		if !tx.proven(sub.conn.token, by.Token) {
+			return nil, nil, tx.unproven(by, errNoConnection)
 		}
 		sub.conn.vouch(by.Principal)
 		return sub.conn, sub, nil
 	}
-	c, err := h.owned(s, by.ConnectionID, by)
+	c, err := tx.owned(by.ConnectionID, by)
 	switch {
 	case err != nil:
 		return nil, nil, err
@@ -399,14 +400,14 @@ func (h *Hub) identify(s *state, by contracts.Caller) (*connection, *subscriptio
 // Disconnect destroys the caller's connection. One that is gone already can be
 // disconnected again for a while (A16).
 func (h *Hub) Disconnect(by contracts.Caller) (answer *contracts.DisconnectAnswer, err error) {
-	h.update(func(s *state) {
-		if err = s.alive(); err != nil {
+	h.update(func(tx *tx) {
+		if err = tx.life.refuse(opRequest); err != nil {
 			return
 		}
 		answer = &contracts.DisconnectAnswer{Success: true, Subscriptions: []string{}}
 		var c *connection
-		if c, _, err = h.identify(s, by); err != nil {
-			if !h.wasHere(s, by) {
+		if c, _, err = tx.identify(by); err != nil {
+			if !tx.wasHere(by) {
 				return
 			}
 			err, answer.ConnectionID = nil, by.ConnectionID
@@ -415,9 +416,9 @@ func (h *Hub) Disconnect(by contracts.Caller) (answer *contracts.DisconnectAnswe
 			for _, sub := range c.subs {
 				answer.Subscriptions = append(answer.Subscriptions, sub.id)
 			}
-			h.endConnection(s, c, contracts.LeaseReleased)
+			tx.endConnection(c, contracts.LeaseReleased)
 		}
-		answer.ControllerConnectionID = h.controllerID(s).Value
+		answer.ControllerConnectionID = tx.clients.controllerID().Value
 	})
 	if err = h.refusedOr(err); err != nil {
 		return nil, err
@@ -426,9 +427,10 @@ func (h *Hub) Disconnect(by contracts.Caller) (answer *contracts.DisconnectAnswe
 }
 
 // wasHere reports whether the caller's connection is a former one.
-func (h *Hub) wasHere(s *state, by contracts.Caller) bool {
-	return slices.ContainsFunc(s.former, func(f former) bool {
-		return f.id == by.ConnectionID && f.principal == by.Principal.ID && s.now.Sub(f.at) <= formerFor && h.proven(f.token, by.Token)
+func (tx *tx) wasHere(by contracts.Caller) bool {
+	h := tx.Hub
+	return slices.ContainsFunc(tx.clients.former, func(f former) bool {
+		return f.id == by.ConnectionID && f.principal == by.Principal.ID && tx.now.Sub(f.at) <= formerFor && h.proven(f.token, by.Token)
 	})
 }
 
@@ -450,11 +452,11 @@ type shot struct {
 }
 
 // shot takes the state as of the head.
-func (h *Hub) shot(s *state) shot {
-	if s.shared == nil || s.shared.at != h.head(s) || len(s.conns) <= presenceAtOnce {
-		return shot{&sharedSnapshot{at: h.head(s), state: h.snapshot(s)}, h.head(s)}
+func (tx *tx) shot() shot {
+	if tx.log.shared == nil || tx.log.shared.at != tx.head() || len(tx.clients.conns) <= presenceAtOnce {
+		return shot{&sharedSnapshot{at: tx.head(), state: tx.snapshot()}, tx.head()}
 	}
-	return shot{s.shared, s.shared.at}
+	return shot{tx.log.shared, tx.log.shared.at}
 }
 
 // develop encodes a shot once it may be shown. What a request did is not told
@@ -472,9 +474,9 @@ func (h *Hub) State() ([]byte, error) {
 		shot shot
 		err  error
 	)
-	h.update(func(s *state) {
-		if err = s.alive(); err == nil {
-			shot = h.shot(s)
+	h.update(func(tx *tx) {
+		if err = tx.life.refuse(opRequest); err == nil {
+			shot = tx.shot()
 		}
 	})
 	if err != nil {
@@ -482,14 +484,6 @@ func (h *Hub) State() ([]byte, error) {
 	}
 	text, err := h.develop(shot)
 	return text, h.refusedOr(err)
-}
-
-// alive refuses requests to a session that has been ended, or is being (A76).
-func (s *state) alive() error {
-	if s.phase >= phaseClosing {
-		return ErrUnknownSession
-	}
-	return nil
 }
 
 // Vet refuses a request that no session could accept, whatever its state, so that

@@ -17,19 +17,20 @@ func (a *host) Ask(ctx context.Context, req *contracts.ServerRequest, opts contr
 	if err := contracts.ValidateEvent(req); err != nil {
 		return contracts.Outcome{}, err
 	}
+	shown := announcement(req)
 	var (
 		wait    chan contracts.Outcome
 		outcome contracts.Outcome
 		err     error
 	)
-	h.update(func(s *state) {
-		if s.phase == phaseEnded || s.run != nil && s.run.stop != nil {
+	h.update(func(tx *tx) {
+		if tx.life.phase == phaseEnded || tx.work.run != nil && tx.work.run.stop != nil {
 			err = errEnded
 			return
 		}
 		var decided bool
-		if outcome, decided = h.policy(s, req); !decided {
-			wait, err = h.open(s, req, opts)
+		if outcome, decided = tx.policy(req); !decided {
+			wait, err = tx.open(req, shown, opts)
 		}
 	})
 	if opts.Opened != nil && err == nil {
@@ -51,19 +52,26 @@ func (a *host) Ask(ctx context.Context, req *contracts.ServerRequest, opts contr
 // abandon ends a question whose asker has stopped waiting, unless the session
 // is only being suspended: then it waits for the next process.
 func (h *Hub) abandon(id string, wait chan contracts.Outcome, cause error) (contracts.Outcome, error) {
-	h.update(func(s *state) {
-		delete(s.waiters, id)
-		if s.phase != phaseOpen {
+	resolved := false
+	h.update(func(tx *tx) {
+		if resolved = tx.work.waiters[id] != wait; resolved {
 			return
 		}
-		if res, ok := s.table.Cancel(id, "Run ended before request completed", s.now); ok {
-			h.publish(s, &res.Event) // to clients alone: the asker has its error, and ends the call
+		delete(tx.work.waiters, id)
+		if tx.life.phase != phaseOpen {
+			return
+		}
+		if res, ok := tx.work.table.Cancel(id, "Run ended before request completed", tx.now); ok {
+			tx.publish(&res.Event) // to clients alone: the asker has its error, and ends the call
 		}
 	})
+	if !resolved {
+		return contracts.Outcome{}, cause
+	}
 	select {
 	case outcome := <-wait: // the answer came first
 		return outcome, nil
-	default:
+	case <-h.done: // or could not be written
 		return contracts.Outcome{}, cause
 	}
 }
@@ -73,9 +81,9 @@ const askUser = "ask_user"
 
 // policy decides what need not be asked, or cannot be: an approval outside
 // prompt mode (R51), and a question that the one who controls cannot answer.
-func (h *Hub) policy(s *state, req *contracts.ServerRequest) (contracts.Outcome, bool) {
+func (tx *tx) policy(req *contracts.ServerRequest) (contracts.Outcome, bool) {
 	if req.RequestType == contracts.RequestApproval {
-		switch s.mode {
+		switch tx.work.mode {
 		case contracts.ApprovalAuto:
 			return contracts.Outcome{Verdict: contracts.VerdictApproved, Reason: "Auto-approved by policy", By: contracts.ResolvedByPolicy}, true
 		case contracts.ApprovalFail:
@@ -83,7 +91,7 @@ func (h *Hub) policy(s *state, req *contracts.ServerRequest) (contracts.Outcome,
 		}
 		return contracts.Outcome{}, false
 	}
-	c := s.holder()
+	c := tx.clients.holder()
 	if c == nil || c.terms.CanAnswer(req.RequestType) {
 		return contracts.Outcome{}, false
 	}
@@ -95,40 +103,54 @@ func (h *Hub) policy(s *state, req *contracts.ServerRequest) (contracts.Outcome,
 	case contracts.RequestMCPElicitation:
 		out.Verdict = contracts.VerdictCancelled
 	}
-	h.publish(s, &contracts.Status{Message: out.Reason}) // said in the open, never a silent hang (D8)
+	tx.publish(&contracts.Status{Message: out.Reason}) // said in the open, never a silent hang (D8)
 	return out, true
 }
 
+// announcement returns what clients are shown of a question: the event of older
+// clients, if it has one, and the request.
+func announcement(req *contracts.ServerRequest) (shown []encoded) {
+	var legacy contracts.Event
+	switch req.RequestType {
+	case contracts.RequestApproval:
+		legacy = &contracts.ToolCall{CallID: req.CallID, Tool: req.Tool, Args: req.Args, RequiresApproval: true}
+	case contracts.RequestClientTool:
+		legacy = &contracts.ClientToolRequest{CallID: req.CallID, Tool: req.Tool, Args: req.Args}
+	case contracts.RequestUserInput:
+		if req.Tool == askUser { // of any other tool it would be taken for a client tool
+			legacy = &contracts.ClientToolRequest{CallID: req.CallID, Tool: req.Tool, Args: req.Args}
+		}
+	}
+	if legacy != nil {
+		shown = append(shown, encode(nil, legacy))
+	}
+	return append(shown, encode(nil, req))
+}
+
 // open registers a question and shows it.
-func (h *Hub) open(s *state, req *contracts.ServerRequest, opts contracts.AskOptions) (chan contracts.Outcome, error) {
-	deadline := h.deadlineFor(s, req.RequestType, opts.Timeout)
-	if err := s.table.Open(req, s.now, deadline); err != nil {
+func (tx *tx) open(req *contracts.ServerRequest, shown []encoded, opts contracts.AskOptions) (chan contracts.Outcome, error) {
+	deadline := tx.deadlineFor(req.RequestType, opts.Timeout)
+	if err := tx.work.table.Open(req, tx.now, deadline); err != nil {
 		return nil, err
 	}
 	wait := make(chan contracts.Outcome, 1)
-	s.waiters[req.RequestID] = wait
-	switch req.RequestType {
-	case contracts.RequestApproval:
-		h.publish(s, &contracts.ToolCall{CallID: req.CallID, Tool: req.Tool, Args: req.Args, RequiresApproval: true})
-	case contracts.RequestClientTool:
-		h.publish(s, &contracts.ClientToolRequest{CallID: req.CallID, Tool: req.Tool, Args: req.Args})
-	case contracts.RequestUserInput:
-		if req.Tool == askUser { // of any other tool it would be taken for a client tool
-			h.publish(s, &contracts.ClientToolRequest{CallID: req.CallID, Tool: req.Tool, Args: req.Args})
+	tx.work.waiters[req.RequestID] = wait
+	for i, e := range shown {
+		if i == len(shown)-1 { // the request
+			tx.note(note{Deadline: &requestDeadline{ID: req.RequestID, At: deadline}})
 		}
+		tx.publishEncoded(e)
 	}
-	h.note(s, note{Deadline: &requestDeadline{ID: req.RequestID, At: deadline}})
-	h.publish(s, req)
-	if s.holder() == nil {
-		h.publish(s, &contracts.Status{Message: "Nobody who is attached can answer: waiting for a controller"})
+	if tx.clients.holder() == nil {
+		tx.publish(&contracts.Status{Message: "Nobody who is attached can answer: waiting for a controller"})
 	}
-	h.metrics.Asked.Add(1)
+	tx.metrics.Asked.Add(1)
 	return wait, nil
 }
 
-func (h *Hub) deadlineFor(s *state, kind contracts.RequestType, timeout time.Duration) time.Time {
+func (tx *tx) deadlineFor(kind contracts.RequestType, timeout time.Duration) time.Time {
 	if timeout == 0 {
-		timeout = h.opts.RequestTimeout[kind]
+		timeout = tx.opts.RequestTimeout[kind]
 	}
 	if timeout == 0 {
 		timeout = serverreq.DefaultTimeout(kind)
@@ -136,33 +158,33 @@ func (h *Hub) deadlineFor(s *state, kind contracts.RequestType, timeout time.Dur
 	if timeout < 0 {
 		return time.Time{}
 	}
-	return s.now.Add(timeout)
+	return tx.now.Add(timeout)
 }
 
 // resolve shows how a request ended and hands the outcome to whoever asked. If
 // that was an earlier process, the agent may go on from the answer.
-func (h *Hub) resolve(s *state, res serverreq.Resolution) {
-	h.publish(s, &res.Event)
+func (tx *tx) resolve(res serverreq.Resolution) {
+	tx.publish(&res.Event)
 	outcome := contracts.Outcome{
 		Verdict: res.Event.Resolution, Reason: res.Event.Reason, By: res.Event.ResolvedBy,
 		Content: res.Content, Announced: true,
 	}
-	wait, asked := s.waiters[res.Request.RequestID]
+	wait, asked := tx.work.waiters[res.Request.RequestID]
 	if asked {
-		delete(s.waiters, res.Request.RequestID)
-		wait <- outcome // 1-buffered, and this is its only value
+		delete(tx.work.waiters, res.Request.RequestID)
+		tx.then(func() { wait <- outcome }) // 1-buffered, and this is its only value
 		return
 	}
-	h.resume(s, res.Request, outcome)
+	tx.resume(res.Request, outcome)
 }
 
 // Withdraw implements [contracts.Host].
 func (a *host) Withdraw(id string, verdict contracts.Verdict, reason string, by contracts.Resolver) (open bool) {
 	h := (*Hub)(a)
-	h.update(func(s *state) {
+	h.update(func(tx *tx) {
 		var res serverreq.Resolution
-		if res, open = s.table.Withdraw(id, verdict, reason, by, s.now); open {
-			h.resolve(s, res)
+		if res, open = tx.work.table.Withdraw(id, verdict, reason, by, tx.now); open {
+			tx.resolve(res)
 		}
 	})
 	return open

@@ -86,99 +86,97 @@ func savedConnection(c *connection) *saved {
 	return &saved{ID: c.id, Subs: subs, Token: hex.EncodeToString(c.token[:]), Principal: c.principal, Terms: c.terms}
 }
 
-func (h *Hub) noteLease(s *state) {
-	holder, _ := s.lease.Holder()
-	h.note(s, note{Lease: &savedLease{Generation: s.lease.Generation(), Holder: holder}})
+func (tx *tx) noteLease() {
+	holder, _ := tx.clients.lease.Holder()
+	tx.note(note{Lease: &savedLease{Generation: tx.clients.lease.Generation(), Holder: holder}})
 }
 
 // noteCommand keeps an accepted command and folds it into the state: what
 // changes state is either an entry or it is lost with the process.
-func (h *Hub) noteCommand(s *state, cmd contracts.Command, n note) {
+func (tx *tx) noteCommand(cmd contracts.Command, n note) {
 	text, err := contracts.EncodeCommand(cmd)
 	if err != nil {
-		h.log.Error("encode command", "type", cmd.CommandType(), "err", err)
+		tx.logger.Error("encode command", "type", cmd.CommandType(), "err", err)
 		return
 	}
 	n.Command = text
-	h.note(s, n)
-	s.events.ApplyCommand(cmd)
+	tx.note(n)
+	tx.log.events.ApplyCommand(cmd)
 }
 
 // keepAnswer completes the running update's note of a ws.send with the cursor
 // that answers it, which is known once everything the command caused is there.
-func (h *Hub) keepAnswer(s *state, cursor uint64) {
-	if s.sent == nil {
+func (tx *tx) keepAnswer(cursor uint64) {
+	if tx.sent == nil {
 		return
 	}
-	s.sent.Answer = cursor
-	s.out[s.sentAt].Body = encodeNote(*s.sent)
-	s.sent = nil
+	tx.sent.Answer = cursor
+	tx.out[tx.sentAt].Body = encodeNote(*tx.sent)
+	tx.sent = nil
 }
 
 // checkpointDue reports whether so much was published since the last checkpoint,
 // or so long ago, that older entries should be allowed to go. A state that is
 // large is written less often, so that checkpoints are at most half of what is
 // written.
-func (h *Hub) checkpointDue(s *state) bool {
-	return s.sinceMark >= max(h.opts.CheckpointBytes, s.markSize) ||
-		h.opts.CheckpointAge > 0 && s.now.Sub(s.markedAt) >= h.opts.CheckpointAge
+func (tx *tx) checkpointDue() bool {
+	return tx.log.sinceMark >= max(tx.opts.CheckpointBytes, tx.log.markSize) ||
+		tx.opts.CheckpointAge > 0 && tx.now.Sub(tx.log.markedAt) >= tx.opts.CheckpointAge
 }
 
 // checkpoint adds the whole state to the running update's entries. If it cannot
 // be made, the entries still tell everything, and the next is tried after as
 // many more.
-func (h *Hub) checkpoint(s *state) {
-	defer func() { s.sinceMark, s.markedAt = 0, s.now }()
-	snapshot, err := contracts.EncodeSnapshot(s.events.Snapshot(h.head(s)))
+func (tx *tx) checkpoint() {
+	defer func() { tx.log.sinceMark, tx.log.markedAt = 0, tx.now }()
+	snapshot, err := contracts.EncodeSnapshot(tx.log.events.Snapshot(tx.head()))
 	if err != nil {
-		h.log.Error("encode checkpoint", "err", err)
+		tx.logger.Error("encode checkpoint", "err", err)
 		return
 	}
-	holder, _ := s.lease.Holder()
+	holder, _ := tx.clients.lease.Holder()
 	cp := checkpoint{
-		Snapshot: snapshot, Mode: s.mode, Requests: s.table.Pending(),
-		Lease: savedLease{Generation: s.lease.Generation(), Holder: holder}, Origin: s.origin,
+		Snapshot: snapshot, Mode: tx.work.mode, Requests: tx.work.table.Pending(),
+		Lease: savedLease{Generation: tx.clients.lease.Generation(), Holder: holder}, Origin: tx.life.origin,
 	}
-	for _, id := range slices.Sorted(maps.Keys(s.conns)) {
-		if c := s.conns[id]; c.role == contracts.RoleController && !c.bare {
+	for _, id := range slices.Sorted(maps.Keys(tx.clients.conns)) {
+		if c := tx.clients.conns[id]; c.role == contracts.RoleController && !c.bare {
 			kept := savedConnection(c)
 			kept.Sends = c.sends.accepted()
 			cp.Connections = append(cp.Connections, kept)
 		}
 	}
-	if s.run != nil {
-		cp.Run = &savedRun{Response: s.run.response, Started: s.run.started, First: s.run.first, Ended: s.run.ended, Calls: maps.Clone(s.run.calls)}
-		for _, a := range s.answered {
+	if tx.work.run != nil {
+		cp.Run = &savedRun{Response: tx.work.run.response, Started: tx.work.run.started, First: tx.work.run.first, Ended: tx.work.run.ended, Calls: maps.Clone(tx.work.run.calls)}
+		for _, a := range tx.work.answered {
 			cp.Run.Calls[a.request.CallID] = a.request.Tool
 		}
 	}
 	body, err := json.Marshal(cp)
 	if err != nil || len(body) > journal.MaxBody {
-		h.log.Error("checkpoint left out", "bytes", len(body), "err", err)
+		tx.logger.Error("checkpoint left out", "bytes", len(body), "err", err)
 		return
 	}
-	h.append(s, journal.Entry{Kind: journal.Checkpoint, Body: body})
-	s.markSize = len(body)
+	tx.append(journal.Entry{Kind: journal.Checkpoint, Body: body})
+	tx.log.markSize = len(body)
 }
 
 // restore folds what an earlier process left: the newest checkpoint and the
 // entries after it.
-func (h *Hub) restore() error {
-	s := &h.state
-	from, err := journal.RestorePoint(h.opts.Store)
+func (tx *tx) restore() error {
+	from, err := journal.RestorePoint(tx.opts.Store)
 	if err != nil || from == 0 {
 		return err
 	}
 	holder := ""
 	var bad error
-	s.now = time.Now()
-	err = h.opts.Store.Read(from-1, func(e journal.Entry) bool {
+	err = tx.opts.Store.Read(from-1, func(e journal.Entry) bool {
 		if e.Kind == journal.Checkpoint {
-			s.markSize, s.markedAt = len(e.Body), time.UnixMilli(e.Time)
+			tx.log.markSize, tx.log.markedAt = len(e.Body), time.UnixMilli(e.Time)
 		} else {
-			s.sinceMark += len(e.Body)
+			tx.log.sinceMark += len(e.Body)
 		}
-		if bad = h.replay(s, e, &holder); bad != nil {
+		if bad = tx.replay(e, &holder); bad != nil {
 			bad = fmt.Errorf("entry %d: %w", e.Cursor, bad)
 		}
 		return bad == nil
@@ -186,34 +184,34 @@ func (h *Hub) restore() error {
 	if err := errors.Join(err, bad); err != nil {
 		return err
 	}
-	for _, id := range slices.Sorted(maps.Keys(s.conns)) { // they have the usual time to come back
-		c := s.conns[id]
-		c.seen = s.now
-		s.credentialEnds(c.principal.Expires)
+	for _, id := range slices.Sorted(maps.Keys(tx.clients.conns)) { // they have the usual time to come back
+		c := tx.clients.conns[id]
+		c.seen = tx.now
+		tx.clients.credentialEnds(c.principal.Expires)
 		if len(c.subs) == 0 {
-			h.idle(s, c)
+			tx.startIdleTimer(c)
 		}
 		for _, sub := range c.subs {
 			sub.lost = true
-			h.wait(s, sub)
+			tx.wait(sub)
 		}
 	}
-	if s.conns[holder] != nil {
-		s.lease.TakeOver(holder, s.now)
+	if tx.clients.conns[holder] != nil {
+		tx.clients.lease.TakeOver(holder, tx.now)
 	}
 	return nil
 }
 
 // replay folds one entry.
-func (h *Hub) replay(s *state, e journal.Entry, holder *string) error {
+func (tx *tx) replay(e journal.Entry, holder *string) error {
 	switch e.Kind {
 	case journal.Message:
 		ev, err := (&contracts.Decoder{}).Event(e.Body)
 		if err != nil {
 			return err
 		}
-		s.wasDrained = false
-		return h.replayEvent(s, ev, time.UnixMilli(e.Time))
+		tx.life.wasDrained = false
+		return tx.replayEvent(ev, time.UnixMilli(e.Time))
 	case journal.Note:
 		if len(e.Body) == 0 { // the place of a transient entry
 			return nil
@@ -222,38 +220,38 @@ func (h *Hub) replay(s *state, e journal.Entry, holder *string) error {
 		if err := json.Unmarshal(e.Body, &n); err != nil {
 			return err
 		}
-		return h.replayNote(s, n, holder)
+		return tx.replayNote(n, holder)
 	case journal.Checkpoint:
 		var cp checkpoint
 		if err := json.Unmarshal(e.Body, &cp); err != nil {
 			return err
 		}
-		return h.replayCheckpoint(s, &cp, holder)
+		return tx.replayCheckpoint(&cp, holder)
 	}
 	if e.Kind == journal.Snapshot { // it says nothing that entries have not, but for the last one of a drain
 		snap, err := (&contracts.Decoder{}).Snapshot(e.Body)
-		s.wasDrained = err == nil && !snap.State.IsReady
+		tx.life.wasDrained = err == nil && !snap.State.IsReady
 	}
 	return nil
 }
 
-func (h *Hub) replayEvent(s *state, ev contracts.Event, at time.Time) error {
-	s.events.Apply(ev)
-	if s.cut != nil {
-		s.cut.track(ev, at)
+func (tx *tx) replayEvent(ev contracts.Event, at time.Time) error {
+	tx.log.events.Apply(ev)
+	if tx.work.cut != nil {
+		tx.work.cut.track(ev, at)
 	}
 	switch ev := ev.(type) {
 	case *contracts.ServerRequest:
-		return s.table.Open(ev, at, s.deadlines[ev.RequestID])
+		return tx.work.table.Open(ev, at, tx.work.deadlines[ev.RequestID])
 	case *contracts.ServerRequestResolved:
-		s.table.Withdraw(ev.RequestID, ev.Resolution, ev.Reason, ev.ResolvedBy, at)
-		delete(s.deadlines, ev.RequestID)
+		tx.work.table.Withdraw(ev.RequestID, ev.Resolution, ev.Reason, ev.ResolvedBy, at)
+		delete(tx.work.deadlines, ev.RequestID)
 	}
 	return nil
 }
 
-func (h *Hub) replayNote(s *state, n note, holder *string) error {
-	if c := s.conns[n.From]; c != nil && n.Send != nil {
+func (tx *tx) replayNote(n note, holder *string) error {
+	if c := tx.clients.conns[n.From]; c != nil && n.Send != nil {
 		c.sends.put(*n.Send, sent{cursor: n.Answer})
 	}
 	switch {
@@ -262,91 +260,91 @@ func (h *Hub) replayNote(s *state, n note, holder *string) error {
 		if err != nil {
 			return err
 		}
-		s.events.ApplyCommand(cmd)
+		tx.log.events.ApplyCommand(cmd)
 		switch cmd := cmd.(type) {
 		case *contracts.Prompt:
-			s.cut = &run{calls: map[string]string{}}
+			tx.work.cut = &run{calls: map[string]string{}}
 		case *contracts.Init:
 			if cmd.ApprovalMode != "" {
-				s.mode = cmd.ApprovalMode
+				tx.work.mode = cmd.ApprovalMode
 			}
-			s.lastInit = cmd
+			tx.work.lastInit = cmd
 		}
 	case n.Attach != nil:
-		return h.bringBack(s, n.Attach)
+		return tx.clients.bringBack(n.Attach)
 	case n.Gone != "":
-		if c := s.conns[n.Gone]; c != nil {
+		if c := tx.clients.conns[n.Gone]; c != nil {
 			for _, sub := range c.subs {
-				delete(s.subs, sub.id)
+				delete(tx.clients.subs, sub.id)
 			}
-			s.removeConnection(c)
+			tx.clients.removeConnection(c)
 		}
 	case n.Lease != nil:
-		h.replayLease(s, *n.Lease, holder)
+		tx.replayLease(*n.Lease, holder)
 	case n.Deadline != nil:
-		s.deadlines[n.Deadline.ID] = n.Deadline.At
+		tx.work.deadlines[n.Deadline.ID] = n.Deadline.At
 	case n.Resumed != "":
-		if s.cut == nil {
-			s.cut = &run{calls: map[string]string{}}
+		if tx.work.cut == nil {
+			tx.work.cut = &run{calls: map[string]string{}}
 		}
-		s.cut.calls[n.Resumed] = "" // its tool is not known here, only that it is open
+		tx.work.cut.calls[n.Resumed] = "" // its tool is not known here, only that it is open
 	case n.RunEnded:
-		s.cut = nil
+		tx.work.cut = nil
 	}
 	return nil
 }
 
-func (h *Hub) replayLease(s *state, l savedLease, holder *string) {
-	s.lease, *holder = lease.Restore(h.opts.LeaseTTL, l.Generation), l.Holder
+func (tx *tx) replayLease(l savedLease, holder *string) {
+	tx.clients.lease, *holder = lease.Restore(tx.opts.LeaseTTL, l.Generation), l.Holder
 }
 
-func (h *Hub) replayCheckpoint(s *state, cp *checkpoint, holder *string) error {
+func (tx *tx) replayCheckpoint(cp *checkpoint, holder *string) error {
 	snapshot, err := (&contracts.Decoder{}).Snapshot(cp.Snapshot)
 	if err != nil {
 		return err
 	}
-	s.events.Restore(snapshot)
-	s.mode = cp.Mode
+	tx.log.events.Restore(snapshot)
+	tx.work.mode = cp.Mode
 	if snapshot.LastInit != nil {
 		if cmd, err := (&contracts.Decoder{}).Command(snapshot.LastInit); err == nil {
-			s.lastInit, _ = cmd.(*contracts.Init)
+			tx.work.lastInit, _ = cmd.(*contracts.Init)
 		}
 	}
-	if err := s.table.Restore(cp.Requests); err != nil {
+	if err := tx.work.table.Restore(cp.Requests); err != nil {
 		return err
 	}
-	h.replayLease(s, cp.Lease, holder)
-	s.origin = cp.Origin
+	tx.replayLease(cp.Lease, holder)
+	tx.life.origin = cp.Origin
 	for _, c := range cp.Connections {
-		if err := h.bringBack(s, c); err != nil {
+		if err := tx.clients.bringBack(c); err != nil {
 			return err
 		}
 	}
 	if cp.Run != nil {
-		s.cut = &run{response: cp.Run.Response, started: cp.Run.Started, first: cp.Run.First, ended: cp.Run.Ended, calls: map[string]string{}}
-		maps.Copy(s.cut.calls, cp.Run.Calls)
+		tx.work.cut = &run{response: cp.Run.Response, started: cp.Run.Started, first: cp.Run.First, ended: cp.Run.Ended, calls: map[string]string{}}
+		maps.Copy(tx.work.cut.calls, cp.Run.Calls)
 	}
 	return nil
 }
 
-func (h *Hub) bringBack(s *state, from *saved) error {
+func (cl *clients) bringBack(from *saved) error {
 	token, err := hex.DecodeString(from.Token)
 	if err != nil {
 		return fmt.Errorf("connection %s: %w", from.ID, err)
 	}
-	c := s.conns[from.ID]
+	c := cl.conns[from.ID]
 	if c == nil {
 		c = &connection{id: from.ID, principal: from.Principal, role: from.Terms.Role}
-		s.addConnection(c)
+		cl.addConnection(c)
 	}
 	copy(c.token[:], token)
 	c.terms, c.role = from.Terms, from.Terms.Role
 	for _, sub := range c.subs {
-		delete(s.subs, sub.id)
+		delete(cl.subs, sub.id)
 	}
 	c.subs = nil
 	for _, id := range from.Subs {
-		s.addSubscription(c, &subscription{id: id, conn: c, optOuts: c.terms.OptOuts})
+		cl.addSubscription(c, &subscription{id: id, conn: c, optOuts: c.terms.OptOuts})
 	}
 	for _, a := range from.Sends {
 		c.sends.put(a.ID, sent{cursor: a.Cursor})
@@ -356,26 +354,27 @@ func (h *Hub) bringBack(s *state, from *saved) error {
 
 // closeLeftovers ends what the previous process could not: the responses and
 // tools of its run. Questions wait on: they can still be answered (D8).
-func (h *Hub) closeLeftovers(s *state) {
-	clear(s.deadlines)
-	h.closeUtilities(s)
-	if h.opts.NoReturn {
-		for _, c := range s.conns {
-			h.destroy(s, c, contracts.LeaseExpired)
+func (tx *tx) closeLeftovers() {
+	h := tx.Hub
+	clear(tx.work.deadlines)
+	tx.closeUtilities()
+	if tx.opts.NoReturn {
+		for _, c := range tx.clients.conns {
+			tx.destroy(c, contracts.LeaseExpired)
 		}
 	}
-	if s.holder() != nil {
-		h.noteLease(s) // bringing it back raised the generation
+	if tx.clients.holder() != nil {
+		tx.noteLease() // bringing it back raised the generation
 	}
-	if s.lastInit != nil {
-		init := s.lastInit
-		s.then(func() { h.opts.Agent.Configure(init) })
+	if tx.work.lastInit != nil {
+		init := tx.work.lastInit
+		tx.then(func() { h.opts.Agent.Configure(init) })
 	}
-	if s.cut == nil {
+	if tx.work.cut == nil {
 		return
 	}
-	s.run, s.cut = s.cut, nil
-	goesOn := h.goesOnWithAnswer(s, s.run)
+	tx.work.run, tx.work.cut = tx.work.cut, nil
+	goesOn := tx.goesOnWithAnswer(tx.work.run)
 	var broken error
 	if !goesOn {
 		broken = &contracts.Error{
@@ -383,23 +382,23 @@ func (h *Hub) closeLeftovers(s *state) {
 			Message: "The server restarted during the run",
 		}
 	}
-	h.endCalls(s, s.run)
-	h.endResponses(s, s.run, broken)
+	tx.endCalls(tx.work.run)
+	tx.endResponses(tx.work.run, broken)
 	if goesOn {
-		h.publish(s, &contracts.Status{Message: "The server restarted: the run goes on once its question is answered"})
+		tx.publish(&contracts.Status{Message: "The server restarted: the run goes on once its question is answered"})
 	}
-	h.publish(s, rawEvent("agent_end", nil))
-	h.note(s, note{RunEnded: true})
-	s.run = nil
+	tx.publish(rawEvent("agent_end", nil))
+	tx.note(note{RunEnded: true})
+	tx.work.run = nil
 }
 
 // goesOnWithAnswer reports whether a run of an earlier process lost nothing: all
 // its open calls wait for an answer, and the agent can act on that.
-func (h *Hub) goesOnWithAnswer(s *state, r *run) bool {
-	if _, resumes := h.opts.Agent.(Resumer); !resumes || h.info.Forgets || len(r.calls) == 0 {
+func (tx *tx) goesOnWithAnswer(r *run) bool {
+	if _, resumes := tx.opts.Agent.(Resumer); !resumes || tx.info.Forgets || len(r.calls) == 0 {
 		return false
 	}
-	waiting := s.waitingCalls()
+	waiting := tx.work.waitingCalls()
 	for id := range r.calls {
 		if !waiting[id] {
 			return false
@@ -421,14 +420,14 @@ func rawEvent(kind string, more map[string]any) *contracts.RawAgentEvent {
 
 // closeUtilities ends the commands and watches of an earlier process, which went
 // with it.
-func (h *Hub) closeUtilities(s *state) {
+func (tx *tx) closeUtilities() {
 	const gone = "Server restarted while %s was still running"
-	commands, watches := s.events.Utilities()
+	commands, watches := tx.log.events.Utilities()
 	for _, id := range commands {
-		h.publish(s, &contracts.UtilityCommandExited{CommandID: id, Reason: fmt.Sprintf(gone, "utility command")})
+		tx.publish(&contracts.UtilityCommandExited{CommandID: id, Reason: fmt.Sprintf(gone, "utility command")})
 	}
 	for _, id := range watches {
-		h.publish(s, &contracts.UtilityFileWatchStopped{WatchID: id, Reason: fmt.Sprintf(gone, "file watch")})
+		tx.publish(&contracts.UtilityFileWatchStopped{WatchID: id, Reason: fmt.Sprintf(gone, "file watch")})
 	}
 }
 
@@ -442,20 +441,18 @@ func (o *Options) after() uint64 {
 
 // adopt begins the session where it was drained elsewhere. The first entries
 // that are written bring the whole state with them.
-func (h *Hub) adopt(from *contracts.Restored) error {
-	s := &h.state
-	s.now = time.Now()
-	s.events.Restore(from.Snapshot)
-	s.origin, s.lastInit = &from.Cursor, from.LastInit
-	s.sinceMark = h.opts.CheckpointBytes
+func (tx *tx) adopt(from *contracts.Restored) error {
+	tx.log.events.Restore(from.Snapshot)
+	tx.life.origin, tx.work.lastInit = &from.Cursor, from.LastInit
+	tx.log.sinceMark = tx.opts.CheckpointBytes
 	if from.LastInit != nil && from.LastInit.ApprovalMode != "" {
-		s.mode = from.LastInit.ApprovalMode
+		tx.work.mode = from.LastInit.ApprovalMode
 	}
 	if !from.Ready {
 		return nil
 	}
 	for _, k := range from.Requests {
-		if err := s.table.Open(k.Request, k.Opened, k.Deadline); err != nil {
+		if err := tx.work.table.Open(k.Request, k.Opened, k.Deadline); err != nil {
 			return err
 		}
 	}

@@ -96,18 +96,18 @@ func (r *run) count(tool string, ok bool) {
 	}
 }
 
-// prompt starts a run, unless one is active (R42).
-func (h *Hub) prompt(s *state, c *connection, cmd *contracts.Prompt, n note) error {
-	if s.run != nil {
+// prompt starts a run, unless one is active (R42). start shows what it says.
+func (tx *tx) prompt(c *connection, cmd *contracts.Prompt, start encoded, n note) error {
+	h := tx.Hub
+	if tx.work.run != nil {
 		return &contracts.Error{Code: contracts.CodeRuntimeBusy, Message: "Headless runtime is already processing a prompt", Type: contracts.ErrorProtocol}
 	}
-	h.claim(s, c)
-	h.noteCommand(s, &contracts.Prompt{}, n) // what it says is in message_start
-	r := h.beginRun(s)
-	h.publish(s, rawEvent("agent_start", nil), rawEvent("message_start", map[string]any{
-		"message": map[string]any{"role": "user", "content": cmd.Content},
-	}))
-	h.drive(s, r, func() error {
+	tx.claim(c)
+	tx.noteCommand(&contracts.Prompt{}, n) // what it says is in message_start
+	r := tx.beginRun()
+	tx.publish(rawEvent("agent_start", nil))
+	tx.publishEncoded(start)
+	tx.drive(r, func() error {
 		work := contracts.Work{Content: cmd.Content, Attachments: h.loadAttachments(cmd.Attachments)}
 		return h.opts.Agent.Run(r.ctx, work)
 	})
@@ -117,45 +117,48 @@ func (h *Hub) prompt(s *state, c *connection, cmd *contracts.Prompt, n note) err
 // resume lets the agent act on the answer to a question that it asked before
 // the server restarted, once the active run is over. Where it cannot, the call
 // that waited is ended.
-func (h *Hub) resume(s *state, req *contracts.ServerRequest, out contracts.Outcome) {
-	_, ok := h.opts.Agent.(Resumer)
-	if !ok || s.phase != phaseOpen || out.Verdict == contracts.VerdictCancelled {
-		h.publish(s, &contracts.ToolEnd{CallID: req.CallID})
+func (tx *tx) resume(req *contracts.ServerRequest, out contracts.Outcome) {
+	_, ok := tx.opts.Agent.(Resumer)
+	if !ok || tx.life.phase != phaseOpen || out.Verdict == contracts.VerdictCancelled {
+		tx.publish(&contracts.ToolEnd{CallID: req.CallID})
 		if !ok && out.Verdict != contracts.VerdictCancelled { // said in the open (D8)
-			h.publish(s, &contracts.Status{Message: "The question was asked before the server restarted, and the agent cannot act on its answer"})
+			tx.publish(&contracts.Status{Message: "The question was asked before the server restarted, and the agent cannot act on its answer"})
 		}
 		return
 	}
-	h.note(s, note{Resumed: req.CallID})
-	s.answered = append(s.answered, answered{req, out})
-	h.resumeNext(s)
+	tx.note(note{Resumed: req.CallID})
+	tx.work.answered = append(tx.work.answered, answered{req, out})
+	tx.resumeNext()
 }
 
 // resumeNext starts a run with the oldest answer that waits for one.
-func (h *Hub) resumeNext(s *state) {
-	if s.run != nil || len(s.answered) == 0 {
+func (tx *tx) resumeNext() {
+	h := tx.Hub
+	if tx.work.run != nil || len(tx.work.answered) == 0 {
 		return
 	}
-	next := s.answered[0]
-	s.answered = slices.Delete(s.answered, 0, 1)
-	r := h.beginRun(s)
+	next := tx.work.answered[0]
+	tx.work.answered = slices.Delete(tx.work.answered, 0, 1)
+	r := tx.beginRun()
 	r.calls[next.request.CallID] = next.request.Tool
-	h.drive(s, r, func() error {
+	tx.drive(r, func() error {
 		return h.opts.Agent.(Resumer).Resume(r.ctx, next.request, next.outcome)
 	})
 }
 
-func (h *Hub) beginRun(s *state) *run {
+func (tx *tx) beginRun() *run {
 	r := &run{done: make(chan struct{}), calls: map[string]string{}}
 	r.ctx, r.cancel = context.WithCancelCause(context.Background())
-	s.run, s.lastShown = r, s.now
+	tx.work.run, tx.log.lastShown = r, tx.now
 	return r
 }
 
 // drive serves a run in a goroutine of its own, which ends with it.
-func (h *Hub) drive(s *state, r *run, serve func() error) {
-	hold := s.hold
-	s.then(func() {
+func (tx *tx) drive(r *run, serve func() error) {
+	h := tx.Hub
+	hold := tx.hold
+	tx.driven = r
+	tx.then(func() {
 		h.wg.Go(func() {
 			defer r.cancel(nil)
 			r.await(hold)
@@ -186,7 +189,7 @@ func (r *run) await(hold <-chan struct{}) {
 func (h *Hub) guard(serve func() error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			h.log.Error("agent panicked", "panic", p, "stack", string(debug.Stack()))
+			h.logger.Error("agent panicked", "panic", p, "stack", string(debug.Stack()))
 			err = fmt.Errorf("the agent failed: %v", p)
 		}
 	}()
@@ -208,12 +211,12 @@ func (h *Hub) loadAttachments(paths []string) []contracts.Attachment {
 	} else {
 		loaded, failures = h.opts.LoadAttachments(paths)
 	}
-	h.update(func(s *state) {
+	h.update(func(tx *tx) {
 		for _, text := range failures {
-			h.publish(s, &contracts.ErrorEvent{Message: text, ErrorType: contracts.ErrorTool})
+			tx.publish(&contracts.ErrorEvent{Message: text, ErrorType: contracts.ErrorTool})
 		}
 		if len(loaded) > 0 {
-			h.publish(s, &contracts.Status{Message: fmt.Sprintf("Loaded %d attachment(s)", len(loaded))})
+			tx.publish(&contracts.Status{Message: fmt.Sprintf("Loaded %d attachment(s)", len(loaded))})
 		}
 	})
 	return loaded
@@ -222,40 +225,40 @@ func (h *Hub) loadAttachments(paths []string) []contracts.Attachment {
 // finish ends a run: whatever the agent left open is closed, so that every
 // response and every tool has its end (R37, R46).
 func (h *Hub) finish(r *run, err error) {
-	h.update(func(s *state) {
+	h.update(func(tx *tx) {
 		if !(r.stop != nil && r.stop.keeps) && !h.info.KeepsRequests {
-			h.cancelAsked(s, "Run ended before request completed")
+			tx.cancelAsked("Run ended before request completed")
 		}
-		h.endCalls(s, r)
-		if r.stop != nil || s.phase != phaseOpen { // what stops the run stops those that wait for its end
-			for _, a := range s.answered {
-				h.publish(s, &contracts.ToolEnd{CallID: a.request.CallID})
+		tx.endCalls(r)
+		if r.stop != nil || tx.life.phase != phaseOpen { // what stops the run stops those that wait for its end
+			for _, a := range tx.work.answered {
+				tx.publish(&contracts.ToolEnd{CallID: a.request.CallID})
 			}
-			s.answered = nil
+			tx.work.answered = nil
 		}
-		h.endResponses(s, r, err)
-		h.publish(s, rawEvent("agent_end", nil))
-		h.note(s, note{RunEnded: true})
-		h.opts.Observer.RunEnded(s.now)
-		s.run = nil
-		for _, a := range s.answered {
-			h.note(s, note{Resumed: a.request.CallID}) // they are not the ended run's
+		tx.endResponses(r, err)
+		tx.publish(rawEvent("agent_end", nil))
+		tx.note(note{RunEnded: true})
+		h.opts.Observer.RunEnded(tx.now)
+		tx.work.run = nil
+		for _, a := range tx.work.answered {
+			tx.note(note{Resumed: a.request.CallID}) // they are not the ended run's
 		}
-		h.resumeNext(s)
+		tx.resumeNext()
 	})
 	close(r.done)
 }
 
 // cancelAsked cancels the questions that somebody in this process waits for.
 // Those of an earlier process are not the run's, and wait on (D8).
-func (h *Hub) cancelAsked(s *state, reason string) {
+func (tx *tx) cancelAsked(reason string) {
 	for _, kind := range contracts.RequestTypes() {
-		for _, row := range s.table.Pending() {
-			if row.Request.RequestType != kind || s.waiters[row.Request.RequestID] == nil {
+		for _, row := range tx.work.table.Pending() {
+			if row.Request.RequestType != kind || tx.work.waiters[row.Request.RequestID] == nil {
 				continue
 			}
-			if res, ok := s.table.Cancel(row.Request.RequestID, reason, s.now); ok {
-				h.resolve(s, res)
+			if res, ok := tx.work.table.Cancel(row.Request.RequestID, reason, tx.now); ok {
+				tx.resolve(res)
 			}
 		}
 	}
@@ -263,25 +266,25 @@ func (h *Hub) cancelAsked(s *state, reason string) {
 
 // endCalls ends the tools that the agent did not, but for those whose question
 // still waits.
-func (h *Hub) endCalls(s *state, r *run) {
-	waiting := s.waitingCalls()
+func (tx *tx) endCalls(r *run) {
+	waiting := tx.work.waitingCalls()
 	for _, id := range slices.Sorted(maps.Keys(r.calls)) {
 		if !waiting[id] {
-			h.publish(s, &contracts.ToolEnd{CallID: id})
+			tx.publish(&contracts.ToolEnd{CallID: id})
 		}
 	}
 }
 
 // waitingCalls returns the calls that a question waits for an answer about.
-func (s *state) waitingCalls() map[string]bool {
+func (w *work) waitingCalls() map[string]bool {
 	waiting := map[string]bool{}
-	for _, row := range s.table.Pending() {
+	for _, row := range w.table.Pending() {
 		waiting[row.Request.CallID] = true
 	}
 	return waiting
 }
 
-func (h *Hub) endResponses(s *state, r *run, err error) {
+func (tx *tx) endResponses(r *run, err error) {
 	var said *contracts.ErrorEvent
 	switch {
 	case r.stop != nil:
@@ -289,29 +292,29 @@ func (h *Hub) endResponses(s *state, r *run, err error) {
 	case err != nil:
 		said = failureEvent(err)
 	}
-	quiet := h.opts.Profile == contracts.ProfilePublic && said == nil // the public suite counts envelopes
+	quiet := tx.opts.Profile == contracts.ProfilePublic && said == nil // the public suite counts envelopes
 	if r.response == "" && r.ended == 0 && !quiet {
-		h.publish(s, &contracts.ResponseStart{ResponseID: newID("resp_")})
+		tx.publish(&contracts.ResponseStart{ResponseID: newID("resp_")})
 	}
 	if said != nil && r.stop == nil {
-		h.publish(s, said)
+		tx.publish(said)
 	}
 	if r.response != "" {
 		tools := r.tools
 		tools.ToolsUsed = append([]string{}, tools.ToolsUsed...) // an empty list, never null
 		end := &contracts.ResponseEnd{
 			ResponseID:   r.response,
-			Usage:        contracts.Usage{ModelID: h.info.Model, Provider: h.info.Provider},
+			Usage:        contracts.Usage{ModelID: tx.info.Model, Provider: tx.info.Provider},
 			ToolsSummary: tools,
-			DurationMS:   max(0, s.now.Sub(r.started).Milliseconds()),
+			DurationMS:   max(0, tx.now.Sub(r.started).Milliseconds()),
 		}
 		if !r.first.IsZero() { // R40
 			end.TTFTMS = new(min(max(0, r.first.Sub(r.started).Milliseconds()), end.DurationMS))
 		}
-		h.publish(s, end)
+		tx.publish(end)
 	}
 	if said != nil && r.stop != nil {
-		h.publish(s, said) // last, so that clients can tell the end of the run
+		tx.publish(said) // last, so that clients can tell the end of the run
 	}
 }
 
@@ -325,20 +328,20 @@ func failureEvent(err error) *contracts.ErrorEvent {
 }
 
 // stopRun begins to stop the active run.
-func (h *Hub) stopRun(s *state, why *stopping) {
-	r := s.run
+func (tx *tx) stopRun(why *stopping) {
+	r := tx.work.run
 	if r == nil || r.stop != nil {
 		return
 	}
 	r.stop = why
-	s.then(func() { r.cancel(errStopped) })
+	tx.then(func() { r.cancel(errStopped) })
 }
 
 // awaitStopped waits until a run that is being stopped has ended, if it does so
 // in time.
 func (h *Hub) awaitStopped() {
 	h.mu.Lock()
-	r := h.run
+	r := h.state.work.run
 	stopping := r != nil && r.stop != nil
 	h.mu.Unlock()
 	if !stopping {

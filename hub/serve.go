@@ -18,7 +18,6 @@ import (
 
 var (
 	errEnded   = errors.New("the session has ended")
-	errFailed  = &contracts.Error{Code: contracts.CodeRuntimeNotReady, Message: "the session has failed and is being closed"}
 	goingAway  = &contracts.Error{Code: contracts.CodeGoingAway, Message: "the server is going away"}
 	superseded = &contracts.Error{Code: contracts.CodeSuperseded, Message: "a newer connection took this one's place"}
 )
@@ -47,7 +46,7 @@ func (h *Hub) contain(conn Conn, err *error) {
 	if p == nil {
 		return
 	}
-	h.log.Error("connection panicked", "panic", p, "stack", string(debug.Stack()))
+	h.logger.Error("connection panicked", "panic", p, "stack", string(debug.Stack()))
 	why := &contracts.Error{Code: contracts.CodeInternal, Message: "internal error"}
 	*err = why
 	conn.Close(why)
@@ -92,7 +91,7 @@ func (h *Hub) newReader() *reader {
 		h.metrics.UnknownKeys.Add(1)
 		if len(named) < 32 && !named[pointer] { // once per key; a hostile client cannot fill the log
 			named[pointer] = true
-			h.log.Debug("unknown key ignored", "key", pointer)
+			h.logger.Debug("unknown key ignored", "key", pointer)
 		}
 	}
 	return r
@@ -202,20 +201,20 @@ func farewell(why *contracts.Error, turn int) *contracts.Goodbye {
 
 // part ends a connection in order: what it has not read yet, a goodbye, the
 // close. A nil reason is a normal end.
-func (h *Hub) part(s *state, b *mailbox, why *contracts.Error) {
+func (tx *tx) part(b *mailbox, why *contracts.Error) {
 	if b == nil {
 		return
 	}
-	p := parcel{at: h.head(s), part: true, why: why}
+	p := parcel{at: tx.head(), part: true, why: why}
 	turn := 0
 	if why == goingAway {
-		turn = s.sentAway
-		s.sentAway++
+		turn = tx.clients.sentAway
+		tx.clients.sentAway++
 	}
 	if text, err := contracts.EncodeFrame(farewell(why, turn)); err == nil && !b.bare {
 		p.frame = b.form.AppendControl(nil, text)
 	}
-	h.push(s, b, p)
+	tx.push(b, p)
 }
 
 // welcome is the handshake: hello first, perhaps after a claim to an earlier
@@ -295,7 +294,7 @@ func (r *reader) frame(text []byte) {
 		r.hub.metrics.Acks.Add(1)
 	case *contracts.Bye:
 		r.keep, r.left = f.Keep, true
-		r.hub.update(func(s *state) { r.hub.part(s, r.box, nil) })
+		r.hub.update(func(tx *tx) { tx.part(r.box, nil) })
 	case *contracts.Ping:
 		r.pong(f)
 	default:
@@ -310,7 +309,7 @@ func (r *reader) undecodable(text []byte, err error) {
 	stranger := errors.Is(err, contracts.ErrUnknownType) && strings.HasPrefix(typeOf(text), "ws.")
 	if stranger || errors.Is(err, contracts.ErrMalformed) {
 		why := &contracts.Error{Code: contracts.CodeBadRequest, Message: err.Error()}
-		r.hub.update(func(s *state) { r.hub.part(s, r.box, why) })
+		r.hub.update(func(tx *tx) { tx.part(r.box, why) })
 		return
 	}
 	r.refuse(nil, err)
@@ -318,7 +317,7 @@ func (r *reader) undecodable(text []byte, err error) {
 
 // superseded reports whether a newer socket has taken this one's place: what
 // this one still sends counts for nothing.
-func (r *reader) superseded(*state) bool { return r.box.sub.box != r.box }
+func (r *reader) superseded(*tx) bool { return r.box.sub.box != r.box }
 
 // typeOf returns the type of a text that no decoder knows, or "".
 func typeOf(text []byte) string {
@@ -330,17 +329,17 @@ func typeOf(text []byte) string {
 }
 
 func (r *reader) refuse(id *string, err error) {
-	r.hub.update(func(s *state) { r.answer(s, id, r.hub.refusal(err)) })
+	r.hub.update(func(tx *tx) { r.answer(tx, id, r.hub.refusal(err)) })
 }
 
 func (r *reader) pong(p *contracts.Ping) {
 	h := r.hub
-	h.update(func(s *state) {
-		if r.superseded(s) {
+	h.update(func(tx *tx) {
+		if r.superseded(tx) {
 			return
 		}
-		h.touch(s, r.conn)
-		h.pushFrame(s, r.box, &contracts.Pong{ID: optional(p.ID), LeaseExpiresAt: h.expiry(s, r.conn).Value})
+		tx.clients.touch(r.conn)
+		tx.pushFrame(r.box, &contracts.Pong{ID: optional(p.ID), LeaseExpiresAt: tx.expiry(r.conn).Value})
 	})
 }
 
@@ -353,26 +352,26 @@ func optional(id string) *string {
 
 // answer tells the client how its frame ended: once for every frame, in the
 // order of the frames (A116), and after the events the frame caused.
-func (r *reader) answer(s *state, id *string, refusal *contracts.Error) {
+func (r *reader) answer(tx *tx, id *string, refusal *contracts.Error) {
 	h := r.hub
 	if refusal == nil {
-		r.result(s, id, h.head(s))
+		r.result(tx, id, tx.head())
 		return
 	}
 	h.refused(refusal.Code)
 	if r.conn.bare {
-		h.pushEvent(s, r.box, h.head(s), refusal.Event())
+		tx.pushEvent(r.box, tx.head(), refusal.Event())
 		return
 	}
-	h.pushFrame(s, r.box, refusalFrame(id, r.seq, refusal))
-	if refusal.Code == contracts.CodeAccessDenied && r.conn.role == contracts.RoleViewer && r.conn.denied(s.now) {
-		h.part(s, r.box, refusal)
+	tx.pushFrame(r.box, refusalFrame(id, r.seq, refusal))
+	if refusal.Code == contracts.CodeAccessDenied && r.conn.role == contracts.RoleViewer && r.conn.denied(tx.now) {
+		tx.part(r.box, refusal)
 	}
 }
 
-func (r *reader) result(s *state, id *string, cursor uint64) {
+func (r *reader) result(tx *tx, id *string, cursor uint64) {
 	if !r.conn.bare {
-		r.hub.pushFrame(s, r.box, &contracts.Result{ID: id, Seq: r.seq, Cursor: cursor})
+		tx.pushFrame(r.box, &contracts.Result{ID: id, Seq: r.seq, Cursor: cursor})
 	}
 }
 
@@ -384,45 +383,45 @@ func (h *Hub) refusal(err error) *contracts.Error {
 	if e, ok := errors.AsType[*contracts.Error](err); ok {
 		return e
 	}
-	h.log.Error("internal error", "err", err)
+	h.logger.Error("internal error", "err", err)
 	return &contracts.Error{Code: contracts.CodeInternal, Message: "internal error"}
 }
 
 // pushFrame queues a control frame at the head, if there is a mailbox.
-func (h *Hub) pushFrame(s *state, b *mailbox, f contracts.Frame) {
+func (tx *tx) pushFrame(b *mailbox, f contracts.Frame) {
 	if b == nil {
 		return
 	}
 	text, err := contracts.EncodeFrame(f)
 	if err != nil {
-		h.log.Error("encode frame", "type", f.FrameType(), "err", err)
+		tx.logger.Error("encode frame", "type", f.FrameType(), "err", err)
 		return
 	}
 	if frame := b.form.AppendControl(nil, text); len(frame) > 0 { // a stream has no control frames
-		h.push(s, b, parcel{at: h.head(s), frame: frame})
+		tx.push(b, parcel{at: tx.head(), frame: frame})
 	}
 }
 
 // pushEvent queues a private event at cursor.
-func (h *Hub) pushEvent(s *state, b *mailbox, cursor uint64, ev contracts.Event) {
-	h.push(s, b, parcel{at: cursor, frame: b.form.AppendMessage(nil, cursor, encode(nil, ev).Body)})
+func (tx *tx) pushEvent(b *mailbox, cursor uint64, ev contracts.Event) {
+	tx.push(b, parcel{at: cursor, frame: b.form.AppendMessage(nil, cursor, encode(nil, ev).Body)})
 }
 
 // tell queues a control frame for every socket of the connection. Streams, which
 // have no such frames, learn of it from events.
-func (h *Hub) tell(s *state, c *connection, f contracts.Frame) {
+func (tx *tx) tell(c *connection, f contracts.Frame) {
 	for _, sub := range c.subs {
-		h.pushFrame(s, sub.box, f)
+		tx.pushFrame(sub.box, f)
 	}
 }
 
 // confide queues a private event at cursor for every subscription of the
 // connection. One that is detached finds it when it comes back.
-func (h *Hub) confide(s *state, c *connection, cursor uint64, ev contracts.Event) {
+func (tx *tx) confide(c *connection, cursor uint64, ev contracts.Event) {
 	body := encode(nil, ev).Body
 	for _, sub := range c.subs {
 		if b := sub.box; b != nil {
-			h.push(s, b, parcel{at: cursor, frame: b.form.AppendMessage(nil, cursor, body)})
+			tx.push(b, parcel{at: cursor, frame: b.form.AppendMessage(nil, cursor, body)})
 			continue
 		}
 		if len(sub.held) == maxHeld {
@@ -451,9 +450,9 @@ func (h *Hub) serveBare(conn Conn, att *contracts.Attach) error {
 // finishLocal ends the session with its local client: the end of its input is
 // the end of the runtime (R19). The client still reads how everything ended.
 func (h *Hub) finishLocal(b *mailbox) {
-	h.update(func(s *state) {
-		if s.phase == phaseOpen {
-			h.shutdown(s, &contracts.Shutdown{}, note{})
+	h.update(func(tx *tx) {
+		if tx.life.phase == phaseOpen {
+			tx.shutdown(&contracts.Shutdown{}, note{})
 		}
 	})
 	select {
@@ -469,7 +468,7 @@ func (r *reader) line(text []byte) {
 	if err == nil {
 		r.command(nil, cmd)
 		_, r.left = cmd.(*contracts.Shutdown)
-		r.left = r.left && r.hub.closing()
+		r.left = r.left && r.hub.lifeNow().phase >= phaseClosing
 		return
 	}
 	if r.hub.opts.Shared {

@@ -147,35 +147,35 @@ const (
 // share returns a snapshot to attach at, for one user. While clients are still to
 // get too many bytes of snapshots, the latest serves for as long as the entries
 // since are kept.
-func (h *Hub) share(s *state) *sharedSnapshot {
-	p := s.shared
-	kept := p != nil && h.journal.First() <= p.at+1 // else retention has overtaken it
-	fresh := p != nil && p.at == h.head(s)
-	recent := kept && len(s.conns) > presenceAtOnce && s.now.Sub(s.sharedOn) < shareFor && h.head(s)-p.at < shareBehind
-	scarce := kept && h.opts.Memory.snapshots.Load() >= h.opts.Memory.snapshotBytes
+func (tx *tx) share() *sharedSnapshot {
+	p := tx.log.shared
+	kept := p != nil && tx.journal.First() <= p.at+1 // else retention has overtaken it
+	fresh := p != nil && p.at == tx.head()
+	recent := kept && len(tx.clients.conns) > presenceAtOnce && tx.now.Sub(tx.log.sharedOn) < shareFor && tx.head()-p.at < shareBehind
+	scarce := kept && tx.opts.Memory.snapshots.Load() >= tx.opts.Memory.snapshotBytes
 	if !fresh && !recent && !scarce {
-		h.forgetShared(s)
-		p = &sharedSnapshot{memory: h.opts.Memory, last: &h.snapshotSize, at: h.head(s), state: h.snapshot(s)}
-		p.count(h.snapshotSize.Load())
+		tx.log.forgetShared()
+		p = &sharedSnapshot{memory: tx.opts.Memory, last: &tx.snapshotSize, at: tx.head(), state: tx.snapshot()}
+		p.count(tx.snapshotSize.Load())
 		p.use() // by the hub
-		s.shared, s.sharedOn = p, s.now
+		tx.log.shared, tx.log.sharedOn = p, tx.now
 	}
 	p.use()
 	return p
 }
 
 // forgetShared gives up the latest snapshot.
-func (h *Hub) forgetShared(s *state) {
-	if s.shared != nil {
-		s.shared.done()
-		s.shared = nil
+func (lg *eventLog) forgetShared() {
+	if lg.shared != nil {
+		lg.shared.done()
+		lg.shared = nil
 	}
 }
 
 // ageShared gives up the latest snapshot when it serves newcomers no more.
-func (h *Hub) ageShared(s *state) {
-	if s.shared != nil && s.shared.at != h.journal.Head() && s.now.Sub(s.sharedOn) >= shareFor && s.shared.users.Load() == 1 {
-		h.forgetShared(s)
+func (tx *tx) ageShared() {
+	if tx.log.shared != nil && tx.log.shared.at != tx.journal.Head() && tx.now.Sub(tx.log.sharedOn) >= shareFor && tx.log.shared.users.Load() == 1 {
+		tx.log.forgetShared()
 	}
 }
 
@@ -193,7 +193,7 @@ func (h *Hub) Summary() Summary {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return Summary{
-		Cursor: h.journal.Visible(), Updated: h.lastShown, Responding: h.run != nil,
-		Connections: len(h.conns), Pending: h.table.Len(),
+		Cursor: h.journal.Visible(), Updated: h.state.log.lastShown, Responding: h.state.work.run != nil,
+		Connections: len(h.state.clients.conns), Pending: h.state.work.table.Len(),
 	}
 }

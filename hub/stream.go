@@ -41,12 +41,12 @@ func (h *Hub) enterStream(conn Conn, req *contracts.StreamRequest, by *contracts
 
 // tune attaches conn to its subscription.
 func (h *Hub) tune(conn Conn, req contracts.StreamRequest, by contracts.Caller) (b *mailbox, err error) {
-	h.update(func(s *state) {
+	h.update(func(tx *tx) {
 		var sub *subscription
-		if sub, err = h.tuned(s, req, by); err != nil {
+		if sub, err = tx.tuned(req, by); err != nil {
 			return
 		}
-		how, why, from := h.startingPoint(s, contracts.Attach{Cursor: req.Cursor, Epoch: req.Epoch})
+		how, why, from := tx.startingPoint(contracts.Attach{Cursor: req.Cursor, Epoch: req.Epoch})
 		if req.Cursor == nil && req.SubscriptionID != "" && !sub.adrift() {
 			how, from = resumeReplay, sub.from
 			if sub.box != nil { // the newer of two streams goes on where the older is
@@ -56,17 +56,17 @@ func (h *Hub) tune(conn Conn, req contracts.StreamRequest, by contracts.Caller) 
 				how, why = resumeReset, contracts.ResetGap
 			}
 		}
-		b = h.attachBox(s, sub, conn, transportSSE, from)
+		b = tx.attachBox(sub, conn, transportSSE, from)
 		if opening := b.form.AppendOpening(nil); len(opening) > 0 {
-			h.push(s, b, parcel{frame: opening}) // ahead of everything
+			tx.push(b, parcel{frame: opening}) // ahead of everything
 		}
-		h.deliver(s, sub, max(from, h.begin(s, b, how, why)))
+		tx.deliver(sub, max(from, tx.begin(b, how, why)))
 		sub.conn.vouch(by.Principal)
-		h.heard(s, sub.conn)
+		tx.heard(sub.conn)
 		if sub.conn.onlyStreams() {
-			h.showChangeSoon(s, sub.conn.id)
+			tx.showChangeSoon(sub.conn.id)
 		} else {
-			h.showChange(s, sub.conn.id)
+			tx.showChange(sub.conn.id)
 		}
 		h.roster.add(b)
 		h.metrics.Attached.Add(1)
@@ -76,18 +76,18 @@ func (h *Hub) tune(conn Conn, req contracts.StreamRequest, by contracts.Caller) 
 }
 
 // tuned finds the subscription of a stream, or makes one for it.
-func (h *Hub) tuned(s *state, req contracts.StreamRequest, by contracts.Caller) (*subscription, error) {
-	if err := h.mayTune(s, req, by); err != nil {
+func (tx *tx) tuned(req contracts.StreamRequest, by contracts.Caller) (*subscription, error) {
+	if err := tx.mayTune(req, by); err != nil {
 		return nil, err
 	}
 	if req.SubscriptionID != "" {
-		return s.subs[req.SubscriptionID], nil
+		return tx.clients.subs[req.SubscriptionID], nil
 	}
-	h.makeRoom(s, contracts.RoleViewer)
-	c := h.newConnection(s, by.Principal, newToken(), contracts.RoleViewer)
+	tx.makeRoom(contracts.RoleViewer)
+	c := tx.newConnection(by.Principal, newToken(), contracts.RoleViewer)
 	c.greeted = true
 	c.terms.Role, c.terms.OptOuts = contracts.RoleViewer, req.OptOuts
-	sub := h.newSubscription(s, c)
+	sub := tx.newSubscription(c)
 	sub.implicit = true
 	return sub, nil
 }
@@ -96,19 +96,20 @@ func (h *Hub) tuned(s *state, req contracts.StreamRequest, by contracts.Caller) 
 // anything is written. It changes nothing.
 func (h *Hub) MayStream(req contracts.StreamRequest, by contracts.Caller) error {
 	var err error
-	h.update(func(s *state) { err = h.mayTune(s, req, by) })
+	h.update(func(tx *tx) { err = tx.mayTune(req, by) })
 	return h.refusedOr(err)
 }
 
-func (h *Hub) mayTune(s *state, req contracts.StreamRequest, by contracts.Caller) error {
+func (tx *tx) mayTune(req contracts.StreamRequest, by contracts.Caller) error {
+	if err := tx.life.refuse(opRequest); err != nil {
+		return err
+	}
 	switch {
-	case s.phase == phaseEnded || s.phase == phaseClosing || s.failed != nil:
-		return ErrUnknownSession
-	case !h.counts(s, by.Principal):
+	case !tx.counts(by.Principal):
 		return errExpired
 	case req.SubscriptionID == "":
-		return h.hasRoom(s, false)
+		return tx.hasRoom(false)
 	}
-	_, err := h.ownedSubscription(s, req.SubscriptionID, by)
+	_, err := tx.ownedSubscription(req.SubscriptionID, by)
 	return err
 }

@@ -75,68 +75,68 @@ func (sub *subscription) skips(c *connection) journal.Class {
 }
 
 // newSubscription gives c one more subscription, which starts at the head.
-func (h *Hub) newSubscription(s *state, c *connection) *subscription {
-	sub := &subscription{id: newID("sub_"), conn: c, optOuts: c.terms.OptOuts, from: h.head(s)}
-	s.addSubscription(c, sub)
+func (tx *tx) newSubscription(c *connection) *subscription {
+	sub := &subscription{id: newID("sub_"), conn: c, optOuts: c.terms.OptOuts, from: tx.head()}
+	tx.clients.addSubscription(c, sub)
 	return sub
 }
 
-func (s *state) addSubscription(c *connection, sub *subscription) {
+func (cl *clients) addSubscription(c *connection, sub *subscription) {
 	c.subs = append(c.subs, sub)
 	c.unused = false
-	s.settleIdle(c)
-	s.subs[sub.id] = sub
+	cl.stopIdleTimer(c)
+	cl.subs[sub.id] = sub
 }
 
 // dropSubscription takes a subscription off its connection, which may be left
 // without any.
-func (h *Hub) dropSubscription(s *state, sub *subscription, why *contracts.Error) {
-	s.undetach(sub)
-	h.part(s, sub.box, why)
+func (tx *tx) dropSubscription(sub *subscription, why *contracts.Error) {
+	tx.clients.undetach(sub)
+	tx.part(sub.box, why)
 	c := sub.conn
 	c.subs = slices.DeleteFunc(c.subs, func(other *subscription) bool { return other == sub })
-	delete(s.subs, sub.id)
+	delete(tx.clients.subs, sub.id)
 	c.repay()
 }
 
 // attachBox gives the subscription a mailbox for conn that starts at cursor. A
 // mailbox it still has belongs to an older stream, which ends.
-func (h *Hub) attachBox(s *state, sub *subscription, conn Conn, transport string, cursor uint64) *mailbox {
+func (tx *tx) attachBox(sub *subscription, conn Conn, transport string, cursor uint64) *mailbox {
 	c := sub.conn
-	h.part(s, sub.box, superseded) // its reader takes it off the roster
+	tx.part(sub.box, superseded) // its reader takes it off the roster
 	b := &mailbox{
-		conn: conn, form: conn.Form(), view: h.journal.Follow(conn.Form()), sub: sub, transport: transport,
-		viewer: !c.bare && c.role == contracts.RoleViewer, bare: c.bare, missed: cursor < h.first,
-		idle: make(chan struct{}, 1), parted: make(chan struct{}), lastBeat: s.now,
+		conn: conn, form: conn.Form(), view: tx.journal.Follow(conn.Form()), sub: sub, transport: transport,
+		viewer: !c.bare && c.role == contracts.RoleViewer, bare: c.bare, missed: cursor < tx.first,
+		idle: make(chan struct{}, 1), parted: make(chan struct{}), lastBeat: tx.now,
 	}
 	b.cursor.Store(cursor)
-	s.undetach(sub)
+	tx.clients.undetach(sub)
 	sub.box, sub.followed = b, true
 	c.socket = c.socket || transport == transportWS
 	sub.filter(c)
 	c.repay()
 	if c.bare {
-		h.backlog.join()
+		tx.backlog.join()
 	}
-	if s.nextBeat.IsZero() {
-		s.nextBeat = s.now.Add(h.opts.HeartbeatInterval / 15)
+	if tx.clients.nextBeat.IsZero() {
+		tx.clients.nextBeat = tx.now.Add(tx.opts.HeartbeatInterval / 15)
 	}
-	h.opts.Observer.Attached(c.role, transport)
+	tx.opts.Observer.Attached(c.role, transport)
 	return b
 }
 
 // deliver queues what the subscription held for its next stream. An event that
 // the stream begins beyond gets a cursor anew: those of one stream grow (A48).
-func (h *Hub) deliver(s *state, sub *subscription, beyond uint64) {
+func (tx *tx) deliver(sub *subscription, beyond uint64) {
 	anew := false // once one has a new cursor, those after it need newer ones
 	for _, e := range sub.held {
 		if anew = anew || e.cursor <= beyond; anew {
-			if s.frozen {
+			if tx.life.frozen {
 				continue // there are no more cursors
 			}
-			e.cursor = h.note(s, note{})
+			e.cursor = tx.note(note{})
 		}
-		h.push(s, sub.box, parcel{at: e.cursor, frame: sub.box.form.AppendMessage(nil, e.cursor, e.body)})
+		tx.push(sub.box, parcel{at: e.cursor, frame: sub.box.form.AppendMessage(nil, e.cursor, e.body)})
 	}
 	sub.held = nil
 }
@@ -150,7 +150,7 @@ func (h *Hub) detach(b *mailbox, keep bool) {
 	if b.bare {
 		h.backlog.leave()
 	}
-	h.update(func(s *state) {
+	h.update(func(tx *tx) {
 		h.roster.remove(b) // here, so that a hub that leaves waits for what follows from it
 		signal(h.left)
 		for _, p := range b.private { // nobody writes them any more
@@ -159,102 +159,102 @@ func (h *Hub) detach(b *mailbox, keep bool) {
 		b.private = nil
 		sub, c := b.sub, b.sub.conn
 		h.opts.Observer.Detached(c.role, b.transport)
-		if sub.box != b || s.conns[c.id] != c {
+		if sub.box != b || tx.clients.conns[c.id] != c {
 			return // a newer socket took over, or the connection was destroyed
 		}
 		sub.box, sub.from, sub.lost = nil, b.cursor.Load(), b.adrift.Load()
 		c.repay()
-		c.seen = s.now // leaving is a sign of life
-		if s.phase == phaseEnded {
+		c.seen = tx.now // leaving is a sign of life
+		if tx.life.phase == phaseEnded {
 			return // what the next process finds is settled: the connection, and its lease
 		}
 		if !keep || sub.implicit {
-			h.destroy(s, c, contracts.LeaseReleased)
+			tx.destroy(c, contracts.LeaseReleased)
 			return
 		}
-		h.wait(s, sub)
-		if c.role == contracts.RoleController || len(s.conns) <= presenceAtOnce {
-			h.showChange(s, c.id) // in a crowd nobody looks at which viewers may come back
+		tx.wait(sub)
+		if c.role == contracts.RoleController || len(tx.clients.conns) <= presenceAtOnce {
+			tx.showChange(c.id) // in a crowd nobody looks at which viewers may come back
 		}
 	})
 }
 
 // wait starts the time that a detached subscription has.
-func (h *Hub) wait(s *state, sub *subscription) {
-	s.undetach(sub)
-	sub.expires = s.now.Add(h.opts.SubscriptionTTL)
-	sub.spot = s.detached.PushBack(sub)
+func (tx *tx) wait(sub *subscription) {
+	tx.clients.undetach(sub)
+	sub.expires = tx.now.Add(tx.opts.SubscriptionTTL)
+	sub.spot = tx.clients.detached.PushBack(sub)
 }
 
 // undetach stops that time.
-func (s *state) undetach(sub *subscription) {
+func (cl *clients) undetach(sub *subscription) {
 	if sub.spot != nil {
-		s.detached.Remove(sub.spot)
+		cl.detached.Remove(sub.spot)
 		sub.spot, sub.expires = nil, time.Time{}
 	}
 }
 
 // idle starts the time that a connection without subscriptions has.
-func (h *Hub) idle(s *state, c *connection) {
-	s.settleIdle(c)
-	c.expires = s.now.Add(h.opts.LeaseTTL)
-	c.spot = s.idle.PushBack(c)
+func (tx *tx) startIdleTimer(c *connection) {
+	tx.clients.stopIdleTimer(c)
+	c.expires = tx.now.Add(tx.opts.LeaseTTL)
+	c.spot = tx.clients.idle.PushBack(c)
 }
 
 // settleIdle stops that time.
-func (s *state) settleIdle(c *connection) {
+func (cl *clients) stopIdleTimer(c *connection) {
 	if c.spot != nil {
-		s.idle.Remove(c.spot)
+		cl.idle.Remove(c.spot)
 		c.spot, c.expires = nil, time.Time{}
 	}
 }
 
 // heard counts a request as a sign of life of the connection and of all its
 // subscriptions (maestro-attach 3.2).
-func (h *Hub) heard(s *state, c *connection) {
-	c.seen = s.now
-	s.lease.Touch(c.id, s.now)
+func (tx *tx) heard(c *connection) {
+	c.seen = tx.now
+	tx.clients.lease.Touch(c.id, tx.now)
 	if c.spot != nil {
-		h.idle(s, c)
+		tx.startIdleTimer(c)
 	}
 	for _, sub := range c.subs {
 		if sub.spot != nil {
-			h.wait(s, sub)
+			tx.wait(sub)
 		}
 	}
 }
 
 // expireSilent ends the subscriptions and connections whose time is over. A
 // connection goes with its last subscription.
-func (h *Hub) expireSilent(s *state) {
-	for e := s.detached.Front(); e != nil; e = s.detached.Front() {
+func (tx *tx) expireSilent() {
+	for e := tx.clients.detached.Front(); e != nil; e = tx.clients.detached.Front() {
 		sub := e.Value.(*subscription)
-		if sub.expires.After(s.now) {
+		if sub.expires.After(tx.now) {
 			break
 		}
-		h.dropSubscription(s, sub, nil)
+		tx.dropSubscription(sub, nil)
 		if len(sub.conn.subs) == 0 {
-			h.endConnection(s, sub.conn, contracts.LeaseExpired)
+			tx.endConnection(sub.conn, contracts.LeaseExpired)
 		} else {
-			h.keepConnection(s, sub.conn)
-			h.showChange(s, sub.conn.id)
+			tx.keepConnection(sub.conn)
+			tx.showChange(sub.conn.id)
 		}
 	}
-	for e := s.idle.Front(); e != nil; e = s.idle.Front() {
+	for e := tx.clients.idle.Front(); e != nil; e = tx.clients.idle.Front() {
 		c := e.Value.(*connection)
-		if c.expires.After(s.now) {
+		if c.expires.After(tx.now) {
 			break
 		}
-		h.endConnection(s, c, contracts.LeaseExpired)
+		tx.endConnection(c, contracts.LeaseExpired)
 	}
 }
 
 // nextSilent returns when expireSilent has to look again; zero is never.
-func (s *state) nextSilent() (at time.Time) {
-	if e := s.detached.Front(); e != nil {
+func (cl *clients) nextSilent() (at time.Time) {
+	if e := cl.detached.Front(); e != nil {
 		at = e.Value.(*subscription).expires
 	}
-	if e := s.idle.Front(); e != nil {
+	if e := cl.idle.Front(); e != nil {
 		if t := e.Value.(*connection).expires; at.IsZero() || t.Before(at) {
 			at = t
 		}

@@ -67,7 +67,7 @@ func (h *Hub) serveUtility(owner string, cmd contracts.Command) error {
 	defer cancel()
 	err := h.opts.Utilities.Do(ctx, owner, cmd)
 	h.mu.Lock()
-	gone := h.conns[owner] == nil
+	gone := h.state.clients.conns[owner] == nil
 	h.mu.Unlock()
 	if gone { // meanwhile; what it has just started must not outlive it
 		h.opts.Utilities.Disown(owner)
@@ -76,23 +76,24 @@ func (h *Hub) serveUtility(owner string, cmd contracts.Command) error {
 }
 
 // stopUtilities ends everything that clients started (maestro-attach 1.12).
-func (h *Hub) stopUtilities(s *state, reason string) {
-	u := h.opts.Utilities
+func (tx *tx) stopUtilities(reason string) {
+	h := tx.Hub
+	u := tx.opts.Utilities
 	if u == nil {
 		return
 	}
-	s.then(func() {
+	tx.then(func() {
 		h.wg.Go(func() { // ends within utilityPatience
 			ctx, cancel := context.WithTimeout(context.Background(), utilityPatience)
 			defer cancel()
 			if err := u.Stop(ctx, reason); err != nil {
-				h.log.Error("stop utilities", "err", err)
+				h.logger.Error("stop utilities", "err", err)
 			}
 		})
 	})
 }
 
 // utilitiesActive reports whether a client's command or watch runs.
-func (h *Hub) utilitiesActive(s *state) bool {
-	return h.opts.Utilities != nil && s.events.UtilitiesActive()
+func (tx *tx) utilitiesActive() bool {
+	return tx.opts.Utilities != nil && tx.log.events.UtilitiesActive()
 }

@@ -1,0 +1,117 @@
+package hub
+
+import (
+	"fmt"
+	"runtime/debug"
+	"time"
+
+	"github.com/seed-028515a8/maestro/contracts"
+	"github.com/seed-028515a8/maestro/journal"
+)
+
+// A tx is a transaction on the state of a session: one call of the function that
+// Hub.update got, with Hub.mu held. The function changes the state and says what
+// follows: entries for the journal (publish and note), and functions that run once the
+// lock is free (then). It must not block: no I/O, no channel waits, no calls into the
+// agent.
+//
+// At its end the entries are appended to the journal in one batch, and then the functions
+// run. If the append fails or the function panics, the session ends: nobody is shown the
+// entries, and the functions do not run. The journal then tells the next process how the
+// session stood before.
+type tx struct {
+	*Hub
+	*state
+
+	now    time.Time
+	out    []journal.Entry
+	after  []func()
+	sent   *note           // the note of a ws.send, while that lacks the answer, and
+	sentAt int             // its place in out
+	hold   <-chan struct{} // a run that begins waits for it; nil: it starts at once
+	driven *run            // the run that began; nil if none did
+}
+
+// update runs f as a transaction. Effects of transactions run in the order of these
+// (D15), in one goroutine at a time: a transaction that ends while another goroutine
+// runs effects leaves its own to that goroutine, and does not wait for them.
+func (h *Hub) update(f func(*tx)) {
+	for acts := h.transact(f); len(acts) > 0; {
+		acts = h.act(acts)
+	}
+}
+
+func (h *Hub) transact(f func(*tx)) (acts []func()) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	tx := h.begin()
+	if told, err := tx.perform(f); err != nil {
+		tx.abort(told, err)
+	}
+	tx.arm()
+	tx.batch = tx.out[:0]
+	tx.effects = append(tx.effects, tx.after...)
+	return tx.next()
+}
+
+// begin returns a transaction that has not changed anything. Hub.mu is held, or the
+// hub is being made.
+func (h *Hub) begin() *tx {
+	return &tx{Hub: h, state: &h.state, now: time.Now(), out: h.state.batch[:0]}
+}
+
+// perform calls f and writes the entries. If that fails it returns why, and what
+// clients learn of it.
+func (tx *tx) perform(f func(*tx)) (told *contracts.Error, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			tx.logger.Error("transaction panicked", "panic", p, "stack", string(debug.Stack()))
+			told, err = errBroken, fmt.Errorf("panic: %v", p)
+		}
+	}()
+	f(tx)
+	return errUnwritten, tx.commit()
+}
+
+// abort ends the session instead of completing the transaction.
+func (tx *tx) abort(told *contracts.Error, err error) {
+	clear(tx.out)
+	tx.out, tx.after = tx.out[:0], nil
+	if r := tx.driven; r != nil && tx.work.run == r {
+		tx.work.run = nil
+		r.cancel(errEnded)
+		close(r.done)
+	}
+	tx.fail(told, err)
+}
+
+// next returns the effects to run, none while another goroutine runs effects.
+func (s *state) next() (acts []func()) {
+	if s.acting {
+		return nil
+	}
+	acts, s.effects = s.effects, nil
+	s.acting = len(acts) > 0
+	return acts
+}
+
+// act runs effects and returns those that were added meanwhile. If one panics, the next
+// transaction runs the others.
+func (h *Hub) act(acts []func()) (more []func()) {
+	done := false
+	defer func() {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		if h.state.acting = false; done {
+			more = h.state.next()
+		}
+	}()
+	for _, act := range acts {
+		act()
+	}
+	done = true
+	return nil
+}
+
+// then runs act after the transaction, without the lock. It must not block.
+func (tx *tx) then(act func()) { tx.after = append(tx.after, act) }
