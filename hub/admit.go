@@ -104,6 +104,9 @@ func (tx *tx) greetAgain(c *connection, hello *contracts.Hello) error {
 		tx.confide(c, tx.note(note{}), tx.helloOK(c))
 		return nil
 	}
+	if offer.Established != "" && !c.mayChange(tx.now) {
+		return errChangesOften
+	}
 	c.apply(terms)
 	c.greeted = true
 	tx.log.events.ApplyCommand(hello)

@@ -123,6 +123,7 @@ func (h *Hub) attach(conn Conn, att contracts.Attach, hello *contracts.Hello, to
 		}
 		c.vouch(att.Principal)
 		c.apply(terms)
+		c.socket = true
 		sub := c.subscription("")
 		if sub == nil {
 			sub = tx.newSubscription(c)
@@ -252,10 +253,14 @@ func (tx *tx) acknowledge(c *connection) {
 	tx.confide(c, cursor, tx.helloOK(c))
 }
 
+// mismatchBurst is how many clients of other versions are told of at once; later
+// ones are told of once a second.
+const mismatchBurst = 64
+
 // reportMismatch tells a client of another version that it was let in (R24). It
 // is public: everybody's last_status shows it.
 func (tx *tx) reportMismatch(c *connection) {
-	if c.terms.Mismatch {
+	if c.terms.Mismatch && tx.clients.mismatches.AllowN(tx.now, 1) {
 		tx.publish(&contracts.Status{
 			Message: "Client protocol " + cutText(c.terms.ProtocolVersion, 64) + " attached to server " + contracts.ProtocolVersion,
 		})

@@ -8,6 +8,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/time/rate"
+
 	"github.com/seed-028515a8/maestro/contracts"
 	"github.com/seed-028515a8/maestro/handshake"
 )
@@ -34,11 +36,12 @@ type connection struct {
 	expires time.Time       // when one without subscriptions is destroyed, and
 	spot    *list.Element   // its place in state.idle; nil if it has subscriptions
 	unused  bool            // never had a subscription, so that one may adopt it
-	socket  bool            // it had a WebSocket in this process
+	socket  bool            // it had a WebSocket
 	asks    *ask            // waiting for the lease
 	owes    debts
 	sends   sends
-	denials []time.Time // recent refusals for want of rights; see denied
+	denials []time.Time   // recent refusals for want of rights; see denied
+	changes *rate.Limiter // of its terms, which everybody hears of; nil if they never changed
 }
 
 // An ask is a wish for the lease that the holder has not answered.
@@ -102,6 +105,17 @@ func (c *connection) denied(now time.Time) bool {
 	}
 	return len(c.denials) == most && now.Sub(c.denials[0]) < span
 }
+
+// mayChange counts a change of the connection's terms. It reports false if they
+// change too often: as often as a viewer's hellos are read on a WebSocket.
+func (c *connection) mayChange(now time.Time) bool {
+	if c.changes == nil {
+		c.changes = rate.NewLimiter(contracts.MaxViewerFrames/contracts.HelloFrames, contracts.ViewerFrameBurst/contracts.HelloFrames)
+	}
+	return c.bare || c.changes.AllowN(now, 1)
+}
+
+var errChangesOften = &contracts.Error{Code: contracts.CodeRateLimited, Message: "too many changes of one connection"}
 
 // sends remembers the answers to recent ws.send frames, so that a client that
 // lost an answer can repeat the frame without doing the thing twice (A72).

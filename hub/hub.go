@@ -12,6 +12,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/time/rate"
+
 	"github.com/seed-028515a8/maestro/contracts"
 	"github.com/seed-028515a8/maestro/journal"
 	"github.com/seed-028515a8/maestro/lease"
@@ -210,11 +212,12 @@ type clients struct {
 	starting map[string]*post         // requests that start a utility command, by its id
 	presence presence
 
-	nextBeat    time.Time // zero until somebody attached
-	lastUsed    time.Time // a client was last here
-	credentials time.Time // when the first credential ends; zero: never
-	toldTokens  bool      // the log says that clients lack their connection's secret
-	sentAway    int       // connections that were told to come back to the next process
+	nextBeat    time.Time     // zero until somebody attached
+	lastUsed    time.Time     // a client was last here
+	credentials time.Time     // when the first credential ends; zero: never
+	mismatches  *rate.Limiter // of statuses about the protocol version of clients
+	toldTokens  bool          // the log says that clients lack their connection's secret
+	sentAway    int           // connections that were told to come back to the next process
 }
 
 // work is what the agent does, and what it has asked.
@@ -270,7 +273,11 @@ func New(opts Options) (*Hub, error) {
 			conns:    map[string]*connection{},
 			subs:     map[string]*subscription{},
 			starting: map[string]*post{},
-			presence: presence{relist: true}, // clients of an earlier process may have another list
+			presence: presence{
+				relist: true, // clients of an earlier process may have another list
+				budget: rate.NewLimiter(presenceRate, presenceBurst),
+			},
+			mismatches: rate.NewLimiter(1, mismatchBurst),
 		},
 		work: work{
 			mode:      opts.ApprovalMode,

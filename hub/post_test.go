@@ -304,7 +304,7 @@ func TestFailedSessionTakesNoRequests(t *testing.T) {
 		}
 		_, _, err := r.Connect(&asViewer, r.guest("v").by)
 		wantCode(t, err, contracts.CodeRuntimeNotReady)
-		wantCode(t, r.MayStream(contracts.StreamRequest{}, r.guest("v").by), contracts.CodeStaleSession)
+		wantCode(t, r.MayStream(contracts.StreamRequest{}, r.guest("v").by), contracts.CodeRuntimeNotReady)
 		<-r.Done()
 		r.close()
 	})

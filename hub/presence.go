@@ -5,6 +5,8 @@ import (
 	"slices"
 	"time"
 
+	"golang.org/x/time/rate"
+
 	"github.com/seed-028515a8/maestro/contracts"
 	"github.com/seed-028515a8/maestro/journal"
 )
@@ -16,6 +18,15 @@ import (
 const (
 	presenceAtOnce = 8
 	presenceEvery  = 250 * time.Millisecond
+
+	// Bounds of what all changes of presence send to each client in the long run,
+	// so that few clients that come and go cannot flood the others.
+	presenceRate  = 64 << 10 // bytes a second
+	presenceBurst = 256 << 10
+
+	// departureEvery is how often a viewer that leaves makes the others get the
+	// whole state.
+	departureEvery = time.Second
 )
 
 // A presence is what clients have been shown of who is connected, and what they
@@ -25,11 +36,13 @@ type presence struct {
 
 	shown      time.Time // when connection_info was last published
 	due        time.Time // when it is published next; zero: nothing to publish
-	about      string    // the connection of the latest change
-	changed    string    // the only one of the listed that changed; empty: none
-	relist     bool      // more changed than one: clients need the list
-	generation uint64    // of the lease that was shown
-	holder     string    // of that lease
+	departed   time.Time // when the departure of a viewer was last told with the state
+	budget     *rate.Limiter
+	about      string   // the connection of the latest change
+	changed    []string // the listed that changed; at most presenceAtOnce
+	relist     bool     // more changed: clients need the list
+	generation uint64   // of the lease that was shown
+	holder     string   // of that lease
 }
 
 // addConnection takes a connection in. Of more than contracts.MaxListed those
@@ -74,8 +87,19 @@ func (cl *clients) removeConnection(c *connection) {
 
 // changes notes a change of a listed connection.
 func (p *presence) changes(id string) {
-	p.relist = p.relist || p.changed != "" && p.changed != id
-	p.changed = id
+	switch {
+	case slices.Contains(p.changed, id):
+	case len(p.changed) < presenceAtOnce:
+		p.changed = append(p.changed, id)
+	default:
+		p.relist = true
+	}
+}
+
+// room returns how long the next connection_info has to wait for the budget.
+func (p *presence) room(now time.Time) time.Duration {
+	missing := -p.budget.TokensAt(now)
+	return time.Duration(max(0, missing) * float64(time.Second) / presenceRate)
 }
 
 // showChange publishes connection_info about a connection: at once if few are
@@ -83,7 +107,8 @@ func (p *presence) changes(id string) {
 func (tx *tx) showChange(about string) {
 	tx.showChangeSoon(about)
 	p := &tx.clients.presence
-	if len(tx.clients.conns) <= presenceAtOnce || tx.now.Sub(p.shown) >= presenceEvery || tx.clients.leaseUnseen() {
+	calm := len(tx.clients.conns) <= presenceAtOnce || tx.now.Sub(p.shown) >= presenceEvery
+	if calm && p.room(tx.now) == 0 || tx.clients.leaseUnseen() {
 		tx.showPresence()
 	}
 }
@@ -97,7 +122,7 @@ func (tx *tx) showChangeSoon(about string) {
 		p.changes(about)
 	}
 	if p.due.IsZero() {
-		p.due = tx.now.Add(presenceEvery)
+		p.due = tx.now.Add(max(presenceEvery, p.room(tx.now)))
 	}
 }
 
@@ -111,16 +136,26 @@ func (cl *clients) leaseUnseen() bool {
 // lease: who was here is no part of the session's history.
 func (tx *tx) showPresence() {
 	p := &tx.clients.presence
-	info := tx.connectionInfo(p.about)
+	infos := []*contracts.ConnectionInfo{tx.connectionInfo(p.about)}
 	if len(tx.clients.conns) > presenceAtOnce && !p.relist {
-		info = tx.clients.connectionChange(cmp.Or(p.changed, p.about))
+		infos = infos[:0]
+		for _, id := range p.changed {
+			infos = append(infos, tx.clients.connectionChange(id))
+		}
+		if len(infos) == 0 {
+			infos = append(infos, tx.clients.connectionChange(p.about))
+		}
 	}
-	e := encode(nil, info)
-	e.transient = !tx.clients.leaseUnseen()
-	p.due, p.shown, p.changed, p.relist = time.Time{}, tx.now, "", false
+	transient := !tx.clients.leaseUnseen()
+	p.due, p.shown, p.changed, p.relist = time.Time{}, tx.now, nil, false
 	p.generation = tx.clients.lease.Generation()
 	p.holder, _ = tx.clients.lease.Holder()
-	tx.publishEncoded(e)
+	for _, info := range infos {
+		e := encode(nil, info)
+		e.transient = transient
+		p.budget.ReserveN(tx.now, min(len(e.Body), presenceBurst))
+		tx.publishEncoded(e)
+	}
 }
 
 // connectionInfo is the connection graph, told on the occasion of one of them.

@@ -135,6 +135,9 @@ func (tx *tx) enroll(req *contracts.AttachRequest, by contracts.Caller, subscrib
 	if subscribing && len(c.subs) > 0 { // the opt-outs of a further subscription are its own
 		terms.OptOuts = c.terms.OptOuts
 	}
+	if c.greeted && !reflect.DeepEqual(terms, c.terms) && !c.mayChange(tx.now) {
+		return e, errChangesOften
+	}
 	generation := tx.clients.lease.Generation()
 	e.connection, e.changed = c, !reflect.DeepEqual(terms, c.terms)
 	c.greeted = true
@@ -336,15 +339,23 @@ func (h *Hub) Unsubscribe(id string, by contracts.Caller) error {
 }
 
 // endConnection destroys a connection and shows the state that leaves, once. In a
-// crowd the departure of one that only watched is told with the others' (see
-// presence).
+// crowd, or soon after another, the departure of one that only watched is told as
+// a change (see presence).
 func (tx *tx) endConnection(c *connection, why contracts.LeaseReason) {
 	holder, _ := tx.clients.lease.Holder()
-	alone := len(tx.clients.conns) <= presenceAtOnce
+	few := len(tx.clients.conns) <= presenceAtOnce
 	tx.destroy(c, why)
-	if holder != c.id && (alone || c.role == contracts.RoleController) {
-		tx.publishSnapshot() // the end of a lease has shown it already
+	p := &tx.clients.presence
+	switch {
+	case holder == c.id:
+		return // the end of a lease has shown it already
+	case c.role == contracts.RoleController:
+	case few && tx.now.Sub(p.departed) >= departureEvery:
+		p.departed = tx.now
+	default:
+		return
 	}
+	tx.publishSnapshot()
 }
 
 // Heartbeat is a sign of life of the caller's connection. It publishes nothing.

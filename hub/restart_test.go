@@ -66,6 +66,26 @@ func comeBack(a contracts.Attached) (contracts.Attach, []string) {
 	return att, []string{`{"type":"ws.resume","connection_token":"` + a.ConnectionToken + `"}`, `{"type":"hello"}`}
 }
 
+// A client that comes back as a new one, of the same principal and name, need not
+// wait for its predecessor of before the restart.
+func TestNewClientReplacesItsPredecessorAfterARestart(t *testing.T) {
+	eachStore(t, func(t *testing.T, open func() journal.Store) {
+		att := contracts.Attach{Principal: contracts.Principal{ID: "ada"}, Role: contracts.RoleController}
+		const hello = `{"type":"hello","client_info":{"name":"term"}}`
+		r := openRoom(t, hub.Options{Store: open()})
+		alice, _ := r.attach(att, hello)
+		r.until(alice, `"hello_ok"`)
+		r.suspend()
+
+		r = openRoom(t, hub.Options{Store: open()})
+		defer r.close()
+		_, told := r.attach(att, hello)
+		if !told.ControllerLeaseGranted {
+			t.Errorf("got %+v, want the lease granted", told)
+		}
+	})
+}
+
 func TestControllerFindsItsConnectionAndLeaseAfterRestart(t *testing.T) {
 	eachStore(t, func(t *testing.T, open func() journal.Store) {
 		r := openRoom(t, hub.Options{Store: open()})

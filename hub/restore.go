@@ -40,7 +40,8 @@ type saved struct {
 	Token     string              `json:"token_sha256"`
 	Principal contracts.Principal `json:"principal"`
 	Terms     handshake.Terms     `json:"terms"`
-	Sends     []savedSend         `json:"sends,omitempty"` // oldest first; in checkpoints only
+	Socket    bool                `json:"socket,omitempty"` // it had a WebSocket
+	Sends     []savedSend         `json:"sends,omitempty"`  // oldest first; in checkpoints only
 }
 
 type savedLease struct {
@@ -83,7 +84,7 @@ func savedConnection(c *connection) *saved {
 	for i, sub := range c.subs {
 		subs[i] = sub.id
 	}
-	return &saved{ID: c.id, Subs: subs, Token: hex.EncodeToString(c.token[:]), Principal: c.principal, Terms: c.terms}
+	return &saved{ID: c.id, Subs: subs, Token: hex.EncodeToString(c.token[:]), Principal: c.principal, Terms: c.terms, Socket: c.socket}
 }
 
 func (tx *tx) noteLease() {
@@ -338,7 +339,7 @@ func (cl *clients) bringBack(from *saved) error {
 		cl.addConnection(c)
 	}
 	copy(c.token[:], token)
-	c.terms, c.role = from.Terms, from.Terms.Role
+	c.terms, c.role, c.socket = from.Terms, from.Terms.Role, from.Socket
 	for _, sub := range c.subs {
 		delete(cl.subs, sub.id)
 	}

@@ -112,7 +112,6 @@ func (tx *tx) attachBox(sub *subscription, conn Conn, transport string, cursor u
 	b.cursor.Store(cursor)
 	tx.clients.undetach(sub)
 	sub.box, sub.followed = b, true
-	c.socket = c.socket || transport == transportWS
 	sub.filter(c)
 	c.repay()
 	if c.bare {
