@@ -2,6 +2,7 @@ package utility
 
 import (
 	"context"
+	"maps"
 	"os"
 	"path"
 	"path/filepath"
@@ -88,7 +89,14 @@ func (c *listings) makeSure() {
 		return
 	}
 	e := f.edit()
-	for dir := range f.dirs() { // git sees what lies behind a link in the place of one, also outside the workspace
+	dirs := f.dirs()
+	if !c.of.lookout.do(ctx, func() {
+		// The lookout has opened these, and their ends are told.
+		maps.DeleteFunc(dirs, func(dir string, _ struct{}) bool { return c.of.lookout.follows(dir) })
+	}) {
+		return
+	}
+	for dir := range dirs { // git sees what lies behind a link in the place of one, also outside the workspace
 		if info, err := c.of.ws.Lstat(filepath.FromSlash(dir)); err != nil || !info.IsDir() {
 			e.hideBelow(dir)
 		}
