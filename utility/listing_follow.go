@@ -28,9 +28,9 @@ const (
 	// row before following it is left to the next search.
 	maxRounds = 3
 
-	// followBatch is how many directories are followed in a row. What is reported
-	// meanwhile waits that long.
-	followBatch = 128
+	// followBatch is how many directories are followed in a row. Searches, and what
+	// is reported meanwhile, wait that long.
+	followBatch = 16
 )
 
 // follow has the system tell what happens after f was listed. With readAll it looks
@@ -141,6 +141,7 @@ func (h *lister) cover(ctx context.Context, f *finding, dirs []string, known map
 		slices.Sort(dirs) // each after the one it lies in
 		var unknown []string
 		for batch := range slices.Chunk(dirs, followBatch) {
+			giveWay()
 			done := h.lookout.do(ctx, func() {
 				for _, dir := range batch {
 					if !readAll && h.lookout.follows(dir) {

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 	"unicode/utf8"
 
 	"github.com/seed-028515a8/maestro/contracts"
@@ -217,9 +218,28 @@ func (b best) floor(matched, limit int) int {
 	return b[0].score - 1 // the shorter of two equal scores is better
 }
 
+// ranking is read-locked while a search ranks files, in any workspace: processors
+// are shared by all.
+var ranking sync.RWMutex
+
+// behindRest is how long the work behind searches pauses between its parts. The
+// scheduler then runs what a search has woken to deliver its results. On two
+// processors that would otherwise wait up to 10 ms, until the work is preempted.
+const behindRest = 100 * time.Microsecond
+
+// giveWay pauses the work behind searches, and waits for the searches that are
+// ranking files. The work calls it between parts of one to eight milliseconds.
+func giveWay() {
+	time.Sleep(behindRest)
+	ranking.Lock()
+	defer ranking.Unlock()
+}
+
 // rank returns the best matches among the files of an index that lie below a
 // directory, at most limit and best first, and whether there are more.
 func (q *query) rank(x *index, dir string, limit int) (matches []contracts.FileMatch, more bool) {
+	ranking.RLock()
+	defer ranking.RUnlock()
 	var mu sync.Mutex // guards kept and matched
 	var kept best
 	matched := 0
