@@ -114,6 +114,7 @@ func newIndex(paths []string, packed bool) index {
 	paths = slices.Compact(slices.DeleteFunc(paths, tooLong))
 	x := index{blocks: make([]*block, (len(paths)+blockFiles-1)/blockFiles), count: len(paths)}
 	inParts(len(x.blocks), len(paths), func(from, to int) {
+		giveWay()
 		for b := from; b < to; b++ {
 			x.blocks[b] = newBlock(paths[b*blockFiles:min((b+1)*blockFiles, len(paths))], packed)
 		}

@@ -2,6 +2,7 @@ package utility
 
 import (
 	"context"
+	"maps"
 	"os"
 	"path"
 	"path/filepath"
@@ -27,9 +28,9 @@ const (
 	// row before following it is left to the next search.
 	maxRounds = 3
 
-	// followBatch is how many directories are followed in a row. What is reported
-	// meanwhile waits that long.
-	followBatch = 128
+	// followBatch is how many directories are followed in a row. Searches, and what
+	// is reported meanwhile, wait that long.
+	followBatch = 16
 )
 
 // follow has the system tell what happens after f was listed. With readAll it looks
@@ -88,7 +89,14 @@ func (c *listings) makeSure() {
 		return
 	}
 	e := f.edit()
-	for dir := range f.dirs() { // git sees what lies behind a link in the place of one, also outside the workspace
+	dirs := f.dirs()
+	if !c.of.lookout.do(ctx, func() {
+		// The lookout has opened these, and their ends are told.
+		maps.DeleteFunc(dirs, func(dir string, _ struct{}) bool { return c.of.lookout.follows(dir) })
+	}) {
+		return
+	}
+	for dir := range dirs { // git sees what lies behind a link in the place of one, also outside the workspace
 		if info, err := c.of.ws.Lstat(filepath.FromSlash(dir)); err != nil || !info.IsDir() {
 			e.hideBelow(dir)
 		}
@@ -133,6 +141,7 @@ func (h *lister) cover(ctx context.Context, f *finding, dirs []string, known map
 		slices.Sort(dirs) // each after the one it lies in
 		var unknown []string
 		for batch := range slices.Chunk(dirs, followBatch) {
+			giveWay()
 			done := h.lookout.do(ctx, func() {
 				for _, dir := range batch {
 					if !readAll && h.lookout.follows(dir) {

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
+	"time"
 	"unicode/utf8"
 
 	"github.com/seed-028515a8/maestro/contracts"
@@ -208,15 +210,45 @@ func (b *best) take(h hit, limit int) {
 	}
 }
 
+// floor returns what a further hit must score more than, if there were so many.
+func (b best) floor(matched, limit int) int {
+	if matched <= limit {
+		return 0
+	}
+	return b[0].score - 1 // the shorter of two equal scores is better
+}
+
+// ranking is read-locked while a search ranks files, in any workspace: processors
+// are shared by all.
+var ranking sync.RWMutex
+
+// behindRest is how long the work behind searches pauses between its parts. The
+// scheduler then runs what a search has woken to deliver its results. On two
+// processors that would otherwise wait up to 10 ms, until the work is preempted.
+const behindRest = 100 * time.Microsecond
+
+// giveWay pauses the work behind searches, and waits for the searches that are
+// ranking files. The work calls it between parts of one to eight milliseconds.
+func giveWay() {
+	time.Sleep(behindRest)
+	ranking.Lock()
+	defer ranking.Unlock()
+}
+
 // rank returns the best matches among the files of an index that lie below a
 // directory, at most limit and best first, and whether there are more.
 func (q *query) rank(x *index, dir string, limit int) (matches []contracts.FileMatch, more bool) {
+	ranking.RLock()
+	defer ranking.RUnlock()
 	var mu sync.Mutex // guards kept and matched
 	var kept best
 	matched := 0
 	spans, cut := x.below(dir), newCut(dir)
 	inParts(len(spans), len(spans)*blockFiles, func(from, to int) {
-		own, n := q.bestOf(spans[from:to], cut, limit)
+		mu.Lock()
+		floor := kept.floor(matched, limit)
+		mu.Unlock()
+		own, n := q.bestOf(spans[from:to], cut, limit, floor)
 		mu.Lock()
 		defer mu.Unlock()
 		matched += n
@@ -231,10 +263,9 @@ func (q *query) rank(x *index, dir string, limit int) (matches []contracts.FileM
 	return matches, matched > limit
 }
 
-// bestOf returns the best matches, at most limit, and how many there are; once
-// there are more it only looks for better ones.
-func (q *query) bestOf(spans []span, cut cut, limit int) (own best, matched int) {
-	floor := 0
+// bestOf returns the best matches with a score above floor, at most limit, and how
+// many there are; once there are more it only looks for better ones.
+func (q *query) bestOf(spans []span, cut cut, limit, floor int) (own best, matched int) {
 	for _, at := range spans {
 		sieves, files := at.sieves[at.from:at.to], at.files[at.from:at.to]
 		for i := range sieves {
@@ -245,24 +276,32 @@ func (q *query) bestOf(spans []span, cut cut, limit int) (own best, matched int)
 			}
 			matched++
 			own.take(hit{files[i].path[cut.size:], int(s.chars) - cut.chars, score}, limit)
-			if matched > limit {
-				floor = own[0].score - 1 // the shorter of two equal scores is better
-			}
+			floor = max(floor, own.floor(matched, limit))
 		}
 	}
 	return own, matched
 }
 
 // inParts calls do for parts of n things with so many files, on two processors if
-// there are many and the machine has them. All calls have returned when it does.
+// there are many and the machine has them. A processor that is busy with something
+// else does fewer of the parts. All calls have returned when it does.
 func inParts(n, files int, do func(from, to int)) {
-	const many = 8192
+	const many, part = 8192, 16
 	if files < many || runtime.GOMAXPROCS(0) < 2 {
 		do(0, n)
 		return
 	}
+	var taken atomic.Int64
+	run := func() {
+		for to := 0; to < n; {
+			to = int(taken.Add(part))
+			if from := to - part; from < n {
+				do(from, min(to, n))
+			}
+		}
+	}
 	var other sync.WaitGroup
-	other.Go(func() { do(0, n/2) }) // ends with its part
-	do(n/2, n)
+	other.Go(run) // ends with the parts
+	run()
 	other.Wait()
 }
