@@ -76,11 +76,14 @@ if all lines were accepted and a run that they began ended with an error.
 
 An approval shows all that is to be done; of more than 4,096 characters or 60 lines
 the two ends, and /show all. It is answered with y, with n and a reason, or with a
-to approve the same always in this session, where that is offered; if the agent has options of its own,
-with the number of one. A form is filled in field by field: enter takes the default
-or leaves a field out, quotes make a text of a word such as "cancel". In place of a
-field, decline, cancel, a JSON object with all of them, or accept and such an object
-answer the whole form.
+to approve the same always in this session, where that is offered; if the agent has
+options of its own, with the number of one. After y only a note in braces may follow,
+such as {"remember":"session"}; other text and several lines are refused. A refused
+answer is in the history of the line.
+
+A form is filled in field by field: enter takes the default or leaves a field out,
+quotes make a text of a word such as "cancel". In place of a field, decline, cancel, a
+JSON object with all of them, or accept and such an object answer the whole form.
 
 A URL may name the session as the server's own ones do, with sessionId and create.`,
 		Args:          cobra.MaximumNArgs(1),

@@ -16,7 +16,7 @@ type request func(context.Context) (contracts.Result, error)
 // line does what a typed line says. An error ends the attachment.
 func (a *attachment) line(ctx context.Context, wg *sync.WaitGroup, line string) error {
 	act, err := parseLine(line, a.view.announced)
-	if act.verb != verbSay || a.desk.first() == nil { // answers are not for the history
+	if act.verb != verbSay || a.desk.first() == nil { // answers are not for the history, unless they are refused
 		a.edit.Remember(line)
 	}
 	if q := a.desk.first(); act.verb == verbNothing && a.typed && q != nil && q.takesNothing() {
@@ -26,6 +26,7 @@ func (a *attachment) line(ctx context.Context, wg *sync.WaitGroup, line string) 
 		err = a.refusal(act)
 	}
 	if err != nil {
+		a.edit.Remember(line)
 		a.refuse(err)
 		return nil
 	}
@@ -43,7 +44,7 @@ func (a *attachment) line(ctx context.Context, wg *sync.WaitGroup, line string) 
 	case verbHistory:
 		a.review(ctx, wg)
 	case verbSay:
-		a.say(act.text)
+		a.say(line, act.text)
 	default:
 		a.lease(act)
 	}
@@ -86,9 +87,11 @@ func (a *attachment) show() {
 	a.local.Block(console.Yellow, q.text(a.view.howTo(q), true))
 }
 
-// say answers the question that waits longest, or else starts a run.
-func (a *attachment) say(text string) {
+// say answers the question that waits longest, or else starts a run. The line is
+// what was typed to say the text.
+func (a *attachment) say(line, text string) {
 	if a.tooLate() {
+		a.edit.Remember(line)
 		a.refuse(errors.New("not sent: the question that waited has ended meanwhile. If it was not meant as its answer, say it again"))
 		return
 	}
@@ -111,11 +114,15 @@ func (a *attachment) say(text string) {
 	switch {
 	case errors.Is(err, errMore):
 	case err != nil:
+		a.edit.Remember(line)
 		a.refuse(err)
 	default:
 		put := *q
 		a.desk.answer(q.id)
-		a.send(order{what: "answer", do: a.command(response), undo: func() { a.desk.reopen(put) }})
+		a.send(order{what: "answer", do: a.command(response), undo: func() {
+			a.desk.reopen(put)
+			a.edit.Remember(line)
+		}})
 	}
 }
 

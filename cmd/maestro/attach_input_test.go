@@ -75,7 +75,15 @@ func TestAnswers(t *testing.T) {
 		want string // the command, or the error after "!"
 	}{
 		{contracts.RequestApproval, `{}`, "y", `{"type":"server_request_response","request_id":"q","request_type":"approval","approved":true}`},
-		{contracts.RequestApproval, `{}`, " YES go on ", `{"type":"server_request_response","request_id":"q","request_type":"approval","approved":true,"result":{"success":true,"output":"go on"}}`},
+		{contracts.RequestApproval, `{}`, " YES ", `{"type":"server_request_response","request_id":"q","request_type":"approval","approved":true}`},
+		{contracts.RequestApproval, `{}`, `yes {"reason":"go on"}`, `{"type":"server_request_response","request_id":"q","request_type":"approval","approved":true,"result":{"success":true,"output":"{\"reason\":\"go on\"}"}}`},
+		{contracts.RequestApproval, `{}`, "yes go on", "!y alone"},
+		{contracts.RequestApproval, `{}`, "yes please\necho and more", "!one line"},
+		{contracts.RequestApproval, `{}`, "\ny", "!one line"},
+		{contracts.RequestApproval, `{}`, "y \r{}", "!one line"},
+		{contracts.RequestApproval, `{}`, "y {\"reason\":\n\"x\"}", "!one line"},
+		{contracts.RequestApproval, offers, "2\n ", "!one line"},
+		{contracts.RequestApproval, `{}`, "n because\nof this", `{"type":"server_request_response","request_id":"q","request_type":"approval","approved":false,"result":{"success":false,"output":"","error":"because\nof this"}}`},
 		{contracts.RequestApproval, `{}`, "n", `{"type":"server_request_response","request_id":"q","request_type":"approval","approved":false}`},
 		{contracts.RequestApproval, `{}`, "n not on a Friday", `{"type":"server_request_response","request_id":"q","request_type":"approval","approved":false,"result":{"success":false,"output":"","error":"not on a Friday"}}`},
 		{contracts.RequestApproval, `{}`, "now run the tests", "!y, n and a reason, or a"},

@@ -567,6 +567,22 @@ func TestQuestionThatComesWhileALineIsTypedIsNotAnsweredByIt(t *testing.T) {
 	})
 }
 
+// TestPasteAtAnApprovalIsNoConsent pastes what begins with a word of consent.
+func TestPasteAtAnApprovalIsNoConsent(t *testing.T) {
+	for _, paste := range []string{"yes please\recho and more", "y\r\r{}", "y and echo more"} {
+		synctest.Test(t, func(t *testing.T) {
+			tm := openLive(t, attachFlags{}, connectedAs("conn_me", "conn_me"), told(&contracts.HelloOK{})[0], told(approval)[0])
+			tm.press("\x1b[200~" + paste + "\x1b[201~\r")
+			tm.wantCalls()
+			if !strings.Contains(tm.out.String(), "! not sent: ") {
+				t.Errorf("%q: got\n%s\nwant that it is not sent", paste, tm.out)
+			}
+			tm.press("\x1b[A")
+			tm.wantLast("approve? [y/n] " + strings.ReplaceAll(paste, "\r", "\n  "))
+		})
+	}
+}
+
 // TestKeysThatLeaveAndStop has a human press them on an empty line.
 func TestKeysThatLeaveAndStop(t *testing.T) {
 	for keys, leaves := range map[string]bool{"\x04": true, "x\x04": false, "\x03\x03": true, "x\x03\x03": false, "/quit\r": true} {

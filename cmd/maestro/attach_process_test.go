@@ -49,7 +49,7 @@ func TestApprovalsOfOurLoopShowAllAndMayBeRemembered(t *testing.T) {
 	r.pipes(
 		piping{`call bash {"command":"` + long + `"}` + "\nn\n", 0, []string{"\n  $ " + long + "\n", "-- approval denied by user\n"}, "…\n  y"},
 		piping{"call bash {\"command\":\"echo 1\\necho 2\"}\ny remember\n", exitFailure,
-			[]string{"* bash $ echo 1⏎echo 2\n", "  $ echo 1\n    echo 2\n", "! y alone approves once"}, "done"},
+			[]string{"* bash $ echo 1⏎echo 2\n", "  $ echo 1\n    echo 2\n", "! not sent: y alone approves. "}, "done"},
 		piping{"n\n", 0, []string{"denied by user"}, "done"},
 		piping{"call bash {\"command\":\"echo once\"}\na\ncall bash {\"command\":\"echo once\"}\n", 0,
 			[]string{"a = approve, always in this session", "-- approval approved by user, always in this session\n"}, "no more lines"},
