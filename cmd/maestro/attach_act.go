@@ -30,6 +30,12 @@ func (a *attachment) line(ctx context.Context, wg *sync.WaitGroup, line string) 
 		a.refuse(err)
 		return nil
 	}
+	if act.acts() && !a.acted {
+		a.acted = true
+		if !a.typed && a.json == nil { // with JSON a program writes the lines, which was told of the questions
+			a.desk.age()
+		}
+	}
 	switch act.verb {
 	case verbNothing:
 	case verbQuit:
@@ -110,6 +116,10 @@ func (a *attachment) say(line, text string) {
 		})
 		return
 	}
+	if q.older {
+		a.refuse(errors.New("not sent: a question waits that was asked before these lines. A person answers it, or /interrupt ends it"))
+		return
+	}
 	response, err := q.answer(text, a.view.remembers)
 	switch {
 	case errors.Is(err, errMore):
@@ -130,6 +140,9 @@ func (a *attachment) say(line, text string) {
 func (a *attachment) lease(act action) {
 	switch act.verb {
 	case verbInterrupt:
+		if !a.typed {
+			a.desk.end()
+		}
 		a.send(order{what: "interrupt", do: a.command(&contracts.Interrupt{})})
 	case verbTake:
 		a.send(order{what: "take", do: a.client.TakeControl})

@@ -405,7 +405,6 @@ func TestScriptOfWhichNothingWasAcceptedFails(t *testing.T) {
 			}()
 			synctest.Wait()
 			tm.tell(told(&contracts.ResponseEnd{ResponseID: "r"})[0])
-			tm.tell(told(&contracts.ResponseStart{ResponseID: "s"})[0])
 			if err := <-tm.left; err == nil {
 				t.Errorf("%s: got a quiet end, want a failure", test.line)
 			}
@@ -567,6 +566,67 @@ func TestQuestionThatComesWhileALineIsTypedIsNotAnsweredByIt(t *testing.T) {
 	})
 }
 
+// TestScriptEndsAtTheFirstRefusal has lines be refused here and by the server.
+func TestScriptEndsAtTheFirstRefusal(t *testing.T) {
+	for _, test := range []struct {
+		lines  string
+		refuse error
+		asked  bool // a question waits before
+		want   []string
+	}{
+		{"/nothing\nwork\n", nil, false, nil},
+		{"work\ny\n", &contracts.Error{Code: contracts.CodeRuntimeBusy}, false, []string{`{"type":"prompt","content":"work"}`}},
+		{"work\ny\n", nil, true, nil},
+		{"/take\ny\n", nil, true, []string{"take"}},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			tm := open(t, attachFlags{}, false, connectedAs("conn_me", "conn_me"))
+			tm.driver.refuse = test.refuse
+			if test.asked {
+				tm.tell(told(approval)[0])
+			}
+			go func() { _, _ = io.WriteString(tm.in, test.lines) }()
+			tm.tell(told(&contracts.HelloOK{})[0])
+			if err := <-tm.left; !errors.Is(err, exit(exitFailure)) {
+				t.Errorf("%q: got %v, want exit code %d", test.lines, err, exitFailure)
+			}
+			tm.wantCalls(test.want...)
+		})
+	}
+}
+
+// TestScriptWaitsForTheEndOfAnInterruptedRun has a question wait that ends with it.
+func TestScriptWaitsForTheEndOfAnInterruptedRun(t *testing.T) {
+	over := &contracts.RawAgentEvent{EventKind: "agent_end"}
+	synctest.Test(t, func(t *testing.T) {
+		tm := open(t, attachFlags{}, false, connectedAs("conn_me", "conn_me"), told(&contracts.RawAgentEvent{EventKind: "agent_start"})[0],
+			told(approval)[0], told(&contracts.HelloOK{})[0])
+		go func() { _, _ = io.WriteString(tm.in, "/interrupt\nwork\ny\n") }()
+		synctest.Wait()
+		tm.wantCalls(`{"type":"interrupt"}`)
+		tm.tell(resolvedBy("q1", contracts.ResolvedByRuntime))
+		tm.wantCalls(`{"type":"interrupt"}`)
+		tm.tell(told(over)[0])
+		tm.wantCalls(`{"type":"interrupt"}`, `{"type":"prompt","content":"work"}`)
+		second := *approval
+		second.RequestID = "q2"
+		tm.tell(told(&second)[0])
+		tm.wantCalls(`{"type":"interrupt"}`, `{"type":"prompt","content":"work"}`,
+			`{"type":"server_request_response","request_id":"q2","request_type":"approval","approved":true}`)
+	})
+}
+
+// TestLinesOfAProgramAnswerWhatItWasToldOf has a program that reads JSON take
+// control while a question waits.
+func TestLinesOfAProgramAnswerWhatItWasToldOf(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tm := open(t, attachFlags{json: true}, false, connectedAs("conn_me", "conn_me"), told(approval)[0], told(&contracts.HelloOK{})[0])
+		tm.typeLine("/take")
+		tm.typeLine("y")
+		tm.wantCalls("take", `{"type":"server_request_response","request_id":"q1","request_type":"approval","approved":true}`)
+	})
+}
+
 // TestPasteAtAnApprovalIsNoConsent pastes what begins with a word of consent.
 func TestPasteAtAnApprovalIsNoConsent(t *testing.T) {
 	for _, paste := range []string{"yes please\recho and more", "y\r\r{}", "y and echo more"} {
@@ -630,7 +690,7 @@ func TestCtrlCEndsTheHistory(t *testing.T) {
 // in which a question waits since before them.
 func TestPastIsLeftOutWithALineThatSaysSo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		tm := open(t, attachFlags{}, false)
+		tm := open(t, attachFlags{}, true)
 		tm.driver.state = contracts.State{
 			Cwd: "/srv", ControllerConnectionID: contracts.String("conn_me"), IsResponding: true,
 			CurrentResponse: &contracts.CurrentResponse{ResponseID: "r", Text: "all of the story"},
@@ -657,8 +717,7 @@ func TestPastIsLeftOutWithALineThatSaysSo(t *testing.T) {
 `; got != want {
 			compareText(t, got, want)
 		}
-		go func() { _, _ = io.WriteString(tm.in, "click\n") }()
-		synctest.Wait()
+		tm.typeLine("click")
 		tm.wantCalls(`{"type":"server_request_response","request_id":"old","request_type":"client_tool","content":[{"type":"text","text":"click"}]}`)
 	})
 }
@@ -889,15 +948,17 @@ func TestLineForAQuestionThatWentIsNoPrompt(t *testing.T) {
 	}
 	synctest.Test(t, func(t *testing.T) {
 		tm := attach(t, false)
+		tm.typeLine("work")
 		tm.tell(told(elicitation)[0])
 		tm.typeLine("Ada")
 		tm.tell(resolvedBy("e1", contracts.ResolvedByClient))
-		tm.typeLine("42")
-		_ = tm.in.Close()
+		tm.tell(told(&contracts.RawAgentEvent{EventKind: "agent_start"})[0])
+		go func() { _, _ = io.WriteString(tm.in, "42\n") }()
+		tm.tell(told(&contracts.RawAgentEvent{EventKind: "agent_end"})[0])
 		if err := <-tm.left; !errors.Is(err, exit(exitFailure)) {
 			t.Errorf("got %v, want exit code %d", err, exitFailure)
 		}
-		tm.wantCalls()
+		tm.wantCalls(`{"type":"prompt","content":"work"}`)
 	})
 }
 

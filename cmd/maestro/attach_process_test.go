@@ -50,8 +50,7 @@ func TestApprovalsOfOurLoopShowAllAndMayBeRemembered(t *testing.T) {
 		piping{`call bash {"command":"` + long + `"}` + "\nn\n", 0, []string{"\n  $ " + long + "\n", "-- approval denied by user\n"}, "…\n  y"},
 		piping{"call bash {\"command\":\"echo 1\\necho 2\"}\ny remember\n", exitFailure,
 			[]string{"* bash $ echo 1⏎echo 2\n", "  $ echo 1\n    echo 2\n", "! not sent: y alone approves. "}, "done"},
-		piping{"n\n", 0, []string{"denied by user"}, "done"},
-		piping{"call bash {\"command\":\"echo once\"}\na\ncall bash {\"command\":\"echo once\"}\n", 0,
+		piping{"/interrupt\ncall bash {\"command\":\"echo once\"}\na\ncall bash {\"command\":\"echo once\"}\n", 0,
 			[]string{"a = approve, always in this session", "-- approval approved by user, always in this session\n"}, "no more lines"},
 		piping{"fault unauthorized\n", exitRunFailed, []string{"! error"}, ""},
 	)
@@ -65,7 +64,7 @@ func TestOptionsOfAnAgentAreChosenByNumber(t *testing.T) {
 		piping{"improve\n2\n", 0, []string{"  at /home/user/project/config.json\n", "    2. Skip this change (reject once, reject)\n",
 			"  a number, y = 1, n [reason] = 2\n", "-- approval denied by user: 2. Skip this change", "I'll skip"}, "_acp"},
 		piping{"improve\n3\n", exitFailure, []string{"! there is no option 3"}, ""},
-		piping{"1\n", 0, []string{"-- approval approved by user: 1. Allow this change", "successfully updated"}, "_acp"},
+		piping{"/interrupt\nimprove\n1\n", 0, []string{"-- approval approved by user: 1. Allow this change", "successfully updated"}, "_acp"},
 	)
 }
 
@@ -82,7 +81,7 @@ func TestFormIsFilledInThroughAPipe(t *testing.T) {
 		piping{"go\naccept {\"name\":\"Ada\",\"ok\":true}\n", 0, []string{"  name: text, 2 to 5 characters, required - Full name\n", "thank you"}, "requestedSchema"},
 		piping{"go\nAda\n7\nred\na\na@b.c\nyes\n", 0, []string{"thank you"}, ""},
 		piping{"go\n{\"name\":7}\n", exitFailure, []string{"! name: text, 2 to 5 characters is awaited"}, "thank you"},
-		piping{"decline\n", 0, []string{"thank you"}, ""},
+		piping{"/interrupt\ngo\ndecline\n", 0, []string{"thank you"}, ""},
 	)
 }
 

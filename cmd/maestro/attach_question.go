@@ -21,6 +21,7 @@ type question struct {
 	label  string // what the tool calls itself; may be empty
 	reason string // may be empty
 	args   json.RawMessage
+	older  bool // than the first line of a script, which does not answer it
 
 	given  []string // user input only: answers to the first of its questions
 	filled *form    // elicitations only, once it was needed
