@@ -15,7 +15,7 @@ type request func(context.Context) (contracts.Result, error)
 
 // line does what a typed line says. An error ends the attachment.
 func (a *attachment) line(ctx context.Context, wg *sync.WaitGroup, line string) error {
-	act, err := parseLine(line, a.view.announced)
+	act, err := parseLine(line, a.view.commandsOfAgent())
 	if act.verb != verbSay || a.desk.first() == nil { // answers are not for the history, unless they are refused
 		a.edit.Remember(line)
 	}
@@ -41,7 +41,7 @@ func (a *attachment) line(ctx context.Context, wg *sync.WaitGroup, line string) 
 	case verbQuit:
 		return errLeave
 	case verbHelp:
-		a.local.Line(console.Plain, attachHelp)
+		a.local.Line(console.Plain, a.view.help())
 	case verbShow:
 		a.show()
 	case verbWho:

@@ -44,14 +44,14 @@ func TestTypedLines(t *testing.T) {
 		{"/help", action{verb: verbHelp}, ""},
 		{"/quit", action{verb: verbQuit}, ""},
 		{"/say hello", action{}, "no command /say: /help lists them; for the agent: //say"},
-		{"/rules", action{verb: verbSay, text: "/rules"}, ""},
+		{"/rules", action{}, "no command /rules"},
 		{" /forget bash(go test:*)", action{verb: verbSay, text: "/forget bash(go test:*)"}, ""},
 		{"/review all", action{verb: verbSay, text: "/review all"}, ""},
 		{"/rev", action{}, "no command /rev"},
 		{"/\x1b[31m", action{}, "no command"},
 		{"/", action{}, "no command"},
 	} {
-		got, err := parseLine(test.line, []string{"/review", "/who"})
+		got, err := parseLine(test.line, []string{"/review", "/who", "/forget"})
 		if test.err != "" {
 			if err == nil || !strings.Contains(err.Error(), test.err) || strings.ContainsRune(err.Error(), runeESC) {
 				t.Errorf("parseLine(%q): got %+v, %v; want an error with %q", test.line, got, err, test.err)

@@ -235,9 +235,38 @@ func TestCommandsOfTheAgentArePassedOn(t *testing.T) {
 		tm.wantShown("! there is no command /review: /help lists them; for the agent: //review\n")
 		tm.tell(told(&contracts.Status{Message: "Agent commands: /init /review"})[0])
 		tm.typeLine("/review all")
-		tm.typeLine("/rules")
-		tm.wantCalls(`{"type":"prompt","content":"/review all"}`, `{"type":"prompt","content":"/rules"}`)
+		tm.wantCalls(`{"type":"prompt","content":"/review all"}`)
+		tm.typeLine("/help")
+		tm.wantShown("\n  of the agent      /init /review\n")
 	})
+}
+
+// TestRulesAreAskedOfAgentsThatHaveThem types the commands about what is remembered.
+func TestRulesAreAskedOfAgentsThatHaveThem(t *testing.T) {
+	for _, test := range []struct {
+		agent contracts.Event
+		takes bool
+	}{
+		{&contracts.Ready{Model: "shell", Provider: "local"}, false},
+		{&contracts.Ready{Model: "some", Provider: "an-agent"}, false},
+		{&contracts.Ready{Model: "some", Provider: "anthropic", ExecutorType: contracts.ExecutorReplay}, false},
+		{&contracts.Ready{Model: "some", Provider: "openai-chat", ExecutorType: contracts.ExecutorLive}, true},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			tm := open(t, attachFlags{}, true, connectedAs("conn_me", "conn_me"), told(test.agent)[0])
+			tm.typeLine("/help")
+			if got := strings.Contains(tm.out.String(), "/rules"); got != test.takes {
+				t.Errorf("%+v: got /rules in the help %t, want %t", test.agent, got, test.takes)
+			}
+			tm.typeLine("/rules")
+			if test.takes {
+				tm.wantCalls(`{"type":"prompt","content":"/rules"}`)
+				return
+			}
+			tm.wantShown("! there is no command /rules: /help lists them; for the agent: //rules\n")
+			tm.wantCalls()
+		})
+	}
 }
 
 func TestViewerIsToldThatItOnlyWatches(t *testing.T) {

@@ -4,8 +4,10 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
+	llm "github.com/seed-028515a8/maestro/agent/llm/provider"
 	"github.com/seed-028515a8/maestro/client"
 	"github.com/seed-028515a8/maestro/contracts"
 	"github.com/seed-028515a8/maestro/internal/console"
@@ -59,6 +61,7 @@ func (v *view) disconnected(err error) {
 func (v *view) ready(model, provider string, executor contracts.ExecutorType) {
 	v.replay = executor == contracts.ExecutorReplay
 	v.remembers = !v.replay && !(provider == "local" && model == "shell") // which takes every answer once
+	v.rules = !v.replay && slices.Contains([]string{llm.Anthropic, llm.OpenAI, llm.OpenAIChat}, provider)
 	badge := ""
 	if v.replay {
 		badge = "[REPLAY] "

@@ -28,6 +28,7 @@ type view struct {
 	names      map[string]string // client names by connection id, of those attached now
 	replay     bool              // the agent plays a script
 	remembers  bool              // the agent may be told to remember answers
+	rules      bool              // the agent takes /rules and /forget
 	announced  []string          // commands of the agent's, with their slashes, as told last; at most maxFlows
 
 	flow     string            // what the open line belongs to
@@ -173,6 +174,26 @@ func (v *view) learn(status string) {
 		words := strings.Fields(commands)
 		v.announced = words[:min(len(words), maxFlows)]
 	}
+}
+
+// commandsOfAgent returns the commands that the agent takes, with their slashes.
+func (v *view) commandsOfAgent() []string {
+	if v.rules {
+		return append([]string{"/rules", "/forget"}, v.announced...)
+	}
+	return v.announced
+}
+
+// help returns what lines may be typed.
+func (v *view) help() string {
+	text := attachHelp
+	if v.rules {
+		text += rulesHelp
+	}
+	if len(v.announced) > 0 {
+		text += "\n  of the agent      " + inLine(strings.Join(v.announced, " "), maxArgs)
+	}
+	return text
 }
 
 // notice prints a line of our own words around cleaned ones.
