@@ -109,7 +109,13 @@ func newAttachment(c driver, out, errOut io.Writer, flags *attachFlags, size fun
 		a.local = console.NewScreen(out, coloured(out), a.edit, size)
 	}
 	a.view = newView(a.local)
+	a.view.pending = a.pending
 	return a
+}
+
+// pending reports whether a question waits, as of the latest update.
+func (a *attachment) pending(id string) bool {
+	return slices.ContainsFunc(a.client.State().PendingRequests, func(p contracts.PendingRequest) bool { return p.ID == id })
 }
 
 // run follows the session until the user leaves, the server ends it or ctx

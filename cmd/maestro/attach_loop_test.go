@@ -751,6 +751,34 @@ func TestPastIsLeftOutWithALineThatSaysSo(t *testing.T) {
 	})
 }
 
+// TestEndedQuestionsOfThePastSayNothingOfAnswers has one of two questions wait in a
+// replay. The history tells of no answers at all.
+func TestEndedQuestionsOfThePastSayNothingOfAnswers(t *testing.T) {
+	second := *approval
+	second.RequestID = "q2"
+	said := told(approval, &contracts.ServerRequestResolved{RequestID: "q1", RequestType: contracts.RequestApproval,
+		Resolution: contracts.VerdictApproved, ResolvedBy: contracts.ResolvedByUser}, &second)
+	const want = "? approval: bash\n  $ ls\n-- approval approved by user\n? approval: bash\n  $ ls\n  conn_bob can answer\n"
+	synctest.Test(t, func(t *testing.T) {
+		tm := open(t, attachFlags{}, true)
+		tm.driver.state = contracts.State{Cwd: "/srv", PendingRequests: []contracts.PendingRequest{{ID: "q2", Kind: contracts.RequestApproval}}}
+		tm.tell(connectedAs("conn_me", "conn_bob"))
+		for _, u := range said {
+			u.Replayed = true
+			tm.tell(u)
+		}
+		tm.wantShown(want)
+		past := &fakeDriver{updates: make(chan news)}
+		tm.a.redial = func(context.Context) (follower, error) { return past, nil }
+		tm.typeLine("/history")
+		for _, u := range append([]client.Update{connectedAs("conn_past", "conn_bob")}, said...) {
+			past.updates <- news{update: u}
+		}
+		synctest.Wait()
+		tm.wantShown("-- from the beginning\n" + strings.TrimSuffix(want, "  conn_bob can answer\n"))
+	})
+}
+
 // snapshot is a state that comes whole at cursor.
 func snapshot(kind client.Kind, cursor uint64, st contracts.State) client.Update {
 	return client.Update{Kind: kind, Cursor: cursor, Snapshot: &contracts.Snapshot{Cursor: cursor, State: st}}

@@ -145,11 +145,16 @@ func (v *view) request(q question) {
 	if was, ok := v.questions[q.id]; ok && (was.keys || !keys) {
 		return
 	}
+	v.ask(q, v.howTo(&q))
+}
+
+// ask prints a question with a last line on how to answer it, or none.
+func (v *view) ask(q question, last string) {
 	if len(v.questions) < maxQuestions {
-		v.questions[q.id] = posed{keys, q.options()}
+		v.questions[q.id] = posed{v.mayAnswer(), q.options()}
 	}
 	v.flow = ""
-	v.screen.Block(console.Yellow, q.text(v.howTo(&q), false))
+	v.screen.Block(console.Yellow, q.text(last, false))
 }
 
 // howTo returns how to answer a question, or who can.

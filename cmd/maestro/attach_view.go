@@ -39,6 +39,8 @@ type view struct {
 	present  bool              // what was missed has been told
 	past     bool              // only the past is told
 
+	pending func(id string) bool // reports whether a replayed question still waits; nil if that is not known
+
 	commands  map[string]bool  // that clients started and that have not ended, by id
 	questions map[string]posed // questions that wait and have been shown, by id
 }
@@ -91,6 +93,10 @@ func (v *view) show(u client.Update) {
 	case client.KindEvent:
 		if info, ok := u.Event.(*contracts.ConnectionInfo); ok && u.Replayed && !v.past {
 			v.people(info.Connections) // who is in control now came with the connection
+			return
+		}
+		if q, ok := u.Event.(*contracts.ServerRequest); ok && (v.past || u.Replayed && v.pending != nil && !v.pending(q.RequestID)) {
+			v.ask(requestOf(q), "")
 			return
 		}
 		v.event(u.Event)
