@@ -85,6 +85,16 @@ func TestFormIsFilledInThroughAPipe(t *testing.T) {
 	)
 }
 
+func TestAttachSaysThatAServerSpeaksHTTP(t *testing.T) {
+	address := strings.TrimPrefix(webServer(t, http.NotFoundHandler()), "http://")
+	for _, scheme := range []string{"https", "wss"} {
+		out, err := program(t, "attach", scheme+"://"+address).CombinedOutput()
+		if want := address + " speaks http, not https: want http://" + address; exitCode(t, err) != exitFailure || !strings.Contains(string(out), want) {
+			t.Errorf("got %s, %v; want %q", out, err, want)
+		}
+	}
+}
+
 func TestAttachSaysWhatAnswersInPlaceOfAServer(t *testing.T) {
 	address := strings.TrimPrefix(webServer(t, http.NotFoundHandler()), "http://")
 	out, err := program(t, "attach", address).CombinedOutput()
