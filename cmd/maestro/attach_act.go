@@ -167,8 +167,12 @@ func (a *attachment) lease(act action) {
 	}
 }
 
-// command returns the request that sends cmd.
+// command returns the request that sends cmd. Without a connection the request waits
+// for the next one, and the user is told.
 func (a *attachment) command(cmd contracts.Command) request {
+	if a.view.lost != "" {
+		a.local.Line(console.Dim, "-- not connected: this is sent when the connection is back")
+	}
 	return func(ctx context.Context) (contracts.Result, error) { return a.client.Send(ctx, cmd) }
 }
 

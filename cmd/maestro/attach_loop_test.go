@@ -672,6 +672,43 @@ func TestPasteAtAnApprovalIsNoConsent(t *testing.T) {
 	}
 }
 
+// TestLineTypedWithoutAConnectionIsAnnounced types a prompt, and what is not sent
+// later.
+func TestLineTypedWithoutAConnectionIsAnnounced(t *testing.T) {
+	const waits = "-- not connected: this is sent when the connection is back\n"
+	synctest.Test(t, func(t *testing.T) {
+		tm := open(t, attachFlags{}, true, connectedAs("conn_me", "conn_me"), lost(io.EOF))
+		tm.typeLine("work")
+		tm.wantShown(waits)
+		before := tm.out.String()
+		tm.typeLine("/take")
+		tm.tell(connectedAs("conn_me", "conn_me"))
+		tm.typeLine("more")
+		if strings.Contains(strings.TrimPrefix(tm.out.String(), before), waits) {
+			t.Errorf("got\n%s\nwant it said once", tm.out)
+		}
+	})
+}
+
+// TestRefusedPasteIsInTheHistory has the server refuse a long paste while another
+// line is typed.
+func TestRefusedPasteIsInTheHistory(t *testing.T) {
+	long := strings.Repeat("x", 200_000)
+	synctest.Test(t, func(t *testing.T) {
+		tm := openLive(t, attachFlags{}, connectedAs("conn_me", "conn_me"))
+		tm.driver.refuse = &contracts.Error{Code: contracts.CodeRuntimeBusy, Message: "already processing"}
+		tm.press("\x1b[200~" + long + "\x1b[201~\rmore")
+		tm.press("\x1b[A")
+		tm.wantLast("> [200000 characters pasted]")
+		tm.press("\x15\x1b[200~" + strings.Repeat(long, 6) + "\x1b[201~")
+		if want := "! too long: a line has at most 1 MiB. Up shows what fits of it\n"; !strings.Contains(strings.ReplaceAll(tm.out.String(), "\r\n", "\n"), want) {
+			t.Errorf("got\n%s\nwant %q", tm.out, want)
+		}
+		tm.press("\x1b[A")
+		tm.wantLast("> [1048576 characters pasted]")
+	})
+}
+
 // TestKeysThatLeaveAndStop has a human press them on an empty line.
 func TestKeysThatLeaveAndStop(t *testing.T) {
 	for keys, leaves := range map[string]bool{"\x04": true, "x\x04": false, "\x03\x03": true, "x\x03\x03": false, "/quit\r": true} {
