@@ -100,6 +100,48 @@ func TestTailStartsWithTheLatestEntries(t *testing.T) {
 	}
 }
 
+// TestLastChoiceOfWhereToBeginCounts gives several options that choose it.
+func TestLastChoiceOfWhereToBeginCounts(t *testing.T) {
+	cursor, history, tail := WithCursor("e1", 5), WithHistory(), WithTail(3)
+	for _, test := range []struct {
+		name          string
+		opts          []Option
+		cursor, epoch string
+		tail          uint64
+	}{
+		{"tail, history", []Option{tail, history}, "0", "", 0},
+		{"tail, cursor", []Option{tail, cursor}, "5", "e1", 0},
+		{"cursor, history", []Option{cursor, history}, "0", "", 0},
+		{"cursor, tail", []Option{cursor, tail}, "", "", 3},
+		{"history, tail", []Option{history, tail}, "", "", 3},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			s := newFakeServer(t)
+			resume := "replay"
+			if test.tail > 0 {
+				resume = "snapshot"
+			}
+			c, _ := s.connect(func(p *peer) {
+				if got := p.query.Get("cursor"); got != test.cursor {
+					t.Errorf("%s: got cursor %q, want %q", test.name, got, test.cursor)
+				}
+				if got := p.query.Get("epoch"); got != test.epoch {
+					t.Errorf("%s: got epoch %q, want %q", test.name, got, test.epoch)
+				}
+				greetWith(attached("conn_1", "e1", resume), status(6, "a"), &contracts.SnapshotEnvelope{Snapshot: snapshot(7)})(p)
+				if test.tail > 0 {
+					p = s.next()
+					expect[*contracts.Resume](p)
+					greetWith(attached("conn_1", "e1", "replay"))(p)
+				}
+			}, test.opts...)
+			if want := uint64(7-3) * min(test.tail, 1); c.Skipped() != want {
+				t.Errorf("%s: got %d entries skipped, want %d", test.name, c.Skipped(), want)
+			}
+		})
+	}
+}
+
 // TestTailOfASilentServerEnds has the state not come.
 func TestTailOfASilentServerEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -96,20 +96,26 @@ func WithHello(hello contracts.Hello) Option {
 // WithCursor continues after the entry at cursor of the journal epoch, both
 // taken from an earlier [Update]. [Client.State] then lacks what was before,
 // unless the server answers with a snapshot.
+//
+// WithCursor, [WithHistory] and [WithTail] each choose where to begin. The last
+// one given replaces the others.
 func WithCursor(epoch string, cursor uint64) Option {
-	return func(c *config) { c.epoch, c.cursor = epoch, &cursor }
+	return func(c *config) { c.epoch, c.cursor, c.tail = epoch, &cursor, 0 }
 }
 
 // WithHistory starts with the beginning of the session, if the server still
-// has it, instead of with a snapshot.
+// has it, instead of with a snapshot. It replaces [WithCursor] and [WithTail].
 func WithHistory() Option { return WithCursor("", 0) }
 
 // WithTail starts with the last n entries of the session, as far as the server
 // still has them. [Client.State] is the whole state all the same, that of the
 // moment of attaching until Next has returned what came before it.
 // [Client.Skipped] says how much was left out. With a ticket, which is good for
-// one connection, the session starts with a snapshot.
-func WithTail(n uint64) Option { return func(c *config) { c.tail = n } }
+// one connection, the session starts with a snapshot. WithTail replaces
+// [WithCursor] and [WithHistory].
+func WithTail(n uint64) Option {
+	return func(c *config) { c.epoch, c.cursor, c.tail = "", nil, n }
+}
 
 // WithHeader adds a header to the request that opens each connection.
 func WithHeader(key, value string) Option {

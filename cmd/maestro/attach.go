@@ -69,18 +69,25 @@ there is more than one. File searches, reads and watches are not; with --json al
 
 If standard input is not a terminal, its lines are taken one after the other: each
 waits until what the one before started is over, or asks something, which it then
-answers. At the end of the lines the client leaves once the session has been quiet
-for three seconds; if there was nothing to send, it goes on following. The exit
-status is 1 if a line was refused, or a question was left without an answer, and 3
-if all lines were accepted and a run that they began ended with an error.
+answers. At the first line that is refused the client leaves and sends no further
+ones. A question that waited before the first line was sent is not answered by lines:
+they are refused until a person has answered it or /interrupt has ended it; only with
+--json, which tells of questions, lines answer it. At the end of the lines the client
+leaves once the session has been quiet for three seconds; if there was nothing to
+send, it goes on following. The exit status is 1 if a line was refused, or a question
+was left without an answer, and 3 if all lines were accepted and a run that they
+began ended with an error.
 
 An approval shows all that is to be done; of more than 4,096 characters or 60 lines
 the two ends, and /show all. It is answered with y, with n and a reason, or with a
-to approve the same always in this session, where that is offered; if the agent has options of its own,
-with the number of one. A form is filled in field by field: enter takes the default
-or leaves a field out, quotes make a text of a word such as "cancel". In place of a
-field, decline, cancel, a JSON object with all of them, or accept and such an object
-answer the whole form.
+to approve the same always in this session, where that is offered; if the agent has
+options of its own, with the number of one. After y only a note in braces may follow,
+such as {"remember":"session"}; other text and several lines are refused. A refused
+answer is in the history of the line.
+
+A form is filled in field by field: enter takes the default or leaves a field out,
+quotes make a text of a word such as "cancel". In place of a field, decline, cancel, a
+JSON object with all of them, or accept and such an object answer the whole form.
 
 A URL may name the session as the server's own ones do, with sessionId and create.`,
 		Args:          cobra.MaximumNArgs(1),

@@ -15,8 +15,8 @@ type request func(context.Context) (contracts.Result, error)
 
 // line does what a typed line says. An error ends the attachment.
 func (a *attachment) line(ctx context.Context, wg *sync.WaitGroup, line string) error {
-	act, err := parseLine(line, a.view.announced)
-	if act.verb != verbSay || a.desk.first() == nil { // answers are not for the history
+	act, err := parseLine(line, a.view.commandsOfAgent())
+	if act.verb != verbSay || a.desk.first() == nil { // answers are not for the history, unless they are refused
 		a.edit.Remember(line)
 	}
 	if q := a.desk.first(); act.verb == verbNothing && a.typed && q != nil && q.takesNothing() {
@@ -26,15 +26,22 @@ func (a *attachment) line(ctx context.Context, wg *sync.WaitGroup, line string) 
 		err = a.refusal(act)
 	}
 	if err != nil {
+		a.edit.Remember(line)
 		a.refuse(err)
 		return nil
+	}
+	if act.acts() && !a.acted {
+		a.acted = true
+		if !a.typed && a.json == nil { // with JSON a program writes the lines, which was told of the questions
+			a.desk.age()
+		}
 	}
 	switch act.verb {
 	case verbNothing:
 	case verbQuit:
 		return errLeave
 	case verbHelp:
-		a.local.Line(console.Plain, attachHelp)
+		a.local.Line(console.Plain, a.view.help())
 	case verbShow:
 		a.show()
 	case verbWho:
@@ -43,7 +50,7 @@ func (a *attachment) line(ctx context.Context, wg *sync.WaitGroup, line string) 
 	case verbHistory:
 		a.review(ctx, wg)
 	case verbSay:
-		a.say(act.text)
+		a.say(line, act.text)
 	default:
 		a.lease(act)
 	}
@@ -86,9 +93,11 @@ func (a *attachment) show() {
 	a.local.Block(console.Yellow, q.text(a.view.howTo(q), true))
 }
 
-// say answers the question that waits longest, or else starts a run.
-func (a *attachment) say(text string) {
+// say answers the question that waits longest, or else starts a run. The line is
+// what was typed to say the text.
+func (a *attachment) say(line, text string) {
 	if a.tooLate() {
+		a.edit.Remember(line)
 		a.refuse(errors.New("not sent: the question that waited has ended meanwhile. If it was not meant as its answer, say it again"))
 		return
 	}
@@ -107,15 +116,23 @@ func (a *attachment) say(text string) {
 		})
 		return
 	}
+	if q.older {
+		a.refuse(errors.New("not sent: a question waits that was asked before these lines. A person answers it, or /interrupt ends it"))
+		return
+	}
 	response, err := q.answer(text, a.view.remembers)
 	switch {
 	case errors.Is(err, errMore):
 	case err != nil:
+		a.edit.Remember(line)
 		a.refuse(err)
 	default:
 		put := *q
 		a.desk.answer(q.id)
-		a.send(order{what: "answer", do: a.command(response), undo: func() { a.desk.reopen(put) }})
+		a.send(order{what: "answer", do: a.command(response), undo: func() {
+			a.desk.reopen(put)
+			a.edit.Remember(line)
+		}})
 	}
 }
 
@@ -123,6 +140,9 @@ func (a *attachment) say(text string) {
 func (a *attachment) lease(act action) {
 	switch act.verb {
 	case verbInterrupt:
+		if !a.typed {
+			a.desk.end()
+		}
 		a.send(order{what: "interrupt", do: a.command(&contracts.Interrupt{})})
 	case verbTake:
 		a.send(order{what: "take", do: a.client.TakeControl})
@@ -147,8 +167,12 @@ func (a *attachment) lease(act action) {
 	}
 }
 
-// command returns the request that sends cmd.
+// command returns the request that sends cmd. Without a connection the request waits
+// for the next one, and the user is told.
 func (a *attachment) command(cmd contracts.Command) request {
+	if a.view.lost != "" {
+		a.local.Line(console.Dim, "-- not connected: this is sent when the connection is back")
+	}
 	return func(ctx context.Context) (contracts.Result, error) { return a.client.Send(ctx, cmd) }
 }
 

@@ -23,6 +23,7 @@ type desk struct {
 	own       bool            // a run that was asked for here has not ended
 	erred     bool            // the latest news of it is an error
 	broken    bool            // one ended so
+	ending    bool            // a script interrupted a run that asks, and sent no prompt since
 }
 
 // A standing is what a state says of a prompt that was accepted before it.
@@ -136,9 +137,28 @@ func (d *desk) restore(st *contracts.State, seen bool) {
 	}
 }
 
+// age marks the questions that wait as older than the lines of a script.
+func (d *desk) age() {
+	for i := range d.questions {
+		d.questions[i].older = true
+	}
+}
+
+// end notes that a script interrupts the run. If a question waits, the next line
+// waits for the end of the run: it is not an answer to that question.
+func (d *desk) end() {
+	if d.first() != nil {
+		d.start(begun)
+		d.ending = true
+	}
+}
+
+// asks reports whether the next line of a script may be for a question.
+func (d *desk) asks() bool { return d.first() != nil && !(d.ending && len(d.busy) > 0) }
+
 // await notes that a prompt is on its way.
 func (d *desk) await() {
-	d.accepted = nil
+	d.accepted, d.ending = nil, false
 	d.broken = d.broke()
 	d.own, d.erred = true, false
 	d.start(awaited)

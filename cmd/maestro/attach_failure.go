@@ -28,6 +28,8 @@ func (f *attachFlags) explain(err error, host, tokenFile string) error {
 		return fmt.Errorf("nothing answers at %s (%s): does `maestro serve` run there?", host, innermost(network))
 	}
 	switch {
+	case errors.Is(err, http.ErrSchemeMismatch):
+		return fmt.Errorf("%s speaks http, not https: want http://%s", host, host)
 	case e.Reason == "" && e.Status != 0 && e.Status < http.StatusInternalServerError:
 		return fmt.Errorf("%s is no maestro server: it answers %d %s", host, e.Status, http.StatusText(e.Status))
 	case e.Reason == contracts.CodeUnauthenticated && tokenFile != "":

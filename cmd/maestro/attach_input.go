@@ -45,9 +45,8 @@ func (a action) acts() bool {
 }
 
 const attachHelp = `  text              a prompt; while a question waits for you, its answer
-  //text            the same for a text that begins with a slash, such as a
-                    command of the agent's: /rules, /forget and those that it
-                    tells of need no second slash
+  //text            the same for a text that begins with a slash; commands that
+                    the agent has told of need no second slash
   /ask [reason]     ask whoever is in control for it
   /take             take control
   /release          give control up
@@ -59,13 +58,15 @@ const attachHelp = `  text              a prompt; while a question waits for you
   /history          show the session from its beginning; Ctrl-C ends that
   /quit             leave; the session goes on (so does Ctrl-D)`
 
-// agentWords are the commands of agents of ours, which nobody announces.
-var agentWords = []string{"/rules", "/forget"}
+// rulesHelp is added to attachHelp where an agent of ours answers.
+const rulesHelp = `
+  /rules            what the agent remembers to allow or deny
+  /forget rule      take one of those rules back`
 
-// parseLine understands a typed line. Commands that are the agent's, which are
-// agentWords and those announced, with their slashes, are prompts. What cannot be seen before a slash, such as
-// a Ctrl-L, does not make a command a prompt.
-func parseLine(line string, announced []string) (action, error) {
+// parseLine understands a typed line. The agent's own commands, with their slashes,
+// are prompts. What cannot be seen before a slash, such as a Ctrl-L, does not make a
+// command a prompt.
+func parseLine(line string, agents []string) (action, error) {
 	line = strings.TrimRight(line, "\r\n")
 	unseen := func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) }
 	visible := strings.TrimLeftFunc(line, unseen)
@@ -92,7 +93,7 @@ func parseLine(line string, announced []string) (action, error) {
 		}
 		return a, nil
 	}
-	if slices.Contains(agentWords, "/"+word) || slices.Contains(announced, "/"+word) {
+	if slices.Contains(agents, "/"+word) {
 		return action{verb: verbSay, text: visible}, nil
 	}
 	word = oneLine(word, 20)

@@ -44,14 +44,14 @@ func TestTypedLines(t *testing.T) {
 		{"/help", action{verb: verbHelp}, ""},
 		{"/quit", action{verb: verbQuit}, ""},
 		{"/say hello", action{}, "no command /say: /help lists them; for the agent: //say"},
-		{"/rules", action{verb: verbSay, text: "/rules"}, ""},
+		{"/rules", action{}, "no command /rules"},
 		{" /forget bash(go test:*)", action{verb: verbSay, text: "/forget bash(go test:*)"}, ""},
 		{"/review all", action{verb: verbSay, text: "/review all"}, ""},
 		{"/rev", action{}, "no command /rev"},
 		{"/\x1b[31m", action{}, "no command"},
 		{"/", action{}, "no command"},
 	} {
-		got, err := parseLine(test.line, []string{"/review", "/who"})
+		got, err := parseLine(test.line, []string{"/review", "/who", "/forget"})
 		if test.err != "" {
 			if err == nil || !strings.Contains(err.Error(), test.err) || strings.ContainsRune(err.Error(), runeESC) {
 				t.Errorf("parseLine(%q): got %+v, %v; want an error with %q", test.line, got, err, test.err)
@@ -75,7 +75,15 @@ func TestAnswers(t *testing.T) {
 		want string // the command, or the error after "!"
 	}{
 		{contracts.RequestApproval, `{}`, "y", `{"type":"server_request_response","request_id":"q","request_type":"approval","approved":true}`},
-		{contracts.RequestApproval, `{}`, " YES go on ", `{"type":"server_request_response","request_id":"q","request_type":"approval","approved":true,"result":{"success":true,"output":"go on"}}`},
+		{contracts.RequestApproval, `{}`, " YES ", `{"type":"server_request_response","request_id":"q","request_type":"approval","approved":true}`},
+		{contracts.RequestApproval, `{}`, `yes {"reason":"go on"}`, `{"type":"server_request_response","request_id":"q","request_type":"approval","approved":true,"result":{"success":true,"output":"{\"reason\":\"go on\"}"}}`},
+		{contracts.RequestApproval, `{}`, "yes go on", "!y alone"},
+		{contracts.RequestApproval, `{}`, "yes please\necho and more", "!one line"},
+		{contracts.RequestApproval, `{}`, "\ny", "!one line"},
+		{contracts.RequestApproval, `{}`, "y \r{}", "!one line"},
+		{contracts.RequestApproval, `{}`, "y {\"reason\":\n\"x\"}", "!one line"},
+		{contracts.RequestApproval, offers, "2\n ", "!one line"},
+		{contracts.RequestApproval, `{}`, "n because\nof this", `{"type":"server_request_response","request_id":"q","request_type":"approval","approved":false,"result":{"success":false,"output":"","error":"because\nof this"}}`},
 		{contracts.RequestApproval, `{}`, "n", `{"type":"server_request_response","request_id":"q","request_type":"approval","approved":false}`},
 		{contracts.RequestApproval, `{}`, "n not on a Friday", `{"type":"server_request_response","request_id":"q","request_type":"approval","approved":false,"result":{"success":false,"output":"","error":"not on a Friday"}}`},
 		{contracts.RequestApproval, `{}`, "now run the tests", "!y, n and a reason, or a"},

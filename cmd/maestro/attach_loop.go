@@ -61,6 +61,7 @@ type attachment struct {
 	sending  int    // actions without an answer; at most maxSending
 	accepted bool   // something that was sent was
 	failed   bool   // a line, or something that was sent, was refused
+	acted    bool   // a line did more than watch
 	ended    bool   // there are no more lines
 	lastStop time.Time
 	gone     *withdrawal  // nil unless the question at the prompt has gone
@@ -108,7 +109,13 @@ func newAttachment(c driver, out, errOut io.Writer, flags *attachFlags, size fun
 		a.local = console.NewScreen(out, coloured(out), a.edit, size)
 	}
 	a.view = newView(a.local)
+	a.view.pending = a.pending
 	return a
+}
+
+// pending reports whether a question waits, as of the latest update.
+func (a *attachment) pending(id string) bool {
+	return slices.ContainsFunc(a.client.State().PendingRequests, func(p contracts.PendingRequest) bool { return p.ID == id })
 }
 
 // run follows the session until the user leaves, the server ends it or ctx
@@ -180,6 +187,9 @@ func (a *attachment) run(ctx context.Context, in io.Reader, signals <-chan os.Si
 		if err == nil {
 			err = a.local.Err()
 		}
+		if err == nil && a.failed && !a.typed {
+			err = errLeave // the lines that follow were written for a run that goes otherwise
+		}
 		if errors.Is(err, errLeave) {
 			a.local.EndLine()
 			return a.verdict()
@@ -209,7 +219,7 @@ func (a *attachment) restoring(f func()) func() {
 // past has been told, the line before has been answered, and what it started is
 // over or asks something.
 func (a *attachment) takesLines() bool {
-	return a.typed || a.present && a.sending == 0 && (!a.desk.running() || a.desk.first() != nil)
+	return a.typed || a.present && a.sending == 0 && (!a.desk.running() || a.desk.asks())
 }
 
 // exitRunFailed is how a script ends of which every line was accepted, and a run
@@ -359,9 +369,7 @@ func (a *attachment) inputEnded() error {
 // so does one that is asked something and has no more lines.
 func (a *attachment) quiet() error {
 	switch {
-	case !a.ended || a.sending > 0 || !a.accepted && !a.failed:
-	case !a.accepted: // nothing was begun that could be waited for
-		return errLeave
+	case !a.ended || a.sending > 0 || !a.accepted:
 	case a.desk.first() != nil && a.view.driving():
 		a.local.Line(console.Red, "! a question waits for an answer, and there are no more lines")
 		a.failed = true

@@ -235,9 +235,38 @@ func TestCommandsOfTheAgentArePassedOn(t *testing.T) {
 		tm.wantShown("! there is no command /review: /help lists them; for the agent: //review\n")
 		tm.tell(told(&contracts.Status{Message: "Agent commands: /init /review"})[0])
 		tm.typeLine("/review all")
-		tm.typeLine("/rules")
-		tm.wantCalls(`{"type":"prompt","content":"/review all"}`, `{"type":"prompt","content":"/rules"}`)
+		tm.wantCalls(`{"type":"prompt","content":"/review all"}`)
+		tm.typeLine("/help")
+		tm.wantShown("\n  of the agent      /init /review\n")
 	})
+}
+
+// TestRulesAreAskedOfAgentsThatHaveThem types the commands about what is remembered.
+func TestRulesAreAskedOfAgentsThatHaveThem(t *testing.T) {
+	for _, test := range []struct {
+		agent contracts.Event
+		takes bool
+	}{
+		{&contracts.Ready{Model: "shell", Provider: "local"}, false},
+		{&contracts.Ready{Model: "some", Provider: "an-agent"}, false},
+		{&contracts.Ready{Model: "some", Provider: "anthropic", ExecutorType: contracts.ExecutorReplay}, false},
+		{&contracts.Ready{Model: "some", Provider: "openai-chat", ExecutorType: contracts.ExecutorLive}, true},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			tm := open(t, attachFlags{}, true, connectedAs("conn_me", "conn_me"), told(test.agent)[0])
+			tm.typeLine("/help")
+			if got := strings.Contains(tm.out.String(), "/rules"); got != test.takes {
+				t.Errorf("%+v: got /rules in the help %t, want %t", test.agent, got, test.takes)
+			}
+			tm.typeLine("/rules")
+			if test.takes {
+				tm.wantCalls(`{"type":"prompt","content":"/rules"}`)
+				return
+			}
+			tm.wantShown("! there is no command /rules: /help lists them; for the agent: //rules\n")
+			tm.wantCalls()
+		})
+	}
 }
 
 func TestViewerIsToldThatItOnlyWatches(t *testing.T) {
@@ -405,7 +434,6 @@ func TestScriptOfWhichNothingWasAcceptedFails(t *testing.T) {
 			}()
 			synctest.Wait()
 			tm.tell(told(&contracts.ResponseEnd{ResponseID: "r"})[0])
-			tm.tell(told(&contracts.ResponseStart{ResponseID: "s"})[0])
 			if err := <-tm.left; err == nil {
 				t.Errorf("%s: got a quiet end, want a failure", test.line)
 			}
@@ -567,6 +595,120 @@ func TestQuestionThatComesWhileALineIsTypedIsNotAnsweredByIt(t *testing.T) {
 	})
 }
 
+// TestScriptEndsAtTheFirstRefusal has lines be refused here and by the server.
+func TestScriptEndsAtTheFirstRefusal(t *testing.T) {
+	for _, test := range []struct {
+		lines  string
+		refuse error
+		asked  bool // a question waits before
+		want   []string
+	}{
+		{"/nothing\nwork\n", nil, false, nil},
+		{"work\ny\n", &contracts.Error{Code: contracts.CodeRuntimeBusy}, false, []string{`{"type":"prompt","content":"work"}`}},
+		{"work\ny\n", nil, true, nil},
+		{"/take\ny\n", nil, true, []string{"take"}},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			tm := open(t, attachFlags{}, false, connectedAs("conn_me", "conn_me"))
+			tm.driver.refuse = test.refuse
+			if test.asked {
+				tm.tell(told(approval)[0])
+			}
+			go func() { _, _ = io.WriteString(tm.in, test.lines) }()
+			tm.tell(told(&contracts.HelloOK{})[0])
+			if err := <-tm.left; !errors.Is(err, exit(exitFailure)) {
+				t.Errorf("%q: got %v, want exit code %d", test.lines, err, exitFailure)
+			}
+			tm.wantCalls(test.want...)
+		})
+	}
+}
+
+// TestScriptWaitsForTheEndOfAnInterruptedRun has a question wait that ends with it.
+func TestScriptWaitsForTheEndOfAnInterruptedRun(t *testing.T) {
+	over := &contracts.RawAgentEvent{EventKind: "agent_end"}
+	synctest.Test(t, func(t *testing.T) {
+		tm := open(t, attachFlags{}, false, connectedAs("conn_me", "conn_me"), told(&contracts.RawAgentEvent{EventKind: "agent_start"})[0],
+			told(approval)[0], told(&contracts.HelloOK{})[0])
+		go func() { _, _ = io.WriteString(tm.in, "/interrupt\nwork\ny\n") }()
+		synctest.Wait()
+		tm.wantCalls(`{"type":"interrupt"}`)
+		tm.tell(resolvedBy("q1", contracts.ResolvedByRuntime))
+		tm.wantCalls(`{"type":"interrupt"}`)
+		tm.tell(told(over)[0])
+		tm.wantCalls(`{"type":"interrupt"}`, `{"type":"prompt","content":"work"}`)
+		second := *approval
+		second.RequestID = "q2"
+		tm.tell(told(&second)[0])
+		tm.wantCalls(`{"type":"interrupt"}`, `{"type":"prompt","content":"work"}`,
+			`{"type":"server_request_response","request_id":"q2","request_type":"approval","approved":true}`)
+	})
+}
+
+// TestLinesOfAProgramAnswerWhatItWasToldOf has a program that reads JSON take
+// control while a question waits.
+func TestLinesOfAProgramAnswerWhatItWasToldOf(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tm := open(t, attachFlags{json: true}, false, connectedAs("conn_me", "conn_me"), told(approval)[0], told(&contracts.HelloOK{})[0])
+		tm.typeLine("/take")
+		tm.typeLine("y")
+		tm.wantCalls("take", `{"type":"server_request_response","request_id":"q1","request_type":"approval","approved":true}`)
+	})
+}
+
+// TestPasteAtAnApprovalIsNoConsent pastes what begins with a word of consent.
+func TestPasteAtAnApprovalIsNoConsent(t *testing.T) {
+	for _, paste := range []string{"yes please\recho and more", "y\r\r{}", "y and echo more"} {
+		synctest.Test(t, func(t *testing.T) {
+			tm := openLive(t, attachFlags{}, connectedAs("conn_me", "conn_me"), told(&contracts.HelloOK{})[0], told(approval)[0])
+			tm.press("\x1b[200~" + paste + "\x1b[201~\r")
+			tm.wantCalls()
+			if !strings.Contains(tm.out.String(), "! not sent: ") {
+				t.Errorf("%q: got\n%s\nwant that it is not sent", paste, tm.out)
+			}
+			tm.press("\x1b[A")
+			tm.wantLast("approve? [y/n] " + strings.ReplaceAll(paste, "\r", "\n  "))
+		})
+	}
+}
+
+// TestLineTypedWithoutAConnectionIsAnnounced types a prompt, and what is not sent
+// later.
+func TestLineTypedWithoutAConnectionIsAnnounced(t *testing.T) {
+	const waits = "-- not connected: this is sent when the connection is back\n"
+	synctest.Test(t, func(t *testing.T) {
+		tm := open(t, attachFlags{}, true, connectedAs("conn_me", "conn_me"), lost(io.EOF))
+		tm.typeLine("work")
+		tm.wantShown(waits)
+		before := tm.out.String()
+		tm.typeLine("/take")
+		tm.tell(connectedAs("conn_me", "conn_me"))
+		tm.typeLine("more")
+		if strings.Contains(strings.TrimPrefix(tm.out.String(), before), waits) {
+			t.Errorf("got\n%s\nwant it said once", tm.out)
+		}
+	})
+}
+
+// TestRefusedPasteIsInTheHistory has the server refuse a long paste while another
+// line is typed.
+func TestRefusedPasteIsInTheHistory(t *testing.T) {
+	long := strings.Repeat("x", 200_000)
+	synctest.Test(t, func(t *testing.T) {
+		tm := openLive(t, attachFlags{}, connectedAs("conn_me", "conn_me"))
+		tm.driver.refuse = &contracts.Error{Code: contracts.CodeRuntimeBusy, Message: "already processing"}
+		tm.press("\x1b[200~" + long + "\x1b[201~\rmore")
+		tm.press("\x1b[A")
+		tm.wantLast("> [200000 characters pasted]")
+		tm.press("\x15\x1b[200~" + strings.Repeat(long, 6) + "\x1b[201~")
+		if want := "! too long: a line has at most 1 MiB. Up shows what fits of it\n"; !strings.Contains(strings.ReplaceAll(tm.out.String(), "\r\n", "\n"), want) {
+			t.Errorf("got\n%s\nwant %q", tm.out, want)
+		}
+		tm.press("\x1b[A")
+		tm.wantLast("> [1048576 characters pasted]")
+	})
+}
+
 // TestKeysThatLeaveAndStop has a human press them on an empty line.
 func TestKeysThatLeaveAndStop(t *testing.T) {
 	for keys, leaves := range map[string]bool{"\x04": true, "x\x04": false, "\x03\x03": true, "x\x03\x03": false, "/quit\r": true} {
@@ -614,7 +756,7 @@ func TestCtrlCEndsTheHistory(t *testing.T) {
 // in which a question waits since before them.
 func TestPastIsLeftOutWithALineThatSaysSo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		tm := open(t, attachFlags{}, false)
+		tm := open(t, attachFlags{}, true)
 		tm.driver.state = contracts.State{
 			Cwd: "/srv", ControllerConnectionID: contracts.String("conn_me"), IsResponding: true,
 			CurrentResponse: &contracts.CurrentResponse{ResponseID: "r", Text: "all of the story"},
@@ -641,9 +783,36 @@ func TestPastIsLeftOutWithALineThatSaysSo(t *testing.T) {
 `; got != want {
 			compareText(t, got, want)
 		}
-		go func() { _, _ = io.WriteString(tm.in, "click\n") }()
-		synctest.Wait()
+		tm.typeLine("click")
 		tm.wantCalls(`{"type":"server_request_response","request_id":"old","request_type":"client_tool","content":[{"type":"text","text":"click"}]}`)
+	})
+}
+
+// TestEndedQuestionsOfThePastSayNothingOfAnswers has one of two questions wait in a
+// replay. The history tells of no answers at all.
+func TestEndedQuestionsOfThePastSayNothingOfAnswers(t *testing.T) {
+	second := *approval
+	second.RequestID = "q2"
+	said := told(approval, &contracts.ServerRequestResolved{RequestID: "q1", RequestType: contracts.RequestApproval,
+		Resolution: contracts.VerdictApproved, ResolvedBy: contracts.ResolvedByUser}, &second)
+	const want = "? approval: bash\n  $ ls\n-- approval approved by user\n? approval: bash\n  $ ls\n  conn_bob can answer\n"
+	synctest.Test(t, func(t *testing.T) {
+		tm := open(t, attachFlags{}, true)
+		tm.driver.state = contracts.State{Cwd: "/srv", PendingRequests: []contracts.PendingRequest{{ID: "q2", Kind: contracts.RequestApproval}}}
+		tm.tell(connectedAs("conn_me", "conn_bob"))
+		for _, u := range said {
+			u.Replayed = true
+			tm.tell(u)
+		}
+		tm.wantShown(want)
+		past := &fakeDriver{updates: make(chan news)}
+		tm.a.redial = func(context.Context) (follower, error) { return past, nil }
+		tm.typeLine("/history")
+		for _, u := range append([]client.Update{connectedAs("conn_past", "conn_bob")}, said...) {
+			past.updates <- news{update: u}
+		}
+		synctest.Wait()
+		tm.wantShown("-- from the beginning\n" + strings.TrimSuffix(want, "  conn_bob can answer\n"))
 	})
 }
 
@@ -873,15 +1042,17 @@ func TestLineForAQuestionThatWentIsNoPrompt(t *testing.T) {
 	}
 	synctest.Test(t, func(t *testing.T) {
 		tm := attach(t, false)
+		tm.typeLine("work")
 		tm.tell(told(elicitation)[0])
 		tm.typeLine("Ada")
 		tm.tell(resolvedBy("e1", contracts.ResolvedByClient))
-		tm.typeLine("42")
-		_ = tm.in.Close()
+		tm.tell(told(&contracts.RawAgentEvent{EventKind: "agent_start"})[0])
+		go func() { _, _ = io.WriteString(tm.in, "42\n") }()
+		tm.tell(told(&contracts.RawAgentEvent{EventKind: "agent_end"})[0])
 		if err := <-tm.left; !errors.Is(err, exit(exitFailure)) {
 			t.Errorf("got %v, want exit code %d", err, exitFailure)
 		}
-		tm.wantCalls()
+		tm.wantCalls(`{"type":"prompt","content":"work"}`)
 	})
 }
 

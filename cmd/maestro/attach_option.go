@@ -57,11 +57,15 @@ func approvalKeys(options contracts.ApprovalOptions, remembers bool) string {
 }
 
 // approvalAnswer takes an answer to an approval: a verdict with or without more,
-// or the number of an option.
+// or the number of an option. Several lines are never consent: they may have been
+// written for something else.
 func (q *question) approvalAnswer(r *contracts.ServerRequestResponse, line string, remembers bool) error {
 	word, rest, _ := strings.Cut(strings.TrimSpace(line), " ")
 	word, rest = strings.ToLower(word), strings.TrimSpace(rest)
 	options := q.options()
+	if strings.ContainsAny(line, "\r\n") && word != "n" && word != "no" {
+		return errors.New("not sent: a decision is one line")
+	}
 	if n, err := strconv.Atoi(word); err == nil && len(options) > 0 {
 		return chooseOption(r, options, n, rest)
 	}
@@ -128,8 +132,8 @@ func checkWish(reason string, approved bool, options contracts.ApprovalOptions, 
 	w, err := contracts.ParseWish(reason)
 	switch {
 	case errors.Is(err, contracts.ErrNoWish):
-		if approved && (strings.ContainsAny(reason, `{}[]"`) || says(reason, "remember", "always", "session", "option")) {
-			return errors.New(`y alone approves once; what is to be remembered is said as y {"remember":"session"}`)
+		if approved && reason != "" {
+			return errors.New(`not sent: y alone approves. Only a note in braces may follow it, such as {"reason":"..."}`)
 		}
 		return nil
 	case err != nil:
@@ -147,12 +151,6 @@ func checkWish(reason string, approved bool, options contracts.ApprovalOptions, 
 		return fmt.Errorf("option %d says the opposite: choose it by its number", i+1)
 	}
 	return nil
-}
-
-// says reports whether one of the words is in a text.
-func says(text string, words ...string) bool {
-	text = strings.ToLower(text)
-	return slices.ContainsFunc(words, func(w string) bool { return strings.Contains(text, w) })
 }
 
 // What a server says of an answer that came without a reason.

@@ -4,8 +4,10 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
+	llm "github.com/seed-028515a8/maestro/agent/llm/provider"
 	"github.com/seed-028515a8/maestro/client"
 	"github.com/seed-028515a8/maestro/contracts"
 	"github.com/seed-028515a8/maestro/internal/console"
@@ -59,6 +61,7 @@ func (v *view) disconnected(err error) {
 func (v *view) ready(model, provider string, executor contracts.ExecutorType) {
 	v.replay = executor == contracts.ExecutorReplay
 	v.remembers = !v.replay && !(provider == "local" && model == "shell") // which takes every answer once
+	v.rules = !v.replay && slices.Contains([]string{llm.Anthropic, llm.OpenAI, llm.OpenAIChat}, provider)
 	badge := ""
 	if v.replay {
 		badge = "[REPLAY] "
@@ -142,11 +145,16 @@ func (v *view) request(q question) {
 	if was, ok := v.questions[q.id]; ok && (was.keys || !keys) {
 		return
 	}
+	v.ask(q, v.howTo(&q))
+}
+
+// ask prints a question with a last line on how to answer it, or none.
+func (v *view) ask(q question, last string) {
 	if len(v.questions) < maxQuestions {
-		v.questions[q.id] = posed{keys, q.options()}
+		v.questions[q.id] = posed{v.mayAnswer(), q.options()}
 	}
 	v.flow = ""
-	v.screen.Block(console.Yellow, q.text(v.howTo(&q), false))
+	v.screen.Block(console.Yellow, q.text(last, false))
 }
 
 // howTo returns how to answer a question, or who can.

@@ -49,9 +49,8 @@ func TestApprovalsOfOurLoopShowAllAndMayBeRemembered(t *testing.T) {
 	r.pipes(
 		piping{`call bash {"command":"` + long + `"}` + "\nn\n", 0, []string{"\n  $ " + long + "\n", "-- approval denied by user\n"}, "…\n  y"},
 		piping{"call bash {\"command\":\"echo 1\\necho 2\"}\ny remember\n", exitFailure,
-			[]string{"* bash $ echo 1⏎echo 2\n", "  $ echo 1\n    echo 2\n", "! y alone approves once"}, "done"},
-		piping{"n\n", 0, []string{"denied by user"}, "done"},
-		piping{"call bash {\"command\":\"echo once\"}\na\ncall bash {\"command\":\"echo once\"}\n", 0,
+			[]string{"* bash $ echo 1⏎echo 2\n", "  $ echo 1\n    echo 2\n", "! not sent: y alone approves. "}, "done"},
+		piping{"/interrupt\ncall bash {\"command\":\"echo once\"}\na\ncall bash {\"command\":\"echo once\"}\n", 0,
 			[]string{"a = approve, always in this session", "-- approval approved by user, always in this session\n"}, "no more lines"},
 		piping{"fault unauthorized\n", exitRunFailed, []string{"! error"}, ""},
 	)
@@ -65,7 +64,7 @@ func TestOptionsOfAnAgentAreChosenByNumber(t *testing.T) {
 		piping{"improve\n2\n", 0, []string{"  at /home/user/project/config.json\n", "    2. Skip this change (reject once, reject)\n",
 			"  a number, y = 1, n [reason] = 2\n", "-- approval denied by user: 2. Skip this change", "I'll skip"}, "_acp"},
 		piping{"improve\n3\n", exitFailure, []string{"! there is no option 3"}, ""},
-		piping{"1\n", 0, []string{"-- approval approved by user: 1. Allow this change", "successfully updated"}, "_acp"},
+		piping{"/interrupt\nimprove\n1\n", 0, []string{"-- approval approved by user: 1. Allow this change", "successfully updated"}, "_acp"},
 	)
 }
 
@@ -82,8 +81,18 @@ func TestFormIsFilledInThroughAPipe(t *testing.T) {
 		piping{"go\naccept {\"name\":\"Ada\",\"ok\":true}\n", 0, []string{"  name: text, 2 to 5 characters, required - Full name\n", "thank you"}, "requestedSchema"},
 		piping{"go\nAda\n7\nred\na\na@b.c\nyes\n", 0, []string{"thank you"}, ""},
 		piping{"go\n{\"name\":7}\n", exitFailure, []string{"! name: text, 2 to 5 characters is awaited"}, "thank you"},
-		piping{"decline\n", 0, []string{"thank you"}, ""},
+		piping{"/interrupt\ngo\ndecline\n", 0, []string{"thank you"}, ""},
 	)
+}
+
+func TestAttachSaysThatAServerSpeaksHTTP(t *testing.T) {
+	address := strings.TrimPrefix(webServer(t, http.NotFoundHandler()), "http://")
+	for _, scheme := range []string{"https", "wss"} {
+		out, err := program(t, "attach", scheme+"://"+address).CombinedOutput()
+		if want := address + " speaks http, not https: want http://" + address; exitCode(t, err) != exitFailure || !strings.Contains(string(out), want) {
+			t.Errorf("got %s, %v; want %q", out, err, want)
+		}
+	}
 }
 
 func TestAttachSaysWhatAnswersInPlaceOfAServer(t *testing.T) {

@@ -21,6 +21,7 @@ type question struct {
 	label  string // what the tool calls itself; may be empty
 	reason string // may be empty
 	args   json.RawMessage
+	older  bool // than the first line of a script, which does not answer it
 
 	given  []string // user input only: answers to the first of its questions
 	filled *form    // elicitations only, once it was needed
@@ -45,7 +46,7 @@ func questionOf(p *contracts.PendingRequest) question {
 }
 
 // text returns the question with what is to be decided, and a last line on who
-// decides, or how. What is very long is left out unless all is wanted.
+// decides, or how, unless that is empty. What is very long is left out unless all is wanted.
 func (q *question) text(last string, all bool) string {
 	head := "? " + strings.ReplaceAll(oneLine(string(q.kind), 20), "_", " ") + ": " + inLine(q.tool, maxArgs)
 	if more := cmp.Or(q.reason, q.label); more != "" { // the label mostly repeats the arguments
@@ -58,7 +59,10 @@ func (q *question) text(last string, all bool) string {
 	for i, o := range q.options() { // are never left out
 		body = append(body, fmt.Sprintf("  %d. %s", i+1, optionText(o)))
 	}
-	return head + "\n" + indented(body) + "  " + last
+	if last != "" {
+		body = append(body, last)
+	}
+	return head + "\n" + strings.TrimSuffix(indented(body), "\n")
 }
 
 // indented returns lines as they stand below a question, each ended.

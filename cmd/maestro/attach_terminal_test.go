@@ -240,6 +240,20 @@ func TestPasteOfAnyLengthIsOnePrompt(t *testing.T) {
 	}
 }
 
+// TestHistoryShowsAllOfTheSession asks for it in an attach with the options that it
+// has by itself.
+func TestHistoryShowsAllOfTheSession(t *testing.T) {
+	t.Parallel()
+	r := serving(t, "--agent", "conformance")
+	y := r.attachHere(t)
+	y.types("say hello there\r")
+	y.shows("> say hello there")
+	y.types("/history\r")
+	for _, want := range []string{"-- from the beginning", "> say hello there", "-- now"} {
+		y.shows(want)
+	}
+}
+
 // TestClosedTerminalGivesControlBack closes the window of an attach in control.
 func TestClosedTerminalGivesControlBack(t *testing.T) {
 	t.Parallel()

@@ -81,7 +81,7 @@ func (a *attachment) press(ctx context.Context, wg *sync.WaitGroup, keys []byte,
 		case console.Clear:
 			a.local.Clear()
 		case console.Refused:
-			a.refuse(errors.New("too long: a line has at most 1 MiB"))
+			a.refuse(errors.New("too long: a line has at most 1 MiB. Up shows what fits of it"))
 		}
 		if err != nil {
 			return err

@@ -28,6 +28,7 @@ type view struct {
 	names      map[string]string // client names by connection id, of those attached now
 	replay     bool              // the agent plays a script
 	remembers  bool              // the agent may be told to remember answers
+	rules      bool              // the agent takes /rules and /forget
 	announced  []string          // commands of the agent's, with their slashes, as told last; at most maxFlows
 
 	flow     string            // what the open line belongs to
@@ -37,6 +38,8 @@ type view struct {
 	own      []string          // prompts typed here that have not come back yet, in their order
 	present  bool              // what was missed has been told
 	past     bool              // only the past is told
+
+	pending func(id string) bool // reports whether a replayed question still waits; nil if that is not known
 
 	commands  map[string]bool  // that clients started and that have not ended, by id
 	questions map[string]posed // questions that wait and have been shown, by id
@@ -90,6 +93,10 @@ func (v *view) show(u client.Update) {
 	case client.KindEvent:
 		if info, ok := u.Event.(*contracts.ConnectionInfo); ok && u.Replayed && !v.past {
 			v.people(info.Connections) // who is in control now came with the connection
+			return
+		}
+		if q, ok := u.Event.(*contracts.ServerRequest); ok && (v.past || u.Replayed && v.pending != nil && !v.pending(q.RequestID)) {
+			v.ask(requestOf(q), "")
 			return
 		}
 		v.event(u.Event)
@@ -173,6 +180,26 @@ func (v *view) learn(status string) {
 		words := strings.Fields(commands)
 		v.announced = words[:min(len(words), maxFlows)]
 	}
+}
+
+// commandsOfAgent returns the commands that the agent takes, with their slashes.
+func (v *view) commandsOfAgent() []string {
+	if v.rules {
+		return append([]string{"/rules", "/forget"}, v.announced...)
+	}
+	return v.announced
+}
+
+// help returns what lines may be typed.
+func (v *view) help() string {
+	text := attachHelp
+	if v.rules {
+		text += rulesHelp
+	}
+	if len(v.announced) > 0 {
+		text += "\n  of the agent      " + inLine(strings.Join(v.announced, " "), maxArgs)
+	}
+	return text
 }
 
 // notice prints a line of our own words around cleaned ones.

@@ -491,7 +491,10 @@ func TestScriptedAttachAnswersWhatItIsAsked(t *testing.T) {
 	}{
 		{"echo one\ny\necho two\nn not now\n", 0, []string{"  | one\n", "Reason: not now"}, "  | two"},
 		{"echo three\n", exitFailure, []string{"no more lines"}, "  | three"},
-		{"y\n/take\necho four\ny\n", 0, []string{"  | four\n"}, "refused"},
+		{"echo four\ny\n", exitFailure, []string{"! not sent: a question waits that was asked before"}, "  | "}, // that of three
+		{"y\necho four\n", exitFailure, []string{"! not sent: a question waits that was asked before"}, "  | "},
+		{"/interrupt\necho four\ny\n", 0, []string{"  | four\n"}, "not sent"},
+		{"/who\n/nothing\necho five\ny\n", exitFailure, []string{"! there is no command /nothing"}, "five"},
 	} {
 		cmd := program(t, "attach", "--no-history", "--token-file", r.ready.TokenFile, r.ready.WSURL)
 		cmd.Stdin = strings.NewReader(test.lines)

@@ -2,6 +2,7 @@ package console
 
 import (
 	"bytes"
+	"strings"
 	"unicode/utf8"
 )
 
@@ -12,7 +13,7 @@ const (
 	keyNone    key = iota // nothing that is known
 	keyText               // characters, in the order typed
 	keyPaste              // a whole paste
-	keyTooLong            // a paste that was longer than MaxLine; it is gone
+	keyTooLong            // the beginning of a paste that was longer than MaxLine
 	keyEnter
 	keyNewline
 	keyInterrupt
@@ -174,11 +175,7 @@ func (k *keyboard) paste() (key, string, bool) {
 	if len(k.pasted)+n > MaxLine {
 		k.tooLong = true
 	}
-	if k.tooLong {
-		k.pasted = nil
-	} else {
-		k.pasted = append(k.pasted, k.waiting[:n]...)
-	}
+	k.pasted = append(k.pasted, k.waiting[:min(n, MaxLine-len(k.pasted))]...)
 	k.drop(n)
 	if end < 0 {
 		return keyNone, "", false
@@ -186,7 +183,7 @@ func (k *keyboard) paste() (key, string, bool) {
 	k.drop(skip)
 	pressed, text := keyPaste, string(k.pasted)
 	if k.tooLong {
-		pressed, text = keyTooLong, ""
+		pressed, text = keyTooLong, strings.ToValidUTF8(text, "") // it may end within a character
 	}
 	k.pasting, k.pasted, k.tooLong = false, nil, false
 	return pressed, text, true

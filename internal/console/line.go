@@ -17,10 +17,10 @@ const (
 	maxShownLines = 10
 )
 
-// The history keeps this many lines, none longer than this.
+// Bounds of the history; beyond them the oldest lines are dropped.
 const (
-	maxHistory     = 100
-	maxHistoryLine = 64 << 10 // bytes
+	maxHistory      = 100         // lines
+	maxHistoryBytes = 4 * MaxLine // of all lines together
 )
 
 // An Event is something that the user did other than edit the line.
@@ -32,7 +32,7 @@ const (
 	End                        // Ctrl-D on an empty line
 	Stop                       // Ctrl-Z
 	Clear                      // Ctrl-L
-	Refused                    // the line would exceed MaxLine
+	Refused                    // the line would exceed MaxLine; the history has the paste, as far as it fits
 )
 
 // A cell is what the cursor steps over at once: a character with those that join
@@ -57,6 +57,7 @@ type Line struct {
 	aside   []cell // the line for no purpose, while there is one
 
 	history [][]cell // oldest first
+	kept    int      // bytes of the history's texts; at most maxHistoryBytes
 	older   int      // how far up in the history the line is; 0 is not
 	newest  []cell   // the line while an older one is shown
 }
@@ -93,9 +94,13 @@ func (l *Line) Next() (event Event, text, shown string, ok bool) {
 		case keyClearScreen:
 			return Clear, "", "", true
 		case keyTooLong:
+			l.Remember(typed)
 			return Refused, "", "", true
 		case keyText, keyPaste, keyNewline:
 			if !l.insert(pressed, typed) {
+				if pressed == keyPaste {
+					l.Remember(typed)
+				}
 				return Refused, "", "", true
 			}
 		default:
@@ -273,13 +278,17 @@ func (l *Line) recall(step int) {
 
 // Remember adds a text that was entered to the history.
 func (l *Line) Remember(text string) {
-	if text == "" || len(text) > maxHistoryLine || len(l.history) > 0 && textOf(l.history[len(l.history)-1]) == text {
+	if text == "" || len(l.history) > 0 && textOf(l.history[len(l.history)-1]) == text {
 		return
 	}
 	var typed Line
-	typed.insert(keyPaste, text)
+	if !typed.insert(keyPaste, text) {
+		return
+	}
 	l.history = append(l.history, typed.cells)
-	if len(l.history) > maxHistory {
+	l.kept += typed.bytes
+	for len(l.history) > maxHistory || l.kept > maxHistoryBytes {
+		l.kept -= len(textOf(l.history[0]))
 		l.history = slices.Delete(l.history, 0, 1)
 	}
 }

@@ -99,6 +99,12 @@ func TestLineIsBounded(t *testing.T) {
 	if !slices.Equal(others, []Event{Refused, Refused}) || len(lines) != 1 || lines[0] != long+"y" {
 		t.Errorf("got %v and %d lines, want two pastes refused and the rest entered", others, len(lines))
 	}
+	if lines, _ := entered(&l, "\x1b[A\r", 100); len(lines) != 1 || lines[0] != (long + long)[:MaxLine] {
+		t.Errorf("got %d bytes with Up, want what fits of the last paste", len(strings.Join(lines, "")))
+	}
+	if lines, _ := entered(&l, "\x1b[A\x1b[A\r", 100); len(lines) != 1 || lines[0] != long {
+		t.Errorf("got %d bytes with Up twice, want the paste that did not fit into the line", len(strings.Join(lines, "")))
+	}
 	if len(l.keys.pasted) > 0 || l.bytes != 0 {
 		t.Errorf("got %d bytes of a paste and %d of the line kept", len(l.keys.pasted), l.bytes)
 	}
@@ -106,7 +112,7 @@ func TestLineIsBounded(t *testing.T) {
 
 func TestHistory(t *testing.T) {
 	var l Line
-	for _, text := range []string{"one", "two", "two", "", strings.Repeat("x", maxHistoryLine+1), "a\nb"} {
+	for _, text := range []string{"one", "two", "two", "", "a\nb"} {
 		l.Remember(text)
 	}
 	const older, newer = "\x1b[A", "\x0e"
@@ -129,6 +135,12 @@ func TestHistory(t *testing.T) {
 	}
 	if len(l.history) != maxHistory {
 		t.Errorf("got %d lines kept, want %d", len(l.history), maxHistory)
+	}
+	for i := range 6 {
+		l.Remember(fmt.Sprint(i) + strings.Repeat("x", MaxLine-1))
+	}
+	if len(l.history) != 4 || l.kept != 4*MaxLine {
+		t.Errorf("got %d long lines of %d bytes kept, want 4 of %d", len(l.history), l.kept, 4*MaxLine)
 	}
 }
 
