@@ -28,9 +28,7 @@ const anything = "*"
 
 const (
 	acp        = "github.com/coder/acp-go-sdk"
-	anthropic  = "github.com/anthropics/anthropic-sdk-go"
 	mcp        = "github.com/modelcontextprotocol/go-sdk"
-	openai     = "github.com/openai/openai-go/v3"
 	creack     = "github.com/creack/pty"
 	cobra      = "github.com/spf13/cobra"
 	flags      = "github.com/spf13/pflag"
@@ -77,7 +75,7 @@ var rooms = map[string]room{
 	"agent/launcher":            {},
 	"agent/llm":                 {ours: []string{"agent/llm/model", "agent/llm/provider", "agent/llm/tool", "agent/mask", "agent/mcp", "agent/turn", "contracts", "internal/child", "workspace"}},
 	"agent/llm/model":           {},
-	"agent/llm/provider":        {ours: []string{"agent/llm/model"}, others: []string{anthropic, openai}},
+	"agent/llm/provider":        {ours: []string{"agent/llm/model"}},
 	"agent/llm/tool":            {ours: []string{"agent/command", "agent/diff", "agent/llm/model", "contracts", "internal/child", "workspace"}},
 	"agent/mask":                {ours: []string{"internal/child"}},
 	"agent/mcp":                 {ours: []string{"agent/command", "agent/elicit", "agent/launcher", "agent/mask", "contracts", "internal/child", "internal/line"}, others: []string{jsonschema, mcp}},
