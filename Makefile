@@ -17,8 +17,8 @@ help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "%-19s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: build run
-build: ## bin/maestro, a static binary
-	CGO_ENABLED=0 go build -trimpath -o bin/maestro ./cmd/maestro
+build: ## bin/maestro, a static binary without symbols for debuggers
+	CGO_ENABLED=0 go build -trimpath -ldflags='-s -w' -o bin/maestro ./cmd/maestro
 
 run: build ## serve this directory on 127.0.0.1:$(PORT); more flags in ARGS
 	@echo "another port with PORT=N"

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 )
 
@@ -115,7 +116,7 @@ type planner map[reflect.Type]*plan
 
 // message plans a type that has a type key, which comes first.
 func (ps planner) message(wire string, t reflect.Type) *plan {
-	p := &plan{wire: wire, goType: t}
+	p := &plan{wire: wire, goType: t, fields: make([]field, 0, 1+t.NumField())}
 	p.add(field{name: "type", shape: shape{kind: kindType, enum: []string{wire}}})
 	ps.addFields(p)
 	return p
@@ -148,6 +149,7 @@ func (p *plan) add(f field) {
 }
 
 func (ps planner) addFields(p *plan) {
+	p.fields = slices.Grow(p.fields, p.goType.NumField())
 	for i := range p.goType.NumField() {
 		p.add(ps.field(i, p.goType.Field(i)))
 	}

@@ -32,7 +32,7 @@ type meta struct {
 // encode returns the JSON of m with its checksum.
 func (m meta) encode() []byte {
 	m.Sum = 0
-	m.Sum = crc32.Checksum(m.json(), castagnoli)
+	m.Sum = crc32.Checksum(m.json(), castagnoli())
 	return m.json()
 }
 

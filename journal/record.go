@@ -28,7 +28,7 @@ const recordHead = 34
 // that recovery can tell a whole batch from the beginning of one.
 const recordMore = 0x80
 
-var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+var castagnoli = sync.OnceValue(func() *crc32.Table { return crc32.MakeTable(crc32.Castagnoli) })
 
 // appendRecord appends the record of e.
 func appendRecord(dst []byte, e *Entry, more bool) []byte {
@@ -45,7 +45,7 @@ func appendRecord(dst []byte, e *Entry, more bool) []byte {
 	dst = binary.LittleEndian.AppendUint32(dst, e.TextStart)
 	dst = binary.LittleEndian.AppendUint32(dst, e.TextEnd)
 	dst = append(dst, e.Body...)
-	binary.LittleEndian.PutUint32(dst[start:], crc32.Checksum(dst[start+4:], castagnoli))
+	binary.LittleEndian.PutUint32(dst[start:], crc32.Checksum(dst[start+4:], castagnoli()))
 	return dst
 }
 
@@ -67,7 +67,7 @@ func parseHead(p []byte) (e Entry, n int, more, ok bool) {
 
 // intact reports whether p, a whole record, has the checksum it states.
 func intact(p []byte) bool {
-	return crc32.Checksum(p[4:], castagnoli) == binary.LittleEndian.Uint32(p)
+	return crc32.Checksum(p[4:], castagnoli()) == binary.LittleEndian.Uint32(p)
 }
 
 // A scanner reads consecutive records. Its memory is bounded by the longest

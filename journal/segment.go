@@ -73,14 +73,14 @@ func (h *segmentHead) append(dst []byte) []byte {
 	dst = binary.LittleEndian.AppendUint64(dst, h.synced)
 	dst = binary.LittleEndian.AppendUint64(dst, uint64(h.time))
 	dst = append(dst, h.journal...)
-	return binary.LittleEndian.AppendUint32(dst, crc32.Checksum(dst[start:], castagnoli))
+	return binary.LittleEndian.AppendUint32(dst, crc32.Checksum(dst[start:], castagnoli()))
 }
 
 // parseSegmentHead reads a header of headSize bytes. ok reports whether it is
 // intact; an intact header of another version is an error.
 func parseSegmentHead(p []byte) (h segmentHead, ok bool, err error) {
 	sum := binary.LittleEndian.Uint32(p[headSize-4:])
-	if string(p[:8]) != segmentMagic || crc32.Checksum(p[:headSize-4], castagnoli) != sum {
+	if string(p[:8]) != segmentMagic || crc32.Checksum(p[:headSize-4], castagnoli()) != sum {
 		return h, false, nil
 	}
 	version := binary.LittleEndian.Uint32(p[8:])

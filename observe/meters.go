@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"github.com/seed-028515a8/maestro/contracts"
@@ -69,7 +68,6 @@ func label[T ~string](v T, set []T) string {
 }
 
 func newMeters(reg *prometheus.Registry, version string) *meters {
-	reg.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	f := promauto.With(reg) // panics only if a metric is registered twice
 	f.NewGauge(prometheus.GaugeOpts{
 		Name: "maestro_build_info", Help: "Always 1; the labels say what was built.",

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"go.opentelemetry.io/otel/attribute"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
@@ -53,6 +54,8 @@ type Observer struct {
 	registry *prometheus.Registry
 	log      *slog.Logger
 
+	process sync.Once // registers the metrics of Go and of the process
+
 	mu       sync.Mutex
 	sessions map[*Session]struct{} // open; as many as the caller opens
 	past     Totals                // of those that were closed
@@ -81,6 +84,10 @@ func (o *Observer) Tracing() bool { return o.tracing != nil }
 // Handler returns the handler of /metrics. It shows numbers only, but those of
 // every session: who may ask is the caller's to decide.
 func (o *Observer) Handler() http.Handler {
+	// A program without a handler starts without them.
+	o.process.Do(func() {
+		o.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	})
 	return promhttp.HandlerFor(o.registry, promhttp.HandlerOpts{
 		Registry: o.registry, MaxRequestsInFlight: maxScrapes,
 		ErrorLog: slog.NewLogLogger(o.log.Handler(), slog.LevelError),

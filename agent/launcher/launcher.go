@@ -7,8 +7,9 @@
 package launcher
 
 import (
-	"regexp"
 	"strings"
+
+	"github.com/seed-028515a8/maestro/internal/lazyregexp"
 )
 
 // Keys of ids, as the metadata of a request has them.
@@ -45,7 +46,7 @@ var table = []struct {
 // traceVariable holds the trace of whoever started us, beside other things.
 const traceVariable = "TRACEPARENT"
 
-var traceparent = regexp.MustCompile(`^[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}$`)
+var traceparent = lazyregexp.New(`^[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}$`)
 
 // An ID is what the environment says of one thing.
 type ID struct {
@@ -75,7 +76,7 @@ func IDs(getenv func(string) string) []ID {
 // Traceparent returns the traceparent of whoever started us and the id of its
 // trace, or nothing if there is none or it is not in order.
 func Traceparent(getenv func(string) string) (parent, trace string) {
-	m := traceparent.FindStringSubmatch(getenv(traceVariable))
+	m := traceparent().FindStringSubmatch(getenv(traceVariable))
 	if m == nil {
 		return "", ""
 	}

@@ -50,7 +50,7 @@ func (r *run) offer(ctx context.Context) []offer {
 		return offers
 	}
 	for _, t := range r.opts.ClientTools() {
-		if !taken[t.Name] && goodID.MatchString(t.Name) { // which no provider takes otherwise
+		if !taken[t.Name] && goodID().MatchString(t.Name) { // which no provider takes otherwise
 			taken[t.Name] = true
 			offers = append(offers, offer{Tool: t})
 		}

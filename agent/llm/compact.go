@@ -7,13 +7,13 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/seed-028515a8/maestro/agent/llm/model"
 	"github.com/seed-028515a8/maestro/contracts"
+	"github.com/seed-028515a8/maestro/internal/lazyregexp"
 )
 
 const (
@@ -243,7 +243,7 @@ func withoutImages(p model.Part) model.Part {
 }
 
 // aboutImages are the words of providers that do not take a picture, or none.
-var aboutImages = regexp.MustCompile(`(?i)\b(images?|image_url|pictures?|multimodal|mmproj)\b`)
+var aboutImages = lazyregexp.New(`(?i)\b(images?|image_url|pictures?|multimodal|mmproj)\b`)
 
 // blamesImages reports whether a provider may have refused a request for a picture
 // in it: one that is damaged, too large or of a form that it does not know, or any
@@ -251,9 +251,9 @@ var aboutImages = regexp.MustCompile(`(?i)\b(images?|image_url|pictures?|multimo
 func blamesImages(err *model.Error) bool {
 	switch err.Kind {
 	case model.KindInvalid:
-		return err.Status == http.StatusBadRequest || err.Status == http.StatusUnprocessableEntity || aboutImages.MatchString(err.Message)
+		return err.Status == http.StatusBadRequest || err.Status == http.StatusUnprocessableEntity || aboutImages().MatchString(err.Message)
 	case model.KindTransient:
-		return aboutImages.MatchString(err.Message)
+		return aboutImages().MatchString(err.Message)
 	}
 	return false
 }

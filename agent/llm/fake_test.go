@@ -153,7 +153,7 @@ func validConversation(messages []model.Message) error {
 			case p.Text != nil && strings.TrimSpace(*p.Text) == "":
 				return fmt.Errorf("part %d.%d is blank", i, j)
 			case p.Call != nil:
-				if msg.Role != model.RoleAssistant || seen[p.Call.ID] || !goodID.MatchString(p.Call.ID) || p.Call.Tool == "" {
+				if msg.Role != model.RoleAssistant || seen[p.Call.ID] || !goodID().MatchString(p.Call.ID) || p.Call.Tool == "" {
 					return fmt.Errorf("part %d.%d is a bad call %+v", i, j, *p.Call)
 				}
 				var object map[string]any

@@ -2,11 +2,12 @@ package llm
 
 import (
 	"path"
-	"regexp"
 	"runtime"
 	"slices"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/seed-028515a8/maestro/internal/lazyregexp"
 )
 
 // A word is a word of a command with its quotes removed. What it says is decided
@@ -71,7 +72,7 @@ func parseNested(line string, depth int) *lineParser {
 }
 
 // harmless are redirections that neither read nor write a file.
-var harmless = regexp.MustCompile(`^(?:>>?[ \t]*/dev/null|<[ \t]*/dev/null|>&[ \t]*[12])(?:$|[ \t\n;&|)])`)
+var harmless = lazyregexp.New(`^(?:>>?[ \t]*/dev/null|<[ \t]*/dev/null|>&[ \t]*[12])(?:$|[ \t\n;&|)])`)
 
 // A lineParser reads a line once, from left to right.
 type lineParser struct {
@@ -145,7 +146,7 @@ func (p *lineParser) expand(c byte) {
 	first := !p.started
 	p.begin()
 	if c == '=' && p.fixed && !p.quoted && p.sets == "" {
-		p.sets = assignment.FindString(string(p.word) + "=")
+		p.sets = assignment().FindString(string(p.word) + "=")
 	}
 	switch c {
 	case '*', '?':
@@ -216,7 +217,7 @@ func (p *lineParser) redirect() {
 	}
 	p.endWord()
 	rest := p.text[p.at:]
-	if loc := harmless.FindStringIndex(rest); loc != nil {
+	if loc := harmless().FindStringIndex(rest); loc != nil {
 		size := loc[1]
 		if size > 1 && strings.IndexByte(" \t\n;&|)", rest[size-1]) >= 0 {
 			size-- // what ends it is read next
@@ -304,7 +305,7 @@ func (p *lineParser) dollar(quoted bool) {
 		p.clear = false
 		p.at++
 	default:
-		name := variable.FindString(rest)
+		name := variable().FindString(rest)
 		if name == "" {
 			p.put('$')
 		} else {
@@ -314,7 +315,7 @@ func (p *lineParser) dollar(quoted bool) {
 	}
 }
 
-var variable = regexp.MustCompile(`^(?:[A-Za-z_][A-Za-z0-9_]*|[0-9?$!@*#-])`)
+var variable = lazyregexp.New(`^(?:[A-Za-z_][A-Za-z0-9_]*|[0-9?$!@*#-])`)
 
 // backquote reads the older form of a substitution. What is escaped in it would
 // have to be read twice.
@@ -346,7 +347,7 @@ func (p *lineParser) nested(end byte) {
 }
 
 var (
-	assignment = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*\+?=`)
+	assignment = lazyregexp.New(`^[A-Za-z_][A-Za-z0-9_]*\+?=`)
 
 	// Words before which a command may still begin.
 	reserved = []string{"!", "{", "}", "if", "then", "else", "elif", "fi", "do", "done", "while", "until", "time", "case", "esac", "in", "function", "coproc"}
@@ -360,7 +361,7 @@ var (
 	}
 
 	// An option may have its line in the same word, as in -c'git push'.
-	lineOption = regexp.MustCompile(`^(?:--[a-z-]+=|-[A-Za-z])`)
+	lineOption = lazyregexp.New(`^(?:--[a-z-]+=|-[A-Za-z])`)
 )
 
 // A search looks for commands behind commands. It gives up after so many.
@@ -373,7 +374,7 @@ func (s *search) look(c simpleCommand, depth int) {
 	for ; len(c) > 0 && s.left > 0; c = c[1:] {
 		s.left--
 		s.found = append(s.found, c)
-		if !assignment.MatchString(c[0].text) && !(c[0].fixed && slices.Contains(reserved, c[0].text)) {
+		if !assignment().MatchString(c[0].text) && !(c[0].fixed && slices.Contains(reserved, c[0].text)) {
 			break
 		}
 	}
@@ -401,7 +402,7 @@ func (s *search) lookInto(w word, depth int) {
 	if !strings.ContainsAny(w.text, blanks+shellSigns) {
 		return // what begins with it has been looked at
 	}
-	for _, command := range parseNested(lineOption.ReplaceAllString(w.text, ""), depth).commands {
+	for _, command := range parseNested(lineOption().ReplaceAllString(w.text, ""), depth).commands {
 		s.look(command, depth)
 	}
 }
@@ -409,7 +410,7 @@ func (s *search) lookInto(w word, depth int) {
 // program returns the name of a command's program from its first word, which is
 // the word itself where it sets a variable.
 func program(first string) string {
-	if assignment.MatchString(first) {
+	if assignment().MatchString(first) {
 		return first
 	}
 	return path.Base(first)

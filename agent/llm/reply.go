@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -15,6 +14,7 @@ import (
 	"github.com/seed-028515a8/maestro/agent/llm/model"
 	"github.com/seed-028515a8/maestro/agent/turn"
 	"github.com/seed-028515a8/maestro/contracts"
+	"github.com/seed-028515a8/maestro/internal/lazyregexp"
 )
 
 const (
@@ -315,18 +315,18 @@ func thinkingPart(t model.Thinking) model.Part {
 }
 
 var (
-	goodID     = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
-	badInNames = regexp.MustCompile(`[^A-Za-z0-9_-]`)
+	goodID     = lazyregexp.New(`^[A-Za-z0-9_-]{1,64}$`)
+	badInNames = lazyregexp.New(`[^A-Za-z0-9_-]`)
 )
 
 // newCall returns a call as it is kept. taken are the ids of the message so far.
 func (r *run) newCall(got model.Call, taken map[string]string) *call {
 	c := &call{Call: got, shown: turn.ID("call_")}
 	_, used := r.journal.shown[c.ID]
-	if used || taken[c.ID] != "" || !goodID.MatchString(c.ID) {
+	if used || taken[c.ID] != "" || !goodID().MatchString(c.ID) {
 		c.ID = c.shown
 	}
-	name := badInNames.ReplaceAllString(c.Tool, "_")
+	name := badInNames().ReplaceAllString(c.Tool, "_")
 	c.Tool = cmp.Or(name[:min(len(name), 64)], "unknown")
 	args, err := plainArgs(got.Args)
 	if err != nil {

@@ -139,7 +139,7 @@ func commandIn(line string) simpleCommand {
 	}
 	command := p.commands[0]
 	varies := slices.ContainsFunc(command, func(w word) bool { return !w.fixed })
-	if first := command[0].text; varies || assignment.MatchString(first) || slices.Contains(reserved, first) {
+	if first := command[0].text; varies || assignment().MatchString(first) || slices.Contains(reserved, first) {
 		return nil
 	}
 	return command

@@ -8,9 +8,10 @@ import (
 	"maps"
 	"os"
 	"path"
-	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/seed-028515a8/maestro/internal/lazyregexp"
 )
 
 // shellSigns are what no word of a command has once its line is taken apart, or
@@ -56,7 +57,7 @@ func (r rule) slip() string {
 
 // slipOfName is slip for the name of a tool.
 func slipOfName(name string) string {
-	if badInNames.MatchString(strings.ReplaceAll(name, "*", "")) {
+	if badInNames().MatchString(strings.ReplaceAll(name, "*", "")) {
 		return "no tool has the name " + name + "; commands are named as in bash(git status:*)"
 	}
 	own := slices.Sorted(maps.Keys(ownSubjects))
@@ -90,18 +91,18 @@ func slipOfPath(pattern string) string {
 }
 
 var (
-	choices   = regexp.MustCompile(`\{[^}]*,.*\}|,\s|\|`)
-	variables = regexp.MustCompile(`\$(\{|[A-Z][A-Z_])`)
+	choices   = lazyregexp.New(`\{[^}]*,.*\}|,\s|\|`)
+	variables = lazyregexp.New(`\$(\{|[A-Z][A-Z_])`)
 )
 
 // slipOfSigns is slip for what means something in the paths of other programs.
 func slipOfSigns(pattern string) string {
 	switch {
-	case choices.MatchString(pattern):
+	case choices().MatchString(pattern):
 		return "a rule has one path; write one for each, as in read(**/*.key) and read(**/*.pem)"
 	case strings.HasPrefix(pattern, "!"):
 		return "a pattern has no !; write one rule for all paths and a longer one for those that differ"
-	case variables.MatchString(pattern):
+	case variables().MatchString(pattern):
 		return "a path has no variables; write it out"
 	case strings.Contains(pattern, "://"):
 		return "want a path, not an address; for file:///x write /x"
@@ -166,7 +167,7 @@ func doubtOfName(name string, servers []string) string {
 		return ""
 	}
 	for _, server := range servers {
-		if mayBegin(serverPrefix + badInNames.ReplaceAllString(server, "_") + nameDivider) {
+		if mayBegin(serverPrefix + badInNames().ReplaceAllString(server, "_") + nameDivider) {
 			return ""
 		}
 	}

@@ -8,11 +8,11 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"unicode/utf8"
 
+	"github.com/seed-028515a8/maestro/internal/lazyregexp"
 	"github.com/seed-028515a8/maestro/workspace"
 )
 
@@ -56,9 +56,9 @@ func searches(tool string) bool { return tool == grepTool || tool == globTool }
 
 // What the tools of others call their commands, the words after them, and paths.
 var (
-	commandKeys = regexp.MustCompile(`(?i)^(commands?|cmd|command_?line|script)$`)
-	wordKeys    = regexp.MustCompile(`(?i)^(args|argv|arguments)$`)
-	pathKeys    = regexp.MustCompile(`(?i)(path|file|file_?name|dir|directory|folder)s?$|directories$|^(cwd|root|src|dst|dest|source|destination|target|from|to|uri)s?$`)
+	commandKeys = lazyregexp.New(`(?i)^(commands?|cmd|command_?line|script)$`)
+	wordKeys    = lazyregexp.New(`(?i)^(args|argv|arguments)$`)
+	pathKeys    = lazyregexp.New(`(?i)(path|file|file_?name|dir|directory|folder)s?$|directories$|^(cwd|root|src|dst|dest|source|destination|target|from|to|uri)s?$`)
 )
 
 const (
@@ -99,7 +99,7 @@ func (s *subject) collect(dir *workspace.Workspace, key string, value any) {
 	case string:
 		s.add(dir, key, v)
 	case []any:
-		if len(v) > 1 && (commandKeys.MatchString(key) || wordKeys.MatchString(key)) {
+		if len(v) > 1 && (commandKeys().MatchString(key) || wordKeys().MatchString(key)) {
 			s.add(dir, key, joined(v))
 		}
 		for _, e := range v {
@@ -108,7 +108,7 @@ func (s *subject) collect(dir *workspace.Workspace, key string, value any) {
 	case map[string]any:
 		var words []any // of a command that has them apart
 		for _, k := range slices.Sorted(maps.Keys(v)) {
-			if all, ok := v[k].([]any); ok && wordKeys.MatchString(k) {
+			if all, ok := v[k].([]any); ok && wordKeys().MatchString(k) {
 				words = append(words, all...)
 			}
 		}
@@ -116,7 +116,7 @@ func (s *subject) collect(dir *workspace.Workspace, key string, value any) {
 			if strings.ContainsAny(k, blanks+"/"+string(filepath.Separator)) { // no name, but what others have as a text
 				s.add(dir, key, k)
 			}
-			if name, ok := v[k].(string); ok && commandKeys.MatchString(k) {
+			if name, ok := v[k].(string); ok && commandKeys().MatchString(k) {
 				s.add(dir, k, joined(append([]any{name}, words...)))
 				continue
 			}
@@ -153,7 +153,7 @@ func (s *subject) add(dir *workspace.Workspace, key, found string) {
 	if s.more = s.more || len(s.texts) == maxTexts; s.more {
 		return
 	}
-	command, path := commandKeys.MatchString(key), pathKeys.MatchString(key)
+	command, path := commandKeys().MatchString(key), pathKeys().MatchString(key)
 	t := text{named: command || path}
 	if !path {
 		t.line = &found

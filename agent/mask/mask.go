@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	proc "github.com/seed-028515a8/maestro/internal/child"
+	"github.com/seed-028515a8/maestro/internal/lazyregexp"
 )
 
 // Mark stands where a secret was.
@@ -17,13 +18,13 @@ const Mark = "***"
 // credentials are made of. Anything else is shown, whatever it is called: a shell
 // may run what is quoted, and who approves a command must see all that it does.
 var (
-	assignment    = regexp.MustCompile(`([A-Za-z_][A-Za-z0-9_-]*=)("[A-Za-z0-9+/=_.:~@%-]+"|'[A-Za-z0-9+/=_.:~@%-]+'|[A-Za-z0-9+/=_.:~@%-]+)`)
-	authorization = regexp.MustCompile(`(?i)(authorization:[ \t]*)((?:basic|bearer|digest|token)[ \t]+[A-Za-z0-9+/=_.:~-]+|[A-Za-z0-9][A-Za-z0-9+/=_.:~-]{15,})`)
+	assignment    = lazyregexp.New(`([A-Za-z_][A-Za-z0-9_-]*=)("[A-Za-z0-9+/=_.:~@%-]+"|'[A-Za-z0-9+/=_.:~@%-]+'|[A-Za-z0-9+/=_.:~@%-]+)`)
+	authorization = lazyregexp.New(`(?i)(authorization:[ \t]*)((?:basic|bearer|digest|token)[ \t]+[A-Za-z0-9+/=_.:~-]+|[A-Za-z0-9][A-Za-z0-9+/=_.:~-]{15,})`)
 )
 
 // runsText finds what runs text that a line makes: eval, a file that is read in,
 // names of variables in variables, and shells and interpreters that read from a pipe.
-var runsText = regexp.MustCompile(`(?:^|[\s;&|(){}!"'` + "`" + `])(?:eval|source)\s` +
+var runsText = lazyregexp.New(`(?:^|[\s;&|(){}!"'` + "`" + `])(?:eval|source)\s` +
 	`|(?:^|[\n;&|(){}!"'` + "`" + `]|(?:then|else|do|builtin|command)\s)[ \t]*(?:[A-Za-z_][A-Za-z0-9_]*=\S*[ \t]+)*\.\s+\S` +
 	`|\$\{!` +
 	`|\|&?\s*(?:(?:\S*/)?(?:sudo|doas|env|exec|nohup|command|builtin|time|busybox)\s[^|;&\n]*?)?["'\\]?(?:\S*/)?` +
@@ -35,7 +36,7 @@ var runsText = regexp.MustCompile(`(?:^|[\s;&|(){}!"'` + "`" + `])(?:eval|source
 // value that the line uses again, which it may run: under $NAME or %NAME%, or by
 // what runs text.
 func Command(line string) string {
-	if runsText.MatchString(line) {
+	if runsText().MatchString(line) {
 		return line
 	}
 	return hide(line, func(name string) bool { return proc.SecretName(name) && !used(name, line) })
@@ -46,8 +47,8 @@ func Command(line string) string {
 func Text(text string) string { return hide(text, proc.SecretName) }
 
 func hide(text string, secret func(name string) bool) string {
-	text = maskMatches(assignment, text, func(name string) bool { return secret(strings.TrimSuffix(name, "=")) })
-	return maskMatches(authorization, text, func(string) bool { return true })
+	text = maskMatches(assignment(), text, func(name string) bool { return secret(strings.TrimSuffix(name, "=")) })
+	return maskMatches(authorization(), text, func(string) bool { return true })
 }
 
 // used reports whether a shell would put the value of a variable somewhere in the

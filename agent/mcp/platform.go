@@ -6,10 +6,10 @@ import (
 	"net"
 	"net/url"
 	"path"
-	"regexp"
 	"strings"
 
 	"github.com/seed-028515a8/maestro/agent/launcher"
+	"github.com/seed-028515a8/maestro/internal/lazyregexp"
 )
 
 // The platform's manifest, as one form of its address, and its endpoint.
@@ -49,7 +49,7 @@ const (
 	scopesHeader  = "X-EvalOps-Scopes"
 )
 
-var scope = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:/*-]{0,127}$`)
+var scope = lazyregexp.New(`^[A-Za-z0-9][A-Za-z0-9._:/*-]{0,127}$`)
 
 // Platform returns the platform's MCP server as the environment names it, or nil
 // if it names none. The address may be that of the platform, of its endpoint or
@@ -144,7 +144,7 @@ func scopeList(text string) (string, error) {
 		return "", fmt.Errorf("more than %d scopes", maxScopes)
 	}
 	for _, s := range scopes {
-		if !scope.MatchString(s) {
+		if !scope().MatchString(s) {
 			return "", errors.New("want scopes such as cerebro:read, separated by spaces or commas")
 		}
 	}

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"runtime/debug"
 	"slices"
 	"strings"
 
@@ -96,9 +95,18 @@ func rootCommand() *cobra.Command {
 		Short: "Share one coding agent between any number of clients",
 		Long: "maestro runs a coding agent behind a control plane: one client drives, any number\n" +
 			"watch, and nobody loses a word when a connection or the server itself goes away.",
-		SilenceUsage: true, SilenceErrors: true, Version: version(),
+		SilenceUsage: true, SilenceErrors: true,
 	}
-	root.SetVersionTemplate("maestro {{.Version}}\n") // as the command says it
+	// The flag is our own because cobra's prints other words. Cobra's
+	// SetVersionTemplate would change them, but it links text/template, and with it
+	// the linker keeps every exported method of every type.
+	asked := root.Flags().BoolP("version", "v", false, "print the version")
+	root.RunE = func(cmd *cobra.Command, _ []string) error {
+		if *asked {
+			return printVersion(cmd.OutOrStdout())
+		}
+		return cmd.Help()
+	}
 	ours := attachDefaults{URL: "http://" + defaultListen, TokenFile: tokenFile(defaultStateRoot()), Version: version()}
 	sessions := sessionsCommand()
 	root.AddCommand(serveCommand(), hostedCommand(), headlessCommand(), conformanceCommand(), versionCommand(),
@@ -127,20 +135,3 @@ func explainOnlyWhatIs(root *cobra.Command) {
 
 // errViewerTakes is what is wrong with both flags.
 var errViewerTakes = errors.New("--view only watches: leave out --take")
-
-func versionCommand() *cobra.Command {
-	return &cobra.Command{
-		Use: "version", Short: "Print the version", Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			_, err := fmt.Fprintln(cmd.OutOrStdout(), "maestro", version())
-			return err
-		},
-	}
-}
-
-func version() string {
-	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" && info.Main.Version != "(devel)" {
-		return info.Main.Version
-	}
-	return "devel"
-}

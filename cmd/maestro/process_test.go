@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"syscall"
@@ -431,9 +432,12 @@ func TestHeadlessIsACommandAndAFlag(t *testing.T) {
 
 func TestVersionAndHelpAreToldWhenAsked(t *testing.T) {
 	for want, ways := range map[string][][]string{
-		"maestro " + version() + "\n": {{"version"}, {"--version"}},
-		"--idle-ttl":                  {{"help", "serve"}, {"serve", "--help"}},
-		"hosted-runner":               {{"help"}, {"--help"}, {}},
+		"maestro " + version() + "\n": {{"version"}, {"--version"}, {"-v"}},
+		"\ncommit: ":                  {{"version"}},
+		"\ndate: ":                    {{"version"}},
+		"\ngo: " + runtime.Version() + "\nplatform: " + runtime.GOOS + "/" + runtime.GOARCH + "\n": {{"version"}},
+		"--idle-ttl":    {{"help", "serve"}, {"serve", "--help"}},
+		"hosted-runner": {{"help"}, {"--help"}, {}},
 	} {
 		for _, args := range ways {
 			out, err := program(t, args...).Output()

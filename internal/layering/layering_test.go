@@ -28,9 +28,7 @@ const anything = "*"
 
 const (
 	acp        = "github.com/coder/acp-go-sdk"
-	anthropic  = "github.com/anthropics/anthropic-sdk-go"
 	mcp        = "github.com/modelcontextprotocol/go-sdk"
-	openai     = "github.com/openai/openai-go/v3"
 	creack     = "github.com/creack/pty"
 	cobra      = "github.com/spf13/cobra"
 	flags      = "github.com/spf13/pflag"
@@ -39,7 +37,9 @@ const (
 	jsonschema = "github.com/google/jsonschema-go"
 	jwt        = "github.com/golang-jwt/jwt/v5"
 	otel       = "go.opentelemetry.io/otel"
+	otlp       = "go.opentelemetry.io/proto/otlp"
 	prometheus = "github.com/prometheus/client_golang"
+	protobuf   = "google.golang.org/protobuf"
 	rate       = "golang.org/x/time"
 	system     = "golang.org/x/sys"
 	uuid       = "github.com/google/uuid"
@@ -74,26 +74,27 @@ var rooms = map[string]room{
 	"agent/diff":                {},
 	"agent/elicit":              {ours: []string{"contracts"}, others: []string{jsonschema}},
 	"agent/hosttest":            {ours: []string{"contracts"}, others: []string{system}},
-	"agent/launcher":            {},
-	"agent/llm":                 {ours: []string{"agent/llm/model", "agent/llm/provider", "agent/llm/tool", "agent/mask", "agent/mcp", "agent/turn", "contracts", "internal/child", "workspace"}},
+	"agent/launcher":            {ours: []string{"internal/lazyregexp"}},
+	"agent/llm":                 {ours: []string{"agent/llm/model", "agent/llm/provider", "agent/llm/tool", "agent/mask", "agent/mcp", "agent/turn", "contracts", "internal/child", "internal/lazyregexp", "workspace"}},
 	"agent/llm/model":           {},
-	"agent/llm/provider":        {ours: []string{"agent/llm/model"}, others: []string{anthropic, openai}},
-	"agent/llm/tool":            {ours: []string{"agent/command", "agent/diff", "agent/llm/model", "contracts", "internal/child", "workspace"}},
-	"agent/mask":                {ours: []string{"internal/child"}},
-	"agent/mcp":                 {ours: []string{"agent/command", "agent/elicit", "agent/launcher", "agent/mask", "contracts", "internal/child", "internal/line"}, others: []string{jsonschema, mcp}},
+	"agent/llm/provider":        {ours: []string{"agent/llm/model", "internal/lazyregexp"}},
+	"agent/llm/tool":            {ours: []string{"agent/command", "agent/diff", "agent/llm/model", "contracts", "internal/child", "internal/lazyregexp", "workspace"}},
+	"agent/mask":                {ours: []string{"internal/child", "internal/lazyregexp"}},
+	"agent/mcp":                 {ours: []string{"agent/command", "agent/elicit", "agent/launcher", "agent/mask", "contracts", "internal/child", "internal/lazyregexp", "internal/line"}, others: []string{jsonschema, mcp}},
 	"agent/turn":                {ours: []string{"contracts"}, others: []string{uuid}},
 	"editor":                    {ours: []string{"client", "contracts", "internal/rpc", "session"}, others: []string{acp}},
 	"internal/localmodel":       {},
 	"internal/localmodel/serve": {ours: []string{"internal/localmodel"}},
 	"hosted":                    {ours: []string{"contracts"}, others: []string{flags}},
 	"internal/console":          {others: []string{"golang.org/x/term", "golang.org/x/text"}},
+	"internal/lazyregexp":       {},
 	"internal/line":             {},
 	"internal/rpc":              {ours: []string{"contracts", "internal/line"}},
 	"internal/child":            {others: []string{system}},
 	"internal/memconn":          {ours: []string{"contracts"}},
-	"observe":                   {ours: []string{"contracts"}, others: []string{otel, prometheus}},
+	"observe":                   {ours: []string{"contracts", "internal/lazyregexp"}, others: []string{otel, otlp, prometheus, protobuf}},
 	"transport/door":            {ours: []string{"contracts", "transport/httperr", "transport/rates"}},
-	"transport/gate":            {ours: []string{"contracts", "transport/door", "transport/httperr", "transport/rates"}, others: []string{jwt}},
+	"transport/gate":            {ours: []string{"contracts", "internal/lazyregexp", "transport/door", "transport/httperr", "transport/rates"}, others: []string{jwt}},
 	"transport/http":            {ours: []string{"contracts", "transport/door", "transport/httperr", "transport/rates", "transport/sse"}},
 	"transport/httperr":         {ours: []string{"contracts"}},
 	"transport/rates":           {ours: []string{"contracts"}, others: []string{rate}},

@@ -4,8 +4,9 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
-	"regexp"
 	"strings"
+
+	"github.com/seed-028515a8/maestro/internal/lazyregexp"
 )
 
 // The forms of scopes. A scope names a folder, also on file systems that ignore
@@ -20,15 +21,15 @@ const (
 var (
 	// plainPart is a part of a tuple that stands in a scope as it is. It contains
 	// no underscore, so that the parts of the scope can be told apart.
-	plainPart = regexp.MustCompile(`^[a-z0-9.-]+$`)
+	plainPart = lazyregexp.New(`^[a-z0-9.-]+$`)
 
 	// plainClaim is the plain form of a scope that a claim names.
-	plainClaim = regexp.MustCompile(`^[a-z0-9_-][a-z0-9._-]*$`)
+	plainClaim = lazyregexp.New(`^[a-z0-9_-][a-z0-9._-]*$`)
 
 	// legalClaim is what a claim may say.
-	legalClaim = regexp.MustCompile(`^[A-Za-z0-9_-][A-Za-z0-9._-]*$`)
+	legalClaim = lazyregexp.New(`^[A-Za-z0-9_-][A-Za-z0-9._-]*$`)
 
-	hashedScope = regexp.MustCompile(`^(?:principal|claim)_[0-9a-f]{32}$`)
+	hashedScope = lazyregexp.New(`^(?:principal|claim)_[0-9a-f]{32}$`)
 )
 
 // scopeKey returns the scope of a principal, by what its issuer says of it
@@ -39,7 +40,7 @@ func scopeKey(workspace, org, team, user string) string {
 	for _, part := range [][2]string{{"workspace_", workspace}, {"org_", org}, {"team_", team}, {"user_", user}} {
 		if part[1] != "" {
 			parts = append(parts, part[0]+part[1])
-			plain = plain && plainPart.MatchString(part[1])
+			plain = plain && plainPart().MatchString(part[1])
 		}
 	}
 	if scope := strings.Join(parts, "__"); plain && len(scope) <= maxScope {
@@ -51,7 +52,7 @@ func scopeKey(workspace, org, team, user string) string {
 // scopeOfClaim returns the scope that a legal claim names. Distinct claims have
 // distinct scopes, none of which is also that of a tuple.
 func scopeOfClaim(claim string) string {
-	if plainClaim.MatchString(claim) && !strings.HasSuffix(claim, ".") && !likeTuple(claim) {
+	if plainClaim().MatchString(claim) && !strings.HasSuffix(claim, ".") && !likeTuple(claim) {
 		return claim
 	}
 	return claimedScope + hashOf(claim)
@@ -75,14 +76,14 @@ func hashOf(texts ...string) string {
 
 // oldTuple is what the scope of a tuple looked like in earlier versions, if
 // only that tuple had it.
-var oldTuple = regexp.MustCompile(`^(?:workspace_([A-Za-z0-9.-]+)__)?(?:org_([A-Za-z0-9.-]+)__)?(?:team_([A-Za-z0-9.-]+)__)?user_([A-Za-z0-9.-]+)$`)
+var oldTuple = lazyregexp.New(`^(?:workspace_([A-Za-z0-9.-]+)__)?(?:org_([A-Za-z0-9.-]+)__)?(?:team_([A-Za-z0-9.-]+)__)?user_([A-Za-z0-9.-]+)$`)
 
 // CurrentScope returns what a scope of an earlier version is called now. Those
 // versions gave different principals one scope; for such a scope ok is false,
 // because nobody can say whose it is. A current scope is returned as it is.
 func CurrentScope(old string) (now string, ok bool) {
-	switch parts := oldTuple.FindStringSubmatch(old); {
-	case hashedScope.MatchString(old):
+	switch parts := oldTuple().FindStringSubmatch(old); {
+	case hashedScope().MatchString(old):
 		return old, true
 	case parts != nil:
 		return scopeKey(parts[1], parts[2], parts[3], parts[4]), true
@@ -93,4 +94,4 @@ func CurrentScope(old string) (now string, ok bool) {
 }
 
 // validScope reports whether s can be the scope that a claim or a file names.
-func validScope(s string) bool { return len(s) <= maxScope && legalClaim.MatchString(s) }
+func validScope(s string) bool { return len(s) <= maxScope && legalClaim().MatchString(s) }

@@ -4,8 +4,6 @@ import (
 	"encoding/json"
 	"strings"
 
-	sdk "github.com/anthropics/anthropic-sdk-go"
-
 	"github.com/seed-028515a8/maestro/agent/llm/model"
 )
 
@@ -16,7 +14,7 @@ type anthropicReply struct {
 
 	blocks []*anthropicBlock
 	usage  model.Usage
-	stop   sdk.StopReason
+	stop   string
 	named  string // the model, as the service says
 	done   bool   // the service has said that this is all
 }
@@ -33,23 +31,25 @@ type anthropicBlock struct {
 
 // event takes in the next event and says what is new in it. Events and blocks of
 // kinds that are not known are passed over, as the service asks of its clients.
-func (r *anthropicReply) event(e sdk.MessageStreamEventUnion) error {
+func (r *anthropicReply) event(e *anthropicEvent) error {
 	switch e.Type {
 	case "message_start":
 		r.named = e.Message.Model
-		u := e.Message.Usage
-		r.count(u.InputTokens, u.OutputTokens, u.CacheReadInputTokens, u.CacheCreationInputTokens)
+		r.count(e.Message.Usage)
 	case "content_block_start":
-		return r.begin(e.Index, e.ContentBlock)
+		return r.begin(e.Index, &e.ContentBlock)
 	case "content_block_delta":
-		return r.delta(e.Index, e.Delta)
+		if b := r.block(e.Index); b != nil {
+			b.kept.Signature += e.Delta.Signature
+			return r.more(b, e.Delta.Text+e.Delta.Thinking+e.Delta.PartialJSON)
+		}
 	case "content_block_stop":
 		if b := r.block(e.Index); b != nil {
 			b.ended = true
 		}
 	case "message_delta":
 		r.stop = e.Delta.StopReason
-		r.count(e.Usage.InputTokens, e.Usage.OutputTokens, e.Usage.CacheReadInputTokens, e.Usage.CacheCreationInputTokens)
+		r.count(e.Usage)
 	case "message_stop":
 		r.done = true
 	}
@@ -58,11 +58,11 @@ func (r *anthropicReply) event(e sdk.MessageStreamEventUnion) error {
 
 // count notes what the service counted. It counts up, and leaves out what has not
 // changed.
-func (r *anthropicReply) count(input, output, read, write int64) {
-	r.usage.Input = max(r.usage.Input, input)
-	r.usage.Output = max(r.usage.Output, output)
-	r.usage.CacheRead = max(r.usage.CacheRead, read)
-	r.usage.CacheWrite = max(r.usage.CacheWrite, write)
+func (r *anthropicReply) count(u anthropicUsage) {
+	r.usage.Input = max(r.usage.Input, u.Input)
+	r.usage.Output = max(r.usage.Output, u.Output)
+	r.usage.CacheRead = max(r.usage.CacheRead, u.CacheRead)
+	r.usage.CacheWrite = max(r.usage.CacheWrite, u.CacheWrite)
 }
 
 func (r *anthropicReply) block(index int64) *anthropicBlock {
@@ -74,23 +74,14 @@ func (r *anthropicReply) block(index int64) *anthropicBlock {
 	return nil
 }
 
-func (r *anthropicReply) begin(index int64, start sdk.ContentBlockStartEventContentBlockUnion) error {
+func (r *anthropicReply) begin(index int64, start *anthropicStart) error {
 	b := &anthropicBlock{index: index, kind: start.Type, id: start.ID, tool: start.Name}
 	b.kept = keptThinking{Signature: start.Signature, Data: start.Data}
 	r.blocks = append(r.blocks, b)
-	if input := strings.TrimSpace(start.JSON.Input.Raw()); b.kind == "tool_use" && input != "{}" && input != "null" {
+	if input := string(start.Input); b.kind == "tool_use" && input != "{}" && input != "null" {
 		b.text.WriteString(input) // some gateways send the arguments at once
 	}
 	return r.more(b, start.Text+start.Thinking)
-}
-
-func (r *anthropicReply) delta(index int64, d sdk.MessageStreamEventUnionDelta) error {
-	b := r.block(index)
-	if b == nil {
-		return nil
-	}
-	b.kept.Signature += d.Signature
-	return r.more(b, d.Text+d.Thinking+d.PartialJSON)
 }
 
 // more adds to a block, and says what may be said at once.
@@ -136,9 +127,9 @@ func (r *anthropicReply) reply() model.Reply {
 		}
 	}
 	switch r.stop {
-	case sdk.StopReasonMaxTokens, sdk.StopReasonModelContextWindowExceeded:
+	case "max_tokens", "model_context_window_exceeded":
 		out.Stop = model.StopLength
-	case sdk.StopReasonRefusal:
+	case "refusal":
 		out.Stop = model.StopRefused
 	default:
 		out.Stop = stopOf(out)

@@ -1,11 +1,9 @@
 package provider
 
 import (
+	"cmp"
 	"crypto/rand"
-	"encoding/json"
 	"strings"
-
-	sdk "github.com/openai/openai-go/v3"
 
 	"github.com/seed-028515a8/maestro/agent/llm/model"
 )
@@ -32,19 +30,19 @@ type chatCall struct {
 }
 
 // chunk takes in the next piece and says what is new in it.
-func (r *chatReply) chunk(c sdk.ChatCompletionChunk) error {
+func (r *chatReply) chunk(c *chatChunk) error {
 	if c.Model != "" {
 		r.named = c.Model
 	}
-	if u := c.Usage; c.JSON.Usage.Valid() {
-		read, write := u.PromptTokensDetails.CachedTokens, u.PromptTokensDetails.CacheWriteTokens
-		r.usage = model.Usage{Input: max(0, u.PromptTokens-read-write), Output: u.CompletionTokens, CacheRead: read, CacheWrite: write}
+	if u := c.Usage; u != nil {
+		read, write := u.PromptDetails.CacheRead, u.PromptDetails.CacheWrite
+		r.usage = model.Usage{Input: max(0, u.Prompt-read-write), Output: u.Completion, CacheRead: read, CacheWrite: write}
 	}
 	for _, choice := range c.Choices {
 		if choice.Index != 0 {
 			continue // one was asked for
 		}
-		if err := r.delta(choice.Delta); err != nil {
+		if err := r.delta(&choice.Delta); err != nil {
 			return err
 		}
 		if choice.FinishReason != "" {
@@ -54,8 +52,8 @@ func (r *chatReply) chunk(c sdk.ChatCompletionChunk) error {
 	return nil
 }
 
-func (r *chatReply) delta(d sdk.ChatCompletionChunkChoiceDelta) error {
-	if thought := reasoningOf(d); thought != "" {
+func (r *chatReply) delta(d *chatDelta) error {
+	if thought := cmp.Or(d.ReasoningContent, d.Reasoning); thought != "" {
 		r.reasoning.WriteString(thought)
 		if err := r.say(model.Delta{Text: thought, Thinking: true}); err != nil {
 			return err
@@ -72,18 +70,6 @@ func (r *chatReply) delta(d sdk.ChatCompletionChunkChoiceDelta) error {
 		return r.say(model.Delta{Text: text})
 	}
 	return nil
-}
-
-// reasoningOf is the thinking in a piece, under either of the names that
-// compatible services give it.
-func reasoningOf(d sdk.ChatCompletionChunkChoiceDelta) string {
-	for _, name := range []string{"reasoning_content", "reasoning"} {
-		var text string
-		if field, ok := d.JSON.ExtraFields[name]; ok && json.Unmarshal([]byte(field.Raw()), &text) == nil && text != "" {
-			return text
-		}
-	}
-	return ""
 }
 
 // call returns the call that a piece belongs to. Some services number all their

@@ -92,7 +92,7 @@ func Open(o Options) (model.Model, error) {
 	return newChat(s), nil
 }
 
-// baseURL checks a base and gives it the path that the libraries expect.
+// baseURL checks a base and gives it the path below which requests are sent.
 func baseURL(text, provider string) (*url.URL, error) {
 	u, err := url.Parse(text)
 	switch {
@@ -107,7 +107,7 @@ func baseURL(text, provider string) (*url.URL, error) {
 	}
 	path := strings.TrimRight(u.Path, "/")
 	if provider == Anthropic {
-		path = strings.TrimSuffix(path, "/v1") // the library adds it
+		path = strings.TrimSuffix(path, "/v1") // requests have it
 	} else if path == "" {
 		path = "/v1"
 	}

@@ -5,13 +5,13 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"regexp"
 	"strconv"
 	"strings"
 	"time"
 	"unicode"
 
 	"github.com/seed-028515a8/maestro/agent/llm/model"
+	"github.com/seed-028515a8/maestro/internal/lazyregexp"
 )
 
 const (
@@ -100,7 +100,7 @@ func codeText(code any) string {
 }
 
 // tooLong are the words in which services say that a conversation does not fit.
-var tooLong = regexp.MustCompile(`(?i)prompt is too long|maximum context length|context (window|length|limit)|input is too long|exceeds? the (model's )?(maximum )?(context|number of tokens)|reduce the length of the (messages|prompt|input)`)
+var tooLong = lazyregexp.New(`(?i)prompt is too long|maximum context length|context (window|length|limit)|input is too long|exceeds? the (model's )?(maximum )?(context|number of tokens)|reduce the length of the (messages|prompt|input)`)
 
 // classify decides what may be done about a failure. status is zero for one in
 // the middle of a stream.
@@ -122,7 +122,7 @@ func classify(status int, c complaint) model.Kind {
 		status == http.StatusServiceUnavailable:
 		return model.KindOverloaded
 	case has("context_length_exceeded", "request_too_large"), status == http.StatusRequestEntityTooLarge,
-		status < 500 && tooLong.MatchString(c.message):
+		status < 500 && tooLong().MatchString(c.message):
 		return model.KindTooLong
 	case has("authentication_error", "permission_error", "invalid_api_key"),
 		status == http.StatusUnauthorized, status == http.StatusForbidden:
@@ -160,7 +160,7 @@ func waitOf(text string, unit time.Duration) (wait time.Duration, ok bool) {
 }
 
 // What a message may carry a credential in.
-var secrets = regexp.MustCompile(`(?i)\b(bearer|basic)\s+\S+|\b(sk|pk|rk|gsk|xai|key|token|org|proj)[-_][A-Za-z0-9_*.\-]{6,}|\bAIza[A-Za-z0-9_-]{10,}|\beyJ[A-Za-z0-9_.-]{16,}|//[^/\s@]+@|[A-Za-z0-9+/_=-]{80,}`)
+var secrets = lazyregexp.New(`(?i)\b(bearer|basic)\s+\S+|\b(sk|pk|rk|gsk|xai|key|token|org|proj)[-_][A-Za-z0-9_*.\-]{6,}|\bAIza[A-Za-z0-9_-]{10,}|\beyJ[A-Za-z0-9_.-]{16,}|//[^/\s@]+@|[A-Za-z0-9+/_=-]{80,}`)
 
 // redact makes what a service says fit to be shown: in one line, of bounded
 // length, without credentials. A message that repeats the request is left out.
@@ -171,7 +171,7 @@ func (s *service) redact(text string, texts []string) string {
 	if len(s.key) >= minSecret {
 		text = strings.ReplaceAll(text, s.key, "***")
 	}
-	text = secrets.ReplaceAllString(text, "***")
+	text = secrets().ReplaceAllString(text, "***")
 	text = strings.Join(strings.FieldsFunc(text, func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) }), " ")
 	if runes := []rune(text); len(runes) > maxMessageRunes {
 		text = string(runes[:maxMessageRunes]) + "…"

@@ -272,8 +272,8 @@ func TestFailureWithPicturesIsToldInWordsToAnthropic(t *testing.T) {
 		{model.CallResult{ID: "a", Text: "no", IsError: true, Images: pictures}, false, "Error: no"},
 		{model.CallResult{ID: "a", Text: "yes", Images: pictures}, false, "yes"},
 	} {
-		got := toolResult(&tt.result).OfToolResult
-		if got.IsError.Value != tt.failed || got.Content[0].OfText.Text != tt.says || len(got.Content) != 1+len(tt.result.Images) {
+		got := toolResult(&tt.result)
+		if got.IsError != tt.failed || got.Content[0].Text != tt.says || len(got.Content) != 1+len(tt.result.Images) {
 			t.Errorf("%+v: got %+v, want an error: %t, and %q", tt.result, got, tt.failed, tt.says)
 		}
 	}

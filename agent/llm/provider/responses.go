@@ -3,15 +3,8 @@ package provider
 import (
 	"context"
 	"encoding/base64"
-	"encoding/json"
 	"errors"
 	"strings"
-
-	"github.com/openai/openai-go/v3/option"
-	"github.com/openai/openai-go/v3/packages/param"
-	"github.com/openai/openai-go/v3/packages/ssestream"
-	wire "github.com/openai/openai-go/v3/responses"
-	"github.com/openai/openai-go/v3/shared"
 
 	"github.com/seed-028515a8/maestro/agent/llm/model"
 )
@@ -20,37 +13,10 @@ import (
 // reasoning is kept in the history, sealed by the service.
 type responses struct {
 	*service
-	responses wire.ResponseService
-	plain     bool // summaries of reasoning were refused, and are not asked for again
+	plain bool // summaries of reasoning were refused, and are not asked for again
 }
 
-func newResponses(s *service) *responses {
-	return &responses{service: s, responses: wire.NewResponseService(openaiOptions(s)...)}
-}
-
-// openaiOptions are those of either of OpenAI's forms. Services are made without
-// a client, which would read the environment: a key found there would be sent to
-// whatever base we were given.
-func openaiOptions(s *service) []option.RequestOption {
-	options := []option.RequestOption{
-		option.WithBaseURL(s.base.String()),
-		option.WithHTTPClient(s.client),
-		option.WithMaxRetries(0),
-	}
-	if s.key != "" {
-		options = append(options, option.WithAPIKey(s.key))
-	}
-	return options
-}
-
-// perCall are the options of one call.
-func perCall(w *watch, req *model.Request) []option.RequestOption {
-	options := []option.RequestOption{option.WithMiddleware(w.middleware)}
-	for name, value := range w.service.headers(req) {
-		options = append(options, option.WithHeader(name, value))
-	}
-	return options
-}
+func newResponses(s *service) *responses { return &responses{service: s} }
 
 // Stream implements [model.Model]. Organizations that OpenAI has not verified get
 // no summaries of reasoning; theirs is asked once more, without.
@@ -68,77 +34,45 @@ func (o *responses) stream(ctx context.Context, req *model.Request, say func(mod
 	w := o.newWatch(ctx, req)
 	defer w.stop()
 	r := &responsesReply{service: o.service, say: say, texts: w.texts}
-	stream := o.responses.NewStreaming(w.ctx, o.params(req), perCall(w, req)...)
-	for !r.done && stream.Next() {
-		if err := r.event(stream.Current()); err != nil {
-			_ = stream.Close() // what is left is not wanted
+	s := w.send("responses", o.request(req))
+	defer s.close()
+	for !r.done {
+		var e responsesEvent
+		if !s.next(&e) {
+			return cut(r.reply()), w.failure(ctx, s.err)
+		}
+		if err := r.event(&e); err != nil {
 			return cut(r.reply()), err
 		}
-	}
-	err := stream.Err()
-	_ = stream.Close()
-	if !r.done {
-		return cut(r.reply()), w.failure(ctx, o.streamError(err, w.texts))
 	}
 	return r.finish()
 }
 
-// streamError is what the library says of a stream. An error that the service sent
-// in it is read by us.
-func (s *service) streamError(err error, texts []string) error {
-	if said, ok := errors.AsType[*ssestream.StreamError](err); ok {
-		return s.broke(said.Event.Data, texts)
-	}
-	return err
-}
-
-func (o *responses) params(req *model.Request) wire.ResponseNewParams {
-	p := wire.ResponseNewParams{
-		Model: o.model,
-		Store: param.NewOpt(false),
-		Input: wire.ResponseNewParamsInputUnion{OfInputItemList: o.input(req.Messages)},
-	}
+func (o *responses) request(req *model.Request) *responsesRequest {
+	p := &responsesRequest{Model: o.model, MaxOutputTokens: req.MaxTokens, Input: o.input(req.Messages),
+		Metadata: labels(req.Metadata), Stream: true}
 	if strings.TrimSpace(req.System) != "" {
-		p.Instructions = param.NewOpt(req.System)
-	}
-	if req.MaxTokens > 0 {
-		p.MaxOutputTokens = param.NewOpt(req.MaxTokens)
+		p.Instructions = req.System
 	}
 	for _, t := range req.Tools {
-		own := &wire.FunctionToolParam{Name: t.Name, Parameters: parameters(t), Strict: param.NewOpt(false)}
-		if t.Description != "" {
-			own.Description = param.NewOpt(t.Description)
-		}
-		p.Tools = append(p.Tools, wire.ToolUnionParam{OfFunction: own})
-	}
-	if labels := labels(req.Metadata); len(labels) > 0 {
-		p.Metadata = labels
+		p.Tools = append(p.Tools, responsesTool{Type: "function", Name: t.Name, Description: t.Description, Parameters: schemaOf(t)})
 	}
 	if !reasons(o.model) {
 		return p
 	}
-	p.Include = []wire.ResponseIncludable{wire.ResponseIncludableReasoningEncryptedContent}
+	p.Include = []string{"reasoning.encrypted_content"}
 	if effort := openaiEffort(o.model, req.Thinking); effort != "" {
-		p.Reasoning.Effort = shared.ReasoningEffort(effort)
+		p.Reasoning = &responsesReasoning{Effort: effort}
 		if req.Thinking != model.EffortOff && !o.plain {
-			p.Reasoning.Summary = shared.ReasoningSummaryAuto
+			p.Reasoning.Summary = "auto"
 		}
 	}
 	return p
 }
 
-// parameters is a tool's schema for the library, which takes no raw JSON.
-func parameters(t model.Tool) map[string]any {
-	var schema map[string]any
-	if json.Unmarshal(schemaOf(t), &schema) != nil || schema == nil {
-		return map[string]any{"type": "object", "properties": map[string]any{}}
-	}
-	return schema
-}
-
 // input is the messages of a request as items.
-func (o *responses) input(messages []model.Message) []wire.ResponseInputItemUnionParam {
-	var items []wire.ResponseInputItemUnionParam
+func (o *responses) input(messages []model.Message) []any {
+	var items []any
 	for _, m := range messages {
 		if m.Role == model.RoleAssistant {
 			items = append(items, o.spoken(m.Parts)...)
@@ -151,19 +85,19 @@ func (o *responses) input(messages []model.Message) []wire.ResponseInputItemUnio
 
 // spoken is a message of the model. Reasoning that nothing came of is left out: the
 // service wants to see what follows it.
-func (o *responses) spoken(parts []model.Part) []wire.ResponseInputItemUnionParam {
-	var items, thought []wire.ResponseInputItemUnionParam
+func (o *responses) spoken(parts []model.Part) []any {
+	var items, thought []any
 	for _, p := range parts {
 		switch {
 		case o.ours(p.Thinking):
-			thought = append(thought, param.Override[wire.ResponseInputItemUnionParam](p.Thinking.Opaque))
+			thought = append(thought, p.Thinking.Opaque)
 		case p.Text != nil && *p.Text != "":
 			items = append(append(items, thought...),
-				wire.ResponseInputItemParamOfMessage(*p.Text, wire.EasyInputMessageRoleAssistant))
+				responsesInput{Role: "assistant", Content: *p.Text})
 			thought = nil
 		case p.Call != nil:
 			items = append(append(items, thought...),
-				wire.ResponseInputItemParamOfFunctionCall(argsSent(p.Call.Args), p.Call.ID, p.Call.Tool))
+				responsesInput{Type: "function_call", CallID: p.Call.ID, Name: p.Call.Tool, Arguments: argsSent(p.Call.Args)})
 			thought = nil
 		}
 	}
@@ -171,41 +105,39 @@ func (o *responses) spoken(parts []model.Part) []wire.ResponseInputItemUnionPara
 }
 
 // heard is a message of the user: the results of tools, and then what was said.
-func heard(parts []model.Part) []wire.ResponseInputItemUnionParam {
-	var items []wire.ResponseInputItemUnionParam
-	var content wire.ResponseInputMessageContentListParam
+func heard(parts []model.Part) []any {
+	var items []any
+	var content []responsesContent
 	for _, p := range parts {
 		switch {
 		case p.Result != nil:
 			items = append(items, callOutput(p.Result))
 		case p.Image != nil:
-			content = append(content, wire.ResponseInputContentUnionParam{OfInputImage: &wire.ResponseInputImageParam{
-				Detail: wire.ResponseInputImageDetailAuto, ImageURL: param.NewOpt(dataURL(*p.Image))}})
+			content = append(content, responsesContent{Type: "input_image", Detail: "auto", ImageURL: dataURL(*p.Image)})
 		case p.Text != nil && *p.Text != "":
-			content = append(content, wire.ResponseInputContentUnionParam{OfInputText: &wire.ResponseInputTextParam{Text: *p.Text}})
+			content = append(content, responsesContent{Type: "input_text", Text: *p.Text})
 		}
 	}
 	if len(content) > 0 {
-		items = append(items, wire.ResponseInputItemParamOfMessage(content, wire.EasyInputMessageRoleUser))
+		items = append(items, responsesInput{Role: "user", Content: content})
 	}
 	return items
 }
 
-func callOutput(r *model.CallResult) wire.ResponseInputItemUnionParam {
-	out := &wire.ResponseInputItemFunctionCallOutputParam{CallID: param.NewOpt(r.ID)}
+func callOutput(r *model.CallResult) responsesInput {
+	out := responsesInput{Type: "function_call_output", CallID: r.ID, Output: resultText(r)}
 	if len(r.Images) == 0 {
-		out.Output.OfString = param.NewOpt(resultText(r))
-		return wire.ResponseInputItemUnionParam{OfFunctionCallOutput: out}
+		return out
 	}
-	list := &out.Output.OfResponseFunctionCallOutputItemArray
+	var list []responsesContent
 	if text := resultText(r); text != "" {
-		*list = append(*list, wire.ResponseFunctionCallOutputItemUnionParam{OfInputText: &wire.ResponseInputTextContentParam{Text: text}})
+		list = append(list, responsesContent{Type: "input_text", Text: text})
 	}
 	for _, i := range r.Images {
-		*list = append(*list, wire.ResponseFunctionCallOutputItemUnionParam{
-			OfInputImage: &wire.ResponseInputImageContentParam{ImageURL: param.NewOpt(dataURL(i))}})
+		list = append(list, responsesContent{Type: "input_image", ImageURL: dataURL(i)})
 	}
-	return wire.ResponseInputItemUnionParam{OfFunctionCallOutput: out}
+	out.Output = list
+	return out
 }
 
 // resultText is the text of a result where the form has no place for its failure.

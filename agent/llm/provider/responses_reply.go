@@ -4,8 +4,6 @@ import (
 	"encoding/json"
 	"strings"
 
-	wire "github.com/openai/openai-go/v3/responses"
-
 	"github.com/seed-028515a8/maestro/agent/llm/model"
 )
 
@@ -36,12 +34,15 @@ type responsesItem struct {
 
 // event takes in the next event and says what is new in it. What is not known is
 // passed over.
-func (r *responsesReply) event(e wire.ResponseStreamEventUnion) error {
+func (r *responsesReply) event(e *responsesEvent) error {
 	switch e.Type {
 	case "response.created", "response.in_progress":
 		r.named = e.Response.Model
 	case "response.output_item.added":
-		r.item(e.OutputIndex, e.Item.Type)
+		var begun responsesOutput
+		if err := decode(e.Item, &begun); err == nil {
+			r.item(e.OutputIndex, begun.Type)
+		}
 	case "response.output_text.delta":
 		return r.more(e.OutputIndex, "message", e.Delta)
 	case "response.refusal.delta":
@@ -56,11 +57,9 @@ func (r *responsesReply) event(e wire.ResponseStreamEventUnion) error {
 	case "response.output_item.done":
 		return r.end(e.OutputIndex, e.Item)
 	case "response.completed", "response.incomplete":
-		return r.close(e.Response)
+		return r.close(&e.Response)
 	case "response.failed":
-		return r.broke([]byte(e.Response.Error.RawJSON()), r.texts)
-	case "error":
-		return r.broke([]byte(e.RawJSON()), r.texts)
+		return r.broke(e.Response.Error, r.texts)
 	}
 	return nil
 }
@@ -87,7 +86,11 @@ func (r *responsesReply) more(index int64, kind, text string) error {
 
 // end takes in an item that is complete. What did not come in pieces is taken from
 // it.
-func (r *responsesReply) end(index int64, done wire.ResponseOutputItemUnion) error {
+func (r *responsesReply) end(index int64, raw json.RawMessage) error {
+	var done responsesOutput
+	if decode(raw, &done) != nil {
+		return nil // an item that is missing
+	}
 	i := r.item(index, done.Type)
 	i.kind, i.ended = done.Type, true
 	switch i.kind {
@@ -102,20 +105,20 @@ func (r *responsesReply) end(index int64, done wire.ResponseOutputItemUnion) err
 		}
 		return r.more(index, "message", whole.String())
 	case "function_call":
-		i.id, i.tool, i.args = done.CallID, done.Name, done.Arguments.OfString
+		i.id, i.tool, i.args = done.CallID, done.Name, done.Arguments
 	case "reasoning":
 		// Without the sealed content the service would look for the item in its store.
 		if done.EncryptedContent != "" {
-			i.opaque = reasoningItem(done.RawJSON())
+			i.opaque = reasoningItem(raw)
 		}
 	}
 	return nil
 }
 
 // reasoningItem is an item of reasoning as the service takes it back.
-func reasoningItem(raw string) json.RawMessage {
+func reasoningItem(raw json.RawMessage) json.RawMessage {
 	var fields map[string]json.RawMessage
-	if json.Unmarshal([]byte(raw), &fields) != nil {
+	if json.Unmarshal(raw, &fields) != nil {
 		return nil
 	}
 	kept := map[string]json.RawMessage{}
@@ -133,7 +136,7 @@ func reasoningItem(raw string) json.RawMessage {
 
 // close takes in the end of the response. Items that were not streamed, or not to
 // their end, are taken from it.
-func (r *responsesReply) close(done wire.Response) error {
+func (r *responsesReply) close(done *responsesResponse) error {
 	r.done = true
 	if done.Model != "" {
 		r.named = done.Model
@@ -143,13 +146,13 @@ func (r *responsesReply) close(done wire.Response) error {
 		r.cut = "unknown"
 	}
 	u := done.Usage
-	read, write := u.InputTokensDetails.CachedTokens, u.InputTokensDetails.CacheWriteTokens
-	r.usage = model.Usage{Input: max(0, u.InputTokens-read-write), Output: u.OutputTokens, CacheRead: read, CacheWrite: write}
+	read, write := u.InputDetails.CacheRead, u.InputDetails.CacheWrite
+	r.usage = model.Usage{Input: max(0, u.Input-read-write), Output: u.Output, CacheRead: read, CacheWrite: write}
 	if r.cut != "" {
 		return nil
 	}
 	for n, item := range done.Output {
-		if i := r.item(int64(n), item.Type); !i.ended {
+		if i := r.item(int64(n), ""); !i.ended {
 			if err := r.end(int64(n), item); err != nil {
 				return err
 			}

@@ -46,18 +46,16 @@ type service struct {
 	log         *slog.Logger
 }
 
-// next sends a request. It is the last step of a middleware of either library.
-type next = func(*http.Request) (*http.Response, error)
-
 // A watch is the life of one call: it ends the call when the service is silent
-// for too long, and keeps what the libraries do not tell. Its methods are called
-// by the goroutine of the call.
+// for too long, and keeps what is known of the answer. Its methods are called by
+// the goroutine of the call.
 type watch struct {
 	service *service
 	ctx     context.Context
 	end     context.CancelCauseFunc
 	timer   *time.Timer
 	limit   time.Duration
+	header  http.Header
 	texts   []string // of the request, which errors must not repeat
 
 	asked    string // where the request went, fit to be shown
@@ -70,7 +68,7 @@ type watch struct {
 // newWatch begins a call. It ends with stop.
 func (s *service) newWatch(ctx context.Context, req *model.Request) *watch {
 	ctx, end := context.WithCancelCause(ctx)
-	w := &watch{service: s, ctx: ctx, end: end, limit: s.idle, texts: textsOf(req)}
+	w := &watch{service: s, ctx: ctx, end: end, limit: s.idle, header: s.headers(req), texts: textsOf(req)}
 	w.timer = time.AfterFunc(s.idle, func() { end(errSilent) })
 	return w
 }
@@ -82,25 +80,6 @@ func (w *watch) stop() {
 
 // hurry shortens the wait for what is left when the reply itself is complete.
 func (w *watch) hurry(limit time.Duration) { w.limit = min(w.limit, limit) }
-
-// middleware is what stands between a library and the network. Every refusal
-// becomes a *model.Error here, because the libraries lose the status of those
-// whose bodies they cannot read.
-func (w *watch) middleware(r *http.Request, send next) (*http.Response, error) {
-	w.asked = w.service.redact((&url.URL{Scheme: r.URL.Scheme, Host: r.URL.Host, Path: r.URL.Path}).String(), nil)
-	res, err := send(r)
-	if err != nil {
-		return nil, err
-	}
-	if res.StatusCode >= 200 && res.StatusCode < 300 {
-		w.answered, w.page = true, strings.HasPrefix(res.Header.Get("Content-Type"), "text/html")
-		res.Body = &watchedBody{res.Body, w}
-		return res, nil
-	}
-	body, _ := io.ReadAll(io.LimitReader(res.Body, maxErrorBytes)) // what is missing is not needed
-	_ = res.Body.Close()
-	return nil, w.service.refusal(res, body, w.asked, w.texts)
-}
 
 // A watchedBody is a body that is waited for only so long, whenever it is read:
 // every byte is a sign of life.
@@ -124,14 +103,14 @@ func (b *watchedBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// failure decides how a call ended that did not come to its end. libraryErr is
-// what the library says, which is nothing for a stream that ends too early.
-func (w *watch) failure(ctx context.Context, libraryErr error) error {
+// failure decides how a call ended that did not come to its end. err is the error
+// of the stream, which is nil for a stream that ends too early.
+func (w *watch) failure(ctx context.Context, err error) error {
 	name := w.service.name
-	if err := context.Cause(ctx); err != nil {
-		return err
+	if cause := context.Cause(ctx); cause != nil {
+		return cause
 	}
-	if known, ok := errors.AsType[*model.Error](libraryErr); ok {
+	if known, ok := errors.AsType[*model.Error](err); ok {
 		return known
 	}
 	interrupted := model.KindTransient
@@ -147,9 +126,9 @@ func (w *watch) failure(ctx context.Context, libraryErr error) error {
 		return &model.Error{Kind: model.KindMalformed, Message: name + " at " + w.asked + " answered with a page: is that the address of a model?"}
 	case w.broken != nil:
 		return &model.Error{Kind: model.KindCut, Message: name + ": the connection broke: " + w.service.redact(bare(w.broken), nil)}
-	case libraryErr != nil && !w.answered:
-		return &model.Error{Kind: model.KindTransient, Message: name + " cannot be reached at " + w.asked + ": " + w.service.redact(bare(libraryErr), nil)}
-	case libraryErr != nil:
+	case err != nil && !w.answered:
+		return &model.Error{Kind: model.KindTransient, Message: name + " cannot be reached at " + w.asked + ": " + w.service.redact(bare(err), nil)}
+	case err != nil:
 		w.service.log.Debug("a stream is not understood", "provider", name) // the error would show what was said
 		return &model.Error{Kind: model.KindMalformed, Message: name + " sent an event that is not understood"}
 	}
@@ -170,15 +149,26 @@ func bare(err error) string {
 	return err.Error()
 }
 
-// headers are what a gateway is told about a request: each label of its metadata.
-// The providers themselves are told only where they have a place for it.
-func (s *service) headers(req *model.Request) map[string]string {
-	if s.official {
-		return nil
+// headers are the service's own and, for a gateway, one for each label of the
+// request's metadata. The providers themselves are told labels only where they have
+// a place for them.
+func (s *service) headers(req *model.Request) http.Header {
+	headers := http.Header{}
+	if s.name == Anthropic {
+		headers.Set("Anthropic-Version", "2023-06-01")
 	}
-	headers := map[string]string{}
+	switch {
+	case s.key == "":
+	case s.name == Anthropic:
+		headers.Set("X-Api-Key", s.key)
+	default:
+		headers.Set("Authorization", "Bearer "+s.key)
+	}
+	if s.official {
+		return headers
+	}
 	for key, value := range labels(req.Metadata) {
-		headers[metaHeader+http.CanonicalHeaderKey(strings.ReplaceAll(key, "_", "-"))] = value
+		headers.Set(metaHeader+strings.ReplaceAll(key, "_", "-"), value)
 	}
 	return headers
 }

@@ -2,9 +2,10 @@ package tool
 
 import (
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/seed-028515a8/maestro/internal/lazyregexp"
 )
 
 // A document is a text file as a model sees it: without its byte order mark and
@@ -98,12 +99,12 @@ func (d *document) ambiguous(f file, before string) error {
 }
 
 // numbers begin lines of text that was copied with the line numbers of read.
-var numbers = regexp.MustCompile(`(?m)^ *[0-9]+\t`)
+var numbers = lazyregexp.New(`(?m)^ *[0-9]+\t`)
 
 // notFound says that the text does not occur, and what may be meant.
 func (d *document) notFound(f file, before string) error {
 	text := "old_string does not occur in " + f.name + "."
-	if numbers.MatchString(before) {
+	if numbers().MatchString(before) {
 		return refusal(text + " It seems to have the line numbers in it that read shows; leave those out.")
 	}
 	if at, n := d.similar(before); at > 0 {

@@ -1,0 +1,52 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"runtime"
+	"runtime/debug"
+
+	"github.com/spf13/cobra"
+)
+
+func versionCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "version", Short: "Print the version and how the program was built", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return printBuild(cmd.OutOrStdout()) },
+	}
+}
+
+// version returns the version of the module, "devel" if the build has none.
+func version() string {
+	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" && info.Main.Version != "(devel)" {
+		return info.Main.Version
+	}
+	return "devel"
+}
+
+func printVersion(w io.Writer) error {
+	_, err := fmt.Fprintln(w, "maestro", version())
+	return err
+}
+
+// printBuild prints the version and then one line for each fact about the build.
+// The commit and its date are unknown if the source was not in a repository.
+func printBuild(w io.Writer) error {
+	if err := printVersion(w); err != nil {
+		return err
+	}
+	vcs := map[string]string{}
+	if info, ok := debug.ReadBuildInfo(); ok {
+		for _, s := range info.Settings {
+			vcs[s.Key] = s.Value
+		}
+	}
+	commit := cmp.Or(vcs["vcs.revision"], "unknown")
+	if vcs["vcs.modified"] == "true" {
+		commit += ", modified"
+	}
+	_, err := fmt.Fprintf(w, "commit: %s\ndate: %s\ngo: %s\nplatform: %s/%s\n",
+		commit, cmp.Or(vcs["vcs.time"], "unknown"), runtime.Version(), runtime.GOOS, runtime.GOARCH)
+	return err
+}
