@@ -150,7 +150,7 @@ func (p *Peer) outcome(e entry) attempt {
 		}
 	}
 	if p.ended == nil {
-		p.s.fail("9.3", "%s: expected ws.attached or a close, got nothing within %s", p.name, p.s.config.Patience)
+		p.s.fail("9.3", "%s: expected ws.attached or a close, got neither within %s", p.name, p.s.config.Patience)
 	}
 	a := attempt{how: p.ended.Error()}
 	if closed, ok := errors.AsType[*Closed](p.ended); ok {

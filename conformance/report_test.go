@@ -76,6 +76,23 @@ func TestReportShowsRuleAndExchangeOfAFailure(t *testing.T) {
 	}
 }
 
+// TestFailureNamesTheLastTextBeforeAWait is about a wait that other texts came before.
+func TestFailureNamesTheLastTextBeforeAWait(t *testing.T) {
+	t.Parallel()
+	report := judge(t, conformance.Config{Target: stdioTarget(t, double.NeverEndsInterrupted), Patience: time.Second,
+		Filter: regexp.MustCompile(`^interrupt/ends-run$`)})
+	f := report.Results[0].Failure
+	if f == nil {
+		t.Fatalf("got %+v, want a failure", report.Results)
+	}
+	_, last, found := strings.Cut(f.Message, "waited up to 1s for it, until ")
+	_, last, named := strings.Cut(last, "the last text received before was, at ")
+	at, text, _ := strings.Cut(last, ": ")
+	if !found || !named || !strings.Contains(strings.Join(f.Exchange, "\n"), at+" alice < "+text) {
+		t.Errorf("got %q, want the time of the wait's end, and a text of the exchange with its time", f.Message)
+	}
+}
+
 func TestReportIsReadableByMachines(t *testing.T) {
 	t.Parallel()
 	report := failing(t)
