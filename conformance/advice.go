@@ -115,6 +115,7 @@ var adviceTexts = map[string]string{
 	"A41":                "Keep the connections of one principal from another. One user could act as another one.",
 	"A42:first":          "Begin a stream that was opened without a cursor with a snapshot. The client need not ask for the state first.",
 	"A46":                "Answer a cursor beyond the latest one with a reset. The client would drop everything new as old.",
+	"A47:additive":       "Send only the keys of the published schemas. Clients that check messages against closed schemas drop the whole message.",
 	"A50":                "Replay what is kept without a reset, however long it is. A long replay does not mean that the client is slow.",
 	"A52":                "Let no slow client delay another one. One slow reader would stop everybody.",
 	"A56:unknown":        "Refuse an unknown word in optOutNotifications. A client that mistypes one gets what it does not want.",
