@@ -19,25 +19,16 @@ type Advice struct {
 	ends bool   // it ended the scenario
 }
 
-// dropRepeatedAdvice keeps each advice once: in the first scenario that gave it and was
-// not skipped, else in the first that was. A scenario that ended with an advice keeps it.
-func dropRepeatedAdvice(results []Result) {
-	given := map[string]bool{}
-	for _, skipped := range []bool{false, true} {
-		for i := range results {
-			if r := &results[i]; (r.Outcome == Skipped) == skipped {
-				r.Advice = slices.DeleteFunc(r.Advice, func(a Advice) bool {
-					again := given[a.rule]
-					given[a.rule] = true
-					return again && !a.ends
-				})
-			}
-		}
-	}
-	for i := range results {
-		if r := &results[i]; r.Outcome == Passed && len(r.Advice) > 0 {
-			r.Outcome = Advised
-		}
+// keepNew drops the advice of a result that an earlier result gave, whose rules are in
+// given. A scenario that ended with an advice keeps it.
+func (r *Result) keepNew(given map[string]bool) {
+	r.Advice = slices.DeleteFunc(r.Advice, func(a Advice) bool {
+		again := given[a.rule]
+		given[a.rule] = true
+		return again && !a.ends
+	})
+	if r.Outcome == Passed && len(r.Advice) > 0 {
+		r.Outcome = Advised
 	}
 }
 
