@@ -32,6 +32,7 @@ func (e *entry) query(s *Session) url.Values {
 		q.Set("sessionId", s.ID)
 	}
 	if e.create {
+		s.made(q.Get("sessionId"))
 		q.Set("create", "1")
 	}
 	for key, value := range map[string]string{"role": string(e.role), "takeControl": e.take, "epoch": e.epoch, "connectionId": e.connection} {

@@ -15,6 +15,7 @@ type findings struct {
 	probed bool
 	kinds  []contracts.RequestType      // that the target may ask; valid once probed
 	lacks  []contracts.UtilityOperation // that the target refused or did not offer
+	left   int                          // sessions that scenarios made and could not end
 }
 
 // capabilities returns what the scenario's controllers negotiate: only what the

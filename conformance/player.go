@@ -25,7 +25,7 @@ type Session struct {
 	started  time.Time
 	trace    *trace
 	peers    []*Peer
-	pilots   []*pilot // controllers of scenarios about any agent
+	sessions []string // that it made over the network
 	ids      int      // correlation ids made up; a connection may outlive its socket
 	failure  *Failure
 	advice   []Advice // at most one for each rule
@@ -84,9 +84,6 @@ func (s *Session) close() {
 				s.trace.add(s.now(), p.name, "stderr", []byte(text))
 			}
 		}
-	}
-	for _, d := range s.pilots {
-		d.leave()
 	}
 	for _, p := range s.peers {
 		p.close()

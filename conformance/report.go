@@ -27,6 +27,7 @@ type Report struct {
 	Results  []Result // in the order of Scenarios
 
 	Incomplete bool // the run was cancelled: results may be skipped that would be judged
+	Left       int  // sessions at the server that scenarios made and could not end
 }
 
 // A Result is the judgement of one scenario.
@@ -100,8 +101,8 @@ func (p *Printer) Result(res *Result) {
 	p.write(b.String())
 }
 
-// Sum writes the names of the scenarios that failed and one line that counts all. It
-// returns the first error of writing.
+// Sum writes the names of the scenarios that failed, how many sessions are left, and one
+// line that counts all. It returns the first error of writing.
 func (p *Printer) Sum(r *Report) error {
 	var b strings.Builder
 	if r.Count(Failed) > 0 {
@@ -111,6 +112,9 @@ func (p *Printer) Sum(r *Report) error {
 		if r.Results[i].Outcome == Failed {
 			fmt.Fprintf(&b, "        %s\n", r.Results[i].Name)
 		}
+	}
+	if r.Left > 0 {
+		fmt.Fprintf(&b, "sessions that could not be ended and may be left at the server: %d\n", r.Left)
 	}
 	fmt.Fprintf(&b, "%s: ", r.Target)
 	if r.Incomplete {
@@ -193,13 +197,14 @@ func (r *Report) WriteJSON(w io.Writer) error {
 	return e.Encode(struct {
 		Target     string   `json:"target"`
 		Incomplete bool     `json:"incomplete,omitempty"`
+		Left       int      `json:"sessions_left,omitempty"`
 		DurationMS int64    `json:"duration_ms"`
 		Passed     int      `json:"passed"`
 		Advised    int      `json:"advised"`
 		Failed     int      `json:"failed"`
 		Skipped    int      `json:"skipped"`
 		Results    []result `json:"results"`
-	}{r.Target, r.Incomplete, r.Duration.Milliseconds(), r.Count(Passed), r.Count(Advised), r.Count(Failed), r.Count(Skipped), results})
+	}{r.Target, r.Incomplete, r.Left, r.Duration.Milliseconds(), r.Count(Passed), r.Count(Advised), r.Count(Failed), r.Count(Skipped), results})
 }
 
 // WriteJUnit writes the report in the XML that build servers read. JUnit has no

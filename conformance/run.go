@@ -66,7 +66,7 @@ func Run(ctx context.Context, c Config) (Report, error) {
 
 	started := time.Now()
 	results := runAll(ctx, &c, scenarios)
-	return Report{Target: c.name(), Duration: time.Since(started), Results: results, Incomplete: ctx.Err() != nil}, nil
+	return Report{Target: c.name(), Duration: time.Since(started), Results: results, Incomplete: ctx.Err() != nil, Left: c.found.left}, nil
 }
 
 // name is what a report calls the server.
@@ -227,5 +227,9 @@ func runOne(ctx context.Context, c *Config, sc Scenario) Result {
 	case s.skipped != "":
 		result.Outcome, result.Reason = Skipped, s.skipped
 	}
+	left := s.endSessions()
+	c.found.mu.Lock()
+	defer c.found.mu.Unlock()
+	c.found.left += left
 	return result
 }
