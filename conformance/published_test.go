@@ -48,7 +48,11 @@ func TestServersOfThePublishedProtocolGetAdviceAlone(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			c.Profile, c.Patience = contracts.ProfilePublic, 5*time.Second
-			advised(t, judge(t, c))
+			report := judge(t, c)
+			advised(t, report)
+			if report.Left != 0 {
+				t.Errorf("got %d sessions that could not be ended, want none", report.Left)
+			}
 		})
 	}
 }

@@ -65,6 +65,9 @@ func Run(ctx context.Context, c Config) (Report, error) {
 	}
 
 	started := time.Now()
+	if err := c.checkAgent(ctx, scenarios); err != nil {
+		return Report{}, err
+	}
 	results := runAll(ctx, &c, scenarios)
 	return Report{Target: c.name(), Duration: time.Since(started), Results: results, Incomplete: ctx.Err() != nil, Left: c.found.left}, nil
 }

@@ -93,7 +93,10 @@ func conformanceCommand() *cobra.Command {
 			defer stop()
 			context.AfterFunc(ctx, stop) // a second signal ends the process at once
 			report, err := conformance.Run(ctx, c)
-			if err != nil {
+			switch {
+			case errors.Is(err, conformance.ErrOtherAgent):
+				return usage{err}
+			case err != nil:
 				return err
 			}
 			if err := write(&report, out); err != nil || report.OK() {
