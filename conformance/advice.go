@@ -19,25 +19,16 @@ type Advice struct {
 	ends bool   // it ended the scenario
 }
 
-// dropRepeatedAdvice keeps each advice once: in the first scenario that gave it and was
-// not skipped, else in the first that was. A scenario that ended with an advice keeps it.
-func dropRepeatedAdvice(results []Result) {
-	given := map[string]bool{}
-	for _, skipped := range []bool{false, true} {
-		for i := range results {
-			if r := &results[i]; (r.Outcome == Skipped) == skipped {
-				r.Advice = slices.DeleteFunc(r.Advice, func(a Advice) bool {
-					again := given[a.rule]
-					given[a.rule] = true
-					return again && !a.ends
-				})
-			}
-		}
-	}
-	for i := range results {
-		if r := &results[i]; r.Outcome == Passed && len(r.Advice) > 0 {
-			r.Outcome = Advised
-		}
+// keepNew drops the advice of a result that an earlier result gave, whose rules are in
+// given. A scenario that ended with an advice keeps it.
+func (r *Result) keepNew(given map[string]bool) {
+	r.Advice = slices.DeleteFunc(r.Advice, func(a Advice) bool {
+		again := given[a.rule]
+		given[a.rule] = true
+		return again && !a.ends
+	})
+	if r.Outcome == Passed && len(r.Advice) > 0 {
+		r.Outcome = Advised
 	}
 }
 
@@ -115,6 +106,7 @@ var adviceTexts = map[string]string{
 	"A41":                "Keep the connections of one principal from another. One user could act as another one.",
 	"A42:first":          "Begin a stream that was opened without a cursor with a snapshot. The client need not ask for the state first.",
 	"A46":                "Answer a cursor beyond the latest one with a reset. The client would drop everything new as old.",
+	"A47:additive":       "Send only the keys of the published schemas. Clients that check messages against closed schemas drop the whole message.",
 	"A50":                "Replay what is kept without a reset, however long it is. A long replay does not mean that the client is slow.",
 	"A52":                "Let no slow client delay another one. One slow reader would stop everybody.",
 	"A56:unknown":        "Refuse an unknown word in optOutNotifications. A client that mistypes one gets what it does not want.",

@@ -1,6 +1,7 @@
 package conformance_test
 
 import (
+	"errors"
 	"regexp"
 	"slices"
 	"strings"
@@ -89,6 +90,23 @@ func TestEachDefectIsCaughtWithAnyAgent(t *testing.T) {
 	}
 }
 
+func TestOtherAgentEndsTheRun(t *testing.T) {
+	t.Parallel()
+	configs := map[string]conformance.Config{"hosted": {Spawn: runnerCommand(t, "plain")}}
+	for on := range targets {
+		configs[string(on)] = conformance.Config{Target: plainTarget(t, on, "")}
+	}
+	for name, c := range configs {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			_, err := conformance.Run(t.Context(), c)
+			if !errors.Is(err, conformance.ErrOtherAgent) || !strings.Contains(err.Error(), "--agent conformance") || !strings.Contains(err.Error(), "--runtime any") {
+				t.Errorf("got error %v, want ErrOtherAgent and what to do", err)
+			}
+		})
+	}
+}
+
 func TestWhatNeedsAnotherAgentIsSkipped(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -105,6 +123,9 @@ func TestWhatNeedsAnotherAgentIsSkipped(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			c.config.Target, c.config.Filter = plainTarget(t, onSocket, ""), regexp.MustCompile(c.run)
+			if c.config.Runtime == "" {
+				c.config.Target = socketTarget(t, "")
+			}
 			for _, r := range judge(t, c.config).Results {
 				if r.Outcome != conformance.Skipped || r.Reason != c.reason {
 					t.Errorf("%s: got %s %q %+v, want it skipped: %s", r.Name, r.Outcome, r.Reason, r.Failure, c.reason)

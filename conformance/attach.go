@@ -32,6 +32,7 @@ func (e *entry) query(s *Session) url.Values {
 		q.Set("sessionId", s.ID)
 	}
 	if e.create {
+		s.made(q.Get("sessionId"))
 		q.Set("create", "1")
 	}
 	for key, value := range map[string]string{"role": string(e.role), "takeControl": e.take, "epoch": e.epoch, "connectionId": e.connection} {
@@ -150,7 +151,7 @@ func (p *Peer) outcome(e entry) attempt {
 		}
 	}
 	if p.ended == nil {
-		p.s.fail("9.3", "%s: expected ws.attached or a close, got nothing within %s", p.name, p.s.config.Patience)
+		p.s.fail("9.3", "%s: expected ws.attached or a close, got neither within %s", p.name, p.s.config.Patience)
 	}
 	a := attempt{how: p.ended.Error()}
 	if closed, ok := errors.AsType[*Closed](p.ended); ok {

@@ -80,6 +80,9 @@ func TestBuiltBinary(t *testing.T) {
 			t.Parallel()
 			report := judge(t, run(t))
 			passes(t, report)
+			if report.Left != 0 {
+				t.Errorf("got %d sessions that could not be ended, want none", report.Left)
+			}
 			for _, r := range report.Results {
 				if len(r.Advice) > 0 {
 					t.Errorf("%s: got advice %+v, want none", r.Name, r.Advice)

@@ -15,6 +15,9 @@ type findings struct {
 	probed bool
 	kinds  []contracts.RequestType      // that the target may ask; valid once probed
 	lacks  []contracts.UtilityOperation // that the target refused or did not offer
+
+	otherAgent string // message that showed another agent than the conformance agent; empty for none
+	left       int    // sessions that scenarios made and could not end
 }
 
 // capabilities returns what the scenario's controllers negotiate: only what the

@@ -28,7 +28,6 @@ func (s *Session) pilot() *pilot {
 	} else {
 		d.p = s.controller()
 	}
-	s.pilots = append(s.pilots, d)
 	return d
 }
 
@@ -51,7 +50,6 @@ func (s *Session) successor(name string) *pilot {
 	} else {
 		d.p = s.attach(name, entry{role: contracts.RoleController, take: "1"})
 	}
-	s.pilots = append(s.pilots, d)
 	return d
 }
 
@@ -302,22 +300,6 @@ func (d *pilot) compare(rule string) {
 	late := d.catchUp()
 	d.differs(rule, f)
 	d.moves = append(d.moves, late...)
-}
-
-// leave ends the session, so that its agent does not stay behind. What comes of
-// it is no part of the judgement.
-func (d *pilot) leave() {
-	switch {
-	case d.c != nil:
-		ctx, cancel := d.s.within(d.s.config.Patience)
-		defer cancel()
-		r := d.c.sending(encodeCommand(&contracts.Shutdown{}))
-		if a, err := d.s.wire.do(ctx, r); err == nil && a.Status == http.StatusOK {
-			d.s.trace.add(d.s.now(), d.p.name, ">", r.body)
-		}
-	case d.s.socket() && d.p.ended == nil:
-		d.p.send(encodeCommand(&contracts.Shutdown{}))
-	}
 }
 
 // answers approves or denies a question, giving a reason.

@@ -19,11 +19,13 @@ import (
 type Session struct {
 	config   *Config
 	scenario Scenario
+	run      context.Context // of all scenarios
 	ctx      context.Context // the scenario's life; links end with it
+	cancel   context.CancelFunc
 	started  time.Time
 	trace    *trace
 	peers    []*Peer
-	pilots   []*pilot // controllers of scenarios about any agent
+	sessions []string // that it made over the network
 	ids      int      // correlation ids made up; a connection may outlive its socket
 	failure  *Failure
 	advice   []Advice // at most one for each rule
@@ -46,8 +48,10 @@ type Session struct {
 	environ []string  // added to the environment of servers on stdio
 }
 
+// newSession returns a session that ends with ctx, with its timeout, or by cancel.
 func newSession(ctx context.Context, c *Config, sc Scenario) *Session {
-	s := &Session{config: c, scenario: sc, ctx: ctx, started: time.Now(), trace: &trace{}, ID: "conf-" + uuid.NewString()}
+	s := &Session{config: c, scenario: sc, run: ctx, started: time.Now(), trace: &trace{}, ID: "conf-" + uuid.NewString()}
+	s.ctx, s.cancel = context.WithTimeout(ctx, c.Timeout)
 	if t := sc.Needs.Transport; t == HTTP || (t == Anywhere || t == Networked) && transportOf(c.Target) == HTTP {
 		s.wire = newWire(c.Target, c.Token)
 	}
@@ -81,9 +85,6 @@ func (s *Session) close() {
 			}
 		}
 	}
-	for _, d := range s.pilots {
-		d.leave()
-	}
 	for _, p := range s.peers {
 		p.close()
 	}
@@ -100,7 +101,11 @@ func (s *Session) close() {
 
 // fail ends the scenario with a failure, because the server broke rule. If the server
 // is judged by the published protocol, which does not have rule, it ends with advice.
+// After the run was cancelled, nothing is the server's fault.
 func (s *Session) fail(rule, format string, args ...any) {
+	if s.run.Err() != nil {
+		s.skip(cancelled)
+	}
 	if s.isOptional(rule) {
 		s.advise(rule, format, args...)
 		s.ended = rule

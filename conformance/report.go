@@ -25,6 +25,9 @@ type Report struct {
 	Target   string
 	Duration time.Duration
 	Results  []Result // in the order of Scenarios
+
+	Incomplete bool // the run was cancelled: results may be skipped that would be judged
+	Left       int  // sessions at the server that scenarios made and could not end
 }
 
 // A Result is the judgement of one scenario.
@@ -57,37 +60,82 @@ func (r *Report) Count(o Outcome) int {
 	return n
 }
 
-// OK reports whether nothing failed and something passed, with advice or without:
-// a run in which every scenario was skipped has judged nothing.
-func (r *Report) OK() bool { return r.Count(Failed) == 0 && r.Count(Passed)+r.Count(Advised) > 0 }
+// OK reports whether the run is complete, nothing failed and something passed, with
+// advice or without: a run in which every scenario was skipped has judged nothing.
+func (r *Report) OK() bool {
+	return !r.Incomplete && r.Count(Failed) == 0 && r.Count(Passed)+r.Count(Advised) > 0
+}
 
-// WriteText writes the report for people: one line per scenario, failures with
-// their exchange, each advice where it is given first, and a sum.
-func (r *Report) WriteText(w io.Writer) error {
-	var b strings.Builder
-	given := map[string]string{} // rule of an advice to the first scenario that gave it
-	for i := range r.Results {
-		res := &r.Results[i]
-		fmt.Fprintf(&b, "%-6s  %-44s  %s", res.Outcome, res.Name, strings.Join(res.Rules, " "))
-		switch {
-		case res.Outcome == Skipped:
-			fmt.Fprintf(&b, "  (%s)", res.Reason)
-		case res.Duration >= time.Second:
-			fmt.Fprintf(&b, "  %.1fs", res.Duration.Seconds())
-		}
-		b.WriteByte('\n')
-		if res.Failure != nil {
-			res.Failure.write(&b)
-		}
-		writeAdvice(&b, res, given)
+// A Printer writes a report for people, each part as soon as it is given.
+type Printer struct {
+	w     io.Writer
+	given map[string]string // rule of an advice to the first scenario that gave it
+	err   error             // the first one of w
+}
+
+// NewPrinter returns a printer that writes to w.
+func NewPrinter(w io.Writer) *Printer { return &Printer{w: w, given: map[string]string{}} }
+
+func (p *Printer) write(text string) {
+	if p.err == nil {
+		_, p.err = io.WriteString(p.w, text)
 	}
-	fmt.Fprintf(&b, "%s: %d passed, ", r.Target, r.Count(Passed))
+}
+
+// Result writes one line about a scenario, a failure with its exchange, and advice
+// where it is given first.
+func (p *Printer) Result(res *Result) {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%-6s  %-44s  %s", res.Outcome, res.Name, strings.Join(res.Rules, " "))
+	switch {
+	case res.Outcome == Skipped:
+		fmt.Fprintf(&b, "  (%s)", res.Reason)
+	case res.Duration >= time.Second:
+		fmt.Fprintf(&b, "  %.1fs", res.Duration.Seconds())
+	}
+	b.WriteByte('\n')
+	if res.Failure != nil {
+		res.Failure.write(&b)
+	}
+	writeAdvice(&b, res, p.given)
+	p.write(b.String())
+}
+
+// Sum writes the names of the scenarios that failed, how many sessions are left, and one
+// line that counts all. It returns the first error of writing.
+func (p *Printer) Sum(r *Report) error {
+	var b strings.Builder
+	if r.Count(Failed) > 0 {
+		b.WriteString("failed:\n")
+	}
+	for i := range r.Results {
+		if r.Results[i].Outcome == Failed {
+			fmt.Fprintf(&b, "        %s\n", r.Results[i].Name)
+		}
+	}
+	if r.Left > 0 {
+		fmt.Fprintf(&b, "sessions that could not be ended and may be left at the server: %d\n", r.Left)
+	}
+	fmt.Fprintf(&b, "%s: ", r.Target)
+	if r.Incomplete {
+		b.WriteString("incomplete: ")
+	}
+	fmt.Fprintf(&b, "%d passed, ", r.Count(Passed))
 	if n := r.Count(Advised); n > 0 {
 		fmt.Fprintf(&b, "%d passed with advice, ", n)
 	}
 	fmt.Fprintf(&b, "%d failed, %d skipped in %.1fs\n", r.Count(Failed), r.Count(Skipped), r.Duration.Seconds())
-	_, err := io.WriteString(w, b.String())
-	return err
+	p.write(b.String())
+	return p.err
+}
+
+// WriteText writes the report as a [Printer] does.
+func (r *Report) WriteText(w io.Writer) error {
+	p := NewPrinter(w)
+	for i := range r.Results {
+		p.Result(&r.Results[i])
+	}
+	return p.Sum(r)
 }
 
 func (f *Failure) write(b *strings.Builder) {
@@ -148,13 +196,15 @@ func (r *Report) WriteJSON(w io.Writer) error {
 	e.SetIndent("", "  ")
 	return e.Encode(struct {
 		Target     string   `json:"target"`
+		Incomplete bool     `json:"incomplete,omitempty"`
+		Left       int      `json:"sessions_left,omitempty"`
 		DurationMS int64    `json:"duration_ms"`
 		Passed     int      `json:"passed"`
 		Advised    int      `json:"advised"`
 		Failed     int      `json:"failed"`
 		Skipped    int      `json:"skipped"`
 		Results    []result `json:"results"`
-	}{r.Target, r.Duration.Milliseconds(), r.Count(Passed), r.Count(Advised), r.Count(Failed), r.Count(Skipped), results})
+	}{r.Target, r.Incomplete, r.Left, r.Duration.Milliseconds(), r.Count(Passed), r.Count(Advised), r.Count(Failed), r.Count(Skipped), results})
 }
 
 // WriteJUnit writes the report in the XML that build servers read. JUnit has no
@@ -207,7 +257,7 @@ func (r *Report) WriteJUnit(w io.Writer) error {
 		Cases      []testcase `xml:"testcase"`
 	}{Name: "conformance of " + r.Target, Tests: len(cases), Failures: r.Count(Failed),
 		Skipped: r.Count(Skipped), Time: seconds(r.Duration), Cases: cases,
-		Properties: []property{{"advised", strconv.Itoa(r.Count(Advised))}}})
+		Properties: []property{{"advised", strconv.Itoa(r.Count(Advised))}, {"incomplete", strconv.FormatBool(r.Incomplete)}}})
 	if err != nil {
 		return err
 	}

@@ -2,6 +2,7 @@ package conformance_test
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"encoding/xml"
 	"io"
@@ -69,10 +70,53 @@ func TestReportShowsRuleAndExchangeOfAFailure(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{"fail    state/fresh", "A47: ", "/last_error", `alice > {"type":"hello"`, `alice < {"type":"ws.attached"`,
-		"pass    socket/unknown-session", "(needs a stdio target)", "1 passed, 1 failed, 1 skipped"} {
+		"pass    socket/unknown-session", "(needs a stdio target)", "1 passed, 1 failed, 1 skipped", "failed:\n        state/fresh\n"} {
 		if !strings.Contains(text.String(), want) {
 			t.Errorf("got text without %q:\n%s", want, text.String())
 		}
+	}
+}
+
+// TestFailureNamesTheLastTextBeforeAWait is about a wait that other texts came before.
+func TestFailureNamesTheLastTextBeforeAWait(t *testing.T) {
+	t.Parallel()
+	report := judge(t, conformance.Config{Target: stdioTarget(t, double.NeverEndsInterrupted), Patience: time.Second,
+		Filter: regexp.MustCompile(`^interrupt/ends-run$`)})
+	f := report.Results[0].Failure
+	if f == nil {
+		t.Fatalf("got %+v, want a failure", report.Results)
+	}
+	_, last, found := strings.Cut(f.Message, "waited up to 1s for it, until ")
+	_, last, named := strings.Cut(last, "the last text received before was, at ")
+	at, text, _ := strings.Cut(last, ": ")
+	if !found || !named || !strings.Contains(strings.Join(f.Exchange, "\n"), at+" alice < "+text) {
+		t.Errorf("got %q, want the time of the wait's end, and a text of the exchange with its time", f.Message)
+	}
+}
+
+// TestResultsAreToldInOrderUntilTheRunIsCancelled is about a run that is cancelled after
+// its first result.
+func TestResultsAreToldInOrderUntilTheRunIsCancelled(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var told []string
+	report, err := conformance.Run(ctx, conformance.Config{Target: stdioTarget(t, ""), Parallel: 1, Filter: regexp.MustCompile("^run/"),
+		Each: func(r *conformance.Result) {
+			told = append(told, r.Name)
+			cancel()
+		}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, r := range report.Results {
+		if i >= len(told) || told[i] != r.Name || (r.Outcome == conformance.Passed) != (i == 0) || r.Outcome == conformance.Failed {
+			t.Errorf("result %d: got %s %s, want all told in order, the first passed and the others skipped: %q", i, r.Outcome, r.Name, told)
+		}
+	}
+	var text bytes.Buffer
+	if err := report.WriteText(&text); err != nil || report.OK() || !strings.Contains(text.String(), ": incomplete: 1 passed, 0 failed, ") {
+		t.Errorf("got OK %t, %v and %s, want a report that is marked as incomplete and not OK", report.OK(), err, text.String())
 	}
 }
 

@@ -33,12 +33,16 @@ type Config struct {
 	// if there is a Token, else optional.
 	ConnectionTokens TokenPolicy
 
+	// Each, if set, gets each result as soon as it and those before it are known, in
+	// the order of the report. Calls do not overlap.
+	Each func(*Result)
+
 	found *findings
 }
 
 // Run judges the target. The error is about the run itself, such as a target
-// that is not one; what the server does wrong is in the report. When ctx ends,
-// the scenarios under way fail and the others are skipped.
+// that is not one; what the server does wrong is in the report. When ctx ends, the
+// scenarios that are not over are skipped, and the report is marked as incomplete.
 func Run(ctx context.Context, c Config) (Report, error) {
 	c.Profile = cmp.Or(c.Profile, contracts.ProfileSeed)
 	c.Timeout = cmp.Or(c.Timeout, DefaultTimeout)
@@ -61,9 +65,11 @@ func Run(ctx context.Context, c Config) (Report, error) {
 	}
 
 	started := time.Now()
+	if err := c.checkAgent(ctx, scenarios); err != nil {
+		return Report{}, err
+	}
 	results := runAll(ctx, &c, scenarios)
-	dropRepeatedAdvice(results)
-	return Report{Target: c.name(), Duration: time.Since(started), Results: results}, nil
+	return Report{Target: c.name(), Duration: time.Since(started), Results: results, Incomplete: ctx.Err() != nil, Left: c.found.left}, nil
 }
 
 // name is what a report calls the server.
@@ -140,7 +146,8 @@ func chosen(filter *regexp.Regexp) []Scenario {
 }
 
 // runAll runs scenarios side by side, slow ones first so that they overlap
-// with the rest, and returns their results in the order given.
+// with the rest, and returns their results in the order given. It calls c.Each as
+// soon as a result and those before it are known.
 func runAll(ctx context.Context, c *Config, scenarios []Scenario) []Result {
 	order := make([]int, len(scenarios))
 	for i := range order {
@@ -150,6 +157,18 @@ func runAll(ctx context.Context, c *Config, scenarios []Scenario) []Result {
 		return cmp.Compare(speed(scenarios[a]), speed(scenarios[b]))
 	})
 	results := make([]Result, len(scenarios))
+	var mu sync.Mutex // guards the rest
+	known, next, given := make([]bool, len(scenarios)), 0, map[string]bool{}
+	tell := func(i int) {
+		mu.Lock()
+		defer mu.Unlock()
+		for known[i] = true; next < len(known) && known[next]; next++ {
+			results[next].keepNew(given)
+			if c.Each != nil {
+				c.Each(&results[next])
+			}
+		}
+	}
 	slots := make(chan struct{}, c.Parallel)
 	var wg sync.WaitGroup
 	for _, i := range order {
@@ -159,6 +178,7 @@ func runAll(ctx context.Context, c *Config, scenarios []Scenario) []Result {
 		}
 		wg.Go(func() {
 			results[i] = runOne(ctx, c, scenarios[i])
+			tell(i)
 			if !slow {
 				<-slots
 			}
@@ -175,21 +195,23 @@ func speed(s Scenario) int {
 	return 1
 }
 
+// cancelled is why scenarios are skipped that were not over when the run was ended.
+const cancelled = "the run was cancelled"
+
 // runOne plays a scenario in a goroutine of its own, which failing and
 // skipping end with runtime.Goexit, as package testing does.
 func runOne(ctx context.Context, c *Config, sc Scenario) Result {
 	result := Result{Name: sc.Name, Title: sc.Title, Rules: sc.Rules, Outcome: Passed}
 	why := sc.Needs.reasonToSkip(c)
 	if ctx.Err() != nil {
-		why = "the run was cancelled"
+		why = cancelled
 	}
 	if why != "" {
 		result.Outcome, result.Reason = Skipped, why
 		return result
 	}
-	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
-	defer cancel()
 	s := newSession(ctx, c, sc)
+	defer s.cancel()
 	done := make(chan struct{})
 	go func() { // ended by s.fail, s.skip, or its deadline: every wait has one
 		defer close(done)
@@ -208,5 +230,9 @@ func runOne(ctx context.Context, c *Config, sc Scenario) Result {
 	case s.skipped != "":
 		result.Outcome, result.Reason = Skipped, s.skipped
 	}
+	left := s.endSessions()
+	c.found.mu.Lock()
+	defer c.found.mu.Unlock()
+	c.found.left += left
 	return result
 }

@@ -23,7 +23,8 @@ import (
 	"github.com/seed-028515a8/maestro/contracts"
 )
 
-// asRunner makes the test binary a hosted runner. What may follow is a spoiler, and
+// asRunner makes the test binary a hosted runner. What may follow is a spoiler, plain
+// to have it answer as any agent, and
 // public to have it without newer fields; published, to have it with all habits;
 // or a profile, a colon and a habit.
 const asRunner = "serve-as-runner"
@@ -33,6 +34,9 @@ func serveAsRunner(args []string) int {
 	options := patient()
 	if slices.Contains(args, "public") {
 		options.Profile = contracts.ProfilePublic
+	}
+	if len(args) > 0 && args[0] == "plain" {
+		options.Plain, args = true, nil
 	}
 	if len(args) > 0 && args[0] == "published" {
 		options.Profile, options.Published, args = contracts.ProfilePublic, true, nil
@@ -247,7 +251,7 @@ func TestRunnerWhosePortIsTakenIsStartedAgain(t *testing.T) {
 	t.Parallel()
 	marker := filepath.Join(t.TempDir(), "taken")
 	spawn := "env " + portTaken + "='" + marker + "' " + runnerCommand(t, "")
-	passes(t, judge(t, conformance.Config{Spawn: spawn, Filter: regexp.MustCompile("^hosted/ready-line$")}))
+	passes(t, judge(t, conformance.Config{Spawn: spawn, Runtime: conformance.RuntimeAny, Filter: regexp.MustCompile("^hosted/ready-line$")}))
 	if _, err := os.Stat(marker); err != nil {
 		t.Errorf("the first start found its port free: %v", err)
 	}

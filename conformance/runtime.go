@@ -1,8 +1,13 @@
 package conformance
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"strings"
+
+	"github.com/seed-028515a8/maestro/contracts"
 )
 
 // A Runtime is what a server has behind it, as far as scenarios must know.
@@ -53,6 +58,50 @@ func (s *Session) conformanceAgent() {
 		s.skip("needs the conformance agent")
 	}
 }
+
+// ErrOtherAgent is what Run returns if the server should have the conformance agent
+// behind it and has another one.
+var ErrOtherAgent = errors.New("the server's agent is not the conformance agent")
+
+// checkAgent says one plain prompt, in a session of its own, to each server that the
+// scenarios are about. It returns an error only if another agent does something with
+// the prompt: if the server fails before that, scenarios show it better.
+func (c *Config) checkAgent(ctx context.Context, scenarios []Scenario) error {
+	for _, on := range []Transport{Anywhere, Hosted} {
+		judged := func(sc Scenario) bool {
+			return (sc.Needs.Transport == Hosted) == (on == Hosted) && sc.Needs.reasonToSkip(c) == ""
+		}
+		if c.Runtime == RuntimeAny || !slices.ContainsFunc(scenarios, judged) {
+			continue
+		}
+		runOne(ctx, c, Scenario{Needs: Needs{Transport: on}, Run: probeAgent})
+		if did := c.found.otherAgent; did != "" {
+			return fmt.Errorf("%w: the prompt %q led to %s instead of the status %q; start the server with the conformance agent "+
+				"(maestro serve --agent conformance), or judge it with --runtime any", ErrOtherAgent, plainPrompt, did, "Prompt: "+plainPrompt)
+		}
+	}
+	return nil
+}
+
+// plainPrompt is a prompt that no agent does anything bad for.
+const plainPrompt = "hello"
+
+// probeAgent finds out whether another agent than the conformance agent answers.
+func probeAgent(s *Session) {
+	if s.scenario.Needs.Transport == Hosted {
+		s.spawned(start{})
+	}
+	d := s.pilot()
+	d.tell("R37", &contracts.Prompt{Content: plainPrompt})
+	known := message("status").with("message", "Prompt: "+plainPrompt)
+	if f := d.awaits("R37", anyOf(known, signOfAnswer)); !known.ok(f) {
+		s.config.found.otherAgent = f.Type
+	}
+}
+
+// signOfAnswer wants what an agent shows once it does something of its own.
+var signOfAnswer = anyOf(message("response_chunk"), message("response_end"), message("tool_call"), message("tool_start"),
+	message("client_tool_request"), message("server_request"))
 
 // prompts returns what to say to the agent there is.
 func (s *Session) prompts() Prompts {

@@ -140,12 +140,18 @@ func (p *Peer) pullBefore(deadline time.Time) bool {
 	return p.pull(ctx)
 }
 
-// missing fails because what was wanted did not come.
+// missing fails because what was wanted did not come. It names the last text, whose
+// time is also in the exchange: later ones there came after the wait.
 func (p *Peer) missing(rule string, w want, patience time.Duration) {
 	if p.ended != nil {
 		p.s.fail(rule, "%s: expected %s, but the connection ended: %v", p.name, w.text, p.ended)
 	}
-	p.s.fail(rule, "%s: expected %s, got nothing of the kind, and nothing else for %s", p.name, w.text, patience)
+	waited := fmt.Sprintf("%s: expected %s, and waited up to %s for it, until %.3fs", p.name, w.text, patience, p.s.now().Seconds())
+	if len(p.log) == 0 {
+		p.s.fail(rule, "%s; nothing was received before", waited)
+	}
+	last := p.log[len(p.log)-1]
+	p.s.fail(rule, "%s; the last text received before was, at %.3fs: %s", waited, last.At.Seconds(), abridge(last.Raw, maxTraceText))
 }
 
 // none fails if the log holds, from an index on, what must not be there.
@@ -184,7 +190,7 @@ func (p *Peer) closesWithin(rule string, patience time.Duration, codes ...int) {
 	for p.pull(ctx) {
 	}
 	if p.ended == nil {
-		p.s.fail(rule, "%s: expected a close with %v, got nothing within %s", p.name, codes, patience)
+		p.s.fail(rule, "%s: expected a close with %v, got none within %s", p.name, codes, patience)
 	}
 	if !slices.Contains(codes, p.closeCode()) {
 		p.s.fail(rule, "%s: expected a close with %v, got: %v", p.name, codes, p.ended)

@@ -249,6 +249,9 @@ func (a *Answer) check() {
 		}
 		a.Fields, a.Body = body, body
 	}
+	if a.Status == http.StatusOK && a.to.method == http.MethodPost && (a.to.path == connectionsPath || a.to.path == sessionsPath) {
+		a.s.made(a.str("session_id"))
+	}
 	if a.Status < 400 {
 		return
 	}

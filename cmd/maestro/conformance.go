@@ -1,10 +1,12 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+	"os/signal"
 	"regexp"
 	"strings"
 	"time"
@@ -15,9 +17,10 @@ import (
 	"github.com/seed-028515a8/maestro/contracts"
 )
 
-// reports are the ways to write a report, by format.
+// reports are the ways to write a report at the end, by format. Text is written while
+// the run goes on, so that only its sum is left.
 var reports = map[string]func(*conformance.Report, io.Writer) error{
-	"text":  (*conformance.Report).WriteText,
+	"text":  nil,
 	"json":  (*conformance.Report).WriteJSON,
 	"junit": (*conformance.Report).WriteJUnit,
 }
@@ -81,8 +84,19 @@ func conformanceCommand() *cobra.Command {
 				c.Token = strings.TrimSpace(string(text))
 			}
 			c.Profile = contracts.Profile(profile)
-			report, err := conformance.Run(cmd.Context(), c)
-			if err != nil {
+			printer := conformance.NewPrinter(out)
+			if write == nil {
+				c.Each = printer.Result
+				write = func(r *conformance.Report, _ io.Writer) error { return printer.Sum(r) }
+			}
+			ctx, stop := signal.NotifyContext(cmd.Context(), leaving()...)
+			defer stop()
+			context.AfterFunc(ctx, stop) // a second signal ends the process at once
+			report, err := conformance.Run(ctx, c)
+			switch {
+			case errors.Is(err, conformance.ErrOtherAgent):
+				return usage{err}
+			case err != nil:
 				return err
 			}
 			if err := write(&report, out); err != nil || report.OK() {

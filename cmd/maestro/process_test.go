@@ -411,6 +411,7 @@ func TestWhatCannotStartSaysWhy(t *testing.T) {
 		{[]string{"conformance", "--target", "stdio:true", "--run", "("}, exitUsage, "--run"},
 		{[]string{"conformance", "--target", "stdio:true", "--protocol-profile", "x"}, exitUsage, "want seed or public"},
 		{[]string{"conformance", "--target", "stdio:true", "--timeout", "0"}, exitUsage, "positive"},
+		{[]string{"conformance", "--target", "stdio:'" + os.Args[0] + "' headless --agent shell"}, exitUsage, "--runtime any"},
 		{[]string{"conformance", "--target", "stdio:/does/not/exist"}, exitFailure, "/does/not/exist"},
 	} {
 		out, err := program(t, test.args...).CombinedOutput()

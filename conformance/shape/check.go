@@ -172,8 +172,12 @@ func (c *checker) object(v any, t reflect.Type, pointer, typeName string) {
 		return
 	}
 	for k := range m {
-		if !known[k] {
+		switch {
+		case known[k]:
+		case exact[t]:
 			c.add(pointer+"/"+escape(k), "Unexpected property")
+		default:
+			c.addOptional(AdditiveRule, pointer+"/"+escape(k), "Unexpected property")
 		}
 	}
 }

@@ -6,6 +6,9 @@ import (
 	"github.com/seed-028515a8/maestro/contracts"
 )
 
+// AdditiveRule is the rule of a key that the published schemas do not list.
+const AdditiveRule = "A47:additive"
+
 // What the published schemas have otherwise than the types of package contracts.
 // It counts for [contracts.ProfilePublic].
 var (
@@ -25,6 +28,9 @@ var (
 		reflect.TypeFor[contracts.MessageAnswer](): {"ok": "1.12:answer", "accepted": "1.12:answer", "cursor": "1.12:answer", "execution": "1.12:answer",
 			"published_messages": "1.12:answer", "message": "1.12:answer", "snapshot": "1.12:answer"},
 	}
+
+	// exact are the shapes whose keys a published rule lists as all there are.
+	exact = map[reflect.Type]bool{reflect.TypeFor[contracts.DisconnectAnswer](): true}
 
 	// unclosed are the bodies that no published schema closes: they may hold more
 	// than is known, and null in optional keys. Snapshots in them are closed.

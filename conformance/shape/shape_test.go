@@ -184,8 +184,9 @@ func TestPublishedSchemasLeaveKeysOutAndOpen(t *testing.T) {
 		text, want string
 	}{
 		{event, `{"type":"ready","protocol_version":"v","model":"m","provider":"p","session_id":null}`, ""},
-		{event, `{"type":"ready","protocol_version":"v","model":"m","provider":"p","session_id":null,"executor_type":"live"}`, "/executor_type Unexpected property"},
-		{event, `{"type":"hello_ok","protocol_version":"v","server_capabilities":{}}`, "/server_capabilities Unexpected property"},
+		{event, `{"type":"ready","protocol_version":"v","model":"m","provider":"p","session_id":null,"executor_type":"live"}`, "A47:additive /executor_type Unexpected property"},
+		{event, `{"type":"hello_ok","protocol_version":"v","server_capabilities":{}}`, "A47:additive /server_capabilities Unexpected property"},
+		{event, `{"type":"hello_ok","server_capabilities":{}}`, "/protocol_version Required property; A47:additive /server_capabilities Unexpected property"},
 		{event, `{"type":"utility_command_exited","command_id":"c","success":true}`, "0.2:both /exit_code Required property; 0.2:both /signal Required property"},
 		{event, `{"type":"utility_command_exited","command_id":"c","success":true,"exit_code":"0","signal":null}`, "/exit_code Expected number"},
 		{event, `{"type":"utility_command_resized","command_id":"c","columns":1.0,"rows":2}`, "R41 /columns Expected integer without fraction or exponent"},
@@ -202,6 +203,9 @@ func TestPublishedSchemasLeaveKeysOutAndOpen(t *testing.T) {
 	}
 	if got := described(shape.Body[contracts.ConnectionAnswer](parse(t, `{"mood":1,"snapshot":{"mood":2}}`), public)); strings.Contains(got, " /mood") || !strings.Contains(got, "/snapshot/mood Unexpected property") {
 		t.Errorf("got %q, want the snapshot to be closed and the answer open", got)
+	}
+	if got := described(shape.Body[contracts.DisconnectAnswer](parse(t, `{"mood":1}`), public)); !strings.Contains(got, "; /mood Unexpected property") {
+		t.Errorf("got %q, want the keys of a disconnect's answer to be exact (A13)", got)
 	}
 	state := described(shape.Body[contracts.Snapshot](parse(t, `{"protocolVersion":"v","session_id":"s","cursor":1,"last_init":null,"state":{}}`), public))
 	for _, want := range []string{"R73:list /state/pending_requests Required property", "; /state/pending_approvals Required property"} {
