@@ -35,7 +35,7 @@ others: ## programs of others that tests run, from npm
 	npm --prefix contracts/ts ci --no-audit --no-fund --silent --ignore-scripts
 
 test: setup others ## all tests with the race detector, in random order
-	go test -race -shuffle=on -timeout 20m ./...
+	go test -race -shuffle=on -timeout 30m ./...
 
 fuzz: ## every fuzz target for FUZZTIME (30s) each
 	@grep -rn '^func Fuzz' --include='*_test.go' . | sed -E 's#^(.*)/[^/]*:[0-9]+:func (Fuzz[A-Za-z0-9_]*).*#\1 \2#' | sort | while read -r dir name; do \
