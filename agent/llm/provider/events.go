@@ -55,7 +55,7 @@ func (w *watch) post(path string, body *bytes.Buffer) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	r.Header = w.header.Clone()
+	r.Header = w.header
 	r.Header.Set("Accept", "application/json")
 	r.Header.Set("Content-Type", "application/json")
 	r.Header.Set("User-Agent", "maestro")
