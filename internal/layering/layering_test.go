@@ -37,9 +37,7 @@ const (
 	jsonschema = "github.com/google/jsonschema-go"
 	jwt        = "github.com/golang-jwt/jwt/v5"
 	otel       = "go.opentelemetry.io/otel"
-	otlp       = "go.opentelemetry.io/proto/otlp"
 	prometheus = "github.com/prometheus/client_golang"
-	protobuf   = "google.golang.org/protobuf"
 	rate       = "golang.org/x/time"
 	system     = "golang.org/x/sys"
 	uuid       = "github.com/google/uuid"
@@ -92,7 +90,7 @@ var rooms = map[string]room{
 	"internal/rpc":              {ours: []string{"contracts", "internal/line"}},
 	"internal/child":            {others: []string{system}},
 	"internal/memconn":          {ours: []string{"contracts"}},
-	"observe":                   {ours: []string{"contracts", "internal/lazyregexp"}, others: []string{otel, otlp, prometheus, protobuf}},
+	"observe":                   {ours: []string{"contracts"}, others: []string{otel, prometheus}},
 	"transport/door":            {ours: []string{"contracts", "transport/httperr", "transport/rates"}},
 	"transport/gate":            {ours: []string{"contracts", "internal/lazyregexp", "transport/door", "transport/httperr", "transport/rates"}, others: []string{jwt}},
 	"transport/http":            {ours: []string{"contracts", "transport/door", "transport/httperr", "transport/rates", "transport/sse"}},
