@@ -452,7 +452,7 @@ type shot struct {
 // shot takes the state as of the head.
 func (h *Hub) shot(s *state) shot {
 	if s.shared == nil || s.shared.at != h.head(s) || len(s.conns) <= presenceAtOnce {
-		return shot{&sharedSnapshot{at: h.head(s), state: h.snapshot(s)}, h.head(s)}
+		return shot{&sharedSnapshot{last: &h.snapshotSize, at: h.head(s), state: h.snapshot(s)}, h.head(s)}
 	}
 	return shot{s.shared, s.shared.at}
 }
@@ -465,6 +465,9 @@ func (h *Hub) develop(p shot) ([]byte, error) {
 	}
 	return p.shared.body()
 }
+
+// SnapshotBytes returns how long the snapshot was that was encoded last, or zero.
+func (h *Hub) SnapshotBytes() int { return int(h.snapshotSize.Load()) }
 
 // State returns the encoded snapshot as of now.
 func (h *Hub) State() ([]byte, error) {
