@@ -145,6 +145,7 @@ func (n *network) open(s settings, root string, h house, log *slog.Logger) error
 		Connections: s.limits.connections, PrincipalConnections: s.limits.principalConnections,
 		AddressConnections: s.limits.addressConnections, Unfinished: s.limits.unfinished,
 		PrincipalUnfinished: s.limits.principalUnfinished, WriteTimeout: s.limits.write, Refused: refusals.request,
+		Evicted: refusals.evicted,
 	})
 	limiter := rates.New(rates.Options{
 		AttachRate: s.limits.attachRate, AttachBurst: s.limits.attachBurst,

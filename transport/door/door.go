@@ -70,6 +70,10 @@ type Options struct {
 	// Refused is told of each refusal of a request that came through Guard; nil
 	// tells nobody.
 	Refused func(*http.Request, *contracts.Error)
+
+	// Evicted is told of each TCP connection that is closed because a new one is
+	// beyond the bounds; nil tells nobody.
+	Evicted func(remote string)
 }
 
 // A Door lets clients in, within bounds. It is safe for concurrent use.
@@ -261,7 +265,7 @@ type Refused struct{ Full, Excess uint64 }
 func (d *Door) MakeRoom() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.http.evictOldest()
+	d.http.evict(d.http.waiting)
 }
 
 // Counts returns what is taken up now.
