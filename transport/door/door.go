@@ -226,7 +226,7 @@ func (s *Slot) reserveAnswer(n int, force bool) error {
 		return nil
 	}
 	d := s.door
-	if n = min(n, d.answers.each); n <= freeBytes {
+	if n = min(n, d.answers.each, d.answers.confined); n <= freeBytes {
 		n = 0
 	}
 	d.mu.Lock()

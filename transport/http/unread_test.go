@@ -148,10 +148,15 @@ func TestUnreadStateEndsWithTheWriteTimeout(t *testing.T) {
 // A state that is larger than all that one principal may have is answered, once
 // at a time.
 func TestStateBeyondTheBoundIsAnswered(t *testing.T) {
-	_, _, addr := serveLarge(t, door.Options{Answers: 4 << 20, PrincipalAnswers: 1 << 20})
-	for i, want := range []string{"200", "429"} {
-		if l := askLazily(t, addr, "", "GET", "/api/headless/sessions/sess_a", ""); l.status != want {
-			t.Errorf("%d: got %s, want %s", i, l.status, want)
+	for _, tt := range []struct {
+		each int // for one principal
+		next string
+	}{{1 << 20, "429"}, {4 << 20, "503"}} {
+		_, _, addr := serveLarge(t, door.Options{Answers: 4 << 20, PrincipalAnswers: tt.each})
+		for _, want := range []string{"200", tt.next} {
+			if l := askLazily(t, addr, "", "GET", "/api/headless/sessions/sess_a", ""); l.status != want {
+				t.Errorf("%d bytes for one: got %s, want %s", tt.each, l.status, want)
+			}
 		}
 	}
 }
