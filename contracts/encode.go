@@ -1,6 +1,7 @@
 package contracts
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"reflect"
@@ -51,8 +52,14 @@ func EncodeSnapshot(s *Snapshot) ([]byte, error) {
 	if err != nil {
 		return nil, failure(CodeInternal, "Failed to emit headless snapshot: ", err)
 	}
+	if cap(encoded.Body)-len(encoded.Body) > spare {
+		return bytes.Clone(encoded.Body), nil // clients may keep it in memory for a while
+	}
 	return encoded.Body, nil
 }
+
+// spare is how much larger than a snapshot its buffer may be.
+const spare = 64 << 10
 
 // roughSize estimates how long a snapshot is, so that its buffer hardly grows.
 func roughSize(s *Snapshot) int {

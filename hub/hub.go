@@ -172,7 +172,7 @@ type Hub struct {
 	// ten times a second.
 	spaces sync.Pool
 
-	snapshotSize atomic.Int64 // bytes of the last one that clients were sent
+	snapshotSize atomic.Int64 // bytes of the last one that was encoded
 
 	leaving atomic.Bool
 	left    chan struct{} // 1-buffered; a token means a connection detached

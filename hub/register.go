@@ -465,7 +465,7 @@ type shot struct {
 // shot takes the state as of the head.
 func (tx *tx) shot() shot {
 	if tx.log.shared == nil || tx.log.shared.at != tx.head() || len(tx.clients.conns) <= presenceAtOnce {
-		return shot{&sharedSnapshot{at: tx.head(), state: tx.snapshot()}, tx.head()}
+		return shot{&sharedSnapshot{last: &tx.snapshotSize, at: tx.head(), state: tx.snapshot()}, tx.head()}
 	}
 	return shot{tx.log.shared, tx.log.shared.at}
 }
@@ -478,6 +478,9 @@ func (h *Hub) develop(p shot) ([]byte, error) {
 	}
 	return p.shared.body()
 }
+
+// SnapshotBytes returns how long the snapshot was that was encoded last, or zero.
+func (h *Hub) SnapshotBytes() int { return int(h.snapshotSize.Load()) }
 
 // State returns the encoded snapshot as of now.
 func (h *Hub) State() ([]byte, error) {

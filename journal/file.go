@@ -94,7 +94,7 @@ const reserveBlock = 1 << 20
 // It reads the newest segment, and after a machine restart what was not known
 // to be synced. Damage in older ones is found when they are read.
 func Open(dir string, opts FileOptions) (*File, error) {
-	return open(dir, opts, system{createSegment, reopenSegment, os.Open})
+	return open(dir, opts, system{createSegment, reopenSegment, openRegular})
 }
 
 // A system opens segment files. Tests have one that fails.

@@ -59,7 +59,7 @@ const (
 // original.
 func readMeta(dir string, lock *os.File) (m *meta, copied bool, err error) {
 	path := filepath.Join(dir, metaName)
-	f, err := os.Open(path)
+	f, err := openRegular(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, false, nil
 	}

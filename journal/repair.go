@@ -160,7 +160,7 @@ func remains(path string) (*remnant, error) {
 // read sets r.head and calls fn with the batches of the segment up to a cursor,
 // and whether there is more behind. It returns ErrCorrupt where they end early.
 func (r *remnant) read(upTo uint64, fn func(batch []Entry, more bool) error) error {
-	text, err := os.Open(r.path)
+	text, err := openRegular(r.path)
 	if err != nil {
 		return err
 	}
@@ -238,11 +238,7 @@ func replace(dir, fresh string) (aside string, err error) {
 		}
 	}
 	meta := filepath.Join(dir, metaName)
-	text, err := os.ReadFile(meta)
-	if err == nil {
-		err = os.WriteFile(filepath.Join(aside, metaName), text, 0o600)
-	}
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := setMetaAside(meta, aside); err != nil {
 		return "", err
 	}
 	if err := os.WriteFile(meta, []byte("a repair was interrupted"), 0o600); err != nil {
@@ -252,6 +248,27 @@ func replace(dir, fresh string) (aside string, err error) {
 		return "", err
 	}
 	return aside, errors.Join(os.Rename(filepath.Join(fresh, metaName), meta), syncDir(dir))
+}
+
+// setMetaAside copies the meta file to aside, if there is one. What is not a
+// regular file is moved.
+func setMetaAside(path, aside string) error {
+	info, err := os.Stat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	to := filepath.Join(aside, metaName)
+	if !info.Mode().IsRegular() {
+		return os.Rename(path, to)
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(to, text, 0o600)
 }
 
 func moveSegments(from, to string) error {

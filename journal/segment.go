@@ -132,6 +132,19 @@ func reopenSegment(path string) (segmentFile, error) {
 	return os.OpenFile(path, os.O_RDWR, 0o600)
 }
 
+// openRegular opens a file to be read. Anything but a regular file is damage: to
+// open a FIFO would wait for a writer.
+func openRegular(path string) (*os.File, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("%w: %s is not a regular file", ErrCorrupt, path)
+	}
+	return os.Open(path)
+}
+
 // An index knows where some of a segment's records begin. Whoever passes a
 // record tells it, so the index of an old segment grows as far as it is read.
 type index struct {

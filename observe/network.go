@@ -8,10 +8,11 @@ type Network struct {
 	Waiting    int // TCP connections without a request of a known principal
 	Requests   int // under way
 	Unfinished int // bytes of messages that are not complete
+	Unread     int // bytes of answers that clients have not read
 
-	Connections, Messages Refusals
-	Evicted               uint64 // waiting connections that were closed for others
-	NoDescriptors         uint64 // times that no connection could be accepted for want of one
+	Connections, Messages, Answers Refusals
+	Evicted                        uint64 // waiting connections that were closed for others
+	NoDescriptors                  uint64 // times that no connection could be accepted for want of one
 }
 
 // Refusals are those because of the bounds of all clients, and because of that
@@ -28,8 +29,8 @@ func (o *Observer) WatchNetwork(read func() Network) {
 type traffic struct {
 	read func() Network
 
-	waiting, requests, unfinished *prometheus.Desc
-	limited, evicted, descriptors *prometheus.Desc
+	waiting, requests, unfinished, unread *prometheus.Desc
+	limited, evicted, descriptors         *prometheus.Desc
 }
 
 func newTraffic(read func() Network) *traffic {
@@ -41,6 +42,7 @@ func newTraffic(read func() Network) *traffic {
 		waiting:     desc("waiting_connections", "TCP connections without a request of a known principal."),
 		requests:    desc("requests_in_flight", "Requests of known principals that are being answered."),
 		unfinished:  desc("unfinished_bytes", "Memory of messages and bodies that are not complete."),
+		unread:      desc("unread_bytes", "Memory of answers that clients have not read."),
 		limited:     desc("limited_total", "What was refused because of a bound of all clients or of one principal.", "what", "bound"),
 		evicted:     desc("evicted_connections_total", "Waiting TCP connections that were closed because there were too many."),
 		descriptors: desc("accept_failures_total", "Times that no connection could be accepted for want of descriptors."),
@@ -62,7 +64,8 @@ func (t *traffic) Collect(out chan<- prometheus.Metric) {
 	gauge(t.waiting, n.Waiting)
 	gauge(t.requests, n.Requests)
 	gauge(t.unfinished, n.Unfinished)
-	for what, refused := range map[string]Refusals{"connection": n.Connections, "message": n.Messages} {
+	gauge(t.unread, n.Unread)
+	for what, refused := range map[string]Refusals{"connection": n.Connections, "message": n.Messages, "answer": n.Answers} {
 		counter(t.limited, refused.All, what, "all")
 		counter(t.limited, refused.Principal, what, "principal")
 	}

@@ -49,7 +49,7 @@ func (l *limits) register(cmd *cobra.Command) {
 	f.IntVar(&l.connections, "max-connections", 16384, "connections at a time; a sixteenth is reserved for credentials that are neither for one session nor for viewing")
 	f.IntVar(&l.principalConnections, "max-principal-connections", 0, "connections of one principal other than the owner; 0 is half of --max-connections")
 	f.IntVar(&l.addressConnections, "max-address-connections", 0, "connections of one address on which nobody has asked anything; 0 is three quarters of --max-connections")
-	f.IntVar(&l.unfinished, "max-unfinished-bytes", 0, "memory for messages and bodies that are not complete, of which a quarter is reserved as above; 0 is 32 times --max-frame-bytes")
+	f.IntVar(&l.unfinished, "max-unfinished-bytes", 0, "memory for messages and bodies that are not complete, of which a quarter is reserved as above; 0 is 32 times --max-frame-bytes. Unread answers that carry a state may take four times as much")
 	f.IntVar(&l.principalUnfinished, "max-principal-unfinished-bytes", 0, "of this, for one principal other than the owner; 0 is a quarter of it")
 	f.IntVar(&l.controllers, "max-controllers", 64, "connections of a session that may ask for control")
 	f.Float64Var(&l.attachRate, "attach-rate", 512, "attachments per second of one principal in the long run; negative is no limit")

@@ -129,9 +129,10 @@ func (a *acceptor) Accept() (net.Conn, error) {
 func (n *network) counts() observe.Network {
 	c := n.door.Counts()
 	return observe.Network{
-		Waiting: c.Waiting, Requests: c.Requests, Unfinished: c.Unfinished, Evicted: c.Evicted, NoDescriptors: n.failed.Load(),
+		Waiting: c.Waiting, Requests: c.Requests, Unfinished: c.Unfinished, Unread: c.Answers, Evicted: c.Evicted, NoDescriptors: n.failed.Load(),
 		Connections: observe.Refusals{All: c.Connections.Full, Principal: c.Connections.Excess},
 		Messages:    observe.Refusals{All: c.Messages.Full, Principal: c.Messages.Excess},
+		Answers:     observe.Refusals{All: c.Unread.Full, Principal: c.Unread.Excess},
 	}
 }
 
@@ -144,6 +145,7 @@ func (n *network) open(s settings, root string, h house, log *slog.Logger) error
 		Connections: s.limits.connections, PrincipalConnections: s.limits.principalConnections,
 		AddressConnections: s.limits.addressConnections, Unfinished: s.limits.unfinished,
 		PrincipalUnfinished: s.limits.principalUnfinished, WriteTimeout: s.limits.write, Refused: refusals.request,
+		Evicted: refusals.evicted,
 	})
 	limiter := rates.New(rates.Options{
 		AttachRate: s.limits.attachRate, AttachBurst: s.limits.attachBurst,

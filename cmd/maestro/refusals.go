@@ -40,6 +40,11 @@ func (l *refusalLog) attachment(session, principal string, refusal *contracts.Er
 	l.add(refusal, "session", session, "principal", principal)
 }
 
+// evicted logs that a TCP connection was closed because there were too many.
+func (l *refusalLog) evicted(remote string) {
+	l.add(&contracts.Error{Code: contracts.CodeOverloaded, Message: "closed for a new connection: too many wait for a request"}, "remote", remote)
+}
+
 func (l *refusalLog) add(refusal *contracts.Error, who ...any) {
 	switch refusal.Code {
 	case contracts.CodeUnauthenticated, contracts.CodeAccessDenied, contracts.CodeRateLimited, contracts.CodeOverloaded:

@@ -67,6 +67,31 @@ func TestRefusalsAreLogged(t *testing.T) {
 	}
 }
 
+// TestLimitsLeaveALine goes beyond limits that no answer to a request tells of.
+func TestLimitsLeaveALine(t *testing.T) {
+	f := startFort(t, "serve", "--listen", "127.0.0.1:0", "--agent", "conformance", "--state-dir", t.TempDir(), "--max-frame-bytes", "262144",
+		"--max-unfinished-bytes", "1048576", "--max-principal-unfinished-bytes", "524288", "--max-address-connections", "4")
+	f.keys["guest"] = f.want(shot{as: "owner", what: "POST /api/headless/sessions/main/shares", body: `{}`}).text("token")
+	waits := func(what, line string) {
+		t.Helper()
+		for since := time.Now(); !strings.Contains(f.log.text(t), line); { // it may follow the close frame
+			if time.Since(since) > patience {
+				t.Fatalf("%s: got\n%s\nwant a line with %s", what, f.log.text(t), line)
+			}
+		}
+	}
+	unfinished := frame(opText, strings.Repeat("x", 200<<10))
+	for range 2 {
+		p := f.attachAs("guest", "", helloText)
+		_, _ = p.Write(unfinished[:len(unfinished)-1]) // refused as soon as there is no room
+	}
+	waits("unfinished messages", `code=rate_limited reason="too many unfinished messages of one principal" session=main principal=share_`)
+	for range 5 {
+		f.dial()
+	}
+	waits("connections", `code=overloaded reason="closed for a new connection: too many wait for a request" remote=127.0.`)
+}
+
 func TestRefusalsThatWereNotLoggedAreCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer

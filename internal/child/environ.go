@@ -15,7 +15,7 @@ var secretWords = []string{
 // secretEndings are for words written together, such as PGPASSWORD. KEY and PASS
 // alone are not among them, or MONKEY and COMPASS would be secrets.
 var secretEndings = []string{
-	"TOKEN", "SECRET", "PASSWORD", "PASSWD", "PASSPHRASE", "SSHPASS", "APIKEY", "ACCESSKEY", "PRIVATEKEY", "SECRETKEY",
+	"TOKEN", "SECRET", "PASSWORD", "PASSWD", "PASSPHRASE", "SSHPASS", "APIKEY", "ACCESSKEY", "ACCOUNTKEY", "PRIVATEKEY", "SECRETKEY",
 }
 
 // lastWords make a variable look like a credential only at the end of its name:
@@ -23,6 +23,10 @@ var secretEndings = []string{
 var lastWords = []string{
 	"_JWT", "_BEARER", "_OAUTH", "_OAUTH2", "_SK", "_PEM", "_DSN", "_WEBHOOK", "_WEBHOOK_URL", "_WEBHOOK_URI",
 }
+
+// tokenPrefixes begin the access tokens of GitHub, GitLab and others. In a URL
+// they stand in the place of a user's name.
+var tokenPrefixes = []string{"ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "glpat-", "gldt-", "hf_", "npm_", "pypi-", "sk-"}
 
 // hostedNames is what a process gets in hosted mode, with every LC_ name.
 var hostedNames = []string{"PATH", "HOME", "LANG", "TERM", "TMPDIR", "TZ", "SHELL", "USER", "PWD"}
@@ -38,14 +42,14 @@ func SecretName(name string) bool {
 // secretVariable reports whether the name of an environment variable looks like
 // that of a credential. More names do here than for [SecretName]: a plural, as
 // API_KEYS holds keys while max_tokens elsewhere is more often a number; headers
-// that are sent along, as in OTEL_EXPORTER_OTLP_HEADERS; connection strings; and
-// names that end in one of lastWords.
+// that are sent along, as in OTEL_EXPORTER_OTLP_HEADERS; shared access signatures
+// (SAS); connection strings; and names that end in one of lastWords.
 func secretVariable(name string) bool {
 	words := nameWords(name)
 	joined := "_" + strings.Join(words, "_")
 	return SecretName(name) ||
 		slices.ContainsFunc(words, func(word string) bool {
-			return word == "HEADERS" || secretWord(strings.TrimSuffix(word, "S"))
+			return word == "HEADERS" || word == "SAS" || secretWord(strings.TrimSuffix(word, "S"))
 		}) ||
 		slices.ContainsFunc(lastWords, func(end string) bool {
 			return strings.HasSuffix(joined, end) || strings.HasSuffix(joined, end+"S")
@@ -53,8 +57,22 @@ func secretVariable(name string) bool {
 		strings.Contains(joined, "CONNECTION_STRING") || strings.Contains(joined, "CONNECTIONSTRING")
 }
 
+// secretValue reports whether the value of a variable has a URL that is a
+// credential. A proxy may be given without a scheme, as user:password@host, and
+// who knows the URL of a hook may post to it.
+func secretValue(name, value string) bool {
+	joined, hasScheme := "_"+strings.Join(nameWords(name), "_"), strings.Contains(value, "://")
+	switch {
+	case strings.HasSuffix(joined, "_PROXY") && !hasScheme:
+		return holdsPassword("http://" + strings.TrimSpace(value))
+	case strings.HasSuffix(joined, "_HOOK"), strings.HasSuffix(joined, "_HOOKS"):
+		return hasScheme
+	}
+	return holdsPassword(value)
+}
+
 // holdsPassword reports whether a value has a URL with a password in it, as in
-// postgres://user:password@host/name.
+// postgres://user:password@host/name, or with a token in the place of the user.
 func holdsPassword(value string) bool {
 	for {
 		_, rest, found := strings.Cut(value, "://")
@@ -65,7 +83,9 @@ func holdsPassword(value string) bool {
 		url := upTo(rest, " \t\r\n\"'`<>")
 		authority := upTo(url, "/?#")
 		if at := strings.LastIndexByte(authority, '@'); at >= 0 {
-			if _, password, _ := strings.Cut(authority[:at], ":"); password != "" {
+			user, password, _ := strings.Cut(authority[:at], ":")
+			isToken := func(prefix string) bool { return strings.HasPrefix(user, prefix) }
+			if password != "" || slices.ContainsFunc(tokenPrefixes, isToken) {
 				return true
 			}
 			continue
@@ -101,7 +121,7 @@ func nameWords(name string) []string {
 
 // Environ returns what of env, in the form of [os.Environ], a process may see
 // (D10): each variable whose name does not look like that of a credential and
-// whose value has no URL with a password, or in hosted mode only what is known to
+// whose value has no URL with a password or a token, or in hosted mode only what is known to
 // be needed. The names in pass are always let through. A variable is withheld as
 // a whole: a URL without its password would fail in a way that explains less.
 // SSH_AUTH_SOCK counts as a credential: who has it can use the keys of the agent
@@ -113,7 +133,7 @@ func Environ(env []string, hosted bool, pass []string) []string {
 		if !ok || name == "" { // Windows keeps the directory of each drive under an empty name
 			continue
 		}
-		allowed := !secretVariable(name) && !holdsPassword(value)
+		allowed := !secretVariable(name) && !secretValue(name, value)
 		if hosted {
 			allowed = slices.Contains(hostedNames, name) || strings.HasPrefix(name, "LC_")
 		}

@@ -45,6 +45,10 @@ func TestVariablesOfCredentialsAreKnown(t *testing.T) {
 		"HTTPS_PROXY=http://me:k@proxy:3128", "https_proxy=http://me:k@proxy:3128/", "ALL_PROXY=socks5://me:k@[::1]:1080",
 		"SQLALCHEMY_DATABASE_URI=mysql+pymysql://app:p/k@db/app", "PIP_EXTRA_INDEX_URL=https://one/simple https://me:k@two/simple",
 		"CELERY_BROKER=amqp://app:k%40k@mq//", "SETTINGS={\"db\":\"postgres://app:k@db/app\"}", "QUEUE=amqp://app:12345@mq", "DB=x://app:k#1@db",
+		"http_proxy=me:k@proxy:3128", "HTTPS_PROXY=me:k@proxy", "All_Proxy=me:p/k@[::1]:1080", "FTP_PROXY= me:k@proxy ",
+		"REPO=https://ghp_0123456789abcdefghij@github.com/x", "REMOTE=https://github_pat_0123456789@github.com/x", "ORIGIN=https://glpat-0123456789@gitlab.com/x",
+		"URL=https://gho_0123@github.com", "DEPLOY_HOOK=https://example.org/hooks/x", "NOTIFY_HOOKS=https://a",
+		"AZURE_STORAGE_ACCOUNTKEY=k", "ACCOUNTKEY=k", "COSMOS_ACCOUNT_KEY=k", "BLOB_SAS=k", "SAS_URL=https://x", "AZURE_SAS_TOKEN=k",
 	} {
 		if got := Environ([]string{entry}, false, nil); len(got) > 0 {
 			t.Errorf("%s: got it passed, want it withheld", entry)
@@ -66,7 +70,9 @@ func TestHarmlessVariablesArePassed(t *testing.T) {
 		"VIRTUAL_ENV=/v", "CARGO_HOME=/c", "RUSTFLAGS=-Dwarnings", "KUBECONFIG=/k", "DOCKER_HOST=tcp://127.0.0.1:2375", "CI=true", "GITHUB_SHA=abc",
 		"OAUTHLIB_INSECURE_TRANSPORT=1", "OAUTH_CLIENT_ID=app", "OAUTH2_REDIRECT_URI=http://localhost:3000/back", "OAUTH_SCOPES=read",
 		"JWT_AUDIENCE=api", "JWT_ISSUER=https://id.example.org", "JWT_ALGORITHM=RS256", "BEARER_REALM=x", "TASK=x", "DISK=x", "NODE_DISK=/dev/sda",
-		"SSL_CERT_FILE=/etc/ssl/cert.pem", "SYSTEM=x", "PEM_DIR=/p", "SK_LOCALE=x", "WEBHOOK_PORT=80", "COMPASS=n", "BYPASS=1", "STRING=x", "CONNECTION=x",
+		"SSL_CERT_FILE=/etc/ssl/cert.pem", "SYSTEM=x", "PEM_DIR=/p", "SK_LOCALE=x", "WEBHOOK_PORT=80", "COMPASS=n", "BYPASS=1", "SASS_PATH=/s", "SASL_MECHANISM=PLAIN",
+		"HTTP_PROXY=proxy:3128", "http_proxy=me@proxy:3128", "no_proxy=a,b@c", "ALL_PROXY=[::1]:1080", "EMAIL=me:k@proxy", "GIT_HOOK=/hooks/pre-commit", "HOOK_URL=x",
+		"URL=https://oauth2@gitlab.com/x", "LONG=https://a-user-with-a-long-name-0123456789@example.org", "PKG=https://registry.npmjs.org/ghp_x", "STRING=x", "CONNECTION=x",
 		"DATABASE_URL=postgres://localhost:5432/app", "DB_URL=postgres://app@db/app", "REDIS_URL=redis://localhost:6379/0", "MONGODB_URI=mongodb://one:27017,two:27017/db?w=a@b",
 		"HTTPS_PROXY=http://proxy:3128", "http_proxy=http://me@proxy:3128", "NO_PROXY=localhost,127.0.0.1", "NO_PW_URL=http://me:@host", "BOTH=http://a,http://b",
 		"VITE=http://localhost:3000/@vite/client", "SIX=http://[::1]/@x", "SIX_PORT=http://[::1]:80/@x", "REPO=ssh://git@example.org/a.git", "SCP=git@example.org:a/b.git", "REGISTRY=https://registry.npmjs.org/@scope/",

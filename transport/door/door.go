@@ -1,6 +1,6 @@
 // Package door bounds what the clients of a process take up: connections,
-// requests under way and the memory of messages that are not complete. It also
-// ends all of it.
+// requests under way and the memory of messages that are not complete and of
+// answers that are not read. It also ends all of it.
 //
 // There are bounds for all clients together, for one principal, and for one
 // address. A sixteenth of the connections and requests and a quarter of the bytes
@@ -11,6 +11,7 @@ package door
 import (
 	"cmp"
 	"context"
+	"math"
 	"net/http"
 	"sync"
 	"time"
@@ -54,6 +55,13 @@ type Options struct {
 	Unfinished          int
 	PrincipalUnfinished int
 
+	// Answers is how many bytes of memory there are for answers that clients have
+	// not read, and PrincipalAnswers how many of them one principal other than the
+	// owner may have; see [ReserveAnswer]. Zero means four times Unfinished and
+	// PrincipalUnfinished. What is more is refused with overloaded or rate_limited.
+	Answers          int
+	PrincipalAnswers int
+
 	// WriteTimeout is the time that a client has to take 256 KiB of an answer to a
 	// request that came through Guard. Zero means
 	// [contracts.DefaultWriteTimeout]. The connection is then cut.
@@ -62,6 +70,10 @@ type Options struct {
 	// Refused is told of each refusal of a request that came through Guard; nil
 	// tells nobody.
 	Refused func(*http.Request, *contracts.Error)
+
+	// Evicted is told of each TCP connection that is closed because a new one is
+	// beyond the bounds; nil tells nobody.
+	Evicted func(remote string)
 }
 
 // A Door lets clients in, within bounds. It is safe for concurrent use.
@@ -78,6 +90,7 @@ type Door struct {
 	slots      quota             // sockets and streams, and those on their way to be one
 	requests   quota             // under way, of known principals
 	unfinished quota             // bytes
+	answers    quota             // bytes
 	http       httpConns
 }
 
@@ -88,6 +101,8 @@ func New(opts Options) *Door {
 	opts.AddressConnections = cmp.Or(max(opts.AddressConnections, 0), (3*opts.Connections+3)/4)
 	opts.Unfinished = cmp.Or(max(opts.Unfinished, 0), 32<<20)
 	opts.PrincipalUnfinished = cmp.Or(max(opts.PrincipalUnfinished, 0), opts.Unfinished/4)
+	opts.Answers = cmp.Or(max(opts.Answers, 0), 4*min(opts.Unfinished, math.MaxInt/4))
+	opts.PrincipalAnswers = cmp.Or(max(opts.PrincipalAnswers, 0), 4*min(opts.PrincipalUnfinished, math.MaxInt/4))
 	opts.WriteTimeout = cmp.Or(max(opts.WriteTimeout, 0), contracts.DefaultWriteTimeout)
 	reserved := (opts.Connections + 15) / 16
 	ctx, stop := context.WithCancel(context.Background())
@@ -96,6 +111,7 @@ func New(opts Options) *Door {
 		slots:      newQuota(opts.Connections, opts.PrincipalConnections, reserved, "connections"),
 		requests:   newQuota(opts.Connections, opts.PrincipalConnections, reserved, "requests"),
 		unfinished: newQuota(opts.Unfinished, opts.PrincipalUnfinished, opts.Unfinished/4, "unfinished messages"),
+		answers:    newQuota(opts.Answers, opts.PrincipalAnswers, opts.Answers/4, "unread answers"),
 		http:       newHTTPConns(opts.Connections, opts.AddressConnections),
 	}
 }
@@ -111,8 +127,9 @@ type Slot struct {
 	by   contracts.Principal
 	of   *quota
 
-	conn Conn // guarded by the door's lock: what took the slot
-	held int  // bytes of the unfinished message; owned by who reads it
+	conn   Conn // guarded by the door's lock: what took the slot
+	held   int  // bytes of the unfinished message; owned by who reads it
+	answer int  // bytes of the answer; owned by who writes it
 }
 
 // Admit reserves a slot for a socket or stream, which Leave gives back. It
@@ -156,6 +173,7 @@ func (s *Slot) Leave() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	delete(d.conns, s.conn)
+	d.answers.give(s.by, s.answer)
 	s.of.give(s.by, 1)
 	d.wg.Done()
 }
@@ -199,6 +217,32 @@ func (s *Slot) Release() {
 	s.held = 0
 }
 
+// reserveAnswer reserves n bytes for an answer instead of those reserved before.
+// Unless force is set, it refuses what is beyond the bounds. An answer that is
+// larger than the bound of one principal counts as large as that, so that it can
+// be had at all.
+func (s *Slot) reserveAnswer(n int, force bool) error {
+	if s == nil {
+		return nil
+	}
+	d := s.door
+	if n = min(n, d.answers.each, d.answers.confined); n <= freeBytes {
+		n = 0
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	more := n - s.answer
+	if more > 0 && !force {
+		if err := d.answers.take(s.by, more); err != nil {
+			return err
+		}
+	} else {
+		d.answers.add(s.by, more)
+	}
+	s.answer = n
+	return nil
+}
+
 // Counts says what is taken up, and what was refused so far.
 type Counts struct {
 	Slots      int // of sockets and streams
@@ -206,9 +250,10 @@ type Counts struct {
 	Requests   int // of known principals, under way
 	Waiting    int // TCP connections without such a request
 	Unfinished int // bytes
+	Answers    int // bytes
 
-	Connections, Messages Refused // slots and requests; room for messages
-	Evicted               uint64  // waiting connections that were closed for others
+	Connections, Messages, Unread Refused // slots and requests; room for messages; room for answers
+	Evicted                       uint64  // waiting connections that were closed for others
 }
 
 // Refused says how often something was refused, because of the bounds of all
@@ -220,7 +265,7 @@ type Refused struct{ Full, Excess uint64 }
 func (d *Door) MakeRoom() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.http.evictOldest()
+	d.http.evict(d.http.waiting)
 }
 
 // Counts returns what is taken up now.
@@ -229,9 +274,10 @@ func (d *Door) Counts() Counts {
 	defer d.mu.Unlock()
 	return Counts{
 		Slots: d.slots.taken, Conns: len(d.conns), Requests: d.requests.taken,
-		Waiting: d.http.waiting.Len(), Unfinished: d.unfinished.taken, Evicted: d.http.evicted,
+		Waiting: d.http.waiting.Len(), Unfinished: d.unfinished.taken, Answers: d.answers.taken, Evicted: d.http.evicted,
 		Connections: Refused{d.slots.refused[0] + d.requests.refused[0], d.slots.refused[1] + d.requests.refused[1]},
 		Messages:    Refused{d.unfinished.refused[0], d.unfinished.refused[1]},
+		Unread:      Refused{d.answers.refused[0], d.answers.refused[1]},
 	}
 }
 

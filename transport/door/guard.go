@@ -166,6 +166,23 @@ func (a *answer) Write(p []byte) (n int, err error) {
 	}
 }
 
+// slotOf returns the slot of a request, or nil if it is not known who sent it.
+func slotOf(r *http.Request) *Slot {
+	if q, ok := r.Context().Value(requestKey{}).(*request); ok {
+		return q.slot
+	}
+	return nil
+}
+
+// ReserveAnswer reserves n bytes of memory for the answer to a request, instead
+// of those reserved before, until the request is answered. It refuses with
+// overloaded or rate_limited if the principal who sent it, or all principals,
+// have too many bytes of unread answers; see [Door.Identify].
+func ReserveAnswer(r *http.Request, n int) error { return slotOf(r).reserveAnswer(n, false) }
+
+// CountAnswer is ReserveAnswer for an answer that cannot be refused any more.
+func CountAnswer(r *http.Request, n int) { _ = slotOf(r).reserveAnswer(n, true) }
+
 // ReadBody reads the body of a request, of at most most bytes. Its errors are
 // refusals. The memory counts as that of the principal who sent the request; see
 // [Door.Identify].
@@ -174,10 +191,7 @@ func ReadBody(w http.ResponseWriter, r *http.Request, most int) ([]byte, error) 
 	if r.ContentLength > int64(most) {
 		return nil, tooLarge
 	}
-	var slot *Slot
-	if q, ok := r.Context().Value(requestKey{}).(*request); ok {
-		slot = q.slot
-	}
+	slot := slotOf(r)
 	limited := http.MaxBytesReader(w, r.Body, int64(most))
 	var text []byte
 	for {

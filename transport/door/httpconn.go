@@ -40,9 +40,10 @@ func newHTTPConns(all, each int) httpConns {
 	return httpConns{all: all, each: each, byConn: map[net.Conn]*httpConn{}, waiting: list.New(), byAddr: map[string]*list.List{}}
 }
 
-// add takes in a new connection, for which another may be closed.
-func (h *httpConns) add(conn net.Conn) *httpConn {
-	c := &httpConn{conn: conn}
+// add takes in a new connection, and returns the one that was closed for it, if
+// any.
+func (h *httpConns) add(conn net.Conn) (c, evicted *httpConn) {
+	c = &httpConn{conn: conn}
 	if tcp, ok := conn.RemoteAddr().(*net.TCPAddr); ok {
 		c.addr = rates.Network(tcp.AddrPort().Addr())
 	} else {
@@ -54,24 +55,25 @@ func (h *httpConns) add(conn net.Conn) *httpConn {
 	case h.closed:
 		cut(conn)
 	case own.Len() > h.each:
-		h.evict(own.Front().Value.(*httpConn))
+		return c, h.evict(own)
 	case len(h.byConn) > h.all:
-		h.evictOldest()
+		return c, h.evict(h.waiting)
 	}
-	return c
+	return c, nil
 }
 
-// evictOldest closes the connection that has waited longest.
-func (h *httpConns) evictOldest() {
-	if oldest := h.waiting.Front(); oldest != nil {
-		h.evict(oldest.Value.(*httpConn))
+// evict closes the connection that has waited longest, and returns it. It returns
+// nil if none waits.
+func (h *httpConns) evict(waiting *list.List) *httpConn {
+	oldest := waiting.Front()
+	if oldest == nil {
+		return nil
 	}
-}
-
-func (h *httpConns) evict(c *httpConn) {
+	c := oldest.Value.(*httpConn)
 	h.remove(c.conn)
 	h.evicted++
 	cut(c.conn)
+	return c
 }
 
 // remove forgets a connection that was closed or hijacked.
@@ -148,8 +150,12 @@ type httpConnKey struct{}
 // accepted is the server's ConnContext.
 func (d *Door) accepted(ctx context.Context, conn net.Conn) context.Context {
 	d.mu.Lock()
-	defer d.mu.Unlock()
-	return context.WithValue(ctx, httpConnKey{}, d.http.add(conn))
+	c, evicted := d.http.add(conn)
+	d.mu.Unlock()
+	if evicted != nil && d.opts.Evicted != nil {
+		d.opts.Evicted(evicted.conn.RemoteAddr().String())
+	}
+	return context.WithValue(ctx, httpConnKey{}, c)
 }
 
 // changed is the server's ConnState.

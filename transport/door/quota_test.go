@@ -128,3 +128,45 @@ func TestLeavingGivesTheBytesBack(t *testing.T) {
 		t.Errorf("got %d bytes counted, want none", got)
 	}
 }
+
+// The bytes of answers are bounded as those of messages are. Small answers are not
+// counted.
+func TestAnswersAreBounded(t *testing.T) {
+	d := New(Options{Answers: 1 << 20, PrincipalAnswers: 256 << 10})
+	for range 10 {
+		if err := admit(t, d, guest).reserveAnswer(freeBytes, false); err != nil {
+			t.Fatal(err)
+		}
+	}
+	one := admit(t, d, guest)
+	if err := one.reserveAnswer(200<<10, false); err != nil {
+		t.Fatal(err)
+	}
+	if err := one.reserveAnswer(100<<10, false); err != nil || d.Counts().Answers != 100<<10 {
+		t.Errorf("shorter than thought: got %v and %d bytes, want %d", err, d.Counts().Answers, 100<<10)
+	}
+	two := admit(t, d, guest)
+	if err := two.reserveAnswer(200<<10, false); !errors.Is(err, excess) {
+		t.Errorf("one principal: got %v, want %v", err, excess)
+	}
+	if _ = two.reserveAnswer(200<<10, true); d.Counts().Answers != 300<<10 {
+		t.Errorf("not to be refused: got %d bytes, want it counted", d.Counts().Answers)
+	}
+	for i := range 3 {
+		p := contracts.Principal{ID: fmt.Sprint("share_", 10+i), SessionID: "main"}
+		if err := admit(t, d, p).reserveAnswer(1<<30, false); i < 1 && err != nil || i > 1 && !errors.Is(err, full) {
+			t.Errorf("principal %d: got %v, want all confined ones to have three quarters", i, err)
+		}
+	}
+	if err := admit(t, d, ada).reserveAnswer(1<<30, false); err != nil {
+		t.Errorf("a principal that is not confined: got %v, want its answer", err)
+	}
+	one.Leave()
+	two.Leave()
+	if got := d.Counts(); got.Answers > 768<<10 || d.answers.byPrincipal[guest.ID] != 0 {
+		t.Errorf("got %d bytes, %v", got.Answers, d.answers.byPrincipal)
+	}
+	if err := (*Slot)(nil).reserveAnswer(1<<30, false); err != nil {
+		t.Error(err)
+	}
+}

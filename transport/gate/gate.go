@@ -138,7 +138,7 @@ func New(opts Options) (*Gate, error) {
 		opts.ShareFile = ""
 	}
 	var err error
-	if g.shares, err = openShares(opts.ShareFile, g.now()); err != nil {
+	if g.shares, err = openShares(opts.ShareFile, g.now(), g.log); err != nil {
 		return nil, fmt.Errorf("gate: %w", err)
 	}
 	return g, nil

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
+	"log/slog"
 	"slices"
 	"strings"
 	"sync"
@@ -58,9 +59,12 @@ func isShare(p contracts.Principal) bool { return strings.HasPrefix(p.ID, shareO
 // it is told to anybody, under a lock of its own, so that no request waits for
 // the disk.
 type shares struct {
+	// Static.
 	path string // empty keeps them in memory
+	log  *slog.Logger
 
 	changing sync.Mutex // held by who changes them; taken before mu
+	unkept   bool       // the file could not be written the last time; guarded by changing
 
 	mu     sync.Mutex
 	byID   map[string]*share // at most maxShares that are live
@@ -68,8 +72,8 @@ type shares struct {
 }
 
 // openShares reads the shares in the file at path.
-func openShares(path string, now time.Time) (*shares, error) {
-	s := &shares{path: path, byID: map[string]*share{}, byHash: map[[sha256.Size]byte]*share{}}
+func openShares(path string, now time.Time, log *slog.Logger) (*shares, error) {
+	s := &shares{path: path, log: log, byID: map[string]*share{}, byHash: map[[sha256.Size]byte]*share{}}
 	if path == "" {
 		return s, nil
 	}
@@ -175,12 +179,21 @@ func (s *shares) revoke(scope, session, id string, now time.Time) (found bool, e
 	return true, s.save(s.all(now), now)
 }
 
+var errUnkept = &contracts.Error{Code: contracts.CodeRuntimeNotReady, Message: "shares cannot be kept: the server's disk is full or cannot be written to"}
+
 // save writes all to the file, and forgets what is then neither there nor live.
 // It needs changing.
 func (s *shares) save(all []*share, now time.Time) error {
 	if s.path != "" {
-		if err := writeShares(s.path, all); err != nil {
-			return err
+		err := writeShares(s.path, all)
+		switch {
+		case err != nil && !s.unkept:
+			s.log.Error("shares cannot be kept", "err", err)
+		case err == nil && s.unkept:
+			s.log.Info("shares can be kept again")
+		}
+		if s.unkept = err != nil; s.unkept {
+			return errUnkept
 		}
 	}
 	s.mu.Lock()

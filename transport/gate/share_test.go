@@ -1,10 +1,12 @@
 package gate
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -31,6 +33,7 @@ type sharing struct {
 	clock   *clock
 	opts    Options
 	revoked []string
+	log     bytes.Buffer
 }
 
 // newSharing returns one that accepts the token, and JWTs signed with secretKey.
@@ -40,6 +43,7 @@ func newSharing(t *testing.T) *sharing {
 	s.opts = Options{
 		Token: token, Keys: loadKeys(t, secretKey), ShareFile: filepath.Join(t.TempDir(), "deep", "shares.json"), Now: s.clock.Now,
 		Revoked: func(id string) { s.revoked = append(s.revoked, id) },
+		Log:     slog.New(slog.NewTextHandler(&s.log, nil)),
 	}
 	s.restart(t)
 	return s
@@ -410,15 +414,18 @@ func TestShareIsNotMintedIfItCannotBeKept(t *testing.T) {
 	if err := os.WriteFile(dir, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if w := s.ask("POST", sharesPath, "", bearer); w.Code != 500 || strings.Contains(w.Body.String(), dir) {
-		t.Errorf("minting: got %d %s, want 500 and a fixed text", w.Code, w.Body)
+	if w := s.ask("POST", sharesPath, "", bearer); w.Code != 503 || strings.Contains(w.Body.String(), dir) || !strings.Contains(w.Body.String(), `"runtime_not_ready"`) {
+		t.Errorf("minting: got %d %s, want 503 and a fixed text", w.Code, w.Body)
 	}
 	if got := len(s.list(t, bearer)); got != 1 {
 		t.Errorf("got %d shares, want 1", got)
 	}
 	// Revoking works at once, and says that it will not last.
-	if w := s.ask("DELETE", sharesPath+"/"+m.ShareID, "", bearer); w.Code != 500 || len(s.revoked) != 1 {
-		t.Errorf("revoking: got %d and %v revoked, want 500 and the share", w.Code, s.revoked)
+	if w := s.ask("DELETE", sharesPath+"/"+m.ShareID, "", bearer); w.Code != 503 || len(s.revoked) != 1 {
+		t.Errorf("revoking: got %d and %v revoked, want 503 and the share", w.Code, s.revoked)
+	}
+	if got := s.log.String(); strings.Count(got, "level=ERROR") != 1 || !strings.Contains(got, "shares cannot be kept") {
+		t.Errorf("got the log %q, want one line for both", got)
 	}
 	if _, err := present(s.Gate, m.Token); err == nil {
 		t.Error("the revoked share still lets in")

@@ -1,11 +1,15 @@
 package http
 
 import (
+	"bytes"
+	"encoding/json"
+	"errors"
 	"net/http"
 	"strconv"
 	"strings"
 
 	"github.com/seed-028515a8/maestro/contracts"
+	"github.com/seed-028515a8/maestro/transport/door"
 )
 
 // attachment reads the body of a request that attaches.
@@ -45,12 +49,36 @@ func (h *Handler) connect(w http.ResponseWriter, r *http.Request, c *call) error
 	if err != nil {
 		return err
 	}
+	if err := reserve(r, s); err != nil {
+		return err
+	}
 	got, token, err := s.Connect(req, c.by)
 	if err != nil {
 		return err
 	}
 	tell(w, s, token)
-	return answer(w, got)
+	text := got.Snapshot
+	got.Snapshot = noSnapshot
+	return answerWith(w, r, got, text)
+}
+
+// noSnapshot stands for the snapshot in a body; see answerWith.
+var noSnapshot = json.RawMessage("{}")
+
+// answerWith sends a body type whose last member is noSnapshot, with snapshot
+// instead. The snapshot may be large, so it is not copied.
+func answerWith(w http.ResponseWriter, r *http.Request, body any, snapshot []byte) error {
+	text, err := contracts.EncodeBody(body)
+	if err != nil {
+		return err
+	}
+	head, ok := bytes.CutSuffix(text, []byte("{}}"))
+	if !ok {
+		return errors.New("http: the snapshot is not the last member of " + string(text))
+	}
+	door.CountAnswer(r, len(snapshot))
+	send(w, http.StatusOK, head, snapshot, []byte("}"))
+	return nil
 }
 
 // want finds or makes the session of an attaching client.
@@ -84,7 +112,7 @@ func (h *Handler) create(w http.ResponseWriter, r *http.Request, c *call) error 
 		return err
 	}
 	if !opened {
-		return h.show(w, s)
+		return h.show(w, r, s)
 	}
 	req.ConnectionID = ""
 	by := c.by
@@ -94,15 +122,24 @@ func (h *Handler) create(w http.ResponseWriter, r *http.Request, c *call) error 
 		return err
 	}
 	tell(w, s, token)
+	door.CountAnswer(r, len(got.Snapshot))
 	send(w, http.StatusOK, got.Snapshot)
 	return nil
 }
 
-func (h *Handler) list(w http.ResponseWriter, _ *http.Request, c *call) error {
+func (h *Handler) list(w http.ResponseWriter, r *http.Request, c *call) error {
 	if h.opts.List == nil {
 		return &contracts.Error{Code: contracts.CodeNotFound, Message: "route not found"}
 	}
-	return answer(w, h.opts.List(c.by.Principal))
+	text, err := contracts.EncodeBody(h.opts.List(c.by.Principal))
+	if err != nil {
+		return err
+	}
+	if err := door.ReserveAnswer(r, len(text)); err != nil {
+		return err
+	}
+	send(w, http.StatusOK, text)
+	return nil
 }
 
 func (h *Handler) state(w http.ResponseWriter, r *http.Request, c *call) error {
@@ -110,13 +147,19 @@ func (h *Handler) state(w http.ResponseWriter, r *http.Request, c *call) error {
 	if err != nil {
 		return err
 	}
-	return h.show(w, s)
+	return h.show(w, r, s)
 }
 
 // show answers with the state.
-func (h *Handler) show(w http.ResponseWriter, s Session) error {
+func (h *Handler) show(w http.ResponseWriter, r *http.Request, s Session) error {
+	if err := reserve(r, s); err != nil {
+		return err
+	}
 	text, err := s.State()
 	if err != nil {
+		return err
+	}
+	if err := door.ReserveAnswer(r, len(text)); err != nil { // it is longer than the last one
 		return err
 	}
 	tell(w, s, "")
@@ -133,12 +176,17 @@ func (h *Handler) subscribe(w http.ResponseWriter, r *http.Request, c *call) err
 	if err != nil {
 		return err
 	}
+	if err := reserve(r, s); err != nil {
+		return err
+	}
 	got, token, err := s.Subscribe(req, c.by)
 	if err != nil {
 		return err
 	}
 	tell(w, s, token)
-	return answer(w, got)
+	text := got.Snapshot
+	got.Snapshot = noSnapshot
+	return answerWith(w, r, got, text)
 }
 
 func (h *Handler) unsubscribe(w http.ResponseWriter, r *http.Request, c *call) error {

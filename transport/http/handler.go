@@ -177,6 +177,10 @@ func (h *Handler) read(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	return text, nil
 }
 
+// reserve reserves memory for an answer that carries the state, before the state
+// is encoded. That answer stays in memory until the client has read it.
+func reserve(r *http.Request, s Session) error { return door.ReserveAnswer(r, s.SnapshotBytes()) }
+
 // answer sends a body type.
 func answer(w http.ResponseWriter, body any) error {
 	text, err := contracts.EncodeBody(body)
@@ -187,11 +191,14 @@ func answer(w http.ResponseWriter, body any) error {
 	return nil
 }
 
-func send(w http.ResponseWriter, status int, text []byte) {
+// send writes an answer that consists of parts.
+func send(w http.ResponseWriter, status int, parts ...[]byte) {
 	h := w.Header()
 	h.Set("Content-Type", "application/json; charset=utf-8")
 	h.Set("Cache-Control", "no-store")
 	h.Set("X-Content-Type-Options", "nosniff")
 	w.WriteHeader(status)
-	_, _ = w.Write(text) // a client that has gone asks again
+	for _, part := range parts {
+		_, _ = w.Write(part) // a client that has gone asks again
+	}
 }

@@ -16,6 +16,10 @@ type Session interface {
 	// State returns the encoded snapshot as of now.
 	State() ([]byte, error)
 
+	// SnapshotBytes returns about how long the encoded snapshot is; zero if none has
+	// been encoded yet.
+	SnapshotBytes() int
+
 	// Connect makes or renews a connection. token is its secret if it is new.
 	Connect(req *contracts.AttachRequest, by contracts.Caller) (answer *contracts.ConnectionAnswer, token string, err error)
 

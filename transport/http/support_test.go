@@ -1,6 +1,7 @@
 package http
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"io"
@@ -33,6 +34,7 @@ type request struct {
 // A fakeSession notes what it is asked and answers the same every time.
 type fakeSession struct {
 	token string // of connections that it makes
+	state string // its snapshot; empty is the constant
 	err   error  // of every method but State and MayStream
 
 	replied func() // called once the answer to a message has been written
@@ -81,20 +83,24 @@ func (s *fakeSession) Epoch() string { return epoch }
 
 func (s *fakeSession) State() ([]byte, error) {
 	_ = s.note(request{method: "State"})
-	return []byte(snapshot), nil
+	return s.snapshot(), nil
 }
+
+func (s *fakeSession) SnapshotBytes() int { return len(s.snapshot()) }
+
+func (s *fakeSession) snapshot() []byte { return []byte(cmp.Or(s.state, snapshot)) }
 
 func (s *fakeSession) Connect(req *contracts.AttachRequest, by contracts.Caller) (*contracts.ConnectionAnswer, string, error) {
 	err := s.note(request{method: "Connect", attach: req, by: by})
 	return &contracts.ConnectionAnswer{
-		SessionID: "sess_a", ConnectionID: "conn_1", Role: contracts.RoleController, HeartbeatIntervalMS: 15000, Snapshot: json.RawMessage(snapshot),
+		SessionID: "sess_a", ConnectionID: "conn_1", Role: contracts.RoleController, HeartbeatIntervalMS: 15000, Snapshot: s.snapshot(),
 	}, s.token, err
 }
 
 func (s *fakeSession) Subscribe(req *contracts.AttachRequest, by contracts.Caller) (*contracts.SubscriptionAnswer, string, error) {
 	err := s.note(request{method: "Subscribe", attach: req, by: by})
 	return &contracts.SubscriptionAnswer{
-		ConnectionID: "conn_1", SubscriptionID: "sub_1", Role: contracts.RoleController, HeartbeatIntervalMS: 15000, Snapshot: json.RawMessage(snapshot),
+		ConnectionID: "conn_1", SubscriptionID: "sub_1", Role: contracts.RoleController, HeartbeatIntervalMS: 15000, Snapshot: s.snapshot(),
 	}, s.token, err
 }
 

@@ -29,6 +29,8 @@ type Conn struct {
 	frame  *[]byte // the last frame returned, from the pool
 	failed bool    // reading has ended; the library may have lost its place in the stream
 
+	noRoom *contracts.Error // refused a message for which there was no room; likewise owned
+
 	closers sync.WaitGroup // the goroutine that writes the close frame
 }
 
@@ -214,6 +216,7 @@ func (c *Conn) explain(err error) error {
 		return err
 	}
 	if refusal, ok := errors.AsType[*contracts.Error](err); ok { // there is no room for the message
+		c.noRoom = refusal
 		c.Close(refusal)
 		return err
 	}

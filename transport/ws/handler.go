@@ -206,6 +206,9 @@ func (h *Handler) run(c *Conn, s Session, session, principal string) {
 //go:noinline
 func (h *Handler) report(c *Conn, session, principal string, err error) {
 	refusal, refused := errors.AsType[*contracts.Error](err)
+	if c.noRoom != nil { // which the session may not return
+		refusal, refused = c.noRoom, true
+	}
 	if refused && h.opts.Refused != nil {
 		h.opts.Refused(session, principal, refusal)
 	}
