@@ -143,6 +143,9 @@ func outputInState(u *user) {
 	}
 	all := []rune(strings.Repeat(unit, 4000) + "the end\n")
 	got := textOf(e, "output")
+	if strings.ContainsRune(got, utf8.RuneError) {
+		u.s.fail("R93", "expected whole characters in the state, got some that were cut: %s", show(got[:min(len(got), 80)]))
+	}
 	if n := utf8.RuneCountInString(got); n > 32_768 || !strings.HasSuffix(string(all), got) {
 		u.s.fail("R78", "expected the newest of what was written, 32768 characters at most, got %d that end in %s", n, show(got[max(0, len(got)-40):]))
 	} else if n < 32_768 {

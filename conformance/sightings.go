@@ -164,19 +164,21 @@ func agentJoined(s *Session) {
 	d.awaits("R37", message("response_end"))
 	d.finish(joined...)
 	for _, p := range joined {
-		snap := p.log[p.indexAfter(p.await("A42", 0, control("snapshot")))-1]
-		whole := d.p.textOf(snap.str("state.current_response.response_id"))
-		if got := snap.str("state.current_response.text") + p.textOf(snap.str("state.current_response.response_id")); got != whole {
+		at := p.indexAfter(p.await("A42", 0, control("snapshot")))
+		snap := p.log[at-1]
+		id := snap.str("state.current_response.response_id")
+		whole := textIn(d.p.log, id)
+		if got := snap.str("state.current_response.text") + textIn(p.log[at:], id); got != whole {
 			s.fail("A49", "%s: the snapshot as of %d and what followed hold %q of the response, want %q: lost or repeated", p.name, snap.Cursor, got, whole)
 		}
 		sameSequence(s, "A49", snap.Cursor, d.p, p)
 	}
 }
 
-// textOf joins what a client received of a response.
-func (p *Peer) textOf(id string) string {
+// textIn joins what frames have of a response.
+func textIn(frames []*Frame, id string) string {
 	var of []*Frame
-	for _, f := range p.log {
+	for _, f := range frames {
 		if f.str("response_id") == id {
 			of = append(of, f)
 		}
