@@ -2,8 +2,11 @@ package main
 
 import (
 	"context"
+	"errors"
 	"os"
 	"os/exec"
+	"os/signal"
+	"syscall"
 	"testing"
 
 	"github.com/seed-028515a8/maestro/client"
@@ -19,6 +22,11 @@ func TestMain(m *testing.M) {
 	if os.Getenv("MAESTRO_TEST_MAIN") != "" {
 		os.Exit(run(os.Args[1:]))
 	}
+	for _, sig := range []os.Signal{os.Interrupt, syscall.SIGHUP} {
+		if signal.Ignored(sig) { // as under nohup: programs that tests start would inherit that
+			signal.Notify(make(chan os.Signal, 1), sig)
+		}
+	}
 	os.Exit(m.Run())
 }
 
@@ -31,6 +39,18 @@ func program(t *testing.T, args ...string) *exec.Cmd {
 	cmd.Env = append(os.Environ(), "MAESTRO_TEST_MAIN=1", "XDG_STATE_HOME="+t.TempDir(), "SHELL=/bin/sh")
 	cmd.WaitDelay = 0
 	return cmd
+}
+
+func exitCode(t *testing.T, err error) int {
+	t.Helper()
+	if err == nil {
+		return 0
+	}
+	e, ok := errors.AsType[*exec.ExitError](err)
+	if !ok {
+		t.Fatal(err)
+	}
+	return e.ExitCode()
 }
 
 // panicking is a client whose Next panics.

@@ -77,18 +77,6 @@ func (r *running) ends(code int) {
 	}
 }
 
-func exitCode(t *testing.T, err error) int {
-	t.Helper()
-	if err == nil {
-		return 0
-	}
-	e, ok := errors.AsType[*exec.ExitError](err)
-	if !ok {
-		t.Fatal(err)
-	}
-	return e.ExitCode()
-}
-
 // attach dials the server as a client on the same machine does.
 func (r *running) attach(opts ...client.Option) *client.Client {
 	r.t.Helper()
