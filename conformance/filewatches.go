@@ -3,6 +3,7 @@ package conformance
 import (
 	"fmt"
 	"path"
+	"slices"
 	"strings"
 	"time"
 
@@ -132,7 +133,9 @@ func watchCreate(u *user) {
 	}
 	l.reports("R99", contracts.FileCreated, "sub/g")
 	l.mark("R99", "mark")
-	if got := l.told(func(name string) bool { return name == "f" || name == "sub/g" }); len(got) != 2 {
+	got := l.told(func(name string) bool { return name == "f" || name == "sub/g" })
+	got = slices.DeleteFunc(got, func(what string) bool { return strings.HasPrefix(what, "modify ") }) // on a busy machine content comes later than its file
+	if len(got) != 2 {
 		u.s.fail("R99", "expected each new file once, got %q", got)
 	}
 	if f := l.reports("5.4:directories", contracts.FileCreated, "dir"); f.at("is_directory") != true {
