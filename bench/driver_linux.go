@@ -30,6 +30,25 @@ func drive(addr, session string) (*driver, error) {
 	return &driver{frameReader{fd: fd, in: bufio.NewReaderSize(io.MultiReader(bytes.NewReader(rest), socketReader(fd)), readSize)}}, nil
 }
 
+// serveDriven starts the program as serveAgent does, and attaches a controller to its
+// session. The caller calls end.
+func (b *bench) serveDriven(ctx context.Context, dir, agent string, flags ...string) (s *server, session string, d *driver, err error) {
+	s, session, err = serveAgent(ctx, b.built["maestro"], dir, agent, flags...)
+	if err != nil {
+		return nil, "", nil, err
+	}
+	if d, err = drive(s.addr, session); err != nil {
+		return nil, "", nil, errors.Join(err, s.stop())
+	}
+	return s, session, d, nil
+}
+
+// end closes the connection and stops the server.
+func (d *driver) end(s *server) error {
+	shut(d.fd)
+	return s.stop()
+}
+
 func (d *driver) send(c contracts.Command) error {
 	text, err := contracts.EncodeCommand(c)
 	if err != nil {

@@ -118,16 +118,11 @@ var replayGrowth = growth{
 		if err := b.build(ctx, "replayer"); err != nil {
 			return nil, err
 		}
-		s, session, err := serveAgent(ctx, b.built["maestro"], scratch, "conformance", unbounded...)
+		s, session, d, err := b.serveDriven(ctx, scratch, "conformance", unbounded...)
 		if err != nil {
 			return nil, err
 		}
-		defer func() { err = errors.Join(err, s.stop()) }()
-		d, err := drive(s.addr, session)
-		if err != nil {
-			return nil, err
-		}
-		defer shut(d.fd)
+		defer func() { err = errors.Join(err, d.end(s)) }()
 		for left := p.events; left > 0; left -= burstEvents {
 			if err := d.prompt(burst(min(left, burstEvents), eventSize)); err != nil {
 				return nil, err
@@ -209,16 +204,11 @@ var promptGrowth = growth{
 		if err := os.WriteFile(script, []byte(`{"default":[{"say":"done"}]}`), 0o600); err != nil {
 			return nil, err
 		}
-		s, session, err := serveAgent(ctx, b.built["maestro"], scratch, "script:"+script)
+		s, _, d, err := b.serveDriven(ctx, scratch, "script:"+script)
 		if err != nil {
 			return nil, err
 		}
-		defer func() { err = errors.Join(err, s.stop()) }()
-		d, err := drive(s.addr, session)
-		if err != nil {
-			return nil, err
-		}
-		defer shut(d.fd)
+		defer func() { err = errors.Join(err, d.end(s)) }()
 		journals := filepath.Join(scratch, "state")
 		before, err := diskBytes(journals)
 		if err != nil {
@@ -240,16 +230,11 @@ var retainGrowth = growth{
 			limit: 2.1, versus: "(abs) twice the flag"}}
 	},
 	take: func(ctx context.Context, b *bench, _, scratch string) (values []float64, err error) {
-		s, session, err := serveAgent(ctx, b.built["maestro"], scratch, "conformance", "--retain-bytes", "1048576")
+		s, _, d, err := b.serveDriven(ctx, scratch, "conformance", "--retain-bytes", "1048576")
 		if err != nil {
 			return nil, err
 		}
-		defer func() { err = errors.Join(err, s.stop()) }()
-		d, err := drive(s.addr, session)
-		if err != nil {
-			return nil, err
-		}
-		defer shut(d.fd)
+		defer func() { err = errors.Join(err, d.end(s)) }()
 		most := int64(0)
 		for left := b.plan.growth.retain; left > 0; left -= burstEvents * eventSize {
 			if err := d.prompt(burst(burstEvents, eventSize)); err != nil {

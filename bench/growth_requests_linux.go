@@ -41,16 +41,11 @@ var questionGrowth = growth{
 	},
 	take: func(ctx context.Context, b *bench, _, scratch string) (values []float64, err error) {
 		p := b.plan.growth.questions
-		s, session, err := serveAgent(ctx, b.built["maestro"], scratch, "conformance", unbounded...)
+		s, _, d, err := b.serveDriven(ctx, scratch, "conformance", unbounded...)
 		if err != nil {
 			return nil, err
 		}
-		defer func() { err = errors.Join(err, s.stop()) }()
-		d, err := drive(s.addr, session)
-		if err != nil {
-			return nil, err
-		}
-		defer shut(d.fd)
+		defer func() { err = errors.Join(err, d.end(s)) }()
 		cost := func() (us float64, err error) {
 			took, err := cpuDuring(s.pid, func() error {
 				for left := p.events; left > 0; left -= burstEvents {

@@ -73,16 +73,11 @@ func (b *bench) reconnect(ctx context.Context, scratch string, viewers int) (r r
 // eventsAfterRestart runs a server for one prompt, and returns the path of the
 // events after it.
 func (b *bench) eventsAfterRestart(ctx context.Context, scratch string) (path string, err error) {
-	s, session, err := serveAgent(ctx, b.built["maestro"], scratch, "conformance")
+	s, session, d, err := b.serveDriven(ctx, scratch, "conformance")
 	if err != nil {
 		return "", err
 	}
-	defer func() { err = errors.Join(err, s.stop()) }()
-	d, err := drive(s.addr, session)
-	if err != nil {
-		return "", err
-	}
-	defer shut(d.fd)
+	defer func() { err = errors.Join(err, d.end(s)) }()
 	if err := d.prompt("hello"); err != nil {
 		return "", err
 	}
@@ -170,16 +165,11 @@ var responseGrowth = growth{
 		if err := writeLongAnswer(script); err != nil {
 			return nil, err
 		}
-		s, session, err := serveAgent(ctx, b.built["maestro"], scratch, "script:"+script, unbounded...)
+		s, session, d, err := b.serveDriven(ctx, scratch, "script:"+script, unbounded...)
 		if err != nil {
 			return nil, err
 		}
-		defer func() { err = errors.Join(err, s.stop()) }()
-		d, err := drive(s.addr, session)
-		if err != nil {
-			return nil, err
-		}
-		defer shut(d.fd)
+		defer func() { err = errors.Join(err, d.end(s)) }()
 		if err := errors.Join(d.send(&contracts.Prompt{Content: "go on"}), d.await(`"content":"."`)); err != nil {
 			return nil, err
 		}
@@ -229,16 +219,11 @@ var stateGrowth = growth{
 	},
 	take: func(ctx context.Context, b *bench, _, scratch string) (values []float64, err error) {
 		p := b.plan.growth.state
-		s, session, err := serveAgent(ctx, b.built["maestro"], scratch, "conformance", unbounded...)
+		s, session, d, err := b.serveDriven(ctx, scratch, "conformance", unbounded...)
 		if err != nil {
 			return nil, err
 		}
-		defer func() { err = errors.Join(err, s.stop()) }()
-		d, err := drive(s.addr, session)
-		if err != nil {
-			return nil, err
-		}
-		defer shut(d.fd)
+		defer func() { err = errors.Join(err, d.end(s)) }()
 		if err := d.askAll(p.question); err != nil {
 			return nil, err
 		}
