@@ -13,13 +13,13 @@ type call struct {
 	bad   error   // why the text is no command, or none that the agent can serve
 	key   *string // the id of a ws.send, or the Idempotency-Key of a request; nil for others
 	trace string  // W3C traceparent, or empty
-	late  bool    // the answer is complete only with finish
+	late  bool    // the caller completes the answer after do, and then calls finish
 
 	prompt  encoded       // what is published of a prompt, which may be long
 	conn    *connection   // that the call is from
 	earlier chan struct{} // of the same call, which is under way: closed when it has its answer
-	outside bool          // it is a utility command, which was admitted
-	open    bool          // others with the same key wait for finish
+	outside bool          // an admitted utility command: do carries it out without the lock
+	open    bool          // repeats with the same key wait for finish
 	err     error         // the refusal
 }
 
@@ -102,7 +102,7 @@ func (c *call) admit(tx *tx) error {
 	return tx.execute(c)
 }
 
-// conclude remembers how the command ended, and answers.
+// conclude keeps the answer for repeats and answers the caller.
 func (c *call) conclude(tx *tx, err error) {
 	refusal := c.hub.refusal(err)
 	if refusal != nil {
@@ -112,8 +112,8 @@ func (c *call) conclude(tx *tx, err error) {
 	c.from.answer(tx, refusal)
 }
 
-// remember keeps the answer, unless it was to try again later: then the same call
-// may be.
+// remember keeps the answer for repeats. It does not keep a retryable refusal, so
+// that a repeat is tried anew.
 func (c *call) remember(tx *tx, refusal *contracts.Error) {
 	if c.key == nil || refusal != nil && refusal.Code.Retryable() {
 		return
@@ -123,7 +123,7 @@ func (c *call) remember(tx *tx, refusal *contracts.Error) {
 	tx.keepAnswer(answer.cursor)
 }
 
-// finish lets those go on that wait for this call.
+// finish releases repeats of the call that wait for its answer.
 func (c *call) finish() {
 	if c.open {
 		c.hub.update(func(*tx) { c.conn.sends.end(*c.key) })

@@ -23,8 +23,8 @@ type lifecycle struct {
 	wasDrained bool      // the last snapshot of the previous process said that it was drained
 }
 
-// A phase is a part of a session's life. Phases follow each other in this order, and
-// most are left out.
+// A phase is a part of a session's life. Phases follow each other in this order; a
+// session skips most of them.
 type phase int
 
 const (
@@ -35,12 +35,12 @@ const (
 	phaseClosing  // the same, but nobody goes on: the session is being ended for good
 	phaseEnded
 
-	// What refuse makes of other fields.
+	// Only refuse uses these: it derives them from other fields of the lifecycle.
 	phaseFrozen // draining, and frozen
-	phaseFailed // ended, by a failure
+	phaseFailed // ended by a failure
 )
 
-// An operation is what a client wants of a session.
+// An operation is a kind of request that a client makes of a session.
 type operation int
 
 const (
@@ -70,7 +70,7 @@ var refusals = map[phase]map[operation]error{
 	phaseFrozen:   {opAttach: errNoAttachments, opHello: errUnready, opCommand: errUnready, opMessage: errDraining},
 	phaseClosing:  {opAttach: ErrUnknownSession, opCommand: errGone, opMessage: ErrUnknownSession, opRequest: ErrUnknownSession},
 	phaseEnded:    {opAttach: ErrUnknownSession, opHello: errGone, opCommand: errGone, opMessage: ErrUnknownSession, opRequest: ErrUnknownSession},
-	// The next process, or the next opening, may do better.
+	// The session can be opened again, so most refusals invite a retry.
 	phaseFailed: {opAttach: errFailed, opHello: errGone, opCommand: errGone, opMessage: errFailed, opRequest: errFailed},
 }
 
@@ -93,7 +93,7 @@ func (l *lifecycle) rests() bool { return l.asleep && l.failed == nil }
 // or broken.
 func (l *lifecycle) over() bool { return !l.asleep && l.failed == nil }
 
-// lifeNow returns a copy.
+// lifeNow returns a copy of the lifecycle. It locks Hub.mu.
 func (h *Hub) lifeNow() *lifecycle {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -135,11 +135,11 @@ func (tx *tx) enroll(req *contracts.AttachRequest, by contracts.Caller, subscrib
 	if subscribing && len(c.subs) > 0 { // the opt-outs of a further subscription are its own
 		terms.OptOuts = c.terms.OptOuts
 	}
-	if c.greeted && !reflect.DeepEqual(terms, c.terms) && !c.mayChange(tx.now) {
+	e.connection, e.changed = c, !reflect.DeepEqual(terms, c.terms)
+	if c.greeted && e.changed && !c.mayChange(tx.now) {
 		return e, errChangesOften
 	}
 	generation := tx.clients.lease.Generation()
-	e.connection, e.changed = c, !reflect.DeepEqual(terms, c.terms)
 	c.greeted = true
 	c.renew(terms)
 	tx.heard(c)

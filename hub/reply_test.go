@@ -44,44 +44,37 @@ func TestRunStartsOnceItsPromptIsAnswered(t *testing.T) {
 	})
 }
 
-func TestRunDoesNotWaitForAClientThatTakesNoAnswer(t *testing.T) {
-	inRoom(t, hub.Options{}, func(t *testing.T, r *room) {
-		alice := r.guest("a")
-		alice.subscribes(asController)
-		stream := alice.follows(alice.place(-1))
-		gate := make(chan struct{})
-		start := time.Now()
-		done := alice.posting(promptHi, func([]byte) { <-gate })
-		r.until(stream, `"response_end"`)
-		if took := time.Since(start); took > time.Second {
-			t.Errorf("got the end of the run after %v, want it within a second", took)
-		}
-		close(gate)
-		if err := <-done; err != nil {
-			t.Fatal(err)
-		}
-	})
-}
-
-func TestInterruptDoesNotWaitForTheAnswerToThePrompt(t *testing.T) {
-	inRoom(t, hub.Options{}, func(t *testing.T, r *room) {
-		alice := r.guest("a")
-		alice.subscribes(asController)
-		stream := alice.follows(alice.place(-1))
-		gate := make(chan struct{})
-		start := time.Now()
-		done := alice.posting(promptHi, func([]byte) { <-gate })
-		synctest.Wait()
-		alice.posts(`{"type":"interrupt"}`)
-		r.until(stream, "Run interrupted by user")
-		if took := time.Since(start); took != 0 {
-			t.Errorf("got the end of the run after %v, want it at once", took)
-		}
-		close(gate)
-		if err := <-done; err != nil {
-			t.Fatal(err)
-		}
-	})
+// TestRunEndsAlthoughItsPromptIsNotAnswered has a client take no answer.
+func TestRunEndsAlthoughItsPromptIsNotAnswered(t *testing.T) {
+	for _, tt := range []struct {
+		interrupt bool
+		end       string        // what the stream shows
+		within    time.Duration // after the prompt
+	}{
+		{false, `"response_end"`, time.Second},
+		{true, "Run interrupted by user", 0},
+	} {
+		inRoom(t, hub.Options{}, func(t *testing.T, r *room) {
+			alice := r.guest("a")
+			alice.subscribes(asController)
+			stream := alice.follows(alice.place(-1))
+			gate := make(chan struct{})
+			start := time.Now()
+			done := alice.posting(promptHi, func([]byte) { <-gate })
+			if tt.interrupt {
+				synctest.Wait()
+				alice.posts(`{"type":"interrupt"}`)
+			}
+			r.until(stream, tt.end)
+			if took := time.Since(start); took > tt.within {
+				t.Errorf("interrupted %t: got the end of the run after %v, want it within %v", tt.interrupt, took, tt.within)
+			}
+			close(gate)
+			if err := <-done; err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
 }
 
 // TestRunOutlivesWhoAskedForIt has the handler of the request give up while it

@@ -9,32 +9,31 @@ import (
 	"github.com/seed-028515a8/maestro/journal"
 )
 
-// A tx is a transaction on the state of a session: one call of the function that
-// Hub.update got, with Hub.mu held. The function changes the state and says what
-// follows: entries for the journal (publish and note), and functions that run once the
-// lock is free (then). It must not block: no I/O, no channel waits, no calls into the
-// agent.
+// A tx is a transaction on the state of a session. Hub.update makes one, locks Hub.mu
+// and calls a function with it. The function changes the state, adds entries for the
+// journal (publish and note) and adds functions that run after the lock is released
+// (then). It must not block: no I/O, no channel waits, no calls into the agent.
 //
-// At its end the entries are appended to the journal in one batch, and then the functions
-// run. If the append fails or the function panics, the session ends: nobody is shown the
-// entries, and the functions do not run. The journal then tells the next process how the
-// session stood before.
+// After the function returns, update appends the entries to the journal in one batch,
+// releases the lock and runs the added functions. If the append fails or the function
+// panics, the session ends: no client sees the entries, and the added functions do not
+// run. The next process restores the state before the transaction from the journal.
 type tx struct {
 	*Hub
 	*state
 
-	now    time.Time
-	out    []journal.Entry
-	after  []func()
-	sent   *note           // the note of a ws.send, while that lacks the answer, and
-	sentAt int             // its place in out
-	hold   <-chan struct{} // a run that begins waits for it; nil: it starts at once
+	now    time.Time       // when the transaction began
+	out    []journal.Entry // added by publish and note
+	after  []func()        // added by then
+	sent   *note           // the note of a ws.send that has no answer yet
+	sentAt int             // index of sent in out
+	hold   <-chan struct{} // closed when a run that begins may start; nil: at once
 	driven *run            // the run that began; nil if none did
 }
 
-// update runs f as a transaction. Effects of transactions run in the order of these
-// (D15), in one goroutine at a time: a transaction that ends while another goroutine
-// runs effects leaves its own to that goroutine, and does not wait for them.
+// update runs f as a transaction. The functions that transactions add run in commit
+// order, in one goroutine at a time. If another goroutine is running some, update
+// leaves its own to that goroutine and returns without waiting for them.
 func (h *Hub) update(f func(*tx)) {
 	for acts := h.transact(f); len(acts) > 0; {
 		acts = h.act(acts)
