@@ -12,8 +12,8 @@ import (
 
 	"github.com/seed-028515a8/maestro/agent/mask"
 	"github.com/seed-028515a8/maestro/contracts"
-	proc "github.com/seed-028515a8/maestro/internal/child"
 	"github.com/seed-028515a8/maestro/internal/line"
+	"github.com/seed-028515a8/maestro/internal/proc"
 )
 
 // maxBadLines is how many lines in a row may be no events; the next one kills.

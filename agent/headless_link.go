@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/seed-028515a8/maestro/contracts"
-	proc "github.com/seed-028515a8/maestro/internal/child"
+	"github.com/seed-028515a8/maestro/internal/proc"
 )
 
 // Bounds on what a child may have open at once. A session has no more than 256 open

@@ -12,7 +12,7 @@ import (
 	"github.com/seed-028515a8/maestro/agent/llm"
 	"github.com/seed-028515a8/maestro/agent/mcp"
 	"github.com/seed-028515a8/maestro/contracts"
-	proc "github.com/seed-028515a8/maestro/internal/child"
+	"github.com/seed-028515a8/maestro/internal/proc"
 )
 
 // An Agent is a runtime as [Open] returns it. Start is called once, then Run

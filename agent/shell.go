@@ -14,7 +14,7 @@ import (
 	"github.com/seed-028515a8/maestro/agent/mask"
 	"github.com/seed-028515a8/maestro/agent/turn"
 	"github.com/seed-028515a8/maestro/contracts"
-	proc "github.com/seed-028515a8/maestro/internal/child"
+	"github.com/seed-028515a8/maestro/internal/proc"
 )
 
 const (

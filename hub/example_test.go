@@ -12,7 +12,7 @@ import (
 	"github.com/seed-028515a8/maestro/contracts"
 	"github.com/seed-028515a8/maestro/hub"
 	"github.com/seed-028515a8/maestro/journal"
-	"github.com/seed-028515a8/maestro/transport/door"
+	"github.com/seed-028515a8/maestro/transport/connlimit"
 	"github.com/seed-028515a8/maestro/transport/ws"
 )
 
@@ -35,7 +35,7 @@ func Example() {
 		log.Fatal(err)
 	}
 
-	entrance := door.New(door.Options{})
+	entrance := connlimit.New(connlimit.Options{})
 	sockets, err := ws.New(ws.Options{
 		Door:      entrance,
 		Authorize: func(*http.Request) (contracts.Principal, error) { return contracts.Principal{}, nil },

@@ -6,7 +6,7 @@ import (
 	"os/exec"
 	"time"
 
-	"github.com/seed-028515a8/maestro/internal/child"
+	"github.com/seed-028515a8/maestro/internal/proc"
 )
 
 // ErrUnsupported says that there are no terminals on this system.
@@ -31,7 +31,7 @@ const mostUnread = 128 << 10
 // terminal is full.
 type Terminal struct {
 	device
-	group *child.Group
+	group *proc.Group
 	kept  journal
 }
 
@@ -50,7 +50,7 @@ func Start(cmd *exec.Cmd, size Size, keep int) (*Terminal, error) {
 }
 
 // Group is the program and what it started.
-func (t *Terminal) Group() *child.Group { return t.group }
+func (t *Terminal) Group() *proc.Group { return t.group }
 
 // Read reads what was written to the terminal, and keeps it. io.EOF means that
 // the program has ended and nobody has the terminal open any more. Before, a

@@ -15,7 +15,7 @@ import (
 	"github.com/creack/pty"
 	"golang.org/x/sys/unix"
 
-	"github.com/seed-028515a8/maestro/internal/child"
+	"github.com/seed-028515a8/maestro/internal/proc"
 )
 
 // A device is our end of a terminal. It is not blocking; its gates wait for it.
@@ -44,7 +44,7 @@ func (t *Terminal) start(cmd *exec.Cmd, size Size) error {
 	if err = t.setSize(size); err == nil {
 		cmd.Stdin, cmd.Stdout, cmd.Stderr = theirs, theirs, theirs
 		cmd.SysProcAttr = &syscall.SysProcAttr{Setctty: true} // of its session, which it leads anyhow
-		t.group, err = child.Start(cmd)
+		t.group, err = proc.Start(cmd)
 	}
 	if err != nil {
 		return errors.Join(fmt.Errorf("start on terminal: %w", err), t.device.close())

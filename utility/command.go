@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/seed-028515a8/maestro/contracts"
-	"github.com/seed-028515a8/maestro/internal/child"
+	"github.com/seed-028515a8/maestro/internal/proc"
 	"github.com/seed-028515a8/maestro/pty"
 )
 
@@ -241,7 +241,7 @@ func (c *command) run() {
 }
 
 // launch starts the processes. Whoever calls it closes the outputs.
-func (c *command) launch() (group *child.Group, outputs []*output, err error) {
+func (c *command) launch() (group *proc.Group, outputs []*output, err error) {
 	var theirs []*os.File // what the processes inherit
 	defer func() {
 		closeAll(theirs)
@@ -291,7 +291,7 @@ func (c *command) launch() (group *child.Group, outputs []*output, err error) {
 		theirs = append(theirs, their)
 		cmd.Stdin = their
 	}
-	group, err = child.Start(cmd)
+	group, err = proc.Start(cmd)
 	return group, outputs, err
 }
 
@@ -319,7 +319,7 @@ func closeOutputs(outputs []*output) {
 }
 
 // abandon ends processes that nobody was told of.
-func (c *command) abandon(group *child.Group, outputs []*output) {
+func (c *command) abandon(group *proc.Group, outputs []*output) {
 	group.Stop(0, nil)
 	closeOutputs(outputs)
 	c.stdin.close()
@@ -328,7 +328,7 @@ func (c *command) abandon(group *child.Group, outputs []*output) {
 // supervise sees the processes and their output to the end. When it returns no
 // process of the group is left and everything that was written has been
 // published, unless publishing failed.
-func (c *command) supervise(group *child.Group, outputs []*output) {
+func (c *command) supervise(group *proc.Group, outputs []*output) {
 	var pumps, input sync.WaitGroup
 	for _, o := range outputs {
 		pumps.Go(func() { c.pump(o) }) // ends with the stream, or after expire
@@ -411,7 +411,7 @@ func (c *command) linger(outputs []*output, drained <-chan struct{}) {
 }
 
 // describe fills in how the command ended.
-func (c *command) describe(last *contracts.UtilityCommandExited, group *child.Group) {
+func (c *command) describe(last *contracts.UtilityCommandExited, group *proc.Group) {
 	code, signal := group.Status()
 	if signal != "" {
 		last.Signal = &signal

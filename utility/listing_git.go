@@ -14,7 +14,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/seed-028515a8/maestro/internal/child"
+	"github.com/seed-028515a8/maestro/internal/proc"
 )
 
 // gitSettings are the variables that say where git's configuration is. What the
@@ -99,7 +99,7 @@ func run(ctx context.Context, cmd *exec.Cmd, out io.Writer) (code int, err error
 	}
 	defer ours.Close()
 	cmd.Stdout = theirs
-	group, err := child.Start(cmd)
+	group, err := proc.Start(cmd)
 	_ = theirs.Close() // it has its own
 	if err != nil {
 		return 0, err
@@ -137,7 +137,7 @@ func gitTime(ctx context.Context) time.Duration {
 // configuration names, and fetches nothing: who has no object does without it.
 func (h *lister) gitCommand(top string, args []string) *exec.Cmd {
 	cmd := exec.Command("git", slices.Concat(gitGuards, []string{"-C", h.ws.Root()}, args)...)
-	env := child.Environ(os.Environ(), h.hosted, slices.Concat(h.envPass, gitSettings))
+	env := proc.Environ(os.Environ(), h.hosted, slices.Concat(h.envPass, gitSettings))
 	cmd.Env = slices.DeleteFunc(env, func(entry string) bool {
 		name, _, _ := strings.Cut(entry, "=")
 		return strings.HasPrefix(name, "GIT_") && !slices.Contains(gitSettings, name)

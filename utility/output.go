@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/seed-028515a8/maestro/contracts"
-	"github.com/seed-028515a8/maestro/internal/child"
+	"github.com/seed-028515a8/maestro/internal/proc"
 )
 
 // gatherDelay is how long output waits for more of it, so that a command that
@@ -35,7 +35,7 @@ type outlet interface {
 // A pipe is the end that we read from.
 type pipe struct{ *os.File }
 
-func (p pipe) Unread() int { return child.Unread(p.File) }
+func (p pipe) Unread() int { return proc.Unread(p.File) }
 
 // An output is one of the streams that a command writes to.
 type output struct {
@@ -79,7 +79,7 @@ func (c *command) pump(o *output) {
 			pieces <- piece{buf[:n], err}
 		}
 	}()
-	var text child.Text
+	var text proc.Text
 	shown := true
 	for p := range pieces {
 		for _, part := range contracts.SplitText(text.Decode(p.bytes, p.err != nil), contracts.MaxTextBytes) {

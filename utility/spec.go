@@ -11,7 +11,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/seed-028515a8/maestro/contracts"
-	"github.com/seed-028515a8/maestro/internal/child"
+	"github.com/seed-028515a8/maestro/internal/proc"
 	"github.com/seed-028515a8/maestro/pty"
 	"github.com/seed-028515a8/maestro/workspace"
 )
@@ -46,9 +46,9 @@ func (h *Host) newSpec(cmd *contracts.UtilityCommandStart) (spec, error) {
 		}
 	}
 	if cmd.ShellMode == contracts.ShellModeDirect {
-		words, err := child.SplitWords(cmd.Command)
+		words, err := proc.SplitWords(cmd.Command)
 		if err == nil && words[0] == "" {
-			err = child.ErrNoExecutable
+			err = proc.ErrNoExecutable
 		}
 		if err != nil {
 			return s, refuse(contracts.CodeBadRequest, s.id, err.Error())
@@ -60,7 +60,7 @@ func (h *Host) newSpec(cmd *contracts.UtilityCommandStart) (spec, error) {
 		return s, err
 	}
 	s.rel, s.dir = rel, h.ws.At(rel)
-	s.env = append(child.Environ(os.Environ(), h.opts.Hosted, h.opts.EnvPass), "PWD="+s.dir)
+	s.env = append(proc.Environ(os.Environ(), h.opts.Hosted, h.opts.EnvPass), "PWD="+s.dir)
 	for _, key := range slices.Sorted(maps.Keys(cmd.Env)) {
 		s.env = append(s.env, key+"="+cmd.Env[key]) // of entries with one name the last counts
 	}
@@ -211,9 +211,9 @@ func (s spec) started(owner string) *contracts.UtilityCommandStarted {
 
 // command returns the process to start.
 func (s spec) command() (*exec.Cmd, error) {
-	cmd := child.ShellCommand(s.shell, s.line)
+	cmd := proc.ShellCommand(s.shell, s.line)
 	if s.words != nil {
-		program, err := child.FindProgram(s.words[0], s.dir, s.env)
+		program, err := proc.FindProgram(s.words[0], s.dir, s.env)
 		if err != nil {
 			return nil, err
 		}

@@ -9,7 +9,7 @@ import (
 	"sync"
 	"time"
 
-	proc "github.com/seed-028515a8/maestro/internal/child"
+	"github.com/seed-028515a8/maestro/internal/proc"
 )
 
 const (

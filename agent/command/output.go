@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/seed-028515a8/maestro/contracts"
-	proc "github.com/seed-028515a8/maestro/internal/child"
+	"github.com/seed-028515a8/maestro/internal/proc"
 )
 
 // gatherDelay is how long output waits for more of it, so that a command that

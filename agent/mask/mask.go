@@ -7,8 +7,8 @@ import (
 	"regexp"
 	"strings"
 
-	proc "github.com/seed-028515a8/maestro/internal/child"
 	"github.com/seed-028515a8/maestro/internal/lazyregexp"
+	"github.com/seed-028515a8/maestro/internal/proc"
 )
 
 // Mark stands where a secret was.

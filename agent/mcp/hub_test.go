@@ -12,7 +12,7 @@ import (
 	"github.com/seed-028515a8/maestro/contracts"
 	"github.com/seed-028515a8/maestro/hub"
 	"github.com/seed-028515a8/maestro/journal"
-	"github.com/seed-028515a8/maestro/transport/door"
+	"github.com/seed-028515a8/maestro/transport/connlimit"
 	"github.com/seed-028515a8/maestro/transport/ws"
 )
 
@@ -66,7 +66,7 @@ func attach(t *testing.T, server Server, answers ...contracts.RequestType) *clie
 	session, err := hub.New(hub.Options{SessionID: "s", Cwd: "/", Agent: &caller{server: server, dir: t.TempDir()}, Store: journal.NewMemory(journal.MemoryOptions{})})
 	hosttest.Must(t, err)
 	hosttest.Must(t, session.Start(ctx))
-	entrance := door.New(door.Options{})
+	entrance := connlimit.New(connlimit.Options{})
 	sockets, err := ws.New(ws.Options{
 		Door:      entrance,
 		Authorize: func(*http.Request) (contracts.Principal, error) { return contracts.Principal{}, nil },

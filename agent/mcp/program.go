@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"github.com/seed-028515a8/maestro/contracts"
-	proc "github.com/seed-028515a8/maestro/internal/child"
 	"github.com/seed-028515a8/maestro/internal/line"
+	"github.com/seed-028515a8/maestro/internal/proc"
 )
 
 const (

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/seed-028515a8/maestro/contracts"
-	proc "github.com/seed-028515a8/maestro/internal/child"
+	"github.com/seed-028515a8/maestro/internal/proc"
 )
 
 // Defaults of Options.

@@ -7,9 +7,9 @@ import (
 
 	"github.com/seed-028515a8/maestro/contracts"
 	"github.com/seed-028515a8/maestro/hub"
-	"github.com/seed-028515a8/maestro/transport/door"
-	attach "github.com/seed-028515a8/maestro/transport/http"
-	"github.com/seed-028515a8/maestro/transport/rates"
+	"github.com/seed-028515a8/maestro/transport/connlimit"
+	"github.com/seed-028515a8/maestro/transport/httpapi"
+	"github.com/seed-028515a8/maestro/transport/ratelimit"
 	"github.com/seed-028515a8/maestro/transport/sse"
 	"github.com/seed-028515a8/maestro/transport/ws"
 )
@@ -17,9 +17,9 @@ import (
 // routes serves the session h over WebSocket and over HTTP, without asking who
 // it is and as fast as bench can attach.
 func routes(h *hub.Hub, timeout time.Duration) (http.Handler, error) {
-	entrance := door.New(door.Options{})
+	entrance := connlimit.New(connlimit.Options{})
 	anybody := func(*http.Request) (contracts.Principal, error) { return contracts.Principal{}, nil }
-	limiter := rates.New(rates.Options{AttachRate: -1, RequestRate: -1})
+	limiter := ratelimit.New(ratelimit.Options{AttachRate: -1, RequestRate: -1})
 	sockets, err := ws.New(ws.Options{
 		Authorize: anybody, Door: entrance, Rates: limiter, WriteTimeout: timeout,
 		Open: func(_ context.Context, att contracts.Attach) (ws.Session, error) { return &visit{h, att}, h.Admit(att) },
@@ -27,10 +27,10 @@ func routes(h *hub.Hub, timeout time.Duration) (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	requests, err := attach.New(attach.Options{
+	requests, err := httpapi.New(httpapi.Options{
 		Authorize: anybody, Rates: limiter,
 		Streams: sse.New(sse.Options{Door: entrance, WriteTimeout: timeout}),
-		Find:    func(context.Context, attach.Wanted) (attach.Session, bool, error) { return overHTTP{h}, false, nil },
+		Find:    func(context.Context, httpapi.Wanted) (httpapi.Session, bool, error) { return overHTTP{h}, false, nil },
 	})
 	if err != nil {
 		return nil, err

@@ -18,8 +18,8 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/seed-028515a8/maestro/agent/acpserver"
 	"github.com/seed-028515a8/maestro/contracts"
-	"github.com/seed-028515a8/maestro/editor"
 	"github.com/seed-028515a8/maestro/hub"
 )
 
@@ -68,15 +68,15 @@ sessions are there again the next time.`,
 
 // options turns the command line into how an editor is served. houses is nil if
 // the server is somebody else's.
-func (f *acpFlags) options(cmd *cobra.Command, args []string, defaults attachDefaults) (editor.Options, *houses, error) {
+func (f *acpFlags) options(cmd *cobra.Command, args []string, defaults attachDefaults) (acpserver.Options, *houses, error) {
 	f.server.listen, f.here = "127.0.0.1:0", f.server.workspace == ""
 	if f.view && f.take {
-		return editor.Options{}, nil, usage{errViewerTakes}
+		return acpserver.Options{}, nil, usage{errViewerTakes}
 	}
 	if err := f.server.check(cmd); err != nil {
-		return editor.Options{}, nil, err
+		return acpserver.Options{}, nil, err
 	}
-	opts := editor.Options{View: f.view, Take: f.take, Name: f.name, Version: defaults.Version, Log: f.server.log()}
+	opts := acpserver.Options{View: f.view, Take: f.take, Name: f.name, Version: defaults.Version, Log: f.server.log()}
 	if len(args) == 0 {
 		if cmd.Flags().Changed("token-file") {
 			return opts, nil, usage{errors.New("--token-file is for the server of a URL: one of our own has its token in --state-dir")}
@@ -101,8 +101,8 @@ func (f *acpFlags) options(cmd *cobra.Command, args []string, defaults attachDef
 		return opts, nil, err
 	}
 	opts.Session, opts.Create = f.session, f.create
-	server := editor.Server{URL: address, TokenFile: token}
-	opts.Open = func(context.Context, string) (editor.Server, error) { return server, nil }
+	server := acpserver.Server{URL: address, TokenFile: token}
+	opts.Open = func(context.Context, string) (acpserver.Server, error) { return server, nil }
 	return opts, nil, nil
 }
 
@@ -122,7 +122,7 @@ func otherFlag(cmd *cobra.Command, those []string) (name string) {
 
 // runACP serves the editor until it leaves or a signal comes, and then ends what
 // was started for it.
-func runACP(in io.Reader, out io.Writer, opts editor.Options, own *houses) error {
+func runACP(in io.Reader, out io.Writer, opts acpserver.Options, own *houses) error {
 	ctx, started := untilSignal()
 	started()
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) // an editor that is gone must not end us before its servers
@@ -130,7 +130,7 @@ func runACP(in io.Reader, out io.Writer, opts editor.Options, own *houses) error
 		time.AfterFunc(2*leavePatience, func() { os.Exit(exitFailure) })
 	}
 	defer context.AfterFunc(ctx, give)() // nor one that lives and does not read
-	err := editor.Serve(ctx, &untilEOF{in: in, end: give}, out, opts)
+	err := acpserver.Serve(ctx, &untilEOF{in: in, end: give}, out, opts)
 	if own != nil {
 		leave(opts.Log, own.close)
 	}
@@ -164,13 +164,13 @@ type houses struct {
 
 // A lodging is one server of this process.
 type lodging struct {
-	server editor.Server
+	server acpserver.Server
 	close  []func(context.Context) error // in this order
 }
 
 // find returns the server for a directory, and starts it if there is none. Without
 // a directory it is the one that was started last.
-func (h *houses) find(_ context.Context, dir string) (editor.Server, error) {
+func (h *houses) find(_ context.Context, dir string) (acpserver.Server, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if !h.here || dir == "" {
@@ -181,19 +181,19 @@ func (h *houses) find(_ context.Context, dir string) (editor.Server, error) {
 		real, err = filepath.EvalSymlinks(real)
 	}
 	if err != nil {
-		return editor.Server{}, err
+		return acpserver.Server{}, err
 	}
 	if open := h.open[real]; open != nil {
 		return open.server, nil
 	}
 	if len(h.open) >= maxHouses {
-		return editor.Server{}, &contracts.Error{Code: contracts.CodeRateLimited, Message: "too many directories are open"}
+		return acpserver.Server{}, &contracts.Error{Code: contracts.CodeRateLimited, Message: "too many directories are open"}
 	}
 	s := h.settings
 	s.workspace = real
 	open, err := start(s, h.log)
 	if err != nil {
-		return editor.Server{}, err
+		return acpserver.Server{}, err
 	}
 	h.open[real], h.latest = open, real
 	return open.server, nil
@@ -223,7 +223,7 @@ func start(s settings, log *slog.Logger) (*lodging, error) {
 	r := n.readiness(firstSession)
 	log.Info("server for the editor", "url", r.BaseURL, "workspace", m.work.Root())
 	return &lodging{
-		server: editor.Server{
+		server: acpserver.Server{
 			URL: r.BaseURL, TokenFile: r.TokenFile, Workspace: m.work.Root(),
 			Ready: func(ctx context.Context, id string, create bool) error {
 				_, _, err := d.Get(ctx, hub.Key{ID: id}, hub.Wish{Create: create})

@@ -17,7 +17,7 @@ import (
 
 	"github.com/seed-028515a8/maestro/contracts"
 	"github.com/seed-028515a8/maestro/hub"
-	attach "github.com/seed-028515a8/maestro/transport/http"
+	"github.com/seed-028515a8/maestro/transport/httpapi"
 	"github.com/seed-028515a8/maestro/transport/stdio"
 )
 
@@ -113,7 +113,7 @@ func headless(s settings) error {
 // share lets others attach to the session over the network.
 func share(s settings, m *sessions, h *hub.Hub, log *slog.Logger) (*network, error) {
 	n, err := listen(s, cmp.Or(s.stateDir, defaultStateRoot()), house{
-		find: func(_ context.Context, want attach.Wanted) (*hub.Hub, bool, error) {
+		find: func(_ context.Context, want httpapi.Wanted) (*hub.Hub, bool, error) {
 			if want.ID != "" && want.ID != h.SessionID() { // whoever may come here comes to this one
 				return nil, false, hub.ErrUnknownSession
 			}

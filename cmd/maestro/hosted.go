@@ -16,7 +16,7 @@ import (
 	"github.com/seed-028515a8/maestro/hosted"
 	"github.com/seed-028515a8/maestro/hub"
 	"github.com/seed-028515a8/maestro/observe"
-	attach "github.com/seed-028515a8/maestro/transport/http"
+	"github.com/seed-028515a8/maestro/transport/httpapi"
 )
 
 // exitInterrupted is the exit code of a runner whose last drain was not
@@ -183,7 +183,7 @@ func runnerFolder(c hosted.Config) string {
 // do; all who may come here come to the same.
 func (r *hostedSession) house() house {
 	return house{
-		find: func(_ context.Context, want attach.Wanted) (*hub.Hub, bool, error) {
+		find: func(_ context.Context, want httpapi.Wanted) (*hub.Hub, bool, error) {
 			if err := r.runner.CheckSession(want.ID); err != nil {
 				return nil, false, err
 			}

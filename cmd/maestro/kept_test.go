@@ -12,7 +12,7 @@ import (
 	"github.com/seed-028515a8/maestro/contracts"
 	"github.com/seed-028515a8/maestro/hub"
 	"github.com/seed-028515a8/maestro/journal"
-	attach "github.com/seed-028515a8/maestro/transport/http"
+	"github.com/seed-028515a8/maestro/transport/httpapi"
 )
 
 // newCatalog returns the catalog of a folder with n sessions, of which s-0 was
@@ -112,18 +112,18 @@ func TestTooManySessionsAreNotMade(t *testing.T) {
 	sh := newShelf(t)
 	sh.sessions.limits.kept = 3
 	for i := range 3 {
-		if _, _, err := sh.find(t.Context(), attach.Wanted{ID: fmt.Sprint(i), Create: true}); err != nil {
+		if _, _, err := sh.find(t.Context(), httpapi.Wanted{ID: fmt.Sprint(i), Create: true}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	_, _, err := sh.find(t.Context(), attach.Wanted{ID: "more", Create: true})
+	_, _, err := sh.find(t.Context(), httpapi.Wanted{ID: "more", Create: true})
 	if !errors.Is(err, &contracts.Error{Code: contracts.CodeRateLimited}) {
 		t.Errorf("got %v, want a refusal", err)
 	}
 	if err := os.RemoveAll(filepath.Join(sh.sessions.dir, sessionFolder("1"))); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := sh.find(t.Context(), attach.Wanted{ID: "more", Create: true}); err != nil {
+	if _, _, err := sh.find(t.Context(), httpapi.Wanted{ID: "more", Create: true}); err != nil {
 		t.Errorf("after one was removed: got %v, want a session", err)
 	}
 }

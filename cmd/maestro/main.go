@@ -11,7 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/seed-028515a8/maestro/internal/child"
+	"github.com/seed-028515a8/maestro/internal/proc"
 )
 
 // Exit codes beside 0 and the 128+signal of an interrupted process.
@@ -35,8 +35,8 @@ type usage struct{ error }
 func main() { os.Exit(run(os.Args[1:])) }
 
 func run(args []string) int {
-	defer child.Dismiss()
-	if err := child.Hide(); err != nil {
+	defer proc.Dismiss()
+	if err := proc.Hide(); err != nil {
 		fmt.Fprintln(os.Stderr, "maestro: what this process starts may read its environment:", err)
 	}
 	root := rootCommand()

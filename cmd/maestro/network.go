@@ -20,11 +20,11 @@ import (
 	"github.com/seed-028515a8/maestro/contracts"
 	"github.com/seed-028515a8/maestro/hub"
 	"github.com/seed-028515a8/maestro/observe"
-	"github.com/seed-028515a8/maestro/transport/door"
-	"github.com/seed-028515a8/maestro/transport/gate"
-	attach "github.com/seed-028515a8/maestro/transport/http"
+	"github.com/seed-028515a8/maestro/transport/auth"
+	"github.com/seed-028515a8/maestro/transport/connlimit"
+	"github.com/seed-028515a8/maestro/transport/httpapi"
 	"github.com/seed-028515a8/maestro/transport/httperr"
-	"github.com/seed-028515a8/maestro/transport/rates"
+	"github.com/seed-028515a8/maestro/transport/ratelimit"
 	"github.com/seed-028515a8/maestro/transport/sse"
 	"github.com/seed-028515a8/maestro/transport/ws"
 )
@@ -33,7 +33,7 @@ import (
 type network struct {
 	ln      net.Listener
 	server  *http.Server
-	door    *door.Door
+	door    *connlimit.Door
 	scheme  string        // http or https
 	token   string        // path of the token file; empty with authentication off
 	control string        // path of the control token's file; empty if there is none
@@ -45,15 +45,15 @@ type network struct {
 // A house is what the network lets clients into.
 type house struct {
 	// find opens a session. opened says that this call made its runtime.
-	find func(ctx context.Context, want attach.Wanted) (h *hub.Hub, opened bool, err error)
+	find func(ctx context.Context, want httpapi.Wanted) (h *hub.Hub, opened bool, err error)
 
 	list     func(contracts.Principal) *contracts.SessionList // nil lists nothing
 	admit    func(alive func(contracts.Principal) bool)       // is given what says whether a credential still counts; nil needs nothing
 	evict    func(principalID string)                         // ends the connections of a principal
 	ready    func() (ready, draining bool)                    // nil is always
 	dir      string                                           // of what belongs to the sessions beside their journals; empty keeps it in memory
-	fence    attach.Fence                                     // of a hosted runner, or nil
-	runner   attach.Runner                                    // the same, or nil
+	fence    httpapi.Fence                                    // of a hosted runner, or nil
+	runner   httpapi.Runner                                   // the same, or nil
 	observer *observe.Observer                                // of requests and what clients take up
 }
 
@@ -141,13 +141,13 @@ func (n *network) open(s settings, root string, h house, log *slog.Logger) error
 		return errOpenDoor(n.ln.Addr().String())
 	}
 	refusals := &refusalLog{log: log, now: time.Now}
-	n.door = door.New(door.Options{
+	n.door = connlimit.New(connlimit.Options{
 		Connections: s.limits.connections, PrincipalConnections: s.limits.principalConnections,
 		AddressConnections: s.limits.addressConnections, Unfinished: s.limits.unfinished,
 		PrincipalUnfinished: s.limits.principalUnfinished, WriteTimeout: s.limits.write, Refused: refusals.request,
 		Evicted: refusals.evicted,
 	})
-	limiter := rates.New(rates.Options{
+	limiter := ratelimit.New(ratelimit.Options{
 		AttachRate: s.limits.attachRate, AttachBurst: s.limits.attachBurst,
 		RequestRate: s.limits.requestRate, RequestBurst: s.limits.requestBurst,
 	})
@@ -213,13 +213,13 @@ func (n *network) secure(s settings) error {
 }
 
 // gate makes what says who asks.
-func (n *network) gate(s settings, root string, h house, limiter *rates.Rates, log *slog.Logger) (*gate.Gate, error) {
-	opts := gate.Options{
+func (n *network) gate(s settings, root string, h house, limiter *ratelimit.Rates, log *slog.Logger) (*auth.Gate, error) {
+	opts := auth.Options{
 		Off: s.auth == "off", Hosts: s.hosts, Origins: s.origins, BehindTLS: s.behindTLS,
 		Issuer: s.jwtIssuer, Audience: s.jwtAudience, ScopeClaim: s.jwtScopeClaim,
 		Revoked: h.evict, Identified: n.door.Identify, Rates: limiter, Log: log,
 		Session: func(ctx context.Context, p contracts.Principal, id string) error {
-			_, _, err := h.find(ctx, attach.Wanted{ID: id, Principal: p})
+			_, _, err := h.find(ctx, httpapi.Wanted{ID: id, Principal: p})
 			return err
 		},
 	}
@@ -227,44 +227,44 @@ func (n *network) gate(s settings, root string, h house, limiter *rates.Rates, l
 		opts.Hosts = append(opts.Hosts, host)
 	}
 	if opts.Off {
-		return gate.New(opts)
+		return auth.New(opts)
 	}
 	n.token = tokenFile(root)
 	if h.dir != "" { // shares name sessions, so they belong to those of one workspace
 		opts.ShareFile = filepath.Join(h.dir, "shares.json")
 	}
-	token, err := gate.LoadOrCreateToken(n.token)
+	token, err := auth.LoadOrCreateToken(n.token)
 	if err != nil {
 		return nil, err
 	}
 	opts.Token = token
 	if h.runner != nil {
 		n.control = cmp.Or(s.controlTokenFile, filepath.Join(root, "control-token"))
-		if opts.ControlToken, err = gate.LoadOrCreateToken(n.control); err != nil {
+		if opts.ControlToken, err = auth.LoadOrCreateToken(n.control); err != nil {
 			return nil, err
 		}
 	}
 	if s.jwtKey != "" {
-		if opts.Keys, err = gate.LoadKeys(s.jwtKey); err != nil {
+		if opts.Keys, err = auth.LoadKeys(s.jwtKey); err != nil {
 			return nil, err
 		}
 	}
-	return gate.New(opts)
+	return auth.New(opts)
 }
 
 // routes puts everything that is served on one mux.
-func (n *network) routes(s settings, g *gate.Gate, h house, limiter *rates.Rates, refusals *refusalLog, log *slog.Logger) (*http.ServeMux, error) {
+func (n *network) routes(s settings, g *auth.Gate, h house, limiter *ratelimit.Rates, refusals *refusalLog, log *slog.Logger) (*http.ServeMux, error) {
 	sockets, err := ws.New(ws.Options{
 		Authorize: func(r *http.Request) (contracts.Principal, error) {
 			p, err := g.Authorize(r)
 			if err == nil && h.fence != nil { // after the credential: what it says is for those who have one
-				err = attach.FenceUpgrade(h.fence, r)
+				err = httpapi.FenceUpgrade(h.fence, r)
 			}
 			return p, err
 		},
 		Door: n.door, Rates: limiter,
 		Open: func(ctx context.Context, att contracts.Attach) (ws.Session, error) {
-			session, _, err := h.find(ctx, attach.Wanted{ID: att.SessionID, Create: att.Create, Socket: true, Principal: att.Principal})
+			session, _, err := h.find(ctx, httpapi.Wanted{ID: att.SessionID, Create: att.Create, Socket: true, Principal: att.Principal})
 			if err != nil {
 				return nil, err
 			}
@@ -275,9 +275,9 @@ func (n *network) routes(s settings, g *gate.Gate, h house, limiter *rates.Rates
 	if err != nil {
 		return nil, err
 	}
-	requests, err := attach.New(attach.Options{
+	requests, err := httpapi.New(httpapi.Options{
 		Authorize: g.Authorize, List: h.list, Fence: h.fence, Ready: h.ready, Rates: limiter,
-		Find: func(ctx context.Context, want attach.Wanted) (attach.Session, bool, error) {
+		Find: func(ctx context.Context, want httpapi.Wanted) (httpapi.Session, bool, error) {
 			session, opened, err := h.find(ctx, want)
 			return overHTTP{session}, opened, err
 		},
@@ -289,7 +289,7 @@ func (n *network) routes(s settings, g *gate.Gate, h house, limiter *rates.Rates
 	}
 	mux := http.NewServeMux()
 	requests.Routes(mux)
-	attach.RunnerRoutes(mux, h.runner, g.Control)
+	httpapi.RunnerRoutes(mux, h.runner, g.Control)
 	mux.Handle("/api/headless/ws", sockets)
 	mux.Handle("/api/headless/sessions/{id}/ws", sockets)
 	mux.Handle("/api/headless/ws-tickets", g.Tickets())
@@ -303,7 +303,7 @@ func (n *network) routes(s settings, g *gate.Gate, h house, limiter *rates.Rates
 
 // metricsFor lets in who may see the server's numbers, which are those of all
 // sessions: who has a credential that is not confined.
-func metricsFor(g *gate.Gate, next http.Handler) http.Handler {
+func metricsFor(g *auth.Gate, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		p, err := g.Authorize(r)
 		if err == nil && !p.Owner() {

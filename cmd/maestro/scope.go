@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/seed-028515a8/maestro/transport/gate"
+	"github.com/seed-028515a8/maestro/transport/auth"
 )
 
 const (
@@ -49,7 +49,7 @@ func (m *sessions) migrateScopes() error {
 func (m *sessions) migrateScope(name string) {
 	from := filepath.Join(m.dir, scopePrefix+name)
 	old, err := url.PathUnescape(name)
-	scope, known := gate.CurrentScope(old)
+	scope, known := auth.CurrentScope(old)
 	if err != nil || !known || m.ignoresCase(scopePrefix+name) {
 		to := filepath.Join(m.dir, setAsidePrefix+name)
 		m.log.Warn("sessions of a scope are set aside: an earlier version let several principals reach them", "from", from, "to", to)

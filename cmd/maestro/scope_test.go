@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/seed-028515a8/maestro/contracts"
-	attach "github.com/seed-028515a8/maestro/transport/http"
+	"github.com/seed-028515a8/maestro/transport/httpapi"
 )
 
 // TestScopesOfEarlierVersionsAreKeptOrSetAside starts on the folders that an
@@ -44,7 +44,7 @@ func TestScopesOfEarlierVersionsAreKeptOrSetAside(t *testing.T) {
 			t.Errorf("%s: got its session listed %v, want %v", scope, got, want)
 		}
 	}
-	if _, _, err := sh.find(t.Context(), attach.Wanted{ID: "one", Principal: contracts.Principal{Scope: "user_a_x.com"}}); err == nil {
+	if _, _, err := sh.find(t.Context(), httpapi.Wanted{ID: "one", Principal: contracts.Principal{Scope: "user_a_x.com"}}); err == nil {
 		t.Error("a scope that was set aside: got its session")
 	}
 }

@@ -15,7 +15,7 @@ import (
 
 	"github.com/seed-028515a8/maestro/contracts"
 	"github.com/seed-028515a8/maestro/hub"
-	attach "github.com/seed-028515a8/maestro/transport/http"
+	"github.com/seed-028515a8/maestro/transport/httpapi"
 )
 
 // A shelf is where serve keeps its sessions: the open ones in a directory, the
@@ -26,7 +26,7 @@ type shelf struct {
 }
 
 // find opens the session that a client wants.
-func (s *shelf) find(ctx context.Context, want attach.Wanted) (*hub.Hub, bool, error) {
+func (s *shelf) find(ctx context.Context, want httpapi.Wanted) (*hub.Hub, bool, error) {
 	key := hub.Key{Scope: want.Principal.Scope, ID: want.ID}
 	viewer := want.Principal.Role == contracts.RoleViewer
 	wish := hub.Wish{Create: want.Create && !viewer}
@@ -69,7 +69,7 @@ func firstInit(req *contracts.AttachRequest) *contracts.Init {
 
 // newSessionID names a new session. A request with a key finds the session that
 // it has made before, also after a restart.
-func newSessionID(want attach.Wanted) string {
+func newSessionID(want httpapi.Wanted) string {
 	if want.Key == "" {
 		return "sess_" + uuid.NewString()
 	}

@@ -9,7 +9,7 @@ import (
 
 	"github.com/seed-028515a8/maestro/contracts"
 	"github.com/seed-028515a8/maestro/hub"
-	attach "github.com/seed-028515a8/maestro/transport/http"
+	"github.com/seed-028515a8/maestro/transport/httpapi"
 )
 
 // newShelf returns the sessions of a server in a workspace of its own.
@@ -38,7 +38,7 @@ func TestKeysNameSessions(t *testing.T) {
 	named := map[string]string{}
 	for _, p := range []contracts.Principal{{ID: "alice"}, {ID: "bob"}, {ID: "alice", Scope: "home"}, {ID: "e", Scope: "alic"}, {ID: "", Scope: "alice"}} {
 		for _, key := range []string{"k", "K", "k1", "alice"} {
-			want := attach.Wanted{Create: true, Key: key, Principal: p}
+			want := httpapi.Wanted{Create: true, Key: key, Principal: p}
 			id := newSessionID(want)
 			if again := newSessionID(want); again != id {
 				t.Errorf("%+v with %q: got %q and then %q, want one session", p, key, id, again)
@@ -49,7 +49,7 @@ func TestKeysNameSessions(t *testing.T) {
 			named[id] = p.Scope + "/" + p.ID + "/" + key
 		}
 	}
-	first, second := newSessionID(attach.Wanted{Create: true}), newSessionID(attach.Wanted{Create: true})
+	first, second := newSessionID(httpapi.Wanted{Create: true}), newSessionID(httpapi.Wanted{Create: true})
 	if first == second {
 		t.Errorf("without a key: got %s twice, want two sessions", first)
 	}
@@ -60,13 +60,13 @@ func TestViewersFindSessionsAndMakeNone(t *testing.T) {
 	viewer := contracts.Principal{ID: "v", Role: contracts.RoleViewer}
 	denied := &contracts.Error{Code: contracts.CodeAccessDenied}
 	for _, tt := range []struct {
-		want attach.Wanted
+		want httpapi.Wanted
 		err  error
 	}{
-		{attach.Wanted{Create: true}, denied},
-		{attach.Wanted{ID: "a", Create: true}, denied},
-		{attach.Wanted{ID: "a"}, hub.ErrUnknownSession},
-		{attach.Wanted{Socket: true}, hub.ErrUnknownSession},
+		{httpapi.Wanted{Create: true}, denied},
+		{httpapi.Wanted{ID: "a", Create: true}, denied},
+		{httpapi.Wanted{ID: "a"}, hub.ErrUnknownSession},
+		{httpapi.Wanted{Socket: true}, hub.ErrUnknownSession},
 	} {
 		tt.want.Principal = viewer
 		if _, _, err := sh.find(t.Context(), tt.want); !errors.Is(err, tt.err) {
@@ -76,10 +76,10 @@ func TestViewersFindSessionsAndMakeNone(t *testing.T) {
 	if got := sh.list(viewer).Sessions; len(got) > 0 {
 		t.Errorf("got the sessions %+v, want none made", got)
 	}
-	if _, opened, err := sh.find(t.Context(), attach.Wanted{ID: "a", Create: true, Principal: contracts.Principal{ID: "o"}}); err != nil || !opened {
+	if _, opened, err := sh.find(t.Context(), httpapi.Wanted{ID: "a", Create: true, Principal: contracts.Principal{ID: "o"}}); err != nil || !opened {
 		t.Fatalf("the owner: got %v, %v, want a new session", opened, err)
 	}
-	if _, opened, err := sh.find(t.Context(), attach.Wanted{ID: "a", Create: true, Principal: viewer}); err != nil || opened {
+	if _, opened, err := sh.find(t.Context(), httpapi.Wanted{ID: "a", Create: true, Principal: viewer}); err != nil || opened {
 		t.Errorf("the viewer of a session that is there: got %v, %v, want it", opened, err)
 	}
 }
@@ -91,7 +91,7 @@ func TestRefusedRequestMakesNoSession(t *testing.T) {
 		{Role: contracts.RoleViewer, Capabilities: &contracts.AttachCapabilities{ServerRequests: []contracts.RequestType{contracts.RequestUserInput}}},
 		{WorkspaceRoot: "/nowhere"},
 	} {
-		_, _, err := sh.find(t.Context(), attach.Wanted{Create: true, Runtime: req})
+		_, _, err := sh.find(t.Context(), httpapi.Wanted{Create: true, Runtime: req})
 		if !errors.Is(err, &contracts.Error{Code: contracts.CodeBadRequest}) {
 			t.Errorf("%+v: got %v, want a refusal", req, err)
 		}
@@ -104,14 +104,14 @@ func TestRefusedRequestMakesNoSession(t *testing.T) {
 func TestScopesDoNotSeeEachOther(t *testing.T) { // A84
 	sh := newShelf(t)
 	mine, theirs := contracts.Principal{ID: "a", Scope: "a"}, contracts.Principal{ID: "b", Scope: "b"}
-	h, _, err := sh.find(t.Context(), attach.Wanted{ID: "s", Create: true, Principal: mine})
+	h, _, err := sh.find(t.Context(), httpapi.Wanted{ID: "s", Create: true, Principal: mine})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := sh.find(t.Context(), attach.Wanted{ID: "s", Principal: theirs}); !errors.Is(err, hub.ErrUnknownSession) {
+	if _, _, err := sh.find(t.Context(), httpapi.Wanted{ID: "s", Principal: theirs}); !errors.Is(err, hub.ErrUnknownSession) {
 		t.Errorf("got %v, want it unknown", err)
 	}
-	other, _, err := sh.find(t.Context(), attach.Wanted{ID: "s", Create: true, Principal: theirs})
+	other, _, err := sh.find(t.Context(), httpapi.Wanted{ID: "s", Create: true, Principal: theirs})
 	if err != nil || other == h {
 		t.Errorf("got %v, %v, want another session of the same name", other, err)
 	}
@@ -128,7 +128,7 @@ func TestScopesDoNotSeeEachOther(t *testing.T) { // A84
 func TestSessionsAreListedAfterARestart(t *testing.T) {
 	sh := newShelf(t)
 	for _, id := range []string{"one", "two"} {
-		if _, _, err := sh.find(t.Context(), attach.Wanted{ID: id, Create: true}); err != nil {
+		if _, _, err := sh.find(t.Context(), httpapi.Wanted{ID: id, Create: true}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -140,11 +140,11 @@ func TestSessionsAreListedAfterARestart(t *testing.T) {
 	if len(list) != 2 || list[0].Open || list[0].Cursor != nil || list[0].UpdatedAt == "" {
 		t.Fatalf("got %+v, want both, not open", list)
 	}
-	h, opened, err := sh.find(t.Context(), attach.Wanted{ID: "one"})
+	h, opened, err := sh.find(t.Context(), httpapi.Wanted{ID: "one"})
 	if err != nil || !opened || h.Cursor() < 4 {
 		t.Fatalf("got %v at %v, %v, want the session to go on", opened, h, err)
 	}
-	if _, _, err := sh.find(t.Context(), attach.Wanted{ID: "../two"}); err == nil {
+	if _, _, err := sh.find(t.Context(), httpapi.Wanted{ID: "../two"}); err == nil {
 		t.Error("a path instead of an id: got a session, want an error")
 	}
 }
@@ -152,7 +152,7 @@ func TestSessionsAreListedAfterARestart(t *testing.T) {
 func TestWishesOfTheFirstRequestLast(t *testing.T) {
 	sh := newShelf(t)
 	req := &contracts.AttachRequest{ApprovalMode: contracts.ApprovalFail, ThinkingLevel: contracts.ThinkingLow}
-	h, _, err := sh.find(t.Context(), attach.Wanted{ID: "w", Create: true, Runtime: req})
+	h, _, err := sh.find(t.Context(), httpapi.Wanted{ID: "w", Create: true, Runtime: req})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -165,7 +165,7 @@ func TestWishesOfTheFirstRequestLast(t *testing.T) {
 	}
 	sh.open = &hub.Directory{Open: sh.sessions.open}
 	req.ApprovalMode = contracts.ApprovalAuto
-	if h, _, err = sh.find(t.Context(), attach.Wanted{ID: "w", Create: true, Runtime: req}); err != nil {
+	if h, _, err = sh.find(t.Context(), httpapi.Wanted{ID: "w", Create: true, Runtime: req}); err != nil {
 		t.Fatal(err)
 	}
 	if got := string(h.Snapshot().LastInit); got != want {

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/seed-028515a8/maestro/contracts"
-	"github.com/seed-028515a8/maestro/transport/door"
+	"github.com/seed-028515a8/maestro/transport/connlimit"
 )
 
 // Options configures [New]. The zero value of each field is the default named
@@ -20,7 +20,7 @@ import (
 type Options struct {
 	// Door counts the streams, usually with the connections of other transports.
 	// Nil means one of their own.
-	Door         *door.Door
+	Door         *connlimit.Door
 	WriteTimeout time.Duration // for the peer to take a write; contracts.DefaultWriteTimeout
 	Log          *slog.Logger  // discards
 }
@@ -47,7 +47,7 @@ func New(opts Options) *Streams {
 	opts.WriteTimeout = cmp.Or(max(opts.WriteTimeout, 0), contracts.DefaultWriteTimeout)
 	opts.Log = cmp.Or(opts.Log, slog.New(slog.DiscardHandler))
 	if opts.Door == nil {
-		opts.Door = door.New(door.Options{})
+		opts.Door = connlimit.New(connlimit.Options{})
 	}
 	return &Streams{opts}
 }
@@ -100,7 +100,7 @@ func copyHeader(dst, src http.Header) {
 }
 
 // run is a stream's life.
-func (s *Streams) run(c *Conn, slot *door.Slot, session Session, req contracts.StreamRequest, by contracts.Caller) {
+func (s *Streams) run(c *Conn, slot *connlimit.Slot, session Session, req contracts.StreamRequest, by contracts.Caller) {
 	defer slot.Leave()
 	slot.Enter(c)
 	err := s.stream(c, session, req, by)

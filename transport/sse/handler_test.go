@@ -17,7 +17,7 @@ import (
 	"time"
 
 	"github.com/seed-028515a8/maestro/contracts"
-	"github.com/seed-028515a8/maestro/transport/door"
+	"github.com/seed-028515a8/maestro/transport/connlimit"
 	"github.com/seed-028515a8/maestro/transport/httperr"
 )
 
@@ -46,7 +46,7 @@ func refused(t *testing.T, res *http.Response, status int, code contracts.Code) 
 }
 
 func TestRefusalBeforeTheStreamIsTheCallers(t *testing.T) {
-	d := door.New(door.Options{Connections: 1})
+	d := connlimit.New(connlimit.Options{Connections: 1})
 	stale := &contracts.Error{Code: contracts.CodeStaleSubscription, Message: "Headless subscriber not found"}
 	s := newServer(t, options{Options: Options{Door: d}, session: &fakeSession{refuse: stale}})
 	for range 3 { // the place is given back
@@ -139,7 +139,7 @@ func TestSessionLearnsWhatIsAskedAndByWhom(t *testing.T) {
 }
 
 func TestStreamsAreBounded(t *testing.T) {
-	s := newServer(t, options{Options: Options{Door: door.New(door.Options{Connections: 2})}})
+	s := newServer(t, options{Options: Options{Door: connlimit.New(connlimit.Options{Connections: 2})}})
 	first, second := s.raw(request), s.raw(request)
 	c1, c2 := receive(t, s.conns), receive(t, s.conns)
 	if err := errors.Join(c1.Write(message(1, "{}")), c2.Write(message(1, "{}"))); err != nil {
@@ -237,7 +237,7 @@ func TestClosingTheDoorEndsEverything(t *testing.T) {
 func TestDoorShutMeanwhileRefusesTheStream(t *testing.T) {
 	for _, k := range kinds {
 		t.Run(k.name, func(t *testing.T) {
-			d := door.New(door.Options{})
+			d := connlimit.New(connlimit.Options{})
 			shut := make(chan error, 1)
 			var s *server
 			k.opts.Door = d

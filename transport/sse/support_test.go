@@ -27,7 +27,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/seed-028515a8/maestro/contracts"
-	"github.com/seed-028515a8/maestro/transport/door"
+	"github.com/seed-028515a8/maestro/transport/connlimit"
 	"github.com/seed-028515a8/maestro/transport/httperr"
 )
 
@@ -62,7 +62,7 @@ func (f *fakeSession) Stream(ctx context.Context, c *Conn, _ contracts.StreamReq
 // A server serves streams of one session over a real HTTP server.
 type server struct {
 	t     *testing.T
-	door  *door.Door
+	door  *connlimit.Door
 	log   *syncBuffer
 	dial  func() (net.Conn, error)
 	conns chan *Conn // each, as its session begins
@@ -84,7 +84,7 @@ func newServer(t *testing.T, opts options) *server {
 	t.Helper()
 	s := &server{t: t, log: &syncBuffer{}, conns: make(chan *Conn, 256), read: make(chan error, 256)}
 	if opts.Door == nil {
-		opts.Door = door.New(door.Options{})
+		opts.Door = connlimit.New(connlimit.Options{})
 	}
 	s.door = opts.Door
 	opts.Log = slog.New(slog.NewTextHandler(s.log, &slog.HandlerOptions{Level: slog.LevelDebug}))

@@ -13,7 +13,7 @@ import (
 	"github.com/coder/websocket"
 
 	"github.com/seed-028515a8/maestro/contracts"
-	"github.com/seed-028515a8/maestro/transport/door"
+	"github.com/seed-028515a8/maestro/transport/connlimit"
 )
 
 // Conn is one upgraded connection. ReadFrame is for one goroutine and Write for
@@ -22,7 +22,7 @@ type Conn struct {
 	// Static.
 	lib          *websocket.Conn
 	tap          *tap
-	slot         *door.Slot // counts the bytes of unfinished messages; nil counts none
+	slot         *connlimit.Slot // counts the bytes of unfinished messages; nil counts none
 	frameTimeout time.Duration
 
 	// Owned by the goroutine that reads.

@@ -14,9 +14,9 @@ import (
 	"github.com/coder/websocket"
 
 	"github.com/seed-028515a8/maestro/contracts"
-	"github.com/seed-028515a8/maestro/transport/door"
+	"github.com/seed-028515a8/maestro/transport/connlimit"
 	"github.com/seed-028515a8/maestro/transport/httperr"
-	"github.com/seed-028515a8/maestro/transport/rates"
+	"github.com/seed-028515a8/maestro/transport/ratelimit"
 )
 
 // Options configures a handler. The zero value of each field but the first two
@@ -35,10 +35,10 @@ type Options struct {
 	// with those of other transports. Nil means one of the handler's own. Beyond
 	// the bounds of connections, 503 or 429 before the upgrade; beyond those of
 	// bytes, 1013 or 4429.
-	Door *door.Door
+	Door *connlimit.Door
 
 	// Rates limits how fast one principal may attach, likewise. Beyond, 429.
-	Rates *rates.Rates
+	Rates *ratelimit.Rates
 
 	MaxFrameBytes int           // of one message, after reassembly; contracts.MaxSocketBytes; beyond, 1009
 	WriteTimeout  time.Duration // for the peer to take a write; contracts.DefaultWriteTimeout
@@ -80,10 +80,10 @@ func New(opts Options) (*Handler, error) {
 	opts.FrameTimeout = cmp.Or(max(opts.FrameTimeout, 0), 30*time.Second)
 	opts.Log = cmp.Or(opts.Log, slog.New(slog.DiscardHandler))
 	if opts.Door == nil {
-		opts.Door = door.New(door.Options{})
+		opts.Door = connlimit.New(connlimit.Options{})
 	}
 	if opts.Rates == nil {
-		opts.Rates = rates.New(rates.Options{})
+		opts.Rates = ratelimit.New(ratelimit.Options{})
 	}
 	return &Handler{opts}, nil
 }
@@ -145,7 +145,7 @@ func (h *Handler) identify(w http.ResponseWriter, r *http.Request) (contracts.At
 		return contracts.Attach{}, err
 	}
 	if wait := h.opts.Rates.Attach(principal.ID); wait > 0 {
-		return contracts.Attach{}, rates.Refusal(w.Header(), wait)
+		return contracts.Attach{}, ratelimit.Refusal(w.Header(), wait)
 	}
 	return att, nil
 }

@@ -20,9 +20,9 @@ import (
 	"github.com/coder/websocket"
 
 	"github.com/seed-028515a8/maestro/contracts"
-	"github.com/seed-028515a8/maestro/transport/door"
+	"github.com/seed-028515a8/maestro/transport/connlimit"
 	"github.com/seed-028515a8/maestro/transport/httperr"
-	"github.com/seed-028515a8/maestro/transport/rates"
+	"github.com/seed-028515a8/maestro/transport/ratelimit"
 )
 
 // refused asks h with a request and returns the refusal.
@@ -166,7 +166,7 @@ func TestCredentialSubprotocolIsNotEchoed(t *testing.T) {
 }
 
 func TestConnectionsAreBounded(t *testing.T) {
-	s := newServer(t, false, Options{Door: door.New(door.Options{Connections: 2})})
+	s := newServer(t, false, Options{Door: connlimit.New(connlimit.Options{Connections: 2})})
 	first := s.raw()
 	s.raw()
 	if w, body := refused(t, s.handler, upgradeRequest(nil)); w.Code != 503 || body.Code != contracts.CodeOverloaded || w.Header().Get("Retry-After") == "" {
@@ -190,7 +190,7 @@ func TestAttachmentsAreRateLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		id := "alice"
 		h, err := New(Options{
-			Rates:     rates.New(rates.Options{AttachRate: 0.5, AttachBurst: 2}),
+			Rates:     ratelimit.New(ratelimit.Options{AttachRate: 0.5, AttachBurst: 2}),
 			Authorize: func(*http.Request) (contracts.Principal, error) { return contracts.Principal{ID: id}, nil },
 			Open:      func(context.Context, contracts.Attach) (Session, error) { return nil, errInternal },
 		})

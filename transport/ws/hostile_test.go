@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/seed-028515a8/maestro/contracts"
-	"github.com/seed-028515a8/maestro/transport/door"
+	"github.com/seed-028515a8/maestro/transport/connlimit"
 )
 
 const (
@@ -161,7 +161,7 @@ func TestEndlessFragmentsAreCutOff(t *testing.T) {
 // TestUnfinishedMessagesAreBounded sends messages without their ends.
 func TestUnfinishedMessagesAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := door.New(door.Options{Unfinished: 1 << 20, PrincipalUnfinished: 512 << 10})
+		d := connlimit.New(connlimit.Options{Unfinished: 1 << 20, PrincipalUnfinished: 512 << 10})
 		s := newServer(t, true, Options{Door: d, Authorize: func(r *http.Request) (contracts.Principal, error) {
 			return contracts.Principal{ID: "share_" + r.Header.Get("Who"), SessionID: "main"}, nil
 		}})

@@ -18,7 +18,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/seed-028515a8/maestro/contracts"
-	"github.com/seed-028515a8/maestro/transport/door"
+	"github.com/seed-028515a8/maestro/transport/connlimit"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -38,7 +38,7 @@ type seen struct {
 type server struct {
 	t       *testing.T
 	handler *Handler
-	door    *door.Door
+	door    *connlimit.Door
 	dial    func() (net.Conn, error)
 	conns   chan *Conn // each connection, as its session begins
 	read    chan seen  // what its session reads
@@ -56,7 +56,7 @@ func newServer(t *testing.T, bubble bool, opts Options) *server {
 		opts.Open = func(context.Context, contracts.Attach) (Session, error) { return serveFunc(s.follow), nil }
 	}
 	if opts.Door == nil {
-		opts.Door = door.New(door.Options{})
+		opts.Door = connlimit.New(connlimit.Options{})
 	}
 	s.door = opts.Door
 	h, err := New(opts)

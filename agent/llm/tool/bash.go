@@ -11,7 +11,7 @@ import (
 
 	"github.com/seed-028515a8/maestro/agent/command"
 	"github.com/seed-028515a8/maestro/agent/llm/model"
-	proc "github.com/seed-028515a8/maestro/internal/child"
+	"github.com/seed-028515a8/maestro/internal/proc"
 )
 
 const (

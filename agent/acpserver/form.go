@@ -1,0 +1,208 @@
+package acpserver
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	acp "github.com/coder/acp-go-sdk"
+
+	"github.com/seed-028515a8/maestro/contracts"
+)
+
+// Words of elicitations.
+const (
+	modeForm     = "form"
+	modeURL      = "url"
+	actionAccept = "accept"
+)
+
+// An elicitation is a question that an MCP server or an agent asks a person, as
+// the editor gets it. The types of the library lose most of a schema.
+type elicitation struct {
+	SessionID     acp.SessionId   `json:"sessionId"`
+	Mode          string          `json:"mode"`
+	Message       string          `json:"message"`
+	Schema        json.RawMessage `json:"requestedSchema,omitempty"`
+	URL           string          `json:"url,omitempty"`
+	ElicitationID string          `json:"elicitationId,omitempty"`
+}
+
+// An elicited is what the editor makes of an elicitation, and what the server is
+// answered.
+type elicited struct {
+	Action  string  `json:"action"`
+	Content answers `json:"content,omitempty"`
+}
+
+// answers are the fields of a form that was filled in.
+type answers map[string]json.RawMessage
+
+// UnmarshalJSON takes an empty list for no fields.
+func (a *answers) UnmarshalJSON(raw []byte) error {
+	if string(raw) == emptyList {
+		return nil
+	}
+	return json.Unmarshal(raw, (*map[string]json.RawMessage)(a))
+}
+
+// elicitation passes on the question of an MCP server, and its answer.
+func (a *attachment) elicitation(ctx context.Context, r contracts.PendingRequest, answer *contracts.ServerRequestResponse) (*contracts.ServerRequestResponse, error) {
+	var e elicitation
+	if err := json.Unmarshal(r.Args, &e); err != nil {
+		return nil, errors.New("the question cannot be read")
+	}
+	switch {
+	case e.Mode == modeURL && !a.peer.url:
+		return nil, errors.New("it asks to open " + e.URL)
+	case e.Mode != modeURL && !a.peer.form:
+		return nil, errors.New("it asks for a form: " + e.Message)
+	}
+	e.SessionID = a.id
+	got, err := a.elicit(ctx, &e)
+	if err != nil {
+		return nil, err
+	}
+	text, err := json.Marshal(got)
+	if err != nil {
+		return nil, err
+	}
+	answer.Content = []contracts.ContentBlock{{Type: "text", Text: string(text)}}
+	return answer, nil
+}
+
+func (a *attachment) elicit(ctx context.Context, e *elicitation) (*elicited, error) {
+	raw, err := a.peer.call(ctx, acp.ClientMethodElicitationCreate, e)
+	if err != nil {
+		return nil, err
+	}
+	got := &elicited{}
+	if err := json.Unmarshal(raw, got); err != nil {
+		return nil, errUnreadable
+	}
+	if !slices.Contains([]string{actionAccept, "decline", "cancel"}, got.Action) {
+		return nil, fmt.Errorf("its answer has no known action but %q", head(got.Action, maxName))
+	}
+	if got.Action != actionAccept {
+		got.Content = nil
+	}
+	return got, nil
+}
+
+// questions are the args of a question to the user.
+type questions struct {
+	Questions []struct {
+		Header   string `json:"header"`
+		Question string `json:"question"`
+		Options  []struct {
+			Label       string `json:"label"`
+			Description string `json:"description"`
+		} `json:"options"`
+		MultiSelect bool `json:"multiSelect"`
+	} `json:"questions"`
+}
+
+// A field of a form.
+type field struct {
+	Type        string   `json:"type"`
+	Title       string   `json:"title,omitempty"`
+	Description string   `json:"description,omitempty"`
+	Choices     []choice `json:"oneOf,omitempty"`
+	Items       *items   `json:"items,omitempty"`
+}
+
+// items are what a list in a form may hold.
+type items struct {
+	Choices []choice `json:"anyOf"`
+}
+
+type choice struct {
+	Value string `json:"const"`
+	Title string `json:"title"`
+}
+
+// input asks the user what the agent wants to know, in a form with a field for
+// each question. The answer is text, as from any client.
+func (a *attachment) input(ctx context.Context, r contracts.PendingRequest, answer *contracts.ServerRequestResponse) (*contracts.ServerRequestResponse, error) {
+	var all questions
+	_ = json.Unmarshal(r.Args, &all) // of another shape it is asked as one question
+	form, message := formOf(&all)
+	if form == nil {
+		in := inputsOf(r.Args)
+		form, message = map[string]field{"answer": {Type: "string", Title: "Answer"}}, in.title(r.Tool)
+	}
+	schema, err := json.Marshal(map[string]any{"type": "object", "properties": form})
+	if err != nil {
+		return nil, err
+	}
+	got, err := a.elicit(ctx, &elicitation{SessionID: a.id, Mode: modeForm, Message: message, Schema: schema})
+	if err != nil {
+		return nil, err
+	}
+	text := "The user did not answer."
+	if answer.IsError = got.Action != actionAccept; !answer.IsError {
+		text = textOf(&all, got.Content)
+	}
+	answer.Content = []contracts.ContentBlock{{Type: "text", Text: text}}
+	return answer, nil
+}
+
+// formOf makes a form of questions, nil if there are none.
+func formOf(all *questions) (form map[string]field, message string) {
+	for i, q := range all.Questions {
+		f := field{Type: "string", Title: q.Header, Description: q.Question}
+		var choices []choice
+		for _, o := range q.Options {
+			title := o.Label
+			if o.Description != "" {
+				title += ": " + o.Description
+			}
+			choices = append(choices, choice{o.Label, title})
+		}
+		if f.Choices = choices; q.MultiSelect {
+			f.Type, f.Choices, f.Items = "array", nil, &items{choices}
+		}
+		if form == nil {
+			form, message = map[string]field{}, q.Question
+		} else {
+			message = "The agent asks:"
+		}
+		form[fieldName(i)] = f
+	}
+	return form, message
+}
+
+func fieldName(i int) string { return "answer" + strconv.Itoa(i+1) }
+
+// textOf makes a text of a form that was filled in.
+func textOf(all *questions, content answers) string {
+	if len(all.Questions) == 0 {
+		return plain(content["answer"])
+	}
+	var lines []string
+	for i, q := range all.Questions {
+		text := plain(content[fieldName(i)])
+		if len(all.Questions) > 1 {
+			text = q.Header + ": " + text
+		}
+		lines = append(lines, text)
+	}
+	return strings.Join(lines, "\n")
+}
+
+// plain returns a value of a form in words.
+func plain(raw json.RawMessage) string {
+	var text string
+	var list []string
+	switch {
+	case json.Unmarshal(raw, &text) == nil:
+		return text
+	case json.Unmarshal(raw, &list) == nil:
+		return strings.Join(list, ", ")
+	}
+	return string(raw)
+}

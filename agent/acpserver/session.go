@@ -1,0 +1,306 @@
+package acpserver
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+
+	acp "github.com/coder/acp-go-sdk"
+
+	"github.com/seed-028515a8/maestro/client"
+	"github.com/seed-028515a8/maestro/contracts"
+)
+
+// maxListing bounds the answer to a listing, in bytes.
+const maxListing = 1 << 20
+
+// A way is how to attach to a session.
+type way struct {
+	id      string
+	create  bool
+	history bool // from its beginning
+	tell    func(id acp.SessionId) any
+}
+
+// A place is where the editor wants a session to be. Of what it says of servers it
+// only counts whether there are any; some editors write none as an object.
+type place struct {
+	SessionID acp.SessionId   `json:"sessionId"`
+	Cwd       string          `json:"cwd"`
+	Servers   json.RawMessage `json:"mcpServers"`
+}
+
+// newSession makes a session, or attaches to the one that all share. What was
+// there before then comes after the answer: the editor has to know the id first.
+func (p *peer) newSession(ctx context.Context, id json.RawMessage, req *place) (any, error) {
+	w := way{id: p.Session, create: p.Create, history: true}
+	if w.id == "" {
+		w.id, w.create = "sess_"+strings.ToLower(rand.Text()), true
+	}
+	w.tell = func(id acp.SessionId) any { return acp.NewSessionResponse{SessionId: id} }
+	return nil, p.attach(ctx, id, req, w, true)
+}
+
+// loadSession attaches to a session and answers once its history has been told.
+func (p *peer) loadSession(ctx context.Context, id json.RawMessage, req *place) (any, error) {
+	w := way{id: string(req.SessionID), history: true, tell: func(acp.SessionId) any { return acp.LoadSessionResponse{} }}
+	return nil, p.attach(ctx, id, req, w, false)
+}
+
+// resumeSession attaches to a session without its history.
+func (p *peer) resumeSession(ctx context.Context, id json.RawMessage, req *place) (any, error) {
+	w := way{id: string(req.SessionID), tell: func(acp.SessionId) any { return acp.ResumeSessionResponse{} }}
+	return nil, p.attach(ctx, id, req, w, false)
+}
+
+// attach attaches to a session, which answers the request.
+func (p *peer) attach(ctx context.Context, request json.RawMessage, at *place, w way, early bool) error {
+	if w.id == "" {
+		return invalid("sessionId is missing")
+	}
+	if !filepath.IsAbs(at.Cwd) {
+		return errNoPath // before a server is started for it
+	}
+	s, err := p.Open(ctx, at.Cwd)
+	if err != nil {
+		return err
+	}
+	if err := p.same(ctx, s, at.Cwd); err != nil {
+		return err
+	}
+	if old := p.leave(acp.SessionId(w.id)); old != nil {
+		old.end()
+	}
+	if s.Ready != nil {
+		if err := s.Ready(ctx, w.id, w.create && !p.View); err != nil {
+			return explain(err, w.id)
+		}
+	}
+	c, err := client.Dial(ctx, s.URL, p.dialing(s, w)...)
+	if err != nil {
+		return explain(err, w.id)
+	}
+	a := newAttachment(p, c, acp.SessionId(w.id))
+	_ = json.Unmarshal(at.Servers, &a.unused) // an object is none
+	a.welcome = func() { p.answer(request, w.tell(a.id)) }
+	a.refused = func(err error) { p.refuse(request, refusal(explain(err, w.id))) }
+	if err := p.enter(a); err != nil {
+		_ = c.Close(false) // nothing was done there yet
+		return err
+	}
+	if early {
+		a.greet()
+	}
+	p.serving.Go(a.follow) // ends with the session, with a.end, or with p.ctx
+	return nil
+}
+
+var errNoPath = invalid("cwd is no absolute path")
+
+// enter keeps an attachment where requests find it.
+func (p *peer) enter(a *attachment) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch {
+	case len(p.attached) >= maxAttached:
+		return failure("too many sessions are attached: close one first")
+	case p.attached[a.id] != nil:
+		return failure("the session is being attached already")
+	}
+	p.attached[a.id] = a
+	return nil
+}
+
+// drop forgets an attachment that has ended.
+func (p *peer) drop(a *attachment) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.attached[a.id] == a {
+		delete(p.attached, a.id)
+	}
+}
+
+// leave forgets the attachment to a session and returns it, nil if there is none.
+func (p *peer) leave(id acp.SessionId) *attachment {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	a := p.attached[id]
+	delete(p.attached, id)
+	return a
+}
+
+// dialing is how the client attaches.
+func (p *peer) dialing(s Server, w way) []client.Option {
+	hello := contracts.Hello{
+		Role:       contracts.RoleController,
+		ClientInfo: &contracts.ClientInfo{Name: p.name, Version: p.Version},
+		Capabilities: &contracts.Capabilities{
+			RawAgentEvents: true, ServerRequests: []contracts.RequestType{contracts.RequestApproval},
+		},
+	}
+	if p.form {
+		hello.Capabilities.ServerRequests = append(hello.Capabilities.ServerRequests, contracts.RequestUserInput)
+	}
+	if p.form || p.url {
+		hello.Capabilities.ServerRequests = append(hello.Capabilities.ServerRequests, contracts.RequestMCPElicitation)
+	}
+	takeover := contracts.TakeoverLater
+	switch {
+	case p.View:
+		hello.Role, hello.Capabilities.ServerRequests, takeover = contracts.RoleViewer, nil, contracts.TakeoverRefuse
+	case p.Take:
+		takeover = contracts.TakeoverForce
+	}
+	opts := []client.Option{
+		client.WithHello(hello), client.WithTakeover(takeover), client.WithSession(w.id, w.create && !p.View), client.WithLogger(p.Log),
+	}
+	if w.history {
+		opts = append(opts, client.WithHistory())
+	}
+	if s.TokenFile != "" {
+		opts = append(opts, client.WithTokenFile(s.TokenFile))
+	}
+	return opts
+}
+
+// explain says what kept us from a session in words that help.
+func explain(err error, id string) error {
+	e, closed := errors.AsType[*client.CloseError](err)
+	if closed && e.Code == 4404 || errors.Is(err, &contracts.Error{Code: contracts.CodeStaleSession}) {
+		return &contracts.Error{Code: contracts.CodeNotFound, Message: fmt.Sprintf("session %q not found", head(id, maxName))}
+	}
+	return err
+}
+
+// closeSession detaches from a session, and stops what the editor's prompt
+// started.
+func (p *peer) closeSession(_ context.Context, _ json.RawMessage, req *acp.CloseSessionRequest) (any, error) {
+	a := p.leave(req.SessionId)
+	if a == nil {
+		return nil, failure("the session is not attached")
+	}
+	a.cancelTurn(nil)
+	a.awaitTurn()
+	a.end()
+	return struct{}{}, nil
+}
+
+// same refuses a directory that is not the one the server works in.
+func (p *peer) same(ctx context.Context, s Server, cwd string) error {
+	work, err := p.workspace(ctx, s)
+	if err != nil {
+		return err
+	}
+	real, err := filepath.EvalSymlinks(cwd)
+	if err != nil {
+		real = filepath.Clean(cwd) // the server may be elsewhere
+	}
+	if real != work && filepath.Clean(cwd) != work {
+		return &contracts.Error{Code: contracts.CodeBadRequest, Message: fmt.Sprintf("the server works in %s, not in %s: open that directory, or start a server for this one", work, head(cwd, 4*maxName))}
+	}
+	return nil
+}
+
+// workspace returns the directory a server works in. One that we did not start is
+// asked once.
+func (p *peer) workspace(ctx context.Context, s Server) (string, error) {
+	p.mu.Lock()
+	known := p.places[s.URL]
+	p.mu.Unlock()
+	if s.Workspace != "" || known != "" {
+		return s.Workspace + known, nil
+	}
+	opts := []client.Option{client.WithRole(contracts.RoleViewer), client.WithoutReconnect(), client.WithSession(p.Session, p.Session != "" && p.Create && !p.View)}
+	if s.TokenFile != "" {
+		opts = append(opts, client.WithTokenFile(s.TokenFile))
+	}
+	c, err := client.Dial(ctx, s.URL, opts...)
+	if err != nil {
+		return "", fmt.Errorf("ask the server for its workspace: %w", explain(err, p.Session))
+	}
+	defer c.Close(false)
+	for c.State().Cwd == "" {
+		if _, err := c.Next(ctx); err != nil {
+			return "", fmt.Errorf("ask the server for its workspace: %w", err)
+		}
+	}
+	work := c.State().Cwd
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.places[s.URL] = work
+	return work, nil
+}
+
+// listSessions lists the sessions of the server for a directory.
+func (p *peer) listSessions(ctx context.Context, _ json.RawMessage, req *acp.ListSessionsRequest) (any, error) {
+	cwd := ""
+	if req.Cwd != nil {
+		cwd = *req.Cwd
+	}
+	if cwd != "" && !filepath.IsAbs(cwd) {
+		return nil, errNoPath
+	}
+	s, err := p.Open(ctx, cwd)
+	if err != nil {
+		return nil, err
+	}
+	answer := acp.ListSessionsResponse{Sessions: []acp.SessionInfo{}}
+	work, err := p.workspace(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	if cwd != "" && p.same(ctx, s, cwd) != nil {
+		return answer, nil // there are none
+	}
+	list, err := fetch(ctx, s)
+	if err != nil {
+		return nil, fmt.Errorf("list sessions: %w", err)
+	}
+	for _, e := range list.Sessions {
+		answer.Sessions = append(answer.Sessions, acp.SessionInfo{
+			SessionId: acp.SessionId(e.SessionID), Cwd: work, UpdatedAt: acp.Ptr(e.UpdatedAt),
+		})
+	}
+	return answer, nil
+}
+
+// fetch asks a server for its sessions.
+func fetch(ctx context.Context, s Server) (*contracts.SessionList, error) {
+	u, err := url.Parse(s.URL)
+	if err != nil {
+		return nil, err
+	}
+	u.Scheme = strings.Replace(u.Scheme, "ws", "http", 1)
+	u.Path = strings.TrimSuffix(strings.TrimSuffix(strings.TrimSuffix(u.Path, "/ws"), "/api/headless"), "/") + "/api/headless/sessions"
+	u.RawQuery = ""
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+	if s.TokenFile != "" {
+		token, err := os.ReadFile(s.TokenFile)
+		if err != nil {
+			return nil, fmt.Errorf("read token: %w", err)
+		}
+		req.Header.Set("Authorization", "Bearer "+strings.TrimSpace(string(token)))
+	}
+	transport := &http.Transport{Proxy: http.ProxyFromEnvironment, DisableKeepAlives: true}
+	res, err := (&http.Client{Transport: transport}).Do(req)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = res.Body.Close() }() // it was read as far as it matters
+	if res.StatusCode != http.StatusOK {
+		return nil, errors.New(res.Status)
+	}
+	list := &contracts.SessionList{}
+	return list, json.NewDecoder(io.LimitReader(res.Body, maxListing)).Decode(list)
+}

@@ -1,0 +1,177 @@
+package acpserver
+
+import (
+	"encoding/json"
+	"strings"
+
+	acp "github.com/coder/acp-go-sdk"
+
+	"github.com/seed-028515a8/maestro/client"
+	"github.com/seed-028515a8/maestro/contracts"
+)
+
+// overlap is how much of the end of a text is looked for in a newer version of it.
+const overlap = 4 << 10
+
+// show passes on an event.
+func (a *attachment) show(u client.Update) {
+	if tellsMore(u.Event) {
+		a.flushFailure()
+	}
+	switch e := u.Event.(type) {
+	case *contracts.ResponseChunk:
+		a.chunk(e.Content, e.IsThinking)
+	case *contracts.RawAgentEvent:
+		a.raw(u.Cursor, e)
+	case *contracts.ToolCall:
+		a.called(e.CallID, e.Tool, e.Args)
+	case *contracts.ClientToolRequest:
+		a.called(e.CallID, e.Tool, e.Args)
+	case *contracts.ServerRequest:
+		a.questioned(e)
+	case *contracts.ServerRequestResolved:
+		a.resolved(e)
+	case *contracts.ToolStart:
+		a.progress(e.CallID, acp.ToolCallStatusInProgress)
+	case *contracts.ToolOutput:
+		a.output(e.CallID, e.Content)
+	case *contracts.ToolEnd:
+		a.toolEnded(e)
+	case *contracts.ErrorEvent:
+		a.failed = e
+		if !a.running {
+			a.flushFailure()
+		}
+	case *contracts.Status:
+		a.notice(e.Message)
+	case *contracts.Compaction:
+		a.notice("The conversation so far was summarised.")
+	}
+}
+
+// tellsMore reports whether an error that came before is not the end of its run.
+func tellsMore(e contracts.Event) bool {
+	switch e.(type) {
+	case *contracts.ResponseChunk, *contracts.ToolCall, *contracts.ToolStart, *contracts.ToolOutput, *contracts.ErrorEvent,
+		*contracts.ServerRequest, *contracts.ResponseStart:
+		return true
+	}
+	return false
+}
+
+// raw passes on an internal event: where runs begin and end, and what was asked.
+func (a *attachment) raw(cursor uint64, e *contracts.RawAgentEvent) {
+	switch e.EventKind {
+	case "agent_start":
+		a.running = true
+	case "message_start":
+		if text, ok := userMessage(e); ok && !a.echo(text) {
+			a.said(text)
+		}
+	case "agent_end":
+		a.flush()
+		a.running = false
+		if a.runEnded(cursor, ending{a.failed}) {
+			a.failed = nil // it is the answer to the prompt
+		}
+		a.flushFailure()
+	}
+}
+
+// userMessage returns what a user asked.
+func userMessage(e *contracts.RawAgentEvent) (string, bool) {
+	var event struct {
+		Message struct {
+			Role    string `json:"role"`
+			Content string `json:"content"`
+		} `json:"message"`
+	}
+	if json.Unmarshal(e.Event, &event) != nil || event.Message.Role != "user" {
+		return "", false
+	}
+	return event.Message.Content, true
+}
+
+// A chunk is a piece of a message.
+type chunk struct {
+	SessionUpdate string               `json:"sessionUpdate"`
+	Content       acp.ContentBlockText `json:"content"`
+}
+
+func (a *attachment) message(kind, text string) {
+	if text != "" {
+		a.update(chunk{kind, acp.ContentBlockText{Type: "text", Text: text}})
+	}
+}
+
+func (a *attachment) chunk(text string, thinking bool) {
+	if thinking {
+		a.message("agent_thought_chunk", text)
+		return
+	}
+	a.message("agent_message_chunk", text)
+}
+
+// said passes on a prompt.
+func (a *attachment) said(text string) { a.message("user_message_chunk", text) }
+
+// notice tells what is not part of the answer.
+func (a *attachment) notice(text string) { a.chunk(text+"\n", true) }
+
+// flushFailure shows an error that is not the answer to a prompt of the editor.
+func (a *attachment) flushFailure() {
+	if e := a.failed; e != nil {
+		a.failed = nil
+		a.chunk("\n\nError: "+e.Message+"\n\n", false)
+	}
+}
+
+// restore takes over a state. If it follows on what was passed on, there is
+// nothing new in it; after a gap, what is missing is made up for.
+func (a *attachment) restore(u client.Update) {
+	before := a.fold.Snapshot(0).State
+	a.fold.Restore(u.Snapshot)
+	if !a.gap && u.Kind == client.KindSnapshot {
+		return
+	}
+	a.gap = false
+	now := &u.Snapshot.State
+	a.flush()
+	a.endCalls(now)
+	if now.CurrentResponse != nil {
+		a.catchUp(before.CurrentResponse, now.CurrentResponse)
+	}
+	for i := range now.TrackedTools {
+		t := &now.TrackedTools[i]
+		a.called(t.CallID, t.Tool, t.Args)
+	}
+	for _, t := range now.ActiveTools {
+		a.calledAlready(t)
+	}
+	a.running = now.IsResponding
+	if !now.IsResponding && len(now.TrackedTools) == 0 {
+		a.lost(u.Cursor)
+	}
+}
+
+// catchUp shows what is new of a response, of which before was shown.
+func (a *attachment) catchUp(before, now *contracts.CurrentResponse) {
+	if before == nil || before.ResponseID != now.ResponseID {
+		before = &contracts.CurrentResponse{}
+	}
+	a.chunk(news(before.Thinking, now.Thinking), true)
+	a.chunk(news(before.Text, now.Text), false)
+}
+
+// news returns what text has more than shown, both of which may lack their
+// beginning.
+func news(shown, text string) string {
+	if rest, ok := strings.CutPrefix(text, shown); ok {
+		return rest
+	}
+	end := contracts.TailText(shown, overlap)
+	if i := strings.LastIndex(text, end); i >= 0 {
+		return text[i+len(end):]
+	}
+	return "\n\n[some of the answer is not kept any more]\n\n" + text
+}

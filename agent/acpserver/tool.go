@@ -1,0 +1,266 @@
+package acpserver
+
+import (
+	"cmp"
+	"encoding/json"
+	"path/filepath"
+	"strings"
+	"time"
+
+	acp "github.com/coder/acp-go-sdk"
+
+	"github.com/seed-028515a8/maestro/contracts"
+	"github.com/seed-028515a8/maestro/session"
+)
+
+const (
+	maxOutput = contracts.MaxStateOutput // bytes of a call's output that are shown: its end
+	maxTitle  = 200                      // bytes of a call's title
+)
+
+// A call is a tool call that the editor was told of.
+type call struct {
+	id     acp.ToolCallId
+	status acp.ToolCallStatus
+	output string // its end
+	cut    bool   // its beginning is gone
+	dirty  bool   // some of it was not shown
+	diff   string // what the call would change, as far as its agent says
+}
+
+// details are what agents of this protocol say of a call beside its input.
+type details struct {
+	Title     string                    `json:"title"`
+	Kind      acp.ToolKind              `json:"kind"`
+	Locations []acp.ToolCallLocation    `json:"locations"`
+	Diff      string                    `json:"diff"`
+	Options   contracts.ApprovalOptions `json:"options"`
+}
+
+// inputs are the args of a call in parts: those that are known by name, and what
+// is not meant for the tool.
+type inputs struct {
+	Command  string  `json:"command"`
+	Path     string  `json:"path"`
+	FilePath string  `json:"file_path"`
+	Pattern  string  `json:"pattern"`
+	URL      string  `json:"url"`
+	Query    string  `json:"query"`
+	Message  string  `json:"message"`
+	Details  details `json:"_acp"`
+}
+
+// inputsOf reads args. What has another type than expected is left out.
+func inputsOf(args json.RawMessage) (in inputs) {
+	_ = json.Unmarshal(args, &in) // args may be anything; what can be read is
+	return in
+}
+
+// title is what a call is called.
+func (in *inputs) title(tool string) string {
+	what := cmp.Or(in.Details.Title, in.Command, in.Message)
+	if what == "" {
+		what = strings.TrimSpace(tool + " " + cmp.Or(in.Path, in.FilePath, in.Pattern, in.URL, in.Query))
+	}
+	line, rest, more := strings.Cut(strings.TrimSpace(what), "\n")
+	if short := head(line, maxTitle); short != line || more && strings.TrimSpace(rest) != "" {
+		return short + " …"
+	}
+	return line
+}
+
+// kinds are those of the tools that our own agents have.
+var kinds = map[string]acp.ToolKind{
+	"bash": acp.ToolKindExecute, "shell": acp.ToolKindExecute, "read": acp.ToolKindRead,
+	"write": acp.ToolKindEdit, "edit": acp.ToolKindEdit, "glob": acp.ToolKindSearch, "grep": acp.ToolKindSearch,
+	"fetch": acp.ToolKindFetch, "execute": acp.ToolKindExecute, "search": acp.ToolKindSearch,
+	"delete": acp.ToolKindDelete, "move": acp.ToolKindMove, "think": acp.ToolKindThink,
+}
+
+func (in *inputs) kind(tool string) acp.ToolKind {
+	return cmp.Or(in.Details.Kind, kinds[strings.ToLower(tool)], acp.ToolKindOther)
+}
+
+// locations are the files that a call is about, so that the editor can follow.
+func (in *inputs) locations(cwd string) []acp.ToolCallLocation {
+	if in.Details.Locations != nil {
+		return in.Details.Locations
+	}
+	path := cmp.Or(in.FilePath, in.Path)
+	if path == "" {
+		return nil
+	}
+	if !filepath.IsAbs(path) {
+		path = filepath.Join(cwd, path)
+	}
+	return []acp.ToolCallLocation{{Path: path}}
+}
+
+// rawInput returns the args without what is not meant for the tool.
+func rawInput(args json.RawMessage) any {
+	var all map[string]json.RawMessage
+	if json.Unmarshal(args, &all) != nil {
+		if len(args) == 0 {
+			return nil
+		}
+		return args
+	}
+	delete(all, "_acp")
+	return all
+}
+
+// called announces a call, once.
+func (a *attachment) called(id, tool string, args json.RawMessage) *call {
+	if c := a.calls[id]; c != nil {
+		return c
+	}
+	if len(a.calls) >= session.MaxTools { // the server forgets them, too
+		for other := range a.calls {
+			delete(a.calls, other)
+			break
+		}
+	}
+	in := inputsOf(args)
+	c := &call{id: acp.ToolCallId(id), status: acp.ToolCallStatusPending, diff: in.Details.Diff}
+	a.calls[id] = c
+	a.update(acp.SessionUpdateToolCall{
+		SessionUpdate: "tool_call", ToolCallId: c.id, Title: cmp.Or(in.title(tool), tool, "tool"), Kind: in.kind(tool),
+		Status: c.status, RawInput: rawInput(args), Locations: in.locations(a.cwd()), Content: c.content(),
+	})
+	return c
+}
+
+// cwd is where the agent works.
+func (a *attachment) cwd() string { return a.fold.Snapshot(0).State.Cwd }
+
+// find returns a call, announcing one of which only the id is known.
+func (a *attachment) find(id string) *call {
+	if c := a.calls[id]; c != nil {
+		return c
+	}
+	if t, ok := a.fold.TrackedTool(id); ok {
+		return a.called(id, t.Tool, t.Args)
+	}
+	return a.called(id, "tool", nil)
+}
+
+// change tells what changed about a call.
+func (a *attachment) change(u acp.SessionToolCallUpdate) {
+	u.SessionUpdate = "tool_call_update"
+	a.update(u)
+}
+
+// progress tells that a call has come to another state.
+func (a *attachment) progress(id string, status acp.ToolCallStatus) {
+	c := a.find(id)
+	c.status = status
+	a.change(acp.SessionToolCallUpdate{ToolCallId: c.id, Status: &status})
+}
+
+// output keeps output to be shown soon.
+func (a *attachment) output(id, text string) {
+	c := a.find(id)
+	c.append(text)
+	if a.dirty.IsZero() {
+		a.dirty = time.Now()
+	}
+}
+
+// append adds to the output of a call.
+func (c *call) append(text string) {
+	all := c.output + text
+	c.output = contracts.TailText(all, maxOutput)
+	c.cut = c.cut || len(c.output) < len(all)
+	c.dirty = true
+}
+
+// content is what is shown of a call.
+func (c *call) content() []acp.ToolCallContent {
+	var list []acp.ToolCallContent
+	if c.diff != "" {
+		list = append(list, acp.ToolContent(acp.TextBlock(fenced("diff", c.diff))))
+	}
+	if c.output != "" {
+		text := fenced("", c.output)
+		if c.cut {
+			text = "[the beginning of the output is left out]\n" + text
+		}
+		list = append(list, acp.ToolContent(acp.TextBlock(text)))
+	}
+	return list
+}
+
+// flush shows the output that was kept back.
+func (a *attachment) flush() {
+	a.dirty = time.Time{}
+	for _, c := range a.calls {
+		if c.dirty {
+			c.dirty = false
+			a.change(acp.SessionToolCallUpdate{ToolCallId: c.id, Content: c.content()})
+		}
+	}
+}
+
+// toolEnded tells how a call ended, with all of its output that is kept.
+func (a *attachment) toolEnded(e *contracts.ToolEnd) {
+	c := a.find(e.CallID)
+	delete(a.calls, e.CallID)
+	status := acp.ToolCallStatusFailed
+	if e.Success {
+		status = acp.ToolCallStatusCompleted
+	}
+	u := acp.SessionToolCallUpdate{ToolCallId: c.id, Status: &status, Content: c.content()}
+	if e.ErrorCode != "" || e.GovernedOutcome != "" {
+		u.RawOutput = map[string]string{"error_code": e.ErrorCode, "governed_outcome": e.GovernedOutcome}
+	}
+	a.change(u)
+}
+
+// endCalls ends the calls that ended while nobody looked.
+func (a *attachment) endCalls(now *contracts.State) {
+	open := map[string]bool{}
+	for _, t := range now.TrackedTools {
+		open[t.CallID] = true
+	}
+	for _, t := range now.ActiveTools {
+		open[t.CallID] = true
+	}
+	for id, c := range a.calls {
+		if !open[id] {
+			delete(a.calls, id)
+			c.append("[how this ended is not known any more]\n")
+			a.change(acp.SessionToolCallUpdate{ToolCallId: c.id, Status: acp.Ptr(acp.ToolCallStatusFailed), Content: c.content()})
+		}
+	}
+}
+
+// calledAlready tells of a call that runs, with its output so far.
+func (a *attachment) calledAlready(t contracts.ActiveTool) {
+	c := a.find(t.CallID)
+	c.status, c.output, c.cut, c.dirty = acp.ToolCallStatusInProgress, "", false, false
+	c.append(t.Output)
+	c.dirty = false
+	a.change(acp.SessionToolCallUpdate{ToolCallId: c.id, Status: &c.status, Content: c.content()})
+}
+
+// fenced puts a text in a block of Markdown that nothing in it can end.
+func fenced(language, text string) string {
+	fence := "```"
+	for strings.Contains(text, fence) {
+		fence += "`"
+	}
+	end := "\n"
+	if strings.HasSuffix(text, "\n") {
+		end = ""
+	}
+	return fence + language + "\n" + text + end + fence + "\n"
+}
+
+// head returns the beginning of a text, at most limit bytes and not within a
+// character.
+func head(text string, limit int) string {
+	if len(text) <= limit {
+		return text
+	}
+	return contracts.SplitText(text[:min(len(text), limit+4)], limit)[0]
+}

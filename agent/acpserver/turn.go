@@ -1,0 +1,270 @@
+package acpserver
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	acp "github.com/coder/acp-go-sdk"
+
+	"github.com/seed-028515a8/maestro/client"
+	"github.com/seed-028515a8/maestro/contracts"
+)
+
+// cancelPatience is how long a cancelled prompt waits for the server to stop the
+// run. After that the editor is told that it may go on.
+const cancelPatience = 10 * time.Second
+
+// sameBytes is how much of a prompt is compared to find it among the events: what
+// is long is cut there.
+const sameBytes = 1 << 10
+
+// A turn is a prompt of the editor, until it is answered. Its fields are guarded
+// by attachment.mu, but for the channels and what is static.
+type turn struct {
+	request json.RawMessage // id of the request; static
+	text    string          // static
+	settled chan struct{}   // closed once the server has accepted or refused the prompt
+	over    chan struct{}   // closed once it is answered
+
+	accepted  *uint64 // the cursor at which; nil until then
+	echoed    bool    // its run has begun
+	end       *ending // of its run; nil until then
+	cancelled bool    // the editor wants it to stop
+}
+
+// An ending is how a run ended.
+type ending struct{ failed *contracts.ErrorEvent }
+
+// begin makes a prompt the one that the editor waits for.
+func (a *attachment) begin(request json.RawMessage, text string) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	switch {
+	case a.ctx.Err() != nil:
+		return context.Cause(a.ctx)
+	case a.turn != nil:
+		return failure("a prompt is being worked on: wait for it or cancel it")
+	}
+	if a.away {
+		a.notice(textAway)
+	}
+	a.turn = &turn{request: request, text: text, settled: make(chan struct{}), over: make(chan struct{})}
+	return nil
+}
+
+// maxSent bounds a command, in bytes of JSON: a server closes the connection for
+// more. The rest of its limit is for what is around a command.
+const maxSent = contracts.MaxSocketBytes - 1<<10
+
+// tell has the server execute a command, unless it is more than a server takes.
+func (a *attachment) tell(cmd contracts.Command) (contracts.Result, error) {
+	text, err := contracts.EncodeCommand(cmd)
+	if err == nil && len(text) > maxSent {
+		err = &contracts.Error{Code: contracts.CodePayloadTooLarge, Message: fmt.Sprintf("this has %d bytes, and a server takes %d at most: save it in the workspace and link to the file", len(text), maxSent)}
+	}
+	if err != nil {
+		return contracts.Result{}, err
+	}
+	return a.client.Send(a.ctx, cmd)
+}
+
+// send sends the prompt that was begun.
+func (a *attachment) send(cmd *contracts.Prompt) {
+	result, err := a.tell(cmd)
+	a.mu.Lock()
+	t := a.turn
+	if t == nil { // the session has ended meanwhile
+		a.mu.Unlock()
+		return
+	}
+	close(t.settled)
+	switch {
+	case err == nil:
+		t.accepted = &result.Cursor
+		a.settle(t)
+	case t.cancelled:
+		a.finish(t, acp.PromptResponse{StopReason: acp.StopReasonCancelled}, nil)
+	default:
+		a.finish(t, acp.PromptResponse{}, err)
+	}
+	a.mu.Unlock()
+}
+
+// settle answers a turn that the server accepted and whose run has ended. a.mu is
+// held.
+func (a *attachment) settle(t *turn) {
+	if t.accepted == nil || t.end == nil {
+		return
+	}
+	failed := t.end.failed
+	switch {
+	case t.cancelled, failed != nil && failed.ErrorType == contracts.ErrorCancelled:
+		a.finish(t, acp.PromptResponse{StopReason: acp.StopReasonCancelled}, nil)
+	case failed != nil:
+		a.finish(t, acp.PromptResponse{}, errors.New(failed.Message))
+	default:
+		a.finish(t, acp.PromptResponse{StopReason: acp.StopReasonEndTurn}, nil)
+	}
+}
+
+// finish answers a turn. a.mu is held: what comes in the session afterwards is
+// told after it.
+func (a *attachment) finish(t *turn, answer acp.PromptResponse, err error) {
+	if a.turn != t {
+		return
+	}
+	a.turn = nil
+	close(t.over)
+	if err != nil {
+		a.peer.refuse(t.request, refusal(a.blame(err)))
+		return
+	}
+	a.peer.answer(t.request, answer)
+}
+
+// fail answers the turn, if there is one, because nothing more will come.
+func (a *attachment) fail(err error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if t := a.turn; t != nil {
+		a.finish(t, acp.PromptResponse{}, err)
+	}
+}
+
+// awaitTurn waits until the turn, if there is one, is answered.
+func (a *attachment) awaitTurn() {
+	a.mu.Lock()
+	t := a.turn
+	a.mu.Unlock()
+	if t == nil {
+		return
+	}
+	select {
+	case <-t.over:
+	case <-a.over:
+	}
+}
+
+// echo reports whether a prompt in the session is the editor's own, which the
+// editor shows by itself.
+func (a *attachment) echo(text string) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	t := a.turn
+	if t == nil || t.echoed || head(t.text, sameBytes) != head(text, sameBytes) {
+		return false
+	}
+	t.echoed = true
+	return true
+}
+
+// runEnded takes the end of a run at cursor, and reports whether it is the one
+// that the editor waits for.
+func (a *attachment) runEnded(cursor uint64, e ending) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	t := a.turn
+	if t == nil || t.end != nil || !t.echoed && (t.accepted == nil || cursor <= *t.accepted) {
+		return false
+	}
+	t.end = &e
+	a.settle(t)
+	return true
+}
+
+// lost ends the turn if its run is over without our having seen it: the state at
+// cursor is idle.
+func (a *attachment) lost(cursor uint64) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if t := a.turn; t != nil && t.accepted != nil && (t.echoed || cursor > *t.accepted) {
+		t.end = &ending{}
+		a.settle(t)
+	}
+}
+
+// cancelTurn stops the turn, if there is one and request is nil or its own, and
+// reports whether there was.
+func (a *attachment) cancelTurn(request json.RawMessage) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	t := a.turn
+	if t == nil || request != nil && !bytes.Equal(bytes.TrimSpace(request), t.request) {
+		return false
+	}
+	if !t.cancelled {
+		t.cancelled = true
+		a.peer.serving.Go(func() { a.interrupt(t) }) // ends with cancelPatience
+	}
+	return true
+}
+
+// interrupt stops the run of a turn. If that cannot be done the turn is over
+// nevertheless: the editor does not want to wait.
+func (a *attachment) interrupt(t *turn) {
+	ctx, cancel := context.WithTimeout(a.ctx, cancelPatience)
+	defer cancel()
+	select {
+	case <-t.settled: // else the interrupt could overtake the prompt
+	case <-t.over:
+		return
+	case <-ctx.Done():
+	}
+	_, err := a.client.Interrupt(ctx)
+	if err == nil {
+		select {
+		case <-t.over:
+			return
+		case <-ctx.Done():
+		}
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.turn != t {
+		return
+	}
+	switch {
+	case err == nil, a.ctx.Err() != nil:
+	case ctx.Err() != nil:
+		a.notice("The run may go on: the server did not answer in time.")
+	default:
+		a.notice("The run goes on: " + a.blame(err).Error())
+	}
+	a.finish(t, acp.PromptResponse{StopReason: acp.StopReasonCancelled}, nil)
+}
+
+// blame adds to a refusal who is to blame for it.
+func (a *attachment) blame(err error) error {
+	e, ok := errors.AsType[*contracts.Error](err)
+	switch {
+	case !ok && errors.Is(err, client.ErrAnswerLost):
+		return failure("the connection was lost before the server answered: look whether the prompt was taken before you send it again")
+	case !ok:
+		return err
+	case e.Code == contracts.CodeControllerLeaseHeld:
+		state := a.client.State()
+		return &contracts.Error{Code: e.Code, Message: fmt.Sprintf("%s is in control of this session: send /%s to take over", nameOf(&state, holderOf(&state)), commandTake)}
+	}
+	return err
+}
+
+// holderOf returns the id of the connection in control, empty if nobody is.
+func holderOf(st *contracts.State) string { return st.ControllerConnectionID.Get() }
+
+// nameOf returns what to call a connection.
+func nameOf(st *contracts.State, id string) string {
+	for _, c := range st.Connections {
+		if c.ConnectionID == id && c.ClientInfo != nil && strings.TrimSpace(c.ClientInfo.Name) != "" {
+			return head(c.ClientInfo.Name, maxName) + " (" + id + ")"
+		}
+	}
+	if id == "" {
+		return "another client"
+	}
+	return id
+}

@@ -1,6 +1,0 @@
-//go:build !linux
-
-package child
-
-// Hide does nothing: systems other than Linux have no such thing, or need no asking.
-func Hide() error { return nil }

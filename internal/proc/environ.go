@@ -1,0 +1,145 @@
+package proc
+
+import (
+	"slices"
+	"strings"
+	"unicode"
+)
+
+// secretWords are the words that make a name look like that of a credential.
+var secretWords = []string{
+	"KEY", "TOKEN", "SECRET", "PASSWORD", "PASSWD", "PASSPHRASE", "PASS", "PAT",
+	"CREDENTIAL", "CREDENTIALS", "CRED", "CREDS", "AUTH", "AUTHORIZATION", "COOKIE",
+}
+
+// secretEndings are for words written together, such as PGPASSWORD. KEY and PASS
+// alone are not among them, or MONKEY and COMPASS would be secrets.
+var secretEndings = []string{
+	"TOKEN", "SECRET", "PASSWORD", "PASSWD", "PASSPHRASE", "SSHPASS", "APIKEY", "ACCESSKEY", "ACCOUNTKEY", "PRIVATEKEY", "SECRETKEY",
+}
+
+// lastWords make a variable look like a credential only at the end of its name:
+// SERVICE_JWT holds one, JWT_AUDIENCE and OAUTH_CLIENT_ID describe one.
+var lastWords = []string{
+	"_JWT", "_BEARER", "_OAUTH", "_OAUTH2", "_SK", "_PEM", "_DSN", "_WEBHOOK", "_WEBHOOK_URL", "_WEBHOOK_URI",
+}
+
+// tokenPrefixes begin the access tokens of GitHub, GitLab and others. In a URL
+// they stand in the place of a user's name.
+var tokenPrefixes = []string{"ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "glpat-", "gldt-", "hf_", "npm_", "pypi-", "sk-"}
+
+// hostedNames is what a process gets in hosted mode, with every LC_ name.
+var hostedNames = []string{"PATH", "HOME", "LANG", "TERM", "TMPDIR", "TZ", "SHELL", "USER", "PWD"}
+
+// SecretName reports whether name looks like that of a credential, judged by
+// its words in any case: API_KEY and --api-key do, KEYBOARD and MONKEY do not.
+func SecretName(name string) bool {
+	words := nameWords(name)
+	return slices.ContainsFunc(words, secretWord) ||
+		len(words) > 1 && slices.Contains(words, "PWD") // alone it is the current directory
+}
+
+// secretVariable reports whether the name of an environment variable looks like
+// that of a credential. More names do here than for [SecretName]: a plural, as
+// API_KEYS holds keys while max_tokens elsewhere is more often a number; headers
+// that are sent along, as in OTEL_EXPORTER_OTLP_HEADERS; shared access signatures
+// (SAS); connection strings; and names that end in one of lastWords.
+func secretVariable(name string) bool {
+	words := nameWords(name)
+	joined := "_" + strings.Join(words, "_")
+	return SecretName(name) ||
+		slices.ContainsFunc(words, func(word string) bool {
+			return word == "HEADERS" || word == "SAS" || secretWord(strings.TrimSuffix(word, "S"))
+		}) ||
+		slices.ContainsFunc(lastWords, func(end string) bool {
+			return strings.HasSuffix(joined, end) || strings.HasSuffix(joined, end+"S")
+		}) ||
+		strings.Contains(joined, "CONNECTION_STRING") || strings.Contains(joined, "CONNECTIONSTRING")
+}
+
+// secretValue reports whether the value of a variable has a URL that is a
+// credential. A proxy may be given without a scheme, as user:password@host, and
+// who knows the URL of a hook may post to it.
+func secretValue(name, value string) bool {
+	joined, hasScheme := "_"+strings.Join(nameWords(name), "_"), strings.Contains(value, "://")
+	switch {
+	case strings.HasSuffix(joined, "_PROXY") && !hasScheme:
+		return holdsPassword("http://" + strings.TrimSpace(value))
+	case strings.HasSuffix(joined, "_HOOK"), strings.HasSuffix(joined, "_HOOKS"):
+		return hasScheme
+	}
+	return holdsPassword(value)
+}
+
+// holdsPassword reports whether a value has a URL with a password in it, as in
+// postgres://user:password@host/name, or with a token in the place of the user.
+func holdsPassword(value string) bool {
+	for {
+		_, rest, found := strings.Cut(value, "://")
+		if !found {
+			return false
+		}
+		value = rest
+		url := upTo(rest, " \t\r\n\"'`<>")
+		authority := upTo(url, "/?#")
+		if at := strings.LastIndexByte(authority, '@'); at >= 0 {
+			user, password, _ := strings.Cut(authority[:at], ":")
+			isToken := func(prefix string) bool { return strings.HasPrefix(user, prefix) }
+			if password != "" || slices.ContainsFunc(tokenPrefixes, isToken) {
+				return true
+			}
+			continue
+		}
+		// A password with a slash that is not encoded ends the authority early.
+		// What then follows the last colon is no port.
+		host := authority[strings.LastIndexByte(authority, ']')+1:]
+		if colon := strings.LastIndexByte(host, ':'); colon >= 0 && strings.Trim(host[colon+1:], "0123456789") != "" && strings.Contains(url, "@") {
+			return true
+		}
+	}
+}
+
+// upTo returns text up to the first of some characters.
+func upTo(text, ends string) string {
+	if end := strings.IndexAny(text, ends); end >= 0 {
+		return text[:end]
+	}
+	return text
+}
+
+func secretWord(word string) bool {
+	return slices.Contains(secretWords, word) ||
+		slices.ContainsFunc(secretEndings, func(end string) bool { return strings.HasSuffix(word, end) })
+}
+
+// nameWords returns the words of a name in upper case.
+func nameWords(name string) []string {
+	return strings.FieldsFunc(strings.ToUpper(name), func(c rune) bool {
+		return !unicode.IsLetter(c) && !unicode.IsDigit(c)
+	})
+}
+
+// Environ returns what of env, in the form of [os.Environ], a process may see
+// (D10): each variable whose name does not look like that of a credential and
+// whose value has no URL with a password or a token, or in hosted mode only what is known to
+// be needed. The names in pass are always let through. A variable is withheld as
+// a whole: a URL without its password would fail in a way that explains less.
+// SSH_AUTH_SOCK counts as a credential: who has it can use the keys of the agent
+// behind it.
+func Environ(env []string, hosted bool, pass []string) []string {
+	var kept []string
+	for _, entry := range env {
+		name, value, ok := strings.Cut(entry, "=")
+		if !ok || name == "" { // Windows keeps the directory of each drive under an empty name
+			continue
+		}
+		allowed := !secretVariable(name) && !secretValue(name, value)
+		if hosted {
+			allowed = slices.Contains(hostedNames, name) || strings.HasPrefix(name, "LC_")
+		}
+		if allowed || slices.Contains(pass, name) {
+			kept = append(kept, entry)
+		}
+	}
+	return kept
+}

@@ -1,0 +1,215 @@
+package proc
+
+import (
+	"bytes"
+	"errors"
+	"maps"
+	"os"
+	"slices"
+	"strconv"
+	"sync"
+
+	"golang.org/x/sys/unix"
+)
+
+// A tree is groups with everything that their processes started: what is in the
+// group or the session of a leader, and what was started with the mark in its
+// environment, as a daemon is that has left both. The sessions of those belong
+// to the tree, too. What leaves its session and its environment at once is not
+// found.
+type tree struct {
+	mark   string // how the mark is found in an environment, which has a NUL before it here
+	leader string // the process that others wait for; the guard has none
+	born   uint64 // when the oldest of the tree was started, in ticks; what is older is not looked at
+
+	mu      sync.Mutex
+	leaders map[int]bool
+}
+
+// newTree returns what the leader of a group, whose environment has the mark,
+// will have started.
+func newTree(leader *os.Process, mark string) *tree {
+	t := &tree{mark: "\x00" + mark + "\x00", leader: strconv.Itoa(leader.Pid), leaders: map[int]bool{leader.Pid: true}}
+	if s, err := statOf(t.leader, make([]byte, maxStat)); err == nil && !s.ended { // else all are looked at
+		t.born = s.born
+	}
+	return t
+}
+
+// each calls act with every process of the tree that has not ended, the oldest
+// first, or the youngest, which are the most likely to have gone on before they
+// are reached. It reports whether there was one, or may have been: without
+// descriptors nobody can be seen. In many containers nobody waits for processes
+// whose parents are gone, or does so late, so those that ended are still to be
+// seen. Where that is up to us, because this is the first process of the
+// container, they are waited for here.
+func (t *tree) each(youngest bool, act func(*os.Process)) bool {
+	dir, err := os.Open("/proc")
+	if err != nil {
+		return !errors.Is(err, os.ErrNotExist)
+	}
+	defer dir.Close()
+	names, _ := dir.Readdirnames(-1) // as many as there are
+	if youngest {
+		slices.Reverse(names)
+	}
+	buf, found := make([]byte, maxEnviron), false
+	for _, name := range names {
+		id, err := strconv.Atoi(name)
+		if err != nil || id == os.Getpid() {
+			continue
+		}
+		switch has, err := t.has(name, buf); {
+		case err != nil:
+			found = true
+			continue
+		case !has:
+			continue
+		}
+		p, err := os.FindProcess(id)
+		if err != nil {
+			continue
+		}
+		switch has, err := t.has(name, buf); { // still, so that p is no other that got its id
+		case err != nil:
+			found = true
+		case has:
+			found = true
+			act(p)
+		}
+		_ = p.Release()
+	}
+	return found
+}
+
+// lives reports whether a process of the tree has not ended.
+func (t *tree) lives() bool { return t.each(true, func(*os.Process) {}) }
+
+// has reports whether a process is in the tree and has not ended. buf is for
+// what it reads. The error says that it could not look.
+func (t *tree) has(id string, buf []byte) (bool, error) {
+	s, err := statOf(id, buf)
+	if err != nil || s.born < t.born {
+		return false, err
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	switch ours := t.leaders[s.group] || t.leaders[s.session]; {
+	case s.ended:
+		if ours && s.parent == os.Getpid() && id != t.leader {
+			_, _ = unix.Wait4(s.id, nil, unix.WNOHANG, nil) // it has ended and is our child: there is nothing to go wrong
+		}
+		return false, nil
+	case ours:
+		return true, nil
+	}
+	buf[0] = 0 // so that the first entry begins like the others
+	n, err := readProc(id, "environ", buf[1:])
+	if err != nil || !bytes.Contains(buf[:1+n], []byte(t.mark)) {
+		return false, err
+	}
+	t.leaders[s.session] = true
+	return true, nil
+}
+
+// Bounds of what is read of a process. An environment may be as long as the
+// system allows arguments to be, two megabytes by default, but our mark is the
+// first entry of it. A process that puts more than this before it is not found.
+const (
+	maxStat    = 4 << 10
+	maxEnviron = 256 << 10
+)
+
+// A stat is what /proc tells of a process.
+type stat struct {
+	ended          bool
+	id, parent     int
+	group, session int
+	born           uint64 // in ticks since the system was started
+}
+
+// statOf says of a process that is gone that it has ended.
+func statOf(id string, buf []byte) (s stat, err error) {
+	n, err := readProc(id, "stat", buf[:maxStat])
+	if err != nil {
+		return s, err
+	}
+	text := buf[:n]
+	// 17 (name, which may hold anything) S 1 17 17 ...: state, parent, group, session.
+	fields := bytes.Fields(text[bytes.LastIndexByte(text, ')')+1:])
+	if len(fields) < 20 {
+		return stat{ended: true}, nil
+	}
+	s.ended = fields[0][0] == 'Z' || fields[0][0] == 'X'
+	var errs [5]error
+	s.id, errs[0] = strconv.Atoi(id)
+	s.parent, errs[1] = strconv.Atoi(string(fields[1]))
+	s.group, errs[2] = strconv.Atoi(string(fields[2]))
+	s.session, errs[3] = strconv.Atoi(string(fields[3]))
+	s.born, errs[4] = strconv.ParseUint(string(fields[19]), 10, 64)
+	return s, errors.Join(errs[:]...)
+}
+
+// readProc reads the beginning of a file about a process, or nothing if that is
+// gone or not ours to read. The error says that it could not look. It is used for
+// every process there is, so it does without what package os does for files that
+// may block.
+func readProc(id, file string, buf []byte) (n int, err error) {
+	fd, err := unix.Open("/proc/"+id+"/"+file, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	switch err {
+	case nil:
+	case unix.EMFILE, unix.ENFILE, unix.ENOMEM:
+		return 0, err
+	default:
+		return 0, nil
+	}
+	defer func() { _ = unix.Close(fd) }() // it was only read
+	for n < len(buf) {
+		m, err := unix.Read(fd, buf[n:])
+		if err == unix.EINTR {
+			continue
+		}
+		if m <= 0 || err != nil {
+			break
+		}
+		n += m
+	}
+	return n, nil
+}
+
+// signal sends a signal to every process of the tree. It reports whether there
+// was one.
+func (t *tree) signal(sig unix.Signal) bool {
+	if sig == unix.SIGKILL { // any other would come twice, which may mean something else
+		for _, leader := range t.groups() {
+			_ = unix.Kill(-leader, sig) // it takes no descriptors; that a group is empty is no error
+		}
+	}
+	// Who is asked to end before its children says its last words of itself, and
+	// not because they have gone.
+	return t.each(sig == unix.SIGKILL, func(p *os.Process) {
+		_ = p.Signal(sig) // it fails if the process has ended, which is the aim
+	})
+}
+
+func (t *tree) groups() []int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return slices.Collect(maps.Keys(t.leaders))
+}
+
+// terminate asks every process of the tree to end. It reports whether there was
+// one.
+func (t *tree) terminate() bool { return t.signal(unix.SIGTERM) }
+
+// kill does not ask.
+func (t *tree) kill() bool { return t.signal(unix.SIGKILL) }
+
+// lastStarted names the process that was started last, or nothing.
+func lastStarted() string {
+	text, err := os.ReadFile("/proc/loadavg") // 0.00 0.00 0.00 1/17 4711
+	if err != nil {
+		return ""
+	}
+	return string(text[bytes.LastIndexByte(text, ' ')+1:])
+}

@@ -1,0 +1,71 @@
+package proc
+
+import (
+	"errors"
+	"strings"
+	"unicode"
+)
+
+// The ways in which a command line is not one. The texts are shown to users.
+var (
+	//lint:ignore ST1005 clients know it in this form
+	ErrDanglingEscape = errors.New("Command ends with unfinished escape sequence")
+	//lint:ignore ST1005 clients know it in this form
+	ErrOpenQuote = errors.New("Command contains unterminated quotes")
+	//lint:ignore ST1005 clients know it in this form
+	ErrNoExecutable = errors.New("Command must contain an executable to run")
+)
+
+// SplitWords cuts a command line into arguments without a shell. White space
+// separates them. Single quotes make everything up to the next one literal;
+// elsewhere, in double quotes too, a backslash makes the next character
+// literal. Adjacent parts join, and a pair of quotes with nothing between is an
+// empty argument. Nothing is expanded.
+func SplitWords(line string) ([]string, error) {
+	var words []string
+	var word strings.Builder
+	var quote rune   // the quote that is open, or 0
+	var begun bool   // word exists, if only as ""
+	var escaped bool // the last character was a backslash that counts
+	for _, c := range line {
+		switch {
+		case escaped:
+			word.WriteRune(c)
+			escaped = false
+		case c == '\\' && quote != '\'':
+			begun, escaped = true, true
+		case quote != 0 && c == quote:
+			quote = 0
+		case quote != 0:
+			word.WriteRune(c)
+		case c == '\'' || c == '"':
+			begun, quote = true, c
+		case unicode.IsSpace(c):
+			if begun {
+				words = append(words, word.String())
+			}
+			word.Reset()
+			begun = false
+		default:
+			begun = true
+			word.WriteRune(c)
+		}
+	}
+	if begun {
+		words = append(words, word.String())
+	}
+	return words, lineError(words, quote, escaped)
+}
+
+// lineError says what is wrong with a line that ended in the state given.
+func lineError(words []string, quote rune, escaped bool) error {
+	switch {
+	case escaped:
+		return ErrDanglingEscape
+	case quote != 0:
+		return ErrOpenQuote
+	case len(words) == 0:
+		return ErrNoExecutable
+	}
+	return nil
+}

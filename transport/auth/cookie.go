@@ -1,0 +1,194 @@
+package auth
+
+import (
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/seed-028515a8/maestro/contracts"
+)
+
+const (
+	cookieName = "maestro_session"
+	cookieTTL  = 12 * time.Hour
+	maxCookies = 4096 // beyond, the oldest is forgotten
+	maxNext    = 2 << 10
+)
+
+// Login serves GET /login?ticket=...&next=/path: it uses the ticket up, sets a
+// cookie that stands for its holder for 12 hours, and sends the browser on to
+// next, a path of this server, which is / if it is missing. The cookie is of use
+// to the server's own pages only, and ends with the credential that the ticket
+// was minted for, with [Gate.Logout], and with the process. With authentication
+// off there is no cookie, and no ticket is needed.
+func (g *Gate) Login() http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Cache-Control", "no-store")
+		w.Header().Set("Referrer-Policy", "no-referrer")
+		next, err := g.login(w, r)
+		if err != nil {
+			g.fail(w, r, err)
+			return
+		}
+		w.Header().Set("Location", next)
+		w.WriteHeader(http.StatusSeeOther)
+	})
+}
+
+// login sets the cookie and returns where to go. It checks what needs no secret
+// first, so that a malformed request does not use up a ticket.
+func (g *Gate) login(w http.ResponseWriter, r *http.Request) (next string, err error) {
+	if r.Method != http.MethodGet { // a HEAD, of a preview say, would use up the ticket
+		return "", notAllowed(w, http.MethodGet)
+	}
+	if err := g.checkHost(r); err != nil {
+		return "", err
+	}
+	origin, err := g.checkOrigin(r)
+	if err != nil {
+		return "", err
+	}
+	if next, err = nextPath(r); err != nil || g.off {
+		return next, err
+	}
+	ticket, err := queryTicket(r)
+	switch {
+	case err != nil:
+		return "", err
+	case ticket == "":
+		return "", errMissing
+	}
+	holder, err := g.redeem(r, ticket, origin)
+	if err != nil {
+		return "", err
+	}
+	now := g.now()
+	if old, err := cookieSecret(r); err == nil && old != "" {
+		g.cookies.take(old, now)
+	}
+	secret, expires := g.cookies.add(holder, "", now)
+	if e := holder.Expires; !e.IsZero() && e.Before(expires) {
+		expires = e
+	}
+	g.setCookie(w, r, secret, max(1, int(expires.Sub(now)/time.Second)))
+	return next, nil
+}
+
+// setCookie sets the cookie for so many seconds; a negative number ends it.
+func (g *Gate) setCookie(w http.ResponseWriter, r *http.Request, secret string, seconds int) {
+	http.SetCookie(w, &http.Cookie{
+		Name: cookieName, Value: secret, Path: "/", MaxAge: seconds,
+		HttpOnly: true, Secure: r.TLS != nil || g.behindTLS, SameSite: http.SameSiteStrictMode,
+	})
+}
+
+// nextPath returns where a login leads: an absolute path with nothing in it that
+// some browser could take for the beginning of another server's address.
+// Browsers drop tabs and newlines, and read a backslash as a slash.
+func nextPath(r *http.Request) (string, error) {
+	next, err := queryValue(r, "next")
+	if err != nil || next == "" {
+		return "/", err
+	}
+	u, err := url.Parse(next)
+	if err != nil || len(next) > maxNext || strings.ContainsFunc(next, notInURL) || !localPath(next) ||
+		u.Scheme != "" || u.Host != "" || u.User != nil || !localPath(u.Path) {
+		return "", badRequest("next must be a path of this server")
+	}
+	return next, nil
+}
+
+func notInURL(c rune) bool { return c == ' ' || c > '~' }
+
+func localPath(p string) bool {
+	odd := func(c rune) bool { return c < ' ' || c == 0x7f || c == '\\' }
+	return strings.HasPrefix(p, "/") && !strings.HasPrefix(p, "//") && !strings.ContainsFunc(p, odd)
+}
+
+// Logout serves POST /logout: the cookie of the request is no more. Connections
+// that were made with it go on. Whoever has no cookie is told the same.
+func (g *Gate) Logout() http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if err := g.logout(w, r); err != nil {
+			g.fail(w, r, err)
+			return
+		}
+		reply(w, map[string]bool{"success": true})
+	})
+}
+
+func (g *Gate) logout(w http.ResponseWriter, r *http.Request) error {
+	if r.Method != http.MethodPost {
+		return notAllowed(w, http.MethodPost)
+	}
+	if err := g.checkHost(r); err != nil {
+		return err
+	}
+	origin, err := g.checkOrigin(r)
+	if err != nil {
+		return err
+	}
+	if len(r.CookiesNamed(cookieName)) > 0 && !fromOwnPage(r, origin) {
+		return errNotOwnPage
+	}
+	for _, c := range r.CookiesNamed(cookieName) {
+		g.cookies.take(c.Value, g.now())
+	}
+	g.setCookie(w, r, "", -1)
+	return nil
+}
+
+var errNotOwnPage = denied("the cookie is for this server's own pages")
+
+// cookieHolder returns whose cookie the request has. Cookies come along with
+// requests that their owner knows nothing of. SameSite keeps most of them away
+// from the pages of others, but a page of another port or of a neighboring name
+// counts as the same site: what changes something or stays open must be of a
+// page of this very server.
+func (g *Gate) cookieHolder(r *http.Request, origin string) (contracts.Principal, error) {
+	secret, err := cookieSecret(r)
+	switch {
+	case err != nil:
+		return contracts.Principal{}, err
+	case secret == "":
+		return contracts.Principal{}, errMissing
+	case mayHarm(r) && !fromOwnPage(r, origin):
+		return contracts.Principal{}, errNotOwnPage
+	}
+	found, ok := g.cookies.find(secret, g.now())
+	if !ok || !g.Alive(found.holder) {
+		return contracts.Principal{}, errWrong
+	}
+	return found.holder, nil
+}
+
+// cookieSecret returns the value of the request's cookie, or the empty string.
+func cookieSecret(r *http.Request) (string, error) {
+	secret := ""
+	for _, c := range r.CookiesNamed(cookieName) {
+		if secret != "" && c.Value != secret {
+			return "", badRequest("the cookies contradict each other")
+		}
+		secret = c.Value
+	}
+	return secret, nil
+}
+
+// mayHarm reports whether a request does something even if whoever sent it
+// cannot read the answer: writes, WebSockets and event streams.
+func mayHarm(r *http.Request) bool {
+	return !safe(r.Method) || r.Header.Get("Upgrade") != "" || strings.HasSuffix(strings.TrimRight(r.URL.Path, "/"), "/events") ||
+		strings.Contains(strings.ToLower(r.Header.Get("Accept")), "text/event-stream")
+}
+
+// safe reports whether a method changes nothing.
+func safe(method string) bool {
+	return method == http.MethodGet || method == http.MethodHead || method == http.MethodOptions
+}
+
+// fromOwnPage reports whether the browser says that a page of this server sent
+// the request. Neither header is in the hands of pages.
+func fromOwnPage(r *http.Request, origin string) bool {
+	return r.Header.Get("Sec-Fetch-Site") == "same-origin" || origin != "" && sameOrigin(origin, r.Host)
+}

@@ -1,0 +1,93 @@
+package auth
+
+import (
+	"net/http"
+	"path"
+	"strings"
+
+	"github.com/seed-028515a8/maestro/transport/httperr"
+)
+
+// What pages of allowed origins may send and read beside what every page may.
+const (
+	allowMethods  = "GET, HEAD, POST, DELETE"
+	exposeHeaders = "X-Maestro-Headless-Epoch, X-Maestro-Headless-Connection-Token, Retry-After, X-Maestro-Drain-Replayed"
+	preflightAge  = "600" // seconds a browser may remember the answer
+)
+
+// allowHeaders lists all headers that clients send, in each of their spellings
+// (maestro-attach 1.2). Constant.
+var allowHeaders = func() string {
+	list := []string{
+		"Authorization", "Content-Type", "Last-Event-ID", "Idempotency-Key", "traceparent", "tracestate",
+		"x-csrf-token", "x-xsrf-token", "x-maestro-owner-instance-id",
+	}
+	for _, family := range []string{"x-maestro-", "x-composer-", "x-evalops-"} {
+		for _, name := range []string{
+			"api-key", "csrf", "approval-mode", "headless-role", "headless-connection-id",
+			"headless-subscriber-id", "headless-subscription-id", "headless-connection-token",
+		} {
+			list = append(list, family+name)
+		}
+	}
+	return strings.Join(list, ", ")
+}()
+
+// Wrap checks the Host of every request before h sees it, refuses writes of
+// strange pages, answers the preflights of browsers, and lets pages of allowed
+// origins read the answers (CORS). It is for all routes, those that need no
+// credential included.
+func (g *Gate) Wrap(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if err := g.checkHost(r); err != nil {
+			httperr.Write(w, err)
+			return
+		}
+		if !cleanPath(r.URL.Path) {
+			httperr.Write(w, badRequest("malformed path"))
+			return
+		}
+		origin, err := g.checkOrigin(r)
+		if r.Header.Get("Upgrade") == "" { // WebSockets know nothing of CORS
+			letRead(w.Header(), r, origin, err)
+		}
+		switch {
+		case err != nil && (!safe(r.Method) || preflight(r)):
+			httperr.Write(w, err)
+		case preflight(r):
+			answerPreflight(w)
+		default:
+			h.ServeHTTP(w, r)
+		}
+	})
+}
+
+// letRead lets a page of an allowed origin read the answer.
+func letRead(answer http.Header, r *http.Request, origin string, err error) {
+	answer.Add("Vary", "Origin")
+	if err != nil || origin == "" {
+		return
+	}
+	answer.Set("Access-Control-Allow-Origin", r.Header.Get("Origin"))
+	answer.Set("Access-Control-Expose-Headers", exposeHeaders)
+}
+
+// preflight reports whether a browser asks if a page may send a request.
+func preflight(r *http.Request) bool {
+	return r.Method == http.MethodOptions && r.Header.Get("Origin") != "" && r.Header.Get("Access-Control-Request-Method") != ""
+}
+
+func answerPreflight(w http.ResponseWriter) {
+	h := w.Header()
+	h.Add("Vary", "Access-Control-Request-Method, Access-Control-Request-Headers")
+	h.Set("Access-Control-Allow-Methods", allowMethods)
+	h.Set("Access-Control-Allow-Headers", allowHeaders)
+	h.Set("Access-Control-Max-Age", preflightAge)
+	w.WriteHeader(http.StatusNoContent)
+}
+
+// cleanPath reports whether a path is the shortest of its kind. For any other,
+// http.ServeMux redirects, and repeats the query with the ticket in it.
+func cleanPath(p string) bool {
+	return p == "" || p == "*" || p == path.Clean(p) || strings.TrimSuffix(p, "/") == path.Clean(p)
+}

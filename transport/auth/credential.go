@@ -1,0 +1,112 @@
+package auth
+
+import (
+	"encoding/base64"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/seed-028515a8/maestro/contracts"
+)
+
+// maxCredential is the longest credential that is looked at, in bytes.
+const maxCredential = 8 << 10
+
+// bearerProtocol begins an offered subprotocol that is a credential: browsers
+// cannot set headers on a WebSocket.
+const bearerProtocol = "maestro-headless-bearer."
+
+// The refusals of credentials. Their texts do not say why, except where only the
+// rightful holder can learn it.
+var (
+	errMissing = unauthenticated("a credential is required")
+	errWrong   = unauthenticated("invalid credential")
+	errExpired = unauthenticated("the credential has expired")
+)
+
+// headerKey returns the key in the request's headers, or the empty string.
+// Spellings that contradict each other are refused (maestro-attach 1.2).
+func headerKey(h http.Header) (string, error) {
+	if key, ok, err := bearerKey(h); ok || err != nil {
+		return key, err
+	}
+	key := ""
+	for _, name := range []string{"X-Maestro-Api-Key", "X-Composer-Api-Key", "X-Evalops-Api-Key"} {
+		for _, value := range h.Values(name) {
+			if key != "" && value != "" && value != key {
+				return "", badRequest("the API key headers contradict each other")
+			}
+			if value != "" {
+				key = value
+			}
+		}
+	}
+	return key, nil
+}
+
+// bearerKey returns the key of an Authorization header with the scheme Bearer.
+// Other schemes are for others on the way, such as a proxy.
+func bearerKey(h http.Header) (key string, ok bool, err error) {
+	if len(h.Values("Authorization")) > 1 {
+		return "", false, badRequest("more than one Authorization header")
+	}
+	scheme, key, _ := strings.Cut(h.Get("Authorization"), " ")
+	if !strings.EqualFold(scheme, "Bearer") {
+		return "", false, nil
+	}
+	if key = strings.TrimSpace(key); key == "" {
+		return "", false, errMissing
+	}
+	return key, true, nil
+}
+
+// queryTicket returns the ticket in the request's query, or the empty string. A
+// ticket lets in only what a browser does without headers, so that nobody can
+// renew it by asking for another with it.
+func queryTicket(r *http.Request) (string, error) {
+	if r.Method != http.MethodGet {
+		return "", nil
+	}
+	return queryValue(r, "ticket")
+}
+
+// queryValue returns a parameter that appears at most once.
+func queryValue(r *http.Request, name string) (string, error) {
+	query, err := url.ParseQuery(r.URL.RawQuery)
+	if err != nil || len(query[name]) > 1 {
+		return "", badRequest("malformed query")
+	}
+	return query.Get(name), nil
+}
+
+// protocolKey returns the key among the offered subprotocols, or the empty
+// string.
+func protocolKey(h http.Header) (string, error) {
+	key := ""
+	for _, line := range h.Values("Sec-Websocket-Protocol") {
+		for offer := range strings.SplitSeq(line, ",") {
+			encoded, ok := strings.CutPrefix(strings.TrimSpace(offer), bearerProtocol)
+			if !ok {
+				continue
+			}
+			b, err := base64.RawURLEncoding.DecodeString(strings.TrimRight(encoded, "="))
+			if err != nil || len(b) == 0 || key != "" {
+				return "", badRequest("malformed bearer subprotocol")
+			}
+			key = string(b)
+		}
+	}
+	return key, nil
+}
+
+func badRequest(text string) error {
+	return &contracts.Error{Code: contracts.CodeBadRequest, Message: text}
+}
+
+func unauthenticated(text string) error {
+	return &contracts.Error{Code: contracts.CodeUnauthenticated, Message: text}
+}
+
+func denied(text string) error {
+	return &contracts.Error{Code: contracts.CodeAccessDenied, Message: text}
+}

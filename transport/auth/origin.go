@@ -1,0 +1,117 @@
+package auth
+
+import (
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"strconv"
+	"strings"
+)
+
+// checkHost refuses a request whose Host is not one of ours. A page of a
+// stranger whose name was made to resolve to this machine (DNS rebinding) has
+// that name as Host; it cannot have an address, which needs no resolving, or
+// localhost.
+func (g *Gate) checkHost(r *http.Request) error {
+	name, port, ok := splitHost(r.Host)
+	if !ok || !g.ours(name, port) && !isLocal(name, r) {
+		return denied("Host is not one of this server's")
+	}
+	return nil
+}
+
+func (g *Gate) ours(name, port string) bool {
+	return g.hosts[name] || port != "" && g.hosts[net.JoinHostPort(name, port)]
+}
+
+// isLocal reports whether name is a loopback name or address, or the very
+// address the request arrived at.
+func isLocal(name string, r *http.Request) bool {
+	if name == "localhost" {
+		return true
+	}
+	addr, err := netip.ParseAddr(name)
+	if err != nil {
+		return false
+	}
+	addr = addr.Unmap().WithZone("")
+	if addr.IsLoopback() {
+		return true
+	}
+	at, ok := r.Context().Value(http.LocalAddrContextKey).(*net.TCPAddr)
+	return ok && at.AddrPort().Addr().Unmap().WithZone("") == addr
+}
+
+// splitHost returns the parts of a Host header in lower case, without the
+// brackets of an address and without the dot that may end a full name.
+func splitHost(host string) (name, port string, ok bool) {
+	name = strings.ToLower(host)
+	if h, p, err := net.SplitHostPort(name); err == nil {
+		if _, err := strconv.ParseUint(p, 10, 16); err != nil {
+			return "", "", false
+		}
+		name, port = h, p
+	} else if inner, found := strings.CutPrefix(name, "["); found {
+		name, found = strings.CutSuffix(inner, "]")
+		if !found {
+			return "", "", false
+		}
+	}
+	name = strings.TrimSuffix(name, ".")
+	return name, port, name != ""
+}
+
+// checkOrigin refuses what a page of another origin sent, unless its origin is
+// on the list, and returns the canonical Origin. It is empty for what did not
+// come from a page, and for reads that a browser does not mark.
+func (g *Gate) checkOrigin(r *http.Request) (string, error) {
+	values := r.Header.Values("Origin")
+	if len(values) == 0 {
+		return "", g.checkCross(r)
+	}
+	origin, ok := canonicalOrigin(values[0])
+	if len(values) > 1 || !ok || !g.origins[origin] && !sameOrigin(origin, r.Host) {
+		return "", denied("Origin is not allowed")
+	}
+	return origin, g.checkCross(r)
+}
+
+// checkCross refuses cross-origin writes by what newer browsers say about a
+// request beside its Origin.
+func (g *Gate) checkCross(r *http.Request) error {
+	if g.cross.Check(r) != nil {
+		return denied("cross-origin request refused")
+	}
+	return nil
+}
+
+// canonicalOrigin returns scheme://host[:port] in lower case and without the
+// scheme's default port, and false for anything that is not an origin, "null"
+// included.
+func canonicalOrigin(s string) (string, bool) {
+	u, err := url.Parse(s)
+	if err != nil || u.Scheme == "" || u.Host == "" || u.User != nil ||
+		u.Path != "" || u.RawQuery != "" || u.Fragment != "" || u.ForceQuery {
+		return "", false
+	}
+	return u.Scheme + "://" + trimPort(u.Scheme, strings.ToLower(u.Host)), true
+}
+
+// sameOrigin reports whether a page of a canonical origin came from host. A
+// proxy may have ended TLS, so that the scheme says nothing but the default
+// port.
+func sameOrigin(origin, host string) bool {
+	scheme, rest, _ := strings.Cut(origin, "://")
+	return (scheme == "http" || scheme == "https") && rest == trimPort(scheme, strings.ToLower(host))
+}
+
+func trimPort(scheme, host string) string {
+	switch scheme {
+	case "http":
+		return strings.TrimSuffix(host, ":80")
+	case "https":
+		return strings.TrimSuffix(host, ":443")
+	}
+	return host
+}

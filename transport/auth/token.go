@@ -1,0 +1,106 @@
+package auth
+
+import (
+	"crypto/rand"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+)
+
+const (
+	minToken = 16 // bytes
+	maxToken = 1 << 10
+)
+
+// LoadOrCreateToken returns the token in the file at path. If there is none it
+// makes one of 256 random bits, in a file that its owner alone can read, and
+// the folder around it if that is missing as well. It refuses a file that
+// others can read: whoever could read it may have. When several processes make
+// the file at once, all return the same token.
+func LoadOrCreateToken(path string) (string, error) {
+	token, err := loadToken(path)
+	if !errors.Is(err, fs.ErrNotExist) {
+		return token, err
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return "", fmt.Errorf("make the folder of the token file: %w", err)
+	}
+	if err := createToken(path); err != nil && !errors.Is(err, fs.ErrExist) {
+		return "", fmt.Errorf("make the token file: %w", err)
+	}
+	return loadToken(path)
+}
+
+// createToken makes the file under another name first, so that nobody ever
+// sees half of it, and fails if path exists by then.
+func createToken(path string) (err error) {
+	secret := make([]byte, 32)
+	_, _ = rand.Read(secret) // never fails: it ends the program rather
+
+	f, err := os.CreateTemp(filepath.Dir(path), ".token-*") // mode 0600
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.Remove(f.Name())) }()
+	_, err = f.WriteString(base64.RawURLEncoding.EncodeToString(secret) + "\n")
+	if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
+		return err
+	}
+	return os.Link(f.Name(), path)
+}
+
+func loadToken(path string) (string, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return "", fmt.Errorf("open the token file: %w", err)
+	}
+	defer f.Close()
+	if err := checkPrivate(f); err != nil {
+		return "", fmt.Errorf("token file %s: %w", path, err)
+	}
+	b, err := io.ReadAll(io.LimitReader(f, maxToken+2))
+	if err != nil {
+		return "", fmt.Errorf("read the token file: %w", err)
+	}
+	token := strings.TrimSpace(string(b))
+	if err := checkToken(token); err != nil {
+		return "", fmt.Errorf("token file %s: %w", path, err)
+	}
+	return token, nil
+}
+
+// checkPrivate refuses a file that others than its owner can read: whoever could
+// may have.
+func checkPrivate(f *os.File) error {
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	if !info.Mode().IsRegular() {
+		return errors.New("not a regular file")
+	}
+	// Windows has no such bits.
+	if mode := info.Mode().Perm(); mode&0o077 != 0 && runtime.GOOS != "windows" {
+		return fmt.Errorf("it can be read by others (mode %04o): make a new one, or run chmod 600 on it", mode)
+	}
+	return nil
+}
+
+// checkToken refuses what could be guessed or could not be sent in a header.
+func checkToken(token string) error {
+	if len(token) < minToken || len(token) > maxToken {
+		return fmt.Errorf("a token has %d to %d bytes", minToken, maxToken)
+	}
+	for i := range len(token) {
+		if token[i] <= ' ' || token[i] > '~' {
+			return errors.New("a token is printable ASCII without spaces")
+		}
+	}
+	return nil
+}

@@ -1,0 +1,176 @@
+package connlimit
+
+import (
+	"container/list"
+	"context"
+	"net"
+	"net/http"
+	"net/netip"
+	"time"
+
+	"github.com/seed-028515a8/maestro/transport/ratelimit"
+)
+
+// httpConns are the TCP connections that speak HTTP, until they become sockets
+// or streams. A connection waits while no request of a known principal is under
+// way on it. Anybody can open a connection, so one that waits can be closed at
+// any time: when there are too many, the one that has waited longest is closed.
+// The door's lock guards them.
+type httpConns struct {
+	all, each int // connections; of these, such as wait, of one address
+
+	closed  bool
+	byConn  map[net.Conn]*httpConn
+	waiting *list.List            // of *httpConn, the longest first
+	byAddr  map[string]*list.List // the same by address; never empty
+	evicted uint64
+}
+
+type httpConn struct {
+	conn   net.Conn
+	addr   string
+	active bool // a request has come, and its answer is not complete
+	unread bool // it was answered before its body had come whole, for which HTTP/1 waits
+	known  int  // requests under way whose principal is known
+
+	inAll, inAddr *list.Element // in waiting and in the list of its address; nil while it does not wait
+}
+
+func newHTTPConns(all, each int) httpConns {
+	return httpConns{all: all, each: each, byConn: map[net.Conn]*httpConn{}, waiting: list.New(), byAddr: map[string]*list.List{}}
+}
+
+// add takes in a new connection, and returns the one that was closed for it, if
+// any.
+func (h *httpConns) add(conn net.Conn) (c, evicted *httpConn) {
+	c = &httpConn{conn: conn}
+	if tcp, ok := conn.RemoteAddr().(*net.TCPAddr); ok {
+		c.addr = ratelimit.Network(tcp.AddrPort().Addr())
+	} else {
+		c.addr = ratelimit.Network(netip.Addr{})
+	}
+	h.byConn[conn] = c
+	h.wait(c)
+	switch own := h.byAddr[c.addr]; {
+	case h.closed:
+		cut(conn)
+	case own.Len() > h.each:
+		return c, h.evict(own)
+	case len(h.byConn) > h.all:
+		return c, h.evict(h.waiting)
+	}
+	return c, nil
+}
+
+// evict closes the connection that has waited longest, and returns it. It returns
+// nil if none waits.
+func (h *httpConns) evict(waiting *list.List) *httpConn {
+	oldest := waiting.Front()
+	if oldest == nil {
+		return nil
+	}
+	c := oldest.Value.(*httpConn)
+	h.remove(c.conn)
+	h.evicted++
+	cut(c.conn)
+	return c
+}
+
+// remove forgets a connection that was closed or hijacked.
+func (h *httpConns) remove(conn net.Conn) {
+	if c := h.byConn[conn]; c != nil {
+		delete(h.byConn, conn)
+		h.stopWaiting(c)
+	}
+}
+
+// wait puts a connection at the end of the lists.
+func (h *httpConns) wait(c *httpConn) {
+	own := h.byAddr[c.addr]
+	if own == nil {
+		own = list.New()
+		h.byAddr[c.addr] = own
+	}
+	c.inAll, c.inAddr = h.waiting.PushBack(c), own.PushBack(c)
+}
+
+func (h *httpConns) stopWaiting(c *httpConn) {
+	if c.inAll == nil {
+		return
+	}
+	own := h.byAddr[c.addr]
+	h.waiting.Remove(c.inAll)
+	if own.Remove(c.inAddr); own.Len() == 0 {
+		delete(h.byAddr, c.addr)
+	}
+	c.inAll, c.inAddr = nil, nil
+}
+
+// begin says that a request of a known principal is under way, and end that it
+// is answered.
+func (h *httpConns) begin(c *httpConn) {
+	c.known++
+	h.stopWaiting(c)
+}
+
+func (h *httpConns) end(c *httpConn) {
+	if c.known--; c.known == 0 && h.byConn[c.conn] == c {
+		h.wait(c)
+	}
+}
+
+// close ends the connections on which no request is being answered. An answer
+// that is under way is for the server to complete.
+func (h *httpConns) close() {
+	h.closed = true
+	for _, c := range h.byConn {
+		c.closeUnlessAnswering()
+	}
+}
+
+func (c *httpConn) closeUnlessAnswering() {
+	switch {
+	case !c.active:
+		cut(c.conn)
+	case c.unread:
+		_ = c.conn.SetReadDeadline(time.Now()) // fails if the connection has ended
+	}
+}
+
+// cut closes a connection without waiting for the peer, as TLS would.
+func cut(conn net.Conn) {
+	if over, ok := conn.(interface{ NetConn() net.Conn }); ok {
+		conn = over.NetConn()
+	}
+	_ = conn.Close() // whatever it says, nothing can be done
+}
+
+type httpConnKey struct{}
+
+// accepted is the server's ConnContext.
+func (d *Door) accepted(ctx context.Context, conn net.Conn) context.Context {
+	d.mu.Lock()
+	c, evicted := d.http.add(conn)
+	d.mu.Unlock()
+	if evicted != nil && d.opts.Evicted != nil {
+		d.opts.Evicted(evicted.conn.RemoteAddr().String())
+	}
+	return context.WithValue(ctx, httpConnKey{}, c)
+}
+
+// changed is the server's ConnState.
+func (d *Door) changed(conn net.Conn, state http.ConnState) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	c := d.http.byConn[conn]
+	switch {
+	case c == nil: // it was evicted
+	case state == http.StateActive, state == http.StateIdle:
+		c.active, c.unread = state == http.StateActive, false
+		if d.http.closed && !c.active {
+			cut(conn)
+		}
+	case state == http.StateHijacked, state == http.StateClosed:
+		d.http.remove(conn)
+	}
+}

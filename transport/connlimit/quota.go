@@ -1,0 +1,54 @@
+package connlimit
+
+import "github.com/seed-028515a8/maestro/contracts"
+
+// A quota is an amount of something that principals share. Each takes a part of
+// it and gives it back. The door's lock guards it.
+type quota struct {
+	// Static.
+	all      int              // that there is
+	each     int              // for one principal other than the owner
+	confined int              // for all confined principals together: the rest is reserved
+	full     *contracts.Error // refuses beyond all and confined
+	excess   *contracts.Error // refuses beyond each
+
+	taken       int
+	byConfined  int            // of taken
+	byPrincipal map[string]int // of taken, by the principal's id; never zero
+	refused     [2]uint64      // how often, with full and with excess
+}
+
+func newQuota(all, each, reserved int, what string) quota {
+	return quota{
+		all: all, each: each, confined: all - reserved, byPrincipal: map[string]int{},
+		full:   &contracts.Error{Code: contracts.CodeOverloaded, Message: "too many " + what},
+		excess: &contracts.Error{Code: contracts.CodeRateLimited, Message: "too many " + what + " of one principal"},
+	}
+}
+
+// take takes n for a principal, or refuses and takes nothing.
+func (q *quota) take(p contracts.Principal, n int) error {
+	switch {
+	case q.taken+n > q.all, p.Confined() && q.byConfined+n > q.confined:
+		q.refused[0]++
+		return q.full
+	case !p.Owner() && q.byPrincipal[p.ID]+n > q.each:
+		q.refused[1]++
+		return q.excess
+	}
+	q.add(p, n)
+	return nil
+}
+
+// give gives back what take took.
+func (q *quota) give(p contracts.Principal, n int) { q.add(p, -n) }
+
+func (q *quota) add(p contracts.Principal, n int) {
+	q.taken += n
+	if p.Confined() {
+		q.byConfined += n
+	}
+	if q.byPrincipal[p.ID] += n; q.byPrincipal[p.ID] == 0 {
+		delete(q.byPrincipal, p.ID)
+	}
+}

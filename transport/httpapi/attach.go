@@ -1,0 +1,272 @@
+package httpapi
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/seed-028515a8/maestro/contracts"
+	"github.com/seed-028515a8/maestro/transport/connlimit"
+)
+
+// attachment reads the body of a request that attaches.
+func (h *Handler) attachment(w http.ResponseWriter, r *http.Request, c *call) (*contracts.AttachRequest, error) {
+	req := new(contracts.AttachRequest)
+	if err := h.body(w, r, req, false); err != nil {
+		return nil, err
+	}
+	req.SessionID = strings.TrimSpace(req.SessionID)
+	mode, err := approvalMode(r.Header)
+	if err != nil {
+		return nil, err
+	}
+	if req.ApprovalMode == "" {
+		req.ApprovalMode = mode
+	}
+	if req.SessionID == "" {
+		req.SessionID = c.by.Principal.SessionID
+	}
+	switch {
+	case req.SessionID != "" && !validID(req.SessionID):
+		return nil, badRequest("malformed session id")
+	case c.by.Principal.SessionID != "" && req.SessionID != c.by.Principal.SessionID:
+		return nil, &contracts.Error{Code: contracts.CodeAccessDenied, Message: "this credential is for another session"}
+	}
+	return req, h.fenceAttach(r, req)
+}
+
+// connect makes or renews a connection. An unknown session is refused; without
+// one a new session is made (ruling 7).
+func (h *Handler) connect(w http.ResponseWriter, r *http.Request, c *call) error {
+	req, err := h.attachment(w, r, c)
+	if err != nil {
+		return err
+	}
+	s, _, err := h.want(r, c, req, req.SessionID == "")
+	if err != nil {
+		return err
+	}
+	if err := reserve(r, s); err != nil {
+		return err
+	}
+	got, token, err := s.Connect(req, c.by)
+	if err != nil {
+		return err
+	}
+	tell(w, s, token)
+	text := got.Snapshot
+	got.Snapshot = noSnapshot
+	return answerWith(w, r, got, text)
+}
+
+// noSnapshot stands for the snapshot in a body; see answerWith.
+var noSnapshot = json.RawMessage("{}")
+
+// answerWith sends a body type whose last member is noSnapshot, with snapshot
+// instead. The snapshot may be large, so it is not copied.
+func answerWith(w http.ResponseWriter, r *http.Request, body any, snapshot []byte) error {
+	text, err := contracts.EncodeBody(body)
+	if err != nil {
+		return err
+	}
+	head, ok := bytes.CutSuffix(text, []byte("{}}"))
+	if !ok {
+		return errors.New("http: the snapshot is not the last member of " + string(text))
+	}
+	connlimit.CountAnswer(r, len(snapshot))
+	send(w, http.StatusOK, head, snapshot, []byte("}"))
+	return nil
+}
+
+// want finds or makes the session of an attaching client.
+func (h *Handler) want(r *http.Request, c *call, req *contracts.AttachRequest, create bool) (Session, bool, error) {
+	key, err := idempotencyKey(r.Header)
+	if err != nil {
+		return nil, false, err
+	}
+	return h.opts.Find(r.Context(), Wanted{
+		ID: req.SessionID, Create: create, Key: key, Principal: c.by.Principal, Role: c.by.Role, Runtime: req,
+	})
+}
+
+// tell says in the header what the bodies, which are closed, have no room for.
+func tell(w http.ResponseWriter, s Session, token string) {
+	w.Header().Set(headerEpoch, s.Epoch())
+	if token != "" {
+		w.Header().Set(contracts.HeaderConnectionToken, token)
+	}
+}
+
+// create makes the session, or finds it. Whoever makes it has a connection in
+// it, which the subscription that follows takes over.
+func (h *Handler) create(w http.ResponseWriter, r *http.Request, c *call) error {
+	req, err := h.attachment(w, r, c)
+	if err != nil {
+		return err
+	}
+	s, opened, err := h.want(r, c, req, true)
+	if err != nil {
+		return err
+	}
+	if !opened {
+		return h.show(w, r, s)
+	}
+	req.ConnectionID = ""
+	by := c.by
+	by.ConnectionID = ""
+	got, token, err := s.Connect(req, by)
+	if err != nil {
+		return err
+	}
+	tell(w, s, token)
+	connlimit.CountAnswer(r, len(got.Snapshot))
+	send(w, http.StatusOK, got.Snapshot)
+	return nil
+}
+
+func (h *Handler) list(w http.ResponseWriter, r *http.Request, c *call) error {
+	if h.opts.List == nil {
+		return &contracts.Error{Code: contracts.CodeNotFound, Message: "route not found"}
+	}
+	text, err := contracts.EncodeBody(h.opts.List(c.by.Principal))
+	if err != nil {
+		return err
+	}
+	if err := connlimit.ReserveAnswer(r, len(text)); err != nil {
+		return err
+	}
+	send(w, http.StatusOK, text)
+	return nil
+}
+
+func (h *Handler) state(w http.ResponseWriter, r *http.Request, c *call) error {
+	s, err := h.find(r, c)
+	if err != nil {
+		return err
+	}
+	return h.show(w, r, s)
+}
+
+// show answers with the state.
+func (h *Handler) show(w http.ResponseWriter, r *http.Request, s Session) error {
+	if err := reserve(r, s); err != nil {
+		return err
+	}
+	text, err := s.State()
+	if err != nil {
+		return err
+	}
+	if err := connlimit.ReserveAnswer(r, len(text)); err != nil { // it is longer than the last one
+		return err
+	}
+	tell(w, s, "")
+	send(w, http.StatusOK, text)
+	return nil
+}
+
+func (h *Handler) subscribe(w http.ResponseWriter, r *http.Request, c *call) error {
+	req, err := h.attachment(w, r, c)
+	if err != nil {
+		return err
+	}
+	s, err := h.find(r, c)
+	if err != nil {
+		return err
+	}
+	if err := reserve(r, s); err != nil {
+		return err
+	}
+	got, token, err := s.Subscribe(req, c.by)
+	if err != nil {
+		return err
+	}
+	tell(w, s, token)
+	text := got.Snapshot
+	got.Snapshot = noSnapshot
+	return answerWith(w, r, got, text)
+}
+
+func (h *Handler) unsubscribe(w http.ResponseWriter, r *http.Request, c *call) error {
+	var req contracts.SubscriptionRequest
+	if err := h.body(w, r, &req, false); err != nil {
+		return err
+	}
+	if req.SubscriptionID == "" {
+		return badRequest("Invalid request body: /subscriptionId Expected required property")
+	}
+	s, err := h.find(r, c)
+	if err != nil {
+		return err
+	}
+	if err := s.Unsubscribe(req.SubscriptionID, c.by); err != nil {
+		return err
+	}
+	return answer(w, &contracts.SuccessAnswer{Success: true})
+}
+
+// about finds the session of a request, and completes its caller where the body
+// or the headers say which connection it is about.
+func (h *Handler) about(w http.ResponseWriter, r *http.Request, c *call) (Session, contracts.Caller, error) {
+	var req contracts.SubscriptionRequest
+	if err := h.body(w, r, &req, true); err != nil {
+		return nil, c.by, err
+	}
+	by := c.by
+	if req.ConnectionID != "" || req.SubscriptionID != "" { // headers are the fallback
+		by.ConnectionID, by.SubscriptionID = req.ConnectionID, req.SubscriptionID
+	}
+	s, err := h.find(r, c)
+	return s, by, err
+}
+
+func (h *Handler) heartbeat(w http.ResponseWriter, r *http.Request, c *call) error {
+	s, by, err := h.about(w, r, c)
+	if err != nil {
+		return err
+	}
+	got, err := s.Heartbeat(by)
+	if err != nil {
+		return err
+	}
+	return answer(w, got)
+}
+
+func (h *Handler) disconnect(w http.ResponseWriter, r *http.Request, c *call) error {
+	s, by, err := h.about(w, r, c)
+	if err != nil {
+		return err
+	}
+	got, err := s.Disconnect(by)
+	if err != nil {
+		return err
+	}
+	return answer(w, got)
+}
+
+func (h *Handler) send(w http.ResponseWriter, r *http.Request, c *call) error {
+	key, err := idempotencyKey(r.Header)
+	if err != nil {
+		return err
+	}
+	text, err := h.read(w, r)
+	if err != nil {
+		return err
+	}
+	if h.opts.Fence != nil {
+		if err := h.opts.Fence.CheckMessage(); err != nil {
+			return err
+		}
+	}
+	s, err := h.find(r, c)
+	if err != nil {
+		return err
+	}
+	return s.Post(text, key, c.by, func(answer []byte) {
+		w.Header().Set("Content-Length", strconv.Itoa(len(answer))) // or it would be sent in chunks
+		send(w, http.StatusOK, answer)
+		_ = http.NewResponseController(w).Flush() // a client that has gone asks again
+	})
+}

@@ -1,0 +1,20 @@
+// Package httpapi serves the attach surface: what clients do request by request
+// instead of on a socket (maestro-attach section 1).
+//
+//	POST /api/headless/connections                    make or renew a connection
+//	POST /api/headless/sessions                       make or find a session
+//	GET  /api/headless/sessions                       list sessions
+//	GET  /api/headless/sessions/{id}[/state]          the state
+//	POST /api/headless/sessions/{id}/subscribe        make a subscription
+//	POST /api/headless/sessions/{id}/unsubscribe      end one
+//	GET  /api/headless/sessions/{id}/events           the events, as a stream
+//	POST /api/headless/sessions/{id}/messages         send a command; also /message
+//	POST /api/headless/sessions/{id}/heartbeat        a sign of life
+//	POST /api/headless/sessions/{id}/disconnect       end a connection
+//	GET  /healthz, /readyz                            for probes
+//	GET  /                                            a word for browsers
+//
+// A request travels in one line: a route reads it, the gate says who asks, the
+// directory finds the session, and one method of the session decides. What is
+// decided, and for whom, is none of this package's business.
+package httpapi

@@ -1,0 +1,204 @@
+package httpapi
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"net/http"
+	"time"
+
+	"github.com/seed-028515a8/maestro/contracts"
+	"github.com/seed-028515a8/maestro/transport/connlimit"
+	"github.com/seed-028515a8/maestro/transport/httperr"
+	"github.com/seed-028515a8/maestro/transport/ratelimit"
+)
+
+// Rates limits requests; see [ratelimit.Rates]. A request that attaches counts as an
+// attachment, every other as a request.
+type Rates interface {
+	Request(principalID string) (wait time.Duration)
+	Attach(principalID string) (wait time.Duration)
+}
+
+// A Handler serves the attach surface. It is safe for concurrent use.
+type Handler struct {
+	opts    Options
+	decoder contracts.Decoder
+}
+
+// New returns a handler.
+func New(opts Options) (*Handler, error) {
+	if opts.Authorize == nil || opts.Find == nil || opts.Streams == nil {
+		return nil, errors.New("http: Authorize, Find and Streams are required")
+	}
+	opts.MaxBodyBytes = cmp.Or(max(opts.MaxBodyBytes, 0), contracts.MaxSocketBytes)
+	return &Handler{opts: opts, decoder: contracts.Decoder{Strict: opts.Strict}}, nil
+}
+
+// Routes adds every route to mux. A known path with a wrong method is answered
+// with 405 and what is allowed, an unknown one with 404, both in the one form of
+// refusals.
+func (h *Handler) Routes(mux *http.ServeMux) {
+	const session = "/api/headless/sessions/{id}"
+	asks, attaches := h.counted(Rates.Request), h.counted(Rates.Attach)
+	mount(mux, "/api/headless/connections", methods{"POST": attaches(h.connect)})
+	mount(mux, "/api/headless/sessions", methods{"POST": attaches(h.create), "GET": asks(h.list)})
+	mount(mux, session, methods{"GET": asks(h.state)})
+	mount(mux, session+"/state", methods{"GET": asks(h.state)})
+	mount(mux, session+"/subscribe", methods{"POST": attaches(h.subscribe)})
+	mount(mux, session+"/unsubscribe", methods{"POST": asks(h.unsubscribe)})
+	mount(mux, session+"/events", methods{"GET": attaches(h.events)})
+	mount(mux, session+"/messages", methods{"POST": asks(h.send)})
+	mount(mux, session+"/message", methods{"POST": asks(h.send)})
+	mount(mux, session+"/heartbeat", methods{"POST": asks(h.heartbeat)})
+	mount(mux, session+"/disconnect", methods{"POST": asks(h.disconnect)})
+	mux.HandleFunc("/healthz", Methods(map[string]http.HandlerFunc{"GET": healthz}))
+	mux.HandleFunc("/readyz", Methods(map[string]http.HandlerFunc{"GET": h.readyz}))
+	mux.HandleFunc("/", elsewhere)
+}
+
+// An endpoint serves one request. The error it returns is the answer; without
+// one it has answered.
+type endpoint func(w http.ResponseWriter, r *http.Request, c *call) error
+
+// methods are what a path can be asked for.
+type methods = map[string]http.HandlerFunc
+
+func mount(mux *http.ServeMux, path string, can methods) {
+	mux.HandleFunc(path, Methods(can))
+	mux.HandleFunc(path+"/{$}", Methods(can)) // clients that end every path with a slash mean the same
+}
+
+// Methods serves a path by method. HEAD goes with GET, but not where that never
+// ends; see [Handler.events].
+func Methods(can methods) http.HandlerFunc {
+	allowed := []string{"OPTIONS"}
+	for method := range can {
+		allowed = append(allowed, method)
+		if method == http.MethodGet {
+			allowed = append(allowed, http.MethodHead)
+		}
+	}
+	allow := joinSorted(allowed)
+	return func(w http.ResponseWriter, r *http.Request) {
+		method := r.Method
+		if method == http.MethodHead {
+			method = http.MethodGet
+		}
+		if do := can[method]; do != nil {
+			do(w, r)
+			return
+		}
+		w.Header().Set("Allow", allow)
+		if r.Method == http.MethodOptions {
+			w.WriteHeader(http.StatusNoContent)
+			return
+		}
+		httperr.Write(w, &contracts.Error{Code: contracts.CodeMethodNotAllowed, Message: "method not allowed"})
+	}
+}
+
+// counted wraps endpoints with what all have in common: who asks, how often, and
+// what the headers say. count is the limit that their requests count for.
+func (h *Handler) counted(count func(Rates, string) time.Duration) func(endpoint) http.HandlerFunc {
+	return func(do endpoint) http.HandlerFunc {
+		return func(w http.ResponseWriter, r *http.Request) {
+			c, err := h.begin(w, r, count)
+			if err == nil {
+				err = do(w, r, c)
+			}
+			if err != nil {
+				httperr.Write(w, err)
+			}
+		}
+	}
+}
+
+// A call is one request, once it is known who sent it.
+type call struct {
+	by contracts.Caller
+	id string // the session in the path, or empty
+}
+
+func (h *Handler) begin(w http.ResponseWriter, r *http.Request, count func(Rates, string) time.Duration) (*call, error) {
+	p, err := h.opts.Authorize(r)
+	if err != nil {
+		return nil, err
+	}
+	if h.opts.Rates != nil {
+		if wait := count(h.opts.Rates, p.ID); wait > 0 {
+			return nil, ratelimit.Refusal(w.Header(), wait)
+		}
+	}
+	by, err := caller(r.Header)
+	if err != nil {
+		return nil, err
+	}
+	by.Principal = p
+	c := &call{by: by, id: r.PathValue("id")}
+	if c.id != "" && !validID(c.id) {
+		return nil, badRequest("malformed session id")
+	}
+	if p.SessionID != "" && c.id != "" && c.id != p.SessionID {
+		return nil, &contracts.Error{Code: contracts.CodeAccessDenied, Message: "this credential is for another session"}
+	}
+	return c, h.fence(r, c)
+}
+
+// find opens the session in the path.
+func (h *Handler) find(r *http.Request, c *call) (Session, error) {
+	s, _, err := h.opts.Find(r.Context(), Wanted{ID: c.id, Principal: c.by.Principal})
+	return s, err
+}
+
+// body reads a request's body into a body type. An empty one is refused unless
+// it may be.
+func (h *Handler) body(w http.ResponseWriter, r *http.Request, into any, mayBeEmpty bool) error {
+	text, err := h.read(w, r)
+	if err != nil {
+		return err
+	}
+	if len(text) == 0 {
+		if mayBeEmpty {
+			return nil
+		}
+		return badRequest("Invalid request body: empty")
+	}
+	return h.decoder.Body(text, into)
+}
+
+// read reads a request's body. More than is allowed is refused by its announced
+// length, or once that much has come; the client gets to read why (A75).
+func (h *Handler) read(w http.ResponseWriter, r *http.Request) ([]byte, error) {
+	text, err := connlimit.ReadBody(w, r, h.opts.MaxBodyBytes)
+	if err != nil || len(bytes.TrimSpace(text)) == 0 {
+		return nil, err
+	}
+	return text, nil
+}
+
+// reserve reserves memory for an answer that carries the state, before the state
+// is encoded. That answer stays in memory until the client has read it.
+func reserve(r *http.Request, s Session) error { return connlimit.ReserveAnswer(r, s.SnapshotBytes()) }
+
+// answer sends a body type.
+func answer(w http.ResponseWriter, body any) error {
+	text, err := contracts.EncodeBody(body)
+	if err != nil {
+		return err
+	}
+	send(w, http.StatusOK, text)
+	return nil
+}
+
+// send writes an answer that consists of parts.
+func send(w http.ResponseWriter, status int, parts ...[]byte) {
+	h := w.Header()
+	h.Set("Content-Type", "application/json; charset=utf-8")
+	h.Set("Cache-Control", "no-store")
+	h.Set("X-Content-Type-Options", "nosniff")
+	w.WriteHeader(status)
+	for _, part := range parts {
+		_, _ = w.Write(part) // a client that has gone asks again
+	}
+}

@@ -1,0 +1,115 @@
+package httpapi
+
+import (
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/seed-028515a8/maestro/contracts"
+)
+
+// The header families by precedence (maestro-attach 1.2). All say the same.
+var families = []string{"X-Maestro-", "X-Composer-", "X-Evalops-"}
+
+const headerEpoch = "X-Maestro-Headless-Epoch"
+
+// caller reads what the headers of a request say.
+func caller(h http.Header) (by contracts.Caller, err error) {
+	pick := func(names ...string) string {
+		value, bad := spelled(h, names)
+		if bad != nil && err == nil {
+			err = bad
+		}
+		return value
+	}
+	switch pick("Headless-Role") {
+	case "":
+	case string(contracts.RoleViewer):
+		by.Role = contracts.RoleViewer
+	default:
+		by.Role = contracts.RoleController
+	}
+	by.ConnectionID = pick("Headless-Connection-Id")
+	by.SubscriptionID = pick("Headless-Subscriber-Id", "Headless-Subscription-Id")
+	by.Token = h.Get(contracts.HeaderConnectionToken)
+	by.Trace = h.Get("Traceparent")
+	if err == nil && (tooLong(by.ConnectionID) || tooLong(by.SubscriptionID) || tooLong(by.Token) || tooLong(by.Trace)) {
+		err = badRequest("a header is too long")
+	}
+	return by, err
+}
+
+func tooLong(value string) bool { return len(value) > contracts.MaxIDBytes }
+
+// spelled returns the value of a header that has several spellings. Those that
+// are there must agree.
+func spelled(h http.Header, names []string) (value string, err error) {
+	for _, family := range families {
+		for _, name := range names {
+			for _, v := range h.Values(family + name) {
+				v = strings.TrimSpace(v)
+				switch {
+				case v == "":
+				case value == "":
+					value = v
+				case v != value:
+					return "", badRequest("the spellings of the header " + strings.ToLower(name) + " contradict each other")
+				}
+			}
+		}
+	}
+	return value, nil
+}
+
+// approvalMode returns the mode that headers ask for a new runtime.
+func approvalMode(h http.Header) (contracts.ApprovalMode, error) {
+	text, err := spelled(h, []string{"Approval-Mode"})
+	mode := contracts.ApprovalMode(text)
+	if err == nil && mode != "" && !slices.Contains([]contracts.ApprovalMode{contracts.ApprovalAuto, contracts.ApprovalPrompt, contracts.ApprovalFail}, mode) {
+		err = badRequest("the approval mode must be auto, prompt or fail")
+	}
+	return mode, err
+}
+
+// idempotencyKey returns the key of a request, or "".
+func idempotencyKey(h http.Header) (string, error) {
+	keys := h.Values("Idempotency-Key")
+	if len(keys) == 0 {
+		return "", nil
+	}
+	key := keys[0]
+	printable := !strings.ContainsFunc(key, func(r rune) bool { return r < 0x20 || r > 0x7e })
+	if len(keys) > 1 || key == "" || len(key) > contracts.MaxIDBytes || !printable {
+		return "", badRequest("Idempotency-Key must be 1 to 128 printable characters")
+	}
+	return key, nil
+}
+
+// validID reports whether a session may have that id (maestro-attach 1.1). Paths
+// with . or .. in them mean other paths.
+func validID(id string) bool {
+	return id != "" && id != "." && id != ".." && len(id) <= contracts.MaxIDBytes && !strings.ContainsFunc(id, func(r rune) bool {
+		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && !strings.ContainsRune("._:-", r)
+	})
+}
+
+// one returns a query parameter that may be there once.
+func one(q url.Values, name string) (value string, present bool, err error) {
+	switch values := q[name]; len(values) {
+	case 0:
+		return "", false, nil
+	case 1:
+		return values[0], true, nil
+	}
+	return "", false, badRequest("the parameter " + name + " is there more than once")
+}
+
+func joinSorted(words []string) string {
+	slices.Sort(words)
+	return strings.Join(words, ", ")
+}
+
+func badRequest(text string) *contracts.Error {
+	return &contracts.Error{Code: contracts.CodeBadRequest, Type: contracts.ErrorProtocol, Message: text}
+}

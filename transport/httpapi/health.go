@@ -1,0 +1,28 @@
+package httpapi
+
+import (
+	"net/http"
+
+	"github.com/seed-028515a8/maestro/contracts"
+	"github.com/seed-028515a8/maestro/transport/httperr"
+)
+
+// healthz says that the process lives, whatever else it does.
+func healthz(w http.ResponseWriter, _ *http.Request) {
+	send(w, http.StatusOK, []byte(`{"ok":true}`))
+}
+
+// readyz says whether clients may attach. It tells nothing else: probes carry no
+// credential.
+func (h *Handler) readyz(w http.ResponseWriter, _ *http.Request) {
+	ready, draining := true, false
+	if h.opts.Ready != nil {
+		ready, draining = h.opts.Ready()
+	}
+	if ready {
+		send(w, http.StatusOK, []byte(`{"ok":true,"ready":true,"draining":false}`))
+		return
+	}
+	state := map[string]bool{"ok": false, "ready": false, "draining": draining}
+	httperr.WriteWith(w, &contracts.Error{Code: contracts.CodeRuntimeNotReady, Message: "not accepting new attachments"}, state)
+}

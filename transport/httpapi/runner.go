@@ -1,0 +1,134 @@
+package httpapi
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/seed-028515a8/maestro/contracts"
+	"github.com/seed-028515a8/maestro/transport/connlimit"
+	"github.com/seed-028515a8/maestro/transport/httperr"
+)
+
+// A Fence refuses requests for reasons of a hosted runner: it is bound to one
+// session, one workspace and one owner generation, and may be draining.
+type Fence interface {
+	CheckSession(id string) error       // the session that a route names
+	CheckOwner(generation string) error // the header that names an owner generation; empty if there is none
+	CheckAttach() error                 // new connections and subscriptions
+	CheckMessage() error                // messages of clients
+	CheckWorkspace(path string) error   // the workspace that a client names
+}
+
+// A Runner is what a control plane talks to.
+type Runner interface {
+	Identity() contracts.RunnerIdentity
+	// Drain ends the session for this process. replayed says that it had been
+	// drained before. The answer may say that the drain was interrupted.
+	Drain(ctx context.Context, body []byte) (answer *contracts.DrainAnswer, replayed bool, err error)
+}
+
+const (
+	headerOwner    = "X-Maestro-Owner-Instance-Id"
+	headerReplayed = "X-Maestro-Drain-Replayed"
+)
+
+// RunnerRoutes adds the routes of a control plane to mux. Without a runner they
+// say that there is none. control refuses who may not drain it.
+func RunnerRoutes(mux *http.ServeMux, runner Runner, control func(*http.Request) error) {
+	const base = "/.well-known/evalops/remote-runner/"
+	identity := func(w http.ResponseWriter, _ *http.Request) {
+		if runner == nil {
+			httperr.Write(w, &contracts.Error{Code: contracts.CodeNotFound, Message: "hosted runner identity unavailable"})
+			return
+		}
+		id := runner.Identity()
+		if err := answer(w, &id); err != nil {
+			httperr.Write(w, err)
+		}
+	}
+	drain := func(w http.ResponseWriter, r *http.Request) {
+		err := error(&contracts.Error{Code: contracts.CodeNotFound, Message: "hosted runner drain unavailable"})
+		if runner != nil {
+			if err = control(r); err == nil {
+				err = drained(w, r, runner)
+			}
+		}
+		if err != nil {
+			httperr.Write(w, err)
+		}
+	}
+	mux.HandleFunc(base+"identity", Methods(map[string]http.HandlerFunc{"GET": identity}))
+	mux.HandleFunc(base+"drain", Methods(map[string]http.HandlerFunc{"POST": drain}))
+}
+
+func drained(w http.ResponseWriter, r *http.Request, runner Runner) error {
+	body, err := connlimit.ReadBody(w, r, contracts.MaxDrainBytes)
+	if err != nil {
+		return err
+	}
+	result, replayed, err := runner.Drain(r.Context(), body)
+	if err != nil {
+		return err
+	}
+	text, err := contracts.EncodeBody(result)
+	if err != nil {
+		return err
+	}
+	if replayed {
+		w.Header().Set(headerReplayed, "true")
+	}
+	status := http.StatusOK
+	if result.Status != contracts.Drained {
+		status = http.StatusServiceUnavailable
+		w.Header().Set("Retry-After", "1")
+	}
+	send(w, status, text)
+	return nil
+}
+
+// fence holds a request against the runner's session and owner.
+func (h *Handler) fence(r *http.Request, c *call) error {
+	if h.opts.Fence == nil {
+		return nil
+	}
+	if err := h.opts.Fence.CheckSession(c.id); err != nil {
+		return err
+	}
+	if generation := r.Header.Get(headerOwner); generation != "" {
+		return h.opts.Fence.CheckOwner(generation)
+	}
+	return nil
+}
+
+// fenceAttach holds a request that attaches against all that a runner is bound
+// to.
+func (h *Handler) fenceAttach(r *http.Request, req *contracts.AttachRequest) error {
+	f := h.opts.Fence
+	if f == nil {
+		return nil
+	}
+	if err := fenceAttachment(f, r, req.SessionID); err != nil {
+		return err
+	}
+	return f.CheckWorkspace(req.WorkspaceRoot)
+}
+
+// FenceUpgrade holds a WebSocket attachment against what a runner is bound to.
+func FenceUpgrade(f Fence, r *http.Request) error {
+	id := r.PathValue("id")
+	if id == "" {
+		id = r.URL.Query().Get("sessionId")
+	}
+	return fenceAttachment(f, r, id)
+}
+
+// fenceAttachment holds an attachment to a session, of any kind.
+func fenceAttachment(f Fence, r *http.Request, session string) error {
+	if err := f.CheckSession(session); err != nil {
+		return err
+	}
+	if err := f.CheckOwner(r.Header.Get(headerOwner)); err != nil {
+		return err
+	}
+	return f.CheckAttach()
+}

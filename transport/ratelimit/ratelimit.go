@@ -1,0 +1,105 @@
+// Package ratelimit limits how often each principal may attach and ask, and how
+// often each remote address may present a wrong credential.
+//
+// It promises bounded memory, and that nobody gains by being forgotten: while
+// everybody that is remembered is still being limited, all others share one
+// allowance. It counts; refusing is up to the caller, whom [Refusal] helps.
+package ratelimit
+
+import (
+	"cmp"
+	"math"
+	"net/http"
+	"net/netip"
+	"strconv"
+	"time"
+
+	"github.com/seed-028515a8/maestro/contracts"
+)
+
+// Options configures [New]. Of each pair, the rate is what is allowed per second
+// in the long run and the burst what is allowed at once after a quiet time.
+// Zero is the default named beside the field, a negative rate no limit.
+type Options struct {
+	// Attachments of one principal: 512 and 2,048, so that a few thousand
+	// viewers that share a credential are all back seconds after a restart.
+	AttachRate  float64
+	AttachBurst int
+
+	// Requests of one principal: 200 and 1,000.
+	RequestRate  float64
+	RequestBurst int
+
+	// Wrong credentials from one remote address: 10 and 50.
+	FailureRate  float64
+	FailureBurst int
+
+	// Principals is how many are remembered, and how many addresses: 4,096.
+	Principals int
+
+	// Now is the clock; nil means time.Now.
+	Now func() time.Time
+}
+
+// Rates counts. It is safe for concurrent use.
+type Rates struct {
+	now                         func() time.Time
+	attach, request, wrongCreds *table
+}
+
+// New returns counters that start from zero.
+func New(opts Options) *Rates {
+	most := cmp.Or(max(opts.Principals, 0), 4096)
+	r := &Rates{
+		now:        opts.Now,
+		attach:     newTable(cmp.Or(opts.AttachRate, 512), cmp.Or(max(opts.AttachBurst, 0), 2048), most),
+		request:    newTable(cmp.Or(opts.RequestRate, 200), cmp.Or(max(opts.RequestBurst, 0), 1000), most),
+		wrongCreds: newTable(cmp.Or(opts.FailureRate, 10), cmp.Or(max(opts.FailureBurst, 0), 50), most),
+	}
+	if r.now == nil {
+		r.now = time.Now
+	}
+	return r
+}
+
+// Attach counts an attachment of a principal and returns zero, or how long to
+// wait before the next attempt. What is refused does not count. Each of a crowd
+// is told another time, so that all get in who come back when they were told to.
+func (r *Rates) Attach(principalID string) (wait time.Duration) {
+	return r.attach.take(principalID, r.now())
+}
+
+// Request counts a request of a principal, as Attach does an attachment.
+func (r *Rates) Request(principalID string) (wait time.Duration) {
+	return r.request.take(principalID, r.now())
+}
+
+// Failure counts a wrong credential from the [Network] of a remote address, as
+// Attach does an attachment.
+func (r *Rates) Failure(remote netip.Addr) (wait time.Duration) {
+	return r.wrongCreds.take(Network(remote), r.now())
+}
+
+// Network returns what stands for the owner of an address: of IPv6 the network,
+// whose owner has all addresses in it.
+func Network(a netip.Addr) string {
+	a = a.Unmap().WithZone("")
+	if a.Is6() {
+		if p, err := a.Prefix(64); err == nil {
+			return p.String()
+		}
+	}
+	return a.String()
+}
+
+// Refusal returns nil if wait is zero, and otherwise an error with the code
+// rate_limited for the client that has to wait. It then sets Retry-After in the
+// header of the answer: whole seconds, rounded up.
+func Refusal(answer http.Header, wait time.Duration) error {
+	if wait <= 0 {
+		return nil
+	}
+	seconds := math.Ceil(min(wait, 24*time.Hour).Seconds())
+	answer.Set("Retry-After", strconv.FormatFloat(seconds, 'f', 0, 64))
+	return &contracts.Error{Code: contracts.CodeRateLimited, Message: "too many requests"}
+}
