@@ -31,7 +31,7 @@ setup: ## download what the other targets need
 .PHONY: others
 others: ## programs of others that tests run, from npm
 	npm --prefix agent/mcp/testdata/everything ci --no-audit --no-fund --silent
-	npm --prefix editor/testdata/acpx ci --no-audit --no-fund --silent --ignore-scripts
+	npm --prefix agent/acpserver/testdata/acpx ci --no-audit --no-fund --silent --ignore-scripts
 	npm --prefix contracts/ts ci --no-audit --no-fund --silent --ignore-scripts
 
 test: setup others ## all tests with the race detector, in random order

@@ -35,9 +35,9 @@ func Example() {
 		log.Fatal(err)
 	}
 
-	entrance := connlimit.New(connlimit.Options{})
+	limiter := connlimit.New(connlimit.Options{})
 	sockets, err := ws.New(ws.Options{
-		Door:      entrance,
+		ConnLimit: limiter,
 		Authorize: func(*http.Request) (contracts.Principal, error) { return contracts.Principal{}, nil },
 		Open:      func(_ context.Context, att contracts.Attach) (ws.Session, error) { return &visit{session, att}, nil },
 	})
@@ -53,7 +53,7 @@ func Example() {
 	if err := session.Close(ctx); err != nil {
 		log.Fatal(err)
 	}
-	if err := entrance.Close(ctx); err != nil {
+	if err := limiter.Close(ctx); err != nil {
 		log.Fatal(err)
 	}
 	close(wires)

@@ -29,16 +29,16 @@ type gate struct {
 // newGates returns the gates of a terminal, which is not blocking and must stay
 // open until they are closed.
 func newGates(fd int) (reading, typing *gate, err error) {
-	if reading, err = newGate(fd, unix.EPOLLIN); err != nil {
+	if reading, err = newAuthenticator(fd, unix.EPOLLIN); err != nil {
 		return nil, nil, err
 	}
-	if typing, err = newGate(fd, unix.EPOLLOUT); err != nil {
+	if typing, err = newAuthenticator(fd, unix.EPOLLOUT); err != nil {
 		return nil, nil, errors.Join(err, reading.close())
 	}
 	return reading, typing, nil
 }
 
-func newGate(fd int, want uint32) (*gate, error) {
+func newAuthenticator(fd int, want uint32) (*gate, error) {
 	instance, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
 	if err != nil {
 		return nil, os.NewSyscallError("epoll_create1", err)

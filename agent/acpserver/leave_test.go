@@ -103,9 +103,9 @@ func loses(t *testing.T, dir string, opts hub.Options) (*talker, *hub.Hub, Serve
 	if err := h.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	entrance := connlimit.New(connlimit.Options{})
+	limiter := connlimit.New(connlimit.Options{})
 	sockets, err := ws.New(ws.Options{
-		Door:      entrance,
+		ConnLimit: limiter,
 		Authorize: func(*http.Request) (contracts.Principal, error) { return contracts.Principal{}, nil },
 		Open:      func(_ context.Context, att contracts.Attach) (ws.Session, error) { return &visit{h, att, lost}, nil },
 	})
@@ -114,7 +114,7 @@ func loses(t *testing.T, dir string, opts hub.Options) (*talker, *hub.Hub, Serve
 	}
 	server := httptest.NewServer(sockets)
 	t.Cleanup(func() {
-		if err := errors.Join(h.Close(context.Background()), entrance.Close(context.Background())); err != nil {
+		if err := errors.Join(h.Close(context.Background()), limiter.Close(context.Background())); err != nil {
 			t.Error(err)
 		}
 		server.Close()

@@ -66,9 +66,9 @@ func attach(t *testing.T, server Server, answers ...contracts.RequestType) *clie
 	session, err := hub.New(hub.Options{SessionID: "s", Cwd: "/", Agent: &caller{server: server, dir: t.TempDir()}, Store: journal.NewMemory(journal.MemoryOptions{})})
 	hosttest.Must(t, err)
 	hosttest.Must(t, session.Start(ctx))
-	entrance := connlimit.New(connlimit.Options{})
+	limiter := connlimit.New(connlimit.Options{})
 	sockets, err := ws.New(ws.Options{
-		Door:      entrance,
+		ConnLimit: limiter,
 		Authorize: func(*http.Request) (contracts.Principal, error) { return contracts.Principal{}, nil },
 		Open:      func(_ context.Context, att contracts.Attach) (ws.Session, error) { return &visit{session, att}, nil },
 	})
@@ -84,7 +84,7 @@ func attach(t *testing.T, server Server, answers ...contracts.RequestType) *clie
 	t.Cleanup(func() {
 		_ = c.Close(false)
 		hosttest.Must(t, session.Close(ctx))
-		hosttest.Must(t, entrance.Close(ctx))
+		hosttest.Must(t, limiter.Close(ctx))
 		hosttest.Must(t, web.Close())
 		<-served
 	})

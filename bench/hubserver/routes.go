@@ -17,19 +17,19 @@ import (
 // routes serves the session h over WebSocket and over HTTP, without asking who
 // it is and as fast as bench can attach.
 func routes(h *hub.Hub, timeout time.Duration) (http.Handler, error) {
-	entrance := connlimit.New(connlimit.Options{})
+	connections := connlimit.New(connlimit.Options{})
 	anybody := func(*http.Request) (contracts.Principal, error) { return contracts.Principal{}, nil }
-	limiter := ratelimit.New(ratelimit.Options{AttachRate: -1, RequestRate: -1})
+	rates := ratelimit.New(ratelimit.Options{AttachRate: -1, RequestRate: -1})
 	sockets, err := ws.New(ws.Options{
-		Authorize: anybody, Door: entrance, Rates: limiter, WriteTimeout: timeout,
+		Authorize: anybody, ConnLimit: connections, RateLimit: rates, WriteTimeout: timeout,
 		Open: func(_ context.Context, att contracts.Attach) (ws.Session, error) { return &visit{h, att}, h.Admit(att) },
 	})
 	if err != nil {
 		return nil, err
 	}
 	requests, err := httpapi.New(httpapi.Options{
-		Authorize: anybody, Rates: limiter,
-		Streams: sse.New(sse.Options{Door: entrance, WriteTimeout: timeout}),
+		Authorize: anybody, Rates: rates,
+		Streams: sse.New(sse.Options{ConnLimit: connections, WriteTimeout: timeout}),
 		Find:    func(context.Context, httpapi.Wanted) (httpapi.Session, bool, error) { return overHTTP{h}, false, nil },
 	})
 	if err != nil {

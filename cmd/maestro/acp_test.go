@@ -682,12 +682,12 @@ func revive(t *testing.T, r *running, args []string) {
 
 // TestAcpxDrivesMaestro lets a command-line client of the protocol start maestro.
 func TestAcpxDrivesMaestro(t *testing.T) {
-	acpx, err := filepath.Abs("../../editor/testdata/acpx/node_modules/acpx/dist/cli.js")
+	acpx, err := filepath.Abs("../../agent/acpserver/testdata/acpx/node_modules/acpx/dist/cli.js")
 	if err != nil {
 		t.Fatal(err)
 	}
 	if _, err := os.Stat(acpx); err != nil {
-		t.Fatalf("acpx is not installed: run `make others`, or `npm --prefix editor/testdata/acpx ci` (%v)", err)
+		t.Fatalf("acpx is not installed: run `make others`, or `npm --prefix agent/acpserver/testdata/acpx ci` (%v)", err)
 	}
 	self, err := os.Executable()
 	if err != nil {

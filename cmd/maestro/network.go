@@ -31,15 +31,15 @@ import (
 
 // A network is the listening side of the program.
 type network struct {
-	ln      net.Listener
-	server  *http.Server
-	door    *connlimit.Door
-	scheme  string        // http or https
-	token   string        // path of the token file; empty with authentication off
-	control string        // path of the control token's file; empty if there is none
-	debug   *http.Server  // profiles, on a listener of their own; nil unless asked for
-	failed  atomic.Uint64 // times that accepting failed for want of descriptors
-	done    chan struct{}
+	ln        net.Listener
+	server    *http.Server
+	connLimit *connlimit.Limiter
+	scheme    string        // http or https
+	token     string        // path of the token file; empty with authentication off
+	control   string        // path of the control token's file; empty if there is none
+	debug     *http.Server  // profiles, on a listener of their own; nil unless asked for
+	failed    atomic.Uint64 // times that accepting failed for want of descriptors
+	done      chan struct{}
 }
 
 // A house is what the network lets clients into.
@@ -116,7 +116,7 @@ func (a *acceptor) Accept() (net.Conn, error) {
 	conn, err := a.Listener.Accept()
 	if errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) {
 		a.failed.Add(1)
-		a.door.MakeRoom()
+		a.connLimit.MakeRoom()
 		if time.Since(a.said) > refusalSpan {
 			a.said = time.Now()
 			a.log.Error("connections cannot be accepted: raise the limit of open files, or lower --max-connections", "err", err)
@@ -127,7 +127,7 @@ func (a *acceptor) Accept() (net.Conn, error) {
 
 // counts returns the network's part of the metrics.
 func (n *network) counts() observe.Network {
-	c := n.door.Counts()
+	c := n.connLimit.Counts()
 	return observe.Network{
 		Waiting: c.Waiting, Requests: c.Requests, Unfinished: c.Unfinished, Unread: c.Answers, Evicted: c.Evicted, NoDescriptors: n.failed.Load(),
 		Connections: observe.Refusals{All: c.Connections.Full, Principal: c.Connections.Excess},
@@ -141,7 +141,7 @@ func (n *network) open(s settings, root string, h house, log *slog.Logger) error
 		return errOpenDoor(n.ln.Addr().String())
 	}
 	refusals := &refusalLog{log: log, now: time.Now}
-	n.door = connlimit.New(connlimit.Options{
+	n.connLimit = connlimit.New(connlimit.Options{
 		Connections: s.limits.connections, PrincipalConnections: s.limits.principalConnections,
 		AddressConnections: s.limits.addressConnections, Unfinished: s.limits.unfinished,
 		PrincipalUnfinished: s.limits.principalUnfinished, WriteTimeout: s.limits.write, Refused: refusals.request,
@@ -151,7 +151,7 @@ func (n *network) open(s settings, root string, h house, log *slog.Logger) error
 		AttachRate: s.limits.attachRate, AttachBurst: s.limits.attachBurst,
 		RequestRate: s.limits.requestRate, RequestBurst: s.limits.requestBurst,
 	})
-	g, err := n.gate(s, root, h, limiter, log)
+	g, err := n.authenticator(s, root, h, limiter, log)
 	if err != nil {
 		return err
 	}
@@ -168,7 +168,7 @@ func (n *network) open(s settings, root string, h house, log *slog.Logger) error
 		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug), // what clients do wrong
 		HTTP2:    &http.HTTP2Config{MaxReceiveBufferPerConnection: 64 << 10, MaxReceiveBufferPerStream: 64 << 10},
 	}
-	n.door.Guard(n.server)
+	n.connLimit.Guard(n.server)
 	h.observer.WatchNetwork(n.counts)
 	if err := n.secure(s); err != nil {
 		return err
@@ -212,12 +212,12 @@ func (n *network) secure(s settings) error {
 	return nil
 }
 
-// gate makes what says who asks.
-func (n *network) gate(s settings, root string, h house, limiter *ratelimit.Rates, log *slog.Logger) (*auth.Gate, error) {
+// authenticator returns the authentication of the routes.
+func (n *network) authenticator(s settings, root string, h house, limiter *ratelimit.Limiter, log *slog.Logger) (*auth.Authenticator, error) {
 	opts := auth.Options{
 		Off: s.auth == "off", Hosts: s.hosts, Origins: s.origins, BehindTLS: s.behindTLS,
 		Issuer: s.jwtIssuer, Audience: s.jwtAudience, ScopeClaim: s.jwtScopeClaim,
-		Revoked: h.evict, Identified: n.door.Identify, Rates: limiter, Log: log,
+		Revoked: h.evict, Identified: n.connLimit.Identify, RateLimit: limiter, Log: log,
 		Session: func(ctx context.Context, p contracts.Principal, id string) error {
 			_, _, err := h.find(ctx, httpapi.Wanted{ID: id, Principal: p})
 			return err
@@ -253,7 +253,7 @@ func (n *network) gate(s settings, root string, h house, limiter *ratelimit.Rate
 }
 
 // routes puts everything that is served on one mux.
-func (n *network) routes(s settings, g *auth.Gate, h house, limiter *ratelimit.Rates, refusals *refusalLog, log *slog.Logger) (*http.ServeMux, error) {
+func (n *network) routes(s settings, g *auth.Authenticator, h house, limiter *ratelimit.Limiter, refusals *refusalLog, log *slog.Logger) (*http.ServeMux, error) {
 	sockets, err := ws.New(ws.Options{
 		Authorize: func(r *http.Request) (contracts.Principal, error) {
 			p, err := g.Authorize(r)
@@ -262,7 +262,7 @@ func (n *network) routes(s settings, g *auth.Gate, h house, limiter *ratelimit.R
 			}
 			return p, err
 		},
-		Door: n.door, Rates: limiter,
+		ConnLimit: n.connLimit, RateLimit: limiter,
 		Open: func(ctx context.Context, att contracts.Attach) (ws.Session, error) {
 			session, _, err := h.find(ctx, httpapi.Wanted{ID: att.SessionID, Create: att.Create, Socket: true, Principal: att.Principal})
 			if err != nil {
@@ -281,7 +281,7 @@ func (n *network) routes(s settings, g *auth.Gate, h house, limiter *ratelimit.R
 			session, opened, err := h.find(ctx, want)
 			return overHTTP{session}, opened, err
 		},
-		Streams:      sse.New(sse.Options{Door: n.door, WriteTimeout: s.limits.write, Log: log}),
+		Streams:      sse.New(sse.Options{ConnLimit: n.connLimit, WriteTimeout: s.limits.write, Log: log}),
 		MaxBodyBytes: s.limits.frameBytes, Strict: s.strict,
 	})
 	if err != nil {
@@ -303,7 +303,7 @@ func (n *network) routes(s settings, g *auth.Gate, h house, limiter *ratelimit.R
 
 // metricsFor lets in who may see the server's numbers, which are those of all
 // sessions: who has a credential that is not confined.
-func metricsFor(g *auth.Gate, next http.Handler) http.Handler {
+func metricsFor(g *auth.Authenticator, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		p, err := g.Authorize(r)
 		if err == nil && !p.Owner() {
@@ -377,7 +377,7 @@ const answerPatience = 100 * time.Millisecond
 
 // close ends every connection and the listener, which has been accepting.
 func (n *network) close(ctx context.Context) error {
-	err := n.door.Close(ctx)
+	err := n.connLimit.Close(ctx)
 	out, cancel := context.WithTimeout(ctx, answerPatience)
 	defer cancel()
 	if n.server.Shutdown(out) != nil { // the listener is closed all the same

@@ -18,7 +18,7 @@ import (
 	"github.com/seed-028515a8/maestro/transport/ratelimit"
 )
 
-// Options configures a gate.
+// Options configures [New].
 type Options struct {
 	// Token is the secret that lets a client in as the owner of the server: at
 	// least 16 bytes of printable ASCII without spaces. It may be empty with Off
@@ -75,8 +75,8 @@ type Options struct {
 	// Identified is told who sent a request, and may refuse it; nil refuses none.
 	Identified func(*http.Request, contracts.Principal) error
 
-	// Rates limits requests and wrong credentials; nil means one with defaults.
-	Rates *ratelimit.Rates
+	// RateLimit limits requests and wrong credentials; nil means one with defaults.
+	RateLimit *ratelimit.Limiter
 
 	// Log gets faults, which clients are not told; nil discards them.
 	Log *slog.Logger
@@ -85,8 +85,8 @@ type Options struct {
 	Now func() time.Time
 }
 
-// Gate checks requests. It is safe for concurrent use.
-type Gate struct {
+// Authenticator checks requests. It is safe for concurrent use.
+type Authenticator struct {
 	// Static after New.
 	off       bool
 	token     *[sha256.Size]byte // hash; nil accepts none
@@ -100,7 +100,7 @@ type Gate struct {
 	session   func(context.Context, contracts.Principal, string) error
 	revoked   func(string)
 	known     func(*http.Request, contracts.Principal) error
-	rates     *ratelimit.Rates
+	rates     *ratelimit.Limiter
 	log       *slog.Logger
 	now       func() time.Time
 
@@ -113,12 +113,12 @@ type Gate struct {
 // (maestro-attach 1.3).
 const Anonymous = "anon"
 
-// New returns a gate.
-func New(opts Options) (*Gate, error) {
-	g := &Gate{
+// New returns an Authenticator.
+func New(opts Options) (*Authenticator, error) {
+	g := &Authenticator{
 		off: opts.Off, hosts: map[string]bool{}, origins: map[string]bool{},
 		cross: http.NewCrossOriginProtection(), behindTLS: opts.BehindTLS,
-		session: opts.Session, revoked: opts.Revoked, known: opts.Identified, rates: opts.Rates,
+		session: opts.Session, revoked: opts.Revoked, known: opts.Identified, rates: opts.RateLimit,
 		log: cmp.Or(opts.Log, slog.New(slog.DiscardHandler)), now: opts.Now,
 		tickets: newPasses(ticketTTL, maxTickets), cookies: newPasses(cookieTTL, maxCookies),
 	}
@@ -129,23 +129,23 @@ func New(opts Options) (*Gate, error) {
 		g.rates = ratelimit.New(ratelimit.Options{Now: g.now})
 	}
 	if err := g.setCredentials(opts); err != nil {
-		return nil, fmt.Errorf("gate: %w", err)
+		return nil, fmt.Errorf("auth: %w", err)
 	}
 	if err := g.setPlaces(opts); err != nil {
-		return nil, fmt.Errorf("gate: %w", err)
+		return nil, fmt.Errorf("auth: %w", err)
 	}
 	if opts.Off { // nobody needs a share, and nobody may change those of other times
 		opts.ShareFile = ""
 	}
 	var err error
 	if g.shares, err = openShares(opts.ShareFile, g.now(), g.log); err != nil {
-		return nil, fmt.Errorf("gate: %w", err)
+		return nil, fmt.Errorf("auth: %w", err)
 	}
 	return g, nil
 }
 
 // setCredentials takes over what lets clients in.
-func (g *Gate) setCredentials(opts Options) error {
+func (g *Authenticator) setCredentials(opts Options) error {
 	if opts.Off {
 		g.owner.ID = Anonymous
 		if opts.Token != "" || opts.Keys != nil || opts.ControlToken != "" {
@@ -179,7 +179,7 @@ func (g *Gate) setCredentials(opts Options) error {
 }
 
 // setPlaces takes over where requests may come from and go to.
-func (g *Gate) setPlaces(opts Options) error {
+func (g *Authenticator) setPlaces(opts Options) error {
 	for _, host := range opts.Hosts {
 		g.hosts[strings.ToLower(host)] = true
 	}
@@ -203,14 +203,14 @@ func (g *Gate) setPlaces(opts Options) error {
 //
 //   - the headers Authorization: Bearer, and x-maestro-api-key,
 //     x-composer-api-key or x-evalops-api-key;
-//   - the cookie of [Gate.Login], for requests of the server's own pages;
+//   - the cookie of [Authenticator.Login], for requests of the server's own pages;
 //   - a ticket in the query of a GET, which is used up;
 //   - a bearer subprotocol.
 //
 // The last two are for browsers, so that a WebSocket with one needs an Origin. A
 // cookie that is at its end, or that a request may not use, counts as absent:
 // the browser adds it to requests that mean to do without.
-func (g *Gate) Authorize(r *http.Request) (contracts.Principal, error) {
+func (g *Authenticator) Authorize(r *http.Request) (contracts.Principal, error) {
 	p, err := g.authorize(r)
 	if err == nil {
 		err = g.identified(r, p)
@@ -221,14 +221,14 @@ func (g *Gate) Authorize(r *http.Request) (contracts.Principal, error) {
 	return p, nil
 }
 
-func (g *Gate) identified(r *http.Request, p contracts.Principal) error {
+func (g *Authenticator) identified(r *http.Request, p contracts.Principal) error {
 	if g.known == nil {
 		return nil
 	}
 	return g.known(r, p)
 }
 
-func (g *Gate) authorize(r *http.Request) (contracts.Principal, error) {
+func (g *Authenticator) authorize(r *http.Request) (contracts.Principal, error) {
 	if err := g.checkHost(r); err != nil {
 		return contracts.Principal{}, err
 	}
@@ -265,7 +265,7 @@ func (g *Gate) authorize(r *http.Request) (contracts.Principal, error) {
 }
 
 // admit checks a key that was presented.
-func (g *Gate) admit(r *http.Request, key string, err error) (contracts.Principal, error) {
+func (g *Authenticator) admit(r *http.Request, key string, err error) (contracts.Principal, error) {
 	if err != nil {
 		return contracts.Principal{}, err
 	}
@@ -274,7 +274,7 @@ func (g *Gate) admit(r *http.Request, key string, err error) (contracts.Principa
 }
 
 // holder returns whose key it is.
-func (g *Gate) holder(key string) (contracts.Principal, error) {
+func (g *Authenticator) holder(key string) (contracts.Principal, error) {
 	if len(key) > maxCredential {
 		return contracts.Principal{}, errWrong
 	}
@@ -304,12 +304,12 @@ func equals(key string, hash *[sha256.Size]byte) bool {
 // count no longer than what they were given for. Whoever keeps a connection asks
 // once more after having put it where a revocation finds it: one may have come
 // since Authorize.
-func (g *Gate) Alive(p contracts.Principal) bool {
+func (g *Authenticator) Alive(p contracts.Principal) bool {
 	return !p.Expired(g.now()) && (!isShare(p) || g.shares.has(p.ID, g.now()))
 }
 
 // fail answers with err. What is not a refusal is logged.
-func (g *Gate) fail(w http.ResponseWriter, r *http.Request, err error) {
+func (g *Authenticator) fail(w http.ResponseWriter, r *http.Request, err error) {
 	if _, refused := errors.AsType[*contracts.Error](err); !refused {
 		g.log.Error("request failed", "route", r.Pattern, "error", err)
 	}

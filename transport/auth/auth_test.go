@@ -17,7 +17,7 @@ import (
 
 const token = "correct-horse-battery-staple"
 
-func newGate(t *testing.T, opts Options) *Gate {
+func newAuthenticator(t *testing.T, opts Options) *Authenticator {
 	t.Helper()
 	if !opts.Off {
 		opts.Token = token
@@ -134,7 +134,7 @@ func TestAttacksAreRefused(t *testing.T) {
 		{"subprotocol key from a strange page", "GET", socket, []string{upgrade, "Origin: https://evil.example", offer(token)}, denied},
 		{"ticket without origin", "GET", socket + "?ticket=a", []string{upgrade}, denied},
 	}
-	g := newGate(t, Options{Hosts: []string{"runner.example:8443"}, Origins: []string{"https://app.example"}})
+	g := newAuthenticator(t, Options{Hosts: []string{"runner.example:8443"}, Origins: []string{"https://app.example"}})
 	for _, tt := range attacks {
 		t.Run(tt.name, func(t *testing.T) {
 			p, err := g.Authorize(request(tt.method, tt.target, tt.headers...))
@@ -149,7 +149,7 @@ func TestAttacksAreRefused(t *testing.T) {
 }
 
 func TestFriendsComeIn(t *testing.T) {
-	g := newGate(t, Options{
+	g := newAuthenticator(t, Options{
 		Hosts:   []string{"runner.example:8443", "Other.Example"},
 		Origins: []string{"https://app.example", "HTTPS://APP2.example:443", "vscode-webview://abc"},
 	})
@@ -199,7 +199,7 @@ func TestPrincipalIsTheHashOfTheKey(t *testing.T) {
 }
 
 func TestOffLetsInWithoutCredentialButNotFromAnywhere(t *testing.T) {
-	g := newGate(t, Options{Off: true})
+	g := newAuthenticator(t, Options{Off: true})
 	for _, headers := range [][]string{nil, {sameOne}, {upgrade}, {bearer}} {
 		if p, err := g.Authorize(request("GET", socket, headers...)); err != nil || p != (contracts.Principal{ID: Anonymous}) {
 			t.Errorf("%v: got %+v, %v, want %s", headers, p, err, Anonymous)
@@ -226,14 +226,14 @@ func TestMisconfiguredGateIsRefused(t *testing.T) {
 		"origin as URL":  {Token: token, Origins: []string{"https://app.example/"}},
 	} {
 		if _, err := New(opts); err == nil {
-			t.Errorf("%s: got a gate, want an error", name)
+			t.Errorf("%s: got an authenticator, want an error", name)
 		}
 	}
 }
 
 func TestWrapChecksTheHostOfEveryRoute(t *testing.T) {
 	reached := 0
-	h := newGate(t, Options{}).Wrap(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { reached++ }))
+	h := newAuthenticator(t, Options{}).Wrap(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { reached++ }))
 	for host, want := range map[string]int{"evil.example": 403, "localhost:8787": 200} {
 		w := httptest.NewRecorder()
 		h.ServeHTTP(w, request("GET", "/healthz", "Host: "+host))
@@ -252,7 +252,7 @@ type clock struct{ now time.Time }
 func (c *clock) Now() time.Time { return c.now }
 
 func TestTicketLetsInOnce(t *testing.T) {
-	g := newGate(t, Options{})
+	g := newAuthenticator(t, Options{})
 	minter := contracts.Principal{ID: "key_0"}
 	text, _, err := g.Mint(minter, "sess_a", contracts.RoleViewer, "http://localhost:8787")
 	if err != nil {
@@ -268,7 +268,7 @@ func TestTicketLetsInOnce(t *testing.T) {
 }
 
 func TestTicketIsBoundToItsOrigin(t *testing.T) {
-	g := newGate(t, Options{Origins: []string{"https://app.example"}})
+	g := newAuthenticator(t, Options{Origins: []string{"https://app.example"}})
 	mint := func(origin string) string {
 		text, _, err := g.Mint(contracts.Principal{ID: "key_0"}, "", "", origin)
 		if err != nil {
@@ -290,7 +290,7 @@ func TestTicketIsBoundToItsOrigin(t *testing.T) {
 
 func TestTicketExpires(t *testing.T) {
 	c := &clock{time.Now()}
-	g := newGate(t, Options{Now: c.Now})
+	g := newAuthenticator(t, Options{Now: c.Now})
 	for _, tt := range []struct {
 		after time.Duration
 		ok    bool
@@ -308,7 +308,7 @@ func TestTicketExpires(t *testing.T) {
 
 func TestTicketsAreBounded(t *testing.T) {
 	c := &clock{time.Now()}
-	g := newGate(t, Options{Now: c.Now})
+	g := newAuthenticator(t, Options{Now: c.Now})
 	mint := func() string {
 		text, _, err := g.Mint(contracts.Principal{ID: "key_0"}, "", "", "")
 		if err != nil {
@@ -337,7 +337,7 @@ func TestTicketsAreBounded(t *testing.T) {
 }
 
 func TestTicketGrantsNoMoreThanItsHolderHas(t *testing.T) {
-	g := newGate(t, Options{})
+	g := newAuthenticator(t, Options{})
 	viewer := contracts.Principal{ID: "v", Role: contracts.RoleViewer, SessionID: "sess_a"}
 	for _, tt := range []struct {
 		session string
@@ -392,7 +392,7 @@ func TestTicketsAreIssuedOverHTTP(t *testing.T) {
 		{"large body", "POST", `{"more":"` + strings.Repeat("x", maxTicketRequest) + `"}`, []string{bearer, jsonType}, 413},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			g := newGate(t, Options{})
+			g := newAuthenticator(t, Options{})
 			r := request(tt.method, path, tt.headers...)
 			r.Body = http.NoBody
 			if tt.body != "" {
@@ -430,7 +430,7 @@ func TestTicketsAreIssuedOverHTTP(t *testing.T) {
 }
 
 func TestTicketUsedByManyAtOnceLetsInOne(t *testing.T) {
-	g := newGate(t, Options{})
+	g := newAuthenticator(t, Options{})
 	text, _, err := g.Mint(contracts.Principal{ID: "key_0"}, "", "", "")
 	if err != nil {
 		t.Fatal(err)

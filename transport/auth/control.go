@@ -11,7 +11,7 @@ import (
 // Authorization: Bearer: without a credential it refuses with unauthenticated,
 // with one that is for clients with access_denied. With authentication off it
 // checks Host and Origin only.
-func (g *Gate) Control(r *http.Request) error {
+func (g *Authenticator) Control(r *http.Request) error {
 	if err := g.checkHost(r); err != nil {
 		return err
 	}

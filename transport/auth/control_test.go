@@ -20,7 +20,7 @@ func TestControlNeedsItsOwnCredential(t *testing.T) {
 		fine   = contracts.Code("")
 		right  = "Authorization: Bearer " + controlToken
 	)
-	g := jwtGate(t, secretKey, Options{Token: token, ControlToken: controlToken})
+	g := jwtAuthenticator(t, secretKey, Options{Token: token, ControlToken: controlToken})
 	cookie := login(t, g)
 	for _, tt := range []struct {
 		name    string
@@ -55,13 +55,13 @@ func TestControlNeedsItsOwnCredential(t *testing.T) {
 }
 
 func TestControlWithoutACredentialForIt(t *testing.T) {
-	g := newGate(t, Options{})
+	g := newAuthenticator(t, Options{})
 	for key, want := range map[string]contracts.Code{"": contracts.CodeUnauthenticated, "x": contracts.CodeUnauthenticated, token: contracts.CodeAccessDenied} {
 		if err := g.Control(request("POST", "/", "Authorization: Bearer "+key)); !errors.Is(err, &contracts.Error{Code: want}) {
 			t.Errorf("%q: got %v, want %s", key, err, want)
 		}
 	}
-	off := newGate(t, Options{Off: true})
+	off := newAuthenticator(t, Options{Off: true})
 	if err := off.Control(request("POST", "/")); err != nil {
 		t.Errorf("off: got %v, want admission", err)
 	}
@@ -80,7 +80,7 @@ func TestMisconfiguredControlIsRefused(t *testing.T) {
 		"not a share": {Token: token, ShareFile: t.TempDir()},
 	} {
 		if _, err := New(opts); err == nil {
-			t.Errorf("%s: got a gate, want an error", name)
+			t.Errorf("%s: got an authenticator, want an error", name)
 		}
 	}
 }

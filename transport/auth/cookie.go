@@ -20,9 +20,9 @@ const (
 // cookie that stands for its holder for 12 hours, and sends the browser on to
 // next, a path of this server, which is / if it is missing. The cookie is of use
 // to the server's own pages only, and ends with the credential that the ticket
-// was minted for, with [Gate.Logout], and with the process. With authentication
+// was minted for, with [Authenticator.Logout], and with the process. With authentication
 // off there is no cookie, and no ticket is needed.
-func (g *Gate) Login() http.Handler {
+func (g *Authenticator) Login() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Cache-Control", "no-store")
 		w.Header().Set("Referrer-Policy", "no-referrer")
@@ -38,7 +38,7 @@ func (g *Gate) Login() http.Handler {
 
 // login sets the cookie and returns where to go. It checks what needs no secret
 // first, so that a malformed request does not use up a ticket.
-func (g *Gate) login(w http.ResponseWriter, r *http.Request) (next string, err error) {
+func (g *Authenticator) login(w http.ResponseWriter, r *http.Request) (next string, err error) {
 	if r.Method != http.MethodGet { // a HEAD, of a preview say, would use up the ticket
 		return "", notAllowed(w, http.MethodGet)
 	}
@@ -76,7 +76,7 @@ func (g *Gate) login(w http.ResponseWriter, r *http.Request) (next string, err e
 }
 
 // setCookie sets the cookie for so many seconds; a negative number ends it.
-func (g *Gate) setCookie(w http.ResponseWriter, r *http.Request, secret string, seconds int) {
+func (g *Authenticator) setCookie(w http.ResponseWriter, r *http.Request, secret string, seconds int) {
 	http.SetCookie(w, &http.Cookie{
 		Name: cookieName, Value: secret, Path: "/", MaxAge: seconds,
 		HttpOnly: true, Secure: r.TLS != nil || g.behindTLS, SameSite: http.SameSiteStrictMode,
@@ -108,7 +108,7 @@ func localPath(p string) bool {
 
 // Logout serves POST /logout: the cookie of the request is no more. Connections
 // that were made with it go on. Whoever has no cookie is told the same.
-func (g *Gate) Logout() http.Handler {
+func (g *Authenticator) Logout() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if err := g.logout(w, r); err != nil {
 			g.fail(w, r, err)
@@ -118,7 +118,7 @@ func (g *Gate) Logout() http.Handler {
 	})
 }
 
-func (g *Gate) logout(w http.ResponseWriter, r *http.Request) error {
+func (g *Authenticator) logout(w http.ResponseWriter, r *http.Request) error {
 	if r.Method != http.MethodPost {
 		return notAllowed(w, http.MethodPost)
 	}
@@ -146,7 +146,7 @@ var errNotOwnPage = denied("the cookie is for this server's own pages")
 // from the pages of others, but a page of another port or of a neighboring name
 // counts as the same site: what changes something or stays open must be of a
 // page of this very server.
-func (g *Gate) cookieHolder(r *http.Request, origin string) (contracts.Principal, error) {
+func (g *Authenticator) cookieHolder(r *http.Request, origin string) (contracts.Principal, error) {
 	secret, err := cookieSecret(r)
 	switch {
 	case err != nil:

@@ -30,7 +30,7 @@ func cookieOf(t *testing.T, w *httptest.ResponseRecorder) string {
 }
 
 // mint returns a ticket of the owner.
-func mint(t *testing.T, g *Gate, session string, role contracts.Role, origin string) string {
+func mint(t *testing.T, g *Authenticator, session string, role contracts.Role, origin string) string {
 	t.Helper()
 	text, _, err := g.Mint(g.owner, session, role, origin)
 	if err != nil {
@@ -40,13 +40,13 @@ func mint(t *testing.T, g *Gate, session string, role contracts.Role, origin str
 }
 
 // login returns the header with a cookie of the owner.
-func login(t *testing.T, g *Gate) string {
+func login(t *testing.T, g *Authenticator) string {
 	t.Helper()
 	return "Cookie: " + cookieOf(t, serve(g.Login(), request("GET", "/login?ticket="+mint(t, g, "", "", ""))))
 }
 
 func TestTicketBecomesACookie(t *testing.T) {
-	g := newGate(t, Options{})
+	g := newAuthenticator(t, Options{})
 	w := serve(g.Login(), request("GET", "/login?next=/s/sess_a%3Fx%3D1&ticket="+mint(t, g, "sess_a", contracts.RoleViewer, "")))
 	for name, want := range map[string]string{
 		"Location": "/s/sess_a?x=1", "Cache-Control": "no-store", "Referrer-Policy": "no-referrer",
@@ -77,7 +77,7 @@ func TestCookieIsForTLSOnlyWhereThereIsTLS(t *testing.T) {
 		behind, tls bool
 		want        bool
 	}{{"plain", false, false, false}, {"TLS", false, true, true}, {"TLS of a proxy", true, false, true}} {
-		g := newGate(t, Options{BehindTLS: tt.behind})
+		g := newAuthenticator(t, Options{BehindTLS: tt.behind})
 		r := request("GET", "/login?ticket="+mint(t, g, "", "", ""), "X-Forwarded-Proto: https") // anybody can say so
 		if tt.tls {
 			r.TLS = &tls.ConnectionState{}
@@ -89,7 +89,7 @@ func TestCookieIsForTLSOnlyWhereThereIsTLS(t *testing.T) {
 }
 
 func TestLoginLeadsNowhereElse(t *testing.T) {
-	g := newGate(t, Options{})
+	g := newAuthenticator(t, Options{})
 	for _, tt := range []struct {
 		next string // as the query has it, after decoding
 		ok   bool
@@ -125,7 +125,7 @@ func TestLoginLeadsNowhereElse(t *testing.T) {
 }
 
 func TestLoginIsRefused(t *testing.T) {
-	g := newGate(t, Options{Origins: []string{"https://app.example"}})
+	g := newAuthenticator(t, Options{Origins: []string{"https://app.example"}})
 	used := mint(t, g, "", "", "")
 	serve(g.Login(), request("GET", "/login?ticket="+used))
 	for _, tt := range []struct {
@@ -161,7 +161,7 @@ func TestLoginIsRefused(t *testing.T) {
 // Tickets that a page got are bound to its origin, which browsers do not send
 // when it reads from its own server.
 func TestPageUsesItsTicketForAnEventStream(t *testing.T) {
-	g := newGate(t, Options{})
+	g := newAuthenticator(t, Options{})
 	const events = "/api/headless/sessions/sess_a/events?ticket="
 	for site, ok := range map[string]bool{"same-origin": true, "same-site": false, "none": false} {
 		text := mint(t, g, "", "", "http://localhost:8787")
@@ -172,7 +172,7 @@ func TestPageUsesItsTicketForAnEventStream(t *testing.T) {
 }
 
 func TestCookieIsForOurOwnPages(t *testing.T) {
-	g := newGate(t, Options{Origins: []string{"http://localhost:3000"}})
+	g := newAuthenticator(t, Options{Origins: []string{"http://localhost:3000"}})
 	cookie := login(t, g)
 	const (
 		state  = "/api/headless/sessions/sess_a"
@@ -219,7 +219,7 @@ func TestCookieIsForOurOwnPages(t *testing.T) {
 }
 
 func TestCookieIsNoCredentialElsewhere(t *testing.T) {
-	g := newGate(t, Options{Origins: []string{"http://localhost:3000"}})
+	g := newAuthenticator(t, Options{Origins: []string{"http://localhost:3000"}})
 	cookie := login(t, g)
 	_, secret, _ := strings.Cut(cookie, "=")
 	for name, headers := range map[string][]string{
@@ -256,7 +256,7 @@ func TestCookieIsNoCredentialElsewhere(t *testing.T) {
 
 func TestCookieExpires(t *testing.T) {
 	c := &clock{time.Now()}
-	g := newGate(t, Options{Now: c.Now})
+	g := newAuthenticator(t, Options{Now: c.Now})
 	cookie := login(t, g)
 	for _, tt := range []struct {
 		after time.Duration
@@ -273,7 +273,7 @@ func TestCookieExpires(t *testing.T) {
 }
 
 func TestCookiesAreBounded(t *testing.T) {
-	g := newGate(t, Options{})
+	g := newAuthenticator(t, Options{})
 	first, second := login(t, g), login(t, g)
 	for range maxCookies - 1 {
 		login(t, g)
@@ -289,7 +289,7 @@ func TestCookiesAreBounded(t *testing.T) {
 }
 
 func TestNewLoginEndsTheOldCookie(t *testing.T) {
-	g := newGate(t, Options{})
+	g := newAuthenticator(t, Options{})
 	old := login(t, g)
 	w := serve(g.Login(), request("GET", "/login?ticket="+mint(t, g, "", "", ""), old))
 	if fresh := "Cookie: " + cookieOf(t, w); fresh == old {
@@ -301,7 +301,7 @@ func TestNewLoginEndsTheOldCookie(t *testing.T) {
 }
 
 func TestLogoutEndsTheCookie(t *testing.T) {
-	g := newGate(t, Options{})
+	g := newAuthenticator(t, Options{})
 	cookie := login(t, g)
 	for _, tt := range []struct {
 		name, method string
@@ -332,7 +332,7 @@ func TestLogoutEndsTheCookie(t *testing.T) {
 }
 
 func TestOffNeedsNoLogin(t *testing.T) {
-	g := newGate(t, Options{Off: true})
+	g := newAuthenticator(t, Options{Off: true})
 	if w := serve(g.Login(), request("GET", "/login?next=/x")); w.Code != 303 || w.Header().Get("Location") != "/x" || w.Header().Get("Set-Cookie") != "" {
 		t.Errorf("got %d %v, want 303 to /x without a cookie", w.Code, w.Header())
 	}

@@ -37,7 +37,7 @@ var allowHeaders = func() string {
 // strange pages, answers the preflights of browsers, and lets pages of allowed
 // origins read the answers (CORS). It is for all routes, those that need no
 // credential included.
-func (g *Gate) Wrap(h http.Handler) http.Handler {
+func (g *Authenticator) Wrap(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if err := g.checkHost(r); err != nil {
 			httperr.Write(w, err)

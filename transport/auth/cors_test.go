@@ -26,7 +26,7 @@ func corsHeaders(h http.Header) (names []string) {
 
 func TestPreflights(t *testing.T) {
 	reached := 0
-	h := newGate(t, Options{Origins: []string{appOrigin}}).Wrap(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { reached++ }))
+	h := newAuthenticator(t, Options{Origins: []string{appOrigin}}).Wrap(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { reached++ }))
 	for _, tt := range []struct {
 		name    string
 		headers []string
@@ -73,7 +73,7 @@ func TestPreflights(t *testing.T) {
 }
 
 func TestEveryHeaderOfTheProtocolMayBeSent(t *testing.T) {
-	h := newGate(t, Options{Origins: []string{appOrigin}}).Wrap(http.NotFoundHandler())
+	h := newAuthenticator(t, Options{Origins: []string{appOrigin}}).Wrap(http.NotFoundHandler())
 	allowed := strings.Split(strings.ToLower(serve(h, request("OPTIONS", "/x", "Origin: "+appOrigin, wanting)).Header().Get("Access-Control-Allow-Headers")), ", ")
 	want := []string{
 		"authorization", "content-type", "last-event-id", "idempotency-key", "traceparent", "tracestate", "x-csrf-token", "x-xsrf-token",
@@ -96,7 +96,7 @@ func TestEveryHeaderOfTheProtocolMayBeSent(t *testing.T) {
 
 func TestAnswersAreReadByAllowedOriginsOnly(t *testing.T) {
 	reached := 0
-	h := newGate(t, Options{Origins: []string{appOrigin}}).Wrap(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { reached++ }))
+	h := newAuthenticator(t, Options{Origins: []string{appOrigin}}).Wrap(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { reached++ }))
 	for _, tt := range []struct {
 		name, method string
 		headers      []string
@@ -142,7 +142,7 @@ func TestNothingIsRedirectedWithATicket(t *testing.T) {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/login", func(http.ResponseWriter, *http.Request) {})
 	mux.HandleFunc("/ui/", func(http.ResponseWriter, *http.Request) {})
-	h := newGate(t, Options{}).Wrap(mux)
+	h := newAuthenticator(t, Options{}).Wrap(mux)
 	for target, want := range map[string]int{
 		"/login?ticket=x": 200, "/ui/": 200, "/ui/a": 200,
 		"//login?ticket=x": 400, "/./login?ticket=x": 400, "/ui/../login?ticket=x": 400, "/ui//?ticket=x": 400, "/%2e/login?ticket=x": 400, "/login/..?ticket=x": 400,

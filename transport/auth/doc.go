@@ -1,5 +1,5 @@
-// Package auth decides who may come in over the network (D10). It is the one
-// door of WebSocket, HTTP and event streams.
+// Package auth authenticates requests over the network (D10), for WebSocket,
+// HTTP and event streams alike.
 //
 // It promises that no request passes whose Host or Origin a stranger's web page
 // could have chosen, that credentials are compared in constant time or by their
@@ -9,6 +9,6 @@
 // stands for one of these in a browser: tickets and cookies. A further token is
 // for those who control the server itself.
 //
-// The gate names a principal and what it is confined to. Whether such a one may
+// The Authenticator names a principal and what it is confined to. Whether such a one may
 // then do what it asks for is decided elsewhere.
 package auth

@@ -10,7 +10,7 @@ import (
 	"github.com/seed-028515a8/maestro/transport/httperr"
 )
 
-// A gate in front of a server: Wrap goes around all routes, Authorize into those
+// An Authenticator in front of a server: Wrap goes around all routes, Authorize into those
 // that need a credential.
 func Example() {
 	g, err := auth.New(auth.Options{Token: "correct-horse-battery-staple"})

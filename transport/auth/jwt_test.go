@@ -43,8 +43,8 @@ func withClaims(c changes) string   { return sign(jwt.SigningMethodRS256, rsaKey
 func withHeader(h changes) string   { return sign(jwt.SigningMethodRS256, rsaKey(), nil, h) }
 func inSeconds(s time.Duration) int { return int(epoch.Add(s * time.Second).Unix()) }
 
-// jwtGate accepts JWTs only.
-func jwtGate(t *testing.T, keys string, opts Options) *Gate {
+// jwtAuthenticator accepts JWTs only.
+func jwtAuthenticator(t *testing.T, keys string, opts Options) *Authenticator {
 	t.Helper()
 	opts.Keys, opts.Issuer, opts.Audience = loadKeys(t, keys), "https://issuer.example", "maestro"
 	if opts.Now == nil {
@@ -57,7 +57,7 @@ func jwtGate(t *testing.T, keys string, opts Options) *Gate {
 	return g
 }
 
-func present(g *Gate, key string) (contracts.Principal, error) {
+func present(g *Authenticator, key string) (contracts.Principal, error) {
 	return g.Authorize(request("GET", socket, "Authorization: Bearer "+key))
 }
 
@@ -158,19 +158,19 @@ func TestForgedJWTsAreRefused(t *testing.T) {
 		{"organization that is an object", withClaims(changes{"org_id": changes{"a": 1}}), unauth},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			p, err := present(jwtGate(t, public, Options{}), tt.token)
+			p, err := present(jwtAuthenticator(t, public, Options{}), tt.token)
 			if !errors.Is(err, &contracts.Error{Code: tt.want}) || p != (contracts.Principal{}) {
 				t.Fatalf("got %+v, %v, want %s", p, err, tt.want)
 			}
 		})
 	}
-	if _, err := present(jwtGate(t, public, Options{}), good); err != nil {
+	if _, err := present(jwtAuthenticator(t, public, Options{}), good); err != nil {
 		t.Errorf("the one that the others were made of: %v", err)
 	}
 }
 
 func TestKeyOfOneAlgorithmIsNotUsedForAnother(t *testing.T) {
-	g := jwtGate(t, keySet(
+	g := jwtAuthenticator(t, keySet(
 		webKeyOf(&rsaKey().PublicKey, map[string]string{"kid": "r"}), webKeyOf(&ecKey().PublicKey, map[string]string{"kid": "e"}),
 		webKeyOf(&otherEC().PublicKey, map[string]string{"kid": "e2"}), webKeyOf(secretKey, map[string]string{"kid": "s"}),
 	), Options{})
@@ -208,7 +208,7 @@ func TestJWTsOfEachKindComeIn(t *testing.T) {
 		{"about to end", publicPEM(&rsaKey().PublicKey), withClaims(changes{"exp": inSeconds(1)})},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			g := jwtGate(t, tt.keys, Options{})
+			g := jwtAuthenticator(t, tt.keys, Options{})
 			if p, err := present(g, tt.token); err != nil || p.ID != "user_alice" {
 				t.Fatalf("got %+v, %v, want user_alice", p, err)
 			}
@@ -246,7 +246,7 @@ func TestClaimsSayWhoItIs(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			tt.want.Expires = end
-			p, err := present(jwtGate(t, publicPEM(&rsaKey().PublicKey), Options{}), withClaims(tt.claims))
+			p, err := present(jwtAuthenticator(t, publicPEM(&rsaKey().PublicKey), Options{}), withClaims(tt.claims))
 			if err != nil || p != tt.want {
 				t.Errorf("got %+v, %v, want %+v", p, err, tt.want)
 			}
@@ -266,7 +266,7 @@ type jwtNull struct{}
 func (jwtNull) MarshalJSON() ([]byte, error) { return []byte("null"), nil }
 
 func TestScopeClaimCanHaveAnotherName(t *testing.T) {
-	g := jwtGate(t, publicPEM(&rsaKey().PublicKey), Options{ScopeClaim: "https://maestro.example/scope"})
+	g := jwtAuthenticator(t, publicPEM(&rsaKey().PublicKey), Options{ScopeClaim: "https://maestro.example/scope"})
 	for _, tt := range []struct {
 		claims changes
 		want   string
@@ -281,7 +281,7 @@ func TestScopeClaimCanHaveAnotherName(t *testing.T) {
 }
 
 func TestTokenAndJWTsAreAcceptedTogether(t *testing.T) {
-	g := jwtGate(t, secretKey, Options{Token: token})
+	g := jwtAuthenticator(t, secretKey, Options{Token: token})
 	if p, err := present(g, token); err != nil || p != g.owner || p.Scope != "" {
 		t.Errorf("token: got %+v, %v, want the owner", p, err)
 	}
@@ -291,20 +291,20 @@ func TestTokenAndJWTsAreAcceptedTogether(t *testing.T) {
 	if _, err := present(g, secretKey); err == nil {
 		t.Error("the key itself: got in")
 	}
-	alone := jwtGate(t, secretKey, Options{})
+	alone := jwtAuthenticator(t, secretKey, Options{})
 	for _, key := range []string{token, "", " "} {
 		if _, err := present(alone, key); err == nil {
 			t.Errorf("%q without a token: got in", key)
 		}
 	}
-	if _, err := present(newGate(t, Options{}), withClaims(nil)); err == nil {
+	if _, err := present(newAuthenticator(t, Options{}), withClaims(nil)); err == nil {
 		t.Error("JWT without keys: got in")
 	}
 }
 
 func TestWhatAJWTIsExchangedForEndsWithIt(t *testing.T) {
 	c := &clock{epoch}
-	g := jwtGate(t, publicPEM(&rsaKey().PublicKey), Options{Now: c.Now})
+	g := jwtAuthenticator(t, publicPEM(&rsaKey().PublicKey), Options{Now: c.Now})
 	p, err := present(g, withClaims(changes{"exp": inSeconds(10)}))
 	if err != nil {
 		t.Fatal(err)

@@ -114,8 +114,8 @@ func TestSecretsAreInNoAnswerAndNoLog(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "state")
 	g, err := New(Options{
 		Token: token, ControlToken: controlToken, Keys: loadKeys(t, secretKey), ShareFile: filepath.Join(dir, "shares"),
-		Rates: ratelimit.New(ratelimit.Options{RequestRate: -1, FailureRate: -1}),
-		Log:   slog.New(slog.NewTextHandler(out, &slog.HandlerOptions{Level: slog.LevelDebug})),
+		RateLimit: ratelimit.New(ratelimit.Options{RequestRate: -1, FailureRate: -1}),
+		Log:       slog.New(slog.NewTextHandler(out, &slog.HandlerOptions{Level: slog.LevelDebug})),
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -13,7 +13,7 @@ import (
 // stranger whose name was made to resolve to this machine (DNS rebinding) has
 // that name as Host; it cannot have an address, which needs no resolving, or
 // localhost.
-func (g *Gate) checkHost(r *http.Request) error {
+func (g *Authenticator) checkHost(r *http.Request) error {
 	name, port, ok := splitHost(r.Host)
 	if !ok || !g.ours(name, port) && !isLocal(name, r) {
 		return denied("Host is not one of this server's")
@@ -21,7 +21,7 @@ func (g *Gate) checkHost(r *http.Request) error {
 	return nil
 }
 
-func (g *Gate) ours(name, port string) bool {
+func (g *Authenticator) ours(name, port string) bool {
 	return g.hosts[name] || port != "" && g.hosts[net.JoinHostPort(name, port)]
 }
 
@@ -65,7 +65,7 @@ func splitHost(host string) (name, port string, ok bool) {
 // checkOrigin refuses what a page of another origin sent, unless its origin is
 // on the list, and returns the canonical Origin. It is empty for what did not
 // come from a page, and for reads that a browser does not mark.
-func (g *Gate) checkOrigin(r *http.Request) (string, error) {
+func (g *Authenticator) checkOrigin(r *http.Request) (string, error) {
 	values := r.Header.Values("Origin")
 	if len(values) == 0 {
 		return "", g.checkCross(r)
@@ -79,7 +79,7 @@ func (g *Gate) checkOrigin(r *http.Request) (string, error) {
 
 // checkCross refuses cross-origin writes by what newer browsers say about a
 // request beside its Origin.
-func (g *Gate) checkCross(r *http.Request) error {
+func (g *Authenticator) checkCross(r *http.Request) error {
 	if g.cross.Check(r) != nil {
 		return denied("cross-origin request refused")
 	}

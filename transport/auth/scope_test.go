@@ -93,7 +93,7 @@ func TestDistinctPrincipalsNeverShareAScope(t *testing.T) {
 }
 
 func TestPrincipalsThatWereOneAreApart(t *testing.T) {
-	g := jwtGate(t, secretKey, Options{})
+	g := jwtAuthenticator(t, secretKey, Options{})
 	scopeOf := func(claims changes) string {
 		p, err := present(g, sign(jwt.SigningMethodHS256, []byte(secretKey), claims, nil))
 		if err != nil {

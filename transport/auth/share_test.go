@@ -26,9 +26,9 @@ const (
 	jsonBody   = "Content-Type: application/json"
 )
 
-// sharing is a gate with shares on a disk, and the routes to them.
+// sharing is an Authenticator with shares on a disk, and the routes to them.
 type sharing struct {
-	*Gate
+	*Authenticator
 	http.Handler
 	clock   *clock
 	opts    Options
@@ -49,7 +49,7 @@ func newSharing(t *testing.T) *sharing {
 	return s
 }
 
-// restart makes another gate of the same file.
+// restart makes another Authenticator of the same file.
 func (s *sharing) restart(t *testing.T) {
 	t.Helper()
 	g, err := New(s.opts)
@@ -59,7 +59,7 @@ func (s *sharing) restart(t *testing.T) {
 	mux := http.NewServeMux()
 	mux.Handle("/api/headless/sessions/{id}/shares", g.Shares())
 	mux.Handle("/api/headless/sessions/{id}/shares/{share_id}", g.Shares())
-	s.Gate, s.Handler = g, g.Wrap(mux)
+	s.Authenticator, s.Handler = g, g.Wrap(mux)
 }
 
 func (s *sharing) ask(method, target, body string, headers ...string) *httptest.ResponseRecorder {
@@ -125,7 +125,7 @@ func TestShareLetsIntoOneSession(t *testing.T) {
 	} {
 		m := s.mint(t, tt.body, tt.by)
 		tt.want.ID, tt.want.SessionID, tt.want.Expires = "share_"+m.ShareID, "sess_a", tt.want.Expires.UTC()
-		if p, err := present(s.Gate, m.Token); err != nil || p != tt.want {
+		if p, err := present(s.Authenticator, m.Token); err != nil || p != tt.want {
 			t.Errorf("%s: got %+v, %v, want %+v", tt.body, p, err, tt.want)
 		}
 		if !strings.HasPrefix(m.Token, "mshare_") || len(m.Token) != len("mshare_")+43 || m.SessionID != "sess_a" || !m.ExpiresAt.Equal(tt.want.Expires) {
@@ -229,10 +229,10 @@ func TestSharingIsRefused(t *testing.T) {
 			t.Errorf("%s: got %d %s, want %d", tt.name, w.Code, w.Body, tt.want)
 		}
 	}
-	if _, err := present(s.Gate, m.Token); err != nil || len(s.revoked) != 0 {
+	if _, err := present(s.Authenticator, m.Token); err != nil || len(s.revoked) != 0 {
 		t.Errorf("got %v and %v revoked, want the share to live", err, s.revoked)
 	}
-	off := newGate(t, Options{Off: true})
+	off := newAuthenticator(t, Options{Off: true})
 	r := request("POST", sharesPath)
 	r.SetPathValue("id", "sess_a")
 	if w := serve(off.Shares(), r); w.Code != 403 {
@@ -267,7 +267,7 @@ func TestSharesAreListedWithoutTheirTokens(t *testing.T) {
 func TestRevokedShareIsOfNoUse(t *testing.T) {
 	s := newSharing(t)
 	kept, m := s.mint(t, ""), s.mint(t, "")
-	p, err := present(s.Gate, m.Token)
+	p, err := present(s.Authenticator, m.Token)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -295,7 +295,7 @@ func TestRevokedShareIsOfNoUse(t *testing.T) {
 				t.Errorf("%s, %s: got %v, want unauthenticated", when, name, err)
 			}
 		}
-		if _, err := present(s.Gate, kept.Token); err != nil {
+		if _, err := present(s.Authenticator, kept.Token); err != nil {
 			t.Errorf("%s, the other: %v", when, err)
 		}
 	}
@@ -317,7 +317,7 @@ func TestSharesSurviveARestart(t *testing.T) {
 	s := newSharing(t)
 	long := s.mint(t, `{"expiresInSeconds":7200,"label":"a \"b\" é","role":"controller"}`, jwtOf(changes{"exp": inSeconds(86400), "scope": "p"}))
 	short := s.mint(t, `{"expiresInSeconds":60}`)
-	want, err := present(s.Gate, long.Token)
+	want, err := present(s.Authenticator, long.Token)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -339,10 +339,10 @@ func TestSharesSurviveARestart(t *testing.T) {
 	}
 	s.clock.now = epoch.Add(time.Minute)
 	s.restart(t)
-	if p, err := present(s.Gate, long.Token); err != nil || p != want {
+	if p, err := present(s.Authenticator, long.Token); err != nil || p != want {
 		t.Errorf("got %+v, %v, want %+v", p, err, want)
 	}
-	if _, err := present(s.Gate, short.Token); err == nil || len(s.shares.byID) != 1 || len(s.shares.byHash) != 1 {
+	if _, err := present(s.Authenticator, short.Token); err == nil || len(s.shares.byID) != 1 || len(s.shares.byHash) != 1 {
 		t.Errorf("got %v and %d shares, want the expired one gone", err, len(s.shares.byID))
 	}
 	if got := s.list(t, jwtOf(changes{"exp": inSeconds(86400), "scope": "p"})); len(got) != 1 || got[0].Label != `a "b" é` || got[0].Role != "controller" {
@@ -362,7 +362,7 @@ func TestShareExpires(t *testing.T) {
 		ok bool
 	}{{time.Minute - 1, true}, {time.Minute, false}} {
 		s.clock.now = epoch.Add(tt.at)
-		if _, err := present(s.Gate, m.Token); (err == nil) != tt.ok {
+		if _, err := present(s.Authenticator, m.Token); (err == nil) != tt.ok {
 			t.Errorf("after %v: got %v, want admission %v", tt.at, err, tt.ok)
 		}
 	}
@@ -427,7 +427,7 @@ func TestShareIsNotMintedIfItCannotBeKept(t *testing.T) {
 	if got := s.log.String(); strings.Count(got, "level=ERROR") != 1 || !strings.Contains(got, "shares cannot be kept") {
 		t.Errorf("got the log %q, want one line for both", got)
 	}
-	if _, err := present(s.Gate, m.Token); err == nil {
+	if _, err := present(s.Authenticator, m.Token); err == nil {
 		t.Error("the revoked share still lets in")
 	}
 	if got := len(s.list(t, bearer)); got != 0 {
@@ -440,7 +440,7 @@ func TestShareIsNotMintedIfItCannotBeKept(t *testing.T) {
 		t.Errorf("revoking once more: got %d, want 200", w.Code)
 	}
 	s.restart(t)
-	if _, err := present(s.Gate, m.Token); err == nil {
+	if _, err := present(s.Authenticator, m.Token); err == nil {
 		t.Error("the revoked share came back")
 	}
 }
@@ -490,7 +490,7 @@ func TestSharesAreMintedByManyAtOnce(t *testing.T) {
 					t.Errorf("got %d %s", w.Code, w.Body)
 					return
 				}
-				if _, err := present(s.Gate, m.Token); err != nil {
+				if _, err := present(s.Authenticator, m.Token); err != nil {
 					t.Error(err)
 				}
 			}

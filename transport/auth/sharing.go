@@ -20,7 +20,7 @@ import (
 // All of it is for principals that may control the session, and not for those of
 // shares. A share that a principal mints is of its scope and ends, at the latest,
 // with its credential.
-func (g *Gate) Shares() http.Handler {
+func (g *Authenticator) Shares() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		answer, err := g.sharing(w, r)
 		if err != nil {
@@ -31,7 +31,7 @@ func (g *Gate) Shares() http.Handler {
 	})
 }
 
-func (g *Gate) sharing(w http.ResponseWriter, r *http.Request) (answer any, err error) {
+func (g *Authenticator) sharing(w http.ResponseWriter, r *http.Request) (answer any, err error) {
 	one := r.PathValue("share_id")
 	switch {
 	case one == "" && r.Method != http.MethodPost && r.Method != http.MethodGet:
@@ -52,7 +52,7 @@ func (g *Gate) sharing(w http.ResponseWriter, r *http.Request) (answer any, err 
 }
 
 // sharer returns who asks about the shares of which session, if they may.
-func (g *Gate) sharer(w http.ResponseWriter, r *http.Request) (p contracts.Principal, session string, err error) {
+func (g *Authenticator) sharer(w http.ResponseWriter, r *http.Request) (p contracts.Principal, session string, err error) {
 	p, err = g.request(w, r)
 	session = strings.Clone(r.PathValue("id")) // shares outlive requests
 	switch {
@@ -84,7 +84,7 @@ type shareAnswer struct {
 	ExpiresAt string         `json:"expires_at"`
 }
 
-func (g *Gate) mintShare(w http.ResponseWriter, r *http.Request, p contracts.Principal, session string) (*shareAnswer, error) {
+func (g *Authenticator) mintShare(w http.ResponseWriter, r *http.Request, p contracts.Principal, session string) (*shareAnswer, error) {
 	role, label, ttl, err := readShareRequest(w, r)
 	if err != nil {
 		return nil, err
@@ -138,7 +138,7 @@ type shareList struct {
 	Shares []shareAnswer `json:"shares"`
 }
 
-func (g *Gate) listShares(p contracts.Principal, session string) *shareList {
+func (g *Authenticator) listShares(p contracts.Principal, session string) *shareList {
 	list := &shareList{Shares: []shareAnswer{}}
 	for _, one := range g.shares.list(p.Scope, session, g.now()) {
 		list.Shares = append(list.Shares, shareAnswer{
@@ -149,7 +149,7 @@ func (g *Gate) listShares(p contracts.Principal, session string) *shareList {
 	return list
 }
 
-func (g *Gate) revoke(p contracts.Principal, session, id string) (answer any, err error) {
+func (g *Authenticator) revoke(p contracts.Principal, session, id string) (answer any, err error) {
 	found, err := g.shares.revoke(p.Scope, session, id, g.now())
 	if found && g.revoked != nil {
 		g.revoked(shareOwner + id) // also if it would come back after a restart

@@ -19,7 +19,7 @@ var errTicket = unauthenticated("the ticket is unknown, used or expired")
 // from pages of origin; an empty origin leaves that open. The request is then
 // p's, confined to session unless that is empty, and to viewing if role is
 // viewer. It refuses what p may not do itself.
-func (g *Gate) Mint(p contracts.Principal, session string, role contracts.Role, origin string) (text string, expires time.Time, err error) {
+func (g *Authenticator) Mint(p contracts.Principal, session string, role contracts.Role, origin string) (text string, expires time.Time, err error) {
 	if p.Role == contracts.RoleViewer && role == contracts.RoleController {
 		return "", time.Time{}, denied("this credential only allows viewing")
 	}
@@ -44,7 +44,7 @@ func (g *Gate) Mint(p contracts.Principal, session string, role contracts.Role, 
 }
 
 // redeem uses a ticket up, whether or not it then fits the request.
-func (g *Gate) redeem(r *http.Request, text, origin string) (contracts.Principal, error) {
+func (g *Authenticator) redeem(r *http.Request, text, origin string) (contracts.Principal, error) {
 	used, ok := g.tickets.take(text, g.now())
 	switch {
 	case !ok || !g.Alive(used.holder):
@@ -63,7 +63,7 @@ func ownRead(r *http.Request, wanted, origin string) bool {
 
 // Tickets serves POST /api/headless/ws-tickets: who presents a key gets a
 // ticket that is bound to what the body names and to the Origin it came from.
-func (g *Gate) Tickets() http.Handler {
+func (g *Authenticator) Tickets() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		answer, err := g.issue(w, r)
 		if err != nil {
@@ -80,7 +80,7 @@ type ticketAnswer struct {
 	ExpiresAt string `json:"expires_at"`
 }
 
-func (g *Gate) issue(w http.ResponseWriter, r *http.Request) (*ticketAnswer, error) {
+func (g *Authenticator) issue(w http.ResponseWriter, r *http.Request) (*ticketAnswer, error) {
 	if r.Method != http.MethodPost {
 		return nil, notAllowed(w, http.MethodPost)
 	}

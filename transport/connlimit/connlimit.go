@@ -19,7 +19,7 @@ import (
 	"github.com/seed-028515a8/maestro/contracts"
 )
 
-// A Conn is a connection as its door sees it.
+// A Conn is a connection as a Limiter sees it.
 type Conn interface {
 	// Close begins to end the connection and says why. It does not wait.
 	Close(why *contracts.Error)
@@ -27,7 +27,7 @@ type Conn interface {
 	Cut()
 }
 
-// GoingAway is why connections end when their door is shut.
+// GoingAway is why connections end when the limiter is closed.
 var GoingAway = &contracts.Error{Code: contracts.CodeGoingAway, Message: "the server is going away"}
 
 // Options configures [New].
@@ -76,8 +76,8 @@ type Options struct {
 	Evicted func(remote string)
 }
 
-// A Door lets clients in, within bounds. It is safe for concurrent use.
-type Door struct {
+// A Limiter lets clients in, within bounds. It is safe for concurrent use.
+type Limiter struct {
 	// Static after New.
 	opts Options
 	ctx  context.Context // ends in Close
@@ -94,8 +94,8 @@ type Door struct {
 	http       httpConns
 }
 
-// New returns a door.
-func New(opts Options) *Door {
+// New returns a Limiter.
+func New(opts Options) *Limiter {
 	opts.Connections = cmp.Or(max(opts.Connections, 0), 16384)
 	opts.PrincipalConnections = cmp.Or(max(opts.PrincipalConnections, 0), (opts.Connections+1)/2)
 	opts.AddressConnections = cmp.Or(max(opts.AddressConnections, 0), (3*opts.Connections+3)/4)
@@ -106,7 +106,7 @@ func New(opts Options) *Door {
 	opts.WriteTimeout = cmp.Or(max(opts.WriteTimeout, 0), contracts.DefaultWriteTimeout)
 	reserved := (opts.Connections + 15) / 16
 	ctx, stop := context.WithCancel(context.Background())
-	return &Door{
+	return &Limiter{
 		opts: opts, ctx: ctx, stop: stop, conns: map[Conn]struct{}{},
 		slots:      newQuota(opts.Connections, opts.PrincipalConnections, reserved, "connections"),
 		requests:   newQuota(opts.Connections, opts.PrincipalConnections, reserved, "requests"),
@@ -116,28 +116,28 @@ func New(opts Options) *Door {
 	}
 }
 
-// Context ends when the door is shut.
-func (d *Door) Context() context.Context { return d.ctx }
+// Context ends when the limiter is closed.
+func (d *Limiter) Context() context.Context { return d.ctx }
 
 // A Slot is what one connection or request takes up. Its methods but Enter may
 // be called on nil, which has no bounds.
 type Slot struct {
 	// Static.
-	door *Door
-	by   contracts.Principal
-	of   *quota
+	limiter *Limiter
+	by      contracts.Principal
+	of      *quota
 
-	conn   Conn // guarded by the door's lock: what took the slot
+	conn   Conn // guarded by the lock of the limiter: what took the slot
 	held   int  // bytes of the unfinished message; owned by who reads it
 	answer int  // bytes of the answer; owned by who writes it
 }
 
 // Admit reserves a slot for a socket or stream, which Leave gives back. It
 // refuses with overloaded, with rate_limited beyond the bound of the principal,
-// or with going_away once the door is shut.
-func (d *Door) Admit(p contracts.Principal) (*Slot, error) { return d.take(&d.slots, p) }
+// or with going_away when the limiter is closed.
+func (d *Limiter) Admit(p contracts.Principal) (*Slot, error) { return d.take(&d.slots, p) }
 
-func (d *Door) take(of *quota, p contracts.Principal) (*Slot, error) {
+func (d *Limiter) take(of *quota, p contracts.Principal) (*Slot, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.closed {
@@ -147,13 +147,13 @@ func (d *Door) take(of *quota, p contracts.Principal) (*Slot, error) {
 		return nil, err
 	}
 	d.wg.Add(1)
-	return &Slot{door: d, by: p, of: of}, nil
+	return &Slot{limiter: d, by: p, of: of}, nil
 }
 
-// Enter puts c in the slot. A door that has been shut meanwhile ends the
+// Enter puts c in the slot. If the limiter was closed meanwhile, Enter ends the
 // connection at once.
 func (s *Slot) Enter(c Conn) {
-	d := s.door
+	d := s.limiter
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	s.conn = c
@@ -169,7 +169,7 @@ func (s *Slot) Leave() {
 		return
 	}
 	s.Release()
-	d := s.door
+	d := s.limiter
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	delete(d.conns, s.conn)
@@ -193,7 +193,7 @@ func (s *Slot) Grow(b []byte, most int) ([]byte, error) {
 	if s == nil || room <= freeBytes || most <= freeBytes {
 		return append(make([]byte, 0, room), b...), nil
 	}
-	d := s.door
+	d := s.limiter
 	d.mu.Lock()
 	err := d.unfinished.take(s.by, room)
 	d.mu.Unlock()
@@ -211,9 +211,9 @@ func (s *Slot) Release() {
 	if s == nil || s.held == 0 {
 		return
 	}
-	s.door.mu.Lock()
-	defer s.door.mu.Unlock()
-	s.door.unfinished.give(s.by, s.held)
+	s.limiter.mu.Lock()
+	defer s.limiter.mu.Unlock()
+	s.limiter.unfinished.give(s.by, s.held)
 	s.held = 0
 }
 
@@ -225,7 +225,7 @@ func (s *Slot) reserveAnswer(n int, force bool) error {
 	if s == nil {
 		return nil
 	}
-	d := s.door
+	d := s.limiter
 	if n = min(n, d.answers.each, d.answers.confined); n <= freeBytes {
 		n = 0
 	}
@@ -262,14 +262,14 @@ type Refused struct{ Full, Excess uint64 }
 
 // MakeRoom closes the TCP connection that has waited longest for a request, for
 // want of descriptors.
-func (d *Door) MakeRoom() {
+func (d *Limiter) MakeRoom() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.http.evict(d.http.waiting)
 }
 
 // Counts returns what is taken up now.
-func (d *Door) Counts() Counts {
+func (d *Limiter) Counts() Counts {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return Counts{
@@ -286,7 +286,7 @@ func (d *Door) Counts() Counts {
 // request are cut at once, and requests whose body has not come whole are
 // refused. If ctx ends first, Close cuts all connections off and returns ctx's
 // error without waiting any longer.
-func (d *Door) Close(ctx context.Context) error {
+func (d *Limiter) Close(ctx context.Context) error {
 	d.mu.Lock()
 	d.closed = true
 	for c := range d.conns {

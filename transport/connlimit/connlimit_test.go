@@ -26,7 +26,7 @@ type conn struct {
 	left        sync.Once
 }
 
-func (c *conn) leave() { c.left.Do(func() { go c.slot.Leave() }) } // the door holds its lock
+func (c *conn) leave() { c.left.Do(func() { go c.slot.Leave() }) } // the limiter holds its lock
 
 func (c *conn) Close(why *contracts.Error) {
 	if c.closed++; c.closed == 1 {
@@ -45,7 +45,7 @@ func (c *conn) Cut() {
 }
 
 // enter lets one more connection in.
-func enter(t *testing.T, d *Door, c *conn) *conn {
+func enter(t *testing.T, d *Limiter, c *conn) *conn {
 	t.Helper()
 	c.slot = admit(t, d, owner)
 	c.slot.Enter(c)
@@ -61,7 +61,7 @@ var (
 )
 
 // admit reserves a slot.
-func admit(t *testing.T, d *Door, p contracts.Principal) *Slot {
+func admit(t *testing.T, d *Limiter, p contracts.Principal) *Slot {
 	t.Helper()
 	slot, err := d.Admit(p)
 	if err != nil {

@@ -12,10 +12,10 @@ import (
 	"github.com/seed-028515a8/maestro/transport/httperr"
 )
 
-// Guard puts a server behind the door, before it serves. It bounds the server's
+// Guard applies the limits to a server. Call it before the server serves. It bounds the server's
 // connections and requests and the time for writing an answer, and lets
-// [Door.Close] end them.
-func (d *Door) Guard(s *http.Server) {
+// [Limiter.Close] end them.
+func (d *Limiter) Guard(s *http.Server) {
 	s.ConnContext, s.ConnState = d.accepted, d.changed
 	next := s.Handler
 	s.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -25,7 +25,7 @@ func (d *Door) Guard(s *http.Server) {
 			return
 		}
 		conn, _ := r.Context().Value(httpConnKey{}).(*httpConn)
-		q := &request{door: d, control: http.NewResponseController(w), conn: conn}
+		q := &request{limiter: d, control: http.NewResponseController(w), conn: conn}
 		defer q.end()
 		r = r.WithContext(context.WithValue(r.Context(), requestKey{}, q))
 		if r.Body != http.NoBody {
@@ -36,7 +36,7 @@ func (d *Door) Guard(s *http.Server) {
 	})
 }
 
-func (d *Door) enterRequest() bool {
+func (d *Limiter) enterRequest() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if !d.closed {
@@ -49,7 +49,7 @@ type requestKey struct{}
 
 // A request is one that is under way.
 type request struct {
-	door    *Door
+	limiter *Limiter
 	control *http.ResponseController
 	conn    *httpConn
 	slot    *Slot // once it is known who sent it
@@ -63,7 +63,7 @@ type request struct {
 // Identify says who sent a request that came through Guard. It refuses what is
 // beyond the principal's bounds, as Admit does. The slot is the request's until
 // it is answered.
-func (d *Door) Identify(r *http.Request, p contracts.Principal) error {
+func (d *Limiter) Identify(r *http.Request, p contracts.Principal) error {
 	q, ok := r.Context().Value(requestKey{}).(*request)
 	if !ok || q.slot != nil {
 		return nil
@@ -91,7 +91,7 @@ func (q *request) end() {
 	if q.slot != nil {
 		q.slot.Leave()
 	}
-	d := q.door
+	d := q.limiter
 	d.mu.Lock()
 	if c := q.conn; c != nil {
 		if q.slot != nil {
@@ -105,12 +105,12 @@ func (q *request) end() {
 	d.wg.Done()
 }
 
-// interruptible has the end of the door interrupt the reading of the body.
+// interruptible has the end of the limiter interrupt the reading of the body.
 func (q *request) interruptible() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.unhook == nil && !q.over {
-		q.unhook = context.AfterFunc(q.door.ctx, func() {
+		q.unhook = context.AfterFunc(q.limiter.ctx, func() {
 			q.mu.Lock()
 			defer q.mu.Unlock()
 			if !q.over {
@@ -120,7 +120,7 @@ func (q *request) interruptible() {
 	}
 }
 
-// A body is that of a request. Reading it ends with the door.
+// A body is that of a request. Reading it ends with the limiter.
 type body struct {
 	io.ReadCloser
 	of *request
@@ -132,7 +132,7 @@ func (b *body) Read(p []byte) (int, error) {
 	if err == io.EOF {
 		b.of.unread = false
 	}
-	if err != nil && err != io.EOF && b.of.door.ctx.Err() != nil {
+	if err != nil && err != io.EOF && b.of.limiter.ctx.Err() != nil {
 		err = GoingAway
 	}
 	return n, err
@@ -147,7 +147,7 @@ type answer struct {
 
 // Refused implements [httperr.RefusalWriter].
 func (a *answer) Refused(refusal *contracts.Error) {
-	if refused := a.of.door.opts.Refused; refused != nil {
+	if refused := a.of.limiter.opts.Refused; refused != nil {
 		refused(a.r, refusal)
 	}
 }
@@ -158,7 +158,7 @@ func (a *answer) Unwrap() http.ResponseWriter { return a.ResponseWriter }
 // Write implements [http.ResponseWriter].
 func (a *answer) Write(p []byte) (n int, err error) {
 	for {
-		_ = a.of.control.SetWriteDeadline(time.Now().Add(a.of.door.opts.WriteTimeout)) // fails where writing fails as well
+		_ = a.of.control.SetWriteDeadline(time.Now().Add(a.of.limiter.opts.WriteTimeout)) // fails where writing fails as well
 		m, err := a.ResponseWriter.Write(p[n:min(len(p), n+contracts.WritePart)])
 		if n += m; err != nil || n == len(p) {
 			return n, err
@@ -177,7 +177,7 @@ func slotOf(r *http.Request) *Slot {
 // ReserveAnswer reserves n bytes of memory for the answer to a request, instead
 // of those reserved before, until the request is answered. It refuses with
 // overloaded or rate_limited if the principal who sent it, or all principals,
-// have too many bytes of unread answers; see [Door.Identify].
+// have too many bytes of unread answers; see [Limiter.Identify].
 func ReserveAnswer(r *http.Request, n int) error { return slotOf(r).reserveAnswer(n, false) }
 
 // CountAnswer is ReserveAnswer for an answer that cannot be refused any more.
@@ -185,7 +185,7 @@ func CountAnswer(r *http.Request, n int) { _ = slotOf(r).reserveAnswer(n, true) 
 
 // ReadBody reads the body of a request, of at most most bytes. Its errors are
 // refusals. The memory counts as that of the principal who sent the request; see
-// [Door.Identify].
+// [Limiter.Identify].
 func ReadBody(w http.ResponseWriter, r *http.Request, most int) ([]byte, error) {
 	tooLarge := &contracts.Error{Code: contracts.CodePayloadTooLarge, Message: "Payload too large"}
 	if r.ContentLength > int64(most) {

@@ -18,13 +18,13 @@ import (
 	"github.com/seed-028515a8/maestro/transport/httperr"
 )
 
-// A server is an HTTP server behind a door, inside a bubble.
+// A server is an HTTP server behind a limiter, inside a bubble.
 type server struct {
-	t      *testing.T
-	door   *Door
-	http   *http.Server
-	accept chan net.Conn
-	closed chan struct{}
+	t       *testing.T
+	limiter *Limiter
+	http    *http.Server
+	accept  chan net.Conn
+	closed  chan struct{}
 }
 
 // An end is one of a connection, which comes from some address.
@@ -51,10 +51,10 @@ func (h *server) Addr() net.Addr { return &net.TCPAddr{} }
 // whose name is in the header Who. Every other request is refused.
 func newServer(t *testing.T, opts Options) *server {
 	t.Helper()
-	h := &server{t: t, door: New(opts), accept: make(chan net.Conn), closed: make(chan struct{})}
+	h := &server{t: t, limiter: New(opts), accept: make(chan net.Conn), closed: make(chan struct{})}
 	mux := http.NewServeMux()
 	mux.HandleFunc("/read", func(w http.ResponseWriter, r *http.Request) {
-		err := h.door.Identify(r, contracts.Principal{ID: r.Header.Get("Who"), SessionID: "main"})
+		err := h.limiter.Identify(r, contracts.Principal{ID: r.Header.Get("Who"), SessionID: "main"})
 		if err == nil {
 			_, err = ReadBody(w, r, 1<<20)
 		}
@@ -69,11 +69,11 @@ func newServer(t *testing.T, opts Options) *server {
 		Handler: mux, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 30 * time.Second, IdleTimeout: 2 * time.Minute,
 		ErrorLog: slog.NewLogLogger(slog.DiscardHandler, 0),
 	}
-	h.door.Guard(h.http)
+	h.limiter.Guard(h.http)
 	go func() { _ = h.http.Serve(h) }() // ends with the listener
 	t.Cleanup(func() {
 		_ = h.http.Close()
-		if err := h.door.Close(context.Background()); err != nil {
+		if err := h.limiter.Close(context.Background()); err != nil {
 			t.Error(err)
 		}
 		time.Sleep(time.Minute) // net/http lets some peers read before it hangs up
@@ -143,7 +143,7 @@ func TestBodiesCountAsTheirPrincipals(t *testing.T) {
 		large := strings.Repeat(" ", 100<<10)
 		held := h.dial("192.0.2.1").ask(post("ada", 1<<20, large)) // 128 KiB
 		synctest.Wait()
-		if got := h.door.Counts().Unfinished; got != 128<<10 {
+		if got := h.limiter.Counts().Unfinished; got != 128<<10 {
 			t.Errorf("got %d bytes, want %d", got, 128<<10)
 		}
 		if got := h.dial("192.0.2.2").ask(post("ada", 1<<20, large)).answer(); got != "429 rate_limited" {
@@ -154,7 +154,7 @@ func TestBodiesCountAsTheirPrincipals(t *testing.T) {
 		}
 		_ = held.Close()
 		synctest.Wait()
-		if got := h.door.Counts(); got.Unfinished != 0 || got.Requests != 0 {
+		if got := h.limiter.Counts(); got.Unfinished != 0 || got.Requests != 0 {
 			t.Errorf("got %+v, want nothing taken up", got)
 		}
 	})
@@ -202,19 +202,19 @@ func TestWhoHasWaitedLongestGoes(t *testing.T) {
 		last := h.dial("192.0.2.2") // of another address, which has room
 		more := []*peer{h.dial("192.0.2.2"), h.dial("192.0.2.2")}
 		synctest.Wait()
-		if got := h.door.Counts(); got.Waiting != 7 || got.Evicted != 4 || !last.open() || !more[0].open() {
+		if got := h.limiter.Counts(); got.Waiting != 7 || got.Evicted != 4 || !last.open() || !more[0].open() {
 			t.Errorf("got %+v, want 7 waiting and 4 evicted", got)
 		}
 		h.dial("192.0.2.3") // now there are as many as may be
 		synctest.Wait()
-		if got := h.door.Counts(); got.Waiting != 7 || got.Evicted != 5 {
+		if got := h.limiter.Counts(); got.Waiting != 7 || got.Evicted != 5 {
 			t.Errorf("got %+v, want 7 waiting and 5 evicted", got)
 		}
 		if got := busy.ask("x").answer(); got != "200" {
 			t.Errorf("the request under way: got %s, want 200", got)
 		}
-		h.door.MakeRoom()
-		if got := h.door.Counts(); got.Evicted != 6 {
+		h.limiter.MakeRoom()
+		if got := h.limiter.Counts(); got.Evicted != 6 {
 			t.Errorf("without descriptors: got %+v, want 6 evicted", got)
 		}
 	})
@@ -236,7 +236,7 @@ func TestEndWaitsForNobodyWhoIsSilent(t *testing.T) {
 		half := h.dial("192.0.2.1").ask(post("ada", 1000, "{"))
 		synctest.Wait()
 		start := time.Now()
-		if err := h.door.Close(t.Context()); err != nil {
+		if err := h.limiter.Close(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		if took := time.Since(start); took != 0 {
@@ -263,7 +263,7 @@ func TestAnswerThatIsNotTakenEnds(t *testing.T) {
 				t.Errorf("got %d bytes, %v after %v, want an error 10s after the last byte was taken", n, err, took)
 			}
 		})
-		h.door.Guard(h.http)
+		h.limiter.Guard(h.http)
 		v := h.dial("192.0.2.1").ask("GET / HTTP/1.1\r\nHost: x\r\n\r\n")
 		time.Sleep(6 * time.Second)
 		if _, err := io.ReadFull(v, make([]byte, contracts.WritePart+1<<10)); err != nil { // and then nothing more

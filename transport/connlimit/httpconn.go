@@ -15,7 +15,7 @@ import (
 // or streams. A connection waits while no request of a known principal is under
 // way on it. Anybody can open a connection, so one that waits can be closed at
 // any time: when there are too many, the one that has waited longest is closed.
-// The door's lock guards them.
+// The lock of the limiter guards them.
 type httpConns struct {
 	all, each int // connections; of these, such as wait, of one address
 
@@ -148,7 +148,7 @@ func cut(conn net.Conn) {
 type httpConnKey struct{}
 
 // accepted is the server's ConnContext.
-func (d *Door) accepted(ctx context.Context, conn net.Conn) context.Context {
+func (d *Limiter) accepted(ctx context.Context, conn net.Conn) context.Context {
 	d.mu.Lock()
 	c, evicted := d.http.add(conn)
 	d.mu.Unlock()
@@ -159,7 +159,7 @@ func (d *Door) accepted(ctx context.Context, conn net.Conn) context.Context {
 }
 
 // changed is the server's ConnState.
-func (d *Door) changed(conn net.Conn, state http.ConnState) {
+func (d *Limiter) changed(conn net.Conn, state http.ConnState) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	c := d.http.byConn[conn]

@@ -3,7 +3,7 @@ package connlimit
 import "github.com/seed-028515a8/maestro/contracts"
 
 // A quota is an amount of something that principals share. Each takes a part of
-// it and gives it back. The door's lock guards it.
+// it and gives it back. The lock of the limiter guards it.
 type quota struct {
 	// Static.
 	all      int              // that there is

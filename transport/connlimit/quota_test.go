@@ -14,7 +14,7 @@ var (
 )
 
 // fill reserves slots until one is refused.
-func fill(t *testing.T, d *Door, p contracts.Principal) (slots []*Slot, why error) {
+func fill(t *testing.T, d *Limiter, p contracts.Principal) (slots []*Slot, why error) {
 	t.Helper()
 	for {
 		slot, err := d.Admit(p)

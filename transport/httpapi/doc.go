@@ -14,7 +14,7 @@
 //	GET  /healthz, /readyz                            for probes
 //	GET  /                                            a word for browsers
 //
-// A request travels in one line: a route reads it, the gate says who asks, the
+// A request travels in one line: a route reads it, package auth says who asks, the
 // directory finds the session, and one method of the session decides. What is
 // decided, and for whom, is none of this package's business.
 package httpapi

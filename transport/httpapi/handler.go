@@ -13,9 +13,9 @@ import (
 	"github.com/seed-028515a8/maestro/transport/ratelimit"
 )
 
-// Rates limits requests; see [ratelimit.Rates]. A request that attaches counts as an
+// RateLimiter limits requests; see [ratelimit.Limiter]. A request that attaches counts as an
 // attachment, every other as a request.
-type Rates interface {
+type RateLimiter interface {
 	Request(principalID string) (wait time.Duration)
 	Attach(principalID string) (wait time.Duration)
 }
@@ -40,7 +40,7 @@ func New(opts Options) (*Handler, error) {
 // refusals.
 func (h *Handler) Routes(mux *http.ServeMux) {
 	const session = "/api/headless/sessions/{id}"
-	asks, attaches := h.counted(Rates.Request), h.counted(Rates.Attach)
+	asks, attaches := h.counted(RateLimiter.Request), h.counted(RateLimiter.Attach)
 	mount(mux, "/api/headless/connections", methods{"POST": attaches(h.connect)})
 	mount(mux, "/api/headless/sessions", methods{"POST": attaches(h.create), "GET": asks(h.list)})
 	mount(mux, session, methods{"GET": asks(h.state)})
@@ -100,7 +100,7 @@ func Methods(can methods) http.HandlerFunc {
 
 // counted wraps endpoints with what all have in common: who asks, how often, and
 // what the headers say. count is the limit that their requests count for.
-func (h *Handler) counted(count func(Rates, string) time.Duration) func(endpoint) http.HandlerFunc {
+func (h *Handler) counted(count func(RateLimiter, string) time.Duration) func(endpoint) http.HandlerFunc {
 	return func(do endpoint) http.HandlerFunc {
 		return func(w http.ResponseWriter, r *http.Request) {
 			c, err := h.begin(w, r, count)
@@ -120,7 +120,7 @@ type call struct {
 	id string // the session in the path, or empty
 }
 
-func (h *Handler) begin(w http.ResponseWriter, r *http.Request, count func(Rates, string) time.Duration) (*call, error) {
+func (h *Handler) begin(w http.ResponseWriter, r *http.Request, count func(RateLimiter, string) time.Duration) (*call, error) {
 	p, err := h.opts.Authorize(r)
 	if err != nil {
 		return nil, err

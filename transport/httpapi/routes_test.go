@@ -375,7 +375,7 @@ func (r *fakeRates) Attach(id string) time.Duration {
 	return r.attach
 }
 
-var _ Rates = (*ratelimit.Rates)(nil)
+var _ RateLimiter = (*ratelimit.Limiter)(nil)
 
 // TestEveryRequestCountsOnce looks at each route: what attaches is an attachment,
 // everything else a request.

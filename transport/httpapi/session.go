@@ -70,7 +70,7 @@ type Options struct {
 	Ready func() (ready, draining bool)
 
 	Streams *sse.Streams
-	Rates   Rates // how often one principal may ask; nil for any number
+	Rates   RateLimiter // how often one principal may ask; nil for any number
 
 	MaxBodyBytes int  // of a request; contracts.MaxSocketBytes; beyond, 413
 	Strict       bool // refuse unknown keys and nulls (D13)

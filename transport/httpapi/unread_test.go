@@ -16,9 +16,9 @@ import (
 	"github.com/seed-028515a8/maestro/transport/connlimit"
 )
 
-// serveLarge serves a session with a state of 6 MiB behind a door, to a share
+// serveLarge serves a session with a state of 6 MiB behind a limiter, to a share
 // unless the header Who names somebody.
-func serveLarge(t *testing.T, opts connlimit.Options) (h *house, d *connlimit.Door, addr string) {
+func serveLarge(t *testing.T, opts connlimit.Options) (h *house, d *connlimit.Limiter, addr string) {
 	t.Helper()
 	d = connlimit.New(opts)
 	h = newHouse(t, func(o *Options) {

@@ -41,16 +41,16 @@ type Options struct {
 	Now func() time.Time
 }
 
-// Rates counts. It is safe for concurrent use.
-type Rates struct {
+// Limiter counts. It is safe for concurrent use.
+type Limiter struct {
 	now                         func() time.Time
 	attach, request, wrongCreds *table
 }
 
 // New returns counters that start from zero.
-func New(opts Options) *Rates {
+func New(opts Options) *Limiter {
 	most := cmp.Or(max(opts.Principals, 0), 4096)
-	r := &Rates{
+	r := &Limiter{
 		now:        opts.Now,
 		attach:     newTable(cmp.Or(opts.AttachRate, 512), cmp.Or(max(opts.AttachBurst, 0), 2048), most),
 		request:    newTable(cmp.Or(opts.RequestRate, 200), cmp.Or(max(opts.RequestBurst, 0), 1000), most),
@@ -65,18 +65,18 @@ func New(opts Options) *Rates {
 // Attach counts an attachment of a principal and returns zero, or how long to
 // wait before the next attempt. What is refused does not count. Each of a crowd
 // is told another time, so that all get in who come back when they were told to.
-func (r *Rates) Attach(principalID string) (wait time.Duration) {
+func (r *Limiter) Attach(principalID string) (wait time.Duration) {
 	return r.attach.take(principalID, r.now())
 }
 
 // Request counts a request of a principal, as Attach does an attachment.
-func (r *Rates) Request(principalID string) (wait time.Duration) {
+func (r *Limiter) Request(principalID string) (wait time.Duration) {
 	return r.request.take(principalID, r.now())
 }
 
 // Failure counts a wrong credential from the [Network] of a remote address, as
 // Attach does an attachment.
-func (r *Rates) Failure(remote netip.Addr) (wait time.Duration) {
+func (r *Limiter) Failure(remote netip.Addr) (wait time.Duration) {
 	return r.wrongCreds.take(Network(remote), r.now())
 }
 

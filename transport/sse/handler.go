@@ -18,9 +18,9 @@ import (
 // Options configures [New]. The zero value of each field is the default named
 // beside it.
 type Options struct {
-	// Door counts the streams, usually with the connections of other transports.
+	// ConnLimit counts the streams, usually with the connections of other transports.
 	// Nil means one of their own.
-	Door         *connlimit.Door
+	ConnLimit    *connlimit.Limiter
 	WriteTimeout time.Duration // for the peer to take a write; contracts.DefaultWriteTimeout
 	Log          *slog.Logger  // discards
 }
@@ -35,7 +35,7 @@ type Session interface {
 	MayStream(req contracts.StreamRequest, by contracts.Caller) error
 
 	// Stream shows the session on conn until that has ended. It must return soon
-	// after conn's methods fail. ctx ends when the door is shut.
+	// after conn's methods fail. ctx ends when the limiter is closed.
 	Stream(ctx context.Context, conn *Conn, req contracts.StreamRequest, by contracts.Caller) error
 }
 
@@ -46,8 +46,8 @@ type Streams struct{ opts Options }
 func New(opts Options) *Streams {
 	opts.WriteTimeout = cmp.Or(max(opts.WriteTimeout, 0), contracts.DefaultWriteTimeout)
 	opts.Log = cmp.Or(opts.Log, slog.New(slog.DiscardHandler))
-	if opts.Door == nil {
-		opts.Door = connlimit.New(connlimit.Options{})
+	if opts.ConnLimit == nil {
+		opts.ConnLimit = connlimit.New(connlimit.Options{})
 	}
 	return &Streams{opts}
 }
@@ -60,7 +60,7 @@ func New(opts Options) *Streams {
 // net/http's buffers and stack are freed (D3). Elsewhere it returns when the
 // stream has ended.
 func (s *Streams) Serve(w http.ResponseWriter, r *http.Request, session Session, req contracts.StreamRequest, by contracts.Caller) error {
-	slot, err := s.opts.Door.Admit(by.Principal)
+	slot, err := s.opts.ConnLimit.Admit(by.Principal)
 	if err != nil {
 		return err
 	}
@@ -75,7 +75,7 @@ func (s *Streams) Serve(w http.ResponseWriter, r *http.Request, session Session,
 		case err == nil:
 			c := newConn(&socket{Conn: conn, plain: r.ProtoMinor == 0}, epoch, s.opts.WriteTimeout)
 			copyHeader(c.header, w.Header())
-			go s.run(c, slot, session, req, by) // ends with the stream; the door waits for it
+			go s.run(c, slot, session, req, by) // ends with the stream; the limiter waits for it
 			slot = nil
 			return nil
 		case !errors.Is(err, http.ErrNotSupported):
@@ -127,5 +127,5 @@ func (s *Streams) stream(c *Conn, session Session, req contracts.StreamRequest, 
 			err = &contracts.Error{Code: contracts.CodeInternal, Message: "Internal server error"}
 		}
 	}()
-	return session.Stream(s.opts.Door.Context(), c, req, by)
+	return session.Stream(s.opts.ConnLimit.Context(), c, req, by)
 }

@@ -48,7 +48,7 @@ func refused(t *testing.T, res *http.Response, status int, code contracts.Code) 
 func TestRefusalBeforeTheStreamIsTheCallers(t *testing.T) {
 	d := connlimit.New(connlimit.Options{Connections: 1})
 	stale := &contracts.Error{Code: contracts.CodeStaleSubscription, Message: "Headless subscriber not found"}
-	s := newServer(t, options{Options: Options{Door: d}, session: &fakeSession{refuse: stale}})
+	s := newServer(t, options{Options: Options{ConnLimit: d}, session: &fakeSession{refuse: stale}})
 	for range 3 { // the place is given back
 		refused(t, s.get(kinds[0]), 404, contracts.CodeStaleSubscription)
 	}
@@ -139,7 +139,7 @@ func TestSessionLearnsWhatIsAskedAndByWhom(t *testing.T) {
 }
 
 func TestStreamsAreBounded(t *testing.T) {
-	s := newServer(t, options{Options: Options{Door: connlimit.New(connlimit.Options{Connections: 2})}})
+	s := newServer(t, options{Options: Options{ConnLimit: connlimit.New(connlimit.Options{Connections: 2})}})
 	first, second := s.raw(request), s.raw(request)
 	c1, c2 := receive(t, s.conns), receive(t, s.conns)
 	if err := errors.Join(c1.Write(message(1, "{}")), c2.Write(message(1, "{}"))); err != nil {
@@ -148,12 +148,12 @@ func TestStreamsAreBounded(t *testing.T) {
 	refused(t, s.get(kinds[0]), 503, contracts.CodeOverloaded)
 	_ = first.Close()
 	receive(t, s.read)
-	for s.door.Counts().Conns > 1 { // it is on its way out
+	for s.connLimit.Counts().Conns > 1 { // it is on its way out
 		runtime.Gosched()
 	}
 	third := s.raw(request)
 	receive(t, s.conns)
-	if got := s.door.Counts().Slots; got != 2 {
+	if got := s.connLimit.Counts().Slots; got != 2 {
 		t.Errorf("got %d places taken, want 2", got)
 	}
 	_, _ = second, third
@@ -178,7 +178,7 @@ func TestPanicEndsOneStreamOnly(t *testing.T) {
 			if got := s.log.String(); !strings.Contains(got, "an invariant broke") || !strings.Contains(got, "handler_test.go") {
 				t.Errorf("got log %s, want the panic and its stack", got)
 			}
-			for s.door.Counts().Slots > 0 {
+			for s.connLimit.Counts().Slots > 0 {
 				runtime.Gosched()
 			}
 		})
@@ -201,7 +201,7 @@ func TestPanicBeforeTheFirstEventIsARefusal(t *testing.T) {
 func TestPanicWhileAskingGivesThePlaceBack(t *testing.T) {
 	s := newServer(t, options{session: &fakeSession{asked: func(contracts.StreamRequest, contracts.Caller) { panic("an invariant broke") }}})
 	s.raw(request).ended()
-	for s.door.Counts().Slots > 0 {
+	for s.connLimit.Counts().Slots > 0 {
 		runtime.Gosched()
 	}
 }
@@ -219,28 +219,28 @@ func TestClosingTheDoorEndsEverything(t *testing.T) {
 			if err := c.Write(message(1, "{}")); err != nil {
 				t.Fatal(err)
 			}
-			if err := s.door.Close(t.Context()); err != nil {
+			if err := s.connLimit.Close(t.Context()); err != nil {
 				t.Error(err)
 			}
 			if err := receive(t, got); err != nil {
 				t.Errorf("got %v, want an end in order", err)
 			}
-			if s.door.Counts().Slots != 0 {
-				t.Errorf("got %d places taken, want 0", s.door.Counts().Slots)
+			if s.connLimit.Counts().Slots != 0 {
+				t.Errorf("got %d places taken, want 0", s.connLimit.Counts().Slots)
 			}
 			refused(t, s.get(k), 503, contracts.CodeGoingAway)
 		})
 	}
 }
 
-// The door may be shut between the answer that lets a stream in and its start.
+// The limiter may be closed between the answer that lets a stream in and its start.
 func TestDoorShutMeanwhileRefusesTheStream(t *testing.T) {
 	for _, k := range kinds {
 		t.Run(k.name, func(t *testing.T) {
 			d := connlimit.New(connlimit.Options{})
 			shut := make(chan error, 1)
 			var s *server
-			k.opts.Door = d
+			k.opts.ConnLimit = d
 			k.opts.session = &fakeSession{
 				asked: func(contracts.StreamRequest, contracts.Caller) {
 					go func() { shut <- d.Close(context.Background()) }() // it waits for this very stream
@@ -288,7 +288,7 @@ func TestDoorDoesNotWaitForAStuckSessionForEver(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 				defer cancel()
 				start := time.Now()
-				if err := s.door.Close(ctx); !errors.Is(err, context.DeadlineExceeded) {
+				if err := s.connLimit.Close(ctx); !errors.Is(err, context.DeadlineExceeded) {
 					t.Errorf("got %v, want %v", err, context.DeadlineExceeded)
 				}
 				<-ended // though the session has not
@@ -304,10 +304,10 @@ func TestDoorDoesNotWaitForAStuckSessionForEver(t *testing.T) {
 func TestSessionContextEndsWithTheDoor(t *testing.T) {
 	s := newServer(t, options{session: &fakeSession{stream: func(ctx context.Context, _ *Conn) error { <-ctx.Done(); return ctx.Err() }}})
 	s.raw(request)
-	for s.door.Counts().Conns == 0 {
+	for s.connLimit.Counts().Conns == 0 {
 		runtime.Gosched()
 	}
-	if err := s.door.Close(t.Context()); err != nil {
+	if err := s.connLimit.Close(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 }

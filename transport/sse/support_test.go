@@ -61,12 +61,12 @@ func (f *fakeSession) Stream(ctx context.Context, c *Conn, _ contracts.StreamReq
 
 // A server serves streams of one session over a real HTTP server.
 type server struct {
-	t     *testing.T
-	door  *connlimit.Door
-	log   *syncBuffer
-	dial  func() (net.Conn, error)
-	conns chan *Conn // each, as its session begins
-	read  chan error // what ReadFrame returned
+	t         *testing.T
+	connLimit *connlimit.Limiter
+	log       *syncBuffer
+	dial      func() (net.Conn, error)
+	conns     chan *Conn // each, as its session begins
+	read      chan error // what ReadFrame returned
 }
 
 // options are those of a test's server. The zero value is a session that waits
@@ -83,10 +83,10 @@ type options struct {
 func newServer(t *testing.T, opts options) *server {
 	t.Helper()
 	s := &server{t: t, log: &syncBuffer{}, conns: make(chan *Conn, 256), read: make(chan error, 256)}
-	if opts.Door == nil {
-		opts.Door = connlimit.New(connlimit.Options{})
+	if opts.ConnLimit == nil {
+		opts.ConnLimit = connlimit.New(connlimit.Options{})
 	}
-	s.door = opts.Door
+	s.connLimit = opts.ConnLimit
 	opts.Log = slog.New(slog.NewTextHandler(s.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	if opts.session == nil {
 		opts.session = &fakeSession{stream: s.follow}
@@ -135,7 +135,7 @@ func (s *server) start(handler http.Handler, opts options) {
 	s.t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 		defer cancel()
-		if err := s.door.Close(ctx); err != nil && !errors.Is(err, context.DeadlineExceeded) {
+		if err := s.connLimit.Close(ctx); err != nil && !errors.Is(err, context.DeadlineExceeded) {
 			s.t.Error(err)
 		}
 		_ = srv.Close()

@@ -256,8 +256,8 @@ func TestCloseEndsAtOnceWithAPeerThatAnswers(t *testing.T) {
 		}
 		<-s.read
 		synctest.Wait()
-		if took := time.Since(start); took != 0 || s.door.Counts().Conns != 0 {
-			t.Errorf("got %d connections after %v, want none at once", s.door.Counts().Conns, took)
+		if took := time.Since(start); took != 0 || s.connLimit.Counts().Conns != 0 {
+			t.Errorf("got %d connections after %v, want none at once", s.connLimit.Counts().Conns, took)
 		}
 	})
 }

@@ -31,14 +31,14 @@ type Options struct {
 	// dropped without a word if the upgrade fails.
 	Open func(ctx context.Context, att contracts.Attach) (Session, error)
 
-	// Door counts the connections and the bytes of unfinished messages, usually
+	// ConnLimit counts the connections and the bytes of unfinished messages, usually
 	// with those of other transports. Nil means one of the handler's own. Beyond
 	// the bounds of connections, 503 or 429 before the upgrade; beyond those of
 	// bytes, 1013 or 4429.
-	Door *connlimit.Door
+	ConnLimit *connlimit.Limiter
 
-	// Rates limits how fast one principal may attach, likewise. Beyond, 429.
-	Rates *ratelimit.Rates
+	// RateLimit limits how fast one principal may attach, likewise. Beyond, 429.
+	RateLimit *ratelimit.Limiter
 
 	MaxFrameBytes int           // of one message, after reassembly; contracts.MaxSocketBytes; beyond, 1009
 	WriteTimeout  time.Duration // for the peer to take a write; contracts.DefaultWriteTimeout
@@ -54,7 +54,7 @@ type Options struct {
 // A Session is what a connection attaches to.
 type Session interface {
 	// Serve speaks on conn until it has ended. It must return soon after conn's
-	// methods fail. ctx ends when the door is shut. An error that is a
+	// methods fail. ctx ends when the limiter is closed. An error that is a
 	// *contracts.Error becomes the close code, any other 1011, if the
 	// connection is still open.
 	Serve(ctx context.Context, conn *Conn) error
@@ -79,11 +79,11 @@ func New(opts Options) (*Handler, error) {
 	opts.WriteTimeout = cmp.Or(max(opts.WriteTimeout, 0), contracts.DefaultWriteTimeout)
 	opts.FrameTimeout = cmp.Or(max(opts.FrameTimeout, 0), 30*time.Second)
 	opts.Log = cmp.Or(opts.Log, slog.New(slog.DiscardHandler))
-	if opts.Door == nil {
-		opts.Door = connlimit.New(connlimit.Options{})
+	if opts.ConnLimit == nil {
+		opts.ConnLimit = connlimit.New(connlimit.Options{})
 	}
-	if opts.Rates == nil {
-		opts.Rates = ratelimit.New(ratelimit.Options{})
+	if opts.RateLimit == nil {
+		opts.RateLimit = ratelimit.New(ratelimit.Options{})
 	}
 	return &Handler{opts}, nil
 }
@@ -106,7 +106,7 @@ func (h *Handler) attach(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	slot, err := h.opts.Door.Admit(att.Principal)
+	slot, err := h.opts.ConnLimit.Admit(att.Principal)
 	if err != nil {
 		return err
 	}
@@ -121,7 +121,7 @@ func (h *Handler) attach(w http.ResponseWriter, r *http.Request) error {
 		return nil
 	}
 	conn.slot, slot = slot, nil
-	// Ends with the connection; Door.Close waits for it.
+	// Ends with the connection; Limiter.Close waits for it.
 	go h.run(conn, session, att.SessionID, att.Principal.ID)
 	return nil
 }
@@ -144,7 +144,7 @@ func (h *Handler) identify(w http.ResponseWriter, r *http.Request) (contracts.At
 	if err := confine(&att); err != nil {
 		return contracts.Attach{}, err
 	}
-	if wait := h.opts.Rates.Attach(principal.ID); wait > 0 {
+	if wait := h.opts.RateLimit.Attach(principal.ID); wait > 0 {
 		return contracts.Attach{}, ratelimit.Refusal(w.Header(), wait)
 	}
 	return att, nil
@@ -227,7 +227,7 @@ func (h *Handler) serve(c *Conn, s Session) (err error) {
 			err = errInternal
 		}
 	}()
-	return s.Serve(h.opts.Door.Context(), c)
+	return s.Serve(h.opts.ConnLimit.Context(), c)
 }
 
 // reason says how to close a connection whose session returned err.

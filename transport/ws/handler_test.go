@@ -89,8 +89,8 @@ func TestRefusalIsPlainHTTP(t *testing.T) {
 			if strings.Contains(w.Body.String(), "disk") {
 				t.Errorf("the client sees a fault: %s", w.Body)
 			}
-			if h.opts.Door.Counts().Slots != 0 {
-				t.Errorf("got %d places taken, want 0", h.opts.Door.Counts().Slots)
+			if h.opts.ConnLimit.Counts().Slots != 0 {
+				t.Errorf("got %d places taken, want 0", h.opts.ConnLimit.Counts().Slots)
 			}
 		})
 	}
@@ -166,7 +166,7 @@ func TestCredentialSubprotocolIsNotEchoed(t *testing.T) {
 }
 
 func TestConnectionsAreBounded(t *testing.T) {
-	s := newServer(t, false, Options{Door: connlimit.New(connlimit.Options{Connections: 2})})
+	s := newServer(t, false, Options{ConnLimit: connlimit.New(connlimit.Options{Connections: 2})})
 	first := s.raw()
 	s.raw()
 	if w, body := refused(t, s.handler, upgradeRequest(nil)); w.Code != 503 || body.Code != contracts.CodeOverloaded || w.Header().Get("Retry-After") == "" {
@@ -178,7 +178,7 @@ func TestConnectionsAreBounded(t *testing.T) {
 		t.Fatalf("got %q from a peer that left", got.text)
 	}
 	// The place is free once the connection has lingered and left.
-	for s.door.Counts().Conns > 1 {
+	for s.connLimit.Counts().Conns > 1 {
 		runtime.Gosched()
 	}
 	s.raw()
@@ -190,7 +190,7 @@ func TestAttachmentsAreRateLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		id := "alice"
 		h, err := New(Options{
-			Rates:     ratelimit.New(ratelimit.Options{AttachRate: 0.5, AttachBurst: 2}),
+			RateLimit: ratelimit.New(ratelimit.Options{AttachRate: 0.5, AttachBurst: 2}),
 			Authorize: func(*http.Request) (contracts.Principal, error) { return contracts.Principal{ID: id}, nil },
 			Open:      func(context.Context, contracts.Attach) (Session, error) { return nil, errInternal },
 		})
@@ -296,7 +296,7 @@ func TestCloseEndsEverything(t *testing.T) {
 	receive(t, s.conns)
 	start := time.Now()
 	closed := make(chan error, 1)
-	go func() { closed <- s.door.Close(context.Background()) }()
+	go func() { closed <- s.connLimit.Close(context.Background()) }()
 	if _, _, err := polite.Read(t.Context()); websocket.CloseStatus(err) != websocket.StatusGoingAway {
 		t.Errorf("polite client: got %v, want 1001", err)
 	}
@@ -309,7 +309,7 @@ func TestCloseEndsEverything(t *testing.T) {
 	if got, want := rude.closed(), "1001 going_away"; got != want {
 		t.Errorf("rude client: got %q, want %q", got, want)
 	}
-	if got := s.door.Counts().Conns; got != 0 {
+	if got := s.connLimit.Counts().Conns; got != 0 {
 		t.Errorf("got %d connections, want 0", got)
 	}
 	if w, body := refused(t, s.handler, upgradeRequest(nil)); w.Code != 503 || body.Code != contracts.CodeGoingAway {
@@ -326,7 +326,7 @@ func TestCloseDoesNotWaitForAStuckSessionForEver(t *testing.T) {
 		p := s.raw()
 		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 		defer cancel()
-		if err := s.door.Close(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		if err := s.connLimit.Close(ctx); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("got %v, want %v", err, context.DeadlineExceeded)
 		}
 		if _, _, err := p.receive(); err == nil {
@@ -341,7 +341,7 @@ func TestSessionContextEndsWithTheHandler(t *testing.T) {
 		return serveFunc(func(ctx context.Context, _ *Conn) error { <-ctx.Done(); return ctx.Err() }), nil
 	}})
 	s.raw()
-	if err := s.door.Close(t.Context()); err != nil {
+	if err := s.connLimit.Close(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -162,7 +162,7 @@ func TestEndlessFragmentsAreCutOff(t *testing.T) {
 func TestUnfinishedMessagesAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := connlimit.New(connlimit.Options{Unfinished: 1 << 20, PrincipalUnfinished: 512 << 10})
-		s := newServer(t, true, Options{Door: d, Authorize: func(r *http.Request) (contracts.Principal, error) {
+		s := newServer(t, true, Options{ConnLimit: d, Authorize: func(r *http.Request) (contracts.Principal, error) {
 			return contracts.Principal{ID: "share_" + r.Header.Get("Who"), SessionID: "main"}, nil
 		}})
 		begin := func(who string) *raw {

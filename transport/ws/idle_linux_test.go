@@ -67,7 +67,7 @@ func idleMemory(b *testing.B, count int) float64 {
 		<-attached
 	}
 	after := resident(b)
-	if err := h.opts.Door.Close(b.Context()); err != nil {
+	if err := h.opts.ConnLimit.Close(b.Context()); err != nil {
 		b.Error(err)
 	}
 	_ = hold.Close()

@@ -36,12 +36,12 @@ type seen struct {
 
 // A server is a handler behind a real HTTP server.
 type server struct {
-	t       *testing.T
-	handler *Handler
-	door    *connlimit.Door
-	dial    func() (net.Conn, error)
-	conns   chan *Conn // each connection, as its session begins
-	read    chan seen  // what its session reads
+	t         *testing.T
+	handler   *Handler
+	connLimit *connlimit.Limiter
+	dial      func() (net.Conn, error)
+	conns     chan *Conn // each connection, as its session begins
+	read      chan seen  // what its session reads
 }
 
 // newServer starts a server whose sessions read until reading fails. Inside a
@@ -55,10 +55,10 @@ func newServer(t *testing.T, bubble bool, opts Options) *server {
 	if opts.Open == nil {
 		opts.Open = func(context.Context, contracts.Attach) (Session, error) { return serveFunc(s.follow), nil }
 	}
-	if opts.Door == nil {
-		opts.Door = connlimit.New(connlimit.Options{})
+	if opts.ConnLimit == nil {
+		opts.ConnLimit = connlimit.New(connlimit.Options{})
 	}
-	s.door = opts.Door
+	s.connLimit = opts.ConnLimit
 	h, err := New(opts)
 	if err != nil {
 		t.Fatal(err)
@@ -86,7 +86,7 @@ func newServer(t *testing.T, bubble bool, opts Options) *server {
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 		defer cancel()
-		if err := s.door.Close(ctx); err != nil && !errors.Is(err, context.DeadlineExceeded) {
+		if err := s.connLimit.Close(ctx); err != nil && !errors.Is(err, context.DeadlineExceeded) {
 			t.Error(err)
 		}
 		_ = srv.Close()

@@ -20,7 +20,7 @@ func TestWrongCredentialsAreLimitedByAddress(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := &clock{time.Now()}
-			g := newGate(t, Options{Now: c.Now})
+			g := newAuthenticator(t, Options{Now: c.Now})
 			try := func(addr string, headers ...string) error {
 				r := request("GET", socket, headers...)
 				r.RemoteAddr = addr
@@ -53,7 +53,7 @@ func TestWrongCredentialsAreLimitedByAddress(t *testing.T) {
 }
 
 func TestOtherRefusalsDoNotCount(t *testing.T) {
-	g := newGate(t, Options{Rates: ratelimit.New(ratelimit.Options{FailureRate: 0.001, FailureBurst: 1})})
+	g := newAuthenticator(t, Options{RateLimit: ratelimit.New(ratelimit.Options{FailureRate: 0.001, FailureBurst: 1})})
 	for range 10 {
 		for _, headers := range [][]string{nil, {"Host: evil.example"}, {"Origin: https://evil.example", bearer}, {bearer, bearer}} {
 			if _, err := g.Authorize(request("GET", socket, headers...)); errors.Is(err, &contracts.Error{Code: contracts.CodeRateLimited}) {
@@ -64,17 +64,19 @@ func TestOtherRefusalsDoNotCount(t *testing.T) {
 }
 
 func TestWrongTicketsAndControlAreLimited(t *testing.T) {
-	for name, try := range map[string]func(g *Gate) int{
-		"login":   func(g *Gate) int { return serve(g.Login(), request("GET", "/login?ticket=x")).Code },
-		"tickets": func(g *Gate) int { return serve(g.Tickets(), request("POST", "/x", "Authorization: Bearer x")).Code },
-		"control": func(g *Gate) int {
+	for name, try := range map[string]func(g *Authenticator) int{
+		"login": func(g *Authenticator) int { return serve(g.Login(), request("GET", "/login?ticket=x")).Code },
+		"tickets": func(g *Authenticator) int {
+			return serve(g.Tickets(), request("POST", "/x", "Authorization: Bearer x")).Code
+		},
+		"control": func(g *Authenticator) int {
 			if errors.Is(g.Control(request("POST", "/", "Authorization: Bearer x")), &contracts.Error{Code: contracts.CodeRateLimited}) {
 				return 429
 			}
 			return 401
 		},
 	} {
-		g := newGate(t, Options{Rates: ratelimit.New(ratelimit.Options{FailureRate: 0.001, FailureBurst: 1})})
+		g := newAuthenticator(t, Options{RateLimit: ratelimit.New(ratelimit.Options{FailureRate: 0.001, FailureBurst: 1})})
 		if first, second := try(g), try(g); first != 401 || second != 429 {
 			t.Errorf("%s: got %d, %d, want 401, 429", name, first, second)
 		}
@@ -82,7 +84,7 @@ func TestWrongTicketsAndControlAreLimited(t *testing.T) {
 }
 
 func TestRequestsAreLimitedByPrincipal(t *testing.T) {
-	g := newGate(t, Options{Rates: ratelimit.New(ratelimit.Options{RequestRate: 0.25, RequestBurst: 1})})
+	g := newAuthenticator(t, Options{RateLimit: ratelimit.New(ratelimit.Options{RequestRate: 0.25, RequestBurst: 1})})
 	if w := serve(g.Tickets(), request("POST", "/x", bearer)); w.Code != 200 {
 		t.Fatalf("got %d, want 200", w.Code)
 	}

@@ -16,7 +16,7 @@ import (
 // A right credential is never refused for the wrong ones of others: behind a
 // proxy all have one address, and whoever can reach it could lock all out. What
 // keeps a credential from being guessed is its length.
-func (g *Gate) counted(r *http.Request, err error) error {
+func (g *Authenticator) counted(r *http.Request, err error) error {
 	if err == nil || err == errMissing || !errors.Is(err, &contracts.Error{Code: contracts.CodeUnauthenticated}) {
 		return err
 	}
@@ -27,8 +27,8 @@ func (g *Gate) counted(r *http.Request, err error) error {
 	return err
 }
 
-// request is Authorize for a route of the gate's own, and counts the request.
-func (g *Gate) request(w http.ResponseWriter, r *http.Request) (contracts.Principal, error) {
+// request is Authorize for a route of the authenticator itself, and counts the request.
+func (g *Authenticator) request(w http.ResponseWriter, r *http.Request) (contracts.Principal, error) {
 	p, err := g.Authorize(r)
 	if err != nil {
 		return contracts.Principal{}, err
