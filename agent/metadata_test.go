@@ -8,8 +8,8 @@ import (
 	"net/http/httptest"
 	"testing"
 
-	"github.com/seed-028515a8/maestro/agent/hosttest"
-	"github.com/seed-028515a8/maestro/internal/localmodel"
+	"github.com/seed-028515a8/maestro/internal/testkit/hosttest"
+	"github.com/seed-028515a8/maestro/internal/testkit/localmodel"
 )
 
 func TestMetadataIsWhatTheEnvironmentSays(t *testing.T) {

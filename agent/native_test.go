@@ -20,11 +20,11 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"github.com/seed-028515a8/maestro/agent/hosttest"
 	"github.com/seed-028515a8/maestro/agent/llm"
 	"github.com/seed-028515a8/maestro/agent/mcp"
 	"github.com/seed-028515a8/maestro/contracts"
-	"github.com/seed-028515a8/maestro/internal/localmodel"
+	"github.com/seed-028515a8/maestro/internal/testkit/hosttest"
+	"github.com/seed-028515a8/maestro/internal/testkit/localmodel"
 )
 
 // services are the forms that models are spoken to in.

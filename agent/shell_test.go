@@ -13,8 +13,8 @@ import (
 	"testing"
 
 	"github.com/seed-028515a8/maestro/agent/command"
-	"github.com/seed-028515a8/maestro/agent/hosttest"
 	"github.com/seed-028515a8/maestro/contracts"
+	"github.com/seed-028515a8/maestro/internal/testkit/hosttest"
 )
 
 // openShell returns a shell started in a directory of its own.

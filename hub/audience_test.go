@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/seed-028515a8/maestro/contracts"
-	"github.com/seed-028515a8/maestro/internal/memconn"
+	"github.com/seed-028515a8/maestro/internal/testkit/memconn"
 )
 
 // A place is where a subscription goes on that names no cursor.

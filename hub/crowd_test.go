@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/seed-028515a8/maestro/contracts"
-	"github.com/seed-028515a8/maestro/internal/memconn"
+	"github.com/seed-028515a8/maestro/internal/testkit/memconn"
 	"github.com/seed-028515a8/maestro/journal"
 )
 

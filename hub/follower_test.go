@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"github.com/seed-028515a8/maestro/contracts"
-	"github.com/seed-028515a8/maestro/internal/memconn"
+	"github.com/seed-028515a8/maestro/internal/testkit/memconn"
 	"github.com/seed-028515a8/maestro/journal"
 	"github.com/seed-028515a8/maestro/session"
 )

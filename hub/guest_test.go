@@ -11,7 +11,7 @@ import (
 
 	"github.com/seed-028515a8/maestro/contracts"
 	"github.com/seed-028515a8/maestro/hub"
-	"github.com/seed-028515a8/maestro/internal/memconn"
+	"github.com/seed-028515a8/maestro/internal/testkit/memconn"
 )
 
 // A guest is a client over HTTP: it makes requests, and follows on streams that

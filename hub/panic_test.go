@@ -9,7 +9,7 @@ import (
 
 	"github.com/seed-028515a8/maestro/contracts"
 	"github.com/seed-028515a8/maestro/hub"
-	"github.com/seed-028515a8/maestro/internal/memconn"
+	"github.com/seed-028515a8/maestro/internal/testkit/memconn"
 )
 
 // faulty is a connection with a bug, which bites once armed.

@@ -8,7 +8,7 @@ import (
 
 	"github.com/seed-028515a8/maestro/contracts"
 	"github.com/seed-028515a8/maestro/hub"
-	"github.com/seed-028515a8/maestro/internal/memconn"
+	"github.com/seed-028515a8/maestro/internal/testkit/memconn"
 	"github.com/seed-028515a8/maestro/journal"
 )
 

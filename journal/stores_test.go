@@ -3,8 +3,8 @@ package journal_test
 import (
 	"testing"
 
+	"github.com/seed-028515a8/maestro/internal/testkit/storetest"
 	"github.com/seed-028515a8/maestro/journal"
-	"github.com/seed-028515a8/maestro/journal/storetest"
 )
 
 func TestMemoryIsAStore(t *testing.T) {

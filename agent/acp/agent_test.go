@@ -16,8 +16,8 @@ import (
 	acp "github.com/coder/acp-go-sdk"
 	"go.uber.org/goleak"
 
-	"github.com/seed-028515a8/maestro/agent/hosttest"
 	"github.com/seed-028515a8/maestro/contracts"
+	"github.com/seed-028515a8/maestro/internal/testkit/hosttest"
 )
 
 // A stand is an agent with the fake as its program.

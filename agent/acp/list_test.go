@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/seed-028515a8/maestro/agent/hosttest"
+	"github.com/seed-028515a8/maestro/internal/testkit/hosttest"
 )
 
 func TestOfLongListsTheBeginningIsKept(t *testing.T) {

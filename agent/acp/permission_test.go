@@ -12,8 +12,8 @@ import (
 	acp "github.com/coder/acp-go-sdk"
 
 	"github.com/seed-028515a8/maestro/agent/elicit"
-	"github.com/seed-028515a8/maestro/agent/hosttest"
 	"github.com/seed-028515a8/maestro/contracts"
+	"github.com/seed-028515a8/maestro/internal/testkit/hosttest"
 )
 
 const (

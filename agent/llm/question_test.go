@@ -5,8 +5,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/seed-028515a8/maestro/agent/hosttest"
 	"github.com/seed-028515a8/maestro/contracts"
+	"github.com/seed-028515a8/maestro/internal/testkit/hosttest"
 )
 
 const goodQuestion = `{"header":"Database","question":"Which database?","options":[{"label":"SQLite","description":"A file","preview":{"kind":"diff","body":"+x"}},{"label":"Postgres","description":""}]}`

@@ -7,10 +7,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/seed-028515a8/maestro/agent/hosttest"
 	"github.com/seed-028515a8/maestro/agent/llm/model"
 	"github.com/seed-028515a8/maestro/agent/llm/tool"
 	"github.com/seed-028515a8/maestro/contracts"
+	"github.com/seed-028515a8/maestro/internal/testkit/hosttest"
 )
 
 // blind is a turn of a provider that takes no pictures.

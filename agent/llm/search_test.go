@@ -4,10 +4,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/seed-028515a8/maestro/agent/hosttest"
 	"github.com/seed-028515a8/maestro/agent/llm/model"
 	"github.com/seed-028515a8/maestro/agent/llm/tool"
 	"github.com/seed-028515a8/maestro/contracts"
+	"github.com/seed-028515a8/maestro/internal/testkit/hosttest"
 )
 
 func TestRulesHoldForSearchesOfWhatIsAbove(t *testing.T) {

@@ -19,7 +19,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/seed-028515a8/maestro/agent/hosttest"
+	"github.com/seed-028515a8/maestro/internal/testkit/hosttest"
 )
 
 // A record is a log that is written to from many goroutines.

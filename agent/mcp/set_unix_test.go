@@ -10,7 +10,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/seed-028515a8/maestro/agent/hosttest"
+	"github.com/seed-028515a8/maestro/internal/testkit/hosttest"
 )
 
 func TestNothingIsLeftOfAClosedSet(t *testing.T) {

@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"github.com/seed-028515a8/maestro/contracts"
-	"github.com/seed-028515a8/maestro/internal/localmodel"
+	"github.com/seed-028515a8/maestro/internal/testkit/localmodel"
 )
 
 // elicits is the tool of the reference server that asks people.

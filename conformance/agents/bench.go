@@ -44,7 +44,7 @@ type bench struct {
 
 // Where what is judged comes from.
 const (
-	modelPackage = "github.com/seed-028515a8/maestro/internal/localmodel/serve"
+	modelPackage = "github.com/seed-028515a8/maestro/internal/testkit/localmodel/serve"
 	acpPackage   = "github.com/coder/acp-go-sdk/example/agent"
 )
 

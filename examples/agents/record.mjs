@@ -203,7 +203,7 @@ async function stop(child) {
 }
 
 async function build() {
-  const go = run("go", ["build", "-o", join(home, "localmodel"), "./internal/localmodel/serve"], { cwd: root });
+  const go = run("go", ["build", "-o", join(home, "localmodel"), "./internal/testkit/localmodel/serve"], { cwd: root });
   assert.equal(await go.ended, 0, go.noise);
 }
 

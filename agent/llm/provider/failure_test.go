@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/seed-028515a8/maestro/agent/llm/model"
-	"github.com/seed-028515a8/maestro/internal/localmodel"
+	"github.com/seed-028515a8/maestro/internal/testkit/localmodel"
 )
 
 const story = "think I wonder what to do\nsay Once upon a time there was a story\ncall bash {\"command\":\"echo a long command\"}"

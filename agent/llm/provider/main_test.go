@@ -11,7 +11,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/seed-028515a8/maestro/agent/llm/model"
-	"github.com/seed-028515a8/maestro/internal/localmodel"
+	"github.com/seed-028515a8/maestro/internal/testkit/localmodel"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

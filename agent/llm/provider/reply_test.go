@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"github.com/seed-028515a8/maestro/agent/llm/model"
-	"github.com/seed-028515a8/maestro/internal/localmodel"
+	"github.com/seed-028515a8/maestro/internal/testkit/localmodel"
 )
 
 const spoken = "think Häufig 思考 👩‍🚀 denkt\nsay Grüße, 世界 👋🏽\ncall bash {\"command\":\"echo 'é'\"}\ncall other {}"

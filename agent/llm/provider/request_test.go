@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"github.com/seed-028515a8/maestro/agent/llm/model"
-	"github.com/seed-028515a8/maestro/internal/localmodel"
+	"github.com/seed-028515a8/maestro/internal/testkit/localmodel"
 )
 
 func TestOpenChecksWhatItIsGiven(t *testing.T) {

@@ -1,6 +1,6 @@
 // Serve runs the local model server for trying agents by hand.
 //
-//	go run ./internal/localmodel/serve [--listen 127.0.0.1:9911] [--script FILE] [--pause 30ms] [--quiet]
+//	go run ./internal/testkit/localmodel/serve [--listen 127.0.0.1:9911] [--script FILE] [--pause 30ms] [--quiet]
 //
 // It prints its URL once it listens and ends when it is interrupted. The exit code
 // is 2 for wrong usage, and 1 if it cannot serve.
@@ -20,7 +20,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/seed-028515a8/maestro/internal/localmodel"
+	"github.com/seed-028515a8/maestro/internal/testkit/localmodel"
 )
 
 func main() {

@@ -12,7 +12,7 @@ import (
 	"github.com/openai/openai-go/v3/packages/param"
 	"github.com/openai/openai-go/v3/responses"
 
-	"github.com/seed-028515a8/maestro/internal/localmodel"
+	"github.com/seed-028515a8/maestro/internal/testkit/localmodel"
 )
 
 // spoken is a prompt for a turn with everything in it, and what is to come of it.
