@@ -26,7 +26,7 @@ run: build ## serve this directory on 127.0.0.1:$(PORT); more flags in ARGS
 
 .PHONY: setup test fuzz golden cover
 setup: ## download what the other targets need
-	go mod download && go -C bench/peers mod download
+	go mod download && go -C bench mod download
 
 .PHONY: others
 others: ## programs of others that tests run, from npm
@@ -35,11 +35,11 @@ others: ## programs of others that tests run, from npm
 	npm --prefix contracts/ts ci --no-audit --no-fund --silent --ignore-scripts
 
 test: setup others ## all tests with the race detector, in random order
-	go test -race -shuffle=on -timeout 30m ./...
+	go test -race -shuffle=on -timeout 30m ./... && go -C bench test -race -shuffle=on -timeout 10m ./...
 
 fuzz: ## every fuzz target for FUZZTIME (30s) each
 	@grep -rn '^func Fuzz' --include='*_test.go' . | sed -E 's#^(.*)/[^/]*:[0-9]+:func (Fuzz[A-Za-z0-9_]*).*#\1 \2#' | sort | while read -r dir name; do \
-		echo "$$dir $$name"; go test -run '^$$' -fuzz "^$$name\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 1x "$$dir" </dev/null || exit 1; done
+		echo "$$dir $$name"; go -C "$$dir" test -run '^$$' -fuzz "^$$name\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 1x . </dev/null || exit 1; done
 
 golden: ## rewrite the golden files; the diff is the review
 	@for dir in $$(grep -rlE 'flag\.Bool\("update"' --include='*_test.go' . | xargs -r -n1 dirname | sort -u); do go test "$$dir" -update || exit 1; done
@@ -53,16 +53,16 @@ conformance-agents: build ## judge bin/maestro with agents that need no key; abo
 
 .PHONY: bench bench-smoke kills drains conformance adapter example
 bench: ## compare with other servers, five repetitions; about 30 minutes, Linux; ARGS='-only growth' for one group
-	go run ./bench -timeout 60m $(ARGS)
+	go -C bench build -o ../bin/bench . && exec bin/bench -timeout 60m $(ARGS)
 
 bench-smoke: ## one tiny repetition of every measurement
-	go run ./bench -quick
+	go -C bench build -o ../bin/bench . && exec bin/bench -quick
 
 kills: build ## kill bin/maestro 100 times in mid-stream and look for losses; about a minute
-	go run ./bench/kills $(ARGS)
+	go -C bench build -o ../bin/kills ./kills && exec bin/kills $(ARGS)
 
 drains: build ## move a session in use from one hosted runner to another, 20 times; about a minute
-	go run ./bench/drains $(ARGS)
+	go -C bench build -o ../bin/drains ./drains && exec bin/drains $(ARGS)
 
 conformance: build ## judge bin/maestro over stdio, WebSocket and HTTP, and as a hosted runner
 	.ci/conformance bin/maestro
@@ -105,22 +105,22 @@ fmt-check: ## fail if fmt would change anything
 lint: fmt-check tidy-check vet staticcheck errcheck spelling bidi ## all linters
 
 tidy-check: ## go.mod and go.sum hold what is needed and no more
-	go mod tidy -diff && go -C bench/peers mod tidy -diff
+	go mod tidy -diff && go -C bench mod tidy -diff
 
 vet: ## the compiler's own suspicions
-	go vet ./... && go -C bench/peers vet ./...
+	go vet ./... && go -C bench vet ./...
 
 staticcheck: ## misuse and dead code
-	$(STATICCHECK) ./...
+	$(STATICCHECK) ./... && cd bench && $(STATICCHECK) ./...
 
 errcheck: ## errors that nobody looks at; .ci/errcheck lists the exceptions
-	$(ERRCHECK) -ignoretests -exclude .ci/errcheck ./...
+	$(ERRCHECK) -ignoretests -exclude .ci/errcheck ./... && cd bench && $(ERRCHECK) -ignoretests -exclude ../.ci/errcheck ./...
 
 spelling: ## common misspellings, but for one that a test wants
 	$(MISSPELL) -error -i modle $$(find . -name '*.go' -o -name '*.md' | grep -v node_modules)
 
 bidi: ## characters that make source read differently from what it does
-	$(BIDICHK) ./...
+	$(BIDICHK) ./... && cd bench && $(BIDICHK) ./...
 
 vuln: ## known vulnerabilities; needs the vulnerability database, so not in check
 	$(GOVULNCHECK) ./...
@@ -134,6 +134,10 @@ cross: ## compile for every platform
 
 check: ## exactly what CI runs
 	.ci/run
+
+.PHONY: size
+size: ## lines by room, megabytes of the binary, and the time it takes to start
+	.ci/size
 
 clean: ## remove what was built
 	rm -rf bin

@@ -52,11 +52,11 @@ var measurements = []measurement{
 // package in it.
 var programs = map[string]struct{ module, pkg string }{
 	"maestro":      {".", "./cmd/maestro"},
-	"hubserver":    {".", "./bench/hubserver"},
-	"journalbench": {".", "./bench/journalbench"},
-	"acpagent":     {".", "./bench/acpagent"},
-	"replayer":     {".", "./bench/replayer"},
-	"peers":        {"bench/peers", "."},
+	"hubserver":    {"bench", "./hubserver"},
+	"journalbench": {"bench", "./journalbench"},
+	"acpagent":     {"bench", "./acpagent"},
+	"replayer":     {"bench", "./replayer"},
+	"peers":        {"bench", "./peers"},
 }
 
 func (b *bench) logf(format string, args ...any) { log.Printf(format, args...) }

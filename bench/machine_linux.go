@@ -29,7 +29,7 @@ func (b *bench) describe() {
 
 // command is how this run can be repeated from a shell.
 func command(args []string) string {
-	line := "go run ./bench"
+	line := "bin/bench"
 	for _, a := range args {
 		if strings.ContainsAny(a, " |*?()[]{}$^\\\"';&<>") {
 			a = "'" + strings.ReplaceAll(a, "'", `'\''`) + "'"

@@ -10,10 +10,10 @@ func TestCommandCanBeRepeatedFromAShell(t *testing.T) {
 		args []string
 		want string
 	}{
-		{nil, "go run ./bench"},
-		{[]string{"-reps", "7", "-write", "docs/benchmarks.md"}, "go run ./bench -reps 7 -write docs/benchmarks.md"},
-		{[]string{"-only", "burst|paced"}, "go run ./bench -only 'burst|paced'"},
-		{[]string{"-designs", "it's"}, `go run ./bench -designs 'it'\''s'`},
+		{nil, "bin/bench"},
+		{[]string{"-reps", "7", "-write", "docs/benchmarks.md"}, "bin/bench -reps 7 -write docs/benchmarks.md"},
+		{[]string{"-only", "burst|paced"}, "bin/bench -only 'burst|paced'"},
+		{[]string{"-designs", "it's"}, `bin/bench -designs 'it'\''s'`},
 	} {
 		if got := command(tt.args); got != tt.want {
 			t.Errorf("command(%q): got %s, want %s", tt.args, got, tt.want)

@@ -1,4 +1,4 @@
-module github.com/seed-028515a8/maestro/bench/peers
+module github.com/seed-028515a8/maestro/bench
 
 go 1.26.0
 
@@ -10,6 +10,7 @@ require (
 	github.com/nats-io/nats.go v1.55.0
 	github.com/olahol/melody v1.1.4
 	github.com/seed-028515a8/maestro v0.0.0
+	golang.org/x/sys v0.49.0
 )
 
 require (
@@ -22,8 +23,7 @@ require (
 	github.com/nats-io/nkeys v0.4.16 // indirect
 	github.com/nats-io/nuid v1.0.1 // indirect
 	golang.org/x/crypto v0.58.0 // indirect
-	golang.org/x/sys v0.49.0 // indirect
 	golang.org/x/time v0.16.0 // indirect
 )
 
-replace github.com/seed-028515a8/maestro => ../..
+replace github.com/seed-028515a8/maestro => ..
