@@ -9,7 +9,7 @@
 // only.
 //
 // What an answer to an approval can say beside yes and no has no field on this
-// wire. [Wish] and [ApprovalOption] are how agents and clients understand each
+// wire. [AnswerNote] and [ApprovalOption] are how agents and clients understand each
 // other all the same, and are here so that they do so in one way.
 //
 // Presence matters on this wire, so the Go types follow one rule. A struct tag

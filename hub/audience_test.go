@@ -85,6 +85,7 @@ func (w *world) doStream(d deed, g *visitor) error {
 		}
 		p.greeted += old.greeted
 	}
+	p.lost = false // where the new stream is, a newer one goes on
 	w.heard(g.by.ConnectionID)
 	w.conns[g.by.ConnectionID].sub(id).attached = true
 	g.streams[id] = f

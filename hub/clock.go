@@ -75,7 +75,7 @@ func (h *Hub) wakeSome(left int) int {
 	from := max(0, left-wakeAtOnce)
 	visible := h.journal.Visible()
 	for _, b := range h.roster.boxes[from:left] {
-		if b.cursor.Load() < visible || b.adrift.Load() { // a snapshot may have to wait until its cursor is visible
+		if b.cursor.Load() < visible || b.needsSnapshot.Load() { // a snapshot may have to wait until its cursor is visible
 			h.wake(b)
 		}
 	}

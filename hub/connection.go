@@ -25,7 +25,7 @@ type connection struct {
 	principal contracts.Principal // but for its end; see vouch
 	bare      bool
 
-	hurried atomic.Bool // somebody waits for it to read
+	awaited atomic.Bool // a command waits for it to read
 
 	// Guarded by Hub.mu.
 	role    contracts.Role
@@ -38,13 +38,13 @@ type connection struct {
 	unused  bool            // never had a subscription, so that one may adopt it
 	socket  bool            // it had a WebSocket
 	asks    *ask            // waiting for the lease
-	owes    debts
+	unread  unreadOutput
 	sends   sends
 	denials []time.Time   // recent refusals for want of rights; see denied
 	changes *rate.Limiter // of its terms, which everybody hears of; nil if they never changed
 }
 
-// An ask is a wish for the lease that the holder has not answered.
+// An ask is a request for control that the holder has not answered.
 type ask struct {
 	reason string
 	since  time.Time
@@ -184,11 +184,11 @@ func (m *sends) accepted() (list []savedSend) {
 // destroy ends a connection for good.
 func (tx *tx) destroy(c *connection, why contracts.LeaseReason) {
 	tx.clients.removeConnection(c)
-	c.repay()
+	c.wakeWriters()
 	tx.clients.lastUsed = tx.now
 	tx.clients.stopIdleTimer(c)
 	for _, sub := range c.subs {
-		tx.clients.undetach(sub)
+		tx.clients.stopTimer(sub)
 		delete(tx.clients.subs, sub.id)
 		tx.part(sub.box, superseded)
 	}

@@ -9,59 +9,59 @@ import (
 	"github.com/seed-028515a8/maestro/contracts"
 )
 
-// A Key names a session. Whoever authenticates for one scope cannot reach the
-// sessions of another, nor learn whether they exist (A84).
+// A Key names a session. A principal of one scope can neither reach the sessions
+// of another scope nor learn whether they exist (A84).
 type Key struct{ Scope, ID string }
 
-// A Wish says what may be done to find a session, and what a new one is like.
-type Wish struct {
-	Create bool            // one that is unknown may be made
-	Init   *contracts.Init // what a session that this makes begins with; nil for nothing
+// OpenOptions says how [Directory.Get] may open a session.
+type OpenOptions struct {
+	Create bool            // create the session if it is unknown
+	Init   *contracts.Init // the first command of a created session; nil for none
 }
 
-// A Directory holds the sessions of one process. It opens each at most once,
-// also when two clients ask for it at the same time (A83). It is safe for
+// A Directory holds the open sessions of a process. It opens each at most once,
+// also if two clients ask for it at the same time (A83). It is safe for
 // concurrent use.
 type Directory struct {
-	// Open makes and starts the hub of a session. Without Wish.Create only one
-	// that was kept may be opened; ErrUnknownSession says there is none.
-	Open func(ctx context.Context, key Key, wish Wish) (*Hub, error)
-	// Max is how many sessions may be open; zero means 1,024.
+	// Open makes and starts the hub of a session. Without OpenOptions.Create it
+	// opens only a session that is stored, and otherwise returns ErrUnknownSession.
+	Open func(ctx context.Context, key Key, options OpenOptions) (*Hub, error)
+	// Max is how many sessions may be open; zero means 1,024. Get refuses more with
+	// rate_limited.
 	Max int
 	Log *slog.Logger
 
 	mu     sync.Mutex
-	hubs   map[Key]*place
-	ended  map[Key]bool // shut down by a client; at most maxEnded
+	hubs   map[Key]*directoryEntry
+	ended  map[Key]bool // ended by a client; at most maxEnded
 	closed bool
-	life   context.Context // until Suspend: bounds what opens sessions
+	life   context.Context // ends with Suspend; bounds the calls of Open
 	end    context.CancelFunc
 	wg     sync.WaitGroup
 }
 
-// maxEnded bounds how many shut down sessions are remembered; beyond it they
-// can be opened again.
+// maxEnded bounds how many ended sessions are remembered. At the bound all are
+// forgotten and can be opened again.
 const maxEnded = 4096
 
-// A place is a session that is open or being opened. hub and err are set
+// A directoryEntry is a session that is open or being opened. hub and err are set
 // before ready is closed.
-type place struct {
+type directoryEntry struct {
 	ready chan struct{}
-	gone  chan struct{} // closed once the directory has forgotten it
+	gone  chan struct{} // closed when the entry has been removed
 	hub   *Hub
 	err   error
 }
 
-// Get returns the session's hub. opened says that this call made it, and not
-// another one at the same time.
-func (d *Directory) Get(ctx context.Context, key Key, wish Wish) (h *Hub, opened bool, err error) {
+// Get returns the session's hub. opened reports whether this call opened it.
+func (d *Directory) Get(ctx context.Context, key Key, options OpenOptions) (h *Hub, opened bool, err error) {
 	for {
-		p, opener, err := d.place(key, wish.Create)
+		p, opener, err := d.entry(key, options.Create)
 		if err != nil {
 			return nil, false, err
 		}
 		if opener {
-			go d.open(context.WithoutCancel(ctx), key, wish, p) // ends with the session; Suspend waits for it
+			go d.open(context.WithoutCancel(ctx), key, options, p) // ends with the session; Suspend waits for it
 		}
 		if err := await(ctx, p.ready); err != nil {
 			return nil, false, err
@@ -69,14 +69,14 @@ func (d *Directory) Get(ctx context.Context, key Key, wish Wish) (h *Hub, opened
 		if p.err != nil || opener || !p.hub.lifeNow().rests() {
 			return p.hub, opener, p.err
 		}
-		if err := await(ctx, p.gone); err != nil { // it goes to sleep just now, and can be woken once it has
+		if err := await(ctx, p.gone); err != nil { // it is being suspended, and can be opened again afterwards
 			return nil, false, err
 		}
 	}
 }
 
-// await waits until done is closed or ctx ends. What is done already counts, even
-// if ctx has ended.
+// await waits until done is closed or ctx ends. If both are true at once, done
+// wins.
 func await(ctx context.Context, done <-chan struct{}) error {
 	select {
 	case <-done:
@@ -108,7 +108,7 @@ func (d *Directory) List() map[Key]*Hub {
 	return list
 }
 
-func (d *Directory) place(id Key, create bool) (p *place, opener bool, err error) {
+func (d *Directory) entry(id Key, create bool) (p *directoryEntry, opener bool, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.closed {
@@ -118,7 +118,7 @@ func (d *Directory) place(id Key, create bool) (p *place, opener bool, err error
 		return p, false, nil
 	}
 	if d.ended[id] && !create {
-		return nil, false, ErrUnknownSession // what a client shut down stays down until somebody asks for it anew (A76)
+		return nil, false, ErrUnknownSession // a session that a client ended opens again only with Create (A76)
 	}
 	limit := d.Max
 	if limit <= 0 {
@@ -128,25 +128,25 @@ func (d *Directory) place(id Key, create bool) (p *place, opener bool, err error
 		return nil, false, &contracts.Error{Code: contracts.CodeRateLimited, Message: "too many sessions"}
 	}
 	if d.hubs == nil {
-		d.hubs = map[Key]*place{}
+		d.hubs = map[Key]*directoryEntry{}
 		d.life, d.end = context.WithCancel(context.Background())
 	}
 	delete(d.ended, id)
-	p = &place{ready: make(chan struct{}), gone: make(chan struct{})}
+	p = &directoryEntry{ready: make(chan struct{}), gone: make(chan struct{})}
 	d.hubs[id] = p
 	d.wg.Add(1)
 	return p, true, nil
 }
 
-// open opens the session for everybody who waits for it and forgets it when it
-// has ended. One that could not be opened is forgotten before that is told: who
-// is told may try again.
-func (d *Directory) open(ctx context.Context, key Key, wish Wish, p *place) {
+// open opens the session for all callers that wait for it, and removes its entry
+// when it has ended. If the session cannot be opened, the entry is removed before
+// the callers get the error, so that they can try again.
+func (d *Directory) open(ctx context.Context, key Key, options OpenOptions, p *directoryEntry) {
 	defer close(p.gone)
 	ctx, stop := context.WithCancel(ctx)
 	opened := context.AfterFunc(d.life, stop)
-	p.hub, p.err = d.Open(ctx, key, wish)
-	opened() // from here on the hub ends by itself
+	p.hub, p.err = d.Open(ctx, key, options)
+	opened() // an open hub is ended by Suspend, not by the context
 	if p.err != nil {
 		d.forget(key)
 		close(p.ready)
@@ -163,7 +163,7 @@ func (d *Directory) open(ctx context.Context, key Key, wish Wish, p *place) {
 	d.forget(key)
 }
 
-// retire remembers that a session was ended.
+// retire records that a client ended the session.
 func (d *Directory) retire(id Key) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -176,8 +176,8 @@ func (d *Directory) retire(id Key) {
 	d.ended[id] = true
 }
 
-// Retired reports whether a session was ended by a client, so that it is only
-// found again by who asks for it anew.
+// Retired reports whether a client ended the session. Get then needs
+// OpenOptions.Create to open it again.
 func (d *Directory) Retired(key Key) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -191,15 +191,15 @@ func (d *Directory) forget(id Key) {
 	d.wg.Done()
 }
 
-// Suspend suspends every session, gives up those that are being opened, and
-// refuses new ones. It returns when all have ended.
+// Suspend suspends all sessions, cancels those that are being opened, and refuses
+// new ones. It returns when all have ended.
 func (d *Directory) Suspend(ctx context.Context) error {
 	d.mu.Lock()
 	d.closed = true
 	if d.end != nil {
 		d.end()
 	}
-	var open []*place
+	var open []*directoryEntry
 	for _, p := range d.hubs {
 		open = append(open, p)
 	}

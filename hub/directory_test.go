@@ -22,8 +22,8 @@ type shelf struct {
 	fail   error    // what opening fails with
 }
 
-func (s *shelf) open(ctx context.Context, key hub.Key, wish hub.Wish) (*hub.Hub, error) {
-	id, create := key.ID, wish.Create
+func (s *shelf) open(ctx context.Context, key hub.Key, options hub.OpenOptions) (*hub.Hub, error) {
+	id, create := key.ID, options.Create
 	s.mu.Lock()
 	s.opened = append(s.opened, id)
 	fail := s.fail
@@ -56,7 +56,7 @@ func (s *shelf) calls() int {
 
 // get asks a directory for a session of the owner's.
 func get(d *hub.Directory, ctx context.Context, id string, create bool) (*hub.Hub, error) {
-	h, _, err := d.Get(ctx, hub.Key{ID: id}, hub.Wish{Create: create})
+	h, _, err := d.Get(ctx, hub.Key{ID: id}, hub.OpenOptions{Create: create})
 	return h, err
 }
 
@@ -292,7 +292,7 @@ func TestDirectoryForgetsWhatEndedLongAgo(t *testing.T) {
 func TestDirectoryLogsASessionThatCannotBeClosed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log, store := &logged{}, &balky{Store: journal.NewMemory(journal.MemoryOptions{})}
-		d := &hub.Directory{Log: log.logger(), Open: func(ctx context.Context, key hub.Key, _ hub.Wish) (*hub.Hub, error) {
+		d := &hub.Directory{Log: log.logger(), Open: func(ctx context.Context, key hub.Key, _ hub.OpenOptions) (*hub.Hub, error) {
 			id := key.ID
 			h, err := hub.New(hub.Options{SessionID: id, Cwd: "/", Agent: &echo{}, Store: store})
 			if err != nil {

@@ -25,14 +25,14 @@ type cellar struct {
 	agents []*puppet
 }
 
-func (c *cellar) open(ctx context.Context, key hub.Key, wish hub.Wish) (*hub.Hub, error) {
+func (c *cellar) open(ctx context.Context, key hub.Key, options hub.OpenOptions) (*hub.Hub, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.stores == nil {
 		c.stores = map[hub.Key]journal.Store{}
 	}
 	if c.stores[key] == nil {
-		if !wish.Create {
+		if !options.Create {
 			return nil, hub.ErrUnknownSession
 		}
 		c.stores[key] = lasting{journal.NewMemory(journal.MemoryOptions{})}
@@ -42,7 +42,7 @@ func (c *cellar) open(ctx context.Context, key hub.Key, wish hub.Wish) (*hub.Hub
 	c.agents = append(c.agents, agent)
 	h, err := hub.New(hub.Options{
 		SessionID: key.ID, Cwd: "/", Agent: resumer{agent}, Store: c.stores[key], IdleTTL: c.idle,
-		Init: wish.Init, WorkingInterval: time.Hour,
+		Init: options.Init, WorkingInterval: time.Hour,
 	})
 	if err != nil {
 		return nil, err
@@ -301,14 +301,14 @@ func TestRequestToASessionThatFallsAsleepMayBeRepeated(t *testing.T) {
 
 func TestDirectoryOpensARuntimeAsItWasWished(t *testing.T) { // 1.7
 	inCellar(t, func(t *testing.T, d *hub.Directory, c *cellar, _ *room) {
-		first, opened, err := d.Get(t.Context(), hub.Key{ID: "wish"}, hub.Wish{Create: true, Init: &contracts.Init{ApprovalMode: contracts.ApprovalFail}})
+		first, opened, err := d.Get(t.Context(), hub.Key{ID: "wish"}, hub.OpenOptions{Create: true, Init: &contracts.Init{ApprovalMode: contracts.ApprovalFail}})
 		if err != nil || !opened {
 			t.Fatalf("got opened %t, %v", opened, err)
 		}
 		if mode := c.agents[1].host.ApprovalMode(); mode != contracts.ApprovalFail {
 			t.Errorf("got approval mode %s, want fail", mode)
 		}
-		second, opened, err := d.Get(t.Context(), hub.Key{ID: "wish"}, hub.Wish{Create: true, Init: &contracts.Init{ApprovalMode: contracts.ApprovalAuto}})
+		second, opened, err := d.Get(t.Context(), hub.Key{ID: "wish"}, hub.OpenOptions{Create: true, Init: &contracts.Init{ApprovalMode: contracts.ApprovalAuto}})
 		if err != nil || opened || second != first || c.agents[1].host.ApprovalMode() != contracts.ApprovalFail {
 			t.Errorf("got opened %t, %v, want the one there is, as it is", opened, err)
 		}
@@ -318,7 +318,7 @@ func TestDirectoryOpensARuntimeAsItWasWished(t *testing.T) { // 1.7
 func TestSessionsOfAnotherScopeDoNotExist(t *testing.T) { // A84
 	inCellar(t, func(t *testing.T, d *hub.Directory, c *cellar, r *room) {
 		find := func(scope, id string, create bool) (*hub.Hub, error) {
-			h, _, err := d.Get(t.Context(), hub.Key{Scope: scope, ID: id}, hub.Wish{Create: create})
+			h, _, err := d.Get(t.Context(), hub.Key{Scope: scope, ID: id}, hub.OpenOptions{Create: create})
 			return h, err
 		}
 		_, err := find("other", "s", false)

@@ -17,7 +17,8 @@ import (
 //
 // Entries are not copied here: a client that stops reading costs a cursor, not
 // a queue. There is no goroutine while there is nothing to write: wake starts
-// one, which ends when the client has caught up (D3).
+// one, which ends when the client has caught up (D3). docs/states.md has a
+// diagram of the states.
 type mailbox struct {
 	// Static after attach.
 	conn Conn
@@ -29,20 +30,18 @@ type mailbox struct {
 	transport string // stdio, ws or sse
 	viewer    bool   // the role of its connection, which does not change any more
 
-	// Owned by the flush that holds busy; read by anyone.
-	cursor atomic.Uint64 // last entry written, or passed over
-	over   bool          // a write failed or the parting was written; read by flushes alone
-	missed bool          // it has read entries of which the store did not keep all; read by flushes alone
+	// Owned by the flush, of which there is at most one; cursor is read by anyone.
+	cursor atomic.Uint64 // last entry written or skipped
+	missed bool          // it has read entries of which the store did not keep all
 
-	skip    atomic.Uint32 // journal.Class set this client leaves out
-	quiet   atomic.Bool   // opted out of heartbeats
-	waiting atomic.Int32  // parcels in private, so that a flush need not lock to see none
-	adrift  atomic.Bool   // a snapshot in private will move cursor; until then there are no entries for it
-	beat    atomic.Bool   // a heartbeat is due
-	busy    atomic.Bool   // a flush exists
-	gone    atomic.Bool   // the reader has ended; nothing more is started
-	idle    chan struct{} // 1-buffered; a token means a flush ended after gone
-	parted  chan struct{} // closed when nothing more will be written
+	writer  atomic.Int32  // a writerState
+	stopped chan struct{} // closed when writer becomes writerStopped
+
+	skip          atomic.Uint32 // journal.Class set this client leaves out
+	quiet         atomic.Bool   // opted out of heartbeats
+	waiting       atomic.Int32  // parcels in private, so that a flush need not lock to see none
+	needsSnapshot atomic.Bool   // a snapshot in private will move cursor; no entries are written before it
+	beat          atomic.Bool   // a heartbeat is due
 
 	// Guarded by Hub.mu.
 	private  []parcel
@@ -50,6 +49,16 @@ type mailbox struct {
 	lastBeat time.Time // when a heartbeat was last due
 	closing  bool      // a parting parcel is queued; nothing may follow it
 }
+
+// A writerState says whether a flush writes to a mailbox's connection.
+type writerState = int32
+
+const (
+	writerIdle     writerState = iota // none; wake starts one
+	writerRunning                     // one does, and returns to writerIdle when nothing is left
+	writerStopping                    // one does, and is the last: the reader has ended
+	writerStopped                     // none will: the last flush or a write failed, or the parting was written
+)
 
 // A parcel is something for one client alone, with the place in the journal
 // that it must neither overtake nor be overtaken by: it is written after the
@@ -115,8 +124,7 @@ func (r *roster) len() int {
 
 // push queues a parcel. A client that lets too much private matter pile up is
 // expelled: private frames cannot be replayed, so there is nothing to reset it
-// with. The update that calls it must end before the parcel is written, hence
-// the wake at its end.
+// with. The flush that wake starts blocks on Hub.mu until the update ends.
 func (tx *tx) push(b *mailbox, p parcel) {
 	if b.closing {
 		p.drop()
@@ -126,7 +134,7 @@ func (tx *tx) push(b *mailbox, p parcel) {
 	b.backlog += len(p.frame)
 	b.closing = p.part
 	if p.snapshot != nil {
-		b.adrift.Store(true)
+		b.needsSnapshot.Store(true)
 	}
 	b.waiting.Add(1)
 	if b.backlog > tx.opts.MaxPrivateBytes && !p.part {
@@ -138,41 +146,42 @@ func (tx *tx) push(b *mailbox, p parcel) {
 	tx.wake(b)
 }
 
-// wake sees to it that a flush looks at b again.
+// wake starts a flush of b unless one runs or none may.
 func (h *Hub) wake(b *mailbox) {
-	if !b.gone.Load() && b.busy.CompareAndSwap(false, true) {
-		go h.flush(b) // ends when the client has caught up or its write fails; settle waits for it
+	if b.writer.CompareAndSwap(writerIdle, writerRunning) {
+		go h.flush(b) // ends when the client has caught up or a write fails; stop waits for it
 	}
 }
 
-// settle waits until b's last flush has ended and lets no other start.
-func (b *mailbox) settle() {
-	b.gone.Store(true)
-	for !b.busy.CompareAndSwap(false, true) {
-		<-b.idle
+// stop waits until b's last flush has ended and lets no other start.
+func (b *mailbox) stop() {
+	for b.writer.Load() != writerStopped {
+		if b.writer.CompareAndSwap(writerIdle, writerStopped) {
+			close(b.stopped)
+		} else if b.writer.CompareAndSwap(writerRunning, writerStopping) {
+			break
+		}
 	}
+	<-b.stopped
 }
 
-// flush writes everything there is for b. A failed flush is the last: one that
-// was started while it failed finds the mailbox over and writes nothing.
+// flush writes everything there is for b. A flush that fails is the last one.
 func (h *Hub) flush(b *mailbox) {
 	for {
-		if !b.over {
-			if err := h.writeOut(b); err != nil {
-				b.over = true
-				b.gone.Store(true)
-				b.conn.Close(h.writeFailure(b, err))
-				close(b.parted)
-			}
+		if err := h.writeOut(b); err != nil {
+			b.conn.Close(h.writeFailure(b, err))
+			b.writer.Store(writerStopped)
+			close(b.stopped)
+			return
 		}
-		b.busy.Store(false)
-		if b.gone.Load() {
-			signal(b.idle)
+		if !b.writer.CompareAndSwap(writerRunning, writerIdle) {
+			b.writer.Store(writerStopped) // from writerStopping
+			close(b.stopped)
 			return
 		}
 		// An entry or a parcel may have come after writeOut saw nothing and
-		// before busy fell; then the waker passed this client over.
-		if !h.behind(b) || !b.busy.CompareAndSwap(false, true) {
+		// before the state changed. Its wake then found the flush running.
+		if !h.behind(b) || !b.writer.CompareAndSwap(writerIdle, writerRunning) {
 			return
 		}
 	}
@@ -191,7 +200,7 @@ func (h *Hub) writeFailure(b *mailbox, err error) *contracts.Error {
 
 // behind reports whether there is something for b to write.
 func (h *Hub) behind(b *mailbox) bool {
-	return !b.adrift.Load() && b.cursor.Load() < h.journal.Visible() || b.beat.Load() || h.due(b)
+	return !b.needsSnapshot.Load() && b.cursor.Load() < h.journal.Visible() || b.beat.Load() || h.due(b)
 }
 
 // due reports whether b's first parcel may be written now.
@@ -292,7 +301,7 @@ func (h *Hub) writeParcels(b *mailbox, buf *[]byte) (until uint64, err error) {
 		keepBuffer(buf, out)
 	}
 	if err == nil && jumped {
-		b.adrift.Store(false) // only now: one that could not be written may have to be written anew
+		b.needsSnapshot.Store(false) // only now: one that could not be written may have to be written anew
 	}
 	return until, err
 }
@@ -328,7 +337,7 @@ func (h *Hub) writeSnapshot(b *mailbox, out []byte, p parcel) ([]byte, error) {
 	}
 	b.cursor.Store(p.at)
 	b.missed = false
-	h.passed(b)
+	h.ownerRead(b)
 	if p.reset != "" {
 		h.metrics.reset(p.reset)
 		h.opts.Observer.Reset(p.reset)
@@ -342,7 +351,7 @@ const maxCopied = 16 << 10
 // writeEntries writes one batch of entries beyond b's cursor, not past until.
 func (h *Hub) writeEntries(b *mailbox, buf *[]byte, until uint64) error {
 	cursor := b.cursor.Load()
-	if cursor >= until || b.adrift.Load() {
+	if cursor >= until || b.needsSnapshot.Load() {
 		return nil
 	}
 	b.missed = b.missed || !h.journal.InWindow(cursor)
@@ -363,7 +372,7 @@ func (h *Hub) writeEntries(b *mailbox, buf *[]byte, until uint64) error {
 		}
 	}
 	b.cursor.Store(next)
-	h.passed(b)
+	h.ownerRead(b)
 	if b.missed && h.journal.InWindow(next) {
 		b.missed = false
 		h.confideList(b)
@@ -386,7 +395,7 @@ func (h *Hub) startOver(b *mailbox, why contracts.ResetReason) error {
 			i = len(b.private)
 		}
 		b.private = slices.Insert(b.private, i, parcel{at: at, snapshot: snap, reset: why})
-		b.adrift.Store(true)
+		b.needsSnapshot.Store(true)
 		b.waiting.Add(1)
 	})
 	return nil

@@ -115,7 +115,7 @@ func (r *roster) behind(visible uint64) (oldest uint64, lag Lag) {
 	defer r.mu.RUnlock()
 	lag.Followers = len(r.boxes)
 	for _, b := range r.boxes {
-		if b.adrift.Load() { // looked at first: a snapshot moves the cursor before it clears adrift
+		if b.needsSnapshot.Load() { // read first: a snapshot moves the cursor before it clears this
 			continue
 		}
 		if cursor := b.cursor.Load(); cursor < visible {

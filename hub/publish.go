@@ -115,7 +115,7 @@ func (tx *tx) publishEncoded(e encoded) {
 	case *contracts.UtilityCommandStarted:
 		tx.answerStart(ev.CommandID)
 	case *contracts.UtilityCommandOutput:
-		tx.owe(ev.CommandID, tx.head(), len(e.Body))
+		tx.addUnread(ev.CommandID, tx.head(), len(e.Body))
 	}
 }
 

@@ -68,7 +68,7 @@ func (h *Hub) Subscribe(req *contracts.AttachRequest, by contracts.Caller) (answ
 		if req.OptOutNotifications != nil {
 			sub.optOuts = req.OptOutNotifications
 		}
-		tx.wait(sub)
+		tx.startTimer(sub)
 		tx.introduce(e)
 		shot = tx.shot()
 		sub.from = tx.head() // what the answer shows is not told again

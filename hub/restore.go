@@ -193,8 +193,8 @@ func (tx *tx) restore() error {
 			tx.startIdleTimer(c)
 		}
 		for _, sub := range c.subs {
-			sub.lost = true
-			tx.wait(sub)
+			sub.state = subLost
+			tx.startTimer(sub)
 		}
 	}
 	if tx.clients.conns[holder] != nil {

@@ -79,7 +79,7 @@ func (r *reader) slowDown(n int) {
 	defer pause.Stop()
 	select {
 	case <-pause.C:
-	case <-r.box.parted:
+	case <-r.box.stopped:
 	case <-r.hub.done:
 	}
 }
@@ -108,7 +108,7 @@ func (h *Hub) serveEnvelope(conn Conn, att *contracts.Attach) error {
 		return err
 	}
 	select {
-	case <-r.box.parted: // its goodbye has been written, or cannot be
+	case <-r.box.stopped: // its goodbye has been written, or cannot be
 	case <-h.done:
 	}
 	return nil
@@ -456,7 +456,7 @@ func (h *Hub) finishLocal(b *mailbox) {
 		}
 	})
 	select {
-	case <-b.parted:
+	case <-b.stopped:
 	case <-h.done:
 	}
 }

@@ -213,7 +213,7 @@ func TestSessionGoesOnWhenTheDiskHasRoomAgain(t *testing.T) {
 		var full, open bool
 		var agent *player
 		kept := lasting{journal.NewMemory(journal.MemoryOptions{})}
-		d := &hub.Directory{Open: func(ctx context.Context, key hub.Key, _ hub.Wish) (*hub.Hub, error) {
+		d := &hub.Directory{Open: func(ctx context.Context, key hub.Key, _ hub.OpenOptions) (*hub.Hub, error) {
 			if open {
 				return nil, journal.ErrLocked
 			}

@@ -47,7 +47,7 @@ func (h *Hub) tune(conn Conn, req contracts.StreamRequest, by contracts.Caller) 
 			return
 		}
 		how, why, from := tx.startingPoint(contracts.Attach{Cursor: req.Cursor, Epoch: req.Epoch})
-		if req.Cursor == nil && req.SubscriptionID != "" && !sub.adrift() {
+		if req.Cursor == nil && req.SubscriptionID != "" && !sub.needsSnapshot() {
 			how, from = resumeReplay, sub.from
 			if sub.box != nil { // the newer of two streams goes on where the older is
 				from = sub.box.cursor.Load()

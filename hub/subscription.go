@@ -17,7 +17,7 @@ const maxHeld = 16
 
 // A subscription is a connection's place in the stream of events. It is attached
 // while a socket or an HTTP stream reads it, and outlives that by
-// Options.SubscriptionTTL.
+// Options.SubscriptionTTL. docs/states.md has a diagram of the states.
 type subscription struct {
 	// Static after creation.
 	id       string
@@ -25,15 +25,25 @@ type subscription struct {
 	implicit bool // made by a stream, and gone with it
 
 	// Guarded by Hub.mu.
-	optOuts  []contracts.Notification
-	followed bool     // it had a mailbox
-	box      *mailbox // nil while detached, and then
-	from     uint64   // the cursor it goes on from, unless the client names one
-	lost     bool     // nobody knows that, as after a restart: it goes on with the state
-	held     []held   // oldest first; at most maxHeld
-	expires  time.Time
-	spot     *list.Element // in state.detached; nil while attached
+	optOuts []contracts.Notification
+	state   subscriptionState
+	box     *mailbox // if state is subAttached
+	from    uint64   // the cursor to continue at, unless the client names one, if state is subNew or subDetached
+	held    []held   // oldest first; at most maxHeld
+	expires time.Time
+	spot    *list.Element // in clients.detached; nil while attached
 }
+
+// A subscriptionState says whether a subscription is read, and from where it can
+// be continued.
+type subscriptionState int
+
+const (
+	subNew      subscriptionState = iota // not yet read; continues at from
+	subAttached                          // box reads it
+	subDetached                          // was read up to from, and continues there
+	subLost                              // where it was is unknown, as after a restart; continues with a snapshot
+)
 
 // A held event is a private one that no stream took yet.
 type held struct {
@@ -41,10 +51,10 @@ type held struct {
 	body   []byte
 }
 
-// adrift reports whether the subscription has no place: it is still to get the
-// state.
-func (sub *subscription) adrift() bool {
-	return sub.lost || sub.box != nil && sub.box.adrift.Load()
+// needsSnapshot reports whether the subscription has no valid cursor and must be
+// sent a snapshot first.
+func (sub *subscription) needsSnapshot() bool {
+	return sub.state == subLost || sub.state == subAttached && sub.box.needsSnapshot.Load()
 }
 
 // filter puts what the client does not want to see, or may not, into force.
@@ -91,12 +101,12 @@ func (cl *clients) addSubscription(c *connection, sub *subscription) {
 // dropSubscription takes a subscription off its connection, which may be left
 // without any.
 func (tx *tx) dropSubscription(sub *subscription, why *contracts.Error) {
-	tx.clients.undetach(sub)
+	tx.clients.stopTimer(sub)
 	tx.part(sub.box, why)
 	c := sub.conn
 	c.subs = slices.DeleteFunc(c.subs, func(other *subscription) bool { return other == sub })
 	delete(tx.clients.subs, sub.id)
-	c.repay()
+	c.wakeWriters()
 }
 
 // attachBox gives the subscription a mailbox for conn that starts at cursor. A
@@ -107,13 +117,13 @@ func (tx *tx) attachBox(sub *subscription, conn Conn, transport string, cursor u
 	b := &mailbox{
 		conn: conn, form: conn.Form(), view: tx.journal.Follow(conn.Form()), sub: sub, transport: transport,
 		viewer: !c.bare && c.role == contracts.RoleViewer, bare: c.bare, missed: cursor < tx.first,
-		idle: make(chan struct{}, 1), parted: make(chan struct{}), lastBeat: tx.now,
+		stopped: make(chan struct{}), lastBeat: tx.now,
 	}
 	b.cursor.Store(cursor)
-	tx.clients.undetach(sub)
-	sub.box, sub.followed = b, true
+	tx.clients.stopTimer(sub)
+	sub.state, sub.box = subAttached, b
 	sub.filter(c)
-	c.repay()
+	c.wakeWriters()
 	if c.bare {
 		tx.backlog.join()
 	}
@@ -144,7 +154,7 @@ func (tx *tx) deliver(sub *subscription, beyond uint64) {
 // subscription waits to be continued, unless the client said that it will not
 // come back.
 func (h *Hub) detach(b *mailbox, keep bool) {
-	b.settle()
+	b.stop()
 	b.view.Close()
 	if b.bare {
 		h.backlog.leave()
@@ -161,8 +171,11 @@ func (h *Hub) detach(b *mailbox, keep bool) {
 		if sub.box != b || tx.clients.conns[c.id] != c {
 			return // a newer socket took over, or the connection was destroyed
 		}
-		sub.box, sub.from, sub.lost = nil, b.cursor.Load(), b.adrift.Load()
-		c.repay()
+		sub.state, sub.box, sub.from = subDetached, nil, b.cursor.Load()
+		if b.needsSnapshot.Load() {
+			sub.state = subLost
+		}
+		c.wakeWriters()
 		c.seen = tx.now // leaving is a sign of life
 		if tx.life.phase == phaseEnded {
 			return // what the next process finds is settled: the connection, and its lease
@@ -171,36 +184,36 @@ func (h *Hub) detach(b *mailbox, keep bool) {
 			tx.destroy(c, contracts.LeaseReleased)
 			return
 		}
-		tx.wait(sub)
+		tx.startTimer(sub)
 		if c.role == contracts.RoleController || len(tx.clients.conns) <= presenceAtOnce {
 			tx.showChange(c.id) // in a crowd nobody looks at which viewers may come back
 		}
 	})
 }
 
-// wait starts the time that a detached subscription has.
-func (tx *tx) wait(sub *subscription) {
-	tx.clients.undetach(sub)
+// startTimer starts the expiry of a detached subscription.
+func (tx *tx) startTimer(sub *subscription) {
+	tx.clients.stopTimer(sub)
 	sub.expires = tx.now.Add(tx.opts.SubscriptionTTL)
 	sub.spot = tx.clients.detached.PushBack(sub)
 }
 
-// undetach stops that time.
-func (cl *clients) undetach(sub *subscription) {
+// stopTimer stops that expiry.
+func (cl *clients) stopTimer(sub *subscription) {
 	if sub.spot != nil {
 		cl.detached.Remove(sub.spot)
 		sub.spot, sub.expires = nil, time.Time{}
 	}
 }
 
-// idle starts the time that a connection without subscriptions has.
+// startIdleTimer starts the expiry of a connection that has no subscriptions.
 func (tx *tx) startIdleTimer(c *connection) {
 	tx.clients.stopIdleTimer(c)
 	c.expires = tx.now.Add(tx.opts.LeaseTTL)
 	c.spot = tx.clients.idle.PushBack(c)
 }
 
-// settleIdle stops that time.
+// stopIdleTimer stops that expiry.
 func (cl *clients) stopIdleTimer(c *connection) {
 	if c.spot != nil {
 		cl.idle.Remove(c.spot)
@@ -218,7 +231,7 @@ func (tx *tx) heard(c *connection) {
 	}
 	for _, sub := range c.subs {
 		if sub.spot != nil {
-			tx.wait(sub)
+			tx.startTimer(sub)
 		}
 	}
 }

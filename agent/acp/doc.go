@@ -33,7 +33,7 @@
 // # Answers to approvals
 //
 // An approval is an allow_once, a denial a reject_once, whatever their ids are. An
-// answer may say more as JSON, in a text block or as its reason, as [contracts.Wish]
+// answer may say more as JSON, in a text block or as its reason, as [contracts.AnswerNote]
 // does: {"remember":"session"} prefers allow_always or reject_always,
 // {"option_id":"..."} names an option. Where the program offers an answer only for
 // more than one call, that one is taken, and the question says so. An option that

@@ -158,7 +158,7 @@ func reason(options contracts.ApprovalOptions, cut []string) string {
 		verb, answer string
 		approved     bool
 	}{{"allow", "an approval", true}, {"deny", "a denial", false}} {
-		if i := options.Meant(may.approved, contracts.Wish{}); i >= 0 && options[i].Always() {
+		if i := options.Meant(may.approved, contracts.AnswerNote{}); i >= 0 && options[i].Always() {
 			text += fmt.Sprintf(". There is no option to %s it only once: %s means %q, which holds for more than this call", may.verb, may.answer, named(options[i]))
 		}
 	}
@@ -239,11 +239,11 @@ func (p *peer) show(q *question, out contracts.Outcome, allowed bool) {
 }
 
 // choose returns which option an answer means, -1 if there is none, and what is to
-// be said of it if that is not what the answer asked for. A wish that cannot be
+// be said of it if that is not what the answer asked for. A note that cannot be
 // followed for certain is no consent: a slip must not become one.
 func choose(options contracts.ApprovalOptions, out contracts.Outcome) (i int, remark string) {
 	approved := out.Verdict == contracts.VerdictApproved
-	w, _, err := out.Wish()
+	w, _, err := out.Note()
 	switch {
 	case w.Rule != "":
 		err = errors.New("rules are not for this agent")
@@ -252,7 +252,7 @@ func choose(options contracts.ApprovalOptions, out contracts.Outcome) (i int, re
 	}
 	if err != nil {
 		remark = fmt.Sprintf("The answer counts as a denial: %v", err)
-		approved, w = false, contracts.Wish{}
+		approved, w = false, contracts.AnswerNote{}
 	}
 	i = options.Meant(approved, w)
 	if i < 0 || err != nil && options[i].Always() { // nor is it a denial for good

@@ -98,7 +98,7 @@ func (a *attachment) resolved(e *contracts.ServerRequestResolved) {
 
 // reasonOf returns what people are told of a reason, which may be more than words.
 func reasonOf(text string) string {
-	if w, err := contracts.ParseWish(text); err == nil && w.OptionID != "" {
+	if w, err := contracts.ParseAnswerNote(text); err == nil && w.OptionID != "" {
 		return "as chosen"
 	}
 	return text
@@ -253,7 +253,7 @@ func choose(options contracts.ApprovalOptions, id string, answer *contracts.Serv
 	if &options[0] == &yesOrNo[0] {
 		return answer, nil
 	}
-	w := contracts.Wish{OptionID: id}
+	w := contracts.AnswerNote{OptionID: id}
 	if options[i].Always() {
 		w.Remember = contracts.RememberSession
 	}

@@ -22,7 +22,7 @@ type reaction struct {
 // condition.
 func (r *run) react(c *call, out contracts.Outcome) reaction {
 	re := reaction{verdict: out.Verdict}
-	w, reason, err := out.Wish()
+	w, reason, err := out.Note()
 	if err == nil && w.OptionID != "" {
 		err = errors.New("there are no options to choose from")
 	}
@@ -51,7 +51,7 @@ func (r *run) react(c *call, out contracts.Outcome) reaction {
 
 // heed remembers the answer to an approval if the client wants that, and says what.
 // What cannot be remembered is an error fit to be shown.
-func (r *run) heed(c *call, out contracts.Outcome, w contracts.Wish) (string, error) {
+func (r *run) heed(c *call, out contracts.Outcome, w contracts.AnswerNote) (string, error) {
 	switch {
 	case w.Remember == "" && w.Rule == "":
 		return "", nil

@@ -226,7 +226,7 @@ func start(s settings, log *slog.Logger) (*lodging, error) {
 		server: acpserver.Server{
 			URL: r.BaseURL, TokenFile: r.TokenFile, Workspace: m.work.Root(),
 			Ready: func(ctx context.Context, id string, create bool) error {
-				_, _, err := d.Get(ctx, hub.Key{ID: id}, hub.Wish{Create: create})
+				_, _, err := d.Get(ctx, hub.Key{ID: id}, hub.OpenOptions{Create: create})
 				return err
 			},
 		},
@@ -236,11 +236,11 @@ func start(s settings, log *slog.Logger) (*lodging, error) {
 
 // openSoon opens a session. An editor that starts this program anew may do so while
 // its predecessor ends, which then still has the session. ctx ends the wait for that.
-func (m *sessions) openSoon(ctx context.Context, key hub.Key, wish hub.Wish) (*hub.Hub, error) {
+func (m *sessions) openSoon(ctx context.Context, key hub.Key, options hub.OpenOptions) (*hub.Hub, error) {
 	taken := &contracts.Error{Code: contracts.CodeRuntimeOwnedElsewhere}
 	late := time.Now().Add(leavePatience)
 	for {
-		h, err := m.open(ctx, key, wish)
+		h, err := m.open(ctx, key, options)
 		if !errors.Is(err, taken) || time.Now().After(late) {
 			return h, err
 		}

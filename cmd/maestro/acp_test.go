@@ -806,7 +806,7 @@ func TestWaitForAPredecessorEndsWithWhoWaits(t *testing.T) {
 		for patience, want := range map[time.Duration]time.Duration{time.Millisecond: time.Millisecond, time.Hour: leavePatience} {
 			ctx, cancel := context.WithTimeout(t.Context(), patience)
 			begun := time.Now()
-			_, err := m.openSoon(ctx, key, hub.Wish{})
+			_, err := m.openSoon(ctx, key, hub.OpenOptions{})
 			if !errors.Is(err, &contracts.Error{Code: contracts.CodeRuntimeOwnedElsewhere}) || !strings.Contains(err.Error(), "in use by another process") {
 				t.Errorf("got %v, want that another has the session", err)
 			}
@@ -828,7 +828,7 @@ func TestWaitForAPredecessorEndsWithIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		opened := make(chan error, 1)
 		go func() { // ends with leavePatience at the latest
-			h, err := m.openSoon(t.Context(), key, hub.Wish{})
+			h, err := m.openSoon(t.Context(), key, hub.OpenOptions{})
 			if err == nil {
 				err = h.Suspend(t.Context())
 			}

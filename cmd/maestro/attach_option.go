@@ -48,7 +48,7 @@ func approvalKeys(options contracts.ApprovalOptions, remembers bool) string {
 		return keys
 	}
 	number := func(key string, approved bool) string {
-		if i := options.Meant(approved, contracts.Wish{}); i >= 0 {
+		if i := options.Meant(approved, contracts.AnswerNote{}); i >= 0 {
 			return fmt.Sprintf(", %s = %d", key, i+1)
 		}
 		return ""
@@ -72,7 +72,7 @@ func (q *question) approvalAnswer(r *contracts.ServerRequestResponse, line strin
 	switch word {
 	case "y", "yes", "n", "no":
 		approved := word[0] == 'y'
-		if err := checkWish(rest, approved, options, remembers); err != nil {
+		if err := checkNote(rest, approved, options, remembers); err != nil {
 			return err
 		}
 		decide(r, approved, rest)
@@ -88,7 +88,7 @@ func (q *question) approvalAnswer(r *contracts.ServerRequestResponse, line strin
 		case !q.lasts(remembers):
 			return errors.New(`such a call is remembered only by a rule that is named: y {"remember":"session","rule":"..."}`)
 		}
-		decide(r, true, contracts.Wish{Remember: contracts.RememberSession}.String())
+		decide(r, true, contracts.AnswerNote{Remember: contracts.RememberSession}.String())
 		return nil
 	}
 	if len(options) > 0 {
@@ -110,7 +110,7 @@ func chooseOption(r *contracts.ServerRequestResponse, options contracts.Approval
 	case rest != "":
 		return errors.New("a number takes nothing after it")
 	}
-	decide(r, options[n-1].Allows(), contracts.Wish{OptionID: options[n-1].ID}.String())
+	decide(r, options[n-1].Allows(), contracts.AnswerNote{OptionID: options[n-1].ID}.String())
 	return nil
 }
 
@@ -126,12 +126,12 @@ func decide(r *contracts.ServerRequestResponse, approved bool, reason string) {
 	}
 }
 
-// checkWish refuses a reason that is meant to be a wish and would be taken for a
+// checkNote refuses a reason that starts like a note and would be taken for a
 // mere verdict, or for another one.
-func checkWish(reason string, approved bool, options contracts.ApprovalOptions, remembers bool) error {
-	w, err := contracts.ParseWish(reason)
+func checkNote(reason string, approved bool, options contracts.ApprovalOptions, remembers bool) error {
+	w, err := contracts.ParseAnswerNote(reason)
 	switch {
-	case errors.Is(err, contracts.ErrNoWish):
+	case errors.Is(err, contracts.ErrNoNote):
 		if approved && reason != "" {
 			return errors.New(`not sent: y alone approves. Only a note in braces may follow it, such as {"reason":"..."}`)
 		}
@@ -161,12 +161,12 @@ var noReasons = []string{"Approved", "Denied by user"}
 func decided(e *contracts.ServerRequestResolved, options contracts.ApprovalOptions) (verdict, more string) {
 	verdict = string(e.Resolution)
 	approved := e.Resolution == contracts.VerdictApproved
-	w, err := contracts.ParseWish(e.Reason)
+	w, err := contracts.ParseAnswerNote(e.Reason)
 	if err != nil && !slices.Contains(noReasons, e.Reason) {
 		w.Reason = e.Reason
 	}
 	chosen := -1
-	if e.ResolvedBy == contracts.ResolvedByUser && (err == nil || errors.Is(err, contracts.ErrNoWish)) {
+	if e.ResolvedBy == contracts.ResolvedByUser && (err == nil || errors.Is(err, contracts.ErrNoNote)) {
 		chosen = options.Meant(approved, w)
 	}
 	switch {

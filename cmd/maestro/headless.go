@@ -80,7 +80,7 @@ func headless(s settings) error {
 		m.dir, id = m.workspaceDir(s.stateDir), firstSession
 	}
 	m.shared = s.listen != ""
-	h, err := m.open(ctx, hub.Key{ID: id}, hub.Wish{Create: true})
+	h, err := m.open(ctx, hub.Key{ID: id}, hub.OpenOptions{Create: true})
 	if ctx.Err() != nil {
 		err = context.Cause(ctx)
 	}

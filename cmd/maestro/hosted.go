@@ -160,7 +160,7 @@ func startRunner(ctx context.Context, s settings, c hosted.Config, restored *con
 	m.restored = restored
 	m.identity = observe.Identity{Workspace: c.WorkspaceID, AgentRun: c.AgentRunID}
 	key := hub.Key{ID: id}
-	h, err := m.open(ctx, key, hub.Wish{Create: true})
+	h, err := m.open(ctx, key, hub.OpenOptions{Create: true})
 	if err != nil {
 		return nil, err
 	}

@@ -64,7 +64,7 @@ func serve(s settings, in io.Reader, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	_, _, err = d.Get(ctx, hub.Key{ID: firstSession}, hub.Wish{Create: true})
+	_, _, err = d.Get(ctx, hub.Key{ID: firstSession}, hub.OpenOptions{Create: true})
 	if errors.Is(err, journal.ErrCorrupt) { // the others are served
 		log.Error("session set aside", "session", firstSession, "err", err)
 		err = nil

@@ -76,9 +76,9 @@ func (m *sessions) workspaceDir(root string) string {
 }
 
 // open makes and starts a session. One that was kept is brought back; an
-// unknown one is made only if the wish says so.
-func (m *sessions) open(ctx context.Context, key hub.Key, wish hub.Wish) (*hub.Hub, error) {
-	h, err := m.start(ctx, key, wish)
+// unknown one is created only with options.Create.
+func (m *sessions) open(ctx context.Context, key hub.Key, options hub.OpenOptions) (*hub.Hub, error) {
+	h, err := m.start(ctx, key, options)
 	if refusal := m.refusal(err); refusal != nil {
 		err = fmt.Errorf("%w: %w", refusal, err)
 	}
@@ -109,9 +109,9 @@ func (m *sessions) refusal(err error) *contracts.Error {
 // errJournal means that a journal could not be opened.
 var errJournal = errors.New("open the session")
 
-func (m *sessions) start(ctx context.Context, key hub.Key, wish hub.Wish) (*hub.Hub, error) {
+func (m *sessions) start(ctx context.Context, key hub.Key, options hub.OpenOptions) (*hub.Hub, error) {
 	id := key.ID
-	store, err := m.store(key, wish.Create)
+	store, err := m.store(key, options.Create)
 	if err != nil {
 		return nil, err
 	}
@@ -138,7 +138,7 @@ func (m *sessions) start(ctx context.Context, key hub.Key, wish hub.Wish) (*hub.
 	}
 	watcher := m.observer.Session(id, m.identity)
 	h, err := hub.New(hub.Options{
-		SessionID: id, Alive: m.counts, Init: wish.Init, RequireTokens: m.policy.requireTokens, IdleTTL: m.idleTTL,
+		SessionID: id, Alive: m.counts, Init: options.Init, RequireTokens: m.policy.requireTokens, IdleTTL: m.idleTTL,
 		DrainCancels: m.policy.drainCancels, NoReturn: m.noReturn, Quiet: m.policy.quiet, Restored: m.restored,
 		Cwd: m.work.Root(), GitBranch: m.work.GitBranch(), Agent: a, Store: store, Memory: m.memory, Utilities: tools, Observer: watcher,
 		LoadAttachments: m.attachments, Profile: m.policy.profile, Strict: m.strict,

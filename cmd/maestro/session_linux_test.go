@@ -53,7 +53,7 @@ func TestSessionsThatCannotBeOpenedHoldNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	holdsNothing(t, func() error {
-		_, err := m.open(t.Context(), key, hub.Wish{})
+		_, err := m.open(t.Context(), key, hub.OpenOptions{})
 		return err
 	})
 }

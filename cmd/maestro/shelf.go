@@ -29,9 +29,9 @@ type shelf struct {
 func (s *shelf) find(ctx context.Context, want httpapi.Wanted) (*hub.Hub, bool, error) {
 	key := hub.Key{Scope: want.Principal.Scope, ID: want.ID}
 	viewer := want.Principal.Role == contracts.RoleViewer
-	wish := hub.Wish{Create: want.Create && !viewer}
+	options := hub.OpenOptions{Create: want.Create && !viewer}
 	if req := want.Runtime; req != nil {
-		wish.Init = firstInit(req)
+		options.Init = firstInit(req)
 		if err := errors.Join(s.sessions.isHere(req.WorkspaceRoot), hub.Vet(req, want.Principal, want.Role)); err != nil {
 			return nil, false, err // before a session is made for nothing
 		}
@@ -43,11 +43,11 @@ func (s *shelf) find(ctx context.Context, want httpapi.Wanted) (*hub.Hub, bool, 
 	case want.Create:
 		key.ID = newSessionID(want)
 	case want.Socket:
-		key.ID, wish.Create = firstSession, !viewer
+		key.ID, options.Create = firstSession, !viewer
 	default:
 		return nil, false, hub.ErrUnknownSession
 	}
-	h, opened, err := s.open.Get(ctx, key, wish)
+	h, opened, err := s.open.Get(ctx, key, options)
 	if _, plain := err.(*contracts.Error); err != nil && opened && !plain { // a plain refusal says everything
 		s.sessions.log.Error("session not opened", "session", key.ID, "err", err)
 	}
