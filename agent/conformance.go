@@ -166,9 +166,7 @@ func (c *Conformance) ask(ctx context.Context, args []byte, kind contracts.Reque
 		<-c.free
 		return err
 	}
-	// Asked last: an answer that came while the run went on would end the call,
-	// and the end of the run could end it again. Where calls have no ends, the
-	// run waits until the question is there.
+	// Where calls have no ends, the run waits until the question has been asked.
 	shown := make(chan struct{})
 	c.asks.Go(func() { // ends with the answer, or with life
 		defer func() { <-c.free }()

@@ -331,3 +331,39 @@ func TestInitsReachTheAgentInTheirOrder(t *testing.T) { // D15
 		}
 	})
 }
+
+// TestCallOfAQuestionThatOutlivesItsRunEndsOnce ends the run after the question was
+// answered and before its asker ended the call.
+func TestCallOfAQuestionThatOutlivesItsRunEndsOnce(t *testing.T) { // R46
+	synctest.Test(t, func(t *testing.T) {
+		p := newPuppet()
+		r := openRoom(t, hub.Options{Agent: echoing{p}})
+		defer r.close()
+		alice := r.guest("a")
+		alice.subscribes(asController)
+		stream := alice.follows(alice.place(-1))
+		alice.posts(`{"type":"prompt","content":"ask"}`)
+		runOver := make(chan struct{})
+		p.orders <- func(ctx context.Context) (bool, error) {
+			go func() { // ends with the answer
+				req := &contracts.ServerRequest{RequestID: "q", RequestType: contracts.RequestApproval, CallID: "c", Tool: "bash", Args: []byte(`{}`), Reason: "test"}
+				if _, err := p.host.Ask(context.Background(), req, contracts.AskOptions{}); err != nil {
+					t.Error(err)
+				}
+				<-runOver
+				if err := p.host.Publish(context.Background(), &contracts.ToolEnd{CallID: "c"}); err != nil {
+					t.Error(err)
+				}
+			}()
+			return false, nil
+		}
+		synctest.Wait()
+		alice.posts(`{"type":"server_request_response","request_id":"q","request_type":"approval","approved":false}`)
+		p.orders <- end(nil)
+		synctest.Wait()
+		close(runOver)
+		if got := strings.Count(strings.Join(r.arrived(stream), "\n"), `"type":"tool_end"`); got != 1 {
+			t.Errorf("got %d ends of the call, want one", got)
+		}
+	})
+}

@@ -81,7 +81,7 @@ func (p *post) begin(tx *tx) {
 	}
 }
 
-// answer implements [caller]: it takes down what the answer says.
+// answer implements [caller].
 func (p *post) answer(tx *tx, refusal *contracts.Error) {
 	if start, ok := p.cmd.(*contracts.UtilityCommandStart); ok && tx.clients.starting[start.CommandID] == p {
 		delete(tx.clients.starting, start.CommandID)
@@ -93,7 +93,7 @@ func (p *post) answer(tx *tx, refusal *contracts.Error) {
 		p.run = tx.work.run
 	}
 	if p.shot.shared == nil {
-		p.take(tx)
+		p.capture(tx)
 	}
 }
 
@@ -101,8 +101,8 @@ func (p *post) answer(tx *tx, refusal *contracts.Error) {
 // runs end at once.
 const settlePatience = 250 * time.Millisecond
 
-// await waits a moment for the run that the command began, and takes the answer
-// anew.
+// await waits up to settlePatience for the run that the command began, and
+// captures the answer again.
 func (p *post) await() {
 	patience := time.NewTimer(settlePatience)
 	defer patience.Stop()
@@ -111,21 +111,21 @@ func (p *post) await() {
 	case <-patience.C:
 	}
 	p.hub.update(func(tx *tx) {
-		p.take(tx)
+		p.capture(tx)
 		p.remember(tx, nil)
 	})
 }
 
-// answerStart takes the answer to the start of a command in the moment the
-// command is there: it may have ended before anybody else looks (A66).
+// answerStart captures the answer when utility_command_started is published,
+// because a short command may have ended by the time do returns (A66).
 func (tx *tx) answerStart(id string) {
 	if p := tx.clients.starting[id]; p != nil {
-		p.take(tx)
+		p.capture(tx)
 	}
 }
 
-// take takes down what the answer says.
-func (p *post) take(tx *tx) {
+// capture records the HTTP answer: the state, and what the command published.
+func (p *post) capture(tx *tx) {
 	p.shot = tx.shot()
 	p.reply = contracts.MessageAnswer{
 		OK: true, Success: true, Accepted: true, Cursor: tx.head(),
@@ -149,25 +149,17 @@ func (p *post) encode() ([]byte, error) {
 	return body, nil
 }
 
-// repeat implements [caller]. An answer that was too long
-// to keep is made anew, with the state of now.
+// repeat implements [caller]. If the answer was too long to keep, the repeat gets
+// it with the present state.
 func (p *post) repeat(tx *tx, answer sent) error {
-	switch {
-	case answer.err != nil:
+	if answer.err != nil {
 		return answer.err
-	case answer.body != nil:
-		p.known = answer.body
-		return nil
 	}
-	text, err := contracts.EncodeSnapshot(tx.snapshot())
-	if err != nil {
-		return err
+	if p.known = answer.body; p.known == nil {
+		p.capture(tx)
+		p.reply.Cursor, p.reply.PublishedMessages = answer.cursor, 0
 	}
-	p.known, err = contracts.EncodeBody(&contracts.MessageAnswer{
-		OK: true, Success: true, Accepted: true, Cursor: answer.cursor,
-		Execution: execution(p.cmd), Message: "handled", Snapshot: text,
-	})
-	return err
+	return nil
 }
 
 // execution says whether a command is the agent's or the server's business.

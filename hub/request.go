@@ -172,6 +172,10 @@ func (tx *tx) resolve(res serverreq.Resolution) {
 	wait, asked := tx.work.waiters[res.Request.RequestID]
 	if asked {
 		delete(tx.work.waiters, res.Request.RequestID)
+		withdrawn := outcome.Verdict == contracts.VerdictCancelled && outcome.By == contracts.ResolvedByRuntime
+		if r := tx.work.run; r != nil && tx.info.KeepsRequests && !withdrawn {
+			delete(r.calls, res.Request.CallID) // its asker may outlive the run, and ends the call itself
+		}
 		tx.then(func() { wait <- outcome }) // 1-buffered, and this is its only value
 		return
 	}
