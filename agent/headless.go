@@ -160,13 +160,13 @@ func (h *headless) supervise(r *link) {
 		h.link = nil
 		h.mu.Unlock()
 		h.deaths.Add(1)
-		h.mourn(r)
+		h.reportExit(r)
 		r = h.restart()
 	}
 }
 
-// mourn tells of a child's death unless the run that it broke does.
-func (h *headless) mourn(r *link) {
+// reportExit shows the exit of a child, unless its run reports it.
+func (h *headless) reportExit(r *link) {
 	h.opts.Log.Warn("agent process ended", "error", r.child.Failure(), "stderr", mask.Text(r.child.LastWords()))
 	if !r.broken {
 		h.publish(&contracts.ErrorEvent{Message: r.child.Account().Error(), ErrorType: contracts.ErrorTransient})

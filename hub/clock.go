@@ -156,7 +156,7 @@ func (tx *tx) tick() {
 		tx.expireCredentials()
 	}
 	if idle := tx.idleSince(); !idle.IsZero() && tx.now.Sub(idle) >= tx.opts.IdleTTL {
-		tx.life.asleep, tx.life.phase = true, phaseDraining
+		tx.life.suspended, tx.life.phase = true, phaseDraining
 		tx.then(func() { go h.rest() }) // ends with the session
 	}
 	if !tx.life.endAt.IsZero() && !tx.life.endAt.After(tx.now) {

@@ -24,16 +24,16 @@ type Flusher interface {
 	Flush(ctx context.Context) error
 }
 
-// A standing overrides what the state says of its readiness: when the session
+// A restoredStatus overrides the readiness in the state: when the session
 // has been drained, or could not be restored.
-type standing struct {
+type restoredStatus struct {
 	status    string
 	lastError string // empty: whatever the events say
 	errorType contracts.ErrorType
 }
 
-// show puts the standing into a state.
-func (p *standing) show(st *contracts.State) {
+// show writes the override into a state.
+func (p *restoredStatus) show(st *contracts.State) {
 	st.IsReady, st.LastStatus = false, &p.status
 	if p.lastError != "" {
 		st.LastError, st.LastErrorType = &p.lastError, p.errorType
@@ -57,7 +57,7 @@ func (h *Hub) Quiesce(ctx context.Context, reason string) (contracts.Quiesced, e
 	)
 	h.update(func(tx *tx) {
 		switch {
-		case tx.life.quiesced != nil && tx.life.standing != nil && tx.life.standing.status == statusDrained:
+		case tx.life.quiesced != nil && tx.life.status != nil && tx.life.status.status == statusDrained:
 			q, done = *tx.life.quiesced, true
 		case tx.life.phase >= phaseClosing: // its client has ended it: there is nothing to bring to safety
 			q, done = contracts.Quiesced{Cursor: tx.head(), Protocol: contracts.ProtocolVersion, Model: h.info.Model, Provider: h.info.Provider}, true
@@ -212,12 +212,12 @@ func waitingTools(tools []contracts.PendingEntry, open []contracts.KeptRequest) 
 // the drain was interrupted.
 func (h *Hub) Conclude(drained bool) {
 	h.update(func(tx *tx) {
-		if tx.life.quiesced == nil || tx.life.phase == phaseEnded || tx.life.standing != nil && tx.life.standing.status == statusDrained {
+		if tx.life.quiesced == nil || tx.life.phase == phaseEnded || tx.life.status != nil && tx.life.status.status == statusDrained {
 			return
 		}
-		tx.life.standing = &standing{status: statusInterrupted}
+		tx.life.status = &restoredStatus{status: statusInterrupted}
 		if drained {
-			tx.life.standing.status = statusDrained
+			tx.life.status.status = statusDrained
 		}
 		tx.life.frozen = false
 		tx.putSnapshot(false) // a later process on this store sees that clients were shown the end

@@ -309,7 +309,7 @@ func New(opts Options) (*Hub, error) {
 		return nil, fmt.Errorf("restore session %s: %w", opts.SessionID, err)
 	}
 	if from := opts.Restored; from != nil && !from.Ready && h.state.life.origin != nil { // as often as its process starts
-		h.state.life.standing = &standing{status: from.LastStatus, lastError: from.LastError, errorType: from.LastErrorType}
+		h.state.life.status = &restoredStatus{status: from.LastStatus, lastError: from.LastError, errorType: from.LastErrorType}
 	}
 	return h, nil
 }
@@ -322,7 +322,7 @@ func (h *Hub) Start(ctx context.Context) error {
 	if h.opts.GroupCommit {
 		h.wg.Go(h.syncStore) // ends with done
 	}
-	if h.state.life.standing != nil { // restored for inspection only
+	if h.state.life.status != nil { // restored for inspection only
 		h.update(func(tx *tx) { tx.life.phase = phaseUnready })
 		return nil
 	}

@@ -34,7 +34,7 @@ func (h *Hub) Close(ctx context.Context) error {
 // same store goes on from there.
 func (h *Hub) Suspend(ctx context.Context) error {
 	h.update(func(tx *tx) {
-		tx.life.asleep = true
+		tx.life.suspended = true
 		if tx.life.phase == phaseOpen {
 			tx.life.phase = phaseDraining
 			tx.stopRun(stopSuspended)

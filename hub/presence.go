@@ -279,8 +279,8 @@ func (tx *tx) snapshot() *contracts.Snapshot {
 	st.ControllerConnectionID = tx.clients.controllerID()
 	st.ControllerSubscriptionID = contracts.Null()
 	st.ClientProtocolVersion, st.ClientInfo, st.Capabilities, st.OptOutNotifications, st.ConnectionRole = "", nil, nil, nil, ""
-	if tx.life.standing != nil {
-		tx.life.standing.show(st)
+	if tx.life.status != nil {
+		tx.life.status.show(st)
 	}
 	if c := tx.clients.preferred(); c != nil {
 		mine := tx.connectionState(c)

@@ -16,7 +16,7 @@ func (s *Session) Accepted(cmd contracts.Command, trace string, at time.Time) {
 		defer s.mu.Unlock()
 		s.asked, s.trace = true, trace
 	case *contracts.Interrupt, *contracts.Cancel, *contracts.Shutdown:
-		s.record(func(t *trail) { t.stopping(cmd.CommandType(), at) })
+		s.record(func(t *tracker) { t.stopping(cmd.CommandType(), at) })
 	}
 }
 
@@ -27,15 +27,15 @@ func (s *Session) Published(ev contracts.Event, at time.Time) {
 		s.goOn()
 	case *contracts.ToolCall:
 		s.goOn()
-		s.record(func(t *trail) { s.count(t.tool(e.CallID, e.Tool, at)) })
+		s.record(func(t *tracker) { s.count(t.tool(e.CallID, e.Tool, at)) })
 	case *contracts.ClientToolRequest:
 		s.goOn()
-		s.record(func(t *trail) { s.count(t.tool(e.CallID, e.Tool, at)) })
+		s.record(func(t *tracker) { s.count(t.tool(e.CallID, e.Tool, at)) })
 	case *contracts.ToolStart:
 		s.goOn()
-		s.record(func(t *trail) { s.count(t.started(e.CallID, at)) })
+		s.record(func(t *tracker) { s.count(t.started(e.CallID, at)) })
 	case *contracts.ToolEnd:
-		s.record(func(t *trail) { t.toolEnded(e, at) })
+		s.record(func(t *tracker) { t.toolEnded(e, at) })
 	case *contracts.ServerRequest:
 		s.goOn()
 		s.question(e, at)
@@ -51,14 +51,14 @@ func (s *Session) Published(ev contracts.Event, at time.Time) {
 }
 
 // record calls f with the spans, if there are any, under the lock.
-func (s *Session) record(f func(*trail)) {
-	if s.trail == nil {
+func (s *Session) record(f func(*tracker)) {
+	if s.tracker == nil {
 		return
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.closed {
-		f(s.trail)
+		f(s.tracker)
 	}
 }
 
@@ -79,8 +79,8 @@ func (s *Session) begin(at time.Time) {
 	}
 	s.running.Store(true)
 	s.setError("")
-	if s.trail != nil {
-		s.trail.begin(s.trace, at)
+	if s.tracker != nil {
+		s.tracker.begin(s.trace, at)
 	}
 	s.asked, s.trace = false, ""
 }
@@ -110,8 +110,8 @@ func (s *Session) failing(e *contracts.ErrorEvent, at time.Time) {
 	defer s.mu.Unlock()
 	kind := contracts.ErrorType(label(e.ErrorType, errorTypes))
 	s.setError(kind)
-	if s.trail != nil {
-		s.trail.failing(kind, at)
+	if s.tracker != nil {
+		s.tracker.failing(kind, at)
 	}
 }
 
@@ -131,8 +131,8 @@ func (s *Session) RunEnded(at time.Time) {
 	default:
 		outcome = runFailed
 	}
-	if s.trail != nil {
-		s.trail.runEnded(outcome, s.lastError, at)
+	if s.tracker != nil {
+		s.tracker.runEnded(outcome, s.lastError, at)
 	}
 	s.setError("")
 	s.running.Store(false)
@@ -146,8 +146,8 @@ func (s *Session) question(e *contracts.ServerRequest, at time.Time) {
 	if s.closed || !s.open(e.RequestID, e.RequestType, at) {
 		return
 	}
-	if s.trail != nil {
-		s.trail.asked(e, at)
+	if s.tracker != nil {
+		s.tracker.asked(e, at)
 	}
 }
 
@@ -182,7 +182,7 @@ func (s *Session) resolved(e *contracts.ServerRequestResolved, at time.Time) {
 	if !q.at.IsZero() {
 		s.meters.waits.WithLabelValues(q.kind, label(e.Resolution, verdicts)).Observe(max(0, at.Sub(q.at).Seconds()))
 	}
-	if s.trail != nil {
-		s.trail.resolved(e, at)
+	if s.tracker != nil {
+		s.tracker.resolved(e, at)
 	}
 }

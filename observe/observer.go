@@ -105,7 +105,7 @@ func (o *Observer) Session(id string, who Identity) *Session {
 	if o.tracing != nil {
 		who = who.or(o.identity)
 		common := append(who.attributes(), attribute.String("maestro.session_id", id))
-		s.trail = newTrail(o.tracing.tracer, common, who.AgentRunStep)
+		s.tracker = newTracker(o.tracing.tracer, common, who.AgentRunStep)
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()

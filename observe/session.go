@@ -52,7 +52,7 @@ type Session struct {
 	asked     bool                // a prompt was admitted that has not begun, which came
 	trace     string              // with this traceparent
 	lastError contracts.ErrorType // of the running prompt, unless it has gone on since
-	trail     *trail              // its spans; nil: tracing is off
+	tracker   *tracker            // its spans; nil: tracing is off
 	closed    bool
 }
 
@@ -95,8 +95,8 @@ func (s *Session) Close() {
 	if s.running.Swap(false) {
 		s.meters.runs.WithLabelValues(runUnfinished).Inc()
 	}
-	if s.trail != nil {
-		s.trail.abandon(time.Now())
+	if s.tracker != nil {
+		s.tracker.abandon(time.Now())
 	}
 }
 

@@ -34,7 +34,7 @@ const (
 //	utility_command_output...     of both streams
 //	utility_command_exited
 type command struct {
-	tenure
+	ownedID
 	host  *Host
 	spec  spec
 	stdin *stdin // nil unless allowed
@@ -73,8 +73,8 @@ func (h *Host) startCommand(c *call, cmd *contracts.UtilityCommandStart) error {
 		return err
 	}
 	run := &command{
-		tenure: tenure{id: cmd.CommandID, owner: c.owner, gone: make(chan struct{})},
-		host:   h, spec: spec,
+		ownedID: ownedID{id: cmd.CommandID, owner: c.owner, gone: make(chan struct{})},
+		host:    h, spec: spec,
 		announced: make(chan error, 1),
 		asked:     make(chan struct{}), forced: make(chan struct{}),
 	}

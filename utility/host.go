@@ -183,9 +183,9 @@ type call struct {
 	done   chan struct{} // closed once Do is about to return
 
 	// Guarded by Host.mu.
-	disowned bool    // the owner is gone
-	stopped  string  // why what it starts is to end at once; "" if it is not
-	took     *tenure // what it has started
+	disowned bool     // the owner is gone
+	stopped  string   // why what it starts is to end at once; "" if it is not
+	took     *ownedID // what it has started
 }
 
 // Why a call was cut short.

@@ -7,19 +7,19 @@ import (
 	"github.com/seed-028515a8/maestro/contracts"
 )
 
-// A tenure is what a command and a watch have in common: a client chose its id,
-// one connection owns it, and its id is taken until its last event was shown.
-type tenure struct {
+// An ownedID is the id of a command or a watch. A client chose it, one connection
+// owns it, and it is taken until the last event about it has been published.
+type ownedID struct {
 	id, owner string
 	gone      chan struct{} // closed once the id is free again
 	leaving   bool          // guarded by Host.mu: the last event is being published
 }
 
-func (t *tenure) held() *tenure { return t }
+func (t *ownedID) held() *ownedID { return t }
 
 // An entry is what a table holds: a command or a watch.
 type entry interface {
-	held() *tenure
+	held() *ownedID
 	// halt has it end because of what happened to its connection or session.
 	// grace is how long processes have.
 	halt(reason string, grace time.Duration)

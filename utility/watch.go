@@ -33,7 +33,7 @@ const (
 //	utility_file_watch_event...
 //	utility_file_watch_stopped
 type watch struct {
-	tenure
+	ownedID
 	host     *Host
 	cmd      *contracts.UtilityFileWatchStart
 	root     string // the directory as it is shown, absolute
@@ -163,8 +163,8 @@ func (h *Host) newWatch(owner string, cmd *contracts.UtilityFileWatchStart) (*wa
 		return nil, refuse(contracts.CodeBadRequest, cmd.WatchID, "Utility file watch has too many patterns")
 	}
 	w := &watch{
-		tenure: tenure{id: cmd.WatchID, owner: owner, gone: make(chan struct{})},
-		host:   h, cmd: cmd, root: h.ws.At(rel), debounce: defaultDebounce,
+		ownedID: ownedID{id: cmd.WatchID, owner: owner, gone: make(chan struct{})},
+		host:    h, cmd: cmd, root: h.ws.At(rel), debounce: defaultDebounce,
 		audience:  newAudience(h.lister, real, cmd.IncludePatterns, cmd.ExcludePatterns),
 		announced: make(chan error, 1), changes: make(chan noted, maxNoted), notices: make(chan tooMuch, numNotices),
 	}

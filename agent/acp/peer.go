@@ -100,23 +100,23 @@ func (p *peer) start() error {
 		late.Stop()
 		stop()
 		p.serving.Wait()
-		p.mourn()
+		p.reportExit()
 		close(p.over)
 	}()
 	return nil
 }
 
-// mourn tells of the process's death, unless the run that it broke does.
-func (p *peer) mourn() {
+// reportExit logs and shows the exit of the process, unless its run reports it.
+func (p *peer) reportExit() {
 	cause := p.proc.Failure()
 	p.mu.Lock()
 	greeted, broken := p.greeted, p.run != nil
 	p.mu.Unlock()
 	if p.a.life.Err() != nil {
-		p.log.Debug("agent process ended", "error", p.lament(cause))
+		p.log.Debug("agent process ended", "error", p.exitCause(cause))
 		return // it was closed
 	}
-	p.log.Warn("agent process ended", "error", p.lament(cause))
+	p.log.Warn("agent process ended", "error", p.exitCause(cause))
 	if !greeted {
 		return // whoever started it has the error
 	}
@@ -128,9 +128,9 @@ func (p *peer) mourn() {
 	}
 }
 
-// lament is why the process ended with the last thing it told humans, which is for
-// operators only.
-func (p *peer) lament(cause error) error {
+// exitCause returns why the process ended, with the last line of its standard
+// error, which is for operators only.
+func (p *peer) exitCause(cause error) error {
 	if words := p.proc.LastWords(); words != "" {
 		return fmt.Errorf("%w: %s", cause, mask.Text(words))
 	}

@@ -16,10 +16,10 @@ type request func(context.Context) (contracts.Result, error)
 // line does what a typed line says. An error ends the attachment.
 func (a *attachment) line(ctx context.Context, wg *sync.WaitGroup, line string) error {
 	act, err := parseLine(line, a.view.commandsOfAgent())
-	if act.verb != verbSay || a.desk.first() == nil { // answers are not for the history, unless they are refused
+	if act.verb != verbSay || a.inbox.first() == nil { // answers are not for the history, unless they are refused
 		a.edit.Remember(line)
 	}
-	if q := a.desk.first(); act.verb == verbNothing && a.typed && q != nil && q.takesNothing() {
+	if q := a.inbox.first(); act.verb == verbNothing && a.typed && q != nil && q.takesNothing() {
 		act.verb = verbSay
 	}
 	if err == nil && act.acts() {
@@ -33,7 +33,7 @@ func (a *attachment) line(ctx context.Context, wg *sync.WaitGroup, line string) 
 	if act.acts() && !a.acted {
 		a.acted = true
 		if !a.typed && a.json == nil { // with JSON a program writes the lines, which was told of the questions
-			a.desk.age()
+			a.inbox.age()
 		}
 	}
 	switch act.verb {
@@ -85,7 +85,7 @@ func (a *attachment) refusal(act action) error {
 
 // show prints the question that waits longest, all of it.
 func (a *attachment) show() {
-	q := a.desk.first()
+	q := a.inbox.first()
 	if q == nil {
 		a.refuse(errors.New("no question waits"))
 		return
@@ -101,15 +101,15 @@ func (a *attachment) say(line, text string) {
 		a.refuse(errors.New("not sent: the question that waited has ended meanwhile. If it was not meant as its answer, say it again"))
 		return
 	}
-	q := a.desk.first()
+	q := a.inbox.first()
 	if q == nil {
 		a.view.expect(text)
-		a.desk.await()
+		a.inbox.await()
 		a.send(order{
 			what: "prompt", do: a.command(&contracts.Prompt{Content: text}),
-			done: func(r contracts.Result) { a.desk.accept(r.Cursor) },
+			done: func(r contracts.Result) { a.inbox.accept(r.Cursor) },
 			undo: func() {
-				delete(a.desk.busy, awaited)
+				delete(a.inbox.busy, awaited)
 				a.view.unexpect(text)
 				a.edit.Return(text)
 			},
@@ -128,9 +128,9 @@ func (a *attachment) say(line, text string) {
 		a.refuse(err)
 	default:
 		put := *q
-		a.desk.answer(q.id)
+		a.inbox.answer(q.id)
 		a.send(order{what: "answer", do: a.command(response), undo: func() {
-			a.desk.reopen(put)
+			a.inbox.reopen(put)
 			a.edit.Remember(line)
 		}})
 	}
@@ -141,7 +141,7 @@ func (a *attachment) lease(act action) {
 	switch act.verb {
 	case verbInterrupt:
 		if !a.typed {
-			a.desk.end()
+			a.inbox.end()
 		}
 		a.send(order{what: "interrupt", do: a.command(&contracts.Interrupt{})})
 	case verbTake:
@@ -153,7 +153,7 @@ func (a *attachment) lease(act action) {
 			return a.client.AskControl(ctx, act.text)
 		}})
 	case verbGrant, verbDeny:
-		asker, ok := a.desk.takeAsker(act.number)
+		asker, ok := a.inbox.takeAsker(act.number)
 		if !ok {
 			a.refuse(errors.New("nobody with that number asks for control"))
 			return

@@ -48,7 +48,7 @@ type attachment struct {
 	client driver
 	redial func(context.Context) (follower, error) // another look at the session, from its beginning
 	view   *view
-	desk   *desk
+	inbox  *inbox
 	edit   *console.Line   // what is being typed, where lines do not come whole
 	mode   *console.Mode   // the terminal that it is typed on; nil in tests
 	local  *console.Screen // for what only this user is told
@@ -93,7 +93,7 @@ var errLeave = errors.New("leave")
 // is a terminal of that size in raw mode, on which the user types.
 func newAttachment(c driver, out, errOut io.Writer, flags *attachFlags, size func() (width, height int)) *attachment {
 	a := &attachment{
-		client: c, desk: newDesk(), viewer: flags.view, edit: &console.Line{},
+		client: c, inbox: newInbox(), viewer: flags.view, edit: &console.Line{},
 		orders: make(chan order, maxSending), outcomes: make(chan outcome),
 	}
 	coloured := func(out io.Writer) bool {
@@ -219,7 +219,7 @@ func (a *attachment) restoring(f func()) func() {
 // past has been told, the line before has been answered, and what it started is
 // over or asks something.
 func (a *attachment) takesLines() bool {
-	return a.typed || a.present && a.sending == 0 && (!a.desk.running() || a.desk.asks())
+	return a.typed || a.present && a.sending == 0 && (!a.inbox.running() || a.inbox.asks())
 }
 
 // exitRunFailed is how a script ends of which every line was accepted, and a run
@@ -233,7 +233,7 @@ func (a *attachment) verdict() error {
 	case a.typed:
 	case a.failed:
 		return exit(exitFailure)
-	case a.desk.broke():
+	case a.inbox.broke():
 		return exit(exitRunFailed)
 	}
 	return nil
@@ -274,12 +274,12 @@ func (a *attachment) update(n news) error {
 			return fmt.Errorf("write update: %w", err)
 		}
 	}
-	waiting := a.desk.first()
+	waiting := a.inbox.first()
 	if waiting != nil {
-		copied := *waiting // the desk moves
+		copied := *waiting // the inbox changes
 		waiting = &copied
 	}
-	number := a.desk.note(n.update)
+	number := a.inbox.note(n.update)
 	a.miss(waiting, n.update)
 	could := a.view.mayAnswer()
 	if f, ok := n.update.Control.(*contracts.ControlRequest); ok {
@@ -295,7 +295,7 @@ func (a *attachment) update(n news) error {
 		a.present = true
 	}
 	if !could && a.view.mayAnswer() {
-		for _, q := range a.desk.questions {
+		for _, q := range a.inbox.questions {
 			a.view.request(q)
 		}
 	}
@@ -311,7 +311,7 @@ type withdrawal struct {
 
 // miss notes that the question at the prompt has gone.
 func (a *attachment) miss(q *question, u client.Update) {
-	if q == nil || !a.present || u.Replayed || a.desk.holds(q.id) {
+	if q == nil || !a.present || u.Replayed || a.inbox.holds(q.id) {
 		return
 	}
 	e, ok := u.Event.(*contracts.ServerRequestResolved)
@@ -345,7 +345,7 @@ func (a *attachment) announces(u client.Update) bool {
 func (a *attachment) catchUp(u client.Update) {
 	if u.Kind == client.KindConnected {
 		st := a.client.State()
-		a.desk.restore(&st, false)
+		a.inbox.restore(&st, false)
 		if u.Attached.Resume == "replay" {
 			a.view.notice(console.Dim, "%d earlier entries are not shown: /history shows the session from its beginning", a.skipped)
 		}
@@ -370,11 +370,11 @@ func (a *attachment) inputEnded() error {
 func (a *attachment) quiet() error {
 	switch {
 	case !a.ended || a.sending > 0 || !a.accepted:
-	case a.desk.first() != nil && a.view.driving():
+	case a.inbox.first() != nil && a.view.driving():
 		a.local.Line(console.Red, "! a question waits for an answer, and there are no more lines")
 		a.failed = true
 		return errLeave
-	case !a.desk.running():
+	case !a.inbox.running():
 		return errLeave
 	}
 	return nil
@@ -396,7 +396,7 @@ func (a *attachment) signal(s os.Signal) error {
 	switch {
 	case s != os.Interrupt || again:
 		return errLeave
-	case a.view.driving() && a.desk.running():
+	case a.view.driving() && a.inbox.running():
 		a.send(order{what: "interrupt", do: a.command(&contracts.Interrupt{})})
 		a.local.Line(console.Yellow, "-- interrupting; Ctrl-C again leaves")
 	default:

@@ -29,7 +29,7 @@ func (a *attachment) aim() {
 // a question, which is the purpose of the line, or a prompt.
 func (a *attachment) prompt() (p console.Prompt, purpose string) {
 	p.Mark = "> "
-	q, drives := a.desk.first(), !a.viewer && (a.view.driving() || a.view.controller == "")
+	q, drives := a.inbox.first(), !a.viewer && (a.view.driving() || a.view.controller == "")
 	if q != nil && drives {
 		p.Mark, p.Look, purpose = q.prompt(a.view.remembers), console.Yellow, q.id
 	}
@@ -41,7 +41,7 @@ func (a *attachment) prompt() (p console.Prompt, purpose string) {
 	case purpose != "":
 	case q != nil:
 		p.State, p.Look = "waiting", console.Yellow
-	case a.desk.running():
+	case a.inbox.running():
 		p.State, p.Look = "working", console.Cyan
 	}
 	switch {
@@ -93,7 +93,7 @@ func (a *attachment) press(ctx context.Context, wg *sync.WaitGroup, keys []byte,
 // entered takes a line that was typed. One that was typed while a question came is
 // not its answer.
 func (a *attachment) entered(ctx context.Context, wg *sync.WaitGroup, text, shown string) error {
-	if time.Since(a.intruded) < secondStroke && a.desk.first() != nil {
+	if time.Since(a.intruded) < secondStroke && a.inbox.first() != nil {
 		a.edit.Return(text)
 		a.refuse(errors.New("not sent: a question has come meanwhile. What you typed comes back after the answer"))
 		return nil

@@ -8,31 +8,30 @@ import (
 	"github.com/seed-028515a8/maestro/contracts"
 )
 
-// A desk is what lies before the user: questions to answer, oldest first, and
-// people who ask for control. It is owned by the goroutine that follows the
-// session.
-type desk struct {
+// An inbox holds what waits for the user: questions to answer, oldest first, and
+// clients that ask for control. The goroutine that follows the session owns it.
+type inbox struct {
 	questions []question
 	askers    []contracts.ControlRequest
 	busy      map[string]bool // the run, open responses and tools, by kind and id
-	answered  map[string]bool // questions answered here whose resolution has not come back
-	follows   bool            // all that happened since what lies here was seen
-	epoch     string          // the journal that cursors count in
+	answered  map[string]bool // questions answered here whose resolution has not arrived
+	follows   bool            // no event is missing since the last snapshot
+	epoch     string          // of the cursors
 	accepted  *uint64         // the cursor at which the awaited prompt was accepted; nil until then
-	standing  standing        // the latest state that came whole
-	own       bool            // a run that was asked for here has not ended
-	erred     bool            // the latest news of it is an error
-	broken    bool            // one ended so
+	run       runStatus       // from the latest snapshot
+	own       bool            // a run that was started here has not ended
+	erred     bool            // the last event of that run is an error
+	broken    bool            // a run that was started here ended with an error
 	ending    bool            // a script interrupted a run that asks, and sent no prompt since
 }
 
-// A standing is what a state says of a prompt that was accepted before it.
-type standing struct {
+// A runStatus is what a snapshot says of a prompt that was accepted before it.
+type runStatus struct {
 	cursor  uint64
-	pending bool // its run may have yet to begin
+	pending bool // the run of the prompt may not have begun yet
 }
 
-// Bounds of the desk; beyond them the oldest gives way.
+// Bounds of the inbox. At a bound the oldest entry is dropped.
 const (
 	maxQuestions = 256
 	maxAskers    = 16
@@ -45,16 +44,16 @@ const (
 	begun   = "run"
 )
 
-func newDesk() *desk { return &desk{busy: map[string]bool{}, answered: map[string]bool{}} }
+func newInbox() *inbox { return &inbox{busy: map[string]bool{}, answered: map[string]bool{}} }
 
 // note follows an update. It returns the number of a new asker, or 0.
-func (d *desk) note(u client.Update) int {
+func (d *inbox) note(u client.Update) int {
 	switch u.Kind {
 	case client.KindSnapshot, client.KindReset:
 		seen := d.follows && u.Kind == client.KindSnapshot
 		d.restore(&u.Snapshot.State, seen)
 		d.follows = true
-		d.standing = standing{u.Cursor, seen && u.Snapshot.State.IsResponding}
+		d.run = runStatus{u.Cursor, seen && u.Snapshot.State.IsResponding}
 		d.settle()
 	case client.KindConnected:
 		d.askers = nil // they ask a connection; this is another one
@@ -105,11 +104,11 @@ func (d *desk) note(u client.Update) int {
 	return 0
 }
 
-// restore replaces what lies on the desk by a state. The state may be older than
+// restore replaces the inbox by what a state shows. The state may be older than
 // what was sent last: a prompt is awaited all the same, and a question that was
 // answered is not asked again. Unless all before it was seen, the run that was
 // going on may have ended, and another may have begun.
-func (d *desk) restore(st *contracts.State, seen bool) {
+func (d *inbox) restore(st *contracts.State, seen bool) {
 	old, answered := d.questions, d.answered
 	d.questions, d.answered = nil, map[string]bool{}
 	for i := range st.PendingRequests {
@@ -138,7 +137,7 @@ func (d *desk) restore(st *contracts.State, seen bool) {
 }
 
 // age marks the questions that wait as older than the lines of a script.
-func (d *desk) age() {
+func (d *inbox) age() {
 	for i := range d.questions {
 		d.questions[i].older = true
 	}
@@ -146,7 +145,7 @@ func (d *desk) age() {
 
 // end notes that a script interrupts the run. If a question waits, the next line
 // waits for the end of the run: it is not an answer to that question.
-func (d *desk) end() {
+func (d *inbox) end() {
 	if d.first() != nil {
 		d.start(begun)
 		d.ending = true
@@ -154,10 +153,10 @@ func (d *desk) end() {
 }
 
 // asks reports whether the next line of a script may be for a question.
-func (d *desk) asks() bool { return d.first() != nil && !(d.ending && len(d.busy) > 0) }
+func (d *inbox) asks() bool { return d.first() != nil && !(d.ending && len(d.busy) > 0) }
 
 // await notes that a prompt is on its way.
-func (d *desk) await() {
+func (d *inbox) await() {
 	d.accepted, d.ending = nil, false
 	d.broken = d.broke()
 	d.own, d.erred = true, false
@@ -165,21 +164,21 @@ func (d *desk) await() {
 }
 
 // accept notes that the awaited prompt was accepted at cursor.
-func (d *desk) accept(cursor uint64) {
+func (d *inbox) accept(cursor uint64) {
 	d.accepted = &cursor
 	d.settle()
 }
 
 // settle stops waiting for the beginning of a run that is over, or has begun, as
 // a later state says: it is among what was missed.
-func (d *desk) settle() {
-	if d.accepted != nil && d.standing.cursor > *d.accepted && !d.standing.pending {
+func (d *inbox) settle() {
+	if d.accepted != nil && d.run.cursor > *d.accepted && !d.run.pending {
 		delete(d.busy, awaited)
 	}
 }
 
 // put adds a question; one with the same id is the same question.
-func (d *desk) put(q question) {
+func (d *inbox) put(q question) {
 	if d.holds(q.id) {
 		return
 	}
@@ -189,8 +188,8 @@ func (d *desk) put(q question) {
 	d.questions = append(d.questions, q)
 }
 
-// answer takes a question off the desk that is being answered.
-func (d *desk) answer(id string) {
+// answer removes a question that is being answered.
+func (d *inbox) answer(id string) {
 	d.drop(id)
 	if len(d.answered) < maxQuestions {
 		d.answered[id] = true
@@ -199,7 +198,7 @@ func (d *desk) answer(id string) {
 
 // reopen puts a question back whose answer was refused, unless it was refused
 // because the question has ended, which has been told.
-func (d *desk) reopen(q question) {
+func (d *inbox) reopen(q question) {
 	if !d.answered[q.id] {
 		return
 	}
@@ -208,28 +207,28 @@ func (d *desk) reopen(q question) {
 }
 
 // holds reports whether a question waits.
-func (d *desk) holds(id string) bool {
+func (d *inbox) holds(id string) bool {
 	return slices.ContainsFunc(d.questions, func(o question) bool { return o.id == id })
 }
 
 // broke reports whether a run that was asked for here ended with an error: it
 // said nothing after it.
-func (d *desk) broke() bool { return d.broken || d.own && d.erred }
+func (d *inbox) broke() bool { return d.broken || d.own && d.erred }
 
-func (d *desk) drop(id string) {
+func (d *inbox) drop(id string) {
 	d.questions = slices.DeleteFunc(d.questions, func(o question) bool { return o.id == id })
 }
 
 // start notes that something runs. What does not fit is not noted: then Ctrl-C
 // may ask twice.
-func (d *desk) start(id string) {
+func (d *inbox) start(id string) {
 	if len(d.busy) < maxBusy {
 		d.busy[id] = true
 	}
 }
 
 // asked adds an asker, or finds it again, and returns its number.
-func (d *desk) asked(f contracts.ControlRequest) int {
+func (d *inbox) asked(f contracts.ControlRequest) int {
 	same := func(o contracts.ControlRequest) bool { return o.ConnectionID == f.ConnectionID }
 	if i := slices.IndexFunc(d.askers, same); i >= 0 {
 		return i + 1
@@ -242,7 +241,7 @@ func (d *desk) asked(f contracts.ControlRequest) int {
 }
 
 // takeAsker removes and returns the n-th asker.
-func (d *desk) takeAsker(n int) (contracts.ControlRequest, bool) {
+func (d *inbox) takeAsker(n int) (contracts.ControlRequest, bool) {
 	if n < 1 || n > len(d.askers) {
 		return contracts.ControlRequest{}, false
 	}
@@ -252,7 +251,7 @@ func (d *desk) takeAsker(n int) (contracts.ControlRequest, bool) {
 }
 
 // first returns the question to be answered next, or nil.
-func (d *desk) first() *question {
+func (d *inbox) first() *question {
 	if len(d.questions) == 0 {
 		return nil
 	}
@@ -260,4 +259,4 @@ func (d *desk) first() *question {
 }
 
 // running reports whether there is something to interrupt.
-func (d *desk) running() bool { return len(d.busy) > 0 || len(d.questions) > 0 }
+func (d *inbox) running() bool { return len(d.busy) > 0 || len(d.questions) > 0 }

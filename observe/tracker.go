@@ -13,13 +13,13 @@ import (
 	"github.com/seed-028515a8/maestro/contracts"
 )
 
-// A trail is the spans of one session that are open: a prompt, below it its
+// A tracker holds the open spans of one session: a prompt, below it its
 // tools, below them the questions about them. What belongs to no prompt of this
 // process is a trace of its own. The session's lock guards it.
 //
 // Spans hold names, types and verdicts. They hold nothing that a person or a
 // program said: no prompts, arguments, outputs, reasons or texts of errors.
-type trail struct {
+type tracker struct {
 	tracer trace.Tracer
 	common []attribute.KeyValue // of every span
 	detail []attribute.KeyValue // of every span below a prompt's
@@ -36,8 +36,8 @@ const maxName = 128
 // version that there is has 55.
 const maxTraceparent = 256
 
-func newTrail(tracer trace.Tracer, common []attribute.KeyValue, step string) *trail {
-	t := &trail{tracer: tracer, common: common, detail: common, tools: map[string]trace.Span{}, questions: map[string]trace.Span{}}
+func newTracker(tracer trace.Tracer, common []attribute.KeyValue, step string) *tracker {
+	t := &tracker{tracer: tracer, common: common, detail: common, tools: map[string]trace.Span{}, questions: map[string]trace.Span{}}
 	if step != "" {
 		t.detail = append(common[:len(common):len(common)], attribute.String("maestro.agent_run_step_id", step))
 	}
@@ -45,7 +45,7 @@ func newTrail(tracer trace.Tracer, common []attribute.KeyValue, step string) *tr
 }
 
 // start begins a span below parent, which may be nil.
-func (t *trail) start(parent trace.Span, name string, at time.Time, attrs ...attribute.KeyValue) trace.Span {
+func (t *tracker) start(parent trace.Span, name string, at time.Time, attrs ...attribute.KeyValue) trace.Span {
 	_, span := t.tracer.Start(trace.ContextWithSpan(context.Background(), parent), name,
 		trace.WithTimestamp(at), trace.WithAttributes(t.detail...), trace.WithAttributes(attrs...))
 	return span
@@ -53,7 +53,7 @@ func (t *trail) start(parent trace.Span, name string, at time.Time, attrs ...att
 
 // begin begins the span of a prompt, below the caller's if it sent a
 // traceparent.
-func (t *trail) begin(traceparent string, at time.Time) {
+func (t *tracker) begin(traceparent string, at time.Time) {
 	ctx := context.Background()
 	if traceparent != "" && len(traceparent) <= maxTraceparent {
 		ctx = propagation.TraceContext{}.Extract(ctx, propagation.MapCarrier{"traceparent": traceparent})
@@ -63,21 +63,21 @@ func (t *trail) begin(traceparent string, at time.Time) {
 }
 
 // stopping notes that somebody asked the prompt to end.
-func (t *trail) stopping(command string, at time.Time) {
+func (t *tracker) stopping(command string, at time.Time) {
 	if t.prompt != nil {
 		t.prompt.AddEvent(command, trace.WithTimestamp(at))
 	}
 }
 
 // failing notes an error.
-func (t *trail) failing(kind contracts.ErrorType, at time.Time) {
+func (t *tracker) failing(kind contracts.ErrorType, at time.Time) {
 	if t.prompt != nil {
 		t.prompt.AddEvent("error", trace.WithTimestamp(at), trace.WithAttributes(errorType(string(kind))))
 	}
 }
 
 // runEnded ends the span of the prompt.
-func (t *trail) runEnded(outcome string, kind contracts.ErrorType, at time.Time) {
+func (t *tracker) runEnded(outcome string, kind contracts.ErrorType, at time.Time) {
 	if t.prompt == nil {
 		return
 	}
@@ -94,7 +94,7 @@ func (t *trail) runEnded(outcome string, kind contracts.ErrorType, at time.Time)
 
 // tool begins the span of a tool that was announced, if it has none, and reports
 // whether it has one now.
-func (t *trail) tool(call, name string, at time.Time) bool {
+func (t *tracker) tool(call, name string, at time.Time) bool {
 	if _, known := t.tools[call]; known {
 		return true
 	}
@@ -111,7 +111,7 @@ func (t *trail) tool(call, name string, at time.Time) bool {
 
 // started notes that a tool has begun to work, which may be long after it was
 // announced. It reports whether the tool has a span.
-func (t *trail) started(call string, at time.Time) bool {
+func (t *tracker) started(call string, at time.Time) bool {
 	if !t.tool(call, "", at) {
 		return false
 	}
@@ -119,7 +119,7 @@ func (t *trail) started(call string, at time.Time) bool {
 	return true
 }
 
-func (t *trail) toolEnded(e *contracts.ToolEnd, at time.Time) {
+func (t *tracker) toolEnded(e *contracts.ToolEnd, at time.Time) {
 	span := t.tools[e.CallID]
 	if span == nil {
 		return
@@ -140,7 +140,7 @@ func (t *trail) toolEnded(e *contracts.ToolEnd, at time.Time) {
 }
 
 // asked begins the span of a question, below the tool that it is about.
-func (t *trail) asked(e *contracts.ServerRequest, at time.Time) {
+func (t *tracker) asked(e *contracts.ServerRequest, at time.Time) {
 	parent := t.tools[e.CallID]
 	if parent == nil {
 		parent = t.prompt
@@ -149,7 +149,7 @@ func (t *trail) asked(e *contracts.ServerRequest, at time.Time) {
 		attribute.String("maestro.request.type", label(e.RequestType, requestTypes)), toolName(e.Tool))
 }
 
-func (t *trail) resolved(e *contracts.ServerRequestResolved, at time.Time) {
+func (t *tracker) resolved(e *contracts.ServerRequestResolved, at time.Time) {
 	span := t.questions[e.RequestID]
 	if span == nil {
 		return
@@ -169,7 +169,7 @@ func (t *trail) resolved(e *contracts.ServerRequestResolved, at time.Time) {
 }
 
 // abandon ends every span: the session was closed first.
-func (t *trail) abandon(at time.Time) {
+func (t *tracker) abandon(at time.Time) {
 	end := func(span trace.Span) {
 		span.SetStatus(codes.Error, runUnfinished)
 		span.End(trace.WithTimestamp(at))
