@@ -1,0 +1,53 @@
+package client
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/seed-028515a8/maestro/contracts"
+)
+
+func TestOptionsHaveDefaults(t *testing.T) {
+	c := newConfig(nil)
+	if c.hello.Role != contracts.RoleViewer || c.hello.ProtocolVersion != contracts.ProtocolVersion || c.hello.ClientInfo.Name != "maestro-go-client" {
+		t.Errorf("got hello %+v, want a viewer of the current version, named as the library", c.hello)
+	}
+	if c.reconnect.First != 250*time.Millisecond || c.reconnect.Max != 10*time.Second || c.buffer != DefaultBuffer || c.log == nil {
+		t.Errorf("got %+v, want 250 ms to 10 s, the default buffer and a logger", c)
+	}
+	c = newConfig([]Option{WithHello(contracts.Hello{Role: contracts.RoleController, ProtocolVersion: "v", ClientInfo: &contracts.ClientInfo{Name: "n"}}),
+		WithReconnect(Reconnect{First: time.Minute, Max: time.Second})})
+	if c.hello.Role != contracts.RoleController || c.hello.ProtocolVersion != "v" || c.hello.ClientInfo.Name != "n" {
+		t.Errorf("got hello %+v, want what was given", c.hello)
+	}
+	if c.reconnect.First != time.Minute || c.reconnect.Max != time.Minute {
+		t.Errorf("got %+v, want no maximum below the first", c.reconnect)
+	}
+}
+
+func TestTokenFileIsReadAgainForEachConnection(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "token")
+	c := &config{tokenFile: path}
+	if got, err := c.credential(); err == nil {
+		t.Errorf("got %q without a file, want an error", got)
+	}
+	for _, tt := range []struct{ text, want string }{{"", ""}, {" one\n", "one"}, {"\n", "one"}, {"two", "two"}} {
+		if err := os.WriteFile(path, []byte(tt.text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := c.credential(); got != tt.want || (err != nil) != (tt.want == "") {
+			t.Errorf("file %q: got %q, %v, want %q", tt.text, got, err, tt.want)
+		}
+	}
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := c.credential(); got != "two" || err != nil {
+		t.Errorf("got %q, %v after the file is gone, want the last token", got, err)
+	}
+	if got, err := (&config{token: "given"}).credential(); got != "given" || err != nil {
+		t.Errorf("got %q, %v, want the given token", got, err)
+	}
+}
