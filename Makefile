@@ -24,7 +24,7 @@ run: build ## serve this directory on 127.0.0.1:$(PORT); more flags in ARGS
 	@echo "another port with PORT=N"
 	exec bin/maestro serve --listen 127.0.0.1:$(PORT) $(ARGS)
 
-.PHONY: setup test fuzz golden cover
+.PHONY: setup test test-fast fuzz golden cover
 setup: ## download what the other targets need
 	go mod download && go -C bench mod download
 
@@ -36,6 +36,9 @@ others: ## programs of others that tests run, from npm
 
 test: setup others ## all tests with the race detector, in random order
 	go test -race -shuffle=on -timeout 30m ./... && go -C bench test -race -shuffle=on -timeout 10m ./...
+
+test-fast: others ## the tests of what changed, but for those of the whole program; no race detector
+	go test $$(go list ./... | grep -v -e /cmd/ -e /conformance)
 
 fuzz: ## every fuzz target for FUZZTIME (30s) each
 	@grep -rn '^func Fuzz' --include='*_test.go' . | sed -E 's#^(.*)/[^/]*:[0-9]+:func (Fuzz[A-Za-z0-9_]*).*#\1 \2#' | sort | while read -r dir name; do \

@@ -262,8 +262,8 @@ func TestServersThatAskTooMuchOverHTTPAreGivenUp(t *testing.T) {
 		t.Errorf("got %v, want %v and why", err, ErrUnavailable)
 	}
 	awaitStatus(t, h, "is gone: "+errFlood.words)
-	if most := f.most.Load(); most == 0 || most > maxExchanges {
-		t.Errorf("got %d answers at once, want some and at most %d", most, maxExchanges)
+	if most := f.most.Load(); most > maxExchanges { // none, if the connection was cut before the first arrived
+		t.Errorf("got %d answers at once, want at most %d", most, maxExchanges)
 	}
 	close(f.over)
 	calm := func(func(string, ...any)) {}
