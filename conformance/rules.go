@@ -500,6 +500,7 @@ var rules = []Rule{
 	{Code: "3.7", Text: "Send utility events to every client, without opt-outs."},
 	{Code: "3.8", Text: "End everything at shutdown."},
 	{Code: "3.8:ignored", Text: "Ignore what follows a shutdown.", Why: "A client that gets an answer takes it for done."},
+	{Code: "4.1", Text: "Keep the lists of the state in the order of insertion, and leave out optional keys that are unknown.", Checked: ownTests},
 	{Code: "4.2", Text: "Fold subscriptions, commands, terminals and watches into the state."},
 	{Code: "4.2:controller", Text: "Name the controller's first attached subscription, else its first one, in controller_subscription_id.", Why: "Clients compare it with their own."},
 	{Code: "4.3", Text: "Fold accepted commands and connection changes into the state."},

@@ -70,11 +70,15 @@ func TestEveryCitedRuleIsListed(t *testing.T) {
 		}
 	}
 	literal := regexp.MustCompile(`^([RA][0-9]+|D[0-9]+|[0-9]+\.[0-9]+)(:[a-z0-9-]+)?$`)
+	section := regexp.MustCompile(`(?:^|[^0-9] |\()section ([0-9]+\.[0-9]+)`)
 	mention := regexp.MustCompile(`\b([RA][0-9]{1,3}|D[0-9]{1,2})(:[a-z][a-z-]+)?\b`)
 	for path, file := range goFiles(t, "..") {
 		for _, group := range file.Comments {
 			for _, code := range mention.FindAllString(group.Text(), -1) {
 				want(path, code)
+			}
+			for _, found := range section.FindAllStringSubmatch(group.Text(), -1) {
+				want(path, found[1])
 			}
 		}
 		if dir := filepath.Dir(path); dir != "." && dir != "shape" || strings.HasSuffix(path, "_test.go") {

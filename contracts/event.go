@@ -2,7 +2,7 @@ package contracts
 
 import "encoding/json"
 
-// An Event is one message from the server to a client (maestro-messages 2.2).
+// An Event is one message from the server to a client.
 // The twenty-seven types below are the only ones.
 type Event interface {
 	// EventType returns the value of the message's type key.

@@ -4,13 +4,13 @@ import "encoding/json"
 
 // A Frame is one JSON text on a networked transport. From a client it is a
 // bare [Command] or one of the ws.* control frames; from the server it is an
-// envelope or one of the ws.* control frames (maestro-attach 9.2).
+// envelope or one of the ws.* control frames.
 type Frame interface {
 	// FrameType returns the value of the frame's type key.
 	FrameType() string
 }
 
-// Envelopes (maestro-attach 2.1). Message and Snapshot bodies stay encoded:
+// Envelopes. Message and Snapshot bodies stay encoded:
 // they are made once and shared by every client.
 
 // MessageEnvelope carries one event with its cursor.

@@ -11,7 +11,7 @@ import (
 )
 
 // What a hosted runner says of itself, what it is told to drain, and the
-// manifest that a drained session is restored from (maestro-attach section 5).
+// manifest that a drained session is restored from.
 // A usual life, seen from the control plane:
 //
 //	GET  identity -> RunnerIdentity {ready: true}

@@ -2,7 +2,7 @@ package contracts
 
 import "encoding/json"
 
-// The bodies of the HTTP surface (maestro-attach section 1). Requests are in
+// The bodies of the HTTP surface. Requests are in
 // camelCase and responses in snake_case; both are closed objects.
 
 // An AttachRequest is the body of connections, sessions and subscribe. Every

@@ -29,7 +29,7 @@ const (
 	MaxAttachmentText  = 200_000 // characters of an extracted text
 )
 
-// Default durations (maestro-attach 3.1).
+// Default durations.
 const (
 	DefaultHeartbeatInterval = 15 * time.Second
 	DefaultLeaseTTL          = 45 * time.Second

@@ -39,7 +39,7 @@ func headlessCommand() *cobra.Command {
 
 // headlessSpelling returns the arguments with the command in the place of a flag
 // that means the same: clients that start other implementations pass --headless
-// or --mode headless (maestro-messages 1.5).
+// or --mode headless.
 func headlessSpelling(args []string) []string {
 	if len(args) == 0 || !strings.HasPrefix(args[0], "-") {
 		return args

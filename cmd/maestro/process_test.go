@@ -364,7 +364,7 @@ func TestWhatCannotStartSaysWhy(t *testing.T) {
 		{[]string{"--agent", "nobody", "--mode=headless"}, exitUsage, `"fatal":true`},
 		{[]string{"--mode", "text"}, exitUsage, "unknown flag: --mode"},
 		// What a hosted runner needs may come from its environment: it is a start that
-		// fails (maestro-attach 5.2). Its other flags are flags like all.
+		// fails. Its other flags are flags like all.
 		{[]string{"hosted-runner"}, exitFailure, "MAESTRO_RUNNER_SESSION_ID"},
 		{[]string{"hosted-runner", "--runner-session-id", "r"}, exitFailure, "MAESTRO_WORKSPACE_ROOT"},
 		{[]string{"hosted-runner", "--runner-session-id", "r", "--workspace-root", ".", "--listen", "99999"}, exitFailure, "TCP port"},

@@ -11,7 +11,7 @@ export type ApprovalMode =
   | "fail";
 
 /**
- * A Code is a stable machine-readable reason (maestro-attach 5.10).
+ * A Code is a stable machine-readable reason.
  */
 export type Code =
   | "runtime_not_ready"
@@ -1509,8 +1509,7 @@ export interface Snapshot {
 }
 
 /**
- * State is the runtime state (maestro-messages 4.1). Lists keep insertion order
- * and are never null.
+ * State is the runtime state. Lists keep insertion order and are never null.
  */
 export interface State {
   protocol_version?: string;
