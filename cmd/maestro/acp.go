@@ -40,10 +40,10 @@ func acpCommand(defaults attachDefaults) *cobra.Command {
 		Use: "acp [URL]", Short: "Be an agent for editors that speak the Agent Client Protocol", Args: cobra.MaximumNArgs(1),
 		Long: `Acp speaks the Agent Client Protocol on its standard streams. Editors start it.
 
-With the URL of a server, the editor attaches to sessions there as one of their clients.
-Without one, a server of its own runs in this process for each directory that the editor
-opens, on a loopback port and with the usual flags; it ends with the editor, and its
-sessions are there again the next time.`,
+With the URL of a server, the editor attaches to sessions of that server as a client.
+Without a URL, this process runs a server for each directory that the editor opens, on a
+loopback port and with the flags of serve. The server ends with the editor. Its sessions
+can be loaded the next time.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			opts, houses, err := flags.options(cmd, args, defaults)
 			if err != nil {
@@ -53,16 +53,17 @@ sessions are there again the next time.`,
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&flags.server.workspace, "workspace", "", "directory the agent works in; default: the one that the editor opens")
+	f.StringVar(&flags.server.workspace, "workspace", "", "directory that the agent works in; default: the directory that the editor opens")
 	flags.server.registerShared(cmd)
-	f.DurationVar(&flags.server.idleTTL, "idle-ttl", 30*time.Minute, "how long a session that nobody uses stays in memory; 0 is for ever")
+	f.DurationVar(&flags.server.idleTTL, "idle-ttl", 30*time.Minute, "time after which an unused session is suspended and leaves memory; 0 means never")
 	flags.server.limits.registerSessions(cmd)
 	f.BoolVar(&flags.view, "view", false, "watch only")
-	f.BoolVar(&flags.take, "take", false, "take control when attaching, even from somebody else")
-	f.StringVar(&flags.session, "session", "", "the session `ID` that new conversations attach to; a new one each time if none is named")
-	f.BoolVar(&flags.create, "create", false, "with a URL: make the session that --session names if there is none; a server of our own always does")
-	f.StringVar(&flags.tokenFile, "token-file", defaults.TokenFile, "with a URL, the `FILE` that holds the server's token")
-	f.StringVar(&flags.name, "name", "", "what others see as the editor's name; default: what it calls itself")
+	f.BoolVar(&flags.take, "take", false, "take control when attaching, also from another client")
+	f.StringVar(&flags.session, "session", "", "session `ID` that new conversations attach to; default: a new session each time")
+	f.BoolVar(&flags.create, "create", false, "with a URL: create the session of --session if it does not exist; without a URL it is always created")
+	f.StringVar(&flags.tokenFile, "token-file", defaults.TokenFile, "with a URL: `FILE` with the server's token")
+	f.StringVar(&flags.name, "name", "", "name that other clients see; default: the name of the editor")
+	groupFlags(cmd)
 	return cmd
 }
 

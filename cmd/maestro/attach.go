@@ -46,7 +46,7 @@ func attachCommand(defaults attachDefaults) *cobra.Command {
 	var flags attachFlags
 	cmd := &cobra.Command{
 		Use:   "attach [SERVER]",
-		Short: "Follow a session in this terminal, and drive it",
+		Short: "Attach this terminal to a session",
 		Long: `Attach shows what the agent and the people of a session do, line by line, and sends
 what you type. The server is a URL, HOST:PORT, or a PORT on 127.0.0.1.
 
@@ -110,13 +110,13 @@ A URL may name the session as the server's own ones do, with sessionId and creat
 	}
 	f := cmd.Flags()
 	f.BoolVar(&flags.view, "view", false, "watch only")
-	f.BoolVar(&flags.take, "take", false, "take control, even from somebody else")
-	f.StringVar(&flags.session, "session", "", "the session `ID`; the server's first one if none is named")
-	f.BoolVar(&flags.create, "create", false, "make the session if there is none of that id")
-	f.StringVar(&flags.tokenFile, "token-file", defaults.TokenFile, "the `FILE` that holds the server's token")
-	f.BoolVar(&flags.noHistory, "no-history", false, "start with the current state and show nothing of the past")
+	f.BoolVar(&flags.take, "take", false, "take control, also from another client")
+	f.StringVar(&flags.session, "session", "", "session `ID`; default: the server's first session")
+	f.BoolVar(&flags.create, "create", false, "create the session if it does not exist")
+	f.StringVar(&flags.tokenFile, "token-file", defaults.TokenFile, "`FILE` with the server's token")
+	f.BoolVar(&flags.noHistory, "no-history", false, "start with the current state and hide earlier events")
 	f.BoolVar(&flags.json, "json", false, "print each update as a line of JSON")
-	f.StringVar(&flags.name, "name", "maestro-attach", "what others see as your name")
+	f.StringVar(&flags.name, "name", "maestro-attach", "name that other clients see")
 	return cmd
 }
 

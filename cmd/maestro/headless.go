@@ -24,7 +24,7 @@ import (
 func headlessCommand() *cobra.Command {
 	var s settings
 	cmd := &cobra.Command{
-		Use: "headless", Short: "Speak the protocol on standard input and output", Args: cobra.NoArgs,
+		Use: "headless", Short: "Serve one session on standard input and output", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := s.check(cmd); err != nil {
 				return err
@@ -33,7 +33,8 @@ func headlessCommand() *cobra.Command {
 		},
 	}
 	s.register(cmd)
-	cmd.Flags().StringVar(&s.listen, "listen", "", "also let clients attach over the network, to the same session: an address, or a port on 127.0.0.1")
+	cmd.Flags().StringVar(&s.listen, "listen", "", "also serve the same session on the network, at this address or port on 127.0.0.1")
+	groupFlags(cmd)
 	return cmd
 }
 
