@@ -80,7 +80,7 @@ func (f *acpFlags) options(cmd *cobra.Command, args []string, defaults attachDef
 	opts := acpserver.Options{View: f.view, Take: f.take, Name: f.name, Version: defaults.Version, Log: f.server.log()}
 	if len(args) == 0 {
 		if cmd.Flags().Changed("token-file") {
-			return opts, nil, usage{errors.New("--token-file is for the server of a URL: one of our own has its token in --state-dir")}
+			return opts, nil, usage{errors.New("--token-file needs a URL: without one the token is in --state-dir")}
 		}
 		opts.Session, opts.Create = f.session, true // there is nobody else who could have made it
 		h := &houses{settings: f.server, here: f.here, log: opts.Log, open: map[string]*lodging{}}
@@ -88,14 +88,14 @@ func (f *acpFlags) options(cmd *cobra.Command, args []string, defaults attachDef
 		return opts, h, nil
 	}
 	if flag := otherFlag(cmd, withURL); flag != "" {
-		return opts, nil, usage{fmt.Errorf("--%s is for a server of our own: leave out the URL, or say it to that server", flag)}
+		return opts, nil, usage{fmt.Errorf("--%s cannot be used with a URL: leave out the URL, or start that server with it", flag)}
 	}
 	address, err := f.address(args[0])
 	if err != nil {
 		return opts, nil, usage{err}
 	}
 	if f.create && f.session == "" {
-		return opts, nil, usage{errors.New("--create is about the session that --session names")}
+		return opts, nil, usage{errors.New("--create needs --session")}
 	}
 	token, err := f.token(defaults)
 	if err != nil {

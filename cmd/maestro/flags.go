@@ -189,10 +189,10 @@ func (s *settings) sensible(given func(flag string) bool) error {
 		return fmt.Errorf("--log-format %q: want text or json", s.logFormat)
 	}
 	if (s.tlsCert == "") != (s.tlsKey == "") {
-		return errors.New("--tls-cert and --tls-key belong together")
+		return errors.New("--tls-cert and --tls-key need each other")
 	}
 	if s.auth == "off" && s.jwtKey != "" {
-		return errors.New("--jwt-key is of no use with --auth off")
+		return errors.New("--jwt-key has no effect with --auth off")
 	}
 	switch s.connectionTokens {
 	case "", "required", "optional":

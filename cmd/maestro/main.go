@@ -127,7 +127,7 @@ func explainOnlyWhatIs(root *cobra.Command) {
 	}
 	help.Args = func(_ *cobra.Command, args []string) error {
 		if _, rest, err := root.Find(args); err != nil || len(rest) > 0 {
-			return fmt.Errorf("no command %q to explain", strings.Join(args, " "))
+			return fmt.Errorf("no command %q", strings.Join(args, " "))
 		}
 		return nil
 	}

@@ -471,8 +471,8 @@ func TestScriptedAttachAnswersWhatItIsAsked(t *testing.T) {
 	}{
 		{"echo one\ny\necho two\nn not now\n", 0, []string{"  | one\n", "Reason: not now"}, "  | two"},
 		{"echo three\n", exitFailure, []string{"no more lines"}, "  | three"},
-		{"echo four\ny\n", exitFailure, []string{"! not sent: a question waits that was asked before"}, "  | "}, // that of three
-		{"y\necho four\n", exitFailure, []string{"! not sent: a question waits that was asked before"}, "  | "},
+		{"echo four\ny\n", exitFailure, []string{"! not sent: a question was open before"}, "  | "}, // that of three
+		{"y\necho four\n", exitFailure, []string{"! not sent: a question was open before"}, "  | "},
 		{"/interrupt\necho four\ny\n", 0, []string{"  | four\n"}, "not sent"},
 		{"/who\n/nothing\necho five\ny\n", exitFailure, []string{"! there is no command /nothing"}, "five"},
 	} {

@@ -71,7 +71,7 @@ func repair(root string, ids []string, out io.Writer) error {
 	case checked == 0 && len(ids) > 0:
 		return fmt.Errorf("no session %s in %s", strings.Join(ids, " or "), root)
 	case failed > 0:
-		return fmt.Errorf("%d of %d sessions were not checked, or could not be repaired", failed, checked)
+		return fmt.Errorf("%d of %d sessions were not checked or could not be repaired", failed, checked)
 	}
 	_, err = fmt.Fprintf(out, "sessions in %s: %d, all of them sound now\n", root, checked)
 	return err
