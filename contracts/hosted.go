@@ -61,7 +61,7 @@ type RunnerIdentity struct {
 	RunnerSessionID   string      `json:"runner_session_id"`
 	OwnerInstanceID   string      `json:"owner_instance_id,omitempty"` // the owner generation, if owners are fenced
 	Ready             bool        `json:"ready"`                       // accepts attachments
-	Draining          bool        `json:"draining"`                    // drains or has drained; there is no way back
+	Draining          bool        `json:"draining"`                    // drains or has drained; final
 	DrainStatus       DrainStatus `json:"drain_status,omitempty" wire:"oneof=drained|interrupted"`
 	DrainManifestPath string      `json:"drain_manifest_path,omitempty"` // absolute
 	DrainedAt         string      `json:"drained_at,omitempty"`          // ISO-8601 UTC
