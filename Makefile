@@ -92,7 +92,7 @@ example: build ## run examples/node against bin/maestro
 	.ci/example bin/maestro
 
 .PHONY: gen gen-check fmt fmt-check
-gen: ## schema, TypeScript types and protocol tables from contracts
+gen: ## schema, TypeScript types, protocol tables and docs/rules.md
 	go run ./contracts/gen
 
 gen-check: ## fail if gen would change anything

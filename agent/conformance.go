@@ -24,9 +24,8 @@ const (
 	maxStreamDelay  = time.Hour
 )
 
-// A Conformance is the agent that conformance suites drive (maestro-attach
-// 6.2). A prompt that is a trigger makes it do one certain thing; any other is
-// echoed in a status.
+// A Conformance is the agent that conformance suites drive. A prompt that is a trigger
+// makes it do one certain thing; any other is echoed in a status.
 //
 // Its questions outlive the run that asked them: each has a goroutine, which
 // ends with its answer or with Close.

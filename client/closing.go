@@ -86,7 +86,7 @@ const (
 	stepForget             // start over
 )
 
-// step returns what a client does next (maestro-attach 9.5).
+// step returns what a client does next.
 func (e *CloseError) step() step {
 	if e.Reason == contracts.CodeStaleConnection || e.Reason == contracts.CodeStaleSubscription {
 		return stepLeave

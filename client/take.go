@@ -11,7 +11,7 @@ import (
 const noticeSize = 256
 
 // take handles one frame: an entry of the session goes to the caller if it is
-// news (maestro-attach 2.2), an answer to whoever waits for it.
+// news, an answer to whoever waits for it.
 func (c *Client) take(ctx context.Context, frame contracts.Frame, size int) error {
 	switch f := frame.(type) {
 	case *contracts.MessageEnvelope:

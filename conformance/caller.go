@@ -12,7 +12,7 @@ import (
 	"github.com/seed-028515a8/maestro/contracts"
 )
 
-// Where the HTTP surface is (maestro-attach 1.1).
+// Where the HTTP surface is.
 const (
 	connectionsPath = "/api/headless/connections"
 	sessionsPath    = "/api/headless/sessions"

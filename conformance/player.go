@@ -121,7 +121,7 @@ func (s *Session) advise(rule, format string, args ...any) {
 		s.fail(rule, format, args...)
 	}
 	if !slices.ContainsFunc(s.advice, func(a Advice) bool { return a.rule == rule }) {
-		s.advice = append(s.advice, Advice{Rule: numberOfRule(rule), Text: adviceTexts[rule], Seen: fmt.Sprintf(format, args...), rule: rule})
+		s.advice = append(s.advice, Advice{Rule: numberOfRule(rule), Text: adviceFor(rule), Seen: fmt.Sprintf(format, args...), rule: rule})
 	}
 }
 

@@ -36,7 +36,7 @@ func ownedCommands(s *Session) {
 		bob.denied(cmd, refusal{rule: "A29", text: "Headless command hers is owned by another connection", code: contracts.CodeAccessDenied})
 	}
 	bob.still("A29", 0, anyOf(message("utility_command_resized"), message("utility_command_exited")))
-	bob.do("3.9", &contracts.Interrupt{})
+	bob.do("R67", &contracts.Interrupt{})
 	hers.exits("A29", fields{"success": false, "reason": "Interrupted while utility command was still running"})
 }
 

@@ -267,10 +267,10 @@ func (r *Report) WriteJUnit(w io.Writer) error {
 
 func seconds(d time.Duration) string { return fmt.Sprintf("%.3f", d.Seconds()) }
 
-// WriteList writes the scenarios with their rules, for --list.
-func WriteList(w io.Writer) error {
+// WriteList writes scenarios with their rules, for --list.
+func WriteList(w io.Writer, scenarios []Scenario) error {
 	var b strings.Builder
-	for _, s := range Scenarios() {
+	for _, s := range scenarios {
 		fmt.Fprintf(&b, "%-44s  %-24s  %s\n", s.Name, strings.Join(s.Rules, " "), s.Title)
 	}
 	_, err := io.WriteString(w, b.String())

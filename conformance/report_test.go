@@ -8,7 +8,6 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"regexp"
 	"strings"
 	"sync/atomic"
@@ -251,26 +250,6 @@ func TestRateLimitsAreWaitedOut(t *testing.T) {
 	}))
 	t.Cleanup(server.Close)
 	passes(t, judge(t, conformance.Config{Target: server.URL, Filter: regexp.MustCompile("^(sse/snapshot-first|post/answer|return/missed-items)$")}))
-}
-
-// docs is the page that lists the scenarios.
-const docs = "../docs/conformance.md"
-
-func TestDocsListEveryScenario(t *testing.T) {
-	page, err := os.ReadFile(docs)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var list bytes.Buffer
-	if err := conformance.WriteList(&list); err != nil {
-		t.Fatal(err)
-	}
-	const fence = "```"
-	_, rest, found := strings.Cut(string(page), "<!-- scenarios: the output of maestro conformance --list -->\n"+fence+"text\n")
-	got, _, closed := strings.Cut(rest, fence)
-	if !found || !closed || got != list.String() {
-		t.Errorf("got a list in %s that is not the output of maestro conformance --list; replace it by:\n%s", docs, list.String())
-	}
 }
 
 func TestReportsShowAdviceOnce(t *testing.T) {

@@ -19,7 +19,7 @@ import (
 )
 
 // A runner is a hosted runner that a scenario started, with the environment of
-// the process contract (maestro-attach 6.1).
+// the process contract.
 type runner struct {
 	s      *Session
 	cmd    *exec.Cmd

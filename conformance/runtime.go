@@ -40,7 +40,7 @@ func DefaultPrompts() Prompts {
 func (s *Session) any() bool { return s.config.Runtime == RuntimeAny }
 
 // scripted reports whether the runtime is the scripted agent of the published
-// contract (maestro-attach 6.2): it announces no calls, and takes every answer.
+// contract: it announces no calls, and takes every answer.
 func (s *Session) scripted() bool { return s.published() && !s.any() }
 
 // skipUnknownTrigger ends a scenario whose trigger the scripted agent took for the text of a

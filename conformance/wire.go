@@ -321,7 +321,7 @@ func (a *Answer) refusedAsPublished(rule string, code contracts.Code) {
 }
 
 // otherStatuses are those that a published server refuses with, beside the one of
-// the code (maestro-attach 1.5, 1.12 and 5.5).
+// the code.
 var otherStatuses = map[contracts.Code][]int{
 	contracts.CodeStaleConnection: {http.StatusBadRequest, http.StatusForbidden}, contracts.CodeRoleConflict: {http.StatusBadRequest},
 	contracts.CodeRuntimeBusy: {http.StatusForbidden}, contracts.CodeRequestNotFound: {http.StatusForbidden},

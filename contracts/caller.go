@@ -1,7 +1,7 @@
 package contracts
 
 // A Caller is who made one HTTP request, and what its headers say beside the
-// credential (maestro-attach 1.2).
+// credential.
 type Caller struct {
 	Principal      Principal
 	Role           Role   // viewer or controller if a header asks for it, else empty

@@ -2,7 +2,7 @@ package contracts
 
 import "encoding/json"
 
-// A Command is one message from a client to the server (maestro-messages 2.1).
+// A Command is one message from a client to the server.
 // The seventeen types below are the only ones.
 type Command interface {
 	// CommandType returns the value of the message's type key.

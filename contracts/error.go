@@ -1,6 +1,6 @@
 package contracts
 
-// A Code is a stable machine-readable reason (maestro-attach 5.10).
+// A Code is a stable machine-readable reason.
 type Code string
 
 const (
@@ -86,7 +86,7 @@ func (c Code) Retryable() bool {
 	return false
 }
 
-// CloseCode returns the WebSocket close code (maestro-attach 9.5).
+// CloseCode returns the WebSocket close code.
 func (c Code) CloseCode() int {
 	switch c {
 	case CodeBadRequest:

@@ -2,7 +2,7 @@ package contracts
 
 import "encoding/json"
 
-// An Event is one message from the server to a client (maestro-messages 2.2).
+// An Event is one message from the server to a client.
 // The twenty-seven types below are the only ones.
 type Event interface {
 	// EventType returns the value of the message's type key.
@@ -57,7 +57,7 @@ type HelloOK struct {
 	Capabilities           *Capabilities       `json:"capabilities,omitempty"`
 	OptOutNotifications    []Notification      `json:"opt_out_notifications,omitempty" wire:"unique"`
 	Role                   Role                `json:"role,omitempty"`
-	ControllerConnectionID NullString          `json:"controller_connection_id,omitzero"` // null when nobody drives
+	ControllerConnectionID NullString          `json:"controller_connection_id,omitzero"` // null without a controller
 	LeaseExpiresAt         NullString          `json:"lease_expires_at,omitzero"`         // ISO-8601 UTC; null on stdio
 	ServerCapabilities     *ServerCapabilities `json:"server_capabilities,omitempty"`
 }
@@ -104,7 +104,7 @@ type ConnectionInfo struct {
 	OptOutNotifications    []Notification    `json:"opt_out_notifications,omitempty"`
 	Role                   Role              `json:"role,omitempty"`
 	ConnectionCount        *int64            `json:"connection_count,omitempty"`
-	ControllerConnectionID NullString        `json:"controller_connection_id,omitzero"` // null when nobody drives
+	ControllerConnectionID NullString        `json:"controller_connection_id,omitzero"` // null without a controller
 	LeaseExpiresAt         NullString        `json:"lease_expires_at,omitzero"`         // ISO-8601 UTC; null on stdio
 	Connections            []ConnectionState `json:"connections,omitzero"`
 }
@@ -162,7 +162,7 @@ type ResponseEnd struct {
 	TTFTMS       *int64       `json:"ttft_ms,omitempty"`          // until the first chunk; absent if there was none
 }
 
-// ToolCall announces a tool; RequiresApproval means that a decision is awaited.
+// ToolCall announces a tool; RequiresApproval means that the call waits for an approval.
 type ToolCall struct {
 	CallID           string          `json:"call_id"`
 	Tool             string          `json:"tool"`
@@ -197,7 +197,7 @@ type ClientToolRequest struct {
 	Args   json.RawMessage `json:"args"`
 }
 
-// ServerRequest is a question the runtime waits on.
+// ServerRequest is a question that the runtime waits for.
 type ServerRequest struct {
 	RequestID         string          `json:"request_id"`
 	RequestType       RequestType     `json:"request_type"`

@@ -4,13 +4,13 @@ import "encoding/json"
 
 // A Frame is one JSON text on a networked transport. From a client it is a
 // bare [Command] or one of the ws.* control frames; from the server it is an
-// envelope or one of the ws.* control frames (maestro-attach 9.2).
+// envelope or one of the ws.* control frames.
 type Frame interface {
 	// FrameType returns the value of the frame's type key.
 	FrameType() string
 }
 
-// Envelopes (maestro-attach 2.1). Message and Snapshot bodies stay encoded:
+// Envelopes. Message and Snapshot bodies stay encoded:
 // they are made once and shared by every client.
 
 // MessageEnvelope carries one event with its cursor.
@@ -63,7 +63,7 @@ type Send struct {
 	Message json.RawMessage `json:"message" wire:"body=command"`
 }
 
-// TakeControl claims the lease from whoever holds it.
+// TakeControl claims the lease from its holder.
 type TakeControl struct {
 	ID string `json:"id,omitempty" wire:"id"`
 }
@@ -162,7 +162,7 @@ type LeaseChange struct {
 	Message                string      `json:"message,omitempty"`
 }
 
-// ControlRequest tells the holder that somebody asks for the lease.
+// ControlRequest tells the holder that another connection asks for the lease.
 type ControlRequest struct {
 	ConnectionID string      `json:"connection_id"`
 	ClientInfo   *ClientInfo `json:"client_info,omitempty"`
@@ -179,7 +179,7 @@ type Pong struct {
 type Goodbye struct {
 	Code         int64  `json:"code"`
 	Reason       string `json:"reason"` // the code
-	Resume       bool   `json:"resume"` // coming back with the cursor makes sense
+	Resume       bool   `json:"resume"` // the client can resume with its cursor
 	RetryAfterMS int64  `json:"retry_after_ms,omitempty"`
 }
 

@@ -11,7 +11,7 @@ import (
 )
 
 // What a hosted runner says of itself, what it is told to drain, and the
-// manifest that a drained session is restored from (maestro-attach section 5).
+// manifest that a drained session is restored from.
 // A usual life, seen from the control plane:
 //
 //	GET  identity -> RunnerIdentity {ready: true}
@@ -61,7 +61,7 @@ type RunnerIdentity struct {
 	RunnerSessionID   string      `json:"runner_session_id"`
 	OwnerInstanceID   string      `json:"owner_instance_id,omitempty"` // the owner generation, if owners are fenced
 	Ready             bool        `json:"ready"`                       // accepts attachments
-	Draining          bool        `json:"draining"`                    // drains or has drained; there is no way back
+	Draining          bool        `json:"draining"`                    // drains or has drained; final
 	DrainStatus       DrainStatus `json:"drain_status,omitempty" wire:"oneof=drained|interrupted"`
 	DrainManifestPath string      `json:"drain_manifest_path,omitempty"` // absolute
 	DrainedAt         string      `json:"drained_at,omitempty"`          // ISO-8601 UTC

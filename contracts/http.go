@@ -2,14 +2,14 @@ package contracts
 
 import "encoding/json"
 
-// The bodies of the HTTP surface (maestro-attach section 1). Requests are in
+// The bodies of the HTTP surface. Requests are in
 // camelCase and responses in snake_case; both are closed objects.
 
 // An AttachRequest is the body of connections, sessions and subscribe. Every
-// field is optional; one that a route has no use for is ignored.
+// field is optional. A route ignores fields that it does not use.
 type AttachRequest struct {
 	SessionID           string              `json:"sessionId,omitempty"`    // not in subscribe, whose path has it
-	ConnectionID        string              `json:"connectionId,omitempty"` // an earlier connection to go on with
+	ConnectionID        string              `json:"connectionId,omitempty"` // an earlier connection to continue
 	ProtocolVersion     string              `json:"protocolVersion,omitempty"`
 	ClientInfo          *ClientInfo         `json:"clientInfo,omitempty"`
 	WorkspaceRoot       string              `json:"workspaceRoot,omitempty"` // must be the server's own
@@ -19,7 +19,7 @@ type AttachRequest struct {
 	OptOutNotifications []Notification      `json:"optOutNotifications,omitempty" wire:"unique"`
 	Role                Role                `json:"role,omitempty"`                                                   // default: the role header, else controller
 	TakeControl         bool                `json:"takeControl,omitempty"`                                            // take the lease from its holder
-	Client              string              `json:"client,omitempty" wire:"oneof=generic|vscode|jetbrains|conductor"` // ignored: clientInfo says who it is
+	Client              string              `json:"client,omitempty" wire:"oneof=generic|vscode|jetbrains|conductor"` // ignored: clientInfo names the client
 	ThinkingLevel       ThinkingLevel       `json:"thinkingLevel,omitempty"`                                          // of a new runtime
 	ApprovalMode        ApprovalMode        `json:"approvalMode,omitempty"`                                           // of a new runtime; default: the approval mode header
 }
@@ -120,8 +120,8 @@ type SessionList struct {
 	Truncated bool `json:"truncated,omitempty"`
 }
 
-// A SessionEntry describes one session. Those that are not open are on disk and
-// come back when somebody attaches.
+// A SessionEntry describes one session. A session that is not open
+// is on disk and opens when a client attaches.
 type SessionEntry struct {
 	SessionID    string  `json:"session_id"`
 	Open         bool    `json:"open"`

@@ -14,7 +14,7 @@ const (
 	MaxClientTools     = 64        // tools that a client does for the agent
 	MaxClientToolBytes = 64 << 10  // of their names, descriptions and schemas together
 	MaxLabelBytes      = 256       // a client's name or version, and the protocol version it names
-	MaxEventBytes      = 1 << 20   // a server message; the hub says instead that it was too long
+	MaxEventBytes      = 1 << 20   // a server message; an error replaces a longer one
 	MaxUnanswered      = 32        // ws.send frames that a client leaves unanswered; the server takes one at a time
 	MaxViewerFrames    = 50        // frames of a viewer on WebSocket that are read in a second, after the burst; later ones are read later
 	ViewerFrameBurst   = 500       // frames of a viewer that are read at once
@@ -22,14 +22,14 @@ const (
 	MaxStateOutput     = 32 << 10  // characters of output of one tool or command kept in the state
 	MaxStateText       = 1 << 20   // text, and thinking, of the response kept in the state
 	MaxListed          = 64        // connections listed in the state; the count is exact
-	WritePart          = 256 << 10 // what a client has the write timeout to take
+	WritePart          = 256 << 10 // bytes that a client must accept within the write timeout
 	MaxAttachments     = 20
 	MaxAttachmentBytes = 10 << 20
 	MaxAttachmentTotal = 32 << 20
 	MaxAttachmentText  = 200_000 // characters of an extracted text
 )
 
-// Default durations (maestro-attach 3.1).
+// Default durations.
 const (
 	DefaultHeartbeatInterval = 15 * time.Second
 	DefaultLeaseTTL          = 45 * time.Second

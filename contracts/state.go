@@ -12,7 +12,7 @@ type Snapshot struct {
 	State           State           `json:"state"`
 }
 
-// State is the runtime state (maestro-messages 4.1). Lists keep insertion
+// State is the runtime state. Lists keep insertion
 // order and are never null.
 type State struct {
 	ProtocolVersion          string            `json:"protocol_version,omitempty"`

@@ -133,7 +133,7 @@ func legalID(id string) string {
 	return id[:min(len(id), contracts.MaxIDBytes)]
 }
 
-// isIDRune reports whether an id may have r in it (maestro-attach 1.1).
+// isIDRune reports whether an id may have r in it.
 func isIDRune(r rune) bool {
 	return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("._:-", r)
 }

@@ -23,27 +23,27 @@ var settings = []setting{
 	{"runner-session-id", []string{"MAESTRO_RUNNER_SESSION_ID", "REMOTE_RUNNER_SESSION_ID"},
 		"name of this runner (required)", func(c *Config) *string { return &c.RunnerSessionID }},
 	{"workspace-root", []string{"MAESTRO_WORKSPACE_ROOT", "WORKSPACE_ROOT"},
-		"directory the agent works in (required)", func(c *Config) *string { return &c.WorkspaceRoot }},
+		"directory that the agent works in (required)", func(c *Config) *string { return &c.WorkspaceRoot }},
 	{"listen", []string{"MAESTRO_HOSTED_RUNNER_LISTEN"},
 		"address to listen on, as host:port, or a port on 127.0.0.1", func(c *Config) *string { return &c.listen }},
 	{"host", []string{"MAESTRO_HOSTED_RUNNER_HOST"},
-		"host to listen on (default every interface, with a port alone in --listen 127.0.0.1)", func(c *Config) *string { return &c.host }},
+		"host to listen on (default every interface; 127.0.0.1 if --listen has only a port)", func(c *Config) *string { return &c.host }},
 	{"port", []string{"MAESTRO_HOSTED_RUNNER_PORT", "PORT"},
-		"port to listen on; 0 is any free one (default " + defaultPort + ")", func(c *Config) *string { return &c.port }},
+		"port to listen on; 0 means any free port (default " + defaultPort + ")", func(c *Config) *string { return &c.port }},
 	{"owner-instance-id", []string{"MAESTRO_REMOTE_RUNNER_OWNER_INSTANCE_ID", "REMOTE_RUNNER_OWNER_INSTANCE_ID"},
 		"generation of the runner's owner", func(c *Config) *string { return &c.OwnerInstanceID }},
 	{"snapshot-root", []string{"MAESTRO_REMOTE_RUNNER_SNAPSHOT_ROOT", "REMOTE_RUNNER_SNAPSHOT_ROOT"},
 		"directory for drain manifests (default " + defaultSnapshots + " in the workspace)", func(c *Config) *string { return &c.SnapshotRoot }},
 	{"restore-manifest", []string{"MAESTRO_REMOTE_RUNNER_RESTORE_MANIFEST", "REMOTE_RUNNER_RESTORE_MANIFEST"},
-		"manifest of the drained session to go on with", func(c *Config) *string { return &c.RestoreManifest }},
+		"manifest of the drained session to restore", func(c *Config) *string { return &c.RestoreManifest }},
 	{"workspace-id", []string{"MAESTRO_REMOTE_RUNNER_WORKSPACE_ID", "MAESTRO_WORKSPACE_ID"},
 		"name of the workspace", func(c *Config) *string { return &c.WorkspaceID }},
 	{"agent-run-id", []string{"MAESTRO_AGENT_RUN_ID"},
 		"name of the agent run", func(c *Config) *string { return &c.AgentRunID }},
 	{"maestro-session-id", []string{"MAESTRO_SESSION_ID"},
-		"Maestro session to serve (default the restored one, else the runner session id)", func(c *Config) *string { return &c.SessionID }},
+		"session to serve (default the restored session, else the runner session id)", func(c *Config) *string { return &c.SessionID }},
 	{"attach-audience", []string{"MAESTRO_ATTACH_AUDIENCE"},
-		"audience that clients' tokens must be made for", func(c *Config) *string { return &c.AttachAudience }},
+		"required audience of JWTs", func(c *Config) *string { return &c.AttachAudience }},
 }
 
 // Register adds the flags of a hosted runner.
@@ -52,7 +52,7 @@ func (c *Config) Register(flags *pflag.FlagSet) {
 		flags.Var((*text)(s.field(c)), s.flag, s.usage+" ["+strings.Join(s.variables, ", ")+"]")
 	}
 	flags.BoolVar(&c.RequireOwnerHeader, "require-owner-header", false, "refuse clients that do not name the owner generation")
-	flags.DurationVar(&c.FlushTimeout, "flush-timeout", defaultFlushTimeout, "how long a drain may take to stop and flush the session")
+	flags.DurationVar(&c.FlushTimeout, "flush-timeout", defaultFlushTimeout, "time for a drain to stop and flush the session")
 }
 
 // A text is a flag whose value is not another flag: --host --port 80 lacks a

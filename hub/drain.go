@@ -9,7 +9,7 @@ import (
 	"github.com/seed-028515a8/maestro/contracts"
 )
 
-// How a drain shows in the state (maestro-attach 5.5).
+// How a drain shows in the state.
 const (
 	statusDrained     = "Drained"
 	statusInterrupted = "Drain interrupted before runtime flush completed"

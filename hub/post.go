@@ -36,7 +36,7 @@ const sendPrefix = "http "
 // the answer would miss the run's end. A client that does not take the answer
 // does not hold the run up for longer than replyPatience.
 //
-// The checks come in the order of maestro-attach 1.12: session, readiness,
+// The checks come in this order (1.12): session, readiness,
 // connection, owner, role, lease, the message itself, capability, state.
 func (h *Hub) Post(text []byte, key string, by contracts.Caller, reply func(answer []byte)) error {
 	p := &post{by: by, answered: make(chan struct{})}

@@ -311,7 +311,7 @@ func (cl *clients) preferred() *connection {
 }
 
 // mainSubscription is the one that stands for the connection: the first that is
-// attached, else the first (maestro-attach 4.2).
+// attached, else the first.
 func (c *connection) mainSubscription() contracts.NullString {
 	for _, sub := range c.subs {
 		if sub.box != nil {

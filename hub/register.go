@@ -12,7 +12,7 @@ import (
 )
 
 // What clients do request by request: connections and subscriptions that no
-// socket stands for (maestro-attach 1.6 to 1.13). The transports for HTTP are
+// socket stands for. The transports for HTTP are
 // thin layers over these methods.
 
 var (
@@ -243,7 +243,7 @@ func (h *Hub) proven(want [sha256.Size]byte, token string) bool {
 
 // adoptable returns the lease holder if it was made by the same principal and
 // nothing was ever done with it: the creation of a session leaves such a one for
-// the subscription that follows (maestro-attach 1.7).
+// the subscription that follows.
 func (tx *tx) adoptable(req *contracts.AttachRequest, by contracts.Caller) *connection {
 	c := tx.clients.holder()
 	viewer := req.Role == contracts.RoleViewer || req.Role == "" && by.Role == contracts.RoleViewer

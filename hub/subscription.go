@@ -222,7 +222,7 @@ func (cl *clients) stopIdleTimer(c *connection) {
 }
 
 // heard counts a request as a sign of life of the connection and of all its
-// subscriptions (maestro-attach 3.2).
+// subscriptions.
 func (tx *tx) heard(c *connection) {
 	c.seen = tx.now
 	tx.clients.lease.Touch(c.id, tx.now)

@@ -54,7 +54,7 @@ func unfound(name string) contracts.Code {
 	return contracts.CodeStaleConnection
 }
 
-func TestSecretOfAConnectionIsRequiredOrOptional(t *testing.T) { // A40, section 8 item 1
+func TestSecretOfAConnectionIsRequiredOrOptional(t *testing.T) { // A40
 	for _, tt := range []struct {
 		name     string
 		required bool

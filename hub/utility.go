@@ -75,7 +75,7 @@ func (h *Hub) serveUtility(owner string, cmd contracts.Command) error {
 	return err
 }
 
-// stopUtilities ends everything that clients started (maestro-attach 1.12).
+// stopUtilities ends everything that clients started.
 func (tx *tx) stopUtilities(reason string) {
 	h := tx.Hub
 	u := tx.opts.Utilities

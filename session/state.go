@@ -18,7 +18,7 @@ const (
 	MaxWatches  = 256  // active file watches
 )
 
-// A State is the runtime state (section 4). Its zero value is a fresh session's.
+// A State is the runtime state. Its zero value is a fresh session's.
 // It is not safe for concurrent use.
 //
 // What Apply and ApplyCommand are given is kept in part and shared with every

@@ -10,7 +10,7 @@ import (
 // and at most so many bytes.
 type bound struct{ chars, bytes int }
 
-// Outputs are counted in characters (maestro-messages 4.2), answers in bytes,
+// Outputs are counted in characters, answers in bytes,
 // because a snapshot has to fit in a frame.
 var (
 	outputBound = bound{contracts.MaxStateOutput, utf8.UTFMax * contracts.MaxStateOutput}

@@ -19,8 +19,7 @@ const (
 	// end and being killed (R87).
 	killDelay = time.Second
 
-	// drainDelay is the same when the session stops everything
-	// (maestro-attach 5.5).
+	// drainDelay is the same when the session stops everything.
 	drainDelay = 2 * time.Second
 
 	// lingerDelay is how long a command's output stays open after its exit, for

@@ -16,7 +16,7 @@ import (
 	"github.com/seed-028515a8/maestro/workspace"
 )
 
-// Limits of a command, in characters (maestro-messages 5.5).
+// Limits of a command, in characters.
 const (
 	maxCommandChars = 100_000
 	maxCwdChars     = 4_096

@@ -40,10 +40,10 @@ func acpCommand(defaults attachDefaults) *cobra.Command {
 		Use: "acp [URL]", Short: "Be an agent for editors that speak the Agent Client Protocol", Args: cobra.MaximumNArgs(1),
 		Long: `Acp speaks the Agent Client Protocol on its standard streams. Editors start it.
 
-With the URL of a server, the editor attaches to sessions there as one of their clients.
-Without one, a server of its own runs in this process for each directory that the editor
-opens, on a loopback port and with the usual flags; it ends with the editor, and its
-sessions are there again the next time.`,
+With the URL of a server, the editor attaches to sessions of that server as a client.
+Without a URL, this process runs a server for each directory that the editor opens, on a
+loopback port and with the flags of serve. The server ends with the editor. Its sessions
+can be loaded the next time.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			opts, houses, err := flags.options(cmd, args, defaults)
 			if err != nil {
@@ -53,16 +53,17 @@ sessions are there again the next time.`,
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&flags.server.workspace, "workspace", "", "directory the agent works in; default: the one that the editor opens")
+	f.StringVar(&flags.server.workspace, "workspace", "", "directory that the agent works in; default: the directory that the editor opens")
 	flags.server.registerShared(cmd)
-	f.DurationVar(&flags.server.idleTTL, "idle-ttl", 30*time.Minute, "how long a session that nobody uses stays in memory; 0 is for ever")
+	f.DurationVar(&flags.server.idleTTL, "idle-ttl", 30*time.Minute, "time after which an unused session is suspended and leaves memory; 0 means never")
 	flags.server.limits.registerSessions(cmd)
 	f.BoolVar(&flags.view, "view", false, "watch only")
-	f.BoolVar(&flags.take, "take", false, "take control when attaching, even from somebody else")
-	f.StringVar(&flags.session, "session", "", "the session `ID` that new conversations attach to; a new one each time if none is named")
-	f.BoolVar(&flags.create, "create", false, "with a URL: make the session that --session names if there is none; a server of our own always does")
-	f.StringVar(&flags.tokenFile, "token-file", defaults.TokenFile, "with a URL, the `FILE` that holds the server's token")
-	f.StringVar(&flags.name, "name", "", "what others see as the editor's name; default: what it calls itself")
+	f.BoolVar(&flags.take, "take", false, "take control when attaching, also from another client")
+	f.StringVar(&flags.session, "session", "", "session `ID` that new conversations attach to; default: a new session each time")
+	f.BoolVar(&flags.create, "create", false, "with a URL: create the session of --session if it does not exist; without a URL it is always created")
+	f.StringVar(&flags.tokenFile, "token-file", defaults.TokenFile, "with a URL: `FILE` with the server's token")
+	f.StringVar(&flags.name, "name", "", "name that other clients see; default: the name of the editor")
+	groupFlags(cmd)
 	return cmd
 }
 
@@ -79,7 +80,7 @@ func (f *acpFlags) options(cmd *cobra.Command, args []string, defaults attachDef
 	opts := acpserver.Options{View: f.view, Take: f.take, Name: f.name, Version: defaults.Version, Log: f.server.log()}
 	if len(args) == 0 {
 		if cmd.Flags().Changed("token-file") {
-			return opts, nil, usage{errors.New("--token-file is for the server of a URL: one of our own has its token in --state-dir")}
+			return opts, nil, usage{errors.New("--token-file needs a URL: without one the token is in --state-dir")}
 		}
 		opts.Session, opts.Create = f.session, true // there is nobody else who could have made it
 		h := &houses{settings: f.server, here: f.here, log: opts.Log, open: map[string]*lodging{}}
@@ -87,14 +88,14 @@ func (f *acpFlags) options(cmd *cobra.Command, args []string, defaults attachDef
 		return opts, h, nil
 	}
 	if flag := otherFlag(cmd, withURL); flag != "" {
-		return opts, nil, usage{fmt.Errorf("--%s is for a server of our own: leave out the URL, or say it to that server", flag)}
+		return opts, nil, usage{fmt.Errorf("--%s cannot be used with a URL: leave out the URL, or start that server with it", flag)}
 	}
 	address, err := f.address(args[0])
 	if err != nil {
 		return opts, nil, usage{err}
 	}
 	if f.create && f.session == "" {
-		return opts, nil, usage{errors.New("--create is about the session that --session names")}
+		return opts, nil, usage{errors.New("--create needs --session")}
 	}
 	token, err := f.token(defaults)
 	if err != nil {

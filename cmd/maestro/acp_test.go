@@ -370,8 +370,8 @@ func TestFlagsOfAnotherServerAreWrongUsage(t *testing.T) {
 		"token-file": {"--token-file", "f"},
 	} {
 		out, err := program(t, append([]string{"acp"}, args...)...).CombinedOutput()
-		if got := exitCode(t, err); got != exitUsage || !strings.Contains(string(out), "--"+flag+" is for ") {
-			t.Errorf("%v: got exit code %d and %q, want %d and what the flag is for", args, got, out, exitUsage)
+		if got := exitCode(t, err); got != exitUsage || !strings.Contains(string(out), "maestro: --"+flag+" ") {
+			t.Errorf("%v: got exit code %d and %q, want %d and an error that names the flag", args, got, out, exitUsage)
 		}
 	}
 	f := acpCommand(attachDefaults{}).Flags()

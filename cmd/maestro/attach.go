@@ -46,50 +46,48 @@ func attachCommand(defaults attachDefaults) *cobra.Command {
 	var flags attachFlags
 	cmd := &cobra.Command{
 		Use:   "attach [SERVER]",
-		Short: "Follow a session in this terminal, and drive it",
-		Long: `Attach shows what the agent and the people of a session do, line by line, and sends
-what you type. The server is a URL, HOST:PORT, or a PORT on 127.0.0.1.
+		Short: "Attach this terminal to a session",
+		Long: `Attach shows the events of a session line by line and sends what you type. The server
+is a URL, HOST:PORT, or a PORT on 127.0.0.1.
 
 Lines while attached:
 ` + attachHelp + `
 
-On a terminal the line that is being typed stays below what is printed. Its keys are
-those of a shell: arrows, Ctrl-A, Ctrl-E, Ctrl-K, Ctrl-U and Ctrl-W edit it, up and
-down show earlier lines, Alt-Enter begins another line of the same prompt, Ctrl-C
-clears it, and Ctrl-Z stops the program. What is pasted is one prompt, however long.
-The prompt says whether the agent is working, a question waits, or the connection is
-lost. If a question comes while a line is being typed, the line is set aside and comes
-back after the answer.
+On a terminal the line that you type stays below the output. Its keys are those of a
+shell: arrows, Ctrl-A, Ctrl-E, Ctrl-K, Ctrl-U and Ctrl-W edit it, up and down show
+earlier lines, Alt-Enter begins another line of the same prompt, Ctrl-C clears it, and
+Ctrl-Z stops the program. A paste is one prompt, however long. The prompt shows whether
+the agent is working, a question is open, or the connection is lost. If a question
+comes while you type, the line is set aside and comes back after the answer.
 
 Attach begins with the last 2,000 entries of the session; /history shows all.
 
-Of what clients do beside the agent, commands are shown: their output after "|", or
-after "2|" what they wrote to standard error, with the command's id in front while
-there is more than one. File searches, reads and watches are not; with --json all is.
+Attach shows the utility commands of clients: their output after "|", their error
+output after "2|", and the command's id in front while several commands run. It does
+not show file searches, reads and watches; --json shows everything.
 
-If standard input is not a terminal, its lines are taken one after the other: each
-waits until what the one before started is over, or asks something, which it then
-answers. At the first line that is refused the client leaves and sends no further
-ones. A question that waited before the first line was sent is not answered by lines:
-they are refused until a person has answered it or /interrupt has ended it; only with
---json, which tells of questions, lines answer it. At the end of the lines the client
-leaves once the session has been quiet for three seconds; if there was nothing to
-send, it goes on following. The exit status is 1 if a line was refused, or a question
-was left without an answer, and 3 if all lines were accepted and a run that they
-began ended with an error.
+If standard input is not a terminal, attach sends its lines one after the other. Each
+line waits until the work of the line before is over or asks a question, which the line
+then answers. At the first refused line attach exits and sends no more lines. Lines do
+not answer a question that was open before the first line: they are refused until a
+person has answered it or /interrupt has ended it. With --json, which shows questions,
+lines do answer it. After the last line attach exits when the session has been quiet
+for three seconds. If there was no line to send, it keeps following. The exit status is
+1 if a line was refused or a question was left without an answer, and 3 if all lines
+were accepted and one of their runs ended with an error.
 
-An approval shows all that is to be done; of more than 4,096 characters or 60 lines
-the two ends, and /show all. It is answered with y, with n and a reason, or with a
-to approve the same always in this session, where that is offered; if the agent has
-options of its own, with the number of one. After y only a note in braces may follow,
-such as {"remember":"session"}; other text and several lines are refused. A refused
+An approval shows the whole request. Of more than 4,096 characters or 60 lines it shows
+both ends, and /show shows all. Answer it with y, with n and a reason, or with a to
+approve the same always in this session, where that is offered. If the agent has options
+of its own, answer with the number of one. After y only a note in braces is allowed,
+such as {"remember":"session"}; attach refuses other text and several lines. A refused
 answer is in the history of the line.
 
-A form is filled in field by field: enter takes the default or leaves a field out,
-quotes make a text of a word such as "cancel". In place of a field, decline, cancel, a
-JSON object with all of them, or accept and such an object answer the whole form.
+Fill in a form field by field. Enter takes the default or leaves a field out. Quotes make
+a text of a word such as "cancel". Instead of a field, these answer the whole form:
+decline, cancel, a JSON object with all fields, or accept and such an object.
 
-A URL may name the session as the server's own ones do, with sessionId and create.`,
+A URL may name the session with sessionId and create, like the URLs of the server.`,
 		Args:          cobra.MaximumNArgs(1),
 		SilenceUsage:  true,
 		SilenceErrors: true,
@@ -110,13 +108,13 @@ A URL may name the session as the server's own ones do, with sessionId and creat
 	}
 	f := cmd.Flags()
 	f.BoolVar(&flags.view, "view", false, "watch only")
-	f.BoolVar(&flags.take, "take", false, "take control, even from somebody else")
-	f.StringVar(&flags.session, "session", "", "the session `ID`; the server's first one if none is named")
-	f.BoolVar(&flags.create, "create", false, "make the session if there is none of that id")
-	f.StringVar(&flags.tokenFile, "token-file", defaults.TokenFile, "the `FILE` that holds the server's token")
-	f.BoolVar(&flags.noHistory, "no-history", false, "start with the current state and show nothing of the past")
+	f.BoolVar(&flags.take, "take", false, "take control, also from another client")
+	f.StringVar(&flags.session, "session", "", "session `ID`; default: the server's first session")
+	f.BoolVar(&flags.create, "create", false, "create the session if it does not exist")
+	f.StringVar(&flags.tokenFile, "token-file", defaults.TokenFile, "`FILE` with the server's token")
+	f.BoolVar(&flags.noHistory, "no-history", false, "start with the current state and hide earlier events")
 	f.BoolVar(&flags.json, "json", false, "print each update as a line of JSON")
-	f.StringVar(&flags.name, "name", "maestro-attach", "what others see as your name")
+	f.StringVar(&flags.name, "name", "maestro-attach", "name that other clients see")
 	return cmd
 }
 

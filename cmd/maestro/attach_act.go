@@ -67,7 +67,7 @@ func (a *attachment) refuse(why error) {
 // is bothered.
 func (a *attachment) refusal(act action) error {
 	if a.viewer {
-		return errors.New("you are watching only: attach without --view to act")
+		return errors.New("you only watch: attach without --view to act")
 	}
 	switch act.verb {
 	case verbAsk, verbTake:
@@ -87,7 +87,7 @@ func (a *attachment) refusal(act action) error {
 func (a *attachment) show() {
 	q := a.inbox.first()
 	if q == nil {
-		a.refuse(errors.New("no question waits"))
+		a.refuse(errors.New("no question is open"))
 		return
 	}
 	a.local.Block(console.Yellow, q.text(a.view.howTo(q), true))
@@ -98,7 +98,7 @@ func (a *attachment) show() {
 func (a *attachment) say(line, text string) {
 	if a.tooLate() {
 		a.edit.Remember(line)
-		a.refuse(errors.New("not sent: the question that waited has ended meanwhile. If it was not meant as its answer, say it again"))
+		a.refuse(errors.New("not sent: the question has ended. If this was not its answer, send it again"))
 		return
 	}
 	q := a.inbox.first()
@@ -117,7 +117,7 @@ func (a *attachment) say(line, text string) {
 		return
 	}
 	if q.older {
-		a.refuse(errors.New("not sent: a question waits that was asked before these lines. A person answers it, or /interrupt ends it"))
+		a.refuse(errors.New("not sent: a question was open before these lines. A person must answer it, or /interrupt must end it"))
 		return
 	}
 	response, err := q.answer(text, a.view.remembers)
@@ -155,7 +155,7 @@ func (a *attachment) lease(act action) {
 	case verbGrant, verbDeny:
 		asker, ok := a.inbox.takeAsker(act.number)
 		if !ok {
-			a.refuse(errors.New("nobody with that number asks for control"))
+			a.refuse(errors.New("no client with that number asks for control"))
 			return
 		}
 		a.send(order{what: string(act.verb), do: func(ctx context.Context) (contracts.Result, error) {
@@ -183,7 +183,7 @@ func (a *attachment) send(o order) {
 		if o.undo != nil {
 			o.undo()
 		}
-		a.refuse(errors.New("too much waits for the server already"))
+		a.refuse(errors.New("too many messages wait for the server"))
 		return
 	}
 	a.sending++

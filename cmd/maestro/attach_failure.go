@@ -23,9 +23,9 @@ func (f *attachFlags) explain(err error, host, tokenFile string) error {
 	}
 	if network, ok := errors.AsType[*net.OpError](err); ok && network.Op == "dial" {
 		if errors.Is(err, syscall.ECONNREFUSED) {
-			return fmt.Errorf("nothing listens at %s: does `maestro serve` run there?", host)
+			return fmt.Errorf("nothing listens at %s: is `maestro serve` running?", host)
 		}
-		return fmt.Errorf("nothing answers at %s (%s): does `maestro serve` run there?", host, innermost(network))
+		return fmt.Errorf("nothing answers at %s (%s): is `maestro serve` running?", host, innermost(network))
 	}
 	switch {
 	case errors.Is(err, http.ErrSchemeMismatch):
@@ -35,11 +35,11 @@ func (f *attachFlags) explain(err error, host, tokenFile string) error {
 	case e.Reason == contracts.CodeUnauthenticated && tokenFile != "":
 		return fmt.Errorf("%s does not accept the token in %s: %s", host, tokenFile, e.Message)
 	case e.Reason == contracts.CodeUnauthenticated:
-		return fmt.Errorf("%s wants a token: name the file that holds it with --token-file", host)
+		return fmt.Errorf("%s needs a token: name its file with --token-file", host)
 	case e.Code == 4404 && e.Reason == contracts.CodeNotFound && e.Message == "route not found":
 		return fmt.Errorf("%s answers, but not at that path: want http://HOST:PORT, and --session ID for one of its sessions", host)
 	case e.Code == 4404 && f.session != "" && !f.create:
-		return fmt.Errorf("session %q not found: --create makes it", f.session)
+		return fmt.Errorf("session %q not found: --create creates it", f.session)
 	case e.Reason == contracts.CodeAccessDenied && !f.view && !f.create:
 		return fmt.Errorf("%s: attach with --view", e.Message)
 	}

@@ -268,12 +268,12 @@ func (f *form) answer(r *contracts.ServerRequestResponse, line string) error {
 	case whole:
 		done.Action = elicit.Accept
 		if json.Unmarshal([]byte(object), &done.Content) != nil {
-			return errors.New("that is no JSON object, which is awaited after a brace")
+			return errors.New("text after a brace must be a JSON object")
 		}
 	case line == elicit.Accept:
 		done.Content = f.rest()
 	case len(f.fields) == 0:
-		return errors.New("accept, decline, cancel or a JSON object is awaited")
+		return errors.New("want accept, decline, cancel or a JSON object")
 	default:
 		if err := f.take(line); err != nil {
 			return err
@@ -421,11 +421,11 @@ func (f *formField) pick(line string) (string, error) {
 func (f *formField) awaited() error {
 	switch n, bounds := len(f.choices), f.bounds(); {
 	case n == 0:
-		return fmt.Errorf("%s is awaited", f.kind())
+		return fmt.Errorf("want %s", f.kind())
 	case f.Type == "array" && bounds != "":
-		return fmt.Errorf("%s of the choices from 1 to %d is awaited", bounds, n)
+		return fmt.Errorf("want %s of the choices from 1 to %d", bounds, n)
 	default:
-		return fmt.Errorf("a choice from 1 to %d is awaited", n)
+		return fmt.Errorf("want a choice from 1 to %d", n)
 	}
 }
 

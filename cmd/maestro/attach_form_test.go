@@ -73,15 +73,15 @@ func TestFormIsFilledInFieldByField(t *testing.T) {
 		want  string
 	}{
 		{[]string{"Ada", "", "1", "A", "a@b.c", "yes"}, `{"action":"accept","content":{"age":30,"colour":"red","mail":"a@b.c","name":"Ada","ok":true,"tags":["a"]}}`},
-		{[]string{"! name: it is required", "A! name: text, 2 to 5 char", "Adelaide! name: text, 2 to 5 char", "Ada",
-			"x! age: whole number", "3.5! age: whole", "151! age:", "7",
-			"3! colour: a choice from 1 to 2", `"1"`, "1,2! tags: at most 1 of the choices from 1 to 2", "c! tags: at most 1 of the choices", "",
-			"nobody! mail: an address such as", "", "maybe! ok: yes or no", "n"},
+		{[]string{"! name: it is required", "A! name: want text, 2 to 5 char", "Adelaide! name: want text, 2 to 5 char", "Ada",
+			"x! age: want whole number", "3.5! age: want whole", "151! age:", "7",
+			"3! colour: want a choice from 1 to 2", `"1"`, "1,2! tags: want at most 1 of the choices from 1 to 2", "c! tags: want at most 1 of the choices", "",
+			"nobody! mail: want an address such as", "", "maybe! ok: want yes or no", "n"},
 			`{"action":"accept","content":{"age":7,"colour":"1","name":"Ada","ok":false}}`},
 		{[]string{"Ada", "decline"}, `{"action":"decline"}`},
 		{[]string{"cancel"}, `{"action":"cancel"}`},
-		{[]string{`"Cancel"! name: text`, `"can"`, "accept! ok: it is required", "", "", "", "", "y"}, `{"action":"accept","content":{"age":30,"name":"can","ok":true}}`},
-		{[]string{`{"name":"Bo"}! ok: it is required`, `{"name":7,"ok":true}! name: text`, `{"name":"Bo"! no JSON object`,
+		{[]string{`"Cancel"! name: want text`, `"can"`, "accept! ok: it is required", "", "", "", "", "y"}, `{"action":"accept","content":{"age":30,"name":"can","ok":true}}`},
+		{[]string{`{"name":"Bo"}! ok: it is required`, `{"name":7,"ok":true}! name: want text`, `{"name":"Bo"! must be a JSON object`,
 			`{"name":"Bo","ok":true,"colour":"blue"}! colour:`, `{"name":"Bo","ok":true,"tags":["z"]}! tags:`, `{"name":"Bo","ok":null}! ok:`,
 			`accept {"name":"Bo","ok":true,"more":[1]}`}, `{"action":"accept","content":{"more":[1],"name":"Bo","ok":true}}`},
 	} {

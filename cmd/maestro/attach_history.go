@@ -21,7 +21,7 @@ type history struct {
 // review starts to show the session from its beginning.
 func (a *attachment) review(ctx context.Context, wg *sync.WaitGroup) {
 	if a.past != nil {
-		a.refuse(errors.New("the history is being shown already"))
+		a.refuse(errors.New("/history is already running"))
 		return
 	}
 	h := &history{view: newView(a.local), pages: make(chan news, maxNews)}

@@ -44,19 +44,19 @@ func (a action) acts() bool {
 	return true
 }
 
-const attachHelp = `  text              a prompt; while a question waits for you, its answer
-  //text            the same for a text that begins with a slash; commands that
-                    the agent has told of need no second slash
-  /ask [reason]     ask whoever is in control for it
+const attachHelp = `  text              a prompt, or the answer to an open question
+  //text            a text that begins with a slash; commands that the agent has
+                    announced need no second slash
+  /ask [reason]     ask the controller for control
   /take             take control
-  /release          give control up
-  /grant [n]        hand control to the n-th who asked; the first if there is no n
-  /deny [n] [why]   refuse it
+  /release          release control
+  /grant [n]        give control to the n-th client that asked; default: the first
+  /deny [n] [why]   deny control to it
   /interrupt        stop the run (so does Ctrl-C)
-  /show             all of the question that waits, however long
-  /who              who is attached
-  /history          show the session from its beginning; Ctrl-C ends that
-  /quit             leave; the session goes on (so does Ctrl-D)`
+  /show             show the whole open question
+  /who              show who is attached
+  /history          show the session from its beginning; Ctrl-C stops it
+  /quit             leave; the session continues (so does Ctrl-D)`
 
 // rulesHelp is added to attachHelp where an agent of ours answers.
 const rulesHelp = `
@@ -89,7 +89,7 @@ func parseLine(line string, agents []string) (action, error) {
 		return numbered(a)
 	case verbTake, verbRelease, verbInterrupt, verbShow, verbWho, verbHistory, verbHelp, verbQuit:
 		if rest != "" {
-			return action{}, fmt.Errorf("/%s takes nothing after it", word)
+			return action{}, fmt.Errorf("/%s takes no text after it", word)
 		}
 		return a, nil
 	}

@@ -218,7 +218,7 @@ func TestLinesBecomePromptsAndAnswers(t *testing.T) {
 		tm.typeLine("do it")
 		tm.tell(told(approval)[0])
 		tm.typeLine("what?")
-		tm.wantShown("! a decision is awaited: y, or n and a reason\n")
+		tm.wantShown("! want a decision: y, or n and a reason\n")
 		tm.typeLine("n too risky")
 		tm.tell(told(&contracts.ServerRequestResolved{RequestID: "q1"})[0])
 		tm.typeLine("do something else")
@@ -274,7 +274,7 @@ func TestViewerIsToldThatItOnlyWatches(t *testing.T) {
 		tm := open(t, attachFlags{view: true}, true, connectedAs("conn_me", "conn_bob"))
 		for _, line := range []string{"hi", "/ask", "/take", "/release", "/grant", "/deny", "/interrupt"} {
 			tm.typeLine(line)
-			tm.wantShown("! you are watching only: attach without --view to act\n")
+			tm.wantShown("! you only watch: attach without --view to act\n")
 		}
 		tm.wantCalls()
 	})
@@ -315,7 +315,7 @@ func TestAskersAreGrantedAndDenied(t *testing.T) {
 		tm.typeLine("/deny 2 not you")
 		tm.typeLine("/grant")
 		tm.typeLine("/grant")
-		tm.wantShown("! nobody with that number asks for control\n")
+		tm.wantShown("! no client with that number asks for control\n")
 		tm.wantCalls("deny conn_2 not you", "grant conn_1")
 	})
 }
@@ -516,7 +516,7 @@ func TestJSONLinesAreExactAndHarmless(t *testing.T) {
 		if err := json.Unmarshal([]byte(lines[1]), &back); err != nil || back.Message.Message != "a\u009b\u202e" {
 			t.Errorf("decoded: got %q, %v; want the text unchanged", back.Message.Message, err)
 		}
-		if got := tm.err.String(); !strings.Contains(got, "watching only") {
+		if got := tm.err.String(); !strings.Contains(got, "only watch") {
 			t.Errorf("stderr: got %q, want the refusal", got)
 		}
 	})
@@ -581,7 +581,7 @@ func TestQuestionThatComesWhileALineIsTypedIsNotAnsweredByIt(t *testing.T) {
 		tm.tell(told(approval)[0])
 		tm.wantLast("-- what you were typing comes back after the answer\napprove? [y/n] ")
 		tm.press("es, go on\r")
-		tm.wantLast("! not sent: a question has come meanwhile. What you typed comes back after the answer\napprove? [y/n] ")
+		tm.wantLast("! not sent: a question has come. Your line comes back after the answer\napprove? [y/n] ")
 		tm.wantCalls()
 		time.Sleep(secondStroke)
 		tm.press("n\r")
@@ -701,7 +701,7 @@ func TestRefusedPasteIsInTheHistory(t *testing.T) {
 		tm.press("\x1b[A")
 		tm.wantLast("> [200000 characters pasted]")
 		tm.press("\x15\x1b[200~" + strings.Repeat(long, 6) + "\x1b[201~")
-		if want := "! too long: a line has at most 1 MiB. Up shows what fits of it\n"; !strings.Contains(strings.ReplaceAll(tm.out.String(), "\r\n", "\n"), want) {
+		if want := "! too long: a line has at most 1 MiB. The up key shows its beginning\n"; !strings.Contains(strings.ReplaceAll(tm.out.String(), "\r\n", "\n"), want) {
 			t.Errorf("got\n%s\nwant %q", tm.out, want)
 		}
 		tm.press("\x1b[A")
@@ -999,7 +999,7 @@ func TestEnterTakesTheDefaultOfAField(t *testing.T) {
 // TestLineForAQuestionThatWentIsNoPrompt has a question be answered elsewhere
 // while its answer is being typed.
 func TestLineForAQuestionThatWentIsNoPrompt(t *testing.T) {
-	const notSent = "! not sent: the question that waited has ended meanwhile. If it was not meant as its answer, say it again\n"
+	const notSent = "! not sent: the question has ended. If this was not its answer, send it again\n"
 	other := &contracts.ServerRequest{RequestID: "q2", RequestType: contracts.RequestApproval, Tool: "bash", Args: raw(`{"command":"rm -rf /"}`)}
 	attach := func(t *testing.T, typed bool) *terminal {
 		return open(t, attachFlags{}, typed, connectedAs("conn_me", "conn_me"), told(&contracts.HelloOK{})[0])
@@ -1060,7 +1060,7 @@ func TestShowTellsAllOfAQuestion(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tm := open(t, attachFlags{}, true, connectedAs("conn_me", "conn_me"))
 		tm.typeLine("/show")
-		tm.wantShown("! no question waits\n")
+		tm.wantShown("! no question is open\n")
 		command := strings.Repeat("x", 5000)
 		tm.tell(told(&contracts.ServerRequest{RequestID: "q", RequestType: contracts.RequestApproval, Tool: "bash", Args: raw(`{"command":"` + command + `"}`)})[0])
 		if strings.Contains(tm.out.String(), command) {

@@ -80,7 +80,7 @@ func (q *question) approvalAnswer(r *contracts.ServerRequestResponse, line strin
 	case "a", "always":
 		switch {
 		case rest != "":
-			return errors.New("a takes nothing after it")
+			return errors.New("a takes no text after it")
 		case len(options) > 0:
 			return errors.New("the agent has options of its own: choose one by its number")
 		case !remembers:
@@ -92,15 +92,15 @@ func (q *question) approvalAnswer(r *contracts.ServerRequestResponse, line strin
 		return nil
 	}
 	if len(options) > 0 {
-		return fmt.Errorf("a decision is awaited: a number from 1 to %d, y, or n and a reason", len(options))
+		return fmt.Errorf("want a decision: a number from 1 to %d, y, or n and a reason", len(options))
 	}
 	if q.lasts(remembers) {
-		return errors.New("a decision is awaited: y, n and a reason, or a")
+		return errors.New("want a decision: y, n and a reason, or a")
 	}
-	return errors.New("a decision is awaited: y, or n and a reason")
+	return errors.New("want a decision: y, or n and a reason")
 }
 
-var errForgetful = errors.New("this agent remembers no answers: y, or n and a reason")
+var errForgetful = errors.New("this agent does not remember answers: want y, or n and a reason")
 
 // chooseOption answers with the n-th option.
 func chooseOption(r *contracts.ServerRequestResponse, options contracts.ApprovalOptions, n int, rest string) error {
@@ -108,7 +108,7 @@ func chooseOption(r *contracts.ServerRequestResponse, options contracts.Approval
 	case n < 1 || n > len(options):
 		return fmt.Errorf("there is no option %d", n)
 	case rest != "":
-		return errors.New("a number takes nothing after it")
+		return errors.New("a number takes no text after it")
 	}
 	decide(r, options[n-1].Allows(), contracts.AnswerNote{OptionID: options[n-1].ID}.String())
 	return nil

@@ -80,7 +80,7 @@ func TestFormIsFilledInThroughAPipe(t *testing.T) {
 	r.pipes(
 		piping{"go\naccept {\"name\":\"Ada\",\"ok\":true}\n", 0, []string{"  name: text, 2 to 5 characters, required - Full name\n", "thank you"}, "requestedSchema"},
 		piping{"go\nAda\n7\nred\na\na@b.c\nyes\n", 0, []string{"thank you"}, ""},
-		piping{"go\n{\"name\":7}\n", exitFailure, []string{"! name: text, 2 to 5 characters is awaited"}, "thank you"},
+		piping{"go\n{\"name\":7}\n", exitFailure, []string{"! name: want text, 2 to 5 characters"}, "thank you"},
 		piping{"/interrupt\ngo\ndecline\n", 0, []string{"thank you"}, ""},
 	)
 }

@@ -227,7 +227,7 @@ func retryAnswer(r *contracts.ServerRequestResponse, word, reason string) error 
 			return nil
 		}
 	}
-	return errors.New("a decision is awaited: r, s or a")
+	return errors.New("want a decision: r, s or a")
 }
 
 // input takes the answer to the next part; after the last one the answers
@@ -309,7 +309,7 @@ func (p *part) choose(line string) (string, error) {
 		labels = append(labels, p.Options[n-1].Label)
 	}
 	if len(labels) > 1 && !p.MultiSelect {
-		return "", errors.New("one option is awaited")
+		return "", errors.New("want one option")
 	}
 	return strings.Join(labels, ", "), nil
 }

@@ -271,10 +271,10 @@ func TestFailureToAttachSaysWhatToDo(t *testing.T) {
 		token string
 		want  string
 	}{
-		{&client.CloseError{Code: 1006, Err: unknown}, attachFlags{}, "", "nothing answers at h:1 (no such host): does `maestro serve` run there?"},
+		{&client.CloseError{Code: 1006, Err: unknown}, attachFlags{}, "", "nothing answers at h:1 (no such host): is `maestro serve` running?"},
 		{refused(4401, contracts.CodeUnauthenticated, "invalid credential"), attachFlags{}, "/t", "h:1 does not accept the token in /t: invalid credential"},
-		{refused(4401, contracts.CodeUnauthenticated, ""), attachFlags{}, "", "h:1 wants a token: name the file that holds it with --token-file"},
-		{missing, attachFlags{session: "s"}, "", `session "s" not found: --create makes it`},
+		{refused(4401, contracts.CodeUnauthenticated, ""), attachFlags{}, "", "h:1 needs a token: name its file with --token-file"},
+		{missing, attachFlags{session: "s"}, "", `session "s" not found: --create creates it`},
 		{missing, attachFlags{session: "s", create: true}, "", missing.Error()},
 		{refused(4404, contracts.CodeNotFound, "route not found"), attachFlags{session: "s"}, "", "h:1 answers, but not at that path: want http://HOST:PORT, and --session ID for one of its sessions"},
 		{denied, attachFlags{}, "", "only viewing: attach with --view"},

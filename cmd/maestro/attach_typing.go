@@ -81,7 +81,7 @@ func (a *attachment) press(ctx context.Context, wg *sync.WaitGroup, keys []byte,
 		case console.Clear:
 			a.local.Clear()
 		case console.Refused:
-			a.refuse(errors.New("too long: a line has at most 1 MiB. Up shows what fits of it"))
+			a.refuse(errors.New("too long: a line has at most 1 MiB. The up key shows its beginning"))
 		}
 		if err != nil {
 			return err
@@ -95,7 +95,7 @@ func (a *attachment) press(ctx context.Context, wg *sync.WaitGroup, keys []byte,
 func (a *attachment) entered(ctx context.Context, wg *sync.WaitGroup, text, shown string) error {
 	if time.Since(a.intruded) < secondStroke && a.inbox.first() != nil {
 		a.edit.Return(text)
-		a.refuse(errors.New("not sent: a question has come meanwhile. What you typed comes back after the answer"))
+		a.refuse(errors.New("not sent: a question has come. Your line comes back after the answer"))
 		return nil
 	}
 	a.local.Enter(shown)

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/signal"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -37,18 +38,46 @@ func isTarget(text string) bool {
 	return false
 }
 
+// explainRules prints rules. An unknown code is wrong usage.
+func explainRules(out io.Writer, codes []string) error {
+	var unknown *conformance.UnknownRuleError
+	err := conformance.Explain(out, codes)
+	if errors.As(err, &unknown) {
+		return usage{fmt.Errorf("--explain: %w", err)}
+	}
+	return err
+}
+
 func conformanceCommand() *cobra.Command {
 	var (
 		c                                                   = conformance.Config{Prompts: conformance.DefaultPrompts()}
 		format, filter, tokenPath, profile, tokens, runtime string
 		list                                                bool
+		explain                                             []string
 	)
 	cmd := &cobra.Command{
-		Use: "conformance", Short: "Judge a server that speaks the protocol", Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
+		Use: "conformance", Short: "Judge a server that speaks the protocol",
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(explain) > 0 { // they are more codes
+				return nil
+			}
+			return cobra.NoArgs(cmd, args)
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
 			out := cmd.OutOrStdout()
-			if list {
-				return conformance.WriteList(out)
+			if filter != "" {
+				re, err := regexp.Compile(filter)
+				if err != nil {
+					return usage{fmt.Errorf("--run: %w", err)}
+				}
+				c.Filter = re
+			}
+			switch {
+			case len(explain) > 0:
+				return explainRules(out, slices.Concat(explain, args))
+			case list:
+				return conformance.WriteList(out, slices.DeleteFunc(conformance.Scenarios(),
+					func(s conformance.Scenario) bool { return c.Filter != nil && !c.Filter.MatchString(s.Name) }))
 			}
 			write, ok := reports[format]
 			switch {
@@ -69,13 +98,6 @@ func conformanceCommand() *cobra.Command {
 			}
 			c.Runtime = conformance.Runtime(runtime)
 			c.ConnectionTokens = conformance.TokenPolicy(tokens)
-			if filter != "" {
-				re, err := regexp.Compile(filter)
-				if err != nil {
-					return usage{fmt.Errorf("--run: %w", err)}
-				}
-				c.Filter = re
-			}
 			if tokenPath != "" {
 				text, err := os.ReadFile(tokenPath)
 				if err != nil {
@@ -106,19 +128,20 @@ func conformanceCommand() *cobra.Command {
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&c.Target, "target", "", "stdio:CMD, ws://HOST:PORT or http://HOST:PORT")
-	f.StringVar(&c.Spawn, "spawn", "", "command that starts a hosted runner, for the scenarios about those")
+	f.StringVar(&c.Target, "target", "", "server to judge: stdio:CMD, ws://HOST:PORT or http://HOST:PORT")
+	f.StringVar(&c.Spawn, "spawn", "", "command that starts a hosted runner, for the scenarios about hosted runners")
 	f.StringVar(&format, "format", "text", "text, json or junit")
-	f.StringVar(&filter, "run", "", "only the scenarios whose name matches")
+	f.StringVar(&filter, "run", "", "regular expression: only the scenarios whose names match")
 	f.StringVar(&tokenPath, "token-file", "", "file with the server's token")
 	f.StringVar(&profile, "protocol-profile", string(contracts.ProfileSeed), "seed, or public to demand only what the published protocol demands")
-	f.StringVar(&tokens, "connection-tokens", "", "required or optional: whether the server wants connections to prove who they are over HTTP; default: required with --token-file, else optional")
-	f.StringVar(&runtime, "runtime", string(conformance.RuntimeConformance), "conformance or any: whether the server has the conformance agent behind it")
-	f.StringVar(&c.Prompts.Say, "say", c.Prompts.Say, "with --runtime any: a prompt that is answered; empty skips what needs it")
+	f.StringVar(&tokens, "connection-tokens", "", "required or optional: whether HTTP requests about a connection must present its token; default: required with --token-file, else optional")
+	f.StringVar(&runtime, "runtime", string(conformance.RuntimeConformance), "conformance or any: whether the server runs the conformance agent")
+	f.StringVar(&c.Prompts.Say, "say", c.Prompts.Say, "with --runtime any: a prompt that leads to an answer; empty skips the scenarios that need it")
 	f.StringVar(&c.Prompts.Long, "long", c.Prompts.Long, "with --runtime any: a prompt whose answer takes at least a second")
 	f.StringVar(&c.Prompts.Ask, "ask", c.Prompts.Ask, "with --runtime any: a prompt that leads to one approval")
-	f.BoolVar(&list, "list", false, "list the scenarios")
+	f.BoolVar(&list, "list", false, "print the scenarios, or those of --run")
+	f.StringSliceVar(&explain, "explain", nil, "print what rules such as R36 demand, and the scenarios that check them")
 	f.BoolVar(&c.Strict, "strict", false, "the server refuses unknown keys and nulls")
-	f.DurationVar(&c.Timeout, "timeout", 30*time.Second, "for one scenario")
+	f.DurationVar(&c.Timeout, "timeout", 30*time.Second, "time for one scenario")
 	return cmd
 }

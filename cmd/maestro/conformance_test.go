@@ -39,3 +39,25 @@ func TestConformancePrintsResultsAsTheyComeAndASumOnASignal(t *testing.T) {
 		t.Errorf("got exit code %d, want %d", code, exitFailure)
 	}
 }
+
+func TestConformanceExplainsRules(t *testing.T) {
+	t.Parallel()
+	out, err := program(t, "conformance", "--explain", "R5,R7", "R100").Output()
+	if err != nil || strings.Count(string(out), "\n\n") != 2 || !strings.HasPrefix(string(out), "R5: Answer a line that is not JSON") {
+		t.Errorf("got %q, %v, want three rules", out, err)
+	}
+	cmd := program(t, "conformance", "--explain", "R10")
+	var stderr strings.Builder
+	cmd.Stderr = &stderr
+	if code := exitCode(t, cmd.Run()); code != exitUsage || !strings.Contains(stderr.String(), `no rule "R10"; the nearest: R9, R11`) {
+		t.Errorf("got exit code %d and %q, want wrong usage that names the nearest rules", code, stderr.String())
+	}
+}
+
+func TestConformanceListsTheScenariosOfAFilter(t *testing.T) {
+	t.Parallel()
+	out, err := program(t, "conformance", "--list", "--run", "^framing/crlf$").Output()
+	if err != nil || strings.Count(string(out), "\n") != 1 || !strings.HasPrefix(string(out), "framing/crlf ") {
+		t.Errorf("got %q, %v, want one line", out, err)
+	}
+}

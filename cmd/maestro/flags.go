@@ -55,48 +55,48 @@ type settings struct {
 }
 
 func (s *settings) register(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&s.workspace, "workspace", ".", "directory the agent works in")
+	cmd.Flags().StringVar(&s.workspace, "workspace", ".", "directory that the agent works in")
 	s.registerShared(cmd)
 }
 
 // registerShared adds the flags of every command that runs a session.
 func (s *settings) registerShared(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.StringVar(&s.agent, "agent", "shell", "runtime: shell, script:FILE, conformance, headless:CMD, acp:CMD or llm:PROVIDER/MODEL")
+	f.StringVar(&s.agent, "agent", "shell", "agent: shell, script:FILE, conformance, headless:CMD, acp:CMD or llm:PROVIDER/MODEL")
 	f.StringVar(&s.stateDir, "state-dir", "", "directory for journals and the token")
 	f.StringVar(&s.mcpConfig, "mcp-config", "", "JSON file with the MCP servers that an acp: or llm: agent may use")
-	f.StringArrayVar(&s.allow, "allow", nil, "calls of an llm: agent that need no approval, such as 'bash(git status:*)' or read")
-	f.StringArrayVar(&s.ask, "ask", nil, "calls of an llm: agent that need one")
-	f.StringArrayVar(&s.deny, "deny", nil, "calls of an llm: agent that never run")
-	f.StringVar(&s.modelURL, "model-url", "", "where the provider of an llm: agent is, such as http://127.0.0.1:11434; /v1 is added if there is no path; default: ANTHROPIC_BASE_URL or OPENAI_BASE_URL, else its own address")
-	f.IntVar(&s.maxIterations, "max-iterations", 100, "turns of the model for one prompt of an llm: agent; 0 is 100")
-	f.Int64Var(&s.contextTokens, "context-tokens", 200_000, "size of the context of an llm: agent's model, whose history is summarised before it is full; 0 is 200000")
-	f.Int64Var(&s.maxTokens, "max-tokens", 0, "longest reply of an llm: agent's model; 0 is the provider's default")
-	f.TextVar(&s.price, "price", llm.Price{}, "what the model's tokens cost: `IN,OUT[,CACHE_READ[,CACHE_WRITE]]` in US dollars for a million; else costs are told as 0")
+	f.StringArrayVar(&s.allow, "allow", nil, "tool calls of an llm: agent that need no approval, such as 'bash(git status:*)' or read")
+	f.StringArrayVar(&s.ask, "ask", nil, "tool calls of an llm: agent that need approval")
+	f.StringArrayVar(&s.deny, "deny", nil, "tool calls of an llm: agent that never run")
+	f.StringVar(&s.modelURL, "model-url", "", "address of the model provider of an llm: agent, such as http://127.0.0.1:11434; /v1 is added if there is no path; default: ANTHROPIC_BASE_URL or OPENAI_BASE_URL, else the address of the provider")
+	f.IntVar(&s.maxIterations, "max-iterations", 100, "turns of the model for one prompt of an llm: agent; 0 means 100")
+	f.Int64Var(&s.contextTokens, "context-tokens", 200_000, "context size of an llm: agent's model; the agent summarizes the history before it is full; 0 means 200000")
+	f.Int64Var(&s.maxTokens, "max-tokens", 0, "longest reply of an llm: agent's model; 0 means the provider's default")
+	f.TextVar(&s.price, "price", llm.Price{}, "price of the model's tokens, as `IN,OUT[,CACHE_READ[,CACHE_WRITE]]` in US dollars for a million; without it costs are reported as 0")
 	f.StringVar(&s.auth, "auth", "token", "token, or off on a loopback address")
-	f.StringVar(&s.readyFile, "ready-file", "", "write where the server listens to this file once it does")
+	f.StringVar(&s.readyFile, "ready-file", "", "write the address to this file as soon as the server accepts connections")
 	f.BoolVar(&s.strict, "strict", false, "refuse unknown keys and nulls in requests")
-	f.BoolVar(&s.fsync, "fsync", false, "show events only once they are on the disk")
-	f.StringVar(&s.profile, "protocol-profile", string(contracts.ProfileSeed), "seed, or public to leave out the newer fields")
-	f.StringSliceVar(&s.envPass, "env-pass", nil, "pass this environment variable to the agent's processes though it looks like a credential")
-	f.DurationVar(&s.leaseTTL, "lease-ttl", contracts.DefaultLeaseTTL, "how long a silent controller keeps control")
+	f.BoolVar(&s.fsync, "fsync", false, "show events only after they are synced to disk")
+	f.StringVar(&s.profile, "protocol-profile", string(contracts.ProfileSeed), "seed, or public to leave out newer fields")
+	f.StringSliceVar(&s.envPass, "env-pass", nil, "pass this environment variable to the agent's processes although it looks like a credential")
+	f.DurationVar(&s.leaseTTL, "lease-ttl", contracts.DefaultLeaseTTL, "time after which a silent controller loses control")
 	f.DurationVar(&s.heartbeat, "heartbeat-interval", contracts.DefaultHeartbeatInterval, "time between heartbeats")
-	f.DurationVar(&s.subscription, "subscription-ttl", contracts.DefaultSubscriptionTTL, "how long a lost connection can be resumed")
-	f.StringSliceVar(&s.hosts, "allow-host", nil, "name, beside loopback's, by which clients may reach the server")
-	f.StringSliceVar(&s.origins, "allow-origin", nil, "web origin, beside the server's own, whose pages may attach")
+	f.DurationVar(&s.subscription, "subscription-ttl", contracts.DefaultSubscriptionTTL, "time in which a lost connection can be resumed")
+	f.StringSliceVar(&s.hosts, "allow-host", nil, "host name by which clients may reach the server, besides loopback names")
+	f.StringSliceVar(&s.origins, "allow-origin", nil, "web origin whose pages may attach, besides the server's own")
 	f.Int64Var(&s.retainBytes, "retain-bytes", 256<<20, "size of a session's journal in bytes; it may take twice that while entries come faster than the disk syncs them, and three times the size of the session's state")
-	f.Int64Var(&s.historyMemory, "history-memory", 256<<20, "memory for what all sessions showed last; beyond it, clients that are behind are served from the disk")
-	f.DurationVar(&s.retainAge, "retain-age", 0, "age of a session's journal; 0 keeps everything that fits")
+	f.Int64Var(&s.historyMemory, "history-memory", 256<<20, "memory for the newest entries of all sessions; clients that need older entries read from disk")
+	f.DurationVar(&s.retainAge, "retain-age", 0, "age of the entries in a session's journal; 0 means no limit")
 	f.StringVar(&s.tlsCert, "tls-cert", "", "certificate file (PEM); serves HTTPS")
 	f.StringVar(&s.tlsKey, "tls-key", "", "key file of the certificate (PEM)")
-	f.BoolVar(&s.behindTLS, "behind-tls", false, "a proxy serves HTTPS to browsers: mark cookies for it")
-	f.StringVar(&s.jwtKey, "jwt-key", "", "file with the key that verifies JWTs: PEM, JWKS or a secret; accepts them beside the token")
-	f.StringVar(&s.jwtIssuer, "jwt-issuer", "", "issuer that JWTs must have")
-	f.StringVar(&s.jwtAudience, "jwt-audience", "", "audience that JWTs must have")
-	f.StringVar(&s.jwtScopeClaim, "jwt-scope-claim", "maestro_scope", "claim of JWTs that names whose sessions they reach")
-	f.StringVar(&s.connectionTokens, "connection-tokens", "", "required or optional: whether HTTP requests about a connection must present its secret; default: required, with --auth off and in hosted-runner optional")
-	f.StringVar(&s.logLevel, "log-level", "info", "what goes to standard error: debug, info, warn or error")
-	f.StringVar(&s.logFormat, "log-format", "text", "how: text or json")
+	f.BoolVar(&s.behindTLS, "behind-tls", false, "a proxy serves HTTPS to browsers: mark cookies as secure")
+	f.StringVar(&s.jwtKey, "jwt-key", "", "file with the key that verifies JWTs (PEM, JWKS or a secret); accepts JWTs besides the token")
+	f.StringVar(&s.jwtIssuer, "jwt-issuer", "", "required issuer of JWTs")
+	f.StringVar(&s.jwtAudience, "jwt-audience", "", "required audience of JWTs")
+	f.StringVar(&s.jwtScopeClaim, "jwt-scope-claim", "maestro_scope", "claim of JWTs that names the scope of their sessions")
+	f.StringVar(&s.connectionTokens, "connection-tokens", "", "required or optional: whether HTTP requests about a connection must present its token; default: required, but optional with --auth off and in hosted-runner")
+	f.StringVar(&s.logLevel, "log-level", "info", "least level of log lines on standard error: debug, info, warn or error")
+	f.StringVar(&s.logFormat, "log-format", "text", "format of log lines: text or json")
 	f.StringVar(&s.pprof, "pprof", "", "also serve Go profiles on this loopback address")
 	s.limits.register(cmd)
 	complete(cmd, "agent", cobra.ShellCompDirectiveNoSpace, "shell", "script:", "conformance", "headless:", "acp:", "llm:anthropic/", "llm:openai/", "llm:openai-chat/")
@@ -108,7 +108,7 @@ func (s *settings) registerShared(cmd *cobra.Command) {
 
 // registerServer adds the flags of the commands that only serve the network.
 func (s *settings) registerServer(cmd *cobra.Command) {
-	cmd.Flags().BoolVar(&s.readyStdout, "ready-stdout", false, "print where the server listens as JSON, before anything else")
+	cmd.Flags().BoolVar(&s.readyStdout, "ready-stdout", false, "print the address as JSON, before any other output")
 	cmd.Flags().BoolVar(&s.eofExit, "exit-on-stdin-eof", false, "end when standard input is closed")
 }
 
@@ -189,10 +189,10 @@ func (s *settings) sensible(given func(flag string) bool) error {
 		return fmt.Errorf("--log-format %q: want text or json", s.logFormat)
 	}
 	if (s.tlsCert == "") != (s.tlsKey == "") {
-		return errors.New("--tls-cert and --tls-key belong together")
+		return errors.New("--tls-cert and --tls-key need each other")
 	}
 	if s.auth == "off" && s.jwtKey != "" {
-		return errors.New("--jwt-key is of no use with --auth off")
+		return errors.New("--jwt-key has no effect with --auth off")
 	}
 	switch s.connectionTokens {
 	case "", "required", "optional":

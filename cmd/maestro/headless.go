@@ -24,7 +24,7 @@ import (
 func headlessCommand() *cobra.Command {
 	var s settings
 	cmd := &cobra.Command{
-		Use: "headless", Short: "Speak the protocol on standard input and output", Args: cobra.NoArgs,
+		Use: "headless", Short: "Serve one session on standard input and output", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := s.check(cmd); err != nil {
 				return err
@@ -33,13 +33,14 @@ func headlessCommand() *cobra.Command {
 		},
 	}
 	s.register(cmd)
-	cmd.Flags().StringVar(&s.listen, "listen", "", "also let clients attach over the network, to the same session: an address, or a port on 127.0.0.1")
+	cmd.Flags().StringVar(&s.listen, "listen", "", "also serve the same session on the network, at this address or port on 127.0.0.1")
+	groupFlags(cmd)
 	return cmd
 }
 
 // headlessSpelling returns the arguments with the command in the place of a flag
 // that means the same: clients that start other implementations pass --headless
-// or --mode headless (maestro-messages 1.5).
+// or --mode headless.
 func headlessSpelling(args []string) []string {
 	if len(args) == 0 || !strings.HasPrefix(args[0], "-") {
 		return args

@@ -29,7 +29,7 @@ func hostedCommand() *cobra.Command {
 		c hosted.Config
 	)
 	cmd := &cobra.Command{
-		Use: "hosted-runner", Short: "Run one session for a control plane, which drains and restores it", Args: cobra.NoArgs,
+		Use: "hosted-runner", Short: "Serve one session for a control plane, which drains and restores it", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := s.check(cmd); err != nil {
 				return err
@@ -40,9 +40,10 @@ func hostedCommand() *cobra.Command {
 	s.registerShared(cmd)
 	s.registerServer(cmd)
 	c.Register(cmd.Flags())
-	cmd.Flags().StringVar(&s.controlTokenFile, "control-token-file", "", "file with the credential that drains the runner; made if it is missing (default control-token in the state directory)")
+	cmd.Flags().StringVar(&s.controlTokenFile, "control-token-file", "", "file with the credential that drains the runner; created if missing (default control-token in the state directory)")
 	cmd.Flags().StringVar(&s.drainRequests, "drain-requests", "", "what a drain does with open questions: keep those that the agent can act on after a restore, or cancel all (default keep, with --protocol-profile public cancel)")
 	complete(cmd, "drain-requests", cobra.ShellCompDirectiveNoFileComp, "keep", "cancel")
+	groupFlags(cmd)
 	return cmd
 }
 

@@ -93,8 +93,8 @@ func rootCommand() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "maestro",
 		Short: "Share one coding agent between any number of clients",
-		Long: "maestro runs a coding agent behind a control plane: one client drives, any number\n" +
-			"watch, and nobody loses a word when a connection or the server itself goes away.",
+		Long: "maestro runs a coding agent behind a control plane. One client controls the agent and any\n" +
+			"number of clients watch. No client loses an event when a connection or the server fails.",
 		SilenceUsage: true, SilenceErrors: true,
 	}
 	// The flag is our own because cobra's prints other words. Cobra's
@@ -127,7 +127,7 @@ func explainOnlyWhatIs(root *cobra.Command) {
 	}
 	help.Args = func(_ *cobra.Command, args []string) error {
 		if _, rest, err := root.Find(args); err != nil || len(rest) > 0 {
-			return fmt.Errorf("no command %q to explain", strings.Join(args, " "))
+			return fmt.Errorf("no command %q", strings.Join(args, " "))
 		}
 		return nil
 	}

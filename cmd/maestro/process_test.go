@@ -364,7 +364,7 @@ func TestWhatCannotStartSaysWhy(t *testing.T) {
 		{[]string{"--agent", "nobody", "--mode=headless"}, exitUsage, `"fatal":true`},
 		{[]string{"--mode", "text"}, exitUsage, "unknown flag: --mode"},
 		// What a hosted runner needs may come from its environment: it is a start that
-		// fails (maestro-attach 5.2). Its other flags are flags like all.
+		// fails. Its other flags are flags like all.
 		{[]string{"hosted-runner"}, exitFailure, "MAESTRO_RUNNER_SESSION_ID"},
 		{[]string{"hosted-runner", "--runner-session-id", "r"}, exitFailure, "MAESTRO_WORKSPACE_ROOT"},
 		{[]string{"hosted-runner", "--runner-session-id", "r", "--workspace-root", ".", "--listen", "99999"}, exitFailure, "TCP port"},
@@ -471,8 +471,8 @@ func TestScriptedAttachAnswersWhatItIsAsked(t *testing.T) {
 	}{
 		{"echo one\ny\necho two\nn not now\n", 0, []string{"  | one\n", "Reason: not now"}, "  | two"},
 		{"echo three\n", exitFailure, []string{"no more lines"}, "  | three"},
-		{"echo four\ny\n", exitFailure, []string{"! not sent: a question waits that was asked before"}, "  | "}, // that of three
-		{"y\necho four\n", exitFailure, []string{"! not sent: a question waits that was asked before"}, "  | "},
+		{"echo four\ny\n", exitFailure, []string{"! not sent: a question was open before"}, "  | "}, // that of three
+		{"y\necho four\n", exitFailure, []string{"! not sent: a question was open before"}, "  | "},
 		{"/interrupt\necho four\ny\n", 0, []string{"  | four\n"}, "not sent"},
 		{"/who\n/nothing\necho five\ny\n", exitFailure, []string{"! there is no command /nothing"}, "five"},
 	} {

@@ -18,7 +18,7 @@ import (
 
 func sessionsCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "sessions", Short: "Look after the sessions on the disk", Args: cobra.NoArgs,
+		Use: "sessions", Short: "Maintain the sessions on disk", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(repairCommand())
@@ -28,17 +28,17 @@ func sessionsCommand() *cobra.Command {
 func repairCommand() *cobra.Command {
 	var root string
 	cmd := &cobra.Command{
-		Use: "repair [SESSION...]", Short: "Check the journals of sessions, and repair those that are damaged", Args: cobra.ArbitraryArgs,
-		Long: "repair reads the journals below the state directory, of all sessions or of those that are\n" +
-			"named, and says what is damaged. Of a damaged journal it keeps the newest checkpoint that is\n" +
-			"intact and all entries around it up to the next damage. The session opens again with a new\n" +
-			"epoch: its clients start over. The damaged files stay in a folder beside the new ones. Stop\n" +
-			"the server first: sessions that are in use are left alone.",
+		Use: "repair [SESSION...]", Short: "Check the journals of sessions and repair damaged ones", Args: cobra.ArbitraryArgs,
+		Long: "repair reads the journals below the state directory, of all sessions or of the named ones,\n" +
+			"and reports damage. Of a damaged journal it keeps the newest intact checkpoint and all\n" +
+			"entries around it up to the next damage. The session opens again in a new epoch, and its\n" +
+			"clients receive a reset. The damaged files stay in a folder beside the new ones. Stop the\n" +
+			"server first: repair skips sessions that are in use.",
 		RunE: func(cmd *cobra.Command, ids []string) error {
 			return repair(cmp.Or(root, defaultStateRoot()), ids, cmd.OutOrStdout())
 		},
 	}
-	cmd.Flags().StringVar(&root, "state-dir", "", "directory with the journals (default "+defaultStateRoot()+"); of a hosted runner without the flag, .maestro in its workspace")
+	cmd.Flags().StringVar(&root, "state-dir", "", "directory with the journals (default "+defaultStateRoot()+"); for a hosted runner .maestro in its workspace")
 	return cmd
 }
 
@@ -71,7 +71,7 @@ func repair(root string, ids []string, out io.Writer) error {
 	case checked == 0 && len(ids) > 0:
 		return fmt.Errorf("no session %s in %s", strings.Join(ids, " or "), root)
 	case failed > 0:
-		return fmt.Errorf("%d of %d sessions were not checked, or could not be repaired", failed, checked)
+		return fmt.Errorf("%d of %d sessions were not checked or could not be repaired", failed, checked)
 	}
 	_, err = fmt.Fprintf(out, "sessions in %s: %d, all of them sound now\n", root, checked)
 	return err

@@ -28,7 +28,7 @@ const firstSession = "main"
 func serveCommand() *cobra.Command {
 	var s settings
 	cmd := &cobra.Command{
-		Use: "serve", Short: "Run the agent and let clients attach over the network", Args: cobra.NoArgs,
+		Use: "serve", Short: "Serve sessions of one workspace on the network", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := s.check(cmd); err != nil {
 				return err
@@ -38,9 +38,10 @@ func serveCommand() *cobra.Command {
 	}
 	s.register(cmd)
 	cmd.Flags().StringVar(&s.listen, "listen", defaultListen, "address to listen on, or a port on 127.0.0.1")
-	cmd.Flags().DurationVar(&s.idleTTL, "idle-ttl", 30*time.Minute, "how long a session that nobody uses stays in memory; 0 is for ever")
+	cmd.Flags().DurationVar(&s.idleTTL, "idle-ttl", 30*time.Minute, "time after which an unused session is suspended and leaves memory; 0 means never")
 	s.registerServer(cmd)
 	s.limits.registerSessions(cmd)
+	groupFlags(cmd)
 	return cmd
 }
 

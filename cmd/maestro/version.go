@@ -12,7 +12,7 @@ import (
 
 func versionCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "version", Short: "Print the version and how the program was built", Args: cobra.NoArgs,
+		Use: "version", Short: "Print the version, the commit, Go and the platform", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return printBuild(cmd.OutOrStdout()) },
 	}
 }

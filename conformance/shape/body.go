@@ -27,8 +27,7 @@ func body[T any](v any, p contracts.Profile, open bool) []Problem {
 	return c.problems
 }
 
-// Refusal is the body of every answer that is not a success (maestro-attach
-// 1.4).
+// Refusal is the body of every answer that is not a success.
 type Refusal struct {
 	Error     string                  `json:"error"`
 	ErrorType contracts.Code          `json:"error_type"`
@@ -49,7 +48,7 @@ type Liveness struct {
 	OK bool `json:"ok"`
 }
 
-// Identity is what a hosted runner says of itself (maestro-attach 5.3).
+// Identity is what a hosted runner says of itself.
 type Identity struct {
 	ProtocolVersion   string `json:"protocol_version" wire:"oneof=evalops.remote-runner.identity.v1"`
 	RunnerSessionID   string `json:"runner_session_id"`
@@ -72,7 +71,7 @@ type Drain struct {
 	Manifest        json.RawMessage `json:"manifest"` // a Manifest, which is open
 }
 
-// Manifest describes a drained session (maestro-attach 5.6). Readers ignore
+// Manifest describes a drained session. Readers ignore
 // blocks that they do not know, so it is to be checked with [OpenBody].
 type Manifest struct {
 	ProtocolVersion  string            `json:"protocol_version" wire:"oneof=evalops.remote-runner.snapshot-manifest.v1"`

@@ -1,6 +1,6 @@
-// Gen writes what others need to know about the wire, from the Go types of
-// package contracts: a JSON Schema, TypeScript types and the tables of the
-// protocol reference.
+// Gen writes what others need to know about the wire. From the Go types of package
+// contracts it makes a JSON Schema, TypeScript types and the tables of the protocol
+// reference; from package conformance the list of rules.
 //
 //	go run ./contracts/gen          write them
 //	go run ./contracts/gen -check   list the stale ones; exit 1 if there are any
@@ -13,6 +13,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+
+	"github.com/seed-028515a8/maestro/conformance"
 )
 
 // notice heads every generated file.
@@ -73,7 +75,12 @@ func generate(root string) ([]output, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", reference, err)
 	}
+	var rules bytes.Buffer
+	if err := conformance.WriteRules(&rules); err != nil {
+		return nil, err
+	}
 	return []output{
+		{"docs/rules.md", rules.Bytes()},
 		{"contracts/schema/maestro.schema.json", schema},
 		{"contracts/ts/maestro.d.ts", typeScriptFile(src)},
 		{reference, page},

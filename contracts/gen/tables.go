@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/seed-028515a8/maestro/conformance"
 	"github.com/seed-028515a8/maestro/contracts"
 )
 
@@ -24,6 +25,10 @@ const (
 // fillTables returns the page with all its tables made anew. Every table must
 // have a place.
 func fillTables(page []byte, src *source) ([]byte, error) {
+	var texts strings.Builder
+	if err := conformance.WriteTexts(&texts); err != nil {
+		return nil, err
+	}
 	tables := map[string]string{
 		"commands":        typeTables(src, contracts.GroupCommand),
 		"client controls": typeTables(src, contracts.GroupClientControl),
@@ -33,6 +38,7 @@ func fillTables(page []byte, src *source) ([]byte, error) {
 		"sets":            setTable(src),
 		"codes":           codeTable(),
 		"limits":          limitTable(src),
+		"texts":           texts.String(),
 	}
 	var out bytes.Buffer
 	rest := string(page)

@@ -11,7 +11,7 @@ export type ApprovalMode =
   | "fail";
 
 /**
- * A Code is a stable machine-readable reason (maestro-attach 5.10).
+ * A Code is a stable machine-readable reason.
  */
 export type Code =
   | "runtime_not_ready"
@@ -440,7 +440,7 @@ export interface Send {
 }
 
 /**
- * TakeControl claims the lease from whoever holds it.
+ * TakeControl claims the lease from its holder.
  */
 export interface TakeControl {
   type: "ws.take_control";
@@ -524,7 +524,7 @@ export interface HelloOK {
   capabilities?: Capabilities;
   opt_out_notifications?: Notification[];
   role?: Role;
-  /** null when nobody drives */
+  /** null without a controller */
   controller_connection_id?: string | null;
   /** ISO-8601 UTC; null on stdio */
   lease_expires_at?: string | null;
@@ -579,7 +579,8 @@ export interface ResponseEnd {
 }
 
 /**
- * ToolCall announces a tool; RequiresApproval means that a decision is awaited.
+ * ToolCall announces a tool; RequiresApproval means that the call waits for an
+ * approval.
  */
 export interface ToolCall {
   type: "tool_call";
@@ -630,7 +631,7 @@ export interface ClientToolRequest {
 }
 
 /**
- * ServerRequest is a question the runtime waits on.
+ * ServerRequest is a question that the runtime waits for.
  */
 export interface ServerRequest {
   type: "server_request";
@@ -862,7 +863,7 @@ export interface ConnectionInfo {
   opt_out_notifications?: Notification[];
   role?: Role;
   connection_count?: number;
-  /** null when nobody drives */
+  /** null without a controller */
   controller_connection_id?: string | null;
   /** ISO-8601 UTC; null on stdio */
   lease_expires_at?: string | null;
@@ -967,7 +968,7 @@ export interface LeaseChange {
 }
 
 /**
- * ControlRequest tells the holder that somebody asks for the lease.
+ * ControlRequest tells the holder that another connection asks for the lease.
  */
 export interface ControlRequest {
   type: "ws.control_request";
@@ -993,7 +994,7 @@ export interface Goodbye {
   code: number;
   /** the code */
   reason: string;
-  /** coming back with the cursor makes sense */
+  /** the client can resume with its cursor */
   resume: boolean;
   retry_after_ms?: number;
 }
@@ -1056,12 +1057,12 @@ export interface AttachLimits {
 
 /**
  * An AttachRequest is the body of connections, sessions and subscribe. Every
- * field is optional; one that a route has no use for is ignored.
+ * field is optional. A route ignores fields that it does not use.
  */
 export interface AttachRequest {
   /** not in subscribe, whose path has it */
   sessionId?: string;
-  /** an earlier connection to go on with */
+  /** an earlier connection to continue */
   connectionId?: string;
   protocolVersion?: string;
   clientInfo?: ClientInfo;
@@ -1076,7 +1077,7 @@ export interface AttachRequest {
   role?: Role;
   /** take the lease from its holder */
   takeControl?: boolean;
-  /** ignored: clientInfo says who it is */
+  /** ignored: clientInfo names the client */
   client?: "generic" | "vscode" | "jetbrains" | "conductor";
   /** of a new runtime */
   thinkingLevel?: ThinkingLevel;
@@ -1451,7 +1452,7 @@ export interface RunnerIdentity {
   owner_instance_id?: string;
   /** accepts attachments */
   ready: boolean;
-  /** drains or has drained; there is no way back */
+  /** drains or has drained; final */
   draining: boolean;
   drain_status?: DrainStatus;
   /** absolute */
@@ -1472,8 +1473,8 @@ export interface ServerCapabilities {
 }
 
 /**
- * A SessionEntry describes one session. Those that are not open are on disk and
- * come back when somebody attaches.
+ * A SessionEntry describes one session. A session that is not open is on disk
+ * and opens when a client attaches.
  */
 export interface SessionEntry {
   session_id: string;
@@ -1509,8 +1510,7 @@ export interface Snapshot {
 }
 
 /**
- * State is the runtime state (maestro-messages 4.1). Lists keep insertion order
- * and are never null.
+ * State is the runtime state. Lists keep insertion order and are never null.
  */
 export interface State {
   protocol_version?: string;

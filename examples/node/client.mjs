@@ -12,7 +12,7 @@ const send = (...frames) => frames.forEach((frame) => ws.send(JSON.stringify(fra
 const hello = { type: "hello", role: "controller", capabilities: { server_requests: ["approval"] } };
 ws.on("open", () => send(hello, { type: "prompt", content: "echo hello" }));
 ws.on("message", (text) => {
-  const { message: m, error } = JSON.parse(text); // error: somebody else drives, for instance
+  const { message: m, error } = JSON.parse(text); // error: another client has control, for instance
   if (m?.type === "server_request")
     send({ type: "server_request_response", request_id: m.request_id, request_type: m.request_type, approved: true });
   if (m?.type === "tool_output" || m?.type === "response_chunk") process.stdout.write(m.content);

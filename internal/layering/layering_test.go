@@ -49,7 +49,7 @@ const (
 // import nothing but the standard library.
 var rooms = map[string]room{
 	"contracts":     {},
-	"contracts/gen": {ours: []string{"contracts"}, others: []string{jsonschema}},
+	"contracts/gen": {ours: []string{"conformance", "contracts"}, others: []string{jsonschema}},
 
 	// Rules: plain values.
 	"handshake": {ours: []string{"contracts"}},

@@ -109,8 +109,7 @@ type Authenticator struct {
 	shares  *shares
 }
 
-// Anonymous is the principal's id when authentication is off
-// (maestro-attach 1.3).
+// Anonymous is the principal's id when authentication is off.
 const Anonymous = "anon"
 
 // New returns an Authenticator.
@@ -162,7 +161,7 @@ func (g *Authenticator) setCredentials(opts Options) error {
 		}
 		sum := sha256.Sum256([]byte(opts.Token))
 		g.token = &sum
-		g.owner.ID = "key_" + hex.EncodeToString(sum[:8]) // maestro-attach 1.3
+		g.owner.ID = "key_" + hex.EncodeToString(sum[:8])
 	}
 	if opts.ControlToken == "" {
 		return nil

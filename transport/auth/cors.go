@@ -15,8 +15,8 @@ const (
 	preflightAge  = "600" // seconds a browser may remember the answer
 )
 
-// allowHeaders lists all headers that clients send, in each of their spellings
-// (maestro-attach 1.2). Constant.
+// allowHeaders lists all headers that clients send, in each of their spellings.
+// Constant.
 var allowHeaders = func() string {
 	list := []string{
 		"Authorization", "Content-Type", "Last-Event-ID", "Idempotency-Key", "traceparent", "tracestate",

@@ -25,7 +25,7 @@ var (
 )
 
 // headerKey returns the key in the request's headers, or the empty string.
-// Spellings that contradict each other are refused (maestro-attach 1.2).
+// Spellings that contradict each other are refused.
 func headerKey(h http.Header) (string, error) {
 	if key, ok, err := bearerKey(h); ok || err != nil {
 		return key, err

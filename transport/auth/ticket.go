@@ -119,7 +119,7 @@ func readTicketRequest(w http.ResponseWriter, r *http.Request) (session string, 
 	return session, role, nil
 }
 
-// validID reports whether s can be an id (maestro-attach 1.1).
+// validID reports whether s can be an id.
 func validID(s string) bool {
 	return s != "" && len(s) <= contracts.MaxIDBytes && !strings.ContainsFunc(s, notInID)
 }

@@ -1,5 +1,5 @@
 // Package httpapi serves the attach surface: what clients do request by request
-// instead of on a socket (maestro-attach section 1).
+// instead of on a socket.
 //
 //	POST /api/headless/connections                    make or renew a connection
 //	POST /api/headless/sessions                       make or find a session

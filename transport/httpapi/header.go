@@ -9,7 +9,7 @@ import (
 	"github.com/seed-028515a8/maestro/contracts"
 )
 
-// The header families by precedence (maestro-attach 1.2). All say the same.
+// The header families by precedence. All say the same.
 var families = []string{"X-Maestro-", "X-Composer-", "X-Evalops-"}
 
 const headerEpoch = "X-Maestro-Headless-Epoch"
@@ -86,7 +86,7 @@ func idempotencyKey(h http.Header) (string, error) {
 	return key, nil
 }
 
-// validID reports whether a session may have that id (maestro-attach 1.1). Paths
+// validID reports whether a session may have that id. Paths
 // with . or .. in them mean other paths.
 func validID(id string) bool {
 	return id != "" && id != "." && id != ".." && len(id) <= contracts.MaxIDBytes && !strings.ContainsFunc(id, func(r rune) bool {

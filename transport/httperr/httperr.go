@@ -1,5 +1,5 @@
 // Package httperr writes refusals as HTTP responses, in the one body that all
-// HTTP surfaces share (maestro-attach 1.4).
+// HTTP surfaces share.
 package httperr
 
 import (

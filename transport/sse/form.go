@@ -7,15 +7,15 @@ import (
 	"github.com/seed-028515a8/maestro/contracts"
 )
 
-// Form builds server-sent events, each with one envelope of the protocol
-// (maestro-attach 1.11). Those that move the cursor have it as their id, with
-// the epoch it counts in, so that a browser that reconnects says where it was.
-// Forms of one epoch are equal. Its methods allocate nothing but what dst lacks.
+// Form builds server-sent events, each with one envelope of the protocol. Those that
+// move the cursor have it as their id, with the epoch it counts in, so that a browser
+// that reconnects says where it was. Forms of one epoch are equal. Its methods allocate
+// nothing but what dst lacks.
 type Form struct{ Epoch string }
 
 var _ contracts.Form = Form{}
 
-// The envelopes (maestro-attach 2.1) in pieces.
+// The envelopes in pieces.
 const (
 	idStart        = "id: "
 	messageStart   = "\ndata: " + `{"type":"message","cursor":`

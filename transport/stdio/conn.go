@@ -130,7 +130,7 @@ func (c *Conn) Form() contracts.Form { return Form{} }
 // ReadFrame returns the next line that is not blank; it is valid until the next
 // call. A *contracts.Error stands for a line that was too long, after which
 // reading goes on. It returns io.EOF at the end of the stream and when the peer
-// no longer takes what is written (maestro-messages 1.5), and net.ErrClosed
+// no longer takes what is written, and net.ErrClosed
 // after Close.
 func (c *Conn) ReadFrame() ([]byte, error) {
 	select {

@@ -1,5 +1,5 @@
 // Package stdio is the transport of a local client: one JSON text per line on
-// a pair of streams (maestro-messages 1).
+// a pair of streams.
 //
 // It promises that bad lines cost a bounded amount of memory and nothing else,
 // that whole frames are written at once, and that Close unblocks both

@@ -3,7 +3,7 @@ package stdio
 import "github.com/seed-028515a8/maestro/contracts"
 
 // Form builds lines of bare messages, without cursors. A local client has no
-// snapshots, resets or heartbeats (maestro-messages 1.6). All Forms are equal.
+// snapshots, resets or heartbeats. All Forms are equal.
 type Form struct{}
 
 var _ contracts.Form = Form{}

@@ -62,7 +62,7 @@ func (c *Conn) Write(frames []byte) error { return c.tap.writeFrames(frames) }
 // of the architecture).
 func (c *Conn) LastSeen() time.Time { return c.tap.lastSeen() }
 
-// Close sends a close frame with why's close code (maestro-attach 9.5), or 1000
+// Close sends a close frame with why's close code, or 1000
 // for nil, and then gives the peer a second to answer it. A blocked Write fails
 // and ReadFrame ends within that second. Only the first call counts; it does
 // not wait.

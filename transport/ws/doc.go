@@ -1,4 +1,4 @@
-// Package ws is the WebSocket transport (maestro-attach 9).
+// Package ws is the WebSocket transport.
 //
 // It promises that a refusal is plain HTTP before the upgrade, that frames made
 // once are written as they are (D2, D3), that a peer which stalls, lies about

@@ -14,7 +14,7 @@ type Form struct{}
 
 var _ contracts.Form = Form{}
 
-// The envelopes (maestro-attach 2.1) in pieces.
+// The envelopes in pieces.
 const (
 	messageStart   = `{"type":"message","cursor":`
 	messageMiddle  = `,"message":`

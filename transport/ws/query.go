@@ -13,8 +13,8 @@ import (
 // protocolFamily begins the subprotocol of every version of this protocol.
 const protocolFamily = "maestro-headless."
 
-// checkUpgrade refuses what is not a WebSocket handshake for this protocol
-// (maestro-attach 9.1). It sets in answer the headers that say what would be.
+// checkUpgrade refuses what is not a WebSocket handshake for this protocol. It sets in
+// answer the headers that say what would be.
 func checkUpgrade(answer http.Header, r *http.Request) *contracts.Error {
 	if r.Method != http.MethodGet {
 		answer.Set("Allow", http.MethodGet)
@@ -172,8 +172,8 @@ func (q *query) number(name string) *int64 {
 	return &n
 }
 
-// validID reports whether s can be an id: 1 to 128 of [A-Za-z0-9._:-]
-// (maestro-attach 1.1), and not . or .., which in paths mean others.
+// validID reports whether s can be an id: 1 to 128 of [A-Za-z0-9._:-], and not . or ..,
+// which in paths mean others.
 func validID(s string) bool {
 	if s == "" || s == "." || s == ".." || len(s) > contracts.MaxIDBytes {
 		return false
