@@ -272,3 +272,70 @@ func TestEveryEntryIsFoundByItsCursor(t *testing.T) {
 		s = mustOpen(t, dir, FileOptions{})
 	}
 }
+
+// watched counts the files that are open.
+type watched struct {
+	segmentFile
+	open *int
+}
+
+func (w watched) Close() error {
+	*w.open--
+	return w.segmentFile.Close()
+}
+
+func TestSealedSegmentsAreClosed(t *testing.T) {
+	s := mustOpen(t, t.TempDir(), FileOptions{SegmentBytes: 200})
+	open, made := 0, 0
+	s.system.create = func(path string) (segmentFile, error) {
+		f, err := createSegment(path)
+		open++
+		made++
+		return watched{f, &open}, err
+	}
+	for first := uint64(1); first < 200; first += 10 {
+		mustAppend(t, s, notes(first, first+9)...)
+	}
+	for range 2 {
+		if err := s.Sync(); err != nil {
+			t.Fatal(err)
+		}
+		if open != 1 || made < 10 {
+			t.Errorf("got %d of %d segments open after a sync, want the newest", open, made)
+		}
+	}
+	closeStore(t, s)
+	if open != 0 {
+		t.Errorf("got %d segments open after the end, want none", open)
+	}
+}
+
+// bounded is a store that says only what it has.
+type bounded struct {
+	Store
+	first, last, mark uint64
+}
+
+func (b bounded) Bounds() (first, last uint64) { return b.first, b.last }
+func (b bounded) LastCheckpoint() uint64       { return b.mark }
+
+func TestRestorePointIsTheNewestCheckpointOrTheFirstEntry(t *testing.T) {
+	for _, tt := range []struct {
+		store bounded
+		want  uint64
+		err   error
+	}{
+		{bounded{}, 0, nil},
+		{bounded{first: 1, last: 1}, 1, nil},
+		{bounded{first: 1, last: 9}, 1, nil},
+		{bounded{first: 1, last: 9, mark: 9}, 9, nil},
+		{bounded{first: 4, last: 9, mark: 5}, 5, nil},
+		{bounded{first: 4, last: 9}, 0, ErrCorrupt},
+		{bounded{first: 2, last: 2}, 0, ErrCorrupt},
+		{bounded{first: 5, last: 4, mark: 3}, 0, nil}, // all entries were removed
+	} {
+		if got, err := RestorePoint(tt.store); got != tt.want || !errors.Is(err, tt.err) {
+			t.Errorf("%+v: got %d, %v, want %d, %v", tt.store, got, err, tt.want, tt.err)
+		}
+	}
+}

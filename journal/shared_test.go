@@ -40,14 +40,26 @@ func TestWindowsOfAProcessHaveOneBound(t *testing.T) {
 		all = append(all, j)
 	}
 	first := all[0].Follow(lines("x"))
+	before, shortened := int64(0), 0
 	for range 10 {
 		for _, j := range all {
 			fill(t, j, 100)
-			if got := shared.WindowBytes(); got > bound {
+			got := shared.WindowBytes()
+			if got > bound {
 				t.Fatalf("got %d bytes in windows, want at most %d", got, bound)
 			}
+			if got < before {
+				// A window has up to 1 MiB, and 100 KiB have come since.
+				if shortened++; got > bound*3/4+128<<10 || got < bound*3/4-1<<20 {
+					t.Errorf("got %d bytes in windows after they were shortened, want about %d", got, bound*3/4)
+				}
+			}
+			before = got
 			readAll(t, first, all[0], all[0].Head()-1, 0) // it is read all the time
 		}
+	}
+	if shortened == 0 {
+		t.Error("got windows that were never shortened")
 	}
 	if head := all[0].Head(); !all[0].InWindow(head - 200) {
 		t.Error("the window that was read has less than 200 entries")
