@@ -423,6 +423,27 @@ func TestBackoffDoublesToItsMaximum(t *testing.T) {
 	})
 }
 
+func TestOnlyALongConnectionEndsTheBackoff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newFakeServer(t)
+		c, p := s.connect(followed(), WithReconnect(Reconnect{First: time.Second, Max: 8 * time.Second}))
+		for _, tt := range []struct{ stays, full time.Duration }{
+			{0, time.Second}, {0, 2 * time.Second}, {7 * time.Second, 4 * time.Second}, {8 * time.Second, time.Second}, {0, 2 * time.Second},
+		} {
+			wantKind(t, c, KindConnected)
+			wantKind(t, c, KindSnapshot)
+			time.Sleep(tt.stays)
+			_ = p.conn.CloseNow()
+			if got := wantKind(t, c, KindDisconnected).Retry; got > tt.full || got < tt.full/2 {
+				t.Errorf("after a connection of %v: got a delay of %v, want at most %v and at least half of it", tt.stays, got, tt.full)
+			}
+			p = s.next()
+			expect[*contracts.Resume](p)
+			followed()(p)
+		}
+	})
+}
+
 func TestServerNamesTheRetryTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newFakeServer(t)
