@@ -77,7 +77,7 @@ func (c *connection) read() uint64 {
 // wakeWriters has the commands that wait for the connection look again. The
 // caller holds Hub.mu.
 func (c *connection) wakeWriters() {
-	c.awaited.Store(false)
+	c.commandWaits.Store(false)
 	if c.unread.read != nil {
 		close(c.unread.read)
 		c.unread.read = nil
@@ -94,7 +94,7 @@ func (h *Hub) awaitOwner(ctx context.Context, owner string) error {
 			h.mu.Unlock()
 			return nil
 		}
-		c.awaited.Store(true) // before dropRead, so that a flush that reads on sees it
+		c.commandWaits.Store(true) // before dropRead, so that a flush that reads on sees it
 		if c.dropRead() <= h.opts.MaxBacklog {
 			h.mu.Unlock()
 			return nil
@@ -120,7 +120,7 @@ func (h *Hub) awaitOwner(ctx context.Context, owner string) error {
 // ownerRead tells commands that wait for b's connection that its cursor moved.
 func (h *Hub) ownerRead(b *mailbox) {
 	c := b.sub.conn
-	if !c.awaited.Load() {
+	if !c.commandWaits.Load() {
 		return
 	}
 	h.mu.Lock()

@@ -24,7 +24,7 @@ func (h *Hub) wakeFollowers() {
 	from, since := h.journal.Visible(), time.Now()
 	for {
 		select {
-		case <-h.kick:
+		case <-h.newEntries:
 		case <-h.done:
 			return
 		}
@@ -52,7 +52,7 @@ func (h *Hub) wakeFollowers() {
 
 // wakeAtOnce is how many followers are woken before they get to run. A crowd
 // woken in one go would need a stack for each at the same time.
-const wakeAtOnce = 64
+const wakeBatch = 64
 
 // wakeBehind wakes every follower that has something to write and returns how
 // many followers there are.
@@ -72,7 +72,7 @@ func (h *Hub) wakeSome(left int) int {
 	h.roster.mu.RLock()
 	defer h.roster.mu.RUnlock()
 	left = min(left, len(h.roster.boxes))
-	from := max(0, left-wakeAtOnce)
+	from := max(0, left-wakeBatch)
 	visible := h.journal.Visible()
 	for _, b := range h.roster.boxes[from:left] {
 		if b.cursor.Load() < visible || b.needsSnapshot.Load() { // a snapshot may have to wait until its cursor is visible
@@ -123,16 +123,16 @@ func (tx *tx) arm() {
 		}
 		sooner(tx.clients.nextSilent())
 		sooner(tx.life.endAt)
-		sooner(tx.clients.credentials)
+		sooner(tx.clients.nextCredentialEnd)
 		if idle := tx.idleSince(); !idle.IsZero() {
 			sooner(idle.Add(tx.opts.IdleTTL))
 		}
 		sooner(tx.clients.presence.due)
 		if tx.work.run != nil && !tx.life.frozen {
-			sooner(tx.log.lastShown.Add(tx.opts.WorkingInterval))
+			sooner(tx.log.lastPublished.Add(tx.opts.WorkingInterval))
 		}
 		if tx.roster.len() > 0 {
-			sooner(tx.clients.nextBeat)
+			sooner(tx.clients.nextHeartbeat)
 		}
 	}
 	moved := !next.IsZero() && (tx.life.deadline.IsZero() || next.Before(tx.life.deadline))
@@ -152,46 +152,46 @@ func (tx *tx) tick() {
 			tx.resolve(res)
 		}
 	}
-	if !tx.clients.credentials.IsZero() && !tx.clients.credentials.After(tx.now) {
+	if !tx.clients.nextCredentialEnd.IsZero() && !tx.clients.nextCredentialEnd.After(tx.now) {
 		tx.expireCredentials()
 	}
 	if idle := tx.idleSince(); !idle.IsZero() && tx.now.Sub(idle) >= tx.opts.IdleTTL {
 		tx.life.suspended, tx.life.phase = true, phaseDraining
-		tx.then(func() { go h.rest() }) // ends with the session
+		tx.then(func() { go h.suspendIdle() }) // ends with the session
 	}
 	if !tx.life.endAt.IsZero() && !tx.life.endAt.After(tx.now) {
 		tx.life.endAt = time.Time{}
-		tx.partAll(goingAway)
+		tx.closeMailboxes(errGoingAway)
 	}
 	if !tx.clients.presence.due.IsZero() && !tx.clients.presence.due.After(tx.now) {
 		tx.showPresence()
 	}
-	if tx.work.run != nil && !tx.life.frozen && tx.now.Sub(tx.log.lastShown) >= tx.opts.WorkingInterval {
+	if tx.work.run != nil && !tx.life.frozen && tx.now.Sub(tx.log.lastPublished) >= tx.opts.WorkingInterval {
 		tx.publish(&contracts.Status{Message: contracts.StatusWorking}) // a silent run is told from a dead one
 	}
-	if !tx.clients.nextBeat.After(tx.now) {
-		tx.beatAll()
+	if !tx.clients.nextHeartbeat.After(tx.now) {
+		tx.heartbeatAll()
 	}
 }
 
 // beatAll lets every connection beat whose turn has come and closes those that
 // have been silent for three intervals. Turns are spread by the time of attach.
-func (tx *tx) beatAll() {
+func (tx *tx) heartbeatAll() {
 	interval := tx.opts.HeartbeatInterval
-	tx.clients.nextBeat = tx.now.Add(interval / 15)
+	tx.clients.nextHeartbeat = tx.now.Add(interval / 15)
 	tx.roster.mu.RLock()
 	defer tx.roster.mu.RUnlock()
 	for _, b := range tx.roster.boxes {
-		if b.bare || tx.now.Sub(b.lastBeat) < interval-interval/15 {
+		if b.bare || tx.now.Sub(b.lastHeartbeat) < interval-interval/15 {
 			continue
 		}
-		b.lastBeat = tx.now
+		b.lastHeartbeat = tx.now
 		if seen := b.conn.LastSeen(); !seen.IsZero() && tx.now.Sub(seen) > 3*interval {
 			tx.metrics.Silent.Add(1)
 			b.conn.Close(&contracts.Error{Code: contracts.CodeTimeout, Message: "nothing was heard from the client"})
 			continue
 		}
-		b.beat.Store(true)
+		b.heartbeatDue.Store(true)
 		tx.wake(b)
 	}
 }

@@ -7,7 +7,7 @@ import (
 )
 
 // touch counts a frame as a sign of life.
-func (cl *clients) touch(c *connection) { cl.lease.Touch(c.id, c.lastSeen()) }
+func (cl *clients) touchLease(c *connection) { cl.lease.Touch(c.id, c.lastSeen()) }
 
 // expireLease frees the lease of a holder that has been silent for too long.
 // The transport knows when it last spoke, so that is asked only now.
@@ -16,14 +16,14 @@ func (tx *tx) expireLease() {
 	if c == nil {
 		return
 	}
-	tx.clients.touch(c)
+	tx.clients.touchLease(c)
 	if _, expired := tx.clients.lease.Expire(tx.now); expired {
 		tx.leaseMoved(c, nil, contracts.LeaseExpired)
 	}
 }
 
 // mayDrive refuses to act for anybody while another holds the lease.
-func (tx *tx) mayDrive(c *connection) error {
+func (tx *tx) checkLease(c *connection) error {
 	tx.expireLease()
 	if holder, held := tx.clients.lease.Holder(); held && holder != c.id {
 		return tx.leaseHeld("Controller lease is currently held by another connection", holder)
@@ -63,9 +63,9 @@ func (tx *tx) claimOnAttach(c *connection, how contracts.Takeover) (tell func())
 // has ended without a goodbye, and "" otherwise. A new client of the same
 // principal and name replaces it: most often a terminal was closed and opened
 // again. A client over HTTP may be there without a stream, so it is not departed.
-func (cl *clients) departed(p contracts.Principal) string {
+func (cl *clients) departedHolderName(p contracts.Principal) string {
 	c := cl.holder()
-	if c == nil || !c.socket || c.attached() || c.principal.ID != p.ID {
+	if c == nil || !c.hadSocket || c.attached() || c.principal.ID != p.ID {
 		return ""
 	}
 	return c.terms.Name()
@@ -85,7 +85,7 @@ func (tx *tx) setHolder(c *connection) {
 	if c.bare {
 		tx.clients.lease.Pin(c.id) // an open pipe is a sign of life
 	}
-	c.asks = nil
+	c.controlAsk = nil
 	tx.noteLease()
 	tx.metrics.LeaseChanges.Add(1)
 }
@@ -97,8 +97,8 @@ func (tx *tx) leaseMoved(loser, winner *connection, why contracts.LeaseReason) {
 		tx.noteLease()
 	}
 	tx.opts.Observer.LeaseMoved(why)
-	tx.tellLease(loser, false, why)
-	tx.tellLease(winner, true, why)
+	tx.sendLeaseChange(loser, false, why)
+	tx.sendLeaseChange(winner, true, why)
 	about := loser
 	if winner != nil {
 		about = winner
@@ -108,11 +108,11 @@ func (tx *tx) leaseMoved(loser, winner *connection, why contracts.LeaseReason) {
 	if loser != nil {
 		tx.publishSnapshot()
 	}
-	asking := tx.clients.asking()
+	asking := tx.clients.controlAskers()
 	switch {
 	case winner != nil:
 		for _, c := range asking {
-			tx.tellAsk(winner, c) // they asked the one before
+			tx.sendControlRequest(winner, c) // they asked the one before
 		}
 	case len(asking) > 0: // whoever has asked longest gets what nobody holds
 		tx.grant(asking[0], contracts.LeaseGranted)
@@ -120,43 +120,43 @@ func (tx *tx) leaseMoved(loser, winner *connection, why contracts.LeaseReason) {
 }
 
 // asking lists the attached connections that wait for the lease, longest first.
-func (cl *clients) asking() (list []*connection) {
+func (cl *clients) controlAskers() (list []*connection) {
 	for _, c := range cl.conns {
-		if c.asks != nil && c.attached() {
+		if c.controlAsk != nil && c.attached() {
 			list = append(list, c)
 		}
 	}
-	slices.SortFunc(list, func(a, b *connection) int { return a.asks.since.Compare(b.asks.since) })
+	slices.SortFunc(list, func(a, b *connection) int { return a.controlAsk.since.Compare(b.controlAsk.since) })
 	return list
 }
 
 // tellAsk tells the holder who wants the lease.
-func (tx *tx) tellAsk(holder, c *connection) {
+func (tx *tx) sendControlRequest(holder, c *connection) {
 	if !holder.bare {
-		tx.tell(holder, &contracts.ControlRequest{ConnectionID: c.id, ClientInfo: c.terms.ClientInfo, Reason: c.asks.reason})
+		tx.sendToSockets(holder, &contracts.ControlRequest{ConnectionID: c.id, ClientInfo: c.terms.ClientInfo, Reason: c.controlAsk.reason})
 	}
 }
 
-func (tx *tx) tellLease(c *connection, granted bool, why contracts.LeaseReason) {
+func (tx *tx) sendLeaseChange(c *connection, granted bool, why contracts.LeaseReason) {
 	if c == nil || c.bare || tx.clients.conns[c.id] != c {
 		return
 	}
-	tx.tell(c, &contracts.LeaseChange{
+	tx.sendToSockets(c, &contracts.LeaseChange{
 		Granted: granted, ControllerConnectionID: tx.clients.controllerID().Value,
 		Generation: tx.clients.lease.Generation(), Reason: why,
 	})
 }
 
 // control handles a frame about the lease.
-func (r *reader) control(id *string, frame contracts.Frame) {
+func (r *reader) handleLeaseFrame(id *string, frame contracts.Frame) {
 	h, c := r.hub, r.conn
 	h.update(func(tx *tx) {
-		if r.superseded(tx) {
+		if r.isSuperseded(tx) {
 			return
 		}
-		tx.clients.touch(c)
+		tx.clients.touchLease(c)
 		tx.expireLease()
-		err := tx.steer(c, frame)
+		err := tx.applyLeaseFrame(c, frame)
 		if c.bare && err == nil { // the local client is answered only here: it knows the frames it used
 			tx.pushFrame(r.box, &contracts.Result{ID: id, Seq: r.seq, Cursor: tx.head()})
 			return
@@ -165,8 +165,8 @@ func (r *reader) control(id *string, frame contracts.Frame) {
 	})
 }
 
-func (tx *tx) steer(c *connection, frame contracts.Frame) error {
-	if err := tx.maySteer(c); err != nil {
+func (tx *tx) applyLeaseFrame(c *connection, frame contracts.Frame) error {
+	if err := tx.checkController(c); err != nil {
 		return err
 	}
 	switch f := frame.(type) {
@@ -188,15 +188,15 @@ func (tx *tx) steer(c *connection, frame contracts.Frame) error {
 	case *contracts.AskControl:
 		tx.askControl(c, f)
 	case *contracts.GrantControl:
-		return tx.settleAsk(c, f.ConnectionID, func(asker *connection) { tx.grant(asker, contracts.LeaseGranted) })
+		return tx.answerAsk(c, f.ConnectionID, func(asker *connection) { tx.grant(asker, contracts.LeaseGranted) })
 	case *contracts.DenyControl:
-		return tx.settleAsk(c, f.ConnectionID, func(asker *connection) { tx.deny(c, asker, f.Reason) })
+		return tx.answerAsk(c, f.ConnectionID, func(asker *connection) { tx.denyControl(c, asker, f.Reason) })
 	}
 	return nil
 }
 
 // steering reports whether a frame is about the lease, and its id.
-func steering(frame contracts.Frame) (id *string, ok bool) {
+func leaseFrameID(frame contracts.Frame) (id *string, ok bool) {
 	switch f := frame.(type) {
 	case *contracts.TakeControl:
 		return optional(f.ID), true
@@ -212,7 +212,7 @@ func steering(frame contracts.Frame) (id *string, ok bool) {
 	return nil, false
 }
 
-func (tx *tx) maySteer(c *connection) error {
+func (tx *tx) checkController(c *connection) error {
 	switch {
 	case tx.life.phase != phaseOpen || tx.clients.conns[c.id] != c:
 		return errGone
@@ -235,30 +235,30 @@ func (tx *tx) askControl(c *connection, f *contracts.AskControl) {
 	case holder == nil:
 		tx.grant(c, contracts.LeaseGranted)
 	default:
-		c.asks = &ask{reason: cutText(f.Reason, 500), since: tx.now}
+		c.controlAsk = &controlAsk{reason: cutText(f.Reason, 500), since: tx.now}
 		tx.publish(&contracts.Status{Message: c.displayName() + " asks for control"})
-		tx.tellAsk(holder, c)
+		tx.sendControlRequest(holder, c)
 	}
 }
 
 // settleAsk lets the holder answer one that asked.
-func (tx *tx) settleAsk(c *connection, id string, answer func(asker *connection)) error {
+func (tx *tx) answerAsk(c *connection, id string, answer func(asker *connection)) error {
 	holder, held := tx.clients.lease.Holder()
 	if held && holder != c.id {
 		return tx.notHolder()
 	}
 	asker := tx.clients.conns[id]
-	if !held || asker == nil || asker.asks == nil || !asker.attached() {
+	if !held || asker == nil || asker.controlAsk == nil || !asker.attached() {
 		return &contracts.Error{Code: contracts.CodeRequestNotFound, Message: "no connection of that id asks for control"}
 	}
 	answer(asker)
 	return nil
 }
 
-func (tx *tx) deny(c, asker *connection, reason string) {
-	asker.asks = nil
+func (tx *tx) denyControl(c, asker *connection, reason string) {
+	asker.controlAsk = nil
 	tx.publish(&contracts.Status{Message: c.displayName() + " keeps control"})
-	tx.tell(asker, &contracts.LeaseChange{
+	tx.sendToSockets(asker, &contracts.LeaseChange{
 		ControllerConnectionID: tx.clients.controllerID().Value, Generation: tx.clients.lease.Generation(),
 		Reason: contracts.LeaseDenied, Message: cutText(reason, 500),
 	})

@@ -16,7 +16,7 @@ const (
 )
 
 // drainedFor is how long streams stay open after the final snapshot.
-const drainedFor = 5 * time.Second
+const drainedStreamTime = 5 * time.Second
 
 // A Flusher is an agent with something of its own to bring to safety when the
 // session is drained.
@@ -61,7 +61,7 @@ func (h *Hub) Quiesce(ctx context.Context, reason string) (contracts.Quiesced, e
 			q, done = *tx.life.quiesced, true
 		case tx.life.phase >= phaseClosing: // its client has ended it: there is nothing to bring to safety
 			q, done = contracts.Quiesced{Cursor: tx.head(), Protocol: contracts.ProtocolVersion, Model: h.info.Model, Provider: h.info.Provider}, true
-			q.Snapshot, err = contracts.EncodeSnapshot(tx.quiet(q))
+			q.Snapshot, err = contracts.EncodeSnapshot(tx.finalSnapshot(q))
 		case tx.life.phase == phaseOpen:
 			tx.beginDrain(reason)
 		}
@@ -69,7 +69,7 @@ func (h *Hub) Quiesce(ctx context.Context, reason string) (contracts.Quiesced, e
 	if done || err != nil {
 		return q, err
 	}
-	failure := h.standStill(ctx)
+	failure := h.awaitQuiet(ctx)
 	if failure == nil {
 		failure = h.flushAll(ctx)
 	}
@@ -80,7 +80,7 @@ func (h *Hub) Quiesce(ctx context.Context, reason string) (contracts.Quiesced, e
 // beginDrain fences the session and starts to stop what runs.
 func (tx *tx) beginDrain(reason string) {
 	tx.life.counted = tx.countWork()
-	tx.life.counted.Active = tx.head() > tx.opened || tx.restored || tx.life.origin != nil
+	tx.life.counted.Active = tx.head() > tx.readyCursor || tx.restored || tx.life.origin != nil
 	tx.publish(&contracts.Status{Message: "Hosted runner is draining: " + cmp.Or(reason, "platform_requested_drain")})
 	tx.life.phase = phaseDraining
 	why := stopDrained
@@ -110,13 +110,13 @@ func (tx *tx) countWork() contracts.Quiesced {
 
 // standStill waits until nothing runs any more. What it returns says what would
 // not stop.
-func (h *Hub) standStill(ctx context.Context) error {
+func (h *Hub) awaitQuiet(ctx context.Context) error {
 	h.mu.Lock()
 	r := h.state.work.run
 	h.mu.Unlock()
 	if u := h.opts.Utilities; u != nil {
 		if err := u.Stop(ctx, stopDrained.utilities); err != nil {
-			return late(ctx, err)
+			return markTimeout(ctx, err)
 		}
 	}
 	if r == nil {
@@ -126,7 +126,7 @@ func (h *Hub) standStill(ctx context.Context) error {
 	case <-r.done:
 		return nil
 	case <-ctx.Done():
-		return late(ctx, errors.New("the agent did not stop"))
+		return markTimeout(ctx, errors.New("the agent did not stop"))
 	}
 }
 
@@ -134,14 +134,14 @@ func (h *Hub) standStill(ctx context.Context) error {
 func (h *Hub) flushAll(ctx context.Context) error {
 	if f, ok := h.opts.Agent.(Flusher); ok {
 		if err := f.Flush(ctx); err != nil {
-			return late(ctx, err)
+			return markTimeout(ctx, err)
 		}
 	}
 	return h.opts.Store.Sync()
 }
 
 // late marks what took too long as such.
-func late(ctx context.Context, err error) error {
+func markTimeout(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return errors.New("drain_timeout: " + err.Error())
 	}
@@ -168,13 +168,13 @@ func (tx *tx) freeze(failure error) (contracts.Quiesced, error) {
 		q.Requests = append(q.Requests, contracts.KeptRequest(row))
 	}
 	var err error
-	q.Snapshot, err = contracts.EncodeSnapshot(tx.quiet(q))
+	q.Snapshot, err = contracts.EncodeSnapshot(tx.finalSnapshot(q))
 	tx.life.quiesced = &q
 	return q, err
 }
 
 // quiet is the state without clients and with nothing running.
-func (tx *tx) quiet(q contracts.Quiesced) *contracts.Snapshot {
+func (tx *tx) finalSnapshot(q contracts.Quiesced) *contracts.Snapshot {
 	snap := tx.log.events.Snapshot(q.Cursor)
 	snap.ProtocolVersion, snap.SessionID = contracts.ProtocolVersion, tx.opts.SessionID
 	st := &snap.State
@@ -220,10 +220,10 @@ func (h *Hub) Conclude(drained bool) {
 			tx.life.status.status = statusDrained
 		}
 		tx.life.frozen = false
-		tx.putSnapshot(false) // a later process on this store sees that clients were shown the end
+		tx.appendSnapshot(false) // a later process on this store sees that clients were shown the end
 		tx.life.frozen = true
 		if drained {
-			tx.life.endAt = tx.now.Add(drainedFor)
+			tx.life.endAt = tx.now.Add(drainedStreamTime)
 		}
 	})
 }

@@ -11,9 +11,9 @@ import (
 
 // How long each step of leaving may take at most, beside the caller's context.
 const (
-	runPatience    = 5 * time.Second // for the agent to stop
-	clientPatience = 2 * time.Second // for clients to read their last lines
-	closePatience  = 5 * time.Second // for the agent to close, and as much for the utilities
+	runTimeout    = 5 * time.Second // for the agent to stop
+	clientTimeout = 2 * time.Second // for clients to read their last lines
+	closeTimeout  = 5 * time.Second // for the agent to close, and as much for the utilities
 )
 
 // Close ends the session for good: questions are cancelled, the run is stopped,
@@ -23,7 +23,7 @@ const (
 func (h *Hub) Close(ctx context.Context) error {
 	h.update(func(tx *tx) {
 		if tx.life.phase == phaseOpen {
-			tx.windDown(&contracts.Shutdown{}, note{})
+			tx.beginShutdown(&contracts.Shutdown{}, note{})
 		}
 	})
 	return h.leave(ctx, true)
@@ -55,13 +55,13 @@ func (h *Hub) finishShutdown() {
 func (h *Hub) leave(ctx context.Context, final bool) error {
 	if h.leaving.Swap(true) {
 		select {
-		case <-h.still:
+		case <-h.closed:
 			return nil
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
 	}
-	defer close(h.still)
+	defer close(h.closed)
 	h.awaitRun(ctx)
 	h.endUtilities(ctx)
 	h.update(func(tx *tx) {
@@ -69,14 +69,14 @@ func (h *Hub) leave(ctx context.Context, final bool) error {
 			tx.publishSnapshot()
 		}
 		if final {
-			tx.partAll(nil)
+			tx.closeMailboxes(nil)
 		} else {
-			tx.partAll(goingAway)
+			tx.closeMailboxes(errGoingAway)
 		}
 	})
 	h.awaitClients(ctx)
 	h.update(func(tx *tx) {
-		h.roster.expel(goingAway)
+		h.roster.closeSockets(errGoingAway)
 		tx.end()
 	})
 	err := within(ctx, "the agent", h.opts.Agent.Close)
@@ -93,7 +93,7 @@ func (h *Hub) leave(ctx context.Context, final bool) error {
 // context is left behind: the store has to be closed, for the next process or
 // the next opening.
 func within(ctx context.Context, what string, closing func(context.Context) error) error {
-	ctx, cancel := context.WithTimeout(ctx, closePatience)
+	ctx, cancel := context.WithTimeout(ctx, closeTimeout)
 	defer cancel()
 	ended := make(chan error, 1)          // the one result
 	go func() { ended <- closing(ctx) }() // ends with what it closes
@@ -116,7 +116,7 @@ func (tx *tx) end() {
 		return
 	}
 	tx.life.phase = phaseEnded
-	tx.log.forgetShared()
+	tx.log.forgetSnapshot()
 	if tx.work.run != nil {
 		tx.work.run.cancel(errEnded)
 	}
@@ -130,7 +130,7 @@ func (h *Hub) awaitRun(ctx context.Context) {
 	if r == nil {
 		return
 	}
-	patience := time.NewTimer(runPatience)
+	patience := time.NewTimer(runTimeout)
 	defer patience.Stop()
 	select {
 	case <-r.done:
@@ -140,11 +140,11 @@ func (h *Hub) awaitRun(ctx context.Context) {
 }
 
 func (h *Hub) awaitClients(ctx context.Context) {
-	patience := time.NewTimer(clientPatience)
+	patience := time.NewTimer(clientTimeout)
 	defer patience.Stop()
 	for h.roster.len() > 0 {
 		select {
-		case <-h.left:
+		case <-h.clientLeft:
 		case <-patience.C:
 			return
 		case <-ctx.Done():
@@ -155,10 +155,10 @@ func (h *Hub) awaitClients(ctx context.Context) {
 
 // partAll ends every attached connection in order, that of who is in control
 // first.
-func (tx *tx) partAll(why *contracts.Error) {
+func (tx *tx) closeMailboxes(why *contracts.Error) {
 	part := func(c *connection) {
 		for _, sub := range c.subs {
-			tx.part(sub.box, why)
+			tx.closeMailbox(sub.box, why)
 		}
 	}
 	holder := tx.clients.holder()
@@ -179,7 +179,7 @@ func (h *Hub) endUtilities(ctx context.Context) {
 	if u == nil {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, runPatience)
+	ctx, cancel := context.WithTimeout(ctx, runTimeout)
 	defer cancel()
 	if err := u.Stop(ctx, stopShutdown.utilities); err != nil {
 		h.logger.Error("stop utilities", "err", err)
@@ -188,7 +188,7 @@ func (h *Hub) endUtilities(ctx context.Context) {
 
 // rest suspends a session that nobody has used for a long time. It comes back
 // when somebody asks for it.
-func (h *Hub) rest() {
+func (h *Hub) suspendIdle() {
 	if err := h.Suspend(context.Background()); err != nil {
 		h.logger.Error("suspend an idle session", "err", err)
 	}
@@ -200,10 +200,10 @@ func (tx *tx) idleSince() time.Time {
 	if tx.opts.IdleTTL <= 0 || tx.life.phase != phaseOpen || tx.work.run != nil || len(tx.clients.subs) > 0 || len(tx.clients.conns) > 0 || tx.utilitiesActive() {
 		return time.Time{}
 	}
-	if tx.clients.lastUsed.After(tx.log.lastShown) {
+	if tx.clients.lastUsed.After(tx.log.lastPublished) {
 		return tx.clients.lastUsed
 	}
-	return tx.log.lastShown
+	return tx.log.lastPublished
 }
 
 // Evict ends every connection of a principal, whose credential counts no more.
@@ -214,7 +214,7 @@ func (h *Hub) Evict(principalID string) {
 		}
 		for _, c := range tx.clients.conns {
 			if c.principal.ID == principalID && !c.bare {
-				tx.expel(c)
+				tx.revoke(c)
 			}
 		}
 	})
@@ -224,9 +224,9 @@ func (h *Hub) Evict(principalID string) {
 var errExpired = &contracts.Error{Code: contracts.CodeUnauthenticated, Message: "the credential has expired or was revoked"}
 
 // expel destroys a connection and tells its client why.
-func (tx *tx) expel(c *connection) {
+func (tx *tx) revoke(c *connection) {
 	for _, sub := range c.subs {
-		tx.part(sub.box, errExpired)
+		tx.closeMailbox(sub.box, errExpired)
 	}
 	tx.destroy(c, contracts.LeaseExpired)
 }
@@ -234,35 +234,35 @@ func (tx *tx) expel(c *connection) {
 // expireCredentials ends the connections whose credential has ended, and finds
 // out which ends next.
 func (tx *tx) expireCredentials() {
-	tx.clients.credentials = time.Time{}
+	tx.clients.nextCredentialEnd = time.Time{}
 	for _, c := range tx.clients.conns {
 		switch at := c.principal.Expires; {
 		case at.IsZero():
 		case !at.After(tx.now):
-			tx.expel(c)
+			tx.revoke(c)
 		default:
-			tx.clients.credentialEnds(at)
+			tx.clients.scheduleCredentialEnd(at)
 		}
 	}
 }
 
 // vouch lets the connection live as long as the credential that its owner has
 // shown, which may have been renewed since the last.
-func (c *connection) vouch(p contracts.Principal) {
+func (c *connection) extendCredential(p contracts.Principal) {
 	if at := c.principal.Expires; !at.IsZero() && (p.Expires.IsZero() || p.Expires.After(at)) {
 		c.principal.Expires = p.Expires
 	}
 }
 
 // credentialEnds sees to it that the end of a credential is noticed.
-func (cl *clients) credentialEnds(at time.Time) {
-	if !at.IsZero() && (cl.credentials.IsZero() || at.Before(cl.credentials)) {
-		cl.credentials = at
+func (cl *clients) scheduleCredentialEnd(at time.Time) {
+	if !at.IsZero() && (cl.nextCredentialEnd.IsZero() || at.Before(cl.nextCredentialEnd)) {
+		cl.nextCredentialEnd = at
 	}
 }
 
 // counts reports whether a credential still counts. It is asked in the update
 // that makes the connection: one that is revoked later finds the connection.
-func (tx *tx) counts(p contracts.Principal) bool {
+func (tx *tx) credentialValid(p contracts.Principal) bool {
 	return !p.Expired(tx.now) && (tx.opts.Alive == nil || tx.opts.Alive(p))
 }

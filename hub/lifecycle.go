@@ -8,18 +8,18 @@ import (
 
 // lifecycle is how far the session has come.
 type lifecycle struct {
-	phase    phase
-	suspended   bool                // suspended, to go on in another hub
-	failed   error               // why the session cannot go on: nothing more is shown
-	deadline time.Time           // what the clock is armed for
-	counted  contracts.Quiesced  // what was going on when a drain began
-	quiesced *contracts.Quiesced // set once the session stands still
-	frozen   bool                // nothing more is published
-	endAt    time.Time           // when the streams of a drained session end; zero: not
+	phase     phase
+	suspended bool                // suspended, to go on in another hub
+	failed    error               // why the session cannot go on: nothing more is shown
+	deadline  time.Time           // what the clock is armed for
+	counted   contracts.Quiesced  // what was going on when a drain began
+	quiesced  *contracts.Quiesced // set once the session stands still
+	frozen    bool                // nothing more is published
+	endAt     time.Time           // when the streams of a drained session end; zero: not
 
 	// Of the process before.
 	origin     *uint64         // the cursor a session restored from elsewhere began with; nil for others
-	status   *restoredStatus // nil: the events say how the session stands
+	status     *restoredStatus // nil: the events say how the session stands
 	wasDrained bool            // the last snapshot of the previous process said that it was drained
 }
 
@@ -87,11 +87,11 @@ func (l *lifecycle) refuse(op operation) error {
 }
 
 // rests reports whether the session is going to sleep, to be opened again.
-func (l *lifecycle) rests() bool { return l.suspended && l.failed == nil }
+func (l *lifecycle) isSuspending() bool { return l.suspended && l.failed == nil }
 
 // over reports whether the session was ended for good, and not just put to rest
 // or broken.
-func (l *lifecycle) over() bool { return !l.suspended && l.failed == nil }
+func (l *lifecycle) endedForGood() bool { return !l.suspended && l.failed == nil }
 
 // lifeNow returns a copy of the lifecycle. It locks Hub.mu.
 func (h *Hub) lifeNow() *lifecycle {

@@ -31,23 +31,23 @@ type mailbox struct {
 	viewer    bool   // the role of its connection, which does not change any more
 
 	// Owned by the flush, of which there is at most one; cursor is read by anyone.
-	cursor atomic.Uint64 // last entry written or skipped
-	missed bool          // it has read entries of which the store did not keep all
+	cursor           atomic.Uint64 // last entry written or skipped
+	missedTransients bool          // it has read entries of which the store did not keep all
 
 	writer  atomic.Int32  // a writerState
 	stopped chan struct{} // closed when writer becomes writerStopped
 
 	skip          atomic.Uint32 // journal.Class set this client leaves out
-	quiet         atomic.Bool   // opted out of heartbeats
-	waiting       atomic.Int32  // parcels in private, so that a flush need not lock to see none
+	noHeartbeats  atomic.Bool   // opted out of heartbeats
+	privateCount  atomic.Int32  // parcels in private, so that a flush need not lock to see none
 	needsSnapshot atomic.Bool   // a snapshot in private will move cursor; no entries are written before it
-	beat          atomic.Bool   // a heartbeat is due
+	heartbeatDue  atomic.Bool   // a heartbeat is due
 
 	// Guarded by Hub.mu.
-	private  []parcel
-	backlog  int       // bytes in private; at most Options.MaxPrivateBytes
-	lastBeat time.Time // when a heartbeat was last due
-	closing  bool      // a parting parcel is queued; nothing may follow it
+	private       []parcel
+	privateBytes  int       // bytes in private; at most Options.MaxPrivateBytes
+	lastHeartbeat time.Time // when a heartbeat was last due
+	closing       bool      // a parting parcel is queued; nothing may follow it
 }
 
 // A writerState says whether a flush writes to a mailbox's connection.
@@ -70,18 +70,18 @@ type parcel struct {
 	snapshot *sharedSnapshot       // the state, which makes the client jump to at
 	reset    contracts.ResetReason // not empty: the snapshot replaces what the client has
 
-	part bool             // close the connection after this parcel, because of
-	why  *contracts.Error // this; nil is a normal end
+	closes bool             // close the connection after this parcel, because of
+	why    *contracts.Error // this; nil is a normal end
 }
 
 // drop says that the parcel need not be written any more.
 func (p *parcel) drop() {
 	if p.snapshot != nil {
-		p.snapshot.done()
+		p.snapshot.removeUser()
 	}
 }
 
-var errParted = errors.New("the server ended the connection")
+var errClosed = errors.New("the server ended the connection")
 
 // A roster lists the mailboxes that follow, for the waker. Its lock comes after
 // Hub.mu and inside it come only a connection's own locks.
@@ -108,7 +108,7 @@ func (r *roster) remove(b *mailbox) {
 
 // expel closes every socket without ceremony, those that were superseded and
 // hang in a write included.
-func (r *roster) expel(why *contracts.Error) {
+func (r *roster) closeSockets(why *contracts.Error) {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	for _, b := range r.boxes {
@@ -131,13 +131,13 @@ func (tx *tx) push(b *mailbox, p parcel) {
 		return
 	}
 	b.private = append(b.private, p)
-	b.backlog += len(p.frame)
-	b.closing = p.part
+	b.privateBytes += len(p.frame)
+	b.closing = p.closes
 	if p.snapshot != nil {
 		b.needsSnapshot.Store(true)
 	}
-	b.waiting.Add(1)
-	if b.backlog > tx.opts.MaxPrivateBytes && !p.part {
+	b.privateCount.Add(1)
+	if b.privateBytes > tx.opts.MaxPrivateBytes && !p.closes {
 		tx.metrics.SlowConsumers.Add(1)
 		b.closing = true
 		b.conn.Close(&contracts.Error{Code: contracts.CodeSlowConsumer, Message: "too many unread answers"})
@@ -189,7 +189,7 @@ func (h *Hub) flush(b *mailbox) {
 
 func (h *Hub) writeFailure(b *mailbox, err error) *contracts.Error {
 	var refusal *contracts.Error
-	if errors.As(err, &refusal) || errors.Is(err, errParted) {
+	if errors.As(err, &refusal) || errors.Is(err, errClosed) {
 		return refusal
 	}
 	if errors.Is(err, os.ErrDeadlineExceeded) { // any other failure is that of a client that left
@@ -200,23 +200,23 @@ func (h *Hub) writeFailure(b *mailbox, err error) *contracts.Error {
 
 // behind reports whether there is something for b to write.
 func (h *Hub) behind(b *mailbox) bool {
-	return !b.needsSnapshot.Load() && b.cursor.Load() < h.journal.Visible() || b.beat.Load() || h.due(b)
+	return !b.needsSnapshot.Load() && b.cursor.Load() < h.journal.Visible() || b.heartbeatDue.Load() || h.hasDueParcel(b)
 }
 
 // due reports whether b's first parcel may be written now.
-func (h *Hub) due(b *mailbox) bool {
-	if b.waiting.Load() == 0 {
+func (h *Hub) hasDueParcel(b *mailbox) bool {
+	if b.privateCount.Load() == 0 {
 		return false
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	_, ok := h.ripe(b)
+	_, ok := h.dueParcel(b)
 	return ok
 }
 
 // ripe returns b's first parcel if its place has been reached. A parcel whose
 // entries are not visible yet has to wait for them.
-func (h *Hub) ripe(b *mailbox) (parcel, bool) {
+func (h *Hub) dueParcel(b *mailbox) (parcel, bool) {
 	if len(b.private) == 0 {
 		return parcel{}, false
 	}
@@ -245,14 +245,14 @@ func (h *Hub) writeOut(b *mailbox) (err error) {
 		if err := h.writeEntries(b, buf, until); err != nil {
 			return err
 		}
-		if b.beat.Swap(false) {
-			if err := h.writeBeat(b, buf); err != nil {
+		if b.heartbeatDue.Swap(false) {
+			if err := h.writeHeartbeat(b, buf); err != nil {
 				return err
 			}
 		}
 	}
 	if b.bare {
-		h.backlog.caughtUp()
+		h.localBacklog.caughtUp()
 	}
 	return nil
 }
@@ -263,9 +263,9 @@ func (h *Hub) writeOut(b *mailbox) (err error) {
 func (h *Hub) writeParcels(b *mailbox, buf *[]byte) (until uint64, err error) {
 	out := (*buf)[:0]
 	jumped := false
-	for b.waiting.Load() > 0 {
+	for b.privateCount.Load() > 0 {
 		h.mu.Lock()
-		p, ok := h.ripe(b)
+		p, ok := h.dueParcel(b)
 		if !ok {
 			if len(b.private) > 0 {
 				until = b.private[0].at
@@ -277,8 +277,8 @@ func (h *Hub) writeParcels(b *mailbox, buf *[]byte) (until uint64, err error) {
 		if b.private = b.private[1:]; len(b.private) == 0 {
 			b.private = nil // most have none after the handshake
 		}
-		b.backlog -= len(p.frame)
-		b.waiting.Add(-1)
+		b.privateBytes -= len(p.frame)
+		b.privateCount.Add(-1)
 		h.mu.Unlock()
 
 		if p.snapshot != nil {
@@ -289,16 +289,16 @@ func (h *Hub) writeParcels(b *mailbox, buf *[]byte) (until uint64, err error) {
 			continue
 		}
 		out = append(out, p.frame...)
-		if p.part {
+		if p.closes {
 			if len(out) > 0 {
 				err = b.conn.Write(out)
 			}
-			return 0, errors.Join(err, parting(p.why))
+			return 0, errors.Join(err, closeError(p.why))
 		}
 	}
 	if len(out) > 0 {
 		err = b.conn.Write(out)
-		keepBuffer(buf, out)
+		putBack(buf, out)
 	}
 	if err == nil && jumped {
 		b.needsSnapshot.Store(false) // only now: one that could not be written may have to be written anew
@@ -306,9 +306,9 @@ func (h *Hub) writeParcels(b *mailbox, buf *[]byte) (until uint64, err error) {
 	return until, err
 }
 
-func parting(why *contracts.Error) error {
+func closeError(why *contracts.Error) error {
 	if why == nil {
-		return errParted
+		return errClosed
 	}
 	return why
 }
@@ -336,7 +336,7 @@ func (h *Hub) writeSnapshot(b *mailbox, out []byte, p parcel) ([]byte, error) {
 		}
 	}
 	b.cursor.Store(p.at)
-	b.missed = false
+	b.missedTransients = false
 	h.ownerRead(b)
 	if p.reset != "" {
 		h.metrics.reset(p.reset)
@@ -354,60 +354,60 @@ func (h *Hub) writeEntries(b *mailbox, buf *[]byte, until uint64) error {
 	if cursor >= until || b.needsSnapshot.Load() {
 		return nil
 	}
-	b.missed = b.missed || !h.journal.InWindow(cursor)
+	b.missedTransients = b.missedTransients || !h.journal.InWindow(cursor)
 	frames, next, err := b.view.Read(*buf, cursor, until, journal.Class(b.skip.Load()), 0)
 	if errors.Is(err, journal.ErrGap) {
-		return h.startOver(b, contracts.ResetLagged)
+		return h.resetClient(b, contracts.ResetLagged)
 	}
 	if err != nil { // what cannot be read is lost, to this client like to others
 		h.logger.Error("read journal", "after", cursor, "err", err)
-		return h.startOver(b, contracts.ResetGap)
+		return h.resetClient(b, contracts.ResetGap)
 	}
 	if len(frames) > 0 {
 		if err := b.conn.Write(frames); err != nil {
 			return err
 		}
 		if b.bare {
-			h.backlog.shrink(len(frames))
+			h.localBacklog.shrink(len(frames))
 		}
 	}
 	b.cursor.Store(next)
 	h.ownerRead(b)
-	if b.missed && h.journal.InWindow(next) {
-		b.missed = false
-		h.confideList(b)
+	if b.missedTransients && h.journal.InWindow(next) {
+		b.missedTransients = false
+		h.sendConnectionList(b)
 	}
 	return nil
 }
 
 // startOver resets a client that cannot read on from its cursor (D5). One that
 // cannot be reset is closed: it must not believe that it has seen everything.
-func (h *Hub) startOver(b *mailbox, why contracts.ResetReason) error {
+func (h *Hub) resetClient(b *mailbox, why contracts.ResetReason) error {
 	if b.bare {
 		return &contracts.Error{Code: contracts.CodeSlowConsumer, Message: "the connection fell behind what is kept"}
 	}
 	h.update(func(tx *tx) {
-		snap := tx.share()
+		snap := tx.latestSnapshot()
 		at := snap.at
 		b.cursor.Store(at) // the entries up to there will not be written; private frames among them are, before the reset
-		i := slices.IndexFunc(b.private, func(p parcel) bool { return p.at > at || p.part })
+		i := slices.IndexFunc(b.private, func(p parcel) bool { return p.at > at || p.closes })
 		if i < 0 {
 			i = len(b.private)
 		}
 		b.private = slices.Insert(b.private, i, parcel{at: at, snapshot: snap, reset: why})
 		b.needsSnapshot.Store(true)
-		b.waiting.Add(1)
+		b.privateCount.Add(1)
 	})
 	return nil
 }
 
-func (h *Hub) writeBeat(b *mailbox, buf *[]byte) error {
-	out := b.form.AppendHeartbeat((*buf)[:0], b.cursor.Load(), b.quiet.Load())
+func (h *Hub) writeHeartbeat(b *mailbox, buf *[]byte) error {
+	out := b.form.AppendHeartbeat((*buf)[:0], b.cursor.Load(), b.noHeartbeats.Load())
 	if len(out) == 0 {
 		return nil
 	}
 	err := b.conn.Write(out)
-	keepBuffer(buf, out)
+	putBack(buf, out)
 	return err
 }
 
@@ -426,4 +426,4 @@ func giveBuffer(b *[]byte) {
 }
 
 // keepBuffer keeps what grew, so that the next use need not grow again.
-func keepBuffer(buf *[]byte, grown []byte) { *buf = grown[:0] }
+func putBack(buf *[]byte, grown []byte) { *buf = grown[:0] }

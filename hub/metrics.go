@@ -87,7 +87,7 @@ type Lag struct {
 }
 
 // weighed is how many entries a Lag looks at to say how long they are.
-const weighed = 64
+const lagSample = 64
 
 // Lag looks at every follower once, without the session's lock, and reads a few
 // entries from the store if one of them is behind. A follower that waits for a
@@ -103,7 +103,7 @@ func (h *Hub) Lag() Lag {
 	select {
 	case <-h.done:
 	default:
-		lag.weigh(h.opts.Store, max(oldest, h.journal.First()-1), visible, time.Now())
+		lag.estimate(h.opts.Store, max(oldest, h.journal.First()-1), visible, time.Now())
 	}
 	return lag
 }
@@ -127,7 +127,7 @@ func (r *roster) behind(visible uint64) (oldest uint64, lag Lag) {
 }
 
 // weigh sets Bytes and Age from the first entries between two cursors.
-func (l *Lag) weigh(store journal.Store, after, visible uint64, now time.Time) {
+func (l *Lag) estimate(store journal.Store, after, visible uint64, now time.Time) {
 	var looked, size int64
 	err := store.Read(after, func(e journal.Entry) bool {
 		if e.Cursor > visible {
@@ -140,7 +140,7 @@ func (l *Lag) weigh(store journal.Store, after, visible uint64, now time.Time) {
 			}
 			size += int64(len(e.Body))
 		}
-		return looked < weighed
+		return looked < lagSample
 	})
 	if err == nil && looked > 0 {
 		l.Bytes = int64(float64(size) / float64(looked) * float64(l.Entries))

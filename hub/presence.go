@@ -34,15 +34,15 @@ const (
 type presence struct {
 	listed []*connection // those that a list names, in no order; at most contracts.MaxListed
 
-	shown      time.Time // when connection_info was last published
-	due        time.Time // when it is published next; zero: nothing to publish
-	departed   time.Time // when the departure of a viewer was last told with the state
-	budget     *rate.Limiter
-	about      string   // the connection of the latest change
-	changed    []string // the listed that changed; at most presenceAtOnce
-	relist     bool     // more changed: clients need the list
-	generation uint64   // of the lease that was shown
-	holder     string   // of that lease
+	shown          time.Time // when connection_info was last published
+	due            time.Time // when it is published next; zero: nothing to publish
+	departureShown time.Time // when the departure of a viewer was last told with the state
+	budget         *rate.Limiter
+	about          string   // the connection of the latest change
+	changed        []string // the listed that changed; at most presenceAtOnce
+	relist         bool     // more changed: clients need the list
+	generation     uint64   // of the lease that was shown
+	holder         string   // of that lease
 }
 
 // addConnection takes a connection in. Of more than contracts.MaxListed those
@@ -72,7 +72,7 @@ func (cl *clients) removeConnection(c *connection) {
 		return
 	}
 	cl.presence.listed = slices.Delete(cl.presence.listed, i, i+1)
-	cl.presence.changes(c.id)
+	cl.presence.addChange(c.id)
 	if len(cl.conns) <= len(cl.presence.listed) {
 		return
 	}
@@ -86,7 +86,7 @@ func (cl *clients) removeConnection(c *connection) {
 }
 
 // changes notes a change of a listed connection.
-func (p *presence) changes(id string) {
+func (p *presence) addChange(id string) {
 	switch {
 	case slices.Contains(p.changed, id):
 	case len(p.changed) < presenceAtOnce:
@@ -97,7 +97,7 @@ func (p *presence) changes(id string) {
 }
 
 // room returns how long the next connection_info has to wait for the budget.
-func (p *presence) room(now time.Time) time.Duration {
+func (p *presence) budgetWait(now time.Time) time.Duration {
 	missing := -p.budget.TokensAt(now)
 	return time.Duration(max(0, missing) * float64(time.Second) / presenceRate)
 }
@@ -108,7 +108,7 @@ func (tx *tx) showChange(about string) {
 	tx.showChangeSoon(about)
 	p := &tx.clients.presence
 	calm := len(tx.clients.conns) <= presenceAtOnce || tx.now.Sub(p.shown) >= presenceEvery
-	if calm && p.room(tx.now) == 0 || tx.clients.leaseUnseen() {
+	if calm && p.budgetWait(tx.now) == 0 || tx.clients.leaseUnshown() {
 		tx.showPresence()
 	}
 }
@@ -119,15 +119,15 @@ func (tx *tx) showChangeSoon(about string) {
 	p := &tx.clients.presence
 	p.about = about
 	if slices.ContainsFunc(p.listed, func(c *connection) bool { return c.id == about }) {
-		p.changes(about)
+		p.addChange(about)
 	}
 	if p.due.IsZero() {
-		p.due = tx.now.Add(max(presenceEvery, p.room(tx.now)))
+		p.due = tx.now.Add(max(presenceEvery, p.budgetWait(tx.now)))
 	}
 }
 
 // leaseUnseen reports whether the lease has moved since presence was last shown.
-func (cl *clients) leaseUnseen() bool {
+func (cl *clients) leaseUnshown() bool {
 	holder, _ := cl.lease.Holder()
 	return cl.lease.Generation() != cl.presence.generation || holder != cl.presence.holder
 }
@@ -146,7 +146,7 @@ func (tx *tx) showPresence() {
 			infos = append(infos, tx.clients.connectionChange(p.about))
 		}
 	}
-	transient := !tx.clients.leaseUnseen()
+	transient := !tx.clients.leaseUnshown()
 	p.due, p.shown, p.changed, p.relist = time.Time{}, tx.now, nil, false
 	p.generation = tx.clients.lease.Generation()
 	p.holder, _ = tx.clients.lease.Holder()
@@ -219,7 +219,7 @@ func (tx *tx) connectionStates() []contracts.ConnectionState {
 
 // confideList gives a client the list of connections when it has caught up
 // beyond what the store keeps, where it may have missed changes.
-func (h *Hub) confideList(b *mailbox) {
+func (h *Hub) sendConnectionList(b *mailbox) {
 	h.update(func(tx *tx) {
 		if c := b.sub.conn; tx.clients.conns[c.id] == c && !tx.life.frozen && journal.Class(b.skip.Load())&classConnectionInfo == 0 {
 			tx.pushEvent(b, tx.note(note{}), tx.connectionInfo(c.id))
@@ -254,7 +254,7 @@ func (tx *tx) expiry(c *connection) contracts.NullString {
 		return contracts.Null()
 	}
 	seen := c.lastSeen()
-	if c.role == contracts.RoleViewer && c.streams() && tx.now.After(seen) {
+	if c.role == contracts.RoleViewer && c.onStreamOnly() && tx.now.After(seen) {
 		seen = tx.now // an open stream keeps a viewer, which cannot say anything on it
 	}
 	return contracts.String(stamp(seen.Add(tx.opts.LeaseTTL)))

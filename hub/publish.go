@@ -104,8 +104,8 @@ func (tx *tx) publishEncoded(e encoded) {
 	if tx.work.run != nil {
 		tx.work.run.track(e.event, tx.now)
 	}
-	tx.log.lastShown = tx.now
-	tx.log.shown++
+	tx.log.lastPublished = tx.now
+	tx.log.published++
 	tx.opts.Observer.Published(e.event, tx.now)
 	tx.append(journal.Entry{
 		Kind: journal.Message, Class: classOf(e.event), Transient: e.transient, Body: e.Body,
@@ -113,7 +113,7 @@ func (tx *tx) publishEncoded(e encoded) {
 	})
 	switch ev := e.event.(type) {
 	case *contracts.UtilityCommandStarted:
-		tx.answerStart(ev.CommandID)
+		tx.captureStart(ev.CommandID)
 	case *contracts.UtilityCommandOutput:
 		tx.addUnread(ev.CommandID, tx.head(), len(e.Body))
 	}
@@ -122,9 +122,9 @@ func (tx *tx) publishEncoded(e encoded) {
 // publishSnapshot shows everybody the whole state, at moments at which clients
 // must not rely on having followed every step. The store keeps the events alone,
 // which say the same.
-func (tx *tx) publishSnapshot() { tx.putSnapshot(true) }
+func (tx *tx) publishSnapshot() { tx.appendSnapshot(true) }
 
-func (tx *tx) putSnapshot(transient bool) {
+func (tx *tx) appendSnapshot(transient bool) {
 	snap := tx.snapshot()
 	snap.Cursor = tx.head() + 1 // a snapshot has a cursor of its own
 	body, err := contracts.EncodeSnapshot(snap)
@@ -139,7 +139,7 @@ func (tx *tx) putSnapshot(transient bool) {
 // events do not carry. It returns the entry's cursor.
 func (tx *tx) note(n note) uint64 {
 	if n.Send != nil && !tx.life.frozen {
-		tx.sent, tx.sentAt = &n, len(tx.out)
+		tx.unansweredSend, tx.unansweredIndex = &n, len(tx.out)
 	}
 	return tx.append(journal.Entry{Kind: journal.Note, Body: encodeNote(n)})
 }
@@ -159,7 +159,7 @@ func (tx *tx) append(e journal.Entry) uint64 {
 	e.Time = tx.now.UnixMilli()
 	tx.out = append(tx.out, e)
 	if !e.Transient {
-		tx.log.sinceMark += len(e.Body)
+		tx.log.sinceCheckpoint += len(e.Body)
 	}
 	return tx.head()
 }
@@ -186,10 +186,10 @@ func (tx *tx) commit() error {
 	if err != nil {
 		return err
 	}
-	tx.backlog.grow(size)
-	tx.ageShared()
+	tx.localBacklog.grow(size)
+	tx.expireSharedSnapshot()
 	if tx.opts.GroupCommit {
-		signal(tx.sync)
+		signal(tx.unsynced)
 	}
 	return nil
 }
@@ -205,7 +205,7 @@ var (
 func (tx *tx) fail(told *contracts.Error, err error) {
 	tx.life.failed = fmt.Errorf("%w: %w", told, err)
 	tx.logger.Error("session failed", "err", tx.life.failed)
-	tx.roster.expel(&contracts.Error{Code: contracts.CodeRuntimeFailed, Message: told.Message})
+	tx.roster.closeSockets(&contracts.Error{Code: contracts.CodeRuntimeFailed, Message: told.Message})
 	tx.end()
 }
 
@@ -214,7 +214,7 @@ func (tx *tx) fail(told *contracts.Error, err error) {
 func (h *Hub) syncStore() {
 	for {
 		select {
-		case <-h.sync:
+		case <-h.unsynced:
 		case <-h.done:
 			return
 		}
@@ -260,13 +260,13 @@ type host Hub
 // Publish implements [contracts.Host].
 func (a *host) Publish(ctx context.Context, events ...contracts.Event) error {
 	h := (*Hub)(a)
-	if h.backlog.full(int64(h.opts.MaxBacklog)) {
+	if h.localBacklog.full(int64(h.opts.MaxBacklog)) {
 		h.metrics.AgentWaits.Add(1)
 	}
-	if err := h.backlog.wait(ctx, int64(h.opts.MaxBacklog)); err != nil {
+	if err := h.localBacklog.wait(ctx, int64(h.opts.MaxBacklog)); err != nil {
 		return err
 	}
-	return h.show(events)
+	return h.publishEvents(events)
 }
 
 // publishUtility shows what clients do beside the agent. What commands write waits
@@ -277,20 +277,20 @@ func (h *Hub) publishUtility(ctx context.Context, events ...contracts.Event) err
 	if slices.ContainsFunc(events, func(ev contracts.Event) bool { _, ok := ev.(*contracts.UtilityFileWatchEvent); return ok }) {
 		return (*host)(h).Publish(ctx, events...)
 	}
-	return h.show(events)
+	return h.publishEvents(events)
 }
 
 // maxSpace bounds what is kept of a buffer that an event was encoded in.
-const maxSpace = 256 << 10
+const maxEncodeBuffer = 256 << 10
 
 // show encodes and publishes events.
-func (h *Hub) show(events []contracts.Event) error {
+func (h *Hub) publishEvents(events []contracts.Event) error {
 	batch := make([]encoded, 0, len(events))
-	space, _ := h.spaces.Get().(*[]byte)
+	space, _ := h.encodeBuffers.Get().(*[]byte)
 	if space == nil {
 		space = new([]byte)
 	}
-	defer h.spaces.Put(space)
+	defer h.encodeBuffers.Put(space)
 	buf := *space // of the first event, which is often the only one
 	for _, ev := range events {
 		for _, part := range split(ev) { // outside the lock: encoding is the larger part of the work
@@ -298,7 +298,7 @@ func (h *Hub) show(events []contracts.Event) error {
 			buf = nil
 		}
 	}
-	if len(batch) > 0 && cap(batch[0].Body) <= maxSpace {
+	if len(batch) > 0 && cap(batch[0].Body) <= maxEncodeBuffer {
 		*space = batch[0].Body
 	}
 	err := error(nil)
@@ -337,45 +337,45 @@ func (a *host) ClientTools() []contracts.ClientTool {
 // A backlog counts the bytes that local clients, which cannot be reset, still
 // have to read. The agent and file watches wait while it is too long; nobody else
 // does.
-type backlog struct {
+type localBacklog struct {
 	clients atomic.Int32
 	bytes   atomic.Int64
 	room    chan struct{} // 1-buffered; a token means bytes fell or clients left
 }
 
-func (b *backlog) init() { b.room = make(chan struct{}, 1) }
+func (b *localBacklog) init() { b.room = make(chan struct{}, 1) }
 
-func (b *backlog) join() { b.clients.Add(1) }
+func (b *localBacklog) join() { b.clients.Add(1) }
 
-func (b *backlog) leave() {
+func (b *localBacklog) leave() {
 	if b.clients.Add(-1) == 0 {
 		b.bytes.Store(0)
 	}
 	signal(b.room)
 }
 
-func (b *backlog) grow(n int) {
+func (b *localBacklog) grow(n int) {
 	if b.clients.Load() > 0 {
 		b.bytes.Add(int64(n))
 	}
 }
 
 // caughtUp says that a local client has read everything.
-func (b *backlog) caughtUp() {
+func (b *localBacklog) caughtUp() {
 	b.bytes.Store(0)
 	signal(b.room)
 }
 
-func (b *backlog) shrink(n int) {
+func (b *localBacklog) shrink(n int) {
 	if b.bytes.Add(int64(-n)) < 0 {
 		b.bytes.Store(0) // notes are counted in and never read out
 	}
 	signal(b.room)
 }
 
-func (b *backlog) full(limit int64) bool { return b.clients.Load() > 0 && b.bytes.Load() > limit }
+func (b *localBacklog) full(limit int64) bool { return b.clients.Load() > 0 && b.bytes.Load() > limit }
 
-func (b *backlog) wait(ctx context.Context, limit int64) error {
+func (b *localBacklog) wait(ctx context.Context, limit int64) error {
 	for b.full(limit) {
 		select {
 		case <-b.room:

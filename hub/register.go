@@ -24,7 +24,7 @@ var (
 // names. token is the secret of a new connection, else empty. A refusal leaves
 // nothing behind (A24).
 func (h *Hub) Connect(req *contracts.AttachRequest, by contracts.Caller) (answer *contracts.ConnectionAnswer, token string, err error) {
-	var shot shot
+	var shot pendingSnapshot
 	h.update(func(tx *tx) {
 		var e enrolled
 		if e, err = tx.enroll(req, by, false); err != nil {
@@ -36,9 +36,9 @@ func (h *Hub) Connect(req *contracts.AttachRequest, by contracts.Caller) (answer
 			tx.startIdleTimer(c)
 		}
 		if e.changed {
-			tx.introduce(e)
+			tx.announceConnection(e)
 		}
-		shot = tx.shot()
+		shot = tx.pendingSnapshot()
 		holder, _ := tx.clients.lease.Holder()
 		answer = &contracts.ConnectionAnswer{
 			SessionID: h.opts.SessionID, ConnectionID: c.id, Role: c.role,
@@ -48,7 +48,7 @@ func (h *Hub) Connect(req *contracts.AttachRequest, by contracts.Caller) (answer
 		}
 	})
 	if err == nil {
-		answer.Snapshot, err = h.develop(shot)
+		answer.Snapshot, err = h.encodeSnapshot(shot)
 	}
 	return answer, token, h.refusedOr(err)
 }
@@ -56,7 +56,7 @@ func (h *Hub) Connect(req *contracts.AttachRequest, by contracts.Caller) (answer
 // Subscribe makes a subscription, on the connection that req names, on an
 // unused one that holds the lease, or on a new one.
 func (h *Hub) Subscribe(req *contracts.AttachRequest, by contracts.Caller) (answer *contracts.SubscriptionAnswer, token string, err error) {
-	var shot shot
+	var shot pendingSnapshot
 	h.update(func(tx *tx) {
 		var e enrolled
 		if e, err = tx.enroll(req, by, true); err != nil {
@@ -69,8 +69,8 @@ func (h *Hub) Subscribe(req *contracts.AttachRequest, by contracts.Caller) (answ
 			sub.optOuts = req.OptOutNotifications
 		}
 		tx.startTimer(sub)
-		tx.introduce(e)
-		shot = tx.shot()
+		tx.announceConnection(e)
+		shot = tx.pendingSnapshot()
 		sub.from = tx.head() // what the answer shows is not told again
 		holder, _ := tx.clients.lease.Holder()
 		answer = &contracts.SubscriptionAnswer{
@@ -84,17 +84,17 @@ func (h *Hub) Subscribe(req *contracts.AttachRequest, by contracts.Caller) (answ
 		}
 	})
 	if err == nil {
-		answer.Snapshot, err = h.develop(shot)
+		answer.Snapshot, err = h.encodeSnapshot(shot)
 	}
 	return answer, token, h.refusedOr(err)
 }
 
 // enrolled is the connection of an attaching client.
 type enrolled struct {
-	connection *connection
-	token      string // the secret of a new connection, else empty
-	moved      func() // tells those concerned that the lease was taken over; may be nil
-	changed    bool   // the connection is new, has new terms or got the lease
+	connection       *connection
+	token            string // the secret of a new connection, else empty
+	announceTakeover func() // tells those concerned that the lease was taken over; may be nil
+	changed          bool   // the connection is new, has new terms or got the lease
 }
 
 // enroll finds or makes the connection of an attaching client, with the lease if
@@ -103,7 +103,7 @@ func (tx *tx) enroll(req *contracts.AttachRequest, by contracts.Caller, subscrib
 	if err := tx.life.refuse(opAttach); err != nil {
 		return e, err
 	}
-	c, err := tx.named(req, by)
+	c, err := tx.namedConnection(req, by)
 	if err != nil {
 		return e, err
 	}
@@ -112,7 +112,7 @@ func (tx *tx) enroll(req *contracts.AttachRequest, by contracts.Caller, subscrib
 	}
 	terms, err := negotiate(c, req, by)
 	if err == nil {
-		err = mayBringTools(req, terms)
+		err = checkClientTools(req, terms)
 	}
 	if err == nil && subscribing && c != nil && len(c.subs) >= maxSubscriptions {
 		err = &contracts.Error{Code: contracts.CodeRateLimited, Message: "too many subscriptions of one connection"}
@@ -124,7 +124,7 @@ func (tx *tx) enroll(req *contracts.AttachRequest, by contracts.Caller, subscrib
 	if req.TakeControl {
 		takeover = contracts.TakeoverForce
 	}
-	if err := tx.mayAttach(contracts.Attach{Takeover: takeover, Principal: by.Principal}, c, terms); err != nil {
+	if err := tx.checkAttach(contracts.Attach{Takeover: takeover, Principal: by.Principal}, c, terms); err != nil {
 		return e, err
 	}
 	if c == nil {
@@ -136,14 +136,14 @@ func (tx *tx) enroll(req *contracts.AttachRequest, by contracts.Caller, subscrib
 		terms.OptOuts = c.terms.OptOuts
 	}
 	e.connection, e.changed = c, !reflect.DeepEqual(terms, c.terms)
-	if c.greeted && e.changed && !c.mayChange(tx.now) {
+	if c.greeted && e.changed && !c.countChange(tx.now) {
 		return e, errChangesOften
 	}
 	generation := tx.clients.lease.Generation()
 	c.greeted = true
 	c.renew(terms)
-	tx.heard(c)
-	e.moved = tx.claimOnAttach(c, takeover)
+	tx.noteActivity(c)
+	e.announceTakeover = tx.claimOnAttach(c, takeover)
 	e.changed = e.changed || tx.clients.lease.Generation() != generation
 	return e, nil
 }
@@ -157,22 +157,22 @@ func (c *connection) renew(t handshake.Terms) {
 	}
 	c.terms, c.role = t, t.Role
 	for _, sub := range c.subs {
-		sub.filter(c)
+		sub.applyOptOuts(c)
 	}
 }
 
 // introduce tells everybody of a connection that a request made or renewed.
-func (tx *tx) introduce(e enrolled) {
-	tx.keepConnection(e.connection)
+func (tx *tx) announceConnection(e enrolled) {
+	tx.noteConnection(e.connection)
 	tx.showChange(e.connection.id)
 	tx.reportMismatch(e.connection)
-	if e.moved != nil {
-		e.moved()
+	if e.announceTakeover != nil {
+		e.announceTakeover()
 	}
 }
 
 // named returns the connection that the request names, nil if it names none.
-func (tx *tx) named(req *contracts.AttachRequest, by contracts.Caller) (*connection, error) {
+func (tx *tx) namedConnection(req *contracts.AttachRequest, by contracts.Caller) (*connection, error) {
 	id := req.ConnectionID
 	if id == "" {
 		id = by.ConnectionID
@@ -180,34 +180,34 @@ func (tx *tx) named(req *contracts.AttachRequest, by contracts.Caller) (*connect
 	if id == "" {
 		return nil, nil
 	}
-	return tx.owned(id, by)
+	return tx.ownedConnection(id, by)
 }
 
 // owned returns the caller's connection of that id. One of another principal, or
 // whose secret the caller does not know, is not told from one that never was
 // (A6).
-func (tx *tx) owned(id string, by contracts.Caller) (*connection, error) {
+func (tx *tx) ownedConnection(id string, by contracts.Caller) (*connection, error) {
 	c := tx.clients.conns[id]
 	switch {
 	case c == nil || c.bare || c.principal.ID != by.Principal.ID:
 		return nil, errNoConnection
-	case !tx.proven(c.token, by.Token):
-		return nil, tx.unproven(by, errNoConnection)
+	case !tx.tokenMatches(c.token, by.Token):
+		return nil, tx.tokenRefusal(by, errNoConnection)
 	}
-	c.vouch(by.Principal)
+	c.extendCredential(by.Principal)
 	return c, nil
 }
 
 // unproven returns the refusal of a caller who has not proven to own the
 // connection. A caller of the same principal who presents no secret may not know
 // that there are any, and is told.
-func (tx *tx) unproven(by contracts.Caller, refusal *contracts.Error) error {
+func (tx *tx) tokenRefusal(by contracts.Caller, refusal *contracts.Error) error {
 	h := tx.Hub
 	if by.Token != "" {
 		return refusal
 	}
-	if !tx.clients.toldTokens {
-		tx.clients.toldTokens = true
+	if !tx.clients.warnedTokens {
+		tx.clients.warnedTokens = true
 		tx.then(func() {
 			h.logger.Warn("a client names its connection without the header "+contracts.HeaderConnectionToken+" and is refused; "+
 				"a client that cannot present it needs --connection-tokens optional", "principal", by.Principal.ID)
@@ -225,15 +225,15 @@ func (tx *tx) ownedSubscription(id string, by contracts.Caller) (*subscription, 
 	switch {
 	case sub == nil || sub.conn.principal.ID != by.Principal.ID:
 		return nil, errNoSubscription
-	case !tx.proven(sub.conn.token, by.Token):
-		return nil, tx.unproven(by, errNoSubscription)
+	case !tx.tokenMatches(sub.conn.token, by.Token):
+		return nil, tx.tokenRefusal(by, errNoSubscription)
 	}
 	return sub, nil
 }
 
 // proven holds a presented secret against the hash of the right one. None is
 // good enough unless Options.RequireTokens.
-func (h *Hub) proven(want [sha256.Size]byte, token string) bool {
+func (h *Hub) tokenMatches(want [sha256.Size]byte, token string) bool {
 	if token == "" {
 		return !h.opts.RequireTokens
 	}
@@ -247,7 +247,7 @@ func (h *Hub) proven(want [sha256.Size]byte, token string) bool {
 func (tx *tx) adoptable(req *contracts.AttachRequest, by contracts.Caller) *connection {
 	c := tx.clients.holder()
 	viewer := req.Role == contracts.RoleViewer || req.Role == "" && by.Role == contracts.RoleViewer
-	if c == nil || viewer || !c.unused || c.bare || c.principal.ID != by.Principal.ID || !tx.proven(c.token, by.Token) {
+	if c == nil || viewer || !c.neverSubscribed || c.bare || c.principal.ID != by.Principal.ID || !tx.tokenMatches(c.token, by.Token) {
 		return nil
 	}
 	return c
@@ -266,7 +266,7 @@ func negotiate(c *connection, req *contracts.AttachRequest, by contracts.Caller)
 	}
 	if c != nil {
 		offer.Established = c.role
-		complete(hello, c.terms)
+		fillFromTerms(hello, c.terms)
 	}
 	terms, err := handshake.Negotiate(hello, offer)
 	if errors.Is(err, &contracts.Error{Code: contracts.CodeRoleConflict}) {
@@ -276,7 +276,7 @@ func negotiate(c *connection, req *contracts.AttachRequest, by contracts.Caller)
 }
 
 // complete fills in what hello leaves out.
-func complete(hello *contracts.Hello, t handshake.Terms) {
+func fillFromTerms(hello *contracts.Hello, t handshake.Terms) {
 	if hello.ProtocolVersion == "" {
 		hello.ProtocolVersion = t.ProtocolVersion
 	}
@@ -294,7 +294,7 @@ func complete(hello *contracts.Hello, t handshake.Terms) {
 	}
 }
 
-func mayBringTools(req *contracts.AttachRequest, t handshake.Terms) error {
+func checkClientTools(req *contracts.AttachRequest, t handshake.Terms) error {
 	switch {
 	case !req.EnableClientTools:
 	case t.Role == contracts.RoleViewer:
@@ -307,9 +307,9 @@ func mayBringTools(req *contracts.AttachRequest, t handshake.Terms) error {
 
 // keepConnection writes a controller connection into the journal, so that its
 // client finds it after a restart.
-func (tx *tx) keepConnection(c *connection) {
+func (tx *tx) noteConnection(c *connection) {
 	if c.role == contracts.RoleController {
-		tx.note(note{Attach: savedConnection(c)})
+		tx.note(note{Attach: saveConnection(c)})
 	}
 }
 
@@ -326,13 +326,13 @@ func (h *Hub) Unsubscribe(id string, by contracts.Caller) error {
 			return
 		}
 		c := sub.conn
-		tx.heard(c)
+		tx.noteActivity(c)
 		if len(c.subs) == 1 {
 			tx.endConnection(c, contracts.LeaseReleased)
 			return
 		}
 		tx.dropSubscription(sub, nil)
-		tx.keepConnection(c)
+		tx.noteConnection(c)
 		tx.showChange(c.id)
 	})
 	return h.refusedOr(err)
@@ -350,8 +350,8 @@ func (tx *tx) endConnection(c *connection, why contracts.LeaseReason) {
 	case holder == c.id:
 		return // the end of a lease has shown it already
 	case c.role == contracts.RoleController:
-	case few && tx.now.Sub(p.departed) >= departureEvery:
-		p.departed = tx.now
+	case few && tx.now.Sub(p.departureShown) >= departureEvery:
+		p.departureShown = tx.now
 	default:
 		return
 	}
@@ -369,7 +369,7 @@ func (h *Hub) Heartbeat(by contracts.Caller) (answer *contracts.HeartbeatAnswer,
 		if c, _, err = tx.identify(by); err != nil {
 			return
 		}
-		tx.heard(c)
+		tx.noteActivity(c)
 		holder, _ := tx.clients.lease.Holder()
 		answer = &contracts.HeartbeatAnswer{
 			ConnectionID: c.id, ControllerLeaseGranted: holder == c.id,
@@ -392,13 +392,13 @@ func (tx *tx) identify(by contracts.Caller) (*connection, *subscription, error) 
 		named = nil // of somebody else, which must look as if it were not there (A6)
 	}
 	if sub != nil && named == nil {
-		if !tx.proven(sub.conn.token, by.Token) {
-			return nil, nil, tx.unproven(by, errNoConnection)
+		if !tx.tokenMatches(sub.conn.token, by.Token) {
+			return nil, nil, tx.tokenRefusal(by, errNoConnection)
 		}
-		sub.conn.vouch(by.Principal)
+		sub.conn.extendCredential(by.Principal)
 		return sub.conn, sub, nil
 	}
-	c, err := tx.owned(by.ConnectionID, by)
+	c, err := tx.ownedConnection(by.ConnectionID, by)
 	switch {
 	case err != nil:
 		return nil, nil, err
@@ -418,7 +418,7 @@ func (h *Hub) Disconnect(by contracts.Caller) (answer *contracts.DisconnectAnswe
 		answer = &contracts.DisconnectAnswer{Success: true, Subscriptions: []string{}}
 		var c *connection
 		if c, _, err = tx.identify(by); err != nil {
-			if !tx.wasHere(by) {
+			if !tx.wasDisconnected(by) {
 				return
 			}
 			err, answer.ConnectionID = nil, by.ConnectionID
@@ -438,10 +438,10 @@ func (h *Hub) Disconnect(by contracts.Caller) (answer *contracts.DisconnectAnswe
 }
 
 // wasHere reports whether the caller's connection is a former one.
-func (tx *tx) wasHere(by contracts.Caller) bool {
+func (tx *tx) wasDisconnected(by contracts.Caller) bool {
 	h := tx.Hub
 	return slices.ContainsFunc(tx.clients.former, func(f former) bool {
-		return f.id == by.ConnectionID && f.principal == by.Principal.ID && tx.now.Sub(f.at) <= formerFor && h.proven(f.token, by.Token)
+		return f.id == by.ConnectionID && f.principal == by.Principal.ID && tx.now.Sub(f.at) <= formerTTL && h.tokenMatches(f.token, by.Token)
 	})
 }
 
@@ -457,26 +457,26 @@ func (h *Hub) refusedOr(err error) error {
 
 // A shot is a snapshot that still has to be encoded, which is done without the
 // lock.
-type shot struct {
-	shared *sharedSnapshot
-	at     uint64 // the head
+type pendingSnapshot struct {
+	snapshot *sharedSnapshot
+	at       uint64 // the head
 }
 
 // shot takes the state as of the head.
-func (tx *tx) shot() shot {
-	if tx.log.shared == nil || tx.log.shared.at != tx.head() || len(tx.clients.conns) <= presenceAtOnce {
-		return shot{&sharedSnapshot{last: &tx.snapshotSize, at: tx.head(), state: tx.snapshot()}, tx.head()}
+func (tx *tx) pendingSnapshot() pendingSnapshot {
+	if tx.log.latestSnapshot == nil || tx.log.latestSnapshot.at != tx.head() || len(tx.clients.conns) <= presenceAtOnce {
+		return pendingSnapshot{&sharedSnapshot{last: &tx.snapshotSize, at: tx.head(), state: tx.snapshot()}, tx.head()}
 	}
-	return shot{tx.log.shared, tx.log.shared.at}
+	return pendingSnapshot{tx.log.latestSnapshot, tx.log.latestSnapshot.at}
 }
 
 // develop encodes a shot once it may be shown. What a request did is not told
 // before it is safe (D4).
-func (h *Hub) develop(p shot) ([]byte, error) {
+func (h *Hub) encodeSnapshot(p pendingSnapshot) ([]byte, error) {
 	if err := h.awaitVisible(p.at); err != nil {
 		return nil, err
 	}
-	return p.shared.body()
+	return p.snapshot.body()
 }
 
 // SnapshotBytes returns how long the snapshot was that was encoded last, or zero.
@@ -485,18 +485,18 @@ func (h *Hub) SnapshotBytes() int { return int(h.snapshotSize.Load()) }
 // State returns the encoded snapshot as of now.
 func (h *Hub) State() ([]byte, error) {
 	var (
-		shot shot
+		shot pendingSnapshot
 		err  error
 	)
 	h.update(func(tx *tx) {
 		if err = tx.life.refuse(opRequest); err == nil {
-			shot = tx.shot()
+			shot = tx.pendingSnapshot()
 		}
 	})
 	if err != nil {
 		return nil, h.refusedOr(err)
 	}
-	text, err := h.develop(shot)
+	text, err := h.encodeSnapshot(shot)
 	return text, h.refusedOr(err)
 }
 
@@ -505,7 +505,7 @@ func (h *Hub) State() ([]byte, error) {
 func Vet(req *contracts.AttachRequest, p contracts.Principal, role contracts.Role) error {
 	terms, err := negotiate(nil, req, contracts.Caller{Principal: p, Role: role})
 	if err == nil {
-		err = mayBringTools(req, terms)
+		err = checkClientTools(req, terms)
 	}
 	if err == nil && p.Role == contracts.RoleViewer && terms.Role == contracts.RoleController {
 		err = errOnlyViews

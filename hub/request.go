@@ -29,7 +29,7 @@ func (a *host) Ask(ctx context.Context, req *contracts.ServerRequest, opts contr
 			return
 		}
 		var decided bool
-		if outcome, decided = tx.policy(req); !decided {
+		if outcome, decided = tx.decideByPolicy(req); !decided {
 			wait, err = tx.open(req, shown, opts)
 		}
 	})
@@ -81,7 +81,7 @@ const askUser = "ask_user"
 
 // policy decides what need not be asked, or cannot be: an approval outside
 // prompt mode (R51), and a question that the one who controls cannot answer.
-func (tx *tx) policy(req *contracts.ServerRequest) (contracts.Outcome, bool) {
+func (tx *tx) decideByPolicy(req *contracts.ServerRequest) (contracts.Outcome, bool) {
 	if req.RequestType == contracts.RequestApproval {
 		switch tx.work.mode {
 		case contracts.ApprovalAuto:

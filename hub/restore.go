@@ -24,7 +24,7 @@ type note struct {
 	Send     *string          `json:"send,omitempty"`    // the ws.send that was accepted
 	Answer   uint64           `json:"answer,omitempty"`  // the cursor it was answered with
 	Command  json.RawMessage  `json:"command,omitempty"` // an accepted command that changes state
-	Attach   *saved           `json:"attach,omitempty"`
+	Attach   *savedConnection `json:"attach,omitempty"`
 	Gone     string           `json:"gone,omitempty"`
 	Lease    *savedLease      `json:"lease,omitempty"`
 	Deadline *requestDeadline `json:"deadline,omitempty"`
@@ -34,7 +34,7 @@ type note struct {
 
 // saved is a controller connection, kept so that its client finds its id and
 // its lease again after a restart of the server. Viewers have nothing to lose.
-type saved struct {
+type savedConnection struct {
 	ID        string              `json:"id"`
 	Subs      []string            `json:"subscriptions,omitempty"`
 	Token     string              `json:"token_sha256"`
@@ -74,17 +74,17 @@ type checkpoint struct {
 	Mode        contracts.ApprovalMode `json:"approval_mode"`
 	Requests    []serverreq.Row        `json:"requests"`
 	Lease       savedLease             `json:"lease"`
-	Connections []*saved               `json:"connections"`
+	Connections []*savedConnection     `json:"connections"`
 	Run         *savedRun              `json:"run,omitempty"`
 	Origin      *uint64                `json:"origin,omitempty"` // see state.origin
 }
 
-func savedConnection(c *connection) *saved {
+func saveConnection(c *connection) *savedConnection {
 	subs := make([]string, len(c.subs))
 	for i, sub := range c.subs {
 		subs[i] = sub.id
 	}
-	return &saved{ID: c.id, Subs: subs, Token: hex.EncodeToString(c.token[:]), Principal: c.principal, Terms: c.terms, Socket: c.socket}
+	return &savedConnection{ID: c.id, Subs: subs, Token: hex.EncodeToString(c.token[:]), Principal: c.principal, Terms: c.terms, Socket: c.hadSocket}
 }
 
 func (tx *tx) noteLease() {
@@ -107,13 +107,13 @@ func (tx *tx) noteCommand(cmd contracts.Command, n note) {
 
 // keepAnswer completes the running update's note of a ws.send with the cursor
 // that answers it, which is known once everything the command caused is there.
-func (tx *tx) keepAnswer(cursor uint64) {
-	if tx.sent == nil {
+func (tx *tx) noteAnswer(cursor uint64) {
+	if tx.unansweredSend == nil {
 		return
 	}
-	tx.sent.Answer = cursor
-	tx.out[tx.sentAt].Body = encodeNote(*tx.sent)
-	tx.sent = nil
+	tx.unansweredSend.Answer = cursor
+	tx.out[tx.unansweredIndex].Body = encodeNote(*tx.unansweredSend)
+	tx.unansweredSend = nil
 }
 
 // checkpointDue reports whether so much was published since the last checkpoint,
@@ -121,15 +121,15 @@ func (tx *tx) keepAnswer(cursor uint64) {
 // large is written less often, so that checkpoints are at most half of what is
 // written.
 func (tx *tx) checkpointDue() bool {
-	return tx.log.sinceMark >= max(tx.opts.CheckpointBytes, tx.log.markSize) ||
-		tx.opts.CheckpointAge > 0 && tx.now.Sub(tx.log.markedAt) >= tx.opts.CheckpointAge
+	return tx.log.sinceCheckpoint >= max(tx.opts.CheckpointBytes, tx.log.checkpointSize) ||
+		tx.opts.CheckpointAge > 0 && tx.now.Sub(tx.log.checkpointedAt) >= tx.opts.CheckpointAge
 }
 
 // checkpoint adds the whole state to the running update's entries. If it cannot
 // be made, the entries still tell everything, and the next is tried after as
 // many more.
 func (tx *tx) checkpoint() {
-	defer func() { tx.log.sinceMark, tx.log.markedAt = 0, tx.now }()
+	defer func() { tx.log.sinceCheckpoint, tx.log.checkpointedAt = 0, tx.now }()
 	snapshot, err := contracts.EncodeSnapshot(tx.log.events.Snapshot(tx.head()))
 	if err != nil {
 		tx.logger.Error("encode checkpoint", "err", err)
@@ -142,14 +142,14 @@ func (tx *tx) checkpoint() {
 	}
 	for _, id := range slices.Sorted(maps.Keys(tx.clients.conns)) {
 		if c := tx.clients.conns[id]; c.role == contracts.RoleController && !c.bare {
-			kept := savedConnection(c)
+			kept := saveConnection(c)
 			kept.Sends = c.sends.accepted()
 			cp.Connections = append(cp.Connections, kept)
 		}
 	}
 	if tx.work.run != nil {
 		cp.Run = &savedRun{Response: tx.work.run.response, Started: tx.work.run.started, First: tx.work.run.first, Ended: tx.work.run.ended, Calls: maps.Clone(tx.work.run.calls)}
-		for _, a := range tx.work.answered {
+		for _, a := range tx.work.toResume {
 			cp.Run.Calls[a.request.CallID] = a.request.Tool
 		}
 	}
@@ -159,7 +159,7 @@ func (tx *tx) checkpoint() {
 		return
 	}
 	tx.append(journal.Entry{Kind: journal.Checkpoint, Body: body})
-	tx.log.markSize = len(body)
+	tx.log.checkpointSize = len(body)
 }
 
 // restore folds what an earlier process left: the newest checkpoint and the
@@ -173,9 +173,9 @@ func (tx *tx) restore() error {
 	var bad error
 	err = tx.opts.Store.Read(from-1, func(e journal.Entry) bool {
 		if e.Kind == journal.Checkpoint {
-			tx.log.markSize, tx.log.markedAt = len(e.Body), time.UnixMilli(e.Time)
+			tx.log.checkpointSize, tx.log.checkpointedAt = len(e.Body), time.UnixMilli(e.Time)
 		} else {
-			tx.log.sinceMark += len(e.Body)
+			tx.log.sinceCheckpoint += len(e.Body)
 		}
 		if bad = tx.replay(e, &holder); bad != nil {
 			bad = fmt.Errorf("entry %d: %w", e.Cursor, bad)
@@ -188,7 +188,7 @@ func (tx *tx) restore() error {
 	for _, id := range slices.Sorted(maps.Keys(tx.clients.conns)) { // they have the usual time to come back
 		c := tx.clients.conns[id]
 		c.seen = tx.now
-		tx.clients.credentialEnds(c.principal.Expires)
+		tx.clients.scheduleCredentialEnd(c.principal.Expires)
 		if len(c.subs) == 0 {
 			tx.startIdleTimer(c)
 		}
@@ -238,8 +238,8 @@ func (tx *tx) replay(e journal.Entry, holder *string) error {
 
 func (tx *tx) replayEvent(ev contracts.Event, at time.Time) error {
 	tx.log.events.Apply(ev)
-	if tx.work.cut != nil {
-		tx.work.cut.track(ev, at)
+	if tx.work.unfinished != nil {
+		tx.work.unfinished.track(ev, at)
 	}
 	switch ev := ev.(type) {
 	case *contracts.ServerRequest:
@@ -253,7 +253,7 @@ func (tx *tx) replayEvent(ev contracts.Event, at time.Time) error {
 
 func (tx *tx) replayNote(n note, holder *string) error {
 	if c := tx.clients.conns[n.From]; c != nil && n.Send != nil {
-		c.sends.put(*n.Send, sent{cursor: n.Answer})
+		c.sends.put(*n.Send, savedAnswer{cursor: n.Answer})
 	}
 	switch {
 	case n.Command != nil:
@@ -264,7 +264,7 @@ func (tx *tx) replayNote(n note, holder *string) error {
 		tx.log.events.ApplyCommand(cmd)
 		switch cmd := cmd.(type) {
 		case *contracts.Prompt:
-			tx.work.cut = &run{calls: map[string]string{}}
+			tx.work.unfinished = &run{calls: map[string]string{}}
 		case *contracts.Init:
 			if cmd.ApprovalMode != "" {
 				tx.work.mode = cmd.ApprovalMode
@@ -272,7 +272,7 @@ func (tx *tx) replayNote(n note, holder *string) error {
 			tx.work.lastInit = cmd
 		}
 	case n.Attach != nil:
-		return tx.clients.bringBack(n.Attach)
+		return tx.clients.restoreConnection(n.Attach)
 	case n.Gone != "":
 		if c := tx.clients.conns[n.Gone]; c != nil {
 			for _, sub := range c.subs {
@@ -285,12 +285,12 @@ func (tx *tx) replayNote(n note, holder *string) error {
 	case n.Deadline != nil:
 		tx.work.deadlines[n.Deadline.ID] = n.Deadline.At
 	case n.Resumed != "":
-		if tx.work.cut == nil {
-			tx.work.cut = &run{calls: map[string]string{}}
+		if tx.work.unfinished == nil {
+			tx.work.unfinished = &run{calls: map[string]string{}}
 		}
-		tx.work.cut.calls[n.Resumed] = "" // its tool is not known here, only that it is open
+		tx.work.unfinished.calls[n.Resumed] = "" // its tool is not known here, only that it is open
 	case n.RunEnded:
-		tx.work.cut = nil
+		tx.work.unfinished = nil
 	}
 	return nil
 }
@@ -317,18 +317,18 @@ func (tx *tx) replayCheckpoint(cp *checkpoint, holder *string) error {
 	tx.replayLease(cp.Lease, holder)
 	tx.life.origin = cp.Origin
 	for _, c := range cp.Connections {
-		if err := tx.clients.bringBack(c); err != nil {
+		if err := tx.clients.restoreConnection(c); err != nil {
 			return err
 		}
 	}
 	if cp.Run != nil {
-		tx.work.cut = &run{response: cp.Run.Response, started: cp.Run.Started, first: cp.Run.First, ended: cp.Run.Ended, calls: map[string]string{}}
-		maps.Copy(tx.work.cut.calls, cp.Run.Calls)
+		tx.work.unfinished = &run{response: cp.Run.Response, started: cp.Run.Started, first: cp.Run.First, ended: cp.Run.Ended, calls: map[string]string{}}
+		maps.Copy(tx.work.unfinished.calls, cp.Run.Calls)
 	}
 	return nil
 }
 
-func (cl *clients) bringBack(from *saved) error {
+func (cl *clients) restoreConnection(from *savedConnection) error {
 	token, err := hex.DecodeString(from.Token)
 	if err != nil {
 		return fmt.Errorf("connection %s: %w", from.ID, err)
@@ -339,7 +339,7 @@ func (cl *clients) bringBack(from *saved) error {
 		cl.addConnection(c)
 	}
 	copy(c.token[:], token)
-	c.terms, c.role, c.socket = from.Terms, from.Terms.Role, from.Socket
+	c.terms, c.role, c.hadSocket = from.Terms, from.Terms.Role, from.Socket
 	for _, sub := range c.subs {
 		delete(cl.subs, sub.id)
 	}
@@ -348,7 +348,7 @@ func (cl *clients) bringBack(from *saved) error {
 		cl.addSubscription(c, &subscription{id: id, conn: c, optOuts: c.terms.OptOuts})
 	}
 	for _, a := range from.Sends {
-		c.sends.put(a.ID, sent{cursor: a.Cursor})
+		c.sends.put(a.ID, savedAnswer{cursor: a.Cursor})
 	}
 	return nil
 }
@@ -371,11 +371,11 @@ func (tx *tx) closeLeftovers() {
 		init := tx.work.lastInit
 		tx.then(func() { h.opts.Agent.Configure(init) })
 	}
-	if tx.work.cut == nil {
+	if tx.work.unfinished == nil {
 		return
 	}
-	tx.work.run, tx.work.cut = tx.work.cut, nil
-	goesOn := tx.goesOnWithAnswer(tx.work.run)
+	tx.work.run, tx.work.unfinished = tx.work.unfinished, nil
+	goesOn := tx.canResumeRun(tx.work.run)
 	var broken error
 	if !goesOn {
 		broken = &contracts.Error{
@@ -395,7 +395,7 @@ func (tx *tx) closeLeftovers() {
 
 // goesOnWithAnswer reports whether a run of an earlier process lost nothing: all
 // its open calls wait for an answer, and the agent can act on that.
-func (tx *tx) goesOnWithAnswer(r *run) bool {
+func (tx *tx) canResumeRun(r *run) bool {
 	if _, resumes := tx.opts.Agent.(Resumer); !resumes || tx.info.Forgets || len(r.calls) == 0 {
 		return false
 	}
@@ -433,7 +433,7 @@ func (tx *tx) closeUtilities() {
 }
 
 // after is the cursor that a new journal goes on from.
-func (o *Options) after() uint64 {
+func (o *Options) restoredCursor() uint64 {
 	if o.Restored == nil {
 		return 0
 	}
@@ -445,7 +445,7 @@ func (o *Options) after() uint64 {
 func (tx *tx) adopt(from *contracts.Restored) error {
 	tx.log.events.Restore(from.Snapshot)
 	tx.life.origin, tx.work.lastInit = &from.Cursor, from.LastInit
-	tx.log.sinceMark = tx.opts.CheckpointBytes
+	tx.log.sinceCheckpoint = tx.opts.CheckpointBytes
 	if from.LastInit != nil && from.LastInit.ApprovalMode != "" {
 		tx.work.mode = from.LastInit.ApprovalMode
 	}

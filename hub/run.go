@@ -19,7 +19,7 @@ type run struct {
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 	done   chan struct{} // closed when the run is over
-	stop   *stopping     // set once it is being stopped
+	stop   *stopReason   // set once it is being stopped
 
 	response string                 // open response
 	started  time.Time              // when it opened
@@ -31,27 +31,27 @@ type run struct {
 
 // answered is a question of an earlier process whose answer the agent has yet to
 // act on.
-type answered struct {
+type answeredQuestion struct {
 	request *contracts.ServerRequest
 	outcome contracts.Outcome
 }
 
 // stopping is a way to stop a run, with the texts that belong to it.
-type stopping struct {
-	requests  string // reason of the cancelled requests
-	said      string // the error that tells clients that the run is over
-	utilities string // why commands and watches end, before "while ... was still running"
-	keeps     bool   // questions stay open
+type stopReason struct {
+	requests      string // reason of the cancelled requests
+	message       string // the error that tells clients that the run is over
+	utilities     string // why commands and watches end, before "while ... was still running"
+	keepsRequests bool   // questions stay open
 }
 
 var (
-	stopInterrupted = &stopping{"Interrupted before request completed", "Run interrupted by user", "Interrupted", false}
-	stopCancelled   = &stopping{"Cancelled before request completed", "Run cancelled by user", "Cancelled", false}
-	stopShutdown    = &stopping{"Shutdown before request completed", "Run cancelled by shutdown", "Headless runtime shutdown", false}
-	stopSuspended   = &stopping{"", "Run stopped because the server is going away", "Headless runtime shutdown", true}
+	stopInterrupted = &stopReason{"Interrupted before request completed", "Run interrupted by user", "Interrupted", false}
+	stopCancelled   = &stopReason{"Cancelled before request completed", "Run cancelled by user", "Cancelled", false}
+	stopShutdown    = &stopReason{"Shutdown before request completed", "Run cancelled by shutdown", "Headless runtime shutdown", false}
+	stopSuspended   = &stopReason{"", "Run stopped because the server is going away", "Headless runtime shutdown", true}
 
-	stopDrained        = &stopping{"Drained before request completed", "Run stopped because the runner is draining", "Drained", false}
-	stopDrainedKeeping = &stopping{"", stopDrained.said, stopDrained.utilities, true}
+	stopDrained        = &stopReason{"Drained before request completed", "Run stopped because the runner is draining", "Drained", false}
+	stopDrainedKeeping = &stopReason{"", stopDrained.message, stopDrained.utilities, true}
 )
 
 var errStopped = errors.New("the run was stopped")
@@ -107,7 +107,7 @@ func (tx *tx) prompt(c *connection, cmd *contracts.Prompt, start encoded, n note
 	r := tx.beginRun()
 	tx.publish(rawEvent("agent_start", nil))
 	tx.publishEncoded(start)
-	tx.drive(r, func() error {
+	tx.serveRun(r, func() error {
 		work := contracts.Work{Content: cmd.Content, Attachments: h.loadAttachments(cmd.Attachments)}
 		return h.opts.Agent.Run(r.ctx, work)
 	})
@@ -127,21 +127,21 @@ func (tx *tx) resume(req *contracts.ServerRequest, out contracts.Outcome) {
 		return
 	}
 	tx.note(note{Resumed: req.CallID})
-	tx.work.answered = append(tx.work.answered, answered{req, out})
+	tx.work.toResume = append(tx.work.toResume, answeredQuestion{req, out})
 	tx.resumeNext()
 }
 
 // resumeNext starts a run with the oldest answer that waits for one.
 func (tx *tx) resumeNext() {
 	h := tx.Hub
-	if tx.work.run != nil || len(tx.work.answered) == 0 {
+	if tx.work.run != nil || len(tx.work.toResume) == 0 {
 		return
 	}
-	next := tx.work.answered[0]
-	tx.work.answered = slices.Delete(tx.work.answered, 0, 1)
+	next := tx.work.toResume[0]
+	tx.work.toResume = slices.Delete(tx.work.toResume, 0, 1)
 	r := tx.beginRun()
 	r.calls[next.request.CallID] = next.request.Tool
-	tx.drive(r, func() error {
+	tx.serveRun(r, func() error {
 		return h.opts.Agent.(Resumer).Resume(r.ctx, next.request, next.outcome)
 	})
 }
@@ -149,34 +149,34 @@ func (tx *tx) resumeNext() {
 func (tx *tx) beginRun() *run {
 	r := &run{done: make(chan struct{}), calls: map[string]string{}}
 	r.ctx, r.cancel = context.WithCancelCause(context.Background())
-	tx.work.run, tx.log.lastShown = r, tx.now
+	tx.work.run, tx.log.lastPublished = r, tx.now
 	return r
 }
 
 // drive serves a run in a goroutine of its own, which ends with it.
-func (tx *tx) drive(r *run, serve func() error) {
+func (tx *tx) serveRun(r *run, serve func() error) {
 	h := tx.Hub
-	hold := tx.hold
-	tx.driven = r
+	hold := tx.startRunAfter
+	tx.startedRun = r
 	tx.then(func() {
 		h.wg.Go(func() {
 			defer r.cancel(nil)
-			r.await(hold)
-			h.finish(r, h.guard(serve))
+			r.awaitReply(hold)
+			h.finishRun(r, h.callAgent(serve))
 		})
 	})
 }
 
 // replyPatience is how long a run waits for a client to take the answer to the
 // request that began it.
-const replyPatience = time.Second
+const replyTimeout = time.Second
 
 // await waits for hold, unless it is nil, for replyPatience at the most.
-func (r *run) await(hold <-chan struct{}) {
+func (r *run) awaitReply(hold <-chan struct{}) {
 	if hold == nil {
 		return
 	}
-	patience := time.NewTimer(replyPatience)
+	patience := time.NewTimer(replyTimeout)
 	defer patience.Stop()
 	select {
 	case <-hold:
@@ -186,7 +186,7 @@ func (r *run) await(hold <-chan struct{}) {
 }
 
 // guard turns a panic of the agent into an error of its run.
-func (h *Hub) guard(serve func() error) (err error) {
+func (h *Hub) callAgent(serve func() error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			h.logger.Error("agent panicked", "panic", p, "stack", string(debug.Stack()))
@@ -224,24 +224,24 @@ func (h *Hub) loadAttachments(paths []string) []contracts.Attachment {
 
 // finish ends a run: whatever the agent left open is closed, so that every
 // response and every tool has its end (R37, R46).
-func (h *Hub) finish(r *run, err error) {
+func (h *Hub) finishRun(r *run, err error) {
 	h.update(func(tx *tx) {
-		if !(r.stop != nil && r.stop.keeps) && !h.info.KeepsRequests {
-			tx.cancelAsked("Run ended before request completed")
+		if !(r.stop != nil && r.stop.keepsRequests) && !h.info.KeepsRequests {
+			tx.cancelWaiting("Run ended before request completed")
 		}
 		tx.endCalls(r)
 		if r.stop != nil || tx.life.phase != phaseOpen { // what stops the run stops those that wait for its end
-			for _, a := range tx.work.answered {
+			for _, a := range tx.work.toResume {
 				tx.publish(&contracts.ToolEnd{CallID: a.request.CallID})
 			}
-			tx.work.answered = nil
+			tx.work.toResume = nil
 		}
 		tx.endResponses(r, err)
 		tx.publish(rawEvent("agent_end", nil))
 		tx.note(note{RunEnded: true})
 		h.opts.Observer.RunEnded(tx.now)
 		tx.work.run = nil
-		for _, a := range tx.work.answered {
+		for _, a := range tx.work.toResume {
 			tx.note(note{Resumed: a.request.CallID}) // they are not the ended run's
 		}
 		tx.resumeNext()
@@ -251,7 +251,7 @@ func (h *Hub) finish(r *run, err error) {
 
 // cancelAsked cancels the questions that somebody in this process waits for.
 // Those of an earlier process are not the run's, and wait on (D8).
-func (tx *tx) cancelAsked(reason string) {
+func (tx *tx) cancelWaiting(reason string) {
 	for _, kind := range contracts.RequestTypes() {
 		for _, row := range tx.work.table.Pending() {
 			if row.Request.RequestType != kind || tx.work.waiters[row.Request.RequestID] == nil {
@@ -288,7 +288,7 @@ func (tx *tx) endResponses(r *run, err error) {
 	var said *contracts.ErrorEvent
 	switch {
 	case r.stop != nil:
-		said = &contracts.ErrorEvent{Message: r.stop.said, ErrorType: contracts.ErrorCancelled}
+		said = &contracts.ErrorEvent{Message: r.stop.message, ErrorType: contracts.ErrorCancelled}
 	case err != nil:
 		said = failureEvent(err)
 	}
@@ -328,7 +328,7 @@ func failureEvent(err error) *contracts.ErrorEvent {
 }
 
 // stopRun begins to stop the active run.
-func (tx *tx) stopRun(why *stopping) {
+func (tx *tx) stopRun(why *stopReason) {
 	r := tx.work.run
 	if r == nil || r.stop != nil {
 		return
@@ -347,7 +347,7 @@ func (h *Hub) awaitStopped() {
 	if !stopping {
 		return
 	}
-	patience := time.NewTimer(stopPatience)
+	patience := time.NewTimer(stopTimeout)
 	defer patience.Stop()
 	select {
 	case <-r.done:

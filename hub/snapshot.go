@@ -44,15 +44,15 @@ type sharedSnapshot struct {
 	at    uint64
 	users atomic.Int32 // mailboxes that are still to write it, and the hub while it is the latest
 
-	mu     sync.Mutex
-	memory *Memory             // that counts it; nil for one request's own, and once nobody needs it
-	last   *atomic.Int64       // bytes of the session's last snapshot
-	state  *contracts.Snapshot // nil once it is encoded
-	text   []byte              // a part of the first frame, if there is one
-	err    error
-	frames map[frameKey][]byte
-	bytes  int64 // of text and frames
-	counts int64 // bytes that memory counts
+	mu      sync.Mutex
+	memory  *Memory             // that counts it; nil for one request's own, and once nobody needs it
+	last    *atomic.Int64       // bytes of the session's last snapshot
+	state   *contracts.Snapshot // nil once it is encoded
+	text    []byte              // a part of the first frame, if there is one
+	err     error
+	frames  map[frameKey][]byte
+	bytes   int64 // of text and frames
+	counted int64 // bytes that memory counts
 }
 
 type frameKey struct {
@@ -64,14 +64,14 @@ type frameKey struct {
 func (p *sharedSnapshot) body() ([]byte, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.encoded()
+	return p.encodeOnce()
 }
 
-func (p *sharedSnapshot) encoded() ([]byte, error) {
+func (p *sharedSnapshot) encodeOnce() ([]byte, error) {
 	if p.state != nil {
 		p.text, p.err = contracts.EncodeSnapshot(p.state)
 		p.state = nil
-		p.hold(len(p.text))
+		p.addBytes(len(p.text))
 		if p.last != nil {
 			p.last.Store(int64(len(p.text)))
 		}
@@ -87,7 +87,7 @@ func (p *sharedSnapshot) frame(form Form, reset contracts.ResetReason) ([]byte, 
 	if frame, ok := p.frames[key]; ok {
 		return frame, nil
 	}
-	text, err := p.encoded()
+	text, err := p.encodeOnce()
 	if err != nil {
 		return nil, err
 	}
@@ -101,38 +101,38 @@ func (p *sharedSnapshot) frame(form Form, reset contracts.ResetReason) ([]byte, 
 		p.frames = map[frameKey][]byte{}
 		if at := bytes.Index(frame, text); at >= 0 {
 			p.text = frame[at:][:len(text)]
-			p.hold(-len(text))
+			p.addBytes(-len(text))
 		}
 	}
 	p.frames[key] = frame
-	p.hold(len(frame))
+	p.addBytes(len(frame))
 	return frame, nil
 }
 
 // hold notes that the snapshot holds n bytes more. Memory counts at least what it
 // was expected to hold.
-func (p *sharedSnapshot) hold(n int) {
+func (p *sharedSnapshot) addBytes(n int) {
 	p.bytes += int64(n)
-	p.count(p.bytes - p.counts)
+	p.addCounted(p.bytes - p.counted)
 }
 
-func (p *sharedSnapshot) count(more int64) {
+func (p *sharedSnapshot) addCounted(more int64) {
 	if p.memory != nil && more > 0 {
-		p.counts += more
+		p.counted += more
 		p.memory.snapshots.Add(more)
 	}
 }
 
-func (p *sharedSnapshot) use() { p.users.Add(1) }
+func (p *sharedSnapshot) addUser() { p.users.Add(1) }
 
 // done says that one user needs the snapshot no more.
-func (p *sharedSnapshot) done() {
+func (p *sharedSnapshot) removeUser() {
 	if p.users.Add(-1) > 0 {
 		return
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.memory.snapshots.Add(-p.counts)
+	p.memory.snapshots.Add(-p.counted)
 	p.memory, p.frames = nil, nil
 }
 
@@ -140,42 +140,42 @@ func (p *sharedSnapshot) done() {
 // starts from an older one reads the entries since, and arrives at the same
 // state. Otherwise a thousand joins would encode a thousand states.
 const (
-	shareFor    = presenceEvery
-	shareBehind = 1024 // entries
+	snapshotShareTime    = presenceEvery
+	snapshotShareEntries = 1024 // entries
 )
 
 // share returns a snapshot to attach at, for one user. While clients are still to
 // get too many bytes of snapshots, the latest serves for as long as the entries
 // since are kept.
-func (tx *tx) share() *sharedSnapshot {
-	p := tx.log.shared
+func (tx *tx) latestSnapshot() *sharedSnapshot {
+	p := tx.log.latestSnapshot
 	kept := p != nil && tx.journal.First() <= p.at+1 // else retention has overtaken it
 	fresh := p != nil && p.at == tx.head()
-	recent := kept && len(tx.clients.conns) > presenceAtOnce && tx.now.Sub(tx.log.sharedOn) < shareFor && tx.head()-p.at < shareBehind
+	recent := kept && len(tx.clients.conns) > presenceAtOnce && tx.now.Sub(tx.log.latestSnapshotAt) < snapshotShareTime && tx.head()-p.at < snapshotShareEntries
 	scarce := kept && tx.opts.Memory.snapshots.Load() >= tx.opts.Memory.snapshotBytes
 	if !fresh && !recent && !scarce {
-		tx.log.forgetShared()
+		tx.log.forgetSnapshot()
 		p = &sharedSnapshot{memory: tx.opts.Memory, last: &tx.snapshotSize, at: tx.head(), state: tx.snapshot()}
-		p.count(tx.snapshotSize.Load())
-		p.use() // by the hub
-		tx.log.shared, tx.log.sharedOn = p, tx.now
+		p.addCounted(tx.snapshotSize.Load())
+		p.addUser() // by the hub
+		tx.log.latestSnapshot, tx.log.latestSnapshotAt = p, tx.now
 	}
-	p.use()
+	p.addUser()
 	return p
 }
 
 // forgetShared gives up the latest snapshot.
-func (lg *eventLog) forgetShared() {
-	if lg.shared != nil {
-		lg.shared.done()
-		lg.shared = nil
+func (lg *eventLog) forgetSnapshot() {
+	if lg.latestSnapshot != nil {
+		lg.latestSnapshot.removeUser()
+		lg.latestSnapshot = nil
 	}
 }
 
 // ageShared gives up the latest snapshot when it serves newcomers no more.
-func (tx *tx) ageShared() {
-	if tx.log.shared != nil && tx.log.shared.at != tx.journal.Head() && tx.now.Sub(tx.log.sharedOn) >= shareFor && tx.log.shared.users.Load() == 1 {
-		tx.log.forgetShared()
+func (tx *tx) expireSharedSnapshot() {
+	if tx.log.latestSnapshot != nil && tx.log.latestSnapshot.at != tx.journal.Head() && tx.now.Sub(tx.log.latestSnapshotAt) >= snapshotShareTime && tx.log.latestSnapshot.users.Load() == 1 {
+		tx.log.forgetSnapshot()
 	}
 }
 
@@ -193,7 +193,7 @@ func (h *Hub) Summary() Summary {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return Summary{
-		Cursor: h.journal.Visible(), Updated: h.state.log.lastShown, Responding: h.state.work.run != nil,
+		Cursor: h.journal.Visible(), Updated: h.state.log.lastPublished, Responding: h.state.work.run != nil,
 		Connections: len(h.state.clients.conns), Pending: h.state.work.table.Len(),
 	}
 }

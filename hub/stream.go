@@ -15,14 +15,14 @@ import (
 // never has anything to do with the lease (A36).
 func (h *Hub) Stream(ctx context.Context, conn Conn, req contracts.StreamRequest, by contracts.Caller) (err error) {
 	defer h.contain(conn, &err)
-	unhook := context.AfterFunc(ctx, func() { conn.Close(goingAway) })
+	unhook := context.AfterFunc(ctx, func() { conn.Close(errGoingAway) })
 	defer unhook()
 	b, err := h.enterStream(conn, &req, &by)
 	if err != nil {
 		return h.refusedOr(err)
 	}
 	defer func() { h.detach(b, true) }()
-	r := &reader{hub: h, conn: b.sub.conn, box: b, keep: true}
+	r := &reader{hub: h, conn: b.sub.conn, box: b, resumable: true}
 	return r.read(func([]byte) {}) // whatever it says, nobody listens
 }
 
@@ -33,17 +33,17 @@ func (h *Hub) enterStream(conn Conn, req *contracts.StreamRequest, by *contracts
 	go func() {                 // ends at once
 		defer close(done)
 		defer h.contain(conn, &err)
-		b, err = h.tune(conn, *req, *by)
+		b, err = h.attachStream(conn, *req, *by)
 	}()
 	<-done
 	return b, err
 }
 
 // tune attaches conn to its subscription.
-func (h *Hub) tune(conn Conn, req contracts.StreamRequest, by contracts.Caller) (b *mailbox, err error) {
+func (h *Hub) attachStream(conn Conn, req contracts.StreamRequest, by contracts.Caller) (b *mailbox, err error) {
 	h.update(func(tx *tx) {
 		var sub *subscription
-		if sub, err = tx.tuned(req, by); err != nil {
+		if sub, err = tx.streamSubscription(req, by); err != nil {
 			return
 		}
 		how, why, from := tx.startingPoint(contracts.Attach{Cursor: req.Cursor, Epoch: req.Epoch})
@@ -60,10 +60,10 @@ func (h *Hub) tune(conn Conn, req contracts.StreamRequest, by contracts.Caller) 
 		if opening := b.form.AppendOpening(nil); len(opening) > 0 {
 			tx.push(b, parcel{frame: opening}) // ahead of everything
 		}
-		tx.deliver(sub, max(from, tx.begin(b, how, why)))
-		sub.conn.vouch(by.Principal)
-		tx.heard(sub.conn)
-		if sub.conn.onlyStreams() {
+		tx.deliverHeld(sub, max(from, tx.queueStartingState(b, how, why)))
+		sub.conn.extendCredential(by.Principal)
+		tx.noteActivity(sub.conn)
+		if sub.conn.madeByStream() {
 			tx.showChangeSoon(sub.conn.id)
 		} else {
 			tx.showChange(sub.conn.id)
@@ -76,8 +76,8 @@ func (h *Hub) tune(conn Conn, req contracts.StreamRequest, by contracts.Caller) 
 }
 
 // tuned finds the subscription of a stream, or makes one for it.
-func (tx *tx) tuned(req contracts.StreamRequest, by contracts.Caller) (*subscription, error) {
-	if err := tx.mayTune(req, by); err != nil {
+func (tx *tx) streamSubscription(req contracts.StreamRequest, by contracts.Caller) (*subscription, error) {
+	if err := tx.checkStream(req, by); err != nil {
 		return nil, err
 	}
 	if req.SubscriptionID != "" {
@@ -96,19 +96,19 @@ func (tx *tx) tuned(req contracts.StreamRequest, by contracts.Caller) (*subscrip
 // anything is written. It changes nothing.
 func (h *Hub) MayStream(req contracts.StreamRequest, by contracts.Caller) error {
 	var err error
-	h.update(func(tx *tx) { err = tx.mayTune(req, by) })
+	h.update(func(tx *tx) { err = tx.checkStream(req, by) })
 	return h.refusedOr(err)
 }
 
-func (tx *tx) mayTune(req contracts.StreamRequest, by contracts.Caller) error {
+func (tx *tx) checkStream(req contracts.StreamRequest, by contracts.Caller) error {
 	if err := tx.life.refuse(opRequest); err != nil {
 		return err
 	}
 	switch {
-	case !tx.counts(by.Principal):
+	case !tx.credentialValid(by.Principal):
 		return errExpired
 	case req.SubscriptionID == "":
-		return tx.hasRoom(false)
+		return tx.checkRoom(false)
 	}
 	_, err := tx.ownedSubscription(req.SubscriptionID, by)
 	return err

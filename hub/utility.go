@@ -37,7 +37,7 @@ type Utilities interface {
 
 // utilityPatience bounds one utility operation. Searches, the longest, bound
 // themselves to less.
-const utilityPatience = 10 * time.Second
+const utilityTimeout = 10 * time.Second
 
 // operations lists what hello_ok offers; never nil.
 func (h *Hub) operations() []contracts.UtilityOperation {
@@ -63,7 +63,7 @@ func (h *Hub) serveUtility(owner string, cmd contracts.Command) error {
 	if h.opts.Utilities == nil {
 		return nil // to end what cannot be running: unknown ids are ignored (R82)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), utilityPatience)
+	ctx, cancel := context.WithTimeout(context.Background(), utilityTimeout)
 	defer cancel()
 	err := h.opts.Utilities.Do(ctx, owner, cmd)
 	h.mu.Lock()
@@ -84,7 +84,7 @@ func (tx *tx) stopUtilities(reason string) {
 	}
 	tx.then(func() {
 		h.wg.Go(func() { // ends within utilityPatience
-			ctx, cancel := context.WithTimeout(context.Background(), utilityPatience)
+			ctx, cancel := context.WithTimeout(context.Background(), utilityTimeout)
 			defer cancel()
 			if err := u.Stop(ctx, reason); err != nil {
 				h.logger.Error("stop utilities", "err", err)
