@@ -59,7 +59,7 @@ type Options struct {
 
 	CheckpointAge time.Duration // the first entries after this time include a checkpoint; default never
 
-	MaxFrameBytes   int // 1 MiB, told to clients; the transport enforces it
+	MaxFrameBytes   int // 1 MiB, sent to clients; the transport enforces it
 	MaxControllers  int // 64 controller-role connections
 	MaxConnections  int // 16,384, detached connections included
 	MaxPrivateBytes int // 1 MiB of unread private frames of one connection; a connection above it is closed

@@ -103,11 +103,11 @@ const immediateRunTimeout = 250 * time.Millisecond
 // awaitRun waits up to immediateRunTimeout for the run, and captures the answer
 // again.
 func (p *httpCall) awaitRun() {
-	patience := time.NewTimer(immediateRunTimeout)
-	defer patience.Stop()
+	timer := time.NewTimer(immediateRunTimeout)
+	defer timer.Stop()
 	select {
 	case <-p.run.done:
-	case <-patience.C:
+	case <-timer.C:
 	}
 	p.hub.update(func(tx *tx) {
 		p.capture(tx)
@@ -197,7 +197,7 @@ func (p *httpCall) sender(tx *tx) (*connection, error) {
 
 var errViewerSends = &contracts.Error{Code: contracts.CodeAccessDenied, Message: "Viewer headless connections cannot send messages"}
 
-// mayUse admits a utility command.
+// admitUtility admits a utility command.
 func (tx *tx) admitUtility(call *call) error {
 	c, cmd := call.conn, call.cmd
 	if err := tx.checkCommand(c, cmd); err != nil {
