@@ -6,13 +6,13 @@ import (
 	"github.com/seed-028515a8/maestro/contracts"
 )
 
-// Stream writes the session's events to conn, which the client cannot speak on,
-// until conn fails, ctx ends or the hub closes it. An error before anything was
-// written is a refusal, and conn is then still open.
+// Stream writes the session's events to conn until conn fails, ctx ends or the hub
+// closes conn. The client cannot send on conn. An error before anything was written
+// is a refusal; conn is then still open.
 //
-// A stream that names a subscription continues it, and ends an older stream that
-// it has (A61). Any other is a viewer of its own that is gone when it ends, and
-// never has anything to do with the lease (A36).
+// A stream that names a subscription continues it and ends an older stream of the
+// same subscription (A61). Any other stream gets a viewer connection of its own,
+// which ends with it and never gets the lease (A36).
 func (h *Hub) Stream(ctx context.Context, conn Conn, req contracts.StreamRequest, by contracts.Caller) (err error) {
 	defer h.contain(conn, &err)
 	unhook := context.AfterFunc(ctx, func() { conn.Close(errGoingAway) })
@@ -23,11 +23,11 @@ func (h *Hub) Stream(ctx context.Context, conn Conn, req contracts.StreamRequest
 	}
 	defer func() { h.detach(b, true) }()
 	r := &reader{hub: h, conn: b.sub.conn, box: b, resumable: true}
-	return r.read(func([]byte) {}) // whatever it says, nobody listens
+	return r.read(func([]byte) {}) // a stream sends no frames
 }
 
-// enterStream attaches on a stack of its own, as [reader.enter] does and for the
-// same reason.
+// enterStream attaches in a temporary goroutine, for the same reason as
+// [reader.enter].
 func (h *Hub) enterStream(conn Conn, req *contracts.StreamRequest, by *contracts.Caller) (b *mailbox, err error) {
 	done := make(chan struct{}) // closed when the stream is attached
 	go func() {                 // ends at once
@@ -39,7 +39,7 @@ func (h *Hub) enterStream(conn Conn, req *contracts.StreamRequest, by *contracts
 	return b, err
 }
 
-// tune attaches conn to its subscription.
+// attachStream attaches conn to its subscription.
 func (h *Hub) attachStream(conn Conn, req contracts.StreamRequest, by contracts.Caller) (b *mailbox, err error) {
 	h.update(func(tx *tx) {
 		var sub *subscription
@@ -49,7 +49,7 @@ func (h *Hub) attachStream(conn Conn, req contracts.StreamRequest, by contracts.
 		how, why, from := tx.startingPoint(contracts.Attach{Cursor: req.Cursor, Epoch: req.Epoch})
 		if req.Cursor == nil && req.SubscriptionID != "" && !sub.needsSnapshot() {
 			how, from = resumeReplay, sub.from
-			if sub.box != nil { // the newer of two streams goes on where the older is
+			if sub.box != nil { // continue at the position of the older stream
 				from = sub.box.cursor.Load()
 			}
 			if from+1 < h.journal.First() {
@@ -58,7 +58,7 @@ func (h *Hub) attachStream(conn Conn, req contracts.StreamRequest, by contracts.
 		}
 		b = tx.attachBox(sub, conn, transportSSE, from)
 		if opening := b.form.AppendOpening(nil); len(opening) > 0 {
-			tx.push(b, parcel{frame: opening}) // ahead of everything
+			tx.push(b, parcel{frame: opening}) // before everything else
 		}
 		tx.deliverHeld(sub, max(from, tx.queueStartingState(b, how, why)))
 		sub.conn.extendCredential(by.Principal)
@@ -75,7 +75,7 @@ func (h *Hub) attachStream(conn Conn, req contracts.StreamRequest, by contracts.
 	return b, err
 }
 
-// tuned finds the subscription of a stream, or makes one for it.
+// streamSubscription returns the subscription that the stream names, or makes one.
 func (tx *tx) streamSubscription(req contracts.StreamRequest, by contracts.Caller) (*subscription, error) {
 	if err := tx.checkStream(req, by); err != nil {
 		return nil, err
@@ -92,8 +92,8 @@ func (tx *tx) streamSubscription(req contracts.StreamRequest, by contracts.Calle
 	return sub, nil
 }
 
-// MayStream says whether [Hub.Stream] would refuse, for what is known before
-// anything is written. It changes nothing.
+// MayStream returns the refusal that [Hub.Stream] would return now. It changes
+// nothing.
 func (h *Hub) MayStream(req contracts.StreamRequest, by contracts.Caller) error {
 	var err error
 	h.update(func(tx *tx) { err = tx.checkStream(req, by) })
