@@ -6,11 +6,11 @@ import (
 	"github.com/seed-028515a8/maestro/contracts"
 )
 
-// touch counts a frame as a sign of life.
+// touchLease renews the lease by the connection's last activity.
 func (cl *clients) touchLease(c *connection) { cl.lease.Touch(c.id, c.lastSeen()) }
 
-// expireLease frees the lease of a holder that has been silent for too long.
-// The transport knows when it last spoke, so that is asked only now.
+// expireLease frees the lease if its holder has been silent for LeaseTTL. It asks
+// the transport for the last activity only now.
 func (tx *tx) expireLease() {
 	c := tx.clients.holder()
 	if c == nil {
@@ -22,7 +22,7 @@ func (tx *tx) expireLease() {
 	}
 }
 
-// mayDrive refuses to act for anybody while another holds the lease.
+// checkLease refuses a command while another connection holds the lease.
 func (tx *tx) checkLease(c *connection) error {
 	tx.expireLease()
 	if holder, held := tx.clients.lease.Holder(); held && holder != c.id {
@@ -31,18 +31,18 @@ func (tx *tx) checkLease(c *connection) error {
 	return nil
 }
 
-// claim gives a free lease to a controller whose action was accepted (A30). One
-// that is refused changes nothing, so it does not claim either.
+// claim gives a free lease to a controller whose command was accepted (A30). A
+// refused command does not claim it.
 func (tx *tx) claim(c *connection) {
 	if _, held := tx.clients.lease.Holder(); !held {
 		tx.grant(c, contracts.LeaseGranted)
 	}
 }
 
-// claimOnAttach gives an attaching controller the lease if it is free or the
-// client forces it. The returned function, if any, tells those concerned; it is
-// called once the client can be told.
-func (tx *tx) claimOnAttach(c *connection, how contracts.Takeover) (tell func()) {
+// claimOnAttach gives an attaching controller the lease if it is free or how is
+// TakeoverForce. The caller calls announce, if it is not nil, when the client can
+// get frames.
+func (tx *tx) claimOnAttach(c *connection, how contracts.Takeover) (announce func()) {
 	holder, held := tx.clients.lease.Holder()
 	if c.role != contracts.RoleController || held && holder == c.id || held && how != contracts.TakeoverForce {
 		return nil
@@ -59,10 +59,11 @@ func (tx *tx) claimOnAttach(c *connection, how contracts.Takeover) (tell func())
 	}
 }
 
-// departed returns the name of the holder if it is a client of p whose WebSocket
-// has ended without a goodbye, and "" otherwise. A new client of the same
-// principal and name replaces it: most often a terminal was closed and opened
-// again. A client over HTTP may be there without a stream, so it is not departed.
+// departedHolderName returns the name of the lease holder if it is a client of p
+// whose WebSocket ended without ws.bye, otherwise "". A new client with this
+// principal and name takes the lease: most often a terminal was closed and opened
+// again. An HTTP client may be active without a stream, so it does not count as
+// departed.
 func (cl *clients) departedHolderName(p contracts.Principal) string {
 	c := cl.holder()
 	if c == nil || !c.hadSocket || c.attached() || c.principal.ID != p.ID {
@@ -71,27 +72,28 @@ func (cl *clients) departedHolderName(p contracts.Principal) string {
 	return c.terms.Name()
 }
 
-// grant moves the lease to c and tells everybody.
+// grant moves the lease to c and publishes the change.
 func (tx *tx) grant(c *connection, why contracts.LeaseReason) {
 	loser := tx.clients.holder()
 	tx.setHolder(c)
 	tx.leaseMoved(loser, c, why)
 }
 
-// setHolder moves the lease under a new generation, which the journal keeps.
+// setHolder moves the lease to c under a new generation and writes a note of it.
 func (tx *tx) setHolder(c *connection) {
 	tx.clients.lease.TakeOver(c.id, tx.now)
 	tx.clients.lease.Touch(c.id, c.lastSeen())
 	if c.bare {
-		tx.clients.lease.Pin(c.id) // an open pipe is a sign of life
+		tx.clients.lease.Pin(c.id) // an open pipe keeps the lease
 	}
 	c.controlAsk = nil
 	tx.noteLease()
 	tx.metrics.LeaseChanges.Add(1)
 }
 
-// leaseMoved shows a hand-over to all (D7): the graph, and the state. Those who
-// took part are told directly as well. Either may be nil.
+// leaseMoved publishes connection_info and, if there was a previous holder, a
+// snapshot (D7). The loser and the winner, which may be nil, also get ws.lease. A
+// lease that became free goes to the connection that has asked for it longest.
 func (tx *tx) leaseMoved(loser, winner *connection, why contracts.LeaseReason) {
 	if winner == nil {
 		tx.noteLease()
@@ -112,14 +114,15 @@ func (tx *tx) leaseMoved(loser, winner *connection, why contracts.LeaseReason) {
 	switch {
 	case winner != nil:
 		for _, c := range asking {
-			tx.sendControlRequest(winner, c) // they asked the one before
+			tx.sendControlRequest(winner, c) // repeat the requests that the previous holder got
 		}
-	case len(asking) > 0: // whoever has asked longest gets what nobody holds
+	case len(asking) > 0:
 		tx.grant(asking[0], contracts.LeaseGranted)
 	}
 }
 
-// asking lists the attached connections that wait for the lease, longest first.
+// controlAskers returns the attached connections that ask for control, longest
+// first.
 func (cl *clients) controlAskers() (list []*connection) {
 	for _, c := range cl.conns {
 		if c.controlAsk != nil && c.attached() {
@@ -130,7 +133,7 @@ func (cl *clients) controlAskers() (list []*connection) {
 	return list
 }
 
-// tellAsk tells the holder who wants the lease.
+// sendControlRequest tells the holder that c asks for control.
 func (tx *tx) sendControlRequest(holder, c *connection) {
 	if !holder.bare {
 		tx.sendToSockets(holder, &contracts.ControlRequest{ConnectionID: c.id, ClientInfo: c.terms.ClientInfo, Reason: c.controlAsk.reason})
@@ -147,7 +150,7 @@ func (tx *tx) sendLeaseChange(c *connection, granted bool, why contracts.LeaseRe
 	})
 }
 
-// control handles a frame about the lease.
+// handleLeaseFrame executes a frame about the lease and answers it.
 func (r *reader) handleLeaseFrame(id *string, frame contracts.Frame) {
 	h, c := r.hub, r.conn
 	h.update(func(tx *tx) {
@@ -157,7 +160,7 @@ func (r *reader) handleLeaseFrame(id *string, frame contracts.Frame) {
 		tx.clients.touchLease(c)
 		tx.expireLease()
 		err := tx.applyLeaseFrame(c, frame)
-		if c.bare && err == nil { // the local client is answered only here: it knows the frames it used
+		if c.bare && err == nil { // answer sends the local client no results; a client that uses ws.* frames expects one
 			tx.pushFrame(r.box, &contracts.Result{ID: id, Seq: r.seq, Cursor: tx.head()})
 			return
 		}
@@ -179,7 +182,7 @@ func (tx *tx) applyLeaseFrame(c *connection, frame contracts.Frame) error {
 		}
 	case *contracts.ReleaseControl:
 		if _, held := tx.clients.lease.Holder(); !held {
-			return nil // what the client wants is so already
+			return nil // the lease is free already
 		}
 		if !tx.clients.lease.Release(c.id) {
 			return tx.notHolder()
@@ -195,7 +198,8 @@ func (tx *tx) applyLeaseFrame(c *connection, frame contracts.Frame) error {
 	return nil
 }
 
-// steering reports whether a frame is about the lease, and its id.
+// leaseFrameID returns the id of a frame about the lease. ok is false for other
+// frames.
 func leaseFrameID(frame contracts.Frame) (id *string, ok bool) {
 	switch f := frame.(type) {
 	case *contracts.TakeControl:
@@ -212,6 +216,8 @@ func leaseFrameID(frame contracts.Frame) (id *string, ok bool) {
 	return nil, false
 }
 
+// checkController refuses a frame about the lease from a viewer or a destroyed
+// connection, and outside phaseOpen.
 func (tx *tx) checkController(c *connection) error {
 	switch {
 	case tx.life.phase != phaseOpen || tx.clients.conns[c.id] != c:
@@ -227,7 +233,7 @@ func (tx *tx) notHolder() error {
 	return tx.leaseHeld("Controller lease is currently held by another connection", holder)
 }
 
-// askControl asks the holder for the lease; a free one is granted at once.
+// askControl asks the holder for the lease. A free lease is granted at once.
 func (tx *tx) askControl(c *connection, f *contracts.AskControl) {
 	holder := tx.clients.holder()
 	switch {
@@ -241,7 +247,8 @@ func (tx *tx) askControl(c *connection, f *contracts.AskControl) {
 	}
 }
 
-// settleAsk lets the holder answer one that asked.
+// answerAsk checks that c is the holder and that connection id asks for control,
+// and then calls answer.
 func (tx *tx) answerAsk(c *connection, id string, answer func(asker *connection)) error {
 	holder, held := tx.clients.lease.Holder()
 	if held && holder != c.id {
