@@ -35,7 +35,7 @@ type Directory struct {
 	hubs   map[Key]*directoryEntry
 	ended  map[Key]bool // ended by a client; at most maxEnded
 	closed bool
-	life   context.Context // ends with Suspend; bounds the calls of Open
+	life   context.Context // ends with Suspend; limits the calls of Open
 	end    context.CancelFunc
 	wg     sync.WaitGroup
 }

@@ -26,9 +26,9 @@ type tx struct {
 	out             []journal.Entry // added by publish and note
 	after           []func()        // added by then
 	unansweredSend  *note           // the note of a ws.send that has no answer yet
-	unansweredIndex int             // index of sent in out
+	unansweredIndex int             // index of unansweredSend in out
 	startRunAfter   <-chan struct{} // closed when a run that begins may start; nil: at once
-	startedRun      *run            // the run that began; nil if none did
+	startedRun      *run            // the run that began; nil if none
 }
 
 // update runs f as a transaction. The functions that transactions add run in commit
@@ -53,14 +53,13 @@ func (h *Hub) transact(f func(*tx)) (acts []func()) {
 	return tx.takeEffects()
 }
 
-// begin returns a transaction that has not changed anything. Hub.mu is held, or the
-// hub is being made.
+// begin returns an empty transaction. The caller holds Hub.mu or is making the hub.
 func (h *Hub) begin() *tx {
 	return &tx{Hub: h, state: &h.state, now: time.Now(), out: h.state.batch[:0]}
 }
 
-// perform calls f and writes the entries. If that fails it returns why, and what
-// clients learn of it.
+// perform calls f and appends the entries. If that fails, it returns the error, and
+// the error that clients see.
 func (tx *tx) perform(f func(*tx)) (told *contracts.Error, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -72,7 +71,7 @@ func (tx *tx) perform(f func(*tx)) (told *contracts.Error, err error) {
 	return errUnwritten, tx.commit()
 }
 
-// abort ends the session instead of completing the transaction.
+// abort fails the session instead of completing the transaction.
 func (tx *tx) abort(told *contracts.Error, err error) {
 	clear(tx.out)
 	tx.out, tx.after = tx.out[:0], nil
@@ -84,7 +83,8 @@ func (tx *tx) abort(told *contracts.Error, err error) {
 	tx.fail(told, err)
 }
 
-// next returns the effects to run, none while another goroutine runs effects.
+// takeEffects returns the effects to run, or none if another goroutine runs
+// effects.
 func (s *state) takeEffects() (acts []func()) {
 	if s.runningEffects {
 		return nil
@@ -94,8 +94,8 @@ func (s *state) takeEffects() (acts []func()) {
 	return acts
 }
 
-// act runs effects and returns those that were added meanwhile. If one panics, the next
-// transaction runs the others.
+// runEffects runs effects and returns those that were added meanwhile. If one
+// panics, the next transaction runs the others.
 func (h *Hub) runEffects(acts []func()) (more []func()) {
 	done := false
 	defer func() {
