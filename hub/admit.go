@@ -9,12 +9,13 @@ import (
 	"github.com/seed-028515a8/maestro/handshake"
 )
 
-// stopPatience is how long a prompt that comes right after an interrupt waits
-// for the old run to end, instead of being refused.
-const stopPatience = 5 * time.Second
+// stopTimeout is how long a prompt that follows an interrupt waits for the old run
+// to end before it is refused.
+const stopTimeout = 5 * time.Second
 
-// unfit asks the agent whether it can serve a prompt, before anything changes.
-func (h *Hub) unfit(cmd contracts.Command) error {
+// checkPrompt asks the agent whether it can serve a prompt. Nothing has changed
+// yet.
+func (h *Hub) checkPrompt(cmd contracts.Command) error {
 	prompt, ok := cmd.(*contracts.Prompt)
 	if checker, can := h.opts.Agent.(Checker); ok && can {
 		return checker.Check(prompt.Content)
@@ -22,17 +23,17 @@ func (h *Hub) unfit(cmd contracts.Command) error {
 	return nil
 }
 
-// execute admits and carries out a command, or refuses it. A refusal changes nothing.
+// execute admits and executes a command. A refused command changes nothing.
 func (tx *tx) execute(call *call) error {
 	c := call.conn
-	if err := tx.mayAct(c, call.cmd); err != nil {
+	if err := tx.checkCommand(c, call.cmd); err != nil {
 		return err
 	}
 	tx.opts.Observer.Accepted(call.cmd, call.trace, tx.now)
 	n := note{From: c.id, Send: call.key}
 	switch cmd := call.cmd.(type) {
 	case *contracts.Hello:
-		return tx.greetAgain(c, cmd)
+		return tx.renegotiate(c, cmd)
 	case *contracts.Init:
 		tx.claim(c)
 		tx.configure(cmd, n)
@@ -50,21 +51,21 @@ func (tx *tx) execute(call *call) error {
 	case *contracts.ToolResponse, *contracts.ClientToolResult, *contracts.ServerRequestResponse:
 		return tx.answerRequest(c, cmd, n)
 	}
-	return tx.unprovided(call.cmd)
+	return tx.unsupported(call.cmd)
 }
 
-// unprovided refuses what this runtime does not offer.
-func (h *Hub) unprovided(cmd contracts.Command) error {
+// unsupported returns the refusal of a command that this runtime does not offer.
+func (h *Hub) unsupported(cmd contracts.Command) error {
 	return &contracts.Error{
 		Code: contracts.CodeUnsupportedCapability, Type: contracts.ErrorTool,
 		Message: cmd.CommandType() + " is not provided by this runtime",
 	}
 }
 
-// mayAct applies the checks in their fixed order: session, role, lease,
-// capability. The lease is checked here, under the lock that moves it, so an
-// action read before a take-over cannot take effect after it (D7).
-func (tx *tx) mayAct(c *connection, cmd contracts.Command) error {
+// checkCommand checks, in this order: session, role, lease, capability. It runs in
+// the transaction that executes the command, so a command that was read before a
+// take-over is checked against the new holder (D7).
+func (tx *tx) checkCommand(c *connection, cmd contracts.Command) error {
 	op := opCommand
 	if _, hello := cmd.(*contracts.Hello); hello {
 		op = opHello
@@ -80,18 +81,19 @@ func (tx *tx) mayAct(c *connection, cmd contracts.Command) error {
 	case c.role == contracts.RoleViewer:
 		return errViewerSends
 	}
-	if err := tx.mayDrive(c); err != nil {
+	if err := tx.checkLease(c); err != nil {
 		return err
 	}
-	if cmd == nil { // nothing is known of the command yet
+	if cmd == nil { // the text could not be decoded
 		return nil
 	}
 	return handshake.Require(cmd, c.terms)
 }
 
-// greetAgain renegotiates everything but the role (R29). A hello that changes
-// nothing is answered, and nobody else hears of it.
-func (tx *tx) greetAgain(c *connection, hello *contracts.Hello) error {
+// renegotiate handles a further hello. It renegotiates everything except an
+// established role (R29). A hello that changes nothing is answered, and other
+// clients see nothing.
+func (tx *tx) renegotiate(c *connection, hello *contracts.Hello) error {
 	offer := handshake.Offer{Networked: !c.bare}
 	if c.greeted || !c.bare {
 		offer.Established = c.role
@@ -101,27 +103,27 @@ func (tx *tx) greetAgain(c *connection, hello *contracts.Hello) error {
 		return err
 	}
 	if offer.Established != "" && reflect.DeepEqual(terms, c.terms) {
-		tx.confide(c, tx.note(note{}), tx.helloOK(c))
+		tx.sendPrivateEvent(c, tx.note(note{}), tx.helloOK(c))
 		return nil
 	}
-	if offer.Established != "" && !c.mayChange(tx.now) {
+	if offer.Established != "" && !c.countChange(tx.now) {
 		return errChangesOften
 	}
 	c.apply(terms)
 	c.greeted = true
 	tx.log.events.ApplyCommand(hello)
-	if c.role == contracts.RoleViewer && tx.clients.lease.Release(c.id) { // the local client turned out to be a viewer
+	if c.role == contracts.RoleViewer && tx.clients.lease.Release(c.id) { // the local client says that it is a viewer
 		tx.opts.Observer.LeaseMoved(contracts.LeaseReleased)
 		tx.noteLease()
 	}
-	tx.acknowledge(c)
+	tx.sendHelloOK(c)
 	tx.showChange(c.id)
 	tx.reportMismatch(c)
 	return nil
 }
 
-// configure applies init: the fields in their order, a status that names them,
-// and the waiting approvals that a new mode decides (R33, R65).
+// configure executes init. It publishes a status that names the changed fields, and
+// decides the pending approvals by the new approval mode (R33, R65).
 func (tx *tx) configure(cmd *contracts.Init, n note) {
 	h := tx.Hub
 	tx.noteCommand(cmd, n)
@@ -156,8 +158,8 @@ func initialized(cmd *contracts.Init) string {
 	return "Initialized: " + text
 }
 
-// interrupt stops the run and cancels what it waits for, then shows the state
-// that leaves (A69). With nothing active it says nothing (R68).
+// interrupt stops the run, cancels the open questions and publishes a snapshot
+// (A69). If nothing is active, it publishes nothing (R68).
 func (tx *tx) interrupt(cmd contracts.Command, n note) {
 	if tx.work.run == nil && tx.work.table.Len() == 0 && !tx.utilitiesActive() {
 		return
@@ -175,15 +177,15 @@ func (tx *tx) interrupt(cmd contracts.Command, n note) {
 	tx.stopUtilities(why.utilities)
 }
 
-// shutdown ends the runtime for everybody.
+// shutdown ends the session.
 func (tx *tx) shutdown(cmd contracts.Command, n note) {
 	h := tx.Hub
-	tx.windDown(cmd, n)
+	tx.beginShutdown(cmd, n)
 	tx.then(func() { go h.finishShutdown() }) // ends with the session; Close waits for it
 }
 
-// windDown takes no more commands and ends what is under way.
-func (tx *tx) windDown(cmd contracts.Command, n note) {
+// beginShutdown cancels the questions, stops the run and refuses further commands.
+func (tx *tx) beginShutdown(cmd contracts.Command, n note) {
 	for _, res := range tx.work.table.CancelAll(stopShutdown.requests, tx.now) {
 		tx.resolve(res)
 	}
@@ -192,8 +194,8 @@ func (tx *tx) windDown(cmd contracts.Command, n note) {
 	tx.stopRun(stopShutdown)
 }
 
-// answerRequest ends a pending request with a client's answer. The first answer
-// wins (D8).
+// answerRequest ends a pending request with a client's answer. The first valid
+// answer is used (D8).
 func (tx *tx) answerRequest(c *connection, cmd contracts.Command, n note) error {
 	if response, ok := cmd.(*contracts.ServerRequestResponse); ok && tx.info.Echoes {
 		tx.echo(c, response)
@@ -216,8 +218,8 @@ func (tx *tx) answerRequest(c *connection, cmd contracts.Command, n note) error 
 	return nil
 }
 
-// echo shows an answer as the resolution of the request that it names, without a
-// look at what waits (see [contracts.AgentInfo]).
+// echo publishes an answer as the resolution of the request it names, even if no
+// such request is pending (see [contracts.AgentInfo]).
 func (tx *tx) echo(c *connection, cmd *contracts.ServerRequestResponse) {
 	tx.claim(c)
 	reason := cmd.Reason

@@ -9,24 +9,23 @@ import (
 	"github.com/seed-028515a8/maestro/handshake"
 )
 
-// What a client is given to begin with.
+// How a stream starts; the values of ws.attached "resume".
 const (
 	resumeSnapshot = "snapshot"
 	resumeReplay   = "replay"
 	resumeReset    = "reset"
 )
 
-// Admit says whether an attachment would be refused for what is already known
-// before the client has said hello, so that a transport can refuse it in its
-// own words. It changes nothing.
+// Admit returns the refusal of an attachment that is already certain before hello,
+// so that a transport can refuse before the upgrade. It changes nothing.
 func (h *Hub) Admit(att contracts.Attach) error {
 	var err error
 	h.update(func(tx *tx) {
 		if err = tx.life.refuse(opAttach); err == nil {
-			err = tx.hasRoom(tx.clients.conns[att.ConnectionID] != nil)
+			err = tx.checkRoom(tx.clients.conns[att.ConnectionID] != nil)
 		}
 		if err == nil && att.Role == contracts.RoleController {
-			err = tx.mayControl(att, att.ConnectionID, tx.clients.departed(att.Principal)) // its name comes with hello
+			err = tx.checkTakeover(att, att.ConnectionID, tx.clients.departedHolderName(att.Principal)) // assume the name that hello may bring
 		}
 		if err != nil {
 			h.refused(h.refusal(err).Code)
@@ -35,30 +34,31 @@ func (h *Hub) Admit(att contracts.Attach) error {
 	return err
 }
 
-// hasRoom refuses a new connection when there are too many; one that comes back
-// is counted already. Those that are attached come before those that may come
-// back.
-func (tx *tx) hasRoom(comesBack bool) error {
-	if !comesBack && len(tx.clients.conns) >= tx.opts.MaxConnections && tx.clients.waiting("") == nil {
+// checkRoom refuses a new connection above Options.MaxConnections, unless a
+// detached connection can be ended for it. known says that the connection exists
+// already.
+func (tx *tx) checkRoom(known bool) error {
+	if !known && len(tx.clients.conns) >= tx.opts.MaxConnections && tx.clients.oldestDetached("") == nil {
 		return &contracts.Error{Code: contracts.CodeOverloaded, Message: "too many connections"}
 	}
 	return nil
 }
 
-// makeRoom ends the oldest detached connection that stands in the way of a new
-// one.
+// makeRoom ends the oldest detached connections if a new one would exceed
+// Options.MaxConnections or Options.MaxControllers. checkRoom and checkAttach have
+// made sure that there is one.
 func (tx *tx) makeRoom(role contracts.Role) {
 	if len(tx.clients.conns) >= tx.opts.MaxConnections {
-		tx.destroy(tx.clients.waiting(""), contracts.LeaseExpired)
+		tx.destroy(tx.clients.oldestDetached(""), contracts.LeaseExpired)
 	}
 	if role == contracts.RoleController && tx.clients.controllers() >= tx.opts.MaxControllers {
-		tx.destroy(tx.clients.waiting(role), contracts.LeaseExpired)
+		tx.destroy(tx.clients.oldestDetached(role), contracts.LeaseExpired)
 	}
 }
 
-// waiting returns the connection of the role, or of any, that has been detached
-// longest and does not hold the lease; nil if there is none.
-func (cl *clients) waiting(role contracts.Role) *connection {
+// oldestDetached returns the connection that has been detached longest, has the
+// role (any if empty) and does not hold the lease; nil if there is none.
+func (cl *clients) oldestDetached(role contracts.Role) *connection {
 	holder := cl.holder()
 	for e := cl.detached.Front(); e != nil; e = e.Next() {
 		if c := e.Value.(*subscription).conn; c != holder && !c.attached() && (role == "" || c.role == role) {
@@ -73,12 +73,12 @@ func (cl *clients) waiting(role contracts.Role) *connection {
 	return nil
 }
 
-// mayControl refuses a controller that would find the lease held and said
-// neither to take it nor to wait. known is the connection it continues, if any,
-// and name what the client calls itself.
-func (tx *tx) mayControl(att contracts.Attach, known, name string) error {
+// checkTakeover refuses a controller with TakeoverRefuse if another connection
+// holds the lease. known is the id of the connection that the client continues, or
+// empty; name is the client's name.
+func (tx *tx) checkTakeover(att contracts.Attach, known, name string) error {
 	tx.expireLease()
-	if known == "" && name != "" && name == tx.clients.departed(att.Principal) {
+	if known == "" && name != "" && name == tx.clients.departedHolderName(att.Principal) {
 		return nil
 	}
 	holder, held := tx.clients.lease.Holder()
@@ -102,7 +102,7 @@ func (h *Hub) attach(conn Conn, att contracts.Attach, hello *contracts.Hello, to
 		if err = tx.life.refuse(opAttach); err != nil {
 			return
 		}
-		c = tx.clients.earlier(att, token)
+		c = tx.clients.resumedConnection(att, token)
 		offer := handshake.Offer{Fixed: att.Role, Networked: true, Default: contracts.RoleViewer}
 		if c != nil {
 			offer.Established, secret = c.role, token
@@ -111,40 +111,40 @@ func (h *Hub) attach(conn Conn, att contracts.Attach, hello *contracts.Hello, to
 		if terms, err = handshake.Negotiate(hello, offer); err != nil {
 			return
 		}
-		if err = tx.mayAttach(att, c, terms); err != nil {
+		if err = tx.checkAttach(att, c, terms); err != nil {
 			return
 		}
 		if c == nil {
 			tx.makeRoom(terms.Role)
 			c = tx.newConnection(att.Principal, secret, terms.Role)
-			if name := terms.Name(); name != "" && name == tx.clients.departed(att.Principal) {
+			if name := terms.Name(); name != "" && name == tx.clients.departedHolderName(att.Principal) {
 				att.Takeover = contracts.TakeoverForce
 			}
 		}
-		c.vouch(att.Principal)
+		c.extendCredential(att.Principal)
 		c.apply(terms)
-		c.socket = true
+		c.hadSocket = true
 		sub := c.subscription("")
 		if sub == nil {
 			sub = tx.newSubscription(c)
 		}
-		b = tx.greet(sub, conn, att, secret)
+		b = tx.attachSocket(sub, conn, att, secret)
 	})
 	return c, b, err
 }
 
 var errOnlyViews = &contracts.Error{Code: contracts.CodeAccessDenied, Message: "this credential only allows viewing"}
 
-// mayAttach refuses before anything has changed: a refused controller leaves
-// no trace (A24).
-func (tx *tx) mayAttach(att contracts.Attach, c *connection, t handshake.Terms) error {
-	if !tx.counts(att.Principal) {
+// checkAttach checks everything before anything changes: a refused client leaves no
+// trace (A24).
+func (tx *tx) checkAttach(att contracts.Attach, c *connection, t handshake.Terms) error {
+	if !tx.credentialValid(att.Principal) {
 		return errExpired
 	}
 	if att.Principal.Role == contracts.RoleViewer && t.Role == contracts.RoleController {
 		return errOnlyViews
 	}
-	if err := tx.hasRoom(c != nil); err != nil {
+	if err := tx.checkRoom(c != nil); err != nil {
 		return err
 	}
 	if t.Role != contracts.RoleController {
@@ -153,15 +153,16 @@ func (tx *tx) mayAttach(att contracts.Attach, c *connection, t handshake.Terms) 
 	known := ""
 	if c != nil {
 		known = c.id
-	} else if tx.clients.controllers() >= tx.opts.MaxControllers && tx.clients.waiting(contracts.RoleController) == nil {
+	} else if tx.clients.controllers() >= tx.opts.MaxControllers && tx.clients.oldestDetached(contracts.RoleController) == nil {
 		return &contracts.Error{Code: contracts.CodeRateLimited, Message: "too many controller connections"}
 	}
-	return tx.mayControl(att, known, t.Name())
+	return tx.checkTakeover(att, known, t.Name())
 }
 
-// earlier finds the connection that the client proves to be. Anything wrong
-// with the proof means a new connection, never a hint about the old one.
-func (cl *clients) earlier(att contracts.Attach, token string) *connection {
+// resumedConnection returns the connection whose secret the client presents. If
+// anything is wrong, it returns nil and the client gets a new connection, without a
+// hint about the old one.
+func (cl *clients) resumedConnection(att contracts.Attach, token string) *connection {
 	c := cl.conns[att.ConnectionID]
 	if c == nil || token == "" || !c.owns(token) || c.principal.ID != att.Principal.ID {
 		return nil
@@ -171,21 +172,21 @@ func (cl *clients) earlier(att contracts.Attach, token string) *connection {
 
 func (tx *tx) newConnection(p contracts.Principal, secret string, role contracts.Role) *connection {
 	c := &connection{
-		id: newID("conn_"), token: sha256.Sum256([]byte(secret)), principal: p, role: role, seen: tx.now, unused: true,
+		id: newID("conn_"), token: sha256.Sum256([]byte(secret)), principal: p, role: role, seen: tx.now, neverSubscribed: true,
 	}
 	tx.clients.addConnection(c)
 	tx.clients.lastUsed = tx.now
-	tx.clients.credentialEnds(p.Expires)
+	tx.clients.scheduleCredentialEnd(p.Expires)
 	return c
 }
 
-// greet attaches the connection to the stream: ws.attached, then what it needs
-// to have the state, then hello_ok, then live entries.
-func (tx *tx) greet(sub *subscription, conn Conn, att contracts.Attach, secret string) *mailbox {
+// attachSocket attaches a mailbox to the subscription. The client gets ws.attached,
+// then the state if it needs it, then hello_ok, then live entries.
+func (tx *tx) attachSocket(sub *subscription, conn Conn, att contracts.Attach, secret string) *mailbox {
 	c := sub.conn
 	how, reason, from := tx.startingPoint(att)
 	b := tx.attachBox(sub, conn, transportWS, from)
-	sub.held = nil // hello is answered anew
+	sub.heldEvents = nil // hello_ok is sent again below
 	moved := tx.claimOnAttach(c, att.Takeover)
 
 	holder, held := tx.clients.lease.Holder()
@@ -199,8 +200,8 @@ func (tx *tx) greet(sub *subscription, conn Conn, att contracts.Attach, secret s
 	if text, err := contracts.EncodeFrame(attached); err == nil {
 		tx.push(b, parcel{frame: b.form.AppendControl(nil, text)})
 	}
-	tx.begin(b, how, reason)
-	tx.acknowledge(c)
+	tx.queueStartingState(b, how, reason)
+	tx.sendHelloOK(c)
 	tx.showChange(c.id)
 	tx.reportMismatch(c)
 	if moved != nil {
@@ -211,22 +212,22 @@ func (tx *tx) greet(sub *subscription, conn Conn, att contracts.Attach, secret s
 	return b
 }
 
-// begin queues what a stream begins with: the state, whose cursor it returns,
-// unless it is a replay.
-func (tx *tx) begin(b *mailbox, how string, reason contracts.ResetReason) (at uint64) {
+// queueStartingState queues a snapshot or reset and returns its cursor. A replay
+// needs neither; it returns 0.
+func (tx *tx) queueStartingState(b *mailbox, how string, reason contracts.ResetReason) (at uint64) {
 	if how == resumeReplay {
 		return 0
 	}
-	snap := tx.share()
+	snap := tx.latestSnapshot()
 	tx.push(b, parcel{at: snap.at, snapshot: snap, reset: reason})
 	return snap.at
 }
 
-// startingPoint says what a client gets that presents a cursor, why if that is a
-// reset, and the cursor its stream starts from if it is a replay. A session that
-// was restored from elsewhere resets everybody who was there before (5.8). A
-// cursor without an epoch counts in the current one unless it lies before its
-// start; a client at cursor 0 has seen nothing, in no epoch.
+// startingPoint decides how a stream starts: with a snapshot, a replay from a
+// cursor, or a reset and its reason. A session restored from elsewhere resets all
+// clients of its earlier runner (5.8). A cursor without an epoch counts in the
+// current epoch unless it lies before the epoch's start. Cursor 0 has seen nothing
+// and is valid in every epoch.
 func (tx *tx) startingPoint(att contracts.Attach) (how string, why contracts.ResetReason, from uint64) {
 	if att.Cursor == nil {
 		return resumeSnapshot, "", 0
@@ -242,25 +243,25 @@ func (tx *tx) startingPoint(att contracts.Attach) (how string, why contracts.Res
 	return resumeReplay, "", c
 }
 
-// acknowledge answers hello. hello_ok has a cursor of its own, kept by a note,
-// which nobody else sees (A60).
-func (tx *tx) acknowledge(c *connection) {
+// sendHelloOK answers hello. hello_ok has a cursor of its own, which a note takes;
+// other clients do not see it (A60).
+func (tx *tx) sendHelloOK(c *connection) {
 	n := note{}
 	if c.role == contracts.RoleController && !c.bare {
-		n.Attach = savedConnection(c)
+		n.Attach = saveConnection(c)
 	}
 	cursor := tx.note(n)
-	tx.confide(c, cursor, tx.helloOK(c))
+	tx.sendPrivateEvent(c, cursor, tx.helloOK(c))
 }
 
-// mismatchBurst is how many clients of other versions are told of at once; later
-// ones are told of once a second.
+// mismatchBurst is how many clients of other protocol versions are reported at
+// once; later ones are reported at 1 per second.
 const mismatchBurst = 64
 
-// reportMismatch tells a client of another version that it was let in (R24). It
-// is public: everybody's last_status shows it.
+// reportMismatch publishes a status about an attached client of another protocol
+// version (R24). All clients see it as last_status.
 func (tx *tx) reportMismatch(c *connection) {
-	if c.terms.Mismatch && tx.clients.mismatches.AllowN(tx.now, 1) {
+	if c.terms.Mismatch && tx.clients.mismatchLimiter.AllowN(tx.now, 1) {
 		tx.publish(&contracts.Status{
 			Message: "Client protocol " + cutText(c.terms.ProtocolVersion, 64) + " attached to server " + contracts.ProtocolVersion,
 		})
@@ -293,8 +294,8 @@ func (tx *tx) helloOK(c *connection) *contracts.HelloOK {
 	return ok
 }
 
-// attachLocal attaches the client on standard input and output. It needs no
-// hello: until one says otherwise it is a controller without capabilities.
+// attachLocal attaches the client on standard input and output. It is a controller
+// without capabilities unless a hello says otherwise.
 func (h *Hub) attachLocal(conn Conn, att contracts.Attach) (c *connection, b *mailbox, err error) {
 	h.update(func(tx *tx) {
 		if tx.clients.conns[localID] != nil {
@@ -310,9 +311,9 @@ func (h *Hub) attachLocal(conn Conn, att contracts.Attach) (c *connection, b *ma
 		tx.clients.addConnection(c)
 		sub := &subscription{id: localID, conn: c}
 		tx.clients.addSubscription(c, sub)
-		b = tx.attachBox(sub, conn, transportStdio, h.first)
+		b = tx.attachBox(sub, conn, transportStdio, h.startCursor)
 		for _, row := range tx.work.table.Pending() {
-			if row.Opened.Before(h.begun) { // asked before the restart; a bare wire has no snapshot to show it
+			if row.Opened.Before(h.openedAt) { // asked before the restart; the bare wire has no snapshot that would list it
 				tx.pushEvent(b, tx.head(), row.Request)
 			}
 		}
@@ -332,15 +333,15 @@ func newToken() string {
 	return base64.RawURLEncoding.EncodeToString(b[:])
 }
 
-// The transports by name, as operators see them.
+// Transport names in metrics and logs.
 const (
 	transportStdio = "stdio"
 	transportWS    = "ws"
 	transportSSE   = "sse"
 )
 
-// subscription returns the connection's subscription of that id; without an id
-// the first, if there is one.
+// subscription returns the connection's subscription with the id. With an empty id
+// it returns the first, or nil.
 func (c *connection) subscription(id string) *subscription {
 	for _, sub := range c.subs {
 		if id == "" || sub.id == id {

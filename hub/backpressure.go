@@ -8,17 +8,16 @@ import (
 
 // Backpressure for utility commands. A command pauses while its owner has more
 // than Options.MaxBacklog bytes of unread output, so that output cannot fall out
-// of retention before the owner sees it. That holds while the owner is away and
-// may come back. Other clients are never waited for; they are reset (D5). An
-// owner that has never followed the session holds nothing up.
+// of retention before the owner sees it. It also pauses while the owner is detached
+// and its subscription has not expired. Commands never wait for other clients; those
+// are reset (D5). Commands of an owner that was never attached do not pause.
 
-// unreadOutput is what the commands of one connection wrote and it has not read
-// yet. Hub.mu guards it. It is not much more than MaxBacklog, because commands
-// pause.
+// unreadOutput is the command output that the owning connection has not read yet.
+// Hub.mu guards it. It stays close to MaxBacklog, because commands pause.
 type unreadOutput struct {
-	events []outputEvent // by cursor
+	events []outputEvent // in the order of their cursors
 	bytes  int
-	read   chan struct{} // closed when some may have been read; nil unless a command waits
+	read   chan struct{} // closed when some may have been read; nil if no command waits
 }
 
 type outputEvent struct {
@@ -26,7 +25,8 @@ type outputEvent struct {
 	bytes  int
 }
 
-// addUnread counts output that was just published.
+// addUnread counts output that was just published, if its owner has ever been
+// attached.
 func (tx *tx) addUnread(commandID string, cursor uint64, bytes int) {
 	c := tx.clients.conns[tx.log.events.CommandOwner(commandID)]
 	if c == nil || !slices.ContainsFunc(c.subs, (*subscription).followed) {
@@ -54,9 +54,10 @@ func (c *connection) dropRead() int {
 	return c.unread.bytes
 }
 
-// read returns the cursor up to which all attached subscriptions of the
-// connection have been written. If none is attached, the detached ones count: a
-// page that was reloaded leaves one behind that never attaches again.
+// read returns the cursor up to which all attached subscriptions of the connection
+// have been written. If none is attached, the detached ones count. They do not
+// count beside attached ones, because a reloaded page leaves a detached one that
+// never attaches again.
 func (c *connection) read() uint64 {
 	attached, detached := uint64(math.MaxUint64), uint64(math.MaxUint64)
 	any := false
@@ -74,18 +75,17 @@ func (c *connection) read() uint64 {
 	return detached
 }
 
-// wakeWriters has the commands that wait for the connection look again. The
+// wakeWriters makes the commands that wait for the connection check again. The
 // caller holds Hub.mu.
 func (c *connection) wakeWriters() {
-	c.awaited.Store(false)
+	c.commandWaits.Store(false)
 	if c.unread.read != nil {
 		close(c.unread.read)
 		c.unread.read = nil
 	}
 }
 
-// awaitOwner waits until the owner of a command has read enough for the command
-// to go on, or is gone.
+// awaitOwner waits until the owner of a command has read enough, or is gone.
 func (h *Hub) awaitOwner(ctx context.Context, owner string) error {
 	for first := true; ; first = false {
 		h.mu.Lock()
@@ -94,7 +94,7 @@ func (h *Hub) awaitOwner(ctx context.Context, owner string) error {
 			h.mu.Unlock()
 			return nil
 		}
-		c.awaited.Store(true) // before dropRead, so that a flush that reads on sees it
+		c.commandWaits.Store(true) // before dropRead, so that a flush that moves the cursor afterwards sees it
 		if c.dropRead() <= h.opts.MaxBacklog {
 			h.mu.Unlock()
 			return nil
@@ -117,10 +117,11 @@ func (h *Hub) awaitOwner(ctx context.Context, owner string) error {
 	}
 }
 
-// ownerRead tells commands that wait for b's connection that its cursor moved.
+// ownerRead wakes the commands that wait for b's connection, because b's cursor
+// moved.
 func (h *Hub) ownerRead(b *mailbox) {
 	c := b.sub.conn
-	if !c.awaited.Load() {
+	if !c.commandWaits.Load() {
 		return
 	}
 	h.mu.Lock()

@@ -2,45 +2,46 @@ package hub
 
 import "github.com/seed-028515a8/maestro/contracts"
 
-// A call is one command on its way in, from a socket or over HTTP. It is admitted
-// and carried out in one transaction; a utility command is carried out after that. A
-// call that is repeated with the same key gets the answer of the first, and waits
-// for it if it is under way (A72).
+// A call is one command from a socket or an HTTP request. One transaction admits
+// and executes it; a utility command is executed after that transaction. A repeat
+// with the same key gets the first answer, and waits for it if the first call is in
+// progress (A72).
 type call struct {
-	hub   *Hub
-	from  caller
-	cmd   contracts.Command
-	bad   error   // why the text is no command, or none that the agent can serve
-	key   *string // the id of a ws.send, or the Idempotency-Key of a request; nil for others
-	trace string  // W3C traceparent, or empty
-	late  bool    // the caller completes the answer after do, and then calls finish
+	hub          *Hub
+	source       callSource
+	cmd          contracts.Command
+	invalid      error   // why the text is not a command, or why the agent cannot serve the prompt
+	key          *string // the id of a ws.send, or the Idempotency-Key of a request; nil for others
+	trace        string  // W3C traceparent, or empty
+	answersLater bool    // the source completes the answer after do, and then calls finish
 
-	prompt  encoded       // what is published of a prompt, which may be long
-	conn    *connection   // that the call is from
-	earlier chan struct{} // of the same call, which is under way: closed when it has its answer
-	outside bool          // an admitted utility command: do carries it out without the lock
-	open    bool          // repeats with the same key wait for finish
-	err     error         // the refusal
+	prompt      encoded       // encoded before the transaction, because a prompt may be long
+	conn        *connection   // the sender
+	inProgress  chan struct{} // an earlier call with the same key; closed when it has its answer
+	runsUtility bool          // an admitted utility command: do executes it without the lock
+	pending     bool          // repeats with the same key wait for finish
+	err         error         // the refusal
 }
 
-// A caller is where a call comes from, and where its answer goes.
-type caller interface {
-	// speaker returns the connection that the call is from. It is nil if the caller
-	// gets no answer, or an error alone.
-	speaker(tx *tx) (*connection, error)
+// A callSource is the socket frame or HTTP request of a call. It receives the
+// answer.
+type callSource interface {
+	// sender returns the connection that the call is from. It returns nil if the
+	// call is ignored, or refused with the error.
+	sender(tx *tx) (*connection, error)
 
-	// begin is called before a command is carried out.
-	begin(tx *tx)
+	// beforeExecute is called before a valid command is executed.
+	beforeExecute(tx *tx)
 
-	// answer is called once the command has had its effects, or was refused.
+	// answer is called after the command was executed or refused.
 	answer(tx *tx, refusal *contracts.Error)
 
-	// repeat gives the caller the answer to an earlier call. It returns the refusal
-	// if the earlier call was refused.
-	repeat(tx *tx, answer sent) error
+	// repeat sends the answer of an earlier call with the same key. It returns the
+	// refusal if the earlier call was refused.
+	repeat(tx *tx, answer savedAnswer) error
 }
 
-// do carries out the call and returns its refusal.
+// do executes the call and returns its refusal.
 func (c *call) do() error {
 	h := c.hub
 	if prompt, ok := c.cmd.(*contracts.Prompt); ok {
@@ -49,118 +50,118 @@ func (c *call) do() error {
 		}))
 		h.awaitStopped()
 	}
-	if c.bad == nil {
-		c.bad = h.unfit(c.cmd)
+	if c.invalid == nil {
+		c.invalid = h.checkPrompt(c.cmd)
 	}
-	for h.update(c.decide); c.earlier != nil; h.update(c.decide) {
-		<-c.earlier // utilityPatience at the most
+	for h.update(c.decide); c.inProgress != nil; h.update(c.decide) {
+		<-c.inProgress // at most utilityTimeout
 	}
-	if c.outside {
+	if c.runsUtility {
 		err := h.serveUtility(c.conn.id, c.cmd)
 		h.update(func(tx *tx) { c.conclude(tx, err) })
 	}
 	return c.err
 }
 
+// decide runs in a transaction. It answers a repeat, or admits the call.
 func (c *call) decide(tx *tx) {
-	c.earlier = nil
-	if c.conn, c.err = c.from.speaker(tx); c.conn == nil {
+	c.inProgress = nil
+	if c.conn, c.err = c.source.sender(tx); c.conn == nil {
 		return
 	}
 	sends := &c.conn.sends
 	if c.key != nil {
-		if c.earlier = sends.doing[*c.key]; c.earlier != nil {
+		if c.inProgress = sends.inProgress[*c.key]; c.inProgress != nil {
 			return
 		}
 		if answer, known := sends.get(*c.key); known {
-			c.err = c.from.repeat(tx, answer)
+			c.err = c.source.repeat(tx, answer)
 			return
 		}
 	}
 	err := c.admit(tx)
-	if c.outside = err == nil && isUtility(c.cmd); !c.outside {
+	if c.runsUtility = err == nil && isUtility(c.cmd); !c.runsUtility {
 		c.conclude(tx, err)
 	}
-	if err == nil && c.key != nil && (c.outside || c.late) {
+	if err == nil && c.key != nil && (c.runsUtility || c.answersLater) {
 		sends.begin(*c.key)
-		c.open = true
+		c.pending = true
 	}
 }
 
-// admit carries out the command, or lets the utilities do it afterwards.
+// admit executes the command. It only admits a utility command; do executes it.
 func (c *call) admit(tx *tx) error {
-	if c.bad != nil {
-		if err := tx.mayAct(c.conn, c.cmd); err != nil { // whose command it is comes before what it says
+	if c.invalid != nil {
+		if err := tx.checkCommand(c.conn, c.cmd); err != nil { // the sender's rights are checked before the command's text
 			return err
 		}
-		return c.bad
+		return c.invalid
 	}
-	c.from.begin(tx)
+	c.source.beforeExecute(tx)
 	if isUtility(c.cmd) {
-		return tx.mayUse(c)
+		return tx.admitUtility(c)
 	}
 	return tx.execute(c)
 }
 
-// conclude keeps the answer for repeats and answers the caller.
+// conclude saves the answer for repeats and answers the source.
 func (c *call) conclude(tx *tx, err error) {
 	refusal := c.hub.refusal(err)
 	if refusal != nil {
 		c.err = refusal
 	}
-	c.remember(tx, refusal)
-	c.from.answer(tx, refusal)
+	c.saveAnswer(tx, refusal)
+	c.source.answer(tx, refusal)
 }
 
-// remember keeps the answer for repeats. It does not keep a retryable refusal, so
-// that a repeat is tried anew.
-func (c *call) remember(tx *tx, refusal *contracts.Error) {
+// saveAnswer saves the answer for repeats. It does not save a retryable refusal, so
+// that a repeat is tried again.
+func (c *call) saveAnswer(tx *tx, refusal *contracts.Error) {
 	if c.key == nil || refusal != nil && refusal.Code.Retryable() {
 		return
 	}
-	answer := sent{cursor: tx.head(), err: refusal}
+	answer := savedAnswer{cursor: tx.head(), err: refusal}
 	c.conn.sends.put(*c.key, answer)
-	tx.keepAnswer(answer.cursor)
+	tx.noteAnswer(answer.cursor)
 }
 
-// finish releases repeats of the call that wait for its answer.
+// finish releases the repeats that wait for the call's answer.
 func (c *call) finish() {
-	if c.open {
+	if c.pending {
 		c.hub.update(func(*tx) { c.conn.sends.end(*c.key) })
 	}
 }
 
-// A frame is a call from a socket.
-type frame struct {
+// A frameCall is a call from a socket.
+type frameCall struct {
 	*reader
-	id *string // of a ws.send, nil for a bare message
+	id *string // of a ws.send; nil for a bare message
 }
 
-// command takes one command of a client. id is that of a ws.send, nil for a bare
-// message.
+// command executes one command. id is that of a ws.send, nil for a bare message.
 func (r *reader) command(id *string, cmd contracts.Command) {
-	c := &call{hub: r.hub, from: frame{r, id}, cmd: cmd, key: id}
+	c := &call{hub: r.hub, source: frameCall{r, id}, cmd: cmd, key: id}
 	defer c.finish()
-	_ = c.do() // the client has been told
+	_ = c.do() // answer has sent the refusal
 }
 
-// speaker implements [caller].
-func (f frame) speaker(tx *tx) (*connection, error) {
-	if f.superseded(tx) {
+// sender implements [callSource].
+func (f frameCall) sender(tx *tx) (*connection, error) {
+	if f.isSuperseded(tx) {
 		return nil, nil
 	}
-	tx.clients.touch(f.conn)
+	tx.clients.touchLease(f.conn)
 	return f.conn, nil
 }
 
-// begin implements [caller].
-func (f frame) begin(*tx) {}
+// beforeExecute implements [callSource].
+func (f frameCall) beforeExecute(*tx) {}
 
-// answer implements [caller].
-func (f frame) answer(tx *tx, refusal *contracts.Error) { f.reader.answer(tx, f.id, refusal) }
+// answer implements [callSource].
+func (f frameCall) answer(tx *tx, refusal *contracts.Error) { f.reader.answer(tx, f.id, refusal) }
 
-// repeat implements [caller].
-func (f frame) repeat(tx *tx, answer sent) error {
+// repeat implements [callSource].
+func (f frameCall) repeat(tx *tx, answer savedAnswer) error {
 	if answer.err != nil {
 		f.answer(tx, answer.err)
 	} else {

@@ -7,24 +7,24 @@ import (
 	"github.com/seed-028515a8/maestro/contracts"
 )
 
-// Above this many deliveries a second the waker waits a little between rounds,
-// so that one write carries several entries: below it the wait would only add
-// latency (D3).
+// Above busyDeliveries per second the waker pauses for busyWindow after each round, so
+// that one write carries several entries. Below it, a pause would only add latency
+// (D3). The rate is measured over rateSpan.
 const (
 	busyDeliveries = 50_000
 	busyWindow     = 5 * time.Millisecond
 	rateSpan       = 100 * time.Millisecond
 )
 
-// wakeFollowers is the one waker of the session. It turns any number of
-// publishes into one round over the followers, so that publishing costs the
-// same however many there are.
+// wakeFollowers is the waker's goroutine. It handles any number of publishes in one
+// round over the mailboxes, so the cost of publishing does not depend on the number
+// of clients.
 func (h *Hub) wakeFollowers() {
 	var window time.Duration
 	from, since := h.journal.Visible(), time.Now()
 	for {
 		select {
-		case <-h.kick:
+		case <-h.newEntries:
 		case <-h.done:
 			return
 		}
@@ -50,40 +50,40 @@ func (h *Hub) wakeFollowers() {
 	}
 }
 
-// wakeAtOnce is how many followers are woken before they get to run. A crowd
-// woken in one go would need a stack for each at the same time.
-const wakeAtOnce = 64
+// wakeBatch is how many mailboxes are woken before the waker yields. Waking all at
+// once would need a stack for each at the same time.
+const wakeBatch = 64
 
-// wakeBehind wakes every follower that has something to write and returns how
-// many followers there are.
+// wakeBehind wakes every mailbox that has something to write and returns the number
+// of mailboxes.
 func (h *Hub) wakeBehind() int {
 	followers := h.roster.len()
-	for left := followers; left > 0; {
-		left = h.wakeSome(left)
+	for remaining := followers; remaining > 0; {
+		remaining = h.wakeSome(remaining)
 		runtime.Gosched()
 	}
 	return followers
 }
 
-// wakeSome looks at the last wakeAtOnce of the first left followers and returns
-// how many remain. Going from the end it misses nobody who stays: a follower
-// that leaves is replaced by the last one, which has had its turn.
-func (h *Hub) wakeSome(left int) int {
+// wakeSome wakes up to wakeBatch mailboxes, from the end of the first remaining
+// ones, and returns how many remain. It misses no mailbox: if one is removed, the
+// last one takes its place, and the last one was visited before.
+func (h *Hub) wakeSome(remaining int) int {
 	h.roster.mu.RLock()
 	defer h.roster.mu.RUnlock()
-	left = min(left, len(h.roster.boxes))
-	from := max(0, left-wakeAtOnce)
+	remaining = min(remaining, len(h.roster.boxes))
+	from := max(0, remaining-wakeBatch)
 	visible := h.journal.Visible()
-	for _, b := range h.roster.boxes[from:left] {
-		if b.cursor.Load() < visible || b.needsSnapshot.Load() { // a snapshot may have to wait until its cursor is visible
+	for _, b := range h.roster.boxes[from:remaining] {
+		if b.cursor.Load() < visible || b.needsSnapshot.Load() { // its snapshot may be visible now
 			h.wake(b)
 		}
 	}
 	return from
 }
 
-// watchClock fires what the passing of time decides. It sleeps until the
-// earliest deadline, which updates move.
+// watchClock is the clock's goroutine. It calls tick at the earliest deadline;
+// transactions wake it when the deadline moves forward.
 func (h *Hub) watchClock() {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
@@ -99,14 +99,15 @@ func (h *Hub) watchClock() {
 		next := h.state.life.deadline
 		h.mu.Unlock()
 		if next.IsZero() {
-			timer.Reset(time.Hour) // nothing is due; an update will rearm
+			timer.Reset(time.Hour) // no deadline; a transaction will set one
 			continue
 		}
 		timer.Reset(time.Until(next))
 	}
 }
 
-// arm finds the earliest deadline and tells the clock if it moved forward.
+// arm computes the earliest deadline and wakes the clock if it is earlier than
+// before.
 func (tx *tx) arm() {
 	next := time.Time{}
 	sooner := func(t time.Time) {
@@ -123,16 +124,16 @@ func (tx *tx) arm() {
 		}
 		sooner(tx.clients.nextSilent())
 		sooner(tx.life.endAt)
-		sooner(tx.clients.credentials)
+		sooner(tx.clients.nextCredentialEnd)
 		if idle := tx.idleSince(); !idle.IsZero() {
 			sooner(idle.Add(tx.opts.IdleTTL))
 		}
 		sooner(tx.clients.presence.due)
 		if tx.work.run != nil && !tx.life.frozen {
-			sooner(tx.log.lastShown.Add(tx.opts.WorkingInterval))
+			sooner(tx.log.lastPublished.Add(tx.opts.WorkingInterval))
 		}
 		if tx.roster.len() > 0 {
-			sooner(tx.clients.nextBeat)
+			sooner(tx.clients.nextHeartbeat)
 		}
 	}
 	moved := !next.IsZero() && (tx.life.deadline.IsZero() || next.Before(tx.life.deadline))
@@ -142,56 +143,57 @@ func (tx *tx) arm() {
 	}
 }
 
-// tick does everything whose time has come.
+// tick handles every deadline that has passed.
 func (tx *tx) tick() {
 	h := tx.Hub
-	tx.expireSilent() // first: a lease goes with its connection
+	tx.expireSilent() // first, because a lease ends with its connection
 	tx.expireLease()
-	if !tx.life.frozen { // the next process has them, and tells how they end
+	if !tx.life.frozen { // the next process resolves them
 		for _, res := range tx.work.table.Expire(tx.now) {
 			tx.resolve(res)
 		}
 	}
-	if !tx.clients.credentials.IsZero() && !tx.clients.credentials.After(tx.now) {
+	if !tx.clients.nextCredentialEnd.IsZero() && !tx.clients.nextCredentialEnd.After(tx.now) {
 		tx.expireCredentials()
 	}
 	if idle := tx.idleSince(); !idle.IsZero() && tx.now.Sub(idle) >= tx.opts.IdleTTL {
 		tx.life.suspended, tx.life.phase = true, phaseDraining
-		tx.then(func() { go h.rest() }) // ends with the session
+		tx.then(func() { go h.suspendIdle() }) // ends with the session
 	}
 	if !tx.life.endAt.IsZero() && !tx.life.endAt.After(tx.now) {
 		tx.life.endAt = time.Time{}
-		tx.partAll(goingAway)
+		tx.closeMailboxes(errGoingAway)
 	}
 	if !tx.clients.presence.due.IsZero() && !tx.clients.presence.due.After(tx.now) {
 		tx.showPresence()
 	}
-	if tx.work.run != nil && !tx.life.frozen && tx.now.Sub(tx.log.lastShown) >= tx.opts.WorkingInterval {
-		tx.publish(&contracts.Status{Message: contracts.StatusWorking}) // a silent run is told from a dead one
+	if tx.work.run != nil && !tx.life.frozen && tx.now.Sub(tx.log.lastPublished) >= tx.opts.WorkingInterval {
+		tx.publish(&contracts.Status{Message: contracts.StatusWorking}) // clients can tell a silent run from a dead server
 	}
-	if !tx.clients.nextBeat.After(tx.now) {
-		tx.beatAll()
+	if !tx.clients.nextHeartbeat.After(tx.now) {
+		tx.heartbeatAll()
 	}
 }
 
-// beatAll lets every connection beat whose turn has come and closes those that
-// have been silent for three intervals. Turns are spread by the time of attach.
-func (tx *tx) beatAll() {
+// heartbeatAll marks a heartbeat as due for every mailbox that had none for one
+// interval, and closes connections that have been silent for three intervals.
+// Heartbeats are spread by the time of attachment.
+func (tx *tx) heartbeatAll() {
 	interval := tx.opts.HeartbeatInterval
-	tx.clients.nextBeat = tx.now.Add(interval / 15)
+	tx.clients.nextHeartbeat = tx.now.Add(interval / 15)
 	tx.roster.mu.RLock()
 	defer tx.roster.mu.RUnlock()
 	for _, b := range tx.roster.boxes {
-		if b.bare || tx.now.Sub(b.lastBeat) < interval-interval/15 {
+		if b.bare || tx.now.Sub(b.lastHeartbeat) < interval-interval/15 {
 			continue
 		}
-		b.lastBeat = tx.now
+		b.lastHeartbeat = tx.now
 		if seen := b.conn.LastSeen(); !seen.IsZero() && tx.now.Sub(seen) > 3*interval {
 			tx.metrics.Silent.Add(1)
 			b.conn.Close(&contracts.Error{Code: contracts.CodeTimeout, Message: "nothing was heard from the client"})
 			continue
 		}
-		b.beat.Store(true)
+		b.heartbeatDue.Store(true)
 		tx.wake(b)
 	}
 }

@@ -6,44 +6,44 @@ import (
 	"github.com/seed-028515a8/maestro/contracts"
 )
 
-// A Wire says how a client and the hub speak on a connection.
+// A Wire says which messages a client and the hub exchange on a connection.
 type Wire int
 
 const (
-	// WireEnvelope: hello first, then envelopes and ws.* control frames.
+	// WireEnvelope begins with hello, followed by envelopes and ws.* control frames.
 	WireEnvelope Wire = iota
-	// WireBare: bare messages both ways, hello optional. Refusals are error
-	// messages. Such a client cannot be reset, so the agent waits for it.
+	// WireBare has bare messages both ways and an optional hello. Refusals are error
+	// messages. A client on it cannot be reset, so the agent waits for it.
 	WireBare
 )
 
-// A Form builds the bytes of one kind of wire; see [contracts.Form].
+// A Form encodes the frames of one kind of wire; see [contracts.Form].
 type Form = contracts.Form
 
-// A Conn is the hub's view of a connected client. The transports satisfy it.
+// A Conn is a connected client. The transports implement it.
 //
-// Close must unblock ReadFrame and Write: the hub has no other way to
-// interrupt a peer that stopped reading. ReadFrame is called from one
-// goroutine, Write from one goroutine at a time, Close and LastSeen from any.
+// Close must unblock ReadFrame and Write, because the hub has no other way to
+// interrupt a peer that stopped reading. ReadFrame is called from one goroutine,
+// Write from one goroutine at a time, Close and LastSeen from any.
 type Conn interface {
 	Form() Form
 
-	// ReadFrame returns the next JSON text; it is valid until the next call.
-	// A *contracts.Error is a frame that could not be read but after which
-	// reading can go on, such as an over-long line; any other error ends the
-	// connection, io.EOF quietly.
+	// ReadFrame returns the next JSON text, which is valid until the next call. A
+	// *contracts.Error means that this frame could not be read, such as an
+	// over-long line, but the next one can. io.EOF is a regular end. Any other
+	// error ends the connection.
 	ReadFrame() ([]byte, error)
 
-	// Write sends bytes that the form made: any number of whole frames. It
-	// fails with os.ErrDeadlineExceeded when the peer has not taken them within
-	// the write timeout.
+	// Write sends whole frames that the form encoded. It fails with
+	// os.ErrDeadlineExceeded if the peer has not read them within the write
+	// timeout.
 	Write(frames []byte) error
 
-	// LastSeen is when the peer last sent anything, control frames included; the
-	// zero time if it cannot say anything on this connection.
+	// LastSeen returns when the peer last sent anything, control frames included.
+	// It returns the zero time if the peer cannot send on this connection.
 	LastSeen() time.Time
 
-	// Close ends the connection and says why; nil is a normal end. Only the
-	// first call counts. It does not wait for the peer.
+	// Close ends the connection with a reason; nil is a normal end. Only the first
+	// call has an effect. It does not wait for the peer.
 	Close(why *contracts.Error)
 }

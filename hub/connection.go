@@ -14,47 +14,46 @@ import (
 	"github.com/seed-028515a8/maestro/handshake"
 )
 
-// A connection is a client's identity in the session. It is not a socket: its
-// subscriptions outlive theirs, so that the client can come back to the same id
-// and lease. On WebSocket and standard streams it has exactly one subscription,
-// over HTTP any number up to maxSubscriptions.
+// A connection is a client's identity in the session. It outlives its sockets, so
+// that a client can reconnect with the same id and lease. A WebSocket or stdio
+// connection has exactly one subscription. An HTTP connection has up to
+// maxSubscriptions.
 type connection struct {
 	// Static after creation.
 	id        string
-	token     [sha256.Size]byte   // hash of the secret that resumes it
-	principal contracts.Principal // but for its end; see vouch
+	token     [sha256.Size]byte   // hash of the connection's secret
+	principal contracts.Principal // fixed, except for Expires; see extendCredential
 	bare      bool
 
-	awaited atomic.Bool // a command waits for it to read
+	commandWaits atomic.Bool // a command waits until this connection has read its output
 
 	// Guarded by Hub.mu.
-	role    contracts.Role
-	greeted bool // said hello, so the role is settled
-	terms   handshake.Terms
-	subs    []*subscription // in the order they were made
-	seen    time.Time       // last sign of life outside its sockets
-	expires time.Time       // when one without subscriptions is destroyed, and
-	spot    *list.Element   // its place in state.idle; nil if it has subscriptions
-	unused  bool            // never had a subscription, so that one may adopt it
-	socket  bool            // it had a WebSocket
-	asks    *ask            // waiting for the lease
-	unread  unreadOutput
-	sends   sends
-	denials []time.Time   // recent refusals for want of rights; see denied
-	changes *rate.Limiter // of its terms, which everybody hears of; nil if they never changed
+	role            contracts.Role
+	greeted         bool // a hello has fixed the role
+	terms           handshake.Terms
+	subs            []*subscription // in order of creation
+	seen            time.Time       // last activity other than on its sockets
+	expires         time.Time       // when a connection without subscriptions is destroyed
+	idleElem        *list.Element   // its element of clients.idle; nil if it has subscriptions
+	neverSubscribed bool            // it never had a subscription, so Subscribe may adopt it
+	hadSocket       bool            // it had a WebSocket
+	controlAsk      *controlAsk     // its open request for control; nil if none
+	unread          unreadOutput
+	sends           sends
+	denials         []time.Time   // times of recent refusals; see countDenial
+	changes         *rate.Limiter // limits changes of its terms, which are published to all clients; nil before the first
 }
 
-// An ask is a request for control that the holder has not answered.
-type ask struct {
+// A controlAsk is a request for control that the holder has not answered.
+type controlAsk struct {
 	reason string
 	since  time.Time
 }
 
-// localID is the connection of the client on standard input and output.
+// localID is the id of the connection on standard input and output.
 const localID = "local"
 
-// lastSeen is the client's last sign of life, on any of its sockets or besides
-// them.
+// lastSeen returns when the client was last active, on its sockets or by requests.
 func (c *connection) lastSeen() time.Time {
 	seen := c.seen
 	for _, sub := range c.subs {
@@ -68,13 +67,13 @@ func (c *connection) lastSeen() time.Time {
 	return seen
 }
 
-// attached reports whether one of the connection's subscriptions is.
+// attached reports whether a subscription of the connection is attached.
 func (c *connection) attached() bool {
 	return slices.ContainsFunc(c.subs, func(sub *subscription) bool { return sub.box != nil })
 }
 
-// streams reports whether the client follows on a wire that it cannot speak on.
-func (c *connection) streams() bool {
+// onStreamOnly reports whether the client reads a stream, on which it cannot send.
+func (c *connection) onStreamOnly() bool {
 	return slices.ContainsFunc(c.subs, func(sub *subscription) bool {
 		return sub.box != nil && sub.box.conn.LastSeen().IsZero()
 	})
@@ -85,19 +84,19 @@ func (c *connection) owns(token string) bool {
 	return !c.bare && subtle.ConstantTimeCompare(sum[:], c.token[:]) == 1
 }
 
-// apply sets what the client negotiated, for the streams it already has too:
-// opt-outs of a subscription's own count no more.
+// apply sets the negotiated terms, also for the streams that the client has. They
+// replace the opt-outs of single subscriptions.
 func (c *connection) apply(t handshake.Terms) {
 	c.terms, c.role = t, t.Role
 	for _, sub := range c.subs {
 		sub.optOuts = t.OptOuts
-		sub.filter(c)
+		sub.applyOptOuts(c)
 	}
 }
 
-// denied notes one refusal for want of rights and reports whether it was one
-// too many: ten in a minute.
-func (c *connection) denied(now time.Time) bool {
+// countDenial counts a refusal for missing rights. It reports whether there were 10
+// within one minute.
+func (c *connection) countDenial(now time.Time) bool {
 	const most, span = 10, time.Minute
 	c.denials = append(c.denials, now)
 	if len(c.denials) > most {
@@ -106,9 +105,10 @@ func (c *connection) denied(now time.Time) bool {
 	return len(c.denials) == most && now.Sub(c.denials[0]) < span
 }
 
-// mayChange counts a change of the connection's terms. It reports false if they
-// change too often: as often as a viewer's hellos are read on a WebSocket.
-func (c *connection) mayChange(now time.Time) bool {
+// countChange counts a change of the connection's terms. It returns false above the
+// rate at which a viewer's hellos are read on a WebSocket. The local client has no
+// limit.
+func (c *connection) countChange(now time.Time) bool {
 	if c.changes == nil {
 		c.changes = rate.NewLimiter(contracts.MaxViewerFrames/contracts.HelloFrames, contracts.ViewerFrameBurst/contracts.HelloFrames)
 	}
@@ -117,45 +117,45 @@ func (c *connection) mayChange(now time.Time) bool {
 
 var errChangesOften = &contracts.Error{Code: contracts.CodeRateLimited, Message: "too many changes of one connection"}
 
-// sends remembers the answers to recent ws.send frames, so that a client that
-// lost an answer can repeat the frame without doing the thing twice (A72).
+// sends holds the answers to recent ws.send frames and keyed requests, so that a
+// client that lost an answer can repeat the frame without a second execution (A72).
 type sends struct {
 	order   []string // oldest first; at most maxSends
-	answers map[string]sent
-	bytes   int // of bodies; at most keptBodies
+	answers map[string]savedAnswer
+	bytes   int // of bodies; at most maxSavedBodies
 
-	doing map[string]chan struct{} // what has no answer yet; each closed when it has
+	inProgress map[string]chan struct{} // calls without an answer yet; closed when they have one
 }
 
-type sent struct {
+type savedAnswer struct {
 	cursor uint64
 	err    *contracts.Error
-	body   []byte // the whole answer, of requests over HTTP; nil if it is not kept
+	body   []byte // encoded answer of an HTTP request; nil if it was not saved
 }
 
 const maxSends = 1024
 
-// begin says that a frame or request is under way, until end.
+// begin marks a call as in progress until end.
 func (m *sends) begin(id string) {
-	if m.doing == nil {
-		m.doing = map[string]chan struct{}{}
+	if m.inProgress == nil {
+		m.inProgress = map[string]chan struct{}{}
 	}
-	m.doing[id] = make(chan struct{})
+	m.inProgress[id] = make(chan struct{})
 }
 
 func (m *sends) end(id string) {
-	close(m.doing[id])
-	delete(m.doing, id)
+	close(m.inProgress[id])
+	delete(m.inProgress, id)
 }
 
-func (m *sends) get(id string) (sent, bool) {
+func (m *sends) get(id string) (savedAnswer, bool) {
 	a, ok := m.answers[id]
 	return a, ok
 }
 
-func (m *sends) put(id string, a sent) {
+func (m *sends) put(id string, a savedAnswer) {
 	if m.answers == nil {
-		m.answers = map[string]sent{}
+		m.answers = map[string]savedAnswer{}
 	}
 	if old, known := m.answers[id]; known {
 		m.bytes -= len(old.body)
@@ -170,8 +170,8 @@ func (m *sends) put(id string, a sent) {
 	}
 }
 
-// accepted lists the answers that were not refusals, oldest first: a refusal
-// changed nothing, so its frame may be tried anew after a restart.
+// accepted lists the answers that are not refusals, oldest first. A refused frame
+// changed nothing, so a client may repeat it after a restart.
 func (m *sends) accepted() (list []savedSend) {
 	for _, id := range m.order {
 		if a := m.answers[id]; a.err == nil {
@@ -181,7 +181,7 @@ func (m *sends) accepted() (list []savedSend) {
 	return list
 }
 
-// destroy ends a connection for good.
+// destroy ends a connection.
 func (tx *tx) destroy(c *connection, why contracts.LeaseReason) {
 	tx.clients.removeConnection(c)
 	c.wakeWriters()
@@ -190,9 +190,9 @@ func (tx *tx) destroy(c *connection, why contracts.LeaseReason) {
 	for _, sub := range c.subs {
 		tx.clients.stopTimer(sub)
 		delete(tx.clients.subs, sub.id)
-		tx.part(sub.box, superseded)
+		tx.closeMailbox(sub.box, errSuperseded)
 	}
-	tx.depart(c)
+	tx.rememberFormer(c)
 	if c.role == contracts.RoleController && !c.bare {
 		tx.note(note{Gone: c.id})
 	}
@@ -202,17 +202,17 @@ func (tx *tx) destroy(c *connection, why contracts.LeaseReason) {
 	if tx.clients.lease.Release(c.id) {
 		tx.leaseMoved(c, nil, why)
 	}
-	if c.onlyStreams() {
+	if c.madeByStream() {
 		tx.showChangeSoon(c.id)
 	} else {
 		tx.showChange(c.id)
 	}
 }
 
-// onlyStreams reports whether the connection was made by a stream.
-func (c *connection) onlyStreams() bool { return len(c.subs) > 0 && c.subs[0].implicit }
+// madeByStream reports whether a stream made the connection.
+func (c *connection) madeByStream() bool { return len(c.subs) > 0 && c.subs[0].implicit }
 
-// controllers counts the connections that may drive.
+// controllers counts the connections with the role controller.
 func (cl *clients) controllers() (n int) {
 	for _, c := range cl.conns {
 		if c.role == contracts.RoleController {
@@ -231,7 +231,8 @@ func (cl *clients) holder() *connection {
 	return cl.conns[id]
 }
 
-// A former connection can be ended once more without complaint (A16).
+// A former connection was destroyed recently. Its client may disconnect it again
+// without an error (A16).
 type former struct {
 	id        string
 	token     [sha256.Size]byte
@@ -239,19 +240,19 @@ type former struct {
 	at        time.Time
 }
 
-// Former connections are remembered for this long, and this many at most.
+// Limits of clients.former.
 const (
-	formerFor  = 10 * time.Minute
-	formerMost = 1024
+	formerTTL = 10 * time.Minute
+	maxFormer = 1024
 )
 
-// depart remembers a connection that was destroyed.
-func (tx *tx) depart(c *connection) {
+// rememberFormer adds a destroyed connection to clients.former.
+func (tx *tx) rememberFormer(c *connection) {
 	if c.bare {
 		return
 	}
 	old := 0
-	for old < len(tx.clients.former) && (len(tx.clients.former)-old >= formerMost || tx.now.Sub(tx.clients.former[old].at) > formerFor) {
+	for old < len(tx.clients.former) && (len(tx.clients.former)-old >= maxFormer || tx.now.Sub(tx.clients.former[old].at) > formerTTL) {
 		old++
 	}
 	tx.clients.former = append(slices.Delete(tx.clients.former, 0, old), former{c.id, c.token, c.principal.ID, tx.now})

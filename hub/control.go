@@ -6,24 +6,24 @@ import (
 	"github.com/seed-028515a8/maestro/contracts"
 )
 
-// touch counts a frame as a sign of life.
-func (cl *clients) touch(c *connection) { cl.lease.Touch(c.id, c.lastSeen()) }
+// touchLease renews the lease by the connection's last activity.
+func (cl *clients) touchLease(c *connection) { cl.lease.Touch(c.id, c.lastSeen()) }
 
-// expireLease frees the lease of a holder that has been silent for too long.
-// The transport knows when it last spoke, so that is asked only now.
+// expireLease frees the lease if its holder has been silent for LeaseTTL. It asks
+// the transport for the last activity only now.
 func (tx *tx) expireLease() {
 	c := tx.clients.holder()
 	if c == nil {
 		return
 	}
-	tx.clients.touch(c)
+	tx.clients.touchLease(c)
 	if _, expired := tx.clients.lease.Expire(tx.now); expired {
 		tx.leaseMoved(c, nil, contracts.LeaseExpired)
 	}
 }
 
-// mayDrive refuses to act for anybody while another holds the lease.
-func (tx *tx) mayDrive(c *connection) error {
+// checkLease refuses a command while another connection holds the lease.
+func (tx *tx) checkLease(c *connection) error {
 	tx.expireLease()
 	if holder, held := tx.clients.lease.Holder(); held && holder != c.id {
 		return tx.leaseHeld("Controller lease is currently held by another connection", holder)
@@ -31,18 +31,18 @@ func (tx *tx) mayDrive(c *connection) error {
 	return nil
 }
 
-// claim gives a free lease to a controller whose action was accepted (A30). One
-// that is refused changes nothing, so it does not claim either.
+// claim gives a free lease to a controller whose command was accepted (A30). A
+// refused command does not claim it.
 func (tx *tx) claim(c *connection) {
 	if _, held := tx.clients.lease.Holder(); !held {
 		tx.grant(c, contracts.LeaseGranted)
 	}
 }
 
-// claimOnAttach gives an attaching controller the lease if it is free or the
-// client forces it. The returned function, if any, tells those concerned; it is
-// called once the client can be told.
-func (tx *tx) claimOnAttach(c *connection, how contracts.Takeover) (tell func()) {
+// claimOnAttach gives an attaching controller the lease if it is free or how is
+// TakeoverForce. The caller calls announce, if it is not nil, when the client can
+// get frames.
+func (tx *tx) claimOnAttach(c *connection, how contracts.Takeover) (announce func()) {
 	holder, held := tx.clients.lease.Holder()
 	if c.role != contracts.RoleController || held && holder == c.id || held && how != contracts.TakeoverForce {
 		return nil
@@ -59,46 +59,48 @@ func (tx *tx) claimOnAttach(c *connection, how contracts.Takeover) (tell func())
 	}
 }
 
-// departed returns the name of the holder if it is a client of p whose WebSocket
-// has ended without a goodbye, and "" otherwise. A new client of the same
-// principal and name replaces it: most often a terminal was closed and opened
-// again. A client over HTTP may be there without a stream, so it is not departed.
-func (cl *clients) departed(p contracts.Principal) string {
+// departedHolderName returns the name of the lease holder if it is a client of p
+// whose WebSocket ended without ws.bye, otherwise "". A new client with this
+// principal and name takes the lease: most often a terminal was closed and opened
+// again. An HTTP client may be active without a stream, so it does not count as
+// departed.
+func (cl *clients) departedHolderName(p contracts.Principal) string {
 	c := cl.holder()
-	if c == nil || !c.socket || c.attached() || c.principal.ID != p.ID {
+	if c == nil || !c.hadSocket || c.attached() || c.principal.ID != p.ID {
 		return ""
 	}
 	return c.terms.Name()
 }
 
-// grant moves the lease to c and tells everybody.
+// grant moves the lease to c and publishes the change.
 func (tx *tx) grant(c *connection, why contracts.LeaseReason) {
 	loser := tx.clients.holder()
 	tx.setHolder(c)
 	tx.leaseMoved(loser, c, why)
 }
 
-// setHolder moves the lease under a new generation, which the journal keeps.
+// setHolder moves the lease to c under a new generation and writes a note of it.
 func (tx *tx) setHolder(c *connection) {
 	tx.clients.lease.TakeOver(c.id, tx.now)
 	tx.clients.lease.Touch(c.id, c.lastSeen())
 	if c.bare {
-		tx.clients.lease.Pin(c.id) // an open pipe is a sign of life
+		tx.clients.lease.Pin(c.id) // an open pipe keeps the lease
 	}
-	c.asks = nil
+	c.controlAsk = nil
 	tx.noteLease()
 	tx.metrics.LeaseChanges.Add(1)
 }
 
-// leaseMoved shows a hand-over to all (D7): the graph, and the state. Those who
-// took part are told directly as well. Either may be nil.
+// leaseMoved publishes connection_info and, if there was a previous holder, a
+// snapshot (D7). The loser and the winner, which may be nil, also get ws.lease. A
+// lease that became free goes to the connection that has asked for it longest.
 func (tx *tx) leaseMoved(loser, winner *connection, why contracts.LeaseReason) {
 	if winner == nil {
 		tx.noteLease()
 	}
 	tx.opts.Observer.LeaseMoved(why)
-	tx.tellLease(loser, false, why)
-	tx.tellLease(winner, true, why)
+	tx.sendLeaseChange(loser, false, why)
+	tx.sendLeaseChange(winner, true, why)
 	about := loser
 	if winner != nil {
 		about = winner
@@ -108,56 +110,57 @@ func (tx *tx) leaseMoved(loser, winner *connection, why contracts.LeaseReason) {
 	if loser != nil {
 		tx.publishSnapshot()
 	}
-	asking := tx.clients.asking()
+	asking := tx.clients.controlAskers()
 	switch {
 	case winner != nil:
 		for _, c := range asking {
-			tx.tellAsk(winner, c) // they asked the one before
+			tx.sendControlRequest(winner, c) // repeat the requests that the previous holder got
 		}
-	case len(asking) > 0: // whoever has asked longest gets what nobody holds
+	case len(asking) > 0:
 		tx.grant(asking[0], contracts.LeaseGranted)
 	}
 }
 
-// asking lists the attached connections that wait for the lease, longest first.
-func (cl *clients) asking() (list []*connection) {
+// controlAskers returns the attached connections that ask for control, longest
+// first.
+func (cl *clients) controlAskers() (list []*connection) {
 	for _, c := range cl.conns {
-		if c.asks != nil && c.attached() {
+		if c.controlAsk != nil && c.attached() {
 			list = append(list, c)
 		}
 	}
-	slices.SortFunc(list, func(a, b *connection) int { return a.asks.since.Compare(b.asks.since) })
+	slices.SortFunc(list, func(a, b *connection) int { return a.controlAsk.since.Compare(b.controlAsk.since) })
 	return list
 }
 
-// tellAsk tells the holder who wants the lease.
-func (tx *tx) tellAsk(holder, c *connection) {
+// sendControlRequest tells the holder that c asks for control.
+func (tx *tx) sendControlRequest(holder, c *connection) {
 	if !holder.bare {
-		tx.tell(holder, &contracts.ControlRequest{ConnectionID: c.id, ClientInfo: c.terms.ClientInfo, Reason: c.asks.reason})
+		tx.sendToSockets(holder, &contracts.ControlRequest{ConnectionID: c.id, ClientInfo: c.terms.ClientInfo, Reason: c.controlAsk.reason})
 	}
 }
 
-func (tx *tx) tellLease(c *connection, granted bool, why contracts.LeaseReason) {
+func (tx *tx) sendLeaseChange(c *connection, granted bool, why contracts.LeaseReason) {
 	if c == nil || c.bare || tx.clients.conns[c.id] != c {
 		return
 	}
-	tx.tell(c, &contracts.LeaseChange{
+	tx.sendToSockets(c, &contracts.LeaseChange{
 		Granted: granted, ControllerConnectionID: tx.clients.controllerID().Value,
 		Generation: tx.clients.lease.Generation(), Reason: why,
 	})
 }
 
-// control handles a frame about the lease.
-func (r *reader) control(id *string, frame contracts.Frame) {
+// handleLeaseFrame executes a frame about the lease and answers it.
+func (r *reader) handleLeaseFrame(id *string, frame contracts.Frame) {
 	h, c := r.hub, r.conn
 	h.update(func(tx *tx) {
-		if r.superseded(tx) {
+		if r.isSuperseded(tx) {
 			return
 		}
-		tx.clients.touch(c)
+		tx.clients.touchLease(c)
 		tx.expireLease()
-		err := tx.steer(c, frame)
-		if c.bare && err == nil { // the local client is answered only here: it knows the frames it used
+		err := tx.applyLeaseFrame(c, frame)
+		if c.bare && err == nil { // answer sends the local client no results; a client that uses ws.* frames expects one
 			tx.pushFrame(r.box, &contracts.Result{ID: id, Seq: r.seq, Cursor: tx.head()})
 			return
 		}
@@ -165,8 +168,8 @@ func (r *reader) control(id *string, frame contracts.Frame) {
 	})
 }
 
-func (tx *tx) steer(c *connection, frame contracts.Frame) error {
-	if err := tx.maySteer(c); err != nil {
+func (tx *tx) applyLeaseFrame(c *connection, frame contracts.Frame) error {
+	if err := tx.checkController(c); err != nil {
 		return err
 	}
 	switch f := frame.(type) {
@@ -179,7 +182,7 @@ func (tx *tx) steer(c *connection, frame contracts.Frame) error {
 		}
 	case *contracts.ReleaseControl:
 		if _, held := tx.clients.lease.Holder(); !held {
-			return nil // what the client wants is so already
+			return nil // the lease is free already
 		}
 		if !tx.clients.lease.Release(c.id) {
 			return tx.notHolder()
@@ -188,15 +191,16 @@ func (tx *tx) steer(c *connection, frame contracts.Frame) error {
 	case *contracts.AskControl:
 		tx.askControl(c, f)
 	case *contracts.GrantControl:
-		return tx.settleAsk(c, f.ConnectionID, func(asker *connection) { tx.grant(asker, contracts.LeaseGranted) })
+		return tx.answerAsk(c, f.ConnectionID, func(asker *connection) { tx.grant(asker, contracts.LeaseGranted) })
 	case *contracts.DenyControl:
-		return tx.settleAsk(c, f.ConnectionID, func(asker *connection) { tx.deny(c, asker, f.Reason) })
+		return tx.answerAsk(c, f.ConnectionID, func(asker *connection) { tx.denyControl(c, asker, f.Reason) })
 	}
 	return nil
 }
 
-// steering reports whether a frame is about the lease, and its id.
-func steering(frame contracts.Frame) (id *string, ok bool) {
+// leaseFrameID returns the id of a frame about the lease. ok is false for other
+// frames.
+func leaseFrameID(frame contracts.Frame) (id *string, ok bool) {
 	switch f := frame.(type) {
 	case *contracts.TakeControl:
 		return optional(f.ID), true
@@ -212,7 +216,9 @@ func steering(frame contracts.Frame) (id *string, ok bool) {
 	return nil, false
 }
 
-func (tx *tx) maySteer(c *connection) error {
+// checkController refuses a frame about the lease from a viewer or a destroyed
+// connection, and outside phaseOpen.
+func (tx *tx) checkController(c *connection) error {
 	switch {
 	case tx.life.phase != phaseOpen || tx.clients.conns[c.id] != c:
 		return errGone
@@ -227,7 +233,7 @@ func (tx *tx) notHolder() error {
 	return tx.leaseHeld("Controller lease is currently held by another connection", holder)
 }
 
-// askControl asks the holder for the lease; a free one is granted at once.
+// askControl asks the holder for the lease. A free lease is granted at once.
 func (tx *tx) askControl(c *connection, f *contracts.AskControl) {
 	holder := tx.clients.holder()
 	switch {
@@ -235,30 +241,31 @@ func (tx *tx) askControl(c *connection, f *contracts.AskControl) {
 	case holder == nil:
 		tx.grant(c, contracts.LeaseGranted)
 	default:
-		c.asks = &ask{reason: cutText(f.Reason, 500), since: tx.now}
+		c.controlAsk = &controlAsk{reason: cutText(f.Reason, 500), since: tx.now}
 		tx.publish(&contracts.Status{Message: c.displayName() + " asks for control"})
-		tx.tellAsk(holder, c)
+		tx.sendControlRequest(holder, c)
 	}
 }
 
-// settleAsk lets the holder answer one that asked.
-func (tx *tx) settleAsk(c *connection, id string, answer func(asker *connection)) error {
+// answerAsk checks that c is the holder and that connection id asks for control,
+// and then calls answer.
+func (tx *tx) answerAsk(c *connection, id string, answer func(asker *connection)) error {
 	holder, held := tx.clients.lease.Holder()
 	if held && holder != c.id {
 		return tx.notHolder()
 	}
 	asker := tx.clients.conns[id]
-	if !held || asker == nil || asker.asks == nil || !asker.attached() {
+	if !held || asker == nil || asker.controlAsk == nil || !asker.attached() {
 		return &contracts.Error{Code: contracts.CodeRequestNotFound, Message: "no connection of that id asks for control"}
 	}
 	answer(asker)
 	return nil
 }
 
-func (tx *tx) deny(c, asker *connection, reason string) {
-	asker.asks = nil
+func (tx *tx) denyControl(c, asker *connection, reason string) {
+	asker.controlAsk = nil
 	tx.publish(&contracts.Status{Message: c.displayName() + " keeps control"})
-	tx.tell(asker, &contracts.LeaseChange{
+	tx.sendToSockets(asker, &contracts.LeaseChange{
 		ControllerConnectionID: tx.clients.controllerID().Value, Generation: tx.clients.lease.Generation(),
 		Reason: contracts.LeaseDenied, Message: cutText(reason, 500),
 	})

@@ -35,7 +35,7 @@ type Directory struct {
 	hubs   map[Key]*directoryEntry
 	ended  map[Key]bool // ended by a client; at most maxEnded
 	closed bool
-	life   context.Context // ends with Suspend; bounds the calls of Open
+	life   context.Context // ends with Suspend; limits the calls of Open
 	end    context.CancelFunc
 	wg     sync.WaitGroup
 }
@@ -47,10 +47,10 @@ const maxEnded = 4096
 // A directoryEntry is a session that is open or being opened. hub and err are set
 // before ready is closed.
 type directoryEntry struct {
-	ready chan struct{}
-	gone  chan struct{} // closed when the entry has been removed
-	hub   *Hub
-	err   error
+	ready   chan struct{}
+	removed chan struct{} // closed when the entry has been removed
+	hub     *Hub
+	err     error
 }
 
 // Get returns the session's hub. opened reports whether this call opened it.
@@ -66,10 +66,10 @@ func (d *Directory) Get(ctx context.Context, key Key, options OpenOptions) (h *H
 		if err := await(ctx, p.ready); err != nil {
 			return nil, false, err
 		}
-		if p.err != nil || opener || !p.hub.lifeNow().rests() {
+		if p.err != nil || opener || !p.hub.lifeNow().isSuspending() {
 			return p.hub, opener, p.err
 		}
-		if err := await(ctx, p.gone); err != nil { // it is being suspended, and can be opened again afterwards
+		if err := await(ctx, p.removed); err != nil { // it is being suspended, and can be opened again afterwards
 			return nil, false, err
 		}
 	}
@@ -112,7 +112,7 @@ func (d *Directory) entry(id Key, create bool) (p *directoryEntry, opener bool, 
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.closed {
-		return nil, false, goingAway
+		return nil, false, errGoingAway
 	}
 	if p = d.hubs[id]; p != nil {
 		return p, false, nil
@@ -132,7 +132,7 @@ func (d *Directory) entry(id Key, create bool) (p *directoryEntry, opener bool, 
 		d.life, d.end = context.WithCancel(context.Background())
 	}
 	delete(d.ended, id)
-	p = &directoryEntry{ready: make(chan struct{}), gone: make(chan struct{})}
+	p = &directoryEntry{ready: make(chan struct{}), removed: make(chan struct{})}
 	d.hubs[id] = p
 	d.wg.Add(1)
 	return p, true, nil
@@ -142,7 +142,7 @@ func (d *Directory) entry(id Key, create bool) (p *directoryEntry, opener bool, 
 // when it has ended. If the session cannot be opened, the entry is removed before
 // the callers get the error, so that they can try again.
 func (d *Directory) open(ctx context.Context, key Key, options OpenOptions, p *directoryEntry) {
-	defer close(p.gone)
+	defer close(p.removed)
 	ctx, stop := context.WithCancel(ctx)
 	opened := context.AfterFunc(d.life, stop)
 	p.hub, p.err = d.Open(ctx, key, options)
@@ -157,7 +157,7 @@ func (d *Directory) open(ctx context.Context, key Key, options OpenOptions, p *d
 	if err := p.hub.Close(context.Background()); err != nil && d.Log != nil {
 		d.Log.Error("close session", "session", key.ID, "err", err)
 	}
-	if p.hub.lifeNow().over() {
+	if p.hub.lifeNow().endedForGood() {
 		d.retire(key)
 	}
 	d.forget(key)

@@ -1,14 +1,13 @@
-// Package hub runs sessions. A [Hub] is one session: one agent, any number of
-// clients. It joins the handshake, the lease, the table of server requests, the
-// session's state and the journal under one lock. Connections follow the
-// journal.
+// Package hub runs sessions. A [Hub] is one session: one agent and any number of
+// clients. It puts the handshake, the lease, the table of server requests, the
+// session's state and the journal under one lock. Connections follow the journal.
 //
-// The hub promises that all clients see one order of events, that no event is
-// lost while the journal retains it, that one connection at a time has control,
-// and that each question is answered once. The package imports no transport,
-// agent or utility: it declares the interfaces that these implement.
+// The hub guarantees that all clients see one order of events, that no event is
+// lost while the journal retains it, that at most one connection has control, and
+// that each question is answered once. The package imports no transport, agent or
+// utility; it declares the interfaces that these implement.
 //
-// A [Directory] holds the hubs of a process and opens each session at most once.
-// It is in this package because it depends on two states that a hub tells nobody
-// else: suspended and ended.
+// A [Directory] holds the hubs of a process and opens each session at most once. It
+// is in this package because it needs two states that the hub does not export:
+// suspended and ended.
 package hub

@@ -9,30 +9,30 @@ import (
 	"github.com/seed-028515a8/maestro/contracts"
 )
 
-// How a drain shows in the state.
+// last_status after a drain.
 const (
 	statusDrained     = "Drained"
 	statusInterrupted = "Drain interrupted before runtime flush completed"
 )
 
-// drainedFor is how long streams stay open after the final snapshot.
-const drainedFor = 5 * time.Second
+// drainedStreamTime is how long streams stay open after the final snapshot.
+const drainedStreamTime = 5 * time.Second
 
-// A Flusher is an agent with something of its own to bring to safety when the
-// session is drained.
+// A Flusher is an agent that has data of its own to write to disk when the session
+// is drained.
 type Flusher interface {
 	Flush(ctx context.Context) error
 }
 
-// A restoredStatus overrides the readiness in the state: when the session
-// has been drained, or could not be restored.
+// A restoredStatus overrides the readiness in the state of a session that was
+// drained or could not be restored.
 type restoredStatus struct {
 	status    string
-	lastError string // empty: whatever the events say
+	lastError string // empty: keep the error of the events
 	errorType contracts.ErrorType
 }
 
-// show writes the override into a state.
+// show writes the override into st.
 func (p *restoredStatus) show(st *contracts.State) {
 	st.IsReady, st.LastStatus = false, &p.status
 	if p.lastError != "" {
@@ -40,15 +40,16 @@ func (p *restoredStatus) show(st *contracts.State) {
 	}
 }
 
-// Quiesce makes the session stand still: it takes no more attachments and
-// commands, says so, stops what runs, brings everything to the disk and freezes
-// the cursor, all within ctx. Heartbeats, disconnects and streams go on.
+// Quiesce stops the session's work for a drain. It refuses new attachments and
+// commands, publishes a status, stops what runs, flushes to disk and freezes the
+// cursor, all within ctx. Heartbeats, disconnects and streams continue.
 //
-// Questions that the agent can act on later stay open and are in the result;
-// others are cancelled, and so are all with Options.DrainCancels (D8).
+// Questions that the agent can act on later stay open and are in the result. Other
+// questions are cancelled; with Options.DrainCancels all are (D8).
 //
-// It may be called again: after a drain that was concluded as such it returns
-// the same facts, otherwise it tries to flush once more. Calls must not overlap.
+// Quiesce may be called again. After a drain that was concluded as drained it
+// returns the same result, otherwise it tries to flush again. Calls must not
+// overlap.
 func (h *Hub) Quiesce(ctx context.Context, reason string) (contracts.Quiesced, error) {
 	var (
 		q    contracts.Quiesced
@@ -59,9 +60,9 @@ func (h *Hub) Quiesce(ctx context.Context, reason string) (contracts.Quiesced, e
 		switch {
 		case tx.life.quiesced != nil && tx.life.status != nil && tx.life.status.status == statusDrained:
 			q, done = *tx.life.quiesced, true
-		case tx.life.phase >= phaseClosing: // its client has ended it: there is nothing to bring to safety
+		case tx.life.phase >= phaseClosing: // a client has ended the session: nothing to flush
 			q, done = contracts.Quiesced{Cursor: tx.head(), Protocol: contracts.ProtocolVersion, Model: h.info.Model, Provider: h.info.Provider}, true
-			q.Snapshot, err = contracts.EncodeSnapshot(tx.quiet(q))
+			q.Snapshot, err = contracts.EncodeSnapshot(tx.finalSnapshot(q))
 		case tx.life.phase == phaseOpen:
 			tx.beginDrain(reason)
 		}
@@ -69,7 +70,7 @@ func (h *Hub) Quiesce(ctx context.Context, reason string) (contracts.Quiesced, e
 	if done || err != nil {
 		return q, err
 	}
-	failure := h.standStill(ctx)
+	failure := h.awaitQuiet(ctx)
 	if failure == nil {
 		failure = h.flushAll(ctx)
 	}
@@ -77,10 +78,10 @@ func (h *Hub) Quiesce(ctx context.Context, reason string) (contracts.Quiesced, e
 	return q, err
 }
 
-// beginDrain fences the session and starts to stop what runs.
+// beginDrain refuses further attachments and commands and begins to stop what runs.
 func (tx *tx) beginDrain(reason string) {
 	tx.life.counted = tx.countWork()
-	tx.life.counted.Active = tx.head() > tx.opened || tx.restored || tx.life.origin != nil
+	tx.life.counted.Active = tx.head() > tx.readyCursor || tx.restored || tx.life.origin != nil
 	tx.publish(&contracts.Status{Message: "Hosted runner is draining: " + cmp.Or(reason, "platform_requested_drain")})
 	tx.life.phase = phaseDraining
 	why := stopDrained
@@ -94,8 +95,8 @@ func (tx *tx) beginDrain(reason string) {
 	tx.stopRun(why)
 }
 
-// keepsRequests reports whether questions outlive the session's move to another
-// process: the agent has to be able to act on their answers there.
+// keepsRequests reports whether questions stay open when the session moves to
+// another process: the agent must be able to act on their answers there.
 func (h *Hub) keepsRequests() bool {
 	_, can := h.opts.Agent.(Resumer)
 	return can && !h.opts.DrainCancels
@@ -108,15 +109,15 @@ func (tx *tx) countWork() contracts.Quiesced {
 	}
 }
 
-// standStill waits until nothing runs any more. What it returns says what would
-// not stop.
-func (h *Hub) standStill(ctx context.Context) error {
+// awaitQuiet waits until the run and the utilities have ended. The error names what
+// did not stop.
+func (h *Hub) awaitQuiet(ctx context.Context) error {
 	h.mu.Lock()
 	r := h.state.work.run
 	h.mu.Unlock()
 	if u := h.opts.Utilities; u != nil {
 		if err := u.Stop(ctx, stopDrained.utilities); err != nil {
-			return late(ctx, err)
+			return markTimeout(ctx, err)
 		}
 	}
 	if r == nil {
@@ -126,36 +127,36 @@ func (h *Hub) standStill(ctx context.Context) error {
 	case <-r.done:
 		return nil
 	case <-ctx.Done():
-		return late(ctx, errors.New("the agent did not stop"))
+		return markTimeout(ctx, errors.New("the agent did not stop"))
 	}
 }
 
-// flushAll brings the agent's matters and the journal to the disk.
+// flushAll writes the agent's data and the journal to disk.
 func (h *Hub) flushAll(ctx context.Context) error {
 	if f, ok := h.opts.Agent.(Flusher); ok {
 		if err := f.Flush(ctx); err != nil {
-			return late(ctx, err)
+			return markTimeout(ctx, err)
 		}
 	}
 	return h.opts.Store.Sync()
 }
 
-// late marks what took too long as such.
-func late(ctx context.Context, err error) error {
+// markTimeout prefixes err with drain_timeout if ctx has ended.
+func markTimeout(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return errors.New("drain_timeout: " + err.Error())
 	}
 	return err
 }
 
-// freeze settles the cursor of the final snapshot: nothing else is published
-// from here on, so that nobody sees a greater one (A100).
+// freeze fixes the cursor of the final snapshot. Nothing is published afterwards,
+// so no client sees a greater cursor (A100).
 func (tx *tx) freeze(failure error) (contracts.Quiesced, error) {
 	if failure == nil {
 		failure = tx.life.failed
 	}
 	if !tx.life.frozen && tx.checkpointDue() {
-		tx.checkpoint() // the last chance: commit takes no cursor for one any more
+		tx.checkpoint() // commit adds no checkpoint once frozen
 	}
 	tx.life.frozen = true
 	q := tx.life.counted
@@ -168,13 +169,13 @@ func (tx *tx) freeze(failure error) (contracts.Quiesced, error) {
 		q.Requests = append(q.Requests, contracts.KeptRequest(row))
 	}
 	var err error
-	q.Snapshot, err = contracts.EncodeSnapshot(tx.quiet(q))
+	q.Snapshot, err = contracts.EncodeSnapshot(tx.finalSnapshot(q))
 	tx.life.quiesced = &q
 	return q, err
 }
 
-// quiet is the state without clients and with nothing running.
-func (tx *tx) quiet(q contracts.Quiesced) *contracts.Snapshot {
+// finalSnapshot returns the state without clients and with nothing running.
+func (tx *tx) finalSnapshot(q contracts.Quiesced) *contracts.Snapshot {
 	snap := tx.log.events.Snapshot(q.Cursor)
 	snap.ProtocolVersion, snap.SessionID = contracts.ProtocolVersion, tx.opts.SessionID
 	st := &snap.State
@@ -193,7 +194,7 @@ func (tx *tx) quiet(q contracts.Quiesced) *contracts.Snapshot {
 	return snap
 }
 
-// waitingTools lists the tools whose questions stay open; the others have ended.
+// waitingTools returns the tools whose questions stay open.
 func waitingTools(tools []contracts.PendingEntry, open []contracts.KeptRequest) []contracts.PendingEntry {
 	kept := []contracts.PendingEntry{}
 	for _, t := range tools {
@@ -207,9 +208,9 @@ func waitingTools(tools []contracts.PendingEntry, open []contracts.KeptRequest) 
 	return kept
 }
 
-// Conclude shows the final state of a session that stands still, under the
-// frozen cursor, and ends its streams five seconds later. drained is false if
-// the drain was interrupted.
+// Conclude publishes the final state of a quiesced session under the frozen cursor.
+// If drained, the streams end drainedStreamTime later. drained is false if the
+// drain was interrupted.
 func (h *Hub) Conclude(drained bool) {
 	h.update(func(tx *tx) {
 		if tx.life.quiesced == nil || tx.life.phase == phaseEnded || tx.life.status != nil && tx.life.status.status == statusDrained {
@@ -220,10 +221,10 @@ func (h *Hub) Conclude(drained bool) {
 			tx.life.status.status = statusDrained
 		}
 		tx.life.frozen = false
-		tx.putSnapshot(false) // a later process on this store sees that clients were shown the end
+		tx.appendSnapshot(false) // stored, so that a later process on this store sets wasDrained
 		tx.life.frozen = true
 		if drained {
-			tx.life.endAt = tx.now.Add(drainedFor)
+			tx.life.endAt = tx.now.Add(drainedStreamTime)
 		}
 	})
 }

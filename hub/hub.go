@@ -21,83 +21,82 @@ import (
 	"github.com/seed-028515a8/maestro/session"
 )
 
-// Options configures a hub. The zero value of each field is the default named
-// beside it.
+// Options configures a hub. A comment on a field names the default that a zero
+// value stands for.
 type Options struct {
 	SessionID string  // required
 	Cwd       string  // absolute workspace root, shown in session_info
 	GitBranch *string // current branch, or nil
 
 	Agent     Agent         // required
-	Utilities Utilities     // what clients may use beside the agent; nil offers nothing. The hub closes it
+	Utilities Utilities     // commands and files for clients; nil offers none. The hub closes it
 	Store     journal.Store // required; the hub closes it
 
-	// LoadAttachments reads the files a prompt names and returns what could be
-	// loaded and one message for each that could not. Nil refuses all.
+	// LoadAttachments reads the files that a prompt names. It returns the loaded
+	// files, and one message for each file that failed. Nil refuses all files.
 	LoadAttachments func(paths []string) ([]contracts.Attachment, []string)
 
 	Profile      contracts.Profile      // seed
 	Strict       bool                   // refuse unknown keys and nulls (D13)
 	ApprovalMode contracts.ApprovalMode // prompt
-	Init         *contracts.Init        // what a session that is new begins with; nil for nothing
+	Init         *contracts.Init        // first command of a new session; nil for none
 
-	LeaseTTL          time.Duration // 45 s since the holder's last sign of life
-	HeartbeatInterval time.Duration // 15 s; a peer silent for three of them is closed
+	LeaseTTL          time.Duration // 45 s since the holder was last active
+	HeartbeatInterval time.Duration // 15 s; a peer silent for three intervals is closed
 	SubscriptionTTL   time.Duration // 30 s a dropped connection can be resumed
 	HandshakeTimeout  time.Duration // 10 s from the first byte to hello
-	IdleTTL           time.Duration // without clients, run or events before the session rests; never
-	WorkingInterval   time.Duration // 15 s of silence in a run before a status says it goes on
+	IdleTTL           time.Duration // suspend after this long without clients, run or events; default never
+	WorkingInterval   time.Duration // 15 s; a run without events for this long publishes a status
 
-	// RequestTimeout overrides how long a type of request waits. Negative
-	// means for ever (D8).
+	// RequestTimeout overrides how long a type of request waits. A negative value
+	// means without limit (D8).
 	RequestTimeout map[contracts.RequestType]time.Duration
 
 	WindowBytes     int     // 8 MiB of recent entries in memory
-	Memory          *Memory // what the sessions of a process hold together; bounds for this one alone
-	CheckpointBytes int     // 8 MiB of entries between two checkpoints of the state, or as many as the last one had
-	GroupCommit     bool    // entries are shown only once synced to disk
+	Memory          *Memory // memory limits shared by the sessions of a process; default: limits of this session alone
+	CheckpointBytes int     // 8 MiB of entries between two checkpoints, or the size of the last checkpoint if larger
+	GroupCommit     bool    // show entries only after they are synced to disk
 
-	CheckpointAge time.Duration // after which the next entries bring a checkpoint, however few there were; never
+	CheckpointAge time.Duration // the first entries after this time include a checkpoint; default never
 
-	MaxFrameBytes   int // 1 MiB, told to clients; the transport enforces it
+	MaxFrameBytes   int // 1 MiB, sent to clients; the transport enforces it
 	MaxControllers  int // 64 controller-role connections
-	MaxConnections  int // 16,384 connections, detached ones included
-	MaxPrivateBytes int // 1 MiB of private frames waiting for one connection; beyond, it is closed
-	MaxPending      int // 256 requests waiting at once
-	MaxBacklog      int // 4 MiB a local client may lag before the agent waits for it
+	MaxConnections  int // 16,384, detached connections included
+	MaxPrivateBytes int // 1 MiB of unread private frames of one connection; a connection above it is closed
+	MaxPending      int // 256 open requests
+	MaxBacklog      int // 4 MiB that a local client may lag before the agent waits, and an owner before its command waits
 
-	// RequireTokens makes requests about a connection present its secret.
+	// RequireTokens makes HTTP requests that name a connection present its secret.
 	RequireTokens bool
 
-	// Alive reports whether a principal's credential still counts, though it was
-	// accepted a moment ago. It is called with the session's lock held. Nil means
-	// yes.
+	// Alive reports whether a principal's credential is still valid. It is called
+	// with the session's lock held. Nil means always valid.
 	Alive func(contracts.Principal) bool
 
-	// Quiet keeps the start of the agent out of the journal: clients find it in
-	// the state. Suites of the public profile count envelopes.
+	// Quiet keeps the agent's start out of the journal; clients see it in the
+	// state. Suites of the public profile count envelopes.
 	Quiet bool
 
-	// Restored, if not nil, is what the session begins with if the store is
-	// empty: its state when it was drained elsewhere.
+	// Restored, if not nil, is the state of a session that was drained elsewhere.
+	// It is used if the store is empty.
 	Restored *contracts.Restored
 
-	// DrainCancels makes a drain cancel every question. Otherwise those stay
-	// open that the agent can act on after a restore.
+	// DrainCancels makes a drain cancel all questions. By default, questions that
+	// the agent can act on after a restore stay open.
 	DrainCancels bool
 
-	// NoReturn says that clients of an earlier process cannot come back, because
-	// its address went with it: their connections end, and control is free, as soon
-	// as the session goes on. Otherwise they have the usual time.
+	// NoReturn says that clients of an earlier process cannot reconnect, because
+	// its address is gone. Their connections end and the lease is free when the
+	// session starts. By default they have SubscriptionTTL or LeaseTTL to return.
 	NoReturn bool
 
-	Observer Observer // of everything that happens; may be nil
+	Observer Observer // told of everything that happens; may be nil
 
-	// Shared says that others may attach beside the local client, which then
-	// may use the ws.* control frames about the lease.
+	// Shared says that other clients may attach beside the local client. The local
+	// client may then use the ws.* control frames about the lease.
 	Shared bool
 
-	Log *slog.Logger // discards
+	Log *slog.Logger // default discards
 }
 
 func (o Options) withDefaults() (Options, error) {
@@ -148,136 +147,135 @@ func orInt(n *int, def int) {
 
 // A Hub is one session: it joins one agent to any number of clients.
 //
-// Everything that is decided together changes together, under one mutex (D6):
-// the lease, the pending requests, the session's state and the journal's head.
-// Clients are followers of the journal and hold no queue of events; see
+// One mutex guards the lease, the pending requests, the session's state and the
+// journal's head (D6). Clients follow the journal and have no queue of events; see
 // mailbox. All methods may be called from any goroutine.
 type Hub struct {
 	// Static after New.
-	opts     Options
-	logger   *slog.Logger
-	journal  *journal.Journal
-	info     contracts.AgentInfo // set by Start, before any connection is served
-	first    uint64              // head before this process published anything, and
-	opened   uint64              // once it had said that the agent is ready
-	restored bool                // an earlier process had the session
-	begun    time.Time           // when this process opened the session
+	opts        Options
+	logger      *slog.Logger
+	journal     *journal.Journal
+	info        contracts.AgentInfo // set by Start, before any connection is served
+	startCursor uint64              // head before this process published anything
+	readyCursor uint64              // head after the agent was announced as ready
+	restored    bool                // the store had entries of an earlier process
+	openedAt    time.Time           // when this process opened the session
 
-	roster  roster
-	metrics Metrics
-	backlog backlog
+	roster       roster
+	metrics      Metrics
+	localBacklog localBacklog
 
-	// spaces are buffers that events are encoded in before the journal copies
-	// them. Without them a command that writes much would have the collector run
-	// ten times a second.
-	spaces sync.Pool
+	// encodeBuffers holds buffers for encoding an event before the journal copies
+	// it. Without the pool, a command that writes much would trigger about ten
+	// garbage collections a second.
+	encodeBuffers sync.Pool
 
-	snapshotSize atomic.Int64 // bytes of the last one that was encoded
+	snapshotSize atomic.Int64 // bytes of the last encoded snapshot
 
-	leaving atomic.Bool
-	left    chan struct{} // 1-buffered; a token means a connection detached
+	leaving    atomic.Bool   // set by the first call of leave
+	clientLeft chan struct{} // 1-buffered; a token means a connection detached
 
-	rearm chan struct{} // 1-buffered; a token means an earlier deadline
-	kick  chan struct{} // 1-buffered; a token means visible entries
-	sync  chan struct{} // 1-buffered; a token means unsynced entries (group commit)
-	done  chan struct{} // closed when the hub has ended
-	still chan struct{} // closed when nothing of it runs any more
-	wg    sync.WaitGroup
+	rearm      chan struct{} // 1-buffered; a token means that the next deadline is earlier
+	newEntries chan struct{} // 1-buffered; a token means visible entries
+	unsynced   chan struct{} // 1-buffered; a token means unsynced entries (group commit)
+	done       chan struct{} // closed when the hub has ended
+	closed     chan struct{} // closed when leave has returned
+	wg         sync.WaitGroup
 
 	mu    sync.Mutex
 	state state // guarded by mu
 }
 
-// state is what Hub.mu guards. A [tx] may change it. Functions that only read it
-// may lock the mutex themselves.
+// state is guarded by Hub.mu. A [tx] may change it. Functions that only read it may
+// lock the mutex themselves.
 type state struct {
 	clients clients
 	work    work
 	life    lifecycle
 	log     eventLog
 
-	batch   []journal.Entry // what a transaction publishes: its memory is used again
-	effects []func()        // of transactions that ended, in their order
-	acting  bool            // a goroutine runs earlier effects
+	batch          []journal.Entry // memory for the entries of a transaction, reused by the next
+	effects        []func()        // added by ended transactions and not run yet, in order
+	runningEffects bool            // a goroutine runs effects
 }
 
-// clients is who is connected, and who is in control.
+// clients holds the connections, their subscriptions and the lease.
 type clients struct {
 	lease    *lease.Lease
 	conns    map[string]*connection
 	subs     map[string]*subscription // of all connections
-	detached list.List                // of *subscription, the next to expire first
-	idle     list.List                // of *connection without subscriptions, the next to expire first
-	former   []former                 // oldest first; at most formerMost
-	starting map[string]*post         // requests that start a utility command, by its id
+	detached list.List                // of *subscription, by time of expiry
+	idle     list.List                // of *connection without subscriptions, by time of expiry
+	former   []former                 // oldest first; at most maxFormer
+	starting map[string]*httpCall     // utility_command_start requests in progress, by command id
 	presence presence
 
-	nextBeat    time.Time     // zero until somebody attached
-	lastUsed    time.Time     // a client was last here
-	credentials time.Time     // when the first credential ends; zero: never
-	mismatches  *rate.Limiter // of statuses about the protocol version of clients
-	toldTokens  bool          // the log says that clients lack their connection's secret
-	sentAway    int           // connections that were told to come back to the next process
+	nextHeartbeat     time.Time     // when heartbeatAll runs next; zero until a client attached
+	lastUsed          time.Time     // when a connection was last made or destroyed
+	nextCredentialEnd time.Time     // when the first credential expires; zero: never
+	mismatchLimiter   *rate.Limiter // limits statuses about clients of other protocol versions
+	warnedTokens      bool          // the warning about missing connection tokens was logged
+	toldToReturn      int           // connections that got a goodbye with going_away
 }
 
-// work is what the agent does, and what it has asked.
+// work holds the agent's run and its questions.
 type work struct {
-	run      *run // nil when idle
-	cut      *run // a run that the previous process did not end
-	mode     contracts.ApprovalMode
-	lastInit *contracts.Init
+	run        *run // nil if there is none
+	unfinished *run // a run that the previous process did not end
+	mode       contracts.ApprovalMode
+	lastInit   *contracts.Init
 
 	table     *serverreq.Table
 	waiters   map[string]chan contracts.Outcome // by request id; each 1-buffered
-	answered  []answered                        // oldest first; at most Options.MaxPending, which were open at the start
-	deadlines map[string]time.Time              // of requests, while restoring
+	toResume  []answeredQuestion                // oldest first; at most Options.MaxPending
+	deadlines map[string]time.Time              // of requests; used only while restoring
 }
 
-// eventLog is what was published: the state that clients fold from it, and when the
-// next checkpoint of that is due.
+// eventLog holds the state folded from the published events, and decides when a
+// checkpoint is due.
 type eventLog struct {
-	events    *session.State
-	shown     uint64          // events published by this process
-	lastShown time.Time       // an entry was last published
-	revealed  chan struct{}   // closed and replaced when the group commit has shown more
-	shared    *sharedSnapshot // the latest
-	sharedOn  time.Time       // when shared was made
+	events           *session.State
+	published        uint64          // number of events published by this process
+	lastPublished    time.Time       // when an event was last published or a run began
+	revealed         chan struct{}   // closed and replaced when a group commit has made entries visible
+	latestSnapshot   *sharedSnapshot // shared by clients that attach; may be nil
+	latestSnapshotAt time.Time       // when latestSnapshot was made
 
-	sinceMark int       // bytes since the last checkpoint, or since one could not be made
-	markSize  int       // bytes of the last checkpoint
-	markedAt  time.Time // when it was made, or the session opened
+	sinceCheckpoint int       // bytes since the last checkpoint, or since the last attempt
+	checkpointSize  int       // bytes of the last checkpoint
+	checkpointedAt  time.Time // when the last checkpoint was made, or the session opened
 }
 
-// New opens the session in opts.Store, bringing back what an earlier process
-// left in it. Nothing runs until Start.
+// New opens the session in opts.Store and restores its state. No goroutine runs
+// until Start.
 func New(opts Options) (*Hub, error) {
 	opts, err := opts.withDefaults()
 	if err != nil {
 		return nil, err
 	}
 	h := &Hub{
-		opts:   opts,
-		begun:  time.Now(),
-		logger: opts.Log.With("session", opts.SessionID),
-		rearm:  make(chan struct{}, 1),
-		kick:   make(chan struct{}, 1),
-		sync:   make(chan struct{}, 1),
-		done:   make(chan struct{}),
-		still:  make(chan struct{}),
-		left:   make(chan struct{}, 1),
+		opts:       opts,
+		openedAt:   time.Now(),
+		logger:     opts.Log.With("session", opts.SessionID),
+		rearm:      make(chan struct{}, 1),
+		newEntries: make(chan struct{}, 1),
+		unsynced:   make(chan struct{}, 1),
+		done:       make(chan struct{}),
+		closed:     make(chan struct{}),
+		clientLeft: make(chan struct{}, 1),
 	}
-	h.backlog.init()
+	h.localBacklog.init()
 	h.state = state{
 		clients: clients{
 			lease:    lease.New(opts.LeaseTTL),
 			conns:    map[string]*connection{},
 			subs:     map[string]*subscription{},
-			starting: map[string]*post{},
+			starting: map[string]*httpCall{},
 			presence: presence{
-				relist: true, // clients of an earlier process may have another list
+				relist: true, // clients of an earlier process may have an older list
 				budget: rate.NewLimiter(presenceRate, presenceBurst),
 			},
-			mismatches: rate.NewLimiter(1, mismatchBurst),
+			mismatchLimiter: rate.NewLimiter(1, mismatchBurst),
 		},
 		work: work{
 			mode:      opts.ApprovalMode,
@@ -285,14 +283,14 @@ func New(opts Options) (*Hub, error) {
 			waiters:   map[string]chan contracts.Outcome{},
 			deadlines: map[string]time.Time{},
 		},
-		log: eventLog{events: session.New(), revealed: make(chan struct{}), markedAt: h.begun},
+		log: eventLog{events: session.New(), revealed: make(chan struct{}), checkpointedAt: h.openedAt},
 	}
 	h.journal, err = journal.New(opts.Store, journal.Options{
 		WindowBytes: opts.WindowBytes,
 		Shared:      opts.Memory.history,
 		Deferred:    opts.GroupCommit,
-		After:       opts.after(),
-		Wake:        func() { signal(h.kick) },
+		After:       opts.restoredCursor(),
+		Wake:        func() { signal(h.newEntries) },
 	})
 	if err != nil {
 		return nil, fmt.Errorf("open journal: %w", err)
@@ -308,7 +306,7 @@ func New(opts Options) (*Hub, error) {
 		h.journal.Close()
 		return nil, fmt.Errorf("restore session %s: %w", opts.SessionID, err)
 	}
-	if from := opts.Restored; from != nil && !from.Ready && h.state.life.origin != nil { // as often as its process starts
+	if from := opts.Restored; from != nil && !from.Ready && h.state.life.origin != nil { // also when a later process starts with the same manifest
 		h.state.life.status = &restoredStatus{status: from.LastStatus, lastError: from.LastError, errorType: from.LastErrorType}
 	}
 	return h, nil
@@ -322,7 +320,7 @@ func (h *Hub) Start(ctx context.Context) error {
 	if h.opts.GroupCommit {
 		h.wg.Go(h.syncStore) // ends with done
 	}
-	if h.state.life.status != nil { // restored for inspection only
+	if h.state.life.status != nil {
 		h.update(func(tx *tx) { tx.life.phase = phaseUnready })
 		return nil
 	}
@@ -335,7 +333,7 @@ func (h *Hub) Start(ctx context.Context) error {
 	}
 	h.update(func(tx *tx) {
 		h.info, tx.clients.lastUsed = info, tx.now
-		h.first = tx.head()
+		h.startCursor = tx.head()
 		tx.closeLeftovers()
 		if info.Forgets {
 			for _, res := range tx.work.table.CancelAll("The program that asked has ended", tx.now) {
@@ -347,7 +345,7 @@ func (h *Hub) Start(ctx context.Context) error {
 		if init := h.opts.Init; init != nil && !h.restored && tx.life.origin == nil {
 			tx.configure(init, note{})
 		}
-		h.opened = tx.head()
+		h.readyCursor = tx.head()
 	})
 	if err := h.Err(); err != nil {
 		return errors.Join(err, h.Close(ctx))
@@ -355,11 +353,11 @@ func (h *Hub) Start(ctx context.Context) error {
 	return nil
 }
 
-// announce shows that the agent takes prompts. A session that was restored from
-// elsewhere begins where it ended, so there it takes no cursor.
+// announce publishes ready and session_info. A session restored from elsewhere, and one
+// with Options.Quiet, only gets them in its state: they take no cursor there.
 func (tx *tx) announce() {
 	adopted := !tx.restored && tx.opts.Restored != nil
-	if tx.life.wasDrained { // which clients have to be told is over
+	if tx.life.wasDrained { // clients were shown "Drained"
 		tx.publish(tx.ready(), tx.sessionInfo(), &contracts.Status{Message: "Ready"})
 		return
 	}
@@ -393,14 +391,15 @@ func (h *Hub) sessionInfo() *contracts.SessionInfo {
 // SessionID returns the session's id.
 func (h *Hub) SessionID() string { return h.opts.SessionID }
 
-// Epoch returns the token of the journal that cursors count in.
+// Epoch returns the journal's epoch. Cursors of different epochs are not
+// comparable.
 func (h *Hub) Epoch() string { return h.journal.Epoch() }
 
-// Cursor returns the newest cursor that clients may have seen.
+// Cursor returns the newest visible cursor.
 func (h *Hub) Cursor() uint64 { return h.journal.Visible() }
 
-// Done is closed when the hub has ended: by shutdown, Close, Suspend or a
-// broken store.
+// Done is closed when the hub has ended: after a shutdown, Close, Suspend or
+// failure of the store.
 func (h *Hub) Done() <-chan struct{} { return h.done }
 
 // Snapshot returns the state as of the newest entry.
@@ -410,10 +409,10 @@ func (h *Hub) Snapshot() *contracts.Snapshot {
 	return snap
 }
 
-// Err returns why the session failed, nil if it has not.
+// Err returns why the session failed, or nil.
 func (h *Hub) Err() error { return h.lifeNow().failed }
 
-// signal leaves a token in a 1-buffered channel.
+// signal puts a token into a 1-buffered channel unless there is one.
 func signal(c chan struct{}) {
 	select {
 	case c <- struct{}{}:
@@ -428,5 +427,5 @@ func newID(prefix string) string {
 	return prefix + hex.EncodeToString(id[:])
 }
 
-// stamp formats a time as the wire has it: RFC 3339, UTC, milliseconds.
+// stamp formats a time for the wire: RFC 3339, UTC, milliseconds.
 func stamp(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z") }

@@ -9,29 +9,29 @@ import (
 	"github.com/seed-028515a8/maestro/contracts"
 )
 
-// How long each step of leaving may take at most, beside the caller's context.
+// Longest time of each step of Hub.leave, in addition to the caller's context.
 const (
-	runPatience    = 5 * time.Second // for the agent to stop
-	clientPatience = 2 * time.Second // for clients to read their last lines
-	closePatience  = 5 * time.Second // for the agent to close, and as much for the utilities
+	runTimeout    = 5 * time.Second // the run to stop; the utilities to stop
+	clientTimeout = 2 * time.Second // clients to read their last frames
+	closeTimeout  = 5 * time.Second // the agent, the utilities and the goroutines to end, each
 )
 
-// Close ends the session for good: questions are cancelled, the run is stopped,
-// clients get everything up to the end, the agent and the store are closed. It
-// returns when nothing of the session runs any more. A second call waits for
-// the first, as long as ctx allows, and leaves it to tell what went wrong.
+// Close ends the session for good. It cancels the questions, stops the run, lets
+// clients read the last entries, and closes the agent and the store. It returns
+// when nothing of the session runs. Later calls wait for the first one (or ctx) and
+// return nil; only the first returns the error.
 func (h *Hub) Close(ctx context.Context) error {
 	h.update(func(tx *tx) {
 		if tx.life.phase == phaseOpen {
-			tx.windDown(&contracts.Shutdown{}, note{})
+			tx.beginShutdown(&contracts.Shutdown{}, note{})
 		}
 	})
 	return h.leave(ctx, true)
 }
 
-// Suspend ends the process's part in the session but not the session: questions
-// stay open, and clients are told to come back (D8). The next process on the
-// same store goes on from there.
+// Suspend ends this process's part of the session. Questions stay open, and clients
+// are told to reconnect (D8). The next process on the same store continues the
+// session.
 func (h *Hub) Suspend(ctx context.Context) error {
 	h.update(func(tx *tx) {
 		tx.life.suspended = true
@@ -43,25 +43,25 @@ func (h *Hub) Suspend(ctx context.Context) error {
 	return h.leave(ctx, false)
 }
 
-// finishShutdown ends the session after a client's shutdown.
+// finishShutdown closes the session after a client's shutdown.
 func (h *Hub) finishShutdown() {
 	if err := h.leave(context.Background(), true); err != nil {
 		h.logger.Error("close session", "err", err)
 	}
 }
 
-// leave stops things in order: the run, the clients, the hub's own goroutines,
-// the agent, the store.
+// leave ends, in this order: the run, the utilities, the clients, the agent, the
+// hub's goroutines, the journal and the store.
 func (h *Hub) leave(ctx context.Context, final bool) error {
 	if h.leaving.Swap(true) {
 		select {
-		case <-h.still:
+		case <-h.closed:
 			return nil
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
 	}
-	defer close(h.still)
+	defer close(h.closed)
 	h.awaitRun(ctx)
 	h.endUtilities(ctx)
 	h.update(func(tx *tx) {
@@ -69,14 +69,14 @@ func (h *Hub) leave(ctx context.Context, final bool) error {
 			tx.publishSnapshot()
 		}
 		if final {
-			tx.partAll(nil)
+			tx.closeMailboxes(nil)
 		} else {
-			tx.partAll(goingAway)
+			tx.closeMailboxes(errGoingAway)
 		}
 	})
 	h.awaitClients(ctx)
 	h.update(func(tx *tx) {
-		h.roster.expel(goingAway)
+		h.roster.closeSockets(errGoingAway)
 		tx.end()
 	})
 	err := within(ctx, "the agent", h.opts.Agent.Close)
@@ -84,26 +84,26 @@ func (h *Hub) leave(ctx context.Context, final bool) error {
 		err = errors.Join(err, within(ctx, "the utilities", u.Close))
 	}
 	err = errors.Join(err, within(ctx, "the run", func(context.Context) error { h.wg.Wait(); return nil }))
-	h.update(func(tx *tx) { tx.life.frozen = true }) // what did not end in time has nowhere to write to
+	h.update(func(tx *tx) { tx.life.frozen = true }) // discard entries of goroutines that did not end in time
 	h.journal.Close()
 	return errors.Join(err, h.opts.Store.Close())
 }
 
-// within gives what closes something closePatience. Whatever does not keep to its
-// context is left behind: the store has to be closed, for the next process or
-// the next opening.
-func within(ctx context.Context, what string, closing func(context.Context) error) error {
-	ctx, cancel := context.WithTimeout(ctx, closePatience)
+// within calls end and waits up to closeTimeout for it. If end ignores its context,
+// within returns an error 1 s later and leaves it running, because the store must
+// be closed for the next process.
+func within(ctx context.Context, what string, end func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, closeTimeout)
 	defer cancel()
-	ended := make(chan error, 1)          // the one result
-	go func() { ended <- closing(ctx) }() // ends with what it closes
+	ended := make(chan error, 1)      // one result
+	go func() { ended <- end(ctx) }() // ends when end returns
 	select {
 	case err := <-ended:
 		return err
 	case <-ctx.Done():
 	}
 	select {
-	case err := <-ended: // it keeps to its context
+	case err := <-ended: // ended because of ctx
 		return err
 	case <-time.After(time.Second):
 		return fmt.Errorf("%s does not end", what)
@@ -116,7 +116,7 @@ func (tx *tx) end() {
 		return
 	}
 	tx.life.phase = phaseEnded
-	tx.log.forgetShared()
+	tx.log.forgetSnapshot()
 	if tx.work.run != nil {
 		tx.work.run.cancel(errEnded)
 	}
@@ -130,22 +130,22 @@ func (h *Hub) awaitRun(ctx context.Context) {
 	if r == nil {
 		return
 	}
-	patience := time.NewTimer(runPatience)
-	defer patience.Stop()
+	timer := time.NewTimer(runTimeout)
+	defer timer.Stop()
 	select {
 	case <-r.done:
-	case <-patience.C:
+	case <-timer.C:
 	case <-ctx.Done():
 	}
 }
 
 func (h *Hub) awaitClients(ctx context.Context) {
-	patience := time.NewTimer(clientPatience)
-	defer patience.Stop()
+	timer := time.NewTimer(clientTimeout)
+	defer timer.Stop()
 	for h.roster.len() > 0 {
 		select {
-		case <-h.left:
-		case <-patience.C:
+		case <-h.clientLeft:
+		case <-timer.C:
 			return
 		case <-ctx.Done():
 			return
@@ -153,60 +153,60 @@ func (h *Hub) awaitClients(ctx context.Context) {
 	}
 }
 
-// partAll ends every attached connection in order, that of who is in control
-// first.
-func (tx *tx) partAll(why *contracts.Error) {
-	part := func(c *connection) {
+// closeMailboxes queues the end of every attached connection, the holder's first.
+func (tx *tx) closeMailboxes(why *contracts.Error) {
+	closeAll := func(c *connection) {
 		for _, sub := range c.subs {
-			tx.part(sub.box, why)
+			tx.closeMailbox(sub.box, why)
 		}
 	}
 	holder := tx.clients.holder()
 	if holder != nil {
-		part(holder)
+		closeAll(holder)
 	}
 	for _, c := range tx.clients.conns {
 		if c != holder {
-			part(c)
+			closeAll(c)
 		}
 	}
 }
 
-// endUtilities ends what clients started, while the last events about it can
-// still be shown.
+// endUtilities stops commands and watches while their last events can still be
+// published.
 func (h *Hub) endUtilities(ctx context.Context) {
 	u := h.opts.Utilities
 	if u == nil {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, runPatience)
+	ctx, cancel := context.WithTimeout(ctx, runTimeout)
 	defer cancel()
 	if err := u.Stop(ctx, stopShutdown.utilities); err != nil {
 		h.logger.Error("stop utilities", "err", err)
 	}
 }
 
-// rest suspends a session that nobody has used for a long time. It comes back
-// when somebody asks for it.
-func (h *Hub) rest() {
+// suspendIdle suspends a session that has been idle for IdleTTL. [Directory.Get]
+// opens it again.
+func (h *Hub) suspendIdle() {
 	if err := h.Suspend(context.Background()); err != nil {
 		h.logger.Error("suspend an idle session", "err", err)
 	}
 }
 
-// idleSince returns since when nothing has happened in the session and nobody
-// is here; zero if that is not so.
+// idleSince returns since when the session is idle: no run, event, client or
+// utility. It returns zero if the session is not idle or Options.IdleTTL is not
+// set.
 func (tx *tx) idleSince() time.Time {
 	if tx.opts.IdleTTL <= 0 || tx.life.phase != phaseOpen || tx.work.run != nil || len(tx.clients.subs) > 0 || len(tx.clients.conns) > 0 || tx.utilitiesActive() {
 		return time.Time{}
 	}
-	if tx.clients.lastUsed.After(tx.log.lastShown) {
+	if tx.clients.lastUsed.After(tx.log.lastPublished) {
 		return tx.clients.lastUsed
 	}
-	return tx.log.lastShown
+	return tx.log.lastPublished
 }
 
-// Evict ends every connection of a principal, whose credential counts no more.
+// Evict ends every connection of a principal whose credential is no longer valid.
 func (h *Hub) Evict(principalID string) {
 	h.update(func(tx *tx) {
 		if tx.life.phase == phaseEnded {
@@ -214,55 +214,56 @@ func (h *Hub) Evict(principalID string) {
 		}
 		for _, c := range tx.clients.conns {
 			if c.principal.ID == principalID && !c.bare {
-				tx.expel(c)
+				tx.revoke(c)
 			}
 		}
 	})
 }
 
-// errExpired ends the connections of a credential that counts no more.
+// errExpired ends the connections of an expired or revoked credential.
 var errExpired = &contracts.Error{Code: contracts.CodeUnauthenticated, Message: "the credential has expired or was revoked"}
 
-// expel destroys a connection and tells its client why.
-func (tx *tx) expel(c *connection) {
+// revoke destroys a connection with errExpired.
+func (tx *tx) revoke(c *connection) {
 	for _, sub := range c.subs {
-		tx.part(sub.box, errExpired)
+		tx.closeMailbox(sub.box, errExpired)
 	}
 	tx.destroy(c, contracts.LeaseExpired)
 }
 
-// expireCredentials ends the connections whose credential has ended, and finds
-// out which ends next.
+// expireCredentials ends the connections whose credential has expired, and
+// schedules the next expiry.
 func (tx *tx) expireCredentials() {
-	tx.clients.credentials = time.Time{}
+	tx.clients.nextCredentialEnd = time.Time{}
 	for _, c := range tx.clients.conns {
 		switch at := c.principal.Expires; {
 		case at.IsZero():
 		case !at.After(tx.now):
-			tx.expel(c)
+			tx.revoke(c)
 		default:
-			tx.clients.credentialEnds(at)
+			tx.clients.scheduleCredentialEnd(at)
 		}
 	}
 }
 
-// vouch lets the connection live as long as the credential that its owner has
-// shown, which may have been renewed since the last.
-func (c *connection) vouch(p contracts.Principal) {
+// extendCredential takes over the expiry of the credential that the owner presented
+// now, if it is later: the client may have renewed its credential.
+func (c *connection) extendCredential(p contracts.Principal) {
 	if at := c.principal.Expires; !at.IsZero() && (p.Expires.IsZero() || p.Expires.After(at)) {
 		c.principal.Expires = p.Expires
 	}
 }
 
-// credentialEnds sees to it that the end of a credential is noticed.
-func (cl *clients) credentialEnds(at time.Time) {
-	if !at.IsZero() && (cl.credentials.IsZero() || at.Before(cl.credentials)) {
-		cl.credentials = at
+// scheduleCredentialEnd schedules expireCredentials for the expiry of a credential.
+func (cl *clients) scheduleCredentialEnd(at time.Time) {
+	if !at.IsZero() && (cl.nextCredentialEnd.IsZero() || at.Before(cl.nextCredentialEnd)) {
+		cl.nextCredentialEnd = at
 	}
 }
 
-// counts reports whether a credential still counts. It is asked in the update
-// that makes the connection: one that is revoked later finds the connection.
-func (tx *tx) counts(p contracts.Principal) bool {
+// credentialValid reports whether a credential is still valid. Call it in the
+// transaction that makes the connection: Evict finds the connection if the
+// credential is revoked later.
+func (tx *tx) credentialValid(p contracts.Principal) bool {
 	return !p.Expired(tx.now) && (tx.opts.Alive == nil || tx.opts.Alive(p))
 }

@@ -6,41 +6,41 @@ import (
 	"github.com/seed-028515a8/maestro/contracts"
 )
 
-// lifecycle is how far the session has come.
+// lifecycle is the phase of the session, with what belongs to it.
 type lifecycle struct {
-	phase    phase
-	suspended   bool                // suspended, to go on in another hub
-	failed   error               // why the session cannot go on: nothing more is shown
-	deadline time.Time           // what the clock is armed for
-	counted  contracts.Quiesced  // what was going on when a drain began
-	quiesced *contracts.Quiesced // set once the session stands still
-	frozen   bool                // nothing more is published
-	endAt    time.Time           // when the streams of a drained session end; zero: not
+	phase     phase
+	suspended bool                // ended here, to continue in another hub
+	failed    error               // why the session failed; nothing more is published
+	deadline  time.Time           // the clock's next deadline
+	counted   contracts.Quiesced  // open work when the drain began
+	quiesced  *contracts.Quiesced // result of the drain; nil before
+	frozen    bool                // nothing more is published
+	endAt     time.Time           // when the streams of a drained session end; zero: not scheduled
 
-	// Of the process before.
-	origin     *uint64         // the cursor a session restored from elsewhere began with; nil for others
-	status   *restoredStatus // nil: the events say how the session stands
-	wasDrained bool            // the last snapshot of the previous process said that it was drained
+	// From an earlier process.
+	origin     *uint64         // cursor at which a session restored from elsewhere began; nil for others
+	status     *restoredStatus // overrides the status in snapshots; nil: the events have it
+	wasDrained bool            // the last snapshot of the previous process said the session was drained
 }
 
-// A phase is a part of a session's life. Phases follow each other in this order; a
-// session skips most of them.
+// A phase is a stage of a session's life. The phases are in order of time; a
+// session skips most of them. docs/states.md has a diagram.
 type phase int
 
 const (
 	phaseStarting phase = iota
 	phaseOpen
-	phaseUnready  // restored from an incomplete manifest: for inspection only, for good
-	phaseDraining // no new attachments or commands; events still flow; the next process goes on
-	phaseClosing  // the same, but nobody goes on: the session is being ended for good
+	phaseUnready  // restored from an incomplete manifest: read-only until it ends
+	phaseDraining // no new attachments or commands; events still flow; another process continues the session
+	phaseClosing  // no new attachments or commands; the session ends for good
 	phaseEnded
 
-	// Only refuse uses these: it derives them from other fields of the lifecycle.
+	// Only refuse uses these. It derives them from other fields of the lifecycle.
 	phaseFrozen // draining, and frozen
 	phaseFailed // ended by a failure
 )
 
-// An operation is a kind of request that a client makes of a session.
+// An operation is a kind of client request.
 type operation int
 
 const (
@@ -51,7 +51,7 @@ const (
 	opRequest                  // any other request over HTTP
 )
 
-// ErrUnknownSession means that a session neither is open nor was kept.
+// ErrUnknownSession means that a session is neither open nor stored.
 var ErrUnknownSession = &contracts.Error{Code: contracts.CodeStaleSession, Message: "Headless session not found"}
 
 var (
@@ -62,7 +62,7 @@ var (
 	errFailed        = &contracts.Error{Code: contracts.CodeRuntimeNotReady, Message: "the session has failed and is being closed"}
 )
 
-// refusals are the operations that a session refuses, by phase.
+// refusals holds the error for each operation that a phase refuses.
 var refusals = map[phase]map[operation]error{
 	phaseStarting: {opAttach: errNoAttachments},
 	phaseUnready:  {opAttach: errNoAttachments, opHello: errUnready, opCommand: errUnready, opMessage: errUnready},
@@ -70,11 +70,11 @@ var refusals = map[phase]map[operation]error{
 	phaseFrozen:   {opAttach: errNoAttachments, opHello: errUnready, opCommand: errUnready, opMessage: errDraining},
 	phaseClosing:  {opAttach: ErrUnknownSession, opCommand: errGone, opMessage: ErrUnknownSession, opRequest: ErrUnknownSession},
 	phaseEnded:    {opAttach: ErrUnknownSession, opHello: errGone, opCommand: errGone, opMessage: ErrUnknownSession, opRequest: ErrUnknownSession},
-	// The session can be opened again, so most refusals invite a retry.
+	// The session can be opened again, so most refusals are retryable.
 	phaseFailed: {opAttach: errFailed, opHello: errGone, opCommand: errGone, opMessage: errFailed, opRequest: errFailed},
 }
 
-// refuse returns why the session does not take an operation now, nil if it does.
+// refuse returns the error if the session refuses an operation now, otherwise nil.
 func (l *lifecycle) refuse(op operation) error {
 	phase := l.phase
 	switch {
@@ -86,12 +86,12 @@ func (l *lifecycle) refuse(op operation) error {
 	return refusals[phase][op]
 }
 
-// rests reports whether the session is going to sleep, to be opened again.
-func (l *lifecycle) rests() bool { return l.suspended && l.failed == nil }
+// isSuspending reports whether the session is suspended or about to be, and can be
+// opened again.
+func (l *lifecycle) isSuspending() bool { return l.suspended && l.failed == nil }
 
-// over reports whether the session was ended for good, and not just put to rest
-// or broken.
-func (l *lifecycle) over() bool { return !l.suspended && l.failed == nil }
+// endedForGood reports whether an ended session was neither suspended nor broken.
+func (l *lifecycle) endedForGood() bool { return !l.suspended && l.failed == nil }
 
 // lifeNow returns a copy of the lifecycle. It locks Hub.mu.
 func (h *Hub) lifeNow() *lifecycle {
@@ -101,8 +101,7 @@ func (h *Hub) lifeNow() *lifecycle {
 	return &l
 }
 
-// Draining reports whether the session takes no more attachments because it is
-// being drained, or was.
+// Draining reports whether the session is in phaseDraining.
 func (h *Hub) Draining() bool { return h.lifeNow().phase == phaseDraining }
 
 // Ready reports whether the session takes attachments.

@@ -12,15 +12,15 @@ import (
 	"github.com/seed-028515a8/maestro/journal"
 )
 
-// A mailbox is one attached connection's place in the journal, plus the frames
-// meant for that connection alone.
+// A mailbox is the position of one attached stream in the journal, plus the frames
+// for that stream alone.
 //
-// Entries are not copied here: a client that stops reading costs a cursor, not
-// a queue. There is no goroutine while there is nothing to write: wake starts
-// one, which ends when the client has caught up (D3). docs/states.md has a
-// diagram of the states.
+// Entries are not copied here: a client that stops reading costs one cursor, not a
+// queue. A mailbox has no goroutine while there is nothing to write: wake starts
+// one, which ends when the client has caught up (D3). docs/states.md has a diagram
+// of the states.
 type mailbox struct {
-	// Static after attach.
+	// Fixed when attached.
 	conn Conn
 	form Form
 	view *journal.View
@@ -28,63 +28,62 @@ type mailbox struct {
 
 	sub       *subscription
 	transport string // stdio, ws or sse
-	viewer    bool   // the role of its connection, which does not change any more
+	viewer    bool   // its connection's role, which is fixed by now
 
-	// Owned by the flush, of which there is at most one; cursor is read by anyone.
-	cursor atomic.Uint64 // last entry written or skipped
-	missed bool          // it has read entries of which the store did not keep all
+	// Owned by the flush; there is at most one. Any goroutine may read cursor.
+	cursor           atomic.Uint64 // last entry written or skipped
+	missedTransients bool          // it read entries whose transient ones the store did not keep
 
 	writer  atomic.Int32  // a writerState
 	stopped chan struct{} // closed when writer becomes writerStopped
 
-	skip          atomic.Uint32 // journal.Class set this client leaves out
-	quiet         atomic.Bool   // opted out of heartbeats
-	waiting       atomic.Int32  // parcels in private, so that a flush need not lock to see none
-	needsSnapshot atomic.Bool   // a snapshot in private will move cursor; no entries are written before it
-	beat          atomic.Bool   // a heartbeat is due
+	skip          atomic.Uint32 // journal.Class set that this client opted out of
+	noHeartbeats  atomic.Bool   // opted out of heartbeats
+	privateCount  atomic.Int32  // length of private, so that a flush can see zero without the lock
+	needsSnapshot atomic.Bool   // a snapshot in private will move cursor; entries wait until it is written
+	heartbeatDue  atomic.Bool
 
 	// Guarded by Hub.mu.
-	private  []parcel
-	backlog  int       // bytes in private; at most Options.MaxPrivateBytes
-	lastBeat time.Time // when a heartbeat was last due
-	closing  bool      // a parting parcel is queued; nothing may follow it
+	private       []parcel  // oldest first
+	privateBytes  int       // bytes in private; at most Options.MaxPrivateBytes
+	lastHeartbeat time.Time // when a heartbeat was last due
+	closing       bool      // a closing parcel is queued; nothing may follow it
 }
 
 // A writerState says whether a flush writes to a mailbox's connection.
 type writerState = int32
 
 const (
-	writerIdle     writerState = iota // none; wake starts one
-	writerRunning                     // one does, and returns to writerIdle when nothing is left
-	writerStopping                    // one does, and is the last: the reader has ended
-	writerStopped                     // none will: the last flush or a write failed, or the parting was written
+	writerIdle     writerState = iota // no flush; wake starts one
+	writerRunning                     // a flush, which returns to writerIdle when nothing is left
+	writerStopping                    // the last flush: the reader has ended
+	writerStopped                     // no flush any more: the last one ended, a write failed, or the goodbye was written
 )
 
-// A parcel is something for one client alone, with the place in the journal
-// that it must neither overtake nor be overtaken by: it is written after the
-// entries up to at and before those beyond.
+// A parcel is a frame or snapshot for one client. It is written after the entries
+// up to at and before the entries after at.
 type parcel struct {
 	at    uint64
-	frame []byte // ready bytes, or
+	frame []byte // encoded bytes, or
 
-	snapshot *sharedSnapshot       // the state, which makes the client jump to at
-	reset    contracts.ResetReason // not empty: the snapshot replaces what the client has
+	snapshot *sharedSnapshot       // the state, which moves the client to at
+	reset    contracts.ResetReason // not empty: the snapshot replaces the client's state
 
-	part bool             // close the connection after this parcel, because of
-	why  *contracts.Error // this; nil is a normal end
+	closes bool             // close the connection after this parcel
+	why    *contracts.Error // reason of the close; nil is a normal end
 }
 
-// drop says that the parcel need not be written any more.
+// drop releases a parcel that will not be written or has been.
 func (p *parcel) drop() {
 	if p.snapshot != nil {
-		p.snapshot.done()
+		p.snapshot.removeUser()
 	}
 }
 
-var errParted = errors.New("the server ended the connection")
+var errClosed = errors.New("the server ended the connection")
 
-// A roster lists the mailboxes that follow, for the waker. Its lock comes after
-// Hub.mu and inside it come only a connection's own locks.
+// A roster lists the attached mailboxes for the waker. It is locked after Hub.mu.
+// With it locked, only a connection's own locks may be taken.
 type roster struct {
 	mu    sync.RWMutex
 	boxes []*mailbox
@@ -106,9 +105,9 @@ func (r *roster) remove(b *mailbox) {
 	}
 }
 
-// expel closes every socket without ceremony, those that were superseded and
-// hang in a write included.
-func (r *roster) expel(why *contracts.Error) {
+// closeSockets closes every socket at once, also superseded ones that hang in a
+// write.
+func (r *roster) closeSockets(why *contracts.Error) {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	for _, b := range r.boxes {
@@ -122,22 +121,22 @@ func (r *roster) len() int {
 	return len(r.boxes)
 }
 
-// push queues a parcel. A client that lets too much private matter pile up is
-// expelled: private frames cannot be replayed, so there is nothing to reset it
-// with. The flush that wake starts blocks on Hub.mu until the update ends.
+// push queues a parcel. If more than Options.MaxPrivateBytes are unread, it closes
+// the connection: private frames cannot be replayed, so a reset would lose them.
+// The flush that wake starts blocks on Hub.mu until the update ends.
 func (tx *tx) push(b *mailbox, p parcel) {
 	if b.closing {
 		p.drop()
 		return
 	}
 	b.private = append(b.private, p)
-	b.backlog += len(p.frame)
-	b.closing = p.part
+	b.privateBytes += len(p.frame)
+	b.closing = p.closes
 	if p.snapshot != nil {
 		b.needsSnapshot.Store(true)
 	}
-	b.waiting.Add(1)
-	if b.backlog > tx.opts.MaxPrivateBytes && !p.part {
+	b.privateCount.Add(1)
+	if b.privateBytes > tx.opts.MaxPrivateBytes && !p.closes {
 		tx.metrics.SlowConsumers.Add(1)
 		b.closing = true
 		b.conn.Close(&contracts.Error{Code: contracts.CodeSlowConsumer, Message: "too many unread answers"})
@@ -146,14 +145,14 @@ func (tx *tx) push(b *mailbox, p parcel) {
 	tx.wake(b)
 }
 
-// wake starts a flush of b unless one runs or none may.
+// wake starts a flush of b if the writer is idle.
 func (h *Hub) wake(b *mailbox) {
 	if b.writer.CompareAndSwap(writerIdle, writerRunning) {
 		go h.flush(b) // ends when the client has caught up or a write fails; stop waits for it
 	}
 }
 
-// stop waits until b's last flush has ended and lets no other start.
+// stop prevents further flushes of b and waits until the last one has ended.
 func (b *mailbox) stop() {
 	for b.writer.Load() != writerStopped {
 		if b.writer.CompareAndSwap(writerIdle, writerStopped) {
@@ -165,7 +164,7 @@ func (b *mailbox) stop() {
 	<-b.stopped
 }
 
-// flush writes everything there is for b. A flush that fails is the last one.
+// flush writes until b has caught up. A flush that fails is the last one.
 func (h *Hub) flush(b *mailbox) {
 	for {
 		if err := h.writeOut(b); err != nil {
@@ -179,8 +178,8 @@ func (h *Hub) flush(b *mailbox) {
 			close(b.stopped)
 			return
 		}
-		// An entry or a parcel may have come after writeOut saw nothing and
-		// before the state changed. Its wake then found the flush running.
+		// An entry or a parcel may have been added after writeOut saw none and before
+		// the state changed to idle. Its wake then found the flush running.
 		if !h.behind(b) || !b.writer.CompareAndSwap(writerIdle, writerRunning) {
 			return
 		}
@@ -189,34 +188,34 @@ func (h *Hub) flush(b *mailbox) {
 
 func (h *Hub) writeFailure(b *mailbox, err error) *contracts.Error {
 	var refusal *contracts.Error
-	if errors.As(err, &refusal) || errors.Is(err, errParted) {
+	if errors.As(err, &refusal) || errors.Is(err, errClosed) {
 		return refusal
 	}
-	if errors.Is(err, os.ErrDeadlineExceeded) { // any other failure is that of a client that left
+	if errors.Is(err, os.ErrDeadlineExceeded) { // any other error means that the client left
 		h.metrics.SlowConsumers.Add(1)
 	}
 	return &contracts.Error{Code: contracts.CodeSlowConsumer, Message: "the connection does not take what is written"}
 }
 
-// behind reports whether there is something for b to write.
+// behind reports whether b has something to write.
 func (h *Hub) behind(b *mailbox) bool {
-	return !b.needsSnapshot.Load() && b.cursor.Load() < h.journal.Visible() || b.beat.Load() || h.due(b)
+	return !b.needsSnapshot.Load() && b.cursor.Load() < h.journal.Visible() || b.heartbeatDue.Load() || h.hasDueParcel(b)
 }
 
-// due reports whether b's first parcel may be written now.
-func (h *Hub) due(b *mailbox) bool {
-	if b.waiting.Load() == 0 {
+// hasDueParcel reports whether b's first parcel may be written now.
+func (h *Hub) hasDueParcel(b *mailbox) bool {
+	if b.privateCount.Load() == 0 {
 		return false
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	_, ok := h.ripe(b)
+	_, ok := h.dueParcel(b)
 	return ok
 }
 
-// ripe returns b's first parcel if its place has been reached. A parcel whose
-// entries are not visible yet has to wait for them.
-func (h *Hub) ripe(b *mailbox) (parcel, bool) {
+// dueParcel returns b's first parcel if the cursor has reached it and its entries
+// are visible.
+func (h *Hub) dueParcel(b *mailbox) (parcel, bool) {
 	if len(b.private) == 0 {
 		return parcel{}, false
 	}
@@ -225,15 +224,15 @@ func (h *Hub) ripe(b *mailbox) (parcel, bool) {
 	return p, reached && p.at <= h.journal.Visible()
 }
 
-// writeOut writes until there is nothing left. A panic in it ends the client's
-// connection like any other failed write.
+// writeOut writes until nothing is left. A panic ends the client's connection like
+// a failed write.
 func (h *Hub) writeOut(b *mailbox) (err error) {
 	defer h.contain(b.conn, &err)
 	buf := takeBuffer()
 	defer giveBuffer(buf)
 	for h.behind(b) {
-		// A parcel is queued before the entries that it precedes can be seen, so
-		// what is visible now cannot overtake a parcel that comes only later.
+		// A parcel is queued before the entries after it become visible. Entries
+		// visible now therefore cannot overtake a parcel that is queued later.
 		visible := h.journal.Visible()
 		until, err := h.writeParcels(b, buf)
 		if err != nil {
@@ -245,27 +244,26 @@ func (h *Hub) writeOut(b *mailbox) (err error) {
 		if err := h.writeEntries(b, buf, until); err != nil {
 			return err
 		}
-		if b.beat.Swap(false) {
-			if err := h.writeBeat(b, buf); err != nil {
+		if b.heartbeatDue.Swap(false) {
+			if err := h.writeHeartbeat(b, buf); err != nil {
 				return err
 			}
 		}
 	}
 	if b.bare {
-		h.backlog.caughtUp()
+		h.localBacklog.caughtUp()
 	}
 	return nil
 }
 
-// writeParcels writes the parcels whose place has been reached, in one write,
-// and returns the place of the first that remains, zero if none does: how far
-// entries may go.
+// writeParcels writes the due parcels in one write. It returns the cursor of the
+// first parcel that remains, which entries must not pass, or 0.
 func (h *Hub) writeParcels(b *mailbox, buf *[]byte) (until uint64, err error) {
 	out := (*buf)[:0]
 	jumped := false
-	for b.waiting.Load() > 0 {
+	for b.privateCount.Load() > 0 {
 		h.mu.Lock()
-		p, ok := h.ripe(b)
+		p, ok := h.dueParcel(b)
 		if !ok {
 			if len(b.private) > 0 {
 				until = b.private[0].at
@@ -275,10 +273,10 @@ func (h *Hub) writeParcels(b *mailbox, buf *[]byte) (until uint64, err error) {
 		}
 		b.private[0] = parcel{}
 		if b.private = b.private[1:]; len(b.private) == 0 {
-			b.private = nil // most have none after the handshake
+			b.private = nil // release the array: most clients get no parcels after the handshake
 		}
-		b.backlog -= len(p.frame)
-		b.waiting.Add(-1)
+		b.privateBytes -= len(p.frame)
+		b.privateCount.Add(-1)
 		h.mu.Unlock()
 
 		if p.snapshot != nil {
@@ -289,32 +287,33 @@ func (h *Hub) writeParcels(b *mailbox, buf *[]byte) (until uint64, err error) {
 			continue
 		}
 		out = append(out, p.frame...)
-		if p.part {
+		if p.closes {
 			if len(out) > 0 {
 				err = b.conn.Write(out)
 			}
-			return 0, errors.Join(err, parting(p.why))
+			return 0, errors.Join(err, closeError(p.why))
 		}
 	}
 	if len(out) > 0 {
 		err = b.conn.Write(out)
-		keepBuffer(buf, out)
+		putBack(buf, out)
 	}
 	if err == nil && jumped {
-		b.needsSnapshot.Store(false) // only now: one that could not be written may have to be written anew
+		b.needsSnapshot.Store(false) // only after the write: a failed one may have to be repeated
 	}
 	return until, err
 }
 
-func parting(why *contracts.Error) error {
+// closeError returns the error that ends a flush after a closing parcel.
+func closeError(why *contracts.Error) error {
 	if why == nil {
-		return errParted
+		return errClosed
 	}
 	return why
 }
 
-// writeSnapshot adds a snapshot to what is to be written. A large one is written
-// at once, with what comes before it: all clients of its form share the bytes.
+// writeSnapshot appends a small snapshot to out. It writes out and then a large
+// snapshot at once, without a copy: all clients of a form share the frame.
 func (h *Hub) writeSnapshot(b *mailbox, out []byte, p parcel) ([]byte, error) {
 	defer p.drop()
 	frame, err := p.snapshot.frame(b.form, p.reset)
@@ -336,7 +335,7 @@ func (h *Hub) writeSnapshot(b *mailbox, out []byte, p parcel) ([]byte, error) {
 		}
 	}
 	b.cursor.Store(p.at)
-	b.missed = false
+	b.missedTransients = false
 	h.ownerRead(b)
 	if p.reset != "" {
 		h.metrics.reset(p.reset)
@@ -345,74 +344,76 @@ func (h *Hub) writeSnapshot(b *mailbox, out []byte, p parcel) ([]byte, error) {
 	return out, nil
 }
 
-// maxCopied is the longest snapshot that is copied to be written with others.
+// maxCopied is the size in bytes up to which a snapshot is copied, to be written
+// together with other parcels.
 const maxCopied = 16 << 10
 
-// writeEntries writes one batch of entries beyond b's cursor, not past until.
+// writeEntries writes one batch of entries after b's cursor, up to until.
 func (h *Hub) writeEntries(b *mailbox, buf *[]byte, until uint64) error {
 	cursor := b.cursor.Load()
 	if cursor >= until || b.needsSnapshot.Load() {
 		return nil
 	}
-	b.missed = b.missed || !h.journal.InWindow(cursor)
+	b.missedTransients = b.missedTransients || !h.journal.InWindow(cursor)
 	frames, next, err := b.view.Read(*buf, cursor, until, journal.Class(b.skip.Load()), 0)
 	if errors.Is(err, journal.ErrGap) {
-		return h.startOver(b, contracts.ResetLagged)
+		return h.resetClient(b, contracts.ResetLagged)
 	}
-	if err != nil { // what cannot be read is lost, to this client like to others
+	if err != nil { // unreadable entries are lost for every client
 		h.logger.Error("read journal", "after", cursor, "err", err)
-		return h.startOver(b, contracts.ResetGap)
+		return h.resetClient(b, contracts.ResetGap)
 	}
 	if len(frames) > 0 {
 		if err := b.conn.Write(frames); err != nil {
 			return err
 		}
 		if b.bare {
-			h.backlog.shrink(len(frames))
+			h.localBacklog.shrink(len(frames))
 		}
 	}
 	b.cursor.Store(next)
 	h.ownerRead(b)
-	if b.missed && h.journal.InWindow(next) {
-		b.missed = false
-		h.confideList(b)
+	if b.missedTransients && h.journal.InWindow(next) {
+		b.missedTransients = false
+		h.sendConnectionList(b)
 	}
 	return nil
 }
 
-// startOver resets a client that cannot read on from its cursor (D5). One that
-// cannot be reset is closed: it must not believe that it has seen everything.
-func (h *Hub) startOver(b *mailbox, why contracts.ResetReason) error {
+// resetClient resets a client that cannot read on from its cursor (D5). The local
+// client cannot be reset; it is disconnected, so that it does not miss events
+// unnoticed.
+func (h *Hub) resetClient(b *mailbox, why contracts.ResetReason) error {
 	if b.bare {
 		return &contracts.Error{Code: contracts.CodeSlowConsumer, Message: "the connection fell behind what is kept"}
 	}
 	h.update(func(tx *tx) {
-		snap := tx.share()
+		snap := tx.latestSnapshot()
 		at := snap.at
-		b.cursor.Store(at) // the entries up to there will not be written; private frames among them are, before the reset
-		i := slices.IndexFunc(b.private, func(p parcel) bool { return p.at > at || p.part })
+		b.cursor.Store(at) // skip the entries up to at; private frames up to at are written before the reset
+		i := slices.IndexFunc(b.private, func(p parcel) bool { return p.at > at || p.closes })
 		if i < 0 {
 			i = len(b.private)
 		}
 		b.private = slices.Insert(b.private, i, parcel{at: at, snapshot: snap, reset: why})
 		b.needsSnapshot.Store(true)
-		b.waiting.Add(1)
+		b.privateCount.Add(1)
 	})
 	return nil
 }
 
-func (h *Hub) writeBeat(b *mailbox, buf *[]byte) error {
-	out := b.form.AppendHeartbeat((*buf)[:0], b.cursor.Load(), b.quiet.Load())
+func (h *Hub) writeHeartbeat(b *mailbox, buf *[]byte) error {
+	out := b.form.AppendHeartbeat((*buf)[:0], b.cursor.Load(), b.noHeartbeats.Load())
 	if len(out) == 0 {
 		return nil
 	}
 	err := b.conn.Write(out)
-	keepBuffer(buf, out)
+	putBack(buf, out)
 	return err
 }
 
-// Buffers are for parcels and for entries that have left the window; the usual
-// write takes its bytes from the journal.
+// buffers are for parcels and for entries that are no longer in the window. Entries
+// in the window are written from the journal's memory.
 var buffers = sync.Pool{New: func() any { b := make([]byte, 0, 4<<10); return &b }}
 
 const maxPooled = 256 << 10
@@ -425,5 +426,5 @@ func giveBuffer(b *[]byte) {
 	}
 }
 
-// keepBuffer keeps what grew, so that the next use need not grow again.
-func keepBuffer(buf *[]byte, grown []byte) { *buf = grown[:0] }
+// putBack keeps a grown buffer for the next use.
+func putBack(buf *[]byte, grown []byte) { *buf = grown[:0] }

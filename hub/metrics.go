@@ -10,14 +10,14 @@ import (
 	"github.com/seed-028515a8/maestro/journal"
 )
 
-// Metrics counts what happened since the hub was made. Every bound of the hub
-// has a counter of the times it was met.
+// Metrics holds counters since the hub was made. Every limit of the hub has a
+// counter of how often it was reached.
 type Metrics struct {
 	Attached      atomic.Int64 // handshakes completed
-	SlowConsumers atomic.Int64 // connections closed because they did not take what was written
-	Silent        atomic.Int64 // connections closed because nothing was heard from them
-	AgentWaits    atomic.Int64 // times the agent waited for a local client
-	CommandWaits  atomic.Int64 // times a command waited for its owner
+	SlowConsumers atomic.Int64 // connections closed because the client did not read
+	Silent        atomic.Int64 // connections closed because the client was silent for three heartbeat intervals
+	AgentWaits    atomic.Int64 // publishes that waited for a local client
+	CommandWaits  atomic.Int64 // times a command waited for its owner to read
 	LeaseChanges  atomic.Int64
 	Asked         atomic.Int64 // server requests opened
 	Acks          atomic.Int64 // ws.ack frames
@@ -28,7 +28,7 @@ type Metrics struct {
 	resets   map[contracts.ResetReason]int64
 }
 
-// refused counts a refusal.
+// refused counts a refusal and tells the observer.
 func (h *Hub) refused(code contracts.Code) {
 	h.metrics.refused(code)
 	h.opts.Observer.Refused(code)
@@ -59,7 +59,7 @@ func (m *Metrics) Refusals(code contracts.Code) int64 {
 	return m.refusals[code]
 }
 
-// Resets returns how many clients had to start over for the reason.
+// Resets returns how many clients were reset for the reason.
 func (m *Metrics) Resets(why contracts.ResetReason) int64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -69,30 +69,30 @@ func (m *Metrics) Resets(why contracts.ResetReason) int64 {
 // Metrics returns the hub's counters.
 func (h *Hub) Metrics() *Metrics { return &h.metrics }
 
-// Followers returns how many connections are attached.
+// Followers returns how many sockets and streams are attached.
 func (h *Hub) Followers() int { return h.roster.len() }
 
-// Merged returns how many entries reached a follower in the frame of a later one
+// Merged returns how many entries reached a follower in the frame of a later entry
 // (D5), since the hub was made.
 func (h *Hub) Merged() uint64 { return h.journal.Merged() }
 
-// A Lag says how far the hub's followers are behind. The last three are those of
-// the worst one.
+// A Lag says how far the hub's followers are behind. Entries, Bytes and Age
+// describe the follower that is furthest behind.
 type Lag struct {
 	Followers int           // attached
-	Behind    int           // with something to read
-	Entries   uint64        // not yet read, those that no client sees included
-	Bytes     int64         // of their bodies; estimated from the first of them
-	Age       time.Duration // of the oldest that clients see
+	Behind    int           // followers with something to read
+	Entries   uint64        // unread entries, hidden ones included
+	Bytes     int64         // size of their bodies, estimated from the first lagSample entries
+	Age       time.Duration // age of the oldest unread event or snapshot
 }
 
-// weighed is how many entries a Lag looks at to say how long they are.
-const weighed = 64
+// lagSample is how many entries Lag reads to estimate Bytes.
+const lagSample = 64
 
-// Lag looks at every follower once, without the session's lock, and reads a few
-// entries from the store if one of them is behind. A follower that waits for a
-// snapshot has nothing to catch up with. Bytes and Age are zero if the store
-// cannot say, as after the end.
+// Lag looks at every follower once, without the session's lock. If one is behind,
+// it reads up to lagSample entries from the store. A follower that waits for a
+// snapshot does not count as behind. Bytes and Age are zero if the store cannot be
+// read, as after the end.
 func (h *Hub) Lag() Lag {
 	visible := h.journal.Visible()
 	oldest, lag := h.roster.behind(visible)
@@ -103,19 +103,19 @@ func (h *Hub) Lag() Lag {
 	select {
 	case <-h.done:
 	default:
-		lag.weigh(h.opts.Store, max(oldest, h.journal.First()-1), visible, time.Now())
+		lag.estimate(h.opts.Store, max(oldest, h.journal.First()-1), visible, time.Now())
 	}
 	return lag
 }
 
-// behind returns the cursor of the follower that has furthest to go to visible.
+// behind returns the cursor of the follower that is furthest behind visible.
 func (r *roster) behind(visible uint64) (oldest uint64, lag Lag) {
 	oldest = math.MaxUint64
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	lag.Followers = len(r.boxes)
 	for _, b := range r.boxes {
-		if b.needsSnapshot.Load() { // read first: a snapshot moves the cursor before it clears this
+		if b.needsSnapshot.Load() { // before cursor: writing a snapshot moves the cursor and then clears needsSnapshot
 			continue
 		}
 		if cursor := b.cursor.Load(); cursor < visible {
@@ -126,8 +126,8 @@ func (r *roster) behind(visible uint64) (oldest uint64, lag Lag) {
 	return oldest, lag
 }
 
-// weigh sets Bytes and Age from the first entries between two cursors.
-func (l *Lag) weigh(store journal.Store, after, visible uint64, now time.Time) {
+// estimate sets Bytes and Age from the first entries between two cursors.
+func (l *Lag) estimate(store journal.Store, after, visible uint64, now time.Time) {
 	var looked, size int64
 	err := store.Read(after, func(e journal.Entry) bool {
 		if e.Cursor > visible {
@@ -140,7 +140,7 @@ func (l *Lag) weigh(store journal.Store, after, visible uint64, now time.Time) {
 			}
 			size += int64(len(e.Body))
 		}
-		return looked < weighed
+		return looked < lagSample
 	})
 	if err == nil && looked > 0 {
 		l.Bytes = int64(float64(size) / float64(looked) * float64(l.Entries))

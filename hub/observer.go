@@ -7,40 +7,40 @@ import (
 )
 
 // An Observer is told what happens in a session, for metrics and traces. Its
-// methods are called with the session's lock held, in the order of events, but
-// for Refused and Reset, which may come at any time and from several goroutines:
-// they must return at once and must not call the hub.
+// methods must return at once and must not call the hub. They are called with the
+// session's lock held, in the order of events. Refused and Reset are exceptions:
+// they may be called at any time and from several goroutines.
 type Observer interface {
-	// Attached and Detached frame the time of a socket or stream. transport is
-	// stdio, ws or sse.
+	// Attached and Detached are called when a socket or stream begins and ends.
+	// transport is stdio, ws or sse.
 	Attached(role contracts.Role, transport string)
 	Detached(role contracts.Role, transport string)
 
-	// Refused is told of every refusal, handshakes included.
+	// Refused is called for every refusal, handshakes included.
 	Refused(code contracts.Code)
 
-	// Reset is told of every client that had to start over.
+	// Reset is called for every client that is reset.
 	Reset(why contracts.ResetReason)
 
-	// LeaseMoved is told of every change of the holder.
+	// LeaseMoved is called for every change of the lease holder.
 	LeaseMoved(why contracts.LeaseReason)
 
-	// Appended is told of every batch of entries that went to the store, and
-	// how long the store took.
+	// Appended is called for every batch of entries that was written to the store.
+	// took is the duration of the write.
 	Appended(entries, bytes int, took time.Duration)
 
-	// Accepted is told of every command that was admitted; trace is the W3C
-	// traceparent it came with, or empty.
+	// Accepted is called for every admitted command. trace is its W3C traceparent,
+	// or empty.
 	Accepted(cmd contracts.Command, trace string, at time.Time)
 
-	// Published is told of every event as it goes into the journal.
+	// Published is called for every event that is added to the journal.
 	Published(ev contracts.Event, at time.Time)
 
-	// RunEnded is told when a prompt has been served.
+	// RunEnded is called when a run has ended.
 	RunEnded(at time.Time)
 }
 
-// unobserved is the observer of a hub that has none.
+// unobserved is the observer of a hub without Options.Observer.
 type unobserved struct{}
 
 func (unobserved) Attached(contracts.Role, string)               {}

@@ -9,39 +9,38 @@ import (
 	"github.com/seed-028515a8/maestro/handshake"
 )
 
-// A post is a call over HTTP.
-type post struct {
+// An httpCall is a call over HTTP.
+type httpCall struct {
 	call
 	by contracts.Caller
 
-	run    *run   // that the answer waits for
-	before uint64 // events published before it
-	shot   shot
-	reply  contracts.MessageAnswer
-	known  []byte // the answer to the same request, made earlier
+	run             *run   // the answer waits for the end of this run; nil if it does not wait
+	publishedBefore uint64 // number of events published before the call
+	snapshot        pendingSnapshot
+	reply           contracts.MessageAnswer
+	savedBody       []byte // the answer of an earlier request with the same key
 
-	answered chan struct{} // closed when reply has returned, or will not be called
+	replied chan struct{} // closed when reply has returned, or will not be called
 }
 
-// sendPrefix keeps idempotency keys apart from the ids of ws.send.
+// sendPrefix separates idempotency keys from the ids of ws.send.
 const sendPrefix = "http "
 
-// Post admits the command in text, for the connection that the caller speaks
-// for, and hands reply the encoded answer. It does not wait for the agent. With a
-// key, a request that is repeated gets the first answer again and changes
-// nothing (A72).
+// Post executes the command in text for the caller's connection and calls reply
+// with the encoded answer. It does not wait for the agent. A request that repeats
+// key gets the first answer and changes nothing (A72).
 //
-// A run that the command begins starts once reply has returned, so that no event
-// of it reaches a stream before the answer: clients that set their state from
-// the answer would miss the run's end. A client that does not take the answer
-// does not hold the run up for longer than replyPatience.
+// A run that the command begins starts after reply has returned, so that no event
+// of the run reaches a stream before the answer: a client that sets its state from
+// the answer would otherwise miss the end of the run. A client that does not read
+// the answer delays the run by at most replyTimeout.
 //
-// The checks come in this order (1.12): session, readiness,
-// connection, owner, role, lease, the message itself, capability, state.
+// Post checks in the order: session, readiness, connection,
+// owner, role, lease, text, capability, state.
 func (h *Hub) Post(text []byte, key string, by contracts.Caller, reply func(answer []byte)) error {
-	p := &post{by: by, answered: make(chan struct{})}
-	p.call = call{hub: h, from: p, trace: by.Trace, late: true}
-	defer close(p.answered)
+	p := &httpCall{by: by, replied: make(chan struct{})}
+	p.call = call{hub: h, source: p, trace: by.Trace, answersLater: true}
+	defer close(p.replied)
 	answer, err := p.serve(text, key)
 	if err == nil {
 		reply(answer)
@@ -49,40 +48,40 @@ func (h *Hub) Post(text []byte, key string, by contracts.Caller, reply func(answ
 	return err
 }
 
-// serve carries out the command and returns the encoded answer.
-func (p *post) serve(text []byte, key string) ([]byte, error) {
+// serve executes the command and returns the encoded answer.
+func (p *httpCall) serve(text []byte, key string) ([]byte, error) {
 	h := p.hub
 	if key != "" {
 		id := sendPrefix + key
 		p.key = &id
 	}
-	p.cmd, p.bad = (&contracts.Decoder{Strict: h.opts.Strict, Unknown: h.unknownKey()}).Command(text)
+	p.cmd, p.invalid = (&contracts.Decoder{Strict: h.opts.Strict, Unknown: h.unknownKey()}).Command(text)
 	defer p.finish()
 	switch err := p.do(); {
 	case err != nil:
 		return nil, h.refusedOr(err)
-	case p.known != nil:
-		return p.known, nil
+	case p.savedBody != nil:
+		return p.savedBody, nil
 	case p.run != nil:
-		p.await()
+		p.awaitRun()
 	}
 	return p.encode()
 }
 
-// begin implements [caller].
-func (p *post) begin(tx *tx) {
-	tx.heard(p.conn)
-	p.before = tx.log.shown
-	if !tx.info.Immediate { // the answer to others shows what the run did
-		tx.hold = p.answered
+// beforeExecute implements [callSource].
+func (p *httpCall) beforeExecute(tx *tx) {
+	tx.noteActivity(p.conn)
+	p.publishedBefore = tx.log.published
+	if !tx.info.Immediate { // with Immediate, the answer shows what the run did
+		tx.startRunAfter = p.replied
 	}
 	if start, ok := p.cmd.(*contracts.UtilityCommandStart); ok && tx.clients.starting[start.CommandID] == nil {
 		tx.clients.starting[start.CommandID] = p
 	}
 }
 
-// answer implements [caller].
-func (p *post) answer(tx *tx, refusal *contracts.Error) {
+// answer implements [callSource].
+func (p *httpCall) answer(tx *tx, refusal *contracts.Error) {
 	if start, ok := p.cmd.(*contracts.UtilityCommandStart); ok && tx.clients.starting[start.CommandID] == p {
 		delete(tx.clients.starting, start.CommandID)
 	}
@@ -92,50 +91,51 @@ func (p *post) answer(tx *tx, refusal *contracts.Error) {
 	if _, prompt := p.cmd.(*contracts.Prompt); prompt && tx.info.Immediate {
 		p.run = tx.work.run
 	}
-	if p.shot.shared == nil {
+	if p.snapshot.snapshot == nil {
 		p.capture(tx)
 	}
 }
 
-// settlePatience is how long the answer to a prompt waits for an agent whose
-// runs end at once.
-const settlePatience = 250 * time.Millisecond
+// immediateRunTimeout is how long the answer to a prompt waits for the run of an
+// agent with AgentInfo.Immediate.
+const immediateRunTimeout = 250 * time.Millisecond
 
-// await waits up to settlePatience for the run that the command began, and
-// captures the answer again.
-func (p *post) await() {
-	patience := time.NewTimer(settlePatience)
-	defer patience.Stop()
+// awaitRun waits up to immediateRunTimeout for the run, and captures the answer
+// again.
+func (p *httpCall) awaitRun() {
+	timer := time.NewTimer(immediateRunTimeout)
+	defer timer.Stop()
 	select {
 	case <-p.run.done:
-	case <-patience.C:
+	case <-timer.C:
 	}
 	p.hub.update(func(tx *tx) {
 		p.capture(tx)
-		p.remember(tx, nil)
+		p.saveAnswer(tx, nil)
 	})
 }
 
-// answerStart captures the answer when utility_command_started is published,
-// because a short command may have ended by the time do returns (A66).
-func (tx *tx) answerStart(id string) {
+// captureStart captures the HTTP answer when utility_command_started is published,
+// because a short command may have exited by the time Do returns (A66).
+func (tx *tx) captureStart(id string) {
 	if p := tx.clients.starting[id]; p != nil {
 		p.capture(tx)
 	}
 }
 
-// capture records the HTTP answer: the state, and what the command published.
-func (p *post) capture(tx *tx) {
-	p.shot = tx.shot()
+// capture records the answer: the state, and the number of events that the command
+// published.
+func (p *httpCall) capture(tx *tx) {
+	p.snapshot = tx.pendingSnapshot()
 	p.reply = contracts.MessageAnswer{
 		OK: true, Success: true, Accepted: true, Cursor: tx.head(),
-		Execution: execution(p.cmd), PublishedMessages: tx.log.shown - p.before, Message: "handled",
+		Execution: execution(p.cmd), PublishedMessages: tx.log.published - p.publishedBefore, Message: "handled",
 	}
 }
 
-func (p *post) encode() ([]byte, error) {
+func (p *httpCall) encode() ([]byte, error) {
 	h := p.hub
-	body, err := h.develop(p.shot)
+	body, err := h.encodeSnapshot(p.snapshot)
 	if err == nil {
 		p.reply.Snapshot = body
 		body, err = contracts.EncodeBody(&p.reply)
@@ -144,25 +144,25 @@ func (p *post) encode() ([]byte, error) {
 		return nil, h.refusedOr(err)
 	}
 	if p.key != nil {
-		h.update(func(*tx) { p.conn.sends.keepBody(*p.key, body) })
+		h.update(func(*tx) { p.conn.sends.saveBody(*p.key, body) })
 	}
 	return body, nil
 }
 
-// repeat implements [caller]. If the answer was too long to keep, the repeat gets
-// it with the present state.
-func (p *post) repeat(tx *tx, answer sent) error {
+// repeat implements [callSource]. If the first answer was too long to save, the
+// repeat gets the current state instead.
+func (p *httpCall) repeat(tx *tx, answer savedAnswer) error {
 	if answer.err != nil {
 		return answer.err
 	}
-	if p.known = answer.body; p.known == nil {
+	if p.savedBody = answer.body; p.savedBody == nil {
 		p.capture(tx)
 		p.reply.Cursor, p.reply.PublishedMessages = answer.cursor, 0
 	}
 	return nil
 }
 
-// execution says whether a command is the agent's or the server's business.
+// execution returns the execution member of the answer.
 func execution(cmd contracts.Command) string {
 	if _, hello := cmd.(*contracts.Hello); hello {
 		return "transport_only"
@@ -170,9 +170,9 @@ func execution(cmd contracts.Command) string {
 	return "runtime_handled"
 }
 
-// speaker implements [caller]. A viewer, or who says to be one, sends nothing, not
-// even hello (A37 to A39).
-func (p *post) speaker(tx *tx) (*connection, error) {
+// sender implements [callSource]. Viewers send nothing over HTTP, not even hello
+// (A37 to A39).
+func (p *httpCall) sender(tx *tx) (*connection, error) {
 	by := p.by
 	if err := tx.life.refuse(opMessage); err != nil {
 		return nil, err
@@ -197,36 +197,37 @@ func (p *post) speaker(tx *tx) (*connection, error) {
 
 var errViewerSends = &contracts.Error{Code: contracts.CodeAccessDenied, Message: "Viewer headless connections cannot send messages"}
 
-// mayUse admits a utility command.
-func (tx *tx) mayUse(call *call) error {
+// admitUtility admits a utility command.
+func (tx *tx) admitUtility(call *call) error {
 	c, cmd := call.conn, call.cmd
-	if err := tx.mayAct(c, cmd); err != nil {
+	if err := tx.checkCommand(c, cmd); err != nil {
 		return err
 	}
 	if op := handshake.Operation(cmd); op != "" && !slices.Contains(tx.operations(), op) {
-		return tx.unprovided(cmd)
+		return tx.unsupported(cmd)
 	}
 	tx.claim(c)
 	tx.opts.Observer.Accepted(cmd, call.trace, tx.now)
 	return nil
 }
 
+// Limits of the answers saved for repeated requests.
 const (
-	keptBody   = 64 << 10 // a longer answer is not kept
-	keptBodies = 1 << 20  // of one connection
+	maxSavedBody   = 64 << 10 // bytes; a longer answer is not saved
+	maxSavedBodies = 1 << 20  // bytes for one connection; the oldest are dropped
 )
 
-// keepBody keeps the answer to a request, so that it can be repeated.
-func (m *sends) keepBody(id string, body []byte) {
+// saveBody saves the answer to a request for repeats.
+func (m *sends) saveBody(id string, body []byte) {
 	a, known := m.answers[id]
-	if !known || len(body) > keptBody {
+	if !known || len(body) > maxSavedBody {
 		return
 	}
 	a.body = bytes.Clone(body)
 	m.answers[id] = a
 	m.bytes += len(body)
 	for _, old := range m.order {
-		if m.bytes <= keptBodies {
+		if m.bytes <= maxSavedBodies {
 			return
 		}
 		if a := m.answers[old]; a.body != nil && old != id {
@@ -237,7 +238,7 @@ func (m *sends) keepBody(id string, body []byte) {
 	}
 }
 
-// unknownKey returns what is told of the keys that one text has too many.
+// unknownKey returns the function that a decoder calls for each unknown key.
 func (h *Hub) unknownKey() func(pointer string) {
 	return func(pointer string) {
 		h.metrics.UnknownKeys.Add(1)

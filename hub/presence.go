@@ -11,42 +11,41 @@ import (
 	"github.com/seed-028515a8/maestro/journal"
 )
 
-// Presence is told at once, with the list of connections, while few are
-// attached. In a crowd it is told at intervals, as a change: every join would
-// otherwise send everybody to everybody, and a thousand joins would cost a
-// million lists.
+// Up to presenceAtOnce connections, a change of presence is published at once, with
+// the list of connections. Above it, changes are published every presenceEvery and
+// without the list. Otherwise every join would send the whole list to every client:
+// a thousand joins would cost a million lists.
 const (
 	presenceAtOnce = 8
 	presenceEvery  = 250 * time.Millisecond
 
-	// Bounds of what all changes of presence send to each client in the long run,
-	// so that few clients that come and go cannot flood the others.
+	// Limits of the bytes that all changes of presence send to each client, so that a
+	// few clients that reconnect often cannot flood the others.
 	presenceRate  = 64 << 10 // bytes a second
 	presenceBurst = 256 << 10
 
-	// departureEvery is how often a viewer that leaves makes the others get the
-	// whole state.
+	// departureEvery is how often the departure of a viewer publishes a snapshot.
 	departureEvery = time.Second
 )
 
-// A presence is what clients have been shown of who is connected, and what they
-// have yet to be shown.
+// A presence records which connections clients have been shown, and which changes
+// they have not been shown yet.
 type presence struct {
-	listed []*connection // those that a list names, in no order; at most contracts.MaxListed
+	listed []*connection // connections named in lists, in no order; at most contracts.MaxListed
 
-	shown      time.Time // when connection_info was last published
-	due        time.Time // when it is published next; zero: nothing to publish
-	departed   time.Time // when the departure of a viewer was last told with the state
-	budget     *rate.Limiter
-	about      string   // the connection of the latest change
-	changed    []string // the listed that changed; at most presenceAtOnce
-	relist     bool     // more changed: clients need the list
-	generation uint64   // of the lease that was shown
-	holder     string   // of that lease
+	shown          time.Time // when connection_info was last published
+	due            time.Time // when it is published next; zero: nothing to publish
+	departureShown time.Time // when the departure of a viewer last published a snapshot
+	budget         *rate.Limiter
+	about          string   // id of the connection that changed last
+	changed        []string // ids of listed connections that changed; at most presenceAtOnce
+	relist         bool     // more changed than fit into changed: publish the list
+	generation     uint64   // of the last published lease
+	holder         string   // of the last published lease
 }
 
-// addConnection takes a connection in. Of more than contracts.MaxListed those
-// that may drive are listed first.
+// addConnection adds a connection. If the list is full, a controller replaces a
+// listed viewer.
 func (cl *clients) addConnection(c *connection) {
 	cl.conns[c.id] = c
 	if len(cl.presence.listed) < contracts.MaxListed {
@@ -63,7 +62,7 @@ func (cl *clients) addConnection(c *connection) {
 	}
 }
 
-// removeConnection takes a connection out. An unlisted one, if there is any,
+// removeConnection removes a connection. An unlisted connection, if there is one,
 // takes its place in the list.
 func (cl *clients) removeConnection(c *connection) {
 	delete(cl.conns, c.id)
@@ -72,7 +71,7 @@ func (cl *clients) removeConnection(c *connection) {
 		return
 	}
 	cl.presence.listed = slices.Delete(cl.presence.listed, i, i+1)
-	cl.presence.changes(c.id)
+	cl.presence.addChange(c.id)
 	if len(cl.conns) <= len(cl.presence.listed) {
 		return
 	}
@@ -85,8 +84,8 @@ func (cl *clients) removeConnection(c *connection) {
 	}
 }
 
-// changes notes a change of a listed connection.
-func (p *presence) changes(id string) {
+// addChange records a change of a listed connection.
+func (p *presence) addChange(id string) {
 	switch {
 	case slices.Contains(p.changed, id):
 	case len(p.changed) < presenceAtOnce:
@@ -96,44 +95,45 @@ func (p *presence) changes(id string) {
 	}
 }
 
-// room returns how long the next connection_info has to wait for the budget.
-func (p *presence) room(now time.Time) time.Duration {
+// budgetWait returns how long the next connection_info must wait for the budget.
+func (p *presence) budgetWait(now time.Time) time.Duration {
 	missing := -p.budget.TokensAt(now)
 	return time.Duration(max(0, missing) * float64(time.Second) / presenceRate)
 }
 
-// showChange publishes connection_info about a connection: at once if few are
-// here or the lease has moved, else soon.
+// showChange publishes connection_info about a connection: at once if there are few
+// connections or the lease has moved, otherwise later.
 func (tx *tx) showChange(about string) {
 	tx.showChangeSoon(about)
 	p := &tx.clients.presence
 	calm := len(tx.clients.conns) <= presenceAtOnce || tx.now.Sub(p.shown) >= presenceEvery
-	if calm && p.room(tx.now) == 0 || tx.clients.leaseUnseen() {
+	if calm && p.budgetWait(tx.now) == 0 || tx.clients.leaseUnshown() {
 		tx.showPresence()
 	}
 }
 
-// showChangeSoon publishes it with other news: of those that follow a stream and
-// nothing else, nobody needs to know at once.
+// showChangeSoon schedules connection_info about a connection. It is enough for
+// connections made by a stream.
 func (tx *tx) showChangeSoon(about string) {
 	p := &tx.clients.presence
 	p.about = about
 	if slices.ContainsFunc(p.listed, func(c *connection) bool { return c.id == about }) {
-		p.changes(about)
+		p.addChange(about)
 	}
 	if p.due.IsZero() {
-		p.due = tx.now.Add(max(presenceEvery, p.room(tx.now)))
+		p.due = tx.now.Add(max(presenceEvery, p.budgetWait(tx.now)))
 	}
 }
 
-// leaseUnseen reports whether the lease has moved since presence was last shown.
-func (cl *clients) leaseUnseen() bool {
+// leaseUnshown reports whether the lease has moved since connection_info was last
+// published.
+func (cl *clients) leaseUnshown() bool {
 	holder, _ := cl.lease.Holder()
 	return cl.lease.Generation() != cl.presence.generation || holder != cl.presence.holder
 }
 
-// showPresence publishes connection_info. The journal keeps it if it tells of the
-// lease: who was here is no part of the session's history.
+// showPresence publishes connection_info. It is transient unless the lease has
+// moved: presence is not part of the session's history.
 func (tx *tx) showPresence() {
 	p := &tx.clients.presence
 	infos := []*contracts.ConnectionInfo{tx.connectionInfo(p.about)}
@@ -146,7 +146,7 @@ func (tx *tx) showPresence() {
 			infos = append(infos, tx.clients.connectionChange(p.about))
 		}
 	}
-	transient := !tx.clients.leaseUnseen()
+	transient := !tx.clients.leaseUnshown()
 	p.due, p.shown, p.changed, p.relist = time.Time{}, tx.now, nil, false
 	p.generation = tx.clients.lease.Generation()
 	p.holder, _ = tx.clients.lease.Holder()
@@ -158,7 +158,8 @@ func (tx *tx) showPresence() {
 	}
 }
 
-// connectionInfo is the connection graph, told on the occasion of one of them.
+// connectionInfo returns connection_info with the list of connections and the
+// details of one.
 func (tx *tx) connectionInfo(about string) *contracts.ConnectionInfo {
 	count := int64(len(tx.clients.conns))
 	info := &contracts.ConnectionInfo{
@@ -177,8 +178,8 @@ func (tx *tx) connectionInfo(about string) *contracts.ConnectionInfo {
 	return info
 }
 
-// connectionChange is connection_info without the list: about one connection,
-// which has no role if it is gone, and no details if it is not listed.
+// connectionChange returns connection_info without the list. The connection has no
+// role if it is gone, and no details if it is not listed.
 func (cl *clients) connectionChange(about string) *contracts.ConnectionInfo {
 	count := int64(len(cl.conns))
 	info := &contracts.ConnectionInfo{ConnectionID: about, ConnectionCount: &count, ControllerConnectionID: cl.controllerID()}
@@ -194,8 +195,8 @@ func (cl *clients) connectionChange(about string) *contracts.ConnectionInfo {
 	return info
 }
 
-// connectionStates lists at most contracts.MaxListed connections: the holder,
-// then controllers, then viewers, by id. The count is always exact.
+// connectionStates returns the listed connections: the holder, then controllers,
+// then viewers, each by id.
 func (tx *tx) connectionStates() []contracts.ConnectionState {
 	holder, _ := tx.clients.lease.Holder()
 	rank := func(c *connection) int {
@@ -217,9 +218,9 @@ func (tx *tx) connectionStates() []contracts.ConnectionState {
 	return list
 }
 
-// confideList gives a client the list of connections when it has caught up
-// beyond what the store keeps, where it may have missed changes.
-func (h *Hub) confideList(b *mailbox) {
+// sendConnectionList sends a client the list of connections after it has caught up
+// from the store, which keeps no presence: it may have missed changes.
+func (h *Hub) sendConnectionList(b *mailbox) {
 	h.update(func(tx *tx) {
 		if c := b.sub.conn; tx.clients.conns[c.id] == c && !tx.life.frozen && journal.Class(b.skip.Load())&classConnectionInfo == 0 {
 			tx.pushEvent(b, tx.note(note{}), tx.connectionInfo(c.id))
@@ -248,14 +249,15 @@ func (tx *tx) connectionState(c *connection) contracts.ConnectionState {
 	return st
 }
 
-// expiry is when the connection's liveness runs out: never on stdio.
+// expiry returns when the connection expires if its client stays silent; null for
+// the local client, which never does.
 func (tx *tx) expiry(c *connection) contracts.NullString {
 	if c.bare {
 		return contracts.Null()
 	}
 	seen := c.lastSeen()
-	if c.role == contracts.RoleViewer && c.streams() && tx.now.After(seen) {
-		seen = tx.now // an open stream keeps a viewer, which cannot say anything on it
+	if c.role == contracts.RoleViewer && c.onStreamOnly() && tx.now.After(seen) {
+		seen = tx.now // a viewer cannot send on a stream, so an open stream counts as activity
 	}
 	return contracts.String(stamp(seen.Add(tx.opts.LeaseTTL)))
 }
@@ -267,8 +269,8 @@ func (cl *clients) controllerID() contracts.NullString {
 	return contracts.Null()
 }
 
-// snapshot is the state as of the head. What a fold over entries cannot know,
-// who is connected now, comes from the connections themselves.
+// snapshot returns the state as of the head. The fold over events does not know who
+// is connected; that part comes from the connections.
 func (tx *tx) snapshot() *contracts.Snapshot {
 	snap := tx.log.events.Snapshot(tx.head())
 	snap.ProtocolVersion, snap.SessionID = contracts.ProtocolVersion, tx.opts.SessionID
@@ -293,8 +295,8 @@ func (tx *tx) snapshot() *contracts.Snapshot {
 	return snap
 }
 
-// preferred is the connection that the single-client fields describe: the
-// holder, else the one heard from last.
+// preferred returns the connection that the single-client fields describe: the
+// holder, otherwise the one that was active last.
 func (cl *clients) preferred() *connection {
 	if c := cl.holder(); c != nil {
 		return c
@@ -303,15 +305,15 @@ func (cl *clients) preferred() *connection {
 	var seen time.Time
 	for _, c := range cl.conns {
 		at := c.lastSeen()
-		if last == nil || at.After(seen) || at.Equal(seen) && c.id < last.id { // the same one for all who look
+		if last == nil || at.After(seen) || at.Equal(seen) && c.id < last.id { // by id, so that every snapshot names the same one
 			last, seen = c, at
 		}
 	}
 	return last
 }
 
-// mainSubscription is the one that stands for the connection: the first that is
-// attached, else the first.
+// mainSubscription returns the id of the first attached subscription, otherwise of
+// the first.
 func (c *connection) mainSubscription() contracts.NullString {
 	for _, sub := range c.subs {
 		if sub.box != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/seed-028515a8/maestro/journal"
 )
 
-// What a follower may leave out.
+// Classes of entries that a client can opt out of.
 const (
 	classStatus journal.Class = 1 << iota
 	classConnectionInfo
@@ -34,16 +34,15 @@ func classOf(ev contracts.Event) journal.Class {
 	return 0
 }
 
-// encoded is an event ready to be published.
+// encoded is an encoded event.
 type encoded struct {
 	event     contracts.Event
-	transient bool // of the moment: the store does not keep it
+	transient bool // the store does not keep it
 	contracts.Encoded
 }
 
-// encode validates and encodes an event. One that the schema does not allow is
-// replaced by the error that says so (R16). The body is in buf if that is large
-// enough.
+// encode validates and encodes an event. It replaces an event that is invalid or
+// too long by an error event (R16). The body is in buf if buf is large enough.
 func encode(buf []byte, ev contracts.Event) encoded {
 	enc, err := contracts.EncodeEventInto(buf, ev)
 	switch {
@@ -54,12 +53,12 @@ func encode(buf []byte, ev contracts.Event) encoded {
 	}
 	bad := &contracts.ErrorEvent{Message: "Failed to emit headless message: " + err.Error(), ErrorType: contracts.ErrorProtocol}
 	if enc, err = contracts.EncodeEvent(bad); err != nil {
-		panic(fmt.Sprintf("hub: encode error event: %v", err)) // the event is ours and valid
+		panic(fmt.Sprintf("hub: encode error event: %v", err)) // this event is valid
 	}
 	return encoded{event: bad, Encoded: enc}
 }
 
-// split cuts a text longer than one message may carry into several events.
+// split splits a text that is too long for one message into several events.
 func split(ev contracts.Event) []contracts.Event {
 	var text string
 	var make func(string) contracts.Event
@@ -84,10 +83,11 @@ func split(ev contracts.Event) []contracts.Event {
 	return parts
 }
 
-// head is the cursor of the newest entry, the running update's included.
+// head returns the cursor of the newest entry, including those of the running
+// transaction.
 func (tx *tx) head() uint64 { return tx.journal.Head() + uint64(len(tx.out)) }
 
-// publish folds events into the state and puts them in the journal.
+// publish folds events into the state and adds them to the transaction's entries.
 func (tx *tx) publish(events ...contracts.Event) {
 	for _, ev := range events {
 		for _, part := range split(ev) {
@@ -104,8 +104,8 @@ func (tx *tx) publishEncoded(e encoded) {
 	if tx.work.run != nil {
 		tx.work.run.track(e.event, tx.now)
 	}
-	tx.log.lastShown = tx.now
-	tx.log.shown++
+	tx.log.lastPublished = tx.now
+	tx.log.published++
 	tx.opts.Observer.Published(e.event, tx.now)
 	tx.append(journal.Entry{
 		Kind: journal.Message, Class: classOf(e.event), Transient: e.transient, Body: e.Body,
@@ -113,33 +113,33 @@ func (tx *tx) publishEncoded(e encoded) {
 	})
 	switch ev := e.event.(type) {
 	case *contracts.UtilityCommandStarted:
-		tx.answerStart(ev.CommandID)
+		tx.captureStart(ev.CommandID)
 	case *contracts.UtilityCommandOutput:
 		tx.addUnread(ev.CommandID, tx.head(), len(e.Body))
 	}
 }
 
-// publishSnapshot shows everybody the whole state, at moments at which clients
-// must not rely on having followed every step. The store keeps the events alone,
-// which say the same.
-func (tx *tx) publishSnapshot() { tx.putSnapshot(true) }
+// publishSnapshot publishes the whole state, after changes that clients need not be
+// able to fold. The store keeps an empty note in its place, because its events say
+// the same.
+func (tx *tx) publishSnapshot() { tx.appendSnapshot(true) }
 
-func (tx *tx) putSnapshot(transient bool) {
+func (tx *tx) appendSnapshot(transient bool) {
 	snap := tx.snapshot()
 	snap.Cursor = tx.head() + 1 // a snapshot has a cursor of its own
 	body, err := contracts.EncodeSnapshot(snap)
 	if err != nil || len(body) > journal.MaxBody {
-		tx.logger.Error("snapshot left out", "bytes", len(body), "err", err) // clients have the entries
+		tx.logger.Error("snapshot skipped", "bytes", len(body), "err", err) // clients have the entries
 		return
 	}
 	tx.append(journal.Entry{Kind: journal.Snapshot, Transient: transient, Body: body})
 }
 
-// note puts a hidden entry in the journal, from which restore rebuilds what
-// events do not carry. It returns the entry's cursor.
+// note adds a hidden entry, from which restore rebuilds state that events do not
+// carry. It returns the entry's cursor.
 func (tx *tx) note(n note) uint64 {
 	if n.Send != nil && !tx.life.frozen {
-		tx.sent, tx.sentAt = &n, len(tx.out)
+		tx.unansweredSend, tx.unansweredIndex = &n, len(tx.out)
 	}
 	return tx.append(journal.Entry{Kind: journal.Note, Body: encodeNote(n)})
 }
@@ -147,7 +147,7 @@ func (tx *tx) note(n note) uint64 {
 func encodeNote(n note) []byte {
 	body, err := json.Marshal(n)
 	if err != nil {
-		panic(fmt.Sprintf("hub: encode note: %v", err)) // notes hold nothing that cannot be encoded
+		panic(fmt.Sprintf("hub: encode note: %v", err)) // every field of a note can be encoded
 	}
 	return body
 }
@@ -159,13 +159,14 @@ func (tx *tx) append(e journal.Entry) uint64 {
 	e.Time = tx.now.UnixMilli()
 	tx.out = append(tx.out, e)
 	if !e.Transient {
-		tx.log.sinceMark += len(e.Body)
+		tx.log.sinceCheckpoint += len(e.Body)
 	}
 	return tx.head()
 }
 
-// commit writes the update's entries to the store and then shows them (D4). A
-// store that fails ends the session: what cannot be kept must not be shown.
+// commit appends the transaction's entries to the store and then makes them visible
+// (D4). If the store fails, the session ends, so that clients never see an entry
+// that is not stored.
 func (tx *tx) commit() error {
 	if len(tx.out) == 0 || tx.life.failed != nil {
 		tx.out = tx.out[:0]
@@ -181,40 +182,40 @@ func (tx *tx) commit() error {
 	began := time.Now()
 	_, err := tx.journal.Append(tx.out...)
 	tx.opts.Observer.Appended(len(tx.out), size, time.Since(began))
-	clear(tx.out) // bodies belong to the journal's copy now
+	clear(tx.out) // the journal has copied the bodies
 	tx.out = tx.out[:0]
 	if err != nil {
 		return err
 	}
-	tx.backlog.grow(size)
-	tx.ageShared()
+	tx.localBacklog.grow(size)
+	tx.expireSharedSnapshot()
 	if tx.opts.GroupCommit {
-		signal(tx.sync)
+		signal(tx.unsynced)
 	}
 	return nil
 }
 
-// What clients learn when a session fails. It goes on from the store when it is
-// opened again.
+// Errors that clients see when a session fails. The session can be opened again from
+// the store.
 var (
 	errUnwritten = &contracts.Error{Code: contracts.CodeRuntimeNotReady, Message: "the session's journal cannot be written"}
 	errBroken    = &contracts.Error{Code: contracts.CodeRuntimeNotReady, Message: "the session has failed by a defect of the server"}
 )
 
-// fail ends the session because of err. Clients learn what told says.
+// fail ends the session because of err. Clients see told.
 func (tx *tx) fail(told *contracts.Error, err error) {
 	tx.life.failed = fmt.Errorf("%w: %w", told, err)
 	tx.logger.Error("session failed", "err", tx.life.failed)
-	tx.roster.expel(&contracts.Error{Code: contracts.CodeRuntimeFailed, Message: told.Message})
+	tx.roster.closeSockets(&contracts.Error{Code: contracts.CodeRuntimeFailed, Message: told.Message})
 	tx.end()
 }
 
-// syncStore is the group commit: it syncs whatever was written meanwhile and
-// then shows it.
+// syncStore is the group commit. It syncs the entries written so far and then makes
+// them visible.
 func (h *Hub) syncStore() {
 	for {
 		select {
-		case <-h.sync:
+		case <-h.unsynced:
 		case <-h.done:
 			return
 		}
@@ -231,8 +232,8 @@ func (h *Hub) syncStore() {
 	}
 }
 
-// awaitVisible waits until the entries up to a cursor may be shown, and refuses
-// if they never will be.
+// awaitVisible waits until the entries up to cursor are visible. It returns an
+// error if the session failed before.
 func (h *Hub) awaitVisible(cursor uint64) error {
 	for {
 		h.mu.Lock()
@@ -248,57 +249,57 @@ func (h *Hub) awaitVisible(cursor uint64) error {
 		case <-revealed:
 		case <-h.done:
 			if h.Err() == nil {
-				return nil // it has ended in order, and the store is synced as it closes
+				return nil // a regular end: closing the store syncs it
 			}
 		}
 	}
 }
 
-// host is the hub as its agent sees it.
+// host is the hub's implementation of contracts.Host.
 type host Hub
 
 // Publish implements [contracts.Host].
 func (a *host) Publish(ctx context.Context, events ...contracts.Event) error {
 	h := (*Hub)(a)
-	if h.backlog.full(int64(h.opts.MaxBacklog)) {
+	if h.localBacklog.full(int64(h.opts.MaxBacklog)) {
 		h.metrics.AgentWaits.Add(1)
 	}
-	if err := h.backlog.wait(ctx, int64(h.opts.MaxBacklog)); err != nil {
+	if err := h.localBacklog.wait(ctx, int64(h.opts.MaxBacklog)); err != nil {
 		return err
 	}
-	return h.show(events)
+	return h.publishEvents(events)
 }
 
-// publishUtility shows what clients do beside the agent. What commands write waits
-// for their owners instead, so that a local client that does not read holds up
-// nobody else's; only changes of files, of which there may be any number, wait
-// for it.
+// publishUtility publishes events of commands and watches. Commands have
+// backpressure of their own, from their owner (awaitOwner), so their output does
+// not wait for a local client. The number of file changes is not bounded, so watch
+// events wait for it.
 func (h *Hub) publishUtility(ctx context.Context, events ...contracts.Event) error {
 	if slices.ContainsFunc(events, func(ev contracts.Event) bool { _, ok := ev.(*contracts.UtilityFileWatchEvent); return ok }) {
 		return (*host)(h).Publish(ctx, events...)
 	}
-	return h.show(events)
+	return h.publishEvents(events)
 }
 
-// maxSpace bounds what is kept of a buffer that an event was encoded in.
-const maxSpace = 256 << 10
+// maxEncodeBuffer is the largest buffer, in bytes, that encodeBuffers keeps.
+const maxEncodeBuffer = 256 << 10
 
-// show encodes and publishes events.
-func (h *Hub) show(events []contracts.Event) error {
+// publishEvents encodes events outside the lock and publishes them.
+func (h *Hub) publishEvents(events []contracts.Event) error {
 	batch := make([]encoded, 0, len(events))
-	space, _ := h.spaces.Get().(*[]byte)
+	space, _ := h.encodeBuffers.Get().(*[]byte)
 	if space == nil {
 		space = new([]byte)
 	}
-	defer h.spaces.Put(space)
-	buf := *space // of the first event, which is often the only one
+	defer h.encodeBuffers.Put(space)
+	buf := *space // for the first event, which is often the only one
 	for _, ev := range events {
-		for _, part := range split(ev) { // outside the lock: encoding is the larger part of the work
+		for _, part := range split(ev) {
 			batch = append(batch, encode(buf, part))
 			buf = nil
 		}
 	}
-	if len(batch) > 0 && cap(batch[0].Body) <= maxSpace {
+	if len(batch) > 0 && cap(batch[0].Body) <= maxEncodeBuffer {
 		*space = batch[0].Body
 	}
 	err := error(nil)
@@ -334,48 +335,48 @@ func (a *host) ClientTools() []contracts.ClientTool {
 	return nil
 }
 
-// A backlog counts the bytes that local clients, which cannot be reset, still
-// have to read. The agent and file watches wait while it is too long; nobody else
-// does.
-type backlog struct {
+// A localBacklog counts the bytes that local clients have not read yet. Local
+// clients cannot be reset. The agent and file watches wait above
+// Options.MaxBacklog; others do not.
+type localBacklog struct {
 	clients atomic.Int32
 	bytes   atomic.Int64
-	room    chan struct{} // 1-buffered; a token means bytes fell or clients left
+	room    chan struct{} // 1-buffered; a token means that bytes were read or a client left
 }
 
-func (b *backlog) init() { b.room = make(chan struct{}, 1) }
+func (b *localBacklog) init() { b.room = make(chan struct{}, 1) }
 
-func (b *backlog) join() { b.clients.Add(1) }
+func (b *localBacklog) join() { b.clients.Add(1) }
 
-func (b *backlog) leave() {
+func (b *localBacklog) leave() {
 	if b.clients.Add(-1) == 0 {
 		b.bytes.Store(0)
 	}
 	signal(b.room)
 }
 
-func (b *backlog) grow(n int) {
+func (b *localBacklog) grow(n int) {
 	if b.clients.Load() > 0 {
 		b.bytes.Add(int64(n))
 	}
 }
 
-// caughtUp says that a local client has read everything.
-func (b *backlog) caughtUp() {
+// caughtUp resets the count when a local client has read everything.
+func (b *localBacklog) caughtUp() {
 	b.bytes.Store(0)
 	signal(b.room)
 }
 
-func (b *backlog) shrink(n int) {
+func (b *localBacklog) shrink(n int) {
 	if b.bytes.Add(int64(-n)) < 0 {
-		b.bytes.Store(0) // notes are counted in and never read out
+		b.bytes.Store(0) // frames can be longer than the entries that grow counted
 	}
 	signal(b.room)
 }
 
-func (b *backlog) full(limit int64) bool { return b.clients.Load() > 0 && b.bytes.Load() > limit }
+func (b *localBacklog) full(limit int64) bool { return b.clients.Load() > 0 && b.bytes.Load() > limit }
 
-func (b *backlog) wait(ctx context.Context, limit int64) error {
+func (b *localBacklog) wait(ctx context.Context, limit int64) error {
 	for b.full(limit) {
 		select {
 		case <-b.room:

@@ -11,20 +11,19 @@ import (
 	"github.com/seed-028515a8/maestro/handshake"
 )
 
-// What clients do request by request: connections and subscriptions that no
-// socket stands for. The transports for HTTP are
-// thin layers over these methods.
+// Connections and subscriptions over HTTP. The HTTP
+// transports call these methods.
 
 var (
 	errNoConnection   = &contracts.Error{Code: contracts.CodeStaleConnection, Message: "Headless connection not found"}
 	errNoSubscription = &contracts.Error{Code: contracts.CodeStaleSubscription, Message: "Headless subscriber not found"}
 )
 
-// Connect makes a connection without a subscription, or renews the one that req
-// names. token is the secret of a new connection, else empty. A refusal leaves
-// nothing behind (A24).
+// Connect makes a connection without a subscription, or renews the connection that
+// req names. token is the secret of a new connection, otherwise empty. A refusal
+// changes nothing (A24).
 func (h *Hub) Connect(req *contracts.AttachRequest, by contracts.Caller) (answer *contracts.ConnectionAnswer, token string, err error) {
-	var shot shot
+	var snap pendingSnapshot
 	h.update(func(tx *tx) {
 		var e enrolled
 		if e, err = tx.enroll(req, by, false); err != nil {
@@ -36,9 +35,9 @@ func (h *Hub) Connect(req *contracts.AttachRequest, by contracts.Caller) (answer
 			tx.startIdleTimer(c)
 		}
 		if e.changed {
-			tx.introduce(e)
+			tx.announceConnection(e)
 		}
-		shot = tx.shot()
+		snap = tx.pendingSnapshot()
 		holder, _ := tx.clients.lease.Holder()
 		answer = &contracts.ConnectionAnswer{
 			SessionID: h.opts.SessionID, ConnectionID: c.id, Role: c.role,
@@ -48,15 +47,15 @@ func (h *Hub) Connect(req *contracts.AttachRequest, by contracts.Caller) (answer
 		}
 	})
 	if err == nil {
-		answer.Snapshot, err = h.develop(shot)
+		answer.Snapshot, err = h.encodeSnapshot(snap)
 	}
 	return answer, token, h.refusedOr(err)
 }
 
-// Subscribe makes a subscription, on the connection that req names, on an
-// unused one that holds the lease, or on a new one.
+// Subscribe makes a subscription: on the connection that req names, else on the
+// lease holder if [tx.adoptable] allows it, else on a new connection.
 func (h *Hub) Subscribe(req *contracts.AttachRequest, by contracts.Caller) (answer *contracts.SubscriptionAnswer, token string, err error) {
-	var shot shot
+	var snap pendingSnapshot
 	h.update(func(tx *tx) {
 		var e enrolled
 		if e, err = tx.enroll(req, by, true); err != nil {
@@ -69,9 +68,9 @@ func (h *Hub) Subscribe(req *contracts.AttachRequest, by contracts.Caller) (answ
 			sub.optOuts = req.OptOutNotifications
 		}
 		tx.startTimer(sub)
-		tx.introduce(e)
-		shot = tx.shot()
-		sub.from = tx.head() // what the answer shows is not told again
+		tx.announceConnection(e)
+		snap = tx.pendingSnapshot()
+		sub.from = tx.head() // the stream starts after the answer's snapshot
 		holder, _ := tx.clients.lease.Holder()
 		answer = &contracts.SubscriptionAnswer{
 			ConnectionID: c.id, SubscriptionID: sub.id, OptOutNotifications: sub.optOuts, Role: c.role,
@@ -84,26 +83,26 @@ func (h *Hub) Subscribe(req *contracts.AttachRequest, by contracts.Caller) (answ
 		}
 	})
 	if err == nil {
-		answer.Snapshot, err = h.develop(shot)
+		answer.Snapshot, err = h.encodeSnapshot(snap)
 	}
 	return answer, token, h.refusedOr(err)
 }
 
-// enrolled is the connection of an attaching client.
+// enrolled is the result of enroll.
 type enrolled struct {
-	connection *connection
-	token      string // the secret of a new connection, else empty
-	moved      func() // tells those concerned that the lease was taken over; may be nil
-	changed    bool   // the connection is new, has new terms or got the lease
+	connection       *connection
+	token            string // secret of a new connection, otherwise empty
+	announceTakeover func() // publishes that the lease was taken over; may be nil
+	changed          bool   // the connection is new, has new terms or got the lease
 }
 
-// enroll finds or makes the connection of an attaching client, with the lease if
-// it is to have it.
+// enroll finds or makes the connection of a client that attaches over HTTP. It
+// gives it the lease if the lease is free or the request takes control.
 func (tx *tx) enroll(req *contracts.AttachRequest, by contracts.Caller, subscribing bool) (e enrolled, err error) {
 	if err := tx.life.refuse(opAttach); err != nil {
 		return e, err
 	}
-	c, err := tx.named(req, by)
+	c, err := tx.namedConnection(req, by)
 	if err != nil {
 		return e, err
 	}
@@ -112,7 +111,7 @@ func (tx *tx) enroll(req *contracts.AttachRequest, by contracts.Caller, subscrib
 	}
 	terms, err := negotiate(c, req, by)
 	if err == nil {
-		err = mayBringTools(req, terms)
+		err = checkClientTools(req, terms)
 	}
 	if err == nil && subscribing && c != nil && len(c.subs) >= maxSubscriptions {
 		err = &contracts.Error{Code: contracts.CodeRateLimited, Message: "too many subscriptions of one connection"}
@@ -124,7 +123,7 @@ func (tx *tx) enroll(req *contracts.AttachRequest, by contracts.Caller, subscrib
 	if req.TakeControl {
 		takeover = contracts.TakeoverForce
 	}
-	if err := tx.mayAttach(contracts.Attach{Takeover: takeover, Principal: by.Principal}, c, terms); err != nil {
+	if err := tx.checkAttach(contracts.Attach{Takeover: takeover, Principal: by.Principal}, c, terms); err != nil {
 		return e, err
 	}
 	if c == nil {
@@ -132,24 +131,24 @@ func (tx *tx) enroll(req *contracts.AttachRequest, by contracts.Caller, subscrib
 		e.token = newToken()
 		c = tx.newConnection(by.Principal, e.token, terms.Role)
 	}
-	if subscribing && len(c.subs) > 0 { // the opt-outs of a further subscription are its own
+	if subscribing && len(c.subs) > 0 { // further subscriptions have opt-outs of their own
 		terms.OptOuts = c.terms.OptOuts
 	}
 	e.connection, e.changed = c, !reflect.DeepEqual(terms, c.terms)
-	if c.greeted && e.changed && !c.mayChange(tx.now) {
+	if c.greeted && e.changed && !c.countChange(tx.now) {
 		return e, errChangesOften
 	}
 	generation := tx.clients.lease.Generation()
 	c.greeted = true
 	c.renew(terms)
-	tx.heard(c)
-	e.moved = tx.claimOnAttach(c, takeover)
+	tx.noteActivity(c)
+	e.announceTakeover = tx.claimOnAttach(c, takeover)
 	e.changed = e.changed || tx.clients.lease.Generation() != generation
 	return e, nil
 }
 
-// renew sets what a request negotiated. Subscriptions keep opt-outs of their own
-// unless the connection's change.
+// renew sets the terms that a request negotiated. Subscriptions keep their own
+// opt-outs unless the connection's opt-outs change.
 func (c *connection) renew(t handshake.Terms) {
 	if !slices.Equal(t.OptOuts, c.terms.OptOuts) {
 		c.apply(t)
@@ -157,22 +156,23 @@ func (c *connection) renew(t handshake.Terms) {
 	}
 	c.terms, c.role = t, t.Role
 	for _, sub := range c.subs {
-		sub.filter(c)
+		sub.applyOptOuts(c)
 	}
 }
 
-// introduce tells everybody of a connection that a request made or renewed.
-func (tx *tx) introduce(e enrolled) {
-	tx.keepConnection(e.connection)
+// announceConnection publishes a connection that a request made or renewed.
+func (tx *tx) announceConnection(e enrolled) {
+	tx.noteConnection(e.connection)
 	tx.showChange(e.connection.id)
 	tx.reportMismatch(e.connection)
-	if e.moved != nil {
-		e.moved()
+	if e.announceTakeover != nil {
+		e.announceTakeover()
 	}
 }
 
-// named returns the connection that the request names, nil if it names none.
-func (tx *tx) named(req *contracts.AttachRequest, by contracts.Caller) (*connection, error) {
+// namedConnection returns the connection that the request names, or nil if it names
+// none.
+func (tx *tx) namedConnection(req *contracts.AttachRequest, by contracts.Caller) (*connection, error) {
 	id := req.ConnectionID
 	if id == "" {
 		id = by.ConnectionID
@@ -180,34 +180,34 @@ func (tx *tx) named(req *contracts.AttachRequest, by contracts.Caller) (*connect
 	if id == "" {
 		return nil, nil
 	}
-	return tx.owned(id, by)
+	return tx.ownedConnection(id, by)
 }
 
-// owned returns the caller's connection of that id. One of another principal, or
-// whose secret the caller does not know, is not told from one that never was
-// (A6).
-func (tx *tx) owned(id string, by contracts.Caller) (*connection, error) {
+// ownedConnection returns the caller's connection with the id. A connection of
+// another principal, or one whose secret the caller does not present, gives the
+// same error as an unknown id (A6).
+func (tx *tx) ownedConnection(id string, by contracts.Caller) (*connection, error) {
 	c := tx.clients.conns[id]
 	switch {
 	case c == nil || c.bare || c.principal.ID != by.Principal.ID:
 		return nil, errNoConnection
-	case !tx.proven(c.token, by.Token):
-		return nil, tx.unproven(by, errNoConnection)
+	case !tx.tokenMatches(c.token, by.Token):
+		return nil, tx.tokenRefusal(by, errNoConnection)
 	}
-	c.vouch(by.Principal)
+	c.extendCredential(by.Principal)
 	return c, nil
 }
 
-// unproven returns the refusal of a caller who has not proven to own the
-// connection. A caller of the same principal who presents no secret may not know
-// that there are any, and is told.
-func (tx *tx) unproven(by contracts.Caller, refusal *contracts.Error) error {
+// tokenRefusal returns the refusal of a caller that did not present the right
+// secret. If a caller of the same principal presented none, the refusal names the
+// missing header, because an older client may not know it.
+func (tx *tx) tokenRefusal(by contracts.Caller, refusal *contracts.Error) error {
 	h := tx.Hub
 	if by.Token != "" {
 		return refusal
 	}
-	if !tx.clients.toldTokens {
-		tx.clients.toldTokens = true
+	if !tx.clients.warnedTokens {
+		tx.clients.warnedTokens = true
 		tx.then(func() {
 			h.logger.Warn("a client names its connection without the header "+contracts.HeaderConnectionToken+" and is refused; "+
 				"a client that cannot present it needs --connection-tokens optional", "principal", by.Principal.ID)
@@ -218,22 +218,22 @@ func (tx *tx) unproven(by contracts.Caller, refusal *contracts.Error) error {
 	return &told
 }
 
-// ownedSubscription returns the caller's subscription of that id, as owned does a
-// connection.
+// ownedSubscription returns the caller's subscription with the id, under the rules
+// of ownedConnection.
 func (tx *tx) ownedSubscription(id string, by contracts.Caller) (*subscription, error) {
 	sub := tx.clients.subs[id]
 	switch {
 	case sub == nil || sub.conn.principal.ID != by.Principal.ID:
 		return nil, errNoSubscription
-	case !tx.proven(sub.conn.token, by.Token):
-		return nil, tx.unproven(by, errNoSubscription)
+	case !tx.tokenMatches(sub.conn.token, by.Token):
+		return nil, tx.tokenRefusal(by, errNoSubscription)
 	}
 	return sub, nil
 }
 
-// proven holds a presented secret against the hash of the right one. None is
-// good enough unless Options.RequireTokens.
-func (h *Hub) proven(want [sha256.Size]byte, token string) bool {
+// tokenMatches compares a presented secret with the hash of the right one. An empty
+// secret matches unless Options.RequireTokens is set.
+func (h *Hub) tokenMatches(want [sha256.Size]byte, token string) bool {
 	if token == "" {
 		return !h.opts.RequireTokens
 	}
@@ -241,20 +241,20 @@ func (h *Hub) proven(want [sha256.Size]byte, token string) bool {
 	return subtle.ConstantTimeCompare(sum[:], want[:]) == 1
 }
 
-// adoptable returns the lease holder if it was made by the same principal and
-// nothing was ever done with it: the creation of a session leaves such a one for
+// adoptable returns the lease holder if the same principal made it and it never had
+// a subscription, otherwise nil. Creating a session leaves such a connection for
 // the subscription that follows.
 func (tx *tx) adoptable(req *contracts.AttachRequest, by contracts.Caller) *connection {
 	c := tx.clients.holder()
 	viewer := req.Role == contracts.RoleViewer || req.Role == "" && by.Role == contracts.RoleViewer
-	if c == nil || viewer || !c.unused || c.bare || c.principal.ID != by.Principal.ID || !tx.proven(c.token, by.Token) {
+	if c == nil || viewer || !c.neverSubscribed || c.bare || c.principal.ID != by.Principal.ID || !tx.tokenMatches(c.token, by.Token) {
 		return nil
 	}
 	return c
 }
 
-// negotiate makes the terms of a client that speaks HTTP. What a later request
-// leaves out stays as it was.
+// negotiate returns the terms of a client that speaks HTTP. A later request keeps
+// the values that it leaves out.
 func negotiate(c *connection, req *contracts.AttachRequest, by contracts.Caller) (handshake.Terms, error) {
 	hello := req.Hello()
 	if hello.Role == "" {
@@ -266,7 +266,7 @@ func negotiate(c *connection, req *contracts.AttachRequest, by contracts.Caller)
 	}
 	if c != nil {
 		offer.Established = c.role
-		complete(hello, c.terms)
+		fillFromTerms(hello, c.terms)
 	}
 	terms, err := handshake.Negotiate(hello, offer)
 	if errors.Is(err, &contracts.Error{Code: contracts.CodeRoleConflict}) {
@@ -275,8 +275,8 @@ func negotiate(c *connection, req *contracts.AttachRequest, by contracts.Caller)
 	return terms, err
 }
 
-// complete fills in what hello leaves out.
-func complete(hello *contracts.Hello, t handshake.Terms) {
+// fillFromTerms sets the values that hello leaves out.
+func fillFromTerms(hello *contracts.Hello, t handshake.Terms) {
 	if hello.ProtocolVersion == "" {
 		hello.ProtocolVersion = t.ProtocolVersion
 	}
@@ -294,7 +294,7 @@ func complete(hello *contracts.Hello, t handshake.Terms) {
 	}
 }
 
-func mayBringTools(req *contracts.AttachRequest, t handshake.Terms) error {
+func checkClientTools(req *contracts.AttachRequest, t handshake.Terms) error {
 	switch {
 	case !req.EnableClientTools:
 	case t.Role == contracts.RoleViewer:
@@ -305,16 +305,16 @@ func mayBringTools(req *contracts.AttachRequest, t handshake.Terms) error {
 	return nil
 }
 
-// keepConnection writes a controller connection into the journal, so that its
-// client finds it after a restart.
-func (tx *tx) keepConnection(c *connection) {
+// noteConnection writes a controller connection to the journal, so that its client
+// can use it after a restart.
+func (tx *tx) noteConnection(c *connection) {
 	if c.role == contracts.RoleController {
-		tx.note(note{Attach: savedConnection(c)})
+		tx.note(note{Attach: saveConnection(c)})
 	}
 }
 
-// Unsubscribe ends a subscription of the caller's. The last one takes its
-// connection with it (A10).
+// Unsubscribe ends a subscription of the caller. The connection ends with its last
+// subscription (A10).
 func (h *Hub) Unsubscribe(id string, by contracts.Caller) error {
 	var err error
 	h.update(func(tx *tx) {
@@ -326,21 +326,21 @@ func (h *Hub) Unsubscribe(id string, by contracts.Caller) error {
 			return
 		}
 		c := sub.conn
-		tx.heard(c)
+		tx.noteActivity(c)
 		if len(c.subs) == 1 {
 			tx.endConnection(c, contracts.LeaseReleased)
 			return
 		}
 		tx.dropSubscription(sub, nil)
-		tx.keepConnection(c)
+		tx.noteConnection(c)
 		tx.showChange(c.id)
 	})
 	return h.refusedOr(err)
 }
 
-// endConnection destroys a connection and shows the state that leaves, once. In a
-// crowd, or soon after another, the departure of one that only watched is told as
-// a change (see presence).
+// endConnection destroys a connection and publishes one snapshot. A viewer's end is
+// only published as a change if there are more than presenceAtOnce connections or
+// another departure was shown within departureEvery (see presence).
 func (tx *tx) endConnection(c *connection, why contracts.LeaseReason) {
 	holder, _ := tx.clients.lease.Holder()
 	few := len(tx.clients.conns) <= presenceAtOnce
@@ -348,17 +348,17 @@ func (tx *tx) endConnection(c *connection, why contracts.LeaseReason) {
 	p := &tx.clients.presence
 	switch {
 	case holder == c.id:
-		return // the end of a lease has shown it already
+		return // leaseMoved has published a snapshot
 	case c.role == contracts.RoleController:
-	case few && tx.now.Sub(p.departed) >= departureEvery:
-		p.departed = tx.now
+	case few && tx.now.Sub(p.departureShown) >= departureEvery:
+		p.departureShown = tx.now
 	default:
 		return
 	}
 	tx.publishSnapshot()
 }
 
-// Heartbeat is a sign of life of the caller's connection. It publishes nothing.
+// Heartbeat counts as activity of the caller's connection. It publishes nothing.
 func (h *Hub) Heartbeat(by contracts.Caller) (answer *contracts.HeartbeatAnswer, err error) {
 	h.update(func(tx *tx) {
 		if err = tx.life.refuse(opRequest); err != nil {
@@ -369,7 +369,7 @@ func (h *Hub) Heartbeat(by contracts.Caller) (answer *contracts.HeartbeatAnswer,
 		if c, _, err = tx.identify(by); err != nil {
 			return
 		}
-		tx.heard(c)
+		tx.noteActivity(c)
 		holder, _ := tx.clients.lease.Holder()
 		answer = &contracts.HeartbeatAnswer{
 			ConnectionID: c.id, ControllerLeaseGranted: holder == c.id,
@@ -380,8 +380,8 @@ func (h *Hub) Heartbeat(by contracts.Caller) (answer *contracts.HeartbeatAnswer,
 	return answer, h.refusedOr(err)
 }
 
-// identify finds the connection that a request speaks for: by its subscription,
-// else by its own id. If both are there they must agree.
+// identify finds the connection of a request: by its subscription, else by its
+// connection id. If the request names both, they must belong together.
 func (tx *tx) identify(by contracts.Caller) (*connection, *subscription, error) {
 	sub := tx.clients.subs[by.SubscriptionID]
 	if sub != nil && sub.conn.principal.ID != by.Principal.ID {
@@ -389,16 +389,16 @@ func (tx *tx) identify(by contracts.Caller) (*connection, *subscription, error) 
 	}
 	named := tx.clients.conns[by.ConnectionID]
 	if named != nil && named.principal.ID != by.Principal.ID {
-		named = nil // of somebody else, which must look as if it were not there (A6)
+		named = nil // treat another principal's connection as unknown (A6)
 	}
 	if sub != nil && named == nil {
-		if !tx.proven(sub.conn.token, by.Token) {
-			return nil, nil, tx.unproven(by, errNoConnection)
+		if !tx.tokenMatches(sub.conn.token, by.Token) {
+			return nil, nil, tx.tokenRefusal(by, errNoConnection)
 		}
-		sub.conn.vouch(by.Principal)
+		sub.conn.extendCredential(by.Principal)
 		return sub.conn, sub, nil
 	}
-	c, err := tx.owned(by.ConnectionID, by)
+	c, err := tx.ownedConnection(by.ConnectionID, by)
 	switch {
 	case err != nil:
 		return nil, nil, err
@@ -408,8 +408,8 @@ func (tx *tx) identify(by contracts.Caller) (*connection, *subscription, error) 
 	return c, sub, nil
 }
 
-// Disconnect destroys the caller's connection. One that is gone already can be
-// disconnected again for a while (A16).
+// Disconnect destroys the caller's connection. Disconnecting again succeeds for
+// formerTTL (A16).
 func (h *Hub) Disconnect(by contracts.Caller) (answer *contracts.DisconnectAnswer, err error) {
 	h.update(func(tx *tx) {
 		if err = tx.life.refuse(opRequest); err != nil {
@@ -418,7 +418,7 @@ func (h *Hub) Disconnect(by contracts.Caller) (answer *contracts.DisconnectAnswe
 		answer = &contracts.DisconnectAnswer{Success: true, Subscriptions: []string{}}
 		var c *connection
 		if c, _, err = tx.identify(by); err != nil {
-			if !tx.wasHere(by) {
+			if !tx.wasDisconnected(by) {
 				return
 			}
 			err, answer.ConnectionID = nil, by.ConnectionID
@@ -437,15 +437,16 @@ func (h *Hub) Disconnect(by contracts.Caller) (answer *contracts.DisconnectAnswe
 	return answer, nil
 }
 
-// wasHere reports whether the caller's connection is a former one.
-func (tx *tx) wasHere(by contracts.Caller) bool {
+// wasDisconnected reports whether the caller's connection is a former one.
+func (tx *tx) wasDisconnected(by contracts.Caller) bool {
 	h := tx.Hub
 	return slices.ContainsFunc(tx.clients.former, func(f former) bool {
-		return f.id == by.ConnectionID && f.principal == by.Principal.ID && tx.now.Sub(f.at) <= formerFor && h.proven(f.token, by.Token)
+		return f.id == by.ConnectionID && f.principal == by.Principal.ID && tx.now.Sub(f.at) <= formerTTL && h.tokenMatches(f.token, by.Token)
 	})
 }
 
-// refusedOr counts a refusal and returns it, as one that a client can be shown.
+// refusedOr returns nil for nil. It counts a refusal and converts it to an error
+// that a client may see.
 func (h *Hub) refusedOr(err error) error {
 	if err == nil {
 		return nil
@@ -455,57 +456,56 @@ func (h *Hub) refusedOr(err error) error {
 	return refusal
 }
 
-// A shot is a snapshot that still has to be encoded, which is done without the
-// lock.
-type shot struct {
-	shared *sharedSnapshot
-	at     uint64 // the head
+// A pendingSnapshot is a snapshot to be encoded outside the lock.
+type pendingSnapshot struct {
+	snapshot *sharedSnapshot
+	at       uint64 // the head
 }
 
-// shot takes the state as of the head.
-func (tx *tx) shot() shot {
-	if tx.log.shared == nil || tx.log.shared.at != tx.head() || len(tx.clients.conns) <= presenceAtOnce {
-		return shot{&sharedSnapshot{last: &tx.snapshotSize, at: tx.head(), state: tx.snapshot()}, tx.head()}
+// pendingSnapshot returns the state as of the head.
+func (tx *tx) pendingSnapshot() pendingSnapshot {
+	if tx.log.latestSnapshot == nil || tx.log.latestSnapshot.at != tx.head() || len(tx.clients.conns) <= presenceAtOnce {
+		return pendingSnapshot{&sharedSnapshot{last: &tx.snapshotSize, at: tx.head(), state: tx.snapshot()}, tx.head()}
 	}
-	return shot{tx.log.shared, tx.log.shared.at}
+	return pendingSnapshot{tx.log.latestSnapshot, tx.log.latestSnapshot.at}
 }
 
-// develop encodes a shot once it may be shown. What a request did is not told
-// before it is safe (D4).
-func (h *Hub) develop(p shot) ([]byte, error) {
+// encodeSnapshot encodes a snapshot once its entries are visible: with group
+// commit, an answer must not show a change that is not synced yet (D4).
+func (h *Hub) encodeSnapshot(p pendingSnapshot) ([]byte, error) {
 	if err := h.awaitVisible(p.at); err != nil {
 		return nil, err
 	}
-	return p.shared.body()
+	return p.snapshot.body()
 }
 
-// SnapshotBytes returns how long the snapshot was that was encoded last, or zero.
+// SnapshotBytes returns the size of the last encoded snapshot in bytes, or zero.
 func (h *Hub) SnapshotBytes() int { return int(h.snapshotSize.Load()) }
 
-// State returns the encoded snapshot as of now.
+// State returns the current snapshot, encoded.
 func (h *Hub) State() ([]byte, error) {
 	var (
-		shot shot
+		snap pendingSnapshot
 		err  error
 	)
 	h.update(func(tx *tx) {
 		if err = tx.life.refuse(opRequest); err == nil {
-			shot = tx.shot()
+			snap = tx.pendingSnapshot()
 		}
 	})
 	if err != nil {
 		return nil, h.refusedOr(err)
 	}
-	text, err := h.develop(shot)
+	text, err := h.encodeSnapshot(snap)
 	return text, h.refusedOr(err)
 }
 
-// Vet refuses a request that no session could accept, whatever its state, so that
-// none need be made for it.
+// Vet refuses a request that every session would refuse, so that no session is made
+// for it.
 func Vet(req *contracts.AttachRequest, p contracts.Principal, role contracts.Role) error {
 	terms, err := negotiate(nil, req, contracts.Caller{Principal: p, Role: role})
 	if err == nil {
-		err = mayBringTools(req, terms)
+		err = checkClientTools(req, terms)
 	}
 	if err == nil && p.Role == contracts.RoleViewer && terms.Role == contracts.RoleController {
 		err = errOnlyViews

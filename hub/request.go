@@ -9,9 +9,9 @@ import (
 	"github.com/seed-028515a8/maestro/serverreq"
 )
 
-// Ask implements [contracts.Host]. The question and its journal entries share a
-// critical section, as do an answer and its resolution: no client sees a
-// request that it cannot answer, or that was answered.
+// Ask implements [contracts.Host]. A question is registered and published in one
+// transaction, and answered and resolved in another. No client therefore sees a
+// question that cannot be answered yet, or an open one that was answered.
 func (a *host) Ask(ctx context.Context, req *contracts.ServerRequest, opts contracts.AskOptions) (contracts.Outcome, error) {
 	h := (*Hub)(a)
 	if err := contracts.ValidateEvent(req); err != nil {
@@ -29,7 +29,7 @@ func (a *host) Ask(ctx context.Context, req *contracts.ServerRequest, opts contr
 			return
 		}
 		var decided bool
-		if outcome, decided = tx.policy(req); !decided {
+		if outcome, decided = tx.decideByPolicy(req); !decided {
 			wait, err = tx.open(req, shown, opts)
 		}
 	})
@@ -49,8 +49,8 @@ func (a *host) Ask(ctx context.Context, req *contracts.ServerRequest, opts contr
 	return h.abandon(req.RequestID, wait, cmp.Or(context.Cause(ctx), err))
 }
 
-// abandon ends a question whose asker has stopped waiting, unless the session
-// is only being suspended: then it waits for the next process.
+// abandon cancels a question whose caller stopped waiting. If the session is ending
+// or moving to another process, the question stays open.
 func (h *Hub) abandon(id string, wait chan contracts.Outcome, cause error) (contracts.Outcome, error) {
 	resolved := false
 	h.update(func(tx *tx) {
@@ -62,26 +62,26 @@ func (h *Hub) abandon(id string, wait chan contracts.Outcome, cause error) (cont
 			return
 		}
 		if res, ok := tx.work.table.Cancel(id, "Run ended before request completed", tx.now); ok {
-			tx.publish(&res.Event) // to clients alone: the asker has its error, and ends the call
+			tx.publish(&res.Event) // without resume: the caller of Ask gets the error and ends the call
 		}
 	})
 	if !resolved {
 		return contracts.Outcome{}, cause
 	}
 	select {
-	case outcome := <-wait: // the answer came first
+	case outcome := <-wait: // the question was answered first
 		return outcome, nil
-	case <-h.done: // or could not be written
+	case <-h.done: // the store failed
 		return contracts.Outcome{}, cause
 	}
 }
 
-// askUser is the tool whose legacy request is a question to the user.
+// askUser is the only tool whose user_input request has a legacy event.
 const askUser = "ask_user"
 
-// policy decides what need not be asked, or cannot be: an approval outside
-// prompt mode (R51), and a question that the one who controls cannot answer.
-func (tx *tx) policy(req *contracts.ServerRequest) (contracts.Outcome, bool) {
+// decideByPolicy decides an approval outside prompt mode (R51), and a question that
+// the controller cannot answer. It reports whether it decided.
+func (tx *tx) decideByPolicy(req *contracts.ServerRequest) (contracts.Outcome, bool) {
 	if req.RequestType == contracts.RequestApproval {
 		switch tx.work.mode {
 		case contracts.ApprovalAuto:
@@ -103,12 +103,12 @@ func (tx *tx) policy(req *contracts.ServerRequest) (contracts.Outcome, bool) {
 	case contracts.RequestMCPElicitation:
 		out.Verdict = contracts.VerdictCancelled
 	}
-	tx.publish(&contracts.Status{Message: out.Reason}) // said in the open, never a silent hang (D8)
+	tx.publish(&contracts.Status{Message: out.Reason}) // not silently (D8)
 	return out, true
 }
 
-// announcement returns what clients are shown of a question: the event of older
-// clients, if it has one, and the request.
+// announcement returns the events that show a question: the event for older
+// clients, if the question has one, and the request.
 func announcement(req *contracts.ServerRequest) (shown []encoded) {
 	var legacy contracts.Event
 	switch req.RequestType {
@@ -117,7 +117,7 @@ func announcement(req *contracts.ServerRequest) (shown []encoded) {
 	case contracts.RequestClientTool:
 		legacy = &contracts.ClientToolRequest{CallID: req.CallID, Tool: req.Tool, Args: req.Args}
 	case contracts.RequestUserInput:
-		if req.Tool == askUser { // of any other tool it would be taken for a client tool
+		if req.Tool == askUser { // older clients take any other tool for a client tool
 			legacy = &contracts.ClientToolRequest{CallID: req.CallID, Tool: req.Tool, Args: req.Args}
 		}
 	}
@@ -127,7 +127,7 @@ func announcement(req *contracts.ServerRequest) (shown []encoded) {
 	return append(shown, encode(nil, req))
 }
 
-// open registers a question and shows it.
+// open registers a question and publishes it.
 func (tx *tx) open(req *contracts.ServerRequest, shown []encoded, opts contracts.AskOptions) (chan contracts.Outcome, error) {
 	deadline := tx.deadlineFor(req.RequestType, opts.Timeout)
 	if err := tx.work.table.Open(req, tx.now, deadline); err != nil {
@@ -161,8 +161,8 @@ func (tx *tx) deadlineFor(kind contracts.RequestType, timeout time.Duration) tim
 	return tx.now.Add(timeout)
 }
 
-// resolve shows how a request ended and hands the outcome to whoever asked. If
-// that was an earlier process, the agent may go on from the answer.
+// resolve publishes how a question ended and passes the outcome to the caller of
+// Ask. For a question of an earlier process, it passes the outcome to resume.
 func (tx *tx) resolve(res serverreq.Resolution) {
 	tx.publish(&res.Event)
 	outcome := contracts.Outcome{
@@ -174,9 +174,9 @@ func (tx *tx) resolve(res serverreq.Resolution) {
 		delete(tx.work.waiters, res.Request.RequestID)
 		withdrawn := outcome.Verdict == contracts.VerdictCancelled && outcome.By == contracts.ResolvedByRuntime
 		if r := tx.work.run; r != nil && tx.info.KeepsRequests && !withdrawn {
-			delete(r.calls, res.Request.CallID) // its asker may outlive the run, and ends the call itself
+			delete(r.calls, res.Request.CallID) // the caller of Ask may outlive the run, and ends the call itself
 		}
-		tx.then(func() { wait <- outcome }) // 1-buffered, and this is its only value
+		tx.then(func() { wait <- outcome }) // does not block: 1-buffered, and this is the only value
 		return
 	}
 	tx.resume(res.Request, outcome)

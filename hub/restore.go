@@ -16,25 +16,26 @@ import (
 	"github.com/seed-028515a8/maestro/serverreq"
 )
 
-// A note is a hidden entry: what a later process needs to know and events do
-// not say. At most one of the fields beside From, Send and Answer is set; an empty note
-// only gives a private message its cursor.
+// A note is a hidden entry with state that events do not carry and the next process
+// needs. At most one field is set beside From, Send and Answer. An empty note gives
+// a private message its cursor.
 type note struct {
-	From     string           `json:"from,omitempty"`    // the connection that caused it
-	Send     *string          `json:"send,omitempty"`    // the ws.send that was accepted
-	Answer   uint64           `json:"answer,omitempty"`  // the cursor it was answered with
-	Command  json.RawMessage  `json:"command,omitempty"` // an accepted command that changes state
-	Attach   *saved           `json:"attach,omitempty"`
-	Gone     string           `json:"gone,omitempty"`
+	From     string           `json:"from,omitempty"`    // connection that caused it
+	Send     *string          `json:"send,omitempty"`    // id of the accepted ws.send
+	Answer   uint64           `json:"answer,omitempty"`  // cursor of its answer
+	Command  json.RawMessage  `json:"command,omitempty"` // accepted command that changes state
+	Attach   *savedConnection `json:"attach,omitempty"`  // new or changed controller connection
+	Gone     string           `json:"gone,omitempty"`    // id of a destroyed controller connection
 	Lease    *savedLease      `json:"lease,omitempty"`
 	Deadline *requestDeadline `json:"deadline,omitempty"`
-	Resumed  string           `json:"resumed,omitempty"` // a call with whose answer a run begins
+	Resumed  string           `json:"resumed,omitempty"` // id of an open call that belongs to the run
 	RunEnded bool             `json:"run_ended,omitempty"`
 }
 
-// saved is a controller connection, kept so that its client finds its id and
-// its lease again after a restart of the server. Viewers have nothing to lose.
-type saved struct {
+// A savedConnection is a controller connection, stored so that its client can use
+// its id and lease after a restart of the server. Viewer connections are not
+// stored.
+type savedConnection struct {
 	ID        string              `json:"id"`
 	Subs      []string            `json:"subscriptions,omitempty"`
 	Token     string              `json:"token_sha256"`
@@ -62,29 +63,29 @@ type savedRun struct {
 	Calls    map[string]string `json:"calls,omitempty"` // tools by call id
 }
 
-// savedSend is the answer to an accepted ws.send.
+// A savedSend is the answer to an accepted ws.send.
 type savedSend struct {
 	ID     string `json:"id"`
 	Cursor uint64 `json:"cursor"`
 }
 
-// A checkpoint is everything restore needs, so that older entries may go.
+// A checkpoint is the whole state. Restore does not need the entries before it.
 type checkpoint struct {
-	Snapshot    json.RawMessage        `json:"snapshot"` // by contracts, which alone can read it back
+	Snapshot    json.RawMessage        `json:"snapshot"` // encoded by package contracts, which decodes it
 	Mode        contracts.ApprovalMode `json:"approval_mode"`
 	Requests    []serverreq.Row        `json:"requests"`
 	Lease       savedLease             `json:"lease"`
-	Connections []*saved               `json:"connections"`
+	Connections []*savedConnection     `json:"connections"`
 	Run         *savedRun              `json:"run,omitempty"`
-	Origin      *uint64                `json:"origin,omitempty"` // see state.origin
+	Origin      *uint64                `json:"origin,omitempty"` // lifecycle.origin
 }
 
-func savedConnection(c *connection) *saved {
+func saveConnection(c *connection) *savedConnection {
 	subs := make([]string, len(c.subs))
 	for i, sub := range c.subs {
 		subs[i] = sub.id
 	}
-	return &saved{ID: c.id, Subs: subs, Token: hex.EncodeToString(c.token[:]), Principal: c.principal, Terms: c.terms, Socket: c.socket}
+	return &savedConnection{ID: c.id, Subs: subs, Token: hex.EncodeToString(c.token[:]), Principal: c.principal, Terms: c.terms, Socket: c.hadSocket}
 }
 
 func (tx *tx) noteLease() {
@@ -92,8 +93,8 @@ func (tx *tx) noteLease() {
 	tx.note(note{Lease: &savedLease{Generation: tx.clients.lease.Generation(), Holder: holder}})
 }
 
-// noteCommand keeps an accepted command and folds it into the state: what
-// changes state is either an entry or it is lost with the process.
+// noteCommand writes an accepted command to the journal and folds it into the
+// state, so that the change survives the process.
 func (tx *tx) noteCommand(cmd contracts.Command, n note) {
 	text, err := contracts.EncodeCommand(cmd)
 	if err != nil {
@@ -105,31 +106,30 @@ func (tx *tx) noteCommand(cmd contracts.Command, n note) {
 	tx.log.events.ApplyCommand(cmd)
 }
 
-// keepAnswer completes the running update's note of a ws.send with the cursor
-// that answers it, which is known once everything the command caused is there.
-func (tx *tx) keepAnswer(cursor uint64) {
-	if tx.sent == nil {
+// noteAnswer adds the answer's cursor to the transaction's note of a ws.send. The
+// cursor is known only after the command has published its events.
+func (tx *tx) noteAnswer(cursor uint64) {
+	if tx.unansweredSend == nil {
 		return
 	}
-	tx.sent.Answer = cursor
-	tx.out[tx.sentAt].Body = encodeNote(*tx.sent)
-	tx.sent = nil
+	tx.unansweredSend.Answer = cursor
+	tx.out[tx.unansweredIndex].Body = encodeNote(*tx.unansweredSend)
+	tx.unansweredSend = nil
 }
 
-// checkpointDue reports whether so much was published since the last checkpoint,
-// or so long ago, that older entries should be allowed to go. A state that is
-// large is written less often, so that checkpoints are at most half of what is
-// written.
+// checkpointDue reports whether a checkpoint is due, so that retention can drop
+// older entries. A state that is larger than Options.CheckpointBytes is written
+// less often, so that checkpoints are at most half of the written bytes.
 func (tx *tx) checkpointDue() bool {
-	return tx.log.sinceMark >= max(tx.opts.CheckpointBytes, tx.log.markSize) ||
-		tx.opts.CheckpointAge > 0 && tx.now.Sub(tx.log.markedAt) >= tx.opts.CheckpointAge
+	return tx.log.sinceCheckpoint >= max(tx.opts.CheckpointBytes, tx.log.checkpointSize) ||
+		tx.opts.CheckpointAge > 0 && tx.now.Sub(tx.log.checkpointedAt) >= tx.opts.CheckpointAge
 }
 
-// checkpoint adds the whole state to the running update's entries. If it cannot
-// be made, the entries still tell everything, and the next is tried after as
-// many more.
+// checkpoint adds the whole state to the transaction's entries. If that fails, the
+// older entries still have everything, and the next attempt follows after as many
+// more bytes.
 func (tx *tx) checkpoint() {
-	defer func() { tx.log.sinceMark, tx.log.markedAt = 0, tx.now }()
+	defer func() { tx.log.sinceCheckpoint, tx.log.checkpointedAt = 0, tx.now }()
 	snapshot, err := contracts.EncodeSnapshot(tx.log.events.Snapshot(tx.head()))
 	if err != nil {
 		tx.logger.Error("encode checkpoint", "err", err)
@@ -142,28 +142,27 @@ func (tx *tx) checkpoint() {
 	}
 	for _, id := range slices.Sorted(maps.Keys(tx.clients.conns)) {
 		if c := tx.clients.conns[id]; c.role == contracts.RoleController && !c.bare {
-			kept := savedConnection(c)
-			kept.Sends = c.sends.accepted()
-			cp.Connections = append(cp.Connections, kept)
+			saved := saveConnection(c)
+			saved.Sends = c.sends.accepted()
+			cp.Connections = append(cp.Connections, saved)
 		}
 	}
 	if tx.work.run != nil {
 		cp.Run = &savedRun{Response: tx.work.run.response, Started: tx.work.run.started, First: tx.work.run.first, Ended: tx.work.run.ended, Calls: maps.Clone(tx.work.run.calls)}
-		for _, a := range tx.work.answered {
+		for _, a := range tx.work.toResume {
 			cp.Run.Calls[a.request.CallID] = a.request.Tool
 		}
 	}
 	body, err := json.Marshal(cp)
 	if err != nil || len(body) > journal.MaxBody {
-		tx.logger.Error("checkpoint left out", "bytes", len(body), "err", err)
+		tx.logger.Error("checkpoint skipped", "bytes", len(body), "err", err)
 		return
 	}
 	tx.append(journal.Entry{Kind: journal.Checkpoint, Body: body})
-	tx.log.markSize = len(body)
+	tx.log.checkpointSize = len(body)
 }
 
-// restore folds what an earlier process left: the newest checkpoint and the
-// entries after it.
+// restore folds the newest checkpoint and the entries after it.
 func (tx *tx) restore() error {
 	from, err := journal.RestorePoint(tx.opts.Store)
 	if err != nil || from == 0 {
@@ -173,9 +172,9 @@ func (tx *tx) restore() error {
 	var bad error
 	err = tx.opts.Store.Read(from-1, func(e journal.Entry) bool {
 		if e.Kind == journal.Checkpoint {
-			tx.log.markSize, tx.log.markedAt = len(e.Body), time.UnixMilli(e.Time)
+			tx.log.checkpointSize, tx.log.checkpointedAt = len(e.Body), time.UnixMilli(e.Time)
 		} else {
-			tx.log.sinceMark += len(e.Body)
+			tx.log.sinceCheckpoint += len(e.Body)
 		}
 		if bad = tx.replay(e, &holder); bad != nil {
 			bad = fmt.Errorf("entry %d: %w", e.Cursor, bad)
@@ -185,10 +184,10 @@ func (tx *tx) restore() error {
 	if err := errors.Join(err, bad); err != nil {
 		return err
 	}
-	for _, id := range slices.Sorted(maps.Keys(tx.clients.conns)) { // they have the usual time to come back
+	for _, id := range slices.Sorted(maps.Keys(tx.clients.conns)) { // their clients have the usual time to reconnect
 		c := tx.clients.conns[id]
 		c.seen = tx.now
-		tx.clients.credentialEnds(c.principal.Expires)
+		tx.clients.scheduleCredentialEnd(c.principal.Expires)
 		if len(c.subs) == 0 {
 			tx.startIdleTimer(c)
 		}
@@ -203,7 +202,7 @@ func (tx *tx) restore() error {
 	return nil
 }
 
-// replay folds one entry.
+// replay folds one entry. holder is set to the lease holder.
 func (tx *tx) replay(e journal.Entry, holder *string) error {
 	switch e.Kind {
 	case journal.Message:
@@ -214,7 +213,7 @@ func (tx *tx) replay(e journal.Entry, holder *string) error {
 		tx.life.wasDrained = false
 		return tx.replayEvent(ev, time.UnixMilli(e.Time))
 	case journal.Note:
-		if len(e.Body) == 0 { // the place of a transient entry
+		if len(e.Body) == 0 { // a transient entry, which the store does not keep
 			return nil
 		}
 		var n note
@@ -229,7 +228,7 @@ func (tx *tx) replay(e journal.Entry, holder *string) error {
 		}
 		return tx.replayCheckpoint(&cp, holder)
 	}
-	if e.Kind == journal.Snapshot { // it says nothing that entries have not, but for the last one of a drain
+	if e.Kind == journal.Snapshot { // redundant, except for the final snapshot of a drain
 		snap, err := (&contracts.Decoder{}).Snapshot(e.Body)
 		tx.life.wasDrained = err == nil && !snap.State.IsReady
 	}
@@ -238,8 +237,8 @@ func (tx *tx) replay(e journal.Entry, holder *string) error {
 
 func (tx *tx) replayEvent(ev contracts.Event, at time.Time) error {
 	tx.log.events.Apply(ev)
-	if tx.work.cut != nil {
-		tx.work.cut.track(ev, at)
+	if tx.work.unfinished != nil {
+		tx.work.unfinished.track(ev, at)
 	}
 	switch ev := ev.(type) {
 	case *contracts.ServerRequest:
@@ -253,7 +252,7 @@ func (tx *tx) replayEvent(ev contracts.Event, at time.Time) error {
 
 func (tx *tx) replayNote(n note, holder *string) error {
 	if c := tx.clients.conns[n.From]; c != nil && n.Send != nil {
-		c.sends.put(*n.Send, sent{cursor: n.Answer})
+		c.sends.put(*n.Send, savedAnswer{cursor: n.Answer})
 	}
 	switch {
 	case n.Command != nil:
@@ -264,7 +263,7 @@ func (tx *tx) replayNote(n note, holder *string) error {
 		tx.log.events.ApplyCommand(cmd)
 		switch cmd := cmd.(type) {
 		case *contracts.Prompt:
-			tx.work.cut = &run{calls: map[string]string{}}
+			tx.work.unfinished = &run{calls: map[string]string{}}
 		case *contracts.Init:
 			if cmd.ApprovalMode != "" {
 				tx.work.mode = cmd.ApprovalMode
@@ -272,7 +271,7 @@ func (tx *tx) replayNote(n note, holder *string) error {
 			tx.work.lastInit = cmd
 		}
 	case n.Attach != nil:
-		return tx.clients.bringBack(n.Attach)
+		return tx.clients.restoreConnection(n.Attach)
 	case n.Gone != "":
 		if c := tx.clients.conns[n.Gone]; c != nil {
 			for _, sub := range c.subs {
@@ -285,12 +284,12 @@ func (tx *tx) replayNote(n note, holder *string) error {
 	case n.Deadline != nil:
 		tx.work.deadlines[n.Deadline.ID] = n.Deadline.At
 	case n.Resumed != "":
-		if tx.work.cut == nil {
-			tx.work.cut = &run{calls: map[string]string{}}
+		if tx.work.unfinished == nil {
+			tx.work.unfinished = &run{calls: map[string]string{}}
 		}
-		tx.work.cut.calls[n.Resumed] = "" // its tool is not known here, only that it is open
+		tx.work.unfinished.calls[n.Resumed] = "" // the note does not have the tool
 	case n.RunEnded:
-		tx.work.cut = nil
+		tx.work.unfinished = nil
 	}
 	return nil
 }
@@ -317,18 +316,18 @@ func (tx *tx) replayCheckpoint(cp *checkpoint, holder *string) error {
 	tx.replayLease(cp.Lease, holder)
 	tx.life.origin = cp.Origin
 	for _, c := range cp.Connections {
-		if err := tx.clients.bringBack(c); err != nil {
+		if err := tx.clients.restoreConnection(c); err != nil {
 			return err
 		}
 	}
 	if cp.Run != nil {
-		tx.work.cut = &run{response: cp.Run.Response, started: cp.Run.Started, first: cp.Run.First, ended: cp.Run.Ended, calls: map[string]string{}}
-		maps.Copy(tx.work.cut.calls, cp.Run.Calls)
+		tx.work.unfinished = &run{response: cp.Run.Response, started: cp.Run.Started, first: cp.Run.First, ended: cp.Run.Ended, calls: map[string]string{}}
+		maps.Copy(tx.work.unfinished.calls, cp.Run.Calls)
 	}
 	return nil
 }
 
-func (cl *clients) bringBack(from *saved) error {
+func (cl *clients) restoreConnection(from *savedConnection) error {
 	token, err := hex.DecodeString(from.Token)
 	if err != nil {
 		return fmt.Errorf("connection %s: %w", from.ID, err)
@@ -339,7 +338,7 @@ func (cl *clients) bringBack(from *saved) error {
 		cl.addConnection(c)
 	}
 	copy(c.token[:], token)
-	c.terms, c.role, c.socket = from.Terms, from.Terms.Role, from.Socket
+	c.terms, c.role, c.hadSocket = from.Terms, from.Terms.Role, from.Socket
 	for _, sub := range c.subs {
 		delete(cl.subs, sub.id)
 	}
@@ -348,13 +347,14 @@ func (cl *clients) bringBack(from *saved) error {
 		cl.addSubscription(c, &subscription{id: id, conn: c, optOuts: c.terms.OptOuts})
 	}
 	for _, a := range from.Sends {
-		c.sends.put(a.ID, sent{cursor: a.Cursor})
+		c.sends.put(a.ID, savedAnswer{cursor: a.Cursor})
 	}
 	return nil
 }
 
-// closeLeftovers ends what the previous process could not: the responses and
-// tools of its run. Questions wait on: they can still be answered (D8).
+// closeLeftovers ends what the previous process left: utilities, responses, tools,
+// and with Options.NoReturn connections. Questions stay open, because they can
+// still be answered (D8).
 func (tx *tx) closeLeftovers() {
 	h := tx.Hub
 	clear(tx.work.deadlines)
@@ -365,17 +365,17 @@ func (tx *tx) closeLeftovers() {
 		}
 	}
 	if tx.clients.holder() != nil {
-		tx.noteLease() // bringing it back raised the generation
+		tx.noteLease() // restore raised the generation
 	}
 	if tx.work.lastInit != nil {
 		init := tx.work.lastInit
 		tx.then(func() { h.opts.Agent.Configure(init) })
 	}
-	if tx.work.cut == nil {
+	if tx.work.unfinished == nil {
 		return
 	}
-	tx.work.run, tx.work.cut = tx.work.cut, nil
-	goesOn := tx.goesOnWithAnswer(tx.work.run)
+	tx.work.run, tx.work.unfinished = tx.work.unfinished, nil
+	goesOn := tx.canResumeRun(tx.work.run)
 	var broken error
 	if !goesOn {
 		broken = &contracts.Error{
@@ -393,9 +393,9 @@ func (tx *tx) closeLeftovers() {
 	tx.work.run = nil
 }
 
-// goesOnWithAnswer reports whether a run of an earlier process lost nothing: all
-// its open calls wait for an answer, and the agent can act on that.
-func (tx *tx) goesOnWithAnswer(r *run) bool {
+// canResumeRun reports whether a run of an earlier process can continue: every open
+// call has an open question, and the agent is a Resumer.
+func (tx *tx) canResumeRun(r *run) bool {
 	if _, resumes := tx.opts.Agent.(Resumer); !resumes || tx.info.Forgets || len(r.calls) == 0 {
 		return false
 	}
@@ -408,19 +408,19 @@ func (tx *tx) goesOnWithAnswer(r *run) bool {
 	return true
 }
 
-// rawEvent is one of the hub's own events about a run.
+// rawEvent returns an event of the hub about a run.
 func rawEvent(kind string, more map[string]any) *contracts.RawAgentEvent {
 	body := map[string]any{"type": kind}
 	maps.Copy(body, more)
 	text, err := json.Marshal(body)
 	if err != nil {
-		panic(fmt.Sprintf("hub: encode raw event: %v", err)) // strings and maps of strings
+		panic(fmt.Sprintf("hub: encode raw event: %v", err)) // more holds only strings and maps of strings
 	}
 	return &contracts.RawAgentEvent{EventKind: kind, Event: text}
 }
 
-// closeUtilities ends the commands and watches of an earlier process, which went
-// with it.
+// closeUtilities publishes the end of the commands and watches of an earlier
+// process.
 func (tx *tx) closeUtilities() {
 	const gone = "Server restarted while %s was still running"
 	commands, watches := tx.log.events.Utilities()
@@ -432,20 +432,20 @@ func (tx *tx) closeUtilities() {
 	}
 }
 
-// after is the cursor that a new journal goes on from.
-func (o *Options) after() uint64 {
+// restoredCursor returns the cursor after which a new journal begins.
+func (o *Options) restoredCursor() uint64 {
 	if o.Restored == nil {
 		return 0
 	}
 	return o.Restored.Cursor
 }
 
-// adopt begins the session where it was drained elsewhere. The first entries
-// that are written bring the whole state with them.
+// adopt sets the state of a session that was drained elsewhere. The first entries
+// that are written include a checkpoint.
 func (tx *tx) adopt(from *contracts.Restored) error {
 	tx.log.events.Restore(from.Snapshot)
 	tx.life.origin, tx.work.lastInit = &from.Cursor, from.LastInit
-	tx.log.sinceMark = tx.opts.CheckpointBytes
+	tx.log.sinceCheckpoint = tx.opts.CheckpointBytes
 	if from.LastInit != nil && from.LastInit.ApprovalMode != "" {
 		tx.work.mode = from.LastInit.ApprovalMode
 	}

@@ -12,52 +12,51 @@ import (
 	"github.com/seed-028515a8/maestro/contracts"
 )
 
-// A run is one prompt being served, from its acceptance until the agent has
-// nothing more to say and the hub has closed what was left open. Its fields are
-// guarded by Hub.mu, but for the channel and the context.
+// A run is one prompt in progress. It lasts from the prompt's acceptance until the
+// agent has returned and the hub has closed the open response and tools. Hub.mu
+// guards its fields, except the channel and the context.
 type run struct {
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 	done   chan struct{} // closed when the run is over
-	stop   *stopping     // set once it is being stopped
+	stop   *stopReason   // set when the run is being stopped
 
-	response string                 // open response
-	started  time.Time              // when it opened
-	first    time.Time              // when its first chunk came; zero before that
-	ended    int                    // responses that ended
-	calls    map[string]string      // announced and not ended: tools by call id
-	tools    contracts.ToolsSummary // what ended since the last response did (R39)
+	response string                 // id of the open response
+	started  time.Time              // when the open response started
+	first    time.Time              // when its first chunk came; zero before
+	ended    int                    // number of responses that ended
+	calls    map[string]string      // announced tool calls that have not ended: tools by call id
+	tools    contracts.ToolsSummary // calls that ended since the last response ended (R39)
 }
 
-// answered is a question of an earlier process whose answer the agent has yet to
-// act on.
-type answered struct {
+// An answeredQuestion is a question of an earlier process whose answer waits for a
+// run of the agent.
+type answeredQuestion struct {
 	request *contracts.ServerRequest
 	outcome contracts.Outcome
 }
 
-// stopping is a way to stop a run, with the texts that belong to it.
-type stopping struct {
-	requests  string // reason of the cancelled requests
-	said      string // the error that tells clients that the run is over
-	utilities string // why commands and watches end, before "while ... was still running"
-	keeps     bool   // questions stay open
+// A stopReason holds the texts that clients get when a run is stopped.
+type stopReason struct {
+	requests      string // reason of the cancelled requests
+	message       string // error event that shows the end of the run
+	utilities     string // why commands and watches end; followed by "while ... was still running"
+	keepsRequests bool   // questions stay open
 }
 
 var (
-	stopInterrupted = &stopping{"Interrupted before request completed", "Run interrupted by user", "Interrupted", false}
-	stopCancelled   = &stopping{"Cancelled before request completed", "Run cancelled by user", "Cancelled", false}
-	stopShutdown    = &stopping{"Shutdown before request completed", "Run cancelled by shutdown", "Headless runtime shutdown", false}
-	stopSuspended   = &stopping{"", "Run stopped because the server is going away", "Headless runtime shutdown", true}
+	stopInterrupted = &stopReason{"Interrupted before request completed", "Run interrupted by user", "Interrupted", false}
+	stopCancelled   = &stopReason{"Cancelled before request completed", "Run cancelled by user", "Cancelled", false}
+	stopShutdown    = &stopReason{"Shutdown before request completed", "Run cancelled by shutdown", "Headless runtime shutdown", false}
+	stopSuspended   = &stopReason{"", "Run stopped because the server is going away", "Headless runtime shutdown", true}
 
-	stopDrained        = &stopping{"Drained before request completed", "Run stopped because the runner is draining", "Drained", false}
-	stopDrainedKeeping = &stopping{"", stopDrained.said, stopDrained.utilities, true}
+	stopDrained        = &stopReason{"Drained before request completed", "Run stopped because the runner is draining", "Drained", false}
+	stopDrainedKeeping = &stopReason{"", stopDrained.message, stopDrained.utilities, true}
 )
 
 var errStopped = errors.New("the run was stopped")
 
-// track follows what is open, so that the hub can close it if the agent does
-// not.
+// track records what is open, so that the hub can close what the agent leaves open.
 func (r *run) track(ev contracts.Event, now time.Time) {
 	switch e := ev.(type) {
 	case *contracts.ResponseStart:
@@ -84,7 +83,7 @@ func (r *run) track(ev contracts.Event, now time.Time) {
 	}
 }
 
-// count counts a call that ended toward the end of the response.
+// count adds an ended call to the summary of the response.
 func (r *run) count(tool string, ok bool) {
 	if at, found := slices.BinarySearch(r.tools.ToolsUsed, tool); !found && tool != "" {
 		r.tools.ToolsUsed = slices.Insert(r.tools.ToolsUsed, at, tool)
@@ -96,52 +95,53 @@ func (r *run) count(tool string, ok bool) {
 	}
 }
 
-// prompt starts a run, unless one is active (R42). start shows what it says.
+// prompt begins a run, or refuses the prompt if there is one (R42). start is the
+// encoded message_start.
 func (tx *tx) prompt(c *connection, cmd *contracts.Prompt, start encoded, n note) error {
 	h := tx.Hub
 	if tx.work.run != nil {
 		return &contracts.Error{Code: contracts.CodeRuntimeBusy, Message: "Headless runtime is already processing a prompt", Type: contracts.ErrorProtocol}
 	}
 	tx.claim(c)
-	tx.noteCommand(&contracts.Prompt{}, n) // what it says is in message_start
+	tx.noteCommand(&contracts.Prompt{}, n) // without the content, which message_start has
 	r := tx.beginRun()
 	tx.publish(rawEvent("agent_start", nil))
 	tx.publishEncoded(start)
-	tx.drive(r, func() error {
+	tx.serveRun(r, func() error {
 		work := contracts.Work{Content: cmd.Content, Attachments: h.loadAttachments(cmd.Attachments)}
 		return h.opts.Agent.Run(r.ctx, work)
 	})
 	return nil
 }
 
-// resume lets the agent act on the answer to a question that it asked before
-// the server restarted, once the active run is over. Where it cannot, the call
-// that waited is ended.
+// resume queues the answer to a question of an earlier process, so that the agent
+// can act on it when no run is active. If the agent cannot, resume ends the tool
+// call.
 func (tx *tx) resume(req *contracts.ServerRequest, out contracts.Outcome) {
 	_, ok := tx.opts.Agent.(Resumer)
 	if !ok || tx.life.phase != phaseOpen || out.Verdict == contracts.VerdictCancelled {
 		tx.publish(&contracts.ToolEnd{CallID: req.CallID})
-		if !ok && out.Verdict != contracts.VerdictCancelled { // said in the open (D8)
+		if !ok && out.Verdict != contracts.VerdictCancelled { // not silently (D8)
 			tx.publish(&contracts.Status{Message: "The question was asked before the server restarted, and the agent cannot act on its answer"})
 		}
 		return
 	}
 	tx.note(note{Resumed: req.CallID})
-	tx.work.answered = append(tx.work.answered, answered{req, out})
+	tx.work.toResume = append(tx.work.toResume, answeredQuestion{req, out})
 	tx.resumeNext()
 }
 
-// resumeNext starts a run with the oldest answer that waits for one.
+// resumeNext begins a run with the oldest queued answer if no run is active.
 func (tx *tx) resumeNext() {
 	h := tx.Hub
-	if tx.work.run != nil || len(tx.work.answered) == 0 {
+	if tx.work.run != nil || len(tx.work.toResume) == 0 {
 		return
 	}
-	next := tx.work.answered[0]
-	tx.work.answered = slices.Delete(tx.work.answered, 0, 1)
+	next := tx.work.toResume[0]
+	tx.work.toResume = slices.Delete(tx.work.toResume, 0, 1)
 	r := tx.beginRun()
 	r.calls[next.request.CallID] = next.request.Tool
-	tx.drive(r, func() error {
+	tx.serveRun(r, func() error {
 		return h.opts.Agent.(Resumer).Resume(r.ctx, next.request, next.outcome)
 	})
 }
@@ -149,44 +149,46 @@ func (tx *tx) resumeNext() {
 func (tx *tx) beginRun() *run {
 	r := &run{done: make(chan struct{}), calls: map[string]string{}}
 	r.ctx, r.cancel = context.WithCancelCause(context.Background())
-	tx.work.run, tx.log.lastShown = r, tx.now
+	tx.work.run, tx.log.lastPublished = r, tx.now
 	return r
 }
 
-// drive serves a run in a goroutine of its own, which ends with it.
-func (tx *tx) drive(r *run, serve func() error) {
+// serveRun calls serve in the run's goroutine after the transaction, and then
+// finishes the run.
+func (tx *tx) serveRun(r *run, serve func() error) {
 	h := tx.Hub
-	hold := tx.hold
-	tx.driven = r
+	replied := tx.startRunAfter
+	tx.startedRun = r
 	tx.then(func() {
 		h.wg.Go(func() {
 			defer r.cancel(nil)
-			r.await(hold)
-			h.finish(r, h.guard(serve))
+			r.awaitReply(replied)
+			h.finishRun(r, h.callAgent(serve))
 		})
 	})
 }
 
-// replyPatience is how long a run waits for a client to take the answer to the
-// request that began it.
-const replyPatience = time.Second
+// replyTimeout is how long a run waits until the answer to its HTTP request has
+// been written.
+const replyTimeout = time.Second
 
-// await waits for hold, unless it is nil, for replyPatience at the most.
-func (r *run) await(hold <-chan struct{}) {
-	if hold == nil {
+// awaitReply waits for replied, at most replyTimeout. It returns at once if replied
+// is nil.
+func (r *run) awaitReply(replied <-chan struct{}) {
+	if replied == nil {
 		return
 	}
-	patience := time.NewTimer(replyPatience)
-	defer patience.Stop()
+	timer := time.NewTimer(replyTimeout)
+	defer timer.Stop()
 	select {
-	case <-hold:
-	case <-patience.C:
+	case <-replied:
+	case <-timer.C:
 	case <-r.ctx.Done():
 	}
 }
 
-// guard turns a panic of the agent into an error of its run.
-func (h *Hub) guard(serve func() error) (err error) {
+// callAgent calls serve and converts a panic of the agent into an error.
+func (h *Hub) callAgent(serve func() error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			h.logger.Error("agent panicked", "panic", p, "stack", string(debug.Stack()))
@@ -196,8 +198,8 @@ func (h *Hub) guard(serve func() error) (err error) {
 	return serve()
 }
 
-// loadAttachments reads the files of a prompt and tells clients which could not
-// be read (R43, R44).
+// loadAttachments reads the files of a prompt and publishes which could not be read
+// (R43, R44).
 func (h *Hub) loadAttachments(paths []string) []contracts.Attachment {
 	if len(paths) == 0 {
 		return nil
@@ -222,36 +224,36 @@ func (h *Hub) loadAttachments(paths []string) []contracts.Attachment {
 	return loaded
 }
 
-// finish ends a run: whatever the agent left open is closed, so that every
-// response and every tool has its end (R37, R46).
-func (h *Hub) finish(r *run, err error) {
+// finishRun ends a run. It closes the response and tools that the agent left open,
+// so that each has its end (R37, R46), and begins the next queued run.
+func (h *Hub) finishRun(r *run, err error) {
 	h.update(func(tx *tx) {
-		if !(r.stop != nil && r.stop.keeps) && !h.info.KeepsRequests {
-			tx.cancelAsked("Run ended before request completed")
+		if !(r.stop != nil && r.stop.keepsRequests) && !h.info.KeepsRequests {
+			tx.cancelWaiting("Run ended before request completed")
 		}
 		tx.endCalls(r)
-		if r.stop != nil || tx.life.phase != phaseOpen { // what stops the run stops those that wait for its end
-			for _, a := range tx.work.answered {
+		if r.stop != nil || tx.life.phase != phaseOpen { // a stop also drops the queued answers
+			for _, a := range tx.work.toResume {
 				tx.publish(&contracts.ToolEnd{CallID: a.request.CallID})
 			}
-			tx.work.answered = nil
+			tx.work.toResume = nil
 		}
 		tx.endResponses(r, err)
 		tx.publish(rawEvent("agent_end", nil))
 		tx.note(note{RunEnded: true})
 		h.opts.Observer.RunEnded(tx.now)
 		tx.work.run = nil
-		for _, a := range tx.work.answered {
-			tx.note(note{Resumed: a.request.CallID}) // they are not the ended run's
+		for _, a := range tx.work.toResume {
+			tx.note(note{Resumed: a.request.CallID}) // note again: restore drops open calls at RunEnded
 		}
 		tx.resumeNext()
 	})
 	close(r.done)
 }
 
-// cancelAsked cancels the questions that somebody in this process waits for.
-// Those of an earlier process are not the run's, and wait on (D8).
-func (tx *tx) cancelAsked(reason string) {
+// cancelWaiting cancels the questions that a caller in this process waits for.
+// Questions of an earlier process do not belong to the run and stay open (D8).
+func (tx *tx) cancelWaiting(reason string) {
 	for _, kind := range contracts.RequestTypes() {
 		for _, row := range tx.work.table.Pending() {
 			if row.Request.RequestType != kind || tx.work.waiters[row.Request.RequestID] == nil {
@@ -264,8 +266,8 @@ func (tx *tx) cancelAsked(reason string) {
 	}
 }
 
-// endCalls ends the tools that the agent did not, but for those whose question
-// still waits.
+// endCalls ends the tools that the agent left open, except those whose question is
+// still open.
 func (tx *tx) endCalls(r *run) {
 	waiting := tx.work.waitingCalls()
 	for _, id := range slices.Sorted(maps.Keys(r.calls)) {
@@ -275,7 +277,7 @@ func (tx *tx) endCalls(r *run) {
 	}
 }
 
-// waitingCalls returns the calls that a question waits for an answer about.
+// waitingCalls returns the ids of the calls with an open question.
 func (w *work) waitingCalls() map[string]bool {
 	waiting := map[string]bool{}
 	for _, row := range w.table.Pending() {
@@ -288,7 +290,7 @@ func (tx *tx) endResponses(r *run, err error) {
 	var said *contracts.ErrorEvent
 	switch {
 	case r.stop != nil:
-		said = &contracts.ErrorEvent{Message: r.stop.said, ErrorType: contracts.ErrorCancelled}
+		said = &contracts.ErrorEvent{Message: r.stop.message, ErrorType: contracts.ErrorCancelled}
 	case err != nil:
 		said = failureEvent(err)
 	}
@@ -318,8 +320,8 @@ func (tx *tx) endResponses(r *run, err error) {
 	}
 }
 
-// failureEvent shows why a run failed. Our own errors carry their type; the
-// text of others is classified.
+// failureEvent returns the event that shows why a run failed. A contracts.Error has
+// its type; other errors are classified by their text.
 func failureEvent(err error) *contracts.ErrorEvent {
 	if e, ok := errors.AsType[*contracts.Error](err); ok {
 		return e.Event()
@@ -327,8 +329,8 @@ func failureEvent(err error) *contracts.ErrorEvent {
 	return &contracts.ErrorEvent{Message: err.Error(), ErrorType: contracts.Classify(err.Error(), false)}
 }
 
-// stopRun begins to stop the active run.
-func (tx *tx) stopRun(why *stopping) {
+// stopRun cancels the active run, if there is one.
+func (tx *tx) stopRun(why *stopReason) {
 	r := tx.work.run
 	if r == nil || r.stop != nil {
 		return
@@ -337,8 +339,7 @@ func (tx *tx) stopRun(why *stopping) {
 	tx.then(func() { r.cancel(errStopped) })
 }
 
-// awaitStopped waits until a run that is being stopped has ended, if it does so
-// in time.
+// awaitStopped waits up to stopTimeout for a run that is being stopped.
 func (h *Hub) awaitStopped() {
 	h.mu.Lock()
 	r := h.state.work.run
@@ -347,10 +348,10 @@ func (h *Hub) awaitStopped() {
 	if !stopping {
 		return
 	}
-	patience := time.NewTimer(stopPatience)
-	defer patience.Stop()
+	timer := time.NewTimer(stopTimeout)
+	defer timer.Stop()
 	select {
 	case <-r.done:
-	case <-patience.C:
+	case <-timer.C:
 	}
 }

@@ -17,21 +17,21 @@ import (
 )
 
 var (
-	errEnded   = errors.New("the session has ended")
-	goingAway  = &contracts.Error{Code: contracts.CodeGoingAway, Message: "the server is going away"}
-	superseded = &contracts.Error{Code: contracts.CodeSuperseded, Message: "a newer connection took this one's place"}
+	errEnded      = errors.New("the session has ended")
+	errGoingAway  = &contracts.Error{Code: contracts.CodeGoingAway, Message: "the server is going away"}
+	errSuperseded = &contracts.Error{Code: contracts.CodeSuperseded, Message: "a newer connection took this one's place"}
 )
 
-// Serve speaks the protocol on conn until the peer leaves, ctx ends or the hub
-// closes it. It owns conn: it reads in the caller's goroutine and writes in at
-// most one other, which has ended when Serve returns.
+// Serve serves a client on conn until the peer leaves, ctx ends or the hub closes
+// conn. It owns conn. It reads in the caller's goroutine and writes in at most one
+// other, which has ended when Serve returns.
 //
-// A panic in what serves conn, or in conn itself, ends this connection alone. att
-// is not changed; it is a pointer because a copy of it on the stack of every idle
-// connection would double that.
+// A panic in code that serves conn, or in conn itself, ends only this connection.
+// Serve does not change att; a pointer keeps a copy off the stack of every idle
+// connection.
 func (h *Hub) Serve(ctx context.Context, conn Conn, wire Wire, att *contracts.Attach) (err error) {
 	defer h.contain(conn, &err)
-	unhook := context.AfterFunc(ctx, func() { conn.Close(goingAway) })
+	unhook := context.AfterFunc(ctx, func() { conn.Close(errGoingAway) })
 	defer unhook()
 	if wire == WireBare {
 		return h.serveBare(conn, att)
@@ -39,8 +39,8 @@ func (h *Hub) Serve(ctx context.Context, conn Conn, wire Wire, att *contracts.At
 	return h.serveEnvelope(conn, att)
 }
 
-// contain, deferred, turns a panic in what serves conn into an error, and closes
-// conn: the other clients of the session must not pay for it.
+// contain is deferred. It turns a panic into an error and closes conn, so that a
+// panic does not affect other clients of the session.
 func (h *Hub) contain(conn Conn, err *error) {
 	p := recover()
 	if p == nil {
@@ -52,26 +52,26 @@ func (h *Hub) contain(conn Conn, err *error) {
 	conn.Close(why)
 }
 
-// A reader is the reading side of one socket.
+// A reader reads the frames of one socket.
 type reader struct {
-	hub     *Hub
-	conn    *connection
-	box     *mailbox
-	decoder *contracts.Decoder
-	seq     uint64 // frames read, those of the handshake included
-	keep    bool   // what the client said about coming back, or true
-	left    bool   // the client said goodbye
+	hub       *Hub
+	conn      *connection
+	box       *mailbox
+	decoder   *contracts.Decoder
+	seq       uint64 // number of frames read, handshake included
+	resumable bool   // false if the client said that it will not return
+	ended     bool   // the client said ws.bye, or ended the session: read no more
 
-	pace *rate.Limiter // of a viewer's frames; nil for controllers
+	limiter *rate.Limiter // of a viewer's frames; nil for controllers
 }
 
-// slowDown waits until a viewer may send more, after it sent n frames. The end
-// of the connection or of the session ends the wait.
+// slowDown waits until a viewer that sent n frames may send more. It returns early
+// if the connection or the session ends.
 func (r *reader) slowDown(n int) {
-	if r.pace == nil {
+	if r.limiter == nil {
 		return
 	}
-	wait := r.pace.ReserveN(time.Now(), n).Delay()
+	wait := r.limiter.ReserveN(time.Now(), n).Delay()
 	if wait <= 0 {
 		return
 	}
@@ -85,11 +85,11 @@ func (r *reader) slowDown(n int) {
 }
 
 func (h *Hub) newReader() *reader {
-	r := &reader{hub: h, keep: true, decoder: &contracts.Decoder{Strict: h.opts.Strict}}
+	r := &reader{hub: h, resumable: true, decoder: &contracts.Decoder{Strict: h.opts.Strict}}
 	named := map[string]bool{}
 	r.decoder.Unknown = func(pointer string) {
 		h.metrics.UnknownKeys.Add(1)
-		if len(named) < 32 && !named[pointer] { // once per key; a hostile client cannot fill the log
+		if len(named) < 32 && !named[pointer] { // once per key and for 32 keys, so that a hostile client cannot fill the log
 			named[pointer] = true
 			h.logger.Debug("unknown key ignored", "key", pointer)
 		}
@@ -100,41 +100,40 @@ func (h *Hub) newReader() *reader {
 func (h *Hub) serveEnvelope(conn Conn, att *contracts.Attach) error {
 	r := h.newReader()
 	if err := r.enter(conn, att); err != nil {
-		h.turnAway(conn, r.seq, err)
+		h.rejectHandshake(conn, r.seq, err)
 		return err
 	}
-	defer func() { h.detach(r.box, r.keep) }()
-	if err := r.read(r.frame); err != nil || !r.left {
+	defer func() { h.detach(r.box, r.resumable) }()
+	if err := r.read(r.handleFrame); err != nil || !r.ended {
 		return err
 	}
 	select {
-	case <-r.box.stopped: // its goodbye has been written, or cannot be
+	case <-r.box.stopped: // the goodbye was written, or failed
 	case <-h.done:
 	}
 	return nil
 }
 
-// enter does the handshake on a stack of its own. The handshake needs a deep
-// one and a reader that waits a shallow one, but a stack that has grown does not
-// shrink below four times what is in use: that would be most of the memory of an
-// idle viewer.
+// enter runs the handshake in a temporary goroutine. Goroutine stacks grow but
+// rarely shrink: run inline, every idle connection would keep the handshake's deep
+// stack.
 func (r *reader) enter(conn Conn, att *contracts.Attach) (err error) {
 	done := make(chan struct{}) // closed when the handshake has ended
 	go func() {                 // ends within Options.HandshakeTimeout
 		defer close(done)
 		defer r.hub.contain(conn, &err)
-		err = r.welcome(conn, *att)
+		err = r.handshake(conn, *att)
 	}()
 	<-done
 	return err
 }
 
-// read hands every frame to handle until the socket ends. A panic is contained
-// here, before the connection is detached: that waits for its writer, which only
-// the closed socket lets go.
+// read calls handle for every frame until the socket ends. It contains a panic
+// here, because detach waits for the writer and only a closed socket unblocks the
+// writer.
 func (r *reader) read(handle func(text []byte)) (err error) {
 	defer r.hub.contain(r.box.conn, &err)
-	for !r.left {
+	for !r.ended {
 		text, err := r.box.conn.ReadFrame()
 		refusal, ok := errors.AsType[*contracts.Error](err)
 		switch {
@@ -154,23 +153,23 @@ func (r *reader) read(handle func(text []byte)) (err error) {
 	return nil
 }
 
-// turnAway ends a connection that never attached.
-func (h *Hub) turnAway(conn Conn, seq uint64, err error) {
+// rejectHandshake closes a connection that never attached, after telling it why.
+func (h *Hub) rejectHandshake(conn Conn, seq uint64, err error) {
 	why, ok := errors.AsType[*contracts.Error](err)
 	if ok {
 		h.refused(why.Code)
 		var out []byte
-		for _, frame := range []contracts.Frame{refusalFrame(nil, seq, why), farewell(why, 0)} {
+		for _, frame := range []contracts.Frame{refusalFrame(nil, seq, why), goodbyeFrame(why, 0)} {
 			if text, err := contracts.EncodeFrame(frame); err == nil {
 				out = conn.Form().AppendControl(out, text)
 			}
 		}
-		_ = conn.Write(out) // the socket is closed next; whether they arrived is not ours to know
+		_ = conn.Write(out) // the socket is closed next in any case
 	}
 	conn.Close(why)
 }
 
-// refusalFrame is the answer to the seq-th frame of a socket, which was refused.
+// refusalFrame returns the refusal of the seq-th frame of a socket.
 func refusalFrame(id *string, seq uint64, why *contracts.Error) *contracts.Refusal {
 	return &contracts.Refusal{
 		ID: id, Seq: seq, Message: why.Message, Code: why.Code, ErrorType: why.Code,
@@ -178,17 +177,17 @@ func refusalFrame(id *string, seq uint64, why *contracts.Error) *contracts.Refus
 	}
 }
 
-// When the process ends, the first returnAtOnce clients are told to come back
-// after a second, and the others after them, returnRate in a second: the next
-// process lets in no more with the default limits.
+// When the process ends, it tells the first returnAtOnce clients to return after 1
+// s. It delays the others so that returnRate clients return per second: the default
+// limits of the next process admit no more.
 const (
 	returnAtOnce = 1000
 	returnRate   = 500
 )
 
-// farewell is the last frame of a connection. turn is how many are told to come
-// back before it.
-func farewell(why *contracts.Error, turn int) *contracts.Goodbye {
+// goodbyeFrame returns the last frame of a connection. turn is the number of
+// clients that were told to return before it.
+func goodbyeFrame(why *contracts.Error, turn int) *contracts.Goodbye {
 	if why == nil {
 		return &contracts.Goodbye{Code: 1000, Reason: "normal"}
 	}
@@ -199,39 +198,40 @@ func farewell(why *contracts.Error, turn int) *contracts.Goodbye {
 	return bye
 }
 
-// part ends a connection in order: what it has not read yet, a goodbye, the
-// close. A nil reason is a normal end.
-func (tx *tx) part(b *mailbox, why *contracts.Error) {
+// closeMailbox queues the end of a mailbox's connection: the client still gets the
+// entries up to the head, then a goodbye, then the close. A nil why is a normal
+// end.
+func (tx *tx) closeMailbox(b *mailbox, why *contracts.Error) {
 	if b == nil {
 		return
 	}
-	p := parcel{at: tx.head(), part: true, why: why}
+	p := parcel{at: tx.head(), closes: true, why: why}
 	turn := 0
-	if why == goingAway {
-		turn = tx.clients.sentAway
-		tx.clients.sentAway++
+	if why == errGoingAway {
+		turn = tx.clients.toldToReturn
+		tx.clients.toldToReturn++
 	}
-	if text, err := contracts.EncodeFrame(farewell(why, turn)); err == nil && !b.bare {
+	if text, err := contracts.EncodeFrame(goodbyeFrame(why, turn)); err == nil && !b.bare {
 		p.frame = b.form.AppendControl(nil, text)
 	}
 	tx.push(b, p)
 }
 
-// welcome is the handshake: hello first, perhaps after a claim to an earlier
-// connection, within the time allowed (A113).
-func (r *reader) welcome(conn Conn, att contracts.Attach) error {
+// handshake reads hello, and before it an optional ws.resume, and attaches the
+// connection. It closes conn after Options.HandshakeTimeout (A113).
+func (r *reader) handshake(conn Conn, att contracts.Attach) error {
 	late := time.AfterFunc(r.hub.opts.HandshakeTimeout, func() {
 		conn.Close(&contracts.Error{Code: contracts.CodeTimeout, Message: "no hello within the time allowed"})
 	})
 	defer late.Stop()
-	frame, err := r.first(conn)
+	frame, err := r.readHandshakeFrame(conn)
 	if err != nil {
 		return err
 	}
 	token := ""
 	if resume, ok := frame.(*contracts.Resume); ok {
 		token = resume.ConnectionToken
-		if frame, err = r.first(conn); err != nil {
+		if frame, err = r.readHandshakeFrame(conn); err != nil {
 			return err
 		}
 	}
@@ -241,13 +241,12 @@ func (r *reader) welcome(conn Conn, att contracts.Attach) error {
 	}
 	r.conn, r.box, err = r.hub.attach(conn, att, hello, token)
 	if err == nil && r.box.viewer {
-		r.pace = rate.NewLimiter(contracts.MaxViewerFrames, contracts.ViewerFrameBurst)
+		r.limiter = rate.NewLimiter(contracts.MaxViewerFrames, contracts.ViewerFrameBurst)
 	}
 	return err
 }
 
-// first reads a frame of the handshake.
-func (r *reader) first(conn Conn) (contracts.Frame, error) {
+func (r *reader) readHandshakeFrame(conn Conn) (contracts.Frame, error) {
 	r.seq++
 	text, err := conn.ReadFrame()
 	if err != nil {
@@ -265,8 +264,8 @@ func helloIn(frame contracts.Frame) (*contracts.Hello, bool) {
 	return hello, ok
 }
 
-// frame handles one frame of a networked client.
-func (r *reader) frame(text []byte) {
+// handleFrame handles one frame of a networked client.
+func (r *reader) handleFrame(text []byte) {
 	frame, err := r.decoder.ClientFrame(text)
 	if err != nil {
 		r.undecodable(text, err)
@@ -276,7 +275,7 @@ func (r *reader) frame(text []byte) {
 	case *contracts.Message:
 		r.command(nil, f.Command)
 		if _, hello := f.Command.(*contracts.Hello); hello {
-			r.slowDown(contracts.HelloFrames) // a change is announced to everybody
+			r.slowDown(contracts.HelloFrames) // a change is published to all clients
 		}
 	case *contracts.Send:
 		cmd, err := r.decoder.Command(f.Message)
@@ -286,40 +285,41 @@ func (r *reader) frame(text []byte) {
 		}
 		r.command(&f.ID, cmd)
 		if _, hello := cmd.(*contracts.Hello); hello {
-			r.slowDown(contracts.HelloFrames) // a change is announced to everybody
+			r.slowDown(contracts.HelloFrames) // a change is published to all clients
 		}
 	case *contracts.Resume:
 		r.refuse(nil, &contracts.Error{Code: contracts.CodeBadRequest, Message: "ws.resume is only for the first frame"})
 	case *contracts.Ack:
 		r.hub.metrics.Acks.Add(1)
 	case *contracts.Bye:
-		r.keep, r.left = f.Keep, true
-		r.hub.update(func(tx *tx) { tx.part(r.box, nil) })
+		r.resumable, r.ended = f.Keep, true
+		r.hub.update(func(tx *tx) { tx.closeMailbox(r.box, nil) })
 	case *contracts.Ping:
 		r.pong(f)
 	default:
-		id, _ := steering(frame) // there are no others
-		r.control(id, frame)
+		id, _ := leaseFrameID(frame) // all other frames are about the lease
+		r.handleLeaseFrame(id, frame)
 	}
 }
 
-// undecodable answers a frame that is not one. What is not JSON, or a control
-// frame nobody knows, means that the peer is lost: it is closed (4400).
+// undecodable answers a frame that cannot be decoded. Text that is not JSON and
+// unknown ws.* frames close the socket (4400), because the following frames cannot
+// be trusted. Anything else is refused.
 func (r *reader) undecodable(text []byte, err error) {
 	stranger := errors.Is(err, contracts.ErrUnknownType) && strings.HasPrefix(typeOf(text), "ws.")
 	if stranger || errors.Is(err, contracts.ErrMalformed) {
 		why := &contracts.Error{Code: contracts.CodeBadRequest, Message: err.Error()}
-		r.hub.update(func(tx *tx) { tx.part(r.box, why) })
+		r.hub.update(func(tx *tx) { tx.closeMailbox(r.box, why) })
 		return
 	}
 	r.refuse(nil, err)
 }
 
-// superseded reports whether a newer socket has taken this one's place: what
-// this one still sends counts for nothing.
-func (r *reader) superseded(*tx) bool { return r.box.sub.box != r.box }
+// isSuperseded reports whether a newer socket replaced this one. The hub ignores
+// frames of the older socket.
+func (r *reader) isSuperseded(*tx) bool { return r.box.sub.box != r.box }
 
-// typeOf returns the type of a text that no decoder knows, or "".
+// typeOf returns the "type" member of a JSON text, or "".
 func typeOf(text []byte) string {
 	var head struct{ Type string }
 	if json.Unmarshal(text, &head) != nil {
@@ -335,10 +335,10 @@ func (r *reader) refuse(id *string, err error) {
 func (r *reader) pong(p *contracts.Ping) {
 	h := r.hub
 	h.update(func(tx *tx) {
-		if r.superseded(tx) {
+		if r.isSuperseded(tx) {
 			return
 		}
-		tx.clients.touch(r.conn)
+		tx.clients.touchLease(r.conn)
 		tx.pushFrame(r.box, &contracts.Pong{ID: optional(p.ID), LeaseExpiresAt: tx.expiry(r.conn).Value})
 	})
 }
@@ -350,8 +350,9 @@ func optional(id string) *string {
 	return &id
 }
 
-// answer tells the client how its frame ended: once for every frame, in the
-// order of the frames (A116), and after the events the frame caused.
+// answer sends the result or refusal of the current frame. Every frame gets exactly
+// one, in the order of the frames and after the events that the frame caused
+// (A116).
 func (r *reader) answer(tx *tx, id *string, refusal *contracts.Error) {
 	h := r.hub
 	if refusal == nil {
@@ -364,8 +365,8 @@ func (r *reader) answer(tx *tx, id *string, refusal *contracts.Error) {
 		return
 	}
 	tx.pushFrame(r.box, refusalFrame(id, r.seq, refusal))
-	if refusal.Code == contracts.CodeAccessDenied && r.conn.role == contracts.RoleViewer && r.conn.denied(tx.now) {
-		tx.part(r.box, refusal)
+	if refusal.Code == contracts.CodeAccessDenied && r.conn.role == contracts.RoleViewer && r.conn.countDenial(tx.now) {
+		tx.closeMailbox(r.box, refusal)
 	}
 }
 
@@ -375,7 +376,8 @@ func (r *reader) result(tx *tx, id *string, cursor uint64) {
 	}
 }
 
-// refusal turns any error into one a client can be shown, and none into none.
+// refusal converts an error to one that a client may see, and nil to nil. Other
+// errors are logged and become "internal error".
 func (h *Hub) refusal(err error) *contracts.Error {
 	if err == nil {
 		return nil
@@ -387,7 +389,8 @@ func (h *Hub) refusal(err error) *contracts.Error {
 	return &contracts.Error{Code: contracts.CodeInternal, Message: "internal error"}
 }
 
-// pushFrame queues a control frame at the head, if there is a mailbox.
+// pushFrame queues a control frame at the head. It does nothing if b is nil or the
+// form has no control frames.
 func (tx *tx) pushFrame(b *mailbox, f contracts.Frame) {
 	if b == nil {
 		return
@@ -397,7 +400,7 @@ func (tx *tx) pushFrame(b *mailbox, f contracts.Frame) {
 		tx.logger.Error("encode frame", "type", f.FrameType(), "err", err)
 		return
 	}
-	if frame := b.form.AppendControl(nil, text); len(frame) > 0 { // a stream has no control frames
+	if frame := b.form.AppendControl(nil, text); len(frame) > 0 {
 		tx.push(b, parcel{at: tx.head(), frame: frame})
 	}
 }
@@ -407,32 +410,32 @@ func (tx *tx) pushEvent(b *mailbox, cursor uint64, ev contracts.Event) {
 	tx.push(b, parcel{at: cursor, frame: b.form.AppendMessage(nil, cursor, encode(nil, ev).Body)})
 }
 
-// tell queues a control frame for every socket of the connection. Streams, which
-// have no such frames, learn of it from events.
-func (tx *tx) tell(c *connection, f contracts.Frame) {
+// sendToSockets queues a control frame for every socket of the connection. Streams
+// have no control frames; their clients see the events instead.
+func (tx *tx) sendToSockets(c *connection, f contracts.Frame) {
 	for _, sub := range c.subs {
 		tx.pushFrame(sub.box, f)
 	}
 }
 
-// confide queues a private event at cursor for every subscription of the
-// connection. One that is detached finds it when it comes back.
-func (tx *tx) confide(c *connection, cursor uint64, ev contracts.Event) {
+// sendPrivateEvent queues a private event at cursor for every subscription of the
+// connection. A detached subscription keeps it for its next stream.
+func (tx *tx) sendPrivateEvent(c *connection, cursor uint64, ev contracts.Event) {
 	body := encode(nil, ev).Body
 	for _, sub := range c.subs {
 		if b := sub.box; b != nil {
 			tx.push(b, parcel{at: cursor, frame: b.form.AppendMessage(nil, cursor, body)})
 			continue
 		}
-		if len(sub.held) == maxHeld {
-			sub.held = slices.Delete(sub.held, 0, 1)
+		if len(sub.heldEvents) == maxHeldEvents {
+			sub.heldEvents = slices.Delete(sub.heldEvents, 0, 1)
 		}
-		sub.held = append(sub.held, held{cursor, body})
+		sub.heldEvents = append(sub.heldEvents, heldEvent{cursor, body})
 	}
 }
 
-// serveBare serves the local client: bare messages, hello optional, and no
-// sockets to come back on.
+// serveBare serves the local client. It exchanges bare messages, hello is optional,
+// and it cannot reconnect.
 func (h *Hub) serveBare(conn Conn, att *contracts.Attach) error {
 	c, b, err := h.attachLocal(conn, *att)
 	if err != nil {
@@ -442,13 +445,13 @@ func (h *Hub) serveBare(conn Conn, att *contracts.Attach) error {
 	r := h.newReader()
 	r.conn, r.box = c, b
 	defer func() { h.detach(b, false) }()
-	err = r.read(r.line)
+	err = r.read(r.handleLine)
 	h.finishLocal(b)
 	return err
 }
 
-// finishLocal ends the session with its local client: the end of its input is
-// the end of the runtime (R19). The client still reads how everything ended.
+// finishLocal ends the session when the local client's input ends (R19). It waits
+// until the last output was written.
 func (h *Hub) finishLocal(b *mailbox) {
 	h.update(func(tx *tx) {
 		if tx.life.phase == phaseOpen {
@@ -461,20 +464,20 @@ func (h *Hub) finishLocal(b *mailbox) {
 	}
 }
 
-// line handles one line of the local client. Nothing is read after a shutdown
-// (R18).
-func (r *reader) line(text []byte) {
+// handleLine handles one line of the local client. Lines after a shutdown are not
+// read (R18).
+func (r *reader) handleLine(text []byte) {
 	cmd, err := r.decoder.Command(text)
 	if err == nil {
 		r.command(nil, cmd)
-		_, r.left = cmd.(*contracts.Shutdown)
-		r.left = r.left && r.hub.lifeNow().phase >= phaseClosing
+		_, r.ended = cmd.(*contracts.Shutdown)
+		r.ended = r.ended && r.hub.lifeNow().phase >= phaseClosing
 		return
 	}
 	if r.hub.opts.Shared {
 		if frame, other := r.decoder.ClientFrame(text); other == nil {
-			if id, ok := steering(frame); ok {
-				r.control(id, frame)
+			if id, ok := leaseFrameID(frame); ok {
+				r.handleLeaseFrame(id, frame)
 				return
 			}
 		}
@@ -482,7 +485,7 @@ func (r *reader) line(text []byte) {
 	r.refuse(nil, err)
 }
 
-// displayName is how status lines call a connection.
+// displayName returns the name of a connection in status lines.
 func (c *connection) displayName() string {
 	return cmp.Or(cutText(c.terms.Name(), 64), c.id)
 }

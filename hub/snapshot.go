@@ -11,21 +11,21 @@ import (
 	"github.com/seed-028515a8/maestro/journal"
 )
 
-// Memory bounds what the sessions of one process hold together. It is safe for
-// concurrent use.
+// Memory limits the memory that the sessions of one process use together. It is
+// safe for concurrent use.
 type Memory struct {
 	history       *journal.Shared
 	snapshotBytes int64
-	snapshots     atomic.Int64 // bytes of encoded snapshots that clients are still to get
+	snapshots     atomic.Int64 // bytes of encoded snapshots that clients have not been written yet
 }
 
 // MemoryOptions configure a [Memory]. The zero value is ready to use.
 type MemoryOptions struct {
-	HistoryBytes  int64 // of what all sessions showed last; 256 MiB. See [journal.SharedOptions]
-	SnapshotBytes int64 // of snapshots on their way to clients; 128 MiB. Beyond, newcomers share older ones
+	HistoryBytes  int64 // recent entries of all sessions; 256 MiB. See [journal.SharedOptions]
+	SnapshotBytes int64 // unwritten snapshots; 128 MiB. Above it, new clients share older snapshots
 }
 
-// NewMemory returns bounds for the sessions of a process.
+// NewMemory returns limits for the sessions of a process.
 func NewMemory(opts MemoryOptions) *Memory {
 	return &Memory{
 		history:       journal.NewShared(journal.SharedOptions{WindowBytes: opts.HistoryBytes}),
@@ -33,26 +33,26 @@ func NewMemory(opts MemoryOptions) *Memory {
 	}
 }
 
-// Snapshots returns how many bytes of snapshots are on their way to clients.
+// Snapshots returns the bytes of snapshots that clients have not been written yet.
 func (m *Memory) Snapshots() int64 { return m.snapshots.Load() }
 
-// A sharedSnapshot is the state at one cursor for everybody who attaches there.
-// It is encoded once, by the first writer that needs it, outside the lock, and
-// framed once for each form. Until then memory counts it as large as the session's
-// last one was.
+// A sharedSnapshot is the state at one cursor, for all clients that attach there.
+// The first writer that needs it encodes it, outside the lock, and makes one frame
+// for each form. Until then Memory counts it with the size of the session's
+// previous snapshot.
 type sharedSnapshot struct {
 	at    uint64
-	users atomic.Int32 // mailboxes that are still to write it, and the hub while it is the latest
+	users atomic.Int32 // mailboxes that have not written it yet, and the hub while it is the latest
 
-	mu     sync.Mutex
-	memory *Memory             // that counts it; nil for one request's own, and once nobody needs it
-	last   *atomic.Int64       // bytes of the session's last snapshot
-	state  *contracts.Snapshot // nil once it is encoded
-	text   []byte              // a part of the first frame, if there is one
-	err    error
-	frames map[frameKey][]byte
-	bytes  int64 // of text and frames
-	counts int64 // bytes that memory counts
+	mu      sync.Mutex
+	memory  *Memory             // counts it; nil for a snapshot of one request, and after the last user
+	last    *atomic.Int64       // updated with the encoded size
+	state   *contracts.Snapshot // nil once it is encoded
+	text    []byte              // part of the first frame, if there is one
+	err     error
+	frames  map[frameKey][]byte
+	bytes   int64 // of text and frames
+	counted int64 // bytes that memory counts
 }
 
 type frameKey struct {
@@ -64,14 +64,15 @@ type frameKey struct {
 func (p *sharedSnapshot) body() ([]byte, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.encoded()
+	return p.encodeOnce()
 }
 
-func (p *sharedSnapshot) encoded() ([]byte, error) {
+// encodeOnce encodes the state at the first call. The caller holds p.mu.
+func (p *sharedSnapshot) encodeOnce() ([]byte, error) {
 	if p.state != nil {
 		p.text, p.err = contracts.EncodeSnapshot(p.state)
 		p.state = nil
-		p.hold(len(p.text))
+		p.addBytes(len(p.text))
 		if p.last != nil {
 			p.last.Store(int64(len(p.text)))
 		}
@@ -79,7 +80,8 @@ func (p *sharedSnapshot) encoded() ([]byte, error) {
 	return p.text, p.err
 }
 
-// frame returns what a client of a form is sent: a reset if there is a reason.
+// frame returns the frame for clients of a form: a reset frame if reset is not
+// empty.
 func (p *sharedSnapshot) frame(form Form, reset contracts.ResetReason) ([]byte, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -87,7 +89,7 @@ func (p *sharedSnapshot) frame(form Form, reset contracts.ResetReason) ([]byte, 
 	if frame, ok := p.frames[key]; ok {
 		return frame, nil
 	}
-	text, err := p.encoded()
+	text, err := p.encodeOnce()
 	if err != nil {
 		return nil, err
 	}
@@ -101,99 +103,100 @@ func (p *sharedSnapshot) frame(form Form, reset contracts.ResetReason) ([]byte, 
 		p.frames = map[frameKey][]byte{}
 		if at := bytes.Index(frame, text); at >= 0 {
 			p.text = frame[at:][:len(text)]
-			p.hold(-len(text))
+			p.addBytes(-len(text))
 		}
 	}
 	p.frames[key] = frame
-	p.hold(len(frame))
+	p.addBytes(len(frame))
 	return frame, nil
 }
 
-// hold notes that the snapshot holds n bytes more. Memory counts at least what it
-// was expected to hold.
-func (p *sharedSnapshot) hold(n int) {
+// addBytes changes the held bytes by n. Memory's count only grows until the last
+// user is gone.
+func (p *sharedSnapshot) addBytes(n int) {
 	p.bytes += int64(n)
-	p.count(p.bytes - p.counts)
+	p.addCounted(p.bytes - p.counted)
 }
 
-func (p *sharedSnapshot) count(more int64) {
+func (p *sharedSnapshot) addCounted(more int64) {
 	if p.memory != nil && more > 0 {
-		p.counts += more
+		p.counted += more
 		p.memory.snapshots.Add(more)
 	}
 }
 
-func (p *sharedSnapshot) use() { p.users.Add(1) }
+func (p *sharedSnapshot) addUser() { p.users.Add(1) }
 
-// done says that one user needs the snapshot no more.
-func (p *sharedSnapshot) done() {
+// removeUser removes one user. The last one releases the frames.
+func (p *sharedSnapshot) removeUser() {
 	if p.users.Add(-1) > 0 {
 		return
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.memory.snapshots.Add(-p.counts)
+	p.memory.snapshots.Add(-p.counted)
 	p.memory, p.frames = nil, nil
 }
 
-// In a crowd a snapshot serves all who attach within a short while: whoever
-// starts from an older one reads the entries since, and arrives at the same
-// state. Otherwise a thousand joins would encode a thousand states.
+// Above presenceAtOnce connections, clients that attach within a short time share a
+// snapshot and replay the entries since. Otherwise a thousand joins would encode a
+// thousand states.
 const (
-	shareFor    = presenceEvery
-	shareBehind = 1024 // entries
+	snapshotShareTime    = presenceEvery
+	snapshotShareEntries = 1024 // entries
 )
 
-// share returns a snapshot to attach at, for one user. While clients are still to
-// get too many bytes of snapshots, the latest serves for as long as the entries
-// since are kept.
-func (tx *tx) share() *sharedSnapshot {
-	p := tx.log.shared
-	kept := p != nil && tx.journal.First() <= p.at+1 // else retention has overtaken it
+// latestSnapshot returns a snapshot to attach at, and adds one user to it. Above
+// Memory's limit for snapshots, it returns the latest one as long as the journal
+// has the entries since.
+func (tx *tx) latestSnapshot() *sharedSnapshot {
+	p := tx.log.latestSnapshot
+	replayable := p != nil && tx.journal.First() <= p.at+1 // the journal has the entries since
 	fresh := p != nil && p.at == tx.head()
-	recent := kept && len(tx.clients.conns) > presenceAtOnce && tx.now.Sub(tx.log.sharedOn) < shareFor && tx.head()-p.at < shareBehind
-	scarce := kept && tx.opts.Memory.snapshots.Load() >= tx.opts.Memory.snapshotBytes
+	recent := replayable && len(tx.clients.conns) > presenceAtOnce && tx.now.Sub(tx.log.latestSnapshotAt) < snapshotShareTime && tx.head()-p.at < snapshotShareEntries
+	scarce := replayable && tx.opts.Memory.snapshots.Load() >= tx.opts.Memory.snapshotBytes
 	if !fresh && !recent && !scarce {
-		tx.log.forgetShared()
+		tx.log.forgetSnapshot()
 		p = &sharedSnapshot{memory: tx.opts.Memory, last: &tx.snapshotSize, at: tx.head(), state: tx.snapshot()}
-		p.count(tx.snapshotSize.Load())
-		p.use() // by the hub
-		tx.log.shared, tx.log.sharedOn = p, tx.now
+		p.addCounted(tx.snapshotSize.Load())
+		p.addUser() // the hub
+		tx.log.latestSnapshot, tx.log.latestSnapshotAt = p, tx.now
 	}
-	p.use()
+	p.addUser()
 	return p
 }
 
-// forgetShared gives up the latest snapshot.
-func (lg *eventLog) forgetShared() {
-	if lg.shared != nil {
-		lg.shared.done()
-		lg.shared = nil
+// forgetSnapshot releases the latest snapshot.
+func (lg *eventLog) forgetSnapshot() {
+	if lg.latestSnapshot != nil {
+		lg.latestSnapshot.removeUser()
+		lg.latestSnapshot = nil
 	}
 }
 
-// ageShared gives up the latest snapshot when it serves newcomers no more.
-func (tx *tx) ageShared() {
-	if tx.log.shared != nil && tx.log.shared.at != tx.journal.Head() && tx.now.Sub(tx.log.sharedOn) >= shareFor && tx.log.shared.users.Load() == 1 {
-		tx.log.forgetShared()
+// expireSharedSnapshot releases the latest snapshot when it is too old for clients
+// that attach and no mailbox needs it.
+func (tx *tx) expireSharedSnapshot() {
+	if tx.log.latestSnapshot != nil && tx.log.latestSnapshot.at != tx.journal.Head() && tx.now.Sub(tx.log.latestSnapshotAt) >= snapshotShareTime && tx.log.latestSnapshot.users.Load() == 1 {
+		tx.log.forgetSnapshot()
 	}
 }
 
-// A Summary is what a listing says of a session.
+// A Summary describes a session in a listing.
 type Summary struct {
 	Cursor      uint64
-	Updated     time.Time // something was last published
+	Updated     time.Time // when an event was last published
 	Responding  bool
 	Connections int
-	Pending     int // requests that wait for an answer
+	Pending     int // open requests
 }
 
-// Summary describes the session as of now.
+// Summary returns the current summary.
 func (h *Hub) Summary() Summary {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return Summary{
-		Cursor: h.journal.Visible(), Updated: h.state.log.lastShown, Responding: h.state.work.run != nil,
+		Cursor: h.journal.Visible(), Updated: h.state.log.lastPublished, Responding: h.state.work.run != nil,
 		Connections: len(h.state.clients.conns), Pending: h.state.work.table.Len(),
 	}
 }

@@ -6,50 +6,50 @@ import (
 	"github.com/seed-028515a8/maestro/contracts"
 )
 
-// Stream writes the session's events to conn, which the client cannot speak on,
-// until conn fails, ctx ends or the hub closes it. An error before anything was
-// written is a refusal, and conn is then still open.
+// Stream writes the session's events to conn until conn fails, ctx ends or the hub
+// closes conn. The client cannot send on conn. An error before anything was written
+// is a refusal; conn is then still open.
 //
-// A stream that names a subscription continues it, and ends an older stream that
-// it has (A61). Any other is a viewer of its own that is gone when it ends, and
-// never has anything to do with the lease (A36).
+// A stream that names a subscription continues it and ends an older stream of the
+// same subscription (A61). Any other stream gets a viewer connection of its own,
+// which ends with it and never gets the lease (A36).
 func (h *Hub) Stream(ctx context.Context, conn Conn, req contracts.StreamRequest, by contracts.Caller) (err error) {
 	defer h.contain(conn, &err)
-	unhook := context.AfterFunc(ctx, func() { conn.Close(goingAway) })
+	unhook := context.AfterFunc(ctx, func() { conn.Close(errGoingAway) })
 	defer unhook()
 	b, err := h.enterStream(conn, &req, &by)
 	if err != nil {
 		return h.refusedOr(err)
 	}
 	defer func() { h.detach(b, true) }()
-	r := &reader{hub: h, conn: b.sub.conn, box: b, keep: true}
-	return r.read(func([]byte) {}) // whatever it says, nobody listens
+	r := &reader{hub: h, conn: b.sub.conn, box: b, resumable: true}
+	return r.read(func([]byte) {}) // a stream sends no frames
 }
 
-// enterStream attaches on a stack of its own, as [reader.enter] does and for the
-// same reason.
+// enterStream attaches in a temporary goroutine, for the same reason as
+// [reader.enter].
 func (h *Hub) enterStream(conn Conn, req *contracts.StreamRequest, by *contracts.Caller) (b *mailbox, err error) {
 	done := make(chan struct{}) // closed when the stream is attached
 	go func() {                 // ends at once
 		defer close(done)
 		defer h.contain(conn, &err)
-		b, err = h.tune(conn, *req, *by)
+		b, err = h.attachStream(conn, *req, *by)
 	}()
 	<-done
 	return b, err
 }
 
-// tune attaches conn to its subscription.
-func (h *Hub) tune(conn Conn, req contracts.StreamRequest, by contracts.Caller) (b *mailbox, err error) {
+// attachStream attaches conn to its subscription.
+func (h *Hub) attachStream(conn Conn, req contracts.StreamRequest, by contracts.Caller) (b *mailbox, err error) {
 	h.update(func(tx *tx) {
 		var sub *subscription
-		if sub, err = tx.tuned(req, by); err != nil {
+		if sub, err = tx.streamSubscription(req, by); err != nil {
 			return
 		}
 		how, why, from := tx.startingPoint(contracts.Attach{Cursor: req.Cursor, Epoch: req.Epoch})
 		if req.Cursor == nil && req.SubscriptionID != "" && !sub.needsSnapshot() {
 			how, from = resumeReplay, sub.from
-			if sub.box != nil { // the newer of two streams goes on where the older is
+			if sub.box != nil { // continue at the position of the older stream
 				from = sub.box.cursor.Load()
 			}
 			if from+1 < h.journal.First() {
@@ -58,12 +58,12 @@ func (h *Hub) tune(conn Conn, req contracts.StreamRequest, by contracts.Caller) 
 		}
 		b = tx.attachBox(sub, conn, transportSSE, from)
 		if opening := b.form.AppendOpening(nil); len(opening) > 0 {
-			tx.push(b, parcel{frame: opening}) // ahead of everything
+			tx.push(b, parcel{frame: opening}) // before everything else
 		}
-		tx.deliver(sub, max(from, tx.begin(b, how, why)))
-		sub.conn.vouch(by.Principal)
-		tx.heard(sub.conn)
-		if sub.conn.onlyStreams() {
+		tx.deliverHeld(sub, max(from, tx.queueStartingState(b, how, why)))
+		sub.conn.extendCredential(by.Principal)
+		tx.noteActivity(sub.conn)
+		if sub.conn.madeByStream() {
 			tx.showChangeSoon(sub.conn.id)
 		} else {
 			tx.showChange(sub.conn.id)
@@ -75,9 +75,9 @@ func (h *Hub) tune(conn Conn, req contracts.StreamRequest, by contracts.Caller) 
 	return b, err
 }
 
-// tuned finds the subscription of a stream, or makes one for it.
-func (tx *tx) tuned(req contracts.StreamRequest, by contracts.Caller) (*subscription, error) {
-	if err := tx.mayTune(req, by); err != nil {
+// streamSubscription returns the subscription that the stream names, or makes one.
+func (tx *tx) streamSubscription(req contracts.StreamRequest, by contracts.Caller) (*subscription, error) {
+	if err := tx.checkStream(req, by); err != nil {
 		return nil, err
 	}
 	if req.SubscriptionID != "" {
@@ -92,23 +92,23 @@ func (tx *tx) tuned(req contracts.StreamRequest, by contracts.Caller) (*subscrip
 	return sub, nil
 }
 
-// MayStream says whether [Hub.Stream] would refuse, for what is known before
-// anything is written. It changes nothing.
+// MayStream returns the refusal that [Hub.Stream] would return now. It changes
+// nothing.
 func (h *Hub) MayStream(req contracts.StreamRequest, by contracts.Caller) error {
 	var err error
-	h.update(func(tx *tx) { err = tx.mayTune(req, by) })
+	h.update(func(tx *tx) { err = tx.checkStream(req, by) })
 	return h.refusedOr(err)
 }
 
-func (tx *tx) mayTune(req contracts.StreamRequest, by contracts.Caller) error {
+func (tx *tx) checkStream(req contracts.StreamRequest, by contracts.Caller) error {
 	if err := tx.life.refuse(opRequest); err != nil {
 		return err
 	}
 	switch {
-	case !tx.counts(by.Principal):
+	case !tx.credentialValid(by.Principal):
 		return errExpired
 	case req.SubscriptionID == "":
-		return tx.hasRoom(false)
+		return tx.checkRoom(false)
 	}
 	_, err := tx.ownedSubscription(req.SubscriptionID, by)
 	return err

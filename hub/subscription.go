@@ -12,41 +12,41 @@ import (
 // maxSubscriptions bounds the subscriptions of one connection (D10).
 const maxSubscriptions = 8
 
-// maxHeld bounds the private events that wait for a detached subscription.
-const maxHeld = 16
+// maxHeldEvents bounds the private events kept for a detached subscription.
+const maxHeldEvents = 16
 
-// A subscription is a connection's place in the stream of events. It is attached
-// while a socket or an HTTP stream reads it, and outlives that by
-// Options.SubscriptionTTL. docs/states.md has a diagram of the states.
+// A subscription is a connection's position in the stream of events. It is attached
+// while a socket or an HTTP stream reads it. It ends Options.SubscriptionTTL after
+// it was detached. docs/states.md has a diagram of the states.
 type subscription struct {
 	// Static after creation.
 	id       string
 	conn     *connection
-	implicit bool // made by a stream, and gone with it
+	implicit bool // a stream made it; it ends with the stream
 
 	// Guarded by Hub.mu.
-	optOuts []contracts.Notification
-	state   subscriptionState
-	box     *mailbox // if state is subAttached
-	from    uint64   // the cursor to continue at, unless the client names one, if state is subNew or subDetached
-	held    []held   // oldest first; at most maxHeld
-	expires time.Time
-	spot    *list.Element // in clients.detached; nil while attached
+	optOuts      []contracts.Notification
+	state        subscriptionState
+	box          *mailbox    // set if state is subAttached
+	from         uint64      // cursor of the next stream that names none; valid if state is subNew or subDetached
+	heldEvents   []heldEvent // oldest first; at most maxHeldEvents
+	expires      time.Time
+	detachedElem *list.Element // its element of clients.detached; nil while attached
 }
 
-// A subscriptionState says whether a subscription is read, and from where it can
-// be continued.
+// A subscriptionState says whether a subscription is attached, and where its next
+// stream starts.
 type subscriptionState int
 
 const (
-	subNew      subscriptionState = iota // not yet read; continues at from
+	subNew      subscriptionState = iota // never attached; starts at from
 	subAttached                          // box reads it
-	subDetached                          // was read up to from, and continues there
-	subLost                              // where it was is unknown, as after a restart; continues with a snapshot
+	subDetached                          // starts at from, up to which the last stream was written
+	subLost                              // has no valid cursor, as after a restart; starts with a snapshot
 )
 
-// A held event is a private one that no stream took yet.
-type held struct {
+// A heldEvent is a private event for a subscription that was not attached.
+type heldEvent struct {
 	cursor uint64
 	body   []byte
 }
@@ -57,13 +57,13 @@ func (sub *subscription) needsSnapshot() bool {
 	return sub.state == subLost || sub.state == subAttached && sub.box.needsSnapshot.Load()
 }
 
-// filter puts what the client does not want to see, or may not, into force.
-func (sub *subscription) filter(c *connection) {
+// applyOptOuts sets which entries and heartbeats the mailbox leaves out.
+func (sub *subscription) applyOptOuts(c *connection) {
 	if sub.box == nil {
 		return
 	}
 	sub.box.skip.Store(uint32(sub.skips(c)))
-	sub.box.quiet.Store(slices.Contains(sub.optOuts, contracts.NotifyHeartbeat))
+	sub.box.noHeartbeats.Store(slices.Contains(sub.optOuts, contracts.NotifyHeartbeat))
 }
 
 func (sub *subscription) skips(c *connection) journal.Class {
@@ -84,7 +84,7 @@ func (sub *subscription) skips(c *connection) journal.Class {
 	return skip
 }
 
-// newSubscription gives c one more subscription, which starts at the head.
+// newSubscription adds a subscription to c that starts at the head.
 func (tx *tx) newSubscription(c *connection) *subscription {
 	sub := &subscription{id: newID("sub_"), conn: c, optOuts: c.terms.OptOuts, from: tx.head()}
 	tx.clients.addSubscription(c, sub)
@@ -93,76 +93,76 @@ func (tx *tx) newSubscription(c *connection) *subscription {
 
 func (cl *clients) addSubscription(c *connection, sub *subscription) {
 	c.subs = append(c.subs, sub)
-	c.unused = false
+	c.neverSubscribed = false
 	cl.stopIdleTimer(c)
 	cl.subs[sub.id] = sub
 }
 
-// dropSubscription takes a subscription off its connection, which may be left
-// without any.
+// dropSubscription ends a subscription. Its connection may have none afterwards.
 func (tx *tx) dropSubscription(sub *subscription, why *contracts.Error) {
 	tx.clients.stopTimer(sub)
-	tx.part(sub.box, why)
+	tx.closeMailbox(sub.box, why)
 	c := sub.conn
 	c.subs = slices.DeleteFunc(c.subs, func(other *subscription) bool { return other == sub })
 	delete(tx.clients.subs, sub.id)
 	c.wakeWriters()
 }
 
-// attachBox gives the subscription a mailbox for conn that starts at cursor. A
-// mailbox it still has belongs to an older stream, which ends.
+// attachBox gives the subscription a mailbox for conn that starts at cursor. If the
+// subscription has a mailbox, the older stream ends.
 func (tx *tx) attachBox(sub *subscription, conn Conn, transport string, cursor uint64) *mailbox {
 	c := sub.conn
-	tx.part(sub.box, superseded) // its reader takes it off the roster
+	tx.closeMailbox(sub.box, errSuperseded) // its reader removes it from the roster
 	b := &mailbox{
 		conn: conn, form: conn.Form(), view: tx.journal.Follow(conn.Form()), sub: sub, transport: transport,
-		viewer: !c.bare && c.role == contracts.RoleViewer, bare: c.bare, missed: cursor < tx.first,
-		stopped: make(chan struct{}), lastBeat: tx.now,
+		viewer: !c.bare && c.role == contracts.RoleViewer, bare: c.bare, missedTransients: cursor < tx.startCursor,
+		stopped: make(chan struct{}), lastHeartbeat: tx.now,
 	}
 	b.cursor.Store(cursor)
 	tx.clients.stopTimer(sub)
 	sub.state, sub.box = subAttached, b
-	sub.filter(c)
+	sub.applyOptOuts(c)
 	c.wakeWriters()
 	if c.bare {
-		tx.backlog.join()
+		tx.localBacklog.join()
 	}
-	if tx.clients.nextBeat.IsZero() {
-		tx.clients.nextBeat = tx.now.Add(tx.opts.HeartbeatInterval / 15)
+	if tx.clients.nextHeartbeat.IsZero() {
+		tx.clients.nextHeartbeat = tx.now.Add(tx.opts.HeartbeatInterval / 15)
 	}
 	tx.opts.Observer.Attached(c.role, transport)
 	return b
 }
 
-// deliver queues what the subscription held for its next stream. An event that
-// the stream begins beyond gets a cursor anew: those of one stream grow (A48).
-func (tx *tx) deliver(sub *subscription, beyond uint64) {
-	anew := false // once one has a new cursor, those after it need newer ones
-	for _, e := range sub.held {
-		if anew = anew || e.cursor <= beyond; anew {
+// deliverHeld queues the held events for the new stream, which starts after cursor
+// start. Cursors of one stream must grow (A48), so a held event at or below start
+// gets a new cursor, and so do all held events after it.
+func (tx *tx) deliverHeld(sub *subscription, start uint64) {
+	renumber := false
+	for _, e := range sub.heldEvents {
+		if renumber = renumber || e.cursor <= start; renumber {
 			if tx.life.frozen {
-				continue // there are no more cursors
+				continue // there are no new cursors
 			}
 			e.cursor = tx.note(note{})
 		}
 		tx.push(sub.box, parcel{at: e.cursor, frame: sub.box.form.AppendMessage(nil, e.cursor, e.body)})
 	}
-	sub.held = nil
+	sub.heldEvents = nil
 }
 
-// detach takes a mailbox off its subscription when its socket has ended. The
-// subscription waits to be continued, unless the client said that it will not
-// come back.
+// detach removes a mailbox from its subscription after its socket has ended. With
+// keep, the subscription can be continued until it expires; without, the connection
+// is destroyed.
 func (h *Hub) detach(b *mailbox, keep bool) {
 	b.stop()
 	b.view.Close()
 	if b.bare {
-		h.backlog.leave()
+		h.localBacklog.leave()
 	}
 	h.update(func(tx *tx) {
-		h.roster.remove(b) // here, so that a hub that leaves waits for what follows from it
-		signal(h.left)
-		for _, p := range b.private { // nobody writes them any more
+		h.roster.remove(b) // inside the transaction, so that Hub.leave waits for its effects
+		signal(h.clientLeft)
+		for _, p := range b.private { // these will not be written
 			p.drop()
 		}
 		b.private = nil
@@ -176,9 +176,9 @@ func (h *Hub) detach(b *mailbox, keep bool) {
 			sub.state = subLost
 		}
 		c.wakeWriters()
-		c.seen = tx.now // leaving is a sign of life
+		c.seen = tx.now // the end of a socket counts as activity
 		if tx.life.phase == phaseEnded {
-			return // what the next process finds is settled: the connection, and its lease
+			return // keep the connection and the lease for the next process
 		}
 		if !keep || sub.implicit {
 			tx.destroy(c, contracts.LeaseReleased)
@@ -186,7 +186,7 @@ func (h *Hub) detach(b *mailbox, keep bool) {
 		}
 		tx.startTimer(sub)
 		if c.role == contracts.RoleController || len(tx.clients.conns) <= presenceAtOnce {
-			tx.showChange(c.id) // in a crowd nobody looks at which viewers may come back
+			tx.showChange(c.id) // with many clients, a detached viewer is not published
 		}
 	})
 }
@@ -195,14 +195,14 @@ func (h *Hub) detach(b *mailbox, keep bool) {
 func (tx *tx) startTimer(sub *subscription) {
 	tx.clients.stopTimer(sub)
 	sub.expires = tx.now.Add(tx.opts.SubscriptionTTL)
-	sub.spot = tx.clients.detached.PushBack(sub)
+	sub.detachedElem = tx.clients.detached.PushBack(sub)
 }
 
-// stopTimer stops that expiry.
+// stopTimer stops the expiry of a subscription.
 func (cl *clients) stopTimer(sub *subscription) {
-	if sub.spot != nil {
-		cl.detached.Remove(sub.spot)
-		sub.spot, sub.expires = nil, time.Time{}
+	if sub.detachedElem != nil {
+		cl.detached.Remove(sub.detachedElem)
+		sub.detachedElem, sub.expires = nil, time.Time{}
 	}
 }
 
@@ -210,34 +210,34 @@ func (cl *clients) stopTimer(sub *subscription) {
 func (tx *tx) startIdleTimer(c *connection) {
 	tx.clients.stopIdleTimer(c)
 	c.expires = tx.now.Add(tx.opts.LeaseTTL)
-	c.spot = tx.clients.idle.PushBack(c)
+	c.idleElem = tx.clients.idle.PushBack(c)
 }
 
-// stopIdleTimer stops that expiry.
+// stopIdleTimer stops the expiry of a connection that has no subscriptions.
 func (cl *clients) stopIdleTimer(c *connection) {
-	if c.spot != nil {
-		cl.idle.Remove(c.spot)
-		c.spot, c.expires = nil, time.Time{}
+	if c.idleElem != nil {
+		cl.idle.Remove(c.idleElem)
+		c.idleElem, c.expires = nil, time.Time{}
 	}
 }
 
-// heard counts a request as a sign of life of the connection and of all its
-// subscriptions.
-func (tx *tx) heard(c *connection) {
+// noteActivity counts a request as activity of the connection and all its
+// subscriptions, and restarts their expiry.
+func (tx *tx) noteActivity(c *connection) {
 	c.seen = tx.now
 	tx.clients.lease.Touch(c.id, tx.now)
-	if c.spot != nil {
+	if c.idleElem != nil {
 		tx.startIdleTimer(c)
 	}
 	for _, sub := range c.subs {
-		if sub.spot != nil {
+		if sub.detachedElem != nil {
 			tx.startTimer(sub)
 		}
 	}
 }
 
-// expireSilent ends the subscriptions and connections whose time is over. A
-// connection goes with its last subscription.
+// expireSilent ends the subscriptions and connections that have expired. A
+// connection ends with its last subscription.
 func (tx *tx) expireSilent() {
 	for e := tx.clients.detached.Front(); e != nil; e = tx.clients.detached.Front() {
 		sub := e.Value.(*subscription)
@@ -248,7 +248,7 @@ func (tx *tx) expireSilent() {
 		if len(sub.conn.subs) == 0 {
 			tx.endConnection(sub.conn, contracts.LeaseExpired)
 		} else {
-			tx.keepConnection(sub.conn)
+			tx.noteConnection(sub.conn)
 			tx.showChange(sub.conn.id)
 		}
 	}
@@ -261,7 +261,7 @@ func (tx *tx) expireSilent() {
 	}
 }
 
-// nextSilent returns when expireSilent has to look again; zero is never.
+// nextSilent returns when expireSilent is due next; zero means never.
 func (cl *clients) nextSilent() (at time.Time) {
 	if e := cl.detached.Front(); e != nil {
 		at = e.Value.(*subscription).expires

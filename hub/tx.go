@@ -22,13 +22,13 @@ type tx struct {
 	*Hub
 	*state
 
-	now    time.Time       // when the transaction began
-	out    []journal.Entry // added by publish and note
-	after  []func()        // added by then
-	sent   *note           // the note of a ws.send that has no answer yet
-	sentAt int             // index of sent in out
-	hold   <-chan struct{} // closed when a run that begins may start; nil: at once
-	driven *run            // the run that began; nil if none did
+	now             time.Time       // when the transaction began
+	out             []journal.Entry // added by publish and note
+	after           []func()        // added by then
+	unansweredSend  *note           // the note of a ws.send that has no answer yet
+	unansweredIndex int             // index of unansweredSend in out
+	startRunAfter   <-chan struct{} // closed when a run that begins may start; nil: at once
+	startedRun      *run            // the run that began; nil if none
 }
 
 // update runs f as a transaction. The functions that transactions add run in commit
@@ -36,7 +36,7 @@ type tx struct {
 // leaves its own to that goroutine and returns without waiting for them.
 func (h *Hub) update(f func(*tx)) {
 	for acts := h.transact(f); len(acts) > 0; {
-		acts = h.act(acts)
+		acts = h.runEffects(acts)
 	}
 }
 
@@ -50,17 +50,16 @@ func (h *Hub) transact(f func(*tx)) (acts []func()) {
 	tx.arm()
 	tx.batch = tx.out[:0]
 	tx.effects = append(tx.effects, tx.after...)
-	return tx.next()
+	return tx.takeEffects()
 }
 
-// begin returns a transaction that has not changed anything. Hub.mu is held, or the
-// hub is being made.
+// begin returns an empty transaction. The caller holds Hub.mu or is making the hub.
 func (h *Hub) begin() *tx {
 	return &tx{Hub: h, state: &h.state, now: time.Now(), out: h.state.batch[:0]}
 }
 
-// perform calls f and writes the entries. If that fails it returns why, and what
-// clients learn of it.
+// perform calls f and appends the entries. If that fails, it returns the error, and
+// the error that clients see.
 func (tx *tx) perform(f func(*tx)) (told *contracts.Error, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -72,11 +71,11 @@ func (tx *tx) perform(f func(*tx)) (told *contracts.Error, err error) {
 	return errUnwritten, tx.commit()
 }
 
-// abort ends the session instead of completing the transaction.
+// abort fails the session instead of completing the transaction.
 func (tx *tx) abort(told *contracts.Error, err error) {
 	clear(tx.out)
 	tx.out, tx.after = tx.out[:0], nil
-	if r := tx.driven; r != nil && tx.work.run == r {
+	if r := tx.startedRun; r != nil && tx.work.run == r {
 		tx.work.run = nil
 		r.cancel(errEnded)
 		close(r.done)
@@ -84,25 +83,26 @@ func (tx *tx) abort(told *contracts.Error, err error) {
 	tx.fail(told, err)
 }
 
-// next returns the effects to run, none while another goroutine runs effects.
-func (s *state) next() (acts []func()) {
-	if s.acting {
+// takeEffects returns the effects to run, or none if another goroutine runs
+// effects.
+func (s *state) takeEffects() (acts []func()) {
+	if s.runningEffects {
 		return nil
 	}
 	acts, s.effects = s.effects, nil
-	s.acting = len(acts) > 0
+	s.runningEffects = len(acts) > 0
 	return acts
 }
 
-// act runs effects and returns those that were added meanwhile. If one panics, the next
-// transaction runs the others.
-func (h *Hub) act(acts []func()) (more []func()) {
+// runEffects runs effects and returns those that were added meanwhile. If one
+// panics, the next transaction runs the others.
+func (h *Hub) runEffects(acts []func()) (more []func()) {
 	done := false
 	defer func() {
 		h.mu.Lock()
 		defer h.mu.Unlock()
-		if h.state.acting = false; done {
-			more = h.state.next()
+		if h.state.runningEffects = false; done {
+			more = h.state.takeEffects()
 		}
 	}()
 	for _, act := range acts {

@@ -7,39 +7,41 @@ import (
 	"github.com/seed-028515a8/maestro/contracts"
 )
 
-// Utilities is the hub's view of what clients may ask of the server beside the
-// agent. The room utility provides it. All methods may be called from any
-// goroutine once Start has returned.
+// Utilities provides commands and files for clients, beside the agent. Package
+// utility implements it. All methods may be called from any goroutine after Start
+// has returned.
 type Utilities interface {
-	// Operations lists what is offered.
+	// Operations returns the supported operations.
 	Operations() []contracts.UtilityOperation
 
-	// Start gives the functions by which events are shown, and by which a command
-	// waits before it shows more output, so that its owner can read what there
-	// is. It is called once, before anything else. Both may wait until ctx ends.
+	// Start is called once, before any other method. publish publishes events; it
+	// may wait until ctx ends. await is called before a command publishes more
+	// output; it waits until the command's owner has read enough, is gone, or ctx
+	// ends.
 	Start(publish func(ctx context.Context, events ...contracts.Event) error, await func(ctx context.Context, owner string) error)
 
-	// Do serves one utility command for the connection owner. When it returns,
-	// what the operation announces at once has been published. An error that is
-	// a *contracts.Error changed nothing.
+	// Do executes one utility command for the connection owner. Events that
+	// announce the operation are published before it returns. If it returns a
+	// *contracts.Error, nothing has changed.
 	Do(ctx context.Context, owner string, cmd contracts.Command) error
 
-	// Disown ends what a connection started that is gone. It does not wait.
+	// Disown ends the commands and watches of a destroyed connection. It does not
+	// wait.
 	Disown(owner string)
 
-	// Stop ends everything that runs and returns when the last events about it
-	// are published, or when ctx ends.
+	// Stop ends all commands and watches. It returns when their last events are
+	// published, or when ctx ends.
 	Stop(ctx context.Context, reason string) error
 
-	// Close is Stop and the end of every goroutine.
+	// Close does what Stop does and ends every goroutine.
 	Close(ctx context.Context) error
 }
 
-// utilityPatience bounds one utility operation. Searches, the longest, bound
-// themselves to less.
-const utilityPatience = 10 * time.Second
+// utilityTimeout bounds one utility operation. Searches, the longest, have shorter
+// limits of their own.
+const utilityTimeout = 10 * time.Second
 
-// operations lists what hello_ok offers; never nil.
+// operations returns the utility operations of hello_ok; never nil.
 func (h *Hub) operations() []contracts.UtilityOperation {
 	if h.opts.Utilities == nil {
 		return []contracts.UtilityOperation{}
@@ -47,7 +49,7 @@ func (h *Hub) operations() []contracts.UtilityOperation {
 	return h.opts.Utilities.Operations()
 }
 
-// isUtility reports whether cmd is for the utilities.
+// isUtility reports whether the utilities execute cmd.
 func isUtility(cmd contracts.Command) bool {
 	switch cmd.(type) {
 	case *contracts.UtilityCommandStart, *contracts.UtilityCommandTerminate, *contracts.UtilityCommandStdin,
@@ -58,24 +60,24 @@ func isUtility(cmd contracts.Command) bool {
 	return false
 }
 
-// serveUtility does an admitted utility command, outside the lock.
+// serveUtility executes an admitted utility command outside the lock.
 func (h *Hub) serveUtility(owner string, cmd contracts.Command) error {
 	if h.opts.Utilities == nil {
-		return nil // to end what cannot be running: unknown ids are ignored (R82)
+		return nil // a terminate or stop of an unknown id, which is ignored (R82)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), utilityPatience)
+	ctx, cancel := context.WithTimeout(context.Background(), utilityTimeout)
 	defer cancel()
 	err := h.opts.Utilities.Do(ctx, owner, cmd)
 	h.mu.Lock()
 	gone := h.state.clients.conns[owner] == nil
 	h.mu.Unlock()
-	if gone { // meanwhile; what it has just started must not outlive it
+	if gone { // destroyed meanwhile; end what Do has just started
 		h.opts.Utilities.Disown(owner)
 	}
 	return err
 }
 
-// stopUtilities ends everything that clients started.
+// stopUtilities ends the commands and watches of all clients.
 func (tx *tx) stopUtilities(reason string) {
 	h := tx.Hub
 	u := tx.opts.Utilities
@@ -83,8 +85,8 @@ func (tx *tx) stopUtilities(reason string) {
 		return
 	}
 	tx.then(func() {
-		h.wg.Go(func() { // ends within utilityPatience
-			ctx, cancel := context.WithTimeout(context.Background(), utilityPatience)
+		h.wg.Go(func() { // ends within utilityTimeout
+			ctx, cancel := context.WithTimeout(context.Background(), utilityTimeout)
 			defer cancel()
 			if err := u.Stop(ctx, reason); err != nil {
 				h.logger.Error("stop utilities", "err", err)
@@ -93,7 +95,7 @@ func (tx *tx) stopUtilities(reason string) {
 	})
 }
 
-// utilitiesActive reports whether a client's command or watch runs.
+// utilitiesActive reports whether a command or watch runs.
 func (tx *tx) utilitiesActive() bool {
 	return tx.opts.Utilities != nil && tx.log.events.UtilitiesActive()
 }
