@@ -562,7 +562,7 @@ var rules = []Rule{
 	{Code: "5.10:code", Text: "Send the code of the vocabulary in code and error_type.", Why: "Clients classify by it, and else by text."},
 	{Code: "5.10:status", Text: "Answer with the HTTP status that belongs to the code.", Why: "Proxies and libraries know only the status."},
 	{Code: "6.1", Text: "Print the address of a hosted runner as its first output line, and end when its standard input ends."},
-	{Code: "6.2", Text: "Run the triggers of the conformance agent when it is the agent."},
+	{Code: "6.2", Text: "Do what the prompts of the conformance agent ask for, if it is the agent."},
 	{Code: "8.1", Text: "Give each connection over HTTP a secret, and check the secret where it is presented."},
 	{Code: "8.1:token", Text: "Give each connection a secret in X-Maestro-Headless-Connection-Token, and check it where it is presented.", Why: "Connection ids are public."},
 	{Code: "8.1:viewer", Text: "Make a stream without a subscription a viewer.", Why: "It did not ask for control."},

@@ -57,6 +57,8 @@ func conformanceCommand() *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use: "conformance", Short: "Judge a server that speaks the protocol",
+		Long: "conformance plays clients against a server, reports what the server does wrong, and exits with 1\n" +
+			"if a scenario failed. It also starts, drains and restores hosted runners.",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(explain) > 0 { // they are more codes
 				return nil

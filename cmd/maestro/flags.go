@@ -74,7 +74,7 @@ func (s *settings) registerShared(cmd *cobra.Command) {
 	f.Int64Var(&s.maxTokens, "max-tokens", 0, "longest reply of an llm: agent's model; 0 means the provider's default")
 	f.TextVar(&s.price, "price", llm.Price{}, "price of the model's tokens, as `IN,OUT[,CACHE_READ[,CACHE_WRITE]]` in US dollars for a million; without it costs are reported as 0")
 	f.StringVar(&s.auth, "auth", "token", "token, or off on a loopback address")
-	f.StringVar(&s.readyFile, "ready-file", "", "write the address to this file as soon as the server accepts connections")
+	f.StringVar(&s.readyFile, "ready-file", "", "write address, session and token file to this file as JSON, as soon as the server accepts connections")
 	f.BoolVar(&s.strict, "strict", false, "refuse unknown keys and nulls in requests")
 	f.BoolVar(&s.fsync, "fsync", false, "show events only after they are synced to disk")
 	f.StringVar(&s.profile, "protocol-profile", string(contracts.ProfileSeed), "seed, or public to leave out newer fields")
@@ -108,7 +108,7 @@ func (s *settings) registerShared(cmd *cobra.Command) {
 
 // registerServer adds the flags of the commands that only serve the network.
 func (s *settings) registerServer(cmd *cobra.Command) {
-	cmd.Flags().BoolVar(&s.readyStdout, "ready-stdout", false, "print the address as JSON, before any other output")
+	cmd.Flags().BoolVar(&s.readyStdout, "ready-stdout", false, "print the JSON of --ready-file, before any other output")
 	cmd.Flags().BoolVar(&s.eofExit, "exit-on-stdin-eof", false, "end when standard input is closed")
 }
 

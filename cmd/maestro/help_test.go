@@ -1,6 +1,9 @@
 package main
 
 import (
+	"os"
+	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -53,5 +56,27 @@ func TestHelpListsFlagsInGroups(t *testing.T) {
 		if strings.Contains(text, "\nRunner:") {
 			t.Errorf("%q: got a group without flags:\n%s", args, text)
 		}
+	}
+}
+
+func TestEveryFlagIsInADocument(t *testing.T) {
+	pages, err := filepath.Glob("../../docs/*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all strings.Builder
+	for _, path := range append(pages, "../../README.md") {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all.Write(text)
+	}
+	for _, cmd := range rootCommand().Commands() {
+		cmd.Flags().VisitAll(func(f *pflag.Flag) {
+			if !regexp.MustCompile(`--` + f.Name + `\b`).MatchString(all.String()) {
+				t.Errorf("maestro %s --%s is in no document", cmd.Name(), f.Name)
+			}
+		})
 	}
 }

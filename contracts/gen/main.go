@@ -55,8 +55,8 @@ func run(check bool) error {
 	return nil
 }
 
-// generate makes every output. The protocol reference is the file on disk with
-// its tables replaced.
+// generate makes every output. The protocol reference is the files on disk with
+// their tables replaced.
 func generate(root string) ([]output, error) {
 	src, err := readSource(filepath.Join(root, "contracts"))
 	if err != nil {
@@ -66,25 +66,18 @@ func generate(root string) ([]output, error) {
 	if err != nil {
 		return nil, err
 	}
-	const reference = "docs/protocol.md"
-	page, err := os.ReadFile(filepath.Join(root, reference))
+	outputs, err := fillPages(root, src)
 	if err != nil {
 		return nil, err
-	}
-	page, err = fillTables(page, src)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", reference, err)
 	}
 	var rules bytes.Buffer
 	if err := conformance.WriteRules(&rules); err != nil {
 		return nil, err
 	}
-	return []output{
-		{"docs/rules.md", rules.Bytes()},
-		{"contracts/schema/maestro.schema.json", schema},
-		{"contracts/ts/maestro.d.ts", typeScriptFile(src)},
-		{reference, page},
-	}, nil
+	return append(outputs,
+		output{"docs/rules.md", rules.Bytes()},
+		output{"contracts/schema/maestro.schema.json", schema},
+		output{"contracts/ts/maestro.d.ts", typeScriptFile(src)}), nil
 }
 
 // compare returns an error naming the outputs that differ from the files.

@@ -3,6 +3,8 @@ package main
 import (
 	"bytes"
 	"fmt"
+	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -22,14 +24,40 @@ const (
 	endMark   = "<!-- end -->"
 )
 
-// fillTables returns the page with all its tables made anew. Every table must
-// have a place.
-func fillTables(page []byte, src *source) ([]byte, error) {
+// pages are the files of the protocol reference.
+var pages = []string{"docs/protocol.md", "docs/messages.md"}
+
+// fillPages returns the pages of the protocol reference with all their tables made
+// anew. Every table must have one place.
+func fillPages(root string, src *source) ([]output, error) {
+	tables, err := makeTables(src)
+	if err != nil {
+		return nil, err
+	}
+	var outputs []output
+	for _, path := range pages {
+		page, err := os.ReadFile(filepath.Join(root, path))
+		if err != nil {
+			return nil, err
+		}
+		if page, err = fillTables(page, tables); err != nil {
+			return nil, fmt.Errorf("%s: %w", path, err)
+		}
+		outputs = append(outputs, output{path, page})
+	}
+	for name := range tables {
+		return nil, fmt.Errorf("no place for table %q", name)
+	}
+	return outputs, nil
+}
+
+// makeTables returns all tables by their names.
+func makeTables(src *source) (map[string]string, error) {
 	var texts strings.Builder
 	if err := conformance.WriteTexts(&texts); err != nil {
 		return nil, err
 	}
-	tables := map[string]string{
+	return map[string]string{
 		"commands":        typeTables(src, contracts.GroupCommand),
 		"client controls": typeTables(src, contracts.GroupClientControl),
 		"events":          typeTables(src, contracts.GroupEvent),
@@ -39,7 +67,11 @@ func fillTables(page []byte, src *source) ([]byte, error) {
 		"codes":           codeTable(),
 		"limits":          limitTable(src),
 		"texts":           texts.String(),
-	}
+	}, nil
+}
+
+// fillTables returns a page with its tables made anew, and removes them from tables.
+func fillTables(page []byte, tables map[string]string) ([]byte, error) {
 	var out bytes.Buffer
 	rest := string(page)
 	for {
@@ -57,9 +89,6 @@ func fillTables(page []byte, src *source) ([]byte, error) {
 		delete(tables, name)
 		fmt.Fprintf(&out, "%s%s -->\n<!-- %s -->\n\n%s\n\n%s", beginMark, name, notice, strings.TrimSpace(table), endMark)
 		rest = after
-	}
-	for name := range tables {
-		return nil, fmt.Errorf("no place for table %q", name)
 	}
 	return out.Bytes(), nil
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -21,16 +22,26 @@ func testSource(t *testing.T) *source {
 }
 
 func TestEveryTableHasOnePlace(t *testing.T) {
-	page := string(readFile(t, "docs/protocol.md"))
+	page := string(readFile(t, "docs/messages.md"))
 	src := testSource(t)
 	for change, spoilt := range map[string]string{
+		"":                  page,
 		"a place missing":   strings.Replace(page, "<!-- generated: codes -->", "", 1),
 		"a place repeated":  page + "<!-- generated: codes -->\n<!-- end -->\n",
 		"an unknown place":  page + "<!-- generated: colours -->\n<!-- end -->\n",
 		"a place not ended": page[:strings.LastIndex(page, "<!-- end -->")],
 	} {
-		if _, err := fillTables([]byte(spoilt), src); err == nil {
-			t.Errorf("%s: got nil, want an error", change)
+		root := t.TempDir()
+		if err := os.Mkdir(filepath.Join(root, "docs"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		for path, text := range map[string]string{"docs/protocol.md": string(readFile(t, "docs/protocol.md")), "docs/messages.md": spoilt} {
+			if err := os.WriteFile(filepath.Join(root, path), []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, err := fillPages(root, src); (err != nil) != (change != "") {
+			t.Errorf("%q: got %v, want an error exactly if there is a change", change, err)
 		}
 	}
 }
