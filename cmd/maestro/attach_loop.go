@@ -130,13 +130,13 @@ func (a *attachment) run(ctx context.Context, in io.Reader, signals <-chan os.Si
 	updates := make(chan news, maxNews)
 	wg.Go(a.restoring(func() { follow(ctx, a.client, updates) })) // ends with ctx or the session
 	wg.Go(a.restoring(func() { a.dispatch(ctx) }))                // ends with ctx
-	var lines chan string
+	var lines chan typedLine
 	var keys chan []byte
 	if a.local.Live() {
 		keys = make(chan []byte)
 		go a.restoring(func() { readKeys(ctx, in, keys) })()
 	} else {
-		lines = make(chan string)
+		lines = make(chan typedLine)
 		go readLines(ctx, in, lines)
 	}
 
@@ -163,12 +163,15 @@ func (a *attachment) run(ctx context.Context, in io.Reader, signals <-chan os.Si
 			a.page(n, more)
 			quiet.Reset(quietPeriod)
 		case line, ok := <-typed:
-			if !ok {
+			switch {
+			case !ok:
 				lines = nil
 				err = a.inputEnded()
-				break
+			case line.err != nil:
+				err = line.err
+			default:
+				err = a.line(ctx, &wg, line.text)
 			}
-			err = a.line(ctx, &wg, line)
 			quiet.Reset(quietPeriod)
 		case chunk, ok := <-keys:
 			if err = errLeave; ok {

@@ -420,6 +420,16 @@ func TestScriptLeavesWhenItsWorkIsDone(t *testing.T) {
 	})
 }
 
+func TestScriptWithALineThatIsTooLongFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tm := open(t, attachFlags{}, false, connectedAs("conn_me", "conn_me"), told(&contracts.HelloOK{})[0])
+		go func() { _, _ = io.WriteString(tm.in, strings.Repeat("x", maxTyped+1)+"\n") }() // ends with the input
+		if err := <-tm.left; err == nil || !strings.Contains(err.Error(), "a line has more than 1048576 bytes") {
+			t.Errorf("got %v, want an error that says how long a line may be", err)
+		}
+	})
+}
+
 func TestScriptOfWhichNothingWasAcceptedFails(t *testing.T) {
 	for _, test := range []struct {
 		line  string
