@@ -45,14 +45,13 @@ type Rules struct{ rules []rule }
 // ask over allow. Of commands, a rule that is exactly the line comes first: with
 // bash(make) allowed and bash(make:*) denied, make runs and make all does not.
 //
-// A command line is taken apart into the commands that it runs. It is allowed
-// only if each of them is, and denied if one of them is. One that cannot be read
-// with certainty, because of redirections to files, subshells or substituted
-// commands, is at best asked about, unless the whole tool is allowed and nothing
-// else is said about it; so is a command that variables, globs or braces may make
-// one that is denied or asked about. Rules that deny or ask also look behind sudo,
-// env, sh -c and the like. Paths are judged as written and with symbolic links
-// resolved.
+// Each command that a line runs is judged by itself: the line is allowed if all of
+// them are, and denied if one of them is. If the line does more than run commands,
+// such as write files, or its meaning is not certain, it is at best asked about,
+// unless the whole tool is allowed and nothing else is said about it. A command that
+// variables, globs or braces may make one that is denied or asked about is asked
+// about, too. Rules that deny or ask also look behind sudo, env, sh -c and the like.
+// Paths are judged as written and with symbolic links resolved.
 //
 // Of tools that are not ours every text in the arguments is judged, as is a key
 // with a slash or a blank, and the strictest verdict counts. Each that stands under the key of a command or a path
@@ -130,16 +129,14 @@ func parseRule(text string, d decision) (rule, error) {
 	return r, nil
 }
 
-// commandIn returns the command that a line is, nil if there is more to it. What
-// begins with an assignment or a reserved word is something else once that is quoted.
+// commandIn returns the command that a line is, nil if there is more to the line.
 func commandIn(line string) simpleCommand {
-	p := parseNested(line, 0)
-	if !p.clear || len(p.commands) != 1 {
+	r := readLine(line, 0)
+	if !r.clear || !r.plain || len(r.commands) != 1 || r.commands[0].fed {
 		return nil
 	}
-	command := p.commands[0]
-	varies := slices.ContainsFunc(command, func(w word) bool { return !w.fixed })
-	if first := command[0].text; varies || assignment().MatchString(first) || slices.Contains(reserved, first) {
+	command := r.commands[0].simple
+	if slices.ContainsFunc(command, func(w word) bool { return !w.fixed }) {
 		return nil
 	}
 	return command
@@ -320,7 +317,7 @@ func (r rule) runs(command judged) bool {
 	case r.pattern == "":
 		return true
 	case r.decision == allow:
-		return r.begins(command.simple, false)
+		return r.begins(command.simple, false) && !(command.fed && r.words == nil)
 	}
 	return slices.ContainsFunc(command.inner, func(c simpleCommand) bool { return r.begins(c, true) })
 }
