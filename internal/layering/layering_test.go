@@ -73,7 +73,7 @@ var rooms = map[string]room{
 	"agent/elicit":              {ours: []string{"contracts"}, others: []string{jsonschema}},
 	"agent/hosttest":            {ours: []string{"contracts"}, others: []string{system}},
 	"agent/launcher":            {ours: []string{"internal/lazyregexp"}},
-	"agent/llm":                 {ours: []string{"agent/llm/model", "agent/llm/provider", "agent/llm/tool", "agent/mask", "agent/mcp", "agent/turn", "contracts", "internal/proc", "internal/lazyregexp", "workspace"}},
+	"agent/llm":                 {ours: []string{"agent/llm/model", "agent/llm/provider", "agent/llm/tool", "agent/mask", "agent/mcp", "agent/turn", "contracts", "internal/proc", "internal/lazyregexp", "workspace"}, others: []string{"mvdan.cc/sh/v3"}},
 	"agent/llm/model":           {},
 	"agent/llm/provider":        {ours: []string{"agent/llm/model", "internal/lazyregexp"}},
 	"agent/llm/tool":            {ours: []string{"agent/command", "agent/diff", "agent/llm/model", "contracts", "internal/proc", "internal/lazyregexp", "workspace"}},
