@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/seed-028515a8/maestro/agent/llm/tool"
 	"github.com/seed-028515a8/maestro/internal/lazyregexp"
 )
 
@@ -61,7 +62,7 @@ func lintName(name string) string {
 		return "no tool has the name " + name + "; commands are named as in bash(git status:*)"
 	}
 	own := slices.Sorted(maps.Keys(ownSubjects))
-	if slices.ContainsFunc(own, func(tool string) bool { return matchText(name, tool) }) {
+	if slices.ContainsFunc(own, func(t string) bool { return matchText(name, t) }) {
 		return ""
 	}
 	lower := strings.ToLower(name)
@@ -87,11 +88,14 @@ func lintPath(pattern string) string {
 	if strings.HasPrefix(clean, "~") || clean == ".." || strings.HasPrefix(clean, "../") {
 		return "want a path below the workspace root, or an absolute one"
 	}
+	if _, err := tool.CompilePath(clean); err != nil {
+		return "the brackets of the path do not fit together; a backslash makes one a part of a name"
+	}
 	return lintSigns(pattern)
 }
 
 var (
-	choices   = lazyregexp.New(`\{[^}]*,.*\}|,\s|\|`)
+	choices   = lazyregexp.New(`,\s|\|`)
 	variables = lazyregexp.New(`\$(\{|[A-Z][A-Z_])`)
 )
 
@@ -99,7 +103,7 @@ var (
 func lintSigns(pattern string) string {
 	switch {
 	case choices().MatchString(pattern):
-		return "a rule has one path; write one for each, as in read(**/*.key) and read(**/*.pem)"
+		return "a rule has one path; write one for each, or read(**/*.{key,pem})"
 	case strings.HasPrefix(pattern, "!"):
 		return "a pattern has no !; write one rule for all paths and a longer one for those that differ"
 	case variables().MatchString(pattern):
@@ -183,9 +187,6 @@ func (r rule) doubtOfPath() string {
 	}
 	if why := lintSigns(r.pattern); why != "" {
 		return why
-	}
-	if strings.ContainsAny(r.pattern, "[]{}?,") {
-		return "in a path only * is special; [ ] { } ? and , are part of a name"
 	}
 	below, absolute := strings.CutPrefix(r.pattern, "/")
 	top, _, _ := strings.Cut(below, "/")

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/seed-028515a8/maestro/agent/hosttest"
+	"github.com/seed-028515a8/maestro/agent/llm/model"
 )
 
 func parsed(t testing.TB, allowed, asked, denied string) Rules {
@@ -358,6 +359,18 @@ func TestRulesDecidePaths(t *testing.T) {
 		{"edit(secret/public)", "edit(secret/**)", "secret/public", allow},
 		{"write(src/**)", "", "src/a.go", undecided},
 		{"e*t(src/**)", "", "src/a.go", allow},
+		{"edit(src/*.{go,md})", "", "src/a.md", allow},
+		{"edit(src/*.{go,md})", "", "src/a.c", undecided},
+		{"edit", "edit(**/*.{key,pem})", "a/b.pem", deny},
+		{"edit", "edit({secret,private})", "secret/key", deny},
+		{"edit(src/[a-c]?.go)", "", "src/bx.go", allow},
+		{"edit(src/[a-c]?.go)", "", "src/b/.go", undecided},
+		{"edit(src/[!a]/x)", "", "src/b/x", allow},
+		{"edit", "edit(app/[id])", "app/[id]/page.tsx", deny}, // as it is written
+		{"edit", "edit(app/[id])", "app/i/page.tsx", deny},
+		{"edit(app/\\[id\\]/x)", "", "app/[id]/x", allow},
+		{"edit(app/\\[id\\]/x)", "", "app/i/x", undecided},
+		{"edit", "edit(" + strings.Repeat("{a,a}", 100) + "b)", strings.Repeat("a", 100), allow}, // at once
 	}
 	for _, tt := range tests {
 		rules := parsed(t, tt.allowed, "", tt.denied)
@@ -457,6 +470,23 @@ func TestKeysInAnotherSpellingAreJudged(t *testing.T) {
 	}
 }
 
+// What is remembered of a path means that path, whatever its characters mean in patterns.
+func TestRememberedPathsArePlain(t *testing.T) {
+	dir := at(t, t.TempDir())
+	for _, name := range []string{"app/[id]/page.tsx", "a*b", "{a,b}", `a\b`, "a?", "a[b", "{a"} {
+		c := &call{Call: model.Call{Tool: "edit", Args: args(t, map[string]string{"path": name})}}
+		for _, d := range []decision{allow, deny} {
+			r, err := parseRule(ruleFor(c), d)
+			hosttest.Must(t, err)
+			for path, want := range map[string]decision{name: d, "app/i/page.tsx": undecided, "axb": undecided, "a": undecided} {
+				if got, _ := (Rules{[]rule{r}}).decide(subjectOf(dir, "edit", args(t, map[string]string{"path": path}))); got != want {
+					t.Errorf("%s: got %q for %s, want %q", r.text, got, path, want)
+				}
+			}
+		}
+	}
+}
+
 func TestBadRulesAreErrors(t *testing.T) {
 	for _, text := range []string{"", "(x)", "bash(", "bash(x", "bash()", "a b", "bash)", "x\ny", strings.Repeat("x", maxRuleBytes+1)} {
 		if _, err := ParseRules([]string{text}, nil, nil); err == nil {
@@ -486,7 +516,8 @@ func TestRulesThatCanNeverMatchAreErrors(t *testing.T) {
 		"mcp__everything":   "write mcp__everything__*",
 		"mcp__everything__": "write mcp__everything__*",
 
-		"read(**/*.{key,pem})":      "one for each",
+		"read(**/*.{key,pem)":       "brackets",
+		"read([z-a])":               "brackets",
 		"read(README.md, go.mod)":   "one for each",
 		"edit(**/*.go|**/*.md)":     "one for each",
 		"edit(!src/**)":             "has no !",
@@ -521,12 +552,11 @@ func TestRulesThatMayMatchNothingAreTold(t *testing.T) {
 	for text, want := range map[string]string{
 		"deploy": "only a client", "nosuchtool(a)": "only a client", "mpc__files__*": "only a client",
 		"mcp__everythng__*": "no server", "mcp__everythng__echo": "no server", "mcp__everythingy*": "no server",
-		"read(**/*.[ch])": "only * is special", "read(a?)": "only * is special", "read(a,v)": "only * is special",
-		"mcp__everything__read(*.{a,b})": "one for each", "read(/no-such-place/**)": "without a slash", "read(/no-such-place)": "without a slash",
+		"mcp__everything__read(*.a|*.b)": "one for each", "read(/no-such-place/**)": "without a slash", "read(/no-such-place)": "without a slash",
 
 		"mcp__everything__*": "", "mcp__everything__echo": "", "mcp__my_own__x": "", "mcp__every*": "", "mcp__*": "", "m*": "", "*echo": "",
 		"bash(ls:*)": "", "ask_user": "", "e*t": "", "bash(ls *.[ch])": "", "mcp__everything__sh(a | b ?)": "", "read(/)": "", "read(/*/x)": "",
-		"read(src/**)": "", "read(/etc/**)": "",
+		"read(src/**)": "", "read(/etc/**)": "", "read(**/*.[ch])": "", "read(a?)": "", "read(a,v)": "", "mcp__everything__read(*.{a,b})": "",
 	} {
 		got := parsed(t, "", "", text).Doubts([]string{"everything", "my own"})
 		switch {
