@@ -92,7 +92,7 @@ func (a *editArgs) revise(f file, was []byte, there bool) (revised, error) {
 	if len(changes) > 1 {
 		about = "It replaces the text in " + count(len(changes), "place")
 	}
-	return revised{text, fmt.Sprintf("Edited %s: %s.\n\n%s", f.name, count(len(changes), "replacement"), unified(f.name, d.text, changes)), about}, nil
+	return revised{text, fmt.Sprintf("Edited %s: %s.\n\n%s", f.name, count(len(changes), "replacement"), unified(f.name, d.text, newDocument(text).text)), about}, nil
 }
 
 // changes returns what the edit does to the text.
