@@ -88,7 +88,7 @@ var rooms = map[string]room{
 	"internal/lazyregexp":       {},
 	"internal/line":             {},
 	"internal/rpc":              {ours: []string{"contracts", "internal/line"}},
-	"internal/proc":             {others: []string{system}},
+	"internal/proc":             {ours: []string{"internal/lazyregexp"}, others: []string{system}},
 	"internal/memconn":          {ours: []string{"contracts"}},
 	"observe":                   {ours: []string{"contracts"}, others: []string{otel, prometheus}},
 	"transport/connlimit":       {ours: []string{"contracts", "transport/httperr", "transport/ratelimit"}},
