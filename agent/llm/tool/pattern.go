@@ -1,7 +1,6 @@
 package tool
 
 import (
-	"fmt"
 	"regexp"
 	"strings"
 )
@@ -27,8 +26,6 @@ func newPathPattern(text string) (pathPattern, error) {
 	switch {
 	case rest == "":
 		return pathPattern{}, refusal("The pattern is empty.")
-	case len(text) > maxPattern:
-		return pathPattern{}, refusal(fmt.Sprintf("The pattern is longer than %d bytes.", maxPattern))
 	case !strings.Contains(rest, "/"):
 		rest = "**/" + rest
 	}
