@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/seed-028515a8/maestro/contracts"
+	"github.com/seed-028515a8/maestro/internal/abridge"
 )
 
 // touch counts a frame as a sign of life.
@@ -235,7 +236,7 @@ func (tx *tx) askControl(c *connection, f *contracts.AskControl) {
 	case holder == nil:
 		tx.grant(c, contracts.LeaseGranted)
 	default:
-		c.asks = &ask{reason: cutText(f.Reason, 500), since: tx.now}
+		c.asks = &ask{reason: abridge.Bytes(f.Reason, 500), since: tx.now}
 		tx.publish(&contracts.Status{Message: c.displayName() + " asks for control"})
 		tx.tellAsk(holder, c)
 	}
@@ -260,6 +261,6 @@ func (tx *tx) deny(c, asker *connection, reason string) {
 	tx.publish(&contracts.Status{Message: c.displayName() + " keeps control"})
 	tx.tell(asker, &contracts.LeaseChange{
 		ControllerConnectionID: tx.clients.controllerID().Value, Generation: tx.clients.lease.Generation(),
-		Reason: contracts.LeaseDenied, Message: cutText(reason, 500),
+		Reason: contracts.LeaseDenied, Message: abridge.Bytes(reason, 500),
 	})
 }
