@@ -14,6 +14,7 @@ import (
 	"github.com/seed-028515a8/maestro/agent/mask"
 	"github.com/seed-028515a8/maestro/agent/turn"
 	"github.com/seed-028515a8/maestro/contracts"
+	"github.com/seed-028515a8/maestro/internal/abridge"
 	"github.com/seed-028515a8/maestro/internal/proc"
 )
 
@@ -178,14 +179,14 @@ func (r *shellRun) request() (*contracts.ServerRequest, error) {
 	return &contracts.ServerRequest{
 		RequestID: r.callID, RequestType: contracts.RequestApproval, CallID: r.callID,
 		Tool: shellTool, DisplayName: "Bash",
-		SummaryLabel: r.label(), ActionDescription: "Running " + brief(r.shown),
+		SummaryLabel: r.label(), ActionDescription: "Running " + abridge.Line(r.shown, maxBriefChars),
 		Args:   mask.Args(args),
 		Reason: "The command can change files and reach the network",
 	}, nil
 }
 
 // label says in a few words what the call did.
-func (r *shellRun) label() string { return "Ran " + brief(r.shown) }
+func (r *shellRun) label() string { return "Ran " + abridge.Line(r.shown, maxBriefChars) }
 
 // decide runs the command if out allows it, and tells of either end.
 func (r *shellRun) decide(ctx context.Context, out contracts.Outcome) error {
@@ -268,16 +269,4 @@ func summarize(e command.Exit) string {
 		how = "Ended by " + e.Signal
 	}
 	return fmt.Sprintf("%s after %s.", how, e.Took.Round(time.Millisecond))
-}
-
-// brief returns the first line of text, at most maxBriefChars of it.
-func brief(text string) string {
-	first, _, more := strings.Cut(text, "\n")
-	if chars := []rune(first); len(chars) > maxBriefChars {
-		first, more = string(chars[:maxBriefChars]), true
-	}
-	if more {
-		first += "…"
-	}
-	return first
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/seed-028515a8/maestro/contracts"
+	"github.com/seed-028515a8/maestro/internal/abridge"
 )
 
 // Reserved words of a drain.
@@ -167,9 +168,7 @@ func (r *Runner) quiesce(d *drained) {
 	case err != nil:
 		d.FlushError = cmp.Or(d.FlushError, err.Error())
 	}
-	if len(d.FlushError) > maxFlushError {
-		d.FlushError = contracts.SplitText(d.FlushError, maxFlushError)[0]
-	}
+	d.FlushError = abridge.Head(d.FlushError, maxFlushError)
 	switch {
 	case d.FlushError != "":
 		d.flush = contracts.FlushFailed

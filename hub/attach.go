@@ -7,6 +7,7 @@ import (
 
 	"github.com/seed-028515a8/maestro/contracts"
 	"github.com/seed-028515a8/maestro/handshake"
+	"github.com/seed-028515a8/maestro/internal/abridge"
 )
 
 // How a stream starts; the values of ws.attached "resume".
@@ -263,7 +264,7 @@ const mismatchBurst = 64
 func (tx *tx) reportMismatch(c *connection) {
 	if c.terms.Mismatch && tx.clients.mismatchLimiter.AllowN(tx.now, 1) {
 		tx.publish(&contracts.Status{
-			Message: "Client protocol " + cutText(c.terms.ProtocolVersion, 64) + " attached to server " + contracts.ProtocolVersion,
+			Message: "Client protocol " + abridge.Bytes(c.terms.ProtocolVersion, 64) + " attached to server " + contracts.ProtocolVersion,
 		})
 	}
 }

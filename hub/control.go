@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/seed-028515a8/maestro/contracts"
+	"github.com/seed-028515a8/maestro/internal/abridge"
 )
 
 // touchLease renews the lease by the connection's last activity.
@@ -241,7 +242,7 @@ func (tx *tx) askControl(c *connection, f *contracts.AskControl) {
 	case holder == nil:
 		tx.grant(c, contracts.LeaseGranted)
 	default:
-		c.controlAsk = &controlAsk{reason: cutText(f.Reason, 500), since: tx.now}
+		c.controlAsk = &controlAsk{reason: abridge.Bytes(f.Reason, 500), since: tx.now}
 		tx.publish(&contracts.Status{Message: c.displayName() + " asks for control"})
 		tx.sendControlRequest(holder, c)
 	}
@@ -267,6 +268,6 @@ func (tx *tx) denyControl(c, asker *connection, reason string) {
 	tx.publish(&contracts.Status{Message: c.displayName() + " keeps control"})
 	tx.sendToSockets(asker, &contracts.LeaseChange{
 		ControllerConnectionID: tx.clients.controllerID().Value, Generation: tx.clients.lease.Generation(),
-		Reason: contracts.LeaseDenied, Message: cutText(reason, 500),
+		Reason: contracts.LeaseDenied, Message: abridge.Bytes(reason, 500),
 	})
 }

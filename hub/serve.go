@@ -14,6 +14,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/seed-028515a8/maestro/contracts"
+	"github.com/seed-028515a8/maestro/internal/abridge"
 )
 
 var (
@@ -487,12 +488,5 @@ func (r *reader) handleLine(text []byte) {
 
 // displayName returns the name of a connection in status lines.
 func (c *connection) displayName() string {
-	return cmp.Or(cutText(c.terms.Name(), 64), c.id)
-}
-
-func cutText(s string, most int) string {
-	if parts := contracts.SplitText(s, most); len(parts) > 1 {
-		return parts[0] + "…"
-	}
-	return s
+	return cmp.Or(abridge.Bytes(c.terms.Name(), 64), c.id)
 }

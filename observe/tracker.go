@@ -2,7 +2,6 @@ package observe
 
 import (
 	"context"
-	"strings"
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -11,6 +10,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/seed-028515a8/maestro/contracts"
+	"github.com/seed-028515a8/maestro/internal/abridge"
 )
 
 // A tracker holds the open spans of one session: a prompt, below it its
@@ -196,9 +196,4 @@ func toolName(name string) attribute.KeyValue {
 func errorType(kind string) attribute.KeyValue { return attribute.String("error.type", short(kind)) }
 
 // short cuts a name that an agent chose.
-func short(name string) string {
-	if len(name) <= maxName {
-		return name
-	}
-	return strings.ToValidUTF8(name[:maxName], "")
-}
+func short(name string) string { return abridge.Head(name, maxName) }

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 
 	"github.com/seed-028515a8/maestro/contracts"
+	"github.com/seed-028515a8/maestro/internal/abridge"
 )
 
 // maxRefusalBytes bounds the text of a refusal, which may repeat what the client
@@ -13,7 +14,7 @@ const maxRefusalBytes = 8 << 10
 
 // refuse makes the refusal of the operation that the client called id.
 func refuse(code contracts.Code, id, text string) *contracts.Error {
-	text = contracts.SplitText(validText([]byte(text)), maxRefusalBytes)[0]
+	text = abridge.Head(validText([]byte(text)), maxRefusalBytes)
 	return &contracts.Error{Code: code, Type: contracts.ErrorTool, Message: text, RequestID: id}
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/seed-028515a8/maestro/agent/mask"
 	"github.com/seed-028515a8/maestro/agent/turn"
 	"github.com/seed-028515a8/maestro/contracts"
+	"github.com/seed-028515a8/maestro/internal/abridge"
 )
 
 const (
@@ -206,7 +207,7 @@ func (c *call) merge(u *callUpdate) {
 		c.input, c.omitted = nil, len(c.input)
 	}
 	if !isNull(u.Output) {
-		c.result = strings.Clone(head(resultText(u.Output), maxShown))
+		c.result = strings.Clone(abridge.Bytes(resultText(u.Output), maxShown))
 	}
 }
 
@@ -281,9 +282,9 @@ func (p *peer) begun(r *run, c *call) {
 // progress shows what is new in a call that runs, and its end.
 func (p *peer) progress(r *run, c *call) {
 	if c.content != nil {
-		text := strings.Clone(head(render(c.content), maxShown))
+		text := strings.Clone(abridge.Bytes(render(c.content), maxShown))
 		if c.early {
-			c.purpose, text = text, head(renderDiffs(c.content), maxShown)
+			c.purpose, text = text, abridge.Bytes(renderDiffs(c.content), maxShown)
 		}
 		fresh := text
 		if more, ok := strings.CutPrefix(text, c.shown); ok {
@@ -345,7 +346,7 @@ func (p *peer) abandon(r *run, c *call) {
 // label says in a few words what the call does. Titles often hold its command.
 func (c *call) label() string {
 	title, _, _ := strings.Cut(mask.Command(c.title), "\n")
-	return cmp.Or(head(title, maxLabel), c.kind)
+	return cmp.Or(abridge.Bytes(title, maxLabel), c.kind)
 }
 
 // aim says what the call is about to do, and where.
@@ -353,10 +354,10 @@ func (c *call) aim() string {
 	text := c.label()
 	for _, l := range c.locations {
 		if !strings.Contains(text, l.Path) {
-			text += " " + head(l.Path, maxLabel)
+			text += " " + abridge.Bytes(l.Path, maxLabel)
 		}
 	}
-	return head(text, maxTitle)
+	return abridge.Bytes(text, maxTitle)
 }
 
 // extras are what the args of a call say beside its input.
@@ -384,14 +385,14 @@ func (c *call) args(options contracts.ApprovalOptions) (args json.RawMessage, cu
 		diffs = renderDiffs(c.content)
 		whole = !slices.ContainsFunc(c.content, func(t toolContent) bool { return t.long > 0 })
 	}
-	more.Diff = head(diffs, contracts.MaxTextBytes)
+	more.Diff = abridge.Bytes(diffs, contracts.MaxTextBytes)
 	args = compose(c.input, more)
 	if len(args) > contracts.MaxValueBytes {
 		more.OmittedBytes += len(c.input)
 		args = compose(nil, more)
 	}
 	if len(args) > contracts.MaxValueBytes { // escapes take six bytes each
-		more.Diff, more.Locations, more.OmittedPlaces = head(diffs, contracts.MaxValueBytes/16), nil, len(c.locations)+c.elsewhere
+		more.Diff, more.Locations, more.OmittedPlaces = abridge.Bytes(diffs, contracts.MaxValueBytes/16), nil, len(c.locations)+c.elsewhere
 		args = compose(nil, more)
 	}
 	if c.clipped {

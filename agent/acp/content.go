@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/seed-028515a8/maestro/agent/mask"
+	"github.com/seed-028515a8/maestro/internal/abridge"
 )
 
 // A block is a piece of content of any kind.
@@ -95,11 +96,11 @@ func (c *toolContent) shrink(limit int) int {
 		&c.Type: maxKind, &c.Content.Type: maxKind, &c.Content.MimeType: maxLabel, &c.Content.Resource.MimeType: maxLabel,
 		&c.Path: maxPath, &c.Content.URI: maxPath, &c.Content.Resource.URI: maxPath, &c.Terminal: maxKey,
 	} {
-		*text = head(*text, limit)
+		*text = abridge.Bytes(*text, limit)
 	}
 	for _, text := range []*string{&c.Content.Text, &c.Content.Resource.Text} {
 		if len(*text) > limit {
-			*text = strings.Clone(head(*text, limit))
+			*text = strings.Clone(abridge.Bytes(*text, limit))
 		}
 	}
 	return len(c.New) + len(*c.Old) + len(c.Content.Text) + len(c.Content.Resource.Text)

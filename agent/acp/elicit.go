@@ -10,6 +10,7 @@ import (
 	"github.com/seed-028515a8/maestro/agent/elicit"
 	"github.com/seed-028515a8/maestro/agent/turn"
 	"github.com/seed-028515a8/maestro/contracts"
+	"github.com/seed-028515a8/maestro/internal/abridge"
 	"github.com/seed-028515a8/maestro/internal/rpc"
 )
 
@@ -34,7 +35,7 @@ func (p *peer) elicitation(m rpc.Message) {
 	}
 	if err == nil {
 		p.mu.Lock()
-		err = q.Check(head(p.name, 40))
+		err = q.Check(abridge.Bytes(p.name, 40))
 		p.mu.Unlock()
 	}
 	if err != nil {

@@ -19,6 +19,7 @@ import (
 
 	"github.com/seed-028515a8/maestro/agent/mask"
 	"github.com/seed-028515a8/maestro/contracts"
+	"github.com/seed-028515a8/maestro/internal/abridge"
 	"github.com/seed-028515a8/maestro/internal/proc"
 	"github.com/seed-028515a8/maestro/internal/rpc"
 )
@@ -377,17 +378,8 @@ func refusal(err error) *acp.RequestError {
 	return acp.NewInternalError(map[string]any{"details": err.Error()})
 }
 
-// head returns the beginning of text, at most limit bytes of it and a sign that
-// there was more.
-func head(text string, limit int) string {
-	if len(text) <= limit {
-		return text
-	}
-	return contracts.SplitText(text, limit)[0] + "…"
-}
-
 // shown is head of what people are shown in lines of ours.
-func shown(text string, limit int) string { return visible(head(text, limit)) }
+func shown(text string, limit int) string { return visible(abridge.Bytes(text, limit)) }
 
 // visible is a text whose control characters, and those that turn the direction of
 // writing, are marks that can be seen. Line ends and tabs stay.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/seed-028515a8/maestro/agent/turn"
 	"github.com/seed-028515a8/maestro/contracts"
+	"github.com/seed-028515a8/maestro/internal/abridge"
 	"github.com/seed-028515a8/maestro/internal/rpc"
 )
 
@@ -248,7 +249,7 @@ func choose(options contracts.ApprovalOptions, out contracts.Outcome) (i int, re
 	case w.Rule != "":
 		err = errors.New("rules are not for this agent")
 	case w.OptionID != "" && options.Index(w.OptionID) < 0:
-		err = fmt.Errorf("the agent offers no option %q", head(w.OptionID, maxKind))
+		err = fmt.Errorf("the agent offers no option %q", abridge.Bytes(w.OptionID, maxKind))
 	}
 	if err != nil {
 		remark = fmt.Sprintf("The answer counts as a denial: %v", err)

@@ -17,6 +17,7 @@ import (
 
 	"github.com/seed-028515a8/maestro/agent/turn"
 	"github.com/seed-028515a8/maestro/contracts"
+	"github.com/seed-028515a8/maestro/internal/abridge"
 	"github.com/seed-028515a8/maestro/internal/rpc"
 )
 
@@ -160,7 +161,7 @@ func (p *peer) relinquish(r *run) {
 		p.end(r, c, &contracts.ToolEnd{CallID: c.id, ErrorCode: errCancelled})
 	}
 	if len(left) > 0 {
-		p.status(head("The agent has stopped and did not say that these commands have ended. They may still run: "+strings.Join(left, "; "), maxStatus))
+		p.status(abridge.Bytes("The agent has stopped and did not say that these commands have ended. They may still run: "+strings.Join(left, "; "), maxStatus))
 	}
 }
 
@@ -232,7 +233,7 @@ func (p *peer) stopped(reason string) error {
 	case acp.StopReasonMaxTurnRequests:
 		text = "Stopped: the agent reached its limit of requests to the model in one run"
 	default:
-		text = "Stopped: " + head(cmp.Or(reason, "the agent gives no reason"), 80)
+		text = "Stopped: " + abridge.Bytes(cmp.Or(reason, "the agent gives no reason"), 80)
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()

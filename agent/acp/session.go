@@ -12,6 +12,7 @@ import (
 	acp "github.com/coder/acp-go-sdk"
 
 	"github.com/seed-028515a8/maestro/contracts"
+	"github.com/seed-028515a8/maestro/internal/abridge"
 	"github.com/seed-028515a8/maestro/internal/rpc"
 )
 
@@ -113,7 +114,7 @@ func (p *peer) initialize(ctx context.Context) error {
 		return &contracts.Error{
 			Code: contracts.CodeRuntimeFailed, Type: contracts.ErrorProtocol,
 			Message: fmt.Sprintf("the agent speaks version %s of the Agent Client Protocol, not version %d",
-				cmp.Or(head(got, 40), "none"), acp.ProtocolVersionNumber),
+				cmp.Or(abridge.Bytes(got, 40), "none"), acp.ProtocolVersionNumber),
 		}
 	}
 	p.can, p.auth = init.Can, init.Auth.kept

@@ -14,6 +14,7 @@ import (
 	"github.com/seed-028515a8/maestro/agent/command"
 	"github.com/seed-028515a8/maestro/agent/mask"
 	"github.com/seed-028515a8/maestro/contracts"
+	"github.com/seed-028515a8/maestro/internal/abridge"
 	"github.com/seed-028515a8/maestro/internal/proc"
 )
 
@@ -262,7 +263,7 @@ func (p *peer) leave(r *run) {
 		}
 		t.stop()
 		line, _, _ := strings.Cut(mask.Command(t.line), "\n")
-		left = append(left, head(line, maxLabel))
+		left = append(left, abridge.Bytes(line, maxLabel))
 	}
 	if len(left) == 0 || r.stopping || p.proc.Life().Err() != nil { // it is clear why they have ended
 		return

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/seed-028515a8/maestro/agent/mask"
+	"github.com/seed-028515a8/maestro/internal/abridge"
 )
 
 const (
@@ -95,7 +96,7 @@ func (p *peer) tellCommands(raw json.RawMessage) {
 	for _, c := range u.Commands.kept {
 		names = append(names, "/"+c.Name)
 	}
-	text := head("Agent commands: "+strings.Join(names, " "), maxStatus)
+	text := abridge.Bytes("Agent commands: "+strings.Join(names, " "), maxStatus)
 	if len(names) > 0 && p.a.tellsAnew(text) {
 		p.status(text)
 	}
@@ -124,7 +125,7 @@ func (p *peer) tellMode(raw json.RawMessage) {
 			name = m.Name
 		}
 	}
-	p.status("Agent mode: " + head(name, maxLabel))
+	p.status("Agent mode: " + abridge.Bytes(name, maxLabel))
 }
 
 func (p *peer) takeOptions(raw json.RawMessage) {
@@ -187,7 +188,7 @@ func (p *peer) tellPlan(r *run, raw json.RawMessage) {
 		}
 		fmt.Fprintf(&list, "\n[%s] %s", mark, mask.Text(e.Content))
 	}
-	text := head(fmt.Sprintf("Plan, %d of %d done:%s", done, len(u.Entries.kept)+u.Entries.more, &list), maxStatus)
+	text := abridge.Bytes(fmt.Sprintf("Plan, %d of %d done:%s", done, len(u.Entries.kept)+u.Entries.more, &list), maxStatus)
 	if len(u.Entries.kept) == 0 || text == r.plan {
 		return
 	}

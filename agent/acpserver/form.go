@@ -12,6 +12,7 @@ import (
 	acp "github.com/coder/acp-go-sdk"
 
 	"github.com/seed-028515a8/maestro/contracts"
+	"github.com/seed-028515a8/maestro/internal/abridge"
 )
 
 // Words of elicitations.
@@ -85,7 +86,7 @@ func (a *attachment) elicit(ctx context.Context, e *elicitation) (*elicited, err
 		return nil, errUnreadable
 	}
 	if !slices.Contains([]string{actionAccept, "decline", "cancel"}, got.Action) {
-		return nil, fmt.Errorf("its answer has no known action but %q", head(got.Action, maxName))
+		return nil, fmt.Errorf("its answer has no known action but %q", abridge.Head(got.Action, maxName))
 	}
 	if got.Action != actionAccept {
 		got.Content = nil

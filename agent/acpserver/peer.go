@@ -15,6 +15,7 @@ import (
 	acp "github.com/coder/acp-go-sdk"
 
 	"github.com/seed-028515a8/maestro/contracts"
+	"github.com/seed-028515a8/maestro/internal/abridge"
 	"github.com/seed-028515a8/maestro/internal/rpc"
 )
 
@@ -320,7 +321,7 @@ func (p *peer) initialize(m rpc.Message) {
 	}
 	p.greeted, p.name = true, p.Name
 	if p.name == "" && intro.ClientInfo != nil {
-		p.name = head(intro.ClientInfo.Name, maxName)
+		p.name = abridge.Head(intro.ClientInfo.Name, maxName)
 	}
 	if p.name == "" {
 		p.name = "editor"
@@ -388,7 +389,7 @@ func (p *peer) prompt(m rpc.Message) {
 	}
 	a := p.find(params.SessionId)
 	if a == nil {
-		p.refuse(m.ID, failure(fmt.Sprintf("session %q is not attached: load it first", head(string(params.SessionId), maxName))))
+		p.refuse(m.ID, failure(fmt.Sprintf("session %q is not attached: load it first", abridge.Head(string(params.SessionId), maxName))))
 		return
 	}
 	cmd, err := promptOf(params.Prompt)

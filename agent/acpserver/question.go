@@ -10,6 +10,7 @@ import (
 
 	"github.com/seed-028515a8/maestro/client"
 	"github.com/seed-028515a8/maestro/contracts"
+	"github.com/seed-028515a8/maestro/internal/abridge"
 )
 
 const (
@@ -72,7 +73,7 @@ func (a *attachment) control(f contracts.Frame) {
 	}
 	name := ask.ConnectionID
 	if ask.ClientInfo != nil {
-		name = head(ask.ClientInfo.Name, maxName)
+		name = abridge.Head(ask.ClientInfo.Name, maxName)
 	}
 	a.notice(fmt.Sprintf("%s asks for control: send /%s to give it up.", name, commandRelease))
 }
@@ -238,7 +239,7 @@ func (a *attachment) permission(ctx context.Context, r contracts.PendingRequest,
 	case "selected":
 		return choose(options, chosen.Outcome.OptionID, answer)
 	}
-	return nil, fmt.Errorf("its answer is neither selected nor cancelled but %q", head(chosen.Outcome.Outcome, maxName))
+	return nil, fmt.Errorf("its answer is neither selected nor cancelled but %q", abridge.Head(chosen.Outcome.Outcome, maxName))
 }
 
 // choose makes an answer of the option that was selected. Which one is said only
@@ -246,7 +247,7 @@ func (a *attachment) permission(ctx context.Context, r contracts.PendingRequest,
 func choose(options contracts.ApprovalOptions, id string, answer *contracts.ServerRequestResponse) (*contracts.ServerRequestResponse, error) {
 	i := options.Index(id)
 	if i < 0 {
-		return nil, fmt.Errorf("it selected %q, which was not offered", head(id, maxName))
+		return nil, fmt.Errorf("it selected %q, which was not offered", abridge.Head(id, maxName))
 	}
 	approved := options[i].Allows()
 	answer.Approved = &approved

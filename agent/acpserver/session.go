@@ -17,6 +17,7 @@ import (
 
 	"github.com/seed-028515a8/maestro/client"
 	"github.com/seed-028515a8/maestro/contracts"
+	"github.com/seed-028515a8/maestro/internal/abridge"
 )
 
 // maxListing bounds the answer to a listing, in bytes.
@@ -175,7 +176,7 @@ func (p *peer) dialing(s Server, w way) []client.Option {
 func explain(err error, id string) error {
 	e, closed := errors.AsType[*client.CloseError](err)
 	if closed && e.Code == 4404 || errors.Is(err, &contracts.Error{Code: contracts.CodeStaleSession}) {
-		return &contracts.Error{Code: contracts.CodeNotFound, Message: fmt.Sprintf("session %q not found", head(id, maxName))}
+		return &contracts.Error{Code: contracts.CodeNotFound, Message: fmt.Sprintf("session %q not found", abridge.Head(id, maxName))}
 	}
 	return err
 }
@@ -204,7 +205,7 @@ func (p *peer) same(ctx context.Context, s Server, cwd string) error {
 		real = filepath.Clean(cwd) // the server may be elsewhere
 	}
 	if real != work && filepath.Clean(cwd) != work {
-		return &contracts.Error{Code: contracts.CodeBadRequest, Message: fmt.Sprintf("the server works in %s, not in %s: open that directory, or start a server for this one", work, head(cwd, 4*maxName))}
+		return &contracts.Error{Code: contracts.CodeBadRequest, Message: fmt.Sprintf("the server works in %s, not in %s: open that directory, or start a server for this one", work, abridge.Head(cwd, 4*maxName))}
 	}
 	return nil
 }

@@ -10,6 +10,7 @@ import (
 	acp "github.com/coder/acp-go-sdk"
 
 	"github.com/seed-028515a8/maestro/contracts"
+	"github.com/seed-028515a8/maestro/internal/abridge"
 	"github.com/seed-028515a8/maestro/session"
 )
 
@@ -63,7 +64,7 @@ func (in *inputs) title(tool string) string {
 		what = strings.TrimSpace(tool + " " + cmp.Or(in.Path, in.FilePath, in.Pattern, in.URL, in.Query))
 	}
 	line, rest, more := strings.Cut(strings.TrimSpace(what), "\n")
-	if short := head(line, maxTitle); short != line || more && strings.TrimSpace(rest) != "" {
+	if short := abridge.Head(line, maxTitle); short != line || more && strings.TrimSpace(rest) != "" {
 		return short + " …"
 	}
 	return line
@@ -254,13 +255,4 @@ func fenced(language, text string) string {
 		end = ""
 	}
 	return fence + language + "\n" + text + end + fence + "\n"
-}
-
-// head returns the beginning of a text, at most limit bytes and not within a
-// character.
-func head(text string, limit int) string {
-	if len(text) <= limit {
-		return text
-	}
-	return contracts.SplitText(text[:min(len(text), limit+4)], limit)[0]
 }

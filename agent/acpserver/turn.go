@@ -13,6 +13,7 @@ import (
 
 	"github.com/seed-028515a8/maestro/client"
 	"github.com/seed-028515a8/maestro/contracts"
+	"github.com/seed-028515a8/maestro/internal/abridge"
 )
 
 // cancelPatience is how long a cancelled prompt waits for the server to stop the
@@ -156,7 +157,7 @@ func (a *attachment) echo(text string) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	t := a.turn
-	if t == nil || t.echoed || head(t.text, sameBytes) != head(text, sameBytes) {
+	if t == nil || t.echoed || abridge.Head(t.text, sameBytes) != abridge.Head(text, sameBytes) {
 		return false
 	}
 	t.echoed = true
@@ -260,7 +261,7 @@ func holderOf(st *contracts.State) string { return st.ControllerConnectionID.Get
 func nameOf(st *contracts.State, id string) string {
 	for _, c := range st.Connections {
 		if c.ConnectionID == id && c.ClientInfo != nil && strings.TrimSpace(c.ClientInfo.Name) != "" {
-			return head(c.ClientInfo.Name, maxName) + " (" + id + ")"
+			return abridge.Head(c.ClientInfo.Name, maxName) + " (" + id + ")"
 		}
 	}
 	if id == "" {

@@ -3,6 +3,7 @@ package diff
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 )
@@ -11,9 +12,10 @@ const (
 	// context is how many unchanged lines are shown around a change.
 	context = 3
 
-	// maxCells bounds the work of comparing two texts, in pairs of lines. What is
-	// more different is one region.
-	maxCells = 4 << 20
+	// maxEdits bounds the lines that are taken away and added between two texts.
+	// What differs in more is one region. Comparing takes time and memory for the
+	// square of it, and for the lines of the texts.
+	maxEdits = 2000
 )
 
 // A Region is lines of a text from one number up to another, counted from 0, in
@@ -132,18 +134,7 @@ func (p *printer) line(text string) {
 
 // Compare returns what makes new of old.
 func Compare(old, new []string) []Region {
-	r := Trim(old, Region{0, len(old), new})
-	switch {
-	case r.From == r.To && len(r.Lines) == 0:
-		return nil
-	case (r.To-r.From)*len(r.Lines) > maxCells:
-		return []Region{r}
-	}
-	return align(old, r)
-}
-
-// Trim returns the region without the lines at its ends that stay the same.
-func Trim(old []string, r Region) Region {
+	r := Region{0, len(old), new}
 	for r.From < r.To && len(r.Lines) > 0 && old[r.From] == r.Lines[0] {
 		r.From++
 		r.Lines = r.Lines[1:]
@@ -152,50 +143,75 @@ func Trim(old []string, r Region) Region {
 		r.To--
 		r.Lines = r.Lines[:len(r.Lines)-1]
 	}
-	return r
+	if r.From == r.To && len(r.Lines) == 0 {
+		return nil
+	}
+	return align(old, r)
 }
 
-// align takes a region apart by the longest common subsequence of lines.
+// unreached is a line that no edits lead to.
+const unreached = math.MinInt32 / 2
+
+// align takes a region apart by the fewest edits, as Myers has it: An O(ND) Difference
+// Algorithm and Its Variations. reach[d][d+k] is how many lines of a can be had with d
+// edits if k more of them are had than of b.
 func align(old []string, whole Region) []Region {
 	a, b := old[whole.From:whole.To], whole.Lines
-	common := lengths(a, b)
-	var regions []Region
-	for i, j := 0, 0; i < len(a) || j < len(b); {
-		fromA, fromB := i, j
-		for i < len(a) && j < len(b) && a[i] != b[j] {
-			if common[i+1][j] >= common[i][j+1] {
-				i++
-			} else {
-				j++
+	var reach [][]int32
+	from := func(d, k int) (x int, added bool) { // by the last of d edits
+		taken, kept := int32(unreached), int32(unreached)
+		if k > -d {
+			taken = reach[d-1][d-1+k-1] + 1
+		}
+		if k < d {
+			kept = reach[d-1][d-1+k+1]
+		}
+		return int(max(taken, kept)), kept >= taken
+	}
+	for d := 0; d <= maxEdits; d++ {
+		reach = append(reach, make([]int32, 2*d+1))
+		for k := -d; k <= d; k += 2 {
+			x := 0
+			if d > 0 {
+				x, _ = from(d, k)
+			}
+			if x < 0 || x > len(a) || x-k > len(b) {
+				reach[d][d+k] = unreached
+				continue
+			}
+			for x < len(a) && x-k < len(b) && a[x] == b[x-k] {
+				x++
+			}
+			reach[d][d+k] = int32(x)
+			if x == len(a) && x-k == len(b) {
+				return regions(whole, d, from)
 			}
 		}
-		if i == len(a) || j == len(b) {
-			i, j = len(a), len(b)
-		}
-		if i > fromA || j > fromB {
-			regions = append(regions, Region{whole.From + fromA, whole.From + i, b[fromB:j]})
-		}
-		for i < len(a) && j < len(b) && a[i] == b[j] {
-			i, j = i+1, j+1
-		}
 	}
-	return regions
+	return []Region{whole}
 }
 
-// lengths returns for each pair of suffixes how many lines they have in common.
-func lengths(old, new []string) [][]int32 {
-	common := make([][]int32, len(old)+1)
-	for i := range common {
-		common[i] = make([]int32, len(new)+1)
-	}
-	for i := len(old) - 1; i >= 0; i-- {
-		for j := len(new) - 1; j >= 0; j-- {
-			if old[i] == new[j] {
-				common[i][j] = common[i+1][j+1] + 1
-			} else {
-				common[i][j] = max(common[i+1][j], common[i][j+1])
-			}
+// regions follows d edits back and joins those with nothing between them.
+func regions(whole Region, d int, from func(d, k int) (int, bool)) []Region {
+	var all []Region
+	next := -1 // the first of the lines of the region that was found last
+	for k := whole.To - whole.From - len(whole.Lines); d > 0; d-- {
+		x, added := from(d, k)
+		r, begin, end := Region{From: whole.From + x, To: whole.From + x}, x-k, x-k
+		if added {
+			begin--
+			k++
+		} else {
+			r.From--
+			k--
 		}
+		if n := len(all) - 1; n >= 0 && all[n].From == r.To && next == end {
+			r.To, end = all[n].To, next+len(all[n].Lines)
+			all = all[:n]
+		}
+		r.Lines = whole.Lines[begin:end]
+		all, next = append(all, r), begin
 	}
-	return common
+	slices.Reverse(all)
+	return all
 }

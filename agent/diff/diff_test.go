@@ -78,6 +78,21 @@ func TestDiffsAreSmall(t *testing.T) {
 	}
 }
 
+// Changes that are far from each other are shown as what they are.
+func TestManyChangesInALongTextAreFound(t *testing.T) {
+	var old, new []string
+	for i := range 20_000 {
+		old = append(old, fmt.Sprint(i))
+		new = append(new, fmt.Sprint(i))
+		if i%25 == 3 {
+			new[i] = "changed"
+		}
+	}
+	if got := Compare(old, new); len(got) != 800 || got[799].From != 19_978 {
+		t.Errorf("got %d regions, want 800", len(got))
+	}
+}
+
 func TestDiffsAreBounded(t *testing.T) {
 	old, new := Lines(strings.Repeat("a\nb\n", 3000)), Lines(strings.Repeat("c\nd\n", 3000))
 	if got := Compare(old, new); len(got) != 1 || got[0].To != 6000 || len(got[0].Lines) != 6000 {

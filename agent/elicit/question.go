@@ -10,6 +10,7 @@ import (
 	"unicode"
 
 	"github.com/seed-028515a8/maestro/contracts"
+	"github.com/seed-028515a8/maestro/internal/abridge"
 )
 
 // Tool is the tool that the wire has for elicitations.
@@ -180,12 +181,7 @@ func (q *Question) Again(why string) bool {
 
 func newID() string { return strings.ToLower(rand.Text())[:16] }
 
-// cut returns the beginning of a text as valid UTF-8, without a part of a
-// character at its end.
+// cut returns the beginning of a text as valid UTF-8.
 func cut(text string, limit int) string {
-	text = strings.ToValidUTF8(text, "\uFFFD")
-	if len(text) <= limit {
-		return text
-	}
-	return contracts.SplitText(text, limit)[0]
+	return abridge.Head(strings.ToValidUTF8(text, "\uFFFD"), limit)
 }

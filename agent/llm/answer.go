@@ -103,14 +103,18 @@ func ruleFor(c *call) string {
 	if key == commandKey {
 		about = strings.Trim(about, blanks)
 		ok = about != "*" && about != "**" && !strings.HasSuffix(about, ":*") && !strings.HasSuffix(about, `\`)
-	} else if strings.ContainsAny(about, "*~") || strings.HasSuffix(about, "/") {
-		ok = false
+	} else {
+		ok = ok && !strings.Contains(about, "~") && !strings.HasSuffix(about, "/")
+		about = ordinary.Replace(about)
 	}
 	if !ok || about == "" {
 		return ""
 	}
 	return c.Tool + "(" + about + ")"
 }
+
+// ordinary makes the characters that patterns of paths know ordinary ones.
+var ordinary = strings.NewReplacer(`\`, `\\`, "*", `\*`, "?", `\?`, "[", `\[`, "{", `\{`)
 
 // The prompts that are about what is remembered. They are answered without the
 // model, which does not learn of them.

@@ -11,6 +11,7 @@ import (
 	"github.com/seed-028515a8/maestro/agent/llm/model"
 	"github.com/seed-028515a8/maestro/agent/mask"
 	"github.com/seed-028515a8/maestro/contracts"
+	"github.com/seed-028515a8/maestro/internal/abridge"
 )
 
 // moreKey is where clients look for what agents add to arguments: titles, diffs and
@@ -104,7 +105,7 @@ func shownArgs(args json.RawMessage) (shown json.RawMessage, omitted int) {
 			return said, all - len(cut)
 		}
 	}
-	head := contracts.SplitText(string(shown), maxArgBytes)[0]
+	head := abridge.Head(string(shown), maxArgBytes)
 	said, err := encode(map[string]any{omittedKey: all - len(head), "head": head})
 	if err != nil {
 		return json.RawMessage("{}"), all // not reached: text can be encoded

@@ -14,6 +14,7 @@ import (
 	"github.com/seed-028515a8/maestro/agent/mask"
 	"github.com/seed-028515a8/maestro/agent/turn"
 	"github.com/seed-028515a8/maestro/contracts"
+	"github.com/seed-028515a8/maestro/internal/abridge"
 )
 
 const (
@@ -125,14 +126,7 @@ func (c *call) labels() (title, label, action string) {
 
 // short returns the first line of a text, at most so many characters of it.
 func short(text string) string {
-	first, _, more := strings.Cut(strings.ToValidUTF8(text, "\ufffd"), "\n")
-	if chars := []rune(first); len(chars) > maxLabelChars {
-		first, more = string(chars[:maxLabelChars]), true
-	}
-	if more {
-		first += "…"
-	}
-	return first
+	return abridge.Line(strings.ToValidUTF8(text, "\ufffd"), maxLabelChars)
 }
 
 // calls takes the calls of a reply to their results, in order. Those that only

@@ -13,6 +13,7 @@ import (
 
 	"github.com/seed-028515a8/maestro/agent/llm/model"
 	"github.com/seed-028515a8/maestro/contracts"
+	"github.com/seed-028515a8/maestro/internal/abridge"
 	"github.com/seed-028515a8/maestro/internal/lazyregexp"
 )
 
@@ -355,7 +356,7 @@ func recount(messages []model.Message, limit int) string {
 		return whole
 	}
 	// An earlier summary stands at the beginning; what is newest matters most.
-	head := contracts.SplitText(whole, limit/4)[0]
+	head := abridge.Head(whole, limit/4)
 	return head + "\n[...]\n" + contracts.TailText(whole, limit*3/4)
 }
 

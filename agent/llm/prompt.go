@@ -9,6 +9,7 @@ import (
 
 	"github.com/seed-028515a8/maestro/agent/llm/model"
 	"github.com/seed-028515a8/maestro/contracts"
+	"github.com/seed-028515a8/maestro/internal/abridge"
 	"github.com/seed-028515a8/maestro/workspace"
 )
 
@@ -108,7 +109,7 @@ func bounded(text string, limit int) string {
 	if len(text) <= limit {
 		return text
 	}
-	head := contracts.SplitText(text, max(limit*3/4, 4))[0]
+	head := abridge.Head(text, limit*3/4)
 	tail := contracts.TailText(text, limit/4)
 	return fmt.Sprintf("%s\n[... %d bytes left out ...]\n%s", head, len(text)-len(head)-len(tail), tail)
 }

@@ -4,8 +4,11 @@ import (
 	"cmp"
 	"fmt"
 	"path"
+	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/seed-028515a8/maestro/agent/llm/tool"
 )
 
 // A decision is what a rule says about a call.
@@ -34,7 +37,7 @@ type Rules struct{ rules []rule }
 //	bash(git status:*)   commands that begin with these words
 //	bash(make check)     exactly this command line
 //	bash(rm*)            commands of this form; * is any text, and nothing is allowed so
-//	edit(src/**)         paths below the workspace root; * stops at slashes, ** does not
+//	edit(src/**)         paths below the workspace root, as [tool.CompilePath] reads them
 //	read(secret)         this path and, denied or asked about, all below it
 //	read(secret/)        all below a directory, and itself
 //	read(/etc/**)        absolute paths
@@ -45,14 +48,13 @@ type Rules struct{ rules []rule }
 // ask over allow. Of commands, a rule that is exactly the line comes first: with
 // bash(make) allowed and bash(make:*) denied, make runs and make all does not.
 //
-// A command line is taken apart into the commands that it runs. It is allowed
-// only if each of them is, and denied if one of them is. One that cannot be read
-// with certainty, because of redirections to files, subshells or substituted
-// commands, is at best asked about, unless the whole tool is allowed and nothing
-// else is said about it; so is a command that variables, globs or braces may make
-// one that is denied or asked about. Rules that deny or ask also look behind sudo,
-// env, sh -c and the like. Paths are judged as written and with symbolic links
-// resolved.
+// Each command that a line runs is judged by itself: the line is allowed if all of
+// them are, and denied if one of them is. If the line does more than run commands,
+// such as write files, or its meaning is not certain, it is at best asked about,
+// unless the whole tool is allowed and nothing else is said about it. A command that
+// variables, globs or braces may make one that is denied or asked about is asked
+// about, too. Rules that deny or ask also look behind sudo, env, sh -c and the like.
+// Paths are judged as written and with symbolic links resolved.
 //
 // Of tools that are not ours every text in the arguments is judged, as is a key
 // with a slash or a blank, and the strictest verdict counts. Each that stands under the key of a command or a path
@@ -94,6 +96,10 @@ type rule struct {
 	pattern string   // "" for every call
 	words   []string // of a prefix; nil for an exact line or a path
 
+	// paths are what the pattern means for a tool that has paths, nil if it is none
+	// of a path.
+	paths []*regexp.Regexp
+
 	// command is what an exact line that is allowed runs, if that is one command of
 	// which the shell decides nothing; nil if the line is more, or less certain.
 	command simpleCommand
@@ -126,20 +132,41 @@ func parseRule(text string, d decision) (rule, error) {
 		if d == allow {
 			r.command = commandIn(r.pattern)
 		}
+		r.paths = pathsIn(r.pattern, d)
 	}
 	return r, nil
 }
 
-// commandIn returns the command that a line is, nil if there is more to it. What
-// begins with an assignment or a reserved word is something else once that is quoted.
+// pathsIn returns the expressions for the paths that a pattern means: it, all below
+// if it ends in a slash or keeps from a path without *, and dir for dir/**. If the
+// pattern is none of paths there are none.
+func pathsIn(pattern string, d decision) []*regexp.Regexp {
+	clean := path.Clean(pattern)
+	all := []string{clean}
+	if strings.HasSuffix(pattern, "/") || d != allow && !strings.Contains(pattern, "*") {
+		all = append(all, path.Join(clean, "**"))
+	} else if dir, ok := strings.CutSuffix(clean, "/**"); ok {
+		all = append(all, dir)
+	}
+	var paths []*regexp.Regexp
+	for _, text := range all {
+		re, err := tool.CompilePath(text)
+		if err != nil {
+			return nil
+		}
+		paths = append(paths, re)
+	}
+	return paths
+}
+
+// commandIn returns the command that a line is, nil if there is more to the line.
 func commandIn(line string) simpleCommand {
-	p := parseNested(line, 0)
-	if !p.clear || len(p.commands) != 1 {
+	r := readLine(line, 0)
+	if !r.clear || !r.plain || len(r.commands) != 1 || r.commands[0].fed {
 		return nil
 	}
-	command := p.commands[0]
-	varies := slices.ContainsFunc(command, func(w word) bool { return !w.fixed })
-	if first := command[0].text; varies || assignment().MatchString(first) || slices.Contains(reserved, first) {
+	command := r.commands[0].simple
+	if slices.ContainsFunc(command, func(w word) bool { return !w.fixed }) {
 		return nil
 	}
 	return command
@@ -277,14 +304,13 @@ func (r rule) covers(paths []place) bool {
 }
 
 func (r rule) matchesPlace(p place) bool {
-	pattern, name := r.pattern, p.rel
-	if strings.HasPrefix(pattern, "/") {
+	name := p.rel
+	if strings.HasPrefix(r.pattern, "/") {
 		name = p.abs
 	}
-	if strings.HasSuffix(pattern, "/") || r.decision != allow && !strings.Contains(pattern, "*") {
-		pattern += "/**" // what keeps from a directory keeps from what is in it
-	}
-	return name != "" && matchPath(strings.Split(path.Clean(pattern), "/"), strings.Split(name, "/"))
+	literal := path.Clean(r.pattern) // in which brackets are a part of the name
+	matches := func(re *regexp.Regexp) bool { return re.MatchString(name) }
+	return name != "" && (name == literal || r.decision != allow && strings.HasPrefix(name, literal+"/") || slices.ContainsFunc(r.paths, matches))
 }
 
 // decideCommand decides about a command line. rules are about its tool.
@@ -320,7 +346,7 @@ func (r rule) runs(command judged) bool {
 	case r.pattern == "":
 		return true
 	case r.decision == allow:
-		return r.begins(command.simple, false)
+		return r.begins(command.simple, false) && !(command.fed && r.words == nil)
 	}
 	return slices.ContainsFunc(command.inner, func(c simpleCommand) bool { return r.begins(c, true) })
 }
@@ -454,25 +480,4 @@ func matchText(pattern, text string) bool {
 		text = after
 	}
 	return strings.HasSuffix(text, last)
-}
-
-// matchPath reports whether a path has the form of a pattern, both by segment:
-// ** is any number of segments.
-func matchPath(pattern, name []string) bool {
-	// can[j] says that the pattern so far matches the first j segments.
-	can := make([]bool, len(name)+1)
-	can[0] = true
-	for _, p := range pattern {
-		next := make([]bool, len(name)+1)
-		for j := range can {
-			switch {
-			case p == "**":
-				next[j] = can[j] || j > 0 && next[j-1]
-			case j > 0:
-				next[j] = can[j-1] && matchText(p, name[j-1])
-			}
-		}
-		can = next
-	}
-	return can[len(name)]
 }

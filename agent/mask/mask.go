@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"regexp"
 	"strings"
+	"sync"
 
 	"github.com/seed-028515a8/maestro/internal/lazyregexp"
 	"github.com/seed-028515a8/maestro/internal/proc"
@@ -14,65 +15,117 @@ import (
 // Mark stands where a secret was.
 const Mark = "***"
 
-// What a command line may carry a secret in: a value of characters that
-// credentials are made of. Anything else is shown, whatever it is called: a shell
-// may run what is quoted, and who approves a command must see all that it does.
+// A pattern finds secrets: its first group is what the secret is called, and its second
+// the secret. What is called so it may be something else where the first says no.
+type pattern struct {
+	find  func() *regexp.Regexp
+	named func(name string) bool // nil for every name
+}
+
+// The secrets of texts that a shell may read consist of characters that credentials
+// are made of. Anything else is shown, whatever it is called: a shell may run what is
+// quoted, and who approves a command must see all that it does.
+const (
+	plain  = `[A-Za-z0-9+/=_.:~@%-]+`
+	value  = `("` + plain + `"|'` + plain + `'|[A-Za-z0-9+/=_.:~@%][A-Za-z0-9+/=_.:~@%-]*)`
+	inside = `([^\s"'\\$` + "`" + `();&|<>]+)` // quotes
+
+	// skipped are other arguments of a command.
+	skipped = `(?:[^\n;|&"']|"[^"\n]*"|'[^'\n]*')*?`
+)
+
 var (
-	assignment    = lazyregexp.New(`([A-Za-z_][A-Za-z0-9_-]*=)("[A-Za-z0-9+/=_.:~@%-]+"|'[A-Za-z0-9+/=_.:~@%-]+'|[A-Za-z0-9+/=_.:~@%-]+)`)
-	authorization = lazyregexp.New(`(?i)(authorization:[ \t]*)((?:basic|bearer|digest|token)[ \t]+[A-Za-z0-9+/=_.:~-]+|[A-Za-z0-9][A-Za-z0-9+/=_.:~-]{15,})`)
+	// shapes are what is a secret whatever stands around it.
+	shapes = []pattern{
+		{find: lazyregexp.New(`(://[^\s/:@"'<>` + "`" + `]*:)([^\s/@"'<>` + "`" + `$();&|*]+)@`)},
+		{find: lazyregexp.New(`(-----BEGIN [A-Z ]*PRIVATE KEY-----(?:\\n|\s)*)((?:[A-Za-z0-9+/=]{40,}(?:\\n|\s)*)+)`)}, // without a last short line
+		{find: sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`()(` + proc.Tokens().String() + `)`) })},
+	}
+
+	// assignments are of variables and options, NAME=value and --name=value.
+	assignments = lazyregexp.New(`([A-Za-z_][A-Za-z0-9_-]*)=("` + plain + `"|'` + plain + `'|` + plain + `)`)
+
+	certain = []pattern{
+		{lazyregexp.New(`(--?[A-Za-z][A-Za-z0-9-]*)[ \t]+` + value), func(name string) bool {
+			return proc.CertainSecret(name) && !strings.HasPrefix(strings.TrimLeft(name, "-"), "no-")
+		}},
+		{lazyregexp.New(`(?i)([A-Za-z][A-Za-z0-9_-]*):[ \t]*((?:basic|bearer|digest|token|apikey)[ \t]+[A-Za-z0-9+/=_.:~-]+|[A-Za-z0-9][A-Za-z0-9+/=_.~-]{15,})`), proc.CertainSecret},
+		{lazyregexp.New(`(?:-H|--header)[= \t]*["']?([A-Za-z][A-Za-z0-9_-]*):[ \t]*([A-Za-z0-9+/=_.:~-]+)`), proc.CertainSecret},
+		{find: lazyregexp.New(`\b((?:curl|curlie|wget|https?|xh)` + skipped + `[ \t](?:-u|-a|--user|--auth|--proxy-user)[ \t=]*["']?[^\s:"'=/]+:)` + inside)},
+		{find: lazyregexp.New(`\b((?:docker|podman|helm)[ \t](?:registry[ \t])?login` + skipped + `[ \t]-p[ \t]+|sshpass[ \t]+-p[ \t]*|redis-cli` + skipped +
+			`[ \t]-a[ \t]+|(?:mysql|mariadb)[a-z]*` + skipped + `[ \t]-p)` + value)},
+	}
+
+	// objects are of JSON.
+	objects = lazyregexp.New(`["']([A-Za-z_][A-Za-z0-9_-]*)\\?["'][ \t]*:[ \t]*\\?["']` + inside + `\\?["']`)
 )
 
 // runsText finds what runs text that a line makes: eval, a file that is read in,
-// names of variables in variables, and shells and interpreters that read from a pipe.
+// names of variables in variables, shells whose lines use their arguments, and shells
+// and interpreters that read from a pipe.
 var runsText = lazyregexp.New(`(?:^|[\s;&|(){}!"'` + "`" + `])(?:eval|source)\s` +
 	`|(?:^|[\n;&|(){}!"'` + "`" + `]|(?:then|else|do|builtin|command)\s)[ \t]*(?:[A-Za-z_][A-Za-z0-9_]*=\S*[ \t]+)*\.\s+\S` +
 	`|\$\{!` +
+	`|sh[ \t]+(?:-\S+[ \t]+)*-[a-z]*c[ \t][^\n]*\$\{?[0-9@*]` +
 	`|\|&?\s*(?:(?:\S*/)?(?:sudo|doas|env|exec|nohup|command|builtin|time|busybox)\s[^|;&\n]*?)?["'\\]?(?:\S*/)?` +
 	`(?:sh|bash|dash|zsh|ksh|ash|fish|python[0-9.]*|perl|ruby|node|php|lua|pwsh|powershell|cmd|xargs|parallel)(?:\.exe)?["']?(?:[\s;&|)]|$)`)
 
-// Command hides in a line for a shell the values of assignments and options whose
-// names look like those of credentials, and of authorization headers, as far as they
-// could be credentials. What could be anything else is left as it is, and so is a
-// value that the line uses again, which it may run: under $NAME or %NAME%, or by
-// what runs text.
+// uses finds the variables whose values a shell would put somewhere in a line.
+var uses = lazyregexp.New(`(?i)(?:[$!]\{?env:|[$%!{]|env:)([A-Za-z0-9_]+)`)
+
+// Command hides what looks like a credential in a line for a shell: the values of
+// assignments, options, headers and members of objects with the name of one, passwords
+// in URLs and in arguments of programs like curl, private keys, and tokens of known
+// forms. What could be anything else is left as it is, and so is a value that the line
+// uses again, which it may run: under $NAME or %NAME%, or by what runs text.
 func Command(line string) string {
 	if runsText().MatchString(line) {
 		return line
 	}
-	return hide(line, func(name string) bool { return proc.SecretName(name) && !used(name, line) })
+	used := map[string]bool{} // Windows knows variables in any case
+	for _, match := range uses().FindAllStringSubmatch(line, -1) {
+		used[strings.ToUpper(match[1])] = true
+	}
+	return hide(line, func(name string) bool { return proc.SecretName(name) && !used[strings.ToUpper(name)] })
 }
 
 // Text is [Command] for what no shell runs: it hides all that looks like a
 // credential.
 func Text(text string) string { return hide(text, proc.SecretName) }
 
-func hide(text string, secret func(name string) bool) string {
-	text = maskMatches(assignment(), text, func(name string) bool { return secret(strings.TrimSuffix(name, "=")) })
-	return maskMatches(authorization(), text, func(string) bool { return true })
+func hide(text string, secretVariable func(name string) bool) string {
+	text = pattern{assignments, secretVariable}.cover(text)
+	text = pattern{objects, secretKey}.cover(text)
+	for _, p := range certain {
+		text = p.cover(text)
+	}
+	return shaped(text)
 }
 
-// used reports whether a shell would put the value of a variable somewhere in the
-// line, not only its length. Windows knows variables in any case.
-func used(name, line string) bool {
-	use := regexp.MustCompile(`(?i)(?:[$%!{]|env:)` + regexp.QuoteMeta(name) + `(?:[^A-Za-z0-9_]|$)`)
-	return use.MatchString(line)
+// shaped returns text without what is a secret by its shape.
+func shaped(text string) string {
+	for _, p := range shapes {
+		text = p.cover(text)
+	}
+	return text
 }
 
-// maskMatches replaces the second group of every match of re whose first group
-// is secret.
-func maskMatches(re *regexp.Regexp, line string, secret func(string) bool) string {
-	return re.ReplaceAllStringFunc(line, func(match string) string {
-		parts := re.FindStringSubmatch(match)
-		if !secret(parts[1]) {
-			return match
+// cover puts the mark in the place of the secrets that the pattern finds.
+func (p pattern) cover(text string) string {
+	var b strings.Builder
+	done := 0
+	for _, at := range p.find().FindAllStringSubmatchIndex(text, -1) {
+		if p.named == nil || p.named(text[at[2]:at[3]]) {
+			b.WriteString(text[done:at[4]] + Mark)
+			done = at[5]
 		}
-		return parts[1] + Mark
-	})
+	}
+	return b.String() + text[done:]
 }
 
 // Args returns args as clients may see them: values under keys that look
 // like credentials are hidden, at any depth, and so are those inside the text
-// under "command". Args without secrets, or that are not JSON, are returned as
+// under "command", and tokens of known forms everywhere. Args without secrets, or that are not JSON, are returned as
 // they are; otherwise keys come out sorted.
 func Args(args json.RawMessage) json.RawMessage {
 	dec := json.NewDecoder(bytes.NewReader(args))
@@ -102,10 +155,11 @@ func maskValue(key string, value any) (masked any, found bool) {
 	}
 	switch v := value.(type) {
 	case string:
+		hidden := shaped(v)
 		if key == "command" {
-			masked := Command(v)
-			return masked, masked != v
+			hidden = Command(v)
 		}
+		return hidden, hidden != v
 	case map[string]any:
 		for k, e := range v {
 			m, hid := maskValue(k, e)

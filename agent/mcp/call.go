@@ -12,6 +12,8 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/seed-028515a8/maestro/internal/abridge"
 )
 
 const (
@@ -304,9 +306,9 @@ func progressText(p *sdk.ProgressNotificationParams) string {
 		text += "/" + strconv.FormatFloat(p.Total, 'g', 6, 64)
 	}
 	if p.Message != "" {
-		text += ": " + clean(cut(p.Message, maxProgress))
+		text += ": " + clean(abridge.Head(p.Message, maxProgress))
 	}
-	return cut(text, maxProgress)
+	return abridge.Head(text, maxProgress)
 }
 
 // completed takes in that people have finished what they were sent away for.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/seed-028515a8/maestro/agent/elicit"
 	"github.com/seed-028515a8/maestro/contracts"
+	"github.com/seed-028515a8/maestro/internal/abridge"
 )
 
 // withdrawn is why a question ends that its server has given up.
@@ -192,7 +193,7 @@ func (s *session) errand(ctx context.Context, data json.RawMessage) error {
 		if p == nil {
 			return fmt.Errorf("%w: it did not say what", errDeclined)
 		}
-		finished, forget := s.link.await(cut(p.ElicitationID, maxElicitID)) // before people are asked, lest it be missed
+		finished, forget := s.link.await(abridge.Head(p.ElicitationID, maxElicitID)) // before people are asked, lest it be missed
 		defer forget()
 		p.Mode = elicit.ModeURL
 		if s.elicit(ctx, p).Action != elicit.Accept {

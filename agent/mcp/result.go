@@ -10,7 +10,7 @@ import (
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"github.com/seed-028515a8/maestro/contracts"
+	"github.com/seed-028515a8/maestro/internal/abridge"
 )
 
 // Bounds on what is kept of a result.
@@ -52,7 +52,7 @@ type Image struct {
 
 // failure is the result of a call that came to nothing.
 func failure(format string, args ...any) Result {
-	return Result{Text: cut(clean(fmt.Sprintf(format, args...)), maxResultText), IsError: true}
+	return Result{Text: abridge.Head(clean(fmt.Sprintf(format, args...)), maxResultText), IsError: true}
 }
 
 // resultOf makes a result of the server's.
@@ -115,7 +115,7 @@ func (p *page) text(text string) {
 	if room := maxResultText - p.b.Len(); len(text) > room {
 		p.full = true
 		const note = "\n[the rest is too long to be shown]"
-		text = cut(text, max(room-len(note), 0)) + note
+		text = abridge.Head(text, max(room-len(note), 0)) + note
 	}
 	p.b.WriteString(text)
 }
@@ -171,17 +171,6 @@ func clean(text string) string {
 // label returns a short text of a server's on one line, without what would move
 // the cursor of a terminal.
 func label(text string) string {
-	words := strings.FieldsFunc(cut(strings.ToValidUTF8(text, "\uFFFD"), 4*maxLabel), func(c rune) bool { return !unicode.IsGraphic(c) || unicode.IsSpace(c) })
-	return cut(strings.Join(words, " "), maxLabel)
-}
-
-// cut returns the beginning of a text, without a part of a character at its end.
-func cut(text string, limit int) string {
-	if len(text) <= limit {
-		return text
-	}
-	if limit <= 0 {
-		return ""
-	}
-	return contracts.SplitText(text, limit)[0]
+	words := strings.FieldsFunc(abridge.Head(strings.ToValidUTF8(text, "\uFFFD"), 4*maxLabel), func(c rune) bool { return !unicode.IsGraphic(c) || unicode.IsSpace(c) })
+	return abridge.Head(strings.Join(words, " "), maxLabel)
 }

@@ -17,6 +17,7 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/seed-028515a8/maestro/contracts"
+	"github.com/seed-028515a8/maestro/internal/abridge"
 )
 
 // olderRevision is the newest one that begins with initialize.
@@ -321,7 +322,7 @@ func toolOf(server string, t *sdk.Tool) (Tool, error) {
 	}
 	tool := Tool{
 		Server: server, Name: t.Name, FullName: fullName(server, t.Name),
-		Title: label(t.Title), Description: cut(clean(t.Description), maxDescription), Schema: schema, Destructive: true,
+		Title: label(t.Title), Description: abridge.Head(clean(t.Description), maxDescription), Schema: schema, Destructive: true,
 	}
 	if a := t.Annotations; a != nil {
 		tool.Title = cmp.Or(tool.Title, label(a.Title))

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/seed-028515a8/maestro/agent/diff"
 	"github.com/seed-028515a8/maestro/contracts"
 )
 
@@ -159,7 +160,7 @@ func (e *extra) files() (paths []string) {
 
 // repeats reports whether a text says what the difference does and no more: the
 // same hunks, of one of the files.
-func repeats(text, diff, paths []string) bool {
+func repeats(text, change, paths []string) bool {
 	body := hunks(text)
 	for _, l := range text[:len(text)-len(body)] {
 		l, _, _ = strings.Cut(l, "\t") // a time follows
@@ -172,20 +173,20 @@ func repeats(text, diff, paths []string) bool {
 			return false
 		}
 	}
-	return len(body) > 0 && slices.Equal(body, hunks(diff))
+	return len(body) > 0 && slices.Equal(body, hunks(change))
 }
 
 // hunks returns the lines of a difference after what stands before its first
 // hunk, all of them if nothing does.
-func hunks(diff []string) []string {
-	at := slices.IndexFunc(diff, func(l string) bool { return strings.HasPrefix(l, "@@ ") })
-	return diff[at+1:]
+func hunks(change []string) []string {
+	at := slices.IndexFunc(change, func(l string) bool { return strings.HasPrefix(l, "@@ ") })
+	return change[at+1:]
 }
 
 // marked returns the lines that a difference takes away and adds, each right after
 // its mark; space is what the difference has between them.
-func marked(diff []string, space string) (changed []string) {
-	for _, l := range diff {
+func marked(change []string, space string) (changed []string) {
+	for _, l := range change {
 		for _, mark := range []string{"-", "+"} {
 			if rest, ok := strings.CutPrefix(l, mark+space); ok {
 				changed = append(changed, mark+rest)
@@ -204,33 +205,30 @@ func changeIn(byName map[string]json.RawMessage) []string {
 		if isBefore && isAfter {
 			delete(byName, keys[0])
 			delete(byName, keys[1])
-			return diff(strings.Split(exposed(before), "\n"), strings.Split(exposed(after), "\n"))
+			return changed(strings.Split(exposed(before), "\n"), strings.Split(exposed(after), "\n"))
 		}
 	}
 	return nil
 }
 
-// diff returns the lines of both, those that both begin and end with once.
-func diff(before, after []string) (shown []string) {
+// changed returns the lines of both, those that stay the same once.
+func changed(before, after []string) (shown []string) {
 	if len(before) == 1 && before[0] == "" {
 		before = nil // a new file
-	}
-	head, tail := 0, 0
-	for head < min(len(before), len(after)) && before[head] == after[head] {
-		head++
-	}
-	for tail < min(len(before), len(after))-head && before[len(before)-1-tail] == after[len(after)-1-tail] {
-		tail++
 	}
 	put := func(mark string, lines []string) {
 		for _, l := range lines {
 			shown = append(shown, mark+l)
 		}
 	}
-	put("  ", before[:head])
-	put("- ", before[head:len(before)-tail])
-	put("+ ", after[head:len(after)-tail])
-	put("  ", before[len(before)-tail:])
+	at := 0
+	for _, r := range diff.Compare(before, after) {
+		put("  ", before[at:r.From])
+		put("- ", before[r.From:r.To])
+		put("+ ", r.Lines)
+		at = r.To
+	}
+	put("  ", before[at:])
 	return shown
 }
 

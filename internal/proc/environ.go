@@ -1,9 +1,12 @@
 package proc
 
 import (
+	"regexp"
 	"slices"
 	"strings"
 	"unicode"
+
+	"github.com/seed-028515a8/maestro/internal/lazyregexp"
 )
 
 // secretWords are the words that make a name look like that of a credential.
@@ -24,9 +27,35 @@ var lastWords = []string{
 	"_JWT", "_BEARER", "_OAUTH", "_OAUTH2", "_SK", "_PEM", "_DSN", "_WEBHOOK", "_WEBHOOK_URL", "_WEBHOOK_URI",
 }
 
-// tokenPrefixes begin the access tokens of GitHub, GitLab and others. In a URL
-// they stand in the place of a user's name.
-var tokenPrefixes = []string{"ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "glpat-", "gldt-", "hf_", "npm_", "pypi-", "sk-"}
+// tokens are the forms of the credentials that services give out: how they begin, and
+// what follows. They are those of gitleaks, as far as they need no context.
+var tokens = []struct{ prefix, rest string }{
+	{"AKIA", `[A-Z2-7]{16}`}, {"ASIA", `[A-Z2-7]{16}`}, {"ABIA", `[A-Z2-7]{16}`}, {"ACCA", `[A-Z2-7]{16}`}, // AWS
+	{"AIza", `[\w-]{30,}`}, {"GOCSPX-", `[\w-]{20,}`}, {"ya29.", `[\w.-]{20,}`}, // Google
+	{"ghp_", `\w{20,}`}, {"gho_", `\w{20,}`}, {"ghu_", `\w{20,}`}, {"ghs_", `\w{20,}`}, {"ghr_", `\w{20,}`}, {"github_pat_", `\w{20,}`},
+	{"glpat-", `[\w.-]{20,}`}, {"gldt-", `[\w.-]{20,}`}, {"glrt-", `[\w.-]{20,}`}, {"glptt-", `[\w.-]{20,}`}, {"glcbt-", `[\w.-]{20,}`}, {"glsoat-", `[\w.-]{20,}`}, // GitLab
+	{"xoxa-", slackRest}, {"xoxb-", slackRest}, {"xoxe-", slackRest}, {"xoxe.", slackRest}, {"xoxp-", slackRest}, {"xoxr-", slackRest}, {"xoxs-", slackRest}, {"xapp-", slackRest},
+	{"sk-", `(?:(?:ant|proj|svcacct|admin|or)-[\w-]{20,}|[A-Za-z0-9]{20,})`}, {"gsk_", `\w{20,}`}, {"xai-", `\w{20,}`}, // OpenAI, Anthropic and others
+	{"sk_live_", `\w{10,}`}, {"sk_test_", `\w{10,}`}, {"rk_live_", `\w{10,}`}, {"rk_test_", `\w{10,}`}, // Stripe
+	{"npm_", `[A-Za-z0-9]{20,}`}, {"pypi-", `[\w-]{20,}`}, {"rubygems_", `[a-f0-9]{20,}`}, {"dckr_pat_", `[\w-]{20,}`}, {"hf_", `[A-Za-z0-9]{20,}`},
+	{"SG.", `[\w-]{16,}\.[\w-]{16,}`}, {"dop_v1_", `[a-f0-9]{20,}`}, {"doo_v1_", `[a-f0-9]{20,}`}, {"dor_v1_", `[a-f0-9]{20,}`}, // SendGrid, DigitalOcean
+	{"hvs.", `[\w-]{20,}`}, {"hvb.", `[\w-]{20,}`}, {"shpat_", `[a-fA-F0-9]{20,}`}, {"shpca_", `[a-fA-F0-9]{20,}`}, {"shpss_", `[a-fA-F0-9]{20,}`}, // Vault, Shopify
+	{"glsa_", `\w{20,}`}, {"lin_api_", `\w{20,}`}, {"ATATT3", `[\w=-]{20,}`}, {"dapi", `[a-f0-9]{32}`}, {"AGE-SECRET-KEY-1", `[0-9A-Z]{40,}`},
+	{"eyJ", `[\w-]{10,}\.eyJ[\w-]{10,}(?:\.[\w-]*)?`}, // a JSON web token
+}
+
+const slackRest = `[\w-]{10,}`
+
+// Tokens matches the credentials of known forms.
+var Tokens = lazyregexp.New(tokenForms())
+
+func tokenForms() string {
+	var all []string
+	for _, t := range tokens {
+		all = append(all, regexp.QuoteMeta(t.prefix)+t.rest)
+	}
+	return `\b(?:` + strings.Join(all, "|") + `)`
+}
 
 // hostedNames is what a process gets in hosted mode, with every LC_ name.
 var hostedNames = []string{"PATH", "HOME", "LANG", "TERM", "TMPDIR", "TZ", "SHELL", "USER", "PWD"}
@@ -37,6 +66,14 @@ func SecretName(name string) bool {
 	words := nameWords(name)
 	return slices.ContainsFunc(words, secretWord) ||
 		len(words) > 1 && slices.Contains(words, "PWD") // alone it is the current directory
+}
+
+// CertainSecret reports whether a name can hardly be anything but that of a credential.
+// SecretName is also true of sort-key, or of auth.
+func CertainSecret(name string) bool {
+	joined := strings.Join(nameWords(name), "")
+	return strings.HasSuffix(joined, "AUTHORIZATION") || strings.HasSuffix(joined, "COOKIE") ||
+		slices.ContainsFunc(secretEndings, func(end string) bool { return strings.HasSuffix(joined, end) })
 }
 
 // secretVariable reports whether the name of an environment variable looks like
@@ -84,8 +121,12 @@ func holdsPassword(value string) bool {
 		authority := upTo(url, "/?#")
 		if at := strings.LastIndexByte(authority, '@'); at >= 0 {
 			user, password, _ := strings.Cut(authority[:at], ":")
-			isToken := func(prefix string) bool { return strings.HasPrefix(user, prefix) }
-			if password != "" || slices.ContainsFunc(tokenPrefixes, isToken) {
+			for _, t := range tokens {
+				if strings.HasPrefix(user, t.prefix) {
+					return true
+				}
+			}
+			if password != "" {
 				return true
 			}
 			continue

@@ -5,7 +5,7 @@ import (
 	"encoding/json"
 	"strconv"
 
-	"github.com/seed-028515a8/maestro/contracts"
+	"github.com/seed-028515a8/maestro/internal/abridge"
 )
 
 // Codes of errors that JSON-RPC itself has.
@@ -41,10 +41,7 @@ func (e *Error) Error() string {
 	if details != "" && details != text {
 		text += ": " + details
 	}
-	if len(text) > maxError {
-		text = contracts.SplitText(text, maxError)[0] + "…"
-	}
-	return text
+	return abridge.Bytes(text, maxError)
 }
 
 // problem decodes the error of an answer, nil if it has none. What has the wrong

@@ -11,6 +11,7 @@ import (
 	"unicode"
 
 	"github.com/seed-028515a8/maestro/agent/llm/model"
+	"github.com/seed-028515a8/maestro/internal/abridge"
 	"github.com/seed-028515a8/maestro/internal/lazyregexp"
 )
 
@@ -173,10 +174,7 @@ func (s *service) redact(text string, texts []string) string {
 	}
 	text = secrets().ReplaceAllString(text, "***")
 	text = strings.Join(strings.FieldsFunc(text, func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) }), " ")
-	if runes := []rune(text); len(runes) > maxMessageRunes {
-		text = string(runes[:maxMessageRunes]) + "…"
-	}
-	return text
+	return abridge.Chars(text, maxMessageRunes)
 }
 
 // echoes reports whether a message repeats anything of texts that is long enough.

@@ -14,9 +14,44 @@ type arg struct {
 	name     string
 	to       any // *string, *int or *bool, left as it is if the argument is not given
 	required bool
+	about    string // for the model
 
-	min, max int      // of an int; a max of zero is none
+	min, max int      // of an int, or of the bytes of a string; a max of zero is none
 	oneOf    []string // of a string; nil allows all
+}
+
+// An argSchema is an argument as a schema has it.
+type argSchema struct {
+	Type        string   `json:"type"`
+	Enum        []string `json:"enum,omitempty"`
+	MinLength   int      `json:"minLength,omitempty"`
+	MaxLength   int      `json:"maxLength,omitempty"`
+	Minimum     *int     `json:"minimum,omitempty"`
+	Maximum     int      `json:"maximum,omitempty"`
+	Description string   `json:"description"`
+}
+
+// schemaOf returns the JSON schema of an object with these arguments.
+func schemaOf(known []arg) json.RawMessage {
+	properties, required := map[string]argSchema{}, []string{}
+	for _, a := range known {
+		p := argSchema{Type: "boolean", Description: a.about}
+		switch a.to.(type) {
+		case *string:
+			p.Type, p.Enum, p.MinLength, p.MaxLength = "string", a.oneOf, a.min, a.max
+		case *int:
+			p.Type, p.Minimum, p.Maximum = "integer", &a.min, a.max
+		}
+		properties[a.name] = p
+		if a.required {
+			required = append(required, a.name)
+		}
+	}
+	schema, err := json.Marshal(map[string]any{"type": "object", "properties": properties, "required": required, "additionalProperties": false})
+	if err != nil {
+		panic(err) // never: it is made of texts and numbers
+	}
+	return schema
 }
 
 // decode reads the arguments of a tool. The error is a refusal that says what to
@@ -72,8 +107,13 @@ func (a arg) set(value json.RawMessage) (problem string) {
 		if json.Unmarshal(value, to) != nil {
 			return "must be a string, not " + kind(value)
 		}
-		if a.oneOf != nil && !slices.Contains(a.oneOf, *to) {
+		switch {
+		case a.oneOf != nil && !slices.Contains(a.oneOf, *to):
 			return "must be one of " + strings.Join(a.oneOf, ", ")
+		case len(*to) < a.min:
+			return "is empty"
+		case a.max > 0 && len(*to) > a.max:
+			return fmt.Sprintf("is longer than %d bytes", a.max)
 		}
 	case *bool:
 		if json.Unmarshal(value, to) != nil {

@@ -28,17 +28,6 @@ const (
 	maxOutputBytes = 30_000
 )
 
-const bashSchema = `{
-  "type": "object",
-  "properties": {
-    "command": {"type": "string", "minLength": 1, "description": "The command line for the shell"},
-    "timeout_ms": {"type": "integer", "minimum": 1, "maximum": 3600000, "description": "Milliseconds after which the command is ended; 120000 if not given"},
-    "description": {"type": "string", "description": "What the command does, in five to ten words"}
-  },
-  "required": ["command"],
-  "additionalProperties": false
-}`
-
 // errTimeout is why a command was ended that took too long.
 var errTimeout = errors.New("timeout")
 
@@ -48,13 +37,17 @@ type bashArgs struct {
 	description string // for who reads the args; labels show what really runs
 }
 
+func (a *bashArgs) list() []arg {
+	return []arg{
+		{name: "command", to: &a.command, required: true, min: 1, about: "The command line for the shell"},
+		{name: "timeout_ms", to: &a.timeout, min: 1, max: maxTimeout, about: "Milliseconds after which the command is ended; 120000 if not given"},
+		{name: "description", to: &a.description, about: "What the command does, in five to ten words"},
+	}
+}
+
 func (a *bashArgs) decode(raw json.RawMessage) error {
 	a.timeout = defaultTimeout
-	err := decode(raw,
-		arg{name: "command", to: &a.command, required: true},
-		arg{name: "timeout_ms", to: &a.timeout, min: 1, max: maxTimeout},
-		arg{name: "description", to: &a.description},
-	)
+	err := decode(raw, a.list()...)
 	switch {
 	case err != nil:
 		return err
@@ -77,7 +70,7 @@ func (k *Kit) bash() Tool {
 				"Nothing is kept from call to call: no directory, no variables, no background processes. Standard input is empty. " +
 				fmt.Sprintf("Of more than %d bytes of output you get the beginning and the end. ", maxOutputBytes) +
 				"To read, write, edit or find files use the other tools.",
-			Schema: json.RawMessage(bashSchema),
+			Schema: schemaOf(new(bashArgs).list()),
 		},
 		Title: "Bash", Gated: true,
 		Brief: func(raw json.RawMessage) (label, action string) {

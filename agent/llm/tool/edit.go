@@ -10,30 +10,22 @@ import (
 	"github.com/seed-028515a8/maestro/agent/llm/model"
 )
 
-const editSchema = `{
-  "type": "object",
-  "properties": {
-    "path": {"type": "string", "minLength": 1, "description": "The file, relative to the workspace or absolute"},
-    "old_string": {"type": "string", "description": "The text to replace, exactly as in the file, without line numbers; empty makes a new file of new_string"},
-    "new_string": {"type": "string", "description": "The text to put in its place"},
-    "replace_all": {"type": "boolean", "description": "Replace every place where old_string occurs; false if not given"}
-  },
-  "required": ["path", "old_string", "new_string"],
-  "additionalProperties": false
-}`
-
 type editArgs struct {
 	path, before, after string
 	all                 bool
 }
 
+func (a *editArgs) list() []arg {
+	return []arg{
+		{name: "path", to: &a.path, required: true, min: 1, about: "The file, relative to the workspace or absolute"},
+		{name: "old_string", to: &a.before, required: true, about: "The text to replace, exactly as in the file, without line numbers; empty makes a new file of new_string"},
+		{name: "new_string", to: &a.after, required: true, about: "The text to put in its place"},
+		{name: "replace_all", to: &a.all, about: "Replace every place where old_string occurs; false if not given"},
+	}
+}
+
 func (a *editArgs) decode(raw json.RawMessage) error {
-	err := decode(raw,
-		arg{name: "path", to: &a.path, required: true},
-		arg{name: "old_string", to: &a.before, required: true},
-		arg{name: "new_string", to: &a.after, required: true},
-		arg{name: "replace_all", to: &a.all},
-	)
+	err := decode(raw, a.list()...)
 	switch {
 	case err != nil:
 		return err
@@ -53,7 +45,7 @@ func (k *Kit) edit() Tool {
 			Description: "Replaces old_string by new_string in a text file that was read before. old_string has to occur exactly once, " +
 				"so give enough of the text around it, or set replace_all. Line endings stay as the file has them: use a plain line feed. " +
 				"An empty old_string makes a new file. The result is a diff.",
-			Schema: json.RawMessage(editSchema),
+			Schema: schemaOf(new(editArgs).list()),
 		},
 		Title: "Edit",
 		Brief: func(raw json.RawMessage) (label, action string) {
@@ -92,7 +84,7 @@ func (a *editArgs) revise(f file, was []byte, there bool) (revised, error) {
 	if len(changes) > 1 {
 		about = "It replaces the text in " + count(len(changes), "place")
 	}
-	return revised{text, fmt.Sprintf("Edited %s: %s.\n\n%s", f.name, count(len(changes), "replacement"), unified(f.name, d.text, changes)), about}, nil
+	return revised{text, fmt.Sprintf("Edited %s: %s.\n\n%s", f.name, count(len(changes), "replacement"), unified(f.name, d.text, newDocument(text).text)), about}, nil
 }
 
 // changes returns what the edit does to the text.

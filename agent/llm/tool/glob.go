@@ -21,24 +21,18 @@ const (
 	maxFound = 200
 )
 
-const globSchema = `{
-  "type": "object",
-  "properties": {
-    "pattern": {"type": "string", "minLength": 1, "maxLength": 1000, "description": "Such as **/*.go, src/*.{ts,tsx} or *_test.go; without a slash it means file names in any directory"},
-    "path": {"type": "string", "description": "The directory to look in, to which the pattern is relative; the workspace if not given"}
-  },
-  "required": ["pattern"],
-  "additionalProperties": false
-}`
-
 type globArgs struct{ pattern, path string }
+
+func (a *globArgs) list() []arg {
+	return []arg{
+		{name: "pattern", to: &a.pattern, required: true, min: 1, max: maxPattern, about: "Such as **/*.go, src/*.{ts,tsx} or *_test.go; without a slash it means file names in any directory"},
+		{name: "path", to: &a.path, about: "The directory to look in, to which the pattern is relative; the workspace if not given"},
+	}
+}
 
 func (a *globArgs) decode(raw json.RawMessage) error {
 	a.path = "."
-	return decode(raw,
-		arg{name: "pattern", to: &a.pattern, required: true},
-		arg{name: "path", to: &a.path},
-	)
+	return decode(raw, a.list()...)
 }
 
 // glob finds files by name.
@@ -48,7 +42,7 @@ func (k *Kit) glob() Tool {
 			Name: "glob",
 			Description: "Finds files by their paths, those that changed last first. Knows *, ?, [a-z], {a,b} and ** for any number of directories. " +
 				fmt.Sprintf("Files that git ignores are not looked at, and at most %d are told.", maxFound),
-			Schema: json.RawMessage(globSchema),
+			Schema: schemaOf(new(globArgs).list()),
 		},
 		Title: "Glob",
 		Brief: func(raw json.RawMessage) (label, action string) {

@@ -55,7 +55,7 @@ func TestPatternsMeanPaths(t *testing.T) {
 			}
 		}
 	}
-	for _, pattern := range []string{"", "{a", "a/{b,{c}", "[z-a]", strings.Repeat("a", maxPattern+1), "./"} {
+	for _, pattern := range []string{"", "{a", "a/{b,{c}", "[z-a]", "./"} {
 		if _, err := newPathPattern(pattern); err == nil {
 			t.Errorf("%s: got no refusal, want one", pattern)
 		}

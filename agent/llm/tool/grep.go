@@ -3,7 +3,6 @@ package tool
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"path"
 	"path/filepath"
 	"regexp"
@@ -28,47 +27,27 @@ const (
 	maxMatchText   = 50_000
 )
 
-const grepSchema = `{
-  "type": "object",
-  "properties": {
-    "pattern": {"type": "string", "minLength": 1, "maxLength": 1000, "description": "A regular expression in RE2 syntax (no lookahead, no backreferences) for what is within a line"},
-    "path": {"type": "string", "description": "The file or directory to look in; the workspace if not given"},
-    "glob": {"type": "string", "maxLength": 1000, "description": "Only files of this pattern, such as *.go or src/**/*.{ts,tsx}; with a ! before it only others"},
-    "output_mode": {"type": "string", "enum": ["files", "content", "count"], "description": "files: the paths of the files that match (if not given); content: the lines that match, with numbers; count: how many lines match in each file"},
-    "context": {"type": "integer", "minimum": 0, "maximum": 20, "description": "How many lines to show before and after each, with content; 0 if not given"},
-    "ignore_case": {"type": "boolean", "description": "Let letters stand for both cases; false if not given"},
-    "limit": {"type": "integer", "minimum": 1, "maximum": 1000, "description": "How many files, or with content lines, to tell; 100 if not given"}
-  },
-  "required": ["pattern"],
-  "additionalProperties": false
-}`
-
 type grepArgs struct {
 	pattern, path, glob, mode string
 	context, limit            int
 	ignoreCase                bool
 }
 
+func (a *grepArgs) list() []arg {
+	return []arg{
+		{name: "pattern", to: &a.pattern, required: true, min: 1, max: maxPattern, about: "A regular expression in RE2 syntax (no lookahead, no backreferences) for what is within a line"},
+		{name: "path", to: &a.path, about: "The file or directory to look in; the workspace if not given"},
+		{name: "glob", to: &a.glob, max: maxPattern, about: "Only files of this pattern, such as *.go or src/**/*.{ts,tsx}; with a ! before it only others"},
+		{name: "output_mode", to: &a.mode, oneOf: []string{modeFiles, modeContent, modeCount}, about: "files: the paths of the files that match (if not given); content: the lines that match, with numbers; count: how many lines match in each file"},
+		{name: "context", to: &a.context, max: maxContext, about: "How many lines to show before and after each, with content; 0 if not given"},
+		{name: "ignore_case", to: &a.ignoreCase, about: "Let letters stand for both cases; false if not given"},
+		{name: "limit", to: &a.limit, min: 1, max: maxMatches, about: "How many files, or with content lines, to tell; 100 if not given"},
+	}
+}
+
 func (a *grepArgs) decode(raw json.RawMessage) error {
 	a.path, a.mode, a.limit = ".", modeFiles, defaultMatches
-	err := decode(raw,
-		arg{name: "pattern", to: &a.pattern, required: true},
-		arg{name: "path", to: &a.path},
-		arg{name: "glob", to: &a.glob},
-		arg{name: "output_mode", to: &a.mode, oneOf: []string{modeFiles, modeContent, modeCount}},
-		arg{name: "context", to: &a.context, max: maxContext},
-		arg{name: "ignore_case", to: &a.ignoreCase},
-		arg{name: "limit", to: &a.limit, min: 1, max: maxMatches},
-	)
-	switch {
-	case err != nil:
-		return err
-	case a.pattern == "":
-		return refusal("The pattern is empty.")
-	case len(a.pattern) > maxPattern:
-		return refusal(fmt.Sprintf("The pattern is longer than %d bytes.", maxPattern))
-	}
-	return nil
+	return decode(raw, a.list()...)
 }
 
 // grep finds text in files.
@@ -78,7 +57,7 @@ func (k *Kit) grep() Tool {
 			Name: "grep",
 			Description: "Finds lines that match a regular expression in the files of the workspace. " +
 				"Binary files and those that git ignores are not looked at, unless path names one.",
-			Schema: json.RawMessage(grepSchema),
+			Schema: schemaOf(new(grepArgs).list()),
 		},
 		Title: "Grep",
 		Brief: func(raw json.RawMessage) (label, action string) {

@@ -1,7 +1,6 @@
 package tool
 
 import (
-	"fmt"
 	"regexp"
 	"strings"
 )
@@ -9,9 +8,8 @@ import (
 // maxPattern bounds the patterns of glob and grep.
 const maxPattern = 1000
 
-// A pathPattern stands for slash-separated relative paths: * and ? and classes
-// stay within a component, a component ** stands for any number of them, and
-// {a,b} for either. One without a slash means the last component, at any depth.
+// A pathPattern stands for slash-separated relative paths. One without a slash means
+// the last component, at any depth.
 type pathPattern struct {
 	*regexp.Regexp
 	inverse bool
@@ -28,24 +26,18 @@ func newPathPattern(text string) (pathPattern, error) {
 	switch {
 	case rest == "":
 		return pathPattern{}, refusal("The pattern is empty.")
-	case len(text) > maxPattern:
-		return pathPattern{}, refusal(fmt.Sprintf("The pattern is longer than %d bytes.", maxPattern))
 	case !strings.Contains(rest, "/"):
 		rest = "**/" + rest
 	}
-	expr, err := expression(strings.TrimPrefix(rest, "/"))
-	if err != nil {
-		return pathPattern{}, err
-	}
-	re, err := regexp.Compile(expr)
-	if err != nil {
-		return pathPattern{}, refusal("The pattern " + quote(text) + " is not valid.")
-	}
-	return pathPattern{re, inverse}, nil
+	re, err := CompilePath(strings.TrimPrefix(rest, "/"))
+	return pathPattern{re, inverse}, err
 }
 
-// expression returns the regular expression for a pattern.
-func expression(pattern string) (string, error) {
+// CompilePath returns the expression for a pattern of slash-separated paths: * and ?
+// and classes as [a-z] stay within a component, a component ** stands for any number
+// of them, {a,b} for either, and a backslash makes the next character an ordinary
+// one. The error is a refusal.
+func CompilePath(pattern string) (*regexp.Regexp, error) {
 	var b strings.Builder
 	b.WriteString(`(?s)\A`)
 	open := 0 // braces
@@ -87,9 +79,13 @@ func expression(pattern string) (string, error) {
 		rest = rest[n:]
 	}
 	if open > 0 {
-		return "", refusal("The pattern " + quote(pattern) + " has a { without a }.")
+		return nil, refusal("The pattern " + quote(pattern) + " has a { without a }.")
 	}
-	return b.String() + `\z`, nil
+	re, err := regexp.Compile(b.String() + `\z`)
+	if err != nil {
+		return nil, refusal("The pattern " + quote(pattern) + " is not valid.")
+	}
+	return re, nil
 }
 
 // runeLen returns the length of the first character.

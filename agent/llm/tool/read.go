@@ -26,29 +26,22 @@ const (
 	byteOrderMark = "\uFEFF"
 )
 
-const readSchema = `{
-  "type": "object",
-  "properties": {
-    "path": {"type": "string", "minLength": 1, "description": "The file, relative to the workspace or absolute"},
-    "offset": {"type": "integer", "minimum": 1, "description": "The first line to show; 1 if not given"},
-    "limit": {"type": "integer", "minimum": 1, "description": "How many lines to show; 2000 if not given"}
-  },
-  "required": ["path"],
-  "additionalProperties": false
-}`
-
 type readArgs struct {
 	path          string
 	offset, limit int
 }
 
+func (a *readArgs) list() []arg {
+	return []arg{
+		{name: "path", to: &a.path, required: true, min: 1, about: "The file, relative to the workspace or absolute"},
+		{name: "offset", to: &a.offset, min: 1, about: "The first line to show; 1 if not given"},
+		{name: "limit", to: &a.limit, min: 1, about: "How many lines to show; 2000 if not given"},
+	}
+}
+
 func (a *readArgs) decode(raw json.RawMessage) error {
 	a.offset, a.limit = 1, defaultReadLines
-	return decode(raw,
-		arg{name: "path", to: &a.path, required: true},
-		arg{name: "offset", to: &a.offset, min: 1},
-		arg{name: "limit", to: &a.limit, min: 1},
-	)
+	return decode(raw, a.list()...)
 }
 
 // read shows files.
@@ -59,7 +52,7 @@ func (k *Kit) read() Tool {
 			Description: "Shows a text file with line numbers, each followed by a tab that is not part of the file. Shows PNG, JPEG, GIF and WebP pictures, too. " +
 				fmt.Sprintf("Lines longer than %d bytes are cut. The result says where to go on if there is more. ", maxReadLine) +
 				"A file has to be read before it is changed with write or edit.",
-			Schema: json.RawMessage(readSchema),
+			Schema: schemaOf(new(readArgs).list()),
 		},
 		Title: "Read",
 		Brief: func(raw json.RawMessage) (label, action string) {

@@ -5,22 +5,14 @@ import (
 	"strings"
 
 	"github.com/seed-028515a8/maestro/contracts"
+	"github.com/seed-028515a8/maestro/internal/abridge"
 )
 
 // maxBriefChars bounds a command or path in labels.
 const maxBriefChars = 80
 
 // brief returns the first line of text, at most maxBriefChars of it.
-func brief(text string) string {
-	first, _, more := strings.Cut(text, "\n")
-	if chars := []rune(first); len(chars) > maxBriefChars {
-		first, more = string(chars[:maxBriefChars]), true
-	}
-	if more {
-		first += "…"
-	}
-	return first
-}
+func brief(text string) string { return abridge.Line(text, maxBriefChars) }
 
 // valid returns text as models and clients can take it: what is not UTF-8, and
 // NUL, becomes U+FFFD.
@@ -33,7 +25,7 @@ func cutLine(line string, limit int) string {
 	if len(line) <= limit {
 		return line
 	}
-	first := contracts.SplitText(line, limit)[0]
+	first := abridge.Head(line, limit)
 	return fmt.Sprintf("%s… [%d bytes left out]", first, len(line)-len(first))
 }
 
@@ -64,7 +56,7 @@ func (w *window) add(text string) {
 		w.head += text
 		return
 	} else if !w.closed && room >= 4 { // the longest character
-		first := contracts.SplitText(text, room)[0]
+		first := abridge.Head(text, room)
 		w.head, text = w.head+first, text[len(first):]
 	}
 	w.closed = true

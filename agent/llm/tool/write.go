@@ -8,23 +8,17 @@ import (
 	"github.com/seed-028515a8/maestro/agent/llm/model"
 )
 
-const writeSchema = `{
-  "type": "object",
-  "properties": {
-    "path": {"type": "string", "minLength": 1, "description": "The file, relative to the workspace or absolute; directories on the way are made"},
-    "content": {"type": "string", "description": "All that the file is to hold, exactly"}
-  },
-  "required": ["path", "content"],
-  "additionalProperties": false
-}`
-
 type writeArgs struct{ path, content string }
 
+func (a *writeArgs) list() []arg {
+	return []arg{
+		{name: "path", to: &a.path, required: true, min: 1, about: "The file, relative to the workspace or absolute; directories on the way are made"},
+		{name: "content", to: &a.content, required: true, about: "All that the file is to hold, exactly"},
+	}
+}
+
 func (a *writeArgs) decode(raw json.RawMessage) error {
-	err := decode(raw,
-		arg{name: "path", to: &a.path, required: true},
-		arg{name: "content", to: &a.content, required: true},
-	)
+	err := decode(raw, a.list()...)
 	if err == nil && len(a.content) > maxFileBytes {
 		return refusal(fmt.Sprintf("The content has %d bytes, and at most %d are allowed.", len(a.content), maxFileBytes))
 	}
@@ -38,7 +32,7 @@ func (k *Kit) write() Tool {
 			Name: "write",
 			Description: "Makes a file that holds exactly the content, or replaces all of an existing one, which has to be read first. " +
 				"To change a part of a file use edit.",
-			Schema: json.RawMessage(writeSchema),
+			Schema: schemaOf(new(writeArgs).list()),
 		},
 		Title: "Write",
 		Brief: func(raw json.RawMessage) (label, action string) {

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"encoding/json"
 	"strings"
+
+	"github.com/seed-028515a8/maestro/internal/abridge"
 )
 
 // chatForm is OpenAI Chat Completions.
@@ -63,7 +65,7 @@ func (chatForm) parse(body []byte) (*conversation, *failure) {
 			}
 		case "system", "developer":
 		default:
-			return c.look(), invalid("Invalid value: '%s'. Supported values are: 'system', 'assistant', 'user', 'function', 'tool', and 'developer'.", clip(m.Role, 40))
+			return c.look(), invalid("Invalid value: '%s'. Supported values are: 'system', 'assistant', 'user', 'function', 'tool', and 'developer'.", abridge.Bytes(m.Role, 40))
 		}
 	}
 	if len(req.Messages) == 0 {

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+
+	"github.com/seed-028515a8/maestro/internal/abridge"
 )
 
 // echoCommand is what USE_TOOL runs.
@@ -100,7 +102,7 @@ func (p *reader) call(rest string) {
 		args = "{}"
 	}
 	if names == "" || !isObject(json.RawMessage(args)) {
-		p.complain("I cannot make this call, whose arguments are no JSON object: %s", clipRunes(rest, 200))
+		p.complain("I cannot make this call, whose arguments are no JSON object: %s", abridge.Chars(rest, 200))
 		return
 	}
 	var call Call
@@ -116,7 +118,7 @@ func (p *reader) fault(rest string) {
 	if times != "" {
 		n, err := strconv.Atoi(strings.TrimSpace(times))
 		if err != nil {
-			p.complain("I cannot fail %s times.", clipRunes(times, 40))
+			p.complain("I cannot fail %s times.", abridge.Chars(times, 40))
 			return
 		}
 		f.Times = n
@@ -130,7 +132,7 @@ func (p *reader) fault(rest string) {
 
 func (p *reader) stop(reason string) {
 	if (Turn{Stop: reason}).check() != nil {
-		p.complain("I know no reason %s to stop.", clipRunes(reason, 40))
+		p.complain("I know no reason %s to stop.", abridge.Chars(reason, 40))
 		return
 	}
 	p.turn().Stop = reason

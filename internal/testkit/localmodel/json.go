@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"unicode/utf8"
 )
 
 // An object is a JSON object with its keys in order: key, value, key, value.
@@ -34,17 +33,6 @@ func encode(v any) []byte {
 		panic(err) // all that is encoded was made here or decoded before
 	}
 	return bytes.TrimSuffix(out.Bytes(), []byte("\n"))
-}
-
-// clip shortens s to at most n bytes without cutting a character.
-func clip(s string, n int) string {
-	if len(s) <= n {
-		return s
-	}
-	for n > 0 && !utf8.RuneStart(s[n]) {
-		n--
-	}
-	return s[:n] + "…"
 }
 
 // tokens estimates how many tokens n bytes are.

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"encoding/json"
 	"slices"
+
+	"github.com/seed-028515a8/maestro/internal/abridge"
 )
 
 // responsesForm is OpenAI Responses, always as if store were false: what the
@@ -161,7 +163,7 @@ func checkReasoning(items []responsesItem, i int) *failure {
 		text += s.Text
 	}
 	if *item.Encrypted != seal(text) {
-		f := invalid("The encrypted content %s could not be verified.", clip(*item.Encrypted, 10))
+		f := invalid("The encrypted content %s could not be verified.", abridge.Bytes(*item.Encrypted, 10))
 		f.code = "invalid_encrypted_content"
 		return f
 	}

@@ -9,6 +9,8 @@ import (
 	"os"
 	"regexp"
 	"strings"
+
+	"github.com/seed-028515a8/maestro/internal/abridge"
 )
 
 // Bounds of a script.
@@ -178,7 +180,7 @@ func (c *Case) applies(prompt string) bool {
 // turn decides what a conversation is answered, and returns a key under which the
 // faults of that turn are counted.
 func (s *Server) turn(c *conversation) (t Turn, key string) {
-	key = fmt.Sprintf("%s\x00%d", clip(c.prompt, 1000), c.step)
+	key = fmt.Sprintf("%s\x00%d", abridge.Bytes(c.prompt, 1000), c.step)
 	if turns, ok := s.scripted(c.prompt); ok {
 		if c.step < len(turns) {
 			return turns[c.step], key
@@ -200,7 +202,7 @@ func (s *Server) turn(c *conversation) (t Turn, key string) {
 func unprompted(c *conversation, ended bool) (text string, calls []Call) {
 	switch {
 	case c.called:
-		return "The tool answered: " + clipRunes(strings.TrimSpace(c.result), maxEchoRunes), nil
+		return "The tool answered: " + abridge.Chars(strings.TrimSpace(c.result), maxEchoRunes), nil
 	case ended:
 		return "That was all.", nil
 	case strings.Contains(c.prompt, "USE_TOOL"):
@@ -208,7 +210,7 @@ func unprompted(c *conversation, ended bool) (text string, calls []Call) {
 	case c.prompt == "":
 		return "Nothing was said.", nil
 	}
-	return "You said: " + clipRunes(c.prompt, maxEchoRunes), nil
+	return "You said: " + abridge.Chars(c.prompt, maxEchoRunes), nil
 }
 
 // scripted returns the turns that the script has for a prompt.
@@ -225,12 +227,4 @@ func (s *Server) scripted(prompt string) ([]Turn, bool) {
 		return d.Turns, true
 	}
 	return nil, false
-}
-
-func clipRunes(s string, n int) string {
-	runes := []rune(s)
-	if len(runes) <= n {
-		return s
-	}
-	return string(runes[:n]) + "…"
 }

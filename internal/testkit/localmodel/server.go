@@ -14,6 +14,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/seed-028515a8/maestro/internal/abridge"
 )
 
 // Defaults of Options.
@@ -189,7 +191,7 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, form wire) {
 		c = &conversation{}
 	}
 	req := s.keep(r, form.form(), c, body)
-	s.opts.Log.Info("request", "index", req.Index, "form", req.Form, "model", clip(req.Model, maxModelBytes),
+	s.opts.Log.Info("request", "index", req.Index, "form", req.Form, "model", abridge.Bytes(req.Model, maxModelBytes),
 		"step", req.Step, "stream", req.Stream, "bytes", len(body), "refused", refusal != nil)
 	if refusal != nil {
 		s.refuse(w, form, refusal)

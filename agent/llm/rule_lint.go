@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/seed-028515a8/maestro/agent/llm/tool"
 	"github.com/seed-028515a8/maestro/internal/lazyregexp"
 )
 
@@ -25,16 +26,16 @@ func checkedRule(text string, d decision) (rule, error) {
 	if err != nil {
 		return rule{}, err
 	}
-	if why := r.slip(); why != "" {
+	if why := r.lint(); why != "" {
 		return rule{}, fmt.Errorf("rule %q: %s", r.text, why)
 	}
 	return r, nil
 }
 
-// slip says why a rule can never match, "" if it may: an operator who takes it for
+// lint says why a rule can never match, "" if it may: an operator who takes it for
 // a protection must not find out from what was run.
-func (r rule) slip() string {
-	if why := slipOfName(r.tool); why != "" || r.pattern == "" {
+func (r rule) lint() string {
+	if why := lintName(r.tool); why != "" || r.pattern == "" {
 		return why
 	}
 	key, own := ownSubjects[r.tool]
@@ -42,26 +43,26 @@ func (r rule) slip() string {
 	case strings.HasSuffix(r.pattern, ": *"):
 		return ":* is written without a blank, as in bash(git status:*)"
 	case r.tool == bashTool:
-		return r.slipOfCommand()
+		return r.lintCommand()
 	case own && key == "":
 		return "calls of " + r.tool + " have no command and no path; name the tool alone"
 	case own && r.words != nil:
 		return "a path does not end in :*; want one as in " + r.tool + "(src/**)"
 	case own:
-		return slipOfPath(r.pattern)
+		return lintPath(r.pattern)
 	case r.words != nil && r.decision == allow && !r.about(bashTool):
 		return ":* allows only commands of bash; name the tool alone, or the whole line"
 	}
 	return ""
 }
 
-// slipOfName is slip for the name of a tool.
-func slipOfName(name string) string {
+// lintName is lint for the name of a tool.
+func lintName(name string) string {
 	if badInNames().MatchString(strings.ReplaceAll(name, "*", "")) {
 		return "no tool has the name " + name + "; commands are named as in bash(git status:*)"
 	}
 	own := slices.Sorted(maps.Keys(ownSubjects))
-	if slices.ContainsFunc(own, func(tool string) bool { return matchText(name, tool) }) {
+	if slices.ContainsFunc(own, func(t string) bool { return matchText(name, t) }) {
 		return ""
 	}
 	lower := strings.ToLower(name)
@@ -81,25 +82,28 @@ func slipOfName(name string) string {
 	return ""
 }
 
-// slipOfPath is slip for a pattern of paths for a tool of ours.
-func slipOfPath(pattern string) string {
+// lintPath is lint for a pattern of paths for a tool of ours.
+func lintPath(pattern string) string {
 	clean := path.Clean(pattern)
 	if strings.HasPrefix(clean, "~") || clean == ".." || strings.HasPrefix(clean, "../") {
 		return "want a path below the workspace root, or an absolute one"
 	}
-	return slipOfSigns(pattern)
+	if _, err := tool.CompilePath(clean); err != nil {
+		return "the brackets of the path do not fit together; a backslash makes one a part of a name"
+	}
+	return lintSigns(pattern)
 }
 
 var (
-	choices   = lazyregexp.New(`\{[^}]*,.*\}|,\s|\|`)
+	choices   = lazyregexp.New(`,\s|\|`)
 	variables = lazyregexp.New(`\$(\{|[A-Z][A-Z_])`)
 )
 
-// slipOfSigns is slip for what means something in the paths of other programs.
-func slipOfSigns(pattern string) string {
+// lintSigns is lint for what means something in the paths of other programs.
+func lintSigns(pattern string) string {
 	switch {
 	case choices().MatchString(pattern):
-		return "a rule has one path; write one for each, as in read(**/*.key) and read(**/*.pem)"
+		return "a rule has one path; write one for each, or read(**/*.{key,pem})"
 	case strings.HasPrefix(pattern, "!"):
 		return "a pattern has no !; write one rule for all paths and a longer one for those that differ"
 	case variables().MatchString(pattern):
@@ -110,8 +114,8 @@ func slipOfSigns(pattern string) string {
 	return ""
 }
 
-// slipOfCommand is slip for a pattern of commands.
-func (r rule) slipOfCommand() string {
+// lintCommand is lint for a pattern of commands.
+func (r rule) lintCommand() string {
 	starred := strings.Contains(r.pattern, "*")
 	if r.words != nil {
 		starred = strings.Contains(strings.Join(r.words, " "), "*")
@@ -181,11 +185,8 @@ func (r rule) doubtOfPath() string {
 	if r.tool == bashTool || r.words != nil || !own && strings.ContainsAny(r.pattern, blanks) {
 		return ""
 	}
-	if why := slipOfSigns(r.pattern); why != "" {
+	if why := lintSigns(r.pattern); why != "" {
 		return why
-	}
-	if strings.ContainsAny(r.pattern, "[]{}?,") {
-		return "in a path only * is special; [ ] { } ? and , are part of a name"
 	}
 	below, absolute := strings.CutPrefix(r.pattern, "/")
 	top, _, _ := strings.Cut(below, "/")

@@ -49,12 +49,12 @@ func TestLinesAreTakenApart(t *testing.T) {
 		{`'a'"b"\c`, `"abc"`},
 		{`a "b\"c\d"`, `"a" "b\"c\\d"`},
 		{`a $B`, `"a" $""`},
-		{`a "x${B}y"`, `"a" $"xB}y" ?`},
-		{`a $(b c) d`, `"b" "c" | "a" $"" "d"`},
-		{`a "$(b)"`, `"b" | "a" $""`},
-		{"a `b c`", `"b" "c" | "a" $""`},
-		{`a $(b $(c))`, `"c" | "b" $"" | "a" $""`},
-		{`$(a) b`, `"a" | $"" "b"`},
+		{`a "x${B}y"`, `"a" $"xy"`},
+		{`a $(b c) d`, `"a" $"" "d" | "b" "c"`},
+		{`a "$(b)"`, `"a" $"" | "b"`},
+		{"a `b c`", `"a" $"" | "b" "c"`},
+		{`a $(b $(c))`, `"a" $"" | "b" $"" | "c"`},
+		{`$(a) b`, `$"" "b" | "a"`},
 		{`a 2>&1`, `"a"`},
 		{`a >/dev/null 2>&1 && b`, `"a" | "b"`},
 		{`a 2> /dev/null`, `"a"`},
@@ -62,20 +62,20 @@ func TestLinesAreTakenApart(t *testing.T) {
 		{`a > b`, `"a" "b" ?`},
 		{`a >> b`, `"a" "b" ?`},
 		{`a >/dev/null/x`, `"a" "/dev/null/x" ?`},
-		{`a >&1x`, `"a" | "1x" ?`},
-		{`a &> b`, `"a" | "b" ?`},
-		{`a <(b c)`, `"b" "c" | "a" ?`},
-		{"a <<E\nb\nE", `"a" "E" | "b" | "E" ?`},
-		{`(a)`, `"a" ?`},
-		{`a() { b; }`, `"a" | "{" "b" | "}" ?`},
+		{`a >&1x`, `"a" "1x" ?`},
+		{`a &> b`, `"a" "b" ?`},
+		{`a <(b c)`, `"a" $"" | "b" "c" ?`},
+		{"a <<E\nb\nE", `"a"`},
+		{`(a)`, `"a"`},
+		{`a() { b; }`, `"b" ?`},
 		{`a 'b`, `"a" "b" ?`},
 		{`a "b`, `"a" "b" ?`},
 		{`a \`, `"a" "\\" ?`},
-		{`a $(b`, `"b" | "a" $"" ?`},
-		{"a `b", `"b" | "a" $"" ?`},
-		{`a $((1+1))`, `"1+1" | "a" $"" ?`},
-		{`a $'\x72m'`, `"a" "\\x72m" ?`},
-		{`a # b`, `"a" "#" "b" ?`},
+		{`a $(b`, `"a" "$" | "b" ?`},
+		{"a `b", `"a" | "b" ?`},
+		{`a $((1+1))`, `"a" $""`},
+		{`a $'\x72m'`, `"a" "$\\x72m" | "a" $"\\x72m" ?`},
+		{`a # b`, `"a"`},
 		{`a b#c`, `"a" "b#c"`},
 		{"a \x01", "\"a\" \"\\x01\" ?"},
 		{"a \xff", "\"a\" \"\\xff\" ?"},
@@ -169,6 +169,8 @@ func TestAllowedLinesRunNothingElse(t *testing.T) {
 	pieces := []string{
 		"echo", "echo ", "echo a", "rm", "rm x", "x", " ", "\t", "\n", ";", "&&", "||", "|", "&", "'", "\"", "\\", "$(", ")", "`", "(", "{", "}",
 		">", "<", ">>", ">&2", "2>&1", ">/dev/null", "</dev/null", "<<", "$X", "${X", "$", "#", "=", "!", "[", "*", "~", "\r", "if ", "then ", "$'", "é", "1",
+		"<<E\n", "<<'E'\n", "<<-E\n", "\nE\n", "\tE\n", "E", "\\\n", "\"$(", "((", "))", "$((", "$[", "${X:-", "; fi", "; then echo", "for i in ", "; do ", "; done",
+		"case x in ", "x) ", ";; esac", "echo x; ", "echo() ", "echo 'rm x'", "<<<", "<(", "&>", "|&", "time ", "[[ ", " ]]",
 	}
 	const maxRuns = 100 // processes take their time
 	ran := 0
@@ -199,12 +201,13 @@ func TestAllowedLinesRunNothingElse(t *testing.T) {
 	}
 }
 
-// FuzzLine holds what rules rely on: a clear line has nothing that writes files
-// or opens a subshell outside quotes, and what follows a clear line is read as if
-// it stood alone.
+// FuzzLine holds what rules rely on: a line is allowed only if it is clear and each of
+// its commands is allowed, what follows a clear line is read as if it stood alone,
+// and nothing makes the parser panic.
 func FuzzLine(f *testing.F) {
 	for _, seed := range []string{
 		"git status && rm -rf x", "a $(b `c`) \"d $(e)\"", "sudo env A=1 sh -c 'rm x'", "a > b", "a 2>&1", "(((((", "`a`b`", "a <<E\nE", "\\", "'", "sh sh sh sh sh",
+		"b <<-'E'\n$(rm x)\n\tE\n(b # c\n)", "b $((1+2)) ${X:-$(b)} $'\\'' $[x]", "for i in a; do b; done; case $X in a) b;; esac", "f() { rm x; }", "if ! b; then b <<<x; fi |& b",
 	} {
 		f.Add(seed)
 	}
