@@ -50,11 +50,7 @@ golden: ## rewrite the golden files; the diff is the review
 cover: others ## test coverage by function; bin/cover.out for go tool cover -html
 	@mkdir -p bin && go test -coverprofile=bin/cover.out ./... && go tool cover -func=bin/cover.out | tail -n 1
 
-.PHONY: conformance-agents
-conformance-agents: build ## judge bin/maestro with agents that need no key; about two minutes
-	go run ./conformance/agents bin/maestro
-
-.PHONY: bench bench-smoke kills drains conformance adapter example
+.PHONY: bench bench-smoke kills drains conformance example
 bench: ## compare with other servers, five repetitions; about 30 minutes, Linux; ARGS='-only growth' for one group
 	go -C bench build -o ../bin/bench . && exec bin/bench -timeout 60m $(ARGS)
 
@@ -69,9 +65,6 @@ drains: build ## move a session in use from one hosted runner to another, 20 tim
 
 conformance: build ## judge bin/maestro over stdio, WebSocket and HTTP, and as a hosted runner
 	.ci/conformance bin/maestro
-
-adapter: build ## judge bin/maestro as the outside adapter of hosted runners does
-	go run ./conformance/adapter -- bin/maestro hosted-runner --agent conformance --protocol-profile public --auth off --ready-stdout --exit-on-stdin-eof
 
 # exec, here and above: what ends make is to end the program and not a shell
 # that waits for it.

@@ -1,34 +1,31 @@
 package conformance_test
 
 import (
-	"bytes"
 	"encoding/json"
-	"io"
 	"net/http"
-	"net/http/httptest"
 	"regexp"
 	"strings"
 	"testing"
 
 	"github.com/seed-028515a8/maestro/conformance"
-	"github.com/seed-028515a8/maestro/conformance/double"
 )
 
 // TestSessionsAreEnded judges groups that leave questions, viewers and second sessions,
 // and some scenarios that fail.
 func TestSessionsAreEnded(t *testing.T) {
 	t.Parallel()
-	for scheme, run := range map[string]string{"ws": "^(request|lease|viewer|owner|agent)/", "http": "^(claim|watcher|session|parity|post|agent)/"} {
-		t.Run(scheme, func(t *testing.T) {
+	for on, run := range map[conformance.Transport]string{onSocket: "^(request|lease|viewer|owner|agent)/", onHTTP: "^(claim|watcher|session|parity|post|agent)/"} {
+		t.Run(string(on), func(t *testing.T) {
 			t.Parallel()
-			options := patient()
-			options.Defect = double.AcceptsSecondAnswer
-			url := serveDouble(t, options)
-			report := judge(t, conformance.Config{Target: strings.Replace(url, "http", scheme, 1), Filter: regexp.MustCompile(run)})
-			if report.Left != 0 {
-				t.Errorf("got %d sessions that could not be ended, want none", report.Left)
+			// Other tests do not share a server with these flags.
+			c := subject{on: on, flags: []string{"--max-kept-sessions", map[conformance.Transport]string{onSocket: "8001", onHTTP: "8002"}[on]},
+				faults: "server server_request_resolved drop"}.config(t)
+			c.Filter, c.Patience = regexp.MustCompile(run), 0
+			report := judge(t, c)
+			if report.Left != 0 || report.Count(conformance.Failed) == 0 {
+				t.Errorf("got %d sessions that could not be ended and %d failures, want none and some", report.Left, report.Count(conformance.Failed))
 			}
-			resp, err := http.Get(url + "/api/headless/sessions")
+			resp, err := http.Get(strings.Replace(c.Target, "ws", "http", 1) + "/api/headless/sessions")
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -46,21 +43,9 @@ func TestSessionsAreEnded(t *testing.T) {
 // TestReportCountsSessionsThatAreLeft is about a server that lets nobody end a session.
 func TestReportCountsSessionsThatAreLeft(t *testing.T) {
 	t.Parallel()
-	inner := double.New(patient())
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		body, err := io.ReadAll(r.Body)
-		if err != nil || strings.Contains(string(body), `"shutdown"`) {
-			w.WriteHeader(http.StatusForbidden)
-			return
-		}
-		r.Body = io.NopCloser(bytes.NewReader(body))
-		inner.ServeHTTP(w, r)
-	}))
-	t.Cleanup(func() {
-		server.Close()
-		inner.Close()
-	})
-	report := judge(t, conformance.Config{Target: server.URL, Runtime: conformance.RuntimeAny, Filter: regexp.MustCompile("^connection/(created|announced)$")})
+	c := subject{on: onHTTP, faults: "request POST messages type=shutdown set type=nonsense"}.config(t)
+	c.Runtime, c.Filter = conformance.RuntimeAny, regexp.MustCompile("^connection/(created|announced)$")
+	report := judge(t, c)
 	var text strings.Builder
 	if err := report.WriteText(&text); err != nil {
 		t.Fatal(err)

@@ -12,6 +12,7 @@ import (
 // hosting judges what a hosted runner is bound to: A85, A88, A111, 5.3, 5.4, 6.1.
 func hosting() []Scenario {
 	hosted := Needs{Transport: Hosted}
+	exec := Needs{Transport: Hosted, Operation: contracts.OperationCommandExec}
 	return []Scenario{
 		{Name: "hosted/ready-line", Title: "The first line on standard output says where the runner is", Rules: []string{"6.1"}, Needs: hosted, Run: hostedReadyLine},
 		{Name: "hosted/stops-on-eof", Title: "The end of standard input ends the runner within a second, without a drain", Rules: []string{"6.1"}, Needs: hosted, Run: hostedStops},
@@ -25,6 +26,20 @@ func hosting() []Scenario {
 		{Name: "hosted/owner-header-required", Title: "A runner may insist on being told which generation is meant", Rules: []string{"5.4"}, Needs: Needs{Transport: Hosted, Seed: true}, Run: hostedOwnerRequired},
 		{Name: "hosted/vanished-workspace", Title: "A runner whose workspace is gone is not ready, and not draining either", Rules: []string{"5.3"}, Needs: hosted, Run: hostedVanished},
 		{Name: "hosted/workspace", Title: "The runner's files are read, found and kept inside the workspace", Rules: []string{"A77", "R96"}, Needs: Needs{Transport: Hosted, Operation: contracts.OperationFileRead}, Run: hostedFiles},
+		{Name: "hosted/heartbeats", Title: "Heartbeats of a runner say who drives and until when", Rules: []string{"1.13"}, Needs: hosted, Run: onRunner(heartbeatAnswer)},
+		{Name: "hosted/counts", Title: "A runner counts connections and subscriptions", Rules: []string{"4.2"}, Needs: hosted, Run: onRunner(hostedCounts)},
+		{Name: "hosted/init", Title: "A runner keeps an init whole, and says it", Rules: []string{"1.12", "R35"}, Needs: hosted, Run: onRunner(postInit)},
+		{Name: "hosted/stream", Title: "A runner's stream without a cursor begins with a snapshot, then lives", Rules: []string{"A42"}, Needs: hosted, Run: onRunner(streamSnapshotFirst)},
+		{Name: "hosted/replay", Title: "Cursor 0 yields a runner's whole journal", Rules: []string{"A43"}, Needs: hosted, Run: onRunner(returnToStart)},
+		{Name: "hosted/missed-items", Title: "A cursor yields exactly what was missed at a runner", Rules: []string{"A43"}, Needs: hosted, Run: onRunner(returnToMissed)},
+		{Name: "hosted/negative-cursor", Title: "A negative cursor yields a reset of a runner's stream", Rules: []string{"A45"}, Needs: hosted,
+			Run: onRunner(returnReset("A45", func(*Frame, string) (int64, string) { return -999, "" }))},
+		{Name: "hosted/denial", Title: "A denial ends a runner's question with its reason, after it", Rules: []string{"A67", "A68"}, Needs: hosted, Run: onRunner(postDenial)},
+		{Name: "hosted/command", Title: "A runner runs commands and says so", Rules: []string{"R84", "R85"}, Needs: exec, Run: onRunner(toolCommand)},
+		{Name: "hosted/command-listed", Title: "A command is in a runner's state with its owner", Rules: []string{"A66", "R86"}, Needs: exec, Run: onRunner(toolCommandListed)},
+		{Name: "hosted/watch", Title: "A runner watches files, and stops", Rules: []string{"A66", "5.4"}, Needs: Needs{Transport: Hosted, Operation: contracts.OperationFileWatch}, Run: onRunner(hostedWatch)},
+		{Name: "hosted/disconnect", Title: "A disconnect from a runner is answered exactly", Rules: []string{"A13", "A14"}, Needs: hosted, Run: onRunner(hostedDisconnect)},
+		{Name: "hosted/disconnect-controller", Title: "The end of a runner's controller frees the lease and keeps the replay", Rules: []string{"A15"}, Needs: hosted, Run: onRunner(disconnectController)},
 		{Name: "hosted/suite", Title: "Two controllers and a viewer take turns as on any server", Rules: []string{"A1", "A2", "A23", "A25", "A26", "A27", "A37"}, Needs: hosted, Run: hostedTurns},
 	}
 }
@@ -253,6 +268,60 @@ func hostedFiles(s *Session) {
 	f := p.expect("R95", message("utility_file_search_results").with("search_id", "notes"))
 	if results := listOf(f, "results"); len(results) == 0 || !strings.HasSuffix(textOf(results[0], "path"), "notes.md") {
 		s.fail("R95", "expected notes.md to be found, got %s", show(f.at("results")))
+	}
+}
+
+// onRunner tells a story of any server over HTTP to a hosted runner.
+func onRunner(story func(*Session)) func(*Session) {
+	return func(s *Session) {
+		s.spawned(start{})
+		story(s)
+	}
+}
+
+func hostedCounts(s *Session) {
+	s.driver()
+	s.guest("vera").subscribed(nil)
+	f := s.state()
+	for _, key := range []string{"state.connection_count", "state.subscriber_count"} {
+		if !same(f.at(key), 2) {
+			s.fail("4.2", "expected %s 2, got %s", key, show(f.at(key)))
+		}
+	}
+}
+
+func hostedWatch(s *Session) {
+	alice, p := s.toolUser(contracts.OperationFileWatch)
+	debounce := int64(50)
+	watches := func(a *Answer) []map[string]any { return listOf(a.effect(), "state.active_file_watches") }
+	list := watches(alice.posted("A66", &contracts.UtilityFileWatchStart{WatchID: "notes", IncludePatterns: []string{"**/*.md"}, DebounceMS: &debounce}))
+	if len(list) != 1 || list[0]["watch_id"] != "notes" || list[0]["owner_connection_id"] != alice.connection {
+		s.fail("A66", "expected the watch with its owner %s in the answer, got %s", alice.connection, show(list))
+	}
+	p.expect("5.4", message("utility_file_watch_started").with("watch_id", "notes"))
+	if list := watches(alice.posted("A66", &contracts.UtilityFileWatchStop{WatchID: "notes"})); len(list) != 0 {
+		s.fail("A66", "expected no watch after the stop, got %s", show(list))
+	}
+	p.expect("5.4", message("utility_file_watch_stopped").with("watch_id", "notes").with("reason", "Stopped by controller"))
+}
+
+func hostedDisconnect(s *Session) {
+	alice := s.driver()
+	vera := s.guest("vera")
+	vera.subscribed(nil)
+	for _, c := range []*Caller{vera, alice} {
+		controller := any(nil)
+		if c == vera {
+			controller = alice.connection
+		}
+		want := show(map[string]any{"success": true, "connection_id": c.connection, "controller_connection_id": controller,
+			"disconnected_subscription_ids": []any{c.subscription}})
+		if got := show(c.disconnect(nil).ok("A13").Body); got != want {
+			s.fail("A13", "expected %s, got %s", want, got)
+		}
+	}
+	if got := holderOf(s.state()); got != nil {
+		s.fail("A14", "expected nobody to hold the lease, got %s", show(got))
 	}
 }
 

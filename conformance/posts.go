@@ -39,7 +39,7 @@ func posts() []Scenario {
 		{Name: "post/idempotent", Title: "A repeated message with its Idempotency-Key is executed once and answered alike", Rules: []string{"A72"}, Needs: overHTTP, Run: postIdempotent},
 		{Name: "post/idempotent-at-once", Title: "Repeats that overtake each other execute once all the same", Rules: []string{"A72"}, Needs: overHTTP, Run: postIdempotentAtOnce},
 		{Name: "post/idempotency-scope", Title: "A key counts for its connection alone", Rules: []string{"A72", "1.12"}, Needs: overHTTP, Run: postKeyScope},
-		{Name: "post/bad-key", Title: "A key that is too long is refused", Rules: []string{"1.12"}, Needs: overHTTP, Run: postBadKey},
+		{Name: "post/bad-key", Title: "A key that is too long is refused", Rules: []string{"A72", "1.12"}, Needs: overHTTP, Run: postBadKey},
 		{Name: "post/unknown-connection", Title: "A message of an unknown connection or subscription is refused", Rules: []string{"1.12", "1.5"}, Needs: overHTTP, Run: postOfNobody},
 		{Name: "post/foreign-subscription", Title: "A message under another connection's subscription is refused", Rules: []string{"1.12", "1.5"}, Needs: overHTTP, Run: postForeignSubscription},
 		{Name: "post/order-of-checks", Title: "What is wrong first is what a message is refused for", Rules: []string{"1.12"}, Needs: overHTTP, Run: postOrderOfChecks},

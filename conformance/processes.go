@@ -20,7 +20,7 @@ func processes() []Scenario {
 		{Name: "tree/background", Title: "A background process that holds the output delays the exit by two seconds, and does not outlive it", Rules: []string{"5.1"}, Needs: exec, Slow: true, Run: settled(treeInBackground)},
 		{Name: "tree/late-words", Title: "What a background process says soon after the exit is told before it", Rules: []string{"5.1"}, Needs: exec, Run: using(lateWords)},
 		{Name: "tree/end-of-input", Title: "After the end of input nothing of a command is left", Rules: []string{"R19"}, Needs: onStdio, Slow: true, Run: leavesNothing((*Peer).hangUp)},
-		{Name: "tree/shutdown", Title: "After a shutdown nothing of a command is left", Rules: []string{"R18", "3.8"}, Needs: onStdio, Slow: true, Run: leavesNothing((*Peer).sayShutdown)},
+		{Name: "tree/shutdown", Title: "After a shutdown nothing of a command is left", Rules: []string{"R19", "R18", "3.8"}, Needs: onStdio, Slow: true, Run: leavesNothing((*Peer).sayShutdown)},
 	}
 }
 

@@ -13,7 +13,7 @@ func reasons() []Scenario {
 	return []Scenario{
 		{Name: "reason/interrupt", Title: "interrupt ends commands and watches, and says so", Rules: []string{"R67", "3.5"}, Needs: exec, Run: endedBy("Interrupted", &contracts.Interrupt{})},
 		{Name: "reason/cancel", Title: "cancel ends commands and watches, and says so", Rules: []string{"R67", "3.5"}, Needs: exec, Run: endedBy("Cancelled", &contracts.Cancel{})},
-		{Name: "reason/shutdown", Title: "shutdown ends commands and watches, and says so", Rules: []string{"3.8"}, Needs: exec, Run: endedBy("Headless runtime shutdown", &contracts.Shutdown{})},
+		{Name: "reason/shutdown", Title: "shutdown ends commands and watches, and says so", Rules: []string{"3.8", "3.5"}, Needs: exec, Run: endedBy("Headless runtime shutdown", &contracts.Shutdown{})},
 		{Name: "reason/stubborn", Title: "An interrupted command that ignores it is killed, and its id is taken until then", Rules: []string{"3.5", "4.3"}, Needs: exec, Run: using(interruptStubborn)},
 		{Name: "reason/nothing-active", Title: "interrupt with no command or watch says nothing about any", Rules: []string{"R68"}, Needs: exec, Run: using(interruptNothing)},
 		{Name: "reason/afterwards", Title: "After an interrupt commands and watches can be started again", Rules: []string{"R67", "R69"}, Needs: exec, Run: using(afterInterrupt)},

@@ -7,7 +7,6 @@ import (
 	"encoding/xml"
 	"io"
 	"net/http"
-	"net/http/httptest"
 	"regexp"
 	"strings"
 	"sync/atomic"
@@ -15,8 +14,6 @@ import (
 	"time"
 
 	"github.com/seed-028515a8/maestro/conformance"
-	"github.com/seed-028515a8/maestro/conformance/double"
-	"github.com/seed-028515a8/maestro/contracts"
 )
 
 func TestScenariosHaveUniqueNamesTitlesAndRules(t *testing.T) {
@@ -54,8 +51,9 @@ func TestScenariosHaveUniqueNamesTitlesAndRules(t *testing.T) {
 // failing is a report with a failure, a pass and a skip in it.
 func failing(t *testing.T) conformance.Report {
 	t.Helper()
-	return judge(t, conformance.Config{Target: socketTarget(t, double.NullOptional), Patience: time.Second,
-		Filter: regexp.MustCompile(`^(state/fresh|socket/unknown-session|framing/crlf)$`)})
+	c := subject{on: onSocket, faults: "server snapshot set /snapshot.state.last_error=null"}.config(t)
+	c.Filter = regexp.MustCompile(`^(state/fresh|socket/unknown-session|framing/crlf)$`)
+	return judge(t, c)
 }
 
 func TestReportShowsRuleAndExchangeOfAFailure(t *testing.T) {
@@ -79,8 +77,9 @@ func TestReportShowsRuleAndExchangeOfAFailure(t *testing.T) {
 // TestFailureNamesTheLastTextBeforeAWait is about a wait that other texts came before.
 func TestFailureNamesTheLastTextBeforeAWait(t *testing.T) {
 	t.Parallel()
-	report := judge(t, conformance.Config{Target: stdioTarget(t, double.NeverEndsInterrupted), Patience: time.Second,
-		Filter: regexp.MustCompile(`^interrupt/ends-run$`)})
+	c := subject{on: onStdio, faults: "server response_end drop"}.config(t)
+	c.Patience, c.Filter = time.Second, regexp.MustCompile(`^interrupt/ends-run$`)
+	report := judge(t, c)
 	f := report.Results[0].Failure
 	if f == nil {
 		t.Fatalf("got %+v, want a failure", report.Results)
@@ -100,11 +99,13 @@ func TestResultsAreToldInOrderUntilTheRunIsCancelled(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	var told []string
-	report, err := conformance.Run(ctx, conformance.Config{Target: stdioTarget(t, ""), Parallel: 1, Filter: regexp.MustCompile("^run/"),
-		Each: func(r *conformance.Result) {
-			told = append(told, r.Name)
-			cancel()
-		}})
+	c := subject{on: onStdio}.config(t)
+	c.Parallel, c.Filter = 1, regexp.MustCompile("^run/")
+	c.Each = func(r *conformance.Result) {
+		told = append(told, r.Name)
+		cancel()
+	}
+	report, err := conformance.Run(ctx, c)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -166,7 +167,9 @@ func TestReportIsReadableByMachines(t *testing.T) {
 }
 
 func TestRunWithNothingJudgedIsNotOK(t *testing.T) {
-	report := judge(t, conformance.Config{Target: socketTarget(t, ""), Filter: regexp.MustCompile(`^framing/crlf$`)})
+	c := subject{on: onSocket}.config(t)
+	c.Filter = regexp.MustCompile(`^framing/crlf$`)
+	report := judge(t, c)
 	if report.OK() {
 		t.Errorf("got OK for a run that skipped everything: %+v", report.Results)
 	}
@@ -207,10 +210,11 @@ func TestScenarioTimesOut(t *testing.T) {
 
 func TestStrictServerIsHeldToStrictRules(t *testing.T) {
 	t.Parallel()
-	filter := regexp.MustCompile(`^framing/(null|unknown)`)
-	server := socketStrict(t)
-	passes(t, judge(t, conformance.Config{Target: server, Strict: true, Filter: filter}))
-	if report := judge(t, conformance.Config{Target: server, Filter: filter, Patience: time.Second}); report.Count(conformance.Failed) != 2 {
+	c := subject{on: onSocket, strict: true}.config(t)
+	c.Filter = regexp.MustCompile(`^framing/(null|unknown)`)
+	passes(t, judge(t, c))
+	c.Strict = false
+	if report := judge(t, c); report.Count(conformance.Failed) != 2 {
 		t.Errorf("got %d failures, want a strict server to fail the two scenarios for tolerant ones", report.Count(conformance.Failed))
 	}
 }
@@ -220,14 +224,17 @@ func TestSkipsSayWhatIsMissing(t *testing.T) {
 	wants := map[string]string{"framing/crlf": "needs a stdio target", "run/prompt": "needs a stdio or ws target", "socket/bye": "needs a ws target",
 		"hosted/identity": "needs a hosted runner to spawn", "token/required": "needs connection tokens to be required",
 		"route/no-credential": "needs a server with authentication", "post/unknown-key-refused": "needs a strict server", "route/health": ""}
-	report := judge(t, conformance.Config{Target: httpTarget(t, ""),
-		Filter: regexp.MustCompile(`^(framing/crlf|run/prompt|socket/bye|hosted/identity|token/required|route/no-credential|post/unknown-key-refused|route/health)$`)})
+	c := subject{on: onHTTP}.config(t)
+	c.Filter = regexp.MustCompile(`^(framing/crlf|run/prompt|socket/bye|hosted/identity|token/required|route/no-credential|post/unknown-key-refused|route/health)$`)
+	report := judge(t, c)
 	for _, r := range report.Results {
 		if want, listed := wants[r.Name]; !listed || r.Reason != want {
 			t.Errorf("%s: got %s (%s), want the reason %q", r.Name, r.Outcome, r.Reason, want)
 		}
 	}
-	socket := judge(t, conformance.Config{Target: socketTarget(t, ""), Filter: regexp.MustCompile("^(route/health|run/prompt)$")})
+	c = subject{on: onSocket}.config(t)
+	c.Filter = regexp.MustCompile("^(route/health|run/prompt)$")
+	socket := judge(t, c)
 	if got := socket.Count(conformance.Skipped); got != 1 {
 		t.Errorf("got %d skipped over WebSocket, want the scenario over HTTP alone", got)
 	}
@@ -237,8 +244,8 @@ func TestSkipsSayWhatIsMissing(t *testing.T) {
 func TestRateLimitsAreWaitedOut(t *testing.T) {
 	t.Parallel()
 	var refused atomic.Int32
-	inner := double.New(patient())
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	inner := proxy(t, subject{on: onHTTP}.config(t).Target, "")
+	url := serveHandler(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if refused.Add(1)%3 == 1 {
 			w.Header().Set("Retry-After", "0")
 			w.Header().Set("Content-Type", "application/json")
@@ -248,16 +255,14 @@ func TestRateLimitsAreWaitedOut(t *testing.T) {
 		}
 		inner.ServeHTTP(w, r)
 	}))
-	t.Cleanup(server.Close)
-	passes(t, judge(t, conformance.Config{Target: server.URL, Filter: regexp.MustCompile("^(sse/snapshot-first|post/answer|return/missed-items)$")}))
+	passes(t, judge(t, conformance.Config{Target: url, Filter: regexp.MustCompile("^(sse/snapshot-first|post/answer|return/missed-items)$")}))
 }
 
 func TestReportsShowAdviceOnce(t *testing.T) {
 	t.Parallel()
-	options := public(patient())
-	options.Defect = double.NoRetryable
-	report := judge(t, conformance.Config{Target: serveDouble(t, options), Profile: contracts.ProfilePublic,
-		Filter: regexp.MustCompile(`^post/(missing-field|wrong-type)$`)})
+	c := subject{on: onHTTP, public: true, faults: noRetryable}.config(t)
+	c.Filter = regexp.MustCompile(`^post/(missing-field|wrong-type)$`)
+	report := judge(t, c)
 	if !report.OK() || report.Count(conformance.Advised) != 1 || report.Count(conformance.Passed) != 1 {
 		t.Fatalf("got %+v, want one pass with advice and one without", report.Results)
 	}

@@ -44,18 +44,7 @@ type Config struct {
 // that is not one; what the server does wrong is in the report. When ctx ends, the
 // scenarios that are not over are skipped, and the report is marked as incomplete.
 func Run(ctx context.Context, c Config) (Report, error) {
-	c.Profile = cmp.Or(c.Profile, contracts.ProfileSeed)
-	c.Timeout = cmp.Or(c.Timeout, DefaultTimeout)
-	c.Patience = cmp.Or(c.Patience, DefaultPatience)
-	c.Parallel = cmp.Or(c.Parallel, DefaultParallel)
-	c.Runtime = cmp.Or(c.Runtime, RuntimeConformance)
-	if c.ConnectionTokens == "" {
-		c.ConnectionTokens = TokensOptional
-		if c.Token != "" {
-			c.ConnectionTokens = TokensRequired
-		}
-	}
-	c.found = &findings{}
+	c.setDefaults()
 	if err := c.check(ctx); err != nil {
 		return Report{}, err
 	}
@@ -70,6 +59,22 @@ func Run(ctx context.Context, c Config) (Report, error) {
 	}
 	results := runAll(ctx, &c, scenarios)
 	return Report{Target: c.name(), Duration: time.Since(started), Results: results, Incomplete: ctx.Err() != nil, Left: c.found.left}, nil
+}
+
+// setDefaults fills in what the caller left open.
+func (c *Config) setDefaults() {
+	c.Profile = cmp.Or(c.Profile, contracts.ProfileSeed)
+	c.Timeout = cmp.Or(c.Timeout, DefaultTimeout)
+	c.Patience = cmp.Or(c.Patience, DefaultPatience)
+	c.Parallel = cmp.Or(c.Parallel, DefaultParallel)
+	c.Runtime = cmp.Or(c.Runtime, RuntimeConformance)
+	if c.ConnectionTokens == "" {
+		c.ConnectionTokens = TokensOptional
+		if c.Token != "" {
+			c.ConnectionTokens = TokensRequired
+		}
+	}
+	c.found = &findings{}
 }
 
 // name is what a report calls the server.

@@ -282,6 +282,8 @@ func replayedInterrupt(s *Session) {
 func snapshotsAgree(s *Session) {
 	p := s.controller()
 	p.prompt(burstOf(50, 20))
+	p.prompt("settled")
+	p.expect("R79", message("status").with("message", "Prompt: settled"))
 	p.fence()
 	a := s.viewer("vera").last(control("snapshot"))
 	b := s.viewer("victor").last(control("snapshot"))
@@ -290,6 +292,11 @@ func snapshotsAgree(s *Session) {
 	}
 	if a.Cursor < p.watch.floor {
 		s.fail("2.2", "a ws.result announced cursor %d, a snapshot taken afterwards is as of %d", p.watch.floor, a.Cursor)
+	}
+	for _, f := range []*Frame{a, b} {
+		if got := f.str("state.last_status"); got != "Prompt: settled" {
+			s.fail("R79", "expected last_status %q in both snapshots, got %q", "Prompt: settled", got)
+		}
 	}
 }
 

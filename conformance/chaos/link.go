@@ -1,0 +1,126 @@
+package chaos
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"slices"
+	"time"
+)
+
+// A link carries texts one way and injects faults into them. One goroutine uses it.
+type link struct {
+	faults []counted
+	parse  func([]byte) *text
+	held   []byte // the text that is to follow the next one; nil for none
+}
+
+// errCut ends a link that a fault cuts.
+var errCut = errors.New("a fault cut the link")
+
+// pass returns what is to be sent in place of a text. With an error the link ends
+// after that.
+func (l *link) pass(ctx context.Context, data []byte) ([][]byte, error) {
+	if len(l.faults) == 0 {
+		return [][]byte{data}, nil
+	}
+	held := l.held
+	l.held = nil
+	t := l.parse(data)
+	var before, after [][]byte
+	out := []*text{t}
+	for i := range l.faults {
+		f := &l.faults[i]
+		if !f.concerns(t.kind()) || !f.holds(t) || !f.due() {
+			continue
+		}
+		switch f.Action {
+		case "drop":
+			out = nil
+		case "repeat":
+			out = append(out, t)
+		case "swap":
+			l.held = t.bytes()
+			out = nil
+		case "delay":
+			if err := wait(ctx, f.Arg); err != nil {
+				return nil, err
+			}
+		case "cut":
+			whole := t.bytes()
+			return [][]byte{whole[:len(whole)/2]}, errCut
+		case "end":
+			return nil, errCut
+		case "add":
+			after = append(after, l.like(f.Arg))
+		case "before":
+			before = append(before, l.like(f.Arg))
+		default:
+			t.alter(f.Fault)
+		}
+	}
+	for _, t := range out {
+		if data := t.bytes(); len(data) > 0 {
+			before = append(before, data)
+		}
+	}
+	if held != nil {
+		before = append(before, held)
+	}
+	return slices.Concat(before, after), nil
+}
+
+// like returns a made-up text in the form that the link has.
+func (l *link) like(made string) []byte {
+	if t := l.parse([]byte("data: x\n\n")); len(t.after) > 0 {
+		return []byte("data: " + made + "\n\n")
+	}
+	return []byte(made)
+}
+
+// rest returns the text that is still held when the link ends.
+func (l *link) rest() []byte { return l.held }
+
+// An ending is how a link ends, which faults see as a last frame of type end.
+type ending struct {
+	Type   string `json:"type"`
+	Code   int    `json:"code"`
+	Reason string `json:"reason"`
+}
+
+// end lets faults alter how the link ends. It waits until ctx ends if one drops the
+// end.
+func (l *link) end(ctx context.Context, code int, reason string) ending {
+	e := ending{"end", code, reason}
+	data, _ := json.Marshal(e) // strings and a number
+	parse := l.parse
+	l.parse = parseText
+	sent, _ := l.pass(ctx, data) // ctx has ended, or the link ends anyway
+	l.parse = parse
+	if len(sent) == 0 {
+		<-ctx.Done()
+	} else if json.Unmarshal(sent[0], &e) != nil {
+		return ending{"end", code, reason}
+	}
+	return e
+}
+
+// wait waits for a duration, which Parse has checked.
+func wait(ctx context.Context, duration string) error {
+	d, _ := time.ParseDuration(duration)
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// cutLine splits a line from its line feed, which the last one may lack.
+func cutLine(line []byte) (text, end []byte) {
+	text = bytes.TrimSuffix(line, []byte("\n"))
+	return text, line[len(text):]
+}

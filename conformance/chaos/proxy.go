@@ -1,0 +1,378 @@
+package chaos
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"path"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/coder/websocket"
+)
+
+// maxText bounds a WebSocket text in bytes; a longer one ends the connection.
+const maxText = 64 << 20
+
+// A Proxy is an [http.Handler] that passes requests to a server and injects faults
+// into what goes either way, on HTTP, event streams and WebSockets.
+type Proxy struct {
+	to     *url.URL
+	faults []Fault
+	http   *httputil.ReverseProxy
+	dialer *http.Client
+
+	mu       sync.Mutex // guards the counters
+	requests []counted
+	answers  []counted
+}
+
+// NewProxy returns a proxy for the server at an address such as http://HOST:PORT.
+func NewProxy(address string, faults []Fault) (*Proxy, error) {
+	to, err := url.Parse(address)
+	if err != nil {
+		return nil, err
+	}
+	to = &url.URL{Scheme: strings.Replace(to.Scheme, "ws", "http", 1), Host: to.Host}
+	transport := &http.Transport{DisableCompression: true, MaxIdleConnsPerHost: 16}
+	p := &Proxy{to: to, faults: faults, dialer: &http.Client{Transport: transport},
+		requests: choose(faults, Request), answers: choose(faults, Answer)}
+	// Streams get a connection each: a server may close the one of a stream that has
+	// ended, and a message that is sent on it meanwhile would be lost.
+	streams := &http.Transport{DisableCompression: true, DisableKeepAlives: true}
+	p.http = &httputil.ReverseProxy{
+		Transport: byName{transport, streams}, FlushInterval: -1,
+		Rewrite: func(r *httputil.ProxyRequest) {
+			r.Out.URL.Scheme, r.Out.URL.Host = to.Scheme, to.Host
+			r.Out.Host = r.In.Host
+			r.Out.URL.RawQuery = r.In.URL.RawQuery
+		},
+		ModifyResponse: p.answer,
+		ErrorHandler: func(http.ResponseWriter, *http.Request, error) {
+			panic(http.ErrAbortHandler) // the client sees what the server does when it hangs up
+		},
+	}
+	return p, nil
+}
+
+// A byName sends requests for event streams on one transport and all others on another.
+type byName struct{ others, streams http.RoundTripper }
+
+func (b byName) RoundTrip(r *http.Request) (*http.Response, error) {
+	if nameOf(r) == "events" {
+		return b.streams.RoundTrip(r)
+	}
+	return b.others.RoundTrip(r)
+}
+
+// Close drops idle connections to the server.
+func (p *Proxy) Close() { p.dialer.CloseIdleConnections() }
+
+// ServeHTTP passes on a request.
+func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if len(p.requests) > 0 && !p.request(w, r) {
+		return
+	}
+	if strings.EqualFold(r.Header.Get("Upgrade"), "websocket") {
+		p.socket(w, r)
+		return
+	}
+	p.http.ServeHTTP(w, r)
+}
+
+// due returns the faults that apply to one request or answer.
+func (p *Proxy) due(counters []counted, t *text, subject ...string) []*Fault {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var due []*Fault
+	for i := range counters {
+		if c := &counters[i]; c.concerns(subject...) && c.holds(t) && c.due() {
+			due = append(due, c.Fault)
+		}
+	}
+	return due
+}
+
+// nameOf is the last element of a request's path.
+func nameOf(r *http.Request) string { return path.Base(r.URL.Path) }
+
+// request injects faults into a request. It reports whether the request goes on.
+func (p *Proxy) request(w http.ResponseWriter, r *http.Request) bool {
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		panic(http.ErrAbortHandler)
+	}
+	t := parseText(body)
+	for _, f := range p.due(p.requests, t, r.Method, nameOf(r)) {
+		key, value, _ := strings.Cut(f.Arg, "=")
+		switch f.Action {
+		case "drop":
+			w.Header().Set("Content-Type", "application/json")
+			_, _ = w.Write([]byte("{}")) // a client that has gone needs nothing
+			return false
+		case "delay":
+			if wait(r.Context(), f.Arg) != nil {
+				return false
+			}
+		case "header":
+			setHeader(r.Header, key, value)
+		case "query":
+			q := r.URL.Query()
+			if q.Del(key); value != "" {
+				q.Set(key, value)
+			}
+			r.URL.RawQuery = q.Encode()
+		case "path":
+			r.URL.Path, r.URL.RawPath = string(substitute(f.Arg, []byte(r.URL.Path))), ""
+		default:
+			t.alter(f)
+		}
+	}
+	body = t.bytes()
+	r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
+	return true
+}
+
+func setHeader(h http.Header, name, value string) {
+	if h.Del(name); value != "" {
+		h.Set(name, value)
+	}
+}
+
+// answer injects faults into an answer, or into the stream that it begins.
+func (p *Proxy) answer(resp *http.Response) error {
+	r := resp.Request
+	streams := strings.HasPrefix(resp.Header.Get("Content-Type"), "text/event-stream")
+	var t *text
+	switch {
+	case streams:
+		t = parseText(nil)
+	case len(p.answers) == 0:
+		return nil
+	default:
+		body, err := io.ReadAll(resp.Body)
+		if err != nil {
+			return err
+		}
+		_ = resp.Body.Close() // it was read
+		t = parseText(body)
+	}
+	cut := false
+	for _, f := range p.due(p.answers, t, r.Method, nameOf(r), strconv.Itoa(resp.StatusCode)) {
+		key, value, _ := strings.Cut(f.Arg, "=")
+		switch f.Action {
+		case "drop":
+			return errCut
+		case "cut":
+			cut = true
+		case "delay":
+			if err := wait(r.Context(), f.Arg); err != nil {
+				return err
+			}
+		case "status":
+			resp.StatusCode, _ = strconv.Atoi(f.Arg)
+		case "header":
+			setHeader(resp.Header, key, value)
+		case "forge":
+			status, body, _ := strings.Cut(f.Arg, " ")
+			resp.StatusCode, _ = strconv.Atoi(status)
+			resp.Header.Set("Content-Type", "application/json")
+			if streams {
+				_ = resp.Body.Close() // nobody reads the stream
+			}
+			streams, t = false, parseText([]byte(body))
+		case "file":
+			if err := alterFile(t, key, value); err != nil {
+				return err
+			}
+		default:
+			t.alter(f)
+		}
+	}
+	if streams {
+		l := link{faults: choose(p.faults, Server), parse: parseEvent}
+		if len(l.faults) > 0 || cut {
+			resp.Body = &stream{link: l, cut: cut, ctx: r.Context(), body: resp.Body, in: bufio.NewReader(resp.Body)}
+		}
+		return nil
+	}
+	body := t.bytes()
+	resp.Header.Del("Content-Length")
+	resp.ContentLength = -1
+	resp.Body = io.NopCloser(bytes.NewReader(body))
+	if cut {
+		resp.Body = io.NopCloser(io.MultiReader(bytes.NewReader(body[:len(body)/2]), failing{}))
+	}
+	return nil
+}
+
+// failing is a reader that has nothing but an error.
+type failing struct{}
+
+func (failing) Read([]byte) (int, error) { return 0, errCut }
+
+// alterFile sets a value in the file that an answer names.
+func alterFile(t *text, key, value string) error {
+	name, _ := t.at("manifest_path")
+	file, _ := name.(string)
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	inside := parseText(data)
+	inside.alter(&Fault{Action: "set", Arg: key + "=" + value})
+	return os.WriteFile(file, inside.bytes(), 0o600)
+}
+
+// A stream is the body of an event stream with faults in it.
+type stream struct {
+	link
+	cut  bool
+	ctx  context.Context
+	body io.Closer
+	in   *bufio.Reader
+	out  []byte // not yet read
+	err  error  // after out
+}
+
+func (s *stream) Read(into []byte) (int, error) {
+	for len(s.out) == 0 {
+		if s.err != nil {
+			return 0, s.err
+		}
+		if s.cut {
+			return 0, errCut
+		}
+		event, err := s.event()
+		if err != nil {
+			s.out, s.err = s.rest(), err
+			if err == io.EOF {
+				s.end(s.ctx, 0, "")
+			}
+			continue
+		}
+		sent, err := s.pass(s.ctx, event)
+		s.out, s.err = bytes.Join(sent, nil), err
+		if err != nil && len(sent) == 0 {
+			s.err = io.EOF
+		}
+	}
+	n := copy(into, s.out)
+	s.out = s.out[n:]
+	return n, nil
+}
+
+// event reads up to the next blank line.
+func (s *stream) event() ([]byte, error) {
+	var event []byte
+	for {
+		line, err := s.in.ReadBytes('\n')
+		if event = append(event, line...); err != nil {
+			return nil, err
+		}
+		if len(bytes.TrimSpace(line)) == 0 {
+			return event, nil
+		}
+	}
+}
+
+func (s *stream) Close() error { return s.body.Close() }
+
+// socket connects a WebSocket to the server and passes texts both ways.
+func (p *Proxy) socket(w http.ResponseWriter, r *http.Request) {
+	header := r.Header.Clone()
+	var offered []string
+	for _, line := range header.Values("Sec-Websocket-Protocol") {
+		for word := range strings.SplitSeq(line, ",") {
+			offered = append(offered, strings.TrimSpace(word))
+		}
+	}
+	for name := range header {
+		if strings.HasPrefix(name, "Sec-Websocket-") || name == "Upgrade" || name == "Connection" {
+			delete(header, name)
+		}
+	}
+	to := *p.to
+	to.Path, to.RawQuery = r.URL.Path, r.URL.RawQuery
+	server, resp, err := websocket.Dial(r.Context(), to.String(), &websocket.DialOptions{HTTPClient: p.dialer, HTTPHeader: header, Host: r.Host, Subprotocols: offered})
+	if err != nil && resp == nil {
+		panic(http.ErrAbortHandler)
+	}
+	resp.Request = r
+	if err != nil {
+		if p.answer(resp) != nil {
+			panic(http.ErrAbortHandler)
+		}
+		for name, values := range resp.Header {
+			w.Header()[name] = values
+		}
+		w.WriteHeader(resp.StatusCode)
+		_, _ = io.Copy(w, resp.Body) // a client that has gone needs nothing
+		return
+	}
+	defer func() { _ = server.CloseNow() }() // it may be closed
+	options := &websocket.AcceptOptions{InsecureSkipVerify: true}
+	if chosen := server.Subprotocol(); chosen != "" {
+		options.Subprotocols = []string{chosen}
+	}
+	client, err := websocket.Accept(w, r, options)
+	if err != nil {
+		return // the client has its answer
+	}
+	defer func() { _ = client.CloseNow() }() // it may be closed
+	ctx, cancel := context.WithCancel(context.WithoutCancel(r.Context()))
+	defer cancel()
+	var wg sync.WaitGroup
+	wg.Go(func() { // ends with the client, or when the server's side cancels
+		carry(ctx, client, server, link{faults: choose(p.faults, Client), parse: parseText})
+		cancel()
+	})
+	carry(ctx, server, client, link{faults: choose(p.faults, Server), parse: parseText})
+	cancel()
+	wg.Wait()
+}
+
+// carry passes texts from one end of a WebSocket to the other until either ends, and
+// passes the end on.
+func carry(ctx context.Context, from, to *websocket.Conn, l link) {
+	from.SetReadLimit(maxText)
+	for {
+		kind, data, err := from.Read(ctx)
+		if closed, ok := errors.AsType[websocket.CloseError](err); ok {
+			if held := l.rest(); held != nil {
+				_ = to.Write(ctx, websocket.MessageText, held) // the end may have gone
+			}
+			code := closed.Code
+			if code == websocket.StatusNoStatusRcvd || code == websocket.StatusAbnormalClosure {
+				code = websocket.StatusNormalClosure // the others cannot be sent
+			}
+			e := l.end(ctx, int(code), closed.Reason)
+			_ = to.Close(websocket.StatusCode(e.Code), e.Reason) // it may be closed
+			return
+		}
+		if err != nil {
+			_ = to.CloseNow()
+			return
+		}
+		sent := [][]byte{data}
+		if kind == websocket.MessageText {
+			sent, err = l.pass(ctx, data)
+		}
+		for _, data := range sent {
+			if to.Write(ctx, kind, data) != nil {
+				return
+			}
+		}
+		if err != nil {
+			_ = to.CloseNow()
+			return
+		}
+	}
+}
