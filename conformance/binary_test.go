@@ -21,6 +21,7 @@ var (
 // TestBuiltBinary holds the real server against the whole suite, as its users
 // start it.
 func TestBuiltBinary(t *testing.T) {
+	t.Parallel()
 	sideBySide(4, []struct {
 		name    string
 		subject subject

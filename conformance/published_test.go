@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/seed-028515a8/maestro/conformance"
 	"github.com/seed-028515a8/maestro/contracts"
@@ -90,7 +91,7 @@ var habits = []habit{
 	{"server comment drop", onHTTP, "^sse/keepalive$", "1.11", "comment"},
 	{streamsLiveOn, onHTTP, "^sse/newer-wins$", "A61", "older of two"},
 	{"answer GET * 200 set state.connection_count=+1\nanswer GET * 200 set state.controller_connection_id=conn_other", onHTTP, "^claim/implicit-stream$", "A36", "no lease"},
-	{"answer GET * 200 #2+ set state.connection_count=+1", onHTTP, "^claim/refused-leaves-no-trace$", "A24", "refused controller"},
+	{"answer GET state 200 #2+ set state.connection_count=+1", onHTTP, "^claim/refused-leaves-no-trace$", "A24", "refused controller"},
 	{"answer POST heartbeat 200 set lease_expires_at=2026-01-01T00:00:00.000Z", onHTTP, "^heartbeat/renews$", "A32", "lease_expires_at"},
 	{"answer POST messages 200 forge 409 " + refusal, onHTTP, "^claim/expires$", "A31", "silent controller"},
 	{"request POST connections delete connectionId", onHTTP, "^connection/unknown$", "A5", "connectionId"},
@@ -179,10 +180,10 @@ func TestServersOfThePublishedProtocolGetAdviceAlone(t *testing.T) {
 	t.Parallel()
 	all := strings.Join([]string{noRetryable, noDetails, codeOnly, noEpochs, noTokens, announcesNothing, noStatusOfInit, plainHealth, noReplayMark,
 		`server * sub (?m)^id: .*\n=>`, `server * sub retry: 2000\n=>`, "answer * * 429 header Retry-After=", "answer * * 503 header Retry-After=",
-		"answer * * 405 status 404", "request POST messages header X-Maestro-Headless-Role=", "server comment drop", "answer POST messages 413 drop",
-		"answer * * * header Cache-Control="}, "\n")
+		"answer * * 405 status 404", "request POST messages header X-Maestro-Headless-Role=", "server comment drop",
+		"answer GET identity * header Cache-Control=", "answer POST drain * header Cache-Control="}, "\n")
 	lines := "server error request_id=c* delete request_id\nserver utility_command_exited signal=null delete signal\n" +
-		"server utility_command_exited exit_code=null delete exit_code\nprocess flag --strict"
+		"server utility_command_exited exit_code=null delete exit_code\nserver error error_type=cancelled drop\nprocess flag --strict"
 	sideBySide(5, []subject{
 		{on: onStdio, public: true, faults: lines},
 		{on: onHTTP, public: true, faults: all},
@@ -191,6 +192,7 @@ func TestServersOfThePublishedProtocolGetAdviceAlone(t *testing.T) {
 		{on: onHTTP, public: true, faults: all, agent: []string{"--agent", "shell"}},
 	}, func(j subject) {
 		c := j.config(t)
+		c.Patience = 8 * time.Second
 		if len(j.agent) > 0 {
 			c.Runtime, c.Prompts, c.Filter = conformance.RuntimeAny, shellPrompts, aboutAgents
 		}
