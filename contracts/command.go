@@ -40,7 +40,7 @@ type ContentBlock struct {
 	MimeType string // image only
 }
 
-// A ClientTool is something a client does for the agent when it is asked to by a
+// A ClientTool is a tool that a client runs for the agent when it gets a
 // client_tool request. InputSchema is a JSON Schema of the request's args.
 type ClientTool struct {
 	Name        string          `json:"name"`
@@ -49,10 +49,10 @@ type ClientTool struct {
 }
 
 // Hello identifies a client, chooses its role and negotiates. Every later hello
-// replaces all it carries except the role (R29). A later hello that changes
-// nothing is answered, and no other client is told of it.
+// replaces all values except the role (R29). A later hello that changes nothing is
+// answered and not published.
 type Hello struct {
-	ProtocolVersion     string         `json:"protocol_version,omitempty"` // what the client was built for; another version is no error
+	ProtocolVersion     string         `json:"protocol_version,omitempty"` // version the client was built for; another version is no error
 	ClientInfo          *ClientInfo    `json:"client_info,omitempty"`
 	Capabilities        *Capabilities  `json:"capabilities,omitempty"`
 	Role                Role           `json:"role,omitempty"`                  // cannot change once set
@@ -77,8 +77,7 @@ type Prompt struct {
 // Interrupt stops the active run.
 type Interrupt struct{}
 
-// Cancel stops the active run, too; only the reason texts differ from those of
-// interrupt.
+// Cancel stops the active run like interrupt, with other reason texts.
 type Cancel struct{}
 
 // Shutdown ends the runtime.
