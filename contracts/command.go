@@ -57,7 +57,7 @@ type Hello struct {
 	Capabilities        *Capabilities  `json:"capabilities,omitempty"`
 	Role                Role           `json:"role,omitempty"`                  // cannot change once set
 	OptOutNotifications []Notification `json:"opt_out_notifications,omitempty"` // duplicates are allowed
-	ClientTools         []ClientTool   `json:"client_tools,omitempty"`          // needs client_tool in server_requests; offered to the agent while the client controls
+	ClientTools         []ClientTool   `json:"client_tools,omitempty"`          // needs client_tool in server_requests; offered to the agent while the client holds the lease
 }
 
 // Init changes the run configuration; fields are applied in this order (R33).
@@ -107,7 +107,7 @@ type ServerRequestResponse struct {
 	Result         *ToolResult    `json:"result,omitempty"`          // approvals
 	DecisionAction RetryAction    `json:"decision_action,omitempty"` // tool retries
 	Reason         string         `json:"reason,omitempty"`          // tool retries, and approvals without a result
-	Content        []ContentBlock `json:"content,omitempty"`         // client tools, elicitations and user input; of an approval what the agent takes beside it
+	Content        []ContentBlock `json:"content,omitempty"`         // client tools, elicitations and user input; for approvals additional content, such as an answer note
 	IsError        bool           `json:"is_error,omitempty"`        // client tools, elicitations and user input: the request ends as failed
 }
 

@@ -219,7 +219,7 @@ export interface Hello {
   role?: Role;
   /** duplicates are allowed */
   opt_out_notifications?: Notification[];
-  /** needs client_tool in server_requests; offered to the agent while the client controls */
+  /** needs client_tool in server_requests; offered to the agent while the client holds the lease */
   client_tools?: ClientTool[];
 }
 
@@ -292,7 +292,7 @@ export interface ServerRequestResponse {
   decision_action?: RetryAction;
   /** tool retries, and approvals without a result */
   reason?: string;
-  /** client tools, elicitations and user input; of an approval what the agent takes beside it */
+  /** client tools, elicitations and user input; for approvals additional content, such as an answer note */
   content?: ContentBlock[];
   /** client tools, elicitations and user input: the request ends as failed */
   is_error?: boolean;
