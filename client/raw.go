@@ -103,7 +103,7 @@ func (r *Raw) ReceiveText(ctx context.Context) ([]byte, error) {
 	}
 }
 
-// ended returns why reading ended.
+// readError returns why reading ended.
 func (r *Raw) readError() error {
 	if _, ok := r.pipe.(*socket); ok {
 		return new(link).closeError(r.err)
