@@ -84,7 +84,7 @@ type DrainAnswer struct {
 	RequestedBy     string      `json:"requested_by,omitempty"`
 	Reason          string      `json:"reason,omitempty"`
 	ManifestPath    string      `json:"manifest_path"` // absolute
-	Manifest        Manifest    `json:"manifest"`      // what the file holds
+	Manifest        Manifest    `json:"manifest"`      // content of the file
 }
 
 // A Manifest describes a drained session: its state, what was flushed, and which
@@ -119,7 +119,7 @@ type ManifestRuntime struct {
 	Cursor          *uint64     `json:"cursor,omitempty"`           // where to resume; absent if the flush was skipped
 }
 
-// A WorkspaceExport names what of the workspace belongs to the session.
+// A WorkspaceExport names the files of the workspace that belong to the session.
 type WorkspaceExport struct {
 	Mode  string       `json:"mode" wire:"oneof=local_path_contract"`
 	Paths []ExportPath `json:"paths"`
@@ -133,7 +133,7 @@ type ExportPath struct {
 	Type         string `json:"type" wire:"oneof=file|directory|other|missing"`
 }
 
-// An OpenRequest is a question that nobody had answered when the session was
+// An OpenRequest is a question that was still open when the session was
 // drained.
 type OpenRequest struct {
 	Request  json.RawMessage `json:"request" wire:"body=event"` // the server_request

@@ -1180,7 +1180,7 @@ export interface DrainAnswer {
   reason?: string;
   /** absolute */
   manifest_path: string;
-  /** what the file holds */
+  /** content of the file */
   manifest: Manifest;
 }
 
@@ -1345,7 +1345,7 @@ export interface MessageAnswer {
 }
 
 /**
- * An OpenRequest is a question that nobody had answered when the session was
+ * An OpenRequest is a question that was still open when the session was
  * drained.
  */
 export interface OpenRequest {
@@ -1638,7 +1638,8 @@ export interface WorkContinuity {
 }
 
 /**
- * A WorkspaceExport names what of the workspace belongs to the session.
+ * A WorkspaceExport names the files of the workspace that belong to the
+ * session.
  */
 export interface WorkspaceExport {
   mode: "local_path_contract";
