@@ -202,7 +202,7 @@ var (
 	errBroken    = &contracts.Error{Code: contracts.CodeRuntimeNotReady, Message: "the session has failed by a defect of the server"}
 )
 
-// fail ends the session because of err. Clients see clientErr.
+// fail ends the session because of err. Clients get the message of clientErr.
 func (tx *tx) fail(clientErr *contracts.Error, err error) {
 	tx.life.failed = fmt.Errorf("%w: %w", clientErr, err)
 	tx.logger.Error("session failed", "err", tx.life.failed)
