@@ -8,15 +8,15 @@ import (
 	"github.com/seed-028515a8/maestro/contracts"
 )
 
-// attempts counts failures in a row.
+// attempts counts consecutive failures.
 type attempts struct {
 	policy Reconnect
 	jitter func() float64 // in [0, 1)
 	failed int
 }
 
-// next counts a failure and returns how long to wait, at least floor. It
-// reports false if that was the last attempt allowed.
+// next counts a failure and returns how long to wait, at least floor. It returns
+// false if no attempt is left.
 func (a *attempts) next(floor time.Duration) (time.Duration, bool) {
 	a.failed++
 	if a.policy.Attempts != 0 && a.failed > a.policy.Attempts {
@@ -34,9 +34,9 @@ func (a *attempts) next(floor time.Duration) (time.Duration, bool) {
 	return max(delay, floor), true
 }
 
-// again makes the next connection after one that ended, or returns why there
+// nextLink makes the next connection after one that ended, or returns why there
 // will be none.
-func (c *Client) again(ctx context.Context, why *CloseError, tries *attempts) (*link, error) {
+func (c *Client) nextLink(ctx context.Context, why *CloseError, tries *attempts) (*link, error) {
 	for {
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
@@ -44,7 +44,7 @@ func (c *Client) again(ctx context.Context, why *CloseError, tries *attempts) (*
 		if c.queue.closed() {
 			return nil, ErrClosed
 		}
-		if !c.prepare(why.step()) {
+		if !c.prepareRetry(why.step()) {
 			return nil, why
 		}
 		delay, ok := tries.next(why.RetryAfter)
@@ -52,14 +52,14 @@ func (c *Client) again(ctx context.Context, why *CloseError, tries *attempts) (*
 			return nil, why
 		}
 		c.log.Info("connection lost", "cause", why, "retry", delay)
-		u := Update{Kind: KindDisconnected, Cursor: c.place.cursor, Err: why, Retry: delay}
-		if err := c.tell(ctx, u, noticeSize); err != nil {
+		u := Update{Kind: KindDisconnected, Cursor: c.position.cursor, Err: why, Retry: delay}
+		if err := c.deliver(ctx, u, noFrameSize); err != nil {
 			return nil, err
 		}
 		if err := sleep(ctx, delay); err != nil {
 			return nil, err
 		}
-		l, err := c.attach(ctx, c.returning(), "")
+		l, err := c.attach(ctx, c.reconnectTakeover(), "")
 		if err == nil {
 			return l, nil
 		}
@@ -69,33 +69,33 @@ func (c *Client) again(ctx context.Context, why *CloseError, tries *attempts) (*
 	}
 }
 
-// prepare forgets what the server will not know any more. It reports false if
-// there is no point in another attempt.
-func (c *Client) prepare(s step) bool {
+// prepareRetry drops the parts of the position that the server no longer knows. It
+// returns false if another attempt would fail too.
+func (c *Client) prepareRetry(s step) bool {
 	switch s {
 	case stepStop:
 		return false
-	case stepLeave:
-		c.place.leave()
-	case stepForget:
-		if c.place.fresh() {
+	case stepNewConnection:
+		c.position.dropConnection()
+	case stepStartOver:
+		if c.position.isNew() {
 			return false
 		}
-		c.place.forget()
+		c.position.reset()
 	}
 	return true
 }
 
-// returning is how a client that comes back treats the lease: whoever was given
-// it meanwhile keeps it.
-func (c *Client) returning() contracts.Takeover {
+// reconnectTakeover returns the takeover for a reconnect: if another connection got
+// the lease meanwhile, it keeps it.
+func (c *Client) reconnectTakeover() contracts.Takeover {
 	if c.hello.Role == contracts.RoleController {
 		return contracts.TakeoverLater
 	}
 	return contracts.TakeoverRefuse
 }
 
-// sleep waits for d, but not longer than ctx.
+// sleep waits for d or until ctx ends.
 func sleep(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

@@ -9,30 +9,30 @@ import (
 	"github.com/seed-028515a8/maestro/contracts"
 )
 
-// A calls table holds the frames that wait to be written or answered, oldest
-// first. At most MaxUnanswered are open at a time; a further caller waits.
+// calls is the table of frames that are not written or answered yet, oldest first.
+// At most MaxUnanswered are open at a time; further callers wait.
 type calls struct {
 	// Static.
-	slots chan struct{} // one token per open call; capacity is the bound
-	wake  chan struct{} // 1-buffered; a token means "look again, writer"; never closed
+	slots chan struct{} // one token per open call; the capacity is the limit
+	wake  chan struct{} // 1-buffered; a token tells the writer to look again; never closed
 
 	mu     sync.Mutex // guards the following
 	open   []*call
 	linked bool  // there is a connection
-	end    error // why no call can be made any more
+	end    error // why no further call can be made; nil before
 }
 
 // A call is one frame from the client. Its fields are guarded by calls.mu.
 type call struct {
 	id      string // empty if the server does not answer it
 	frame   []byte
-	repeat  bool        // the same frame may be sent again on the same connection
+	repeat  bool        // the frame may be sent again on the same connection
 	written bool        // on the current link
 	lost    bool        // written on an earlier link
 	done    chan answer // 1-buffered; receives exactly one answer
 }
 
-// An answer is what became of a call.
+// An answer is the result of a call.
 type answer struct {
 	frame contracts.Frame // *contracts.Result or *contracts.Pong
 	err   error
@@ -42,7 +42,7 @@ func newCalls() *calls {
 	return &calls{slots: make(chan struct{}, contracts.MaxUnanswered), wake: make(chan struct{}, 1)}
 }
 
-// do sends a frame and waits for its answer, but not longer than ctx.
+// do sends a frame and waits for its answer, or until ctx ends.
 func (t *calls) do(ctx context.Context, c *call) (contracts.Frame, error) {
 	select {
 	case t.slots <- struct{}{}:
@@ -65,7 +65,7 @@ func (t *calls) do(ctx context.Context, c *call) (contracts.Frame, error) {
 	}
 }
 
-// add opens a call. A frame that must not be repeated needs a connection now.
+// add opens a call. A frame that must not be repeated needs a connection.
 func (t *calls) add(c *call) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -79,23 +79,22 @@ func (t *calls) add(c *call) error {
 	return nil
 }
 
-// drop closes a call whose caller no longer waits.
+// drop removes a call whose caller has stopped waiting.
 func (t *calls) drop(c *call) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.open = slices.DeleteFunc(t.open, func(o *call) bool { return o == c })
 }
 
-// next returns the oldest frame that was not written on this link, and counts
-// it as written: once its first byte may have left, it may have been executed.
-// It returns nil if there is none.
+// next returns the oldest frame that was not written on this link, or nil, and
+// marks it as written: from its first byte on, the server may have executed it.
 func (t *calls) next() []byte {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, c := range t.open {
 		if !c.written {
 			c.written = true
-			if c.id == "" { // nothing will answer it
+			if c.id == "" { // it has no answer
 				t.finish(c, answer{})
 			}
 			return c.frame
@@ -104,8 +103,8 @@ func (t *calls) next() []byte {
 	return nil
 }
 
-// answer closes the call with id. One that is not open is ignored: its caller
-// gave up.
+// answer finishes the call with id. It ignores an unknown id: the caller has
+// stopped waiting.
 func (t *calls) answer(id *string, a answer) {
 	if id == nil {
 		return
@@ -124,9 +123,9 @@ func (t *calls) finish(c *call, a answer) {
 	t.open = slices.DeleteFunc(slices.Clone(t.open), func(o *call) bool { return o == c })
 }
 
-// link starts a new connection. If the server continues the same connection it
-// remembers which ids it has executed, and unanswered frames are written again;
-// if not, only those that were never written are.
+// link starts a new connection. If the server continues the same connection, it
+// knows which ids it has executed, so all unanswered frames are written again.
+// Otherwise only frames that were never written are; the others fail.
 func (t *calls) link(same bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -141,7 +140,7 @@ func (t *calls) link(same bool) {
 	signal(t.wake)
 }
 
-// unlink ends a connection. Frames that must not be repeated end with it.
+// unlink ends a connection. Frames that must not be repeated fail.
 func (t *calls) unlink() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -154,7 +153,7 @@ func (t *calls) unlink() {
 	}
 }
 
-// close ends all calls, now and later.
+// close fails all open and later calls.
 func (t *calls) close(why error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -18,17 +18,17 @@ import (
 	"github.com/seed-028515a8/maestro/session"
 )
 
-// closeGrace is how long Close waits for the server to take a goodbye.
-const closeGrace = 2 * time.Second
+// closeTimeout is how long Close waits for the server to read the goodbye.
+const closeTimeout = 2 * time.Second
 
-// A Client is attached to one session until Close is called or the server ends
-// it for good. It owns one goroutine, which reads and reconnects, and a second
-// one, which writes, while it is connected. Its methods may be called from any
+// A Client is attached to one session until Close is called or the server ends the
+// connection for good. It owns one goroutine, which reads and reconnects, and while
+// connected a second one, which writes. Its methods may be called from any
 // goroutine, but Next from one at a time.
 //
-// The caller must keep reading updates: when [WithBuffer] bytes of them wait,
-// the connection is not read any further, and the answers that Send and its
-// like wait for are behind what is not read.
+// The caller must keep reading updates. When [WithBuffer] bytes of them are unread,
+// the client stops reading the connection, and the answers that Send and similar
+// methods wait for are not read either.
 type Client struct {
 	// Static after Dial.
 	config
@@ -40,24 +40,24 @@ type Client struct {
 	stop     context.CancelCauseFunc
 	finished chan struct{} // closed when both goroutines have ended
 	jitter   func() float64
-	skipped  uint64 // entries before those that WithTail asked for
-	base     uint64 // the cursor of the state that was there at first
+	skipped  uint64 // entries before those of WithTail
+	base     uint64 // cursor of the state read first with WithTail; else 0
 
 	// Owned by the goroutine that reads.
-	place place
+	position position
 
 	closing sync.Once
 
 	mu       sync.Mutex         // guards the following
-	attached contracts.Attached // of the latest connection, with its lease kept current
+	attached contracts.Attached // of the latest connection, updated with its lease
 	state    *session.State     // as of the last update that Next returned
 }
 
-// Dial attaches to the server at base, which is the URL of the server (http://
-// or ws://), of a WebSocket endpoint below it, or the one with a single-use
-// ticket that a server prints. ctx bounds the first connection only, which is
-// tried once; its failure is a [*CloseError] if the server or the network was
-// to blame. Close must be called in the end.
+// Dial attaches to the server at base: the URL of the server (http:// or ws://),
+// the URL of a WebSocket endpoint below it, or the URL with a single-use ticket
+// that a server prints. ctx bounds the first connection, which is tried once. If
+// the server or the network fails, the error is a [*CloseError]. The caller must
+// call Close.
 func Dial(ctx context.Context, base string, opts ...Option) (*Client, error) {
 	address, ticket, err := endpoint(base)
 	if err != nil {
@@ -74,7 +74,7 @@ func Dial(ctx context.Context, base string, opts ...Option) (*Client, error) {
 	}
 	c.queue = newQueue(c.buffer)
 	if c.cursor != nil {
-		c.place = place{epoch: c.epoch, cursor: *c.cursor, known: true}
+		c.position = position{epoch: c.epoch, cursor: *c.cursor, known: true}
 	}
 	if c.greeting, err = contracts.EncodeCommand(&c.hello); err != nil {
 		return nil, fmt.Errorf("encode hello: %w", err)
@@ -88,18 +88,18 @@ func Dial(ctx context.Context, base string, opts ...Option) (*Client, error) {
 	}
 	life, stop := context.WithCancelCause(context.Background())
 	c.stop = stop
-	go c.live(life, l) // ends when the server ends it for good, or with life
+	go c.run(life, l) // ends with life, or when the server ends the connection for good
 	return c, nil
 }
 
-// rewind takes the state that a new connection begins with, and continues the
-// connection tail entries before that.
+// rewind reads the state at the start of a new connection, and then continues the
+// connection tail entries earlier.
 func (c *Client) rewind(ctx context.Context, l *link) (*link, error) {
 	ctx, cancel := context.WithTimeout(ctx, contracts.DefaultHandshakeTimeout)
 	defer cancel()
 	defer l.pipe.close()
 	defer context.AfterFunc(ctx, l.pipe.close)()
-	c.enter(l.attached)
+	c.noteAttached(l.attached)
 	var at *contracts.Snapshot
 	for at == nil {
 		frame, _, err := l.next()
@@ -108,7 +108,7 @@ func (c *Client) rewind(ctx context.Context, l *link) (*link, error) {
 			at, err = d.Snapshot(first.Snapshot)
 		}
 		if err != nil && !errors.Is(err, contracts.ErrUnknownType) {
-			return nil, l.ended(cmp.Or(context.Cause(ctx), err))
+			return nil, l.closeError(cmp.Or(context.Cause(ctx), err))
 		}
 	}
 	c.state.Restore(at)
@@ -116,31 +116,32 @@ func (c *Client) rewind(ctx context.Context, l *link) (*link, error) {
 	if c.base > c.tail {
 		c.skipped = c.base - c.tail
 	}
-	c.place.advance(c.skipped)
+	c.position.advance(c.skipped)
 	l.pipe.close()
-	again, err := c.attach(ctx, c.returning(), "")
+	again, err := c.attach(ctx, c.reconnectTakeover(), "")
 	if err == nil && again.attached.Resume != "replay" {
-		c.skipped = c.base // the server has not kept as much
+		c.skipped = c.base // the server no longer has that many entries
 	}
 	return again, err
 }
 
-// Skipped returns how many entries of the session [WithTail] left out.
+// Skipped returns how many entries [WithTail] left out.
 func (c *Client) Skipped() uint64 { return c.skipped }
 
-// Next returns the next update, waiting for it no longer than ctx. After the
-// last one it returns [ErrClosed] if Close was called, else a [*CloseError].
+// Next returns the next update. It waits for one at most until ctx ends. After the
+// last update it returns [ErrClosed] if Close was called, otherwise a
+// [*CloseError].
 func (c *Client) Next(ctx context.Context) (Update, error) {
 	u, err := c.queue.pop(ctx)
 	if err != nil {
 		return Update{}, err
 	}
-	c.fold(u)
+	c.applyUpdate(u)
 	return u, nil
 }
 
-// Updates iterates over Next. The error that ends the sequence comes last, with
-// an empty update; there is none after Close.
+// Updates iterates over Next. An error ends the sequence, as its last element with
+// an empty update. Close ends the sequence without an error.
 func (c *Client) Updates(ctx context.Context) iter.Seq2[Update, error] {
 	return func(yield func(Update, error) bool) {
 		for {
@@ -152,13 +153,13 @@ func (c *Client) Updates(ctx context.Context) iter.Seq2[Update, error] {
 	}
 }
 
-// fold applies an update to the state.
-func (c *Client) fold(u Update) {
+// applyUpdate applies an update to the state.
+func (c *Client) applyUpdate(u Update) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch u.Kind {
 	case KindEvent:
-		if u.Cursor > c.base { // else the state has it already
+		if u.Cursor > c.base { // else the state includes it
 			c.state.Apply(u.Event)
 		}
 	case KindSnapshot, KindReset:
@@ -167,32 +168,31 @@ func (c *Client) fold(u Update) {
 	}
 }
 
-// State returns the state of the session as of the last update that Next
-// returned. It shares memory with later ones and must not be changed.
+// State returns the state of the session as of the last update that Next returned.
+// It shares memory with later states; do not change it.
 func (c *Client) State() contracts.State {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.state.Snapshot(0).State
 }
 
-// Attached returns what the server said at the latest handshake, with the
-// lease as the latest ws.lease frame left it.
+// Attached returns the server's latest ws.attached, updated by the latest ws.lease.
 func (c *Client) Attached() contracts.Attached {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.attached
 }
 
-// Close leaves the session and waits until everything the client started has
-// ended. With keep the server holds the connection and its lease for a while,
-// for someone who comes back; otherwise both end now. Updates that were not
-// read are dropped. Only the first call counts.
+// Close leaves the session and waits until every goroutine of the client has ended.
+// With keep, the server holds the connection and its lease for the usual time, for
+// a later client; otherwise both end now. Unread updates are dropped. Only the
+// first call has an effect.
 func (c *Client) Close(keep bool) error {
 	c.closing.Do(func() {
-		c.queue.close(ErrClosed, true) // also frees the reader, if it waits for the caller
-		grace, cancel := context.WithTimeout(context.Background(), closeGrace)
+		c.queue.close(ErrClosed, true) // also unblocks the reader, if it waits for the caller
+		grace, cancel := context.WithTimeout(context.Background(), closeTimeout)
 		defer cancel()
-		if c.cast(grace, &contracts.Bye{Keep: keep}) == nil {
+		if c.sendOnly(grace, &contracts.Bye{Keep: keep}) == nil {
 			select {
 			case <-c.finished: // the server closed
 			case <-grace.Done():
@@ -204,8 +204,8 @@ func (c *Client) Close(keep bool) error {
 	return nil
 }
 
-// live follows the session through all its connections.
-func (c *Client) live(ctx context.Context, l *link) {
+// run follows the session until the client ends.
+func (c *Client) run(ctx context.Context, l *link) {
 	defer close(c.finished)
 	err := c.follow(ctx, l)
 	c.calls.close(err)
@@ -213,23 +213,23 @@ func (c *Client) live(ctx context.Context, l *link) {
 	c.stop(err)
 }
 
-// follow serves one connection after the other and returns why it gave up.
+// follow serves one connection after another and returns why it gave up.
 func (c *Client) follow(ctx context.Context, l *link) error {
 	tries := attempts{policy: c.reconnect, jitter: c.jitter}
 	for {
 		began := time.Now()
 		why := c.serve(ctx, l)
 		if time.Since(began) >= c.reconnect.Max {
-			tries.failed = 0 // it was a good one
+			tries.failed = 0 // the connection was stable
 		}
 		var err error
-		if l, err = c.again(ctx, why, &tries); err != nil {
+		if l, err = c.nextLink(ctx, why, &tries); err != nil {
 			return err
 		}
 	}
 }
 
-// serve runs one connection to its end. Its writer has ended when it returns.
+// serve reads one connection to its end. Its writer has ended when serve returns.
 func (c *Client) serve(ctx context.Context, l *link) *CloseError {
 	ctx, stop := context.WithCancelCause(ctx)
 	var writer sync.WaitGroup
@@ -239,38 +239,38 @@ func (c *Client) serve(ctx context.Context, l *link) *CloseError {
 	defer l.pipe.close()
 	defer context.AfterFunc(ctx, l.pipe.close)()
 
-	c.calls.link(c.enter(l.attached))
+	c.calls.link(c.noteAttached(l.attached))
 	writer.Go(func() { stop(c.write(ctx, l.pipe)) }) // ends with ctx or the connection
-	l.silence = time.AfterFunc(l.patient, func() { stop(errSilent) })
+	l.silence = time.AfterFunc(l.silenceLimit, func() { stop(errSilent) })
 	l.silence.Stop() // until the first read
 	defer l.silence.Stop()
 
 	err := c.read(ctx, l)
 	if websocket.CloseStatus(err) < 0 && ctx.Err() != nil {
-		err = context.Cause(ctx) // we closed it: the writer, the silence or Close
+		err = context.Cause(ctx) // this side closed it: the writer, the silence timer or Close
 	}
-	return l.ended(err)
+	return l.closeError(err)
 }
 
-// enter takes over what the server said at the handshake, and reports whether
-// it continues the same connection.
-func (c *Client) enter(a *contracts.Attached) (same bool) {
-	same = a.ConnectionID == c.place.connection
-	c.place.attached(a)
+// noteAttached records the server's ws.attached. It reports whether the server
+// continues the same connection.
+func (c *Client) noteAttached(a *contracts.Attached) (same bool) {
+	same = a.ConnectionID == c.position.connection
+	c.position.attached(a)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.attached = *a
 	return same
 }
 
-// read takes frames until the connection ends.
+// read handles frames until the connection ends.
 func (c *Client) read(ctx context.Context, l *link) error {
-	u := Update{Kind: KindConnected, Epoch: c.place.epoch, Attached: l.attached}
-	if err := c.tell(ctx, u, noticeSize); err != nil {
+	u := Update{Kind: KindConnected, Epoch: c.position.epoch, Attached: l.attached}
+	if err := c.deliver(ctx, u, noFrameSize); err != nil {
 		return err
 	}
 	for {
-		l.alive()
+		l.noteActivity()
 		frame, size, err := l.next()
 		l.silence.Stop()
 		if errors.Is(err, contracts.ErrUnknownType) {
@@ -280,13 +280,13 @@ func (c *Client) read(ctx context.Context, l *link) error {
 		if err != nil {
 			return err
 		}
-		if err := c.take(ctx, frame, size); err != nil {
+		if err := c.handleFrame(ctx, frame, size); err != nil {
 			return err
 		}
 	}
 }
 
-// write sends what waits until ctx ends or the connection does.
+// write sends queued frames until ctx or the connection ends.
 func (c *Client) write(ctx context.Context, conn pipe) error {
 	for {
 		for frame := c.calls.next(); frame != nil; frame = c.calls.next() {

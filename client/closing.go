@@ -17,40 +17,39 @@ import (
 )
 
 var (
-	// ErrClosed is what every method returns after Close.
+	// ErrClosed is returned by methods after Close.
 	ErrClosed = errors.New("client closed")
 
-	// ErrAnswerLost says that a command was sent but its connection ended
-	// before the answer came, and that it cannot be sent again without the risk
-	// of executing it twice.
+	// ErrAnswerLost means that a command was sent and its connection ended before the
+	// answer. It cannot be sent again, because it might be executed twice.
 	ErrAnswerLost = errors.New("connection lost before the answer; it may have been executed")
 
-	// ErrNotConnected says that a frame which is never repeated could not be
-	// sent because there is no connection at the moment.
+	// ErrNotConnected means that there is no connection to send a frame that is never
+	// repeated.
 	ErrNotConnected = errors.New("not connected")
 
 	errSilent = errors.New("the server has been silent for three heartbeats")
 )
 
-// Close codes that this side puts in a CloseError.
+// Close codes that the client sets in a CloseError.
 const (
-	codeNormal = 1000
-	codeFault  = 1002 // the server broke the protocol
-	codeLost   = 1006 // the connection ended without a code
+	codeNormal   = 1000
+	codeProtocol = 1002 // the server broke the protocol
+	codeLost     = 1006 // the connection ended without a code
 )
 
-// A CloseError says how a connection ended, or why none was made. A refusal by
-// the server also matches errors.Is with a *contracts.Error of its code.
+// A CloseError says how a connection ended, or why none was made. If the server
+// refused, errors.Is also matches a *contracts.Error of the same code.
 type CloseError struct {
 	Code       int            // the close code (9.5); 1006 if the network failed
-	Reason     contracts.Code // what the server said; empty if nothing
-	Message    string         // the same for humans
+	Reason     contracts.Code // the server's code; empty if it sent none
+	Message    string         // the server's message
 	Status     int            // the HTTP status that refused the upgrade; 0 if none did
-	RetryAfter time.Duration  // not to be tried before; zero if the server did not say
-	Err        error          // the cause, if the server did not end it
+	RetryAfter time.Duration  // do not retry earlier; zero if the server did not say
+	Err        error          // the cause, if the server did not end the connection
 }
 
-// Error says what ended the connection.
+// Error implements error.
 func (e *CloseError) Error() string {
 	text := fmt.Sprintf("connection closed: %d", e.Code)
 	for _, part := range []string{string(e.Reason), e.Message} {
@@ -76,34 +75,34 @@ func (e *CloseError) Unwrap() []error {
 	return errs
 }
 
-// A step is what to do after a connection ended.
+// A step is the client's action after a connection ended.
 type step int
 
 const (
-	stepStop   step = iota // trying again would end the same way
-	stepResume             // continue from the place
-	stepLeave              // continue from the place with a new connection
-	stepForget             // start over
+	stepStop          step = iota // give up: another attempt would end the same way
+	stepResume                    // continue the connection at the position
+	stepNewConnection             // continue at the position with a new connection
+	stepStartOver                 // start without a position
 )
 
-// step returns what a client does next.
+// step returns the client's next action.
 func (e *CloseError) step() step {
 	if e.Reason == contracts.CodeStaleConnection || e.Reason == contracts.CodeStaleSubscription {
-		return stepLeave
+		return stepNewConnection
 	}
 	switch e.Code {
 	case 1001, 1005, codeLost, 1011, 1012, 1013, 4408, 4429, 4503:
 		return stepResume
 	case 4404:
-		return stepForget
+		return stepStartOver
 	}
 	return stepStop
 }
 
-// ended describes the end of a link; err is what reading it returned.
-func (l *link) ended(err error) *CloseError {
-	if _, ok := errors.AsType[*fault](err); ok {
-		return &CloseError{Code: codeFault, Err: err}
+// closeError describes the end of a link. err is the error of its read.
+func (l *link) closeError(err error) *CloseError {
+	if _, ok := errors.AsType[*protocolError](err); ok {
+		return &CloseError{Code: codeProtocol, Err: err}
 	}
 	e := &CloseError{Code: codeLost}
 	frame, closed := errors.AsType[websocket.CloseError](err)
@@ -129,12 +128,12 @@ func (l *link) ended(err error) *CloseError {
 	return e
 }
 
-// maxErrorBody bounds what is read of an HTTP refusal.
+// maxErrorBody bounds the bytes read from an HTTP refusal.
 const maxErrorBody = 1 << 10
 
-// refused describes an upgrade that did not happen. res is nil if there was no
-// HTTP answer.
-func refused(err error, res *http.Response) *CloseError {
+// upgradeError describes a failed upgrade. res is nil if there was no HTTP
+// response.
+func upgradeError(err error, res *http.Response) *CloseError {
 	if e, ok := errors.AsType[*CloseError](err); ok {
 		return e
 	}
@@ -148,7 +147,7 @@ func refused(err error, res *http.Response) *CloseError {
 		Error string         `json:"error"`
 		Code  contracts.Code `json:"code"`
 	}
-	text, _ := io.ReadAll(io.LimitReader(res.Body, maxErrorBody)) // a partial body only costs the message
+	text, _ := io.ReadAll(io.LimitReader(res.Body, maxErrorBody)) // with a partial body only the message is lost
 	e := &CloseError{Code: statusCode(res.StatusCode, ""), Message: http.StatusText(res.StatusCode)}
 	if json.Unmarshal(text, &body) == nil && body.Code != "" {
 		e.Code, e.Reason, e.Message = statusCode(res.StatusCode, body.Code), body.Code, body.Error
@@ -160,8 +159,7 @@ func refused(err error, res *http.Response) *CloseError {
 	return e
 }
 
-// wrongProtocol returns what is wrong with the subprotocol that a server chose,
-// nil if it is ours.
+// wrongProtocol returns an error if the server chose another subprotocol.
 func wrongProtocol(chosen string) *CloseError {
 	if chosen == contracts.Subprotocol {
 		return nil

@@ -29,7 +29,7 @@ func TestRefusedUpgradesAreDescribed(t *testing.T) {
 		{"a broken upgrade", 101, http.Header{"Sec-Websocket-Protocol": {contracts.Subprotocol}}, "", CloseError{Code: 1006, Err: cause}, stepResume},
 		{"credential", 401, nil, "no JSON", CloseError{Code: 4401, Status: 401, Message: "Unauthorized"}, stepStop},
 		{"role", 403, nil, "", CloseError{Code: 4403, Status: 403, Message: "Forbidden"}, stepStop},
-		{"session", 404, nil, "", CloseError{Code: 4404, Status: 404, Message: "Not Found"}, stepForget},
+		{"session", 404, nil, "", CloseError{Code: 4404, Status: 404, Message: "Not Found"}, stepStartOver},
 		{"conflict", 409, nil, "", CloseError{Code: 4409, Status: 409, Message: "Conflict"}, stepStop},
 		{"version", 426, nil, "", CloseError{Code: 4426, Status: 426, Message: "Upgrade Required"}, stepStop},
 		{"time", 408, nil, "", CloseError{Code: 4408, Status: 408, Message: "Request Timeout"}, stepResume},
@@ -38,7 +38,7 @@ func TestRefusedUpgradesAreDescribed(t *testing.T) {
 		{"internal", 500, nil, "", CloseError{Code: 1011, Status: 500, Message: "Internal Server Error"}, stepResume},
 		{"another 5xx", 502, nil, "", CloseError{Code: 1011, Status: 502, Message: "Bad Gateway"}, stepResume},
 		{"another 4xx", 418, nil, "", CloseError{Code: 4400, Status: 418, Message: "I'm a teapot"}, stepStop},
-		{"a code in the body", 400, nil, `{"error":"gone","code":"stale_session"}`, CloseError{Code: 4404, Status: 400, Reason: "stale_session", Message: "gone"}, stepForget},
+		{"a code in the body", 400, nil, `{"error":"gone","code":"stale_session"}`, CloseError{Code: 4404, Status: 400, Reason: "stale_session", Message: "gone"}, stepStartOver},
 		{"a code without a close code", 403, nil, `{"error":"x","code":"new_code"}`, CloseError{Code: 4403, Status: 403, Reason: "new_code", Message: "x"}, stepStop},
 		{"a body without a code", 403, nil, `{"error":"x"}`, CloseError{Code: 4403, Status: 403, Message: "Forbidden"}, stepStop},
 		{"a body that is too long", 403, nil, `{"code":"stale_session","error":"` + strings.Repeat("x", maxErrorBody) + `"}`, CloseError{Code: 4403, Status: 403, Message: "Forbidden"}, stepStop},
@@ -50,11 +50,11 @@ func TestRefusedUpgradesAreDescribed(t *testing.T) {
 			}
 			res = &http.Response{StatusCode: tt.status, Header: tt.header, Body: io.NopCloser(strings.NewReader(tt.body))}
 		}
-		if got := refused(cause, res); *got != tt.want || got.step() != tt.step {
+		if got := upgradeError(cause, res); *got != tt.want || got.step() != tt.step {
 			t.Errorf("%s: got %+v, step %d, want %+v, step %d", tt.name, *got, got.step(), tt.want, tt.step)
 		}
 	}
-	if given := (&CloseError{Code: 4000}); refused(given, nil) != given {
+	if given := (&CloseError{Code: 4000}); upgradeError(given, nil) != given {
 		t.Error("got another error for one that describes itself, want the same")
 	}
 }
@@ -68,7 +68,7 @@ func TestEndsOfConnectionsAreDescribed(t *testing.T) {
 		err  error
 		want CloseError
 	}{
-		{"a fault", link{goodbye: goodbye}, &fault{errors.New("bad frame")}, CloseError{Code: 1002, Err: &fault{errors.New("bad frame")}}},
+		{"a fault", link{goodbye: goodbye}, &protocolError{errors.New("bad frame")}, CloseError{Code: 1002, Err: &protocolError{errors.New("bad frame")}}},
 		{"the network", link{}, cause, CloseError{Code: 1006, Err: cause}},
 		{"a close frame", link{}, websocket.CloseError{Code: 4409, Reason: "stale_connection"}, CloseError{Code: 4409, Reason: "stale_connection"}},
 		{"a normal end", link{}, websocket.CloseError{Code: 1000, Reason: "bye"}, CloseError{Code: 1000}},
@@ -79,7 +79,7 @@ func TestEndsOfConnectionsAreDescribed(t *testing.T) {
 		{"a refusal", link{refusal: &contracts.Refusal{Code: "access_denied", Message: "no"}}, websocket.CloseError{Code: 4403, Reason: "denied"},
 			CloseError{Code: 4403, Reason: "access_denied", Message: "no"}},
 	} {
-		got := tt.link.ended(tt.err)
+		got := tt.link.closeError(tt.err)
 		if got.Err != nil && tt.want.Err != nil && got.Err.Error() == tt.want.Err.Error() {
 			tt.want.Err = got.Err
 		}

@@ -1,14 +1,13 @@
-// Package client is the Go client of the Maestro headless protocol: it
-// attaches to a session over a WebSocket, follows it and acts in it.
+// Package client is the Go client of the Maestro headless protocol. It attaches to
+// a session over a WebSocket, follows it and sends commands.
 //
-// It promises that a caller who reads [Client.Next] sees every entry of the
-// session once and in order, from the place it asked for, however often the
-// network or the server goes away meanwhile; where that is impossible, it sees
-// a reset with a snapshot to start over from. It promises that a command whose
-// answer was lost is never executed twice. It does not render anything, and it
-// decides nothing for the user: a lease is only asked for, taken or given when
-// the caller says so, and a reconnect never takes it from anybody.
+// A caller that reads [Client.Next] sees every entry of the session once and in
+// order, from the position it asked for, however often the network or the server
+// fails. If that is impossible, it gets a reset with a snapshot. A command whose
+// answer was lost is never executed twice. The package renders nothing and decides
+// nothing for the user: it asks for, takes or grants a lease only when the caller
+// says so, and a reconnect never takes the lease from another connection.
 //
-// [Raw] and [Lines] are the layers below, for programs that want to see exact
-// frames, and for targets that speak on their standard streams.
+// [Raw] and [Lines] are the layers below. They are for programs that need exact
+// frames, and for servers on standard streams.
 package client

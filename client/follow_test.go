@@ -496,12 +496,12 @@ func TestCloseCodes(t *testing.T) {
 		{1007, "", stepStop},
 		{1009, contracts.CodePayloadTooLarge, stepStop},
 		{1011, contracts.CodeInternal, stepResume},
-		{1011, contracts.CodeStaleConnection, stepLeave},
+		{1011, contracts.CodeStaleConnection, stepNewConnection},
 		{1013, contracts.CodeOverloaded, stepResume},
 		{4400, contracts.CodeBadRequest, stepStop},
 		{4401, contracts.CodeUnauthenticated, stepStop},
 		{4403, contracts.CodeAccessDenied, stepStop},
-		{4404, contracts.CodeStaleSession, stepForget},
+		{4404, contracts.CodeStaleSession, stepStartOver},
 		{4408, contracts.CodeTimeout, stepResume},
 		{4409, contracts.CodeControllerLeaseHeld, stepStop},
 		{4410, contracts.CodeSuperseded, stepStop},
@@ -605,8 +605,8 @@ func TestServerThatNeverAnswersIsLeft(t *testing.T) {
 		s.refuse(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
 		began := time.Now()
 		_, err := Dial(t.Context(), "ws://fake", WithDialer(s.dial))
-		if waited := time.Since(began); !errors.Is(err, context.DeadlineExceeded) || waited != openPatience {
-			t.Errorf("got %v after %v, want deadline exceeded after %v", err, waited, openPatience)
+		if waited := time.Since(began); !errors.Is(err, context.DeadlineExceeded) || waited != openTimeout {
+			t.Errorf("got %v after %v, want deadline exceeded after %v", err, waited, openTimeout)
 		}
 	})
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/seed-028515a8/maestro/internal/line"
 )
 
-// Lines is the bare protocol of standard streams: one message a line, without
+// Lines speaks the bare protocol of standard streams: one message a line, without
 // envelopes, cursors or control frames.
 type Lines struct {
 	*Raw
@@ -21,14 +21,14 @@ type Lines struct {
 	decoder contracts.Decoder
 }
 
-// NewLines speaks to a server that reads w and writes r. If they have a Close
-// method, Close calls it; if r has none, Close waits until r ends.
+// NewLines speaks to a server that reads w and writes r. Close calls their Close
+// methods, if they have one; if r has none, Close waits until r ends.
 func NewLines(r io.Reader, w io.Writer) *Lines {
 	return &Lines{Raw: newRaw(&linePipe{in: line.NewReader(r, contracts.MaxLineBytes+len("\r")), r: r, w: w})}
 }
 
-// Send encodes and sends a command. There is no answer to wait for: what came
-// of it is among the events.
+// Send encodes and sends a command. The bare protocol has no answers; the result is
+// among the events.
 func (l *Lines) Send(cmd contracts.Command) error {
 	text, err := contracts.EncodeCommand(cmd)
 	if err != nil {
@@ -51,12 +51,12 @@ func (l *Lines) Next(ctx context.Context) (Update, error) {
 		u.Kind, err = KindUnknown, nil
 	}
 	if err != nil {
-		return Update{}, &fault{err}
+		return Update{}, &protocolError{err}
 	}
 	return u, nil
 }
 
-// errLongLine says that a line exceeds MaxLineBytes.
+// errLongLine means that a line exceeds MaxLineBytes.
 var errLongLine = fmt.Errorf("%w: it has more than %d bytes", line.ErrLong, contracts.MaxLineBytes)
 
 // A linePipe is a pipe over two byte streams.
@@ -83,7 +83,7 @@ func (p *linePipe) read() ([]byte, error) {
 }
 
 func (p *linePipe) write(text []byte) error {
-	_, err := p.w.Write(append(bytes.Clone(text), '\n')) // one write: a line is never torn
+	_, err := p.w.Write(append(bytes.Clone(text), '\n')) // one write, so that lines of several writers do not mix
 	return err
 }
 

@@ -9,40 +9,40 @@ import (
 	"github.com/seed-028515a8/maestro/contracts"
 )
 
-// A link is one connection. Until its writer is started it belongs to the
-// goroutine that made it; from then on that goroutine only reads.
+// A link is one connection. Until its writer starts, it belongs to the goroutine
+// that made it; afterwards that goroutine only reads.
 type link struct {
 	pipe     pipe
 	decoder  contracts.Decoder
 	attached *contracts.Attached
 
-	// What the server said before it closed.
+	// Frames of the server before a close.
 	refusal *contracts.Refusal
 	goodbye *contracts.Goodbye
 
-	// silence ends the link after three heartbeat intervals without a frame or
-	// a ping. It is nil during the handshake, which has its own bound, and
-	// stopped while the caller is what we wait for.
-	silence *time.Timer
-	patient time.Duration
+	// silence ends the link after three heartbeat intervals without a frame or a
+	// ping. It is nil during the handshake, which has a timeout of its own, and
+	// stopped while the client waits for its caller.
+	silence      *time.Timer
+	silenceLimit time.Duration
 }
 
-// openPatience is how long the server may take to answer the request for a
-// connection. One that has to open the session first waits up to a minute for its
-// agent to start.
-const openPatience = 90 * time.Second
+// openTimeout is how long the server may take to answer a request for a connection.
+// A server that must open the session first waits up to one minute for its agent to
+// start.
+const openTimeout = 90 * time.Second
 
-// attach makes a connection at the client's place and shakes hands. The error is
-// a *CloseError.
+// attach makes a connection at the client's position and does the handshake. The
+// error is a *CloseError.
 func (c *Client) attach(ctx context.Context, takeover contracts.Takeover, ticket string) (*link, error) {
-	query := c.place.query(&c.config, takeover)
+	query := c.position.query(&c.config, takeover)
 	if ticket != "" {
 		query.Set("ticket", ticket)
 	}
 	l := &link{}
-	opening, opened := context.WithTimeout(ctx, openPatience)
+	opening, opened := context.WithTimeout(ctx, openTimeout)
 	defer opened()
-	conn, err := openSocket(opening, &c.config, c.address, query, l.alive)
+	conn, err := openSocket(opening, &c.config, c.address, query, l.noteActivity)
 	if err != nil {
 		return nil, err
 	}
@@ -51,19 +51,19 @@ func (c *Client) attach(ctx context.Context, takeover contracts.Takeover, ticket
 	defer cancel()
 	stop := context.AfterFunc(ctx, conn.close)
 	defer stop()
-	if err := l.greet(&c.place, c.greeting); err != nil {
+	if err := l.handshake(&c.position, c.greeting); err != nil {
 		conn.close()
-		return nil, l.ended(cmp.Or(context.Cause(ctx), err))
+		return nil, l.closeError(cmp.Or(context.Cause(ctx), err))
 	}
 	interval := time.Duration(l.attached.HeartbeatIntervalMS) * time.Millisecond
-	l.patient = 3 * cmp.Or(interval, contracts.DefaultHeartbeatInterval)
+	l.silenceLimit = 3 * cmp.Or(interval, contracts.DefaultHeartbeatInterval)
 	return l, nil
 }
 
-// greet proves whose connection this continues, says hello and waits for the
-// server's answer. Failed writes are not reported: the read that follows finds
-// the connection closed and says why.
-func (l *link) greet(at *place, hello []byte) error {
+// handshake sends ws.resume, if there is a connection to continue, and hello, and
+// waits for ws.attached. It ignores failed writes: the next read finds the
+// connection closed, with a reason.
+func (l *link) handshake(at *position, hello []byte) error {
 	if at.connection != "" {
 		text, err := contracts.EncodeFrame(&contracts.Resume{ConnectionToken: at.token})
 		if err != nil {
@@ -82,15 +82,15 @@ func (l *link) greet(at *place, hello []byte) error {
 			l.attached = f
 			return nil
 		case *contracts.Refusal:
-			l.refusal = f // the close that follows says the rest
+			l.refusal = f // the server closes next
 		case *contracts.Goodbye:
 		default:
-			return &fault{fmt.Errorf("%s before ws.attached", f.FrameType())}
+			return &protocolError{fmt.Errorf("%s before ws.attached", f.FrameType())}
 		}
 	}
 }
 
-// next returns the next frame and its size. A goodbye is also kept.
+// next returns the next frame and its size. It also stores a goodbye.
 func (l *link) next() (contracts.Frame, int, error) {
 	text, err := l.pipe.read()
 	if err != nil {
@@ -98,7 +98,7 @@ func (l *link) next() (contracts.Frame, int, error) {
 	}
 	frame, err := l.decoder.ServerFrame(text)
 	if err != nil {
-		return nil, 0, &fault{err}
+		return nil, 0, &protocolError{err}
 	}
 	if g, ok := frame.(*contracts.Goodbye); ok {
 		l.goodbye = g
@@ -106,16 +106,17 @@ func (l *link) next() (contracts.Frame, int, error) {
 	return frame, len(text), nil
 }
 
-// alive is told of each sign of life, by the goroutine that reads.
-func (l *link) alive() {
+// noteActivity restarts the silence timer. The goroutine that reads calls it for
+// each frame and ping.
+func (l *link) noteActivity() {
 	if l.silence != nil {
-		l.silence.Reset(l.patient)
+		l.silence.Reset(l.silenceLimit)
 	}
 }
 
-// A fault is something that no server of this protocol sends. Trying again
-// would meet it again.
-type fault struct{ err error }
+// A protocolError is a frame that no server of this protocol sends. A retry would
+// get it again.
+type protocolError struct{ err error }
 
-func (f *fault) Error() string { return "frame from the server: " + f.err.Error() }
-func (f *fault) Unwrap() error { return f.err }
+func (f *protocolError) Error() string { return "frame from the server: " + f.err.Error() }
+func (f *protocolError) Unwrap() error { return f.err }

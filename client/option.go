@@ -15,16 +15,16 @@ import (
 	"github.com/seed-028515a8/maestro/contracts"
 )
 
-// DefaultBuffer is how many bytes of updates wait for a caller that is busy
-// elsewhere, unless [WithBuffer] says otherwise.
+// DefaultBuffer is how many bytes of unread updates the client holds without
+// [WithBuffer].
 const DefaultBuffer = 4 << 20
 
 // An Option changes how [Dial] and [DialRaw] attach.
 type Option func(*config)
 
-// config is what the options say.
+// config holds the options.
 type config struct {
-	token     string // with a tokenFile, what was read of it last
+	token     string // with tokenFile: the last token that was read
 	tokenFile string
 
 	hello    contracts.Hello
@@ -33,7 +33,7 @@ type config struct {
 	create   bool
 	cursor   *uint64 // nil asks for a snapshot
 	epoch    string
-	tail     uint64 // how many of the latest entries to start with; 0 is another way to start
+	tail     uint64 // number of latest entries to start with; 0: not used
 
 	header    http.Header
 	reconnect Reconnect
@@ -42,15 +42,15 @@ type config struct {
 	buffer    int
 }
 
-// A Reconnect says how a client comes back after its connection was lost. The
-// zero value is the default: from 0.25 s, doubling to 10 s, for ever. Each
-// delay is shortened by up to half at random, so that the clients of a server
-// that restarted do not return in step. A server that named a later time
-// (retry_after_ms) is obeyed.
+// A Reconnect says how a client reconnects after its connection was lost. The zero
+// value is the default: the first delay is 0.25 s, later ones double up to 10 s,
+// without end. Each delay is shortened by up to half at random, so that the clients
+// of a restarted server do not all return at once. The client waits longer if the
+// server says so (retry_after_ms).
 type Reconnect struct {
 	First    time.Duration // the first delay; zero means 250 ms
 	Max      time.Duration // the longest delay; zero means 10 s
-	Attempts int           // failures in a row before giving up; zero means never, negative means at the first
+	Attempts int           // consecutive failures before giving up; zero: no limit; negative: give up at the first
 }
 
 // WithToken sends token as the bearer credential.
@@ -58,34 +58,34 @@ func WithToken(token string) Option {
 	return func(c *config) { c.token, c.tokenFile = token, "" }
 }
 
-// WithTokenFile sends the content of the file at path, less surrounding space,
-// as the bearer credential. It is read again for each connection, so that a
-// server which restarted with a new token is found again. What was read last
-// counts while the file cannot be read: the server says whether it still does.
+// WithTokenFile sends the content of the file at path, without surrounding space,
+// as the bearer credential. The file is read for each connection, so that the
+// client finds a server that restarted with a new token. If the file cannot be
+// read, the client sends the last token it read.
 func WithTokenFile(path string) Option {
 	return func(c *config) { c.token, c.tokenFile = "", path }
 }
 
-// WithRole chooses what the connection may do. The default is to view.
+// WithRole sets the role of the connection. The default is viewer.
 func WithRole(role contracts.Role) Option {
 	return func(c *config) { c.hello.Role = role }
 }
 
-// WithTakeover says what attaching as controller does to a lease held by
-// another connection. It holds for the first connection; coming back, the
-// client never takes a lease that somebody else was given meanwhile.
+// WithTakeover says what attaching as controller does to a lease held by another
+// connection. It applies to the first connection. A reconnect never takes a lease
+// that another connection got meanwhile.
 func WithTakeover(t contracts.Takeover) Option {
 	return func(c *config) { c.takeover = t }
 }
 
-// WithSession names the session to attach to. With create, a session the
-// server does not know is made.
+// WithSession names the session to attach to. With create, an unknown session is
+// created.
 func WithSession(id string, create bool) Option {
 	return func(c *config) { c.session, c.create = id, create }
 }
 
-// WithHello sets client info, capabilities and opt-outs. Its role counts if it
-// has one.
+// WithHello sets client info, capabilities and opt-outs. Its role replaces that of
+// WithRole unless it is empty.
 func WithHello(hello contracts.Hello) Option {
 	return func(c *config) {
 		hello.Role = cmp.Or(hello.Role, c.hello.Role)
@@ -93,26 +93,26 @@ func WithHello(hello contracts.Hello) Option {
 	}
 }
 
-// WithCursor continues after the entry at cursor of the journal epoch, both
-// taken from an earlier [Update]. [Client.State] then lacks what was before,
-// unless the server answers with a snapshot.
+// WithCursor continues after the entry at cursor in epoch, both from an earlier
+// [Update]. [Client.State] then lacks the effects of earlier entries, unless the
+// server sends a snapshot.
 //
-// WithCursor, [WithHistory] and [WithTail] each choose where to begin. The last
-// one given replaces the others.
+// WithCursor, [WithHistory] and [WithTail] choose the starting position. The last
+// one given is used.
 func WithCursor(epoch string, cursor uint64) Option {
 	return func(c *config) { c.epoch, c.cursor, c.tail = epoch, &cursor, 0 }
 }
 
-// WithHistory starts with the beginning of the session, if the server still
-// has it, instead of with a snapshot. It replaces [WithCursor] and [WithTail].
+// WithHistory starts at the beginning of the session instead of with a snapshot, if
+// the server still has it. It replaces [WithCursor] and [WithTail].
 func WithHistory() Option { return WithCursor("", 0) }
 
 // WithTail starts with the last n entries of the session, as far as the server
-// still has them. [Client.State] is the whole state all the same, that of the
-// moment of attaching until Next has returned what came before it.
-// [Client.Skipped] says how much was left out. With a ticket, which is good for
-// one connection, the session starts with a snapshot. WithTail replaces
-// [WithCursor] and [WithHistory].
+// still has them. [Client.State] is still the whole state; until Next has returned
+// the earlier entries, it is the state at the time of attaching. [Client.Skipped]
+// returns how many entries were left out. With a ticket, which is valid for one
+// connection, the session starts with a snapshot. WithTail replaces [WithCursor]
+// and [WithHistory].
 func WithTail(n uint64) Option {
 	return func(c *config) { c.epoch, c.cursor, c.tail = "", nil, n }
 }
@@ -122,7 +122,7 @@ func WithHeader(key, value string) Option {
 	return func(c *config) { c.header.Add(key, value) }
 }
 
-// WithReconnect sets how the client comes back.
+// WithReconnect sets how the client reconnects.
 func WithReconnect(r Reconnect) Option {
 	return func(c *config) { c.reconnect = r }
 }
@@ -130,26 +130,26 @@ func WithReconnect(r Reconnect) Option {
 // WithoutReconnect ends the client with its first connection.
 func WithoutReconnect() Option { return WithReconnect(Reconnect{Attempts: -1}) }
 
-// WithDialer makes connections with dial instead of the network. The URL then
-// only serves for its path and its Host header.
+// WithDialer makes connections with dial instead of the network. Only the path and
+// host of the URL are then used, for the request and its Host header.
 func WithDialer(dial func(context.Context) (net.Conn, error)) Option {
 	return func(c *config) { c.dialer = dial }
 }
 
-// WithLogger reports lost connections and retries. The default is silence.
+// WithLogger logs lost connections and retries. The default logs nothing.
 // Credentials and the content of the session are never logged.
 func WithLogger(log *slog.Logger) Option {
 	return func(c *config) { c.log = log }
 }
 
-// WithBuffer sets how many bytes of received frames may wait for
-// [Client.Next]. At the bound the client stops reading from the connection, so
-// that the server holds the rest. One update always fits.
+// WithBuffer sets how many bytes of received frames may be unread by [Client.Next].
+// At the limit the client stops reading the connection, and the server holds the
+// rest. One update always fits.
 func WithBuffer(bytes int) Option {
 	return func(c *config) { c.buffer = bytes }
 }
 
-// newConfig applies opts over the defaults.
+// newConfig applies opts to the defaults.
 func newConfig(opts []Option) config {
 	c := config{header: http.Header{}, log: slog.New(slog.DiscardHandler), buffer: DefaultBuffer}
 	for _, opt := range opts {
@@ -171,7 +171,7 @@ func (c *config) credential() (string, error) {
 		return c.token, nil
 	}
 	text, err := os.ReadFile(c.tokenFile)
-	if token := strings.TrimSpace(string(text)); err == nil && token != "" { // it may just be written anew
+	if token := strings.TrimSpace(string(text)); err == nil && token != "" { // empty while it is being rewritten
 		c.token = token
 	}
 	if c.token == "" {

@@ -7,27 +7,26 @@ import (
 	"github.com/seed-028515a8/maestro/contracts"
 )
 
-// A place is how far a client has come in a session, and what it needs to
-// continue from there. It holds the cursor rules: no entry is shown twice, and
-// none is skipped.
-type place struct {
+// A position is a client's cursor in a session, with what it needs to continue
+// there. It applies the cursor rules: no entry is delivered twice, and none is
+// skipped.
+type position struct {
 	session    string // empty until known
 	connection string // the connection to continue; empty if none
-	token      string // proves that the connection is ours
+	token      string // secret of the connection
 
 	epoch  string
 	cursor uint64
-	known  bool // cursor counts; if not, the next snapshot does
+	known  bool // cursor is valid; if not, the next snapshot sets it
 
-	// replaying is set between the handshake and the hello_ok that the server
-	// puts behind what was missed.
+	// replaying is set from the handshake until hello_ok, which the server sends
+	// after the missed entries.
 	replaying bool
 }
 
-// attached takes over what the server said in its handshake. Unless the server
-// continues where the client was, the next snapshot is a new beginning, however
-// small its cursor.
-func (p *place) attached(a *contracts.Attached) {
+// attached records the server's ws.attached. Unless the server replays, the next
+// snapshot sets the cursor, even if it is smaller.
+func (p *position) attached(a *contracts.Attached) {
 	p.session, p.connection, p.token = a.SessionID, a.ConnectionID, a.ConnectionToken
 	p.epoch = a.Epoch
 	p.replaying = a.Resume == "replay"
@@ -36,8 +35,8 @@ func (p *place) attached(a *contracts.Attached) {
 	}
 }
 
-// message reports whether the message at cursor is to be applied, and advances.
-func (p *place) message(cursor uint64) bool {
+// accept reports whether the message at cursor is new, and advances to it.
+func (p *position) accept(cursor uint64) bool {
 	if p.known && cursor <= p.cursor {
 		return false
 	}
@@ -45,25 +44,25 @@ func (p *place) message(cursor uint64) bool {
 	return true
 }
 
-// advance moves to cursor, forwards or, for a reset, anywhere.
-func (p *place) advance(cursor uint64) { p.cursor, p.known = cursor, true }
+// advance moves to cursor; for a reset, cursor may be smaller.
+func (p *position) advance(cursor uint64) { p.cursor, p.known = cursor, true }
 
 // heartbeat reports whether a heartbeat at cursor is plausible. It does not
-// advance: what it repeats may still be on its way.
-func (p *place) heartbeat(cursor uint64) bool { return !p.known || cursor >= p.cursor }
+// advance, because entries up to cursor may still arrive.
+func (p *position) heartbeat(cursor uint64) bool { return !p.known || cursor >= p.cursor }
 
-// leave forgets the connection and keeps the place in the journal: the server
-// no longer knows the one but may have the other.
-func (p *place) leave() { p.connection, p.token = "", "" }
+// dropConnection drops the connection and keeps the cursor, because the server no
+// longer knows the connection but may have the entries.
+func (p *position) dropConnection() { p.connection, p.token = "", "" }
 
-// forget starts over: the session as it was is gone.
-func (p *place) forget() { *p = place{} }
+// reset drops the whole position, because the session is gone.
+func (p *position) reset() { *p = position{} }
 
-// fresh reports whether there is nothing to forget.
-func (p *place) fresh() bool { return p.connection == "" && !p.known && p.epoch == "" }
+// isNew reports whether there is nothing to reset.
+func (p *position) isNew() bool { return p.connection == "" && !p.known && p.epoch == "" }
 
-// query returns what a client at p says when it attaches.
-func (p *place) query(c *config, takeover contracts.Takeover) url.Values {
+// query returns the query of an attachment at p.
+func (p *position) query(c *config, takeover contracts.Takeover) url.Values {
 	q := url.Values{"role": {string(c.hello.Role)}}
 	set := func(key, value string) {
 		if value != "" {

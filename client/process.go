@@ -10,23 +10,23 @@ import (
 	"time"
 )
 
-// exitGrace is how long Close waits for a process whose input has ended.
-const exitGrace = 5 * time.Second
+// exitTimeout is how long Close waits for a process after its input has ended.
+const exitTimeout = 5 * time.Second
 
-// A Process is a server started as a child, spoken to on its standard streams.
+// A Process is a server that runs as a child process and speaks on its standard
+// streams.
 type Process struct {
 	*Lines
-	cmd    *exec.Cmd
-	stdin  io.Closer
-	grace  time.Duration
-	exited chan struct{} // closed when the child has ended and err is set
-	err    error
-	once   sync.Once
+	cmd         *exec.Cmd
+	stdin       io.Closer
+	exitTimeout time.Duration
+	exited      chan struct{} // closed when the child has ended and err is set
+	err         error
+	once        sync.Once
 }
 
-// Start runs cmd, whose Stdin and Stdout must not be set. ctx bounds the
-// start; to end the child with a context, make cmd with exec.CommandContext.
-// Close must be called in the end.
+// Start runs cmd, whose Stdin and Stdout must not be set. ctx bounds the start; use
+// exec.CommandContext to end the child with a context. The caller must call Close.
 func Start(ctx context.Context, cmd *exec.Cmd) (*Process, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -42,25 +42,25 @@ func Start(ctx context.Context, cmd *exec.Cmd) (*Process, error) {
 	if err := cmd.Start(); err != nil {
 		return nil, fmt.Errorf("start %s: %w", cmd.Path, err)
 	}
-	p := &Process{Lines: NewLines(stdout, stdin), cmd: cmd, stdin: stdin, grace: exitGrace, exited: make(chan struct{})}
+	p := &Process{Lines: NewLines(stdout, stdin), cmd: cmd, stdin: stdin, exitTimeout: exitTimeout, exited: make(chan struct{})}
 	go p.reap() // ends when the child has closed its output and ended, which Close forces
 	return p, nil
 }
 
-// reap waits for the end of the output, as the standard library asks, and then
-// for the child.
+// reap waits for the end of the output, as os/exec requires, and then for the
+// child.
 func (p *Process) reap() {
 	p.finished.Wait()
 	p.err = p.cmd.Wait()
 	close(p.exited)
 }
 
-// CloseInput ends the child's standard input, which asks it to finish.
+// CloseInput ends the child's standard input, which asks the child to end.
 func (p *Process) CloseInput() error { return p.stdin.Close() }
 
-// Wait returns how the child ended: nil for exit code 0, an *exec.ExitError for
-// another. It waits no longer than ctx. What the child still writes must be
-// received meanwhile.
+// Wait waits until the child has ended or ctx ends. It returns nil for exit code 0,
+// and an *exec.ExitError for another. The caller must receive the child's output
+// meanwhile.
 func (p *Process) Wait(ctx context.Context) error {
 	select {
 	case <-p.exited:
@@ -70,12 +70,12 @@ func (p *Process) Wait(ctx context.Context) error {
 	}
 }
 
-// Close ends the child's input, discards what it still writes, and kills it
-// when it has not ended after five seconds. It returns how the child ended.
+// Close ends the child's input, discards its remaining output, and kills it if it
+// has not ended after 5 s. It returns how the child ended, like Wait.
 func (p *Process) Close() error {
 	p.once.Do(func() {
-		_ = p.CloseInput() // fails if the child has ended, which is what we want
-		grace, cancel := context.WithTimeout(context.Background(), p.grace)
+		_ = p.CloseInput() // fails if the child has ended already
+		grace, cancel := context.WithTimeout(context.Background(), p.exitTimeout)
 		defer cancel()
 		for {
 			if _, err := p.ReceiveText(grace); err != nil {

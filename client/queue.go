@@ -5,23 +5,22 @@ import (
 	"sync"
 )
 
-// A queue holds updates between the goroutine that reads the connection and
-// the caller. It is bounded in bytes; at the bound the reader waits, and with
-// it, through TCP, the server.
+// A queue holds updates between the goroutine that reads the connection and the
+// caller. At its limit in bytes the reader waits, and through TCP the server.
 type queue struct {
 	// Static.
 	bound   int           // bytes
-	filled  chan struct{} // 1-buffered; a token means "look again, pop"; never closed
-	emptied chan struct{} // 1-buffered; a token means "look again, push"; never closed
+	filled  chan struct{} // 1-buffered; a token tells pop to look again; never closed
+	emptied chan struct{} // 1-buffered; a token tells push to look again; never closed
 
 	mu    sync.Mutex // guards the following
-	items []item     // items[:head] are gone
+	items []item     // items[:head] were taken
 	head  int
 	bytes int
-	end   error // why nothing more will come; nil while open
+	end   error // why no more updates come; nil while open
 }
 
-// An item is an update and the size of the frame it came in.
+// An item is an update with the size of its frame.
 type item struct {
 	update Update
 	size   int
@@ -31,10 +30,10 @@ func newQueue(bound int) *queue {
 	return &queue{bound: bound, filled: make(chan struct{}, 1), emptied: make(chan struct{}, 1)}
 }
 
-// push adds an update. It waits while the queue is full, but not longer than
-// ctx. Only one goroutine pushes.
+// push adds an update. It waits while the queue is full, until ctx ends. Only one
+// goroutine pushes.
 func (q *queue) push(ctx context.Context, u Update, size int) error {
-	for !q.offer(item{u, size}) {
+	for !q.tryPush(item{u, size}) {
 		select {
 		case <-q.emptied:
 		case <-ctx.Done():
@@ -45,8 +44,9 @@ func (q *queue) push(ctx context.Context, u Update, size int) error {
 	return nil
 }
 
-// offer adds it if there is room. A closed queue swallows it.
-func (q *queue) offer(it item) bool {
+// tryPush adds an item if there is room, and reports whether it did. A closed queue
+// discards it.
+func (q *queue) tryPush(it item) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	switch {
@@ -60,11 +60,11 @@ func (q *queue) offer(it item) bool {
 	return true
 }
 
-// pop removes the oldest update. It waits for one, but not longer than ctx.
-// Once the queue is closed and empty it returns the reason.
+// pop removes and returns the oldest update. It waits for one until ctx ends. It
+// returns the reason of the close once the queue is closed and empty.
 func (q *queue) pop(ctx context.Context) (Update, error) {
 	for {
-		it, ok, end := q.take()
+		it, ok, end := q.popItem()
 		switch {
 		case ok:
 			signal(q.emptied)
@@ -81,9 +81,9 @@ func (q *queue) pop(ctx context.Context) (Update, error) {
 	}
 }
 
-// take removes the oldest item. If there was one, ok is set; otherwise end
-// says why none will come.
-func (q *queue) take() (it item, ok bool, end error) {
+// popItem removes the oldest item. If there is none, end says why no more will
+// come.
+func (q *queue) popItem() (it item, ok bool, end error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.head == len(q.items) {
@@ -93,7 +93,7 @@ func (q *queue) take() (it item, ok bool, end error) {
 	q.items[q.head] = item{}
 	q.head++
 	q.bytes -= it.size
-	if q.head*2 >= len(q.items) { // keeps the slice at most twice what waits
+	if q.head*2 >= len(q.items) { // keeps the slice at most twice as long as the queue
 		n := copy(q.items, q.items[q.head:])
 		clear(q.items[n:])
 		q.items, q.head = q.items[:n], 0
@@ -104,8 +104,8 @@ func (q *queue) take() (it item, ok bool, end error) {
 	return it, true, nil
 }
 
-// close lets no more in. What waits can still be taken, unless discard is set.
-// Only the first reason counts.
+// close refuses further updates. Queued updates can still be taken unless discard
+// is set. Only the first reason is kept.
 func (q *queue) close(why error, discard bool) {
 	q.mu.Lock()
 	if q.end == nil {
@@ -126,7 +126,7 @@ func (q *queue) closed() bool {
 	return q.end != nil
 }
 
-// signal leaves a token in a 1-buffered channel.
+// signal puts a token into a 1-buffered channel unless there is one.
 func signal(c chan struct{}) {
 	select {
 	case c <- struct{}{}:

@@ -21,7 +21,7 @@ func TestQueueKeepsOrderAndBound(t *testing.T) {
 				it := item{Update{Cursor: next}, rapid.IntRange(1, 150).Draw(rt, "size")}
 				next++
 				fits := bytes == 0 || bytes+it.size <= bound
-				if got := q.offer(it); got != fits {
+				if got := q.tryPush(it); got != fits {
 					rt.Fatalf("offer(%d) to %d bytes: got %v, want %v", it.size, bytes, got, fits)
 				}
 				if fits {
@@ -29,7 +29,7 @@ func TestQueueKeepsOrderAndBound(t *testing.T) {
 				}
 				continue
 			}
-			it, ok, _ := q.take()
+			it, ok, _ := q.popItem()
 			if ok != (len(model) > 0) {
 				rt.Fatalf("take from %d: got %v", len(model), ok)
 			}

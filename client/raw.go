@@ -6,13 +6,13 @@ import (
 	"sync"
 )
 
-// rawBacklog is how many received texts wait for ReceiveText before the
-// connection is not read any further.
+// rawBacklog is how many texts may be unread by ReceiveText before the connection
+// is not read any further.
 const rawBacklog = 64
 
-// A Raw is a connection that carries texts and knows nothing of what they say:
-// no handshake, no cursor, no reconnect. It is for programs that judge a server
-// frame by frame. It owns one goroutine, which reads until the connection ends.
+// A Raw is a connection that sends and receives texts without a handshake, cursors
+// or reconnects. It is for programs that check a server frame by frame. It owns one
+// goroutine, which reads until the connection ends.
 //
 // SendText and ReceiveText may be called from any goroutine.
 type Raw struct {
@@ -25,9 +25,9 @@ type Raw struct {
 	writing  sync.Mutex
 }
 
-// DialRaw connects to the WebSocket at base and sends nothing. Of the options,
-// those for the credential and the dialer count; query, which may be nil, is
-// added to the address as it is. ctx bounds the connecting.
+// DialRaw connects to the WebSocket at base and sends nothing. It uses only the
+// options for the credential, headers and dialer. query, which may be nil, is added
+// to the address. ctx bounds the connecting.
 func DialRaw(ctx context.Context, base string, query url.Values, opts ...Option) (*Raw, error) {
 	address, ticket, err := endpoint(base)
 	if err != nil {
@@ -72,22 +72,22 @@ func (r *Raw) read() {
 	}
 }
 
-// SendText sends one text as it is. It waits no longer than the write timeout,
-// after which the connection has ended.
+// SendText sends one text. If the write takes longer than the write timeout, the
+// connection ends.
 func (r *Raw) SendText(text []byte) error {
 	r.writing.Lock()
 	defer r.writing.Unlock()
 	return r.pipe.write(text)
 }
 
-// ReceiveText returns the next text, waiting for it no longer than ctx; the
-// connection survives that. At its end it returns a [*CloseError] for a
+// ReceiveText returns the next text, or an error when ctx ends; the connection then
+// stays open. At the end of the connection it returns a [*CloseError] for a
 // WebSocket, and io.EOF for lines.
 func (r *Raw) ReceiveText(ctx context.Context) ([]byte, error) {
 	select {
 	case text, ok := <-r.texts:
 		if !ok {
-			return nil, r.ended()
+			return nil, r.readError()
 		}
 		return text, nil
 	default:
@@ -95,7 +95,7 @@ func (r *Raw) ReceiveText(ctx context.Context) ([]byte, error) {
 	select {
 	case text, ok := <-r.texts:
 		if !ok {
-			return nil, r.ended()
+			return nil, r.readError()
 		}
 		return text, nil
 	case <-ctx.Done():
@@ -103,10 +103,10 @@ func (r *Raw) ReceiveText(ctx context.Context) ([]byte, error) {
 	}
 }
 
-// ended returns why reading ended.
-func (r *Raw) ended() error {
+// readError returns why reading ended.
+func (r *Raw) readError() error {
 	if _, ok := r.pipe.(*socket); ok {
-		return new(link).ended(r.err)
+		return new(link).closeError(r.err)
 	}
 	return r.err
 }

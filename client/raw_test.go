@@ -182,7 +182,7 @@ func TestProcessSpeaksOnItsStreams(t *testing.T) {
 
 func TestProcessThatDoesNotEndIsKilled(t *testing.T) {
 	p := child(t, "stubborn")
-	p.grace = 100 * time.Millisecond
+	p.exitTimeout = 100 * time.Millisecond
 	err := p.Close()
 	if exit, ok := errors.AsType[*exec.ExitError](err); !ok || exit.Exited() {
 		t.Errorf("got %v, want death by a signal", err)

@@ -14,12 +14,12 @@ import (
 	"github.com/seed-028515a8/maestro/contracts"
 )
 
-// maxFrame bounds one received text. A snapshot is the largest: two texts of
-// MaxStateText and the outputs of all active tools and commands.
+// maxFrame bounds one received text in bytes. A snapshot is the largest: two texts
+// of MaxStateText and the outputs of all active tools and commands.
 const maxFrame = 64 << 20
 
-// A pipe carries texts both ways. close unblocks read and write; read is
-// called from one goroutine, and write from one at a time.
+// A pipe sends and receives texts. close unblocks read and write; read is called
+// from one goroutine, and write from one at a time.
 type pipe interface {
 	read() ([]byte, error)
 	write(text []byte) error
@@ -31,8 +31,8 @@ type socket struct {
 	conn *websocket.Conn
 }
 
-// openSocket makes a connection to address with query added. onPing is told of
-// each ping, from the goroutine that reads. An error is a *CloseError.
+// openSocket connects to address with query added. The goroutine that reads calls
+// onPing for each ping. The error is a *CloseError.
 func openSocket(ctx context.Context, c *config, address *url.URL, query url.Values, onPing func()) (*socket, error) {
 	header := c.header.Clone()
 	token, err := c.credential()
@@ -63,7 +63,7 @@ func openSocket(ctx context.Context, c *config, address *url.URL, query url.Valu
 		},
 	})
 	if err != nil {
-		return nil, refused(scrub(err), res)
+		return nil, upgradeError(withoutURL(err), res)
 	}
 	if e := wrongProtocol(conn.Subprotocol()); e != nil {
 		_ = conn.CloseNow()
@@ -73,16 +73,17 @@ func openSocket(ctx context.Context, c *config, address *url.URL, query url.Valu
 	return &socket{conn: conn}, nil
 }
 
-// scrub removes the URL from an HTTP client's error: it can hold a ticket.
-func scrub(err error) error {
+// withoutURL removes the URL from an HTTP client's error, because it may contain a
+// ticket.
+func withoutURL(err error) error {
 	if u, ok := errors.AsType[*url.Error](err); ok {
 		return u.Err
 	}
 	return err
 }
 
-// read returns the next text. It is not given a context: one per read costs
-// more than the read, and close does the same.
+// read returns the next text. It has no context of its own, because a context per
+// read costs more than the read, and close unblocks it.
 func (s *socket) read() ([]byte, error) {
 	kind, text, err := s.conn.Read(context.Background())
 	if err == nil && kind != websocket.MessageText {
@@ -91,8 +92,8 @@ func (s *socket) read() ([]byte, error) {
 	return text, err
 }
 
-// write sends a text. If the server does not take it within the write timeout,
-// the connection is over.
+// write sends a text. If the server does not read it within the write timeout, the
+// connection ends.
 func (s *socket) write(text []byte) error {
 	ctx, cancel := context.WithTimeout(context.Background(), contracts.DefaultWriteTimeout)
 	defer cancel()
@@ -102,8 +103,8 @@ func (s *socket) write(text []byte) error {
 // close ends the connection at once.
 func (s *socket) close() { _ = s.conn.CloseNow() }
 
-// endpoint returns the address of the WebSocket that a base URL stands for, and
-// the single-use ticket it may carry.
+// endpoint returns the WebSocket address of a base URL, and the single-use ticket
+// in it, if any.
 func endpoint(base string) (address *url.URL, ticket string, err error) {
 	u, err := url.Parse(base)
 	if err != nil {

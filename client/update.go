@@ -12,23 +12,23 @@ type Kind string
 
 const (
 	KindEvent        Kind = "event"        // Event, Body: one entry of the session
-	KindUnknown      Kind = "unknown"      // Body: an entry of a type newer than this client
+	KindUnknown      Kind = "unknown"      // Body: an entry of a type that this client does not know
 	KindSnapshot     Kind = "snapshot"     // Snapshot, Body: the state at Cursor
-	KindReset        Kind = "reset"        // Reason, Snapshot, Body: discard everything, start from here
-	KindHeartbeat    Kind = "heartbeat"    // nothing else: the server is there
+	KindReset        Kind = "reset"        // Reason, Snapshot, Body: replace the state by Snapshot
+	KindHeartbeat    Kind = "heartbeat"    // no field: the server is alive
 	KindControl      Kind = "control"      // Control: *contracts.LeaseChange, *contracts.ControlRequest, ...
-	KindConnected    Kind = "connected"    // Attached: a connection was made, again or for the first time
-	KindDisconnected Kind = "disconnected" // Err, Retry: the connection was lost and will be made again
+	KindConnected    Kind = "connected"    // Attached: a connection was made, the first one or a later one
+	KindDisconnected Kind = "disconnected" // Err, Retry: the connection was lost; the client will reconnect
 )
 
-// An Update is one thing that a client learns. What it points to belongs to
-// the caller and is not changed afterwards.
+// An Update is one item from [Client.Next]. The caller owns the values it points
+// to; the client does not change them.
 type Update struct {
 	Kind   Kind
-	Cursor uint64 // the place in the journal, this update included
-	Epoch  string // the journal that Cursor counts in
+	Cursor uint64 // position in the journal, this update included
+	Epoch  string // epoch of Cursor
 
-	// Replayed marks an entry that happened before this connection was made.
+	// Replayed marks an entry from before this connection was made.
 	Replayed bool
 
 	Event    contracts.Event
@@ -37,8 +37,8 @@ type Update struct {
 	Control  contracts.Frame
 	Attached *contracts.Attached
 	Err      error         // a *CloseError
-	Retry    time.Duration // until the next attempt
+	Retry    time.Duration // delay until the next attempt
 
-	// Body is the event or snapshot as it was received.
+	// Body is the received JSON of the event or snapshot.
 	Body json.RawMessage
 }

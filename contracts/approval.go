@@ -21,25 +21,25 @@ type ApprovalOption struct {
 // Allows reports whether the option lets the call run.
 func (o ApprovalOption) Allows() bool { return strings.HasPrefix(o.Kind, "allow") }
 
-// Rejects reports whether the option forbids the call. One of an unknown kind
+// Rejects reports whether the option forbids the call. An option of unknown kind
 // neither allows nor rejects.
 func (o ApprovalOption) Rejects() bool { return strings.HasPrefix(o.Kind, "reject") }
 
 // Always reports whether the option holds for more than this call.
 func (o ApprovalOption) Always() bool { return strings.HasSuffix(o.Kind, "_always") }
 
-// ApprovalOptions are what an agent offers to one approval, in its order.
+// ApprovalOptions are an agent's options for one approval, in the agent's order.
 type ApprovalOptions []ApprovalOption
 
-// Index returns the index of the option with an id, -1 if there is none.
+// Index returns the index of the option with an id, or -1.
 func (all ApprovalOptions) Index(id string) int {
 	return slices.IndexFunc(all, func(o ApprovalOption) bool { return o.ID == id })
 }
 
-// Meant returns the index of the option that an answer selects, -1 if there is
-// none. The option that n names comes first. Without one, it is the first option
-// with the verdict and with the duration of n.Remember, or else the first option
-// with the verdict. A denial never selects an option that allows.
+// Meant returns the index of the option that an answer selects, or -1. The option
+// that n names comes first. Without one, it is the first option with the verdict
+// and with the duration of n.Remember, or else the first option with the verdict. A
+// denial never selects an option that allows.
 func (all ApprovalOptions) Meant(approved bool, n AnswerNote) int {
 	if n.OptionID != "" {
 		if i := all.Index(n.OptionID); i < 0 || approved || !all[i].Allows() {
@@ -71,9 +71,9 @@ const RememberSession = "session"
 var ErrNoNote = errors.New("no note")
 
 // ParseAnswerNote parses a JSON object. It returns [ErrNoNote] if text does not
-// start with '{', and another error, safe to show, for anything but one object
-// with known, unique members whose values are valid. Such a text is no consent.
-// A null counts as absent.
+// start with '{', and another error, safe to show, for anything but one object with
+// known, unique members whose values are valid. An answer with such an error must
+// not approve. A null counts as absent.
 func ParseAnswerNote(text string) (AnswerNote, error) {
 	text = strings.TrimSpace(text)
 	if !strings.HasPrefix(text, "{") {
@@ -147,15 +147,15 @@ func (s *scanner) noteField(fields map[string]*string) error {
 func (n AnswerNote) String() string {
 	text, err := json.Marshal(n)
 	if err != nil {
-		panic(err) // texts only
+		panic(err) // it has only strings
 	}
 	return string(text)
 }
 
-// Note returns the note of an answer, and its reason without the note. The first
-// text that starts with '{' counts: the reason first, then the texts of the
-// content. If that text is not a valid note, err says why, and reason is the
-// whole text. Only answers of users have notes.
+// Note returns the note of an answer, and its reason without the note. It uses the
+// first text that starts with '{': the reason, then the texts of the content. If
+// that text is not a valid note, err says why, and reason is the whole text. Only
+// answers of users have notes.
 func (o Outcome) Note() (n AnswerNote, reason string, err error) {
 	if o.By != ResolvedByUser {
 		return AnswerNote{}, o.Reason, nil

@@ -2,22 +2,23 @@ package contracts
 
 import "time"
 
-// A Principal is who authenticated. Its zero value is the anonymous local user.
+// A Principal is an authenticated user or service. Its zero value is the anonymous
+// local user.
 type Principal struct {
-	ID        string    // stable, and safe to log; never a credential; owns connections
-	Scope     string    // whose sessions: they are kept by scope and session id; empty is the server owner's own
-	Role      Role      // viewer caps every connection to viewing; empty allows both
+	ID        string    // owns connections; stable, safe to log, never a credential
+	Scope     string    // owner of the sessions, which are stored by scope and session id; empty for the owner of the server
+	Role      Role      // viewer limits every connection to viewing; empty allows both
 	SessionID string    // the only session it may reach; empty allows all of the scope
-	Expires   time.Time // when the credential ends, and with it every connection; in UTC; zero is never
+	Expires   time.Time // when the credential and its connections end, in UTC; zero: never
 }
 
-// Expired reports whether the principal's credential has ended by now.
+// Expired reports whether the principal's credential has expired at now.
 func (p Principal) Expired(now time.Time) bool {
 	return !p.Expires.IsZero() && !now.Before(p.Expires)
 }
 
-// Confined reports whether the credential is for one session or for viewing, as
-// all shares are.
+// Confined reports whether the credential is limited to one session or to viewing,
+// as all shares are.
 func (p Principal) Confined() bool { return p.SessionID != "" || p.Role == RoleViewer }
 
 // Owner reports whether p is the owner of the server.
@@ -27,7 +28,8 @@ func (p Principal) Owner() bool { return p.Scope == "" && !p.Confined() }
 // the answer that makes the connection, and in every request about it.
 const HeaderConnectionToken = "X-Maestro-Headless-Connection-Token"
 
-// A Takeover says what attaching as controller does to a lease held elsewhere.
+// A Takeover says what attaching as controller does if another connection holds the
+// lease.
 type Takeover string
 
 const (
@@ -36,15 +38,15 @@ const (
 	TakeoverLater  Takeover = "later" // attach without the lease; ask for it afterwards
 )
 
-// An Attach is what a client said before its first frame: on WebSocket the
-// query, elsewhere the equivalent.
+// An Attach holds the parameters of an attachment from before its first frame: on
+// WebSocket those of the query.
 type Attach struct {
 	SessionID    string
-	Create       bool     // an unknown session may be created
-	Role         Role     // empty where only hello chooses it
-	Takeover     Takeover //
-	Cursor       *int64   // the last entry applied; nil asks for a snapshot
-	Epoch        string   // the journal the cursor counts in; empty if the client does not know
-	ConnectionID string   // an earlier connection to continue
+	Create       bool // an unknown session may be created
+	Role         Role // empty if hello chooses it
+	Takeover     Takeover
+	Cursor       *int64 // the last entry applied; nil asks for a snapshot
+	Epoch        string // epoch of the cursor; empty if the client does not know it
+	ConnectionID string // an earlier connection to continue
 	Principal    Principal
 }

@@ -2,7 +2,7 @@ package contracts
 
 import "reflect"
 
-// A blockForm is a content block before it is known which keys it should have.
+// A blockForm is a content block before its keys are checked against its type.
 type blockForm struct {
 	Type     string  `json:"type" wire:"oneof=text|image"`
 	Text     *string `json:"text,omitempty"`
@@ -24,20 +24,20 @@ func (r *reader) block(v reflect.Value) error {
 	block := ContentBlock{Type: form.Type}
 	switch form.Type {
 	case "text":
-		block.Text = r.part("text", form.Text)
-		r.foreign("data", form.Data)
-		r.foreign("mimeType", form.MimeType)
+		block.Text = r.requiredString("text", form.Text)
+		r.unexpectedKey("data", form.Data)
+		r.unexpectedKey("mimeType", form.MimeType)
 	case "image":
-		block.Data = r.part("data", form.Data)
-		block.MimeType = r.part("mimeType", form.MimeType)
-		r.foreign("text", form.Text)
+		block.Data = r.requiredString("data", form.Data)
+		block.MimeType = r.requiredString("mimeType", form.MimeType)
+		r.unexpectedKey("text", form.Text)
 	}
 	v.Set(reflect.ValueOf(block))
 	return nil
 }
 
-// part returns a string the block must have.
-func (r *reader) part(key string, s *string) string {
+// requiredString returns a string that the block must have.
+func (r *reader) requiredString(key string, s *string) string {
 	if s == nil {
 		r.violateAt(key, "Required property")
 		return ""
@@ -45,8 +45,8 @@ func (r *reader) part(key string, s *string) string {
 	return *s
 }
 
-// foreign deals with a key that belongs to another type of block.
-func (r *reader) foreign(key string, s *string) {
+// unexpectedKey handles a key that belongs to another type of block.
+func (r *reader) unexpectedKey(key string, s *string) {
 	switch {
 	case s == nil:
 	case r.strict:

@@ -5,8 +5,8 @@ import (
 	"reflect"
 )
 
-// bodies are the types that are a whole HTTP request or response, without a
-// type key. The plans of their parts come with them.
+// bodies lists the types of whole HTTP requests and responses, which have no type
+// key. Their plans include those of nested types.
 var bodies = []reflect.Type{
 	reflect.TypeFor[AttachRequest](),
 	reflect.TypeFor[SubscriptionRequest](),
@@ -23,11 +23,11 @@ var bodies = []reflect.Type{
 	reflect.TypeFor[Manifest](),
 }
 
-// bodyTexts are what errors about a body say.
+// bodyTexts are the error texts for bodies.
 var bodyTexts = &texts{parse: "Invalid request body: "}
 
-// Body decodes a request's or a response's JSON into a pointer to one of the
-// body types, such as [AttachRequest]. It panics for any other type.
+// Body decodes the JSON of a request or response into a pointer to one of the body
+// types, such as [AttachRequest]. It panics for other types.
 func (d *Decoder) Body(text []byte, into any) error {
 	v := reflect.ValueOf(into).Elem()
 	p := plansByType[v.Type()]
@@ -45,8 +45,8 @@ func (d *Decoder) Body(text []byte, into any) error {
 	return r.refusal(bodyTexts, err)
 }
 
-// EncodeBody encodes a pointer to one of the body types, with the same care and
-// the same errors as [EncodeEvent].
+// EncodeBody encodes a pointer to one of the body types under the rules of
+// [EncodeEvent].
 func EncodeBody(body any) ([]byte, error) {
 	encoded, err := encode(nil, body)
 	if err != nil {

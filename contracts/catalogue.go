@@ -2,29 +2,29 @@ package contracts
 
 import "reflect"
 
-// enums lists the closed sets of strings in canonical order. Codes are absent:
-// a client must cope with one it does not know.
+// enums lists the values of string types in canonical order. Code is not in it:
+// clients must accept unknown codes.
 var enums = map[reflect.Type][]string{
-	reflect.TypeFor[Role]():             closed(RoleViewer, RoleController),
-	reflect.TypeFor[RequestType]():      closed(RequestTypes()...),
-	reflect.TypeFor[Verdict]():          closed(VerdictApproved, VerdictDenied, VerdictCompleted, VerdictFailed, VerdictAnswered, VerdictRetried, VerdictSkipped, VerdictAborted, VerdictCancelled),
-	reflect.TypeFor[Resolver]():         closed(ResolvedByUser, ResolvedByPolicy, ResolvedByClient, ResolvedByRuntime),
-	reflect.TypeFor[RetryAction]():      closed(RetryActionRetry, RetryActionSkip, RetryActionAbort),
-	reflect.TypeFor[Notification]():     closed(NotifyStatus, NotifyHeartbeat, NotifyConnectionInfo, NotifyCompaction),
-	reflect.TypeFor[ThinkingLevel]():    closed(ThinkingOff, ThinkingMinimal, ThinkingLow, ThinkingMedium, ThinkingHigh, ThinkingUltra),
-	reflect.TypeFor[ApprovalMode]():     closed(ApprovalAuto, ApprovalPrompt, ApprovalFail),
-	reflect.TypeFor[ErrorType]():        closed(ErrorTransient, ErrorFatal, ErrorTool, ErrorCancelled, ErrorProtocol),
-	reflect.TypeFor[UtilityOperation](): closed(OperationCommandExec, OperationFileSearch, OperationFileWatch, OperationFileRead),
-	reflect.TypeFor[Stream]():           closed(StreamStdout, StreamStderr),
-	reflect.TypeFor[ShellMode]():        closed(ShellModeShell, ShellModeDirect),
-	reflect.TypeFor[TerminalMode]():     closed(TerminalPipe, TerminalPTY),
-	reflect.TypeFor[FileChange]():       closed(FileCreated, FileModified, FileDeleted, FileRenamed),
-	reflect.TypeFor[ExecutorType]():     closed(ExecutorLive, ExecutorReplay),
-	reflect.TypeFor[ResetReason]():      closed(ResetLagged, ResetGap, ResetRestored),
-	reflect.TypeFor[LeaseReason]():      closed(LeaseGranted, LeaseTakenOver, LeaseExpired, LeaseReleased, LeaseDraining, LeaseDenied),
+	reflect.TypeFor[Role]():             enumValues(RoleViewer, RoleController),
+	reflect.TypeFor[RequestType]():      enumValues(RequestTypes()...),
+	reflect.TypeFor[Verdict]():          enumValues(VerdictApproved, VerdictDenied, VerdictCompleted, VerdictFailed, VerdictAnswered, VerdictRetried, VerdictSkipped, VerdictAborted, VerdictCancelled),
+	reflect.TypeFor[Resolver]():         enumValues(ResolvedByUser, ResolvedByPolicy, ResolvedByClient, ResolvedByRuntime),
+	reflect.TypeFor[RetryAction]():      enumValues(RetryActionRetry, RetryActionSkip, RetryActionAbort),
+	reflect.TypeFor[Notification]():     enumValues(NotifyStatus, NotifyHeartbeat, NotifyConnectionInfo, NotifyCompaction),
+	reflect.TypeFor[ThinkingLevel]():    enumValues(ThinkingOff, ThinkingMinimal, ThinkingLow, ThinkingMedium, ThinkingHigh, ThinkingUltra),
+	reflect.TypeFor[ApprovalMode]():     enumValues(ApprovalAuto, ApprovalPrompt, ApprovalFail),
+	reflect.TypeFor[ErrorType]():        enumValues(ErrorTransient, ErrorFatal, ErrorTool, ErrorCancelled, ErrorProtocol),
+	reflect.TypeFor[UtilityOperation](): enumValues(OperationCommandExec, OperationFileSearch, OperationFileWatch, OperationFileRead),
+	reflect.TypeFor[Stream]():           enumValues(StreamStdout, StreamStderr),
+	reflect.TypeFor[ShellMode]():        enumValues(ShellModeShell, ShellModeDirect),
+	reflect.TypeFor[TerminalMode]():     enumValues(TerminalPipe, TerminalPTY),
+	reflect.TypeFor[FileChange]():       enumValues(FileCreated, FileModified, FileDeleted, FileRenamed),
+	reflect.TypeFor[ExecutorType]():     enumValues(ExecutorLive, ExecutorReplay),
+	reflect.TypeFor[ResetReason]():      enumValues(ResetLagged, ResetGap, ResetRestored),
+	reflect.TypeFor[LeaseReason]():      enumValues(LeaseGranted, LeaseTakenOver, LeaseExpired, LeaseReleased, LeaseDraining, LeaseDenied),
 }
 
-func closed[T ~string](values ...T) []string {
+func enumValues[T ~string](values ...T) []string {
 	list := make([]string, len(values))
 	for i, v := range values {
 		list[i] = string(v)
@@ -38,19 +38,19 @@ type member[T any] struct {
 	make func() T // a new, empty message
 }
 
-// A family is the messages that may stand in one place, by type key.
+// A family is a set of message types, by type key.
 type family[T any] struct {
 	members map[string]member[T]
 	texts   *texts
 }
 
-// texts are what errors about a family say.
+// texts are the error texts of a family.
 type texts struct{ parse, invalid, typeless, unknown string }
 
 var (
-	// planned holds the plans of nested types. Nothing changes it, nor any
-	// other variable here, once the program has started.
-	planned = planner{}
+	// nestedPlans holds the plans of nested types. Like all variables here, it does
+	// not change after program start.
+	nestedPlans = planner{}
 
 	commandTexts = &texts{
 		parse:    "Failed to parse command: ",
@@ -69,9 +69,9 @@ var (
 	clientControls = familyOf(commandTexts, newClientControl, Frame.FrameType)
 	events         = familyOf(messageTexts, newEvent, Event.EventType)
 	serverFrames   = familyOf(messageTexts, newServerFrame, Frame.FrameType)
-	snapshotPlan   = planned.object(reflect.TypeFor[Snapshot]())
+	snapshotPlan   = nestedPlans.object(reflect.TypeFor[Snapshot]())
 
-	// plansByType finds the plan of a message to encode.
+	// plansByType holds the plan of each type that can be encoded.
 	plansByType = indexPlans()
 )
 
@@ -80,7 +80,7 @@ func familyOf[T any](t *texts, constructors []func() T, typeOf func(T) string) f
 	for _, construct := range constructors {
 		empty := construct()
 		wire := typeOf(empty)
-		f.members[wire] = member[T]{planned.message(wire, reflect.TypeOf(empty).Elem()), construct}
+		f.members[wire] = member[T]{nestedPlans.message(wire, reflect.TypeOf(empty).Elem()), construct}
 	}
 	return f
 }
@@ -88,7 +88,7 @@ func familyOf[T any](t *texts, constructors []func() T, typeOf func(T) string) f
 func indexPlans() map[reflect.Type]*plan {
 	index := map[reflect.Type]*plan{snapshotPlan.goType: snapshotPlan}
 	for _, t := range bodies {
-		index[t] = planned.object(t)
+		index[t] = nestedPlans.object(t)
 	}
 	addPlans(index, commands)
 	addPlans(index, clientControls)

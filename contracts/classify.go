@@ -2,7 +2,7 @@ package contracts
 
 import "strings"
 
-// errorWords lists what a text must contain to be of a type, in order of
+// errorWords lists the words that decide the type of an error text, in order of
 // precedence (R102).
 var errorWords = []struct {
 	errorType ErrorType
@@ -14,8 +14,8 @@ var errorWords = []struct {
 	{ErrorProtocol, []string{"parse", "json", "protocol"}},
 }
 
-// Classify guesses the type of an error from its text (R102). It is for texts
-// from outside, such as a provider's; our own errors carry their type.
+// Classify guesses the type of an error from its text (R102). It is for errors from
+// outside, such as a provider's. A contracts.Error carries its type.
 func Classify(text string, fatal bool) ErrorType {
 	text = strings.ToLower(text)
 	for _, group := range errorWords {

@@ -40,7 +40,7 @@ type ContentBlock struct {
 	MimeType string // image only
 }
 
-// A ClientTool is something a client does for the agent when it is asked to by a
+// A ClientTool is a tool that a client runs for the agent when it gets a
 // client_tool request. InputSchema is a JSON Schema of the request's args.
 type ClientTool struct {
 	Name        string          `json:"name"`
@@ -49,15 +49,15 @@ type ClientTool struct {
 }
 
 // Hello identifies a client, chooses its role and negotiates. Every later hello
-// replaces all it carries except the role (R29). A later hello that changes
-// nothing is answered, and no other client is told of it.
+// replaces all values except the role (R29). A later hello that changes nothing is
+// answered and not published.
 type Hello struct {
-	ProtocolVersion     string         `json:"protocol_version,omitempty"` // what the client was built for; another version is no error
+	ProtocolVersion     string         `json:"protocol_version,omitempty"` // version the client was built for; another version is no error
 	ClientInfo          *ClientInfo    `json:"client_info,omitempty"`
 	Capabilities        *Capabilities  `json:"capabilities,omitempty"`
 	Role                Role           `json:"role,omitempty"`                  // cannot change once set
 	OptOutNotifications []Notification `json:"opt_out_notifications,omitempty"` // duplicates are allowed
-	ClientTools         []ClientTool   `json:"client_tools,omitempty"`          // needs client_tool in server_requests; offered to the agent while the client controls
+	ClientTools         []ClientTool   `json:"client_tools,omitempty"`          // needs client_tool in server_requests; offered to the agent while the client holds the lease
 }
 
 // Init changes the run configuration; fields are applied in this order (R33).
@@ -77,8 +77,7 @@ type Prompt struct {
 // Interrupt stops the active run.
 type Interrupt struct{}
 
-// Cancel stops the active run, too; only the reason texts differ from those of
-// interrupt.
+// Cancel stops the active run like interrupt, with other reason texts.
 type Cancel struct{}
 
 // Shutdown ends the runtime.
@@ -108,7 +107,7 @@ type ServerRequestResponse struct {
 	Result         *ToolResult    `json:"result,omitempty"`          // approvals
 	DecisionAction RetryAction    `json:"decision_action,omitempty"` // tool retries
 	Reason         string         `json:"reason,omitempty"`          // tool retries, and approvals without a result
-	Content        []ContentBlock `json:"content,omitempty"`         // client tools, elicitations and user input; of an approval what the agent takes beside it
+	Content        []ContentBlock `json:"content,omitempty"`         // client tools, elicitations and user input; for approvals additional content, such as an answer note
 	IsError        bool           `json:"is_error,omitempty"`        // client tools, elicitations and user input: the request ends as failed
 }
 

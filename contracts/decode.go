@@ -6,38 +6,38 @@ import (
 	"strings"
 )
 
-// A Decoder reads JSON texts from the wire. Its zero value is tolerant of
-// additions as D13 rules. It is safe for concurrent use if Unknown is.
+// A Decoder reads JSON texts from the wire. Its zero value accepts additions as D13
+// requires. It is safe for concurrent use if Unknown is.
 //
-// Every error is an [*Error] with code bad_request and type protocol. Its
-// RequestID is the id the text gave itself, if one can be told. What a decoder
-// returns does not share memory with the text.
+// Every error is an [*Error] with code bad_request and type protocol. Its RequestID
+// is the id in the text, if there is one. Results share no memory with the text.
 type Decoder struct {
-	// Strict also refuses unknown keys, and null in optional fields. What a
-	// server sends must then be complete, too.
+	// Strict also refuses unknown keys, and null in optional fields. It also
+	// refuses server messages without their lenient fields.
 	Strict bool
-	// Unknown, if set, is told the JSON pointer of each ignored key while the
-	// text is read, which may turn out to be refused. Long keys are cut.
+	// Unknown, if set, is called with the JSON pointer of each ignored key while
+	// the text is read. The text may still be refused afterwards. Long keys are
+	// cut.
 	Unknown func(pointer string)
 }
 
-// ErrUnknownType is wrapped by the error for a message or frame of a type that
-// this version does not know. A client skips such a message and goes on.
+// ErrUnknownType is wrapped by the error for a message or frame of an unknown type.
+// A client should skip such a message.
 var ErrUnknownType = errors.New("unknown message type")
 
 // ErrMalformed is wrapped by the error for a text that is not one JSON value.
 var ErrMalformed = errors.New("malformed text")
 
-// Command decodes a bare client message. The texts of its errors are those
-// that clients match on (R5-R9).
+// Command decodes a bare client message. Clients match on the texts of its errors
+// (R5-R9).
 func (d *Decoder) Command(text []byte) (Command, error) {
 	r := newReader(d, text, false)
 	wire, inline, err := r.header()
 	return decode(&r, commands, wire, inline, err)
 }
 
-// ClientFrame decodes a networked client's frame: a [*Message] holding a bare
-// command, or a ws.* control frame.
+// ClientFrame decodes a networked client's frame: a [*Message] with a bare command,
+// or a ws.* control frame.
 func (d *Decoder) ClientFrame(text []byte) (Frame, error) {
 	r := newReader(d, text, false)
 	wire, inline, err := r.header()
@@ -51,25 +51,24 @@ func (d *Decoder) ClientFrame(text []byte) (Frame, error) {
 	return &Message{Command: command}, nil
 }
 
-// Event decodes a server's message as a client should: unknown fields are
-// ignored, and fields that old servers leave out may be absent. The error for
-// an unknown type wraps [ErrUnknownType].
+// Event decodes a server's message for a client: it ignores unknown fields, and
+// lenient fields may be absent. The error for an unknown type wraps
+// [ErrUnknownType].
 func (d *Decoder) Event(text []byte) (Event, error) {
 	r := newReader(d, text, true)
 	wire, inline, err := r.header()
 	return decode(&r, events, wire, inline, err)
 }
 
-// ServerFrame decodes an envelope or a server's ws.* control frame as a client
-// should. The body of an envelope stays encoded: it is checked to be JSON and
-// no more.
+// ServerFrame decodes an envelope or a server's ws.* control frame for a client. It
+// only checks that the body of an envelope is JSON, and leaves it encoded.
 func (d *Decoder) ServerFrame(text []byte) (Frame, error) {
 	r := newReader(d, text, true)
 	wire, inline, err := r.header()
 	return decode(&r, serverFrames, wire, inline, err)
 }
 
-// Snapshot decodes the body of a snapshot or reset envelope as a client should.
+// Snapshot decodes the body of a snapshot or reset envelope for a client.
 func (d *Decoder) Snapshot(text []byte) (*Snapshot, error) {
 	r := newReader(d, text, true)
 	snapshot := new(Snapshot)
@@ -114,7 +113,7 @@ func decode[T any](r *reader, f family[T], wire []byte, inline bool, err error) 
 	return message, nil
 }
 
-// refusal returns the error for what is wrong with the text, nil if nothing is.
+// refusal returns the error for err or for the violations, or nil.
 func (r *reader) refusal(t *texts, err error) error {
 	switch {
 	case err != nil:
@@ -131,9 +130,10 @@ func (r *reader) refuse(message string) *Error {
 	return &Error{Code: CodeBadRequest, Type: ErrorProtocol, Message: message, RequestID: requestID(r.text)}
 }
 
-// unknownType refuses a type; a text that is not JSON is refused as such.
+// unknownType refuses a text of unknown type. If the rest of the text is not JSON,
+// it returns that error instead.
 func (r *reader) unknownType(t *texts, inline bool) error {
-	if err := r.leave(!inline); err != nil {
+	if err := r.skipMembers(!inline); err != nil {
 		return r.refusal(t, err)
 	}
 	refusal := r.refuse(t.parse + t.unknown)
@@ -141,11 +141,10 @@ func (r *reader) unknownType(t *texts, inline bool) error {
 	return refusal
 }
 
-// idKeys name requests, the most telling first.
+// idKeys lists the keys that may hold a request's id, by precedence.
 var idKeys = []string{"request_id", "call_id", "read_id", "search_id", "watch_id", "command_id", "id"}
 
-// requestID returns the id that a refused text gives itself, or "". The text
-// may be anything.
+// requestID returns the id in a refused text, or "". The text may be anything.
 func requestID(text []byte) string {
 	s := scanner{text: text, limit: MaxDepth}
 	s.space()
@@ -176,7 +175,7 @@ func requestID(text []byte) string {
 	}
 }
 
-// rankOf returns the place of key among the first rank idKeys, else rank.
+// rankOf returns the index of key among the first rank idKeys, or rank.
 func rankOf(key []byte, rank int) int {
 	for i, k := range idKeys[:rank] {
 		if k == string(key) {

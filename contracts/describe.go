@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// A Type describes one object of the wire: what the generators of schemas and
-// documents need to know, read from the same plans that decode and encode.
+// A Type describes one object of the wire for the generators of schemas and
+// documents. It is read from the plans that decode and encode.
 type Type struct {
 	Name   string // Go name
 	Group  Group
@@ -15,7 +15,7 @@ type Type struct {
 	Fields []Field
 }
 
-// A Group is where objects of a type may stand.
+// A Group says where objects of a type occur.
 type Group string
 
 const (
@@ -23,7 +23,7 @@ const (
 	GroupClientControl Group = "client control" // ws.* frame from a client
 	GroupEvent         Group = "event"          // bare server message
 	GroupServerFrame   Group = "server frame"   // envelope, or ws.* frame from a server
-	GroupObject        Group = "object"         // inside others, and the snapshot
+	GroupObject        Group = "object"         // inside other objects, and the snapshot
 )
 
 // A Field describes one property.
@@ -33,15 +33,15 @@ type Field struct {
 	Value    Value
 	Required bool
 	Nullable bool
-	Lenient  bool // required, but a client copes without it
+	Lenient  bool // required, but a client accepts its absence
 }
 
-// A Value describes what a property may hold.
+// A Value describes the values of a property.
 type Value struct {
 	Kind     ValueKind
 	Name     string   // Go type of an object or of a named string
-	Enum     []string // the only strings allowed; nil allows all
-	MaxBytes int      // longest string allowed, which then must not be empty; 0 allows all
+	Enum     []string // allowed strings; nil allows all
+	MaxBytes int      // longest allowed string, which must not be empty; 0 allows all
 	Unique   bool     // the items of an array differ
 	Item     *Value   // of an array
 }
@@ -73,7 +73,7 @@ func Types() []Type {
 		describeFamily(GroupServerFrame, newServerFrame),
 	)
 	var objects []Type
-	for _, p := range planned {
+	for _, p := range nestedPlans {
 		objects = append(objects, p.describe(GroupObject))
 	}
 	slices.SortFunc(objects, func(a, b Type) int { return cmp.Compare(a.Name, b.Name) })

@@ -8,29 +8,28 @@ import (
 	"strings"
 )
 
-// Encoded is an event's JSON, made once and shared by every client: nothing
-// may change Body.
+// Encoded is an event's JSON. Clients share Body; do not change it.
 type Encoded struct {
 	Body []byte
 
 	// Body[TextStart:TextEnd] is the content of a response_chunk, tool_output or
-	// utility_command_output as it stands between the quotes; both are 0 for
-	// other types. Bodies whose bytes before TextStart and after TextEnd are
-	// equal may be merged by joining their spans.
+	// utility_command_output, without the quotes; both are 0 for other types.
+	// Bodies with equal bytes before TextStart and after TextEnd may be merged by
+	// joining their spans.
 	TextStart, TextEnd int
 }
 
-// EncodeEvent encodes an event, with its type first. The result is one line:
-// it has no raw newline, not even one that only JavaScript takes for one.
-// Text that is not UTF-8 is repaired, and values longer than MaxValueBytes are
-// replaced by a marker object.
+// EncodeEvent encodes an event, with its type first. The result is one line: it has
+// no raw newline, U+2028 or U+2029. Text that is not UTF-8 is repaired. Values
+// longer than MaxValueBytes are replaced by a marker object.
 //
-// The error for an event that no schema allows (R15) is an [*Error] with code
-// internal_error whose message can be shown to clients instead (R16).
+// The error for an event that the schema does not allow (R15) is an [*Error] with
+// code internal_error. Its message can be shown to clients instead of the event
+// (R16).
 func EncodeEvent(e Event) (Encoded, error) { return EncodeEventInto(nil, e) }
 
-// EncodeEventInto is EncodeEvent with a buffer to write Body into, whose contents
-// are lost. If it is too small, Body is elsewhere.
+// EncodeEventInto is EncodeEvent with a buffer for Body, whose contents are
+// overwritten. If the buffer is too small, Body is allocated.
 func EncodeEventInto(buf []byte, e Event) (Encoded, error) {
 	encoded, err := encode(buf, e)
 	if err != nil {
@@ -45,38 +44,38 @@ func ValidateEvent(e Event) error {
 	return err
 }
 
-// EncodeSnapshot encodes a snapshot, with the same care and the same errors as
-// [EncodeEvent].
+// EncodeSnapshot encodes a snapshot under the rules of [EncodeEvent].
 func EncodeSnapshot(s *Snapshot) ([]byte, error) {
-	encoded, err := encode(make([]byte, 0, roughSize(s)), s)
+	encoded, err := encode(make([]byte, 0, estimateSize(s)), s)
 	if err != nil {
 		return nil, failure(CodeInternal, "Failed to emit headless snapshot: ", err)
 	}
-	if cap(encoded.Body)-len(encoded.Body) > spare {
-		return bytes.Clone(encoded.Body), nil // clients may keep it in memory for a while
+	if cap(encoded.Body)-len(encoded.Body) > maxSpare {
+		return bytes.Clone(encoded.Body), nil // the snapshot may stay in memory for a while
 	}
 	return encoded.Body, nil
 }
 
-// spare is how much larger than a snapshot its buffer may be.
-const spare = 64 << 10
+// maxSpare is how many unused bytes the buffer of an encoded snapshot may have.
+const maxSpare = 64 << 10
 
-// roughSize estimates how long a snapshot is, so that its buffer hardly grows.
-func roughSize(s *Snapshot) int {
+// estimateSize estimates the encoded size of a snapshot, so that its buffer rarely
+// grows.
+func estimateSize(s *Snapshot) int {
 	const (
-		few    = 2 << 10 // most of the state
-		person = 320     // a connection with a name
-		lists  = 3       // that a question is in
+		base          = 2 << 10 // the state without lists
+		perConnection = 320     // with a name
+		perRequest    = 3       // lists that name a request
 	)
 	if s == nil {
-		return few
+		return base
 	}
-	size := few + person*len(s.State.Connections)
+	size := base + perConnection*len(s.State.Connections)
 	if r := s.State.CurrentResponse; r != nil {
 		size += len(r.Text) + len(r.Thinking)
 	}
 	for _, r := range s.State.PendingRequests {
-		size += lists * (few/4 + len(r.Args))
+		size += perRequest * (base/4 + len(r.Args))
 	}
 	for _, t := range s.State.ActiveTools {
 		size += len(t.Output)
@@ -84,8 +83,8 @@ func roughSize(s *Snapshot) int {
 	return size
 }
 
-// EncodeCommand encodes a client's message. It refuses what a server would
-// refuse, with an [*Error] of code bad_request.
+// EncodeCommand encodes a client's message. A command that a server would refuse
+// returns an [*Error] with code bad_request.
 func EncodeCommand(c Command) ([]byte, error) {
 	encoded, err := encode(nil, c)
 	if err != nil {
@@ -94,9 +93,9 @@ func EncodeCommand(c Command) ([]byte, error) {
 	return encoded.Body, nil
 }
 
-// EncodeFrame encodes an envelope or control frame of either side; of a
-// [*Message] it encodes the command. Bodies inside are checked to be JSON and
-// made compact. The error is an [*Error] of code bad_request.
+// EncodeFrame encodes an envelope or control frame of either side, or the command
+// of a [*Message]. Bodies inside are checked to be JSON and made compact. The error
+// is an [*Error] with code bad_request.
 func EncodeFrame(f Frame) ([]byte, error) {
 	if m, ok := f.(*Message); ok && m != nil {
 		return EncodeCommand(m.Command)
@@ -112,8 +111,7 @@ func failure(code Code, doing string, err error) *Error {
 	return &Error{Code: code, Type: ErrorProtocol, Message: doing + err.Error()}
 }
 
-// encode writes a message whose Go type has a plan, into buf if that is large
-// enough.
+// encode writes a message whose Go type has a plan, into buf if it is large enough.
 func encode(buf []byte, message any) (Encoded, error) {
 	v := reflect.ValueOf(message)
 	if v.Kind() != reflect.Pointer || v.IsNil() {

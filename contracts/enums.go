@@ -5,7 +5,7 @@ type Role string
 
 const (
 	RoleViewer     Role = "viewer"     // reads only
-	RoleController Role = "controller" // may hold the lease and then drive
+	RoleController Role = "controller" // may hold the lease and send commands
 )
 
 // A RequestType is a kind of question the runtime asks a client.
@@ -26,7 +26,7 @@ func RequestTypes() []RequestType {
 	return []RequestType{RequestApproval, RequestClientTool, RequestMCPElicitation, RequestUserInput, RequestToolRetry}
 }
 
-// A Verdict is how a request ended: the resolution on the wire.
+// A Verdict is how a request ended; the wire key is resolution.
 type Verdict string
 
 const (
@@ -102,7 +102,7 @@ const (
 	ErrorProtocol  ErrorType = "protocol"
 )
 
-// A UtilityOperation is a service a client may ask of the server beside the
+// A UtilityOperation is a service of the server that clients can use beside the
 // agent.
 type UtilityOperation string
 
@@ -147,8 +147,8 @@ const (
 	FileRenamed  FileChange = "rename"
 )
 
-// An ExecutorType says whether answers come from a live runtime or are played
-// from a script; clients badge the latter.
+// An ExecutorType says whether answers come from a live runtime or from a script.
+// Clients mark the latter.
 type ExecutorType string
 
 const (
@@ -156,12 +156,12 @@ const (
 	ExecutorReplay ExecutorType = "replay"
 )
 
-// A ResetReason says why a client must discard what it has.
+// A ResetReason says why a client must discard its state.
 type ResetReason string
 
 const (
-	ResetLagged   ResetReason = "lagged"                 // retention overtook the client
-	ResetGap      ResetReason = "replay_gap"             // its cursor is not of this journal's range
+	ResetLagged   ResetReason = "lagged"                 // the client is further behind than the journal retains
+	ResetGap      ResetReason = "replay_gap"             // the journal does not have its cursor
 	ResetRestored ResetReason = "restored_from_snapshot" // the runtime was restored elsewhere
 )
 
@@ -174,5 +174,5 @@ const (
 	LeaseExpired   LeaseReason = "expired"
 	LeaseReleased  LeaseReason = "released"
 	LeaseDraining  LeaseReason = "draining"
-	LeaseDenied    LeaseReason = "denied" // an ask was refused; the holder is unchanged
+	LeaseDenied    LeaseReason = "denied" // a request for control was denied; the holder is unchanged
 )

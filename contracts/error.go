@@ -46,7 +46,7 @@ func Codes() []Code {
 	}
 }
 
-// HTTPStatus returns the status an HTTP surface answers with.
+// HTTPStatus returns the status of an HTTP response with this code.
 func (c Code) HTTPStatus() int {
 	switch c {
 	case CodeBadRequest:
@@ -121,16 +121,15 @@ func (c Code) CloseCode() int {
 	return 1011
 }
 
-// An Error is a refusal: the client did something it may not. Two errors are
-// the same to errors.Is when their codes are equal.
+// An Error is a refusal of a client's request. errors.Is compares the codes.
 type Error struct {
 	Code      Code
-	Message   string    // one of the tested texts where the spec names one
+	Message   string    // the specified text if the specification names one
 	Type      ErrorType // error_type on transports that answer with an error message
-	RequestID string    // the client's request it answers, if it named one
+	RequestID string    // id of the client's request, if it named one
 	Metadata  map[string]string
 
-	cause error // what errors.Is also finds; nil usually
+	cause error // also found by errors.Is; usually nil
 }
 
 // Error returns the message.
@@ -142,7 +141,7 @@ func (e *Error) Is(target error) bool {
 	return ok && t.Code == e.Code
 }
 
-// Unwrap returns the condition behind the error, such as [ErrUnknownType].
+// Unwrap returns the cause, such as [ErrUnknownType].
 func (e *Error) Unwrap() error { return e.cause }
 
 // Event returns the error as a non-fatal error message.
@@ -166,7 +165,7 @@ type ErrorDetail struct {
 func (e *Error) Details() []ErrorDetail {
 	domain := "maestro.headless"
 	if e.Code == CodeRuntimeNotReady || e.Code == CodeRuntimeOwnedElsewhere {
-		domain = "maestro.hosted_runner" // where gateways look for them
+		domain = "maestro.hosted_runner" // gateways look for these codes in this domain
 	}
 	return []ErrorDetail{{
 		Type: "type.googleapis.com/google.rpc.ErrorInfo", Reason: string(e.Code),

@@ -33,14 +33,15 @@ func (n NullString) Get() string {
 	return *n.Value
 }
 
-// IsZero reports whether the key is absent; encoding/json's omitzero asks it.
+// IsZero reports whether the key is absent. It implements omitzero of
+// encoding/json.
 func (n NullString) IsZero() bool { return !n.Present }
 
 // MarshalJSON writes the string or null.
 func (n NullString) MarshalJSON() ([]byte, error) { return json.Marshal(n.Value) }
 
-// ServerCapabilities says what this runtime can ask and host. It is newer than
-// the published schemas and left out in the public profile.
+// ServerCapabilities says what this runtime can ask and offer. It is newer than the
+// published schemas and is not sent in the public profile.
 type ServerCapabilities struct {
 	ServerRequests    []RequestType      `json:"server_requests"`
 	UtilityOperations []UtilityOperation `json:"utility_operations"`
@@ -48,7 +49,7 @@ type ServerCapabilities struct {
 	ConnectionRoles   []Role             `json:"connection_roles"`
 }
 
-// HelloOK acknowledges one accepted hello. It goes to the sender alone (A60).
+// HelloOK answers one accepted hello. Only the sender gets it (A60).
 type HelloOK struct {
 	ProtocolVersion        string              `json:"protocol_version"`        // the server's
 	ConnectionID           string              `json:"connection_id,omitempty"` // local on stdio
@@ -57,7 +58,7 @@ type HelloOK struct {
 	Capabilities           *Capabilities       `json:"capabilities,omitempty"`
 	OptOutNotifications    []Notification      `json:"opt_out_notifications,omitempty" wire:"unique"`
 	Role                   Role                `json:"role,omitempty"`
-	ControllerConnectionID NullString          `json:"controller_connection_id,omitzero"` // null without a controller
+	ControllerConnectionID NullString          `json:"controller_connection_id,omitzero"` // null when the lease is free
 	LeaseExpiresAt         NullString          `json:"lease_expires_at,omitzero"`         // ISO-8601 UTC; null on stdio
 	ServerCapabilities     *ServerCapabilities `json:"server_capabilities,omitempty"`
 }
@@ -92,10 +93,9 @@ type ConnectionState struct {
 	LeaseExpiresAt            NullString     `json:"lease_expires_at,omitzero"` // ISO-8601 UTC; null on stdio
 }
 
-// ConnectionInfo says who is connected. Without Connections, which is not an empty
-// list, it tells of one change: the connection ConnectionID came or changed, or
-// has left if there is no Role. The client changes the list that it has. The
-// count is always exact.
+// ConnectionInfo says who is connected. Without Connections (absent, not empty), it
+// reports one change: the connection ConnectionID was added or changed, or has gone
+// if there is no Role. The client then updates its list. The count is always exact.
 type ConnectionInfo struct {
 	ConnectionID           string            `json:"connection_id,omitempty"`
 	ClientProtocolVersion  string            `json:"client_protocol_version,omitempty"`
@@ -104,7 +104,7 @@ type ConnectionInfo struct {
 	OptOutNotifications    []Notification    `json:"opt_out_notifications,omitempty"`
 	Role                   Role              `json:"role,omitempty"`
 	ConnectionCount        *int64            `json:"connection_count,omitempty"`
-	ControllerConnectionID NullString        `json:"controller_connection_id,omitzero"` // null without a controller
+	ControllerConnectionID NullString        `json:"controller_connection_id,omitzero"` // null when the lease is free
 	LeaseExpiresAt         NullString        `json:"lease_expires_at,omitzero"`         // ISO-8601 UTC; null on stdio
 	Connections            []ConnectionState `json:"connections,omitzero"`
 }
@@ -327,8 +327,7 @@ type ErrorEvent struct {
 	ErrorType ErrorType `json:"error_type" wire:"lenient"`
 }
 
-// StatusWorking is the message of the status by which a silent run is told from a
-// dead one.
+// StatusWorking is the message of a status that shows that a silent run is alive.
 const StatusWorking = "Working"
 
 // Status is progress for humans.

@@ -10,8 +10,8 @@ type Frame interface {
 	FrameType() string
 }
 
-// Envelopes. Message and Snapshot bodies stay encoded:
-// they are made once and shared by every client.
+// Envelopes. Message and snapshot bodies are encoded once and
+// shared by every client.
 
 // MessageEnvelope carries one event with its cursor.
 type MessageEnvelope struct {
@@ -37,7 +37,7 @@ type ResetEnvelope struct {
 
 // Control frames from a client. A usual exchange:
 //
-//	-> ws.resume {connection_token}          only when coming back
+//	-> ws.resume {connection_token}          only when reconnecting
 //	-> hello {...}
 //	<- ws.attached {...}
 //	<- snapshot | message... | reset
@@ -56,20 +56,20 @@ type Resume struct {
 }
 
 // Send wraps a command for correlation. ID is at most 64 bytes and is also the
-// idempotency key: a repeat gets the stored answer, unless that was to try
-// again later.
+// idempotency key: a repeat gets the stored answer. Retryable refusals are not
+// stored.
 type Send struct {
 	ID      string          `json:"id" wire:"sendid"`
 	Message json.RawMessage `json:"message" wire:"body=command"`
 }
 
-// TakeControl claims the lease from its holder.
+// TakeControl takes the lease from its holder.
 type TakeControl struct {
 	ID string `json:"id,omitempty" wire:"id"`
 }
 
-// ReleaseControl gives the lease up and stays attached. If nobody holds the
-// lease, it changes nothing.
+// ReleaseControl releases the lease; the connection stays attached. If the lease is
+// free, it changes nothing.
 type ReleaseControl struct {
 	ID string `json:"id,omitempty" wire:"id"`
 }
@@ -98,13 +98,13 @@ type Ping struct {
 	ID string `json:"id,omitempty" wire:"id"`
 }
 
-// Ack tells the server how far the client has come.
+// Ack tells the server which entry the client has applied.
 type Ack struct {
 	Cursor uint64 `json:"cursor"` // the last entry applied
 }
 
-// Bye ends the connection cleanly. Keep detaches only: the connection can be
-// resumed for the usual time.
+// Bye ends the connection. With Keep it is only detached, and can be resumed within
+// the usual time.
 type Bye struct {
 	Keep bool `json:"keep,omitempty"`
 }
@@ -114,7 +114,7 @@ type Bye struct {
 // AttachLimits are the bounds a client must respect.
 type AttachLimits struct {
 	MaxFrameBytes int64 `json:"max_frame_bytes"`
-	Mailbox       int64 `json:"mailbox"` // bytes of private frames that may wait
+	Mailbox       int64 `json:"mailbox"` // bytes of unread private frames
 }
 
 // Attached answers the handshake.
@@ -128,14 +128,14 @@ type Attached struct {
 	ControllerConnectionID *string      `json:"controller_connection_id"`
 	LeaseExpiresAt         *string      `json:"lease_expires_at"` // ISO-8601 UTC
 	HeartbeatIntervalMS    int64        `json:"heartbeat_interval_ms"`
-	Epoch                  string       `json:"epoch"`                                     // the journal that cursors count in
-	Resume                 string       `json:"resume" wire:"oneof=snapshot|replay|reset"` // what follows
+	Epoch                  string       `json:"epoch"`                                     // epoch of the cursors
+	Resume                 string       `json:"resume" wire:"oneof=snapshot|replay|reset"` // what the stream starts with
 	Limits                 AttachLimits `json:"limits"`
 }
 
-// Result answers an accepted client frame. ID is null for a bare message; Seq
-// is the frame's ordinal number on this socket, from 1. Cursor is the
-// journal's head once the frame had taken effect.
+// Result answers an accepted client frame. ID is null for a bare message; Seq is
+// the frame's ordinal number on this socket, from 1. Cursor is the journal's head
+// after the frame's effects.
 type Result struct {
 	ID     *string `json:"id"`
 	Seq    uint64  `json:"seq"`
@@ -153,7 +153,7 @@ type Refusal struct {
 	Details   []ErrorDetail `json:"details,omitempty"`
 }
 
-// LeaseChange tells a connection that took part in a hand-over how it ended.
+// LeaseChange tells the connections involved in a change of the lease how it ended.
 type LeaseChange struct {
 	Granted                bool        `json:"granted"`
 	ControllerConnectionID *string     `json:"controller_connection_id"`
@@ -179,7 +179,7 @@ type Pong struct {
 type Goodbye struct {
 	Code         int64  `json:"code"`
 	Reason       string `json:"reason"` // the code
-	Resume       bool   `json:"resume"` // the client can resume with its cursor
+	Resume       bool   `json:"resume"` // reconnecting with the cursor makes sense
 	RetryAfterMS int64  `json:"retry_after_ms,omitempty"`
 }
 
@@ -205,7 +205,7 @@ func (*ControlRequest) FrameType() string    { return "ws.control_request" }
 func (*Pong) FrameType() string              { return "ws.pong" }
 func (*Goodbye) FrameType() string           { return "ws.goodbye" }
 
-// A Message is a bare command seen as a client frame.
+// A Message is a bare command as a client frame.
 type Message struct{ Command Command }
 
 // FrameType returns the command's type.

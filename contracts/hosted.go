@@ -10,9 +10,9 @@ import (
 	"time"
 )
 
-// What a hosted runner says of itself, what it is told to drain, and the
-// manifest that a drained session is restored from.
-// A usual life, seen from the control plane:
+// The identity of a hosted runner, its drain, and the manifest from which a drained
+// session is restored (maestro-attach section 5). The usual requests of a control
+// plane:
 //
 //	GET  identity -> RunnerIdentity {ready: true}
 //	POST drain       DrainRequest -> DrainAnswer {status: drained, manifest_path}
@@ -31,21 +31,21 @@ const (
 	SubagentProtocol       = "evalops.maestro.codex.subagent-workgraph.v1"
 )
 
-// MaxDrainBytes bounds the body of a drain.
+// MaxDrainBytes bounds the body of a drain request.
 const MaxDrainBytes = 64_000
 
-// MaxExportPaths bounds the paths that one drain may export.
+// MaxExportPaths bounds the export paths of one drain.
 const MaxExportPaths = 1024
 
 // A DrainStatus is how a drain ended.
 type DrainStatus string
 
 const (
-	Drained          DrainStatus = "drained"     // everything is stopped and on the disk, or there was nothing
-	DrainInterrupted DrainStatus = "interrupted" // the flush failed or took too long; another attempt is allowed
+	Drained          DrainStatus = "drained"     // everything is stopped and on disk, or the session was empty
+	DrainInterrupted DrainStatus = "interrupted" // the flush failed or took too long; the drain may be repeated
 )
 
-// A FlushStatus says whether a drained session was on the disk.
+// A FlushStatus says whether a drained session is on disk.
 type FlushStatus string
 
 const (
@@ -54,14 +54,14 @@ const (
 	FlushSkipped   FlushStatus = "skipped" // nothing had happened in the session
 )
 
-// A RunnerIdentity is what a control plane asks before it lets clients attach.
-// It is open to everybody, so it says no more than this.
+// A RunnerIdentity is what a control plane reads before it lets clients attach. It
+// needs no credential, so it has no more than these fields.
 type RunnerIdentity struct {
 	ProtocolVersion   string      `json:"protocol_version" wire:"oneof=evalops.remote-runner.identity.v1"`
 	RunnerSessionID   string      `json:"runner_session_id"`
 	OwnerInstanceID   string      `json:"owner_instance_id,omitempty"` // the owner generation, if owners are fenced
 	Ready             bool        `json:"ready"`                       // accepts attachments
-	Draining          bool        `json:"draining"`                    // drains or has drained; final
+	Draining          bool        `json:"draining"`                    // drains or has drained; it does not become ready again
 	DrainStatus       DrainStatus `json:"drain_status,omitempty" wire:"oneof=drained|interrupted"`
 	DrainManifestPath string      `json:"drain_manifest_path,omitempty"` // absolute
 	DrainedAt         string      `json:"drained_at,omitempty"`          // ISO-8601 UTC
@@ -84,11 +84,11 @@ type DrainAnswer struct {
 	RequestedBy     string      `json:"requested_by,omitempty"`
 	Reason          string      `json:"reason,omitempty"`
 	ManifestPath    string      `json:"manifest_path"` // absolute
-	Manifest        Manifest    `json:"manifest"`      // what the file holds
+	Manifest        Manifest    `json:"manifest"`      // content of the file
 }
 
-// A Manifest describes a drained session: where it stood, what was flushed and
-// what of the workspace belongs to it. It holds no credentials.
+// A Manifest describes a drained session: its state, what was flushed, and which
+// files of the workspace belong to it. It has no credentials.
 type Manifest struct {
 	ProtocolVersion  string           `json:"protocol_version" wire:"oneof=evalops.remote-runner.snapshot-manifest.v1"`
 	RunnerSessionID  string           `json:"runner_session_id"` // of the runner that wrote it
@@ -109,7 +109,7 @@ type Manifest struct {
 	Git              *GitState        `json:"git,omitempty"` // absent outside a repository, or if git took longer than a second
 }
 
-// A ManifestRuntime is how far a drained session had come.
+// A ManifestRuntime describes the state of a drained session's runtime.
 type ManifestRuntime struct {
 	FlushStatus     FlushStatus `json:"flush_status" wire:"oneof=completed|failed|skipped|interrupted"` // interrupted is read as failed and never written
 	Error           string      `json:"error,omitempty"`                                                // why the flush failed
@@ -119,7 +119,7 @@ type ManifestRuntime struct {
 	Cursor          *uint64     `json:"cursor,omitempty"`           // where to resume; absent if the flush was skipped
 }
 
-// A WorkspaceExport names what of the workspace belongs to the session.
+// A WorkspaceExport names the files of the workspace that belong to the session.
 type WorkspaceExport struct {
 	Mode  string       `json:"mode" wire:"oneof=local_path_contract"`
 	Paths []ExportPath `json:"paths"`
@@ -133,7 +133,7 @@ type ExportPath struct {
 	Type         string `json:"type" wire:"oneof=file|directory|other|missing"`
 }
 
-// An OpenRequest is a question that nobody had answered when the session was
+// An OpenRequest is a question that was still open when the session was
 // drained.
 type OpenRequest struct {
 	Request  json.RawMessage `json:"request" wire:"body=event"` // the server_request
@@ -163,8 +163,8 @@ type RetentionRedaction struct {
 	ForbiddenPlaintext                []string `json:"forbidden_plaintext"`
 }
 
-// A WorkContinuity counts what was going on when a drain began, before anything
-// was cancelled. Restore does not look at it.
+// A WorkContinuity counts the work in progress when a drain began. Restore ignores
+// it.
 type WorkContinuity struct {
 	ProtocolVersion            string   `json:"protocol_version"`
 	CodexSubagentSchemaVersion string   `json:"codex_subagent_schema_version"`
@@ -176,8 +176,8 @@ type WorkContinuity struct {
 	CodexSubagentThreadIDs     []string `json:"codex_subagent_thread_ids"`
 }
 
-// A PlatformEvidence is a drain as a control plane's record of it. Restore does
-// not look at it.
+// A PlatformEvidence describes a drain for a control plane's records. Restore
+// ignores it.
 type PlatformEvidence struct {
 	ProtocolVersion         string             `json:"protocol_version"`
 	EventType               string             `json:"event_type"`
@@ -195,7 +195,8 @@ type PlatformEvidence struct {
 	EvidenceRefs            []string           `json:"evidence_refs"`
 }
 
-// An EvidenceContinuity is a [WorkContinuity] with its lists counted.
+// An EvidenceContinuity is a [WorkContinuity] with list lengths in place of its
+// lists.
 type EvidenceContinuity struct {
 	ProtocolVersion            string   `json:"protocol_version"`
 	CodexSubagentSchemaVersion string   `json:"codex_subagent_schema_version"`
@@ -211,7 +212,8 @@ type EvidenceContinuity struct {
 	CodexSubagentEdgeCount     int64    `json:"codex_subagent_edge_count"`
 }
 
-// An EvidenceRetention is what a control plane needs of a [RetentionPolicy].
+// An EvidenceRetention is the part of a [RetentionPolicy] that a control plane
+// needs.
 type EvidenceRetention struct {
 	PolicyVersion                              string   `json:"policy_version"`
 	ControlPlaneMetadataVisibility             string   `json:"control_plane_metadata_visibility"`
@@ -219,57 +221,56 @@ type EvidenceRetention struct {
 	RedactionRequiredBeforeExternalPersistence []string `json:"redaction_required_before_external_persistence"`
 }
 
-// A GitState is the repository that the workspace is in.
+// A GitState describes the repository of the workspace.
 type GitState struct {
 	Commit string `json:"commit,omitempty"` // absent before the first commit
 	Branch string `json:"branch,omitempty"` // absent on a detached head
-	Dirty  bool   `json:"dirty"`            // something in the workspace is not committed
+	Dirty  bool   `json:"dirty"`            // the workspace has uncommitted changes
 }
 
-// What passes between the hub and a hosted runner. The runner declares the
-// interface that the hub satisfies; the types in it live here because neither
-// imports the other.
+// Types that the hub and a hosted runner exchange. They are here because neither
+// imports the other; the runner declares the interface.
 
-// A Quiesced is what a session was when it stopped.
+// A Quiesced is the result of a drain.
 type Quiesced struct {
 	Cursor     uint64          // frozen: no client sees a greater one
-	Snapshot   json.RawMessage // an encoded Snapshot at Cursor, of a session in which nothing runs
-	Active     bool            // something ever happened in the session
-	FlushError string          // why the session is not on the disk; empty if it is
+	Snapshot   json.RawMessage // encoded Snapshot at Cursor, with nothing running
+	Active     bool            // the session was used
+	FlushError string          // why the session is not on disk; empty if it is
 	Protocol   string          // version the session speaks; empty means [ProtocolVersion]
 	Model      string
 	Provider   string
 
-	// What was going on before anything was cancelled.
+	// Work in progress when the drain began.
 	ActiveTools     int
 	TrackedTools    int
 	PendingRequests int
 
-	Requests []KeptRequest // questions that stay open, in the order they were opened
+	Requests []KeptRequest // questions that stay open, in order of opening
 }
 
-// A KeptRequest is a question that outlives the process it was asked in.
+// A KeptRequest is a question that is open beyond its process.
 type KeptRequest struct {
-	Request  *ServerRequest // shared; nobody changes it
+	Request  *ServerRequest // shared; do not change it
 	Opened   time.Time
 	Deadline time.Time // zero means never
 }
 
-// Restored is what a session starts from that continues a drained one. It
-// consumes no cursor: the first entry of the new journal is Cursor + 1.
+// Restored is the state from which a drained session is continued. It takes no
+// cursor: the first entry of the new journal is Cursor + 1.
 type Restored struct {
 	SessionID     string
 	Cursor        uint64
-	Snapshot      *Snapshot // of a session without clients in which nothing runs; it has all that the fields below say
-	LastInit      *Init     // to be applied to the new agent; nil if there was none
-	Ready         bool      // false is permanent: the session is there to be looked at
+	Snapshot      *Snapshot // without clients and with nothing running; it includes the fields below
+	LastInit      *Init     // applied to the new agent; nil if there was none
+	Ready         bool      // false is permanent: the session is read-only
 	LastStatus    string
 	LastError     string // empty if Ready
 	LastErrorType ErrorType
-	Requests      []KeptRequest // questions to be put again, in the order they were opened
+	Requests      []KeptRequest // questions to ask again, in order of opening
 }
 
-// A drainForm is a [DrainRequest] before its keys are known to be right.
+// A drainForm is a [DrainRequest] before its keys are checked.
 type drainForm struct {
 	Reason           json.RawMessage `json:"reason,omitempty"`
 	StopReason       json.RawMessage `json:"stop_reason,omitempty"`
@@ -284,7 +285,7 @@ var (
 	drainTexts = &texts{parse: "Invalid drain payload: "}
 )
 
-// DrainRequest decodes the body of a drain, which may be empty.
+// DrainRequest decodes the body of a drain request, which may be empty.
 func (d *Decoder) DrainRequest(body []byte) (*DrainRequest, error) {
 	if len(body) > MaxDrainBytes {
 		return nil, &Error{Code: CodePayloadTooLarge, Message: fmt.Sprintf("Drain payload must be at most %d bytes", MaxDrainBytes)}
@@ -332,7 +333,7 @@ func (f *drainForm) request() (*DrainRequest, error) {
 	return &req, nil
 }
 
-// drainText returns the first text that is there and not blank.
+// drainText returns the first text that is present and not blank.
 func drainText(name string, values ...json.RawMessage) (string, error) {
 	for _, value := range values {
 		if isAbsent(value) {
@@ -349,7 +350,7 @@ func drainText(name string, values ...json.RawMessage) (string, error) {
 	return "", nil
 }
 
-// drainPaths returns the first list that is there and not empty.
+// drainPaths returns the first list that is present and not empty.
 func drainPaths(values ...json.RawMessage) ([]string, error) {
 	for _, value := range values {
 		if isAbsent(value) {
@@ -384,19 +385,19 @@ func badDrain(format string, args ...any) error {
 	return &Error{Code: CodeBadRequest, Type: ErrorProtocol, Message: fmt.Sprintf(format, args...)}
 }
 
-// ignoredOnRestore are the blocks of a manifest that may be missing or of any
-// shape when it is read. Pending requests are among them because the key is
-// ours: in somebody else's manifest it means something else.
+// ignoredOnRestore lists the blocks of a manifest that may be missing or have any
+// shape. pending_requests is among them because the key is our own addition: in
+// manifests of other programs it may mean something else.
 var ignoredOnRestore = []string{"pending_requests", "retention_policy", "work_continuity", "platform_evidence", "git"}
 
 var (
-	manifestPlan  = planned.object(reflect.TypeFor[Manifest]())
+	manifestPlan  = nestedPlans.object(reflect.TypeFor[Manifest]())
 	restorePlan   = manifestPlan.pick(func(name string) bool { return !slices.Contains(ignoredOnRestore, name) })
 	pendingPlan   = manifestPlan.pick(func(name string) bool { return name == "pending_requests" })
 	manifestTexts = &texts{parse: "invalid_snapshot_manifest: "}
 )
 
-// pick returns the plan that knows only the fields that want chooses.
+// pick returns a plan with only the fields for which want returns true.
 func (p *plan) pick(want func(name string) bool) *plan {
 	picked := &plan{goType: p.goType}
 	for _, f := range p.fields {
@@ -407,9 +408,9 @@ func (p *plan) pick(want func(name string) bool) *plan {
 	return picked
 }
 
-// Manifest decodes a manifest as a restore should: unknown fields are ignored,
-// and so are the blocks that describe the drain to others, which stay empty.
-// The snapshot stays encoded: it is checked to be JSON and no more.
+// Manifest decodes a manifest for a restore. It ignores unknown fields. The blocks
+// of ignoredOnRestore stay empty, except that pending_requests is decoded if it is
+// valid. It only checks that the snapshot is JSON, and leaves it encoded.
 func (d *Decoder) Manifest(text []byte) (*Manifest, error) {
 	m := new(Manifest)
 	r := newReader(d, text, true)

@@ -5,8 +5,8 @@ import "encoding/json"
 // The bodies of the HTTP surface. Requests are in
 // camelCase and responses in snake_case; both are closed objects.
 
-// An AttachRequest is the body of connections, sessions and subscribe. Every
-// field is optional. A route ignores fields that it does not use.
+// An AttachRequest is the body of connections, sessions and subscribe. Every field
+// is optional; a route ignores fields that it does not use.
 type AttachRequest struct {
 	SessionID           string              `json:"sessionId,omitempty"`    // not in subscribe, whose path has it
 	ConnectionID        string              `json:"connectionId,omitempty"` // an earlier connection to continue
@@ -31,7 +31,7 @@ type AttachCapabilities struct {
 	RawAgentEvents    bool               `json:"rawAgentEvents,omitempty"`
 }
 
-// Hello returns the hello that says the same.
+// Hello returns the equivalent hello.
 func (r *AttachRequest) Hello() *Hello {
 	h := &Hello{
 		ProtocolVersion: r.ProtocolVersion, ClientInfo: r.ClientInfo,
@@ -45,7 +45,7 @@ func (r *AttachRequest) Hello() *Hello {
 }
 
 // A SubscriptionRequest is the body of unsubscribe, heartbeat and disconnect.
-// Headers may say the same.
+// Headers may have the same values.
 type SubscriptionRequest struct {
 	ConnectionID   string `json:"connectionId,omitempty"`
 	SubscriptionID string `json:"subscriptionId,omitempty"`
@@ -58,7 +58,7 @@ type ConnectionAnswer struct {
 	Role                   Role            `json:"role"`
 	ControllerLeaseGranted bool            `json:"controller_lease_granted"` // to this connection
 	ControllerConnectionID *string         `json:"controller_connection_id"`
-	LeaseExpiresAt         *string         `json:"lease_expires_at"` // of this connection's liveness
+	LeaseExpiresAt         *string         `json:"lease_expires_at"` // when this connection expires
 	HeartbeatIntervalMS    int64           `json:"heartbeat_interval_ms"`
 	OptOutNotifications    []Notification  `json:"opt_out_notifications,omitempty"`
 	Snapshot               json.RawMessage `json:"snapshot" wire:"body=snapshot,ready"`
@@ -92,10 +92,10 @@ type DisconnectAnswer struct {
 	Success                bool     `json:"success"`
 	ConnectionID           string   `json:"connection_id"`
 	ControllerConnectionID *string  `json:"controller_connection_id"`
-	Subscriptions          []string `json:"disconnected_subscription_ids"` // in the order they were made
+	Subscriptions          []string `json:"disconnected_subscription_ids"` // in order of creation
 }
 
-// A MessageAnswer answers an accepted message. Its snapshot has the message's
+// A MessageAnswer answers an accepted message. Its snapshot includes the message's
 // immediate effects.
 type MessageAnswer struct {
 	OK                bool            `json:"ok"`
@@ -103,7 +103,7 @@ type MessageAnswer struct {
 	Accepted          bool            `json:"accepted"`
 	Cursor            uint64          `json:"cursor"`
 	Execution         string          `json:"execution" wire:"oneof=transport_only|runtime_handled"`
-	PublishedMessages uint64          `json:"published_messages"` // by the time of the answer
+	PublishedMessages uint64          `json:"published_messages"` // events of the message before the answer
 	Message           string          `json:"message"`
 	Snapshot          json.RawMessage `json:"snapshot" wire:"body=snapshot,ready"`
 }
@@ -113,15 +113,15 @@ type SuccessAnswer struct {
 	Success bool `json:"success"`
 }
 
-// A SessionList is the sessions that the asker may reach, the latest first.
+// A SessionList lists the sessions that the caller may reach, the latest first.
 type SessionList struct {
 	Sessions []SessionEntry `json:"sessions"`
-	// Truncated says that there are more than are listed.
+	// Truncated says that there are more sessions than listed.
 	Truncated bool `json:"truncated,omitempty"`
 }
 
-// A SessionEntry describes one session. A session that is not open
-// is on disk and opens when a client attaches.
+// A SessionEntry describes one session. A session that is not open is on disk and
+// opens when a client attaches.
 type SessionEntry struct {
 	SessionID    string  `json:"session_id"`
 	Open         bool    `json:"open"`

@@ -2,7 +2,7 @@ package contracts
 
 import "time"
 
-// Default limits. Each is an option of the room that enforces it.
+// Default limits. Each is an option of the package that enforces it.
 const (
 	MaxLineBytes       = 10 << 20  // a line on stdio, terminator excluded, either way
 	MaxSocketBytes     = 1 << 20   // a client frame on a socket, after reassembly
@@ -11,18 +11,18 @@ const (
 	MaxDepth           = 128       // nesting of a JSON text
 	MaxIDBytes         = 128       // an id chosen by a client
 	MaxSendIDBytes     = 64        // the id of a ws.send
-	MaxClientTools     = 64        // tools that a client does for the agent
+	MaxClientTools     = 64        // tools that one client offers to the agent
 	MaxClientToolBytes = 64 << 10  // of their names, descriptions and schemas together
 	MaxLabelBytes      = 256       // a client's name or version, and the protocol version it names
-	MaxEventBytes      = 1 << 20   // a server message; an error replaces a longer one
-	MaxUnanswered      = 32        // ws.send frames that a client leaves unanswered; the server takes one at a time
-	MaxViewerFrames    = 50        // frames of a viewer on WebSocket that are read in a second, after the burst; later ones are read later
-	ViewerFrameBurst   = 500       // frames of a viewer that are read at once
-	HelloFrames        = 25        // frames that a viewer's hello counts as
+	MaxEventBytes      = 1 << 20   // a server message; the hub replaces a longer one by an error event
+	MaxUnanswered      = 32        // unanswered ws.send frames of a client; the server executes one at a time
+	MaxViewerFrames    = 50        // frames of a viewer on WebSocket read per second after the burst; later frames wait
+	ViewerFrameBurst   = 500       // frames of a viewer read at once
+	HelloFrames        = 25        // frames that one hello of a viewer counts as
 	MaxStateOutput     = 32 << 10  // characters of output of one tool or command kept in the state
 	MaxStateText       = 1 << 20   // text, and thinking, of the response kept in the state
-	MaxListed          = 64        // connections listed in the state; the count is exact
-	WritePart          = 256 << 10 // bytes that a client must accept within the write timeout
+	MaxListed          = 64        // connections listed in the state; the count is always exact
+	WritePart          = 256 << 10 // bytes that a client must read within the write timeout
 	MaxAttachments     = 20
 	MaxAttachmentBytes = 10 << 20
 	MaxAttachmentTotal = 32 << 20

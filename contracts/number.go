@@ -6,9 +6,9 @@ import (
 	"strconv"
 )
 
-// parseInteger returns the value of a JSON number as sign and magnitude. It
-// takes any spelling of an integer, such as 1.0 and 1e3, and reports false for
-// fractions and for magnitudes beyond 64 bits.
+// parseInteger returns the value of a JSON number as sign and magnitude. It accepts
+// every spelling of an integer, such as 1.0 and 1e3. ok is false for fractions and
+// for magnitudes above 64 bits.
 func parseInteger(text []byte) (negative bool, magnitude uint64, ok bool) {
 	if text[0] == '-' {
 		negative, text = true, text[1:]
@@ -55,9 +55,9 @@ func timesTen(n, digit uint64) (uint64, bool) {
 	return n*10 + digit, true
 }
 
-// clampedAtoi returns a decimal exponent. Beyond maxExponent any exponent means
-// the same: too large, or a fraction, whatever the digits before it, because no
-// text has that many digits.
+// clampedAtoi returns a decimal exponent, limited to maxExponent. No text has more
+// digits than that, so a greater exponent always means too large, and a smaller one
+// a fraction.
 func clampedAtoi(text []byte) int {
 	const maxExponent = 1e9
 	n, err := strconv.Atoi(string(text))
@@ -78,8 +78,8 @@ func toInt64(negative bool, magnitude uint64) (int64, bool) {
 	return int64(magnitude), magnitude <= math.MaxInt64
 }
 
-// appendFloat appends a finite number in the shortest form that reads back
-// equal, with an exponent only where ECMAScript would use one.
+// appendFloat appends a finite number in the shortest form that parses to the same
+// value, with an exponent where ECMAScript uses one.
 func appendFloat(dst []byte, f float64) []byte {
 	if abs := math.Abs(f); abs != 0 && (abs < 1e-6 || abs >= 1e21) {
 		return strconv.AppendFloat(dst, f, 'e', -1, 64)

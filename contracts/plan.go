@@ -8,15 +8,15 @@ import (
 	"strings"
 )
 
-// A plan is what the Go type of an object says about its JSON form. Decoding,
-// encoding, validation and the generated schemas all follow it, so that they
-// cannot disagree. Plans are made once, when the program starts.
+// A plan describes the JSON form of a Go struct type. Decoding, encoding,
+// validation and the generated schemas all follow it, so they agree. Plans are made
+// once, at program start.
 type plan struct {
 	wire     string // value of the type key; empty for nested objects
 	goType   reflect.Type
 	fields   []field
 	required uint64 // bit i is set if fields[i] must be present
-	lenient  uint64 // the required fields an old server may leave out
+	lenient  uint64 // required fields that old servers may omit
 }
 
 // A field is one property. Its tags are those of the Go field:
@@ -30,30 +30,30 @@ type plan struct {
 //	wire:"sendid"     not empty and at most MaxSendIDBytes long
 //	wire:"body=X"     an already encoded event, command, init or snapshot; raw
 //	                  values without it are any JSON, cut to MaxValueBytes when sent
-//	wire:"ready"      a body that this package encoded; it is not looked at again
+//	wire:"ready"      a body that this package encoded; it is not checked again
 //	wire:"text"       content that may be joined with the next message's
 //	wire:"oneof=a|b"  the only strings allowed
 type field struct {
 	shape
-	name     string
-	prefix   string // the quoted name and the colon
-	index    int    // of the Go field
-	optional bool
-	emptied  bool // an empty list is on the wire and is not absence
-	nullable bool
-	lenient  bool
-	text     bool
+	name       string
+	prefix     string // the quoted name and the colon
+	index      int    // of the Go field
+	optional   bool
+	keepsEmpty bool // an empty list is sent as [], not omitted
+	nullable   bool
+	lenient    bool
+	text       bool
 }
 
-// A shape is the kind of a value and what restricts it.
+// A shape is the kind of a value and its restrictions.
 type shape struct {
 	kind     kind
 	pointer  bool     // the Go value is behind a pointer
-	enum     []string // the only strings allowed; nil allows all
-	typeName string   // of a named string type
-	maxBytes int      // longest string allowed, which then must not be empty; 0 allows all
+	enum     []string // allowed strings; nil allows all
+	typeName string   // name of a named string type
+	maxBytes int      // longest allowed string, which must not be empty; 0 allows all
 	unique   bool     // the items of a list must differ
-	body     string   // what a raw value holds; empty for any JSON
+	body     string   // family of an encoded body in a raw value; empty for any JSON
 	ready    bool     // a raw value was encoded by this package
 	elem     *shape   // item of a list
 	object   *plan    // of an object
@@ -77,7 +77,7 @@ const (
 	kindType                   // the type key, which is not a Go field
 )
 
-// expectation is the violation text for a value of another kind.
+// expectation returns the violation text for a value of another kind.
 func (s *shape) expectation() string {
 	switch s.kind {
 	case kindBool:
@@ -111,10 +111,10 @@ func (p *plan) find(key []byte, hint int) int {
 	return -1
 }
 
-// A planner makes plans and remembers those of nested types.
+// A planner makes plans and caches those of nested types.
 type planner map[reflect.Type]*plan
 
-// message plans a type that has a type key, which comes first.
+// message makes the plan of a type with a type key, which comes first.
 func (ps planner) message(wire string, t reflect.Type) *plan {
 	p := &plan{wire: wire, goType: t, fields: make([]field, 0, 1+t.NumField())}
 	p.add(field{name: "type", shape: shape{kind: kindType, enum: []string{wire}}})
@@ -122,7 +122,7 @@ func (ps planner) message(wire string, t reflect.Type) *plan {
 	return p
 }
 
-// object plans a nested type.
+// object returns the plan of a nested type.
 func (ps planner) object(t reflect.Type) *plan {
 	if p, ok := ps[t]; ok {
 		return p
@@ -160,7 +160,7 @@ func (ps planner) field(index int, sf reflect.StructField) field {
 	name, options, _ := strings.Cut(sf.Tag.Get("json"), ",")
 	f := field{name: name, index: index, shape: ps.shape(sf.Type)}
 	f.optional = strings.Contains(options, "omit")
-	f.emptied = f.kind == kindList && options != "omitempty"
+	f.keepsEmpty = f.kind == kindList && options != "omitempty"
 	f.nullable = f.pointer && !f.optional || f.kind == kindNullString
 	for tag := range strings.SplitSeq(sf.Tag.Get("wire"), ",") {
 		key, value, _ := strings.Cut(tag, "=")
@@ -197,7 +197,7 @@ var (
 	blockType      = reflect.TypeFor[ContentBlock]()
 )
 
-// shape plans a value. It panics for Go types that have no place on the wire.
+// shape returns the shape of a Go type. It panics for types without a wire form.
 func (ps planner) shape(t reflect.Type) shape {
 	switch t {
 	case rawType:

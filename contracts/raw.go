@@ -7,7 +7,7 @@ import (
 	"unicode/utf8"
 )
 
-// checkRaw reports why a raw value is not one JSON value within limit levels.
+// checkRaw returns an error unless value is one JSON value within limit levels.
 func checkRaw(value []byte, limit int) error {
 	s := scanner{text: value, limit: limit}
 	s.space()
@@ -17,10 +17,9 @@ func checkRaw(value []byte, limit int) error {
 	return s.end()
 }
 
-// appendCompact appends a JSON value that checkRaw accepts, without white
-// space and with its strings made safe to send: what is not UTF-8 and half
-// surrogate pairs become U+FFFD, and the line separators that JavaScript once
-// disliked are escaped.
+// appendCompact appends a JSON value that checkRaw accepts, without white space.
+// Invalid UTF-8 and lone surrogates in its strings become U+FFFD; U+2028 and
+// U+2029, which older JavaScript does not allow in strings, are escaped.
 func appendCompact(dst, value []byte) []byte {
 	for i := 0; i < len(value); {
 		switch c := value[i]; c {
@@ -38,10 +37,10 @@ func appendCompact(dst, value []byte) []byte {
 	return dst
 }
 
-// appendRawString appends the string token that text begins with and returns
-// its size in text.
+// appendRawString appends the string token at the start of text and returns the
+// token's size in text.
 func appendRawString(dst, text []byte) ([]byte, int) {
-	start := 0 // of what is not yet copied
+	start := 0 // first byte that is not copied yet
 	i := 1
 	for {
 		c := text[i]
@@ -70,8 +69,8 @@ func appendRawString(dst, text []byte) ([]byte, int) {
 	}
 }
 
-// unsafeRune returns what must be sent instead of the code point that text
-// begins with, empty if it may be sent as it is, and its size in text.
+// unsafeRune looks at the code point at the start of text. It returns its
+// replacement, empty if the code point can be sent, and its size in text.
 func unsafeRune[T []byte | string](text T) (replacement string, size int) {
 	r, size := utf8.DecodeRuneInString(string(text[:min(len(text), utf8.UTFMax)]))
 	switch {
@@ -85,14 +84,13 @@ func unsafeRune[T []byte | string](text T) (replacement string, size int) {
 	return "", size
 }
 
-// appendString appends s as a JSON string with the same care. It looks at eight
-// bytes at a time: most of what is encoded is text, and most of that stands for
-// itself.
+// appendString appends s as a JSON string, with the replacements of appendCompact.
+// It handles eight bytes at a time, because most text needs no escapes.
 func appendString(dst []byte, s string) []byte {
-	dst = append(slices.Grow(dst, len(s)+escapes(s)+len(`""`)), '"')
+	dst = append(slices.Grow(dst, len(s)+countEscapes(s)+len(`""`)), '"')
 	i := 0
 	for len(s)-i >= 8 {
-		word := load(s[i:])
+		word := loadWord(s[i:])
 		plain := 8
 		if marks := special(word); marks != 0 {
 			plain = bits.TrailingZeros64(marks) / 8
@@ -113,13 +111,13 @@ func appendString(dst []byte, s string) []byte {
 	return append(dst, '"')
 }
 
-// appendSpecial appends what is at s[i] and does not stand for itself, or is not
-// ASCII, and returns where it ends. Short escapes come in pairs, at the ends of
-// lines: it appends all that follow each other.
+// appendSpecial appends the character at s[i], which needs an escape or is not
+// ASCII, and returns the index after it. Short escapes often come in pairs, at line
+// ends: it appends all consecutive ones.
 func appendSpecial(dst []byte, s string, i int) ([]byte, int) {
 	start := i
-	for ; i < len(s) && short[s[i]] != 0; i++ {
-		dst = append(dst, '\\', short[s[i]])
+	for ; i < len(s) && shortEscapes[s[i]] != 0; i++ {
+		dst = append(dst, '\\', shortEscapes[s[i]])
 	}
 	if i > start {
 		return dst, i
@@ -135,32 +133,32 @@ func appendSpecial(dst []byte, s string, i int) ([]byte, int) {
 	return append(dst, replacement...), i + size
 }
 
-// short has the letters of the escapes of two characters.
-var short = [256]byte{'"': '"', '\\': '\\', '\n': 'n', '\r': 'r', '\t': 't', '\b': 'b', '\f': 'f'}
+// shortEscapes holds the letters of the two-character escapes.
+var shortEscapes = [256]byte{'"': '"', '\\': '\\', '\n': 'n', '\r': 'r', '\t': 't', '\b': 'b', '\f': 'f'}
 
-// escapes returns about how many bytes s grows by as a JSON string, so that a
-// text of many lines is not copied time and again while it is written.
-func escapes(s string) (n int) {
+// countEscapes estimates by how many bytes s grows as a JSON string, so that the
+// buffer of a text with many lines does not grow repeatedly.
+func countEscapes(s string) (n int) {
 	for ; len(s) >= 8; s = s[8:] {
-		word := load(s)
+		word := loadWord(s)
 		n += bits.OnesCount64(special(word) &^ word)
 	}
 	return n
 }
 
-// load returns the first eight bytes of s, the first one lowest.
-func load(s string) uint64 {
+// loadWord returns the first eight bytes of s, the first one lowest.
+func loadWord(s string) uint64 {
 	_ = s[7]
 	return uint64(s[0]) | uint64(s[1])<<8 | uint64(s[2])<<16 | uint64(s[3])<<24 |
 		uint64(s[4])<<32 | uint64(s[5])<<40 | uint64(s[6])<<48 | uint64(s[7])<<56
 }
 
-// special sets the highest bit of each byte of a word that is a control character,
-// a quote, a backslash or not ASCII. Bytes above the first of them may be marked
-// without a reason: a subtraction has borrowed from them.
+// special sets the highest bit of each byte of word that is a control character, a
+// quote, a backslash or not ASCII. Bytes above the first marked one may be marked
+// wrongly, because the subtractions borrow.
 func special(word uint64) uint64 {
 	const each, high = 0x0101010101010101, 0x8080808080808080
-	// What is not ASCII keeps its highest bit in one of these at least.
+	// A byte that is not ASCII keeps its highest bit in at least one of these.
 	control, quote, backslash := word-each*' ', (word^each*'"')-each, (word^each*'\\')-each
 	return (control | quote | backslash) & high
 }

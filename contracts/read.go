@@ -10,12 +10,12 @@ import (
 	"unicode/utf8"
 )
 
-// A reader decodes one text in one pass, following a plan. Methods return only
-// syntax errors, which end the reading; whatever else is wrong becomes a
-// violation and reading goes on, so that one answer can name several.
+// A reader decodes one text in one pass, following a plan. Its methods return only
+// syntax errors, which end the reading. Anything else that is wrong is recorded as
+// a violation, so that one error can name several.
 type reader struct {
 	scanner
-	trail
+	location
 	strict  bool // unknown keys, and null in optional fields, are violations
 	lenient bool // fields tagged lenient may be absent
 	unknown func(pointer string)
@@ -30,7 +30,7 @@ func newReader(d *Decoder, text []byte, fromServer bool) reader {
 	}
 }
 
-// begin checks the encoding and stands before the value.
+// begin checks the encoding and skips white space.
 func (r *reader) begin() error {
 	if !utf8.Valid(r.text) {
 		return &syntaxError{what: "invalid UTF-8", offset: invalidUTF8(r.text)}
@@ -51,16 +51,15 @@ func invalidUTF8(text []byte) int {
 	return len(text)
 }
 
-// header enters a message and finds its type. Where the type comes first, as
-// it does in practice, it has been consumed and inline is true; otherwise the
-// reader stands before the first member. An empty type means that there is
-// none. The type is valid until the next string is read.
+// header enters a message and returns its type, or nil if it has none. If type is
+// the first member, as usual, header has read it and inline is true. Otherwise the
+// next read is the first member. The type is valid until the next string is read.
 func (r *reader) header() (wire []byte, inline bool, err error) {
 	if err := r.begin(); err != nil {
 		return nil, false, err
 	}
 	if r.peek() != '{' {
-		return nil, false, r.rest()
+		return nil, false, r.skipValue()
 	}
 	start := r.pos
 	if err := r.open(); err != nil {
@@ -78,15 +77,15 @@ func (r *reader) header() (wire []byte, inline bool, err error) {
 	return wire, false, err
 }
 
-// rest reads over a value whose content does not matter.
-func (r *reader) rest() error {
+// skipValue skips the whole value and checks that nothing follows.
+func (r *reader) skipValue() error {
 	if err := r.skip(); err != nil {
 		return err
 	}
 	return r.end()
 }
 
-// findType reads over a whole message and returns its type.
+// findType skips a whole message and returns its type.
 func (r *reader) findType() (wire []byte, err error) {
 	if err := r.open(); err != nil {
 		return nil, err
@@ -118,8 +117,8 @@ func (r *reader) findType() (wire []byte, err error) {
 	}
 }
 
-// leave reads over the remaining members of the message.
-func (r *reader) leave(first bool) error {
+// skipMembers skips the remaining members of the message.
+func (r *reader) skipMembers(first bool) error {
 	for ; ; first = false {
 		more, err := r.more('}', first)
 		if err != nil {
@@ -137,8 +136,8 @@ func (r *reader) leave(first bool) error {
 	}
 }
 
-// members reads the members of an object into v, up to and including its end.
-// Bit i of seen says that p.fields[i] has been read already.
+// members reads the members of an object into v, up to and including its end. Bit i
+// of seen means that p.fields[i] has been read.
 func (r *reader) members(p *plan, v reflect.Value, seen uint64) error {
 	var others map[string]bool // unknown keys so far
 	hint := bits.Len64(seen)
@@ -157,7 +156,7 @@ func (r *reader) members(p *plan, v reflect.Value, seen uint64) error {
 		i := p.find(key, hint)
 		switch {
 		case i < 0:
-			others = r.stranger(key, others)
+			others = r.unknownKey(key, others)
 			err = r.skip()
 		case seen&(1<<i) != 0:
 			r.violateAt(p.fields[i].name, "Duplicate property")
@@ -177,9 +176,9 @@ func (r *reader) members(p *plan, v reflect.Value, seen uint64) error {
 	return nil
 }
 
-// stranger deals with a key that is not in the plan. A server's unknown keys
-// are not compared with each other: nobody here reads them.
-func (r *reader) stranger(key []byte, others map[string]bool) map[string]bool {
+// unknownKey handles a key that is not in the plan. It does not check a server's
+// unknown keys for duplicates.
+func (r *reader) unknownKey(key []byte, others map[string]bool) map[string]bool {
 	if r.lenient {
 		r.ignore(string(key))
 		return nil
@@ -206,8 +205,8 @@ func (r *reader) ignore(key string) {
 	}
 }
 
-// absent notes the missing fields that an old server may not leave out and
-// gives the others their empty value.
+// absent records a violation for each missing required field, and gives missing
+// lenient fields of a server their empty value.
 func (r *reader) absent(p *plan, v reflect.Value, missing uint64) {
 	for ; missing != 0; missing &= missing - 1 {
 		i := bits.TrailingZeros64(missing)
@@ -220,8 +219,8 @@ func (r *reader) absent(p *plan, v reflect.Value, missing uint64) {
 	}
 }
 
-// clear makes v the value of a field that a server left out: lists are empty,
-// never nil, so that encoding it again changes nothing.
+// clear sets v to the value of a missing lenient field. Lists become empty, not
+// nil, so that encoding v gives the same JSON.
 func (s *shape) clear(v reflect.Value) {
 	v.SetZero()
 	switch {
@@ -250,14 +249,14 @@ func (r *reader) member(f *field, v reflect.Value) error {
 	if err := r.value(&f.shape, v); err != nil {
 		return err
 	}
-	if f.emptied && v.IsNil() {
+	if f.keepsEmpty && v.IsNil() {
 		v.Set(reflect.MakeSlice(v.Type(), 0, 0))
 	}
 	return nil
 }
 
-// null reads a null. Where one is not allowed, it means absence if the reader
-// is not strict (D13).
+// null reads a null. Where the plan does not allow null, it counts as absent unless
+// the reader is strict (D13).
 func (r *reader) null(f *field, v reflect.Value) error {
 	if err := r.word("null"); err != nil {
 		return err
@@ -310,7 +309,7 @@ func (r *reader) value(s *shape, v reflect.Value) error {
 	return r.skip()
 }
 
-// raw keeps a value as compact JSON.
+// raw stores a value as compact JSON.
 func (r *reader) raw(v reflect.Value) error {
 	start := r.pos
 	if err := r.skip(); err != nil {
@@ -345,7 +344,7 @@ func (r *reader) string(s *shape, v reflect.Value) error {
 	return nil
 }
 
-// enumerated sets v to a member of a closed set, without allocating.
+// enumerated sets v to a member of an enum without allocating.
 func (r *reader) enumerated(s *shape, content []byte, v reflect.Value) {
 	for _, allowed := range s.enum {
 		if allowed == string(content) {
@@ -387,8 +386,8 @@ func (r *reader) numeric(s *shape, v reflect.Value) error {
 	return nil
 }
 
-// list reads an array. Once the message is known to be refused, items are no
-// longer kept: a few bytes of text could claim many of memory.
+// list reads an array. After a violation it no longer stores items: a short text of
+// many items could otherwise use much memory.
 func (r *reader) list(s *shape, v reflect.Value) error {
 	if err := r.open(); err != nil {
 		return err
@@ -419,8 +418,8 @@ func (r *reader) list(s *shape, v reflect.Value) error {
 	}
 }
 
-// repeats reports whether item n of a list of strings also stands before it.
-// Such lists are of closed sets, so they are short while they are unique.
+// repeats reports whether item n of a list of strings also occurs before it. Items
+// of such lists are enum values, so unique lists are short.
 func repeats(list reflect.Value, n int) bool {
 	for i := range n {
 		if list.Index(i).String() == list.Index(n).String() {

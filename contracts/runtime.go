@@ -5,29 +5,29 @@ import (
 	"time"
 )
 
-// What passes between the hub and an agent. The hub declares the interface an
-// agent satisfies; the types in it live here because neither imports the other.
+// Types that the hub and an agent exchange. They are here because neither imports the
+// other; the hub declares the interface.
 
-// AgentInfo is what an agent says about itself once it has started.
+// AgentInfo describes an agent that has started.
 type AgentInfo struct {
 	Model    string
 	Provider string
 	Executor ExecutorType
-	Requests []RequestType // the server requests it may make
+	Requests []RequestType // server requests that it may make
 
-	// KeepsRequests says that questions outlive the run they were asked in.
+	// KeepsRequests says that questions outlive the run in which they were asked.
 	KeepsRequests bool
 
-	// Forgets says that a question ends with the process it was asked in: nothing
-	// could be done with a later answer, so the next process withdraws it.
+	// Forgets says that a question ends with the process that asked it. The agent
+	// could not use a later answer, so the next process withdraws the question.
 	Forgets bool
 
-	// Immediate says that most runs end at once, so that the answer to a prompt
-	// over HTTP waits a moment for them.
+	// Immediate says that most runs end at once. The answer to a prompt over HTTP
+	// then waits for the run for a short time.
 	Immediate bool
 
-	// Echoes says that the answer to a question is shown as it comes, whether or
-	// not the question waits: what suites of the public profile expect.
+	// Echoes says that every answer to a question is published, whether or not the
+	// question is open. Suites of the public profile expect it.
 	Echoes bool
 }
 
@@ -37,59 +37,59 @@ type Work struct {
 	Attachments []Attachment
 }
 
-// An Attachment is a file that came with a prompt, already checked and read.
+// An Attachment is a file of a prompt, checked and read.
 type Attachment struct {
-	Path     string // as the client gave it
+	Path     string // as the client named it
 	MimeType string
-	Text     string // a text document
-	Data     []byte // an image
+	Text     string // content of a text document
+	Data     []byte // content of an image
 }
 
-// An Outcome is how a question ended, with what the answer carried.
+// An Outcome is the end of a question, with the content of the answer.
 type Outcome struct {
 	Verdict   Verdict
 	Reason    string
 	By        Resolver
-	Content   []ContentBlock // client tools, elicitations and user input; beside the decision of an approval, such as how long it is to hold
-	Announced bool           // false when policy decided and no client was asked (R51)
+	Content   []ContentBlock // client tools, elicitations and user input; for approvals additional content, such as an AnswerNote
+	Announced bool           // false if policy decided and no client was asked (R51)
 }
 
-// AskOptions bound one question.
+// AskOptions configure one question.
 type AskOptions struct {
-	// Timeout is how long the question may wait. Zero means the default of its
-	// type; a negative one means that it never expires.
+	// Timeout is how long the question may stay open. Zero means the default of its
+	// type; negative means without limit.
 	Timeout time.Duration
 
-	// Opened, if not nil, is called once the question has been shown.
+	// Opened, if not nil, is called after the question has been published.
 	Opened func()
 }
 
-// A Host is the hub as an agent sees it. All methods may be called from any
+// A Host is the hub's interface for an agent. All methods may be called from any
 // goroutine.
 type Host interface {
-	// Publish shows events to every client, in order and together. It returns
-	// an error only when an event is malformed or the hub has ended. It may
-	// wait for a local client that cannot be reset to read on.
+	// Publish publishes events to every client, in order and without others in
+	// between. It returns an error only if ctx or the hub has ended, or the session
+	// is drained. It may wait for a local client, which cannot be reset, to read.
 	Publish(ctx context.Context, events ...Event) error
 
-	// Ask puts a question to the clients and waits for its end. It publishes
-	// the legacy message that belongs to it (tool_call or client_tool_request),
-	// the request and its resolution. It returns an error only when ctx or the
-	// hub ended, or the question is malformed or its id is taken.
+	// Ask asks the clients a question and waits for its end. It publishes the
+	// legacy message of the question (tool_call or client_tool_request), the
+	// request and its resolution. It returns an error only if ctx or the hub ended,
+	// the question is malformed, or its id is in use.
 	Ask(ctx context.Context, req *ServerRequest, opts AskOptions) (Outcome, error)
 
-	// Withdraw ends an open question for the agent's own reasons, as verdict
-	// by by. It reports whether the question was still open.
+	// Withdraw ends an open question with verdict; by is the resolver that clients
+	// see. It reports whether the question was still open.
 	Withdraw(requestID string, verdict Verdict, reason string, by Resolver) bool
 
-	// Restored reports whether an earlier process had this session: then ids
-	// that it used are taken.
+	// Restored reports whether an earlier process had this session. Ids that it
+	// used must not be used again.
 	Restored() bool
 
-	// ApprovalMode returns the policy in force.
+	// ApprovalMode returns the current policy.
 	ApprovalMode() ApprovalMode
 
-	// ClientTools returns what the client that controls does for the agent. It
-	// changes with who controls.
+	// ClientTools returns the tools that the controller offers. They change with
+	// the controller.
 	ClientTools() []ClientTool
 }

@@ -6,18 +6,18 @@ import (
 	"unicode/utf8"
 )
 
-// A scanner walks one JSON text (RFC 8259) and builds nothing. It keeps three
-// promises encoding/json does not make: nesting is bounded, nothing but white
-// space follows the value, and an error says what was wrong where.
+// A scanner reads one JSON text (RFC 8259) without building values. Unlike
+// encoding/json it bounds nesting, refuses anything but white space after the
+// value, and reports errors with their offset.
 //
-// It does not look at UTF-8: whoever makes a scanner has checked its text, or
-// repairs the strings afterwards.
+// It does not check UTF-8: the caller checks the text before, or repairs the
+// strings afterwards.
 type scanner struct {
 	text    []byte
 	pos     int
-	depth   int    // objects and arrays now open
-	limit   int    // most objects and arrays that may be open
-	scratch []byte // the last string that had escapes, decoded
+	depth   int    // open objects and arrays
+	limit   int    // greatest depth
+	scratch []byte // the last string with escapes, decoded
 }
 
 // A syntaxError says why a text is not JSON.
@@ -66,7 +66,7 @@ func (s *scanner) end() error {
 	return nil
 }
 
-// open enters the object or array whose bracket is next.
+// open enters the object or array at the current position.
 func (s *scanner) open() error {
 	if s.depth == s.limit {
 		return &syntaxError{what: fmt.Sprintf("nesting deeper than %d levels", s.limit), offset: s.pos, deep: true}
@@ -76,8 +76,8 @@ func (s *scanner) open() error {
 	return nil
 }
 
-// more reports whether another element follows and stands before it. If not,
-// it has left the object or array, which ends with closing.
+// more reports whether another element follows, and moves to it. Otherwise it has
+// left the object or array, which ends with closing.
 func (s *scanner) more(closing byte, first bool) (bool, error) {
 	s.space()
 	if s.peek() == closing {
@@ -102,8 +102,8 @@ func container(closing byte) string {
 	return "array"
 }
 
-// key reads a member's name and stands before its value. The name is valid
-// until the next string is read.
+// key reads a member's name and moves to its value. The name is valid until the
+// next string is read.
 func (s *scanner) key() ([]byte, error) {
 	if s.peek() != '"' {
 		return nil, s.fail("expected a property name")
@@ -142,7 +142,7 @@ func (s *scanner) str() ([]byte, error) {
 	return nil, s.fail("")
 }
 
-// escapedStr reads the rest of a string from its first escape on.
+// escapedStr reads the rest of a string from its first escape.
 func (s *scanner) escapedStr() ([]byte, error) {
 	for s.pos < len(s.text) {
 		switch c := s.text[s.pos]; {
@@ -163,8 +163,7 @@ func (s *scanner) escapedStr() ([]byte, error) {
 	return nil, s.fail("")
 }
 
-// escape decodes one escape. Half a surrogate pair has no UTF-8 form and
-// becomes U+FFFD.
+// escape decodes one escape. A lone surrogate becomes U+FFFD.
 func (s *scanner) escape() error {
 	rest := s.text[s.pos:]
 	if len(rest) < 2 {
@@ -201,8 +200,8 @@ func (s *scanner) escape() error {
 	return nil
 }
 
-// unescapeRune decodes the \u escape, or pair of them, that text begins with.
-// It returns U+FFFD for a lone surrogate and size 0 for a malformed escape.
+// unescapeRune decodes the \u escape, or surrogate pair, at the start of text. It
+// returns U+FFFD for a lone surrogate and size 0 for a malformed escape.
 func unescapeRune(text []byte) (r rune, size int) {
 	r = hex4(text)
 	if r < 0 {
@@ -217,7 +216,7 @@ func unescapeRune(text []byte) (r rune, size int) {
 	return utf8.RuneError, 6
 }
 
-// hex4 returns the value of a leading \uXXXX, or -1.
+// hex4 returns the value of \uXXXX at the start of text, or -1.
 func hex4(text []byte) rune {
 	if len(text) < 6 || text[0] != '\\' || text[1] != 'u' {
 		return -1
@@ -288,7 +287,7 @@ func (s *scanner) word(w string) error {
 	return nil
 }
 
-// skip walks over one value of any kind. Recursion is bounded by the limit.
+// skip skips one value of any kind. The limit bounds the recursion.
 func (s *scanner) skip() error {
 	switch c := s.peek(); {
 	case c == '{':

@@ -2,8 +2,8 @@ package contracts
 
 import "encoding/json"
 
-// A Snapshot is the runtime's state as of Cursor: it includes exactly the
-// effects of every entry up to and including that one.
+// A Snapshot is the runtime's state at Cursor: it includes the effects of every
+// entry up to and including Cursor, and of no other.
 type Snapshot struct {
 	ProtocolVersion string          `json:"protocolVersion"`
 	SessionID       string          `json:"session_id"`
@@ -21,7 +21,7 @@ type State struct {
 	Capabilities             *Capabilities     `json:"capabilities,omitempty"`
 	OptOutNotifications      []Notification    `json:"opt_out_notifications,omitempty"`
 	ConnectionRole           Role              `json:"connection_role,omitempty"`
-	ConnectionCount          int64             `json:"connection_count"` // all, also those not listed
+	ConnectionCount          int64             `json:"connection_count"` // all, listed or not
 	SubscriberCount          int64             `json:"subscriber_count"`
 	ControllerSubscriptionID NullString        `json:"controller_subscription_id,omitzero"`
 	ControllerConnectionID   NullString        `json:"controller_connection_id,omitzero"`
@@ -59,8 +59,8 @@ type CurrentResponse struct {
 	Usage      *Usage `json:"usage,omitempty"`
 }
 
-// PendingEntry is a waiting request or a tracked tool. RequestID is present
-// only when it differs from CallID (R74).
+// PendingEntry is a pending request or a tracked tool. RequestID is present only if
+// it differs from CallID (R74).
 type PendingEntry struct {
 	CallID            string          `json:"call_id"`
 	RequestID         string          `json:"request_id,omitempty"`
@@ -71,7 +71,7 @@ type PendingEntry struct {
 	Args              json.RawMessage `json:"args"`
 }
 
-// ID returns the effective id: RequestID if present, else CallID.
+// ID returns the effective id: RequestID if present, otherwise CallID.
 func (e *PendingEntry) ID() string {
 	if e.RequestID != "" {
 		return e.RequestID
@@ -79,7 +79,7 @@ func (e *PendingEntry) ID() string {
 	return e.CallID
 }
 
-// PendingRequest is the unified view of one waiting request (R73).
+// PendingRequest describes one pending request of any type (R73).
 type PendingRequest struct {
 	ID                string          `json:"id"`
 	Kind              RequestType     `json:"kind"`

@@ -2,9 +2,9 @@ package contracts
 
 import "unicode/utf8"
 
-// SplitText cuts s into pieces of at most limit bytes without cutting a code
-// point. A limit below 4 counts as 4, the longest code point. Nothing comes of
-// an empty string.
+// SplitText cuts s into pieces of at most limit bytes without cutting a code point.
+// A limit below 4 counts as 4, the length of the longest code point. An empty
+// string has no pieces.
 func SplitText(s string, limit int) []string {
 	limit = max(limit, utf8.UTFMax)
 	if s == "" {
@@ -13,8 +13,8 @@ func SplitText(s string, limit int) []string {
 	pieces := make([]string, 0, len(s)/limit+1)
 	for len(s) > limit {
 		cut := limit
-		// Only the last three bytes can belong to a code point that goes on;
-		// more continuation bytes than that are not UTF-8 and may be cut.
+		// Only the last three bytes can belong to an unfinished code point. More
+		// continuation bytes are not UTF-8 and may be cut.
 		for cut > limit-utf8.UTFMax+1 && !utf8.RuneStart(s[cut]) {
 			cut--
 		}
@@ -24,8 +24,8 @@ func SplitText(s string, limit int) []string {
 	return append(pieces, s)
 }
 
-// TailText returns the end of s, at most limit bytes and beginning with a
-// whole code point.
+// TailText returns the end of s: at most limit bytes, beginning with a whole code
+// point.
 func TailText(s string, limit int) string {
 	if len(s) <= limit {
 		return s

@@ -6,16 +6,16 @@ import (
 )
 
 const (
-	maxViolations   = 8  // violations one error names
-	maxTrail        = 16 // deepest place inside a known type
-	maxPointerBytes = 64 // of an unknown key that is shown
+	maxViolations   = 8  // violations in one error
+	maxLocation     = 16 // deepest nesting of known types
+	maxPointerBytes = 64 // shown bytes of an unknown key
 )
 
-// A trail is the place in a message that is being read or written, and what
-// was found wrong on the way. Text beyond the bounds is left out, so that what
-// a hostile message makes us say stays small.
-type trail struct {
-	steps      [maxTrail]step
+// A location is the path of the value that is being read or written, with the
+// violations found so far. Both are bounded, so that a hostile message cannot cause
+// a long error.
+type location struct {
+	steps      [maxLocation]step
 	length     int
 	violations []string
 }
@@ -26,17 +26,17 @@ type step struct {
 	index int
 }
 
-func (t *trail) pushName(name string) { t.push(step{name, -1}) }
-func (t *trail) pushIndex(i int)      { t.push(step{"", i}) }
-func (t *trail) pop()                 { t.length-- }
+func (t *location) pushName(name string) { t.push(step{name, -1}) }
+func (t *location) pushIndex(i int)      { t.push(step{"", i}) }
+func (t *location) pop()                 { t.length-- }
 
-func (t *trail) push(s step) {
+func (t *location) push(s step) {
 	t.steps[t.length] = s
 	t.length++
 }
 
-// pointer returns the JSON pointer (RFC 6901) of the place.
-func (t *trail) pointer() string {
+// pointer returns the JSON pointer (RFC 6901) of the current value.
+func (t *location) pointer() string {
 	var b strings.Builder
 	for _, s := range t.steps[:t.length] {
 		b.WriteByte('/')
@@ -49,8 +49,8 @@ func (t *trail) pointer() string {
 	return b.String()
 }
 
-// pointerTo returns the JSON pointer of the property key of the place.
-func (t *trail) pointerTo(key string) string {
+// pointerTo returns the JSON pointer of a property of the current value.
+func (t *location) pointerTo(key string) string {
 	return t.pointer() + "/" + pointerToken(key)
 }
 
@@ -58,7 +58,7 @@ var pointerEscaper = strings.NewReplacer("~", "~0", "/", "~1")
 
 func pointerToken(key string) string { return pointerEscaper.Replace(shortKey(key)) }
 
-// shortKey returns a key as it may be shown.
+// shortKey returns a key cut to maxPointerBytes.
 func shortKey(key string) string {
 	if len(key) > maxPointerBytes {
 		key = SplitText(key, maxPointerBytes)[0] + "…"
@@ -66,19 +66,19 @@ func shortKey(key string) string {
 	return key
 }
 
-// violate notes what is wrong with the place.
-func (t *trail) violate(text string) {
+// violate records a violation at the current value.
+func (t *location) violate(text string) {
 	where := t.pointer()
 	if where == "" {
 		where = "$"
 	}
-	t.note(where, text)
+	t.addViolation(where, text)
 }
 
-// violateAt notes what is wrong with the property key of the place.
-func (t *trail) violateAt(key, text string) { t.note(t.pointerTo(key), text) }
+// violateAt records a violation at a property of the current value.
+func (t *location) violateAt(key, text string) { t.addViolation(t.pointerTo(key), text) }
 
-func (t *trail) note(where, text string) {
+func (t *location) addViolation(where, text string) {
 	if len(t.violations) < maxViolations {
 		t.violations = append(t.violations, where+" "+text)
 	}

@@ -9,24 +9,23 @@ import (
 )
 
 const (
-	// maxValueDepth is the nesting of a value beyond which it is cut. It leaves
-	// room for the messages and snapshots around it, so that what we send is
-	// never too deep for a decoder with the same MaxDepth.
+	// maxValueDepth is the greatest nesting of a value that is sent. It leaves room for
+	// the message or snapshot around the value, so that a decoder with the same
+	// MaxDepth accepts it.
 	maxValueDepth = MaxDepth - 16
 
 	// maxBodyDepth is the nesting of an encoded body inside a frame.
 	maxBodyDepth = MaxDepth - 1
 
-	// maxValueHead is how much of a value that was cut is shown.
+	// maxValueHead is how many bytes of a cut value are sent.
 	maxValueHead = 4 << 10
 )
 
-// A writer encodes one object following its plan and checks it on the way:
-// what was wrong with it is in violations afterwards.
+// A writer encodes one object following its plan and records violations.
 type writer struct {
-	trail
+	location
 	buf        []byte
-	start, end int // of the content that may be merged
+	start, end int // span of the mergeable content in buf
 }
 
 // object writes the struct v.
@@ -54,14 +53,14 @@ func (w *writer) object(p *plan, v reflect.Value) {
 	w.buf = append(w.buf, '}')
 }
 
-// absent reports whether the field is left out.
+// absent reports whether an optional field is omitted.
 func (f *field) absent(v reflect.Value) bool {
 	switch {
 	case !f.optional:
 		return false
 	case f.kind == kindNullString:
 		return !nullStringOf(v).Present
-	case f.emptied:
+	case f.keepsEmpty:
 		return v.IsNil()
 	case v.Kind() == reflect.Slice, v.Kind() == reflect.Map:
 		return v.Len() == 0
@@ -155,8 +154,7 @@ func (w *writer) list(s *shape, v reflect.Value) {
 	w.buf = append(w.buf, ']')
 }
 
-// stringMap writes entries in the order of their keys, so that equal maps have
-// equal bytes.
+// stringMap writes entries sorted by key, so that equal maps have equal bytes.
 func (w *writer) stringMap(m map[string]string) {
 	keys := make([]string, 0, len(m))
 	for key := range m {
@@ -191,8 +189,8 @@ func (w *writer) block(b ContentBlock) {
 	w.buf = append(w.buf, '}')
 }
 
-// raw writes encoded JSON. Bodies are sent whole; values that are too long or
-// too deep to send are replaced by a marker.
+// raw writes encoded JSON. Bodies are written whole. Values that are too long or
+// too deep are replaced by a marker.
 func (w *writer) raw(s *shape, value []byte) {
 	if len(value) == 0 {
 		w.violate("Required property")
@@ -222,9 +220,9 @@ func (w *writer) raw(s *shape, value []byte) {
 	w.buf = appendMarker(w.buf[:start], value)
 }
 
-// appendMarker appends what stands for a value that cannot be sent:
-// {"truncated":true,"bytes":N,"head":"..."}, where bytes is the length of the
-// value and head its beginning as text.
+// appendMarker appends the marker for a value that cannot be sent:
+// {"truncated":true,"bytes":N,"head":"..."}. bytes is the length of the value and
+// head its beginning as text.
 func appendMarker(dst, value []byte) []byte {
 	dst = append(dst, `{"truncated":true,"bytes":`...)
 	dst = strconv.AppendInt(dst, int64(len(value)), 10)

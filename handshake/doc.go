@@ -1,9 +1,7 @@
-// Package handshake decides what a hello means: which role the client gets,
-// what it can answer, which operations it may use and which notifications it
-// does not want.
+// Package handshake negotiates a hello: the client's role, the requests it can
+// answer, the operations it may use and the notifications it opts out of.
 //
-// It promises that the same hello on the same offer gives the same terms, and
-// that a refused one has no effect. It reads no socket, grants no lease and
-// remembers nothing: the caller keeps the terms and offers the established
-// role the next time.
+// The same hello with the same offer gives the same terms. A refused hello has no
+// effect. The package reads no socket, grants no lease and has no state: the caller
+// stores the terms and passes the established role in the next offer.
 package handshake

@@ -2,10 +2,10 @@ package handshake
 
 import "github.com/seed-028515a8/maestro/contracts"
 
-// Require returns nil if t allows cmd to use the operation it needs, and else
-// an unsupported_capability error (R81). What needs no capability passes,
-// stopping a command or a watch included (R82). Whether the client may drive at
-// all is not asked here.
+// Require returns an unsupported_capability error if cmd needs an operation that t
+// does not allow (R81), otherwise nil. Commands without an operation pass, among
+// them those that stop a command or a watch (R82). Require does not check the
+// lease.
 func Require(cmd contracts.Command, t Terms) error {
 	op, id := operation(cmd)
 	if op == "" || t.CanUse(op) {
@@ -19,8 +19,8 @@ func Require(cmd contracts.Command, t Terms) error {
 	}
 }
 
-// operation returns the operation cmd needs, or "" if none, and the id by which
-// the client will know the refusal.
+// operation returns the operation that cmd needs, or "", and the id by which the
+// client recognizes the refusal.
 func operation(cmd contracts.Command) (op contracts.UtilityOperation, id string) {
 	switch c := cmd.(type) {
 	case *contracts.UtilityCommandStart:
@@ -39,8 +39,8 @@ func operation(cmd contracts.Command) (op contracts.UtilityOperation, id string)
 	return "", ""
 }
 
-// Operation returns the utility operation that cmd needs, or "". Ending a
-// command or a watch needs none.
+// Operation returns the utility operation that cmd needs, or "". Stopping a command
+// or a watch needs none.
 func Operation(cmd contracts.Command) contracts.UtilityOperation {
 	op, _ := operation(cmd)
 	return op

@@ -9,44 +9,45 @@ import (
 	"github.com/seed-028515a8/maestro/contracts"
 )
 
-// Terms are what a client and the server agreed on. Every hello makes new ones
-// that replace the old entirely (R29).
+// Terms are the result of a negotiation. Every hello makes new terms that replace
+// the old ones (R29).
 //
-// The zero value belongs to a client that has not said hello on a transport
-// that requires one: it may do nothing. Negotiating an empty hello gives the
-// terms of a client that need not say hello.
+// The zero value is for a client that has not said hello on a transport that
+// requires it: it may do nothing. Negotiate an empty hello for a client that need
+// not say hello.
 type Terms struct {
 	Role            contracts.Role
-	ProtocolVersion string // the client's; empty if it did not say
-	Mismatch        bool   // the versions differ, which is reported and allowed (R24)
+	ProtocolVersion string // the client's; empty if it sent none
+	Mismatch        bool   // the versions differ, which is allowed and reported (R24)
 	ClientInfo      *contracts.ClientInfo
 	Capabilities    contracts.Capabilities
-	HasCapabilities bool                     // the client gave capabilities, if only empty ones
-	OptOuts         []contracts.Notification // in the order given, each once (R12)
-	ClientTools     []contracts.ClientTool   // what the client does for the agent
+	HasCapabilities bool                     // the client sent capabilities, possibly empty
+	OptOuts         []contracts.Notification // in the given order, without duplicates
+	ClientTools     []contracts.ClientTool   // tools that the client runs for the agent
 }
 
-// An Offer is what was settled before the hello.
+// An Offer holds what is known before the hello.
 type Offer struct {
 	Established contracts.Role // set by an earlier hello; empty if none
 	Fixed       contracts.Role // chosen by the transport's query; empty if none
-	Networked   bool           // not stdio; the terms are the same either way
-	Requests    bool           // over HTTP, where viewers may list tool_retry too, and gain nothing by it
+	Networked   bool           // not stdio; has no influence on the terms
+	Requests    bool           // over HTTP, where viewers may also list tool_retry, without effect
 	Default     contracts.Role // for a hello without a role; empty means controller
 }
 
-// viewerForbidden lists the requests no viewer may offer to answer, in the
-// order they are tested. Approvals and client tools are not among them: a
-// viewer may list those and gains nothing.
+// viewerForbidden lists the requests that no viewer may offer to answer, in the
+// order of the checks. A viewer may list approvals and client tools, without
+// effect.
 var viewerForbidden = []contracts.RequestType{
 	contracts.RequestMCPElicitation, contracts.RequestUserInput, contracts.RequestToolRetry,
 }
 
-// Negotiate decides what h is granted. The refusals are *contracts.Error, in
-// this order: bad_request if a label is longer than [contracts.MaxLabelBytes]
-// or the client's tools are not fit to be offered, role_conflict if h asks for a role other than the one it has (R26),
-// bad_request if a viewer offers to answer what only a controller may (R27). The terms share h's client info and capabilities, so h must not change
-// afterwards.
+// Negotiate returns the terms of h. The refusals are *contracts.Error, checked in
+// this order: bad_request if a label is longer than [contracts.MaxLabelBytes] or
+// the client's tools are invalid, role_conflict if h asks for another role than it
+// has (R26), bad_request if a viewer offers to answer a request that only a
+// controller may answer (R27). The terms share h's client info and capabilities, so
+// h must not change afterwards.
 func Negotiate(h *contracts.Hello, o Offer) (Terms, error) {
 	if err := checkLabels(h); err != nil {
 		return Terms{}, err
@@ -54,7 +55,7 @@ func Negotiate(h *contracts.Hello, o Offer) (Terms, error) {
 	if err := checkTools(h); err != nil {
 		return Terms{}, err
 	}
-	role, err := o.role(h.Role)
+	role, err := o.chooseRole(h.Role)
 	if err != nil {
 		return Terms{}, err
 	}
@@ -85,7 +86,7 @@ func Negotiate(h *contracts.Hello, o Offer) (Terms, error) {
 	return t, nil
 }
 
-// checkLabels bounds what everybody is shown of a client.
+// checkLabels limits the length of the texts that all clients are shown.
 func checkLabels(h *contracts.Hello) error {
 	labels := []string{h.ProtocolVersion}
 	if h.ClientInfo != nil {
@@ -99,7 +100,7 @@ func checkLabels(h *contracts.Hello) error {
 	return nil
 }
 
-// checkTools bounds what an agent is told of a client's tools.
+// checkTools checks the tools that a client offers to the agent.
 func checkTools(h *contracts.Hello) error {
 	if len(h.ClientTools) == 0 {
 		return nil
@@ -110,7 +111,7 @@ func checkTools(h *contracts.Hello) error {
 	size, names := 0, map[string]bool{}
 	for _, tool := range h.ClientTools {
 		size += len(tool.Name) + len(tool.Description) + len(tool.InputSchema)
-		if !toolName(tool.Name) || names[tool.Name] {
+		if !validToolName(tool.Name) || names[tool.Name] {
 			return refuse(contracts.CodeBadRequest, "the names of client_tools must differ and have 1 to 64 letters, digits, _ or -")
 		}
 		names[tool.Name] = true
@@ -125,18 +126,18 @@ func checkTools(h *contracts.Hello) error {
 	return nil
 }
 
-// toolName reports whether every provider of models takes name for a tool.
-func toolName(name string) bool {
+// validToolName reports whether every model provider accepts name as a tool name.
+func validToolName(name string) bool {
 	return name != "" && len(name) <= 64 && strings.Trim(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-") == ""
 }
 
-// role returns the role of a client that asked for want, which may be empty.
-func (o Offer) role(want contracts.Role) (contracts.Role, error) {
+// chooseRole returns the role of a client that asked for want, which may be empty.
+func (o Offer) chooseRole(want contracts.Role) (contracts.Role, error) {
 	for _, has := range []contracts.Role{o.Established, o.Fixed} {
 		switch {
 		case has == "":
 		case want == "":
-			want = has // a hello without a role keeps the one it has (R25)
+			want = has // a hello without a role keeps its role (R25)
 		case want != has:
 			return "", refuse(contracts.CodeRoleConflict, "headless connection role cannot change after hello")
 		}
@@ -150,9 +151,9 @@ func (o Offer) role(want contracts.Role) (contracts.Role, error) {
 	return contracts.RoleController, nil
 }
 
-// CanAnswer reports whether the client may be asked a question of the given
-// type. Every controller answers approvals: those depend on the approval mode
-// alone (section 3.6). A viewer answers nothing, whatever it listed.
+// CanAnswer reports whether the client may be asked a question of the type. Every
+// controller answers approvals, which depend only on the approval mode (section
+// 3.6). A viewer answers nothing.
 func (t Terms) CanAnswer(kind contracts.RequestType) bool {
 	if t.Role != contracts.RoleController {
 		return false
@@ -160,14 +161,13 @@ func (t Terms) CanAnswer(kind contracts.RequestType) bool {
 	return kind == contracts.RequestApproval || slices.Contains(t.Capabilities.ServerRequests, kind)
 }
 
-// CanUse reports whether the client may use a utility operation. A viewer uses
+// CanUse reports whether the client may use a utility operation. A viewer may use
 // none.
 func (t Terms) CanUse(op contracts.UtilityOperation) bool {
 	return t.Role == contracts.RoleController && slices.Contains(t.Capabilities.UtilityOperations, op)
 }
 
-// Name returns what the client calls itself, without surrounding space; empty if
-// it did not say.
+// Name returns the client's name without surrounding space, or "".
 func (t Terms) Name() string {
 	if t.ClientInfo == nil {
 		return ""
@@ -175,12 +175,11 @@ func (t Terms) Name() string {
 	return strings.TrimSpace(t.ClientInfo.Name)
 }
 
-// RawEvents reports whether the client wants the runtime's internal events
-// (R32). Viewers may.
+// RawEvents reports whether the client wants the runtime's internal events (R32).
+// Viewers may want them.
 func (t Terms) RawEvents() bool { return t.Capabilities.RawAgentEvents }
 
-// Echo returns the capabilities as hello_ok repeats them: nil if the client
-// gave none.
+// Echo returns the capabilities for hello_ok: nil if the client sent none.
 func (t Terms) Echo() *contracts.Capabilities {
 	if !t.HasCapabilities {
 		return nil
@@ -188,8 +187,8 @@ func (t Terms) Echo() *contracts.Capabilities {
 	return &t.Capabilities
 }
 
-// distinct returns list without repetitions, the first of each kept, or nil if
-// it is empty. The result does not share list's memory.
+// distinct returns list without duplicates, or nil if it is empty. The result does
+// not share list's memory.
 func distinct[T comparable](list []T) []T {
 	var out []T
 	for _, n := range list {

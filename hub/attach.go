@@ -17,8 +17,8 @@ const (
 	resumeReset    = "reset"
 )
 
-// Admit returns the refusal of an attachment that is already certain before hello,
-// so that a transport can refuse before the upgrade. It changes nothing.
+// Admit refuses an attachment that would be refused after hello in any case, so
+// that a transport can refuse before the upgrade. It changes nothing.
 func (h *Hub) Admit(att contracts.Attach) error {
 	var err error
 	h.update(func(tx *tx) {

@@ -196,16 +196,16 @@ func (tx *tx) finalSnapshot(q contracts.Quiesced) *contracts.Snapshot {
 
 // waitingTools returns the tools whose questions stay open.
 func waitingTools(tools []contracts.PendingEntry, open []contracts.KeptRequest) []contracts.PendingEntry {
-	kept := []contracts.PendingEntry{}
+	waiting := []contracts.PendingEntry{}
 	for _, t := range tools {
 		for _, k := range open {
 			if k.Request.CallID == t.CallID {
-				kept = append(kept, t)
+				waiting = append(waiting, t)
 				break
 			}
 		}
 	}
-	return kept
+	return waiting
 }
 
 // Conclude publishes the final state of a quiesced session under the frozen cursor.

@@ -53,7 +53,7 @@ func encode(buf []byte, ev contracts.Event) encoded {
 	}
 	bad := &contracts.ErrorEvent{Message: "Failed to emit headless message: " + err.Error(), ErrorType: contracts.ErrorProtocol}
 	if enc, err = contracts.EncodeEvent(bad); err != nil {
-		panic(fmt.Sprintf("hub: encode error event: %v", err)) // this event is valid
+		panic(fmt.Sprintf("hub: encode error event: %v", err)) // an error event is always valid
 	}
 	return encoded{event: bad, Encoded: enc}
 }
@@ -202,11 +202,11 @@ var (
 	errBroken    = &contracts.Error{Code: contracts.CodeRuntimeNotReady, Message: "the session has failed by a defect of the server"}
 )
 
-// fail ends the session because of err. Clients see told.
-func (tx *tx) fail(told *contracts.Error, err error) {
-	tx.life.failed = fmt.Errorf("%w: %w", told, err)
+// fail ends the session because of err. Clients get the message of clientErr.
+func (tx *tx) fail(clientErr *contracts.Error, err error) {
+	tx.life.failed = fmt.Errorf("%w: %w", clientErr, err)
 	tx.logger.Error("session failed", "err", tx.life.failed)
-	tx.roster.closeSockets(&contracts.Error{Code: contracts.CodeRuntimeFailed, Message: told.Message})
+	tx.roster.closeSockets(&contracts.Error{Code: contracts.CodeRuntimeFailed, Message: clientErr.Message})
 	tx.end()
 }
 

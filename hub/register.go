@@ -213,9 +213,9 @@ func (tx *tx) tokenRefusal(by contracts.Caller, refusal *contracts.Error) error 
 				"a client that cannot present it needs --connection-tokens optional", "principal", by.Principal.ID)
 		})
 	}
-	told := *refusal
-	told.Metadata = map[string]string{"missing": contracts.HeaderConnectionToken}
-	return &told
+	withHint := *refusal
+	withHint.Metadata = map[string]string{"missing": contracts.HeaderConnectionToken}
+	return &withHint
 }
 
 // ownedSubscription returns the caller's subscription with the id, under the rules

@@ -287,19 +287,19 @@ func (w *work) waitingCalls() map[string]bool {
 }
 
 func (tx *tx) endResponses(r *run, err error) {
-	var said *contracts.ErrorEvent
+	var endError *contracts.ErrorEvent
 	switch {
 	case r.stop != nil:
-		said = &contracts.ErrorEvent{Message: r.stop.message, ErrorType: contracts.ErrorCancelled}
+		endError = &contracts.ErrorEvent{Message: r.stop.message, ErrorType: contracts.ErrorCancelled}
 	case err != nil:
-		said = failureEvent(err)
+		endError = failureEvent(err)
 	}
-	quiet := tx.opts.Profile == contracts.ProfilePublic && said == nil // the public suite counts envelopes
-	if r.response == "" && r.ended == 0 && !quiet {
+	silent := tx.opts.Profile == contracts.ProfilePublic && endError == nil // the public suite counts envelopes
+	if r.response == "" && r.ended == 0 && !silent {
 		tx.publish(&contracts.ResponseStart{ResponseID: newID("resp_")})
 	}
-	if said != nil && r.stop == nil {
-		tx.publish(said)
+	if endError != nil && r.stop == nil {
+		tx.publish(endError)
 	}
 	if r.response != "" {
 		tools := r.tools
@@ -315,8 +315,8 @@ func (tx *tx) endResponses(r *run, err error) {
 		}
 		tx.publish(end)
 	}
-	if said != nil && r.stop != nil {
-		tx.publish(said) // last, so that clients can tell the end of the run
+	if endError != nil && r.stop != nil {
+		tx.publish(endError) // last, so that clients can tell the end of the run
 	}
 }
 

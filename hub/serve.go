@@ -178,9 +178,9 @@ func refusalFrame(id *string, seq uint64, why *contracts.Error) *contracts.Refus
 	}
 }
 
-// When the process ends, it tells the first returnAtOnce clients to return after 1
-// s. It delays the others so that returnRate clients return per second: the default
-// limits of the next process admit no more.
+// When the process ends, it tells the first returnAtOnce clients to return after
+// one second. It delays the others so that returnRate clients return per second:
+// the default limits of the next process admit no more.
 const (
 	returnAtOnce = 1000
 	returnRate   = 500

@@ -151,8 +151,8 @@ func (tx *tx) deliverHeld(sub *subscription, start uint64) {
 }
 
 // detach removes a mailbox from its subscription after its socket has ended. With
-// keep, the subscription can be continued until it expires; without, the connection
-// is destroyed.
+// keep, the subscription can be continued until it expires. Without keep, or if a
+// stream made the connection, the connection is destroyed.
 func (h *Hub) detach(b *mailbox, keep bool) {
 	b.stop()
 	b.view.Close()

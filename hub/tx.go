@@ -44,8 +44,8 @@ func (h *Hub) transact(f func(*tx)) (acts []func()) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	tx := h.begin()
-	if told, err := tx.perform(f); err != nil {
-		tx.abort(told, err)
+	if clientErr, err := tx.perform(f); err != nil {
+		tx.abort(clientErr, err)
 	}
 	tx.arm()
 	tx.batch = tx.out[:0]
@@ -60,11 +60,11 @@ func (h *Hub) begin() *tx {
 
 // perform calls f and appends the entries. If that fails, it returns the error, and
 // the error that clients see.
-func (tx *tx) perform(f func(*tx)) (told *contracts.Error, err error) {
+func (tx *tx) perform(f func(*tx)) (clientErr *contracts.Error, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			tx.logger.Error("transaction panicked", "panic", p, "stack", string(debug.Stack()))
-			told, err = errBroken, fmt.Errorf("panic: %v", p)
+			clientErr, err = errBroken, fmt.Errorf("panic: %v", p)
 		}
 	}()
 	f(tx)
@@ -72,7 +72,7 @@ func (tx *tx) perform(f func(*tx)) (told *contracts.Error, err error) {
 }
 
 // abort fails the session instead of completing the transaction.
-func (tx *tx) abort(told *contracts.Error, err error) {
+func (tx *tx) abort(clientErr *contracts.Error, err error) {
 	clear(tx.out)
 	tx.out, tx.after = tx.out[:0], nil
 	if r := tx.startedRun; r != nil && tx.work.run == r {
@@ -80,7 +80,7 @@ func (tx *tx) abort(told *contracts.Error, err error) {
 		r.cancel(errEnded)
 		close(r.done)
 	}
-	tx.fail(told, err)
+	tx.fail(clientErr, err)
 }
 
 // takeEffects returns the effects to run, or none if another goroutine runs

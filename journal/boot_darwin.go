@@ -2,9 +2,9 @@ package journal
 
 import "golang.org/x/sys/unix"
 
-// bootID returns the kernel's random id of this boot, or "" if it cannot be
-// read, which counts as another boot every time. The time of the boot would
-// not do: it moves when the clock is set.
+// bootID returns the kernel's random id of this boot, or "" if it cannot be read,
+// which counts as a new boot. The boot time is not used, because it changes when
+// the clock is set.
 func bootID() string {
 	id, err := unix.Sysctl("kern.bootsessionuuid")
 	if err != nil {

@@ -2,7 +2,7 @@
 
 package journal
 
-// bootID returns "": no id of this boot is known that never repeats and never
-// changes while the machine runs. Each Open then counts as another boot. That
-// is safe, and costs a new epoch after a crash of the process alone.
+// bootID returns "", because these systems have no id of a boot that never repeats
+// and never changes while the machine runs. Each Open then counts as a new boot.
+// This is safe, and costs a new epoch after a crash of the process.
 func bootID() string { return "" }

@@ -5,8 +5,8 @@ import (
 	"fmt"
 )
 
-// An Entry is one step of a session: something that was shown, or something
-// its owner needs to rebuild its state.
+// An Entry is one step of a session: an event or snapshot that clients see, or data
+// from which the owner rebuilds its state.
 type Entry struct {
 	Cursor uint64 // position; assigned by the journal, from 1 upwards
 	Time   int64  // Unix milliseconds, by the owner's clock
@@ -14,12 +14,12 @@ type Entry struct {
 	Class  Class
 
 	// TextStart and TextEnd are the span of Body that holds mergeable text. An
-	// entry whose span is empty is never merged (D5). Texts are joined byte by
-	// byte, so the span must not begin or end within an escape sequence.
+	// entry with an empty span is never merged (D5). Texts are joined byte by byte,
+	// so the span must not begin or end within an escape sequence.
 	TextStart, TextEnd uint32
 
-	// Transient entries are shown while they are in the window. The store keeps an
-	// empty note in the place of each.
+	// A transient entry is shown while it is in the window. The store has an empty
+	// note in its place.
 	Transient bool
 
 	Body []byte // at most MaxBody bytes
@@ -31,21 +31,21 @@ const MaxBody = 64 << 20
 // maxMergedText is the most text one merged frame carries, in bytes (D5).
 const maxMergedText = 64 << 10
 
-// A Kind says what an entry is. Notes and checkpoints are never shown.
+// A Kind is the kind of an entry.
 type Kind uint8
 
 const (
 	Message    Kind = iota // a public event; the body is its JSON
 	Snapshot               // a public snapshot; the body is its JSON
-	Note                   // something its owner needs to rebuild its state
-	Checkpoint             // its owner's whole state; recovery starts here
+	Note                   // data of the owner; never shown
+	Checkpoint             // the owner's whole state; recovery starts here; never shown
 )
 
 // hidden reports whether followers never see entries of kind k.
 func (k Kind) hidden() bool { return k == Note || k == Checkpoint }
 
-// A Class is a set of bits by which followers leave entries out. The bits mean
-// what the owner wants them to; an entry of class zero is always shown.
+// A Class is a set of bits by which followers opt out of entries. The owner defines
+// the bits. An entry of class zero is always shown.
 type Class uint8
 
 var (
@@ -53,8 +53,8 @@ var (
 	// has removed them, they were lost, or they do not exist yet (A44).
 	ErrGap = errors.New("journal gap")
 
-	// ErrBroken means that a store can no longer be written to, because it
-	// could not undo a write that failed halfway. It stays so until reopened.
+	// ErrBroken means that a store cannot be written to until it is reopened,
+	// because it could not undo a failed write.
 	ErrBroken = errors.New("journal store is broken")
 
 	// ErrCorrupt means that an entry which was once readable no longer is.
@@ -78,9 +78,8 @@ func (e *Entry) check() error {
 	return nil
 }
 
-// checkBatch returns an error unless entries can be stored and their cursors
-// follow last one by one. A journal that never held an entry has last zero and
-// may begin at any cursor.
+// checkBatch returns an error unless entries can be stored and their cursors follow
+// last without a hole. If last is zero, the first cursor may be any.
 func checkBatch(last uint64, entries []Entry) error {
 	want := last + 1
 	if last == 0 {

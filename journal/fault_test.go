@@ -52,7 +52,7 @@ func TestASegmentThatGoesWhileItIsReadIsAGap(t *testing.T) {
 	}
 	view := j.Follow(bare{})
 	opened := 0
-	s.system.read = func(path string) (*os.File, error) {
+	s.ops.read = func(path string) (*os.File, error) {
 		if opened++; opened == 2 { // the reader has read one segment and found the next, which now goes, and those after it stay
 			for {
 				if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
@@ -71,7 +71,7 @@ func TestASegmentThatGoesWhileItIsReadIsAGap(t *testing.T) {
 	if len(got) == 0 || !slices.Equal(got, sequence(1, uint64(len(got)))) || !errors.Is(err, ErrGap) {
 		t.Errorf("got %v and %v, want some from 1 on and %v", got, err, ErrGap)
 	}
-	s.system.read = os.Open
+	s.ops.read = os.Open
 	if frames, next, err := view.Read(nil, got[len(got)-1], 20, 0, 0); len(frames) > 0 || next != got[len(got)-1] || !errors.Is(err, ErrGap) {
 		t.Errorf("a follower: got %q, %d and %v, want %v", frames, next, err, ErrGap)
 	}
@@ -98,7 +98,7 @@ func TestAReaderThatCannotOpenASegmentIsTold(t *testing.T) {
 		mustAppend(t, s, note(c))
 	}
 	second := s.segs[1]
-	s.system.read = func(path string) (*os.File, error) {
+	s.ops.read = func(path string) (*os.File, error) {
 		if path == second.path {
 			return nil, errFault
 		}
@@ -109,7 +109,7 @@ func TestAReaderThatCannotOpenASegmentIsTold(t *testing.T) {
 	if !errors.Is(err, errFault) || errors.Is(err, ErrGap) || !slices.Equal(got, sequence(1, second.head.prev)) {
 		t.Errorf("got %v and %v, want 1 to %d and %v", got, err, second.head.prev, errFault)
 	}
-	s.system.read = os.Open
+	s.ops.read = os.Open
 	if got := cursors(t, s, second.head.prev); !slices.Equal(got, sequence(second.head.first, 30)) {
 		t.Errorf("afterwards: got %v, want all from %d on", got, second.head.first)
 	}
@@ -120,14 +120,14 @@ func TestASegmentThatCannotBeCreatedRefusesTheBatch(t *testing.T) {
 	dir := t.TempDir()
 	s := mustOpen(t, dir, FileOptions{SegmentBytes: 400})
 	mustAppend(t, s, notes(1, 5)...)
-	s.system.create = func(string) (segmentFile, error) { return nil, errFault }
+	s.ops.create = func(string) (segmentFile, error) { return nil, errFault }
 	for range 2 {
 		if err := s.Append(notes(6, 20)); !errors.Is(err, errFault) {
 			t.Errorf("got %v, want %v", err, errFault)
 		}
 	}
 	mustAppend(t, s, note(6)) // fits the segment that is there
-	s.system.create = createSegment
+	s.ops.create = createSegment
 	mustAppend(t, s, notes(7, 20)...)
 	crash(t, s)
 	s = mustOpen(t, dir, FileOptions{})
@@ -143,7 +143,7 @@ func TestASyncThatFailsBreaksTheStore(t *testing.T) {
 		t.Run(who, func(t *testing.T) {
 			dir := t.TempDir()
 			s := mustOpen(t, dir, FileOptions{SegmentBytes: 400, BootID: boot("a")})
-			s.system.create = func(path string) (segmentFile, error) {
+			s.ops.create = func(path string) (segmentFile, error) {
 				f, err := createSegment(path)
 				return &faulty{segmentFile: f, sync: errFault}, err
 			}
@@ -195,7 +195,7 @@ func TestARecoveryThatFailsMayBeRepeated(t *testing.T) {
 		crash(t, s)
 		truncate(t, path, size+20)
 		acknowledged(t, dir, 9)
-		if _, err := open(dir, FileOptions{BootID: boot("a")}, system{createSegment, reopen, os.Open}); !errors.Is(err, errFault) {
+		if _, err := open(dir, FileOptions{BootID: boot("a")}, fileOps{createSegment, reopen, os.Open}); !errors.Is(err, errFault) {
 			t.Errorf("%s: got %v, want %v", what, err, errFault)
 		}
 		s = mustOpen(t, dir, FileOptions{BootID: boot("a")})
@@ -263,7 +263,7 @@ func TestAppendWaitsForASlowDisk(t *testing.T) {
 		const bound = 4000
 		s := mustOpen(t, t.TempDir(), FileOptions{RetainBytes: bound, SegmentBytes: 500})
 		release := make(chan struct{})
-		s.system.create = func(path string) (segmentFile, error) {
+		s.ops.create = func(path string) (segmentFile, error) {
 			f, err := createSegment(path)
 			return stalled{f, release}, err
 		}

@@ -14,97 +14,98 @@ import (
 	"time"
 )
 
-// File is a [Store] in a directory of append-only segment files. What was
-// appended survives the death of the process; what was synced survives the
-// death of the machine.
+// File is a [Store] in a directory of append-only segment files. Appended entries
+// survive the death of the process; synced entries survive the failure of the
+// machine.
 //
-// The store has a new epoch if entries that somebody was shown may be missing,
-// because the machine restarted or a file was damaged, or if its directory is a
-// copy, beside whose original other entries may exist. The cursors of a new
-// epoch begin far beyond those of earlier ones; see [Store.EpochStart]. What the
-// store still has stays readable, so that its owner can rebuild its state (D4).
+// The store gets a new epoch if entries that followers have seen may be missing:
+// because the machine restarted, a file was damaged, or the directory is a copy
+// whose original may have gone on. The cursors of a new epoch begin far beyond
+// those of earlier ones; see [Store.EpochStart]. Entries that the store still has
+// stay readable, so that its owner can rebuild its state (D4).
 //
-// It owns one goroutine at a time, which syncs and removes old segments; Close
-// waits for it.
+// It owns at most one goroutine, which syncs and removes old segments. Close waits
+// for it.
 type File struct {
 	// Static after Open.
 	dir     string
 	opts    FileOptions
 	boot    string
 	epoch   string
-	changed string   // why the epoch is new
-	lock    *os.File // held while open; it holds the newest cursor, see markHead
-	system  system
+	changed string   // why the epoch is new; empty if it is not
+	lock    *os.File // held while open; contains the newest cursor, see markHead
+	ops     fileOps
 
 	syncMu sync.Mutex // held while syncing and removing; taken before mu
 
-	mu      sync.Mutex
-	meta    meta
-	marked  bool       // meta says that the store is open
-	segs    []*segment // oldest first; the last is written to
-	last    uint64     // newest cursor ever used
-	synced  uint64     // everything up to here is on stable storage
-	names   bool       // segments were created since the directory was synced
-	tidying bool       // the goroutine runs
-	tidied  sync.Cond  // on mu: it has done something, or ended
-	buf     []byte     // one batch's bytes, reused
-	head    [8]byte    // likewise, for markHead
-	broken  error      // why nothing can be written any more
-	closed  bool
+	mu            sync.Mutex
+	meta          meta
+	openMarked    bool       // the meta file says that the store is open
+	segs          []*segment // oldest first; the last one is written to
+	last          uint64     // newest cursor ever used
+	synced        uint64     // newest entry on stable storage
+	unsyncedNames bool       // segments were created since the directory was synced
+	maintaining   bool       // the goroutine runs
+	maintained    sync.Cond  // on mu: the goroutine has made progress or ended
+	buf           []byte     // encoded bytes of one batch, reused
+	head          [8]byte    // buffer of markHead, reused
+	broken        error      // why the store cannot be written to
+	closed        bool
 
-	wg sync.WaitGroup // the goroutine
+	wg sync.WaitGroup // of the goroutine
 }
 
 // FileOptions configure a file store. The zero value is ready to use.
 type FileOptions struct {
-	// RetainBytes bounds the size of all segments. Zero means 256 MiB. Beyond
-	// it the oldest segments are removed if a later one begins with a checkpoint
-	// that is on stable storage: an owner has to write checkpoints to keep the
-	// bound. The newest segment may exceed it by SegmentBytes. Where entries are
-	// written faster than the disk syncs them, Append waits at twice the bound.
+	// RetainBytes bounds the size of all segments. Zero means 256 MiB. Above it,
+	// the oldest segments are removed if a later one begins with a checkpoint that
+	// is on stable storage: the owner must write checkpoints to keep the limit. The
+	// newest segment may exceed it by SegmentBytes. If entries are written faster
+	// than the disk syncs them, Append waits at twice the limit.
 	RetainBytes int64
 
-	// RetainAge bounds the age of entries, counted from the newest and by
-	// their own times. Entries are removed by the segment, so they may live
-	// longer by a quarter. Zero keeps them.
+	// RetainAge bounds the age of entries, relative to the newest entry and by
+	// their own times. Entries are removed by the segment, so they may stay a
+	// quarter longer. Zero means no limit.
 	RetainAge time.Duration
 
 	// SegmentBytes is the size at which a new segment begins. Zero means an
 	// eighth of RetainBytes, at least 64 KiB and at most 8 MiB.
 	SegmentBytes int64
 
-	// Durable says that the owner shows nothing before Sync has returned. The
-	// epoch then outlives machine restarts: all that can be lost was not seen.
+	// Durable says that the owner shows entries only after Sync has returned. The
+	// epoch then survives restarts of the machine, because no lost entry was seen.
 	Durable bool
 
-	// BootID returns a text that changes with every boot of the machine, and
-	// only then; "" counts as a change. Nil means the system's: the boot_id of
-	// Linux, the boot session of macOS, and "" elsewhere.
+	// BootID returns a text that changes with every boot of the machine, and only
+	// then; "" counts as a change. Nil means the system's: the boot_id of Linux,
+	// the boot session of macOS, and "" elsewhere.
 	BootID func() string
 }
 
 // reserveBlock is how many cursors the meta file reserves at a time.
 const reserveBlock = 1 << 20
 
-// Open opens the store in dir and makes the directory if needed. It cuts off
-// what a crash left unfinished. It returns ErrLocked if the store is open
-// elsewhere, and ErrCorrupt, with file and offset, if something is damaged
-// that no crash explains.
+// Open opens the store in dir and makes the directory if needed. It cuts off the
+// unfinished end that a crash left. It returns ErrLocked if the store is open
+// elsewhere, and ErrCorrupt, with file and offset, for damage that no crash
+// explains.
 //
-// It reads the newest segment, and after a machine restart what was not known
-// to be synced. Damage in older ones is found when they are read.
+// It reads the newest segment, and after a restart of the machine also the segments
+// that may not have been synced. Damage in older segments is found when they are
+// read.
 func Open(dir string, opts FileOptions) (*File, error) {
-	return open(dir, opts, system{createSegment, reopenSegment, openRegular})
+	return open(dir, opts, fileOps{createSegment, reopenSegment, openRegular})
 }
 
-// A system opens segment files. Tests have one that fails.
-type system struct {
+// fileOps opens segment files. Tests replace it to make operations fail.
+type fileOps struct {
 	create func(path string) (segmentFile, error) // for writing
-	reopen func(path string) (segmentFile, error) // likewise
+	reopen func(path string) (segmentFile, error) // for writing
 	read   func(path string) (*os.File, error)
 }
 
-func open(dir string, opts FileOptions, system system) (*File, error) {
+func open(dir string, opts FileOptions, system fileOps) (*File, error) {
 	opts.RetainBytes = cmp.Or(opts.RetainBytes, 256<<20)
 	opts.SegmentBytes = cmp.Or(opts.SegmentBytes, max(64<<10, min(opts.RetainBytes/8, 8<<20)))
 	if opts.BootID == nil {
@@ -117,8 +118,8 @@ func open(dir string, opts FileOptions, system system) (*File, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open journal: %w", err)
 	}
-	s := &File{dir: dir, opts: opts, boot: opts.BootID(), lock: lock, system: system}
-	s.tidied.L = &s.mu
+	s := &File{dir: dir, opts: opts, boot: opts.BootID(), lock: lock, ops: system}
+	s.maintained.L = &s.mu
 	if err = lockFile(lock); err == nil {
 		err = s.recover()
 	}
@@ -139,7 +140,7 @@ func (s *File) EpochStart() uint64 {
 	return s.meta.Floor
 }
 
-// Changed says why Open began a new epoch. It is empty if it did not.
+// Changed says why Open began a new epoch. It is empty if Open did not.
 func (s *File) Changed() string { return s.changed }
 
 // Bounds implements [Store].
@@ -174,8 +175,8 @@ func (s *File) Append(entries []Entry) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for s.tidying && s.size()/2 > s.opts.RetainBytes {
-		s.tidied.Wait()
+	for s.maintaining && s.size()/2 > s.opts.RetainBytes {
+		s.maintained.Wait()
 	}
 	switch {
 	case s.closed:
@@ -193,15 +194,15 @@ func (s *File) Append(entries []Entry) error {
 	for i := range entries {
 		size += recordHead + len(entries[i].Body)
 	}
-	if s.full(entries, int64(size)) {
-		return s.begin(entries)
+	if s.needsSegment(entries, int64(size)) {
+		return s.beginSegment(entries)
 	}
 	seg := s.segs[len(s.segs)-1]
 	s.encode(s.buf[:0], entries)
-	if err := s.put(seg.file, seg.size, entries); err != nil {
-		return s.undone(err, seg.file.Truncate(seg.size))
+	if err := s.writeBatch(seg.file, seg.size, entries); err != nil {
+		return s.failWrite(err, seg.file.Truncate(seg.size))
 	}
-	s.accept(seg, entries)
+	s.noteWritten(seg, entries)
 	return nil
 }
 
@@ -213,8 +214,9 @@ func (s *File) size() (size int64) {
 	return size
 }
 
-// full reports whether entries, size bytes of records, begin a new segment.
-func (s *File) full(entries []Entry, size int64) bool {
+// needsSegment reports whether entries, with size bytes of records, need a new
+// segment.
+func (s *File) needsSegment(entries []Entry, size int64) bool {
 	if len(s.segs) == 0 {
 		return true
 	}
@@ -235,8 +237,8 @@ func lastCheckpoint(entries []Entry) uint64 {
 	return 0
 }
 
-// begin writes entries as the first batch of a new segment.
-func (s *File) begin(entries []Entry) error {
+// beginSegment writes entries as the first batch of a new segment.
+func (s *File) beginSegment(entries []Entry) error {
 	head := segmentHead{
 		first: entries[0].Cursor, prev: entries[0].Cursor - 1,
 		checkpoint: lastCheckpoint(entries), synced: s.synced,
@@ -246,37 +248,37 @@ func (s *File) begin(entries []Entry) error {
 		head.prev = s.segs[n-1].last
 	}
 	seg := &segment{path: segmentPath(s.dir, head.first), head: head, size: headSize}
-	file, err := s.system.create(seg.path)
+	file, err := s.ops.create(seg.path)
 	if err != nil {
 		return err
 	}
 	seg.file = file
 	s.encode(head.append(s.buf[:0]), entries)
-	if err := s.put(file, 0, entries); err != nil {
-		return s.undone(err, errors.Join(file.Close(), os.Remove(seg.path)))
+	if err := s.writeBatch(file, 0, entries); err != nil {
+		return s.failWrite(err, errors.Join(file.Close(), os.Remove(seg.path)))
 	}
 	s.segs = append(s.segs, seg)
-	s.names = true
-	s.accept(seg, entries)
-	if len(s.segs) > 1 && !s.tidying {
-		s.tidying = true
-		s.wg.Go(s.tidy) // ends when it has nothing left to do
+	s.unsyncedNames = true
+	s.noteWritten(seg, entries)
+	if len(s.segs) > 1 && !s.maintaining {
+		s.maintaining = true
+		s.wg.Go(s.maintain) // ends when it has nothing left to do
 	}
 	return nil
 }
 
-// put writes s.buf, which encodes entries, at off, and then their last cursor to
-// the lock file.
-func (s *File) put(file segmentFile, off int64, entries []Entry) error {
+// writeBatch writes s.buf, which encodes entries, at off, and then their last
+// cursor to the lock file.
+func (s *File) writeBatch(file segmentFile, off int64, entries []Entry) error {
 	if _, err := file.WriteAt(s.buf, off); err != nil {
 		return err
 	}
 	return s.markHead(entries[len(entries)-1].Cursor)
 }
 
-// markHead writes the newest cursor to the lock file. If the process dies, the
-// next one finds it there, and knows whether entries are missing. It is not
-// synced: after a restart of the machine nobody looks at it.
+// markHead writes the newest cursor to the lock file. The next process compares it
+// with the segments to find out whether entries are missing. It is not synced: it
+// is not used after a restart of the machine.
 func (s *File) markHead(last uint64) error {
 	binary.LittleEndian.PutUint64(s.head[:], last)
 	_, err := s.lock.WriteAt(s.head[:], 0)
@@ -284,7 +286,8 @@ func (s *File) markHead(last uint64) error {
 }
 
 // LastWritten returns when an entry was last appended to the journal in dir, or
-// when the directory was made. It does not open the journal.
+// when the directory was last changed if there is no lock file. It does not open
+// the journal.
 func LastWritten(dir string) (time.Time, error) {
 	info, err := os.Stat(filepath.Join(dir, lockName))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -296,8 +299,8 @@ func LastWritten(dir string) (time.Time, error) {
 	return info.ModTime(), nil
 }
 
-// markedHead returns the newest cursor that a process marked, math.MaxUint64 if
-// that cannot be known.
+// markedHead returns the newest cursor in the lock file, or math.MaxUint64 if it
+// cannot be read.
 func (s *File) markedHead() uint64 {
 	if _, err := s.lock.ReadAt(s.head[:], 0); err != nil {
 		return math.MaxUint64
@@ -305,9 +308,9 @@ func (s *File) markedHead() uint64 {
 	return binary.LittleEndian.Uint64(s.head[:])
 }
 
-// undone returns the error of a write, after an attempt to undo it that ended
-// with undo.
-func (s *File) undone(err, undo error) error {
+// failWrite returns the error of a failed write. If undoing the write failed too,
+// the store is broken.
+func (s *File) failWrite(err, undo error) error {
 	if undo == nil {
 		return err
 	}
@@ -315,7 +318,7 @@ func (s *File) undone(err, undo error) error {
 	return s.broken
 }
 
-// encode leaves dst and the records of entries in s.buf.
+// encode sets s.buf to dst followed by the records of entries.
 func (s *File) encode(dst []byte, entries []Entry) {
 	for i := range entries {
 		dst = appendRecord(dst, &entries[i], i < len(entries)-1)
@@ -323,8 +326,8 @@ func (s *File) encode(dst []byte, entries []Entry) {
 	s.buf = dst
 }
 
-// accept counts entries, which were written at the end of seg.
-func (s *File) accept(seg *segment, entries []Entry) {
+// noteWritten updates the state after entries were written at the end of seg.
+func (s *File) noteWritten(seg *segment, entries []Entry) {
 	for i := range entries {
 		seg.index.note(entries[i].Cursor, seg.size)
 		seg.size += int64(recordHead + len(entries[i].Body))
@@ -332,14 +335,14 @@ func (s *File) accept(seg *segment, entries []Entry) {
 	seg.last = entries[len(entries)-1].Cursor
 	s.last = seg.last
 	if cap(s.buf) > 1<<20 {
-		s.buf = nil // one large batch must not cost memory for good
+		s.buf = nil // release the memory of a large batch
 	}
 }
 
-// reserve makes sure that the meta file knows the store to be open and cursors
-// up to last to be used, before anybody is shown one.
+// reserve makes sure that the meta file marks the store as open and cursors up to
+// last as used, before they are shown.
 func (s *File) reserve(last uint64) error {
-	if s.marked && (s.opts.Durable || last <= s.meta.Reserved) {
+	if s.openMarked && (s.opts.Durable || last <= s.meta.Reserved) {
 		return nil
 	}
 	next := s.meta
@@ -351,12 +354,12 @@ func (s *File) reserve(last uint64) error {
 	if err := next.write(s.dir, s.lock); err != nil {
 		return err
 	}
-	s.meta, s.marked = next, true
+	s.meta, s.openMarked = next, true
 	return nil
 }
 
-// Sync implements [Store]. If it fails, the store is broken: the system may
-// have dropped what it could not write.
+// Sync implements [Store]. If it fails, the store is broken, because the system may
+// have dropped unwritten data.
 func (s *File) Sync() error {
 	s.mu.Lock()
 	closed := s.closed
@@ -398,7 +401,7 @@ func (s *File) Close() error {
 	return errors.Join(err, s.release())
 }
 
-// release closes all files; the lock goes last.
+// release closes all files, the lock last.
 func (s *File) release() error {
 	var err error
 	for _, seg := range s.segs {

@@ -155,7 +155,7 @@ func (f failing) Truncate(size int64) error {
 
 // failAfter makes every new segment of s share room bytes.
 func failAfter(s *File, room *int64, truncate error) {
-	s.system.create = func(path string) (segmentFile, error) {
+	s.ops.create = func(path string) (segmentFile, error) {
 		f, err := createSegment(path)
 		if err != nil {
 			return nil, err

@@ -7,9 +7,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// identity returns a text that a copy of f does not have: the number of its
-// inode and, where the file system keeps it, the time it was made. Both stay
-// when f or its directory is renamed. It is "" if the system does not say.
+// identity returns a text that differs for a copy of f: the number of its inode
+// and, if the file system has it, its creation time. Both stay when f or its
+// directory is renamed. It is "" if the system does not provide them.
 func identity(f *os.File) string {
 	var st unix.Statx_t
 	if err := unix.Statx(int(f.Fd()), "", unix.AT_EMPTY_PATH, unix.STATX_INO|unix.STATX_BTIME, &st); err != nil {

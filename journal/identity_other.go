@@ -4,5 +4,5 @@ package journal
 
 import "os"
 
-// identity returns "": copies are not told from what they were made of.
+// identity returns "": copies cannot be recognized.
 func identity(*os.File) string { return "" }

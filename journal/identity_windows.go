@@ -7,9 +7,9 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// identity returns a text that a copy of f does not have: its number in the
-// volume, which stays when f or its directory is renamed. It is "" if the system
-// does not say.
+// identity returns a text that differs for a copy of f: its number in the volume,
+// which stays when f or its directory is renamed. It is "" if the system does not
+// provide it.
 func identity(f *os.File) string {
 	var info windows.ByHandleFileInformation
 	if err := windows.GetFileInformationByHandle(windows.Handle(f.Fd()), &info); err != nil {

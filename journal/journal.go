@@ -9,55 +9,55 @@ import (
 	"sync/atomic"
 )
 
-// A Journal is one session's ordered, bounded, replayable list of entries
-// (D1). The newest ones are in memory, as bytes ready to be sent; the others
-// are in its store. Followers read it through a [View], each at its own cursor.
+// A Journal is one session's ordered, bounded, replayable list of entries (D1). The
+// newest entries are in memory, in the window, as bytes ready to be sent; the
+// others are in its store. Followers read it through a [View], each at its own
+// cursor.
 //
-// Append is called by one goroutine at a time, and so is Reveal. Everything
-// else may be called at any time.
+// Append is called by one goroutine at a time, and so is Reveal. All other methods
+// may be called at any time.
 type Journal struct {
 	// Static after New.
 	store Store
 	opts  Options
 
-	// Published to followers, in this order: slots, head, visible.
+	// Updated in this order: slots, head, visible.
 	head    atomic.Uint64 // newest entry
 	visible atomic.Uint64 // newest entry that followers may see
 	oldest  atomic.Uint64 // oldest entry in memory; head+1 if there is none
 
-	merged atomic.Uint64 // see Merged
-	read   atomic.Bool   // the window was read since [Shared] last looked
+	merged  atomic.Uint64 // entries read as part of another's frame
+	wasRead atomic.Bool   // the window was read since [Shared] last looked
 
-	mu      sync.Mutex // guards the writing side of the logs, and forms
-	bodies  log        // the window
-	forms   []*framed  // active forms; a handful
-	counted int        // bytes of the window that opts.Shared knows of
+	mu            sync.Mutex    // guards the writing side of the logs, and forms
+	bodies        log           // the window
+	forms         []*formFrames // active forms; a few
+	reportedBytes int           // bytes of the window that opts.Shared knows of
 }
 
 // Options configure a journal. The zero value is ready to use.
 type Options struct {
-	// WindowBytes bounds the memory of bodies, frames of active forms and
-	// their index. Zero means 8 MiB. Beyond it the oldest entries are left to
-	// the store; the newest entry always stays. Memory is freed by the chunk,
-	// so up to 64 KiB for the bodies and for each form come on top. While nobody
-	// follows, the bound is 256 KiB.
+	// WindowBytes bounds the memory of bodies, frames of active forms and their
+	// index. Zero means 8 MiB. Above it, the oldest entries leave the window; the
+	// newest entry always stays. Memory is freed by the chunk, so up to 64 KiB more
+	// are used for the bodies and for each form. Without open views, the limit is
+	// 256 KiB.
 	WindowBytes int
 
-	// Shared is what the journal shares with others of its process; nil is
-	// nothing.
+	// Shared holds limits shared with other journals of the process; nil means
+	// limits of this journal alone.
 	Shared *Shared
 
-	// WindowEntries bounds the number of entries kept in memory. Zero means
-	// 65,536.
+	// WindowEntries bounds the number of entries in memory. Zero means 65,536.
 	WindowEntries int
 
-	// After is the cursor that an empty store continues from, for a session
-	// that is restored from elsewhere: its first entry gets After+1. A store
-	// with entries must have got at least as far, or New fails.
+	// After is the cursor after which an empty store begins, for a session restored
+	// from elsewhere: its first entry gets After+1. If the store has entries, New
+	// fails unless the last one is at After or later.
 	After uint64
 
-	// Deferred makes Append keep entries from followers until Reveal. It is
-	// for group commit: the owner syncs the store, then reveals.
+	// Deferred keeps appended entries invisible until Reveal. It is for group
+	// commit: the owner syncs the store, then reveals.
 	Deferred bool
 
 	// Wake, if not nil, is called once after entries became visible. It must
@@ -70,14 +70,14 @@ const (
 	unfollowedBytes      = 256 << 10
 	defaultWindowEntries = 1 << 16
 
-	// warmEntries is how many entries New reads into the window. Followers
-	// that come back after a restart are seldom further behind, and those that
-	// are read from the store.
+	// warmEntries is how many entries New reads into the window. Followers that
+	// reconnect after a restart are rarely further behind; these read from the
+	// store.
 	warmEntries = 1024
 )
 
-// New returns a journal of the entries in store, the newest of them already in
-// memory. The store still belongs to the caller, who closes it last.
+// New returns a journal of the entries in store, with the newest of them in the
+// window. The caller still owns the store and closes it after the journal.
 func New(store Store, opts Options) (*Journal, error) {
 	opts.WindowBytes = cmp.Or(opts.WindowBytes, defaultWindowBytes)
 	opts.WindowEntries = cmp.Or(opts.WindowEntries, defaultWindowEntries)
@@ -102,22 +102,22 @@ func New(store Store, opts Options) (*Journal, error) {
 		return nil, fmt.Errorf("warm journal window: %w", err)
 	}
 	opts.Shared.join(j)
-	j.count()
+	j.reportSize()
 	return j, nil
 }
 
-// Close gives the memory of the window back. Nothing may follow the journal any
-// more, and nothing may be appended.
+// Close releases the memory of the window. Do not follow the journal or append to
+// it afterwards.
 func (j *Journal) Close() {
 	j.opts.Shared.leave(j)
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.opts.Shared.used.Add(int64(-j.counted))
-	j.counted = 0
+	j.opts.Shared.used.Add(int64(-j.reportedBytes))
+	j.reportedBytes = 0
 }
 
-// warm fills the window from the store. The window has no holes and ends at
-// last, so where cursors were skipped it begins anew.
+// warm fills the window from the store. The window has no holes and ends at last,
+// so it starts again after skipped cursors.
 func (j *Journal) warm(first, last uint64) error {
 	count := uint64(min(j.opts.WindowEntries, warmEntries))
 	from := first
@@ -133,7 +133,7 @@ func (j *Journal) warm(first, last uint64) error {
 			j.insert(&e)
 			return true
 		})
-		if err != nil && !errors.Is(err, ErrGap) { // a gap: the cursor was never used
+		if err != nil && !errors.Is(err, ErrGap) { // ErrGap: the cursor was never used
 			return err
 		}
 	}
@@ -144,7 +144,8 @@ func (j *Journal) warm(first, last uint64) error {
 	return nil
 }
 
-// Epoch names the run of cursors; positions of another epoch mean nothing.
+// Epoch returns the epoch of the store. Cursors of different epochs are not
+// comparable.
 func (j *Journal) Epoch() string { return j.store.Epoch() }
 
 // EpochStart returns the cursor after which the epoch began; see
@@ -157,8 +158,8 @@ func (j *Journal) Head() uint64 { return j.head.Load() }
 // Visible returns the newest cursor that followers may see.
 func (j *Journal) Visible() uint64 { return j.visible.Load() }
 
-// First returns the oldest cursor that can still be read, from memory or from
-// the store; Head()+1 if there is none.
+// First returns the oldest cursor that can be read, from memory or from the store;
+// Head()+1 if there is none.
 func (j *Journal) First() uint64 {
 	oldest := j.oldest.Load()
 	if first, last := j.store.Bounds(); last > 0 {
@@ -167,21 +168,21 @@ func (j *Journal) First() uint64 {
 	return oldest
 }
 
-// InWindow reports whether the entry after the cursor after is in memory, or the
-// next one that comes.
+// InWindow reports whether the entry after the cursor after is in memory, or is the
+// next one to be appended.
 func (j *Journal) InWindow(after uint64) bool { return after+1 >= j.oldest.Load() }
 
-// Merged returns how many entries have been read as part of another's frame
-// since New (D5): each as often as a follower read it so.
+// Merged returns how many entries have been read as part of another's frame since
+// New (D5), counted for each follower.
 func (j *Journal) Merged() uint64 { return j.merged.Load() }
 
-// Append assigns the next cursors to entries, writes them to the store and
-// then makes them readable (D4); it returns the last cursor. After an error no
-// cursor was used and no follower sees anything.
+// Append assigns the next cursors to entries, writes them to the store and then
+// makes them readable (D4). It returns the last cursor. After an error no cursor
+// was used and no follower sees an entry.
 //
-// It sets the Cursor fields of entries and copies the bodies, which the caller
-// may reuse. Beside the store's write it costs the same for any number of
-// followers, and makes no system call.
+// It sets the Cursor fields of entries and copies the bodies, which the caller may
+// reuse. Its cost does not depend on the number of followers, and it makes no
+// system call beside those of the store.
 func (j *Journal) Append(entries ...Entry) (last uint64, err error) {
 	last = j.head.Load()
 	if len(entries) == 0 {
@@ -190,28 +191,28 @@ func (j *Journal) Append(entries ...Entry) (last uint64, err error) {
 	for i := range entries {
 		entries[i].Cursor = last + 1 + uint64(i)
 	}
-	if err := j.keep(entries); err != nil {
+	if err := j.storeEntries(entries); err != nil {
 		return last, fmt.Errorf("append after cursor %d: %w", last, err)
 	}
 	j.mu.Lock()
 	for i := range entries {
 		j.insert(&entries[i])
 	}
-	j.count()
+	j.reportSize()
 	j.mu.Unlock()
 	j.opts.Shared.makeRoom()
 
 	last += uint64(len(entries))
 	j.head.Store(last)
 	if !j.opts.Deferred {
-		j.show(last)
+		j.makeVisible(last)
 	}
 	return last, nil
 }
 
-// keep writes entries to the store, and empty notes in the place of transient
-// ones.
-func (j *Journal) keep(entries []Entry) error {
+// storeEntries writes entries to the store, with an empty note for each transient
+// one.
+func (j *Journal) storeEntries(entries []Entry) error {
 	if !slices.ContainsFunc(entries, func(e Entry) bool { return e.Transient }) {
 		return j.store.Append(entries)
 	}
@@ -224,23 +225,23 @@ func (j *Journal) keep(entries []Entry) error {
 	return j.store.Append(kept)
 }
 
-// Reveal lets followers see the entries up to and including upTo, or up to the
-// head if that is less. What was visible stays so.
+// Reveal makes the entries up to upTo visible, or up to the head if that is less.
+// Visible entries stay visible.
 func (j *Journal) Reveal(upTo uint64) {
 	if upTo = min(upTo, j.head.Load()); upTo > j.visible.Load() {
-		j.show(upTo)
+		j.makeVisible(upTo)
 	}
 }
 
-func (j *Journal) show(upTo uint64) {
+func (j *Journal) makeVisible(upTo uint64) {
 	j.visible.Store(upTo)
 	if j.opts.Wake != nil {
 		j.opts.Wake()
 	}
 }
 
-// insert puts e into the window, with a frame for each active form, and makes
-// room for it.
+// insert adds e to the window, with a frame for each active form, and evicts older
+// entries if needed.
 func (j *Journal) insert(e *Entry) {
 	for j.bodies.count() >= j.opts.WindowEntries {
 		j.evict()
@@ -249,19 +250,20 @@ func (j *Journal) insert(e *Entry) {
 	for _, f := range j.forms {
 		f.put(e)
 	}
-	j.evictTo(j.bound())
+	j.evictTo(j.windowLimit())
 }
 
-// bound is how many bytes the window may have.
-func (j *Journal) bound() int {
+// windowLimit returns the limit of the window in bytes.
+func (j *Journal) windowLimit() int {
 	if len(j.forms) == 0 {
 		return min(j.opts.WindowBytes, unfollowedBytes)
 	}
 	return j.opts.WindowBytes
 }
 
-// size is how many bytes the window has.
-func (j *Journal) size() int {
+// windowBytes returns the size of the window in bytes. The caller is the writer or
+// holds mu.
+func (j *Journal) windowBytes() int {
 	size := j.bodies.bytes
 	for _, f := range j.forms {
 		size += f.log.bytes
@@ -269,28 +271,28 @@ func (j *Journal) size() int {
 	return size
 }
 
-// evictTo leaves the oldest entries to the store until the window fits.
+// evictTo removes the oldest entries until the window has at most bound bytes.
 func (j *Journal) evictTo(bound int) {
-	for size := j.size(); size > bound && j.bodies.count() > 1; {
+	for size := j.windowBytes(); size > bound && j.bodies.count() > 1; {
 		size -= j.evict()
 	}
 }
 
-// count tells what is shared how large the window is.
-func (j *Journal) count() {
-	size := j.size()
-	j.opts.Shared.used.Add(int64(size - j.counted))
-	j.counted = size
+// reportSize reports the size of the window to Shared.
+func (j *Journal) reportSize() {
+	size := j.windowBytes()
+	j.opts.Shared.used.Add(int64(size - j.reportedBytes))
+	j.reportedBytes = size
 }
 
-// windowSize is how many bytes the window has, for those that do not write it.
+// windowSize returns the reported size of the window.
 func (j *Journal) windowSize() int {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	return j.counted
+	return j.reportedBytes
 }
 
-// shorten makes the window fit into fewer bytes, once.
+// shorten evicts entries until the window has at most bound bytes.
 func (j *Journal) shorten(bound int) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -299,12 +301,12 @@ func (j *Journal) shorten(bound int) {
 	for _, f := range j.forms {
 		f.log.fit()
 	}
-	j.count()
+	j.reportSize()
 }
 
-// evict leaves the oldest entry of the window to the store and returns the
-// bytes that were its. The bound moves first: a follower that misses a slot
-// must find that its entry is older than the window.
+// evict removes the oldest entry of the window and returns its bytes. It moves
+// oldest first, so that a follower that misses a slot finds that its entry is older
+// than the window.
 func (j *Journal) evict() (freed int) {
 	cursor := j.bodies.first
 	j.oldest.Store(cursor + 1)
@@ -315,18 +317,18 @@ func (j *Journal) evict() (freed int) {
 	return freed
 }
 
-// A framed holds the frames of one active form.
-type framed struct {
+// A formFrames holds the frames of one active form.
+type formFrames struct {
 	form Form
 	refs int // open views
 	log  log // begins where the form became active
 }
 
-// frameOverhead is about how much a form adds to a body.
+// frameOverhead is about how many bytes a form adds to a body.
 const frameOverhead = 128
 
 // put adds the frame of e.
-func (f *framed) put(e *Entry) {
+func (f *formFrames) put(e *Entry) {
 	if e.Kind.hidden() {
 		f.log.put(e, nil)
 		return
@@ -342,26 +344,26 @@ func (j *Journal) Follow(f Form) *View {
 	for _, have := range j.forms {
 		if have.form == f {
 			have.refs++
-			return &View{journal: j, framed: have}
+			return &View{journal: j, frames: have}
 		}
 	}
-	made := &framed{form: f, refs: 1}
+	made := &formFrames{form: f, refs: 1}
 	made.log.start(j.bodies.next)
 	j.forms = append(j.forms, made)
-	return &View{journal: j, framed: made}
+	return &View{journal: j, frames: made}
 }
 
-// unfollow gives up one reference to f.
-func (j *Journal) unfollow(f *framed) {
+// unfollow releases one reference to f.
+func (j *Journal) unfollow(f *formFrames) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if f.refs--; f.refs > 0 {
 		return
 	}
-	j.forms = slices.DeleteFunc(j.forms, func(have *framed) bool { return have == f })
+	j.forms = slices.DeleteFunc(j.forms, func(have *formFrames) bool { return have == f })
 	if len(j.forms) == 0 {
-		j.evictTo(j.bound())
+		j.evictTo(j.windowLimit())
 		j.bodies.fit()
 	}
-	j.count()
+	j.reportSize()
 }

@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// lockFile takes the lock on f without waiting. The system gives it up with
-// the process.
+// lockFile locks f without waiting. The system releases the lock when the process
+// ends.
 func lockFile(f *os.File) error {
 	const flags = windows.LOCKFILE_EXCLUSIVE_LOCK | windows.LOCKFILE_FAIL_IMMEDIATELY
 	err := windows.LockFileEx(windows.Handle(f.Fd()), flags, 0, 1, 0, new(windows.Overlapped))
@@ -18,6 +18,6 @@ func lockFile(f *os.File) error {
 	return err
 }
 
-// syncDir does nothing: directories cannot be synced, names are journaled by
-// the file system.
+// syncDir does nothing: directories cannot be synced, and the file system journals
+// names.
 func syncDir(string) error { return nil }

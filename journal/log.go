@@ -2,28 +2,28 @@ package journal
 
 import "sync/atomic"
 
-// A log holds byte strings of consecutive entries back to back, and an index
-// of them by cursor. There is one for the bodies in the window and one for the
-// frames of each active form.
+// A log holds byte strings of consecutive entries back to back, and an index of
+// them by cursor. The window has one log for the bodies and one for the frames of
+// each active form.
 //
-// One goroutine at a time writes. Any number read without a lock: bytes never
-// change once a slot shows them, and a slot proves which entry it is of, so a
-// reader notices that it was overtaken.
+// One goroutine at a time writes. Any number read without a lock: bytes do not
+// change once a slot refers to them, and a slot has its cursor, so a reader notices
+// that the slot was reused.
 type log struct {
 	ring atomic.Pointer[ring]
 
 	// Owned by the writer.
 	first uint64 // cursor of the oldest slot
 	next  uint64 // cursor of the next slot
-	tail  *chunk // being filled
-	used  int    // bytes of tail that are filled
-	slab  []slot // slots made in advance for tail, so that one allocation serves many
+	tail  *chunk // the chunk being filled
+	used  int    // filled bytes of tail
+	slab  []slot // preallocated slots for tail, so that one allocation serves many
 	slabs int    // length of the newest slab of tail
-	bytes int    // what the slots cost and show
+	bytes int    // memory of the slots and their bytes
 }
 
-// A ring maps cursors to slots. It is replaced by a larger one as the log grows,
-// and by a smaller one when the log was shortened.
+// A ring maps cursors to slots. A larger one replaces it when the log grows, and a
+// smaller one after the log was shortened.
 type ring struct {
 	slots []atomic.Pointer[slot]
 	mask  uint64 // len(slots)-1; the length is a power of two
@@ -38,12 +38,12 @@ type slot struct {
 	class    Class
 }
 
-// A chunk is filled from the left; what a slot shows of it never changes.
-type chunk struct{ buf []byte } // the header does not change either: readers slice it
+// A chunk is filled from the left; bytes that a slot refers to never change.
+type chunk struct{ buf []byte } // readers slice the header, so it does not change either
 
 const (
 	minChunk = 1 << 10
-	maxChunk = 64 << 10 // unless one entry alone is longer
+	maxChunk = 64 << 10 // larger only for a single longer entry
 	minRing  = 16
 	minSlab  = 8
 	maxSlab  = 128
@@ -51,8 +51,8 @@ const (
 	slotBytes = 48 // a slot and the pointer to it
 )
 
-// get returns the slot of the entry at cursor, or nil if the log has none. It
-// may be called at any time.
+// get returns the slot of the entry at cursor, or nil. It may be called at any
+// time.
 func (l *log) get(cursor uint64) *slot {
 	r := l.ring.Load()
 	if r == nil {
@@ -69,7 +69,7 @@ func (s *slot) bytes() []byte { return s.chunk.buf[s.off:s.end:s.end] }
 
 func (s *slot) len() int { return int(s.end - s.off) }
 
-// start empties the log and lets it go on at cursor.
+// start empties the log and continues it at cursor.
 func (l *log) start(cursor uint64) {
 	l.ring.Store(nil)
 	l.first, l.next = cursor, cursor
@@ -79,7 +79,7 @@ func (l *log) start(cursor uint64) {
 // count returns the number of slots.
 func (l *log) count() int { return int(l.next - l.first) }
 
-// room returns the free part of a chunk, to append about n bytes to.
+// room returns the free part of a chunk, with space for about n bytes.
 func (l *log) room(n int) []byte {
 	if l.tail == nil || len(l.tail.buf)-l.used < n {
 		l.newChunk(n)
@@ -87,9 +87,9 @@ func (l *log) room(n int) []byte {
 	return l.tail.buf[l.used:l.used]
 }
 
-// newChunk begins a chunk with space for at least n bytes. Chunks double in
-// size, so that a quiet log stays small. Slots made in advance stay behind: a
-// slab that served two chunks would keep the first alive after its eviction.
+// newChunk begins a chunk with space for at least n bytes. Chunks double in size,
+// so that the log of a quiet session stays small. It drops preallocated slots: a
+// slab used by two chunks would keep the first in memory after its eviction.
 func (l *log) newChunk(n int) {
 	size := minChunk
 	if l.tail != nil {
@@ -99,14 +99,14 @@ func (l *log) newChunk(n int) {
 	l.used, l.slab, l.slabs = 0, nil, 0
 }
 
-// put makes p the bytes of entry e, the next of the log. p is what room
-// returned with something appended; nil stands for a hidden entry.
+// put adds entry e with the bytes p. p is the result of room with something
+// appended; nil stands for a hidden entry.
 func (l *log) put(e *Entry, p []byte) {
 	if l.tail == nil {
 		l.newChunk(len(p))
 	}
 	if n := len(p); n > 0 && (n > len(l.tail.buf)-l.used || &p[0] != &l.tail.buf[l.used]) {
-		copy(l.room(n)[:n], p) // it outgrew its room, so that append moved it
+		copy(l.room(n)[:n], p) // append moved p, because the room was too small
 	}
 	if len(l.slab) == 0 {
 		l.slabs = min(max(minSlab, 2*l.slabs), maxSlab)
@@ -129,7 +129,7 @@ func (l *log) put(e *Entry, p []byte) {
 	l.bytes += slotBytes + len(p)
 }
 
-// grow replaces r by a ring of twice the length.
+// grow replaces r with a ring of twice the length.
 func (l *log) grow(r *ring) *ring {
 	n := minRing
 	if r != nil {
@@ -138,7 +138,7 @@ func (l *log) grow(r *ring) *ring {
 	return l.resize(r, n)
 }
 
-// resize replaces r by a ring of length n, which must have room for all slots.
+// resize replaces r with a ring of length n, which must have room for all slots.
 func (l *log) resize(r *ring, n int) *ring {
 	other := &ring{slots: make([]atomic.Pointer[slot], n), mask: uint64(n - 1)}
 	for c := l.first; c < l.next; c++ {
@@ -148,7 +148,7 @@ func (l *log) resize(r *ring, n int) *ring {
 	return other
 }
 
-// fit replaces the ring by a smaller one if most of it is empty.
+// fit replaces the ring with a smaller one if most of it is empty.
 func (l *log) fit() {
 	r := l.ring.Load()
 	if r == nil {

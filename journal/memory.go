@@ -10,40 +10,38 @@ import (
 // errClosed is returned by the methods of a closed store.
 var errClosed = errors.New("journal store is closed")
 
-// Memory is a [Store] that lives as long as its process.
-//
-// Its bound is firm: because nothing restarts from it, a checkpoint is removed
-// like any other entry.
+// Memory is a [Store] in memory. It always keeps its limit: nothing restarts from
+// it, so it removes checkpoints like other entries.
 type Memory struct {
 	epoch  string
 	retain int
 
-	mu     sync.RWMutex
-	blocks []*block // oldest first; the last is being filled
-	size   int      // bytes held, entries included
-	last   uint64
-	mark   uint64 // newest checkpoint, kept or not
-	closed bool
+	mu         sync.RWMutex
+	blocks     []*block // oldest first; the last is being filled
+	size       int      // bytes in memory, entries included
+	last       uint64
+	checkpoint uint64 // newest checkpoint, possibly removed
+	closed     bool
 }
 
-// A block holds consecutive entries. Entries and bytes are only ever added, so
-// a reader that copied the slice header may go on without the lock.
+// A block holds consecutive entries. Entries and bytes are only added, so a reader
+// that copied the slice header may continue without the lock.
 type block struct {
 	entries []Entry
 	buf     []byte // backs their bodies
 	size    int
 }
 
-// entryBytes is what an entry costs beside its body.
+// entryBytes is the memory of an entry beside its body.
 const entryBytes = 64
 
 // MemoryOptions configure a memory store. The zero value is ready to use.
 type MemoryOptions struct {
-	// RetainBytes bounds the memory held. Zero means 64 MiB. Beyond it the
-	// oldest entries are removed, a block of up to 64 KiB at a time.
+	// RetainBytes bounds the memory. Zero means 64 MiB. Above it, the oldest
+	// entries are removed, a block of up to 64 KiB at a time.
 	RetainBytes int
 
-	// Epoch, if not empty, is used in place of a random one.
+	// Epoch, if not empty, replaces a random epoch.
 	Epoch string
 }
 
@@ -107,7 +105,7 @@ func (s *Memory) add(e Entry) {
 	s.size += len(e.Body) + entryBytes
 	s.last = e.Cursor
 	if e.Kind == Checkpoint {
-		s.mark = e.Cursor
+		s.checkpoint = e.Cursor
 	}
 	for s.size > s.retain && len(s.blocks) > 0 {
 		s.size -= s.blocks[0].size
@@ -116,8 +114,7 @@ func (s *Memory) add(e Entry) {
 	}
 }
 
-// room returns the block for a body of n bytes: the last one while it has
-// space, so that bodies are never moved.
+// room returns a block with space for a body of n bytes. Bodies are never moved.
 func (s *Memory) room(n int) *block {
 	size := minChunk
 	if len(s.blocks) > 0 {
@@ -139,7 +136,7 @@ func (s *Memory) Read(after uint64, fn func(Entry) bool) error {
 		return ErrGap
 	}
 	for after < end {
-		part, err := s.part(after)
+		part, err := s.entriesAfter(after)
 		if err != nil {
 			return err
 		}
@@ -153,8 +150,8 @@ func (s *Memory) Read(after uint64, fn func(Entry) bool) error {
 	return nil
 }
 
-// part returns some of the entries after the cursor after, at least one.
-func (s *Memory) part(after uint64) ([]Entry, error) {
+// entriesAfter returns at least one of the entries after the cursor after.
+func (s *Memory) entriesAfter(after uint64) ([]Entry, error) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	if after+1 < s.first() {
@@ -169,16 +166,16 @@ func (s *Memory) part(after uint64) ([]Entry, error) {
 func (s *Memory) LastCheckpoint() uint64 {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	if s.mark < s.first() {
+	if s.checkpoint < s.first() {
 		return 0
 	}
-	return s.mark
+	return s.checkpoint
 }
 
-// Sync implements [Store]; there is nothing to do.
+// Sync implements [Store]. It does nothing.
 func (s *Memory) Sync() error { return nil }
 
-// Close implements [Store]. What was appended can still be read.
+// Close implements [Store]. Entries can still be read.
 func (s *Memory) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

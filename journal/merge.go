@@ -5,15 +5,16 @@ import (
 	"sync"
 )
 
-// scanFactor bounds how many bytes of bodies one Read looks at in the store,
-// in limits: merging turns many bytes into few, and entries may be left out.
+// scanFactor bounds how many bytes of bodies one Read takes from the store, as a
+// multiple of its limit. The result can be much shorter than the bodies, because
+// texts are merged and entries are skipped.
 const scanFactor = 16
 
-// readStore reads entries that have left the window, up to where it begins.
+// readStore reads entries that have left the window, up to its beginning.
 func (v *View) readStore(buf []byte, after, until uint64, skip Class, limit int) ([]byte, uint64, error) {
 	m := mergers.Get().(*merger)
 	defer m.release()
-	m.form, m.skip, m.limit = v.framed.form, skip, limit
+	m.form, m.skip, m.limit = v.frames.form, skip, limit
 	m.out, m.next, m.until = buf[:0], after, min(until, v.journal.oldest.Load()-1)
 
 	err := v.journal.store.Read(after, m.entry)
@@ -27,12 +28,12 @@ func (v *View) readStore(buf []byte, after, until uint64, skip Class, limit int)
 	case err != nil && m.next == after:
 		return nil, after, err
 	}
-	// An error midway meets the follower again when it reads on.
+	// If an error came after some entries, the next Read returns it.
 	return m.out, m.next, nil
 }
 
-// A merger turns entries from the store into frames. It holds one entry back,
-// because the next may merge with it.
+// A merger makes frames of entries from the store. It holds one entry back, because
+// the next one may merge with it.
 type merger struct {
 	form  Form
 	skip  Class
@@ -40,21 +41,21 @@ type merger struct {
 	until uint64
 
 	out     []byte
-	next    uint64 // last entry looked at
-	scanned int    // bytes of bodies looked at
-	merged  uint64 // entries that became part of the one held back
+	next    uint64 // last entry read
+	scanned int    // bytes of bodies read
+	merged  uint64 // entries merged into the one held back
 	full    bool   // stopped before until
 
 	held      bool
-	head      Entry  // the entry held back, without its body
-	body      []byte // its body as far as the end of its text
+	head      Entry  // the entry held back, without body
+	body      []byte // its body up to the end of the text
 	rest      []byte // its body after the text
 	textBytes int
 }
 
 var mergers = sync.Pool{New: func() any { return new(merger) }}
 
-// release returns m to the pool, unless one large entry has grown it.
+// release returns m to the pool unless its buffers are large.
 func (m *merger) release() {
 	const maxPooled = 256 << 10
 	if cap(m.body)+cap(m.rest) <= maxPooled {
@@ -63,7 +64,7 @@ func (m *merger) release() {
 	}
 }
 
-// entry takes the next entry and reports whether it wants another.
+// entry handles the next entry and reports whether it wants another.
 func (m *merger) entry(e Entry) bool {
 	if e.Cursor > m.until {
 		return false
@@ -89,7 +90,7 @@ func (m *merger) entry(e Entry) bool {
 		m.full = true
 		return false
 	}
-	m.hold(&e)
+	m.holdBack(&e)
 	return true
 }
 
@@ -102,8 +103,8 @@ func (m *merger) merges(e *Entry) bool {
 		bytes.Equal(e.Body[e.TextEnd:], m.rest)
 }
 
-// hold keeps a copy of e, whose body is not ours to keep.
-func (m *merger) hold(e *Entry) {
+// holdBack keeps a copy of e, whose body is only valid now.
+func (m *merger) holdBack(e *Entry) {
 	m.body = append(m.body[:0], e.Body[:e.TextEnd]...)
 	m.rest = append(m.rest[:0], e.Body[e.TextEnd:]...)
 	m.textBytes = int(e.TextEnd - e.TextStart)

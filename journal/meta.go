@@ -12,20 +12,19 @@ import (
 	"path/filepath"
 )
 
-// meta is what a file store must know about itself before it trusts its
-// segments. It is replaced as a whole, and synced, before what it says
-// becomes true.
+// meta is the state of a file store outside its segments. It is replaced as a
+// whole, and synced, before its content becomes true.
 type meta struct {
 	Version  int    `json:"version"`
 	Journal  string `json:"journal"` // in the header of every segment, in all epochs
-	Files    string `json:"files"`   // identities of this file and the lock file; those of a copy differ
+	Files    string `json:"files"`   // identities of this file and the lock file; a copy has others
 	Epoch    string `json:"epoch"`
 	Boot     string `json:"boot"`     // the machine's boot id when Open was set
-	Open     bool   `json:"open"`     // may have been appended to since it was last synced as a whole
+	Open     bool   `json:"open"`     // entries may have been appended since everything was synced
 	Unsynced bool   `json:"unsynced"` // entries may have been shown before they were synced
-	Reserved uint64 `json:"reserved"` // if Unsynced, no cursor beyond it was shown
+	Reserved uint64 `json:"reserved"` // if Unsynced, no greater cursor was shown
 	Floor    uint64 `json:"floor"`    // cursors up to here may have been used and lost
-	Synced   uint64 `json:"synced"`   // entries up to here were on stable storage
+	Synced   uint64 `json:"synced"`   // entries up to here are on stable storage
 	Sum      uint32 `json:"sum"`      // CRC-32C of the JSON text in which it is zero
 }
 
@@ -39,12 +38,12 @@ func (m meta) encode() []byte {
 func (m meta) json() []byte {
 	text, err := json.Marshal(m)
 	if err != nil {
-		panic(err) // it holds strings, numbers and booleans
+		panic(err) // it has only strings, numbers and booleans
 	}
 	return text
 }
 
-// errVersion means that a file was written by another version of this program.
+// errVersion means that another version of this program wrote the file.
 var errVersion = errors.New("unknown journal format version")
 
 const (
@@ -55,8 +54,7 @@ const (
 )
 
 // readMeta returns the meta file of dir, or nil if there is none. copied reports
-// whether it or the lock file is a copy: somebody may have gone on with the
-// original.
+// whether it or the lock file is a copy, so that the original may have gone on.
 func readMeta(dir string, lock *os.File) (m *meta, copied bool, err error) {
 	path := filepath.Join(dir, metaName)
 	f, err := openRegular(path)

@@ -9,8 +9,8 @@ import (
 	"sort"
 )
 
-// Read implements [Store]. It opens the files it reads anew, so old segments
-// cost no descriptors and may be removed meanwhile.
+// Read implements [Store]. It opens the files for each call, so old segments need
+// no descriptors and may be removed meanwhile.
 func (s *File) Read(after uint64, fn func(Entry) bool) error {
 	_, end := s.Bounds()
 	if after > end {
@@ -31,12 +31,12 @@ func (s *File) Read(after uint64, fn func(Entry) bool) error {
 	return nil
 }
 
-// A part is the readable records of a segment, from a known one on.
+// A part is a range of readable records of a segment.
 type part struct {
 	seg   *segment // nil if there is nothing to read
-	from  point
-	end   uint64 // last cursor
-	bytes int64  // end of the bytes
+	from  point    // a known record at or before the first
+	end   uint64   // cursor of the last record
+	bytes int64    // offset of the end
 }
 
 // locate finds the entry that follows the cursor after.
@@ -44,7 +44,7 @@ func (s *File) locate(after uint64) (part, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	i := sort.Search(len(s.segs), func(i int) bool { return s.segs[i].last > after })
-	if i == len(s.segs) { // beyond what is stored: at the end, or among cursors that were lost
+	if i == len(s.segs) { // after the last entry: at the end, or among lost cursors
 		if after == s.last || i > 0 && after == s.segs[i-1].last {
 			return part{}, nil
 		}
@@ -61,10 +61,10 @@ func (s *File) locate(after uint64) (part, error) {
 // readPart calls fn with the entries of p after the cursor after and reports
 // whether fn wants more.
 func (s *File) readPart(p part, after uint64, fn func(Entry) bool) (more bool, err error) {
-	f, err := s.system.read(p.seg.path)
+	f, err := s.ops.read(p.seg.path)
 	switch {
-	case errors.Is(err, fs.ErrNotExist) && !s.keeps(p.seg):
-		return false, ErrGap // retention was faster
+	case errors.Is(err, fs.ErrNotExist) && !s.hasSegment(p.seg):
+		return false, ErrGap // retention removed it meanwhile
 	case errors.Is(err, fs.ErrNotExist):
 		return false, fmt.Errorf("%w: %w", ErrCorrupt, err)
 	case err != nil:
@@ -89,7 +89,7 @@ func (s *File) readPart(p part, after uint64, fn func(Entry) bool) (more bool, e
 	return true, nil
 }
 
-func (s *File) keeps(seg *segment) bool {
+func (s *File) hasSegment(seg *segment) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Contains(s.segs, seg)

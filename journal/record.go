@@ -20,12 +20,11 @@ import (
 //	30  uint32  end of the text span
 //	34          body
 //
-// The cursor makes it prove its own place: an intact record that was moved,
-// repeated or left out is as visible as a damaged one.
+// The cursor detects records that are intact but were moved, repeated or left out.
 const recordHead = 34
 
-// recordMore is set in the kind of all records of a batch but the last, so
-// that recovery can tell a whole batch from the beginning of one.
+// recordMore is set in the kind of all records of a batch except the last, so that
+// recovery recognizes an incomplete batch.
 const recordMore = 0x80
 
 var castagnoli = sync.OnceValue(func() *crc32.Table { return crc32.MakeTable(crc32.Castagnoli) })
@@ -49,8 +48,8 @@ func appendRecord(dst []byte, e *Entry, more bool) []byte {
 	return dst
 }
 
-// parseHead reads what comes before the body. The entry has no body yet; ok
-// reports whether it could be one of a record whose body has length n.
+// parseHead reads the head of a record. The entry has no body yet. n is the length
+// of the body; ok reports whether the values are possible.
 func parseHead(p []byte) (e Entry, n int, more, ok bool) {
 	size := binary.LittleEndian.Uint32(p[4:])
 	e = Entry{
@@ -65,20 +64,20 @@ func parseHead(p []byte) (e Entry, n int, more, ok bool) {
 	return e, int(size), p[24]&recordMore != 0, ok
 }
 
-// intact reports whether p, a whole record, has the checksum it states.
+// intact reports whether p, a whole record, has the right checksum.
 func intact(p []byte) bool {
 	return crc32.Checksum(p[4:], castagnoli()) == binary.LittleEndian.Uint32(p)
 }
 
-// A scanner reads consecutive records. Its memory is bounded by the longest
-// record that lies whole within the file.
+// A scanner reads consecutive records. Its memory is bounded by the longest record
+// that lies completely within the file.
 type scanner struct {
 	file io.ReaderAt
 	name string // for errors
 	off  int64  // of the next record
-	end  int64  // where the records end
-	next uint64 // the cursor that the next record must have
-	more bool   // whether the last record's batch goes on
+	end  int64  // end of the records
+	next uint64 // cursor that the next record must have
+	more bool   // the last record's batch continues
 
 	buf    []byte
 	unread []byte // the part of buf that begins at off
@@ -95,7 +94,7 @@ func newScanner(file io.ReaderAt, name string, off, end int64, next uint64) *sca
 	return s
 }
 
-// release returns s to the pool, unless one long record has grown it.
+// release returns s to the pool unless its buffer is large.
 func (s *scanner) release() {
 	if len(s.buf) <= 1<<20 {
 		s.file, s.unread = nil, nil
@@ -103,9 +102,9 @@ func (s *scanner) release() {
 	}
 }
 
-// scan returns the next entry; its body is valid until the next call. It
-// returns io.EOF where the records end, and ErrCorrupt, without moving, if
-// what follows is not the record that must follow.
+// scan returns the next entry; its body is valid until the next call. It returns
+// io.EOF at the end. It returns ErrCorrupt, without moving, if the next record is
+// damaged or has the wrong cursor.
 func (s *scanner) scan() (Entry, error) {
 	if s.off >= s.end {
 		return Entry{}, io.EOF

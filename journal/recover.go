@@ -8,8 +8,8 @@ import (
 	"path/filepath"
 )
 
-// recover reads the directory, cuts off what a crash left, and decides about
-// the epoch.
+// recover reads the directory, cuts off the unfinished end that a crash left, and
+// decides about the epoch.
 func (s *File) recover() error {
 	m, copied, err := readMeta(s.dir, s.lock)
 	if err != nil {
@@ -33,27 +33,27 @@ func (s *File) recover() error {
 		return s.meta.write(s.dir, s.lock)
 	}
 	s.meta, s.synced = *m, m.Synced
-	// What was not synced is lost with the machine, in any order. A copy that was
-	// made beside a running process looks the same.
+	// After a restart of the machine, unsynced entries may be missing in any order. A
+	// copy of the directory of a running process looks the same.
 	lost := m.Open && (s.boot == "" || s.boot != m.Boot || copied)
 	if err := s.load(firsts, lost); err != nil {
 		return err
 	}
-	if err := s.settle(); err != nil {
+	if err := s.finishLoad(); err != nil {
 		return err
 	}
 	return s.decideEpoch(copied, lost)
 }
 
-// load reads the segments that begin at firsts and cuts them to what is whole.
-// lost says that anything not known to be synced may be missing.
+// load reads the segments that begin at firsts and cuts off incomplete batches.
+// lost says that any entry not known to be synced may be missing.
 func (s *File) load(firsts []uint64, lost bool) error {
 	for i, first := range firsts {
 		seg, err := s.loadHead(first)
 		if err != nil {
 			return err
 		}
-		if seg.head.first == 0 { // its header was not written
+		if seg.head.first == 0 { // its header is incomplete
 			if err := s.mayCut(seg, headSize, first, i == len(firsts)-1, lost); err != nil {
 				return err
 			}
@@ -68,11 +68,11 @@ func (s *File) load(firsts []uint64, lost bool) error {
 	return s.loadTail(lost)
 }
 
-// loadHead reads a segment's header. It is zero if it is not intact. An intact
-// one that belongs elsewhere is damage that no crash explains.
+// loadHead reads a segment's header. The header is zero if it is incomplete or
+// damaged. An intact header of another journal or position is ErrCorrupt.
 func (s *File) loadHead(first uint64) (*segment, error) {
 	seg := &segment{path: segmentPath(s.dir, first)}
-	f, err := s.system.read(seg.path)
+	f, err := s.ops.read(seg.path)
 	if err != nil {
 		return nil, err
 	}
@@ -105,8 +105,8 @@ func (s *File) loadHead(first uint64) (*segment, error) {
 	return seg, nil
 }
 
-// loadTail reads the segments that a crash may have left unfinished: the
-// newest, and if lost is set those that are not known to be synced.
+// loadTail reads the segments that a crash may have left unfinished: the newest,
+// and with lost also those that are not known to be synced.
 func (s *File) loadTail(lost bool) error {
 	from := len(s.segs) - 1
 	for lost && from > 0 && s.segs[from-1].last > s.synced {
@@ -133,8 +133,8 @@ func (s *File) loadTail(lost bool) error {
 	return s.dropEmpty(lost)
 }
 
-// dropEmpty removes the newest segment if no batch of it is whole, and then
-// looks at the one before, which is the newest now.
+// dropEmpty removes the newest segment if it has no whole batch, and then checks
+// the one before.
 func (s *File) dropEmpty(lost bool) error {
 	for n := len(s.segs); n > 0; n = len(s.segs) {
 		seg := s.segs[n-1]
@@ -154,9 +154,9 @@ func (s *File) dropEmpty(lost bool) error {
 	return nil
 }
 
-// reopen makes seg the segment that is written to.
+// reopen opens seg for writing.
 func (s *File) reopen(seg *segment) error {
-	f, err := s.system.reopen(seg.path)
+	f, err := s.ops.reopen(seg.path)
 	if err != nil {
 		return err
 	}
@@ -164,11 +164,11 @@ func (s *File) reopen(seg *segment) error {
 	return f.Truncate(seg.size)
 }
 
-// trim reads seg and sets its last cursor and its size to the end of its last
-// whole batch. It reports whether that is all there was. sealed says that the
-// batches went on in another segment.
+// trim reads seg and sets its last cursor and size to the end of its last whole
+// batch. It reports whether the file ends there. sealed says that a later segment
+// follows.
 func (s *File) trim(seg *segment, sealed, lost bool) (whole bool, err error) {
-	f, err := s.system.read(seg.path)
+	f, err := s.ops.read(seg.path)
 	if err != nil {
 		return false, err
 	}
@@ -180,7 +180,7 @@ func (s *File) trim(seg *segment, sealed, lost bool) (whole bool, err error) {
 	r := newScanner(f, seg.path, headSize, info.Size(), seg.head.first)
 	defer r.release()
 	defer func() { seg.index.cut(seg.size) }()
-	known := s.synced // what must be there
+	known := s.synced // entries up to here must exist
 	if sealed {
 		known = min(known, seg.last)
 	}
@@ -205,10 +205,9 @@ func (s *File) trim(seg *segment, sealed, lost bool) (whole bool, err error) {
 	return false, s.mayCut(&segment{path: seg.path, size: info.Size()}, r.off, r.next, !sealed, lost)
 }
 
-// mayCut returns an error unless a crash explains that the record at cursor
-// next, at off, is not whole: it was not known to be synced, and either the
-// machine restarted or this is the end of the newest segment and nothing intact
-// follows.
+// mayCut returns an error unless a crash explains the incomplete record at cursor
+// next and offset off. It must not be known to be synced. Also, either the machine
+// restarted, or this is the end of the newest segment and no intact record follows.
 func (s *File) mayCut(seg *segment, off int64, next uint64, newest, lost bool) error {
 	switch {
 	case next <= s.synced || !newest && !lost:
@@ -216,7 +215,7 @@ func (s *File) mayCut(seg *segment, off int64, next uint64, newest, lost bool) e
 	case lost:
 		return nil
 	}
-	f, err := s.system.read(seg.path)
+	f, err := s.ops.read(seg.path)
 	if err != nil {
 		return err
 	}
@@ -228,8 +227,8 @@ func (s *File) mayCut(seg *segment, off int64, next uint64, newest, lost bool) e
 	return err
 }
 
-// recordFollows reports whether an intact record with a cursor from next on
-// begins anywhere between off and end.
+// recordFollows reports whether an intact record with cursor next or later begins
+// between off and end.
 func recordFollows(f io.ReaderAt, off, end int64, next uint64) (bool, error) {
 	buf := make([]byte, scanBuffer)
 	for end-off >= recordHead {
@@ -253,8 +252,8 @@ func recordFollows(f io.ReaderAt, off, end int64, next uint64) (bool, error) {
 	return false, nil
 }
 
-// removeFrom removes the files of the segments that begin at firsts, the
-// newest first, so that what a crash leaves is a journal.
+// removeFrom removes the files of the segments that begin at firsts, the newest
+// first, so that a crash in between leaves a valid journal.
 func (s *File) removeFrom(firsts []uint64) error {
 	for i := len(firsts) - 1; i >= 0; i-- {
 		if err := os.Remove(segmentPath(s.dir, firsts[i])); err != nil {
@@ -264,15 +263,15 @@ func (s *File) removeFrom(firsts []uint64) error {
 	return nil
 }
 
-// settle takes over what was loaded.
-func (s *File) settle() error {
+// finishLoad sets the newest cursor and reopens unsynced segments.
+func (s *File) finishLoad() error {
 	if n := len(s.segs); n > 0 {
 		s.last = s.segs[n-1].last
 	} else if s.synced > 0 {
 		return fmt.Errorf("%w: the segment of cursor %d is missing", ErrCorrupt, s.synced)
 	}
 	for _, seg := range s.segs {
-		if seg.last > s.synced && seg.file == nil { // left unsynced by a process that died
+		if seg.last > s.synced && seg.file == nil { // a process that died left it unsynced
 			if err := s.reopen(seg); err != nil {
 				return err
 			}
@@ -282,8 +281,8 @@ func (s *File) settle() error {
 	return nil
 }
 
-// decideEpoch begins a new epoch if cursors may have been used, here or in the
-// original of a copy, for entries that are not here.
+// decideEpoch begins a new epoch if cursors may have been used for entries that are
+// missing, here or in the original of a copy.
 func (s *File) decideEpoch(copied, lost bool) error {
 	switch {
 	case copied:
@@ -292,7 +291,7 @@ func (s *File) decideEpoch(copied, lost bool) error {
 		s.changed = "the machine restarted while the journal was in use"
 	case lost || !s.meta.Open:
 		return nil
-	default: // its process died, which loses nothing
+	default: // the process died; that alone loses no entries
 		if s.last >= s.markedHead() {
 			return nil
 		}

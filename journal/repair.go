@@ -12,9 +12,10 @@ import (
 	"slices"
 )
 
-// RestorePoint returns the cursor from which an owner reads a store to rebuild
-// its state: that of the newest checkpoint, else of the first entry. It is zero
-// if there are no entries, and ErrCorrupt says that the first ones are missing.
+// RestorePoint returns the cursor from which an owner reads a store to rebuild its
+// state: the newest checkpoint, otherwise the first entry. It is zero if there are
+// no entries. ErrCorrupt means that there is no checkpoint and the first entries
+// are missing.
 func RestorePoint(s Store) (uint64, error) {
 	first, last := s.Bounds()
 	switch mark := s.LastCheckpoint(); {
@@ -28,7 +29,8 @@ func RestorePoint(s Store) (uint64, error) {
 	return first, nil
 }
 
-// Check opens the journal in dir as its owner would and reads all of it.
+// Check opens the journal in dir as its owner would, which cuts off what a crash
+// left, and reads all of it.
 func Check(dir string) error {
 	s, err := Open(dir, FileOptions{})
 	if err != nil {
@@ -42,18 +44,17 @@ func Check(dir string) error {
 	return errors.Join(err, missing, s.Close())
 }
 
-// A Repaired journal is what [Repair] has made of a damaged one.
+// A Repaired describes a repaired journal.
 type Repaired struct {
 	First, Last uint64 // cursors of the entries that were kept
-	Newest      uint64 // cursor of the newest entry of the damaged journal; zero if it is not known
+	Newest      uint64 // cursor of the newest entry of the damaged journal; zero if unknown
 	Aside       string // directory with the damaged files
 }
 
-// Repair makes a journal of what can be kept of the damaged one in dir, with a
-// new epoch: the newest intact checkpoint, or the first entry ever, and the
-// entries that lead up to it and follow it without a break. It moves the damaged
-// files to a directory that it makes in dir. ErrCorrupt says that nothing can be
-// kept; dir is then as it was.
+// Repair replaces the damaged journal in dir with one, of a new epoch, that has the
+// newest intact checkpoint, or the first entry, and the entries that precede and
+// follow it without a break. It moves the damaged files to a new directory in dir.
+// ErrCorrupt means that nothing can be kept; dir is then unchanged.
 func Repair(dir string) (Repaired, error) {
 	lock, err := os.OpenFile(filepath.Join(dir, lockName), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
@@ -83,22 +84,22 @@ func Repair(dir string) (Repaired, error) {
 	return kept, nil
 }
 
-// A remnant is a segment, as far as it is intact.
-type remnant struct {
+// A salvagedSegment is the intact part of a segment.
+type salvagedSegment struct {
 	head  segmentHead
 	path  string
-	last  uint64 // of its last whole batch
-	whole bool   // nothing follows that
+	last  uint64 // cursor of the last whole batch
+	whole bool   // nothing follows that batch
 }
 
-// follows reports whether r goes on where before ends.
-func (r *remnant) follows(before *remnant) bool {
+// follows reports whether r continues before.
+func (r *salvagedSegment) follows(before *salvagedSegment) bool {
 	return before.whole && r.head.journal == before.head.journal && r.head.prev == before.last
 }
 
-// salvage finds the segments to keep, oldest first, and the newest cursor that is
-// known to have been used.
-func salvage(dir string, lock *os.File) (parts []*remnant, used uint64, err error) {
+// salvage finds the segments to keep, oldest first, and the newest cursor that was
+// used.
+func salvage(dir string, lock *os.File) (parts []*salvagedSegment, used uint64, err error) {
 	m, _, err := readMeta(dir, lock)
 	if err != nil && !errors.Is(err, ErrCorrupt) {
 		return nil, 0, err
@@ -111,9 +112,9 @@ func salvage(dir string, lock *os.File) (parts []*remnant, used uint64, err erro
 		return nil, 0, err
 	}
 	slices.Sort(paths)
-	var all []*remnant
+	var all []*salvagedSegment
 	for _, path := range paths {
-		r, err := remains(path)
+		r, err := salvageSegment(path)
 		if err != nil {
 			return nil, 0, err
 		}
@@ -141,9 +142,9 @@ func salvage(dir string, lock *os.File) (parts []*remnant, used uint64, err erro
 	return all[from:to], used, nil
 }
 
-// remains reads a segment. It returns nil if no batch of it is whole.
-func remains(path string) (*remnant, error) {
-	r := &remnant{path: path}
+// salvageSegment reads a segment. It returns nil if the segment has no whole batch.
+func salvageSegment(path string) (*salvagedSegment, error) {
+	r := &salvagedSegment{path: path}
 	err := r.read(math.MaxUint64, func(batch []Entry, more bool) error {
 		r.last, r.whole = batch[len(batch)-1].Cursor, !more
 		return nil
@@ -157,9 +158,10 @@ func remains(path string) (*remnant, error) {
 	return r, nil
 }
 
-// read sets r.head and calls fn with the batches of the segment up to a cursor,
-// and whether there is more behind. It returns ErrCorrupt where they end early.
-func (r *remnant) read(upTo uint64, fn func(batch []Entry, more bool) error) error {
+// read sets r.head and calls fn for each batch of the segment up to a cursor. more
+// says that the file continues after the batch. It returns ErrCorrupt if the
+// batches end early.
+func (r *salvagedSegment) read(upTo uint64, fn func(batch []Entry, more bool) error) error {
 	text, err := openRegular(r.path)
 	if err != nil {
 		return err
@@ -199,9 +201,9 @@ func (r *remnant) read(upTo uint64, fn func(batch []Entry, more bool) error) err
 	return nil
 }
 
-// rewrite makes a journal of parts in dir that will be put beside lock. Its epoch
-// begins beyond used.
-func rewrite(parts []*remnant, used uint64, dir string, lock *os.File) error {
+// rewrite makes a journal of parts in dir, which will be placed beside lock. Its
+// epoch begins beyond used.
+func rewrite(parts []*salvagedSegment, used uint64, dir string, lock *os.File) error {
 	if err := os.RemoveAll(dir); err != nil {
 		return err
 	}
@@ -212,7 +214,7 @@ func rewrite(parts []*remnant, used uint64, dir string, lock *os.File) error {
 	for _, r := range parts {
 		s.mu.Lock()
 		if len(s.segs) > 0 {
-			s.last = r.head.first - 1 // where an epoch ended there is a hole
+			s.last = r.head.first - 1 // cursors have a hole between epochs
 		}
 		s.mu.Unlock()
 		err = errors.Join(err, r.read(r.last, func(batch []Entry, _ bool) error { return s.Append(batch) }))
@@ -226,8 +228,8 @@ func rewrite(parts []*remnant, used uint64, dir string, lock *os.File) error {
 	return s.meta.write(dir, lock)
 }
 
-// replace moves the segments of dir to a new directory in it, and those of fresh
-// to their place. If it is interrupted, the meta file says so.
+// replace moves the segments of dir to a new directory in it, and those of fresh to
+// dir. If it is interrupted, the meta file says so.
 func replace(dir, fresh string) (aside string, err error) {
 	for n := 1; ; n++ {
 		aside = filepath.Join(dir, fmt.Sprintf("damaged-%d", n))
@@ -238,7 +240,7 @@ func replace(dir, fresh string) (aside string, err error) {
 		}
 	}
 	meta := filepath.Join(dir, metaName)
-	if err := setMetaAside(meta, aside); err != nil {
+	if err := moveMetaAside(meta, aside); err != nil {
 		return "", err
 	}
 	if err := os.WriteFile(meta, []byte("a repair was interrupted"), 0o600); err != nil {
@@ -250,9 +252,9 @@ func replace(dir, fresh string) (aside string, err error) {
 	return aside, errors.Join(os.Rename(filepath.Join(fresh, metaName), meta), syncDir(dir))
 }
 
-// setMetaAside copies the meta file to aside, if there is one. What is not a
-// regular file is moved.
-func setMetaAside(path, aside string) error {
+// moveMetaAside copies the meta file to aside, if there is one. It moves a meta
+// file that is not a regular file.
+func moveMetaAside(path, aside string) error {
 	info, err := os.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil

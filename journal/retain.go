@@ -8,30 +8,30 @@ import (
 	"time"
 )
 
-// tidy syncs sealed segments and applies retention until no segment was sealed
+// maintain syncs sealed segments and applies retention, until no segment was sealed
 // meanwhile. It runs beside appends, because both may take long.
-func (s *File) tidy() {
+func (s *File) maintain() {
 	for {
 		s.mu.Lock()
 		sealed := len(s.segs) > 1 && s.segs[len(s.segs)-2].file != nil
-		s.tidying = sealed && s.broken == nil && !s.closed
-		s.tidied.Broadcast()
-		if !s.tidying {
+		s.maintaining = sealed && s.broken == nil && !s.closed
+		s.maintained.Broadcast()
+		if !s.maintaining {
 			s.mu.Unlock()
 			return
 		}
 		s.mu.Unlock()
 
 		s.syncMu.Lock()
-		if s.flush(false) == nil { // else the store is broken, and says so
-			_ = s.retain() // a file that cannot be removed is tried again after the next
+		if s.flush(false) == nil { // else s.broken is set
+			_ = s.retain() // it tries again after the next sealed segment
 		}
 		s.syncMu.Unlock()
 	}
 }
 
-// flush brings to stable storage what was appended before the call, or only
-// sealed segments unless all is set. The caller holds syncMu.
+// flush syncs entries that were appended before the call; without all, only those
+// in sealed segments. The caller holds syncMu.
 func (s *File) flush(all bool) error {
 	type todo struct {
 		seg    *segment
@@ -45,7 +45,7 @@ func (s *File) flush(all bool) error {
 		defer s.mu.Unlock()
 		return s.broken
 	}
-	upTo, names := s.synced, s.names
+	upTo, names := s.synced, s.unsyncedNames
 	for i, seg := range s.segs {
 		sealed := i < len(s.segs)-1
 		if !sealed && !all {
@@ -56,7 +56,7 @@ func (s *File) flush(all bool) error {
 			work = append(work, todo{seg, seg.file, seg.size, sealed})
 		}
 	}
-	s.names = false
+	s.unsyncedNames = false
 	s.mu.Unlock()
 
 	var err error
@@ -64,7 +64,7 @@ func (s *File) flush(all bool) error {
 		err = syncDir(s.dir)
 	}
 	for _, w := range work {
-		if w.seg.synced < w.size { // only written under syncMu
+		if w.seg.synced < w.size { // synced changes only under syncMu
 			err = errors.Join(err, w.file.Sync())
 		}
 	}
@@ -85,8 +85,8 @@ func (s *File) flush(all bool) error {
 	return err
 }
 
-// retain removes the oldest segments that are beyond the bounds. The caller
-// holds syncMu.
+// retain removes the oldest segments while a limit is exceeded. The caller holds
+// syncMu.
 func (s *File) retain() error {
 	for {
 		s.mu.Lock()
@@ -107,9 +107,9 @@ func (s *File) retain() error {
 	}
 }
 
-// excess reports whether the oldest segment may go: the bounds ask for it, and
-// no recovery needs it, because a checkpoint in a later segment is on stable
-// storage.
+// excess reports whether the oldest segment can be removed: a limit is exceeded,
+// and a checkpoint in a later segment is on stable storage, so that recovery does
+// not need it.
 func (s *File) excess() bool {
 	if len(s.segs) < 2 || s.segs[0].file != nil {
 		return false

@@ -13,8 +13,8 @@ import (
 	"sync"
 )
 
-// A segment is one file of consecutive records behind a header. Only the
-// newest is written to. A batch never spans two.
+// A segment is one file: a header and consecutive records. Only the newest segment
+// is written to. A batch is always in one segment.
 type segment struct {
 	path  string
 	head  segmentHead
@@ -22,12 +22,12 @@ type segment struct {
 
 	// Guarded by File.mu.
 	last   uint64      // newest cursor
-	size   int64       // bytes of header and whole batches
-	synced int64       // as much of size is on stable storage
-	file   segmentFile // open for writing, until sealed and synced; else nil
+	size   int64       // bytes of the header and whole batches
+	synced int64       // bytes of size that are on stable storage
+	file   segmentFile // open for writing until sealed and synced; else nil
 }
 
-// A segmentFile is what a store needs of the file it appends to.
+// A segmentFile is a file that a store appends to.
 type segmentFile interface {
 	io.WriterAt
 	Truncate(size int64) error
@@ -42,9 +42,9 @@ type segmentFile interface {
 //	12  uint64    cursor of the first record
 //	20  uint64    cursor of the record before it, in the segment before
 //	28  uint64    newest checkpoint of the first batch, or zero
-//	36  uint64    cursor up to which everything was on stable storage
+//	36  uint64    cursor up to which entries were on stable storage
 //	44  int64     time of the first record
-//	52  [33]byte  journal that it belongs to; in version 1 the epoch it was made in
+//	52  [33]byte  id of the journal; in version 1 the epoch
 //	85  uint32    CRC-32C of everything before it
 type segmentHead struct {
 	first, prev uint64
@@ -52,7 +52,7 @@ type segmentHead struct {
 	synced      uint64
 	time        int64
 	journal     string
-	version     uint32 // that it was read in
+	version     uint32 // format version of the file
 }
 
 const (
@@ -76,8 +76,8 @@ func (h *segmentHead) append(dst []byte) []byte {
 	return binary.LittleEndian.AppendUint32(dst, crc32.Checksum(dst[start:], castagnoli()))
 }
 
-// parseSegmentHead reads a header of headSize bytes. ok reports whether it is
-// intact; an intact header of another version is an error.
+// parseSegmentHead reads a header of headSize bytes. ok reports whether the
+// checksum is right. An intact header of an unknown version is an error.
 func parseSegmentHead(p []byte) (h segmentHead, ok bool, err error) {
 	sum := binary.LittleEndian.Uint32(p[headSize-4:])
 	if string(p[:8]) != segmentMagic || crc32.Checksum(p[:headSize-4], castagnoli()) != sum {
@@ -98,7 +98,7 @@ func parseSegmentHead(p []byte) (h segmentHead, ok bool, err error) {
 	}, true, nil
 }
 
-// segmentPath returns the file of the segment that begins at cursor first.
+// segmentPath returns the file name of the segment that begins at cursor first.
 // Names sort like cursors.
 func segmentPath(dir string, first uint64) string {
 	return filepath.Join(dir, fmt.Sprintf("%020d%s", first, segmentSuffix))
@@ -114,7 +114,8 @@ func segmentFirst(name string) (first uint64, ok bool) {
 	return first, err == nil && first > 0
 }
 
-// checkpoint returns the newest checkpoint in s that is whole, or zero.
+// checkpoint returns the newest checkpoint of the first batch, or zero if that
+// batch is not whole.
 func (s *segment) checkpoint() uint64 {
 	if s.head.checkpoint > s.last {
 		return 0
@@ -127,13 +128,13 @@ func createSegment(path string) (segmentFile, error) {
 	return os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
 }
 
-// reopenSegment opens the file of a segment to be written to further.
+// reopenSegment opens the file of a segment for further writing.
 func reopenSegment(path string) (segmentFile, error) {
 	return os.OpenFile(path, os.O_RDWR, 0o600)
 }
 
-// openRegular opens a file to be read. Anything but a regular file is damage: to
-// open a FIFO would wait for a writer.
+// openRegular opens a file for reading. A file that is not regular is ErrCorrupt:
+// opening a FIFO would wait for a writer.
 func openRegular(path string) (*os.File, error) {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -145,8 +146,8 @@ func openRegular(path string) (*os.File, error) {
 	return os.Open(path)
 }
 
-// An index knows where some of a segment's records begin. Whoever passes a
-// record tells it, so the index of an old segment grows as far as it is read.
+// An index holds the offsets of some records of a segment. Readers and writers add
+// the records they pass, so the index of an old segment grows as it is read.
 type index struct {
 	mu     sync.Mutex
 	points []point // ascending; at least indexStride bytes apart
@@ -159,7 +160,7 @@ type point struct {
 
 const indexStride = 64 << 10
 
-// note tells the index that the record at cursor begins at off.
+// note records that the record at cursor begins at off.
 func (x *index) note(cursor uint64, off int64) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -168,7 +169,7 @@ func (x *index) note(cursor uint64, off int64) {
 	}
 }
 
-// cut forgets the records from off on.
+// cut removes the records from off on.
 func (x *index) cut(off int64) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -177,7 +178,7 @@ func (x *index) cut(off int64) {
 	}
 }
 
-// find returns the last known record that is not after cursor, or the first of
+// find returns the last known record at or before cursor, or the first record of
 // the segment, whose cursor is first.
 func (x *index) find(cursor, first uint64) point {
 	x.mu.Lock()

@@ -8,44 +8,44 @@ import (
 	"sync/atomic"
 )
 
-// Shared is what the journals of one process have in common: the memory of their
+// Shared limits what the journals of one process use together: the memory of their
 // windows, and how many followers read from stores at a time. It is safe for
 // concurrent use.
 type Shared struct {
 	windowBytes int64
 	used        atomic.Int64  // bytes of all windows
-	enough      atomic.Int64  // of used: what is above is looked at
-	readers     chan struct{} // a token for each follower that reads from a store; its capacity is the bound
+	shrinkAbove atomic.Int64  // makeRoom does nothing while used is not above it
+	readers     chan struct{} // a token for each follower that reads from a store; the capacity is the limit
 
-	mu       sync.Mutex // taken before that of a journal
-	journals []*Journal
-	hand     int // the journal that is looked at next for memory
+	mu         sync.Mutex // taken before a journal's mu
+	journals   []*Journal
+	nextShrunk int // index of the next journal to shrink
 }
 
 // SharedOptions configure a [Shared]. The zero value is ready to use.
 type SharedOptions struct {
 	// WindowBytes bounds the memory of all windows together. Zero means 256 MiB.
-	// Beyond it windows lose their oldest entries, first those that nobody has
-	// read since the last time. At least 64 KiB of each window stay.
+	// Above it, windows lose their oldest entries, first those that were not read
+	// recently. At least 64 KiB of each window stay.
 	WindowBytes int64
 
-	// Readers bounds how many followers read from stores at the same time;
-	// others wait for their turn. Zero means half of the processors, and one at
-	// least: replays must not keep followers of the present waiting.
+	// Readers bounds how many followers read from stores at the same time; others
+	// wait. Zero means half of the processors, at least 1, so that replays do not
+	// delay live followers.
 	Readers int
 }
 
-// NewShared returns what the journals of a process share.
+// NewShared returns limits for the journals of a process.
 func NewShared(opts SharedOptions) *Shared {
 	s := &Shared{
 		windowBytes: cmp.Or(opts.WindowBytes, 256<<20),
 		readers:     make(chan struct{}, cmp.Or(opts.Readers, max(1, runtime.GOMAXPROCS(0)/2))),
 	}
-	s.enough.Store(s.windowBytes)
+	s.shrinkAbove.Store(s.windowBytes)
 	return s
 }
 
-// WindowBytes returns how much memory the windows hold.
+// WindowBytes returns the memory of all windows in bytes.
 func (s *Shared) WindowBytes() int64 { return s.used.Load() }
 
 func (s *Shared) join(j *Journal) {
@@ -60,26 +60,27 @@ func (s *Shared) leave(j *Journal) {
 	s.journals = slices.DeleteFunc(s.journals, func(have *Journal) bool { return have == j })
 }
 
-// windowFloor is what a window keeps however scarce memory is.
+// windowFloor is the size to which a window can always shrink but no further, in
+// bytes.
 const windowFloor = 64 << 10
 
-// makeRoom shortens windows until a quarter of the memory is free again, if all
-// of it is used. A window that was read since the last look loses half, another
-// one all but the floor.
+// makeRoom shrinks windows until a quarter of the memory is free, if more than all
+// of it is used. A window that was read since the last call loses half, others
+// shrink to windowFloor.
 func (s *Shared) makeRoom() {
-	if s.used.Load() <= s.enough.Load() {
+	if s.used.Load() <= s.shrinkAbove.Load() {
 		return
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	defer func() { s.enough.Store(max(s.windowBytes, s.used.Load()*5/4)) }() // where floors alone are more, one look in a while is enough
-	for range 8 * len(s.journals) {                                          // halved that often, 16 MiB are the floor
+	defer func() { s.shrinkAbove.Store(max(s.windowBytes, s.used.Load()*5/4)) }() // if the floors alone exceed the limit, try again only after 25 % growth
+	for range 8 * len(s.journals) {                                               // 8 halvings bring 16 MiB to the floor
 		if s.used.Load() <= s.windowBytes*3/4 {
 			return
 		}
-		j := s.journals[s.hand%len(s.journals)]
-		s.hand = (s.hand + 1) % len(s.journals)
-		if j.read.Swap(false) {
+		j := s.journals[s.nextShrunk%len(s.journals)]
+		s.nextShrunk = (s.nextShrunk + 1) % len(s.journals)
+		if j.wasRead.Swap(false) {
 			j.shorten(max(j.windowSize()/2, windowFloor))
 		} else {
 			j.shorten(windowFloor)

@@ -5,58 +5,59 @@ import (
 	"sync/atomic"
 )
 
-// A Form builds the bytes of one kind of wire. Forms are compared with ==;
-// followers with equal forms share the bytes, which are made once (D2). Its
+// A Form encodes the frames of one kind of wire. Forms are compared with ==;
+// followers with equal forms share the frames, which are made once (D2). Its
 // methods may be called from several goroutines and keep neither dst nor body.
 type Form interface {
 	// AppendMessage appends the frame of an event whose JSON is body.
 	AppendMessage(dst []byte, cursor uint64, body []byte) []byte
-	// AppendSnapshot appends the frame of a snapshot whose JSON is body, or
-	// nothing if the wire has none.
+	// AppendSnapshot appends the frame of a snapshot whose JSON is body, or nothing
+	// if the wire has no snapshots.
 	AppendSnapshot(dst []byte, cursor uint64, body []byte) []byte
 }
 
-// A View reads a journal in one form. It holds no position: any number of
-// followers may share a view, each with its own cursor.
+// A View reads a journal in one form. It has no position: any number of followers
+// may share a view, each with its own cursor.
 type View struct {
 	journal *Journal
-	framed  *framed
+	frames  *formFrames
 	closed  atomic.Bool
 }
 
-// Close gives the view up. The second call does nothing.
+// Close releases the view. Later calls do nothing.
 func (v *View) Close() {
 	if !v.closed.Swap(true) {
-		v.journal.unfollow(v.framed)
+		v.journal.unfollow(v.frames)
 	}
 }
 
 const (
-	// defaultLimit is the size of a batch: one write of 64 KiB costs little
-	// more per byte than a larger one.
+	// defaultLimit is the size of a batch in bytes. Larger writes are hardly cheaper
+	// per byte.
 	defaultLimit = 64 << 10
 
-	// gather is how long a run of frames must be to be returned as it lies.
-	// Shorter runs are copied together: that costs less than a write for each.
-	gather = 8 << 10
+	// minRun is the length in bytes from which a run of frames is returned without a
+	// copy. Shorter runs are copied together, which costs less than a write for each.
+	minRun = 8 << 10
 )
 
-// Read returns the frames of the entries after the cursor after, up to and
-// including until or what is visible, about limit bytes at most (zero means
-// 64 KiB) and at least one frame if there is one. Entries of a class in skip
-// and hidden ones are left out. next is the cursor that was reached: it may
-// lie before until, and it may have advanced although there are no frames.
+// Read returns the frames of the entries after the cursor after, up to until or the
+// newest visible entry. It returns about limit bytes at most (zero means 64 KiB),
+// and at least one frame if there is one. Hidden entries and those of a class in
+// skip are left out. next is the cursor that was reached: it may be less than
+// until, and it may have advanced although there are no frames.
 //
-// The frames either lie in the journal, where they must not be written to, or
-// were built in buf[:0], which grows if it is too short.
+// The frames are in the journal's memory, which must not be written to, or in
+// buf[:0], which grows if it is too short.
 //
-// For entries in memory, Read takes no lock. Older entries come from the
-// store, without those that are transient, and there neighbours that differ in their text only are merged into
-// one frame with the cursor of the last (D5): a slow follower gets fewer and
-// larger frames. Read returns ErrGap if the entry after the cursor is no
-// longer kept or if the cursor lies beyond what is visible.
+// For entries in memory, Read takes no lock. Older entries come from the store,
+// without transient ones. Adjacent entries from the store that differ only in their
+// text are merged into one frame with the cursor of the last (D5), so a slow
+// follower gets fewer and larger frames. Read returns ErrGap if the entry after the
+// cursor is no longer stored or if the cursor is greater than the newest visible
+// one.
 //
-// It may be called by any number of followers at once, each with its own buf.
+// Any number of followers may call Read at once, each with its own buf.
 func (v *View) Read(buf []byte, after, until uint64, skip Class, limit int) (frames []byte, next uint64, err error) {
 	visible := v.journal.visible.Load()
 	until = min(until, visible)
@@ -71,26 +72,26 @@ func (v *View) Read(buf []byte, after, until uint64, skip Class, limit int) (fra
 	}
 	frames, next = v.readWindow(buf, after, until, skip, limit)
 	if next > after {
-		if !v.journal.read.Load() {
-			v.journal.read.Store(true)
+		if !v.journal.wasRead.Load() {
+			v.journal.wasRead.Store(true)
 		}
 		return frames, next, nil
 	}
-	v.journal.opts.Shared.readers <- struct{}{} // as long as it takes others to read a batch
+	v.journal.opts.Shared.readers <- struct{}{} // waits until another follower has read a batch
 	frames, next, err = v.readStore(buf, after, until, skip, limit)
 	<-v.journal.opts.Shared.readers
-	runtime.Gosched() // so that followers of the present, who wake now and then, are not behind many that read on and on
+	runtime.Gosched() // so that many replays do not delay live followers
 	return frames, next, err
 }
 
-// readWindow reads from memory until it meets an entry that is not there. It
-// looks at visible before at any slot, so it finds all the slots it covers.
+// readWindow reads from memory until an entry is not there. It loads visible before
+// any slot, so it finds all slots up to visible.
 func (v *View) readWindow(buf []byte, after, until uint64, skip Class, limit int) (frames []byte, next uint64) {
 	b := batch{out: buf[:0]}
 	for next = after; next < until; next++ {
-		s := v.framed.log.get(next + 1)
+		s := v.frames.log.get(next + 1)
 		made := s != nil
-		if !made { // perhaps the form became active later
+		if !made { // the form may have become active later
 			if s = v.journal.bodies.get(next + 1); s == nil {
 				break
 			}
@@ -102,7 +103,7 @@ func (v *View) readWindow(buf []byte, after, until uint64, skip Class, limit int
 			break
 		}
 		if !made {
-			b.frame(v.framed.form, s)
+			b.frame(v.frames.form, s)
 		} else if !b.add(s) {
 			break
 		}
@@ -110,22 +111,21 @@ func (v *View) readWindow(buf []byte, after, until uint64, skip Class, limit int
 	return b.bytes(), next
 }
 
-// A batch collects frames: as one run in a chunk while that is possible, as a
-// copy after that.
+// A batch collects frames: as one run in a chunk while possible, then as a copy.
 type batch struct {
-	run    slot   // the run being extended, as if it were one frame
-	out    []byte // what was copied before the run
-	copied bool   // whether anything was
+	run    slot   // the run being extended, as one slot
+	out    []byte // frames copied before the run
+	copied bool   // frames were copied to out
 	size   int    // bytes in out and run
 }
 
-// add extends the batch by a ready frame. It reports whether it did: a long
-// run is worth a write of its own.
+// add appends an existing frame. It returns false if the run before it is long
+// enough to be returned without a copy.
 func (b *batch) add(s *slot) bool {
 	switch {
 	case b.run.chunk == s.chunk && b.run.end == s.off:
 		b.run.end = s.end
-	case !b.copied && b.run.len() >= gather:
+	case !b.copied && b.run.len() >= minRun:
 		return false
 	default:
 		b.flush()
@@ -135,7 +135,7 @@ func (b *batch) add(s *slot) bool {
 	return true
 }
 
-// frame extends the batch by the frame of a body.
+// frame appends the frame of a body.
 func (b *batch) frame(f Form, s *slot) {
 	b.flush()
 	before := len(b.out)
@@ -144,7 +144,7 @@ func (b *batch) frame(f Form, s *slot) {
 	b.copied = true
 }
 
-// flush copies the run.
+// flush copies the run to out.
 func (b *batch) flush() {
 	if b.run.chunk != nil {
 		b.out = append(b.out, b.run.bytes()...)
@@ -152,7 +152,7 @@ func (b *batch) flush() {
 	}
 }
 
-// bytes returns what was collected.
+// bytes returns the collected frames.
 func (b *batch) bytes() []byte {
 	if b.copied {
 		b.flush()

@@ -1,10 +1,9 @@
-// Package lease decides who may drive a session: at most one holder at a time,
-// a generation that fences off whoever held it before, and the arithmetic of
+// Package lease decides which connection has control of a session. It has at most
+// one holder at a time, a generation that fences off earlier holders, and an
 // expiry.
 //
-// It promises that no two ids hold a lease at once, that the generation grows
-// with every new holder and never otherwise, and that an action admitted under
-// an earlier generation is never accepted (D7). It arms no timer, tells nobody
-// and knows nothing of roles or connections: ids are opaque, and the caller
-// says what time it is.
+// At most one id holds a lease. The generation grows with every grant to a new
+// holder and never otherwise. An action admitted under an earlier generation is
+// never accepted (D7). The package has no timer, notifies nobody and knows no roles
+// or connections: ids are opaque, and the caller passes the time.
 package lease

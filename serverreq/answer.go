@@ -8,13 +8,12 @@ import (
 )
 
 // Answer ends the request that cmd answers. cmd is a *ToolResponse, a
-// *ClientToolResult or a *ServerRequestResponse; from is the connection it came
-// from; bare chooses the texts of stdio, which name the kind of request that
-// was looked for.
+// *ClientToolResult or a *ServerRequestResponse. from is the connection that
+// answers. bare selects the error texts of stdio, which name the kind of request.
 //
-// A request that is still here when its deadline has passed can be answered:
-// nobody was told yet that it timed out. The legacy commands carry no request
-// type and name a call; the id of a request wins over that of a call.
+// A request whose deadline has passed can be answered until Expire ends it. The
+// legacy commands have no request type and name a call. If their id matches a
+// request id and a call id, the request id is used.
 //
 // Refusals are *contracts.Error and change nothing: request_not_found, whose
 // Metadata says how the request ended if it ended recently (R53, R61), and
@@ -37,7 +36,7 @@ func (t *Table) Answer(cmd contracts.Command, from string, now time.Time, bare b
 		answer = contracts.ServerRequestResponse{Content: c.Content, IsError: c.IsError}
 	case *contracts.ServerRequestResponse:
 		if i = t.find(c.RequestID); i < 0 {
-			return Resolution{}, t.notFound(missing(c.RequestType, bare), c.RequestID)
+			return Resolution{}, t.notFound(notFoundText(c.RequestType, bare), c.RequestID)
 		}
 		if actual := t.rows[i].Request.RequestType; actual != c.RequestType {
 			return Resolution{}, refuse(contracts.CodeRequestTypeMismatch, c.RequestID,
@@ -47,10 +46,10 @@ func (t *Table) Answer(cmd contracts.Command, from string, now time.Time, bare b
 	default:
 		return Resolution{}, refuse(contracts.CodeBadRequest, "", cmd.CommandType()+" answers no server request")
 	}
-	return t.endOne(i, answered(t.rows[i].Request.RequestType, &answer), from, now), nil
+	return t.endOne(i, answerEnding(t.rows[i].Request.RequestType, &answer), from, now), nil
 }
 
-// findLegacy returns the row that a legacy answer to one of kinds means, or -1.
+// findLegacy returns the row that a legacy answer to one of kinds names, or -1.
 func (t *Table) findLegacy(id string, kinds ...contracts.RequestType) int {
 	if i := t.find(id); i >= 0 && slices.Contains(kinds, t.rows[i].Request.RequestType) {
 		return i
@@ -58,17 +57,16 @@ func (t *Table) findLegacy(id string, kinds ...contracts.RequestType) int {
 	return t.findCall(id, kinds...)
 }
 
-// notFound is the refusal of an answer to a request that is not pending. kinds
-// are what a legacy answer could have meant; none means that id is the id of a
-// request.
+// notFound returns the refusal of an answer to a request that is not pending. kinds
+// are the types that a legacy answer may name; without kinds, id is a request id.
 func (t *Table) notFound(text, id string, kinds ...contracts.RequestType) *contracts.Error {
 	err := refuse(contracts.CodeRequestNotFound, id, text+id)
 	err.Metadata = t.recent.describe(id, kinds)
 	return err
 }
 
-// missing is the text for a request id that is not pending.
-func missing(kind contracts.RequestType, bare bool) string {
+// notFoundText returns the error text for a request id that is not pending.
+func notFoundText(kind contracts.RequestType, bare bool) string {
 	switch {
 	case !bare:
 		return "No pending server request found for request_id: "

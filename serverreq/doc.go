@@ -1,8 +1,8 @@
-// Package serverreq keeps the questions the runtime has put to its clients
+// Package serverreq holds the questions that the runtime has asked its clients
 // until each is answered, expires, is withdrawn or is cancelled.
 //
-// It promises that every request ends exactly once, that the first answer wins
-// and a later one learns how the request ended (D8), and that only the
-// combinations of verdict and resolver of section 3.4 come out. It sends
-// nothing, arms no timer, and does not ask who may answer.
+// Every request ends exactly once. The first answer is used, and a later one is
+// refused with how the request ended (D8). Only the combinations of verdict and
+// resolver of section 3.4 occur. The package sends nothing, has no timer, and does
+// not check who may answer.
 package serverreq

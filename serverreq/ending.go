@@ -8,17 +8,18 @@ import (
 	"github.com/seed-028515a8/maestro/contracts"
 )
 
-// An ending is one way for a request to end.
+// An ending is a way for a request to end.
 type ending struct {
 	verdict contracts.Verdict
 	by      contracts.Resolver
 	reason  string
-	content []contracts.ContentBlock // of a client's answer
-	isError bool                     // of a client's answer
+	content []contracts.ContentBlock // of the client's answer
+	isError bool                     // of the client's answer
 }
 
-// Legal reports whether a request of the given type may end with verdict by
-// by: the table of section 3.4, and an approval that a change of mode grants.
+// Legal reports whether a request of the type may end with verdict, resolved by by.
+// It follows the table of section 3.4, and also allows approvals granted by a
+// change of the approval mode.
 func Legal(kind contracts.RequestType, verdict contracts.Verdict, by contracts.Resolver) bool {
 	type pair struct {
 		verdict contracts.Verdict
@@ -59,8 +60,8 @@ func Legal(kind contracts.RequestType, verdict contracts.Verdict, by contracts.R
 	return slices.Contains(legal, pair{verdict, by})
 }
 
-// DefaultTimeout returns how long a request of the given type waits unless its
-// asker says otherwise: a minute for programs, an hour for people.
+// DefaultTimeout returns the default timeout of a request type: 1 minute for
+// programs, 1 hour for people.
 func DefaultTimeout(kind contracts.RequestType) time.Duration {
 	if kind == contracts.RequestClientTool {
 		return time.Minute
@@ -68,8 +69,8 @@ func DefaultTimeout(kind contracts.RequestType) time.Duration {
 	return time.Hour
 }
 
-// expiry is how an unanswered request of the given type ends (R62).
-func expiry(kind contracts.RequestType) ending {
+// expiryEnding returns the ending of a request whose deadline has passed (R62).
+func expiryEnding(kind contracts.RequestType) ending {
 	end := ending{verdict: contracts.VerdictFailed, by: contracts.ResolvedByPolicy}
 	switch kind {
 	case contracts.RequestApproval:
@@ -86,13 +87,14 @@ func expiry(kind contracts.RequestType) ending {
 	return end
 }
 
-// cancellation is how a request ends with the run or the runtime.
-func cancellation(reason string) ending {
+// cancelEnding returns the ending of a request that is cancelled with its run or
+// runtime.
+func cancelEnding(reason string) ending {
 	return ending{verdict: contracts.VerdictCancelled, by: contracts.ResolvedByRuntime, reason: reason}
 }
 
-// policy is how an approval ends in a mode that does not ask.
-func policy(mode contracts.ApprovalMode) (end ending, decided bool) {
+// policyEnding returns the ending of an approval in a mode that does not ask.
+func policyEnding(mode contracts.ApprovalMode) (end ending, decided bool) {
 	switch mode {
 	case contracts.ApprovalAuto:
 		return ending{verdict: contracts.VerdictApproved, by: contracts.ResolvedByPolicy, reason: "Auto-approved by policy"}, true
@@ -102,28 +104,28 @@ func policy(mode contracts.ApprovalMode) (end ending, decided bool) {
 	return ending{}, false
 }
 
-// answered is how a request of the given type ends by a client's answer (R54
-// to R58). The answer's own request type does not matter here.
-func answered(kind contracts.RequestType, a *contracts.ServerRequestResponse) ending {
+// answerEnding returns the ending of a request by a client's answer (R54 to R58).
+// It ignores the answer's own request type.
+func answerEnding(kind contracts.RequestType, a *contracts.ServerRequestResponse) ending {
 	switch kind {
 	case contracts.RequestApproval:
-		return decision(a)
+		return approvalEnding(a)
 	case contracts.RequestToolRetry:
-		return retry(a)
+		return retryEnding(a)
 	}
 	end := ending{verdict: contracts.VerdictAnswered, by: contracts.ResolvedByClient, content: a.Content, isError: a.IsError}
 	if kind == contracts.RequestClientTool {
 		end.verdict = contracts.VerdictCompleted
 	}
 	if a.IsError {
-		end.verdict, end.reason = contracts.VerdictFailed, complaint(kind)
+		end.verdict, end.reason = contracts.VerdictFailed, errorReason(kind)
 	}
 	return end
 }
 
-// decision is the answer to an approval. Without a decision it denies (R54). Its
-// content is the agent's business, such as how long the answer is to hold.
-func decision(a *contracts.ServerRequestResponse) ending {
+// approvalEnding returns the ending of an approval. An answer without a decision
+// denies (R54). The content is for the agent, such as an AnswerNote.
+func approvalEnding(a *contracts.ServerRequestResponse) ending {
 	var result contracts.ToolResult
 	if a.Result != nil {
 		result = *a.Result
@@ -134,8 +136,9 @@ func decision(a *contracts.ServerRequestResponse) ending {
 	return ending{verdict: contracts.VerdictDenied, by: contracts.ResolvedByUser, content: a.Content, reason: cmp.Or(result.Error, a.Reason, "Denied by user")}
 }
 
-// retry is the answer to a tool retry. Without an action it aborts (R56).
-func retry(a *contracts.ServerRequestResponse) ending {
+// retryEnding returns the ending of a tool retry. An answer without an action
+// aborts (R56).
+func retryEnding(a *contracts.ServerRequestResponse) ending {
 	end := ending{verdict: contracts.VerdictAborted, by: contracts.ResolvedByUser, reason: a.Reason}
 	switch a.DecisionAction {
 	case contracts.RetryActionRetry:
@@ -146,8 +149,8 @@ func retry(a *contracts.ServerRequestResponse) ending {
 	return end
 }
 
-// complaint is the reason of a request whose client reported an error.
-func complaint(kind contracts.RequestType) string {
+// errorReason returns the reason of a request whose client reported an error.
+func errorReason(kind contracts.RequestType) string {
 	switch kind {
 	case contracts.RequestMCPElicitation:
 		return "MCP elicitation request reported an error"
@@ -157,7 +160,7 @@ func complaint(kind contracts.RequestType) string {
 	return "Client tool result reported an error"
 }
 
-// resolve ends row this way.
+// resolve returns the resolution of row with this ending.
 func (e ending) resolve(row Row, from string, now time.Time) Resolution {
 	req := row.Request
 	res := Resolution{
@@ -176,21 +179,21 @@ func (e ending) resolve(row Row, from string, now time.Time) Resolution {
 	return res
 }
 
-// contentTypes are the requests answered with content blocks, which are also
-// those that client_tool_result can answer.
+// contentTypes are the request types whose answer is content. client_tool_result
+// can answer them.
 var contentTypes = []contracts.RequestType{
 	contracts.RequestClientTool, contracts.RequestMCPElicitation, contracts.RequestUserInput,
 }
 
-// alike returns the types that a legacy answer cannot tell from kind.
-func alike(kind contracts.RequestType) []contracts.RequestType {
+// legacyTypes returns the types that a legacy answer cannot distinguish from kind.
+func legacyTypes(kind contracts.RequestType) []contracts.RequestType {
 	if slices.Contains(contentTypes, kind) {
 		return contentTypes
 	}
 	return []contracts.RequestType{kind}
 }
 
-// Outcome returns the resolution as the agent learns it.
+// Outcome returns the resolution as the agent's outcome.
 func (r *Resolution) Outcome() contracts.Outcome {
 	return contracts.Outcome{
 		Verdict: r.Event.Resolution, Reason: r.Event.Reason, By: r.Event.ResolvedBy,

@@ -7,36 +7,35 @@ import (
 	"github.com/seed-028515a8/maestro/contracts"
 )
 
-const maxRemembered = 256 // resolutions; the oldest is forgotten
+const maxRemembered = 256 // resolutions; the oldest is dropped
 
-// memory holds the latest resolutions, for those who answer too late.
-type memory struct {
-	past []past // a ring once it is full
-	next int    // where the next one goes
+// A history holds the latest resolutions, for answers that come too late.
+type history struct {
+	resolutions []pastResolution // a ring when full
+	next        int              // index of the next resolution
 }
 
-// past is what is remembered of one resolution.
-type past struct {
+// A pastResolution is the kept part of a resolution.
+type pastResolution struct {
 	event contracts.ServerRequestResolved
 	from  string
 	at    time.Time
 }
 
-func (m *memory) keep(r *Resolution) {
-	p := past{event: r.Event, from: r.From, at: r.At}
-	p.event.Reason = "" // may be long, and nobody asks for it
-	if len(m.past) < maxRemembered {
-		m.past = append(m.past, p)
+func (m *history) add(r *Resolution) {
+	p := pastResolution{event: r.Event, from: r.From, at: r.At}
+	p.event.Reason = "" // not used, and may be long
+	if len(m.resolutions) < maxRemembered {
+		m.resolutions = append(m.resolutions, p)
 	} else {
-		m.past[m.next] = p
+		m.resolutions[m.next] = p
 	}
 	m.next = (m.next + 1) % maxRemembered
 }
 
-// describe says how the request with the given id ended, or how the call did
-// if kinds are given and no request has that id. It returns nil if it does not
-// know.
-func (m *memory) describe(id string, kinds []contracts.RequestType) map[string]string {
+// describe returns how the request with the id ended. If no request has that id, it
+// looks for a call with the id and one of kinds. It returns nil if there is none.
+func (m *history) describe(id string, kinds []contracts.RequestType) map[string]string {
 	p := m.last(func(e *contracts.ServerRequestResolved) bool { return e.RequestID == id })
 	if p == nil {
 		p = m.last(func(e *contracts.ServerRequestResolved) bool {
@@ -58,11 +57,11 @@ func (m *memory) describe(id string, kinds []contracts.RequestType) map[string]s
 }
 
 // last returns the latest resolution that matches, or nil.
-func (m *memory) last(match func(*contracts.ServerRequestResolved) bool) *past {
-	for age := range m.past {
+func (m *history) last(match func(*contracts.ServerRequestResolved) bool) *pastResolution {
+	for age := range m.resolutions {
 		i := (m.next - 1 - age + 2*maxRemembered) % maxRemembered
-		if match(&m.past[i].event) {
-			return &m.past[i]
+		if match(&m.resolutions[i].event) {
+			return &m.resolutions[i]
 		}
 	}
 	return nil

@@ -8,46 +8,45 @@ import (
 	"github.com/seed-028515a8/maestro/contracts"
 )
 
-// A Table holds the pending requests of one session. It is not safe for
-// concurrent use. Its zero value is empty and ready.
+// A Table holds the pending requests of one session. It is not safe for concurrent
+// use. Its zero value is empty and ready to use.
 //
-// Among pending requests an id occurs once. So does a call id among approvals,
-// among retries, and among requests answered with content: a legacy answer
-// names only the call, and the runtime state lists waiting requests by it.
+// Among pending requests an id is unique. So is a call id among approvals, among
+// retries, and among requests answered with content: a legacy answer names only the
+// call, and the runtime state lists pending requests by call.
 type Table struct {
 	opts   Options
 	rows   []Row // in the order opened
-	recent memory
+	recent history
 }
 
-// Options bound a Table.
+// Options limit a Table.
 type Options struct {
-	// Max is how many requests may be pending; a further one is refused with
-	// the code overloaded. Zero means 256.
+	// Max is how many requests may be pending. Further ones are refused with the
+	// code overloaded. Zero means 256.
 	Max int
 }
 
 const defaultMax = 256 // pending requests
 
-// A Row is one pending request. Its JSON form is what is kept across a restart.
+// A Row is one pending request. It is stored as JSON across a restart.
 type Row struct {
-	Request  *contracts.ServerRequest `json:"request"` // shared; nobody changes it
+	Request  *contracts.ServerRequest `json:"request"` // shared; do not change it
 	Opened   time.Time                `json:"opened_at"`
 	Deadline time.Time                `json:"expires_at,omitzero"` // zero means never
 }
 
-// A Resolution is how a request ended: what clients are told in Event, and what
-// the agent gets in Content.
+// A Resolution is the end of a request: Event is what clients see, and Content what
+// the agent gets.
 type Resolution struct {
 	Request *contracts.ServerRequest
 	Event   contracts.ServerRequestResolved
-	// Content and IsError are the result of a request whose answer is content:
-	// a client tool, elicitation or user input. One that nobody answered has an
-	// error result whose only block is the reason. That of an approval is what the
-	// client said beside its decision.
+	// Content and IsError are the result of a client tool, elicitation or user
+	// input. If no client answered it, IsError is true and the only block is the
+	// reason. For an approval, Content is additional content of the answer.
 	Content []contracts.ContentBlock
 	IsError bool
-	From    string // the connection that answered; empty if none did
+	From    string // connection that answered; empty if none did
 	Opened  time.Time
 	At      time.Time
 }
@@ -55,20 +54,20 @@ type Resolution struct {
 // New returns an empty table.
 func New(opts Options) *Table { return &Table{opts: opts} }
 
-// Open adds a request that expires at deadline; a zero deadline never comes.
-// req must not change afterwards. A request without ids or of an unknown type,
-// or one whose id or call is already pending, is refused with bad_request; one
-// that finds the table full with overloaded.
+// Open adds a request that expires at deadline; a zero deadline means never. req
+// must not change afterwards. Open refuses a request without ids, of an unknown
+// type, or whose id or call is pending with bad_request, and any request with
+// overloaded if the table is full.
 func (t *Table) Open(req *contracts.ServerRequest, opened, deadline time.Time) error {
-	if err := t.admit(req); err != nil {
+	if err := t.check(req); err != nil {
 		return err
 	}
 	t.rows = append(t.rows, Row{Request: req, Opened: opened, Deadline: deadline})
 	return nil
 }
 
-// Restore puts back the rows of an earlier process, in their order. It stops at
-// the first row that Open would refuse.
+// Restore adds the rows of an earlier process, in their order. It stops at the
+// first row that Open would refuse.
 func (t *Table) Restore(rows []Row) error {
 	for _, row := range rows {
 		if row.Request == nil {
@@ -84,11 +83,11 @@ func (t *Table) Restore(rows []Row) error {
 // Len returns how many requests are pending.
 func (t *Table) Len() int { return len(t.rows) }
 
-// Pending returns the pending requests in the order they were opened. The
-// caller owns the slice.
+// Pending returns the pending requests in order of opening. The caller owns the
+// slice.
 func (t *Table) Pending() []Row { return slices.Clone(t.rows) }
 
-// Next returns the earliest deadline, at which Expire has something to do.
+// Next returns the earliest deadline, when Expire is due.
 func (t *Table) Next() (time.Time, bool) {
 	var next time.Time
 	for i := range t.rows {
@@ -100,33 +99,33 @@ func (t *Table) Next() (time.Time, bool) {
 	return next, !next.IsZero()
 }
 
-// Expire ends the requests whose deadline has come, earliest first, by the
+// Expire ends the requests whose deadline has passed, earliest first, with the
 // default verdict of their type (R62).
 func (t *Table) Expire(now time.Time) []Resolution {
-	due := t.take(func(r *Row) bool { return !r.Deadline.IsZero() && !now.Before(r.Deadline) })
+	due := t.removeRows(func(r *Row) bool { return !r.Deadline.IsZero() && !now.Before(r.Deadline) })
 	slices.SortStableFunc(due, func(a, b Row) int { return a.Deadline.Compare(b.Deadline) })
-	return t.endAll(due, expiry, now)
+	return t.endAll(due, expiryEnding, now)
 }
 
-// CancelAll cancels every request, in the order of their classes and oldest
-// first within one (R66, R71).
+// CancelAll cancels every request, by type in canonical order, and oldest first
+// within a type (R66, R71).
 func (t *Table) CancelAll(reason string, now time.Time) []Resolution {
-	rows := t.take(func(*Row) bool { return true })
+	rows := t.removeRows(func(*Row) bool { return true })
 	class := contracts.RequestTypes()
 	slices.SortStableFunc(rows, func(a, b Row) int {
 		return cmp.Compare(slices.Index(class, a.Request.RequestType), slices.Index(class, b.Request.RequestType))
 	})
-	return t.endAll(rows, func(contracts.RequestType) ending { return cancellation(reason) }, now)
+	return t.endAll(rows, func(contracts.RequestType) ending { return cancelEnding(reason) }, now)
 }
 
-// PolicyAll decides the waiting approvals, oldest first, as mode now would have
-// decided them unasked (R65). In prompt mode they wait on.
+// PolicyAll decides the pending approvals by mode, oldest first (R65). In prompt
+// mode they stay pending.
 func (t *Table) PolicyAll(mode contracts.ApprovalMode, now time.Time) []Resolution {
-	end, decided := policy(mode)
+	end, decided := policyEnding(mode)
 	if !decided {
 		return nil
 	}
-	rows := t.take(func(r *Row) bool { return r.Request.RequestType == contracts.RequestApproval })
+	rows := t.removeRows(func(r *Row) bool { return r.Request.RequestType == contracts.RequestApproval })
 	return t.endAll(rows, func(contracts.RequestType) ending { return end }, now)
 }
 
@@ -135,8 +134,8 @@ func (t *Table) Cancel(id, reason string, now time.Time) (Resolution, bool) {
 	return t.Withdraw(id, contracts.VerdictCancelled, reason, contracts.ResolvedByRuntime, now)
 }
 
-// Withdraw ends one request as the caller says. It reports false, and does
-// nothing, if the request is not pending or may not end that way; see [Legal].
+// Withdraw ends one request with the given verdict. It returns false and does
+// nothing if the request is not pending or may not end this way; see [Legal].
 func (t *Table) Withdraw(id string, verdict contracts.Verdict, reason string, by contracts.Resolver, now time.Time) (Resolution, bool) {
 	i := t.find(id)
 	if i < 0 || !Legal(t.rows[i].Request.RequestType, verdict, by) {
@@ -145,7 +144,7 @@ func (t *Table) Withdraw(id string, verdict contracts.Verdict, reason string, by
 	return t.endOne(i, ending{verdict: verdict, by: by, reason: reason}, "", now), true
 }
 
-func (t *Table) admit(req *contracts.ServerRequest) error {
+func (t *Table) check(req *contracts.ServerRequest) error {
 	id, kind := req.RequestID, req.RequestType
 	switch {
 	case id == "" || req.CallID == "":
@@ -154,7 +153,7 @@ func (t *Table) admit(req *contracts.ServerRequest) error {
 		return refuse(contracts.CodeBadRequest, id, "unknown server request type: "+string(kind))
 	case t.find(id) >= 0:
 		return refuse(contracts.CodeBadRequest, id, "server request already pending: "+id)
-	case t.findCall(req.CallID, alike(kind)...) >= 0:
+	case t.findCall(req.CallID, legacyTypes(kind)...) >= 0:
 		return refuse(contracts.CodeBadRequest, id, "server request already pending for call: "+req.CallID)
 	case len(t.rows) >= cmp.Or(t.opts.Max, defaultMax):
 		return refuse(contracts.CodeOverloaded, id, "too many pending server requests")
@@ -167,34 +166,33 @@ func (t *Table) find(id string) int {
 	return slices.IndexFunc(t.rows, func(r Row) bool { return r.Request.RequestID == id })
 }
 
-// findCall returns the oldest row of a call that is of one of the given types,
-// or -1.
+// findCall returns the oldest row of a call with one of the types, or -1.
 func (t *Table) findCall(call string, kinds ...contracts.RequestType) int {
 	return slices.IndexFunc(t.rows, func(r Row) bool {
 		return r.Request.CallID == call && slices.Contains(kinds, r.Request.RequestType)
 	})
 }
 
-// take removes the rows that match and returns them in the order opened.
-func (t *Table) take(match func(*Row) bool) []Row {
-	var taken, left []Row
+// removeRows removes the rows that match and returns them in order of opening.
+func (t *Table) removeRows(match func(*Row) bool) []Row {
+	var removed, remaining []Row
 	for i := range t.rows {
 		if match(&t.rows[i]) {
-			taken = append(taken, t.rows[i])
+			removed = append(removed, t.rows[i])
 		} else {
-			left = append(left, t.rows[i])
+			remaining = append(remaining, t.rows[i])
 		}
 	}
-	t.rows = left
-	return taken
+	t.rows = remaining
+	return removed
 }
 
-// endAll ends rows that were taken, each as how says for its type.
+// endAll resolves removed rows, with the ending that how returns for their type.
 func (t *Table) endAll(rows []Row, how func(contracts.RequestType) ending, now time.Time) []Resolution {
 	var all []Resolution
 	for _, row := range rows {
 		res := how(row.Request.RequestType).resolve(row, "", now)
-		t.recent.keep(&res)
+		t.recent.add(&res)
 		all = append(all, res)
 	}
 	return all
@@ -204,7 +202,7 @@ func (t *Table) endAll(rows []Row, how func(contracts.RequestType) ending, now t
 func (t *Table) endOne(i int, end ending, from string, now time.Time) Resolution {
 	res := end.resolve(t.rows[i], from, now)
 	t.rows = slices.Delete(t.rows, i, i+1)
-	t.recent.keep(&res)
+	t.recent.add(&res)
 	return res
 }
 

@@ -7,19 +7,19 @@ import (
 	"github.com/seed-028515a8/maestro/contracts"
 )
 
-// ApplyCommand folds one accepted command into the state (section 4.3). It must
-// not be called for a refused one: refusals change nothing.
+// ApplyCommand folds one accepted command into the state (section 4.3). Do not call
+// it for a refused command: refusals change nothing.
 //
-// Of a hello only what the client said is recorded. Who is connected comes with
-// the connection_info that follows.
+// A hello only sets what the client said. The connections come with the
+// connection_info that follows.
 func (s *State) ApplyCommand(cmd contracts.Command) {
 	switch c := cmd.(type) {
 	case *contracts.Hello:
 		s.setClient(c.ProtocolVersion, c.ClientInfo, c.Capabilities, c.OptOutNotifications)
 		s.facts.ConnectionRole = cmp.Or(c.Role, s.facts.ConnectionRole, contracts.RoleController)
 	case *contracts.Init:
-		if text, err := contracts.EncodeCommand(c); err == nil { // else no client can have sent it
-			s.lastInit = text // whole, and not merged with earlier ones (R35)
+		if text, err := contracts.EncodeCommand(c); err == nil { // an error is impossible for a decoded command
+			s.lastInit = text // not merged with earlier ones (R35)
 		}
 	case *contracts.Prompt:
 		s.response = nil
@@ -39,8 +39,8 @@ func (s *State) ApplyCommand(cmd contracts.Command) {
 	}
 }
 
-// approvalAnswered drops the approval that id names. A legacy answer may name
-// it by its request or, failing that, by its call.
+// approvalAnswered removes the approval that id names: by its request id, otherwise
+// by its call id, which legacy answers may use.
 func (s *State) approvalAnswered(id string, approved bool) {
 	list := &s.facts.PendingApprovals
 	i := slices.IndexFunc(*list, hasID(id))
@@ -53,30 +53,30 @@ func (s *State) approvalAnswered(id string, approved bool) {
 	callID := (*list)[i].CallID
 	*list = slices.Delete(*list, i, i+1)
 	if !approved {
-		s.untrack(callID) // not id, which may be that of the request
+		s.untrack(callID) // id may be the id of the request
 	}
 }
 
-// contentAnswered drops what a legacy answer with content names: a client tool,
-// a question to the user or an elicitation (R80).
+// contentAnswered removes the request that a legacy answer with content names: a
+// client tool, user input or elicitation (R80).
 func (s *State) contentAnswered(id string) {
 	lists := []*[]contracts.PendingEntry{
 		&s.facts.PendingClientTools, &s.facts.PendingUserInputs, &s.facts.PendingMCPElicitations,
 	}
 	found := false
 	for _, list := range lists {
-		found = drop(list, hasID(id)) || found
+		found = dropEntries(list, hasID(id)) || found
 	}
 	if found {
 		return
 	}
 	for _, list := range lists {
-		drop(list, hasCall(id))
+		dropEntries(list, hasCall(id))
 	}
 }
 
 func (s *State) requestAnswered(c *contracts.ServerRequestResponse) {
-	list := s.waiting(c.RequestType)
+	list := s.pendingList(c.RequestType)
 	if list == nil {
 		return
 	}
@@ -86,5 +86,5 @@ func (s *State) requestAnswered(c *contracts.ServerRequestResponse) {
 			s.untrack(e.CallID)
 		}
 	}
-	drop(list, hasID(c.RequestID))
+	dropEntries(list, hasID(c.RequestID))
 }

@@ -1,9 +1,9 @@
-// Package session folds a session's messages into the state a snapshot shows.
+// Package session folds a session's messages into the state that snapshots contain.
 // Servers and clients use the same fold.
 //
-// It promises that a snapshot and the messages after it give the state that
-// all the messages give, whatever the messages are (R79), that the state is
-// bounded, and that adding to a text costs in proportion to what is added. It
-// judges nothing: messages are taken as they come, and who may send one, which
-// answer is valid and where snapshots are kept is decided elsewhere.
+// A snapshot and the messages after it give the same state as all messages
+// together, for any messages (R79). The state is bounded, and the cost of appending
+// to a text is proportional to the appended length. The package validates nothing:
+// other packages decide who may send a message, which answer is valid and where
+// snapshots are stored.
 package session

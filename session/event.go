@@ -7,9 +7,9 @@ import (
 	"github.com/seed-028515a8/maestro/contracts"
 )
 
-// Apply folds one message from the server into the state (section 4.2). Messages
-// that change nothing are accepted, and so are those that no longer make sense,
-// such as chunks of a response that is no longer open.
+// Apply folds one message from the server into the state (section 4.2). It accepts
+// messages that change nothing and messages that no longer apply, such as chunks of
+// a closed response.
 func (s *State) Apply(ev contracts.Event) {
 	switch e := ev.(type) {
 	case *contracts.HelloOK:
@@ -32,7 +32,7 @@ func (s *State) Apply(ev contracts.Event) {
 	case *contracts.ToolCall:
 		s.toolCall(e)
 	case *contracts.ToolStart:
-		put(&s.tools, tool{callID: e.CallID, name: s.toolName(e.CallID)}, isTool(e.CallID), MaxTools)
+		putEntry(&s.tools, tool{callID: e.CallID, name: s.toolName(e.CallID)}, isTool(e.CallID), MaxTools)
 	case *contracts.ToolOutput:
 		if i := slices.IndexFunc(s.tools, isTool(e.CallID)); i >= 0 {
 			s.tools[i].output.write(e.Content, outputBound)
@@ -56,11 +56,11 @@ func (s *State) Apply(ev contracts.Event) {
 			s.commands[i].output.write(e.Content, outputBound)
 		}
 	case *contracts.UtilityCommandExited:
-		drop(&s.commands, isCommand(e.CommandID))
+		dropEntries(&s.commands, isCommand(e.CommandID))
 	case *contracts.UtilityFileWatchStarted:
 		s.watchStarted(e)
 	case *contracts.UtilityFileWatchStopped:
-		drop(&s.facts.ActiveFileWatches, isWatch(e.WatchID))
+		dropEntries(&s.facts.ActiveFileWatches, isWatch(e.WatchID))
 	case *contracts.ErrorEvent:
 		s.facts.LastError, s.facts.LastErrorType = &e.Message, e.ErrorType
 	case *contracts.Status:
@@ -94,14 +94,14 @@ func (s *State) connectionInfo(e *contracts.ConnectionInfo) {
 	case e.Connections != nil:
 		s.facts.Connections = e.Connections[:min(len(e.Connections), contracts.MaxListed)]
 	case e.ConnectionID != "":
-		s.facts.Connections = changed(s.facts.Connections, e)
+		s.facts.Connections = changeConnection(s.facts.Connections, e)
 	}
 }
 
-// changed returns the list with the change that e tells of, which concerns one
-// connection. Without a role that connection is gone. The number of its
-// subscriptions is not told: a new connection counts as one with one.
-func changed(list []contracts.ConnectionState, e *contracts.ConnectionInfo) []contracts.ConnectionState {
+// changeConnection applies the change of one connection to the list. Without a
+// role, the connection is removed. The event does not have the numbers of
+// subscriptions; a new connection gets 1.
+func changeConnection(list []contracts.ConnectionState, e *contracts.ConnectionInfo) []contracts.ConnectionState {
 	one := contracts.ConnectionState{SubscriptionCount: 1, AttachedSubscriptionCount: 1}
 	is := func(c contracts.ConnectionState) bool { return c.ConnectionID == e.ConnectionID }
 	if i := slices.IndexFunc(list, is); i >= 0 {
@@ -123,7 +123,8 @@ func changed(list []contracts.ConnectionState, e *contracts.ConnectionInfo) []co
 	return list
 }
 
-// rank orders a list: the holder of the lease, others that may drive, viewers.
+// rank orders a list of connections: the holder of the lease, other controllers,
+// viewers.
 func rank(c contracts.ConnectionState) int {
 	switch {
 	case c.ControllerLeaseGranted:
@@ -144,8 +145,8 @@ func (s *State) chunk(e *contracts.ResponseChunk) {
 	}
 }
 
-// responseEnd closes the open response even if it is another: at most one is
-// ever open (R36).
+// responseEnd closes the open response, even if e names another: at most one is
+// open (R36).
 func (s *State) responseEnd(e *contracts.ResponseEnd) {
 	s.facts.LastResponseDurationMS, s.facts.LastTTFTMS = &e.DurationMS, e.TTFTMS
 	s.response = nil
@@ -153,56 +154,56 @@ func (s *State) responseEnd(e *contracts.ResponseEnd) {
 }
 
 func (s *State) toolCall(e *contracts.ToolCall) {
-	call := entry(e.CallID, "", e.Tool, e.Args)
+	call := newEntry(e.CallID, "", e.Tool, e.Args)
 	s.track(call)
 	if e.RequiresApproval {
-		s.wait(contracts.RequestApproval, call)
+		s.addPending(contracts.RequestApproval, call)
 	}
 }
 
 func (s *State) toolEnd(e *contracts.ToolEnd) {
-	drop(&s.tools, isTool(e.CallID))
+	dropEntries(&s.tools, isTool(e.CallID))
 	s.untrack(e.CallID)
 	for _, kind := range contracts.RequestTypes() {
-		drop(s.waiting(kind), hasCall(e.CallID))
+		dropEntries(s.pendingList(kind), hasCall(e.CallID))
 	}
 }
 
-// askUser is the client tool whose requests are questions to the user (R59).
+// askUser is the client tool whose requests ask the user (R59).
 const askUser = "ask_user"
 
 func (s *State) clientToolRequest(e *contracts.ClientToolRequest) {
-	call := entry(e.CallID, "", e.Tool, e.Args)
+	call := newEntry(e.CallID, "", e.Tool, e.Args)
 	s.track(call)
 	kind := contracts.RequestClientTool
 	if e.Tool == askUser {
 		kind = contracts.RequestUserInput
 	}
-	s.wait(kind, call)
+	s.addPending(kind, call)
 }
 
 func (s *State) serverRequest(e *contracts.ServerRequest) {
-	if s.waiting(e.RequestType) == nil {
-		return // of a type we do not know, so it can never be seen to end
+	if s.pendingList(e.RequestType) == nil {
+		return // of unknown type; its end could not be recognized
 	}
 	_, tracked := s.TrackedTool(e.CallID)
 	if e.RequestType != contracts.RequestToolRetry || !tracked { // R75
-		s.track(entry(e.CallID, "", e.Tool, e.Args))
+		s.track(newEntry(e.CallID, "", e.Tool, e.Args))
 	}
-	request := entry(e.CallID, e.RequestID, e.Tool, e.Args)
+	request := newEntry(e.CallID, e.RequestID, e.Tool, e.Args)
 	if e.RequestType == contracts.RequestApproval {
 		request.DisplayName, request.SummaryLabel, request.ActionDescription = e.DisplayName, e.SummaryLabel, e.ActionDescription
 	}
-	s.wait(e.RequestType, request)
+	s.addPending(e.RequestType, request)
 }
 
 func (s *State) resolved(e *contracts.ServerRequestResolved) {
-	list := s.waiting(e.RequestType)
+	list := s.pendingList(e.RequestType)
 	if list == nil {
 		return
 	}
-	drop(list, hasID(e.RequestID))
-	over := false // the call goes no further, so no tool_end will come
+	dropEntries(list, hasID(e.RequestID))
+	over := false // the call has ended, and no tool_end will come
 	switch e.RequestType {
 	case contracts.RequestApproval:
 		over = e.Resolution != contracts.VerdictApproved // R76
@@ -217,7 +218,7 @@ func (s *State) resolved(e *contracts.ServerRequestResolved) {
 }
 
 func (s *State) commandStarted(e *contracts.UtilityCommandStarted) {
-	put(&s.commands, command{facts: contracts.ActiveCommand{
+	putEntry(&s.commands, command{facts: contracts.ActiveCommand{
 		CommandID: e.CommandID, Command: e.Command, Cwd: e.Cwd,
 		ShellMode: e.ShellMode, TerminalMode: e.TerminalMode,
 		PID: e.PID, Columns: e.Columns, Rows: e.Rows,
@@ -226,7 +227,7 @@ func (s *State) commandStarted(e *contracts.UtilityCommandStarted) {
 }
 
 func (s *State) watchStarted(e *contracts.UtilityFileWatchStarted) {
-	put(&s.facts.ActiveFileWatches, contracts.ActiveWatch{
+	putEntry(&s.facts.ActiveFileWatches, contracts.ActiveWatch{
 		WatchID: e.WatchID, RootDir: e.RootDir,
 		IncludePatterns: e.IncludePatterns, ExcludePatterns: e.ExcludePatterns,
 		DebounceMS: e.DebounceMS, OwnerConnectionID: e.OwnerConnectionID,

@@ -6,24 +6,24 @@ import (
 	"github.com/seed-028515a8/maestro/contracts"
 )
 
-// put removes the entry with the same key, if any, and appends e. A list that
-// would grow beyond limit loses its oldest entry.
-func put[T any](list *[]T, e T, same func(T) bool, limit int) {
-	drop(list, same)
+// putEntry removes entries with the same key and appends e. If the list would
+// exceed limit, it removes the oldest entries.
+func putEntry[T any](list *[]T, e T, same func(T) bool, limit int) {
+	dropEntries(list, same)
 	if over := len(*list) + 1 - limit; over > 0 {
 		*list = slices.Delete(*list, 0, over)
 	}
 	*list = append(*list, e)
 }
 
-// drop removes the entries with the key and reports whether there were any.
-func drop[T any](list *[]T, same func(T) bool) bool {
+// dropEntries removes the entries with the key and reports whether there were any.
+func dropEntries[T any](list *[]T, same func(T) bool) bool {
 	before := len(*list)
 	*list = slices.DeleteFunc(*list, same)
 	return len(*list) < before
 }
 
-// The keys of the lists.
+// Keys of the lists.
 
 func hasCall(callID string) func(contracts.PendingEntry) bool {
 	return func(e contracts.PendingEntry) bool { return e.CallID == callID }

@@ -7,23 +7,23 @@ import (
 	"github.com/seed-028515a8/maestro/contracts"
 )
 
-// Snapshot returns the state as of cursor. It does not change afterwards; what
-// it shares with the state, neither side changes. Its lists are never nil and
-// its texts are cut to their ends.
+// Snapshot returns the state as of cursor. It does not change afterwards; neither
+// side changes memory that they share. Its lists are never nil, and its texts are
+// cut to their ends.
 //
-// The snapshot's session is the last one that was named, by a message or a
-// restored snapshot, and empty before that.
+// The snapshot's session id is the last one in a message or restored snapshot, and
+// empty before.
 func (s *State) Snapshot(cursor uint64) *contracts.Snapshot {
 	state := s.facts
 	state.OptOutNotifications = slices.Clone(state.OptOutNotifications)
-	state.Connections = own(state.Connections)
-	state.PendingApprovals = own(state.PendingApprovals)
-	state.PendingClientTools = own(state.PendingClientTools)
-	state.PendingMCPElicitations = own(state.PendingMCPElicitations)
-	state.PendingUserInputs = own(state.PendingUserInputs)
-	state.PendingToolRetries = own(state.PendingToolRetries)
-	state.TrackedTools = own(state.TrackedTools)
-	state.ActiveFileWatches = own(state.ActiveFileWatches)
+	state.Connections = copyList(state.Connections)
+	state.PendingApprovals = copyList(state.PendingApprovals)
+	state.PendingClientTools = copyList(state.PendingClientTools)
+	state.PendingMCPElicitations = copyList(state.PendingMCPElicitations)
+	state.PendingUserInputs = copyList(state.PendingUserInputs)
+	state.PendingToolRetries = copyList(state.PendingToolRetries)
+	state.TrackedTools = copyList(state.TrackedTools)
+	state.ActiveFileWatches = copyList(state.ActiveFileWatches)
 	state.PendingRequests = s.pendingRequests()
 	state.CurrentResponse = s.currentResponse()
 	state.ActiveTools = s.ActiveTools()
@@ -44,10 +44,10 @@ func (s *State) Snapshot(cursor uint64) *contracts.Snapshot {
 	}
 }
 
-// Restore replaces the state by that of a snapshot. The snapshot may come from
-// elsewhere: it is cut to this package's bounds, its repeated keys count once,
-// and its unified list is made anew from the five others. It must not change
-// afterwards.
+// Restore replaces the state by that of a snapshot, which must not change
+// afterwards. The snapshot may come from another program: Restore cuts it to this
+// package's limits, removes repeated keys, and makes the unified list from the five
+// others.
 func (s *State) Restore(snap *contracts.Snapshot) {
 	from := &snap.State
 	*s = State{facts: *from, sessionID: snap.SessionID}
@@ -57,26 +57,26 @@ func (s *State) Restore(snap *contracts.Snapshot) {
 	s.facts.OptOutNotifications = slices.Clone(from.OptOutNotifications)
 	s.facts.Connections = from.Connections[:min(len(from.Connections), contracts.MaxListed)]
 	for _, kind := range contracts.RequestTypes() {
-		list := s.waiting(kind)
+		list := s.pendingList(kind)
 		entries := *list
 		*list = nil
 		for _, e := range entries {
-			s.wait(kind, normal(e))
+			s.addPending(kind, normalize(e))
 		}
 	}
 	s.facts.TrackedTools = nil
 	for _, e := range from.TrackedTools {
-		s.track(normal(e))
+		s.track(normalize(e))
 	}
 	s.facts.ActiveFileWatches = nil
 	for _, w := range from.ActiveFileWatches {
-		put(&s.facts.ActiveFileWatches, w, isWatch(w.WatchID), MaxWatches)
+		putEntry(&s.facts.ActiveFileWatches, w, isWatch(w.WatchID), MaxWatches)
 	}
 	s.restoreTexts(from)
 }
 
-// restoreTexts brings back what is kept in a form of its own because its texts
-// grow.
+// restoreTexts restores the entries with growing texts, which have types of their
+// own.
 func (s *State) restoreTexts(from *contracts.State) {
 	if r := from.CurrentResponse; r != nil {
 		s.response = &response{id: r.ResponseID, usage: r.Usage}
@@ -86,13 +86,13 @@ func (s *State) restoreTexts(from *contracts.State) {
 	for _, t := range from.ActiveTools {
 		restored := tool{callID: t.CallID, name: t.Tool}
 		restored.output.write(t.Output, outputBound)
-		put(&s.tools, restored, isTool(t.CallID), MaxTools)
+		putEntry(&s.tools, restored, isTool(t.CallID), MaxTools)
 	}
 	for _, c := range from.ActiveUtilityCommands {
 		restored := command{facts: c}
 		restored.facts.Output = ""
 		restored.output.write(c.Output, outputBound)
-		put(&s.commands, restored, isCommand(c.CommandID), MaxCommands)
+		putEntry(&s.commands, restored, isCommand(c.CommandID), MaxCommands)
 	}
 	s.facts.PendingRequests, s.facts.CurrentResponse = nil, nil
 	s.facts.ActiveTools, s.facts.ActiveUtilityCommands = nil, nil
@@ -110,11 +110,11 @@ func (s *State) currentResponse() *contracts.CurrentResponse {
 	}
 }
 
-// pendingRequests makes the unified list (R73).
+// pendingRequests returns the unified list (R73).
 func (s *State) pendingRequests() []contracts.PendingRequest {
 	all := []contracts.PendingRequest{}
 	for _, kind := range contracts.RequestTypes() {
-		for _, e := range *s.waiting(kind) {
+		for _, e := range *s.pendingList(kind) {
 			all = append(all, contracts.PendingRequest{
 				ID: e.ID(), Kind: kind, Status: "pending", Visibility: "user",
 				SessionID:  s.facts.SessionID,
@@ -128,13 +128,13 @@ func (s *State) pendingRequests() []contracts.PendingRequest {
 	return all
 }
 
-// normal returns e as this package would have made it (R74).
-func normal(e contracts.PendingEntry) contracts.PendingEntry {
+// normalize returns e as newEntry makes it (R74).
+func normalize(e contracts.PendingEntry) contracts.PendingEntry {
 	if e.RequestID == e.CallID {
 		e.RequestID = ""
 	}
 	return e
 }
 
-// own returns a copy of list that is not nil.
-func own[T any](list []T) []T { return append([]T{}, list...) }
+// copyList returns a copy of list that is not nil.
+func copyList[T any](list []T) []T { return append([]T{}, list...) }

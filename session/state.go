@@ -7,37 +7,36 @@ import (
 	"github.com/seed-028515a8/maestro/contracts"
 )
 
-// Bounds of the lists. When one is full, its oldest entry makes room, and the
-// state treats what comes later for that entry as it treats an unknown id.
-// Connections are cut to the first contracts.MaxListed instead; their count
-// stays exact.
+// Limits of the lists. If a list is full, a new entry replaces the oldest one, and
+// later messages about that one count as messages about an unknown id. Connections
+// are cut to the first contracts.MaxListed; their count stays exact.
 const (
 	MaxTools    = 1024 // tracked tools, and active tools
-	MaxPending  = 256  // waiting requests of one type
+	MaxPending  = 256  // pending requests of one type
 	MaxCommands = 256  // active utility commands
 	MaxWatches  = 256  // active file watches
 )
 
-// A State is the runtime state. Its zero value is a fresh session's.
-// It is not safe for concurrent use.
+// A State is the runtime state (section 4). Its zero value is the state of a new
+// session. It is not safe for concurrent use.
 //
-// What Apply and ApplyCommand are given is kept in part and shared with every
-// snapshot, so it must not change afterwards. Texts are expected in UTF-8, as
-// everything decoded is.
+// It keeps parts of the arguments of Apply and ApplyCommand and shares them with
+// snapshots, so they must not change afterwards. Texts must be UTF-8, as all
+// decoded texts are.
 type State struct {
-	// facts is the state as it is sent, but for the fields below and the
-	// unified list, which Snapshot fills in.
+	// facts is the state as it is sent, except for the fields below and the unified
+	// list, which Snapshot adds.
 	facts    contracts.State
 	response *response
 	tools    []tool
 	commands []command
 
 	lastInit  json.RawMessage // nil until an init is applied
-	sessionID string          // the latest known; stays when a message says null
+	sessionID string          // latest known id; a message with null does not change it
 }
 
-// A response is the open response. Its texts keep the last
-// contracts.MaxStateText bytes each.
+// A response is the open response. Each of its texts keeps the last
+// contracts.MaxStateText bytes.
 type response struct {
 	id             string
 	text, thinking tail
@@ -50,16 +49,16 @@ type tool struct {
 	output       tail
 }
 
-// A command is a running utility command; the Output of its facts is empty.
+// A command is a running utility command. The Output of its facts is empty.
 type command struct {
 	facts  contracts.ActiveCommand
 	output tail
 }
 
-// New returns the state of a fresh session (R72).
+// New returns the state of a new session (R72).
 func New() *State { return new(State) }
 
-// OpenResponse returns the id of the response that is open.
+// OpenResponse returns the id of the open response.
 func (s *State) OpenResponse() (id string, ok bool) {
 	if s.response == nil {
 		return "", false
@@ -71,8 +70,8 @@ func (s *State) OpenResponse() (id string, ok bool) {
 // between the responses of one run, while tools run.
 func (s *State) IsResponding() bool { return s.facts.IsResponding }
 
-// ActiveTools returns the running tools, the one started first first, without
-// their output.
+// ActiveTools returns the running tools without their output, in order of their
+// start.
 func (s *State) ActiveTools() []contracts.ActiveTool {
 	list := make([]contracts.ActiveTool, len(s.tools))
 	for i, t := range s.tools {
@@ -91,9 +90,9 @@ func (s *State) TrackedTool(callID string) (contracts.PendingEntry, bool) {
 	return s.facts.TrackedTools[i], true
 }
 
-// waiting returns the list of the pending requests of a type, or nil if the
-// type is unknown.
-func (s *State) waiting(kind contracts.RequestType) *[]contracts.PendingEntry {
+// pendingList returns the list of pending requests of a type, or nil if the type is
+// unknown.
+func (s *State) pendingList(kind contracts.RequestType) *[]contracts.PendingEntry {
 	switch kind {
 	case contracts.RequestApproval:
 		return &s.facts.PendingApprovals
@@ -109,26 +108,26 @@ func (s *State) waiting(kind contracts.RequestType) *[]contracts.PendingEntry {
 	return nil
 }
 
-// track puts an entry in the list of announced tools.
+// track adds an entry to the list of announced tools.
 func (s *State) track(e contracts.PendingEntry) {
-	put(&s.facts.TrackedTools, e, hasCall(e.CallID), MaxTools)
+	putEntry(&s.facts.TrackedTools, e, hasCall(e.CallID), MaxTools)
 }
 
-// wait puts an entry in the list of its type.
-func (s *State) wait(kind contracts.RequestType, e contracts.PendingEntry) {
-	if list := s.waiting(kind); list != nil {
-		put(list, e, hasCall(e.CallID), MaxPending)
+// addPending adds an entry to the list of its type.
+func (s *State) addPending(kind contracts.RequestType, e contracts.PendingEntry) {
+	if list := s.pendingList(kind); list != nil {
+		putEntry(list, e, hasCall(e.CallID), MaxPending)
 	}
 }
 
-// untrack drops an announced tool.
-func (s *State) untrack(callID string) { drop(&s.facts.TrackedTools, hasCall(callID)) }
+// untrack removes an announced tool.
+func (s *State) untrack(callID string) { dropEntries(&s.facts.TrackedTools, hasCall(callID)) }
 
-// toolName returns the name under which a call was announced.
+// toolName returns the tool of an announced call.
 func (s *State) toolName(callID string) string {
 	lists := []*[]contracts.PendingEntry{&s.facts.TrackedTools}
 	for _, kind := range contracts.RequestTypes() {
-		lists = append(lists, s.waiting(kind))
+		lists = append(lists, s.pendingList(kind))
 	}
 	for _, list := range lists {
 		if i := slices.IndexFunc(*list, hasCall(callID)); i >= 0 {
@@ -138,17 +137,17 @@ func (s *State) toolName(callID string) string {
 	return "unknown" // R77
 }
 
-// clear forgets everything that runs or waits.
+// clear removes everything that runs or is pending.
 func (s *State) clear() {
 	s.response = nil
 	for _, kind := range contracts.RequestTypes() {
-		*s.waiting(kind) = nil
+		*s.pendingList(kind) = nil
 	}
 	s.facts.TrackedTools, s.tools, s.commands, s.facts.ActiveFileWatches = nil, nil, nil, nil
 	s.facts.IsResponding = false
 }
 
-// setSession records the session's id, or nil if the message did not know it.
+// setSession sets the session's id; nil if the message does not have it.
 func (s *State) setSession(id *string) {
 	s.facts.SessionID = contracts.NullableString(id)
 	if id != nil {
@@ -156,8 +155,7 @@ func (s *State) setSession(id *string) {
 	}
 }
 
-// setClient records what a client said about itself. What it left out is
-// cleared.
+// setClient sets the client's values. Values that the client left out are cleared.
 func (s *State) setClient(version string, info *contracts.ClientInfo, caps *contracts.Capabilities, optOuts []contracts.Notification) {
 	s.facts.ClientProtocolVersion, s.facts.ClientInfo, s.facts.Capabilities = version, info, caps
 	s.facts.OptOutNotifications = nil
@@ -168,9 +166,9 @@ func (s *State) setClient(version string, info *contracts.ClientInfo, caps *cont
 	}
 }
 
-// entry makes a list entry; requestID is kept only where it says more than the
-// call id (R74).
-func entry(callID, requestID, tool string, args json.RawMessage) contracts.PendingEntry {
+// newEntry makes a list entry. It keeps requestID only if it differs from callID
+// (R74).
+func newEntry(callID, requestID, tool string, args json.RawMessage) contracts.PendingEntry {
 	if requestID == callID {
 		requestID = ""
 	}
@@ -182,8 +180,8 @@ func (s *State) UtilitiesActive() bool {
 	return len(s.commands) > 0 || len(s.facts.ActiveFileWatches) > 0
 }
 
-// CommandOwner returns the connection that started a command that runs, "" if
-// none does.
+// CommandOwner returns the connection that started a running command, or "" if it
+// does not run.
 func (s *State) CommandOwner(id string) string {
 	if i := slices.IndexFunc(s.commands, isCommand(id)); i >= 0 {
 		return s.commands[i].facts.OwnerConnectionID
@@ -191,8 +189,8 @@ func (s *State) CommandOwner(id string) string {
 	return ""
 }
 
-// Utilities returns the ids of the utility commands and file watches that run,
-// each in the order they were started.
+// Utilities returns the ids of the running utility commands and file watches, each
+// in order of their start.
 func (s *State) Utilities() (commands, watches []string) {
 	for i := range s.commands {
 		commands = append(commands, s.commands[i].facts.CommandID)

@@ -25,7 +25,7 @@ func TestLastWholeCutsAtCodePoints(t *testing.T) {
 		{"x\x80\x80\x80\x80\x80y", 6, "y"}, // not UTF-8: nothing is split twice
 	}
 	for _, tt := range tests {
-		if got := lastWhole(tt.text, tt.limit); got != tt.want {
+		if got := lastBytes(tt.text, tt.limit); got != tt.want {
 			t.Errorf("lastWhole(%q, %d): got %q, want %q", tt.text, tt.limit, got, tt.want)
 		}
 	}
@@ -50,7 +50,7 @@ func TestTailIsTheEndOfEverythingWritten(t *testing.T) {
 			if i >= restart {
 				restarted.write(p, limit)
 			}
-			want := lastWhole(all.String(), limit.bytes)
+			want := lastBytes(all.String(), limit.bytes)
 			if chars := []rune(want); len(chars) > limit.chars {
 				want = string(chars[len(chars)-limit.chars:])
 			}
