@@ -287,7 +287,7 @@ func (w watched) Close() error {
 func TestSealedSegmentsAreClosed(t *testing.T) {
 	s := mustOpen(t, t.TempDir(), FileOptions{SegmentBytes: 200})
 	open, made := 0, 0
-	s.system.create = func(path string) (segmentFile, error) {
+	s.ops.create = func(path string) (segmentFile, error) {
 		f, err := createSegment(path)
 		open++
 		made++

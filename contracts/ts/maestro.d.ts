@@ -61,8 +61,8 @@ export type ErrorType =
   | "protocol";
 
 /**
- * An ExecutorType says whether answers come from a live runtime or are played
- * from a script; clients badge the latter.
+ * An ExecutorType says whether answers come from a live runtime or from a
+ * script. Clients mark the latter.
  */
 export type ExecutorType =
   | "live"
@@ -78,7 +78,7 @@ export type FileChange =
   | "rename";
 
 /**
- * A FlushStatus says whether a drained session was on the disk.
+ * A FlushStatus says whether a drained session is on disk.
  */
 export type FlushStatus =
   | "completed"
@@ -117,7 +117,7 @@ export type RequestType =
   | "tool_retry";
 
 /**
- * A ResetReason says why a client must discard what it has.
+ * A ResetReason says why a client must discard its state.
  */
 export type ResetReason =
   | "lagged"
@@ -181,7 +181,7 @@ export type ThinkingLevel =
   | "ultra";
 
 /**
- * A UtilityOperation is a service a client may ask of the server beside the
+ * A UtilityOperation is a service of the server that clients can use beside the
  * agent.
  */
 export type UtilityOperation =
@@ -191,7 +191,7 @@ export type UtilityOperation =
   | "file_read";
 
 /**
- * A Verdict is how a request ended: the resolution on the wire.
+ * A Verdict is how a request ended; the wire key is resolution.
  */
 export type Verdict =
   | "approved"
@@ -206,12 +206,12 @@ export type Verdict =
 
 /**
  * Hello identifies a client, chooses its role and negotiates. Every later hello
- * replaces all it carries except the role (R29). A later hello that changes
- * nothing is answered, and no other client is told of it.
+ * replaces all values except the role (R29). A later hello that changes nothing
+ * is answered and not published.
  */
 export interface Hello {
   type: "hello";
-  /** what the client was built for; another version is no error */
+  /** version the client was built for; another version is no error */
   protocol_version?: string;
   client_info?: ClientInfo;
   capabilities?: Capabilities;
@@ -219,7 +219,7 @@ export interface Hello {
   role?: Role;
   /** duplicates are allowed */
   opt_out_notifications?: Notification[];
-  /** needs client_tool in server_requests; offered to the agent while the client controls */
+  /** needs client_tool in server_requests; offered to the agent while the client holds the lease */
   client_tools?: ClientTool[];
 }
 
@@ -292,7 +292,7 @@ export interface ServerRequestResponse {
   decision_action?: RetryAction;
   /** tool retries, and approvals without a result */
   reason?: string;
-  /** client tools, elicitations and user input; of an approval what the agent takes beside it */
+  /** client tools, elicitations and user input; for approvals additional content, such as an answer note */
   content?: ContentBlock[];
   /** client tools, elicitations and user input: the request ends as failed */
   is_error?: boolean;
@@ -405,8 +405,7 @@ export interface UtilityFileWatchStop {
 }
 
 /**
- * Cancel stops the active run, too; only the reason texts differ from those of
- * interrupt.
+ * Cancel stops the active run like interrupt, with other reason texts.
  */
 export interface Cancel {
   type: "cancel";
@@ -430,8 +429,8 @@ export interface Resume {
 
 /**
  * Send wraps a command for correlation. ID is at most 64 bytes and is also the
- * idempotency key: a repeat gets the stored answer, unless that was to try
- * again later.
+ * idempotency key: a repeat gets the stored answer. Retryable refusals are not
+ * stored.
  */
 export interface Send {
   type: "ws.send";
@@ -440,7 +439,7 @@ export interface Send {
 }
 
 /**
- * TakeControl claims the lease from its holder.
+ * TakeControl takes the lease from its holder.
  */
 export interface TakeControl {
   type: "ws.take_control";
@@ -448,8 +447,8 @@ export interface TakeControl {
 }
 
 /**
- * ReleaseControl gives the lease up and stays attached. If nobody holds the
- * lease, it changes nothing.
+ * ReleaseControl releases the lease; the connection stays attached. If the
+ * lease is free, it changes nothing.
  */
 export interface ReleaseControl {
   type: "ws.release_control";
@@ -493,7 +492,7 @@ export interface Ping {
 }
 
 /**
- * Ack tells the server how far the client has come.
+ * Ack tells the server which entry the client has applied.
  */
 export interface Ack {
   type: "ws.ack";
@@ -502,8 +501,8 @@ export interface Ack {
 }
 
 /**
- * Bye ends the connection cleanly. Keep detaches only: the connection can be
- * resumed for the usual time.
+ * Bye ends the connection. With Keep it is only detached, and can be resumed
+ * within the usual time.
  */
 export interface Bye {
   type: "ws.bye";
@@ -511,7 +510,7 @@ export interface Bye {
 }
 
 /**
- * HelloOK acknowledges one accepted hello. It goes to the sender alone (A60).
+ * HelloOK answers one accepted hello. Only the sender gets it (A60).
  */
 export interface HelloOK {
   type: "hello_ok";
@@ -524,7 +523,7 @@ export interface HelloOK {
   capabilities?: Capabilities;
   opt_out_notifications?: Notification[];
   role?: Role;
-  /** null without a controller */
+  /** null when the lease is free */
   controller_connection_id?: string | null;
   /** ISO-8601 UTC; null on stdio */
   lease_expires_at?: string | null;
@@ -849,10 +848,10 @@ export interface SessionInfo {
 }
 
 /**
- * ConnectionInfo says who is connected. Without Connections, which is not an
- * empty list, it tells of one change: the connection ConnectionID came or
- * changed, or has left if there is no Role. The client changes the list that it
- * has. The count is always exact.
+ * ConnectionInfo says who is connected. Without Connections (absent, not
+ * empty), it reports one change: the connection ConnectionID was added or
+ * changed, or has gone if there is no Role. The client then updates its list.
+ * The count is always exact.
  */
 export interface ConnectionInfo {
   type: "connection_info";
@@ -863,7 +862,7 @@ export interface ConnectionInfo {
   opt_out_notifications?: Notification[];
   role?: Role;
   connection_count?: number;
-  /** null without a controller */
+  /** null when the lease is free */
   controller_connection_id?: string | null;
   /** ISO-8601 UTC; null on stdio */
   lease_expires_at?: string | null;
@@ -920,9 +919,9 @@ export interface Attached {
   /** ISO-8601 UTC */
   lease_expires_at: string | null;
   heartbeat_interval_ms: number;
-  /** the journal that cursors count in */
+  /** epoch of the cursors */
   epoch: string;
-  /** what follows */
+  /** what the stream starts with */
   resume: "snapshot" | "replay" | "reset";
   limits: AttachLimits;
 }
@@ -930,7 +929,7 @@ export interface Attached {
 /**
  * Result answers an accepted client frame. ID is null for a bare message; Seq
  * is the frame's ordinal number on this socket, from 1. Cursor is the journal's
- * head once the frame had taken effect.
+ * head after the frame's effects.
  */
 export interface Result {
   type: "ws.result";
@@ -955,7 +954,8 @@ export interface Refusal {
 }
 
 /**
- * LeaseChange tells a connection that took part in a hand-over how it ended.
+ * LeaseChange tells the connections involved in a change of the lease how it
+ * ended.
  */
 export interface LeaseChange {
   type: "ws.lease";
@@ -994,7 +994,7 @@ export interface Goodbye {
   code: number;
   /** the code */
   reason: string;
-  /** the client can resume with its cursor */
+  /** reconnecting with the cursor makes sense */
   resume: boolean;
   retry_after_ms?: number;
 }
@@ -1051,13 +1051,13 @@ export interface AttachCapabilities {
  */
 export interface AttachLimits {
   max_frame_bytes: number;
-  /** bytes of private frames that may wait */
+  /** bytes of unread private frames */
   mailbox: number;
 }
 
 /**
  * An AttachRequest is the body of connections, sessions and subscribe. Every
- * field is optional. A route ignores fields that it does not use.
+ * field is optional; a route ignores fields that it does not use.
  */
 export interface AttachRequest {
   /** not in subscribe, whose path has it */
@@ -1105,8 +1105,8 @@ export interface ClientInfo {
 }
 
 /**
- * A ClientTool is something a client does for the agent when it is asked to by
- * a client_tool request. InputSchema is a JSON Schema of the request's args.
+ * A ClientTool is a tool that a client runs for the agent when it gets a
+ * client_tool request. InputSchema is a JSON Schema of the request's args.
  */
 export interface ClientTool {
   name: string;
@@ -1124,7 +1124,7 @@ export interface ConnectionAnswer {
   /** to this connection */
   controller_lease_granted: boolean;
   controller_connection_id: string | null;
-  /** of this connection's liveness */
+  /** when this connection expires */
   lease_expires_at: string | null;
   heartbeat_interval_ms: number;
   opt_out_notifications?: Notification[];
@@ -1165,7 +1165,7 @@ export interface DisconnectAnswer {
   success: boolean;
   connection_id: string;
   controller_connection_id: string | null;
-  /** in the order they were made */
+  /** in order of creation */
   disconnected_subscription_ids: string[];
 }
 
@@ -1181,7 +1181,7 @@ export interface DrainAnswer {
   reason?: string;
   /** absolute */
   manifest_path: string;
-  /** what the file holds */
+  /** content of the file */
   manifest: Manifest;
 }
 
@@ -1209,7 +1209,8 @@ export interface ErrorDetail {
 }
 
 /**
- * An EvidenceContinuity is a WorkContinuity with its lists counted.
+ * An EvidenceContinuity is a WorkContinuity with list lengths in place of its
+ * lists.
  */
 export interface EvidenceContinuity {
   protocol_version: string;
@@ -1227,7 +1228,8 @@ export interface EvidenceContinuity {
 }
 
 /**
- * An EvidenceRetention is what a control plane needs of a RetentionPolicy.
+ * An EvidenceRetention is the part of a RetentionPolicy that a control plane
+ * needs.
  */
 export interface EvidenceRetention {
   policy_version: string;
@@ -1258,14 +1260,14 @@ export interface FileMatch {
 }
 
 /**
- * A GitState is the repository that the workspace is in.
+ * A GitState describes the repository of the workspace.
  */
 export interface GitState {
   /** absent before the first commit */
   commit?: string;
   /** absent on a detached head */
   branch?: string;
-  /** something in the workspace is not committed */
+  /** the workspace has uncommitted changes */
   dirty: boolean;
 }
 
@@ -1281,8 +1283,8 @@ export interface HeartbeatAnswer {
 }
 
 /**
- * A Manifest describes a drained session: where it stood, what was flushed and
- * what of the workspace belongs to it. It holds no credentials.
+ * A Manifest describes a drained session: its state, what was flushed, and
+ * which files of the workspace belong to it. It has no credentials.
  */
 export interface Manifest {
   protocol_version: "evalops.remote-runner.snapshot-manifest.v1";
@@ -1311,7 +1313,7 @@ export interface Manifest {
 }
 
 /**
- * A ManifestRuntime is how far a drained session had come.
+ * A ManifestRuntime describes the state of a drained session's runtime.
  */
 export interface ManifestRuntime {
   /** interrupted is read as failed and never written */
@@ -1328,8 +1330,8 @@ export interface ManifestRuntime {
 }
 
 /**
- * A MessageAnswer answers an accepted message. Its snapshot has the message's
- * immediate effects.
+ * A MessageAnswer answers an accepted message. Its snapshot includes the
+ * message's immediate effects.
  */
 export interface MessageAnswer {
   ok: boolean;
@@ -1337,14 +1339,14 @@ export interface MessageAnswer {
   accepted: boolean;
   cursor: number;
   execution: "transport_only" | "runtime_handled";
-  /** by the time of the answer */
+  /** events of the message before the answer */
   published_messages: number;
   message: string;
   snapshot: Snapshot;
 }
 
 /**
- * An OpenRequest is a question that nobody had answered when the session was
+ * An OpenRequest is a question that was still open when the session was
  * drained.
  */
 export interface OpenRequest {
@@ -1357,8 +1359,8 @@ export interface OpenRequest {
 }
 
 /**
- * PendingEntry is a waiting request or a tracked tool. RequestID is present
- * only when it differs from CallID (R74).
+ * PendingEntry is a pending request or a tracked tool. RequestID is present
+ * only if it differs from CallID (R74).
  */
 export interface PendingEntry {
   call_id: string;
@@ -1371,7 +1373,7 @@ export interface PendingEntry {
 }
 
 /**
- * PendingRequest is the unified view of one waiting request (R73).
+ * PendingRequest describes one pending request of any type (R73).
  */
 export interface PendingRequest {
   id: string;
@@ -1393,8 +1395,8 @@ export interface PendingRequest {
 }
 
 /**
- * A PlatformEvidence is a drain as a control plane's record of it. Restore does
- * not look at it.
+ * A PlatformEvidence describes a drain for a control plane's records. Restore
+ * ignores it.
  */
 export interface PlatformEvidence {
   protocol_version: string;
@@ -1442,8 +1444,8 @@ export interface RetentionVisibility {
 }
 
 /**
- * A RunnerIdentity is what a control plane asks before it lets clients attach.
- * It is open to everybody, so it says no more than this.
+ * A RunnerIdentity is what a control plane reads before it lets clients attach.
+ * It needs no credential, so it has no more than these fields.
  */
 export interface RunnerIdentity {
   protocol_version: "evalops.remote-runner.identity.v1";
@@ -1452,7 +1454,7 @@ export interface RunnerIdentity {
   owner_instance_id?: string;
   /** accepts attachments */
   ready: boolean;
-  /** drains or has drained; final */
+  /** drains or has drained; it does not become ready again */
   draining: boolean;
   drain_status?: DrainStatus;
   /** absolute */
@@ -1462,8 +1464,8 @@ export interface RunnerIdentity {
 }
 
 /**
- * ServerCapabilities says what this runtime can ask and host. It is newer than
- * the published schemas and left out in the public profile.
+ * ServerCapabilities says what this runtime can ask and offer. It is newer than
+ * the published schemas and is not sent in the public profile.
  */
 export interface ServerCapabilities {
   server_requests: RequestType[];
@@ -1489,7 +1491,7 @@ export interface SessionEntry {
 }
 
 /**
- * A SessionList is the sessions that the asker may reach, the latest first.
+ * A SessionList lists the sessions that the caller may reach, the latest first.
  */
 export interface SessionList {
   sessions: SessionEntry[];
@@ -1497,8 +1499,8 @@ export interface SessionList {
 }
 
 /**
- * A Snapshot is the runtime's state as of Cursor: it includes exactly the
- * effects of every entry up to and including that one.
+ * A Snapshot is the runtime's state at Cursor: it includes the effects of every
+ * entry up to and including Cursor, and of no other.
  */
 export interface Snapshot {
   protocolVersion: string;
@@ -1519,7 +1521,7 @@ export interface State {
   capabilities?: Capabilities;
   opt_out_notifications?: Notification[];
   connection_role?: Role;
-  /** all, also those not listed */
+  /** all, listed or not */
   connection_count: number;
   subscriber_count: number;
   controller_subscription_id?: string | null;
@@ -1568,7 +1570,7 @@ export interface SubscriptionAnswer {
 
 /**
  * A SubscriptionRequest is the body of unsubscribe, heartbeat and disconnect.
- * Headers may say the same.
+ * Headers may have the same values.
  */
 export interface SubscriptionRequest {
   connectionId?: string;
@@ -1620,8 +1622,8 @@ export interface Usage {
 }
 
 /**
- * A WorkContinuity counts what was going on when a drain began, before anything
- * was cancelled. Restore does not look at it.
+ * A WorkContinuity counts the work in progress when a drain began. Restore
+ * ignores it.
  */
 export interface WorkContinuity {
   protocol_version: string;
@@ -1636,7 +1638,8 @@ export interface WorkContinuity {
 }
 
 /**
- * A WorkspaceExport names what of the workspace belongs to the session.
+ * A WorkspaceExport names the files of the workspace that belong to the
+ * session.
  */
 export interface WorkspaceExport {
   mode: "local_path_contract";
