@@ -2,6 +2,7 @@ package conformance
 
 import (
 	"strings"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -196,10 +197,17 @@ func toolReadMissing(s *Session) {
 func toolSearch(s *Session) {
 	alice, p := s.toolUser(contracts.OperationCommandExec)
 	name, remove := alice.notes(p)
-	alice.posted("R95", &contracts.UtilityFileSearch{SearchID: "s", Query: name})
-	f := p.expect("R95", message("utility_file_search_results").with("search_id", "s").with("query", name))
-	if results := listOf(f, "results"); len(results) == 0 || !strings.HasSuffix(textOf(results[0], "path"), name) {
-		s.fail("R95", "expected %s to be found first, got %s", name, show(f.at("results")))
+	for deadline := time.Now().Add(s.config.Patience); ; { // the file was made just now
+		alice.posted("R95", &contracts.UtilityFileSearch{SearchID: "s", Query: name})
+		f := p.expect("R95", message("utility_file_search_results").with("search_id", "s").with("query", name))
+		results := listOf(f, "results")
+		if len(results) > 0 && strings.HasSuffix(textOf(results[0], "path"), name) {
+			break
+		}
+		if time.Now().After(deadline) {
+			s.fail("R95", "expected %s to be found first, got %s", name, show(f.at("results")))
+		}
+		s.pause("R95", 50*time.Millisecond)
 	}
 	remove()
 }
