@@ -89,7 +89,7 @@ var rooms = map[string]room{
 	"internal/line":             {},
 	"internal/rpc":              {ours: []string{"contracts", "internal/line", "internal/abridge"}},
 	"internal/abridge":          {},
-	"internal/proc":             {ours: []string{"internal/lazyregexp"}, others: []string{system}},
+	"internal/proc":             {others: []string{system}},
 	"internal/memconn":          {ours: []string{"contracts"}},
 	"observe":                   {ours: []string{"contracts", "internal/abridge"}, others: []string{otel, prometheus}},
 	"transport/connlimit":       {ours: []string{"contracts", "transport/httperr", "transport/ratelimit"}},
