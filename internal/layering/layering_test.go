@@ -66,14 +66,14 @@ var rooms = map[string]room{
 	},
 
 	// Edges: none of them knows the hub.
-	"agent":                     {ours: []string{"agent/acp", "agent/command", "agent/launcher", "agent/llm", "agent/llm/model", "agent/llm/provider", "agent/llm/tool", "agent/mask", "agent/mcp", "agent/turn", "contracts", "internal/proc", "internal/line", "workspace", "internal/abridge"}},
+	"agent":                     {ours: []string{"agent/acp", "agent/command", "agent/launcher", "agent/llm", "agent/llm/model", "agent/llm/provider", "agent/llm/tool", "agent/mask", "agent/mcp", "agent/turn", "contracts", "internal/proc", "internal/line", "workspace", "internal/abridge", "internal/sleep"}},
 	"agent/acp":                 {ours: []string{"agent/command", "agent/diff", "agent/elicit", "agent/mask", "agent/mcp", "agent/turn", "contracts", "internal/proc", "internal/rpc", "workspace", "internal/abridge"}, others: []string{acp}},
 	"agent/command":             {ours: []string{"contracts", "internal/proc"}},
 	"agent/diff":                {},
 	"agent/elicit":              {ours: []string{"contracts", "internal/abridge"}, others: []string{jsonschema}},
 	"agent/hosttest":            {ours: []string{"contracts"}, others: []string{system}},
 	"agent/launcher":            {ours: []string{"internal/lazyregexp"}},
-	"agent/llm":                 {ours: []string{"agent/llm/model", "agent/llm/provider", "agent/llm/tool", "agent/mask", "agent/mcp", "agent/turn", "contracts", "internal/proc", "internal/lazyregexp", "workspace", "internal/abridge"}, others: []string{"mvdan.cc/sh/v3"}},
+	"agent/llm":                 {ours: []string{"agent/llm/model", "agent/llm/provider", "agent/llm/tool", "agent/mask", "agent/mcp", "agent/turn", "contracts", "internal/proc", "internal/lazyregexp", "workspace", "internal/abridge", "internal/sleep"}, others: []string{"mvdan.cc/sh/v3"}},
 	"agent/llm/model":           {},
 	"agent/llm/provider":        {ours: []string{"agent/llm/model", "internal/lazyregexp", "internal/abridge"}},
 	"agent/llm/tool":            {ours: []string{"agent/command", "agent/diff", "agent/llm/model", "contracts", "internal/proc", "internal/lazyregexp", "workspace", "internal/abridge"}},
@@ -81,7 +81,7 @@ var rooms = map[string]room{
 	"agent/mcp":                 {ours: []string{"agent/command", "agent/elicit", "agent/launcher", "agent/mask", "contracts", "internal/proc", "internal/lazyregexp", "internal/line", "internal/abridge"}, others: []string{jsonschema, mcp}},
 	"agent/turn":                {ours: []string{"contracts"}, others: []string{uuid}},
 	"agent/acpserver":           {ours: []string{"client", "contracts", "internal/rpc", "session", "internal/abridge"}, others: []string{acp}},
-	"internal/localmodel":       {ours: []string{"internal/abridge"}},
+	"internal/localmodel":       {ours: []string{"internal/abridge", "internal/sleep"}},
 	"internal/localmodel/serve": {ours: []string{"internal/localmodel"}},
 	"hosted":                    {ours: []string{"contracts", "internal/abridge"}, others: []string{flags}},
 	"internal/console":          {others: []string{"golang.org/x/term", "golang.org/x/text"}},
@@ -89,6 +89,7 @@ var rooms = map[string]room{
 	"internal/line":             {},
 	"internal/rpc":              {ours: []string{"contracts", "internal/line", "internal/abridge"}},
 	"internal/abridge":          {},
+	"internal/sleep":            {},
 	"internal/proc":             {others: []string{system}},
 	"internal/memconn":          {ours: []string{"contracts"}},
 	"observe":                   {ours: []string{"contracts", "internal/abridge"}, others: []string{otel, prometheus}},
@@ -105,7 +106,7 @@ var rooms = map[string]room{
 	"workspace":                 {others: []string{gitignore}},
 
 	// The other side of the wire.
-	"client":              {ours: []string{"contracts", "internal/line", "session"}, others: []string{websocket}},
+	"client":              {ours: []string{"contracts", "internal/line", "session", "internal/sleep"}, others: []string{websocket}},
 	"conformance":         {ours: []string{"conformance/shape", "contracts", "session"}, others: []string{uuid, websocket}},
 	"conformance/double":  {ours: []string{"conformance/shape", "contracts"}, others: []string{creack, websocket}},
 	"conformance/shape":   {ours: []string{"contracts"}},
