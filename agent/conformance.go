@@ -12,6 +12,7 @@ import (
 
 	"github.com/seed-028515a8/maestro/agent/turn"
 	"github.com/seed-028515a8/maestro/contracts"
+	"github.com/seed-028515a8/maestro/internal/sleep"
 )
 
 // Bounds of the conformance agent's triggers.
@@ -311,7 +312,7 @@ func (c *Conformance) stream(ctx context.Context, args []byte) error {
 		return err
 	}
 	for i := range a.Chunks {
-		if err := sleep(ctx, time.Duration(a.DelayMS)*time.Millisecond); err != nil {
+		if err := sleep.For(ctx, time.Duration(a.DelayMS)*time.Millisecond); err != nil {
 			return err
 		}
 		if err := turn.Say(ctx, fmt.Sprintf("chunk %d ", i)); err != nil {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/seed-028515a8/maestro/agent/turn"
 	"github.com/seed-028515a8/maestro/contracts"
+	"github.com/seed-028515a8/maestro/internal/sleep"
 )
 
 // errScriptEnded ends a run at a step that says so.
@@ -83,19 +84,7 @@ func (p *player) wait(ctx context.Context, d time.Duration) error {
 	if err := p.out.flush(ctx); err != nil {
 		return err
 	}
-	return sleep(ctx, d)
-}
-
-// sleep returns after d, or earlier with the error of ctx.
-func sleep(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return ctx.Err()
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	return sleep.For(ctx, d)
 }
 
 func (s speech) play(ctx context.Context, p *player) error {

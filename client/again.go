@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/seed-028515a8/maestro/contracts"
+	"github.com/seed-028515a8/maestro/internal/sleep"
 )
 
 // attempts counts consecutive failures.
@@ -56,7 +57,7 @@ func (c *Client) nextLink(ctx context.Context, why *CloseError, tries *attempts)
 		if err := c.deliver(ctx, u, noFrameSize); err != nil {
 			return nil, err
 		}
-		if err := sleep(ctx, delay); err != nil {
+		if err := sleep.For(ctx, delay); err != nil {
 			return nil, err
 		}
 		l, err := c.attach(ctx, c.reconnectTakeover(), "")
@@ -93,16 +94,4 @@ func (c *Client) reconnectTakeover() contracts.Takeover {
 		return contracts.TakeoverLater
 	}
 	return contracts.TakeoverRefuse
-}
-
-// sleep waits for d or until ctx ends.
-func sleep(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/seed-028515a8/maestro/contracts"
 	"github.com/seed-028515a8/maestro/internal/abridge"
 	"github.com/seed-028515a8/maestro/internal/lazyregexp"
+	"github.com/seed-028515a8/maestro/internal/sleep"
 )
 
 const (
@@ -326,7 +327,7 @@ func (r *run) askSummary(ctx context.Context, messages []model.Message) (string,
 		case failure == nil || !failure.Retryable() || failure.RetryAfter > maxRetryAfter || try > 2:
 			return "", err
 		}
-		if err := sleep(ctx, max(firstDelay<<(try-1), failure.RetryAfter)); err != nil {
+		if err := sleep.For(ctx, max(firstDelay<<(try-1), failure.RetryAfter)); err != nil {
 			return "", err
 		}
 	}

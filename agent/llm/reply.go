@@ -15,6 +15,7 @@ import (
 	"github.com/seed-028515a8/maestro/agent/turn"
 	"github.com/seed-028515a8/maestro/contracts"
 	"github.com/seed-028515a8/maestro/internal/lazyregexp"
+	"github.com/seed-028515a8/maestro/internal/sleep"
 )
 
 const (
@@ -194,18 +195,7 @@ func (r *run) pause(ctx context.Context, cause *model.Error, failures int) error
 	if err := r.status(ctx, text); err != nil {
 		return err
 	}
-	return sleep(ctx, wait)
-}
-
-func sleep(ctx context.Context, wait time.Duration) error {
-	timer := time.NewTimer(wait)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
+	return sleep.For(ctx, wait)
 }
 
 // giveUp ends a response that said something, with what it cost, and returns why

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/seed-028515a8/maestro/contracts"
+	"github.com/seed-028515a8/maestro/internal/sleep"
 )
 
 const (
@@ -34,7 +35,7 @@ func (r *run) retry(ctx context.Context, c *call, failures int, cause error) (bo
 		alone = 0
 	}
 	if failures <= alone {
-		return true, sleep(ctx, toolDelay)
+		return true, sleep.For(ctx, toolDelay)
 	}
 	round := failures - alone
 	if round > maxRetryRounds {

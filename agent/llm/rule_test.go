@@ -141,6 +141,7 @@ func TestRulesDecideCommands(t *testing.T) {
 		{"bash", "", "bash(rm:*)", `"$X"=1 x`, ask},
 		{"bash", "", "bash(rm:*)", "sh -c A=$X", ask},
 		{"bash", "", "bash(gcc:*) + bash(gcc *)", "CC=/usr/bin/gcc make", allow},
+		{"bash", "", "bash(gcc:*) + bash(gcc *)", "env CC=gcc make", allow},
 		{"bash", "", "bash(time make:*)", "time make all", deny},
 		{"bash", "", "bash(time make:*)", "make all", allow},
 
@@ -262,6 +263,7 @@ func TestRulesDecideCommands(t *testing.T) {
 		{"bash(ls:*)", "", "", "ls $X[i] \"$X[i]\"", ask}, // zsh
 		{"bash(ls:*)", "", "", "ls <<< x", allow},
 		{"bash(ls:*)", "", "", "ls {fd}>x", ask},
+		{"bash(ls:*)", "", "", "ls {PATH}>/dev/null; ls", ask},
 
 		// What denies finds a command wherever it runs.
 		{"bash", "", "bash(rm:*)", "taskset 1 rm x", deny},

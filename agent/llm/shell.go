@@ -53,8 +53,8 @@ const (
 	// maxLineBytes is as long as lines may be; the rest is not read.
 	maxLineBytes = 100_000
 
-	// maxFrames bounds the calls on the stack of the parser, which uses several for
-	// each bracket and so much of the stack for many that it may end the process.
+	// maxFrames bounds the calls on the stack of the parser. Each bracket takes several,
+	// and some 5 KB of the stack, whose end would be that of the process.
 	maxFrames = 2000
 )
 
@@ -241,6 +241,9 @@ func (r *reading) source(n syntax.Node) string { return r.line[n.Pos().Offset():
 // shells agree on where it ends.
 func (r *reading) keepsFiles(d *syntax.Redirect) bool {
 	target := d.Word.Lit()
+	if d.N != nil && strings.HasPrefix(d.N.Value, "{") {
+		return false // it sets a variable
+	}
 	switch d.Op {
 	case syntax.RdrIn, syntax.RdrOut, syntax.AppOut:
 		return target == "/dev/null"
@@ -391,7 +394,7 @@ var (
 	}, shells...)
 
 	// What may stand before a line in one word, as in -c'git push'.
-	beforeLine = lazyregexp.New(`^(?:--[a-z-]+=|-[A-Za-z]|[A-Za-z_][A-Za-z0-9_]*=)`)
+	beforeLine = lazyregexp.New(`^(?:--[a-z-]+=|-[A-Za-z])`)
 )
 
 // A search looks for commands behind commands. It gives up after so many.
@@ -421,6 +424,9 @@ func (s *search) look(c simpleCommand, depth int) {
 	for i := 1; i < len(c) && s.left > 0; i++ {
 		s.look(c[i:], depth+1)
 		s.lookInto(c[i], depth+1)
+		if _, line, ok := strings.Cut(c[i].text, "="); ok && c[0].text == "alias" {
+			s.lookAt(line, depth+1)
+		}
 	}
 }
 

@@ -5,8 +5,8 @@ import (
 	"bytes"
 	"encoding/json"
 	"regexp"
+	"slices"
 	"strings"
-	"sync"
 
 	"github.com/seed-028515a8/maestro/internal/lazyregexp"
 	"github.com/seed-028515a8/maestro/internal/proc"
@@ -20,6 +20,14 @@ const Mark = "***"
 type pattern struct {
 	find  func() *regexp.Regexp
 	named func(name string) bool // nil for every name
+	needs func(text string) bool // says quickly that a text has none; may be nil
+}
+
+// having returns what is true of texts with one of some words.
+func having(words ...string) func(text string) bool {
+	return func(text string) bool {
+		return slices.ContainsFunc(words, func(word string) bool { return strings.Contains(text, word) })
+	}
 }
 
 // The secrets of texts that a shell may read consist of characters that credentials
@@ -37,22 +45,22 @@ const (
 var (
 	// shapes are what is a secret whatever stands around it.
 	shapes = []pattern{
-		{find: lazyregexp.New(`(://[^\s/:@"'<>` + "`" + `]*:)([^\s/@"'<>` + "`" + `$();&|*]+)@`)},
-		{find: lazyregexp.New(`(-----BEGIN [A-Z ]*PRIVATE KEY-----(?:\\n|\s)*)((?:[A-Za-z0-9+/=]{40,}(?:\\n|\s)*)+)`)}, // without a last short line
-		{find: sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`()(` + proc.Tokens().String() + `)`) })},
+		{needs: having("://"), find: lazyregexp.New(`(://[^\s/:@"'<>` + "`" + `]*:)([^\s/@"'<>` + "`" + `$();&|*]+)@`)},
+		{needs: having("PRIVATE KEY-----"), find: lazyregexp.New(`(-----BEGIN [A-Z ]*PRIVATE KEY-----(?:\\n|\s)*)((?:[A-Za-z0-9+/=]{40,}(?:\\n|\s)*)+)`)}, // without a last short line
+		{needs: proc.MayHoldTokens, find: proc.Tokens},
 	}
 
 	// assignments are of variables and options, NAME=value and --name=value.
 	assignments = lazyregexp.New(`([A-Za-z_][A-Za-z0-9_-]*)=("` + plain + `"|'` + plain + `'|` + plain + `)`)
 
 	certain = []pattern{
-		{lazyregexp.New(`(--?[A-Za-z][A-Za-z0-9-]*)[ \t]+` + value), func(name string) bool {
+		{find: lazyregexp.New(`(--?[A-Za-z][A-Za-z0-9-]*)[ \t]+` + value), named: func(name string) bool {
 			return proc.CertainSecret(name) && !strings.HasPrefix(strings.TrimLeft(name, "-"), "no-")
 		}},
-		{lazyregexp.New(`(?i)([A-Za-z][A-Za-z0-9_-]*):[ \t]*((?:basic|bearer|digest|token|apikey)[ \t]+[A-Za-z0-9+/=_.:~-]+|[A-Za-z0-9][A-Za-z0-9+/=_.~-]{15,})`), proc.CertainSecret},
-		{lazyregexp.New(`(?:-H|--header)[= \t]*["']?([A-Za-z][A-Za-z0-9_-]*):[ \t]*([A-Za-z0-9+/=_.:~-]+)`), proc.CertainSecret},
-		{find: lazyregexp.New(`\b((?:curl|curlie|wget|https?|xh)` + skipped + `[ \t](?:-u|-a|--user|--auth|--proxy-user)[ \t=]*["']?[^\s:"'=/]+:)` + inside)},
-		{find: lazyregexp.New(`\b((?:docker|podman|helm)[ \t](?:registry[ \t])?login` + skipped + `[ \t]-p[ \t]+|sshpass[ \t]+-p[ \t]*|redis-cli` + skipped +
+		{find: lazyregexp.New(`(?i)([A-Za-z][A-Za-z0-9_-]*):[ \t]*((?:basic|bearer|digest|token|apikey)[ \t]+[A-Za-z0-9+/=_.:~-]+|[A-Za-z0-9][A-Za-z0-9+/=_.~-]{15,})`), named: proc.CertainSecret},
+		{find: lazyregexp.New(`(?:-H|--header)[= \t]*["']?([A-Za-z][A-Za-z0-9_-]*):[ \t]*([A-Za-z0-9+/=_.:~-]+)`), named: proc.CertainSecret, needs: having("-H", "--header")},
+		{needs: having("curl", "wget", "http", "xh"), find: lazyregexp.New(`\b((?:curl|curlie|wget|https?|xh)` + skipped + `[ \t](?:-u|-a|--user|--auth|--proxy-user)[ \t=]*["']?[^\s:"'=/]+:)` + inside)},
+		{needs: having("login", "sshpass", "redis-cli", "mysql", "mariadb"), find: lazyregexp.New(`\b((?:docker|podman|helm)[ \t](?:registry[ \t])?login` + skipped + `[ \t]-p[ \t]+|sshpass[ \t]+-p[ \t]*|redis-cli` + skipped +
 			`[ \t]-a[ \t]+|(?:mysql|mariadb)[a-z]*` + skipped + `[ \t]-p)` + value)},
 	}
 
@@ -94,8 +102,8 @@ func Command(line string) string {
 func Text(text string) string { return hide(text, proc.SecretName) }
 
 func hide(text string, secretVariable func(name string) bool) string {
-	text = pattern{assignments, secretVariable}.cover(text)
-	text = pattern{objects, secretKey}.cover(text)
+	text = pattern{find: assignments, named: secretVariable}.cover(text)
+	text = pattern{find: objects, named: secretKey}.cover(text)
 	for _, p := range certain {
 		text = p.cover(text)
 	}
@@ -112,6 +120,9 @@ func shaped(text string) string {
 
 // cover puts the mark in the place of the secrets that the pattern finds.
 func (p pattern) cover(text string) string {
+	if p.needs != nil && !p.needs(text) {
+		return text
+	}
 	var b strings.Builder
 	done := 0
 	for _, at := range p.find().FindAllStringSubmatchIndex(text, -1) {

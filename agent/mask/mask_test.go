@@ -107,7 +107,7 @@ func TestOrdinaryCommandsAreShownWhole(t *testing.T) {
 // up.
 func TestMaskingLongTextsTakesLinearTime(t *testing.T) {
 	for _, piece := range []string{"A_TOKEN=b ", "A_TOKEN=$A_TOKEN ", "curl -u ", "curl '", "://a:", `"password":"`, "--token ", "eyJ", "eyJaaaaaaaaaa.", "token: ", "-----BEGIN PRIVATE KEY-----\n", "ghp_a", "mysql -a "} {
-		_ = Command(strings.Repeat(piece, 300_000/len(piece)))
+		_ = Command(strings.Repeat(piece, 50_000/len(piece)))
 	}
 }
 

@@ -66,14 +66,14 @@ var rooms = map[string]room{
 	},
 
 	// Edges: none of them knows the hub.
-	"agent":                             {ours: []string{"agent/acp", "agent/command", "agent/launcher", "agent/llm", "agent/llm/model", "agent/llm/provider", "agent/llm/tool", "agent/mask", "agent/mcp", "agent/turn", "contracts", "internal/proc", "internal/line", "workspace", "internal/abridge"}},
+	"agent":                             {ours: []string{"agent/acp", "agent/command", "agent/launcher", "agent/llm", "agent/llm/model", "agent/llm/provider", "agent/llm/tool", "agent/mask", "agent/mcp", "agent/turn", "contracts", "internal/proc", "internal/line", "workspace", "internal/abridge", "internal/sleep"}},
 	"agent/acp":                         {ours: []string{"agent/command", "agent/diff", "agent/elicit", "agent/mask", "agent/mcp", "agent/turn", "contracts", "internal/proc", "internal/rpc", "workspace", "internal/abridge"}, others: []string{acp}},
 	"agent/command":                     {ours: []string{"contracts", "internal/proc"}},
 	"agent/diff":                        {},
 	"agent/elicit":                      {ours: []string{"contracts", "internal/abridge"}, others: []string{jsonschema}},
 	"internal/testkit/hosttest":         {ours: []string{"contracts"}, others: []string{system}},
 	"agent/launcher":                    {ours: []string{"internal/lazyregexp"}},
-	"agent/llm":                         {ours: []string{"agent/llm/model", "agent/llm/provider", "agent/llm/tool", "agent/mask", "agent/mcp", "agent/turn", "contracts", "internal/proc", "internal/lazyregexp", "workspace", "internal/abridge"}, others: []string{"mvdan.cc/sh/v3"}},
+	"agent/llm":                         {ours: []string{"agent/llm/model", "agent/llm/provider", "agent/llm/tool", "agent/mask", "agent/mcp", "agent/turn", "contracts", "internal/proc", "internal/lazyregexp", "workspace", "internal/abridge", "internal/sleep"}, others: []string{"mvdan.cc/sh/v3"}},
 	"agent/llm/model":                   {},
 	"agent/llm/provider":                {ours: []string{"agent/llm/model", "internal/lazyregexp", "internal/abridge"}},
 	"agent/llm/tool":                    {ours: []string{"agent/command", "agent/diff", "agent/llm/model", "contracts", "internal/proc", "internal/lazyregexp", "workspace", "internal/abridge"}},
@@ -81,7 +81,7 @@ var rooms = map[string]room{
 	"agent/mcp":                         {ours: []string{"agent/command", "agent/elicit", "agent/launcher", "agent/mask", "contracts", "internal/proc", "internal/lazyregexp", "internal/line", "internal/abridge"}, others: []string{jsonschema, mcp}},
 	"agent/turn":                        {ours: []string{"contracts"}, others: []string{uuid}},
 	"agent/acpserver":                   {ours: []string{"client", "contracts", "internal/rpc", "session", "internal/abridge"}, others: []string{acp}},
-	"internal/testkit/localmodel":       {ours: []string{"internal/abridge"}},
+	"internal/testkit/localmodel":       {ours: []string{"internal/abridge", "internal/sleep"}},
 	"internal/testkit/localmodel/serve": {ours: []string{"internal/testkit/localmodel"}},
 	"hosted":                            {ours: []string{"contracts", "internal/abridge"}, others: []string{flags}},
 	"internal/console":                  {others: []string{"golang.org/x/term", "golang.org/x/text"}},
@@ -89,7 +89,8 @@ var rooms = map[string]room{
 	"internal/line":                     {},
 	"internal/rpc":                      {ours: []string{"contracts", "internal/line", "internal/abridge"}},
 	"internal/abridge":                  {},
-	"internal/proc":                     {ours: []string{"internal/lazyregexp"}, others: []string{system}},
+	"internal/sleep":                    {},
+	"internal/proc":                     {others: []string{system}},
 	"internal/testkit/memconn":          {ours: []string{"contracts"}},
 	"observe":                           {ours: []string{"contracts", "internal/abridge"}, others: []string{otel, prometheus}},
 	"transport/connlimit":               {ours: []string{"contracts", "transport/httperr", "transport/ratelimit"}},
@@ -105,10 +106,13 @@ var rooms = map[string]room{
 	"workspace":                         {others: []string{gitignore}},
 
 	// The other side of the wire.
-	"client":            {ours: []string{"contracts", "internal/line", "session"}, others: []string{websocket}},
-	"conformance":       {ours: []string{"conformance/shape", "contracts", "session"}, others: []string{uuid, websocket}},
-	"conformance/chaos": {others: []string{websocket}}, // a proxy before any server
-	"conformance/shape": {ours: []string{"contracts"}},
+	"client":              {ours: []string{"contracts", "internal/line", "session", "internal/sleep"}, others: []string{websocket}},
+	"conformance":         {ours: []string{"conformance/shape", "contracts", "session"}, others: []string{uuid, websocket}},
+	"conformance/double":  {ours: []string{"conformance/shape", "contracts"}, others: []string{creack, websocket}},
+	"conformance/shape":   {ours: []string{"contracts"}},
+	"conformance/adapter": {ours: []string{"conformance/judge"}}, // judges from outside
+	"conformance/agents":  {ours: []string{"conformance/judge"}}, // starts servers for it
+	"conformance/judge":   {},
 
 	// A module of its own: measurements, and the servers of others beside ours.
 	"bench":              {ours: []string{"bench/control", "contracts"}, others: []string{system}},

@@ -4,9 +4,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"unicode"
-
-	"github.com/seed-028515a8/maestro/internal/lazyregexp"
 )
 
 // secretWords are the words that make a name look like that of a credential.
@@ -27,9 +26,12 @@ var lastWords = []string{
 	"_JWT", "_BEARER", "_OAUTH", "_OAUTH2", "_SK", "_PEM", "_DSN", "_WEBHOOK", "_WEBHOOK_URL", "_WEBHOOK_URI",
 }
 
-// tokens are the forms of the credentials that services give out: how they begin, and
-// what follows. They are those of gitleaks, as far as they need no context.
-var tokens = []struct{ prefix, rest string }{
+// A token is the form of the credentials that a service gives out: how they begin, and
+// an expression for what follows.
+type token struct{ prefix, rest string }
+
+// tokens are the forms that gitleaks knows, as far as they need no context.
+var tokens = []token{
 	{"AKIA", `[A-Z2-7]{16}`}, {"ASIA", `[A-Z2-7]{16}`}, {"ABIA", `[A-Z2-7]{16}`}, {"ACCA", `[A-Z2-7]{16}`}, // AWS
 	{"AIza", `[\w-]{30,}`}, {"GOCSPX-", `[\w-]{20,}`}, {"ya29.", `[\w.-]{20,}`}, // Google
 	{"ghp_", `\w{20,}`}, {"gho_", `\w{20,}`}, {"ghu_", `\w{20,}`}, {"ghs_", `\w{20,}`}, {"ghr_", `\w{20,}`}, {"github_pat_", `\w{20,}`},
@@ -46,15 +48,20 @@ var tokens = []struct{ prefix, rest string }{
 
 const slackRest = `[\w-]{10,}`
 
-// Tokens matches the credentials of known forms.
-var Tokens = lazyregexp.New(tokenForms())
-
-func tokenForms() string {
-	var all []string
+// Tokens finds the credentials of known forms, each in its second group; the first is
+// empty. It is compiled at its first use.
+var Tokens = sync.OnceValue(func() *regexp.Regexp {
+	var forms []string
 	for _, t := range tokens {
-		all = append(all, regexp.QuoteMeta(t.prefix)+t.rest)
+		forms = append(forms, regexp.QuoteMeta(t.prefix)+t.rest)
 	}
-	return `\b(?:` + strings.Join(all, "|") + `)`
+	return regexp.MustCompile(`\b()(` + strings.Join(forms, "|") + `)`)
+})
+
+// MayHoldTokens reports whether a text has the beginning of a token in it. It is much
+// faster than Tokens.
+func MayHoldTokens(text string) bool {
+	return slices.ContainsFunc(tokens, func(t token) bool { return strings.Contains(text, t.prefix) })
 }
 
 // hostedNames is what a process gets in hosted mode, with every LC_ name.

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/seed-028515a8/maestro/internal/abridge"
+	"github.com/seed-028515a8/maestro/internal/sleep"
 )
 
 // Defaults of Options.
@@ -305,7 +306,7 @@ func (s *Server) send(ctx context.Context, w http.ResponseWriter, form wire, bod
 	}
 	switch f.Kind {
 	case FaultSlow:
-		if pause(ctx, f.pause()) == nil {
+		if sleep.For(ctx, f.pause()) == nil {
 			writeBytes(w, http.StatusOK, data)
 		}
 	case FaultHang:
@@ -369,19 +370,4 @@ func writeBytes(w http.ResponseWriter, status int, data []byte) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
 	_, _ = w.Write(data) // a client that has left gets nothing
-}
-
-// pause waits, or returns the reason for which ctx ended first.
-func pause(ctx context.Context, d time.Duration) error {
-	if d <= 0 {
-		return ctx.Err()
-	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"time"
 	"unicode/utf8"
+
+	"github.com/seed-028515a8/maestro/internal/sleep"
 )
 
 // A section is which part of a reply an event belongs to, so that faults find
@@ -107,7 +109,7 @@ func (s *Server) stream(ctx context.Context, w http.ResponseWriter, form wire, f
 	w.WriteHeader(http.StatusOK)
 	out := http.NewResponseController(w)
 	for _, f := range frames {
-		if pause(ctx, wait) != nil || write(w, out, f.bytes()) != nil {
+		if sleep.For(ctx, wait) != nil || write(w, out, f.bytes()) != nil {
 			return
 		}
 	}
