@@ -1,6 +1,6 @@
-// Package lazyregexp compiles regular expressions at their first use. Those of
-// package variables would otherwise be compiled at every start of the program:
-// all of them together take half a millisecond.
+// Package lazyregexp compiles regular expressions at their first use. Compiling
+// those of package variables at every start of the program would take half a
+// millisecond.
 package lazyregexp
 
 import (
