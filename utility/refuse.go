@@ -7,18 +7,18 @@ import (
 	"github.com/seed-028515a8/maestro/contracts"
 )
 
-// maxRefusalBytes bounds the text of a refusal, which may repeat what the client
-// said.
+// maxRefusalBytes bounds the text of a refusal, which may repeat the client's
+// input.
 const maxRefusalBytes = 8 << 10
 
-// refuse makes the refusal of the operation that the client called id.
+// refuse returns the refusal of the operation with the given id.
 func refuse(code contracts.Code, id, text string) *contracts.Error {
 	text = contracts.SplitText(validText([]byte(text)), maxRefusalBytes)[0]
 	return &contracts.Error{Code: code, Type: contracts.ErrorTool, Message: text, RequestID: id}
 }
 
-// show publishes what no call waits for. It reports false if the session cannot
-// take it any more; that is told to the operator.
+// show publishes an event that no call waits for. If the session cannot take
+// events any more, it logs the error and returns false.
 func (h *Host) show(ev contracts.Event) bool {
 	err := h.publish(h.ctx, ev)
 	if err != nil && context.Cause(h.ctx) == nil {
