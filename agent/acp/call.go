@@ -76,7 +76,7 @@ type call struct {
 	spoke     bool   // output was published
 }
 
-// A location is a place in a file that a call is about.
+// A location is a place in a file that a call refers to.
 type location struct {
 	Path string `json:"path"`
 	Line *int   `json:"line,omitempty"`

@@ -119,7 +119,7 @@ func (p *peer) reportExit() {
 	}
 	p.log.Warn("agent process ended", "error", p.exitCause(cause))
 	if !greeted {
-		return // whoever started it has the error
+		return // launch returns the error
 	}
 	p.a.died()
 	if !broken {
