@@ -9,21 +9,20 @@ import (
 	"syscall"
 )
 
-// maxLinks is how many symbolic links one path may go through.
+// maxLinks bounds the symbolic links in the resolution of one path.
 const maxLinks = 40
 
 var errLoop = errors.New("too many symbolic links")
 
-// A place is where a path leads once its symbolic links are resolved.
+// A place is the target of a path with its symbolic links resolved.
 type place struct {
 	path   string // absolute
-	exists bool   // false if something on the way or at the end does not
+	exists bool   // false if the target or a directory of the path does not exist
 }
 
-// locate resolves an absolute path. What does not exist has no links, so the
-// rest of such a path counts as it is written. It differs from
-// filepath.EvalSymlinks in that, and in that a dangling link leads where it
-// points.
+// locate resolves an absolute path. A part that does not exist has no links, so
+// the rest is used as written. Unlike filepath.EvalSymlinks it accepts such
+// paths, and follows a dangling link to its target.
 func locate(path string) (place, error) {
 	volume := filepath.VolumeName(path)
 	top := volume + string(filepath.Separator)
@@ -32,7 +31,7 @@ func locate(path string) (place, error) {
 	for len(todo) > 0 {
 		name := todo[0]
 		todo = todo[1:]
-		if isFile { // nothing lies below a file
+		if isFile { // nothing can be below a file
 			at.exists = false
 		}
 		switch name {
@@ -66,7 +65,8 @@ func locate(path string) (place, error) {
 
 func steps(path string) []string { return strings.Split(filepath.ToSlash(path), "/") }
 
-// look returns what lies at path and, if that is a symbolic link, its target.
+// look returns the mode of the file at path and, for a symbolic link, its
+// target.
 func look(path string) (target string, mode fs.FileMode, err error) {
 	info, err := os.Lstat(path)
 	if err != nil {
@@ -78,8 +78,8 @@ func look(path string) (target string, mode fs.FileMode, err error) {
 	return target, mode, err
 }
 
-// inside returns the path of a place from the root, both without links, and
-// reports whether it is the root or lies below it.
+// inside returns path relative to root, and reports whether it is root or below
+// it. Neither may contain links.
 func inside(root, path string) (string, bool) {
 	rel, err := filepath.Rel(root, path)
 	return rel, err == nil && filepath.IsLocal(rel)

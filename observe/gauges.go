@@ -6,25 +6,25 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Gauges are what a session knows better than its observer. They are asked
-// whenever somebody reads the metrics, possibly by several readers at once and
-// after the session has ended, and must return soon. Either may be nil.
+// Gauges are functions for values that the session keeps itself. They are
+// called whenever metrics are read, possibly concurrently and after the session
+// has ended, and must return soon. Either may be nil.
 type Gauges struct {
 	Lag    func() Lag
 	Totals func() Totals
 }
 
-// A Lag says how far the followers of a session are behind. The last three are
-// those of the worst one.
+// A Lag says how far the followers of a session are behind. Entries, Bytes and
+// Age are those of the worst follower.
 type Lag struct {
 	Followers int           // attached
-	Behind    int           // with something to read
-	Entries   uint64        // not yet read
+	Behind    int           // with entries to read
+	Entries   uint64        // unread entries
 	Bytes     int64         // of their bodies; an estimate
-	Age       time.Duration // of the oldest of them
+	Age       time.Duration // of the oldest unread entry
 }
 
-// worse returns the larger of each number of both, and the sum of Followers and
+// worse returns the maximum of each number, and the sum of Followers and
 // Behind.
 func (l Lag) worse(other Lag) Lag {
 	return Lag{
@@ -33,11 +33,11 @@ func (l Lag) worse(other Lag) Lag {
 	}
 }
 
-// Totals are counts since the session was opened. They never fall.
+// Totals are counts since the session was opened. They never decrease.
 type Totals struct {
-	Merged        uint64 // entries that reached a follower in the frame of another
-	SlowConsumers int64  // connections closed because they did not take what was written
-	Silent        int64  // connections closed because nothing was heard from them
+	Merged        uint64 // entries that reached a follower in the frame of another entry
+	SlowConsumers int64  // connections closed because the client did not read
+	Silent        int64  // connections closed because the client was silent
 	AgentWaits    int64  // times the agent waited for a local client
 	CommandWaits  int64  // times a command waited for its owner to read
 }
@@ -50,7 +50,7 @@ func (t *Totals) add(other Totals) {
 	t.CommandWaits += other.CommandWaits
 }
 
-// A census is the part of the metrics that is counted when they are read.
+// A census is the collector of metrics that are computed when they are read.
 type census struct {
 	observer *Observer
 

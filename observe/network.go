@@ -2,8 +2,8 @@ package observe
 
 import "github.com/prometheus/client_golang/prometheus"
 
-// A Network says what the clients of the process take up, and how often they
-// were refused more since it started.
+// A Network has the resources that clients of the process use now, and the
+// refusals since its start.
 type Network struct {
 	Waiting    int // TCP connections without a request of a known principal
 	Requests   int // under way
@@ -11,21 +11,21 @@ type Network struct {
 	Unread     int // bytes of answers that clients have not read
 
 	Connections, Messages, Answers Refusals
-	Evicted                        uint64 // waiting connections that were closed for others
-	NoDescriptors                  uint64 // times that no connection could be accepted for want of one
+	Evicted                        uint64 // waiting connections that were closed to make room
+	NoDescriptors                  uint64 // failures to accept a connection because no descriptor was left
 }
 
-// Refusals are those because of the bounds of all clients, and because of that
-// of one principal.
+// Refusals counts refusals because of the bounds of all clients, and because of
+// the bound of one principal.
 type Refusals struct{ All, Principal uint64 }
 
-// WatchNetwork adds the numbers of a network, which are asked for whenever
-// somebody reads the metrics. It is called once.
+// WatchNetwork adds metrics from read, which is called whenever metrics are
+// read. Call it once.
 func (o *Observer) WatchNetwork(read func() Network) {
 	o.registry.MustRegister(newTraffic(read)) // panics only if a metric is registered twice
 }
 
-// A traffic is the part of the metrics that a network counts.
+// A traffic is the collector of a Network's metrics.
 type traffic struct {
 	read func() Network
 
