@@ -57,7 +57,7 @@ type Observer struct {
 
 	mu       sync.Mutex
 	sessions map[*Session]struct{} // open sessions
-	past     Totals                // of the closed sessions
+	past     Totals                // open sessions; the caller bounds them
 }
 
 // New returns an observer. It fails if the environment configures an unknown
