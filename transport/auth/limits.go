@@ -9,9 +9,9 @@ import (
 	"github.com/seed-028515a8/maestro/transport/ratelimit"
 )
 
-// countFailure counts a wrong credential against the remote address and returns err,
-// the outcome of checking the credential. Beyond the limit it returns a refusal
-// with rate_limited instead.
+// countFailure counts a wrong credential against the remote address and returns
+// err, the outcome of checking the credential. Beyond the limit it returns a
+// refusal with rate_limited instead.
 //
 // A right credential is never refused because of wrong ones: behind a proxy all
 // clients have one address, so one client could lock out all. The length of
@@ -27,7 +27,8 @@ func (g *Authenticator) countFailure(r *http.Request, err error) error {
 	return err
 }
 
-// authorizeOwnRoute is Authorize for a route of this package. It also counts the authorizeOwnRoute.
+// authorizeOwnRoute is Authorize for a route of this package. It also counts
+// the request.
 func (g *Authenticator) authorizeOwnRoute(w http.ResponseWriter, r *http.Request) (contracts.Principal, error) {
 	p, err := g.Authorize(r)
 	if err != nil {

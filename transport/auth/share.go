@@ -43,7 +43,7 @@ type share struct {
 // live reports whether the share is valid at now. The caller holds shares.mu.
 func (s *share) live(now time.Time) bool { return !s.revoked && now.Before(s.expires) }
 
-// bearer returns the bearer of the bearer.
+// bearer returns the principal of the bearer.
 func (s *share) bearer() contracts.Principal {
 	p := contracts.Principal{ID: shareOwner + s.id, Scope: s.scope, SessionID: s.session, Expires: s.expires}
 	if s.role == contracts.RoleViewer {

@@ -51,8 +51,8 @@ func (g *Authenticator) serveShares(w http.ResponseWriter, r *http.Request) (ans
 	return g.listShares(p, session), nil
 }
 
-// authorizeSharing returns the principal and the session of a request about shares, or
-// refuses it.
+// authorizeSharing returns the principal and the session of a request about
+// shares, or refuses it.
 func (g *Authenticator) authorizeSharing(w http.ResponseWriter, r *http.Request) (p contracts.Principal, session string, err error) {
 	p, err = g.authorizeOwnRoute(w, r)
 	session = strings.Clone(r.PathValue("id")) // a copy, because shares outlive requests

@@ -92,8 +92,8 @@ func (h *Handler) openSession(r *http.Request, c *call, req *contracts.AttachReq
 	})
 }
 
-// setSessionHeaders sets the header fields for facts that the bodies, whose members are
-// fixed, cannot contain.
+// setSessionHeaders sets the header fields for facts that the bodies, whose
+// members are fixed, cannot contain.
 func setSessionHeaders(w http.ResponseWriter, s Session, token string) {
 	w.Header().Set(headerEpoch, s.Epoch())
 	if token != "" {

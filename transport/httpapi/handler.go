@@ -98,8 +98,8 @@ func Methods(can methods) http.HandlerFunc {
 	}
 }
 
-// authenticated wraps endpoints with what they have in common: authentication, rate
-// limit and headers. count is the limit that their requests count for.
+// authenticated wraps endpoints with what they have in common: authentication,
+// rate limit and headers. count is the limit that their requests count for.
 func (h *Handler) authenticated(count func(RateLimiter, string) time.Duration) func(endpoint) http.HandlerFunc {
 	return func(do endpoint) http.HandlerFunc {
 		return func(w http.ResponseWriter, r *http.Request) {

@@ -155,8 +155,8 @@ func (c *Conn) isClosed() bool {
 	}
 }
 
-// finishOrRefuse ends the connection after its session has returned. If nothing was
-// written, it sends a refusal.
+// finishOrRefuse ends the connection after its session has returned. If nothing
+// was written, it sends a refusal.
 func (c *Conn) finishOrRefuse(err error) {
 	c.lock()
 	defer c.unlock()

@@ -89,8 +89,8 @@ func (t *tap) Read(p []byte) (n int, err error) {
 	return n, err
 }
 
-// beginMessage bounds the time and the bytes of the current message, including frame
-// headers and control frames between its fragments.
+// beginMessage bounds the time and the bytes of the current message, including
+// frame headers and control frames between its fragments.
 func (t *tap) beginMessage(timeout time.Duration) {
 	t.bytesLeft = 2*t.scanner.most + 64<<10
 	t.setReadDeadline(time.Now().Add(timeout))
@@ -118,9 +118,9 @@ func (t *tap) setWriteDeadline() {
 	}
 }
 
-// startClosing sets the deadline of both directions to closeTimeout and calls then,
-// unless the connection is closing already. From now on only a close frame is
-// written.
+// startClosing sets the deadline of both directions to closeTimeout and calls
+// then, unless the connection is closing already. From now on only a close
+// frame is written.
 func (t *tap) startClosing(then func()) {
 	t.deadlines.Lock()
 	defer t.deadlines.Unlock()
@@ -196,7 +196,7 @@ func (t *tap) send(frames []byte) error {
 
 // onPing is called for each ping. It never waits for a write under way, because
 // then it would stop reading from a peer that reads slowly. If a write is under
-// way, the writer sends the latest onPing in unlock.
+// way, the writer sends the latest answer in unlock.
 func (t *tap) onPing(_ context.Context, payload []byte) (libraryAnswers bool) {
 	frame := append([]byte{finPong, byte(len(payload))}, payload...)
 	t.pong.Store(&frame)
