@@ -8,8 +8,8 @@ import (
 	"sync"
 )
 
-// New returns a function that returns the compiled expression. The function panics
-// if the expression cannot be compiled. Goroutines may share it.
+// New returns a function that returns the compiled expression. The function
+// panics if the expression cannot be compiled. Goroutines may share it.
 func New(expr string) func() *regexp.Regexp {
 	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(expr) })
 }

@@ -78,7 +78,7 @@ func (g *Group) Stop(grace time.Duration, hurry <-chan struct{}) {
 	if grace > 0 && g.tree.terminate() {
 		within(grace, hurry, g.tree.lives)
 	}
-	within(killDelay, nil, g.tree.stubborn())
+	within(killDelay, nil, g.tree.killUntilGone())
 	<-g.exited
 	theGuard.forget(g.ID())
 }

@@ -33,8 +33,8 @@ func (t *tree) kill() bool {
 	return false
 }
 
-// stubborn returns a function that kills the process.
-func (t *tree) stubborn() func() bool { return t.kill }
+// killUntilGone returns a function that kills the process.
+func (t *tree) killUntilGone() func() bool { return t.kill }
 
 // lives returns false: after terminate there is no process to wait for.
 func (t *tree) lives() bool { return false }

@@ -95,7 +95,7 @@ func (g *guard) tell(line string) error {
 
 // start starts the guard, in place of a former one. The caller holds g.mu.
 func (g *guard) start() error {
-	g.bury()
+	g.reap()
 	program, err := os.Executable()
 	if err != nil {
 		return fmt.Errorf("start guard: %w", err)
@@ -130,8 +130,8 @@ func (g *guard) start() error {
 	return nil
 }
 
-// bury kills a former guard and waits for it. The caller holds g.mu.
-func (g *guard) bury() {
+// reap kills a former guard and waits for it. The caller holds g.mu.
+func (g *guard) reap() {
 	if g.proc == nil {
 		return
 	}
@@ -179,5 +179,5 @@ func guardMain(mark string) {
 		}
 	}
 	left := tree{leaders: groups, mark: "\x00" + mark + "="}
-	within(guardPatience, nil, left.stubborn())
+	within(guardPatience, nil, left.killUntilGone())
 }

@@ -49,7 +49,7 @@ type ProcessOptions struct {
 // called from any goroutine.
 //
 // Five goroutines serve it: one waits for its exit, three serve its streams,
-// and bury, which closes Done, ends them all when the process ends.
+// and awaitEnd, which closes Done, ends them all when the process ends.
 type Process struct {
 	cmd     *exec.Cmd
 	opts    ProcessOptions
@@ -105,9 +105,9 @@ func (p *Process) Start(listen func(stdout io.Reader)) error {
 		return fmt.Errorf("start %s: %w", p.opts.Name, err)
 	}
 	p.streams.Go(p.write)                     // ends with the process, or when the process is to end
-	p.streams.Go(func() { p.listen(listen) }) // ends at end of file, at the latest by bury
+	p.streams.Go(func() { p.listen(listen) }) // ends at end of file, at the latest by awaitEnd
 	p.streams.Go(p.readStderr)                // likewise
-	go p.bury()                               // ends with the process
+	go p.awaitEnd()                           // ends with the process
 	return nil
 }
 
@@ -139,9 +139,9 @@ func closeAll(files []*os.File) {
 	}
 }
 
-// bury waits for the end of the process, or stops it when it is to end, and
+// awaitEnd waits for the end of the process, or stops it when it is to end, and
 // then waits for the end of the streams.
-func (p *Process) bury() {
+func (p *Process) awaitEnd() {
 	select {
 	case <-p.group.Exited():
 		p.exited()
@@ -171,18 +171,18 @@ func (p *Process) stop() {
 	case <-p.killed:
 		grace = 0
 	case <-late.C:
-		p.note(p.late)
+		p.setCause(p.late)
 	}
 	p.group.Stop(grace, p.killed)
 }
 
 // exited records the exit as the cause.
 func (p *Process) exited() {
-	p.note(fmt.Errorf("%s exited: %s", p.opts.Name, p.cmd.ProcessState))
+	p.setCause(fmt.Errorf("%s exited: %s", p.opts.Name, p.cmd.ProcessState))
 }
 
-// note records why the process ends. The first cause counts.
-func (p *Process) note(cause error) {
+// setCause records why the process ends. The first cause counts.
+func (p *Process) setCause(cause error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.cause == nil {
@@ -250,7 +250,7 @@ func (p *Process) End(grace time.Duration, late error) {
 // Kill kills the process and all that it started. The first cause counts, an
 // exit included. Kill does not wait.
 func (p *Process) Kill(cause error) {
-	p.note(cause)
+	p.setCause(cause)
 	p.kills.Do(func() { close(p.killed) })
 	p.End(0, cause)
 }
@@ -312,7 +312,7 @@ func (p *Process) write() {
 		if !ok {
 			return
 		}
-		if err := p.pass(line); err != nil {
+		if err := p.writeLine(line); err != nil {
 			p.opts.Log.Debug("write to "+p.opts.Name, "error", err)
 			return
 		}
@@ -345,10 +345,10 @@ func (p *Process) next() (line []byte, ok bool) {
 	}
 }
 
-// pass writes a line to the process. It fails if the process reads nothing for
-// the stall time while too many lines wait. If pipes have no deadlines, it may
-// block without a limit.
-func (p *Process) pass(line []byte) error {
+// writeLine writes a line to the process. It fails if the process reads nothing
+// for the stall time while too many lines wait. If pipes have no deadlines, it
+// may block without a limit.
+func (p *Process) writeLine(line []byte) error {
 	for {
 		_ = p.stdin.SetWriteDeadline(time.Now().Add(p.opts.stall))
 		n, err := p.stdin.Write(line)

@@ -134,7 +134,8 @@ func statOf(id string, buf []byte) (s stat, err error) {
 		return s, err
 	}
 	text := buf[:n]
-	// 17 (name, which may hold anything) S 1 17 17 ...: state, parent, group, session.
+	// 17 (name, which may hold anything) S 1 17 17 ...: state, parent, group,
+	// session.
 	fields := bytes.Fields(text[bytes.LastIndexByte(text, ')')+1:])
 	if len(fields) < 20 {
 		return stat{ended: true}, nil

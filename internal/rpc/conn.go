@@ -154,7 +154,7 @@ func (c *Conn) take(line []byte) *BadLine {
 		return &BadLine{Text: "an id is a text or a number", Code: CodeInvalid}
 	case m.Method != "":
 		c.opts.Serve(Message{ID: m.ID, Method: m.Method, Params: m.Params})
-	case m.ID != nil && (c.answered(m.ID, Reply{Result: m.Result, Err: problem(m.Error)}) || m.Result != nil || m.Error != nil):
+	case m.ID != nil && (c.deliver(m.ID, Reply{Result: m.Result, Err: problem(m.Error)}) || m.Result != nil || m.Error != nil):
 	case m.ID == nil && !isNull(m.Error):
 		return &BadLine{Text: "the peer reports: " + problem(m.Error).Error()}
 	default:
@@ -176,17 +176,17 @@ func (c *Conn) overlong(head []byte) *BadLine {
 	case asks: // a notification, or a request whose id comes later in the line
 	case id != nil:
 		wrong.Code = 0
-		c.answered(id, Reply{Err: wrong})
+		c.deliver(id, Reply{Err: wrong})
 	default:
 		wrong.Lost = true
 	}
 	return wrong
 }
 
-// answered delivers the outcome of a call, and reports whether a call waits for
+// deliver delivers the outcome of a call, and reports whether a call waits for
 // it. Otherwise the outcome is dropped: its call was abandoned or answered
 // before.
-func (c *Conn) answered(id json.RawMessage, r Reply) bool {
+func (c *Conn) deliver(id json.RawMessage, r Reply) bool {
 	n, err := strconv.ParseInt(string(bytes.Trim(id, `"`)), 10, 64)
 	if err != nil {
 		return false

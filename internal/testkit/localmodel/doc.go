@@ -21,8 +21,8 @@
 //
 // # Prompts
 //
-// Without a script, a prompt whose first line is a command is a program. Each line
-// is one command; another line belongs to the text above it.
+// Without a script, a prompt whose first line is a command is a program. Each
+// line is one command; another line belongs to the text above it.
 //
 //	say TEXT            speak
 //	think TEXT          think, before speaking
@@ -33,10 +33,10 @@
 //	then                the next turn begins
 //
 // A turn with calls ends before the next command that is neither call nor stop.
-// If the last turn made calls, one more turn says the last result; a turn without
-// a text says it, too. A prompt that contains USE_TOOL calls the first offered tool that runs
-// commands, with a harmless echo, and then says the result. Any other prompt is
-// repeated in the answer.
+// If the last turn made calls, one more turn says the last result; a turn
+// without a text says it, too. A prompt that contains USE_TOOL calls the first
+// offered tool that runs commands, with a harmless echo, and then says the
+// result. Any other prompt is repeated in the answer.
 //
 // # Scripts
 //
