@@ -125,7 +125,7 @@ func (h *lister) partOf(dir string) *listingCache {
 
 // newest returns the listing for a search that arrived at then.
 func (c *listingCache) newest(ctx context.Context, then time.Time) (*listing, error) {
-	c.use()
+	c.resetIdleTimer()
 	for {
 		f, need := c.state(then)
 		if need == upToDate {
@@ -156,7 +156,7 @@ func (c *listingCache) newest(ctx context.Context, then time.Time) (*listing, er
 }
 
 // resetIdleTimer restarts the time after which an unused listing is dropped.
-func (c *listingCache) use() {
+func (c *listingCache) resetIdleTimer() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.idle == nil && !c.closed {
@@ -180,9 +180,9 @@ func (c *listingCache) state(then time.Time) (*listing, need) {
 		return f, upToDate
 	case stale, !told && time.Since(f.asked) > maxUntold:
 		return f, needRelist
-	case told && touched && (resting || allUnchanged(f.marks)):
+	case told && touched && (resting || allUnchanged(f.dependencies)):
 		return f, needPatch
-	case told && !allUnchanged(f.marks):
+	case told && !allUnchanged(f.dependencies):
 		return f, needRelist
 	}
 	return f, upToDate

@@ -24,7 +24,7 @@ type listing struct {
 	asOf     time.Time     // likewise, including the changes reported since
 	took     time.Duration // how long listing all files took
 
-	marks []fileState // the files that it depends on, and their states
+	dependencies []fileState // the files that it depends on, and their states
 }
 
 // relist returns the files below dir, which is relative to the root. It uses
@@ -32,7 +32,7 @@ type listing struct {
 // The workspace lists nested repositories itself. Tracked files count even if
 // git cannot list the others.
 func (h *lister) relist(ctx context.Context, dir string) (f *listing, err error) {
-	f = &listing{asked: time.Now(), marks: h.dependencies(dir)}
+	f = &listing{asked: time.Now(), dependencies: h.dependencies(dir)}
 	f.asOf = f.asked
 	defer func() { f.took = time.Since(f.asked) }()
 	var tracked []string

@@ -60,11 +60,11 @@ func (s gitStatus) Error() string { return fmt.Sprintf("git: exit status %d", in
 func (h *lister) git(ctx context.Context, about question, out io.Writer, args ...string) error {
 	top, files := h.ws.GitFiles()
 	marks := fileStatesOf(files)
-	doubt := &h.backoffs[about]
+	backoff := &h.backoffs[about]
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	if top == "" || slices.ContainsFunc(marks, fileState.odd) || doubt.active() {
+	if top == "" || slices.ContainsFunc(marks, fileState.odd) || backoff.active() {
 		return errGitHangs
 	}
 	cmd := h.gitCommand(top, args)
@@ -78,10 +78,10 @@ func (h *lister) git(ctx context.Context, about question, out io.Writer, args ..
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	case patient.Err() != nil:
-		doubt.fail(marks)
+		backoff.fail(marks)
 		return errGitHangs
 	}
-	doubt.reset()
+	backoff.reset()
 	if err == nil && code != 0 {
 		err = gitStatus(code)
 	}
@@ -152,23 +152,23 @@ func (h *lister) gitCommand(top string, args []string) *exec.Cmd {
 // each failure, and ends when git's own files change. Its methods may be called
 // from any goroutine.
 type gitBackoff struct {
-	mu    sync.Mutex
-	until time.Time
-	pause time.Duration // the last pause; 0 after an answer
-	marks []fileState   // of git's files at the failure
+	mu       sync.Mutex
+	until    time.Time
+	pause    time.Duration // the last pause; 0 after an answer
+	gitFiles []fileState   // of git's files at the failure
 }
 
 func (d *gitBackoff) active() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return time.Now().Before(d.until) && allUnchanged(d.marks)
+	return time.Now().Before(d.until) && allUnchanged(d.gitFiles)
 }
 
 func (d *gitBackoff) fail(marks []fileState) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.pause = min(max(minPause, 2*d.pause), maxIdle)
-	d.until, d.marks = time.Now().Add(d.pause), marks
+	d.until, d.gitFiles = time.Now().Add(d.pause), marks
 }
 
 // lift ends the pause for one attempt with more time.

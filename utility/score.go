@@ -187,7 +187,7 @@ func (a hit) compare(b hit) int {
 	return cmp.Or(cmp.Compare(a.chars, b.chars), strings.Compare(a.path, b.path))
 }
 
-// A topHits is a heap of the topHits hits, the worst first.
+// A topHits is a heap of the best hits, the worst first.
 type topHits []hit
 
 func (b topHits) Len() int           { return len(b) }
