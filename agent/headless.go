@@ -329,7 +329,7 @@ func (h *headless) current(ctx context.Context) (*link, error) {
 
 // interrupt ends a run whose ctx has ended.
 func (h *headless) interrupt(ctx context.Context, r *link, run *run) error {
-	r.silence(run)
+	r.markInterrupted(run)
 	timer := time.NewTimer(h.wait.interrupt)
 	defer timer.Stop()
 	if r.child.send(&contracts.Interrupt{}) == nil {

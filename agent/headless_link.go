@@ -156,7 +156,7 @@ func (r *link) show(ev contracts.Event) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.publish(ev)
-	r.rest()
+	r.armQuietTimer()
 }
 
 // publish publishes events. The caller holds r.mu if they belong to a run.
@@ -191,7 +191,7 @@ func (r *link) fault(e *contracts.ErrorEvent) {
 	if !interrupted || e.ErrorType != contracts.ErrorCancelled { // the hub reports the cancellation itself
 		r.publish(&contracts.ErrorEvent{Message: e.Message, ErrorType: e.ErrorType})
 	}
-	r.rest()
+	r.armQuietTimer()
 }
 
 // progress handles an event that belongs to a run.
@@ -202,13 +202,13 @@ func (r *link) progress(ev contracts.Event) {
 		r.h.opts.Log.Debug("agent process spoke outside of a run", "event", ev.EventType())
 		return
 	}
-	if show := r.run.take(ev, r.endings); len(show) > 0 {
+	if show := r.run.apply(ev, r.endings); len(show) > 0 {
 		r.publish(show...)
 	}
 	if len(r.run.tools) > maxTools || len(r.run.held) > maxTools {
 		r.child.Kill(fmt.Errorf("agent process killed: it has more than %d calls open", maxTools))
 	}
-	r.rest()
+	r.armQuietTimer()
 }
 
 // begin opens a run. No other run may be open.
@@ -216,7 +216,7 @@ func (r *link) begin() *run {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	run := &run{ended: make(chan struct{}), tools: map[string]bool{}, held: map[string]contracts.Event{}}
-	run.quiet = time.AfterFunc(time.Hour, func() { r.lapse(run) })
+	run.quiet = time.AfterFunc(time.Hour, func() { r.endIfQuiet(run) })
 	run.quiet.Stop()
 	r.run = run
 	return run
@@ -240,15 +240,16 @@ func (r *link) finish(run *run) {
 	r.mu.Unlock()
 }
 
-// silence records that a run is being interrupted. It does not wait for r.mu,
-// because a client that does not read may block it for long.
-func (r *link) silence(run *run) {
+// markInterrupted records that a run is being interrupted. It does not wait for
+// r.mu, because a client that does not read may block it for long.
+func (r *link) markInterrupted(run *run) {
 	run.interrupted.Store(true)
 	run.quiet.Reset(r.h.wait.quiet)
 }
 
-// rest starts or stops the timer that ends the run. The caller holds r.mu.
-func (r *link) rest() {
+// armQuietTimer starts or stops the timer that ends the run. The caller holds
+// r.mu.
+func (r *link) armQuietTimer() {
 	run := r.run
 	if run == nil || run.over {
 		return
@@ -260,8 +261,8 @@ func (r *link) rest() {
 	}
 }
 
-// lapse ends a run whose child has been quiet for long enough.
-func (r *link) lapse(run *run) {
+// endIfQuiet ends a run whose child has been quiet for long enough.
+func (r *link) endIfQuiet(run *run) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	stale := time.Since(run.since) < r.h.wait.quiet // restarted while this waited for the lock
@@ -290,11 +291,11 @@ func (run *run) end() {
 	}
 }
 
-// take updates the run with an event and returns the events to publish.
-func (run *run) take(ev contracts.Event, endings bool) []contracts.Event {
+// apply updates the run with an event and returns the events to publish.
+func (run *run) apply(ev contracts.Event, endings bool) []contracts.Event {
 	switch e := ev.(type) {
 	case *contracts.RawAgentEvent:
-		return run.takeRaw(e, endings)
+		return run.applyRaw(e, endings)
 	case *contracts.ResponseStart:
 		run.response = e.ResponseID
 	case *contracts.ResponseEnd:
@@ -329,9 +330,9 @@ func (run *run) release(callID string, ev contracts.Event) []contracts.Event {
 	return []contracts.Event{&contracts.ToolCall{CallID: callID, Tool: call.Tool, Args: call.Args}, ev}
 }
 
-// takeRaw is take for a raw event. It drops the events that the hub makes
+// applyRaw is apply for a raw event. It drops the events that the hub makes
 // itself.
-func (run *run) takeRaw(e *contracts.RawAgentEvent, endings bool) []contracts.Event {
+func (run *run) applyRaw(e *contracts.RawAgentEvent, endings bool) []contracts.Event {
 	switch e.EventKind {
 	case "agent_start":
 		run.started = true
@@ -365,7 +366,7 @@ func (r *link) question(req *contracts.ServerRequest, wireID string) {
 	ctx, cancel := context.WithCancel(r.life)
 	a := &ask{cancel: cancel, done: make(chan struct{})}
 	r.asks[req.RequestID] = a
-	r.rest()
+	r.armQuietTimer()
 	r.asking.Go(func() { // ends with the question, the run or the child
 		defer close(a.done)
 		defer cancel()
@@ -376,7 +377,7 @@ func (r *link) question(req *contracts.ServerRequest, wireID string) {
 		if !a.withdrawn.Load() && ctx.Err() == nil {
 			r.settle(req, wireID, out, err)
 		}
-		r.rest()
+		r.armQuietTimer()
 	})
 }
 

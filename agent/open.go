@@ -52,8 +52,8 @@ type Options struct {
 	// needed.
 	Hosted bool
 
-	// Profile is the wire profile that the conformance agent follows. Other agents
-	// ignore it.
+	// Profile is the wire profile that the conformance agent follows. Other
+	// agents ignore it.
 	Profile contracts.Profile
 
 	// StateDir is where an agent stores its state for a restart. Empty stores
@@ -129,7 +129,7 @@ func Open(spec string, o Options) (Agent, error) {
 	}
 	return acp.New(argv, acp.Options{
 		Dir: o.Dir, Shell: o.Shell, EnvPass: o.EnvPass, Hosted: o.Hosted,
-		StateDir: o.StateDir, Version: o.Version, Servers: handed(o), Log: o.Log,
+		StateDir: o.StateDir, Version: o.Version, Servers: acpServers(o), Log: o.Log,
 	}), nil
 }
 

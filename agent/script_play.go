@@ -175,16 +175,16 @@ func (q inquiry) play(ctx context.Context, p *player) error {
 		return err
 	}
 	if out.Announced { // Ask announced a call, which clients list until it ends
-		if err := p.conclude(ctx, req, out.Verdict); err != nil {
+		if err := p.endAnnounced(ctx, req, out.Verdict); err != nil {
 			return err
 		}
 	}
 	return p.steps(ctx, q.on[out.Verdict])
 }
 
-// conclude ends the call that a question announced. Only an approved one
+// endAnnounced ends the call that a question announced. Only an approved one
 // starts; the others happen at the client.
-func (p *player) conclude(ctx context.Context, req *contracts.ServerRequest, verdict contracts.Verdict) error {
+func (p *player) endAnnounced(ctx context.Context, req *contracts.ServerRequest, verdict contracts.Verdict) error {
 	if req.RequestType == contracts.RequestApproval {
 		call := &contracts.ToolCall{CallID: req.CallID, Tool: req.Tool, Args: req.Args}
 		return p.call(ctx, call, verdict, toolUse{name: req.Tool, success: true})

@@ -77,8 +77,8 @@ func (s *servers) call(ctx context.Context, name string, args json.RawMessage, o
 	return told, nil
 }
 
-// handed returns the servers in the form for an ACP agent.
-func handed(o Options) []acp.Server {
+// acpServers returns the servers in the form for an ACP agent.
+func acpServers(o Options) []acp.Server {
 	var all []acp.Server
 	for _, s := range o.Servers {
 		if s.Dir != "" && !filepath.IsAbs(s.Dir) {

@@ -219,7 +219,7 @@ func (a *Agent) current(ctx context.Context) (*peer, error) {
 	p, err := a.launch(ctx)
 	if err != nil {
 		if ctx.Err() == nil {
-			a.died()
+			a.countDeath()
 		}
 		return nil, err
 	}
@@ -248,14 +248,14 @@ func (a *Agent) pause(ctx context.Context, deaths int) error {
 	}
 }
 
-func (a *Agent) died() {
+func (a *Agent) countDeath() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.deaths++
 }
 
-// proved records that the program has completed a run.
-func (a *Agent) proved() {
+// resetDeaths records that the program has completed a run.
+func (a *Agent) resetDeaths() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.deaths = 0
@@ -299,8 +299,8 @@ func (a *Agent) noteOnce(text string) {
 	}
 }
 
-// speak publishes the notes.
-func (a *Agent) speak() {
+// publishNotes publishes the notes.
+func (a *Agent) publishNotes() {
 	a.mu.Lock()
 	notes := a.notes
 	a.notes = nil
@@ -324,7 +324,7 @@ func (a *Agent) Run(ctx context.Context, work contracts.Work) error {
 	if err != nil {
 		return failure(ctx, err)
 	}
-	a.speak()
+	a.publishNotes()
 	p.setThinking(ctx)
 	if ctx.Err() != nil {
 		return context.Cause(ctx)

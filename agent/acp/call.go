@@ -144,7 +144,7 @@ func (p *peer) change(r *run, u *callUpdate) {
 		p.progress(r, c)
 	case c.stage == held && (closed(c.status) || c.status == acp.ToolCallStatusInProgress && r.shows(c)):
 		p.announce(r, c)
-	case c.stage == held && !c.bare() && p.a.host.ApprovalMode() == contracts.ApprovalAuto:
+	case c.stage == held && !c.lacksInput() && p.a.host.ApprovalMode() == contracts.ApprovalAuto:
 		p.announce(r, c) // no question would be asked
 	case c.stage == held:
 		p.arm(r, c)
@@ -168,7 +168,7 @@ func (p *peer) find(r *run, u *callUpdate) *call {
 		p.proc.Kill(fmt.Errorf("agent process killed: it made more than %d calls in one run, or has more than %d open", maxCalls, maxOpen))
 		return nil
 	}
-	p.pause(r) // earlier text precedes the call, whenever the call is announced
+	p.endResponse(r) // earlier text precedes the call, whenever the call is announced
 	c := &call{id: turn.ID("call_"), kind: "other"}
 	r.calls[key(u.ID)] = c
 	return c
@@ -211,14 +211,14 @@ func (c *call) merge(u *callUpdate) {
 	}
 }
 
-// bare reports whether the input of a call is missing. Models write it piece by
-// piece, and programs report the call with the first piece.
-func (c *call) bare() bool {
+// lacksInput reports whether the input of a call is missing. Models write it
+// piece by piece, and programs report the call with the first piece.
+func (c *call) lacksInput() bool {
 	return c.omitted == 0 && (isNull(c.input) || string(c.input) == "{}")
 }
 
-// looks reports whether a call is of a kind that changes nothing.
-func (c *call) looks() bool {
+// readsOnly reports whether a call is of a kind that changes nothing.
+func (c *call) readsOnly() bool {
 	switch acp.ToolKind(c.kind) {
 	case acp.ToolKindRead, acp.ToolKindSearch, acp.ToolKindThink:
 		return true
@@ -231,9 +231,9 @@ func (c *call) looks() bool {
 func (p *peer) arm(r *run, c *call) {
 	wait := p.a.wait.settle
 	switch {
-	case c.bare() && c.status != acp.ToolCallStatusInProgress:
+	case c.lacksInput() && c.status != acp.ToolCallStatusInProgress:
 		wait = p.a.wait.input
-	case c.looks(), c.status == acp.ToolCallStatusInProgress && len(c.content) > 0:
+	case c.readsOnly(), c.status == acp.ToolCallStatusInProgress && len(c.content) > 0:
 		wait = p.a.wait.glance
 	}
 	if c.hold != nil {
@@ -265,7 +265,7 @@ func (c *call) release() {
 
 // announce publishes a call that needs no question.
 func (p *peer) announce(r *run, c *call) {
-	p.pause(r)
+	p.endResponse(r)
 	args, _ := c.args(nil)
 	p.publish(&contracts.ToolCall{CallID: c.id, Tool: c.kind, Args: args})
 	p.begun(r, c)
@@ -349,8 +349,8 @@ func (c *call) label() string {
 	return cmp.Or(head(title, maxLabel), c.kind)
 }
 
-// aim describes what the call will do, and where.
-func (c *call) aim() string {
+// description describes what the call will do, and where.
+func (c *call) description() string {
 	text := c.label()
 	for _, l := range c.locations {
 		if !strings.Contains(text, l.Path) {

@@ -86,10 +86,10 @@ func (p *peer) beginElicitation() *run {
 	defer p.mu.Unlock()
 	r := p.active()
 	if r == nil {
-		p.stray("ask for input")
+		p.reportStray("ask for input")
 		return nil
 	}
-	p.pause(r)
+	p.endResponse(r)
 	r.work.Add(1)
 	return r
 }

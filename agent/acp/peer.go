@@ -121,7 +121,7 @@ func (p *peer) reportExit() {
 	if !greeted {
 		return // launch returns the error
 	}
-	p.a.died()
+	p.a.countDeath()
 	if !broken {
 		p.a.publish(&contracts.ErrorEvent{
 			Message: p.proc.Account().Error() + ": it is started again with the next prompt", ErrorType: contracts.ErrorTransient,

@@ -107,7 +107,7 @@ func (p *peer) pose(u *callUpdate, options contracts.ApprovalOptions, more int) 
 	defer p.mu.Unlock()
 	r := p.active()
 	if r == nil {
-		p.stray("ask for permission")
+		p.reportStray("ask for permission")
 		return nil
 	}
 	c := p.find(r, u)
@@ -125,7 +125,7 @@ func (p *peer) pose(u *callUpdate, options contracts.ApprovalOptions, more int) 
 	c.merge(u)
 	c.status = status // the program, not the question, sets the status
 	id := c.id
-	p.pause(r)
+	p.endResponse(r)
 	args, cut := c.args(options)
 	if q.first {
 		c.release()
@@ -139,7 +139,7 @@ func (p *peer) pose(u *callUpdate, options contracts.ApprovalOptions, more int) 
 	}
 	q.ask = &contracts.ServerRequest{
 		RequestID: id, RequestType: contracts.RequestApproval, CallID: c.id, Tool: c.kind,
-		DisplayName: display(c.kind), SummaryLabel: c.label(), ActionDescription: c.aim(),
+		DisplayName: display(c.kind), SummaryLabel: c.label(), ActionDescription: c.description(),
 		Args: args, Reason: reason(options, cut),
 	}
 	r.work.Add(1)

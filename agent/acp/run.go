@@ -48,7 +48,7 @@ func (p *peer) prompt(ctx context.Context, work contracts.Work) error {
 	defer p.finish(r)
 	call, err := p.conn.Ask(acp.AgentMethodSessionPrompt, acp.PromptRequest{
 		SessionId: acp.SessionId(p.session), Prompt: append(p.blocks(work), p.reminder()...),
-	}, func() { p.hear(r) })
+	}, func() { p.markAnswered(r) })
 	if err != nil {
 		if p.proc.Failure() != nil || errors.Is(err, rpc.ErrEnded) { // the process is about to end
 			<-p.over
@@ -77,8 +77,8 @@ func (p *peer) begin() *run {
 	return r
 }
 
-// hear records that the program has answered.
-func (p *peer) hear(r *run) {
+// markAnswered records that the program has answered.
+func (p *peer) markAnswered(r *run) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	r.heard = true
@@ -88,7 +88,7 @@ func (p *peer) hear(r *run) {
 // its terminals have ended.
 func (p *peer) finish(r *run) {
 	p.mu.Lock()
-	p.leave(r)
+	p.endTerminals(r)
 	p.a.cutOff(r.tail, r.heard)
 	r.over = true
 	for _, c := range r.calls {
@@ -125,8 +125,8 @@ func (p *peer) interrupt(ctx context.Context, r *run, call *rpc.Call) error {
 			if errors.Is(reply.Err, rpc.ErrEnded) {
 				<-p.over
 			} else {
-				p.a.proved()
-				p.relinquish(r)
+				p.a.resetDeaths()
+				p.endOpenCalls(r)
 			}
 			return context.Cause(ctx)
 		case <-late.C:
@@ -141,10 +141,10 @@ func (p *peer) interrupt(ctx context.Context, r *run, call *rpc.Call) error {
 // interrupted.
 const errCancelled = "cancelled"
 
-// relinquish ends the calls that an interrupted program has left open. It is
+// endOpenCalls ends the calls that an interrupted program has left open. It is
 // unknown whether they have really ended: Codex lets a command run on. Clients
 // are told.
-func (p *peer) relinquish(r *run) {
+func (p *peer) endOpenCalls(r *run) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	own := map[*call]bool{} // calls with terminals of ours, which have ended
@@ -175,10 +175,10 @@ func (p *peer) replied(ctx context.Context, r *run, reply rpc.Reply) error {
 		}
 		return failure(ctx, reply.Err) // an answer that was too long
 	}
-	p.a.proved()
+	p.a.resetDeaths()
 	if reply.Err != nil {
-		p.settle(r, contracts.Usage{})
-		return failure(ctx, p.barred(reply.Err))
+		p.endAnsweredRun(r, contracts.Usage{})
+		return failure(ctx, p.withSignInHint(reply.Err))
 	}
 	var result struct {
 		Stop  string     `json:"stopReason"`
@@ -187,12 +187,12 @@ func (p *peer) replied(ctx context.Context, r *run, reply rpc.Reply) error {
 	if err := decode(reply.Result, &result); err != nil {
 		return failure(ctx, fmt.Errorf("the agent's answer cannot be read: %w", err))
 	}
-	p.settle(r, usage(result.Usage))
+	p.endAnsweredRun(r, usage(result.Usage))
 	return p.stopped(result.Stop)
 }
 
-// settle ends what an answered run has left open, and reports its cost.
-func (p *peer) settle(r *run, used contracts.Usage) {
+// endAnsweredRun ends what an answered run has left open, and reports its cost.
+func (p *peer) endAnsweredRun(r *run, used contracts.Usage) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, c := range r.open() {
@@ -201,19 +201,19 @@ func (p *peer) settle(r *run, used contracts.Usage) {
 	spent := r.cost > 0 || used != contracts.Usage{}
 	used.TotalCostUSD, used.ModelID = r.cost, p.model()
 	if !r.turn.Open() && (spent || r.finished || !r.answered) { // there is something that only a response can report
-		p.published(r.turn.Start(p.life))
+		p.logPublish(r.turn.Start(p.life))
 	}
 	if r.turn.Open() {
-		p.published(r.turn.End(p.life, used))
+		p.logPublish(r.turn.End(p.life, used))
 	}
 	if r.filled != "" {
 		p.status(r.filled)
 	}
 }
 
-// published logs that an event could not be published. That happens when the
+// logPublish logs that an event could not be published. That happens when the
 // hub has ended.
-func (p *peer) published(err error) {
+func (p *peer) logPublish(err error) {
 	if err != nil {
 		p.log.Debug("publish agent event", "error", err)
 	}
@@ -283,7 +283,7 @@ func (p *peer) blocks(work contracts.Work) []acp.ContentBlock {
 		default:
 			if a.Data != nil {
 				p.a.noteOnce("The agent takes no images: it is told where they are")
-				p.a.speak()
+				p.a.publishNotes()
 			}
 			block := acp.ResourceLinkBlock(filepath.Base(a.Path), uri)
 			block.ResourceLink.MimeType = &a.MimeType
@@ -340,7 +340,7 @@ func (p *peer) say(r *run, text string, thinking bool) {
 		return
 	}
 	if !r.turn.Open() {
-		p.published(r.turn.Start(p.life))
+		p.logPublish(r.turn.Start(p.life))
 	}
 	add := r.turn.Say
 	if thinking {
@@ -349,14 +349,14 @@ func (p *peer) say(r *run, text string, thinking bool) {
 		r.tail = contracts.TailText(r.tail+text, maxTail)
 	}
 	for _, piece := range contracts.SplitText(text, contracts.MaxTextBytes) {
-		p.published(add(p.life, piece))
+		p.logPublish(add(p.life, piece))
 	}
 }
 
-// pause ends the open response before another event. The caller holds p.mu.
-func (p *peer) pause(r *run) {
+// endResponse ends the open response before another event. The caller holds p.mu.
+func (p *peer) endResponse(r *run) {
 	if r.turn.Open() {
-		p.published(r.turn.End(p.life, contracts.Usage{ModelID: p.model(), TotalCostUSD: r.cost}))
+		p.logPublish(r.turn.End(p.life, contracts.Usage{ModelID: p.model(), TotalCostUSD: r.cost}))
 		r.answered, r.finished, r.cost = true, false, 0
 	}
 }
@@ -377,7 +377,7 @@ func (p *peer) working(what string) (*run, error) {
 	r := p.active()
 	switch {
 	case r == nil:
-		p.stray(what)
+		p.reportStray(what)
 		return nil, acp.NewInvalidRequest(map[string]any{"details": "it was refused to " + what + " outside of a run"})
 	case r.stopping:
 		return nil, acp.NewInvalidRequest(map[string]any{"details": "it was refused to " + what + ": the run was interrupted"})
@@ -385,9 +385,9 @@ func (p *peer) working(what string) (*run, error) {
 	return r, nil
 }
 
-// stray reports that the program tried something outside a run, once for each
-// operation between two runs. The caller holds p.mu.
-func (p *peer) stray(what string) {
+// reportStray reports that the program tried something outside a run, once for
+// each operation between two runs. The caller holds p.mu.
+func (p *peer) reportStray(what string) {
 	if p.strayed[what] {
 		return
 	}

@@ -42,8 +42,8 @@ type option struct {
 	Options  json.RawMessage `json:"options"` // a flat list, or lists in groups
 }
 
-// A beginning is the result of creating, loading or resuming a session.
-type beginning struct {
+// A sessionResult is the result of creating, loading or resuming a session.
+type sessionResult struct {
 	SessionID string `json:"sessionId"`
 	Modes     struct {
 		Current   string     `json:"currentModeId"`
@@ -66,12 +66,12 @@ func (p *peer) handshake(ctx context.Context) error {
 	}
 	begun, err := p.open(ctx, servers)
 	if err != nil {
-		return p.barred(err)
+		return p.withSignInHint(err)
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.modes, p.models = begun.Modes.Available.kept, shown(begun.Models.Current, maxLabel)
-	p.options = kept(begun.Options)
+	p.options = usedOptions(begun.Options)
 	p.costKnown = p.costKnown || !p.resumed
 	p.greeted = true
 	return nil
@@ -108,7 +108,7 @@ func (p *peer) initialize(ctx context.Context) error {
 	p.introduced = err == nil || refused
 	p.mu.Unlock()
 	if err != nil {
-		return p.barred(err)
+		return p.withSignInHint(err)
 	}
 	if got := strings.TrimSpace(string(init.Version)); got != fmt.Sprint(acp.ProtocolVersionNumber) {
 		return &contracts.Error{
@@ -139,7 +139,7 @@ func (p *peer) introduce(ctx context.Context, reads bool) (init introduction, er
 
 // open continues the session of an earlier process if there is one and the
 // program can, and otherwise creates one.
-func (p *peer) open(ctx context.Context, servers []acp.McpServer) (beginning, error) {
+func (p *peer) open(ctx context.Context, servers []acp.McpServer) (sessionResult, error) {
 	if id := p.a.session(); id != "" {
 		begun, err := p.reopen(ctx, acp.SessionId(id), servers)
 		if err == nil {
@@ -155,7 +155,7 @@ func (p *peer) open(ctx context.Context, servers []acp.McpServer) (beginning, er
 		}
 		p.a.forget(err)
 	}
-	var begun beginning
+	var begun sessionResult
 	err := p.call(ctx, acp.AgentMethodSessionNew, acp.NewSessionRequest{Cwd: p.a.opts.Dir, McpServers: servers}, &begun)
 	if err == nil && begun.SessionID == "" {
 		err = errors.New("the agent made a session without an id")
@@ -182,7 +182,7 @@ func (e *lostError) Unwrap() error { return e.cause }
 
 // reopen continues a session. It prefers to resume, because loading repeats the
 // history. Repeated messages are dropped, like all messages between runs.
-func (p *peer) reopen(ctx context.Context, id acp.SessionId, servers []acp.McpServer) (begun beginning, err error) {
+func (p *peer) reopen(ctx context.Context, id acp.SessionId, servers []acp.McpServer) (begun sessionResult, err error) {
 	err = errCannotReopen
 	if p.can.SessionCapabilities.Resume != nil {
 		err = p.call(ctx, acp.AgentMethodSessionResume,
@@ -195,8 +195,8 @@ func (p *peer) reopen(ctx context.Context, id acp.SessionId, servers []acp.McpSe
 	return begun, err
 }
 
-// barred adds to an error that asks the user to sign in how to do so.
-func (p *peer) barred(err error) error {
+// withSignInHint adds to an error that asks the user to sign in how to do so.
+func (p *peer) withSignInHint(err error) error {
 	e, ok := errors.AsType[*rpc.Error](err)
 	if !ok || e.Code != authRequired {
 		return err
@@ -237,9 +237,9 @@ const (
 	maxSetting  = 64 << 10 // bytes of an option's values
 )
 
-// kept returns the options that are used, at most maxSettings: those for the
-// model and for the thinking level.
-func kept(all list[option]) (some []option) {
+// usedOptions returns the options that are used, at most maxSettings: those for
+// the model and for the thinking level.
+func usedOptions(all list[option]) (some []option) {
 	for _, o := range all.kept {
 		known := o.Category == string(acp.SessionConfigOptionCategoryModel) || o.Category == string(acp.SessionConfigOptionCategoryThoughtLevel)
 		if known && len(some) < maxSettings && len(o.Options) <= maxSetting && len(o.Current) <= maxPath && len(o.ID) <= maxPath {
@@ -299,7 +299,7 @@ func (p *peer) setThinking(ctx context.Context) {
 		}, &result)
 		if err == nil && result.Options.kept != nil {
 			p.mu.Lock()
-			p.options = kept(result.Options)
+			p.options = usedOptions(result.Options)
 			p.mu.Unlock()
 		}
 	}
@@ -311,7 +311,7 @@ func (p *peer) setThinking(ctx context.Context) {
 	}
 	if err != nil {
 		p.a.noteOnce(fmt.Sprintf("The agent does not take the thinking level %s: %s", level, err.Error()))
-		p.a.speak()
+		p.a.publishNotes()
 	}
 }
 

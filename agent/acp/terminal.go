@@ -251,9 +251,9 @@ func (p *peer) releaseTerminal(ctx context.Context, params acp.ReleaseTerminalRe
 	return acp.ReleaseTerminalResponse{}, nil
 }
 
-// leave ends the terminals of a run that is ending, and reports the commands
-// that were still running. The caller holds p.mu.
-func (p *peer) leave(r *run) {
+// endTerminals ends the terminals of a run that is ending, and reports the
+// commands that were still running. The caller holds p.mu.
+func (p *peer) endTerminals(r *run) {
 	var left []string
 	for _, t := range r.terminals {
 		select {

@@ -131,7 +131,7 @@ func (p *peer) takeOptions(raw json.RawMessage) {
 		Options list[option] `json:"configOptions"`
 	}
 	if decode(raw, &u) == nil && u.Options.kept != nil {
-		p.options = kept(u.Options)
+		p.options = usedOptions(u.Options)
 	}
 }
 

@@ -26,7 +26,7 @@ func (a *attachment) command(request json.RawMessage, name string) {
 		do, done = a.client.ReleaseControl, "Control of the session is free."
 	}
 	if _, err := do(a.ctx); err != nil {
-		a.peer.refuse(request, refusal(a.blame(err)))
+		a.peer.refuse(request, refusal(a.explain(err)))
 		return
 	}
 	a.chunk(done, false)

@@ -150,7 +150,7 @@ func (p *peer) bad(line *rpc.BadLine) error {
 	case rpc.CodeParse:
 		p.refuse(nil, acp.NewParseError(nil))
 	default:
-		p.refuse(line.ID, outOfPlace(line.Text))
+		p.refuse(line.ID, outOfOrder(line.Text))
 	}
 	return nil
 }
@@ -181,7 +181,7 @@ func (p *peer) dispatch(m rpc.Message) {
 	case m.Method == acp.AgentMethodInitialize && m.Asks():
 		p.initialize(m)
 	case !p.greeted && m.Asks():
-		p.refuse(m.ID, outOfPlace("initialize comes first"))
+		p.refuse(m.ID, outOfOrder("initialize comes first"))
 	case m.Method == acp.AgentMethodSessionCancel:
 		p.cancel(m)
 	case m.Method == cancelRequest:
@@ -272,8 +272,8 @@ func invalid(text string) *acp.RequestError {
 	return &acp.RequestError{Code: -32602, Message: "Invalid params: " + text}
 }
 
-// outOfPlace returns an error about a request that is not allowed at this time.
-func outOfPlace(text string) *acp.RequestError {
+// outOfOrder returns an error about a request that is not allowed at this time.
+func outOfOrder(text string) *acp.RequestError {
 	return &acp.RequestError{Code: -32600, Message: "Invalid request: " + text}
 }
 
@@ -315,7 +315,7 @@ func (p *peer) initialize(m rpc.Message) {
 		return
 	}
 	if p.greeted {
-		p.refuse(m.ID, outOfPlace("initialize comes once"))
+		p.refuse(m.ID, outOfOrder("initialize comes once"))
 		return
 	}
 	p.greeted, p.name = true, p.Name

@@ -197,7 +197,7 @@ func (a *attachment) reply(ctx context.Context, answer *contracts.ServerRequestR
 	if err == nil || ctx.Err() != nil || errors.Is(err, &contracts.Error{Code: contracts.CodeRequestNotFound}) {
 		return
 	}
-	a.notice("The answer was not taken: " + a.blame(err).Error())
+	a.notice("The answer was not taken: " + a.explain(err).Error())
 }
 
 // permission asks whether a call may run.

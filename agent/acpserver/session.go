@@ -22,17 +22,17 @@ import (
 // maxListing bounds the answer to a session list, in bytes.
 const maxListing = 1 << 20
 
-// A way says how to attach to a session.
-type way struct {
+// An attachMode says how to attach to a session.
+type attachMode struct {
 	id      string
 	create  bool
 	history bool // with the history from its beginning
 	tell    func(id acp.SessionId) any
 }
 
-// A place has the parameters of a session request. Of the MCP servers only
-// their presence matters; some editors encode none as an object.
-type place struct {
+// A sessionRequest has the parameters of a session request. Of the MCP servers
+// only their presence matters; some editors encode none as an object.
+type sessionRequest struct {
 	SessionID acp.SessionId   `json:"sessionId"`
 	Cwd       string          `json:"cwd"`
 	Servers   json.RawMessage `json:"mcpServers"`
@@ -40,8 +40,8 @@ type place struct {
 
 // newSession makes a session, or attaches to the shared one. The history comes
 // after the answer, because the editor must know the id first.
-func (p *peer) newSession(ctx context.Context, id json.RawMessage, req *place) (any, error) {
-	w := way{id: p.Session, create: p.Create, history: true}
+func (p *peer) newSession(ctx context.Context, id json.RawMessage, req *sessionRequest) (any, error) {
+	w := attachMode{id: p.Session, create: p.Create, history: true}
 	if w.id == "" {
 		w.id, w.create = "sess_"+strings.ToLower(rand.Text()), true
 	}
@@ -50,19 +50,19 @@ func (p *peer) newSession(ctx context.Context, id json.RawMessage, req *place) (
 }
 
 // loadSession attaches to a session and answers after the history.
-func (p *peer) loadSession(ctx context.Context, id json.RawMessage, req *place) (any, error) {
-	w := way{id: string(req.SessionID), history: true, tell: func(acp.SessionId) any { return acp.LoadSessionResponse{} }}
+func (p *peer) loadSession(ctx context.Context, id json.RawMessage, req *sessionRequest) (any, error) {
+	w := attachMode{id: string(req.SessionID), history: true, tell: func(acp.SessionId) any { return acp.LoadSessionResponse{} }}
 	return nil, p.attach(ctx, id, req, w, false)
 }
 
 // resumeSession attaches to a session without its history.
-func (p *peer) resumeSession(ctx context.Context, id json.RawMessage, req *place) (any, error) {
-	w := way{id: string(req.SessionID), tell: func(acp.SessionId) any { return acp.ResumeSessionResponse{} }}
+func (p *peer) resumeSession(ctx context.Context, id json.RawMessage, req *sessionRequest) (any, error) {
+	w := attachMode{id: string(req.SessionID), tell: func(acp.SessionId) any { return acp.ResumeSessionResponse{} }}
 	return nil, p.attach(ctx, id, req, w, false)
 }
 
 // attach attaches to a session. The attachment answers the request.
-func (p *peer) attach(ctx context.Context, request json.RawMessage, at *place, w way, early bool) error {
+func (p *peer) attach(ctx context.Context, request json.RawMessage, at *sessionRequest, w attachMode, early bool) error {
 	if w.id == "" {
 		return invalid("sessionId is missing")
 	}
@@ -73,7 +73,7 @@ func (p *peer) attach(ctx context.Context, request json.RawMessage, at *place, w
 	if err != nil {
 		return err
 	}
-	if err := p.same(ctx, s, at.Cwd); err != nil {
+	if err := p.checkDirectory(ctx, s, at.Cwd); err != nil {
 		return err
 	}
 	if old := p.leave(acp.SessionId(w.id)); old != nil {
@@ -139,7 +139,7 @@ func (p *peer) leave(id acp.SessionId) *attachment {
 }
 
 // dialing returns the client options for attaching.
-func (p *peer) dialing(s Server, w way) []client.Option {
+func (p *peer) dialing(s Server, w attachMode) []client.Option {
 	hello := contracts.Hello{
 		Role:       contracts.RoleController,
 		ClientInfo: &contracts.ClientInfo{Name: p.name, Version: p.Version},
@@ -194,8 +194,8 @@ func (p *peer) closeSession(_ context.Context, _ json.RawMessage, req *acp.Close
 	return struct{}{}, nil
 }
 
-// same refuses a directory that is not the server's workspace.
-func (p *peer) same(ctx context.Context, s Server, cwd string) error {
+// checkDirectory refuses a directory that is not the server's workspace.
+func (p *peer) checkDirectory(ctx context.Context, s Server, cwd string) error {
 	work, err := p.workspace(ctx, s)
 	if err != nil {
 		return err
@@ -258,7 +258,7 @@ func (p *peer) listSessions(ctx context.Context, _ json.RawMessage, req *acp.Lis
 	if err != nil {
 		return nil, err
 	}
-	if cwd != "" && p.same(ctx, s, cwd) != nil {
+	if cwd != "" && p.checkDirectory(ctx, s, cwd) != nil {
 		return answer, nil // a server for another directory has none
 	}
 	list, err := fetch(ctx, s)

@@ -161,12 +161,12 @@ func (a *attachment) catchUp(before, now *contracts.CurrentResponse) {
 	if before == nil || before.ResponseID != now.ResponseID {
 		before = &contracts.CurrentResponse{}
 	}
-	a.chunk(news(before.Thinking, now.Thinking), true)
-	a.chunk(news(before.Text, now.Text), false)
+	a.chunk(newText(before.Thinking, now.Thinking), true)
+	a.chunk(newText(before.Text, now.Text), false)
 }
 
-// news returns the part of text after shown. Both may lack their beginning.
-func news(shown, text string) string {
+// newText returns the part of text after shown. Both may lack their beginning.
+func newText(shown, text string) string {
 	if rest, ok := strings.CutPrefix(text, shown); ok {
 		return rest
 	}

@@ -121,7 +121,7 @@ func (a *attachment) finish(t *turn, answer acp.PromptResponse, err error) {
 	a.turn = nil
 	close(t.over)
 	if err != nil {
-		a.peer.refuse(t.request, refusal(a.blame(err)))
+		a.peer.refuse(t.request, refusal(a.explain(err)))
 		return
 	}
 	a.peer.answer(t.request, answer)
@@ -233,14 +233,14 @@ func (a *attachment) interrupt(t *turn) {
 	case ctx.Err() != nil:
 		a.notice("The run may go on: the server did not answer in time.")
 	default:
-		a.notice("The run goes on: " + a.blame(err).Error())
+		a.notice("The run goes on: " + a.explain(err).Error())
 	}
 	a.finish(t, acp.PromptResponse{StopReason: acp.StopReasonCancelled}, nil)
 }
 
-// blame adds to a refusal which client is in control, and to a lost answer what
+// explain adds to a refusal which client is in control, and to a lost answer what
 // to do.
-func (a *attachment) blame(err error) error {
+func (a *attachment) explain(err error) error {
 	e, ok := errors.AsType[*contracts.Error](err)
 	switch {
 	case !ok && errors.Is(err, client.ErrAnswerLost):

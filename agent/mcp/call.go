@@ -42,11 +42,11 @@ var tokens atomic.Int64
 
 // A call is a running tool call.
 type call struct {
-	token string
-	news  chan struct{} // 1-buffered; a token means that there is a text to read; never closed
-	sent  atomic.Bool   // the server may have received it
-	begun atomic.Bool   // the server has requested something before its answer
-	alien atomic.Bool   // the server did not know the session, so it did not start the call
+	token          string
+	news           chan struct{} // 1-buffered; a token means that there is a text to read; never closed
+	sent           atomic.Bool   // the server may have received it
+	begun          atomic.Bool   // the server has requested something before its answer
+	unknownSession atomic.Bool   // the server did not know the session, so it did not start the call
 
 	mu   sync.Mutex
 	text string // the newest progress text; "" after it was read
@@ -151,7 +151,7 @@ func (s *session) call(ctx context.Context, name string, args json.RawMessage, p
 		if !ok || refused.Code != sdk.CodeURLElicitationRequired || errand >= maxErrands {
 			return answer, err
 		}
-		if err := s.errand(ctx, refused.Data); err != nil {
+		if err := s.visitURLs(ctx, refused.Data); err != nil {
 			return nil, err
 		}
 	}
@@ -180,10 +180,10 @@ func (s *session) callOnce(ctx context.Context, name string, args json.RawMessag
 	if errors.Is(err, context.Canceled) && ctx.Err() != nil {
 		err = context.Cause(ctx)
 	}
-	if errors.Is(err, errEnded) && c.alien.Load() { // the end of the connection was noticed first
+	if errors.Is(err, errEnded) && c.unknownSession.Load() { // the end of the connection was noticed first
 		err = sdk.ErrSessionMissing
 	}
-	if unsent(err) && (c.begun.Load() || c.sent.Load() && !c.alien.Load()) { // only a repetition was not sent, or the server has got the call
+	if unsent(err) && (c.begun.Load() || c.sent.Load() && !c.unknownSession.Load()) { // only a repetition was not sent, or the server has got the call
 		err = errEnded
 	}
 	return answer, err
@@ -217,7 +217,7 @@ func (s *session) attend(c *call, done <-chan struct{}, cancel context.CancelCau
 			news = c.news
 		case <-silence.C:
 			last := heard
-			if asked := s.link.asked(); asked.After(last) {
+			if asked := s.link.lastQuestion(); asked.After(last) {
 				last = asked
 			}
 			if left := o.CallTimeout - time.Since(last); left > 0 {
@@ -226,7 +226,7 @@ func (s *session) attend(c *call, done <-chan struct{}, cancel context.CancelCau
 			}
 			cancel(errSilent)
 		case <-limit.C:
-			if time.Since(s.link.asked()) < o.CallTimeout {
+			if time.Since(s.link.lastQuestion()) < o.CallTimeout {
 				limit.Reset(o.CallTimeout)
 				continue
 			}

@@ -63,8 +63,8 @@ func (s *session) ask(ctx context.Context, p *sdk.ElicitParams) (answer *sdk.Eli
 	if !l.mayAsk() {
 		return nil, "it asks too often"
 	}
-	l.asks(1)
-	defer l.asks(-1)
+	l.countOpenQuestion(1)
+	defer l.countOpenQuestion(-1)
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(s.stopping, cancel)() // a server that has gone does not wait either
@@ -177,9 +177,9 @@ func (s *session) refuseSampling(next sdk.MethodHandler) sdk.MethodHandler {
 	}
 }
 
-// errand asks people to visit the URLs that the server requires before a call,
+// visitURLs asks people to visit the URLs that the server requires before a call,
 // and waits until the server says that they have finished.
-func (s *session) errand(ctx context.Context, data json.RawMessage) error {
+func (s *session) visitURLs(ctx context.Context, data json.RawMessage) error {
 	var wanted struct {
 		Elicitations []*sdk.ElicitParams `json:"elicitations"`
 	}

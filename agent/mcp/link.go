@@ -100,7 +100,7 @@ func newLink(s *Set, server Server) *link {
 // unless it is too early. The error is ErrUnavailable or the cause of ctx.
 func (l *link) connected(ctx context.Context) (*session, error) {
 	for {
-		s, wait, err := l.place()
+		s, wait, err := l.sessionOrWait()
 		if s != nil || err != nil {
 			return s, err
 		}
@@ -112,9 +112,9 @@ func (l *link) connected(ctx context.Context) (*session, error) {
 	}
 }
 
-// place returns the connection, or a channel to wait for before calling it
-// again.
-func (l *link) place() (*session, <-chan struct{}, error) {
+// sessionOrWait returns the connection, or a channel to wait for before calling
+// it again.
+func (l *link) sessionOrWait() (*session, <-chan struct{}, error) {
 	if l.set.life.Err() != nil {
 		return nil, nil, l.unavailable(errClosed)
 	}
@@ -194,9 +194,9 @@ func (l *link) pause() {
 	l.failures++
 }
 
-// arrived reports whether the server is connected and clients were not told,
-// and its number of tools. From now on the link tells clients itself.
-func (l *link) arrived() (tools int, ok bool) {
+// newlyConnected reports whether the server is connected and clients were not
+// told, and its number of tools. From now on the link tells clients itself.
+func (l *link) newlyConnected() (tools int, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	ok = l.session != nil && !l.introduced
@@ -268,8 +268,8 @@ func (l *link) say(text string, err error) {
 	}
 }
 
-// insist tells clients something in any case. Callers bound how often.
-func (l *link) insist(text string) {
+// sayAlways tells clients something in any case. Callers bound how often.
+func (l *link) sayAlways(text string) {
 	l.note(text, nil)
 	l.set.publish(l.title + " " + text)
 }
@@ -291,7 +291,7 @@ func (l *link) listed() []Tool {
 	tools, stale := l.tools, !l.known || l.session != nil && l.session.lapsed.Load()
 	l.mu.Unlock()
 	if stale {
-		_, _, _ = l.place() // runs in the background
+		_, _, _ = l.sessionOrWait() // runs in the background
 	}
 	return tools
 }
@@ -362,16 +362,16 @@ func (l *link) mayAsk() bool {
 	return l.wanted.take() <= maxAsks
 }
 
-// asks counts an open question, and its end.
-func (l *link) asks(change int) {
+// countOpenQuestion counts an open question, and its end.
+func (l *link) countOpenQuestion(change int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.asking += change
 	l.askedAt = time.Now()
 }
 
-// asked returns when the last question ended, or now if one is open.
-func (l *link) asked() time.Time {
+// lastQuestion returns when the last question ended, or now if one is open.
+func (l *link) lastQuestion() time.Time {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.asking > 0 {

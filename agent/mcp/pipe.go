@@ -76,7 +76,7 @@ func newPipe(l *link, n notices) (*pipe, error) {
 	p := makePipe(proc.NewProcess(cmd, proc.ProcessOptions{Name: "the program", Log: l.log}), n)
 	p.log = l.log
 	if err := p.Start(p.listen); err != nil {
-		return nil, unstarted(err)
+		return nil, startError(err)
 	}
 	return p, nil
 }
@@ -171,7 +171,7 @@ func (p *pipe) receive(m jsonrpc.Message) bool {
 			if !p.admit(m) {
 				return true
 			}
-		} else if !p.matters(m) {
+		} else if !p.forLibrary(m) {
 			return true
 		}
 	}
@@ -208,9 +208,9 @@ func (p *pipe) admit(m *jsonrpc.Request) bool {
 	return false
 }
 
-// matters reports whether the library needs a notification. It passes the
+// forLibrary reports whether the library needs a notification. It passes the
 // relevant ones to the session.
-func (p *pipe) matters(m *jsonrpc.Request) bool {
+func (p *pipe) forLibrary(m *jsonrpc.Request) bool {
 	switch m.Method {
 	case methodCancelled:
 		var params struct {
@@ -231,7 +231,7 @@ func (p *pipe) matters(m *jsonrpc.Request) bool {
 		}
 		return open && !withdrawn
 	case methodListChanged:
-		m.Params = nil // so that the library understands it, and relisting is reset
+		m.Params = nil // so that the library understands it; its handler resets relisting
 		return !p.relisting.Swap(true)
 	case methodProgress:
 		var params sdk.ProgressNotificationParams

@@ -38,7 +38,7 @@ func command(s *Server, dir string, env []string) (*exec.Cmd, error) {
 	}
 	path, err := proc.FindProgram(s.Command, dir, env)
 	if err != nil {
-		return nil, unstarted(err)
+		return nil, startError(err)
 	}
 	cmd := exec.Command(path, s.Args...)
 	cmd.Args[0] = s.Command
@@ -46,8 +46,8 @@ func command(s *Server, dir string, env []string) (*exec.Cmd, error) {
 	return cmd, nil
 }
 
-// unstarted returns the error of a program that could not be started.
-func unstarted(err error) error {
+// startError returns the error of a program that could not be started.
+func startError(err error) error {
 	return &fault{"its program does not start: " + cmp.Or(systemWords(err), "see the server's log"), err}
 }
 

@@ -299,7 +299,7 @@ func (s *session) list(ctx context.Context) error {
 		params = &sdk.ListToolsParams{Cursor: res.NextCursor}
 	}
 	if changes := s.link.setTools(tools); changes != "" {
-		s.link.insist("has other tools now: " + s.link.hide(changes)) // at most once in relistPause
+		s.link.sayAlways("has other tools now: " + s.link.hide(changes)) // at most once in relistPause
 	}
 	if len(left) > 0 {
 		s.link.say(fmt.Sprintf("has %s that nobody is offered: %s", toolCount(len(left)), s.link.hide(label(strings.Join(left, ", ")))), nil)

@@ -128,7 +128,7 @@ func Open(o Options) *Set {
 	s.add(o.Servers)
 	var first []<-chan struct{}
 	for _, l := range s.links {
-		if _, attempt, _ := l.place(); attempt != nil {
+		if _, attempt, _ := l.sessionOrWait(); attempt != nil {
 			first = append(first, attempt)
 		}
 	}
@@ -160,7 +160,7 @@ func (s *Set) introduce(first []<-chan struct{}) {
 		}
 	}
 	s.sayOf("MCP servers are connected: ", func(l *link) (string, bool) {
-		tools, ok := l.arrived()
+		tools, ok := l.newlyConnected()
 		return l.server.Name + " (" + toolCount(tools) + ")", ok
 	})
 }

@@ -52,8 +52,8 @@ type web struct {
 	ended   func()          // called when the server has ended its stream of changes
 	flooded func()          // called when there are too many open requests
 
-	under   atomic.Int64          // open requests
-	trouble atomic.Pointer[fault] // the fault of the newest message, if it failed
+	openRequests atomic.Int64          // open requests
+	trouble      atomic.Pointer[fault] // the fault of the newest message, if it failed
 
 	mu         sync.Mutex
 	nextStream time.Time // time before which no stream is requested
@@ -83,21 +83,21 @@ func (w *web) client() *http.Client {
 
 // RoundTrip implements [http.RoundTripper].
 func (w *web) RoundTrip(req *http.Request) (*http.Response, error) {
-	if w.under.Add(1) > maxExchanges {
-		w.under.Add(-1)
+	if w.openRequests.Add(1) > maxExchanges {
+		w.openRequests.Add(-1)
 		w.trouble.Store(errFlood)
 		w.flooded()
 		return nil, errFlood
 	}
 	ctx, cancel := context.WithCancelCause(req.Context())
 	stop := context.AfterFunc(w.life, func() { cancel(errUnwanted) })
-	release := sync.OnceFunc(func() { stop(); cancel(nil); w.under.Add(-1) })
+	release := sync.OnceFunc(func() { stop(); cancel(nil); w.openRequests.Add(-1) })
 	c, isCall := ctx.Value(callKey{}).(*call)
 	if isCall {
 		c.sent.Store(true)
 	}
 	out := req.Clone(ctx)
-	w.address(out.Header)
+	w.addHeaders(out.Header)
 	if req.Method == http.MethodGet {
 		w.pace(ctx)
 		late := time.AfterFunc(streamTime, func() { cancel(errNoStream) })
@@ -121,7 +121,7 @@ func (w *web) RoundTrip(req *http.Request) (*http.Response, error) {
 		w.note(req, nil)
 	}
 	if isCall && resp.StatusCode == http.StatusNotFound && req.Header.Get("Mcp-Session-Id") != "" {
-		c.alien.Store(true)
+		c.unknownSession.Store(true)
 	}
 	body := &boundedBody{ReadCloser: resp.Body, release: release, left: -1, long: func() { w.note(req, errLongBody) }}
 	if resp.StatusCode == http.StatusOK && req.Header.Get("Mcp-Method") == reports {
@@ -160,8 +160,8 @@ func (w *web) note(req *http.Request, trouble *fault) {
 	}
 }
 
-// address adds the server's headers, except those that the protocol has set.
-func (w *web) address(h http.Header) {
+// addHeaders adds the server's headers, except those that the protocol has set.
+func (w *web) addHeaders(h http.Header) {
 	for name, value := range w.server.Headers {
 		if h.Get(name) == "" {
 			h.Set(name, value)
