@@ -88,7 +88,7 @@ func (r *Runner) success() *contracts.DrainAnswer {
 
 // join waits for the running drain. If there is none, it starts one.
 func (r *Runner) join(ctx context.Context, req *contracts.DrainRequest) (*contracts.DrainAnswer, bool, error) {
-	f, answer, err := r.board(req)
+	f, answer, err := r.joinOrStart(req)
 	if f == nil {
 		return answer, answer != nil, err
 	}
@@ -100,9 +100,9 @@ func (r *Runner) join(ctx context.Context, req *contracts.DrainRequest) (*contra
 	}
 }
 
-// board returns the running drain, or the result of the successful one. If
+// joinOrStart returns the running drain, or the result of the successful one. If
 // there is neither, it starts a drain.
-func (r *Runner) board(req *contracts.DrainRequest) (*flight, *contracts.DrainAnswer, error) {
+func (r *Runner) joinOrStart(req *contracts.DrainRequest) (*flight, *contracts.DrainAnswer, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if answer := r.success(); answer != nil {
@@ -114,13 +114,13 @@ func (r *Runner) board(req *contracts.DrainRequest) (*flight, *contracts.DrainAn
 		}
 		f := &flight{done: make(chan struct{})}
 		r.flight, r.draining = f, true
-		r.drains.Go(func() { r.fly(f, req) }) // ends with the flush timeout; Close waits for it
+		r.drains.Go(func() { r.runFlight(f, req) }) // ends with the flush timeout; Close waits for it
 	}
 	return r.flight, nil, nil
 }
 
-// fly runs one attempt and stores its result.
-func (r *Runner) fly(f *flight, req *contracts.DrainRequest) {
+// runFlight runs one attempt and stores its result.
+func (r *Runner) runFlight(f *flight, req *contracts.DrainRequest) {
 	answer, at, err := r.attempt(req)
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -142,7 +142,7 @@ func (r *Runner) attempt(req *contracts.DrainRequest) (*contracts.DrainAnswer, t
 	}
 	d.git = gitState(context.Background(), r.config.WorkspaceRoot, r.config.ownDirs()...)
 	d.at = time.Now()
-	manifest, err := r.leave(d)
+	manifest, err := r.writeManifest(d)
 	if err != nil {
 		r.log.Error("drain manifest not written", "snapshot_root", r.config.SnapshotRoot, "err", err)
 		return nil, time.Time{}, &contracts.Error{
@@ -181,8 +181,8 @@ func (r *Runner) quiesce(d *drained) {
 	}
 }
 
-// leave writes the manifest and records its path.
-func (r *Runner) leave(d *drained) (*contracts.Manifest, error) {
+// writeManifest writes the manifest and records its path.
+func (r *Runner) writeManifest(d *drained) (*contracts.Manifest, error) {
 	dir, err := r.config.openSnapshotRoot()
 	if err != nil {
 		return nil, err

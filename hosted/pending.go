@@ -6,10 +6,10 @@ import (
 	"github.com/seed-028515a8/maestro/contracts"
 )
 
-// putBack adds the open questions to a state that has none. It uses the
+// addPending adds the open questions to a state that has none. It uses the
 // questions and not the lists of the drained snapshot, so that a client sees
 // exactly those that it can answer.
-func putBack(st *contracts.State, kept []contracts.KeptRequest) {
+func addPending(st *contracts.State, kept []contracts.KeptRequest) {
 	lists := map[contracts.RequestType]*[]contracts.PendingEntry{
 		contracts.RequestApproval:       &st.PendingApprovals,
 		contracts.RequestClientTool:     &st.PendingClientTools,

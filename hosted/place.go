@@ -14,8 +14,8 @@ const maxLinks = 40
 
 var errLoop = errors.New("too many symbolic links")
 
-// A place is the target of a path with its symbolic links resolved.
-type place struct {
+// A resolvedPath is the target of a path with its symbolic links resolved.
+type resolvedPath struct {
 	path   string // absolute
 	exists bool   // false if the target or a directory of the path does not exist
 }
@@ -23,10 +23,10 @@ type place struct {
 // locate resolves an absolute path. A part that does not exist has no links, so
 // the rest is used as written. Unlike filepath.EvalSymlinks it accepts such
 // paths, and follows a dangling link to its target.
-func locate(path string) (place, error) {
+func locate(path string) (resolvedPath, error) {
 	volume := filepath.VolumeName(path)
 	top := volume + string(filepath.Separator)
-	at, isFile, links := place{top, true}, false, 0
+	at, isFile, links := resolvedPath{top, true}, false, 0
 	todo := steps(path[len(volume):])
 	for len(todo) > 0 {
 		name := todo[0]
@@ -45,13 +45,13 @@ func locate(path string) (place, error) {
 		target, mode, err := look(next)
 		switch {
 		case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTDIR):
-			at, isFile = place{next, false}, false
+			at, isFile = resolvedPath{next, false}, false
 		case err != nil:
-			return place{}, err
+			return resolvedPath{}, err
 		case target == "":
 			at.path, isFile = next, !mode.IsDir()
 		case links == maxLinks:
-			return place{}, errLoop
+			return resolvedPath{}, errLoop
 		default:
 			links++
 			if filepath.IsAbs(target) {

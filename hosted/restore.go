@@ -179,7 +179,7 @@ func settle(r *contracts.Restored) {
 	if !r.Ready {
 		s.State.LastError, s.State.LastErrorType = &r.LastError, r.LastErrorType
 	}
-	putBack(&s.State, r.Requests)
+	addPending(&s.State, r.Requests)
 }
 
 // keptRequests decodes the questions that were open when the session was

@@ -23,25 +23,25 @@ func (s *Session) Accepted(cmd contracts.Command, trace string, at time.Time) {
 func (s *Session) Published(ev contracts.Event, at time.Time) {
 	switch e := ev.(type) {
 	case *contracts.ResponseStart, *contracts.ResponseChunk, *contracts.ToolOutput:
-		s.goOn()
+		s.clearError()
 	case *contracts.ToolCall:
-		s.goOn()
+		s.clearError()
 		s.record(func(t *tracker) { s.count(t.tool(e.CallID, e.Tool, at)) })
 	case *contracts.ClientToolRequest:
-		s.goOn()
+		s.clearError()
 		s.record(func(t *tracker) { s.count(t.tool(e.CallID, e.Tool, at)) })
 	case *contracts.ToolStart:
-		s.goOn()
+		s.clearError()
 		s.record(func(t *tracker) { s.count(t.started(e.CallID, at)) })
 	case *contracts.ToolEnd:
 		s.record(func(t *tracker) { t.toolEnded(e, at) })
 	case *contracts.ServerRequest:
-		s.goOn()
+		s.clearError()
 		s.question(e, at)
 	case *contracts.ServerRequestResolved:
 		s.resolved(e, at)
 	case *contracts.ErrorEvent:
-		s.failing(e, at)
+		s.recordError(e, at)
 	case *contracts.RawAgentEvent:
 		if e.EventKind == "agent_start" {
 			s.begin(at)
@@ -84,8 +84,8 @@ func (s *Session) begin(at time.Time) {
 	s.asked, s.trace = false, ""
 }
 
-// goOn clears the run's error: the run has published something after it.
-func (s *Session) goOn() {
+// clearError clears the run's error: the run has published something after it.
+func (s *Session) clearError() {
 	if s.erred.Load() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -99,9 +99,9 @@ func (s *Session) setError(kind contracts.ErrorType) {
 	s.erred.Store(kind != "")
 }
 
-// failing records an error of the run. An error that answers a client's request
-// is not the run's.
-func (s *Session) failing(e *contracts.ErrorEvent, at time.Time) {
+// recordError records an error of the run. An error that answers a client's
+// request is not the run's.
+func (s *Session) recordError(e *contracts.ErrorEvent, at time.Time) {
 	if e.RequestID != "" {
 		return
 	}
@@ -110,7 +110,7 @@ func (s *Session) failing(e *contracts.ErrorEvent, at time.Time) {
 	kind := contracts.ErrorType(label(e.ErrorType, errorTypes))
 	s.setError(kind)
 	if s.tracker != nil {
-		s.tracker.failing(kind, at)
+		s.tracker.recordError(kind, at)
 	}
 }
 

@@ -50,8 +50,9 @@ func (t *Totals) add(other Totals) {
 	t.CommandWaits += other.CommandWaits
 }
 
-// A census is the collector of metrics that are computed when they are read.
-type census struct {
+// A gaugeCollector is the collector of metrics that are computed when they are
+// read.
+type gaugeCollector struct {
 	observer *Observer
 
 	sessions, followers, behind   *prometheus.Desc
@@ -60,11 +61,11 @@ type census struct {
 	agentWaits, commandWaits      *prometheus.Desc
 }
 
-func newCensus(o *Observer) *census {
+func newGaugeCollector(o *Observer) *gaugeCollector {
 	desc := func(name, help string, labels ...string) *prometheus.Desc {
 		return prometheus.NewDesc("maestro_"+name, help, labels, nil)
 	}
-	return &census{
+	return &gaugeCollector{
 		observer:   o,
 		sessions:   desc("sessions", "Open sessions: idle, running a prompt, or waiting for the answer to a question.", "state"),
 		followers:  desc("followers", "Sockets and streams that follow a session."),
@@ -82,10 +83,10 @@ func newCensus(o *Observer) *census {
 }
 
 // Describe implements [prometheus.Collector].
-func (c *census) Describe(out chan<- *prometheus.Desc) { prometheus.DescribeByCollect(c, out) }
+func (c *gaugeCollector) Describe(out chan<- *prometheus.Desc) { prometheus.DescribeByCollect(c, out) }
 
 // Collect implements [prometheus.Collector].
-func (c *census) Collect(out chan<- prometheus.Metric) {
+func (c *gaugeCollector) Collect(out chan<- prometheus.Metric) {
 	open, total := c.observer.open()
 	states := map[string]int{stateIdle: 0, stateRunning: 0, stateWaiting: 0}
 	var lag Lag

@@ -22,22 +22,22 @@ type Refusals struct{ All, Principal uint64 }
 // WatchNetwork adds metrics from read, which is called whenever metrics are
 // read. Call it once.
 func (o *Observer) WatchNetwork(read func() Network) {
-	o.registry.MustRegister(newTraffic(read)) // panics only if a metric is registered twice
+	o.registry.MustRegister(newNetworkCollector(read)) // panics only if a metric is registered twice
 }
 
-// A traffic is the collector of a Network's metrics.
-type traffic struct {
+// A networkCollector is the collector of a Network's metrics.
+type networkCollector struct {
 	read func() Network
 
 	waiting, requests, unfinished, unread *prometheus.Desc
 	limited, evicted, descriptors         *prometheus.Desc
 }
 
-func newTraffic(read func() Network) *traffic {
+func newNetworkCollector(read func() Network) *networkCollector {
 	desc := func(name, help string, labels ...string) *prometheus.Desc {
 		return prometheus.NewDesc("maestro_"+name, help, labels, nil)
 	}
-	return &traffic{
+	return &networkCollector{
 		read:        read,
 		waiting:     desc("waiting_connections", "TCP connections without a request of a known principal."),
 		requests:    desc("requests_in_flight", "Requests of known principals that are being answered."),
@@ -50,10 +50,12 @@ func newTraffic(read func() Network) *traffic {
 }
 
 // Describe implements [prometheus.Collector].
-func (t *traffic) Describe(out chan<- *prometheus.Desc) { prometheus.DescribeByCollect(t, out) }
+func (t *networkCollector) Describe(out chan<- *prometheus.Desc) {
+	prometheus.DescribeByCollect(t, out)
+}
 
 // Collect implements [prometheus.Collector].
-func (t *traffic) Collect(out chan<- prometheus.Metric) {
+func (t *networkCollector) Collect(out chan<- prometheus.Metric) {
 	n := t.read()
 	gauge := func(d *prometheus.Desc, value int) {
 		out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, float64(value))

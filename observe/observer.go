@@ -71,7 +71,7 @@ func New(opts Options) (*Observer, error) {
 		sessions: map[*Session]struct{}{},
 	}
 	o.meters = newMeters(o.registry, opts.Version)
-	o.registry.MustRegister(newCensus(o)) // panics only if a metric is registered twice
+	o.registry.MustRegister(newGaugeCollector(o)) // panics only if a metric is registered twice
 	var err error
 	o.tracing, err = openTracing(opts, o.meters.spans)
 	return o, err
@@ -99,7 +99,7 @@ func (o *Observer) Handler() http.Handler {
 func (o *Observer) Session(id string, who Identity) *Session {
 	s := &Session{
 		observer: o, meters: o.meters,
-		attached: map[place]int{}, questions: map[string]question{},
+		attached: map[connKind]int{}, questions: map[string]question{},
 	}
 	if o.tracing != nil {
 		who = who.or(o.identity)

@@ -47,7 +47,7 @@ type Session struct {
 	erred   atomic.Bool  // lastError is not empty
 
 	mu        sync.Mutex
-	attached  map[place]int
+	attached  map[connKind]int
 	questions map[string]question // open; by request id; at most maxQuestions
 	asked     bool                // a prompt was admitted whose run has not begun
 	trace     string              // the traceparent of that prompt
@@ -56,8 +56,8 @@ type Session struct {
 	closed    bool
 }
 
-// A place is the role and transport of a connection.
-type place struct{ role, transport string }
+// A connKind is the role and transport of a connection.
+type connKind struct{ role, transport string }
 
 // A question is a server request without a resolution.
 type question struct {
@@ -126,7 +126,7 @@ func (s *Session) totals() Totals {
 
 // Attached counts a new socket or stream.
 func (s *Session) Attached(role contracts.Role, transport string) {
-	p := place{label(role, roles), label(transport, transports)}
+	p := connKind{label(role, roles), label(transport, transports)}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.attached[p]++
@@ -136,7 +136,7 @@ func (s *Session) Attached(role contracts.Role, transport string) {
 // Detached counts its end. A client on standard streams may have changed its
 // role meanwhile; then it is removed from the role under which it was counted.
 func (s *Session) Detached(role contracts.Role, transport string) {
-	p := place{label(role, roles), label(transport, transports)}
+	p := connKind{label(role, roles), label(transport, transports)}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.attached[p] == 0 {

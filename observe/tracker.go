@@ -69,8 +69,8 @@ func (t *tracker) stopping(command string, at time.Time) {
 	}
 }
 
-// failing records an error.
-func (t *tracker) failing(kind contracts.ErrorType, at time.Time) {
+// recordError records an error.
+func (t *tracker) recordError(kind contracts.ErrorType, at time.Time) {
 	if t.prompt != nil {
 		t.prompt.AddEvent("error", trace.WithTimestamp(at), trace.WithAttributes(errorType(string(kind))))
 	}

@@ -93,13 +93,13 @@ func (c *gitConfig) include(path string, depth int) {
 	text := c.v.textAt(path)
 	c.files, c.bytes = c.files+1, c.bytes+len(text)
 	parseGitConfig(text, func(e configEntry) bool {
-		c.take(e, path, depth)
+		c.store(e, path, depth)
 		return c.more()
 	})
 }
 
-// take stores one value of the file at path.
-func (c *gitConfig) take(e configEntry, path string, depth int) {
+// store records one value of the file at path.
+func (c *gitConfig) store(e configEntry, path string, depth int) {
 	if e.subsection == "" || e.key == "includeif.path" {
 		switch e.key {
 		case "core.excludesfile":
@@ -111,7 +111,7 @@ func (c *gitConfig) take(e configEntry, path string, depth int) {
 		case "include.path":
 			c.include(c.path(e.value, filepath.Dir(path)), depth+1)
 		case "includeif.path":
-			if c.holds(e.subsection, filepath.Dir(path)) {
+			if c.conditionHolds(e.subsection, filepath.Dir(path)) {
 				c.include(c.path(e.value, filepath.Dir(path)), depth+1)
 			}
 		}
@@ -161,9 +161,9 @@ func (c *gitConfig) path(path, dir string) string {
 	return filepath.Join(dir, path)
 }
 
-// holds reports whether an includeIf condition in a file of dir is true. A
-// condition on a remote is false here.
-func (c *gitConfig) holds(condition, dir string) bool {
+// conditionHolds reports whether an includeIf condition in a file of dir is
+// true. A condition on a remote is false here.
+func (c *gitConfig) conditionHolds(condition, dir string) bool {
 	kind, pattern, _ := strings.Cut(condition, ":")
 	if c.dir == "" {
 		return false

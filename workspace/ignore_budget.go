@@ -49,15 +49,15 @@ func (b *budget) rule(already int) bool {
 	return true
 }
 
-// nothing matches no path.
-var nothing = gitignore.CompileIgnoreLines()
+// matchNothing matches no path.
+var matchNothing = gitignore.CompileIgnoreLines()
 
 // compile returns the regular expression of a glob. If the budget is used up,
-// it returns nothing, which matches no path.
+// it returns matchNothing.
 func (b *budget) compile(g *glob) *gitignore.GitIgnore {
 	t, ok := translate(g.pattern, g.anchored, g.anywhere, g.fold)
 	if !ok {
-		return nothing
+		return matchNothing
 	}
 	text := t.out.String()
 	b.mu.Lock()
@@ -67,7 +67,7 @@ func (b *budget) compile(g *glob) *gitignore.GitIgnore {
 	}
 	if b.size+len(text)+compiledCost > maxCompiled {
 		b.over = true
-		return nothing
+		return matchNothing
 	}
 	if b.compiled == nil {
 		b.compiled = make(map[string]*gitignore.GitIgnore)

@@ -70,7 +70,7 @@ func (w *Workspace) write(rel string, data []byte, check func(found fs.FileInfo)
 		return err
 	}
 	defer func() { _ = above.Close() }() // a failed Close leaves the file complete
-	p := place{dir: above, name: filepath.Base(rel), check: check}
+	p := destination{dir: above, name: filepath.Base(rel), check: check}
 	if err := p.put(data); err != nil {
 		return fmt.Errorf("write %s: %w", rel, err)
 	}
@@ -125,8 +125,8 @@ func (w *Workspace) makeDir(rel string) (*os.Root, error) {
 	return dir, outside(err)
 }
 
-// A place is a name in an open directory at which a file is to be written.
-type place struct {
+// A destination is a name in an open directory at which a file is to be written.
+type destination struct {
 	dir   *os.Root
 	name  string
 	check func(found fs.FileInfo) error
@@ -134,7 +134,7 @@ type place struct {
 
 // look describes the file at the name, nil if there is none. It fails if the
 // file must not be replaced.
-func (p *place) look() (fs.FileInfo, error) {
+func (p *destination) look() (fs.FileInfo, error) {
 	found, err := p.dir.Lstat(p.name)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -154,7 +154,7 @@ func (p *place) look() (fs.FileInfo, error) {
 }
 
 // put writes the file.
-func (p *place) put(data []byte) error {
+func (p *destination) put(data []byte) error {
 	found, err := p.look()
 	if err != nil {
 		return err
@@ -163,14 +163,14 @@ func (p *place) put(data []byte) error {
 	if err != nil {
 		return err
 	}
-	if err := p.take(temporary); err != nil {
+	if err := p.giveName(temporary); err != nil {
 		return errors.Join(err, p.drop(temporary))
 	}
 	return p.drop(temporary)
 }
 
 // drop removes the temporary file if that name still exists.
-func (p *place) drop(temporary string) error {
+func (p *destination) drop(temporary string) error {
 	if err := p.dir.Remove(temporary); !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
@@ -180,7 +180,7 @@ func (p *place) drop(temporary string) error {
 // fill makes a temporary file that holds data. It has the mode and the owner of
 // found, or those of a new file. fill returns its name. If it fails, it leaves
 // no file.
-func (p *place) fill(data []byte, found fs.FileInfo) (string, error) {
+func (p *destination) fill(data []byte, found fs.FileInfo) (string, error) {
 	perm := fs.FileMode(0o666)
 	if found != nil {
 		perm = 0o600 // until the mode of found is set
@@ -203,10 +203,10 @@ func (p *place) fill(data []byte, found fs.FileInfo) (string, error) {
 	return temporary, nil
 }
 
-// take gives the temporary file its name, if the file there now may be
+// giveName gives the temporary file its name, if the file there now may be
 // replaced. A new file gets the name by a link, because a link, unlike a
 // rename, never replaces a file that appears in between.
-func (p *place) take(temporary string) error {
+func (p *destination) giveName(temporary string) error {
 	for range putAttempts {
 		found, err := p.look()
 		if err != nil {
