@@ -107,7 +107,7 @@ func (h *headless) launch(ctx context.Context) (*link, *contracts.Ready, error) 
 	defer cancel()
 	program := filepath.Base(h.argv[0])
 	slow := time.AfterFunc(h.wait.notice, func() {
-		h.opts.Log.Warn("agent process is not ready yet: it is waited for", "program", program, "at most", h.wait.ready)
+		h.opts.Log.Warn("agent process is not ready yet: waiting", "program", program, "at most", h.wait.ready)
 	})
 	defer slow.Stop()
 	select {
@@ -137,7 +137,7 @@ func (h *headless) greet(r *link) {
 		err = r.child.send(h.config)
 	}
 	if err != nil {
-		h.opts.Log.Warn("greet agent process", "error", err)
+		h.opts.Log.Warn("cannot initialize the agent process", "error", err)
 	}
 	h.link = r
 }
@@ -195,7 +195,7 @@ func (h *headless) restart() *link {
 			return nil
 		}
 		h.deaths.Add(1)
-		h.opts.Log.Warn("restart agent process", "error", err)
+		h.opts.Log.Warn("cannot restart the agent process", "error", err)
 	}
 }
 
@@ -228,7 +228,7 @@ func (h *headless) pause() (reply chan<- attempt, ok bool) {
 // publish publishes an event of the agent itself.
 func (h *headless) publish(ev contracts.Event) {
 	if err := h.host.Publish(h.life, ev); err != nil {
-		h.opts.Log.Debug("publish agent event", "error", err)
+		h.opts.Log.Debug("cannot publish an agent event", "error", err)
 	}
 }
 
@@ -242,7 +242,7 @@ func (h *headless) Configure(init *contracts.Init) {
 		return
 	}
 	if err := h.link.child.send(init); err != nil {
-		h.opts.Log.Warn("configure agent process", "error", err)
+		h.opts.Log.Warn("cannot configure the agent process", "error", err)
 	}
 }
 

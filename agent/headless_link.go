@@ -162,7 +162,7 @@ func (r *link) show(ev contracts.Event) {
 // publish publishes events. The caller holds r.mu if they belong to a run.
 func (r *link) publish(events ...contracts.Event) {
 	if err := r.h.host.Publish(r.life, events...); err != nil {
-		r.h.opts.Log.Debug("publish agent event", "error", err)
+		r.h.opts.Log.Debug("cannot publish an agent event", "error", err)
 	}
 }
 
@@ -199,7 +199,7 @@ func (r *link) progress(ev contracts.Event) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.run == nil || r.run.over {
-		r.h.opts.Log.Debug("agent process spoke outside of a run", "event", ev.EventType())
+		r.h.opts.Log.Debug("agent process sent an event outside a run", "event", ev.EventType())
 		return
 	}
 	if show := r.run.apply(ev, r.endings); len(show) > 0 {
@@ -405,7 +405,7 @@ func unasked(err error) contracts.Outcome {
 func (r *link) settle(req *contracts.ServerRequest, wireID string, out contracts.Outcome, err error) {
 	switch {
 	case err != nil:
-		r.h.opts.Log.Warn("ask for agent process", "error", err)
+		r.h.opts.Log.Warn("cannot ask a question of the agent process", "error", err)
 		out = unasked(err)
 	case out.Verdict == contracts.VerdictCancelled && out.By == contracts.ResolvedByRuntime:
 		return // an interrupt or shutdown follows, and an answer could let the child go on until then
@@ -434,7 +434,7 @@ func (r *link) answer(req *contracts.ServerRequest, wireID string, out contracts
 		}
 	}
 	if err := r.child.send(res); err != nil {
-		r.h.opts.Log.Warn("answer agent process", "error", err)
+		r.h.opts.Log.Warn("cannot answer the agent process", "error", err)
 	}
 }
 

@@ -217,7 +217,7 @@ func (r *shellRun) execute(ctx context.Context) error {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	case err != nil:
-		r.Log.Error("run command", slog.String("call", r.callID), slog.Any("err", err))
+		r.Log.Error("cannot run a command", slog.String("call", r.callID), slog.Any("err", err))
 		return r.end(ctx, end, "Could not run the command: "+err.Error())
 	}
 	return r.end(ctx, end, summarize(exit))

@@ -92,7 +92,7 @@ func (c *command) pump(o *output) {
 			}
 		}
 		if p.err != nil && !ended(p.err) {
-			c.host.opts.Log.Warn("read output", slog.String("command", c.id), slog.Any("err", p.err))
+			c.host.opts.Log.Warn("cannot read output", slog.String("command", c.id), slog.Any("err", p.err))
 		}
 		used <- p.bytes[:cap(p.bytes)]
 	}

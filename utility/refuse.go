@@ -22,7 +22,7 @@ func refuse(code contracts.Code, id, text string) *contracts.Error {
 func (h *Host) show(ev contracts.Event) bool {
 	err := h.publish(h.ctx, ev)
 	if err != nil && context.Cause(h.ctx) == nil {
-		h.opts.Log.Error("publish", slog.String("event", ev.EventType()), slog.Any("err", err))
+		h.opts.Log.Error("cannot publish an event", slog.String("event", ev.EventType()), slog.Any("err", err))
 	}
 	return err == nil
 }

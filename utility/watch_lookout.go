@@ -162,7 +162,7 @@ func (l *lookout) openSource() {
 	s, err := l.open()
 	if err != nil {
 		if len(l.tree.polled) == 0 { // log it once only
-			l.log.Warn("watch files", slog.Any("err", err))
+			l.log.Warn("cannot watch files", slog.Any("err", err))
 		}
 		return // directories are polled
 	}
@@ -204,7 +204,7 @@ func (l *lookout) take(s *source) {
 				l.lose()
 			case errors.Is(err, syscall.EINVAL): // fsnotify could not unwatch a renamed directory, because the system has done so already
 			default:
-				l.log.Warn("watch files", slog.Any("err", err))
+				l.log.Warn("cannot watch files", slog.Any("err", err))
 			}
 		}
 	}

@@ -179,7 +179,7 @@ func (a *Agent) attempt(ctx context.Context) (*peer, error) {
 	defer stop(nil)
 	p, program := newPeer(a), filepath.Base(a.argv[0])
 	slow := time.AfterFunc(a.wait.notice, func() {
-		a.opts.Log.Warn("agent process is not ready yet: it is waited for", "program", program, "at most", a.wait.ready, "hint", p.hint())
+		a.opts.Log.Warn("agent process is not ready yet: waiting", "program", program, "at most", a.wait.ready, "hint", p.hint())
 	})
 	defer slow.Stop()
 	foreign := time.AfterFunc(a.wait.foreign, func() {
@@ -313,7 +313,7 @@ func (a *Agent) publishNotes() {
 // publish publishes an event that belongs to no run.
 func (a *Agent) publish(ev contracts.Event) {
 	if err := a.host.Publish(a.life, ev); err != nil {
-		a.opts.Log.Debug("publish agent event", "error", err)
+		a.opts.Log.Debug("cannot publish an agent event", "error", err)
 	}
 }
 

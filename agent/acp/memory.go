@@ -43,7 +43,7 @@ func (a *Agent) recall() {
 	m, err := readMemory(a.opts.StateDir)
 	switch {
 	case err != nil:
-		a.opts.Log.Warn("read agent session", "error", err)
+		a.opts.Log.Warn("cannot read the agent session", "error", err)
 	case m.Dir == a.opts.Dir && m.Program == digest(a.argv):
 		a.memory, a.commands = m, m.Commands
 		return
@@ -54,7 +54,7 @@ func (a *Agent) recall() {
 	}
 	if a.opts.StateDir != "" {
 		if err := writeMemory(a.opts.StateDir, a.memoryOf("")); err != nil {
-			a.opts.Log.Debug("keep agent session", "error", err) // reported when there is a session
+			a.opts.Log.Debug("cannot save the agent session", "error", err) // reported when there is a session
 		}
 	}
 }
@@ -106,7 +106,7 @@ func (a *Agent) remember(session string) {
 		err = writeMemory(a.opts.StateDir, m)
 	}
 	if err != nil {
-		a.opts.Log.Warn("keep agent session", "error", err)
+		a.opts.Log.Warn("cannot save the agent session", "error", err)
 		a.noteOnce("The agent's session cannot be kept: after a restart of the server it starts a new conversation")
 	}
 }

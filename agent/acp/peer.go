@@ -152,7 +152,7 @@ func (p *peer) listen(r io.Reader) {
 // waits for, the program is ended.
 func (p *peer) bad(line *rpc.BadLine) error {
 	err := fmt.Errorf("agent process wrote what is no message: %w", line)
-	p.log.Debug("agent process", "error", err)
+	p.log.Debug("agent process wrote an unreadable line", "error", err)
 	if line.ID != nil {
 		p.refuse(line.ID, acp.NewInvalidRequest(line.Text))
 	}
@@ -180,7 +180,7 @@ func (p *peer) tellGarbled(err error, head string) {
 // publish publishes events. The caller holds p.mu if they belong to a run.
 func (p *peer) publish(events ...contracts.Event) {
 	if err := p.a.host.Publish(p.life, events...); err != nil {
-		p.log.Debug("publish agent event", "error", err)
+		p.log.Debug("cannot publish an agent event", "error", err)
 	}
 }
 
@@ -203,7 +203,7 @@ func (p *peer) serve(m rpc.Message) {
 	case acp.ClientMethodElicitationCreate:
 		p.elicitation(m)
 	case acp.ClientMethodElicitationComplete:
-		p.log.Debug("agent process says that an elicitation is complete")
+		p.log.Debug("agent process completed an elicitation")
 	case acp.ClientMethodFsReadTextFile:
 		p.handle(m, serveWith(p.readFile))
 	case acp.ClientMethodFsWriteTextFile:
@@ -226,7 +226,7 @@ func (p *peer) serve(m rpc.Message) {
 		p.cancelRequest(m.Params)
 	default:
 		if m.ID == nil {
-			p.log.Debug("agent process told something unknown", "method", m.Method)
+			p.log.Debug("agent process sent an unknown notification", "method", m.Method)
 			return
 		}
 		p.refuse(m.ID, acp.NewMethodNotFound(m.Method))
@@ -355,14 +355,14 @@ func isNull(raw json.RawMessage) bool { return len(raw) == 0 || string(raw) == "
 // refuse answers a request with an error.
 func (p *peer) refuse(id json.RawMessage, e *acp.RequestError) {
 	if err := p.conn.Refuse(id, (*rpc.Error)(e)); err != nil {
-		p.log.Debug("refuse a request of the agent process", "error", err)
+		p.log.Debug("cannot refuse a request of the agent process", "error", err)
 	}
 }
 
 // respond answers a request. An error says that the process is ending.
 func (p *peer) respond(id json.RawMessage, result any) {
 	if err := p.conn.Answer(id, result); err != nil {
-		p.log.Debug("answer agent process", "error", err)
+		p.log.Debug("cannot answer the agent process", "error", err)
 	}
 }
 

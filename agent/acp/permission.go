@@ -181,7 +181,7 @@ func (p *peer) decide(q *question, out contracts.Outcome, err error) int {
 	defer p.finishQuestion(q)
 	if err != nil || out.Verdict == contracts.VerdictCancelled {
 		if err != nil && !errors.Is(err, context.Canceled) {
-			p.log.Debug("ask for agent process", "error", err)
+			p.log.Debug("cannot ask a question of the agent process", "error", err)
 		}
 		p.drop(q)
 		return -1

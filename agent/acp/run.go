@@ -215,7 +215,7 @@ func (p *peer) endAnsweredRun(r *run, used contracts.Usage) {
 // hub has ended.
 func (p *peer) logPublish(err error) {
 	if err != nil {
-		p.log.Debug("publish agent event", "error", err)
+		p.log.Debug("cannot publish an agent event", "error", err)
 	}
 }
 

@@ -38,7 +38,7 @@ func (p *peer) update(params json.RawMessage) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.session != "" && n.SessionID != p.session {
-		p.log.Debug("agent process told of another session", "kind", kind.Name)
+		p.log.Debug("agent process sent an update of another session", "kind", kind.Name)
 		return
 	}
 	if take := keeping[kind.Name]; take != nil {
@@ -48,7 +48,7 @@ func (p *peer) update(params json.RawMessage) {
 	take := telling[kind.Name]
 	r := p.active()
 	if take == nil || r == nil { // unknown, a repetition while a session is loaded, or too late
-		p.log.Debug("agent process told something that is not shown", "kind", kind.Name)
+		p.log.Debug("agent process sent an update that is not shown", "kind", kind.Name)
 		return
 	}
 	take(p, r, n.Update)

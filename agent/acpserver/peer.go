@@ -144,7 +144,7 @@ func (p *peer) hangUp() {
 
 // bad answers a line that is no message.
 func (p *peer) bad(line *rpc.BadLine) error {
-	p.Log.Debug("the editor wrote what is no message", "error", line)
+	p.Log.Debug("the editor wrote a line that is not a message", "error", line)
 	switch line.Code {
 	case 0: // an error or an answer gets no answer
 	case rpc.CodeParse:

@@ -249,7 +249,7 @@ func (s *session) verdict(ctx context.Context, err error) (Result, error) {
 		return failure("Not done: %v.", err), nil
 	}
 	if strings.Contains(err.Error(), rounds) {
-		s.link.log.Warn("MCP server asked for what it could not be given", "error", s.link.redact(err))
+		s.link.log.Warn("MCP server needs input that could not be given", "error", s.link.redact(err))
 		return failure("Not done, because the server could not be given what it asked for"), nil
 	}
 	if refused, ok := errors.AsType[*jsonrpc.Error](err); ok && refused.Code != codeUnsent {
@@ -265,7 +265,7 @@ func (s *session) verdict(ctx context.Context, err error) (Result, error) {
 		}
 	}
 	err = s.reason(err)
-	s.link.log.Warn("call of an MCP tool is lost", "error", s.link.redact(err))
+	s.link.log.Warn("call of an MCP tool was lost", "error", s.link.redact(err))
 	return Result{}, s.link.unavailable(err)
 }
 

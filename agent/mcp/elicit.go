@@ -82,7 +82,7 @@ func (s *session) ask(ctx context.Context, p *sdk.ElicitParams) (answer *sdk.Eli
 		case err != nil && ctx.Err() != nil:
 			return nil, "" // the server has withdrawn it
 		case err != nil:
-			l.log.Warn("ask people for an MCP server", "error", err)
+			l.log.Warn("cannot ask a question of an MCP server", "error", err)
 			return nil, "the question could not be put"
 		case out.Verdict == contracts.VerdictAnswered:
 			if answer, why = answerOf(q, out.Content); answer == nil && q.Again(why) {
@@ -122,7 +122,7 @@ func (s *session) put(ctx context.Context, req *contracts.ServerRequest) (contra
 		end, cancel := context.WithTimeout(context.Background(), endTime)
 		defer cancel()
 		if err := host.Publish(end, &contracts.ToolEnd{CallID: req.CallID, Success: out.Verdict == contracts.VerdictAnswered}); err != nil {
-			s.link.log.Debug("publish the end of a question", "error", err)
+			s.link.log.Debug("cannot publish the end of a question", "error", err)
 		}
 	}
 	return out, err

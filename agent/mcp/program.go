@@ -70,7 +70,7 @@ func (p *pipe) listen(stdout io.Reader) {
 		}
 		messages, err := decode(text)
 		if err != nil {
-			p.log.Debug("MCP server wrote a line that is no message", "line", label(string(text[:min(len(text), maxLabel)])))
+			p.log.Debug("MCP server wrote a line that is not a message", "line", label(string(text[:min(len(text), maxLabel)])))
 			if bad++; bad > maxBadLines {
 				p.Kill(fmt.Errorf("wrote %d lines in a row that are no messages", bad))
 				return

@@ -235,7 +235,7 @@ func (s *session) reason(err error) error {
 func (s *session) lapse() {
 	if s.stopping.Err() == nil {
 		s.lapsed.Store(true)
-		s.link.log.Debug("MCP server does not report changes any more")
+		s.link.log.Debug("MCP server no longer reports changes")
 	}
 }
 

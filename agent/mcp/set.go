@@ -189,7 +189,7 @@ func (s *Set) publish(text string) {
 	ctx, cancel := context.WithTimeout(s.life, statusTime)
 	defer cancel()
 	if err := s.opts.Host.Publish(ctx, &contracts.Status{Message: text}); err != nil {
-		s.log.Debug("publish status", "error", err)
+		s.log.Debug("cannot publish a status", "error", err)
 	}
 }
 

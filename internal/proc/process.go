@@ -313,7 +313,7 @@ func (p *Process) write() {
 			return
 		}
 		if err := p.writeLine(line); err != nil {
-			p.opts.Log.Debug("write to "+p.opts.Name, "error", err)
+			p.opts.Log.Debug("cannot write to "+p.opts.Name, "error", err)
 			return
 		}
 		p.mu.Lock()
@@ -396,9 +396,9 @@ func (p *Process) readStderr() {
 		switch {
 		case text == "":
 		case said <= maxStderrRate:
-			p.opts.Log.Debug(p.opts.Name+" says", "stderr", text)
+			p.opts.Log.Debug(p.opts.Name+" wrote to standard error", "stderr", text)
 		case said == maxStderrRate+1:
-			p.opts.Log.Debug(p.opts.Name + " says more than is logged")
+			p.opts.Log.Debug(p.opts.Name + " writes too much to standard error: the rest is not logged")
 		}
 		for isPrefix && err == nil {
 			_, isPrefix, err = lines.ReadLine()

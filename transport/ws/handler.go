@@ -96,7 +96,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if _, refused := errors.AsType[*contracts.Error](err); !refused {
-		h.opts.Log.Error("attaching a WebSocket failed", "error", err)
+		h.opts.Log.Error("cannot attach a WebSocket", "error", err)
 	}
 	httperr.Write(w, err)
 }
@@ -216,7 +216,7 @@ func (h *Handler) report(c *Conn, session, principal string, err error) {
 		h.opts.Refused(session, principal, refusal)
 	}
 	if err != nil && !refused && c.healthy() {
-		h.opts.Log.Error("serving a WebSocket failed", "session", session, "principal", principal, "error", err)
+		h.opts.Log.Error("WebSocket failed", "session", session, "principal", principal, "error", err)
 	} else {
 		h.opts.Log.Debug("WebSocket ended", "session", session, "principal", principal, "error", err)
 	}
