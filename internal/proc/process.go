@@ -396,9 +396,9 @@ func (p *Process) readStderr() {
 		switch {
 		case text == "":
 		case said <= maxStderrRate:
-			p.opts.Log.Debug(p.opts.Name+" wrote to standard error", "stderr", text)
+			p.opts.Log.Debug(p.opts.Name+" says", "stderr", text)
 		case said == maxStderrRate+1:
-			p.opts.Log.Debug(p.opts.Name + " writes too much to standard error: the rest is not logged")
+			p.opts.Log.Debug(p.opts.Name + " says more than is logged")
 		}
 		for isPrefix && err == nil {
 			_, isPrefix, err = lines.ReadLine()
