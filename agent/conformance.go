@@ -25,10 +25,10 @@ const (
 	maxStreamDelay  = time.Hour
 )
 
-// A Conformance is the agent that conformance suites drive. A prompt that is a trigger
-// makes it do one certain thing; any other is echoed in a status.
+// A Conformance is the agent that conformance suites drive. A prompt that is a trigger has a fixed effect; any other prompt is
+// echoed in a status.
 //
-// Its questions outlive the run that asked them: each has a goroutine, which
+// Its questions outlive the run that asked them. Each has a goroutine, which
 // ends with its answer or with Close.
 type Conformance struct {
 	profile contracts.Profile
@@ -39,7 +39,7 @@ type Conformance struct {
 	life context.Context // ends with Close
 	end  context.CancelCauseFunc
 	asks sync.WaitGroup
-	free chan struct{} // holds a token per question that waits; capacity is the bound
+	free chan struct{} // holds a token for each open question; its capacity is the bound
 
 	mu       sync.Mutex
 	flushErr error
@@ -56,13 +56,13 @@ func newConformance(o Options) Agent {
 	return &Conformance{profile: o.Profile, log: log, life: life, end: end, free: make(chan struct{}, maxOpenAsks)}
 }
 
-// The model that suites expect.
+// The model and provider that suites expect.
 const (
 	conformanceModel    = "gpt-5.4"
 	conformanceProvider = "openai"
 )
 
-// Start keeps host for the runs to come.
+// Start keeps host for later runs.
 func (c *Conformance) Start(_ context.Context, host contracts.Host) (contracts.AgentInfo, error) {
 	c.host = host
 	return contracts.AgentInfo{
@@ -72,8 +72,8 @@ func (c *Conformance) Start(_ context.Context, host contracts.Host) (contracts.A
 	}, nil
 }
 
-// Check refuses a trigger for a question whose arguments are malformed, before
-// the prompt is accepted.
+// Check refuses a trigger for a question with malformed arguments before the
+// prompt is accepted.
 func (c *Conformance) Check(content string) error {
 	name, args, ok := trigger(content)
 	switch {
@@ -89,7 +89,7 @@ func (c *Conformance) Check(content string) error {
 	return nil
 }
 
-// trigger takes a prompt apart that is one.
+// trigger splits a prompt that is a trigger into its name and arguments.
 func trigger(content string) (name string, args []byte, ok bool) {
 	rest, ok := strings.CutPrefix(content, "__maestro_conformance_")
 	if !ok {
@@ -99,10 +99,10 @@ func trigger(content string) (name string, args []byte, ok bool) {
 	return name, []byte(text), triggers[name] != nil
 }
 
-// Configure does nothing: suites look for what the hub makes of an init.
+// Configure does nothing: suites check how the hub handles an init.
 func (c *Conformance) Configure(*contracts.Init) {}
 
-// triggers are what follows the common prefix of a trigger, with what it does.
+// triggers maps the name of a trigger to its function.
 var triggers = map[string]func(*Conformance, context.Context, []byte) error{
 	"approval":       (*Conformance).approval,
 	"server_request": (*Conformance).serverRequest,
@@ -113,8 +113,8 @@ var triggers = map[string]func(*Conformance, context.Context, []byte) error{
 	"client_tools":   (*Conformance).clientTools,
 }
 
-// Run does what the prompt triggers. A trigger whose arguments are malformed or
-// out of bounds is refused with a bad_request before anything is published.
+// Run executes the trigger in the prompt. A trigger with malformed or too large
+// arguments is refused with bad_request before anything is published.
 func (c *Conformance) Run(ctx context.Context, work contracts.Work) error {
 	if name, args, ok := trigger(work.Content); ok {
 		return triggers[name](c, ctx, args)
@@ -125,8 +125,8 @@ func (c *Conformance) Run(ctx context.Context, work contracts.Work) error {
 	return c.acknowledge(ctx)
 }
 
-// acknowledge makes a small response, so that the prompt has one (R37). Suites
-// of the public profile count envelopes and expect none.
+// acknowledge publishes a small response, so that the prompt has one (R37).
+// Suites of the public profile count envelopes and expect none.
 func (c *Conformance) acknowledge(ctx context.Context) error {
 	if c.profile == contracts.ProfilePublic {
 		return nil
@@ -149,8 +149,8 @@ func (c *Conformance) serverRequest(ctx context.Context, args []byte) error {
 	return c.ask(ctx, args, "")
 }
 
-// ask puts a question of the given type, or of the type the arguments name, to
-// the clients and leaves it waiting.
+// ask asks the clients a question of the given type, or of the type in the
+// arguments, and does not wait for the answer.
 func (c *Conformance) ask(ctx context.Context, args []byte, kind contracts.RequestType) error {
 	req, err := parseRequest(args, kind)
 	if err != nil {
@@ -166,7 +166,7 @@ func (c *Conformance) ask(ctx context.Context, args []byte, kind contracts.Reque
 		<-c.free
 		return err
 	}
-	// Where calls have no ends, the run waits until the question has been asked.
+	// In the public profile, the run waits until the question has been asked.
 	shown := make(chan struct{})
 	c.asks.Go(func() { // ends with the answer, or with life
 		defer func() { <-c.free }()
@@ -183,8 +183,8 @@ func (c *Conformance) ask(ctx context.Context, args []byte, kind contracts.Reque
 	}
 }
 
-// await asks and acts on the answer. What the host refuses to ask is shown, for
-// the run that wanted it may be over.
+// await asks and handles the answer. If the host refuses the question, it
+// publishes an error, because the run may have ended.
 func (c *Conformance) await(req *contracts.ServerRequest, shown func()) {
 	defer shown()
 	out, err := c.host.Ask(c.life, req, contracts.AskOptions{Opened: shown})
@@ -201,15 +201,14 @@ func (c *Conformance) await(req *contracts.ServerRequest, shown func()) {
 	}
 }
 
-// Resume acts on the answer to a question that was asked before the server
+// Resume handles the answer to a question that was asked before the server
 // restarted.
 func (c *Conformance) Resume(ctx context.Context, req *contracts.ServerRequest, out contracts.Outcome) error {
 	return c.settle(ctx, req, out)
 }
 
-// settle ends the call that the question announced, because nothing else would
-// (R46). One that the runtime cancelled was ended with everything else by
-// whatever cancelled it.
+// settle ends the call that the question announced (R46). If the runtime
+// cancelled the question, whatever cancelled it has ended the call.
 func (c *Conformance) settle(ctx context.Context, req *contracts.ServerRequest, out contracts.Outcome) error {
 	cancelled := out.Verdict == contracts.VerdictCancelled && out.By == contracts.ResolvedByRuntime
 	if c.profile == contracts.ProfilePublic || !out.Announced || cancelled {
@@ -222,8 +221,8 @@ func (c *Conformance) settle(ctx context.Context, req *contracts.ServerRequest, 
 	return c.host.Publish(ctx, end)
 }
 
-// parseRequest reads a question. Its call_id is the request's, but for a retry
-// that names the call in its own arguments.
+// parseRequest reads a question. Its call_id is its request_id, except for a
+// retry that names the call in its arguments.
 func parseRequest(args []byte, kind contracts.RequestType) (*contracts.ServerRequest, error) {
 	var a struct {
 		RequestID   string                `json:"request_id"`
@@ -259,7 +258,8 @@ func parseRequest(args []byte, kind contracts.RequestType) (*contracts.ServerReq
 	return req, nil
 }
 
-// clientTools says which tools the controlling client has announced.
+// clientTools publishes the names of the tools that the controlling client has
+// announced.
 func (c *Conformance) clientTools(ctx context.Context, _ []byte) error {
 	names := []string{}
 	for _, t := range c.host.ClientTools() {
@@ -345,7 +345,7 @@ func (c *Conformance) rememberFlushError(ctx context.Context, args []byte) error
 	return c.acknowledge(ctx)
 }
 
-// Flush has nothing to bring to safety. It fails once if a trigger asked for it.
+// Flush has nothing to save. It fails once if a trigger asked for it.
 func (c *Conformance) Flush(context.Context) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -354,11 +354,11 @@ func (c *Conformance) Flush(context.Context) error {
 	return err
 }
 
-// Close ends the questions that still wait. It returns early if ctx ends.
+// Close ends the open questions. If ctx ends first, it returns an error.
 func (c *Conformance) Close(ctx context.Context) error {
 	c.end(errConformanceClosed)
 	done := make(chan struct{})
-	go func() { // ends once every Ask has noticed
+	go func() { // ends when every Ask has returned
 		c.asks.Wait()
 		close(done)
 	}()

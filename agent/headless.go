@@ -15,15 +15,15 @@ import (
 	"github.com/seed-028515a8/maestro/contracts"
 )
 
-// maxDeaths is how often in a row a child may die without completing a run
-// before it is left alone until the next one.
+// maxDeaths is how often in a row a child may die without completing a run.
+// Then it is restarted only with the next prompt.
 const maxDeaths = 5
 
 // A headless is an agent in a child process that speaks the headless protocol
-// on its standard streams: this program is the controller of that one.
+// on its standard streams. This program is the child's controller.
 //
-// One goroutine, supervise, owns the child: it alone starts one, so there is at
-// most one at a time, and hands it to Run. A child that dies is replaced.
+// One goroutine, supervise, owns the child. It alone starts children, so there
+// is at most one, and passes it to Run. It replaces a child that dies.
 type headless struct {
 	argv []string
 	opts Options
@@ -34,30 +34,30 @@ type headless struct {
 	ids   *wireIDs
 	life  context.Context // from Start to Close
 	stop  context.CancelFunc
-	grace context.Context // ends when Close may wait no longer
+	grace context.Context // ends when Close must not wait any longer
 	hurry context.CancelFunc
 	gone  chan struct{}       // closed when supervise has ended
-	want  chan chan<- attempt // Run asks for the child; the inner one is 1-buffered
+	want  chan chan<- attempt // Run requests the child; the inner channel is 1-buffered
 
 	deaths atomic.Int64 // in a row, without a completed run
 
 	mu     sync.Mutex
-	config *contracts.Init // what the accepted inits add up to; nil before the first
-	link   *link           // of the child that lives; nil between children
+	config *contracts.Init // the accepted inits combined; nil before the first
+	link   *link           // of the running child; nil between children
 }
 
-// waits are how long things may take. They are fields for the sake of tests.
+// waits are time limits. Tests set other ones.
 type waits struct {
-	ready      time.Duration // until a child can take prompts
-	notice     time.Duration // until the log says that this is waited for
-	quiet      time.Duration // silence that ends a run of a child that does not say when it ends
+	ready      time.Duration // until a child accepts prompts
+	notice     time.Duration // until the log says that a child is not ready yet
+	quiet      time.Duration // silence that ends a run if the child does not report run ends
 	interrupt  time.Duration // until an interrupted run has ended
 	shutdown   time.Duration // until a child has shut down
 	backoff    time.Duration // before the first restart; doubled at each death
 	maxBackoff time.Duration
 }
 
-// An attempt is the outcome of asking for the child.
+// An attempt is the outcome of a request for the child.
 type attempt struct {
 	link *link
 	err  error
@@ -75,7 +75,7 @@ func newHeadless(argv []string, o Options) Agent {
 	}
 }
 
-// Start implements Agent. It fails if the first child is not ready in 30 s.
+// Start implements Agent. It fails if the first child is not ready within 30 s.
 func (h *headless) Start(ctx context.Context, host contracts.Host) (contracts.AgentInfo, error) {
 	h.host = host
 	if host.Restored() {
@@ -87,7 +87,7 @@ func (h *headless) Start(ctx context.Context, host contracts.Host) (contracts.Ag
 	if err != nil {
 		h.stop()
 		h.hurry()
-		close(h.gone) // nothing for Close to wait for
+		close(h.gone) // Close has nothing to wait for
 		return contracts.AgentInfo{}, err
 	}
 	go h.supervise(r) // ends with h.life
@@ -97,7 +97,7 @@ func (h *headless) Start(ctx context.Context, host contracts.Host) (contracts.Ag
 	}, nil
 }
 
-// launch starts a child and brings it to where it takes prompts.
+// launch starts a child and waits until it accepts prompts.
 func (h *headless) launch(ctx context.Context) (*link, *contracts.Ready, error) {
 	r, err := newLink(h)
 	if err != nil {
@@ -107,7 +107,7 @@ func (h *headless) launch(ctx context.Context) (*link, *contracts.Ready, error) 
 	defer cancel()
 	program := filepath.Base(h.argv[0])
 	slow := time.AfterFunc(h.wait.notice, func() {
-		h.opts.Log.Warn("agent process is not ready yet: it is waited for", "program", program, "at most", h.wait.ready)
+		h.opts.Log.Warn("agent process is not ready yet: waiting", "program", program, "at most", h.wait.ready)
 	})
 	defer slow.Stop()
 	select {
@@ -122,8 +122,8 @@ func (h *headless) launch(ctx context.Context) (*link, *contracts.Ready, error) 
 	return nil, nil, fmt.Errorf("start agent %s: %w", program, cmp.Or(r.fatal, r.child.Account()))
 }
 
-// greet makes r's child ours: it becomes controlled, and configured as its
-// predecessors were.
+// greet makes this program the child's controller, and configures the child as
+// its predecessors were.
 func (h *headless) greet(r *link) {
 	err := r.child.send(&contracts.Hello{
 		ProtocolVersion: contracts.ProtocolVersion,
@@ -137,12 +137,12 @@ func (h *headless) greet(r *link) {
 		err = r.child.send(h.config)
 	}
 	if err != nil {
-		h.opts.Log.Warn("greet agent process", "error", err)
+		h.opts.Log.Warn("cannot initialize the agent process", "error", err)
 	}
 	h.link = r
 }
 
-// supervise keeps a child alive until Close.
+// supervise keeps a child running until Close.
 func (h *headless) supervise(r *link) {
 	defer close(h.gone)
 	for r != nil {
@@ -165,7 +165,7 @@ func (h *headless) supervise(r *link) {
 	}
 }
 
-// reportExit shows the exit of a child, unless its run reports it.
+// reportExit publishes the exit of a child, unless its run reports it.
 func (h *headless) reportExit(r *link) {
 	h.opts.Log.Warn("agent process ended", "error", r.child.Failure(), "stderr", mask.Text(r.child.LastWords()))
 	if !r.broken {
@@ -173,9 +173,8 @@ func (h *headless) reportExit(r *link) {
 	}
 }
 
-// restart returns a new child, nil once Close was called. It waits between
-// attempts, and after too many of them until there is a prompt; a prompt cuts
-// any wait short.
+// restart returns a new child, or nil after Close. It waits between attempts,
+// and after maxDeaths failures until there is a prompt. A prompt ends any wait.
 func (h *headless) restart() *link {
 	for {
 		reply, ok := h.pause()
@@ -196,12 +195,12 @@ func (h *headless) restart() *link {
 			return nil
 		}
 		h.deaths.Add(1)
-		h.opts.Log.Warn("restart agent process", "error", err)
+		h.opts.Log.Warn("cannot restart the agent process", "error", err)
 	}
 }
 
-// pause waits until the next restart is due. It returns where to send what
-// comes of it, if somebody waits, and false once Close was called.
+// pause waits until the next restart is due. If a prompt ends the wait, it
+// returns the channel for the outcome. It returns false after Close.
 func (h *headless) pause() (reply chan<- attempt, ok bool) {
 	var due <-chan time.Time
 	if deaths := h.deaths.Load(); deaths < maxDeaths {
@@ -226,14 +225,15 @@ func (h *headless) pause() (reply chan<- attempt, ok bool) {
 	}
 }
 
-// publish shows an event of ours.
+// publish publishes an event of the agent itself.
 func (h *headless) publish(ev contracts.Event) {
 	if err := h.host.Publish(h.life, ev); err != nil {
-		h.opts.Log.Debug("publish agent event", "error", err)
+		h.opts.Log.Debug("cannot publish an agent event", "error", err)
 	}
 }
 
-// Configure implements Agent. A child started later is configured likewise.
+// Configure implements Agent. A child that is started later gets the same
+// configuration.
 func (h *headless) Configure(init *contracts.Init) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -242,16 +242,16 @@ func (h *headless) Configure(init *contracts.Init) {
 		return
 	}
 	if err := h.link.child.send(init); err != nil {
-		h.opts.Log.Warn("configure agent process", "error", err)
+		h.opts.Log.Warn("cannot configure the agent process", "error", err)
 	}
 }
 
-// maxAppended bounds the appended prompts that are kept for the next child;
-// past it the oldest text is forgotten.
+// maxAppended bounds the appended prompts that are kept for the next child, in
+// bytes; beyond it the oldest text is dropped.
 const maxAppended = 1 << 20
 
-// addInit returns the one init that has the effect of sum and then init (R33).
-// sum may be nil.
+// addInit returns one init with the effect of sum followed by init (R33). sum
+// may be nil.
 func addInit(sum, init *contracts.Init) *contracts.Init {
 	if sum == nil {
 		sum = &contracts.Init{}
@@ -275,8 +275,8 @@ func addInit(sum, init *contracts.Init) *contracts.Init {
 	return &next
 }
 
-// Run implements Agent. A child that does not end the run in 4 s after ctx has
-// ended is killed.
+// Run implements Agent. If a child does not end the run within 4 s after ctx
+// has ended, it is killed.
 func (h *headless) Run(ctx context.Context, work contracts.Work) error {
 	r, err := h.current(ctx)
 	if err != nil {
@@ -296,7 +296,7 @@ func (h *headless) Run(ctx context.Context, work contracts.Work) error {
 		h.deaths.Store(0)
 		return nil
 	case <-r.over:
-		if !r.broken { // it ended just before the child did
+		if !r.broken { // the run ended just before the child did
 			return nil
 		}
 		return transient(r.child.Account())
@@ -305,8 +305,8 @@ func (h *headless) Run(ctx context.Context, work contracts.Work) error {
 	}
 }
 
-// current returns the link to the child that lives, which it has started if
-// need be.
+// current returns the link to the running child. If there is none, one is
+// started.
 func (h *headless) current(ctx context.Context) (*link, error) {
 	reply := make(chan attempt, 1)
 	select {
@@ -327,9 +327,9 @@ func (h *headless) current(ctx context.Context) (*link, error) {
 	}
 }
 
-// interrupt ends a run that ctx has ended.
+// interrupt ends a run whose ctx has ended.
 func (h *headless) interrupt(ctx context.Context, r *link, run *run) error {
-	r.silence(run)
+	r.markInterrupted(run)
 	timer := time.NewTimer(h.wait.interrupt)
 	defer timer.Stop()
 	if r.child.send(&contracts.Interrupt{}) == nil {
@@ -347,13 +347,13 @@ func (h *headless) interrupt(ctx context.Context, r *link, run *run) error {
 	return context.Cause(ctx)
 }
 
-// transient is an error that clients may hope to be gone next time.
+// transient returns an error that the client may retry.
 func transient(err error) error {
 	return &contracts.Error{Code: contracts.CodeRuntimeFailed, Type: contracts.ErrorTransient, Message: err.Error()}
 }
 
-// Close implements Agent. The child has 2 s to shut down and one after a signal,
-// less if ctx ends before.
+// Close implements Agent. The child has 2 s to shut down and 1 s after a
+// signal, less if ctx ends before.
 func (h *headless) Close(ctx context.Context) error {
 	if h.stop == nil {
 		return nil // never started

@@ -16,19 +16,20 @@ import (
 	"github.com/seed-028515a8/maestro/internal/proc"
 )
 
-// maxBadLines is how many lines in a row may be no events; the next one kills.
+// maxBadLines bounds the lines in a row that are no events; one more kills the
+// child.
 const maxBadLines = 4
 
-// A child is one run of a program that speaks the headless protocol on its
-// standard streams.
+// A child is one process that speaks the headless protocol on its standard
+// streams.
 type child struct {
 	*proc.Process
 	receive func(contracts.Event) // called for each event, by one goroutine
-	refuse  func(error)           // called likewise for each line that is no event
+	refuse  func(error)           // likewise for each line that is no event
 }
 
-// newChild returns a child that is to run argv in o.Dir. receive and refuse are
-// called until it is done; while they block the child may have to wait.
+// newChild returns a child that will run argv in o.Dir. receive and refuse are
+// called until it is done; while they block, the child may block.
 func newChild(argv []string, o Options, receive func(contracts.Event), refuse func(error)) *child {
 	cmd := exec.Command(argv[0], argv[1:]...)
 	cmd.Dir, cmd.Env = o.Dir, proc.Environ(os.Environ(), o.Hosted, o.EnvPass)
@@ -87,9 +88,9 @@ func (c *child) listen(stdout io.Reader) {
 	}
 }
 
-// shutdown asks the child to end, makes it end if ctx or wait ends first, and
+// shutdown asks the child to end, ends it if ctx or wait ends first, and
 // returns when nothing of it is left.
 func (c *child) shutdown(ctx context.Context, wait time.Duration) {
-	_ = c.send(&contracts.Shutdown{}) // a child that does not read is killed, which is as good
+	_ = c.send(&contracts.Shutdown{}) // a child that does not read is killed
 	c.Shutdown(ctx, wait, errors.New("agent process killed: it did not shut down"))
 }

@@ -6,26 +6,25 @@ import (
 	"github.com/seed-028515a8/maestro/contracts"
 )
 
-// maxWireIDs bounds the ids that are remembered. Once it is reached every id of
-// a later child is renamed.
+// maxWireIDs bounds the remembered ids. Beyond it, every id of a later child is
+// renamed.
 const maxWireIDs = 4096
 
-// A wireIDs keeps the ids of successive children apart: a child that counts its
-// responses from one again would otherwise reuse ids of its predecessor (R36).
-// Ids are left as they are unless an earlier child had them, or may have had
-// them because it lived in an earlier process. Children do not overlap, so it is
-// not guarded.
+// A wireIDs makes the ids of successive children distinct: a child that counts
+// its responses from one would otherwise reuse ids of its predecessor (R36). An
+// id is renamed only if an earlier child used it, or may have used it in an
+// earlier server process. Children do not overlap, so it needs no lock.
 type wireIDs struct {
-	process    string         // set if there was an earlier process: tells this one's ids apart
-	generation int            // of the child that speaks, from 1
-	first      map[string]int // the generation that used an id first
+	process    string         // set if there was an earlier server process; distinguishes the ids of this one
+	generation int            // of the current child, from 1
+	first      map[string]int // the generation that first used an id
 	full       int            // the generation that filled first, or 0
 }
 
 func newWireIDs() *wireIDs { return &wireIDs{first: map[string]int{}} }
 
-// name returns the id under which clients know a child's id. It is the same for
-// the whole life of a child.
+// name returns the id that clients see for a child's id. It is constant for the
+// life of a child.
 func (w *wireIDs) name(id string) string {
 	first, known := w.first[id]
 	switch {
@@ -45,7 +44,7 @@ func (w *wireIDs) name(id string) string {
 	return id
 }
 
-// rename gives the ids in an event the names that clients know.
+// rename replaces the ids in an event with the ids that clients see.
 func (w *wireIDs) rename(ev contracts.Event) {
 	switch e := ev.(type) {
 	case *contracts.ResponseStart:

@@ -13,8 +13,8 @@ import (
 	"github.com/seed-028515a8/maestro/internal/proc"
 )
 
-// Bounds on what a child may have open at once. A session has no more than 256 open
-// questions either.
+// Bounds on a child's open questions and calls. A session has no more than 256
+// open questions either.
 const (
 	maxAsks  = 256
 	maxTools = 1024
@@ -25,57 +25,58 @@ var errTooManyAsks = &contracts.Error{
 	Code: contracts.CodeOverloaded, Message: fmt.Sprintf("%d questions are open already", maxAsks),
 }
 
-// A link carries what one child says to the host, and the host's answers back.
+// A link passes the events of one child to the host, and the host's answers
+// back.
 //
-// What belongs to a run is shown during a run only: whatever a child says too
-// late is dropped, because nobody waits for its end any more.
+// Events of a run are published during a run only. Later ones are dropped,
+// because the run has ended for clients.
 type link struct {
 	h     *headless
 	child *child
-	ready chan *contracts.Ready // 1-buffered; holds the child's first ready
-	over  chan struct{}         // closed when child is done and no question of its is open
+	ready chan *contracts.Ready // 1-buffered; holds the child's first ready event
+	over  chan struct{}         // closed when the child is done and none of its questions is open
 
-	greeted bool // the child was ready; its reader owns this
+	greeted bool // the child was ready; owned by its reader
 
 	life   context.Context // bounds publishing and asking; ends soon after the child
 	asking sync.WaitGroup
 
 	// Valid once over is closed.
-	fatal  error // what the child died of before it was ready, if it said so
-	broken bool  // a run was active at the end
+	fatal  error // the child's own error before it was ready, if any
+	broken bool  // a run was active when the child ended
 
-	// mu is held while an event of a run is published, so that a run does not
-	// end in the middle of it.
+	// mu is held while an event of a run is published, so that the run does not
+	// end meanwhile.
 	mu      sync.Mutex
 	run     *run            // nil between runs
 	asks    map[string]*ask // by our request id
-	endings bool            // the child says when a run ends
+	endings bool            // the child reports the end of a run
 }
 
-// A run is one prompt that the child works on. It is guarded by link.mu.
+// A run is one prompt that the child works on. link.mu guards it.
 type run struct {
-	ended chan struct{} // closed when the child has nothing more to say about it
+	ended chan struct{} // closed when the child has reported all of the run
 	over  bool          // ended is closed
 
-	started     bool // the child said that its agent is at work
+	started     bool // the child reported that its agent works
 	answered    bool // a response has ended
-	failed      bool // an error came
+	failed      bool // an error was reported
 	interrupted atomic.Bool
-	overasked   bool // that questions were refused was said
+	overasked   bool // the refusal of questions was published
 
 	response string
-	tools    map[string]bool            // calls that are open
-	held     map[string]contracts.Event // what may turn out to belong to a question, by call
+	tools    map[string]bool            // open calls
+	held     map[string]contracts.Event // events that may belong to a question, by call
 
-	quiet *time.Timer // ends the run
-	since time.Time   // when quiet was armed
+	quiet *time.Timer // ends the run when it fires
+	since time.Time   // when quiet was started
 }
 
 // An ask is a question of the child that the host has.
 type ask struct {
 	cancel    context.CancelFunc
-	withdrawn atomic.Bool   // the child wants no answer any more
-	done      chan struct{} // closed when nothing more comes of it
+	withdrawn atomic.Bool   // the child needs no answer any more
+	done      chan struct{} // closed when the question is finished
 }
 
 // newLink starts a child of h.
@@ -95,7 +96,7 @@ func newLink(h *headless) (*link, error) {
 	}
 	go func() { // ends with the child
 		<-child.Life().Done()
-		late := time.AfterFunc(proc.DrainTime, stop) // its last words may be held up no longer than that
+		late := time.AfterFunc(proc.DrainTime, stop) // bounds publishing the child's last events
 		<-child.Done()
 		late.Stop()
 		stop()
@@ -108,11 +109,11 @@ func newLink(h *headless) (*link, error) {
 	return r, nil
 }
 
-// event takes in what the child says. Only the child's reader calls it.
+// event handles an event of the child. Only the child's reader calls it.
 func (r *link) event(ev contracts.Event) {
 	wireID := ""
 	if req, ok := ev.(*contracts.ServerRequest); ok {
-		wireID = req.RequestID // the child knows the question by this
+		wireID = req.RequestID // the child's own id of the question
 	}
 	r.h.ids.rename(ev)
 	switch e := ev.(type) {
@@ -143,35 +144,35 @@ func (r *link) event(ev contracts.Event) {
 	}
 }
 
-// echoes reports whether a status is the child's answer to something that our
-// hub answers, too.
+// echoes reports whether a status is the child's reaction to a command to which
+// the hub reacts too.
 func echoes(status string) bool {
 	return strings.HasPrefix(status, "Initialized: ") || status == "Init received with no changes" ||
 		strings.HasPrefix(status, "Loaded ") && strings.HasSuffix(status, " attachment(s)")
 }
 
-// show publishes an event that no run is needed for.
+// show publishes an event that needs no run.
 func (r *link) show(ev contracts.Event) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.publish(ev)
-	r.rest()
+	r.armQuietTimer()
 }
 
-// publish passes events on. r.mu is held if they belong to a run.
+// publish publishes events. The caller holds r.mu if they belong to a run.
 func (r *link) publish(events ...contracts.Event) {
 	if err := r.h.host.Publish(r.life, events...); err != nil {
-		r.h.opts.Log.Debug("publish agent event", "error", err)
+		r.h.opts.Log.Debug("cannot publish an agent event", "error", err)
 	}
 }
 
-// refuse tells of a line that is no event.
+// refuse reports a line that is no event.
 func (r *link) refuse(err error) {
 	r.show(&contracts.ErrorEvent{Message: err.Error(), ErrorType: contracts.ErrorProtocol})
 }
 
-// fault takes in an error. It is no longer fatal here, because the child is
-// replaced, and answers no request that our clients have made.
+// fault handles an error. It is not fatal here, because the child is replaced,
+// and it answers no request of our clients.
 func (r *link) fault(e *contracts.ErrorEvent) {
 	if e.ErrorType == "" {
 		e.ErrorType = contracts.Classify(e.Message, e.Fatal)
@@ -187,41 +188,41 @@ func (r *link) fault(e *contracts.ErrorEvent) {
 		r.run.failed = r.run.failed || !r.endings || e.ErrorType == contracts.ErrorProtocol
 	}
 	interrupted := r.run == nil || r.run.interrupted.Load()
-	if !interrupted || e.ErrorType != contracts.ErrorCancelled { // the hub says that itself
+	if !interrupted || e.ErrorType != contracts.ErrorCancelled { // the hub reports the cancellation itself
 		r.publish(&contracts.ErrorEvent{Message: e.Message, ErrorType: e.ErrorType})
 	}
-	r.rest()
+	r.armQuietTimer()
 }
 
-// progress takes in an event that belongs to a run.
+// progress handles an event that belongs to a run.
 func (r *link) progress(ev contracts.Event) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.run == nil || r.run.over {
-		r.h.opts.Log.Debug("agent process spoke outside of a run", "event", ev.EventType())
+		r.h.opts.Log.Debug("agent process sent an event outside a run", "event", ev.EventType())
 		return
 	}
-	if show := r.run.take(ev, r.endings); len(show) > 0 {
+	if show := r.run.apply(ev, r.endings); len(show) > 0 {
 		r.publish(show...)
 	}
 	if len(r.run.tools) > maxTools || len(r.run.held) > maxTools {
 		r.child.Kill(fmt.Errorf("agent process killed: it has more than %d calls open", maxTools))
 	}
-	r.rest()
+	r.armQuietTimer()
 }
 
-// begin opens a run. There is none.
+// begin opens a run. No other run may be open.
 func (r *link) begin() *run {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	run := &run{ended: make(chan struct{}), tools: map[string]bool{}, held: map[string]contracts.Event{}}
-	run.quiet = time.AfterFunc(time.Hour, func() { r.lapse(run) })
+	run.quiet = time.AfterFunc(time.Hour, func() { r.endIfQuiet(run) })
 	run.quiet.Stop()
 	r.run = run
 	return run
 }
 
-// finish closes a run. When it returns, nothing more of it is published.
+// finish closes a run. After it returns, no event of the run is published.
 func (r *link) finish(run *run) {
 	r.mu.Lock()
 	run.quiet.Stop()
@@ -239,15 +240,16 @@ func (r *link) finish(run *run) {
 	r.mu.Unlock()
 }
 
-// silence notes that a run is being interrupted. It does not wait for r.mu,
-// which a client that does not read may keep for long.
-func (r *link) silence(run *run) {
+// markInterrupted records that a run is being interrupted. It does not wait for
+// r.mu, because a client that does not read may block it for long.
+func (r *link) markInterrupted(run *run) {
 	run.interrupted.Store(true)
 	run.quiet.Reset(r.h.wait.quiet)
 }
 
-// rest arms or stops the timer that ends the run. r.mu is held.
-func (r *link) rest() {
+// armQuietTimer starts or stops the timer that ends the run. The caller holds
+// r.mu.
+func (r *link) armQuietTimer() {
 	run := r.run
 	if run == nil || run.over {
 		return
@@ -259,18 +261,18 @@ func (r *link) rest() {
 	}
 }
 
-// lapse ends a run whose child has been quiet for long enough.
-func (r *link) lapse(run *run) {
+// endIfQuiet ends a run whose child has been quiet for long enough.
+func (r *link) endIfQuiet(run *run) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	stale := time.Since(run.since) < r.h.wait.quiet // armed again while this waited for the lock
+	stale := time.Since(run.since) < r.h.wait.quiet // restarted while this waited for the lock
 	if !stale && len(r.asks) == 0 && run.idle(r.endings) {
 		run.end()
 	}
 }
 
-// idle reports whether the run has ended if nothing more comes. Of a child that
-// says when a run ends this is true only as long as it has not begun.
+// idle reports whether the run ends if no more events come. If the child
+// reports the end of runs, that is so only before the run has started.
 func (run *run) idle(endings bool) bool {
 	if run.response != "" || len(run.tools) > 0 {
 		return false
@@ -289,11 +291,11 @@ func (run *run) end() {
 	}
 }
 
-// take notes what an event means for the run and returns what to show of it.
-func (run *run) take(ev contracts.Event, endings bool) []contracts.Event {
+// apply updates the run with an event and returns the events to publish.
+func (run *run) apply(ev contracts.Event, endings bool) []contracts.Event {
 	switch e := ev.(type) {
 	case *contracts.RawAgentEvent:
-		return run.takeRaw(e, endings)
+		return run.applyRaw(e, endings)
 	case *contracts.ResponseStart:
 		run.response = e.ResponseID
 	case *contracts.ResponseEnd:
@@ -317,8 +319,8 @@ func (run *run) take(ev contracts.Event, endings bool) []contracts.Event {
 	return []contracts.Event{ev}
 }
 
-// release returns ev, after the call it belongs to if that is still held: the
-// child went on without asking.
+// release returns ev, preceded by its call if that is still held: the child
+// went on without asking.
 func (run *run) release(callID string, ev contracts.Event) []contracts.Event {
 	call, ok := run.held[callID].(*contracts.ToolCall)
 	if !ok {
@@ -328,9 +330,9 @@ func (run *run) release(callID string, ev contracts.Event) []contracts.Event {
 	return []contracts.Event{&contracts.ToolCall{CallID: callID, Tool: call.Tool, Args: call.Args}, ev}
 }
 
-// takeRaw is take for an internal event. Those that the hub makes itself are
-// not shown a second time.
-func (run *run) takeRaw(e *contracts.RawAgentEvent, endings bool) []contracts.Event {
+// applyRaw is apply for a raw event. It drops the events that the hub makes
+// itself.
+func (run *run) applyRaw(e *contracts.RawAgentEvent, endings bool) []contracts.Event {
 	switch e.EventKind {
 	case "agent_start":
 		run.started = true
@@ -345,8 +347,8 @@ func (run *run) takeRaw(e *contracts.RawAgentEvent, endings bool) []contracts.Ev
 	return nil
 }
 
-// question puts a question of the child to the host, which shows what belongs
-// to it: the child's own version of that is dropped.
+// question passes a question of the child to the host, which announces the
+// call. The child's own announcement is dropped.
 func (r *link) question(req *contracts.ServerRequest, wireID string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -364,7 +366,7 @@ func (r *link) question(req *contracts.ServerRequest, wireID string) {
 	ctx, cancel := context.WithCancel(r.life)
 	a := &ask{cancel: cancel, done: make(chan struct{})}
 	r.asks[req.RequestID] = a
-	r.rest()
+	r.armQuietTimer()
 	r.asking.Go(func() { // ends with the question, the run or the child
 		defer close(a.done)
 		defer cancel()
@@ -375,11 +377,12 @@ func (r *link) question(req *contracts.ServerRequest, wireID string) {
 		if !a.withdrawn.Load() && ctx.Err() == nil {
 			r.settle(req, wireID, out, err)
 		}
-		r.rest()
+		r.armQuietTimer()
 	})
 }
 
-// sayOverasked says once in a run that questions were refused. r.mu is held.
+// sayOverasked publishes once in a run that questions were refused. The caller
+// holds r.mu.
 func (r *link) sayOverasked() {
 	if r.run == nil || r.run.over || r.run.overasked {
 		return
@@ -388,8 +391,8 @@ func (r *link) sayOverasked() {
 	r.publish(&contracts.Status{Message: "The agent asks too much: it was refused what it asked while " + errTooManyAsks.Message})
 }
 
-// unasked is the outcome of a question that was not asked. Its reason begins with the
-// code of the error, because answers have no other place for it.
+// unasked returns the outcome of a question that was not asked. Its reason
+// begins with the error code, because answers have no other field for it.
 func unasked(err error) contracts.Outcome {
 	reason := err.Error()
 	if e, ok := errors.AsType[*contracts.Error](err); ok {
@@ -398,14 +401,14 @@ func unasked(err error) contracts.Outcome {
 	return contracts.Outcome{Verdict: contracts.VerdictFailed, Reason: reason, Announced: true}
 }
 
-// settle brings the child what came of a question. r.mu is held.
+// settle sends the child the outcome of a question. The caller holds r.mu.
 func (r *link) settle(req *contracts.ServerRequest, wireID string, out contracts.Outcome, err error) {
 	switch {
 	case err != nil:
-		r.h.opts.Log.Warn("ask for agent process", "error", err)
+		r.h.opts.Log.Warn("cannot ask a question of the agent process", "error", err)
 		out = unasked(err)
 	case out.Verdict == contracts.VerdictCancelled && out.By == contracts.ResolvedByRuntime:
-		return // an interrupt or a shutdown follows, and an answer could let the child go on until then
+		return // an interrupt or shutdown follows, and an answer could let the child go on until then
 	case r.run != nil && req.RequestType == contracts.RequestApproval:
 		if !out.Announced && !r.run.tools[req.CallID] {
 			r.publish(&contracts.ToolCall{CallID: req.CallID, Tool: req.Tool, Args: req.Args})
@@ -431,12 +434,12 @@ func (r *link) answer(req *contracts.ServerRequest, wireID string, out contracts
 		}
 	}
 	if err := r.child.send(res); err != nil {
-		r.h.opts.Log.Warn("answer agent process", "error", err)
+		r.h.opts.Log.Warn("cannot answer the agent process", "error", err)
 	}
 }
 
-// retryAction is the decision that a verdict stands for; without one the child
-// gives up (R56).
+// retryAction returns the decision for a verdict; without one the child gives
+// up (R56).
 func retryAction(v contracts.Verdict) contracts.RetryAction {
 	switch v {
 	case contracts.VerdictRetried:
@@ -447,8 +450,8 @@ func retryAction(v contracts.Verdict) contracts.RetryAction {
 	return contracts.RetryActionAbort
 }
 
-// withdraw ends a question before it was answered, if it is open, and waits
-// until nothing more comes of it. r.mu is not held.
+// withdraw ends an open question before it was answered, and waits until it is
+// finished. The caller must not hold r.mu.
 func (r *link) withdraw(requestID string, verdict contracts.Verdict, reason string, by contracts.Resolver) {
 	r.mu.Lock()
 	a := r.asks[requestID]
@@ -458,7 +461,7 @@ func (r *link) withdraw(requestID string, verdict contracts.Verdict, reason stri
 	}
 	a.withdrawn.Store(true)
 	if !r.h.host.Withdraw(requestID, verdict, reason, by) {
-		a.cancel() // it is answered this moment, or the host does not have it yet
+		a.cancel() // it is being answered, or the host does not have it yet
 	}
 	<-a.done
 }

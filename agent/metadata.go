@@ -2,9 +2,9 @@ package agent
 
 import "github.com/seed-028515a8/maestro/agent/launcher"
 
-// metadata returns the ids by which a provider's or a gateway's books find the
-// work that a session does, as far as they are known: those of the session and
-// what a launcher put into the environment.
+// metadata returns the known ids by which a provider or gateway attributes the
+// work of a session: those of the session and those that a launcher put into
+// the environment.
 func metadata(sessionID string, getenv func(string) string) map[string]string {
 	known := map[string]string{launcher.Surface: "maestro"}
 	if sessionID != "" {

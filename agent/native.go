@@ -17,29 +17,29 @@ import (
 	"github.com/seed-028515a8/maestro/workspace"
 )
 
-// A native is the built-in loop with what it works with: a provider's model, the
-// tools of the workspace and those of MCP servers.
+// A native is the built-in loop with its parts: a provider's model, the
+// workspace tools and the tools of MCP servers.
 type native struct {
 	*llm.Agent
 	work *workspace.Workspace
 	host contracts.Host // set by Start
 }
 
-// checkNative is [Check] of what follows llm: and of the options for it.
+// checkNative is [Check] for the text after llm: and the options for it.
 func checkNative(name string, o Options) error {
 	service, named, ok := strings.Cut(name, "/")
 	if !ok || service == "" || named == "" {
 		return errors.New("want llm:PROVIDER/MODEL, such as llm:anthropic/claude-sonnet-4-5")
 	}
 	texts := provider.Options{Provider: service, Model: named, Key: "any", BaseURL: o.ModelURL}
-	if _, err := provider.Open(texts); err != nil { // with a key only the texts can be wrong
+	if _, err := provider.Open(texts); err != nil { // with a key, only the texts can be wrong
 		return err
 	}
 	_, err := llm.ParseRules(o.Allow, o.Ask, o.Deny)
 	return err
 }
 
-// newNative opens the model that is named PROVIDER/MODEL, which has been checked.
+// newNative opens the model PROVIDER/MODEL, which has been checked.
 func newNative(name string, o Options) (Agent, error) {
 	service, named, _ := strings.Cut(name, "/")
 	key, url := credential(service, os.Getenv)
@@ -73,8 +73,8 @@ func newNative(name string, o Options) (Agent, error) {
 	return n, nil
 }
 
-// credential returns what the environment says of a provider: its key, and where
-// it is if not at its usual place.
+// credential returns the provider's key and base URL from the environment; each
+// may be empty.
 func credential(service string, getenv func(string) string) (key, url string) {
 	prefix := "OPENAI_"
 	if service == provider.Anthropic {
@@ -98,7 +98,7 @@ func (n *native) Close(ctx context.Context) error {
 	return errors.Join(n.Agent.Close(ctx), n.work.Close())
 }
 
-// clientTools returns what the controlling client does for the model.
+// clientTools returns the tools that the controlling client runs for the model.
 func (n *native) clientTools() []model.Tool {
 	var tools []model.Tool
 	for _, t := range n.host.ClientTools() {

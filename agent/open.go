@@ -15,26 +15,26 @@ import (
 	"github.com/seed-028515a8/maestro/internal/proc"
 )
 
-// An Agent is a runtime as [Open] returns it. Start is called once, then Run
-// once at a time, Configure at any time, and Close last.
+// An Agent is a runtime returned by [Open]. Call Start once, then Run once at a
+// time, Configure at any time, and Close last.
 type Agent interface {
-	// Start makes the agent ready for prompts. host must stay valid until
-	// Close returns; ctx bounds the start only.
+	// Start makes the agent ready for prompts. host must be valid until Close
+	// returns; ctx bounds the start only.
 	Start(ctx context.Context, host contracts.Host) (contracts.AgentInfo, error)
 
 	// Configure applies an accepted init. It does not block.
 	Configure(init *contracts.Init)
 
-	// Run serves one prompt to its end. Once ctx has ended it returns soon and
-	// leaves open responses and tools to the host.
+	// Run serves one prompt to its end. After ctx has ended it returns soon, and
+	// the host closes open responses and tool calls.
 	Run(ctx context.Context, work contracts.Work) error
 
 	// Close ends the agent and every process it started.
 	Close(ctx context.Context) error
 }
 
-// Options are what an agent gets from its operator. The zero value works in
-// the current directory.
+// Options are the operator's settings for an agent. The zero value works in the
+// current directory.
 type Options struct {
 	// Dir is the workspace root, where processes start. Empty means the
 	// current directory.
@@ -44,40 +44,41 @@ type Options struct {
 	// /bin/bash, else sh. Windows always uses cmd.
 	Shell string
 
-	// EnvPass names environment variables that processes get although their
-	// names look like credentials or Hosted would withhold them.
+	// EnvPass names environment variables that processes get even if their names
+	// look like credentials or Hosted would withhold them.
 	EnvPass []string
 
-	// Hosted withholds every environment variable that is not known to be
+	// Hosted withholds all environment variables except those known to be
 	// needed.
 	Hosted bool
 
-	// Profile decides what a child that speaks the headless protocol is told.
+	// Profile is the wire profile that the conformance agent follows. Other
+	// agents ignore it.
 	Profile contracts.Profile
 
-	// StateDir is where an agent keeps what it needs to go on after a restart.
-	// Empty keeps nothing.
+	// StateDir is where an agent stores its state for a restart. Empty stores
+	// nothing.
 	StateDir string
 
-	// SessionID and Version are told to providers of models and to MCP servers, and
-	// Version to acp: agents. Empty ones are not.
+	// SessionID and Version are sent to model providers and MCP servers, and
+	// Version to acp: agents. Empty ones are not sent.
 	SessionID, Version string
 
 	// Servers are the MCP servers that agents may use.
 	Servers []mcp.Server
 
-	// The rest is for llm: agents. Allow, Ask and Deny are rules about calls, as
-	// [llm.ParseRules] reads them. ModelURL is where the provider's service is;
-	// empty means what the environment says, else the provider's own. The numbers
-	// and the price are those of [llm.Options].
+	// The rest is for llm: agents. Allow, Ask and Deny are rules about calls in
+	// the form of [llm.ParseRules]. ModelURL is the URL of the provider's
+	// service; empty means the one in the environment, else the provider's own.
+	// The numbers and the price are those of [llm.Options].
 	Allow, Ask, Deny         []string
 	ModelURL                 string
 	MaxIterations            int
 	ContextTokens, MaxTokens int64
 	Price                    llm.Price
 
-	// Log receives faults and the output of children meant for operators. Nil
-	// discards it.
+	// Log receives errors and the output of children for operators. Nil discards
+	// it.
 	Log *slog.Logger
 }
 
@@ -90,8 +91,8 @@ type Options struct {
 //	acp:CMD        a child process that speaks the Agent Client Protocol on stdio
 //	llm:P/MODEL    our own loop on a model of the provider P
 //
-// Nothing is started before Start. The words of CMD may be quoted as in a
-// shell; nothing in them is expanded.
+// Open starts no process. The words of CMD may be quoted as in a shell; nothing
+// in them is expanded.
 func Open(spec string, o Options) (Agent, error) {
 	if err := Check(spec, o); err != nil {
 		return nil, fmt.Errorf("agent %q: %w", spec, err)
@@ -128,13 +129,12 @@ func Open(spec string, o Options) (Agent, error) {
 	}
 	return acp.New(argv, acp.Options{
 		Dir: o.Dir, Shell: o.Shell, EnvPass: o.EnvPass, Hosted: o.Hosted,
-		StateDir: o.StateDir, Version: o.Version, Servers: handed(o), Log: o.Log,
+		StateDir: o.StateDir, Version: o.Version, Servers: acpServers(o), Log: o.Log,
 	}), nil
 }
 
-// Check returns what is wrong with a spec and with what the options say for llm:
-// agents, as far as the texts alone show it: no file, environment or network is
-// asked.
+// Check returns the errors of a spec and of the options for llm: agents that
+// their texts alone show. It reads no file or environment and uses no network.
 func Check(spec string, o Options) error {
 	kind, rest, hasRest := strings.Cut(spec, ":")
 	switch {

@@ -12,12 +12,11 @@ import (
 )
 
 // A Script is an agent that plays a written scenario: the same prompts and
-// answers always lead to the same messages, but for ids and times. Clients badge
-// it, because it announces itself as
-// [contracts.ExecutorReplay] (D9). It owns no goroutine; what it plays ends
-// with the run's context.
+// answers always lead to the same messages, except for ids and times. Clients
+// mark it, because it announces itself as [contracts.ExecutorReplay] (D9). It
+// owns no goroutine; playing ends with the run's context.
 //
-// Its methods are called as hub.Agent states.
+// Its methods are called as [Agent] states.
 type Script struct {
 	scenario *scenario
 	log      *slog.Logger
@@ -25,8 +24,8 @@ type Script struct {
 	host contracts.Host // set by Start
 }
 
-// newScript loads the scenario in the file at path. The errors of a scenario
-// that breaks a rule name the place as a JSON path.
+// newScript loads the scenario in the file at path. The error of a scenario
+// that breaks a rule has the JSON path.
 func newScript(path string, o Options) (Agent, error) {
 	sc, err := loadScript(path)
 	if err != nil {
@@ -39,7 +38,7 @@ func newScript(path string, o Options) (Agent, error) {
 	return &Script{scenario: sc, log: log}, nil
 }
 
-// Start keeps host for the runs to come.
+// Start keeps host for later runs.
 func (s *Script) Start(_ context.Context, host contracts.Host) (contracts.AgentInfo, error) {
 	s.host = host
 	return contracts.AgentInfo{
@@ -50,11 +49,11 @@ func (s *Script) Start(_ context.Context, host contracts.Host) (contracts.AgentI
 	}, nil
 }
 
-// Configure does nothing: a scenario says the same whatever it is told.
+// Configure does nothing: a scenario does not depend on the configuration.
 func (s *Script) Configure(*contracts.Init) {}
 
-// Run plays the steps that the scenario has for the prompt. It returns ctx's
-// error as soon as ctx ends.
+// Run plays the steps of the scenario for the prompt. When ctx ends, it returns
+// ctx's error at once.
 func (s *Script) Run(ctx context.Context, work contracts.Work) error {
 	steps, ok := s.scenario.stepsFor(work.Content)
 	if !ok {
@@ -67,17 +66,17 @@ func (s *Script) Run(ctx context.Context, work contracts.Work) error {
 // Close does nothing: no goroutine or process outlives a run.
 func (s *Script) Close(context.Context) error { return nil }
 
-// A scenario is a script as loaded. Nothing changes it afterwards.
+// A scenario is a loaded script. It is immutable.
 type scenario struct {
 	model    string
 	provider string
 	prompts  []cue
-	fallback []step // what a prompt without a cue gets
-	complete bool   // there is a fallback, even if it is empty
+	fallback []step // for prompts without a cue
+	complete bool   // there is a fallback, even an empty one
 }
 
-// A cue is what the script answers to prompts that contain match. An empty
-// match is in every prompt.
+// A cue has the steps for prompts that contain match. An empty match is in
+// every prompt.
 type cue struct {
 	match string
 	steps []step
@@ -93,13 +92,13 @@ func (sc *scenario) stepsFor(prompt string) ([]step, bool) {
 	return sc.fallback, sc.complete
 }
 
-// A step is one thing the script does. The types below are the only ones.
+// A step is one action of the script. The types below are the only ones.
 type step interface {
-	// play does it. An error ends the run.
+	// play executes the step. An error ends the run.
 	play(ctx context.Context, p *player) error
 
-	// size is how many steps it comes to when every repeat is written out and
-	// every branch counted.
+	// size is the number of steps with every repeat written out and every branch
+	// counted.
 	size() int64
 }
 
@@ -113,7 +112,7 @@ type (
 		thinking bool
 	}
 
-	// toolUse is a tool that runs, or that asks first and perhaps runs.
+	// toolUse is a tool call, with or without an approval request before it.
 	toolUse struct {
 		name, label string
 		args        text // JSON
@@ -122,7 +121,7 @@ type (
 		gated       bool
 	}
 
-	// inquiry is a server request and what follows from each verdict.
+	// inquiry is a server request, with steps for each verdict.
 	inquiry struct {
 		kind    contracts.RequestType
 		tool    string
@@ -132,7 +131,7 @@ type (
 		on      map[contracts.Verdict][]step
 	}
 
-	// pause does nothing for a while.
+	// pause waits.
 	pause time.Duration
 
 	// failure is an error message; end also ends the run.
@@ -160,29 +159,29 @@ type (
 		event text // JSON
 	}
 
-	// repeat plays steps again and again, evenly if it has a period.
+	// repeat plays steps several times, at an even rate if it has a period.
 	repeat struct {
 		times  int
 		steps  []step
-		period time.Duration // from start to start; zero means as fast as can be
-		count  int64         // its size
+		period time.Duration // from start to start; zero means as fast as possible
+		count  int64         // the repeat's size
 	}
 
 	// finish ends the open response, if there is one.
 	finish struct{}
 )
 
-// iteration is what texts hold in place of the number of the iteration.
+// iteration is the placeholder for the number of the iteration.
 const iteration = "{{n}}"
 
-// A text is a string cut at each place where the iteration belongs, once at
-// load, so that a long repeat does not search for it again and again.
+// A text is a string split at each iteration placeholder. It is split once at
+// load, so that a long repeat need not search again.
 type text []string
 
 func newText(s string) text { return strings.Split(s, iteration) }
 
-// at returns the text in iteration n. Outside a repeat n is zero and the text
-// stays as written.
+// at returns the text in iteration n. Outside a repeat n is zero and the
+// placeholders stay.
 func (t text) at(n int) string {
 	switch {
 	case len(t) == 0:

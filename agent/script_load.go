@@ -16,14 +16,14 @@ import (
 	"github.com/seed-028515a8/maestro/contracts"
 )
 
-// Bounds of a script. Delays and periods have one so that a mistyped number is
-// found at load and not by waiting.
+// Bounds of a script. Delays and periods are bounded so that a mistyped number
+// is found at load.
 const (
 	maxScriptBytes = 8 << 20
 	maxScriptSteps = 10_000_000 // of one prompt, with every repeat written out
 	maxScriptDepth = 8          // steps inside steps
 	maxScriptDelay = time.Hour
-	maxScriptWait  = 7 * 24 * time.Hour // of a question
+	maxScriptWait  = 7 * 24 * time.Hour // timeout of a question
 	maxScriptRate  = 1_000_000          // iterations a second
 )
 
@@ -45,7 +45,7 @@ func loadScript(path string) (*scenario, error) {
 	return sc, nil
 }
 
-// parseScript checks a scenario whole: what it accepts can be played.
+// parseScript checks a whole scenario: an accepted scenario can be played.
 func parseScript(data []byte) (*scenario, error) {
 	switch {
 	case len(data) > maxScriptBytes:
@@ -62,8 +62,8 @@ func parseScript(data []byte) (*scenario, error) {
 	return sc, l.err
 }
 
-// inLine adds the line to the error for a text that is not JSON, which has no
-// path yet.
+// inLine adds the line number to the error of a text that is not JSON and so
+// has no path.
 func inLine(data []byte, err error) error {
 	syntax, ok := errors.AsType[*json.SyntaxError](err)
 	if !ok {
@@ -79,11 +79,11 @@ type place struct {
 	raw  json.RawMessage
 }
 
-// A loader turns places into steps and keeps the first thing that was wrong.
-// After it everything it returns is empty, so callers need not look.
+// A loader turns places into steps and keeps the first error. After an error
+// all its results are empty, so callers need not check.
 type loader struct {
 	err   error
-	depth int // lists of steps around the present one
+	depth int // nesting depth of the current list of steps
 }
 
 func (l *loader) fail(at place, format string, args ...any) {
@@ -139,7 +139,7 @@ func (l *loader) steps(at place) []step {
 	return steps
 }
 
-// stepKeys are the keys that tell the kind of a step.
+// stepKeys are the keys of the kinds of steps.
 var stepKeys = []string{"say", "think", "tool", "ask", "delay_ms", "error", "usage", "status", "compaction", "raw", "repeat", "end"}
 
 func (l *loader) step(at place) step {
@@ -151,7 +151,7 @@ func (l *loader) step(at place) step {
 		return nil
 	}
 	var s step
-	for key := range o.members { // the only one
+	for key := range o.members { // there is one
 		s = l.stepOf(key, o.member(key))
 	}
 	return s
@@ -227,7 +227,7 @@ func (l *loader) ask(at place) step {
 	return q
 }
 
-// verdicts lists how a request of each type can end.
+// verdicts lists the possible verdicts of each request type.
 var verdicts = map[contracts.RequestType][]contracts.Verdict{
 	contracts.RequestApproval:       {contracts.VerdictApproved, contracts.VerdictDenied, contracts.VerdictCancelled},
 	contracts.RequestClientTool:     {contracts.VerdictCompleted, contracts.VerdictFailed, contracts.VerdictCancelled},
@@ -253,7 +253,7 @@ func (l *loader) failure(at place) step {
 	o := l.object(at, "message", "type", "end")
 	f := failure{kind: contracts.ErrorTransient}
 	o.required("message", func(p place) { f.message = l.text(p) })
-	o.optional("type", func(p place) { // no script may say that the runtime is about to end
+	o.optional("type", func(p place) { // a script must not report that the runtime ends
 		f.kind = oneOf(l, p, contracts.ErrorTransient, contracts.ErrorTool, contracts.ErrorCancelled, contracts.ErrorProtocol)
 	})
 	o.optional("end", func(p place) { f.end = l.boolean(p) })
@@ -301,7 +301,7 @@ func (l *loader) repeat(at place) step {
 			r.period = time.Duration(float64(time.Second) / rate)
 		}
 	})
-	r.count = min(int64(r.times)*max(sizeOf(r.steps), 1), tooMany) // both are bounded, so this fits
+	r.count = min(int64(r.times)*max(sizeOf(r.steps), 1), tooMany) // cannot overflow: both are bounded
 	return r
 }
 
@@ -312,14 +312,14 @@ func (l *loader) end(at place) step {
 	return finish{}
 }
 
-// An object is a JSON object whose keys have been checked.
+// An object is a JSON object with checked keys.
 type object struct {
 	l       *loader
 	at      place
 	members map[string]json.RawMessage
 }
 
-// object reads an object that has no keys but the known ones.
+// object reads an object that may have the known keys only.
 func (l *loader) object(at place, known ...string) object {
 	o := object{l: l, at: at}
 	if l.err != nil {
@@ -344,14 +344,14 @@ func (o object) member(key string) place {
 	return place{o.at.path + "." + key, o.members[key]}
 }
 
-// optional gives the member to read if there is one.
+// optional calls read with the member if it exists.
 func (o object) optional(key string, read func(place)) {
 	if _, ok := o.members[key]; ok && o.l.err == nil {
 		read(o.member(key))
 	}
 }
 
-// required is optional for a member that must be there.
+// required is optional for a member that must exist.
 func (o object) required(key string, read func(place)) {
 	if _, ok := o.members[key]; !ok {
 		o.l.fail(o.member(key), "is missing")
@@ -383,7 +383,7 @@ func (l *loader) str(at place) string {
 	return s
 }
 
-// name reads a string that may not be empty.
+// name reads a string that must not be empty.
 func (l *loader) name(at place) string {
 	s := l.str(at)
 	if s == "" {
@@ -394,8 +394,8 @@ func (l *loader) name(at place) string {
 
 func (l *loader) text(at place) text { return newText(l.str(at)) }
 
-// json reads any value as JSON text. The iteration may stand in its strings: a
-// number put there leaves them strings.
+// json reads any value as JSON text. Its strings may contain the iteration
+// placeholder: with a number in its place they are still strings.
 func (l *loader) json(at place) text {
 	if len(at.raw) > contracts.MaxValueBytes {
 		l.fail(at, "longer than %d bytes", contracts.MaxValueBytes)
@@ -447,7 +447,8 @@ func oneOf[T ~string](l *loader, at place, set ...T) T {
 	return v
 }
 
-// startsWith reports whether the value begins with c, which tells its kind.
+// startsWith reports whether the value begins with c, which determines its
+// kind.
 func startsWith(at place, c byte) bool {
 	raw := bytes.TrimLeft(at.raw, " \t\r\n")
 	return len(raw) > 0 && raw[0] == c

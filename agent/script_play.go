@@ -11,7 +11,7 @@ import (
 	"github.com/seed-028515a8/maestro/internal/sleep"
 )
 
-// errScriptEnded ends a run at a step that says so.
+// errScriptEnded ends a run at a step that ends it.
 var errScriptEnded = errors.New("the script ended the run")
 
 // A player plays the steps of one run. It is not safe for concurrent use.
@@ -28,8 +28,7 @@ func newPlayer(s *Script) *player {
 	return &player{out: out, turn: turn.New(out, s.scenario.model, s.scenario.provider)}
 }
 
-// play plays a whole run. When ctx ends it leaves open what is open: the hub
-// closes it.
+// play plays a whole run. When ctx ends, the hub closes what is open.
 func (p *player) play(ctx context.Context, steps []step) error {
 	if err := p.steps(ctx, steps); err != nil && !errors.Is(err, errScriptEnded) {
 		return err
@@ -47,7 +46,7 @@ func (p *player) play(ctx context.Context, steps []step) error {
 
 func (p *player) steps(ctx context.Context, steps []step) error {
 	for _, s := range steps {
-		if err := ctx.Err(); err != nil { // a step need not publish, and so would not notice
+		if err := ctx.Err(); err != nil { // a step that does not publish would not notice
 			return err
 		}
 		if err := s.play(ctx, p); err != nil {
@@ -57,7 +56,7 @@ func (p *player) steps(ctx context.Context, steps []step) error {
 	return nil
 }
 
-// open makes sure that a response is open.
+// open opens a response unless one is open.
 func (p *player) open(ctx context.Context) error {
 	if p.turn.Open() {
 		return nil
@@ -76,7 +75,7 @@ func (p *player) end(ctx context.Context) error {
 	return p.turn.End(ctx, usage)
 }
 
-// wait shows what there is and lets d pass.
+// wait publishes the batch and waits for d.
 func (p *player) wait(ctx context.Context, d time.Duration) error {
 	if d <= 0 {
 		return ctx.Err()
@@ -131,8 +130,8 @@ func (t toolUse) play(ctx context.Context, p *player) error {
 	return p.call(ctx, call, verdict, t)
 }
 
-// call takes an announced call to its end: an approved one runs, every other is
-// over without having started (R46).
+// call finishes an announced call: an approved one runs, any other ends without
+// a start (R46).
 func (p *player) call(ctx context.Context, call *contracts.ToolCall, verdict contracts.Verdict, t toolUse) error {
 	end := turn.After(call.CallID, verdict)
 	if verdict == contracts.VerdictApproved {
@@ -164,17 +163,17 @@ func (q inquiry) play(ctx context.Context, p *player) error {
 	if err != nil {
 		return err
 	}
-	if out.Announced { // asking announced a call, which clients list until it ends
-		if err := p.conclude(ctx, req, out.Verdict); err != nil {
+	if out.Announced { // Ask announced a call, which clients list until it ends
+		if err := p.endAnnounced(ctx, req, out.Verdict); err != nil {
 			return err
 		}
 	}
 	return p.steps(ctx, q.on[out.Verdict])
 }
 
-// conclude ends the call that a question announced. Only an approved one
-// starts: what else is asked happens at the client.
-func (p *player) conclude(ctx context.Context, req *contracts.ServerRequest, verdict contracts.Verdict) error {
+// endAnnounced ends the call that a question announced. Only an approved one
+// starts; the others happen at the client.
+func (p *player) endAnnounced(ctx context.Context, req *contracts.ServerRequest, verdict contracts.Verdict) error {
 	if req.RequestType == contracts.RequestApproval {
 		call := &contracts.ToolCall{CallID: req.CallID, Tool: req.Tool, Args: req.Args}
 		return p.call(ctx, call, verdict, toolUse{name: req.Tool, success: true})
@@ -187,7 +186,7 @@ func (p *player) conclude(ctx context.Context, req *contracts.ServerRequest, ver
 func (d pause) play(ctx context.Context, p *player) error { return p.wait(ctx, time.Duration(d)) }
 
 func (f failure) play(ctx context.Context, p *player) error {
-	if f.end && !p.spoke { // a run that fails early has a response, too (R37)
+	if f.end && !p.spoke { // a run that fails early also needs a response (R37)
 		if err := p.open(ctx); err != nil {
 			return err
 		}
@@ -223,8 +222,8 @@ func (r rawEvent) play(ctx context.Context, p *player) error {
 	return p.out.Publish(ctx, &contracts.RawAgentEvent{EventKind: r.kind, Event: json.RawMessage(r.event.at(p.n))})
 }
 
-// play keeps to a timetable: an iteration that took too long makes the next
-// one start at once, so that the rate holds in the mean.
+// play keeps a schedule: after an iteration that took too long the next one
+// starts at once, so that the average rate is right.
 func (r repeat) play(ctx context.Context, p *player) error {
 	outer := p.n
 	defer func() { p.n = outer }()
@@ -245,23 +244,23 @@ func (r repeat) play(ctx context.Context, p *player) error {
 
 func (finish) play(ctx context.Context, p *player) error { return p.end(ctx) }
 
-// Bounds of a batch: either sends it on.
+// Bounds of a batch: when either is reached, it is published.
 const (
 	maxBatchEvents = 64
 	maxBatchBytes  = 256 << 10 // of text
 )
 
-// A batch is a host that gathers what is published and passes it on together,
-// which spares a long stream most of the hub's work per event. Questions are
-// never overtaken by what was published before them. It is not safe for
-// concurrent use.
+// A batch is a host that collects events and publishes them together, which
+// saves most of the hub's work per event in a long stream. Events published
+// before a question reach the host before it. It is not safe for concurrent
+// use.
 type batch struct {
 	contracts.Host
 	events []contracts.Event
 	bytes  int
 }
 
-// Publish takes events and passes them on once there are enough.
+// Publish adds events and publishes them when there are enough.
 func (b *batch) Publish(ctx context.Context, events ...contracts.Event) error {
 	for _, ev := range events {
 		b.events = append(b.events, ev)
@@ -276,7 +275,7 @@ func (b *batch) Publish(ctx context.Context, events ...contracts.Event) error {
 	return nil
 }
 
-// Ask passes on what was published and then asks.
+// Ask publishes the batch and then asks.
 func (b *batch) Ask(ctx context.Context, req *contracts.ServerRequest, opts contracts.AskOptions) (contracts.Outcome, error) {
 	if err := b.flush(ctx); err != nil {
 		return contracts.Outcome{}, err
@@ -284,7 +283,7 @@ func (b *batch) Ask(ctx context.Context, req *contracts.ServerRequest, opts cont
 	return b.Host.Ask(ctx, req, opts)
 }
 
-// flush passes on what there is, unless ctx has ended.
+// flush publishes the batch, unless ctx has ended.
 func (b *batch) flush(ctx context.Context) error {
 	if err := ctx.Err(); err != nil || len(b.events) == 0 {
 		return err
@@ -295,8 +294,8 @@ func (b *batch) flush(ctx context.Context) error {
 	return err
 }
 
-// textSize is the length of the text an event carries, in bytes. The rest of
-// an event is small.
+// textSize returns the length of an event's text, in bytes. The rest of an
+// event is small.
 func textSize(ev contracts.Event) int {
 	switch e := ev.(type) {
 	case *contracts.ResponseChunk:

@@ -42,9 +42,9 @@ func (s *servers) Close() error {
 	return nil
 }
 
-// Tools implements [llm.MCP]. What a server says of the harm of a tool is relied
-// upon for calls that are repeated only: each is asked about unless a rule decides.
-// Servers that take long add their tools when they are there.
+// Tools implements [llm.MCP]. A server's claim that a tool is harmless is used
+// only to decide whether a repeated call is allowed: each call is asked about
+// unless a rule decides. The tools of slow servers appear when they are ready.
 func (s *servers) Tools(ctx context.Context) []tool.Tool {
 	var tools []tool.Tool
 	s.set.Await(ctx)
@@ -63,7 +63,7 @@ func (s *servers) Tools(ctx context.Context) []tool.Tool {
 }
 
 func (s *servers) call(ctx context.Context, name string, args json.RawMessage, out func(string) error) (tool.Result, error) {
-	res, err := s.set.Call(ctx, name, args, func(text string) { _ = out(text + "\n") }) // the end of a run ends the call, too
+	res, err := s.set.Call(ctx, name, args, func(text string) { _ = out(text + "\n") }) // the end of a run also ends the call
 	switch {
 	case errors.Is(err, mcp.ErrUnavailable):
 		return tool.Result{}, llm.Retryable(err)
@@ -77,8 +77,8 @@ func (s *servers) call(ctx context.Context, name string, args json.RawMessage, o
 	return told, nil
 }
 
-// handed returns the servers as an ACP agent is told of them.
-func handed(o Options) []acp.Server {
+// acpServers returns the servers in the form for an ACP agent.
+func acpServers(o Options) []acp.Server {
 	var all []acp.Server
 	for _, s := range o.Servers {
 		if s.Dir != "" && !filepath.IsAbs(s.Dir) {

@@ -21,7 +21,7 @@ import (
 const (
 	shellTool = "bash"
 
-	// maxCommandBytes keeps a command line below what systems accept as one
+	// maxCommandBytes keeps a command line below the system's limit for one
 	// argument, which is 128 KiB on Linux.
 	maxCommandBytes = 100_000
 
@@ -29,16 +29,16 @@ const (
 	maxBriefChars = 80
 )
 
-// A shell is the runtime that needs no model: each prompt is a command line,
-// run in the workspace as a gated tool.
+// A shell is the runtime without a model: each prompt is a command line, run in
+// the workspace as a gated tool.
 //
 //	response_start
 //	tool_call, server_request, server_request_resolved   unless policy decides
 //	tool_start, tool_output..., tool_end                 or tool_end alone if denied
 //	response_chunk, response_end                         what came of it
 //
-// The response begins first, so that clients see that it works. It keeps nothing
-// from run to run.
+// The response begins first, so that clients see that the agent works. The
+// shell keeps no state between runs.
 type shell struct {
 	Options
 	host contracts.Host // set by Start
@@ -52,7 +52,7 @@ type shellArgs struct {
 
 func newShell(o Options) *shell { return &shell{Options: o} }
 
-// Start implements [Agent]. It fails if there is no workspace to run in.
+// Start implements [Agent]. It fails if the workspace does not exist.
 func (s *shell) Start(_ context.Context, host contracts.Host) (contracts.AgentInfo, error) {
 	switch info, err := os.Stat(s.Dir); {
 	case err != nil:
@@ -67,8 +67,8 @@ func (s *shell) Start(_ context.Context, host contracts.Host) (contracts.AgentIn
 	}, nil
 }
 
-// Configure implements [Agent]. There is nothing to configure: approval is the
-// host's business.
+// Configure implements [Agent]. There is nothing to configure, because the host
+// handles approval.
 func (s *shell) Configure(*contracts.Init) {}
 
 // Close implements [Agent]. Processes do not outlive their run.
@@ -101,10 +101,10 @@ func (s *shell) Run(ctx context.Context, work contracts.Work) error {
 	return r.decide(ctx, out)
 }
 
-// Resume acts on the answer to a request that was asked before the server
-// restarted. What is left of the command is what clients were shown, so it is
-// run only if nothing in it was hidden and the workspace is the same.
-// Attachments are not kept.
+// Resume handles the answer to a request that was asked before the server
+// restarted. Only the command as shown to clients is left, so it is run only if
+// nothing in it was masked and the workspace is the same. Attachments are not
+// kept.
 func (s *shell) Resume(ctx context.Context, req *contracts.ServerRequest, out contracts.Outcome) error {
 	var args shellArgs
 	err := json.Unmarshal(req.Args, &args)
@@ -125,8 +125,8 @@ func (s *shell) Resume(ctx context.Context, req *contracts.ServerRequest, out co
 	return r.decide(ctx, out)
 }
 
-// absolute returns where the file is that a client named, so that a command
-// finds it from any directory. A shell does not expand ~ in a variable.
+// absolute returns the absolute path of a file that a client named, so that a
+// command finds it from any directory. A shell does not expand ~ in a variable.
 func (s *shell) absolute(path string) string {
 	if rest, ok := strings.CutPrefix(path, "~/"); ok {
 		if home, err := os.UserHomeDir(); err == nil {
@@ -139,7 +139,7 @@ func (s *shell) absolute(path string) string {
 	return filepath.Join(s.Dir, path)
 }
 
-// unfit says what is wrong with a command line, or nothing.
+// unfit returns what is wrong with a command line, or "".
 func unfit(line string) string {
 	switch {
 	case line == "":
@@ -152,15 +152,15 @@ func unfit(line string) string {
 	return ""
 }
 
-// A shellRun is one command on its way through a run.
+// A shellRun is one command during a run.
 type shellRun struct {
 	*shell
 	*turn.Turn
 	callID      string
 	line        string
-	shown       string // line without its secrets
+	shown       string // line with its secrets masked
 	attachments []string
-	announce    *contracts.ToolCall // still to be published; nil if the host did
+	announce    *contracts.ToolCall // still to be published; nil if the host has published it
 }
 
 func (s *shell) newRun(callID, line string) *shellRun {
@@ -170,7 +170,7 @@ func (s *shell) newRun(callID, line string) *shellRun {
 	}
 }
 
-// request returns the question whether the command may run.
+// request returns the approval request for the command.
 func (r *shellRun) request() (*contracts.ServerRequest, error) {
 	args, err := json.Marshal(shellArgs{Command: r.line, Cwd: r.Dir})
 	if err != nil {
@@ -185,10 +185,10 @@ func (r *shellRun) request() (*contracts.ServerRequest, error) {
 	}, nil
 }
 
-// label says in a few words what the call did.
+// label describes the call in a few words.
 func (r *shellRun) label() string { return "Ran " + abridge.Line(r.shown, maxBriefChars) }
 
-// decide runs the command if out allows it, and tells of either end.
+// decide runs the command if out allows it, and otherwise says why not.
 func (r *shellRun) decide(ctx context.Context, out contracts.Outcome) error {
 	if out.Verdict == contracts.VerdictApproved {
 		return r.execute(ctx)
@@ -205,7 +205,7 @@ func (r *shellRun) abandon(ctx context.Context, text string) error {
 	return r.end(ctx, &contracts.ToolEnd{CallID: r.callID}, text)
 }
 
-// execute runs the command. If ctx ends meanwhile the host closes the call.
+// execute runs the command. If ctx ends meanwhile, the host closes the call.
 func (r *shellRun) execute(ctx context.Context) error {
 	if err := r.publishCall(ctx, &contracts.ToolStart{CallID: r.callID}); err != nil {
 		return err
@@ -218,14 +218,14 @@ func (r *shellRun) execute(ctx context.Context) error {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	case err != nil:
-		r.Log.Error("run command", slog.String("call", r.callID), slog.Any("err", err))
+		r.Log.Error("cannot run a command", slog.String("call", r.callID), slog.Any("err", err))
 		return r.end(ctx, end, "Could not run the command: "+err.Error())
 	}
 	return r.end(ctx, end, summarize(exit))
 }
 
-// command returns the process to run, which finds the absolute paths of the
-// prompt's attachments in MAESTRO_ATTACHMENTS, one a line.
+// command returns the process to run. It gets the absolute paths of the
+// prompt's attachments in MAESTRO_ATTACHMENTS, one per line.
 func (r *shellRun) command() command.Command {
 	env := proc.Environ(os.Environ(), r.Hosted, r.EnvPass)
 	if len(r.attachments) > 0 {
@@ -234,7 +234,7 @@ func (r *shellRun) command() command.Command {
 	return command.Command{Shell: r.Shell, Line: r.line, Dir: r.Dir, Env: env}
 }
 
-// end ends the call and says what came of it.
+// end ends the call and the response.
 func (r *shellRun) end(ctx context.Context, end *contracts.ToolEnd, text string) error {
 	r.Finished(shellTool, end.Success, r.label())
 	if err := r.publishCall(ctx, end); err != nil {
@@ -243,8 +243,8 @@ func (r *shellRun) end(ctx context.Context, end *contracts.ToolEnd, text string)
 	return r.answer(ctx, text)
 }
 
-// publishCall publishes an event of the call, after its tool_call if that is
-// still to come: the two are shown together.
+// publishCall publishes an event of the call, together with its tool_call if
+// that has not been published.
 func (r *shellRun) publishCall(ctx context.Context, ev contracts.Event) error {
 	if r.announce == nil {
 		return r.shell.host.Publish(ctx, ev)
@@ -262,7 +262,7 @@ func (r *shellRun) answer(ctx context.Context, text string) error {
 	return r.End(ctx, contracts.Usage{})
 }
 
-// summarize says how a command ended. Its output was shown.
+// summarize says how a command ended. Its output has been published.
 func summarize(e command.Exit) string {
 	how := fmt.Sprintf("Exit code %d", e.Code)
 	if e.Signal != "" {

@@ -11,7 +11,7 @@ import (
 )
 
 // The identity of a hosted runner, its drain, and the manifest from which a drained
-// session is restored (maestro-attach section 5). The usual requests of a control
+// session is restored. The usual requests of a control
 // plane:
 //
 //	GET  identity -> RunnerIdentity {ready: true}

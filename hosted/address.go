@@ -8,21 +8,20 @@ import (
 	"strings"
 )
 
-// An address is what was said about where to listen, in the order that counts.
+// An address has the given parts of the listening address, by precedence.
 type address struct {
 	flags, variables []part
 }
 
-// A part says the host, the port or, as listen, either or both.
+// A part gives the host, the port or, as listen, either or both.
 type part struct{ what, name, value string }
 
-// listen chooses host and port, each by itself: what a flag says counts before
-// what a variable says, and listen before host and port. A part that is not
-// needed is not looked at.
+// listen chooses host and port independently. Flags precede variables, and
+// listen precedes host and port. Parts that are not needed are not checked.
 //
-// Without a host, a port that listen gives alone is on loopback, as in every
-// command. What port gives, and the default, are on every interface: pods are
-// told no more than their port.
+// If listen gives a port only, and no host is given, the host is loopback, as
+// in every command. With port or the default port, the host is every interface,
+// because pods are given only their port.
 func (a *address) listen() (string, error) {
 	var host, port, otherwise string
 	for _, p := range append(a.flags, a.variables...) {
@@ -41,7 +40,7 @@ func (a *address) listen() (string, error) {
 	return net.JoinHostPort(cmp.Or(host, otherwise), cmp.Or(port, defaultPort)), nil
 }
 
-// split returns the host and the port that the part says; empty says nothing.
+// split returns the host and the port that the part gives; each may be empty.
 func (p part) split() (host, port string, err error) {
 	switch {
 	case p.value == "":

@@ -11,40 +11,39 @@ import (
 	"github.com/seed-028515a8/maestro/contracts"
 )
 
-// A Config is what a hosted runner is told when it starts. [Config.Register]
-// takes it from flags and [Config.Resolve] completes it.
+// A Config is the configuration of a hosted runner. [Config.Register] adds its
+// flags and [Config.Resolve] completes it.
 type Config struct {
-	RunnerSessionID string // required; names the runner to its control plane
+	RunnerSessionID string // required; the control plane's name of the runner
 	WorkspaceRoot   string // required; absolute and without symbolic links
-	Listen          string // host:port; an empty host is every interface, port 0 any free port
-	OwnerInstanceID string // the owner generation; empty if owners are not fenced
-	SnapshotRoot    string // absolute; where manifests are written
+	Listen          string // host:port; an empty host means every interface, port 0 any free port
+	OwnerInstanceID string // the owner generation; empty if owners are not checked
+	SnapshotRoot    string // absolute; the directory of manifests
 	RestoreManifest string // absolute; empty starts a new session
-	WorkspaceID     string // for manifests and refusals, like the next
+	WorkspaceID     string // for manifests and refusals, like AgentRunID
 	AgentRunID      string
-	SessionID       string // the Maestro session to be bound to; empty leaves it open
-	AttachAudience  string // what a client's token must be made for; empty is not checked
+	SessionID       string // the Maestro session to bind to; if empty, see Session
+	AttachAudience  string // required audience of client tokens; empty is not checked
 
-	// RequireOwnerHeader refuses attachments that do not name the generation.
+	// RequireOwnerHeader refuses attachments without an owner generation.
 	RequireOwnerHeader bool
-	// FlushTimeout is how long a drain may take to stop and flush the session.
-	// Zero means 20 s. It must be shorter than what the provider allows a pod
-	// between being told to end and being killed.
+	// FlushTimeout bounds the stop and flush of the session in a drain. Zero
+	// means 20 s. It must be shorter than the pod's termination grace period.
 	FlushTimeout time.Duration
 
-	listen, host, port string // as the flags gave them
+	listen, host, port string // as given by flags
 }
 
 const (
 	defaultPort         = "8080"
 	defaultFlushTimeout = 20 * time.Second
-	ownDir              = ".maestro" // in the workspace, for what we keep there
+	ownDir              = ".maestro" // in the workspace, for the server's own files
 	defaultSnapshots    = ownDir + "/runner-snapshots"
 )
 
 // Resolve completes the configuration from the environment and checks it. Its
-// errors are for the operator and name the flag and the variable. It touches
-// nothing on the disk.
+// errors are for the operator and name the flag and the variable. It does not
+// write to the disk.
 func (c *Config) Resolve(getenv func(string) string) error {
 	given := c.read(getenv)
 	if c.RunnerSessionID == "" {
@@ -96,8 +95,8 @@ func (c *Config) resolveWorkspace() error {
 	return nil
 }
 
-// inWorkspace returns an absolute path; a relative one counts from the
-// workspace root and stays below it.
+// inWorkspace returns an absolute path. A relative path is relative to the
+// workspace root and must be below it.
 func (c *Config) inWorkspace(flag, path string) (string, error) {
 	switch {
 	case filepath.IsAbs(path):
@@ -109,7 +108,8 @@ func (c *Config) inWorkspace(flag, path string) (string, error) {
 }
 
 // Session returns the id of the session that the runner is bound to: the
-// configured one, else the restored one, else the runner session's.
+// configured one, else the restored one, else one made from the runner session
+// id.
 func (c *Config) Session(restored *contracts.Restored) string {
 	id := c.SessionID
 	if restored != nil {
@@ -118,8 +118,8 @@ func (c *Config) Session(restored *contracts.Restored) string {
 	return cmp.Or(id, legalID(c.RunnerSessionID))
 }
 
-// legalID returns a runner's id as that of a session, which clients have to be
-// able to name in a path.
+// legalID returns a runner's id in the form of a session id, which clients use
+// in paths.
 func legalID(id string) string {
 	id = strings.Map(func(r rune) rune {
 		if !isIDRune(r) {
@@ -127,19 +127,19 @@ func legalID(id string) string {
 		}
 		return r
 	}, id)
-	if id == "." || id == ".." { // which in paths mean others
+	if id == "." || id == ".." { // they would change a path
 		return "_" + id
 	}
 	return id[:min(len(id), contracts.MaxIDBytes)]
 }
 
-// isIDRune reports whether an id may have r in it.
+// isIDRune reports whether an id may contain r.
 func isIDRune(r rune) bool {
 	return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("._:-", r)
 }
 
-// Restore loads the configured manifest. Without one it returns nil twice. A
-// manifest of another session than the configured one is refused.
+// Restore loads the configured manifest. Without one it returns nil twice. It
+// refuses a manifest of another session than the configured one.
 func (c *Config) Restore() (*contracts.Manifest, *contracts.Restored, error) {
 	if c.RestoreManifest == "" {
 		return nil, nil, nil
@@ -155,7 +155,7 @@ func (c *Config) Restore() (*contracts.Manifest, *contracts.Restored, error) {
 	return manifest, restored, nil
 }
 
-// ownDirs returns the directories in which we, and not the agent, keep things.
+// ownDirs returns the directories of the server's own files.
 func (c *Config) ownDirs() []string {
 	return []string{filepath.Join(c.WorkspaceRoot, ownDir), c.SnapshotRoot}
 }

@@ -1,9 +1,10 @@
-// Package hosted is one process as a control plane sees it: bound to one runner
-// session, one workspace and one Maestro session, asked who it is, told to
-// drain, and started again from what the drain left.
+// Package hosted is the runner of one process for a control plane. The runner
+// is bound to one runner session, one workspace and one Maestro session. The
+// control plane asks for its identity, drains it, and restarts it from the
+// result of the drain.
 //
-// It promises that a drain happens once however often it is asked for, that a
-// manifest under its final name is complete, and that no path in it leaves the
-// workspace. It uploads nothing and deletes nothing: that is the control
-// plane's. What the session does when it stops is the hub's, behind [Session].
+// A drain happens once, however often it is requested. A manifest under its
+// final name is complete, and no path in it leaves the workspace. The package
+// uploads and deletes nothing; the control plane does. The hub stops the
+// session, behind [Session].
 package hosted

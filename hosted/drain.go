@@ -12,38 +12,38 @@ import (
 	"github.com/seed-028515a8/maestro/internal/abridge"
 )
 
-// Reserved words of a drain.
+// Constant values of a drain request.
 const (
-	ReasonShutdown = "process_shutdown"   // the process was told to end
+	ReasonShutdown = "process_shutdown"   // the process was asked to end
 	RequesterSelf  = "maestro_web_server" // the process itself
 
-	// defaultReason is what clients are told if nobody gave a reason.
+	// defaultReason is sent to clients if the request has no reason.
 	defaultReason = "platform_requested_drain"
 )
 
-// maxFlushError bounds the text of a failed flush in a manifest.
+// maxFlushError bounds the text of a failed flush in a manifest, in bytes.
 const maxFlushError = 4 << 10
 
-// A flight is one running drain. answer and err are set before done is closed.
+// A flight is a running drain. answer and err are set before done is closed.
 type flight struct {
 	done   chan struct{}
 	answer *contracts.DrainAnswer
 	err    error
 }
 
-// Drain stops the session, flushes it and describes it in a manifest, once:
-// whoever asks while a drain runs gets its result, and whoever asks after one
-// that succeeded gets the stored result with replayed true. One that was
-// interrupted can be tried again. The answer is shared; nobody may change it.
+// Drain stops the session, flushes it and describes it in a manifest, once. A
+// call while a drain runs gets its result. A call after a successful drain gets
+// the stored result, with replayed true. An interrupted drain can be tried
+// again. The answer is shared and must not be changed.
 //
-// A body that is no drain request is refused with bad_request, export paths
-// that leave the workspace with workspace_violation, a workspace that is gone
+// A body that is not a drain request is refused with bad_request, export paths
+// that leave the workspace with workspace_violation, and a missing workspace
 // with runtime_not_ready; none of these changes anything. If the manifest
-// cannot be written the error is runtime_failed: the runner stays draining and
-// the next call tries again.
+// cannot be written, the error is runtime_failed: the runner stays draining,
+// and the next call tries again.
 //
-// ctx bounds how long this call waits, with the code timeout. The drain itself
-// goes on without it, bounded by the flush timeout.
+// ctx bounds the wait of this call, with the code timeout. The drain itself
+// goes on, bounded by the flush timeout.
 func (r *Runner) Drain(ctx context.Context, body []byte) (answer *contracts.DrainAnswer, replayed bool, err error) {
 	req, err := (&contracts.Decoder{}).DrainRequest(body)
 	if err != nil {
@@ -63,8 +63,8 @@ func (r *Runner) Drain(ctx context.Context, body []byte) (answer *contracts.Drai
 	return r.join(ctx, req)
 }
 
-// DrainForShutdown drains because the process was told to end, or joins the
-// drain that runs. It reports whether the last drain was interrupted.
+// DrainForShutdown drains because the process was asked to end, or joins a
+// running drain. It reports whether the last drain was interrupted.
 func (r *Runner) DrainForShutdown(ctx context.Context) (interrupted bool, err error) {
 	answer, _, err := r.join(ctx, &contracts.DrainRequest{
 		Reason: ReasonShutdown, RequestedBy: RequesterSelf, ExportPaths: wholeWorkspace,
@@ -72,14 +72,14 @@ func (r *Runner) DrainForShutdown(ctx context.Context) (interrupted bool, err er
 	return answer != nil && answer.Status == contracts.DrainInterrupted, err
 }
 
-// drained returns the result of the drain that succeeded, or nil.
+// drained returns the result of the successful drain, or nil.
 func (r *Runner) drained() *contracts.DrainAnswer {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.success()
 }
 
-// success is drained for those who hold mu.
+// success is drained. The caller holds mu.
 func (r *Runner) success() *contracts.DrainAnswer {
 	if r.last != nil && r.last.Status == contracts.Drained {
 		return r.last
@@ -87,9 +87,9 @@ func (r *Runner) success() *contracts.DrainAnswer {
 	return nil
 }
 
-// join waits for the running drain, which it starts if there is none.
+// join waits for the running drain. If there is none, it starts one.
 func (r *Runner) join(ctx context.Context, req *contracts.DrainRequest) (*contracts.DrainAnswer, bool, error) {
-	f, answer, err := r.board(req)
+	f, answer, err := r.joinOrStart(req)
 	if f == nil {
 		return answer, answer != nil, err
 	}
@@ -101,8 +101,9 @@ func (r *Runner) join(ctx context.Context, req *contracts.DrainRequest) (*contra
 	}
 }
 
-// board returns the running drain, or the result of the one that succeeded.
-func (r *Runner) board(req *contracts.DrainRequest) (*flight, *contracts.DrainAnswer, error) {
+// joinOrStart returns the running drain, or the result of the successful one. If
+// there is neither, it starts a drain.
+func (r *Runner) joinOrStart(req *contracts.DrainRequest) (*flight, *contracts.DrainAnswer, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if answer := r.success(); answer != nil {
@@ -114,13 +115,13 @@ func (r *Runner) board(req *contracts.DrainRequest) (*flight, *contracts.DrainAn
 		}
 		f := &flight{done: make(chan struct{})}
 		r.flight, r.draining = f, true
-		r.drains.Go(func() { r.fly(f, req) }) // ends with the flush timeout; Close waits for it
+		r.drains.Go(func() { r.runFlight(f, req) }) // ends with the flush timeout; Close waits for it
 	}
 	return r.flight, nil, nil
 }
 
-// fly carries one attempt to its end.
-func (r *Runner) fly(f *flight, req *contracts.DrainRequest) {
+// runFlight runs one attempt and stores its result.
+func (r *Runner) runFlight(f *flight, req *contracts.DrainRequest) {
 	answer, at, err := r.attempt(req)
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -132,7 +133,7 @@ func (r *Runner) fly(f *flight, req *contracts.DrainRequest) {
 	close(f.done)
 }
 
-// attempt stops the session and leaves a manifest.
+// attempt stops the session and writes a manifest.
 func (r *Runner) attempt(req *contracts.DrainRequest) (*contracts.DrainAnswer, time.Time, error) {
 	d := &drained{config: &r.config, session: r.session.SessionID(), sessionFile: r.sessionFile, request: req}
 	r.quiesce(d)
@@ -142,7 +143,7 @@ func (r *Runner) attempt(req *contracts.DrainRequest) (*contracts.DrainAnswer, t
 	}
 	d.git = gitState(context.Background(), r.config.WorkspaceRoot, r.config.ownDirs()...)
 	d.at = time.Now()
-	manifest, err := r.leave(d)
+	manifest, err := r.writeManifest(d)
 	if err != nil {
 		r.log.Error("drain manifest not written", "snapshot_root", r.config.SnapshotRoot, "err", err)
 		return nil, time.Time{}, &contracts.Error{
@@ -156,7 +157,7 @@ func (r *Runner) attempt(req *contracts.DrainRequest) (*contracts.DrainAnswer, t
 	}, d.at, nil
 }
 
-// quiesce has the session stop and flush, and judges how that went.
+// quiesce makes the session stop and flush, and records the outcome.
 func (r *Runner) quiesce(d *drained) {
 	ctx, cancel := context.WithTimeout(context.Background(), r.config.FlushTimeout)
 	defer cancel()
@@ -179,13 +180,13 @@ func (r *Runner) quiesce(d *drained) {
 	}
 }
 
-// leave writes the manifest and notes its path.
-func (r *Runner) leave(d *drained) (*contracts.Manifest, error) {
+// writeManifest writes the manifest and records its path.
+func (r *Runner) writeManifest(d *drained) (*contracts.Manifest, error) {
 	dir, err := r.config.openSnapshotRoot()
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = dir.Close() }() // it was only looked into
+	defer func() { _ = dir.Close() }() // it was only read
 	name, err := manifestName(dir, r.config.RunnerSessionID, d.at)
 	if err != nil {
 		return nil, err

@@ -8,15 +8,16 @@ import (
 	"github.com/seed-028515a8/maestro/contracts"
 )
 
-// wholeWorkspace is what a drain exports that names nothing.
+// wholeWorkspace is the export of a drain that names no paths.
 var wholeWorkspace = []string{"."}
 
-// resolveExports resolves the paths that a drain names. A path that leaves the root is
-// refused with workspace_violation, whether or not there is something at its
-// end; one that leads nowhere with bad_request.
+// resolveExports resolves the paths that a drain names. A path that leaves the
+// root is refused with workspace_violation, whether or not it exists. A path
+// that does not exist is refused with bad_request.
 //
-// Stopped says that the paths were good once and the session has stopped since.
-// What is gone by then is listed as missing: it is no reason to have no
+// stopped says that the paths were checked before the session stopped. A path
+// that has disappeared since is listed as missing and does not prevent the
+// manifest.
 // manifest.
 func resolveExports(root string, paths []string, stopped bool) ([]contracts.ExportPath, error) {
 	list := make([]contracts.ExportPath, len(paths))
@@ -42,7 +43,7 @@ func unavailable(path string) error {
 func export(root, path string) (contracts.ExportPath, error) {
 	full := path
 	if !filepath.IsAbs(path) {
-		full = root + string(filepath.Separator) + path // not joined: what .. means is for the links to say
+		full = root + string(filepath.Separator) + path // not joined, because links must be resolved before ..
 	}
 	at, err := locate(full)
 	if err != nil {
@@ -60,7 +61,7 @@ func export(root, path string) (contracts.ExportPath, error) {
 	}
 	info, err := os.Lstat(at.path)
 	switch {
-	case err != nil, info.Mode()&fs.ModeSymlink != 0: // changed since a moment ago
+	case err != nil, info.Mode()&fs.ModeSymlink != 0: // changed since locate
 	case info.IsDir():
 		e.Type = "directory"
 	case info.Mode().IsRegular():

@@ -7,10 +7,11 @@ import (
 	"github.com/seed-028515a8/maestro/contracts"
 )
 
-// CheckOwner judges the owner header of a route that attaches; absent is empty.
-// A gateway that names another generation, or any where there is none, is
-// refused with runtime_owned_elsewhere: it has found the wrong runner. One that
-// names none is refused with access_denied if the configuration says so.
+// CheckOwner checks the owner header of an attaching request; a missing header
+// is empty. A header with another generation, or any header if the runner has
+// none, is refused with runtime_owned_elsewhere: the gateway has found the
+// wrong runner. A missing one is refused with access_denied if the
+// configuration requires it.
 func (r *Runner) CheckOwner(header string) error {
 	header = strings.TrimSpace(header)
 	switch {
@@ -25,9 +26,9 @@ func (r *Runner) CheckOwner(header string) error {
 	return nil
 }
 
-// CheckSession judges the session that a route names; empty names none. Another
-// session than the runner's is refused with runtime_owned_elsewhere or, once
-// the runner drains, with runtime_not_ready.
+// CheckSession checks the session that a route names; empty names none. A
+// session other than the runner's is refused with runtime_owned_elsewhere or,
+// while the runner drains, with runtime_not_ready.
 func (r *Runner) CheckSession(id string) error {
 	bound := r.session.SessionID()
 	if id == "" || id == bound {
@@ -52,7 +53,8 @@ func (r *Runner) CheckAttach() error {
 }
 
 // CheckMessage refuses a client's message with runtime_not_ready while the
-// runner drains, or if its session was not whole when it was restored.
+// runner drains, or if its session was not flushed completely before the
+// restore.
 func (r *Runner) CheckMessage() error {
 	switch {
 	case r.isDraining():
@@ -63,8 +65,8 @@ func (r *Runner) CheckMessage() error {
 	return nil
 }
 
-// CheckWorkspace judges the workspace that a client names when it attaches;
-// empty names none. It must be the runner's own once links are resolved.
+// CheckWorkspace checks the workspace that an attaching client names; empty
+// names none. With links resolved it must be the runner's.
 func (r *Runner) CheckWorkspace(path string) error {
 	switch {
 	case path == "":
@@ -97,8 +99,8 @@ func (r *Runner) notReady(message string, more ...string) error {
 	return &contracts.Error{Code: contracts.CodeRuntimeNotReady, Message: message, Metadata: metadata}
 }
 
-// metadata says which runner this is, so that a gateway can find the right one.
-// more are further keys and values. Empty values are left out.
+// metadata returns the ids of this runner, so that a gateway can find the right
+// one. more are further keys and values. Empty values are left out.
 func (r *Runner) metadata(more ...string) map[string]string {
 	pairs := append([]string{
 		"runner_session_id", r.config.RunnerSessionID,

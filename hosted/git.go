@@ -14,21 +14,22 @@ import (
 
 const (
 	gitTimeout  = time.Second
-	maxGitLines = 16 << 10 // bytes kept of what git says; its headers come first
+	maxGitLines = 16 << 10 // bytes kept of git's output; its headers come first
 )
 
-// gitVariables are what git may know of our environment. The workspace is the
-// agent's, and its git configuration may name programs: they get no secrets.
+// gitVariables are the environment variables for git. The agent controls the
+// workspace, and its git configuration may name programs, so git gets no
+// secrets.
 var gitVariables = []string{"PATH", "HOME", "TMPDIR", "SYSTEMROOT"}
 
-// gitState asks git about the repository around the workspace, at most for a
-// second. It returns nil outside a repository, without git and when that is too
-// short. What lies in ignored, directories of our own, is not a change.
+// gitState asks git about the repository around the workspace, for at most 1 s.
+// It returns nil outside a repository, without git and after that time. Changes
+// in ignored, our own directories, do not count.
 func gitState(ctx context.Context, root string, ignored ...string) *contracts.GitState {
 	ctx, cancel := context.WithTimeout(ctx, gitTimeout)
 	defer cancel()
 	args := []string{
-		"-c", "core.fsmonitor=", "-c", "core.hooksPath=" + os.DevNull, "-c", "core.untrackedCache=false", // "false" is a program to old ones
+		"-c", "core.fsmonitor=", "-c", "core.hooksPath=" + os.DevNull, "-c", "core.untrackedCache=false", // older versions take "false" for a program
 		"status", "--porcelain=v2", "--branch", "--", ".",
 	}
 	for _, dir := range ignored {
@@ -46,14 +47,14 @@ func gitState(ctx context.Context, root string, ignored ...string) *contracts.Gi
 		}
 	}
 	endWithChildren(cmd)
-	cmd.WaitDelay = gitTimeout // one that left the group may hold on to the output
+	cmd.WaitDelay = gitTimeout // a child that left the group may hold the output open
 	if cmd.Run() != nil {
 		return nil
 	}
 	return out.state()
 }
 
-// A head keeps the beginning of what is written to it.
+// A head keeps the beginning of the data written to it.
 type head struct {
 	kept []byte
 	more bool // something was dropped
@@ -66,7 +67,7 @@ func (h *head) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// state reads git's header lines; every other line is a change.
+// state parses git's header lines; every other line is a change.
 func (h *head) state() *contracts.GitState {
 	g := &contracts.GitState{Dirty: h.more}
 	for line := range bytes.Lines(h.kept) {

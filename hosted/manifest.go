@@ -10,7 +10,7 @@ import (
 	"github.com/seed-028515a8/maestro/contracts"
 )
 
-// The vocabulary of a manifest that nothing else has.
+// Constants that only manifests use.
 const (
 	exportMode    = "local_path_contract"
 	evidenceEvent = "hosted_runner_drain_manifest_recorded"
@@ -20,7 +20,7 @@ const (
 	statusSkipped     = "Drain skipped: no runtime activity was available"
 )
 
-// A drained is everything that a manifest is made of.
+// A drained has all data for a manifest.
 type drained struct {
 	contracts.Quiesced
 	config      *Config
@@ -34,7 +34,7 @@ type drained struct {
 	at          time.Time
 }
 
-// status is how the drain ended.
+// status returns how the drain ended.
 func (d *drained) status() contracts.DrainStatus {
 	if d.flush == contracts.FlushFailed {
 		return contracts.DrainInterrupted
@@ -42,8 +42,8 @@ func (d *drained) status() contracts.DrainStatus {
 	return contracts.Drained
 }
 
-// manifest makes the manifest. It fails only if the session broke its promise
-// about the snapshot or the questions.
+// manifest makes the manifest. It fails only if the session returned an invalid
+// snapshot or question.
 func (d *drained) manifest() (*contracts.Manifest, error) {
 	snapshot, err := d.snapshot()
 	if err != nil {
@@ -80,8 +80,8 @@ func (d *drained) runtime() contracts.ManifestRuntime {
 	return r
 }
 
-// snapshot returns the session's snapshot, ready exactly if the flush was
-// completed; without one, what is known of the session.
+// snapshot returns the session's snapshot, which is ready exactly if the flush
+// was completed. Without one, it returns a snapshot with the known facts.
 func (d *drained) snapshot() (json.RawMessage, error) {
 	snapshot := d.bareSnapshot()
 	if len(d.Snapshot) > 0 {
@@ -127,8 +127,8 @@ func openRequests(kept []contracts.KeptRequest) ([]contracts.OpenRequest, error)
 	return list, nil
 }
 
-// workContinuity counts what the drain found going on. No runtime of ours runs
-// subagents that have a graph, so their lists are empty.
+// workContinuity returns the counts of running work. Our runtimes have no
+// subagents with a graph, so those lists are empty.
 func (d *drained) workContinuity() contracts.WorkContinuity {
 	return contracts.WorkContinuity{
 		ProtocolVersion: contracts.WorkContinuityProtocol, CodexSubagentSchemaVersion: contracts.SubagentProtocol,
@@ -169,7 +169,7 @@ func (d *drained) evidence(work contracts.WorkContinuity) contracts.PlatformEvid
 	}
 }
 
-// retention is the constant policy. Nothing changes it.
+// retention is the constant policy.
 var retention = contracts.RetentionPolicy{
 	PolicyVersion: contracts.RetentionProtocol,
 	ManagedBy:     "platform",

@@ -6,10 +6,10 @@ import (
 	"github.com/seed-028515a8/maestro/contracts"
 )
 
-// putBack shows the questions that wait in a state that has none. It goes by the
-// questions and not by what the drained snapshot listed, so that a client sees
+// addPending adds the open questions to a state that has none. It uses the
+// questions and not the lists of the drained snapshot, so that a client sees
 // exactly those that it can answer.
-func putBack(st *contracts.State, kept []contracts.KeptRequest) {
+func addPending(st *contracts.State, kept []contracts.KeptRequest) {
 	lists := map[contracts.RequestType]*[]contracts.PendingEntry{
 		contracts.RequestApproval:       &st.PendingApprovals,
 		contracts.RequestClientTool:     &st.PendingClientTools,
@@ -35,16 +35,16 @@ func putBack(st *contracts.State, kept []contracts.KeptRequest) {
 	}
 }
 
-// track lists the tool that a question is about, unless that is so already: a
-// retry does not change what the tool was called with (R75).
+// track lists the tool of a question, unless it is listed already: a retry does
+// not change the tool's args (R75).
 func track(st *contracts.State, r *contracts.ServerRequest) {
 	if !slices.ContainsFunc(st.TrackedTools, func(e contracts.PendingEntry) bool { return e.CallID == r.CallID }) {
 		st.TrackedTools = append(st.TrackedTools, contracts.PendingEntry{CallID: r.CallID, Tool: r.Tool, Args: r.Args})
 	}
 }
 
-// pendingEntry is a question in the state. Its id is there only if it is not the
-// call's, and labels only if it is an approval (R74).
+// pendingEntry returns a question's entry in the state. It has a request id
+// only if that differs from the call's, and labels only for an approval (R74).
 func pendingEntry(r *contracts.ServerRequest) contracts.PendingEntry {
 	e := contracts.PendingEntry{CallID: r.CallID, Tool: r.Tool, Args: r.Args}
 	if r.RequestID != r.CallID {

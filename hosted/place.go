@@ -9,30 +9,29 @@ import (
 	"syscall"
 )
 
-// maxLinks is how many symbolic links one path may go through.
+// maxLinks bounds the symbolic links in the resolution of one path.
 const maxLinks = 40
 
 var errLoop = errors.New("too many symbolic links")
 
-// A place is where a path leads once its symbolic links are resolved.
-type place struct {
+// A resolvedPath is the target of a path with its symbolic links resolved.
+type resolvedPath struct {
 	path   string // absolute
-	exists bool   // false if something on the way or at the end does not
+	exists bool   // false if the target or a directory of the path does not exist
 }
 
-// locate resolves an absolute path. What does not exist has no links, so the
-// rest of such a path counts as it is written. It differs from
-// filepath.EvalSymlinks in that, and in that a dangling link leads where it
-// points.
-func locate(path string) (place, error) {
+// locate resolves an absolute path. A part that does not exist has no links, so
+// the rest is used as written. Unlike filepath.EvalSymlinks it accepts such
+// paths, and follows a dangling link to its target.
+func locate(path string) (resolvedPath, error) {
 	volume := filepath.VolumeName(path)
 	top := volume + string(filepath.Separator)
-	at, isFile, links := place{top, true}, false, 0
+	at, isFile, links := resolvedPath{top, true}, false, 0
 	todo := steps(path[len(volume):])
 	for len(todo) > 0 {
 		name := todo[0]
 		todo = todo[1:]
-		if isFile { // nothing lies below a file
+		if isFile { // nothing can be below a file
 			at.exists = false
 		}
 		switch name {
@@ -46,13 +45,13 @@ func locate(path string) (place, error) {
 		target, mode, err := look(next)
 		switch {
 		case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTDIR):
-			at, isFile = place{next, false}, false
+			at, isFile = resolvedPath{next, false}, false
 		case err != nil:
-			return place{}, err
+			return resolvedPath{}, err
 		case target == "":
 			at.path, isFile = next, !mode.IsDir()
 		case links == maxLinks:
-			return place{}, errLoop
+			return resolvedPath{}, errLoop
 		default:
 			links++
 			if filepath.IsAbs(target) {
@@ -66,7 +65,8 @@ func locate(path string) (place, error) {
 
 func steps(path string) []string { return strings.Split(filepath.ToSlash(path), "/") }
 
-// look returns what lies at path and, if that is a symbolic link, its target.
+// look returns the mode of the file at path and, for a symbolic link, its
+// target.
 func look(path string) (target string, mode fs.FileMode, err error) {
 	info, err := os.Lstat(path)
 	if err != nil {
@@ -78,8 +78,8 @@ func look(path string) (target string, mode fs.FileMode, err error) {
 	return target, mode, err
 }
 
-// inside returns the path of a place from the root, both without links, and
-// reports whether it is the root or lies below it.
+// inside returns path relative to root, and reports whether it is root or below
+// it. Neither may contain links.
 func inside(root, path string) (string, bool) {
 	rel, err := filepath.Rel(root, path)
 	return rel, err == nil && filepath.IsLocal(rel)

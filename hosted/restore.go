@@ -13,11 +13,10 @@ import (
 )
 
 const (
-	// maxManifestBytes bounds what is read of a manifest, most of which is its
-	// snapshot.
+	// maxManifestBytes bounds a manifest, most of which is its snapshot.
 	maxManifestBytes = 64 << 20
 
-	// maxCursor is the greatest integer that every client can count to.
+	// maxCursor is the largest integer that all clients can represent exactly.
 	maxCursor = 1<<53 - 1
 )
 
@@ -30,9 +29,9 @@ const (
 	errorSkipped      = "runtime flush was skipped; no runtime activity was persisted"
 )
 
-// LoadManifest reads the manifest at path and returns it with what the session
-// starts from. root is the current workspace, absolute and without symbolic
-// links; where the workspace was when the manifest was written does not matter.
+// LoadManifest reads the manifest at path and returns it with the initial state
+// of the session. root is the current workspace, absolute and without symbolic
+// links; the workspace may have been elsewhere when the manifest was written.
 //
 // Its errors are for the operator and end the start: invalid_snapshot_manifest
 // if the file is not a manifest, workspace_violation if an export path leaves
@@ -57,7 +56,7 @@ func LoadManifest(path, root string) (*contracts.Manifest, *contracts.Restored, 
 	if err := checkExports(root, m.WorkspaceExport.Paths); err != nil {
 		return nil, nil, err
 	}
-	if m.Runtime.FlushStatus == "interrupted" { // as old runners wrote it
+	if m.Runtime.FlushStatus == "interrupted" { // as older runners wrote it
 		m.Runtime.FlushStatus = contracts.FlushFailed
 	}
 	restored, err := restore(m, snapshot)
@@ -68,8 +67,8 @@ func invalid(format string, args ...any) error {
 	return fmt.Errorf("invalid_snapshot_manifest: "+format, args...)
 }
 
-// readManifest reads a regular file. Without O_NONBLOCK opening a FIFO would
-// wait for somebody to write to it.
+// readManifest reads a regular file. Without O_NONBLOCK, opening a FIFO would
+// wait for a writer.
 func readManifest(path string) ([]byte, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
@@ -85,10 +84,10 @@ func readManifest(path string) ([]byte, error) {
 	case info.Size() > maxManifestBytes:
 		return nil, fmt.Errorf("%s is larger than %d bytes", path, maxManifestBytes)
 	}
-	return io.ReadAll(io.LimitReader(f, maxManifestBytes)) // it may have grown
+	return io.ReadAll(io.LimitReader(f, maxManifestBytes)) // the file may have grown
 }
 
-// checkExports refuses paths that would lead out of the workspace as it is now.
+// checkExports refuses paths that leave the current workspace.
 func checkExports(root string, paths []contracts.ExportPath) error {
 	for _, p := range paths {
 		rel := filepath.FromSlash(p.RelativePath)
@@ -103,8 +102,8 @@ func checkExports(root string, paths []contracts.ExportPath) error {
 	return nil
 }
 
-// restore makes what the session starts from out of a manifest and its snapshot,
-// which it changes.
+// restore returns the initial state of the session from a manifest and its
+// snapshot. It changes the snapshot.
 func restore(m *contracts.Manifest, snapshot *contracts.Snapshot) (*contracts.Restored, error) {
 	r := &contracts.Restored{SessionID: m.MaestroSessionID, Cursor: snapshot.Cursor, Snapshot: snapshot, Requests: keptRequests(m.PendingRequests)}
 	if c := m.Runtime.Cursor; c != nil {
@@ -135,8 +134,8 @@ func restore(m *contracts.Manifest, snapshot *contracts.Snapshot) (*contracts.Re
 	return r, nil
 }
 
-// lastInit decodes the snapshot's init. One that does not decode is no small
-// matter: the new agent would run under another policy than the old one did.
+// lastInit decodes the snapshot's init. An init that does not decode is an
+// error, because the new agent would run under another policy than the old one.
 func lastInit(s *contracts.Snapshot) (*contracts.Init, error) {
 	if len(s.LastInit) == 0 || string(s.LastInit) == "null" {
 		return nil, nil
@@ -152,9 +151,8 @@ func lastInit(s *contracts.Snapshot) (*contracts.Init, error) {
 	return init, nil
 }
 
-// settle makes the snapshot that of the restored session: nobody is attached,
-// nothing runs, and only the kept questions wait, whatever the runner that wrote
-// it left in it.
+// settle makes the snapshot that of the restored session: no client is
+// attached, nothing runs, and only the kept questions are open.
 func settle(r *contracts.Restored) {
 	s := r.Snapshot
 	s.ProtocolVersion, s.SessionID, s.Cursor = contracts.ProtocolVersion, r.SessionID, r.Cursor
@@ -181,11 +179,11 @@ func settle(r *contracts.Restored) {
 	if !r.Ready {
 		s.State.LastError, s.State.LastErrorType = &r.LastError, r.LastErrorType
 	}
-	putBack(&s.State, r.Requests)
+	addPending(&s.State, r.Requests)
 }
 
-// keptRequests decodes the questions that waited when the session was drained.
-// One that is not ours, or of a type that we do not know, cannot be put again.
+// keptRequests decodes the questions that were open when the session was
+// drained. It drops invalid ones and those of unknown types.
 func keptRequests(open []contracts.OpenRequest) []contracts.KeptRequest {
 	var kept []contracts.KeptRequest
 	for _, o := range open {

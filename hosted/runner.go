@@ -12,25 +12,25 @@ import (
 	"github.com/seed-028515a8/maestro/contracts"
 )
 
-// Session is what the runner needs of its hub.
+// Session is the part of the hub that the runner uses.
 type Session interface {
 	// SessionID returns the Maestro session's id, which never changes.
 	SessionID() string
 
-	// Ready reports whether the session takes new attachments. One that was ended
-	// does not, and never will.
+	// Ready reports whether the session accepts new attachments. An ended
+	// session never does again.
 	Ready() bool
 
-	// Quiesce fences the session, announces the reason, stops what runs and
+	// Quiesce fences the session, announces the reason, stops running work and
 	// flushes, all within ctx. It is idempotent: after the first call it returns
-	// the same facts, except that a failed flush is tried again. An error says
-	// that the facts are incomplete; what there is of them still counts.
+	// the same facts, except that it tries a failed flush again. An error says
+	// that the facts are incomplete; the returned ones are still valid.
 	Quiesce(ctx context.Context, reason string) (contracts.Quiesced, error)
 
 	// Conclude publishes the final snapshot under the frozen cursor and lets
-	// streams end within five seconds, for which it does not wait. drained says
-	// how it ended. It is called once the manifest is on the disk, and again if
-	// a drain that was interrupted is tried again.
+	// streams end within 5 s. It does not wait for them. drained says whether
+	// the drain succeeded. It is called after the manifest has been written, and
+	// again if an interrupted drain is tried again.
 	Conclude(drained bool)
 }
 
@@ -41,40 +41,40 @@ type Runner struct {
 	session     Session
 	sessionFile string
 	log         *slog.Logger
-	incomplete  bool // restored from a session that was not on the disk: never ready
-	continued   bool // restored from one that was: it has a past, whatever happens now
+	incomplete  bool // restored from a session that was not flushed completely: never ready
+	continued   bool // restored from a session that was flushed: it has a past, even without new activity
 
-	drains sync.WaitGroup // the goroutine of a running drain; at most one
+	drains sync.WaitGroup // counts the goroutine of the running drain; at most one
 
-	// Guarded by mu, which is never held while the session is called or a file
-	// is touched.
+	// Guarded by mu, which is not held while the session is called or a file is
+	// used.
 	mu        sync.Mutex
 	closed    bool
 	draining  bool
-	flight    *flight                // the running drain; nil if none
-	last      *contracts.DrainAnswer // of the last drain that left a manifest; shared, nobody changes it
+	flight    *flight                // the running drain; nil without one
+	last      *contracts.DrainAnswer // of the last drain that wrote a manifest; shared and immutable
 	drainedAt time.Time              // when last was made
 }
 
-// Options say what a runner is.
+// Options configures a runner.
 type Options struct {
 	// Config must have been resolved.
 	Config Config
 	// Session is the hub of the one session.
 	Session Session
-	// Restored is what the session started from; nil for a new one.
+	// Restored is the initial state of a restored session; nil for a new one.
 	Restored *contracts.Restored
-	// SessionFile is the path of the session's log on disk, for the manifest.
-	// Empty leaves it out.
+	// SessionFile is the path of the session's journal on disk, for the
+	// manifest. It may be empty.
 	SessionFile string
-	// Log is told why a manifest could not be written; the client is only told
-	// that. Nil discards it.
+	// Log gets the reason why a manifest could not be written, which the client
+	// does not get. Nil discards it.
 	Log *slog.Logger
 }
 
-// New returns a runner that is ready unless it was restored from a session that
-// was not on the disk. It makes the snapshot root: a runner that could not
-// write its manifest should not start.
+// New returns a runner. It is ready unless it was restored from a session that
+// was not flushed completely. New creates the snapshot root, so that a runner
+// that cannot write its manifest does not start.
 func New(opts Options) (*Runner, error) {
 	if opts.Config.WorkspaceRoot == "" || opts.Config.RunnerSessionID == "" {
 		return nil, errors.New("hosted runner: configuration is not resolved")
@@ -96,8 +96,8 @@ func New(opts Options) (*Runner, error) {
 	return r, dir.Close()
 }
 
-// Close waits for a running drain, which takes no longer than the flush timeout
-// and the time to write a manifest. Drains asked for afterwards are refused.
+// Close waits for a running drain, at most for the flush timeout and the time
+// to write a manifest. Later drains are refused.
 func (r *Runner) Close() {
 	r.mu.Lock()
 	r.closed = true
@@ -105,8 +105,9 @@ func (r *Runner) Close() {
 	r.drains.Wait()
 }
 
-// Identity returns what anybody may know. The runner is ready when it does not
-// drain, its session is whole and its workspace is still a directory.
+// Identity returns the runner's public identity. The runner is ready if it does
+// not drain, its session is complete and open, and its workspace is a
+// directory.
 func (r *Runner) Identity() contracts.RunnerIdentity {
 	present, open := isDir(r.config.WorkspaceRoot), r.session.Ready()
 	r.mu.Lock()
@@ -130,5 +131,5 @@ func isDir(path string) bool {
 	return err == nil && info.IsDir()
 }
 
-// stamp is a time on the wire.
+// stamp formats a time as on the wire.
 func stamp(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z") }

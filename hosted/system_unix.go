@@ -9,7 +9,7 @@ import (
 	"syscall"
 )
 
-// syncDir makes the names in dir durable.
+// syncDir makes the file names in dir durable.
 func syncDir(dir *os.Root) error {
 	d, err := dir.Open(".")
 	if err != nil {
@@ -18,7 +18,7 @@ func syncDir(dir *os.Root) error {
 	return errors.Join(d.Sync(), d.Close())
 }
 
-// endWithChildren makes cancelling cmd kill what it started, too.
+// endWithChildren makes cancelling cmd also kill its children.
 func endWithChildren(cmd *exec.Cmd) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }

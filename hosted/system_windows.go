@@ -5,10 +5,10 @@ import (
 	"os/exec"
 )
 
-// syncDir does nothing: directories cannot be synced, names are journaled by
-// the file system.
+// syncDir does nothing: Windows cannot sync directories, and the file system
+// journals names.
 func syncDir(*os.Root) error { return nil }
 
-// endWithChildren does nothing: git has no children here that outlive it for
-// long.
+// endWithChildren does nothing: on Windows git has no children that outlive it
+// for long.
 func endWithChildren(*exec.Cmd) {}

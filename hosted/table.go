@@ -9,8 +9,8 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// A setting is one thing that a runner is told in text: by a flag, or by the
-// first of its variables that is not blank.
+// A setting is one text setting of a runner: a flag, or the first of its
+// variables that is not blank.
 type setting struct {
 	flag      string
 	variables []string
@@ -18,7 +18,7 @@ type setting struct {
 	field     func(*Config) *string
 }
 
-// settings is everything that the environment can say.
+// settings are all settings that may come from the environment.
 var settings = []setting{
 	{"runner-session-id", []string{"MAESTRO_RUNNER_SESSION_ID", "REMOTE_RUNNER_SESSION_ID"},
 		"name of this runner (required)", func(c *Config) *string { return &c.RunnerSessionID }},
@@ -55,8 +55,8 @@ func (c *Config) Register(flags *pflag.FlagSet) {
 	flags.DurationVar(&c.FlushTimeout, "flush-timeout", defaultFlushTimeout, "time for a drain to stop and flush the session")
 }
 
-// A text is a flag whose value is not another flag: --host --port 80 lacks a
-// value.
+// A text is a flag whose value must not be another flag: in --host --port 80
+// the value of --host is missing.
 type text string
 
 func (t *text) String() string { return string(*t) }
@@ -70,8 +70,8 @@ func (t *text) Set(value string) error {
 	return nil
 }
 
-// read completes the configuration from the environment. The address, of which
-// each part is chosen by itself, it returns as it was given.
+// read completes the configuration from the environment. It returns the address
+// as given, because each part of it is chosen independently.
 func (c *Config) read(getenv func(string) string) address {
 	var a address
 	for _, s := range settings {
@@ -103,8 +103,8 @@ func (s *setting) variable(getenv func(string) string) (name, value string) {
 	return "", ""
 }
 
-// exports are the variables that the process sets for what it starts. Those
-// marked kept stay as they are if somebody has set them.
+// exports are the variables that the process sets for its children. A kept
+// variable is not changed if it is set already.
 var exports = []struct {
 	name  string
 	kept  bool
@@ -119,8 +119,8 @@ var exports = []struct {
 }
 
 // Environment returns the variables that a resolved configuration sets for the
-// process, as name=value in a fixed order. What the process starts gets those
-// that its allow-list names.
+// process, as name=value in a fixed order. A child gets those that its
+// allow-list names.
 func (c *Config) Environment(getenv func(string) string) []string {
 	var list []string
 	for _, e := range exports {
@@ -131,7 +131,7 @@ func (c *Config) Environment(getenv func(string) string) []string {
 	return list
 }
 
-// names returns the ways to say a setting, for errors.
+// names returns the flag and the first variable of a setting, for errors.
 func names(flag string) string {
 	i := slices.IndexFunc(settings, func(s setting) bool { return s.flag == flag })
 	return "--" + flag + " or " + settings[i].variables[0]

@@ -11,8 +11,9 @@ import (
 	"time"
 )
 
-// openSnapshotRoot opens the directory of manifests and makes it if it is not
-// there. In the workspace, which is the agent's, no link on the way may leave.
+// openSnapshotRoot opens the directory of manifests and creates it if it does
+// not exist. The agent controls the workspace, so no link in the path may leave
+// the workspace.
 func (c *Config) openSnapshotRoot() (*os.Root, error) {
 	rel, within := inside(c.WorkspaceRoot, c.SnapshotRoot)
 	if !within {
@@ -25,20 +26,20 @@ func (c *Config) openSnapshotRoot() (*os.Root, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = workspace.Close() }() // it was only looked into
+	defer func() { _ = workspace.Close() }() // it was only read
 	if err := workspace.MkdirAll(rel, 0o700); err != nil {
 		return nil, err
 	}
 	return workspace.OpenRoot(rel)
 }
 
-// maxNamedID bounds how much of a runner session id a file name shows.
+// maxNamedID bounds the part of a runner session id in a file name, in bytes.
 const maxNamedID = 120
 
 var unsafeInName = regexp.MustCompile(`[^A-Za-z0-9_-]`)
 
 // manifestName returns a name for a new manifest in dir: the runner, the time,
-// and six digits against two drains in a millisecond.
+// and six random digits, because two drains may have the same millisecond.
 func manifestName(dir *os.Root, runner string, at time.Time) (string, error) {
 	id := unsafeInName.ReplaceAllString(runner, "_")
 	if id == "" {
@@ -57,8 +58,8 @@ func manifestName(dir *os.Root, runner string, at time.Time) (string, error) {
 	return "", errors.New("no free name")
 }
 
-// writeFile makes a file that under its name is always complete, and there
-// after a crash of the machine once writeFile has returned.
+// writeFile writes a file atomically. After it has returned, the file survives
+// a crash of the machine.
 func writeFile(dir *os.Root, name string, content []byte) error {
 	temporary := "." + name + ".tmp"
 	f, err := dir.OpenFile(temporary, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
@@ -78,5 +79,5 @@ func writeFile(dir *os.Root, name string, content []byte) error {
 	return syncDir(dir)
 }
 
-// path is where a manifest of that name lies.
+// manifestPath returns the path of the manifest with that name.
 func (c *Config) manifestPath(name string) string { return filepath.Join(c.SnapshotRoot, name) }

@@ -7,14 +7,14 @@ import (
 	"strings"
 )
 
-// Debug returns the handlers of [net/http/pprof] below /debug/pprof/. They show
-// the inside of the process and can make it slow, so they belong on a loopback
-// listener of their own that somebody asked for. Requests from web pages, and
-// for hosts that are not this machine, are refused all the same: a page that
-// resolves to loopback must not get at them.
+// Debug returns the handlers of [net/http/pprof] below /debug/pprof/. They
+// expose the process's internals and can slow it down, so serve them on a
+// separate loopback listener that the operator asked for. Requests from web
+// pages, and for hosts other than this machine, are refused, because a web page
+// can use a host name that resolves to loopback.
 //
-// Importing net/http/pprof also adds its handlers to [http.DefaultServeMux];
-// nothing may serve that.
+// Importing net/http/pprof also adds its handlers to [http.DefaultServeMux],
+// which must not be served.
 func Debug() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /debug/pprof/", pprof.Index)
@@ -41,7 +41,8 @@ func isLoopback(host string) bool {
 	return strings.EqualFold(host, "localhost") || ip != nil && ip.IsLoopback()
 }
 
-// crossSite reports whether a browser says that another site made the request.
+// crossSite reports whether the browser says that the request comes from
+// another site.
 func crossSite(r *http.Request) bool {
 	site := r.Header.Get("Sec-Fetch-Site")
 	return site != "" && site != "same-origin" && site != "none"

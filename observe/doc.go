@@ -1,12 +1,11 @@
-// Package observe is the server as its operators see it: metrics for
-// Prometheus, spans for OpenTelemetry, profiles.
+// Package observe provides metrics for Prometheus, spans for OpenTelemetry, and
+// profiles.
 //
-// It promises that watching changes nothing. What the hub calls with its lock
-// held returns at once, does no I/O and, while tracing is off, allocates only
-// for what is rare. Every label takes its values from a closed set, and neither
-// labels nor spans hold what was said: no prompts, arguments, outputs or texts
-// of errors.
+// Observing does not change the server. Methods that the hub calls with its
+// lock held return at once, do no I/O and, while tracing is off, allocate for
+// rare events only. Every label takes its values from a closed set. Neither
+// labels nor spans contain prompts, arguments, outputs or texts of errors.
 //
-// It knows neither the hub nor the journal. [Session] has the methods that the
-// hub calls, and [Gauges] are asked when somebody looks.
+// The package does not know the hub or the journal. The hub calls the methods
+// of [Session]; [Gauges] are called when metrics are read.
 package observe

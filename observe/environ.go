@@ -22,10 +22,10 @@ const (
 	envDisabled       = "OTEL_SDK_DISABLED"
 )
 
-// exporterFromEnv returns the exporter that the environment asks for, nil if it
-// asks for none. Without an endpoint there is none: unlike the usual default,
-// nothing is sent anywhere that was not named. Headers, certificates,
-// compression and timeouts are read by the exporters themselves.
+// exporterFromEnv returns the exporter that the environment configures, or nil.
+// Without an endpoint there is none: unlike the OpenTelemetry default, nothing
+// is sent to an endpoint that was not named. The exporters themselves read
+// headers, certificates, compression and timeouts.
 func exporterFromEnv(ctx context.Context) (sdktrace.SpanExporter, error) {
 	name := envEndpoint
 	if os.Getenv(envTracesEndpoint) != "" {
@@ -44,7 +44,7 @@ func exporterFromEnv(ctx context.Context) (sdktrace.SpanExporter, error) {
 		return otlptracegrpc.New(ctx)
 	case "http/protobuf", "http/json":
 		if u, err := url.Parse(endpoint); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
-			return nil, fmt.Errorf("%s must be an http or https URL", name) // which may hold a password
+			return nil, fmt.Errorf("%s must be an http or https URL", name) // without the URL, which may contain a password
 		}
 		return otlptracehttp.New(ctx)
 	default:

@@ -6,9 +6,8 @@ import (
 	"github.com/seed-028515a8/maestro/contracts"
 )
 
-// Accepted takes note of a command that was admitted. A prompt may still be
-// refused because another is running; it has begun when agent_start is
-// published.
+// Accepted records an admitted command. A prompt may still be refused because
+// another is running; its run begins when agent_start is published.
 func (s *Session) Accepted(cmd contracts.Command, trace string, at time.Time) {
 	switch cmd.(type) {
 	case *contracts.Prompt:
@@ -20,29 +19,29 @@ func (s *Session) Accepted(cmd contracts.Command, trace string, at time.Time) {
 	}
 }
 
-// Published follows runs, tools and questions through their events.
+// Published follows runs, tools and questions by their events.
 func (s *Session) Published(ev contracts.Event, at time.Time) {
 	switch e := ev.(type) {
 	case *contracts.ResponseStart, *contracts.ResponseChunk, *contracts.ToolOutput:
-		s.goOn()
+		s.clearError()
 	case *contracts.ToolCall:
-		s.goOn()
+		s.clearError()
 		s.record(func(t *tracker) { s.count(t.tool(e.CallID, e.Tool, at)) })
 	case *contracts.ClientToolRequest:
-		s.goOn()
+		s.clearError()
 		s.record(func(t *tracker) { s.count(t.tool(e.CallID, e.Tool, at)) })
 	case *contracts.ToolStart:
-		s.goOn()
+		s.clearError()
 		s.record(func(t *tracker) { s.count(t.started(e.CallID, at)) })
 	case *contracts.ToolEnd:
 		s.record(func(t *tracker) { t.toolEnded(e, at) })
 	case *contracts.ServerRequest:
-		s.goOn()
+		s.clearError()
 		s.question(e, at)
 	case *contracts.ServerRequestResolved:
 		s.resolved(e, at)
 	case *contracts.ErrorEvent:
-		s.failing(e, at)
+		s.recordError(e, at)
 	case *contracts.RawAgentEvent:
 		if e.EventKind == "agent_start" {
 			s.begin(at)
@@ -50,7 +49,7 @@ func (s *Session) Published(ev contracts.Event, at time.Time) {
 	}
 }
 
-// record calls f with the spans, if there are any, under the lock.
+// record calls f with the tracker, if tracing is on, under the lock.
 func (s *Session) record(f func(*tracker)) {
 	if s.tracker == nil {
 		return
@@ -62,15 +61,15 @@ func (s *Session) record(f func(*tracker)) {
 	}
 }
 
-// count counts a tool that is one too many to be followed.
+// count counts a tool beyond the bound of maxTools.
 func (s *Session) count(followed bool) {
 	if !followed {
 		s.meters.untracked.WithLabelValues(trackedTool).Inc()
 	}
 }
 
-// begin is the start of a run. An agent may say agent_start, too; only the one
-// after a prompt counts.
+// begin handles the start of a run. An agent may also publish agent_start; only
+// the one after a prompt counts.
 func (s *Session) begin(at time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -85,8 +84,8 @@ func (s *Session) begin(at time.Time) {
 	s.asked, s.trace = false, ""
 }
 
-// goOn takes back that the run has failed: it says something after its error.
-func (s *Session) goOn() {
+// clearError clears the run's error: the run has published something after it.
+func (s *Session) clearError() {
 	if s.erred.Load() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -94,15 +93,15 @@ func (s *Session) goOn() {
 	}
 }
 
-// setError needs the lock.
+// setError sets the last error. The caller holds the lock.
 func (s *Session) setError(kind contracts.ErrorType) {
 	s.lastError = kind
 	s.erred.Store(kind != "")
 }
 
-// failing takes note of an error. One that answers a client's request is not
-// the run's.
-func (s *Session) failing(e *contracts.ErrorEvent, at time.Time) {
+// recordError records an error of the run. An error that answers a client's
+// request is not the run's.
+func (s *Session) recordError(e *contracts.ErrorEvent, at time.Time) {
 	if e.RequestID != "" {
 		return
 	}
@@ -111,12 +110,12 @@ func (s *Session) failing(e *contracts.ErrorEvent, at time.Time) {
 	kind := contracts.ErrorType(label(e.ErrorType, errorTypes))
 	s.setError(kind)
 	if s.tracker != nil {
-		s.tracker.failing(kind, at)
+		s.tracker.recordError(kind, at)
 	}
 }
 
-// RunEnded counts a run, and ends the span of its prompt. A run that went on
-// from an answer, after a restart, has none.
+// RunEnded counts a run, and ends the span of its prompt. A run that resumed
+// from an answer after a restart has no span.
 func (s *Session) RunEnded(at time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -139,7 +138,7 @@ func (s *Session) RunEnded(at time.Time) {
 	s.meters.runs.WithLabelValues(outcome).Inc()
 }
 
-// question is the start of a wait.
+// question handles the start of a wait.
 func (s *Session) question(e *contracts.ServerRequest, at time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -151,8 +150,8 @@ func (s *Session) question(e *contracts.ServerRequest, at time.Time) {
 	}
 }
 
-// open counts a question in, unless it is known already or one too many. The
-// lock must be held.
+// open counts a question, unless it is known already or beyond the bound. The
+// caller holds the lock.
 func (s *Session) open(id string, kind contracts.RequestType, at time.Time) bool {
 	if _, known := s.questions[id]; known {
 		return false
@@ -168,7 +167,7 @@ func (s *Session) open(id string, kind contracts.RequestType, at time.Time) bool
 	return true
 }
 
-// resolved is the end of a wait.
+// resolved handles the end of a wait.
 func (s *Session) resolved(e *contracts.ServerRequestResolved, at time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -6,25 +6,25 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Gauges are what a session knows better than its observer. They are asked
-// whenever somebody reads the metrics, possibly by several readers at once and
-// after the session has ended, and must return soon. Either may be nil.
+// Gauges are functions for values that the session keeps itself. They are
+// called whenever metrics are read, possibly concurrently and after the session
+// has ended, and must return soon. Either may be nil.
 type Gauges struct {
 	Lag    func() Lag
 	Totals func() Totals
 }
 
-// A Lag says how far the followers of a session are behind. The last three are
-// those of the worst one.
+// A Lag says how far the followers of a session are behind. Entries, Bytes and
+// Age are those of the worst follower.
 type Lag struct {
 	Followers int           // attached
-	Behind    int           // with something to read
-	Entries   uint64        // not yet read
+	Behind    int           // with entries to read
+	Entries   uint64        // unread entries
 	Bytes     int64         // of their bodies; an estimate
-	Age       time.Duration // of the oldest of them
+	Age       time.Duration // of the oldest unread entry
 }
 
-// worse returns the larger of each number of both, and the sum of Followers and
+// worse returns the maximum of each number, and the sum of Followers and
 // Behind.
 func (l Lag) worse(other Lag) Lag {
 	return Lag{
@@ -33,11 +33,11 @@ func (l Lag) worse(other Lag) Lag {
 	}
 }
 
-// Totals are counts since the session was opened. They never fall.
+// Totals are counts since the session was opened. They never decrease.
 type Totals struct {
-	Merged        uint64 // entries that reached a follower in the frame of another
-	SlowConsumers int64  // connections closed because they did not take what was written
-	Silent        int64  // connections closed because nothing was heard from them
+	Merged        uint64 // entries that reached a follower in the frame of another entry
+	SlowConsumers int64  // connections closed because the client did not read
+	Silent        int64  // connections closed because the client was silent
 	AgentWaits    int64  // times the agent waited for a local client
 	CommandWaits  int64  // times a command waited for its owner to read
 }
@@ -50,8 +50,9 @@ func (t *Totals) add(other Totals) {
 	t.CommandWaits += other.CommandWaits
 }
 
-// A census is the part of the metrics that is counted when they are read.
-type census struct {
+// A gaugeCollector is the collector of metrics that are computed when they are
+// read.
+type gaugeCollector struct {
 	observer *Observer
 
 	sessions, followers, behind   *prometheus.Desc
@@ -60,11 +61,11 @@ type census struct {
 	agentWaits, commandWaits      *prometheus.Desc
 }
 
-func newCensus(o *Observer) *census {
+func newGaugeCollector(o *Observer) *gaugeCollector {
 	desc := func(name, help string, labels ...string) *prometheus.Desc {
 		return prometheus.NewDesc("maestro_"+name, help, labels, nil)
 	}
-	return &census{
+	return &gaugeCollector{
 		observer:   o,
 		sessions:   desc("sessions", "Open sessions: idle, running a prompt, or waiting for the answer to a question.", "state"),
 		followers:  desc("followers", "Sockets and streams that follow a session."),
@@ -82,10 +83,10 @@ func newCensus(o *Observer) *census {
 }
 
 // Describe implements [prometheus.Collector].
-func (c *census) Describe(out chan<- *prometheus.Desc) { prometheus.DescribeByCollect(c, out) }
+func (c *gaugeCollector) Describe(out chan<- *prometheus.Desc) { prometheus.DescribeByCollect(c, out) }
 
 // Collect implements [prometheus.Collector].
-func (c *census) Collect(out chan<- prometheus.Metric) {
+func (c *gaugeCollector) Collect(out chan<- prometheus.Metric) {
 	open, total := c.observer.open()
 	states := map[string]int{stateIdle: 0, stateRunning: 0, stateWaiting: 0}
 	var lag Lag

@@ -6,7 +6,7 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 )
 
-// An Identity says for whom and where a session runs, for the attributes of
+// An Identity says for whom and where a session runs, in the attributes of
 // spans. Empty fields are left out.
 type Identity struct {
 	Organization string // MAESTRO_EVALOPS_ORG_ID or EVALOPS_ORGANIZATION_ID; evalops.organization_id
@@ -16,7 +16,7 @@ type Identity struct {
 	AgentRunStep string // MAESTRO_AGENT_RUN_STEP_ID; maestro.agent_run_step_id, of tools and questions only
 }
 
-// environment returns the identity that the variables give.
+// environment returns the identity in the environment variables.
 func environment(getenv func(string) string) Identity {
 	return Identity{
 		Organization: cmp.Or(getenv("MAESTRO_EVALOPS_ORG_ID"), getenv("EVALOPS_ORGANIZATION_ID")),
@@ -27,7 +27,7 @@ func environment(getenv func(string) string) Identity {
 	}
 }
 
-// or completes i by what other says.
+// or returns i with its empty fields taken from other.
 func (i Identity) or(other Identity) Identity {
 	return Identity{
 		Organization: cmp.Or(i.Organization, other.Organization),
@@ -38,7 +38,7 @@ func (i Identity) or(other Identity) Identity {
 	}
 }
 
-// attributes returns those of every span.
+// attributes returns the attributes of every span.
 func (i Identity) attributes() []attribute.KeyValue {
 	var attrs []attribute.KeyValue
 	for _, a := range []struct{ key, value string }{

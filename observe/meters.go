@@ -11,8 +11,8 @@ import (
 	"github.com/seed-028515a8/maestro/contracts"
 )
 
-// meters are the metrics that are counted as things happen. No label ever holds
-// an id: the values of each come from the closed sets below.
+// meters are the metrics that are counted as events happen. No label contains
+// an id: the values of each label come from the closed sets below.
 type meters struct {
 	connections *prometheus.GaugeVec     // role, transport
 	refusals    *prometheus.CounterVec   // code
@@ -30,7 +30,7 @@ type meters struct {
 	durations   *prometheus.HistogramVec // route
 }
 
-// other stands for a value that is in no closed set.
+// other is the label for a value that is in no closed set.
 const other = "other"
 
 var (
@@ -59,7 +59,7 @@ var (
 	stages   = []string{stageEnded, stageExported, stageFailed}
 )
 
-// label returns v if it is in set.
+// label returns v if it is in set, and other if not.
 func label[T ~string](v T, set []T) string {
 	if slices.Contains(set, v) {
 		return string(v)
@@ -127,7 +127,7 @@ func (m *meters) addRequests(f promauto.Factory) {
 }
 
 // counters makes a counter for each value of one label, so that every series
-// begins at zero.
+// starts at zero.
 func counters[T ~string](f promauto.Factory, name, help, label string, values []T) *prometheus.CounterVec {
 	vec := f.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, []string{label})
 	for _, v := range values {
@@ -136,7 +136,8 @@ func counters[T ~string](f promauto.Factory, name, help, label string, values []
 	return vec
 }
 
-// revision is the commit that the program was built from, if the build noted it.
+// revision returns the commit that the program was built from, if the build
+// recorded it.
 func revision() string {
 	if info, ok := debug.ReadBuildInfo(); ok {
 		for _, s := range info.Settings {

@@ -2,8 +2,8 @@ package observe
 
 import "github.com/prometheus/client_golang/prometheus"
 
-// A Network says what the clients of the process take up, and how often they
-// were refused more since it started.
+// A Network has the resources that clients of the process use now, and the
+// refusals since its start.
 type Network struct {
 	Waiting    int // TCP connections without a request of a known principal
 	Requests   int // under way
@@ -11,33 +11,33 @@ type Network struct {
 	Unread     int // bytes of answers that clients have not read
 
 	Connections, Messages, Answers Refusals
-	Evicted                        uint64 // waiting connections that were closed for others
-	NoDescriptors                  uint64 // times that no connection could be accepted for want of one
+	Evicted                        uint64 // waiting connections that were closed to make room
+	NoDescriptors                  uint64 // failures to accept a connection because no descriptor was left
 }
 
-// Refusals are those because of the bounds of all clients, and because of that
-// of one principal.
+// Refusals counts refusals because of the bounds of all clients, and because of
+// the bound of one principal.
 type Refusals struct{ All, Principal uint64 }
 
-// WatchNetwork adds the numbers of a network, which are asked for whenever
-// somebody reads the metrics. It is called once.
+// WatchNetwork adds metrics from read, which is called whenever metrics are
+// read. Call it once.
 func (o *Observer) WatchNetwork(read func() Network) {
-	o.registry.MustRegister(newTraffic(read)) // panics only if a metric is registered twice
+	o.registry.MustRegister(newNetworkCollector(read)) // panics only if a metric is registered twice
 }
 
-// A traffic is the part of the metrics that a network counts.
-type traffic struct {
+// A networkCollector is the collector of a Network's metrics.
+type networkCollector struct {
 	read func() Network
 
 	waiting, requests, unfinished, unread *prometheus.Desc
 	limited, evicted, descriptors         *prometheus.Desc
 }
 
-func newTraffic(read func() Network) *traffic {
+func newNetworkCollector(read func() Network) *networkCollector {
 	desc := func(name, help string, labels ...string) *prometheus.Desc {
 		return prometheus.NewDesc("maestro_"+name, help, labels, nil)
 	}
-	return &traffic{
+	return &networkCollector{
 		read:        read,
 		waiting:     desc("waiting_connections", "TCP connections without a request of a known principal."),
 		requests:    desc("requests_in_flight", "Requests of known principals that are being answered."),
@@ -50,10 +50,12 @@ func newTraffic(read func() Network) *traffic {
 }
 
 // Describe implements [prometheus.Collector].
-func (t *traffic) Describe(out chan<- *prometheus.Desc) { prometheus.DescribeByCollect(t, out) }
+func (t *networkCollector) Describe(out chan<- *prometheus.Desc) {
+	prometheus.DescribeByCollect(t, out)
+}
 
 // Collect implements [prometheus.Collector].
-func (t *traffic) Collect(out chan<- prometheus.Metric) {
+func (t *networkCollector) Collect(out chan<- prometheus.Metric) {
 	n := t.read()
 	gauge := func(d *prometheus.Desc, value int) {
 		out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, float64(value))

@@ -16,23 +16,23 @@ import (
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 )
 
-// Options configures an observer. The zero value of each field is the default
-// named beside it.
+// Options configures an observer. A zero field means the default named beside
+// it.
 type Options struct {
 	Version string // of the program; "unknown"
 
-	// Identity is what spans say of where the program runs. What it leaves out
-	// comes from the environment; see [Identity].
+	// Identity says where the program runs, for spans. Its empty fields come
+	// from the environment; see [Identity].
 	Identity Identity
 
-	// Exporter takes the spans. Nil means the one that the environment asks for
-	// with the OTEL_ variables, and no tracing if that names no endpoint. Its
-	// methods must return soon after their context has ended. The observer shuts
-	// it down.
+	// Exporter exports the spans. Nil means the exporter that the OTEL_
+	// variables configure, and no tracing if they name no endpoint. Its methods
+	// must return soon after their context has ended. The observer shuts it
+	// down.
 	Exporter sdktrace.SpanExporter
 
-	// FlushTimeout is how long Shutdown waits for the exporter; 5 s. What it has
-	// not taken by then is lost.
+	// FlushTimeout is how long Shutdown waits for the exporter; 5 s. Spans not
+	// exported by then are lost.
 	FlushTimeout time.Duration
 
 	Log *slog.Logger // discards
@@ -40,29 +40,28 @@ type Options struct {
 
 const defaultFlushTimeout = 5 * time.Second
 
-// maxScrapes bounds how many requests for metrics are answered at a time;
-// others get 503.
+// maxScrapes bounds concurrent requests for metrics; further ones get 503.
 const maxScrapes = 8
 
-// An Observer collects what all sessions of one process do. It is safe for
-// concurrent use.
+// An Observer collects metrics and spans of all sessions of a process. It is
+// safe for concurrent use.
 type Observer struct {
 	// Static after New.
 	identity Identity
 	meters   *meters
-	tracing  *tracing // nil: off
+	tracing  *tracing // nil if tracing is off
 	registry *prometheus.Registry
 	log      *slog.Logger
 
 	process sync.Once // registers the metrics of Go and of the process
 
 	mu       sync.Mutex
-	sessions map[*Session]struct{} // open; as many as the caller opens
-	past     Totals                // of those that were closed
+	sessions map[*Session]struct{} // open sessions
+	past     Totals                // open sessions; the caller bounds them
 }
 
-// New returns an observer. It fails if the environment asks for an exporter
-// that there is not. With tracing on, one goroutine runs until Shutdown.
+// New returns an observer. It fails if the environment configures an unknown
+// exporter. With tracing on, one goroutine runs until Shutdown.
 func New(opts Options) (*Observer, error) {
 	opts.Version = cmp.Or(opts.Version, "unknown")
 	opts.FlushTimeout = cmp.Or(max(opts.FlushTimeout, 0), defaultFlushTimeout)
@@ -72,7 +71,7 @@ func New(opts Options) (*Observer, error) {
 		sessions: map[*Session]struct{}{},
 	}
 	o.meters = newMeters(o.registry, opts.Version)
-	o.registry.MustRegister(newCensus(o)) // panics only if a metric is registered twice
+	o.registry.MustRegister(newGaugeCollector(o)) // panics only if a metric is registered twice
 	var err error
 	o.tracing, err = openTracing(opts, o.meters.spans)
 	return o, err
@@ -81,10 +80,10 @@ func New(opts Options) (*Observer, error) {
 // Tracing reports whether spans are exported.
 func (o *Observer) Tracing() bool { return o.tracing != nil }
 
-// Handler returns the handler of /metrics. It shows numbers only, but those of
-// every session: who may ask is the caller's to decide.
+// Handler returns the handler of /metrics. It exposes numbers of every session;
+// the caller must authorize requests.
 func (o *Observer) Handler() http.Handler {
-	// A program without a handler starts without them.
+	// Without a call of Handler these collectors are not needed.
 	o.process.Do(func() {
 		o.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	})
@@ -94,13 +93,13 @@ func (o *Observer) Handler() http.Handler {
 	})
 }
 
-// Session returns the observer of one session, for the options of its hub. What
-// who leaves out is as in [Options]. The caller closes it when the session has
-// ended, or when it could not be opened.
+// Session returns the observer of one session, for the options of its hub.
+// Empty fields of who are filled as in [Options]. The caller closes it when the
+// session has ended or could not be opened.
 func (o *Observer) Session(id string, who Identity) *Session {
 	s := &Session{
 		observer: o, meters: o.meters,
-		attached: map[place]int{}, questions: map[string]question{},
+		attached: map[connKind]int{}, questions: map[string]question{},
 	}
 	if o.tracing != nil {
 		who = who.or(o.identity)
@@ -113,7 +112,7 @@ func (o *Observer) Session(id string, who Identity) *Session {
 	return s
 }
 
-// forget takes a session off the list and keeps what it counted.
+// forget removes a session and keeps its totals.
 func (o *Observer) forget(s *Session) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -123,7 +122,7 @@ func (o *Observer) forget(s *Session) {
 	}
 }
 
-// open returns the sessions that are open and what those before them counted.
+// open returns the open sessions and the totals of the closed ones.
 func (o *Observer) open() (open []*Session, past Totals) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -134,10 +133,10 @@ func (o *Observer) open() (open []*Session, past Totals) {
 	return open, o.past
 }
 
-// Shutdown closes the sessions that are still open and waits until the exporter
-// has taken the spans, but no longer than ctx and Options.FlushTimeout say. Its
-// error, and that of every later call, says that there was no time for some of
-// them. Metrics can be read on.
+// Shutdown closes the open sessions and waits until the spans are exported, at
+// most until ctx ends or for Options.FlushTimeout. Its error, also in later
+// calls, says that some spans were not exported in time. Metrics can still be
+// read.
 func (o *Observer) Shutdown(ctx context.Context) error {
 	open, _ := o.open()
 	for _, s := range open {

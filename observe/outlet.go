@@ -11,26 +11,25 @@ import (
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 )
 
-// logInterval is how often at most a failing collector is logged.
+// logInterval is the minimum time between two logs about a failing collector.
 const logInterval = time.Minute
 
-// An outlet is an exporter that can be interrupted, and whose failures are
-// counted and logged in our log. The processor calls ExportSpans from one
-// goroutine at a time.
+// An outlet is an exporter that can be interrupted. It counts and logs
+// failures. The processor calls ExportSpans from one goroutine at a time.
 type outlet struct {
 	// Static after newOutlet.
 	exporter         sdktrace.SpanExporter
 	log              *slog.Logger
 	exported, failed prometheus.Counter
-	life             context.Context // ends when nobody waits for exports any more
+	life             context.Context // ends when no one waits for exports any more
 	cancel           context.CancelFunc
-	ended            chan struct{} // closed when the processor has let go
+	ended            chan struct{} // closed when the processor has shut the outlet down
 	end              sync.Once
 
 	// Owned by the processor.
-	logged time.Time // a failure was last
-	lost   int       // spans that were given up because life had ended
-	err    error     // of the exporter's end
+	logged time.Time // when a failure was last logged
+	lost   int       // spans not exported because life had ended
+	err    error     // of the exporter's shutdown
 }
 
 func newOutlet(exporter sdktrace.SpanExporter, log *slog.Logger, spans *prometheus.CounterVec) *outlet {
@@ -42,8 +41,8 @@ func newOutlet(exporter sdktrace.SpanExporter, log *slog.Logger, spans *promethe
 	return o
 }
 
-// ExportSpans implements [sdktrace.SpanExporter]. What fails is lost: the
-// exporter has tried more than once already.
+// ExportSpans implements [sdktrace.SpanExporter]. Spans that fail are lost: the
+// exporter has retried already.
 func (o *outlet) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -62,7 +61,7 @@ func (o *outlet) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan)
 		o.logged = now
 		o.log.Warn("spans were not exported", "spans", len(spans), "err", err)
 	}
-	return nil // it is dealt with
+	return nil // the failure has been handled
 }
 
 // Shutdown implements [sdktrace.SpanExporter].
@@ -73,8 +72,8 @@ func (o *outlet) Shutdown(ctx context.Context) error {
 	return o.err
 }
 
-// result waits until the processor has let go and says how that went. The
-// processor itself may return nil although time was over.
+// result waits until the processor has shut the outlet down and returns the
+// outcome. The processor itself may return nil after a timeout.
 func (o *outlet) result() error {
 	<-o.ended
 	if o.lost > 0 {

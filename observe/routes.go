@@ -11,17 +11,16 @@ import (
 )
 
 const (
-	unmatched  = "unmatched" // the route of requests that no pattern of the mux matches
-	unanswered = "none"      // the code of those whose handler panicked first
+	unmatched  = "unmatched" // the route of requests that match no pattern of the mux
+	unanswered = "none"      // the code of requests whose handler panicked before an answer
 )
 
-// Routes returns a handler that counts the requests which next answers, by the
-// pattern that an [http.ServeMux] in next found for them. Between it and the mux
-// nothing may copy the request, or the pattern stays unknown.
+// Routes returns a handler that counts the requests to next, by the pattern
+// that an [http.ServeMux] in next found for them. No handler between it and the
+// mux may copy the request, or the pattern is unknown.
 //
-// A connection that is hijacked is answered when the handler returns, whatever
-// it is used for afterwards. How long a stream lasts is not measured: that is
-// its client's choice.
+// A hijacked connection counts as answered when the handler returns. The
+// duration of a stream is not measured, because the client determines it.
 func (o *Observer) Routes(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		began := time.Now()
@@ -38,12 +37,12 @@ func (o *Observer) Routes(next http.Handler) http.Handler {
 	})
 }
 
-// An answer is a response writer that remembers the status.
+// An answer is a response writer that records the status.
 type answer struct {
 	http.ResponseWriter
-	status   int // final one; zero: none was written
+	status   int // the final status; zero if none was written
 	hijacked bool
-	panicked bool // the handler gave up on the connection
+	panicked bool // the handler panicked
 }
 
 // WriteHeader implements [http.ResponseWriter].
@@ -67,7 +66,7 @@ func (a *answer) Flush() {
 	if a.status == 0 {
 		a.status = http.StatusOK
 	}
-	_ = http.NewResponseController(a.ResponseWriter).Flush() // as a writer that cannot flush
+	_ = http.NewResponseController(a.ResponseWriter).Flush() // an error is ignored, as for a writer that cannot flush
 }
 
 // Hijack implements [http.Hijacker].
@@ -80,8 +79,8 @@ func (a *answer) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 // Unwrap is for [http.ResponseController].
 func (a *answer) Unwrap() http.ResponseWriter { return a.ResponseWriter }
 
-// code returns the label of the status. Who hijacks the connection of a request
-// to upgrade it switches protocols; of another, answers it by hand.
+// code returns the label of the status. A request with Upgrade whose connection
+// was hijacked counts as 101, any other hijacked one as 200.
 func (a *answer) code(r *http.Request) string {
 	status := cmp.Or(a.status, http.StatusOK)
 	switch {
@@ -95,8 +94,8 @@ func (a *answer) code(r *http.Request) string {
 	return strconv.Itoa(status)
 }
 
-// streams reports whether the answer is a stream of events that the handler
-// wrote itself.
+// streams reports whether the answer is an event stream that the handler wrote
+// itself.
 func (a *answer) streams() bool {
 	kind, _, err := mime.ParseMediaType(a.Header().Get("Content-Type"))
 	return err == nil && kind == "text/event-stream"

@@ -8,23 +8,23 @@ import (
 	"github.com/seed-028515a8/maestro/contracts"
 )
 
-// How far a session is, for maestro_sessions.
+// States of a session, for maestro_sessions.
 const (
 	stateIdle    = "idle"
 	stateRunning = "running"
 	stateWaiting = "waiting" // a question is open
 )
 
-// How a run ended, for maestro_runs_total.
+// Outcomes of a run, for maestro_runs_total.
 const (
 	runCompleted  = "completed"
-	runFailed     = "failed"     // its last word was an error
-	runCancelled  = "cancelled"  // somebody stopped it
+	runFailed     = "failed"     // its last event was an error
+	runCancelled  = "cancelled"  // it was stopped
 	runUnfinished = "unfinished" // its session was closed first
 )
 
-// maxQuestions and maxTools bound what is followed of one session at a time;
-// what is beyond is counted in maestro_untracked_total.
+// maxQuestions and maxTools bound the questions and tools of one session that
+// are followed at a time. Further ones are counted in maestro_untracked_total.
 const (
 	maxQuestions = 1024
 	maxTools     = 1024
@@ -33,9 +33,9 @@ const (
 	trackedTool     = "tool"
 )
 
-// A Session is told by the hub what happens in one session. Its methods are
-// those of the hub's observer; they may be called from any goroutine, but
-// events in their order. After Close they do nothing but count.
+// A Session gets the events of one session from the hub. Its methods may be
+// called from any goroutine, but events in their order. After Close they only
+// count.
 type Session struct {
 	// Static after Observer.Session.
 	observer *Observer
@@ -47,27 +47,27 @@ type Session struct {
 	erred   atomic.Bool  // lastError is not empty
 
 	mu        sync.Mutex
-	attached  map[place]int
-	questions map[string]question // open; by request id, at most maxQuestions
-	asked     bool                // a prompt was admitted that has not begun, which came
-	trace     string              // with this traceparent
+	attached  map[connKind]int
+	questions map[string]question // open; by request id; at most maxQuestions
+	asked     bool                // a prompt was admitted whose run has not begun
+	trace     string              // the traceparent of that prompt
 	lastError contracts.ErrorType // of the running prompt, unless it has gone on since
-	tracker   *tracker            // its spans; nil: tracing is off
+	tracker   *tracker            // nil if tracing is off
 	closed    bool
 }
 
-// A place is where a connection attaches.
-type place struct{ role, transport string }
+// A connKind is the role and transport of a connection.
+type connKind struct{ role, transport string }
 
 // A question is a server request without a resolution.
 type question struct {
 	kind string
-	at   time.Time // zero: asked before this process had the session
+	at   time.Time // zero if it was asked before this process had the session
 }
 
-// Watch says where to look for what the session does not say by itself, and
-// what was open before it was watched; snap may be nil. It is called once, after
-// the hub was made and before it is started.
+// Watch sets the functions for values that the session keeps itself, and the
+// questions that were open before; snap may be nil. Call it once, after the hub
+// was made and before it starts.
 func (s *Session) Watch(g Gauges, snap *contracts.Snapshot) {
 	s.gauges.Store(&g)
 	if snap == nil {
@@ -81,8 +81,8 @@ func (s *Session) Watch(g Gauges, snap *contracts.Snapshot) {
 	}
 }
 
-// Close ends the spans that are open, and the session's part in the metrics.
-// The second call does nothing.
+// Close ends the open spans, and removes the session from the metrics. The
+// second call does nothing.
 func (s *Session) Close() {
 	s.observer.forget(s)
 	s.mu.Lock()
@@ -124,19 +124,19 @@ func (s *Session) totals() Totals {
 	return Totals{}
 }
 
-// Attached counts a socket or stream in.
+// Attached counts a new socket or stream.
 func (s *Session) Attached(role contracts.Role, transport string) {
-	p := place{label(role, roles), label(transport, transports)}
+	p := connKind{label(role, roles), label(transport, transports)}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.attached[p]++
 	s.meters.connections.WithLabelValues(p.role, p.transport).Inc()
 }
 
-// Detached counts it out again. A client on standard streams may have changed
-// its role meanwhile: then it is taken from where it was counted.
+// Detached counts its end. A client on standard streams may have changed its
+// role meanwhile; then it is removed from the role under which it was counted.
 func (s *Session) Detached(role contracts.Role, transport string) {
-	p := place{label(role, roles), label(transport, transports)}
+	p := connKind{label(role, roles), label(transport, transports)}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.attached[p] == 0 {
@@ -163,7 +163,7 @@ func (s *Session) Refused(code contracts.Code) {
 	if code == contracts.CodeRuntimeBusy {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		s.asked, s.trace = false, "" // the prompt that was admitted does not begin
+		s.asked, s.trace = false, "" // the admitted prompt does not begin
 	}
 }
 
@@ -172,7 +172,7 @@ func (s *Session) Reset(why contracts.ResetReason) {
 	s.meters.resets.WithLabelValues(label(why, resetReasons)).Inc()
 }
 
-// LeaseMoved counts a change of the holder.
+// LeaseMoved counts a change of the controller.
 func (s *Session) LeaseMoved(why contracts.LeaseReason) {
 	s.meters.leases.WithLabelValues(label(why, leaseReasons)).Inc()
 }

@@ -12,19 +12,19 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// scope names what makes the spans.
+// scope is the name of this instrumentation.
 const scope = "github.com/seed-028515a8/maestro/observe"
 
-// Where a span is on its way, for maestro_trace_spans_total.
+// Stages of a span, for maestro_trace_spans_total.
 const (
 	stageEnded    = "ended"
 	stageExported = "exported"
 	stageFailed   = "failed"
 )
 
-// tracing is the way of the spans to their collector. Its processor has one
-// goroutine and a queue of 2,048 spans, or as many as OTEL_BSP_MAX_QUEUE_SIZE
-// says; those that come while it is full are dropped.
+// tracing exports spans to their collector. Its processor has one goroutine and
+// a queue of 2,048 spans, or of OTEL_BSP_MAX_QUEUE_SIZE. While the queue is
+// full, new spans are dropped.
 type tracing struct {
 	tracer    trace.Tracer
 	processor sdktrace.SpanProcessor
@@ -32,7 +32,7 @@ type tracing struct {
 	patience  time.Duration
 }
 
-// openTracing returns nil if nobody wants spans.
+// openTracing returns nil if no exporter is configured.
 func openTracing(opts Options, spans *prometheus.CounterVec) (*tracing, error) {
 	exporter := opts.Exporter
 	if exporter == nil {
@@ -44,7 +44,7 @@ func openTracing(opts Options, spans *prometheus.CounterVec) (*tracing, error) {
 	res, err := resource.New(context.Background(),
 		resource.WithAttributes(attribute.String("service.name", "maestro"), attribute.String("service.version", opts.Version)),
 		resource.WithTelemetrySDK(),
-		resource.WithFromEnv()) // OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES have the last word
+		resource.WithFromEnv()) // OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES override the others
 	if err != nil {
 		opts.Log.Warn("trace resource is incomplete", "err", err)
 	}
@@ -55,21 +55,21 @@ func openTracing(opts Options, spans *prometheus.CounterVec) (*tracing, error) {
 	return t, nil
 }
 
-// shutdown waits until what is queued is exported. When the time is over the
-// rest is given up, so that nothing of it runs once shutdown has returned.
+// shutdown waits until the queued spans are exported. After the timeout the
+// rest is dropped, so that nothing runs when shutdown has returned.
 func (t *tracing) shutdown(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, t.patience)
 	defer cancel()
 	unhook := context.AfterFunc(ctx, t.outlet.cancel)
 	defer unhook()
-	_ = t.processor.Shutdown(ctx)             // the provider's does nothing if ctx has ended already
-	if err := t.outlet.result(); err != nil { // at once, or soon after ctx
+	_ = t.processor.Shutdown(ctx)             // the provider's Shutdown does nothing if ctx has ended already
+	if err := t.outlet.result(); err != nil { // returns at once, or soon after ctx
 		return fmt.Errorf("flush spans: %w", err)
 	}
 	return nil
 }
 
-// counting is a span processor that counts what it is given.
+// counting is a span processor that counts ended spans.
 type counting struct {
 	sdktrace.SpanProcessor
 	ended prometheus.Counter

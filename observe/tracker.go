@@ -13,27 +13,27 @@ import (
 	"github.com/seed-028515a8/maestro/internal/abridge"
 )
 
-// A tracker holds the open spans of one session: a prompt, below it its
-// tools, below them the questions about them. What belongs to no prompt of this
-// process is a trace of its own. The session's lock guards it.
+// A tracker holds the open spans of one session: a prompt, below it its tools,
+// and below them the questions about them. A span that belongs to no prompt of
+// this process is a trace of its own. The session's lock guards the tracker.
 //
-// Spans hold names, types and verdicts. They hold nothing that a person or a
-// program said: no prompts, arguments, outputs, reasons or texts of errors.
+// Spans contain names, types and verdicts. They contain no prompts, arguments,
+// outputs, reasons or texts of errors.
 type tracker struct {
 	tracer trace.Tracer
 	common []attribute.KeyValue // of every span
 	detail []attribute.KeyValue // of every span below a prompt's
 
-	prompt    trace.Span            // nil: none is running
+	prompt    trace.Span            // nil if none is running
 	tools     map[string]trace.Span // by call id, at most maxTools
 	questions map[string]trace.Span // by request id; the session bounds them
 }
 
-// maxName bounds the names and codes that an agent chooses, in bytes.
+// maxName bounds names and codes from an agent, in bytes.
 const maxName = 128
 
-// maxTraceparent bounds what is looked at of a traceparent, in bytes. The
-// version that there is has 55.
+// maxTraceparent bounds an accepted traceparent, in bytes. The current version
+// has 55.
 const maxTraceparent = 256
 
 func newTracker(tracer trace.Tracer, common []attribute.KeyValue, step string) *tracker {
@@ -44,14 +44,14 @@ func newTracker(tracer trace.Tracer, common []attribute.KeyValue, step string) *
 	return t
 }
 
-// start begins a span below parent, which may be nil.
+// start starts a span below parent, which may be nil.
 func (t *tracker) start(parent trace.Span, name string, at time.Time, attrs ...attribute.KeyValue) trace.Span {
 	_, span := t.tracer.Start(trace.ContextWithSpan(context.Background(), parent), name,
 		trace.WithTimestamp(at), trace.WithAttributes(t.detail...), trace.WithAttributes(attrs...))
 	return span
 }
 
-// begin begins the span of a prompt, below the caller's if it sent a
+// begin starts the span of a prompt, below the caller's if it sent a
 // traceparent.
 func (t *tracker) begin(traceparent string, at time.Time) {
 	ctx := context.Background()
@@ -62,15 +62,15 @@ func (t *tracker) begin(traceparent string, at time.Time) {
 		trace.WithTimestamp(at), trace.WithSpanKind(trace.SpanKindServer), trace.WithAttributes(t.common...))
 }
 
-// stopping notes that somebody asked the prompt to end.
+// stopping records a request to end the prompt.
 func (t *tracker) stopping(command string, at time.Time) {
 	if t.prompt != nil {
 		t.prompt.AddEvent(command, trace.WithTimestamp(at))
 	}
 }
 
-// failing notes an error.
-func (t *tracker) failing(kind contracts.ErrorType, at time.Time) {
+// recordError records an error.
+func (t *tracker) recordError(kind contracts.ErrorType, at time.Time) {
 	if t.prompt != nil {
 		t.prompt.AddEvent("error", trace.WithTimestamp(at), trace.WithAttributes(errorType(string(kind))))
 	}
@@ -92,7 +92,7 @@ func (t *tracker) runEnded(outcome string, kind contracts.ErrorType, at time.Tim
 	t.prompt = nil
 }
 
-// tool begins the span of a tool that was announced, if it has none, and reports
+// tool starts the span of an announced tool, if it has none, and reports
 // whether it has one now.
 func (t *tracker) tool(call, name string, at time.Time) bool {
 	if _, known := t.tools[call]; known {
@@ -109,8 +109,8 @@ func (t *tracker) tool(call, name string, at time.Time) bool {
 	return true
 }
 
-// started notes that a tool has begun to work, which may be long after it was
-// announced. It reports whether the tool has a span.
+// started records that a tool has begun to run, which may be long after its
+// announcement. It reports whether the tool has a span.
 func (t *tracker) started(call string, at time.Time) bool {
 	if !t.tool(call, "", at) {
 		return false
@@ -139,7 +139,7 @@ func (t *tracker) toolEnded(e *contracts.ToolEnd, at time.Time) {
 	span.End(trace.WithTimestamp(at))
 }
 
-// asked begins the span of a question, below the tool that it is about.
+// asked starts the span of a question, below the tool that it is about.
 func (t *tracker) asked(e *contracts.ServerRequest, at time.Time) {
 	parent := t.tools[e.CallID]
 	if parent == nil {
@@ -168,7 +168,7 @@ func (t *tracker) resolved(e *contracts.ServerRequestResolved, at time.Time) {
 	span.End(trace.WithTimestamp(at))
 }
 
-// abandon ends every span: the session was closed first.
+// abandon ends every span because the session was closed.
 func (t *tracker) abandon(at time.Time) {
 	end := func(span trace.Span) {
 		span.SetStatus(codes.Error, runUnfinished)

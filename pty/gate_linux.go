@@ -9,42 +9,44 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A gate is where one goroutine at a time waits until a terminal can be read, or
-// written to. Its methods may be called from any goroutine.
+// A gate is where one goroutine at a time waits until a terminal is readable,
+// or writable. Its methods may be called from any goroutine.
 //
-// The runtime is not told of the terminal itself. It would be told of every 4 KiB
-// that pass, whether somebody waits for them or not, and a thread would wake for
-// each; with a program that writes much, that costs more than all the rest. The
-// runtime watches an instance of epoll instead, which tells once when it is asked.
+// The terminal is not registered with Go's runtime poller. The poller would get
+// an event for every 4 KiB, even without a waiting goroutine, and a thread
+// would wake for each; for a program with much output that costs more than all
+// else. Instead the poller watches an epoll instance, which reports once per
+// request.
 type gate struct {
-	file *os.File // the instance
+	file *os.File // the epoll instance
 	conn syscall.RawConn
 	fd   int    // the terminal
-	want uint32 // the event
+	want uint32 // the awaited event
 
-	// asked is owned by who waits: the instance may have something to tell.
+	// asked says that the instance may report an event. The waiting goroutine
+	// owns it.
 	asked bool
 }
 
-// newGates returns the gates of a terminal, which is not blocking and must stay
-// open until they are closed.
+// newGates returns the gates of a terminal. The terminal must be non-blocking
+// and stay open until they are closed.
 func newGates(fd int) (reading, typing *gate, err error) {
-	if reading, err = newAuthenticator(fd, unix.EPOLLIN); err != nil {
+	if reading, err = newGate(fd, unix.EPOLLIN); err != nil {
 		return nil, nil, err
 	}
-	if typing, err = newAuthenticator(fd, unix.EPOLLOUT); err != nil {
+	if typing, err = newGate(fd, unix.EPOLLOUT); err != nil {
 		return nil, nil, errors.Join(err, reading.close())
 	}
 	return reading, typing, nil
 }
 
-func newAuthenticator(fd int, want uint32) (*gate, error) {
+func newGate(fd int, want uint32) (*gate, error) {
 	instance, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
 	if err != nil {
 		return nil, os.NewSyscallError("epoll_create1", err)
 	}
-	g := &gate{fd: fd, want: want, asked: true}                         // it tells of a hang-up unasked
-	err = os.NewSyscallError("fcntl", unix.SetNonblock(instance, true)) // so that the runtime watches it
+	g := &gate{fd: fd, want: want, asked: true}                         // a hang-up is reported without a request
+	err = os.NewSyscallError("fcntl", unix.SetNonblock(instance, true)) // so that the runtime poller can watch it
 	if err == nil {
 		err = g.control(instance, unix.EPOLL_CTL_ADD, 0)
 	}
@@ -62,19 +64,19 @@ func (g *gate) control(instance, op int, want uint32) error {
 	return os.NewSyscallError("epoll_ctl", unix.EpollCtl(instance, op, g.fd, &unix.EpollEvent{Events: want | unix.EPOLLONESHOT}))
 }
 
-// pass calls try until it returns true, and again each time that there may be a
-// reason to. It fails with [os.ErrDeadlineExceeded] or [os.ErrClosed].
+// pass calls try until it returns true: at once, and after each event. It fails
+// with [os.ErrDeadlineExceeded] or [os.ErrClosed].
 func (g *gate) pass(try func() bool) (err error) {
 	failed := g.conn.Read(func(instance uintptr) bool {
 		if g.asked {
 			var events [1]unix.EpollEvent
-			n, _ := unix.EpollWait(int(instance), events[:], 0) // what was told once is not told again
+			n, _ := unix.EpollWait(int(instance), events[:], 0) // a reported event is not reported again
 			g.asked = n <= 0
 		}
 		if try() {
 			return true
 		}
-		err = g.control(int(instance), unix.EPOLL_CTL_MOD, g.want) // tells at once if there is something by now
+		err = g.control(int(instance), unix.EPOLL_CTL_MOD, g.want) // reports at once if the event has happened already
 		g.asked = true
 		return err != nil
 	})
@@ -89,5 +91,5 @@ func (g *gate) pass(try func() bool) (err error) {
 
 func (g *gate) setDeadline(at time.Time) error { return g.file.SetReadDeadline(at) }
 
-// close ends pass, and returns when nobody is in it any more.
+// close ends pass, and returns when no goroutine is in it.
 func (g *gate) close() error { return g.file.Close() }

@@ -11,15 +11,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A gate is where one goroutine at a time waits until a terminal can be read, or
-// written to. Its methods may be called from any goroutine.
+// A gate is where one goroutine at a time waits until a terminal is readable,
+// or writable. Its methods may be called from any goroutine.
 type gate struct {
-	file    *os.File // the terminal again, which the runtime watches; both gates have it
+	file    *os.File // a duplicate of the terminal that the runtime poller watches; shared by both gates
 	conn    syscall.RawConn
 	writing bool
 }
 
-// newGates returns the gates of a terminal that is not blocking.
+// newGates returns the gates of a non-blocking terminal.
 func newGates(fd int) (reading, typing *gate, err error) {
 	own, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
 	if err != nil {
@@ -33,8 +33,8 @@ func newGates(fd int) (reading, typing *gate, err error) {
 	return &gate{file: file, conn: conn}, &gate{file: file, conn: conn, writing: true}, nil
 }
 
-// pass calls try until it returns true, and again each time that there may be a
-// reason to. It fails with [os.ErrDeadlineExceeded] or [os.ErrClosed].
+// pass calls try until it returns true: at once, and after each event. It fails
+// with [os.ErrDeadlineExceeded] or [os.ErrClosed].
 func (g *gate) pass(try func() bool) error {
 	wait := g.conn.Read
 	if g.writing {
@@ -54,8 +54,7 @@ func (g *gate) setDeadline(at time.Time) error {
 	return g.file.SetReadDeadline(at)
 }
 
-// close ends pass, that of the other gate too, and returns when nobody is in it
-// any more.
+// close ends pass of both gates, and returns when no goroutine is in it.
 func (g *gate) close() error {
 	if err := g.file.Close(); !errors.Is(err, os.ErrClosed) {
 		return err

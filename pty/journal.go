@@ -6,17 +6,17 @@ import (
 	"sync"
 )
 
-// ErrGap says that what follows a cursor is not kept any more, or that there is
-// no such cursor yet.
+// ErrGap says that the bytes after a cursor are not kept any more, or that the
+// cursor does not exist yet.
 var ErrGap = errors.New("not kept")
 
-// A journal keeps the newest bytes that were written. Its methods may be called
+// A journal keeps the newest bytes of the output. Its methods may be called
 // from any goroutine.
 type journal struct {
 	mu   sync.Mutex
 	most int
-	kept []byte // a ring once it has grown to most; the byte at cursor c is then at c % most
-	head uint64 // as many bytes were ever written
+	kept []byte // a ring when it has grown to most; the byte at cursor c is then at c % most
+	head uint64 // number of bytes written so far
 }
 
 func (j *journal) append(p []byte) {
@@ -39,7 +39,7 @@ func (j *journal) append(p []byte) {
 	}
 }
 
-// read copies what follows a cursor to p. It returns 0 at the head.
+// read copies the bytes after a cursor to p. It returns 0 at the head.
 func (j *journal) read(from uint64, p []byte) (int, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -55,7 +55,7 @@ func (j *journal) read(from uint64, p []byte) (int, error) {
 	return len(p), nil
 }
 
-// bounds returns the oldest cursor that can be read from, and the newest.
+// bounds returns the oldest readable cursor, and the newest.
 func (j *journal) bounds() (tail, head uint64) {
 	j.mu.Lock()
 	defer j.mu.Unlock()

@@ -9,35 +9,34 @@ import (
 	"github.com/seed-028515a8/maestro/internal/proc"
 )
 
-// ErrUnsupported says that there are no terminals on this system.
+// ErrUnsupported says that the system has no terminals.
 var ErrUnsupported = errors.New("terminals are not supported on this system")
 
-// A Size is that of a terminal, in characters, each side at least 1.
+// A Size is the size of a terminal in characters; each side is at least 1.
 type Size struct{ Columns, Rows uint16 }
 
-// DefaultSize is that of a terminal of which nobody has said more.
+// DefaultSize is the size of a terminal for which none was given.
 var DefaultSize = Size{Columns: 80, Rows: 24}
 
-// DefaultKeep is how many bytes a terminal keeps for those who come later.
+// DefaultKeep is how many bytes of output a terminal keeps.
 const DefaultKeep = 256 << 10
 
-// mostUnread is more than a terminal holds that was written and not read.
+// mostUnread is an upper bound of the unread output in a terminal, in bytes.
 const mostUnread = 128 << 10
 
 // A Terminal is a program on a terminal. Its methods may be called from any
-// goroutine, but one at a time reads and one writes.
+// goroutine, but only one goroutine at a time may read, and one write.
 //
-// Nothing is read unless somebody calls Read, and the program waits once the
-// terminal is full.
+// Output is read by Read only; when the terminal is full, the program waits.
 type Terminal struct {
 	device
 	group *proc.Group
 	kept  journal
 }
 
-// Start starts cmd on a terminal of a size, of whose output keep bytes are kept;
-// 0 means [DefaultKeep]. cmd's standard files are the terminal's. Its owner stops
-// the group and closes the terminal.
+// Start starts cmd on a terminal and keeps the newest keep bytes of its output;
+// 0 means [DefaultKeep]. The terminal becomes cmd's standard files. The owner
+// must stop the group and close the terminal.
 func Start(cmd *exec.Cmd, size Size, keep int) (*Terminal, error) {
 	if keep <= 0 {
 		keep = DefaultKeep
@@ -49,12 +48,12 @@ func Start(cmd *exec.Cmd, size Size, keep int) (*Terminal, error) {
 	return t, nil
 }
 
-// Group is the program and what it started.
+// Group returns the group of the program.
 func (t *Terminal) Group() *proc.Group { return t.group }
 
-// Read reads what was written to the terminal, and keeps it. io.EOF means that
-// the program has ended and nobody has the terminal open any more. Before, a
-// program may close it and open it again.
+// Read reads output of the terminal, and keeps it. io.EOF means that the
+// program has ended and no process has the terminal open. Before its end, a
+// program may close the terminal and open it again.
 func (t *Terminal) Read(p []byte) (int, error) {
 	for over := false; ; {
 		n, err := t.device.read(p)
@@ -64,36 +63,37 @@ func (t *Terminal) Read(p []byte) (int, error) {
 		}
 		select {
 		case <-t.group.Exited():
-			over = true // what it wrote last is there by now
+			over = true // its last output is available by now
 		case <-time.After(reopenPoll):
 		}
 	}
 }
 
-// reopenPoll is how often a terminal is looked at that nobody has open.
+// reopenPoll is how often Read checks a terminal that no process has open.
 const reopenPoll = 10 * time.Millisecond
 
-// ReadAt copies bytes that were read before, from a cursor on, and returns how
-// many; 0 means that the cursor is the newest. The error is [ErrGap] if they are
-// not kept.
+// ReadAt copies bytes that were read before, from a cursor on, and returns
+// their number; 0 means that the cursor is the newest. The error is [ErrGap] if
+// they are not kept.
 func (t *Terminal) ReadAt(p []byte, cursor uint64) (int, error) { return t.kept.read(cursor, p) }
 
-// Cursors returns the oldest cursor that can be read from, and the newest.
+// Cursors returns the oldest readable cursor, and the newest.
 func (t *Terminal) Cursors() (tail, head uint64) { return t.kept.bounds() }
 
-// Unread returns how much there may be to read when nobody writes any more. It is
-// a bound: how much there is, the system does not say.
+// Unread returns an upper bound of the unread output after the last writer has
+// ended. The system does not report the exact number.
 func (t *Terminal) Unread() int { return mostUnread }
 
 // Write types p.
 func (t *Terminal) Write(p []byte) (int, error) { return t.device.write(p) }
 
-// SetReadDeadline bounds Read, as that of a [net.Conn] does.
+// SetReadDeadline bounds Read, as in [net.Conn].
 func (t *Terminal) SetReadDeadline(at time.Time) error { return t.setReadDeadline(at) }
 
 // SetWriteDeadline bounds Write.
 func (t *Terminal) SetWriteDeadline(at time.Time) error { return t.setWriteDeadline(at) }
 
-// Close lets go of the terminal, which hangs up on what still has it open. It
-// returns when nobody reads or writes any more; a later Close returns the same.
+// Close closes the terminal, which hangs up the processes that have it open. It
+// returns when no goroutine reads or writes; a later Close returns the same
+// error.
 func (t *Terminal) Close() error { return t.device.close() }

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// There are no terminals: nothing but start is called.
+// A device is never used: start fails, so no other method is called.
 type device struct{}
 
 func (t *Terminal) start(*exec.Cmd, Size) error { return ErrUnsupported }

@@ -18,7 +18,7 @@ import (
 	"github.com/seed-028515a8/maestro/internal/proc"
 )
 
-// A device is our end of a terminal. It is not blocking; its gates wait for it.
+// A device is our end of a terminal. It is non-blocking; its gates wait for it.
 type device struct {
 	// Static after open.
 	fd              int
@@ -27,10 +27,10 @@ type device struct {
 	reading, typing *gate
 
 	closing sync.Once
-	closed  error // how that went
+	closed  error // error of the close
 
 	// Owned by the reader.
-	flows bool // something was read, and more may come at once
+	flows bool // output was read, and more may come at once
 	poll  [1]unix.PollFd
 }
 
@@ -43,7 +43,7 @@ func (t *Terminal) start(cmd *exec.Cmd, size Size) error {
 	defer theirs.Close()
 	if err = t.setSize(size); err == nil {
 		cmd.Stdin, cmd.Stdout, cmd.Stderr = theirs, theirs, theirs
-		cmd.SysProcAttr = &syscall.SysProcAttr{Setctty: true} // of its session, which it leads anyhow
+		cmd.SysProcAttr = &syscall.SysProcAttr{Setctty: true} // the terminal controls the session, which cmd leads anyway
 		t.group, err = proc.Start(cmd)
 	}
 	if err != nil {
@@ -52,9 +52,10 @@ func (t *Terminal) start(cmd *exec.Cmd, size Size) error {
 	return nil
 }
 
-// open opens both ends and returns the program's. The library's are watched by the
-// runtime, but such that deadlines have no effect and Close does not end a Read, so
-// ours is opened once more. After an error close has something to do.
+// open opens both ends and returns the program's. The library registers its
+// files with the runtime poller in a way that deadlines have no effect and
+// Close does not end a Read, so our end is duplicated. After an error, call
+// close.
 func (d *device) open() (theirs *os.File, err error) {
 	ours, theirs, err := pty.Open()
 	if err != nil {
@@ -62,7 +63,7 @@ func (d *device) open() (theirs *os.File, err error) {
 	}
 	if d.fd, err = unix.FcntlInt(ours.Fd(), unix.F_DUPFD_CLOEXEC, 0); err == nil {
 		err = unix.SetNonblock(d.fd, false)
-		d.file = os.NewFile(uintptr(d.fd), ours.Name()) // as one that blocks, or the runtime would watch it
+		d.file = os.NewFile(uintptr(d.fd), ours.Name()) // while it is blocking, so that the runtime poller does not watch it
 		err = errors.Join(err, unix.SetNonblock(d.fd, true))
 	}
 	if err = errors.Join(err, ours.Close()); err == nil {
@@ -82,7 +83,7 @@ func (d *device) close() error {
 		if d.reading != nil {
 			d.closed = errors.Join(d.reading.close(), d.typing.close())
 		}
-		if d.file != nil { // nobody reads or writes any more
+		if d.file != nil { // no goroutine reads or writes any more
 			d.closed = errors.Join(d.closed, d.file.Close())
 		}
 	})
@@ -93,19 +94,19 @@ func (d *device) setReadDeadline(at time.Time) error { return d.reading.setDeadl
 
 func (d *device) setWriteDeadline(at time.Time) error { return d.typing.setDeadline(at) }
 
-// Resize sets the size and returns the one in effect. The program is told even if
-// it is the same, so that it draws anew.
+// Resize sets the size and returns the one in effect. The program is notified
+// even if the size is the same, so that it redraws.
 func (t *Terminal) Resize(size Size) (Size, error) {
 	before, err := t.size()
 	if err == nil && before != size {
-		err = t.setSize(size) // which tells the program
+		err = t.setSize(size) // this notifies the program
 	} else if err == nil {
 		err = t.control(func(fd int) error {
 			group, err := unix.IoctlGetInt(fd, unix.TIOCGPGRP)
 			if err == nil && group > 1 {
-				_ = unix.Kill(-group, unix.SIGWINCH) // it may have ended
+				_ = unix.Kill(-group, unix.SIGWINCH) // the group may have ended
 			}
-			return nil // then nobody is there to be told
+			return nil // an error says that there is no process to notify
 		})
 	}
 	if err != nil {
@@ -131,7 +132,7 @@ func (d *device) setSize(size Size) error {
 	})
 }
 
-// control calls act with the descriptor, which stays open meanwhile.
+// control calls act with the file descriptor, which stays open meanwhile.
 func (d *device) control(act func(fd int) error) (err error) {
 	if failed := d.conn.Control(func(fd uintptr) { err = act(int(fd)) }); failed != nil {
 		return failed
@@ -139,15 +140,15 @@ func (d *device) control(act func(fd int) error) (err error) {
 	return err
 }
 
-// How a flow is read.
+// How a flow of output is read.
 const (
-	flowDelay = 2                     // milliseconds a reader waits in the system for more of it, before it leaves the waiting to the runtime
-	flowTime  = 10 * time.Millisecond // after which what there is of it is returned
+	flowDelay = 2                     // milliseconds that a reader waits in the system for more output before it waits in the runtime poller
+	flowTime  = 10 * time.Millisecond // time after which the output read so far is returned
 )
 
-// read reads what there is, waiting for it, and in a flow as much as fits. A
-// terminal holds 4 KiB at the most, so that in a flow every read waits: done
-// through the runtime, that costs more than the reading.
+// read waits for output and reads it; in a flow it reads as much as fits. A
+// terminal holds at most 4 KiB, so in a flow every read must wait, and waiting
+// in the runtime poller costs more than reading.
 func (d *device) read(p []byte) (n int, err error) {
 	began := time.Now()
 	failed := d.reading.pass(func() bool {
@@ -159,7 +160,7 @@ func (d *device) read(p []byte) (n int, err error) {
 			case err == unix.EINTR:
 			case err == unix.EAGAIN && d.flows:
 				d.poll[0] = unix.PollFd{Fd: int32(d.fd), Events: unix.POLLIN}
-				ready, _ := unix.Poll(d.poll[:], flowDelay) // that it was interrupted is no reason to stay here
+				ready, _ := unix.Poll(d.poll[:], flowDelay) // an interruption counts as no output
 				d.flows = ready > 0
 			case err == unix.EAGAIN:
 				return n > 0
@@ -170,11 +171,11 @@ func (d *device) read(p []byte) (n int, err error) {
 	})
 	switch {
 	case n > 0:
-		d.flows = err != unix.EAGAIN // an error comes again
+		d.flows = err != unix.EAGAIN // an error will be returned again
 		return n, nil
 	case failed != nil:
 		return 0, failed
-	case err == nil && len(p) > 0, err == unix.EIO: // Linux has an error of its own for the end
+	case err == nil && len(p) > 0, err == unix.EIO: // Linux returns EIO at the end
 		return 0, io.EOF
 	}
 	return 0, err

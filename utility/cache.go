@@ -13,86 +13,90 @@ import (
 )
 
 const (
-	// maxListingAge bounds what a listing may miss that neither the system nor
-	// a mark tells, such as an ignore file that git's configuration includes.
-	// A listing that takes long is used for ageFactor times as long.
+	// maxListingAge bounds the age of a listing, because neither the system nor
+	// a fileState reports some changes, such as of an ignore file that git's
+	// configuration includes. If listing takes long, the bound is ageFactor
+	// times as long.
 	maxListingAge = 30 * time.Second
 	ageFactor     = 60
 
-	// maxUntold is how long a listing is used of whose changes nobody tells.
+	// maxUntold bounds the age of a listing whose changes the system does not
+	// report.
 	maxUntold = 200 * time.Millisecond
 
-	// quick separates small workspaces from large ones. If listing all files took
-	// less, a search waits until the listing is true. If it took more, a search
-	// waits slowWait and then uses the listing as it is, which is brought up to
-	// date behind it. A large workspace is listed again after restFactor times as
-	// long as that took, so that it takes a fifth of the time at most.
+	// quick separates small workspaces from large ones by the time to list all
+	// files. In a small workspace a search waits until the listing is up to
+	// date. In a large one it waits slowWait at most and uses the old listing,
+	// which the worker updates in the background. A large workspace is not
+	// listed again for restFactor times as long as listing took, so that listing
+	// takes at most a fifth of the time.
 	quick      = 100 * time.Millisecond
 	slowWait   = 10 * time.Millisecond
 	restFactor = 4
 
-	// maxIdle is how long a listing is kept while nobody searches.
+	// maxIdle is how long a listing is kept without a search.
 	maxIdle = 10 * time.Minute
 
-	// maxTouched bounds the changed paths that are looked at one by one. Beyond
-	// that all files are listed.
+	// maxTouched bounds the changed paths that are checked one by one. If there
+	// are more, all files are listed.
 	maxTouched = 1024
 )
 
-// A listings keeps the listing of a directory: the workspace's root, or one in a
-// workspace that is too large. Its methods may be called from any goroutine.
+// A listingCache keeps the listing of a directory: the workspace's root, or a
+// directory in a workspace with too many files. Its methods may be called from
+// any goroutine.
 //
 // One goroutine at a time, the worker, changes the listing. A search starts it
-// when it finds that the listing is not true. For the root the worker also has the
-// lookout follow every directory. From then on it only looks at the paths that the
-// system reports.
-type listings struct {
+// when the listing is out of date. For the root, the worker also makes the
+// lookout follow every directory. From then on it checks only the paths that
+// the system reports.
+type listingCache struct {
 	// Static.
 	of  *lister
 	dir string // relative to the root
 
 	ctx    context.Context // of the worker; ends with close
 	cancel context.CancelFunc
-	work   sync.WaitGroup // the worker; none is added once closed
+	work   sync.WaitGroup // waits for the worker; not added to once closed
 
 	// Owned by the worker.
-	again time.Time     // when it may be tried to have the system tell
-	pause time.Duration // how long that was put off the last time; 0 if it went well
+	again time.Time     // when following may be tried again
+	pause time.Duration // the last delay before following was tried again; 0 after a success
 
-	mu      sync.Mutex
-	closed  bool
-	idle    *time.Timer         // calls rest; nil before the first search
-	busy    bool                // the worker works
-	began   time.Time           // when it began
-	changed chan struct{}       // closed and replaced when found is another one, or the worker ends
-	found   *finding            // the newest listing; nil before the first
-	failed  error               // why there is none
-	resting time.Time           // when all files may be listed again
-	told    bool                // of changes to found
-	stale   bool                // what happened takes a new listing
-	touched map[string]struct{} // slash-separated paths that appeared or went; at most maxTouched
+	mu       sync.Mutex
+	closed   bool
+	idle     *time.Timer         // calls expire; nil before the first search
+	busy     bool                // a worker runs
+	began    time.Time           // when the worker began
+	changed  chan struct{}       // closed and replaced when current changes or the worker ends
+	current  *listing            // the newest listing; nil before the first
+	failed   error               // why there is no listing
+	resting  time.Time           // until then all files are not listed again
+	reported bool                // the system reports changes to current
+	stale    bool                // the changes need a new listing
+	touched  map[string]struct{} // slash-separated paths that appeared or disappeared; at most maxTouched
 }
 
-func newListings(of *lister, dir string) *listings {
-	c := &listings{of: of, dir: dir, changed: make(chan struct{})}
+func newListingCache(of *lister, dir string) *listingCache {
+	c := &listingCache{of: of, dir: dir, changed: make(chan struct{})}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	return c
 }
 
-// A need is what it takes to make a listing true.
+// A need is what a listing needs to be up to date.
 type need int
 
 const (
-	nothing need = iota
-	patch        // what was touched is to be looked at
-	anew         // all files are to be listed
+	upToDate   need = iota
+	needPatch       // the touched paths must be checked
+	needRelist      // all files must be listed
 )
 
-// list returns a listing, and the directory in it that rel is. In a small workspace
-// the listing is true, but for changes that the system has yet to report. Without
-// such reports it is that of maxUntold before the call at the earliest. For large
-// workspaces see [quick].
-func (h *lister) list(ctx context.Context, rel string) (f *finding, dir string, err error) {
+// list returns a listing, and rel as a directory in it. In a small workspace
+// the listing is up to date, except for changes that the system has not
+// reported yet. If the system does not report changes, the listing is at most
+// maxUntold old. For large workspaces see [quick].
+func (h *lister) list(ctx context.Context, rel string) (f *listing, dir string, err error) {
 	if dir, err = h.ws.Real(rel); err != nil {
 		return nil, "", err
 	}
@@ -105,28 +109,28 @@ func (h *lister) list(ctx context.Context, rel string) (f *finding, dir string, 
 	return f, filepath.ToSlash(dir), err
 }
 
-// partOf returns the listings of a directory in a workspace that has more files
-// than may be listed. There are those of one directory at a time.
-func (h *lister) partOf(dir string) *listings {
+// partOf returns the cache of one directory in a workspace with too many files.
+// Only one such cache is kept at a time.
+func (h *lister) partOf(dir string) *listingCache {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.part == nil || h.part.dir != dir {
 		if old := h.part; old != nil {
-			h.parting.Go(old.close) // ends soon: what the worker does ends with it
+			h.parting.Go(old.close) // ends soon: close cancels the worker
 		}
-		h.part = newListings(h, dir)
+		h.part = newListingCache(h, dir)
 	}
 	return h.part
 }
 
-// newest returns the listing for a search that came at then.
-func (c *listings) newest(ctx context.Context, then time.Time) (*finding, error) {
-	c.use()
+// newest returns the listing for a search that arrived at then.
+func (c *listingCache) newest(ctx context.Context, then time.Time) (*listing, error) {
+	c.resetIdleTimer()
 	for {
 		f, need := c.state(then)
-		if need == nothing {
+		if need == upToDate {
 			if time.Since(f.asked) > max(maxListingAge, ageFactor*f.took) {
-				c.begin(anew) // for the searches after this one
+				c.begin(needRelist) // for the searches after this one
 			}
 			return f, nil
 		}
@@ -151,69 +155,70 @@ func (c *listings) newest(ctx context.Context, then time.Time) (*finding, error)
 	}
 }
 
-// use restarts the time after which an unused listing is given up.
-func (c *listings) use() {
+// resetIdleTimer restarts the time after which an unused listing is dropped.
+func (c *listingCache) resetIdleTimer() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.idle == nil && !c.closed {
-		c.idle = time.AfterFunc(maxIdle, c.rest) // stopped by close
+		c.idle = time.AfterFunc(maxIdle, c.expire) // stopped by close
 	} else if c.idle != nil {
 		c.idle.Reset(maxIdle)
 	}
 }
 
-// state returns the listing and what it takes to make it true for a search that
-// came at then: that it took long to make is no reason to make another.
-func (c *listings) state(then time.Time) (*finding, need) {
+// state returns the listing and what it needs for a search that arrived at
+// then. A listing begun after then is up to date, even if listing took longer
+// than its age bound.
+func (c *listingCache) state(then time.Time) (*listing, need) {
 	c.mu.Lock()
-	f, told, stale, touched, resting := c.found, c.told, c.stale, len(c.touched) > 0, time.Now().Before(c.resting)
+	f, told, stale, touched, resting := c.current, c.reported, c.stale, len(c.touched) > 0, time.Now().Before(c.resting)
 	c.mu.Unlock()
 	switch {
 	case f == nil:
-		return nil, anew
+		return nil, needRelist
 	case !f.asOf.Before(then):
-		return f, nothing
+		return f, upToDate
 	case stale, !told && time.Since(f.asked) > maxUntold:
-		return f, anew
-	case told && touched && (resting || hold(f.marks)):
-		return f, patch
-	case told && !hold(f.marks):
-		return f, anew
+		return f, needRelist
+	case told && touched && (resting || allUnchanged(f.dependencies)):
+		return f, needPatch
+	case told && !allUnchanged(f.dependencies):
+		return f, needRelist
 	}
-	return f, nothing
+	return f, upToDate
 }
 
-// begin has the worker work, unless it does or it is not time for what is needed.
-// It returns when it began and what is closed when there is news; nil if there is
-// no worker.
-func (c *listings) begin(need need) (began time.Time, changed <-chan struct{}) {
+// begin starts a worker unless one runs or it is too early for need. It returns
+// when the worker began and a channel that is closed at its next change; nil if
+// there is no worker.
+func (c *listingCache) begin(need need) (began time.Time, changed <-chan struct{}) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
 	case c.busy:
-	case c.closed, need == anew && c.found != nil && time.Now().Before(c.resting):
+	case c.closed, need == needRelist && c.current != nil && time.Now().Before(c.resting):
 		return time.Time{}, nil
 	default:
 		c.busy, c.began, c.failed = true, time.Now(), nil
-		c.work.Go(func() { // ends when the listing is followed, a few times followTime at the most, or with close
-			c.make(need)
+		c.work.Go(func() { // ends when the listing is followed, after at most a few followTime, or with close
+			c.update(need)
 			c.mu.Lock()
 			defer c.mu.Unlock()
 			c.busy = false
-			c.tell()
+			c.wake()
 		})
 	}
 	return c.began, c.changed
 }
 
-// tell wakes the searches that wait. Call with c.mu held.
-func (c *listings) tell() {
+// wake wakes the waiting searches. The caller holds c.mu.
+func (c *listingCache) wake() {
 	close(c.changed)
 	c.changed = make(chan struct{})
 }
 
-// rest gives up a listing that nobody uses, and what the system tells for it.
-func (c *listings) rest() {
+// expire drops an unused listing and stops following its directories.
+func (c *listingCache) expire() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
@@ -226,14 +231,14 @@ func (c *listings) rest() {
 			c.unfollow()
 			c.mu.Lock()
 			defer c.mu.Unlock()
-			c.busy, c.found = false, nil
-			c.tell()
+			c.busy, c.current = false, nil
+			c.wake()
 		})
 	}
 }
 
-// close ends the worker and waits for that. There are no searches any more.
-func (c *listings) close() {
+// close ends the worker and waits for it. No search may follow.
+func (c *listingCache) close() {
 	c.mu.Lock()
 	c.closed = true
 	c.cancel()
@@ -244,12 +249,13 @@ func (c *listings) close() {
 	c.work.Wait()
 }
 
-// outdated returns the newest listing, which may not be all that is there by now.
-// One that is made behind searches is complete all the same: they wait for no more.
-func (c *listings) outdated() *finding {
+// outdated returns the newest listing, which may be out of date. It counts as
+// incomplete in a small workspace, where a search waits until the listing is up
+// to date.
+func (c *listingCache) outdated() *listing {
 	f, _ := c.last()
 	if f == nil {
-		return &finding{}
+		return &listing{}
 	}
 	old := *f
 	old.complete = f.complete && f.took > c.of.quick
@@ -257,23 +263,23 @@ func (c *listings) outdated() *finding {
 }
 
 // last returns the newest listing, or why there is none.
-func (c *listings) last() (*finding, error) {
+func (c *listingCache) last() (*listing, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.found, c.failed
+	return c.current, c.failed
 }
 
-// set shows a listing to searches.
-func (c *listings) set(f *finding, told bool) {
+// set makes f the current listing.
+func (c *listingCache) set(f *listing, told bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.found, c.failed, c.told = f, nil, told
-	c.tell()
+	c.current, c.failed, c.reported = f, nil, told
+	c.wake()
 }
 
-// touch notes what the system reports about a path, which is slash-separated and
-// relative to the root. The lookout calls it.
-func (c *listings) touch(path string, op fsnotify.Op) {
+// touch records a report of the system about a path, which is slash-separated
+// and relative to the root. The lookout calls it.
+func (c *listingCache) touch(path string, op fsnotify.Op) {
 	name := path[strings.LastIndexByte(path, '/')+1:]
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -281,7 +287,7 @@ func (c *listings) touch(path string, op fsnotify.Op) {
 	case c.stale:
 	case name == ".gitignore", name == ".git":
 		c.stale, c.touched = true, nil
-	case op == fsnotify.Write: // it is there as before
+	case op == fsnotify.Write: // it exists as before
 	case len(c.touched) == maxTouched:
 		c.stale, c.touched = true, nil
 	default:
@@ -292,21 +298,23 @@ func (c *listings) touch(path string, op fsnotify.Op) {
 	}
 }
 
-// lose notes that changes were not reported. With deaf, later ones are not either.
-func (c *listings) lose(deaf bool) {
+// markStale records that reports were lost. If deaf is set, later changes are
+// not reported either.
+func (c *listingCache) markStale(deaf bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.stale, c.touched, c.told = true, nil, c.told && !deaf
+	c.stale, c.touched, c.reported = true, nil, c.reported && !deaf
 }
 
-// make is the worker. It makes the listing true and has it followed.
-func (c *listings) make(need need) {
-	if need == patch && c.renew() {
+// update is the worker. It brings the listing up to date and follows its
+// directories.
+func (c *listingCache) update(need need) {
+	if need == needPatch && c.applyTouched() {
 		return
 	}
 	readAll := true
 	for range maxRounds {
-		f, err := c.listAnew()
+		f, err := c.relist()
 		if err != nil || !f.complete || c.dir != "." {
 			break
 		}
@@ -316,17 +324,17 @@ func (c *listings) make(need need) {
 		}
 		readAll = overlooked
 	}
-	c.makeSure()
+	c.dropMissing()
 }
 
-// renew brings the listing up to date with what happened to a few paths. It reports
-// false if that takes a new listing and it is time for one.
-func (c *listings) renew() bool {
+// applyTouched checks the touched paths. It returns false if all files must be
+// listed and it is not too early for that.
+func (c *listingCache) applyTouched() bool {
 	asOf := time.Now()
 	c.mu.Lock()
-	f, touched := c.found, c.touched
-	ok := c.told && !c.stale
-	c.touched = nil // what happens from now on is told again
+	f, touched := c.current, c.touched
+	ok := c.reported && !c.stale
+	c.touched = nil // later reports are recorded again
 	c.mu.Unlock()
 	if ok {
 		ctx, cancel := context.WithTimeout(c.ctx, maxSearchTime)
@@ -337,35 +345,35 @@ func (c *listings) renew() bool {
 			return true
 		}
 	}
-	c.lose(false)
+	c.markStale(false)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return time.Now().Before(c.resting)
 }
 
-// listAnew lists all files. It first takes no longer than a search waits. If that
-// was not enough, the searches get what there is, and it lists once more with more
-// time.
-func (c *listings) listAnew() (f *finding, err error) {
+// relist lists all files. Its first attempt takes no longer than a search
+// waits. If the time did not suffice, searches get the partial listing and a
+// second attempt has more time.
+func (c *listingCache) relist() (f *listing, err error) {
 	began := time.Now()
-	last := c.next()
+	last := c.beginListing()
 	ctx, cancel := context.WithTimeout(c.ctx, c.of.followTime)
 	defer cancel()
 	if last == nil || last.took < maxSearchTime/2 {
 		short, cancel := context.WithTimeout(ctx, maxSearchTime*3/4)
-		f, err = c.of.listAnew(short, c.dir)
+		f, err = c.of.relist(short, c.dir)
 		cancel()
 		if err == nil && f.hurried() {
 			if last == nil {
 				c.set(f, false)
 			}
-			for i := range c.of.doubts {
-				c.of.doubts[i].lift()
+			for i := range c.of.backoffs {
+				c.of.backoffs[i].lift()
 			}
 		}
 	}
 	if err == nil && (f == nil || f.hurried()) {
-		f, err = c.of.listAnew(ctx, c.dir)
+		f, err = c.of.relist(ctx, c.dir)
 	}
 	c.mu.Lock()
 	if took := time.Since(began); took > c.of.quick {
@@ -376,44 +384,44 @@ func (c *listings) listAnew() (f *finding, err error) {
 	case err == nil && (last == nil || last.hurried() || !f.hurried()):
 		c.set(f, false)
 	case err == nil || c.ctx.Err() != nil:
-		c.lose(false) // what was known stays, to be made true
+		c.markStale(false) // the old listing stays and is marked stale
 	default:
 		c.fail(err)
 	}
 	return f, err
 }
 
-// hurried reports whether there was not enough time for the listing.
-func (f *finding) hurried() bool { return !f.complete && !f.full }
+// hurried reports whether the listing is incomplete for lack of time.
+func (f *listing) hurried() bool { return !f.complete && !f.full }
 
-// next starts a new listing: what is reported from now on counts for that one. It
+// beginListing prepares a new listing: reports from now on count for it. It
 // returns the listing before.
-func (c *listings) next() (last *finding) {
+func (c *listingCache) beginListing() (last *listing) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.stale, c.touched = false, nil
-	return c.found
+	return c.current
 }
 
-// fail notes that there is no listing any more.
-func (c *listings) fail(err error) {
+// fail records that there is no listing.
+func (c *listingCache) fail(err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.found, c.failed = nil, err
-	c.tell()
+	c.current, c.failed = nil, err
+	c.wake()
 }
 
-// patch returns the listing as it is after something has happened to a few paths,
-// nil if that takes a new one.
+// patch returns the listing with a few touched paths checked, or nil if all
+// files must be listed.
 //
-// The workspace's own rules say which new files are to be listed: git would take
-// longer to start. A file that was listed once is listed again: if it is ignored,
-// it is tracked.
-func (c *listings) patch(ctx context.Context, old *finding, touched map[string]struct{}) *finding {
+// The workspace's own ignore rules decide about new files, because starting git
+// takes longer. A file that was listed before is listed again: if it is
+// ignored, it is tracked.
+func (c *listingCache) patch(ctx context.Context, old *listing, touched map[string]struct{}) *listing {
 	h, f, e := c.of, *old, old.edit()
-	var dirs, files, unknown []string // that are there by now
+	var dirs, files, unknown []string // those that exist now
 	for name := range touched {
-		if h.isApart(name) {
+		if h.isExcluded(name) {
 			continue
 		}
 		e.hide(name)
@@ -421,7 +429,7 @@ func (c *listings) patch(ctx context.Context, old *finding, touched map[string]s
 		info, err := h.ws.Lstat(filepath.FromSlash(name))
 		_, _, known := e.place(name)
 		switch {
-		case err != nil || ofVersionControl(name): // not to be found
+		case err != nil || ofVersionControl(name): // not listed
 		case info.IsDir():
 			dirs = append(dirs, name)
 		case !info.Mode().IsRegular() && info.Mode()&fs.ModeSymlink == 0:
@@ -437,9 +445,9 @@ func (c *listings) patch(ctx context.Context, old *finding, touched map[string]s
 		return nil
 	}
 	files = append(files, listed...)
-	// Directories are followed before their files are listed, so that nothing is
-	// missed.
-	if _, err := h.cover(ctx, old, into, nil, true); err != nil {
+	// Directories are followed before their files are listed, so that no change
+	// is missed.
+	if _, err := h.followDirs(ctx, old, into, nil, true); err != nil {
 		return nil
 	}
 	for _, dir := range into {
@@ -451,7 +459,7 @@ func (c *listings) patch(ctx context.Context, old *finding, touched map[string]s
 			files = append(files, dir+"/"+file)
 		}
 	}
-	for _, file := range h.leaveOut(".", files) {
+	for _, file := range h.withoutExcluded(".", files) {
 		e.show(file)
 	}
 	for _, dir := range dirs {
@@ -467,7 +475,7 @@ func (c *listings) patch(ctx context.Context, old *finding, touched map[string]s
 	return &f
 }
 
-// within reports whether a path is one of dirs, or below it.
+// within reports whether a path is in dirs, or below one of them.
 func within(path string, dirs []string) bool {
 	return slices.ContainsFunc(dirs, func(dir string) bool {
 		rest, ok := strings.CutPrefix(path, dir)

@@ -18,10 +18,10 @@ import (
 func (r *room) rested() { r.whole.work.Wait() }
 
 // told returns the newest listing, and whether its changes are told.
-func (r *room) told() (*finding, bool) {
+func (r *room) told() (*listing, bool) {
 	r.whole.mu.Lock()
 	defer r.whole.mu.Unlock()
-	return r.whole.found, r.whole.told
+	return r.whole.current, r.whole.reported
 }
 
 // needs returns what it takes to make the listing true.
@@ -32,7 +32,7 @@ func (r *room) needs() need {
 
 // followed lists the workspace and returns the listing, whose changes must be
 // told from now on.
-func (r *room) followed() *finding {
+func (r *room) followed() *listing {
 	r.t.Helper()
 	r.listed(".")
 	r.rested()
@@ -144,7 +144,7 @@ func TestListingsAreKeptWhileNothingChanges(t *testing.T) {
 	if f, _ := r.told(); !f.asked.Equal(kept.asked) {
 		t.Error("got everything listed again, want one file asked for")
 	}
-	if need := r.needs(); need != nothing {
+	if need := r.needs(); need != upToDate {
 		t.Errorf("got a need of %d, want nothing more to do", need)
 	}
 	wantList(t, "a part", r.listed("sub"), "b", "new")
@@ -248,7 +248,7 @@ func TestWhatHappensMeanwhileIsNotMissed(t *testing.T) {
 		gitInit(t, r.root)
 		must(t, os.Mkdir(filepath.Join(r.root, "empty"), 0o700))
 		r.age()
-		f, err := r.listAnew(t.Context(), ".")
+		f, err := r.relist(t.Context(), ".")
 		must(t, err)
 		if tt.file != "" {
 			write(t, filepath.Join(r.root, filepath.FromSlash(tt.file)), "more")
@@ -276,12 +276,12 @@ func TestListingThatIsCutShortKeepsTheOneBefore(t *testing.T) {
 	r := newRoom(t, Options{}, map[string]string{"a": ""})
 	known := r.followed()
 	write(t, filepath.Join(r.root, ".gitignore"), "a\n")
-	r.whole.lose(false)
+	r.whole.markStale(false)
 	r.followTime = 0
-	if f, err := r.whole.listAnew(); err != nil || f.complete {
+	if f, err := r.whole.relist(); err != nil || f.complete {
 		t.Errorf("got complete %v, %v; want a listing that was cut short", f.complete, err)
 	}
-	if f, _ := r.told(); f != known || r.needs() != anew {
+	if f, _ := r.told(); f != known || r.needs() != needRelist {
 		t.Error("got another listing, want the one before, to be made true")
 	}
 	r.followTime = maxFollowTime
@@ -294,7 +294,7 @@ func TestNobodyFollowsWhatNobodySearches(t *testing.T) {
 	if n := r.fed(); n != 2 {
 		t.Errorf("got %d directories that are watched, want 2", n)
 	}
-	r.whole.rest()
+	r.whole.expire()
 	r.rested()
 	if n := r.fed(); n != 0 {
 		t.Errorf("got %d directories that are watched, want none", n)
@@ -307,7 +307,7 @@ func TestNobodyFollowsWhatNobodySearches(t *testing.T) {
 // A directory of a workspace that is too large is listed by itself.
 func TestPartOfALargeWorkspaceIsListed(t *testing.T) {
 	r := newRoom(t, Options{}, map[string]string{"a": "", "b/c": ""})
-	r.whole.set(&finding{asked: time.Now(), asOf: time.Now().Add(time.Hour)}, false)
+	r.whole.set(&listing{asked: time.Now(), asOf: time.Now().Add(time.Hour)}, false)
 	wantList(t, "part", r.listed("b"), "c")
 }
 
@@ -326,7 +326,7 @@ func TestFollowingIsTriedAgain(t *testing.T) {
 	r := newRoom(t, Options{Shared: shared}, map[string]string{"a": "", "b/b": ""})
 	again := func(told bool, pause time.Duration) {
 		t.Helper()
-		r.whole.lose(false)
+		r.whole.markStale(false)
 		r.listed(".")
 		r.rested()
 		if _, is := r.told(); is != told || r.whole.pause != pause {
@@ -423,7 +423,7 @@ func TestSlowListingsAreMadeNowAndThen(t *testing.T) {
 	}
 	c.resting = time.Now().Add(time.Hour)
 	c.mu.Unlock()
-	c.lose(false)
+	c.markStale(false)
 	if again, _, err := r.list(t.Context(), "."); err != nil || again.asked != f.asked || !again.complete {
 		t.Errorf("got another listing, %v; want the one before until it is time", err)
 	}
@@ -431,7 +431,7 @@ func TestSlowListingsAreMadeNowAndThen(t *testing.T) {
 	c.resting = time.Now()
 	c.mu.Unlock()
 	write(t, filepath.Join(r.root, "b"), "")
-	c.lose(false)
+	c.markStale(false)
 	r.lists("when it is time", ".", "a", "b")
 }
 
@@ -451,7 +451,7 @@ func TestGitThatHangsIsEnded(t *testing.T) {
 	old.unsure = true
 	r.whole.set(&old, true)
 	write(t, hang, "")
-	r.comesToAnEnd("looking for what is not there", r.whole.makeSure)
+	r.comesToAnEnd("looking for what is not there", r.whole.dropMissing)
 	must(t, os.Remove(hang))
 	r.followTime = patience
 	write(t, filepath.Join(r.root, "b"), "")
@@ -489,7 +489,7 @@ func TestJournalsAreNotSearched(t *testing.T) {
 		wantList(t, "around", r.listed("state"), "journalsx")
 		wantList(t, "inside", r.listed("state/journals"))
 		for sub, want := range map[string][]string{".": {"a", "state/journalsx"}, "state": {"journalsx"}, "state/journals/one": nil} {
-			f, err := r.listAnew(t.Context(), filepath.FromSlash(sub))
+			f, err := r.relist(t.Context(), filepath.FromSlash(sub))
 			must(t, err)
 			got := f.in(".")
 			wantList(t, sub+" by itself", got, want...)
@@ -516,11 +516,11 @@ func TestNamedConfigurationIsLookedAt(t *testing.T) {
 		t.Setenv(key, config)
 		r := newRoom(t, Options{}, map[string]string{"a": ""})
 		r.followed()
-		if r.needs() != nothing {
+		if r.needs() != upToDate {
 			t.Errorf("%s: got a listing that is not true, want the one that is kept", key)
 		}
 		write(t, config, "[core]\n")
-		if r.needs() != anew {
+		if r.needs() != needRelist {
 			t.Errorf("%s: got the listing of before, want another", key)
 		}
 	}
@@ -541,7 +541,7 @@ func TestNewFilesAreFoundWhileAListingRests(t *testing.T) {
 	if f, _ := r.told(); !f.asked.Equal(kept.asked) {
 		t.Error("got everything listed again, want it to rest")
 	}
-	if need := r.needs(); need != anew {
+	if need := r.needs(); need != needRelist {
 		t.Errorf("got a need of %d, want a new listing in the end", need)
 	}
 }

@@ -15,19 +15,19 @@ import (
 )
 
 const (
-	// killDelay is how long a command's processes have between being asked to
-	// end and being killed (R87).
+	// killDelay is the time between the request to end a command and the kill of
+	// its processes (R87).
 	killDelay = time.Second
 
-	// drainDelay is the same when the session stops everything.
+	// drainDelay is the same when the whole session stops.
 	drainDelay = 2 * time.Second
 
 	// lingerDelay is how long a command's output stays open after its exit, for
-	// what its background processes still say.
+	// output of its background processes.
 	lingerDelay = 2 * time.Second
 )
 
-// A command is one utility command, from its start to its last event.
+// A command is one utility command, from its start to its last event:
 //
 //	utility_command_started
 //	utility_command_output...     of both streams
@@ -36,33 +36,33 @@ type command struct {
 	ownedID
 	host  *Host
 	spec  spec
-	stdin *stdin // nil unless allowed
+	stdin *stdin // nil unless stdin is allowed
 
-	resizing sync.Mutex    // held while a resize is told; taken before any other
-	term     *pty.Terminal // guarded by resizing; nil without a terminal, and once the command is over
+	resizing sync.Mutex    // held while a resize is published; locked before all others
+	term     *pty.Terminal // guarded by resizing; nil without a terminal, and after the command has ended
 
-	announced chan error // 1-buffered; how showing the first event went
+	announced chan error // 1-buffered; the result of publishing the first event
 
-	waiting context.Context // for the owner to read; ends once the command is to end
-	hurry   context.CancelFunc
-	living  context.Context // ends once no process is left
-	over    context.CancelFunc
+	waiting     context.Context // bounds waiting for the owner to read; ends when the command is asked to end
+	stopWaiting context.CancelFunc
+	living      context.Context // ends when no process is left
+	endLiving   context.CancelFunc
 
-	asked  chan struct{} // closed once it is to end
-	forced chan struct{} // closed once it is to be killed
+	asked  chan struct{} // closed when the command is asked to end
+	forced chan struct{} // closed when the command is to be killed
 
 	mu     sync.Mutex
-	grace  time.Duration // between being asked and being killed; set before asked is closed
-	reason string        // why it was ended; "" if it ended by itself
-	ended  bool          // the process has exited: too late for a reason
+	grace  time.Duration // time from asked to the kill; set before asked is closed
+	reason string        // why the command was ended; "" if it ended by itself
+	ended  bool          // the process has exited, so that reason is final
 }
 
-// An ending is why and how a command is to end.
+// An ending says why and how to end a command.
 type ending struct {
 	reason string
-	ours   bool // the reason counts for more than one given before
+	ours   bool // reason replaces an earlier one
 	force  bool
-	grace  time.Duration // unless forced
+	grace  time.Duration // unless force
 }
 
 // startCommand serves utility_command_start.
@@ -77,16 +77,16 @@ func (h *Host) startCommand(c *call, cmd *contracts.UtilityCommandStart) error {
 		announced: make(chan error, 1),
 		asked:     make(chan struct{}), forced: make(chan struct{}),
 	}
-	run.living, run.over = context.WithCancel(h.ctx)
-	run.waiting, run.hurry = context.WithCancel(run.living)
+	run.living, run.endLiving = context.WithCancel(h.ctx)
+	run.waiting, run.stopWaiting = context.WithCancel(run.living)
 	if cmd.AllowStdin {
 		run.stdin = newStdin(spec.size != nil)
 	}
-	if err := take(h, c, &h.commands, run); err != nil {
-		run.over()
+	if err := register(h, c, &h.commands, run); err != nil {
+		run.endLiving()
 		return err
 	}
-	go run.run() // ends with the command, which Disown, Stop and Close bring about; Host.work counts it
+	go run.run() // ends with the command, which Disown, Stop and Close end; Host.work counts it
 	select {
 	case err := <-run.announced:
 		return err
@@ -96,7 +96,8 @@ func (h *Host) startCommand(c *call, cmd *contracts.UtilityCommandStart) error {
 	}
 }
 
-// terminateCommand serves utility_command_terminate. It does not wait.
+// terminateCommand serves utility_command_terminate. It does not wait for the
+// end.
 func (h *Host) terminateCommand(owner string, cmd *contracts.UtilityCommandTerminate) error {
 	c, err := owned(h, &h.commands, owner, cmd.CommandID, "command")
 	if err != nil || c == nil {
@@ -110,8 +111,8 @@ func (h *Host) terminateCommand(owner string, cmd *contracts.UtilityCommandTermi
 	return nil
 }
 
-// writeCommand serves utility_command_stdin. It does not wait for the command
-// to read.
+// writeCommand serves utility_command_stdin. It does not wait until the command
+// has read.
 func (h *Host) writeCommand(owner string, cmd *contracts.UtilityCommandStdin) error {
 	c, err := owned(h, &h.commands, owner, cmd.CommandID, "command")
 	switch {
@@ -147,8 +148,8 @@ func notFound(id string) error {
 	return refuse(contracts.CodeNotFound, id, "Utility command not found: "+id)
 }
 
-// resize sets the size of the terminal and shows the one in effect. The last event
-// of the command waits for that.
+// resize sets the terminal's size and publishes the resulting one. The
+// command's last event is published after it.
 func (c *command) resize(ctx context.Context, size pty.Size) error {
 	c.resizing.Lock()
 	defer c.resizing.Unlock()
@@ -162,7 +163,7 @@ func (c *command) resize(ctx context.Context, size pty.Size) error {
 	return c.host.publish(ctx, &contracts.UtilityCommandResized{CommandID: c.id, Columns: int64(size.Columns), Rows: int64(size.Rows)})
 }
 
-// leaveTerminal ends resizing.
+// leaveTerminal makes later resizes fail.
 func (c *command) leaveTerminal() {
 	c.resizing.Lock()
 	defer c.resizing.Unlock()
@@ -174,8 +175,8 @@ func (c *command) halt(reason string, grace time.Duration) {
 	c.end(ending{reason: reason + " while utility command was still running", ours: true, grace: grace})
 }
 
-// end asks the command to end. The first ending decides how long it has, any
-// later one can only hurry it.
+// end asks the command to end. The first ending sets the grace period; a later
+// one can only force the kill.
 func (c *command) end(e ending) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -183,12 +184,12 @@ func (c *command) end(e ending) {
 		c.reason = e.reason
 	}
 	if e.force && !closed(c.forced) {
-		close(c.forced) // before asked: whoever sees that looks at this
+		close(c.forced) // before asked is closed, because supervise checks forced after asked
 	}
 	if !closed(c.asked) {
 		c.grace = e.grace
 		close(c.asked)
-		c.hurry()
+		c.stopWaiting()
 	}
 }
 
@@ -201,15 +202,15 @@ func closed(c <-chan struct{}) bool {
 	}
 }
 
-// run is the command's goroutine: it starts the processes, shows the first
-// event, sees them to their end and shows the last event.
+// run is the command's goroutine: it starts the processes, publishes the first
+// event, supervises the processes and publishes the last event.
 func (c *command) run() {
-	defer c.over()
-	c.resizing.Lock() // until the start is shown
+	defer c.endLiving()
+	c.resizing.Lock() // until the first event is published
 	group, outputs, err := c.launch()
-	if err != nil && c.spec.size != nil { // without a terminal there is nothing to tell of
+	if err != nil && c.spec.size != nil { // without a terminal no event is published
 		c.resizing.Unlock()
-		depart(c.host, &c.host.commands, c, nil)
+		unregister(c.host, &c.host.commands, c, nil)
 		c.announced <- noTerminal(c.id, err)
 		return
 	}
@@ -224,7 +225,7 @@ func (c *command) run() {
 		if err == nil {
 			c.abandon(group, outputs)
 		}
-		depart(c.host, &c.host.commands, c, nil)
+		unregister(c.host, &c.host.commands, c, nil)
 		c.announced <- shown
 		return
 	}
@@ -236,12 +237,12 @@ func (c *command) run() {
 		c.supervise(group, outputs)
 		c.describe(last, group)
 	}
-	depart(c.host, &c.host.commands, c, last)
+	unregister(c.host, &c.host.commands, c, last)
 }
 
-// launch starts the processes. Whoever calls it closes the outputs.
+// launch starts the processes. The caller closes the outputs.
 func (c *command) launch() (group *proc.Group, outputs []*output, err error) {
-	var theirs []*os.File // what the processes inherit
+	var theirs []*os.File // inherited by the processes
 	defer func() {
 		closeAll(theirs)
 		if err != nil {
@@ -294,7 +295,8 @@ func (c *command) launch() (group *proc.Group, outputs []*output, err error) {
 	return group, outputs, err
 }
 
-// noTerminal refuses a command whose terminal or program could not be started.
+// noTerminal returns the refusal of a command whose terminal or program could
+// not be started.
 func noTerminal(id string, err error) error {
 	switch {
 	case errors.Is(err, pty.ErrUnsupported):
@@ -307,7 +309,7 @@ func noTerminal(id string, err error) error {
 
 func closeAll(files []*os.File) {
 	for _, f := range files {
-		_ = f.Close() // nothing was written through it here
+		_ = f.Close() // nothing was written through it
 	}
 }
 
@@ -317,16 +319,16 @@ func closeOutputs(outputs []*output) {
 	}
 }
 
-// abandon ends processes that nobody was told of.
+// abandon ends processes whose start was not published.
 func (c *command) abandon(group *proc.Group, outputs []*output) {
 	group.Stop(0, nil)
 	closeOutputs(outputs)
 	c.stdin.close()
 }
 
-// supervise sees the processes and their output to the end. When it returns no
-// process of the group is left and everything that was written has been
-// published, unless publishing failed.
+// supervise waits for the processes and their output. When it returns, no
+// process of the group is left, and all output has been published unless
+// publishing failed.
 func (c *command) supervise(group *proc.Group, outputs []*output) {
 	var pumps, input sync.WaitGroup
 	for _, o := range outputs {
@@ -357,7 +359,7 @@ func (c *command) supervise(group *proc.Group, outputs []*output) {
 		grace = c.timeToEnd()
 	}
 	group.Stop(grace, c.forced)
-	c.over()
+	c.endLiving()
 	for _, o := range outputs {
 		o.expire()
 	}
@@ -368,23 +370,23 @@ func (c *command) supervise(group *proc.Group, outputs []*output) {
 	input.Wait()
 }
 
-// timeToEnd returns how long the processes have once they were asked to end.
+// timeToEnd returns the grace period of the processes.
 func (c *command) timeToEnd() time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !closed(c.asked) {
-		return killDelay // what a command left in the background
+		return killDelay // for background processes of a command that exited
 	}
 	return c.grace
 }
 
-// linger waits for the output of processes that outlive the one that exited. The
-// time that they wait for the owner to read does not count.
+// linger waits for output of processes that outlive the command's own. Time
+// during which an output waited for the owner to read does not count.
 func (c *command) linger(outputs []*output, drained <-chan struct{}) {
 	c.mu.Lock()
 	c.ended = !closed(c.asked)
 	c.mu.Unlock()
-	ends := make([]time.Time, len(outputs)) // by output: when it has been read for long enough, but for what it is held
+	ends := make([]time.Time, len(outputs)) // per output: the end of lingerDelay, without the time it waited for the owner
 	for i, o := range outputs {
 		ends[i] = time.Now().Add(lingerDelay - o.heldFor())
 	}
@@ -409,7 +411,7 @@ func (c *command) linger(outputs []*output, drained <-chan struct{}) {
 	}
 }
 
-// describe fills in how the command ended.
+// describe fills in the exit status and reason of the command.
 func (c *command) describe(last *contracts.UtilityCommandExited, group *proc.Group) {
 	code, signal := group.Status()
 	if signal != "" {

@@ -4,6 +4,6 @@ package utility
 
 import "os"
 
-// directory returns the path of an open directory: a process cannot be started in
-// one that is named in no other way.
+// directory returns path: on other systems a process's directory can be named
+// by its path only.
 func directory(_ *os.File, path string) string { return path }

@@ -1,19 +1,23 @@
-// Package utility serves what clients do beside the agent: they run commands,
-// search, read and watch files.
+// Package utility serves what clients do besides the agent: they run commands,
+// and search, read and watch files.
 //
-// A [Host] belongs to one session. It promises that the events of one command
-// or watch come in order, the first and the last exactly once; that a command's
-// output is shown whole and in order, with the command waiting for whoever is
-// slow to take it; that nothing of a connection outlives it and nothing of the
-// session outlives the host; that no credential of the server reaches a command
-// unless the operator passed it by name (D10); and that nothing is read outside
-// the workspace. Who may ask for what is not decided here, except that only the
-// connection that started something may end it or write to it.
+// A [Host] belongs to one session.
+//   - The events of a command or watch come in order, the first and the last
+//     exactly once.
+//   - A command's output is published whole and in order. The command waits if
+//     the output is not taken.
+//   - What a connection started ends with the connection, and what the session
+//     started ends with the host.
+//   - No credential of the server reaches a command unless the operator passed
+//     it by name (D10).
+//   - Files outside the workspace are not read.
+//   - Only the connection that started a command or watch may end it or write
+//     to it. All other permissions are checked elsewhere.
 //
-// A command may leave its directory and do whatever its user may: the workspace
-// is no sandbox. What a command leaves in the background ends with it, and with
-// the server however that ends; see package child for how far that reaches.
-// Windows has neither groups nor terminals: there the command itself is killed,
-// its descendants are not, and one that holds its output open delays its last
-// event.
+// A command may leave its directory and do all that its user may do: the
+// workspace is no sandbox. Background processes of a command end with the
+// command, and with the server even if the server is killed; see package proc
+// for the exceptions. On Windows, which has neither process groups nor
+// terminals, only the command itself is killed. A descendant that holds its
+// output open delays its last event.
 package utility

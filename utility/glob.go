@@ -6,9 +6,9 @@ import (
 	"strings"
 )
 
-// A glob is a pattern for slash-separated relative paths: * and ? and classes
-// stay within a component, a component ** stands for any number of them. All
-// else is literal, a leading dot included.
+// A glob is a pattern for slash-separated relative paths. *, ? and classes
+// match within a component; the component ** matches any number of components.
+// All else is literal, including a leading dot.
 type glob []string // its components
 
 func newGlob(pattern string) glob {
@@ -19,7 +19,8 @@ func newGlob(pattern string) glob {
 	return g
 }
 
-// foldCase returns text as patterns and paths are compared.
+// foldCase returns text in the form in which patterns and paths are compared:
+// in lower case on Windows.
 func foldCase(text string) string {
 	if runtime.GOOS == "windows" {
 		return strings.ToLower(text)
@@ -27,10 +28,10 @@ func foldCase(text string) string {
 	return text
 }
 
-// match reports whether the pattern fits the path with these components.
+// match reports whether the pattern matches the path with these components.
 func (g glob) match(names []string) bool {
-	// Only the last ** may have to stand for more: what was matched before it
-	// cannot be matched better.
+	// Only the last ** needs backtracking: a different match for an earlier one
+	// cannot help.
 	star, tried := -1, 0
 	at := 0
 	for i := 0; i < len(names); {
@@ -55,30 +56,30 @@ func (g glob) match(names []string) bool {
 	return at == len(g)
 }
 
-// matchName matches one component. One that is no valid pattern is literal.
+// matchName matches one component. An invalid pattern is literal.
 func matchName(pattern, name string) bool {
 	ok, err := path.Match(pattern, name)
 	return ok || err != nil && pattern == name
 }
 
-// around reports whether the pattern fits everything below the path, as a/** does
-// for a and for a/b.
+// around reports whether the pattern matches everything below the path, as a/**
+// does for a and for a/b.
 func (g glob) around(names []string) bool {
 	n := len(g) - 1
 	return g[n] == "**" && (g[:n].match(names) || g.match(names))
 }
 
-// A filter decides which paths a watch is about.
+// A filter decides which paths a watch reports.
 type filter struct {
 	include []glob // everything if empty
 	exclude []glob
 }
 
-// builtinExcludes are never reported.
+// builtinExcludes are the patterns of paths that are never reported.
 var builtinExcludes = []string{
 	"**/node_modules/**", "**/.git/**", "**/dist/**", "**/build/**", "**/.next/**", "**/.nuxt/**", "**/coverage/**",
 	"**/*.log", "**/.DS_Store", "**/thumbs.db",
-	".maestro/**", // what the server keeps in a workspace; for journals elsewhere see Options.Journals
+	".maestro/**", // the server's own files; for journals elsewhere see Options.Journals
 }
 
 func newFilter(include, exclude []string) filter {
@@ -95,8 +96,8 @@ func newFilter(include, exclude []string) filter {
 	return f
 }
 
-// prunes reports whether nothing at or below the path is ever reported, so that
-// its directory need not be watched.
+// prunes reports whether nothing at or below the path is reported, so that its
+// directory need not be watched.
 func (f filter) prunes(rel string) bool {
 	names := strings.Split(foldCase(rel), "/")
 	for _, g := range f.exclude {

@@ -12,37 +12,36 @@ import (
 	"github.com/seed-028515a8/maestro/workspace"
 )
 
-// Options configures a host. The zero value of each field is the default named
-// beside it.
+// Options configures a host. A zero field means the default named beside it.
 type Options struct {
-	Workspace *workspace.Workspace // required; its owner closes it after the host
+	Workspace *workspace.Workspace // required; the owner closes it after the host
 
-	// Shell runs command lines. Empty means $SHELL if it exists, else
-	// /bin/bash, else sh. Windows always uses cmd.
+	// Shell runs command lines. Empty means $SHELL if it exists, else /bin/bash,
+	// else sh. Windows always uses cmd.
 	Shell string
 
-	// EnvPass names environment variables that commands get although their
-	// names look like credentials or Hosted would withhold them.
+	// EnvPass names environment variables that commands get even if their names
+	// look like credentials or Hosted would withhold them.
 	EnvPass []string
 
-	// Hosted withholds every environment variable that is not known to be
+	// Hosted withholds all environment variables except those known to be
 	// needed.
 	Hosted bool
 
-	// Journals are directories, absolute, that hold the journals of sessions. In
-	// the workspace nothing in them is watched or searched: each event that told
-	// of one would be the next change in it.
+	// Journals are absolute paths of directories with journals of sessions. Such
+	// directories in the workspace are neither watched nor searched: an event
+	// about a change there would itself be the next change there.
 	Journals []string
 
-	// Shared is what the hosts of the process have in common. Those of one
-	// workspace are to have the same Journals, EnvPass, Hosted, MaxWatchedDirs
-	// and Log. Nil means that this host has it for itself.
+	// Shared is the state that the hosts of the process share. Hosts of one
+	// workspace must have the same Journals, EnvPass, Hosted, MaxWatchedDirs and
+	// Log. Nil means a Shared for this host alone.
 	Shared *Shared
 
-	MaxCommands    int           // 32 at once; one more is refused
-	MaxRunTime     time.Duration // none; a command that runs longer is ended
-	MaxReadBytes   int64         // 2 MiB; a larger file is not read
-	MaxWatches     int           // 64 at once; one more is refused
+	MaxCommands    int           // 32 at once; more are refused
+	MaxRunTime     time.Duration // no limit; a command that runs longer is ended
+	MaxReadBytes   int64         // 2 MiB; larger files are refused
+	MaxWatches     int           // 64 at once; more are refused
 	MaxWatchedDirs int           // 50,000 in all watches of the workspace; more are left out, and clients are told
 
 	Log *slog.Logger // discards
@@ -73,35 +72,35 @@ func orInt(n *int, def int) {
 	}
 }
 
-// A Host is the utilities of one session. Its methods may be called from any
-// goroutine, Start first.
+// A Host is the utilities of one session. Call Start first; then its methods
+// may be called from any goroutine.
 type Host struct {
 	// Static after Start.
 	opts    Options
-	*lister // of the workspace, with other hosts; left by Close
+	*lister // shared with other hosts of the workspace; Close leaves it
 	publish func(ctx context.Context, events ...contracts.Event) error
 	await   func(ctx context.Context, owner string) error
-	ctx     context.Context // bounds what is published; ends when Close gives up waiting
+	ctx     context.Context // bounds publishing; ends when Close gives up waiting
 	cancel  context.CancelCauseFunc
 
-	searching chan struct{} // a token for each search under way; never closed
+	searching chan struct{} // holds a token for each running search; never closed
 
-	leaving sync.Once // Close leaves the lister
+	leaving sync.Once // guards leaving the lister
 
-	mu       sync.Mutex // taken before those of commands and watches
+	mu       sync.Mutex // locked before those of commands and watches
 	closed   bool
 	calls    map[*call]struct{}
 	commands table[*command]
 	watches  table[*watch]
 
-	work sync.WaitGroup // calls, commands and watches; none is added once closed
+	work sync.WaitGroup // counts calls, commands and watches; not added to once closed
 }
 
-// maxSearches is how many searches list files at once; each may hold the names
-// of all of them.
+// maxSearches bounds concurrent searches, because each may hold the names of
+// all files.
 const maxSearches = 2
 
-// New returns the utilities of one session, rooted in o.Workspace.
+// New returns the utilities of one session in o.Workspace.
 func New(o Options) (*Host, error) {
 	o, err := o.withDefaults()
 	if err != nil {
@@ -118,7 +117,7 @@ func New(o Options) (*Host, error) {
 	return h, nil
 }
 
-// Operations lists what is offered.
+// Operations returns the offered operations.
 func (h *Host) Operations() []contracts.UtilityOperation {
 	return []contracts.UtilityOperation{
 		contracts.OperationCommandExec, contracts.OperationFileSearch,
@@ -126,24 +125,23 @@ func (h *Host) Operations() []contracts.UtilityOperation {
 	}
 }
 
-// Start gives the host the function by which it shows events, and the one by which
-// a command waits, before it reads more of what its processes write, for the
-// connection that owns it; it is called once, before anything else. Both may
-// block until ctx ends, and commands then wait with what they write. They may be
-// called by several goroutines at once.
+// Start sets two functions; call it once, before all else. publish publishes
+// events. await is called before a command's output is read, and waits until
+// the owner connection has read enough. Both may block until ctx ends, and the
+// command's output then waits. Both may be called concurrently.
 func (h *Host) Start(publish func(ctx context.Context, events ...contracts.Event) error, await func(ctx context.Context, owner string) error) {
 	h.publish, h.await = publish, await
 }
 
 // Do serves one utility command of the connection owner. When it returns nil,
-// what the operation announces at once has been published: that it started, the
+// the operation's immediate events have been published: that it started, or the
 // result of a read or search. A *[contracts.Error] is a refusal that changed
-// nothing, any other error means that ctx ended or publishing failed. ctx bounds
-// only the call, not what it started.
+// nothing. Any other error means that ctx ended or publishing failed. ctx
+// bounds the call only, not what it started.
 //
-// A search may take two seconds, and everything may wait for publish. Commands
-// about the same command or watch must come one after the other, and none of an
-// owner after Disown; others may come at the same time.
+// A search may take two seconds, and every operation may wait for publish.
+// Calls about the same command or watch must not be concurrent, and no call for
+// an owner may follow Disown; other calls may be concurrent.
 func (h *Host) Do(ctx context.Context, owner string, cmd contracts.Command) error {
 	c, err := h.enter(ctx, owner, cmd)
 	if err != nil {
@@ -174,21 +172,21 @@ func (h *Host) Do(ctx context.Context, owner string, cmd contracts.Command) erro
 	}
 }
 
-// A call is one Do on its way.
+// A call is a running Do.
 type call struct {
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 	owner  string
-	starts bool          // a command or a watch
-	done   chan struct{} // closed once Do is about to return
+	starts bool          // it starts a command or a watch
+	done   chan struct{} // closed when Do is about to return
 
 	// Guarded by Host.mu.
-	disowned bool     // the owner is gone
-	stopped  string   // why what it starts is to end at once; "" if it is not
-	took     *ownedID // what it has started
+	disowned bool     // the owner's connection has ended
+	stopped  string   // the reason to end at once what the call starts; "" if there is none
+	took     *ownedID // the command or watch that the call started
 }
 
-// Why a call was cut short.
+// The causes with which a call is canceled.
 var (
 	errClosed   = errors.New("utility: host is closed")
 	errDisowned = errors.New("utility: connection is gone")
@@ -224,8 +222,8 @@ func unavailable() error {
 	return &contracts.Error{Code: contracts.CodeRuntimeNotReady, Type: contracts.ErrorTool, Message: "Headless runtime is no longer available"}
 }
 
-// Disown ends what owner started, because its connection was destroyed. It does
-// not wait.
+// Disown ends the commands and watches of owner, because its connection has
+// ended. It does not wait.
 func (h *Host) Disown(owner string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -238,11 +236,12 @@ func (h *Host) Disown(owner string) {
 	h.endAll("Owning connection closed", killDelay, func(of string) bool { return of == owner })
 }
 
-// Stop ends everything of all owners. reason is how the texts that clients see
-// begin, such as "Interrupted": "... while utility command was still running".
-// It returns when all processes are gone and their last events are published,
-// or with the cause of ctx, and then the rest still comes to its end. What a Do
-// that was under way starts meanwhile ends with it, too.
+// Stop ends the commands and watches of all owners. reason is the beginning of
+// the texts that clients see, such as "Interrupted": "... while utility command
+// was still running". Stop returns when all processes have ended and their last
+// events are published. If ctx ends first, it returns the cause of ctx, and the
+// rest ends later. A command or watch that a concurrent Do starts meanwhile
+// ends too.
 func (h *Host) Stop(ctx context.Context, reason string) error {
 	h.mu.Lock()
 	ends := h.endAll(reason, drainDelay, func(string) bool { return true })
@@ -258,7 +257,7 @@ func (h *Host) Stop(ctx context.Context, reason string) error {
 		if err := waitFor(ctx, c.done); err != nil {
 			return err
 		}
-		if c.took != nil { // nothing changes it any more
+		if c.took != nil { // set before done was closed
 			ends = append(ends, c.took.gone)
 		}
 	}
@@ -279,14 +278,15 @@ func waitFor(ctx context.Context, c <-chan struct{}) error {
 	}
 }
 
-// endAll asks what belongs to the owners that match to end, and returns what to
-// wait for. The caller holds h.mu.
+// endAll asks the commands and watches of matching owners to end, and returns
+// their gone channels. The caller holds h.mu.
 func (h *Host) endAll(reason string, grace time.Duration, match func(owner string) bool) []<-chan struct{} {
 	return append(endIn(&h.commands, reason, grace, match), endIn(&h.watches, reason, grace, match)...)
 }
 
-// Close is Stop and the end of every goroutine. Do refuses from its beginning on.
-// When ctx ends, what is left is killed and no longer shown.
+// Close stops all, as Stop does, and waits for all goroutines. From its
+// beginning Do refuses all commands. When ctx ends, the remaining commands are
+// killed and their output is not published.
 func (h *Host) Close(ctx context.Context) error {
 	h.mu.Lock()
 	h.closed = true
@@ -305,7 +305,7 @@ func (h *Host) Close(ctx context.Context) error {
 	return err
 }
 
-// killAll ends every command at once.
+// killAll kills every command.
 func (h *Host) killAll() {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -8,24 +8,24 @@ import (
 )
 
 const (
-	// blockFiles is how many files a new block has. A block of twice as many is
-	// split.
+	// blockFiles is the number of files in a new block. A block of twice as many
+	// is split.
 	blockFiles = 1024
 
-	// maxPathSize is the longest path that an index takes.
+	// maxPathSize is the longest path in an index, in bytes.
 	maxPathSize = 1<<16 - 1
 )
 
-// An index is files in the byte order of their paths, with what it takes to score
-// them. It is not changed: an [edit] makes another one, which shares the blocks
-// that stay as they are. It takes 88 bytes for each file beside its path.
+// An index is a list of files in the byte order of their paths, with data for
+// scoring them. It is immutable: an [edit] makes a new index that shares the
+// unchanged blocks. It takes 88 bytes for each file besides its path.
 type index struct {
 	blocks []*block // none is empty
-	count  int      // of files, those that are gone included
+	count  int      // of files, including those that are gone
 }
 
-// A block is a run of the files of an index. Scoring looks at the sieves first,
-// so they lie side by side.
+// A block is a run of the files of an index. Scoring reads the sieves first, so
+// they are contiguous.
 type block struct {
 	sieves []sieve
 	files  []candidate // one for each sieve
@@ -34,27 +34,27 @@ type block struct {
 // A candidate is a file that a search may find.
 type candidate struct {
 	path  string
-	lower string // the path in lower case; the same bytes if it is
+	lower string // the path in lower case; shares memory with path if equal
 }
 
-// A sieve tells how well a candidate can match at best, without its text.
+// A sieve bounds the score of a candidate without its text.
 type sieve struct {
-	has, baseHas     letters // the bytes in candidate.lower, and in its name
-	pairs, basePairs pairs   // the same for each two bytes in a row
+	has, baseHas     letters // the bytes in candidate.lower, and in its base name
+	pairs, basePairs pairs   // likewise for each two successive bytes
 
-	size, baseSize uint16 // bytes in candidate.lower, and in its name
+	size, baseSize uint16 // bytes in candidate.lower, and in its base name
 	chars          uint16 // characters in candidate.path
-	gone           bool   // the file is not there; should it come back, it counts as listed
+	gone           bool   // the file does not exist; if it returns, it counts as listed
 }
 
-// letters is a set of bytes. Rare ones share a bit.
+// letters is a set of bytes. Rare bytes share a bit.
 type letters uint64
 
 // notASCII is the bit of all bytes that are not ASCII.
 const notASCII letters = 1 << 63
 
-// letterOf has the bit of each byte: one of its own for each that is common in
-// names.
+// letterOf is the bit of each byte. Bytes that are common in names have a bit
+// of their own.
 var letterOf = func() (bits [256]letters) {
 	const common = "abcdefghijklmnopqrstuvwxyz0123456789./_-"
 	for c := range bits {
@@ -70,11 +70,11 @@ var letterOf = func() (bits [256]letters) {
 	return bits
 }()
 
-// pairs is a set of pairs of bytes. Many share a bit, those of digits one: they are
-// in many paths, and looked for by few.
+// pairs is a set of pairs of bytes. Many pairs share a bit. All pairs of digits
+// share one, because they are in many paths and rarely searched for.
 type pairs [2]uint64
 
-// in reports whether all pairs may be in another set.
+// in reports whether all pairs may be in other.
 func (p pairs) in(other pairs) bool { return p[0]&^other[0]|p[1]&^other[1] == 0 }
 
 func (p pairs) plus(other pairs) pairs { return pairs{p[0] | other[0], p[1] | other[1]} }
@@ -105,8 +105,8 @@ func newSieve(path, lower string) sieve {
 	return s
 }
 
-// newIndex returns the index of some files. It sorts paths if they are not. packed
-// says that their text lies in one piece already, or in a few.
+// newIndex returns the index of the files in paths. It sorts paths if needed.
+// packed says that the paths already share a few pieces of memory.
 func newIndex(paths []string, packed bool) index {
 	if !slices.IsSorted(paths) {
 		slices.Sort(paths)
@@ -122,12 +122,13 @@ func newIndex(paths []string, packed bool) index {
 	return x
 }
 
-// tooLong reports whether a path is longer than an index takes. In lower case it
-// may be longer than it is.
+// tooLong reports whether a path is too long for an index. In lower case a path
+// may have more bytes.
 func tooLong(path string) bool { return len(path) > maxPathSize/utf8.UTFMax }
 
-// newBlock returns a block of files. It packs their text into one piece, which makes
-// searches twice as fast: the next path is in the processor's cache already.
+// newBlock returns a block of files. It packs their text into one piece of
+// memory, which makes searches twice as fast because the next path is in the
+// processor's cache.
 func newBlock(paths []string, packed bool) *block {
 	b := &block{sieves: make([]sieve, len(paths)), files: make([]candidate, len(paths))}
 	var text strings.Builder
@@ -153,7 +154,8 @@ func newBlock(paths []string, packed bool) *block {
 	return b
 }
 
-// place returns where a path is in the index, or where it would be inserted.
+// place returns the position of a path in the index, or where it would be
+// inserted.
 func (x *index) place(path string) (b, i int, found bool) {
 	b = max(0, sort.Search(len(x.blocks), func(b int) bool { return x.blocks[b].files[0].path > path })-1)
 	if b == len(x.blocks) {
@@ -169,7 +171,7 @@ type span struct {
 	from, to int
 }
 
-// below returns where the files below a directory are, "." being the root.
+// below returns the files below a directory; "." is the root.
 func (x *index) below(dir string) []span {
 	spans := make([]span, 0, len(x.blocks))
 	if dir == "." {
@@ -179,7 +181,7 @@ func (x *index) below(dir string) []span {
 		return spans
 	}
 	at, from, _ := x.place(dir + "/")
-	last, end, _ := x.place(dir + "0") // which follows the slash
+	last, end, _ := x.place(dir + "0") // '0' follows '/'
 	for ; at <= last && at < len(x.blocks); at, from = at+1, 0 {
 		to := len(x.blocks[at].files)
 		if at == last {
@@ -192,7 +194,7 @@ func (x *index) below(dir string) []span {
 	return spans
 }
 
-// paths calls each with the path of every file that is not gone.
+// paths calls each with the path of every existing file.
 func (x *index) paths(each func(path string)) {
 	for _, b := range x.blocks {
 		for i := range b.files {
@@ -203,7 +205,7 @@ func (x *index) paths(each func(path string)) {
 	}
 }
 
-// goneBelow returns the files below a directory that are gone.
+// goneBelow returns the files below a directory that do not exist.
 func (x *index) goneBelow(dir string) (gone []string) {
 	for _, s := range x.below(dir) {
 		for i := s.from; i < s.to; i++ {
@@ -215,10 +217,10 @@ func (x *index) goneBelow(dir string) (gone []string) {
 	return gone
 }
 
-// An edit makes an index from another one.
+// An edit makes a new index from another.
 type edit struct {
 	index
-	own map[*block]bool // blocks that are not shared
+	own map[*block]bool // blocks not shared with the other index
 }
 
 func (x *index) edit() *edit {
@@ -235,14 +237,14 @@ func (e *edit) change(at int) *block {
 	return b
 }
 
-// hide notes that a file is gone.
+// hide marks a file as gone.
 func (e *edit) hide(path string) {
 	if b, i, found := e.place(path); found && !e.blocks[b].sieves[i].gone {
 		e.change(b).sieves[i].gone = true
 	}
 }
 
-// hideBelow notes that all files below a directory are gone.
+// hideBelow marks all files below a directory as gone.
 func (e *edit) hideBelow(dir string) {
 	at, from, _ := e.place(dir + "/")
 	for ; at < len(e.blocks); at, from = at+1, 0 {
@@ -257,7 +259,7 @@ func (e *edit) hideBelow(dir string) {
 	}
 }
 
-// show notes that a file is there.
+// show adds a file, or marks it as existing.
 func (e *edit) show(path string) {
 	if tooLong(path) {
 		return

@@ -14,25 +14,25 @@ import (
 	"github.com/seed-028515a8/maestro/workspace"
 )
 
-// A finding is the files below a directory at one time. It is not changed.
-type finding struct {
+// A listing is the files below a directory at one time. It is immutable.
+type listing struct {
 	index
-	complete bool          // nothing was left out because of a bound
-	full     bool          // something was, because there are too many files
-	unsure   bool          // tracked files may be among them that are not there
-	asked    time.Time     // when all files were listed; all other changes before are in it
-	asOf     time.Time     // the same with the changes that were told since
-	took     time.Duration // that listing all files took
+	complete bool          // no bound left anything out
+	full     bool          // the bound of files left some out
+	unsure   bool          // it may contain tracked files that do not exist
+	asked    time.Time     // when all files were listed; all earlier changes are in it
+	asOf     time.Time     // likewise, including the changes reported since
+	took     time.Duration // how long listing all files took
 
-	marks []mark // what else tells how long it is true
+	dependencies []fileState // the files that it depends on, and their states
 }
 
-// listAnew returns the files below dir, which is relative to the root: what git
-// lists where there is git and a repository, else what the workspace finds by
-// itself. The files of other repositories below dir are found by the workspace in
-// any case, and those that git tracks count even if it cannot tell of the others.
-func (h *lister) listAnew(ctx context.Context, dir string) (f *finding, err error) {
-	f = &finding{asked: time.Now(), marks: h.marks(dir)}
+// relist returns the files below dir, which is relative to the root. It uses
+// the list of git if there is git and a repository, else the workspace's own.
+// The workspace lists nested repositories itself. Tracked files count even if
+// git cannot list the others.
+func (h *lister) relist(ctx context.Context, dir string) (f *listing, err error) {
+	f = &listing{asked: time.Now(), dependencies: h.dependencies(dir)}
 	f.asOf = f.asked
 	defer func() { f.took = time.Since(f.asked) }()
 	var tracked []string
@@ -41,7 +41,7 @@ func (h *lister) listAnew(ctx context.Context, dir string) (f *finding, err erro
 		tracked = g.files
 		if listed {
 			h.listNested(ctx, g)
-			f.index, f.complete, f.full = newIndex(h.leaveOut(dir, g.files), true), !g.cut, g.full
+			f.index, f.complete, f.full = newIndex(h.withoutExcluded(dir, g.files), true), !g.cut, g.full
 			f.unsure = true
 			return f, nil
 		}
@@ -52,17 +52,17 @@ func (h *lister) listAnew(ctx context.Context, dir string) (f *finding, err erro
 	if f.unsure = len(tracked) > 0; f.unsure {
 		own.Files = merged(own.Files, tracked[:min(len(tracked), h.limit-len(own.Files))])
 	}
-	f.index = newIndex(h.leaveOut(dir, own.Files), false)
+	f.index = newIndex(h.withoutExcluded(dir, own.Files), false)
 	return f, err
 }
 
-// listNested adds the files that lie in other repositories.
+// listNested adds the files of nested repositories.
 func (h *lister) listNested(ctx context.Context, g *gitListing) {
 	var files []string
 	for _, nested := range g.nested {
 		own, err := h.ws.List(ctx, filepath.FromSlash(path.Join(g.dir, nested)), h.limit-len(g.files)-len(files))
 		if err != nil {
-			continue // a submodule that is not there
+			continue // a submodule that is not checked out
 		}
 		for _, file := range own.Files {
 			files = append(files, nested+"/"+file)
@@ -74,13 +74,13 @@ func (h *lister) listNested(ctx context.Context, g *gitListing) {
 	}
 }
 
-// askGit returns what git lists below dir. It reports false if git is not there,
-// does not list the directory or does not answer, and returns what is tracked if
-// it told that.
+// askGit returns the files that git lists below dir. It returns false if git is
+// not installed, does not list the directory or does not answer; the result
+// then has the tracked files if git listed them.
 //
-// What is tracked and what else there is, is asked for at the same time: git
-// takes one processor for each. Whether what is tracked is there, it is not
-// asked: it would look for every file, which takes as long again.
+// It asks for tracked and for other files at the same time, because each takes
+// one processor. It does not ask git whether tracked files exist: git would
+// stat every file, which takes as long again.
 func (h *lister) askGit(ctx context.Context, dir string) (*gitListing, bool) {
 	tracked, others := h.newGitListing(dir), h.newGitListing(dir)
 	var asked sync.WaitGroup
@@ -94,7 +94,7 @@ func (h *lister) askGit(ctx context.Context, dir string) (*gitListing, bool) {
 		tracked.cut = true
 		return tracked, true
 	case err2 != nil:
-		return h.newGitListing(dir), false // it may have told of some
+		return h.newGitListing(dir), false // the failed call may have listed some files
 	case err != nil:
 		return tracked, false
 	}
@@ -112,17 +112,17 @@ func (h *lister) isThere(dir, file string) bool {
 	return err == nil && !info.IsDir()
 }
 
-// A gitListing is what git said about the files below dir.
+// A gitListing is git's answer about the files below dir.
 type gitListing struct {
 	of     *lister
 	dir    string          // slash-separated, relative to the root
-	files  []string        // relative to dir, as are all below
-	seen   map[string]bool // files that have several stages
+	files  []string        // relative to dir, like all below
+	seen   map[string]bool // files with several index stages
 	nested []string        // other repositories
 	size   int             // bytes in files
-	text   strings.Builder // the newest of files, one behind the other
-	full   bool            // there were more files than may be listed
-	cut    bool            // git did not come to its end
+	text   strings.Builder // the paths in files, appended until the piece is full
+	full   bool            // there were more files than the limit
+	cut    bool            // git was stopped before its end
 }
 
 func (h *lister) newGitListing(dir string) *gitListing {
@@ -131,31 +131,30 @@ func (h *lister) newGitListing(dir string) *gitListing {
 
 // ask runs git to its end, or until g is full.
 //
-// It runs in the root and is told what to list as paths in the repository, which
-// it does not look for behind symbolic links, so what is swapped in meanwhile
-// leads nowhere.
+// Git runs in the root and gets paths in the repository. It does not follow
+// symbolic links in them, so replacing a directory with a link has no effect.
 func (g *gitListing) ask(ctx context.Context, about question, paths []string, what ...string) error {
 	args := append([]string{"--literal-pathspecs", "ls-files", "-z", "-t"}, what...)
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	out := &entryWriter{each: func(entry []byte) bool {
 		if g.take(entry); g.full {
-			cancel() // what else there is does not count
+			cancel() // the rest of the output is not needed
 		}
 		return !g.full
 	}}
 	return g.of.git(ctx, about, out, append(append(args, "--"), paths...)...)
 }
 
-// take notes an entry, unless g is full.
+// take adds an entry unless g is full.
 func (g *gitListing) take(entry []byte) {
 	if g.full = len(g.files) == g.of.limit || g.size > maxListingBytes; !g.full {
 		g.add(entry)
 	}
 }
 
-// add notes an entry: "T mode object stage\tpath" for tracked files and "? path"
-// for others.
+// add adds an entry: "T mode object stage\tpath" for a tracked file and "?
+// path" for another.
 func (g *gitListing) add(entry []byte) {
 	tag, rest, _ := bytes.Cut(entry, []byte(" "))
 	submodule := false
@@ -169,12 +168,12 @@ func (g *gitListing) add(entry []byte) {
 	}
 	dir, isDir := strings.CutSuffix(file, "/")
 	switch {
-	case ofVersionControl(file), !isDir && !fs.ValidPath(file): // git lists what the index holds
+	case ofVersionControl(file), !isDir && !fs.ValidPath(file): // the index can hold such paths
 		return
 	case isDir || submodule:
 		g.nested = append(g.nested, dir)
 		return
-	case string(tag) == "S": // of a sparse checkout, and mostly not there
+	case string(tag) == "S": // in a sparse checkout most of them do not exist
 		if !g.of.isThere(g.dir, file) {
 			return
 		}
@@ -187,8 +186,8 @@ func (g *gitListing) add(entry []byte) {
 	g.files, g.size = append(g.files, file), g.size+len(file)
 }
 
-// keep copies a name out of git's output. Many names share one piece of memory:
-// an allocation for each would take more time and memory.
+// keep copies a name out of git's output. Many names share one piece of memory,
+// because an allocation for each costs more time and memory.
 func (g *gitListing) keep(name []byte) string {
 	if g.text.Cap()-g.text.Len() < len(name) {
 		g.text = strings.Builder{}
@@ -199,7 +198,7 @@ func (g *gitListing) keep(name []byte) string {
 	return g.text.String()[from:]
 }
 
-// textPiece is how many bytes of paths lie in one piece.
+// textPiece is the size of one piece, in bytes.
 const textPiece = 64 << 10
 
 // ofVersionControl reports whether a path leads into a version-control
@@ -213,7 +212,7 @@ func ofVersionControl(file string) bool {
 	return false
 }
 
-// join adds what another listing of the same directory has.
+// join adds the files of another listing of the same directory.
 func (g *gitListing) join(other *gitListing) {
 	g.files = merged(g.files, other.files)
 	g.nested = append(g.nested, other.nested...)
@@ -224,9 +223,9 @@ func (g *gitListing) join(other *gitListing) {
 	}
 }
 
-// merged returns the files of two lists in their order, each once. Lists that are
-// in order already, as those of git are, are not sorted: that takes longer than
-// all else.
+// merged returns the files of two lists in order and without duplicates. It
+// sorts only lists that are not sorted, because sorting would take longer than
+// all else; git's lists are sorted.
 func merged(a, b []string) []string {
 	for _, list := range [][]string{a, b} {
 		if !slices.IsSorted(list) {

@@ -11,33 +11,33 @@ import (
 )
 
 const (
-	// settleTime is how old the last change of a directory must be for its
-	// modification time to tell the next one: file systems count in steps of up
-	// to two seconds.
+	// settleTime is how old a directory's last change must be for its
+	// modification time to reveal the next change. File systems have a time
+	// resolution of up to two seconds.
 	settleTime = 2 * time.Second
 
-	// maxFollowTime bounds each part of what goes on behind a search: listing the
-	// workspace anew, having it followed, and looking for what is not there.
+	// maxFollowTime bounds each part of the background work of a search: listing
+	// the workspace, following it, and looking for missing files.
 	maxFollowTime = time.Minute
 
-	// minPause is how long it is left alone at first when the workspace cannot be
-	// followed. Each time in a row it is twice as long, and at most maxIdle.
+	// minPause is the first delay after the workspace could not be followed. It
+	// doubles with each failure, up to maxIdle.
 	minPause = 30 * time.Second
 
-	// maxRounds is how often a workspace that goes on changing is listed in a
-	// row before following it is left to the next search.
+	// maxRounds bounds how often a workspace that keeps changing is listed in a
+	// row. Then the next search tries to follow it again.
 	maxRounds = 3
 
-	// followBatch is how many directories are followed in a row. Searches, and what
-	// is reported meanwhile, wait that long.
+	// followBatch is the number of directories followed in a row. Searches and
+	// reports of the system wait meanwhile.
 	followBatch = 16
 )
 
-// follow has the system tell what happens after f was listed. With readAll it looks
-// for directories without files also where it has looked before. done is false if
-// the system began to tell too late; overlooked says that there may be directories
-// that were told of and not followed.
-func (c *listings) follow(f *finding, readAll bool) (done, overlooked bool) {
+// follow makes the system report changes since f was listed. With readAll it
+// also reads directories that are followed already, to find those without
+// files. done is false if a change came before the reports began; overlooked
+// says that a reported directory may not be followed.
+func (c *listingCache) follow(f *listing, readAll bool) (done, overlooked bool) {
 	if time.Now().Before(c.again) {
 		return true, false
 	}
@@ -48,9 +48,9 @@ func (c *listings) follow(f *finding, readAll bool) (done, overlooked bool) {
 	for dir := range known {
 		all = append(all, dir)
 	}
-	missed, err := c.of.cover(ctx, f, all, known, readAll)
-	if err != nil { // the system tells of no more, or there is no time left
-		// What there is too little of belongs to others as well, who may give it back.
+	missed, err := c.of.followDirs(ctx, f, all, known, readAll)
+	if err != nil { // the system's limit is reached, or the time is over
+		// Other programs share that limit and may release some of it.
 		c.pause = min(max(minPause, 2*c.pause), maxIdle)
 		c.again = time.Now().Add(c.pause)
 		c.unfollow()
@@ -59,25 +59,25 @@ func (c *listings) follow(f *finding, readAll bool) (done, overlooked bool) {
 	c.pause = 0
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.told = !missed && !c.stale
-	return c.told, c.stale
+	c.reported = !missed && !c.stale
+	return c.reported, c.stale
 }
 
-// unfollow has the system tell of nothing any more.
-func (c *listings) unfollow() {
+// unfollow stops the system's reports for the listing.
+func (c *listingCache) unfollow() {
 	if c.dir == "." {
 		c.of.lookout.do(context.Background(), c.of.lookout.unfollow)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.told = false
+	c.reported = false
 }
 
-// makeSure leaves out the tracked files that are not there, once the system
-// tells of those that go from now on.
-func (c *listings) makeSure() {
+// dropMissing removes tracked files that do not exist, once the system reports
+// later removals.
+func (c *listingCache) dropMissing() {
 	c.mu.Lock()
-	f, told := c.found, c.told
+	f, told := c.current, c.reported
 	c.mu.Unlock()
 	if !told || !f.unsure {
 		return
@@ -91,18 +91,19 @@ func (c *listings) makeSure() {
 	e := f.edit()
 	dirs := f.dirs()
 	if !c.of.lookout.do(ctx, func() {
-		// The lookout has opened these, and their ends are told.
+		// The lookout has opened these directories, and the system reports their
+		// removal.
 		maps.DeleteFunc(dirs, func(dir string, _ struct{}) bool { return c.of.lookout.follows(dir) })
 	}) {
 		return
 	}
-	for dir := range dirs { // git sees what lies behind a link in the place of one, also outside the workspace
+	for dir := range dirs { // if a directory was replaced with a link, git follows it, even out of the workspace
 		if info, err := c.of.ws.Lstat(filepath.FromSlash(dir)); err != nil || !info.IsDir() {
 			e.hideBelow(dir)
 		}
 	}
 	for file := range gone {
-		if !c.of.isThere(".", file) { // it may have come back
+		if !c.of.isThere(".", file) { // it may have returned
 			e.hide(file)
 		}
 	}
@@ -110,17 +111,18 @@ func (c *listings) makeSure() {
 	sure.index, sure.unsure = e.index, false
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.found = &sure
+	c.current = &sure
 }
 
-// dirs returns the directories that files lie in, up to ".".
-func (f *finding) dirs() map[string]struct{} {
+// dirs returns the directories that contain files, and all above them up to
+// ".".
+func (f *listing) dirs() map[string]struct{} {
 	dirs := map[string]struct{}{".": {}}
 	last := ""
 	f.paths(func(file string) {
 		dir := path.Dir(file)
 		if dir == last {
-			return // most files lie where the one before does
+			return // most files are in the same directory as the one before
 		}
 		last = dir
 		for has := false; !has; dir = path.Dir(dir) {
@@ -132,13 +134,14 @@ func (f *finding) dirs() map[string]struct{} {
 	return dirs
 }
 
-// cover has the system tell what happens in dirs, and in all below them that are
-// neither known nor ignored, nor kept apart. Without readAll it does not look into
-// those that are followed already. missed says that something may have happened in
-// one of them after f was asked for and before it was told.
-func (h *lister) cover(ctx context.Context, f *finding, dirs []string, known map[string]struct{}, readAll bool) (missed bool, err error) {
+// followDirs makes the system report changes in dirs and in all directories
+// below them, except those in known, ignored ones and excluded ones. Without
+// readAll it does not read directories that are followed already. missed says
+// that a directory may have changed after f was listed and before the reports
+// began.
+func (h *lister) followDirs(ctx context.Context, f *listing, dirs []string, known map[string]struct{}, readAll bool) (missed bool, err error) {
 	for len(dirs) > 0 {
-		slices.Sort(dirs) // each after the one it lies in
+		slices.Sort(dirs) // parents come before their children
 		var unknown []string
 		for batch := range slices.Chunk(dirs, followBatch) {
 			giveWay()
@@ -154,7 +157,7 @@ func (h *lister) cover(ctx context.Context, f *finding, dirs []string, known map
 					}
 					missed = missed || late
 					for _, dir := range below {
-						if _, is := known[dir]; !is && !h.isApart(dir) {
+						if _, is := known[dir]; !is && !h.isExcluded(dir) {
 							unknown = append(unknown, dir)
 						}
 					}
@@ -167,12 +170,12 @@ func (h *lister) cover(ctx context.Context, f *finding, dirs []string, known map
 				return missed, err
 			}
 		}
-		dirs, _ = h.ws.Listed(ctx, unknown, true) // what is not ruled out for certain counts
+		dirs, _ = h.ws.Listed(ctx, unknown, true) // directories that may be ignored count
 	}
 	return missed, nil
 }
 
-// changedSince reports whether a file has changed about a time or later.
+// changedSince reports whether a file may have changed at then or later.
 func changedSince(stat func() (os.FileInfo, error), then time.Time) bool {
 	info, err := stat()
 	return err != nil || info.ModTime().After(then.Add(-settleTime))

@@ -17,55 +17,54 @@ import (
 	"github.com/seed-028515a8/maestro/internal/proc"
 )
 
-// gitSettings are the variables that say where git's configuration is. What the
-// workspace lists by itself goes by them, too.
+// gitSettings are the environment variables that say where git's configuration
+// is. The workspace's own listing uses them too.
 var gitSettings = []string{"XDG_CONFIG_HOME", "GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM", "GIT_CONFIG_NOSYSTEM"}
 
-// gitGuards keep git from what the repository's configuration names: programs,
-// and repositories that are found without being asked for. Empty is off for every
-// git, where older ones would run a program called false.
+// gitGuards prevent git from running programs that the repository's
+// configuration names, and from using a bare repository that it finds by
+// itself. An empty core.fsmonitor is off for every git; for false, older
+// versions run a program of that name.
 var gitGuards = []string{
 	"--no-pager", "-c", "core.fsmonitor=", "-c", "core.hooksPath=" + os.DevNull, "-c", "safe.bareRepository=explicit",
 }
 
-// maxGitMemory bounds what a git process may take: it reads some files as long as
-// there is something to read.
+// maxGitMemory bounds the memory of a git process, in bytes: git reads some
+// files without a bound.
 const maxGitMemory = 1 << 30
 
-// gitDelay is how long what git has written may take to be read once it has
-// ended, should something else hold on to its output.
+// gitDelay bounds reading the rest of git's output after its end, in case
+// another process holds the pipe open.
 const gitDelay = time.Second
 
-// A question is what git is asked about, by the files that it has to read for the
-// answer.
+// A question is what git is asked about. It determines which files git reads.
 type question int
 
 const (
-	aboutIndex question = iota // what is tracked
-	aboutRules                 // what is ignored
-	questions                  // how many there are
+	aboutIndex question = iota // tracked files
+	aboutRules                 // ignored files
+	questions                  // the number of questions
 )
 
 var errGitHangs = errors.New("git does not answer")
 
-// A gitStatus is the exit code of a git that says that something is wrong, or
-// that nothing was found.
+// A gitStatus is the nonzero exit status of git: an error, or an empty result.
 type gitStatus int
 
 func (s gitStatus) Error() string { return fmt.Sprintf("git: exit status %d", int(s)) }
 
-// git runs git in the root and has out take what it writes. It takes half of the
-// time that ctx leaves, so that who asks can do without it: git waits for ever for
-// somebody to write into a pipe that stands where it reads a file. Then it is not
-// asked again for a while. No process of it is left in any case.
+// git runs git in the root with its output to out. It takes at most half of the
+// time left in ctx, so that the caller can continue without git. Git may hang,
+// for example when a file that it reads is a pipe; then it is not asked again
+// for a while. No process of it is left in any case.
 func (h *lister) git(ctx context.Context, about question, out io.Writer, args ...string) error {
 	top, files := h.ws.GitFiles()
-	marks := marksOf(files)
-	doubt := &h.doubts[about]
+	marks := fileStatesOf(files)
+	backoff := &h.backoffs[about]
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	if top == "" || slices.ContainsFunc(marks, mark.odd) || doubt.holds() {
+	if top == "" || slices.ContainsFunc(marks, fileState.odd) || backoff.active() {
 		return errGitHangs
 	}
 	cmd := h.gitCommand(top, args)
@@ -79,19 +78,18 @@ func (h *lister) git(ctx context.Context, about question, out io.Writer, args ..
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	case patient.Err() != nil:
-		doubt.arise(marks)
+		backoff.fail(marks)
 		return errGitHangs
 	}
-	doubt.end()
+	backoff.reset()
 	if err == nil && code != 0 {
 		err = gitStatus(code)
 	}
 	return err
 }
 
-// run runs cmd to its end, or that of ctx, and has out take what it writes. No
-// process of it is left, and so nobody who holds on to the output. It returns the
-// exit code.
+// run runs cmd to its end, or that of ctx, with its output to out, and returns
+// the exit code. It leaves no process, so none holds the output open.
 func run(ctx context.Context, cmd *exec.Cmd, out io.Writer) (code int, err error) {
 	ours, theirs, err := os.Pipe()
 	if err != nil {
@@ -100,7 +98,7 @@ func run(ctx context.Context, cmd *exec.Cmd, out io.Writer) (code int, err error
 	defer ours.Close()
 	cmd.Stdout = theirs
 	group, err := proc.Start(cmd)
-	_ = theirs.Close() // it has its own
+	_ = theirs.Close() // the process has its own
 	if err != nil {
 		return 0, err
 	}
@@ -109,7 +107,7 @@ func run(ctx context.Context, cmd *exec.Cmd, out io.Writer) (code int, err error
 	go func() { // ends with the output, which gitDelay bounds
 		_, err := io.Copy(out, ours)
 		if err != nil {
-			_ = ours.Close() // so that it does not wait for somebody to read
+			_ = ours.Close() // so that the process does not block on writing
 		}
 		taken <- err
 	}()
@@ -118,13 +116,13 @@ func run(ctx context.Context, cmd *exec.Cmd, out io.Writer) (code int, err error
 	case <-ctx.Done():
 	}
 	group.Stop(0, nil)
-	_ = ours.SetReadDeadline(time.Now().Add(gitDelay)) // it fails if nothing is to be read any more
+	_ = ours.SetReadDeadline(time.Now().Add(gitDelay)) // an error says that the output has ended
 	err = <-taken
 	code, _ = group.Status()
 	return code, err
 }
 
-// gitTime is half of what ctx leaves.
+// gitTime returns half of the time left in ctx.
 func gitTime(ctx context.Context) time.Duration {
 	if end, ok := ctx.Deadline(); ok {
 		return time.Until(end) / 2
@@ -132,9 +130,9 @@ func gitTime(ctx context.Context) time.Duration {
 	return maxFollowTime / 2
 }
 
-// gitCommand returns a git process in the root, about the working tree at top
-// whatever the repository says of that. It runs nothing that the repository's
-// configuration names, and fetches nothing: who has no object does without it.
+// gitCommand returns a git process in the root, with the working tree at top
+// regardless of the repository's configuration. It runs no program that the
+// configuration names and fetches no missing objects.
 func (h *lister) gitCommand(top string, args []string) *exec.Cmd {
 	cmd := exec.Command("git", slices.Concat(gitGuards, []string{"-C", h.ws.Root()}, args)...)
 	env := proc.Environ(os.Environ(), h.hosted, slices.Concat(h.envPass, gitSettings))
@@ -144,58 +142,59 @@ func (h *lister) gitCommand(top string, args []string) *exec.Cmd {
 	})
 	cmd.Env = append(cmd.Env,
 		"GIT_WORK_TREE="+top, "GIT_CEILING_DIRECTORIES="+filepath.Dir(top), "GIT_OPTIONAL_LOCKS=0",
-		"GIT_NO_LAZY_FETCH=1", "GIT_ALLOW_PROTOCOL=", // the second is for older ones, and allows none
+		"GIT_NO_LAZY_FETCH=1", "GIT_ALLOW_PROTOCOL=", // the second is for older versions, and allows no protocol
 		"GIT_TERMINAL_PROMPT=0",
 	)
 	return cmd
 }
 
-// A doubt is that git would answer. It lasts longer each time in a row, and ends
-// when git's own files change. Its methods may be called from any goroutine.
-type doubt struct {
-	mu    sync.Mutex
-	until time.Time
-	pause time.Duration // of the last time; 0 if git answered
-	marks []mark        // of git's files at the time
+// A gitBackoff stops asking git after it did not answer. The pause doubles with
+// each failure, and ends when git's own files change. Its methods may be called
+// from any goroutine.
+type gitBackoff struct {
+	mu       sync.Mutex
+	until    time.Time
+	pause    time.Duration // the last pause; 0 after an answer
+	gitFiles []fileState   // of git's files at the failure
 }
 
-func (d *doubt) holds() bool {
+func (d *gitBackoff) active() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return time.Now().Before(d.until) && hold(d.marks)
+	return time.Now().Before(d.until) && allUnchanged(d.gitFiles)
 }
 
-func (d *doubt) arise(marks []mark) {
+func (d *gitBackoff) fail(marks []fileState) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.pause = min(max(minPause, 2*d.pause), maxIdle)
-	d.until, d.marks = time.Now().Add(d.pause), marks
+	d.until, d.gitFiles = time.Now().Add(d.pause), marks
 }
 
-// lift has git asked once more, by somebody who waits longer for it.
-func (d *doubt) lift() {
+// lift ends the pause for one attempt with more time.
+func (d *gitBackoff) lift() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.until = time.Time{}
 }
 
-func (d *doubt) end() {
+func (d *gitBackoff) reset() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.until, d.pause = time.Time{}, 0
 }
 
-// maxEntry bounds one path that git writes.
+// maxEntry bounds one path in git's output, in bytes.
 const maxEntry = 64 << 10
 
-// errEnough says that no more of git's output is wanted.
+// errEnough ends reading git's output.
 var errEnough = errors.New("enough")
 
-// An entryWriter takes git's output, which is entries that end in NUL, and hands
-// them on until each wants no more. Git then fails to write.
+// An entryWriter splits git's output into entries that end in NUL, and calls
+// each with them until each returns false. Then git's write fails.
 type entryWriter struct {
-	each func(entry []byte) bool // which does not keep the entry
-	cut  []byte                  // the beginning of an entry; at most maxEntry
+	each func(entry []byte) bool // must not keep the entry
+	cut  []byte                  // the incomplete last entry; at most maxEntry bytes
 }
 
 func (w *entryWriter) Write(p []byte) (int, error) {
@@ -218,7 +217,7 @@ func (w *entryWriter) Write(p []byte) (int, error) {
 	}
 }
 
-// gone returns the tracked files that are not there.
+// gone returns the tracked files that do not exist.
 func (h *lister) gone(ctx context.Context) (map[string]bool, error) {
 	gone := make(map[string]bool)
 	out := &entryWriter{each: func(file []byte) bool {
@@ -229,11 +228,12 @@ func (h *lister) gone(ctx context.Context) (map[string]bool, error) {
 	return gone, err
 }
 
-// rootIgnored reports whether the repository around the root ignores all of it.
+// rootIgnored reports whether the repository around the root ignores the whole
+// root.
 func (h *lister) rootIgnored(ctx context.Context) bool {
 	return h.git(ctx, aboutRules, io.Discard, "check-ignore", "-q", ".") == nil
 }
 
-// odd reports whether something was there that is no file, as a pipe that git
-// would wait at, or a device that it would read for ever.
-func (m mark) odd() bool { return m.info != nil && !m.info.Mode().IsRegular() }
+// odd reports whether the path was not a regular file, such as a pipe that git
+// would wait for or a device that it would read without end.
+func (m fileState) odd() bool { return m.info != nil && !m.info.Mode().IsRegular() }

@@ -94,28 +94,28 @@ func TestGitIsAskedAgain(t *testing.T) {
 	git(t, r.root, "config", "core.excludesFile", pipe)
 	wantList(t, "with a pipe", r.listed("."), ".gitignore", "a", "b", "sub/c", "x.log")
 	r.rested()
-	if !r.doubts[aboutRules].holds() {
+	if !r.backoffs[aboutRules].active() {
 		t.Error("got no doubt that git answers, want one")
 	}
 	git(t, r.root, "config", "core.excludesFile", "none")
-	_, err := r.listAnew(t.Context(), ".")
+	_, err := r.relist(t.Context(), ".")
 	must(t, err)
-	if r.doubts[aboutRules].pause != 0 {
+	if r.backoffs[aboutRules].pause != 0 {
 		t.Error("got a doubt that git answers, want git to be asked again")
 	}
-	d := new(doubt)
-	d.arise(nil)
+	d := new(gitBackoff)
+	d.fail(nil)
 	first := d.pause
-	if d.arise(nil); d.pause != 2*first || !d.holds() {
+	if d.fail(nil); d.pause != 2*first || !d.active() {
 		t.Errorf("got a pause of %s after one of %s, want it twice as long", d.pause, first)
 	}
 	for range 10 {
-		d.arise(nil)
+		d.fail(nil)
 	}
 	if d.pause != maxIdle {
 		t.Errorf("got a pause of %s, want at most %s", d.pause, maxIdle)
 	}
-	if d.end(); d.holds() {
+	if d.reset(); d.active() {
 		t.Error("got a doubt that has ended, want none")
 	}
 }
@@ -273,7 +273,7 @@ func TestGitTellsOfLinkedTreesAndSubmodules(t *testing.T) {
 	git(t, filepath.Join(dir, "super"), "-c", "protocol.file.allow=always", "submodule", "--quiet", "add", r.root, "module")
 	for _, at := range []string{"tree", "super/module"} {
 		linked := roomAt(t, Options{}, filepath.Join(dir, at))
-		f, err := linked.listAnew(t.Context(), ".")
+		f, err := linked.relist(t.Context(), ".")
 		must(t, err)
 		if !f.unsure {
 			t.Errorf("%s: got a listing that is not by git, want one that is", at)
@@ -333,7 +333,7 @@ func TestGitEndsOnceNoMoreIsWanted(t *testing.T) {
 	if err := r.git(t.Context(), aboutIndex, out, "ls-files", "-z", "-o"); !errors.Is(err, errEnough) {
 		t.Errorf("got %v, want %v", err, errEnough)
 	}
-	if r.doubts[aboutIndex].holds() {
+	if r.backoffs[aboutIndex].active() {
 		t.Error("got a doubt that git answers, want none")
 	}
 	long := &entryWriter{each: func([]byte) bool { return true }}

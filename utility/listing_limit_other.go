@@ -2,5 +2,5 @@
 
 package utility
 
-// limitMemory does nothing: only Linux bounds a process that has begun.
+// limitMemory does nothing: only Linux can bound a running process.
 func limitMemory(int) {}

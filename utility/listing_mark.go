@@ -8,33 +8,33 @@ import (
 	"slices"
 )
 
-// A mark is what a file that a listing depends on looked like. It is not below
-// the directory that is listed, so that nobody tells of its changes.
-type mark struct {
+// A fileState is the state of a file that a listing depends on. The file is not
+// below the listed directory, so the system does not report its changes.
+type fileState struct {
 	path string      // absolute
-	info fs.FileInfo // nil if there was nothing
+	info fs.FileInfo // nil if the file did not exist
 }
 
-func newMark(path string) mark {
+func newFileState(path string) fileState {
 	info, err := os.Stat(path)
 	if err != nil {
 		info = nil
 	}
-	return mark{path, info}
+	return fileState{path, info}
 }
 
-func marksOf(paths []string) []mark {
-	marks := make([]mark, len(paths))
+func fileStatesOf(paths []string) []fileState {
+	marks := make([]fileState, len(paths))
 	for i, path := range paths {
-		marks[i] = newMark(path)
+		marks[i] = newFileState(path)
 	}
 	return marks
 }
 
-// holds reports whether it still looks like that. A directory is to be the same
-// one, whatever is in it by now.
-func (m mark) holds() bool {
-	now := newMark(m.path).info
+// unchanged reports whether the file is still in that state. A directory must
+// be the same one, with any content.
+func (m fileState) unchanged() bool {
+	now := newFileState(m.path).info
 	switch {
 	case now == nil || m.info == nil:
 		return (now == nil) == (m.info == nil)
@@ -44,30 +44,31 @@ func (m mark) holds() bool {
 	return now.IsDir() || now.Size() == m.info.Size() && now.ModTime().Equal(m.info.ModTime())
 }
 
-// hold reports whether all marks do.
-func hold(marks []mark) bool {
-	return !slices.ContainsFunc(marks, func(m mark) bool { return !m.holds() })
+// allUnchanged reports whether all files are unchanged.
+func allUnchanged(marks []fileState) bool {
+	return !slices.ContainsFunc(marks, func(m fileState) bool { return !m.unchanged() })
 }
 
-// marks returns what the listing of dir depends on beside what is below it: which
-// directory that is, the ignore files of those around it, and git's own files.
-func (h *lister) marks(dir string) []mark {
+// dependencies returns the states of the files that the listing of dir depends
+// on besides those below it: dir itself, the ignore files above it, and git's
+// own files.
+func (h *lister) dependencies(dir string) []fileState {
 	top, files := h.ws.GitFiles()
 	top = cmp.Or(top, h.ws.Root())
-	marks := marksOf(slices.Concat([]string{h.ws.At(dir)}, files, globalIgnoreFiles()))
+	marks := fileStatesOf(slices.Concat([]string{h.ws.At(dir)}, files, globalIgnoreFiles()))
 	for at := h.ws.At(dir); at != top; {
 		parent := filepath.Dir(at)
 		if parent == at {
 			break
 		}
 		at = parent
-		marks = append(marks, newMark(filepath.Join(at, ".gitignore")))
+		marks = append(marks, newFileState(filepath.Join(at, ".gitignore")))
 	}
 	return marks
 }
 
-// globalIgnoreFiles returns the user's ignore file, where it usually is, and the
-// files that may name another one.
+// globalIgnoreFiles returns the default path of the user's ignore file, and the
+// configuration files that may name another.
 func globalIgnoreFiles() []string {
 	var files []string
 	for _, key := range []string{"GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM"} {

@@ -10,10 +10,10 @@ import (
 	"github.com/seed-028515a8/maestro/workspace"
 )
 
-// A Shared is what the hosts of a process have in common: how many directories
-// they have the system watch, which it limits for each user and not for each
-// session, and what is known of each workspace. It may be given to hosts from any
-// goroutine.
+// A Shared is the state that the hosts of a process share: the number of
+// directories that the system watches, which the system limits per user and not
+// per session, and the lister of each workspace. It may be used by hosts from
+// any goroutine.
 type Shared struct {
 	watched share
 
@@ -21,8 +21,8 @@ type Shared struct {
 	listers map[*workspace.Workspace]*lister // those that hosts use
 }
 
-// NewShared returns what hosts are to share that have it in their options. It
-// holds nothing open once all of these are closed.
+// NewShared returns a Shared for the options of hosts. It holds nothing open
+// once all these hosts are closed.
 func NewShared() *Shared {
 	return &Shared{
 		watched: share{most: maxWatched(), forListings: maxFollowed()},
@@ -30,42 +30,41 @@ func NewShared() *Shared {
 	}
 }
 
-// A lister knows a workspace: its files, as searches list them, and its
-// directories, in so far as they are watched. Its methods may be called from any
-// goroutine.
+// A lister knows a workspace: the listing of its files for searches, and its
+// watched directories. Its methods may be called from any goroutine.
 type lister struct {
 	// Static.
 	ws         *workspace.Workspace
 	envPass    []string
 	hosted     bool
-	apart      []string      // directories whose content is no part of the workspace; slash-separated, relative to its root
-	followTime time.Duration // bounds each part of what goes on behind a search
-	quick      time.Duration // that a listing takes for which searches wait
-	limit      int           // of files
+	excluded   []string      // directories whose content is excluded; slash-separated, relative to the root
+	followTime time.Duration // bounds each part of a search's background work
+	quick      time.Duration // see the constant quick
+	limit      int           // bound of the files in a listing
 	lookout    *lookout
-	whole      *listings // of the root
+	whole      *listingCache // of the root
 
-	doubts [questions]doubt // that git would answer
+	backoffs [questions]gitBackoff // that git would answer
 
 	mu      sync.Mutex
-	part    *listings      // of a directory in a workspace that is too large; nil before that is searched
-	parting sync.WaitGroup // the ends of others
+	part    *listingCache  // of a directory in a workspace with too many files; nil before its first search
+	parting sync.WaitGroup // waits for the close of former parts
 
 	hosts int // that use it; guarded by Shared.mu
 }
 
-// join returns the lister of the workspace. Of several hosts the options of the
-// first count.
+// join returns the lister of the workspace. If several hosts use it, the
+// options of the first count.
 func (s *Shared) join(o Options) *lister {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	l := s.listers[o.Workspace]
 	if l == nil {
 		l = &lister{
-			ws: o.Workspace, envPass: o.EnvPass, hosted: o.Hosted, apart: apartIn(o.Workspace.Root(), o.Journals),
+			ws: o.Workspace, envPass: o.EnvPass, hosted: o.Hosted, excluded: excludedIn(o.Workspace.Root(), o.Journals),
 			followTime: maxFollowTime, quick: quick, limit: maxSearchFiles,
 		}
-		l.whole = newListings(l, ".")
+		l.whole = newListingCache(l, ".")
 		l.lookout = newLookout(o.Workspace, o.MaxWatchedDirs, &s.watched, l.whole, o.Log)
 		s.listers[o.Workspace] = l
 	}
@@ -73,8 +72,8 @@ func (s *Shared) join(o Options) *lister {
 	return l
 }
 
-// leave closes the lister once no host uses it, and waits for that. None of the
-// caller's searches and watches may be under way.
+// leave closes the lister after its last host has left, and waits for that. The
+// caller must have no running search or watch.
 func (s *Shared) leave(l *lister) {
 	s.mu.Lock()
 	l.hosts--
@@ -94,9 +93,9 @@ func (s *Shared) leave(l *lister) {
 	l.lookout.close()
 }
 
-// apartIn returns those of dirs, which are absolute, that lie in a workspace. One
-// that the workspace lies in cannot be kept apart from it.
-func apartIn(root string, dirs []string) []string {
+// excludedIn returns those of dirs, which are absolute, that are in the
+// workspace. A directory that contains the workspace cannot be excluded.
+func excludedIn(root string, dirs []string) []string {
 	var apart []string
 	for _, dir := range dirs {
 		rel, err := filepath.Rel(root, resolved(dir))
@@ -107,8 +106,8 @@ func apartIn(root string, dirs []string) []string {
 	return apart
 }
 
-// resolved returns an absolute path without symbolic links, in so far as it
-// exists.
+// resolved returns an absolute path with the symbolic links in its existing
+// part resolved.
 func resolved(path string) string {
 	if real, err := filepath.EvalSymlinks(path); err == nil {
 		return real
@@ -120,20 +119,20 @@ func resolved(path string) string {
 	return filepath.Join(resolved(dir), filepath.Base(path))
 }
 
-// isApart reports whether a path, which is relative to the root and has no links
-// in it, is a directory that is kept apart, or lies in one.
-func (l *lister) isApart(path string) bool {
-	return len(l.apart) > 0 && within(foldCase(filepath.ToSlash(path)), l.apart)
+// isExcluded reports whether a path, which is relative to the root and without
+// links, is an excluded directory or below one.
+func (l *lister) isExcluded(path string) bool {
+	return len(l.excluded) > 0 && within(foldCase(filepath.ToSlash(path)), l.excluded)
 }
 
-// leaveOut returns files, which are relative to dir, without those that are kept
-// apart.
-func (l *lister) leaveOut(dir string, files []string) []string {
-	if l.isApart(dir) {
+// withoutExcluded returns files, which are relative to dir, without those in
+// excluded directories.
+func (l *lister) withoutExcluded(dir string, files []string) []string {
+	if l.isExcluded(dir) {
 		return nil
 	}
-	var below []string // what is kept apart, relative to dir
-	for _, path := range l.apart {
+	var below []string // the excluded directories, relative to dir
+	for _, path := range l.excluded {
 		rel, ok := path, true
 		if dir != "." {
 			rel, ok = strings.CutPrefix(path, foldCase(filepath.ToSlash(dir))+"/")

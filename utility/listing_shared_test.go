@@ -98,7 +98,7 @@ func TestJournalsAreFoundInTheWorkspace(t *testing.T) {
 		{".", nil},
 		{"root2", nil},
 	} {
-		got := apartIn(root, []string{filepath.Join(outer, filepath.FromSlash(tt.dir))})
+		got := excludedIn(root, []string{filepath.Join(outer, filepath.FromSlash(tt.dir))})
 		if !slices.Equal(got, tt.want) {
 			t.Errorf("%s: got %q, want %q", tt.dir, got, tt.want)
 		}

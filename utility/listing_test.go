@@ -142,7 +142,7 @@ func TestGitAndTheWorkspaceHaveTheSameSettings(t *testing.T) {
 					if !withGit {
 						t.Setenv("PATH", t.TempDir())
 					}
-					f, err := r.listAnew(t.Context(), ".")
+					f, err := r.relist(t.Context(), ".")
 					must(t, err)
 					if f.unsure != withGit {
 						t.Errorf("got a listing by git %v, want %v", f.unsure, withGit)
@@ -302,7 +302,7 @@ func TestWorkspaceThatIsTooLargeIsListedNowAndThen(t *testing.T) {
 		r.whole.mu.Lock()
 		r.whole.resting = time.Now().Add(time.Hour)
 		r.whole.mu.Unlock()
-		r.whole.lose(false)
+		r.whole.markStale(false)
 		for range 3 {
 			if again, _, err := r.list(t.Context(), "."); err != nil || !again.asked.Equal(f.asked) {
 				t.Errorf("git %v: got another listing, %v; want the one before until it is time", withGit, err)

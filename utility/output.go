@@ -12,61 +12,62 @@ import (
 	"github.com/seed-028515a8/maestro/internal/proc"
 )
 
-// gatherDelay is how long output waits for more of it, so that a command that
-// writes bytes one by one does not cost an event each. What comes after as long a
-// silence does not wait: it may be the echo of a key.
+// gatherDelay is how long output is gathered before it is published, so that a
+// command that writes single bytes does not cost an event each. Output after a
+// silence of that length is not delayed, because it may be the echo of a key.
 const gatherDelay = 20 * time.Millisecond
 
-// lateDelay is how long what was written before the end may take to arrive. What
-// is in a pipe is there already; a terminal hands on what it has.
+// lateDelay is how long to wait for output that was written before the end. In
+// a pipe such output is available at once; a terminal may need time to pass it
+// on.
 const lateDelay = 50 * time.Millisecond
 
-// maxLast is how much a command that was asked to end may write before it has to
-// wait for its owner again: its last words, but not a flood of them.
+// maxLast bounds the output, in bytes, that is read without waiting for the owner
+// after the command was asked to end.
 const maxLast = 1 << 20
 
-// An outlet is where output comes from: a pipe or a terminal.
+// An outlet is the source of an output: a pipe or a terminal.
 type outlet interface {
 	io.ReadCloser
 	SetReadDeadline(time.Time) error
-	Unread() int // how much is there to be read, at most
+	Unread() int // upper bound of the bytes that can be read
 }
 
-// A pipe is the end that we read from.
+// A pipe is our end of a pipe, for reading.
 type pipe struct{ *os.File }
 
 func (p pipe) Unread() int { return proc.Unread(p.File) }
 
-// An output is one of the streams that a command writes to.
+// An output is one of a command's output streams.
 type output struct {
 	stream contracts.Stream
 	from   outlet
 
 	mu   sync.Mutex
-	late bool          // nobody is left whose output is waited for
-	held time.Duration // how long the owner was waited for, while nothing was read
-	hold time.Time     // since when it is; zero if it is not
+	late bool          // no process is left whose output must be awaited
+	held time.Duration // total time of waiting for the owner, without reading
+	hold time.Time     // start of the current wait; zero if there is none
 
 	// Owned by the pump.
 	counted bool
-	left    int // bytes still to be read once it is late and counted
+	left    int // bytes still to be read once late and counted
 }
 
-// A piece is what was read of an output at once.
+// A piece is the result of one gather.
 type piece struct {
 	bytes []byte
 	err   error // why it is the last one
 }
 
-// pump publishes what the command writes to o until the end of the stream, and
-// reads on meanwhile: a terminal holds so little that the command would wait for
-// every event. While publishing blocks no more than one piece is read, and once
-// the pipe is full the command waits.
+// pump publishes what the command writes to o until the end of the stream. It
+// reads on while it publishes, because a terminal's buffer is so small that the
+// command would wait for every event. While publishing blocks, it reads at most
+// one more piece. Once the pipe is full, the command waits.
 func (c *command) pump(o *output) {
 	pieces, used := make(chan piece), make(chan []byte, 2)
 	used <- make([]byte, contracts.MaxTextBytes)
 	used <- make([]byte, contracts.MaxTextBytes)
-	go func() { // ends with the stream, which comes after expire at the latest
+	go func() { // ends with the stream, at the latest after expire
 		defer close(pieces)
 		last := 0 // bytes since the command was asked to end
 		for err := error(nil); err == nil; {
@@ -83,7 +84,7 @@ func (c *command) pump(o *output) {
 	shown := true
 	for p := range pieces {
 		for _, part := range contracts.SplitText(text.Decode(p.bytes, p.err != nil), contracts.MaxTextBytes) {
-			if !shown { // what is still to come is lost
+			if !shown { // the rest is lost
 				continue
 			}
 			if shown = c.host.show(&contracts.UtilityCommandOutput{CommandID: c.id, Stream: o.stream, Content: part}); !shown {
@@ -91,25 +92,26 @@ func (c *command) pump(o *output) {
 			}
 		}
 		if p.err != nil && !ended(p.err) {
-			c.host.opts.Log.Warn("read output", slog.String("command", c.id), slog.Any("err", p.err))
+			c.host.opts.Log.Warn("cannot read output", slog.String("command", c.id), slog.Any("err", p.err))
 		}
 		used <- p.bytes[:cap(p.bytes)]
 	}
 }
 
-// ended reports whether err is a way in which output ends: it was closed, here
-// or by those who wrote to it.
+// ended reports whether err is a normal end of output: our side or the writers
+// closed it.
 func ended(err error) bool { return errors.Is(err, os.ErrClosed) || errors.Is(err, io.EOF) }
 
-// gather reads until buf is full or gatherDelay has passed, the silence before the
-// first bytes included. Where pipes have no deadlines it returns those.
+// gather reads until buf is full or gatherDelay has passed, including the wait
+// for the first bytes. If the outlet has no deadlines, it returns the first
+// bytes.
 func (o *output) gather(buf []byte) (n int, err error) {
 	began := time.Now()
 	for n == 0 {
 		if o.isLate() {
 			return o.rest(buf)
 		}
-		_ = o.wait(0) // without deadlines none is set
+		_ = o.wait(0) // fails if there are no deadlines
 		n, err = o.from.Read(buf)
 		if err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
 			return n, err
@@ -130,8 +132,8 @@ func (o *output) gather(buf []byte) (n int, err error) {
 	return n, err
 }
 
-// rest reads what was written before the output was late. What a process that
-// left the command's group writes after that is not waited for.
+// rest reads what was written before the output was late. It does not wait for
+// later output of processes that left the command's group.
 func (o *output) rest(buf []byte) (int, error) {
 	if !o.counted {
 		o.counted, o.left = true, o.from.Unread()
@@ -148,8 +150,8 @@ func (o *output) rest(buf []byte) (int, error) {
 	return n, err
 }
 
-// wait says how long the next reads may take; 0 is as long as it needs. Once it
-// is late they end at once.
+// wait sets the time for the next reads; 0 means no bound. Once the output is
+// late, they end at once.
 func (o *output) wait(d time.Duration) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -162,8 +164,8 @@ func (o *output) wait(d time.Duration) error {
 	return o.from.SetReadDeadline(time.Time{})
 }
 
-// expire lets the stream end with what is in the pipe by now. Where pipes have no
-// deadlines it ends it at once.
+// expire lets the stream end after the bytes that are in the pipe now. If pipes
+// have no deadlines, it closes the stream at once.
 func (o *output) expire() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -179,17 +181,17 @@ func (o *output) isLate() bool {
 	return o.late
 }
 
-// awaitOwner waits for the command's owner to read, as far as the command has to.
-// last is what was read since it was asked to end.
+// awaitOwner waits for the command's owner to read, if the command must wait.
+// last is the number of bytes read since the command was asked to end.
 func (o *output) awaitOwner(c *command, last int) {
 	o.mark(time.Now())
 	defer o.mark(time.Time{})
 	if c.host.await(c.waiting, c.owner) != nil && last > maxLast {
-		_ = c.host.await(c.living, c.owner) // it fails when nobody is left, and what there is is shown
+		_ = c.host.await(c.living, c.owner) // fails when no process is left; the rest is then published
 	}
 }
 
-// mark notes since when the owner is waited for; the zero time ends that.
+// mark starts the time of a wait for the owner; the zero time ends it.
 func (o *output) mark(since time.Time) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -199,7 +201,7 @@ func (o *output) mark(since time.Time) {
 	o.hold = since
 }
 
-// heldFor returns how long the owner was waited for so far.
+// heldFor returns the total time of waiting for the owner.
 func (o *output) heldFor() time.Duration {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -10,23 +10,23 @@ import (
 )
 
 const (
-	// maxPendingPaths bounds the paths with changes that wait to be reported.
-	// Beyond, all are reported without waiting for them to be quiet.
+	// maxPendingPaths bounds the changed paths that wait to be reported. If it
+	// is reached, all are reported at once.
 	maxPendingPaths = 10_000
 
-	// reportGap is how long changes that fall due one after the other are
-	// gathered, so that many of them cost one look.
+	// reportGap is the minimum time between two reports, so that changes that
+	// fall due one after another share a report.
 	reportGap = 5 * time.Millisecond
 
-	// minMaxDelay is how long a path that is changed all the time may stay
-	// unreported at least; with a long debounce it is ten times that.
+	// minMaxDelay is the maximum delay of a path that changes all the time, or
+	// ten times the debounce if that is longer.
 	minMaxDelay = time.Second
 )
 
-// A pendingChange is a path that has changed and is not quiet yet.
+// A pendingChange is a changed path that still waits to be reported.
 type pendingChange struct {
 	noted
-	order int // among the first changes of all paths
+	order int // of the first change among all paths
 	limit time.Time
 	due   time.Time
 }
@@ -36,18 +36,18 @@ type pendingChange struct {
 type pending struct {
 	debounce time.Duration
 	paths    map[string]*pendingChange // at most maxPendingPaths
-	count    int                       // of paths ever added
+	count    int                       // of paths added so far
 }
 
 func newPending(debounce time.Duration) pending {
 	return pending{debounce: debounce, paths: make(map[string]*pendingChange)}
 }
 
-// full reports whether something has to be taken out before more is added.
+// full reports whether due must be called before add.
 func (p *pending) full() bool { return len(p.paths) >= maxPendingPaths }
 
-// add notes a change. Of several kinds the last counts, but what has appeared
-// and was then written to has appeared.
+// add adds a change. The last kind counts, except that a path that appeared and
+// was then written to still counts as new.
 func (p *pending) add(n noted, now time.Time) {
 	c := p.paths[n.rel]
 	switch {
@@ -64,8 +64,8 @@ func (p *pending) add(n noted, now time.Time) {
 	}
 }
 
-// due removes and returns the changes that are due, or all if there is no room
-// for more, in the order in which their paths changed first.
+// due removes and returns the changes that are due, or all if it is full, in
+// the order in which their paths first changed.
 func (p *pending) due(now time.Time) []pendingChange {
 	all := p.full()
 	var due []pendingChange

@@ -22,23 +22,23 @@ const (
 	defaultReadLines = 400
 	maxReadLines     = 2000
 
-	// sniffBytes is how much of a file is looked at to tell text from other
-	// things (R98).
+	// sniffBytes is the size of the beginning of a file that is checked for
+	// being text (R98).
 	sniffBytes = 2048
 
-	// maxResultBytes bounds what a result takes on the wire, beside the paths
-	// in it; a longer one ends early and says so.
+	// maxResultBytes bounds a result on the wire without the paths in it. A
+	// longer result is cut and says so.
 	maxResultBytes = contracts.MaxEventBytes - 128<<10
 
-	// maxLineBytes bounds one line of a result; a longer one is cut, and so is
-	// one that no result has room for.
+	// maxLineBytes bounds one line of a result. A line that is longer, or longer
+	// than a result, is cut.
 	maxLineBytes = 1 << 20
 
-	// readBuffer is how much of a file is held beside what is shown of it.
+	// readBuffer is the size of the buffer for reading a file, in bytes.
 	readBuffer = 64 << 10
 
-	// maxReadTime bounds how long a file is read: systems have some that wait at
-	// their end for more.
+	// maxReadTime bounds reading a file, because some special files block at
+	// their end.
 	maxReadTime = 5 * time.Second
 )
 
@@ -79,7 +79,7 @@ func (h *Host) readFile(ctx context.Context, cmd *contracts.UtilityFileRead) (*c
 	return res, nil
 }
 
-// readPath fills in the paths of the result and returns that of the file below
+// readPath fills in the paths of the result and returns the file's path below
 // the root.
 func (h *Host) readPath(cmd *contracts.UtilityFileRead, res *contracts.UtilityFileReadResult) (string, error) {
 	base := "."
@@ -108,8 +108,8 @@ func (h *Host) readPath(cmd *contracts.UtilityFileRead, res *contracts.UtilityFi
 	return rel, nil
 }
 
-// openText opens the file at rel, which clients know as path. What is no regular
-// file is not opened: that may wait for somebody, or do something.
+// openText opens the file at rel, which clients know as path. It opens regular
+// files only: opening another file may block or have an effect.
 func (h *Host) openText(cmd *contracts.UtilityFileRead, rel, path string) (*os.File, error) {
 	info, err := h.ws.Stat(rel)
 	if err == nil && info.Mode().IsRegular() {
@@ -144,22 +144,22 @@ func tooLarge(id, path string, size, limit int64) error {
 		fmt.Sprintf("File size exceeds maximum allowed limit: %s (%d bytes, max: %d bytes)", path, size, limit))
 }
 
-// readLines reads a file, which may have grown since its size was checked. All
-// of it is read, because the result says how many lines there are, but only what
-// is shown is kept.
+// readLines reads a file, which may have grown since its size was checked. It
+// reads the whole file, because the result has the number of lines, but keeps
+// the shown lines only.
 func (h *Host) readLines(ctx context.Context, cmd *contracts.UtilityFileRead, f *os.File, x *excerpt) error {
 	limit := h.opts.MaxReadBytes
 	ctx, cancel := context.WithTimeout(ctx, maxReadTime)
 	defer cancel()
-	defer context.AfterFunc(ctx, func() { _ = f.SetReadDeadline(time.Now()) })() // it fails for files that do not wait
+	defer context.AfterFunc(ctx, func() { _ = f.SetReadDeadline(time.Now()) })() // an error says that reads of this file do not block
 	in := &io.LimitedReader{R: untilEnd{ctx, f}, N: limit + 1}
 	text := bufio.NewReaderSize(in, readBuffer)
-	start, _ := text.Peek(sniffBytes) // an error comes again
+	start, _ := text.Peek(sniffBytes) // a later read returns an error again
 	if bytes.IndexByte(start, 0) >= 0 {
 		return refuse(contracts.CodeBadRequest, cmd.ReadID, "utility_file_read only supports text files: "+cmd.Path)
 	}
 	if bytes.HasPrefix(start, []byte(byteOrderMark)) {
-		_, _ = text.Discard(len(byteOrderMark)) // it is there
+		_, _ = text.Discard(len(byteOrderMark)) // it is buffered
 	}
 	var err error
 	for err == nil {
@@ -182,7 +182,7 @@ func (h *Host) readLines(ctx context.Context, cmd *contracts.UtilityFileRead, f 
 	return nil
 }
 
-// An untilEnd reads nothing once ctx has ended.
+// An untilEnd reads until ctx ends.
 type untilEnd struct {
 	ctx context.Context
 	in  io.Reader
@@ -197,21 +197,20 @@ func (r untilEnd) Read(b []byte) (int, error) {
 
 const byteOrderMark = "\uFEFF"
 
-// An excerpt is the lines of a file that a result shows, at most limit of them
-// from offset on.
+// An excerpt is the shown lines of a file: at most limit lines from offset on.
 type excerpt struct {
 	res           *contracts.UtilityFileReadResult
 	offset, limit int64
-	left          int // bytes on the wire
+	left          int // bytes left on the wire
 
 	content strings.Builder
-	line    []byte // the beginning of the line that is being read, if it is shown; at most maxLineBytes and a line end
-	size    int    // how long that line is so far
-	blank   bool   // the last line that ended was empty
-	last    byte   // of it
+	line    []byte // the beginning of the current line if it is shown; at most maxLineBytes and a line end
+	size    int    // bytes of the current line so far
+	blank   bool   // the last complete line was empty
+	last    byte   // last byte of the current line
 }
 
-// add takes in the next bytes of the file. A line end comes last in them.
+// add adds the next bytes of the file. A line end can only be their last byte.
 func (x *excerpt) add(part []byte) {
 	if len(part) == 0 {
 		return
@@ -235,7 +234,7 @@ func (x *excerpt) add(part []byte) {
 	x.last = part[len(part)-1]
 }
 
-// shows reports whether there is to be a line of that number in the result.
+// shows reports whether line n belongs in the result.
 func (x *excerpt) shows(n int64) bool {
 	return n >= x.offset && n-x.offset < x.limit && x.left > 0
 }
@@ -256,8 +255,8 @@ func (x *excerpt) endLine() {
 	x.line, x.size, x.last = x.line[:0], 0, 0
 }
 
-// finish completes the result. It reports false if there is no line in it: an
-// empty file has none, and nor has one with nothing but a line end.
+// finish completes the result. It returns false if the file has no line: it is
+// empty or a single line end.
 func (x *excerpt) finish() bool {
 	if x.size > 0 {
 		x.endLine()
@@ -274,8 +273,8 @@ func (x *excerpt) finish() bool {
 	return true
 }
 
-// showLine returns a line of that many bytes as valid text, cut if it is too
-// long. Of a longer one only the beginning need be given.
+// showLine returns a line of size bytes as valid text, cut if it is too long.
+// If size is too large, line may be its beginning only.
 func showLine(line []byte, size int) string {
 	whole := len(line) == size && size <= maxLineBytes
 	line = line[:min(len(line), maxLineBytes)]
@@ -298,8 +297,8 @@ func showLine(line []byte, size int) string {
 	return text + mark
 }
 
-// wholeRunes returns how much of text is left without a character at its end
-// that was cut.
+// wholeRunes returns the length of text without an incomplete character at its
+// end.
 func wholeRunes(text []byte) int {
 	for n := len(text) - 1; n >= max(0, len(text)-utf8.UTFMax); n-- {
 		if utf8.RuneStart(text[n]) {
@@ -312,7 +311,7 @@ func wholeRunes(text []byte) int {
 	return len(text)
 }
 
-// validText returns b as text. Every byte that is not UTF-8 becomes U+FFFD.
+// validText returns b as text with U+FFFD for every byte that is not UTF-8.
 func validText(b []byte) string {
 	if utf8.Valid(b) {
 		return string(b)
@@ -320,7 +319,7 @@ func validText(b []byte) string {
 	return string([]rune(string(b)))
 }
 
-// wireBytes returns how long valid text is at most in a JSON string.
+// wireBytes returns the maximum length of valid text in a JSON string.
 func wireBytes(text string) int {
 	n := len(text)
 	for i := range len(text) {

@@ -14,15 +14,15 @@ import (
 	"github.com/seed-028515a8/maestro/contracts"
 )
 
-// A query is what a client looks for, in lower case.
+// A query is the text of a search in lower case.
 type query struct {
 	text  string
 	runes []rune
 	words []string
 
 	needs, wordNeeds letters // the bytes in text, and in words
-	pairs, wordPairs pairs   // the same for each two bytes in a row
-	sparseMost       int     // what its characters here and there in a name may give
+	pairs, wordPairs pairs   // likewise for each two successive bytes
+	sparseMost       int     // the best score of its characters scattered over a name
 }
 
 func newQuery(text string) query {
@@ -37,7 +37,7 @@ func newQuery(text string) query {
 	return q
 }
 
-// A cut is what paths are shorter by that are relative to a directory.
+// A cut is the length by which paths relative to a directory are shorter.
 type cut struct{ size, lower, chars int }
 
 func newCut(dir string) cut {
@@ -48,8 +48,8 @@ func newCut(dir string) cut {
 	return cut{len(dir), len(strings.ToLower(dir)), utf8.RuneCountInString(dir)}
 }
 
-// most returns what the query may score at most in a file, as far as the file's
-// sieve tells, before the length of the path is taken off.
+// most returns an upper bound of the query's score for a file by its sieve
+// alone, before the length of the path is subtracted.
 func (q *query) most(s *sieve, cut cut) int {
 	most := 0
 	inPath := q.needs&^s.has == 0
@@ -74,14 +74,15 @@ func (q *query) most(s *sieve, cut cut) int {
 	return most
 }
 
-// score says how well the query fits a file, at best 10,000; 0 or less is not
-// at all, or not better than floor. All lengths and places are in characters.
+// score returns how well the query matches a file, at most 10,000. A result of
+// 0 or less means no match, or none better than floor. All lengths and
+// positions are in characters.
 func (q *query) score(s *sieve, c *candidate, cut cut, floor int) int {
 	if q.wordNeeds&^s.has != 0 {
 		return 0 // every rule needs the letters of all words in the path
 	}
 	n := int(s.chars) - cut.chars
-	if floor += n; q.most(s, cut) <= floor { // floor is what a rule must give before the length is taken off
+	if floor += n; q.most(s, cut) <= floor { // floor is now the bound before the length is subtracted
 		return 0
 	}
 	path := c.lower[cut.lower:]
@@ -99,7 +100,7 @@ func (q *query) score(s *sieve, c *candidate, cut cut, floor int) int {
 		}
 	}
 	if inPath && q.pairs.in(s.pairs) {
-		if q.text == path { // it has a slash, or it were the name, too
+		if q.text == path { // it contains a slash; otherwise it would equal the base name
 			return 9_500 - n
 		}
 		if i := strings.Index(path, q.text); i >= 0 {
@@ -122,7 +123,7 @@ func (q *query) score(s *sieve, c *candidate, cut cut, floor int) int {
 	return 0
 }
 
-// chars returns how many characters the first n bytes of text are.
+// chars returns the number of characters in the first n bytes of text.
 func chars(text string, n int, has letters) int {
 	if has&notASCII == 0 {
 		return n
@@ -130,14 +131,14 @@ func chars(text string, n int, has letters) int {
 	return utf8.RuneCountInString(text[:n])
 }
 
-// hasWords reports whether every word of the query is somewhere in the path.
+// hasWords reports whether every word of the query is in the path.
 func (q *query) hasWords(path string) bool {
 	return !slices.ContainsFunc(q.words, func(word string) bool { return !strings.Contains(path, word) })
 }
 
-// sparse says how near to each other the characters of the query are in text,
-// taken from left to right, or 0 if they are not in it in their order or give
-// less than floor.
+// sparse returns a score for the query's characters in text, in their order and
+// possibly with gaps. It returns 0 if they are not all in text, or if the score
+// is below floor.
 func (q *query) sparse(text string, has letters, floor int) int {
 	score := 12 * len(q.runes)
 	if (has|q.needs)&notASCII == 0 {
@@ -171,14 +172,14 @@ func (q *query) sparse(text string, has letters, floor int) int {
 	return score
 }
 
-// A hit is a file that matches.
+// A hit is a matching file.
 type hit struct {
 	path  string
 	chars int
 	score int
 }
 
-// compare orders hits: score, then the shorter path, then the path.
+// compare orders hits by score, then by shorter path, then by path.
 func (a hit) compare(b hit) int {
 	if a.score != b.score {
 		return b.score - a.score
@@ -186,21 +187,21 @@ func (a hit) compare(b hit) int {
 	return cmp.Or(cmp.Compare(a.chars, b.chars), strings.Compare(a.path, b.path))
 }
 
-// A best keeps the best of many hits, the worst of them first.
-type best []hit
+// A topHits is a heap of the best hits, the worst first.
+type topHits []hit
 
-func (b best) Len() int           { return len(b) }
-func (b best) Less(i, j int) bool { return b[i].compare(b[j]) > 0 }
-func (b best) Swap(i, j int)      { b[i], b[j] = b[j], b[i] }
-func (b *best) Push(h any)        { *b = append(*b, h.(hit)) }
-func (b *best) Pop() any {
+func (b topHits) Len() int           { return len(b) }
+func (b topHits) Less(i, j int) bool { return b[i].compare(b[j]) > 0 }
+func (b topHits) Swap(i, j int)      { b[i], b[j] = b[j], b[i] }
+func (b *topHits) Push(h any)        { *b = append(*b, h.(hit)) }
+func (b *topHits) Pop() any {
 	last := (*b)[len(*b)-1]
 	*b = (*b)[:len(*b)-1]
 	return last
 }
 
-// take keeps h if it is one of the best limit.
-func (b *best) take(h hit, limit int) {
+// take adds h if it is among the best limit hits.
+func (b *topHits) take(h hit, limit int) {
 	switch {
 	case len(*b) < limit:
 		heap.Push(b, h)
@@ -210,38 +211,40 @@ func (b *best) take(h hit, limit int) {
 	}
 }
 
-// floor returns what a further hit must score more than, if there were so many.
-func (b best) floor(matched, limit int) int {
+// floor returns the score that a further hit must exceed when limit hits are
+// kept.
+func (b topHits) floor(matched, limit int) int {
 	if matched <= limit {
 		return 0
 	}
-	return b[0].score - 1 // the shorter of two equal scores is better
+	return b[0].score - 1 // of two equal scores the shorter path is better
 }
 
-// ranking is read-locked while a search ranks files, in any workspace: processors
-// are shared by all.
+// ranking is read-locked while a search ranks files, in any workspace, because
+// all share the processors.
 var ranking sync.RWMutex
 
-// behindRest is how long the work behind searches pauses between its parts. The
-// scheduler then runs what a search has woken to deliver its results. On two
-// processors that would otherwise wait up to 10 ms, until the work is preempted.
+// behindRest is the pause between the parts of background work. It lets the
+// scheduler run the goroutines that a search has woken to deliver its results.
+// Without it, on two processors, they would wait up to 10 ms until the work is
+// preempted.
 const behindRest = 100 * time.Microsecond
 
-// giveWay pauses the work behind searches, and waits for the searches that are
-// ranking files. The work calls it between parts of one to eight milliseconds.
+// giveWay pauses the background work, and waits for searches that are ranking
+// files. The work calls it between parts of 1 to 8 ms.
 func giveWay() {
 	time.Sleep(behindRest)
 	ranking.Lock()
 	defer ranking.Unlock()
 }
 
-// rank returns the best matches among the files of an index that lie below a
-// directory, at most limit and best first, and whether there are more.
+// rank returns the best matches among the indexed files below dir, at most
+// limit and best first, and whether there are more.
 func (q *query) rank(x *index, dir string, limit int) (matches []contracts.FileMatch, more bool) {
 	ranking.RLock()
 	defer ranking.RUnlock()
 	var mu sync.Mutex // guards kept and matched
-	var kept best
+	var kept topHits
 	matched := 0
 	spans, cut := x.below(dir), newCut(dir)
 	inParts(len(spans), len(spans)*blockFiles, func(from, to int) {
@@ -263,9 +266,9 @@ func (q *query) rank(x *index, dir string, limit int) (matches []contracts.FileM
 	return matches, matched > limit
 }
 
-// bestOf returns the best matches with a score above floor, at most limit, and how
-// many there are; once there are more it only looks for better ones.
-func (q *query) bestOf(spans []span, cut cut, limit, floor int) (own best, matched int) {
+// bestOf returns at most limit of the best matches with a score above floor,
+// and their number. Once limit is exceeded, it only looks for better ones.
+func (q *query) bestOf(spans []span, cut cut, limit, floor int) (own topHits, matched int) {
 	for _, at := range spans {
 		sieves, files := at.sieves[at.from:at.to], at.files[at.from:at.to]
 		for i := range sieves {
@@ -282,9 +285,9 @@ func (q *query) bestOf(spans []span, cut cut, limit, floor int) (own best, match
 	return own, matched
 }
 
-// inParts calls do for parts of n things with so many files, on two processors if
-// there are many and the machine has them. A processor that is busy with something
-// else does fewer of the parts. All calls have returned when it does.
+// inParts calls do for the parts of n items with that many files. If there are
+// many files and at least two processors, it uses two goroutines. It returns
+// when all calls have returned.
 func inParts(n, files int, do func(from, to int)) {
 	const many, part = 8192, 16
 	if files < many || runtime.GOMAXPROCS(0) < 2 {

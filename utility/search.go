@@ -17,9 +17,9 @@ const (
 	maxSearchLimit     = 500
 	maxQueryChars      = 4096
 
-	// maxSearchFiles and maxListingBytes, in their paths, bound a listing, and
-	// maxSearchTime how long a search waits for it; beyond, its results are
-	// truncated.
+	// maxSearchFiles and maxListingBytes (of their paths) bound a listing, and
+	// maxSearchTime bounds how long a search waits for it. Beyond a bound, the
+	// results are truncated.
 	maxSearchFiles  = 1_000_000
 	maxListingBytes = 128 << 20
 	maxSearchTime   = 2 * time.Second
@@ -89,7 +89,7 @@ func (h *Host) find(ctx context.Context, res *contracts.UtilityFileSearchResults
 	matches, more := h.best(res.Query, rel, listing, dir, limit)
 	left := maxResultBytes
 	for _, m := range matches {
-		m.Path = validText([]byte(m.Path)) // a name may be any bytes
+		m.Path = validText([]byte(m.Path)) // a file name may be any bytes
 		if left -= wireBytes(m.Path) + len(`{"path":"","score":10000},`); left < 0 {
 			more = true
 			break
@@ -100,10 +100,10 @@ func (h *Host) find(ctx context.Context, res *contracts.UtilityFileSearchResults
 	return nil
 }
 
-// best returns the best matches of the files below dir of a listing that are
-// there, at most limit, and whether there are more. at is where dir is in the
-// workspace.
-func (h *Host) best(text, at string, f *finding, dir string, limit int) (matches []contracts.FileMatch, more bool) {
+// best returns the best matches among the existing files of a listing below
+// dir, at most limit, and whether there are more. at is the workspace path of
+// dir.
+func (h *Host) best(text, at string, f *listing, dir string, limit int) (matches []contracts.FileMatch, more bool) {
 	q := newQuery(text)
 	if !f.unsure {
 		return q.rank(&f.index, dir, limit)

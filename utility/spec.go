@@ -29,15 +29,15 @@ const (
 type spec struct {
 	id    string
 	line  string
-	words []string // of the line; nil if a shell reads it
+	words []string // of the line; nil if a shell runs it
 	shell string
-	rel   string // the directory, relative to the root,
-	dir   string // and absolute
+	rel   string // the directory, relative to the root
+	dir   string // the directory, absolute
 	env   []string
 	size  *pty.Size // of the terminal; nil without one
 }
 
-// newSpec checks a command and refuses what cannot be run.
+// newSpec checks a command and returns a refusal if it cannot be run.
 func (h *Host) newSpec(cmd *contracts.UtilityCommandStart) (spec, error) {
 	s := spec{id: cmd.CommandID, line: cmd.Command, shell: h.opts.Shell}
 	for _, check := range []func(*contracts.UtilityCommandStart) string{badLine, badCwd, badEnv, badTerminal} {
@@ -62,17 +62,17 @@ func (h *Host) newSpec(cmd *contracts.UtilityCommandStart) (spec, error) {
 	s.rel, s.dir = rel, h.ws.At(rel)
 	s.env = append(proc.Environ(os.Environ(), h.opts.Hosted, h.opts.EnvPass), "PWD="+s.dir)
 	for _, key := range slices.Sorted(maps.Keys(cmd.Env)) {
-		s.env = append(s.env, key+"="+cmd.Env[key]) // of entries with one name the last counts
+		s.env = append(s.env, key+"="+cmd.Env[key]) // of entries with the same name the last counts
 	}
 	if cmd.TerminalMode == contracts.TerminalPTY {
-		size, _ := sizeOf(cmd.Columns, cmd.Rows) // which badTerminal has looked at
+		size, _ := sizeOf(cmd.Columns, cmd.Rows) // badTerminal has checked it
 		s.size = &size
 		s.env = onTerminal(s.env, cmd.Env)
 	}
 	return s, nil
 }
 
-// sizeOf returns the size that a client asks for, or why there is none.
+// sizeOf returns the requested size, or the text of a refusal.
 func sizeOf(columns, rows *int64) (size pty.Size, refused string) {
 	size = pty.DefaultSize
 	for _, side := range []struct {
@@ -91,8 +91,8 @@ func sizeOf(columns, rows *int64) (size pty.Size, refused string) {
 	return size, ""
 }
 
-// onTerminal returns an environment without what it says of the terminal that
-// the server runs on, unless the client asks for it, and with the kind of the new one.
+// onTerminal returns env for a new terminal: without the variables about the
+// server's own terminal, unless the client sets them, and with TERM.
 func onTerminal(env []string, asked map[string]string) []string {
 	env = slices.DeleteFunc(env, func(entry string) bool {
 		name, _, _ := strings.Cut(entry, "=")
@@ -124,8 +124,7 @@ func (h *Host) commandDir(cmd *contracts.UtilityCommandStart) (string, error) {
 	return rel, nil
 }
 
-// locate returns what a path given by a client names, and where that is below
-// the root.
+// locate returns a client's path relative to the root, and its file info.
 func (h *Host) locate(path string) (rel string, info fs.FileInfo, err error) {
 	if rel, err = h.ws.Rel(path); err != nil {
 		return "", nil, err
@@ -184,15 +183,15 @@ func badTerminal(cmd *contracts.UtilityCommandStart) string {
 	return text
 }
 
-// fit reports whether text has at most limit characters and no control character
-// but tabs and ends of lines.
+// fit reports whether text has at most limit characters and no control
+// characters except tab, LF and CR.
 func fit(text string, limit int) bool {
 	return utf8.RuneCountInString(text) <= limit && !strings.ContainsFunc(text, func(c rune) bool {
 		return c < ' ' && c != '\t' && c != '\n' && c != '\r' || c == 0x7f
 	})
 }
 
-// started returns the first event of the command, without its process.
+// started returns the first event of the command, without its PID.
 func (s spec) started(owner string) *contracts.UtilityCommandStarted {
 	mode := contracts.ShellModeShell
 	if s.words != nil {
@@ -220,6 +219,6 @@ func (s spec) command() (*exec.Cmd, error) {
 		cmd = exec.Command(program)
 		cmd.Args = s.words
 	}
-	cmd.Env = s.env // where it starts is up to who has the directory open
+	cmd.Env = s.env // launch sets Dir
 	return cmd, nil
 }

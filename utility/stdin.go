@@ -10,34 +10,34 @@ import (
 	"github.com/seed-028515a8/maestro/pty"
 )
 
-// maxUnread is how many bytes may wait for a command to read them, beyond the
-// content of one message.
+// maxUnread bounds the bytes that wait for a command to read them. One message
+// may exceed it if none waits.
 const maxUnread = 1 << 20
 
-// pieceCost is what each piece that waits counts beside its bytes.
+// pieceCost is what each waiting piece counts besides its bytes.
 const pieceCost = 64
 
-// endOfTransmission typed at the beginning of a line is the end of the input to
-// whoever reads a terminal, but more can be typed.
+// endOfTransmission at the beginning of a line ends the input for the reader of
+// a terminal. More input may follow.
 const endOfTransmission = "\x04"
 
-// A stdin is what a command reads: a pipe or a terminal, and what does not fit
-// into it yet. A nil stdin is that of a command that may not read.
+// A stdin is a command's input: a pipe or a terminal, and a queue of input that
+// has not been written yet. A nil stdin is for a command without input.
 type stdin struct {
-	to    io.WriteCloser // set by open, before the command is announced
-	typed bool           // on a terminal, whose input has no end
-	more  chan struct{}  // 1-buffered; a token means that there is something to do; never closed
+	to    io.WriteCloser // set by open, before the first event
+	typed bool           // a terminal, whose input does not end
+	more  chan struct{}  // 1-buffered; a token means that there is work; never closed
 
 	mu     sync.Mutex
 	unread []string
-	size   int  // what unread counts for, the piece being written included; at most maxUnread beside the newest
-	eof    bool // nothing is to follow
-	broken bool // nobody reads any more
+	size   int  // bytes and piece costs of unread, including the piece being written; see maxUnread
+	eof    bool // no more input follows
+	broken bool // the command does not read any more
 }
 
 func newStdin(typed bool) *stdin { return &stdin{typed: typed, more: make(chan struct{}, 1)} }
 
-// open makes a pipe and returns the end that the command reads from.
+// open makes a pipe and returns the command's end.
 func (s *stdin) open() (*os.File, error) {
 	theirs, ours, err := os.Pipe()
 	if err != nil {
@@ -47,7 +47,7 @@ func (s *stdin) open() (*os.File, error) {
 	return theirs, nil
 }
 
-// opened sets what the input is written to.
+// opened sets the writer of the input.
 func (s *stdin) opened(to io.WriteCloser) {
 	if s == nil {
 		return
@@ -60,10 +60,10 @@ func (s *stdin) opened(to io.WriteCloser) {
 // A keyboard is the input of a terminal.
 type keyboard struct{ *pty.Terminal }
 
-// Close ends a Write that waits. The terminal itself lives on.
+// Close interrupts a waiting Write. The terminal stays open.
 func (k keyboard) Close() error { return k.SetWriteDeadline(time.Now()) }
 
-// put takes what a client writes, or refuses it.
+// put adds a client's input to the queue, or refuses it.
 func (s *stdin) put(cmd *contracts.UtilityCommandStdin) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -91,11 +91,11 @@ func (s *stdin) put(cmd *contracts.UtilityCommandStdin) error {
 func (s *stdin) wake() {
 	select {
 	case s.more <- struct{}{}:
-	default: // it looks again anyhow
+	default: // run looks again anyway
 	}
 }
 
-// run writes what clients wrote, until the end of the input or close.
+// run writes the queued input until its end or close.
 func (s *stdin) run() {
 	defer s.close()
 	for {
@@ -112,8 +112,8 @@ func (s *stdin) run() {
 	}
 }
 
-// next returns the next piece to write, or "" if there is none yet. It reports
-// false when none will follow.
+// next returns the next piece to write, or "" if there is none yet. It returns
+// false if none will follow.
 func (s *stdin) next() (string, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -132,10 +132,10 @@ func (s *stdin) wrote(n int, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.size -= n + pieceCost
-	s.broken = s.broken || err != nil // the command closed its end
+	s.broken = s.broken || err != nil // an error says that the command closed its end
 }
 
-// close ends the input. What was not written is dropped.
+// close ends the input and drops the queue.
 func (s *stdin) close() {
 	if s == nil {
 		return
@@ -145,7 +145,7 @@ func (s *stdin) close() {
 	s.broken = true
 	s.unread, s.size = nil, 0
 	if s.to != nil {
-		_ = s.to.Close() // the command has what it read
+		_ = s.to.Close() // an error leaves nothing to do
 	}
 	s.wake()
 }

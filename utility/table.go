@@ -7,29 +7,30 @@ import (
 	"github.com/seed-028515a8/maestro/contracts"
 )
 
-// An ownedID is the id of a command or a watch. A client chose it, one connection
-// owns it, and it is taken until the last event about it has been published.
+// An ownedID is the id of a command or a watch, chosen by a client and owned by
+// one connection. It is in use until the last event about it has been
+// published.
 type ownedID struct {
 	id, owner string
-	gone      chan struct{} // closed once the id is free again
+	gone      chan struct{} // closed when the id is free again
 	leaving   bool          // guarded by Host.mu: the last event is being published
 }
 
 func (t *ownedID) held() *ownedID { return t }
 
-// An entry is what a table holds: a command or a watch.
+// An entry is a command or a watch in a table.
 type entry interface {
 	held() *ownedID
-	// halt has it end because of what happened to its connection or session.
-	// grace is how long processes have.
+	// halt ends the entry because its connection or session ended. grace is the
+	// time for its processes.
 	halt(reason string, grace time.Duration)
 }
 
-// A table holds what runs, by id. Host.mu guards it.
+// A table holds running entries by id. Host.mu guards it.
 type table[T entry] struct {
 	limit   int
-	taken   string // text before an id that is taken
-	full    string // text when there are too many
+	taken   string // text before an id that is in use
+	full    string // text when there are too many entries
 	entries map[string]T
 }
 
@@ -37,11 +38,12 @@ func newTable[T entry](limit int, taken, full string) table[T] {
 	return table[T]{limit: limit, taken: taken, full: full, entries: make(map[string]T)}
 }
 
-// take puts e in the table, or refuses it. Whoever has seen the last event of
-// an entry may use its id, so it waits for one that is about to leave.
-func take[T entry](h *Host, c *call, t *table[T], e T) error {
+// register adds e to the table, or refuses it. A client that has seen the last
+// event of an entry may reuse its id, so register waits for an entry that is
+// leaving.
+func register[T entry](h *Host, c *call, t *table[T], e T) error {
 	for {
-		wait, err := tryTake(h, c, t, e)
+		wait, err := tryRegister(h, c, t, e)
 		if wait == nil {
 			return err
 		}
@@ -53,8 +55,9 @@ func take[T entry](h *Host, c *call, t *table[T], e T) error {
 	}
 }
 
-// tryTake is one attempt. It returns what to wait for before the next.
-func tryTake[T entry](h *Host, c *call, t *table[T], e T) (<-chan struct{}, error) {
+// tryRegister is one attempt of take. It returns a channel to wait for before the
+// next attempt, if any.
+func tryRegister[T entry](h *Host, c *call, t *table[T], e T) (<-chan struct{}, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	id := e.held().id
@@ -82,8 +85,8 @@ func tryTake[T entry](h *Host, c *call, t *table[T], e T) (<-chan struct{}, erro
 	return nil, nil
 }
 
-// owned returns what a table has under id, if owner may act on it. Unknown ids
-// and those about to leave yield the zero value.
+// owned returns the entry with id if owner owns it. For unknown ids and for
+// entries that are leaving it returns the zero value.
 func owned[T entry](h *Host, t *table[T], owner, id, what string) (T, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -98,8 +101,8 @@ func owned[T entry](h *Host, t *table[T], owner, id, what string) (T, error) {
 	return e, nil
 }
 
-// depart shows the last event of an entry, if it has one, and frees its id.
-func depart[T entry](h *Host, t *table[T], e T, last contracts.Event) {
+// unregister publishes the last event of an entry, if any, and frees its id.
+func unregister[T entry](h *Host, t *table[T], e T, last contracts.Event) {
 	h.mu.Lock()
 	e.held().leaving = true
 	h.mu.Unlock()
@@ -113,8 +116,8 @@ func depart[T entry](h *Host, t *table[T], e T, last contracts.Event) {
 	h.work.Done()
 }
 
-// endIn halts what belongs to the owners that match and returns what to wait
-// for. The caller holds Host.mu.
+// endIn halts the entries of matching owners and returns their gone channels.
+// The caller holds Host.mu.
 func endIn[T entry](t *table[T], reason string, grace time.Duration, match func(owner string) bool) []<-chan struct{} {
 	var ends []<-chan struct{}
 	for _, e := range t.entries {

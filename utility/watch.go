@@ -18,16 +18,17 @@ const (
 	defaultDebounce = 100 * time.Millisecond
 	maxDebounce     = time.Minute
 
-	// Bounds on the patterns of each kind, the second as they are on the wire.
+	// Bounds of the include and of the exclude patterns; the second one for
+	// their length on the wire.
 	maxPatterns     = 256
 	maxPatternBytes = 128 << 10
 
-	// maxNoted bounds the changes that the keeper has told a watch and that the
-	// watch has not looked at. The keeper waits then.
+	// maxNoted bounds the changes that the keeper has passed to a watch and that
+	// the watch has not taken. Beyond it the keeper waits.
 	maxNoted = 256
 )
 
-// A watch reports the changes below a directory.
+// A watch reports the changes below a directory:
 //
 //	utility_file_watch_started
 //	utility_file_watch_event...
@@ -36,48 +37,48 @@ type watch struct {
 	ownedID
 	host     *Host
 	cmd      *contracts.UtilityFileWatchStart
-	root     string // the directory as it is shown, absolute
+	root     string // absolute path of the directory as clients see it
 	debounce time.Duration
 
 	ctx    context.Context // ends when the watch is to stop
 	cancel context.CancelFunc
 
-	announced chan error   // 1-buffered; how starting went
-	changes   chan noted   // what the keeper has to say; it waits for room; never closed
-	notices   chan tooMuch // as many as there are; never closed
+	announced chan error       // 1-buffered; the result of the start
+	changes   chan noted       // from the keeper, which waits for room; never closed
+	notices   chan limitNotice // has room for one of each kind; never closed
 
 	mu     sync.Mutex
 	reason string
-	shown  bool // that it started is being published, or was
+	shown  bool // the started event is being published, or was
 
-	// Owned by the lookout's keeper.
-	audience *audience // with others that are about the same, once it has joined
-	live     bool      // the tree is complete, and what happens in it counts
+	// Owned by the keeper of the lookout.
+	audience *audience // shared with equal watches once the watch has joined
+	live     bool      // the tree is complete, so changes count
 
 	// Owned by the watch's goroutine.
 	pending pending
 }
 
-// A noted is a change that a watch reports once it has been quiet for a while.
+// A noted is a change that a watch reports once its path has been quiet.
 type noted struct {
 	rel   string // slash-separated, relative to the watch's root
 	kind  contracts.FileChange
-	isDir bool // what is there by now; false for what is gone
+	isDir bool // whether it is a directory now; false for a deleted path
 }
 
-// A tooMuch is a reason why a watch does not see everything, or sees it later.
+// A limitNotice is a limit that makes a watch see less, or see it later.
 // Clients are told once.
-type tooMuch int
+type limitNotice int
 
 const (
-	tooManyDirs  tooMuch = iota // than may be watched: some are left out
-	tooManyNames                // than may be known: in some directories they are not
-	pathTooLong                 // of a directory: it is left out
-	systemLimit                 // on what it watches: some directories are polled
+	tooManyDirs  limitNotice = iota // some directories are left out
+	tooManyNames                    // the names in some directories are not known
+	pathTooLong                     // a directory is left out
+	systemLimit                     // some directories are polled
 	numNotices
 )
 
-func (m tooMuch) text(root string) string {
+func (m limitNotice) text(root string) string {
 	return "Utility file watch " + [numNotices]string{
 		tooManyDirs:  "has too many directories: ",
 		tooManyNames: "has too many files: ",
@@ -92,24 +93,24 @@ func (h *Host) startWatch(c *call, cmd *contracts.UtilityFileWatchStart) error {
 	if err != nil {
 		return err
 	}
-	if err := take(h, c, &h.watches, w); err != nil {
+	if err := register(h, c, &h.watches, w); err != nil {
 		w.cancel()
 		return w.late(c.ctx, err)
 	}
-	go w.run(c.ctx) // ends with the watch, which Disown, Stop and Close bring about; Host.work counts it
+	go w.run(c.ctx) // ends with the watch, which Disown, Stop and Close end; Host.work counts it
 	select {
 	case err = <-w.announced:
 	case <-c.ctx.Done():
 		if w.giveUp() {
 			return w.late(c.ctx, context.Cause(c.ctx))
 		}
-		err = <-w.announced // that comes soon: publishing ends with the call
+		err = <-w.announced // comes soon: publishing ends with the call
 	}
 	return w.late(c.ctx, err)
 }
 
-// late returns the refusal of a watch that has not started in the time of its
-// call, or err if that is not why it failed.
+// late returns a timeout refusal if the watch did not start within its call,
+// else err.
 func (w *watch) late(call context.Context, err error) error {
 	var refusal *contracts.Error
 	if err == nil || errors.As(err, &refusal) || !errors.Is(context.Cause(call), context.DeadlineExceeded) {
@@ -118,8 +119,8 @@ func (w *watch) late(call context.Context, err error) error {
 	return refuse(contracts.CodeTimeout, w.id, "Utility file watch could not be started in time: "+w.root)
 }
 
-// giveUp has the watch end without a word, and its id free for whoever waits for
-// it. It reports false if clients are being told of it, or were.
+// giveUp ends the watch without events and frees its id. It returns false if
+// the started event is being published, or was.
 func (w *watch) giveUp() bool {
 	w.host.mu.Lock()
 	defer w.host.mu.Unlock()
@@ -133,8 +134,8 @@ func (w *watch) giveUp() bool {
 	return true
 }
 
-// begin reports whether clients are to be told of the watch. Whoever stops it
-// from then on has them told of its end, too.
+// begin reports whether the started event may be published. If it returns true,
+// a stopped event will follow.
 func (w *watch) begin() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -157,7 +158,7 @@ func (h *Host) newWatch(owner string, cmd *contracts.UtilityFileWatchStart) (*wa
 		return nil, outside(cmd.WatchID, h.ws.Abs(root))
 	case err != nil || !info.IsDir():
 		return nil, refuse(contracts.CodeNotFound, cmd.WatchID, noSuchRoot+h.ws.Abs(root))
-	case h.isApart(real):
+	case h.isExcluded(real):
 		return nil, refuse(contracts.CodeAccessDenied, cmd.WatchID, "Utility file watch root directory holds journals: "+h.ws.Abs(root))
 	case excessive(cmd.IncludePatterns) || excessive(cmd.ExcludePatterns):
 		return nil, refuse(contracts.CodeBadRequest, cmd.WatchID, "Utility file watch has too many patterns")
@@ -166,7 +167,7 @@ func (h *Host) newWatch(owner string, cmd *contracts.UtilityFileWatchStart) (*wa
 		ownedID: ownedID{id: cmd.WatchID, owner: owner, gone: make(chan struct{})},
 		host:    h, cmd: cmd, root: h.ws.At(rel), debounce: defaultDebounce,
 		audience:  newAudience(h.lister, real, cmd.IncludePatterns, cmd.ExcludePatterns),
-		announced: make(chan error, 1), changes: make(chan noted, maxNoted), notices: make(chan tooMuch, numNotices),
+		announced: make(chan error, 1), changes: make(chan noted, maxNoted), notices: make(chan limitNotice, numNotices),
 	}
 	if cmd.DebounceMS != nil {
 		w.debounce = time.Duration(min(max(0, *cmd.DebounceMS), int64(maxDebounce/time.Millisecond))) * time.Millisecond
@@ -199,7 +200,7 @@ func (h *Host) stopWatch(ctx context.Context, owner string, cmd *contracts.Utili
 	}
 }
 
-// halt implements [entry]. There are no processes to wait for.
+// halt implements [entry]. A watch has no processes to wait for.
 func (w *watch) halt(reason string, _ time.Duration) {
 	w.end(reason + " while file watch was still running")
 }
@@ -224,16 +225,16 @@ func (w *watch) run(call context.Context) {
 		return
 	}
 	if w.ctx.Err() != nil {
-		err = nil // whoever stopped it knows, and nobody else heard of it (R100)
+		err = nil // nobody else heard of the watch (R100)
 	}
 	w.leave(nil)
 	w.announced <- err
 }
 
 func (w *watch) leave(last contracts.Event) {
-	w.cancel() // the keeper waits for it no more
+	w.cancel() // the keeper does not wait for the watch any more
 	w.host.lookout.do(context.Background(), func() { w.host.lookout.leave(w) })
-	depart(w.host, &w.host.watches, w, last)
+	unregister(w.host, &w.host.watches, w, last)
 }
 
 func (w *watch) stopReason() string {
@@ -242,7 +243,7 @@ func (w *watch) stopReason() string {
 	return w.reason
 }
 
-// start watches the tree and announces that.
+// start watches the tree and publishes the started event.
 func (w *watch) start(call context.Context) error {
 	found, noRoom := false, false
 	w.host.lookout.do(w.ctx, func() {
@@ -268,7 +269,7 @@ func (w *watch) start(call context.Context) error {
 	})
 }
 
-// take takes in a change from the keeper.
+// take accepts a change from the keeper.
 func (w *watch) take(n noted) {
 	if !w.live {
 		return
@@ -302,7 +303,7 @@ func (w *watch) follow() {
 	}
 }
 
-// add has a change reported once it has been quiet for a while.
+// add adds a change, to be reported when its path has been quiet.
 func (w *watch) add(c noted) {
 	now := time.Now()
 	if w.pending.full() {
@@ -311,14 +312,14 @@ func (w *watch) add(c noted) {
 	w.pending.add(c, now)
 }
 
-// report publishes changes that are due. It says what the keeper knows and does
-// not look at what is there by now: what comes and goes before the keeper looks
-// the keeper says nothing of, and clients would believe in it for ever, or never.
+// report publishes changes that are due, as the keeper reported them. It does
+// not look at the files: a path that appears and disappears before the keeper
+// looks would otherwise be reported once and stay wrong for clients.
 func (w *watch) report(due []pendingChange) {
 	var events []contracts.Event
 	for _, p := range due {
 		if p.kind == contracts.FileModified && p.isDir {
-			continue // what happened in it is told by itself
+			continue // changes in it are reported themselves
 		}
 		below := filepath.FromSlash(p.rel)
 		events = append(events, &contracts.UtilityFileWatchEvent{
@@ -334,6 +335,6 @@ func (w *watch) report(due []pendingChange) {
 
 func (w *watch) publish(events ...contracts.Event) {
 	if err := w.host.publish(w.ctx, events...); err != nil {
-		w.end("") // it was told to stop, or the session takes nothing any more
+		w.end("") // the watch was asked to stop, or the session takes no events any more
 	}
 }

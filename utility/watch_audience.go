@@ -9,14 +9,13 @@ import (
 	"github.com/seed-028515a8/maestro/contracts"
 )
 
-// An audience is the watches that are about the same: the same directory and the
-// same patterns, in whatever session. What is to be reported is decided once for
-// all of them.
+// An audience is the set of watches, in any session, with the same directory
+// and patterns. What to report is decided once for all of them.
 type audience struct {
 	// Static.
-	name   string // of no other audience that is not the same
+	name   string // equal for equal audiences only
 	lister *lister
-	real   string // the directory, relative to the workspace's root, links resolved
+	real   string // the directory, relative to the workspace's root, with links resolved
 	filter filter
 
 	// Owned by the keeper.
@@ -28,19 +27,18 @@ func newAudience(l *lister, real string, include, exclude []string) *audience {
 	return &audience{name: fmt.Sprintf("%q %q %q", real, include, exclude), lister: l, real: real, filter: newFilter(include, exclude)}
 }
 
-// add adds a watch, and says to it what was said to the others.
+// add adds a watch and sends it the notices that the others got.
 func (a *audience) add(w *watch) {
 	w.audience = a
 	a.watches = append(a.watches, w)
 	for what, said := range a.said {
 		if said {
-			w.notices <- tooMuch(what)
+			w.notices <- limitNotice(what)
 		}
 	}
 }
 
-// remove removes a watch. It reports false if there are others, or if it was not
-// there.
+// remove removes a watch. It reports whether it was the last one.
 func (a *audience) remove(w *watch) bool {
 	at := slices.Index(a.watches, w)
 	if at >= 0 {
@@ -49,7 +47,7 @@ func (a *audience) remove(w *watch) bool {
 	return at >= 0 && len(a.watches) == 0
 }
 
-// listens reports whether there is a watch that goes on.
+// listens reports whether any of the watches goes on.
 func (a *audience) listens() bool {
 	return slices.ContainsFunc(a.watches, func(w *watch) bool { return w.ctx.Err() == nil })
 }
@@ -61,8 +59,8 @@ func (a *audience) end(reason string) {
 	}
 }
 
-// relative returns a path of the workspace as one below the directory, or false
-// if it is not.
+// relative returns a workspace path relative to the directory, or false if it
+// is not below it.
 func (a *audience) relative(path string) (string, bool) {
 	if a.real == "." {
 		return path, path != "."
@@ -70,22 +68,22 @@ func (a *audience) relative(path string) (string, bool) {
 	return strings.CutPrefix(path, a.real+string(filepath.Separator))
 }
 
-// covers reports whether something in a directory may have to be reported.
+// covers reports whether changes in a directory may have to be reported.
 func (a *audience) covers(dir string) bool {
 	rel, ok := a.relative(dir)
-	return ok && !a.lister.isApart(dir) && !a.filter.prunes(filepath.ToSlash(rel))
+	return ok && !a.lister.isExcluded(dir) && !a.filter.prunes(filepath.ToSlash(rel))
 }
 
-// reports reports whether changes of a path are.
+// reports reports whether changes of a path are reported.
 func (a *audience) reports(path string) (rel string, ok bool) {
 	rel, ok = a.relative(path)
 	rel = filepath.ToSlash(rel)
-	return rel, ok && !a.lister.isApart(path) && a.filter.admits(rel)
+	return rel, ok && !a.lister.isExcluded(path) && a.filter.admits(rel)
 }
 
-// tell passes on a change. What was renamed from where clients do not look is new
-// to them.
-func (a *audience) tell(c news) {
+// tell passes a change on. A path renamed from a path that is not reported
+// counts as created.
+func (a *audience) tell(c treeChange) {
 	rel, ok := a.reports(c.path)
 	if !ok {
 		return
@@ -109,8 +107,8 @@ func (a *audience) hasReported(path string) bool {
 	return ok
 }
 
-// say tells the clients of watches once that there is too much of something.
-func say(who []*audience, what tooMuch) {
+// notify tells the clients of all watches of who about a limit, once.
+func notify(who []*audience, what limitNotice) {
 	for _, a := range who {
 		if !a.said[what] {
 			a.said[what] = true

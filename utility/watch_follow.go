@@ -10,14 +10,14 @@ import (
 	"github.com/seed-028515a8/maestro/workspace"
 )
 
-// errNotTold says that the system does not tell of a directory, because it tells
-// of too many others.
+// errNotTold says that the system does not watch a directory, because it
+// watches too many others.
 var errNotTold = errors.New("too many directories to follow")
 
-// follow has the listing told what happens in a directory from now on, and returns
-// the directories in it. The one that it lies in has been followed before. late
-// says that something happened in it about asked or later, and nobody told. A
-// directory that is gone, which is told, or is not ours to read, is no error.
+// follow makes the system report changes in a directory to the listing, and
+// returns its subdirectories. The parent must be followed already. late says
+// that the directory may have changed at asked or later without a report. A
+// directory that was removed, which is reported, or cannot be read is no error.
 func (l *lookout) follow(dir string, asked time.Time) (below []string, late bool, err error) {
 	name := filepath.FromSlash(dir)
 	var parent *node
@@ -54,12 +54,12 @@ func (l *lookout) follow(dir string, asked time.Time) (below []string, late bool
 	switch {
 	case at.key != "":
 	case at.claimed:
-		l.compare(at) // what happened since it was polled is news to watches
+		l.compare(at) // changes since the last poll are new to watches
 	default:
 		l.attach(at, f)
 	}
 	if at.key == "" {
-		return nil, false, errNotTold // the listing gives up what it follows then
+		return nil, false, errNotTold // the listing then stops following
 	}
 	fresh := !at.followed
 	at.followed = true
@@ -78,13 +78,13 @@ func (l *lookout) follow(dir string, asked time.Time) (below []string, late bool
 	return below, late, nil
 }
 
-// follows reports whether the listing is told what happens in a directory.
+// follows reports whether changes in a directory are reported to the listing.
 func (l *lookout) follows(dir string) bool {
 	at := l.find(filepath.FromSlash(dir))
 	return at != nil && at.followed && at.key != ""
 }
 
-// find returns a directory of the tree, nil if it is not in it.
+// find returns a directory of the tree, or nil.
 func (l *lookout) find(path string) *node {
 	at := l.tree.top
 	for _, name := range steps(path) {
@@ -96,7 +96,7 @@ func (l *lookout) find(path string) *node {
 	return at
 }
 
-// unfollow has the listing told of nothing any more.
+// unfollow stops all reports to the listing.
 func (l *lookout) unfollow() {
 	if l.tree.top != nil {
 		l.unfollowAll(l.tree.top)
@@ -115,8 +115,8 @@ func (l *lookout) unfollowAll(at *node) {
 	}
 }
 
-// isDeaf reports whether the system does not watch a directory that the listing
-// follows, at or below this one.
+// isDeaf reports whether the system does not watch some directory that the
+// listing follows, at or below this one.
 func (at *node) isDeaf() bool {
 	if at.followed && at.key == "" {
 		return true

@@ -7,16 +7,16 @@ import (
 	"os"
 )
 
-// A fileID tells files of the system apart that exist at the same time.
+// A fileID distinguishes files of the system that exist at the same time.
 type fileID struct{}
 
-// idOf returns the id of a file, or the zero one if the system has none.
+// idOf returns the id of a file, or the zero value if the system has none.
 func idOf(fs.FileInfo) fileID { return fileID{} }
 
-// number returns what no two files of one file system share.
+// number returns a number that is unique on the file system.
 func (fileID) number() uint64 { return 0 }
 
-// An identity tells whether something is the same file.
+// An identity tells whether two file infos are of the same file.
 type identity struct {
 	fileID
 	info fs.FileInfo

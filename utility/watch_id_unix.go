@@ -7,10 +7,10 @@ import (
 	"syscall"
 )
 
-// A fileID tells files of the system apart that exist at the same time.
+// A fileID distinguishes files of the system that exist at the same time.
 type fileID struct{ dev, ino uint64 }
 
-// idOf returns the id of a file, or the zero one if the system has none.
+// idOf returns the id of a file, or the zero value if the system has none.
 func idOf(info fs.FileInfo) fileID {
 	st, ok := info.Sys().(*syscall.Stat_t)
 	if !ok {
@@ -19,10 +19,10 @@ func idOf(info fs.FileInfo) fileID {
 	return fileID{dev: uint64(st.Dev), ino: uint64(st.Ino)}
 }
 
-// number returns what no two files of one file system share.
+// number returns a number that is unique on the file system.
 func (id fileID) number() uint64 { return id.ino }
 
-// An identity tells whether something is the same file.
+// An identity tells whether two file infos are of the same file.
 type identity struct{ fileID }
 
 func identify(info fs.FileInfo) identity { return identity{idOf(info)} }

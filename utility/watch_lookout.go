@@ -15,79 +15,81 @@ import (
 )
 
 const (
-	// maxReports bounds what the system has reported and nobody has looked at.
-	// More than that is lost, as if the system had lost it, and looked for in
-	// the tree instead.
+	// maxReports bounds the system's reports that wait for the keeper. If there
+	// are more, the rest is lost, as in an overflow of the system, and the
+	// keeper compares the tree instead.
 	maxReports = 16_384
 
-	// maxNames bounds the names that are known of all watched directories; they
-	// take some sixty bytes each.
+	// maxNames bounds the known names in all watched directories. A name takes
+	// about 60 bytes.
 	maxNames = 1_000_000
 
-	// maxPathBytes bounds how deep directories are watched: to look at one takes
-	// the longer, the deeper it lies.
+	// maxPathBytes bounds the paths of watched directories, because opening a
+	// directory takes longer the deeper it is.
 	maxPathBytes = 4096
 
-	// pollGap is how long directories that the system does not watch are left
-	// alone between two looks at them. They take a tenth of the time at most.
+	// pollGap is the minimum time between two polls of directories that the
+	// system does not watch. Polling takes at most a tenth of the time.
 	pollGap = 500 * time.Millisecond
 )
 
-// A source is the system's way to tell what happens in directories. Systems
-// allow few of them per user.
+// A source is the system's interface for reporting changes in directories.
+// Systems allow few per user.
 type source struct {
-	events <-chan fsnotify.Event // closed by close, as faults is
+	events <-chan fsnotify.Event // closed by close, like faults
 	faults <-chan error
 
-	// add has what happens in a directory, and to it, reported from now on, by a
-	// name that begins with the key returned. path is where it lies.
+	// add makes the system report changes in a directory and of the directory
+	// itself. The names in the reports begin with the returned key. path is the
+	// directory's path.
 	add    func(dir *os.File, path string) (key string, err error)
-	remove func(key string) // of what is gone, too
+	remove func(key string) // also for a removed directory
 	close  func()
 }
 
-// A lookout is the directories of a workspace that watches of any session are
-// about, or the listing of searches: each is watched by the system once.
+// A lookout watches the directories of a workspace for the watches of all
+// sessions and for the listing of searches. The system watches each directory
+// once.
 //
-// It has one goroutine, and while something is watched two more, one of them the
-// source's. The taker takes what the system reports and never waits for anything.
-// The keeper owns the tree: it looks at what was taken, and lets watches join and
-// leave. It waits for watches that are slow to take changes, and what is lost
-// meanwhile it finds by comparing the tree with what it knows of it. A session
-// takes changes as fast as its journal is written. Only one with a client on
-// standard streams may take longer, and it is the only one of its process.
+// It has one goroutine, and two more while something is watched, one of them
+// the source's. The taker queues the system's reports and never waits. The
+// keeper owns the tree: it processes the reports, and adds and removes watches.
+// It waits for watches that are slow to take changes. If reports are lost
+// meanwhile, it compares the tree with the directories. A session takes changes
+// as fast as its journal is written. Only a session with a client on standard
+// streams may take longer, and that is the only session of its process.
 type lookout struct {
 	// Static after the first watch.
 	ws       *workspace.Workspace
-	limit    int    // of directories that watches are about
-	budget   *share // of directories that the system watches; each of tree.keys is taken from it
-	names    int    // that are known in all directories
-	listings *listings
+	limit    int    // bounds the directories with watches
+	budget   *share // bounds the directories that the system watches; each of tree.keys is taken from it
+	names    int    // bounds the known names in all directories
+	listings *listingCache
 	pollGap  time.Duration
 	log      *slog.Logger
 	open     func() (*source, error)
 
 	ctx    context.Context // ends with close
 	cancel context.CancelFunc
-	jobs   chan func()   // unbuffered; what the keeper is to do next; never closed
+	jobs   chan func()   // unbuffered; the keeper's jobs; never closed
 	more   chan struct{} // 1-buffered; a token means that there are reports; never closed
 	keeper sync.WaitGroup
 
 	mu      sync.Mutex
 	reports []fsnotify.Event // at most maxReports
-	lost    bool             // there were more
+	lost    bool             // some reports were dropped
 
 	// Owned by the keeper.
-	source    *source // nil while there is nothing to watch, or the system refuses it
+	source    *source // nil while nothing is watched, or the system refuses it
 	taker     sync.WaitGroup
 	tree      dirTree
 	audiences map[string]*audience // by their names
-	stale     bool                 // reports were lost, and what they were about was not looked for
-	syncAt    time.Time            // when it may be; doing so all the time would leave no time for anything else
+	stale     bool                 // reports were lost, and the tree has not been compared since
+	syncAt    time.Time            // when the tree may be compared; doing so all the time would take all the time
 	pollAt    time.Time
 }
 
-func newLookout(ws *workspace.Workspace, limit int, budget *share, listings *listings, log *slog.Logger) *lookout {
+func newLookout(ws *workspace.Workspace, limit int, budget *share, listings *listingCache, log *slog.Logger) *lookout {
 	l := &lookout{
 		ws: ws, limit: limit, budget: budget, names: maxNames, listings: listings, pollGap: pollGap, log: log, open: openSource,
 		jobs: make(chan func()), more: make(chan struct{}, 1), tree: newDirTree(), audiences: make(map[string]*audience),
@@ -97,13 +99,13 @@ func newLookout(ws *workspace.Workspace, limit int, budget *share, listings *lis
 	return l
 }
 
-// close ends the goroutines. No watch may be left.
+// close ends the goroutines. All watches must have left.
 func (l *lookout) close() {
 	l.cancel()
 	l.keeper.Wait()
 }
 
-// do has the keeper do a job and waits for it. It reports false if ctx ended
+// do runs job on the keeper and waits for it. It returns false if ctx ended
 // before the job began, or the lookout is closed.
 func (l *lookout) do(ctx context.Context, job func()) bool {
 	done := make(chan struct{})
@@ -117,7 +119,7 @@ func (l *lookout) do(ctx context.Context, job func()) bool {
 	return false
 }
 
-// keep is the keeper.
+// keep is the keeper's goroutine.
 func (l *lookout) keep() {
 	defer l.closeSource()
 	timer := time.NewTimer(time.Hour)
@@ -143,7 +145,7 @@ func (l *lookout) keep() {
 	}
 }
 
-// rest returns how long there is nothing to do unless something is reported.
+// rest returns the time until the next work without reports.
 func (l *lookout) rest() time.Duration {
 	wait := time.Hour
 	if l.stale {
@@ -155,12 +157,12 @@ func (l *lookout) rest() time.Duration {
 	return max(wait, 0)
 }
 
-// openSource begins to hear from the system.
+// openSource opens the system's source.
 func (l *lookout) openSource() {
 	s, err := l.open()
 	if err != nil {
-		if len(l.tree.polled) == 0 { // once, and not each time
-			l.log.Warn("watch files", slog.Any("err", err))
+		if len(l.tree.polled) == 0 { // log it once only
+			l.log.Warn("cannot watch files", slog.Any("err", err))
 		}
 		return // directories are polled
 	}
@@ -168,7 +170,7 @@ func (l *lookout) openSource() {
 	l.taker.Go(func() { l.take(s) }) // ends with the source
 }
 
-// closeSource ends that, and forgets what was reported and what was watched.
+// closeSource closes the source, and drops its reports and watched directories.
 func (l *lookout) closeSource() {
 	if l.source == nil {
 		return
@@ -184,7 +186,7 @@ func (l *lookout) closeSource() {
 	clear(l.tree.keys)
 }
 
-// take is the taker.
+// take is the taker's goroutine.
 func (l *lookout) take(s *source) {
 	for events, faults := s.events, s.faults; events != nil || faults != nil; {
 		select {
@@ -200,9 +202,9 @@ func (l *lookout) take(s *source) {
 				faults = nil
 			case errors.Is(err, fsnotify.ErrEventOverflow):
 				l.lose()
-			case errors.Is(err, syscall.EINVAL): // what was renamed is to be watched no more, and is not: it is gone, too
+			case errors.Is(err, syscall.EINVAL): // fsnotify could not unwatch a renamed directory, because the system has done so already
 			default:
-				l.log.Warn("watch files", slog.Any("err", err))
+				l.log.Warn("cannot watch files", slog.Any("err", err))
 			}
 		}
 	}
@@ -229,12 +231,11 @@ func (l *lookout) lose() {
 func (l *lookout) wake() {
 	select {
 	case l.more <- struct{}{}:
-	default: // it looks again anyhow
+	default: // the keeper looks again anyway
 	}
 }
 
-// taken returns what was reported since the last call, and whether some of it
-// was lost.
+// taken returns the reports since the last call, and whether some were lost.
 func (l *lookout) taken() ([]fsnotify.Event, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -243,7 +244,7 @@ func (l *lookout) taken() ([]fsnotify.Event, bool) {
 	return reports, lost
 }
 
-// look takes in what was reported.
+// look processes the reports.
 func (l *lookout) look() {
 	reports, lost := l.taken()
 	for _, ev := range reports {
@@ -251,6 +252,6 @@ func (l *lookout) look() {
 	}
 	if lost {
 		l.stale = true
-		l.listings.lose(false)
+		l.listings.markStale(false)
 	}
 }

@@ -17,9 +17,8 @@ import (
 	"github.com/seed-028515a8/maestro/workspace"
 )
 
-// A stamp is what is known of a name beside itself: whether it is a directory,
-// and for other things something that changes when they do; without that it is
-// a file that may have changed.
+// A stamp is what is known of a name: whether it is a directory, and for a file
+// a hash that changes with the file. Zero means a file that may have changed.
 type stamp uint64
 
 const stampDir stamp = 1
@@ -31,8 +30,8 @@ func dirStamp(isDir bool) stamp {
 	return 0
 }
 
-// coarse is how far apart two changes of a file must be at least for the file
-// system to give them different times.
+// coarse is the minimum time between two changes of a file for the file system
+// to give them different times.
 const coarse = 100 * time.Millisecond
 
 func stampOf(info fs.FileInfo, now time.Time) stamp {
@@ -47,8 +46,8 @@ func stampOf(info fs.FileInfo, now time.Time) stamp {
 	return stamp(m|2) &^ stampDir
 }
 
-// know notes what a directory contains. It reports false if there is no room
-// for that.
+// know records a name in a directory. It returns false if there are too many
+// names.
 func (l *lookout) know(at *node, name string, m stamp) bool {
 	if _, known := at.names[name]; !known {
 		if l.tree.names >= l.names {
@@ -61,13 +60,13 @@ func (l *lookout) know(at *node, name string, m stamp) bool {
 	return true
 }
 
-// readBatch is how many entries of a directory are read at once.
+// readBatch is the number of directory entries read at once.
 const readBatch = 1024
 
-// An arrival says how what is found in a directory came there.
+// An arrival says how the content of a directory came there.
 type arrival struct {
-	from  string // with the directory, which was called so before; "" if it is new
-	known bool   // it may have been there before, unseen
+	from  string // the former path, if it was renamed with its directory; "" if it is new
+	known bool   // it may have existed before, unseen
 }
 
 func (a *arrival) below(name string) *arrival {
@@ -77,8 +76,8 @@ func (a *arrival) below(name string) *arrival {
 	return &arrival{from: filepath.Join(a.from, name)}
 }
 
-// pass adds a directory to the tree that lies between the workspace's root and
-// that of a, or is the latter.
+// pass adds a directory between the workspace's root and the root of a, or the
+// root of a itself, to the tree.
 func (l *lookout) pass(parent *node, name string, a *audience) *node {
 	at, f := l.enter(parent, name, []*audience{a})
 	if f != nil {
@@ -87,9 +86,9 @@ func (l *lookout) pass(parent *node, name string, a *audience) *node {
 	return at
 }
 
-// visit adds a directory to the tree, with all below it, for those of the
-// audiences that are about it. What is found there is told if it arrived; with
-// nil it has been there.
+// visit adds a directory and all below it to the tree, for those of the
+// audiences that cover it. If how is not nil, it reports what it finds there as
+// appeared.
 func (l *lookout) visit(parent *node, name string, how *arrival, who []*audience) {
 	path := filepath.Join(parent.path, name)
 	var holders []*audience
@@ -102,7 +101,7 @@ func (l *lookout) visit(parent *node, name string, how *arrival, who []*audience
 		return
 	}
 	if len(path) > maxPathBytes {
-		say(holders, pathTooLong)
+		notify(holders, pathTooLong)
 		return
 	}
 	at, f := parent.children[name], (*os.File)(nil)
@@ -117,8 +116,8 @@ func (l *lookout) visit(parent *node, name string, how *arrival, who []*audience
 	}
 }
 
-// fill adds all below a directory to the tree. f is the directory if it is open,
-// and closed.
+// fill adds all below a directory to the tree. f is the directory if it is
+// open; fill closes it.
 func (l *lookout) fill(at *node, f *os.File, how *arrival, holders []*audience) {
 	for _, a := range holders {
 		if !slices.Contains(at.holders, a) {
@@ -139,7 +138,7 @@ func (l *lookout) fill(at *node, f *os.File, how *arrival, holders []*audience) 
 			below = &arrival{}
 		}
 		if how != nil {
-			l.tell(at, news{op: appeared, path: filepath.Join(at.path, name), from: below.from, known: below.known, isDir: m == stampDir})
+			l.tell(at, treeChange{op: appeared, path: filepath.Join(at.path, name), from: below.from, known: below.known, isDir: m == stampDir})
 		}
 		if m == stampDir {
 			l.visit(at, name, below, holders)
@@ -147,8 +146,8 @@ func (l *lookout) fill(at *node, f *os.File, how *arrival, holders []*audience) 
 	}
 }
 
-// list notes what is in a directory, as far as it can be read: nothing if there
-// is no room for that.
+// list records the names in a directory, as far as it can be read. It records
+// none if there are too many.
 func (l *lookout) list(at *node, f *os.File) {
 	at.names = make(map[string]stamp)
 	if f == nil {
@@ -161,7 +160,7 @@ func (l *lookout) list(at *node, f *os.File) {
 	now := time.Now()
 	err := inBatches(f, func(entries []fs.DirEntry) error {
 		if !slices.ContainsFunc(at.holders, (*audience).listens) {
-			return context.Canceled // nobody asks any more
+			return context.Canceled // no watch asks for it any more
 		}
 		if l.tree.names+len(entries) > l.names {
 			return errTooManyNames
@@ -180,17 +179,18 @@ func (l *lookout) list(at *node, f *os.File) {
 	}
 }
 
-// errTooManyNames says that a directory has more names than there is room for.
+// errTooManyNames says that the names of a directory exceed the bound.
 var errTooManyNames = errors.New("too many names in a directory")
 
-// blind notes that not all that is in a directory can be known, and says so.
+// blind records that some names of a directory are unknown, and notifies its
+// watches.
 func (l *lookout) blind(at *node) {
 	at.blind = true
-	say(at.holders, tooManyNames)
+	notify(at.holders, tooManyNames)
 }
 
-// inBatches calls each with what is in a directory, so many entries at a time
-// that few are in memory at once, until there are no more or it fails.
+// inBatches calls each with the entries of a directory, readBatch at a time to
+// bound memory, until the end or an error.
 func inBatches(dir *os.File, each func([]fs.DirEntry) error) error {
 	for {
 		entries, err := dir.ReadDir(readBatch)
@@ -206,7 +206,7 @@ func inBatches(dir *os.File, each func([]fs.DirEntry) error) error {
 	}
 }
 
-// reopen opens a directory of the tree if it still is where it was.
+// reopen opens a directory of the tree if it still is at its path.
 func (l *lookout) reopen(at *node) (*os.File, error) {
 	f, info, err := l.openDir(at.parent, at.path)
 	if err == nil && !at.id.is(info) {
@@ -216,21 +216,21 @@ func (l *lookout) reopen(at *node) (*os.File, error) {
 	return f, err
 }
 
-// enter adds one directory to the tree for watches and returns it open, or nil if
-// it is not there, or there is no room.
+// enter adds one directory to the tree for watches and returns it open. It
+// returns nil if the directory does not exist or a limit is reached.
 func (l *lookout) enter(parent *node, name string, who []*audience) (*node, *os.File) {
 	path := name
 	if parent != nil {
 		path = filepath.Join(parent.path, name)
 	}
 	if l.tree.claimed >= l.limit {
-		say(who, tooManyDirs)
+		notify(who, tooManyDirs)
 		return nil, nil
 	}
 	f, info, err := l.openDir(parent, path)
 	if err != nil {
 		if outOfFiles(err) {
-			say(who, systemLimit)
+			notify(who, systemLimit)
 			l.stale = true // look again later
 		}
 		return nil, nil
@@ -243,18 +243,19 @@ func (l *lookout) enter(parent *node, name string, who []*audience) (*node, *os.
 	at.claimed = true
 	l.tree.claimed++
 	if !l.attach(at, f) {
-		say(who, systemLimit)
+		notify(who, systemLimit)
 	}
 	return at, f
 }
 
-// plant adds an open directory to the tree. It returns nil if it is there already.
+// plant adds an open directory to the tree. It returns nil if it is in the tree
+// already.
 func (l *lookout) plant(parent *node, path string, info fs.FileInfo) *node {
 	id := identify(info)
 	if !l.vacate(id, parent) {
 		return nil
 	}
-	path = strings.Clone(path) // which may be a part of a whole listing
+	path = strings.Clone(path) // path may be part of a whole listing
 	at := &node{path: path, parent: parent, id: id}
 	switch {
 	case parent == nil:
@@ -270,10 +271,10 @@ func (l *lookout) plant(parent *node, path string, info fs.FileInfo) *node {
 	return at
 }
 
-// openDir opens a directory of the tree. It does not follow symbolic links: what
-// is opened lies in what the parent is.
+// openDir opens a directory of the tree. It does not follow symbolic links: the
+// opened directory is a child of parent.
 func (l *lookout) openDir(parent *node, path string) (*os.File, fs.FileInfo, error) {
-	if parent != nil { // do not open anything else, it may be a device
+	if parent != nil { // opening anything but a directory may have an effect, for example on a device
 		if info, err := l.ws.Lstat(path); err != nil {
 			return nil, nil, err
 		} else if !info.IsDir() {
@@ -294,8 +295,8 @@ func (l *lookout) openDir(parent *node, path string) (*os.File, fs.FileInfo, err
 	return nil, nil, cmp.Or(err, fs.ErrNotExist)
 }
 
-// absent reports whether err means that there is nothing of that name, or
-// nothing that may be looked at.
+// absent reports whether err means that the path does not exist or may not be
+// opened.
 func absent(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) || errors.Is(err, syscall.ELOOP) ||
 		errors.Is(err, workspace.ErrOutside)
@@ -306,13 +307,13 @@ func outOfFiles(err error) bool {
 	return errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE)
 }
 
-// isRoot reports whether the workspace's root still is where it was.
+// isRoot reports whether at is still the workspace's root.
 func (l *lookout) isRoot(at identity) bool {
 	found, err := os.Stat(l.ws.Root())
 	return err == nil && at.is(found) || err != nil && !absent(err)
 }
 
-// liesIn reports whether an open directory lies in parent.
+// liesIn reports whether an open directory is a child of parent.
 func (l *lookout) liesIn(f *os.File, info fs.FileInfo, parent *node, path string) bool {
 	if up, ok := above(f); ok {
 		return parent.id.is(up)
@@ -325,10 +326,10 @@ func (l *lookout) liesIn(f *os.File, info fs.FileInfo, parent *node, path string
 	return err == nil && os.SameFile(info, found)
 }
 
-// vacate takes a directory out of the tree that has come into parent from
-// another place in the tree, which was not reported yet. It reports false if it
-// is in both, as file systems may be mounted twice: the system reports what
-// happens in it for one place only.
+// vacate removes a directory from the tree that has moved to parent from
+// elsewhere in the tree, which has not been reported yet. It returns false if
+// the directory is in both places, as a file system may be mounted twice. The
+// system reports changes in it for one place only.
 func (l *lookout) vacate(id identity, parent *node) bool {
 	old := l.tree.ids[id.fileID]
 	if old == nil {
@@ -339,7 +340,7 @@ func (l *lookout) vacate(id identity, parent *node) bool {
 	}
 	for at := parent; at != nil; at = at.parent {
 		if at == old {
-			l.stale = true // the tree was changed too much to tell
+			l.stale = true // the tree changed too much to decide
 			return false
 		}
 	}
@@ -347,8 +348,8 @@ func (l *lookout) vacate(id identity, parent *node) bool {
 	return true
 }
 
-// attach has the system watch a directory. It reports false if the system does
-// not; what watches are about is polled then.
+// attach makes the system watch a directory. It returns false if the system
+// refuses; a directory with watches is then polled.
 func (l *lookout) attach(at *node, f *os.File) bool {
 	delete(l.tree.polled, at)
 	if l.source != nil && !l.tree.full && l.budget.take(at.claimed) {
@@ -367,7 +368,7 @@ func (l *lookout) attach(at *node, f *os.File) bool {
 	return false
 }
 
-// pollInstead has a directory polled that the system does not watch.
+// pollInstead polls a directory that the system does not watch.
 func (l *lookout) pollInstead(at *node) {
 	l.tree.polled[at] = struct{}{}
 	if len(l.tree.polled) == 1 {
@@ -375,7 +376,7 @@ func (l *lookout) pollInstead(at *node) {
 	}
 }
 
-// unwatch has the system watch a directory no more.
+// unwatch makes the system stop watching a directory.
 func (l *lookout) unwatch(at *node) {
 	if at.key != "" {
 		l.source.remove(at.key)
@@ -385,9 +386,9 @@ func (l *lookout) unwatch(at *node) {
 	}
 }
 
-// sync finds what has changed in the tree while reports were lost. It begins
-// anew with the system: what it watches may be gone without a report, and what
-// it has not reported yet no longer matters.
+// sync compares the tree with the directories after reports were lost. It opens
+// a new source: the old one may have stopped watching directories without a
+// report, and its queued reports do not matter any more.
 func (l *lookout) sync() {
 	began := time.Now()
 	l.closeSource()
@@ -399,13 +400,13 @@ func (l *lookout) sync() {
 	if l.tree.top == nil {
 		l.closeSource()
 	}
-	l.listings.lose(l.tree.top == nil || l.tree.top.isDeaf()) // what was lost is not told, and what happens from now on is
+	l.listings.markStale(l.tree.top == nil || l.tree.top.isDeaf()) // the loss itself is not reported; later changes are, unless deaf
 	now := time.Now()
 	l.syncAt = now.Add(max(now.Sub(began), l.pollGap))
 }
 
 func (l *lookout) compareAll(at *node) {
-	below := slices.Collect(maps.Values(at.children)) // not what is found now
+	below := slices.Collect(maps.Values(at.children)) // without directories found now
 	l.compare(at)
 	for _, child := range below {
 		if !child.gone && l.ctx.Err() == nil {
@@ -414,15 +415,15 @@ func (l *lookout) compareAll(at *node) {
 	}
 }
 
-// polls reports whether there is something to poll: what the system does not
-// watch, and an empty root. That it was removed is not reported while it is open,
-// which it is as long as there is a host.
+// polls reports whether something must be polled: directories that the system
+// does not watch, or an empty root. The system does not report the removal of
+// the root while a host has it open.
 func (l *lookout) polls() bool {
 	top := l.tree.top
 	return len(l.tree.polled) > 0 || top != nil && len(top.holders) > 0 && len(top.names) == 0
 }
 
-// poll looks for changes in the directories that the system does not watch.
+// poll compares the directories that the system does not watch.
 func (l *lookout) poll() {
 	began := time.Now()
 	l.tree.full = false // there may be room again
@@ -435,15 +436,15 @@ func (l *lookout) poll() {
 		}
 	}
 	if top := l.tree.top; top != nil && !l.isRoot(top.id) {
-		l.listings.lose(true)
+		l.listings.markStale(true)
 		l.drop(top)
 	}
 	now := time.Now()
 	l.pollAt = now.Add(max(l.pollGap, 9*now.Sub(began)))
 }
 
-// compare tells what has changed in a directory, and has the system watch it if
-// it will.
+// compare reports the changes in a directory, and tries to make the system
+// watch it.
 func (l *lookout) compare(at *node) {
 	f, err := l.reopen(at)
 	switch {
@@ -462,13 +463,13 @@ func (l *lookout) compare(at *node) {
 	}
 	defer f.Close()
 	if !l.attach(at, f) {
-		say(at.holders, systemLimit)
-		say(at.passers, systemLimit)
+		notify(at.holders, systemLimit)
+		notify(at.passers, systemLimit)
 	}
 	if !at.claimed {
-		return // the listing looks for what has changed by itself
+		return // the listing finds its changes itself
 	}
-	// What is gone makes room for what is new, so it is looked for first.
+	// Removed names make room for new ones, so they are handled first.
 	if err := l.compareGone(at, f); errors.Is(err, errTooManyNames) {
 		l.blind(at)
 		return
@@ -479,7 +480,7 @@ func (l *lookout) compare(at *node) {
 		return
 	}
 	now := time.Now()
-	_ = inBatches(f, func(entries []fs.DirEntry) error { // what is not read is for the next time
+	_ = inBatches(f, func(entries []fs.DirEntry) error { // the next comparison gets what is not read now
 		for _, e := range entries {
 			if at.gone {
 				return fs.ErrNotExist
@@ -492,8 +493,8 @@ func (l *lookout) compare(at *node) {
 	})
 }
 
-// compareGone tells what is gone from a directory, or is another directory now.
-// It tells nothing if the directory has more names than there is room for.
+// compareGone reports names that are gone from a directory, or are another
+// directory now. If the directory has too many names, it reports nothing.
 func (l *lookout) compareGone(at *node, f *os.File) error {
 	gone, lost := maps.Clone(at.names), maps.Clone(at.children)
 	count, room := 0, l.names-l.tree.names+len(at.names)
@@ -525,7 +526,7 @@ func (l *lookout) compareGone(at *node, f *os.File) error {
 	return nil
 }
 
-// compareName tells what has become of something in a directory.
+// compareName reports the change of one name in a directory.
 func (l *lookout) compareName(at *node, name string, info fs.FileInfo, now time.Time) {
 	path := filepath.Join(at.path, name)
 	old, known := at.names[name]
@@ -535,11 +536,11 @@ func (l *lookout) compareName(at *node, name string, info fs.FileInfo, now time.
 		known = false
 	}
 	switch noted := l.know(at, name, m); {
-	case !noted: // it would be news each time
+	case !noted: // otherwise it would be reported each time
 	case !known:
-		l.tell(at, news{op: appeared, path: path, known: at.blind, isDir: m == stampDir})
+		l.tell(at, treeChange{op: appeared, path: path, known: at.blind, isDir: m == stampDir})
 	case m != stampDir && (old == 0 || old != m):
-		l.tell(at, news{op: written, path: path})
+		l.tell(at, treeChange{op: written, path: path})
 	}
 	if m == stampDir && at.misses(name) {
 		l.visit(at, name, &arrival{known: known && old == stampDir}, at.holders)

@@ -2,17 +2,17 @@ package utility
 
 import "sync"
 
-// A share is a number of directories that the system may watch for the hosts of
-// this process. Its methods may be called from any goroutine.
+// A share is the number of directories that the system may watch for the hosts
+// of this process. Its methods may be called from any goroutine.
 type share struct {
 	most        int
-	forListings int // so many at most may be taken for one that no watch of a client is about
+	forListings int // bound of taken up to which a directory without client watches may take one
 
-	mu    sync.Mutex // taken while others are held, and never the other way round
+	mu    sync.Mutex // locked while others are held, never the reverse
 	taken int
 }
 
-// take takes one, for a watch of a client or only for a listing. It reports false
+// take takes one, for a client's watch or for a listing only. It returns false
 // if none is left.
 func (s *share) take(forWatch bool) bool {
 	s.mu.Lock()
@@ -24,7 +24,7 @@ func (s *share) take(forWatch bool) bool {
 	return true
 }
 
-// give gives back n that were taken.
+// give returns n.
 func (s *share) give(n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

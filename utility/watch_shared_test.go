@@ -120,7 +120,7 @@ func TestWatchesGoBeforeListings(t *testing.T) {
 	}
 	r.rested()
 	r.whole.again = time.Time{}
-	r.whole.lose(false)
+	r.whole.markStale(false)
 	r.followed()
 	if n := r.fed(); n != 3 {
 		t.Errorf("got %d directories followed, want those that are watched anyhow", n)

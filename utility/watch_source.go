@@ -9,10 +9,10 @@ import (
 	"github.com/fsnotify/fsnotify"
 )
 
-// pathSource makes a source of w that knows directories by their paths. The
-// system follows symbolic links in them: a directory that a path does not lead
-// to afterwards is not watched, but one that was replaced for a moment only may
-// be watched in place of what it was replaced by.
+// pathSource makes a source of w that identifies directories by their paths.
+// The system follows symbolic links in a path. If the path leads elsewhere
+// afterwards, the directory is not watched; but if it led elsewhere for a
+// moment only, the wrong directory may be watched.
 func pathSource(w *fsnotify.Watcher) *source {
 	return &source{
 		events: w.Events, faults: w.Errors,
@@ -27,17 +27,17 @@ func pathSource(w *fsnotify.Watcher) *source {
 					return path, nil
 				}
 			}
-			_ = w.Remove(path) // it fails if what it was is gone
+			_ = w.Remove(path) // fails if the watched directory is gone
 			return "", fs.ErrNotExist
 		},
-		remove: func(key string) { _ = w.Remove(key) }, // it fails if the system has done so by itself
-		close:  func() { _ = w.Close() },               // nothing is lost: nobody listens any more
+		remove: func(key string) { _ = w.Remove(key) }, // fails if the system has removed it already
+		close:  func() { _ = w.Close() },               // nobody reads the events any more
 	}
 }
 
-// movedFrom returns what the thing that a report is about was called before it
-// was renamed to what the report says; "" if it was not, or that was in no
-// watched directory. That is told in this form alone.
+// movedFrom returns the former name of the path in a report of a rename; "" if
+// there was no rename, or the former directory is not watched. fsnotify exposes
+// the former name only in the text of an event.
 func movedFrom(ev fsnotify.Event) string {
 	if !ev.Has(fsnotify.Create) {
 		return ""

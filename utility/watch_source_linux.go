@@ -11,17 +11,17 @@ import (
 	"github.com/fsnotify/fsnotify"
 )
 
-// ownFiles has an entry for each file that this process has open, which leads
-// to that file itself and not to what its name leads to by now.
+// ownFiles has an entry for each open file of this process. An entry leads to
+// the open file itself, not to its current name.
 const ownFiles = "/proc/self/fd"
 
 // openSource opens the system's source.
 //
-// A directory is not watched by its path: another one may be there by the time
-// the system looks, or a link to one outside the workspace. Nor is a path used
-// twice: what was reported about a directory that is gone would be taken for a
-// report about the next one of its name, and fsnotify, which knows directories by
-// the paths they were added with, has one entry for both.
+// A directory is not watched by its path, because another directory, or a link
+// out of the workspace, may be there by the time the system looks. No path is
+// used twice: otherwise a report about a removed directory would be taken for
+// one about the next directory of that name, and fsnotify, which identifies
+// directories by the added path, would have one entry for both.
 func openSource() (*source, error) {
 	w, err := fsnotify.NewWatcher()
 	if err != nil {
@@ -31,7 +31,7 @@ func openSource() (*source, error) {
 	paths, err := newOpenPaths()
 	switch {
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, errNoOpenPaths):
-		return s, nil // there is no /proc, or none of the usual kind
+		return s, nil // there is no usable /proc
 	case err != nil:
 		return nil, errors.Join(err, w.Close())
 	}
@@ -40,17 +40,16 @@ func openSource() (*source, error) {
 		return path, w.Add(path)
 	}
 	s.close = func() {
-		_ = w.Close() // nothing is lost: nobody listens any more
+		_ = w.Close() // nobody reads the events any more
 		paths.close()
 	}
 	return s, nil
 }
 
-// An openPaths makes paths that lead to open files, and never the same path
-// again although the system soon uses the number of a file again. ownFiles is
-// itself open several times, so that there are as many entries in it that lead
-// back to it; a path goes through them in an order of its own before it comes to
-// the file.
+// An openPaths makes paths that lead to open files, never the same path twice,
+// although the system soon reuses a file's number. It has ownFiles open several
+// times, so ownFiles has as many entries that lead back to itself. Each path
+// goes through these entries in a different order before it comes to the file.
 type openPaths struct {
 	loops [4]*os.File // ownFiles
 	made  int
@@ -77,7 +76,7 @@ func newOpenPaths() (*openPaths, error) {
 	return nil, errNoOpenPaths
 }
 
-// to returns a new path to what f has open. It leads there as long as f is open.
+// to returns a new path to f. It is valid while f is open.
 func (p *openPaths) to(f *os.File) string {
 	p.made++
 	path := []byte(ownFiles)
@@ -97,16 +96,16 @@ func (p *openPaths) close() {
 	}
 }
 
-// above describes the directory that an open directory lies in. It reports false
-// if the system does not tell.
+// above returns the parent of an open directory, or false if the system does
+// not tell.
 func above(dir *os.File) (fs.FileInfo, bool) {
 	info, err := os.Stat(ownFiles + "/" + strconv.FormatUint(uint64(dir.Fd()), 10) + "/..")
 	return info, err == nil
 }
 
-// maxWatched is how many directories the process may have watched: half of what the
-// system lets this user watch. The user has other programs, and the system keeps a
-// kilobyte for each.
+// maxWatched is the number of directories that the process may watch: half of
+// the user's limit. The user has other programs, and the system needs about 1
+// KiB for each.
 func maxWatched() int {
 	if n, ok := maxUserWatches(); ok {
 		return n / 2
@@ -114,9 +113,9 @@ func maxWatched() int {
 	return math.MaxInt
 }
 
-// maxFollowed is how many of them may be taken before none is watched for listings
-// alone, so that watches find some left. It is none if the system does not say how
-// many there may be.
+// maxFollowed is the number of watched directories up to which directories may
+// be watched for listings alone, so that some are left for watches. It is zero
+// if the system does not tell its limit.
 func maxFollowed() int {
 	n, _ := maxUserWatches()
 	return n / 8 * 3

@@ -19,14 +19,13 @@ func openSource() (*source, error) {
 	return pathSource(w), nil
 }
 
-// above describes the directory that an open directory lies in. It reports false
-// if the system does not tell.
+// above returns false: the system does not tell the parent of an open
+// directory.
 func above(*os.File) (fs.FileInfo, bool) { return nil, false }
 
-// maxWatched is how many directories may be watched. Other systems have no such
-// number.
+// maxWatched is unbounded: other systems have no such limit.
 func maxWatched() int { return math.MaxInt }
 
-// maxFollowed is none, for listings: other systems may watch files instead of
-// directories.
+// maxFollowed is zero: other systems may watch each file instead of each
+// directory, so listings do not follow.
 func maxFollowed() int { return 0 }

@@ -8,26 +8,25 @@ import (
 	"github.com/fsnotify/fsnotify"
 )
 
-// A dirTree is the directories that watches are about, and those between them and
-// the workspace's root, and those that the listing of searches follows. The keeper
-// owns it.
+// A dirTree is the watched directories, those between them and the workspace's
+// root, and those that the listing of searches follows. The keeper owns it.
 type dirTree struct {
-	top     *node // the workspace's root; nil while there is nothing to watch
-	claimed int   // nodes that watches are about; at most lookout.limit
+	top     *node // the workspace's root; nil while nothing is watched
+	claimed int   // nodes with watches; at most lookout.limit
 	names   int   // in all nodes; at most lookout.names
 	keys    map[string]*node
 	ids     map[fileID]*node // if files have ids
 	polled  map[*node]struct{}
-	left    map[string]bool // what was in the directory that was renamed last; nil if it was none, or has come to its new place
-	full    bool            // the system watches no more, until it is asked again
+	left    map[string]bool // the names in the directory that was renamed last; nil if there was none, or it has reached its new path
+	full    bool            // the system refuses more watches, until it is asked again
 }
 
 func newDirTree() dirTree {
 	return dirTree{keys: make(map[string]*node), ids: make(map[fileID]*node), polled: make(map[*node]struct{})}
 }
 
-// hasLeft reports whether a path may have been renamed with the directory that
-// it lay in. What is in a directory by now may also have been made there.
+// hasLeft reports whether a path may have been renamed with its directory. A
+// path in the renamed directory may also be new.
 func (t *dirTree) hasLeft(path string) bool { return t.left == nil || t.left[path] }
 
 // A node is one directory of the tree.
@@ -35,19 +34,19 @@ type node struct {
 	path     string // relative to the workspace's root
 	parent   *node
 	id       identity
-	key      string           // what its reports begin with; "" if the system does not watch it
-	names    map[string]stamp // what is in it; nil without holders
+	key      string           // the prefix of its reports; "" if the system does not watch it
+	names    map[string]stamp // the names in it; nil without holders
 	children map[string]*node // nil without any
-	holders  []*audience      // report what happens in it
-	passers  []*audience      // have their root further down
-	claimed  bool             // it has holders or passers; then it is polled if the system does not watch it
-	followed bool             // the listing is told what happens in it
-	blind    bool             // there was no room for some of the names
-	gone     bool             // it is no longer in the tree
+	holders  []*audience      // report changes in it
+	passers  []*audience      // have their root below it
+	claimed  bool             // it has holders or passers; if the system does not watch it, it is polled
+	followed bool             // the listing gets its changes
+	blind    bool             // some names in it are unknown
+	gone     bool             // it was removed from the tree
 }
 
-// misses reports whether the directory of that name is not in the tree for all
-// watches that it should be there for.
+// misses reports whether the subdirectory name lacks a node, or a holder that
+// covers it.
 func (at *node) misses(name string) bool {
 	child := at.children[name]
 	return child == nil || slices.ContainsFunc(at.holders, func(a *audience) bool {
@@ -55,14 +54,14 @@ func (at *node) misses(name string) bool {
 	})
 }
 
-// A news is what the keeper tells a watch: paths are relative to the
-// workspace's root.
-type news struct {
+// A treeChange is a change that the keeper passes to audiences. Paths are
+// relative to the workspace's root.
+type treeChange struct {
 	op    newsOp
 	path  string
-	from  string // what has appeared was renamed from there; "" if that is not known
-	known bool   // what has appeared took the place of something
-	isDir bool   // what has appeared is a directory
+	from  string // the former path of a renamed one; "" if unknown
+	known bool   // it replaced something
+	isDir bool   // it is a directory
 }
 
 // A newsOp is what has happened to a path.
@@ -74,8 +73,8 @@ const (
 	vanished
 )
 
-// join makes what w is about part of the tree. It reports false if the watch's
-// root is not there, or the watch is over.
+// join adds the directories of w to the tree. It returns false if the watch's
+// root does not exist, or the watch has ended.
 func (l *lookout) join(w *watch) bool {
 	if a := l.audiences[w.audience.name]; a != nil {
 		a.add(w)
@@ -91,8 +90,8 @@ func (l *lookout) join(w *watch) bool {
 	return true
 }
 
-// enroll makes what an audience is about part of the tree. It reports false if its
-// directory is not there.
+// enroll adds the directories of an audience to the tree. It returns false if
+// its root does not exist.
 func (l *lookout) enroll(a *audience) bool {
 	l.begin()
 	who := []*audience{a}
@@ -118,7 +117,7 @@ func (l *lookout) enroll(a *audience) bool {
 	return true
 }
 
-// begin opens the source if there is nothing to watch yet.
+// begin opens the source if nothing is watched yet.
 func (l *lookout) begin() {
 	if l.source == nil && l.tree.top == nil {
 		l.openSource()
@@ -134,26 +133,26 @@ func steps(path string) []string {
 	return strings.Split(path, string(filepath.Separator))
 }
 
-// claim counts a directory among those that watches are about. It reports false
-// if there are too many.
+// claim counts a directory as one with watches. It returns false if there are
+// too many.
 func (l *lookout) claim(at *node, who []*audience) bool {
 	if at.claimed {
 		return true
 	}
 	if l.tree.claimed >= l.limit {
-		say(who, tooManyDirs)
+		notify(who, tooManyDirs)
 		return false
 	}
 	at.claimed = true
 	l.tree.claimed++
 	if at.key == "" {
 		l.pollInstead(at)
-		say(who, systemLimit)
+		notify(who, systemLimit)
 	}
 	return true
 }
 
-// leave takes all that only w is about out of the tree.
+// leave removes the directories from the tree that only w watches.
 func (l *lookout) leave(w *watch) {
 	a := w.audience
 	if !a.remove(w) {
@@ -168,7 +167,7 @@ func (l *lookout) leave(w *watch) {
 	}
 }
 
-// dismiss has no more watches join an audience.
+// dismiss prevents watches from joining an audience.
 func (l *lookout) dismiss(a *audience) {
 	if l.audiences[a.name] == a {
 		delete(l.audiences, a.name)
@@ -193,7 +192,7 @@ func (l *lookout) release(at *node, a *audience) {
 	}
 }
 
-// disclaim takes a directory out of those that watches are about.
+// disclaim stops counting a directory as one with watches.
 func (l *lookout) disclaim(at *node) {
 	if at.claimed {
 		at.claimed = false
@@ -202,7 +201,7 @@ func (l *lookout) disclaim(at *node) {
 	}
 }
 
-// forget takes one directory out of the tree.
+// forget removes one directory from the tree.
 func (l *lookout) forget(at *node) {
 	l.unwatch(at)
 	l.disclaim(at)
@@ -218,8 +217,8 @@ func (l *lookout) forget(at *node) {
 	}
 }
 
-// drop takes a directory that is gone out of the tree, with all below it, and
-// says that of everything that was known to be in it. Watches of it end.
+// drop removes a directory that is gone, and all below it, from the tree, and
+// reports its known names as vanished. Watches rooted there end.
 func (l *lookout) drop(at *node) {
 	for name := range at.names {
 		if child := at.children[name]; child != nil {
@@ -229,9 +228,9 @@ func (l *lookout) drop(at *node) {
 		if l.tree.left != nil {
 			l.tree.left[path] = true
 		}
-		l.tell(at, news{op: vanished, path: path})
+		l.tell(at, treeChange{op: vanished, path: path})
 	}
-	for _, child := range at.children { // of directories that nobody reports
+	for _, child := range at.children { // those without known names
 		l.drop(child)
 	}
 	for _, a := range at.holders {
@@ -243,14 +242,14 @@ func (l *lookout) drop(at *node) {
 	l.forget(at)
 }
 
-// tell passes a change in a directory on.
-func (l *lookout) tell(at *node, c news) {
+// tell passes a change in a directory to its holders.
+func (l *lookout) tell(at *node, c treeChange) {
 	for _, a := range at.holders {
 		a.tell(c)
 	}
 }
 
-// handle takes in one report of the system.
+// handle processes one report of the system.
 func (l *lookout) handle(ev fsnotify.Event) {
 	at := l.tree.keys[filepath.Dir(ev.Name)]
 	gone := ev.Has(fsnotify.Remove) || ev.Has(fsnotify.Rename)
@@ -279,8 +278,7 @@ func (l *lookout) handle(ev fsnotify.Event) {
 	}
 }
 
-// pathOf returns what a name in a report stands for; "" if that is not in the
-// tree.
+// pathOf returns the path for a name in a report; "" if it is not in the tree.
 func (l *lookout) pathOf(name string) string {
 	if at := l.tree.keys[filepath.Dir(name)]; at != nil {
 		return filepath.Join(at.path, filepath.Base(name))
@@ -288,13 +286,13 @@ func (l *lookout) pathOf(name string) string {
 	return ""
 }
 
-// handleEnd takes in that the system watches a directory no more, because it was
-// removed or renamed. What it lies in reports that, too, unless that is polled,
-// or is not the workspace's.
+// handleEnd handles the end of the system's watch on a directory that was
+// removed or renamed. The parent's watch reports that too, unless the parent is
+// polled or outside the workspace.
 func (l *lookout) handleEnd(at *node) {
 	l.unwatch(at)
 	if at == l.tree.top {
-		l.listings.lose(true)
+		l.listings.markStale(true)
 		l.drop(at)
 		return
 	}
@@ -307,8 +305,8 @@ func (l *lookout) handleEnd(at *node) {
 	}
 }
 
-// handleGone takes in that a name is gone. One that is not known was gone when
-// its directory was listed.
+// handleGone handles a name that is gone. An unknown name was gone when its
+// directory was listed.
 func (l *lookout) handleGone(at *node, name string) {
 	_, known := at.names[name]
 	if known {
@@ -319,12 +317,12 @@ func (l *lookout) handleGone(at *node, name string) {
 		l.drop(child)
 	}
 	if known || at.blind {
-		l.tell(at, news{op: vanished, path: filepath.Join(at.path, name)})
+		l.tell(at, treeChange{op: vanished, path: filepath.Join(at.path, name)})
 	}
 }
 
-// handleNew takes in a name that has appeared. It may be known: from a listing,
-// or because it took the place of something.
+// handleNew handles a name that has appeared. It may be known from a listing,
+// or because it replaced something.
 func (l *lookout) handleNew(at *node, name, from string) {
 	if len(at.holders) == 0 {
 		return
@@ -339,15 +337,14 @@ func (l *lookout) handleNew(at *node, name, from string) {
 		known = false
 	}
 	l.know(at, name, dirStamp(isDir))
-	l.tell(at, news{op: appeared, path: path, from: from, known: known, isDir: isDir})
+	l.tell(at, treeChange{op: appeared, path: path, from: from, known: known, isDir: isDir})
 	if isDir && at.misses(name) {
 		l.visit(at, name, &arrival{from: from}, at.holders)
 	}
 }
 
-// handleWritten takes in that a file was written to. One that is not known may be
-// gone: what is written to an open file the system reports under the name that it
-// had.
+// handleWritten handles a write to a file. An unknown file may be gone: the
+// system reports writes to an open file under its former name.
 func (l *lookout) handleWritten(at *node, name string) {
 	path := filepath.Join(at.path, name)
 	m, known := at.names[name]
@@ -357,8 +354,8 @@ func (l *lookout) handleWritten(at *node, name string) {
 		}
 	}
 	if m == stampDir {
-		return // what happened in it is told by itself
+		return // changes in it are reported themselves
 	}
 	l.know(at, name, 0)
-	l.tell(at, news{op: written, path: path})
+	l.tell(at, treeChange{op: written, path: path})
 }

@@ -27,15 +27,16 @@ type Attachment struct {
 	Data     []byte // an image
 }
 
-// imageTypes are the extensions that make a file an image whatever it holds.
+// imageTypes has the extensions of image files. A file with one of them counts
+// as an image, whatever it holds.
 var imageTypes = map[string]string{
 	".jpeg": "image/jpeg", ".jpg": "image/jpeg", ".png": "image/png", ".webp": "image/webp",
 	".gif": "image/gif", ".tiff": "image/tiff", ".avif": "image/avif", ".heif": "image/heif",
 }
 
-// Attachments reads the files that a prompt names, at most 20 of them and
-// 32 MiB together. It returns those that could be read and one message, fit for
-// clients, for each that could not.
+// Attachments reads the files that a prompt names: at most 20 files and 32 MiB
+// in all. It returns the files that it could read, and for each other file one
+// message for the client.
 func (w *Workspace) Attachments(paths []string) ([]Attachment, []string) {
 	var loaded []Attachment
 	var failed []string
@@ -56,8 +57,8 @@ func (w *Workspace) Attachments(paths []string) ([]Attachment, []string) {
 	return loaded, failed
 }
 
-// A refusal is why an attachment cannot be used, in the words that clients are
-// told and, but for errTotal, match on.
+// A refusal says why an attachment cannot be used. The client shows the text;
+// clients also compare all of these texts except that of errTotal.
 type refusal string
 
 func (r refusal) Error() string { return string(r) }
@@ -69,7 +70,7 @@ const (
 	errTotal       refusal = "Attachments together are larger than 32MB"
 )
 
-// attachment reads one file of at most left bytes and returns its size on disk.
+// attachment reads one file of at most left bytes. It returns the size on disk.
 func (w *Workspace) attachment(path string, left int64) (Attachment, int64, error) {
 	rel, err := w.Rel(path)
 	if err != nil {
@@ -94,7 +95,7 @@ func (w *Workspace) attachment(path string, left int64) (Attachment, int64, erro
 	return w.read(f, path, min(left, w.opts.MaxAttachmentBytes))
 }
 
-// read takes in an open file that may have grown since its size was checked.
+// read reads an open file. The file may have grown after its size was checked.
 func (w *Workspace) read(f io.Reader, path string, limit int64) (Attachment, int64, error) {
 	data, err := io.ReadAll(io.LimitReader(f, limit+1))
 	size := int64(len(data))
@@ -121,7 +122,7 @@ func tooLarge(size int64) error {
 	return refusal(fmt.Sprintf("Attachment too large (%dMB)", (size+mib/2)/mib))
 }
 
-// mimeType guesses by the extension alone, as clients expect.
+// mimeType uses the extension alone, as clients expect.
 func mimeType(path string) string {
 	ext := strings.ToLower(filepath.Ext(path))
 	if t, ok := imageTypes[ext]; ok {

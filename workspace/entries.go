@@ -7,11 +7,11 @@ import (
 	"strings"
 )
 
-// entriesBytes is how much of a directory is read at once.
+// entriesBytes is the size of the buffer for one read of a directory.
 const entriesBytes = 32 << 10
 
-// moreEntries is how many entries of a directory are read although twice the
-// limit were: they may be ignored.
+// moreEntries is added to twice the limit of a listing, for the entries read of
+// one directory. Some of them may be ignored.
 const moreEntries = 4096
 
 // An entry is one name in a directory.
@@ -24,13 +24,14 @@ func (e entry) isDir() bool { return e.kind == fs.ModeDir }
 
 func (e entry) isFile() bool { return e.kind == 0 || e.kind == fs.ModeSymlink }
 
-// has reports whether there is an entry with the name among sorted ones.
+// has reports whether sorted entries contain the name.
 func has(entries []entry, name string) bool {
 	_, found := slices.BinarySearchFunc(entries, name, func(e entry, name string) int { return strings.Compare(e.name, name) })
 	return found
 }
 
-// entries reads a directory, sorted by name. It stops when the walk is to end.
+// entries reads a directory, sorted by name. It stops early if the listing
+// ends.
 func (v *visit) entries(f folder, buf []byte) []entry {
 	dir, err := v.w.OpenFile(v.name(f)) // it may be a pipe by now
 	if err != nil {
@@ -50,7 +51,7 @@ func (v *visit) entries(f folder, buf []byte) []entry {
 		all, more = readEntries(dir, buf, all)
 	}
 	for i, e := range all {
-		if e.kind == fs.ModeIrregular { // or the file system did not tell
+		if e.kind == fs.ModeIrregular { // or the file system did not say
 			if info, err := v.w.Lstat(filepath.Join(v.name(f), e.name)); err == nil {
 				all[i].kind = info.Mode().Type()
 			}

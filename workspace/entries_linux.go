@@ -8,15 +8,15 @@ import (
 	"syscall"
 )
 
-// direntKinds are the types of entries that are told apart here.
+// direntKinds maps the types of directory entries to those of package fs.
 var direntKinds = map[byte]fs.FileMode{
 	syscall.DT_REG: 0, syscall.DT_DIR: fs.ModeDir, syscall.DT_LNK: fs.ModeSymlink,
 	syscall.DT_FIFO: fs.ModeNamedPipe, syscall.DT_SOCK: fs.ModeSocket, syscall.DT_CHR: fs.ModeCharDevice, syscall.DT_BLK: fs.ModeDevice,
 }
 
-// readEntries adds the next entries of a directory to all and reports whether
-// there may be more. The method of [os.File] asks the system about every single
-// file, which takes as long as all else together.
+// readEntries appends the next entries of a directory to all and reports
+// whether there may be more. [os.File.ReadDir] makes one more system call for
+// every file, which takes as long as the rest of a listing.
 func readEntries(dir *os.File, buf []byte, all []entry) ([]entry, bool) {
 	raw, err := dir.SyscallConn()
 	if err != nil {
@@ -33,7 +33,7 @@ func readEntries(dir *os.File, buf []byte, all []entry) ([]entry, bool) {
 		return all, false
 	}
 	for rest := buf[:n]; len(rest) > 0; {
-		// Each is a struct linux_dirent64: inode, offset, size, type, name.
+		// An entry is a struct linux_dirent64: inode, offset, size, type, name.
 		size := binary.NativeEndian.Uint16(rest[16:])
 		name, _, _ := bytes.Cut(rest[19:size], []byte{0})
 		if s := string(name); s != "." && s != ".." {

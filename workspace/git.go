@@ -6,19 +6,20 @@ import (
 	"strings"
 )
 
-// maxGitFile bounds what is read of HEAD and of a .git file; both are a line.
+// maxGitFile is how much of HEAD and of a .git file is read; both hold one
+// line.
 const maxGitFile = 4 << 10
 
 // GitBranch returns the branch that is checked out in the repository around the
-// root, or nil outside a repository and on a detached HEAD. It reads git's
-// files and starts no process.
+// root. It returns nil outside a repository and on a detached HEAD. It reads
+// git's files and starts no process.
 func (w *Workspace) GitBranch() *string {
 	_, dir := w.repositoryAround()
 	if dir == "" {
 		return nil
 	}
 	branch := w.branch(dir)
-	if branch == "" || branch == ".invalid" { // the reftable format keeps the name elsewhere
+	if branch == "" || branch == ".invalid" { // the reftable format stores the name in another file
 		return nil
 	}
 	return &branch
@@ -34,8 +35,8 @@ func (w *Workspace) branch(dir string) string {
 	return branch
 }
 
-// Repository reports whether dir, which is relative to the root, lies in the
-// git repository around the root and in none below it.
+// Repository reports whether dir, relative to the root, lies in the git
+// repository around the root and not in a nested one.
 func (w *Workspace) Repository(dir string) bool {
 	if _, around := w.repositoryAround(); around == "" {
 		return false
@@ -54,9 +55,9 @@ func (w *Workspace) Repository(dir string) bool {
 }
 
 // GitFiles returns the top directory of the repository around the root, and the
-// files in which git keeps what is tracked, ignored and configured there. Without
-// a repository top is "", and the files are those that one at the root would have.
-// All are absolute.
+// files in which git stores what is tracked, ignored and configured there.
+// Without a repository top is "", and the files are those that a repository at
+// the root would have. All paths are absolute.
 func (w *Workspace) GitFiles() (top string, files []string) {
 	top, dir := w.repositoryAround()
 	if dir == "" {
@@ -70,7 +71,7 @@ func (w *Workspace) GitFiles() (top string, files []string) {
 }
 
 // repositoryAround returns the top and the git directory of the innermost
-// repository that holds the root, or "" twice.
+// repository that contains the root. Without one both are "".
 func (w *Workspace) repositoryAround() (top, git string) {
 	for top = w.path; ; top = filepath.Dir(top) {
 		git, wrong := w.gitDir(top)
@@ -83,9 +84,10 @@ func (w *Workspace) repositoryAround() (top, git string) {
 	}
 }
 
-// gitDir returns the git directory of the repository of which the directory at
-// an absolute path is the top, or "". In a linked worktree or a submodule .git is
-// a file that names it; wrong says that it does not, and git looks no further.
+// gitDir returns the git directory of the repository whose top is at an absolute
+// path, or "". In a linked worktree or a submodule .git is a file that names the
+// git directory. wrong says that this file does not name one: then git does not
+// search further up.
 func (w *Workspace) gitDir(top string) (dir string, wrong bool) {
 	dir = filepath.Join(top, ".git")
 	info, err := w.statAt(dir)
@@ -108,7 +110,8 @@ func (w *Workspace) gitDir(top string) (dir string, wrong bool) {
 	return dir, false
 }
 
-// isGitDir reports whether dir has what git takes a git directory by.
+// isGitDir reports whether dir has the contents by which git recognizes a git
+// directory.
 func (w *Workspace) isGitDir(dir string) bool {
 	for _, name := range []string{"objects", "refs"} {
 		if info, err := w.statAt(filepath.Join(w.commonDir(dir), name)); err != nil || !info.IsDir() {
@@ -119,11 +122,11 @@ func (w *Workspace) isGitDir(dir string) bool {
 	if ref, ok := strings.CutPrefix(head, "ref:"); ok {
 		return strings.HasPrefix(strings.TrimSpace(ref), "refs/")
 	}
-	const id = 40 // hexadecimal digits of the shortest
+	const id = 40 // hexadecimal digits of the shortest object ID
 	return len(head) >= id && strings.Trim(head[:id], "0123456789abcdefABCDEF") == ""
 }
 
-// commonDir returns the git directory that linked worktrees share.
+// commonDir returns the git directory that the linked worktrees of dir share.
 func (w *Workspace) commonDir(dir string) string {
 	common := w.firstLine(filepath.Join(dir, "commondir"))
 	switch {
@@ -136,14 +139,14 @@ func (w *Workspace) commonDir(dir string) string {
 }
 
 // firstLine returns the first line of the regular file at an absolute path, or
-// "" if there is none.
+// "" without such a file.
 func (w *Workspace) firstLine(path string) string {
 	line, _, _ := strings.Cut(w.textAt(path, maxGitFile), "\n")
 	return strings.TrimSuffix(line, "\r")
 }
 
-// statAt describes what an absolute path names. Symbolic links below the root do
-// not lead out of it.
+// statAt describes the file at an absolute path. A symbolic link below the root
+// cannot lead outside.
 func (w *Workspace) statAt(path string) (os.FileInfo, error) {
 	if rel, err := w.Rel(path); err == nil {
 		return w.Stat(rel)
@@ -151,7 +154,7 @@ func (w *Workspace) statAt(path string) (os.FileInfo, error) {
 	return os.Stat(path)
 }
 
-// openAt opens what an absolute path names, as statAt describes it.
+// openAt opens the file at an absolute path, with the rule of statAt.
 func (w *Workspace) openAt(path string) (*os.File, error) {
 	if rel, err := w.Rel(path); err == nil {
 		return w.OpenFile(rel)

@@ -7,29 +7,29 @@ import (
 	"strings"
 )
 
-// Bounds of one configuration.
+// Limits for one configuration.
 const (
-	maxIncludes    = 10      // how deep files include each other, as in git
-	maxConfigFiles = 200     // that are read, each as often as it is included
-	maxConfigBytes = 4 << 20 // of all files
+	maxIncludes    = 10      // depth of includes, as in git
+	maxConfigFiles = 200     // files read; a file counts each time it is included
+	maxConfigBytes = 4 << 20 // bytes of all files
 )
 
-// A gitConfig is what git's configuration says about ignoring.
+// A gitConfig is the part of git's configuration that concerns ignoring.
 type gitConfig struct {
-	excludes   string // core.excludesFile: an absolute path, or "" for no file
+	excludes   string // core.excludesFile: an absolute path, or "" without a file
 	ignoreCase bool   // core.ignoreCase
 
 	v           *visit
-	top, dir    string // of the repository, absolute; "" without one
+	top, dir    string // of the repository, absolute; "" without a repository
 	perWorktree bool   // extensions.worktreeConfig
 
-	files, bytes int // that were read
+	files, bytes int // read so far
 }
 
-// configure reads the configuration that holds in a repository, or everywhere
-// if dir is "". As in git the last value counts, and the repository's files come
-// after the user's and those after the system's. Beyond the bounds of a
-// configuration, where git gives up or goes on for ever, nothing more is read.
+// configure reads the configuration of a repository, or the one outside
+// repositories if dir is "". The system's file comes first, then the user's,
+// then the repository's; the last value counts, as in git. At the limits of a
+// configuration, where git fails or never ends, configure stops reading.
 func (v *visit) configure(top, dir string) gitConfig {
 	c := gitConfig{v: v, top: top, dir: dir}
 	home, own := userConfig()
@@ -63,7 +63,7 @@ func (v *visit) configure(top, dir string) gitConfig {
 }
 
 // userConfig returns the user's home directory and the directory of git's
-// configuration in it; each "" if there is none.
+// configuration in it. Each is "" if there is none.
 func userConfig() (home, own string) {
 	home, err := os.UserHomeDir()
 	if err != nil {
@@ -79,13 +79,13 @@ func userConfig() (home, own string) {
 	return home, filepath.Join(config, "git")
 }
 
-// more reports whether there may be more of the configuration.
+// more reports whether the limits allow more reading.
 func (c *gitConfig) more() bool {
 	return c.files <= maxConfigFiles && c.bytes <= maxConfigBytes && c.v.ctx.Err() == nil
 }
 
-// include reads one file, which the files that are being read include. An empty
-// path is none.
+// include reads one file and the files that it includes. It ignores an empty
+// path.
 func (c *gitConfig) include(path string, depth int) {
 	if path == "" || depth > maxIncludes || !c.more() {
 		return
@@ -93,13 +93,13 @@ func (c *gitConfig) include(path string, depth int) {
 	text := c.v.textAt(path)
 	c.files, c.bytes = c.files+1, c.bytes+len(text)
 	parseGitConfig(text, func(e configEntry) bool {
-		c.take(e, path, depth)
+		c.store(e, path, depth)
 		return c.more()
 	})
 }
 
-// take notes one value in the file at path.
-func (c *gitConfig) take(e configEntry, path string, depth int) {
+// store records one value of the file at path.
+func (c *gitConfig) store(e configEntry, path string, depth int) {
 	if e.subsection == "" || e.key == "includeif.path" {
 		switch e.key {
 		case "core.excludesfile":
@@ -111,7 +111,7 @@ func (c *gitConfig) take(e configEntry, path string, depth int) {
 		case "include.path":
 			c.include(c.path(e.value, filepath.Dir(path)), depth+1)
 		case "includeif.path":
-			if c.holds(e.subsection, filepath.Dir(path)) {
+			if c.conditionHolds(e.subsection, filepath.Dir(path)) {
 				c.include(c.path(e.value, filepath.Dir(path)), depth+1)
 			}
 		}
@@ -124,7 +124,7 @@ func (c *gitConfig) setTruth(to *bool, e configEntry) {
 	}
 }
 
-// truth reads a boolean as git does. It reports false if value is none.
+// truth reads a boolean as git does. ok is false if value is not a boolean.
 func truth(value string) (truth, ok bool) {
 	switch strings.ToLower(value) {
 	case "true", "yes", "on":
@@ -136,8 +136,8 @@ func truth(value string) (truth, ok bool) {
 	return strings.Trim(digits, "0") != "", strings.Trim(digits, "0123456789") == ""
 }
 
-// path returns the absolute form of a path that a configuration file in dir
-// names.
+// path returns the absolute form of a path in a configuration file. A relative
+// path counts from dir.
 func (c *gitConfig) path(path, dir string) string {
 	if name, rest, _ := strings.Cut(path, "/"); strings.HasPrefix(name, "~") {
 		home, _ := userConfig()
@@ -161,9 +161,9 @@ func (c *gitConfig) path(path, dir string) string {
 	return filepath.Join(dir, path)
 }
 
-// holds reports whether the condition holds on which a file in dir includes
-// another one. Conditions on remotes do not count.
-func (c *gitConfig) holds(condition, dir string) bool {
+// conditionHolds reports whether an includeIf condition in a file of dir is
+// true. A condition on a remote is false here.
+func (c *gitConfig) conditionHolds(condition, dir string) bool {
 	kind, pattern, _ := strings.Cut(condition, ":")
 	if c.dir == "" {
 		return false
@@ -187,8 +187,8 @@ func (c *gitConfig) holds(condition, dir string) bool {
 	return false
 }
 
-// matchesPath reports whether path is what the pattern of a condition says: the
-// whole of it, or a directory on the way if the pattern ends in a slash.
+// matchesPath reports whether path matches the pattern of a condition. A
+// pattern that ends in a slash matches everything below the directory.
 func (v *visit) matchesPath(pattern, path string, fold bool) bool {
 	if strings.HasSuffix(pattern, "/") {
 		pattern += "**"

@@ -2,16 +2,17 @@ package workspace
 
 import "strings"
 
-// A configEntry is one value in a configuration file of git's.
+// A configEntry is one value in a git configuration file.
 type configEntry struct {
-	key        string // section and name in small letters, with a dot between them
+	key        string // section and name in lower case, joined by a dot
 	subsection string
 	value      string
-	bare       bool // there is no value, which means true
+	bare       bool // without a value, which means true
 }
 
 // parseGitConfig calls each with every value in the text of a configuration
-// file, up to the first line that git would refuse, or until each wants no more.
+// file. It stops at the first line that git would refuse, and when each returns
+// false.
 func parseGitConfig(text string, each func(configEntry) bool) {
 	p := configText{rest: strings.TrimPrefix(strings.ReplaceAll(text, "\r\n", "\n"), byteOrderMark)}
 	for ok := true; ok; {
@@ -32,14 +33,14 @@ func parseGitConfig(text string, each func(configEntry) bool) {
 	}
 }
 
-// A configText is a configuration file as it is read.
+// A configText is the state of the parser of a configuration file.
 type configText struct {
 	rest       string
-	name       string // of the section
+	name       string // of the current section
 	subsection string
 }
 
-// section reads a heading.
+// section reads the heading of a section.
 func (p *configText) section() bool {
 	p.subsection = ""
 	p.name = p.word(p.rest[1:], ".-")
@@ -73,8 +74,8 @@ func (p *configText) section() bool {
 	return false
 }
 
-// word reads letters, digits and the bytes in more from the start of s and
-// leaves the rest.
+// word reads letters, digits and the bytes in more from the start of s, and
+// sets the rest. It returns lower case.
 func (p *configText) word(s, more string) string {
 	n := 0
 	for n < len(s) && (strings.IndexByte(more, s[n]) >= 0 || '0' <= s[n] && s[n] <= '9' || 'a' <= lower(s[n]) && lower(s[n]) <= 'z') {
@@ -103,14 +104,14 @@ func (p *configText) entry() (configEntry, bool) {
 	return e, ok
 }
 
-// configEscapes are what a letter after a backslash stands for.
+// configEscapes maps the character after a backslash to its meaning.
 var configEscapes = map[byte]string{'\n': "", 't': "\t", 'b': "\b", 'n': "\n", '"': `"`, '\\': `\`}
 
-// value reads to the end of the line, but for a comment, or of the line after
-// one that ends in a backslash.
+// value reads to the end of the line or to a comment. A backslash at the end of
+// a line continues the value on the next one.
 func (p *configText) value() (string, bool) {
 	var b strings.Builder
-	quoted, solid := false, 0 // solid is the length without spaces at the end
+	quoted, solid := false, 0 // solid is the length without trailing spaces
 	for i := 0; i < len(p.rest); i++ {
 		switch c := p.rest[i]; {
 		case c == '\n':

@@ -6,9 +6,10 @@ import (
 	"strings"
 )
 
-// top returns the folder for the root with the rules of the repository around
-// it. Those count for nothing if they ignore the root itself, as a repository in
-// the user's home may: then the root is taken for a tree of its own.
+// top returns the folder of the root, with the rules of the repository around
+// it. If those rules ignore the root itself, as a repository in the user's home
+// may, they do not count: then the root is listed as a tree without a
+// repository.
 func (v *visit) top() folder {
 	outer, dir := v.w.repositoryAround()
 	if dir == "" {
@@ -29,8 +30,8 @@ func (v *visit) top() folder {
 	return f
 }
 
-// repository returns f as the top of a repository if it is one: what was said
-// outside does not hold in it.
+// repository returns f as the top of a repository, if f is one. The rules from
+// outside do not apply in it.
 func (v *visit) repository(f folder) folder {
 	top := v.w.At(v.name(f))
 	dir, _ := v.w.gitDir(top)
@@ -41,8 +42,9 @@ func (v *visit) repository(f folder) folder {
 	return f
 }
 
-// rulesOf returns the rules that hold in all of a repository, of which at is
-// where paths begin, or everywhere if dir is "".
+// rulesOf returns the rules that apply to a whole repository, or outside
+// repositories if dir is "". Paths in the repository begin at offset at of a
+// path.
 func (v *visit) rulesOf(top, dir string, at int) *level {
 	c := v.configure(top, dir)
 	rules := &level{at: at, fold: c.ignoreCase, budget: &v.budget}
@@ -55,16 +57,16 @@ func (v *visit) rulesOf(top, dir string, at int) *level {
 	return rules
 }
 
-// ownRules returns the rules in f: those above it and those of its own file.
+// ownRules returns the rules in f: those from above and those of its own file.
 func (v *visit) ownRules(f folder) *level {
 	return f.rules.under(v.ctx, f.below(), v.text(filepath.Join(v.name(f), ".gitignore")))
 }
 
-// maxIgnoreFile bounds what is read of one ignore or configuration file.
+// maxIgnoreFile is how much of one ignore or configuration file is read.
 const maxIgnoreFile = 1 << 20
 
-// text returns what is in an ignore file, whose name is relative to the root, or
-// "" if there is none. As in git, one that is a symbolic link does not count.
+// text returns the text of the ignore file at a name relative to the root, or
+// "" without one. As in git, a symbolic link does not count as an ignore file.
 func (v *visit) text(name string) string {
 	info, err := v.w.Lstat(name)
 	if err != nil {
@@ -92,7 +94,7 @@ func (v *visit) textAbove(path string) string {
 	return textOfUnlinked(f, info, maxIgnoreFile)
 }
 
-// textAt returns what is in an ignore or configuration file of git's.
+// textAt returns the text of an ignore or configuration file of git.
 func (v *visit) textAt(path string) string {
 	return v.w.textAt(path, maxIgnoreFile)
 }

@@ -5,30 +5,30 @@ import (
 	"strings"
 )
 
-// go-gitignore is no more here than the compiler from one glob to one regular
-// expression. On its own it disagrees with git in about half of random cases: a
-// pattern with a slash in the middle is not anchored, "?" is a literal, "[!a]" is
-// no negation, characters that mean something in regular expressions keep that
-// meaning, a negation is lost between nested files. So parseRule reads the line
-// itself (comments, escapes, negation, directories only, anchoring) and hands
-// the library one pattern that it cannot misread; order and nesting are decided
-// here.
+// The library go-gitignore is used only to compile one glob to one regular
+// expression. On its own it differs from git in about half of random cases: it
+// does not anchor a pattern with a slash in the middle, it takes "?" literally,
+// it does not negate "[!a]", it lets the special characters of regular
+// expressions through, and it loses a negation between nested files. So
+// parseRule reads comments, escapes, negation, the slash at the end and
+// anchoring itself, and gives the library one pattern that it cannot misread.
+// This package decides order and nesting.
 
 // A rule is one line of an ignore file.
 type rule struct {
 	negated  bool
 	dirOnly  bool
-	anchored bool // it is about the path below the file's directory, not the name alone
-	suffix   bool // text is how it ends, not all of it
+	anchored bool // the rule matches the path below the file's directory, not only the name
+	suffix   bool // text is the end of the name, not the whole name
 	text     string
 	glob     *glob // instead of text
 }
 
-// globMeta is what git takes for the start of a glob.
+// globMeta has the characters with which git starts a glob.
 const globMeta = `*?[\`
 
-// parseRule reads one line, whose letters stand for both cases if fold is set.
-// It reports false for a line that can match nothing.
+// parseRule reads one line. If fold is set, its letters match both cases. ok is
+// false if the line can match nothing.
 func parseRule(line string, fold bool) (r rule, ok bool) {
 	if strings.HasPrefix(line, "#") {
 		return r, false
@@ -63,7 +63,7 @@ func parseRule(line string, fold bool) (r rule, ok bool) {
 	return r, true
 }
 
-// trimSpaces cuts the spaces at the end that no backslash precedes.
+// trimSpaces cuts spaces at the end, except those after a backslash.
 func trimSpaces(s string) string {
 	end := len(s)
 	for i := 0; i < len(s); i++ {
@@ -80,8 +80,8 @@ func trimSpaces(s string) string {
 	return s[:end]
 }
 
-// folded returns s with the capitals among the ASCII letters made small, if fold
-// is set. It is as long as s.
+// folded returns s with ASCII capitals in lower case, if fold is set. The
+// length stays the same.
 func folded(s string, fold bool) string {
 	if !fold {
 		return s
@@ -100,8 +100,8 @@ func lower(c byte) byte {
 	return c
 }
 
-// matches reports whether the rule is about the path whose last name is base
-// and which is below in the directory of the rule's file.
+// matches reports whether the rule matches a path. base is the last name of the
+// path; below is the path relative to the directory of the rule's file.
 func (r *rule) matches(b *budget, base, below string, isDir bool) bool {
 	if r.dirOnly && !isDir {
 		return false
@@ -118,11 +118,11 @@ func (r *rule) matches(b *budget, base, below string, isDir bool) bool {
 	return base == r.text
 }
 
-// A level is the rules of one file, linked to those that count for less.
+// A level is the rules of one file. parent has the rules of lower precedence.
 type level struct {
 	parent *level
-	at     int  // where in a path what is below the file's directory begins
-	fold   bool // capitals and small letters are the same, in the whole repository
+	at     int  // the offset in a path at which the part below the file's directory begins
+	fold   bool // case is ignored, in the whole repository
 	budget *budget
 	rules  []rule
 }
@@ -130,9 +130,9 @@ type level struct {
 // byteOrderMark may precede the first line of a file.
 const byteOrderMark = "\xef\xbb\xbf"
 
-// under returns the level below l for the rules of text, or l itself if there
-// are none. Lines that are not read by the end of ctx do not count, nor do those
-// beyond what a file and a listing may have.
+// under returns the level for the rules of text below l, or l itself if text
+// has no rules. It leaves out the lines that are not read when ctx ends, and
+// the rules over the limit of a file or of a listing.
 func (l *level) under(ctx context.Context, at int, text string) *level {
 	var rules []rule
 	for line := range strings.SplitSeq(strings.TrimPrefix(text, byteOrderMark), "\n") {
@@ -154,8 +154,8 @@ func (l *level) under(ctx context.Context, at int, text string) *level {
 	return &level{parent: l, at: at, fold: l.fold, budget: l.budget, rules: rules}
 }
 
-// ignored reports whether the path is excluded whose last name begins at base.
-// The last matching line of the nearest file decides.
+// ignored reports whether the rules exclude the path. Its last name begins at
+// base. The last matching line of the nearest file decides.
 func (l *level) ignored(path string, base int, isDir bool) bool {
 	path = folded(path, l.fold)
 	for name := path[base:]; l != nil; l = l.parent {

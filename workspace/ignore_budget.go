@@ -7,36 +7,37 @@ import (
 	gitignore "github.com/sabhiram/go-gitignore"
 )
 
-// Bounds of the rules of one listing. Real files have hundreds of rules, and real
-// trees with thousands of files of them a hundred thousand, most of them the same.
+// Limits for the rules of one listing. Real files have hundreds of rules. Real
+// trees with thousands of ignore files have 100,000 rules, most of them equal.
 const (
 	maxFileRules = 20_000
 	maxRules     = 400_000
 
-	// maxCompiled bounds the regular expressions of different globs, by what they
-	// are compiled from: each takes some hundreds of times that.
+	// maxCompiled limits the total text of the regular expressions of different
+	// globs. A compiled expression takes some hundred times the memory of its
+	// text.
 	maxCompiled = 256 << 10
-	// compiledCost is what even the shortest costs.
+	// compiledCost is counted for every expression in addition to its text.
 	compiledCost = 16
 )
 
-// A budget is how much the rules of a listing may still cost. Its zero value is
-// all of it, and its methods may be called from any goroutine.
+// A budget counts what the rules of a listing cost. The zero value is unused.
+// Its methods may be called from any goroutine.
 type budget struct {
-	ctx context.Context // of the listing, for its end; nil for none
+	ctx context.Context // of the listing; nil if it never ends
 
 	mu       sync.Mutex
-	rules    int                             // that were read
-	size     int                             // of what was compiled
-	compiled map[string]*gitignore.GitIgnore // by what it was compiled from
-	over     bool                            // something was left out
+	rules    int                             // read so far
+	size     int                             // of the compiled text
+	compiled map[string]*gitignore.GitIgnore // by text
+	over     bool                            // a rule or an expression was left out
 }
 
-// ended reports whether the time of the listing is over.
+// ended reports whether the listing has ended.
 func (b *budget) ended() bool { return b.ctx != nil && b.ctx.Err() != nil }
 
-// rule takes one rule of a file that has so many already. It reports false if
-// there may be no more.
+// rule counts one more rule of a file that has already so many. It reports
+// false if the file or the listing has reached its limit.
 func (b *budget) rule(already int) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -48,15 +49,15 @@ func (b *budget) rule(already int) bool {
 	return true
 }
 
-// nothing is what no path matches.
-var nothing = gitignore.CompileIgnoreLines()
+// matchNothing matches no path.
+var matchNothing = gitignore.CompileIgnoreLines()
 
-// compile returns the regular expression of a glob, or nothing if there may be no
-// more of them.
+// compile returns the regular expression of a glob. If the budget is used up,
+// it returns matchNothing.
 func (b *budget) compile(g *glob) *gitignore.GitIgnore {
 	t, ok := translate(g.pattern, g.anchored, g.anywhere, g.fold)
 	if !ok {
-		return nothing
+		return matchNothing
 	}
 	text := t.out.String()
 	b.mu.Lock()
@@ -66,7 +67,7 @@ func (b *budget) compile(g *glob) *gitignore.GitIgnore {
 	}
 	if b.size+len(text)+compiledCost > maxCompiled {
 		b.over = true
-		return nothing
+		return matchNothing
 	}
 	if b.compiled == nil {
 		b.compiled = make(map[string]*gitignore.GitIgnore)
@@ -77,7 +78,7 @@ func (b *budget) compile(g *glob) *gitignore.GitIgnore {
 	return compiled
 }
 
-// spent reports whether something was left out.
+// spent reports whether a rule or an expression was left out.
 func (b *budget) spent() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -5,23 +5,23 @@ import (
 	"strings"
 )
 
-// namedClasses are the named sets that git knows, as the ranges that they are
-// made of.
+// namedClasses has the character classes that git knows. A value is a list of
+// ranges, two bytes each.
 var namedClasses = map[string]string{
 	"alnum": "09AZaz", "alpha": "AZaz", "blank": "  \t\t", "cntrl": "\x01\x1f\x7f\x7f", "digit": "09", "graph": "!~", "lower": "az",
 	"print": " ~", "punct": "!/:@[`{~", "space": "  \t\n\r\r", "upper": "AZ", "xdigit": "09AFaf",
 }
 
-// A class is a set of characters in brackets as it is read.
+// A class is the state of the parser of a bracket expression.
 type class struct {
-	rest string // what is still to be read
+	rest string // not yet read
 	fold bool
 	set  [256]bool
 }
 
-// class rewrites a set of which the bracket is read. It reports false if nothing
-// can match the pattern: the set does not end, names a set that does not exist,
-// or is empty.
+// class rewrites a bracket expression after its "[" was read. It reports false
+// if the pattern can match nothing: the bracket is not closed, the named class
+// does not exist, or the set is empty.
 func (t *translation) class() bool {
 	c := class{rest: t.pattern[t.at:], fold: t.fold}
 	negated := strings.HasPrefix(c.rest, "!") || strings.HasPrefix(c.rest, "^")
@@ -37,8 +37,8 @@ func (t *translation) class() bool {
 	return t.writeSet(&c.set, negated)
 }
 
-// writeSet writes the bytes that are in set, or that are not in it, but for the
-// slash, which no set matches. It reports false if there are none.
+// writeSet writes the bytes of set, or the other bytes if negated is set. No
+// set matches a slash. writeSet reports false if it wrote no bytes.
 func (t *translation) writeSet(set *[256]bool, negated bool) bool {
 	set['/'] = negated
 	t.out.WriteByte('[')
@@ -61,7 +61,7 @@ func (t *translation) writeSet(set *[256]bool, negated bool) bool {
 	return !empty
 }
 
-// member reads one character, range or named set.
+// member reads one character, range or named class.
 func (c *class) member() bool {
 	if named, ok := strings.CutPrefix(c.rest, "[:"); ok {
 		if name, after, ok := strings.Cut(named, "]"); ok && strings.HasSuffix(name, ":") {
@@ -73,7 +73,7 @@ func (c *class) member() bool {
 	if !ok {
 		return false
 	}
-	c.set[low] = true // even at the beginning of a range that runs backwards
+	c.set[low] = true // a range counts its first character even if it runs backwards
 	if strings.HasPrefix(c.rest, "-") && len(c.rest) > 1 && c.rest[1] != ']' {
 		c.rest = c.rest[1:]
 		high, ok := c.char()
@@ -83,7 +83,7 @@ func (c *class) member() bool {
 	return true
 }
 
-// named adds a named set.
+// named adds a named class.
 func (c *class) named(name string) bool {
 	ranges, known := namedClasses[name]
 	for i := 0; i < len(ranges); i += 2 {
@@ -92,7 +92,7 @@ func (c *class) named(name string) bool {
 	return known
 }
 
-// char reads one character, which a backslash may precede.
+// char reads one character. A backslash may precede it.
 func (c *class) char() (byte, bool) {
 	c.rest = strings.TrimPrefix(c.rest, `\`)
 	if c.rest == "" {
@@ -103,8 +103,8 @@ func (c *class) char() (byte, bool) {
 	return b, true
 }
 
-// add adds the characters from low to high, and the small letters of the
-// capitals among them if fold is set. A capital on its own matches no text then,
+// add adds the characters from low to high. If fold is set, it also adds the
+// lower case of the capitals among them. A single capital then matches no text,
 // as in git.
 func (c *class) add(low, high byte, fold bool) {
 	for b := int(low); b <= int(high); b++ {

@@ -9,30 +9,31 @@ import (
 	gitignore "github.com/sabhiram/go-gitignore"
 )
 
-// A glob is a pattern as git understands it. What its letters stand for can be
-// told of most texts without the regular expression, which takes hundreds of
-// times the pattern's memory, so that is made for the first text that may match.
+// A glob is a pattern with the meaning that git gives it. The literal parts of
+// the pattern exclude most texts without the regular expression. A regular
+// expression takes hundreds of times the memory of its pattern, so it is
+// compiled only for the first text that may match.
 type glob struct {
-	fixed string // how the text begins
-	inner string // what is in it
-	least int    // how many bytes it has at least
+	fixed string // the beginning of the text
+	inner string // a part of the text
+	least int    // the least length of the text in bytes
 
 	pattern                  string
 	anchored, anywhere, fold bool
-	compiled                 atomic.Pointer[gitignore.GitIgnore] // nil until it was needed
+	compiled                 atomic.Pointer[gitignore.GitIgnore] // nil before the first use
 }
 
-// maxPathBytes is more than the length of any path that systems can open. A glob
-// that only a longer one could match is none.
+// maxPathBytes is more than the longest path that a system can open. A glob
+// that needs a longer text can match nothing.
 const maxPathBytes = 4096
 
-// newline stands for the line feed in patterns and in texts: the library's dot
-// does not match that.
+// newline replaces the line feed in patterns and texts, because the dot of the
+// library does not match a line feed.
 const newline = '\u0100'
 
-// newGlob reads a pattern; anywhere says that it may begin at any depth, and
-// else it begins where the text does. It returns nil if the pattern can match
-// nothing.
+// newGlob reads a pattern. If anywhere is set, the match may begin at any
+// depth; otherwise it begins at the start of the text. newGlob returns nil if
+// the pattern can match nothing.
 func newGlob(pattern string, anchored, anywhere, fold bool) *glob {
 	t, ok := translate(pattern, anchored, anywhere, fold)
 	if !ok {
@@ -52,9 +53,9 @@ func translate(pattern string, anchored, anywhere, fold bool) (*translation, boo
 	if !anywhere {
 		t.out.WriteByte('/')
 	}
-	// Git compares the literal start of a path before it looks at the globs, and
-	// then sees a "**" there as one at the beginning: "d/a**/b" matches "d/ab" and
-	// "d/axx/y/b", where "d/?**/b" would need exactly one level.
+	// Git compares the literal start of a pattern first. It then handles a "**"
+	// right after that start like one at the beginning of a pattern: "d/a**/b"
+	// matches "d/ab" and "d/axx/y/b", but "d/?**/b" needs exactly one level.
 	if anchored && !anywhere {
 		t.start = strings.IndexAny(pattern, globMeta)
 	}
@@ -64,20 +65,21 @@ func translate(pattern string, anchored, anywhere, fold bool) (*translation, boo
 		}
 	}
 	t.endLiteral()
-	// The library appends (|/.*)$ to every pattern. An early $ turns that off,
-	// so that a rule matches its own path only and descending is up to the
-	// walk. It works because the library leaves $ as it is.
+	// The library appends (|/.*)$ to every pattern. The $ written here disables
+	// that, so a rule matches only its own path, and the walk decides whether to
+	// descend. This relies on the library leaving $ unchanged.
 	t.out.WriteByte('$')
 	return t, true
 }
 
-// matches reports whether all of s matches. The letters of s are small if those
-// of the pattern stand for both. Beyond the budget a glob matches nothing.
+// matches reports whether the whole of s matches. If the pattern ignores case,
+// the caller passes s in lower case. When the budget is used up, a glob matches
+// nothing.
 func (g *glob) matches(b *budget, s string) bool {
 	if len(s) < g.least || !strings.HasPrefix(s, g.fixed) || !strings.Contains(s, g.inner) || b.ended() {
 		return false
 	}
-	compiled := g.compiled.Load() // what follows may take long
+	compiled := g.compiled.Load() // the rest may take long
 	if compiled == nil {
 		compiled = b.compile(g)
 		g.compiled.Store(compiled)
@@ -85,8 +87,8 @@ func (g *glob) matches(b *budget, s string) bool {
 	return compiled.MatchesPath(oneByteRunes(s))
 }
 
-// oneByteRunes returns s with a character for each byte, because git's globs
-// know bytes only.
+// oneByteRunes returns s with one character for each byte, because git's globs
+// work on bytes.
 func oneByteRunes(s string) string {
 	for i := range len(s) {
 		if s[i] < utf8.RuneSelf && s[i] != '\n' {
@@ -103,8 +105,8 @@ func oneByteRunes(s string) string {
 	return s
 }
 
-// anyDepth returns the length of the "**/" that s begins with, or 0. More stars
-// are the same as two.
+// anyDepth returns the length of the "**/" that s begins with, or 0. More than
+// two stars count as two.
 func anyDepth(s string) int {
 	if n := stars(s); n > 1 && strings.HasPrefix(s[n:], "/") {
 		return n + 1
@@ -112,7 +114,7 @@ func anyDepth(s string) int {
 	return 0
 }
 
-// anything reports whether s begins with stars that also stand for slashes.
+// anything reports whether s begins with stars that also match slashes.
 func anything(s string) bool {
 	n := stars(s)
 	return n > 1 && (len(s) == n || strings.HasPrefix(s[n:], `\/`))
@@ -121,23 +123,24 @@ func anything(s string) bool {
 // stars returns how many stars s begins with.
 func stars(s string) int { return len(s) - len(strings.TrimLeft(s, "*")) }
 
-// A translation rewrites a pattern of git's into one that the library cannot
+// A translation rewrites a git pattern into one that the library cannot
 // misread.
 type translation struct {
 	pattern string
-	at      int // how far it is read
-	start   int // where git begins to look at globs
+	at      int // offset of the next byte to read
+	start   int // offset of the first glob, as git sees it
 	fold    bool
 	out     strings.Builder
-	slash   bool   // what comes next is a name: no path goes on with a slash
-	literal []byte // since the last glob
+	slash   bool   // a slash cannot come next, because no path has it there
+	literal []byte // bytes since the last glob
 	fixed   string // the literal at the beginning
 	inner   string // the longest literal
 	least   int
 	begun   bool // fixed is set
 }
 
-// next rewrites what comes next. It reports false if nothing can match that.
+// next rewrites the next element. It reports false if the pattern can match
+// nothing.
 func (t *translation) next(anchored bool) bool {
 	c := t.pattern[t.at]
 	t.at++
@@ -163,7 +166,7 @@ func (t *translation) next(anchored bool) bool {
 		}
 		c = t.pattern[t.at]
 		t.at++
-		return t.add(c) && (!t.fold || c == lower(c)) // git makes the letters of texts small, and not this one
+		return t.add(c) && (!t.fold || c == lower(c)) // git lowers the letters of the text, but not an escaped letter
 	}
 	if t.fold {
 		c = lower(c)
@@ -171,7 +174,7 @@ func (t *translation) next(anchored bool) bool {
 	return t.add(c)
 }
 
-// star rewrites the stars of which one is read.
+// star rewrites a run of stars after its first one was read.
 func (t *translation) star(anchored bool) {
 	from := t.at - 1
 	t.at = from + stars(t.pattern[from:])
@@ -185,7 +188,7 @@ func (t *translation) star(anchored bool) {
 		for n := anyDepth(t.pattern[t.at:]); n > 0; n = anyDepth(t.pattern[t.at:]) {
 			t.at += n
 		}
-		if !anything(t.pattern[t.at:]) { // else those stars say it all
+		if !anything(t.pattern[t.at:]) { // otherwise the stars that follow match the same
 			t.slash = afterSlash
 			t.out.WriteString("**/")
 		}
@@ -196,8 +199,8 @@ func (t *translation) star(anchored bool) {
 	}
 }
 
-// add adds a literal, so that neither the library nor the regular expression
-// gives it a meaning. It reports false if no path has it there.
+// add adds a literal byte, escaped for the library and for the regular
+// expression. It reports false if no path can have the byte there.
 func (t *translation) add(c byte) bool {
 	if c == '/' && t.slash {
 		return false
@@ -213,7 +216,7 @@ func (t *translation) add(c byte) bool {
 	return true
 }
 
-// endLiteral notes the literal that ends here.
+// endLiteral stores the literal that ends here.
 func (t *translation) endLiteral() {
 	if len(t.literal) > len(t.inner) {
 		t.inner = string(t.literal)

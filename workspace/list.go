@@ -14,40 +14,39 @@ import (
 )
 
 const (
-	// walkBatch is how many directories are looked at before the next ones are
-	// put in order.
+	// walkBatch is how many directories are read before the results are put in
+	// order.
 	walkBatch = 256
-	// maxWalkers bounds the goroutines of one listing.
+	// maxWalkers limits the goroutines of one listing.
 	maxWalkers = 4
-	// maxListBytes bounds the paths of one listing.
+	// maxListBytes limits the paths of one listing.
 	maxListBytes = 128 << 20
 )
 
-// versionControl are the directories that listings leave out: what is in them
-// is not the user's.
+// versionControl has the directories that listings leave out, because their
+// files are not the user's.
 var versionControl = []string{".git", ".hg", ".svn", ".bzr", ".jj"}
 
-// VersionControl reports whether name is that of a directory in which a
-// version-control system keeps its own files.
+// VersionControl reports whether a directory of this name holds the files of a
+// version-control system.
 func VersionControl(name string) bool { return slices.Contains(versionControl, name) }
 
 // A Listing is the files below a directory.
 type Listing struct {
 	Files    []string // slash-separated, relative to the directory
-	Complete bool     // nothing was left out because of a bound
+	Complete bool     // no limit left anything out
 }
 
-// List returns at most limit files below dir, which is relative to the root, with
-// at most 128 MiB of paths: those that git would list as tracked, or as untracked and not ignored, in as
-// far as that can be told without git. A file that is tracked although it is
-// ignored is left out, as only git knows it. Files in the working trees of other
-// repositories below dir are listed by the rules of those.
-//
-// Symbolic links are listed and never followed, nearer files come before deeper
-// ones, and what cannot be read is left out. When ctx ends the listing is what
-// was found so far. Rules are bounded, to 20,000 of a file and 400,000 of all
-// files: what more there are hide nothing, and the listing is not complete. The
-// error says that dir itself cannot be read.
+// List returns at most limit files below dir, relative to the root, with at
+// most 128 MiB of paths. It lists the files that git would list as tracked, or
+// as untracked and not ignored, as far as that is known without git. Only git
+// knows that an ignored file is tracked, so List leaves such a file out. Files
+// in nested repositories are listed by the rules of those.
+// Symbolic links are listed but not followed. Nearer files come before deeper
+// ones. What cannot be read is left out. When ctx ends, the listing has the
+// files found so far. A file may have 20,000 rules, and all files together
+// 400,000: rules over the limit hide nothing, and the listing is not complete.
+// The error says that dir itself cannot be read.
 func (w *Workspace) List(ctx context.Context, dir string, limit int) (Listing, error) {
 	dir, err := w.Real(dir)
 	if err != nil {
@@ -58,18 +57,19 @@ func (w *Workspace) List(ctx context.Context, dir string, limit int) (Listing, e
 	}
 	wk := &walk{w: w, ctx: ctx, limit: limit, budget: budget{ctx: ctx}}
 	wk.Files, wk.Complete = []string{}, true
-	if start, ok := wk.enter(filepath.ToSlash(dir)); ok { // else dir itself is ignored
+	if start, ok := wk.enter(filepath.ToSlash(dir)); ok { // otherwise dir itself is ignored
 		wk.run(start)
 	}
 	wk.Complete = wk.Complete && !wk.budget.spent() && ctx.Err() == nil
 	return wk.Listing, nil
 }
 
-// Listed returns those of names that List would list if they are files that are
-// there; with dirs set, those that it would look into if they are directories.
-// Names are slash-separated and relative to the root, and none of the directories
-// that they lie in is a symbolic link. It reports false if ctx ended or there are
-// too many rules: then some may be among them that List would leave out.
+// Listed returns those of names that List would list if they are existing
+// files. If dirs is set, it returns those that List would descend into if they
+// are directories. Names are slash-separated and relative to the root, and none
+// of their parent directories is a symbolic link. ok is false if ctx ended or
+// there are too many rules: then the result may have names that List would
+// leave out.
 func (w *Workspace) Listed(ctx context.Context, names []string, dirs bool) (listed []string, ok bool) {
 	v := (&walk{w: w, ctx: ctx, budget: budget{ctx: ctx}}).visit()
 	known := make(map[string]*folder)
@@ -83,8 +83,8 @@ func (w *Workspace) Listed(ctx context.Context, names []string, dirs bool) (list
 	return listed, !v.budget.spent() && ctx.Err() == nil
 }
 
-// inside returns the folder for a directory with the rules that hold for what is in
-// it, nil if the directory is ignored. known has the folders that were returned.
+// inside returns the folder of a directory with the rules for its entries, or
+// nil if the directory is ignored. known caches the folders already returned.
 func (v *visit) inside(dir string, known map[string]*folder) *folder {
 	f, is := known[dir]
 	if is {
@@ -111,14 +111,14 @@ func (v *visit) inside(dir string, known map[string]*folder) *folder {
 	return f
 }
 
-// A folder is a directory on the way.
+// A folder is a directory that the walk passes.
 type folder struct {
 	path  string // slash-separated, from the top of the repository around the root; "" is the top
-	rules *level // what was said above it, its own ignore file not included
-	top   bool   // of the repository to which rules belong
+	rules *level // from above; without its own ignore file
+	top   bool   // of the repository of the rules
 }
 
-// child returns the folder for a directory in f, where rules hold.
+// child returns the folder for a directory in f; rules apply in f.
 func (f folder) child(name string, rules *level) folder {
 	return folder{path: f.join(name), rules: rules}
 }
@@ -130,7 +130,7 @@ func (f folder) join(name string) string {
 	return f.path + "/" + name
 }
 
-// below returns where in a path what is in f begins.
+// below returns the offset in a path at which the part below f begins.
 func (f folder) below() int {
 	if f.path == "" {
 		return 0
@@ -141,33 +141,34 @@ func (f folder) below() int {
 // A walk lists a tree.
 type walk struct {
 	Listing
-	queue []folder // still to be visited; as many as there are directories
+	queue []folder // not yet visited; may hold all directories of the tree
 	size  int      // bytes in Files
 
-	// Not changed while there are visits.
+	// Fixed while visits run.
 	w     *Workspace
 	ctx   context.Context
 	limit int
-	root  int // where in a path what is relative to the root begins
-	base  int // where in a path what Files has begins
+	root  int // offset in a path at which the part below the root begins
+	base  int // offset in a path at which the paths of Files begin
 
-	budget budget // of its rules
+	budget budget // for the rules
 }
 
-// A visit is what is found in one directory, or on the way to the first.
+// A visit is the result of one directory. The walk also uses one on the way to
+// its first directory.
 type visit struct {
 	*walk
 	files   []string
 	size    int // bytes in files
 	dirs    []folder
-	cut     bool // there is more
-	skipped bool // there was enough without it
+	cut     bool // a limit or the end of ctx left entries out
+	skipped bool // the limit was reached before this directory
 }
 
 func (wk *walk) visit() *visit { return &visit{walk: wk} }
 
-// enter returns the folder for dir with the rules of everything above it. It
-// reports false if dir itself is ignored.
+// enter returns the folder for dir with all rules from above. ok is false if
+// dir itself is ignored.
 func (wk *walk) enter(dir string) (folder, bool) {
 	v := wk.visit()
 	f := v.top()
@@ -190,7 +191,7 @@ func (wk *walk) enter(dir string) (folder, bool) {
 	return f, true
 }
 
-// run visits start and what is below it, level by level.
+// run visits start and everything below it, level by level.
 func (wk *walk) run(start folder) {
 	for wk.queue = []folder{start}; len(wk.queue) > 0 && wk.Complete; {
 		next := wk.queue[:min(len(wk.queue), walkBatch)]
@@ -204,7 +205,7 @@ func (wk *walk) run(start folder) {
 	}
 }
 
-// take adds what a visit found.
+// take adds the result of a visit.
 func (wk *walk) take(v *visit) {
 	room := wk.limit - len(wk.Files)
 	wk.size += v.size
@@ -213,8 +214,9 @@ func (wk *walk) take(v *visit) {
 	wk.queue = append(wk.queue, v.dirs...)
 }
 
-// visitAll visits folders at once, in so far as their files count. It returns
-// the visits in the order of the folders, when its goroutines have ended.
+// visitAll visits folders concurrently, and skips those after the limit is
+// reached. It returns the visits in the order of the folders, after all its
+// goroutines have ended.
 func (wk *walk) visitAll(folders []folder) []*visit {
 	visits := make([]*visit, len(folders))
 	room := int64(wk.limit - len(wk.Files))
@@ -222,7 +224,8 @@ func (wk *walk) visitAll(folders []folder) []*visit {
 	work := func() {
 		buf := make([]byte, entriesBytes)
 		for {
-			// What is found before the next folder is taken is in those before it.
+			// found must be read before the next folder is taken: it then counts
+			// only files of folders before that one.
 			enough := found.Load() > room
 			i := int(next.Add(1)) - 1
 			if i >= len(folders) {
@@ -237,14 +240,15 @@ func (wk *walk) visitAll(folders []folder) []*visit {
 	}
 	var others sync.WaitGroup
 	for range min(len(folders), maxWalkers, runtime.GOMAXPROCS(0)) - 1 {
-		others.Go(work) // ends when every folder is visited
+		others.Go(work) // ends when all folders are visited
 	}
 	work()
 	others.Wait()
 	return visits
 }
 
-// name returns the folder's path relative to the root, as the system spells it.
+// name returns the folder's path relative to the root, with the system's
+// separators.
 func (wk *walk) name(f folder) string {
 	if len(f.path) <= wk.root {
 		return "."
@@ -252,7 +256,7 @@ func (wk *walk) name(f folder) string {
 	return filepath.FromSlash(f.path[wk.root:])
 }
 
-// read lists the files and the directories in one directory.
+// read lists the files and directories in one directory.
 func (v *visit) read(f folder, buf []byte) {
 	entries := v.entries(f, buf)
 	if v.cut || has(entries, ".git") {

@@ -7,5 +7,6 @@ import (
 	"os"
 )
 
-// keepOwner does nothing where files have no owner that a process could change.
+// keepOwner does nothing: on this system a process cannot change the owner of a
+// file.
 func keepOwner(*os.File, fs.FileInfo) {}

@@ -10,9 +10,9 @@ import (
 	"syscall"
 )
 
-// Rel returns path relative to the root: a leading ~ is the home directory and
-// a relative path counts from the root. It decides by the text alone; using the
-// result with the methods below decides about symbolic links. The error is
+// Rel returns path relative to the root. A leading ~ is the home directory; a
+// relative path counts from the root. Rel checks the text alone: symbolic links
+// are checked when the result is used with the methods below. The error is
 // [ErrOutside].
 func (w *Workspace) Rel(path string) (string, error) {
 	path = w.expand(path)
@@ -24,8 +24,8 @@ func (w *Workspace) Rel(path string) (string, error) {
 	return "", ErrOutside
 }
 
-// Abs returns the absolute form of a path as [Workspace.Rel] reads it, whether or
-// not it lies below the root.
+// Abs returns the absolute form of a path, which it reads as [Workspace.Rel]
+// does. The path may lie outside the root.
 func (w *Workspace) Abs(path string) string {
 	if rel, err := w.Rel(path); err == nil {
 		return w.At(rel)
@@ -46,31 +46,30 @@ func (w *Workspace) expand(path string) string {
 	return path
 }
 
-// Stat describes what rel, which is relative to the root, names.
+// Stat describes the file at rel, which is relative to the root.
 func (w *Workspace) Stat(rel string) (fs.FileInfo, error) {
 	info, err := w.root.Stat(rel)
 	return info, outside(err)
 }
 
-// Lstat is Stat that does not follow a symbolic link at the end of rel.
+// Lstat is Stat, but does not follow a symbolic link at the end of rel.
 func (w *Workspace) Lstat(rel string) (fs.FileInfo, error) {
 	info, err := w.root.Lstat(rel)
 	return info, outside(err)
 }
 
-// OpenFile opens what rel names for reading. It does not wait for the writer of
-// a named pipe: look at what was opened before reading it.
+// OpenFile opens the file at rel for reading. It does not wait for the writer
+// of a named pipe, so check the type of the open file before reading it.
 func (w *Workspace) OpenFile(rel string) (*os.File, error) {
 	f, err := w.root.OpenFile(rel, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	return f, outside(err)
 }
 
-// maxLinks bounds the symbolic links in one path, as systems do.
+// maxLinks limits the symbolic links in one path, as systems do.
 const maxLinks = 40
 
-// Real returns rel with the symbolic links in it resolved, as far as it exists.
-// What it names may have changed by the time it is used, and is checked again
-// then.
+// Real returns rel with its symbolic links resolved. The path must exist. The
+// file may change before the result is used; each use checks it again.
 func (w *Workspace) Real(rel string) (string, error) {
 	left := strings.Split(filepath.Clean(rel), string(filepath.Separator))
 	done := "."
@@ -100,8 +99,8 @@ func (w *Workspace) Real(rel string) (string, error) {
 	return done, nil
 }
 
-// outside makes an error of [os.Root] about a path that leaves it one that is
-// [ErrOutside]. The root's own error has no name.
+// outside turns the error of [os.Root] about a path that leaves the root into
+// one that is [ErrOutside]. Package os does not export that error.
 func outside(err error) error {
 	if pe, ok := err.(*fs.PathError); ok && pe.Err.Error() == "path escapes from parent" {
 		return fmt.Errorf("%s %s: %w", pe.Op, pe.Path, ErrOutside)

@@ -9,19 +9,20 @@ import (
 )
 
 var (
-	// ErrNotRegular says that what a path names is no regular file: a directory,
-	// a pipe or a device, say.
+	// ErrNotRegular says that a path names a directory, a pipe, a device or
+	// another file that is not regular.
 	ErrNotRegular = errors.New("not a regular file")
 
-	// ErrTooLarge says that a file is larger than was asked for.
+	// ErrTooLarge says that a file is larger than the given limit.
 	ErrTooLarge = errors.New("file is too large")
 )
 
-// ReadFile returns what the regular file at rel, which is relative to the root,
-// holds, and describes it as it was before it was read. What is no regular file
-// is not opened: that may wait for somebody, or do something. The error is
-// [ErrOutside], [ErrNotRegular], [ErrTooLarge] if there are more than limit
-// bytes, or the system's; with the second and third there is a description, too.
+// ReadFile returns the contents of the regular file at rel, which is relative
+// to the root, and describes the file as it was before the read. Other files
+// are not opened, because that may wait or have an effect. The error is
+// [ErrOutside], [ErrNotRegular], [ErrTooLarge] if the file has more than limit
+// bytes, or the system's. With ErrNotRegular and ErrTooLarge the description is
+// set, too.
 func (w *Workspace) ReadFile(rel string, limit int64) ([]byte, fs.FileInfo, error) {
 	info, err := w.Stat(rel)
 	if err != nil {
@@ -30,9 +31,9 @@ func (w *Workspace) ReadFile(rel string, limit int64) ([]byte, fs.FileInfo, erro
 	return w.readFile(rel, info, limit)
 }
 
-// ReadFileNoFollow is ReadFile to which a symbolic link at the end of rel is no
-// regular file. One that takes the place of a file just then is followed, as
-// far as it stays inside the root.
+// ReadFileNoFollow is ReadFile, but a symbolic link at the end of rel is
+// [ErrNotRegular]. If a link replaces the file between check and open, it is
+// followed, as far as it stays inside the root.
 func (w *Workspace) ReadFileNoFollow(rel string, limit int64) ([]byte, fs.FileInfo, error) {
 	info, err := w.Lstat(rel)
 	if err != nil {
@@ -41,7 +42,7 @@ func (w *Workspace) ReadFileNoFollow(rel string, limit int64) ([]byte, fs.FileIn
 	return w.readFile(rel, info, limit)
 }
 
-// readFile reads the file that was seen at rel.
+// readFile reads the file at rel that seen describes.
 func (w *Workspace) readFile(rel string, seen fs.FileInfo, limit int64) ([]byte, fs.FileInfo, error) {
 	if !seen.Mode().IsRegular() {
 		return nil, seen, fmt.Errorf("read %s: %w", rel, ErrNotRegular)
@@ -55,7 +56,7 @@ func (w *Workspace) readFile(rel string, seen fs.FileInfo, limit int64) ([]byte,
 	switch {
 	case err != nil:
 		return nil, nil, err
-	case !info.Mode().IsRegular(): // it is another one by now
+	case !info.Mode().IsRegular(): // another file by now
 		return nil, info, fmt.Errorf("read %s: %w", rel, ErrNotRegular)
 	case info.Size() > limit:
 		return nil, info, fmt.Errorf("read %s: %w", rel, ErrTooLarge)

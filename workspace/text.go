@@ -9,9 +9,9 @@ import (
 )
 
 // textAt returns the first limit bytes of the regular file at an absolute path,
-// without a line that is cut, or "" if it cannot be read. Git's files are found
-// where git finds them, also outside the root, but symbolic links below the root
-// do not lead there.
+// without the last line if it is cut. It returns "" if the file cannot be read.
+// Git's files may lie outside the root, but a symbolic link below the root
+// cannot lead outside.
 func (w *Workspace) textAt(path string, limit int) string {
 	f, err := w.openAt(path)
 	if err != nil {
@@ -25,8 +25,9 @@ func (w *Workspace) textAt(path string, limit int) string {
 	return textFrom(f, limit)
 }
 
-// textOfUnlinked is textAt for an open file at which info was seen, without
-// following a symbolic link, before it was opened.
+// textOfUnlinked is textAt for an open file. info was read before the file was
+// opened, without following a symbolic link. If f is another file than info
+// describes, the result is "".
 func textOfUnlinked(f *os.File, info fs.FileInfo, limit int) string {
 	opened, err := f.Stat()
 	if err != nil || !info.Mode().IsRegular() || !os.SameFile(info, opened) {
@@ -47,8 +48,8 @@ func textFrom(f io.Reader, limit int) string {
 	return whole[:strings.LastIndexByte(whole, '\n')+1]
 }
 
-// openWithoutWaiting opens a file for reading, also a named pipe without a
-// writer.
+// openWithoutWaiting opens a file for reading. It does not wait for the writer
+// of a named pipe.
 func openWithoutWaiting(path string) (*os.File, error) {
 	return os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 }

@@ -11,24 +11,23 @@ import (
 type Workspace struct {
 	root  *os.Root
 	path  string // absolute, symbolic links resolved
-	given string // absolute, as the operator spelled it
-	home  string // what a leading ~ stands for; empty leaves it as it is
+	given string // absolute, as the operator gave it
+	home  string // the meaning of a leading ~; without it a ~ is an ordinary name
 	opts  Options
 }
 
-// Options bounds attachments. The zero value of each field is the default
-// named beside it.
+// Options limits attachments. 0 means the default named at each field.
 type Options struct {
-	// MaxAttachmentBytes is the size of the largest attachment: 10 MiB
-	// (MAESTRO_HEADLESS_MAX_ATTACHMENT_BYTES).
+	// MaxAttachmentBytes is the size of the largest attachment. The default is
+	// 10 MiB (MAESTRO_HEADLESS_MAX_ATTACHMENT_BYTES).
 	MaxAttachmentBytes int64
-	// MaxTextChars is where the text of an attachment is cut: 200,000
-	// characters (MAESTRO_HEADLESS_MAX_TEXT_CHARS).
+	// MaxTextChars is the length to which the text of an attachment is cut. The
+	// default is 200,000 characters (MAESTRO_HEADLESS_MAX_TEXT_CHARS).
 	MaxTextChars int
 }
 
-// ErrOutside says that a path lies outside the workspace root, by its text or
-// through a symbolic link.
+// ErrOutside says that a path lies outside the root, by its text or through a
+// symbolic link.
 var ErrOutside = errors.New("path is outside workspace root")
 
 // Open opens the directory at root, which must exist.

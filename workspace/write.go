@@ -10,16 +10,16 @@ import (
 	"strings"
 )
 
-// ErrChanged says that a file is not the one any more that was looked at.
+// ErrChanged says that a file was changed or replaced since the caller read it.
 var ErrChanged = errors.New("file has changed")
 
-// putAttempts bounds how often a new file is tried to be given its name while
-// somebody else makes and removes files of that name.
+// putAttempts limits how often a new file is linked to its name while another
+// process makes and removes files of that name.
 const putAttempts = 8
 
-// CreateFile makes a file at rel, which is relative to the root, that holds
-// data, and the directories on the way. The error is [fs.ErrExist] if there is
-// something already, which is left as it is.
+// CreateFile makes a file at rel, relative to the root, that holds data. It
+// also makes the missing directories. If the name is taken, the file there stays
+// as it is and the error is [fs.ErrExist].
 func (w *Workspace) CreateFile(rel string, data []byte) error {
 	return w.write(rel, data, func(found fs.FileInfo) error {
 		if found != nil {
@@ -29,10 +29,10 @@ func (w *Workspace) CreateFile(rel string, data []byte) error {
 	})
 }
 
-// ReplaceFile makes the file at rel hold data if it is still the one, and as old
-// and as long, that was describes; see [Workspace.ReadFile]. Otherwise the error
-// is [ErrChanged]. Whoever writes in the instant between the last look and the
-// replacement is not noticed.
+// ReplaceFile replaces the contents of the file at rel with data, if it is
+// still the file described by was, with the same size and modification time;
+// see [Workspace.ReadFile]. Otherwise the error is [ErrChanged]. A write between
+// the last check and the replacement is not noticed.
 func (w *Workspace) ReplaceFile(rel string, data []byte, was fs.FileInfo) error {
 	return w.write(rel, data, func(found fs.FileInfo) error {
 		if found == nil || !os.SameFile(found, was) || found.Size() != was.Size() || !found.ModTime().Equal(was.ModTime()) {
@@ -42,24 +42,24 @@ func (w *Workspace) ReplaceFile(rel string, data []byte, was fs.FileInfo) error 
 	})
 }
 
-// WriteFile makes the file at rel hold data, whatever it held before and if it
-// was there, and makes the directories on the way.
-//
-// Under its name a file is always complete, whoever looks and whenever the
-// process is killed: data is written to a temporary file beside it, which takes
-// its place. A crash of the machine may undo that. Symbolic links in rel are
-// followed as far as they stay inside the root; one that comes in between is
-// replaced and not followed. The mode stays as it was, and the owner where the
-// system allows it, but not what other links to the same file show. A file that
-// may be written by nobody is refused, as are directories, pipes and devices.
-//
+// WriteFile makes the file at rel hold data. It makes the file and missing
+// directories, or replaces the contents.
+// A reader always finds a complete file, even if the process is killed: data is
+// written to a temporary file in the same directory, which is then renamed or
+// linked to the name. A crash of the machine may undo that. Symbolic links in
+// rel are followed as far as they stay inside the root. A link that appears at
+// the name during the write is replaced, not followed. The mode is kept, and so
+// is the owner where the system allows it. Other hard links to the old file
+// keep the old contents. A file without any write permission is refused, and so
+// are directories, pipes and devices.
 // The error is [ErrOutside], [ErrNotRegular], or the system's.
 func (w *Workspace) WriteFile(rel string, data []byte) error {
 	return w.write(rel, data, func(fs.FileInfo) error { return nil })
 }
 
-// write is WriteFile that asks check before it does anything, and again before
-// the file takes its place: found is nil if there is none.
+// write is WriteFile with a check. It calls check before it changes anything,
+// and again right before the file gets its name. found is nil if there is no
+// file.
 func (w *Workspace) write(rel string, data []byte, check func(found fs.FileInfo) error) error {
 	rel, err := w.target(rel)
 	if err != nil {
@@ -69,16 +69,17 @@ func (w *Workspace) write(rel string, data []byte, check func(found fs.FileInfo)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = above.Close() }() // the file is complete or not there
-	p := place{dir: above, name: filepath.Base(rel), check: check}
+	defer func() { _ = above.Close() }() // a failed Close leaves the file complete
+	p := destination{dir: above, name: filepath.Base(rel), check: check}
 	if err := p.put(data); err != nil {
 		return fmt.Errorf("write %s: %w", rel, err)
 	}
 	return nil
 }
 
-// target returns where a file at rel is to be: rel with its symbolic links
-// resolved, of which the last may name what does not exist.
+// target returns the path at which the file at rel is to be written: rel with
+// its symbolic links resolved. The last link may name a file that does not
+// exist.
 func (w *Workspace) target(rel string) (string, error) {
 	for range maxLinks {
 		if !filepath.IsLocal(rel) {
@@ -86,7 +87,7 @@ func (w *Workspace) target(rel string) (string, error) {
 		}
 		dir, err := w.Real(filepath.Dir(rel))
 		if errors.Is(err, fs.ErrNotExist) {
-			return filepath.Clean(rel), nil // nor does what is below it
+			return filepath.Clean(rel), nil // nor does anything below it
 		} else if err != nil {
 			return "", err
 		}
@@ -112,8 +113,8 @@ func (w *Workspace) target(rel string) (string, error) {
 	return "", fmt.Errorf("write %s: %w", rel, ErrOutside)
 }
 
-// makeDir opens the directory at rel and makes it if it is not there. What is
-// done in it stays in it, wherever it is moved.
+// makeDir opens the directory at rel, and makes it if it does not exist. If the
+// directory is moved, the open one stays valid.
 func (w *Workspace) makeDir(rel string) (*os.Root, error) {
 	if rel != "." {
 		if err := w.root.MkdirAll(rel, 0o777); err != nil {
@@ -124,15 +125,16 @@ func (w *Workspace) makeDir(rel string) (*os.Root, error) {
 	return dir, outside(err)
 }
 
-// A place is a name in an open directory for a file that is to be written.
-type place struct {
+// A destination is a name in an open directory at which a file is to be written.
+type destination struct {
 	dir   *os.Root
 	name  string
 	check func(found fs.FileInfo) error
 }
 
-// look describes what is there, nil if nothing is, once it may be replaced.
-func (p *place) look() (fs.FileInfo, error) {
+// look describes the file at the name, nil if there is none. It fails if the
+// file must not be replaced.
+func (p *destination) look() (fs.FileInfo, error) {
 	found, err := p.dir.Lstat(p.name)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -151,8 +153,8 @@ func (p *place) look() (fs.FileInfo, error) {
 	return found, nil
 }
 
-// put makes the file.
-func (p *place) put(data []byte) error {
+// put writes the file.
+func (p *destination) put(data []byte) error {
 	found, err := p.look()
 	if err != nil {
 		return err
@@ -161,26 +163,27 @@ func (p *place) put(data []byte) error {
 	if err != nil {
 		return err
 	}
-	if err := p.take(temporary); err != nil {
+	if err := p.giveName(temporary); err != nil {
 		return errors.Join(err, p.drop(temporary))
 	}
 	return p.drop(temporary)
 }
 
-// drop removes the temporary file if it still has that name.
-func (p *place) drop(temporary string) error {
+// drop removes the temporary file if that name still exists.
+func (p *destination) drop(temporary string) error {
 	if err := p.dir.Remove(temporary); !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	return nil
 }
 
-// fill makes a temporary file that holds data and that may be used as found may,
-// or as a new one. It returns its name, and leaves nothing if it fails.
-func (p *place) fill(data []byte, found fs.FileInfo) (string, error) {
+// fill makes a temporary file that holds data. It has the mode and the owner of
+// found, or those of a new file. fill returns its name. If it fails, it leaves
+// no file.
+func (p *destination) fill(data []byte, found fs.FileInfo) (string, error) {
 	perm := fs.FileMode(0o666)
 	if found != nil {
-		perm = 0o600 // until it is as found
+		perm = 0o600 // until the mode of found is set
 	}
 	temporary := ".maestro-" + strings.ToLower(rand.Text()) + ".tmp"
 	f, err := p.dir.OpenFile(temporary, os.O_WRONLY|os.O_CREATE|os.O_EXCL, perm)
@@ -188,7 +191,7 @@ func (p *place) fill(data []byte, found fs.FileInfo) (string, error) {
 		return "", err
 	}
 	if found != nil {
-		keepOwner(f, found) // before the mode: it may change that
+		keepOwner(f, found) // before the mode, which chown may change
 		err = f.Chmod(found.Mode().Perm())
 	}
 	if err == nil {
@@ -200,10 +203,10 @@ func (p *place) fill(data []byte, found fs.FileInfo) (string, error) {
 	return temporary, nil
 }
 
-// take gives the temporary file the name, if what is there now may be replaced.
-// A new file gets it as a second one, because that, unlike a rename, takes
-// nobody's place.
-func (p *place) take(temporary string) error {
+// giveName gives the temporary file its name, if the file there now may be
+// replaced. A new file gets the name by a link, because a link, unlike a
+// rename, never replaces a file that appears in between.
+func (p *destination) giveName(temporary string) error {
 	for range putAttempts {
 		found, err := p.look()
 		if err != nil {
@@ -217,7 +220,7 @@ func (p *place) take(temporary string) error {
 		case err == nil:
 			return nil
 		case !errors.Is(err, fs.ErrExist):
-			return p.dir.Rename(temporary, p.name) // not every file system has links
+			return p.dir.Rename(temporary, p.name) // some file systems have no links
 		}
 	}
 	return ErrChanged

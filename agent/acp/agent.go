@@ -14,48 +14,48 @@ import (
 	"github.com/seed-028515a8/maestro/workspace"
 )
 
-// Options are what an agent gets from its operator. The zero value works in the
+// Options are the operator's settings for an agent. The zero value works in the
 // current directory.
 type Options struct {
-	// Dir is the workspace root, where the program starts and below which its
-	// files and terminals are. Empty means the current directory.
+	// Dir is the workspace root. The program starts there, and its files and
+	// terminals must be below it. Empty means the current directory.
 	Dir string
 
 	// Shell runs the command lines of terminals. Empty means $SHELL if it
 	// exists, else /bin/bash, else sh. Windows always uses cmd.
 	Shell string
 
-	// EnvPass names environment variables that processes get although their
-	// names look like credentials or Hosted would withhold them.
+	// EnvPass names environment variables that processes get even if their names
+	// look like credentials or Hosted would withhold them.
 	EnvPass []string
 
-	// Hosted withholds every environment variable that is not known to be
+	// Hosted withholds all environment variables except those known to be
 	// needed.
 	Hosted bool
 
-	// StateDir is where the id of the program's session is kept, so that a
-	// restarted server goes on with it. Empty keeps it for the life of the agent
+	// StateDir is where the id of the program's session is stored, so that a
+	// restarted server can continue it. Empty keeps it for the life of the agent
 	// only.
 	StateDir string
 
-	// Version is that of this program, as the other one is told it.
+	// Version is this program's version, sent to the other program.
 	Version string
 
-	// Servers are the MCP servers that the program is to use. Those of a kind
-	// that it does not support are left out, which is said.
+	// Servers are the MCP servers that the program should use. Kinds that it
+	// does not support are left out, and clients are told.
 	Servers []Server
 
-	// Log receives faults and the output of the program meant for operators. Nil
-	// discards it.
+	// Log receives errors and the program's output for operators. Nil discards
+	// it.
 	Log *slog.Logger
 }
 
 // An Agent runs a program that speaks the Agent Client Protocol and is its
-// client. Start is called once, then Run once at a time, Configure at any time,
-// and Close last.
+// client. Call Start once, then Run once at a time, Configure at any time, and
+// Close last.
 //
-// The program is started by Start, and again by Run once it has ended. Between
-// runs nobody restarts it.
+// Start starts the program, and Run starts it again after it has ended. It is
+// not restarted between runs.
 type Agent struct {
 	argv []string
 	opts Options
@@ -67,38 +67,38 @@ type Agent struct {
 	life  context.Context // from Start to Close
 	stop  context.CancelCauseFunc
 
-	// launching is held while the program is started, so that Close does not
-	// overlook it. It is locked before mu.
+	// launching is held while the program is started, so that Close waits for
+	// it. It is locked before mu.
 	launching sync.Mutex
 
 	mu       sync.Mutex
-	peer     *peer // the newest; nil before the first
-	deaths   int   // of the program in a row, without a completed run
+	peer     *peer // the newest process; nil before the first
+	deaths   int   // deaths of the program in a row, without a completed run
 	memory   memory
-	commands string                  // a digest of those of the program, as last said
-	notes    []string                // to be said in the next run; at most maxNotes
-	said     map[string]bool         // by noteOnce
-	broken   string                  // the end of an answer that the program died in, and has not been told of
-	thinking contracts.ThinkingLevel // the level that was asked for; "" if none was
+	commands string                  // a digest of the program's commands as last published
+	notes    []string                // texts to publish in the next run; at most maxNotes
+	said     map[string]bool         // texts given to noteOnce
+	broken   string                  // the end of an answer during which the program died, to be sent to it
+	thinking contracts.ThinkingLevel // the requested level; "" if none was requested
 }
 
-// waits are how long things may take. They are fields for the sake of tests.
+// waits are time limits. Tests set other ones.
 type waits struct {
 	ready      time.Duration // until the program has a session
-	foreign    time.Duration // until one that does not seem to speak the protocol has answered
-	notice     time.Duration // until the log says that this is waited for
-	input      time.Duration // a call whose input is not there yet is held back so long
-	settle     time.Duration // likewise one that has its input, or is said to be in progress
-	glance     time.Duration // likewise one that is seldom asked about: it only looks at something, or has a terminal already
+	foreign    time.Duration // until a program that may not speak the protocol has answered
+	notice     time.Duration // until the log says that the program is not ready yet
+	input      time.Duration // how long to hold back a call whose input is missing
+	settle     time.Duration // likewise for a call that has its input, or is in progress
+	glance     time.Duration // likewise for a call that is seldom asked about: it only reads, or has a terminal already
 	interrupt  time.Duration // until an interrupted run has ended
-	shutdown   time.Duration // until the program has ended with its input
+	shutdown   time.Duration // until the program has ended after its input
 	backoff    time.Duration // before the second restart in a row; then doubled
 	maxBackoff time.Duration
 }
 
 const (
-	maxNotes = 16  // that wait to be said in the next run; more are dropped
-	maxSaid  = 128 // that are known to have been said; then they may be said again
+	maxNotes = 16  // notes that wait for the next run; more are dropped
+	maxSaid  = 128 // remembered texts of noteOnce; beyond it they may be repeated
 )
 
 var errClosed = errors.New("agent is closed")
@@ -118,8 +118,8 @@ func New(argv []string, o Options) *Agent {
 	}
 }
 
-// Start makes the agent ready for prompts: it fails unless the program has a
-// session within a minute. host must stay valid until Close returns; ctx bounds
+// Start makes the agent ready for prompts. It fails if the program has no
+// session within 1 minute. host must be valid until Close returns; ctx bounds
 // the start only.
 func (a *Agent) Start(ctx context.Context, host contracts.Host) (contracts.AgentInfo, error) {
 	dir, err := filepath.Abs(a.opts.Dir)
@@ -144,8 +144,9 @@ func (a *Agent) Start(ctx context.Context, host contracts.Host) (contracts.Agent
 	}, nil
 }
 
-// launch starts the program and brings it to where it takes prompts. A program
-// that is lost over an earlier session gets a new one.
+// launch starts the program and waits until it accepts prompts. If the program
+// is lost while it restores an earlier session, it is started again with a new
+// one.
 func (a *Agent) launch(ctx context.Context) (*peer, error) {
 	a.launching.Lock()
 	defer a.launching.Unlock()
@@ -178,7 +179,7 @@ func (a *Agent) attempt(ctx context.Context) (*peer, error) {
 	defer stop(nil)
 	p, program := newPeer(a), filepath.Base(a.argv[0])
 	slow := time.AfterFunc(a.wait.notice, func() {
-		a.opts.Log.Warn("agent process is not ready yet: it is waited for", "program", program, "at most", a.wait.ready, "hint", p.hint())
+		a.opts.Log.Warn("agent process is not ready yet: waiting", "program", program, "at most", a.wait.ready, "hint", p.hint())
 	})
 	defer slow.Stop()
 	foreign := time.AfterFunc(a.wait.foreign, func() {
@@ -194,14 +195,14 @@ func (a *Agent) attempt(ctx context.Context) (*peer, error) {
 	if err == nil {
 		return p, nil
 	}
-	if !errors.Is(err, rpc.ErrEnded) { // else it is about to end by itself
+	if !errors.Is(err, rpc.ErrEnded) { // otherwise it is about to end by itself
 		p.proc.Kill(err)
 	}
 	<-p.over
 	return nil, fmt.Errorf("start agent %s: %w", program, p.explain(err))
 }
 
-// current returns the program that lives, which it has started if need be.
+// current returns the running program. If there is none, it starts one.
 func (a *Agent) current(ctx context.Context) (*peer, error) {
 	a.mu.Lock()
 	p, deaths := a.peer, a.deaths
@@ -218,7 +219,7 @@ func (a *Agent) current(ctx context.Context) (*peer, error) {
 	p, err := a.launch(ctx)
 	if err != nil {
 		if ctx.Err() == nil {
-			a.died()
+			a.countDeath()
 		}
 		return nil, err
 	}
@@ -226,8 +227,7 @@ func (a *Agent) current(ctx context.Context) (*peer, error) {
 	return p, nil
 }
 
-// pause waits before a restart, the longer the more often the program has died
-// in a row.
+// pause waits before a restart. The delay doubles with each death in a row.
 func (a *Agent) pause(ctx context.Context, deaths int) error {
 	if deaths < 2 {
 		return nil
@@ -248,22 +248,22 @@ func (a *Agent) pause(ctx context.Context, deaths int) error {
 	}
 }
 
-func (a *Agent) died() {
+func (a *Agent) countDeath() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.deaths++
 }
 
-// proved notes that the program has completed a run.
-func (a *Agent) proved() {
+// resetDeaths records that the program has completed a run.
+func (a *Agent) resetDeaths() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.deaths = 0
 }
 
-// Configure applies an accepted init, as far as the protocol has words for it,
-// with the next run. What it has none for is said then, once. Approvals are the
-// host's business.
+// Configure applies an accepted init with the next run, as far as the protocol
+// supports it. Clients are told once of the unsupported parts. The host handles
+// approvals.
 func (a *Agent) Configure(init *contracts.Init) {
 	if init.SystemPrompt != nil || init.AppendSystemPrompt != nil {
 		a.noteOnce("The agent keeps its own system prompt: the Agent Client Protocol has no way to set it")
@@ -276,7 +276,7 @@ func (a *Agent) Configure(init *contracts.Init) {
 	a.thinking = init.ThinkingLevel
 }
 
-// note has something said with the next run.
+// note stores a text to be published in the next run.
 func (a *Agent) note(text string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -285,7 +285,7 @@ func (a *Agent) note(text string) {
 	}
 }
 
-// noteOnce is note for what is not worth saying twice.
+// noteOnce is note for a text that need not be repeated.
 func (a *Agent) noteOnce(text string) {
 	a.mu.Lock()
 	said := a.said[text]
@@ -299,8 +299,8 @@ func (a *Agent) noteOnce(text string) {
 	}
 }
 
-// speak says what was noted.
-func (a *Agent) speak() {
+// publishNotes publishes the notes.
+func (a *Agent) publishNotes() {
 	a.mu.Lock()
 	notes := a.notes
 	a.notes = nil
@@ -310,21 +310,21 @@ func (a *Agent) speak() {
 	}
 }
 
-// publish shows an event that belongs to no run.
+// publish publishes an event that belongs to no run.
 func (a *Agent) publish(ev contracts.Event) {
 	if err := a.host.Publish(a.life, ev); err != nil {
-		a.opts.Log.Debug("publish agent event", "error", err)
+		a.opts.Log.Debug("cannot publish an agent event", "error", err)
 	}
 }
 
-// Run serves one prompt to its end, which comes with the program's answer to it.
-// Once ctx has ended the program has 4 s to stop before it is killed.
+// Run serves one prompt until the program has answered it. After ctx has ended,
+// the program has 4 s to stop before it is killed.
 func (a *Agent) Run(ctx context.Context, work contracts.Work) error {
 	p, err := a.current(ctx)
 	if err != nil {
 		return failure(ctx, err)
 	}
-	a.speak()
+	a.publishNotes()
 	p.setThinking(ctx)
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -332,8 +332,9 @@ func (a *Agent) Run(ctx context.Context, work contracts.Work) error {
 	return p.prompt(ctx, work)
 }
 
-// failure is an error as clients are shown it: what ended ctx, an error of ours
-// as it is, and anything else as one that they may hope to be gone next time.
+// failure returns an error for clients: the cause of ctx if it has ended, an
+// error of ours as it is, and any other as a failure of the runtime, which is
+// transient unless the program's own error says otherwise.
 func failure(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -348,8 +349,8 @@ func failure(ctx context.Context, err error) error {
 	return &contracts.Error{Code: contracts.CodeRuntimeFailed, Type: kind, Message: visible(err.Error())}
 }
 
-// Close ends the program and everything it started. It has 2 s to end by itself
-// and one after a signal, less if ctx ends before.
+// Close ends the program and everything it started. The program has 2 s to end
+// by itself and 1 s after a signal, less if ctx ends before.
 func (a *Agent) Close(ctx context.Context) error {
 	if a.stop == nil {
 		return nil // never started

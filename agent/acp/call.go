@@ -17,74 +17,73 @@ import (
 )
 
 const (
-	// maxCalls bounds the calls of one run, ended ones included: their ids are
-	// kept so that what comes late for them is known to be late. maxOpen bounds
-	// those that have not ended.
+	// maxCalls bounds the calls of one run, including ended ones: their ids are
+	// kept to recognize late updates. maxOpen bounds the calls that have not
+	// ended.
 	maxCalls = 4096
 	maxOpen  = 128
 
-	// maxKey bounds an id of the program that is kept, in bytes. Of a longer one
-	// its digest is.
+	// maxKey bounds a stored id of the program, in bytes. A longer id is stored
+	// as its digest.
 	maxKey = 256
 
-	// maxShown bounds each text of a call that is kept, in bytes: that of its
-	// content, to tell what is new in the next version, and its result. Longer
-	// texts are cut.
+	// maxShown bounds each stored text of a call, in bytes: its content, to find
+	// what is new in the next version, and its result. Longer texts are cut.
 	maxShown = 1 << 20
 
-	// maxInput bounds the input of a call that clients are shown, in bytes.
+	// maxInput bounds the input of a call shown to clients, in bytes.
 	maxInput = 128 << 10
 
-	// Texts of a call beside its content, in bytes. What is longer ends with a sign
-	// that there was more.
+	// Bounds of other texts of a call, in bytes. A longer text ends with an
+	// ellipsis.
 	maxKind  = 60
-	maxLabel = 200          // of a title as a label, and of other names
-	maxTitle = 4 * maxLabel // of a title that is kept
-	maxPath  = 1 << 10      // of a path or an address
+	maxLabel = 200          // a title as a label, and other names
+	maxTitle = 4 * maxLabel // a stored title
+	maxPath  = 1 << 10      // a path or a URL
 
 	maxLocations = 20
 )
 
-// A stage is how far a call is.
+// A stage is the progress of a call.
 type stage int
 
 const (
-	held    stage = iota // told of by the program, not yet announced
+	held    stage = iota // reported by the program, not yet announced
 	asking               // a question about it is open, which announces it
 	started              // announced and running
 	ended
 )
 
-// A call is a tool call of the program. It is guarded by peer.mu.
+// A call is a tool call of the program. peer.mu guards it.
 type call struct {
-	id        string // ours: programs count from one in each run
+	id        string // our id, because programs count from one in each run
 	stage     stage
-	hold      *time.Timer     // announces the call; nil unless it is held
-	questions int             // that are open about it; it does not end before them
-	asked     <-chan struct{} // closed when the newest of them has ended; nil if there was none
+	hold      *time.Timer     // announces the call; nil unless the call is held
+	questions int             // open questions about it; the call ends after them
+	asked     <-chan struct{} // closed when the newest question has ended; nil if there was none
 	title     string
 	clipped   bool // the title was longer
 	kind      string
 	locations []location
-	elsewhere int // locations that are too many to be kept
+	elsewhere int // locations beyond the bound
 	input     json.RawMessage
-	omitted   int // bytes of an input that was too long to be kept
+	omitted   int // bytes of an input that was too long
 	status    acp.ToolCallStatus
-	content   []toolContent // the newest version; nil once it was shown
-	early     bool          // it came before the call began
-	purpose   string        // the text of early content, which says what the call is for
+	content   []toolContent // the newest version; nil after it was published
+	early     bool          // the content came before the call began
+	purpose   string        // the text of early content, which describes the call's purpose
 	result    string
-	shown     string // of content, as published
-	spoke     bool   // there was output
+	shown     string // content as published
+	spoke     bool   // output was published
 }
 
-// A location is a place in a file that a call is about.
+// A location is a place in a file that a call refers to.
 type location struct {
 	Path string `json:"path"`
 	Line *int   `json:"line,omitempty"`
 }
 
-// A callUpdate is what the program tells of a call: what is absent stays as it is.
+// A callUpdate is the program's update of a call. Absent members do not change.
 type callUpdate struct {
 	ID        string                `json:"toolCallId"`
 	Title     string                `json:"title"`
@@ -96,12 +95,13 @@ type callUpdate struct {
 	Output    json.RawMessage       `json:"rawOutput"`
 }
 
-// closed reports whether a call with this status is over.
+// closed reports whether a call with this status has ended.
 func closed(s acp.ToolCallStatus) bool {
 	return s == acp.ToolCallStatusCompleted || s == acp.ToolCallStatusFailed
 }
 
-// open returns the calls that have not ended, in the order they were made in.
+// open returns the calls that have not ended, in the order in which they were
+// made.
 func (r *run) open() []*call {
 	var open []*call
 	for _, c := range r.calls {
@@ -113,8 +113,8 @@ func (r *run) open() []*call {
 	return open
 }
 
-// takeCall takes in a new call. One with the id of a call that has ended is
-// another, unless it only repeats that end.
+// takeCall handles a new call. If a call with the same id has ended, this is
+// another call unless it only repeats the end.
 func (p *peer) takeCall(r *run, raw json.RawMessage) {
 	var u callUpdate
 	if decode(raw, &u) != nil {
@@ -133,7 +133,7 @@ func (p *peer) takeCallUpdate(r *run, raw json.RawMessage) {
 	}
 }
 
-// change applies an update to the call that it is about.
+// change applies an update to its call.
 func (p *peer) change(r *run, u *callUpdate) {
 	c := p.find(r, u)
 	if c == nil || c.stage == ended {
@@ -145,21 +145,22 @@ func (p *peer) change(r *run, u *callUpdate) {
 		p.progress(r, c)
 	case c.stage == held && (closed(c.status) || c.status == acp.ToolCallStatusInProgress && r.shows(c)):
 		p.announce(r, c)
-	case c.stage == held && !c.bare() && p.a.host.ApprovalMode() == contracts.ApprovalAuto:
-		p.announce(r, c) // a question would not be shown
+	case c.stage == held && !c.lacksInput() && p.a.host.ApprovalMode() == contracts.ApprovalAuto:
+		p.announce(r, c) // no question would be asked
 	case c.stage == held:
 		p.arm(r, c)
 	}
 }
 
-// shows reports whether a call has something to show. A terminal of the program's own
-// is nothing to show: Codex tells of it with a command that it is yet to ask about.
+// shows reports whether a call has content to show. A terminal of the program's
+// own does not count: Codex reports one for a command that it has yet to ask
+// about.
 func (r *run) shows(c *call) bool {
 	return slices.ContainsFunc(c.content, func(t toolContent) bool { return t.Terminal == "" || r.terminals[t.Terminal] != nil })
 }
 
-// find returns the call that u is about, which is new if the program has not told
-// of it before. It is nil if there are too many.
+// find returns the call of u, or a new one. It returns nil if there are too
+// many calls.
 func (p *peer) find(r *run, u *callUpdate) *call {
 	if c := r.calls[key(u.ID)]; c != nil {
 		return c
@@ -168,13 +169,13 @@ func (p *peer) find(r *run, u *callUpdate) *call {
 		p.proc.Kill(fmt.Errorf("agent process killed: it made more than %d calls in one run, or has more than %d open", maxCalls, maxOpen))
 		return nil
 	}
-	p.pause(r) // what was said before is said, whenever the call is announced
+	p.endResponse(r) // earlier text precedes the call, whenever the call is announced
 	c := &call{id: turn.ID("call_"), kind: "other"}
 	r.calls[key(u.ID)] = c
 	return c
 }
 
-// key is an id of the program as it is kept.
+// key returns an id of the program in the form in which it is stored.
 func key(id string) string {
 	if len(id) <= maxKey {
 		return id
@@ -182,7 +183,7 @@ func key(id string) string {
 	return digest([]string{id})
 }
 
-// merge notes what an update tells.
+// merge applies an update.
 func (c *call) merge(u *callUpdate) {
 	if u.Title != "" {
 		c.title, c.clipped = shown(u.Title, maxTitle), len(u.Title) > maxTitle
@@ -211,14 +212,14 @@ func (c *call) merge(u *callUpdate) {
 	}
 }
 
-// bare reports whether the input of a call is not there yet: models write it
-// piece by piece, and programs tell of the call when the first one comes.
-func (c *call) bare() bool {
+// lacksInput reports whether the input of a call is missing. Models write it
+// piece by piece, and programs report the call with the first piece.
+func (c *call) lacksInput() bool {
 	return c.omitted == 0 && (isNull(c.input) || string(c.input) == "{}")
 }
 
-// looks reports whether a call is of a kind that changes nothing.
-func (c *call) looks() bool {
+// readsOnly reports whether a call is of a kind that changes nothing.
+func (c *call) readsOnly() bool {
 	switch acp.ToolKind(c.kind) {
 	case acp.ToolKindRead, acp.ToolKindSearch, acp.ToolKindThink:
 		return true
@@ -226,14 +227,14 @@ func (c *call) looks() bool {
 	return false
 }
 
-// arm holds a call back for a moment: a question about it may come, and would
-// announce it.
+// arm holds a call back for some time, because a question about it may come
+// that announces it.
 func (p *peer) arm(r *run, c *call) {
 	wait := p.a.wait.settle
 	switch {
-	case c.bare() && c.status != acp.ToolCallStatusInProgress:
+	case c.lacksInput() && c.status != acp.ToolCallStatusInProgress:
 		wait = p.a.wait.input
-	case c.looks(), c.status == acp.ToolCallStatusInProgress && len(c.content) > 0:
+	case c.readsOnly(), c.status == acp.ToolCallStatusInProgress && len(c.content) > 0:
 		wait = p.a.wait.glance
 	}
 	if c.hold != nil {
@@ -248,14 +249,14 @@ func (p *peer) arm(r *run, c *call) {
 	})
 }
 
-// close is the end of a call that nobody is told of any more.
+// close ends a call without an event.
 func (c *call) close() {
 	c.stage = ended
 	c.release()
-	c.input, c.content, c.purpose, c.result, c.shown = nil, nil, "", "", "" // only its id is needed now
+	c.input, c.content, c.purpose, c.result, c.shown = nil, nil, "", "", "" // only its id is still needed
 }
 
-// release stops holding a call back.
+// release stops the timer that announces a held call.
 func (c *call) release() {
 	if c.hold != nil {
 		c.hold.Stop()
@@ -263,15 +264,15 @@ func (c *call) release() {
 	}
 }
 
-// announce shows a call that nobody was asked about.
+// announce publishes a call that needs no question.
 func (p *peer) announce(r *run, c *call) {
-	p.pause(r)
+	p.endResponse(r)
 	args, _ := c.args(nil)
 	p.publish(&contracts.ToolCall{CallID: c.id, Tool: c.kind, Args: args})
 	p.begun(r, c)
 }
 
-// begun shows that a call runs, and what it has to show already.
+// begun publishes the start of a call, and its content so far.
 func (p *peer) begun(r *run, c *call) {
 	c.release()
 	c.stage = started
@@ -279,7 +280,7 @@ func (p *peer) begun(r *run, c *call) {
 	p.progress(r, c)
 }
 
-// progress shows what is new in a call that runs, and its end.
+// progress publishes what is new in a running call, and its end.
 func (p *peer) progress(r *run, c *call) {
 	if c.content != nil {
 		text := strings.Clone(abridge.Bytes(render(c.content), maxShown))
@@ -290,7 +291,7 @@ func (p *peer) progress(r *run, c *call) {
 		if more, ok := strings.CutPrefix(text, c.shown); ok {
 			fresh = more
 		} else if text != "" {
-			fresh = "\n" + text // content is replaced, output only grows
+			fresh = "\n" + text // content is replaced, but output only grows
 		}
 		c.shown = text
 		p.output(c, fresh)
@@ -306,7 +307,7 @@ func (p *peer) progress(r *run, c *call) {
 	}
 }
 
-// output shows output of a call that runs.
+// output publishes output of a running call.
 func (p *peer) output(c *call, text string) {
 	for _, piece := range contracts.SplitText(text, contracts.MaxTextBytes) {
 		c.spoke = true
@@ -314,8 +315,8 @@ func (p *peer) output(c *call, text string) {
 	}
 }
 
-// conclude ends a call that runs. A result that nothing was shown of is shown, and
-// for want of one what the call was for.
+// conclude ends a running call. If no output was published, it publishes the
+// result or, without one, the purpose.
 func (p *peer) conclude(r *run, c *call) {
 	if !c.spoke {
 		p.output(c, cmp.Or(c.result, c.purpose))
@@ -323,7 +324,7 @@ func (p *peer) conclude(r *run, c *call) {
 	p.end(r, c, &contracts.ToolEnd{CallID: c.id, Success: c.status == acp.ToolCallStatusCompleted})
 }
 
-// end ends a call that was announced.
+// end ends an announced call.
 func (p *peer) end(r *run, c *call, end *contracts.ToolEnd) {
 	r.turn.Finished(c.kind, end.Success, c.label())
 	r.finished = true
@@ -331,26 +332,26 @@ func (p *peer) end(r *run, c *call, end *contracts.ToolEnd) {
 	p.publish(end)
 }
 
-// abandon ends a call that the program left open. One with an open question is the
-// hub's to end, as the question is.
+// abandon ends a call that the program left open. The hub ends a call with an
+// open question.
 func (p *peer) abandon(r *run, c *call) {
 	switch {
 	case c.stage == held:
-		c.status = acp.ToolCallStatusFailed // it never said that it was done
+		c.status = acp.ToolCallStatusFailed // the program did not report its end
 		p.announce(r, c)
 	case c.stage == started && c.questions == 0:
 		p.end(r, c, &contracts.ToolEnd{CallID: c.id})
 	}
 }
 
-// label says in a few words what the call does. Titles often hold its command.
+// label describes the call in a few words. Titles often contain its command.
 func (c *call) label() string {
 	title, _, _ := strings.Cut(mask.Command(c.title), "\n")
 	return cmp.Or(abridge.Bytes(title, maxLabel), c.kind)
 }
 
-// aim says what the call is about to do, and where.
-func (c *call) aim() string {
+// description describes what the call will do, and where.
+func (c *call) description() string {
 	text := c.label()
 	for _, l := range c.locations {
 		if !strings.Contains(text, l.Path) {
@@ -360,7 +361,7 @@ func (c *call) aim() string {
 	return abridge.Bytes(text, maxTitle)
 }
 
-// extras are what the args of a call say beside its input.
+// extras are the args of a call besides its input.
 type extras struct {
 	Title         string                    `json:"title,omitempty"`
 	Kind          string                    `json:"kind,omitempty"`
@@ -371,17 +372,17 @@ type extras struct {
 	OmittedPlaces int                       `json:"omitted_locations,omitempty"`
 }
 
-// args returns what clients are shown of a call, its input and the extras, and
-// what of that had to be cut. options is nil unless approval is asked. What does
-// not fit is left out, the input first: the options are needed to answer, and a
-// change can be seen in the diff.
+// args returns a call's input and extras for clients, and which parts were cut.
+// options is nil unless approval is requested. If the args are too long, the
+// input is left out first, because the options are needed for the answer and
+// the diff shows the change.
 func (c *call) args(options contracts.ApprovalOptions) (args json.RawMessage, cut []string) {
 	more := extras{
 		Title: mask.Command(c.title), Kind: c.kind, Locations: c.locations, OmittedPlaces: c.elsewhere,
 		Options: options, OmittedBytes: c.omitted,
 	}
 	diffs, whole := "", true
-	if options != nil { // who approves a change must see it
+	if options != nil { // the approver of a change must see it
 		diffs = renderDiffs(c.content)
 		whole = !slices.ContainsFunc(c.content, func(t toolContent) bool { return t.long > 0 })
 	}
@@ -410,7 +411,7 @@ func (c *call) args(options contracts.ApprovalOptions) (args json.RawMessage, cu
 	return args, cut
 }
 
-// compose returns args without their secrets.
+// compose returns the args with secrets masked.
 func compose(input json.RawMessage, more extras) json.RawMessage {
 	args := map[string]json.RawMessage{}
 	if !isNull(input) && json.Unmarshal(input, &args) != nil {

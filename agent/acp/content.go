@@ -10,7 +10,7 @@ import (
 	"github.com/seed-028515a8/maestro/internal/abridge"
 )
 
-// A block is a piece of content of any kind.
+// A block is a piece of content of any type.
 type block struct {
 	Type     string `json:"type"`
 	Text     string `json:"text"`
@@ -23,7 +23,8 @@ type block struct {
 	} `json:"resource"`
 }
 
-// text returns what can be shown of a block: what is not text is named.
+// text returns the block as text. For content that is not text it returns a
+// name.
 func (b block) text() string {
 	switch b.Type {
 	case "text":
@@ -45,26 +46,26 @@ func (b block) text() string {
 	return ""
 }
 
-// A toolContent is a piece of what a call has to show: a block, a change of a
-// file or what comes out of a terminal.
+// A toolContent is a piece of a call's content: a block, a change of a file or
+// a terminal.
 type toolContent struct {
 	Type     string  `json:"type"`
 	Content  block   `json:"content"`
 	Path     string  `json:"path"`
-	Old      *string `json:"oldText"` // nil of a new file
+	Old      *string `json:"oldText"` // nil for a new file
 	New      string  `json:"newText"`
 	Terminal string  `json:"terminalId"`
 
 	created bool
-	long    int // bytes of a change that is too long to be shown
+	long    int // bytes of a change that is too long to show
 }
 
-// maxContent bounds the pieces of content of a call.
+// maxContent bounds the pieces of a call's content.
 const maxContent = 256
 
-// contents decodes content piece by piece, so that one of an unknown kind costs
-// only itself. Together the pieces keep about maxShown bytes of text, the first
-// ones before the last. The result is not nil.
+// contents decodes content piece by piece and skips pieces that do not decode.
+// Together the pieces keep about maxShown bytes of text, earlier ones first.
+// The result is not nil.
 func contents(all list[json.RawMessage]) []toolContent {
 	raw := all.kept
 	list := make([]toolContent, 0, min(len(raw), maxContent))
@@ -82,8 +83,8 @@ func contents(all list[json.RawMessage]) []toolContent {
 	return list
 }
 
-// shrink leaves about limit bytes of a piece and returns how many there are. A
-// change is kept whole or not at all: a part of it would be another change.
+// shrink cuts a piece to about limit bytes and returns its size. A change is
+// kept whole or not at all, because a part of it would be a different change.
 func (c *toolContent) shrink(limit int) int {
 	if c.Old == nil {
 		c.Old = new(string)
@@ -106,8 +107,8 @@ func (c *toolContent) shrink(limit int) int {
 	return len(c.New) + len(*c.Old) + len(c.Content.Text) + len(c.Content.Resource.Text)
 }
 
-// render returns the content of a call as text. Terminals are not part of it:
-// their output is shown as it comes.
+// render returns the content of a call as text, without terminals, whose output
+// is published as it comes.
 func render(list []toolContent) string {
 	var parts []string
 	for _, c := range list {
@@ -125,7 +126,7 @@ func render(list []toolContent) string {
 	return strings.Join(parts, "\n")
 }
 
-// renderDiffs is render for the changes alone.
+// renderDiffs returns the changes only.
 func renderDiffs(list []toolContent) string {
 	var diffs []toolContent
 	for _, c := range list {
@@ -144,7 +145,7 @@ func (c toolContent) diff() string {
 }
 
 // resultText returns the raw output of a call as text: a string as it is, and
-// anything else as JSON without its secrets.
+// any other value as JSON with secrets masked.
 func resultText(raw json.RawMessage) string {
 	if isNull(raw) {
 		return ""

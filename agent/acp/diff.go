@@ -6,7 +6,7 @@ import (
 	"github.com/seed-028515a8/maestro/agent/diff"
 )
 
-// unified returns the change of a file in the unified form, "" if there is none.
+// unified returns the change of a file as a unified diff, "" if there is none.
 func unified(path string, created bool, old, new string) string {
 	path = strings.TrimPrefix(path, "/")
 	from := "a/" + path

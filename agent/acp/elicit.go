@@ -14,16 +14,16 @@ import (
 	"github.com/seed-028515a8/maestro/internal/rpc"
 )
 
-// asksForInput is the reason of a question. The protocol does not say whether it
-// comes from an MCP server behind the program.
+// asksForInput is the reason of a question. The protocol does not say whether
+// the question comes from an MCP server behind the program.
 const asksForInput = "The agent asks for input"
 
-// elicitation puts an elicitation of the program, or of an MCP server behind it,
-// to the clients. Only the reader calls it; the answer comes from a goroutine that
-// ends with the question.
+// elicitation asks the clients an elicitation of the program, or of an MCP
+// server behind it. Only the reader calls it; a goroutine that ends with the
+// question sends the answer.
 //
-// The params are read as those of a question of ours, because the types of the
-// library do not keep the whole schema.
+// The params are decoded as our own type, because the library's types do not
+// keep the whole schema.
 func (p *peer) elicitation(m rpc.Message) {
 	if !m.Asks() {
 		return
@@ -60,19 +60,19 @@ func (p *peer) elicitation(m rpc.Message) {
 		p.respond(m.ID, elicit.Answer{Action: elicit.Cancel})
 		return
 	}
-	id := m.ID // the rest of the message, which may be long, is not kept meanwhile
+	id := m.ID // so that the rest of the message, which may be long, can be freed
 	p.serving.Go(func() {
 		defer r.work.Done()
 		defer done()
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
-		defer context.AfterFunc(r.ctx, cancel)() // the run may end before
+		defer context.AfterFunc(r.ctx, cancel)() // the run may end first
 		for again := true; again; {
 			var answer elicit.Answer
 			out, err := p.a.host.Ask(ctx, req, contracts.AskOptions{})
 			if answer, again = p.elicited(r, &q, req, out, err); again {
 				req, err = q.Request(asksForInput)
-				again = err == nil // it was once, and has not grown
+				again = err == nil // cannot fail: the question was encoded before
 			}
 			if !again {
 				p.respond(id, answer)
@@ -81,23 +81,23 @@ func (p *peer) elicitation(m rpc.Message) {
 	})
 }
 
-// beginElicitation returns the run to ask in, nil if there is none.
+// beginElicitation returns the run to ask in, or nil if there is none.
 func (p *peer) beginElicitation() *run {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	r := p.active()
 	if r == nil {
-		p.stray("ask for input")
+		p.reportStray("ask for input")
 		return nil
 	}
-	p.pause(r)
+	p.endResponse(r)
 	r.work.Add(1)
 	return r
 }
 
-// elicited ends the call that the question was, and returns the answer for the
-// program, or that the question is to be put again. Nothing but a clear answer of a
-// client is one.
+// elicited ends the question's call. It returns the answer for the program, or
+// that the question must be asked again. Only a clear answer of a client is
+// accepted.
 func (p *peer) elicited(r *run, q *elicit.Question, req *contracts.ServerRequest, out contracts.Outcome, err error) (said elicit.Answer, again bool) {
 	none := elicit.Answer{Action: elicit.Cancel}
 	p.mu.Lock()
@@ -111,7 +111,7 @@ func (p *peer) elicited(r *run, q *elicit.Question, req *contracts.ServerRequest
 		answer, why = q.Read(out.Content)
 		again = answer == nil && q.Again(why)
 	}
-	if out.Announced { // else the hub has said why nobody was asked
+	if out.Announced { // otherwise the hub has said why nobody was asked
 		if answer == nil && !again {
 			p.publish(&contracts.Status{Message: "The agent's question was cancelled: " + why})
 		}

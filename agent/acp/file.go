@@ -16,10 +16,10 @@ import (
 )
 
 // maxFile bounds the files that are read and written for a program, in bytes. A
-// line that holds one fits into what either side reads.
+// line with such a file is within the line limit of either side.
 const maxFile = 8 << 20
 
-// errNotFound is the code of errors about files that do not exist.
+// errNotFound is the error code for files that do not exist.
 const errNotFound = -32002
 
 // inside returns path relative to the workspace.
@@ -34,7 +34,7 @@ func (p *peer) inside(path string) (string, error) {
 	return rel, nil
 }
 
-// fileRefusal is an error about a file as the program is told it.
+// fileRefusal returns the error for the program about a file.
 func fileRefusal(path string, err error) error {
 	switch {
 	case err == nil:
@@ -50,7 +50,7 @@ func fileRefusal(path string, err error) error {
 // readFile serves fs/read_text_file.
 func (p *peer) readFile(ctx context.Context, params acp.ReadTextFileRequest) (acp.ReadTextFileResponse, error) {
 	p.reading.Lock()
-	context.AfterFunc(ctx, p.reading.Unlock) // ctx ends when the answer was written
+	context.AfterFunc(ctx, p.reading.Unlock) // ctx ends when the answer has been written
 	if ctx.Err() != nil {
 		return acp.ReadTextFileResponse{}, ctx.Err()
 	}
@@ -65,8 +65,8 @@ func (p *peer) readFile(ctx context.Context, params acp.ReadTextFileRequest) (ac
 	return acp.ReadTextFileResponse{Content: window(text, params.Line, params.Limit)}, nil
 }
 
-// readText returns the text of a file. It does not wait for the writer of a named
-// pipe, nor for anything else that is no file.
+// readText returns the text of a regular file. It does not block on a named
+// pipe or another special file.
 func (p *peer) readText(rel string) (string, error) {
 	f, err := p.a.files.OpenFile(rel)
 	if err != nil {
@@ -93,7 +93,7 @@ func (p *peer) readText(rel string) (string, error) {
 	return string(bytes.ToValidUTF8(data, []byte("\uFFFD"))), nil
 }
 
-// window returns limit lines of text from line on, which counts from 1.
+// window returns limit lines of text from line on; lines count from 1.
 func window(text string, line, limit *int) string {
 	rest, skip := text, 0
 	if line != nil {
@@ -120,8 +120,8 @@ func lineEnd(text string) int {
 	return len(text)
 }
 
-// writing are the params of fs/write_text_file. Those of the library refuse a
-// file that is to be empty.
+// writing are the params of fs/write_text_file. The library's type refuses an
+// empty content.
 type writing struct {
 	Path    string  `json:"path"`
 	Content *string `json:"content"`

@@ -11,8 +11,8 @@ import (
 	"github.com/seed-028515a8/maestro/internal/rpc"
 )
 
-// speaksAs are programs that speak the protocol only if they are told to, or by
-// another program, with the command line for that.
+// speaksAs maps programs that speak the protocol only with an argument, or
+// through another program, to the right command line.
 var speaksAs = map[string]string{
 	"claude":       "claude-agent-acp",
 	"codex":        "codex-acp",
@@ -26,8 +26,8 @@ var speaksAs = map[string]string{
 	"qwen":         "qwen --acp",
 }
 
-// advice says what a command line may lack, "" if it names the protocol. known is
-// true if it is certain.
+// advice returns a hint on what a command line may lack, "" if it names the
+// protocol. known says that the hint is certain.
 func advice(argv []string) (text string, known bool) {
 	if slices.ContainsFunc(argv[1:], namesProtocol) {
 		return "", false
@@ -44,8 +44,8 @@ func advice(argv []string) (text string, known bool) {
 
 func namesProtocol(word string) bool { return strings.Contains(strings.ToLower(word), "acp") }
 
-// foreign reports whether the program does not seem to speak the protocol: it has
-// not answered, and wrote something else or lacks an argument.
+// foreign reports whether the program probably does not speak the protocol: it
+// has not answered, and it wrote something else or lacks an argument.
 func (p *peer) foreign() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -53,8 +53,7 @@ func (p *peer) foreign() bool {
 	return !p.introduced && (known || p.garbage != "")
 }
 
-// hint returns what a program that has not answered may lack, "" if nothing is known
-// of that.
+// hint returns what a program that has not answered may lack, "" if unknown.
 func (p *peer) hint() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -65,8 +64,7 @@ func (p *peer) hint() string {
 	return text
 }
 
-// explain returns an error of the start with what is known of it. The process has
-// ended.
+// explain adds details to an error of the start. The process has ended.
 func (p *peer) explain(err error) error {
 	hint := p.hint()
 	p.mu.Lock()
@@ -81,7 +79,7 @@ func (p *peer) explain(err error) error {
 	if p.garbage != "" {
 		err = fmt.Errorf("%w; it wrote something that is no message: %q", err, mask.Text(p.garbage))
 	}
-	if hint != "" && p.a.life.Err() == nil { // else it was closed, and did nothing wrong
+	if hint != "" && p.a.life.Err() == nil { // otherwise it was closed, which is no fault
 		err = fmt.Errorf("%w; %s", err, hint)
 	}
 	return err

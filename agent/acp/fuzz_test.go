@@ -33,8 +33,8 @@ func hear(t *testing.T, lines string) (host *hosttest.Host) {
 		r := p.begin()
 		p.listen(strings.NewReader(lines))
 		time.Sleep(time.Minute) // whatever is held back is announced
-		p.hear(r)
-		p.settle(r, contracts.Usage{})
+		p.markAnswered(r)
+		p.endAnsweredRun(r, contracts.Usage{})
 		p.finish(r)
 		p.proc.Kill(errors.New("heard enough"))
 		p.serving.Wait()

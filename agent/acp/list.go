@@ -5,19 +5,19 @@ import (
 	"encoding/json"
 )
 
-// maxListed bounds the elements of a list of the program that are looked at: a
-// line has room for millions of empty ones.
+// maxListed bounds the processed elements of a list from the program: a line
+// has room for millions of empty elements.
 const maxListed = 1024
 
-// A list is a list of the program, of which the first elements are kept. What is
-// no list is none.
+// A list is a list from the program, of which the first elements are kept. A
+// value that is not a list decodes as no list.
 type list[T any] struct {
 	kept []T // nil if there was no list
-	more int // elements that are not kept
+	more int // number of elements that were not kept
 }
 
-// UnmarshalJSON implements [json.Unmarshaler]. An element of the wrong type is
-// kept as far as it fits.
+// UnmarshalJSON implements [json.Unmarshaler]. Members of a wrong type in an
+// element are ignored.
 func (l *list[T]) UnmarshalJSON(raw []byte) error {
 	*l = list[T]{}
 	dec := json.NewDecoder(bytes.NewReader(raw))

@@ -12,38 +12,38 @@ import (
 	"strings"
 )
 
-// A memory is what is kept of a program's session, so that another process of it
-// can go on.
+// A memory is the stored state of a program's session, so that another process
+// can continue it.
 type memory struct {
 	Session string `json:"session_id"` // empty if it was never prompted
 	Dir     string `json:"cwd"`
-	Program string `json:"program"` // a digest of the command line, which may hold secrets
+	Program string `json:"program"` // a digest of the command line, which may contain secrets
 
-	// Commands is a digest of what was said of the program's commands, which are not
-	// said again by another process or server.
+	// Commands is a digest of the published commands of the program. They are
+	// not published again after a restart.
 	Commands string `json:"commands,omitempty"`
 }
 
-// digest tells command lines apart.
+// digest returns a hash that distinguishes command lines.
 func digest(argv []string) string {
 	sum := sha256.Sum256([]byte(strings.Join(argv, "\x00")))
 	return hex.EncodeToString(sum[:])
 }
 
-// memoryName is the file of the memory in Options.StateDir.
+// memoryName is the name of the memory file in Options.StateDir.
 const memoryName = "acp-session.json"
 
-// maxMemory bounds that file, in bytes.
+// maxMemory bounds the memory file, in bytes.
 const maxMemory = 64 << 10
 
-// recall reads what an earlier server kept. Another program, or one in another
-// directory, has another conversation. Where nothing can have been said that is
-// kept, too: the next server cannot tell otherwise.
+// recall reads the memory of an earlier server. The memory of another program,
+// or of another directory, does not count. If there is none, an empty memory is
+// written, so that the next server knows that no conversation was lost.
 func (a *Agent) recall() {
 	m, err := readMemory(a.opts.StateDir)
 	switch {
 	case err != nil:
-		a.opts.Log.Warn("read agent session", "error", err)
+		a.opts.Log.Warn("cannot read the agent session", "error", err)
 	case m.Dir == a.opts.Dir && m.Program == digest(a.argv):
 		a.memory, a.commands = m, m.Commands
 		return
@@ -54,12 +54,12 @@ func (a *Agent) recall() {
 	}
 	if a.opts.StateDir != "" {
 		if err := writeMemory(a.opts.StateDir, a.memoryOf("")); err != nil {
-			a.opts.Log.Debug("keep agent session", "error", err) // said once there is one
+			a.opts.Log.Debug("cannot save the agent session", "error", err) // reported when there is a session
 		}
 	}
 }
 
-// memoryOf is what is kept of a session. a.mu is held, or nobody else is there yet.
+// memoryOf returns the memory of a session. The caller holds a.mu, or is alone.
 func (a *Agent) memoryOf(session string) memory {
 	return memory{Session: session, Dir: a.opts.Dir, Program: digest(a.argv), Commands: a.commands}
 }
@@ -84,11 +84,11 @@ func readMemory(dir string) (m memory, err error) {
 	return m, err
 }
 
-// maxSession bounds the id of a session that is kept, in bytes.
-const maxSession = maxMemory / 8 // escapes take six bytes each
+// maxSession bounds a stored session id, in bytes.
+const maxSession = maxMemory / 8 // an escape takes six bytes
 
-// remember keeps the id of a session that has something worth going on with. An
-// agent that cannot write it down says so and goes on.
+// remember stores the id of a session that has been prompted. If it cannot be
+// stored, clients are told.
 func (a *Agent) remember(session string) {
 	a.mu.Lock()
 	m := a.memoryOf(session)
@@ -106,13 +106,13 @@ func (a *Agent) remember(session string) {
 		err = writeMemory(a.opts.StateDir, m)
 	}
 	if err != nil {
-		a.opts.Log.Warn("keep agent session", "error", err)
+		a.opts.Log.Warn("cannot save the agent session", "error", err)
 		a.noteOnce("The agent's session cannot be kept: after a restart of the server it starts a new conversation")
 	}
 }
 
-// forget drops a session that cannot be gone on with, and has that said. The file
-// stays as it is until there is something else worth keeping.
+// forget drops a session that cannot be continued, and tells clients. The file
+// is replaced when there is another session to store.
 func (a *Agent) forget(why error) {
 	a.mu.Lock()
 	a.memory = memory{}
@@ -120,14 +120,14 @@ func (a *Agent) forget(why error) {
 	a.note("The agent starts a new conversation, because it could not go on with the earlier one: " + why.Error())
 }
 
-// session returns the id of the session to go on with, "" if there is none.
+// session returns the id of the session to continue, "" if there is none.
 func (a *Agent) session() string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.memory.Session
 }
 
-// writeMemory replaces the file in one step, readable by its owner only.
+// writeMemory replaces the file atomically; only its owner can read it.
 func writeMemory(dir string, m memory) error {
 	text, err := json.Marshal(m)
 	if err != nil {

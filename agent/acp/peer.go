@@ -24,55 +24,55 @@ import (
 	"github.com/seed-028515a8/maestro/internal/rpc"
 )
 
-// maxServed bounds the requests of a program that are being served at once. It
-// is told when there are more.
+// maxServed bounds the requests of a program that are served at once. Further
+// ones are refused.
 const maxServed = 64
 
-// maxGarbage is how many lines in a row may be no messages. Programs print
-// notices where they should not; one that prints nothing else is ended.
+// maxGarbage bounds the lines in a row that are no messages. Programs print
+// notices to standard output; one that prints nothing else is ended.
 const maxGarbage = 1000
 
-// A peer is one process of the program with the session it has.
+// A peer is one process of the program with its session.
 type peer struct {
 	a    *Agent
 	proc *proc.Process
 	conn *rpc.Conn
 	log  *slog.Logger
-	over chan struct{} // closed when the process is done and nothing of it is served any more
+	over chan struct{} // closed when the process and its requests have ended
 
 	life context.Context // bounds publishing and asking; ends soon after the process
 
 	// Set by handshake, before the first run.
-	name    string // of the program; set with mu held, because the reader looks at it before
+	name    string // the program's name; set with mu held, because the reader may read it before
 	can     acp.AgentCapabilities
 	auth    []authMethod
-	session string // set with mu held, because the reader looks at it before
+	session string // set with mu held, because the reader may read it before
 	resumed bool   // the session is an earlier one
 
-	serving  sync.WaitGroup // what serves the program beside its reader
-	reading  sync.Mutex     // held while a file is read and put into an answer: dozens at once would take gigabytes
-	reqMu    sync.Mutex     // guards requests alone
+	serving  sync.WaitGroup // goroutines that serve the program, except its reader
+	reading  sync.Mutex     // held while a file is read and sent: dozens at once would take gigabytes
+	reqMu    sync.Mutex     // guards requests only
 	requests map[string]context.CancelFunc
 
-	// mu is held while an event of a run is published, so that a run does not end
-	// in the middle of it.
+	// mu is held while an event of a run is published, so that the run does not
+	// end meanwhile.
 	mu         sync.Mutex
 	run        *run   // nil between runs
 	introduced bool   // initialize was answered
-	greeted    bool   // the handshake is over
-	garbled    bool   // a line that was no message was told of
-	garbage    string // how that line begins
+	greeted    bool   // the handshake is done
+	garbled    bool   // a line that was no message was reported
+	garbage    string // the beginning of that line
 	options    []option
 	modes      []mode
-	models     string // the current model as agents without options tell it
+	models     string // the current model of agents without options
 	level      contracts.ThinkingLevel
-	spent      float64         // the cost of the session as last told
-	costKnown  bool            // spent is where the next cost counts from
+	spent      float64         // the cost of the session as last reported
+	costKnown  bool            // spent is the base for the next cost
 	counted    int             // terminals so far
-	strayed    map[string]bool // what was refused since the last run; the keys are ours
+	strayed    map[string]bool // operations refused since the last run; the keys are ours
 }
 
-// newPeer returns a peer whose program is to be started.
+// newPeer returns a peer whose program has not been started.
 func newPeer(a *Agent) *peer {
 	cmd := exec.Command(a.argv[0], a.argv[1:]...)
 	cmd.Dir, cmd.Env = a.opts.Dir, proc.Environ(os.Environ(), a.opts.Hosted, a.opts.EnvPass)
@@ -96,7 +96,7 @@ func (p *peer) start() error {
 	}
 	go func() { // ends with the process
 		<-p.proc.Life().Done()
-		late := time.AfterFunc(proc.DrainTime, stop) // its last words may be held up no longer than that
+		late := time.AfterFunc(proc.DrainTime, stop) // bounds publishing the process's last events
 		<-p.proc.Done()
 		late.Stop()
 		stop()
@@ -107,7 +107,8 @@ func (p *peer) start() error {
 	return nil
 }
 
-// reportExit logs and shows the exit of the process, unless its run reports it.
+// reportExit logs and publishes the exit of the process, unless its run reports
+// it.
 func (p *peer) reportExit() {
 	cause := p.proc.Failure()
 	p.mu.Lock()
@@ -119,9 +120,9 @@ func (p *peer) reportExit() {
 	}
 	p.log.Warn("agent process ended", "error", p.exitCause(cause))
 	if !greeted {
-		return // whoever started it has the error
+		return // launch returns the error
 	}
-	p.a.died()
+	p.a.countDeath()
 	if !broken {
 		p.a.publish(&contracts.ErrorEvent{
 			Message: p.proc.Account().Error() + ": it is started again with the next prompt", ErrorType: contracts.ErrorTransient,
@@ -138,21 +139,21 @@ func (p *peer) exitCause(cause error) error {
 	return cause
 }
 
-// listen takes in what the program writes until that ends, and ends the program if
-// it is not to be listened to any more.
+// listen reads the program's output to its end. If reading fails, it kills the
+// program.
 func (p *peer) listen(r io.Reader) {
 	if err := p.conn.Read(r); err != nil {
 		p.proc.Kill(fmt.Errorf("agent process killed: %w", err))
 	}
 }
 
-// bad tells of a line that cannot be made sense of, once: a program that prints
-// notices where it should not prints many. Between runs that waits for the next
-// one, because the hub may not have said yet that it is ready. A program whose
-// line may have been an answer that somebody waits for is ended.
+// bad reports a line that is no message, once, because a program that prints
+// notices prints many. Between runs the report waits for the next run, because
+// the hub may not be ready. If the line may have been an answer that a call
+// waits for, the program is ended.
 func (p *peer) bad(line *rpc.BadLine) error {
 	err := fmt.Errorf("agent process wrote what is no message: %w", line)
-	p.log.Debug("agent process", "error", err)
+	p.log.Debug("agent process wrote an unreadable line", "error", err)
 	if line.ID != nil {
 		p.refuse(line.ID, acp.NewInvalidRequest(line.Text))
 	}
@@ -177,14 +178,14 @@ func (p *peer) tellGarbled(err error, head string) {
 	p.publish(&contracts.ErrorEvent{Message: err.Error(), ErrorType: contracts.ErrorProtocol})
 }
 
-// publish passes events on. p.mu is held if they belong to a run.
+// publish publishes events. The caller holds p.mu if they belong to a run.
 func (p *peer) publish(events ...contracts.Event) {
 	if err := p.a.host.Publish(p.life, events...); err != nil {
-		p.log.Debug("publish agent event", "error", err)
+		p.log.Debug("cannot publish an agent event", "error", err)
 	}
 }
 
-// status says something in a run, or with the next one. p.mu is held.
+// status publishes a text now or in the next run. The caller holds p.mu.
 func (p *peer) status(text string) {
 	if p.run == nil || p.run.over {
 		p.a.noteOnce(text)
@@ -193,7 +194,7 @@ func (p *peer) status(text string) {
 	p.publish(&contracts.Status{Message: visible(text)})
 }
 
-// serve takes in what the program asks and tells. Only its reader calls it.
+// serve handles a message of the program. Only its reader calls it.
 func (p *peer) serve(m rpc.Message) {
 	switch m.Method {
 	case acp.ClientMethodSessionUpdate:
@@ -203,7 +204,7 @@ func (p *peer) serve(m rpc.Message) {
 	case acp.ClientMethodElicitationCreate:
 		p.elicitation(m)
 	case acp.ClientMethodElicitationComplete:
-		p.log.Debug("agent process says that an elicitation is complete")
+		p.log.Debug("agent process completed an elicitation")
 	case acp.ClientMethodFsReadTextFile:
 		p.handle(m, serveWith(p.readFile))
 	case acp.ClientMethodFsWriteTextFile:
@@ -226,14 +227,14 @@ func (p *peer) serve(m rpc.Message) {
 		p.cancelRequest(m.Params)
 	default:
 		if m.ID == nil {
-			p.log.Debug("agent process told something unknown", "method", m.Method)
+			p.log.Debug("agent process sent an unknown notification", "method", m.Method)
 			return
 		}
 		p.refuse(m.ID, acp.NewMethodNotFound(m.Method))
 	}
 }
 
-// methodCancelRequest tells that an answer is not wanted any more.
+// methodCancelRequest withdraws a request.
 const methodCancelRequest = "$/cancel_request"
 
 // A handler serves a request.
@@ -250,11 +251,11 @@ func serveWith[P, R any](f func(context.Context, P) (R, error)) handler {
 	}
 }
 
-// handle serves a request in a goroutine of its own, which ends with it, the
-// request's cancellation or the process. It reports whether it calls f.
+// handle serves a request in a goroutine, which ends with the request, its
+// cancellation or the process. It reports whether it calls f.
 func (p *peer) handle(m rpc.Message, f handler) bool {
 	if m.ID == nil {
-		return false // a request that nobody waits for
+		return false // a request without an id gets no answer
 	}
 	ctx, done := p.admit(m)
 	if ctx == nil {
@@ -272,7 +273,7 @@ func (p *peer) handle(m rpc.Message, f handler) bool {
 	return true
 }
 
-// perform serves a request that changes something, in a run and as a part of it.
+// perform serves a request that changes something, as a part of a run.
 func (p *peer) perform(m rpc.Message, what string, f func(*run) handler) {
 	p.mu.Lock()
 	r, err := p.working(what)
@@ -293,8 +294,8 @@ func (p *peer) perform(m rpc.Message, what string, f func(*run) handler) {
 	}
 }
 
-// admit registers a request that is going to be served, and refuses it if there
-// are too many: ctx is nil then.
+// admit registers a request to be served. If there are too many, it refuses the
+// request and returns a nil ctx.
 func (p *peer) admit(m rpc.Message) (ctx context.Context, done func()) {
 	key := string(m.ID)
 	p.reqMu.Lock()
@@ -313,7 +314,7 @@ func (p *peer) admit(m rpc.Message) (ctx context.Context, done func()) {
 	}
 }
 
-// cancelRequest ends a request that the program has given up.
+// cancelRequest cancels a request that the program has withdrawn.
 func (p *peer) cancelRequest(raw json.RawMessage) {
 	var params struct {
 		RequestID json.RawMessage `json:"requestId"`
@@ -328,7 +329,7 @@ func (p *peer) cancelRequest(raw json.RawMessage) {
 	}
 }
 
-// call makes a call and waits for its result, which it decodes leniently.
+// call makes a call, waits for its result and decodes it leniently.
 func (p *peer) call(ctx context.Context, method string, params, result any) error {
 	raw, err := p.conn.Call(ctx, method, params)
 	if err != nil {
@@ -337,8 +338,8 @@ func (p *peer) call(ctx context.Context, method string, params, result any) erro
 	return decode(raw, result)
 }
 
-// decode decodes JSON of the program into v. Values of the wrong type are left
-// out: an agent newer or looser than the schema is still understood.
+// decode decodes JSON of the program into v. It ignores values of a wrong type,
+// so that agents that differ from the schema are still understood.
 func decode(raw json.RawMessage, v any) error {
 	if isNull(raw) {
 		return nil
@@ -355,19 +356,18 @@ func isNull(raw json.RawMessage) bool { return len(raw) == 0 || string(raw) == "
 // refuse answers a request with an error.
 func (p *peer) refuse(id json.RawMessage, e *acp.RequestError) {
 	if err := p.conn.Refuse(id, (*rpc.Error)(e)); err != nil {
-		p.log.Debug("refuse a request of the agent process", "error", err)
+		p.log.Debug("cannot refuse a request of the agent process", "error", err)
 	}
 }
 
-// respond answers a request. A process that cannot be answered any more is about
-// to be buried.
+// respond answers a request. An error says that the process is ending.
 func (p *peer) respond(id json.RawMessage, result any) {
 	if err := p.conn.Answer(id, result); err != nil {
-		p.log.Debug("answer agent process", "error", err)
+		p.log.Debug("cannot answer the agent process", "error", err)
 	}
 }
 
-// refusal is an error as the program is told it.
+// refusal returns an error in the form for the program.
 func refusal(err error) *acp.RequestError {
 	if e, ok := errors.AsType[*acp.RequestError](err); ok {
 		return e
@@ -378,11 +378,11 @@ func refusal(err error) *acp.RequestError {
 	return acp.NewInternalError(map[string]any{"details": err.Error()})
 }
 
-// shown is head of what people are shown in lines of ours.
+// shown returns the beginning of a text for people, made visible.
 func shown(text string, limit int) string { return visible(abridge.Bytes(text, limit)) }
 
-// visible is a text whose control characters, and those that turn the direction of
-// writing, are marks that can be seen. Line ends and tabs stay.
+// visible replaces control characters, and those that change the direction of
+// text, with U+FFFD. Line ends and tabs stay.
 func visible(text string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) && r != '\n' && r != '\t' || unicode.Is(unicode.Bidi_Control, r) {

@@ -17,24 +17,23 @@ import (
 	"github.com/seed-028515a8/maestro/internal/rpc"
 )
 
-// maxOptions bounds the options of one question. More are not shown, and the
-// question is answered with one of the first.
+// maxOptions bounds the options of one question. Further ones are not shown and
+// cannot be selected.
 const maxOptions = 32
 
-// A question is a permission that the program asks for. c and r are guarded by
-// peer.mu.
+// A question is a permission request of the program. peer.mu guards c and r.
 type question struct {
 	r       *run
 	c       *call
-	first   bool // the question announces the call; otherwise the call was announced before
+	first   bool // the question announces the call, which was not announced before
 	options contracts.ApprovalOptions
 	ask     *contracts.ServerRequest
-	earlier <-chan struct{} // closed when the question before it about the call has ended; nil if there was none
-	ended   chan struct{}   // closed when this one has
+	earlier <-chan struct{} // closed when the previous question about the call has ended; nil if there was none
+	ended   chan struct{}   // closed when this question has ended
 }
 
-// permission puts a question of the program to the clients. Only its reader calls
-// it; the answer comes from a goroutine that ends with the question.
+// permission asks the clients a permission request of the program. Only its
+// reader calls it; a goroutine that ends with the question sends the answer.
 func (p *peer) permission(m rpc.Message) {
 	if m.ID == nil {
 		return
@@ -51,7 +50,7 @@ func (p *peer) permission(m rpc.Message) {
 		p.refuse(m.ID, acp.NewInvalidParams("a permission needs options"))
 		return
 	}
-	var options contracts.ApprovalOptions // as clients see them in "_acp", ids that are too long as digests
+	var options contracts.ApprovalOptions // as clients see them in "_acp", with digests for ids that are too long
 	var ids []string                      // as the program knows them
 	for _, o := range params.Options.kept[:min(len(params.Options.kept), maxOptions)] {
 		options = append(options, contracts.ApprovalOption{ID: key(o.ID), Name: shown(o.Name, maxLabel), Kind: shown(o.Kind, maxKind)})
@@ -67,21 +66,21 @@ func (p *peer) permission(m rpc.Message) {
 		p.respond(m.ID, chosen(nil, -1))
 		return
 	}
-	id := m.ID // the rest of the message, which may be long, is not kept meanwhile
+	id := m.ID // so that the rest of the message, which may be long, can be freed
 	p.serving.Go(func() {
 		defer q.r.work.Done()
 		defer done()
 		defer close(q.ended)
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
-		defer context.AfterFunc(q.r.ctx, cancel)() // the run may end before
+		defer context.AfterFunc(q.r.ctx, cancel)() // the run may end first
 		out, err := p.put(ctx, q)
 		p.respond(id, chosen(ids, p.decide(q, out, err)))
 	})
 }
 
-// put asks the clients, one question about a call after the other. A call that has
-// ended by then may not run, so its question is not asked and counts as denied.
+// put asks the clients, one question about a call after the other. If the call
+// has ended by then, the question is not asked and counts as denied.
 func (p *peer) put(ctx context.Context, q *question) (contracts.Outcome, error) {
 	if q.earlier != nil {
 		select {
@@ -99,17 +98,17 @@ func (p *peer) put(ctx context.Context, q *question) (contracts.Outcome, error) 
 	return p.a.host.Ask(ctx, q.ask, contracts.AskOptions{})
 }
 
-// pose makes a question of a permission, nil if it cannot be asked. It has more
-// options than can be shown.
+// pose makes a question of a permission request, or nil if it cannot be asked.
+// more is the number of options that are not shown.
 //
-// A question about a call that was announced before is one about that call, under
-// an id of its own. A call that has ended begins anew.
+// A question about an announced call gets its own id. A call that has ended
+// begins again.
 func (p *peer) pose(u *callUpdate, options contracts.ApprovalOptions, more int) *question {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	r := p.active()
 	if r == nil {
-		p.stray("ask for permission")
+		p.reportStray("ask for permission")
 		return nil
 	}
 	c := p.find(r, u)
@@ -125,30 +124,30 @@ func (p *peer) pose(u *callUpdate, options contracts.ApprovalOptions, more int) 
 	c.questions++
 	status, content, early := c.status, c.content, c.early
 	c.merge(u)
-	c.status = status // it runs when it is told to, not because it asks
+	c.status = status // the program, not the question, sets the status
 	id := c.id
-	p.pause(r)
+	p.endResponse(r)
 	args, cut := c.args(options)
 	if q.first {
 		c.release()
 		c.stage = asking
 	} else {
 		id = turn.ID("req_")
-		c.content, c.early = content, early // what the question shows is no output of the call
+		c.content, c.early = content, early // content of the question is not output of the call
 	}
 	if more > 0 {
 		cut = append(cut, fmt.Sprintf("%d options", more))
 	}
 	q.ask = &contracts.ServerRequest{
 		RequestID: id, RequestType: contracts.RequestApproval, CallID: c.id, Tool: c.kind,
-		DisplayName: display(c.kind), SummaryLabel: c.label(), ActionDescription: c.aim(),
+		DisplayName: display(c.kind), SummaryLabel: c.label(), ActionDescription: c.description(),
 		Args: args, Reason: reason(options, cut),
 	}
 	r.work.Add(1)
 	return q
 }
 
-// reason says what the clients are asked, and plainly if they do not see all that
+// reason returns the question's text. It says what clients do not see of what
 // they would approve.
 func reason(options contracts.ApprovalOptions, cut []string) string {
 	text := "The agent asks for permission"
@@ -166,24 +165,24 @@ func reason(options contracts.ApprovalOptions, cut []string) string {
 	return text
 }
 
-// named is an option for people.
+// named returns the name of an option for people.
 func named(o contracts.ApprovalOption) string { return cmp.Or(o.Name, o.Kind) }
 
-// display is a kind as a name for people.
+// display returns a kind as a name for people.
 func display(kind string) string {
 	r, size := utf8.DecodeRuneInString(kind)
 	return string(unicode.ToUpper(r)) + kind[size:]
 }
 
-// decide shows what an answer means for the call and returns which option it is,
-// -1 if there was none.
+// decide publishes what an answer means for the call and returns the index of
+// its option, -1 if there is none.
 func (p *peer) decide(q *question, out contracts.Outcome, err error) int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	defer p.finishQuestion(q)
 	if err != nil || out.Verdict == contracts.VerdictCancelled {
 		if err != nil && !errors.Is(err, context.Canceled) {
-			p.log.Debug("ask for agent process", "error", err)
+			p.log.Debug("cannot ask a question of the agent process", "error", err)
 		}
 		p.drop(q)
 		return -1
@@ -198,15 +197,15 @@ func (p *peer) decide(q *question, out contracts.Outcome, err error) int {
 	if remark != "" {
 		p.publish(&contracts.Status{Message: remark})
 	}
-	if option.Always() && !out.Announced { // nobody saw what the question says of it
+	if option.Always() && !out.Announced { // no client saw the question's reason
 		p.publish(&contracts.Status{Message: fmt.Sprintf("The agent was answered %q, which holds for more than one call: it offers nothing else", named(option))})
 	}
 	p.show(q, out, i >= 0 && !option.Rejects() && out.Verdict == contracts.VerdictApproved)
 	return i
 }
 
-// finishQuestion notes that a question has ended, for which the end of its call may
-// have waited. p.mu is held.
+// finishQuestion records the end of a question. The end of its call may have
+// waited for it. The caller holds p.mu.
 func (p *peer) finishQuestion(q *question) {
 	q.c.questions--
 	if q.c.stage == started && p.active() == q.r {
@@ -214,8 +213,8 @@ func (p *peer) finishQuestion(q *question) {
 	}
 }
 
-// drop ends a question without an answer. If the run is being stopped the call is
-// the hub's to close, because the question may wait for the next process.
+// drop ends a question without an answer. If the run is being stopped, the hub
+// closes the call, because the question may wait for the next process.
 func (p *peer) drop(q *question) {
 	if !q.first || q.c.stage != asking || p.active() != q.r || q.r.stopping {
 		return
@@ -223,8 +222,8 @@ func (p *peer) drop(q *question) {
 	p.end(q.r, q.c, &contracts.ToolEnd{CallID: q.c.id})
 }
 
-// show shows what follows from an answer for a call that it lets begin or not. What
-// becomes of one that runs is the program's to tell. p.mu is held.
+// show publishes what follows from an answer for a call that has not begun. The
+// program reports the rest of a running call. The caller holds p.mu.
 func (p *peer) show(q *question, out contracts.Outcome, allowed bool) {
 	if !q.first || q.c.stage != asking || p.active() != q.r {
 		return
@@ -239,9 +238,10 @@ func (p *peer) show(q *question, out contracts.Outcome, allowed bool) {
 	p.end(q.r, q.c, turn.After(q.c.id, contracts.VerdictDenied))
 }
 
-// choose returns which option an answer means, -1 if there is none, and what is to
-// be said of it if that is not what the answer asked for. A note that cannot be
-// followed for certain is no consent: a slip must not become one.
+// choose returns the index of the option that an answer means, -1 if there is
+// none, and a remark if the option is not what the answer asked for. A note
+// that is not understood counts as a denial, so that a mistake is never
+// consent.
 func choose(options contracts.ApprovalOptions, out contracts.Outcome) (i int, remark string) {
 	approved := out.Verdict == contracts.VerdictApproved
 	w, _, err := out.Note()
@@ -256,7 +256,7 @@ func choose(options contracts.ApprovalOptions, out contracts.Outcome) (i int, re
 		approved, w = false, contracts.AnswerNote{}
 	}
 	i = options.Meant(approved, w)
-	if i < 0 || err != nil && options[i].Always() { // nor is it a denial for good
+	if i < 0 || err != nil && options[i].Always() { // a lasting denial is not chosen either
 		return -1, remark
 	}
 	if o := options[i]; w.Remember != "" && w.OptionID == "" && !o.Always() {
@@ -265,7 +265,8 @@ func choose(options contracts.ApprovalOptions, out contracts.Outcome) (i int, re
 	return i, remark
 }
 
-// chosen is the answer to a permission: the option at i by its id, or none.
+// chosen returns the answer to a permission request: the option at i by its id,
+// or none.
 func chosen(ids []string, i int) acp.RequestPermissionResponse {
 	if i < 0 {
 		return acp.RequestPermissionResponse{Outcome: acp.RequestPermissionOutcome{Cancelled: &acp.RequestPermissionOutcomeCancelled{}}}

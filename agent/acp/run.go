@@ -21,26 +21,26 @@ import (
 	"github.com/seed-028515a8/maestro/internal/rpc"
 )
 
-// A run is one prompt that the program works on. Its first fields are guarded by
-// peer.mu.
+// A run is one prompt that the program works on. peer.mu guards the fields
+// before ctx.
 type run struct {
 	turn     *turn.Turn
-	heard    bool // the program has answered: what it says now is not about the run
+	heard    bool // the program has answered: later updates do not belong to the run
 	over     bool
 	answered bool             // a response has ended
-	finished bool             // a call has ended since
-	calls    map[string]*call // by the program's id; those that ended, too
-	plan     string           // as last said
-	filled   string           // how full the context is, as last told
-	cost     float64          // in US dollars, of what no response has told yet
-	stopping bool             // it is being interrupted
-	tail     string           // the end of what was said
+	finished bool             // a call has ended since the last response
+	calls    map[string]*call // by the program's id, including ended ones
+	plan     string           // as last published
+	filled   string           // the use of the context, as last reported
+	cost     float64          // in US dollars, not yet reported by a response
+	stopping bool             // the run is being interrupted
+	tail     string           // the end of the answer's text
 
-	terminals map[string]*terminal // that the program has and has not released
+	terminals map[string]*terminal // created and not released by the program
 
-	ctx  context.Context // bounds what is served for it
+	ctx  context.Context // bounds serving requests of the run
 	stop context.CancelFunc
-	work sync.WaitGroup // its questions, writes and terminals
+	work sync.WaitGroup // counts its questions, writes and terminals
 }
 
 // prompt serves one prompt.
@@ -49,9 +49,9 @@ func (p *peer) prompt(ctx context.Context, work contracts.Work) error {
 	defer p.finish(r)
 	call, err := p.conn.Ask(acp.AgentMethodSessionPrompt, acp.PromptRequest{
 		SessionId: acp.SessionId(p.session), Prompt: append(p.blocks(work), p.reminder()...),
-	}, func() { p.hear(r) })
+	}, func() { p.markAnswered(r) })
 	if err != nil {
-		if p.proc.Failure() != nil || errors.Is(err, rpc.ErrEnded) { // it is about to be buried
+		if p.proc.Failure() != nil || errors.Is(err, rpc.ErrEnded) { // the process is about to end
 			<-p.over
 			err = p.proc.Account()
 		}
@@ -67,7 +67,7 @@ func (p *peer) prompt(ctx context.Context, work contracts.Work) error {
 	}
 }
 
-// begin opens a run. There is none.
+// begin opens a run. No other run may be open.
 func (p *peer) begin() *run {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -78,18 +78,18 @@ func (p *peer) begin() *run {
 	return r
 }
 
-// hear notes that the program has answered.
-func (p *peer) hear(r *run) {
+// markAnswered records that the program has answered.
+func (p *peer) markAnswered(r *run) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	r.heard = true
 }
 
-// finish closes a run. When it returns, nothing more of it is published, and its
-// terminals have ended.
+// finish closes a run. After it returns, no event of the run is published and
+// its terminals have ended.
 func (p *peer) finish(r *run) {
 	p.mu.Lock()
-	p.leave(r)
+	p.endTerminals(r)
 	p.a.cutOff(r.tail, r.heard)
 	r.over = true
 	for _, c := range r.calls {
@@ -103,8 +103,8 @@ func (p *peer) finish(r *run) {
 	p.mu.Unlock()
 }
 
-// halt ends the terminals of a run that is being interrupted. They can still be
-// asked about, and no more can be made.
+// halt ends the terminals of a run that is being interrupted. Their output can
+// still be read, but no new ones can be made.
 func (p *peer) halt(r *run) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -114,8 +114,8 @@ func (p *peer) halt(r *run) {
 	}
 }
 
-// interrupt ends a run that ctx has ended: the program has a moment to do so
-// before it is killed. What it leaves open is the hub's to close.
+// interrupt ends a run whose ctx has ended: the program has some time to stop
+// before it is killed. The hub closes what it leaves open.
 func (p *peer) interrupt(ctx context.Context, r *run, call *rpc.Call) error {
 	p.halt(r)
 	late := time.NewTimer(p.a.wait.interrupt)
@@ -126,8 +126,8 @@ func (p *peer) interrupt(ctx context.Context, r *run, call *rpc.Call) error {
 			if errors.Is(reply.Err, rpc.ErrEnded) {
 				<-p.over
 			} else {
-				p.a.proved()
-				p.relinquish(r)
+				p.a.resetDeaths()
+				p.endOpenCalls(r)
 			}
 			return context.Cause(ctx)
 		case <-late.C:
@@ -138,15 +138,17 @@ func (p *peer) interrupt(ctx context.Context, r *run, call *rpc.Call) error {
 	return context.Cause(ctx)
 }
 
-// errCancelled is the code of calls that were open when their run was interrupted.
+// errCancelled is the code of calls that were open when their run was
+// interrupted.
 const errCancelled = "cancelled"
 
-// relinquish ends the calls that an interrupted program has left open. It is not
-// known whether they have ended: Codex lets a command run on, which is said.
-func (p *peer) relinquish(r *run) {
+// endOpenCalls ends the calls that an interrupted program has left open. It is
+// unknown whether they have really ended: Codex lets a command run on. Clients
+// are told.
+func (p *peer) endOpenCalls(r *run) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	own := map[*call]bool{} // those whose terminals are ours, and have ended
+	own := map[*call]bool{} // calls with terminals of ours, which have ended
 	for _, t := range r.terminals {
 		own[t.shown] = true
 	}
@@ -174,10 +176,10 @@ func (p *peer) replied(ctx context.Context, r *run, reply rpc.Reply) error {
 		}
 		return failure(ctx, reply.Err) // an answer that was too long
 	}
-	p.a.proved()
+	p.a.resetDeaths()
 	if reply.Err != nil {
-		p.settle(r, contracts.Usage{})
-		return failure(ctx, p.barred(reply.Err))
+		p.endAnsweredRun(r, contracts.Usage{})
+		return failure(ctx, p.withSignInHint(reply.Err))
 	}
 	var result struct {
 		Stop  string     `json:"stopReason"`
@@ -186,12 +188,12 @@ func (p *peer) replied(ctx context.Context, r *run, reply rpc.Reply) error {
 	if err := decode(reply.Result, &result); err != nil {
 		return failure(ctx, fmt.Errorf("the agent's answer cannot be read: %w", err))
 	}
-	p.settle(r, usage(result.Usage))
+	p.endAnsweredRun(r, usage(result.Usage))
 	return p.stopped(result.Stop)
 }
 
-// settle ends what a run that was answered has left open, and tells what it cost.
-func (p *peer) settle(r *run, used contracts.Usage) {
+// endAnsweredRun ends what an answered run has left open, and reports its cost.
+func (p *peer) endAnsweredRun(r *run, used contracts.Usage) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, c := range r.open() {
@@ -199,26 +201,26 @@ func (p *peer) settle(r *run, used contracts.Usage) {
 	}
 	spent := r.cost > 0 || used != contracts.Usage{}
 	used.TotalCostUSD, used.ModelID = r.cost, p.model()
-	if !r.turn.Open() && (spent || r.finished || !r.answered) { // what only a response can tell
-		p.published(r.turn.Start(p.life))
+	if !r.turn.Open() && (spent || r.finished || !r.answered) { // there is something that only a response can report
+		p.logPublish(r.turn.Start(p.life))
 	}
 	if r.turn.Open() {
-		p.published(r.turn.End(p.life, used))
+		p.logPublish(r.turn.End(p.life, used))
 	}
 	if r.filled != "" {
 		p.status(r.filled)
 	}
 }
 
-// published notes that an event could not be shown, which happens when the hub
-// has ended.
-func (p *peer) published(err error) {
+// logPublish logs that an event could not be published. That happens when the
+// hub has ended.
+func (p *peer) logPublish(err error) {
 	if err != nil {
-		p.log.Debug("publish agent event", "error", err)
+		p.log.Debug("cannot publish an agent event", "error", err)
 	}
 }
 
-// stopped tells why the program stopped, unless it was done.
+// stopped reports why the program stopped, unless it was done.
 func (p *peer) stopped(reason string) error {
 	text := ""
 	switch acp.StopReason(reason) {
@@ -241,8 +243,8 @@ func (p *peer) stopped(reason string) error {
 	return nil
 }
 
-// usage returns the counts of the program. Thinking is part of the output; some
-// count it apart, which the total tells.
+// usage returns the program's token counts. Thinking is part of the output;
+// programs that count it separately are recognized by their total.
 func usage(u *acp.Usage) (used contracts.Usage) {
 	if u == nil {
 		return used
@@ -264,7 +266,7 @@ func usage(u *acp.Usage) (used contracts.Usage) {
 	return used
 }
 
-// blocks returns a prompt in the richest form that the program takes.
+// blocks returns a prompt in the richest form that the program supports.
 func (p *peer) blocks(work contracts.Work) []acp.ContentBlock {
 	blocks := []acp.ContentBlock{acp.TextBlock(work.Content)}
 	can := p.can.PromptCapabilities
@@ -282,7 +284,7 @@ func (p *peer) blocks(work contracts.Work) []acp.ContentBlock {
 		default:
 			if a.Data != nil {
 				p.a.noteOnce("The agent takes no images: it is told where they are")
-				p.a.speak()
+				p.a.publishNotes()
 			}
 			block := acp.ResourceLinkBlock(filepath.Base(a.Path), uri)
 			block.ResourceLink.MimeType = &a.MimeType
@@ -292,11 +294,12 @@ func (p *peer) blocks(work contracts.Work) []acp.ContentBlock {
 	return blocks
 }
 
-// maxTail bounds what a program is told of an answer that it died in, in bytes.
+// maxTail bounds the text of an interrupted answer that the program is sent, in
+// bytes.
 const maxTail = 2 << 10
 
-// cutOff notes what clients have seen of an answer whose program died in it.
-// Nothing is to be told any more once the program has answered.
+// cutOff records what clients have seen of an answer during which the program
+// died. After an answer nothing needs to be sent.
 func (a *Agent) cutOff(tail string, answered bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -308,9 +311,9 @@ func (a *Agent) cutOff(tail string, answered bool) {
 	}
 }
 
-// reminder tells a program that goes on with a conversation what clients have
-// seen of the answer that it died in: it may not have written that down. It comes
-// last, because programs look for their commands at the beginning.
+// reminder tells a program that continues a conversation what clients have seen
+// of the answer during which it died, because it may not have stored that. The
+// reminder comes last, because programs look for commands at the beginning.
 func (p *peer) reminder() []acp.ContentBlock {
 	p.a.mu.Lock()
 	defer p.a.mu.Unlock()
@@ -322,23 +325,23 @@ func (p *peer) reminder() []acp.ContentBlock {
 	)}
 }
 
-// uri names a file that a client named.
+// uri returns the URI of a file that a client named.
 func (p *peer) uri(path string) string {
 	return (&url.URL{Scheme: "file", Path: filepath.ToSlash(p.a.files.Abs(path))}).String()
 }
 
-// A chunk is a piece of what the program says or thinks.
+// A chunk is a piece of the program's answer or thinking.
 type chunk struct {
 	Content block `json:"content"`
 }
 
-// say shows a piece of text. p.mu is held.
+// say publishes a piece of text. The caller holds p.mu.
 func (p *peer) say(r *run, text string, thinking bool) {
 	if text == "" {
 		return
 	}
 	if !r.turn.Open() {
-		p.published(r.turn.Start(p.life))
+		p.logPublish(r.turn.Start(p.life))
 	}
 	add := r.turn.Say
 	if thinking {
@@ -347,20 +350,20 @@ func (p *peer) say(r *run, text string, thinking bool) {
 		r.tail = contracts.TailText(r.tail+text, maxTail)
 	}
 	for _, piece := range contracts.SplitText(text, contracts.MaxTextBytes) {
-		p.published(add(p.life, piece))
+		p.logPublish(add(p.life, piece))
 	}
 }
 
-// pause ends the open response, because something else comes. p.mu is held.
-func (p *peer) pause(r *run) {
+// endResponse ends the open response before another event. The caller holds p.mu.
+func (p *peer) endResponse(r *run) {
 	if r.turn.Open() {
-		p.published(r.turn.End(p.life, contracts.Usage{ModelID: p.model(), TotalCostUSD: r.cost}))
+		p.logPublish(r.turn.End(p.life, contracts.Usage{ModelID: p.model(), TotalCostUSD: r.cost}))
 		r.answered, r.finished, r.cost = true, false, 0
 	}
 }
 
-// active returns the run that the program works on, nil if there is none. p.mu is
-// held.
+// active returns the run that the program works on, nil if there is none. The
+// caller holds p.mu.
 func (p *peer) active() *run {
 	if p.run == nil || p.run.heard || p.run.over {
 		return nil
@@ -368,13 +371,14 @@ func (p *peer) active() *run {
 	return p.run
 }
 
-// working returns the run that the program may change something in. Outside of
-// one nobody would see it and nobody could stop it. p.mu is held.
+// working returns the run in which the program may change something. Outside a
+// run nobody would see the change and nobody could stop it. The caller holds
+// p.mu.
 func (p *peer) working(what string) (*run, error) {
 	r := p.active()
 	switch {
 	case r == nil:
-		p.stray(what)
+		p.reportStray(what)
 		return nil, acp.NewInvalidRequest(map[string]any{"details": "it was refused to " + what + " outside of a run"})
 	case r.stopping:
 		return nil, acp.NewInvalidRequest(map[string]any{"details": "it was refused to " + what + ": the run was interrupted"})
@@ -382,14 +386,14 @@ func (p *peer) working(what string) (*run, error) {
 	return r, nil
 }
 
-// stray tells that the program wanted something outside of a run, once for each
-// thing between two runs. p.mu is held.
-func (p *peer) stray(what string) {
+// reportStray reports that the program tried something outside a run, once for
+// each operation between two runs. The caller holds p.mu.
+func (p *peer) reportStray(what string) {
 	if p.strayed[what] {
 		return
 	}
 	p.strayed[what] = true
-	if !p.greeted { // the hub may not have said yet that it is ready
+	if !p.greeted { // the hub may not be ready yet
 		p.status("The agent wanted to " + what + " before its first run: it was refused")
 		return
 	}
@@ -398,7 +402,7 @@ func (p *peer) stray(what string) {
 	})
 }
 
-// encode is JSON of what can always be encoded.
+// encode returns the JSON of a value that can always be encoded.
 func encode(v any) json.RawMessage {
 	text, err := json.Marshal(v)
 	if err != nil {

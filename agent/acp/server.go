@@ -9,23 +9,24 @@ import (
 	acp "github.com/coder/acp-go-sdk"
 )
 
-// A Server is an MCP server that the program is to use: one with a Command is
-// started by it, one with a URL is reached over the network.
+// A Server is an MCP server for the program: it starts one with a Command, and
+// connects to one with a URL.
 type Server struct {
 	Name    string
 	Command string // a path or a name in PATH; empty for a server with a URL
 	Args    []string
 	Env     map[string]string
-	Dir     string // where it starts, absolute; empty leaves that to the program
+	Dir     string // working directory, absolute; empty leaves it to the program
 	URL     string
-	SSE     bool // the URL is of the older transport, not of streamable HTTP
+	SSE     bool // the URL uses the older transport, not streamable HTTP
 	Headers map[string]string
 }
 
-// servers returns those of list that a program with these capabilities takes, in
-// the form of the protocol, and says for each other one why it is left out.
+// servers returns the servers of list that a program with these capabilities
+// supports, in the form of the protocol, and for each other one why it is left
+// out.
 func servers(list []Server, can acp.McpCapabilities) (taken []acp.McpServer, left []string) {
-	taken = []acp.McpServer{} // the protocol wants a list, never null
+	taken = []acp.McpServer{} // the protocol requires a list, not null
 	for _, s := range list {
 		switch {
 		case s.Command != "":
@@ -53,8 +54,8 @@ func servers(list []Server, can acp.McpCapabilities) (taken []acp.McpServer, lef
 	return taken, left
 }
 
-// start returns what starts a server. The protocol has no word for where, so that
-// a shell goes there first.
+// start returns the command that starts a server. The protocol has no field for
+// a working directory, so a shell changes to it first.
 func (s Server) start() (command string, args []string) {
 	if s.Dir == "" || runtime.GOOS == "windows" {
 		return s.Command, append([]string{}, s.Args...)

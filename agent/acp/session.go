@@ -16,10 +16,10 @@ import (
 	"github.com/seed-028515a8/maestro/internal/rpc"
 )
 
-// authRequired is the code of errors that want the user to sign in.
+// authRequired is the error code that asks the user to sign in.
 const authRequired = -32000
 
-// maxBarred bounds what is said of having to sign in, in bytes.
+// maxBarred bounds the text about signing in, in bytes.
 const maxBarred = 2 << 10
 
 // An authMethod is a way to sign in to a program.
@@ -28,7 +28,7 @@ type authMethod struct {
 	Name string `json:"name"`
 }
 
-// A mode is a way for a program to work, such as asking before each change.
+// A mode is a working mode of a program, such as asking before each change.
 type mode struct {
 	ID   string `json:"id"`
 	Name string `json:"name"`
@@ -43,20 +43,20 @@ type option struct {
 	Options  json.RawMessage `json:"options"` // a flat list, or lists in groups
 }
 
-// A beginning is the result of making, loading or resuming a session.
-type beginning struct {
+// A sessionResult is the result of creating, loading or resuming a session.
+type sessionResult struct {
 	SessionID string `json:"sessionId"`
 	Modes     struct {
 		Current   string     `json:"currentModeId"`
 		Available list[mode] `json:"availableModes"`
 	} `json:"modes"`
-	Models struct { // of agents from before there were options
+	Models struct { // of agents that predate options
 		Current string `json:"currentModelId"`
 	} `json:"models"`
 	Options list[option] `json:"configOptions"`
 }
 
-// handshake brings the program to where it takes prompts.
+// handshake prepares the program for prompts.
 func (p *peer) handshake(ctx context.Context) error {
 	if err := p.initialize(ctx); err != nil {
 		return err
@@ -67,12 +67,12 @@ func (p *peer) handshake(ctx context.Context) error {
 	}
 	begun, err := p.open(ctx, servers)
 	if err != nil {
-		return p.barred(err)
+		return p.withSignInHint(err)
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.modes, p.models = begun.Modes.Available.kept, shown(begun.Models.Current, maxLabel)
-	p.options = kept(begun.Options)
+	p.options = usedOptions(begun.Options)
 	p.costKnown = p.costKnown || !p.resumed
 	p.greeted = true
 	return nil
@@ -88,13 +88,14 @@ type introduction struct {
 	Auth list[authMethod] `json:"authMethods"`
 }
 
-// readsItself names the programs, by agentInfo.name, that are not offered
-// fs/read_text_file. Gemini CLI (0.61) takes the answer that a file does not exist
-// for a failed read, and could not make a file.
+// readsItself has the programs, by agentInfo.name, that are not offered
+// fs/read_text_file. Gemini CLI (0.61) takes the answer that a file does not
+// exist for a failed read, and could not create a file.
 var readsItself = map[string]bool{"gemini-cli": true}
 
-// initialize exchanges versions and capabilities. A program is known by its answer
-// only, so one that is not offered reads is told so in a second request.
+// initialize exchanges versions and capabilities. A program is identified by
+// its answer only, so for one in readsItself a second request withdraws the
+// capability.
 func (p *peer) initialize(ctx context.Context) error {
 	init, err := p.introduce(ctx, true)
 	if err == nil && readsItself[init.Info.Name] {
@@ -108,7 +109,7 @@ func (p *peer) initialize(ctx context.Context) error {
 	p.introduced = err == nil || refused
 	p.mu.Unlock()
 	if err != nil {
-		return p.barred(err)
+		return p.withSignInHint(err)
 	}
 	if got := strings.TrimSpace(string(init.Version)); got != fmt.Sprint(acp.ProtocolVersionNumber) {
 		return &contracts.Error{
@@ -137,9 +138,9 @@ func (p *peer) introduce(ctx context.Context, reads bool) (init introduction, er
 	return init, err
 }
 
-// open goes on with the session of an earlier process if there is one and the
-// program can, and else makes one.
-func (p *peer) open(ctx context.Context, servers []acp.McpServer) (beginning, error) {
+// open continues the session of an earlier process if there is one and the
+// program can, and otherwise creates one.
+func (p *peer) open(ctx context.Context, servers []acp.McpServer) (sessionResult, error) {
 	if id := p.a.session(); id != "" {
 		begun, err := p.reopen(ctx, acp.SessionId(id), servers)
 		if err == nil {
@@ -150,12 +151,12 @@ func (p *peer) open(ctx context.Context, servers []acp.McpServer) (beginning, er
 		switch {
 		case refused && e.Code == authRequired:
 			return begun, err
-		case !refused && !errors.Is(err, errCannotReopen): // it hangs or has ended: not a process to go on with
+		case !refused && !errors.Is(err, errCannotReopen): // it hangs or has ended, so this process cannot be used
 			return begun, &lostError{err}
 		}
 		p.a.forget(err)
 	}
-	var begun beginning
+	var begun sessionResult
 	err := p.call(ctx, acp.AgentMethodSessionNew, acp.NewSessionRequest{Cwd: p.a.opts.Dir, McpServers: servers}, &begun)
 	if err == nil && begun.SessionID == "" {
 		err = errors.New("the agent made a session without an id")
@@ -164,7 +165,7 @@ func (p *peer) open(ctx context.Context, servers []acp.McpServer) (beginning, er
 	return begun, err
 }
 
-// opened notes which session the process has. The reader looks at it, too.
+// opened records the session of the process. The reader uses it too.
 func (p *peer) opened(id string, resumed bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -173,17 +174,16 @@ func (p *peer) opened(id string, resumed bool) {
 
 var errCannotReopen = errors.New("it keeps no sessions")
 
-// A lostError says that a process was lost over going on with a session.
+// A lostError says that a process was lost while it restored a session.
 type lostError struct{ cause error }
 
 func (e *lostError) Error() string { return "go on with the earlier conversation: " + e.cause.Error() }
 
 func (e *lostError) Unwrap() error { return e.cause }
 
-// reopen goes on with a session. Resuming is preferred because it does not
-// repeat what was said; what loading repeats is dropped, as everything that is
-// said between runs is.
-func (p *peer) reopen(ctx context.Context, id acp.SessionId, servers []acp.McpServer) (begun beginning, err error) {
+// reopen continues a session. It prefers to resume, because loading repeats the
+// history. Repeated messages are dropped, like all messages between runs.
+func (p *peer) reopen(ctx context.Context, id acp.SessionId, servers []acp.McpServer) (begun sessionResult, err error) {
 	err = errCannotReopen
 	if p.can.SessionCapabilities.Resume != nil {
 		err = p.call(ctx, acp.AgentMethodSessionResume,
@@ -196,8 +196,8 @@ func (p *peer) reopen(ctx context.Context, id acp.SessionId, servers []acp.McpSe
 	return begun, err
 }
 
-// barred makes an error that wants the user to sign in one that says how.
-func (p *peer) barred(err error) error {
+// withSignInHint adds to an error that asks the user to sign in how to do so.
+func (p *peer) withSignInHint(err error) error {
 	e, ok := errors.AsType[*rpc.Error](err)
 	if !ok || e.Code != authRequired {
 		return err
@@ -214,14 +214,14 @@ func (p *peer) barred(err error) error {
 	return &contracts.Error{Code: contracts.CodeRuntimeFailed, Type: contracts.ErrorFatal, Message: shown(text, maxBarred)}
 }
 
-// modelName returns the model that answers, or the program's name.
+// modelName returns the current model, or the program's name.
 func (p *peer) modelName() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.model()
 }
 
-// model is modelName. p.mu is held.
+// model is modelName. The caller holds p.mu.
 func (p *peer) model() string {
 	for _, o := range p.options {
 		var id string
@@ -232,15 +232,15 @@ func (p *peer) model() string {
 	return cmp.Or(p.models, p.name)
 }
 
-// Bounds on what is kept of a session's settings.
+// Bounds on a session's stored settings.
 const (
 	maxSettings = 64
 	maxSetting  = 64 << 10 // bytes of an option's values
 )
 
-// kept are the options that are looked at, maxSettings at the most: those that say
-// which model answers, and how much it thinks.
-func kept(all list[option]) (some []option) {
+// usedOptions returns the options that are used, at most maxSettings: those for
+// the model and for the thinking level.
+func usedOptions(all list[option]) (some []option) {
 	for _, o := range all.kept {
 		known := o.Category == string(acp.SessionConfigOptionCategoryModel) || o.Category == string(acp.SessionConfigOptionCategoryThoughtLevel)
 		if known && len(some) < maxSettings && len(o.Options) <= maxSetting && len(o.Current) <= maxPath && len(o.ID) <= maxPath {
@@ -251,7 +251,7 @@ func kept(all list[option]) (some []option) {
 	return some
 }
 
-// values returns what an option may be set to.
+// values returns the possible values of an option.
 func (o option) values() []string {
 	type value struct {
 		Value   string  `json:"value"`
@@ -273,8 +273,8 @@ func (o option) values() []string {
 	return values
 }
 
-// setThinking passes a level of thinking on that was asked for, if the session
-// has such a setting with such a value. Otherwise that is said.
+// setThinking sets the requested thinking level if the session has an option
+// with that value. Otherwise clients are told.
 func (p *peer) setThinking(ctx context.Context) {
 	p.a.mu.Lock()
 	level := p.a.thinking
@@ -300,11 +300,11 @@ func (p *peer) setThinking(ctx context.Context) {
 		}, &result)
 		if err == nil && result.Options.kept != nil {
 			p.mu.Lock()
-			p.options = kept(result.Options)
+			p.options = usedOptions(result.Options)
 			p.mu.Unlock()
 		}
 	}
-	if err != nil && ctx.Err() != nil { // the run was interrupted: the next one tries again
+	if err != nil && ctx.Err() != nil { // the run was interrupted; the next one tries again
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		p.level = was
@@ -312,12 +312,12 @@ func (p *peer) setThinking(ctx context.Context) {
 	}
 	if err != nil {
 		p.a.noteOnce(fmt.Sprintf("The agent does not take the thinking level %s: %s", level, err.Error()))
-		p.a.speak()
+		p.a.publishNotes()
 	}
 }
 
-// thinkingOption returns the id of the setting that can be set to level. p.mu is
-// held.
+// thinkingOption returns the id of the option that can be set to level. The
+// caller holds p.mu.
 func (p *peer) thinkingOption(level contracts.ThinkingLevel) string {
 	for _, o := range p.options {
 		if o.Category != string(acp.SessionConfigOptionCategoryThoughtLevel) {

@@ -19,35 +19,35 @@ import (
 )
 
 const (
-	// maxTerminals bounds the terminals that a program has in a run and has not
+	// maxTerminals bounds the terminals of a run that the program has not
 	// released.
 	maxTerminals = 32
 
-	// Output of a terminal that is kept, in bytes from its end.
+	// Bounds of a terminal's stored output, in bytes from its end.
 	defaultOutput = 1 << 20
 	maxOutput     = 4 << 20
 )
 
-// A terminal is a command that the program runs in the workspace. It is a part of
-// a run, whose interruption ends it, and is released with that at the latest: the
-// protocol does not say how long it lives, and behind a run nobody would see it
-// or could stop it.
+// A terminal is a command that the program runs in the workspace. It belongs to
+// a run: interrupting the run ends it, and it is released with the run at the
+// latest. The protocol does not say how long a terminal lives, but after a run
+// nobody would see it or could stop it.
 type terminal struct {
 	id    string
-	line  string // what it runs
+	line  string // the command line
 	run   *run
 	stop  context.CancelFunc // kills it
-	done  chan struct{}      // closed when it has ended; exit is set then
+	done  chan struct{}      // closed when the command has ended; exit is set then
 	limit int
 
 	// Guarded by peer.mu.
 	output []byte // at most twice the limit; see terminal.text
 	cut    bool   // output was lost
 	exit   acp.TerminalExitStatus
-	shown  *call // shows what comes out; nil before it is asked to
+	shown  *call // the call that shows the output; nil before one refers to it
 }
 
-// createTerminal serves terminal/create. r is not over before it has returned.
+// createTerminal serves terminal/create. r does not end before it returns.
 func (p *peer) createTerminal(r *run, params acp.CreateTerminalRequest) (acp.CreateTerminalResponse, error) {
 	if params.Command == "" {
 		return acp.CreateTerminalResponse{}, acp.NewInvalidParams(map[string]any{"details": "command is required"})
@@ -75,7 +75,7 @@ func (p *peer) createTerminal(r *run, params acp.CreateTerminalRequest) (acp.Cre
 	return acp.CreateTerminalResponse{TerminalId: t.id}, nil
 }
 
-// directory returns where a command is to run: cwd, or else the root.
+// directory returns the working directory of a command: cwd, or the root.
 func (p *peer) directory(cwd *string) (string, error) {
 	if cwd == nil || *cwd == "" {
 		return p.a.files.Root(), nil
@@ -113,7 +113,7 @@ func (p *peer) addTerminal(r *run, line string, limit *int) (*terminal, context.
 }
 
 // commandLine returns the line that runs a program with args. Without args the
-// program may be a line itself: agents send those, too.
+// program may be a whole line, as some agents send.
 func commandLine(program string, args []string) string {
 	if len(args) == 0 {
 		return program
@@ -125,7 +125,7 @@ func commandLine(program string, args []string) string {
 	return strings.Join(words, " ")
 }
 
-// quote makes one word of the shell of word.
+// quote quotes a word for the shell.
 func quote(word string) string {
 	if runtime.GOOS == "windows" {
 		return `"` + strings.ReplaceAll(word, `"`, `\"`) + `"`
@@ -133,8 +133,8 @@ func quote(word string) string {
 	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
 }
 
-// emit takes in output of a terminal's command, and shows it where it is to be
-// seen. While that blocks, the command does.
+// emit stores output of a terminal's command, and publishes it if a call shows
+// it. While that blocks, the command blocks.
 func (p *peer) emit(t *terminal, text string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -148,11 +148,11 @@ func (p *peer) emit(t *terminal, text string) {
 	}
 }
 
-// text returns the end of the output, which begins with a whole character.
+// text returns the end of the output, beginning with a whole character.
 func (t *terminal) text() string { return contracts.TailText(string(t.output), t.limit) }
 
-// ended notes how a terminal's command ended. One that could not be started says
-// why, as a shell would.
+// ended records how a terminal's command ended. If it could not be started, the
+// output says why, as in a shell.
 func (p *peer) ended(t *terminal, exit command.Exit, err error) {
 	if err != nil && exit == (command.Exit{}) {
 		p.emit(t, "cannot run the command: "+err.Error()+"\n")
@@ -168,8 +168,8 @@ func (p *peer) ended(t *terminal, exit command.Exit, err error) {
 	close(t.done)
 }
 
-// follow shows the output of a terminal as that of a call, from its beginning as
-// far as it is kept. A terminal is shown in one place. p.mu is held.
+// follow makes a call show the output of a terminal, including the stored
+// output. Only one call shows a terminal. The caller holds p.mu.
 func (p *peer) follow(r *run, c *call, id string) {
 	t := r.terminals[id]
 	if t == nil || t.shown == c {
@@ -179,7 +179,7 @@ func (p *peer) follow(r *run, c *call, id string) {
 	p.output(c, t.text())
 }
 
-// terminal returns one that the program has.
+// terminal returns a terminal of the program.
 func (p *peer) terminal(id string) (*terminal, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -223,7 +223,8 @@ func (p *peer) awaitTerminal(ctx context.Context, params acp.WaitForTerminalExit
 	}
 }
 
-// killTerminal serves terminal/kill: the command ends, and the terminal stays.
+// killTerminal serves terminal/kill: the command ends, but the terminal
+// remains.
 func (p *peer) killTerminal(_ context.Context, params acp.KillTerminalRequest) (acp.KillTerminalResponse, error) {
 	t, err := p.terminal(params.TerminalId)
 	if err == nil {
@@ -232,8 +233,8 @@ func (p *peer) killTerminal(_ context.Context, params acp.KillTerminalRequest) (
 	return acp.KillTerminalResponse{}, err
 }
 
-// releaseTerminal serves terminal/release: the command ends, and the terminal is
-// forgotten.
+// releaseTerminal serves terminal/release: the command ends, and the terminal
+// is removed.
 func (p *peer) releaseTerminal(ctx context.Context, params acp.ReleaseTerminalRequest) (acp.ReleaseTerminalResponse, error) {
 	t, err := p.terminal(params.TerminalId)
 	if err != nil {
@@ -251,9 +252,9 @@ func (p *peer) releaseTerminal(ctx context.Context, params acp.ReleaseTerminalRe
 	return acp.ReleaseTerminalResponse{}, nil
 }
 
-// leave ends the terminals of a run that is about to be over, and says which
-// were left running. p.mu is held.
-func (p *peer) leave(r *run) {
+// endTerminals ends the terminals of a run that is ending, and reports the
+// commands that were still running. The caller holds p.mu.
+func (p *peer) endTerminals(r *run) {
 	var left []string
 	for _, t := range r.terminals {
 		select {
@@ -265,7 +266,7 @@ func (p *peer) leave(r *run) {
 		line, _, _ := strings.Cut(mask.Command(t.line), "\n")
 		left = append(left, abridge.Bytes(line, maxLabel))
 	}
-	if len(left) == 0 || r.stopping || p.proc.Life().Err() != nil { // it is clear why they have ended
+	if len(left) == 0 || r.stopping || p.proc.Life().Err() != nil { // the reason for their end is clear
 		return
 	}
 	slices.Sort(left)

@@ -10,22 +10,21 @@ import (
 )
 
 const (
-	// maxStatus bounds a status that lists things of the program, in bytes.
+	// maxStatus bounds a status that lists data of the program, in bytes.
 	maxStatus = 8 << 10
 
-	usd = "USD" // the only currency that a response can tell
+	usd = "USD" // the only currency of a response's cost
 
-	// maxCost and maxCount bound what is believed of costs and tokens, so that no
-	// sum of them is beyond what can be told.
+	// maxCost and maxCount bound accepted costs and token counts, so that their
+	// sums cannot overflow.
 	maxCost  = 1e9
 	maxCount = 1 << 50
 )
 
-// update takes in what the program tells of its session. Only its reader calls
-// it.
+// update handles an update of the program's session. Only its reader calls it.
 //
-// The kind is looked at before anything else, because a kind that is not known
-// must not be taken for one that happens to have the same fields.
+// It checks the kind first, so that an unknown kind is not taken for another
+// with the same fields.
 func (p *peer) update(params json.RawMessage) {
 	var n struct {
 		SessionID string          `json:"sessionId"`
@@ -40,7 +39,7 @@ func (p *peer) update(params json.RawMessage) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.session != "" && n.SessionID != p.session {
-		p.log.Debug("agent process told of another session", "kind", kind.Name)
+		p.log.Debug("agent process sent an update of another session", "kind", kind.Name)
 		return
 	}
 	if take := keeping[kind.Name]; take != nil {
@@ -49,15 +48,16 @@ func (p *peer) update(params json.RawMessage) {
 	}
 	take := telling[kind.Name]
 	r := p.active()
-	if take == nil || r == nil { // unknown, or repeated when a session is loaded, or too late
-		p.log.Debug("agent process told something that is not shown", "kind", kind.Name)
+	if take == nil || r == nil { // unknown, a repetition while a session is loaded, or too late
+		p.log.Debug("agent process sent an update that is not shown", "kind", kind.Name)
 		return
 	}
 	take(p, r, n.Update)
 }
 
-// keeping are the kinds of updates about the session, telling those about a run.
-// The messages of users are not among them: they come when a session is loaded.
+// keeping has the kinds of updates about the session, and telling those about a
+// run. Messages of users are not among them, because they come only when a
+// session is loaded.
 var (
 	keeping = map[string]func(*peer, json.RawMessage){
 		"available_commands_update": (*peer).tellCommands,
@@ -81,8 +81,7 @@ func (p *peer) takeChunk(r *run, raw json.RawMessage, thinking bool) {
 	}
 }
 
-// tellCommands says which commands the program has, when they are others than
-// before.
+// tellCommands publishes the program's commands if they have changed.
 func (p *peer) tellCommands(raw json.RawMessage) {
 	var u struct {
 		Commands list[struct {
@@ -102,7 +101,7 @@ func (p *peer) tellCommands(raw json.RawMessage) {
 	}
 }
 
-// tellsAnew reports whether a status about commands is another than the last one.
+// tellsAnew reports whether a status about commands differs from the last one.
 func (a *Agent) tellsAnew(text string) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -111,7 +110,7 @@ func (a *Agent) tellsAnew(text string) bool {
 	return a.commands != was
 }
 
-// tellMode says that the program works in another mode.
+// tellMode publishes the program's new mode.
 func (p *peer) tellMode(raw json.RawMessage) {
 	var u struct {
 		ID string `json:"currentModeId"`
@@ -133,12 +132,12 @@ func (p *peer) takeOptions(raw json.RawMessage) {
 		Options list[option] `json:"configOptions"`
 	}
 	if decode(raw, &u) == nil && u.Options.kept != nil {
-		p.options = kept(u.Options)
+		p.options = usedOptions(u.Options)
 	}
 }
 
-// takeUsage notes how full the context is and what the session has cost. Of a
-// session that was loaded, the first cost told is where counting begins.
+// takeUsage records the use of the context and the cost of the session. For a
+// loaded session, the first reported cost is the base.
 func (p *peer) takeUsage(raw json.RawMessage) {
 	var u struct {
 		Used float64 `json:"used"`
@@ -163,8 +162,7 @@ func (p *peer) takeUsage(raw json.RawMessage) {
 	}
 }
 
-// tellPlan says what the program is going to do, when that is something else than
-// before.
+// tellPlan publishes the program's plan if it has changed.
 func (p *peer) tellPlan(r *run, raw json.RawMessage) {
 	var u struct {
 		Entries list[struct {

@@ -13,39 +13,39 @@ import (
 	"github.com/seed-028515a8/maestro/session"
 )
 
-// outputPeriod is how often the output of tools is shown. ACP has no way to add
-// to it: each time all that is kept of it is sent.
+// outputPeriod is the minimum time between two updates of a tool's output. ACP
+// has no way to append output, so each update sends all of the stored output.
 const outputPeriod = 100 * time.Millisecond
 
-// An attachment is the editor in one session.
+// An attachment is the editor's connection to one session.
 type attachment struct {
 	// Static.
 	peer    *peer
 	id      acp.SessionId
 	client  *client.Client
 	welcome func()      // answers the request that attached
-	refused func(error) // the same, if it came to nothing
-	unused  []struct{}  // MCP servers that the editor has for the agent
+	refused func(error) // refuses that request
+	unused  []struct{}  // MCP servers that the editor offers for the agent
 	ctx     context.Context
 	stop    context.CancelCauseFunc
 	over    chan struct{} // closed when follow has ended
 	asking  sync.WaitGroup
 
-	// Owned by the goroutine in follow, after newAttachment.
-	greeted bool                  // welcome was called
-	present bool                  // what was before the connection has been told
-	gap     bool                  // the next state comes after something that we have not seen
-	fold    *session.State        // as of the last update
-	calls   map[string]*call      // that have not ended; at most session.MaxTools
-	dirty   time.Time             // since when there is output that was not shown; zero if there is none
-	running bool                  // between the beginning and the end of a run
-	failed  *contracts.ErrorEvent // the last thing that the run said, unless something came after it
-	holder  string                // who is in control, as the editor was told
+	// Owned by the goroutine of follow, after newAttachment.
+	greeted bool                  // welcome or refused was called
+	present bool                  // the history before the connection has been sent
+	gap     bool                  // updates were missed before the next state
+	fold    *session.State        // the state as of the last update
+	calls   map[string]*call      // calls that have not ended; at most session.MaxTools
+	dirty   time.Time             // when unsent output first arrived; zero if there is none
+	running bool                  // between the start and the end of a run
+	failed  *contracts.ErrorEvent // an error of the run, unless the run went on after it
+	holder  string                // connection in control, as last sent to the editor
 
 	mu    sync.Mutex                    // guards the following
 	away  bool                          // there is no connection
-	turn  *turn                         // what the editor waits for; nil if it does not
-	asked map[string]context.CancelFunc // withdraw the questions that were put to the editor, until they are resolved
+	turn  *turn                         // the editor's open prompt; nil without one
+	asked map[string]context.CancelFunc // functions that withdraw the editor's open questions, by id
 }
 
 func newAttachment(p *peer, c *client.Client, id acp.SessionId) *attachment {
@@ -59,17 +59,18 @@ func newAttachment(p *peer, c *client.Client, id acp.SessionId) *attachment {
 
 var errDetached = errors.New("detached from the session")
 
-// end detaches, and waits until that is done.
+// end detaches and waits for the end of follow.
 func (a *attachment) end() {
 	a.stop(errDetached)
 	<-a.over
 }
 
-// follow passes on what the session shows until it ends, or a.ctx does.
+// follow sends the session's updates to the editor until the session or a.ctx
+// ends.
 func (a *attachment) follow() {
 	defer close(a.over)
 	defer a.asking.Wait()
-	defer a.client.Close(false) // with the client, what waits for its answers ends
+	defer a.client.Close(false) // ends the calls that wait for an answer
 	defer a.peer.drop(a)
 	for {
 		u, err := a.next()
@@ -87,7 +88,8 @@ func (a *attachment) follow() {
 
 var errFlush = errors.New("output waits to be shown")
 
-// next returns the next update, or errFlush once output has waited long enough.
+// next returns the next update, or errFlush when output has waited for
+// outputPeriod.
 func (a *attachment) next() (client.Update, error) {
 	if a.dirty.IsZero() {
 		return a.client.Next(a.ctx)
@@ -101,7 +103,7 @@ func (a *attachment) next() (client.Update, error) {
 	return a.client.Next(ctx)
 }
 
-// ended tells whoever waits that the session will say no more.
+// ended tells the editor that the session has ended.
 func (a *attachment) ended(err error) {
 	if e, ok := errors.AsType[*client.CloseError](err); ok && e.Code == 1000 {
 		err = errors.New("the session has ended")
@@ -135,7 +137,7 @@ func (a *attachment) greet() {
 	}
 }
 
-// take passes on one update.
+// take handles one update.
 func (a *attachment) take(u client.Update) {
 	switch u.Kind {
 	case client.KindEvent:
@@ -145,7 +147,7 @@ func (a *attachment) take(u client.Update) {
 		a.restore(u)
 	case client.KindConnected:
 		a.gap = u.Attached.Resume != "replay"
-		a.present = false // until then the state is an old one, and its holder perhaps ourselves
+		a.present = false // until hello_ok the state is an old one, and its holder may be this client
 		a.connected(true)
 	case client.KindDisconnected:
 		a.connected(false)
@@ -163,8 +165,8 @@ func (a *attachment) take(u client.Update) {
 	}
 }
 
-// connected keeps whether the server can be reached, and says so if the editor
-// waits for it.
+// connected records whether the server is reachable. If the editor waits for a
+// prompt, it is told when the server is not.
 func (a *attachment) connected(is bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -178,8 +180,8 @@ const textUnused = "The editor's MCP servers are not used: the agent has those t
 
 const textAway = "The server cannot be reached just now. This goes on as soon as it can."
 
-// update tells the editor what happened in the session. A write that fails is
-// found by the reader: the editor is gone.
+// update sends a session update to the editor. If the write fails, the editor
+// has gone and the attachment stops.
 func (a *attachment) update(what any) {
 	err := a.peer.notify(acp.ClientMethodSessionUpdate, struct {
 		SessionID acp.SessionId `json:"sessionId"`

@@ -6,7 +6,7 @@ import (
 	acp "github.com/coder/acp-go-sdk"
 )
 
-// Commands that are for the session and not for its agent.
+// Commands for the session and not for its agent.
 const (
 	commandTake    = "take"
 	commandRelease = "release"
@@ -19,14 +19,14 @@ func commands() []acp.AvailableCommand {
 	}
 }
 
-// command does what such a prompt asks for, and answers it.
+// command executes a session command and answers its prompt.
 func (a *attachment) command(request json.RawMessage, name string) {
 	do, done := a.client.TakeControl, "You are in control of the session."
 	if name == commandRelease {
 		do, done = a.client.ReleaseControl, "Control of the session is free."
 	}
 	if _, err := do(a.ctx); err != nil {
-		a.peer.refuse(request, refusal(a.blame(err)))
+		a.peer.refuse(request, refusal(a.explain(err)))
 		return
 	}
 	a.chunk(done, false)

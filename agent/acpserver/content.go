@@ -11,9 +11,9 @@ import (
 	"github.com/seed-028515a8/maestro/contracts"
 )
 
-// promptOf makes a prompt of what the editor sends. Embedded texts become blocks
-// that name their file; a link to an image becomes an attachment, and any other
-// link is named.
+// promptOf converts the editor's prompt. Embedded texts become fenced blocks
+// with the name of their file. A link to an image becomes an attachment, and
+// any other link becomes its name.
 func promptOf(blocks []acp.ContentBlock) (*contracts.Prompt, error) {
 	cmd := &contracts.Prompt{}
 	var parts []string
@@ -47,8 +47,8 @@ func promptOf(blocks []acp.ContentBlock) (*contracts.Prompt, error) {
 	return cmd, nil
 }
 
-// nameOfURI returns the path of a file and the place in it, such as #L3-5, and
-// other addresses as they are.
+// nameOfURI returns the path of a file URI and the position in it, such as
+// #L3-5. Other URIs are returned unchanged.
 func nameOfURI(uri string) (name, place string, local bool) {
 	u, err := url.Parse(uri)
 	if err != nil || u.Scheme != "file" || u.Path == "" {

@@ -1,15 +1,16 @@
-// Package acpserver is Maestro as an agent of the Agent Client Protocol (ACP): an
-// editor that speaks it on the standard streams attaches to sessions of a server
-// as one of their clients.
+// Package acpserver makes Maestro an agent of the Agent Client Protocol (ACP).
+// An editor that speaks ACP on the standard streams attaches to sessions of a
+// server as one of their clients.
 //
-// It promises that what a session shows is passed on once and in order, whoever
-// drives and however often the server goes away meanwhile; that the answer to
-// session/load comes after the history and that to session/prompt after all that
-// the run said; that a question is put to the editor only while the editor may
-// answer it, and answered at most once; and that it never answers for a person.
-// It keeps nothing: sessions belong to the server.
+// Every event of a session is sent to the editor once and in order, also when
+// the connection to the server is lost and restored, and whoever is in control.
+// The answer to session/load comes after the history, and the answer to
+// session/prompt after all output of the run. A question is sent to the editor
+// only while the editor may answer it, and answered at most once; the package
+// never answers for a person. It stores nothing: sessions belong to the server.
 //
-// Of the library it uses the types of what is sent. The connection is its own:
-// the library's handles messages in any order, has no bound on what it holds, and
+// The package uses the ACP library's message types only. It has its own
+// connection, because the library's handles messages in any order, has no
+// memory bound, and does not answer lines that it cannot parse.
 // leaves lines that it cannot parse without an answer.
 package acpserver

@@ -15,15 +15,15 @@ import (
 	"github.com/seed-028515a8/maestro/internal/abridge"
 )
 
-// Words of elicitations.
+// Values in elicitations.
 const (
 	modeForm     = "form"
 	modeURL      = "url"
 	actionAccept = "accept"
 )
 
-// An elicitation is a question that an MCP server or an agent asks a person, as
-// the editor gets it. The types of the library lose most of a schema.
+// An elicitation is a question of an MCP server or an agent, in the form for
+// the editor. The library's types lose most of a schema.
 type elicitation struct {
 	SessionID     acp.SessionId   `json:"sessionId"`
 	Mode          string          `json:"mode"`
@@ -33,17 +33,17 @@ type elicitation struct {
 	ElicitationID string          `json:"elicitationId,omitempty"`
 }
 
-// An elicited is what the editor makes of an elicitation, and what the server is
-// answered.
+// An elicited is the editor's answer to an elicitation, and the answer to the
+// server.
 type elicited struct {
 	Action  string  `json:"action"`
 	Content answers `json:"content,omitempty"`
 }
 
-// answers are the fields of a form that was filled in.
+// answers are the fields of a completed form.
 type answers map[string]json.RawMessage
 
-// UnmarshalJSON takes an empty list for no fields.
+// UnmarshalJSON decodes an empty list as no fields.
 func (a *answers) UnmarshalJSON(raw []byte) error {
 	if string(raw) == emptyList {
 		return nil
@@ -51,7 +51,8 @@ func (a *answers) UnmarshalJSON(raw []byte) error {
 	return json.Unmarshal(raw, (*map[string]json.RawMessage)(a))
 }
 
-// elicitation passes on the question of an MCP server, and its answer.
+// elicitation sends the question of an MCP server to the editor, and returns
+// its answer.
 func (a *attachment) elicitation(ctx context.Context, r contracts.PendingRequest, answer *contracts.ServerRequestResponse) (*contracts.ServerRequestResponse, error) {
 	var e elicitation
 	if err := json.Unmarshal(r.Args, &e); err != nil {
@@ -107,7 +108,7 @@ type questions struct {
 	} `json:"questions"`
 }
 
-// A field of a form.
+// A field is a field of a form.
 type field struct {
 	Type        string   `json:"type"`
 	Title       string   `json:"title,omitempty"`
@@ -116,7 +117,7 @@ type field struct {
 	Items       *items   `json:"items,omitempty"`
 }
 
-// items are what a list in a form may hold.
+// items are the possible elements of a list in a form.
 type items struct {
 	Choices []choice `json:"anyOf"`
 }
@@ -126,11 +127,11 @@ type choice struct {
 	Title string `json:"title"`
 }
 
-// input asks the user what the agent wants to know, in a form with a field for
-// each question. The answer is text, as from any client.
+// input asks the user the agent's questions in a form with a field for each.
+// The answer is text, as from any client.
 func (a *attachment) input(ctx context.Context, r contracts.PendingRequest, answer *contracts.ServerRequestResponse) (*contracts.ServerRequestResponse, error) {
 	var all questions
-	_ = json.Unmarshal(r.Args, &all) // of another shape it is asked as one question
+	_ = json.Unmarshal(r.Args, &all) // args of another form are asked as one question
 	form, message := formOf(&all)
 	if form == nil {
 		in := inputsOf(r.Args)
@@ -152,7 +153,7 @@ func (a *attachment) input(ctx context.Context, r contracts.PendingRequest, answ
 	return answer, nil
 }
 
-// formOf makes a form of questions, nil if there are none.
+// formOf returns a form for questions, nil if there are none.
 func formOf(all *questions) (form map[string]field, message string) {
 	for i, q := range all.Questions {
 		f := field{Type: "string", Title: q.Header, Description: q.Question}
@@ -179,7 +180,7 @@ func formOf(all *questions) (form map[string]field, message string) {
 
 func fieldName(i int) string { return "answer" + strconv.Itoa(i+1) }
 
-// textOf makes a text of a form that was filled in.
+// textOf returns the text of a completed form.
 func textOf(all *questions, content answers) string {
 	if len(all.Questions) == 0 {
 		return plain(content["answer"])
@@ -195,7 +196,7 @@ func textOf(all *questions, content answers) string {
 	return strings.Join(lines, "\n")
 }
 
-// plain returns a value of a form in words.
+// plain returns a value of a form as text.
 func plain(raw json.RawMessage) string {
 	var text string
 	var list []string

@@ -20,44 +20,44 @@ import (
 )
 
 const (
-	// maxServed bounds the requests of the editor that are served at once; one
-	// more is refused. Prompts count until they are accepted.
+	// maxServed bounds the editor's requests that are served at once; further
+	// ones are refused. A prompt counts until it is accepted.
 	maxServed = 64
 
 	// maxAttached bounds the sessions that one editor is attached to.
 	maxAttached = 32
 
-	// openPatience bounds the way to a session: starting a server, finding out
-	// what it works on, and attaching.
-	openPatience = 3 * time.Minute // an agent's start may take two
+	// openPatience bounds opening a session: starting a server, asking for its
+	// workspace, and attaching.
+	openPatience = 3 * time.Minute // an agent may take 2 minutes to start
 
-	// maxName bounds what the editor calls itself, in bytes.
+	// maxName bounds the editor's name, in bytes.
 	maxName = 80
 )
 
-// A Server is where sessions are.
+// A Server is a server with sessions.
 type Server struct {
 	URL       string // as for client.Dial
-	TokenFile string // file with the credential; empty if it needs none
-	Workspace string // the directory it works in, without symbolic links; empty is found out
+	TokenFile string // file with the credential; empty if none is needed
+	Workspace string // the server's directory, without symbolic links; if empty, the server is asked
 
-	// Ready brings a session up before the editor attaches to it, so that what
-	// stands in the way is known in full. Nil leaves that to attaching.
+	// Ready prepares a session before the editor attaches to it, so that the
+	// full reason of a failure is known. Nil leaves that to attaching.
 	Ready func(ctx context.Context, session string, create bool) error
 }
 
-// Options say how an editor is served.
+// Options configures how an editor is served.
 type Options struct {
-	// Open returns the server for a directory, empty if any will do. It may be
-	// called from several goroutines and for the same directory again.
+	// Open returns the server for a directory; an empty directory means any
+	// server. It may be called concurrently and again for the same directory.
 	Open func(ctx context.Context, dir string) (Server, error)
 
-	Session string // the one session that session/new attaches to; empty makes a new one each time
-	Create  bool   // that one may be made
-	View    bool   // watch only
-	Take    bool   // take control when attaching, even from somebody else
-	Name    string // what others see as the editor's name; empty is what it calls itself
-	Version string // of this program
+	Session string // the session that session/new attaches to; empty makes a new one each time
+	Create  bool   // Session may be created
+	View    bool   // view only
+	Take    bool   // take control when attaching, even from another client
+	Name    string // the editor's name for others; empty means its own name
+	Version string // version of this program
 	Log     *slog.Logger
 }
 
@@ -65,29 +65,28 @@ type Options struct {
 type peer struct {
 	Options
 	conn    *rpc.Conn
-	ctx     context.Context // until the editor leaves
+	ctx     context.Context // ends when the editor leaves
 	serving sync.WaitGroup
-	slots   chan struct{} // a token per request that is served
+	slots   chan struct{} // a token per served request
 
 	gate sync.Mutex // held while a message is dispatched
-	left bool       // guarded by gate
+	left bool       // guarded by gate; messages are not served any more
 
-	// Owned by the goroutine that dispatches, until session requests are served.
+	// Owned by the dispatching goroutine, until session requests are served.
 	greeted bool
 	name    string
 	form    bool // the editor shows forms
-	url     bool // and addresses
+	url     bool // the editor shows URLs
 
 	mu       sync.Mutex // guards the following
 	attached map[acp.SessionId]*attachment
-	places   map[string]string // workspaces by server address; as many as Open has servers
+	places   map[string]string // workspaces by server URL; as many as Open has servers
 }
 
-// Serve speaks ACP with the editor that writes in and reads out, until in ends or
-// ctx does. Then it detaches from all sessions, whose runs go on. What it started
-// has ended when it returns, except the goroutine that reads in, which ends with
-// it. A write that the editor does not take holds everything back, and is only
-// ended by closing out.
+// Serve speaks ACP with the editor on in and out, until in ends or ctx does.
+// Then it detaches from all sessions, whose runs go on. When it returns, its
+// goroutines have ended, except the one that reads in, which ends with in. If
+// the editor does not read, a write blocks everything until out is closed.
 func Serve(ctx context.Context, in io.Reader, out io.Writer, opts Options) error {
 	if opts.Log == nil {
 		opts.Log = slog.New(slog.DiscardHandler)
@@ -98,7 +97,7 @@ func Serve(ctx context.Context, in io.Reader, out io.Writer, opts Options) error
 	defer p.hangUp()
 	defer stop(errLeft)
 	ended := make(chan error, 1)
-	go func() { ended <- p.conn.Read(in) }() // ends with in, or with the next line once p has hung up
+	go func() { ended <- p.conn.Read(in) }() // ends with in, or with the next line after hangUp
 	select {
 	case err := <-ended:
 		if err != nil {
@@ -124,10 +123,10 @@ func newPeer(ctx context.Context, out io.Writer, opts Options) *peer {
 
 var errLeft = errors.New("the editor has left")
 
-// cancelRequest tells the other side that a request needs no answer any more.
+// cancelRequest withdraws a request.
 const cancelRequest = "$/cancel_request"
 
-// take serves a message, unless nobody waits any more for what that starts.
+// take serves a message, unless the editor has left.
 func (p *peer) take(m rpc.Message) {
 	p.gate.Lock()
 	defer p.gate.Unlock()
@@ -136,7 +135,7 @@ func (p *peer) take(m rpc.Message) {
 	}
 }
 
-// hangUp has nothing more served.
+// hangUp stops serving messages.
 func (p *peer) hangUp() {
 	p.conn.Close(errLeft)
 	p.gate.Lock()
@@ -146,48 +145,49 @@ func (p *peer) hangUp() {
 
 // bad answers a line that is no message.
 func (p *peer) bad(line *rpc.BadLine) error {
-	p.Log.Debug("the editor wrote what is no message", "error", line)
+	p.Log.Debug("the editor wrote a line that is not a message", "error", line)
 	switch line.Code {
-	case 0: // an error, or an answer: those are not answered
+	case 0: // an error or an answer gets no answer
 	case rpc.CodeParse:
 		p.refuse(nil, acp.NewParseError(nil))
 	default:
-		p.refuse(line.ID, outOfPlace(line.Text))
+		p.refuse(line.ID, outOfOrder(line.Text))
 	}
 	return nil
 }
 
-// call asks the editor something and waits for the answer. When ctx ends the
-// request is withdrawn.
+// call sends the editor a request and waits for the answer. If ctx ends first,
+// the request is withdrawn.
 func (p *peer) call(ctx context.Context, method string, params any) (json.RawMessage, error) {
 	return p.conn.Call(ctx, method, params)
 }
 
-// notify tells the editor something.
+// notify sends the editor a notification.
 func (p *peer) notify(method string, params any) error { return p.conn.Notify(method, params) }
 
-// answer answers a request of the editor. A write that fails is found by the
-// reader: the editor is gone.
+// answer answers a request of the editor. An error says that the editor has
+// gone; the reader notices it too.
 func (p *peer) answer(id json.RawMessage, result any) { _ = p.conn.Answer(id, result) }
 
-// refuse answers a request with an error; without an id it is about a message
-// that has none.
+// refuse answers a request with an error. Without an id the error is about a
+// message without one.
 func (p *peer) refuse(id json.RawMessage, e *acp.RequestError) {
 	_ = p.conn.Refuse(id, (*rpc.Error)(e)) // as in answer
 }
 
-// dispatch serves a message. What waits for anything does so elsewhere.
+// dispatch serves a message. It never waits; work that waits gets its own
+// goroutine.
 func (p *peer) dispatch(m rpc.Message) {
 	switch {
 	case m.Method == acp.AgentMethodInitialize && m.Asks():
 		p.initialize(m)
 	case !p.greeted && m.Asks():
-		p.refuse(m.ID, outOfPlace("initialize comes first"))
+		p.refuse(m.ID, outOfOrder("initialize comes first"))
 	case m.Method == acp.AgentMethodSessionCancel:
 		p.cancel(m)
 	case m.Method == cancelRequest:
 		p.cancelRequest(m)
-	case !m.Asks(): // what is only told and not known is nothing to us
+	case !m.Asks(): // unknown notifications are ignored
 	case m.Method == acp.AgentMethodSessionNew:
 		serve(p, m, p.newSession)
 	case m.Method == acp.AgentMethodSessionLoad:
@@ -201,14 +201,14 @@ func (p *peer) dispatch(m rpc.Message) {
 	case m.Method == acp.AgentMethodSessionPrompt:
 		p.prompt(m)
 	case m.Method == acp.AgentMethodAuthenticate:
-		p.answer(m.ID, struct{}{}) // nothing is asked for, so whatever comes is right
+		p.answer(m.ID, struct{}{}) // no authentication is required, so any is accepted
 	default:
 		p.refuse(m.ID, acp.NewMethodNotFound(m.Method))
 	}
 }
 
-// admit runs do in a goroutine of its own, which Serve waits for, unless there
-// are too many.
+// admit runs do in a goroutine that Serve waits for. If there are too many, it
+// refuses the request.
 func (p *peer) admit(m rpc.Message, do func()) {
 	select {
 	case p.slots <- struct{}{}:
@@ -222,8 +222,8 @@ func (p *peer) admit(m rpc.Message, do func()) {
 	})
 }
 
-// serve serves a request whose parameters are a T. do answers it itself if the
-// result is nil.
+// serve serves a request with parameters of type T. If do returns a nil result,
+// it answers the request itself.
 func serve[T any](p *peer, m rpc.Message, do func(ctx context.Context, id json.RawMessage, params *T) (any, error)) {
 	params := new(T)
 	if err := decode(m.Params, params); err != nil {
@@ -243,10 +243,10 @@ func serve[T any](p *peer, m rpc.Message, do func(ctx context.Context, id json.R
 	})
 }
 
-// emptyList is what editors in Lua write for an object without fields.
+// emptyList is how editors in Lua encode an object without fields.
 const emptyList = "[]"
 
-// decode decodes parameters. They may be left out where all of them may be.
+// decode decodes parameters. Missing parameters decode as an empty object.
 func decode(raw json.RawMessage, v any) error {
 	raw = bytes.TrimSpace(raw)
 	switch {
@@ -258,27 +258,27 @@ func decode(raw json.RawMessage, v any) error {
 	return json.Unmarshal(raw, v)
 }
 
-// codeRefused is the code of what the server or its state does not allow. ACP
-// leaves it to agents.
+// codeRefused is the error code for requests that the server or its state does
+// not allow. ACP leaves the code to agents.
 const codeRefused = -32001
 
-// failure is an error in words, for people.
+// failure returns an error with a text for people.
 func failure(text string) *acp.RequestError {
 	return &acp.RequestError{Code: codeRefused, Message: text}
 }
 
-// invalid is an error about parameters. Editors show people the message, not the
-// data, so that is where the words are.
+// invalid returns an error about parameters. Editors show the message and not
+// the data, so the text is in the message.
 func invalid(text string) *acp.RequestError {
 	return &acp.RequestError{Code: -32602, Message: "Invalid params: " + text}
 }
 
-// outOfPlace is an error about a request that should not have come.
-func outOfPlace(text string) *acp.RequestError {
+// outOfOrder returns an error about a request that is not allowed at this time.
+func outOfOrder(text string) *acp.RequestError {
 	return &acp.RequestError{Code: -32600, Message: "Invalid request: " + text}
 }
 
-// refusal makes what the editor is told of an error.
+// refusal returns an error in the form for the editor.
 func refusal(err error) *acp.RequestError {
 	if e, ok := errors.AsType[*acp.RequestError](err); ok {
 		return e
@@ -290,7 +290,7 @@ func refusal(err error) *acp.RequestError {
 	return e
 }
 
-// introduction is what an editor says of itself.
+// introduction are an editor's parameters of initialize.
 type introduction struct {
 	ProtocolVersion *int `json:"protocolVersion"`
 	ClientInfo      *struct {
@@ -299,7 +299,7 @@ type introduction struct {
 	ClientCapabilities json.RawMessage `json:"clientCapabilities"`
 }
 
-// abilities are what an editor can do that we make use of.
+// abilities are the capabilities of an editor that are used.
 type abilities struct {
 	Elicitation *struct {
 		Form *struct{} `json:"form"`
@@ -307,8 +307,8 @@ type abilities struct {
 	} `json:"elicitation"`
 }
 
-// initialize agrees on the protocol. There is one version so far: an editor that
-// wants another is told ours, and leaves if it cannot speak it.
+// initialize agrees on the protocol version. There is one version: an editor
+// that requests another gets ours, and leaves if it does not support it.
 func (p *peer) initialize(m rpc.Message) {
 	var intro introduction
 	if err := decode(m.Params, &intro); err != nil || intro.ProtocolVersion == nil {
@@ -316,7 +316,7 @@ func (p *peer) initialize(m rpc.Message) {
 		return
 	}
 	if p.greeted {
-		p.refuse(m.ID, outOfPlace("initialize comes once"))
+		p.refuse(m.ID, outOfOrder("initialize comes once"))
 		return
 	}
 	p.greeted, p.name = true, p.Name
@@ -327,10 +327,10 @@ func (p *peer) initialize(m rpc.Message) {
 		p.name = "editor"
 	}
 	var can abilities
-	_ = json.Unmarshal(intro.ClientCapabilities, &can) // what cannot be read it cannot do
+	_ = json.Unmarshal(intro.ClientCapabilities, &can) // a capability that cannot be decoded counts as missing
 	if e := can.Elicitation; e != nil {
 		p.url = e.URL != nil
-		p.form = e.Form != nil || !p.url // as in MCP, where forms came first
+		p.form = e.Form != nil || !p.url // as in MCP, whose first elicitations were forms
 	}
 	p.answer(m.ID, acp.InitializeResponse{
 		ProtocolVersion: acp.ProtocolVersionNumber,
@@ -353,7 +353,7 @@ func (p *peer) find(id acp.SessionId) *attachment {
 	return p.attached[id]
 }
 
-// cancel stops what the editor's prompt started.
+// cancel stops the run of the editor's prompt.
 func (p *peer) cancel(m rpc.Message) {
 	var params acp.CancelNotification
 	if decode(m.Params, &params) != nil {
@@ -364,7 +364,8 @@ func (p *peer) cancel(m rpc.Message) {
 	}
 }
 
-// cancelRequest does the same for the request of a prompt. Others end by themselves.
+// cancelRequest stops the run of the prompt with a request id. Other requests
+// end by themselves.
 func (p *peer) cancelRequest(m rpc.Message) {
 	var params struct {
 		ID json.RawMessage `json:"requestId"`
@@ -379,8 +380,8 @@ func (p *peer) cancelRequest(m rpc.Message) {
 	}
 }
 
-// prompt takes a prompt. It is known before the next message is read, so that a
-// cancellation finds it.
+// prompt handles a prompt. The prompt is registered before the next message is
+// read, so that a cancellation finds it.
 func (p *peer) prompt(m rpc.Message) {
 	var params acp.PromptRequest
 	if err := decode(m.Params, &params); err != nil {
@@ -406,5 +407,5 @@ func (p *peer) prompt(m rpc.Message) {
 		p.refuse(m.ID, refusal(err))
 		return
 	}
-	p.serving.Go(func() { a.send(cmd) }) // one for each session; ends with the answer, or with the attachment
+	p.serving.Go(func() { a.send(cmd) }) // one per session; ends with the answer, or with the attachment
 }

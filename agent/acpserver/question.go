@@ -14,24 +14,24 @@ import (
 )
 
 const (
-	// maxAsked bounds the questions that wait at the editor. More wait at the
-	// server until one of those is resolved.
+	// maxAsked bounds the editor's open questions. Further ones wait at the
+	// server until one is resolved.
 	maxAsked = 32
 
-	maxOptions = 32 // of one question; more are not offered
+	maxOptions = 32 // options of one question; further ones are not offered
 )
 
-// errUnreadable is for people, who do not know the types of the protocol.
+// errUnreadable is for people, who do not know the protocol's types.
 var errUnreadable = errors.New("its answer cannot be read")
 
-// The options of an approval whose agent offers none.
+// The options of an approval without options of its own.
 var yesOrNo = contracts.ApprovalOptions{
 	{ID: "allow", Name: "Allow", Kind: string(acp.PermissionOptionKindAllowOnce)},
 	{ID: "reject", Name: "Reject", Kind: string(acp.PermissionOptionKindRejectOnce)},
 }
 
-// mattersToQuestions reports whether an update can change what is to be asked, or
-// who may answer.
+// mattersToQuestions reports whether an update can change the open questions,
+// or who may answer them.
 func mattersToQuestions(u client.Update) bool {
 	switch u.Kind {
 	case client.KindEvent:
@@ -46,13 +46,13 @@ func mattersToQuestions(u client.Update) bool {
 	return true
 }
 
-// mayAnswer reports whether the server would take an answer of ours.
+// mayAnswer reports whether the server would accept an answer of this client.
 func (a *attachment) mayAnswer(st *contracts.State) bool {
 	holder := holderOf(st)
 	return !a.peer.View && (holder == "" || holder == a.client.Attached().ConnectionID)
 }
 
-// tellHolder tells the editor when somebody else takes control.
+// tellHolder tells the editor when another client takes control.
 func (a *attachment) tellHolder() {
 	st := a.fold.Snapshot(0).State
 	holder := holderOf(&st)
@@ -65,7 +65,7 @@ func (a *attachment) tellHolder() {
 	}
 }
 
-// control tells of somebody who wants control from us.
+// control tells the editor of a client that asks for control.
 func (a *attachment) control(f contracts.Frame) {
 	ask, ok := f.(*contracts.ControlRequest)
 	if !ok {
@@ -78,14 +78,15 @@ func (a *attachment) control(f contracts.Frame) {
 	a.notice(fmt.Sprintf("%s asks for control: send /%s to give it up.", name, commandRelease))
 }
 
-// questioned announces the call that a question is about, where nothing else does.
+// questioned announces the call of a question, unless it is a retry.
 func (a *attachment) questioned(e *contracts.ServerRequest) {
 	if e.RequestType != contracts.RequestToolRetry {
 		a.called(e.CallID, e.Tool, e.Args)
 	}
 }
 
-// resolved shows why a question ended without a yes.
+// resolved adds the reason of a question that was not approved to the output of
+// its call.
 func (a *attachment) resolved(e *contracts.ServerRequestResolved) {
 	c := a.calls[e.CallID]
 	if c == nil || e.Reason == "" {
@@ -97,7 +98,7 @@ func (a *attachment) resolved(e *contracts.ServerRequestResolved) {
 	}
 }
 
-// reasonOf returns what people are told of a reason, which may be more than words.
+// reasonOf returns a reason as text for people. It may be an answer note.
 func reasonOf(text string) string {
 	if w, err := contracts.ParseAnswerNote(text); err == nil && w.OptionID != "" {
 		return "as chosen"
@@ -105,8 +106,8 @@ func reasonOf(text string) string {
 	return text
 }
 
-// reconcile puts to the editor what waits for an answer and can be answered from
-// here, and withdraws what cannot or need not be any more.
+// reconcile asks the editor the open questions that it can answer, and
+// withdraws the others.
 func (a *attachment) reconcile() {
 	st := a.fold.Snapshot(0).State
 	wanted := map[string]contracts.PendingRequest{}
@@ -132,7 +133,7 @@ func (a *attachment) reconcile() {
 	}
 }
 
-// canAsk reports whether the editor can be asked such a question.
+// canAsk reports whether the editor supports a kind of question.
 func (a *attachment) canAsk(kind contracts.RequestType) bool {
 	switch kind {
 	case contracts.RequestApproval:
@@ -145,7 +146,7 @@ func (a *attachment) canAsk(kind contracts.RequestType) bool {
 	return false
 }
 
-// ask puts a question to the editor. a.mu is held.
+// ask asks the editor a question. The caller holds a.mu.
 func (a *attachment) ask(r contracts.PendingRequest) {
 	ctx, stop := context.WithCancel(a.ctx)
 	a.asked[r.ID] = stop
@@ -157,7 +158,7 @@ func (a *attachment) ask(r contracts.PendingRequest) {
 		defer stop()
 		answer, err := a.put(ctx, r, status)
 		if ctx.Err() != nil {
-			return // it was withdrawn, and what the editor says is nobody's answer
+			return // the question was withdrawn, so the answer is dropped
 		}
 		if err != nil {
 			a.notice("The question waits for an answer, which this editor did not give: " + err.Error())
@@ -186,9 +187,9 @@ func (a *attachment) put(ctx context.Context, r contracts.PendingRequest, status
 	}
 }
 
-// reply sends an answer. One that was lost with its connection is sent again, as
-// long as its question waits: if the server had taken it, the second is too late
-// and changes nothing.
+// reply sends an answer. If the connection was lost before the server confirmed
+// it, it sends the answer again while the question is open. If the server had
+// accepted the first one, the second has no effect.
 func (a *attachment) reply(ctx context.Context, answer *contracts.ServerRequestResponse) {
 	_, err := a.tell(answer)
 	for errors.Is(err, client.ErrAnswerLost) && ctx.Err() == nil {
@@ -197,10 +198,10 @@ func (a *attachment) reply(ctx context.Context, answer *contracts.ServerRequestR
 	if err == nil || ctx.Err() != nil || errors.Is(err, &contracts.Error{Code: contracts.CodeRequestNotFound}) {
 		return
 	}
-	a.notice("The answer was not taken: " + a.blame(err).Error())
+	a.notice("The answer was not taken: " + a.explain(err).Error())
 }
 
-// permission asks whether a call may go on.
+// permission asks whether a call may run.
 func (a *attachment) permission(ctx context.Context, r contracts.PendingRequest, status acp.ToolCallStatus, answer *contracts.ServerRequestResponse) (*contracts.ServerRequestResponse, error) {
 	in := inputsOf(r.Args)
 	options := in.Details.Options
@@ -242,8 +243,8 @@ func (a *attachment) permission(ctx context.Context, r contracts.PendingRequest,
 	return nil, fmt.Errorf("its answer is neither selected nor cancelled but %q", abridge.Head(chosen.Outcome.Outcome, maxName))
 }
 
-// choose makes an answer of the option that was selected. Which one is said only
-// where it says more than the verdict.
+// choose returns the answer for the selected option. It names the option unless
+// the options are the default ones, where the verdict says all.
 func choose(options contracts.ApprovalOptions, id string, answer *contracts.ServerRequestResponse) (*contracts.ServerRequestResponse, error) {
 	i := options.Index(id)
 	if i < 0 {

@@ -20,29 +20,29 @@ import (
 	"github.com/seed-028515a8/maestro/internal/abridge"
 )
 
-// maxListing bounds the answer to a listing, in bytes.
+// maxListing bounds the answer to a session list, in bytes.
 const maxListing = 1 << 20
 
-// A way is how to attach to a session.
-type way struct {
+// An attachMode says how to attach to a session.
+type attachMode struct {
 	id      string
 	create  bool
-	history bool // from its beginning
+	history bool // with the history from its beginning
 	tell    func(id acp.SessionId) any
 }
 
-// A place is where the editor wants a session to be. Of what it says of servers it
-// only counts whether there are any; some editors write none as an object.
-type place struct {
+// A sessionRequest has the parameters of a session request. Of the MCP servers
+// only their presence matters; some editors encode none as an object.
+type sessionRequest struct {
 	SessionID acp.SessionId   `json:"sessionId"`
 	Cwd       string          `json:"cwd"`
 	Servers   json.RawMessage `json:"mcpServers"`
 }
 
-// newSession makes a session, or attaches to the one that all share. What was
-// there before then comes after the answer: the editor has to know the id first.
-func (p *peer) newSession(ctx context.Context, id json.RawMessage, req *place) (any, error) {
-	w := way{id: p.Session, create: p.Create, history: true}
+// newSession makes a session, or attaches to the shared one. The history comes
+// after the answer, because the editor must know the id first.
+func (p *peer) newSession(ctx context.Context, id json.RawMessage, req *sessionRequest) (any, error) {
+	w := attachMode{id: p.Session, create: p.Create, history: true}
 	if w.id == "" {
 		w.id, w.create = "sess_"+strings.ToLower(rand.Text()), true
 	}
@@ -50,20 +50,20 @@ func (p *peer) newSession(ctx context.Context, id json.RawMessage, req *place) (
 	return nil, p.attach(ctx, id, req, w, true)
 }
 
-// loadSession attaches to a session and answers once its history has been told.
-func (p *peer) loadSession(ctx context.Context, id json.RawMessage, req *place) (any, error) {
-	w := way{id: string(req.SessionID), history: true, tell: func(acp.SessionId) any { return acp.LoadSessionResponse{} }}
+// loadSession attaches to a session and answers after the history.
+func (p *peer) loadSession(ctx context.Context, id json.RawMessage, req *sessionRequest) (any, error) {
+	w := attachMode{id: string(req.SessionID), history: true, tell: func(acp.SessionId) any { return acp.LoadSessionResponse{} }}
 	return nil, p.attach(ctx, id, req, w, false)
 }
 
 // resumeSession attaches to a session without its history.
-func (p *peer) resumeSession(ctx context.Context, id json.RawMessage, req *place) (any, error) {
-	w := way{id: string(req.SessionID), tell: func(acp.SessionId) any { return acp.ResumeSessionResponse{} }}
+func (p *peer) resumeSession(ctx context.Context, id json.RawMessage, req *sessionRequest) (any, error) {
+	w := attachMode{id: string(req.SessionID), tell: func(acp.SessionId) any { return acp.ResumeSessionResponse{} }}
 	return nil, p.attach(ctx, id, req, w, false)
 }
 
-// attach attaches to a session, which answers the request.
-func (p *peer) attach(ctx context.Context, request json.RawMessage, at *place, w way, early bool) error {
+// attach attaches to a session. The attachment answers the request.
+func (p *peer) attach(ctx context.Context, request json.RawMessage, at *sessionRequest, w attachMode, early bool) error {
 	if w.id == "" {
 		return invalid("sessionId is missing")
 	}
@@ -74,7 +74,7 @@ func (p *peer) attach(ctx context.Context, request json.RawMessage, at *place, w
 	if err != nil {
 		return err
 	}
-	if err := p.same(ctx, s, at.Cwd); err != nil {
+	if err := p.checkDirectory(ctx, s, at.Cwd); err != nil {
 		return err
 	}
 	if old := p.leave(acp.SessionId(w.id)); old != nil {
@@ -90,11 +90,11 @@ func (p *peer) attach(ctx context.Context, request json.RawMessage, at *place, w
 		return explain(err, w.id)
 	}
 	a := newAttachment(p, c, acp.SessionId(w.id))
-	_ = json.Unmarshal(at.Servers, &a.unused) // an object is none
+	_ = json.Unmarshal(at.Servers, &a.unused) // an object means none
 	a.welcome = func() { p.answer(request, w.tell(a.id)) }
 	a.refused = func(err error) { p.refuse(request, refusal(explain(err, w.id))) }
 	if err := p.enter(a); err != nil {
-		_ = c.Close(false) // nothing was done there yet
+		_ = c.Close(false) // nothing has been done in the session yet
 		return err
 	}
 	if early {
@@ -106,7 +106,7 @@ func (p *peer) attach(ctx context.Context, request json.RawMessage, at *place, w
 
 var errNoPath = invalid("cwd is no absolute path")
 
-// enter keeps an attachment where requests find it.
+// enter registers an attachment.
 func (p *peer) enter(a *attachment) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -120,7 +120,7 @@ func (p *peer) enter(a *attachment) error {
 	return nil
 }
 
-// drop forgets an attachment that has ended.
+// drop removes an attachment that has ended.
 func (p *peer) drop(a *attachment) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -129,7 +129,8 @@ func (p *peer) drop(a *attachment) {
 	}
 }
 
-// leave forgets the attachment to a session and returns it, nil if there is none.
+// leave removes the attachment to a session and returns it, nil if there is
+// none.
 func (p *peer) leave(id acp.SessionId) *attachment {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -138,8 +139,8 @@ func (p *peer) leave(id acp.SessionId) *attachment {
 	return a
 }
 
-// dialing is how the client attaches.
-func (p *peer) dialing(s Server, w way) []client.Option {
+// dialing returns the client options for attaching.
+func (p *peer) dialing(s Server, w attachMode) []client.Option {
 	hello := contracts.Hello{
 		Role:       contracts.RoleController,
 		ClientInfo: &contracts.ClientInfo{Name: p.name, Version: p.Version},
@@ -172,7 +173,7 @@ func (p *peer) dialing(s Server, w way) []client.Option {
 	return opts
 }
 
-// explain says what kept us from a session in words that help.
+// explain returns a clearer error for a session that could not be opened.
 func explain(err error, id string) error {
 	e, closed := errors.AsType[*client.CloseError](err)
 	if closed && e.Code == 4404 || errors.Is(err, &contracts.Error{Code: contracts.CodeStaleSession}) {
@@ -181,8 +182,8 @@ func explain(err error, id string) error {
 	return err
 }
 
-// closeSession detaches from a session, and stops what the editor's prompt
-// started.
+// closeSession detaches from a session, and stops the run of the editor's
+// prompt.
 func (p *peer) closeSession(_ context.Context, _ json.RawMessage, req *acp.CloseSessionRequest) (any, error) {
 	a := p.leave(req.SessionId)
 	if a == nil {
@@ -194,15 +195,15 @@ func (p *peer) closeSession(_ context.Context, _ json.RawMessage, req *acp.Close
 	return struct{}{}, nil
 }
 
-// same refuses a directory that is not the one the server works in.
-func (p *peer) same(ctx context.Context, s Server, cwd string) error {
+// checkDirectory refuses a directory that is not the server's workspace.
+func (p *peer) checkDirectory(ctx context.Context, s Server, cwd string) error {
 	work, err := p.workspace(ctx, s)
 	if err != nil {
 		return err
 	}
 	real, err := filepath.EvalSymlinks(cwd)
 	if err != nil {
-		real = filepath.Clean(cwd) // the server may be elsewhere
+		real = filepath.Clean(cwd) // the server may be on another machine
 	}
 	if real != work && filepath.Clean(cwd) != work {
 		return &contracts.Error{Code: contracts.CodeBadRequest, Message: fmt.Sprintf("the server works in %s, not in %s: open that directory, or start a server for this one", work, abridge.Head(cwd, 4*maxName))}
@@ -210,7 +211,7 @@ func (p *peer) same(ctx context.Context, s Server, cwd string) error {
 	return nil
 }
 
-// workspace returns the directory a server works in. One that we did not start is
+// workspace returns a server's workspace. A server that we did not start is
 // asked once.
 func (p *peer) workspace(ctx context.Context, s Server) (string, error) {
 	p.mu.Lock()
@@ -258,8 +259,8 @@ func (p *peer) listSessions(ctx context.Context, _ json.RawMessage, req *acp.Lis
 	if err != nil {
 		return nil, err
 	}
-	if cwd != "" && p.same(ctx, s, cwd) != nil {
-		return answer, nil // there are none
+	if cwd != "" && p.checkDirectory(ctx, s, cwd) != nil {
+		return answer, nil // a server for another directory has none
 	}
 	list, err := fetch(ctx, s)
 	if err != nil {
@@ -273,7 +274,7 @@ func (p *peer) listSessions(ctx context.Context, _ json.RawMessage, req *acp.Lis
 	return answer, nil
 }
 
-// fetch asks a server for its sessions.
+// fetch gets the session list of a server.
 func fetch(ctx context.Context, s Server) (*contracts.SessionList, error) {
 	u, err := url.Parse(s.URL)
 	if err != nil {
@@ -298,7 +299,7 @@ func fetch(ctx context.Context, s Server) (*contracts.SessionList, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = res.Body.Close() }() // it was read as far as it matters
+	defer func() { _ = res.Body.Close() }() // the needed part was read
 	if res.StatusCode != http.StatusOK {
 		return nil, errors.New(res.Status)
 	}

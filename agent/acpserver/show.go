@@ -10,10 +10,11 @@ import (
 	"github.com/seed-028515a8/maestro/contracts"
 )
 
-// overlap is how much of the end of a text is looked for in a newer version of it.
+// overlap is the length of the end of a text that is searched for in a newer
+// version of it, in bytes.
 const overlap = 4 << 10
 
-// show passes on an event.
+// show sends an event to the editor.
 func (a *attachment) show(u client.Update) {
 	if tellsMore(u.Event) {
 		a.flushFailure()
@@ -49,7 +50,7 @@ func (a *attachment) show(u client.Update) {
 	}
 }
 
-// tellsMore reports whether an error that came before is not the end of its run.
+// tellsMore reports whether an event shows that the run went on after an error.
 func tellsMore(e contracts.Event) bool {
 	switch e.(type) {
 	case *contracts.ResponseChunk, *contracts.ToolCall, *contracts.ToolStart, *contracts.ToolOutput, *contracts.ErrorEvent,
@@ -59,7 +60,8 @@ func tellsMore(e contracts.Event) bool {
 	return false
 }
 
-// raw passes on an internal event: where runs begin and end, and what was asked.
+// raw handles a raw agent event: the start and end of a run, and a user's
+// message.
 func (a *attachment) raw(cursor uint64, e *contracts.RawAgentEvent) {
 	switch e.EventKind {
 	case "agent_start":
@@ -72,13 +74,13 @@ func (a *attachment) raw(cursor uint64, e *contracts.RawAgentEvent) {
 		a.flush()
 		a.running = false
 		if a.runEnded(cursor, ending{a.failed}) {
-			a.failed = nil // it is the answer to the prompt
+			a.failed = nil // the error is the answer to the prompt
 		}
 		a.flushFailure()
 	}
 }
 
-// userMessage returns what a user asked.
+// userMessage returns the text of a user's message.
 func userMessage(e *contracts.RawAgentEvent) (string, bool) {
 	var event struct {
 		Message struct {
@@ -112,13 +114,13 @@ func (a *attachment) chunk(text string, thinking bool) {
 	a.message("agent_message_chunk", text)
 }
 
-// said passes on a prompt.
+// said sends a user's prompt.
 func (a *attachment) said(text string) { a.message("user_message_chunk", text) }
 
-// notice tells what is not part of the answer.
+// notice sends a text that is not part of the answer.
 func (a *attachment) notice(text string) { a.chunk(text+"\n", true) }
 
-// flushFailure shows an error that is not the answer to a prompt of the editor.
+// flushFailure sends an error that is not the answer to a prompt of the editor.
 func (a *attachment) flushFailure() {
 	if e := a.failed; e != nil {
 		a.failed = nil
@@ -126,8 +128,8 @@ func (a *attachment) flushFailure() {
 	}
 }
 
-// restore takes over a state. If it follows on what was passed on, there is
-// nothing new in it; after a gap, what is missing is made up for.
+// restore sets the state. If no updates were missed, the state contains nothing
+// new. Otherwise restore sends what was missed.
 func (a *attachment) restore(u client.Update) {
 	before := a.fold.Snapshot(0).State
 	a.fold.Restore(u.Snapshot)
@@ -154,18 +156,17 @@ func (a *attachment) restore(u client.Update) {
 	}
 }
 
-// catchUp shows what is new of a response, of which before was shown.
+// catchUp sends the new part of a response, of which before was sent.
 func (a *attachment) catchUp(before, now *contracts.CurrentResponse) {
 	if before == nil || before.ResponseID != now.ResponseID {
 		before = &contracts.CurrentResponse{}
 	}
-	a.chunk(news(before.Thinking, now.Thinking), true)
-	a.chunk(news(before.Text, now.Text), false)
+	a.chunk(newText(before.Thinking, now.Thinking), true)
+	a.chunk(newText(before.Text, now.Text), false)
 }
 
-// news returns what text has more than shown, both of which may lack their
-// beginning.
-func news(shown, text string) string {
+// newText returns the part of text after shown. Both may lack their beginning.
+func newText(shown, text string) string {
 	if rest, ok := strings.CutPrefix(text, shown); ok {
 		return rest
 	}

@@ -47,11 +47,11 @@ func TestOnlyNewTextIsShownAfterAGap(t *testing.T) {
 		{"the same", "abc", "abc", ""},
 		{"the beginning is gone", long + "abc", long[5000:] + "abcdef", "def"},
 	} {
-		if got := news(tt.shown, tt.text); got != tt.want {
+		if got := newText(tt.shown, tt.text); got != tt.want {
 			t.Errorf("%s: got %q, want %q", tt.name, got, tt.want)
 		}
 	}
-	if got := news("abc", "xyz"); !strings.HasSuffix(got, "\n\nxyz") || !strings.Contains(got, "not kept") {
+	if got := newText("abc", "xyz"); !strings.HasSuffix(got, "\n\nxyz") || !strings.Contains(got, "not kept") {
 		t.Errorf("got %q, want that some is missing, and the rest", got)
 	}
 }

@@ -15,21 +15,21 @@ import (
 )
 
 const (
-	maxOutput = contracts.MaxStateOutput // bytes of a call's output that are shown: its end
+	maxOutput = contracts.MaxStateOutput // bytes of a call's output that are sent, from its end
 	maxTitle  = 200                      // bytes of a call's title
 )
 
-// A call is a tool call that the editor was told of.
+// A call is a tool call that was sent to the editor.
 type call struct {
 	id     acp.ToolCallId
 	status acp.ToolCallStatus
-	output string // its end
-	cut    bool   // its beginning is gone
-	dirty  bool   // some of it was not shown
-	diff   string // what the call would change, as far as its agent says
+	output string // the end of its output
+	cut    bool   // the beginning of the output was dropped
+	dirty  bool   // some output was not sent
+	diff   string // the change that the call would make, if the agent says so
 }
 
-// details are what agents of this protocol say of a call beside its input.
+// details are the members that agents of package acp add to a call's input.
 type details struct {
 	Title     string                    `json:"title"`
 	Kind      acp.ToolKind              `json:"kind"`
@@ -38,8 +38,8 @@ type details struct {
 	Options   contracts.ApprovalOptions `json:"options"`
 }
 
-// inputs are the args of a call in parts: those that are known by name, and what
-// is not meant for the tool.
+// inputs are the known args of a call, and the details that are not for the
+// tool.
 type inputs struct {
 	Command  string  `json:"command"`
 	Path     string  `json:"path"`
@@ -51,13 +51,13 @@ type inputs struct {
 	Details  details `json:"_acp"`
 }
 
-// inputsOf reads args. What has another type than expected is left out.
+// inputsOf decodes args. Members of a wrong type are ignored.
 func inputsOf(args json.RawMessage) (in inputs) {
-	_ = json.Unmarshal(args, &in) // args may be anything; what can be read is
+	_ = json.Unmarshal(args, &in) // args may be any JSON; decode what fits
 	return in
 }
 
-// title is what a call is called.
+// title returns the title of a call.
 func (in *inputs) title(tool string) string {
 	what := cmp.Or(in.Details.Title, in.Command, in.Message)
 	if what == "" {
@@ -70,7 +70,7 @@ func (in *inputs) title(tool string) string {
 	return line
 }
 
-// kinds are those of the tools that our own agents have.
+// kinds are the kinds of our own agents' tools.
 var kinds = map[string]acp.ToolKind{
 	"bash": acp.ToolKindExecute, "shell": acp.ToolKindExecute, "read": acp.ToolKindRead,
 	"write": acp.ToolKindEdit, "edit": acp.ToolKindEdit, "glob": acp.ToolKindSearch, "grep": acp.ToolKindSearch,
@@ -82,7 +82,8 @@ func (in *inputs) kind(tool string) acp.ToolKind {
 	return cmp.Or(in.Details.Kind, kinds[strings.ToLower(tool)], acp.ToolKindOther)
 }
 
-// locations are the files that a call is about, so that the editor can follow.
+// locations returns the files that a call is about, so that the editor can
+// follow the agent.
 func (in *inputs) locations(cwd string) []acp.ToolCallLocation {
 	if in.Details.Locations != nil {
 		return in.Details.Locations
@@ -97,7 +98,7 @@ func (in *inputs) locations(cwd string) []acp.ToolCallLocation {
 	return []acp.ToolCallLocation{{Path: path}}
 }
 
-// rawInput returns the args without what is not meant for the tool.
+// rawInput returns the args without the details.
 func rawInput(args json.RawMessage) any {
 	var all map[string]json.RawMessage
 	if json.Unmarshal(args, &all) != nil {
@@ -115,7 +116,7 @@ func (a *attachment) called(id, tool string, args json.RawMessage) *call {
 	if c := a.calls[id]; c != nil {
 		return c
 	}
-	if len(a.calls) >= session.MaxTools { // the server forgets them, too
+	if len(a.calls) >= session.MaxTools { // the server drops some too
 		for other := range a.calls {
 			delete(a.calls, other)
 			break
@@ -131,10 +132,10 @@ func (a *attachment) called(id, tool string, args json.RawMessage) *call {
 	return c
 }
 
-// cwd is where the agent works.
+// cwd returns the agent's working directory.
 func (a *attachment) cwd() string { return a.fold.Snapshot(0).State.Cwd }
 
-// find returns a call, announcing one of which only the id is known.
+// find returns a call. It announces a call of which only the id is known.
 func (a *attachment) find(id string) *call {
 	if c := a.calls[id]; c != nil {
 		return c
@@ -145,20 +146,20 @@ func (a *attachment) find(id string) *call {
 	return a.called(id, "tool", nil)
 }
 
-// change tells what changed about a call.
+// change sends an update of a call.
 func (a *attachment) change(u acp.SessionToolCallUpdate) {
 	u.SessionUpdate = "tool_call_update"
 	a.update(u)
 }
 
-// progress tells that a call has come to another state.
+// progress sends a new status of a call.
 func (a *attachment) progress(id string, status acp.ToolCallStatus) {
 	c := a.find(id)
 	c.status = status
 	a.change(acp.SessionToolCallUpdate{ToolCallId: c.id, Status: &status})
 }
 
-// output keeps output to be shown soon.
+// output stores output to be sent soon.
 func (a *attachment) output(id, text string) {
 	c := a.find(id)
 	c.append(text)
@@ -175,7 +176,7 @@ func (c *call) append(text string) {
 	c.dirty = true
 }
 
-// content is what is shown of a call.
+// content returns the content of a call for the editor.
 func (c *call) content() []acp.ToolCallContent {
 	var list []acp.ToolCallContent
 	if c.diff != "" {
@@ -191,7 +192,7 @@ func (c *call) content() []acp.ToolCallContent {
 	return list
 }
 
-// flush shows the output that was kept back.
+// flush sends the stored output.
 func (a *attachment) flush() {
 	a.dirty = time.Time{}
 	for _, c := range a.calls {
@@ -202,7 +203,7 @@ func (a *attachment) flush() {
 	}
 }
 
-// toolEnded tells how a call ended, with all of its output that is kept.
+// toolEnded sends the end of a call, with its stored output.
 func (a *attachment) toolEnded(e *contracts.ToolEnd) {
 	c := a.find(e.CallID)
 	delete(a.calls, e.CallID)
@@ -217,7 +218,7 @@ func (a *attachment) toolEnded(e *contracts.ToolEnd) {
 	a.change(u)
 }
 
-// endCalls ends the calls that ended while nobody looked.
+// endCalls ends the calls whose end was missed.
 func (a *attachment) endCalls(now *contracts.State) {
 	open := map[string]bool{}
 	for _, t := range now.TrackedTools {
@@ -235,7 +236,7 @@ func (a *attachment) endCalls(now *contracts.State) {
 	}
 }
 
-// calledAlready tells of a call that runs, with its output so far.
+// calledAlready sends a running call with its output so far.
 func (a *attachment) calledAlready(t contracts.ActiveTool) {
 	c := a.find(t.CallID)
 	c.status, c.output, c.cut, c.dirty = acp.ToolCallStatusInProgress, "", false, false
@@ -244,7 +245,7 @@ func (a *attachment) calledAlready(t contracts.ActiveTool) {
 	a.change(acp.SessionToolCallUpdate{ToolCallId: c.id, Status: &c.status, Content: c.content()})
 }
 
-// fenced puts a text in a block of Markdown that nothing in it can end.
+// fenced returns a text as a Markdown code block that the text cannot end.
 func fenced(language, text string) string {
 	fence := "```"
 	for strings.Contains(text, fence) {

@@ -16,32 +16,32 @@ import (
 	"github.com/seed-028515a8/maestro/internal/abridge"
 )
 
-// cancelPatience is how long a cancelled prompt waits for the server to stop the
-// run. After that the editor is told that it may go on.
+// cancelPatience is how long a cancelled prompt waits for the server to stop
+// the run. After it, the editor is told that the run may go on.
 const cancelPatience = 10 * time.Second
 
-// sameBytes is how much of a prompt is compared to find it among the events: what
-// is long is cut there.
+// sameBytes is how much of a prompt is compared with the prompts in events,
+// where long prompts are cut.
 const sameBytes = 1 << 10
 
-// A turn is a prompt of the editor, until it is answered. Its fields are guarded
-// by attachment.mu, but for the channels and what is static.
+// A turn is an open prompt of the editor. attachment.mu guards its fields,
+// except the channels and the static ones.
 type turn struct {
 	request json.RawMessage // id of the request; static
 	text    string          // static
-	settled chan struct{}   // closed once the server has accepted or refused the prompt
-	over    chan struct{}   // closed once it is answered
+	settled chan struct{}   // closed when the server has accepted or refused the prompt
+	over    chan struct{}   // closed when the prompt has been answered
 
-	accepted  *uint64 // the cursor at which; nil until then
+	accepted  *uint64 // cursor of the acceptance; nil before
 	echoed    bool    // its run has begun
-	end       *ending // of its run; nil until then
-	cancelled bool    // the editor wants it to stop
+	end       *ending // the end of its run; nil before
+	cancelled bool    // the editor has cancelled it
 }
 
-// An ending is how a run ended.
+// An ending says how a run ended.
 type ending struct{ failed *contracts.ErrorEvent }
 
-// begin makes a prompt the one that the editor waits for.
+// begin makes a prompt the editor's open one.
 func (a *attachment) begin(request json.RawMessage, text string) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -58,11 +58,11 @@ func (a *attachment) begin(request json.RawMessage, text string) error {
 	return nil
 }
 
-// maxSent bounds a command, in bytes of JSON: a server closes the connection for
-// more. The rest of its limit is for what is around a command.
+// maxSent bounds a command, in bytes of JSON: the server closes the connection
+// for more. The rest of its limit is for the envelope.
 const maxSent = contracts.MaxSocketBytes - 1<<10
 
-// tell has the server execute a command, unless it is more than a server takes.
+// tell sends a command to the server, unless it is too long.
 func (a *attachment) tell(cmd contracts.Command) (contracts.Result, error) {
 	text, err := contracts.EncodeCommand(cmd)
 	if err == nil && len(text) > maxSent {
@@ -74,7 +74,7 @@ func (a *attachment) tell(cmd contracts.Command) (contracts.Result, error) {
 	return a.client.Send(a.ctx, cmd)
 }
 
-// send sends the prompt that was begun.
+// send sends the prompt of the open turn.
 func (a *attachment) send(cmd *contracts.Prompt) {
 	result, err := a.tell(cmd)
 	a.mu.Lock()
@@ -96,8 +96,8 @@ func (a *attachment) send(cmd *contracts.Prompt) {
 	a.mu.Unlock()
 }
 
-// settle answers a turn that the server accepted and whose run has ended. a.mu is
-// held.
+// settle answers a turn that was accepted and whose run has ended. The caller
+// holds a.mu.
 func (a *attachment) settle(t *turn) {
 	if t.accepted == nil || t.end == nil {
 		return
@@ -113,8 +113,8 @@ func (a *attachment) settle(t *turn) {
 	}
 }
 
-// finish answers a turn. a.mu is held: what comes in the session afterwards is
-// told after it.
+// finish answers a turn. The caller holds a.mu, so that later updates are sent
+// after the answer.
 func (a *attachment) finish(t *turn, answer acp.PromptResponse, err error) {
 	if a.turn != t {
 		return
@@ -122,13 +122,13 @@ func (a *attachment) finish(t *turn, answer acp.PromptResponse, err error) {
 	a.turn = nil
 	close(t.over)
 	if err != nil {
-		a.peer.refuse(t.request, refusal(a.blame(err)))
+		a.peer.refuse(t.request, refusal(a.explain(err)))
 		return
 	}
 	a.peer.answer(t.request, answer)
 }
 
-// fail answers the turn, if there is one, because nothing more will come.
+// fail answers the open turn, if any, because no more updates will come.
 func (a *attachment) fail(err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -137,7 +137,7 @@ func (a *attachment) fail(err error) {
 	}
 }
 
-// awaitTurn waits until the turn, if there is one, is answered.
+// awaitTurn waits until the open turn, if any, is answered.
 func (a *attachment) awaitTurn() {
 	a.mu.Lock()
 	t := a.turn
@@ -164,8 +164,8 @@ func (a *attachment) echo(text string) bool {
 	return true
 }
 
-// runEnded takes the end of a run at cursor, and reports whether it is the one
-// that the editor waits for.
+// runEnded handles the end of a run at cursor, and reports whether it is the
+// run of the open turn.
 func (a *attachment) runEnded(cursor uint64, e ending) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -178,8 +178,8 @@ func (a *attachment) runEnded(cursor uint64, e ending) bool {
 	return true
 }
 
-// lost ends the turn if its run is over without our having seen it: the state at
-// cursor is idle.
+// lost ends the turn if the end of its run was missed: the state at cursor is
+// idle.
 func (a *attachment) lost(cursor uint64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -189,8 +189,8 @@ func (a *attachment) lost(cursor uint64) {
 	}
 }
 
-// cancelTurn stops the turn, if there is one and request is nil or its own, and
-// reports whether there was.
+// cancelTurn stops the open turn if request is nil or its own, and reports
+// whether there was one.
 func (a *attachment) cancelTurn(request json.RawMessage) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -205,13 +205,13 @@ func (a *attachment) cancelTurn(request json.RawMessage) bool {
 	return true
 }
 
-// interrupt stops the run of a turn. If that cannot be done the turn is over
-// nevertheless: the editor does not want to wait.
+// interrupt stops the run of a turn. The turn ends even if that fails, because
+// the editor must not wait.
 func (a *attachment) interrupt(t *turn) {
 	ctx, cancel := context.WithTimeout(a.ctx, cancelPatience)
 	defer cancel()
 	select {
-	case <-t.settled: // else the interrupt could overtake the prompt
+	case <-t.settled: // otherwise the interrupt could overtake the prompt
 	case <-t.over:
 		return
 	case <-ctx.Done():
@@ -234,13 +234,14 @@ func (a *attachment) interrupt(t *turn) {
 	case ctx.Err() != nil:
 		a.notice("The run may go on: the server did not answer in time.")
 	default:
-		a.notice("The run goes on: " + a.blame(err).Error())
+		a.notice("The run goes on: " + a.explain(err).Error())
 	}
 	a.finish(t, acp.PromptResponse{StopReason: acp.StopReasonCancelled}, nil)
 }
 
-// blame adds to a refusal who is to blame for it.
-func (a *attachment) blame(err error) error {
+// explain adds to a refusal which client is in control, and to a lost answer what
+// to do.
+func (a *attachment) explain(err error) error {
 	e, ok := errors.AsType[*contracts.Error](err)
 	switch {
 	case !ok && errors.Is(err, client.ErrAnswerLost):
@@ -254,10 +255,10 @@ func (a *attachment) blame(err error) error {
 	return err
 }
 
-// holderOf returns the id of the connection in control, empty if nobody is.
+// holderOf returns the id of the connection in control, or "".
 func holderOf(st *contracts.State) string { return st.ControllerConnectionID.Get() }
 
-// nameOf returns what to call a connection.
+// nameOf returns a name for a connection.
 func nameOf(st *contracts.State, id string) string {
 	for _, c := range st.Connections {
 		if c.ConnectionID == id && c.ClientInfo != nil && strings.TrimSpace(c.ClientInfo.Name) != "" {

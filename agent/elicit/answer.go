@@ -21,21 +21,22 @@ const (
 	Cancel  = "cancel"
 )
 
-// An Answer is what became of a question.
+// An Answer is the answer to a question.
 type Answer struct {
 	Action  string                     `json:"action"`
-	Content map[string]json.RawMessage `json:"content,omitempty"` // of an accepted form, as it was written
+	Content map[string]json.RawMessage `json:"content,omitempty"` // of an accepted form, as the client wrote it
 }
 
-// Read reads what a client answered: the first text block is JSON, an action
-// and, with accept, the content of the form. It returns nil and why if that is no
-// answer to the question. What was filled in is never repeated in the reason.
+// Read reads a client's answer. Its first text block is JSON: an action and,
+// with accept, the content of the form. If the text is no answer to the
+// question, Read returns nil and the reason. The reason never repeats the
+// content.
 func (q *Question) Read(blocks []contracts.ContentBlock) (answer *Answer, why string) {
 	at := slices.IndexFunc(blocks, func(b contracts.ContentBlock) bool { return b.Type == "text" })
 	if at < 0 {
 		return nil, "the answer has no text"
 	}
-	var said map[string]json.RawMessage // keys count in this spelling only
+	var said map[string]json.RawMessage // keys must match by case
 	answer = &Answer{}
 	var action string
 	var content map[string]any
@@ -62,13 +63,14 @@ func (q *Question) Read(blocks []contracts.ContentBlock) (answer *Answer, why st
 	return answer, ""
 }
 
-// decoded reads a value that may be absent, and reports whether it is of the type
-// of into.
+// decoded decodes a value that may be absent, and reports whether it fits the
+// type of into.
 func decoded(text json.RawMessage, into any) bool {
 	return text == nil || json.Unmarshal(text, into) == nil
 }
 
-// fits says what is wrong with the content of a form, by the names of its fields.
+// fits returns an error for content that does not fit a form, with the names of
+// its fields only.
 func fits(text json.RawMessage, content map[string]any) error {
 	for _, name := range slices.Sorted(maps.Keys(content)) {
 		if !plain(content[name]) {
@@ -90,7 +92,7 @@ func fits(text json.RawMessage, content map[string]any) error {
 	for _, name := range slices.Sorted(maps.Keys(content)) {
 		field := schema.Properties[name]
 		if field == nil {
-			continue // the whole says whether it may be there
+			continue // the check of the whole schema decides whether it is allowed
 		}
 		if f, err := newField(field.CloneSchemas()); err != nil || !f.Takes(content[name]) {
 			return fmt.Errorf("%q is not as it should be", label(name))
@@ -105,7 +107,7 @@ func fits(text json.RawMessage, content map[string]any) error {
 // maxLabel bounds the name of a field in a reason, in bytes.
 const maxLabel = 80
 
-// label is the name of a field as one short line.
+// label returns the name of a field as one short line.
 func label(text string) string {
 	words := strings.FieldsFunc(cut(text, maxLabel), func(c rune) bool { return !unicode.IsGraphic(c) || unicode.IsSpace(c) })
 	return strings.Join(words, " ")

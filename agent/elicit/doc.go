@@ -1,7 +1,7 @@
-// Package elicit is the form that questions of MCP servers and of ACP agents have
-// for clients, and their answers: what the wire calls mcp_elicitation.
+// Package elicit has the form for clients of questions by MCP servers and ACP
+// agents, and of their answers: mcp_elicitation on the wire.
 //
-// It promises that a question which is put can be shown, as it is bounded and leads
-// nowhere but to the web, and that an answer which is accepted fits the form. It
-// does not put questions.
+// A checked question is bounded, can be shown, and has no URL except http and
+// https. An accepted answer fits the form. The package does not ask the
+// questions.
 package elicit

@@ -12,14 +12,14 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 )
 
-// A Field is what a field of a form takes.
+// A Field checks values for one field of a form.
 type Field struct {
 	schema *jsonschema.Resolved
 	format string
 }
 
-// NewField reads the schema of a field. One that refers to others, or that cannot
-// be understood, is an error.
+// NewField parses the schema of a field. A schema with references, or one that
+// is not valid, is an error.
 func NewField(text json.RawMessage) (*Field, error) {
 	var whole any
 	var schema jsonschema.Schema
@@ -32,7 +32,7 @@ func NewField(text json.RawMessage) (*Field, error) {
 	return newField(&schema)
 }
 
-// newField takes over a schema that was looked at.
+// newField makes a field of a checked schema.
 func newField(schema *jsonschema.Schema) (*Field, error) {
 	resolved, err := schema.Resolve(nil)
 	if err != nil {
@@ -41,7 +41,7 @@ func newField(schema *jsonschema.Schema) (*Field, error) {
 	return &Field{resolved, schema.Format}, nil
 }
 
-// Takes reports whether a value, as it is decoded from JSON, may stand in the field.
+// Takes reports whether a decoded JSON value is allowed in the field.
 func (f *Field) Takes(value any) bool {
 	text, isText := value.(string)
 	return plain(value) && f.schema.Validate(value) == nil && (!isText || formatted(f.format, text))
@@ -58,8 +58,8 @@ func plain(value any) bool {
 	return false
 }
 
-// formatted reports whether a text has the form that a field wants: date,
-// date-time, email or uri. Others are not looked at; schemas only note them.
+// formatted reports whether a text has the format date, date-time, email or
+// uri. Other formats are not checked, because in schemas they are annotations.
 func formatted(format, text string) bool {
 	var err error
 	switch format {

@@ -13,7 +13,7 @@ import (
 	"github.com/seed-028515a8/maestro/internal/abridge"
 )
 
-// Tool is the tool that the wire has for elicitations.
+// Tool is the tool name of elicitations on the wire.
 const Tool = "mcp_elicitation"
 
 // Modes of a question.
@@ -22,11 +22,11 @@ const (
 	ModeURL  = "url"
 )
 
-// maxPuts is how often a question is put, as far as its answers do not fit.
+// maxPuts bounds how often a question is asked if its answers do not fit.
 const maxPuts = 3
 
-// Bounds on a question, in bytes. A message or an id that is longer is cut, and a
-// form or an address is no question then.
+// Bounds of a question, in bytes. A longer message or id is cut; a longer form
+// or URL makes the question invalid.
 const (
 	maxName    = 64
 	maxMessage = 16 << 10
@@ -35,7 +35,7 @@ const (
 	maxID      = 256
 )
 
-// A Question is what clients are told of an elicitation.
+// A Question is an elicitation as clients see it.
 type Question struct {
 	ServerName      string          `json:"serverName"`
 	RequestID       string          `json:"requestId"`
@@ -45,18 +45,18 @@ type Question struct {
 	URL             string          `json:"url,omitempty"`
 	ElicitationID   string          `json:"elicitationId,omitempty"`
 
-	refusals int    // answers that were not taken
-	refused  string // why the last one was not
+	refusals int    // answers that were refused
+	refused  string // why the last answer was refused
 }
 
-// Check makes a question of server one that clients can be shown, or says why it
-// is none. Its request id is ours: those of a server begin anew with every
-// connection.
+// Check completes a question of server so that clients can show it, or returns
+// why they cannot. It sets a new request id, because a server's own ids start
+// again with every connection.
 func (q *Question) Check(server string) error {
 	q.ServerName, q.RequestID = cut(server, maxName), newID()
 	q.Message = cut(strings.Map(shown, q.Message), maxMessage)
 	switch q.Mode {
-	case "", ModeForm: // which came first
+	case "", ModeForm: // earlier versions have no mode
 		q.Mode, q.URL, q.ElicitationID = ModeForm, "", ""
 		return q.checkForm()
 	case ModeURL:
@@ -87,8 +87,8 @@ func (q *Question) checkForm() error {
 	return nil
 }
 
-// shown returns a character of a text that people read, or one in the place of what
-// a terminal would obey, or what turns a text around.
+// shown returns a character as it may be shown. It replaces terminal controls
+// and characters that reverse the direction of text.
 func shown(c rune) rune {
 	if unicode.IsControl(c) && c != '\n' && c != '\t' && c != '\r' || c == '\u202d' || c == '\u202e' {
 		return '\uFFFD'
@@ -96,7 +96,8 @@ func shown(c rune) rune {
 	return c
 }
 
-// hides reports whether a schema has a text that is not what is shown of it.
+// hides reports whether a schema has a text with characters that shown
+// replaces.
 func hides(schema any) bool {
 	switch v := schema.(type) {
 	case string:
@@ -113,9 +114,9 @@ func hides(schema any) bool {
 	return false
 }
 
-// refers reports whether a schema has a reference anywhere. Forms are flat and
-// have none; one that refers to itself would be followed without end if an answer
-// to it were accepted.
+// refers reports whether a schema contains a reference. Forms are flat and need
+// none. Validating an answer against a schema that refers to itself would not
+// end.
 func refers(schema any) bool {
 	switch v := schema.(type) {
 	case map[string]any:
@@ -130,10 +131,10 @@ func refers(schema any) bool {
 	return false
 }
 
-// checkURL takes an address that people are to visit. Only those of the web are
-// shown: a client might open others with more rights than a page has. People see
-// where they lead: a name before the host, or letters that look like others, would
-// hide it.
+// checkURL checks the URL of a question. It allows http and https only, because
+// a client might open other URLs with more rights than a web page has. It
+// refuses a user name before the host and characters other than ASCII, which
+// could hide where the URL leads.
 func (q *Question) checkURL() error {
 	u, err := url.Parse(q.URL)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" || len(q.URL) > maxURL {
@@ -146,11 +147,10 @@ func (q *Question) checkURL() error {
 	return nil
 }
 
-// FromServer is the reason of a question of an MCP server.
+// FromServer is the reason of an MCP server's question.
 const FromServer = "MCP server requested additional user input"
 
-// Request returns the question as it is put, for a reason that says who asks. It was
-// checked.
+// Request returns a checked question as a server request. reason says who asks.
 func (q *Question) Request(reason string) (*contracts.ServerRequest, error) {
 	args, err := json.Marshal(q)
 	if err == nil && len(args) > contracts.MaxValueBytes { // with its escapes
@@ -169,8 +169,8 @@ func (q *Question) Request(reason string) (*contracts.ServerRequest, error) {
 	}, nil
 }
 
-// Again makes a question one to be put again, because its answer was not taken for
-// the reason why. It reports false if it was put often enough.
+// Again prepares a question to be asked again, because its answer was refused
+// for the reason why. It returns false if the question was asked often enough.
 func (q *Question) Again(why string) bool {
 	if q.refusals++; q.refusals >= maxPuts {
 		return false
@@ -181,7 +181,8 @@ func (q *Question) Again(why string) bool {
 
 func newID() string { return strings.ToLower(rand.Text())[:16] }
 
-// cut returns the beginning of a text as valid UTF-8.
+// cut returns the beginning of a text as valid UTF-8, without an incomplete
+// character at its end.
 func cut(text string, limit int) string {
 	return abridge.Head(strings.ToValidUTF8(text, "\uFFFD"), limit)
 }

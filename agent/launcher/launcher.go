@@ -1,9 +1,9 @@
-// Package launcher knows what whoever starts this program tells it of for whom
-// and in what it works: ids in the environment, by which the books of providers,
-// gateways and platforms find the work of a session.
+// Package launcher reads ids that the launcher of this program puts into the
+// environment. Providers, gateways and platforms use them to attribute the work
+// of a session.
 //
-// It promises one order in which variables count. It checks nothing: what a
-// header or a label may hold is known where it is sent.
+// It defines the precedence of the variables. It does not check the values; the
+// sender knows which values a header or label allows.
 package launcher
 
 import (
@@ -12,7 +12,7 @@ import (
 	"github.com/seed-028515a8/maestro/internal/lazyregexp"
 )
 
-// Keys of ids, as the metadata of a request has them.
+// Keys of ids in the metadata of a request.
 const (
 	Agent     = "agent_id"
 	Workspace = "workspace_id"
@@ -26,7 +26,7 @@ const (
 	Surface   = "surface"
 )
 
-// table has the variables of each id; the first that is set counts.
+// table has the variables of each id; the first one that is set counts.
 var table = []struct {
 	key       string
 	variables []string
@@ -43,19 +43,19 @@ var table = []struct {
 	{Surface, []string{"MAESTRO_SURFACE"}},
 }
 
-// traceVariable holds the trace of whoever started us, beside other things.
+// traceVariable contains the launcher's trace id among other data.
 const traceVariable = "TRACEPARENT"
 
 var traceparent = lazyregexp.New(`^[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}$`)
 
-// An ID is what the environment says of one thing.
+// An ID is one id in the environment.
 type ID struct {
-	Key      string // one of those above
+	Key      string // one of the keys above
 	Value    string // without white space around it; not empty
-	Variable string // where it is from
+	Variable string // the variable that it was read from
 }
 
-// IDs returns the ids that the environment has, in a fixed order.
+// IDs returns the ids in the environment, in a fixed order.
 func IDs(getenv func(string) string) []ID {
 	var ids []ID
 	for _, row := range table {
@@ -73,8 +73,8 @@ func IDs(getenv func(string) string) []ID {
 	return ids
 }
 
-// Traceparent returns the traceparent of whoever started us and the id of its
-// trace, or nothing if there is none or it is not in order.
+// Traceparent returns the launcher's traceparent and its trace id, or nothing
+// if it is missing or malformed.
 func Traceparent(getenv func(string) string) (parent, trace string) {
 	m := traceparent().FindStringSubmatch(getenv(traceVariable))
 	if m == nil {

@@ -17,44 +17,44 @@ import (
 )
 
 const (
-	maxErrands  = 3       // times that a call sends people to an address first
-	maxProgress = 1 << 10 // bytes of a text about progress
+	maxErrands  = 3       // how often one call may ask people to visit URLs first
+	maxProgress = 1 << 10 // bytes of a progress text
 
-	// progressPause is the least time between two of them.
+	// progressPause is the minimum time between two progress texts.
 	progressPause = 100 * time.Millisecond
 
 	maxArgs = 8 << 20 // bytes
 )
 
-// How the library marks errors of its own, which it does not export: what it
-// could not send, and answers to calls that it repeats.
+// How the library marks its own errors, which it does not export: for calls it
+// could not send, and for requests during a call that were not answered.
 const (
 	codeUnsent = -32005
 	rounds     = "round-trip"
 )
 
-// Why a call is cancelled by us.
+// The causes with which we cancel a call.
 var (
 	errSilent  = errors.New("the tool said nothing for too long")
 	errEndless = errors.New("the tool took too long")
 )
 
-// tokens makes progress tokens, which have to differ per connection only.
+// tokens counts progress tokens, which must differ within a connection only.
 var tokens atomic.Int64
 
-// A call is a tool call under way.
+// A call is a running tool call.
 type call struct {
-	token string
-	news  chan struct{} // 1-buffered: a token means that text is to be looked at; never closed
-	sent  atomic.Bool   // the server may have got it
-	begun atomic.Bool   // the server has asked for something before it answers
-	alien atomic.Bool   // the server did not know the session, and so did not take the call up
+	token          string
+	news           chan struct{} // 1-buffered; a token means that there is a text to read; never closed
+	sent           atomic.Bool   // the server may have received it
+	begun          atomic.Bool   // the server has requested something before its answer
+	unknownSession atomic.Bool   // the server did not know the session, so it did not start the call
 
 	mu   sync.Mutex
-	text string // the newest about progress; "" once it was looked at
+	text string // the newest progress text; "" after it was read
 }
 
-// callKey is the key of a call in the context of what the library does for it.
+// callKey is the context key of a call in the library's work for it.
 type callKey struct{}
 
 func (c *call) tell(text string) {
@@ -75,15 +75,16 @@ func (c *call) told() string {
 	return text
 }
 
-// Call calls a tool by its full name. args is a JSON object, or empty. progress,
-// if not nil, gets what the server says about its progress, by the goroutine of
-// Call alone and ten times a second at the most; what is said meanwhile is left out
-// but for the last.
+// Call calls a tool by its full name. args is a JSON object, or empty. If
+// progress is not nil, Call passes it the server's progress texts, from Call's
+// own goroutine and at most ten times a second; of several texts in between
+// only the last counts.
 //
-// When ctx ends, the server is told and Call returns the cause of ctx. What the
-// server says against the call, or its silence, is a result with IsError.
-// ErrUnavailable says that the server was not reached or was lost; then there is
-// no result. A call that was certainly not sent is sent once more by itself.
+// When ctx ends, the server is told and Call returns the cause of ctx. A
+// refusal by the server, or its silence, is a result with IsError.
+// ErrUnavailable says that the server could not be reached or was lost; then
+// there is no result. If the call was certainly not sent, Call sends it once
+// more.
 func (s *Set) Call(ctx context.Context, fullName string, args json.RawMessage, progress func(text string)) (Result, error) {
 	l, tool, ok := s.find(fullName)
 	if !ok {
@@ -102,7 +103,7 @@ func (s *Set) Call(ctx context.Context, fullName string, args json.RawMessage, p
 			return Result{}, err
 		}
 		answer, err := session.call(ctx, tool.Name, args, progress)
-		if s.life.Err() != nil && ctx.Err() == nil { // Close cancels questions, on which an answer may rest
+		if s.life.Err() != nil && ctx.Err() == nil { // Close cancels questions that the answer may depend on
 			return Result{}, l.unavailable(errClosed)
 		}
 		if err == nil {
@@ -119,7 +120,7 @@ func (s *Set) Call(ctx context.Context, fullName string, args json.RawMessage, p
 	}
 }
 
-// objectOf returns args as the object that a tool gets.
+// objectOf returns args as a JSON object.
 func objectOf(args json.RawMessage) (json.RawMessage, error) {
 	if len(args) == 0 {
 		return json.RawMessage("{}"), nil
@@ -132,19 +133,19 @@ func objectOf(args json.RawMessage) (json.RawMessage, error) {
 		return nil, errors.New("the arguments are no JSON object")
 	}
 	if fields == nil {
-		return json.RawMessage("{}"), nil // of null
+		return json.RawMessage("{}"), nil // for null
 	}
 	return args, nil
 }
 
-// unsent reports whether err says that the server did not take the call up, as far
-// as the library knows.
+// unsent reports whether err says that the server did not start the call, as
+// far as the library knows.
 func unsent(err error) bool {
 	return errors.Is(err, sdk.ErrConnectionClosed) || errors.Is(err, sdk.ErrSessionMissing)
 }
 
-// call calls a tool and, if the server sends people to an address first, calls it
-// again afterwards.
+// call calls a tool. If the server asks people to visit URLs first, it calls
+// the tool again afterwards.
 func (s *session) call(ctx context.Context, name string, args json.RawMessage, progress func(string)) (*sdk.CallToolResult, error) {
 	for errand := 0; ; errand++ {
 		answer, err := s.callOnce(ctx, name, args, progress)
@@ -152,13 +153,13 @@ func (s *session) call(ctx context.Context, name string, args json.RawMessage, p
 		if !ok || refused.Code != sdk.CodeURLElicitationRequired || errand >= maxErrands {
 			return answer, err
 		}
-		if err := s.errand(ctx, refused.Data); err != nil {
+		if err := s.visitURLs(ctx, refused.Data); err != nil {
 			return nil, err
 		}
 	}
 }
 
-// callOnce calls a tool and waits for its answer, as long as it shows life.
+// callOnce calls a tool and waits for its answer, within the time limits.
 func (s *session) callOnce(ctx context.Context, name string, args json.RawMessage, progress func(string)) (*sdk.CallToolResult, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -181,10 +182,10 @@ func (s *session) callOnce(ctx context.Context, name string, args json.RawMessag
 	if errors.Is(err, context.Canceled) && ctx.Err() != nil {
 		err = context.Cause(ctx)
 	}
-	if errors.Is(err, errEnded) && c.alien.Load() { // the end of the connection was seen first
+	if errors.Is(err, errEnded) && c.unknownSession.Load() { // the end of the connection was noticed first
 		err = sdk.ErrSessionMissing
 	}
-	if unsent(err) && (c.begun.Load() || c.sent.Load() && !c.alien.Load()) { // only the repetition was not sent, or that is what the server says
+	if unsent(err) && (c.begun.Load() || c.sent.Load() && !c.unknownSession.Load()) { // only a repetition was not sent, or the server has got the call
 		err = errEnded
 	}
 	return answer, err
@@ -203,7 +204,7 @@ func (s *session) attend(c *call, done <-chan struct{}, cancel context.CancelCau
 	for {
 		select {
 		case <-done:
-			if text := c.told(); text != "" { // the last one counts
+			if text := c.told(); text != "" { // the last text counts
 				progress(text)
 			}
 			return
@@ -218,7 +219,7 @@ func (s *session) attend(c *call, done <-chan struct{}, cancel context.CancelCau
 			news = c.news
 		case <-silence.C:
 			last := heard
-			if asked := s.link.asked(); asked.After(last) {
+			if asked := s.link.lastQuestion(); asked.After(last) {
 				last = asked
 			}
 			if left := o.CallTimeout - time.Since(last); left > 0 {
@@ -227,7 +228,7 @@ func (s *session) attend(c *call, done <-chan struct{}, cancel context.CancelCau
 			}
 			cancel(errSilent)
 		case <-limit.C:
-			if time.Since(s.link.asked()) < o.CallTimeout {
+			if time.Since(s.link.lastQuestion()) < o.CallTimeout {
 				limit.Reset(o.CallTimeout)
 				continue
 			}
@@ -236,7 +237,7 @@ func (s *session) attend(c *call, done <-chan struct{}, cancel context.CancelCau
 	}
 }
 
-// verdict is what comes of a call that was not answered.
+// verdict returns the result or error of a call without an answer.
 func (s *session) verdict(ctx context.Context, err error) (Result, error) {
 	o := &s.link.set.opts
 	switch {
@@ -250,7 +251,7 @@ func (s *session) verdict(ctx context.Context, err error) (Result, error) {
 		return failure("Not done: %v.", err), nil
 	}
 	if strings.Contains(err.Error(), rounds) {
-		s.link.log.Warn("MCP server asked for what it could not be given", "error", s.link.redact(err))
+		s.link.log.Warn("MCP server needs input that could not be given", "error", s.link.redact(err))
 		return failure("Not done, because the server could not be given what it asked for"), nil
 	}
 	if refused, ok := errors.AsType[*jsonrpc.Error](err); ok && refused.Code != codeUnsent {
@@ -258,19 +259,19 @@ func (s *session) verdict(ctx context.Context, err error) (Result, error) {
 		return failure("The server refused the call: %s", s.link.hide(refused.Message)), nil
 	}
 	if s.pipe != nil && ended(err) {
-		s.stop(errEnded) // perhaps the server only says so
-		select {         // the reason is known when nothing of the session is left
+		s.stop(errEnded) // in case only the server says that the session ended
+		select {         // the reason is known when the session has ended
 		case <-s.over:
 		case <-ctx.Done():
 			return Result{}, context.Cause(ctx)
 		}
 	}
 	err = s.reason(err)
-	s.link.log.Warn("call of an MCP tool is lost", "error", s.link.redact(err))
+	s.link.log.Warn("call of an MCP tool was lost", "error", s.link.redact(err))
 	return Result{}, s.link.unavailable(err)
 }
 
-// begin makes room for a call.
+// begin registers a call.
 func (l *link) begin() *call {
 	c := &call{token: "call-" + strconv.FormatInt(tokens.Add(1), 10), news: make(chan struct{}, 1)}
 	l.mu.Lock()
@@ -285,7 +286,7 @@ func (l *link) finish(c *call) {
 	delete(l.calls, c.token)
 }
 
-// progress takes in what the server says about a call.
+// progress handles a progress notification.
 func (s *session) progress(p *sdk.ProgressNotificationParams) {
 	token, ok := p.ProgressToken.(string)
 	if !ok {
@@ -299,7 +300,7 @@ func (s *session) progress(p *sdk.ProgressNotificationParams) {
 	}
 }
 
-// progressText returns progress in words, such as "3/10: reading".
+// progressText returns progress as text, such as "3/10: reading".
 func progressText(p *sdk.ProgressNotificationParams) string {
 	text := strconv.FormatFloat(p.Progress, 'g', 6, 64)
 	if p.Total > 0 {
@@ -311,5 +312,5 @@ func progressText(p *sdk.ProgressNotificationParams) string {
 	return abridge.Head(text, maxProgress)
 }
 
-// completed takes in that people have finished what they were sent away for.
+// completed handles the end of an elicitation elsewhere.
 func (s *session) completed(elicitationID string) { s.link.completed(elicitationID) }

@@ -15,24 +15,25 @@ import (
 	"github.com/seed-028515a8/maestro/internal/abridge"
 )
 
-// withdrawn is why a question ends that its server has given up.
+// withdrawn is the reason of a question that its server has withdrawn.
 const withdrawn = "The MCP server does not wait for an answer any more"
 
 // Bounds on a question.
 const (
 	maxElicitID    = 256
-	maxElsewhere   = 16 // addresses that one call may send people to
+	maxElsewhere   = 16 // URLs that one call may ask people to visit
 	elsewhereLimit = 30 * time.Minute
-	endTime        = 5 * time.Second // for the end of a question to be shown
+	endTime        = 5 * time.Second // time to publish the end of a question
 )
 
-// errDeclined says that people did not do what a server wanted first.
+// errDeclined says that people did not do what a server required first.
 var errDeclined = errors.New("what the server asked for first was not accepted")
 
-// elicit asks people what a server wants to know, whether it pushed the question
-// or gave it as the answer to a call: the library makes one of both. The answer
-// is theirs or a cancellation, which is said in the open unless they chose it.
-// When ctx ends, the server has withdrawn the question.
+// elicit asks people a question of a server. The server may have sent it as a
+// request or as the answer to a call; the library handles both alike. The
+// result is the people's answer or a cancellation; clients are told of a
+// cancellation unless they chose it. When ctx ends, the server has withdrawn
+// the question.
 func (s *session) elicit(ctx context.Context, p *sdk.ElicitParams) *sdk.ElicitResult {
 	result, why := s.ask(ctx, p)
 	if why != "" {
@@ -44,8 +45,8 @@ func (s *session) elicit(ctx context.Context, p *sdk.ElicitParams) *sdk.ElicitRe
 	return result
 }
 
-// ask returns an answer, or nil and why there is none: "" if that is known
-// anyway.
+// ask returns an answer, or nil and the reason, which is "" if clients know it
+// already.
 func (s *session) ask(ctx context.Context, p *sdk.ElicitParams) (answer *sdk.ElicitResult, why string) {
 	l := s.link
 	if c, ok := ctx.Value(callKey{}).(*call); ok {
@@ -63,11 +64,11 @@ func (s *session) ask(ctx context.Context, p *sdk.ElicitParams) (answer *sdk.Eli
 	if !l.mayAsk() {
 		return nil, "it asks too often"
 	}
-	l.asks(1)
-	defer l.asks(-1)
+	l.countOpenQuestion(1)
+	defer l.countOpenQuestion(-1)
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	defer context.AfterFunc(s.stopping, cancel)() // who is gone does not wait either
+	defer context.AfterFunc(s.stopping, cancel)() // a server that has gone does not wait either
 	q, err := newQuestion(l.server.Name, p)
 	if err != nil {
 		return nil, err.Error()
@@ -80,9 +81,9 @@ func (s *session) ask(ctx context.Context, p *sdk.ElicitParams) (answer *sdk.Eli
 		out, err := s.put(ctx, req)
 		switch {
 		case err != nil && ctx.Err() != nil:
-			return nil, "" // nobody waits for it
+			return nil, "" // the server has withdrawn it
 		case err != nil:
-			l.log.Warn("ask people for an MCP server", "error", err)
+			l.log.Warn("cannot ask a question of an MCP server", "error", err)
 			return nil, "the question could not be put"
 		case out.Verdict == contracts.VerdictAnswered:
 			if answer, why = answerOf(q, out.Content); answer == nil && q.Again(why) {
@@ -90,18 +91,18 @@ func (s *session) ask(ctx context.Context, p *sdk.ElicitParams) (answer *sdk.Eli
 			}
 			return answer, why
 		case out.By == contracts.ResolvedByRuntime:
-			return nil, "" // with the run, which clients were shown
+			return nil, "" // ended with its run, which clients have seen
 		}
 		return nil, out.Reason
 	}
 }
 
-// put puts the question and waits for its end, and shows the end of the call that
-// a question is. Where the hub has ended the question with its run, it ends the
-// call as well.
+// put asks the question and waits for its end. It publishes the end of the
+// question's call, unless the hub has ended the question with its run and so
+// the call too.
 func (s *session) put(ctx context.Context, req *contracts.ServerRequest) (contracts.Outcome, error) {
 	host := s.link.set.opts.Host
-	var shown, ours bool // it was shown; it was us who ended it
+	var shown, ours bool // the question was published; we ended it
 	release := func() {}
 	out, err := host.Ask(s.link.set.life, req, contracts.AskOptions{Opened: func() {
 		shown = true
@@ -122,13 +123,13 @@ func (s *session) put(ctx context.Context, req *contracts.ServerRequest) (contra
 		end, cancel := context.WithTimeout(context.Background(), endTime)
 		defer cancel()
 		if err := host.Publish(end, &contracts.ToolEnd{CallID: req.CallID, Success: out.Verdict == contracts.VerdictAnswered}); err != nil {
-			s.link.log.Debug("publish the end of a question", "error", err)
+			s.link.log.Debug("cannot publish the end of a question", "error", err)
 		}
 	}
 	return out, err
 }
 
-// newQuestion makes a question that clients can show.
+// newQuestion returns a checked question.
 func newQuestion(server string, p *sdk.ElicitParams) (*elicit.Question, error) {
 	if p == nil {
 		return nil, errors.New("the question is empty")
@@ -144,8 +145,8 @@ func newQuestion(server string, p *sdk.ElicitParams) (*elicit.Question, error) {
 	return q, q.Check(server)
 }
 
-// answerOf is the answer of a client as servers are told it, or nil and why there
-// is none.
+// answerOf returns a client's answer in the form for servers, or nil and the
+// reason.
 func answerOf(q *elicit.Question, blocks []contracts.ContentBlock) (*sdk.ElicitResult, string) {
 	answer, why := q.Read(blocks)
 	if answer == nil {
@@ -158,15 +159,15 @@ func answerOf(q *elicit.Question, blocks []contracts.ContentBlock) (*sdk.ElicitR
 	for name, raw := range answer.Content {
 		var value any
 		if err := json.Unmarshal(raw, &value); err != nil {
-			return nil, "the answer is not understood" // not reached: it was read before
+			return nil, "the answer is not understood" // cannot happen: Read has decoded it
 		}
 		result.Content[name] = value
 	}
 	return result, ""
 }
 
-// refuseSampling refuses to ask a model on behalf of a server, which was not told
-// that it might.
+// refuseSampling refuses a server's request to the model. Sampling was not
+// offered to the server.
 func (s *session) refuseSampling(next sdk.MethodHandler) sdk.MethodHandler {
 	return func(ctx context.Context, method string, req sdk.Request) (sdk.Result, error) {
 		if method != methodSampling {
@@ -177,9 +178,9 @@ func (s *session) refuseSampling(next sdk.MethodHandler) sdk.MethodHandler {
 	}
 }
 
-// errand asks people to visit the addresses without which the server refuses a
-// call, and waits until it says that they have finished there.
-func (s *session) errand(ctx context.Context, data json.RawMessage) error {
+// visitURLs asks people to visit the URLs that the server requires before a call,
+// and waits until the server says that they have finished.
+func (s *session) visitURLs(ctx context.Context, data json.RawMessage) error {
 	var wanted struct {
 		Elicitations []*sdk.ElicitParams `json:"elicitations"`
 	}
@@ -193,7 +194,7 @@ func (s *session) errand(ctx context.Context, data json.RawMessage) error {
 		if p == nil {
 			return fmt.Errorf("%w: it did not say what", errDeclined)
 		}
-		finished, forget := s.link.await(abridge.Head(p.ElicitationID, maxElicitID)) // before people are asked, lest it be missed
+		finished, forget := s.link.await(abridge.Head(p.ElicitationID, maxElicitID)) // before people are asked, so that the end is not missed
 		defer forget()
 		p.Mode = elicit.ModeURL
 		if s.elicit(ctx, p).Action != elicit.Accept {

@@ -7,14 +7,13 @@ import (
 	"github.com/seed-028515a8/maestro/internal/lazyregexp"
 )
 
-// variable is ${NAME} or ${NAME:-text}. Anything else with a dollar sign is left
-// as it is.
+// variable matches ${NAME} and ${NAME:-text}. Any other dollar sign is literal.
 var variable = lazyregexp.New(`\$\{([A-Za-z_][A-Za-z0-9_]*)(:-[^}]*)?\}`)
 
-// expand puts in the values of variables. As in a shell, the text after :- counts
-// if there is no variable or it is empty. A variable that is needed and not set
-// is an error: a program that starts with half of its configuration fails later
-// and says less.
+// expand replaces variables with their values. As in a shell, the text after :-
+// is used if the variable is unset or empty. A variable that is unset and has
+// no such text is an error: otherwise the program would start with an
+// incomplete configuration and fail later with a less clear error.
 func expand(text string, lookup func(string) (string, bool)) (string, error) {
 	var missing error
 	text = variable().ReplaceAllStringFunc(text, func(match string) string {

@@ -18,19 +18,19 @@ import (
 	"github.com/seed-028515a8/maestro/agent/mask"
 )
 
-// minSecret is from which length on a value of the configuration is taken out of
-// what a server said.
+// minSecret is the minimum length of a configuration value that is masked in a
+// server's texts, in bytes.
 const minSecret = 8
 
-// A fault is what went wrong with a server, in words that clients may be shown:
-// they hold nothing of the configuration but a host, and nothing that the server
+// A fault is an error of a server in words for clients. The words contain
+// nothing of the configuration except a host, and nothing that the server
 // wrote.
 type fault struct {
 	words  string
 	detail error // for the log; may be nil
 }
 
-// Error returns the words with the detail, and so is for the log.
+// Error returns the words with the detail, for the log.
 func (f *fault) Error() string {
 	if f.detail == nil {
 		return f.words
@@ -40,7 +40,7 @@ func (f *fault) Error() string {
 
 func (f *fault) Unwrap() error { return f.detail }
 
-// why returns what clients are told about an error.
+// why returns the words for clients about an error.
 func why(err error) string {
 	if f, ok := errors.AsType[*fault](err); ok {
 		return f.words
@@ -59,8 +59,8 @@ func ended(err error) bool {
 	return errors.Is(err, errEnded) || errors.Is(err, io.EOF) || errors.Is(err, sdk.ErrConnectionClosed)
 }
 
-// systemWords returns what the system says of an error, without the paths and
-// addresses that the error has beside it, or nothing if it is of another kind.
+// systemWords returns the system's text for an error, without the paths and
+// addresses in the error, or "" for other errors.
 func systemWords(err error) string {
 	if no, ok := errors.AsType[syscall.Errno](err); ok {
 		return no.Error()
@@ -92,8 +92,8 @@ func (l *link) redact(err error) string {
 	return label(l.hide(err.Error()))
 }
 
-// hide takes out of a text what is, or looks like, a credential: values of the
-// configuration, and those beside names that credentials have.
+// hide masks in a text values of the configuration, and values next to names
+// that look like those of credentials.
 func (l *link) hide(text string) string {
 	for _, secret := range l.secrets {
 		text = strings.ReplaceAll(text, secret, mask.Mark)
@@ -101,7 +101,7 @@ func (l *link) hide(text string) string {
 	return mask.Text(text)
 }
 
-// title returns how clients are told of a server: by its name and host.
+// title returns the name of a server for clients: its name and host.
 func title(s *Server) string {
 	name := "MCP server \"" + s.Name + "\""
 	if u, err := url.Parse(s.URL); err == nil && u.Host != "" {
@@ -111,7 +111,7 @@ func title(s *Server) string {
 }
 
 // secretsOf returns the values of a server's configuration that may be
-// credentials, longer ones first because they may hold others.
+// credentials, longer ones first because they may contain others.
 func secretsOf(s *Server) []string {
 	var all []string
 	add := func(values ...string) {

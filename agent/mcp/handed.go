@@ -2,9 +2,9 @@ package mcp
 
 import "maps"
 
-// HeadersFor returns the headers of a server for somebody else who speaks to it in
-// a session: those that it has and, if it is the platform's, the session's id. An
-// id of each request is not among them.
+// HeadersFor returns the headers of a server for another program that connects
+// to it in a session: the configured ones and, for the platform's server, the
+// session's id. They do not include a per-request id.
 func (s Server) HeadersFor(sessionID string) map[string]string {
 	all := maps.Clone(s.Headers)
 	if !s.Platform || sessionID == "" || !headerValue(sessionID) || all[sessionHeader] != "" {

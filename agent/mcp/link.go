@@ -19,66 +19,66 @@ const (
 	minBackoff = time.Second
 	maxBackoff = time.Minute
 
-	// How long the tools of a server that was never reached are waited for, from the
-	// start of an attempt: many programs need a while the first time, some as long as
-	// discoverTime, and afterwards nobody is to be kept from their prompt.
+	// How long to wait for the tools of a server that was never reached, from
+	// the start of an attempt. Many programs start slowly the first time, some
+	// as slowly as discoverTime. Later attempts must not delay a prompt.
 	firstDelay = 6 * time.Second
 	againDelay = time.Second
 
-	// What one server may have said in the open and in the log, and ask of people, in
-	// quotaWindow.
+	// Bounds on the statuses and log lines about one server and on its
+	// questions, in quotaWindow.
 	maxStatuses = 20
 	maxLogged   = 200
 	maxAsks     = 60
 	quotaWindow = time.Minute
-	statusTime  = 10 * time.Second // for a status to be taken
+	statusTime  = 10 * time.Second // to publish a status
 
-	// minLapse is the least age of a connection that is made anew because the
-	// server has ended the stream on which it reports changes.
+	// minLapse is the minimum age of a connection before it is replaced because
+	// the server has ended its stream of changes.
 	minLapse = 30 * time.Second
 )
 
-// A link is the place of one server in a set: its connection, if there is one,
-// and what is known about it otherwise.
+// A link is the state of one server in a set: its connection, if any, and its
+// tools and failures.
 type link struct {
 	set    *Set
 	server Server
 	log    *slog.Logger // hides secrets
 
-	title   string   // what clients know it by
-	secrets []string // values that neither they nor the log are to see
+	title   string   // the server's name for clients
+	secrets []string // values to hide from clients and the log
 
 	mu       sync.Mutex
 	session  *session      // nil while there is none
-	dialing  chan struct{} // closed when the attempt under way is over; nil without one
-	patience time.Time     // until when tools are waited for that the attempt may bring
+	dialing  chan struct{} // closed when the current attempt has ended; nil without one
+	patience time.Time     // until when to wait for tools of the current attempt
 	failures int           // in a row
 	retryAt  time.Time     // no attempt before
-	err      error         // why there is no session
+	err      error         // there is no session, and clients were told
 	troubled bool          // it was said that there is none
 	tools    []Tool        // as last listed
-	known    bool          // they were listed, and changes were reported since
+	known    bool          // the tools were listed, and later changes are reported
 
-	listedOnce bool // there was a list before
-	introduced bool // it was said that it is there
-	alone      bool // nobody but the link says so
+	listedOnce bool // the tools were listed before
+	introduced bool // clients were told that the server is available
+	alone      bool // the link itself must tell clients
 
-	calls map[string]*call           // under way, by progress token
-	waits map[string][]chan struct{} // for the end of what people do elsewhere, by elicitation id
+	calls map[string]*call           // running calls, by progress token
+	waits map[string][]chan struct{} // waits for what people do elsewhere, by elicitation id
 
-	asking  int       // questions that are open
+	asking  int       // open questions
 	askedAt time.Time // when the last one ended
 
 	said, wanted quota // statuses, questions
 }
 
-// A quota counts what happens in a window.
+// A quota counts events in a window.
 type quota struct {
 	since time.Time
 	used  int
 }
 
-// take counts one more and returns how many there are in the window.
+// take counts one more and returns the count in the window.
 func (q *quota) take() int {
 	if now := time.Now(); now.Sub(q.since) > quotaWindow {
 		q.since, q.used = now, 0
@@ -96,11 +96,11 @@ func newLink(s *Set, server Server) *link {
 	return l
 }
 
-// connected returns the connection. If there is none it tries to make one, unless
-// it is too early for that. The error is ErrUnavailable or the cause of ctx.
+// connected returns the connection. If there is none, it tries to connect,
+// unless it is too early. The error is ErrUnavailable or the cause of ctx.
 func (l *link) connected(ctx context.Context) (*session, error) {
 	for {
-		s, wait, err := l.place()
+		s, wait, err := l.sessionOrWait()
 		if s != nil || err != nil {
 			return s, err
 		}
@@ -112,8 +112,9 @@ func (l *link) connected(ctx context.Context) (*session, error) {
 	}
 }
 
-// place returns the connection, or what to wait for before asking again.
-func (l *link) place() (*session, <-chan struct{}, error) {
+// sessionOrWait returns the connection, or a channel to wait for before calling
+// it again.
+func (l *link) sessionOrWait() (*session, <-chan struct{}, error) {
 	if l.set.life.Err() != nil {
 		return nil, nil, l.unavailable(errClosed)
 	}
@@ -145,15 +146,15 @@ func (l *link) place() (*session, <-chan struct{}, error) {
 	return nil, done, nil
 }
 
-// awaited returns what tools are waited for, and until when, if the server was
-// never reached.
+// awaited returns the current attempt, and until when to wait for it, if the
+// server was never reached.
 func (l *link) awaited() (dialing <-chan struct{}, until time.Time, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.dialing, l.patience, l.dialing != nil && !l.listedOnce
 }
 
-// attempt tries once to reach the server.
+// attempt tries once to connect to the server.
 func (l *link) attempt(done chan struct{}) {
 	ctx, cancel := context.WithTimeoutCause(l.set.life, l.set.opts.ConnectTimeout, &fault{words: "it did not answer in time"})
 	defer cancel()
@@ -186,16 +187,16 @@ func (l *link) attempt(done chan struct{}) {
 	}
 }
 
-// pause counts a failure and puts off the next attempt: not at all the first time.
-// l.mu is held.
+// pause counts a failure and sets the time of the next attempt, at once after
+// the first failure. The caller holds l.mu.
 func (l *link) pause() {
 	l.retryAt = time.Now().Add(backoff(l.failures))
 	l.failures++
 }
 
-// arrived reports whether the server is there and nobody has said so, and how many
-// tools it has. From then on the link says it itself.
-func (l *link) arrived() (tools int, ok bool) {
+// newlyConnected reports whether the server is connected and clients were not
+// told, and its number of tools. From now on the link tells clients itself.
+func (l *link) newlyConnected() (tools int, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	ok = l.session != nil && !l.introduced
@@ -203,7 +204,7 @@ func (l *link) arrived() (tools int, ok bool) {
 	return len(l.tools), ok
 }
 
-// toolCount says how many tools there are.
+// toolCount returns a number of tools as text.
 func toolCount(n int) string {
 	if n == 1 {
 		return "1 tool"
@@ -211,7 +212,7 @@ func toolCount(n int) string {
 	return fmt.Sprintf("%d tools", n)
 }
 
-// lost takes in that a connection has ended without us.
+// lost handles the end of a connection that we did not end.
 func (l *link) lost(s *session, err error) {
 	l.mu.Lock()
 	if l.session != s {
@@ -236,7 +237,7 @@ func (l *link) lost(s *session, err error) {
 	}
 }
 
-// backoff is the pause after a number of failures in a row.
+// backoff returns the pause after a number of failures in a row.
 func backoff(failures int) time.Duration {
 	if failures <= 0 {
 		return 0
@@ -244,14 +245,14 @@ func backoff(failures int) time.Duration {
 	return min(minBackoff<<min(failures-1, 10), maxBackoff)
 }
 
-// unavailable is ErrUnavailable with why there is no connection, for clients.
+// unavailable returns ErrUnavailable with the reason, for clients.
 func (l *link) unavailable(err error) error {
 	return fmt.Errorf("%s: %w: %s", l.title, ErrUnavailable, why(err))
 }
 
-// say tells clients something about the server, as far as it has not had its share
-// of their attention, which they are told once. The log learns more, and why; err
-// may be nil.
+// say tells clients something about the server, at most maxStatuses times in
+// quotaWindow; then it tells them once that there is more. The log gets more,
+// and err, which may be nil.
 func (l *link) say(text string, err error) {
 	l.mu.Lock()
 	n := l.said.take()
@@ -267,14 +268,13 @@ func (l *link) say(text string, err error) {
 	}
 }
 
-// insist tells clients what they have to know whatever else the server says. Its
-// callers bound how often.
-func (l *link) insist(text string) {
+// sayAlways tells clients something in any case. Callers bound how often.
+func (l *link) sayAlways(text string) {
 	l.note(text, nil)
 	l.set.publish(l.title + " " + text)
 }
 
-// note writes to the log what clients are told of the server.
+// note logs a text for clients.
 func (l *link) note(text string, err error) {
 	text = l.title + " " + text
 	if err == nil {
@@ -284,13 +284,14 @@ func (l *link) note(text string, err error) {
 	}
 }
 
-// listed returns the tools, and sees to it that they will be known.
+// listed returns the tools as last listed. If they may be out of date, it
+// starts an attempt to list them.
 func (l *link) listed() []Tool {
 	l.mu.Lock()
 	tools, stale := l.tools, !l.known || l.session != nil && l.session.lapsed.Load()
 	l.mu.Unlock()
 	if stale {
-		_, _, _ = l.place() // it goes on by itself
+		_, _, _ = l.sessionOrWait() // runs in the background
 	}
 	return tools
 }
@@ -306,8 +307,8 @@ func (l *link) tool(fullName string) (Tool, bool) {
 	return l.tools[at], true
 }
 
-// setTools takes in the tools as they were listed, and returns how they differ from
-// those that were known before, if any were.
+// setTools sets the listed tools, and returns how they differ from those listed
+// before, if any.
 func (l *link) setTools(tools []Tool) (changes string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -318,8 +319,8 @@ func (l *link) setTools(tools []Tool) (changes string) {
 	return changes
 }
 
-// differences says in what way tools are others than before: a server may replace
-// what people have come to trust.
+// differences describes how the tools differ from before: a server may replace
+// tools that people have come to trust.
 func differences(before, after []Tool) string {
 	old := map[string]Tool{}
 	for _, t := range before {
@@ -353,24 +354,24 @@ func differences(before, after []Tool) string {
 	return strings.Join(parts, ", ")
 }
 
-// mayAsk reports whether a question of the server may be put, as far as it does not
-// ask too often.
+// mayAsk counts a question of the server, and reports whether it is within the
+// bound.
 func (l *link) mayAsk() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.wanted.take() <= maxAsks
 }
 
-// asks counts a question that opens, and its end.
-func (l *link) asks(change int) {
+// countOpenQuestion counts an open question, and its end.
+func (l *link) countOpenQuestion(change int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.asking += change
 	l.askedAt = time.Now()
 }
 
-// asked returns when the last question ended, which is now if one is open.
-func (l *link) asked() time.Time {
+// lastQuestion returns when the last question ended, or now if one is open.
+func (l *link) lastQuestion() time.Time {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.asking > 0 {
@@ -379,8 +380,8 @@ func (l *link) asked() time.Time {
 	return l.askedAt
 }
 
-// await returns a channel that is closed once the server has said that people
-// finished what they were sent away for. forget gives it back.
+// await returns a channel that is closed when the server says that people have
+// finished the elicitation. forget removes it.
 func (l *link) await(elicitationID string) (done <-chan struct{}, forget func()) {
 	c := make(chan struct{})
 	l.mu.Lock()
@@ -406,8 +407,8 @@ func (l *link) completed(elicitationID string) {
 	delete(l.waits, elicitationID)
 }
 
-// dial makes a connection. A program that ends at the first request of the newer
-// generation is started again and greeted in the older way.
+// dial makes a connection. If a program ends at the first request of the newer
+// generation, it is started again with the handshake of the older one.
 func (l *link) dial(ctx context.Context) (*session, error) {
 	s, answered, err := l.open(ctx, "")
 	if err != nil && !answered && l.server.Command != "" && ctx.Err() == nil && errors.Is(err, errEnded) {

@@ -14,17 +14,17 @@ const (
 	maxServers   = 64
 )
 
-// Load reads the servers of a file in the form that most programs share:
+// Load reads the servers of a file in the common format:
 //
 //	{"mcpServers": {
 //	    "files": {"command": "mcp-files", "args": ["--root", "."], "env": {"LEVEL": "${LEVEL:-info}"}, "cwd": "tools"},
 //	    "notes": {"type": "http", "url": "https://notes.example/mcp", "headers": {"Authorization": "Bearer ${NOTES_TOKEN}"}}
 //	}}
 //
-// They come in the order of the file. A server with "disabled": true is left out
-// and unknown keys are ignored. ${NAME} and ${NAME:-text} stand for variables of
-// the environment in every text of a server. A file has at most 1 MiB and 64
-// servers.
+// They are returned in the order of the file. A server with "disabled": true is
+// left out, and unknown keys are ignored. ${NAME} and ${NAME:-text} are
+// replaced with environment variables in every text of a server. A file may
+// have at most 1 MiB and 64 servers.
 func Load(path string) ([]Server, error) {
 	text, err := readFile(path)
 	if err != nil {
@@ -50,7 +50,7 @@ func readFile(path string) ([]byte, error) {
 	return text, err
 }
 
-// parse reads the text of a file.
+// parse parses the text of a file.
 func parse(text []byte, lookup func(string) (string, bool)) ([]Server, error) {
 	text = bytes.TrimPrefix(text, []byte("\uFEFF"))
 	var whole json.RawMessage
@@ -102,9 +102,8 @@ type member struct {
 	value json.RawMessage
 }
 
-// members returns the members of a valid JSON text that is to be an object, in
-// order. A key that comes twice is an error: which of the two counts would be
-// chance.
+// members returns the members of a JSON object, in order. A duplicate key is an
+// error, because it is not clear which one counts.
 func members(text json.RawMessage) ([]member, error) {
 	dec := json.NewDecoder(bytes.NewReader(text))
 	if start, err := dec.Token(); err != nil || start != json.Delim('{') {
@@ -130,7 +129,7 @@ func members(text json.RawMessage) ([]member, error) {
 	return found, nil
 }
 
-// An entry reads the keys of one server. The first thing that is wrong is kept.
+// An entry reads the keys of one server. It keeps the first error.
 type entry struct {
 	lookup func(string) (string, bool)
 	keys   map[string]json.RawMessage
@@ -145,7 +144,7 @@ func (e *entry) server(m member) (s Server, disabled bool, err error) {
 	}
 	e.keys = map[string]json.RawMessage{}
 	for _, f := range found {
-		if string(f.value) != "null" { // as good as absent
+		if string(f.value) != "null" { // the same as absent
 			e.keys[f.key] = f.value
 		}
 	}
@@ -172,7 +171,7 @@ func (e *entry) server(m member) (s Server, disabled bool, err error) {
 	return s, false, e.err
 }
 
-// program tells a program from an address.
+// program reports whether the server is a program; otherwise it has a URL.
 func (e *entry) program() (bool, error) {
 	switch kind := e.text("type"); kind {
 	case "stdio":
@@ -197,7 +196,7 @@ func (e *entry) program() (bool, error) {
 	return command, e.err
 }
 
-// read decodes the value of key, if there is one.
+// read decodes the value of key if it exists.
 func (e *entry) read(key string, into any, want string) {
 	if raw, ok := e.keys[key]; ok && e.err == nil && json.Unmarshal(raw, into) != nil {
 		e.err = fmt.Errorf("%s: want %s", key, want)

@@ -9,15 +9,14 @@ import (
 const (
 	namePrefix   = "mcp__"
 	nameDivider  = "__"
-	maxToolBytes = 64 // what every provider of models accepts
+	maxToolBytes = 64 // accepted by every model provider
 	nameHash     = 8  // hex digits
 )
 
-// fullName returns the name under which models know a tool of a server:
-// mcp__server__tool, of letters, digits, underscores and hyphens. If characters
-// had to be replaced, the name would be too long or it could be read in two ways,
-// it ends in a hash of both names. It depends on nothing else, so that what was
-// allowed for a tool yesterday is allowed for the same tool today.
+// fullName returns the name of a server's tool for models: mcp__server__tool,
+// of letters, digits, underscores and hyphens. If characters were replaced, or
+// the name is too long or ambiguous, it ends in a hash of both names. The name
+// depends on nothing else, so that a rule for a tool stays valid.
 func fullName(server, tool string) string {
 	name := namePrefix + server + nameDivider + tool
 	clean := strings.Map(func(c rune) rune {

@@ -17,17 +17,17 @@ import (
 )
 
 const (
-	// maxRequests is how many requests of a server may be under way. The library
-	// queues whatever comes, so those beyond are refused before it sees them.
+	// maxRequests bounds a server's open requests. Further ones are refused
+	// before the library, which queues without a bound, sees them.
 	maxRequests = 64
 
 	// discoverTime is how long a program has to answer the first request of the
-	// newer generation. One of the older may leave what it does not know
-	// unanswered; then the library is told so, and greets it in the older way.
+	// newer generation. A program of the older one may ignore unknown requests.
+	// Then the library gets an error and uses the older handshake.
 	discoverTime = 5 * time.Second
 )
 
-// Methods that the pipe looks at.
+// Methods that the pipe handles.
 const (
 	methodDiscover    = "server/discover"
 	methodCancelled   = "notifications/cancelled"
@@ -37,33 +37,32 @@ const (
 	methodSampling    = "sampling/createMessage"
 )
 
-// codeBusy is the error code for a request too many.
+// codeBusy is the error code for a request beyond the bound.
 const codeBusy = -32000
 
-// notices are what a session wants to know at once. Its methods must not block.
+// notices are events that a session gets at once. Its methods must not block.
 type notices interface {
 	progress(*sdk.ProgressNotificationParams)
 	completed(elicitationID string)
 }
 
-// A pipe is the connection to a program, as the library sees it. It stands
-// between the two so that a program which floods fills no queue: notifications
-// that matter are acted on here, those that do not are dropped, and requests are
-// counted.
+// A pipe is the connection to a program, as the library sees it. A program that
+// floods fills no queue: the pipe handles relevant notifications itself, drops
+// the others, and counts requests.
 type pipe struct {
 	*proc.Process
 	send    func(line []byte) error // to the program; does not block
 	notices notices
 	log     *slog.Logger
 
-	incoming chan jsonrpc.Message // unbuffered; what the library is to see
+	incoming chan jsonrpc.Message // unbuffered; messages for the library
 
-	answered  atomic.Bool // the program has answered something
+	answered  atomic.Bool // the program has sent an answer
 	relisting atomic.Bool // the library has a list_changed that it has not handled
 
 	mu       sync.Mutex
-	late     *time.Timer         // answers the first request; nil without one
-	requests map[jsonrpc.ID]bool // of the program, without an answer; true once it was withdrawn
+	late     *time.Timer         // answers the first request if the program does not; nil without one
+	requests map[jsonrpc.ID]bool // open requests of the program; true after it was withdrawn
 }
 
 var _ sdk.Connection = (*pipe)(nil)
@@ -77,12 +76,12 @@ func newPipe(l *link, n notices) (*pipe, error) {
 	p := makePipe(proc.NewProcess(cmd, proc.ProcessOptions{Name: "the program", Log: l.log}), n)
 	p.log = l.log
 	if err := p.Start(p.listen); err != nil {
-		return nil, unstarted(err)
+		return nil, startError(err)
 	}
 	return p, nil
 }
 
-// makePipe returns the pipe of a program that was not started.
+// makePipe returns the pipe of a program that has not been started.
 func makePipe(program *proc.Process, n notices) *pipe {
 	return &pipe{
 		Process: program, send: program.Send, notices: n,
@@ -128,18 +127,20 @@ func (p *pipe) Write(ctx context.Context, m jsonrpc.Message) error {
 		}
 	}
 	if err := p.send(append(line, '\n')); err != nil {
-		return fmt.Errorf("%w: %w", errEnded, err) // of which the program's failure says why
+		return fmt.Errorf("%w: %w", errEnded, err) // the program's failure has the reason
 	}
 	return nil
 }
 
-// Close implements [sdk.Connection]. It does not wait: the library holds a lock.
+// Close implements [sdk.Connection]. It does not wait, because the library
+// holds a lock.
 func (p *pipe) Close() error {
 	p.End(exitGrace, errUnwanted)
 	return nil
 }
 
-// awaitDiscovery answers a request itself if the program does not.
+// awaitDiscovery answers a request itself if the program does not answer in
+// discoverTime.
 func (p *pipe) awaitDiscovery(id jsonrpc.ID) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -148,8 +149,8 @@ func (p *pipe) awaitDiscovery(id jsonrpc.ID) {
 	})
 }
 
-// deliver hands a message to the library. It reports false if nobody will read
-// any more.
+// deliver passes a message to the library. It returns false if no more messages
+// will be read.
 func (p *pipe) deliver(m jsonrpc.Message) bool {
 	select {
 	case p.incoming <- m:
@@ -159,8 +160,8 @@ func (p *pipe) deliver(m jsonrpc.Message) bool {
 	return false
 }
 
-// receive takes a message of the program's. It reports false if nobody will read
-// any more.
+// receive handles a message of the program. It returns false if no more
+// messages will be read.
 func (p *pipe) receive(m jsonrpc.Message) bool {
 	switch m := m.(type) {
 	case *jsonrpc.Response:
@@ -170,7 +171,7 @@ func (p *pipe) receive(m jsonrpc.Message) bool {
 			if !p.admit(m) {
 				return true
 			}
-		} else if !p.matters(m) {
+		} else if !p.forLibrary(m) {
 			return true
 		}
 	}
@@ -183,12 +184,12 @@ func (p *pipe) response() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.late != nil {
-		p.late.Stop() // whatever it answers, it is the first request that it does
+		p.late.Stop() // any answer is one to the first request
 	}
 }
 
-// admit counts a request of the program's. One too many, or with an id that is in
-// use, is refused.
+// admit counts a request of the program. It refuses one beyond the bound, or
+// with an id that is in use.
 func (p *pipe) admit(m *jsonrpc.Request) bool {
 	p.mu.Lock()
 	_, taken := p.requests[m.ID]
@@ -202,14 +203,14 @@ func (p *pipe) admit(m *jsonrpc.Request) bool {
 	}
 	line, err := jsonrpc.EncodeMessage(&jsonrpc.Response{ID: m.ID, Error: &jsonrpc.Error{Code: codeBusy, Message: "too many requests at once, or an id that is in use"}})
 	if err == nil {
-		_ = p.send(append(line, '\n')) // one that does not read is ended
+		_ = p.send(append(line, '\n')) // a program that does not read is ended
 	}
 	return false
 }
 
-// matters reports whether the library has to see a notification, after the
-// session was told what concerns it.
-func (p *pipe) matters(m *jsonrpc.Request) bool {
+// forLibrary reports whether the library needs a notification. It passes the
+// relevant ones to the session.
+func (p *pipe) forLibrary(m *jsonrpc.Request) bool {
 	switch m.Method {
 	case methodCancelled:
 		var params struct {
@@ -230,7 +231,7 @@ func (p *pipe) matters(m *jsonrpc.Request) bool {
 		}
 		return open && !withdrawn
 	case methodListChanged:
-		m.Params = nil // so that the library understands it, and relisting is taken back
+		m.Params = nil // so that the library understands it; its handler resets relisting
 		return !p.relisting.Swap(true)
 	case methodProgress:
 		var params sdk.ProgressNotificationParams
@@ -246,8 +247,7 @@ func (p *pipe) matters(m *jsonrpc.Request) bool {
 	return false
 }
 
-// decode reads a message, or a batch of them as one of the older revisions has
-// it.
+// decode decodes a message, or a batch as in one of the older revisions.
 func decode(line []byte) ([]jsonrpc.Message, error) {
 	if line[0] != '[' {
 		m, err := jsonrpc.DecodeMessage(line)

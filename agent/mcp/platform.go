@@ -12,7 +12,7 @@ import (
 	"github.com/seed-028515a8/maestro/internal/lazyregexp"
 )
 
-// The platform's manifest, as one form of its address, and its endpoint.
+// The paths of the platform's manifest and of its endpoint.
 const (
 	manifestPath = "/.well-known/evalops/agent-mcp.json"
 	endpointPath = "/mcp"
@@ -24,16 +24,16 @@ const (
 	maxIDBytes   = 256
 )
 
-// addressVariables name the platform's server; the first that is set counts.
+// addressVariables name the platform's server; the first one that is set
+// counts.
 var addressVariables = []string{
 	"MAESTRO_PLATFORM_MCP_URL", "MAESTRO_EVALOPS_AGENT_MCP_URL", "MAESTRO_PLATFORM_MCP_MANIFEST_URL",
 }
 
-// plainVariable allows an address without TLS beyond this machine.
+// plainVariable allows a URL without TLS to another machine.
 const plainVariable = "MAESTRO_PLATFORM_MCP_ALLOW_HTTP"
 
-// forwarded are the headers that say for whom the platform works, by the key of
-// their id.
+// forwarded are the headers for ids, by the key of the id.
 var forwarded = map[string]string{
 	launcher.Workspace: "X-EvalOps-Workspace-Id",
 	launcher.Session:   sessionHeader,
@@ -42,7 +42,7 @@ var forwarded = map[string]string{
 	launcher.Trace:     "X-EvalOps-Trace-Id",
 }
 
-// Headers that are made here.
+// Headers that this package sets.
 const (
 	sessionHeader = "X-EvalOps-Session-Id"
 	requestHeader = "X-EvalOps-Request-Id"
@@ -51,9 +51,9 @@ const (
 
 var scope = lazyregexp.New(`^[A-Za-z0-9][A-Za-z0-9._:/*-]{0,127}$`)
 
-// Platform returns the platform's MCP server as the environment names it, or nil
-// if it names none. The address may be that of the platform, of its endpoint or
-// of its manifest.
+// Platform returns the platform's MCP server as set in the environment, or nil
+// if it is not set. The URL may be that of the platform, of its endpoint or of
+// its manifest.
 func Platform(getenv func(string) string) (*Server, error) {
 	for _, name := range addressVariables {
 		address := strings.TrimSpace(getenv(name))
@@ -73,10 +73,10 @@ func Platform(getenv func(string) string) (*Server, error) {
 	return nil, nil
 }
 
-// endpoint returns the address of the MCP endpoint that is meant by address. The
-// query of an endpoint is kept; that of another form belongs to something else.
-// Without TLS it has to be on this machine, unless plain is set: scopes and ids
-// are not for whoever listens in between.
+// endpoint returns the URL of the MCP endpoint for address. It keeps the query
+// of an endpoint's URL and drops that of the other forms. Without TLS the
+// server must be on this machine, unless plain is set, because others on the
+// network could read scopes and ids.
 func endpoint(address string, plain bool) (string, error) {
 	if err := checkURL(address); err != nil {
 		return "", err

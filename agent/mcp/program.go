@@ -17,11 +17,11 @@ import (
 )
 
 const (
-	maxBadLines = 16          // lines in a row that are no message; the next one ends the program
-	exitGrace   = time.Second // between the end of a program's input and being asked to end
+	maxBadLines = 16          // lines in a row that are no messages; one more ends the program
+	exitGrace   = time.Second // time from the end of the program's input to the signal to end
 )
 
-// command returns how the program of a server is started in the workspace dir.
+// command returns the command of a server's program in the workspace dir.
 func command(s *Server, dir string, env []string) (*exec.Cmd, error) {
 	for name, value := range s.Env {
 		env = append(env, name+"="+value)
@@ -31,14 +31,14 @@ func command(s *Server, dir string, env []string) (*exec.Cmd, error) {
 	} else if s.Dir != "" {
 		dir = s.Dir
 	}
-	if at, err := os.Stat(dir); err != nil { // else the program would be said to be missing
+	if at, err := os.Stat(dir); err != nil { // otherwise the program would be reported as missing
 		return nil, &fault{"the directory in which it is to start (cwd) does not exist", err}
 	} else if !at.IsDir() {
 		return nil, &fault{words: "where it is to start (cwd) is no directory"}
 	}
 	path, err := proc.FindProgram(s.Command, dir, env)
 	if err != nil {
-		return nil, unstarted(err)
+		return nil, startError(err)
 	}
 	cmd := exec.Command(path, s.Args...)
 	cmd.Args[0] = s.Command
@@ -46,13 +46,13 @@ func command(s *Server, dir string, env []string) (*exec.Cmd, error) {
 	return cmd, nil
 }
 
-// unstarted is why a program was not started.
-func unstarted(err error) error {
+// startError returns the error of a program that could not be started.
+func startError(err error) error {
 	return &fault{"its program does not start: " + cmp.Or(systemWords(err), "see the server's log"), err}
 }
 
-// listen receives what the program writes, line by line. Lines that are no messages
-// are logged: many programs greet, or warn, where they should not.
+// listen receives the program's output, line by line. It logs lines that are no
+// messages, because many programs print greetings or warnings there.
 func (p *pipe) listen(stdout io.Reader) {
 	lines := line.NewReader(stdout, contracts.MaxLineBytes)
 	bad := 0
@@ -70,7 +70,7 @@ func (p *pipe) listen(stdout io.Reader) {
 		}
 		messages, err := decode(text)
 		if err != nil {
-			p.log.Debug("MCP server wrote a line that is no message", "line", label(string(text[:min(len(text), maxLabel)])))
+			p.log.Debug("MCP server wrote a line that is not a message", "line", label(string(text[:min(len(text), maxLabel)])))
 			if bad++; bad > maxBadLines {
 				p.Kill(fmt.Errorf("wrote %d lines in a row that are no messages", bad))
 				return
@@ -86,8 +86,8 @@ func (p *pipe) listen(stdout io.Reader) {
 	}
 }
 
-// failure says why the program ended, with the last line that it told people as
-// the detail. It is meant for after that.
+// failure returns why the program ended, with the last line of its standard
+// error as the detail. Call it after the end.
 func (p *pipe) failure() error {
 	cause := p.Failure()
 	if cause == nil {

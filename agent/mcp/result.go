@@ -13,49 +13,49 @@ import (
 	"github.com/seed-028515a8/maestro/internal/abridge"
 )
 
-// Bounds on what is kept of a result.
+// Bounds of a result, in bytes or images.
 const (
 	maxResultText  = 256 << 10
 	maxStructured  = 256 << 10
 	maxImages      = 8
 	maxImageBytes  = 5 << 20
 	maxImagesBytes = 10 << 20
-	maxLabel       = 256 // of what a server says about something that is not shown
+	maxLabel       = 256 // bytes of a server's text about content that is not shown
 )
 
-// imageTypes are the pictures that models see.
+// imageTypes are the image types that models accept.
 var imageTypes = []string{"image/png", "image/jpeg", "image/gif", "image/webp"}
 
-// A Result is what a tool answered, fit to be given to a model.
+// A Result is a tool's answer in a form for models.
 type Result struct {
-	// Text is everything that can be said in text, at most 256 KiB. What was left
-	// out, such as sound, is mentioned in it.
+	// Text is all content that is text, at most 256 KiB. It mentions content
+	// that was left out, such as audio.
 	Text string
 
-	// Images are at most eight pictures of the usual formats.
+	// Images are at most eight images of the types that models accept.
 	Images []Image
 
-	// Structured is the result as JSON, nil if there is none or it is longer than
-	// 256 KiB. If there is nothing else, it is in Text as well.
+	// Structured is the result as JSON, nil if there is none or it is longer
+	// than 256 KiB. If there is no other content, Text contains it too.
 	Structured json.RawMessage
 
 	// IsError says that the tool failed, or that the server refused the call or
-	// did not answer in time. A model may do something about it.
+	// did not answer in time. The model may react to it.
 	IsError bool
 }
 
-// An Image is a picture.
+// An Image is an image.
 type Image struct {
 	MimeType string
 	Data     []byte
 }
 
-// failure is the result of a call that came to nothing.
+// failure returns the result of a call that failed.
 func failure(format string, args ...any) Result {
 	return Result{Text: abridge.Head(clean(fmt.Sprintf(format, args...)), maxResultText), IsError: true}
 }
 
-// resultOf makes a result of the server's.
+// resultOf converts a server's result.
 func resultOf(answer *sdk.CallToolResult) Result {
 	var p page
 	for _, block := range answer.Content {
@@ -78,7 +78,7 @@ func resultOf(answer *sdk.CallToolResult) Result {
 	return res
 }
 
-// A page collects the text and the pictures of a result.
+// A page collects the text and the images of a result.
 type page struct {
 	b      strings.Builder
 	full   bool
@@ -103,7 +103,7 @@ func (p *page) add(block sdk.Content) {
 	}
 }
 
-// text appends a block on lines of its own, as far as there is room.
+// text appends a block on separate lines, as far as there is room.
 func (p *page) text(text string) {
 	if p.full || text == "" {
 		return
@@ -126,7 +126,7 @@ func (p *page) image(mimeType string, data []byte, from string) {
 	switch {
 	case !slices.Contains(imageTypes, mimeType):
 		p.say("[%s %s, %d bytes, is not of a kind that is shown]", from, label(mimeType), len(data))
-	case http.DetectContentType(data) != mimeType: // models refuse all that comes with it
+	case http.DetectContentType(data) != mimeType: // models refuse a whole message with a mislabeled image
 		p.say("[%s %s, %d bytes, is not what it is said to be]", from, mimeType, len(data))
 	case len(data) > maxImageBytes || p.bytes+len(data) > maxImagesBytes || len(p.images) >= maxImages:
 		p.say("[%s %s, %d bytes, is too large or one too many to be shown]", from, label(mimeType), len(data))
@@ -158,7 +158,7 @@ func (p *page) link(l *sdk.ResourceLink) {
 	p.text(text.String() + "]")
 }
 
-// clean returns a text as valid UTF-8 without what a terminal would obey.
+// clean returns a text as valid UTF-8 without terminal controls.
 func clean(text string) string {
 	return strings.Map(func(c rune) rune {
 		if unicode.IsControl(c) && !strings.ContainsRune("\n\r\t", c) {
@@ -168,8 +168,8 @@ func clean(text string) string {
 	}, strings.ToValidUTF8(text, "\uFFFD"))
 }
 
-// label returns a short text of a server's on one line, without what would move
-// the cursor of a terminal.
+// label returns a short text of a server on one line, without characters that
+// move a terminal's cursor.
 func label(text string) string {
 	words := strings.FieldsFunc(abridge.Head(strings.ToValidUTF8(text, "\uFFFD"), 4*maxLabel), func(c rune) bool { return !unicode.IsGraphic(c) || unicode.IsSpace(c) })
 	return abridge.Head(strings.Join(words, " "), maxLabel)

@@ -11,29 +11,29 @@ import (
 )
 
 const (
-	maxNameBytes = 64       // the name of a server
+	maxNameBytes = 64       // name of a server
 	maxParts     = 256      // arguments, variables or headers of one server
-	maxPartBytes = 64 << 10 // one of those, or an address
+	maxPartBytes = 64 << 10 // one of those, or a URL
 )
 
-// A Server is an MCP server as it was configured: a program that speaks on its
-// standard streams, or an address. Exactly one of Command and URL is set. It may
-// hold credentials, so its text is its name alone.
+// A Server is a configured MCP server: a program on its standard streams, or a
+// URL. Exactly one of Command and URL is set. It may contain credentials, so
+// its text form is its name only.
 type Server struct {
-	Name string // unique among those that are used together; at most 64 bytes
+	Name string // unique in a set; at most 64 bytes
 
 	// A program.
 	Command string
 	Args    []string
-	Env     map[string]string // beside what every child gets
-	Dir     string            // where it starts, counted from the workspace; empty means there
+	Env     map[string]string // in addition to the environment of every child
+	Dir     string            // working directory, relative to the workspace; empty means the workspace
 
-	// An address of the streamable HTTP transport.
+	// A URL of the streamable HTTP transport.
 	URL     string
 	Headers map[string]string // sent with every request
 
-	// Platform says that requests carry the id of the session, if Headers has
-	// none, and each an id of its own.
+	// Platform says that each request gets an id, and the session's id unless
+	// Headers has one.
 	Platform bool
 }
 
@@ -43,7 +43,7 @@ func (s Server) String() string { return s.Name }
 // LogValue returns the name.
 func (s Server) LogValue() slog.Value { return slog.StringValue(s.Name) }
 
-// check says what is wrong with a server, by the key that it is configured with.
+// check returns an error in the configuration of a server, with its key.
 func (s *Server) check() error {
 	if err := checkName(s.Name); err != nil {
 		return err
@@ -88,7 +88,7 @@ func (s *Server) checkProgram() error {
 	return nil
 }
 
-// checkName says what is wrong with the name of a server, which people read.
+// checkName returns an error for a name that cannot be shown.
 func checkName(name string) error {
 	switch {
 	case name == "":
@@ -101,8 +101,8 @@ func checkName(name string) error {
 	return nil
 }
 
-// checkURL says what is wrong with an address. It does not repeat it: addresses
-// have been seen to hold credentials.
+// checkURL returns an error for a URL that is not valid. The error does not
+// contain the URL, because URLs may contain credentials.
 func checkURL(address string) error {
 	u, err := url.Parse(address)
 	switch {

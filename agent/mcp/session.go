@@ -20,10 +20,10 @@ import (
 	"github.com/seed-028515a8/maestro/internal/abridge"
 )
 
-// olderRevision is the newest one that begins with initialize.
+// olderRevision is the newest revision that starts with initialize.
 const olderRevision = "2025-11-25"
 
-// Bounds on what a server offers.
+// Bounds on a server's tools.
 const (
 	maxTools       = 512
 	maxPages       = 64
@@ -33,12 +33,13 @@ const (
 	maxToolName    = 256
 )
 
-// relistPause is the least time between two lists of tools: some servers report a
-// change whenever they are asked for the list. After lists that were not given it
-// grows as that between attempts to connect does.
+// relistPause is the minimum time between two lists of tools, because some
+// servers report a change whenever they are asked for the list. After failed
+// lists it grows like the pause between connection attempts.
 const relistPause = time.Second
 
-// closePatience is how long an orderly end may take before it becomes another.
+// closePatience is how long an orderly close may take before the connection is
+// cut.
 const closePatience = 2 * time.Second
 
 var (
@@ -46,16 +47,16 @@ var (
 	errEnded  = errors.New("the connection ended")
 )
 
-// A session is one connection to a server. Its goroutine, run, looks after it
-// until it ends.
+// A session is one connection to a server. Its goroutine, run, serves it until
+// its end.
 //
-// There are two ends: stopping, when calls and questions end and the server is
-// told in order, and life, when everything is cut.
+// The end has two steps: stopping ends calls and questions and tells the
+// server, and life cuts everything.
 type session struct {
 	link  *link
 	since time.Time
 
-	client *sdk.ClientSession // nil before the connection stands
+	client *sdk.ClientSession // nil before the connection is made
 	pipe   *pipe              // nil over HTTP
 	web    *web               // nil for a program
 
@@ -64,15 +65,15 @@ type session struct {
 	life     context.Context
 	cut      context.CancelFunc
 
-	changed chan struct{} // 1-buffered: a token means that the tools are to be listed again; never closed
-	over    chan struct{} // closed when nothing of the session is left, if it ran
+	changed chan struct{} // 1-buffered; a token means that the tools must be listed again; never closed
+	over    chan struct{} // closed when the session has ended, if run was started
 
 	useful atomic.Bool // a call was answered
-	lapsed atomic.Bool // changes of the tools are not reported any more
+	lapsed atomic.Bool // the server does not report changes of its tools any more
 }
 
 // open makes a connection and lists the tools. answered says whether a program
-// answered anything.
+// has sent an answer.
 func (l *link) open(ctx context.Context, revision string) (s *session, answered bool, err error) {
 	s = &session{link: l, since: time.Now(), changed: make(chan struct{}, 1), over: make(chan struct{})}
 	s.stopping, s.stop = context.WithCancelCause(l.set.life)
@@ -83,7 +84,7 @@ func (l *link) open(ctx context.Context, revision string) (s *session, answered 
 		s.cut()
 		return nil, false, err
 	}
-	free := context.AfterFunc(ctx, s.abort) // the library does not bound everything by ctx
+	free := context.AfterFunc(ctx, s.abort) // the library does not apply ctx everywhere
 	client, err := s.newClient().Connect(ctx, transport, &sdk.ClientSessionOptions{ProtocolVersion: revision})
 	if err == nil {
 		s.client = client
@@ -98,7 +99,7 @@ func (l *link) open(ctx context.Context, revision string) (s *session, answered 
 	return nil, s.pipe != nil && s.pipe.answered.Load(), s.reason(err)
 }
 
-// transport returns the way to the server; a program is started.
+// transport returns the transport to the server; it starts a program.
 func (s *session) transport() (sdk.Transport, error) {
 	l := s.link
 	if l.server.Command != "" {
@@ -114,8 +115,8 @@ func (s *session) transport() (sdk.Transport, error) {
 	}, nil
 }
 
-// newClient returns the library's client, which is made per connection so that
-// what it is asked is known to come from this server.
+// newClient returns the library's client. There is one per connection, so that
+// requests to it are known to come from this server.
 func (s *session) newClient() *sdk.Client {
 	client := sdk.NewClient(&sdk.Implementation{Name: "maestro", Version: s.link.set.opts.Version}, &sdk.ClientOptions{
 		Logger: s.link.log,
@@ -142,13 +143,13 @@ func (s *session) newClient() *sdk.Client {
 	return client
 }
 
-// run looks after the session until it ends.
+// run serves the session until its end.
 func (s *session) run() {
 	defer close(s.over)
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	gone := make(chan error, 1)
-	wg.Go(func() { gone <- s.client.Wait() }) // ends with the connection, which close sees to
+	wg.Go(func() { gone <- s.client.Wait() }) // ends with the connection, at the latest by close
 	var err error
 	changed, failures, pause := s.changed, 0, time.NewTimer(0)
 	defer pause.Stop()
@@ -184,12 +185,12 @@ func (s *session) run() {
 	}
 }
 
-// close ends the connection in order, or by force if that takes too long, and
-// returns when nothing of it is left.
+// close ends the connection in order, or cuts it after closePatience. It
+// returns when nothing of the session is left.
 func (s *session) close() {
 	if s.client != nil {
 		late := time.AfterFunc(closePatience, s.abort)
-		_ = s.client.Close() // waits for what is under way, which has been told to end
+		_ = s.client.Close() // waits for running requests, which have been told to end
 		late.Stop()
 	}
 	if s.pipe != nil {
@@ -210,18 +211,17 @@ func (s *session) abort() {
 	}
 }
 
-// reason returns why a connection ended or was not made. It is meant for after
-// that.
+// reason returns why a connection ended or was not made. Call it after the end.
 func (s *session) reason(err error) error {
-	if cause := context.Cause(s.stopping); errors.Is(cause, errFlood) { // what ended then ended of that
+	if cause := context.Cause(s.stopping); errors.Is(cause, errFlood) { // other errors are a consequence of the flood
 		return cause
 	}
 	switch {
 	case s.web != nil:
-		if trouble := s.web.trouble.Load(); trouble != nil { // of which the library keeps the text only
+		if trouble := s.web.trouble.Load(); trouble != nil { // the library keeps the text only
 			return &fault{words: trouble.words, detail: err}
 		}
-		if s.client == nil && ended(err) { // with an answer, else there would be trouble
+		if s.client == nil && ended(err) { // after an answer; otherwise trouble would be set
 			return &fault{"what it answered is not MCP", err}
 		}
 	case ended(err) && s.pipe != nil:
@@ -232,15 +232,15 @@ func (s *session) reason(err error) error {
 	return err
 }
 
-// lapse takes in that the server does not report changes any more.
+// lapse notes that the server does not report changes any more.
 func (s *session) lapse() {
 	if s.stopping.Err() == nil {
 		s.lapsed.Store(true)
-		s.link.log.Debug("MCP server does not report changes any more")
+		s.link.log.Debug("MCP server no longer reports changes")
 	}
 }
 
-// relist has the tools listed again soon.
+// relist makes run list the tools again soon.
 func (s *session) relist() {
 	if s.pipe != nil {
 		s.pipe.relisting.Store(false)
@@ -255,8 +255,8 @@ func (s *session) again() {
 	}
 }
 
-// refresh lists the tools again and reports whether it did. That it did not is said
-// unless it was before.
+// refresh lists the tools again and reports whether it succeeded. It tells
+// clients of a failure unless quiet.
 func (s *session) refresh(quiet bool) bool {
 	ctx, cancel := context.WithTimeout(s.stopping, s.link.set.opts.ConnectTimeout)
 	defer cancel()
@@ -268,10 +268,10 @@ func (s *session) refresh(quiet bool) bool {
 	return err == nil
 }
 
-// list takes in the tools that the server offers, as far as they are in order.
+// list reads the tools that the server offers, and leaves out invalid ones.
 func (s *session) list(ctx context.Context) error {
 	var tools []Tool
-	var left []string // out
+	var left []string // left out
 	seen := map[string]bool{}
 	room := maxToolsBytes
 	caps := s.client.InitializeResult().Capabilities
@@ -300,7 +300,7 @@ func (s *session) list(ctx context.Context) error {
 		params = &sdk.ListToolsParams{Cursor: res.NextCursor}
 	}
 	if changes := s.link.setTools(tools); changes != "" {
-		s.link.insist("has other tools now: " + s.link.hide(changes)) // once in relistPause at the most
+		s.link.sayAlways("has other tools now: " + s.link.hide(changes)) // at most once in relistPause
 	}
 	if len(left) > 0 {
 		s.link.say(fmt.Sprintf("has %s that nobody is offered: %s", toolCount(len(left)), s.link.hide(label(strings.Join(left, ", ")))), nil)
@@ -308,10 +308,10 @@ func (s *session) list(ctx context.Context) error {
 	return nil
 }
 
-// size is how much a tool takes, in bytes.
+// size returns the size of a tool in bytes.
 func (t *Tool) size() int { return len(t.Description) + len(t.Schema) }
 
-// toolOf checks a tool of a server.
+// toolOf checks and converts a tool of a server.
 func toolOf(server string, t *sdk.Tool) (Tool, error) {
 	if t.Name == "" || len(t.Name) > maxToolName {
 		return Tool{}, errors.New("no name, or too long a one")
@@ -333,7 +333,7 @@ func toolOf(server string, t *sdk.Tool) (Tool, error) {
 	return tool, nil
 }
 
-// schemaOf returns the schema of a tool's arguments, which has to be that of an
+// schemaOf returns the schema of a tool's arguments, which must be that of an
 // object.
 func schemaOf(schema any) (json.RawMessage, error) {
 	fields, ok := schema.(map[string]any)

@@ -22,66 +22,65 @@ const (
 	defaultCallLimit      = time.Hour
 )
 
-// maxQuestions is how many questions of servers may be open in a set.
+// maxQuestions bounds the open questions in a set.
 const maxQuestions = 16
 
-// noticeDelay is after which time it is said that servers are waited for.
+// noticeDelay is the time after which clients are told that servers are being
+// waited for.
 const noticeDelay = time.Second
 
-// ErrUnavailable says that a server could not be reached, or was lost in the
-// middle of a call. The same call may succeed later; whether the lost one had
-// effects is not known.
+// ErrUnavailable says that a server could not be reached, or was lost during a
+// call. The same call may succeed later; it is unknown whether the lost call
+// had effects.
 var ErrUnavailable = errors.New("the MCP server is not available")
 
-// Why something of the set ends.
+// The causes with which parts of the set end.
 var (
 	errClosed   error = &fault{words: "the MCP servers were closed"}
 	errUnwanted error = &fault{words: "the connection was ended"}
 )
 
-// A Host is what a set needs of the hub: that of [contracts.Host] of the same
-// name.
+// A Host is the part of [contracts.Host] that a set needs.
 type Host interface {
 	Publish(ctx context.Context, events ...contracts.Event) error
 	Ask(ctx context.Context, req *contracts.ServerRequest, opts contracts.AskOptions) (contracts.Outcome, error)
 	Withdraw(requestID string, verdict contracts.Verdict, reason string, by contracts.Resolver) bool
 }
 
-// Options are what a set of servers needs. The zero value is an empty set.
+// Options configures a set of servers. The zero value is an empty set.
 type Options struct {
 	Servers []Server
 
-	// Dir is the workspace: where programs start, and the root that servers are
-	// told. Empty means the current directory.
+	// Dir is the workspace: the working directory of programs, and the root sent
+	// to servers. Empty means the current directory.
 	Dir string
 
-	// EnvPass and Hosted bound the environment of programs, as those of an agent
-	// do.
+	// EnvPass and Hosted limit the environment of programs, as for agents.
 	EnvPass []string
 	Hosted  bool
 
-	// Host shows what becomes of servers and puts their questions. Nil means that
-	// nobody is there: then every question is cancelled, and only the log says so.
+	// Host publishes the state of servers and asks their questions. If it is
+	// nil, every question is cancelled, and only the log says so.
 	Host Host
 
-	// SessionID is told to the platform's server. Empty means that it is not.
+	// SessionID is sent to the platform's server. Empty means that it is not
+	// sent.
 	SessionID string
 
-	// Version is that of this program, told to servers. Empty means dev.
+	// Version is this program's version, sent to servers. Empty means dev.
 	Version string
 
-	// Log receives faults and what programs write to standard error. Nil discards
-	// it.
+	// Log receives errors and the standard error of programs. Nil discards it.
 	Log *slog.Logger
 
-	// ConnectTimeout bounds one attempt to reach a server, from the start of its
-	// program to the list of its tools. Zero means 30 s.
+	// ConnectTimeout bounds one attempt to connect, from the start of a program
+	// to the list of its tools. Zero means 30 s.
 	ConnectTimeout time.Duration
 
-	// CallTimeout is how long a tool may be silent; progress and open questions of
-	// its server extend it. Zero means two minutes. CallLimit bounds a call
-	// whatever its progress, but for open questions; zero means an hour. A call
-	// beyond them is cancelled and its result says so.
+	// CallTimeout is how long a tool may be silent; progress and open questions
+	// of its server extend it. Zero means 2 minutes. CallLimit bounds a call
+	// regardless of progress, but open questions extend it; zero means 1 hour. A
+	// call beyond either is cancelled, and its result says so.
 	CallTimeout time.Duration
 	CallLimit   time.Duration
 }
@@ -89,10 +88,10 @@ type Options struct {
 // A Set is the servers of one session. Its methods may be called from any
 // goroutine.
 //
-// A server has at most one connection, which a goroutine of its own looks after.
-// One that cannot be reached, or is lost, is said in the open and tried again when
-// tools are wanted or called: at once the first time, then at growing intervals up
-// to a minute.
+// A server has at most one connection, which a separate goroutine serves.
+// Clients are told of a server that cannot be reached or is lost. It is tried
+// again when tools are listed or called: at once after the first failure, then
+// at growing intervals up to 1 minute.
 type Set struct {
 	opts  Options
 	log   *slog.Logger
@@ -101,18 +100,18 @@ type Set struct {
 	life context.Context // ends with Close
 	stop context.CancelCauseFunc
 
-	questions chan struct{} // a token for each that is open
+	questions chan struct{} // holds a token for each open question
 
 	mu     sync.Mutex
 	closed bool
-	wg     sync.WaitGroup // everything that runs; not added to once closed
+	wg     sync.WaitGroup // counts all goroutines; not added to once closed
 }
 
-// Open begins to connect to the servers, all at once, and does not wait for them.
-// What comes of it is said: in one status which servers are there, if any, and in
-// one each which are not.
+// Open starts to connect to all servers at once, and does not wait. Clients get
+// one status with the connected servers, if any, and one for each server that
+// failed.
 func Open(o Options) *Set {
-	if dir, err := filepath.Abs(o.Dir); err == nil { // else programs cannot start, which is said
+	if dir, err := filepath.Abs(o.Dir); err == nil { // otherwise programs cannot start, which is reported
 		o.Dir = dir
 	}
 	o.ConnectTimeout = or(o.ConnectTimeout, defaultConnectTimeout)
@@ -129,7 +128,7 @@ func Open(o Options) *Set {
 	s.add(o.Servers)
 	var first []<-chan struct{}
 	for _, l := range s.links {
-		if _, attempt, _ := l.place(); attempt != nil {
+		if _, attempt, _ := l.sessionOrWait(); attempt != nil {
 			first = append(first, attempt)
 		}
 	}
@@ -139,8 +138,8 @@ func Open(o Options) *Set {
 	return s
 }
 
-// introduce says which servers are waited for, if it takes a while, and then which
-// are there. Those that come later say so themselves.
+// introduce tells clients which servers are being waited for, if it takes long,
+// and then which are connected. Later ones tell clients themselves.
 func (s *Set) introduce(first []<-chan struct{}) {
 	early, late := time.NewTimer(noticeDelay), time.NewTimer(firstDelay)
 	defer early.Stop()
@@ -161,12 +160,13 @@ func (s *Set) introduce(first []<-chan struct{}) {
 		}
 	}
 	s.sayOf("MCP servers are connected: ", func(l *link) (string, bool) {
-		tools, ok := l.arrived()
+		tools, ok := l.newlyConnected()
 		return l.server.Name + " (" + toolCount(tools) + ")", ok
 	})
 }
 
-// sayOf says something of those servers for which of has a text, if any.
+// sayOf publishes a status with a text of each server for which of has one, if
+// any.
 func (s *Set) sayOf(text string, of func(*link) (string, bool)) {
 	var all []string
 	for _, l := range s.links {
@@ -181,7 +181,7 @@ func (s *Set) sayOf(text string, of func(*link) (string, bool)) {
 	}
 }
 
-// publish shows clients a status.
+// publish publishes a status.
 func (s *Set) publish(text string) {
 	if s.opts.Host == nil {
 		return
@@ -189,7 +189,7 @@ func (s *Set) publish(text string) {
 	ctx, cancel := context.WithTimeout(s.life, statusTime)
 	defer cancel()
 	if err := s.opts.Host.Publish(ctx, &contracts.Status{Message: text}); err != nil {
-		s.log.Debug("publish status", "error", err)
+		s.log.Debug("cannot publish a status", "error", err)
 	}
 }
 
@@ -200,7 +200,8 @@ func or(d, fallback time.Duration) time.Duration {
 	return fallback
 }
 
-// add makes places for servers. One that is not in order is said and left out.
+// add adds links for servers. It tells clients of invalid ones and leaves them
+// out.
 func (s *Set) add(servers []Server) {
 	names := map[string]bool{}
 	for _, server := range servers {
@@ -224,8 +225,8 @@ func (s *Set) add(servers []Server) {
 	}
 }
 
-// Await tries servers again that were never reached, if it is time to, and waits a
-// moment for attempts: six seconds from the start of the first, one second from
+// Await tries again to connect to servers that were never reached, if it is
+// time to. It waits for attempts: 6 s from the start of the first, 1 s from
 // that of any other.
 func (s *Set) Await(ctx context.Context) {
 	for _, l := range s.links {
@@ -246,15 +247,15 @@ func (s *Set) Await(ctx context.Context) {
 	}
 }
 
-// Tools returns the tools of all servers as they were last listed, those of one
-// server together. It does not block: servers that were not reached before are
-// tried again meanwhile, if it is time to.
+// Tools returns the tools of all servers as last listed, grouped by server. It
+// does not block: it starts new attempts for servers that were never reached,
+// if it is time to.
 func (s *Set) Tools() []Tool {
 	var tools []Tool
 	seen := map[string]bool{}
 	for _, l := range s.links {
 		for _, t := range l.listed() {
-			if !seen[t.FullName] { // by chance of its hash, and then nobody could call it
+			if !seen[t.FullName] { // two names may share a hash; then only one can be called
 				seen[t.FullName] = true
 				tools = append(tools, t)
 			}
@@ -273,8 +274,8 @@ func (s *Set) find(fullName string) (*link, Tool, bool) {
 	return nil, Tool{}, false
 }
 
-// Close ends all connections, and with them calls, questions and every process
-// that a server started. It returns when nothing is left, within a few seconds.
+// Close ends all connections with their calls, questions and processes. It
+// returns when nothing is left, within a few seconds.
 func (s *Set) Close() {
 	s.mu.Lock()
 	s.closed = true
@@ -283,7 +284,7 @@ func (s *Set) Close() {
 	s.wg.Wait()
 }
 
-// start runs f in a goroutine that Close waits for. It reports false if the set
+// start runs f in a goroutine that Close waits for. It returns false if the set
 // was closed.
 func (s *Set) start(f func()) bool {
 	s.mu.Lock()
@@ -295,25 +296,26 @@ func (s *Set) start(f func()) bool {
 	return true
 }
 
-// environ is what every program gets of ours.
+// environ returns this program's environment for every program.
 func (s *Set) environ() []string { return proc.Environ(os.Environ(), s.opts.Hosted, s.opts.EnvPass) }
 
-// A Tool is what a server can do.
+// A Tool is a tool of a server.
 type Tool struct {
 	Server string
-	Name   string // as the server has it
+	Name   string // the server's own name
 
-	// FullName is the name for models, unique in a set: mcp__server__tool, at most
-	// 64 letters, digits, underscores and hyphens.
+	// FullName is the name for models, unique in a set: mcp__server__tool, at
+	// most 64 letters, digits, underscores and hyphens.
 	FullName string
 
-	Title       string // for people, on one line; the name if there is none
+	Title       string // for people, on one line; the name if the server has none
 	Description string
 	Schema      json.RawMessage // JSON Schema of an object
 
-	// What the server says of it. A tool that is not ReadOnly changes something;
-	// one that is not Destructive only adds; to call an Idempotent one twice changes
-	// no more than to call it once. None is to be relied upon.
+	// The server's claims about the tool. One that is not ReadOnly changes
+	// something. One that is not Destructive only adds. Calling an Idempotent
+	// one twice changes no more than calling it once. None of them can be
+	// trusted.
 	ReadOnly    bool
 	Destructive bool
 	Idempotent  bool

@@ -330,7 +330,7 @@ func TestServersThatAreThereAreSaidOnce(t *testing.T) {
 		if !slices.Equal(said, want) {
 			t.Errorf("got %q said, want %q", said, want)
 		}
-		if _, ok := s.links[2].arrived(); ok || !s.links[2].alone {
+		if _, ok := s.links[2].newlyConnected(); ok || !s.links[2].alone {
 			t.Error("got a late server that does not say itself when it is there")
 		}
 	})

@@ -17,16 +17,17 @@ import (
 )
 
 const (
-	// streamTime is how long a server has to begin the stream on which it may
-	// speak by itself. One that does not is taken for one that has none.
+	// streamTime is how long a server has to start the stream for its own
+	// messages. After it, the server counts as one without a stream.
 	streamTime = 10 * time.Second
 
-	// streamPause is the least time between two requests for a stream. A server that
-	// ends each at once says itself how soon the library asks for the next.
+	// streamPause is the minimum time between two requests for a stream. A
+	// server that ends each stream at once decides itself how soon the library
+	// asks for the next.
 	streamPause = 250 * time.Millisecond
 
-	// maxExchanges is how many requests may be under way. Each request of a server
-	// costs one, and the library answers as many as come.
+	// maxExchanges bounds the open requests. The library answers any number of a
+	// server's requests, and each answer is a request.
 	maxExchanges = 128
 
 	maxRedirects   = 3
@@ -41,35 +42,35 @@ var (
 	errFlood     = &fault{words: "it asked for more at once than can be answered"}
 )
 
-// A web sends the requests of one session over HTTP. It gives them the headers
-// of the server, ends them with the session, and bounds what comes back.
+// A web sends the requests of one session over HTTP. It adds the server's
+// headers, ends the requests with the session, and bounds the answers.
 type web struct {
 	next    *http.Transport
 	server  *Server
-	session string          // of the platform's headers; may be empty
+	session string          // session id for the platform's headers; may be empty
 	life    context.Context // of the session
-	ended   func()          // called when the server has ended its reports of changes
-	flooded func()          // called when more is under way than may be
+	ended   func()          // called when the server has ended its stream of changes
+	flooded func()          // called when there are too many open requests
 
-	under   atomic.Int64          // exchanges under way
-	trouble atomic.Pointer[fault] // what came of the newest message, if nothing good
+	openRequests atomic.Int64          // open requests
+	trouble      atomic.Pointer[fault] // the fault of the newest message, if it failed
 
 	mu         sync.Mutex
-	nextStream time.Time // no stream is asked for before
+	nextStream time.Time // time before which no stream is requested
 }
 
-// reports is the method of the request whose answer is a stream of changes, as
-// the protocol names it in a header.
+// reports is the method of the request whose answer is the stream of changes,
+// as in the Mcp-Method header.
 const reports = "subscriptions/listen"
 
 func newWeb(server *Server, session string, life context.Context) *web {
-	next := http.DefaultTransport.(*http.Transport).Clone() // it is no other unless somebody replaced it
+	next := http.DefaultTransport.(*http.Transport).Clone() // DefaultTransport has this type unless someone replaced it
 	next.MaxResponseHeaderBytes = maxHeaderBytes
 	return &web{next: next, server: server, session: session, life: life}
 }
 
-// client returns a client that follows redirects to the same host only: headers
-// may hold credentials.
+// client returns a client that follows redirects to the same host only, because
+// headers may contain credentials.
 func (w *web) client() *http.Client {
 	return &http.Client{Transport: w, CheckRedirect: func(req *http.Request, via []*http.Request) error {
 		if from := via[0].URL; req.URL.Scheme != from.Scheme || req.URL.Host != from.Host || len(via) > maxRedirects {
@@ -82,25 +83,25 @@ func (w *web) client() *http.Client {
 
 // RoundTrip implements [http.RoundTripper].
 func (w *web) RoundTrip(req *http.Request) (*http.Response, error) {
-	if w.under.Add(1) > maxExchanges {
-		w.under.Add(-1)
+	if w.openRequests.Add(1) > maxExchanges {
+		w.openRequests.Add(-1)
 		w.trouble.Store(errFlood)
 		w.flooded()
 		return nil, errFlood
 	}
 	ctx, cancel := context.WithCancelCause(req.Context())
 	stop := context.AfterFunc(w.life, func() { cancel(errUnwanted) })
-	release := sync.OnceFunc(func() { stop(); cancel(nil); w.under.Add(-1) })
+	release := sync.OnceFunc(func() { stop(); cancel(nil); w.openRequests.Add(-1) })
 	c, isCall := ctx.Value(callKey{}).(*call)
 	if isCall {
 		c.sent.Store(true)
 	}
 	out := req.Clone(ctx)
-	w.address(out.Header)
+	w.addHeaders(out.Header)
 	if req.Method == http.MethodGet {
 		w.pace(ctx)
 		late := time.AfterFunc(streamTime, func() { cancel(errNoStream) })
-		defer late.Stop() // once the answer has begun
+		defer late.Stop() // when the answer has begun
 	}
 	resp, err := w.next.RoundTrip(out)
 	if err != nil {
@@ -109,7 +110,7 @@ func (w *web) RoundTrip(req *http.Request) (*http.Response, error) {
 		switch {
 		case errors.Is(cause, errNoStream):
 			return noStream(req), nil
-		case cause == nil: // else it was us
+		case cause == nil: // otherwise we cancelled it
 			w.note(req, &fault{cmp.Or(systemWords(err), "it cannot be reached"), err})
 		}
 		return nil, err
@@ -120,21 +121,21 @@ func (w *web) RoundTrip(req *http.Request) (*http.Response, error) {
 		w.note(req, nil)
 	}
 	if isCall && resp.StatusCode == http.StatusNotFound && req.Header.Get("Mcp-Session-Id") != "" {
-		c.alien.Store(true)
+		c.unknownSession.Store(true)
 	}
 	body := &boundedBody{ReadCloser: resp.Body, release: release, left: -1, long: func() { w.note(req, errLongBody) }}
 	if resp.StatusCode == http.StatusOK && req.Header.Get("Mcp-Method") == reports {
 		body.release = func() { release(); w.ended() }
 	}
-	stream := strings.HasPrefix(resp.Header.Get("Content-Type"), "text/event-stream") // of which each event is bounded
-	if !stream || resp.StatusCode >= http.StatusMultipleChoices {                     // of errors the whole is read
+	stream := strings.HasPrefix(resp.Header.Get("Content-Type"), "text/event-stream") // each event is bounded separately
+	if !stream || resp.StatusCode >= http.StatusMultipleChoices {                     // the whole body of an error is read
 		body.left = contracts.MaxLineBytes
 	}
 	resp.Body = body
 	return resp, nil
 }
 
-// pace waits until another stream may be asked for, or ctx has ended.
+// pace waits until another stream may be requested, or ctx has ended.
 func (w *web) pace(ctx context.Context) {
 	w.mu.Lock()
 	now := time.Now()
@@ -152,16 +153,15 @@ func (w *web) pace(ctx context.Context) {
 	}
 }
 
-// note keeps what came of a message; nil is nothing bad.
+// note records the outcome of a message; nil means success.
 func (w *web) note(req *http.Request, trouble *fault) {
 	if req.Method == http.MethodPost {
 		w.trouble.Store(trouble)
 	}
 }
 
-// address puts in the headers of the server, where the protocol has none of that
-// name.
-func (w *web) address(h http.Header) {
+// addHeaders adds the server's headers, except those that the protocol has set.
+func (w *web) addHeaders(h http.Header) {
 	for name, value := range w.server.Headers {
 		if h.Get(name) == "" {
 			h.Set(name, value)
@@ -176,7 +176,7 @@ func (w *web) address(h http.Header) {
 	h.Set(requestHeader, strings.ToLower(rand.Text()))
 }
 
-// noStream is the answer of a server that has no stream.
+// noStream returns the answer of a server without a stream.
 func noStream(req *http.Request) *http.Response {
 	return &http.Response{
 		Status: "405 Method Not Allowed", StatusCode: http.StatusMethodNotAllowed,
@@ -184,12 +184,12 @@ func noStream(req *http.Request) *http.Response {
 	}
 }
 
-// A boundedBody is the body of an answer, which fails beyond its bound.
+// A boundedBody is the body of an answer. Reading beyond the bound fails.
 type boundedBody struct {
 	io.ReadCloser
-	release func() // called at the end, perhaps twice
-	left    int    // bytes; negative means any number
-	long    func() // called when there are more
+	release func() // called at the end, possibly twice
+	left    int    // bytes; negative means no bound
+	long    func() // called beyond the bound
 }
 
 func (b *boundedBody) Read(p []byte) (int, error) {

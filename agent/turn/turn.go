@@ -1,5 +1,5 @@
-// Package turn publishes what an agent says in one run: its responses, in the
-// order of R36, with the telemetry of R38 to R40.
+// Package turn publishes the responses of one run, in the order of R36 and with
+// the telemetry of R38 to R40.
 package turn
 
 import (
@@ -15,11 +15,11 @@ import (
 	"github.com/seed-028515a8/maestro/contracts"
 )
 
-// errNotResponding is the mistake of speaking or ending outside a response.
+// errNotResponding is the error of a call that needs an open response.
 var errNotResponding = errors.New("no response is open")
 
 // A Turn publishes the responses of one run, one after the other (R36), and
-// keeps the telemetry that their ends carry. It is made per run and is not safe
+// collects the telemetry for their ends. There is one per run. It is not safe
 // for concurrent use.
 type Turn struct {
 	host     contracts.Host
@@ -31,18 +31,18 @@ type Turn struct {
 	began time.Time
 	first time.Time // of the first chunk; zero before it
 
-	// What finished since the last response ended (R39).
+	// Counted since the last response ended (R39).
 	tools             []string // sorted, unique
 	labels            []string // in order of first appearance, unique
 	succeeded, failed int64
 }
 
-// New returns the turn of a run; model and provider are told with every response.
+// New returns the turn of a run; model and provider are part of every response.
 func New(host contracts.Host, model, provider string) *Turn {
 	return &Turn{host: host, model: model, provider: provider}
 }
 
-// Start opens a response under a fresh id, which it keeps until End.
+// Start opens a response with a new id.
 func (t *Turn) Start(ctx context.Context) error {
 	if t.id != "" {
 		return errors.New("a response is open already")
@@ -55,12 +55,12 @@ func (t *Turn) Start(ctx context.Context) error {
 // Open reports whether a response is open.
 func (t *Turn) Open() bool { return t.id != "" }
 
-// Say appends text to the answer. An empty text is not sent.
+// Say appends text to the answer. An empty text is not published.
 func (t *Turn) Say(ctx context.Context, text string) error {
 	return t.chunk(ctx, text, false)
 }
 
-// Think appends text to the reasoning. An empty text is not sent.
+// Think appends text to the reasoning. An empty text is not published.
 func (t *Turn) Think(ctx context.Context, text string) error {
 	return t.chunk(ctx, text, true)
 }
@@ -81,7 +81,7 @@ func (t *Turn) chunk(ctx context.Context, text string, thinking bool) error {
 // maxListed bounds the tools and the labels that a response lists.
 const maxListed = 128
 
-// Finished counts a tool that ended, by success, denial or failure, toward the
+// Finished counts a tool that ended, by success, denial or failure, for the
 // next End. It may be called in or between responses. An empty label is not
 // listed, nor are more than 128 tools or labels of one response.
 func (t *Turn) Finished(tool string, ok bool, label string) {
@@ -98,7 +98,7 @@ func (t *Turn) Finished(tool string, ok bool, label string) {
 	}
 }
 
-// End closes the response. The total of usage is computed (R38); model and
+// End closes the response. It computes the total of usage (R38). model and
 // provider are the turn's unless usage names others.
 func (t *Turn) End(ctx context.Context, usage contracts.Usage) error {
 	if t.id == "" {
@@ -126,9 +126,9 @@ func (t *Turn) End(ctx context.Context, usage contracts.Usage) error {
 	return t.host.Publish(ctx, end)
 }
 
-// After returns the end of a call that its question decided: it ran if the
-// verdict let it, and else it carries how it was refused (R47). A call whose
-// question was cancelled was refused by nobody.
+// After returns the end of a call whose question had the given verdict: success
+// if it ran, and otherwise how it was refused (R47). A cancelled question has
+// no such outcome.
 func After(callID string, v contracts.Verdict) *contracts.ToolEnd {
 	end := &contracts.ToolEnd{CallID: callID}
 	switch v {
@@ -140,8 +140,8 @@ func After(callID string, v contracts.Verdict) *contracts.ToolEnd {
 	return end
 }
 
-// ID returns prefix and a UUID of version 7 in hex, so that ids sort by
-// age in logs.
+// ID returns prefix and a UUID of version 7 in hex, so that ids in logs sort by
+// age.
 func ID(prefix string) string {
 	id := uuid.Must(uuid.NewV7())
 	return prefix + hex.EncodeToString(id[:])

@@ -10,10 +10,10 @@ import (
 type key int
 
 const (
-	keyNone    key = iota // nothing that is known
+	keyNone    key = iota // an unknown key
 	keyText               // characters, in the order typed
 	keyPaste              // a whole paste
-	keyTooLong            // the beginning of a paste that was longer than MaxLine
+	keyTooLong            // the beginning of a paste that is longer than MaxLine
 	keyEnter
 	keyNewline
 	keyInterrupt
@@ -42,7 +42,7 @@ var controls = map[byte]key{
 	0x10: keyOlder, 0x15: keyDeleteBefore, 0x17: keyDeleteWord, 0x1a: keyStop, 0x7f: keyBackspace,
 }
 
-// sequences are the keys that a terminal sends after ESC.
+// sequences are the keys for the sequences that a terminal sends after ESC.
 var sequences = map[string]key{
 	"[A": keyOlder, "OA": keyOlder, "[B": keyNewer, "OB": keyNewer,
 	"[C": keyRight, "OC": keyRight, "[D": keyLeft, "OD": keyLeft,
@@ -53,7 +53,7 @@ var sequences = map[string]key{
 	"[3~": keyDelete, "\x7f": keyDeleteWord, "\x08": keyDeleteWord, "\r": keyNewline, "\n": keyNewline,
 }
 
-// The marks around a paste, and what asks a terminal for them.
+// The marks around a paste, and the sequences that switch them on and off.
 const (
 	pasteOn    = "\x1b[?2004h"
 	pasteOff   = "\x1b[?2004l"
@@ -61,19 +61,20 @@ const (
 	pasteEnd   = "\x1b[201~"
 )
 
-// maxSequence bounds what is read of an escape sequence. A longer one is none.
+// maxSequence bounds an escape sequence, in bytes. A longer one is not a
+// sequence.
 const maxSequence = 32
 
-// A keyboard turns what a terminal sends into keys.
+// A keyboard turns the bytes of a terminal into keys.
 type keyboard struct {
-	waiting []byte // read and not understood yet
+	waiting []byte // read and not yet processed
 	pasting bool   // between the marks of a paste
-	pasted  []byte // so far; at most MaxLine
+	pasted  []byte // the paste so far; at most MaxLine bytes
 	tooLong bool   // more was pasted
 }
 
-// feed adds input. A lone ESC is the key of that name, which does nothing, so
-// that it does not swallow the next one.
+// feed adds input. A lone ESC is the Escape key. It is dropped, so that the
+// next key does not become part of its sequence.
 func (k *keyboard) feed(input []byte) {
 	if !k.pasting && len(k.waiting) == 0 && string(input) == "\x1b" {
 		return
@@ -81,7 +82,7 @@ func (k *keyboard) feed(input []byte) {
 	k.waiting = append(k.waiting, input...)
 }
 
-// next returns the next key and its text. It reports false until more is fed.
+// next returns the next key and its text. It returns false until more is fed.
 func (k *keyboard) next() (key, string, bool) {
 	if k.pasting {
 		return k.paste()
@@ -129,8 +130,8 @@ func (k *keyboard) sequence() (key, string, bool) {
 	return pressed, "", true
 }
 
-// sequenceLength returns how long the sequence is that text begins with, and 0
-// if its end is not there yet.
+// sequenceLength returns the length of the sequence at the beginning of text,
+// or 0 if its end is missing.
 func sequenceLength(text []byte) int {
 	if len(text) == 0 {
 		return 0
@@ -147,7 +148,7 @@ func sequenceLength(text []byte) int {
 				return i + 2
 			}
 			if b < ' ' || i+2 > maxSequence {
-				return i + 1 // not a sequence: what follows is read anew
+				return i + 1 // not a sequence: the rest is read as keys
 			}
 		}
 		return 0
@@ -161,15 +162,15 @@ func sequenceLength(text []byte) int {
 	return size
 }
 
-// paste reads up to the end of a paste. Ctrl-C ends it too: the end may have been
-// lost.
+// paste reads up to the end of a paste. Ctrl-C also ends it, because the end
+// mark may have been lost.
 func (k *keyboard) paste() (key, string, bool) {
 	end, skip := bytes.Index(k.waiting, []byte(pasteEnd)), len(pasteEnd)
 	if stop := bytes.IndexByte(k.waiting, 0x03); stop >= 0 && (end < 0 || stop < end) {
 		end, skip = stop, 0
 	}
 	n := end
-	if end < 0 { // but for what may be the beginning of the mark
+	if end < 0 { // without what may be the beginning of the mark
 		n = len(k.waiting) - partOf(k.waiting, pasteEnd)
 	}
 	if len(k.pasted)+n > MaxLine {
@@ -189,7 +190,8 @@ func (k *keyboard) paste() (key, string, bool) {
 	return pressed, text, true
 }
 
-// partOf returns how many bytes at the end of text may be the beginning of mark.
+// partOf returns how many bytes at the end of text may be the beginning of
+// mark.
 func partOf(text []byte, mark string) int {
 	for n := min(len(text), len(mark)-1); n > 0; n-- {
 		if string(text[len(text)-n:]) == mark[:n] {
@@ -199,7 +201,7 @@ func partOf(text []byte, mark string) int {
 	return 0
 }
 
-// drop takes n bytes off what waits.
+// drop removes n bytes from waiting.
 func (k *keyboard) drop(n int) {
 	if k.waiting = k.waiting[n:]; len(k.waiting) == 0 {
 		k.waiting = nil

@@ -8,10 +8,10 @@ import (
 	"unicode/utf8"
 )
 
-// MaxLine bounds a line, in bytes. What does not fit is not taken.
+// MaxLine bounds a line, in bytes. Input beyond it is refused.
 const MaxLine = 1 << 20
 
-// A paste of more than this is shown as its size and edited as one character.
+// A larger paste is shown as its size and edited as one character.
 const (
 	maxShownPaste = 1000 // characters
 	maxShownLines = 10
@@ -23,7 +23,7 @@ const (
 	maxHistoryBytes = 4 * MaxLine // of all lines together
 )
 
-// An Event is something that the user did other than edit the line.
+// An Event is a user action that does not edit the line.
 type Event int
 
 const (
@@ -32,42 +32,42 @@ const (
 	End                        // Ctrl-D on an empty line
 	Stop                       // Ctrl-Z
 	Clear                      // Ctrl-L
-	Refused                    // the line would exceed MaxLine; the history has the paste, as far as it fits
+	Refused                    // the line would exceed MaxLine; the part of the paste that fits is in the history
 )
 
-// A cell is what the cursor steps over at once: a character with those that join
-// it, or a paste that is not shown.
+// A cell is a unit that the cursor steps over: a character with its combining
+// characters, or a folded paste.
 type cell struct {
-	text  string // what it stands for
+	text  string // the text that it stands for
 	shown string // empty for a newline
 	width int
 }
 
 // A Line is the line being typed. Its zero value is an empty line.
 //
-// A line may be typed for something, such as the answer to a question. The line
-// that is typed for nothing in particular is set aside meanwhile: see [Line.For].
+// A line may be typed for a purpose, such as the answer to a question. The line
+// without a purpose is kept meanwhile: see [Line.For].
 type Line struct {
 	keys  keyboard
 	cells []cell
 	at    int // the cursor is before cells[at]
-	bytes int // of the cells' texts
+	bytes int // of all cells' texts
 
 	purpose string
-	aside   []cell // the line for no purpose, while there is one
+	aside   []cell // the line without a purpose, while there is a purpose
 
 	history [][]cell // oldest first
 	kept    int      // bytes of the history's texts; at most maxHistoryBytes
-	older   int      // how far up in the history the line is; 0 is not
+	older   int      // position in the history, from its end; 0 means not in the history
 	newest  []cell   // the line while an older one is shown
 }
 
-// Feed adds what the terminal sent.
+// Feed adds input from the terminal.
 func (l *Line) Feed(input []byte) { l.keys.feed(input) }
 
-// Next edits the line until the user did something else. It reports false if all
-// that was fed is dealt with. With [Entered] it returns the text of the line,
-// which is empty afterwards, and how it was shown.
+// Next edits the line until an event. It returns false when all input has been
+// processed. With [Entered] it returns the text of the line and how it was
+// shown; the line is then empty.
 func (l *Line) Next() (event Event, text, shown string, ok bool) {
 	for {
 		pressed, typed, more := l.keys.next()
@@ -109,7 +109,7 @@ func (l *Line) Next() (event Event, text, shown string, ok bool) {
 	}
 }
 
-// edit moves the cursor, or takes something off the line.
+// edit moves the cursor, deletes, or recalls from the history.
 func (l *Line) edit(pressed key) {
 	switch pressed {
 	case keyLeft:
@@ -141,7 +141,8 @@ func (l *Line) edit(pressed key) {
 	}
 }
 
-// word returns where the word before or after the cursor begins or ends.
+// word returns the start of the word before the cursor, or the end of the one
+// after it.
 func (l *Line) word(step int) int {
 	at := l.at
 	blank := func() bool {
@@ -158,7 +159,8 @@ func (l *Line) word(step int) int {
 	return at
 }
 
-// insert puts text at the cursor. It reports false if the line would be too long.
+// insert inserts text at the cursor. It returns false if the line would be too
+// long.
 func (l *Line) insert(pressed key, text string) bool {
 	text = strings.ToValidUTF8(text, "\ufffd")
 	switch pressed {
@@ -196,8 +198,8 @@ func folded(text string) cell {
 	return cell{text, shown, len(shown)}
 }
 
-// cellFor returns the cell of a character. What has no look of its own, or would
-// reorder the line, is shown as U+FFFD.
+// cellFor returns the cell of a character. A character that is invisible or
+// reorders text is shown as U+FFFD.
 func cellFor(r rune) cell {
 	switch {
 	case r == '\n':
@@ -219,26 +221,26 @@ func joins(r rune) bool {
 	return r == zeroWidthJoiner || unicode.In(r, unicode.Mn, unicode.Me, unicode.Variation_Selector) || r >= 0x1160 && r <= 0x11ff
 }
 
-// put inserts a cell at the cursor, or joins it to the one before.
+// put inserts a cell at the cursor, or joins it to the cell before.
 func (l *Line) put(c cell) {
 	l.older = 0
 	l.bytes += len(c.text)
 	if l.at > 0 {
 		before := &l.cells[l.at-1]
-		whole := utf8.RuneCountInString(before.shown) < 16 && before.shown == before.text // no newline and no paste
+		whole := utf8.RuneCountInString(before.shown) < 16 && before.shown == before.text // neither a newline nor a folded paste
 		if whole && (c.width == 0 && c.shown != "" || strings.HasSuffix(before.text, string(zeroWidthJoiner))) {
 			before.text, before.shown, before.width = before.text+c.text, before.shown+c.shown, before.width+c.width
 			return
 		}
 	}
-	if c.width == 0 && c.shown != "" { // nothing to join
+	if c.width == 0 && c.shown != "" { // there is no character to join
 		c.shown, c.width = "\ufffd", 1
 	}
 	l.cells = slices.Insert(l.cells, l.at, c)
 	l.at++
 }
 
-// remove takes cells off the line.
+// remove deletes cells.
 func (l *Line) remove(from, to int) {
 	from, to = max(from, 0), min(to, len(l.cells))
 	if from >= to {
@@ -259,7 +261,7 @@ func (l *Line) set(cells []cell) {
 	}
 }
 
-// recall shows the line that is step further up in the history.
+// recall shows the history line that is step lines older.
 func (l *Line) recall(step int) {
 	to := l.older + step
 	if to < 0 || to > len(l.history) {
@@ -276,7 +278,7 @@ func (l *Line) recall(step int) {
 	l.older = to
 }
 
-// Remember adds a text that was entered to the history.
+// Remember adds an entered text to the history.
 func (l *Line) Remember(text string) {
 	if text == "" || len(l.history) > 0 && textOf(l.history[len(l.history)-1]) == text {
 		return
@@ -293,9 +295,9 @@ func (l *Line) Remember(text string) {
 	}
 }
 
-// For says what the line is typed for. If that changes, the line is empty; one
-// that was typed for nothing in particular, which is the purpose "", comes back
-// with that. It reports whether such a line has just been set aside.
+// For sets the purpose of the line. If the purpose changes, the line becomes
+// empty; for the purpose "", the kept line returns. For reports whether a line
+// without a purpose has just been set aside.
 func (l *Line) For(purpose string) (aside bool) {
 	if purpose == l.purpose {
 		return false
@@ -312,8 +314,9 @@ func (l *Line) For(purpose string) (aside bool) {
 	return aside
 }
 
-// Return gives a text back that was entered and not used: it comes to the line for
-// no purpose, behind what was set aside, unless another text is being typed there.
+// Return restores a text that was entered and not used. It appends the text to
+// the line that was set aside. If no purpose is set, it becomes the current
+// line unless another text is being typed.
 func (l *Line) Return(text string) {
 	if l.purpose == "" {
 		if l.Empty() {

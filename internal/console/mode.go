@@ -7,18 +7,18 @@ import (
 	"golang.org/x/term"
 )
 
-// A Mode is a terminal that is switched to raw mode, in which the program gets
-// every key and shows what is typed itself.
+// A Mode is a terminal in raw mode: the program gets every key and shows the
+// typed text itself.
 type Mode struct {
 	in, out *os.File
 
 	mu     sync.Mutex  // guards the following
-	before *term.State // as the terminal was found
+	before *term.State // the state in which Open found the terminal
 	raw    bool
 }
 
-// Open switches the terminal of in and out to raw mode. [Mode.Restore] must be
-// called in the end, however the program ends.
+// Open switches the terminal of in and out to raw mode. The caller must call
+// [Mode.Restore] before the program ends in any way.
 func Open(in, out *os.File) (*Mode, error) {
 	m := &Mode{in: in, out: out}
 	if err := m.Enter(); err != nil {
@@ -28,7 +28,7 @@ func Open(in, out *os.File) (*Mode, error) {
 	return m, nil
 }
 
-// Enter switches to raw mode, also where something else has changed the terminal
+// Enter switches to raw mode, also if another program has changed the mode
 // meanwhile.
 func (m *Mode) Enter() error {
 	m.mu.Lock()
@@ -45,8 +45,8 @@ func (m *Mode) Enter() error {
 	return err
 }
 
-// Restore leaves the terminal as it was found. It may be called from any
-// goroutine and any number of times.
+// Restore restores the original mode. It may be called from any goroutine and
+// any number of times.
 func (m *Mode) Restore() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -54,8 +54,8 @@ func (m *Mode) Restore() {
 		return
 	}
 	m.raw = false
-	_, _ = m.out.WriteString(pasteOff)         // fails if the terminal is gone, and then so does
-	_ = term.Restore(int(m.in.Fd()), m.before) // this
+	_, _ = m.out.WriteString(pasteOff)         // fails if the terminal is gone
+	_ = term.Restore(int(m.in.Fd()), m.before) // likewise
 }
 
 // Size returns the size of the terminal.

@@ -4,10 +4,10 @@ package console
 
 import "os"
 
-// Signals is empty: the system has none for terminals.
+// Signals is empty: the system has no signals for terminals.
 var Signals []os.Signal
 
-// Continued reports whether a signal says that the program was stopped and goes on.
+// Continued reports whether a signal says that the stopped program continues.
 func Continued(os.Signal) bool { return false }
 
 // Stop does nothing: the system cannot stop programs.

@@ -8,20 +8,20 @@ import (
 	"time"
 )
 
-// Signals say that the terminal has another size, and that the program goes on
-// after it was stopped: see [Mode.Enter].
+// Signals report that the terminal's size changed, and that the stopped program
+// continues: see [Mode.Enter].
 var Signals = []os.Signal{syscall.SIGWINCH, syscall.SIGCONT}
 
-// Continued reports whether a signal says that the program was stopped and goes on.
+// Continued reports whether a signal says that the stopped program continues.
 func Continued(s os.Signal) bool { return s == syscall.SIGCONT }
 
-// stopPatience is how long Stop waits for the program to be stopped. Where no
-// shell could continue it, it is not.
+// stopPatience is how long Stop waits for the stop. If no shell could continue
+// the program, the system does not stop it.
 const stopPatience = 200 * time.Millisecond
 
-// Stop restores the terminal and stops the program, as Ctrl-Z does. It returns in
-// raw mode, once one of the program's signals says that it is continued. Another
-// one that ends the wait is returned.
+// Stop restores the terminal and stops the program, as Ctrl-Z does. It returns
+// in raw mode when the program continues. If another signal ends the wait, Stop
+// returns it.
 func (m *Mode) Stop(signals <-chan os.Signal) (other os.Signal, err error) {
 	m.Restore()
 	if err := syscall.Kill(0, syscall.SIGTSTP); err != nil {

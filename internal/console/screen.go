@@ -8,7 +8,7 @@ import (
 	"unicode/utf8"
 )
 
-// A Style is how a piece of text looks.
+// A Style is the style of a piece of text.
 type Style string
 
 const (
@@ -23,33 +23,33 @@ const (
 
 const unstyled = "\x1b[0m"
 
-// maxWaiting is how many bytes are printed before they are written without a
-// Flush.
+// maxWaiting bounds the printed bytes that wait for a Flush; beyond it they are
+// written at once.
 const maxWaiting = 32 << 10
 
-// maxRows is how many rows the line being typed takes at most. Of a longer one
-// those around the cursor are shown.
+// maxRows bounds the rows of the line being typed. Of a longer line, the rows
+// around the cursor are shown.
 const maxRows = 8
 
-// A Prompt is what stands before the line being typed. The state is gone once the
-// line is entered, the mark stays.
+// A Prompt is shown before the line being typed. After Enter the state
+// disappears and the mark stays.
 type Prompt struct {
 	State string
 	Mark  string
-	Look  Style // of the state, and without one of the mark
+	Look  Style // of the state, or of the mark if there is no state
 }
 
-// A Screen prints texts. Without a Line it writes them as they come. With one it
-// is a terminal in raw mode: the Line is shown below the texts, and what is
-// printed appears with the next Flush.
+// A Screen prints texts. Without a Line it writes them at once. With a Line it
+// is a terminal in raw mode: the Line is shown below the texts, and printed
+// text appears with the next Flush.
 //
-// Text may come in pieces. The row that the last piece ended in is written again
-// with the next one, so that the Line can stand below it meanwhile.
+// Text may come in pieces. The last row of a piece is written again with the
+// next piece, so that the Line can be shown below it meanwhile.
 type Screen struct {
 	out    io.Writer
 	colour bool
 	line   *Line // nil if there is none
-	err    error // of out; the first one is final
+	err    error // the first error of out; nothing is written after it
 
 	midLine bool // the last line has not ended
 
@@ -57,35 +57,35 @@ type Screen struct {
 	size          func() (width, height int) // of the terminal
 	width, height int                        // as of the last Flush
 	prompt        Prompt
-	waiting       []func()        // what was printed since, in its order
-	bytes         int             // of that; at most maxWaiting, and one more piece
-	rows          strings.Builder // of that, the rows that are complete
-	row           row             // the one that the next piece goes on in
+	waiting       []func()        // printed since the last Flush, in order
+	bytes         int             // of waiting; at most maxWaiting plus one piece
+	rows          strings.Builder // the complete rows of it
+	row           row             // the row that the next piece continues
 
-	// The frame is what the next Flush writes again: the open row, if there is
-	// one, and the line being typed.
+	// The frame is the part that the next Flush writes again: the open row, if
+	// there is one, and the line being typed.
 	drawn  bool     // it is on the terminal
-	joined bool     // its open row belongs to the row above it
-	frame  string   // as it was written
+	joined bool     // its open row continues the row above it without a newline
+	frame  string   // as last written
 	tall   bool     // it may have several rows
-	above  int      // rows above that of the cursor
-	typed  []string // of those, the ones of the line
-	before string   // what is in the row up to the cursor, and under it
+	above  int      // rows above the cursor's row
+	typed  []string // the line's rows among them
+	before string   // the text of the cursor's row up to and under the cursor
 }
 
-// A row is the last row of what was printed.
+// A row is the last row of the printed text.
 type row struct {
 	text   string
 	cells  int
 	look   Style
 	prefix string // before each row of the line
-	hang   string // after the prefix, in rows that follow the first
+	hang   string // after the prefix in all rows but the first
 	broken bool   // the line has rows before this one
-	joined bool   // the terminal has broken the line here
+	joined bool   // the terminal broke the line before this row
 }
 
-// NewScreen returns a screen that prints on out. With a line, out is a terminal in
-// raw mode, and size returns its size.
+// NewScreen returns a screen that prints on out. With a line, out is a terminal
+// in raw mode, and size returns its size.
 func NewScreen(out io.Writer, colour bool, line *Line, size func() (width, height int)) *Screen {
 	s := &Screen{out: out, colour: colour, line: line, size: size}
 	if s.Live() {
@@ -94,24 +94,24 @@ func NewScreen(out io.Writer, colour bool, line *Line, size func() (width, heigh
 	return s
 }
 
-// Live reports whether a line is typed below what is printed.
+// Live reports whether a line is typed below the printed text.
 func (s *Screen) Live() bool { return s.line != nil }
 
 // Err returns the first error of the output. Nothing is written after it.
 func (s *Screen) Err() error { return s.err }
 
-// Write prints a piece of a text where the last piece ended, with prefix before
-// each line. On a terminal long lines are broken between words, unless the piece
-// is verbatim.
+// Write prints a piece of text at the end of the last piece, with prefix before
+// each line. On a terminal, long lines are broken between words unless the
+// piece is verbatim.
 func (s *Screen) Write(look Style, prefix, piece string, verbatim bool) {
 	s.do(len(piece), func() { s.write(look, prefix, piece, verbatim) })
 }
 
-// Line prints text on lines of its own, which on a terminal are broken between
+// Line prints text on separate lines. On a terminal they are broken between
 // words.
 func (s *Screen) Line(look Style, text string) { s.block(look, text, false) }
 
-// Block prints text on lines of its own, which are left as they are.
+// Block prints text on separate lines, without breaking them between words.
 func (s *Screen) Block(look Style, text string) { s.block(look, text, true) }
 
 func (s *Screen) block(look Style, text string, verbatim bool) {
@@ -124,8 +124,8 @@ func (s *Screen) block(look Style, text string, verbatim bool) {
 // EndLine ends the open line, if there is one.
 func (s *Screen) EndLine() { s.do(0, s.endLine) }
 
-// do prints something of that many bytes, with a Line not before the next Flush:
-// how wide the terminal is by then decides where lines are broken.
+// do prints something of that many bytes. With a Line it waits for the next
+// Flush, because the terminal's width by then decides where lines are broken.
 func (s *Screen) do(bytes int, print func()) {
 	if !s.Live() {
 		print()
@@ -152,7 +152,8 @@ func (s *Screen) write(look Style, prefix, piece string, verbatim bool) {
 	}
 }
 
-// prefixed returns a line with its prefix. An empty one has no space at its end.
+// prefixed returns a line with its prefix. An empty line has no space at its
+// end.
 func prefixed(prefix, line string, midLine bool) string {
 	switch {
 	case midLine:
@@ -175,7 +176,7 @@ func (s *Screen) endLine() {
 	s.emit("\n")
 }
 
-// extend adds to the open line, row by row.
+// extend adds a piece to the open line, row by row.
 func (s *Screen) extend(look Style, prefix, piece string, verbatim bool) {
 	r := &s.row
 	if !s.midLine {
@@ -196,11 +197,11 @@ func (s *Screen) extend(look Style, prefix, piece string, verbatim bool) {
 	}
 }
 
-// add puts a character behind the open row.
+// add appends a character to the open row.
 func (s *Screen) add(c rune, verbatim bool) {
 	r, cells := &s.row, cellsOf(c)
 	if cells == 0 && len(r.text) > 16*s.width {
-		return // bounds the row: combining marks take no column
+		return // bounds the row, because combining marks take no column
 	}
 	if r.cells+cells > s.width {
 		s.wrap(c, verbatim)
@@ -211,9 +212,9 @@ func (s *Screen) add(c rune, verbatim bool) {
 	r.text, r.cells = r.text+string(c), r.cells+cells
 }
 
-// wrap begins the row after the open one, which next does not fit in. It breaks
-// the line after the last space, or before a wide character. Otherwise the
-// terminal breaks it, which then knows that the rows belong together.
+// wrap begins the next row, because next does not fit in the open one. It
+// breaks the line after the last space, or before a wide character. Otherwise
+// the terminal breaks the line, and then knows that the rows belong together.
 func (s *Screen) wrap(next rune, verbatim bool) {
 	r := &s.row
 	if !r.broken {
@@ -245,7 +246,7 @@ func (s *Screen) wrap(next rune, verbatim bool) {
 		head = strings.TrimRight(head, " ")
 	}
 	s.put(r.look, head)
-	if r.joined && rest != "" { // which may be there
+	if r.joined && rest != "" { // rest may already be on the terminal
 		s.emit("\x1b[K")
 	}
 	s.emit("\n")
@@ -254,11 +255,11 @@ func (s *Screen) wrap(next rune, verbatim bool) {
 	r.cells = cellsIn(r.text)
 }
 
-// marks are what lines may begin with, beside numbers.
+// marks are the list marks that lines may begin with, besides numbers.
 var marks = []string{"-", "*", "+", "•", "--", "!"}
 
-// hangOf returns the space below the beginning of a line: its indent, and the mark
-// that it begins with, such as that of a list.
+// hangOf returns the indent for the following rows of a line: the line's own
+// indent and the width of its list mark.
 func hangOf(line string, most int) string {
 	n := len(line) - len(strings.TrimLeft(line, " "))
 	mark, _, found := strings.Cut(line[n:], " ")
@@ -272,15 +273,15 @@ func hangOf(line string, most int) string {
 	return strings.Repeat(" ", n)
 }
 
-// Enter prints a line that was entered, after the mark of the prompt.
+// Enter prints an entered line after the prompt's mark.
 func (s *Screen) Enter(shown string) {
 	s.Block(Bold, s.prompt.Mark+strings.ReplaceAll(shown, "\n", "\n  "))
 }
 
-// SetPrompt changes what stands before the line being typed.
+// SetPrompt sets the prompt of the line being typed.
 func (s *Screen) SetPrompt(p Prompt) { s.prompt = p }
 
-// Flush writes what was printed, and the line below it.
+// Flush writes the printed text, and the line below it.
 func (s *Screen) Flush() {
 	if !s.Live() {
 		return
@@ -296,7 +297,7 @@ func (s *Screen) Flush() {
 	s.frame, s.drawn = frame, true
 }
 
-// print does what waits and returns the rows that are complete.
+// print runs the waiting prints and returns the complete rows.
 func (s *Screen) print() string {
 	for _, print := range s.waiting {
 		print()
@@ -308,8 +309,8 @@ func (s *Screen) print() string {
 	return printed
 }
 
-// Hide writes what was printed and takes the line off the terminal, which others
-// write on now.
+// Hide writes the printed text and removes the line from the terminal, so that
+// others can write there.
 func (s *Screen) Hide() {
 	if !s.Live() {
 		return
@@ -321,7 +322,7 @@ func (s *Screen) Hide() {
 	s.drawn = false
 }
 
-// Abandon leaves the line on the terminal as it is: others have written there
+// Abandon leaves the line on the terminal because others have written there
 // meanwhile. The next Flush shows it below.
 func (s *Screen) Abandon() { s.drawn = false }
 
@@ -331,9 +332,9 @@ func (s *Screen) Clear() {
 	s.drawn = false
 }
 
-// resize takes over the size of the terminal, which has broken the rows that it
-// shows anew if it is narrower. An open row that may have changed its place is
-// left as it is: the text goes on below.
+// resize sets the size of the terminal. A narrower terminal has broken its rows
+// again. If the open row may have moved, it is left there and the text
+// continues below.
 func (s *Screen) resize(width, height int) {
 	if s.width == width && s.height == height {
 		return
@@ -357,28 +358,28 @@ func (s *Screen) resize(width, height int) {
 	if moved {
 		s.row.text, s.row.cells, s.row.joined, s.joined = s.row.prefix, cellsIn(s.row.prefix), false, false
 	}
-	s.row.hang = "" // it may be too long now
+	s.row.hang = "" // it may be too long for the new width
 	s.tall = true
 	s.width, s.height, s.frame = width, height, ""
 }
 
-// erase returns what takes the frame off the terminal.
+// erase returns the sequence that removes the frame.
 func (s *Screen) erase() string {
 	if !s.drawn {
 		return ""
 	}
-	if s.joined { // erasing it would tear it off the row above
+	if s.joined { // erasing the row would separate it from the row above
 		return up(s.above-1) + "\r\x1b[J" + up(1)
 	}
 	text := up(s.above) + "\r\x1b[K"
-	if s.tall { // tmux keeps a copy of a screen that is erased from its first row on
+	if s.tall { // if a screen is erased from its first row, tmux keeps a copy of it
 		text += "\x1b7\x1b[B\x1b[J\x1b8"
 	}
 	return text
 }
 
-// draw returns the frame: the open row and the line being typed, with the cursor
-// in its place.
+// draw returns the frame: the open row and the line being typed, with the
+// cursor in place.
 func (s *Screen) draw() string {
 	var b strings.Builder
 	rows, at, column := s.layout()
@@ -407,15 +408,15 @@ func (s *Screen) draw() string {
 
 // A shownRow is a row of the line being typed.
 type shownRow struct {
-	lead  string // the prompt, as it looks
-	text  string // with the prompt
+	lead  string // the prompt with its style
+	text  string // including the prompt
 	plain int    // where the text after the prompt begins
 	cells int
 }
 
 // layout breaks the line being typed into rows that leave the last column free,
-// so that the terminal breaks none of them. It returns those that are shown, and
-// where the cursor is.
+// so that the terminal breaks none of them. It returns the shown rows and the
+// cursor's position.
 func (s *Screen) layout() (rows []shownRow, at, column int) {
 	room := max(s.width-1, 1)
 	state, mark, look := cut(s.prompt.State, room/2), cut(s.prompt.Mark, room*2/3), s.prompt.Look
@@ -459,7 +460,7 @@ func (s *Screen) layout() (rows []shownRow, at, column int) {
 	return rows[from:min(from+most, len(rows))], at - from, column
 }
 
-// breaksIn returns how often a terminal of a width breaks a text.
+// breaksIn returns how often a terminal of that width breaks a text.
 func breaksIn(text string, width int) (breaks int) {
 	at := 0
 	for _, r := range text {
@@ -483,12 +484,12 @@ func firstCells(text string, columns int) string {
 	return text
 }
 
-// cut returns what fits of a text into so many columns.
+// cut returns the part of a text that fits in most columns.
 func cut(text string, most int) string {
 	if cellsIn(text) <= most {
 		return text
 	}
-	cells := 1 // for the mark of the cut
+	cells := 1 // for the ellipsis
 	for i, r := range text {
 		if cells += cellsOf(r); cells > most {
 			return text[:i] + "…"

@@ -6,11 +6,11 @@ import (
 	"golang.org/x/text/width"
 )
 
-// zeroWidthJoiner makes one picture of the characters around it.
+// zeroWidthJoiner joins the characters around it into one glyph.
 const zeroWidthJoiner = '\u200d'
 
-// cellsOf returns how many columns a terminal gives a character. Characters whose
-// width depends on the language count as one column, as terminals do by default.
+// cellsOf returns the number of columns of a character. Characters whose width
+// depends on the language count as one column, the default of terminals.
 func cellsOf(r rune) int {
 	switch {
 	case r < 0x300: // Latin text needs no table
@@ -25,8 +25,8 @@ func cellsOf(r rune) int {
 	return 1
 }
 
-// cellsIn returns the width of a text without control characters. A terminal may
-// draw several characters as one picture and give them less, but never more.
+// cellsIn returns the columns of a text without control characters. A terminal
+// may draw several characters as one glyph with fewer columns, never with more.
 func cellsIn(text string) (n int) {
 	for _, r := range text {
 		n += cellsOf(r)

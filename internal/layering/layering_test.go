@@ -106,13 +106,10 @@ var rooms = map[string]room{
 	"workspace":                         {others: []string{gitignore}},
 
 	// The other side of the wire.
-	"client":              {ours: []string{"contracts", "internal/line", "session", "internal/sleep"}, others: []string{websocket}},
-	"conformance":         {ours: []string{"conformance/shape", "contracts", "session"}, others: []string{uuid, websocket}},
-	"conformance/double":  {ours: []string{"conformance/shape", "contracts"}, others: []string{creack, websocket}},
-	"conformance/shape":   {ours: []string{"contracts"}},
-	"conformance/adapter": {ours: []string{"conformance/judge"}}, // judges from outside
-	"conformance/agents":  {ours: []string{"conformance/judge"}}, // starts servers for it
-	"conformance/judge":   {},
+	"client":            {ours: []string{"contracts", "internal/line", "session", "internal/sleep"}, others: []string{websocket}},
+	"conformance":       {ours: []string{"conformance/shape", "contracts", "session"}, others: []string{uuid, websocket}},
+	"conformance/chaos": {others: []string{websocket}}, // a proxy in front of any server
+	"conformance/shape": {ours: []string{"contracts"}},
 
 	// A module of its own: measurements, and the servers of others beside ours.
 	"bench":              {ours: []string{"bench/control", "contracts"}, others: []string{system}},

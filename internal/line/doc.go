@@ -1,5 +1,4 @@
-// Package line cuts a stream that nobody vouches for into lines. It promises that
-// a line that is too long costs no more than the bound, and that those after it
-// are read all the same. It does not know what lines say: whether blank ones count,
-// and what becomes of white space around the others, is up to its users.
+// Package line splits an untrusted stream into lines. A line that is too long
+// costs no more memory than the bound, and the lines after it are still read.
+// The caller decides whether blank lines count and what happens to white space.
 package line

@@ -9,33 +9,33 @@ import (
 )
 
 const (
-	buffer  = 64 << 10 // lines that fit are not copied
-	maxKept = 1 << 20  // a longer line's buffer is given up after it
+	buffer  = 64 << 10 // bytes; lines that fit are not copied
+	maxKept = 1 << 20  // bytes; a larger buffer is dropped after its line
 )
 
-// ErrLong says that a line is longer than it may be.
+// ErrLong says that a line exceeds the limit.
 var ErrLong = errors.New("line is too long")
 
-// A Reader reads lines, which end with LF or with the stream. It belongs to one
-// goroutine.
+// A Reader reads lines, which end with LF or the stream. One goroutine may use
+// it.
 type Reader struct {
 	in    *bufio.Reader
 	limit int
 	kept  []byte // a line that did not fit in's buffer
-	rest  bool   // the rest of a line that was too long comes next
+	rest  bool   // the rest of a line that was too long must be skipped
 }
 
-// NewReader returns a reader of lines of at most limit bytes, their end not
-// counted.
+// NewReader returns a reader of lines of at most limit bytes, without their
+// ends.
 func NewReader(r io.Reader, limit int) *Reader {
 	return &Reader{in: bufio.NewReaderSize(r, buffer), limit: limit}
 }
 
-// Next returns the next line without its end, valid until the next call. As soon
-// as a line is known to be too long it returns as much of it as a line may have,
-// and ErrLong; the next call passes over the rest. Any other error ends the stream,
-// and one other than io.EOF drops the line before it: half a line says something
-// else.
+// Next returns the next line without its end, valid until the next call. For a
+// line that is too long it returns the first limit bytes and ErrLong at once;
+// the next call skips the rest. Any other error ends the stream. An error other
+// than io.EOF drops the incomplete last line, because part of a line may mean
+// something else.
 func (r *Reader) Next() ([]byte, error) {
 	if cap(r.kept) > maxKept {
 		r.kept = nil
@@ -66,7 +66,7 @@ func (r *Reader) Next() ([]byte, error) {
 	}
 }
 
-// skip passes over the rest of a line that was too long.
+// skip skips the rest of a line that was too long.
 func (r *Reader) skip() error {
 	for r.rest {
 		_, err := r.in.ReadSlice('\n')

@@ -8,20 +8,20 @@ import (
 	"unicode"
 )
 
-// secretWords are the words that make a name look like that of a credential.
+// secretWords are words that make a name look like that of a credential.
 var secretWords = []string{
 	"KEY", "TOKEN", "SECRET", "PASSWORD", "PASSWD", "PASSPHRASE", "PASS", "PAT",
 	"CREDENTIAL", "CREDENTIALS", "CRED", "CREDS", "AUTH", "AUTHORIZATION", "COOKIE",
 }
 
-// secretEndings are for words written together, such as PGPASSWORD. KEY and PASS
-// alone are not among them, or MONKEY and COMPASS would be secrets.
+// secretEndings are endings of words written together, such as PGPASSWORD. KEY
+// and PASS are not among them, because MONKEY and COMPASS are no secrets.
 var secretEndings = []string{
 	"TOKEN", "SECRET", "PASSWORD", "PASSWD", "PASSPHRASE", "SSHPASS", "APIKEY", "ACCESSKEY", "ACCOUNTKEY", "PRIVATEKEY", "SECRETKEY",
 }
 
 // lastWords make a variable look like a credential only at the end of its name:
-// SERVICE_JWT holds one, JWT_AUDIENCE and OAUTH_CLIENT_ID describe one.
+// SERVICE_JWT is one, JWT_AUDIENCE and OAUTH_CLIENT_ID describe one.
 var lastWords = []string{
 	"_JWT", "_BEARER", "_OAUTH", "_OAUTH2", "_SK", "_PEM", "_DSN", "_WEBHOOK", "_WEBHOOK_URL", "_WEBHOOK_URI",
 }
@@ -64,11 +64,13 @@ func MayHoldTokens(text string) bool {
 	return slices.ContainsFunc(tokens, func(t token) bool { return strings.Contains(text, t.prefix) })
 }
 
-// hostedNames is what a process gets in hosted mode, with every LC_ name.
+// hostedNames are the variables that a process gets in hosted mode, besides all
+// LC_ names.
 var hostedNames = []string{"PATH", "HOME", "LANG", "TERM", "TMPDIR", "TZ", "SHELL", "USER", "PWD"}
 
-// SecretName reports whether name looks like that of a credential, judged by
-// its words in any case: API_KEY and --api-key do, KEYBOARD and MONKEY do not.
+// SecretName reports whether name looks like that of a credential. It compares
+// words regardless of case: API_KEY and --api-key look like one, KEYBOARD and
+// MONKEY do not.
 func SecretName(name string) bool {
 	words := nameWords(name)
 	return slices.ContainsFunc(words, secretWord) ||
@@ -84,10 +86,10 @@ func CertainSecret(name string) bool {
 }
 
 // secretVariable reports whether the name of an environment variable looks like
-// that of a credential. More names do here than for [SecretName]: a plural, as
-// API_KEYS holds keys while max_tokens elsewhere is more often a number; headers
-// that are sent along, as in OTEL_EXPORTER_OTLP_HEADERS; shared access signatures
-// (SAS); connection strings; and names that end in one of lastWords.
+// that of a credential. Besides the names of [SecretName] these are: plurals,
+// because API_KEYS holds keys, while max_tokens elsewhere is more often a
+// number; HTTP headers, as in OTEL_EXPORTER_OTLP_HEADERS; shared access
+// signatures (SAS); connection strings; and names that end in one of lastWords.
 func secretVariable(name string) bool {
 	words := nameWords(name)
 	joined := "_" + strings.Join(words, "_")
@@ -101,9 +103,9 @@ func secretVariable(name string) bool {
 		strings.Contains(joined, "CONNECTION_STRING") || strings.Contains(joined, "CONNECTIONSTRING")
 }
 
-// secretValue reports whether the value of a variable has a URL that is a
-// credential. A proxy may be given without a scheme, as user:password@host, and
-// who knows the URL of a hook may post to it.
+// secretValue reports whether the value of a variable contains a URL that is a
+// credential. A proxy may have no scheme, as in user:password@host. The URL of
+// a hook is a credential because its holder can post to it.
 func secretValue(name, value string) bool {
 	joined, hasScheme := "_"+strings.Join(nameWords(name), "_"), strings.Contains(value, "://")
 	switch {
@@ -115,8 +117,8 @@ func secretValue(name, value string) bool {
 	return holdsPassword(value)
 }
 
-// holdsPassword reports whether a value has a URL with a password in it, as in
-// postgres://user:password@host/name, or with a token in the place of the user.
+// holdsPassword reports whether a value contains a URL with a password, as in
+// postgres://user:password@host/name, or with a token as the user name.
 func holdsPassword(value string) bool {
 	for {
 		_, rest, found := strings.Cut(value, "://")
@@ -138,8 +140,8 @@ func holdsPassword(value string) bool {
 			}
 			continue
 		}
-		// A password with a slash that is not encoded ends the authority early.
-		// What then follows the last colon is no port.
+		// An unencoded slash in a password ends the authority early. The text
+		// after the last colon is then no port.
 		host := authority[strings.LastIndexByte(authority, ']')+1:]
 		if colon := strings.LastIndexByte(host, ':'); colon >= 0 && strings.Trim(host[colon+1:], "0123456789") != "" && strings.Contains(url, "@") {
 			return true
@@ -147,7 +149,7 @@ func holdsPassword(value string) bool {
 	}
 }
 
-// upTo returns text up to the first of some characters.
+// upTo returns text up to the first of the characters in ends.
 func upTo(text, ends string) string {
 	if end := strings.IndexAny(text, ends); end >= 0 {
 		return text[:end]
@@ -167,13 +169,13 @@ func nameWords(name string) []string {
 	})
 }
 
-// Environ returns what of env, in the form of [os.Environ], a process may see
-// (D10): each variable whose name does not look like that of a credential and
-// whose value has no URL with a password or a token, or in hosted mode only what is known to
-// be needed. The names in pass are always let through. A variable is withheld as
-// a whole: a URL without its password would fail in a way that explains less.
-// SSH_AUTH_SOCK counts as a credential: who has it can use the keys of the agent
-// behind it.
+// Environ returns the variables of env, in the form of [os.Environ], that a
+// process may see (D10). These are the variables whose name does not look like
+// that of a credential and whose value has no URL with a password or a token;
+// in hosted mode only the necessary ones. The names in pass are always
+// included. A variable is withheld as a whole, because a URL without its
+// password would fail with a less clear error. SSH_AUTH_SOCK counts as a
+// credential, because it gives access to the keys of the agent.
 func Environ(env []string, hosted bool, pass []string) []string {
 	var kept []string
 	for _, entry := range env {

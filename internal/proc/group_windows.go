@@ -6,37 +6,37 @@ import (
 	"syscall"
 )
 
-// ShellCommand returns the process that runs line in cmd, whatever shell is
-// preferred. cmd does not read its command line as other programs do, so line
-// is given to it as it is.
+// ShellCommand returns the process that runs line in cmd; the preferred shell
+// is ignored. cmd parses its command line unlike other programs, so line is
+// passed unchanged.
 func ShellCommand(_, line string) *exec.Cmd {
 	cmd := exec.Command("cmd")
 	cmd.SysProcAttr = &syscall.SysProcAttr{CmdLine: "cmd /C " + line}
 	return cmd
 }
 
-// groupAttr leaves attr as it is: there are no groups to lead.
+// groupAttr returns attr: there are no groups to lead.
 func groupAttr(attr *syscall.SysProcAttr) *syscall.SysProcAttr { return attr }
 
-// A tree is a process. What it started is not found.
+// A tree is a single process. Its descendants are not found.
 type tree struct{ leader *os.Process }
 
 func newTree(leader *os.Process, _ string) *tree { return &tree{leader} }
 
-// terminate kills the process, which cannot be asked to end. It reports whether
-// it was still there.
+// terminate kills the process, because it cannot be asked to end. It reports
+// whether the process was still running.
 func (t *tree) terminate() bool { return t.leader.Kill() == nil }
 
-// kill reports false: there is nobody to wait for.
+// kill returns false: there is no process to wait for.
 func (t *tree) kill() bool {
-	_ = t.leader.Kill() // it fails if the process has ended, which is the aim
+	_ = t.leader.Kill() // an error says that the process has ended
 	return false
 }
 
-// stubborn returns a function that kills the process.
-func (t *tree) stubborn() func() bool { return t.kill }
+// killUntilGone returns a function that kills the process.
+func (t *tree) killUntilGone() func() bool { return t.kill }
 
-// lives reports false: after terminate there is nobody to wait for.
+// lives returns false: after terminate there is no process to wait for.
 func (t *tree) lives() bool { return false }
 
 // A guard does nothing here.

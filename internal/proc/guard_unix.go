@@ -18,20 +18,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// guardName is what the guard is called, in place of a program's path.
+// guardName is the guard's name in place of a program path.
 const guardName = "maestro-guard"
 
 const (
 	// guardPatience bounds how long the guard looks for processes.
 	guardPatience = 5 * time.Second
 
-	// tellDelay is how long the guard may leave lines unread, before it is taken
-	// for stopped and another is started in its place.
+	// tellDelay is how long the guard may leave lines unread. After it the guard
+	// counts as stopped, and another is started.
 	tellDelay = time.Second
 )
 
-// The guard is this program once more, so it has to be told apart before main
-// runs, in every program that starts processes.
+// The guard runs this program again, so every program that starts processes
+// must recognize it before main runs.
 func init() {
 	if len(os.Args) == 3 && os.Args[0] == guardName {
 		guardMain(os.Args[1])
@@ -39,12 +39,12 @@ func init() {
 	}
 }
 
-// A guard is a process that does nothing until the server has died, and then
-// kills what the server's groups have left. It learns of the death by the end of
-// a pipe, which the kernel brings about in any case, and it is in a session of
-// its own, so that no signal meant for the server reaches it.
+// A guard is a process that waits until the server has died, and then kills
+// what is left of the server's groups. The end of a pipe tells it of the death;
+// the kernel closes the pipe in any case. The guard is in its own session, so
+// that no signal for the server reaches it.
 //
-// It is started with the first group, and once more should it be gone.
+// It is started with the first group, and again if it has gone.
 type guard struct {
 	mu     sync.Mutex
 	pipe   *os.File    // a line "+id" for each group that starts, "-id" for each that is empty
@@ -52,19 +52,19 @@ type guard struct {
 	groups map[int]bool
 }
 
-var theGuard = guard{groups: make(map[int]bool)} // of this process; there is one server in it
+var theGuard = guard{groups: make(map[int]bool)} // one for this process
 
-// ready sees to it that there is a guard.
+// ready starts the guard unless it runs.
 func (g *guard) ready() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.proc != nil && g.proc.Signal(unix.SIGCONT) == nil && g.tell("") == nil { // somebody may have stopped it
+	if g.proc != nil && g.proc.Signal(unix.SIGCONT) == nil && g.tell("") == nil { // SIGCONT, because the guard may have been stopped
 		return nil
 	}
 	return g.start()
 }
 
-// watch has the guard kill a group, should the server die.
+// watch makes the guard kill a group if the server dies.
 func (g *guard) watch(id int) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -75,15 +75,15 @@ func (g *guard) watch(id int) error {
 	return g.start()
 }
 
-// forget says that a group is empty.
+// forget tells the guard that a group is empty.
 func (g *guard) forget(id int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	delete(g.groups, id)
-	_ = g.tell("-" + strconv.Itoa(id)) // a guard that is gone has nothing to forget
+	_ = g.tell("-" + strconv.Itoa(id)) // a guard that has gone needs no update
 }
 
-// tell writes a line, which fails if the guard is gone or does not read. The
+// tell writes a line. It fails if the guard has gone or does not read. The
 // caller holds g.mu.
 func (g *guard) tell(line string) error {
 	if err := g.pipe.SetWriteDeadline(time.Now().Add(tellDelay)); err != nil {
@@ -93,16 +93,15 @@ func (g *guard) tell(line string) error {
 	return err
 }
 
-// start starts the guard, in the place of one that is gone. The caller holds
-// g.mu.
+// start starts the guard, in place of a former one. The caller holds g.mu.
 func (g *guard) start() error {
-	g.bury()
+	g.reap()
 	program, err := os.Executable()
 	if err != nil {
 		return fmt.Errorf("start guard: %w", err)
 	}
 	if runtime.GOOS == "linux" {
-		program = "/proc/self/exe" // even if the file was replaced
+		program = "/proc/self/exe" // also valid if the file was replaced
 	}
 	theirs, ours, err := os.Pipe()
 	if err != nil {
@@ -115,7 +114,7 @@ func (g *guard) start() error {
 	}
 	defer nowhere.Close()
 	g.proc, err = os.StartProcess(program, []string{guardName, markName, "of " + strconv.Itoa(os.Getpid())}, &os.ProcAttr{
-		Dir: "/", Env: []string{}, // of no group itself
+		Dir: "/", Env: []string{}, // without a mark, so that it belongs to no group
 		Files: []*os.File{theirs, nowhere, nowhere},
 		Sys:   &syscall.SysProcAttr{Setsid: true},
 	})
@@ -131,20 +130,21 @@ func (g *guard) start() error {
 	return nil
 }
 
-// bury waits for a guard that is gone. The caller holds g.mu.
-func (g *guard) bury() {
+// reap kills a former guard and waits for it. The caller holds g.mu.
+func (g *guard) reap() {
 	if g.proc == nil {
 		return
 	}
-	_ = g.proc.Kill() // first: one that lives would take the end of the pipe for ours
+	_ = g.proc.Kill() // before the pipe is closed, because a live guard would take that for the server's death
 	_, _ = g.proc.Wait()
 	_ = g.pipe.Close()
 	g.proc = nil
 }
 
-// Dismiss ends the guard, which kills what is left, and waits for it. A program
-// that has started groups calls it when it ends in order, or the guard could wait
-// for ever to be waited for: in many containers nobody else does that.
+// Dismiss ends the guard, which kills the remaining processes, and waits for
+// it. A program that has started groups must call it before a normal end.
+// Otherwise the guard may stay a zombie, because in many containers nothing
+// waits for orphans.
 func Dismiss() { theGuard.dismiss() }
 
 func (g *guard) dismiss() {
@@ -154,14 +154,14 @@ func (g *guard) dismiss() {
 		return
 	}
 	_ = g.pipe.Close()
-	_ = g.proc.Signal(unix.SIGCONT) // somebody may have stopped it
+	_ = g.proc.Signal(unix.SIGCONT) // the guard may have been stopped
 	late := time.AfterFunc(guardPatience+killDelay, func() { _ = g.proc.Kill() })
 	defer late.Stop()
 	_, _ = g.proc.Wait()
 	g.proc = nil
 }
 
-// guardMain is the guard's process.
+// guardMain runs in the guard's process.
 func guardMain(mark string) {
 	signal.Ignore(unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGTERM, unix.SIGTSTP)
 	groups := make(map[int]bool)
@@ -179,5 +179,5 @@ func guardMain(mark string) {
 		}
 	}
 	left := tree{leaders: groups, mark: "\x00" + mark + "="}
-	within(guardPatience, nil, left.stubborn())
+	within(guardPatience, nil, left.killUntilGone())
 }

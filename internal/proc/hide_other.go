@@ -2,5 +2,5 @@
 
 package proc
 
-// Hide does nothing: systems other than Linux have no such thing, or need no asking.
+// Hide does nothing: other systems have no such call, or do not need one.
 func Hide() error { return nil }

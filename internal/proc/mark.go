@@ -6,17 +6,17 @@ import (
 	"sync/atomic"
 )
 
-// markPrefix begins the name of the variable by which the processes of a server
-// know each other. Every server has a name of its own: one that runs in a command
-// of another leaves the mark of that alone, so that both find what is theirs.
+// markPrefix is the prefix of the variable that marks the processes of a
+// server. Every server has its own name: a server that runs in a command of
+// another keeps the other's mark, so that both find their processes.
 const markPrefix = "MAESTRO_CHILD_"
 
 var (
 	markName = markPrefix + rand.Text()[:12]
-	groups   atomic.Uint64 // that were started
+	groups   atomic.Uint64 // number of groups started
 )
 
-// marks returns the marks in an environment, which no filter may take away.
+// marks returns the marks in an environment, which no filter may remove.
 func marks(env []string) []string {
 	var found []string
 	for _, entry := range env {

@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Unread returns how many bytes wait in a pipe to be read, 0 if that cannot be
-// told.
+// Unread returns the number of bytes in a pipe, or 0 if it cannot be
+// determined.
 func Unread(pipe *os.File) int {
 	conn, err := pipe.SyscallConn()
 	if err != nil {

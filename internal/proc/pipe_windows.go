@@ -2,5 +2,5 @@ package proc
 
 import "os"
 
-// Unread returns 0: it cannot be told how many bytes wait in a pipe.
+// Unread returns 0: the number of bytes in a pipe cannot be determined.
 func Unread(*os.File) int { return 0 }

@@ -15,58 +15,57 @@ import (
 	"time"
 )
 
-// Bounds on what waits for a process, and on what is kept and logged of what it
-// tells people.
+// Bounds of the queue for a process, and of its logged standard error.
 const (
-	maxQueueBytes = 64 << 20         // in lines that it has not read, each with lineCost
-	lineCost      = 64               // bytes that a line takes beside its own
-	maxWaiting    = 256              // lines that may wait for ever; with more it has to read within stallTime
-	stallTime     = 10 * time.Second // a pipe tells of what is read in pages of 4 KiB
+	maxQueueBytes = 64 << 20         // in unread lines, each with lineCost
+	lineCost      = 64               // bytes that a line counts besides its own
+	maxWaiting    = 256              // lines that may wait without a limit; with more, the process must read within stallTime
+	stallTime     = 10 * time.Second // long, because a pipe reports reads in pages of 4 KiB
 	maxStderrLine = 4 << 10          // bytes of a line of standard error
-	maxStderrRate = 100              // lines of it in stderrWindow
+	maxStderrRate = 100              // lines of standard error logged in stderrWindow
 	stderrWindow  = 10 * time.Second
 )
 
-// DrainTime is how long what a process said is still listened to after its end,
-// and how long a process may go on that nobody listens to.
+// DrainTime is how long output is read after a process's end, and how long a
+// process may run on after its output is no longer read.
 const DrainTime = time.Second
 
-// termGrace is the time between being asked to end by a signal and being killed.
+// termGrace is the time between the signal to end and the kill.
 const termGrace = time.Second
 
-// ProcessOptions are what a process needs beside its command.
+// ProcessOptions configure a process besides its command.
 type ProcessOptions struct {
-	Name string // what errors and the log call it, such as "agent process"
+	Name string // the name in errors and the log, such as "agent process"
 
-	// Log receives what it writes to standard error, at debug: the beginning of
-	// each line, and of a flood of lines the first ones.
+	// Log receives standard error at debug: the beginning of each line, and only
+	// the first lines of a flood.
 	Log *slog.Logger
 
 	stall time.Duration // stallTime if zero
 }
 
-// A Process is a command that is spoken to on its standard streams, line by line.
-// It leads a group of its own, which ends with it. Start is called once; the
-// other methods may be called from any goroutine.
+// A Process is a command that exchanges lines on its standard streams. It leads
+// a group, which ends with it. Start is called once; the other methods may be
+// called from any goroutine.
 //
-// Five goroutines serve it: one waits for its exit, three serve its streams, and
-// bury, which closes Done, sees to it that all end when the process does.
+// Five goroutines serve it: one waits for its exit, three serve its streams,
+// and awaitEnd, which closes Done, ends them all when the process ends.
 type Process struct {
 	cmd     *exec.Cmd
 	opts    ProcessOptions
 	group   *Group
-	streams sync.WaitGroup // the three
+	streams sync.WaitGroup // waits for the three stream goroutines
 
 	stdin, stdout, stderr *os.File
 
 	more    chan struct{} // 1-buffered; a token means that there are lines for stdin; never closed
-	written chan struct{} // closed when no more of them are passed on
+	written chan struct{} // closed when no more lines are written
 
 	ends, kills sync.Once
-	grace       time.Duration // until it is made to end; valid once ending is closed
-	late        error         // why, then; likewise
-	ending      chan struct{} // closed when it is to end, or nobody listens to it
-	killed      chan struct{} // closed when it is to end at once
+	grace       time.Duration // time to end by itself; valid after ending is closed
+	late        error         // cause if it does not end in grace; likewise
+	ending      chan struct{} // closed when the process is to end, or its output is no longer read
+	killed      chan struct{} // closed when the process is to be killed
 
 	life context.Context
 	die  context.CancelFunc
@@ -74,12 +73,13 @@ type Process struct {
 
 	mu          sync.Mutex
 	queue       [][]byte // lines for stdin
-	queuedBytes int      // in them, and in the one that is being written; at most maxQueueBytes
+	queuedBytes int      // in queue and in the line being written; at most maxQueueBytes
 	cause       error
 	lastWords   string
 }
 
-// NewProcess returns a process that is to run cmd, whose streams are not set.
+// NewProcess returns a process that will run cmd, whose streams must not be
+// set.
 func NewProcess(cmd *exec.Cmd, o ProcessOptions) *Process {
 	o.stall = cmp.Or(o.stall, stallTime)
 	p := &Process{
@@ -90,9 +90,9 @@ func NewProcess(cmd *exec.Cmd, o ProcessOptions) *Process {
 	return p
 }
 
-// Start starts the process. listen reads its output, in a goroutine of the
-// process, until that ends or what it says is of no use any more. While listen
-// does not read, the process may have to wait.
+// Start starts the process. listen reads its output in a goroutine of the
+// Process, until the output ends or is not needed any more. While listen does
+// not read, the process may block.
 func (p *Process) Start(listen func(stdout io.Reader)) error {
 	theirs, err := p.pipes()
 	if err == nil {
@@ -104,17 +104,17 @@ func (p *Process) Start(listen func(stdout io.Reader)) error {
 		closeAll([]*os.File{p.stdin, p.stdout, p.stderr})
 		return fmt.Errorf("start %s: %w", p.opts.Name, err)
 	}
-	p.streams.Go(p.write)                     // ends with the process, or when that is to end
-	p.streams.Go(func() { p.listen(listen) }) // ends at end of file, which bury sees to
+	p.streams.Go(p.write)                     // ends with the process, or when the process is to end
+	p.streams.Go(func() { p.listen(listen) }) // ends at end of file, at the latest by awaitEnd
 	p.streams.Go(p.readStderr)                // likewise
-	go p.bury()                               // ends with the process
+	go p.awaitEnd()                           // ends with the process
 	return nil
 }
 
 // pipes makes the three streams and returns the process's ends of them.
 //
-// They are not the pipes of [exec.Cmd], because its Wait would close them under
-// the reader before the last lines were read.
+// It does not use the pipes of [exec.Cmd], because Wait would close them before
+// the last lines were read.
 func (p *Process) pipes() (theirs []*os.File, err error) {
 	var ours []*os.File
 	for range 3 {
@@ -124,7 +124,7 @@ func (p *Process) pipes() (theirs []*os.File, err error) {
 			return nil, err
 		}
 		if len(ours) == 0 {
-			r, w = w, r // stdin is the one we write
+			r, w = w, r // we write to stdin
 		}
 		ours, theirs = append(ours, r), append(theirs, w)
 	}
@@ -135,32 +135,32 @@ func (p *Process) pipes() (theirs []*os.File, err error) {
 
 func closeAll(files []*os.File) {
 	for _, f := range files {
-		_ = f.Close() // nothing unwritten is behind them, and there may be none
+		_ = f.Close() // nothing unwritten is in them; some may be nil
 	}
 }
 
-// bury waits for the end of the process, or brings it about once that is wanted,
-// and then waits for the end of the streams.
-func (p *Process) bury() {
+// awaitEnd waits for the end of the process, or stops it when it is to end, and
+// then waits for the end of the streams.
+func (p *Process) awaitEnd() {
 	select {
 	case <-p.group.Exited():
 		p.exited()
-		p.group.Stop(0, nil) // what it left behind could hold the streams open
+		p.group.Stop(0, nil) // its remaining children could hold the streams open
 	case <-p.ending:
 		p.stop()
 	}
 	until := time.Now().Add(DrainTime)
-	_ = p.stdout.SetReadDeadline(until) // pipes have deadlines where there are process groups
+	_ = p.stdout.SetReadDeadline(until) // pipes have deadlines on systems with process groups
 	_ = p.stderr.SetReadDeadline(until)
 	p.die()
-	_ = p.stdin.Close() // frees a write that blocks
+	_ = p.stdin.Close() // ends a blocked write
 	p.streams.Wait()
 	closeAll([]*os.File{p.stdout, p.stderr})
 	close(p.done)
 }
 
-// stop sees to the end of the process, whose input ends: it has its grace, is then
-// asked by a signal, and killed in the end.
+// stop ends the process after its input has ended: it waits for grace, then
+// sends a signal, then kills.
 func (p *Process) stop() {
 	late := time.NewTimer(p.grace)
 	defer late.Stop()
@@ -171,18 +171,18 @@ func (p *Process) stop() {
 	case <-p.killed:
 		grace = 0
 	case <-late.C:
-		p.note(p.late)
+		p.setCause(p.late)
 	}
 	p.group.Stop(grace, p.killed)
 }
 
-// exited notes that the process has ended by itself.
+// exited records the exit as the cause.
 func (p *Process) exited() {
-	p.note(fmt.Errorf("%s exited: %s", p.opts.Name, p.cmd.ProcessState))
+	p.setCause(fmt.Errorf("%s exited: %s", p.opts.Name, p.cmd.ProcessState))
 }
 
-// note keeps why the process ends.
-func (p *Process) note(cause error) {
+// setCause records why the process ends. The first cause counts.
+func (p *Process) setCause(cause error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.cause == nil {
@@ -190,10 +190,10 @@ func (p *Process) note(cause error) {
 	}
 }
 
-// Send queues a line, with its end, for the process. It does not block. A process
-// that leaves 64 MiB unread is killed, and so is one that has more than 256 lines
-// to read and reads nothing for 10 s. Lines for one that has ended, or whose input
-// has because it is to end, are dropped.
+// Send queues a line, with its end, for the process. It does not block. A
+// process that leaves 64 MiB unread is killed, and so is one that has more than
+// 256 lines to read and reads nothing for 10 s. If the process has ended, or
+// its input has because it is to end, the line is dropped.
 func (p *Process) Send(line []byte) error {
 	if p.closed() {
 		return nil
@@ -210,12 +210,12 @@ func (p *Process) Send(line []byte) error {
 	}
 	select {
 	case p.more <- struct{}{}:
-	default: // the writer looks anyhow
+	default: // the writer checks the queue anyway
 	}
 	return nil
 }
 
-// killDeaf kills a process that does not read its input, and returns why.
+// killDeaf kills a process that does not read its input, and returns the cause.
 func (p *Process) killDeaf() error {
 	err := fmt.Errorf("%s does not read its input", p.opts.Name)
 	p.Kill(err)
@@ -232,14 +232,14 @@ func (p *Process) closed() bool {
 	select {
 	case <-p.ending:
 		return true
-	default: // it closed its input itself, and goes on
+	default: // it closed its input itself and goes on
 		return false
 	}
 }
 
-// End has the process end: its input ends after what is queued, which asks it to,
-// and if it has not ended after grace it is ended, and late is why. The first
-// call counts. It does not wait.
+// End asks the process to end by closing its input after the queued lines. If
+// it has not ended after grace, it is ended with the cause late. The first call
+// counts. End does not wait.
 func (p *Process) End(grace time.Duration, late error) {
 	p.ends.Do(func() {
 		p.grace, p.late = grace, late
@@ -247,10 +247,10 @@ func (p *Process) End(grace time.Duration, late error) {
 	})
 }
 
-// Kill ends the process and all that it started without asking. The first cause
-// is kept, and an exit is one. It does not wait.
+// Kill kills the process and all that it started. The first cause counts, an
+// exit included. Kill does not wait.
 func (p *Process) Kill(cause error) {
-	p.note(cause)
+	p.setCause(cause)
 	p.kills.Do(func() { close(p.killed) })
 	p.End(0, cause)
 }
@@ -268,25 +268,25 @@ func (p *Process) Shutdown(ctx context.Context, grace time.Duration, late error)
 	<-p.done
 }
 
-// Ending is closed when the process is to end, or nobody listens to it any more.
+// Ending is closed when the process is to end, or its output is no longer read.
 func (p *Process) Ending() <-chan struct{} { return p.ending }
 
-// Life ends when the process has ended, before Done.
+// Life ends when the process has ended, before Done is closed.
 func (p *Process) Life() context.Context { return p.life }
 
 // Done is closed when nothing of the process is left.
 func (p *Process) Done() <-chan struct{} { return p.done }
 
-// Failure says why the process ended: how it exited, or why it was made to. It is
-// meant for after that, and nil before.
+// Failure returns why the process ended: its exit, or why it was ended. It is
+// nil before that.
 func (p *Process) Failure() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.cause
 }
 
-// Account is Failure for those who do not see the log. What the process told
-// people may hold secrets, so that it only says where that is.
+// Account is Failure for clients, who do not see the log. Standard error may hold
+// secrets, so Account only says where it is.
 func (p *Process) Account() error {
 	cause := p.Failure()
 	if p.LastWords() != "" {
@@ -295,15 +295,15 @@ func (p *Process) Account() error {
 	return cause
 }
 
-// LastWords returns the newest line that the process wrote to standard error and
-// that is not blank, at most 4 KiB of it.
+// LastWords returns the last non-blank line of standard error, at most 4 KiB of
+// it.
 func (p *Process) LastWords() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.lastWords
 }
 
-// write passes the queue on to the process and closes its input in the end.
+// write writes the queued lines to the process and finally closes its input.
 func (p *Process) write() {
 	defer p.stdin.Close()
 	defer close(p.written)
@@ -312,8 +312,8 @@ func (p *Process) write() {
 		if !ok {
 			return
 		}
-		if err := p.pass(line); err != nil {
-			p.opts.Log.Debug("write to "+p.opts.Name, "error", err)
+		if err := p.writeLine(line); err != nil {
+			p.opts.Log.Debug("cannot write to "+p.opts.Name, "error", err)
 			return
 		}
 		p.mu.Lock()
@@ -322,8 +322,8 @@ func (p *Process) write() {
 	}
 }
 
-// next returns the next line to be written. Once the process is to end, there are
-// those that were queued.
+// next returns the next line to write. Once the process is to end, it returns
+// only the lines that are queued already.
 func (p *Process) next() (line []byte, ok bool) {
 	for ending := false; ; {
 		p.mu.Lock()
@@ -345,9 +345,10 @@ func (p *Process) next() (line []byte, ok bool) {
 	}
 }
 
-// pass writes a line to the process, which may take its time, unless too many
-// other lines wait. Where pipes have no deadlines it may do so in any case.
-func (p *Process) pass(line []byte) error {
+// writeLine writes a line to the process. It fails if the process reads nothing
+// for the stall time while too many lines wait. If pipes have no deadlines, it
+// may block without a limit.
+func (p *Process) writeLine(line []byte) error {
 	for {
 		_ = p.stdin.SetWriteDeadline(time.Now().Add(p.opts.stall))
 		n, err := p.stdin.Write(line)
@@ -364,15 +365,15 @@ func (p *Process) pass(line []byte) error {
 	}
 }
 
-// listen has the output read, and ends a process that nobody listens to any more,
-// unless it is about to exit anyway. What it still writes is swallowed.
+// listen runs the listener and then ends the process unless it exits by itself
+// within DrainTime. It discards the rest of the output.
 func (p *Process) listen(listen func(io.Reader)) {
 	listen(p.stdout)
 	p.End(DrainTime, fmt.Errorf("%s closed its output", p.opts.Name))
 	_, _ = io.Copy(io.Discard, p.stdout) // ends with the process
 }
 
-// readStderr logs what the process tells people.
+// readStderr logs standard error.
 func (p *Process) readStderr() {
 	lines := bufio.NewReaderSize(p.stderr, maxStderrLine)
 	var since time.Time

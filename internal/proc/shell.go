@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// FindShell returns the shell to run command lines with: preferred, else
-// $SHELL, else /bin/bash, of which the first that can be run counts, else sh.
+// FindShell returns the shell for command lines: the first of preferred, $SHELL
+// and /bin/bash that is executable, else sh.
 func FindShell(preferred string) string {
 	for _, path := range []string{preferred, os.Getenv("SHELL"), "/bin/bash"} {
 		if path == "" {
@@ -22,10 +22,10 @@ func FindShell(preferred string) string {
 	return "sh"
 }
 
-// FindProgram returns the path of the program that a process with environment
-// env means by name in directory dir: a name with a separator counts from dir,
-// any other is looked for in the PATH of env, whose relative entries are left
-// out. The error is that of [exec.LookPath].
+// FindProgram returns the path of the program name for a process with
+// environment env in directory dir. A name with a separator is relative to dir.
+// Any other is looked up in the PATH of env, without its relative entries. The
+// error is that of [exec.LookPath].
 func FindProgram(name, dir string, env []string) (string, error) {
 	if strings.ContainsRune(name, filepath.Separator) || strings.Contains(name, "/") {
 		path := name
@@ -45,7 +45,7 @@ func FindProgram(name, dir string, env []string) (string, error) {
 	return "", &exec.Error{Name: name, Err: exec.ErrNotFound}
 }
 
-// lookup returns the value that the last entry for name in env has.
+// lookup returns the value of the last entry for name in env.
 func lookup(env []string, name string) string {
 	for i := len(env) - 1; i >= 0; i-- {
 		key, value, _ := strings.Cut(env[i], "=")

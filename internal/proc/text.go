@@ -5,9 +5,9 @@ import (
 	"unicode/utf8"
 )
 
-// A Text turns what a process writes into text. A character cut by the end of a
-// piece waits for the next one; every byte that is not UTF-8 becomes U+FFFD. The
-// zero value is ready.
+// A Text decodes a process's output. An incomplete character at the end of a
+// piece waits for the next piece; every byte that is not UTF-8 becomes U+FFFD.
+// The zero value is ready.
 type Text struct {
 	cut []byte // the beginning of a character; at most 3 bytes
 }
@@ -29,7 +29,7 @@ func (t *Text) Decode(piece []byte, last bool) string {
 	return string([]rune(string(all)))
 }
 
-// cutAt returns where a character begins that b does not hold all of, or the
+// cutAt returns where an incomplete character at the end of b begins, or the
 // length of b.
 func cutAt(b []byte) int {
 	for i := len(b) - 1; i >= max(0, len(b)-utf8.UTFMax+1); i-- {

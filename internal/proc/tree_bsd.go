@@ -8,23 +8,23 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A tree is groups. What has left them is not found.
+// A tree is a set of groups. Processes that have left them are not found.
 type tree struct {
-	mark    string // of no use here
+	mark    string // unused here
 	leaders map[int]bool
 }
 
-// newTree returns what the leader of a group, whose environment has the mark,
-// will have started.
+// newTree returns the tree of a group by its leader, whose environment has the
+// mark.
 func newTree(leader *os.Process, mark string) *tree {
 	return &tree{mark: mark, leaders: map[int]bool{leader.Pid: true}}
 }
 
-// lives reports whether a process of the tree is there.
+// lives reports whether the tree has a process.
 func (t *tree) lives() bool { return t.signal(0) }
 
 // signal sends a signal to every process of the tree. It reports whether there
-// was one, which may be one that has ended and was not waited for.
+// was one; a zombie counts.
 func (t *tree) signal(sig unix.Signal) bool {
 	found := false
 	for leader := range t.leaders {
@@ -39,8 +39,8 @@ func (t *tree) signal(sig unix.Signal) bool {
 // one.
 func (t *tree) terminate() bool { return t.signal(unix.SIGTERM) }
 
-// kill does not ask.
+// kill kills every process of the tree. It reports whether there was one.
 func (t *tree) kill() bool { return t.signal(unix.SIGKILL) }
 
-// lastStarted returns nothing: groups are not looked through.
+// lastStarted returns "": groups need no search.
 func lastStarted() string { return "" }

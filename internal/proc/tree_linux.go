@@ -12,44 +12,43 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A tree is groups with everything that their processes started: what is in the
-// group or the session of a leader, and what was started with the mark in its
-// environment, as a daemon is that has left both. The sessions of those belong
-// to the tree, too. What leaves its session and its environment at once is not
-// found.
+// A tree is a set of groups with all processes that theirs started: those in
+// the group or session of a leader, and those with the mark in their
+// environment, such as daemons. The sessions of marked processes belong to the
+// tree too. A process that leaves both its session and its environment at once
+// is not found.
 type tree struct {
-	mark   string // how the mark is found in an environment, which has a NUL before it here
-	leader string // the process that others wait for; the guard has none
-	born   uint64 // when the oldest of the tree was started, in ticks; what is older is not looked at
+	mark   string // searched for in an environment; begins with NUL
+	leader string // the process that os/exec waits for; the guard has none
+	born   uint64 // start time of the oldest process of the tree, in ticks; older ones are skipped
 
 	mu      sync.Mutex
 	leaders map[int]bool
 }
 
-// newTree returns what the leader of a group, whose environment has the mark,
-// will have started.
+// newTree returns the tree of a group by its leader, whose environment has the
+// mark.
 func newTree(leader *os.Process, mark string) *tree {
 	t := &tree{mark: "\x00" + mark + "\x00", leader: strconv.Itoa(leader.Pid), leaders: map[int]bool{leader.Pid: true}}
-	if s, err := statOf(t.leader, make([]byte, maxStat)); err == nil && !s.ended { // else all are looked at
+	if s, err := statOf(t.leader, make([]byte, maxStat)); err == nil && !s.ended { // otherwise all processes are checked
 		t.born = s.born
 	}
 	return t
 }
 
 // each calls act with every process of the tree that has not ended, the oldest
-// first, or the youngest, which are the most likely to have gone on before they
-// are reached. It reports whether there was one, or may have been: without
-// descriptors nobody can be seen. In many containers nobody waits for processes
-// whose parents are gone, or does so late, so those that ended are still to be
-// seen. Where that is up to us, because this is the first process of the
-// container, they are waited for here.
+// first, or the youngest first, because those are the most likely to have moved
+// on before they are reached. It reports whether there was one, or may have
+// been: without file descriptors it cannot look. In many containers nothing
+// waits for orphans, or does so late, so zombies remain. If this process is the
+// first of the container, it must wait for orphans and does so here.
 func (t *tree) each(youngest bool, act func(*os.Process)) bool {
 	dir, err := os.Open("/proc")
 	if err != nil {
 		return !errors.Is(err, os.ErrNotExist)
 	}
 	defer dir.Close()
-	names, _ := dir.Readdirnames(-1) // as many as there are
+	names, _ := dir.Readdirnames(-1) // as many as could be read
 	if youngest {
 		slices.Reverse(names)
 	}
@@ -70,7 +69,7 @@ func (t *tree) each(youngest bool, act func(*os.Process)) bool {
 		if err != nil {
 			continue
 		}
-		switch has, err := t.has(name, buf); { // still, so that p is no other that got its id
+		switch has, err := t.has(name, buf); { // again, so that p is no other process with its id
 		case err != nil:
 			found = true
 		case has:
@@ -85,8 +84,8 @@ func (t *tree) each(youngest bool, act func(*os.Process)) bool {
 // lives reports whether a process of the tree has not ended.
 func (t *tree) lives() bool { return t.each(true, func(*os.Process) {}) }
 
-// has reports whether a process is in the tree and has not ended. buf is for
-// what it reads. The error says that it could not look.
+// has reports whether a process is in the tree and has not ended. buf is a read
+// buffer. The error says that it could not look.
 func (t *tree) has(id string, buf []byte) (bool, error) {
 	s, err := statOf(id, buf)
 	if err != nil || s.born < t.born {
@@ -97,13 +96,13 @@ func (t *tree) has(id string, buf []byte) (bool, error) {
 	switch ours := t.leaders[s.group] || t.leaders[s.session]; {
 	case s.ended:
 		if ours && s.parent == os.Getpid() && id != t.leader {
-			_, _ = unix.Wait4(s.id, nil, unix.WNOHANG, nil) // it has ended and is our child: there is nothing to go wrong
+			_, _ = unix.Wait4(s.id, nil, unix.WNOHANG, nil) // a zombie child: it cannot fail
 		}
 		return false, nil
 	case ours:
 		return true, nil
 	}
-	buf[0] = 0 // so that the first entry begins like the others
+	buf[0] = 0 // so that the first entry begins with NUL like the others
 	n, err := readProc(id, "environ", buf[1:])
 	if err != nil || !bytes.Contains(buf[:1+n], []byte(t.mark)) {
 		return false, err
@@ -112,15 +111,15 @@ func (t *tree) has(id string, buf []byte) (bool, error) {
 	return true, nil
 }
 
-// Bounds of what is read of a process. An environment may be as long as the
-// system allows arguments to be, two megabytes by default, but our mark is the
-// first entry of it. A process that puts more than this before it is not found.
+// Bounds of the data read about a process. An environment may be as long as the
+// system allows, 2 MiB by default, but the mark is its first entry. A process
+// that puts more than maxEnviron bytes before it is not found.
 const (
 	maxStat    = 4 << 10
 	maxEnviron = 256 << 10
 )
 
-// A stat is what /proc tells of a process.
+// A stat is the content of a process's stat file.
 type stat struct {
 	ended          bool
 	id, parent     int
@@ -128,14 +127,15 @@ type stat struct {
 	born           uint64 // in ticks since the system was started
 }
 
-// statOf says of a process that is gone that it has ended.
+// statOf returns the stat of a process; one that is gone counts as ended.
 func statOf(id string, buf []byte) (s stat, err error) {
 	n, err := readProc(id, "stat", buf[:maxStat])
 	if err != nil {
 		return s, err
 	}
 	text := buf[:n]
-	// 17 (name, which may hold anything) S 1 17 17 ...: state, parent, group, session.
+	// 17 (name, which may hold anything) S 1 17 17 ...: state, parent, group,
+	// session.
 	fields := bytes.Fields(text[bytes.LastIndexByte(text, ')')+1:])
 	if len(fields) < 20 {
 		return stat{ended: true}, nil
@@ -150,9 +150,9 @@ func statOf(id string, buf []byte) (s stat, err error) {
 	return s, errors.Join(errs[:]...)
 }
 
-// readProc reads the beginning of a file about a process, or nothing if that is
-// gone or not ours to read. The error says that it could not look. It is used for
-// every process there is, so it does without what package os does for files that
+// readProc reads the beginning of a file about a process, or nothing if the
+// process is gone or not readable. The error says that it could not look. It is
+// called for every process of the system, so it does not use package os.
 // may block.
 func readProc(id, file string, buf []byte) (n int, err error) {
 	fd, err := unix.Open("/proc/"+id+"/"+file, unix.O_RDONLY|unix.O_CLOEXEC, 0)
@@ -180,15 +180,15 @@ func readProc(id, file string, buf []byte) (n int, err error) {
 // signal sends a signal to every process of the tree. It reports whether there
 // was one.
 func (t *tree) signal(sig unix.Signal) bool {
-	if sig == unix.SIGKILL { // any other would come twice, which may mean something else
+	if sig == unix.SIGKILL { // another signal would arrive twice, which may mean something else
 		for _, leader := range t.groups() {
-			_ = unix.Kill(-leader, sig) // it takes no descriptors; that a group is empty is no error
+			_ = unix.Kill(-leader, sig) // needs no descriptors; an empty group is no error
 		}
 	}
-	// Who is asked to end before its children says its last words of itself, and
-	// not because they have gone.
+	// A parent that is asked to end before its children ends because of that,
+	// and not because its children have gone.
 	return t.each(sig == unix.SIGKILL, func(p *os.Process) {
-		_ = p.Signal(sig) // it fails if the process has ended, which is the aim
+		_ = p.Signal(sig) // an error says that the process has ended
 	})
 }
 
@@ -202,10 +202,10 @@ func (t *tree) groups() []int {
 // one.
 func (t *tree) terminate() bool { return t.signal(unix.SIGTERM) }
 
-// kill does not ask.
+// kill kills every process of the tree. It reports whether there was one.
 func (t *tree) kill() bool { return t.signal(unix.SIGKILL) }
 
-// lastStarted names the process that was started last, or nothing.
+// lastStarted returns the id of the process that was started last, or "".
 func lastStarted() string {
 	text, err := os.ReadFile("/proc/loadavg") // 0.00 0.00 0.00 1/17 4711
 	if err != nil {

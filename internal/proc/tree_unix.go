@@ -2,12 +2,12 @@
 
 package proc
 
-// stubborn returns a function that kills what there is, and reports whether
-// somebody may be left. It wants to find nobody twice, because a process that is
-// just becoming another program has no environment for a moment; and four times
-// while processes are being started, because one that starts another and ends is
-// easily missed.
-func (t *tree) stubborn() func() bool {
+// killUntilGone returns a function that kills all processes of the tree, and
+// reports whether one may be left. It must find none twice, because a process
+// that is executing another program has no environment for a moment. While
+// processes are being started, it must find none four times, because a process
+// that starts another and ends is easily missed.
+func (t *tree) killUntilGone() func() bool {
 	nobody, last := 0, ""
 	return func() bool {
 		if nobody++; t.kill() {

@@ -6,7 +6,7 @@ import (
 	"unicode"
 )
 
-// The ways in which a command line is not one. The texts are shown to users.
+// The errors of command lines. The texts are shown to users.
 var (
 	//lint:ignore ST1005 clients know it in this form
 	ErrDanglingEscape = errors.New("Command ends with unfinished escape sequence")
@@ -16,17 +16,17 @@ var (
 	ErrNoExecutable = errors.New("Command must contain an executable to run")
 )
 
-// SplitWords cuts a command line into arguments without a shell. White space
-// separates them. Single quotes make everything up to the next one literal;
-// elsewhere, in double quotes too, a backslash makes the next character
-// literal. Adjacent parts join, and a pair of quotes with nothing between is an
-// empty argument. Nothing is expanded.
+// SplitWords splits a command line into arguments without a shell. White space
+// separates them. Single quotes make all text up to the next one literal;
+// elsewhere, also in double quotes, a backslash makes the next character
+// literal. Adjacent parts join, and an empty pair of quotes is an empty
+// argument. Nothing is expanded.
 func SplitWords(line string) ([]string, error) {
 	var words []string
 	var word strings.Builder
-	var quote rune   // the quote that is open, or 0
-	var begun bool   // word exists, if only as ""
-	var escaped bool // the last character was a backslash that counts
+	var quote rune   // the open quote, or 0
+	var begun bool   // word exists, even if empty
+	var escaped bool // the last character was an escaping backslash
 	for _, c := range line {
 		switch {
 		case escaped:
@@ -57,7 +57,7 @@ func SplitWords(line string) ([]string, error) {
 	return words, lineError(words, quote, escaped)
 }
 
-// lineError says what is wrong with a line that ended in the state given.
+// lineError returns the error of a line that ended in the given state.
 func lineError(words []string, quote rune, escaped bool) error {
 	switch {
 	case escaped:

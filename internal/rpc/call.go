@@ -10,15 +10,15 @@ import (
 
 // A Call is a request that waits for its answer.
 type Call struct {
-	// Reply gets what comes of the call, once. It is never closed.
+	// Reply gets the outcome of the call, once. It is never closed.
 	Reply <-chan Reply
 
 	conn *Conn
 	id   int64
 }
 
-// Ask makes a call. The reader calls first, unless it is nil, before it hands the
-// reply over and goes on: what comes behind the answer finds that done.
+// Ask makes a call. If first is not nil, the reader calls it before it delivers
+// the reply and reads on, so that later messages find it done.
 func (c *Conn) Ask(method string, params any, first func()) (*Call, error) {
 	reply := make(chan Reply, 1)
 	c.mu.Lock()
@@ -38,15 +38,15 @@ func (c *Conn) Ask(method string, params any, first func()) (*Call, error) {
 	return call, nil
 }
 
-// Forget gives a call up: nothing is kept of it, and its answer is dropped.
+// Forget abandons a call: its answer is dropped.
 func (w *Call) Forget() {
 	w.conn.mu.Lock()
 	defer w.conn.mu.Unlock()
 	delete(w.conn.waiting, w.id)
 }
 
-// Call makes a call and waits for its result. When ctx ends the call is given up,
-// and the peer is told.
+// Call makes a call and waits for its result. If ctx ends first, the call is
+// abandoned, and the peer is told.
 func (c *Conn) Call(ctx context.Context, method string, params any) (json.RawMessage, error) {
 	call, err := c.Ask(method, params, nil)
 	if err != nil {
@@ -65,7 +65,7 @@ func (c *Conn) Call(ctx context.Context, method string, params any) (json.RawMes
 	}
 }
 
-// Notify tells the peer something.
+// Notify sends a notification.
 func (c *Conn) Notify(method string, params any) error {
 	return c.write(message{Method: method}, params)
 }
@@ -79,7 +79,8 @@ func (c *Conn) Answer(id json.RawMessage, result any) error {
 	return c.write(message{ID: id, Result: raw}, nil)
 }
 
-// Refuse answers a request with an error. A nil id is that of what has none.
+// Refuse answers a request with an error. A nil id is for a message without
+// one.
 func (c *Conn) Refuse(id json.RawMessage, e *Error) error {
 	raw, err := json.Marshal(e)
 	if err != nil {

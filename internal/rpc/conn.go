@@ -13,72 +13,73 @@ import (
 	"github.com/seed-028515a8/maestro/internal/line"
 )
 
-// A Message is what the peer asks or, without an ID, tells.
+// A Message is a request of the peer or, without an ID, a notification.
 type Message struct {
-	ID     json.RawMessage // a text or a number; nil of a notification
+	ID     json.RawMessage // a string or a number; nil in a notification
 	Method string
 	Params json.RawMessage
 }
 
-// Asks reports whether the message wants an answer.
+// Asks reports whether the message is a request.
 func (m Message) Asks() bool { return m.ID != nil }
 
-// A Reply is what came of a call.
+// A Reply is the outcome of a call.
 type Reply struct {
 	Result json.RawMessage
 	Err    error // an *Error if the peer refused, a *BadLine if the answer was not kept, or why the connection ended
 }
 
-// Options say how a connection is served. Send, Serve and Bad are needed.
+// Options configures a connection. Send, Serve and Bad are required.
 type Options struct {
-	// Send writes a line, its end included. It is called once at a time; while it
+	// Send writes a line with its end. It is called once at a time; while it
 	// blocks, nothing else is sent.
 	Send func(line []byte) error
 
-	// Serve takes in a message. The reader calls it, so it must not wait for an
+	// Serve handles a message. The reader calls it, so it must not wait for an
 	// answer of the peer.
 	Serve func(Message)
 
-	// Bad takes in a line that is no message. The reader calls it; its error ends
+	// Bad handles a line that is no message. The reader calls it; its error ends
 	// the reading.
 	Bad func(*BadLine) error
 
-	// Withdraw is the notification that tells the peer that a call was given up,
-	// with the params {"requestId": id}. Empty tells nothing.
+	// Withdraw is the notification that tells the peer that a call was
+	// abandoned, with the params {"requestId": id}. If it is empty, the peer is
+	// not told.
 	Withdraw string
 
-	// MaxBad is how many lines in a row may be bad: one more ends the reading. Zero
-	// is any number.
+	// MaxBad bounds the bad lines in a row; one more ends the reading. Zero
+	// means no bound.
 	MaxBad int
 
-	// MaxLine bounds a line that is read, in bytes without its end. Zero means
-	// [contracts.MaxLineBytes]. Longer ones are bad and not kept.
+	// MaxLine bounds a line read, in bytes without its end. Zero means
+	// [contracts.MaxLineBytes]. A longer line is bad and not kept.
 	MaxLine int
 }
 
-// ErrEnded is what a call has come to when the peer's output has ended.
+// ErrEnded is the error of a call when the peer's output has ended.
 var ErrEnded = errors.New("the output of the other side ended")
 
-// A Conn is a connection. Its methods may be called from any goroutine, Read from
-// one.
+// A Conn is a connection. Read is for one goroutine; the other methods may be
+// called from any.
 type Conn struct {
 	opts Options
 
-	sending sync.Mutex // orders what is written
+	sending sync.Mutex // orders the lines sent
 
 	mu      sync.Mutex // guards the following
 	last    int64
-	waiting map[int64]waiter // bounded by those who ask
-	down    error            // set once the connection has ended
+	waiting map[int64]waiter // bounded by the callers
+	down    error            // set when the connection has ended
 }
 
-// A waiter waits for what comes of a call.
+// A waiter is a call that waits for its outcome.
 type waiter struct {
 	reply chan Reply // 1-buffered; gets one value
 	first func()     // called by the reader before it goes on; may be nil
 }
 
-// New returns a connection that nobody reads yet.
+// New returns a connection. Read must be called to receive.
 func New(o Options) *Conn {
 	if o.MaxLine == 0 {
 		o.MaxLine = contracts.MaxLineBytes
@@ -86,8 +87,8 @@ func New(o Options) *Conn {
 	return &Conn{opts: o, waiting: map[int64]waiter{}}
 }
 
-// Read takes in what the peer writes until that ends, which is no error, or the
-// connection was closed. Then every call that still waits has ended.
+// Read processes the peer's messages until its output ends, which is no error,
+// or the connection was closed. Then every waiting call has ended.
 func (c *Conn) Read(r io.Reader) error {
 	defer c.Close(ErrEnded)
 	lines := line.NewReader(r, c.opts.MaxLine)
@@ -131,7 +132,7 @@ type message struct {
 	Error   json.RawMessage `json:"error,omitempty"`
 }
 
-// take takes in one line, and returns it if it is bad.
+// take processes one line, and returns it if it is bad.
 func (c *Conn) take(line []byte) *BadLine {
 	line = bytes.TrimSpace(bytes.TrimPrefix(line, []byte("\uFEFF")))
 	if len(line) == 0 {
@@ -153,7 +154,7 @@ func (c *Conn) take(line []byte) *BadLine {
 		return &BadLine{Text: "an id is a text or a number", Code: CodeInvalid}
 	case m.Method != "":
 		c.opts.Serve(Message{ID: m.ID, Method: m.Method, Params: m.Params})
-	case m.ID != nil && (c.answered(m.ID, Reply{Result: m.Result, Err: problem(m.Error)}) || m.Result != nil || m.Error != nil):
+	case m.ID != nil && (c.deliver(m.ID, Reply{Result: m.Result, Err: problem(m.Error)}) || m.Result != nil || m.Error != nil):
 	case m.ID == nil && !isNull(m.Error):
 		return &BadLine{Text: "the peer reports: " + problem(m.Error).Error()}
 	default:
@@ -164,27 +165,28 @@ func (c *Conn) take(line []byte) *BadLine {
 
 func isNull(raw json.RawMessage) bool { return len(raw) == 0 || string(raw) == "null" }
 
-// overlong deals with a line that is too long, of which there is the head, so that
-// nobody waits for what it answered.
+// overlong handles a line that is too long by its head. If the line is an
+// answer, its call gets an error.
 func (c *Conn) overlong(head []byte) *BadLine {
 	id, asks := sniff(head[:min(len(head), headBytes)])
 	wrong := &BadLine{Text: fmt.Sprintf("the message is too long: its line has more than %d bytes", c.opts.MaxLine), Code: CodeInvalid}
 	switch {
 	case asks && id != nil:
 		wrong.ID = id
-	case asks: // a notification, or a request whose id stands behind what was looked at
+	case asks: // a notification, or a request whose id comes later in the line
 	case id != nil:
 		wrong.Code = 0
-		c.answered(id, Reply{Err: wrong})
+		c.deliver(id, Reply{Err: wrong})
 	default:
 		wrong.Lost = true
 	}
 	return wrong
 }
 
-// answered hands over what came of a call, and reports whether somebody waits for
-// it. Else it is dropped: its call was given up, or was answered before.
-func (c *Conn) answered(id json.RawMessage, r Reply) bool {
+// deliver delivers the outcome of a call, and reports whether a call waits for
+// it. Otherwise the outcome is dropped: its call was abandoned or answered
+// before.
+func (c *Conn) deliver(id json.RawMessage, r Reply) bool {
 	n, err := strconv.ParseInt(string(bytes.Trim(id, `"`)), 10, 64)
 	if err != nil {
 		return false
@@ -209,8 +211,8 @@ func (c *Conn) closed() bool {
 	return c.down != nil
 }
 
-// Close ends every call that waits with cause, unless the connection has ended
-// before. The reader ends with the line that it reads.
+// Close ends every waiting call with cause, unless the connection has ended
+// before. Read returns after the line that it is reading.
 func (c *Conn) Close(cause error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -8,13 +8,13 @@ import (
 	"github.com/seed-028515a8/maestro/internal/abridge"
 )
 
-// Codes of errors that JSON-RPC itself has.
+// Error codes of JSON-RPC itself.
 const (
-	CodeParse   = -32700 // the line is no JSON
-	CodeInvalid = -32600 // it is no message
+	CodeParse   = -32700 // the line is not JSON
+	CodeInvalid = -32600 // the JSON is not a message
 )
 
-// An Error is an error that one side answers with.
+// An Error is an error answer of either side.
 type Error struct {
 	Code    int    `json:"code"`
 	Message string `json:"message"`
@@ -24,8 +24,8 @@ type Error struct {
 // maxError bounds the text of an error, in bytes.
 const maxError = 1 << 10
 
-// Error returns what the peer says, with its details if it gives any in words, as
-// far as they fit in a kilobyte.
+// Error returns the peer's text, with its details if they are text, at most 1
+// KiB.
 func (e *Error) Error() string {
 	text, details := cmp.Or(e.Message, "error "+strconv.Itoa(e.Code)), ""
 	switch data := e.Data.(type) {
@@ -44,8 +44,8 @@ func (e *Error) Error() string {
 	return abridge.Bytes(text, maxError)
 }
 
-// problem decodes the error of an answer, nil if it has none. What has the wrong
-// type in it is left out.
+// problem decodes the error of an answer, nil if it has none. Members of a
+// wrong type are ignored.
 func problem(raw json.RawMessage) error {
 	if isNull(raw) {
 		return nil
@@ -57,24 +57,26 @@ func problem(raw json.RawMessage) error {
 	return e
 }
 
-// A BadLine is a line of the peer that is no message, or one that was not kept.
+// A BadLine is a line of the peer that is not a message, or one that was not
+// kept.
 type BadLine struct {
 	Text string
 
-	// Head is how the line begins, at most 80 bytes of it.
+	// Head is the beginning of the line, at most 80 bytes.
 	Head string
 
-	// Code is that of the error to answer the line with, zero if it wants none: an
-	// answer to an error might be answered with another.
+	// Code is the code of the error to answer the line with. Zero means no
+	// answer, because an answer to an error might be answered with another.
 	Code int
 
-	// ID is the request that the line is, nil if it is none or that is not known.
+	// ID is the id of the request in the line, nil if it is no request or
+	// unknown.
 	ID json.RawMessage
 
-	// Lost says that the line was too long, and that nothing is known of it: whoever
-	// waits may wait for it.
+	// Lost says that the line was too long and nothing is known of it: it may be
+	// the answer to any waiting call.
 	Lost bool
 }
 
-// Error returns what is wrong with the line.
+// Error returns the fault of the line.
 func (b *BadLine) Error() string { return b.Text }

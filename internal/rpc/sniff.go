@@ -5,21 +5,21 @@ import (
 	"encoding/json"
 )
 
-// headBytes is how much of a line that is too long is looked at, to tell what it
-// was.
+// headBytes is the size of the beginning of a too long line that is checked for
+// its kind.
 const headBytes = 4 << 10
 
-// maxBeginning bounds what is shown of a bad line, in bytes.
+// maxBeginning bounds the shown part of a bad line, in bytes.
 const maxBeginning = 80
 
-// beginning is how a line begins, as text.
+// beginning returns the beginning of a line as text.
 func beginning(line []byte) string {
 	line = bytes.TrimSpace(line)
 	return string(bytes.ToValidUTF8(line[:min(len(line), maxBeginning)], nil))
 }
 
-// sniff returns the id of a message whose beginning is head, and whether it has a
-// method, as far as they stand there.
+// sniff returns the id of a message that begins with head, and whether it has a
+// method, as far as head contains them.
 func sniff(head []byte) (id json.RawMessage, asks bool) {
 	dec := json.NewDecoder(bytes.NewReader(head))
 	if open, err := dec.Token(); err != nil || open != json.Delim('{') {
@@ -47,7 +47,7 @@ func sniff(head []byte) (id json.RawMessage, asks bool) {
 	return id, asks
 }
 
-// isID reports whether a value may be the id of a request.
+// isID reports whether a value is a valid request id.
 func isID(id json.RawMessage) bool {
 	return len(id) > 0 && (id[0] == '"' || id[0] == '-' || id[0] >= '0' && id[0] <= '9')
 }

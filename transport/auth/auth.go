@@ -20,65 +20,66 @@ import (
 
 // Options configures [New].
 type Options struct {
-	// Token is the secret that lets a client in as the owner of the server: at
-	// least 16 bytes of printable ASCII without spaces. It may be empty with Off
-	// or Keys.
+	// Token authenticates a client as the owner of the server. It has at least 16
+	// bytes of printable ASCII without spaces. It may be empty with Off or Keys.
 	Token string
 
-	// Off lets everybody in without a credential, as the anonymous principal.
-	// Host and Origin are checked all the same. The caller sees to it that the
-	// server then listens on loopback only.
+	// Off admits every request as the anonymous principal, without a credential.
+	// Host and Origin are still checked. The caller must make the server listen
+	// on loopback addresses only.
 	Off bool
 
-	// Keys verify JWTs, which are accepted beside the token; nil accepts none.
+	// Keys verify JWTs, which are accepted besides the token; nil accepts none.
 	Keys *Keys
 
-	// Issuer is what iss must be in a JWT, and Audience what must be in its aud.
-	// Empty leaves either open.
+	// Issuer is the required iss of a JWT, and Audience must be in its aud. An
+	// empty one is not checked.
 	Issuer, Audience string
 
-	// ScopeClaim names the claim of a JWT that is its scope. Empty means
-	// "scope". An issuer that puts OAuth scopes there wants another name here:
-	// all its users would share their sessions.
+	// ScopeClaim names the claim of a JWT that sets the principal's scope. Empty
+	// means "scope". If the issuer uses "scope" for OAuth scopes, choose another
+	// name; otherwise all its users share their sessions.
 	ScopeClaim string
 
-	// ControlToken is the secret for those who control the server itself, of the
-	// form of Token and different from it. Empty refuses control to everybody
-	// while authentication is on.
+	// ControlToken authorizes control of the server itself. It has the form of
+	// Token and must differ from it. If it is empty and authentication is on,
+	// control is refused to all.
 	ControlToken string
 
-	// ShareFile keeps the shares over restarts. It belongs to one process at a
-	// time. Empty keeps them in memory.
+	// ShareFile keeps the shares across restarts. Only one process may use it at
+	// a time. Empty keeps them in memory.
 	ShareFile string
 
-	// Session refuses sessions that the principal cannot share, such as unknown
-	// ones; nil refuses none.
+	// Session returns an error for a session that the principal cannot share,
+	// such as an unknown one; nil allows all.
 	Session func(ctx context.Context, p contracts.Principal, sessionID string) error
 
-	// Revoked is told of each share that was revoked, by the id of its
-	// principal, whose connections are to be closed; nil tells nobody. It must
-	// not wait for requests.
+	// Revoked is called with the principal ID of each revoked share, so that the
+	// principal's connections can be closed. It must not wait for requests. It
+	// may be nil.
 	Revoked func(principalID string)
 
-	// Hosts are names, beside the loopback ones, by which clients reach the
-	// server. A name with a port is legal with that port only.
+	// Hosts are names, besides the loopback ones, by which clients reach the
+	// server. A name with a port is valid with that port only.
 	Hosts []string
 
 	// Origins are web origins, such as https://app.example.com, whose pages may
-	// use the server beside its own.
+	// use the server besides its own pages.
 	Origins []string
 
-	// BehindTLS says that browsers reach the server over TLS although a proxy
-	// ends it, so that cookies are marked for TLS only.
+	// BehindTLS says that a proxy ends TLS in front of the server, so that
+	// cookies get the Secure attribute.
 	BehindTLS bool
 
-	// Identified is told who sent a request, and may refuse it; nil refuses none.
+	// Identified is called with the principal of a request, and may refuse it;
+	// nil refuses none.
 	Identified func(*http.Request, contracts.Principal) error
 
-	// RateLimit limits requests and wrong credentials; nil means one with defaults.
+	// RateLimit limits requests and wrong credentials; nil means a limiter with
+	// defaults.
 	RateLimit *ratelimit.Limiter
 
-	// Log gets faults, which clients are not told; nil discards them.
+	// Log gets internal errors, which clients do not see; nil discards them.
 	Log *slog.Logger
 
 	// Now is the clock; nil means time.Now.
@@ -130,10 +131,10 @@ func New(opts Options) (*Authenticator, error) {
 	if err := g.setCredentials(opts); err != nil {
 		return nil, fmt.Errorf("auth: %w", err)
 	}
-	if err := g.setPlaces(opts); err != nil {
+	if err := g.setHostsAndOrigins(opts); err != nil {
 		return nil, fmt.Errorf("auth: %w", err)
 	}
-	if opts.Off { // nobody needs a share, and nobody may change those of other times
+	if opts.Off { // no share is needed, and those in the file must not change
 		opts.ShareFile = ""
 	}
 	var err error
@@ -143,7 +144,7 @@ func New(opts Options) (*Authenticator, error) {
 	return g, nil
 }
 
-// setCredentials takes over what lets clients in.
+// setCredentials sets the token, the keys and the control token.
 func (g *Authenticator) setCredentials(opts Options) error {
 	if opts.Off {
 		g.owner.ID = Anonymous
@@ -177,8 +178,8 @@ func (g *Authenticator) setCredentials(opts Options) error {
 	return nil
 }
 
-// setPlaces takes over where requests may come from and go to.
-func (g *Authenticator) setPlaces(opts Options) error {
+// setHostsAndOrigins sets the accepted hosts and origins.
+func (g *Authenticator) setHostsAndOrigins(opts Options) error {
 	for _, host := range opts.Hosts {
 		g.hosts[strings.ToLower(host)] = true
 	}
@@ -195,20 +196,22 @@ func (g *Authenticator) setPlaces(opts Options) error {
 	return nil
 }
 
-// Authorize says who sent the request. It refuses with access_denied if a
-// strange web page may have, with unauthenticated if the credential is missing,
-// wrong or at its end, and with rate_limited if too many wrong ones came from
-// the same address. Accepted are, the first that is present counting:
+// Authorize returns the principal of a request. It refuses with access_denied
+// if a foreign web page may have sent the request, with unauthenticated if the
+// credential is missing, wrong or expired, and with rate_limited after too many
+// wrong credentials from the same address. It uses the first credential present
+// of:
 //
 //   - the headers Authorization: Bearer, and x-maestro-api-key,
 //     x-composer-api-key or x-evalops-api-key;
-//   - the cookie of [Authenticator.Login], for requests of the server's own pages;
+//   - the cookie of [Authenticator.Login], for requests of the server's own
+//     pages;
 //   - a ticket in the query of a GET, which is used up;
 //   - a bearer subprotocol.
 //
-// The last two are for browsers, so that a WebSocket with one needs an Origin. A
-// cookie that is at its end, or that a request may not use, counts as absent:
-// the browser adds it to requests that mean to do without.
+// The last two are for browsers, so a WebSocket request with one must have an
+// Origin. A cookie that has expired, or that the request may not use, counts as
+// absent, because browsers also add it to requests that do not want it.
 func (g *Authenticator) Authorize(r *http.Request) (contracts.Principal, error) {
 	p, err := g.authorize(r)
 	if err == nil {
@@ -254,7 +257,7 @@ func (g *Authenticator) authorize(r *http.Request) (contracts.Principal, error) 
 	case err != nil:
 		return contracts.Principal{}, err
 	case ticket == "" && key == "":
-		return contracts.Principal{}, g.counted(r, cookieErr)
+		return contracts.Principal{}, g.countFailure(r, cookieErr)
 	case origin == "" && r.Header.Get("Upgrade") != "":
 		return contracts.Principal{}, denied("an Origin is required with this credential")
 	case ticket != "":
@@ -263,16 +266,16 @@ func (g *Authenticator) authorize(r *http.Request) (contracts.Principal, error) 
 	return g.admit(r, key, nil)
 }
 
-// admit checks a key that was presented.
+// admit checks the credential in key.
 func (g *Authenticator) admit(r *http.Request, key string, err error) (contracts.Principal, error) {
 	if err != nil {
 		return contracts.Principal{}, err
 	}
 	p, err := g.holder(key)
-	return p, g.counted(r, err)
+	return p, g.countFailure(r, err)
 }
 
-// holder returns whose key it is.
+// holder returns the principal of a key.
 func (g *Authenticator) holder(key string) (contracts.Principal, error) {
 	if len(key) > maxCredential {
 		return contracts.Principal{}, errWrong
@@ -291,23 +294,22 @@ func (g *Authenticator) holder(key string) (contracts.Principal, error) {
 	return contracts.Principal{}, errWrong
 }
 
-// equals reports whether key has the hash, in a time that says nothing about
-// either.
+// equals reports whether key has the hash, in constant time.
 func equals(key string, hash *[sha256.Size]byte) bool {
 	sum := sha256.Sum256([]byte(key))
 	return hash != nil && subtle.ConstantTimeCompare(sum[:], hash[:]) == 1
 }
 
-// Alive reports whether the credential of a principal still counts: it has not
-// expired, and if it is a share, it has not been revoked. Tickets and cookies
-// count no longer than what they were given for. Whoever keeps a connection asks
-// once more after having put it where a revocation finds it: one may have come
-// since Authorize.
+// Alive reports whether the credential of a principal is still valid: it has
+// not expired, and a share has not been revoked. A ticket or cookie is valid no
+// longer than the credential that it was made for. Call Alive again after
+// registering a connection: the credential may have been revoked between
+// Authorize and registration.
 func (g *Authenticator) Alive(p contracts.Principal) bool {
 	return !p.Expired(g.now()) && (!isShare(p) || g.shares.has(p.ID, g.now()))
 }
 
-// fail answers with err. What is not a refusal is logged.
+// fail answers with err. It logs errors that are not refusals.
 func (g *Authenticator) fail(w http.ResponseWriter, r *http.Request, err error) {
 	if _, refused := errors.AsType[*contracts.Error](err); !refused {
 		g.log.Error("request failed", "route", r.Pattern, "error", err)

@@ -16,7 +16,7 @@ import (
 
 const maxTicketRequest = 4 << 10 // bytes of a request body
 
-// members are those of a JSON object that somebody asked for.
+// members are the requested members of a JSON object.
 type members map[string]json.RawMessage
 
 // readBody returns the named members of the request's body, which must be a
@@ -29,7 +29,7 @@ func readBody(w http.ResponseWriter, r *http.Request, names ...string) (members,
 	if len(body) == 0 {
 		return nil, nil
 	}
-	// The form of a strange page can send anything but this content type.
+	// A form on a foreign page cannot send this content type.
 	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != "application/json" {
 		return nil, badRequest("the content type must be application/json")
 	}
@@ -41,8 +41,8 @@ func readBody(w http.ResponseWriter, r *http.Request, names ...string) (members,
 }
 
 // parseMembers returns the named members of a JSON object. Null means absent.
-// Other members are ignored, but a name that comes twice is not JSON that means
-// anything, and names match by case (D13); encoding/json alone holds to neither.
+// Other members are ignored. It refuses duplicate names, and names match by
+// case (D13); encoding/json alone does neither.
 func parseMembers(body []byte, names []string) (found members, ok bool) {
 	d := json.NewDecoder(bytes.NewReader(body))
 	if t, err := d.Token(); err != nil || t != json.Delim('{') || !utf8.Valid(body) {
@@ -75,27 +75,27 @@ func (m members) text(name string) (value string, ok bool) {
 	return value, !present || json.Unmarshal(raw, &value) == nil
 }
 
-// whole returns a member that is a whole number, or zero if it is absent.
+// whole returns a member that is an integer, or zero if it is absent.
 func (m members) whole(name string) (value int64, present, ok bool) {
 	raw, present := m[name]
 	return value, present, !present || json.Unmarshal(raw, &value) == nil
 }
 
-// reply answers with a JSON body that nobody may keep.
+// reply answers with a JSON body that must not be cached.
 func reply(w http.ResponseWriter, body any) {
 	w.Header().Set("Content-Type", "application/json; charset=utf-8")
 	w.Header().Set("Cache-Control", "no-store")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
-	_ = json.NewEncoder(w).Encode(body) // the peer may be gone; what it asked for expires
+	_ = json.NewEncoder(w).Encode(body) // if the peer has gone, the secret in the body expires
 }
 
-// notAllowed refuses a method and says which would do.
+// notAllowed refuses a method and lists the allowed ones.
 func notAllowed(w http.ResponseWriter, methods string) error {
 	w.Header().Set("Allow", methods)
 	return &contracts.Error{Code: contracts.CodeMethodNotAllowed, Message: "method not allowed"}
 }
 
-// timestamp is the one form of times on the wire.
+// timestamp formats a time as on the wire.
 func timestamp(t time.Time) string {
 	return t.UTC().Format("2006-01-02T15:04:05.000Z")
 }

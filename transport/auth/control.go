@@ -7,9 +7,9 @@ import (
 )
 
 // Control refuses a request that may not control the server itself, such as
-// drain it. With authentication on it wants exactly the control token, as
-// Authorization: Bearer: without a credential it refuses with unauthenticated,
-// with one that is for clients with access_denied. With authentication off it
+// drain it. With authentication on, it requires the control token as
+// Authorization: Bearer. It refuses a missing credential with unauthenticated,
+// and a client's credential with access_denied. With authentication off, it
 // checks Host and Origin only.
 func (g *Authenticator) Control(r *http.Request) error {
 	if err := g.checkHost(r); err != nil {
@@ -18,7 +18,7 @@ func (g *Authenticator) Control(r *http.Request) error {
 	if _, err := g.checkOrigin(r); err != nil {
 		return err
 	}
-	owner := contracts.Principal{} // whoever controls the server is bounded as its owner is
+	owner := contracts.Principal{} // control requests have the bounds of the owner
 	if g.off {
 		return g.identified(r, owner)
 	}
@@ -29,7 +29,7 @@ func (g *Authenticator) Control(r *http.Request) error {
 	case ok && equals(key, g.control):
 		return g.identified(r, owner)
 	}
-	// Whoever is somebody here learns that this is not enough.
+	// A client with a valid credential gets access_denied.
 	if _, err := g.Authorize(r); err != nil {
 		return err
 	}

@@ -12,16 +12,16 @@ import (
 const (
 	cookieName = "maestro_session"
 	cookieTTL  = 12 * time.Hour
-	maxCookies = 4096 // beyond, the oldest is forgotten
+	maxCookies = 4096 // beyond it the oldest is forgotten
 	maxNext    = 2 << 10
 )
 
-// Login serves GET /login?ticket=...&next=/path: it uses the ticket up, sets a
-// cookie that stands for its holder for 12 hours, and sends the browser on to
-// next, a path of this server, which is / if it is missing. The cookie is of use
-// to the server's own pages only, and ends with the credential that the ticket
-// was minted for, with [Authenticator.Logout], and with the process. With authentication
-// off there is no cookie, and no ticket is needed.
+// Login serves GET /login?ticket=...&next=/path. It uses up the ticket, sets a
+// cookie for its holder that lasts 12 hours, and redirects the browser to next,
+// a path of this server, by default /. The cookie is valid for requests of the
+// server's own pages only. It ends with the credential that the ticket was made
+// for, with [Authenticator.Logout], and with the process. With authentication
+// off, Login needs no ticket and sets no cookie.
 func (g *Authenticator) Login() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Cache-Control", "no-store")
@@ -36,10 +36,10 @@ func (g *Authenticator) Login() http.Handler {
 	})
 }
 
-// login sets the cookie and returns where to go. It checks what needs no secret
-// first, so that a malformed request does not use up a ticket.
+// login sets the cookie and returns the path to redirect to. It checks what
+// needs no secret first, so that a malformed request does not use up a ticket.
 func (g *Authenticator) login(w http.ResponseWriter, r *http.Request) (next string, err error) {
-	if r.Method != http.MethodGet { // a HEAD, of a preview say, would use up the ticket
+	if r.Method != http.MethodGet { // a HEAD, such as of a link preview, would use up the ticket
 		return "", notAllowed(w, http.MethodGet)
 	}
 	if err := g.checkHost(r); err != nil {
@@ -65,7 +65,7 @@ func (g *Authenticator) login(w http.ResponseWriter, r *http.Request) (next stri
 	}
 	now := g.now()
 	if old, err := cookieSecret(r); err == nil && old != "" {
-		g.cookies.take(old, now)
+		g.cookies.use(old, now)
 	}
 	secret, expires := g.cookies.add(holder, "", now)
 	if e := holder.Expires; !e.IsZero() && e.Before(expires) {
@@ -75,7 +75,8 @@ func (g *Authenticator) login(w http.ResponseWriter, r *http.Request) (next stri
 	return next, nil
 }
 
-// setCookie sets the cookie for so many seconds; a negative number ends it.
+// setCookie sets the cookie for that many seconds; a negative number deletes
+// it.
 func (g *Authenticator) setCookie(w http.ResponseWriter, r *http.Request, secret string, seconds int) {
 	http.SetCookie(w, &http.Cookie{
 		Name: cookieName, Value: secret, Path: "/", MaxAge: seconds,
@@ -83,9 +84,9 @@ func (g *Authenticator) setCookie(w http.ResponseWriter, r *http.Request, secret
 	})
 }
 
-// nextPath returns where a login leads: an absolute path with nothing in it that
-// some browser could take for the beginning of another server's address.
-// Browsers drop tabs and newlines, and read a backslash as a slash.
+// nextPath returns the path that a login redirects to. It must be an absolute
+// path that no browser takes for another server's address. Browsers drop tabs
+// and newlines, and read a backslash as a slash.
 func nextPath(r *http.Request) (string, error) {
 	next, err := queryValue(r, "next")
 	if err != nil || next == "" {
@@ -106,8 +107,8 @@ func localPath(p string) bool {
 	return strings.HasPrefix(p, "/") && !strings.HasPrefix(p, "//") && !strings.ContainsFunc(p, odd)
 }
 
-// Logout serves POST /logout: the cookie of the request is no more. Connections
-// that were made with it go on. Whoever has no cookie is told the same.
+// Logout serves POST /logout: it ends the request's cookie. Connections made
+// with it go on. A request without a cookie gets the same answer.
 func (g *Authenticator) Logout() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if err := g.logout(w, r); err != nil {
@@ -133,7 +134,7 @@ func (g *Authenticator) logout(w http.ResponseWriter, r *http.Request) error {
 		return errNotOwnPage
 	}
 	for _, c := range r.CookiesNamed(cookieName) {
-		g.cookies.take(c.Value, g.now())
+		g.cookies.use(c.Value, g.now())
 	}
 	g.setCookie(w, r, "", -1)
 	return nil
@@ -141,11 +142,11 @@ func (g *Authenticator) logout(w http.ResponseWriter, r *http.Request) error {
 
 var errNotOwnPage = denied("the cookie is for this server's own pages")
 
-// cookieHolder returns whose cookie the request has. Cookies come along with
-// requests that their owner knows nothing of. SameSite keeps most of them away
-// from the pages of others, but a page of another port or of a neighboring name
-// counts as the same site: what changes something or stays open must be of a
-// page of this very server.
+// cookieHolder returns the principal of the request's cookie. A foreign page
+// can make a browser send the cookie. SameSite prevents most of that, but a
+// page on another port or a sibling domain counts as the same site. So a
+// request that changes something or stays open must come from a page of this
+// server.
 func (g *Authenticator) cookieHolder(r *http.Request, origin string) (contracts.Principal, error) {
 	secret, err := cookieSecret(r)
 	switch {
@@ -175,8 +176,8 @@ func cookieSecret(r *http.Request) (string, error) {
 	return secret, nil
 }
 
-// mayHarm reports whether a request does something even if whoever sent it
-// cannot read the answer: writes, WebSockets and event streams.
+// mayHarm reports whether a request has an effect even if its sender cannot
+// read the answer: writes, WebSockets and event streams.
 func mayHarm(r *http.Request) bool {
 	return !safe(r.Method) || r.Header.Get("Upgrade") != "" || strings.HasSuffix(strings.TrimRight(r.URL.Path, "/"), "/events") ||
 		strings.Contains(strings.ToLower(r.Header.Get("Accept")), "text/event-stream")
@@ -188,7 +189,7 @@ func safe(method string) bool {
 }
 
 // fromOwnPage reports whether the browser says that a page of this server sent
-// the request. Neither header is in the hands of pages.
+// the request. Pages can set neither header.
 func fromOwnPage(r *http.Request, origin string) bool {
 	return r.Header.Get("Sec-Fetch-Site") == "same-origin" || origin != "" && sameOrigin(origin, r.Host)
 }

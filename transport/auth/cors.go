@@ -8,11 +8,12 @@ import (
 	"github.com/seed-028515a8/maestro/transport/httperr"
 )
 
-// What pages of allowed origins may send and read beside what every page may.
+// Methods and headers for pages of allowed origins, besides those for all
+// pages.
 const (
 	allowMethods  = "GET, HEAD, POST, DELETE"
 	exposeHeaders = "X-Maestro-Headless-Epoch, X-Maestro-Headless-Connection-Token, Retry-After, X-Maestro-Drain-Replayed"
-	preflightAge  = "600" // seconds a browser may remember the answer
+	preflightAge  = "600" // seconds for which a browser may cache the answer
 )
 
 // allowHeaders lists all headers that clients send, in each of their spellings.
@@ -34,9 +35,9 @@ var allowHeaders = func() string {
 }()
 
 // Wrap checks the Host of every request before h sees it, refuses writes of
-// strange pages, answers the preflights of browsers, and lets pages of allowed
-// origins read the answers (CORS). It is for all routes, those that need no
-// credential included.
+// foreign pages, answers preflight requests, and lets pages of allowed origins
+// read the answers (CORS). Use it for all routes, including those that need no
+// credential.
 func (g *Authenticator) Wrap(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if err := g.checkHost(r); err != nil {
@@ -48,8 +49,8 @@ func (g *Authenticator) Wrap(h http.Handler) http.Handler {
 			return
 		}
 		origin, err := g.checkOrigin(r)
-		if r.Header.Get("Upgrade") == "" { // WebSockets know nothing of CORS
-			letRead(w.Header(), r, origin, err)
+		if r.Header.Get("Upgrade") == "" { // CORS does not apply to WebSockets
+			allowRead(w.Header(), r, origin, err)
 		}
 		switch {
 		case err != nil && (!safe(r.Method) || preflight(r)):
@@ -62,8 +63,8 @@ func (g *Authenticator) Wrap(h http.Handler) http.Handler {
 	})
 }
 
-// letRead lets a page of an allowed origin read the answer.
-func letRead(answer http.Header, r *http.Request, origin string, err error) {
+// allowRead lets a page of an allowed origin read the answer.
+func allowRead(answer http.Header, r *http.Request, origin string, err error) {
 	answer.Add("Vary", "Origin")
 	if err != nil || origin == "" {
 		return
@@ -72,7 +73,7 @@ func letRead(answer http.Header, r *http.Request, origin string, err error) {
 	answer.Set("Access-Control-Expose-Headers", exposeHeaders)
 }
 
-// preflight reports whether a browser asks if a page may send a request.
+// preflight reports whether r is a CORS preflight request.
 func preflight(r *http.Request) bool {
 	return r.Method == http.MethodOptions && r.Header.Get("Origin") != "" && r.Header.Get("Access-Control-Request-Method") != ""
 }
@@ -86,8 +87,8 @@ func answerPreflight(w http.ResponseWriter) {
 	w.WriteHeader(http.StatusNoContent)
 }
 
-// cleanPath reports whether a path is the shortest of its kind. For any other,
-// http.ServeMux redirects, and repeats the query with the ticket in it.
+// cleanPath reports whether a path is clean. For any other path http.ServeMux
+// redirects, and repeats the query with the ticket in it.
 func cleanPath(p string) bool {
 	return p == "" || p == "*" || p == path.Clean(p) || strings.TrimSuffix(p, "/") == path.Clean(p)
 }

@@ -9,23 +9,23 @@ import (
 	"github.com/seed-028515a8/maestro/contracts"
 )
 
-// maxCredential is the longest credential that is looked at, in bytes.
+// maxCredential is the longest accepted credential, in bytes.
 const maxCredential = 8 << 10
 
-// bearerProtocol begins an offered subprotocol that is a credential: browsers
-// cannot set headers on a WebSocket.
+// bearerProtocol is the prefix of an offered subprotocol that is a credential.
+// Browsers cannot set headers on a WebSocket.
 const bearerProtocol = "maestro-headless-bearer."
 
-// The refusals of credentials. Their texts do not say why, except where only the
-// rightful holder can learn it.
+// The refusals of credentials. A text gives the reason only where the rightful
+// holder alone can get it.
 var (
 	errMissing = unauthenticated("a credential is required")
 	errWrong   = unauthenticated("invalid credential")
 	errExpired = unauthenticated("the credential has expired")
 )
 
-// headerKey returns the key in the request's headers, or the empty string.
-// Spellings that contradict each other are refused.
+// headerKey returns the key in the request's headers, or "". It refuses headers
+// that contradict each other.
 func headerKey(h http.Header) (string, error) {
 	if key, ok, err := bearerKey(h); ok || err != nil {
 		return key, err
@@ -45,7 +45,7 @@ func headerKey(h http.Header) (string, error) {
 }
 
 // bearerKey returns the key of an Authorization header with the scheme Bearer.
-// Other schemes are for others on the way, such as a proxy.
+// It ignores other schemes, which may be for a proxy.
 func bearerKey(h http.Header) (key string, ok bool, err error) {
 	if len(h.Values("Authorization")) > 1 {
 		return "", false, badRequest("more than one Authorization header")
@@ -60,9 +60,8 @@ func bearerKey(h http.Header) (key string, ok bool, err error) {
 	return key, true, nil
 }
 
-// queryTicket returns the ticket in the request's query, or the empty string. A
-// ticket lets in only what a browser does without headers, so that nobody can
-// renew it by asking for another with it.
+// queryTicket returns the ticket in the query of a GET, or "". A ticket does
+// not authenticate a POST, so that it cannot be used to get another ticket.
 func queryTicket(r *http.Request) (string, error) {
 	if r.Method != http.MethodGet {
 		return "", nil
@@ -70,7 +69,7 @@ func queryTicket(r *http.Request) (string, error) {
 	return queryValue(r, "ticket")
 }
 
-// queryValue returns a parameter that appears at most once.
+// queryValue returns a query parameter that may appear once.
 func queryValue(r *http.Request, name string) (string, error) {
 	query, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil || len(query[name]) > 1 {
@@ -79,8 +78,7 @@ func queryValue(r *http.Request, name string) (string, error) {
 	return query.Get(name), nil
 }
 
-// protocolKey returns the key among the offered subprotocols, or the empty
-// string.
+// protocolKey returns the key among the offered subprotocols, or "".
 func protocolKey(h http.Header) (string, error) {
 	key := ""
 	for _, line := range h.Values("Sec-Websocket-Protocol") {

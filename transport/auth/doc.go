@@ -1,14 +1,14 @@
 // Package auth authenticates requests over the network (D10), for WebSocket,
 // HTTP and event streams alike.
 //
-// It promises that no request passes whose Host or Origin a stranger's web page
-// could have chosen, that credentials are compared in constant time or by their
-// hash and never returned, logged or put in an error, and that a ticket lets in
-// one request only. Credentials are the server's token, JWTs of an issuer whose
-// keys it was given, share tokens that it mints for one session each, and what
-// stands for one of these in a browser: tickets and cookies. A further token is
-// for those who control the server itself.
+// No request passes whose Host or Origin a foreign web page could have chosen.
+// Credentials are compared in constant time or by their hash, and are never
+// returned, logged or put in an error. A ticket admits one request. The
+// credentials are the server's token, JWTs of an issuer whose keys were given,
+// share tokens for one session each, and tickets and cookies, which stand for
+// one of these in a browser. A separate token authorizes control of the server
+// itself.
 //
-// The Authenticator names a principal and what it is confined to. Whether such a one may
-// then do what it asks for is decided elsewhere.
+// The Authenticator returns a principal and its limits. Other packages decide
+// whether the principal may do what it asks for.
 package auth

@@ -14,16 +14,16 @@ import (
 )
 
 const (
-	jwtLeeway  = 30 * time.Second // by which the clocks of issuers may be ahead
-	maxExpires = 253402300800     // seconds; the year 10000, which no timestamp can say
+	jwtLeeway  = 30 * time.Second // how far an issuer's clock may be ahead
+	maxExpires = 253402300800     // seconds; the year 10000, which a timestamp cannot express
 )
 
-// A jwtReader makes principals of JWTs. It is safe for concurrent use.
+// A jwtReader turns JWTs into principals. It is safe for concurrent use.
 //
-// Its issuer says with the claim role what the principal may do: viewer or
-// controller, or both if there is none. session_id confines it to one session.
-// Its id is made of sub and, where they are present, workspace_id, org_id and
-// team_id, and so is its scope unless a claim of its own names it.
+// The claim role limits the principal to viewer or controller; without it the
+// principal may be both. session_id confines it to one session. Its id consists
+// of sub and, where present, workspace_id, org_id and team_id. Its scope is its
+// id unless the scope claim sets one.
 type jwtReader struct {
 	keys       []verifyKey
 	parser     *jwt.Parser
@@ -46,14 +46,15 @@ func newJWTReader(opts Options, now func() time.Time) *jwtReader {
 	}
 }
 
-// holder returns whom a JWT is about. It refuses with unauthenticated what it
-// cannot believe, and with access_denied what is true but not enough.
+// holder returns the principal of a JWT. It refuses with unauthenticated a
+// token that is not valid, and with access_denied a valid one that does not
+// suffice.
 func (j *jwtReader) holder(text string) (contracts.Principal, error) {
-	claims := jwt.MapClaims{} // a map, whose names match by case
+	claims := jwt.MapClaims{} // a map, because struct fields match names regardless of case
 	_, err := j.parser.ParseWithClaims(text, claims, j.candidates)
 	switch {
 	case errors.Is(err, jwt.ErrTokenExpired):
-		return contracts.Principal{}, errExpired // its signature is right
+		return contracts.Principal{}, errExpired // only the holder of a rightly signed token gets this
 	case err != nil:
 		return contracts.Principal{}, errWrong
 	}
@@ -69,7 +70,7 @@ func (j *jwtReader) holder(text string) (contracts.Principal, error) {
 	switch {
 	case c.bad || err != nil || c.text("sub") == "":
 		return contracts.Principal{}, errWrong
-	case p.Expired(j.now()): // the leeway is for clocks that are ahead, and Expires for connections
+	case p.Expired(j.now()): // the leeway is for clocks that are ahead, and does not extend Expires
 		return contracts.Principal{}, errExpired
 	case j.audience != "" && !slices.Contains(audiences, j.audience):
 		return contracts.Principal{}, denied("this credential is for another audience")
@@ -84,7 +85,8 @@ func (j *jwtReader) holder(text string) (contracts.Principal, error) {
 }
 
 // candidates returns the keys that may have signed the token: those for its
-// algorithm, and of these, if it names one, that one and such as have no name.
+// algorithm. If the token names a key, only keys of that name and keys without
+// a name qualify.
 func (j *jwtReader) candidates(t *jwt.Token) (any, error) {
 	if _, ok := t.Header["crit"]; ok {
 		return nil, errors.New("an extension that must be understood")
@@ -102,8 +104,7 @@ func (j *jwtReader) candidates(t *jwt.Token) (any, error) {
 	return set, nil
 }
 
-// A claimReader reads claims and remembers if one is malformed. Null means
-// absent.
+// A claimReader reads claims and notes if one is malformed. Null means absent.
 type claimReader struct {
 	claims jwt.MapClaims
 	bad    bool
@@ -111,8 +112,8 @@ type claimReader struct {
 
 func (c *claimReader) text(name string) string {
 	value, ok := c.claims[name].(string)
-	// The replacement character stands for bytes that are not UTF-8: several
-	// claims become one text, which so identifies nobody.
+	// The replacement character stands for bytes that are not UTF-8. Several
+	// claims decode to the same text, so such a text identifies nobody.
 	c.bad = c.bad || !ok && c.claims[name] != nil || strings.ContainsRune(value, utf8.RuneError)
 	return value
 }

@@ -18,39 +18,39 @@ import (
 
 const (
 	maxKeyFile = 64 << 10 // bytes
-	maxKeys    = 16       // a token without a key id is tried with each
+	maxKeys    = 16       // a token without a key id is tried with each key
 	minSecret  = 32       // bytes
 	minModulus = 2048     // bits
 )
 
-// The algorithms, as JWTs name them. Each key is for one.
+// The algorithms, as JWTs name them. Each key is for one of them.
 const (
 	algHMAC  = "HS256"
 	algRSA   = "RS256"
 	algECDSA = "ES256"
 )
 
-// Keys verify JWTs. They do not change.
+// Keys verify JWTs. They are immutable.
 type Keys struct {
 	list []verifyKey // at least one, at most maxKeys
 }
 
-// A verifyKey is of the type that its algorithm wants: []byte, *rsa.PublicKey or
-// *ecdsa.PublicKey. What a token says of itself never chooses between them.
+// A verifyKey has the type that its algorithm requires: []byte, *rsa.PublicKey
+// or *ecdsa.PublicKey. A token cannot choose between the types.
 type verifyKey struct {
 	id  string // empty if the file does not name it
 	alg string
 	key any
 }
 
-// LoadKeys returns the keys in the file at path, which is one of
+// LoadKeys returns the keys in the file at path. The file contains one of:
 //
-//   - public keys as PEM, RSA of at least 2,048 bits or ECDSA on P-256;
+//   - public keys as PEM: RSA with at least 2,048 bits or ECDSA on P-256;
 //   - a JSON Web Key Set of such keys and of secrets, at most 16;
-//   - a secret, which is all of the file but a newline at its end: at least 32
-//     bytes, for HMAC with SHA-256.
+//   - a secret for HMAC with SHA-256: at least 32 bytes, the whole file except
+//     newlines at its end.
 //
-// Others must not be able to read a file with a secret.
+// A file with a secret must not be readable by other users.
 func LoadKeys(path string) (*Keys, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -101,8 +101,8 @@ func parseKeys(b []byte) (*Keys, error) {
 	return &Keys{list}, nil
 }
 
-// parseSecret takes b for a secret unless it is a public key in a form that is
-// not supported: everybody could sign with that.
+// parseSecret parses b as a secret. It refuses a public key in an unsupported
+// form: anybody could sign with a public key used as a secret.
 func parseSecret(b []byte) ([]verifyKey, error) {
 	secret := bytes.TrimRight(b, "\r\n")
 	der := secret
@@ -159,7 +159,8 @@ func parsePEM(text []byte) ([]verifyKey, error) {
 	return list, nil
 }
 
-// publicKey returns the key with its algorithm, or refuses weak and other ones.
+// publicKey returns the key with its algorithm. It refuses weak keys and other
+// types.
 func publicKey(id string, public any) (verifyKey, error) {
 	switch k := public.(type) {
 	case *rsa.PublicKey:
@@ -182,11 +183,11 @@ type webKey struct {
 	N, E               string // RSA
 	Crv, X, Y          string // EC
 	K                  string // secret
-	D                  string // private: must not be here
+	D                  string // private; must be absent
 }
 
-// parseSet returns the keys of a set that are for verifying with an algorithm of
-// ours; sets hold others as well.
+// parseSet returns the keys of a set that verify with a supported algorithm. It
+// ignores other keys.
 func parseSet(text []byte) ([]verifyKey, error) {
 	var set struct{ Keys []webKey }
 	if err := json.Unmarshal(text, &set); err != nil {

@@ -9,26 +9,27 @@ import (
 	"github.com/seed-028515a8/maestro/transport/ratelimit"
 )
 
-// counted returns err, the outcome of looking at a credential. A wrong one
-// counts against the address it came from, and beyond the limit the refusal says
-// so.
+// countFailure counts a wrong credential against the remote address and returns
+// err, the outcome of checking the credential. Beyond the limit it returns a
+// refusal with rate_limited instead.
 //
-// A right credential is never refused for the wrong ones of others: behind a
-// proxy all have one address, and whoever can reach it could lock all out. What
-// keeps a credential from being guessed is its length.
-func (g *Authenticator) counted(r *http.Request, err error) error {
+// A right credential is never refused because of wrong ones: behind a proxy all
+// clients have one address, so one client could lock out all. The length of
+// credentials protects them from guessing.
+func (g *Authenticator) countFailure(r *http.Request, err error) error {
 	if err == nil || err == errMissing || !errors.Is(err, &contracts.Error{Code: contracts.CodeUnauthenticated}) {
 		return err
 	}
-	from, _ := netip.ParseAddrPort(r.RemoteAddr) // one that is none has an allowance as well
+	from, _ := netip.ParseAddrPort(r.RemoteAddr) // an invalid address has an allowance as well
 	if g.rates.Failure(from.Addr()) > 0 {
 		return &contracts.Error{Code: contracts.CodeRateLimited, Message: "too many wrong credentials"}
 	}
 	return err
 }
 
-// request is Authorize for a route of the authenticator itself, and counts the request.
-func (g *Authenticator) request(w http.ResponseWriter, r *http.Request) (contracts.Principal, error) {
+// authorizeOwnRoute is Authorize for a route of this package. It also counts
+// the request.
+func (g *Authenticator) authorizeOwnRoute(w http.ResponseWriter, r *http.Request) (contracts.Principal, error) {
 	p, err := g.Authorize(r)
 	if err != nil {
 		return contracts.Principal{}, err

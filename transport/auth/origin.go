@@ -9,24 +9,24 @@ import (
 	"strings"
 )
 
-// checkHost refuses a request whose Host is not one of ours. A page of a
-// stranger whose name was made to resolve to this machine (DNS rebinding) has
-// that name as Host; it cannot have an address, which needs no resolving, or
-// localhost.
+// checkHost refuses a request whose Host is not one of this server's. If a
+// foreign page's host name was made to resolve to this machine (DNS rebinding),
+// its requests have that name as Host. They cannot have localhost or an IP
+// address, which DNS does not resolve.
 func (g *Authenticator) checkHost(r *http.Request) error {
 	name, port, ok := splitHost(r.Host)
-	if !ok || !g.ours(name, port) && !isLocal(name, r) {
+	if !ok || !g.isConfiguredHost(name, port) && !isLocal(name, r) {
 		return denied("Host is not one of this server's")
 	}
 	return nil
 }
 
-func (g *Authenticator) ours(name, port string) bool {
+func (g *Authenticator) isConfiguredHost(name, port string) bool {
 	return g.hosts[name] || port != "" && g.hosts[net.JoinHostPort(name, port)]
 }
 
-// isLocal reports whether name is a loopback name or address, or the very
-// address the request arrived at.
+// isLocal reports whether name is a loopback name or address, or the address at
+// which the request arrived.
 func isLocal(name string, r *http.Request) bool {
 	if name == "localhost" {
 		return true
@@ -44,7 +44,7 @@ func isLocal(name string, r *http.Request) bool {
 }
 
 // splitHost returns the parts of a Host header in lower case, without the
-// brackets of an address and without the dot that may end a full name.
+// brackets of an address and the final dot of a name.
 func splitHost(host string) (name, port string, ok bool) {
 	name = strings.ToLower(host)
 	if h, p, err := net.SplitHostPort(name); err == nil {
@@ -62,9 +62,10 @@ func splitHost(host string) (name, port string, ok bool) {
 	return name, port, name != ""
 }
 
-// checkOrigin refuses what a page of another origin sent, unless its origin is
-// on the list, and returns the canonical Origin. It is empty for what did not
-// come from a page, and for reads that a browser does not mark.
+// checkOrigin refuses a request from a page whose origin is neither the
+// server's nor listed, and returns the canonical Origin. It returns "" for
+// requests not sent by a page, and for reads that the browser sends without an
+// Origin.
 func (g *Authenticator) checkOrigin(r *http.Request) (string, error) {
 	values := r.Header.Values("Origin")
 	if len(values) == 0 {
@@ -77,8 +78,8 @@ func (g *Authenticator) checkOrigin(r *http.Request) (string, error) {
 	return origin, g.checkCross(r)
 }
 
-// checkCross refuses cross-origin writes by what newer browsers say about a
-// request beside its Origin.
+// checkCross refuses cross-origin writes by the headers that newer browsers
+// send besides Origin.
 func (g *Authenticator) checkCross(r *http.Request) error {
 	if g.cross.Check(r) != nil {
 		return denied("cross-origin request refused")
@@ -86,9 +87,9 @@ func (g *Authenticator) checkCross(r *http.Request) error {
 	return nil
 }
 
-// canonicalOrigin returns scheme://host[:port] in lower case and without the
-// scheme's default port, and false for anything that is not an origin, "null"
-// included.
+// canonicalOrigin returns scheme://host[:port] in lower case, without the
+// scheme's default port. It returns false for text that is not an origin,
+// including "null".
 func canonicalOrigin(s string) (string, bool) {
 	u, err := url.Parse(s)
 	if err != nil || u.Scheme == "" || u.Host == "" || u.User != nil ||
@@ -98,9 +99,9 @@ func canonicalOrigin(s string) (string, bool) {
 	return u.Scheme + "://" + trimPort(u.Scheme, strings.ToLower(u.Host)), true
 }
 
-// sameOrigin reports whether a page of a canonical origin came from host. A
-// proxy may have ended TLS, so that the scheme says nothing but the default
-// port.
+// sameOrigin reports whether a canonical origin belongs to host. It does not
+// compare schemes, because a proxy may have ended TLS; the scheme only gives
+// the default port.
 func sameOrigin(origin, host string) bool {
 	scheme, rest, _ := strings.Cut(origin, "://")
 	return (scheme == "http" || scheme == "https") && rest == trimPort(scheme, strings.ToLower(host))

@@ -11,20 +11,20 @@ import (
 	"github.com/seed-028515a8/maestro/contracts"
 )
 
-// A pass is a secret that stands for a principal for a while: a ticket or a
-// cookie.
+// A pass is a secret that stands for a principal for a limited time: a ticket
+// or a cookie.
 type pass struct {
-	key     [sha256.Size]byte // hash: a lookup's duration says nothing about the secret
+	key     [sha256.Size]byte // a hash, so that the duration of a lookup says nothing about the secret
 	holder  contracts.Principal
-	origin  string // canonical; empty admits every origin that is allowed at all
+	origin  string // canonical; empty allows every allowed origin
 	expires time.Time
 }
 
-// passes are those still valid. All live equally long, so that the order in
-// which they were made is that in which they expire.
+// passes are the valid passes. All live equally long, so they expire in the
+// order in which they were made.
 type passes struct {
 	ttl  time.Duration
-	most int // beyond, the oldest is forgotten
+	most int // beyond it the oldest is forgotten
 
 	mu    sync.Mutex
 	order *list.List                          // of *pass, oldest first; at most most
@@ -35,14 +35,14 @@ func newPasses(ttl time.Duration, most int) passes {
 	return passes{ttl: ttl, most: most, order: list.New(), byKey: map[[sha256.Size]byte]*list.Element{}}
 }
 
-// newSecret returns 256 random bits as text.
+// newSecret returns 256 random bits as base64url text.
 func newSecret() string {
 	secret := make([]byte, 32)
-	_, _ = rand.Read(secret) // never fails: it ends the program rather
+	_, _ = rand.Read(secret) // never fails; it ends the program instead
 	return base64.RawURLEncoding.EncodeToString(secret)
 }
 
-// add makes a pass and returns its secret, which is kept nowhere.
+// add makes a pass and returns its secret, which is not stored.
 func (p *passes) add(holder contracts.Principal, origin string, now time.Time) (secret string, expires time.Time) {
 	secret = newSecret()
 	expires = now.Add(p.ttl)
@@ -59,7 +59,7 @@ func (p *passes) add(holder contracts.Principal, origin string, now time.Time) (
 	return secret, expires
 }
 
-// find returns the pass with a secret if it is still valid.
+// find returns the valid pass with a secret.
 func (p *passes) find(secret string, now time.Time) (found pass, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -74,8 +74,8 @@ func (p *passes) find(secret string, now time.Time) (found pass, ok bool) {
 	return found, true
 }
 
-// take is find, and the pass is no more.
-func (p *passes) take(secret string, now time.Time) (taken pass, ok bool) {
+// use is find, and removes the pass.
+func (p *passes) use(secret string, now time.Time) (taken pass, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	e, ok := p.byKey[sha256.Sum256([]byte(secret))]
@@ -87,7 +87,7 @@ func (p *passes) take(secret string, now time.Time) (taken pass, ok bool) {
 	return taken, now.Before(taken.expires)
 }
 
-// remove needs the lock.
+// remove removes a pass. The caller holds mu.
 func (p *passes) remove(e *list.Element) {
 	delete(p.byKey, p.order.Remove(e).(*pass).key)
 }

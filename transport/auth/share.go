@@ -15,36 +15,36 @@ import (
 )
 
 const (
-	sharePrefix      = "mshare_" // of the token
-	shareOwner       = "share_"  // of the principal's id
+	sharePrefix      = "mshare_" // prefix of the token
+	shareOwner       = "share_"  // prefix of the principal's id
 	defaultShareTTL  = 24 * time.Hour
 	maxShareTTL      = 30 * 24 * time.Hour
-	maxShares        = 1024 // live ones
-	maxSharesOfScope = 256  // of these, so that no scope uses up the others' share
+	maxShares        = 1024 // live shares
+	maxSharesOfScope = 256  // live shares, so that one scope cannot use up all
 	maxLabel         = 64   // bytes
 )
 
-// A share lets its bearer into one session.
+// A share admits its bearer to one session.
 type share struct {
 	// Static.
 	id      string            // 24 hex digits
 	hash    [sha256.Size]byte // of the token
-	scope   string            // of who minted it
+	scope   string            // of the principal that made it
 	session string
 	role    contracts.Role // viewer or controller
-	label   string         // for people
+	label   string         // for people to read
 	made    time.Time
 	expires time.Time
 
 	// Guarded by shares.mu.
-	revoked bool // and not yet gone from the file
+	revoked bool // and not yet removed from the file
 }
 
-// live reports whether the share lets in at now. It needs the lock.
+// live reports whether the share is valid at now. The caller holds shares.mu.
 func (s *share) live(now time.Time) bool { return !s.revoked && now.Before(s.expires) }
 
-// principal returns who the bearer is.
-func (s *share) principal() contracts.Principal {
+// bearer returns the principal of the bearer.
+func (s *share) bearer() contracts.Principal {
 	p := contracts.Principal{ID: shareOwner + s.id, Scope: s.scope, SessionID: s.session, Expires: s.expires}
 	if s.role == contracts.RoleViewer {
 		p.Role = s.role
@@ -52,26 +52,27 @@ func (s *share) principal() contracts.Principal {
 	return p
 }
 
-// isShare reports whether p came with a share token. No other id begins like it.
+// isShare reports whether p came with a share token. No other principal has
+// this prefix.
 func isShare(p contracts.Principal) bool { return strings.HasPrefix(p.ID, shareOwner) }
 
-// shares are those that were minted. What changes them goes to the disk before
-// it is told to anybody, under a lock of its own, so that no request waits for
-// the disk.
+// shares are the shares of the server. A change is written to the disk before
+// it is announced. The writer holds a lock of its own, so that no request waits
+// for the disk.
 type shares struct {
 	// Static.
 	path string // empty keeps them in memory
 	log  *slog.Logger
 
-	changing sync.Mutex // held by who changes them; taken before mu
-	unkept   bool       // the file could not be written the last time; guarded by changing
+	changing   sync.Mutex // held while shares change; locked before mu
+	saveFailed bool       // the last write of the file failed; guarded by changing
 
 	mu     sync.Mutex
 	byID   map[string]*share // at most maxShares that are live
 	byHash map[[sha256.Size]byte]*share
 }
 
-// openShares reads the shares in the file at path.
+// openShares reads the live shares from the file at path.
 func openShares(path string, now time.Time, log *slog.Logger) (*shares, error) {
 	s := &shares{path: path, log: log, byID: map[string]*share{}, byHash: map[[sha256.Size]byte]*share{}}
 	if path == "" {
@@ -89,12 +90,12 @@ func openShares(path string, now time.Time, log *slog.Logger) (*shares, error) {
 	return s, nil
 }
 
-// put and drop need mu, or nobody else who knows s.
+// The caller of put and drop holds mu, or has the only reference to s.
 
 func (s *shares) put(one *share)  { s.byID[one.id], s.byHash[one.hash] = one, one }
 func (s *shares) drop(one *share) { delete(s.byID, one.id); delete(s.byHash, one.hash) }
 
-// holder returns whom a token lets in.
+// holder returns the principal of a share token.
 func (s *shares) holder(token string, now time.Time) (contracts.Principal, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -102,7 +103,7 @@ func (s *shares) holder(token string, now time.Time) (contracts.Principal, bool)
 	if one == nil || !one.live(now) {
 		return contracts.Principal{}, false
 	}
-	return one.principal(), true
+	return one.bearer(), true
 }
 
 // has reports whether the share of a principal is live.
@@ -132,10 +133,10 @@ func (s *shares) all(now time.Time) []*share {
 	return all
 }
 
-// mint keeps a share that has all but an id and a hash, and returns its token.
+// mint completes a share with id and hash, stores it and returns its token.
 func (s *shares) mint(one *share, now time.Time) (token string, err error) {
 	id := make([]byte, 12)
-	_, _ = rand.Read(id) // never fails: it ends the program rather
+	_, _ = rand.Read(id) // never fails; it ends the program instead
 	token = sharePrefix + newSecret()
 	one.id, one.hash = hex.EncodeToString(id), sha256.Sum256([]byte(token))
 
@@ -161,8 +162,8 @@ func (s *shares) mint(one *share, now time.Time) (token string, err error) {
 }
 
 // revoke ends a share of a session at once, and returns false if there is none.
-// If the file could not be written, the share does not let anybody in any more,
-// but would after a restart: revoking it once more tries again.
+// If the file cannot be written, the share admits nobody any more, but would
+// after a restart; a second revoke tries to write again.
 func (s *shares) revoke(scope, session, id string, now time.Time) (found bool, err error) {
 	s.changing.Lock()
 	defer s.changing.Unlock()
@@ -179,21 +180,21 @@ func (s *shares) revoke(scope, session, id string, now time.Time) (found bool, e
 	return true, s.save(s.all(now), now)
 }
 
-var errUnkept = &contracts.Error{Code: contracts.CodeRuntimeNotReady, Message: "shares cannot be kept: the server's disk is full or cannot be written to"}
+var errNotSaved = &contracts.Error{Code: contracts.CodeRuntimeNotReady, Message: "shares cannot be kept: the server's disk is full or cannot be written to"}
 
-// save writes all to the file, and forgets what is then neither there nor live.
-// It needs changing.
+// save writes all to the file, then removes the shares that are not live. The
+// caller holds changing.
 func (s *shares) save(all []*share, now time.Time) error {
 	if s.path != "" {
 		err := writeShares(s.path, all)
 		switch {
-		case err != nil && !s.unkept:
+		case err != nil && !s.saveFailed:
 			s.log.Error("shares cannot be kept", "err", err)
-		case err == nil && s.unkept:
+		case err == nil && s.saveFailed:
 			s.log.Info("shares can be kept again")
 		}
-		if s.unkept = err != nil; s.unkept {
-			return errUnkept
+		if s.saveFailed = err != nil; s.saveFailed {
+			return errNotSaved
 		}
 	}
 	s.mu.Lock()

@@ -18,11 +18,11 @@ import (
 
 const (
 	shareFileVersion = 1
-	maxShareFile     = 2 << 20 // bytes; far more than maxShares need
+	maxShareFile     = 2 << 20 // bytes; far more than maxShares shares need
 )
 
-// A shareFile is what stands in the file. The tokens do not, only their hashes:
-// who reads the file can still not use them.
+// A shareFile is the content of the file. It has the hashes of the tokens, so
+// that a reader of the file cannot use the shares.
 type shareFile struct {
 	Version int          `json:"version"`
 	Shares  []savedShare `json:"shares"`
@@ -39,9 +39,9 @@ type savedShare struct {
 	ExpiresAt time.Time      `json:"expires_at"`
 }
 
-// readShares returns the shares in the file, none if there is no file. A file
-// that is not understood is an error: what it revoked must not come back, and
-// what it shared must not be lost silently.
+// readShares returns the shares in the file, or none if it does not exist. A
+// file that is not understood is an error: otherwise revoked shares could
+// return, and shares could be lost silently.
 func readShares(path string) ([]*share, error) {
 	f, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -91,8 +91,8 @@ func (s *savedShare) share() (*share, bool) {
 		(s.Role == contracts.RoleViewer || s.Role == contracts.RoleController)
 }
 
-// writeShares replaces the file: whoever reads it, after a crash as well, sees
-// all of the old or all of the new one.
+// writeShares replaces the file. A reader sees all of the old file or all of
+// the new one, also after a crash.
 func writeShares(path string, list []*share) (err error) {
 	file := shareFile{Version: shareFileVersion, Shares: []savedShare{}}
 	for _, one := range list {
@@ -103,7 +103,7 @@ func writeShares(path string, list []*share) (err error) {
 	}
 	text, err := json.MarshalIndent(file, "", "  ")
 	if err != nil {
-		panic(err) // strings and times of four-digit years: it cannot fail
+		panic(err) // cannot fail: strings and times with four-digit years
 	}
 	dir := filepath.Dir(path)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -123,7 +123,7 @@ func writeShares(path string, list []*share) (err error) {
 	return syncDir(dir)
 }
 
-// syncDir makes a renaming in dir last. Windows knows no such thing.
+// syncDir makes a rename in dir durable. Windows has no such call.
 func syncDir(dir string) error {
 	if runtime.GOOS == "windows" {
 		return nil

@@ -12,17 +12,17 @@ import (
 
 // Shares serves the shares of a session:
 //
-//	POST   /api/headless/sessions/{id}/shares             mints one
+//	POST   /api/headless/sessions/{id}/shares             makes one
 //	GET    /api/headless/sessions/{id}/shares             lists them, without their tokens
 //	DELETE /api/headless/sessions/{id}/shares/{share_id}  revokes one
 //
-// Mount it for /api/headless/sessions/{id}/shares and the same with /{share_id}.
-// All of it is for principals that may control the session, and not for those of
-// shares. A share that a principal mints is of its scope and ends, at the latest,
-// with its credential.
+// Mount it for /api/headless/sessions/{id}/shares and the same with
+// /{share_id}. It refuses principals that may not control the session, and
+// bearers of shares. A share has the scope of the principal that makes it, and
+// ends with that principal's credential at the latest.
 func (g *Authenticator) Shares() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		answer, err := g.sharing(w, r)
+		answer, err := g.serveShares(w, r)
 		if err != nil {
 			g.fail(w, r, err)
 			return
@@ -31,7 +31,7 @@ func (g *Authenticator) Shares() http.Handler {
 	})
 }
 
-func (g *Authenticator) sharing(w http.ResponseWriter, r *http.Request) (answer any, err error) {
+func (g *Authenticator) serveShares(w http.ResponseWriter, r *http.Request) (answer any, err error) {
 	one := r.PathValue("share_id")
 	switch {
 	case one == "" && r.Method != http.MethodPost && r.Method != http.MethodGet:
@@ -39,7 +39,7 @@ func (g *Authenticator) sharing(w http.ResponseWriter, r *http.Request) (answer 
 	case one != "" && r.Method != http.MethodDelete:
 		return nil, notAllowed(w, http.MethodDelete)
 	}
-	p, session, err := g.sharer(w, r)
+	p, session, err := g.authorizeSharing(w, r)
 	switch {
 	case err != nil:
 		return nil, err
@@ -51,10 +51,11 @@ func (g *Authenticator) sharing(w http.ResponseWriter, r *http.Request) (answer 
 	return g.listShares(p, session), nil
 }
 
-// sharer returns who asks about the shares of which session, if they may.
-func (g *Authenticator) sharer(w http.ResponseWriter, r *http.Request) (p contracts.Principal, session string, err error) {
-	p, err = g.request(w, r)
-	session = strings.Clone(r.PathValue("id")) // shares outlive requests
+// authorizeSharing returns the principal and the session of a request about
+// shares, or refuses it.
+func (g *Authenticator) authorizeSharing(w http.ResponseWriter, r *http.Request) (p contracts.Principal, session string, err error) {
+	p, err = g.authorizeOwnRoute(w, r)
+	session = strings.Clone(r.PathValue("id")) // a copy, because shares outlive requests
 	switch {
 	case err != nil:
 	case g.off:
@@ -73,7 +74,7 @@ func (g *Authenticator) sharer(w http.ResponseWriter, r *http.Request) (p contra
 	return p, session, err
 }
 
-// A shareAnswer describes a share. The token is told once.
+// A shareAnswer describes a share. Only the answer to POST has the token.
 type shareAnswer struct {
 	ShareID   string         `json:"share_id"`
 	Token     string         `json:"token,omitempty"`
@@ -89,7 +90,7 @@ func (g *Authenticator) mintShare(w http.ResponseWriter, r *http.Request, p cont
 	if err != nil {
 		return nil, err
 	}
-	now := g.now().UTC().Truncate(time.Millisecond) // as it is told
+	now := g.now().UTC().Truncate(time.Millisecond) // precision of the answer
 	one := &share{scope: p.Scope, session: session, role: role, label: label, made: now, expires: now.Add(ttl)}
 	if !p.Expires.IsZero() && p.Expires.Before(one.expires) {
 		one.expires = p.Expires
@@ -101,8 +102,8 @@ func (g *Authenticator) mintShare(w http.ResponseWriter, r *http.Request, p cont
 	return &shareAnswer{ShareID: one.id, Token: token, Role: role, SessionID: session, ExpiresAt: timestamp(one.expires)}, nil
 }
 
-// readShareRequest reads the body, {role?, expiresInSeconds?, label?}. It may be
-// empty.
+// readShareRequest reads the body, {role?, expiresInSeconds?, label?}. It may
+// be empty.
 func readShareRequest(w http.ResponseWriter, r *http.Request) (role contracts.Role, label string, ttl time.Duration, err error) {
 	m, err := readBody(w, r, "role", "expiresInSeconds", "label")
 	if err != nil {
@@ -133,7 +134,6 @@ func validLabel(s string) bool {
 	return len(s) <= maxLabel && utf8.ValidString(s) && !strings.ContainsFunc(s, unicode.IsControl)
 }
 
-// A shareList is what the listing answers.
 type shareList struct {
 	Shares []shareAnswer `json:"shares"`
 }
@@ -152,7 +152,7 @@ func (g *Authenticator) listShares(p contracts.Principal, session string) *share
 func (g *Authenticator) revoke(p contracts.Principal, session, id string) (answer any, err error) {
 	found, err := g.shares.revoke(p.Scope, session, id, g.now())
 	if found && g.revoked != nil {
-		g.revoked(shareOwner + id) // also if it would come back after a restart
+		g.revoked(shareOwner + id) // even if the share would return after a restart
 	}
 	switch {
 	case err != nil:

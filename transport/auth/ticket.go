@@ -10,15 +10,15 @@ import (
 
 const (
 	ticketTTL  = 30 * time.Second
-	maxTickets = 4096 // beyond, the oldest is forgotten
+	maxTickets = 4096 // beyond it the oldest is forgotten
 )
 
 var errTicket = unauthenticated("the ticket is unknown, used or expired")
 
-// Mint makes a ticket for one request on behalf of p, within 30 seconds and
-// from pages of origin; an empty origin leaves that open. The request is then
-// p's, confined to session unless that is empty, and to viewing if role is
-// viewer. It refuses what p may not do itself.
+// Mint makes a ticket for one request on behalf of p, valid for 30 seconds and
+// for pages of origin; an empty origin allows all. The request then has the
+// rights of p, confined to session unless session is empty, and to viewing if
+// role is viewer. Mint refuses rights that p does not have.
 func (g *Authenticator) Mint(p contracts.Principal, session string, role contracts.Role, origin string) (text string, expires time.Time, err error) {
 	if p.Role == contracts.RoleViewer && role == contracts.RoleController {
 		return "", time.Time{}, denied("this credential only allows viewing")
@@ -43,26 +43,28 @@ func (g *Authenticator) Mint(p contracts.Principal, session string, role contrac
 	return text, expires, nil
 }
 
-// redeem uses a ticket up, whether or not it then fits the request.
+// redeem uses up a ticket, even if it then does not fit the request.
 func (g *Authenticator) redeem(r *http.Request, text, origin string) (contracts.Principal, error) {
-	used, ok := g.tickets.take(text, g.now())
+	used, ok := g.tickets.use(text, g.now())
 	switch {
 	case !ok || !g.Alive(used.holder):
-		return contracts.Principal{}, g.counted(r, errTicket)
+		return contracts.Principal{}, g.countFailure(r, errTicket)
 	case used.origin != "" && used.origin != origin && !ownRead(r, used.origin, origin):
 		return contracts.Principal{}, denied("the ticket is for another origin")
 	}
 	return used.holder, nil
 }
 
-// ownRead reports whether a request without an Origin, as browsers send it when
-// a page reads from its own server, comes from the page that the ticket is for.
+// ownRead reports whether a request without an Origin comes from the page that
+// the ticket is for. Browsers send no Origin when a page reads from its own
+// server.
 func ownRead(r *http.Request, wanted, origin string) bool {
 	return origin == "" && r.Header.Get("Sec-Fetch-Site") == "same-origin" && sameOrigin(wanted, r.Host)
 }
 
-// Tickets serves POST /api/headless/ws-tickets: who presents a key gets a
-// ticket that is bound to what the body names and to the Origin it came from.
+// Tickets serves POST /api/headless/ws-tickets: it makes a ticket for the
+// principal of the request, bound to the session and role in the body and to
+// the request's Origin.
 func (g *Authenticator) Tickets() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		answer, err := g.issue(w, r)
@@ -74,7 +76,6 @@ func (g *Authenticator) Tickets() http.Handler {
 	})
 }
 
-// A ticketAnswer is what it gets.
 type ticketAnswer struct {
 	Ticket    string `json:"ticket"`
 	ExpiresAt string `json:"expires_at"`
@@ -84,7 +85,7 @@ func (g *Authenticator) issue(w http.ResponseWriter, r *http.Request) (*ticketAn
 	if r.Method != http.MethodPost {
 		return nil, notAllowed(w, http.MethodPost)
 	}
-	principal, err := g.request(w, r)
+	principal, err := g.authorizeOwnRoute(w, r)
 	if err != nil {
 		return nil, err
 	}
@@ -119,7 +120,7 @@ func readTicketRequest(w http.ResponseWriter, r *http.Request) (session string, 
 	return session, role, nil
 }
 
-// validID reports whether s can be an id.
+// validID reports whether s is a legal id.
 func validID(s string) bool {
 	return s != "" && len(s) <= contracts.MaxIDBytes && !strings.ContainsFunc(s, notInID)
 }

@@ -18,11 +18,11 @@ const (
 	maxToken = 1 << 10
 )
 
-// LoadOrCreateToken returns the token in the file at path. If there is none it
-// makes one of 256 random bits, in a file that its owner alone can read, and
-// the folder around it if that is missing as well. It refuses a file that
-// others can read: whoever could read it may have. When several processes make
-// the file at once, all return the same token.
+// LoadOrCreateToken returns the token in the file at path. If the file does not
+// exist, it makes one with a token of 256 random bits that only the owner can
+// read, and the missing folders. It refuses a file that other users can read,
+// because they may know the token. When several processes make the file at
+// once, all return the same token.
 func LoadOrCreateToken(path string) (string, error) {
 	token, err := loadToken(path)
 	if !errors.Is(err, fs.ErrNotExist) {
@@ -37,11 +37,11 @@ func LoadOrCreateToken(path string) (string, error) {
 	return loadToken(path)
 }
 
-// createToken makes the file under another name first, so that nobody ever
-// sees half of it, and fails if path exists by then.
+// createToken writes the file under another name and links it to path, so that
+// no process sees half of it. It fails if path exists by then.
 func createToken(path string) (err error) {
 	secret := make([]byte, 32)
-	_, _ = rand.Read(secret) // never fails: it ends the program rather
+	_, _ = rand.Read(secret) // never fails; it ends the program instead
 
 	f, err := os.CreateTemp(filepath.Dir(path), ".token-*") // mode 0600
 	if err != nil {
@@ -75,8 +75,8 @@ func loadToken(path string) (string, error) {
 	return token, nil
 }
 
-// checkPrivate refuses a file that others than its owner can read: whoever could
-// may have.
+// checkPrivate refuses a file that other users can read, because they may have
+// read it.
 func checkPrivate(f *os.File) error {
 	info, err := f.Stat()
 	if err != nil {
@@ -85,14 +85,15 @@ func checkPrivate(f *os.File) error {
 	if !info.Mode().IsRegular() {
 		return errors.New("not a regular file")
 	}
-	// Windows has no such bits.
+	// Windows has no such mode bits.
 	if mode := info.Mode().Perm(); mode&0o077 != 0 && runtime.GOOS != "windows" {
 		return fmt.Errorf("it can be read by others (mode %04o): make a new one, or run chmod 600 on it", mode)
 	}
 	return nil
 }
 
-// checkToken refuses what could be guessed or could not be sent in a header.
+// checkToken refuses a token that could be guessed or cannot be sent in a
+// header.
 func checkToken(token string) error {
 	if len(token) < minToken || len(token) > maxToken {
 		return fmt.Errorf("a token has %d to %d bytes", minToken, maxToken)

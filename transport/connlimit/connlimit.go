@@ -1,11 +1,12 @@
-// Package connlimit bounds what the clients of a process take up: connections,
-// requests under way and the memory of messages that are not complete and of
-// answers that are not read. It also ends all of it.
+// Package connlimit bounds what the clients of a process use: connections,
+// requests under way, the memory of incomplete messages and the memory of
+// unread answers. [Limiter.Close] ends all connections and requests.
 //
 // There are bounds for all clients together, for one principal, and for one
-// address. A sixteenth of the connections and requests and a quarter of the bytes
-// are reserved for principals that are not confined to a session or to viewing,
-// so that the holders of shares cannot lock out those who made them.
+// address. A sixteenth of the connections and requests and a quarter of the
+// bytes are reserved for principals that are not confined to one session or to
+// viewing, so that the holders of shares cannot lock out the principals who
+// made the shares.
 package connlimit
 
 import (
@@ -21,74 +22,76 @@ import (
 
 // A Conn is a connection as a Limiter sees it.
 type Conn interface {
-	// Close begins to end the connection and says why. It does not wait.
+	// Close starts to end the connection with the reason why. It does not wait.
 	Close(why *contracts.Error)
-	// Cut breaks it off.
+	// Cut closes the socket without a reason.
 	Cut()
 }
 
-// GoingAway is why connections end when the limiter is closed.
+// GoingAway is the reason that connections end with when the limiter closes.
 var GoingAway = &contracts.Error{Code: contracts.CodeGoingAway, Message: "the server is going away"}
 
 // Options configures [New].
 type Options struct {
-	// Connections is how many sockets and streams there may be, and also how many
-	// requests under way and how many TCP connections that are neither. Zero means
-	// 16,384. One more is refused with overloaded; a TCP connection makes room for
-	// it by closing another that waits.
+	// Connections bounds the sockets and streams. The same number bounds the
+	// requests under way, and the TCP connections that are neither a socket nor
+	// a stream. Zero means 16,384. A socket, stream or request beyond the bound
+	// is refused with overloaded; for a TCP connection beyond it, the one that
+	// has waited longest is closed.
 	Connections int
 
-	// PrincipalConnections is how many sockets and streams, and how many requests,
-	// one principal other than the owner may have. Zero means half of Connections.
-	// One more is refused with rate_limited.
+	// PrincipalConnections bounds the sockets and streams, and likewise the
+	// requests, of one principal other than the owner. Zero means half of
+	// Connections. Beyond the bound, one is refused with rate_limited.
 	PrincipalConnections int
 
-	// AddressConnections is how many TCP connections of one address may wait for a
-	// request of a known principal. Zero means three quarters of Connections. For
-	// one more, the one that has waited longest is closed.
+	// AddressConnections bounds the TCP connections of one address that wait for
+	// a request of a known principal. Zero means three quarters of Connections.
+	// Beyond the bound, the one that has waited longest is closed.
 	AddressConnections int
 
-	// Unfinished is how many bytes of memory there are for messages that are not
-	// complete, and PrincipalUnfinished how many of them one principal other than
-	// the owner may have. Zero means 32 MiB, and a quarter of Unfinished. What is
-	// more is refused with overloaded or rate_limited.
+	// Unfinished bounds the bytes of incomplete messages, and
+	// PrincipalUnfinished those of one principal other than the owner. Zero
+	// means 32 MiB, and a quarter of Unfinished. A message beyond Unfinished is
+	// refused with overloaded, beyond PrincipalUnfinished with rate_limited.
 	Unfinished          int
 	PrincipalUnfinished int
 
-	// Answers is how many bytes of memory there are for answers that clients have
-	// not read, and PrincipalAnswers how many of them one principal other than the
-	// owner may have; see [ReserveAnswer]. Zero means four times Unfinished and
-	// PrincipalUnfinished. What is more is refused with overloaded or rate_limited.
+	// Answers bounds the bytes of answers that clients have not read, and
+	// PrincipalAnswers those of one principal other than the owner; see
+	// [ReserveAnswer]. Zero means four times Unfinished and PrincipalUnfinished.
+	// An answer beyond Answers is refused with overloaded, beyond
+	// PrincipalAnswers with rate_limited.
 	Answers          int
 	PrincipalAnswers int
 
-	// WriteTimeout is the time that a client has to take 256 KiB of an answer to a
-	// request that came through Guard. Zero means
-	// [contracts.DefaultWriteTimeout]. The connection is then cut.
+	// WriteTimeout is the time in which a client must read 256 KiB of an answer
+	// to a request that came through Guard. Zero means
+	// [contracts.DefaultWriteTimeout]. A slower connection is cut.
 	WriteTimeout time.Duration
 
-	// Refused is told of each refusal of a request that came through Guard; nil
-	// tells nobody.
+	// Refused is called for each refusal of a request that came through Guard.
+	// It may be nil.
 	Refused func(*http.Request, *contracts.Error)
 
-	// Evicted is told of each TCP connection that is closed because a new one is
-	// beyond the bounds; nil tells nobody.
+	// Evicted is called for each TCP connection that is closed to make room for
+	// a new one. It may be nil.
 	Evicted func(remote string)
 }
 
-// A Limiter lets clients in, within bounds. It is safe for concurrent use.
+// A Limiter admits clients within bounds. It is safe for concurrent use.
 type Limiter struct {
 	// Static after New.
 	opts Options
 	ctx  context.Context // ends in Close
 	stop context.CancelFunc
-	wg   sync.WaitGroup // one for each slot, and for each request under way
+	wg   sync.WaitGroup // one for each slot and each request under way
 
 	mu         sync.Mutex
 	closed     bool
 	conns      map[Conn]struct{} // at most slots.taken
-	slots      quota             // sockets and streams, and those on their way to be one
-	requests   quota             // under way, of known principals
+	slots      quota             // sockets and streams, including those not yet entered
+	requests   quota             // requests under way, of known principals
 	unfinished quota             // bytes
 	answers    quota             // bytes
 	http       httpConns
@@ -116,25 +119,25 @@ func New(opts Options) *Limiter {
 	}
 }
 
-// Context ends when the limiter is closed.
+// Context returns a context that ends when the limiter is closed.
 func (d *Limiter) Context() context.Context { return d.ctx }
 
-// A Slot is what one connection or request takes up. Its methods but Enter may
-// be called on nil, which has no bounds.
+// A Slot is the share of a quota that one connection or request holds. All
+// methods except Enter may be called on a nil Slot, which has no bounds.
 type Slot struct {
 	// Static.
 	limiter *Limiter
 	by      contracts.Principal
 	of      *quota
 
-	conn   Conn // guarded by the lock of the limiter: what took the slot
-	held   int  // bytes of the unfinished message; owned by who reads it
-	answer int  // bytes of the answer; owned by who writes it
+	conn   Conn // the connection in the slot; guarded by limiter.mu
+	held   int  // bytes reserved for the incomplete message; owned by its reader
+	answer int  // bytes reserved for the answer; owned by its writer
 }
 
-// Admit reserves a slot for a socket or stream, which Leave gives back. It
-// refuses with overloaded, with rate_limited beyond the bound of the principal,
-// or with going_away when the limiter is closed.
+// Admit reserves a slot for a socket or stream; Leave returns it. Admit refuses
+// with overloaded beyond the bound of all, with rate_limited beyond the bound
+// of the principal, and with going_away when the limiter is closed.
 func (d *Limiter) Admit(p contracts.Principal) (*Slot, error) { return d.take(&d.slots, p) }
 
 func (d *Limiter) take(of *quota, p contracts.Principal) (*Slot, error) {
@@ -150,8 +153,8 @@ func (d *Limiter) take(of *quota, p contracts.Principal) (*Slot, error) {
 	return &Slot{limiter: d, by: p, of: of}, nil
 }
 
-// Enter puts c in the slot. If the limiter was closed meanwhile, Enter ends the
-// connection at once.
+// Enter puts c in the slot. If the limiter was closed after Admit, Enter closes
+// c.
 func (s *Slot) Enter(c Conn) {
 	d := s.limiter
 	d.mu.Lock()
@@ -163,7 +166,7 @@ func (s *Slot) Enter(c Conn) {
 	}
 }
 
-// Leave gives the slot back, with the connection that is in it.
+// Leave returns the slot and forgets its connection.
 func (s *Slot) Leave() {
 	if s == nil {
 		return
@@ -178,17 +181,16 @@ func (s *Slot) Leave() {
 	d.wg.Done()
 }
 
-// freeBytes is what a message may have without being counted: nearly all are
-// shorter, and are not refused because others fill the memory up.
+// freeBytes of each message are not counted. Most messages are shorter, so they
+// pass even if others have used up the memory.
 const freeBytes = 4 << 10
 
-// Grow returns b, what there is of a message of at most most bytes, with room
-// for more. It counts the room, until Release, and refuses what would be too
-// much.
+// Grow returns b, the beginning of a message of at most most bytes, with room
+// for more. The room counts until Release. Grow refuses room beyond the bounds.
 func (s *Slot) Grow(b []byte, most int) ([]byte, error) {
 	room := max(2*cap(b), freeBytes, len(b)+1)
 	if room >= most {
-		room = max(most+1, len(b)+1) // one more, to see that there is no more
+		room = max(most+1, len(b)+1) // one byte more shows that the message is too long
 	}
 	if s == nil || room <= freeBytes || most <= freeBytes {
 		return append(make([]byte, 0, room), b...), nil
@@ -206,7 +208,7 @@ func (s *Slot) Grow(b []byte, most int) ([]byte, error) {
 	return b, nil
 }
 
-// Release says that the memory of the message is free.
+// Release stops counting the memory of the message.
 func (s *Slot) Release() {
 	if s == nil || s.held == 0 {
 		return
@@ -217,10 +219,10 @@ func (s *Slot) Release() {
 	s.held = 0
 }
 
-// reserveAnswer reserves n bytes for an answer instead of those reserved before.
-// Unless force is set, it refuses what is beyond the bounds. An answer that is
-// larger than the bound of one principal counts as large as that, so that it can
-// be had at all.
+// reserveAnswer reserves n bytes for an answer, in place of those reserved
+// before. Unless force is set, it refuses bytes beyond the bounds. An answer
+// larger than the bound of one principal counts as that bound; otherwise it
+// could never be sent.
 func (s *Slot) reserveAnswer(n int, force bool) error {
 	if s == nil {
 		return nil
@@ -243,7 +245,7 @@ func (s *Slot) reserveAnswer(n int, force bool) error {
 	return nil
 }
 
-// Counts says what is taken up, and what was refused so far.
+// Counts says what is in use, and how much was refused so far.
 type Counts struct {
 	Slots      int // of sockets and streams
 	Conns      int // sockets and streams, those being closed included
@@ -256,19 +258,19 @@ type Counts struct {
 	Evicted                       uint64  // waiting connections that were closed for others
 }
 
-// Refused says how often something was refused, because of the bounds of all
-// and because of that of one principal.
+// Refused counts refusals: Full because of the bounds of all, Excess because of
+// the bound of one principal.
 type Refused struct{ Full, Excess uint64 }
 
-// MakeRoom closes the TCP connection that has waited longest for a request, for
-// want of descriptors.
+// MakeRoom closes the TCP connection that has waited longest for a request. The
+// listener calls it when the process has no file descriptors left.
 func (d *Limiter) MakeRoom() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.http.evict(d.http.waiting)
 }
 
-// Counts returns what is taken up now.
+// Counts returns what is in use now.
 func (d *Limiter) Counts() Counts {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -282,10 +284,9 @@ func (d *Limiter) Counts() Counts {
 }
 
 // Close refuses new connections and requests, ends all connections and waits
-// until they have ended and the requests are answered. Connections without a
-// request are cut at once, and requests whose body has not come whole are
-// refused. If ctx ends first, Close cuts all connections off and returns ctx's
-// error without waiting any longer.
+// until they have ended and the requests are answered. It cuts connections
+// without a request at once, and refuses requests whose body is incomplete. If
+// ctx ends first, Close cuts all connections and returns ctx's error.
 func (d *Limiter) Close(ctx context.Context) error {
 	d.mu.Lock()
 	d.closed = true
@@ -296,7 +297,7 @@ func (d *Limiter) Close(ctx context.Context) error {
 	d.mu.Unlock()
 	d.stop()
 	ended := make(chan struct{})
-	go func() { // ends when the last connection and request has
+	go func() { // ends when the last connection and request have ended
 		d.wg.Wait()
 		close(ended)
 	}()

@@ -12,9 +12,9 @@ import (
 	"github.com/seed-028515a8/maestro/transport/httperr"
 )
 
-// Guard applies the limits to a server. Call it before the server serves. It bounds the server's
-// connections and requests and the time for writing an answer, and lets
-// [Limiter.Close] end them.
+// Guard applies the limits to a server. Call it before the server serves. It
+// bounds the server's connections and requests and the time for writing an
+// answer, and lets [Limiter.Close] end them.
 func (d *Limiter) Guard(s *http.Server) {
 	s.ConnContext, s.ConnState = d.accepted, d.changed
 	next := s.Handler
@@ -47,22 +47,22 @@ func (d *Limiter) enterRequest() bool {
 
 type requestKey struct{}
 
-// A request is one that is under way.
+// A request is an HTTP request under way.
 type request struct {
 	limiter *Limiter
 	control *http.ResponseController
 	conn    *httpConn
-	slot    *Slot // once it is known who sent it
+	slot    *Slot // nil until Identify
 	unread  bool  // some of the body has not been read
 
 	mu     sync.Mutex
-	over   bool        // control is of no use any more
-	unhook func() bool // ends the watch that interrupts reading the body
+	ended  bool        // control must not be used any more
+	unhook func() bool // stops the AfterFunc that interrupts reading the body
 }
 
-// Identify says who sent a request that came through Guard. It refuses what is
-// beyond the principal's bounds, as Admit does. The slot is the request's until
-// it is answered.
+// Identify names the principal of a request that came through Guard. It refuses
+// requests beyond the principal's bounds, as Admit does. The request keeps its
+// slot until it is answered.
 func (d *Limiter) Identify(r *http.Request, p contracts.Principal) error {
 	q, ok := r.Context().Value(requestKey{}).(*request)
 	if !ok || q.slot != nil {
@@ -83,7 +83,7 @@ func (d *Limiter) Identify(r *http.Request, p contracts.Principal) error {
 
 func (q *request) end() {
 	q.mu.Lock()
-	q.over = true
+	q.ended = true
 	if q.unhook != nil {
 		q.unhook()
 	}
@@ -105,22 +105,22 @@ func (q *request) end() {
 	d.wg.Done()
 }
 
-// interruptible has the end of the limiter interrupt the reading of the body.
+// interruptible makes the end of the limiter interrupt reading the body.
 func (q *request) interruptible() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.unhook == nil && !q.over {
+	if q.unhook == nil && !q.ended {
 		q.unhook = context.AfterFunc(q.limiter.ctx, func() {
 			q.mu.Lock()
 			defer q.mu.Unlock()
-			if !q.over {
-				_ = q.control.SetReadDeadline(time.Now()) // fails where reading fails as well
+			if !q.ended {
+				_ = q.control.SetReadDeadline(time.Now()) // an error says that reading fails as well
 			}
 		})
 	}
 }
 
-// A body is that of a request. Reading it ends with the limiter.
+// A body is the body of a request. Reading it fails when the limiter is closed.
 type body struct {
 	io.ReadCloser
 	of *request
@@ -138,7 +138,7 @@ func (b *body) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// An answer bounds the time that a client may take for each part of it.
+// An answer gives the client WriteTimeout for each part of it.
 type answer struct {
 	http.ResponseWriter
 	of *request
@@ -158,7 +158,7 @@ func (a *answer) Unwrap() http.ResponseWriter { return a.ResponseWriter }
 // Write implements [http.ResponseWriter].
 func (a *answer) Write(p []byte) (n int, err error) {
 	for {
-		_ = a.of.control.SetWriteDeadline(time.Now().Add(a.of.limiter.opts.WriteTimeout)) // fails where writing fails as well
+		_ = a.of.control.SetWriteDeadline(time.Now().Add(a.of.limiter.opts.WriteTimeout)) // an error says that writing fails as well
 		m, err := a.ResponseWriter.Write(p[n:min(len(p), n+contracts.WritePart)])
 		if n += m; err != nil || n == len(p) {
 			return n, err
@@ -166,7 +166,7 @@ func (a *answer) Write(p []byte) (n int, err error) {
 	}
 }
 
-// slotOf returns the slot of a request, or nil if it is not known who sent it.
+// slotOf returns the slot of a request, or nil before Identify.
 func slotOf(r *http.Request) *Slot {
 	if q, ok := r.Context().Value(requestKey{}).(*request); ok {
 		return q.slot
@@ -174,17 +174,17 @@ func slotOf(r *http.Request) *Slot {
 	return nil
 }
 
-// ReserveAnswer reserves n bytes of memory for the answer to a request, instead
-// of those reserved before, until the request is answered. It refuses with
-// overloaded or rate_limited if the principal who sent it, or all principals,
-// have too many bytes of unread answers; see [Limiter.Identify].
+// ReserveAnswer reserves n bytes of memory for the answer to a request, in
+// place of those reserved before, until the request is answered. It refuses
+// with overloaded or rate_limited if all principals or the principal of the
+// request have too many bytes of unread answers; see [Limiter.Identify].
 func ReserveAnswer(r *http.Request, n int) error { return slotOf(r).reserveAnswer(n, false) }
 
-// CountAnswer is ReserveAnswer for an answer that cannot be refused any more.
+// CountAnswer is ReserveAnswer for an answer that can no longer be refused.
 func CountAnswer(r *http.Request, n int) { _ = slotOf(r).reserveAnswer(n, true) }
 
-// ReadBody reads the body of a request, of at most most bytes. Its errors are
-// refusals. The memory counts as that of the principal who sent the request; see
+// ReadBody reads the body of a request, at most most bytes. Its errors are
+// refusals. The memory counts for the principal of the request; see
 // [Limiter.Identify].
 func ReadBody(w http.ResponseWriter, r *http.Request, most int) ([]byte, error) {
 	tooLarge := &contracts.Error{Code: contracts.CodePayloadTooLarge, Message: "Payload too large"}
@@ -213,7 +213,7 @@ func ReadBody(w http.ResponseWriter, r *http.Request, most int) ([]byte, error) 
 	}
 }
 
-// unread says why a body could not be read.
+// unread returns the refusal for a body that could not be read.
 func unread(err error, tooLarge *contracts.Error) error {
 	if _, large := errors.AsType[*http.MaxBytesError](err); large {
 		return tooLarge

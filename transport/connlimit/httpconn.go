@@ -12,36 +12,36 @@ import (
 )
 
 // httpConns are the TCP connections that speak HTTP, until they become sockets
-// or streams. A connection waits while no request of a known principal is under
-// way on it. Anybody can open a connection, so one that waits can be closed at
-// any time: when there are too many, the one that has waited longest is closed.
-// The lock of the limiter guards them.
+// or streams. A connection waits while it has no request of a known principal.
+// Without a credential anybody can open a connection, so a waiting one may be
+// closed at any time: if there are too many, the one that has waited longest is
+// closed. The limiter's lock guards httpConns.
 type httpConns struct {
-	all, each int // connections; of these, such as wait, of one address
+	all, each int // connections; waiting connections of one address
 
 	closed  bool
 	byConn  map[net.Conn]*httpConn
-	waiting *list.List            // of *httpConn, the longest first
-	byAddr  map[string]*list.List // the same by address; never empty
+	waiting *list.List            // of *httpConn, the longest waiting first
+	byAddr  map[string]*list.List // likewise by address; no list is empty
 	evicted uint64
 }
 
 type httpConn struct {
-	conn   net.Conn
-	addr   string
-	active bool // a request has come, and its answer is not complete
-	unread bool // it was answered before its body had come whole, for which HTTP/1 waits
-	known  int  // requests under way whose principal is known
+	conn       net.Conn
+	addr       string
+	active     bool // a request has arrived and its answer is not complete
+	unread     bool // the request was answered before its whole body arrived; HTTP/1 then reads the rest
+	identified int  // requests under way of known principals
 
-	inAll, inAddr *list.Element // in waiting and in the list of its address; nil while it does not wait
+	inAll, inAddr *list.Element // elements of waiting and of byAddr; nil while it does not wait
 }
 
 func newHTTPConns(all, each int) httpConns {
 	return httpConns{all: all, each: each, byConn: map[net.Conn]*httpConn{}, waiting: list.New(), byAddr: map[string]*list.List{}}
 }
 
-// add takes in a new connection, and returns the one that was closed for it, if
-// any.
+// add registers a new connection, and returns the connection that it closed to
+// make room, if any.
 func (h *httpConns) add(conn net.Conn) (c, evicted *httpConn) {
 	c = &httpConn{conn: conn}
 	if tcp, ok := conn.RemoteAddr().(*net.TCPAddr); ok {
@@ -62,8 +62,8 @@ func (h *httpConns) add(conn net.Conn) (c, evicted *httpConn) {
 	return c, nil
 }
 
-// evict closes the connection that has waited longest, and returns it. It returns
-// nil if none waits.
+// evict closes the connection that has waited longest and returns it, or nil if
+// none waits.
 func (h *httpConns) evict(waiting *list.List) *httpConn {
 	oldest := waiting.Front()
 	if oldest == nil {
@@ -84,7 +84,7 @@ func (h *httpConns) remove(conn net.Conn) {
 	}
 }
 
-// wait puts a connection at the end of the lists.
+// wait appends a connection to the waiting lists.
 func (h *httpConns) wait(c *httpConn) {
 	own := h.byAddr[c.addr]
 	if own == nil {
@@ -106,21 +106,21 @@ func (h *httpConns) stopWaiting(c *httpConn) {
 	c.inAll, c.inAddr = nil, nil
 }
 
-// begin says that a request of a known principal is under way, and end that it
+// begin notes that a request of a known principal is under way, and end that it
 // is answered.
 func (h *httpConns) begin(c *httpConn) {
-	c.known++
+	c.identified++
 	h.stopWaiting(c)
 }
 
 func (h *httpConns) end(c *httpConn) {
-	if c.known--; c.known == 0 && h.byConn[c.conn] == c {
+	if c.identified--; c.identified == 0 && h.byConn[c.conn] == c {
 		h.wait(c)
 	}
 }
 
-// close ends the connections on which no request is being answered. An answer
-// that is under way is for the server to complete.
+// close ends the connections on which no request is being answered. The server
+// completes answers under way.
 func (h *httpConns) close() {
 	h.closed = true
 	for _, c := range h.byConn {
@@ -137,17 +137,18 @@ func (c *httpConn) closeUnlessAnswering() {
 	}
 }
 
-// cut closes a connection without waiting for the peer, as TLS would.
+// cut closes a connection at once. It goes below TLS, whose Close waits for the
+// peer.
 func cut(conn net.Conn) {
 	if over, ok := conn.(interface{ NetConn() net.Conn }); ok {
 		conn = over.NetConn()
 	}
-	_ = conn.Close() // whatever it says, nothing can be done
+	_ = conn.Close() // an error leaves nothing to do
 }
 
 type httpConnKey struct{}
 
-// accepted is the server's ConnContext.
+// accepted is the server's ConnContext hook.
 func (d *Limiter) accepted(ctx context.Context, conn net.Conn) context.Context {
 	d.mu.Lock()
 	c, evicted := d.http.add(conn)
@@ -158,7 +159,7 @@ func (d *Limiter) accepted(ctx context.Context, conn net.Conn) context.Context {
 	return context.WithValue(ctx, httpConnKey{}, c)
 }
 
-// changed is the server's ConnState.
+// changed is the server's ConnState hook.
 func (d *Limiter) changed(conn net.Conn, state http.ConnState) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -2,20 +2,19 @@ package connlimit
 
 import "github.com/seed-028515a8/maestro/contracts"
 
-// A quota is an amount of something that principals share. Each takes a part of
-// it and gives it back. The lock of the limiter guards it.
+// A quota is an amount that principals share. The limiter's lock guards it.
 type quota struct {
 	// Static.
-	all      int              // that there is
+	all      int              // the whole amount
 	each     int              // for one principal other than the owner
-	confined int              // for all confined principals together: the rest is reserved
-	full     *contracts.Error // refuses beyond all and confined
+	confined int              // for all confined principals together; the rest is reserved
+	full     *contracts.Error // refuses beyond all and beyond confined
 	excess   *contracts.Error // refuses beyond each
 
 	taken       int
-	byConfined  int            // of taken
-	byPrincipal map[string]int // of taken, by the principal's id; never zero
-	refused     [2]uint64      // how often, with full and with excess
+	byConfined  int            // part of taken
+	byPrincipal map[string]int // parts of taken by principal ID; none is zero
+	refused     [2]uint64      // counts of refusals with full and with excess
 }
 
 func newQuota(all, each, reserved int, what string) quota {
@@ -40,7 +39,7 @@ func (q *quota) take(p contracts.Principal, n int) error {
 	return nil
 }
 
-// give gives back what take took.
+// give returns n.
 func (q *quota) give(p contracts.Principal, n int) { q.add(p, -n) }
 
 func (q *quota) add(p contracts.Principal, n int) {

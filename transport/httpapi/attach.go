@@ -12,7 +12,7 @@ import (
 	"github.com/seed-028515a8/maestro/transport/connlimit"
 )
 
-// attachment reads the body of a request that attaches.
+// attachment reads the body of an attaching request.
 func (h *Handler) attachment(w http.ResponseWriter, r *http.Request, c *call) (*contracts.AttachRequest, error) {
 	req := new(contracts.AttachRequest)
 	if err := h.body(w, r, req, false); err != nil {
@@ -38,14 +38,14 @@ func (h *Handler) attachment(w http.ResponseWriter, r *http.Request, c *call) (*
 	return req, h.fenceAttach(r, req)
 }
 
-// connect makes or renews a connection. An unknown session is refused; without
-// one a new session is made (ruling 7).
+// connect makes or renews a connection. An unknown session id is refused; an
+// empty one makes a new session (ruling 7).
 func (h *Handler) connect(w http.ResponseWriter, r *http.Request, c *call) error {
 	req, err := h.attachment(w, r, c)
 	if err != nil {
 		return err
 	}
-	s, _, err := h.want(r, c, req, req.SessionID == "")
+	s, _, err := h.openSession(r, c, req, req.SessionID == "")
 	if err != nil {
 		return err
 	}
@@ -56,17 +56,17 @@ func (h *Handler) connect(w http.ResponseWriter, r *http.Request, c *call) error
 	if err != nil {
 		return err
 	}
-	tell(w, s, token)
+	setSessionHeaders(w, s, token)
 	text := got.Snapshot
 	got.Snapshot = noSnapshot
 	return answerWith(w, r, got, text)
 }
 
-// noSnapshot stands for the snapshot in a body; see answerWith.
+// noSnapshot is a placeholder for the snapshot in a body; see answerWith.
 var noSnapshot = json.RawMessage("{}")
 
-// answerWith sends a body type whose last member is noSnapshot, with snapshot
-// instead. The snapshot may be large, so it is not copied.
+// answerWith sends body, whose last member is noSnapshot, with snapshot in its
+// place. The snapshot may be large, so it is not copied.
 func answerWith(w http.ResponseWriter, r *http.Request, body any, snapshot []byte) error {
 	text, err := contracts.EncodeBody(body)
 	if err != nil {
@@ -81,8 +81,8 @@ func answerWith(w http.ResponseWriter, r *http.Request, body any, snapshot []byt
 	return nil
 }
 
-// want finds or makes the session of an attaching client.
-func (h *Handler) want(r *http.Request, c *call, req *contracts.AttachRequest, create bool) (Session, bool, error) {
+// openSession finds or makes the session of an attaching client.
+func (h *Handler) openSession(r *http.Request, c *call, req *contracts.AttachRequest, create bool) (Session, bool, error) {
 	key, err := idempotencyKey(r.Header)
 	if err != nil {
 		return nil, false, err
@@ -92,22 +92,23 @@ func (h *Handler) want(r *http.Request, c *call, req *contracts.AttachRequest, c
 	})
 }
 
-// tell says in the header what the bodies, which are closed, have no room for.
-func tell(w http.ResponseWriter, s Session, token string) {
+// setSessionHeaders sets the header fields for facts that the bodies, whose
+// members are fixed, cannot contain.
+func setSessionHeaders(w http.ResponseWriter, s Session, token string) {
 	w.Header().Set(headerEpoch, s.Epoch())
 	if token != "" {
 		w.Header().Set(contracts.HeaderConnectionToken, token)
 	}
 }
 
-// create makes the session, or finds it. Whoever makes it has a connection in
-// it, which the subscription that follows takes over.
+// create makes the session, or finds it. The client that makes it gets a
+// connection, which its subscription then takes over.
 func (h *Handler) create(w http.ResponseWriter, r *http.Request, c *call) error {
 	req, err := h.attachment(w, r, c)
 	if err != nil {
 		return err
 	}
-	s, opened, err := h.want(r, c, req, true)
+	s, opened, err := h.openSession(r, c, req, true)
 	if err != nil {
 		return err
 	}
@@ -121,7 +122,7 @@ func (h *Handler) create(w http.ResponseWriter, r *http.Request, c *call) error 
 	if err != nil {
 		return err
 	}
-	tell(w, s, token)
+	setSessionHeaders(w, s, token)
 	connlimit.CountAnswer(r, len(got.Snapshot))
 	send(w, http.StatusOK, got.Snapshot)
 	return nil
@@ -159,10 +160,10 @@ func (h *Handler) show(w http.ResponseWriter, r *http.Request, s Session) error 
 	if err != nil {
 		return err
 	}
-	if err := connlimit.ReserveAnswer(r, len(text)); err != nil { // it is longer than the last one
+	if err := connlimit.ReserveAnswer(r, len(text)); err != nil { // the state may be longer than SnapshotBytes said
 		return err
 	}
-	tell(w, s, "")
+	setSessionHeaders(w, s, "")
 	send(w, http.StatusOK, text)
 	return nil
 }
@@ -183,7 +184,7 @@ func (h *Handler) subscribe(w http.ResponseWriter, r *http.Request, c *call) err
 	if err != nil {
 		return err
 	}
-	tell(w, s, token)
+	setSessionHeaders(w, s, token)
 	text := got.Snapshot
 	got.Snapshot = noSnapshot
 	return answerWith(w, r, got, text)
@@ -207,9 +208,9 @@ func (h *Handler) unsubscribe(w http.ResponseWriter, r *http.Request, c *call) e
 	return answer(w, &contracts.SuccessAnswer{Success: true})
 }
 
-// about finds the session of a request, and completes its caller where the body
-// or the headers say which connection it is about.
-func (h *Handler) about(w http.ResponseWriter, r *http.Request, c *call) (Session, contracts.Caller, error) {
+// targetSession finds the session of a request. If the body names a connection or
+// subscription, it replaces those of the headers in the returned caller.
+func (h *Handler) targetSession(w http.ResponseWriter, r *http.Request, c *call) (Session, contracts.Caller, error) {
 	var req contracts.SubscriptionRequest
 	if err := h.body(w, r, &req, true); err != nil {
 		return nil, c.by, err
@@ -223,7 +224,7 @@ func (h *Handler) about(w http.ResponseWriter, r *http.Request, c *call) (Sessio
 }
 
 func (h *Handler) heartbeat(w http.ResponseWriter, r *http.Request, c *call) error {
-	s, by, err := h.about(w, r, c)
+	s, by, err := h.targetSession(w, r, c)
 	if err != nil {
 		return err
 	}
@@ -235,7 +236,7 @@ func (h *Handler) heartbeat(w http.ResponseWriter, r *http.Request, c *call) err
 }
 
 func (h *Handler) disconnect(w http.ResponseWriter, r *http.Request, c *call) error {
-	s, by, err := h.about(w, r, c)
+	s, by, err := h.targetSession(w, r, c)
 	if err != nil {
 		return err
 	}
@@ -265,8 +266,8 @@ func (h *Handler) send(w http.ResponseWriter, r *http.Request, c *call) error {
 		return err
 	}
 	return s.Post(text, key, c.by, func(answer []byte) {
-		w.Header().Set("Content-Length", strconv.Itoa(len(answer))) // or it would be sent in chunks
+		w.Header().Set("Content-Length", strconv.Itoa(len(answer))) // without it net/http would send chunks
 		send(w, http.StatusOK, answer)
-		_ = http.NewResponseController(w).Flush() // a client that has gone asks again
+		_ = http.NewResponseController(w).Flush() // an error says that the client has gone; it asks again
 	})
 }

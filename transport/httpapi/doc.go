@@ -1,5 +1,5 @@
-// Package httpapi serves the attach surface: what clients do request by request
-// instead of on a socket.
+// Package httpapi serves the attach surface: the operations that clients
+// request over HTTP instead of a socket.
 //
 //	POST /api/headless/connections                    make or renew a connection
 //	POST /api/headless/sessions                       make or find a session
@@ -14,7 +14,7 @@
 //	GET  /healthz, /readyz                            for probes
 //	GET  /                                            a word for browsers
 //
-// A request travels in one line: a route reads it, package auth says who asks, the
-// directory finds the session, and one method of the session decides. What is
-// decided, and for whom, is none of this package's business.
+// A route reads a request, package auth identifies the principal, Find returns
+// the session, and one method of the session decides. This package makes no
+// decisions of its own.
 package httpapi

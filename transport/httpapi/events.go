@@ -11,7 +11,7 @@ import (
 	"github.com/seed-028515a8/maestro/transport/sse"
 )
 
-// events answers with the stream.
+// events answers with the event stream.
 func (h *Handler) events(w http.ResponseWriter, r *http.Request, c *call) error {
 	if r.Method == http.MethodHead {
 		w.Header().Set("Allow", http.MethodGet)
@@ -33,14 +33,14 @@ func (h *Handler) events(w http.ResponseWriter, r *http.Request, c *call) error 
 	return h.opts.Streams.Serve(w, r, s, req, c.by)
 }
 
-// streamRequest reads where a stream is to begin. A browser that reconnects
-// repeats its first query, so that what it says of its last event wins (A59).
+// streamRequest reads where a stream begins. A browser that reconnects repeats
+// its first query, so Last-Event-ID overrides the cursor in the query (A59).
 func streamRequest(r *http.Request, c *call) (req contracts.StreamRequest, err error) {
 	q, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
 		return req, badRequest("malformed query")
 	}
-	sub, _, err := one(q, "subscriptionId")
+	sub, _, err := singleParam(q, "subscriptionId")
 	if err != nil {
 		return req, err
 	}
@@ -59,9 +59,8 @@ func streamRequest(r *http.Request, c *call) (req contracts.StreamRequest, err e
 	return req, err
 }
 
-// position reads the cursor and its epoch from a query.
 func position(q url.Values) (cursor *int64, epoch string, err error) {
-	text, present, err := one(q, "cursor")
+	text, present, err := singleParam(q, "cursor")
 	if err != nil {
 		return nil, "", err
 	}
@@ -72,16 +71,16 @@ func position(q url.Values) (cursor *int64, epoch string, err error) {
 		}
 		cursor = &n
 	}
-	epoch, _, err = one(q, "epoch")
+	epoch, _, err = singleParam(q, "epoch")
 	if err == nil && len(epoch) > contracts.MaxIDBytes {
 		err = badRequest("malformed epoch")
 	}
 	return cursor, strings.Clone(epoch), err
 }
 
-// optOuts reads what a stream is to leave out.
+// optOuts reads the notifications that a stream leaves out.
 func optOuts(q url.Values) (list []contracts.Notification, err error) {
-	text, _, err := one(q, "optOutNotifications")
+	text, _, err := singleParam(q, "optOutNotifications")
 	if err != nil || text == "" {
 		return nil, err
 	}

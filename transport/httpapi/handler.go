@@ -13,8 +13,8 @@ import (
 	"github.com/seed-028515a8/maestro/transport/ratelimit"
 )
 
-// RateLimiter limits requests; see [ratelimit.Limiter]. A request that attaches counts as an
-// attachment, every other as a request.
+// RateLimiter limits requests; see [ratelimit.Limiter]. An attaching request
+// counts as an attachment, any other as a request.
 type RateLimiter interface {
 	Request(principalID string) (wait time.Duration)
 	Attach(principalID string) (wait time.Duration)
@@ -35,12 +35,12 @@ func New(opts Options) (*Handler, error) {
 	return &Handler{opts: opts, decoder: contracts.Decoder{Strict: opts.Strict}}, nil
 }
 
-// Routes adds every route to mux. A known path with a wrong method is answered
-// with 405 and what is allowed, an unknown one with 404, both in the one form of
-// refusals.
+// Routes adds all routes to mux. A known path with a wrong method is answered
+// with 405 and the allowed methods, an unknown path with 404, both with the
+// body of a refusal.
 func (h *Handler) Routes(mux *http.ServeMux) {
 	const session = "/api/headless/sessions/{id}"
-	asks, attaches := h.counted(RateLimiter.Request), h.counted(RateLimiter.Attach)
+	asks, attaches := h.authenticated(RateLimiter.Request), h.authenticated(RateLimiter.Attach)
 	mount(mux, "/api/headless/connections", methods{"POST": attaches(h.connect)})
 	mount(mux, "/api/headless/sessions", methods{"POST": attaches(h.create), "GET": asks(h.list)})
 	mount(mux, session, methods{"GET": asks(h.state)})
@@ -54,23 +54,23 @@ func (h *Handler) Routes(mux *http.ServeMux) {
 	mount(mux, session+"/disconnect", methods{"POST": asks(h.disconnect)})
 	mux.HandleFunc("/healthz", Methods(map[string]http.HandlerFunc{"GET": healthz}))
 	mux.HandleFunc("/readyz", Methods(map[string]http.HandlerFunc{"GET": h.readyz}))
-	mux.HandleFunc("/", elsewhere)
+	mux.HandleFunc("/", noRoute)
 }
 
-// An endpoint serves one request. The error it returns is the answer; without
-// one it has answered.
+// An endpoint serves one request. It returns an error to be sent as a refusal,
+// or nil after it has answered.
 type endpoint func(w http.ResponseWriter, r *http.Request, c *call) error
 
-// methods are what a path can be asked for.
+// methods maps the HTTP methods of a path to handlers.
 type methods = map[string]http.HandlerFunc
 
 func mount(mux *http.ServeMux, path string, can methods) {
 	mux.HandleFunc(path, Methods(can))
-	mux.HandleFunc(path+"/{$}", Methods(can)) // clients that end every path with a slash mean the same
+	mux.HandleFunc(path+"/{$}", Methods(can)) // some clients end every path with a slash
 }
 
-// Methods serves a path by method. HEAD goes with GET, but not where that never
-// ends; see [Handler.events].
+// Methods serves a path by method. HEAD is served by the handler of GET;
+// [Handler.events] refuses it, because a stream does not end.
 func Methods(can methods) http.HandlerFunc {
 	allowed := []string{"OPTIONS"}
 	for method := range can {
@@ -98,9 +98,9 @@ func Methods(can methods) http.HandlerFunc {
 	}
 }
 
-// counted wraps endpoints with what all have in common: who asks, how often, and
-// what the headers say. count is the limit that their requests count for.
-func (h *Handler) counted(count func(RateLimiter, string) time.Duration) func(endpoint) http.HandlerFunc {
+// authenticated wraps endpoints with what they have in common: authentication,
+// rate limit and headers. count is the limit that their requests count for.
+func (h *Handler) authenticated(count func(RateLimiter, string) time.Duration) func(endpoint) http.HandlerFunc {
 	return func(do endpoint) http.HandlerFunc {
 		return func(w http.ResponseWriter, r *http.Request) {
 			c, err := h.begin(w, r, count)
@@ -114,10 +114,10 @@ func (h *Handler) counted(count func(RateLimiter, string) time.Duration) func(en
 	}
 }
 
-// A call is one request, once it is known who sent it.
+// A call is a request of a known principal.
 type call struct {
 	by contracts.Caller
-	id string // the session in the path, or empty
+	id string // the session id in the path, or empty
 }
 
 func (h *Handler) begin(w http.ResponseWriter, r *http.Request, count func(RateLimiter, string) time.Duration) (*call, error) {
@@ -151,8 +151,8 @@ func (h *Handler) find(r *http.Request, c *call) (Session, error) {
 	return s, err
 }
 
-// body reads a request's body into a body type. An empty one is refused unless
-// it may be.
+// body decodes a request's body into a body type. It refuses an empty body
+// unless mayBeEmpty.
 func (h *Handler) body(w http.ResponseWriter, r *http.Request, into any, mayBeEmpty bool) error {
 	text, err := h.read(w, r)
 	if err != nil {
@@ -167,8 +167,9 @@ func (h *Handler) body(w http.ResponseWriter, r *http.Request, into any, mayBeEm
 	return h.decoder.Body(text, into)
 }
 
-// read reads a request's body. More than is allowed is refused by its announced
-// length, or once that much has come; the client gets to read why (A75).
+// read reads a request's body. A larger body than allowed is refused by its
+// Content-Length, or when too many bytes have arrived; the client can read the
+// refusal (A75).
 func (h *Handler) read(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	text, err := connlimit.ReadBody(w, r, h.opts.MaxBodyBytes)
 	if err != nil || len(bytes.TrimSpace(text)) == 0 {
@@ -177,8 +178,8 @@ func (h *Handler) read(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	return text, nil
 }
 
-// reserve reserves memory for an answer that carries the state, before the state
-// is encoded. That answer stays in memory until the client has read it.
+// reserve reserves memory for an answer with the state, before the state is
+// encoded. The answer stays in memory until the client has read it.
 func reserve(r *http.Request, s Session) error { return connlimit.ReserveAnswer(r, s.SnapshotBytes()) }
 
 // answer sends a body type.
@@ -199,6 +200,6 @@ func send(w http.ResponseWriter, status int, parts ...[]byte) {
 	h.Set("X-Content-Type-Options", "nosniff")
 	w.WriteHeader(status)
 	for _, part := range parts {
-		_, _ = w.Write(part) // a client that has gone asks again
+		_, _ = w.Write(part) // an error says that the client has gone; it asks again
 	}
 }

@@ -9,15 +9,16 @@ import (
 	"github.com/seed-028515a8/maestro/contracts"
 )
 
-// The header families by precedence. All say the same.
-var families = []string{"X-Maestro-", "X-Composer-", "X-Evalops-"}
+// headerPrefixes are the prefixes of header names, by precedence. They have the
+// same meaning.
+var headerPrefixes = []string{"X-Maestro-", "X-Composer-", "X-Evalops-"}
 
 const headerEpoch = "X-Maestro-Headless-Epoch"
 
-// caller reads what the headers of a request say.
+// caller reads the caller from the headers of a request.
 func caller(h http.Header) (by contracts.Caller, err error) {
 	pick := func(names ...string) string {
-		value, bad := spelled(h, names)
+		value, bad := headerOf(h, names)
 		if bad != nil && err == nil {
 			err = bad
 		}
@@ -42,10 +43,10 @@ func caller(h http.Header) (by contracts.Caller, err error) {
 
 func tooLong(value string) bool { return len(value) > contracts.MaxIDBytes }
 
-// spelled returns the value of a header that has several spellings. Those that
-// are there must agree.
-func spelled(h http.Header, names []string) (value string, err error) {
-	for _, family := range families {
+// headerOf returns the value of a header that has several names. Present ones
+// must be equal.
+func headerOf(h http.Header, names []string) (value string, err error) {
+	for _, family := range headerPrefixes {
 		for _, name := range names {
 			for _, v := range h.Values(family + name) {
 				v = strings.TrimSpace(v)
@@ -62,9 +63,10 @@ func spelled(h http.Header, names []string) (value string, err error) {
 	return value, nil
 }
 
-// approvalMode returns the mode that headers ask for a new runtime.
+// approvalMode returns the approval mode that the headers request for a new
+// runtime.
 func approvalMode(h http.Header) (contracts.ApprovalMode, error) {
-	text, err := spelled(h, []string{"Approval-Mode"})
+	text, err := headerOf(h, []string{"Approval-Mode"})
 	mode := contracts.ApprovalMode(text)
 	if err == nil && mode != "" && !slices.Contains([]contracts.ApprovalMode{contracts.ApprovalAuto, contracts.ApprovalPrompt, contracts.ApprovalFail}, mode) {
 		err = badRequest("the approval mode must be auto, prompt or fail")
@@ -72,7 +74,7 @@ func approvalMode(h http.Header) (contracts.ApprovalMode, error) {
 	return mode, err
 }
 
-// idempotencyKey returns the key of a request, or "".
+// idempotencyKey returns the idempotency key of a request, or "".
 func idempotencyKey(h http.Header) (string, error) {
 	keys := h.Values("Idempotency-Key")
 	if len(keys) == 0 {
@@ -86,16 +88,16 @@ func idempotencyKey(h http.Header) (string, error) {
 	return key, nil
 }
 
-// validID reports whether a session may have that id. Paths
-// with . or .. in them mean other paths.
+// validID reports whether id is a legal session id. It
+// refuses . and .., which change the path.
 func validID(id string) bool {
 	return id != "" && id != "." && id != ".." && len(id) <= contracts.MaxIDBytes && !strings.ContainsFunc(id, func(r rune) bool {
 		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && !strings.ContainsRune("._:-", r)
 	})
 }
 
-// one returns a query parameter that may be there once.
-func one(q url.Values, name string) (value string, present bool, err error) {
+// singleParam returns a query parameter that may appear once.
+func singleParam(q url.Values, name string) (value string, present bool, err error) {
 	switch values := q[name]; len(values) {
 	case 0:
 		return "", false, nil

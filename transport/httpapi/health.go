@@ -7,13 +7,13 @@ import (
 	"github.com/seed-028515a8/maestro/transport/httperr"
 )
 
-// healthz says that the process lives, whatever else it does.
+// healthz answers that the process runs.
 func healthz(w http.ResponseWriter, _ *http.Request) {
 	send(w, http.StatusOK, []byte(`{"ok":true}`))
 }
 
-// readyz says whether clients may attach. It tells nothing else: probes carry no
-// credential.
+// readyz says whether clients may attach. It says nothing else, because probes
+// carry no credential.
 func (h *Handler) readyz(w http.ResponseWriter, _ *http.Request) {
 	ready, draining := true, false
 	if h.opts.Ready != nil {

@@ -9,21 +9,22 @@ import (
 	"github.com/seed-028515a8/maestro/transport/httperr"
 )
 
-// A Fence refuses requests for reasons of a hosted runner: it is bound to one
-// session, one workspace and one owner generation, and may be draining.
+// A Fence refuses requests that a hosted runner may not serve. A hosted runner
+// is bound to one session, one workspace and one owner generation, and may be
+// draining.
 type Fence interface {
-	CheckSession(id string) error       // the session that a route names
-	CheckOwner(generation string) error // the header that names an owner generation; empty if there is none
+	CheckSession(id string) error       // the session id in the route
+	CheckOwner(generation string) error // the owner header; empty if there is none
 	CheckAttach() error                 // new connections and subscriptions
-	CheckMessage() error                // messages of clients
+	CheckMessage() error                // client messages
 	CheckWorkspace(path string) error   // the workspace that a client names
 }
 
-// A Runner is what a control plane talks to.
+// A Runner is a hosted runner as its control plane uses it.
 type Runner interface {
 	Identity() contracts.RunnerIdentity
-	// Drain ends the session for this process. replayed says that it had been
-	// drained before. The answer may say that the drain was interrupted.
+	// Drain ends the session in this process. replayed says that the session had
+	// been drained before. The answer may say that the drain was interrupted.
 	Drain(ctx context.Context, body []byte) (answer *contracts.DrainAnswer, replayed bool, err error)
 }
 
@@ -32,8 +33,8 @@ const (
 	headerReplayed = "X-Maestro-Drain-Replayed"
 )
 
-// RunnerRoutes adds the routes of a control plane to mux. Without a runner they
-// say that there is none. control refuses who may not drain it.
+// RunnerRoutes adds the routes of a control plane to mux. If runner is nil,
+// they answer 404. control authorizes a drain.
 func RunnerRoutes(mux *http.ServeMux, runner Runner, control func(*http.Request) error) {
 	const base = "/.well-known/evalops/remote-runner/"
 	identity := func(w http.ResponseWriter, _ *http.Request) {
@@ -86,7 +87,7 @@ func drained(w http.ResponseWriter, r *http.Request, runner Runner) error {
 	return nil
 }
 
-// fence holds a request against the runner's session and owner.
+// fence checks a request against the runner's session and owner.
 func (h *Handler) fence(r *http.Request, c *call) error {
 	if h.opts.Fence == nil {
 		return nil
@@ -100,7 +101,7 @@ func (h *Handler) fence(r *http.Request, c *call) error {
 	return nil
 }
 
-// fenceAttach holds a request that attaches against all that a runner is bound
+// fenceAttach checks an attaching request against all that the runner is bound
 // to.
 func (h *Handler) fenceAttach(r *http.Request, req *contracts.AttachRequest) error {
 	f := h.opts.Fence
@@ -113,7 +114,8 @@ func (h *Handler) fenceAttach(r *http.Request, req *contracts.AttachRequest) err
 	return f.CheckWorkspace(req.WorkspaceRoot)
 }
 
-// FenceUpgrade holds a WebSocket attachment against what a runner is bound to.
+// FenceUpgrade checks a WebSocket attachment against the runner's session and
+// owner.
 func FenceUpgrade(f Fence, r *http.Request) error {
 	id := r.PathValue("id")
 	if id == "" {
@@ -122,7 +124,8 @@ func FenceUpgrade(f Fence, r *http.Request) error {
 	return fenceAttachment(f, r, id)
 }
 
-// fenceAttachment holds an attachment to a session, of any kind.
+// fenceAttachment checks an attachment of any kind against the runner's session
+// and owner.
 func fenceAttachment(f Fence, r *http.Request, session string) error {
 	if err := f.CheckSession(session); err != nil {
 		return err

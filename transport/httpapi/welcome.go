@@ -8,9 +8,8 @@ import (
 	"github.com/seed-028515a8/maestro/transport/httperr"
 )
 
-// welcome is what a person sees who opens the server's address in a browser. It is
-// the same for everybody and on every server: whoever reads it has shown no
-// credential.
+// welcome is the text for a person who opens the server's address in a browser.
+// It is the same on every server, because the reader has shown no credential.
 const welcome = `This is a Maestro server: a coding agent that one client at a time drives, and any number watch.
 
 There is nothing to click here. Attach from a terminal:
@@ -21,9 +20,9 @@ ADDRESS is that of this page. What the server printed when it started is the sam
 all that is needed, such as where its token is.
 `
 
-// elsewhere serves what has no route: to a browser at / the welcome, to everybody
-// else a refusal.
-func elsewhere(w http.ResponseWriter, r *http.Request) {
+// noRoute serves paths without a route. A browser at / gets the welcome text,
+// every other request a refusal.
+func noRoute(w http.ResponseWriter, r *http.Request) {
 	reads := r.Method == http.MethodGet || r.Method == http.MethodHead
 	if r.URL.Path == "/" {
 		w.Header().Add("Vary", "Accept")
@@ -37,5 +36,5 @@ func elsewhere(w http.ResponseWriter, r *http.Request) {
 	h.Set("Cache-Control", "no-store")
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'")
-	_, _ = w.Write([]byte(welcome)) // a browser that has gone asks again
+	_, _ = w.Write([]byte(welcome)) // an error says that the browser has gone
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/seed-028515a8/maestro/contracts"
 )
 
-// A Body is the JSON of every refusal. Code and ErrorType are always equal:
-// clients of either kind find the word where they look for it (A73).
+// A Body is the JSON of every refusal. Code and ErrorType are always equal,
+// because some clients read one and some the other (A73).
 type Body struct {
 	Message   string                  `json:"error"`
 	ErrorType contracts.Code          `json:"error_type"`
@@ -20,13 +20,12 @@ type Body struct {
 	Details   []contracts.ErrorDetail `json:"details"`
 }
 
-// Write answers with err. Anything but a [contracts.Error] is a fault: its text
-// is for the log, which is the caller's business, and the client sees a fixed
-// one. An answer that invites another try says when; the caller may have set
-// Retry-After already.
+// Write answers with err. For any error but a [contracts.Error] the client gets
+// a fixed text; the caller logs the real one. Statuses 429 and 503 get a
+// Retry-After unless the caller has set it.
 func Write(w http.ResponseWriter, err error) { WriteWith(w, err, nil) }
 
-// WriteWith is Write with a few more facts in the body.
+// WriteWith is Write with additional members in the body.
 func WriteWith(w http.ResponseWriter, err error, facts map[string]bool) {
 	refusal, ok := errors.AsType[*contracts.Error](err)
 	if !ok {
@@ -38,7 +37,7 @@ func WriteWith(w http.ResponseWriter, err error, facts map[string]bool) {
 		Retryable: refusal.Code.Retryable(), Details: refusal.Details(),
 	})
 	if err != nil {
-		panic(err) // strings only: it cannot fail
+		panic(err) // cannot fail: the body is strings
 	}
 	if len(facts) > 0 {
 		more, err := json.Marshal(facts)
@@ -61,12 +60,13 @@ func WriteWith(w http.ResponseWriter, err error, facts map[string]bool) {
 		}
 	}
 	w.WriteHeader(status)
-	// The peer may be gone; whether it read the refusal is not ours to know.
+	// An error means that the peer has gone.
 	_, _ = w.Write(append(body, '\n'))
 }
 
-// A RefusalWriter is a [http.ResponseWriter] that is told of refusals. Others may be
-// wrapped around it.
+// A RefusalWriter is a [http.ResponseWriter] whose Refused method is called for
+// each refusal. Write finds it also inside other writers, by their Unwrap
+// methods.
 type RefusalWriter interface{ Refused(*contracts.Error) }
 
 func tell(w http.ResponseWriter, refusal *contracts.Error) {

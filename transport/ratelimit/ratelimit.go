@@ -1,9 +1,9 @@
-// Package ratelimit limits how often each principal may attach and ask, and how
-// often each remote address may present a wrong credential.
+// Package ratelimit limits how often each principal may attach and send
+// requests, and how often each remote address may present a wrong credential.
 //
-// It promises bounded memory, and that nobody gains by being forgotten: while
-// everybody that is remembered is still being limited, all others share one
-// allowance. It counts; refusing is up to the caller, whom [Refusal] helps.
+// Its memory is bounded. While all remembered ids are being limited, new ids
+// share one allowance, so that filling the table gains a client nothing. The
+// package counts; the caller refuses, with [Refusal].
 package ratelimit
 
 import (
@@ -17,12 +17,12 @@ import (
 	"github.com/seed-028515a8/maestro/contracts"
 )
 
-// Options configures [New]. Of each pair, the rate is what is allowed per second
-// in the long run and the burst what is allowed at once after a quiet time.
-// Zero is the default named beside the field, a negative rate no limit.
+// Options configures [New]. In each pair, the rate is allowed per second in the
+// long run, and the burst at once after a quiet time. Zero is the default named
+// beside the field; a negative rate means no limit.
 type Options struct {
 	// Attachments of one principal: 512 and 2,048, so that a few thousand
-	// viewers that share a credential are all back seconds after a restart.
+	// viewers with one credential are all back seconds after a restart.
 	AttachRate  float64
 	AttachBurst int
 
@@ -34,7 +34,8 @@ type Options struct {
 	FailureRate  float64
 	FailureBurst int
 
-	// Principals is how many are remembered, and how many addresses: 4,096.
+	// Principals bounds the remembered principals, and likewise the addresses:
+	// 4,096.
 	Principals int
 
 	// Now is the clock; nil means time.Now.
@@ -63,8 +64,9 @@ func New(opts Options) *Limiter {
 }
 
 // Attach counts an attachment of a principal and returns zero, or how long to
-// wait before the next attempt. What is refused does not count. Each of a crowd
-// is told another time, so that all get in who come back when they were told to.
+// wait before the next attempt. A refused attachment does not count. Each of
+// many refused clients gets a different wait, so that all are admitted if they
+// wait as told.
 func (r *Limiter) Attach(principalID string) (wait time.Duration) {
 	return r.attach.take(principalID, r.now())
 }
@@ -80,8 +82,9 @@ func (r *Limiter) Failure(remote netip.Addr) (wait time.Duration) {
 	return r.wrongCreds.take(Network(remote), r.now())
 }
 
-// Network returns what stands for the owner of an address: of IPv6 the network,
-// whose owner has all addresses in it.
+// Network returns the key for the owner of an address: an IPv4 address itself,
+// and the /64 network of an IPv6 address, because its owner has all addresses
+// in it.
 func Network(a netip.Addr) string {
 	a = a.Unmap().WithZone("")
 	if a.Is6() {
@@ -92,9 +95,9 @@ func Network(a netip.Addr) string {
 	return a.String()
 }
 
-// Refusal returns nil if wait is zero, and otherwise an error with the code
-// rate_limited for the client that has to wait. It then sets Retry-After in the
-// header of the answer: whole seconds, rounded up.
+// Refusal returns nil if wait is zero, and otherwise an error with code
+// rate_limited. It then sets the answer's Retry-After header to whole seconds,
+// rounded up.
 func Refusal(answer http.Header, wait time.Duration) error {
 	if wait <= 0 {
 		return nil

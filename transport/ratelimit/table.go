@@ -9,7 +9,7 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// A table has an allowance for each of the last ids that were seen.
+// A table has an allowance for each of the most recently seen ids.
 type table struct {
 	// Static after newTable.
 	limit rate.Limit // per second
@@ -19,17 +19,17 @@ type table struct {
 	mu     sync.Mutex
 	order  *list.List               // of *allowance, most recently used first; at most most
 	byID   map[string]*list.Element // into order
-	shared *allowance               // of all that are not in order
+	shared *allowance               // for all ids that are not in order
 }
 
 type allowance struct {
 	id      string
 	limiter *rate.Limiter
-	last    time.Time // when the last of those is due who were told to wait
+	last    time.Time // latest time that a refused client was told to come back
 }
 
-// maxQueue bounds by how much somebody waits longer because others were told to
-// wait: they may not come back, or come back without having waited.
+// maxQueue bounds how much longer a client waits because others were told to
+// wait. The others may not come back, or come back too early.
 const maxQueue = 30 * time.Second
 
 // newTable returns a table, or nil, which limits nothing, if perSecond is
@@ -45,10 +45,10 @@ func newTable(perSecond float64, burst, most int) *table {
 	}
 }
 
-// take counts one for id and returns zero, or counts nothing and returns how
-// long to wait. Those who have to wait are spread in the order in which they
-// came, as fast as the limit lets them in: if all were told to come back at the
-// same time, most of them would be refused again.
+// take counts one use for id and returns zero, or counts nothing and returns
+// how long to wait. The waits of refused clients differ by the rate of the
+// limit, in order of arrival: if all came back at the same time, most would be
+// refused again.
 func (t *table) take(id string, now time.Time) time.Duration {
 	if t == nil {
 		return 0
@@ -72,10 +72,10 @@ func (t *table) take(id string, now time.Time) time.Duration {
 	return a.last.Sub(now)
 }
 
-// allowance returns the one that counts for id. A table that is full forgets who
-// came least recently, unless that would give back what they have used: then
-// the newcomer goes with the crowd. Otherwise an id could be had anew by
-// filling the table with others.
+// allowance returns the allowance for id. A full table replaces the least
+// recently used id only if its allowance is unused; otherwise id uses the
+// shared one. So filling the table with ids does not reset the allowance of any
+// of them.
 func (t *table) allowance(id string, now time.Time) *allowance {
 	if e, ok := t.byID[id]; ok {
 		t.order.MoveToFront(e)
@@ -88,7 +88,7 @@ func (t *table) allowance(id string, now time.Time) *allowance {
 		}
 		delete(t.byID, t.order.Remove(last).(*allowance).id)
 	}
-	a := &allowance{id: strings.Clone(id), limiter: rate.NewLimiter(t.limit, t.burst)} // the id may be part of a request
+	a := &allowance{id: strings.Clone(id), limiter: rate.NewLimiter(t.limit, t.burst)} // do not retain the request that id may be part of
 	t.byID[a.id] = t.order.PushFront(a)
 	return a
 }

@@ -12,17 +12,17 @@ import (
 	"github.com/seed-028515a8/maestro/transport/httperr"
 )
 
-// An answer is a wire through the ResponseWriter, for connections that cannot be
-// hijacked. Its handler has to stay as long as the stream does, and nothing may
-// touch w any more once that has returned.
+// An answer is a wire through the ResponseWriter, for connections that cannot
+// be hijacked. Its handler must not return before the stream ends, because w
+// must not be used after the handler has returned.
 type answer struct {
 	w       http.ResponseWriter
 	control *http.ResponseController
 	ctx     context.Context // of the request
 	stop    context.CancelFunc
 
-	mu   sync.Mutex // held while the deadline is set, not while w is written to
-	over bool       // no deadline is set any more: the handler returns, or the stream was cut
+	mu    sync.Mutex // held while the deadline is set, but not while w is written to
+	ended bool       // no deadline may be set any more: the handler returns, or the stream was cut
 }
 
 func newAnswer(w http.ResponseWriter, r *http.Request) *answer {
@@ -50,42 +50,42 @@ func (a *answer) write(events []byte, deadline time.Time) error {
 		return err
 	}
 	if a.ctx.Err() != nil && !time.Now().Before(deadline) {
-		return os.ErrDeadlineExceeded // middleware whose Flush returns nothing keeps that from us
+		return os.ErrDeadlineExceeded // a middleware's Flush may return no error
 	}
-	return a.limit(time.Time{}) // HTTP/2 breaks a stream off at its deadline even if nothing is being written
+	return a.limit(time.Time{}) // HTTP/2 resets a stream at its deadline even if nothing is being written
 }
 
-// limit sets until when the peer may take what is written; zero is for ever.
+// limit sets the write deadline; the zero time means none.
 func (a *answer) limit(deadline time.Time) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.over {
+	if a.ended {
 		return net.ErrClosed
 	}
 	return a.control.SetWriteDeadline(deadline)
 }
 
-func (a *answer) finish(time.Time) error { a.stop(); return nil } // the end of the handler is the end of the body
+func (a *answer) finish(time.Time) error { a.stop(); return nil } // the return of the handler ends the body
 func (a *answer) wake()                  { a.stop() }
 
 func (a *answer) refuse(_ http.Header, err error) { httperr.Write(a.w, err) }
 
-// cut ends a write that waits for the peer, and has the end of the body fail. Only
-// then may the handler return.
+// cut interrupts a blocked write and makes the end of the body fail. The
+// handler must not return before that.
 func (a *answer) cut() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if !a.over {
+	if !a.ended {
 		_ = a.control.SetWriteDeadline(time.Now()) // it fails if the connection has ended
 	}
-	a.over = true
+	a.ended = true
 	a.stop()
 }
 
 func (a *answer) leave() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.over = true
+	a.ended = true
 	a.stop()
 }
 

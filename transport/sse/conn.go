@@ -14,8 +14,8 @@ import (
 	"github.com/seed-028515a8/maestro/transport/httperr"
 )
 
-// Conn is one stream. ReadFrame is for one goroutine and Write for one at a
-// time; Close and Cut may be called from any.
+// Conn is one stream. One goroutine may call ReadFrame, and one at a time
+// Write; any may call Close and Cut.
 type Conn struct {
 	// Static.
 	form    Form
@@ -26,20 +26,22 @@ type Conn struct {
 	once   sync.Once
 	closed chan struct{} // closed by Close
 
-	// writing is 1-buffered and full while somebody writes to the wire: a lock,
-	// but one that is held across I/O, so that waiting for it is waiting for the
-	// peer.
+	// writing is a lock that is held across I/O: a channel of capacity 1, full
+	// while it is locked. A goroutine that waits for it waits for the peer.
 	writing chan struct{}
-	begun   bool // guarded by writing: the answer's header went out
-	ended   bool // guarded by writing: nothing more goes out
+	begun   bool // guarded by writing: the answer's header was sent
+	ended   bool // guarded by writing: nothing more is sent
 }
 
-// A wire carries the answer's body. begin sends the header, with the first
-// bytes; write sends more; finish ends the body in order, and refuse is an
-// answer of another kind; wait returns when the peer has gone, when one of the
-// others has ended the connection, or after wake; cut breaks the connection off,
-// also while another method waits for the peer; leave comes last, after which
-// only cut and wake may be called, and do nothing.
+// A wire carries the answer's body.
+//   - begin sends the header with the first bytes, and write sends more.
+//   - finish ends the body properly.
+//   - refuse sends an error answer in place of the stream.
+//   - wait returns when the peer has gone, when another method has ended the
+//     connection, or after wake.
+//   - cut closes the connection, also while another method waits for the peer.
+//   - leave is the last call; after it only cut and wake may be called, and do
+//     nothing.
 type wire interface {
 	begin(header http.Header, first []byte, deadline time.Time) error
 	write(events []byte, deadline time.Time) error
@@ -55,20 +57,19 @@ func newConn(w wire, epoch string, timeout time.Duration) *Conn {
 	h := http.Header{}
 	h.Set("Content-Type", "text/event-stream")
 	h.Set("Cache-Control", "no-cache")
-	h.Set("X-Accel-Buffering", "no") // proxies that buffer would hold events back
+	h.Set("X-Accel-Buffering", "no") // otherwise proxies buffer events
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("X-Maestro-Headless-Epoch", epoch)
 	return &Conn{form: Form{epoch}, header: h, wire: w, timeout: timeout, closed: make(chan struct{}), writing: make(chan struct{}, 1)}
 }
 
-// Form returns the form of the session's streams.
 func (c *Conn) Form() contracts.Form { return c.form }
 
-// Write sends whole events made by [Form] with one system call for every part of
-// contracts.WritePart, before the first of them the answer's header. When the
-// peer has not taken a part within the write timeout, the error wraps
-// os.ErrDeadlineExceeded and the connection is broken; after Close it is
-// net.ErrClosed.
+// Write sends whole events made by [Form], with one system call for each
+// contracts.WritePart bytes. The first Write sends the answer's header before
+// them. If the peer has not taken a part within the write timeout, the error
+// wraps os.ErrDeadlineExceeded and the connection is broken. After Close the
+// error is net.ErrClosed.
 func (c *Conn) Write(events []byte) error {
 	if len(events) == 0 {
 		return nil
@@ -81,7 +82,7 @@ func (c *Conn) Write(events []byte) error {
 	for part := range slices.Chunk(events, contracts.WritePart) {
 		if err := c.send(part); err != nil {
 			c.ended = true
-			c.wire.cut() // half an event may have gone out
+			c.wire.cut() // part of an event may have been sent
 			return fmt.Errorf("write %d bytes: %w", len(events), err)
 		}
 	}
@@ -98,8 +99,8 @@ func (c *Conn) send(part []byte) error {
 	return c.wire.begin(header, part, deadline)
 }
 
-// ReadFrame waits until the peer has gone or the stream is closed. A client
-// cannot say anything on it.
+// ReadFrame waits until the peer has gone or the stream is closed. It never
+// returns a frame: clients cannot send on a stream.
 func (c *Conn) ReadFrame() ([]byte, error) {
 	err := c.wire.wait()
 	if c.isClosed() {
@@ -111,12 +112,12 @@ func (c *Conn) ReadFrame() ([]byte, error) {
 	return nil, err
 }
 
-// LastSeen returns the zero time: there is nothing to hear on a stream.
+// LastSeen returns the zero time: clients send nothing on a stream.
 func (c *Conn) LastSeen() time.Time { return time.Time{} }
 
-// Close ends the stream in order, once a write that is under way has ended; a
-// blocked one is given a second. Only the first call counts; it does not wait.
-// A client is not told why: it asks again, and is then.
+// Close ends the stream properly, after the write under way; a blocked write is
+// cut after one second. Only the first call counts. Close does not wait. SSE
+// has no close reason; the client learns it from its next request.
 func (c *Conn) Close(*contracts.Error) {
 	c.once.Do(func() {
 		close(c.closed)
@@ -127,19 +128,19 @@ func (c *Conn) Close(*contracts.Error) {
 			defer c.unlock()
 			switch {
 			case !c.begun:
-				c.wire.wake() // the refusal still has to go out
+				c.wire.wake() // finishOrRefuse still has to send the refusal
 			case !c.ended:
-				_ = c.wire.finish(time.Now().Add(closeTimeout)) // a peer that has gone needs no end
+				_ = c.wire.finish(time.Now().Add(closeTimeout)) // an error says that the peer has gone
 				c.ended = true
 			}
 		}()
 	})
 }
 
-// closeTimeout is what a peer gets to take the end of a stream.
+// closeTimeout is the time in which the peer must take the end of a stream.
 const closeTimeout = time.Second
 
-// Cut breaks the connection off.
+// Cut closes the connection at once.
 func (c *Conn) Cut() { c.wire.cut() }
 
 func (c *Conn) lock()   { c.writing <- struct{}{} }
@@ -154,9 +155,9 @@ func (c *Conn) isClosed() bool {
 	}
 }
 
-// conclude ends the connection after its session has, with a refusal if nothing
-// was written.
-func (c *Conn) conclude(err error) {
+// finishOrRefuse ends the connection after its session has returned. If nothing
+// was written, it sends a refusal.
+func (c *Conn) finishOrRefuse(err error) {
 	c.lock()
 	defer c.unlock()
 	if !c.begun {
@@ -166,21 +167,21 @@ func (c *Conn) conclude(err error) {
 		}
 		c.wire.refuse(c.header, err)
 	} else if !c.ended {
-		_ = c.wire.finish(time.Now().Add(closeTimeout)) // as in Close
+		_ = c.wire.finish(time.Now().Add(closeTimeout)) // an error says that the peer has gone
 	}
 	c.ended = true
 	c.wire.leave()
 }
 
-// refusal is err as a whole HTTP answer. What it says of itself takes the place
-// of what is in header.
+// refusal returns err as an HTTP status and body. It sets its header fields in
+// header.
 func refusal(header http.Header, err error) (status int, body []byte) {
 	r := &recorder{header: header}
 	httperr.Write(r, err)
 	return r.status, r.body
 }
 
-// A recorder is a ResponseWriter that keeps what is written.
+// A recorder is a ResponseWriter that stores the answer.
 type recorder struct {
 	status int
 	header http.Header

@@ -1,8 +1,8 @@
 // Package sse streams a session's events as server-sent events.
 //
-// A stream lies below net/http: its socket is hijacked, and the events that the
-// journal keeps ready go to it as they lie, any number in one write (D2). Where
-// a socket cannot be hijacked, as with HTTP/2, they go through the
-// ResponseWriter. The package knows bytes, deadlines and how a stream ends, and
-// nothing of what events say or who may see them.
+// A stream works below net/http: the package hijacks its socket and writes the
+// events as the journal has encoded them, any number in one write (D2). If the
+// socket cannot be hijacked, as with HTTP/2, events go through the
+// ResponseWriter. The package handles bytes, deadlines and the end of a stream.
+// It does not interpret events or check who may see them.
 package sse

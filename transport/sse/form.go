@@ -7,10 +7,10 @@ import (
 	"github.com/seed-028515a8/maestro/contracts"
 )
 
-// Form builds server-sent events, each with one envelope of the protocol. Those that
-// move the cursor have it as their id, with the epoch it counts in, so that a browser
-// that reconnects says where it was. Forms of one epoch are equal. Its methods allocate
-// nothing but what dst lacks.
+// Form builds server-sent events, each with one envelope of the protocol
+// . An event that moves the cursor has the id
+// <epoch>.<cursor>, which a browser sends back when it reconnects. Forms of one
+// epoch are equal. The methods allocate only to grow dst.
 type Form struct{ Epoch string }
 
 var _ contracts.Form = Form{}
@@ -30,7 +30,7 @@ const (
 	opening   = "retry: 2000\n\n" // milliseconds until a browser reconnects
 )
 
-// AppendOpening appends how long a client should wait before it reconnects.
+// AppendOpening appends the delay after which a client reconnects.
 func (Form) AppendOpening(dst []byte) []byte { return append(dst, opening...) }
 
 // AppendMessage appends a message envelope around body.
@@ -43,8 +43,8 @@ func (f Form) AppendMessage(dst []byte, cursor uint64, body []byte) []byte {
 	return append(dst, end...)
 }
 
-// AppendSnapshot appends a snapshot envelope around body, which carries the
-// cursor itself.
+// AppendSnapshot appends a snapshot envelope around body, which contains the
+// cursor.
 func (f Form) AppendSnapshot(dst []byte, cursor uint64, body []byte) []byte {
 	dst = f.appendID(dst, cursor)
 	dst = append(dst, snapshotStart...)
@@ -52,8 +52,7 @@ func (f Form) AppendSnapshot(dst []byte, cursor uint64, body []byte) []byte {
 	return append(dst, end...)
 }
 
-// AppendReset appends a reset envelope around body, which carries the cursor
-// itself.
+// AppendReset appends a reset envelope around body, which contains the cursor.
 func (f Form) AppendReset(dst []byte, cursor uint64, reason contracts.ResetReason, body []byte) []byte {
 	dst = f.appendID(dst, cursor)
 	dst = append(dst, resetStart...)
@@ -63,8 +62,8 @@ func (f Form) AppendReset(dst []byte, cursor uint64, reason contracts.ResetReaso
 	return append(dst, end...)
 }
 
-// AppendHeartbeat appends a heartbeat envelope, which has no id; if quiet, a
-// comment, which keeps what lies between from giving up.
+// AppendHeartbeat appends a heartbeat envelope, which has no id. If quiet, it
+// appends a comment instead, which keeps proxies from closing the connection.
 func (Form) AppendHeartbeat(dst []byte, cursor uint64, quiet bool) []byte {
 	if quiet {
 		return append(dst, keepalive...)
@@ -84,8 +83,8 @@ func (f Form) appendID(dst []byte, cursor uint64) []byte {
 	return strconv.AppendUint(dst, cursor, 10)
 }
 
-// ParseID reads what a client sends back as Last-Event-ID. What is not of the
-// form <epoch>.<cursor> is none.
+// ParseID parses the Last-Event-ID of a client. It returns false for any text
+// but <epoch>.<cursor>.
 func ParseID(id string) (epoch string, cursor int64, ok bool) {
 	dot := strings.LastIndexByte(id, '.')
 	if dot < 1 || dot > contracts.MaxIDBytes || !isNumber(id[dot+1:]) {
@@ -98,7 +97,7 @@ func ParseID(id string) (epoch string, cursor int64, ok bool) {
 	return id[:dot], cursor, true
 }
 
-// isNumber reports whether s is a number as this package writes it.
+// isNumber reports whether s is a decimal number without leading zeros.
 func isNumber(s string) bool {
 	return s == "0" || s != "" && s[0] != '0' && !strings.ContainsFunc(s, func(r rune) bool { return r < '0' || r > '9' })
 }

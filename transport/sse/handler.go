@@ -15,34 +15,33 @@ import (
 	"github.com/seed-028515a8/maestro/transport/connlimit"
 )
 
-// Options configures [New]. The zero value of each field is the default named
-// beside it.
+// Options configures [New]. A zero field means the default named beside it.
 type Options struct {
-	// ConnLimit counts the streams, usually with the connections of other transports.
-	// Nil means one of their own.
+	// ConnLimit counts the streams, usually together with the connections of
+	// other transports. Nil means a limiter of its own.
 	ConnLimit    *connlimit.Limiter
 	WriteTimeout time.Duration // for the peer to take a write; contracts.DefaultWriteTimeout
 	Log          *slog.Logger  // discards
 }
 
-// A Session is what a stream shows.
+// A Session is the session that a stream shows.
 type Session interface {
-	// Epoch names the journal that the stream's ids count in.
+	// Epoch names the journal that the cursors of the stream's ids belong to.
 	Epoch() string
 
-	// MayStream refuses a request for what is known before it is answered. It
-	// changes nothing.
+	// MayStream refuses a request before it is answered, if the reason is known
+	// by then. It changes nothing.
 	MayStream(req contracts.StreamRequest, by contracts.Caller) error
 
-	// Stream shows the session on conn until that has ended. It must return soon
-	// after conn's methods fail. ctx ends when the limiter is closed.
+	// Stream sends the session's events on conn until conn ends. It must return
+	// soon after conn's methods fail. ctx ends when the limiter is closed.
 	Stream(ctx context.Context, conn *Conn, req contracts.StreamRequest, by contracts.Caller) error
 }
 
-// Streams makes streams out of requests. It is safe for concurrent use.
+// Streams answers requests with streams. It is safe for concurrent use.
 type Streams struct{ opts Options }
 
-// New returns the maker of streams.
+// New returns Streams.
 func New(opts Options) *Streams {
 	opts.WriteTimeout = cmp.Or(max(opts.WriteTimeout, 0), contracts.DefaultWriteTimeout)
 	opts.Log = cmp.Or(opts.Log, slog.New(slog.DiscardHandler))
@@ -52,25 +51,25 @@ func New(opts Options) *Streams {
 	return &Streams{opts}
 }
 
-// Serve answers a request with a stream of the session's events. An error means
-// that nothing was answered yet.
+// Serve answers a request with a stream of the session's events. If it returns
+// an error, it has sent nothing.
 //
-// Where the connection can be hijacked Serve returns at once, and the stream
-// lives on in a goroutine of its own, which holds neither w nor r, so that
-// net/http's buffers and stack are freed (D3). Elsewhere it returns when the
-// stream has ended.
+// If the connection can be hijacked, Serve returns at once and the stream runs
+// in a new goroutine. That goroutine holds neither w nor r, so net/http's
+// buffers and stack are freed (D3). Otherwise Serve returns when the stream has
+// ended.
 func (s *Streams) Serve(w http.ResponseWriter, r *http.Request, session Session, req contracts.StreamRequest, by contracts.Caller) error {
 	slot, err := s.opts.ConnLimit.Admit(by.Principal)
 	if err != nil {
 		return err
 	}
-	defer func() { slot.Leave() }() // unless a stream takes the slot over
+	defer func() { slot.Leave() }() // a stream that takes the slot over sets it to nil
 	if err := session.MayStream(req, by); err != nil {
 		return err
 	}
 	epoch := session.Epoch()
 	if r.ProtoMajor == 1 {
-		conn, _, err := http.NewResponseController(w).Hijack() // what was read after the request is of no interest
+		conn, _, err := http.NewResponseController(w).Hijack() // bytes read after the request are dropped
 		switch {
 		case err == nil:
 			c := newConn(&socket{Conn: conn, plain: r.ProtoMinor == 0}, epoch, s.opts.WriteTimeout)
@@ -89,8 +88,8 @@ func (s *Streams) Serve(w http.ResponseWriter, r *http.Request, session Session,
 	return nil
 }
 
-// copyHeader adds what was decided about the answer before it became a stream,
-// such as who may read it across origins.
+// copyHeader adds the header fields that were set before the answer became a
+// stream, such as CORS fields.
 func copyHeader(dst, src http.Header) {
 	for name, values := range src {
 		if _, own := dst[name]; !own {
@@ -99,13 +98,13 @@ func copyHeader(dst, src http.Header) {
 	}
 }
 
-// run is a stream's life.
+// run serves a stream from its start to its end.
 func (s *Streams) run(c *Conn, slot *connlimit.Slot, session Session, req contracts.StreamRequest, by contracts.Caller) {
 	defer slot.Leave()
 	slot.Enter(c)
 	err := s.stream(c, session, req, by)
 	s.report(by.Principal.ID, err)
-	c.conclude(err)
+	c.finishOrRefuse(err)
 }
 
 // report logs how a stream ended. It is not part of run, whose frame lies on the
@@ -119,7 +118,7 @@ func (s *Streams) report(principal string, err error) {
 	}
 }
 
-// stream turns a panic into an error: it is one client's misfortune.
+// stream turns a panic into an error, so that it ends one stream only.
 func (s *Streams) stream(c *Conn, session Session, req contracts.StreamRequest, by contracts.Caller) (err error) {
 	defer func() {
 		if p := recover(); p != nil {

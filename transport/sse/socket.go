@@ -10,16 +10,17 @@ import (
 	"time"
 )
 
-// A socket is a hijacked connection. The body is chunked, so that its end can be
-// told from a connection that broke; a client of HTTP/1.0 gets it as it is.
+// A socket is a hijacked connection. The body is chunked, so that a client can
+// tell its end from a broken connection. An HTTP/1.0 client gets it without
+// chunks.
 //
-// Events are not copied: a chunk is its size, the bytes as they lie in the
-// journal, and its end, in one system call.
+// Events are not copied: one system call writes the chunk size, the journal's
+// bytes and the chunk end.
 type socket struct {
 	net.Conn
 	plain bool        // HTTP/1.0: no chunks
 	size  [20]byte    // of the chunk being written
-	parts [4][]byte   // what vec is made of
+	parts [4][]byte   // backing array of vec
 	vec   net.Buffers // being written
 	once  sync.Once
 }
@@ -48,7 +49,7 @@ func (s *socket) begin(header http.Header, first []byte, deadline time.Time) err
 
 func (s *socket) write(events []byte, deadline time.Time) error { return s.send(nil, events, deadline) }
 
-// send writes head as it is and events as a chunk.
+// send writes head without a chunk header, and events as a chunk.
 func (s *socket) send(head, events []byte, deadline time.Time) error {
 	if err := s.SetWriteDeadline(deadline); err != nil {
 		return err
@@ -63,7 +64,8 @@ func (s *socket) send(head, events []byte, deadline time.Time) error {
 		_, err := s.vec.WriteTo(s.Conn)
 		return err
 	}
-	// Anything else would get every part in a write, or a TLS record, of its own.
+	// On other connections each part would be a write, or a TLS record, of its
+	// own.
 	_, err := s.Write(bytes.Join(s.vec, nil))
 	return err
 }
@@ -81,7 +83,7 @@ func (s *socket) finish(deadline time.Time) error {
 	return s.sayEnd()
 }
 
-// sayEnd tells a peer on TLS that nothing is missing.
+// sayEnd sends TLS close_notify, so that the peer knows the body is complete.
 func (s *socket) sayEnd() error {
 	if secure, ok := s.Conn.(*tls.Conn); ok {
 		return secure.CloseWrite()
@@ -95,7 +97,7 @@ func (s *socket) refuse(header http.Header, err error) {
 	out.WriteString("HTTP/1.1 " + strconv.Itoa(status) + " " + http.StatusText(status) + "\r\n")
 	header.Set("Connection", "close")
 	header.Set("Content-Length", strconv.Itoa(len(body)))
-	_ = header.Write(&out) // a buffer takes everything
+	_ = header.Write(&out) // a buffer cannot fail
 	out.WriteString("\r\n")
 	out.Write(body)
 	if s.SetWriteDeadline(time.Now().Add(closeTimeout)) == nil {
@@ -110,17 +112,17 @@ func (s *socket) wake()  { _ = s.SetReadDeadline(time.Now()) } // fails if the c
 func (s *socket) cut() {
 	s.once.Do(func() {
 		below := s.Conn
-		if secure, ok := below.(*tls.Conn); ok { // whose Close would wait for a peer that reads nothing
+		if secure, ok := below.(*tls.Conn); ok { // tls.Conn.Close would wait for a peer that does not read
 			below = secure.NetConn()
 		}
-		_ = below.Close() // whatever it says, nothing can be done
+		_ = below.Close() // an error leaves nothing to do
 	})
 }
 
-// wait reads until the peer has hung up. What it sends is of no interest, but it
-// may not send without end.
+// wait reads until the peer hangs up. It discards what it reads, and fails
+// after 64 KiB.
 func (s *socket) wait() error {
-	const most = 64 << 10 // more than any client sends that pipelines a request
+	const most = 64 << 10 // more than a client sends that pipelines a request
 	var buf [64]byte
 	for got := 0; got < most; {
 		n, err := s.Read(buf[:])

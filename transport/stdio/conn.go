@@ -13,29 +13,30 @@ import (
 
 // Options configures a connection.
 type Options struct {
-	// MaxLineBytes bounds a line from the peer, its end not counted. Zero means
-	// [contracts.MaxLineBytes]. Longer lines are refused one by one (R13).
+	// MaxLineBytes bounds a line from the peer, without its line end. Zero means
+	// [contracts.MaxLineBytes]. A longer line is refused and reading goes on
+	// (R13).
 	MaxLineBytes int
 }
 
-// Conn is a local client's connection. ReadFrame is for one goroutine and Write
-// for one at a time; Close and LastSeen may be called from any.
+// Conn is a local client's connection. One goroutine may call ReadFrame, and
+// one at a time Write; any may call Close and LastSeen.
 //
-// A read or write of a blocking pipe cannot be interrupted, so each is done in
-// a goroutine of its own, one per direction, and the methods wait for that
-// goroutine or for Close, whichever comes first. Either goroutine ends at once
-// when Close is called while it has nothing to do or its stream has deadlines
-// (a socket, a non-blocking pipe); else when the call that it is in returns, in
-// the worst case with the process.
+// A read or write of a blocking pipe cannot be interrupted. So each direction
+// has a goroutine that does its I/O, and the methods wait for that goroutine or
+// for Close, whichever comes first. After Close, the goroutine ends at once if
+// it is idle or its stream has deadlines (a socket, a non-blocking pipe).
+// Otherwise it ends when its system call returns, at the latest with the
+// process.
 type Conn struct {
 	born time.Time
 	seen atomic.Int64 // when the peer last sent anything, in ns since born
 
 	want   chan struct{} // unbuffered; ReadFrame asks for a frame
-	frames chan inbound  // unbuffered; and gets it
-	writes chan []byte   // unbuffered; Write hands over bytes
-	wrote  chan error    // 1-buffered; and gets the outcome, unless it has left
-	copied []byte        // what is being written, which Write's caller may change; owned by Write
+	frames chan inbound  // unbuffered; ReadFrame gets the frame
+	writes chan []byte   // unbuffered; Write passes bytes on
+	wrote  chan error    // 1-buffered; Write gets the outcome, unless Close came first
+	copied []byte        // copy of the bytes being written, because the caller may reuse them; owned by Write
 	done   chan struct{} // closed when the connection has ended
 	quit   func()        // ends the connection, once
 	broken atomic.Bool   // a write failed
@@ -46,11 +47,11 @@ type inbound struct {
 	err  error
 }
 
-// maxCopied is the largest buffer kept between writes.
+// maxCopied is the largest buffer that is kept between writes, in bytes.
 const maxCopied = 256 << 10
 
-// New returns a connection over a client's output and input and starts its two
-// goroutines; see [Conn] for when they end. Neither stream is closed.
+// New returns a connection that reads from in and writes to out. It starts two
+// goroutines; see [Conn] for when they end. It closes neither stream.
 func New(in io.Reader, out io.Writer, opts Options) *Conn {
 	if opts.MaxLineBytes <= 0 {
 		opts.MaxLineBytes = contracts.MaxLineBytes
@@ -70,7 +71,7 @@ func New(in io.Reader, out io.Writer, opts Options) *Conn {
 	return c
 }
 
-// expire interrupts what reads and writes in and out, if they have deadlines.
+// expire interrupts reads of in and writes to out, if they have deadlines.
 func expire(in io.Reader, out io.Writer) {
 	past := time.Unix(1, 0)
 	if d, ok := in.(interface{ SetReadDeadline(time.Time) error }); ok {
@@ -81,7 +82,7 @@ func expire(in io.Reader, out io.Writer) {
 	}
 }
 
-// watched notes when something was read.
+// watched records the time of each read.
 type watched struct {
 	io.Reader
 	conn *Conn
@@ -95,7 +96,7 @@ func (w watched) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// pumpIn reads a line whenever one is asked for, and never ahead.
+// pumpIn reads a line when ReadFrame asks for one, never ahead.
 func (c *Conn) pumpIn(l *lines) {
 	for {
 		select {
@@ -128,10 +129,9 @@ func (c *Conn) pumpOut(out io.Writer) {
 func (c *Conn) Form() contracts.Form { return Form{} }
 
 // ReadFrame returns the next line that is not blank; it is valid until the next
-// call. A *contracts.Error stands for a line that was too long, after which
-// reading goes on. It returns io.EOF at the end of the stream and when the peer
-// no longer takes what is written, and net.ErrClosed
-// after Close.
+// call. It returns a *contracts.Error for a line that was too long; the caller
+// may read on. It returns io.EOF at the end of the stream and after a failed
+// write, and net.ErrClosed after Close.
 func (c *Conn) ReadFrame() ([]byte, error) {
 	select {
 	case c.want <- struct{}{}:
@@ -140,7 +140,7 @@ func (c *Conn) ReadFrame() ([]byte, error) {
 	}
 	select {
 	case in := <-c.frames:
-		if in.err != nil && c.isDone() { // Close has interrupted it
+		if in.err != nil && c.isDone() { // Close has interrupted the read
 			return nil, c.ended()
 		}
 		return in.text, in.err
@@ -158,7 +158,7 @@ func (c *Conn) isDone() bool {
 	}
 }
 
-// ended says why there are no more frames.
+// ended returns the error of ReadFrame after the end.
 func (c *Conn) ended() error {
 	if c.broken.Load() {
 		return io.EOF
@@ -166,10 +166,10 @@ func (c *Conn) ended() error {
 	return net.ErrClosed
 }
 
-// Write sends whole frames and waits until the peer has taken them, however
-// long it takes. An error ends the connection; after Close it is net.ErrClosed.
+// Write sends whole frames and waits without a limit until the peer has taken
+// them. An error ends the connection; after Close it is net.ErrClosed.
 func (c *Conn) Write(frames []byte) error {
-	if c.isDone() { // an earlier write may be using copied still
+	if c.isDone() { // an earlier write may still be using copied
 		return net.ErrClosed
 	}
 	if cap(c.copied) > maxCopied {
@@ -186,7 +186,7 @@ func (c *Conn) Write(frames []byte) error {
 		switch {
 		case err == nil:
 			return nil
-		case c.isDone(): // Close has interrupted it
+		case c.isDone(): // Close has interrupted the write
 			return net.ErrClosed
 		}
 		c.broken.Store(true)
@@ -200,6 +200,7 @@ func (c *Conn) Write(frames []byte) error {
 // LastSeen returns when the peer last sent anything.
 func (c *Conn) LastSeen() time.Time { return c.born.Add(time.Duration(c.seen.Load())) }
 
-// Close ends the connection: ReadFrame and Write return at once. There is no
-// way to tell the peer why. What Write returned for has been written.
+// Close ends the connection: ReadFrame and Write return at once. The peer
+// cannot be told the reason. Frames for which Write returned nil have been
+// written.
 func (c *Conn) Close(*contracts.Error) { c.quit() }

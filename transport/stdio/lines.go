@@ -10,25 +10,25 @@ import (
 	"github.com/seed-028515a8/maestro/internal/line"
 )
 
-// lines cuts a stream into lines. LF and CRLF end a line, and so does the end
-// of the stream (R3). Lines of white space alone are passed over (R4), as is a
-// byte-order mark at the start. A line longer than max bytes, its end not
-// counted, is reported once and discarded as it comes in (R13).
+// lines splits a stream into lines. LF, CRLF and the end of the stream end a
+// line (R3). It skips lines of white space (R4) and a byte-order mark at the
+// start. It reports a line longer than max bytes, without its end, once and
+// discards it while reading (R13).
 type lines struct {
 	in    *line.Reader
 	max   int
-	begun bool // the place where a byte-order mark may stand is behind us
+	begun bool // the first line has been read: no byte-order mark can follow
 }
 
 func newLines(r io.Reader, max int) *lines {
-	return &lines{in: line.NewReader(r, max+len(byteOrderMark)+len("\r")), max: max} // these may be taken off
+	return &lines{in: line.NewReader(r, max+len(byteOrderMark)+len("\r")), max: max} // room for the byte-order mark and CR that next trims
 }
 
 const byteOrderMark = "\ufeff"
 
-// next returns the next line without its end, valid until the next call. A
-// *contracts.Error stands for a line that is too long; any other error ends the
-// stream.
+// next returns the next line without its end, valid until the next call. It
+// returns a *contracts.Error for a line that is too long; any other error ends
+// the stream.
 func (l *lines) next() ([]byte, error) {
 	for {
 		text, err := l.in.Next()

@@ -16,26 +16,26 @@ import (
 	"github.com/seed-028515a8/maestro/transport/connlimit"
 )
 
-// Conn is one upgraded connection. ReadFrame is for one goroutine and Write for
-// one at a time; Close and LastSeen may be called from any.
+// Conn is one upgraded connection. One goroutine may call ReadFrame, and one at
+// a time Write; any may call Close and LastSeen.
 type Conn struct {
 	// Static.
 	lib          *websocket.Conn
 	tap          *tap
-	slot         *connlimit.Slot // counts the bytes of unfinished messages; nil counts none
+	slot         *connlimit.Slot // counts the bytes of incomplete messages; nil counts none
 	frameTimeout time.Duration
 
 	// Owned by the goroutine that reads.
-	frame  *[]byte // the last frame returned, from the pool
-	failed bool    // reading has ended; the library may have lost its place in the stream
+	frame  *[]byte // the frame last returned, from buffers
+	failed bool    // reading has failed; the library's position in the stream may be wrong
 
-	noRoom *contracts.Error // refused a message for which there was no room; likewise owned
+	noRoom *contracts.Error // refused a message for lack of memory; owned by the reader too
 
-	closers sync.WaitGroup // the goroutine that writes the close frame
+	closers sync.WaitGroup // waits for the goroutine that writes the close frame
 }
 
-// Close codes for what a peer may not do below the level of JSON. The other
-// codes come from [contracts.Code.CloseCode].
+// Close codes for violations below the level of JSON.
+// [contracts.Code.CloseCode] returns the other codes.
 const (
 	closeNormal        = 1000
 	closeProtocolError = 1002
@@ -43,18 +43,18 @@ const (
 	closeBadText       = 1007
 )
 
-const firstRead = 4 << 10 // what a frame's buffer begins with; larger ones are not kept
+const firstRead = 4 << 10 // initial size of a frame's buffer, in bytes; larger buffers are not pooled
 
-// buffers are what frames are read into. A connection has one only from the
-// arrival of a frame until the next call of ReadFrame.
+// buffers holds buffers for frames. A connection has one only from the arrival
+// of a frame until the next call of ReadFrame.
 var buffers = sync.Pool{New: func() any { b := make([]byte, 0, firstRead); return &b }}
 
 // Form returns the form of all WebSocket connections.
 func (c *Conn) Form() contracts.Form { return Form{} }
 
-// Write sends whole frames made by [Form] with one system call. When the peer
-// has not taken them within the write timeout, the error wraps
-// os.ErrDeadlineExceeded and the connection is broken; after Close it is
+// Write sends whole frames made by [Form] with one system call. If the peer has
+// not taken them within the write timeout, the error wraps
+// os.ErrDeadlineExceeded and the connection is broken. After Close the error is
 // net.ErrClosed.
 func (c *Conn) Write(frames []byte) error { return c.tap.writeFrames(frames) }
 
@@ -62,10 +62,10 @@ func (c *Conn) Write(frames []byte) error { return c.tap.writeFrames(frames) }
 // of the architecture).
 func (c *Conn) LastSeen() time.Time { return c.tap.lastSeen() }
 
-// Close sends a close frame with why's close code, or 1000
-// for nil, and then gives the peer a second to answer it. A blocked Write fails
-// and ReadFrame ends within that second. Only the first call counts; it does
-// not wait.
+// Close sends a close frame with the close code of why, or
+// 1000 for nil. The peer has one second to answer it; within that second a
+// blocked Write fails and ReadFrame ends. Only the first call counts. Close
+// does not wait.
 func (c *Conn) Close(why *contracts.Error) {
 	if why == nil {
 		c.closeWith(closeNormal, "")
@@ -74,29 +74,29 @@ func (c *Conn) Close(why *contracts.Error) {
 	c.closeWith(why.Code.CloseCode(), why.Code)
 }
 
-// Cut breaks the connection off. Over TLS it closes the socket below, so as not
-// to wait until the peer has taken a goodbye.
+// Cut closes the socket at once. It goes below TLS, whose Close waits until the
+// peer has taken a close_notify.
 func (c *Conn) Cut() {
 	var socket net.Conn = c.tap.Conn
 	if over, ok := socket.(interface{ NetConn() net.Conn }); ok {
 		socket = over.NetConn()
 	}
-	_ = socket.Close() // whatever it says, nothing can be done
+	_ = socket.Close() // an error leaves nothing to do
 }
 
 func (c *Conn) closeWith(code int, reason contracts.Code) {
-	c.tap.hurry(func() {
-		// Ends within closeTimeout, the deadline of the write that may hold the
-		// lock and of its own. The connection's goroutine waits for it.
+	c.tap.startClosing(func() {
+		// Ends within closeTimeout, which is the deadline of its own write and of
+		// the write that may hold the lock. linger waits for it.
 		c.closers.Go(func() {
-			_, _ = c.tap.Write(closeFrame(code, string(reason))) // a dead peer needs no close frame
+			_, _ = c.tap.Write(closeFrame(code, string(reason))) // an error says that the peer has gone
 		})
 	})
 }
 
-// linger ends the connection after its session has: it reads what still comes
-// until the peer has answered the close frame or has hung up, a second at the
-// most. Closing at once could make the kernel discard the close frame.
+// linger ends the connection after its session has returned. It reads for at
+// most one second, until the peer has answered the close frame or has hung up.
+// Closing at once could make the kernel discard the close frame.
 func (c *Conn) linger() {
 	for {
 		if _, err := c.ReadFrame(); err != nil {
@@ -104,17 +104,17 @@ func (c *Conn) linger() {
 		}
 	}
 	c.closers.Wait()
-	// Nothing is left to read unless the peer broke the protocol. Then its
-	// answer could not be told from the rest, so that it has to hang up.
+	// Bytes are left to read only if the peer broke the protocol. Its close
+	// frame then cannot be found among them, so the peer must hang up.
 	if half, ok := c.tap.Conn.(interface{ CloseWrite() error }); ok {
 		_ = half.CloseWrite() // fails if the connection has ended
 	}
-	_, _ = io.Copy(io.Discard, c.tap.Conn) // ends with the peer or the deadline
+	_, _ = io.Copy(io.Discard, c.tap.Conn) // ends at the peer's end of stream or at the deadline
 	_ = c.lib.CloseNow()                   // an error says that it was closed already
 }
 
-// healthy reports whether nothing has happened yet that ends the connection.
-// Only the goroutine that reads may call it.
+// healthy reports whether nothing has ended the connection yet. Only the
+// reading goroutine may call it.
 func (c *Conn) healthy() bool {
 	c.tap.lock()
 	defer c.tap.unlock()
@@ -122,13 +122,13 @@ func (c *Conn) healthy() bool {
 }
 
 // ReadFrame returns the next text message; it is valid until the next call. It
-// returns io.EOF when the peer has closed the connection in order. Frames that
-// are not text (1003), not UTF-8 (1007), too large (1009), too slow (4408),
-// against the WebSocket protocol (1002) or more than there is room for (1013,
-// 4429) close the connection.
+// returns io.EOF when the peer has closed the connection properly. A message
+// that is not text (1003), not UTF-8 (1007), too large (1009), too slow (4408),
+// against the WebSocket protocol (1002) or beyond the memory bounds (1013,
+// 4429) closes the connection.
 func (c *Conn) ReadFrame() ([]byte, error) {
 	for {
-		c.release() // a reader that waits holds no buffer
+		c.release() // a waiting reader holds no buffer
 		if c.failed {
 			return nil, net.ErrClosed
 		}
@@ -162,13 +162,13 @@ type violation struct {
 func (v *violation) Error() string { return v.text }
 
 func (c *Conn) read() ([]byte, error) {
-	// Background: the socket's deadlines and Close interrupt it.
+	// No context is needed: deadlines and Close interrupt the read.
 	kind, r, err := c.lib.Reader(context.Background())
 	if err != nil {
 		return nil, err
 	}
-	c.tap.begin(c.frameTimeout)
-	defer c.tap.finish()
+	c.tap.beginMessage(c.frameTimeout)
+	defer c.tap.endMessage()
 	if kind != websocket.MessageText {
 		return nil, &violation{closeBinary, contracts.CodeBadRequest, "binary frame"}
 	}
@@ -182,9 +182,9 @@ func (c *Conn) read() ([]byte, error) {
 	return *c.frame, nil
 }
 
-// fill reads a whole message into c.frame. The buffer grows with what arrives,
-// never with what a header announces, of which the scanner knows that it is
-// allowed.
+// fill reads a whole message into c.frame. The buffer grows with the bytes that
+// arrive, not with the length that a header announces. The scanner has already
+// checked the announced length.
 func (c *Conn) fill(r io.Reader) error {
 	b := *c.frame
 	defer func() { *c.frame = b }()
@@ -198,7 +198,7 @@ func (c *Conn) fill(r io.Reader) error {
 		n, err := r.Read(b[len(b):cap(b)])
 		b = b[:len(b)+n]
 		switch {
-		case err == io.EOF && c.tap.readErr == io.EOF: // the socket has ended; the library takes it for the message's end
+		case err == io.EOF && c.tap.readErr == io.EOF: // the socket has ended; the library takes that for the message's end
 			return io.ErrUnexpectedEOF
 		case err == io.EOF:
 			return c.tap.readErr
@@ -208,14 +208,14 @@ func (c *Conn) fill(r io.Reader) error {
 	}
 }
 
-// explain turns what ended reading into what the caller is told, and closes the
-// connection with the code that says so.
+// explain returns the error of ReadFrame for a failed read, and closes the
+// connection with the matching code.
 func (c *Conn) explain(err error) error {
 	if v, ok := errors.AsType[*violation](err); ok {
 		c.closeWith(v.close, v.reason)
 		return err
 	}
-	if refusal, ok := errors.AsType[*contracts.Error](err); ok { // there is no room for the message
+	if refusal, ok := errors.AsType[*contracts.Error](err); ok { // beyond the memory bounds
 		c.noRoom = refusal
 		c.Close(refusal)
 		return err
@@ -235,7 +235,7 @@ func (c *Conn) explain(err error) error {
 	case timedOut(c.tap.readErr):
 		c.closeWith(contracts.CodeTimeout.CloseCode(), contracts.CodeTimeout)
 	case c.tap.readErr == nil && !errors.Is(err, net.ErrClosed):
-		c.closeWith(closeProtocolError, contracts.CodeBadRequest) // unless the library has said so
+		c.closeWith(closeProtocolError, contracts.CodeBadRequest) // has no effect if the library has sent its own close frame
 	}
 	return err
 }

@@ -1,13 +1,11 @@
 // Package ws is the WebSocket transport.
 //
-// It promises that a refusal is plain HTTP before the upgrade, that frames made
-// once are written as they are (D2, D3), that a peer which stalls, lies about
-// its frames or falls silent costs a bounded amount of memory and time, and
-// that every connection it started has ended when [Handler.Close] returns. It
-// does not know what frames say, nor who may attach: that is decided by the
-// functions in [Options].
+// A refusal is plain HTTP before the upgrade. Frames are encoded once and
+// written as they are (D2, D3). A peer that stalls, sends wrong frame lengths
+// or falls silent costs a bounded amount of memory and time. The package does
+// not interpret frames or decide who may attach; the functions in [Options] do.
 //
-// github.com/coder/websocket does the handshake, reading and the answers to
-// close frames. Whole frames enter below it, at a tap around the socket whose
-// lock keeps both apart.
+// github.com/coder/websocket does the handshake, reads frames and answers close
+// frames. This package writes whole frames below it, through a tap around the
+// socket. The tap's lock keeps the writes of both apart.
 package ws

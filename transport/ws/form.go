@@ -8,8 +8,8 @@ import (
 )
 
 // Form builds unmasked WebSocket frames, each with one envelope or control
-// frame of the protocol. All Forms are equal. Its methods allocate nothing but
-// what dst lacks.
+// frame of the protocol. All Forms are equal. The methods allocate only to grow
+// dst.
 type Form struct{}
 
 var _ contracts.Form = Form{}
@@ -24,7 +24,7 @@ const (
 	heartbeatStart = `{"type":"heartbeat","cursor":`
 )
 
-// The first byte of a frame: final, and its opcode (RFC 6455 section 5.2).
+// The first byte of a frame: the FIN bit and the opcode (RFC 6455 section 5.2).
 const (
 	finText  = 0x81
 	finClose = 0x88
@@ -32,7 +32,7 @@ const (
 	finPong  = 0x8a
 
 	opContinuation = 0x0
-	opBinary       = 0x2 // the last of the opcodes of messages
+	opBinary       = 0x2 // the largest opcode of a message
 )
 
 // AppendMessage appends a message envelope around body.
@@ -47,8 +47,8 @@ func (Form) AppendMessage(dst []byte, cursor uint64, body []byte) []byte {
 	return append(dst, '}')
 }
 
-// AppendSnapshot appends a snapshot envelope around body, which carries the
-// cursor itself.
+// AppendSnapshot appends a snapshot envelope around body, which contains the
+// cursor.
 func (Form) AppendSnapshot(dst []byte, _ uint64, body []byte) []byte {
 	dst = appendHeader(dst, len(snapshotStart)+len(body)+1)
 	dst = append(dst, snapshotStart...)
@@ -56,8 +56,7 @@ func (Form) AppendSnapshot(dst []byte, _ uint64, body []byte) []byte {
 	return append(dst, '}')
 }
 
-// AppendReset appends a reset envelope around body, which carries the cursor
-// itself.
+// AppendReset appends a reset envelope around body, which contains the cursor.
 func (Form) AppendReset(dst []byte, _ uint64, reason contracts.ResetReason, body []byte) []byte {
 	dst = appendHeader(dst, len(resetStart)+len(reason)+len(resetMiddle)+len(body)+1)
 	dst = append(dst, resetStart...)
@@ -67,8 +66,8 @@ func (Form) AppendReset(dst []byte, _ uint64, reason contracts.ResetReason, body
 	return append(dst, '}')
 }
 
-// AppendHeartbeat appends a ping, to which every client answers, and unless
-// quiet a heartbeat envelope.
+// AppendHeartbeat appends a ping, which every client answers, and unless quiet
+// a heartbeat envelope.
 func (Form) AppendHeartbeat(dst []byte, cursor uint64, quiet bool) []byte {
 	dst = append(dst, finPing, 0)
 	if quiet {
@@ -85,7 +84,7 @@ func (Form) AppendHeartbeat(dst []byte, cursor uint64, quiet bool) []byte {
 // AppendOpening appends nothing: the handshake has its own frames.
 func (Form) AppendOpening(dst []byte) []byte { return dst }
 
-// AppendControl appends text as it is.
+// AppendControl appends text as a frame without an envelope.
 func (Form) AppendControl(dst, text []byte) []byte {
 	return append(appendHeader(dst, len(text)), text...)
 }
@@ -102,8 +101,8 @@ func appendHeader(dst []byte, n int) []byte {
 	}
 }
 
-// closeFrame returns a close frame. A reason too long for a control frame is
-// cut; ours are codes, which are short.
+// closeFrame returns a close frame. It cuts a reason that is too long for a
+// control frame.
 func closeFrame(code int, reason string) []byte {
 	const longest = 123 // a control frame holds 125 bytes, two of them the code
 	reason = reason[:min(len(reason), longest)]

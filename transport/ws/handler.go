@@ -19,55 +19,56 @@ import (
 	"github.com/seed-028515a8/maestro/transport/ratelimit"
 )
 
-// Options configures a handler. The zero value of each field but the first two
-// is the default named beside it.
+// Options configures a handler. A zero field except the first two means the
+// default named beside it.
 type Options struct {
-	// Authorize says who asks. Required. It checks Host and Origin as well: the
-	// handler checks neither.
+	// Authorize returns the principal of a request. Required. It must check Host
+	// and Origin: the handler checks neither.
 	Authorize func(*http.Request) (contracts.Principal, error)
 
 	// Open finds the session to attach to, or refuses. Required. It is called
-	// before the upgrade and must not hold on to anything: the session is
-	// dropped without a word if the upgrade fails.
+	// before the upgrade. The session must hold no resources before Serve,
+	// because the handler drops it without notice if the upgrade fails.
 	Open func(ctx context.Context, att contracts.Attach) (Session, error)
 
-	// ConnLimit counts the connections and the bytes of unfinished messages, usually
-	// with those of other transports. Nil means one of the handler's own. Beyond
-	// the bounds of connections, 503 or 429 before the upgrade; beyond those of
-	// bytes, 1013 or 4429.
+	// ConnLimit counts the connections and the bytes of incomplete messages,
+	// usually together with those of other transports. Nil means a limiter of
+	// its own. Beyond the bounds of connections, the answer is 503 or 429 before
+	// the upgrade; beyond those of bytes, the close code is 1013 or 4429.
 	ConnLimit *connlimit.Limiter
 
-	// RateLimit limits how fast one principal may attach, likewise. Beyond, 429.
+	// RateLimit limits how fast one principal may attach. Nil means one with
+	// defaults. Beyond the limit, the answer is 429.
 	RateLimit *ratelimit.Limiter
 
-	MaxFrameBytes int           // of one message, after reassembly; contracts.MaxSocketBytes; beyond, 1009
+	MaxFrameBytes int           // bounds one reassembled message; contracts.MaxSocketBytes; a larger one gets 1009
 	WriteTimeout  time.Duration // for the peer to take a write; contracts.DefaultWriteTimeout
-	FrameTimeout  time.Duration // from a message's first byte to its last; 30 s; beyond, 4408
+	FrameTimeout  time.Duration // from a message's first byte to its last; 30 s; a slower one gets 4408
 
-	// Refused is told of each connection that was refused after the upgrade; nil
-	// tells nobody.
+	// Refused is called for each connection that was refused after the upgrade.
+	// It may be nil.
 	Refused func(session, principal string, refusal *contracts.Error)
 
 	Log *slog.Logger // discards
 }
 
-// A Session is what a connection attaches to.
+// A Session is the session that a connection attaches to.
 type Session interface {
-	// Serve speaks on conn until it has ended. It must return soon after conn's
-	// methods fail. ctx ends when the limiter is closed. An error that is a
-	// *contracts.Error becomes the close code, any other 1011, if the
-	// connection is still open.
+	// Serve serves conn until it has ended. It must return soon after conn's
+	// methods fail. ctx ends when the limiter is closed. If the connection is
+	// still open, a *contracts.Error becomes the close code, and any other error
+	// 1011.
 	Serve(ctx context.Context, conn *Conn) error
 }
 
 var errInternal = &contracts.Error{Code: contracts.CodeInternal, Message: "Internal server error"}
 
-// Handler upgrades requests and owns the connections that come of it. Mount it
-// for GET /api/headless/ws and GET /api/headless/sessions/{id}/ws.
+// Handler upgrades requests and owns the resulting connections. Mount it for
+// GET /api/headless/ws and GET /api/headless/sessions/{id}/ws.
 //
-// A connection outlives its request in a goroutine of its own, which holds
-// neither the ResponseWriter nor the Request, so that net/http's buffers and
-// stack are freed (D3).
+// A connection outlives its request in a new goroutine. That goroutine holds
+// neither the ResponseWriter nor the Request, so net/http's buffers and stack
+// are freed (D3).
 type Handler struct{ opts Options }
 
 // New returns a handler.
@@ -95,12 +96,13 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if _, refused := errors.AsType[*contracts.Error](err); !refused {
-		h.opts.Log.Error("attaching a WebSocket failed", "error", err)
+		h.opts.Log.Error("cannot attach a WebSocket", "error", err)
 	}
 	httperr.Write(w, err)
 }
 
-// attach upgrades the request and starts the connection, or says why not.
+// attach upgrades the request and starts the connection, or returns the
+// refusal.
 func (h *Handler) attach(w http.ResponseWriter, r *http.Request) error {
 	att, err := h.identify(w, r)
 	if err != nil {
@@ -110,7 +112,7 @@ func (h *Handler) attach(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	defer func() { slot.Leave() }() // unless a connection takes the slot over
+	defer func() { slot.Leave() }() // a connection that takes the slot over sets it to nil
 	session, err := h.opts.Open(r.Context(), att)
 	if err != nil {
 		return err
@@ -126,8 +128,9 @@ func (h *Handler) attach(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// identify says who wants to attach to what. It checks what needs no secret
-// first, so that a malformed request does not use up a ticket.
+// identify returns the attachment that a request asks for, with its principal.
+// It checks what needs no secret first, so that a malformed request does not
+// use up a ticket.
 func (h *Handler) identify(w http.ResponseWriter, r *http.Request) (contracts.Attach, error) {
 	if err := checkUpgrade(w.Header(), r); err != nil {
 		return contracts.Attach{}, err
@@ -150,7 +153,7 @@ func (h *Handler) identify(w http.ResponseWriter, r *http.Request) (contracts.At
 	return att, nil
 }
 
-// confine holds the attachment to what the principal may do.
+// confine applies the principal's limits to the attachment.
 func confine(att *contracts.Attach) error {
 	p := att.Principal
 	if p.Role == contracts.RoleViewer && att.Role == contracts.RoleController {
@@ -169,28 +172,28 @@ func confine(att *contracts.Attach) error {
 	return nil
 }
 
-// accept upgrades the request. From here on nothing may refer to w or r.
+// accept upgrades the request. Nothing may use w or r after it.
 func (h *Handler) accept(w http.ResponseWriter, r *http.Request) (*Conn, error) {
-	// The library sees our subprotocol alone: it compares without regard to
-	// case, and the others may hold a credential.
+	// The library gets our subprotocol only: it ignores case when it compares,
+	// and the other subprotocols may hold a credential.
 	r = r.WithContext(r.Context())
 	r.Header = r.Header.Clone()
 	r.Header.Set("Sec-WebSocket-Protocol", contracts.Subprotocol)
 	t := newTap(h.opts.WriteTimeout, h.opts.MaxFrameBytes)
 	lib, err := websocket.Accept(&hijacker{w, t}, r, &websocket.AcceptOptions{
 		Subprotocols:       []string{contracts.Subprotocol},
-		InsecureSkipVerify: true, // Authorize has checked the Origin, with Host and credential in view
+		InsecureSkipVerify: true, // Authorize has checked the Origin
 		CompressionMode:    websocket.CompressionDisabled,
-		OnPingReceived:     t.answer,
+		OnPingReceived:     t.onPing,
 	})
 	if err != nil {
 		return nil, err
 	}
-	lib.SetReadLimit(-1) // the tap's scanner enforces it, with our close reason
+	lib.SetReadLimit(-1) // the tap's scanner enforces the limit, with our close reason
 	return &Conn{lib: lib, tap: t, frameTimeout: h.opts.FrameTimeout}, nil
 }
 
-// run is a connection's life.
+// run serves a connection from its start to its end.
 func (h *Handler) run(c *Conn, s Session, session, principal string) {
 	defer c.slot.Leave()
 	c.slot.Enter(c)
@@ -206,20 +209,20 @@ func (h *Handler) run(c *Conn, s Session, session, principal string) {
 //go:noinline
 func (h *Handler) report(c *Conn, session, principal string, err error) {
 	refusal, refused := errors.AsType[*contracts.Error](err)
-	if c.noRoom != nil { // which the session may not return
+	if c.noRoom != nil { // the session may not return it
 		refusal, refused = c.noRoom, true
 	}
 	if refused && h.opts.Refused != nil {
 		h.opts.Refused(session, principal, refusal)
 	}
 	if err != nil && !refused && c.healthy() {
-		h.opts.Log.Error("serving a WebSocket failed", "session", session, "principal", principal, "error", err)
+		h.opts.Log.Error("WebSocket failed", "session", session, "principal", principal, "error", err)
 	} else {
 		h.opts.Log.Debug("WebSocket ended", "session", session, "principal", principal, "error", err)
 	}
 }
 
-// serve turns a panic into an error: it is one connection's misfortune.
+// serve turns a panic into an error, so that it ends one connection only.
 func (h *Handler) serve(c *Conn, s Session) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -230,7 +233,7 @@ func (h *Handler) serve(c *Conn, s Session) (err error) {
 	return s.Serve(h.opts.ConnLimit.Context(), c)
 }
 
-// reason says how to close a connection whose session returned err.
+// reason returns the close reason for a session that returned err.
 func reason(err error) *contracts.Error {
 	refusal, ok := errors.AsType[*contracts.Error](err)
 	switch {

@@ -10,11 +10,13 @@ import (
 	"github.com/seed-028515a8/maestro/contracts"
 )
 
-// protocolFamily begins the subprotocol of every version of this protocol.
+// protocolFamily is the prefix of the subprotocols of all versions of this
+// protocol.
 const protocolFamily = "maestro-headless."
 
-// checkUpgrade refuses what is not a WebSocket handshake for this protocol. It sets in
-// answer the headers that say what would be.
+// checkUpgrade refuses a request that is not a WebSocket handshake for this
+// protocol. It sets the answer's headers that say what is
+// required.
 func checkUpgrade(answer http.Header, r *http.Request) *contracts.Error {
 	if r.Method != http.MethodGet {
 		answer.Set("Allow", http.MethodGet)
@@ -41,8 +43,8 @@ func validKey(key string) bool {
 	return err == nil && len(b) == 16
 }
 
-// checkProtocol wants our subprotocol among those offered. Another version of
-// it gets a different answer than none at all.
+// checkProtocol requires our subprotocol among those offered. If another
+// version of it is offered, the refusal names ours.
 func checkProtocol(answer, h http.Header) *contracts.Error {
 	otherVersion := false
 	for offer := range tokens(h, "Sec-WebSocket-Protocol") {
@@ -81,10 +83,9 @@ func tokens(h http.Header, name string) func(yield func(string) bool) {
 	}
 }
 
-// parseAttach reads what a client says before its first frame: the session of
-// the path, empty if the route has none, and the raw query. Unknown parameters
-// are ignored (D13); known ones appear at most once. The principal is not part
-// of it.
+// parseAttach reads the attachment from the session id in the path, empty if
+// the route has none, and the raw query. Unknown parameters are ignored (D13);
+// known ones may appear once. The caller fills in the principal.
 func parseAttach(pathID, rawQuery string) (contracts.Attach, *contracts.Error) {
 	var att contracts.Attach
 	values, err := url.ParseQuery(rawQuery)
@@ -99,7 +100,7 @@ func parseAttach(pathID, rawQuery string) (contracts.Attach, *contracts.Error) {
 	att.Takeover = contracts.Takeover(q.oneOf("takeControl", "0", string(contracts.TakeoverForce), string(contracts.TakeoverLater)))
 	att.Create = q.oneOf("create", "0", "1") == "1"
 	att.Cursor = q.number("cursor")
-	q.get("ticket") // read by whoever authorizes; here only that there is one
+	q.get("ticket") // Authorize reads it; here it only must not appear twice
 	if pathID != "" {
 		if !validID(pathID) || att.SessionID != "" && att.SessionID != pathID {
 			q.bad("session id")
@@ -112,7 +113,7 @@ func parseAttach(pathID, rawQuery string) (contracts.Attach, *contracts.Error) {
 	return att, nil
 }
 
-// A query reads parameters and remembers the first that is malformed.
+// A query reads parameters and keeps the error of the first malformed one.
 type query struct {
 	values url.Values
 	err    *contracts.Error
@@ -120,7 +121,7 @@ type query struct {
 
 func (q *query) bad(name string) {
 	if q.err == nil {
-		q.err = badRequest("malformed " + name) // the value may be a secret
+		q.err = badRequest("malformed " + name) // without the value, which may be a secret
 	}
 }
 
@@ -132,7 +133,7 @@ func (q *query) get(name string) (value string, ok bool) {
 	if len(all) == 0 {
 		return "", false
 	}
-	return strings.Clone(all[0]), true // not a part of the request, which could then not be freed
+	return strings.Clone(all[0]), true // a copy, so that the request can be freed
 }
 
 func (q *query) id(name string) string {
@@ -143,8 +144,8 @@ func (q *query) id(name string) string {
 	return value
 }
 
-// oneOf returns a parameter that must be one of legal. Absence, and the value
-// absent, mean the empty string.
+// oneOf returns a parameter that must be one of legal. A missing parameter, or
+// the value absent, returns "".
 func (q *query) oneOf(name, absent string, legal ...string) string {
 	value, ok := q.get(name)
 	if !ok || absent != "" && value == absent {
@@ -172,8 +173,8 @@ func (q *query) number(name string) *int64 {
 	return &n
 }
 
-// validID reports whether s can be an id: 1 to 128 of [A-Za-z0-9._:-], and not . or ..,
-// which in paths mean others.
+// validID reports whether s is a legal id: 1 to 128 of [A-Za-z0-9._:-]
+// , except . and .., which change the path.
 func validID(s string) bool {
 	if s == "" || s == "." || s == ".." || len(s) > contracts.MaxIDBytes {
 		return false

@@ -8,18 +8,18 @@ import (
 var errTooLarge = errors.New("the message is larger than allowed")
 
 // A scanner follows the frames that a peer sends. It finds a message that is
-// larger than allowed in the header that announces it. The library does not tell
-// what a header announces.
+// too large by the length in its frame headers, which the library does not
+// expose.
 type scanner struct {
-	most int // bytes of a message
+	most int // bound of a message, in bytes
 
-	head    [14]byte // of the frame that begins
-	got     int      // bytes of head; the rest of a frame is skipped
-	skip    int64    // bytes of the frame that are still to come
-	message int64    // announced bytes of the message being sent
+	head    [14]byte // header of the current frame
+	got     int      // bytes of head read so far
+	skip    int64    // payload bytes of the frame still to come
+	message int64    // announced bytes of the current message
 }
 
-// scan takes the next bytes of the peer.
+// scan processes the next bytes from the peer.
 func (s *scanner) scan(p []byte) error {
 	for len(p) > 0 {
 		if s.skip > 0 {
@@ -37,7 +37,7 @@ func (s *scanner) scan(p []byte) error {
 		}
 		s.got, s.skip = 0, length
 		if opcode := s.head[0] & 0x0f; opcode > opBinary {
-			continue // not part of a message
+			continue // a control frame is not part of a message
 		} else if opcode != opContinuation {
 			s.message = 0
 		}
@@ -49,8 +49,8 @@ func (s *scanner) scan(p []byte) error {
 	return nil
 }
 
-// length returns how long the frame's payload is, once the header is whole. A
-// negative length is for the library to refuse.
+// length returns the length of the frame's payload once the header is whole.
+// The library refuses a negative length.
 func (s *scanner) length() (payload int64, whole bool) {
 	if s.got < 2 {
 		return 0, false

@@ -19,46 +19,45 @@ import (
 )
 
 const (
-	// closeTimeout bounds everything that follows a close: the write under way,
-	// the close frame, the wait for the peer's.
+	// closeTimeout bounds all that follows a close: the write under way, the
+	// close frame and the wait for the peer's.
 	closeTimeout = time.Second
 
-	readBuffer  = 512 // larger reads go around it
-	writeBuffer = 128 // holds a control frame, all that the library writes
+	readBuffer  = 512 // bytes; larger reads bypass it
+	writeBuffer = 128 // bytes; holds a control frame, the largest that the library writes
 )
 
 var errFlood = errors.New("the message takes far more bytes on the wire than it has")
 
 // A tap is the socket under the WebSocket library. The library reads from it
-// and writes close frames to it; everything else is written beside the library,
-// whole frames at a time, and nobody writes but who holds writing.
+// and writes close frames to it. All other frames are written past the library,
+// whole frames at a time. Writers must hold writing.
 type tap struct {
 	net.Conn               // static once hijacked
 	born     time.Time     // when the tap was made
 	timeout  time.Duration // of one write
 
 	seen atomic.Int64           // when the peer last sent anything, in ns since born
-	pong atomic.Pointer[[]byte] // the answer to the latest ping, waiting for its turn
+	pong atomic.Pointer[[]byte] // the answer to the latest ping, until it is sent
 
 	// Owned by the goroutine that reads.
-	early   []byte  // sent by the peer before the upgrade was answered
-	scanner scanner // of what the peer sends
-	readErr error   // the first error of the socket, as opposed to the library's
-	budget  int     // bytes the message being read may still take; negative is no bound
+	early     []byte  // bytes that the peer sent before the upgrade was answered
+	scanner   scanner // of the bytes read
+	readErr   error   // the first error of the socket, as opposed to the library's
+	bytesLeft int     // bytes that the current message may still take; negative means no bound
 
-	// writing is 1-buffered and full while somebody writes to the socket: a lock,
-	// but one that is held across I/O, so that waiting for it is waiting for the
-	// peer.
+	// writing is a lock that is held across I/O: a channel of capacity 1, full
+	// while it is locked. A goroutine that waits for it waits for the peer.
 	writing chan struct{}
-	ended   bool // guarded by writing: a close frame went out or a write failed
+	ended   bool // guarded by writing: a close frame was sent or a write failed
 
-	deadlines sync.Mutex // taken last
-	closing   bool       // guarded by deadlines: they are final now
+	deadlines sync.Mutex // locked after writing
+	closing   bool       // guarded by deadlines: they are final
 }
 
 func newTap(timeout time.Duration, maxMessage int) *tap {
 	return &tap{
-		born: time.Now(), timeout: timeout, budget: -1, writing: make(chan struct{}, 1),
+		born: time.Now(), timeout: timeout, bytesLeft: -1, writing: make(chan struct{}, 1),
 		scanner: scanner{most: maxMessage},
 	}
 }
@@ -76,11 +75,11 @@ func (t *tap) Read(p []byte) (n int, err error) {
 	if n > 0 {
 		t.seen.Store(int64(time.Since(t.born)))
 		if scanErr := t.scanner.scan(p[:n]); scanErr != nil && err == nil {
-			err = scanErr // the library gets it after the bytes that came before
+			err = scanErr // the library gets it after the bytes before it
 		}
 	}
-	if t.budget >= 0 {
-		if t.budget -= n; t.budget < 0 && err == nil {
+	if t.bytesLeft >= 0 {
+		if t.bytesLeft -= n; t.bytesLeft < 0 && err == nil {
 			err = errFlood
 		}
 	}
@@ -90,16 +89,16 @@ func (t *tap) Read(p []byte) (n int, err error) {
 	return n, err
 }
 
-// begin bounds how long the message being read may take, and how many bytes,
-// headers and control frames between its fragments included.
-func (t *tap) begin(timeout time.Duration) {
-	t.budget = 2*t.scanner.most + 64<<10
+// beginMessage bounds the time and the bytes of the current message, including
+// frame headers and control frames between its fragments.
+func (t *tap) beginMessage(timeout time.Duration) {
+	t.bytesLeft = 2*t.scanner.most + 64<<10
 	t.setReadDeadline(time.Now().Add(timeout))
 }
 
-// finish ends what begin began: between messages a peer may be silent.
-func (t *tap) finish() {
-	t.budget = -1
+// endMessage ends the bounds of begin: between messages a peer may be silent.
+func (t *tap) endMessage() {
+	t.bytesLeft = -1
 	t.setReadDeadline(time.Time{})
 }
 
@@ -119,10 +118,10 @@ func (t *tap) setWriteDeadline() {
 	}
 }
 
-// hurry gives both directions closeTimeout to end and calls then, unless the
-// connection was closing already. Nothing but a close frame is written from now
-// on.
-func (t *tap) hurry(then func()) {
+// startClosing sets the deadline of both directions to closeTimeout and calls
+// then, unless the connection is closing already. From now on only a close
+// frame is written.
+func (t *tap) startClosing(then func()) {
 	t.deadlines.Lock()
 	defer t.deadlines.Unlock()
 	if t.closing {
@@ -139,16 +138,16 @@ func (t *tap) isClosing() bool {
 	return t.closing
 }
 
-// Write writes a frame for the library, which flushes all of it at once. Pings
-// are answered by [tap.answer], so it is a close frame: the answer to the
-// peer's, which repeats its reason, or the library's verdict on a broken one,
-// whose text becomes a code.
+// Write writes a frame for the library, which flushes each frame at once. It is
+// always a close frame, because [tap.answer] answers pings. It either answers
+// the peer's close frame and repeats its reason, or reports a violation, whose
+// text is replaced with a code.
 func (t *tap) Write(p []byte) (int, error) {
 	frame := p
 	switch code, text, ok := closing(p); {
 	case ok && code == closeProtocolError:
 		frame = closeFrame(code, string(contracts.CodeBadRequest))
-	case ok && !utf8.Valid(text): // which the library does not look at
+	case ok && !utf8.Valid(text): // the library does not check it
 		frame = closeFrame(closeBadText, string(contracts.CodeBadRequest))
 	}
 	t.lock()
@@ -169,10 +168,10 @@ func (t *tap) writeFrames(frames []byte) error {
 	return t.send(frames)
 }
 
-// send writes frames with one deadline and one system call, or one of each for
-// every part of contracts.WritePart: a client that takes a large frame slowly is
-// not one that takes nothing. After a close frame or a failure, which may have
-// left half a frame behind, nothing more goes out. The caller holds writing.
+// send writes frames with one deadline and one system call for each
+// contracts.WritePart bytes, so that a client that takes a large frame slowly
+// is not cut. After a close frame or a failure, which may have sent half a
+// frame, it sends nothing more. The caller holds writing.
 func (t *tap) send(frames []byte) error {
 	if t.ended {
 		return net.ErrClosed
@@ -189,16 +188,16 @@ func (t *tap) send(frames []byte) error {
 	}
 	t.ended = err != nil || frames[0] == finClose
 	if err != nil {
-		_ = t.Conn.Close() // wakes the reader; the socket is of no use any more
+		_ = t.Conn.Close() // wakes the reader; the socket is unusable
 		return fmt.Errorf("write %d bytes: %w", len(frames), err)
 	}
 	return nil
 }
 
-// answer is told of each ping. It never waits for a write under way, for then
-// a peer that reads slowly would not be read from: the latest answer is left
-// for whoever writes to send.
-func (t *tap) answer(_ context.Context, payload []byte) (libraryAnswers bool) {
+// onPing is called for each ping. It never waits for a write under way, because
+// then it would stop reading from a peer that reads slowly. If a write is under
+// way, the writer sends the latest answer in unlock.
+func (t *tap) onPing(_ context.Context, payload []byte) (libraryAnswers bool) {
 	frame := append([]byte{finPong, byte(len(payload))}, payload...)
 	t.pong.Store(&frame)
 	if t.tryLock() {
@@ -218,12 +217,12 @@ func (t *tap) tryLock() bool {
 	}
 }
 
-// unlock sends the answer to a ping, if one waits, and gives writing up. It
-// looks again afterwards, because an answer may have come between the two.
+// unlock sends the waiting answer to a ping, if any, and releases writing. It
+// checks again afterwards, because an answer may have arrived in between.
 func (t *tap) unlock() {
 	for {
 		if frame := t.pong.Swap(nil); frame != nil && !t.isClosing() {
-			_ = t.send(*frame) // a failure is remembered in ended
+			_ = t.send(*frame) // send records a failure in ended
 		}
 		<-t.writing
 		if t.pong.Load() == nil || !t.tryLock() {
@@ -238,13 +237,13 @@ func (t *tap) lastSeen() time.Time { return t.born.Add(time.Duration(t.seen.Load
 // timedOut reports whether err is a deadline of the socket.
 func timedOut(err error) bool { return errors.Is(err, os.ErrDeadlineExceeded) }
 
-// A hijacker is a ResponseWriter that slips a tap under whoever hijacks it.
+// A hijacker is a ResponseWriter that wraps the hijacked connection in a tap.
 type hijacker struct {
 	http.ResponseWriter
 	tap *tap
 }
 
-// Hijack returns the tap and small buffers: the server's own hold 8 KiB, which
+// Hijack returns the tap and small buffers. The server's own hold 8 KiB, which
 // an idle viewer does not need.
 func (w *hijacker) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	conn, buffered, err := http.NewResponseController(w.ResponseWriter).Hijack()

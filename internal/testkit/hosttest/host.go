@@ -1,4 +1,4 @@
-// Package hosttest is a hub for the tests of agents.
+// Package hosttest has a fake hub for the tests of agents.
 package hosttest
 
 import (
@@ -14,24 +14,25 @@ import (
 	"github.com/seed-028515a8/maestro/contracts"
 )
 
-// Patience bounds every wait of a test; it is generous because real processes
-// share the machine.
+// Patience limits every wait of a test. It is long because real processes share
+// the machine.
 const Patience = 20 * time.Second
 
-// A Host is a hub that records what an agent publishes and answers what it asks as the
-// hub would, with what the hub publishes around a question. An event that the
-// wire or the order of a run (R36, R46) does not allow fails the test.
+// A Host is a fake hub. It records the events that an agent publishes. It
+// answers the agent's questions as the hub does, and publishes the same events
+// around a question. An event that the wire or the order of a run (R36, R46)
+// does not allow fails the test.
 type Host struct {
 	t testing.TB
 
 	// Set before the agent starts.
-	Mode    contracts.ApprovalMode // the policy; prompt at first
+	Mode    contracts.ApprovalMode // the approval mode; prompt in a new Host
 	Earlier bool                   // an earlier process had the session
 
 	Tools []contracts.ClientTool // of the controlling client
 
-	// Answer answers a question at once. Nil leaves questions open until
-	// Resolve or Withdraw. At first it approves everything.
+	// Answer answers a question at once. If it is nil, a question stays open
+	// until Resolve or Withdraw. In a new Host it approves everything.
 	Answer func(*contracts.ServerRequest) contracts.Outcome
 
 	mu        sync.Mutex
@@ -39,11 +40,11 @@ type Host struct {
 	published chan struct{} // closed and replaced at each event
 	asked     []*contracts.ServerRequest
 	open      map[string]chan contracts.Outcome // 1-buffered, by request id
-	response  string                            // the open one
+	response  string                            // the ID of the open response
 	calls     map[string]callStage
 }
 
-// A callStage is how far a tool call is.
+// A callStage is the state of a tool call.
 type callStage int
 
 const (
@@ -84,7 +85,8 @@ func (h *Host) Publish(ctx context.Context, events ...contracts.Event) error {
 	return nil
 }
 
-// inOrder checks ev against the responses and calls before it. h.mu is held.
+// inOrder checks ev against the responses and calls before it. The caller holds
+// h.mu.
 func (h *Host) inOrder(ev contracts.Event) error {
 	switch e := ev.(type) {
 	case *contracts.ResponseStart:
@@ -107,7 +109,7 @@ func (h *Host) inOrder(ev contracts.Event) error {
 		}
 	case *contracts.ToolCall:
 		if e.RequiresApproval && h.calls[e.CallID] == callStarted {
-			return nil // a question about a call that runs
+			return nil // a question about a running call
 		}
 		return h.step(e.CallID, callAnnounced, 0, callAnnounced)
 	case *contracts.ToolStart:
@@ -174,7 +176,8 @@ func (h *Host) forget(requestID string) {
 	delete(h.open, requestID)
 }
 
-// byPolicy is how an approval ends that nobody is asked for.
+// byPolicy returns the outcome of an approval that the mode decides without a
+// question.
 func byPolicy(mode contracts.ApprovalMode) contracts.Outcome {
 	if mode == contracts.ApprovalAuto {
 		return contracts.Outcome{Verdict: contracts.VerdictApproved, By: contracts.ResolvedByPolicy}
@@ -182,7 +185,7 @@ func byPolicy(mode contracts.ApprovalMode) contracts.Outcome {
 	return contracts.Outcome{Verdict: contracts.VerdictDenied, Reason: "Denied by policy", By: contracts.ResolvedByPolicy}
 }
 
-// question is what the hub publishes when req is asked.
+// question returns the events that the hub publishes when an agent asks req.
 func question(req *contracts.ServerRequest) []contracts.Event {
 	switch req.RequestType {
 	case contracts.RequestApproval:
@@ -202,7 +205,7 @@ func (h *Host) Withdraw(requestID string, verdict contracts.Verdict, reason stri
 	return h.Resolve(requestID, contracts.Outcome{Verdict: verdict, Reason: reason, By: by})
 }
 
-// Resolve ends an open question as a client would. It reports whether the
+// Resolve answers an open question as a client does. It reports whether the
 // question was open.
 func (h *Host) Resolve(requestID string, out contracts.Outcome) bool {
 	h.mu.Lock()
@@ -226,15 +229,15 @@ func (h *Host) ApprovalMode() contracts.ApprovalMode {
 	return h.Mode
 }
 
-// Shown returns what was published so far.
+// Shown returns the events published so far.
 func (h *Host) Shown() []contracts.Event {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return slices.Clone(h.events)
 }
 
-// Types returns the types of what was published so far. Adjacent chunks and
-// outputs count once, because where a stream is cut is chance.
+// Types returns the types of the events published so far. Adjacent chunks and
+// outputs count once, because the size of the pieces depends on timing.
 func (h *Host) Types() []string {
 	var types []string
 	for _, ev := range h.Shown() {
@@ -270,7 +273,7 @@ func (h *Host) Output() string {
 	return text.String()
 }
 
-// Await returns once an event that satisfies is was published, and that event.
+// Await waits until an event that satisfies is was published, and returns it.
 func (h *Host) Await(is func(contracts.Event) bool) contracts.Event {
 	h.t.Helper()
 	late := time.After(Patience)
@@ -317,14 +320,14 @@ func Must(t testing.TB, err error) {
 // ClientTools implements [contracts.Host].
 func (h *Host) ClientTools() []contracts.ClientTool { return h.Tools }
 
-// Asked returns the questions so far.
+// Asked returns all questions so far.
 func (h *Host) Asked() []*contracts.ServerRequest {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return slices.Clone(h.asked)
 }
 
-// Announced says that a call was announced before the server restarted.
+// Announced records that a call was announced before the server restarted.
 func (h *Host) Announced(callID string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -12,8 +12,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Witness returns a FIFO and a channel that is closed once every process that
-// opened it for writing has ended. The first write sends a token.
+// Witness returns the path of a FIFO. written receives a token after the first
+// write. ended is closed when all processes that opened the FIFO for writing
+// have ended.
 func Witness(t testing.TB) (path string, written, ended <-chan struct{}) {
 	t.Helper()
 	path = filepath.Join(t.TempDir(), "witness")
@@ -39,7 +40,7 @@ func Witness(t testing.TB) (path string, written, ended <-chan struct{}) {
 	return path, w, e
 }
 
-// Happens fails the test if c is not closed in time.
+// Happens fails the test if c is not closed within [Patience].
 func Happens(t testing.TB, what string, c <-chan struct{}) {
 	t.Helper()
 	select {

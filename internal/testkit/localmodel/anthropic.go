@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// anthropicForm is Anthropic Messages.
+// An anthropicForm implements [wire] for Anthropic Messages.
 type anthropicForm struct{ runes int }
 
 func (anthropicForm) form() Form { return FormAnthropic }
@@ -64,7 +64,7 @@ func (anthropicForm) parse(body []byte) (*conversation, *failure) {
 	return c.look(), checkAnthropic(req.Messages)
 }
 
-// readAnthropic reads the content of the messages into blocks and entries.
+// readAnthropic reads the content of the messages into entries of c.
 func readAnthropic(messages []anthropicMessage, c *conversation) *failure {
 	for i := range messages {
 		m := &messages[i]
@@ -98,10 +98,10 @@ func readAnthropic(messages []anthropicMessage, c *conversation) *failure {
 	return nil
 }
 
-// plainText is the text of a content that is a string or a list of parts.
+// plainText returns the text of a content that is a string or a list of parts.
 func plainText(content json.RawMessage) string { return strings.Join(texts(content), "\n") }
 
-// texts are the texts of such a content.
+// texts returns the texts of such a content.
 func texts(content json.RawMessage) []string {
 	var text string
 	if json.Unmarshal(content, &text) == nil {
@@ -110,7 +110,7 @@ func texts(content json.RawMessage) []string {
 	var parts []struct {
 		Text string `json:"text"`
 	}
-	_ = json.Unmarshal(content, &parts) // what is neither has no text
+	_ = json.Unmarshal(content, &parts) // other JSON has no text
 	texts := make([]string, 0, len(parts))
 	for _, p := range parts {
 		texts = append(texts, p.Text)
@@ -118,7 +118,7 @@ func texts(content json.RawMessage) []string {
 	return texts
 }
 
-// checkAnthropic holds a history to the rules of Anthropic Messages.
+// checkAnthropic checks a history against the rules of Anthropic Messages.
 func checkAnthropic(messages []anthropicMessage) *failure {
 	for i, m := range messages {
 		if len(m.blocks) == 0 && i < len(messages)-1 {
@@ -138,8 +138,7 @@ func checkAnthropic(messages []anthropicMessage) *failure {
 	return checkAnthropicCalls(joined(messages))
 }
 
-// joined joins messages of the same role that follow each other, as the service
-// does.
+// joined joins adjacent messages of the same role, as the service does.
 func joined(messages []anthropicMessage) []anthropicMessage {
 	var out []anthropicMessage
 	for _, m := range messages {
@@ -152,10 +151,10 @@ func joined(messages []anthropicMessage) []anthropicMessage {
 	return out
 }
 
-// checkAnthropicCalls wants every call answered at the beginning of the message
-// that follows it, and nothing else answered.
+// checkAnthropicCalls checks that the message after a call begins with its
+// result, and that every result has a call.
 func checkAnthropicCalls(messages []anthropicMessage) *failure {
-	var open []string // calls of the message before
+	var open []string // calls of the previous message
 	for i, m := range messages {
 		answered := map[string]bool{}
 		leading := true
@@ -229,7 +228,7 @@ func (f anthropicForm) frames(c *conversation, r reply) []frame {
 type anthropicWriter struct {
 	frames []frame
 	runes  int
-	index  int // of the present block
+	index  int // of the current block
 }
 
 func (w *anthropicWriter) add(in section, event string, fields ...any) {
@@ -271,8 +270,8 @@ func anthropicUsage(c *conversation, r reply) object {
 		"cache_read_input_tokens", read, "output_tokens", output}
 }
 
-// message is the object that a stream begins with and that is the whole answer
-// when nothing is streamed.
+// message returns the object at the beginning of a stream. Without streaming it
+// is the whole answer.
 func (anthropicForm) message(c *conversation, r reply, stop any) object {
 	content := []any{}
 	if r.thinking != "" {
@@ -290,7 +289,8 @@ func (anthropicForm) message(c *conversation, r reply, stop any) object {
 		"content", content, "stop_reason", stop, "stop_sequence", nil, "usage", usage}
 }
 
-// jsonOrEmpty is args as an object: what is not JSON cannot be sent whole.
+// jsonOrEmpty returns args as an object, or {} if args is not JSON: without
+// streaming, only JSON can be sent.
 func jsonOrEmpty(args string) json.RawMessage {
 	if !json.Valid([]byte(args)) {
 		return json.RawMessage("{}")

@@ -8,7 +8,7 @@ import (
 	"github.com/seed-028515a8/maestro/internal/abridge"
 )
 
-// chatForm is OpenAI Chat Completions.
+// A chatForm implements [wire] for OpenAI Chat Completions.
 type chatForm struct{ runes int }
 
 func (chatForm) form() Form { return FormChat }
@@ -74,8 +74,8 @@ func (chatForm) parse(body []byte) (*conversation, *failure) {
 	return c.look(), checkChat(req.Messages)
 }
 
-// heard adds a text of the user. Agents join prompts that got no answer with
-// blank lines, since not every service takes a list of parts.
+// heard adds the prompts in a text of the user. Agents join unanswered prompts
+// with blank lines, because some services do not accept a list of parts.
 func (c *conversation) heard(text string) {
 	prompts := []string{text}
 	if !isTagged(text) {
@@ -86,8 +86,8 @@ func (c *conversation) heard(text string) {
 	}
 }
 
-// checkChat wants every call answered by the messages right behind it, and
-// nothing else answered.
+// checkChat checks that results follow their calls directly, and that every
+// result has a call.
 func checkChat(messages []chatMessage) *failure {
 	open := map[string]bool{}
 	for i, m := range messages {
@@ -178,7 +178,7 @@ func chatStop(r reply) string {
 
 func chatUsage(c *conversation, r reply) object {
 	input, output, read, written := c.usage(r)
-	input += read + written // this form counts them in
+	input += read + written // this form includes cached tokens in the input
 	return object{"prompt_tokens", input, "completion_tokens", output, "total_tokens", input + output,
 		"prompt_tokens_details", object{"cached_tokens", read, "cache_write_tokens", written, "audio_tokens", 0},
 		"completion_tokens_details", object{"reasoning_tokens", len(r.thinking) / 4, "audio_tokens", 0,
@@ -213,7 +213,7 @@ func (chatForm) whole(c *conversation, r reply) any {
 // failed implements [wire].
 func (chatForm) failed(f *failure) (int, any) { return f.status, openaiError(f) }
 
-// openaiError is the body of an error of OpenAI's forms.
+// openaiError returns the body of an error in OpenAI's forms.
 func openaiError(f *failure) object {
 	kind := "invalid_request_error"
 	switch f.kind {

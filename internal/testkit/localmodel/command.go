@@ -9,11 +9,11 @@ import (
 	"github.com/seed-028515a8/maestro/internal/abridge"
 )
 
-// echoCommand is what USE_TOOL runs.
+// echoCommand is the command that USE_TOOL runs.
 const echoCommand = "echo hello from the local model"
 
-// program reads a prompt in the language of the package comment; ok is false if
-// its first line is no command.
+// program parses a prompt in the language of the package comment. ok is false
+// if the first line is not a command.
 func program(prompt string) (turns []Turn, ok bool) {
 	lines := strings.Split(strings.TrimSpace(prompt), "\n")
 	if verb, _ := splitVerb(lines[0]); verb == "" {
@@ -26,10 +26,10 @@ func program(prompt string) (turns []Turn, ok bool) {
 	return p.turns, true
 }
 
-// A reader makes turns of lines.
+// A reader turns lines into turns.
 type reader struct {
 	turns []Turn
-	text  *string // that a line which is no command belongs to
+	text  *string // the text to which a line without a command is added
 }
 
 func (p *reader) turn() *Turn { return &p.turns[len(p.turns)-1] }
@@ -40,7 +40,8 @@ func (p *reader) next() {
 	p.text = nil
 }
 
-// splitVerb returns the command of a line and the rest, or no command.
+// splitVerb returns the command of a line and the rest. Without a command verb
+// is "".
 func splitVerb(line string) (verb, rest string) {
 	verb, rest, _ = strings.Cut(strings.TrimSpace(line), " ")
 	switch verb {
@@ -80,7 +81,7 @@ func (p *reader) line(line string) {
 	}
 }
 
-// add continues the present text in a line of its own.
+// add appends a line to the current text.
 func (p *reader) add(text string) {
 	if *p.text != "" {
 		*p.text += "\n"
@@ -88,7 +89,8 @@ func (p *reader) add(text string) {
 	*p.text += text
 }
 
-// complain says in the turn itself that a line is wrong: nobody else would.
+// complain adds an error message to the turn. The reader has no other way to
+// report it.
 func (p *reader) complain(format string, args ...any) {
 	p.text = &p.turn().Text
 	p.add(fmt.Sprintf(format, args...))
@@ -138,19 +140,19 @@ func (p *reader) stop(reason string) {
 	p.turn().Stop = reason
 }
 
-// runners are the names under which agents offer a tool that runs a command.
+// runners has the names that agents give to a tool that runs commands.
 var runners = map[string]bool{
 	"bash": true, "shell": true, "exec": true, "exec_command": true, "execute": true, "execute_command": true,
 	"run_command": true, "run_shell_command": true, "run_terminal_cmd": true, "run_in_terminal": true,
 	"shell_command": true, "terminal": true,
 }
 
-// useTool calls the first tool on offer that runs commands.
+// useTool calls the first offered tool that runs commands.
 func useTool(c *conversation) (text string, calls []Call) {
 	for _, t := range c.tools {
 		name := strings.ToLower(t.name)
 		if i := strings.LastIndex(name, "__"); i >= 0 {
-			name = name[i+2:] // the server of a tool of MCP stands before it
+			name = name[i+2:] // an MCP tool has its server's name in front
 		}
 		if runners[name] {
 			return "I will run a command.", []Call{{Tool: t.name, Args: echoArgs(t.schema)}}
@@ -159,7 +161,7 @@ func useTool(c *conversation) (text string, calls []Call) {
 	return "No tool that runs commands is on offer.", nil
 }
 
-// echoArgs is a harmless command in the arguments that a schema asks for.
+// echoArgs returns arguments with a harmless command for a tool's schema.
 func echoArgs(schema json.RawMessage) json.RawMessage {
 	var s struct {
 		Properties map[string]struct {
@@ -167,7 +169,7 @@ func echoArgs(schema json.RawMessage) json.RawMessage {
 		} `json:"properties"`
 		Required []string `json:"required"`
 	}
-	_ = json.Unmarshal(schema, &s) // without a schema the usual name will do
+	_ = json.Unmarshal(schema, &s) // without a schema the key is "command"
 	key := "command"
 	for _, name := range []string{"command", "cmd", "script", "commandLine"} {
 		if _, ok := s.Properties[name]; ok {

@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// speaker is who an entry of a conversation is from.
+// A speaker is the origin of an entry.
 type speaker int
 
 const (
@@ -19,43 +19,43 @@ const (
 	tool
 )
 
-// An entry is one piece of a conversation, in whichever form it was sent.
+// An entry is one part of a conversation, independent of the wire form.
 type entry struct {
 	by   speaker
-	text string // said, or the result of a tool
-	call string // id of the call made or answered; empty if it is none
+	text string // a text, or the result of a tool
+	call string // ID of the call made or answered; empty without a call
 }
 
-// An offered tool is one that the client says it has.
+// An offered is a tool that the client offers.
 type offered struct {
 	name      string
-	namespace string          // of Responses; empty if it has none
+	namespace string          // only in Responses; empty without one
 	custom    bool            // takes text instead of JSON (Responses)
 	schema    json.RawMessage // of its arguments; may be empty
 }
 
-// A conversation is a request to a model, read.
+// A conversation is a parsed request to a model.
 type conversation struct {
-	id     string // made of the request, so that equal requests get equal ids
+	id     string // derived from the request, so that equal requests get equal IDs
 	model  string
 	stream bool
 	size   int // of the request in bytes
 	tools  []offered
 
 	entries []entry
-	cached  bool // the client wants its history cached
+	cached  bool // the client asks for its history to be cached
 
-	// Of Chat Completions and Responses.
+	// For Chat Completions and Responses.
 	withUsage bool
-	sealed    bool // encrypted reasoning is wanted
+	sealed    bool // the client asks for encrypted reasoning
 	fields    map[string]json.RawMessage
 
-	// What follows from the entries.
-	prompt string // the last text of the user that is not an agent's own addition
-	step   int    // how often the model has spoken since
+	// Derived from the entries.
+	prompt string // the last text of the user that the agent did not add
+	step   int    // how many times the model has spoken after prompt
 	spoken bool   // the model has spoken before
-	result string // of the last tool that was called, if the model has not spoken since
-	called bool   // there is a result
+	result string // of the last called tool, if the model has not spoken since
+	called bool   // result is set
 }
 
 func newConversation(body []byte) *conversation {
@@ -63,20 +63,20 @@ func newConversation(body []byte) *conversation {
 	return &conversation{id: hex.EncodeToString(sum[:10]), size: len(body)}
 }
 
-// newID returns an id for the nth thing of a kind in the reply.
+// newID returns an ID for the nth object of a kind in the reply.
 func (c *conversation) newID(prefix string, n int) string {
 	return fmt.Sprintf("%s%s%02d", prefix, c.id, n)
 }
 
-// seal makes the proof that thinking came from here. What comes back is checked
-// against it, as the services do.
+// seal returns a signature for a thinking text. A text that comes back is
+// checked against it, as the services do.
 func seal(text string) string {
 	sum := sha256.Sum256([]byte("localmodel\x00" + text))
 	return base64.StdEncoding.EncodeToString(sum[:])
 }
 
-// tagged matches what agents put around prompts: reminders and descriptions of
-// the environment.
+// tagged matches the texts that agents add to prompts: reminders and
+// descriptions of the environment.
 var tagged = regexp.MustCompile(`(?s)^\s*<([A-Za-z_-]+)[^>]*>.*</([A-Za-z_-]+)>\s*$`)
 
 func isTagged(text string) bool {
@@ -84,7 +84,7 @@ func isTagged(text string) bool {
 	return m != nil && m[1] == m[2]
 }
 
-// look finds the prompt and what came after it.
+// look sets the fields that are derived from the entries.
 func (c *conversation) look() *conversation {
 	at := c.findPrompt(false)
 	if at < 0 {
@@ -108,9 +108,9 @@ func (c *conversation) look() *conversation {
 	return c
 }
 
-// findPrompt sets prompt to the last text of the user, and returns its index, or
-// -1. Texts before it, in the same message too, are prompts that got no answer, or
-// an agent's own additions. What is tagged counts only if withTagged is set.
+// findPrompt sets prompt to the last text of the user and returns its index, or
+// -1. Earlier texts, also in the same message, are unanswered prompts or
+// additions of the agent. A tagged text counts only if withTagged is set.
 func (c *conversation) findPrompt(withTagged bool) int {
 	wanted := func(e entry) bool {
 		return e.by == user && strings.TrimSpace(e.text) != "" && (withTagged || !isTagged(e.text))
@@ -124,7 +124,7 @@ func (c *conversation) findPrompt(withTagged bool) int {
 	return -1
 }
 
-// tool returns the tool of that name, if it is offered.
+// tool returns the offered tool of that name.
 func (c *conversation) tool(name string) (offered, bool) {
 	for _, t := range c.tools {
 		if t.name == name {
@@ -134,9 +134,9 @@ func (c *conversation) tool(name string) (offered, bool) {
 	return offered{name: name}, false
 }
 
-// usage estimates what a reply costs. A history that the client wants cached is
-// taken to have been written to the cache when the conversation began and to be
-// read from it ever since.
+// usage estimates the tokens of a reply. If the client asks for caching, usage
+// assumes that the history was written to the cache at the beginning of the
+// conversation and read from it since.
 func (c *conversation) usage(r reply) (input, output, read, written int) {
 	input, output = tokens(c.size), tokens(len(r.thinking)+len(r.text))
 	for _, call := range r.calls {
@@ -154,20 +154,20 @@ func (c *conversation) usage(r reply) (input, output, read, written int) {
 	return input, output, read, written
 }
 
-// A reply is what the model says, decided.
+// A reply is what the model is going to say.
 type reply struct {
 	thinking, text string
 	calls          []madeCall
 	stop           string // length, refused, or empty
 }
 
-// A madeCall is a call of a tool with its arguments written out.
+// A madeCall is a tool call with its final arguments.
 type madeCall struct {
 	tool offered
 	args string
 }
 
-// resolve decides which tools a turn calls and fills in what it refers to.
+// resolve picks the tools of a turn and fills in the placeholders.
 func (c *conversation) resolve(t Turn) reply {
 	fill := strings.NewReplacer("{{result}}", c.result, "{{prompt}}", c.prompt)
 	r := reply{thinking: fill.Replace(t.Thinking), text: fill.Replace(t.Text), stop: t.Stop}
@@ -177,8 +177,8 @@ func (c *conversation) resolve(t Turn) reply {
 	return r
 }
 
-// choose returns the first of a call's alternatives that is offered, or else the
-// first.
+// choose returns the first alternative of a call that the client offers. If it
+// offers none, choose returns the first alternative.
 func (c *conversation) choose(call Call) madeCall {
 	choices := call.Any
 	if len(choices) == 0 {

@@ -1,28 +1,28 @@
-// Package localmodel is a model server without a model: it speaks the wire forms
-// of Anthropic Messages, OpenAI Responses and OpenAI Chat Completions, streaming
-// and not, and answers by a script or by what the prompt tells it to do. It is
-// for tests, and for trying Maestro or any agent without a key.
+// Package localmodel is a model server without a model, for tests and for trying
+// Maestro or an agent without a key. It serves the wire forms of Anthropic
+// Messages, OpenAI Responses and OpenAI Chat Completions, with and without
+// streaming. A script or the prompt itself says what it answers.
 //
 //	POST /v1/messages                Anthropic Messages
 //	POST /v1/messages/count_tokens
 //	POST /v1/responses               OpenAI Responses
 //	POST /v1/chat/completions        OpenAI Chat Completions
-//	GET  /v1/models, /v1/models/ID   in the form of who asks
+//	GET  /v1/models, /v1/models/ID   in the form of the client's service
 //
-// Fields of requests that it does not know are ignored, and any credentials will
-// do. Histories are held to the rules of the services: calls without results,
-// results without calls, empty texts and thinking that was changed on the way
-// are refused in the words of the service, so that an agent which leaves a broken
-// history behind is found out here.
+// The server ignores unknown fields of a request and accepts any credentials. It
+// checks a history against the rules of the service: it refuses calls without
+// results, results without calls, empty texts, and thinking that was changed. The
+// refusal has the words of the service. So a test finds an agent that sends a
+// broken history.
 //
-// It keeps no conversation. Which turn of a script is next follows from how many
-// times the model has spoken since the last prompt of the conversation it is
-// sent. The same request is answered with the same ids.
+// The server stores no conversation. The number of answers since the last prompt
+// in the request decides which turn of a script is next. Equal requests get equal
+// IDs.
 //
 // # Prompts
 //
-// Without a script, a prompt whose first line is a command is a program: one
-// command a line, and a line that is none belongs to the text above it.
+// Without a script, a prompt whose first line is a command is a program. Each
+// line is one command; another line belongs to the text above it.
 //
 //	say TEXT            speak
 //	think TEXT          think, before speaking
@@ -32,11 +32,11 @@
 //	stop REASON         end the turn with the reason length or refused
 //	then                the next turn begins
 //
-// A turn with calls ends where something else than a call follows. When the last
-// turn made calls, one more says what the last result was; so does a turn in which
-// nothing is said. USE_TOOL anywhere in a
-// prompt calls the first tool on offer that runs commands, with a harmless echo,
-// and then says what came of it. Anything else is said back.
+// A turn with calls ends before the next command that is neither call nor stop.
+// If the last turn made calls, one more turn says the last result; a turn
+// without a text says it, too. A prompt that contains USE_TOOL calls the first
+// offered tool that runs commands, with a harmless echo, and then says the
+// result. Any other prompt is repeated in the answer.
 //
 // # Scripts
 //
@@ -50,6 +50,7 @@
 //	    {"text": "It says {{result}}.", "fault": {"kind": "overloaded", "times": 2}}]}],
 //	 "default": {"turns": [{"text": "Hello."}]}}
 //
-// The first case applies whose match is in the last prompt and whose regexp, if it
-// has one, matches it. Prompts without a case are treated as above if there is no default.
+// The first case applies whose match is a part of the last prompt and whose
+// regexp, if it has one, matches the prompt. A prompt without a case gets the
+// default. If there is no default, it is handled as without a script.
 package localmodel

@@ -5,30 +5,30 @@ import (
 	"time"
 )
 
-// FaultKind is a way to fail.
+// A FaultKind is a way to fail.
 type FaultKind string
 
-// The kinds of faults. Those of the second block need a stream to show; a reply
-// that is not streamed is cut or broken as a whole instead.
+// The kinds of faults. The second block needs a stream; a reply without
+// streaming is cut or broken as a whole instead.
 const (
 	FaultRateLimited  FaultKind = "rate_limited" // 429 with Retry-After
 	FaultOverloaded   FaultKind = "overloaded"   // 529 of Anthropic, 503 of OpenAI
 	FaultServerError  FaultKind = "server_error" // 500
 	FaultUnauthorized FaultKind = "unauthorized" // 401
-	FaultTooLong      FaultKind = "too_long"     // 400: the context does not fit
-	FaultNoQuota      FaultKind = "no_quota"     // nothing left to spend: 400 of Anthropic, 429 of OpenAI
-	FaultHTML         FaultKind = "html"         // 502 with a page of a proxy
-	FaultSilent       FaultKind = "silent"       // nothing at all, until the client leaves
+	FaultTooLong      FaultKind = "too_long"     // 400: the context is too long
+	FaultNoQuota      FaultKind = "no_quota"     // the quota is used up: 400 of Anthropic, 429 of OpenAI
+	FaultHTML         FaultKind = "html"         // 502 with the HTML page of a proxy
+	FaultSilent       FaultKind = "silent"       // no answer until the client leaves
 	FaultEmpty        FaultKind = "empty"        // a finished reply without content
 
 	FaultCutText     FaultKind = "cut_text"     // the stream ends in the middle of the text
-	FaultCutArgs     FaultKind = "cut_args"     // it ends in the middle of the arguments of a call
-	FaultCutEnd      FaultKind = "cut_end"      // all is there but the event that ends the stream
+	FaultCutArgs     FaultKind = "cut_args"     // the stream ends in the middle of the arguments of a call
+	FaultCutEnd      FaultKind = "cut_end"      // only the event that ends the stream is missing
 	FaultMalformed   FaultKind = "malformed"    // an event that is not JSON
-	FaultErrorEvent  FaultKind = "error_event"  // an error in the middle of the stream
+	FaultErrorEvent  FaultKind = "error_event"  // an error event in the middle of the stream
 	FaultFailedEvent FaultKind = "failed_event" // the same, as response.failed in Responses
 	FaultSlow        FaultKind = "slow"         // a pause before each event
-	FaultHang        FaultKind = "hang"         // nothing more in the middle, until the client leaves
+	FaultHang        FaultKind = "hang"         // the stream stops in the middle until the client leaves
 )
 
 var faultKinds = map[FaultKind]bool{
@@ -38,22 +38,22 @@ var faultKinds = map[FaultKind]bool{
 	FaultErrorEvent: true, FaultFailedEvent: true, FaultSlow: true, FaultHang: true,
 }
 
-// A Fault is how a request fails.
+// A Fault says how a request fails.
 type Fault struct {
 	Kind FaultKind `json:"kind"`
 
-	// Times is how many requests for the turn fail before one succeeds. Zero means
-	// all of them.
+	// Times is how many requests for the turn fail before one succeeds. 0 means
+	// that all fail.
 	Times int `json:"times,omitempty"`
 
-	// RetryAfterMS is what a 429 or an overload asks the client to wait. Zero means
-	// a second for a 429, and nothing for an overload.
+	// RetryAfterMS is the wait that a 429 or an overload asks for, in
+	// milliseconds. 0 means 1,000 for a 429 and no wait for an overload.
 	RetryAfterMS int64 `json:"retry_after_ms,omitempty"`
 
-	// PauseMS is the pause of slow. Zero means 100.
+	// PauseMS is the pause of slow, in milliseconds. 0 means 100.
 	PauseMS int64 `json:"pause_ms,omitempty"`
 
-	// Abort breaks the connection where a cut would end the response in order.
+	// Abort breaks the connection where a cut would end the response normally.
 	Abort bool `json:"abort,omitempty"`
 }
 
@@ -64,7 +64,7 @@ func (f *Fault) pause() time.Duration {
 	return time.Duration(f.PauseMS) * time.Millisecond
 }
 
-// check reports what is wrong with a fault, or nil.
+// check returns an error if the fault is not valid.
 func (f *Fault) check() error {
 	switch {
 	case f == nil:
@@ -76,7 +76,7 @@ func (f *Fault) check() error {
 	return nil
 }
 
-// A failure is an answer that is an error, before it has a form.
+// A failure is an error answer, independent of the wire form.
 type failure struct {
 	status     int // of HTTP
 	kind       FaultKind
@@ -86,8 +86,8 @@ type failure struct {
 	retryAfter time.Duration
 }
 
-// failure returns what a fault answers instead of a reply, or nil if it breaks the
-// reply itself.
+// failure returns the error that a fault answers instead of a reply. It returns
+// nil if the fault breaks the reply itself.
 func (f *Fault) failure(form Form) *failure {
 	out := &failure{kind: f.Kind, retryAfter: time.Duration(f.RetryAfterMS) * time.Millisecond}
 	anthropic := form == FormAnthropic
@@ -138,7 +138,8 @@ func (f *Fault) failure(form Form) *failure {
 	return nil
 }
 
-// invalid is a refusal of a request that breaks the rules of the service.
+// invalid returns the refusal of a request that breaks the rules of the
+// service.
 func invalid(format string, args ...any) *failure {
 	return &failure{status: 400, message: fmt.Sprintf(format, args...)}
 }

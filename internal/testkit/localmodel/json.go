@@ -24,13 +24,13 @@ func (o object) MarshalJSON() ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// encode returns v as JSON as the services write it, without escapes for HTML.
+// encode returns v as JSON without escapes for HTML, as the services write it.
 func encode(v any) []byte {
 	var out bytes.Buffer
 	enc := json.NewEncoder(&out)
 	enc.SetEscapeHTML(false)
 	if err := enc.Encode(v); err != nil {
-		panic(err) // all that is encoded was made here or decoded before
+		panic(err) // all encoded values were made here or decoded before
 	}
 	return bytes.TrimSuffix(out.Bytes(), []byte("\n"))
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/seed-028515a8/maestro/internal/abridge"
 )
 
-// responsesForm is OpenAI Responses, always as if store were false: what the
-// client does not send again is not known.
+// A responsesForm implements [wire] for OpenAI Responses. It always acts as if
+// store were false: it knows only what the client sends again.
 type responsesForm struct{ runes int }
 
 func (responsesForm) form() Form { return FormResponses }
@@ -43,8 +43,7 @@ type responsesItem struct {
 	} `json:"summary"`
 }
 
-// echoed are the fields of a request that a response repeats, with what they are
-// if they were absent.
+// echoed has the request fields that a response repeats, each with its default.
 var echoed = []struct {
 	name  string
 	value any
@@ -78,12 +77,12 @@ func (responsesForm) parse(body []byte) (*conversation, *failure) {
 		c.entries = append(c.entries, item.entries()...)
 	}
 	if req.Previous != "" {
-		return c.look(), nil // the rest of the history is said to be elsewhere
+		return c.look(), nil // the client says that the rest of the history is stored
 	}
 	return c.look(), checkResponses(items)
 }
 
-// offer notes the tools on offer, those of namespaces included.
+// offer adds the offered tools, including those of namespaces.
 func (c *conversation) offer(namespace string, tools []responsesTool) {
 	for _, t := range tools {
 		switch t.Type {
@@ -95,14 +94,15 @@ func (c *conversation) offer(namespace string, tools []responsesTool) {
 	}
 }
 
-// made are the kinds of items that a model makes, and answering those that answer
-// them.
+// calling has the kinds of items that a model makes; answering has the kinds that
+// answer them.
 var (
 	calling   = []string{"function_call", "custom_tool_call", "local_shell_call", "shell_call", "apply_patch_call"}
 	answering = []string{"function_call_output", "custom_tool_call_output", "local_shell_call_output", "shell_call_output", "apply_patch_call_output"}
 )
 
-// entries reads an item of an input. There are none if nobody said anything in it.
+// entries returns the entries of an input item. A message of the system or the
+// developer has none.
 func (item responsesItem) entries() []entry {
 	switch {
 	case slices.Contains(calling, item.Type):
@@ -121,11 +121,11 @@ func (item responsesItem) entries() []entry {
 	case item.Role == "assistant":
 		return []entry{{by: model, text: plainText(item.Content)}}
 	}
-	return nil // of the system or the developer
+	return nil
 }
 
-// checkResponses holds an input to the rules of the service for histories that it
-// has not stored.
+// checkResponses checks an input against the rules of the service for a history
+// that it has not stored.
 func checkResponses(items []responsesItem) *failure {
 	made, answered := map[string]bool{}, map[string]bool{}
 	for i, item := range items {
@@ -151,8 +151,8 @@ func checkResponses(items []responsesItem) *failure {
 	return nil
 }
 
-// checkReasoning wants the ith item, which is reasoning, to have come from here
-// and to be followed by what was reasoned for.
+// checkReasoning checks the ith item, which is reasoning: this server must have
+// made it, and the item that it led to must follow.
 func checkReasoning(items []responsesItem, i int) *failure {
 	item := items[i]
 	if item.Encrypted == nil || *item.Encrypted == "" {
@@ -199,8 +199,7 @@ func responsesStatus(r reply) string {
 	return "completed"
 }
 
-// A responsesWriter collects the events of a response and the items that it is
-// made of.
+// A responsesWriter collects the events and the items of a response.
 type responsesWriter struct {
 	c       *conversation
 	runes   int
@@ -214,7 +213,7 @@ func (w *responsesWriter) add(in section, event string, fields ...any) {
 	w.frames = append(w.frames, frame{in, event, encode(data)})
 }
 
-// of adds an event of the present item.
+// of adds an event about the current item.
 func (w *responsesWriter) of(in section, event, id string, fields ...any) {
 	w.add(in, event, append([]any{"item_id", id, "output_index", len(w.output)}, fields...)...)
 }
@@ -296,7 +295,8 @@ func (w *responsesWriter) call(i int, call madeCall) {
 	w.done(item("completed", call.args))
 }
 
-// customInput is what a tool that takes text is given: the input of the args.
+// customInput returns the input for a tool that takes text: the value of "input"
+// in args, or args itself if it has none.
 func customInput(args string) string {
 	var named struct {
 		Input *string `json:"input"`
@@ -307,8 +307,8 @@ func customInput(args string) string {
 	return args
 }
 
-// response is the object that a stream begins and ends with, and that is the
-// whole answer when nothing is streamed.
+// response returns the object at the beginning and the end of a stream. Without
+// streaming it is the whole answer.
 func (w *responsesWriter) response(status string, r reply) object {
 	var incomplete, usage any
 	output := []any{}
@@ -333,7 +333,7 @@ func (w *responsesWriter) response(status string, r reply) object {
 
 func responsesUsage(c *conversation, r reply) object {
 	input, output, read, written := c.usage(r)
-	input += read + written // this form counts them in
+	input += read + written // this form includes cached tokens in the input
 	return object{"input_tokens", input, "input_tokens_details", object{"cached_tokens", read, "cache_write_tokens", written},
 		"output_tokens", output, "output_tokens_details", object{"reasoning_tokens", len(r.thinking) / 4},
 		"total_tokens", input + output}

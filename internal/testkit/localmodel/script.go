@@ -13,62 +13,61 @@ import (
 	"github.com/seed-028515a8/maestro/internal/abridge"
 )
 
-// Bounds of a script.
+// Limits of a script.
 const (
 	maxScriptBytes = 32 << 20
-	maxEchoRunes   = 2000 // of a prompt or a result that is said back
+	maxEchoRunes   = 2000 // of a prompt or a result in the answer
 )
 
-// The reasons for which a turn can end early.
+// The reasons for an early end of a turn.
 const (
 	stopLength  = "length"
 	stopRefused = "refused"
 )
 
-// A Script says what is answered to which prompts. The methods of a [Server] only
-// read it.
+// A Script maps prompts to answers. The methods of a [Server] only read it.
 type Script struct {
 	Cases   []Case `json:"cases"`
 	Default *Case  `json:"default,omitempty"` // for prompts without a case
 }
 
-// A Case is the answers to a prompt. One without match and regexp applies to
-// every prompt.
+// A Case has the answers to a prompt. A case without match and regexp applies
+// to every prompt.
 type Case struct {
-	Match  string `json:"match,omitempty"`  // is in the prompt
-	Regexp string `json:"regexp,omitempty"` // matches it, in Go's syntax
+	Match  string `json:"match,omitempty"`  // a part of the prompt
+	Regexp string `json:"regexp,omitempty"` // an expression that matches the prompt, in Go's syntax
 	Turns  []Turn `json:"turns"`
 
 	pattern *regexp.Regexp
 }
 
-// A Turn is what the model says at one time. In its texts {{result}} is the
-// result of the last tool, and {{prompt}} the prompt.
+// A Turn is one answer of the model. In its texts {{result}} is the result of
+// the last tool, and {{prompt}} is the prompt.
 type Turn struct {
 	Thinking string `json:"thinking,omitempty"`
 	Text     string `json:"text,omitempty"`
 	Calls    []Call `json:"calls,omitempty"`
-	Stop     string `json:"stop,omitempty"` // length, refused; empty means as the calls say
+	Stop     string `json:"stop,omitempty"` // length or refused; empty: depends on whether there are calls
 	Fault    *Fault `json:"fault,omitempty"`
 }
 
-// A Call is a call of a tool: of the first of Any that the client offers, or of
-// Tool if there is no choice.
+// A Call calls the first tool of Any that the client offers, or Tool if Any is
+// empty.
 type Call struct {
 	Tool string          `json:"tool,omitempty"`
 	Args json.RawMessage `json:"args,omitempty"` // an object; absent means {}
-	Raw  string          `json:"raw,omitempty"`  // instead of Args: sent as it is, JSON or not
+	Raw  string          `json:"raw,omitempty"`  // instead of Args; sent unchanged, JSON or not
 	Any  []Choice        `json:"any,omitempty"`
 }
 
-// A Choice is one way to make a call.
+// A Choice is one alternative of a call.
 type Choice struct {
 	Tool string          `json:"tool"`
 	Args json.RawMessage `json:"args,omitempty"`
 	Raw  string          `json:"raw,omitempty"`
 }
 
-// written is the arguments as the model writes them.
+// written returns the arguments as the model writes them.
 func (c Choice) written() string {
 	switch {
 	case c.Raw != "":
@@ -97,8 +96,8 @@ func LoadScript(path string) (*Script, error) {
 	return s, nil
 }
 
-// ParseScript checks a script whole: unknown keys, faults and patterns that do
-// not compile are errors.
+// ParseScript parses and checks a script. Unknown keys, unknown faults and
+// invalid expressions are errors.
 func ParseScript(data []byte) (*Script, error) {
 	if len(data) > maxScriptBytes {
 		return nil, fmt.Errorf("longer than %d bytes", maxScriptBytes)
@@ -115,8 +114,8 @@ func ParseScript(data []byte) (*Script, error) {
 	return s, s.Check()
 }
 
-// Check prepares a script that was made in Go, and reports what is wrong with it.
-// A script that was loaded or parsed has been checked.
+// Check prepares a script that was made in Go and reports its errors.
+// LoadScript and ParseScript check their scripts themselves.
 func (s *Script) Check() error {
 	for i := range s.Cases {
 		if err := s.Cases[i].check(); err != nil {
@@ -177,8 +176,8 @@ func (c *Case) applies(prompt string) bool {
 	return strings.Contains(prompt, c.Match) && (c.Regexp == "" || c.pattern != nil && c.pattern.MatchString(prompt))
 }
 
-// turn decides what a conversation is answered, and returns a key under which the
-// faults of that turn are counted.
+// turn returns the turn that answers a conversation, and a key for counting the
+// faults of that turn.
 func (s *Server) turn(c *conversation) (t Turn, key string) {
 	key = fmt.Sprintf("%s\x00%d", abridge.Bytes(c.prompt, 1000), c.step)
 	if turns, ok := s.scripted(c.prompt); ok {
@@ -197,8 +196,8 @@ func (s *Server) turn(c *conversation) (t Turn, key string) {
 	return t, key
 }
 
-// unprompted is what is said when nothing says what to say. ended is whether a
-// program said something before.
+// unprompted returns the answer if neither the script nor the prompt says one.
+// ended says that a program ran before.
 func unprompted(c *conversation, ended bool) (text string, calls []Call) {
 	switch {
 	case c.called:
@@ -213,7 +212,7 @@ func unprompted(c *conversation, ended bool) (text string, calls []Call) {
 	return "You said: " + abridge.Chars(c.prompt, maxEchoRunes), nil
 }
 
-// scripted returns the turns that the script has for a prompt.
+// scripted returns the turns of the script for a prompt.
 func (s *Server) scripted(prompt string) ([]Turn, bool) {
 	if s.opts.Script == nil {
 		return nil, false

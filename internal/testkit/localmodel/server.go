@@ -26,41 +26,42 @@ const (
 	defaultKept   = 64
 	defaultBytes  = 16 << 20
 	defaultMax    = 32 << 20
-	maxFaultKeys  = 1024 // turns whose faults are counted
-	maxQueued     = 1024 // faults waiting for a request
-	maxModelBytes = 200  // of a model's name that is said back
+	maxFaultKeys  = 1024 // turns with a count of their faults
+	maxQueued     = 1024 // faults that wait for a request
+	maxModelBytes = 200  // of a model name in an answer
 )
 
-// Options of a [Server]. The zero value is ready.
+// Options of a [Server]. The zero value is ready to use.
 type Options struct {
-	// Script decides what is answered to the prompts it has cases for. Nil means
-	// that prompts do.
+	// Script answers the prompts for which it has a case. If it is nil, the
+	// prompts themselves say the answers.
 	Script *Script
 
-	// Models are the ids that are listed; every id is served. Nil means "local".
+	// Models are the listed IDs; every ID is served. nil means "local".
 	Models []string
 
-	// Pause is the time between two events of a stream. Zero means none.
+	// Pause is the time between two events of a stream.
 	Pause time.Duration
 
-	// DeltaRunes is how many characters of a text come in one event. Zero means 7.
+	// DeltaRunes is how many characters one event of a text has. 0 means 7.
 	DeltaRunes int
 
-	// KeepRequests and KeepBytes bound what [Server.Requests] remembers; beyond
-	// either the oldest request is forgotten. Zero means 64 and 16 MiB.
+	// KeepRequests and KeepBytes limit the requests that [Server.Requests]
+	// returns. Over either limit the oldest request is dropped. 0 means 64 and
+	// 16 MiB.
 	KeepRequests int
 	KeepBytes    int
 
-	// MaxBody bounds a request in bytes; a longer one is refused with 413. Zero
-	// means 32 MiB.
+	// MaxBody is the largest request in bytes; a larger one is refused with 413.
+	// 0 means 32 MiB.
 	MaxBody int64
 
-	// Inject is asked about each model request and returns how it is to fail, or
-	// nil. It takes precedence over every other fault and may be called from
+	// Inject is called for each model request. It returns how the request fails,
+	// or nil. It takes precedence over all other faults. It may be called from
 	// several goroutines at a time.
 	Inject func(Request) *Fault
 
-	// Log gets a line for each request, without what was said. Nil means none.
+	// Log gets one line for each request, without the texts. nil means none.
 	Log *slog.Logger
 }
 
@@ -74,31 +75,31 @@ const (
 	FormChat      Form = "chat"
 )
 
-// A Request is what a client asked of a model.
+// A Request is a request of a client to a model.
 type Request struct {
-	Index  int // of the requests to models since the server was made, from 0
+	Index  int // position among the requests to models since the server was made, from 0
 	Form   Form
 	Path   string
 	Header http.Header // without credentials
 	Body   []byte
 
 	Model  string
-	Prompt string // the last thing that the user said
-	Step   int    // how often the model has spoken since
+	Prompt string // the last text of the user
+	Step   int    // how many times the model has spoken after Prompt
 	Stream bool
 }
 
-// A Server is an [http.Handler]. Its methods may be called from any goroutine. It
-// has none of its own.
+// A Server is an [http.Handler]. Its methods may be called from any goroutine.
+// It starts no goroutine.
 type Server struct {
 	opts Options
 
 	mu     sync.Mutex
 	next   int            // index of the next request
-	kept   []Request      // the latest, oldest first
-	bytes  int            // of their bodies
-	queued []Fault        // of the next requests
-	struck map[string]int // faults that a turn had so far, by conversation and turn
+	kept   []Request      // the latest requests, oldest first
+	bytes  int            // of the bodies in kept
+	queued []Fault        // for the next requests
+	struck map[string]int // how often a turn has failed, by conversation and turn
 }
 
 // New returns a server.
@@ -143,15 +144,15 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// Requests returns what models were asked, oldest first, as far as it is kept.
+// Requests returns the requests to models that are still kept, oldest first.
 func (s *Server) Requests() []Request {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.kept)
 }
 
-// Fault makes the next requests fail, as many as f.Times says and at least one,
-// after those of earlier calls. Requests beyond 1,024 that wait to fail are
+// Fault makes the next requests fail: f.Times of them, at least one. They fail
+// after the requests of earlier calls. At most 1,024 faults wait; more are
 // dropped.
 func (s *Server) Fault(f Fault) {
 	s.mu.Lock()
@@ -163,18 +164,19 @@ func (s *Server) Fault(f Fault) {
 	}
 }
 
-// A wire is one of the forms.
+// A wire is one of the wire forms.
 type wire interface {
 	form() Form
-	// parse reads a request and holds its history to the rules of the service.
+	// parse reads a request and checks its history against the rules of the
+	// service.
 	parse(body []byte) (*conversation, *failure)
-	// frames are the events of a streamed reply.
+	// frames returns the events of a streamed reply.
 	frames(c *conversation, r reply) []frame
-	// whole is a reply that is not streamed.
+	// whole returns a reply without streaming.
 	whole(c *conversation, r reply) any
-	// failed is the status and body of a refusal.
+	// failed returns the status and the body of a refusal.
 	failed(f *failure) (status int, body any)
-	// failedFrame is a refusal in the middle of a stream.
+	// failedFrame returns a refusal in the middle of a stream.
 	failedFrame(kind FaultKind, sequence int) frame
 }
 
@@ -185,7 +187,7 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, form wire) {
 		if _, tooLarge := errors.AsType[*http.MaxBytesError](err); tooLarge {
 			s.refuse(w, form, tooLargeFailure())
 		}
-		return // else the client has left
+		return // otherwise the client has left
 	}
 	c, refusal := form.parse(body)
 	if c == nil {
@@ -201,7 +203,7 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, form wire) {
 	s.reply(w, r, form, c, req)
 }
 
-// reply answers a request that is in order, or fails as it was told to.
+// reply answers a valid request, or fails it if a fault says so.
 func (s *Server) reply(w http.ResponseWriter, r *http.Request, form wire, c *conversation, req Request) {
 	turn, key := s.turn(c)
 	fault := s.fault(req, turn.Fault, key)
@@ -227,7 +229,7 @@ func (s *Server) reply(w http.ResponseWriter, r *http.Request, form wire, c *con
 	}
 }
 
-// keep remembers a request and gives it its index.
+// keep stores a request and sets its index.
 func (s *Server) keep(r *http.Request, form Form, c *conversation, body []byte) Request {
 	header := r.Header.Clone()
 	for _, name := range []string{"Authorization", "X-Api-Key", "Api-Key", "Cookie", "Proxy-Authorization"} {
@@ -249,8 +251,9 @@ func (s *Server) keep(r *http.Request, form Form, c *conversation, body []byte) 
 	return req
 }
 
-// fault decides whether a request fails: as the injector says, as the queue
-// says, or as its turn says and has not yet done often enough.
+// fault returns the fault for a request, or nil. The injector decides first,
+// then the queue, then the turn, as long as the turn has not failed often
+// enough.
 func (s *Server) fault(req Request, ofTurn *Fault, key string) *Fault {
 	if s.opts.Inject != nil {
 		if f := s.opts.Inject(req); f != nil {
@@ -270,7 +273,7 @@ func (s *Server) fault(req Request, ofTurn *Fault, key string) *Fault {
 	case ofTurn.Times == 0:
 		return ofTurn
 	case s.struck[key] >= ofTurn.Times:
-		delete(s.struck, key) // so that the same prompt may be tried again
+		delete(s.struck, key) // so that the same prompt can be tried again
 		return nil
 	}
 	if len(s.struck) >= maxFaultKeys {
@@ -297,7 +300,7 @@ func (s *Server) refuse(w http.ResponseWriter, form wire, f *failure) {
 	writeJSON(w, status, body)
 }
 
-// send writes a reply that is not streamed, whole or broken.
+// send writes a reply without streaming, whole or broken.
 func (s *Server) send(ctx context.Context, w http.ResponseWriter, form wire, body any, f *Fault) {
 	data := encode(body)
 	if f == nil {
@@ -319,14 +322,13 @@ func (s *Server) send(ctx context.Context, w http.ResponseWriter, form wire, bod
 		w.Header().Set("Content-Length", fmt.Sprint(len(data)))
 		writeBytes(w, http.StatusOK, data[:len(data)/2])
 		_ = http.NewResponseController(w).Flush() // so that the half arrives
-		panic(http.ErrAbortHandler)               // the connection closes before the length is reached
+		panic(http.ErrAbortHandler)               // closes the connection before Content-Length is reached
 	default:
 		writeBytes(w, http.StatusOK, data)
 	}
 }
 
-// listModels answers GET /v1/models in the form of the service whose header is
-// sent.
+// listModels answers GET /v1/models. The headers of the request say which form.
 func (s *Server) listModels(w http.ResponseWriter, r *http.Request) {
 	data := make([]any, len(s.opts.Models))
 	for i, id := range s.opts.Models {
@@ -337,7 +339,7 @@ func (s *Server) listModels(w http.ResponseWriter, r *http.Request) {
 			"first_id", s.opts.Models[0], "last_id", s.opts.Models[len(s.opts.Models)-1]})
 		return
 	}
-	// Codex reads a list of its own kind under models.
+	// Codex reads its own list in the field models.
 	writeJSON(w, http.StatusOK, object{"object", "list", "data", data, "models", []any{}})
 }
 
@@ -350,7 +352,7 @@ func modelObject(r *http.Request, id string) object {
 
 func anthropicClient(r *http.Request) bool { return r.Header.Get("Anthropic-Version") != "" }
 
-// countTokens answers with the estimate that usage counts by.
+// countTokens answers with the estimate that usage uses.
 func (s *Server) countTokens(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, s.opts.MaxBody))
 	if err != nil {

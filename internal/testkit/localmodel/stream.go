@@ -11,8 +11,8 @@ import (
 	"github.com/seed-028515a8/maestro/internal/sleep"
 )
 
-// A section is which part of a reply an event belongs to, so that faults find
-// their place.
+// A section says to which part of a reply an event belongs, so that a fault can
+// find its place.
 type section int
 
 const (
@@ -26,11 +26,11 @@ const (
 // A frame is one server-sent event.
 type frame struct {
 	in    section
-	event string // name; empty if the form has none
+	event string // empty if the form has no names
 	data  []byte
 }
 
-// bytes returns the event as it goes over the wire.
+// bytes returns the event as sent.
 func (f frame) bytes() []byte {
 	var out bytes.Buffer
 	if f.event != "" {
@@ -46,12 +46,12 @@ func (f frame) bytes() []byte {
 type ending int
 
 const (
-	endClean ending = iota // the response ends in order
+	endClean ending = iota // the response ends normally
 	endAbort               // the connection breaks
 	endHang                // nothing happens until the client leaves
 )
 
-// strike breaks the events of a reply as a fault wants it.
+// strike breaks the events of a reply as a fault says.
 func strike(frames []frame, f *Fault, form wire) ([]frame, ending) {
 	end := endClean
 	if f.Abort {
@@ -77,9 +77,9 @@ func strike(frames []frame, f *Fault, form wire) ([]frame, ending) {
 	return frames, endClean
 }
 
-// middleOf returns the index behind the first half of the events of a section:
-// the first of the given ones that the reply has. A reply with none is cut after
-// its first event.
+// middleOf returns the index after the first half of the events of a section.
+// It takes the first of the given sections that the reply has. If the reply has
+// none of them, middleOf returns the index after the first event.
 func middleOf(frames []frame, sections ...section) int {
 	for _, in := range sections {
 		var at []int
@@ -115,15 +115,15 @@ func (s *Server) stream(ctx context.Context, w http.ResponseWriter, form wire, f
 	}
 	switch end {
 	case endHang:
-		_ = out.Flush() // else a stream without events would not have begun
+		_ = out.Flush() // otherwise a stream without events would not have begun
 		<-ctx.Done()
 	case endAbort:
 		panic(http.ErrAbortHandler)
 	}
 }
 
-// write sends an event at once. A character of several bytes is torn apart, so
-// that clients which decode what they happen to have read are found out.
+// write sends an event at once. It splits a character of several bytes into two
+// writes, which shows the error of a client that decodes each read on its own.
 func write(w http.ResponseWriter, out *http.ResponseController, event []byte) error {
 	if i := bytes.IndexFunc(event, func(r rune) bool { return r >= utf8.RuneSelf }); i >= 0 {
 		if _, err := w.Write(event[:i+1]); err != nil {
@@ -140,7 +140,8 @@ func write(w http.ResponseWriter, out *http.ResponseController, event []byte) er
 	return out.Flush()
 }
 
-// pieces cuts a text into events of n characters, at least two if it has two.
+// pieces cuts a text into pieces of n characters. A text of two or more
+// characters gets at least two pieces.
 func pieces(text string, n int) []string {
 	runes := []rune(text)
 	n = min(n, max(1, (len(runes)+1)/2))
@@ -151,5 +152,5 @@ func pieces(text string, n int) []string {
 	return out
 }
 
-// unixNow is the time that OpenAI's objects carry.
+// unixNow returns the time for OpenAI's objects.
 func unixNow() int64 { return time.Now().Unix() }

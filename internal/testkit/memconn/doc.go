@@ -1,10 +1,8 @@
-// Package memconn is a connection in memory, for tests of whatever serves
-// connections: one end is what a transport gives to a hub, the other is the
-// client, driven by the test.
-//
-// It promises what matters about a real connection: order, bounded buffers in
-// both directions, a peer that can stop reading, a write timeout, liveness that
-// pings keep up. It waits on channels alone, so that a synctest bubble sees
-// when everybody sleeps; make both ends inside the bubble. It promises nothing
-// about framing: a frame is a line.
+// Package memconn is a connection in memory, for tests of code that serves
+// connections. One end is what a transport gives to a hub. The other end is the
+// client, which the test drives.
+// A connection has an order, bounded buffers in both directions, a peer that
+// can stop reading, a write timeout, and pings. It waits only on channels, so a
+// synctest bubble can tell when all goroutines wait; make both ends inside the
+// bubble. There is no framing: a frame is a line.
 package memconn

@@ -6,8 +6,8 @@ import (
 	"github.com/seed-028515a8/maestro/contracts"
 )
 
-// Lines is the wire of a networked client: one envelope or control frame per
-// line. An empty line stands for a ping, which [Peer] answers by itself.
+// Lines is the wire form of a networked client, with one envelope or control
+// frame per line. An empty line is a ping; [Peer] answers it itself.
 type Lines struct{}
 
 var _ contracts.Form = Lines{}
@@ -60,7 +60,7 @@ func (Lines) AppendControl(dst, text []byte) []byte {
 	return append(append(dst, text...), '\n')
 }
 
-// Bare is the wire of a local client: messages alone, without cursors,
+// Bare is the wire form of a local client. It has messages only: no cursors,
 // snapshots or heartbeats.
 type Bare struct{}
 
@@ -88,14 +88,14 @@ func (Bare) AppendControl(dst, text []byte) []byte {
 	return append(append(dst, text...), '\n')
 }
 
-// Events is the wire of a stream, on which the client cannot say anything:
-// envelopes as [Lines] has them, no control frames and no pings. Its first line
-// is [Opening]; a client that does without heartbeats gets [Comment] instead.
+// Events is the wire form of a stream on which the client cannot send. It has
+// the envelopes of [Lines], but no control frames and no pings. The first line
+// is [Opening]. A client without heartbeats gets [Comment] instead of them.
 type Events struct{ Lines }
 
 var _ contracts.Form = Events{}
 
-// The lines of [Events] that are no envelopes.
+// The lines of [Events] that are not envelopes.
 const (
 	Opening = "open"
 	Comment = "comment"

@@ -13,57 +13,57 @@ import (
 	"github.com/seed-028515a8/maestro/contracts"
 )
 
-// Options configures a connection. Its zero value is ready to use.
+// Options configures a connection. The zero value is ready to use.
 type Options struct {
-	// Bare makes it a local client's connection: the [Bare] form, and writes
-	// that wait for the peer for ever.
+	// Bare makes the connection that of a local client: it has the [Bare] form,
+	// and a write waits for the peer without a timeout.
 	Bare bool
-	// Stream makes it one that the peer cannot speak on: the [Events] form, Send
-	// fails, and the server hears no sign of life.
+	// Stream makes a connection on which the peer cannot send: it has the
+	// [Events] form, Send fails, and the server gets no sign of life.
 	Stream bool
-	// Buffer bounds what is under way in each direction, in bytes; zero means
-	// 1 MiB. At the bound the sender waits.
+	// Buffer is how many bytes each direction buffers; 0 means 1 MiB. At the
+	// limit the sender waits.
 	Buffer int
-	// WriteTimeout is how long Write waits for room; zero means
+	// WriteTimeout is how long Write waits for room; 0 means
 	// [contracts.DefaultWriteTimeout].
 	WriteTimeout time.Duration
 }
 
-// Conn is the server's end. ReadFrame is for one goroutine and Write for one at
-// a time; the other methods are safe for concurrent use.
+// A Conn is the server's end. One goroutine may call ReadFrame, and one at a
+// time Write. The other methods may be called from any goroutine.
 type Conn struct{ p *pipe }
 
-// Peer is the client's end. Next is for one goroutine; the other methods are
-// safe for concurrent use.
+// A Peer is the client's end. One goroutine may call Next. The other methods
+// may be called from any goroutine.
 type Peer struct {
 	p    *pipe
-	rest []byte // received and not yet returned; owned by Next
+	rest []byte // received but not yet returned; owned by Next
 }
 
-// A pipe is what both ends share.
+// A pipe is the state that both ends share.
 type pipe struct {
 	opts Options
 
 	mu      sync.Mutex
-	changed chan struct{} // closed and replaced at every change, so that all who wait look again
+	changed chan struct{} // closed and replaced at every change, to wake all waiters
 	in      []inbound     // to the server
-	inBytes int           // in's texts together; at most opts.Buffer unless there is only one
+	inBytes int           // bytes of in; at most opts.Buffer unless in has only one text
 	out     []byte        // to the peer; at most opts.Buffer
 	frozen  bool          // the peer has stopped reading
 	silent  bool          // the peer does not answer pings
-	seen    time.Time     // when the peer last sent anything
+	seen    time.Time     // when the peer last sent something
 	broken  bool          // a write timed out; neither end can go on
 	closed  bool          // by the server
 	why     *contracts.Error
 	gone    bool // closed by the peer
 }
 
-// ended reports whether the server can neither read nor write. The lock must be
-// held.
+// ended reports whether the server can neither read nor write. The caller holds
+// the lock.
 func (p *pipe) ended() bool { return p.closed || p.broken }
 
-// An inbound is a text, or the error with which ReadFrame reports that one
-// could not be read.
+// An inbound is a text, or the error that ReadFrame returns for an unreadable
+// frame.
 type inbound struct {
 	text string
 	err  *contracts.Error
@@ -81,9 +81,8 @@ func New(opts Options) (*Conn, *Peer) {
 	return &Conn{p}, &Peer{p: p}
 }
 
-// await calls try under the lock until it reports true. It calls it first
-// before looking at ctx, and then after each change. It returns ctx's error if
-// that ends first.
+// await calls try under the lock until it returns true: first before looking at
+// ctx, then after each change. It returns ctx's error if ctx ends first.
 func (p *pipe) await(ctx context.Context, try func() bool) error {
 	for {
 		p.mu.Lock()
@@ -107,13 +106,13 @@ func (p *pipe) attempt(try func() bool) bool {
 	return try()
 }
 
-// change makes everybody who waits look again. The lock must be held.
+// change wakes all waiters. The caller holds the lock.
 func (p *pipe) change() {
 	close(p.changed)
 	p.changed = make(chan struct{})
 }
 
-// update calls f under the lock and makes everybody who waits look again.
+// update calls f under the lock and wakes all waiters.
 func (p *pipe) update(f func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -132,8 +131,8 @@ func (c *Conn) Form() contracts.Form {
 	return Lines{}
 }
 
-// ReadFrame returns the next text the peer sent. It returns io.EOF once the
-// peer has left and net.ErrClosed as soon as Close was called.
+// ReadFrame returns the next text from the peer. It returns io.EOF after the
+// peer has left, and net.ErrClosed after Close.
 func (c *Conn) ReadFrame() ([]byte, error) {
 	var text string
 	var err error
@@ -164,8 +163,8 @@ func (c *Conn) ReadFrame() ([]byte, error) {
 	return []byte(text), nil
 }
 
-// Write sends whole frames. It waits while the buffer is full or the peer
-// frozen. After the write timeout the connection is broken for both ends and
+// Write sends whole frames. It waits while the buffer is full or the peer is
+// frozen. After the write timeout the connection is broken for both ends, and
 // the error wraps os.ErrDeadlineExceeded.
 func (c *Conn) Write(frames []byte) error {
 	rest, err := frames, error(nil)
@@ -203,13 +202,13 @@ func (c *Conn) Write(frames []byte) error {
 	return err
 }
 
-// hasPing reports whether there is an empty line among frames.
+// hasPing reports whether frames contain an empty line.
 func hasPing(frames []byte) bool {
 	return bytes.HasPrefix(frames, []byte("\n")) || bytes.Contains(frames, []byte("\n\n"))
 }
 
-// LastSeen returns when the peer last sent anything or answered a ping, on a
-// stream the zero time.
+// LastSeen returns when the peer last sent something or answered a ping. On a
+// stream it returns the zero time.
 func (c *Conn) LastSeen() time.Time {
 	if c.p.opts.Stream {
 		return time.Time{}
@@ -220,7 +219,7 @@ func (c *Conn) LastSeen() time.Time {
 }
 
 // Close ends the connection: ReadFrame and Write return at once. The peer still
-// gets what was written. Only the first call counts.
+// receives what was written. Later calls have no effect.
 func (c *Conn) Close(why *contracts.Error) {
 	c.p.update(func() {
 		if !c.p.closed {
@@ -229,12 +228,12 @@ func (c *Conn) Close(why *contracts.Error) {
 	})
 }
 
-// Send sends one text. It waits while the buffer towards the server is full,
-// and fails with io.ErrClosedPipe when the connection has ended or is a stream.
+// Send sends one text. It waits while the buffer to the server is full. It
+// fails with io.ErrClosedPipe if the connection has ended or is a stream.
 func (p *Peer) Send(text string) error { return p.send(inbound{text: text}) }
 
-// SendBad makes ReadFrame report err once, as transports do for a frame that
-// they could not read but survived.
+// SendBad makes ReadFrame return err once, as a transport does for an
+// unreadable frame that does not end the connection.
 func (p *Peer) SendBad(err *contracts.Error) error { return p.send(inbound{err: err}) }
 
 func (p *Peer) send(m inbound) error {
@@ -257,9 +256,9 @@ func (p *Peer) send(m inbound) error {
 	return err
 }
 
-// Next returns the next frame from the server, pings excepted. It waits while
-// there is none and while the peer is frozen, and returns io.EOF after the last
-// frame of a connection that has ended.
+// Next returns the next frame from the server without pings. It waits for a
+// frame, and while the peer is frozen. It returns io.EOF after the last frame
+// of an ended connection.
 func (p *Peer) Next(ctx context.Context) (string, error) {
 	for {
 		if line, rest, ok := bytes.Cut(p.rest, []byte("\n")); ok && !p.isFrozen() {
@@ -297,18 +296,18 @@ func (p *Peer) isFrozen() bool {
 	return p.p.frozen
 }
 
-// Freeze makes the peer stop reading, as if every buffer on the way to it were
-// full: the server's writes wait until [Peer.Thaw] or their timeout.
+// Freeze makes the peer stop reading, as if all buffers on the way were full.
+// The server's writes wait until [Peer.Thaw] or their timeout.
 func (p *Peer) Freeze() { p.p.update(func() { p.p.frozen = true }) }
 
-// Thaw makes a frozen peer read on.
+// Thaw makes a frozen peer read again.
 func (p *Peer) Thaw() { p.p.update(func() { p.p.frozen = false }) }
 
-// Mute makes the peer leave pings unanswered, so that it looks dead unless it
-// sends. There is no way back.
+// Mute makes the peer ignore pings for good. It looks dead unless it sends.
 func (p *Peer) Mute() { p.p.update(func() { p.p.silent = true }) }
 
-// Close makes the peer leave. What it sent before is still delivered.
+// Close makes the peer leave. The server still receives what the peer sent
+// before.
 func (p *Peer) Close() { p.p.update(func() { p.p.gone = true }) }
 
 // Closed reports whether the server has called Close, and why.

@@ -1,4 +1,4 @@
-// Package storetest holds the tests that every [journal.Store] has to pass.
+// Package storetest has the tests that every [journal.Store] must pass.
 package storetest
 
 import (
@@ -13,17 +13,15 @@ import (
 	"github.com/seed-028515a8/maestro/journal"
 )
 
-// Open makes an empty store that retains about retain bytes, or all that a
-// test writes if retain is zero. A store may keep what no later checkpoint
-// replaces. The suite closes it.
+// Open makes an empty store that retains about retain bytes. If retain is 0, it
+// retains everything that a test writes. A store may also keep entries that no
+// later checkpoint replaces. The suite closes the store.
 type Open func(t *testing.T, retain int) journal.Store
 
-// Reopen closes a store and opens the same one again, as after a restart of
-// the process.
+// Reopen closes a store and opens the same one again, as after a restart.
 type Reopen func(t *testing.T, s journal.Store) journal.Store
 
-// Run runs the suite. reopen is nil for a store that does not outlive its
-// process.
+// Run runs the suite. reopen is nil for a store that ends with its process.
 func Run(t *testing.T, open Open, reopen Reopen) {
 	tests := []struct {
 		name string
@@ -74,7 +72,7 @@ func (t *suite) start(retain int) journal.Store {
 	return s
 }
 
-// entry returns an entry whose content follows from its cursor.
+// entry returns an entry with a content derived from its cursor.
 func entry(cursor uint64, kind journal.Kind, size int) journal.Entry {
 	body := fmt.Appendf(nil, `{"n":%d,"text":"`, cursor)
 	start := len(body)
@@ -88,7 +86,7 @@ func entry(cursor uint64, kind journal.Kind, size int) journal.Entry {
 	}
 }
 
-// entries returns count messages from cursor first on.
+// entries returns count messages, the first at cursor first.
 func entries(first uint64, count, size int) []journal.Entry {
 	var list []journal.Entry
 	for i := range count {
@@ -97,8 +95,8 @@ func entries(first uint64, count, size int) []journal.Entry {
 	return list
 }
 
-// marked returns count entries from cursor first on; those whose cursor is a
-// multiple of 100 are checkpoints.
+// marked returns count entries, the first at cursor first. An entry is a
+// checkpoint if its cursor is a multiple of 100.
 func marked(first uint64, count, size int) []journal.Entry {
 	list := entries(first, count, size)
 	for i := range list {
@@ -126,7 +124,7 @@ func read(s journal.Store, after uint64) (list []journal.Entry, err error) {
 	return list, err
 }
 
-// holds checks that reading after the cursor after gives want.
+// holds checks that a read after the cursor after returns want.
 func (t *suite) holds(s journal.Store, after uint64, want []journal.Entry) {
 	t.Helper()
 	got, err := read(s, after)
@@ -284,7 +282,7 @@ func (t *suite) checkpoint() {
 	}
 }
 
-// concurrent runs readers that chase the newest entry beside a writer.
+// concurrent runs readers that follow the newest entry while a writer appends.
 func (t *suite) concurrent() {
 	const count, readers = 3000, 4
 	s := t.start(0)
@@ -317,8 +315,8 @@ func (t *suite) concurrent() {
 	wg.Wait()
 }
 
-// overtaken runs readers that are now and then too slow: they learn of it, and
-// never miss an entry without.
+// overtaken runs readers that are sometimes too slow. A reader must learn that
+// it was overtaken; otherwise it must not miss an entry.
 func (t *suite) overtaken() {
 	const count, readers = 5000, 3
 	s := t.start(16 << 10)
