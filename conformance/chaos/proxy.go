@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"log"
 	"net/http"
 	"net/http/httputil"
 	"net/url"
@@ -55,6 +56,7 @@ func NewProxy(address string, faults []Fault) (*Proxy, error) {
 			r.Out.URL.RawQuery = r.In.URL.RawQuery
 		},
 		ModifyResponse: p.answer,
+		ErrorLog:       log.New(io.Discard, "", 0), // a link that a fault cuts is no error
 		ErrorHandler: func(http.ResponseWriter, *http.Request, error) {
 			panic(http.ErrAbortHandler) // the client sees what the server does when it hangs up
 		},
@@ -196,6 +198,8 @@ func (p *Proxy) answer(resp *http.Response) error {
 			t.alter(f)
 		}
 	}
+	resp.Header.Del("Content-Length")
+	resp.ContentLength = -1
 	if streams {
 		l := link{faults: choose(p.faults, Server), parse: parseEvent}
 		if len(l.faults) > 0 || cut {
@@ -204,8 +208,6 @@ func (p *Proxy) answer(resp *http.Response) error {
 		return nil
 	}
 	body := t.bytes()
-	resp.Header.Del("Content-Length")
-	resp.ContentLength = -1
 	resp.Body = io.NopCloser(bytes.NewReader(body))
 	if cut {
 		resp.Body = io.NopCloser(io.MultiReader(bytes.NewReader(body[:len(body)/2]), failing{}))
