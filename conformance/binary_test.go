@@ -22,13 +22,14 @@ var (
 // start it.
 func TestBuiltBinary(t *testing.T) {
 	t.Parallel()
-	sideBySide(4, []struct {
+	alone := func(n string) []string { return []string{"--max-kept-sessions", n} } // no other test shares the server
+	sideBySide(3, []struct {
 		name    string
 		subject subject
 		filter  *regexp.Regexp
 	}{
-		{"http", subject{on: onHTTP}, nil},
-		{"ws", subject{on: onSocket}, nil},
+		{"http", subject{on: onHTTP, flags: alone("8003")}, nil},
+		{"ws", subject{on: onSocket, flags: alone("8004")}, nil},
 		{"hosted", subject{on: onHosted}, nil},
 		{"hosted public", subject{on: onHosted, public: true}, nil},
 		{"stdio", subject{on: onStdio}, nil},

@@ -239,7 +239,7 @@ func startServer(binary string, auth bool, flags []string) (*running, error) {
 	ready := filepath.Join(dir, "ready.json")
 	ctx, cancel := context.WithCancel(context.Background())
 	cmd := exec.CommandContext(ctx, binary, slices.Concat([]string{"serve", "--listen", "127.0.0.1:0", "--auth", policy, "--request-rate", "-1",
-		"--heartbeat-interval", "3s", "--lease-ttl", "10s", "--state-dir", filepath.Join(dir, "state"),
+		"--heartbeat-interval", "3s", "--lease-ttl", "15s", "--state-dir", filepath.Join(dir, "state"),
 		"--workspace", filepath.Join(dir, "workspace"), "--ready-file", ready}, flags)...)
 	var said strings.Builder
 	cmd.Stderr, cmd.WaitDelay = &said, 10*time.Second

@@ -108,13 +108,13 @@ func freePort() (string, error) {
 	return l.Addr().String(), l.Close()
 }
 
-// A command is the wrapped process.
+// A wrapped is the process of a command, between our standard streams and its own.
 type wrapped struct {
 	cmd    *exec.Cmd
 	stdin  io.WriteCloser
 	stdout io.Reader
 	faults []Fault
-	ended  sync.WaitGroup // standard error
+	ended  sync.WaitGroup // what passes standard error on
 }
 
 // each calls do with the argument of each fault of the process with an action.

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"log"
 	"net/http"
 	"net/http/httputil"
 	"net/url"
@@ -18,7 +19,8 @@ import (
 	"github.com/coder/websocket"
 )
 
-// maxText bounds a WebSocket text in bytes; a longer one ends the connection.
+// maxText bounds a WebSocket text and the body of a request in bytes. A longer text ends
+// the connection, and a longer body is cut.
 const maxText = 64 << 20
 
 // A Proxy is an [http.Handler] that passes requests to a server and injects faults
@@ -55,6 +57,7 @@ func NewProxy(address string, faults []Fault) (*Proxy, error) {
 			r.Out.URL.RawQuery = r.In.URL.RawQuery
 		},
 		ModifyResponse: p.answer,
+		ErrorLog:       log.New(io.Discard, "", 0), // a link that a fault cuts is no error
 		ErrorHandler: func(http.ResponseWriter, *http.Request, error) {
 			panic(http.ErrAbortHandler) // the client sees what the server does when it hangs up
 		},
@@ -77,8 +80,16 @@ func (p *Proxy) Close() { p.dialer.CloseIdleConnections() }
 
 // ServeHTTP passes on a request.
 func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if len(p.requests) > 0 && !p.request(w, r) {
+	// The whole body is read first: a body that the server answers before the transport
+	// has seen its end would be closed while the transport reads it, and the answer lost.
+	body, err := io.ReadAll(io.LimitReader(r.Body, maxText))
+	if err != nil {
+		panic(http.ErrAbortHandler)
+	}
+	if body, goesOn := p.request(w, r, body); !goesOn {
 		return
+	} else if r.Body = io.NopCloser(bytes.NewReader(body)); r.ContentLength >= 0 {
+		r.ContentLength = int64(len(body))
 	}
 	if strings.EqualFold(r.Header.Get("Upgrade"), "websocket") {
 		p.socket(w, r)
@@ -103,11 +114,11 @@ func (p *Proxy) due(counters []counted, t *text, subject ...string) []*Fault {
 // nameOf is the last element of a request's path.
 func nameOf(r *http.Request) string { return path.Base(r.URL.Path) }
 
-// request injects faults into a request. It reports whether the request goes on.
-func (p *Proxy) request(w http.ResponseWriter, r *http.Request) bool {
-	body, err := io.ReadAll(r.Body)
-	if err != nil {
-		panic(http.ErrAbortHandler)
+// request injects faults into a request. It returns the body, and reports whether the
+// request goes on.
+func (p *Proxy) request(w http.ResponseWriter, r *http.Request, body []byte) ([]byte, bool) {
+	if len(p.requests) == 0 {
+		return body, true
 	}
 	t := parseText(body)
 	for _, f := range p.due(p.requests, t, r.Method, nameOf(r)) {
@@ -116,10 +127,10 @@ func (p *Proxy) request(w http.ResponseWriter, r *http.Request) bool {
 		case "drop":
 			w.Header().Set("Content-Type", "application/json")
 			_, _ = w.Write([]byte("{}")) // a client that has gone needs nothing
-			return false
+			return nil, false
 		case "delay":
 			if wait(r.Context(), f.Arg) != nil {
-				return false
+				return nil, false
 			}
 		case "header":
 			setHeader(r.Header, key, value)
@@ -135,9 +146,7 @@ func (p *Proxy) request(w http.ResponseWriter, r *http.Request) bool {
 			t.alter(f)
 		}
 	}
-	body = t.bytes()
-	r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
-	return true
+	return t.bytes(), true
 }
 
 func setHeader(h http.Header, name, value string) {
@@ -196,6 +205,8 @@ func (p *Proxy) answer(resp *http.Response) error {
 			t.alter(f)
 		}
 	}
+	resp.Header.Del("Content-Length")
+	resp.ContentLength = -1
 	if streams {
 		l := link{faults: choose(p.faults, Server), parse: parseEvent}
 		if len(l.faults) > 0 || cut {
@@ -204,8 +215,6 @@ func (p *Proxy) answer(resp *http.Response) error {
 		return nil
 	}
 	body := t.bytes()
-	resp.Header.Del("Content-Length")
-	resp.ContentLength = -1
 	resp.Body = io.NopCloser(bytes.NewReader(body))
 	if cut {
 		resp.Body = io.NopCloser(io.MultiReader(bytes.NewReader(body[:len(body)/2]), failing{}))

@@ -10,8 +10,8 @@ import (
 	"github.com/seed-028515a8/maestro/contracts"
 )
 
-// follows judges event streams: A36, A42 to A61, 1.11, 2.4.
-func follows() []Scenario {
+// httpStreams judges event streams: A36, A42 to A61, 1.11, 2.4.
+func httpStreams() []Scenario {
 	overHTTP := Needs{Transport: HTTP}
 	return []Scenario{
 		{Name: "sse/snapshot-first", Title: "A stream without a cursor begins with a snapshot, then lives", Rules: []string{"A42", "1.11"}, Needs: overHTTP, Run: streamSnapshotFirst},

@@ -6,8 +6,8 @@ import (
 	"github.com/seed-028515a8/maestro/contracts"
 )
 
-// leases judges who may drive: A23 to A36 in their WebSocket forms.
-func leases() []Scenario {
+// wsLease judges who may drive: A23 to A36 in their WebSocket forms.
+func wsLease() []Scenario {
 	onSocket := Needs{Transport: Socket}
 	return []Scenario{
 		{Name: "lease/granted", Title: "The first controller holds the lease; a viewer sees who does", Rules: []string{"A1", "A2"}, Needs: onSocket, Run: leaseGranted},

@@ -7,8 +7,8 @@ import (
 	"github.com/seed-028515a8/maestro/contracts"
 )
 
-// claims judges the lease over HTTP: A23 to A36.
-func claims() []Scenario {
+// httpLease judges the lease over HTTP: A23 to A36.
+func httpLease() []Scenario {
 	overHTTP := Needs{Transport: HTTP}
 	return []Scenario{
 		{Name: "claim/second-refused", Title: "A second controller is refused, however it attaches", Rules: []string{"A23", "A34", "1.5"}, Needs: overHTTP, Run: secondClaim},

@@ -9,8 +9,8 @@ import (
 	"github.com/seed-028515a8/maestro/contracts"
 )
 
-// returns judges coming back to an event stream: A43 to A50, A58, A59, A62.
-func returns() []Scenario {
+// httpResumes judges coming back to an event stream: A43 to A50, A58, A59, A62.
+func httpResumes() []Scenario {
 	overHTTP := Needs{Transport: HTTP}
 	return []Scenario{
 		{Name: "return/missed-items", Title: "A cursor yields exactly what was missed, then what follows", Rules: []string{"A43"}, Needs: overHTTP, Run: returnToMissed},

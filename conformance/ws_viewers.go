@@ -4,8 +4,8 @@ import (
 	"github.com/seed-028515a8/maestro/contracts"
 )
 
-// viewers judges what those may do who only watch: A37 to A39, and 9.3.
-func viewers() []Scenario {
+// wsViewers judges what those may do who only watch: A37 to A39, and 9.3.
+func wsViewers() []Scenario {
 	onSocket := Needs{Transport: Socket}
 	return []Scenario{
 		{Name: "viewer/cannot-prompt", Title: "A viewer's prompt is refused", Rules: []string{"A37"}, Needs: onSocket, Run: viewerCannotPrompt},

@@ -6,8 +6,8 @@ import (
 	"github.com/seed-028515a8/maestro/contracts"
 )
 
-// watchers judges viewers over HTTP: A37 to A39, and 3.5.
-func watchers() []Scenario {
+// httpViewers judges viewers over HTTP: A37 to A39, and 3.5.
+func httpViewers() []Scenario {
 	overHTTP := Needs{Transport: HTTP}
 	return []Scenario{
 		{Name: "watcher/cannot-prompt", Title: "A viewer's prompt is refused with the known text", Rules: []string{"A37"}, Needs: overHTTP, Run: watcherCannotPrompt},

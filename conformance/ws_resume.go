@@ -6,8 +6,8 @@ import (
 	"github.com/seed-028515a8/maestro/contracts"
 )
 
-// resumes judges coming back: A43 to A50, A114, and 9.3.
-func resumes() []Scenario {
+// wsResumes judges coming back: A43 to A50, A114, and 9.3.
+func wsResumes() []Scenario {
 	onSocket := Needs{Transport: Socket}
 	return []Scenario{
 		{Name: "resume/missed-items", Title: "A cursor of this epoch yields exactly what was missed", Rules: []string{"A43", "A114"}, Needs: onSocket, Run: missedItems},

@@ -9,8 +9,8 @@ import (
 	"github.com/seed-028515a8/maestro/contracts"
 )
 
-// streams judges what followers receive: A42 to A60.
-func streams() []Scenario {
+// wsStreams judges what followers receive: A42 to A60.
+func wsStreams() []Scenario {
 	onSocket := Needs{Transport: Socket}
 	return []Scenario{
 		{Name: "stream/snapshot-first", Title: "Without a cursor a stream starts with a snapshot, then lives", Rules: []string{"A42", "9.3"}, Needs: onSocket, Run: snapshotFirst},
