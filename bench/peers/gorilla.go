@@ -24,7 +24,7 @@ func startGorilla(ln net.Listener, _ int) (*control.Server, error) {
 		leave := hub.join(conn.WritePreparedMessage)
 		go func() { // ends with the connection
 			defer leave()
-			defer conn.Close()
+			defer func() { _ = conn.Close() }()
 			for {
 				if _, _, err := conn.NextReader(); err != nil {
 					return

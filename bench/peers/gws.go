@@ -37,7 +37,7 @@ func (h *gwsHub) OnClose(c *gws.Conn, _ error) {
 // publisher never waits.
 func (h *gwsHub) publish(m []byte) error {
 	b := gws.NewBroadcaster(gws.OpcodeText, m)
-	defer b.Close()
+	defer func() { _ = b.Close() }()
 	h.mu.RLock()
 	defer h.mu.RUnlock()
 	for c := range h.conns {

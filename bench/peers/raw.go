@@ -77,7 +77,7 @@ func (l *rawLog) accept(ln net.Listener, limit int64) {
 
 // follow writes the log to conn from a position on, at most limit bytes a write.
 func (l *rawLog) follow(conn net.Conn, from, limit int64) {
-	defer conn.Close()
+	defer func() { _ = conn.Close() }()
 	defer l.viewers.Add(-1)
 	for {
 		end := l.wait(from)
