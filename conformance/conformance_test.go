@@ -1,6 +1,7 @@
 package conformance_test
 
 import (
+	"flag"
 	"fmt"
 	"os"
 	"os/signal"
@@ -32,6 +33,9 @@ func TestMain(m *testing.M) {
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
+	}
+	if err := flag.Set("test.parallel", "3"); err != nil { // tests mostly wait; the command line may say another number
+		panic(err) // the flag exists
 	}
 	code := m.Run()
 	endServers()

@@ -2,6 +2,7 @@ package conformance
 
 import (
 	"net/http"
+	"time"
 
 	"github.com/seed-028515a8/maestro/contracts"
 )
@@ -40,6 +41,14 @@ func watcherCannotDrive(s *Session) {
 		alice.prompt(hang())
 	}
 	before := s.state().Cursor
+	for s.scripted() { // no event says when the run that asked is over
+		s.pause("A38", 100*time.Millisecond)
+		now := s.state().Cursor
+		if now == before {
+			break
+		}
+		before = now
+	}
 	for _, cmd := range []contracts.Command{
 		s.hello(contracts.RoleViewer), &contracts.Interrupt{}, &contracts.Cancel{}, &contracts.Init{}, &contracts.Shutdown{},
 		&contracts.ToolResponse{CallID: "kept", Approved: true}, approve("kept", true),
