@@ -584,7 +584,7 @@ func TestLogSaysThatAProgramIsWaitedFor(t *testing.T) {
 		_, err := s.Start(ctx, s.host)
 		ended <- err
 	}()
-	if line := <-said; !strings.Contains(line, "waited for") || !strings.Contains(line, "program=") {
+	if line := <-said; !strings.Contains(line, "waiting") || !strings.Contains(line, "program=") {
 		t.Errorf("got log %q, want what is waited for", line)
 	}
 	stop(errStopped)

@@ -141,7 +141,7 @@ func TestReportsThatEndAreBegunAnew(t *testing.T) {
 	before.since = before.since.Add(-2 * minLapse)
 	l.mu.Unlock()
 	site.CloseClientConnections()
-	rec.await(t, "does not report changes any more")
+	rec.await(t, "no longer reports changes")
 	says(t, must(t, s, "mcp__one__grow", ""), "grown")
 	awaitStatus(t, h, "has other tools now: 1 more (new)")
 	l.mu.Lock()
