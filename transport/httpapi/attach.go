@@ -74,7 +74,7 @@ func answerWith(w http.ResponseWriter, r *http.Request, body any, snapshot []byt
 	}
 	head, ok := bytes.CutSuffix(text, []byte("{}}"))
 	if !ok {
-		return errors.New("http: the snapshot is not the last member of " + string(text))
+		return errors.New("httpapi: the snapshot is not the last member of " + string(text))
 	}
 	connlimit.CountAnswer(r, len(snapshot))
 	send(w, http.StatusOK, head, snapshot, []byte("}"))

@@ -29,7 +29,7 @@ type Handler struct {
 // New returns a handler.
 func New(opts Options) (*Handler, error) {
 	if opts.Authorize == nil || opts.Find == nil || opts.Streams == nil {
-		return nil, errors.New("http: Authorize, Find and Streams are required")
+		return nil, errors.New("httpapi: Authorize, Find and Streams are required")
 	}
 	opts.MaxBodyBytes = cmp.Or(max(opts.MaxBodyBytes, 0), contracts.MaxSocketBytes)
 	return &Handler{opts: opts, decoder: contracts.Decoder{Strict: opts.Strict}}, nil
