@@ -11,7 +11,8 @@ import (
 	"github.com/seed-028515a8/maestro/contracts"
 )
 
-// endTime bounds how long the sessions of a scenario may take to end.
+// endTime bounds how long the sessions of a scenario may take to end after the run
+// was cancelled. Otherwise they have the scenario's timeout.
 const endTime = 5 * time.Second
 
 // made notes a session that the scenario may have made and therefore ends.
@@ -28,7 +29,11 @@ func (s *Session) endSessions() (left int) {
 	if len(s.runners) > 0 {
 		return 0
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.run), endTime)
+	limit := s.config.Timeout
+	if s.run.Err() != nil {
+		limit = endTime
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.run), limit)
 	defer cancel()
 	end := s.endOnSocket
 	if s.wire != nil {
