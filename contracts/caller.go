@@ -1,7 +1,6 @@
 package contracts
 
-// A Caller is the sender of one HTTP request: its credential and its headers
-// .
+// A Caller is the sender of one HTTP request: its credential and its headers.
 type Caller struct {
 	Principal      Principal
 	Role           Role   // viewer or controller if a header asks for it, otherwise empty

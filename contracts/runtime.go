@@ -74,8 +74,9 @@ type Host interface {
 
 	// Ask asks the clients a question and waits for its end. It publishes the
 	// legacy message of the question (tool_call or client_tool_request), the
-	// request and its resolution. It returns an error only if ctx or the hub ended,
-	// the question is malformed, or its id is in use.
+	// request and its resolution. It returns an error only if ctx, the run or the
+	// hub ended, the question is malformed, its id is in use, or too many questions
+	// are open.
 	Ask(ctx context.Context, req *ServerRequest, opts AskOptions) (Outcome, error)
 
 	// Withdraw ends an open question with verdict; by is the resolver that clients

@@ -13,8 +13,8 @@ import (
 // to end before it is refused.
 const stopTimeout = 5 * time.Second
 
-// checkPrompt asks the agent whether it can serve a prompt. Nothing has changed
-// yet.
+// checkPrompt asks the agent, before the transaction, whether it can serve a prompt.
+// It accepts other commands.
 func (h *Hub) checkPrompt(cmd contracts.Command) error {
 	prompt, ok := cmd.(*contracts.Prompt)
 	if checker, can := h.opts.Agent.(Checker); ok && can {
@@ -62,9 +62,10 @@ func (h *Hub) unsupported(cmd contracts.Command) error {
 	}
 }
 
-// checkCommand checks, in this order: session, role, lease, capability. It runs in
-// the transaction that executes the command, so a command that was read before a
-// take-over is checked against the new holder (D7).
+// checkCommand checks, in this order: session and connection, role, lease,
+// capability. A hello passes after the first check. checkCommand runs in the
+// transaction that executes the command, so a command that was read before a
+// takeover is checked against the new holder (D7).
 func (tx *tx) checkCommand(c *connection, cmd contracts.Command) error {
 	op := opCommand
 	if _, hello := cmd.(*contracts.Hello); hello {

@@ -8,9 +8,10 @@ import (
 
 // Backpressure for utility commands. A command pauses while its owner has more
 // than Options.MaxBacklog bytes of unread output, so that output cannot fall out
-// of retention before the owner sees it. It also pauses while the owner is detached
-// and its subscription has not expired. Commands never wait for other clients; those
-// are reset (D5). Commands of an owner that was never attached do not pause.
+// of retention before the owner sees it. Output counts as unread also while the
+// owner is detached, until its subscription expires. Commands do not pause for an
+// owner that was never attached. They never wait for other clients, which may be
+// reset (D5).
 
 // unreadOutput is the command output that the owning connection has not read yet.
 // Hub.mu guards it. It stays close to MaxBacklog, because commands pause.

@@ -3,9 +3,9 @@ package hub
 import "github.com/seed-028515a8/maestro/contracts"
 
 // A call is one command from a socket or an HTTP request. One transaction admits
-// and executes it; a utility command is executed after that transaction. A repeat
-// with the same key gets the first answer, and waits for it if the first call is in
-// progress (A72).
+// and executes it. A utility command is executed after that transaction, and a
+// second one answers it. A repeat with the same key gets the first answer, and waits
+// for it if the first call is in progress (A72).
 type call struct {
 	hub          *Hub
 	source       callSource
@@ -89,7 +89,8 @@ func (c *call) decide(tx *tx) {
 	}
 }
 
-// admit executes the command. It only admits a utility command; do executes it.
+// admit checks and executes the command. It only checks a utility command, which do
+// executes.
 func (c *call) admit(tx *tx) error {
 	if c.invalid != nil {
 		if err := tx.checkCommand(c.conn, c.cmd); err != nil { // the sender's rights are checked before the command's text

@@ -17,7 +17,7 @@ const (
 )
 
 // wakeFollowers is the waker's goroutine. It handles any number of publishes in one
-// round over the mailboxes, so the cost of publishing does not depend on the number
+// round over the mailboxes. So the cost of publishing does not depend on the number
 // of clients.
 func (h *Hub) wakeFollowers() {
 	var window time.Duration
@@ -82,8 +82,8 @@ func (h *Hub) wakeSome(remaining int) int {
 	return from
 }
 
-// watchClock is the clock's goroutine. It calls tick at the earliest deadline;
-// transactions wake it when the deadline moves forward.
+// watchClock is the clock's goroutine. It calls tick at the earliest deadline.
+// Transactions wake it when they set an earlier one.
 func (h *Hub) watchClock() {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()

@@ -44,7 +44,7 @@ type Options struct {
 	LeaseTTL          time.Duration // 45 s since the holder was last active
 	HeartbeatInterval time.Duration // 15 s; a peer silent for three intervals is closed
 	SubscriptionTTL   time.Duration // 30 s a dropped connection can be resumed
-	HandshakeTimeout  time.Duration // 10 s from the first byte to hello
+	HandshakeTimeout  time.Duration // 10 s from the upgrade to hello
 	IdleTTL           time.Duration // suspend after this long without clients, run or events; default never
 	WorkingInterval   time.Duration // 15 s; a run without events for this long publishes a status
 

@@ -50,8 +50,8 @@ func (h *Hub) finishShutdown() {
 	}
 }
 
-// leave ends, in this order: the run, the utilities, the clients, the agent, the
-// hub's goroutines, the journal and the store.
+// leave ends, in this order: the run, the commands and watches, the clients, the
+// agent, the utilities, the hub's goroutines, the journal and the store.
 func (h *Hub) leave(ctx context.Context, final bool) error {
 	if h.leaving.Swap(true) {
 		select {

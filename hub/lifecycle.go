@@ -6,7 +6,8 @@ import (
 	"github.com/seed-028515a8/maestro/contracts"
 )
 
-// lifecycle is the phase of the session, with what belongs to it.
+// lifecycle holds the phase of the session, and facts about its drain, its end and
+// its origin.
 type lifecycle struct {
 	phase     phase
 	suspended bool                // ended here, to continue in another hub

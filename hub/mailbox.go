@@ -15,8 +15,8 @@ import (
 // A mailbox is the position of one attached stream in the journal, plus the frames
 // for that stream alone.
 //
-// Entries are not copied here: a client that stops reading costs one cursor, not a
-// queue. A mailbox has no goroutine while there is nothing to write: wake starts
+// A mailbox does not copy entries: a client that stops reading costs one cursor, not
+// a queue. While there is nothing to write, a mailbox has no goroutine. wake starts
 // one, which ends when the client has caught up (D3). docs/states.md has a diagram
 // of the states.
 type mailbox struct {
@@ -61,7 +61,7 @@ const (
 )
 
 // A parcel is a frame or snapshot for one client. It is written after the entries
-// up to at and before the entries after at.
+// up to cursor at and before the later entries.
 type parcel struct {
 	at    uint64
 	frame []byte // encoded bytes, or

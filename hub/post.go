@@ -35,8 +35,9 @@ const sendPrefix = "http "
 // the answer would otherwise miss the end of the run. A client that does not read
 // the answer delays the run by at most replyTimeout.
 //
-// Post checks in the order: session, readiness, connection,
-// owner, role, lease, text, capability, state.
+// Post checks, in this order: the phase of the session, the role that the request
+// names, the connection and its secret, the role of the connection, the lease, the
+// text, the capability, and what the command itself demands.
 func (h *Hub) Post(text []byte, key string, by contracts.Caller, reply func(answer []byte)) error {
 	p := &httpCall{by: by, replied: make(chan struct{})}
 	p.call = call{hub: h, source: p, trace: by.Trace, answersLater: true}

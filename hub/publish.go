@@ -120,8 +120,8 @@ func (tx *tx) publishEncoded(e encoded) {
 }
 
 // publishSnapshot publishes the whole state, after changes that clients need not be
-// able to fold. The store keeps an empty note in its place, because its events say
-// the same.
+// able to fold. The store keeps an empty note in place of the snapshot, because the
+// stored events give the same state.
 func (tx *tx) publishSnapshot() { tx.appendSnapshot(true) }
 
 func (tx *tx) appendSnapshot(transient bool) {
@@ -272,8 +272,8 @@ func (a *host) Publish(ctx context.Context, events ...contracts.Event) error {
 
 // publishUtility publishes events of commands and watches. Commands have
 // backpressure of their own, from their owner (awaitOwner), so their output does
-// not wait for a local client. The number of file changes is not bounded, so watch
-// events wait for it.
+// not wait for a local client. Watch events wait for a local client, because the
+// number of file changes is not bounded.
 func (h *Hub) publishUtility(ctx context.Context, events ...contracts.Event) error {
 	if slices.ContainsFunc(events, func(ev contracts.Event) bool { _, ok := ev.(*contracts.UtilityFileWatchEvent); return ok }) {
 		return (*host)(h).Publish(ctx, events...)
@@ -336,8 +336,8 @@ func (a *host) ClientTools() []contracts.ClientTool {
 }
 
 // A localBacklog counts the bytes that local clients have not read yet. Local
-// clients cannot be reset. The agent and file watches wait above
-// Options.MaxBacklog; others do not.
+// clients cannot be reset. Above Options.MaxBacklog the agent and file watches wait;
+// other publishers do not.
 type localBacklog struct {
 	clients atomic.Int32
 	bytes   atomic.Int64

@@ -11,8 +11,7 @@ import (
 	"github.com/seed-028515a8/maestro/handshake"
 )
 
-// Connections and subscriptions over HTTP. The HTTP
-// transports call these methods.
+// Connections and subscriptions over HTTP. Package httpapi calls these methods.
 
 var (
 	errNoConnection   = &contracts.Error{Code: contracts.CodeStaleConnection, Message: "Headless connection not found"}

@@ -126,8 +126,8 @@ func (tx *tx) checkpointDue() bool {
 }
 
 // checkpoint adds the whole state to the transaction's entries. If that fails, the
-// older entries still have everything, and the next attempt follows after as many
-// more bytes.
+// older entries still have everything, and the hub tries again when the next
+// checkpoint is due.
 func (tx *tx) checkpoint() {
 	defer func() { tx.log.sinceCheckpoint, tx.log.checkpointedAt = 0, tx.now }()
 	snapshot, err := contracts.EncodeSnapshot(tx.log.events.Snapshot(tx.head()))

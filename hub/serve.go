@@ -28,8 +28,8 @@ var (
 // other, which has ended when Serve returns.
 //
 // A panic in code that serves conn, or in conn itself, ends only this connection.
-// Serve does not change att; a pointer keeps a copy off the stack of every idle
-// connection.
+// Serve does not change att. It takes a pointer, because a copy would stay on the
+// stack of every idle connection.
 func (h *Hub) Serve(ctx context.Context, conn Conn, wire Wire, att *contracts.Attach) (err error) {
 	defer h.contain(conn, &err)
 	unhook := context.AfterFunc(ctx, func() { conn.Close(errGoingAway) })
@@ -129,9 +129,9 @@ func (r *reader) enter(conn Conn, att *contracts.Attach) (err error) {
 	return err
 }
 
-// read calls handle for every frame until the socket ends. It contains a panic
-// here, because detach waits for the writer and only a closed socket unblocks the
-// writer.
+// read calls handle for every frame until the socket ends. If handle panics, read
+// closes the socket, because detach waits for the writer and only a closed socket
+// unblocks the writer.
 func (r *reader) read(handle func(text []byte)) (err error) {
 	defer r.hub.contain(r.box.conn, &err)
 	for !r.ended {
@@ -178,16 +178,16 @@ func refusalFrame(id *string, seq uint64, why *contracts.Error) *contracts.Refus
 	}
 }
 
-// When the process ends, it tells the first returnAtOnce clients to return after
-// one second. It delays the others so that returnRate clients return per second:
-// the default limits of the next process admit no more.
+// When the process ends, it tells the first returnAtOnce clients of a session to
+// return after one second. It delays the others so that returnRate clients return
+// per second: the default limits of the next process admit no more.
 const (
 	returnAtOnce = 1000
 	returnRate   = 500
 )
 
-// goodbyeFrame returns the last frame of a connection. turn is the number of
-// clients that were told to return before it.
+// goodbyeFrame returns the last frame of a connection. turn is how many clients
+// were told to return before this one.
 func goodbyeFrame(why *contracts.Error, turn int) *contracts.Goodbye {
 	if why == nil {
 		return &contracts.Goodbye{Code: 1000, Reason: "normal"}
@@ -351,9 +351,9 @@ func optional(id string) *string {
 	return &id
 }
 
-// answer sends the result or refusal of the current frame. Every frame gets exactly
-// one, in the order of the frames and after the events that the frame caused
-// (A116).
+// answer sends the result or refusal of the current frame. Every command, and every
+// frame about the lease, gets exactly one, in the order of the frames and after the
+// events that it caused (A116).
 func (r *reader) answer(tx *tx, id *string, refusal *contracts.Error) {
 	h := r.hub
 	if refusal == nil {

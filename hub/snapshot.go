@@ -138,8 +138,8 @@ func (p *sharedSnapshot) removeUser() {
 	p.memory, p.frames = nil, nil
 }
 
-// Above presenceAtOnce connections, clients that attach within a short time share a
-// snapshot and replay the entries since. Otherwise a thousand joins would encode a
+// Above presenceAtOnce connections, clients that attach within snapshotShareTime share
+// a snapshot and replay the entries since. Otherwise a thousand joins would encode a
 // thousand states.
 const (
 	snapshotShareTime    = presenceEvery

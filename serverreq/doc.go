@@ -2,7 +2,7 @@
 // until each is answered, expires, is withdrawn or is cancelled.
 //
 // Every request ends exactly once. The first answer is used, and a later one is
-// refused with how the request ended (D8). Only the combinations of verdict and
-// resolver of section 3.4 occur. The package sends nothing, has no timer, and does
-// not check who may answer.
+// refused with how the request ended (D8). Only legal combinations of verdict and
+// resolver occur (R52; see [Legal]). The package sends nothing, has no timer, and
+// does not check who may answer.
 package serverreq

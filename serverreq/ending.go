@@ -17,9 +17,8 @@ type ending struct {
 	isError bool                     // of the client's answer
 }
 
-// Legal reports whether a request of the type may end with verdict, resolved by by.
-// It follows the table of section 3.4, and also allows approvals granted by a
-// change of the approval mode.
+// Legal reports whether a request of the type may end with verdict, resolved by by
+// (R52). A policy approves when the approval mode changes.
 func Legal(kind contracts.RequestType, verdict contracts.Verdict, by contracts.Resolver) bool {
 	type pair struct {
 		verdict contracts.Verdict

@@ -19,7 +19,8 @@ const (
 	// its processes (R87).
 	killDelay = time.Second
 
-	// drainDelay is the same when the whole session stops.
+	// drainDelay is the same when all commands end: by interrupt, cancel, a drain
+	// or the end of the session.
 	drainDelay = 2 * time.Second
 
 	// lingerDelay is how long a command's output stays open after its exit, for

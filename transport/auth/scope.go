@@ -32,8 +32,8 @@ var (
 	hashedScope = lazyregexp.New(`^(?:principal|claim)_[0-9a-f]{32}$`)
 )
 
-// scopeKey returns the scope of a principal from its issuer's claims
-// . Distinct tuples have distinct scopes.
+// scopeKey returns the scope of a principal from its issuer's claims. Distinct
+// tuples have distinct scopes.
 func scopeKey(workspace, org, team, user string) string {
 	var parts []string
 	plain := !strings.HasSuffix(user, ".") // some file systems drop a final dot

@@ -38,8 +38,8 @@ func (h *Handler) attachment(w http.ResponseWriter, r *http.Request, c *call) (*
 	return req, h.fenceAttach(r, req)
 }
 
-// connect makes or renews a connection. An unknown session id is refused; an
-// empty one makes a new session (ruling 7).
+// connect makes or renews a connection. It refuses an unknown session id; an
+// empty one makes a new session.
 func (h *Handler) connect(w http.ResponseWriter, r *http.Request, c *call) error {
 	req, err := h.attachment(w, r, c)
 	if err != nil {

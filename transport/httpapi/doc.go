@@ -6,13 +6,13 @@
 //	GET  /api/headless/sessions                       list sessions
 //	GET  /api/headless/sessions/{id}[/state]          the state
 //	POST /api/headless/sessions/{id}/subscribe        make a subscription
-//	POST /api/headless/sessions/{id}/unsubscribe      end one
+//	POST /api/headless/sessions/{id}/unsubscribe      end a subscription
 //	GET  /api/headless/sessions/{id}/events           the events, as a stream
 //	POST /api/headless/sessions/{id}/messages         send a command; also /message
-//	POST /api/headless/sessions/{id}/heartbeat        a sign of life
+//	POST /api/headless/sessions/{id}/heartbeat        keep a connection alive
 //	POST /api/headless/sessions/{id}/disconnect       end a connection
 //	GET  /healthz, /readyz                            for probes
-//	GET  /                                            a word for browsers
+//	GET  /                                            a page that says how to attach
 //
 // A route reads a request, package auth identifies the principal, Find returns
 // the session, and one method of the session decides. This package makes no

@@ -43,8 +43,8 @@ func caller(h http.Header) (by contracts.Caller, err error) {
 
 func tooLong(value string) bool { return len(value) > contracts.MaxIDBytes }
 
-// headerOf returns the value of a header that has several names. Present ones
-// must be equal.
+// headerOf returns the value of a header that has several names. If several are
+// present, their values must be equal.
 func headerOf(h http.Header, names []string) (value string, err error) {
 	for _, family := range headerPrefixes {
 		for _, name := range names {
@@ -88,8 +88,8 @@ func idempotencyKey(h http.Header) (string, error) {
 	return key, nil
 }
 
-// validID reports whether id is a legal session id. It
-// refuses . and .., which change the path.
+// validID reports whether id is a legal session id. It refuses . and .., which
+// change the path.
 func validID(id string) bool {
 	return id != "" && id != "." && id != ".." && len(id) <= contracts.MaxIDBytes && !strings.ContainsFunc(id, func(r rune) bool {
 		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && !strings.ContainsRune("._:-", r)

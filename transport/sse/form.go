@@ -7,10 +7,10 @@ import (
 	"github.com/seed-028515a8/maestro/contracts"
 )
 
-// Form builds server-sent events, each with one envelope of the protocol
-// . An event that moves the cursor has the id
-// <epoch>.<cursor>, which a browser sends back when it reconnects. Forms of one
-// epoch are equal. The methods allocate only to grow dst.
+// Form builds server-sent events, each with one envelope of the protocol. An
+// event that moves the cursor has the id <epoch>.<cursor>, which a browser sends
+// back when it reconnects. Forms of one epoch are equal. The methods allocate only
+// to grow dst.
 type Form struct{ Epoch string }
 
 var _ contracts.Form = Form{}

@@ -58,14 +58,12 @@ func (c *Conn) Form() contracts.Form { return Form{} }
 // net.ErrClosed.
 func (c *Conn) Write(frames []byte) error { return c.tap.writeFrames(frames) }
 
-// LastSeen returns when the peer last sent any byte, pongs included (ruling 10
-// of the architecture).
+// LastSeen returns when the peer last sent any byte, pongs included.
 func (c *Conn) LastSeen() time.Time { return c.tap.lastSeen() }
 
-// Close sends a close frame with the close code of why, or
-// 1000 for nil. The peer has one second to answer it; within that second a
-// blocked Write fails and ReadFrame ends. Only the first call counts. Close
-// does not wait.
+// Close sends a close frame with the close code of why, or 1000 for nil. The
+// peer has one second to answer it; within that second a blocked Write fails
+// and ReadFrame ends. Only the first call counts. Close does not wait.
 func (c *Conn) Close(why *contracts.Error) {
 	if why == nil {
 		c.closeWith(closeNormal, "")
@@ -94,8 +92,8 @@ func (c *Conn) closeWith(code int, reason contracts.Code) {
 	})
 }
 
-// linger ends the connection after its session has returned. It reads for at
-// most one second, until the peer has answered the close frame or has hung up.
+// linger ends the connection after its session has returned. It reads until the
+// peer has answered the close frame or has hung up, for at most one second.
 // Closing at once could make the kernel discard the close frame.
 func (c *Conn) linger() {
 	for {

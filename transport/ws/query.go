@@ -15,8 +15,7 @@ import (
 const protocolFamily = "maestro-headless."
 
 // checkUpgrade refuses a request that is not a WebSocket handshake for this
-// protocol. It sets the answer's headers that say what is
-// required.
+// protocol. It sets the answer's headers that say what is required.
 func checkUpgrade(answer http.Header, r *http.Request) *contracts.Error {
 	if r.Method != http.MethodGet {
 		answer.Set("Allow", http.MethodGet)
@@ -173,8 +172,8 @@ func (q *query) number(name string) *int64 {
 	return &n
 }
 
-// validID reports whether s is a legal id: 1 to 128 of [A-Za-z0-9._:-]
-// , except . and .., which change the path.
+// validID reports whether s is a legal id: 1 to 128 of [A-Za-z0-9._:-], except
+// . and .., which change the path.
 func validID(s string) bool {
 	if s == "" || s == "." || s == ".." || len(s) > contracts.MaxIDBytes {
 		return false

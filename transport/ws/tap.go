@@ -44,7 +44,7 @@ type tap struct {
 	early     []byte  // bytes that the peer sent before the upgrade was answered
 	scanner   scanner // of the bytes read
 	readErr   error   // the first error of the socket, as opposed to the library's
-	bytesLeft int     // bytes that the current message may still take; negative means no bound
+	bytesLeft int     // wire bytes that the current message may still take; negative means no bound
 
 	// writing is a lock that is held across I/O: a channel of capacity 1, full
 	// while it is locked. A goroutine that waits for it waits for the peer.
@@ -96,7 +96,8 @@ func (t *tap) beginMessage(timeout time.Duration) {
 	t.setReadDeadline(time.Now().Add(timeout))
 }
 
-// endMessage ends the bounds of begin: between messages a peer may be silent.
+// endMessage removes the bounds of beginMessage: between messages a peer may be
+// silent.
 func (t *tap) endMessage() {
 	t.bytesLeft = -1
 	t.setReadDeadline(time.Time{})
@@ -139,9 +140,9 @@ func (t *tap) isClosing() bool {
 }
 
 // Write writes a frame for the library, which flushes each frame at once. It is
-// always a close frame, because [tap.answer] answers pings. It either answers
-// the peer's close frame and repeats its reason, or reports a violation, whose
-// text is replaced with a code.
+// always a close frame, because [tap.onPing] answers pings. The frame either
+// answers the peer's close frame and repeats its reason, or reports a violation;
+// Write replaces the library's text for a violation with a code.
 func (t *tap) Write(p []byte) (int, error) {
 	frame := p
 	switch code, text, ok := closing(p); {
