@@ -1,6 +1,10 @@
 package hub
 
-import "github.com/seed-028515a8/maestro/contracts"
+import (
+	"time"
+
+	"github.com/seed-028515a8/maestro/contracts"
+)
 
 // A call is one command from a socket or an HTTP request. One transaction admits
 // and executes it. A utility command is executed after that transaction, and a
@@ -169,4 +173,45 @@ func (f frameCall) repeat(tx *tx, answer savedAnswer) error {
 		f.result(tx, f.id, answer.cursor)
 	}
 	return nil
+}
+
+// awaitStopped waits up to stopTimeout for a run that is being stopped.
+func (h *Hub) awaitStopped() {
+	h.mu.Lock()
+	r := h.state.work.run
+	stopping := r != nil && r.stop != nil
+	h.mu.Unlock()
+	if !stopping {
+		return
+	}
+	timer := time.NewTimer(stopTimeout)
+	defer timer.Stop()
+	select {
+	case <-r.done:
+	case <-timer.C:
+	}
+}
+
+// noteCommand writes an accepted command to the journal and folds it into the
+// state, so that the change survives the process.
+func (tx *tx) noteCommand(cmd contracts.Command, n note) {
+	text, err := contracts.EncodeCommand(cmd)
+	if err != nil {
+		tx.logger.Error("encode command", "type", cmd.CommandType(), "err", err)
+		return
+	}
+	n.Command = text
+	tx.note(n)
+	tx.log.events.ApplyCommand(cmd)
+}
+
+// noteAnswer adds the answer's cursor to the transaction's note of a ws.send. The
+// cursor is known only after the command has published its events.
+func (tx *tx) noteAnswer(cursor uint64) {
+	if tx.unansweredSend == nil {
+		return
+	}
+	tx.unansweredSend.Answer = cursor
+	tx.out[tx.unansweredIndex].Body = encodeNote(*tx.unansweredSend)
+	tx.unansweredSend = nil
 }

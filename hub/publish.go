@@ -4,9 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"sync/atomic"
-	"time"
 
 	"github.com/seed-028515a8/maestro/contracts"
 	"github.com/seed-028515a8/maestro/journal"
@@ -162,37 +162,6 @@ func (tx *tx) append(e journal.Entry) uint64 {
 		tx.log.sinceCheckpoint += len(e.Body)
 	}
 	return tx.head()
-}
-
-// commit appends the transaction's entries to the store and then makes them visible
-// (D4). If the store fails, the session ends, so that clients never see an entry
-// that is not stored.
-func (tx *tx) commit() error {
-	if len(tx.out) == 0 || tx.life.failed != nil {
-		tx.out = tx.out[:0]
-		return nil
-	}
-	if tx.checkpointDue() && !tx.life.frozen {
-		tx.checkpoint()
-	}
-	size := 0
-	for i := range tx.out {
-		size += len(tx.out[i].Body)
-	}
-	began := time.Now()
-	_, err := tx.journal.Append(tx.out...)
-	tx.opts.Observer.Appended(len(tx.out), size, time.Since(began))
-	clear(tx.out) // the journal has copied the bodies
-	tx.out = tx.out[:0]
-	if err != nil {
-		return err
-	}
-	tx.localBacklog.grow(size)
-	tx.expireSharedSnapshot()
-	if tx.opts.GroupCommit {
-		signal(tx.unsynced)
-	}
-	return nil
 }
 
 // Errors that clients see when a session fails. The session can be opened again from
@@ -386,4 +355,15 @@ func (b *localBacklog) wait(ctx context.Context, limit int64) error {
 	}
 	signal(b.room) // another publisher may be waiting too
 	return nil
+}
+
+// rawEvent returns an event of the hub about a run.
+func rawEvent(kind string, more map[string]any) *contracts.RawAgentEvent {
+	body := map[string]any{"type": kind}
+	maps.Copy(body, more)
+	text, err := json.Marshal(body)
+	if err != nil {
+		panic(fmt.Sprintf("hub: encode raw event: %v", err)) // more holds only strings and maps of strings
+	}
+	return &contracts.RawAgentEvent{EventKind: kind, Event: text}
 }

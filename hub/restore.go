@@ -93,30 +93,6 @@ func (tx *tx) noteLease() {
 	tx.note(note{Lease: &savedLease{Generation: tx.clients.lease.Generation(), Holder: holder}})
 }
 
-// noteCommand writes an accepted command to the journal and folds it into the
-// state, so that the change survives the process.
-func (tx *tx) noteCommand(cmd contracts.Command, n note) {
-	text, err := contracts.EncodeCommand(cmd)
-	if err != nil {
-		tx.logger.Error("encode command", "type", cmd.CommandType(), "err", err)
-		return
-	}
-	n.Command = text
-	tx.note(n)
-	tx.log.events.ApplyCommand(cmd)
-}
-
-// noteAnswer adds the answer's cursor to the transaction's note of a ws.send. The
-// cursor is known only after the command has published its events.
-func (tx *tx) noteAnswer(cursor uint64) {
-	if tx.unansweredSend == nil {
-		return
-	}
-	tx.unansweredSend.Answer = cursor
-	tx.out[tx.unansweredIndex].Body = encodeNote(*tx.unansweredSend)
-	tx.unansweredSend = nil
-}
-
 // checkpointDue reports whether a checkpoint is due, so that retention can drop
 // older entries. A state that is larger than Options.CheckpointBytes is written
 // less often, so that checkpoints are at most half of the written bytes.
@@ -406,17 +382,6 @@ func (tx *tx) canResumeRun(r *run) bool {
 		}
 	}
 	return true
-}
-
-// rawEvent returns an event of the hub about a run.
-func rawEvent(kind string, more map[string]any) *contracts.RawAgentEvent {
-	body := map[string]any{"type": kind}
-	maps.Copy(body, more)
-	text, err := json.Marshal(body)
-	if err != nil {
-		panic(fmt.Sprintf("hub: encode raw event: %v", err)) // more holds only strings and maps of strings
-	}
-	return &contracts.RawAgentEvent{EventKind: kind, Event: text}
 }
 
 // closeUtilities publishes the end of the commands and watches of an earlier

@@ -338,20 +338,3 @@ func (tx *tx) stopRun(why *stopReason) {
 	r.stop = why
 	tx.then(func() { r.cancel(errStopped) })
 }
-
-// awaitStopped waits up to stopTimeout for a run that is being stopped.
-func (h *Hub) awaitStopped() {
-	h.mu.Lock()
-	r := h.state.work.run
-	stopping := r != nil && r.stop != nil
-	h.mu.Unlock()
-	if !stopping {
-		return
-	}
-	timer := time.NewTimer(stopTimeout)
-	defer timer.Stop()
-	select {
-	case <-r.done:
-	case <-timer.C:
-	}
-}

@@ -114,3 +114,34 @@ func (h *Hub) runEffects(acts []func()) (more []func()) {
 
 // then runs act after the transaction, without the lock. It must not block.
 func (tx *tx) then(act func()) { tx.after = append(tx.after, act) }
+
+// commit appends the transaction's entries to the store and then makes them visible
+// (D4). If the store fails, the session ends, so that clients never see an entry
+// that is not stored.
+func (tx *tx) commit() error {
+	if len(tx.out) == 0 || tx.life.failed != nil {
+		tx.out = tx.out[:0]
+		return nil
+	}
+	if tx.checkpointDue() && !tx.life.frozen {
+		tx.checkpoint()
+	}
+	size := 0
+	for i := range tx.out {
+		size += len(tx.out[i].Body)
+	}
+	began := time.Now()
+	_, err := tx.journal.Append(tx.out...)
+	tx.opts.Observer.Appended(len(tx.out), size, time.Since(began))
+	clear(tx.out) // the journal has copied the bodies
+	tx.out = tx.out[:0]
+	if err != nil {
+		return err
+	}
+	tx.localBacklog.grow(size)
+	tx.expireSharedSnapshot()
+	if tx.opts.GroupCommit {
+		signal(tx.unsynced)
+	}
+	return nil
+}
