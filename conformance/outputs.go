@@ -156,7 +156,9 @@ func outputInState(u *user) {
 
 func bothInState(u *user) {
 	u.sh("4.2", "echo gone").prints("4.2", "gone\n")
-	j := u.sh("4.2", "echo to-out; sleep 0.3; echo to-err >&2; exec sleep 60")
+	j := u.reading("4.2", "echo to-out; read x; echo to-err >&2; exec sleep 60")
+	j.says("4.2", "to-out\n")
+	j.write("4.2", "\n", false)
 	j.says("4.2", "to-err\n")
 	f := u.state()
 	if list := listOf(f, "state.active_utility_commands"); len(list) != 1 || list[0]["output"] != "to-out\nto-err\n" {
