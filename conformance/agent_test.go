@@ -14,7 +14,7 @@ import (
 )
 
 // shellPrompts are what the shell agent answers, takes its time for, and asks about.
-var shellPrompts = conformance.Prompts{Say: "echo hello", Long: "sleep 4", Ask: "echo asked"}
+var shellPrompts = conformance.Prompts{Say: "echo hello", Long: "sleep 30", Ask: "echo asked"}
 
 // aboutAgents are the scenarios about any agent, and some that most of them cannot
 // take part in.

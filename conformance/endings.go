@@ -52,7 +52,7 @@ func cancels(cmd contracts.Command, reason string) func(*Session) {
 func endsRun(cmd contracts.Command, text string) func(*Session) {
 	return func(s *Session) {
 		p := s.controller()
-		p.prompt(streamOf(500, 20))
+		p.prompt(speaking())
 		id := p.expect("R36", message("response_start")).str("response_id")
 		p.expect("R36", message("response_chunk"))
 		from := len(p.log)
@@ -110,7 +110,7 @@ func checkIdle(s *Session, rule string, f *Frame) {
 func cleanState(s *Session) {
 	p := s.controller()
 	p.ask(contracts.RequestApproval, "cut")
-	p.prompt(streamOf(500, 20))
+	p.prompt(speaking())
 	p.expect("R36", message("response_chunk"))
 	p.accepted("R69", p.command(&contracts.Interrupt{}))
 	p.expect("R37", message("response_end"))

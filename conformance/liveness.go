@@ -216,15 +216,17 @@ func runOutlivesController(s *Session) {
 	vera := s.follow("vera", follow{})
 	vera.begins("A42")
 	alice.ask(contracts.RequestApproval, "inherited")
-	alice.prompt(streamOf(200, 10))
+	alice.prompt(speaking())
 	vera.expect("3.2", message("response_chunk").where("of the long response", func(f *Frame) bool { return f.str("content") == "chunk 0 " }))
 	alice.disconnect(nil).ok("A15")
-	vera.expect("3.2", message("response_end"))
 	bob := s.caller("bob", contracts.RoleController)
 	f := bob.connected(nil).snapshot()
+	vera.goesOn("3.2", f.Cursor)
 	if !pending(f, "inherited") {
 		s.fail("D8", "expected the question to wait for the next controller, got %s", abridge(f.Raw, maxTraceText))
 	}
 	bob.posted("D8", approve("inherited", true))
 	vera.expect("D8", message("server_request_resolved").with("request_id", "inherited").with("resolution", "approved"))
+	bob.posted("3.2", &contracts.Interrupt{})
+	vera.expect("3.2", message("response_end"))
 }

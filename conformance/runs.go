@@ -104,7 +104,7 @@ func responsesInTurn(s *Session) {
 
 func responding(s *Session) {
 	alice := s.controller()
-	alice.prompt(streamOf(200, 10))
+	alice.prompt(speaking())
 	alice.expect("R36", message("response_chunk"))
 	vera := s.viewer("vera")
 	f := vera.last(control("snapshot"))
@@ -113,6 +113,8 @@ func responding(s *Session) {
 	}
 	start := alice.last(message("response_start"))
 	whole := f.str("state.current_response.text")
+	vera.goesOn("R36", f.Cursor)
+	alice.command(&contracts.Interrupt{})
 	vera.await("R36", 0, message("response_end"))
 	alice.expect("R36", message("response_end"))
 	if got, want := whole+chunksOf(vera.log), chunksOf(alice.log); got != want {
@@ -152,7 +154,7 @@ func busy(s *Session) {
 
 func busyState(s *Session) {
 	p := s.controller()
-	p.prompt(streamOf(100, 10))
+	p.prompt(speaking())
 	p.expect("R36", message("response_chunk"))
 	before := p.log[len(p.log)-1].At
 	p.refused(p.command(&contracts.Prompt{Content: "too early"}), busyRefusal("R42"))
@@ -160,6 +162,8 @@ func busyState(s *Session) {
 	if f.at("state.is_responding") != true || f.str("state.current_response.text") == "" {
 		s.fail("R42", "expected the response of %.3fs to be still open in the state, got %s", before.Seconds(), show(f.at("state.current_response")))
 	}
+	p.goesOn("R42", f.Cursor)
+	p.command(&contracts.Interrupt{})
 	p.expect("R42", message("response_end"))
 }
 
@@ -175,10 +179,11 @@ func missingAttachment(s *Session) {
 
 func errorKeepsResponding(s *Session) {
 	p := s.controller()
-	p.prompt(streamOf(200, 10))
+	p.prompt(speaking())
 	p.expect("R49", message("response_chunk"))
 	p.refused(p.command(&contracts.ToolResponse{CallID: "nobody", Approved: true}),
 		refusal{rule: "R61", names: "nobody", kind: contracts.ErrorTool, code: contracts.CodeRequestNotFound})
 	p.expect("R49", message("response_chunk"))
+	p.command(&contracts.Interrupt{})
 	p.expect("R49", message("response_end"))
 }

@@ -31,7 +31,7 @@ type Prompts struct {
 func DefaultPrompts() Prompts {
 	return Prompts{
 		Say:  "say Hello, conformance.",
-		Long: "say One moment.\ncall bash|Bash|shell {\"command\":\"sleep 4\"}\nsay That took a while.",
+		Long: "say One moment.\ncall bash|Bash|shell {\"command\":\"sleep 30\"}\nsay That took a while.",
 		Ask:  "call bash|Bash|shell {\"command\":\"echo conformance > conformance.txt; cat conformance.txt\"}\nsay That is done.",
 	}
 }
@@ -109,7 +109,7 @@ func (s *Session) prompts() Prompts {
 		return s.config.Prompts
 	}
 	s.ids++
-	return Prompts{Say: "hello", Long: streamOf(200, 20), Ask: approval(fmt.Sprintf("asked-%d", s.ids))}
+	return Prompts{Say: "hello", Long: speaking(), Ask: approval(fmt.Sprintf("asked-%d", s.ids))}
 }
 
 // given returns a prompt unless there is none; then it ends the scenario.

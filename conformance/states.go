@@ -271,7 +271,7 @@ func replayedInterrupt(s *Session) {
 	m := &mirror{p: s.controller()}
 	m.prompt(s.question(contracts.RequestApproval, "fold", "bash"))
 	m.p.expect("R50", message("server_request").with("request_id", "fold"))
-	m.prompt(streamOf(500, 20))
+	m.prompt(speaking())
 	m.p.expect("R36", message("response_chunk"))
 	m.do(&contracts.Interrupt{})
 	m.p.expect("R37", message("response_end"))

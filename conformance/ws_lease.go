@@ -241,10 +241,12 @@ func leaseExpires(s *Session) {
 
 func runSurvivesTakeover(s *Session) {
 	alice := s.controller()
-	alice.prompt(streamOf(200, 10))
+	alice.prompt(speaking())
 	alice.expect("R36", message("response_chunk"))
 	bob := s.attach("bob", entry{role: contracts.RoleController, take: "1"})
 	bob.refused(bob.command(&contracts.Prompt{Content: "early"}), busyRefusal("R42"))
-	bob.await("3.2", 0, message("response_end"))
+	bob.goesOn("3.2", s.viewer("vera").last(control("snapshot")).Cursor)
+	bob.command(&contracts.Interrupt{})
+	bob.expect("3.2", message("response_end"))
 	alice.expect("3.2", message("response_end"))
 }

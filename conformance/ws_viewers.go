@@ -33,7 +33,7 @@ func viewerCannotPrompt(s *Session) {
 func viewerCannotDrive(s *Session) {
 	alice, vera := s.controller(), s.viewer("vera")
 	alice.ask(contracts.RequestApproval, "kept")
-	alice.prompt(streamOf(200, 10))
+	alice.prompt(speaking())
 	alice.expect("R36", message("response_chunk"))
 	from := len(alice.log)
 	for _, cmd := range []contracts.Command{
@@ -42,8 +42,10 @@ func viewerCannotDrive(s *Session) {
 	} {
 		vera.refused(vera.command(cmd), viewerRefusal("A38"))
 	}
-	alice.await("A38", from, message("response_end"))
+	alice.goesOn("A38", s.viewer("victor").last(control("snapshot")).Cursor)
 	alice.none("A38", from, anyOf(message("server_request_resolved"), message("error"), initNothingReply))
+	alice.command(&contracts.Interrupt{})
+	alice.expect("R37", message("response_end"))
 }
 
 func viewerShutOut(s *Session) {
