@@ -1,14 +1,9 @@
 package main
 
 import (
-	"bufio"
-	"bytes"
-	"context"
+	"cmp"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -36,81 +31,58 @@ func delayP99(d delay) float64 { return d.p99 }
 
 // acp measures what the hub adds to the way from an ACP agent to a viewer, beside
 // the same agent read through its pipe.
-func (b *bench) acp(ctx context.Context) error {
-	if err := b.build(ctx, "maestro"); err != nil {
-		return err
-	}
+func (t *trial) acp() {
+	t.build("maestro")
 	runs := []contender{{name: nameAgentPipe, program: "acpagent"}, {name: nameAgentHub, program: "acpagent"}}
-	var res results[delay]
-	err := rounds(ctx, b, &res, runs, func(c contender) (delay, error) {
+	t.reportAgents(rounds(t, runs, func(t *trial, c contender) delay {
 		if c.name == nameAgentPipe {
-			return b.readAgent(ctx)
+			return t.readAgent()
 		}
-		return b.viewAgent(ctx)
-	})
-	if err != nil {
-		return err
-	}
-	b.reportAgents(&res)
-	return nil
+		return t.viewAgent()
+	}))
 }
 
-func (b *bench) reportAgents(res *results[delay]) {
-	p := b.plan.acp
-	pipe := res.of(nameAgentPipe, delayP50)
-	t := table{
-		title: "ACP agents",
-		notes: []string{fmt.Sprintf("An agent says %d messages at %d a second, each with the time at which it was written. "+
-			"Through the pipe they are read by this process itself; the viewer is a WebSocket client.", p.messages, p.rate)},
-		head: []string{"read through", "p50 ms", "p99 ms", "more p50 ms"},
-	}
-	for _, name := range res.names {
-		if why := res.void(name); why != "" {
-			t.add(name, "void: "+why)
-			continue
-		}
-		p50 := res.of(name, delayP50)
-		t.add(name, spread(p50), spread(res.of(name, delayP99)), spread(p50.less(pipe)))
-	}
-	b.report.tables = append(b.report.tables, t)
-	void := res.void(nameAgentHub)
-	if void == "" {
-		void = res.void(nameAgentPipe)
-	}
-	b.report.targets = append(b.report.targets, target{
+func (t *trial) reportAgents(res *results[delay]) {
+	p := t.plan.acp
+	more := func(name string) series { return res.of(name, delayP50).less(res.of(nameAgentPipe, delayP50)) }
+	t.report.show(res.table("ACP agents",
+		fmt.Sprintf("An agent says %d messages at %d a second, each with the time at which it was written. "+
+			"Through the pipe they are read by this process itself; the viewer is a WebSocket client.", p.messages, p.rate),
+		"read through", res.each("p50 ms", spread, delayP50), res.each("p99 ms", spread, delayP99),
+		column{"more p50 ms", func(name string) string { return spread(more(name)) }}))
+	t.report.judge(target{
 		what: "p50 that the hub adds between an ACP agent's write and a viewer's read", limit: 1, unit: "ms", versus: "(abs)",
-		got: res.of(nameAgentHub, delayP50).less(pipe), void: void,
+		got: more(nameAgentHub), void: cmp.Or(res.void(nameAgentHub), res.void(nameAgentPipe)),
 	})
 }
 
 // agentPrompt has the agent speak.
-func (b *bench) agentPrompt() string {
-	return fmt.Sprintf("%d %d", agentWarmUp+b.plan.acp.messages, b.plan.acp.rate)
+func (t *trial) agentPrompt() string {
+	return fmt.Sprintf("%d %d", agentWarmUp+t.plan.acp.messages, t.plan.acp.rate)
+}
+
+// hurry kills a server that takes too long, which ends what is read from it.
+func (t *trial) hurry(s *server) {
+	p := t.plan.acp
+	hung := time.AfterFunc(greetTimeout+2*time.Duration(agentWarmUp+p.messages)*time.Second/time.Duration(p.rate), s.kill)
+	t.atEnd(func() error { hung.Stop(); return nil })
 }
 
 // readAgent reads the agent through its pipe.
-func (b *bench) readAgent(ctx context.Context) (d delay, err error) {
-	s, err := launch(ctx, b.built["acpagent"])
-	if err != nil {
-		return d, err
-	}
-	defer func() { err = errors.Join(err, s.stop()) }()
-	hung := time.AfterFunc(b.agentPatience(), s.kill) // which ends the read below
-	defer hung.Stop()
+func (t *trial) readAgent() delay {
+	s := t.launch("acpagent")
+	t.hurry(s)
 	for id, r := range []struct {
 		method string
 		params any
 	}{
 		{"initialize", map[string]any{"protocolVersion": 1}},
-		{"session/new", map[string]any{"cwd": b.bin, "mcpServers": []any{}}},
-		{"session/prompt", map[string]any{"sessionId": "bench", "prompt": []any{map[string]string{"type": "text", "text": b.agentPrompt()}}}},
+		{"session/new", map[string]any{"cwd": t.bin, "mcpServers": []any{}}},
+		{"session/prompt", map[string]any{"sessionId": "bench", "prompt": []any{map[string]string{"type": "text", "text": t.agentPrompt()}}}},
 	} {
-		if err := s.orders.Encode(map[string]any{"jsonrpc": "2.0", "id": id, "method": r.method, "params": r.params}); err != nil {
-			return d, err
-		}
+		check(s.orders.Encode(map[string]any{"jsonrpc": "2.0", "id": id, "method": r.method, "params": r.params}))
 	}
-	var h hearing
-	for len(h.took) < agentWarmUp+b.plan.acp.messages {
+	return t.listen(s, func() (text string, err error) {
 		var m struct {
 			Params struct {
 				Update struct {
@@ -118,81 +90,53 @@ func (b *bench) readAgent(ctx context.Context) (d delay, err error) {
 				}
 			}
 		}
-		if err := s.reports.Decode(&m); err != nil {
-			return d, fmt.Errorf("after %d messages: %w: %s", len(h.took), err, s.stderr)
-		}
-		if err := h.hear(m.Params.Update.Content.Text); err != nil {
-			return d, err
-		}
-	}
-	return h.delay(), nil
-}
-
-// agentPatience is how long a run may take.
-func (b *bench) agentPatience() time.Duration {
-	p := b.plan.acp
-	return greetTimeout + 2*time.Duration(agentWarmUp+p.messages)*time.Second/time.Duration(p.rate)
+		err = s.reports.Decode(&m)
+		return m.Params.Update.Content.Text, err
+	})
 }
 
 // viewAgent reads the agent as a viewer of the program that started it.
-func (b *bench) viewAgent(ctx context.Context) (d delay, err error) {
-	dir, err := os.MkdirTemp(b.bin, "serve-")
-	if err != nil {
-		return d, err
-	}
-	defer os.RemoveAll(dir)
-	s, session, err := serveAgent(ctx, b.built["maestro"], dir, "acp:"+b.built["acpagent"])
-	if err != nil {
-		return d, err
-	}
-	defer func() { err = errors.Join(err, s.stop()) }()
-	hung := time.AfterFunc(b.agentPatience(), s.kill) // which ends the read below
-	defer hung.Stop()
-	controller, err := drive(s.addr, session)
-	if err != nil {
-		return d, err
-	}
-	defer shut(controller.fd)
+func (t *trial) viewAgent() delay {
+	s, controller := t.serveDriven(t.tempDir(t.bin), "acp:"+t.built["acpagent"])
+	t.hurry(s)
 	left := make(chan error, 1)
 	go func() { left <- controller.await(answerEnd) }() // ends with the answer, or with the server
-	defer func() {
+	view := must(dialWire(s.addr, s.dialect))
+	t.atEnd(view.close)
+	check(controller.command(&contracts.Prompt{Content: t.agentPrompt()}))
+	d := t.listen(s, func() (text string, err error) {
+		payload, err := view.next()
 		if err != nil {
-			s.kill()
-		}
-		err = errors.Join(err, <-left)
-	}()
-	view, seen, err := dial(s.addr, attachDialect(session, contracts.RoleViewer))
-	if err != nil {
-		return d, err
-	}
-	defer shut(view)
-	if err := controller.send(&contracts.Prompt{Content: b.agentPrompt()}); err != nil {
-		return d, err
-	}
-	r := frameReader{fd: view, in: bufio.NewReaderSize(io.MultiReader(bytes.NewReader(seen), socketReader(view)), readSize)}
-	var h hearing
-	for len(h.took) < agentWarmUp+b.plan.acp.messages {
-		payload, err := r.next()
-		if err != nil {
-			return d, fmt.Errorf("after %d messages: %w: %s", len(h.took), err, s.stderr)
+			return "", err
 		}
 		var env struct {
 			Type    string
 			Message struct{ Type, Content, Message string }
 		}
-		if err := json.Unmarshal(payload, &env); err != nil {
-			return d, err
+		check(json.Unmarshal(payload, &env))
+		if env.Type == "reset" || env.Message.Type == "error" {
+			return "", fmt.Errorf("got a %s: %s", env.Type, env.Message.Message)
 		}
-		switch {
-		case env.Type == "reset" || env.Message.Type == "error":
-			return d, fmt.Errorf("got a %s after %d messages: %s", env.Type, len(h.took), env.Message.Message)
-		case env.Message.Type == "response_chunk":
-			if err := h.hear(env.Message.Content); err != nil {
-				return d, err
-			}
+		if env.Message.Type != "response_chunk" {
+			return "", nil
 		}
+		return env.Message.Content, nil
+	})
+	check(<-left)
+	return d
+}
+
+// listen reads texts of the agent until all messages have come.
+func (t *trial) listen(s *server, next func() (text string, err error)) delay {
+	var h hearing
+	for len(h.took) < agentWarmUp+t.plan.acp.messages {
+		text, err := next()
+		if err != nil {
+			check(fmt.Errorf("after %d messages: %w: %s", len(h.took), err, s.stderr))
+		}
+		check(h.hear(text))
 	}
-	return h.delay(), nil
+	return h.delay()
 }
 
 // A hearing is what has been read of an agent.
@@ -219,6 +163,5 @@ func (h *hearing) hear(text string) error {
 // delay is what the messages took that count.
 func (h *hearing) delay() delay {
 	sorted := slices.Sorted(slices.Values(h.took[agentWarmUp:]))
-	ms := func(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1e6 }
 	return delay{ms(quantile(sorted, 0.5)), ms(quantile(sorted, 0.99))}
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"slices"
 	"strconv"
 
@@ -25,6 +24,7 @@ type contender struct {
 	program string // key of programs
 	args    []string
 	dialect dialect
+	viewers int // where the same server is measured with several numbers of them
 }
 
 // attachDialect is how a client attaches to maestro. hello_ok is the last thing
@@ -50,14 +50,14 @@ func streamDialect(sessionID string) dialect {
 var hubContender = contender{
 	nameHub,
 	"the product's hub, journal (in memory) and WebSocket transport; every event is checked, encoded, folded into the session's state and kept for replay",
-	"hubserver", nil, attachDialect("bench", contracts.RoleViewer),
+	"hubserver", nil, attachDialect("bench", contracts.RoleViewer), 0,
 }
 
 // eventsContender is the same with viewers that follow over HTTP.
 var eventsContender = contender{
 	nameHubEvents,
 	"the same program with its HTTP transport: a stream of server-sent events for each viewer",
-	"hubserver", nil, streamDialect("bench"),
+	"hubserver", nil, streamDialect("bench"), 0,
 }
 
 // productContender is the whole program as it is shipped. It is started and
@@ -72,7 +72,7 @@ var productContender = contender{
 // contenders are the servers that take part in fan-out, ours first.
 func (b *bench) contenders(messages int) []contender {
 	peer := func(name, design string, d dialect, about string) contender {
-		return contender{name, about, "peers", []string{"-design", design, "-messages", strconv.Itoa(messages)}, d}
+		return contender{name, about, "peers", []string{"-design", design, "-messages", strconv.Itoa(messages)}, d, 0}
 	}
 	all := []contender{
 		hubContender,
@@ -95,11 +95,13 @@ func (b *bench) contenders(messages int) []contender {
 	return chosen
 }
 
-// start runs a contender's program, which must have been built.
-func (b *bench) start(ctx context.Context, c contender) (*server, error) {
+// start runs a contender's program for as long as the trial lasts.
+func (t *trial) start(c contender) *server {
 	args := c.args
-	if b.profiles != "" && c.program == hubContender.program {
-		args = append(slices.Clone(args), "-profile", b.profiles)
+	if t.profiles != "" && c.program == hubContender.program {
+		args = append(slices.Clone(args), "-profile", t.profiles)
 	}
-	return launchControlled(ctx, c.dialect, b.built[c.program], args...)
+	s := must(launchControlled(t.ctx, c.dialect, t.built[c.program], args...))
+	t.atEnd(s.stop)
+	return s
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net"
 	"slices"
-	"strconv"
 	"syscall"
 	"time"
 
@@ -94,55 +93,37 @@ func upgradeRequest(addr string, d dialect) []byte {
 	return append(b, '\r', '\n')
 }
 
-// connect opens a TCP connection whose reads and writes time out.
-func connect(addr string, buffer int) (int, error) {
-	host, port, err := net.SplitHostPort(addr)
+// connect opens a TCP connection whose reads and writes block, and time out.
+func connect(addr string, buffer int) (fd int, err error) {
+	dialer := net.Dialer{Timeout: attachTimeout, KeepAlive: -1}
+	if buffer > 0 { // before connecting: it decides what window is offered
+		dialer.Control = func(_, _ string, c syscall.RawConn) error {
+			failed := c.Control(func(fd uintptr) { err = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUF, buffer) })
+			return errors.Join(failed, err)
+		}
+	}
+	conn, err := dialer.Dial("tcp4", addr)
 	if err != nil {
 		return -1, err
 	}
-	ip := net.ParseIP(host).To4()
-	number, err := strconv.Atoi(port)
-	if err != nil || ip == nil {
-		return -1, fmt.Errorf("not an IPv4 address and port: %q", addr)
-	}
-	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	defer func() { _ = conn.Close() }() // a copy of the socket stays
+	file, err := conn.(*net.TCPConn).File()
 	if err != nil {
-		return -1, fmt.Errorf("open socket: %w", err)
+		return -1, err
 	}
-	if buffer > 0 { // before connecting: it decides what window is offered
-		if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUF, buffer); err != nil {
-			return -1, errors.Join(err, unix.Close(fd))
-		}
+	defer func() { _ = file.Close() }()
+	if fd, err = unix.FcntlInt(file.Fd(), unix.F_DUPFD_CLOEXEC, 0); err != nil {
+		return -1, err
 	}
 	limit := unix.NsecToTimeval(attachTimeout.Nanoseconds())
 	if err := errors.Join(
+		unix.SetNonblock(fd, false), // the runtime has made it non-blocking
 		unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &limit),
 		unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_SNDTIMEO, &limit),
-		unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_NODELAY, 1),
-		finishConnect(fd, unix.Connect(fd, &unix.SockaddrInet4{Port: number, Addr: [4]byte(ip)})),
 	); err != nil {
-		return -1, errors.Join(fmt.Errorf("connect to %s: %w", addr, err), unix.Close(fd))
+		return -1, errors.Join(err, unix.Close(fd))
 	}
 	return fd, nil
-}
-
-// finishConnect waits for a connection attempt that a signal has interrupted:
-// it goes on without us and must not be made again.
-func finishConnect(fd int, err error) error {
-	if err != unix.EINTR {
-		return err
-	}
-	for err == unix.EINTR {
-		_, err = unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLOUT}}, int(attachTimeout.Milliseconds()))
-	}
-	if err != nil {
-		return err
-	}
-	code, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_ERROR)
-	if err == nil && code != 0 {
-		err = syscall.Errno(code)
-	}
-	return err
 }
 
 // readUntil reads on after got until that contains mark, and returns all of it

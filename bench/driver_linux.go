@@ -16,50 +16,38 @@ import (
 )
 
 // A driver is the controller of a session, over a WebSocket.
-type driver struct{ frameReader }
+type driver struct{ *wire }
 
 // answerEnd is in the last message of every answer.
 const answerEnd = `"type":"response_end"`
 
-// drive attaches a controller to a session, which it creates if there is none.
-func drive(addr, session string) (*driver, error) {
-	fd, rest, err := dial(addr, operatorDialect(session))
-	if err != nil {
-		return nil, err
-	}
-	return &driver{frameReader{fd: fd, in: bufio.NewReaderSize(io.MultiReader(bytes.NewReader(rest), socketReader(fd)), readSize)}}, nil
+// drive attaches a controller to a session of a server, which it creates if there
+// is none.
+func (t *trial) drive(s *server, session string) driver {
+	w := must(dialWire(s.addr, operatorDialect(session)))
+	t.atEnd(w.close)
+	return driver{w}
 }
 
-// serveDriven starts the program as serveAgent does, and attaches a controller to its
-// session. The caller calls end.
-func (b *bench) serveDriven(ctx context.Context, dir, agent string, flags ...string) (s *server, session string, d *driver, err error) {
-	s, session, err = serveAgent(ctx, b.built["maestro"], dir, agent, flags...)
-	if err != nil {
-		return nil, "", nil, err
-	}
-	if d, err = drive(s.addr, session); err != nil {
-		return nil, "", nil, errors.Join(err, s.stop())
-	}
-	return s, session, d, nil
+// serveDriven starts the program as serve does, and attaches a controller to its
+// session.
+func (t *trial) serveDriven(dir, agent string, flags ...string) (*server, driver) {
+	s := t.serve(dir, agent, flags...)
+	return s, t.drive(s, s.session)
 }
 
-// end closes the connection and stops the server.
-func (d *driver) end(s *server) error {
-	shut(d.fd)
-	return s.stop()
-}
-
-func (d *driver) send(c contracts.Command) error {
+// command sends a command.
+func (d driver) command(c contracts.Command) error {
 	text, err := contracts.EncodeCommand(c)
 	if err != nil {
 		return err
 	}
-	return writeAll(d.fd, appendMasked(nil, opText, text))
+	return d.send(text)
 }
 
 // await reads until a message contains mark. It fails if an error or a reset
 // comes first.
-func (d *driver) await(mark string) error {
+func (d driver) await(mark string) error {
 	for {
 		payload, err := d.next()
 		if err != nil {
@@ -75,8 +63,8 @@ func (d *driver) await(mark string) error {
 }
 
 // prompt sends a prompt and waits for the end of its answer.
-func (d *driver) prompt(content string) error {
-	if err := d.send(&contracts.Prompt{Content: content}); err != nil {
+func (d driver) prompt(content string) error {
+	if err := d.command(&contracts.Prompt{Content: content}); err != nil {
 		return err
 	}
 	return d.await(answerEnd)
@@ -84,52 +72,34 @@ func (d *driver) prompt(content string) error {
 
 // call makes a request of the server's API, on behalf of a connection unless that
 // is empty.
-func (s *server) call(ctx context.Context, method, path, connection string, body []byte) (answer []byte, header http.Header, err error) {
-	r, err := http.NewRequestWithContext(ctx, method, s.url(path), bytes.NewReader(body))
-	if err != nil {
-		return nil, nil, err
-	}
+func (s *server) call(method, path, connection string, body []byte) (answer []byte, header http.Header) {
+	r := must(http.NewRequestWithContext(s.ctx, method, s.url(path), bytes.NewReader(body)))
 	r.Header.Set("Content-Type", "application/json")
 	if connection != "" {
 		r.Header.Set("X-Maestro-Headless-Connection-Id", connection)
 	}
-	resp, err := http.DefaultClient.Do(r)
-	if err != nil {
-		return nil, nil, err
-	}
-	answer, err = io.ReadAll(resp.Body)
-	if err := errors.Join(err, resp.Body.Close()); err != nil {
-		return nil, nil, err
-	}
+	resp := must(http.DefaultClient.Do(r))
+	answer, err := io.ReadAll(resp.Body)
+	check(errors.Join(err, resp.Body.Close()))
 	if resp.StatusCode != http.StatusOK {
-		return nil, nil, fmt.Errorf("%s %s: %s: %.300s", method, path, resp.Status, answer)
+		check(fmt.Errorf("%s %s: %s: %.300s", method, path, resp.Status, answer))
 	}
-	return answer, resp.Header, nil
+	return answer, resp.Header
 }
 
 func (s *server) url(path string) string { return "http://" + s.addr + "/api/headless/" + path }
 
 // connectTo makes a connection over HTTP, in a new session if session is empty.
-func (s *server) connectTo(ctx context.Context, session string, role contracts.Role) (got contracts.ConnectionAnswer, err error) {
-	body, err := contracts.EncodeBody(&contracts.AttachRequest{SessionID: session, Role: role})
-	if err != nil {
-		return got, err
-	}
-	answer, _, err := s.call(ctx, http.MethodPost, "connections", "", body)
-	if err != nil {
-		return got, err
-	}
-	return got, new(contracts.Decoder).Body(answer, &got)
+func (s *server) connectTo(session string, role contracts.Role) (got contracts.ConnectionAnswer) {
+	body := must(contracts.EncodeBody(&contracts.AttachRequest{SessionID: session, Role: role}))
+	answer, _ := s.call(http.MethodPost, "connections", "", body)
+	check(new(contracts.Decoder).Body(answer, &got))
+	return got
 }
 
 // post sends one command over HTTP.
-func (s *server) post(ctx context.Context, at contracts.ConnectionAnswer, c contracts.Command) error {
-	text, err := contracts.EncodeCommand(c)
-	if err != nil {
-		return err
-	}
-	_, _, err = s.call(ctx, http.MethodPost, "sessions/"+at.SessionID+"/messages", at.ConnectionID, text)
-	return err
+func (s *server) post(at contracts.ConnectionAnswer, c contracts.Command) {
+	s.call(http.MethodPost, "sessions/"+at.SessionID+"/messages", at.ConnectionID, must(contracts.EncodeCommand(c)))
 }
 
 // sseViewers follow one session's events over HTTP. Each is a goroutine, because
@@ -146,11 +116,9 @@ type sseViewers struct {
 // attach attaches the viewers, each again as often as it is refused, and closes
 // their streams when all have read what they wait for. refused counts the
 // refusals, took is the time until the last had read.
-func (v sseViewers) attach(ctx context.Context, s *server) (refused int, took time.Duration, err error) {
-	if err := needFiles(v.count); err != nil {
-		return 0, 0, err
-	}
-	ctx, leave := context.WithCancel(ctx)
+func (v sseViewers) attach(s *server) (refused int, took time.Duration) {
+	needFiles(v.count)
+	ctx, leave := context.WithCancel(s.ctx)
 	client := &http.Client{Transport: &http.Transport{DisableCompression: true, MaxIdleConnsPerHost: v.count}}
 	defer client.CloseIdleConnections()
 	var wg sync.WaitGroup
@@ -182,14 +150,14 @@ func (v sseViewers) attach(ctx context.Context, s *server) (refused int, took ti
 		select {
 		case a := <-arrivals:
 			if a.err != nil {
-				return refused, 0, fmt.Errorf("after %d viewers: %w", i, a.err)
+				check(fmt.Errorf("after %d viewers: %w", i, a.err))
 			}
 			refused += a.refused
 		case <-ctx.Done():
-			return refused, 0, context.Cause(ctx)
+			check(context.Cause(ctx))
 		}
 	}
-	return refused, time.Since(began), nil
+	return refused, time.Since(began)
 }
 
 // openStream asks for events until it is not refused.

@@ -1,8 +1,6 @@
 package main
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -39,52 +37,47 @@ func (f fanout) String() string {
 	return s
 }
 
+func fanoutCPU(f fanout) float64    { return f.cpu }
+func fanoutClient(f fanout) float64 { return f.client }
+func fanoutFrames(f fanout) float64 { return f.frames }
+func fanoutP99(f fanout) float64    { return f.p99 }
+
 // A stage is a server with its viewers, warmed up and idle.
 type stage struct {
 	*server
 	*crowd
 }
 
-// setUp starts a contender and attaches viewers to it.
-func (b *bench) setUp(ctx context.Context, c contender, viewers int) (stage, error) {
-	s, err := b.start(ctx, c)
-	if err != nil {
-		return stage{}, err
-	}
-	crowd, err := newCrowd()
-	if err != nil {
-		return stage{}, errors.Join(err, s.stop())
-	}
-	st := stage{s, crowd}
-	if err := st.warm(ctx, viewers); err != nil {
-		return stage{}, errors.Join(err, st.tearDown())
-	}
-	return st, nil
+// stage starts a contender, without viewers.
+func (t *trial) stage(c contender) stage {
+	crowd := must(newCrowd())
+	t.atEnd(crowd.close) // after the server's end, so that it closes no connection in order
+	return stage{t.start(c), crowd}
 }
 
-func (st stage) warm(ctx context.Context, viewers int) error {
-	if err := st.attach(ctx, st.addr, st.dialect, viewers); err != nil {
-		return err
-	}
-	if err := st.registered(ctx, viewers); err != nil {
-		return err
-	}
-	if _, err := st.publish(ctx, control.Order{Op: control.OpPublish, Count: warmUp}); err != nil {
-		return err
-	}
-	return st.idle(ctx, settle)
+// fill attaches viewers and waits until the server counts them.
+func (st stage) fill(viewers int) {
+	check(st.attach(st.ctx, st.addr, st.dialect, viewers))
+	check(st.registered(st.ctx, viewers))
+}
+
+// setUp starts a contender and attaches viewers to it.
+func (t *trial) setUp(c contender, viewers int) stage {
+	st := t.stage(c)
+	st.fill(viewers)
+	st.publish(control.Order{Count: warmUp})
+	check(st.idle(st.ctx, settle))
+	return st
 }
 
 // publish has messages sent to all viewers and waits until they have them.
-func (st stage) publish(ctx context.Context, o control.Order) (control.Report, error) {
-	o.First = st.next
-	if err := st.send(o); err != nil {
-		return control.Report{}, err
+func (st stage) publish(o control.Order) control.Report {
+	o.Op, o.First = control.OpPublish, st.next
+	check(st.send(o))
+	if err := st.await(st.ctx, st.next+uint64(o.Count)); err != nil {
+		check(fmt.Errorf("%w (%s)", err, st.stderr))
 	}
-	if err := st.await(ctx, st.next+uint64(o.Count)); err != nil {
-		return control.Report{}, fmt.Errorf("%w (%s)", err, st.stderr)
-	}
-	return st.report()
+	return must(st.report())
 }
 
 // A reading is what has been used so far.
@@ -93,70 +86,39 @@ type reading struct {
 	writes         int64         // the server's write calls
 }
 
-func (st stage) meter() (reading, error) {
-	server, err1 := cpuTime(st.pid)
-	client, err2 := threadTime()
-	writes, err3 := writeCalls(st.pid)
-	return reading{server, client, writes}, errors.Join(err1, err2, err3)
-}
-
-// tearDown ends the server first, so that it closes no connection in order.
-func (st stage) tearDown() error {
-	err := st.stop()
-	return errors.Join(err, st.close())
+func (st stage) meter() reading {
+	return reading{must(cpuTime(st.pid)), must(threadTime()), must(writeCalls(st.pid))}
 }
 
 // runFanout measures one contender once; a rate of zero is a burst.
-func (b *bench) runFanout(ctx context.Context, c contender, viewers, messages, rate int) (f fanout, err error) {
-	st, err := b.setUp(ctx, c, viewers)
-	if err != nil {
-		return f, err
-	}
-	defer func() { err = errors.Join(err, st.tearDown()) }()
-	before, err := st.ask(control.OpStatus)
-	if err != nil {
-		return f, err
-	}
+func (t *trial) runFanout(c contender, viewers, messages, rate int) fanout {
+	st := t.setUp(c, viewers)
+	before := must(st.ask(control.OpStatus))
 	var rep control.Report
-	f, err = st.measure(ctx, messages, rate > 0, func() (began int64, err error) {
-		rep, err = st.publish(ctx, control.Order{Op: control.OpPublish, Count: messages, Rate: rate})
-		return rep.Began, err
+	f := st.measure(messages, rate > 0, func() int64 {
+		rep = st.publish(control.Order{Count: messages, Rate: rate})
+		return rep.Began
 	})
-	if err != nil {
-		return f, err
-	}
 	f.messages = float64(messages) / (float64(rep.Ended-rep.Began) / 1e9)
 	f.allocs = float64(rep.Mallocs-before.Mallocs) / float64(st.deliveries)
-	return f, nil
+	return f
 }
 
 // measure takes what publish costs. publish has messages sent to all viewers,
 // waits until they have them and returns when it began, in unix nanoseconds.
-func (st stage) measure(ctx context.Context, messages int, timed bool, publish func() (began int64, err error)) (f fanout, err error) {
+func (st stage) measure(messages int, timed bool, publish func() (began int64)) fanout {
 	want := int64(len(st.viewers)) * int64(messages)
 	st.tally = tally{timed: timed}
 	if timed {
 		st.ages = make([]int32, 0, want)
 	}
-	start, err := st.meter()
-	if err != nil {
-		return f, err
-	}
-	began, err := publish()
-	if err != nil {
-		return f, err
-	}
+	start := st.meter()
+	began := publish()
 	ended := time.Now().UnixNano()
-	// What a server still does for the last message belongs to the run.
-	if err := pause(ctx, settle/2); err != nil {
-		return f, err
-	}
-	used, err := st.meter()
-	if err != nil {
-		return f, err
-	}
+	check(pause(st.ctx, settle/2)) // what a server still does for the last message belongs to the run
+	used := st.meter()
 	if st.deliveries != want {
-		return f, fmt.Errorf("got %d deliveries, want %d", st.deliveries, want)
+		check(fmt.Errorf("got %d deliveries, want %d", st.deliveries, want))
 	}
 	slices.Sort(st.ages)
 	n, seconds := float64(want), float64(ended-began)/1e9
@@ -171,5 +133,5 @@ func (st stage) measure(ctx context.Context, messages int, timed bool, publish f
 		p50:    float64(quantile(st.ages, 0.5)) / 1000,
 		p99:    float64(quantile(st.ages, 0.99)) / 1000,
 		p999:   float64(quantile(st.ages, 0.999)) / 1000,
-	}, nil
+	}
 }

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/seed-028515a8/maestro/bench/control"
 	"github.com/seed-028515a8/maestro/contracts"
 )
 
@@ -30,19 +31,14 @@ var watchGrowth = growth{
 			{what: many + ": processor time while no file changes", before: "385 to 805", unit: "ms/s", limit: 10, versus: "(abs)"},
 		}
 	},
-	prepare: func(ctx context.Context, b *bench, dir string) error {
-		return growTree(ctx, dir, b.plan.growth.watch.files)
-	},
-	take: func(ctx context.Context, b *bench, dir, scratch string) (values []float64, err error) {
-		one, err := b.watch(ctx, dir, filepath.Join(scratch, "one"), 1)
-		if err != nil {
-			return nil, err
-		}
-		many, err := b.watch(ctx, dir, filepath.Join(scratch, "many"), b.plan.growth.watch.sessions)
+	prepare: func(t *trial, dir string) { check(growTree(t.ctx, dir, t.plan.growth.watch.files)) },
+	take: func(t *trial, dir, scratch string) []float64 {
+		one := within(t, func(t *trial) watchCost { return t.watch(dir, filepath.Join(scratch, "one"), 1) })
+		many := t.watch(dir, filepath.Join(scratch, "many"), t.plan.growth.watch.sessions)
 		return []float64{
 			megabytes(one.resident), megabytes(many.resident), ratio(many.resident, one.resident),
 			float64(one.descriptors), float64(many.descriptors), ratio(many.descriptors, one.descriptors), many.idle,
-		}, err
+		}
 	},
 }
 
@@ -55,46 +51,26 @@ type watchCost struct {
 
 // watch makes sessions that watch and search a tree, checks that each is told of
 // a new file, and returns what they take while no file changes.
-func (b *bench) watch(ctx context.Context, tree, scratch string, sessions int) (v watchCost, err error) {
-	s, _, err := serveAgent(ctx, b.built["maestro"], scratch, "shell", "--workspace", tree)
-	if err != nil {
-		return v, err
-	}
-	defer func() { err = errors.Join(err, s.stop()) }()
-	var all []*driver
+func (t *trial) watch(tree, scratch string, sessions int) watchCost {
+	s := t.serve(scratch, "shell", "--workspace", tree)
+	var all []driver
 	for i := range sessions {
-		d, err := drive(s.addr, fmt.Sprintf("watch-%d", i))
-		if err != nil {
-			return v, err
-		}
-		defer shut(d.fd)
+		d := t.drive(s, fmt.Sprintf("watch-%d", i))
 		all = append(all, d)
-		err = errors.Join(d.send(&contracts.UtilityFileWatchStart{WatchID: "bench"}), d.await(`"utility_file_watch_started"`),
-			d.send(&contracts.UtilityFileSearch{SearchID: "bench", Query: "main"}), d.await(`"utility_file_search_results"`))
-		if err != nil {
-			return v, err
-		}
+		check(d.command(&contracts.UtilityFileWatchStart{WatchID: "bench"}))
+		check(d.await(`"utility_file_watch_started"`))
+		check(d.command(&contracts.UtilityFileSearch{SearchID: "bench", Query: "main"}))
+		check(d.await(`"utility_file_search_results"`))
 	}
 	path := filepath.Join(tree, fmt.Sprintf("bench-%d.go", sessions))
-	if err := os.WriteFile(path, nil, 0o600); err != nil {
-		return v, err
-	}
+	check(os.WriteFile(path, nil, 0o600))
 	for _, d := range all {
-		err = errors.Join(err, d.await(filepath.Base(path)))
+		check(d.await(filepath.Base(path)))
 	}
-	if err := errors.Join(err, os.Remove(path), pause(ctx, b.plan.growth.watch.idle)); err != nil {
-		return v, err
-	}
-	took, err := cpuDuring(s.pid, func() error { return pause(ctx, b.plan.growth.watch.idle) })
-	if err != nil {
-		return v, err
-	}
-	v.idle = ms(took) / b.plan.growth.watch.idle.Seconds()
-	if v.descriptors, err = descriptors(s.pid); err != nil {
-		return v, err
-	}
-	v.resident, err = resident(s.pid)
-	return v, err
+	idle := t.plan.growth.watch.idle
+	check(errors.Join(os.Remove(path), pause(t.ctx, idle)))
+	took := cpuDuring(s.pid, func() { check(pause(t.ctx, idle)) })
+	return watchCost{must(control.Resident(s.pid)), descriptors(s.pid), ms(took) / idle.Seconds()}
 }
 
 // searchGrowth is file search in a very large workspace.
@@ -108,52 +84,30 @@ var searchGrowth = growth{
 			{what: what + ": p99", unit: "ms", limit: 30, versus: "(abs)"},
 		}
 	},
-	prepare: func(ctx context.Context, b *bench, dir string) error {
-		return growTree(ctx, dir, b.plan.growth.search.files)
-	},
-	take: func(ctx context.Context, b *bench, dir, _ string) (values []float64, err error) {
-		s, err := launch(ctx, b.built["maestro"], "headless", "--agent", "shell", "--workspace", dir)
-		if err != nil {
-			return nil, err
-		}
-		defer func() { err = errors.Join(err, s.stop()) }()
-		q := searcher{server: s}
-		if err := q.greet(); err != nil {
-			return nil, err
-		}
-		if _, _, err := q.find("main"); err != nil {
-			return nil, err
-		}
-		life, stop := context.WithCancel(ctx)
-		changed := make(chan error, 1)
-		go func() { changed <- keepChanging(life, dir) }() // ends with life
+	prepare: func(t *trial, dir string) { check(growTree(t.ctx, dir, t.plan.growth.search.files)) },
+	take: func(t *trial, dir, _ string) []float64 {
+		q := t.searcher(dir)
+		q.find("main")
+		stop := t.beside(func(ctx context.Context) error { return keepChanging(ctx, dir) })
 		var took []float64
-		cpu, err := cpuDuring(s.pid, func() error {
-			took, err = b.typeQueries(ctx, &q)
-			return err
-		})
-		stop()
+		cpu := cpuDuring(q.pid, func() { took = t.typeQueries(q) })
+		check(stop())
 		slices.Sort(took)
-		return []float64{ms(cpu) / float64(len(took)), quantile(took, 0.5), quantile(took, 0.99)}, errors.Join(err, <-changed)
+		return []float64{ms(cpu) / float64(len(took)), quantile(took, 0.5), quantile(took, 0.99)}
 	},
 }
 
 // typeQueries searches for every prefix of the queries, as if somebody typed them.
-func (b *bench) typeQueries(ctx context.Context, q *searcher) (took []float64, err error) {
+func (t *trial) typeQueries(q *searcher) (took []float64) {
 	for {
 		for _, text := range searchQueries {
 			for end := range len(text) {
-				if len(took) == b.plan.growth.search.queries {
-					return took, nil
+				if len(took) == t.plan.growth.search.queries {
+					return took
 				}
-				t, _, err := q.find(text[:end+1])
-				if err != nil {
-					return nil, err
-				}
-				took = append(took, t)
-				if err := pause(ctx, typing); err != nil {
-					return nil, err
-				}
+				once, _ := q.find(text[:end+1])
+				took = append(took, once)
+				check(pause(t.ctx, typing))
 			}
 		}
 	}

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -13,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/seed-028515a8/maestro/bench/control"
 	"github.com/seed-028515a8/maestro/contracts"
 )
 
@@ -38,52 +38,32 @@ var historyGrowth = growth{
 			{what: full + " beyond that without events", unit: "MB", limit: 256, versus: "(abs)"},
 		}
 	},
-	take: func(ctx context.Context, b *bench, _, scratch string) (values []float64, err error) {
-		p := b.plan.growth.history
-		s, _, err := serveAgent(ctx, b.built["maestro"], scratch, "conformance", unbounded...)
-		if err != nil {
-			return nil, err
-		}
-		defer func() { err = errors.Join(err, s.stop()) }()
+	take: func(t *trial, _, scratch string) []float64 {
+		p := t.plan.growth.history
+		s := t.serve(scratch, "conformance", unbounded...)
 		var all []contracts.ConnectionAnswer
 		for range p.sessions {
-			c, err := s.connectTo(ctx, "", contracts.RoleController)
-			if err != nil {
-				return nil, err
-			}
-			all = append(all, c)
+			all = append(all, s.connectTo("", contracts.RoleController))
 		}
-		empty, err := resident(s.pid)
-		if err != nil {
-			return nil, err
-		}
+		empty := must(control.Resident(s.pid))
 		for some := range slices.Chunk(all, 10) {
 			for _, c := range some {
-				if err := s.post(ctx, c, &contracts.Prompt{Content: burst(p.events, eventSize)}); err != nil {
-					return nil, err
-				}
+				s.post(c, &contracts.Prompt{Content: burst(p.events, eventSize)})
 			}
-			if err := s.awaitRuns(ctx, some, p.events); err != nil {
-				return nil, err
-			}
+			s.awaitRuns(some, p.events)
 		}
-		full, err := resident(s.pid)
-		return []float64{megabytes(empty), megabytes(full), megabytes(full - empty)}, err
+		full := must(control.Resident(s.pid))
+		return []float64{megabytes(empty), megabytes(full), megabytes(full - empty)}
 	},
 }
 
 // awaitRuns waits until sessions have ended runs that publish at least so many
 // events.
-func (s *server) awaitRuns(ctx context.Context, all []contracts.ConnectionAnswer, events int) error {
-	for {
-		text, _, err := s.call(ctx, http.MethodGet, "sessions", "", nil)
-		if err != nil {
-			return err
-		}
+func (s *server) awaitRuns(all []contracts.ConnectionAnswer, events int) {
+	for ; ; check(pause(s.ctx, 20*time.Millisecond)) {
+		text, _ := s.call(http.MethodGet, "sessions", "", nil)
 		var list contracts.SessionList
-		if err := json.Unmarshal(text, &list); err != nil {
-			return err
-		}
+		check(json.Unmarshal(text, &list))
 		done := 0
 		for _, e := range list.Sessions {
 			if e.Cursor != nil && *e.Cursor >= uint64(events) && !e.IsResponding &&
@@ -92,10 +72,7 @@ func (s *server) awaitRuns(ctx context.Context, all []contracts.ConnectionAnswer
 			}
 		}
 		if done == len(all) {
-			return nil
-		}
-		if err := pause(ctx, 20*time.Millisecond); err != nil {
-			return err
+			return
 		}
 	}
 }
@@ -113,42 +90,22 @@ var replayGrowth = growth{
 			{what: fmt.Sprintf("what the %d replays read meanwhile", r.replays), unit: "MB/s"},
 		}
 	},
-	take: func(ctx context.Context, b *bench, _, scratch string) (values []float64, err error) {
-		p := b.plan.growth.replay
-		if err := b.build(ctx, "replayer"); err != nil {
-			return nil, err
-		}
-		s, session, d, err := b.serveDriven(ctx, scratch, "conformance", unbounded...)
-		if err != nil {
-			return nil, err
-		}
-		defer func() { err = errors.Join(err, d.end(s)) }()
-		for left := p.events; left > 0; left -= burstEvents {
-			if err := d.prompt(burst(min(left, burstEvents), eventSize)); err != nil {
-				return nil, err
-			}
-		}
+	take: func(t *trial, _, scratch string) []float64 {
+		p := t.plan.growth.replay
+		t.build("replayer")
+		s, d := t.serveDriven(scratch, "conformance", unbounded...)
+		d.bursts(p.events)
 		var alone, beside, rates []float64
 		for range replayTurns {
-			took, err := d.roundTrips(ctx, p.prompts/replayTurns)
-			if err != nil {
-				return nil, err
-			}
-			alone = append(alone, took...)
-			rate, err := b.besideReplays(ctx, s.url("sessions/"+session+"/events?cursor=0"), func() error {
-				took, err := d.roundTrips(ctx, p.prompts/replayTurns)
-				beside = append(beside, took...)
-				return err
-			})
-			if err != nil {
-				return nil, err
-			}
-			rates = append(rates, rate)
+			alone = append(alone, t.roundTrips(d, p.prompts/replayTurns)...)
+			rates = append(rates, t.besideReplays(s.url("sessions/"+s.session+"/events?cursor=0"), func() {
+				beside = append(beside, t.roundTrips(d, p.prompts/replayTurns)...)
+			}))
 		}
 		slices.Sort(alone)
 		slices.Sort(beside)
 		quiet, busy := quantile(alone, 0.99), quantile(beside, 0.99)
-		return []float64{quiet, busy, ratio(busy, quiet), series(rates).summarize().median}, nil
+		return []float64{quiet, busy, ratio(busy, quiet), series(rates).summarize().median}
 	},
 }
 
@@ -158,38 +115,35 @@ const replayTurns = 5
 
 // besideReplays calls do while replays read, and returns how much they read, in
 // MB/s.
-func (b *bench) besideReplays(ctx context.Context, url string, do func() error) (rate float64, err error) {
-	others, err := launch(ctx, b.built["replayer"], "-url", url, "-replays", strconv.Itoa(b.plan.growth.replay.replays))
-	if err != nil {
-		return 0, err
+func (t *trial) besideReplays(url string, do func()) (rate float64) {
+	return within(t, func(t *trial) float64 {
+		others := t.launch("replayer", "-url", url, "-replays", strconv.Itoa(t.plan.growth.replay.replays))
+		var read struct{ Bytes int64 }
+		check(others.reports.Decode(&read)) // all have begun
+		began := time.Now()
+		do()
+		took := time.Since(began)
+		check(errors.Join(others.stdin.Close(), others.reports.Decode(&read)))
+		return megabytes(read.Bytes) / took.Seconds()
+	})
+}
+
+// bursts publishes events.
+func (d driver) bursts(events int) {
+	for left := events; left > 0; left -= burstEvents {
+		check(d.prompt(burst(min(left, burstEvents), eventSize)))
 	}
-	defer func() { err = errors.Join(err, others.stop()) }()
-	var read struct{ Bytes int64 }
-	if err := others.reports.Decode(&read); err != nil { // all have begun
-		return 0, err
-	}
-	began := time.Now()
-	if err := do(); err != nil {
-		return 0, err
-	}
-	took := time.Since(began)
-	err = errors.Join(others.stdin.Close(), others.reports.Decode(&read))
-	return megabytes(read.Bytes) / took.Seconds(), err
 }
 
 // roundTrips is how long prompts take, in milliseconds.
-func (d *driver) roundTrips(ctx context.Context, prompts int) (took []float64, err error) {
+func (t *trial) roundTrips(d driver, prompts int) (took []float64) {
 	for range prompts {
 		began := time.Now()
-		if err := d.prompt("hello"); err != nil {
-			return nil, err
-		}
+		check(d.prompt("hello"))
 		took = append(took, ms(time.Since(began)))
-		if err := pause(ctx, 10*time.Millisecond); err != nil {
-			return nil, err
-		}
+		check(pause(t.ctx, 10*time.Millisecond))
 	}
-	return took, nil
+	return took
 }
 
 // promptGrowth is how much the journal grows by a long prompt.
@@ -199,26 +153,14 @@ var promptGrowth = growth{
 		return []figure{{what: fmt.Sprintf("a prompt of %d KiB: the journal grows by", p.growth.prompt>>10), before: "2 to 4", unit: "x",
 			limit: 1.1, versus: "the prompt"}}
 	},
-	take: func(ctx context.Context, b *bench, _, scratch string) (values []float64, err error) {
+	take: func(t *trial, _, scratch string) []float64 {
 		script := filepath.Join(scratch, "script.json")
-		if err := os.WriteFile(script, []byte(`{"default":[{"say":"done"}]}`), 0o600); err != nil {
-			return nil, err
-		}
-		s, _, d, err := b.serveDriven(ctx, scratch, "script:"+script)
-		if err != nil {
-			return nil, err
-		}
-		defer func() { err = errors.Join(err, d.end(s)) }()
+		check(os.WriteFile(script, []byte(`{"default":[{"say":"done"}]}`), 0o600))
+		_, d := t.serveDriven(scratch, "script:"+script)
 		journals := filepath.Join(scratch, "state")
-		before, err := diskBytes(journals)
-		if err != nil {
-			return nil, err
-		}
-		if err := d.prompt(strings.Repeat("p", b.plan.growth.prompt)); err != nil {
-			return nil, err
-		}
-		after, err := diskBytes(journals)
-		return []float64{ratio(after-before, int64(b.plan.growth.prompt))}, err
+		before := must(diskBytes(journals))
+		check(d.prompt(strings.Repeat("p", t.plan.growth.prompt)))
+		return []float64{ratio(must(diskBytes(journals))-before, int64(t.plan.growth.prompt))}
 	},
 }
 
@@ -229,23 +171,13 @@ var retainGrowth = growth{
 		return []figure{{what: fmt.Sprintf("--retain-bytes 1048576 and %d MB of events: the journal at its largest", p.growth.retain/1_000_000), before: "12 to 22", unit: "MB",
 			limit: 2.1, versus: "(abs) twice the flag"}}
 	},
-	take: func(ctx context.Context, b *bench, _, scratch string) (values []float64, err error) {
-		s, _, d, err := b.serveDriven(ctx, scratch, "conformance", "--retain-bytes", "1048576")
-		if err != nil {
-			return nil, err
-		}
-		defer func() { err = errors.Join(err, d.end(s)) }()
+	take: func(t *trial, _, scratch string) []float64 {
+		_, d := t.serveDriven(scratch, "conformance", "--retain-bytes", "1048576")
 		most := int64(0)
-		for left := b.plan.growth.retain; left > 0; left -= burstEvents * eventSize {
-			if err := d.prompt(burst(burstEvents, eventSize)); err != nil {
-				return nil, err
-			}
-			now, err := diskBytes(filepath.Join(scratch, "state"))
-			if err != nil {
-				return nil, err
-			}
-			most = max(most, now)
+		for left := t.plan.growth.retain; left > 0; left -= burstEvents * eventSize {
+			d.bursts(burstEvents)
+			most = max(most, must(diskBytes(filepath.Join(scratch, "state"))))
 		}
-		return []float64{megabytes(most)}, nil
+		return []float64{megabytes(most)}
 	},
 }

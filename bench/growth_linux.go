@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"os"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -20,11 +19,11 @@ type growth struct {
 
 	// prepare fills dir, in which there may be very many files; nil if take needs
 	// none of them.
-	prepare func(ctx context.Context, b *bench, dir string) error
+	prepare func(t *trial, dir string)
 
 	// take returns the values of figures, in their order. dir is what prepare
 	// filled, scratch is an empty folder on disk.
-	take func(ctx context.Context, b *bench, dir, scratch string) (values []float64, err error)
+	take func(t *trial, dir, scratch string) (values []float64)
 }
 
 // A figure is one row of the table of growth.
@@ -43,46 +42,43 @@ var growths = []growth{
 }
 
 // growth takes all parts, once each, and reports them as one table.
-func (b *bench) growth(ctx context.Context) error {
-	t := table{
+func (t *trial) growth() {
+	t.build("maestro")
+	tab := table{
 		title: "Growth",
 		notes: []string{"Costs that once grew with something that they must not grow with. Before is the value when the defect was found, " +
 			"on another machine, at the sizes of a full run. Each is measured once, however many repetitions the others have. " +
 			"The server is the built program in a process of its own, with authentication off. MB are those of its resident " +
-			"set. Processor time is the server's, user and system. Workspaces and stored sessions are on " + fileSystem(roomyDir(b.bin)) +
-			", journals that are written on " + fileSystem(b.bin) + "."},
+			"set. Processor time is the server's, user and system. Workspaces and stored sessions are on " + fileSystem(roomyDir(t.bin)) +
+			", journals that are written on " + fileSystem(t.bin) + "."},
 		head: []string{"what", "before", "target", "measured", "unit"},
 	}
 	for _, g := range growths {
-		if !b.designs.MatchString(g.name) {
-			continue
-		}
-		if err := b.grow(ctx, g, &t); err != nil {
-			return fmt.Errorf("%s: %w", g.name, err)
+		if t.designs.MatchString(g.name) {
+			t.grow(g, &tab)
 		}
 	}
-	b.report.tables = append(b.report.tables, t)
-	return nil
+	t.report.show(tab)
 }
 
 // grow takes one part and adds its rows and targets.
-func (b *bench) grow(ctx context.Context, g growth, t *table) error {
-	if err := b.build(ctx, "maestro"); err != nil {
-		return err
-	}
-	figures := g.figures(b.plan)
-	values, err := b.takeGrowth(ctx, g)
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
-	}
+func (t *trial) grow(g growth, tab *table) {
+	figures := g.figures(t.plan)
+	values, err := attempt(t.ctx, t.bench, func(t *trial) []float64 {
+		dir, scratch := t.tempDir(roomyDir(t.bin)), t.tempDir(t.bin)
+		if g.prepare != nil {
+			within(t, func(t *trial) any { g.prepare(t, dir); return nil })
+		}
+		ctx, cancel := context.WithTimeoutCause(t.ctx, growthPatience, fmt.Errorf("not done after %v", growthPatience))
+		defer cancel() // ends the server and with it every read
+		return must(attempt(ctx, t.bench, func(t *trial) []float64 { return g.take(t, dir, scratch) }))
+	})
+	check(context.Cause(t.ctx))
 	void := ""
-	if err == nil && len(values) != len(figures) {
-		err = fmt.Errorf("got %d values, want %d", len(values), len(figures))
-	}
 	if err != nil {
 		void = oneLine(err)
-		b.logf("growth, %s: void: %v", g.name, err)
-		b.voids = append(b.voids, fmt.Errorf("void: growth, %s: %w", g.name, err))
+		t.logf("growth, %s: void: %v", g.name, err)
+		t.voids = append(t.voids, fmt.Errorf("void: growth, %s: %w", g.name, err))
 	}
 	for i, f := range figures {
 		to := target{what: f.what, limit: f.limit, unit: f.unit, versus: f.versus, void: void}
@@ -90,41 +86,18 @@ func (b *bench) grow(ctx context.Context, g growth, t *table) error {
 		if void == "" {
 			to.got = series{values[i]}
 			measured = number(values[i])
-			b.logf("growth, %s: %s: %s %s", g.name, f.what, measured, f.unit)
+			t.logf("growth, %s: %s: %s %s", g.name, f.what, measured, f.unit)
 		}
 		if f.limit != 0 {
 			bound = "<= " + number(f.limit)
-			b.report.targets = append(b.report.targets, to)
+			t.report.judge(to)
 		}
 		unit := f.unit
 		if unit == "x" {
 			unit += " " + f.versus
 		}
-		t.add(f.what, f.before, bound, measured, unit)
+		tab.add(f.what, f.before, bound, measured, unit)
 	}
-	return nil
-}
-
-// takeGrowth prepares and takes one part.
-func (b *bench) takeGrowth(ctx context.Context, g growth) (values []float64, err error) {
-	dir, err := os.MkdirTemp(roomyDir(b.bin), "maestro-bench-")
-	if err != nil {
-		return nil, err
-	}
-	defer os.RemoveAll(dir)
-	scratch, err := os.MkdirTemp(b.bin, "growth-")
-	if err != nil {
-		return nil, err
-	}
-	defer os.RemoveAll(scratch)
-	if g.prepare != nil {
-		if err := g.prepare(ctx, b, dir); err != nil {
-			return nil, err
-		}
-	}
-	ctx, cancel := context.WithTimeoutCause(ctx, growthPatience, fmt.Errorf("not done after %v", growthPatience))
-	defer cancel() // ends the server and with it every read
-	return g.take(ctx, b, dir, scratch)
 }
 
 // roomyDir returns a folder for very many files: a file system in memory that has

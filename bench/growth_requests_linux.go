@@ -1,14 +1,11 @@
 package main
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"path/filepath"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/seed-028515a8/maestro/contracts"
 )
@@ -18,14 +15,12 @@ const openQuestions = 64
 
 // askAll makes the conformance agent ask questions whose arguments are size bytes
 // long, and leaves them open.
-func (d *driver) askAll(size int) error {
+func (d driver) askAll(size int) {
 	for i := range openQuestions {
 		ask := fmt.Sprintf(`__maestro_conformance_approval__:{"request_id":"q%d","tool":"write","args":{"text":%q}}`, i, strings.Repeat("q", size))
-		if err := errors.Join(d.send(&contracts.Prompt{Content: ask}), d.await(`"type":"server_request"`)); err != nil {
-			return err
-		}
+		check(d.command(&contracts.Prompt{Content: ask}))
+		check(d.await(`"type":"server_request"`))
 	}
-	return nil
 }
 
 // questionGrowth is what publishing an event costs while large questions wait.
@@ -39,36 +34,17 @@ var questionGrowth = growth{
 			{what: beside, before: "16", unit: "x", limit: 1.5, versus: "the same without"},
 		}
 	},
-	take: func(ctx context.Context, b *bench, _, scratch string) (values []float64, err error) {
-		p := b.plan.growth.questions
-		s, _, d, err := b.serveDriven(ctx, scratch, "conformance", unbounded...)
-		if err != nil {
-			return nil, err
+	take: func(t *trial, _, scratch string) []float64 {
+		p := t.plan.growth.questions
+		s, d := t.serveDriven(scratch, "conformance", unbounded...)
+		cost := func() (us float64) {
+			return ms(cpuDuring(s.pid, func() { d.bursts(p.events) })) * 1000 / float64(p.events)
 		}
-		defer func() { err = errors.Join(err, d.end(s)) }()
-		cost := func() (us float64, err error) {
-			took, err := cpuDuring(s.pid, func() error {
-				for left := p.events; left > 0; left -= burstEvents {
-					if err := d.prompt(burst(min(left, burstEvents), eventSize)); err != nil {
-						return err
-					}
-				}
-				return nil
-			})
-			return ms(took) * 1000 / float64(p.events), err
-		}
-		if _, err := cost(); err != nil { // to warm up
-			return nil, err
-		}
-		without, err := cost()
-		if err != nil {
-			return nil, err
-		}
-		if err := d.askAll(p.size); err != nil {
-			return nil, err
-		}
-		with, err := cost()
-		return []float64{without, with, ratio(with, without)}, err
+		cost() // to warm up
+		without := cost()
+		d.askAll(p.size)
+		with := cost()
+		return []float64{without, with, ratio(with, without)}
 	},
 }
 
@@ -83,61 +59,39 @@ var listGrowth = growth{
 			{what: fmt.Sprintf("create a session beside %d stored: processor time", p.growth.list.sessions), before: "159", unit: "ms", limit: 10, versus: "(abs)"},
 		}
 	},
-	prepare: func(ctx context.Context, b *bench, dir string) (err error) {
+	prepare: func(t *trial, dir string) {
 		// Sessions are closed soon, so that few are open at once.
-		s, _, err := serveAgent(ctx, b.built["maestro"], dir, "conformance", append(b.manySessions(), "--lease-ttl", "1s", "--idle-ttl", "1s")...)
-		if err != nil {
-			return err
-		}
-		defer func() { err = errors.Join(err, s.stop()) }()
-		return s.createSessions(ctx, b.plan.growth.list.sessions-1) // the server has made one
+		s := t.serve(dir, "conformance", append(t.manySessions(), "--lease-ttl", "1s", "--idle-ttl", "1s")...)
+		s.createSessions(t.plan.growth.list.sessions - 1) // the server has made one
 	},
-	take: func(ctx context.Context, b *bench, dir, _ string) (values []float64, err error) {
-		s, _, err := serveAgent(ctx, b.built["maestro"], dir, "conformance", b.manySessions()...)
-		if err != nil {
-			return nil, err
-		}
-		defer func() { err = errors.Join(err, s.stop()) }()
-		list := func(times int) (float64, error) {
-			took, err := cpuDuring(s.pid, func() error {
+	take: func(t *trial, dir, _ string) []float64 {
+		s := t.serve(dir, "conformance", t.manySessions()...)
+		times := t.plan.growth.list.times
+		each := func(times int, do func()) float64 { return ms(cpuDuring(s.pid, do)) / float64(times) }
+		list := func(times int) float64 {
+			return each(times, func() {
 				for range times {
-					if _, _, err := s.call(ctx, http.MethodGet, "sessions", "", nil); err != nil {
-						return err
-					}
+					s.call(http.MethodGet, "sessions", "", nil)
 				}
-				return nil
 			})
-			return ms(took) / float64(times), err
 		}
-		times := b.plan.growth.list.times
-		first, err := list(1)
-		if err != nil {
-			return nil, err
-		}
-		later, err := list(times)
-		if err != nil {
-			return nil, err
-		}
-		created, err := cpuDuring(s.pid, func() error { return s.createSessions(ctx, times) })
-		return []float64{later, first, ms(created) / float64(times)}, err
+		first := list(1)
+		return []float64{list(times), first, each(times, func() { s.createSessions(times) })}
 	},
 }
 
 // manySessions are flags with which a server stores the sessions of listGrowth.
-func (b *bench) manySessions() []string {
-	p := b.plan.growth.list
+func (t *trial) manySessions() []string {
+	p := t.plan.growth.list
 	most := strconv.Itoa(p.sessions + p.times)
 	return append([]string{"--max-sessions", most, "--max-kept-sessions", most}, unbounded...)
 }
 
 // createSessions makes sessions, each with a connection.
-func (s *server) createSessions(ctx context.Context, count int) error {
+func (s *server) createSessions(count int) {
 	for range count {
-		if _, err := s.connectTo(ctx, "", contracts.RoleController); err != nil {
-			return err
-		}
+		s.connectTo("", contracts.RoleController)
 	}
-	return nil
 }
 
 // postGrowth is what a message over HTTP costs when many clients are connected.
@@ -152,44 +106,27 @@ var postGrowth = growth{
 			{what: many, before: "18 in the hub alone", unit: "x", limit: 6, versus: "the same with 1"},
 		}
 	},
-	take: func(ctx context.Context, b *bench, _, scratch string) (values []float64, err error) {
-		few, err := b.postBeside(ctx, filepath.Join(scratch, "few"), 1)
-		if err != nil {
-			return nil, err
-		}
-		many, err := b.postBeside(ctx, filepath.Join(scratch, "many"), b.plan.growth.post.connections)
-		return []float64{few, many, ratio(many, few)}, err
+	take: func(t *trial, _, scratch string) []float64 {
+		few := within(t, func(t *trial) float64 { return t.postBeside(filepath.Join(scratch, "few"), 1) })
+		many := t.postBeside(filepath.Join(scratch, "many"), t.plan.growth.post.connections)
+		return []float64{few, many, ratio(many, few)}
 	},
 }
 
 // postBeside is the processor time of a message in microseconds.
-func (b *bench) postBeside(ctx context.Context, scratch string, connections int) (us float64, err error) {
-	s, session, err := serveAgent(ctx, b.built["maestro"], scratch, "conformance", unbounded...)
-	if err != nil {
-		return 0, err
-	}
-	defer func() { err = errors.Join(err, s.stop()) }()
-	by, err := s.connectTo(ctx, session, contracts.RoleController)
-	if err != nil {
-		return 0, err
-	}
+func (t *trial) postBeside(scratch string, connections int) (us float64) {
+	s := t.serve(scratch, "conformance", unbounded...)
+	by := s.connectTo(s.session, contracts.RoleController)
 	for range connections - 1 {
-		if _, err := s.connectTo(ctx, session, contracts.RoleViewer); err != nil {
-			return 0, err
-		}
+		s.connectTo(s.session, contracts.RoleViewer)
 	}
-	post := func(times int) error {
+	post := func(times int) {
 		for range times {
-			if err := s.post(ctx, by, &contracts.Interrupt{}); err != nil {
-				return err
-			}
+			s.post(by, &contracts.Interrupt{})
 		}
-		return nil
 	}
-	times := b.plan.growth.post.times
-	if err := errors.Join(post(times/10), pause(ctx, settle)); err != nil { // to warm up
-		return 0, err
-	}
-	took, err := cpuDuring(s.pid, func() error { return post(times) })
-	return float64(took.Nanoseconds()) / float64(time.Microsecond) / float64(times), err
+	times := t.plan.growth.post.times
+	post(times / 10) // to warm up
+	check(pause(t.ctx, settle))
+	return ms(cpuDuring(s.pid, func() { post(times) })) * 1000 / float64(times)
 }

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -11,6 +10,8 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/seed-028515a8/maestro/contracts"
 )
@@ -33,14 +34,11 @@ var returnGrowth = growth{
 			{what: what + ": processor time per viewer", unit: "x", limit: 2, versus: fmt.Sprintf("the same with %d", r.base)},
 		}
 	},
-	take: func(ctx context.Context, b *bench, _, scratch string) (values []float64, err error) {
-		r := b.plan.growth.back
-		few, err := b.reconnect(ctx, filepath.Join(scratch, "few"), r.base)
-		if err != nil {
-			return nil, err
-		}
-		many, err := b.reconnect(ctx, filepath.Join(scratch, "many"), r.viewers)
-		return []float64{float64(many.refused), many.took.Seconds(), many.each, ratio(many.each, few.each)}, err
+	take: func(t *trial, _, scratch string) []float64 {
+		r := t.plan.growth.back
+		few := within(t, func(t *trial) reconnection { return t.reconnect(filepath.Join(scratch, "few"), r.base) })
+		many := t.reconnect(filepath.Join(scratch, "many"), r.viewers)
+		return []float64{float64(many.refused), many.took.Seconds(), many.each, ratio(many.each, few.each)}
 	},
 }
 
@@ -52,42 +50,23 @@ type reconnection struct {
 }
 
 // reconnect restarts a server and has viewers go on at the cursor that they had.
-func (b *bench) reconnect(ctx context.Context, scratch string, viewers int) (r reconnection, err error) {
-	path, err := b.eventsAfterRestart(ctx, scratch)
-	if err != nil {
-		return r, err
-	}
-	s, _, err := serveAgent(ctx, b.built["maestro"], scratch, "conformance")
-	if err != nil {
-		return r, err
-	}
-	defer func() { err = errors.Join(err, s.stop()) }()
-	cpu, err := cpuDuring(s.pid, func() error {
-		r.refused, r.took, err = sseViewers{count: viewers, path: path}.attach(ctx, s)
-		return err
-	})
+func (t *trial) reconnect(scratch string, viewers int) (r reconnection) {
+	path := within(t, func(t *trial) string { return t.eventsAfterPrompt(scratch) })
+	s := t.serve(scratch, "conformance")
+	cpu := cpuDuring(s.pid, func() { r.refused, r.took = sseViewers{count: viewers, path: path}.attach(s) })
 	r.each = ms(cpu) * 1000 / float64(viewers)
-	return r, err
+	return r
 }
 
-// eventsAfterRestart runs a server for one prompt, and returns the path of the
+// eventsAfterPrompt runs a server for one prompt, and returns the path of the
 // events after it.
-func (b *bench) eventsAfterRestart(ctx context.Context, scratch string) (path string, err error) {
-	s, session, d, err := b.serveDriven(ctx, scratch, "conformance")
-	if err != nil {
-		return "", err
-	}
-	defer func() { err = errors.Join(err, d.end(s)) }()
-	if err := d.prompt("hello"); err != nil {
-		return "", err
-	}
-	state, header, err := s.call(ctx, http.MethodGet, "sessions/"+session, "", nil)
-	if err != nil {
-		return "", err
-	}
+func (t *trial) eventsAfterPrompt(scratch string) (path string) {
+	s, d := t.serveDriven(scratch, "conformance")
+	check(d.prompt("hello"))
+	state, header := s.call(http.MethodGet, "sessions/"+s.session, "", nil)
 	var at struct{ Cursor uint64 }
-	err = json.Unmarshal(state, &at)
-	return fmt.Sprintf("sessions/%s/events?cursor=%d&epoch=%s", session, at.Cursor, header.Get("X-Maestro-Headless-Epoch")), err
+	check(json.Unmarshal(state, &at))
+	return fmt.Sprintf("sessions/%s/events?cursor=%d&epoch=%s", s.session, at.Cursor, header.Get("X-Maestro-Headless-Epoch"))
 }
 
 // presenceGrowth is what is stored and sent when one viewer among many comes or
@@ -101,55 +80,36 @@ var presenceGrowth = growth{
 			{what: what + "each of them is sent", unit: "bytes"},
 		}
 	},
-	take: func(ctx context.Context, b *bench, _, scratch string) (values []float64, err error) {
-		p := b.plan.growth.presence
-		s, session, err := serveAgent(ctx, b.built["maestro"], scratch, "conformance", unbounded...)
-		if err != nil {
-			return nil, err
-		}
-		c, err := newCrowd()
-		if err != nil {
-			return nil, errors.Join(err, s.stop())
-		}
-		st := stage{s, c}
-		defer func() { err = errors.Join(err, st.tearDown()) }()
-		if err := errors.Join(st.attach(ctx, s.addr, s.dialect, p.viewers), st.idle(ctx, afterwards)); err != nil {
-			return nil, err
-		}
+	take: func(t *trial, _, scratch string) []float64 {
+		p := t.plan.growth.presence
+		crowd := must(newCrowd())
+		t.atEnd(crowd.close)
+		st := stage{t.serve(scratch, "conformance", unbounded...), crowd}
+		check(st.attach(t.ctx, st.addr, st.dialect, p.viewers))
+		check(st.idle(t.ctx, afterwards))
 		journals := filepath.Join(scratch, "state")
-		before, err := diskBytes(journals)
-		if err != nil {
-			return nil, err
-		}
+		before := must(diskBytes(journals))
 		st.tally = tally{}
 		for range p.changes / 2 {
-			fd, _, err := dial(s.addr, streamDialect(session))
-			if err != nil {
-				return nil, err
-			}
-			err = st.awaitChange(ctx)
-			shut(fd)
-			if err := errors.Join(err, st.awaitChange(ctx)); err != nil {
-				return nil, err
-			}
+			fd, _, err := dial(st.addr, streamDialect(st.session))
+			check(err)
+			st.awaitChange()
+			check(unix.Close(fd))
+			st.awaitChange()
 		}
-		after, err := diskBytes(journals)
 		changes := float64(p.changes / 2 * 2)
-		return []float64{float64(after-before) / changes, float64(st.bytes) / changes / float64(p.viewers)}, err
+		return []float64{float64(must(diskBytes(journals))-before) / changes, float64(st.bytes) / changes / float64(p.viewers)}
 	},
 }
 
 // awaitChange reads until no more messages come, and fails unless each viewer has
 // had one.
-func (c *crowd) awaitChange(ctx context.Context) error {
-	before := c.frames
-	if err := c.idle(ctx, afterwards); err != nil {
-		return err
+func (st stage) awaitChange() {
+	before := st.frames
+	check(st.idle(st.ctx, afterwards))
+	if got := st.frames - before; got < int64(len(st.viewers)) {
+		check(fmt.Errorf("%d messages told %d viewers of a change", got, len(st.viewers)))
 	}
-	if got := c.frames - before; got < int64(len(c.viewers)) {
-		return fmt.Errorf("%d messages told %d viewers of a change", got, len(c.viewers))
-	}
-	return nil
 }
 
 // responseGrowth is the memory of viewers that attach during a long response.
@@ -160,27 +120,16 @@ var responseGrowth = growth{
 		return []figure{{what: fmt.Sprintf("%d SSE viewers attach during a response of 1 MiB: more memory", r.viewers), before: "630", unit: "MB",
 			limit: 128, versus: "(abs)"}}
 	},
-	take: func(ctx context.Context, b *bench, _, scratch string) (values []float64, err error) {
+	take: func(t *trial, _, scratch string) []float64 {
 		script := filepath.Join(scratch, "script.json")
-		if err := writeLongAnswer(script); err != nil {
-			return nil, err
-		}
-		s, session, d, err := b.serveDriven(ctx, scratch, "script:"+script, unbounded...)
-		if err != nil {
-			return nil, err
-		}
-		defer func() { err = errors.Join(err, d.end(s)) }()
-		if err := errors.Join(d.send(&contracts.Prompt{Content: "go on"}), d.await(`"content":"."`)); err != nil {
-			return nil, err
-		}
-		v := sseViewers{count: b.plan.growth.response.viewers, path: "sessions/" + session + "/events", read: func(_ context.Context, events io.Reader) error {
+		check(writeLongAnswer(script))
+		s, d := t.serveDriven(scratch, "script:"+script, unbounded...)
+		check(d.command(&contracts.Prompt{Content: "go on"}))
+		check(d.await(`"content":"."`))
+		v := sseViewers{count: t.plan.growth.response.viewers, path: "sessions/" + s.session + "/events", read: func(_ context.Context, events io.Reader) error {
 			return needState(events, contracts.MaxStateText)
 		}}
-		grown, err := peakDuring(s.pid, func() error {
-			_, _, err := v.attach(ctx, s)
-			return err
-		})
-		return []float64{megabytes(grown)}, err
+		return []float64{peakDuring(s.pid, func() { v.attach(s) })}
 	},
 }
 
@@ -217,38 +166,25 @@ var stateGrowth = growth{
 		return []figure{{what: fmt.Sprintf("%d slow SSE viewers attach to a state of %d MB: more memory", g.viewers, 3*openQuestions*g.question/1_000_000),
 			before: "5000", unit: "MB", limit: 500, versus: "(abs)"}}
 	},
-	take: func(ctx context.Context, b *bench, _, scratch string) (values []float64, err error) {
-		p := b.plan.growth.state
-		s, session, d, err := b.serveDriven(ctx, scratch, "conformance", unbounded...)
-		if err != nil {
-			return nil, err
-		}
-		defer func() { err = errors.Join(err, d.end(s)) }()
-		if err := d.askAll(p.question); err != nil {
-			return nil, err
-		}
+	take: func(t *trial, _, scratch string) []float64 {
+		p := t.plan.growth.state
+		s, d := t.serveDriven(scratch, "conformance", unbounded...)
+		d.askAll(p.question)
 		until := time.Now().Add(time.Duration(p.viewers)*p.every + p.hold)
-		v := sseViewers{count: p.viewers, path: "sessions/" + session + "/events", every: p.every, read: func(ctx context.Context, events io.Reader) error {
+		v := sseViewers{count: p.viewers, path: "sessions/" + s.session + "/events", every: p.every, read: func(ctx context.Context, events io.Reader) error {
 			return needState(&slowReader{ctx, events, until}, 3*openQuestions*p.question)
 		}}
-		life, stop := context.WithCancel(ctx)
-		chatted := make(chan error, 1)
-		go func() { chatted <- d.chat(life) }() // ends with life
-		grown, err := peakDuring(s.pid, func() error {
-			_, _, err := v.attach(ctx, s)
-			return err
-		})
-		stop()
-		return []float64{megabytes(grown)}, errors.Join(err, <-chatted)
+		stop := t.beside(d.chat)
+		grown := peakDuring(s.pid, func() { v.attach(s) })
+		check(stop())
+		return []float64{grown}
 	},
 }
 
 // chat prompts until ctx ends, so that the state changes all the time.
-func (d *driver) chat(ctx context.Context) error {
+func (d driver) chat(ctx context.Context) error {
 	for pause(ctx, 20*time.Millisecond) == nil {
-		if err := d.prompt("hello"); err != nil {
-			return err
-		}
+		check(d.prompt("hello"))
 	}
 	return nil
 }
@@ -262,9 +198,7 @@ type slowReader struct {
 
 func (r *slowReader) Read(p []byte) (int, error) {
 	if time.Now().Before(r.until) {
-		if err := pause(r.ctx, 100*time.Millisecond); err != nil {
-			return 0, err
-		}
+		check(pause(r.ctx, 100*time.Millisecond))
 		p = p[:min(len(p), 16<<10)]
 	}
 	return r.events.Read(p)

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"time"
@@ -9,44 +8,30 @@ import (
 
 // paced measures latency at a fixed rate. The rate is raised until the naive
 // hub fills one core: below that nobody queues and every design is alike.
-func (b *bench) paced(ctx context.Context) error {
-	p := b.plan.paced
-	contenders := b.contenders(warmUp + messagesIn(p.length, slices.Max(p.rates)))
-	rate, err := b.saturatingRate(ctx, contenders)
-	if err != nil {
-		return err
-	}
-	var res results[fanout]
-	err = rounds(ctx, b, &res, contenders, func(c contender) (fanout, error) {
-		return b.runFanout(ctx, c, p.viewers, messagesIn(p.length, rate), rate)
-	})
-	if err != nil {
-		return err
-	}
-	b.reportPaced(rate, &res)
-	return nil
+func (t *trial) paced() {
+	p := t.plan.paced
+	contenders := t.contenders(warmUp + messagesIn(p.length, slices.Max(p.rates)))
+	rate := t.saturatingRate(contenders)
+	t.reportPaced(rate, rounds(t, contenders, func(t *trial, c contender) fanout {
+		return t.runFanout(c, p.viewers, messagesIn(p.length, rate), rate)
+	}))
 }
 
 func messagesIn(d time.Duration, rate int) int { return int(d.Seconds() * float64(rate)) }
 
 // saturatingRate is the first planned rate at which the naive hub keeps at
 // least one core busy, or else the one at which it keeps most of one busy.
-func (b *bench) saturatingRate(ctx context.Context, contenders []contender) (int, error) {
-	p := b.plan.paced
+func (t *trial) saturatingRate(contenders []contender) int {
+	p := t.plan.paced
 	i := slices.IndexFunc(contenders, func(c contender) bool { return c.name == nameNaive })
 	if i < 0 {
-		return p.rates[0], nil
+		return p.rates[0]
 	}
-	if err := b.build(ctx, contenders[i].program); err != nil {
-		return 0, err
-	}
+	t.build(contenders[i].program)
 	best, most := p.rates[0], 0.0
 	for _, rate := range p.rates {
-		f, err := b.runFanout(ctx, contenders[i], p.viewers, messagesIn(p.probe, rate), rate)
-		if err != nil {
-			return 0, fmt.Errorf("find the rate: %w", err)
-		}
-		b.logf("paced: %s at %d/s: %.2f cores", nameNaive, rate, f.cores)
+		f := within(t, func(t *trial) fanout { return t.runFanout(contenders[i], p.viewers, messagesIn(p.probe, rate), rate) })
+		t.logf("paced: %s at %d/s: %.2f cores", nameNaive, rate, f.cores)
 		if f.cores > most {
 			best, most = rate, f.cores
 		}
@@ -54,43 +39,27 @@ func (b *bench) saturatingRate(ctx context.Context, contenders []contender) (int
 			break
 		}
 	}
-	return best, nil
+	return best
 }
 
-func (b *bench) reportPaced(rate int, res *results[fanout]) {
-	p := b.plan.paced
+func (t *trial) reportPaced(rate int, res *results[fanout]) {
+	p := t.plan.paced
 	cores := func(f fanout) float64 { return f.cores }
-	p99 := func(f fanout) float64 { return f.p99 }
-	cpu := func(f fanout) float64 { return f.cpu }
-	load := res.of(nameNaive, cores)
-	t := table{
-		title: fmt.Sprintf("Fan-out, paced: %d viewers, %d messages/s for %v", p.viewers, rate, p.length),
-		notes: []string{
-			"Latency is from just before the publish call until the viewer had read the message, the viewers' own queueing included. " +
-				"Rates tried, rising until " + nameNaive + " kept one core busy: " + fmt.Sprint(p.rates) + ". Frames of SSE are the chunks of its answer.",
-		},
-		head: []string{"server", "p99 x " + nameNaive, "CPU x " + nameNaive, "p50 ms", "p99 ms", "p99.9 ms", "cores", "viewers ns",
-			"messages/s", "frames"},
-	}
-	for _, name := range res.names {
-		if why := res.void(name); why != "" {
-			t.add(name, "void: "+why)
-			continue
-		}
-		t.add(name, spread(res.of(name, p99).over(res.of(nameNaive, p99))), spread(res.of(name, cpu).over(res.of(nameNaive, cpu))),
-			middle(res.of(name, func(f fanout) float64 { return f.p50 })), middle(res.of(name, p99)),
-			middle(res.of(name, func(f fanout) float64 { return f.p999 })), middle(res.of(name, cores)),
-			middle(res.of(name, func(f fanout) float64 { return f.client })),
-			middle(res.of(name, func(f fanout) float64 { return f.messages })),
-			middle(res.of(name, func(f fanout) float64 { return f.frames })))
-	}
-	b.report.tables = append(b.report.tables, t)
-	b.report.targets = append(b.report.targets, target{
+	t.report.show(res.table(fmt.Sprintf("Fan-out, paced: %d viewers, %d messages/s for %v", p.viewers, rate, p.length),
+		"Latency is from just before the publish call until the viewer had read the message, the viewers' own queueing included. "+
+			"Rates tried, rising until "+nameNaive+" kept one core busy: "+fmt.Sprint(p.rates)+". Frames of SSE are the chunks of its answer.",
+		"server",
+		res.over("p99 x "+nameNaive, spread, fanoutP99, nameNaive), res.over("CPU x "+nameNaive, spread, fanoutCPU, nameNaive),
+		res.each("p50 ms", middle, func(f fanout) float64 { return f.p50 }), res.each("p99 ms", middle, fanoutP99),
+		res.each("p99.9 ms", middle, func(f fanout) float64 { return f.p999 }), res.each("cores", middle, cores),
+		res.each("viewers ns", middle, fanoutClient), res.each("messages/s", middle, func(f fanout) float64 { return f.messages }),
+		res.each("frames", middle, fanoutFrames)))
+	t.report.judge(target{
 		what:   fmt.Sprintf("fan-out p99, paced, N=%d x %d msg/s", p.viewers, rate),
 		limit:  0.25,
 		unit:   "x",
-		versus: fmt.Sprintf("%s, which kept %s cores busy", nameNaive, spread(load)),
-		got:    res.of(nameHub, p99).over(res.of(nameNaive, p99)),
+		versus: fmt.Sprintf("%s, which kept %s cores busy", nameNaive, spread(res.of(nameNaive, cores))),
+		got:    res.of(nameHub, fanoutP99).over(res.of(nameNaive, fanoutP99)),
 		void:   res.void(nameHub),
 	})
 }

@@ -24,9 +24,11 @@ const (
 // A server is a server under measurement, in a process of its own.
 type server struct {
 	addr    string
+	session string // of the built program
 	pid     int
 	dialect dialect
 
+	ctx     context.Context // ends the process and what is asked of it
 	cmd     *exec.Cmd
 	stdin   io.WriteCloser
 	orders  *json.Encoder
@@ -38,7 +40,7 @@ type server struct {
 // process ends. It must be called from the main goroutine: the kernel takes the
 // death of the starting thread for that of the process.
 func launch(ctx context.Context, path string, args ...string) (*server, error) {
-	s := &server{stderr: &tail{}}
+	s := &server{ctx: ctx, stderr: &tail{}}
 	s.cmd = exec.CommandContext(ctx, path, args...)
 	s.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	s.cmd.Cancel = func() error { return syscall.Kill(-s.cmd.Process.Pid, syscall.SIGKILL) }
@@ -60,6 +62,13 @@ func launch(ctx context.Context, path string, args ...string) (*server, error) {
 	return s, nil
 }
 
+// launch starts a program that has been built, for as long as the trial lasts.
+func (t *trial) launch(program string, args ...string) *server {
+	s := must(launch(t.ctx, t.built[program], args...))
+	t.atEnd(s.stop)
+	return s
+}
+
 // launchControlled starts a server that speaks package control.
 func launchControlled(ctx context.Context, d dialect, path string, args ...string) (*server, error) {
 	s, err := launch(ctx, path, args...)
@@ -67,15 +76,23 @@ func launchControlled(ctx context.Context, d dialect, path string, args ...strin
 		return nil, err
 	}
 	s.dialect = d
-	// A server that hangs before it greets is killed, which ends the read below.
-	hung := time.AfterFunc(greetTimeout, s.kill)
-	defer hung.Stop()
 	var hello control.Greeting
-	if err := s.reports.Decode(&hello); err != nil {
-		return nil, errors.Join(fmt.Errorf("wait for %s: %w", path, err), s.stop())
+	if err := s.greeted(&hello); err != nil {
+		return nil, errors.Join(err, s.stop())
 	}
 	s.addr = hello.Addr
 	return s, nil
+}
+
+// greeted waits for the first thing that a server says. One that hangs before it
+// does is killed.
+func (s *server) greeted(greeting any) error {
+	hung := time.AfterFunc(greetTimeout, s.kill)
+	defer hung.Stop()
+	if err := s.reports.Decode(greeting); err != nil {
+		return fmt.Errorf("wait for %s: %w", s.cmd.Path, err)
+	}
+	return nil
 }
 
 // kill ends the process and what it started.

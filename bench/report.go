@@ -75,3 +75,9 @@ func (r *report) String() string {
 	}
 	return b.String()
 }
+
+// show adds a table to the report.
+func (r *report) show(t table) { r.tables = append(r.tables, t) }
+
+// judge adds targets to the report.
+func (r *report) judge(targets ...target) { r.targets = append(r.targets, targets...) }

@@ -45,3 +45,39 @@ func (r *results[T]) of(name string, figure func(T) float64) series {
 	}
 	return s
 }
+
+// A column is one column of a table of contenders.
+type column struct {
+	head string
+	cell func(name string) string
+}
+
+// each shows a figure of every contender: the median alone, or with its extremes.
+func (r *results[T]) each(head string, show func(series) string, figure func(T) float64) column {
+	return column{head, func(name string) string { return show(r.of(name, figure)) }}
+}
+
+// over shows a figure of every contender as multiples of the base's.
+func (r *results[T]) over(head string, show func(series) string, figure func(T) float64, base string) column {
+	return column{head, func(name string) string { return show(r.of(name, figure).over(r.of(base, figure))) }}
+}
+
+// table has a row for each contender, in the order in which they were seen.
+func (r *results[T]) table(title, note, first string, columns ...column) table {
+	t := table{title: title, notes: []string{note}, head: []string{first}}
+	for _, c := range columns {
+		t.head = append(t.head, c.head)
+	}
+	for _, name := range r.names {
+		row := []string{name}
+		if why := r.void(name); why != "" {
+			row = append(row, "void: "+why)
+		} else {
+			for _, c := range columns {
+				row = append(row, c.cell(name))
+			}
+		}
+		t.add(row...)
+	}
+	return t
+}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -54,35 +55,24 @@ func (f hunt) String() string {
 }
 
 // search measures the file search over stdio beside what people use instead.
-func (b *bench) search(ctx context.Context) error {
-	tree, err := os.MkdirTemp(b.bin, "tree-")
-	if err != nil {
-		return err
-	}
-	defer os.RemoveAll(tree)
-	if err := growTree(ctx, tree, b.plan.search.files); err != nil {
-		return err
-	}
+func (t *trial) search() {
+	tree := t.tempDir(t.bin)
+	check(growTree(t.ctx, tree, t.plan.search.files))
 	contenders := []contender{{name: nameSearch, program: "maestro"}}
 	commands, absent := listers()
 	for _, name := range []string{nameGit, nameFd, nameFzf} {
 		if commands[name] != "" {
-			contenders = append(contenders, contender{name: name, about: commands[name], program: "maestro"})
+			contenders = append(contenders, contender{name: name, about: commands[name]})
 		}
 	}
-	var res results[hunt]
-	err = rounds(ctx, b, &res, contenders, func(c contender) (hunt, error) {
+	res := rounds(t, contenders, func(t *trial, c contender) hunt {
 		if c.about != "" {
-			return runLister(ctx, tree, c.about, b.plan.search.files)
+			return must(runLister(t.ctx, tree, c.about, t.plan.search.files))
 		}
-		return b.runSearch(ctx, tree)
+		return t.runSearch(tree)
 	})
-	if err != nil {
-		return err
-	}
-	b.reportListing(&res, contenders, absent)
-	b.reportSearch(&res)
-	return nil
+	t.reportListing(res, contenders, absent)
+	t.reportSearch(res)
 }
 
 // listers returns the shell lines of the peers, and the programs that are not
@@ -177,59 +167,37 @@ type searcher struct {
 }
 
 // runSearch starts the program and searches.
-func (b *bench) runSearch(ctx context.Context, tree string) (f hunt, err error) {
-	s, err := launch(ctx, b.built["maestro"], "headless", "--agent", "shell", "--workspace", tree)
-	if err != nil {
-		return f, err
-	}
-	defer func() { err = errors.Join(err, s.stop()) }()
-	q := searcher{server: s}
-	if err := q.greet(); err != nil {
-		return f, err
-	}
-	if f.first, _, err = q.find("main"); err != nil {
-		return f, err
-	}
-	for range b.plan.search.typed {
-		took, _, err := q.find("main")
-		if err != nil {
-			return f, err
-		}
+func (t *trial) runSearch(tree string) (f hunt) {
+	q := t.searcher(tree)
+	f.first, _ = q.find("main")
+	for range t.plan.search.typed {
+		took, _ := q.find("main")
 		f.typed = max(f.typed, took)
-		if err := pause(ctx, typing); err != nil {
-			return f, err
-		}
+		check(pause(t.ctx, typing))
 	}
 	for _, text := range searchQueries {
 		var took []float64
-		for range b.plan.search.queries {
-			t, _, err := q.find(text)
-			if err != nil {
-				return f, err
-			}
-			took = append(took, t)
+		for range t.plan.search.queries {
+			once, _ := q.find(text)
+			took = append(took, once)
 		}
 		slices.Sort(took)
 		f.warm = append(f.warm, warmth{quantile(took, 0.5), quantile(took, 0.99)})
 	}
-	for range b.plan.search.created {
-		created, removed, err := q.change(ctx, tree)
-		if err != nil {
-			return f, err
-		}
+	for range t.plan.search.created {
+		created, removed := q.change(tree)
 		f.created, f.removed = max(f.created, created), max(f.removed, removed)
 	}
-	return f, nil
+	return f
 }
 
-// greet waits until the program takes searches.
-func (q *searcher) greet() error {
+// searcher starts the program in a tree, and waits until it takes searches.
+func (t *trial) searcher(tree string) *searcher {
+	q := &searcher{server: t.launch("maestro", "headless", "--agent", "shell", "--workspace", tree)}
 	hello := `{"type":"hello","protocol_version":"` + contracts.ProtocolVersion + `","role":"controller","capabilities":{"utility_operations":["file_search"]}}`
-	if _, err := q.stdin.Write([]byte(hello + "\n")); err != nil {
-		return err
-	}
-	_, err := q.await("hello_ok", "")
-	return err
+	must(q.stdin.Write([]byte(hello + "\n")))
+	q.await("hello_ok", "")
+	return q
 }
 
 // An answer is what the program says, as far as it matters here.
@@ -243,98 +211,83 @@ type answer struct {
 }
 
 // await reads until a message of a type.
-func (q *searcher) await(kind, id string) (answer, error) {
+func (q *searcher) await(kind, id string) answer {
 	hung := time.AfterFunc(greetTimeout, q.kill)
 	defer hung.Stop()
 	for {
 		var a answer
 		if err := q.reports.Decode(&a); err != nil {
-			return a, fmt.Errorf("wait for %s: %w: %s", kind, err, q.stderr)
+			check(fmt.Errorf("wait for %s: %w: %s", kind, err, q.stderr))
 		}
 		if a.Type == "error" {
-			return a, fmt.Errorf("wait for %s: %s", kind, a.Message)
+			check(fmt.Errorf("wait for %s: %s", kind, a.Message))
 		}
 		if a.Type == kind && a.SearchID == id {
-			return a, nil
+			return a
 		}
 	}
 }
 
 // find searches once, and returns how long it took.
-func (q *searcher) find(text string) (took float64, found answer, err error) {
+func (q *searcher) find(text string) (took float64, found answer) {
 	q.asked++
 	id := strconv.Itoa(q.asked)
 	began := time.Now()
-	if err := q.orders.Encode(map[string]string{"type": (*contracts.UtilityFileSearch).CommandType(nil), "search_id": id, "query": text}); err != nil {
-		return 0, found, err
-	}
-	found, err = q.await((*contracts.UtilityFileSearchResults).EventType(nil), id)
-	return ms(time.Since(began)), found, err
+	check(q.orders.Encode(map[string]string{"type": (*contracts.UtilityFileSearch).CommandType(nil), "search_id": id, "query": text}))
+	found = q.await((*contracts.UtilityFileSearchResults).EventType(nil), id)
+	return ms(time.Since(began)), found
 }
 
 // change creates a file and removes it, and searches for it all the time.
-func (q *searcher) change(ctx context.Context, tree string) (created, removed float64, err error) {
+func (q *searcher) change(tree string) (created, removed float64) {
 	name := fmt.Sprintf("zq-%d-%d", os.Getpid(), q.asked)
 	path := filepath.Join(tree, name)
-	if created, err = q.until(ctx, name, 1, func() error { return os.WriteFile(path, nil, 0o600) }); err != nil {
-		return 0, 0, errors.Join(err, os.Remove(path))
-	}
-	removed, err = q.until(ctx, name, 0, func() error { return os.Remove(path) })
-	return created, removed, err
+	created = q.until(name, 1, func() error { return os.WriteFile(path, nil, 0o600) })
+	return created, q.until(name, 0, func() error { return os.Remove(path) })
 }
 
 // until does something and searches until there are so many results.
-func (q *searcher) until(ctx context.Context, name string, results int, do func() error) (took float64, err error) {
+func (q *searcher) until(name string, results int, do func() error) (took float64) {
 	began := time.Now()
-	if err := do(); err != nil {
-		return 0, err
-	}
-	for ctx.Err() == nil && time.Since(began) < greetTimeout {
-		_, found, err := q.find(name)
-		if err != nil || len(found.Results) == results {
-			return ms(time.Since(began)), err
+	check(do())
+	for q.ctx.Err() == nil && time.Since(began) < greetTimeout {
+		if _, found := q.find(name); len(found.Results) == results {
+			return ms(time.Since(began))
 		}
 	}
-	return 0, fmt.Errorf("%s: want %d results, had none within %v", name, results, greetTimeout)
+	check(fmt.Errorf("%s: want %d results, had none within %v", name, results, greetTimeout))
+	return 0
 }
 
-func (b *bench) reportListing(res *results[hunt], contenders []contender, absent []string) {
-	first := func(name string) series { return res.of(name, func(f hunt) float64 { return f.first }) }
-	t := table{
-		title: "File search: from nothing to a result",
-		notes: []string{fmt.Sprintf("A repository on %s with %d files to find, one in ten of them not tracked, in about a tenth as many "+
+func (t *trial) reportListing(res *results[hunt], contenders []contender, absent []string) {
+	figure := func(f hunt) float64 { return f.first }
+	first := func(name string) series { return res.of(name, figure) }
+	tab := res.table("File search: from nothing to a result",
+		fmt.Sprintf("A repository on %s with %d files to find, one in ten of them not tracked, in about a tenth as many "+
 			"directories. The page cache is warm. Ours is the first search of a new process, from the request on standard input to the "+
 			"result; the others are timed from their start to their end. %s searches its whole list for \"main\".",
-			fileSystem(b.bin), b.plan.search.files, nameFzf)},
-		head: []string{"what", "ms", "x git", "command"},
-	}
-	for _, c := range contenders {
-		t.add(c.name, spread(first(c.name)), spread(first(c.name).over(first(nameGit))), c.about)
-		if void := res.void(c.name); void != "" {
-			t.notes = append(t.notes, c.name+" is void: "+void)
-		}
-	}
+			fileSystem(t.bin), t.plan.search.files, nameFzf),
+		"what", res.each("ms", spread, figure), res.over("x git", spread, figure, nameGit),
+		column{"command", func(name string) string {
+			return contenders[slices.IndexFunc(contenders, func(c contender) bool { return c.name == name })].about
+		}})
 	if len(absent) > 0 {
-		t.notes = append(t.notes, "Not on this machine, so not beside it: "+strings.Join(absent, ", ")+".")
+		tab.notes = append(tab.notes, "Not on this machine, so not beside it: "+strings.Join(absent, ", ")+".")
 	}
-	b.report.tables = append(b.report.tables, t)
-	b.report.targets = append(b.report.targets, target{
-		what:  fmt.Sprintf("first search of %d files", b.plan.search.files),
+	t.report.show(tab)
+	t.report.judge(target{
+		what:  fmt.Sprintf("first search of %d files", t.plan.search.files),
 		limit: 2, unit: "x", versus: nameGit, got: first(nameSearch).over(first(nameGit)), void: res.void(nameSearch),
 	})
 }
 
-func (b *bench) reportSearch(res *results[hunt]) {
-	p := b.plan.search
+func (t *trial) reportSearch(res *results[hunt]) {
+	p := t.plan.search
 	of := func(figure func(hunt) float64) series { return res.of(nameSearch, figure) }
 	worst := of(func(f hunt) float64 {
-		slowest := 0.0
-		for _, w := range f.warm {
-			slowest = max(slowest, w.p99)
-		}
-		return slowest
+		return slices.MaxFunc(f.warm, func(a, b warmth) int { return cmp.Compare(a.p99, b.p99) }).p99
 	})
-	t := table{
+	tab := table{
 		title: "File search: once the files are known",
 		notes: []string{fmt.Sprintf("The same processes. Times are from the request on standard input to the result, which has the pipes and "+
 			"the JSON in it: %d searches for each query, one at a time, and %d files at the top that are created, searched for "+
@@ -342,16 +295,17 @@ func (b *bench) reportSearch(res *results[hunt]) {
 		head: []string{"what", "p50 ms", "p99 or slowest ms"},
 	}
 	for i, text := range searchQueries {
-		t.add(strconv.Quote(text), spread(of(func(f hunt) float64 { return f.warm[i].p50 })), spread(of(func(f hunt) float64 { return f.warm[i].p99 })))
+		tab.add(strconv.Quote(text), spread(of(func(f hunt) float64 { return f.warm[i].p50 })), spread(of(func(f hunt) float64 { return f.warm[i].p99 })))
 	}
 	created, removed := of(func(f hunt) float64 { return f.created }), of(func(f hunt) float64 { return f.removed })
-	t.add(fmt.Sprintf("%d searches right after the first, %v apart", p.typed, typing), "", spread(of(func(f hunt) float64 { return f.typed })))
-	t.add("from creating a file to finding it", "", spread(created))
-	t.add("from removing a file to not finding it", "", spread(removed))
-	b.report.tables = append(b.report.tables, t)
+	typed := of(func(f hunt) float64 { return f.typed })
+	tab.add(fmt.Sprintf("%d searches right after the first, %v apart", p.typed, typing), "", spread(typed))
+	tab.add("from creating a file to finding it", "", spread(created))
+	tab.add("from removing a file to not finding it", "", spread(removed))
+	t.report.show(tab)
 	void := res.void(nameSearch)
-	b.report.targets = append(b.report.targets,
+	t.report.judge(
 		target{what: fmt.Sprintf("search over %d known files, p99 of the slowest query", p.files), limit: 10, unit: "ms", versus: "(abs)", got: worst, void: void},
 		target{what: "from creating a file to a search that finds it, slowest", limit: 300, unit: "ms", versus: "(abs)", got: created, void: void},
-		target{what: "slowest search right after the first, at the pace of typing", limit: math.Inf(1), unit: "ms", versus: "(abs)", got: of(func(f hunt) float64 { return f.typed }), void: void})
+		target{what: "slowest search right after the first, at the pace of typing", limit: math.Inf(1), unit: "ms", versus: "(abs)", got: typed, void: void})
 }

@@ -1,56 +1,39 @@
 package main
 
 import (
-	"context"
-	"errors"
 	"fmt"
-	"os"
 	"time"
 )
 
 // startUp measures how long the built program takes from exec until it says
 // ready on stdio. The page cache is warm: the first start is not counted.
-func (b *bench) startUp(ctx context.Context) error {
-	const program = "maestro"
-	if err := b.build(ctx, program); err != nil {
-		return err
-	}
+func (t *trial) startUp() {
+	t.build("maestro")
 	var took series
-	void := ""
-	for i := range b.plan.start.runs + 1 {
-		ms, err := b.runStart(ctx, program)
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
+	_, err := attempt(t.ctx, t.bench, func(t *trial) any {
+		for range t.plan.start.runs + 1 {
+			took = append(took, within(t, (*trial).runStart))
 		}
-		if err != nil {
-			void = err.Error()
-			b.voids = append(b.voids, fmt.Errorf("void: start: %w", err))
-			break
-		}
-		if i > 0 {
-			took = append(took, ms)
-		}
-	}
-	b.logf("start: %s ms, void: %q", spread(took), void)
-	b.report.targets = append(b.report.targets, target{
-		what:  fmt.Sprintf("start to ready on stdio, median of %d", b.plan.start.runs),
-		limit: 30, unit: "ms", versus: "(abs) from exec, warm cache", got: took, void: void,
+		took = took[1:]
+		return nil
 	})
-	return nil
+	to := target{
+		what:  fmt.Sprintf("start to ready on stdio, median of %d", t.plan.start.runs),
+		limit: 30, unit: "ms", versus: "(abs) from exec, warm cache", got: took,
+	}
+	if err != nil {
+		to.void = oneLine(err)
+		t.voids = append(t.voids, fmt.Errorf("void: start: %w", err))
+	}
+	t.logf("start: %s ms, void: %q", spread(took), to.void)
+	t.report.judge(to)
 }
 
 // runStart starts the program once and returns the milliseconds that it took.
-func (b *bench) runStart(ctx context.Context, program string) (took float64, err error) {
-	workspace, err := os.MkdirTemp(b.bin, "workspace-")
-	if err != nil {
-		return 0, err
-	}
+func (t *trial) runStart() (took float64) {
+	workspace := t.tempDir(t.bin)
 	began := time.Now()
-	s, err := launch(ctx, b.built[program], "headless", "--agent", "shell", "--workspace", workspace)
-	if err != nil {
-		return 0, err
-	}
-	defer func() { err = errors.Join(err, s.stop()) }()
+	s := t.launch("maestro", "headless", "--agent", "shell", "--workspace", workspace)
 	hung := time.AfterFunc(greetTimeout, s.kill)
 	defer hung.Stop()
 	for {
@@ -58,10 +41,10 @@ func (b *bench) runStart(ctx context.Context, program string) (took float64, err
 			Type string `json:"type"`
 		}
 		if err := s.reports.Decode(&message); err != nil {
-			return 0, fmt.Errorf("wait for ready: %w: %s", err, s.stderr)
+			check(fmt.Errorf("wait for ready: %w: %s", err, s.stderr))
 		}
 		if message.Type == "ready" {
-			return time.Since(began).Seconds() * 1000, nil
+			return ms(time.Since(began))
 		}
 	}
 }

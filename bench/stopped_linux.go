@@ -1,12 +1,10 @@
 package main
 
 import (
-	"bufio"
 	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"strings"
 	"time"
 
@@ -28,8 +26,7 @@ type stopped struct {
 	addr    string
 	dialect dialect
 
-	fd      int // -1 while disconnected
-	in      *bufio.Reader
+	*wire
 	epoch   string
 	cursor  uint64 // of the last frame read
 	next    uint64 // number of the message that must come next
@@ -56,7 +53,7 @@ type envelope struct {
 // attachStopped attaches a viewer that reads nothing beyond its handshake.
 // next is the number of the first message published after that.
 func attachStopped(addr string, d dialect, next uint64) (*stopped, error) {
-	v := &stopped{addr: addr, dialect: d, fd: -1, next: next}
+	v := &stopped{addr: addr, dialect: d, next: next}
 	small := d
 	small.buffer = smallBuffer
 	if err := v.connect(small); err != nil {
@@ -76,22 +73,10 @@ func attachStopped(addr string, d dialect, next uint64) (*stopped, error) {
 	}
 }
 
-func (v *stopped) connect(d dialect) error {
-	fd, rest, err := dial(v.addr, d)
-	if err != nil {
-		return err
+func (v *stopped) connect(d dialect) (err error) {
+	if v.wire, err = dialWire(v.addr, d); err == nil {
+		v.stuck = true
 	}
-	v.fd = fd
-	v.in = bufio.NewReaderSize(io.MultiReader(bytes.NewReader(rest), socket(fd)), 64<<10)
-	return nil
-}
-
-func (v *stopped) close() error {
-	if v.fd < 0 {
-		return nil
-	}
-	err := unix.Close(v.fd)
-	v.fd = -1
 	return err
 }
 
@@ -169,76 +154,20 @@ func (v *stopped) apply(e envelope) error {
 	}
 }
 
-// read returns the next frame. Pings are left unanswered, as by any program
-// that is stuck; a server may close the connection for it.
-func (v *stopped) read() (envelope, error) {
-	var e envelope
-	for {
-		opcode, payload, err := readFrame(v.in)
-		switch {
-		case err != nil:
-			return e, err
-		case opcode == opClose:
-			return e, fmt.Errorf("closed by the server: %q", payload)
-		case opcode != opText:
-			continue
-		}
-		if err := json.Unmarshal(payload, &e); err != nil {
-			return e, err
-		}
-		if e.Type == "ws.attached" {
-			v.epoch = e.Epoch
-		}
-		if e.Type == "ws.goodbye" {
-			return e, fmt.Errorf("goodbye: %s", strings.TrimSpace(string(payload)))
-		}
-		return e, nil
+// read returns the next frame.
+func (v *stopped) read() (e envelope, err error) {
+	payload, err := v.wire.next()
+	if err != nil {
+		return e, err
 	}
-}
-
-// readFrame reads one whole frame.
-func readFrame(in *bufio.Reader) (opcode byte, payload []byte, err error) {
-	var head []byte
-	for {
-		b, err := in.ReadByte()
-		if err != nil {
-			return 0, nil, err
-		}
-		head = append(head, b)
-		length, ok, err := parseHeader(head)
-		if err != nil {
-			return 0, nil, err
-		}
-		if !ok {
-			continue
-		}
-		if length > maxFrame {
-			return 0, nil, fmt.Errorf("frame of %d bytes", length)
-		}
-		payload = make([]byte, length)
-		_, err = io.ReadFull(in, payload)
-		return head[0] & 15, payload, err
+	if err := json.Unmarshal(payload, &e); err != nil {
+		return e, err
 	}
-}
-
-// maxFrame is more than any server here sends in one frame.
-const maxFrame = 64 << 20
-
-// A socket is a blocking socket as a reader.
-type socket int
-
-// Read implements [io.Reader].
-func (s socket) Read(p []byte) (int, error) {
-	for {
-		n, err := unix.Read(int(s), p)
-		switch {
-		case err == unix.EINTR:
-		case err != nil:
-			return 0, err
-		case n == 0:
-			return 0, io.EOF
-		default:
-			return n, nil
-		}
+	if e.Type == "ws.attached" {
+		v.epoch = e.Epoch
 	}
+	if e.Type == "ws.goodbye" {
+		return e, fmt.Errorf("goodbye: %s", strings.TrimSpace(string(payload)))
+	}
+	return e, nil
 }

@@ -8,45 +8,25 @@ import (
 	"os"
 	"path/filepath"
 	"time"
+
+	"github.com/seed-028515a8/maestro/bench/control"
 )
 
 // cpuDuring is the processor time that a process takes while do runs.
-func cpuDuring(pid int, do func() error) (time.Duration, error) {
-	before, err := cpuTime(pid)
-	if err != nil {
-		return 0, err
-	}
-	if err := do(); err != nil {
-		return 0, err
-	}
-	after, err := cpuTime(pid)
-	return after - before, err
+func cpuDuring(pid int, do func()) time.Duration {
+	before := must(cpuTime(pid))
+	do()
+	return must(cpuTime(pid)) - before
 }
 
 // peakDuring is how far the resident memory of a process rises while do runs, in
-// bytes.
-func peakDuring(pid int, do func() error) (grown int64, err error) {
-	before, err := resident(pid)
-	if err != nil {
-		return 0, err
-	}
+// megabytes.
+func peakDuring(pid int, do func()) (grown float64) {
+	before := must(control.Resident(pid))
 	const resetPeak = "5" // proc(5), clear_refs
-	if err := os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", pid), []byte(resetPeak), 0); err != nil {
-		return 0, err
-	}
-	if err := do(); err != nil {
-		return 0, err
-	}
-	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-	if err != nil {
-		return 0, err
-	}
-	_, peak, _ := bytes.Cut(status, []byte("VmHWM:"))
-	var kilobytes int64
-	if _, err := fmt.Sscan(string(peak), &kilobytes); err != nil {
-		return 0, fmt.Errorf("process %d: peak of its memory: %w", pid, err)
-	}
-	return kilobytes<<10 - before, nil
+	check(os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", pid), []byte(resetPeak), 0))
+	do()
+	return megabytes(must(control.Memory(pid, "VmHWM")) - before)
 }
 
 // diskBytes is the size of the files in a folder and below it.
@@ -74,17 +54,11 @@ func skipMissing(err error) error {
 
 // descriptors is how many files a process has open and how many directories it
 // watches with inotify.
-func descriptors(pid int) (count int, err error) {
-	open, err := filepath.Glob(fmt.Sprintf("/proc/%d/fdinfo/*", pid))
-	if err != nil {
-		return 0, err
-	}
-	for _, path := range open {
+func descriptors(pid int) (count int) {
+	for _, path := range must(filepath.Glob(fmt.Sprintf("/proc/%d/fdinfo/*", pid))) {
 		info, err := os.ReadFile(path)
-		if skipMissing(err) != nil {
-			return 0, err
-		}
+		check(skipMissing(err))
 		count += 1 + bytes.Count(info, []byte("\ninotify wd:"))
 	}
-	return count, nil
+	return count
 }

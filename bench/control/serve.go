@@ -115,17 +115,20 @@ func settle() {
 	debug.FreeOSMemory()
 }
 
-// Resident is the resident set of a process in bytes, from /proc.
-func Resident(pid int) (int64, error) {
+// Resident is the resident set of a process in bytes.
+func Resident(pid int) (int64, error) { return Memory(pid, "VmRSS") }
+
+// Memory is a figure of a process's memory in bytes, from /proc/PID/status.
+func Memory(pid int, figure string) (int64, error) {
 	status, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/status")
 	if err != nil {
 		return 0, err
 	}
 	for line := range strings.Lines(string(status)) {
-		if rest, ok := strings.CutPrefix(line, "VmRSS:"); ok {
+		if rest, ok := strings.CutPrefix(line, figure+":"); ok {
 			kb, err := strconv.ParseInt(strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(rest), "kB")), 10, 64)
 			return kb << 10, err
 		}
 	}
-	return 0, fmt.Errorf("no VmRSS in the status of process %d", pid)
+	return 0, fmt.Errorf("no %s in the status of process %d", figure, pid)
 }

@@ -57,7 +57,7 @@ func run() error {
 	defer cancel()
 
 	fmt.Printf("seed %d\n", p.seed)
-	t, err := newTrial(ctx, p)
+	t, err := newTrial(p)
 	if err != nil {
 		return err
 	}

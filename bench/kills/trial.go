@@ -49,14 +49,14 @@ type trial struct {
 }
 
 // newTrial starts a server in a directory of its own.
-func newTrial(ctx context.Context, p plan) (*trial, error) {
+func newTrial(p plan) (*trial, error) {
 	dir, err := os.MkdirTemp("", "maestro-kills-")
 	if err != nil {
 		return nil, err
 	}
 	s, err := newServer(p.binary, dir, p.events)
 	if err == nil {
-		err = s.start(ctx)
+		err = s.start()
 	}
 	if err != nil {
 		return nil, errors.Join(err, s.kill(), os.RemoveAll(dir))
@@ -139,7 +139,7 @@ func (t *trial) round(ctx context.Context) error {
 	if err := errors.Join(t.pause(ctx), t.server.kill()); err != nil {
 		return err
 	}
-	if err := t.server.start(ctx); err != nil {
+	if err := t.server.start(); err != nil {
 		return fmt.Errorf("start again: %w", err)
 	}
 	if err := t.settle(ctx); err != nil {
