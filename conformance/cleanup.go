@@ -15,6 +15,9 @@ import (
 // was cancelled. Otherwise they have the scenario's timeout.
 const endTime = 5 * time.Second
 
+// endTries is how often a scenario tries to end a session.
+const endTries = 3
+
 // made notes a session that the scenario may have made and therefore ends.
 func (s *Session) made(id string) {
 	if id != "" && !slices.Contains(s.sessions, id) {
@@ -41,7 +44,11 @@ func (s *Session) endSessions() (left int) {
 		defer s.wire.close()
 	}
 	for _, id := range s.sessions {
-		if !end(ctx, id) {
+		ended := false
+		for tries := 0; !ended && tries < endTries; tries++ { // a busy machine can cost a connection
+			ended = end(ctx, id)
+		}
+		if !ended {
 			left++
 		}
 	}
