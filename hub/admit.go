@@ -95,7 +95,7 @@ func (tx *tx) checkCommand(c *connection, cmd contracts.Command) error {
 // established role (R29). A hello that changes nothing is answered, and other
 // clients see nothing.
 func (tx *tx) renegotiate(c *connection, hello *contracts.Hello) error {
-	offer := handshake.Offer{Networked: !c.bare}
+	offer := handshake.Offer{}
 	if c.greeted || !c.bare {
 		offer.Established = c.role
 	}

@@ -104,7 +104,7 @@ func (h *Hub) attach(conn Conn, att contracts.Attach, hello *contracts.Hello, to
 			return
 		}
 		c = tx.clients.resumedConnection(att, token)
-		offer := handshake.Offer{Fixed: att.Role, Networked: true, Default: contracts.RoleViewer}
+		offer := handshake.Offer{Fixed: att.Role, Default: contracts.RoleViewer}
 		if c != nil {
 			offer.Established, secret = c.role, token
 		}

@@ -82,8 +82,7 @@ func (tx *tx) grant(c *connection, why contracts.LeaseReason) {
 
 // setHolder moves the lease to c under a new generation and writes a note of it.
 func (tx *tx) setHolder(c *connection) {
-	tx.clients.lease.TakeOver(c.id, tx.now)
-	tx.clients.lease.Touch(c.id, c.lastSeen())
+	tx.clients.lease.Grant(c.id, tx.now)
 	if c.bare {
 		tx.clients.lease.Pin(c.id) // an open pipe keeps the lease
 	}

@@ -259,7 +259,7 @@ func negotiate(c *connection, req *contracts.AttachRequest, by contracts.Caller)
 	if hello.Role == "" {
 		hello.Role = by.Role
 	}
-	offer := handshake.Offer{Networked: true, Requests: true, Default: contracts.RoleController}
+	offer := handshake.Offer{Requests: true, Default: contracts.RoleController}
 	if by.Principal.Role == contracts.RoleViewer {
 		offer.Default = contracts.RoleViewer
 	}

@@ -173,7 +173,7 @@ func (tx *tx) restore() error {
 		}
 	}
 	if tx.clients.conns[holder] != nil {
-		tx.clients.lease.TakeOver(holder, tx.now)
+		tx.clients.lease.Grant(holder, tx.now)
 	}
 	return nil
 }
