@@ -83,13 +83,7 @@ const askUser = "ask_user"
 // the controller cannot answer. It reports whether it decided.
 func (tx *tx) decideByPolicy(req *contracts.ServerRequest) (contracts.Outcome, bool) {
 	if req.RequestType == contracts.RequestApproval {
-		switch tx.work.mode {
-		case contracts.ApprovalAuto:
-			return contracts.Outcome{Verdict: contracts.VerdictApproved, Reason: "Auto-approved by policy", By: contracts.ResolvedByPolicy}, true
-		case contracts.ApprovalFail:
-			return contracts.Outcome{Verdict: contracts.VerdictDenied, Reason: "Denied by approval policy", By: contracts.ResolvedByPolicy}, true
-		}
-		return contracts.Outcome{}, false
+		return serverreq.Policy(tx.work.mode)
 	}
 	c := tx.clients.holder()
 	if c == nil || c.terms.CanAnswer(req.RequestType) {
@@ -165,10 +159,7 @@ func (tx *tx) deadlineFor(kind contracts.RequestType, timeout time.Duration) tim
 // Ask. For a question of an earlier process, it passes the outcome to resume.
 func (tx *tx) resolve(res serverreq.Resolution) {
 	tx.publish(&res.Event)
-	outcome := contracts.Outcome{
-		Verdict: res.Event.Resolution, Reason: res.Event.Reason, By: res.Event.ResolvedBy,
-		Content: res.Content, Announced: true,
-	}
+	outcome := res.Outcome()
 	wait, asked := tx.work.waiters[res.Request.RequestID]
 	if asked {
 		delete(tx.work.waiters, res.Request.RequestID)
