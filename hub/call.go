@@ -1,8 +1,6 @@
 package hub
 
 import (
-	"time"
-
 	"github.com/seed-028515a8/maestro/contracts"
 )
 
@@ -181,14 +179,8 @@ func (h *Hub) awaitStopped() {
 	r := h.state.work.run
 	stopping := r != nil && r.stop != nil
 	h.mu.Unlock()
-	if !stopping {
-		return
-	}
-	timer := time.NewTimer(stopTimeout)
-	defer timer.Stop()
-	select {
-	case <-r.done:
-	case <-timer.C:
+	if stopping {
+		wait(stopTimeout, r.done, nil)
 	}
 }
 

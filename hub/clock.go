@@ -39,13 +39,7 @@ func (h *Hub) wakeFollowers() {
 			from, since = visible, now
 		}
 		if window > 0 {
-			pause := time.NewTimer(window)
-			select {
-			case <-pause.C:
-			case <-h.done:
-				pause.Stop()
-				return
-			}
+			wait(window, h.done, nil)
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package hub
 
 import (
+	"cmp"
 	"container/list"
 	"context"
 	"crypto/rand"
@@ -103,24 +104,20 @@ func (o Options) withDefaults() (Options, error) {
 	if o.SessionID == "" || o.Agent == nil || o.Store == nil {
 		return o, errors.New("hub: session id, agent and store are required")
 	}
-	orDuration(&o.LeaseTTL, contracts.DefaultLeaseTTL)
-	orDuration(&o.HeartbeatInterval, contracts.DefaultHeartbeatInterval)
-	orDuration(&o.SubscriptionTTL, contracts.DefaultSubscriptionTTL)
-	orDuration(&o.HandshakeTimeout, contracts.DefaultHandshakeTimeout)
-	orDuration(&o.WorkingInterval, 15*time.Second)
-	orInt(&o.CheckpointBytes, 8<<20)
-	orInt(&o.MaxFrameBytes, contracts.MaxSocketBytes)
-	orInt(&o.MaxControllers, 64)
-	orInt(&o.MaxConnections, 16384)
-	orInt(&o.MaxPrivateBytes, 1<<20)
-	orInt(&o.MaxPending, 256)
-	orInt(&o.MaxBacklog, 4<<20)
-	if o.Profile == "" {
-		o.Profile = contracts.ProfileSeed
-	}
-	if o.ApprovalMode == "" {
-		o.ApprovalMode = contracts.ApprovalPrompt
-	}
+	o.LeaseTTL = positive(o.LeaseTTL, contracts.DefaultLeaseTTL)
+	o.HeartbeatInterval = positive(o.HeartbeatInterval, contracts.DefaultHeartbeatInterval)
+	o.SubscriptionTTL = positive(o.SubscriptionTTL, contracts.DefaultSubscriptionTTL)
+	o.HandshakeTimeout = positive(o.HandshakeTimeout, contracts.DefaultHandshakeTimeout)
+	o.WorkingInterval = positive(o.WorkingInterval, 15*time.Second)
+	o.CheckpointBytes = positive(o.CheckpointBytes, 8<<20)
+	o.MaxFrameBytes = positive(o.MaxFrameBytes, contracts.MaxSocketBytes)
+	o.MaxControllers = positive(o.MaxControllers, 64)
+	o.MaxConnections = positive(o.MaxConnections, 16384)
+	o.MaxPrivateBytes = positive(o.MaxPrivateBytes, 1<<20)
+	o.MaxPending = positive(o.MaxPending, 256)
+	o.MaxBacklog = positive(o.MaxBacklog, 4<<20)
+	o.Profile = cmp.Or(o.Profile, contracts.ProfileSeed)
+	o.ApprovalMode = cmp.Or(o.ApprovalMode, contracts.ApprovalPrompt)
 	if o.Observer == nil {
 		o.Observer = unobserved{}
 	}
@@ -133,17 +130,8 @@ func (o Options) withDefaults() (Options, error) {
 	return o, nil
 }
 
-func orDuration(d *time.Duration, def time.Duration) {
-	if *d <= 0 {
-		*d = def
-	}
-}
-
-func orInt(n *int, def int) {
-	if *n <= 0 {
-		*n = def
-	}
-}
+// positive returns n, or the default if n is not positive.
+func positive[N int | time.Duration](n, def N) N { return cmp.Or(max(n, 0), def) }
 
 // A Hub is one session: it joins one agent to any number of clients.
 //
@@ -411,6 +399,17 @@ func (h *Hub) Snapshot() *contracts.Snapshot {
 
 // Err returns why the session failed, or nil.
 func (h *Hub) Err() error { return h.lifeNow().failed }
+
+// wait waits until a channel is closed, at most for d. It ignores a nil channel.
+func wait(d time.Duration, done, stop <-chan struct{}) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-done:
+	case <-stop:
+	case <-timer.C:
+	}
+}
 
 // signal puts a token into a 1-buffered channel unless there is one.
 func signal(c chan struct{}) {

@@ -127,29 +127,16 @@ func (h *Hub) awaitRun(ctx context.Context) {
 	h.mu.Lock()
 	r := h.state.work.run
 	h.mu.Unlock()
-	if r == nil {
-		return
-	}
-	timer := time.NewTimer(runTimeout)
-	defer timer.Stop()
-	select {
-	case <-r.done:
-	case <-timer.C:
-	case <-ctx.Done():
+	if r != nil {
+		wait(runTimeout, r.done, ctx.Done())
 	}
 }
 
 func (h *Hub) awaitClients(ctx context.Context) {
-	timer := time.NewTimer(clientTimeout)
-	defer timer.Stop()
-	for h.roster.len() > 0 {
-		select {
-		case <-h.clientLeft:
-		case <-timer.C:
-			return
-		case <-ctx.Done():
-			return
-		}
+	ctx, cancel := context.WithTimeout(ctx, clientTimeout)
+	defer cancel()
+	for h.roster.len() > 0 && ctx.Err() == nil {
+		wait(clientTimeout, h.clientLeft, ctx.Done())
 	}
 }
 

@@ -104,12 +104,7 @@ const immediateRunTimeout = 250 * time.Millisecond
 // awaitRun waits up to immediateRunTimeout for the run, and captures the answer
 // again.
 func (p *httpCall) awaitRun() {
-	timer := time.NewTimer(immediateRunTimeout)
-	defer timer.Stop()
-	select {
-	case <-p.run.done:
-	case <-timer.C:
-	}
+	wait(immediateRunTimeout, p.run.done, nil)
 	p.hub.update(func(tx *tx) {
 		p.capture(tx)
 		p.saveAnswer(tx, nil)

@@ -162,7 +162,9 @@ func (tx *tx) serveRun(r *run, serve func() error) {
 	tx.then(func() {
 		h.wg.Go(func() {
 			defer r.cancel(nil)
-			r.awaitReply(replied)
+			if replied != nil {
+				wait(replyTimeout, replied, r.ctx.Done())
+			}
 			h.finishRun(r, h.callAgent(serve))
 		})
 	})
@@ -171,21 +173,6 @@ func (tx *tx) serveRun(r *run, serve func() error) {
 // replyTimeout is how long a run waits until the answer to its HTTP request has
 // been written.
 const replyTimeout = time.Second
-
-// awaitReply waits for replied, at most replyTimeout. It returns at once if replied
-// is nil.
-func (r *run) awaitReply(replied <-chan struct{}) {
-	if replied == nil {
-		return
-	}
-	timer := time.NewTimer(replyTimeout)
-	defer timer.Stop()
-	select {
-	case <-replied:
-	case <-timer.C:
-	case <-r.ctx.Done():
-	}
-}
 
 // callAgent calls serve and converts a panic of the agent into an error.
 func (h *Hub) callAgent(serve func() error) (err error) {

@@ -72,16 +72,8 @@ func (r *reader) slowDown(n int) {
 	if r.limiter == nil {
 		return
 	}
-	wait := r.limiter.ReserveN(time.Now(), n).Delay()
-	if wait <= 0 {
-		return
-	}
-	pause := time.NewTimer(wait)
-	defer pause.Stop()
-	select {
-	case <-pause.C:
-	case <-r.box.stopped:
-	case <-r.hub.done:
+	if delay := r.limiter.ReserveN(time.Now(), n).Delay(); delay > 0 {
+		wait(delay, r.box.stopped, r.hub.done)
 	}
 }
 
