@@ -2,7 +2,6 @@ package hub
 
 import (
 	"crypto/rand"
-	"crypto/sha256"
 	"encoding/base64"
 
 	"github.com/seed-028515a8/maestro/contracts"
@@ -165,7 +164,7 @@ func (tx *tx) checkAttach(att contracts.Attach, c *connection, t handshake.Terms
 // hint about the old one.
 func (cl *clients) resumedConnection(att contracts.Attach, token string) *connection {
 	c := cl.conns[att.ConnectionID]
-	if c == nil || token == "" || !c.owns(token) || c.principal.ID != att.Principal.ID {
+	if c == nil || c.bare || !c.token.matches(token) || c.principal.ID != att.Principal.ID {
 		return nil
 	}
 	return c
@@ -173,7 +172,7 @@ func (cl *clients) resumedConnection(att contracts.Attach, token string) *connec
 
 func (tx *tx) newConnection(p contracts.Principal, secret string, role contracts.Role) *connection {
 	c := &connection{
-		id: newID("conn_"), token: sha256.Sum256([]byte(secret)), principal: p, role: role, seen: tx.now, neverSubscribed: true,
+		id: newID("conn_"), token: hashToken(secret), principal: p, role: role, seen: tx.now, neverSubscribed: true,
 	}
 	tx.clients.addConnection(c)
 	tx.clients.lastUsed = tx.now
@@ -188,12 +187,10 @@ func (tx *tx) attachSocket(sub *subscription, conn Conn, att contracts.Attach, s
 	how, reason, from := tx.startingPoint(att)
 	b := tx.attachBox(sub, conn, transportWS, from)
 	sub.heldEvents = nil // hello_ok is sent again below
-	moved := tx.claimOnAttach(c, att.Takeover)
-
-	holder, held := tx.clients.lease.Holder()
+	loser := tx.claimOnAttach(c, att.Takeover)
 	attached := &contracts.Attached{
 		SessionID: tx.opts.SessionID, ConnectionID: c.id, ConnectionToken: secret, SubscriptionID: sub.id,
-		Role: c.role, ControllerLeaseGranted: held && holder == c.id,
+		Role: c.role, ControllerLeaseGranted: tx.clients.holder() == c,
 		ControllerConnectionID: tx.clients.controllerID().Value, LeaseExpiresAt: tx.expiry(c).Value,
 		HeartbeatIntervalMS: tx.opts.HeartbeatInterval.Milliseconds(), Epoch: tx.Epoch(), Resume: how,
 		Limits: contracts.AttachLimits{MaxFrameBytes: int64(tx.opts.MaxFrameBytes), Mailbox: int64(tx.opts.MaxPrivateBytes)},
@@ -205,11 +202,8 @@ func (tx *tx) attachSocket(sub *subscription, conn Conn, att contracts.Attach, s
 	tx.sendHelloOK(c)
 	tx.showChange(c.id)
 	tx.reportMismatch(c)
-	if moved != nil {
-		moved()
-	}
+	tx.announceTakeover(loser, c)
 	tx.roster.add(b)
-	tx.metrics.Attached.Add(1)
 	return b
 }
 
@@ -318,9 +312,7 @@ func (h *Hub) attachLocal(conn Conn, att contracts.Attach) (c *connection, b *ma
 				tx.pushEvent(b, tx.head(), row.Request)
 			}
 		}
-		if moved := tx.claimOnAttach(c, contracts.TakeoverLater); moved != nil && h.opts.Shared {
-			moved()
-		}
+		tx.claimOnAttach(c, contracts.TakeoverLater)
 		h.roster.add(b)
 		h.wake(b)
 	})

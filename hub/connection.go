@@ -4,6 +4,8 @@ import (
 	"container/list"
 	"crypto/sha256"
 	"crypto/subtle"
+	"encoding/hex"
+	"fmt"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -21,7 +23,7 @@ import (
 type connection struct {
 	// Static after creation.
 	id        string
-	token     [sha256.Size]byte   // hash of the connection's secret
+	token     tokenHash           // of the connection's secret
 	principal contracts.Principal // fixed, except for Expires; see extendCredential
 	bare      bool
 
@@ -79,9 +81,25 @@ func (c *connection) onStreamOnly() bool {
 	})
 }
 
-func (c *connection) owns(token string) bool {
+// A tokenHash is the SHA-256 hash of a secret, in hex.
+type tokenHash string
+
+func hashToken(token string) tokenHash {
 	sum := sha256.Sum256([]byte(token))
-	return !c.bare && subtle.ConstantTimeCompare(sum[:], c.token[:]) == 1
+	return tokenHash(hex.EncodeToString(sum[:]))
+}
+
+// UnmarshalText implements [encoding.TextUnmarshaler]. It refuses what is not a hash.
+func (h *tokenHash) UnmarshalText(text []byte) error {
+	if _, err := hex.DecodeString(string(text)); err != nil {
+		return fmt.Errorf("hash of a connection's secret: %w", err)
+	}
+	*h = tokenHash(text)
+	return nil
+}
+
+func (h tokenHash) matches(token string) bool {
+	return subtle.ConstantTimeCompare([]byte(h), []byte(hashToken(token))) == 1
 }
 
 // apply sets the negotiated terms, also for the streams that the client has. They
@@ -235,7 +253,7 @@ func (cl *clients) holder() *connection {
 // without an error (A16).
 type former struct {
 	id        string
-	token     [sha256.Size]byte
+	token     tokenHash
 	principal string
 	at        time.Time
 }

@@ -41,22 +41,24 @@ func (tx *tx) claim(c *connection) {
 }
 
 // claimOnAttach gives an attaching controller the lease if it is free or how is
-// TakeoverForce. The caller calls announce, if it is not nil, when the client can
-// get frames.
-func (tx *tx) claimOnAttach(c *connection, how contracts.Takeover) (announce func()) {
-	holder, held := tx.clients.lease.Holder()
-	if c.role != contracts.RoleController || held && holder == c.id || held && how != contracts.TakeoverForce {
+// TakeoverForce. It returns the connection that lost the lease, or nil. The caller
+// calls announceTakeover when the client can get frames.
+func (tx *tx) claimOnAttach(c *connection, how contracts.Takeover) (loser *connection) {
+	loser = tx.clients.holder()
+	if c.role != contracts.RoleController || loser == c || loser != nil && how != contracts.TakeoverForce {
 		return nil
 	}
-	loser := tx.clients.conns[holder]
 	tx.setHolder(c)
 	if loser == nil {
 		tx.opts.Observer.LeaseMoved(contracts.LeaseGranted)
 	}
-	return func() {
-		if loser != nil {
-			tx.leaseMoved(loser, c, contracts.LeaseTakenOver)
-		}
+	return loser
+}
+
+// announceTakeover publishes that c took the lease from loser, if loser is not nil.
+func (tx *tx) announceTakeover(loser, c *connection) {
+	if loser != nil {
+		tx.leaseMoved(loser, c, contracts.LeaseTakenOver)
 	}
 }
 
@@ -88,7 +90,6 @@ func (tx *tx) setHolder(c *connection) {
 	}
 	c.controlAsk = nil
 	tx.noteLease()
-	tx.metrics.LeaseChanges.Add(1)
 }
 
 // leaseMoved publishes connection_info and, if there was a previous holder, a

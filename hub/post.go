@@ -16,7 +16,7 @@ type httpCall struct {
 
 	run             *run   // the answer waits for the end of this run; nil if it does not wait
 	publishedBefore uint64 // number of events published before the call
-	snapshot        pendingSnapshot
+	snapshot        *sharedSnapshot
 	reply           contracts.MessageAnswer
 	savedBody       []byte // the answer of an earlier request with the same key
 
@@ -92,7 +92,7 @@ func (p *httpCall) answer(tx *tx, refusal *contracts.Error) {
 	if _, prompt := p.cmd.(*contracts.Prompt); prompt && tx.info.Immediate {
 		p.run = tx.work.run
 	}
-	if p.snapshot.snapshot == nil {
+	if p.snapshot == nil {
 		p.capture(tx)
 	}
 }
@@ -181,7 +181,7 @@ func (p *httpCall) sender(tx *tx) (*connection, error) {
 			return nil, err
 		}
 	}
-	c, _, err := tx.identify(by)
+	c, err := tx.identify(by)
 	if err != nil {
 		return nil, err
 	}

@@ -1,7 +1,6 @@
 package hub
 
 import (
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -38,7 +37,7 @@ type note struct {
 type savedConnection struct {
 	ID        string              `json:"id"`
 	Subs      []string            `json:"subscriptions,omitempty"`
-	Token     string              `json:"token_sha256"`
+	Token     tokenHash           `json:"token_sha256"`
 	Principal contracts.Principal `json:"principal"`
 	Terms     handshake.Terms     `json:"terms"`
 	Socket    bool                `json:"socket,omitempty"` // it had a WebSocket
@@ -85,7 +84,7 @@ func saveConnection(c *connection) *savedConnection {
 	for i, sub := range c.subs {
 		subs[i] = sub.id
 	}
-	return &savedConnection{ID: c.id, Subs: subs, Token: hex.EncodeToString(c.token[:]), Principal: c.principal, Terms: c.terms, Socket: c.hadSocket}
+	return &savedConnection{ID: c.id, Subs: subs, Token: c.token, Principal: c.principal, Terms: c.terms, Socket: c.hadSocket}
 }
 
 func (tx *tx) noteLease() {
@@ -247,7 +246,7 @@ func (tx *tx) replayNote(n note, holder *string) error {
 			tx.work.lastInit = cmd
 		}
 	case n.Attach != nil:
-		return tx.clients.restoreConnection(n.Attach)
+		tx.clients.restoreConnection(n.Attach)
 	case n.Gone != "":
 		if c := tx.clients.conns[n.Gone]; c != nil {
 			for _, sub := range c.subs {
@@ -292,9 +291,7 @@ func (tx *tx) replayCheckpoint(cp *checkpoint, holder *string) error {
 	tx.replayLease(cp.Lease, holder)
 	tx.life.origin = cp.Origin
 	for _, c := range cp.Connections {
-		if err := tx.clients.restoreConnection(c); err != nil {
-			return err
-		}
+		tx.clients.restoreConnection(c)
 	}
 	if cp.Run != nil {
 		tx.work.unfinished = &run{response: cp.Run.Response, started: cp.Run.Started, first: cp.Run.First, ended: cp.Run.Ended, calls: map[string]string{}}
@@ -303,18 +300,13 @@ func (tx *tx) replayCheckpoint(cp *checkpoint, holder *string) error {
 	return nil
 }
 
-func (cl *clients) restoreConnection(from *savedConnection) error {
-	token, err := hex.DecodeString(from.Token)
-	if err != nil {
-		return fmt.Errorf("connection %s: %w", from.ID, err)
-	}
+func (cl *clients) restoreConnection(from *savedConnection) {
 	c := cl.conns[from.ID]
 	if c == nil {
 		c = &connection{id: from.ID, principal: from.Principal, role: from.Terms.Role}
 		cl.addConnection(c)
 	}
-	copy(c.token[:], token)
-	c.terms, c.role, c.hadSocket = from.Terms, from.Terms.Role, from.Socket
+	c.token, c.terms, c.role, c.hadSocket = from.Token, from.Terms, from.Terms.Role, from.Socket
 	for _, sub := range c.subs {
 		delete(cl.subs, sub.id)
 	}
@@ -325,7 +317,6 @@ func (cl *clients) restoreConnection(from *savedConnection) error {
 	for _, a := range from.Sends {
 		c.sends.put(a.ID, savedAnswer{cursor: a.Cursor})
 	}
-	return nil
 }
 
 // closeLeftovers ends what the previous process left: utilities, responses, tools,

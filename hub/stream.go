@@ -19,7 +19,7 @@ func (h *Hub) Stream(ctx context.Context, conn Conn, req contracts.StreamRequest
 	defer unhook()
 	b, err := h.enterStream(conn, &req, &by)
 	if err != nil {
-		return h.refusedOr(err)
+		return err
 	}
 	defer func() { h.detach(b, true) }()
 	r := &reader{hub: h, conn: b.sub.conn, box: b, resumable: true}
@@ -41,10 +41,10 @@ func (h *Hub) enterStream(conn Conn, req *contracts.StreamRequest, by *contracts
 
 // attachStream attaches conn to its subscription.
 func (h *Hub) attachStream(conn Conn, req contracts.StreamRequest, by contracts.Caller) (b *mailbox, err error) {
-	h.update(func(tx *tx) {
-		var sub *subscription
-		if sub, err = tx.streamSubscription(req, by); err != nil {
-			return
+	err = h.request(opRequest, func(tx *tx) error {
+		sub, err := tx.streamSubscription(req, by)
+		if err != nil {
+			return err
 		}
 		how, why, from := tx.startingPoint(contracts.Attach{Cursor: req.Cursor, Epoch: req.Epoch})
 		if req.Cursor == nil && req.SubscriptionID != "" && !sub.needsSnapshot() {
@@ -52,7 +52,7 @@ func (h *Hub) attachStream(conn Conn, req contracts.StreamRequest, by contracts.
 			if sub.box != nil { // continue at the position of the older stream
 				from = sub.box.cursor.Load()
 			}
-			if from+1 < h.journal.First() {
+			if from+1 < tx.journal.First() {
 				how, why = resumeReset, contracts.ResetGap
 			}
 		}
@@ -68,9 +68,9 @@ func (h *Hub) attachStream(conn Conn, req contracts.StreamRequest, by contracts.
 		} else {
 			tx.showChange(sub.conn.id)
 		}
-		h.roster.add(b)
-		h.metrics.Attached.Add(1)
-		h.wake(b)
+		tx.roster.add(b)
+		tx.wake(b)
+		return nil
 	})
 	return b, err
 }
@@ -95,15 +95,10 @@ func (tx *tx) streamSubscription(req contracts.StreamRequest, by contracts.Calle
 // MayStream returns the refusal that [Hub.Stream] would return now. It changes
 // nothing.
 func (h *Hub) MayStream(req contracts.StreamRequest, by contracts.Caller) error {
-	var err error
-	h.update(func(tx *tx) { err = tx.checkStream(req, by) })
-	return h.refusedOr(err)
+	return h.request(opRequest, func(tx *tx) error { return tx.checkStream(req, by) })
 }
 
 func (tx *tx) checkStream(req contracts.StreamRequest, by contracts.Caller) error {
-	if err := tx.life.refuse(opRequest); err != nil {
-		return err
-	}
 	switch {
 	case !tx.credentialValid(by.Principal):
 		return errExpired
