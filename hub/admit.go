@@ -3,33 +3,28 @@ package hub
 import (
 	"errors"
 	"reflect"
-	"time"
+	"slices"
+	"strings"
 
 	"github.com/seed-028515a8/maestro/contracts"
 	"github.com/seed-028515a8/maestro/handshake"
 )
 
-// stopTimeout is how long a prompt that follows an interrupt waits for the old run
-// to end before it is refused.
-const stopTimeout = 5 * time.Second
-
-// checkPrompt asks the agent, before the transaction, whether it can serve a prompt.
-// It accepts other commands.
-func (h *Hub) checkPrompt(cmd contracts.Command) error {
-	prompt, ok := cmd.(*contracts.Prompt)
-	if checker, can := h.opts.Agent.(Checker); ok && can {
-		return checker.Check(prompt.Content)
-	}
-	return nil
-}
-
-// execute admits and executes a command. A refused command changes nothing.
+// execute admits and executes a command. A refused command changes nothing. A utility
+// command is only admitted.
 func (tx *tx) execute(call *call) error {
 	c := call.conn
 	if err := tx.checkCommand(c, call.cmd); err != nil {
 		return err
 	}
+	if op := handshake.Operation(call.cmd); op != "" && !slices.Contains(tx.operations(), op) {
+		return tx.unsupported(call.cmd)
+	}
 	tx.opts.Observer.Accepted(call.cmd, call.trace, tx.now)
+	if isUtility(call.cmd) {
+		tx.claim(c)
+		return nil
+	}
 	n := note{From: c.id, Send: call.key}
 	switch cmd := call.cmd.(type) {
 	case *contracts.Hello:
@@ -139,24 +134,24 @@ func (tx *tx) configure(cmd *contracts.Init, n note) {
 }
 
 func initialized(cmd *contracts.Init) string {
-	text := ""
-	add := func(given bool, name string) {
-		if !given {
-			return
+	var changed []string
+	for _, field := range []struct {
+		given bool
+		name  string
+	}{
+		{cmd.SystemPrompt != nil, "system_prompt"},
+		{cmd.AppendSystemPrompt != nil, "append_system_prompt"},
+		{cmd.ThinkingLevel != "", "thinking_level"},
+		{cmd.ApprovalMode != "", "approval_mode"},
+	} {
+		if field.given {
+			changed = append(changed, field.name)
 		}
-		if text != "" {
-			text += ", "
-		}
-		text += name
 	}
-	add(cmd.SystemPrompt != nil, "system_prompt")
-	add(cmd.AppendSystemPrompt != nil, "append_system_prompt")
-	add(cmd.ThinkingLevel != "", "thinking_level")
-	add(cmd.ApprovalMode != "", "approval_mode")
-	if text == "" {
+	if changed == nil {
 		return "Init received with no changes"
 	}
-	return "Initialized: " + text
+	return "Initialized: " + strings.Join(changed, ", ")
 }
 
 // interrupt stops the run, cancels the open questions and publishes a snapshot

@@ -7,9 +7,6 @@ import (
 	"github.com/seed-028515a8/maestro/internal/abridge"
 )
 
-// touchLease renews the lease by the connection's last activity.
-func (cl *clients) touchLease(c *connection) { cl.lease.Touch(c.id, c.lastSeen()) }
-
 // expireLease frees the lease if its holder has been silent for LeaseTTL. It asks
 // the transport for the last activity only now.
 func (tx *tx) expireLease() {
@@ -17,7 +14,7 @@ func (tx *tx) expireLease() {
 	if c == nil {
 		return
 	}
-	tx.clients.touchLease(c)
+	tx.clients.lease.Touch(c.id, c.lastSeen())
 	if _, expired := tx.clients.lease.Expire(tx.now); expired {
 		tx.leaseMoved(c, nil, contracts.LeaseExpired)
 	}
@@ -158,7 +155,6 @@ func (r *reader) handleLeaseFrame(id *string, frame contracts.Frame) {
 		if r.isSuperseded(tx) {
 			return
 		}
-		tx.clients.touchLease(c)
 		tx.expireLease()
 		err := tx.applyLeaseFrame(c, frame)
 		if c.bare && err == nil { // answer sends the local client no results; a client that uses ws.* frames expects one

@@ -13,14 +13,10 @@ import (
 // Metrics holds counters since the hub was made. Every limit of the hub has a
 // counter of how often it was reached.
 type Metrics struct {
-	Attached      atomic.Int64 // handshakes completed
 	SlowConsumers atomic.Int64 // connections closed because the client did not read
 	Silent        atomic.Int64 // connections closed because the client was silent for three heartbeat intervals
 	AgentWaits    atomic.Int64 // publishes that waited for a local client
 	CommandWaits  atomic.Int64 // times a command waited for its owner to read
-	LeaseChanges  atomic.Int64
-	Asked         atomic.Int64 // server requests opened
-	Acks          atomic.Int64 // ws.ack frames
 	UnknownKeys   atomic.Int64 // keys ignored in requests (D13)
 
 	mu       sync.Mutex

@@ -138,7 +138,6 @@ func (tx *tx) open(req *contracts.ServerRequest, shown []encoded, opts contracts
 	if tx.clients.holder() == nil {
 		tx.publish(&contracts.Status{Message: "Nobody who is attached can answer: waiting for a controller"})
 	}
-	tx.metrics.Asked.Add(1)
 	return wait, nil
 }
 

@@ -92,6 +92,30 @@ func (tx *tx) noteLease() {
 	tx.note(note{Lease: &savedLease{Generation: tx.clients.lease.Generation(), Holder: holder}})
 }
 
+// noteCommand writes an accepted command to the journal and folds it into the
+// state, so that the change survives the process.
+func (tx *tx) noteCommand(cmd contracts.Command, n note) {
+	text, err := contracts.EncodeCommand(cmd)
+	if err != nil {
+		tx.logger.Error("encode command", "type", cmd.CommandType(), "err", err)
+		return
+	}
+	n.Command = text
+	tx.note(n)
+	tx.log.events.ApplyCommand(cmd)
+}
+
+// noteAnswer adds the answer's cursor to the transaction's note of a ws.send. The
+// cursor is known only after the command has published its events.
+func (tx *tx) noteAnswer(cursor uint64) {
+	if tx.unansweredSend == nil {
+		return
+	}
+	tx.unansweredSend.Answer = cursor
+	tx.out[tx.unansweredIndex].Body = encodeNote(*tx.unansweredSend)
+	tx.unansweredSend = nil
+}
+
 // checkpointDue reports whether a checkpoint is due, so that retention can drop
 // older entries. A state that is larger than Options.CheckpointBytes is written
 // less often, so that checkpoints are at most half of the written bytes.
@@ -227,7 +251,7 @@ func (tx *tx) replayEvent(ev contracts.Event, at time.Time) error {
 
 func (tx *tx) replayNote(n note, holder *string) error {
 	if c := tx.clients.conns[n.From]; c != nil && n.Send != nil {
-		c.sends.put(*n.Send, savedAnswer{cursor: n.Answer})
+		c.sends.put(*n.Send, n.Answer, nil)
 	}
 	switch {
 	case n.Command != nil:
@@ -315,7 +339,7 @@ func (cl *clients) restoreConnection(from *savedConnection) {
 		cl.addSubscription(c, &subscription{id: id, conn: c, optOuts: c.terms.OptOuts})
 	}
 	for _, a := range from.Sends {
-		c.sends.put(a.ID, savedAnswer{cursor: a.Cursor})
+		c.sends.put(a.ID, a.Cursor, nil)
 	}
 }
 

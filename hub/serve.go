@@ -78,16 +78,19 @@ func (r *reader) slowDown(n int) {
 }
 
 func (h *Hub) newReader() *reader {
-	r := &reader{hub: h, resumable: true, decoder: &contracts.Decoder{Strict: h.opts.Strict}}
-	named := map[string]bool{}
-	r.decoder.Unknown = func(pointer string) {
+	return &reader{hub: h, resumable: true, decoder: h.newDecoder()}
+}
+
+// newDecoder returns a decoder for the texts of one client.
+func (h *Hub) newDecoder() *contracts.Decoder {
+	var named []string
+	return &contracts.Decoder{Strict: h.opts.Strict, Unknown: func(pointer string) {
 		h.metrics.UnknownKeys.Add(1)
-		if len(named) < 32 && !named[pointer] { // once per key and for 32 keys, so that a hostile client cannot fill the log
-			named[pointer] = true
+		if len(named) < 32 && !slices.Contains(named, pointer) { // once per key and for 32 keys, so that a hostile client cannot fill the log
+			named = append(named, pointer)
 			h.logger.Debug("unknown key ignored", "key", pointer)
 		}
-	}
-	return r
+	}}
 }
 
 func (h *Hub) serveEnvelope(conn Conn, att *contracts.Attach) error {
@@ -160,14 +163,6 @@ func (h *Hub) rejectHandshake(conn Conn, seq uint64, err error) {
 		_ = conn.Write(out) // the socket is closed next in any case
 	}
 	conn.Close(why)
-}
-
-// refusalFrame returns the refusal of the seq-th frame of a socket.
-func refusalFrame(id *string, seq uint64, why *contracts.Error) *contracts.Refusal {
-	return &contracts.Refusal{
-		ID: id, Seq: seq, Message: why.Message, Code: why.Code, ErrorType: why.Code,
-		Retryable: why.Code.Retryable(), Details: why.Details(),
-	}
 }
 
 // When the process ends, it tells the first returnAtOnce clients of a session to
@@ -267,9 +262,6 @@ func (r *reader) handleFrame(text []byte) {
 	switch f := frame.(type) {
 	case *contracts.Message:
 		r.command(nil, f.Command)
-		if _, hello := f.Command.(*contracts.Hello); hello {
-			r.slowDown(contracts.HelloFrames) // a change is published to all clients
-		}
 	case *contracts.Send:
 		cmd, err := r.decoder.Command(f.Message)
 		if err != nil {
@@ -277,13 +269,9 @@ func (r *reader) handleFrame(text []byte) {
 			return
 		}
 		r.command(&f.ID, cmd)
-		if _, hello := cmd.(*contracts.Hello); hello {
-			r.slowDown(contracts.HelloFrames) // a change is published to all clients
-		}
 	case *contracts.Resume:
 		r.refuse(nil, &contracts.Error{Code: contracts.CodeBadRequest, Message: "ws.resume is only for the first frame"})
 	case *contracts.Ack:
-		r.hub.metrics.Acks.Add(1)
 	case *contracts.Bye:
 		r.resumable, r.ended = f.Keep, true
 		r.hub.update(func(tx *tx) { tx.closeMailbox(r.box, nil) })
@@ -321,17 +309,12 @@ func typeOf(text []byte) string {
 	return head.Type
 }
 
-func (r *reader) refuse(id *string, err error) {
-	r.hub.update(func(tx *tx) { r.answer(tx, id, r.hub.refusal(err)) })
-}
-
 func (r *reader) pong(p *contracts.Ping) {
 	h := r.hub
 	h.update(func(tx *tx) {
 		if r.isSuperseded(tx) {
 			return
 		}
-		tx.clients.touchLease(r.conn)
 		tx.pushFrame(r.box, &contracts.Pong{ID: optional(p.ID), LeaseExpiresAt: tx.expiry(r.conn).Value})
 	})
 }
@@ -341,32 +324,6 @@ func optional(id string) *string {
 		return nil
 	}
 	return &id
-}
-
-// answer sends the result or refusal of the current frame. Every command, and every
-// frame about the lease, gets exactly one, in the order of the frames and after the
-// events that it caused (A116).
-func (r *reader) answer(tx *tx, id *string, refusal *contracts.Error) {
-	h := r.hub
-	if refusal == nil {
-		r.result(tx, id, tx.head())
-		return
-	}
-	h.refused(refusal.Code)
-	if r.conn.bare {
-		tx.pushEvent(r.box, tx.head(), refusal.Event())
-		return
-	}
-	tx.pushFrame(r.box, refusalFrame(id, r.seq, refusal))
-	if refusal.Code == contracts.CodeAccessDenied && r.conn.role == contracts.RoleViewer && r.conn.countDenial(tx.now) {
-		tx.closeMailbox(r.box, refusal)
-	}
-}
-
-func (r *reader) result(tx *tx, id *string, cursor uint64) {
-	if !r.conn.bare {
-		tx.pushFrame(r.box, &contracts.Result{ID: id, Seq: r.seq, Cursor: cursor})
-	}
 }
 
 // refusal converts an error to one that a client may see, and nil to nil. Other

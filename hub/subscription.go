@@ -225,7 +225,6 @@ func (cl *clients) stopIdleTimer(c *connection) {
 // subscriptions, and restarts their expiry.
 func (tx *tx) noteActivity(c *connection) {
 	c.seen = tx.now
-	tx.clients.lease.Touch(c.id, tx.now)
 	if c.idleElem != nil {
 		tx.startIdleTimer(c)
 	}
