@@ -27,7 +27,7 @@ type connection struct {
 	principal contracts.Principal // fixed, except for Expires; see extendCredential
 	bare      bool
 
-	commandWaits atomic.Bool // a command waits until this connection has read its output
+	awaited atomic.Bool // somebody waits until this connection has read more
 
 	// Guarded by Hub.mu.
 	role            contracts.Role
@@ -40,7 +40,7 @@ type connection struct {
 	neverSubscribed bool            // it never had a subscription, so Subscribe may adopt it
 	hadSocket       bool            // it had a WebSocket
 	controlAsk      *controlAsk     // its open request for control; nil if none
-	unread          unreadOutput
+	unread          unreadBytes
 	sends           sends
 	denials         []time.Time   // times of recent refusals; see countDenial
 	changes         *rate.Limiter // limits changes of its terms, which are published to all clients; nil before the first
@@ -139,6 +139,9 @@ var errChangesOften = &contracts.Error{Code: contracts.CodeRateLimited, Message:
 func (tx *tx) destroy(c *connection, why contracts.LeaseReason) {
 	tx.clients.removeConnection(c)
 	c.wakeWriters()
+	if c.bare {
+		tx.local.Store(false)
+	}
 	tx.clients.lastUsed = tx.now
 	tx.clients.stopIdleTimer(c)
 	for _, sub := range c.subs {

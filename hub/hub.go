@@ -149,9 +149,9 @@ type Hub struct {
 	restored    bool                // the store had entries of an earlier process
 	openedAt    time.Time           // when this process opened the session
 
-	roster       roster
-	metrics      Metrics
-	localBacklog localBacklog
+	roster  roster
+	metrics Metrics
+	local   atomic.Bool // a local client is attached
 
 	// encodeBuffers holds buffers for encoding an event before the journal copies
 	// it. Without the pool, a command that writes much would trigger about ten
@@ -252,7 +252,6 @@ func New(opts Options) (*Hub, error) {
 		closed:     make(chan struct{}),
 		clientLeft: make(chan struct{}, 1),
 	}
-	h.localBacklog.init()
 	h.state = state{
 		clients: clients{
 			lease:    lease.New(opts.LeaseTTL),
@@ -313,7 +312,9 @@ func (h *Hub) Start(ctx context.Context) error {
 		return nil
 	}
 	if u := h.opts.Utilities; u != nil {
-		u.Start(h.publishUtility, h.awaitOwner)
+		u.Start(h.publishUtility, func(ctx context.Context, owner string) error {
+			return h.awaitReader(ctx, owner, &h.metrics.CommandWaits)
+		})
 	}
 	info, err := h.opts.Agent.Start(ctx, (*host)(h))
 	if err != nil {

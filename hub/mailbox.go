@@ -250,9 +250,6 @@ func (h *Hub) writeOut(b *mailbox) (err error) {
 			}
 		}
 	}
-	if b.bare {
-		h.localBacklog.caughtUp()
-	}
 	return nil
 }
 
@@ -336,7 +333,7 @@ func (h *Hub) writeSnapshot(b *mailbox, out []byte, p parcel) ([]byte, error) {
 	}
 	b.cursor.Store(p.at)
 	b.missedTransients = false
-	h.ownerRead(b)
+	h.readerMoved(b)
 	if p.reset != "" {
 		h.metrics.reset(p.reset)
 		h.opts.Observer.Reset(p.reset)
@@ -367,12 +364,9 @@ func (h *Hub) writeEntries(b *mailbox, buf *[]byte, until uint64) error {
 		if err := b.conn.Write(frames); err != nil {
 			return err
 		}
-		if b.bare {
-			h.localBacklog.shrink(len(frames))
-		}
 	}
 	b.cursor.Store(next)
-	h.ownerRead(b)
+	h.readerMoved(b)
 	if b.missedTransients && h.journal.InWindow(next) {
 		b.missedTransients = false
 		h.sendConnectionList(b)

@@ -1,12 +1,9 @@
 package hub
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"maps"
-	"slices"
-	"sync/atomic"
 
 	"github.com/seed-028515a8/maestro/contracts"
 	"github.com/seed-028515a8/maestro/journal"
@@ -115,7 +112,7 @@ func (tx *tx) publishEncoded(e encoded) {
 	case *contracts.UtilityCommandStarted:
 		tx.captureStart(ev.CommandID)
 	case *contracts.UtilityCommandOutput:
-		tx.addUnread(ev.CommandID, tx.head(), len(e.Body))
+		tx.addUnread(ev.CommandID, len(e.Body))
 	}
 }
 
@@ -227,29 +224,6 @@ func (h *Hub) awaitVisible(cursor uint64) error {
 // host is the hub's implementation of contracts.Host.
 type host Hub
 
-// Publish implements [contracts.Host].
-func (a *host) Publish(ctx context.Context, events ...contracts.Event) error {
-	h := (*Hub)(a)
-	if h.localBacklog.full(int64(h.opts.MaxBacklog)) {
-		h.metrics.AgentWaits.Add(1)
-	}
-	if err := h.localBacklog.wait(ctx, int64(h.opts.MaxBacklog)); err != nil {
-		return err
-	}
-	return h.publishEvents(events)
-}
-
-// publishUtility publishes events of commands and watches. Commands have
-// backpressure of their own, from their owner (awaitOwner), so their output does
-// not wait for a local client. Watch events wait for a local client, because the
-// number of file changes is not bounded.
-func (h *Hub) publishUtility(ctx context.Context, events ...contracts.Event) error {
-	if slices.ContainsFunc(events, func(ev contracts.Event) bool { _, ok := ev.(*contracts.UtilityFileWatchEvent); return ok }) {
-		return (*host)(h).Publish(ctx, events...)
-	}
-	return h.publishEvents(events)
-}
-
 // maxEncodeBuffer is the largest buffer, in bytes, that encodeBuffers keeps.
 const maxEncodeBuffer = 256 << 10
 
@@ -301,59 +275,6 @@ func (a *host) ClientTools() []contracts.ClientTool {
 	if c := a.state.clients.holder(); c != nil && c.terms.CanAnswer(contracts.RequestClientTool) {
 		return c.terms.ClientTools
 	}
-	return nil
-}
-
-// A localBacklog counts the bytes that local clients have not read yet. Local
-// clients cannot be reset. Above Options.MaxBacklog the agent and file watches wait;
-// other publishers do not.
-type localBacklog struct {
-	clients atomic.Int32
-	bytes   atomic.Int64
-	room    chan struct{} // 1-buffered; a token means that bytes were read or a client left
-}
-
-func (b *localBacklog) init() { b.room = make(chan struct{}, 1) }
-
-func (b *localBacklog) join() { b.clients.Add(1) }
-
-func (b *localBacklog) leave() {
-	if b.clients.Add(-1) == 0 {
-		b.bytes.Store(0)
-	}
-	signal(b.room)
-}
-
-func (b *localBacklog) grow(n int) {
-	if b.clients.Load() > 0 {
-		b.bytes.Add(int64(n))
-	}
-}
-
-// caughtUp resets the count when a local client has read everything.
-func (b *localBacklog) caughtUp() {
-	b.bytes.Store(0)
-	signal(b.room)
-}
-
-func (b *localBacklog) shrink(n int) {
-	if b.bytes.Add(int64(-n)) < 0 {
-		b.bytes.Store(0) // frames can be longer than the entries that grow counted
-	}
-	signal(b.room)
-}
-
-func (b *localBacklog) full(limit int64) bool { return b.clients.Load() > 0 && b.bytes.Load() > limit }
-
-func (b *localBacklog) wait(ctx context.Context, limit int64) error {
-	for b.full(limit) {
-		select {
-		case <-b.room:
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-	}
-	signal(b.room) // another publisher may be waiting too
 	return nil
 }
 

@@ -123,9 +123,6 @@ func (tx *tx) attachBox(sub *subscription, conn Conn, transport string, cursor u
 	sub.state, sub.box = subAttached, b
 	sub.applyOptOuts(c)
 	c.wakeWriters()
-	if c.bare {
-		tx.localBacklog.join()
-	}
 	if tx.clients.nextHeartbeat.IsZero() {
 		tx.clients.nextHeartbeat = tx.now.Add(tx.opts.HeartbeatInterval / 15)
 	}
@@ -156,9 +153,6 @@ func (tx *tx) deliverHeld(sub *subscription, start uint64) {
 func (h *Hub) detach(b *mailbox, keep bool) {
 	b.stop()
 	b.view.Close()
-	if b.bare {
-		h.localBacklog.leave()
-	}
 	h.update(func(tx *tx) {
 		h.roster.remove(b) // inside the transaction, so that Hub.leave waits for its effects
 		signal(h.clientLeft)

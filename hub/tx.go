@@ -138,7 +138,9 @@ func (tx *tx) commit() error {
 	if err != nil {
 		return err
 	}
-	tx.localBacklog.grow(size)
+	if tx.local.Load() {
+		tx.clients.conns[localID].unread.add(tx.head(), size, tx.opts.MaxBacklog/16)
+	}
 	tx.expireSharedSnapshot()
 	if tx.opts.GroupCommit {
 		signal(tx.unsynced)
