@@ -148,8 +148,24 @@ func (tx *tx) sendLeaseChange(c *connection, granted bool, why contracts.LeaseRe
 	})
 }
 
-// handleLeaseFrame executes a frame about the lease and answers it.
-func (r *reader) handleLeaseFrame(id *string, frame contracts.Frame) {
+// handleLeaseFrame executes a frame about the lease and answers it. It returns false
+// for other frames.
+func (r *reader) handleLeaseFrame(frame contracts.Frame) bool {
+	var id string
+	switch f := frame.(type) {
+	case *contracts.TakeControl:
+		id = f.ID
+	case *contracts.ReleaseControl:
+		id = f.ID
+	case *contracts.AskControl:
+		id = f.ID
+	case *contracts.GrantControl:
+		id = f.ID
+	case *contracts.DenyControl:
+		id = f.ID
+	default:
+		return false
+	}
 	h, c := r.hub, r.conn
 	h.update(func(tx *tx) {
 		if r.isSuperseded(tx) {
@@ -158,11 +174,12 @@ func (r *reader) handleLeaseFrame(id *string, frame contracts.Frame) {
 		tx.expireLease()
 		err := tx.applyLeaseFrame(c, frame)
 		if c.bare && err == nil { // answer sends the local client no results; a client that uses ws.* frames expects one
-			tx.pushFrame(r.box, &contracts.Result{ID: id, Seq: r.seq, Cursor: tx.head()})
+			tx.pushFrame(r.box, &contracts.Result{ID: optional(id), Seq: r.seq, Cursor: tx.head()})
 			return
 		}
-		r.answer(tx, id, h.refusal(err))
+		r.answer(tx, optional(id), h.refusal(err))
 	})
+	return true
 }
 
 func (tx *tx) applyLeaseFrame(c *connection, frame contracts.Frame) error {
@@ -193,24 +210,6 @@ func (tx *tx) applyLeaseFrame(c *connection, frame contracts.Frame) error {
 		return tx.answerAsk(c, f.ConnectionID, func(asker *connection) { tx.denyControl(c, asker, f.Reason) })
 	}
 	return nil
-}
-
-// leaseFrameID returns the id of a frame about the lease. ok is false for other
-// frames.
-func leaseFrameID(frame contracts.Frame) (id *string, ok bool) {
-	switch f := frame.(type) {
-	case *contracts.TakeControl:
-		return optional(f.ID), true
-	case *contracts.ReleaseControl:
-		return optional(f.ID), true
-	case *contracts.AskControl:
-		return optional(f.ID), true
-	case *contracts.GrantControl:
-		return optional(f.ID), true
-	case *contracts.DenyControl:
-		return optional(f.ID), true
-	}
-	return nil, false
 }
 
 // checkController refuses a frame about the lease from a viewer or a destroyed

@@ -153,11 +153,6 @@ type Hub struct {
 	metrics Metrics
 	local   atomic.Bool // a local client is attached
 
-	// encodeBuffers holds buffers for encoding an event before the journal copies
-	// it. Without the pool, a command that writes much would trigger about ten
-	// garbage collections a second.
-	encodeBuffers sync.Pool
-
 	snapshotSize atomic.Int64 // bytes of the last encoded snapshot
 
 	leaving    atomic.Bool   // set by the first call of leave

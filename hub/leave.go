@@ -172,25 +172,38 @@ func (h *Hub) endUtilities(ctx context.Context) {
 	}
 }
 
-// suspendIdle suspends a session that has been idle for IdleTTL. [Directory.Get]
-// opens it again.
-func (h *Hub) suspendIdle() {
-	if err := h.Suspend(context.Background()); err != nil {
-		h.logger.Error("suspend an idle session", "err", err)
-	}
+// suspend suspends a session that was not used for IdleTTL. [Directory.Get] opens it
+// again.
+func (tx *tx) suspend() {
+	h := tx.Hub
+	tx.life.suspended, tx.life.phase = true, phaseDraining
+	tx.then(func() {
+		go func() { // ends with the session
+			if err := h.Suspend(context.Background()); err != nil {
+				h.logger.Error("suspend an idle session", "err", err)
+			}
+		}()
+	})
 }
 
-// idleSince returns since when the session is idle: no run, event, client or
-// utility. It returns zero if the session is not idle or Options.IdleTTL is not
-// set.
-func (tx *tx) idleSince() time.Time {
+// idleEnd returns when the session is suspended, unless it is used before: IdleTTL
+// after the last run, event, client or utility. It returns zero if the session is in
+// use or Options.IdleTTL is not set.
+func (tx *tx) idleEnd() time.Time {
 	if tx.opts.IdleTTL <= 0 || tx.life.phase != phaseOpen || tx.work.run != nil || len(tx.clients.subs) > 0 || len(tx.clients.conns) > 0 || tx.utilitiesActive() {
 		return time.Time{}
 	}
-	if tx.clients.lastUsed.After(tx.log.lastPublished) {
-		return tx.clients.lastUsed
+	since := tx.log.lastPublished
+	if tx.clients.lastUsed.After(since) {
+		since = tx.clients.lastUsed
 	}
-	return tx.log.lastPublished
+	return since.Add(tx.opts.IdleTTL)
+}
+
+// endStreams ends the streams of a drained session.
+func (tx *tx) endStreams() {
+	tx.life.endAt = time.Time{}
+	tx.closeMailboxes(errGoingAway)
 }
 
 // Evict ends every connection of a principal whose credential is no longer valid.

@@ -293,7 +293,7 @@ func (h *Hub) writeParcels(b *mailbox, buf *[]byte) (until uint64, err error) {
 	}
 	if len(out) > 0 {
 		err = b.conn.Write(out)
-		putBack(buf, out)
+		*buf = out[:0]
 	}
 	if err == nil && jumped {
 		b.needsSnapshot.Store(false) // only after the write: a failed one may have to be repeated
@@ -401,16 +401,17 @@ func (h *Hub) writeHeartbeat(b *mailbox, buf *[]byte) error {
 	if len(out) == 0 {
 		return nil
 	}
-	err := b.conn.Write(out)
-	putBack(buf, out)
-	return err
+	*buf = out[:0]
+	return b.conn.Write(out)
 }
 
-// buffers are for parcels and for entries that are no longer in the window. Entries
-// in the window are written from the journal's memory.
+// buffers hold an encoded event before the journal copies it, parcels, and entries that
+// are no longer in the window. Entries in the window are written from the journal's
+// memory. Without the pool, a command that writes much would trigger about ten garbage
+// collections a second.
 var buffers = sync.Pool{New: func() any { b := make([]byte, 0, 4<<10); return &b }}
 
-const maxPooled = 256 << 10
+const maxPooled = 256 << 10 // bytes; a larger buffer is not kept
 
 func takeBuffer() *[]byte { return buffers.Get().(*[]byte) }
 
@@ -419,6 +420,3 @@ func giveBuffer(b *[]byte) {
 		buffers.Put(b)
 	}
 }
-
-// putBack keeps a grown buffer for the next use.
-func putBack(buf *[]byte, grown []byte) { *buf = grown[:0] }

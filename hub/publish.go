@@ -224,26 +224,20 @@ func (h *Hub) awaitVisible(cursor uint64) error {
 // host is the hub's implementation of contracts.Host.
 type host Hub
 
-// maxEncodeBuffer is the largest buffer, in bytes, that encodeBuffers keeps.
-const maxEncodeBuffer = 256 << 10
-
 // publishEvents encodes events outside the lock and publishes them.
 func (h *Hub) publishEvents(events []contracts.Event) error {
 	batch := make([]encoded, 0, len(events))
-	space, _ := h.encodeBuffers.Get().(*[]byte)
-	if space == nil {
-		space = new([]byte)
-	}
-	defer h.encodeBuffers.Put(space)
-	buf := *space // for the first event, which is often the only one
+	pooled := takeBuffer() // for the first event, which is often the only one
+	defer giveBuffer(pooled)
+	buf := *pooled
 	for _, ev := range events {
 		for _, part := range split(ev) {
 			batch = append(batch, encode(buf, part))
 			buf = nil
 		}
 	}
-	if len(batch) > 0 && cap(batch[0].Body) <= maxEncodeBuffer {
-		*space = batch[0].Body
+	if len(batch) > 0 {
+		*pooled = batch[0].Body[:0]
 	}
 	err := error(nil)
 	h.update(func(tx *tx) {

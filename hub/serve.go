@@ -278,8 +278,7 @@ func (r *reader) handleFrame(text []byte) {
 	case *contracts.Ping:
 		r.pong(f)
 	default:
-		id, _ := leaseFrameID(frame) // all other frames are about the lease
-		r.handleLeaseFrame(id, frame)
+		r.handleLeaseFrame(frame) // all other frames are about the lease
 	}
 }
 
@@ -425,11 +424,8 @@ func (r *reader) handleLine(text []byte) {
 		return
 	}
 	if r.hub.opts.Shared {
-		if frame, other := r.decoder.ClientFrame(text); other == nil {
-			if id, ok := leaseFrameID(frame); ok {
-				r.handleLeaseFrame(id, frame)
-				return
-			}
+		if frame, other := r.decoder.ClientFrame(text); other == nil && r.handleLeaseFrame(frame) {
+			return
 		}
 	}
 	r.refuse(nil, err)

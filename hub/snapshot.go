@@ -51,8 +51,7 @@ type sharedSnapshot struct {
 	text    []byte              // part of the first frame, if there is one
 	err     error
 	frames  map[frameKey][]byte
-	bytes   int64 // of text and frames
-	counted int64 // bytes that memory counts
+	counted int64 // bytes that memory counts: of text and frames, or the estimate before
 }
 
 type frameKey struct {
@@ -72,7 +71,7 @@ func (p *sharedSnapshot) encodeOnce() ([]byte, error) {
 	if p.state != nil {
 		p.text, p.err = contracts.EncodeSnapshot(p.state)
 		p.state = nil
-		p.addBytes(len(p.text))
+		p.count(int64(len(p.text)) - p.counted)
 		if p.last != nil {
 			p.last.Store(int64(len(p.text)))
 		}
@@ -103,25 +102,19 @@ func (p *sharedSnapshot) frame(form Form, reset contracts.ResetReason) ([]byte, 
 		p.frames = map[frameKey][]byte{}
 		if at := bytes.Index(frame, text); at >= 0 {
 			p.text = frame[at:][:len(text)]
-			p.addBytes(-len(text))
+			p.count(int64(-len(text)))
 		}
 	}
 	p.frames[key] = frame
-	p.addBytes(len(frame))
+	p.count(int64(len(frame)))
 	return frame, nil
 }
 
-// addBytes changes the held bytes by n. Memory's count only grows until the last
-// user is gone.
-func (p *sharedSnapshot) addBytes(n int) {
-	p.bytes += int64(n)
-	p.addCounted(p.bytes - p.counted)
-}
-
-func (p *sharedSnapshot) addCounted(more int64) {
-	if p.memory != nil && more > 0 {
-		p.counted += more
-		p.memory.snapshots.Add(more)
+// count changes the bytes that memory counts.
+func (p *sharedSnapshot) count(n int64) {
+	if p.memory != nil {
+		p.counted += n
+		p.memory.snapshots.Add(n)
 	}
 }
 
@@ -134,7 +127,7 @@ func (p *sharedSnapshot) removeUser() {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.memory.snapshots.Add(-p.counted)
+	p.count(-p.counted)
 	p.memory, p.frames = nil, nil
 }
 
@@ -158,7 +151,7 @@ func (tx *tx) latestSnapshot() *sharedSnapshot {
 	if !fresh && !recent && !scarce {
 		tx.log.forgetSnapshot()
 		p = &sharedSnapshot{memory: tx.opts.Memory, last: &tx.snapshotSize, at: tx.head(), state: tx.snapshot()}
-		p.addCounted(tx.snapshotSize.Load())
+		p.count(tx.snapshotSize.Load())
 		p.addUser() // the hub
 		tx.log.latestSnapshot, tx.log.latestSnapshotAt = p, tx.now
 	}
