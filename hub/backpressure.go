@@ -3,10 +3,7 @@ package hub
 import (
 	"context"
 	"math"
-	"slices"
 	"sync/atomic"
-
-	"github.com/seed-028515a8/maestro/contracts"
 )
 
 // Backpressure. A utility command pauses while its owner has more than
@@ -42,15 +39,6 @@ func (u *unreadBytes) add(cursor uint64, bytes, part int) {
 		return
 	}
 	u.parts = append(u.parts, unreadPart{cursor, bytes})
-}
-
-// addUnread counts output that was just published, if its owner has ever been
-// attached. The local client counts all entries instead; see commit.
-func (tx *tx) addUnread(commandID string, bytes int) {
-	c := tx.clients.conns[tx.log.events.CommandOwner(commandID)]
-	if c != nil && !c.bare && slices.ContainsFunc(c.subs, (*subscription).followed) {
-		c.unread.add(tx.head(), bytes, tx.opts.MaxBacklog/16)
-	}
 }
 
 // followed reports whether the subscription is read, or was and can be continued.
@@ -143,25 +131,4 @@ func (h *Hub) readerMoved(b *mailbox) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	c.wakeWriters()
-}
-
-// Publish implements [contracts.Host].
-func (a *host) Publish(ctx context.Context, events ...contracts.Event) error {
-	h := (*Hub)(a)
-	if h.local.Load() {
-		if err := h.awaitReader(ctx, localID, &h.metrics.AgentWaits); err != nil {
-			return err
-		}
-	}
-	return h.publishEvents(events)
-}
-
-// publishUtility publishes events of commands and watches. Output of commands does not
-// wait for the local client. Watch events do, because the number of file changes is
-// not bounded.
-func (h *Hub) publishUtility(ctx context.Context, events ...contracts.Event) error {
-	if slices.ContainsFunc(events, func(ev contracts.Event) bool { _, ok := ev.(*contracts.UtilityFileWatchEvent); return ok }) {
-		return (*host)(h).Publish(ctx, events...)
-	}
-	return h.publishEvents(events)
 }

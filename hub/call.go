@@ -2,6 +2,7 @@ package hub
 
 import (
 	"bytes"
+	"errors"
 	"slices"
 	"time"
 
@@ -467,4 +468,28 @@ func (p *httpCall) capture(tx *tx) {
 		OK: true, Success: true, Accepted: true, Cursor: tx.head(),
 		Execution: execution, PublishedMessages: tx.log.published - p.publishedBefore, Message: "handled",
 	}
+}
+
+// refusedOr returns nil for nil. It counts a refusal and converts it to an error
+// that a client may see.
+func (h *Hub) refusedOr(err error) error {
+	if err == nil {
+		return nil
+	}
+	refusal := h.refusal(err)
+	h.refused(refusal.Code)
+	return refusal
+}
+
+// refusal converts an error to one that a client may see, and nil to nil. Other
+// errors are logged and become "internal error".
+func (h *Hub) refusal(err error) *contracts.Error {
+	if err == nil {
+		return nil
+	}
+	if e, ok := errors.AsType[*contracts.Error](err); ok {
+		return e
+	}
+	h.logger.Error("internal error", "err", err)
+	return &contracts.Error{Code: contracts.CodeInternal, Message: "internal error"}
 }

@@ -386,15 +386,27 @@ func (h *Hub) Cursor() uint64 { return h.journal.Visible() }
 // failure of the store.
 func (h *Hub) Done() <-chan struct{} { return h.done }
 
-// Snapshot returns the state as of the newest entry.
-func (h *Hub) Snapshot() *contracts.Snapshot {
-	var snap *contracts.Snapshot
-	h.update(func(tx *tx) { snap = tx.snapshot() })
-	return snap
-}
-
 // Err returns why the session failed, or nil.
 func (h *Hub) Err() error { return h.lifeNow().failed }
+
+// A Summary describes a session in a listing.
+type Summary struct {
+	Cursor      uint64
+	Updated     time.Time // when an event was last published
+	Responding  bool
+	Connections int
+	Pending     int // open requests
+}
+
+// Summary returns the current summary.
+func (h *Hub) Summary() Summary {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return Summary{
+		Cursor: h.journal.Visible(), Updated: h.state.log.lastPublished, Responding: h.state.work.run != nil,
+		Connections: len(h.state.clients.conns), Pending: h.state.work.table.Len(),
+	}
+}
 
 // wait waits until a channel is closed, at most for d. It ignores a nil channel.
 func wait(d time.Duration, done, stop <-chan struct{}) {

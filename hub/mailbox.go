@@ -145,6 +145,109 @@ func (tx *tx) push(b *mailbox, p parcel) {
 	tx.wake(b)
 }
 
+// closeMailbox queues the end of a mailbox's connection: the client still gets the
+// entries up to the head, then a goodbye, then the close. A nil why is a normal
+// end.
+func (tx *tx) closeMailbox(b *mailbox, why *contracts.Error) {
+	if b == nil {
+		return
+	}
+	p := parcel{at: tx.head(), closes: true, why: why}
+	turn := 0
+	if why == errGoingAway {
+		turn = tx.clients.toldToReturn
+		tx.clients.toldToReturn++
+	}
+	if text, err := contracts.EncodeFrame(goodbyeFrame(why, turn)); err == nil && !b.bare {
+		p.frame = b.form.AppendControl(nil, text)
+	}
+	tx.push(b, p)
+}
+
+// closeMailboxes queues the end of every attached connection, the holder's first.
+func (tx *tx) closeMailboxes(why *contracts.Error) {
+	closeAll := func(c *connection) {
+		for _, sub := range c.subs {
+			tx.closeMailbox(sub.box, why)
+		}
+	}
+	holder := tx.clients.holder()
+	if holder != nil {
+		closeAll(holder)
+	}
+	for _, c := range tx.clients.conns {
+		if c != holder {
+			closeAll(c)
+		}
+	}
+}
+
+// When the process ends, it tells the first returnAtOnce clients of a session to
+// return after one second. It delays the others so that returnRate clients return
+// per second: the default limits of the next process admit no more.
+const (
+	returnAtOnce = 1000
+	returnRate   = 500
+)
+
+// goodbyeFrame returns the last frame of a connection. turn is how many clients
+// were told to return before this one.
+func goodbyeFrame(why *contracts.Error, turn int) *contracts.Goodbye {
+	if why == nil {
+		return &contracts.Goodbye{Code: 1000, Reason: "normal"}
+	}
+	bye := &contracts.Goodbye{Code: int64(why.Code.CloseCode()), Reason: string(why.Code), Resume: why.Code.Retryable()}
+	if bye.Resume {
+		bye.RetryAfterMS = 1000 + int64(max(0, turn-returnAtOnce+1)*1000/returnRate)
+	}
+	return bye
+}
+
+// pushFrame queues a control frame at the head. It does nothing if b is nil or the
+// form has no control frames.
+func (tx *tx) pushFrame(b *mailbox, f contracts.Frame) {
+	if b == nil {
+		return
+	}
+	text, err := contracts.EncodeFrame(f)
+	if err != nil {
+		tx.logger.Error("encode frame", "type", f.FrameType(), "err", err)
+		return
+	}
+	if frame := b.form.AppendControl(nil, text); len(frame) > 0 {
+		tx.push(b, parcel{at: tx.head(), frame: frame})
+	}
+}
+
+// pushEvent queues a private event at cursor.
+func (tx *tx) pushEvent(b *mailbox, cursor uint64, ev contracts.Event) {
+	tx.push(b, parcel{at: cursor, frame: b.form.AppendMessage(nil, cursor, encode(nil, ev).Body)})
+}
+
+// sendToSockets queues a control frame for every socket of the connection. Streams
+// have no control frames; their clients see the events instead.
+func (tx *tx) sendToSockets(c *connection, f contracts.Frame) {
+	for _, sub := range c.subs {
+		tx.pushFrame(sub.box, f)
+	}
+}
+
+// sendPrivateEvent queues a private event at cursor for every subscription of the
+// connection. A detached subscription keeps it for its next stream.
+func (tx *tx) sendPrivateEvent(c *connection, cursor uint64, ev contracts.Event) {
+	body := encode(nil, ev).Body
+	for _, sub := range c.subs {
+		if b := sub.box; b != nil {
+			tx.push(b, parcel{at: cursor, frame: b.form.AppendMessage(nil, cursor, body)})
+			continue
+		}
+		if len(sub.heldEvents) == maxHeldEvents {
+			sub.heldEvents = slices.Delete(sub.heldEvents, 0, 1)
+		}
+		sub.heldEvents = append(sub.heldEvents, heldEvent{cursor, body})
+	}
+}
+
 // wake starts a flush of b if the writer is idle.
 func (h *Hub) wake(b *mailbox) {
 	if b.writer.CompareAndSwap(writerIdle, writerRunning) {

@@ -430,42 +430,6 @@ func (tx *tx) wasDisconnected(by contracts.Caller) bool {
 	})
 }
 
-// refusedOr returns nil for nil. It counts a refusal and converts it to an error
-// that a client may see.
-func (h *Hub) refusedOr(err error) error {
-	if err == nil {
-		return nil
-	}
-	refusal := h.refusal(err)
-	h.refused(refusal.Code)
-	return refusal
-}
-
-// pendingSnapshot returns the state as of the head, to be encoded outside the lock.
-func (tx *tx) pendingSnapshot() *sharedSnapshot {
-	if p := tx.log.latestSnapshot; p != nil && p.at == tx.head() && len(tx.clients.conns) > presenceAtOnce {
-		return p
-	}
-	return &sharedSnapshot{last: &tx.snapshotSize, at: tx.head(), state: tx.snapshot()}
-}
-
-// encodeSnapshot encodes a snapshot once its entries are visible: with group
-// commit, an answer must not show a change that is not synced yet (D4).
-func (h *Hub) encodeSnapshot(p *sharedSnapshot) ([]byte, error) {
-	if err := h.awaitVisible(p.at); err != nil {
-		return nil, err
-	}
-	return p.body()
-}
-
-// SnapshotBytes returns the size of the last encoded snapshot in bytes, or zero.
-func (h *Hub) SnapshotBytes() int { return int(h.snapshotSize.Load()) }
-
-// State returns the current snapshot, encoded.
-func (h *Hub) State() ([]byte, error) {
-	return h.requestState(opRequest, func(*tx) error { return nil })
-}
-
 // Vet refuses a request that every session would refuse, so that no session is made
 // for it.
 func Vet(req *contracts.AttachRequest, p contracts.Principal, role contracts.Role) error {

@@ -1,7 +1,6 @@
 package hub
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -14,8 +13,49 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/seed-028515a8/maestro/contracts"
-	"github.com/seed-028515a8/maestro/internal/abridge"
 )
+
+// A Wire says which messages a client and the hub exchange on a connection.
+type Wire int
+
+const (
+	// WireEnvelope begins with hello, followed by envelopes and ws.* control frames.
+	WireEnvelope Wire = iota
+	// WireBare has bare messages both ways and an optional hello. Refusals are error
+	// messages. A client on it cannot be reset, so the agent waits for it.
+	WireBare
+)
+
+// A Form encodes the frames of one kind of wire; see [contracts.Form].
+type Form = contracts.Form
+
+// A Conn is a connected client. The transports implement it.
+//
+// Close must unblock ReadFrame and Write, because the hub has no other way to
+// interrupt a peer that stopped reading. ReadFrame is called from one goroutine,
+// Write from one goroutine at a time, Close and LastSeen from any.
+type Conn interface {
+	Form() Form
+
+	// ReadFrame returns the next JSON text, which is valid until the next call. A
+	// *contracts.Error means that this frame could not be read, such as an
+	// over-long line, but the next one can. io.EOF is a regular end. Any other
+	// error ends the connection.
+	ReadFrame() ([]byte, error)
+
+	// Write sends whole frames that the form encoded. It fails with
+	// os.ErrDeadlineExceeded if the peer has not read them within the write
+	// timeout.
+	Write(frames []byte) error
+
+	// LastSeen returns when the peer last sent anything, control frames included.
+	// It returns the zero time if the peer cannot send on this connection.
+	LastSeen() time.Time
+
+	// Close ends the connection with a reason; nil is a normal end. Only the first
+	// call has an effect. It does not wait for the peer.
+	Close(why *contracts.Error)
+}
 
 var (
 	errEnded      = errors.New("the session has ended")
@@ -165,46 +205,6 @@ func (h *Hub) rejectHandshake(conn Conn, seq uint64, err error) {
 	conn.Close(why)
 }
 
-// When the process ends, it tells the first returnAtOnce clients of a session to
-// return after one second. It delays the others so that returnRate clients return
-// per second: the default limits of the next process admit no more.
-const (
-	returnAtOnce = 1000
-	returnRate   = 500
-)
-
-// goodbyeFrame returns the last frame of a connection. turn is how many clients
-// were told to return before this one.
-func goodbyeFrame(why *contracts.Error, turn int) *contracts.Goodbye {
-	if why == nil {
-		return &contracts.Goodbye{Code: 1000, Reason: "normal"}
-	}
-	bye := &contracts.Goodbye{Code: int64(why.Code.CloseCode()), Reason: string(why.Code), Resume: why.Code.Retryable()}
-	if bye.Resume {
-		bye.RetryAfterMS = 1000 + int64(max(0, turn-returnAtOnce+1)*1000/returnRate)
-	}
-	return bye
-}
-
-// closeMailbox queues the end of a mailbox's connection: the client still gets the
-// entries up to the head, then a goodbye, then the close. A nil why is a normal
-// end.
-func (tx *tx) closeMailbox(b *mailbox, why *contracts.Error) {
-	if b == nil {
-		return
-	}
-	p := parcel{at: tx.head(), closes: true, why: why}
-	turn := 0
-	if why == errGoingAway {
-		turn = tx.clients.toldToReturn
-		tx.clients.toldToReturn++
-	}
-	if text, err := contracts.EncodeFrame(goodbyeFrame(why, turn)); err == nil && !b.bare {
-		p.frame = b.form.AppendControl(nil, text)
-	}
-	tx.push(b, p)
-}
-
 // handshake reads hello, and before it an optional ws.resume, and attaches the
 // connection. It closes conn after Options.HandshakeTimeout (A113).
 func (r *reader) handshake(conn Conn, att contracts.Attach) error {
@@ -325,64 +325,6 @@ func optional(id string) *string {
 	return &id
 }
 
-// refusal converts an error to one that a client may see, and nil to nil. Other
-// errors are logged and become "internal error".
-func (h *Hub) refusal(err error) *contracts.Error {
-	if err == nil {
-		return nil
-	}
-	if e, ok := errors.AsType[*contracts.Error](err); ok {
-		return e
-	}
-	h.logger.Error("internal error", "err", err)
-	return &contracts.Error{Code: contracts.CodeInternal, Message: "internal error"}
-}
-
-// pushFrame queues a control frame at the head. It does nothing if b is nil or the
-// form has no control frames.
-func (tx *tx) pushFrame(b *mailbox, f contracts.Frame) {
-	if b == nil {
-		return
-	}
-	text, err := contracts.EncodeFrame(f)
-	if err != nil {
-		tx.logger.Error("encode frame", "type", f.FrameType(), "err", err)
-		return
-	}
-	if frame := b.form.AppendControl(nil, text); len(frame) > 0 {
-		tx.push(b, parcel{at: tx.head(), frame: frame})
-	}
-}
-
-// pushEvent queues a private event at cursor.
-func (tx *tx) pushEvent(b *mailbox, cursor uint64, ev contracts.Event) {
-	tx.push(b, parcel{at: cursor, frame: b.form.AppendMessage(nil, cursor, encode(nil, ev).Body)})
-}
-
-// sendToSockets queues a control frame for every socket of the connection. Streams
-// have no control frames; their clients see the events instead.
-func (tx *tx) sendToSockets(c *connection, f contracts.Frame) {
-	for _, sub := range c.subs {
-		tx.pushFrame(sub.box, f)
-	}
-}
-
-// sendPrivateEvent queues a private event at cursor for every subscription of the
-// connection. A detached subscription keeps it for its next stream.
-func (tx *tx) sendPrivateEvent(c *connection, cursor uint64, ev contracts.Event) {
-	body := encode(nil, ev).Body
-	for _, sub := range c.subs {
-		if b := sub.box; b != nil {
-			tx.push(b, parcel{at: cursor, frame: b.form.AppendMessage(nil, cursor, body)})
-			continue
-		}
-		if len(sub.heldEvents) == maxHeldEvents {
-			sub.heldEvents = slices.Delete(sub.heldEvents, 0, 1)
-		}
-		sub.heldEvents = append(sub.heldEvents, heldEvent{cursor, body})
-	}
-}
-
 // serveBare serves the local client. It exchanges bare messages, hello is optional,
 // and it cannot reconnect.
 func (h *Hub) serveBare(conn Conn, att *contracts.Attach) error {
@@ -429,9 +371,4 @@ func (r *reader) handleLine(text []byte) {
 		}
 	}
 	r.refuse(nil, err)
-}
-
-// displayName returns the name of a connection in status lines.
-func (c *connection) displayName() string {
-	return cmp.Or(abridge.Bytes(c.terms.Name(), 64), c.id)
 }
