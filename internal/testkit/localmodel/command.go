@@ -109,7 +109,7 @@ func (p *reader) call(rest string) {
 	}
 	var call Call
 	for name := range strings.SplitSeq(names, "|") {
-		call.Any = append(call.Any, Choice{Tool: name, Args: json.RawMessage(args)})
+		call.Any = append(call.Any, Call{Tool: name, Args: json.RawMessage(args)})
 	}
 	p.turn().Calls = append(p.turn().Calls, call)
 }

@@ -107,7 +107,6 @@ func New(o Options) *Server {
 	if len(o.Models) == 0 {
 		o.Models = []string{defaultModel}
 	}
-	o.DeltaRunes = cmp.Or(o.DeltaRunes, defaultRunes)
 	o.KeepRequests = cmp.Or(o.KeepRequests, defaultKept)
 	o.KeepBytes = cmp.Or(o.KeepBytes, defaultBytes)
 	o.MaxBody = cmp.Or(o.MaxBody, defaultMax)
@@ -133,11 +132,11 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case post && strings.HasSuffix(path, "/messages/count_tokens"):
 		s.countTokens(w, r)
 	case post && strings.HasSuffix(path, "/messages"):
-		s.answer(w, r, anthropicForm{s.opts.DeltaRunes})
+		s.answer(w, r, anthropicWire)
 	case post && strings.HasSuffix(path, "/responses"):
-		s.answer(w, r, responsesForm{s.opts.DeltaRunes})
+		s.answer(w, r, responsesWire)
 	case post && strings.HasSuffix(path, "/chat/completions"):
-		s.answer(w, r, chatForm{s.opts.DeltaRunes})
+		s.answer(w, r, chatWire)
 	default:
 		writeJSON(w, http.StatusNotFound, object{"error", object{
 			"type", "not_found_error", "message", "no " + r.Method + " here", "param", nil, "code", nil}})
@@ -165,27 +164,25 @@ func (s *Server) Fault(f Fault) {
 }
 
 // A wire is one of the wire forms.
-type wire interface {
-	form() Form
+type wire struct {
+	form Form
 	// parse reads a request and checks its history against the rules of the
 	// service.
-	parse(body []byte) (*conversation, *failure)
-	// frames returns the events of a streamed reply.
-	frames(c *conversation, r reply) []frame
-	// whole returns a reply without streaming.
-	whole(c *conversation, r reply) any
-	// failed returns the status and the body of a refusal.
-	failed(f *failure) (status int, body any)
+	parse func(body []byte) (*conversation, *failure)
+	// reply returns the events of a streamed reply, and the reply without streaming.
+	reply func(c *conversation, r reply) (frames []frame, whole object)
+	// failed returns the body of a refusal.
+	failed func(f *failure) object
 	// failedFrame returns a refusal in the middle of a stream.
-	failedFrame(kind FaultKind, sequence int) frame
+	failedFrame func(kind FaultKind, sequence int) frame
 }
 
 // answer serves a request to a model.
 func (s *Server) answer(w http.ResponseWriter, r *http.Request, form wire) {
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, s.opts.MaxBody))
 	if err != nil {
-		if _, tooLarge := errors.AsType[*http.MaxBytesError](err); tooLarge {
-			s.refuse(w, form, tooLargeFailure())
+		if _, long := errors.AsType[*http.MaxBytesError](err); long {
+			s.refuse(w, form, tooLarge(form.form))
 		}
 		return // otherwise the client has left
 	}
@@ -193,7 +190,7 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, form wire) {
 	if c == nil {
 		c = &conversation{}
 	}
-	req := s.keep(r, form.form(), c, body)
+	req := s.keep(r, form.form, c, body)
 	s.opts.Log.Info("request", "index", req.Index, "form", req.Form, "model", abridge.Bytes(req.Model, maxModelBytes),
 		"step", req.Step, "stream", req.Stream, "bytes", len(body), "refused", refusal != nil)
 	if refusal != nil {
@@ -208,7 +205,7 @@ func (s *Server) reply(w http.ResponseWriter, r *http.Request, form wire, c *con
 	turn, key := s.turn(c)
 	fault := s.fault(req, turn.Fault, key)
 	if fault != nil {
-		if f := fault.failure(form.form()); f != nil {
+		if f := fault.failure(form.form); f != nil {
 			s.refuse(w, form, f)
 			return
 		}
@@ -222,10 +219,11 @@ func (s *Server) reply(w http.ResponseWriter, r *http.Request, form wire, c *con
 	}
 	w.Header().Set("Request-Id", "req_"+c.id)
 	w.Header().Set("X-Request-Id", "req_"+c.id)
-	if said := c.resolve(turn); c.stream {
-		s.stream(r.Context(), w, form, form.frames(c, said), fault)
+	c.runes = s.opts.DeltaRunes
+	if frames, whole := form.reply(c, c.resolve(turn)); c.stream {
+		s.stream(r.Context(), w, form, frames, fault)
 	} else {
-		s.send(r.Context(), w, form, form.whole(c, said), fault)
+		s.send(r.Context(), w, form, whole, fault)
 	}
 }
 
@@ -285,23 +283,22 @@ func (s *Server) fault(req Request, ofTurn *Fault, key string) *Fault {
 
 // refuse answers with an error of the service.
 func (s *Server) refuse(w http.ResponseWriter, form wire, f *failure) {
-	if f.kind == FaultHTML {
+	if f.message == "" {
 		w.Header().Set("Content-Type", "text/html")
 		w.WriteHeader(f.status)
 		_, _ = io.WriteString(w, "<html><body><h1>502 Bad Gateway</h1></body></html>") // a client that has left gets nothing
 		return
 	}
-	status, body := form.failed(f)
 	if f.retryAfter > 0 {
 		seconds := (f.retryAfter + time.Second - 1) / time.Second
 		w.Header().Set("Retry-After", fmt.Sprint(int64(seconds)))
 		w.Header().Set("Retry-After-Ms", fmt.Sprint(f.retryAfter.Milliseconds()))
 	}
-	writeJSON(w, status, body)
+	writeJSON(w, f.status, form.failed(f))
 }
 
 // send writes a reply without streaming, whole or broken.
-func (s *Server) send(ctx context.Context, w http.ResponseWriter, form wire, body any, f *Fault) {
+func (s *Server) send(ctx context.Context, w http.ResponseWriter, form wire, body object, f *Fault) {
 	data := encode(body)
 	if f == nil {
 		writeBytes(w, http.StatusOK, data)
@@ -317,7 +314,7 @@ func (s *Server) send(ctx context.Context, w http.ResponseWriter, form wire, bod
 	case FaultMalformed:
 		writeBytes(w, http.StatusOK, data[:len(data)/2])
 	case FaultErrorEvent, FaultFailedEvent:
-		s.refuse(w, form, (&Fault{Kind: FaultServerError}).failure(form.form()))
+		s.refuse(w, form, (&Fault{Kind: FaultServerError}).failure(form.form))
 	case FaultCutText, FaultCutArgs, FaultCutEnd:
 		w.Header().Set("Content-Length", fmt.Sprint(len(data)))
 		writeBytes(w, http.StatusOK, data[:len(data)/2])
@@ -356,11 +353,11 @@ func anthropicClient(r *http.Request) bool { return r.Header.Get("Anthropic-Vers
 func (s *Server) countTokens(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, s.opts.MaxBody))
 	if err != nil {
-		s.refuse(w, anthropicForm{}, tooLargeFailure())
+		s.refuse(w, anthropicWire, tooLarge(FormAnthropic))
 		return
 	}
 	if !json.Valid(body) {
-		s.refuse(w, anthropicForm{}, invalid("The request body is not valid JSON."))
+		s.refuse(w, anthropicWire, invalid("The request body is not valid JSON."))
 		return
 	}
 	writeJSON(w, http.StatusOK, object{"input_tokens", tokens(len(bytes.TrimSpace(body)))})
