@@ -17,7 +17,7 @@ func (tx *tx) execute(call *call) error {
 	if err := tx.checkCommand(c, call.cmd); err != nil {
 		return err
 	}
-	if op := handshake.Operation(call.cmd); op != "" && !slices.Contains(tx.operations(), op) {
+	if op := handshake.Operation(call.cmd); op != "" && !slices.Contains(tx.opts.Utilities.Operations(), op) {
 		return tx.unsupported(call.cmd)
 	}
 	tx.opts.Observer.Accepted(call.cmd, call.trace, tx.now)
@@ -113,7 +113,7 @@ func (tx *tx) renegotiate(c *connection, hello *contracts.Hello) error {
 		tx.noteLease()
 	}
 	tx.sendHelloOK(c)
-	tx.showChange(c.id)
+	tx.showChange(c)
 	tx.reportMismatch(c)
 	return nil
 }
@@ -121,16 +121,13 @@ func (tx *tx) renegotiate(c *connection, hello *contracts.Hello) error {
 // configure executes init. It publishes a status that names the changed fields, and
 // decides the pending approvals by the new approval mode (R33, R65).
 func (tx *tx) configure(cmd *contracts.Init, n note) {
-	h := tx.Hub
 	tx.noteCommand(cmd, n)
 	tx.publish(&contracts.Status{Message: initialized(cmd)})
 	if cmd.ApprovalMode != "" {
 		tx.work.mode = cmd.ApprovalMode
-		for _, res := range tx.work.table.PolicyAll(tx.work.mode, tx.now) {
-			tx.resolve(res)
-		}
+		tx.resolve(tx.work.table.PolicyAll(tx.work.mode, tx.now)...)
 	}
-	tx.then(func() { h.opts.Agent.Configure(cmd) })
+	tx.then(func(h *Hub) { h.opts.Agent.Configure(cmd) })
 }
 
 func initialized(cmd *contracts.Init) string {
@@ -157,16 +154,14 @@ func initialized(cmd *contracts.Init) string {
 // interrupt stops the run, cancels the open questions and publishes a snapshot
 // (A69). If nothing is active, it publishes nothing (R68).
 func (tx *tx) interrupt(cmd contracts.Command, n note) {
-	if tx.work.run == nil && tx.work.table.Len() == 0 && !tx.utilitiesActive() {
+	if tx.work.run == nil && tx.work.table.Len() == 0 && !tx.log.events.UtilitiesActive() {
 		return
 	}
 	why := stopInterrupted
 	if _, ok := cmd.(*contracts.Cancel); ok {
 		why = stopCancelled
 	}
-	for _, res := range tx.work.table.CancelAll(why.requests, tx.now) {
-		tx.resolve(res)
-	}
+	tx.resolve(tx.work.table.CancelAll(why.requests, tx.now)...)
 	tx.noteCommand(cmd, n)
 	tx.publishSnapshot()
 	tx.stopRun(why)
@@ -175,16 +170,13 @@ func (tx *tx) interrupt(cmd contracts.Command, n note) {
 
 // shutdown ends the session.
 func (tx *tx) shutdown(cmd contracts.Command, n note) {
-	h := tx.Hub
 	tx.beginShutdown(cmd, n)
-	tx.then(func() { go h.finishShutdown() }) // ends with the session; Close waits for it
+	tx.then(func(h *Hub) { go h.finishShutdown() }) // ends with the session; Close waits for it
 }
 
 // beginShutdown cancels the questions, stops the run and refuses further commands.
 func (tx *tx) beginShutdown(cmd contracts.Command, n note) {
-	for _, res := range tx.work.table.CancelAll(stopShutdown.requests, tx.now) {
-		tx.resolve(res)
-	}
+	tx.resolve(tx.work.table.CancelAll(stopShutdown.requests, tx.now)...)
 	tx.noteCommand(cmd, n)
 	tx.life.phase = phaseClosing
 	tx.stopRun(stopShutdown)

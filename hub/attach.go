@@ -199,7 +199,7 @@ func (tx *tx) attachSocket(sub *subscription, conn Conn, att contracts.Attach, s
 	}
 	tx.queueStartingState(b, how, reason)
 	tx.sendHelloOK(c)
-	tx.showChange(c.id)
+	tx.showChange(c)
 	tx.reportMismatch(c)
 	tx.announceTakeover(loser, c)
 	tx.roster.add(b)
@@ -277,7 +277,7 @@ func (tx *tx) helloOK(c *connection) *contracts.HelloOK {
 	if tx.opts.Profile == contracts.ProfileSeed {
 		ok.ServerCapabilities = &contracts.ServerCapabilities{
 			ServerRequests:    tx.info.Requests,
-			UtilityOperations: tx.operations(),
+			UtilityOperations: append([]contracts.UtilityOperation{}, tx.opts.Utilities.Operations()...), // never null
 			RawAgentEvents:    true,
 			ConnectionRoles:   []contracts.Role{contracts.RoleController, contracts.RoleViewer},
 		}
@@ -337,26 +337,17 @@ func (h *Hub) Stream(ctx context.Context, conn Conn, req contracts.StreamRequest
 	defer h.contain(conn, &err)
 	unhook := context.AfterFunc(ctx, func() { conn.Close(errGoingAway) })
 	defer unhook()
-	b, err := h.enterStream(conn, &req, &by)
+	var b *mailbox
+	err = h.aside(conn, func() (err error) {
+		b, err = h.attachStream(conn, req, by)
+		return err
+	})
 	if err != nil {
 		return err
 	}
 	defer func() { h.detach(b, true) }()
 	r := &reader{hub: h, conn: b.sub.conn, box: b, resumable: true}
 	return r.read(func([]byte) {}) // a stream sends no frames
-}
-
-// enterStream attaches in a temporary goroutine, for the same reason as
-// [reader.enter].
-func (h *Hub) enterStream(conn Conn, req *contracts.StreamRequest, by *contracts.Caller) (b *mailbox, err error) {
-	done := make(chan struct{}) // closed when the stream is attached
-	go func() {                 // ends at once
-		defer close(done)
-		defer h.contain(conn, &err)
-		b, err = h.attachStream(conn, *req, *by)
-	}()
-	<-done
-	return b, err
 }
 
 // attachStream attaches conn to its subscription.
@@ -383,11 +374,7 @@ func (h *Hub) attachStream(conn Conn, req contracts.StreamRequest, by contracts.
 		tx.deliverHeld(sub, max(from, tx.queueStartingState(b, how, why)))
 		sub.conn.extendCredential(by.Principal)
 		tx.noteActivity(sub.conn)
-		if sub.conn.madeByStream() {
-			tx.showChangeSoon(sub.conn.id)
-		} else {
-			tx.showChange(sub.conn.id)
-		}
+		tx.showChange(sub.conn)
 		tx.roster.add(b)
 		tx.wake(b)
 		return nil

@@ -158,9 +158,7 @@ func (tx *tx) unlessFrozen(at time.Time) time.Time {
 }
 
 func (tx *tx) expireQuestions() {
-	for _, res := range tx.work.table.Expire(tx.now) {
-		tx.resolve(res)
-	}
+	tx.resolve(tx.work.table.Expire(tx.now)...)
 }
 
 // nextWorking returns when a silent run publishes a status, so that clients can tell

@@ -181,17 +181,11 @@ func (tx *tx) destroy(c *connection, why contracts.LeaseReason) {
 	if c.role == contracts.RoleController && !c.bare {
 		tx.note(note{Gone: c.id})
 	}
-	if u := tx.opts.Utilities; u != nil {
-		tx.then(func() { u.Disown(c.id) })
-	}
+	tx.then(func(h *Hub) { h.opts.Utilities.Disown(c.id) })
 	if tx.clients.lease.Release(c.id) {
 		tx.leaseMoved(c, nil, why)
 	}
-	if c.madeByStream() {
-		tx.showChangeSoon(c.id)
-	} else {
-		tx.showChange(c.id)
-	}
+	tx.showChange(c)
 }
 
 // madeByStream reports whether a stream made the connection.
@@ -476,7 +470,7 @@ func (h *Hub) detach(b *mailbox, keep bool) {
 		}
 		tx.startTimer(sub)
 		if c.role == contracts.RoleController || len(tx.clients.conns) <= presenceAtOnce {
-			tx.showChange(c.id) // with many clients, a detached viewer is not published
+			tx.showChange(c) // with many clients, a detached viewer is not published
 		}
 	})
 }
@@ -538,7 +532,7 @@ func (tx *tx) expireSilent() {
 			tx.endConnection(sub.conn, contracts.LeaseExpired)
 		} else {
 			tx.noteConnection(sub.conn)
-			tx.showChange(sub.conn.id)
+			tx.showChange(sub.conn)
 		}
 	}
 	for e := tx.clients.idle.Front(); e != nil; e = tx.clients.idle.Front() {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/seed-028515a8/maestro/contracts"
@@ -88,9 +89,7 @@ func (tx *tx) beginDrain(reason string) {
 	if tx.keepsRequests() {
 		why = stopDrainedKeeping
 	} else {
-		for _, res := range tx.work.table.CancelAll(why.requests, tx.now) {
-			tx.resolve(res)
-		}
+		tx.resolve(tx.work.table.CancelAll(why.requests, tx.now)...)
 	}
 	tx.stopRun(why)
 }
@@ -115,10 +114,8 @@ func (h *Hub) awaitQuiet(ctx context.Context) error {
 	h.mu.Lock()
 	r := h.state.work.run
 	h.mu.Unlock()
-	if u := h.opts.Utilities; u != nil {
-		if err := u.Stop(ctx, stopDrained.utilities); err != nil {
-			return markTimeout(ctx, err)
-		}
+	if err := h.opts.Utilities.Stop(ctx, stopDrained.utilities); err != nil {
+		return markTimeout(ctx, err)
 	}
 	if r == nil {
 		return nil
@@ -184,7 +181,9 @@ func (tx *tx) finalSnapshot(q contracts.Quiesced) *contracts.Snapshot {
 	st.ControllerConnectionID, st.ControllerSubscriptionID = contracts.Null(), contracts.Null()
 	st.CurrentResponse, st.ActiveTools = nil, []contracts.ActiveTool{}
 	st.ActiveUtilityCommands, st.ActiveFileWatches = []contracts.ActiveCommand{}, []contracts.ActiveWatch{}
-	st.TrackedTools = waitingTools(st.TrackedTools, q.Requests)
+	st.TrackedTools = slices.DeleteFunc(st.TrackedTools, func(tool contracts.PendingEntry) bool { // keep those whose question stays open
+		return !slices.ContainsFunc(q.Requests, func(k contracts.KeptRequest) bool { return k.Request.CallID == tool.CallID })
+	})
 	st.IsResponding, st.IsReady = false, q.FlushError == "" && q.Active
 	status := statusDrained
 	if q.FlushError != "" {
@@ -192,20 +191,6 @@ func (tx *tx) finalSnapshot(q contracts.Quiesced) *contracts.Snapshot {
 	}
 	st.LastStatus = &status
 	return snap
-}
-
-// waitingTools returns the tools whose questions stay open.
-func waitingTools(tools []contracts.PendingEntry, open []contracts.KeptRequest) []contracts.PendingEntry {
-	waiting := []contracts.PendingEntry{}
-	for _, t := range tools {
-		for _, k := range open {
-			if k.Request.CallID == t.CallID {
-				waiting = append(waiting, t)
-				break
-			}
-		}
-	}
-	return waiting
 }
 
 // Conclude publishes the final state of a quiesced session under the frozen cursor.

@@ -121,6 +121,17 @@ func (o Options) withDefaults() (Options, error) {
 	if o.Observer == nil {
 		o.Observer = unobserved{}
 	}
+	if o.LoadAttachments == nil {
+		o.LoadAttachments = func(paths []string) (none []contracts.Attachment, failures []string) {
+			for _, p := range paths {
+				failures = append(failures, "Attachment not readable: "+p)
+			}
+			return none, failures
+		}
+	}
+	if o.Utilities == nil {
+		o.Utilities = noUtilities{}
+	}
 	if o.Memory == nil {
 		o.Memory = NewMemory(MemoryOptions{})
 	}
@@ -178,7 +189,7 @@ type state struct {
 	log     eventLog
 
 	batch          []journal.Entry // memory for the entries of a transaction, reused by the next
-	effects        []func()        // added by ended transactions and not run yet, in order
+	effects        []func(*Hub)    // added by ended transactions and not run yet, in order
 	runningEffects bool            // a goroutine runs effects
 }
 
@@ -267,11 +278,15 @@ func New(opts Options) (*Hub, error) {
 		},
 		log: eventLog{events: session.New(), revealed: make(chan struct{}), checkpointedAt: h.openedAt},
 	}
+	var after uint64
+	if opts.Restored != nil {
+		after = opts.Restored.Cursor
+	}
 	h.journal, err = journal.New(opts.Store, journal.Options{
 		WindowBytes: opts.WindowBytes,
 		Shared:      opts.Memory.history,
 		Deferred:    opts.GroupCommit,
-		After:       opts.restoredCursor(),
+		After:       after,
 		Wake:        func() { signal(h.newEntries) },
 	})
 	if err != nil {
@@ -306,11 +321,9 @@ func (h *Hub) Start(ctx context.Context) error {
 		h.update(func(tx *tx) { tx.life.phase = phaseUnready })
 		return nil
 	}
-	if u := h.opts.Utilities; u != nil {
-		u.Start(h.publishUtility, func(ctx context.Context, owner string) error {
-			return h.awaitReader(ctx, owner, &h.metrics.CommandWaits)
-		})
-	}
+	h.opts.Utilities.Start(h.publishUtility, func(ctx context.Context, owner string) error {
+		return h.awaitReader(ctx, owner, &h.metrics.CommandWaits)
+	})
 	info, err := h.opts.Agent.Start(ctx, (*host)(h))
 	if err != nil {
 		return errors.Join(err, h.Close(ctx))
@@ -320,9 +333,7 @@ func (h *Hub) Start(ctx context.Context) error {
 		h.startCursor = tx.head()
 		tx.closeLeftovers()
 		if info.Forgets {
-			for _, res := range tx.work.table.CancelAll("The program that asked has ended", tx.now) {
-				tx.resolve(res)
-			}
+			tx.resolve(tx.work.table.CancelAll("The program that asked has ended", tx.now)...)
 		}
 		tx.life.phase = phaseOpen
 		tx.announce()
@@ -340,36 +351,24 @@ func (h *Hub) Start(ctx context.Context) error {
 // announce publishes ready and session_info. A session restored from elsewhere, and one
 // with Options.Quiet, only gets them in its state: they take no cursor there.
 func (tx *tx) announce() {
+	id := &tx.opts.SessionID
+	ready := &contracts.Ready{ProtocolVersion: contracts.ProtocolVersion, Model: tx.info.Model, Provider: tx.info.Provider, SessionID: id}
+	if tx.opts.Profile == contracts.ProfileSeed {
+		ready.ExecutorType = tx.info.Executor
+	}
+	events := []contracts.Event{ready, &contracts.SessionInfo{SessionID: id, Cwd: tx.opts.Cwd, GitBranch: tx.opts.GitBranch}}
 	adopted := !tx.restored && tx.opts.Restored != nil
-	if tx.life.wasDrained { // clients were shown "Drained"
-		tx.publish(tx.ready(), tx.sessionInfo(), &contracts.Status{Message: "Ready"})
-		return
+	quiet := !tx.life.wasDrained && (adopted || tx.opts.Quiet)
+	if tx.life.wasDrained || quiet && !adopted && !tx.restored { // clients were shown "Drained", or will only see the state
+		events = append(events, &contracts.Status{Message: "Ready"})
 	}
-	if !adopted && !tx.opts.Quiet {
-		tx.publish(tx.ready(), tx.sessionInfo())
-		return
+	for _, ev := range events {
+		if quiet {
+			tx.log.events.Apply(ev)
+		} else {
+			tx.publish(ev)
+		}
 	}
-	tx.log.events.Apply(tx.ready())
-	tx.log.events.Apply(tx.sessionInfo())
-	if !adopted && !tx.restored {
-		tx.log.events.Apply(&contracts.Status{Message: "Ready"})
-	}
-}
-
-func (h *Hub) ready() *contracts.Ready {
-	r := &contracts.Ready{
-		ProtocolVersion: contracts.ProtocolVersion,
-		Model:           h.info.Model, Provider: h.info.Provider,
-		SessionID: &h.opts.SessionID,
-	}
-	if h.opts.Profile == contracts.ProfileSeed {
-		r.ExecutorType = h.info.Executor
-	}
-	return r
-}
-
-func (h *Hub) sessionInfo() *contracts.SessionInfo {
-	return &contracts.SessionInfo{SessionID: &h.opts.SessionID, Cwd: h.opts.Cwd, GitBranch: h.opts.GitBranch}
 }
 
 // SessionID returns the session's id.

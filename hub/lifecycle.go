@@ -182,9 +182,7 @@ func (h *Hub) leave(ctx context.Context, final bool) error {
 		tx.end()
 	})
 	err := within(ctx, "the agent", h.opts.Agent.Close)
-	if u := h.opts.Utilities; u != nil {
-		err = errors.Join(err, within(ctx, "the utilities", u.Close))
-	}
+	err = errors.Join(err, within(ctx, "the utilities", h.opts.Utilities.Close))
 	err = errors.Join(err, within(ctx, "the run", func(context.Context) error { h.wg.Wait(); return nil }))
 	h.update(func(tx *tx) { tx.life.frozen = true }) // discard entries of goroutines that did not end in time
 	h.journal.Close()
@@ -245,13 +243,9 @@ func (h *Hub) awaitClients(ctx context.Context) {
 // endUtilities stops commands and watches while their last events can still be
 // published.
 func (h *Hub) endUtilities(ctx context.Context) {
-	u := h.opts.Utilities
-	if u == nil {
-		return
-	}
 	ctx, cancel := context.WithTimeout(ctx, runTimeout)
 	defer cancel()
-	if err := u.Stop(ctx, stopShutdown.utilities); err != nil {
+	if err := h.opts.Utilities.Stop(ctx, stopShutdown.utilities); err != nil {
 		h.logger.Error("stop utilities", "err", err)
 	}
 }
@@ -259,9 +253,8 @@ func (h *Hub) endUtilities(ctx context.Context) {
 // suspend suspends a session that was not used for IdleTTL. [Directory.Get] opens it
 // again.
 func (tx *tx) suspend() {
-	h := tx.Hub
 	tx.life.suspended, tx.life.phase = true, phaseDraining
-	tx.then(func() {
+	tx.then(func(h *Hub) {
 		go func() { // ends with the session
 			if err := h.Suspend(context.Background()); err != nil {
 				h.logger.Error("suspend an idle session", "err", err)
@@ -274,7 +267,7 @@ func (tx *tx) suspend() {
 // after the last run, event, client or utility. It returns zero if the session is in
 // use or Options.IdleTTL is not set.
 func (tx *tx) idleEnd() time.Time {
-	if tx.opts.IdleTTL <= 0 || tx.life.phase != phaseOpen || tx.work.run != nil || len(tx.clients.subs) > 0 || len(tx.clients.conns) > 0 || tx.utilitiesActive() {
+	if tx.opts.IdleTTL <= 0 || tx.life.phase != phaseOpen || tx.work.run != nil || len(tx.clients.subs) > 0 || len(tx.clients.conns) > 0 || tx.log.events.UtilitiesActive() {
 		return time.Time{}
 	}
 	since := tx.log.lastPublished

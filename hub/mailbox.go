@@ -438,7 +438,7 @@ func (h *Hub) writeSnapshot(b *mailbox, out []byte, p parcel) ([]byte, error) {
 	b.missedTransients = false
 	h.readerMoved(b)
 	if p.reset != "" {
-		h.metrics.reset(p.reset)
+		h.metrics.resets.add(p.reset)
 		h.opts.Observer.Reset(p.reset)
 	}
 	return out, nil

@@ -66,48 +66,42 @@ type Metrics struct {
 	CommandWaits  atomic.Int64 // times a command waited for its owner to read
 	UnknownKeys   atomic.Int64 // keys ignored in requests (D13)
 
-	mu       sync.Mutex
-	refusals map[contracts.Code]int64
-	resets   map[contracts.ResetReason]int64
+	refusals tally[contracts.Code]
+	resets   tally[contracts.ResetReason]
+}
+
+// A tally counts by key. It is safe for concurrent use.
+type tally[K comparable] struct {
+	mu     sync.Mutex
+	counts map[K]int64
+}
+
+func (t *tally[K]) add(key K) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.counts == nil {
+		t.counts = map[K]int64{}
+	}
+	t.counts[key]++
+}
+
+func (t *tally[K]) get(key K) int64 {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.counts[key]
 }
 
 // refused counts a refusal and tells the observer.
 func (h *Hub) refused(code contracts.Code) {
-	h.metrics.refused(code)
+	h.metrics.refusals.add(code)
 	h.opts.Observer.Refused(code)
 }
 
-func (m *Metrics) refused(code contracts.Code) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.refusals == nil {
-		m.refusals = map[contracts.Code]int64{}
-	}
-	m.refusals[code]++
-}
-
-func (m *Metrics) reset(why contracts.ResetReason) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.resets == nil {
-		m.resets = map[contracts.ResetReason]int64{}
-	}
-	m.resets[why]++
-}
-
 // Refusals returns how many frames were refused with code.
-func (m *Metrics) Refusals(code contracts.Code) int64 {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.refusals[code]
-}
+func (m *Metrics) Refusals(code contracts.Code) int64 { return m.refusals.get(code) }
 
 // Resets returns how many clients were reset for the reason.
-func (m *Metrics) Resets(why contracts.ResetReason) int64 {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.resets[why]
-}
+func (m *Metrics) Resets(why contracts.ResetReason) int64 { return m.resets.get(why) }
 
 // Metrics returns the hub's counters.
 func (h *Hub) Metrics() *Metrics { return &h.metrics }

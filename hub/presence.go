@@ -102,26 +102,20 @@ func (p *presence) budgetWait(now time.Time) time.Duration {
 }
 
 // showChange publishes connection_info about a connection: at once if there are few
-// connections or the lease has moved, otherwise later.
-func (tx *tx) showChange(about string) {
-	tx.showChangeSoon(about)
+// connections or the lease has moved, otherwise later. It is never urgent for a
+// connection made by a stream.
+func (tx *tx) showChange(c *connection) {
 	p := &tx.clients.presence
-	calm := len(tx.clients.conns) <= presenceAtOnce || tx.now.Sub(p.shown) >= presenceEvery
-	if calm && p.budgetWait(tx.now) == 0 || tx.clients.leaseUnshown() {
-		tx.showPresence()
-	}
-}
-
-// showChangeSoon schedules connection_info about a connection. It is enough for
-// connections made by a stream.
-func (tx *tx) showChangeSoon(about string) {
-	p := &tx.clients.presence
-	p.about = about
-	if slices.ContainsFunc(p.listed, func(c *connection) bool { return c.id == about }) {
-		p.addChange(about)
+	p.about = c.id
+	if slices.Contains(p.listed, c) {
+		p.addChange(c.id)
 	}
 	if p.due.IsZero() {
 		p.due = tx.now.Add(max(presenceEvery, p.budgetWait(tx.now)))
+	}
+	calm := len(tx.clients.conns) <= presenceAtOnce || tx.now.Sub(p.shown) >= presenceEvery
+	if !c.madeByStream() && (calm && p.budgetWait(tx.now) == 0 || tx.clients.leaseUnshown()) {
+		tx.showPresence()
 	}
 }
 
@@ -136,15 +130,15 @@ func (cl *clients) leaseUnshown() bool {
 // moved: presence is not part of the session's history.
 func (tx *tx) showPresence() {
 	p := &tx.clients.presence
-	infos := []*contracts.ConnectionInfo{tx.connectionInfo(p.about)}
-	if len(tx.clients.conns) > presenceAtOnce && !p.relist {
-		infos = infos[:0]
+	infos := []*contracts.ConnectionInfo{}
+	list := len(tx.clients.conns) <= presenceAtOnce || p.relist
+	if !list {
 		for _, id := range p.changed {
-			infos = append(infos, tx.clients.connectionChange(id))
+			infos = append(infos, tx.connectionInfo(id, false))
 		}
-		if len(infos) == 0 {
-			infos = append(infos, tx.clients.connectionChange(p.about))
-		}
+	}
+	if len(infos) == 0 {
+		infos = append(infos, tx.connectionInfo(p.about, list))
 	}
 	transient := !tx.clients.leaseUnshown()
 	p.due, p.shown, p.changed, p.relist = time.Time{}, tx.now, nil, false
@@ -158,37 +152,24 @@ func (tx *tx) showPresence() {
 	}
 }
 
-// connectionInfo returns connection_info with the list of connections and the
-// details of one.
-func (tx *tx) connectionInfo(about string) *contracts.ConnectionInfo {
-	count := int64(len(tx.clients.conns))
-	info := &contracts.ConnectionInfo{
-		ConnectionID:           about,
-		ConnectionCount:        &count,
-		ControllerConnectionID: tx.clients.controllerID(),
-		LeaseExpiresAt:         contracts.Null(),
-		Connections:            tx.connectionStates(),
-	}
-	if c := tx.clients.conns[about]; c != nil {
-		st := tx.connectionState(c)
-		info.ClientProtocolVersion, info.ClientInfo = st.ClientProtocolVersion, st.ClientInfo
-		info.Capabilities, info.OptOutNotifications = st.Capabilities, st.OptOutNotifications
-		info.Role, info.LeaseExpiresAt = st.Role, st.LeaseExpiresAt
-	}
-	return info
-}
-
-// connectionChange returns connection_info without the list. The connection has no
-// role if it is gone, and no details if it is not listed.
-func (cl *clients) connectionChange(about string) *contracts.ConnectionInfo {
-	count := int64(len(cl.conns))
-	info := &contracts.ConnectionInfo{ConnectionID: about, ConnectionCount: &count, ControllerConnectionID: cl.controllerID()}
+// connectionInfo returns connection_info about a connection, with the list of
+// connections if list is set. The connection has no role if it is gone, and without the
+// list no details if it is not listed.
+func (tx *tx) connectionInfo(about string, list bool) *contracts.ConnectionInfo {
+	cl := &tx.clients
+	info := &contracts.ConnectionInfo{ConnectionID: about, ConnectionCount: new(int64(len(cl.conns))), ControllerConnectionID: cl.controllerID()}
 	c := cl.conns[about]
+	if list {
+		info.Connections, info.LeaseExpiresAt = tx.connectionStates(), contracts.Null()
+	}
 	if c == nil {
 		return info
 	}
 	info.Role = c.role
-	if slices.Contains(cl.presence.listed, c) {
+	if list {
+		info.Role, info.LeaseExpiresAt = cmp.Or(c.role, contracts.RoleController), tx.expiry(c)
+	}
+	if list || slices.Contains(cl.presence.listed, c) {
 		info.ClientProtocolVersion, info.ClientInfo = c.terms.ProtocolVersion, c.terms.ClientInfo
 		info.Capabilities, info.OptOutNotifications = c.terms.Echo(), c.terms.OptOuts
 	}
@@ -223,7 +204,7 @@ func (tx *tx) connectionStates() []contracts.ConnectionState {
 func (h *Hub) sendConnectionList(b *mailbox) {
 	h.update(func(tx *tx) {
 		if c := b.sub.conn; tx.clients.conns[c.id] == c && !tx.life.frozen && journal.Class(b.skip.Load())&classConnectionInfo == 0 {
-			tx.pushEvent(b, tx.note(note{}), tx.connectionInfo(c.id))
+			tx.pushEvent(b, tx.note(note{}), tx.connectionInfo(c.id, true))
 		}
 	})
 }

@@ -181,7 +181,7 @@ func (c *connection) renew(t handshake.Terms) {
 // announceConnection publishes a connection that a request made or renewed.
 func (tx *tx) announceConnection(e enrolled) {
 	tx.noteConnection(e.connection)
-	tx.showChange(e.connection.id)
+	tx.showChange(e.connection)
 	tx.reportMismatch(e.connection)
 	tx.announceTakeover(e.loser, e.connection)
 }
@@ -215,9 +215,8 @@ func (tx *tx) tokenRefusal(by contracts.Caller, refusal *contracts.Error) error 
 	}
 	if !tx.clients.warnedTokens {
 		tx.clients.warnedTokens = true
-		logger := tx.logger
-		tx.then(func() {
-			logger.Warn("a client names its connection without the header "+contracts.HeaderConnectionToken+" and is refused; "+
+		tx.then(func(h *Hub) {
+			h.logger.Warn("a client names its connection without the header "+contracts.HeaderConnectionToken+" and is refused; "+
 				"a client that cannot present it needs --connection-tokens optional", "principal", by.Principal.ID)
 		})
 	}
@@ -332,7 +331,7 @@ func (h *Hub) Unsubscribe(id string, by contracts.Caller) error {
 		}
 		tx.dropSubscription(sub, nil)
 		tx.noteConnection(c)
-		tx.showChange(c.id)
+		tx.showChange(c)
 		return nil
 	})
 }

@@ -154,22 +154,23 @@ func (tx *tx) deadlineFor(kind contracts.RequestType, timeout time.Duration) tim
 	return tx.now.Add(timeout)
 }
 
-// resolve publishes how a question ended and passes the outcome to the caller of
+// resolve publishes how questions ended and passes the outcomes to the callers of
 // Ask. For a question of an earlier process, it passes the outcome to resume.
-func (tx *tx) resolve(res serverreq.Resolution) {
-	tx.publish(&res.Event)
-	outcome := res.Outcome()
-	wait, asked := tx.work.waiters[res.Request.RequestID]
-	if asked {
+func (tx *tx) resolve(all ...serverreq.Resolution) {
+	for _, res := range all {
+		tx.publish(&res.Event)
+		wait, asked := tx.work.waiters[res.Request.RequestID]
+		if !asked {
+			tx.resume(res.Request, res.Outcome())
+			continue
+		}
 		delete(tx.work.waiters, res.Request.RequestID)
-		withdrawn := outcome.Verdict == contracts.VerdictCancelled && outcome.By == contracts.ResolvedByRuntime
+		withdrawn := res.Event.Resolution == contracts.VerdictCancelled && res.Event.ResolvedBy == contracts.ResolvedByRuntime
 		if r := tx.work.run; r != nil && tx.info.KeepsRequests && !withdrawn {
 			delete(r.calls, res.Request.CallID) // the caller of Ask may outlive the run, and ends the call itself
 		}
-		tx.then(func() { wait <- outcome }) // does not block: 1-buffered, and this is the only value
-		return
+		tx.then(func(*Hub) { wait <- res.Outcome() }) // does not block: 1-buffered, and this is the only value
 	}
-	tx.resume(res.Request, outcome)
 }
 
 // Withdraw implements [contracts.Host].

@@ -347,7 +347,6 @@ func (cl *clients) restoreConnection(from *savedConnection) {
 // and with Options.NoReturn connections. Questions stay open, because they can
 // still be answered (D8).
 func (tx *tx) closeLeftovers() {
-	h := tx.Hub
 	clear(tx.work.deadlines)
 	tx.closeUtilities()
 	if tx.opts.NoReturn {
@@ -360,7 +359,7 @@ func (tx *tx) closeLeftovers() {
 	}
 	if tx.work.lastInit != nil {
 		init := tx.work.lastInit
-		tx.then(func() { h.opts.Agent.Configure(init) })
+		tx.then(func(h *Hub) { h.opts.Agent.Configure(init) })
 	}
 	if tx.work.unfinished == nil {
 		return
@@ -410,14 +409,6 @@ func (tx *tx) closeUtilities() {
 	for _, id := range watches {
 		tx.publish(&contracts.UtilityFileWatchStopped{WatchID: id, Reason: fmt.Sprintf(gone, "file watch")})
 	}
-}
-
-// restoredCursor returns the cursor after which a new journal begins.
-func (o *Options) restoredCursor() uint64 {
-	if o.Restored == nil {
-		return 0
-	}
-	return o.Restored.Cursor
 }
 
 // adopt sets the state of a session that was drained elsewhere. The first entries

@@ -133,7 +133,6 @@ func (r *run) count(tool string, ok bool) {
 // prompt begins a run, or refuses the prompt if there is one (R42). start is the
 // encoded message_start.
 func (tx *tx) prompt(c *connection, cmd *contracts.Prompt, start encoded, n note) error {
-	h := tx.Hub
 	if tx.work.run != nil {
 		return &contracts.Error{Code: contracts.CodeRuntimeBusy, Message: "Headless runtime is already processing a prompt", Type: contracts.ErrorProtocol}
 	}
@@ -142,7 +141,7 @@ func (tx *tx) prompt(c *connection, cmd *contracts.Prompt, start encoded, n note
 	r := tx.beginRun()
 	tx.publish(rawEvent("agent_start", nil))
 	tx.publishEncoded(start)
-	tx.serveRun(r, func() error {
+	tx.serveRun(r, func(h *Hub) error {
 		work := contracts.Work{Content: cmd.Content, Attachments: h.loadAttachments(cmd.Attachments)}
 		return h.opts.Agent.Run(r.ctx, work)
 	})
@@ -168,7 +167,6 @@ func (tx *tx) resume(req *contracts.ServerRequest, out contracts.Outcome) {
 
 // resumeNext begins a run with the oldest queued answer if no run is active.
 func (tx *tx) resumeNext() {
-	h := tx.Hub
 	if tx.work.run != nil || len(tx.work.toResume) == 0 {
 		return
 	}
@@ -176,7 +174,7 @@ func (tx *tx) resumeNext() {
 	tx.work.toResume = slices.Delete(tx.work.toResume, 0, 1)
 	r := tx.beginRun()
 	r.calls[next.request.CallID] = next.request.Tool
-	tx.serveRun(r, func() error {
+	tx.serveRun(r, func(h *Hub) error {
 		return h.opts.Agent.(Resumer).Resume(r.ctx, next.request, next.outcome)
 	})
 }
@@ -190,11 +188,10 @@ func (tx *tx) beginRun() *run {
 
 // serveRun calls serve in the run's goroutine after the transaction, and then
 // finishes the run.
-func (tx *tx) serveRun(r *run, serve func() error) {
-	h := tx.Hub
+func (tx *tx) serveRun(r *run, serve func(*Hub) error) {
 	replied := tx.startRunAfter
 	tx.startedRun = r
-	tx.then(func() {
+	tx.then(func(h *Hub) {
 		h.wg.Go(func() {
 			defer r.cancel(nil)
 			if replied != nil {
@@ -225,14 +222,14 @@ func (h *Hub) awaitStopped() {
 }
 
 // callAgent calls serve and converts a panic of the agent into an error.
-func (h *Hub) callAgent(serve func() error) (err error) {
+func (h *Hub) callAgent(serve func(*Hub) error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			h.logger.Error("agent panicked", "panic", p, "stack", string(debug.Stack()))
 			err = fmt.Errorf("the agent failed: %v", p)
 		}
 	}()
-	return serve()
+	return serve(h)
 }
 
 // loadAttachments reads the files of a prompt and publishes which could not be read
@@ -241,15 +238,7 @@ func (h *Hub) loadAttachments(paths []string) []contracts.Attachment {
 	if len(paths) == 0 {
 		return nil
 	}
-	var loaded []contracts.Attachment
-	failures := make([]string, 0, len(paths))
-	if h.opts.LoadAttachments == nil {
-		for _, p := range paths {
-			failures = append(failures, "Attachment not readable: "+p)
-		}
-	} else {
-		loaded, failures = h.opts.LoadAttachments(paths)
-	}
+	loaded, failures := h.opts.LoadAttachments(paths)
 	h.update(func(tx *tx) {
 		for _, text := range failures {
 			tx.publish(&contracts.ErrorEvent{Message: text, ErrorType: contracts.ErrorTool})
@@ -291,16 +280,7 @@ func (h *Hub) finishRun(r *run, err error) {
 // cancelWaiting cancels the questions that a caller in this process waits for.
 // Questions of an earlier process do not belong to the run and stay open (D8).
 func (tx *tx) cancelWaiting(reason string) {
-	for _, kind := range contracts.RequestTypes() {
-		for _, row := range tx.work.table.Pending() {
-			if row.Request.RequestType != kind || tx.work.waiters[row.Request.RequestID] == nil {
-				continue
-			}
-			if res, ok := tx.work.table.Cancel(row.Request.RequestID, reason, tx.now); ok {
-				tx.resolve(res)
-			}
-		}
-	}
+	tx.resolve(tx.work.table.CancelIf(func(id string) bool { return tx.work.waiters[id] != nil }, reason, tx.now)...)
 }
 
 // endCalls ends the tools that the agent left open, except those whose question is
@@ -373,5 +353,5 @@ func (tx *tx) stopRun(why *stopReason) {
 		return
 	}
 	r.stop = why
-	tx.then(func() { r.cancel(errStopped) })
+	tx.then(func(*Hub) { r.cancel(errStopped) })
 }

@@ -117,10 +117,6 @@ func (r *reader) slowDown(n int) {
 	}
 }
 
-func (h *Hub) newReader() *reader {
-	return &reader{hub: h, resumable: true, decoder: h.newDecoder()}
-}
-
 // newDecoder returns a decoder for the texts of one client.
 func (h *Hub) newDecoder() *contracts.Decoder {
 	var named []string
@@ -134,8 +130,8 @@ func (h *Hub) newDecoder() *contracts.Decoder {
 }
 
 func (h *Hub) serveEnvelope(conn Conn, att *contracts.Attach) error {
-	r := h.newReader()
-	if err := r.enter(conn, att); err != nil {
+	r := &reader{hub: h, resumable: true, decoder: h.newDecoder()}
+	if err := h.aside(conn, func() error { return r.handshake(conn, *att) }); err != nil {
 		h.rejectHandshake(conn, r.seq, err)
 		return err
 	}
@@ -150,15 +146,14 @@ func (h *Hub) serveEnvelope(conn Conn, att *contracts.Attach) error {
 	return nil
 }
 
-// enter runs the handshake in a temporary goroutine. Goroutine stacks grow but
-// rarely shrink: run inline, every idle connection would keep the handshake's deep
-// stack.
-func (r *reader) enter(conn Conn, att *contracts.Attach) (err error) {
-	done := make(chan struct{}) // closed when the handshake has ended
+// aside runs f in a temporary goroutine. Goroutine stacks grow but rarely shrink: run
+// inline, a handshake would leave every idle connection with a deep stack.
+func (h *Hub) aside(conn Conn, f func() error) (err error) {
+	done := make(chan struct{}) // closed when f has returned
 	go func() {                 // ends within Options.HandshakeTimeout
 		defer close(done)
-		defer r.hub.contain(conn, &err)
-		err = r.handshake(conn, *att)
+		defer h.contain(conn, &err)
+		err = f()
 	}()
 	<-done
 	return err
@@ -333,7 +328,7 @@ func (h *Hub) serveBare(conn Conn, att *contracts.Attach) error {
 		conn.Close(h.refusal(err))
 		return err
 	}
-	r := h.newReader()
+	r := &reader{hub: h, resumable: true, decoder: h.newDecoder()}
 	r.conn, r.box = c, b
 	defer func() { h.detach(b, false) }()
 	err = r.read(r.handleLine)

@@ -26,7 +26,7 @@ type tx struct {
 
 	now             time.Time       // when the transaction began
 	out             []journal.Entry // added by publish and note
-	after           []func()        // added by then
+	after           []func(*Hub)    // added by then
 	unansweredSend  *note           // the note of a ws.send that has no answer yet
 	unansweredIndex int             // index of unansweredSend in out
 	startRunAfter   <-chan struct{} // closed when a run that begins may start; nil: at once
@@ -42,7 +42,7 @@ func (h *Hub) update(f func(*tx)) {
 	}
 }
 
-func (h *Hub) transact(f func(*tx)) (acts []func()) {
+func (h *Hub) transact(f func(*tx)) (acts []func(*Hub)) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	tx := h.begin()
@@ -87,7 +87,7 @@ func (tx *tx) abort(clientErr *contracts.Error, err error) {
 
 // takeEffects returns the effects to run, or none if another goroutine runs
 // effects.
-func (s *state) takeEffects() (acts []func()) {
+func (s *state) takeEffects() (acts []func(*Hub)) {
 	if s.runningEffects {
 		return nil
 	}
@@ -98,7 +98,7 @@ func (s *state) takeEffects() (acts []func()) {
 
 // runEffects runs effects and returns those that were added meanwhile. If one
 // panics, the next transaction runs the others.
-func (h *Hub) runEffects(acts []func()) (more []func()) {
+func (h *Hub) runEffects(acts []func(*Hub)) (more []func(*Hub)) {
 	done := false
 	defer func() {
 		h.mu.Lock()
@@ -108,14 +108,14 @@ func (h *Hub) runEffects(acts []func()) (more []func()) {
 		}
 	}()
 	for _, act := range acts {
-		act()
+		act(h)
 	}
 	done = true
 	return nil
 }
 
 // then runs act after the transaction, without the lock. It must not block.
-func (tx *tx) then(act func()) { tx.after = append(tx.after, act) }
+func (tx *tx) then(act func(*Hub)) { tx.after = append(tx.after, act) }
 
 // head returns the cursor of the newest entry, including those of the running
 // transaction.

@@ -110,7 +110,12 @@ func (t *Table) Expire(now time.Time) []Resolution {
 // CancelAll cancels every request, by type in canonical order, and oldest first
 // within a type (R66, R71).
 func (t *Table) CancelAll(reason string, now time.Time) []Resolution {
-	rows := t.removeRows(func(Row) bool { return true })
+	return t.CancelIf(func(string) bool { return true }, reason, now)
+}
+
+// CancelIf cancels the requests whose ids match, in the order of CancelAll.
+func (t *Table) CancelIf(match func(id string) bool, reason string, now time.Time) []Resolution {
+	rows := t.removeRows(func(r Row) bool { return match(r.Request.RequestID) })
 	class := contracts.RequestTypes()
 	slices.SortStableFunc(rows, func(a, b Row) int {
 		return cmp.Compare(slices.Index(class, a.Request.RequestType), slices.Index(class, b.Request.RequestType))
