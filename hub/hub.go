@@ -204,6 +204,8 @@ type clients struct {
 	starting map[string]*httpCall     // utility_command_start requests in progress, by command id
 	presence presence
 
+	restoredHolder string // of the lease; used only while restoring
+
 	nextHeartbeat     time.Time     // when heartbeatAll runs next; zero until a client attached
 	lastUsed          time.Time     // when a connection was last made or destroyed
 	nextCredentialEnd time.Time     // when the first credential expires; zero: never

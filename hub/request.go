@@ -167,7 +167,7 @@ func (tx *tx) resolve(all ...serverreq.Resolution) {
 		delete(tx.work.waiters, res.Request.RequestID)
 		withdrawn := res.Event.Resolution == contracts.VerdictCancelled && res.Event.ResolvedBy == contracts.ResolvedByRuntime
 		if r := tx.work.run; r != nil && tx.info.KeepsRequests && !withdrawn {
-			delete(r.calls, res.Request.CallID) // the caller of Ask may outlive the run, and ends the call itself
+			delete(r.Calls, res.Request.CallID) // the caller of Ask may outlive the run, and ends the call itself
 		}
 		tx.then(func(*Hub) { wait <- res.Outcome() }) // does not block: 1-buffered, and this is the only value
 	}

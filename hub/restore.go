@@ -54,14 +54,6 @@ type requestDeadline struct {
 	At time.Time `json:"at,omitzero"` // zero: never
 }
 
-type savedRun struct {
-	Response string            `json:"response,omitempty"`
-	Started  time.Time         `json:"started,omitzero"` // when the response opened
-	First    time.Time         `json:"first,omitzero"`   // when its first chunk came
-	Ended    int               `json:"ended,omitempty"`
-	Calls    map[string]string `json:"calls,omitempty"` // tools by call id
-}
-
 // A savedSend is the answer to an accepted ws.send.
 type savedSend struct {
 	ID     string `json:"id"`
@@ -75,7 +67,7 @@ type checkpoint struct {
 	Requests    []serverreq.Row        `json:"requests"`
 	Lease       savedLease             `json:"lease"`
 	Connections []*savedConnection     `json:"connections"`
-	Run         *savedRun              `json:"run,omitempty"`
+	Run         *progress              `json:"run,omitempty"`
 	Origin      *uint64                `json:"origin,omitempty"` // lifecycle.origin
 }
 
@@ -88,8 +80,12 @@ func saveConnection(c *connection) *savedConnection {
 }
 
 func (tx *tx) noteLease() {
-	holder, _ := tx.clients.lease.Holder()
-	tx.note(note{Lease: &savedLease{Generation: tx.clients.lease.Generation(), Holder: holder}})
+	tx.note(note{Lease: new(tx.clients.saveLease())})
+}
+
+func (cl *clients) saveLease() savedLease {
+	holder, _ := cl.lease.Holder()
+	return savedLease{Generation: cl.lease.Generation(), Holder: holder}
 }
 
 // noteCommand writes an accepted command to the journal and folds it into the
@@ -134,10 +130,9 @@ func (tx *tx) checkpoint() {
 		tx.logger.Error("encode checkpoint", "err", err)
 		return
 	}
-	holder, _ := tx.clients.lease.Holder()
 	cp := checkpoint{
 		Snapshot: snapshot, Mode: tx.work.mode, Requests: tx.work.table.Pending(),
-		Lease: savedLease{Generation: tx.clients.lease.Generation(), Holder: holder}, Origin: tx.life.origin,
+		Lease: tx.clients.saveLease(), Origin: tx.life.origin,
 	}
 	for _, id := range slices.Sorted(maps.Keys(tx.clients.conns)) {
 		if c := tx.clients.conns[id]; c.role == contracts.RoleController && !c.bare {
@@ -147,7 +142,8 @@ func (tx *tx) checkpoint() {
 		}
 	}
 	if tx.work.run != nil {
-		cp.Run = &savedRun{Response: tx.work.run.response, Started: tx.work.run.started, First: tx.work.run.first, Ended: tx.work.run.ended, Calls: maps.Clone(tx.work.run.calls)}
+		cp.Run = new(tx.work.run.progress)
+		cp.Run.Calls = maps.Clone(cp.Run.Calls)
 		for _, a := range tx.work.toResume {
 			cp.Run.Calls[a.request.CallID] = a.request.Tool
 		}
@@ -167,7 +163,6 @@ func (tx *tx) restore() error {
 	if err != nil || from == 0 {
 		return err
 	}
-	holder := ""
 	var bad error
 	err = tx.opts.Store.Read(from-1, func(e journal.Entry) bool {
 		if e.Kind == journal.Checkpoint {
@@ -175,7 +170,7 @@ func (tx *tx) restore() error {
 		} else {
 			tx.log.sinceCheckpoint += len(e.Body)
 		}
-		if bad = tx.replay(e, &holder); bad != nil {
+		if bad = tx.replay(e); bad != nil {
 			bad = fmt.Errorf("entry %d: %w", e.Cursor, bad)
 		}
 		return bad == nil
@@ -195,14 +190,14 @@ func (tx *tx) restore() error {
 			tx.startTimer(sub)
 		}
 	}
-	if tx.clients.conns[holder] != nil {
+	if holder := tx.clients.restoredHolder; tx.clients.conns[holder] != nil {
 		tx.clients.lease.Grant(holder, tx.now)
 	}
 	return nil
 }
 
-// replay folds one entry. holder is set to the lease holder.
-func (tx *tx) replay(e journal.Entry, holder *string) error {
+// replay folds one entry.
+func (tx *tx) replay(e journal.Entry) error {
 	switch e.Kind {
 	case journal.Message:
 		ev, err := (&contracts.Decoder{}).Event(e.Body)
@@ -219,13 +214,13 @@ func (tx *tx) replay(e journal.Entry, holder *string) error {
 		if err := json.Unmarshal(e.Body, &n); err != nil {
 			return err
 		}
-		return tx.replayNote(n, holder)
+		return tx.replayNote(n)
 	case journal.Checkpoint:
 		var cp checkpoint
 		if err := json.Unmarshal(e.Body, &cp); err != nil {
 			return err
 		}
-		return tx.replayCheckpoint(&cp, holder)
+		return tx.replayCheckpoint(&cp)
 	}
 	if e.Kind == journal.Snapshot { // redundant, except for the final snapshot of a drain
 		snap, err := (&contracts.Decoder{}).Snapshot(e.Body)
@@ -249,7 +244,7 @@ func (tx *tx) replayEvent(ev contracts.Event, at time.Time) error {
 	return nil
 }
 
-func (tx *tx) replayNote(n note, holder *string) error {
+func (tx *tx) replayNote(n note) error {
 	if c := tx.clients.conns[n.From]; c != nil && n.Send != nil {
 		c.sends.put(*n.Send, n.Answer, nil)
 	}
@@ -262,7 +257,7 @@ func (tx *tx) replayNote(n note, holder *string) error {
 		tx.log.events.ApplyCommand(cmd)
 		switch cmd := cmd.(type) {
 		case *contracts.Prompt:
-			tx.work.unfinished = &run{calls: map[string]string{}}
+			tx.work.unfinished = newRun()
 		case *contracts.Init:
 			if cmd.ApprovalMode != "" {
 				tx.work.mode = cmd.ApprovalMode
@@ -279,25 +274,25 @@ func (tx *tx) replayNote(n note, holder *string) error {
 			tx.clients.removeConnection(c)
 		}
 	case n.Lease != nil:
-		tx.replayLease(*n.Lease, holder)
+		tx.replayLease(*n.Lease)
 	case n.Deadline != nil:
 		tx.work.deadlines[n.Deadline.ID] = n.Deadline.At
 	case n.Resumed != "":
 		if tx.work.unfinished == nil {
-			tx.work.unfinished = &run{calls: map[string]string{}}
+			tx.work.unfinished = newRun()
 		}
-		tx.work.unfinished.calls[n.Resumed] = "" // the note does not have the tool
+		tx.work.unfinished.Calls[n.Resumed] = "" // the note does not have the tool
 	case n.RunEnded:
 		tx.work.unfinished = nil
 	}
 	return nil
 }
 
-func (tx *tx) replayLease(l savedLease, holder *string) {
-	tx.clients.lease, *holder = lease.Restore(tx.opts.LeaseTTL, l.Generation), l.Holder
+func (tx *tx) replayLease(l savedLease) {
+	tx.clients.lease, tx.clients.restoredHolder = lease.Restore(tx.opts.LeaseTTL, l.Generation), l.Holder
 }
 
-func (tx *tx) replayCheckpoint(cp *checkpoint, holder *string) error {
+func (tx *tx) replayCheckpoint(cp *checkpoint) error {
 	snapshot, err := (&contracts.Decoder{}).Snapshot(cp.Snapshot)
 	if err != nil {
 		return err
@@ -312,14 +307,16 @@ func (tx *tx) replayCheckpoint(cp *checkpoint, holder *string) error {
 	if err := tx.work.table.Restore(cp.Requests); err != nil {
 		return err
 	}
-	tx.replayLease(cp.Lease, holder)
+	tx.replayLease(cp.Lease)
 	tx.life.origin = cp.Origin
 	for _, c := range cp.Connections {
 		tx.clients.restoreConnection(c)
 	}
 	if cp.Run != nil {
-		tx.work.unfinished = &run{response: cp.Run.Response, started: cp.Run.Started, first: cp.Run.First, ended: cp.Run.Ended, calls: map[string]string{}}
-		maps.Copy(tx.work.unfinished.calls, cp.Run.Calls)
+		tx.work.unfinished = newRun()
+		maps.Copy(tx.work.unfinished.Calls, cp.Run.Calls)
+		cp.Run.Calls = tx.work.unfinished.Calls
+		tx.work.unfinished.progress = *cp.Run
 	}
 	return nil
 }
@@ -386,11 +383,11 @@ func (tx *tx) closeLeftovers() {
 // canResumeRun reports whether a run of an earlier process can continue: every open
 // call has an open question, and the agent is a Resumer.
 func (tx *tx) canResumeRun(r *run) bool {
-	if _, resumes := tx.opts.Agent.(Resumer); !resumes || tx.info.Forgets || len(r.calls) == 0 {
+	if _, resumes := tx.opts.Agent.(Resumer); !resumes || tx.info.Forgets || len(r.Calls) == 0 {
 		return false
 	}
 	waiting := tx.work.waitingCalls()
-	for id := range r.calls {
+	for id := range r.Calls {
 		if !waiting[id] {
 			return false
 		}

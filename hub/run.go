@@ -56,12 +56,21 @@ type run struct {
 	done   chan struct{} // closed when the run is over
 	stop   *stopReason   // set when the run is being stopped
 
-	response string                 // id of the open response
-	started  time.Time              // when the open response started
-	first    time.Time              // when its first chunk came; zero before
-	ended    int                    // number of responses that ended
-	calls    map[string]string      // announced tool calls that have not ended: tools by call id
-	tools    contracts.ToolsSummary // calls that ended since the last response ended (R39)
+	progress
+	tools contracts.ToolsSummary // calls that ended since the last response ended (R39)
+}
+
+// progress is the part of a run that checkpoints contain.
+type progress struct {
+	Response string            `json:"response,omitempty"` // id of the open response
+	Started  time.Time         `json:"started,omitzero"`   // when the open response started
+	First    time.Time         `json:"first,omitzero"`     // when its first chunk came; zero before
+	Ended    int               `json:"ended,omitempty"`    // number of responses that ended
+	Calls    map[string]string `json:"calls,omitempty"`    // announced tool calls that have not ended: tools by call id
+}
+
+func newRun() *run {
+	return &run{done: make(chan struct{}), progress: progress{Calls: map[string]string{}}}
 }
 
 // An answeredQuestion is a question of an earlier process whose answer waits for a
@@ -95,25 +104,25 @@ var errStopped = errors.New("the run was stopped")
 func (r *run) track(ev contracts.Event, now time.Time) {
 	switch e := ev.(type) {
 	case *contracts.ResponseStart:
-		r.response, r.started, r.first = e.ResponseID, now, time.Time{}
+		r.Response, r.Started, r.First = e.ResponseID, now, time.Time{}
 	case *contracts.ResponseChunk:
-		if r.first.IsZero() {
-			r.first = now
+		if r.First.IsZero() {
+			r.First = now
 		}
 	case *contracts.ResponseEnd:
-		r.response = ""
-		r.ended++
+		r.Response = ""
+		r.Ended++
 		r.tools = contracts.ToolsSummary{}
 	case *contracts.ToolCall:
-		r.calls[e.CallID] = e.Tool
+		r.Calls[e.CallID] = e.Tool
 	case *contracts.ClientToolRequest:
-		r.calls[e.CallID] = e.Tool
+		r.Calls[e.CallID] = e.Tool
 	case *contracts.ServerRequest:
-		r.calls[e.CallID] = e.Tool // an elicitation has no other announcement
+		r.Calls[e.CallID] = e.Tool // an elicitation has no other announcement
 	case *contracts.ToolEnd:
-		if tool, open := r.calls[e.CallID]; open {
+		if tool, open := r.Calls[e.CallID]; open {
 			r.count(tool, e.Success)
-			delete(r.calls, e.CallID)
+			delete(r.Calls, e.CallID)
 		}
 	}
 }
@@ -173,14 +182,14 @@ func (tx *tx) resumeNext() {
 	next := tx.work.toResume[0]
 	tx.work.toResume = slices.Delete(tx.work.toResume, 0, 1)
 	r := tx.beginRun()
-	r.calls[next.request.CallID] = next.request.Tool
+	r.Calls[next.request.CallID] = next.request.Tool
 	tx.serveRun(r, func(h *Hub) error {
 		return h.opts.Agent.(Resumer).Resume(r.ctx, next.request, next.outcome)
 	})
 }
 
 func (tx *tx) beginRun() *run {
-	r := &run{done: make(chan struct{}), calls: map[string]string{}}
+	r := newRun()
 	r.ctx, r.cancel = context.WithCancelCause(context.Background())
 	tx.work.run, tx.log.lastPublished = r, tx.now
 	return r
@@ -287,7 +296,7 @@ func (tx *tx) cancelWaiting(reason string) {
 // still open.
 func (tx *tx) endCalls(r *run) {
 	waiting := tx.work.waitingCalls()
-	for _, id := range slices.Sorted(maps.Keys(r.calls)) {
+	for _, id := range slices.Sorted(maps.Keys(r.Calls)) {
 		if !waiting[id] {
 			tx.publish(&contracts.ToolEnd{CallID: id})
 		}
@@ -312,23 +321,23 @@ func (tx *tx) endResponses(r *run, err error) {
 		endError = failureEvent(err)
 	}
 	silent := tx.opts.Profile == contracts.ProfilePublic && endError == nil // the public suite counts envelopes
-	if r.response == "" && r.ended == 0 && !silent {
+	if r.Response == "" && r.Ended == 0 && !silent {
 		tx.publish(&contracts.ResponseStart{ResponseID: newID("resp_")})
 	}
 	if endError != nil && r.stop == nil {
 		tx.publish(endError)
 	}
-	if r.response != "" {
+	if r.Response != "" {
 		tools := r.tools
 		tools.ToolsUsed = append([]string{}, tools.ToolsUsed...) // an empty list, never null
 		end := &contracts.ResponseEnd{
-			ResponseID:   r.response,
+			ResponseID:   r.Response,
 			Usage:        contracts.Usage{ModelID: tx.info.Model, Provider: tx.info.Provider},
 			ToolsSummary: tools,
-			DurationMS:   max(0, tx.now.Sub(r.started).Milliseconds()),
+			DurationMS:   max(0, tx.now.Sub(r.Started).Milliseconds()),
 		}
-		if !r.first.IsZero() { // R40
-			end.TTFTMS = new(min(max(0, r.first.Sub(r.started).Milliseconds()), end.DurationMS))
+		if !r.First.IsZero() { // R40
+			end.TTFTMS = new(min(max(0, r.First.Sub(r.Started).Milliseconds()), end.DurationMS))
 		}
 		tx.publish(end)
 	}

@@ -218,8 +218,12 @@ func (r *reader) handshake(conn Conn, att contracts.Attach) error {
 			return err
 		}
 	}
-	hello, ok := helloIn(frame)
-	if !ok {
+	m, _ := frame.(*contracts.Message)
+	var hello *contracts.Hello
+	if m != nil {
+		hello, _ = m.Command.(*contracts.Hello)
+	}
+	if hello == nil {
 		return &contracts.Error{Code: contracts.CodeBadRequest, Message: "the first frame must be hello"}
 	}
 	r.conn, r.box, err = r.hub.attach(conn, att, hello, token)
@@ -236,15 +240,6 @@ func (r *reader) readHandshakeFrame(conn Conn) (contracts.Frame, error) {
 		return nil, err
 	}
 	return r.decoder.ClientFrame(text)
-}
-
-func helloIn(frame contracts.Frame) (*contracts.Hello, bool) {
-	m, ok := frame.(*contracts.Message)
-	if !ok {
-		return nil, false
-	}
-	hello, ok := m.Command.(*contracts.Hello)
-	return hello, ok
 }
 
 // handleFrame handles one frame of a networked client.
