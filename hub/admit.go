@@ -1,6 +1,7 @@
 package hub
 
 import (
+	"context"
 	"errors"
 	"reflect"
 	"slices"
@@ -171,7 +172,13 @@ func (tx *tx) interrupt(cmd contracts.Command, n note) {
 // shutdown ends the session.
 func (tx *tx) shutdown(cmd contracts.Command, n note) {
 	tx.beginShutdown(cmd, n)
-	tx.then(func(h *Hub) { go h.finishShutdown() }) // ends with the session; Close waits for it
+	tx.then(func(h *Hub) {
+		go func() { // ends with the session; Close waits for it
+			if err := h.leave(context.Background(), true); err != nil {
+				h.logger.Error("close session", "err", err)
+			}
+		}()
+	})
 }
 
 // beginShutdown cancels the questions, stops the run and refuses further commands.

@@ -60,12 +60,12 @@ func (tx *tx) makeRoom(role contracts.Role) {
 func (cl *clients) oldestDetached(role contracts.Role) *connection {
 	holder := cl.holder()
 	for e := cl.detached.Front(); e != nil; e = e.Next() {
-		if c := e.Value.(*subscription).conn; c != holder && !c.attached() && (role == "" || c.role == role) {
+		if c := e.Value.(expiry[*subscription]).owner.conn; c != holder && !c.attached() && (role == "" || c.role == role) {
 			return c
 		}
 	}
 	for e := cl.idle.Front(); e != nil; e = e.Next() {
-		if c := e.Value.(*connection); c != holder && (role == "" || c.role == role) {
+		if c := e.Value.(expiry[*connection]).owner; c != holder && (role == "" || c.role == role) {
 			return c
 		}
 	}
@@ -101,7 +101,12 @@ func (h *Hub) attach(conn Conn, att contracts.Attach, hello *contracts.Hello, to
 		if err = tx.life.refuse(opAttach); err != nil {
 			return
 		}
-		c = tx.clients.resumedConnection(att, token)
+		// A client that presents the wrong secret gets a new connection, without a hint
+		// about the old one.
+		c = tx.clients.conns[att.ConnectionID]
+		if c != nil && (c.bare || token == "" || !c.token.matches(token) || c.principal.ID != att.Principal.ID) {
+			c = nil
+		}
 		offer := handshake.Offer{Fixed: att.Role, Default: contracts.RoleViewer}
 		if c != nil {
 			offer.Established, secret = c.role, token
@@ -156,17 +161,6 @@ func (tx *tx) checkAttach(att contracts.Attach, c *connection, t handshake.Terms
 		return &contracts.Error{Code: contracts.CodeRateLimited, Message: "too many controller connections"}
 	}
 	return tx.checkTakeover(att, known, t.Name())
-}
-
-// resumedConnection returns the connection whose secret the client presents. If
-// anything is wrong, it returns nil and the client gets a new connection, without a
-// hint about the old one.
-func (cl *clients) resumedConnection(att contracts.Attach, token string) *connection {
-	c := cl.conns[att.ConnectionID]
-	if c == nil || c.bare || !c.token.matches(token) || c.principal.ID != att.Principal.ID {
-		return nil
-	}
-	return c
 }
 
 func (tx *tx) newConnection(p contracts.Principal, secret string, role contracts.Role) *connection {

@@ -41,11 +41,6 @@ func (u *unreadBytes) add(cursor uint64, bytes, part int) {
 	u.parts = append(u.parts, unreadPart{cursor, bytes})
 }
 
-// followed reports whether the subscription is read, or was and can be continued.
-func (sub *subscription) followed() bool {
-	return sub.state == subAttached || sub.state == subDetached
-}
-
 // dropRead removes what has been read and returns how many bytes remain.
 func (c *connection) dropRead() int {
 	read, n := c.read(), 0

@@ -448,14 +448,6 @@ func (p *httpCall) repeat(tx *tx, answer *savedAnswer) error {
 	return nil
 }
 
-// captureStart captures the HTTP answer when utility_command_started is published,
-// because a short command may have exited by the time Do returns (A66).
-func (tx *tx) captureStart(id string) {
-	if p := tx.clients.starting[id]; p != nil {
-		p.capture(tx)
-	}
-}
-
 // capture records the answer: the state, and the number of events that the command
 // published.
 func (p *httpCall) capture(tx *tx) {

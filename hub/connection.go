@@ -40,7 +40,6 @@ type connection struct {
 	terms           handshake.Terms
 	subs            []*subscription // in order of creation
 	seen            time.Time       // last activity other than on its sockets
-	expires         time.Time       // when a connection without subscriptions is destroyed
 	idleElem        *list.Element   // its element of clients.idle; nil if it has subscriptions
 	neverSubscribed bool            // it never had a subscription, so Subscribe may adopt it
 	hadSocket       bool            // it had a WebSocket
@@ -171,9 +170,9 @@ func (tx *tx) destroy(c *connection, why contracts.LeaseReason) {
 		tx.local.Store(false)
 	}
 	tx.clients.lastUsed = tx.now
-	tx.clients.stopIdleTimer(c)
+	stop(&tx.clients.idle, &c.idleElem)
 	for _, sub := range c.subs {
-		tx.clients.stopTimer(sub)
+		stop(&tx.clients.detached, &sub.detachedElem)
 		delete(tx.clients.subs, sub.id)
 		tx.closeMailbox(sub.box, errSuperseded)
 	}
@@ -187,9 +186,6 @@ func (tx *tx) destroy(c *connection, why contracts.LeaseReason) {
 	}
 	tx.showChange(c)
 }
-
-// madeByStream reports whether a stream made the connection.
-func (c *connection) madeByStream() bool { return len(c.subs) > 0 && c.subs[0].implicit }
 
 // controllers counts the connections with the role controller.
 func (cl *clients) controllers() (n int) {
@@ -317,10 +313,9 @@ type subscription struct {
 	// Guarded by Hub.mu.
 	optOuts      []contracts.Notification
 	state        subscriptionState
-	box          *mailbox    // set if state is subAttached
-	from         uint64      // cursor of the next stream that names none; valid if state is subNew or subDetached
-	heldEvents   []heldEvent // oldest first; at most maxHeldEvents
-	expires      time.Time
+	box          *mailbox      // set if state is subAttached
+	from         uint64        // cursor of the next stream that names none; valid if state is subNew or subDetached
+	heldEvents   []heldEvent   // oldest first; at most maxHeldEvents
 	detachedElem *list.Element // its element of clients.detached; nil while attached
 }
 
@@ -384,13 +379,13 @@ func (tx *tx) newSubscription(c *connection) *subscription {
 func (cl *clients) addSubscription(c *connection, sub *subscription) {
 	c.subs = append(c.subs, sub)
 	c.neverSubscribed = false
-	cl.stopIdleTimer(c)
+	stop(&cl.idle, &c.idleElem)
 	cl.subs[sub.id] = sub
 }
 
 // dropSubscription ends a subscription. Its connection may have none afterwards.
 func (tx *tx) dropSubscription(sub *subscription, why *contracts.Error) {
-	tx.clients.stopTimer(sub)
+	stop(&tx.clients.detached, &sub.detachedElem)
 	tx.closeMailbox(sub.box, why)
 	c := sub.conn
 	c.subs = slices.DeleteFunc(c.subs, func(other *subscription) bool { return other == sub })
@@ -409,7 +404,7 @@ func (tx *tx) attachBox(sub *subscription, conn Conn, transport string, cursor u
 		stopped: make(chan struct{}), lastHeartbeat: tx.now,
 	}
 	b.cursor.Store(cursor)
-	tx.clients.stopTimer(sub)
+	stop(&tx.clients.detached, &sub.detachedElem)
 	sub.state, sub.box = subAttached, b
 	sub.applyOptOuts(c)
 	c.wakeWriters()
@@ -475,34 +470,42 @@ func (h *Hub) detach(b *mailbox, keep bool) {
 	})
 }
 
-// startTimer starts the expiry of a detached subscription.
-func (tx *tx) startTimer(sub *subscription) {
-	tx.clients.stopTimer(sub)
-	sub.expires = tx.now.Add(tx.opts.SubscriptionTTL)
-	sub.detachedElem = tx.clients.detached.PushBack(sub)
+// An expiry is when a detached subscription, or a connection without subscriptions,
+// ends. It is in a list ordered by time.
+type expiry[T any] struct {
+	owner T
+	at    time.Time
 }
 
-// stopTimer stops the expiry of a subscription.
-func (cl *clients) stopTimer(sub *subscription) {
-	if sub.detachedElem != nil {
-		cl.detached.Remove(sub.detachedElem)
-		sub.detachedElem, sub.expires = nil, time.Time{}
+// restart puts owner at the end of a list. elem is its element, or nil.
+func restart[T any](in *list.List, elem **list.Element, owner T, at time.Time) {
+	stop(in, elem)
+	*elem = in.PushBack(expiry[T]{owner, at})
+}
+
+func stop(in *list.List, elem **list.Element) {
+	if *elem != nil {
+		in.Remove(*elem)
+		*elem = nil
 	}
+}
+
+// first returns the first of a list that has expired, or the zero value.
+func first[T any](in *list.List, now time.Time) (owner T) {
+	if e := in.Front(); e != nil && !e.Value.(expiry[T]).at.After(now) {
+		owner = e.Value.(expiry[T]).owner
+	}
+	return owner
+}
+
+// startTimer starts the expiry of a detached subscription.
+func (tx *tx) startTimer(sub *subscription) {
+	restart(&tx.clients.detached, &sub.detachedElem, sub, tx.now.Add(tx.opts.SubscriptionTTL))
 }
 
 // startIdleTimer starts the expiry of a connection that has no subscriptions.
 func (tx *tx) startIdleTimer(c *connection) {
-	tx.clients.stopIdleTimer(c)
-	c.expires = tx.now.Add(tx.opts.LeaseTTL)
-	c.idleElem = tx.clients.idle.PushBack(c)
-}
-
-// stopIdleTimer stops the expiry of a connection that has no subscriptions.
-func (cl *clients) stopIdleTimer(c *connection) {
-	if c.idleElem != nil {
-		cl.idle.Remove(c.idleElem)
-		c.idleElem, c.expires = nil, time.Time{}
-	}
+	restart(&tx.clients.idle, &c.idleElem, c, tx.now.Add(tx.opts.LeaseTTL))
 }
 
 // noteActivity counts a request as activity of the connection and all its
@@ -522,11 +525,8 @@ func (tx *tx) noteActivity(c *connection) {
 // expireSilent ends the subscriptions and connections that have expired. A
 // connection ends with its last subscription.
 func (tx *tx) expireSilent() {
-	for e := tx.clients.detached.Front(); e != nil; e = tx.clients.detached.Front() {
-		sub := e.Value.(*subscription)
-		if sub.expires.After(tx.now) {
-			break
-		}
+	cl := &tx.clients
+	for sub := first[*subscription](&cl.detached, tx.now); sub != nil; sub = first[*subscription](&cl.detached, tx.now) {
 		tx.dropSubscription(sub, nil)
 		if len(sub.conn.subs) == 0 {
 			tx.endConnection(sub.conn, contracts.LeaseExpired)
@@ -535,11 +535,7 @@ func (tx *tx) expireSilent() {
 			tx.showChange(sub.conn)
 		}
 	}
-	for e := tx.clients.idle.Front(); e != nil; e = tx.clients.idle.Front() {
-		c := e.Value.(*connection)
-		if c.expires.After(tx.now) {
-			break
-		}
+	for c := first[*connection](&cl.idle, tx.now); c != nil; c = first[*connection](&cl.idle, tx.now) {
 		tx.endConnection(c, contracts.LeaseExpired)
 	}
 }
@@ -547,12 +543,10 @@ func (tx *tx) expireSilent() {
 // nextSilent returns when expireSilent is due next; zero means never.
 func (cl *clients) nextSilent() (at time.Time) {
 	if e := cl.detached.Front(); e != nil {
-		at = e.Value.(*subscription).expires
+		at = e.Value.(expiry[*subscription]).at
 	}
-	if e := cl.idle.Front(); e != nil {
-		if t := e.Value.(*connection).expires; at.IsZero() || t.Before(at) {
-			at = t
-		}
+	if e := cl.idle.Front(); e != nil && (at.IsZero() || e.Value.(expiry[*connection]).at.Before(at)) {
+		at = e.Value.(expiry[*connection]).at
 	}
 	return at
 }

@@ -183,8 +183,11 @@ func (r *reader) handleLeaseFrame(frame contracts.Frame) bool {
 }
 
 func (tx *tx) applyLeaseFrame(c *connection, frame contracts.Frame) error {
-	if err := tx.checkController(c); err != nil {
-		return err
+	switch {
+	case tx.life.phase != phaseOpen || tx.clients.conns[c.id] != c:
+		return errGone
+	case c.role != contracts.RoleController:
+		return &contracts.Error{Code: contracts.CodeAccessDenied, Message: "Headless connection does not have controller access"}
 	}
 	switch f := frame.(type) {
 	case *contracts.TakeControl:
@@ -208,18 +211,6 @@ func (tx *tx) applyLeaseFrame(c *connection, frame contracts.Frame) error {
 		return tx.answerAsk(c, f.ConnectionID, func(asker *connection) { tx.grant(asker, contracts.LeaseGranted) })
 	case *contracts.DenyControl:
 		return tx.answerAsk(c, f.ConnectionID, func(asker *connection) { tx.denyControl(c, asker, f.Reason) })
-	}
-	return nil
-}
-
-// checkController refuses a frame about the lease from a viewer or a destroyed
-// connection, and outside phaseOpen.
-func (tx *tx) checkController(c *connection) error {
-	switch {
-	case tx.life.phase != phaseOpen || tx.clients.conns[c.id] != c:
-		return errGone
-	case c.role != contracts.RoleController:
-		return &contracts.Error{Code: contracts.CodeAccessDenied, Message: "Headless connection does not have controller access"}
 	}
 	return nil
 }

@@ -68,8 +68,11 @@ func (d *Directory) Get(ctx context.Context, key Key, options OpenOptions) (h *H
 		if err := await(ctx, p.ready); err != nil {
 			return nil, false, err
 		}
-		if p.err != nil || opener || !p.hub.lifeNow().isSuspending() {
+		if p.err != nil || opener {
 			return p.hub, opener, p.err
+		}
+		if life := p.hub.lifeNow(); !life.suspended || life.failed != nil {
+			return p.hub, false, nil
 		}
 		if err := await(ctx, p.removed); err != nil { // it is being suspended, and can be opened again afterwards
 			return nil, false, err
@@ -155,7 +158,8 @@ func (d *Directory) open(ctx context.Context, key Key, options OpenOptions, p *d
 	if err := p.hub.Close(context.Background()); err != nil && d.Log != nil {
 		d.Log.Error("close session", "session", key.ID, "err", err)
 	}
-	d.forget(key, p.hub.lifeNow().endedForGood())
+	life := p.hub.lifeNow()
+	d.forget(key, !life.suspended && life.failed == nil)
 }
 
 // forget removes a session. ended says that a client ended it.

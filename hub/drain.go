@@ -33,14 +33,6 @@ type restoredStatus struct {
 	errorType contracts.ErrorType
 }
 
-// show writes the override into st.
-func (p *restoredStatus) show(st *contracts.State) {
-	st.IsReady, st.LastStatus = false, &p.status
-	if p.lastError != "" {
-		st.LastError, st.LastErrorType = &p.lastError, p.errorType
-	}
-}
-
 // Quiesce stops the session's work for a drain. It refuses new attachments and
 // commands, publishes a status, stops what runs, flushes to disk and freezes the
 // cursor, all within ctx. Heartbeats, disconnects and streams continue.
@@ -81,7 +73,10 @@ func (h *Hub) Quiesce(ctx context.Context, reason string) (contracts.Quiesced, e
 
 // beginDrain refuses further attachments and commands and begins to stop what runs.
 func (tx *tx) beginDrain(reason string) {
-	tx.life.counted = tx.countWork()
+	st := tx.log.events.Snapshot(0).State
+	tx.life.counted = contracts.Quiesced{
+		ActiveTools: len(st.ActiveTools), TrackedTools: len(st.TrackedTools), PendingRequests: tx.work.table.Len(),
+	}
 	tx.life.counted.Active = tx.head() > tx.readyCursor || tx.restored || tx.life.origin != nil
 	tx.publish(&contracts.Status{Message: "Hosted runner is draining: " + cmp.Or(reason, "platform_requested_drain")})
 	tx.life.phase = phaseDraining
@@ -101,19 +96,10 @@ func (h *Hub) keepsRequests() bool {
 	return can && !h.opts.DrainCancels
 }
 
-func (tx *tx) countWork() contracts.Quiesced {
-	st := tx.log.events.Snapshot(0).State
-	return contracts.Quiesced{
-		ActiveTools: len(st.ActiveTools), TrackedTools: len(st.TrackedTools), PendingRequests: tx.work.table.Len(),
-	}
-}
-
 // awaitQuiet waits until the run and the utilities have ended. The error names what
 // did not stop.
 func (h *Hub) awaitQuiet(ctx context.Context) error {
-	h.mu.Lock()
-	r := h.state.work.run
-	h.mu.Unlock()
+	r := h.activeRun()
 	if err := h.opts.Utilities.Stop(ctx, stopDrained.utilities); err != nil {
 		return markTimeout(ctx, err)
 	}

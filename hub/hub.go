@@ -198,8 +198,8 @@ type clients struct {
 	lease    *lease.Lease
 	conns    map[string]*connection
 	subs     map[string]*subscription // of all connections
-	detached list.List                // of *subscription, by time of expiry
-	idle     list.List                // of *connection without subscriptions, by time of expiry
+	detached list.List                // of expiry[*subscription]
+	idle     list.List                // of expiry[*connection] without subscriptions
 	former   []former                 // oldest first; at most maxFormer
 	starting map[string]*httpCall     // utility_command_start requests in progress, by command id
 	presence presence
@@ -434,6 +434,3 @@ func newID(prefix string) string {
 	rand.Read(id[:]) // never fails
 	return prefix + hex.EncodeToString(id[:])
 }
-
-// stamp formats a time for the wire: RFC 3339, UTC, milliseconds.
-func stamp(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z") }

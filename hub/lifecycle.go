@@ -90,13 +90,6 @@ func (l *lifecycle) refuse(op operation) error {
 	return refusals[phase][op]
 }
 
-// isSuspending reports whether the session is suspended or about to be, and can be
-// opened again.
-func (l *lifecycle) isSuspending() bool { return l.suspended && l.failed == nil }
-
-// endedForGood reports whether an ended session was neither suspended nor broken.
-func (l *lifecycle) endedForGood() bool { return !l.suspended && l.failed == nil }
-
 // lifeNow returns a copy of the lifecycle. It locks Hub.mu.
 func (h *Hub) lifeNow() *lifecycle {
 	h.mu.Lock()
@@ -145,13 +138,6 @@ func (h *Hub) Suspend(ctx context.Context) error {
 	return h.leave(ctx, false)
 }
 
-// finishShutdown closes the session after a client's shutdown.
-func (h *Hub) finishShutdown() {
-	if err := h.leave(context.Background(), true); err != nil {
-		h.logger.Error("close session", "err", err)
-	}
-}
-
 // leave ends, in this order: the run, the commands and watches, the clients, the
 // agent, the utilities, the hub's goroutines, the journal and the store.
 func (h *Hub) leave(ctx context.Context, final bool) error {
@@ -164,7 +150,9 @@ func (h *Hub) leave(ctx context.Context, final bool) error {
 		}
 	}
 	defer close(h.closed)
-	h.awaitRun(ctx)
+	if r := h.activeRun(); r != nil {
+		wait(runTimeout, r.done, ctx.Done())
+	}
 	h.endUtilities(ctx)
 	h.update(func(tx *tx) {
 		if final && tx.life.phase != phaseEnded && tx.life.phase != phaseStarting {
@@ -223,13 +211,10 @@ func (tx *tx) end() {
 	close(tx.done)
 }
 
-func (h *Hub) awaitRun(ctx context.Context) {
+func (h *Hub) activeRun() *run {
 	h.mu.Lock()
-	r := h.state.work.run
-	h.mu.Unlock()
-	if r != nil {
-		wait(runTimeout, r.done, ctx.Done())
-	}
+	defer h.mu.Unlock()
+	return h.state.work.run
 }
 
 func (h *Hub) awaitClients(ctx context.Context) {

@@ -302,18 +302,16 @@ func (h *Hub) writeFailure(b *mailbox, err error) *contracts.Error {
 
 // behind reports whether b has something to write.
 func (h *Hub) behind(b *mailbox) bool {
-	return !b.needsSnapshot.Load() && b.cursor.Load() < h.journal.Visible() || b.heartbeatDue.Load() || h.hasDueParcel(b)
-}
-
-// hasDueParcel reports whether b's first parcel may be written now.
-func (h *Hub) hasDueParcel(b *mailbox) bool {
+	if !b.needsSnapshot.Load() && b.cursor.Load() < h.journal.Visible() || b.heartbeatDue.Load() {
+		return true
+	}
 	if b.privateCount.Load() == 0 {
 		return false
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	_, ok := h.dueParcel(b)
-	return ok
+	_, due := h.dueParcel(b)
+	return due
 }
 
 // dueParcel returns b's first parcel if the cursor has reached it and its entries
@@ -348,7 +346,12 @@ func (h *Hub) writeOut(b *mailbox) (err error) {
 			return err
 		}
 		if b.heartbeatDue.Swap(false) {
-			if err := h.writeHeartbeat(b, buf); err != nil {
+			out := b.form.AppendHeartbeat((*buf)[:0], b.cursor.Load(), b.noHeartbeats.Load())
+			*buf = out[:0]
+			if len(out) == 0 {
+				continue
+			}
+			if err := b.conn.Write(out); err != nil {
 				return err
 			}
 		}
@@ -391,7 +394,10 @@ func (h *Hub) writeParcels(b *mailbox, buf *[]byte) (until uint64, err error) {
 			if len(out) > 0 {
 				err = b.conn.Write(out)
 			}
-			return 0, errors.Join(err, closeError(p.why))
+			if p.why == nil {
+				return 0, errors.Join(err, errClosed)
+			}
+			return 0, errors.Join(err, p.why)
 		}
 	}
 	if len(out) > 0 {
@@ -402,14 +408,6 @@ func (h *Hub) writeParcels(b *mailbox, buf *[]byte) (until uint64, err error) {
 		b.needsSnapshot.Store(false) // only after the write: a failed one may have to be repeated
 	}
 	return until, err
-}
-
-// closeError returns the error that ends a flush after a closing parcel.
-func closeError(why *contracts.Error) error {
-	if why == nil {
-		return errClosed
-	}
-	return why
 }
 
 // writeSnapshot appends a small snapshot to out. It writes out and then a large
@@ -497,15 +495,6 @@ func (h *Hub) resetClient(b *mailbox, why contracts.ResetReason) error {
 		b.privateCount.Add(1)
 	})
 	return nil
-}
-
-func (h *Hub) writeHeartbeat(b *mailbox, buf *[]byte) error {
-	out := b.form.AppendHeartbeat((*buf)[:0], b.cursor.Load(), b.noHeartbeats.Load())
-	if len(out) == 0 {
-		return nil
-	}
-	*buf = out[:0]
-	return b.conn.Write(out)
 }
 
 // buffers hold an encoded event before the journal copies it, parcels, and entries that

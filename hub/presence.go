@@ -114,7 +114,8 @@ func (tx *tx) showChange(c *connection) {
 		p.due = tx.now.Add(max(presenceEvery, p.budgetWait(tx.now)))
 	}
 	calm := len(tx.clients.conns) <= presenceAtOnce || tx.now.Sub(p.shown) >= presenceEvery
-	if !c.madeByStream() && (calm && p.budgetWait(tx.now) == 0 || tx.clients.leaseUnshown()) {
+	byStream := len(c.subs) > 0 && c.subs[0].implicit
+	if !byStream && (calm && p.budgetWait(tx.now) == 0 || tx.clients.leaseUnshown()) {
 		tx.showPresence()
 	}
 }
@@ -240,7 +241,7 @@ func (tx *tx) expiry(c *connection) contracts.NullString {
 	if c.role == contracts.RoleViewer && c.onStreamOnly() && tx.now.After(seen) {
 		seen = tx.now // a viewer cannot send on a stream, so an open stream counts as activity
 	}
-	return contracts.String(stamp(seen.Add(tx.opts.LeaseTTL)))
+	return contracts.String(seen.Add(tx.opts.LeaseTTL).UTC().Format("2006-01-02T15:04:05.000Z"))
 }
 
 func (cl *clients) controllerID() contracts.NullString {

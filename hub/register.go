@@ -121,7 +121,8 @@ type enrolled struct {
 func (tx *tx) enroll(req *contracts.AttachRequest, by contracts.Caller, subscribing bool) (e enrolled, err error) {
 	var c *connection
 	if id := cmp.Or(req.ConnectionID, by.ConnectionID); id != "" {
-		if c, err = tx.ownedConnection(id, by); err != nil {
+		c = tx.clients.conns[id]
+		if err := tx.checkOwner(c, by, errNoConnection); err != nil {
 			return e, err
 		}
 	} else if subscribing {
@@ -198,12 +199,6 @@ func (tx *tx) checkOwner(c *connection, by contracts.Caller, unknown *contracts.
 	}
 	c.extendCredential(by.Principal)
 	return nil
-}
-
-// ownedConnection returns the caller's connection with the id.
-func (tx *tx) ownedConnection(id string, by contracts.Caller) (*connection, error) {
-	c := tx.clients.conns[id]
-	return c, tx.checkOwner(c, by, errNoConnection)
 }
 
 // tokenRefusal returns the refusal of a caller that did not present the right

@@ -264,7 +264,8 @@ func (h *Hub) loadAttachments(paths []string) []contracts.Attachment {
 func (h *Hub) finishRun(r *run, err error) {
 	h.update(func(tx *tx) {
 		if !(r.stop != nil && r.stop.keepsRequests) && !h.info.KeepsRequests {
-			tx.cancelWaiting("Run ended before request completed")
+			asked := func(id string) bool { return tx.work.waiters[id] != nil } // others are of an earlier process and stay open (D8)
+			tx.resolve(tx.work.table.CancelIf(asked, "Run ended before request completed", tx.now)...)
 		}
 		tx.endCalls(r)
 		if r.stop != nil || tx.life.phase != phaseOpen { // a stop also drops the queued answers
@@ -284,12 +285,6 @@ func (h *Hub) finishRun(r *run, err error) {
 		tx.resumeNext()
 	})
 	close(r.done)
-}
-
-// cancelWaiting cancels the questions that a caller in this process waits for.
-// Questions of an earlier process do not belong to the run and stay open (D8).
-func (tx *tx) cancelWaiting(reason string) {
-	tx.resolve(tx.work.table.CancelIf(func(id string) bool { return tx.work.waiters[id] != nil }, reason, tx.now)...)
 }
 
 // endCalls ends the tools that the agent left open, except those whose question is

@@ -23,8 +23,11 @@ func (tx *tx) snapshot() *contracts.Snapshot {
 	st.ControllerConnectionID = tx.clients.controllerID()
 	st.ControllerSubscriptionID = contracts.Null()
 	st.ClientProtocolVersion, st.ClientInfo, st.Capabilities, st.OptOutNotifications, st.ConnectionRole = "", nil, nil, nil, ""
-	if tx.life.status != nil {
-		tx.life.status.show(st)
+	if override := tx.life.status; override != nil {
+		st.IsReady, st.LastStatus = false, &override.status
+		if override.lastError != "" {
+			st.LastError, st.LastErrorType = &override.lastError, override.errorType
+		}
 	}
 	if c := tx.clients.preferred(); c != nil {
 		mine := tx.connectionState(c)

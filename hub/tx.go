@@ -147,7 +147,9 @@ func (tx *tx) publishEncoded(e encoded) {
 	})
 	switch ev := e.event.(type) {
 	case *contracts.UtilityCommandStarted:
-		tx.captureStart(ev.CommandID)
+		if p := tx.clients.starting[ev.CommandID]; p != nil {
+			p.capture(tx) // now, because a short command may have exited by the time Do returns (A66)
+		}
 	case *contracts.UtilityCommandOutput:
 		tx.addUnread(ev.CommandID, len(e.Body))
 	}
@@ -157,7 +159,7 @@ func (tx *tx) publishEncoded(e encoded) {
 // attached. The local client counts all entries instead; see commit.
 func (tx *tx) addUnread(commandID string, bytes int) {
 	c := tx.clients.conns[tx.log.events.CommandOwner(commandID)]
-	if c != nil && !c.bare && slices.ContainsFunc(c.subs, (*subscription).followed) {
+	if c != nil && !c.bare && slices.ContainsFunc(c.subs, func(sub *subscription) bool { return sub.state == subAttached || sub.state == subDetached }) {
 		c.unread.add(tx.head(), bytes, tx.opts.MaxBacklog/16)
 	}
 }
