@@ -3,6 +3,7 @@ package localmodel
 import (
 	"cmp"
 	"encoding/json"
+	"slices"
 	"strings"
 )
 
@@ -135,62 +136,51 @@ func texts(content json.RawMessage) []string {
 }
 
 func replyAnthropic(c *conversation, r reply) (frames []frame, whole object) {
-	w := anthropicWriter{}
-	w.add(inStart, "message_start", "message", anthropicMessageOf(c, reply{}, nil))
-	if r.thinking != "" {
-		w.start(object{"type", "thinking", "thinking", "", "signature", ""})
-		for _, piece := range c.pieces(r.thinking) {
-			w.delta(inThinking, object{"type", "thinking_delta", "thinking", piece})
+	content := []any{}
+	add := func(in section, event string, fields ...any) {
+		frames = append(frames, frame{in, event, encode(append(object{"type", event}, fields...))})
+	}
+	delta := func(in section, delta object) {
+		add(in, "content_block_delta", "index", len(content), "delta", delta)
+	}
+	// block adds a content block, whose text comes in pieces.
+	block := func(in section, empty, whole object, text, kind, key string) {
+		add(inStart, "content_block_start", "index", len(content), "content_block", empty)
+		if len(content) == 0 {
+			add(inStart, "ping")
 		}
-		w.delta(inStart, object{"type", "signature_delta", "signature", seal(r.thinking)})
-		w.stop()
+		if in == inArgs {
+			delta(inStart, object{"type", kind, key, ""})
+		}
+		for _, piece := range c.pieces(text) {
+			delta(in, object{"type", kind, key, piece})
+		}
+		if in == inThinking {
+			delta(inStart, object{"type", "signature_delta", "signature", seal(text)})
+		}
+		add(inStart, "content_block_stop", "index", len(content))
+		content = append(content, whole)
+	}
+	add(inStart, "message_start", "message", anthropicMessageOf(c, reply{}, content, nil))
+	if r.thinking != "" {
+		block(inThinking, object{"type", "thinking", "thinking", "", "signature", ""},
+			object{"type", "thinking", "thinking", r.thinking, "signature", seal(r.thinking)}, r.thinking, "thinking_delta", "thinking")
 	}
 	if r.text != "" {
-		w.start(object{"type", "text", "text", ""})
-		for _, piece := range c.pieces(r.text) {
-			w.delta(inText, object{"type", "text_delta", "text", piece})
-		}
-		w.stop()
+		block(inText, object{"type", "text", "text", ""}, object{"type", "text", "text", r.text}, r.text, "text_delta", "text")
 	}
 	for i, call := range r.calls {
-		w.start(object{"type", "tool_use", "id", c.newID("toolu_", i), "name", call.tool.name, "input", object{}})
-		w.delta(inStart, object{"type", "input_json_delta", "partial_json", ""})
-		for _, piece := range c.pieces(call.args) {
-			w.delta(inArgs, object{"type", "input_json_delta", "partial_json", piece})
+		named := object{"type", "tool_use", "id", c.newID("toolu_", i), "name", call.tool.name, "input"}
+		input := json.RawMessage(call.args)
+		if !json.Valid(input) {
+			input = json.RawMessage("{}") // without streaming, only JSON can be sent
 		}
-		w.stop()
+		block(inArgs, append(slices.Clone(named), object{}), append(slices.Clone(named), input), call.args, "input_json_delta", "partial_json")
 	}
 	stop := r.reason("max_tokens", "refusal", "tool_use", "end_turn")
-	w.add(inEnd, "message_delta", "delta", object{"stop_reason", stop, "stop_sequence", nil}, "usage", anthropicUsage(c, r))
-	w.add(inEnd, "message_stop")
-	return w.frames, anthropicMessageOf(c, r, stop)
-}
-
-// An anthropicWriter collects the events of a reply.
-type anthropicWriter struct {
-	frames []frame
-	index  int // of the current block
-}
-
-func (w *anthropicWriter) add(in section, event string, fields ...any) {
-	data := encode(append(object{"type", event}, fields...))
-	w.frames = append(w.frames, frame{in, event, data})
-}
-
-func (w *anthropicWriter) start(block object) {
-	w.add(inStart, "content_block_start", "index", w.index, "content_block", block)
-	if w.index == 0 {
-		w.add(inStart, "ping")
-	}
-}
-
-func (w *anthropicWriter) delta(in section, delta object) {
-	w.add(in, "content_block_delta", "index", w.index, "delta", delta)
-}
-
-func (w *anthropicWriter) stop() {
-	w.add(inStart, "content_block_stop", "index", w.index)
-	w.index++
+	add(inEnd, "message_delta", "delta", object{"stop_reason", stop, "stop_sequence", nil}, "usage", anthropicUsage(c, r))
+	add(inEnd, "message_stop")
+	return frames, anthropicMessageOf(c, r, content, stop)
 }
 
 func anthropicUsage(c *conversation, r reply) object {
@@ -201,30 +191,10 @@ func anthropicUsage(c *conversation, r reply) object {
 
 // anthropicMessageOf returns the object at the beginning of a stream. Without
 // streaming it is the whole answer.
-func anthropicMessageOf(c *conversation, r reply, stop any) object {
-	content := []any{}
-	if r.thinking != "" {
-		content = append(content, object{"type", "thinking", "thinking", r.thinking, "signature", seal(r.thinking)})
-	}
-	if r.text != "" {
-		content = append(content, object{"type", "text", "text", r.text})
-	}
-	for i, call := range r.calls {
-		content = append(content, object{"type", "tool_use", "id", c.newID("toolu_", i),
-			"name", call.tool.name, "input", jsonOrEmpty(call.args)})
-	}
+func anthropicMessageOf(c *conversation, r reply, content []any, stop any) object {
 	usage := append(anthropicUsage(c, r), "service_tier", "standard")
 	return object{"id", c.newID("msg_", 0), "type", "message", "role", "assistant", "model", c.model,
 		"content", content, "stop_reason", stop, "stop_sequence", nil, "usage", usage}
-}
-
-// jsonOrEmpty returns args as an object, or {} if args is not JSON: without
-// streaming, only JSON can be sent.
-func jsonOrEmpty(args string) json.RawMessage {
-	if !json.Valid([]byte(args)) {
-		return json.RawMessage("{}")
-	}
-	return json.RawMessage(args)
 }
 
 func anthropicError(f *failure) object {

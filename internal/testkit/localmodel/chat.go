@@ -97,55 +97,59 @@ func (c *conversation) heard(text string, message int) {
 }
 
 func replyChat(c *conversation, r reply) (frames []frame, whole object) {
-	w := chatWriter{c: c, created: unixNow()}
-	said := "content"
-	if r.stop == stopRefused {
-		said = "refusal"
+	id, created := c.newID("chatcmpl-", 0), unixNow()
+	add := func(in section, choices []any, usage any) {
+		chunk := object{"id", id, "object", "chat.completion.chunk", "created", created,
+			"model", c.model, "service_tier", "default", "system_fingerprint", nil, "choices", choices}
+		if c.withUsage {
+			chunk = append(chunk, "usage", usage)
+		}
+		frames = append(frames, frame{in, "", encode(chunk)})
 	}
-	w.delta(inStart, object{"role", "assistant", "content", "", "refusal", nil}, nil)
+	delta := func(in section, delta object, stop any) {
+		add(in, []any{object{"index", 0, "delta", delta, "logprobs", nil, "finish_reason", stop}}, nil)
+	}
+	message := object{"role", "assistant", "content", nil, "refusal", nil, "annotations", []any{}}
+	said := "content"
+	switch {
+	case r.stop == stopRefused:
+		said, message[5] = "refusal", r.text
+	case r.text != "" || len(r.calls) == 0:
+		message[3] = r.text
+	}
+	delta(inStart, object{"role", "assistant", "content", "", "refusal", nil}, nil)
+	if r.thinking != "" {
+		message = append(message, "reasoning_content", r.thinking)
+	}
 	for _, piece := range c.pieces(r.thinking) {
-		w.delta(inThinking, object{"reasoning_content", piece}, nil)
+		delta(inThinking, object{"reasoning_content", piece}, nil)
 	}
 	for _, piece := range c.pieces(r.text) {
-		w.delta(inText, object{said, piece}, nil)
+		delta(inText, object{said, piece}, nil)
 	}
+	var calls []any
 	for i, call := range r.calls {
-		w.call(inStart, object{"index", i, "id", c.newID("call_", i), "type", "function",
-			"function", object{"name", call.tool.name, "arguments", ""}})
+		made := func(args string) object {
+			return object{"id", c.newID("call_", i), "type", "function", "function", object{"name", call.tool.name, "arguments", args}}
+		}
+		calls = append(calls, made(call.args))
+		delta(inStart, object{"tool_calls", []any{append(object{"index", i}, made("")...)}}, nil)
 		for _, piece := range c.pieces(call.args) {
-			w.call(inArgs, object{"index", i, "function", object{"arguments", piece}})
+			delta(inArgs, object{"tool_calls", []any{object{"index", i, "function", object{"arguments", piece}}}}, nil)
 		}
 	}
+	if calls != nil {
+		message = append(message, "tool_calls", calls)
+	}
 	stop := r.reason("length", "content_filter", "tool_calls", "stop")
-	w.delta(inEnd, object{}, stop)
+	delta(inEnd, object{}, stop)
 	if c.withUsage {
-		w.add(inEnd, []any{}, chatUsage(c, r))
+		add(inEnd, []any{}, chatUsage(c, r))
 	}
-	return append(w.frames, frame{inEnd, "", []byte("[DONE]")}), w.whole(r, stop)
-}
-
-// A chatWriter collects the chunks of a reply.
-type chatWriter struct {
-	c       *conversation
-	created int64
-	frames  []frame
-}
-
-func (w *chatWriter) add(in section, choices []any, usage any) {
-	chunk := object{"id", w.c.newID("chatcmpl-", 0), "object", "chat.completion.chunk", "created", w.created,
-		"model", w.c.model, "service_tier", "default", "system_fingerprint", nil, "choices", choices}
-	if w.c.withUsage {
-		chunk = append(chunk, "usage", usage)
-	}
-	w.frames = append(w.frames, frame{in, "", encode(chunk)})
-}
-
-func (w *chatWriter) delta(in section, delta object, stop any) {
-	w.add(in, []any{object{"index", 0, "delta", delta, "logprobs", nil, "finish_reason", stop}}, nil)
-}
-
-func (w *chatWriter) call(in section, call object) {
-	w.delta(in, object{"tool_calls", []any{call}}, nil)
+	return append(frames, frame{inEnd, "", []byte("[DONE]")}),
+		object{"id", id, "object", "chat.completion", "created", created, "model", c.model,
+			"choices", []any{object{"index", 0, "message", message, "logprobs", nil, "finish_reason", stop}},
+			"usage", chatUsage(c, r), "service_tier", "default", "system_fingerprint", nil}
 }
 
 func chatUsage(c *conversation, r reply) object {
@@ -155,31 +159,6 @@ func chatUsage(c *conversation, r reply) object {
 		"prompt_tokens_details", object{"cached_tokens", read, "cache_write_tokens", written, "audio_tokens", 0},
 		"completion_tokens_details", object{"reasoning_tokens", len(r.thinking) / 4, "audio_tokens", 0,
 			"accepted_prediction_tokens", 0, "rejected_prediction_tokens", 0}}
-}
-
-// whole returns the reply without streaming.
-func (w *chatWriter) whole(r reply, stop string) object {
-	message := object{"role", "assistant", "content", nil, "refusal", nil, "annotations", []any{}}
-	switch {
-	case r.stop == stopRefused:
-		message[5] = r.text
-	case r.text != "" || len(r.calls) == 0:
-		message[3] = r.text
-	}
-	if r.thinking != "" {
-		message = append(message, "reasoning_content", r.thinking)
-	}
-	var calls []any
-	for i, call := range r.calls {
-		calls = append(calls, object{"id", w.c.newID("call_", i), "type", "function",
-			"function", object{"name", call.tool.name, "arguments", call.args}})
-	}
-	if calls != nil {
-		message = append(message, "tool_calls", calls)
-	}
-	return object{"id", w.c.newID("chatcmpl-", 0), "object", "chat.completion", "created", w.created, "model", w.c.model,
-		"choices", []any{object{"index", 0, "message", message, "logprobs", nil, "finish_reason", stop}},
-		"usage", chatUsage(w.c, r), "service_tier", "default", "system_fingerprint", nil}
 }
 
 // openaiError returns the body of an error in OpenAI's forms.

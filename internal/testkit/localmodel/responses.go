@@ -217,12 +217,7 @@ func (w *responsesWriter) reasoning(text string) {
 	}
 	part := func(text string) object { return object{"type", "summary_text", "text", text} }
 	w.added(item())
-	w.of(inStart, "response.reasoning_summary_part.added", id, "summary_index", 0, "part", part(""))
-	for _, piece := range w.c.pieces(text) {
-		w.of(inThinking, "response.reasoning_summary_text.delta", id, "summary_index", 0, "delta", piece)
-	}
-	w.of(inStart, "response.reasoning_summary_text.done", id, "summary_index", 0, "text", text)
-	w.of(inStart, "response.reasoning_summary_part.done", id, "summary_index", 0, "part", part(text))
+	w.part(inThinking, id, "response.reasoning_summary_part", "response.reasoning_summary_text", "summary_index", "text", text, part)
 	w.done(item(part(text)))
 }
 
@@ -240,13 +235,18 @@ func (w *responsesWriter) message(r reply) {
 		part = func(text string) object { return object{"type", "refusal", "refusal", text} }
 	}
 	w.added(item("in_progress"))
-	w.of(inStart, "response.content_part.added", id, "content_index", 0, "part", part(""))
-	for _, piece := range w.c.pieces(r.text) {
-		w.of(inText, event+".delta", id, "content_index", 0, "delta", piece, "logprobs", []any{})
-	}
-	w.of(inStart, event+".done", id, "content_index", 0, key, r.text, "logprobs", []any{})
-	w.of(inStart, "response.content_part.done", id, "content_index", 0, "part", part(r.text))
+	w.part(inText, id, "response.content_part", event, "content_index", key, r.text, part, "logprobs", []any{})
 	w.done(item("completed", part(r.text)))
+}
+
+// part adds the events of a part whose text comes in pieces.
+func (w *responsesWriter) part(in section, id, event, textEvent, index, key, text string, part func(string) object, more ...any) {
+	w.of(inStart, event+".added", id, index, 0, "part", part(""))
+	for _, piece := range w.c.pieces(text) {
+		w.of(in, textEvent+".delta", id, append([]any{index, 0, "delta", piece}, more...)...)
+	}
+	w.of(inStart, textEvent+".done", id, append([]any{index, 0, key, text}, more...)...)
+	w.of(inStart, event+".done", id, index, 0, "part", part(text))
 }
 
 func (w *responsesWriter) call(i int, call madeCall) {
