@@ -2,7 +2,6 @@ package localmodel
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -19,16 +18,16 @@ import (
 	"github.com/seed-028515a8/maestro/internal/sleep"
 )
 
-// Defaults of Options.
+// Defaults and limits.
 const (
 	defaultModel  = "local"
 	defaultRunes  = 7
-	defaultKept   = 64
-	defaultBytes  = 16 << 20
-	defaultMax    = 32 << 20
-	maxFaultKeys  = 1024 // turns with a count of their faults
-	maxQueued     = 1024 // faults that wait for a request
-	maxModelBytes = 200  // of a model name in an answer
+	maxKept       = 64       // requests; more, and the oldest are dropped
+	maxKeptBytes  = 16 << 20 // of their bodies
+	maxBody       = 32 << 20 // bytes of a request; a larger one is refused with 413
+	maxFaultKeys  = 1024     // turns with a count of their faults
+	maxQueued     = 1024     // faults that wait for a request
+	maxModelBytes = 200      // of a model name in an answer
 )
 
 // Options of a [Server]. The zero value is ready to use.
@@ -37,24 +36,11 @@ type Options struct {
 	// prompts themselves say the answers.
 	Script *Script
 
-	// Models are the listed IDs; every ID is served. nil means "local".
-	Models []string
-
 	// Pause is the time between two events of a stream.
 	Pause time.Duration
 
 	// DeltaRunes is how many characters one event of a text has. 0 means 7.
 	DeltaRunes int
-
-	// KeepRequests and KeepBytes limit the requests that [Server.Requests]
-	// returns. Over either limit the oldest request is dropped. 0 means 64 and
-	// 16 MiB.
-	KeepRequests int
-	KeepBytes    int
-
-	// MaxBody is the largest request in bytes; a larger one is refused with 413.
-	// 0 means 32 MiB.
-	MaxBody int64
 
 	// Inject is called for each model request. It returns how the request fails,
 	// or nil. It takes precedence over all other faults. It may be called from
@@ -104,12 +90,6 @@ type Server struct {
 
 // New returns a server.
 func New(o Options) *Server {
-	if len(o.Models) == 0 {
-		o.Models = []string{defaultModel}
-	}
-	o.KeepRequests = cmp.Or(o.KeepRequests, defaultKept)
-	o.KeepBytes = cmp.Or(o.KeepBytes, defaultBytes)
-	o.MaxBody = cmp.Or(o.MaxBody, defaultMax)
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
@@ -125,7 +105,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case get && path == "":
 		writeJSON(w, http.StatusOK, object{"status", "ok"})
 	case get && strings.HasSuffix(path, "/models"):
-		s.listModels(w, r)
+		listModels(w, r)
 	case get && strings.Contains(path, "/models/"):
 		id := path[strings.LastIndex(path, "/models/")+len("/models/"):]
 		writeJSON(w, http.StatusOK, modelObject(r, id))
@@ -179,7 +159,7 @@ type wire struct {
 
 // answer serves a request to a model.
 func (s *Server) answer(w http.ResponseWriter, r *http.Request, form wire) {
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, s.opts.MaxBody))
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
 	if err != nil {
 		if _, long := errors.AsType[*http.MaxBytesError](err); long {
 			s.refuse(w, form, tooLarge(form.form))
@@ -242,7 +222,7 @@ func (s *Server) keep(r *http.Request, form Form, c *conversation, body []byte) 
 	req.Index = s.next
 	s.next++
 	s.kept, s.bytes = append(s.kept, req), s.bytes+len(body)
-	for len(s.kept) > 1 && (len(s.kept) > s.opts.KeepRequests || s.bytes > s.opts.KeepBytes) {
+	for len(s.kept) > 1 && (len(s.kept) > maxKept || s.bytes > maxKeptBytes) {
 		s.bytes -= len(s.kept[0].Body)
 		s.kept = slices.Delete(s.kept, 0, 1)
 	}
@@ -326,14 +306,10 @@ func (s *Server) send(ctx context.Context, w http.ResponseWriter, form wire, bod
 }
 
 // listModels answers GET /v1/models. The headers of the request say which form.
-func (s *Server) listModels(w http.ResponseWriter, r *http.Request) {
-	data := make([]any, len(s.opts.Models))
-	for i, id := range s.opts.Models {
-		data[i] = modelObject(r, id)
-	}
+func listModels(w http.ResponseWriter, r *http.Request) {
+	data := []any{modelObject(r, defaultModel)} // every other id is served too
 	if anthropicClient(r) {
-		writeJSON(w, http.StatusOK, object{"data", data, "has_more", false,
-			"first_id", s.opts.Models[0], "last_id", s.opts.Models[len(s.opts.Models)-1]})
+		writeJSON(w, http.StatusOK, object{"data", data, "has_more", false, "first_id", defaultModel, "last_id", defaultModel})
 		return
 	}
 	// Codex reads its own list in the field models.
@@ -351,7 +327,7 @@ func anthropicClient(r *http.Request) bool { return r.Header.Get("Anthropic-Vers
 
 // countTokens answers with the estimate that usage uses.
 func (s *Server) countTokens(w http.ResponseWriter, r *http.Request) {
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, s.opts.MaxBody))
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
 	if err != nil {
 		s.refuse(w, anthropicWire, tooLarge(FormAnthropic))
 		return
