@@ -70,6 +70,21 @@ func (c *call) do() error {
 	return c.err
 }
 
+// stopTimeout is how long a prompt that follows an interrupt waits for the old run
+// to end before it is refused.
+const stopTimeout = 5 * time.Second
+
+// awaitStopped waits up to stopTimeout for a run that is being stopped.
+func (h *Hub) awaitStopped() {
+	h.mu.Lock()
+	r := h.state.work.run
+	stopping := r != nil && r.stop != nil
+	h.mu.Unlock()
+	if stopping {
+		wait(stopTimeout, r.done, nil)
+	}
+}
+
 // decide runs in a transaction. It answers a repeat, or admits the call.
 func (c *call) decide(tx *tx) {
 	c.earlier = nil

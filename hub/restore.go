@@ -101,17 +101,6 @@ func (tx *tx) noteCommand(cmd contracts.Command, n note) {
 	tx.log.events.ApplyCommand(cmd)
 }
 
-// noteAnswer adds the answer's cursor to the transaction's note of a ws.send. The
-// cursor is known only after the command has published its events.
-func (tx *tx) noteAnswer(cursor uint64) {
-	if tx.unansweredSend == nil {
-		return
-	}
-	tx.unansweredSend.Answer = cursor
-	tx.out[tx.unansweredIndex].Body = encodeNote(*tx.unansweredSend)
-	tx.unansweredSend = nil
-}
-
 // checkpointDue reports whether a checkpoint is due, so that retention can drop
 // older entries. A state that is larger than Options.CheckpointBytes is written
 // less often, so that checkpoints are at most half of the written bytes.

@@ -215,21 +215,6 @@ func (tx *tx) serveRun(r *run, serve func(*Hub) error) {
 // been written.
 const replyTimeout = time.Second
 
-// stopTimeout is how long a prompt that follows an interrupt waits for the old run
-// to end before it is refused.
-const stopTimeout = 5 * time.Second
-
-// awaitStopped waits up to stopTimeout for a run that is being stopped.
-func (h *Hub) awaitStopped() {
-	h.mu.Lock()
-	r := h.state.work.run
-	stopping := r != nil && r.stop != nil
-	h.mu.Unlock()
-	if stopping {
-		wait(stopTimeout, r.done, nil)
-	}
-}
-
 // callAgent calls serve and converts a panic of the agent into an error.
 func (h *Hub) callAgent(serve func(*Hub) error) (err error) {
 	defer func() {

@@ -250,14 +250,6 @@ func (lg *eventLog) forgetSnapshot() {
 	}
 }
 
-// expireSharedSnapshot releases the latest snapshot when it is too old for clients
-// that attach and no mailbox needs it.
-func (tx *tx) expireSharedSnapshot() {
-	if tx.log.latestSnapshot != nil && tx.log.latestSnapshot.at != tx.journal.Head() && tx.now.Sub(tx.log.latestSnapshotAt) >= snapshotShareTime && tx.log.latestSnapshot.users.Load() == 1 {
-		tx.log.forgetSnapshot()
-	}
-}
-
 // pendingSnapshot returns the state as of the head, to be encoded outside the lock.
 func (tx *tx) pendingSnapshot() *sharedSnapshot {
 	if p := tx.log.latestSnapshot; p != nil && p.at == tx.head() && len(tx.clients.conns) > presenceAtOnce {

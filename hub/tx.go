@@ -173,6 +173,17 @@ func (tx *tx) note(n note) uint64 {
 	return tx.append(journal.Entry{Kind: journal.Note, Body: encodeNote(n)})
 }
 
+// noteAnswer adds the answer's cursor to the transaction's note of a ws.send. The
+// cursor is known only after the command has published its events.
+func (tx *tx) noteAnswer(cursor uint64) {
+	if tx.unansweredSend == nil {
+		return
+	}
+	tx.unansweredSend.Answer = cursor
+	tx.out[tx.unansweredIndex].Body = encodeNote(*tx.unansweredSend)
+	tx.unansweredSend = nil
+}
+
 func encodeNote(n note) []byte {
 	body, err := json.Marshal(n)
 	if err != nil {
@@ -219,7 +230,9 @@ func (tx *tx) commit() error {
 	if tx.local.Load() {
 		tx.clients.conns[localID].unread.add(tx.head(), size, tx.opts.MaxBacklog/16)
 	}
-	tx.expireSharedSnapshot()
+	if p := tx.log.latestSnapshot; p != nil && p.at != tx.head() && tx.now.Sub(tx.log.latestSnapshotAt) >= snapshotShareTime && p.users.Load() == 1 {
+		tx.log.forgetSnapshot() // too old for clients that attach, and no mailbox needs it
+	}
 	if tx.opts.GroupCommit {
 		signal(tx.unsynced)
 	}
