@@ -27,7 +27,7 @@ func (h *Hub) Admit(att contracts.Attach) error {
 			err = tx.checkTakeover(att, att.ConnectionID, tx.clients.departedHolderName(att.Principal)) // assume the name that hello may bring
 		}
 		if err != nil {
-			h.refused(h.refusal(err).Code)
+			h.opts.Observer.Refused(h.refusal(err).Code)
 		}
 	})
 	return err

@@ -16,6 +16,7 @@ import (
 type call struct {
 	hub     *Hub
 	source  callSource
+	http    *httpCall // the source; nil for a socket
 	cmd     contracts.Command
 	invalid error   // why the text is not a command, or why the agent cannot serve the prompt
 	key     *string // the id of a ws.send, or the Idempotency-Key of a request; nil for others
@@ -35,9 +36,6 @@ type callSource interface {
 	// sender returns the connection that the call is from. It returns nil if the
 	// call is ignored, or refused with the error.
 	sender(tx *tx) (*connection, error)
-
-	// beforeExecute is called before a valid command is executed.
-	beforeExecute(tx *tx)
 
 	// answer is called after the command was executed or refused.
 	answer(tx *tx, refusal *contracts.Error)
@@ -104,7 +102,7 @@ func (c *call) decide(tx *tx) {
 	}
 	err := c.admit(tx)
 	c.runsUtility = err == nil && isUtility(c.cmd)
-	if _, answersLater := c.source.(*httpCall); err == nil && c.key != nil && (c.runsUtility || answersLater) {
+	if err == nil && c.key != nil && (c.runsUtility || c.http != nil) {
 		c.saved = c.conn.sends.begin(*c.key)
 	}
 	if !c.runsUtility {
@@ -121,7 +119,9 @@ func (c *call) admit(tx *tx) error {
 		}
 		return c.invalid
 	}
-	c.source.beforeExecute(tx)
+	if c.http != nil {
+		c.http.beforeExecute(tx)
+	}
 	return tx.execute(c)
 }
 
@@ -268,9 +268,6 @@ func (f frameCall) sender(tx *tx) (*connection, error) {
 	return f.conn, nil
 }
 
-// beforeExecute implements [callSource].
-func (f frameCall) beforeExecute(*tx) {}
-
 // answer implements [callSource].
 func (f frameCall) answer(tx *tx, refusal *contracts.Error) { f.reader.answer(tx, f.id, refusal) }
 
@@ -292,7 +289,7 @@ func (r *reader) answer(tx *tx, id *string, refusal *contracts.Error) {
 		r.result(tx, id, tx.head())
 		return
 	}
-	r.hub.refused(refusal.Code)
+	r.hub.opts.Observer.Refused(refusal.Code)
 	if r.conn.bare {
 		tx.pushEvent(r.box, tx.head(), refusal.Event())
 		return
@@ -352,7 +349,7 @@ const sendPrefix = "http "
 // text, the capability, and what the command itself demands.
 func (h *Hub) Post(text []byte, key string, by contracts.Caller, reply func(answer []byte)) error {
 	p := &httpCall{by: by, replied: make(chan struct{})}
-	p.call = call{hub: h, source: p, trace: by.Trace}
+	p.call = call{hub: h, source: p, http: p, trace: by.Trace}
 	if key != "" {
 		p.key = new(sendPrefix + key)
 	}
@@ -422,7 +419,7 @@ func (p *httpCall) sender(tx *tx) (*connection, error) {
 
 var errViewerSends = &contracts.Error{Code: contracts.CodeAccessDenied, Message: "Viewer headless connections cannot send messages"}
 
-// beforeExecute implements [callSource].
+// beforeExecute is called before a valid command is executed.
 func (p *httpCall) beforeExecute(tx *tx) {
 	tx.noteActivity(p.conn)
 	p.publishedBefore = tx.log.published
@@ -484,7 +481,7 @@ func (h *Hub) refusedOr(err error) error {
 		return nil
 	}
 	refusal := h.refusal(err)
-	h.refused(refusal.Code)
+	h.opts.Observer.Refused(refusal.Code)
 	return refusal
 }
 

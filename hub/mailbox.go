@@ -436,7 +436,6 @@ func (h *Hub) writeSnapshot(b *mailbox, out []byte, p parcel) ([]byte, error) {
 	b.missedTransients = false
 	h.readerMoved(b)
 	if p.reset != "" {
-		h.metrics.resets.add(p.reset)
 		h.opts.Observer.Reset(p.reset)
 	}
 	return out, nil

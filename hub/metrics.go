@@ -2,7 +2,6 @@ package hub
 
 import (
 	"math"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -58,50 +57,14 @@ func (unobserved) Published(contracts.Event, time.Time)          {}
 func (unobserved) RunEnded(time.Time)                            {}
 
 // Metrics holds counters since the hub was made. Every limit of the hub has a
-// counter of how often it was reached.
+// counter of how often it was reached. An [Observer] counts refusals and resets.
 type Metrics struct {
 	SlowConsumers atomic.Int64 // connections closed because the client did not read
 	Silent        atomic.Int64 // connections closed because the client was silent for three heartbeat intervals
 	AgentWaits    atomic.Int64 // publishes that waited for a local client
 	CommandWaits  atomic.Int64 // times a command waited for its owner to read
 	UnknownKeys   atomic.Int64 // keys ignored in requests (D13)
-
-	refusals tally[contracts.Code]
-	resets   tally[contracts.ResetReason]
 }
-
-// A tally counts by key. It is safe for concurrent use.
-type tally[K comparable] struct {
-	mu     sync.Mutex
-	counts map[K]int64
-}
-
-func (t *tally[K]) add(key K) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.counts == nil {
-		t.counts = map[K]int64{}
-	}
-	t.counts[key]++
-}
-
-func (t *tally[K]) get(key K) int64 {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.counts[key]
-}
-
-// refused counts a refusal and tells the observer.
-func (h *Hub) refused(code contracts.Code) {
-	h.metrics.refusals.add(code)
-	h.opts.Observer.Refused(code)
-}
-
-// Refusals returns how many frames were refused with code.
-func (m *Metrics) Refusals(code contracts.Code) int64 { return m.refusals.get(code) }
-
-// Resets returns how many clients were reset for the reason.
-func (m *Metrics) Resets(why contracts.ResetReason) int64 { return m.resets.get(why) }
 
 // Metrics returns the hub's counters.
 func (h *Hub) Metrics() *Metrics { return &h.metrics }

@@ -188,7 +188,7 @@ func (r *reader) read(handle func(text []byte)) (err error) {
 func (h *Hub) rejectHandshake(conn Conn, seq uint64, err error) {
 	why, ok := errors.AsType[*contracts.Error](err)
 	if ok {
-		h.refused(why.Code)
+		h.opts.Observer.Refused(why.Code)
 		var out []byte
 		for _, frame := range []contracts.Frame{refusalFrame(nil, seq, why), goodbyeFrame(why, 0)} {
 			if text, err := contracts.EncodeFrame(frame); err == nil {
