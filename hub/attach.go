@@ -128,11 +128,10 @@ func (h *Hub) attach(conn Conn, att contracts.Attach, hello *contracts.Hello, to
 		c.extendCredential(att.Principal)
 		c.apply(terms)
 		c.hadSocket = true
-		sub := c.subscription("")
-		if sub == nil {
-			sub = tx.newSubscription(c)
+		if len(c.subs) == 0 {
+			tx.newSubscription(c)
 		}
-		b = tx.attachSocket(sub, conn, att, secret)
+		b = tx.attachSocket(c.subs[0], conn, att, secret)
 	})
 	return c, b, err
 }

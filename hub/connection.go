@@ -85,17 +85,6 @@ func (c *connection) onStreamOnly() bool {
 	})
 }
 
-// subscription returns the connection's subscription with the id. With an empty id
-// it returns the first, or nil.
-func (c *connection) subscription(id string) *subscription {
-	for _, sub := range c.subs {
-		if id == "" || sub.id == id {
-			return sub
-		}
-	}
-	return nil
-}
-
 // displayName returns the name of a connection in status lines.
 func (c *connection) displayName() string {
 	return cmp.Or(abridge.Bytes(c.terms.Name(), 64), c.id)
