@@ -50,55 +50,51 @@ func (h *Hub) requestState(op operation, f func(*tx) error) ([]byte, error) {
 // Connect makes a connection without a subscription, or renews the connection that
 // req names. token is the secret of a new connection, otherwise empty. A refusal
 // changes nothing (A24).
-func (h *Hub) Connect(req *contracts.AttachRequest, by contracts.Caller) (*contracts.ConnectionAnswer, string, error) {
-	var e enrolled
-	answer := &contracts.ConnectionAnswer{}
-	state, err := h.requestState(opAttach, func(tx *tx) (err error) {
-		if e, err = tx.enroll(req, by, false); err != nil {
-			return err
-		}
-		c := e.connection
-		if len(c.subs) == 0 {
-			tx.startIdleTimer(c)
-		}
-		if e.changed {
-			tx.announceConnection(e)
-		}
-		*answer = contracts.ConnectionAnswer{
-			SessionID: tx.opts.SessionID, ConnectionID: c.id, Role: c.role,
-			ControllerLeaseGranted: tx.clients.holder() == c, ControllerConnectionID: tx.clients.controllerID().Value,
-			LeaseExpiresAt:      tx.expiry(c).Value,
-			HeartbeatIntervalMS: tx.opts.HeartbeatInterval.Milliseconds(), OptOutNotifications: c.terms.OptOuts,
-		}
-		return nil
-	})
-	answer.Snapshot = state
-	return answer, e.token, err
+func (h *Hub) Connect(req *contracts.AttachRequest, by contracts.Caller) (answer *contracts.ConnectionAnswer, token string, err error) {
+	a, token, err := h.enter(req, by, false)
+	return &contracts.ConnectionAnswer{
+		SessionID: h.opts.SessionID, ConnectionID: a.ConnectionID, Role: a.Role, OptOutNotifications: a.OptOutNotifications,
+		ControllerLeaseGranted: a.ControllerLeaseGranted, ControllerConnectionID: a.ControllerConnectionID,
+		LeaseExpiresAt: a.LeaseExpiresAt, HeartbeatIntervalMS: a.HeartbeatIntervalMS, Snapshot: a.Snapshot,
+	}, token, err
 }
 
 // Subscribe makes a subscription: on the connection that req names, else on the
 // lease holder if [tx.adoptable] allows it, else on a new connection.
-func (h *Hub) Subscribe(req *contracts.AttachRequest, by contracts.Caller) (*contracts.SubscriptionAnswer, string, error) {
+func (h *Hub) Subscribe(req *contracts.AttachRequest, by contracts.Caller) (answer *contracts.SubscriptionAnswer, token string, err error) {
+	return h.enter(req, by, true)
+}
+
+// enter is Subscribe, or Connect, whose answer has no subscription.
+func (h *Hub) enter(req *contracts.AttachRequest, by contracts.Caller, subscribing bool) (*contracts.SubscriptionAnswer, string, error) {
 	var e enrolled
 	answer := &contracts.SubscriptionAnswer{}
 	state, err := h.requestState(opAttach, func(tx *tx) (err error) {
-		if e, err = tx.enroll(req, by, true); err != nil {
+		if e, err = tx.enroll(req, by, subscribing); err != nil {
 			return err
 		}
 		c := e.connection
-		sub := tx.newSubscription(c)
-		if req.OptOutNotifications != nil {
-			sub.optOuts = req.OptOutNotifications
+		answer.OptOutNotifications = c.terms.OptOuts
+		if subscribing {
+			sub := tx.newSubscription(c)
+			if req.OptOutNotifications != nil {
+				sub.optOuts = req.OptOutNotifications
+			}
+			tx.startTimer(sub)
+			tx.announceConnection(e)
+			sub.from = tx.head() // the stream starts after the answer's snapshot
+			answer.SubscriptionID, answer.OptOutNotifications = sub.id, sub.optOuts
+		} else {
+			if len(c.subs) == 0 {
+				tx.startIdleTimer(c)
+			}
+			if e.changed {
+				tx.announceConnection(e)
+			}
 		}
-		tx.startTimer(sub)
-		tx.announceConnection(e)
-		sub.from = tx.head() // the stream starts after the answer's snapshot
-		*answer = contracts.SubscriptionAnswer{
-			ConnectionID: c.id, SubscriptionID: sub.id, OptOutNotifications: sub.optOuts, Role: c.role,
-			ControllerLeaseGranted: tx.clients.holder() == c, ControllerConnectionID: tx.clients.controllerID().Value,
-			LeaseExpiresAt:      tx.expiry(c).Value,
-			HeartbeatIntervalMS: tx.opts.HeartbeatInterval.Milliseconds(),
-		}
+		answer.ConnectionID, answer.Role = c.id, c.role
+		answer.ControllerLeaseGranted, answer.ControllerConnectionID = tx.clients.holder() == c, tx.clients.controllerID().Value
+		answer.LeaseExpiresAt, answer.HeartbeatIntervalMS = tx.expiry(c).Value, tx.opts.HeartbeatInterval.Milliseconds()
 		if holder := tx.clients.holder(); holder != nil {
 			answer.ControllerSubscriptionID = holder.mainSubscription().Value
 		}

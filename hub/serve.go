@@ -276,7 +276,9 @@ func (r *reader) handleFrame(text []byte) {
 // unknown ws.* frames close the socket (4400), because the following frames cannot
 // be trusted. Anything else is refused.
 func (r *reader) undecodable(text []byte, err error) {
-	stranger := errors.Is(err, contracts.ErrUnknownType) && strings.HasPrefix(typeOf(text), "ws.")
+	var head struct{ Type string }
+	_ = json.Unmarshal(text, &head) // a text that has no type is no unknown frame
+	stranger := errors.Is(err, contracts.ErrUnknownType) && strings.HasPrefix(head.Type, "ws.")
 	if stranger || errors.Is(err, contracts.ErrMalformed) {
 		why := &contracts.Error{Code: contracts.CodeBadRequest, Message: err.Error()}
 		r.hub.update(func(tx *tx) { tx.closeMailbox(r.box, why) })
@@ -288,15 +290,6 @@ func (r *reader) undecodable(text []byte, err error) {
 // isSuperseded reports whether a newer socket replaced this one. The hub ignores
 // frames of the older socket.
 func (r *reader) isSuperseded(*tx) bool { return r.box.sub.box != r.box }
-
-// typeOf returns the "type" member of a JSON text, or "".
-func typeOf(text []byte) string {
-	var head struct{ Type string }
-	if json.Unmarshal(text, &head) != nil {
-		return ""
-	}
-	return head.Type
-}
 
 func (r *reader) pong(p *contracts.Ping) {
 	h := r.hub

@@ -2,6 +2,7 @@ package hub
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	"github.com/seed-028515a8/maestro/contracts"
@@ -53,15 +54,7 @@ func (noUtilities) Start(func(context.Context, ...contracts.Event) error, func(c
 const utilityTimeout = 10 * time.Second
 
 // isUtility reports whether the utilities execute cmd.
-func isUtility(cmd contracts.Command) bool {
-	switch cmd.(type) {
-	case *contracts.UtilityCommandStart, *contracts.UtilityCommandTerminate, *contracts.UtilityCommandStdin,
-		*contracts.UtilityCommandResize, *contracts.UtilityFileSearch, *contracts.UtilityFileRead,
-		*contracts.UtilityFileWatchStart, *contracts.UtilityFileWatchStop:
-		return true
-	}
-	return false
-}
+func isUtility(cmd contracts.Command) bool { return strings.HasPrefix(cmd.CommandType(), "utility_") }
 
 // serveUtility executes an admitted utility command outside the lock.
 func (h *Hub) serveUtility(owner string, cmd contracts.Command) error {
