@@ -111,7 +111,7 @@ func deadlines() [9]deadline {
 	return [9]deadline{
 		{func(tx *tx) time.Time { return tx.clients.nextSilent() }, (*tx).expireSilent},
 		{func(tx *tx) time.Time { at, _ := tx.clients.lease.Deadline(); return at }, (*tx).expireLease},
-		{func(tx *tx) time.Time { at, _ := tx.work.table.Next(); return tx.unlessFrozen(at) }, func(tx *tx) { tx.resolve(tx.work.table.Expire(tx.now)...) }},
+		{func(tx *tx) time.Time { at, _ := tx.work.table.Next(); return tx.unlessFrozen(at) }, (*tx).expireQuestions},
 		{func(tx *tx) time.Time { return tx.clients.nextCredentialEnd }, (*tx).expireCredentials},
 		{(*tx).idleEnd, (*tx).suspend},
 		{func(tx *tx) time.Time { return tx.life.endAt }, (*tx).endStreams},
@@ -156,6 +156,8 @@ func (tx *tx) unlessFrozen(at time.Time) time.Time {
 	}
 	return at
 }
+
+func (tx *tx) expireQuestions() { tx.resolve(tx.work.table.Expire(tx.now)...) }
 
 // nextWorking returns when a silent run publishes a status, so that clients can tell
 // it from a dead server.

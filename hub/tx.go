@@ -158,8 +158,9 @@ func (tx *tx) publishEncoded(e encoded) {
 // addUnread counts output that was just published, if its owner has ever been
 // attached. The local client counts all entries instead; see commit.
 func (tx *tx) addUnread(commandID string, bytes int) {
+	wasAttached := func(sub *subscription) bool { return sub.state == subAttached || sub.state == subDetached }
 	c := tx.clients.conns[tx.log.events.CommandOwner(commandID)]
-	if c != nil && !c.bare && slices.ContainsFunc(c.subs, func(sub *subscription) bool { return sub.state == subAttached || sub.state == subDetached }) {
+	if c != nil && !c.bare && slices.ContainsFunc(c.subs, wasAttached) {
 		c.unread.add(tx.head(), bytes, tx.opts.MaxBacklog/16)
 	}
 }
@@ -230,7 +231,8 @@ func (tx *tx) commit() error {
 	if tx.local.Load() {
 		tx.clients.conns[localID].unread.add(tx.head(), size, tx.opts.MaxBacklog/16)
 	}
-	if p := tx.log.latestSnapshot; p != nil && p.at != tx.head() && tx.now.Sub(tx.log.latestSnapshotAt) >= snapshotShareTime && p.users.Load() == 1 {
+	old := tx.now.Sub(tx.log.latestSnapshotAt) >= snapshotShareTime
+	if p := tx.log.latestSnapshot; p != nil && old && p.at != tx.head() && p.users.Load() == 1 {
 		tx.log.forgetSnapshot() // too old for clients that attach, and no mailbox needs it
 	}
 	if tx.opts.GroupCommit {

@@ -38,11 +38,12 @@ type Utilities interface {
 	Close(ctx context.Context) error
 }
 
-// noUtilities offers nothing.
+// noUtilities offers nothing. Do is only called with a terminate or stop of an unknown
+// id, which is ignored (R82).
 type noUtilities struct{}
 
 func (noUtilities) Operations() []contracts.UtilityOperation            { return nil }
-func (noUtilities) Do(context.Context, string, contracts.Command) error { return nil } // a terminate or stop of an unknown id, which is ignored (R82)
+func (noUtilities) Do(context.Context, string, contracts.Command) error { return nil }
 func (noUtilities) Disown(string)                                       {}
 func (noUtilities) Stop(context.Context, string) error                  { return nil }
 func (noUtilities) Close(context.Context) error                         { return nil }
