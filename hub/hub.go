@@ -409,7 +409,8 @@ func (h *Hub) Summary() Summary {
 	}
 }
 
-// wait waits until a channel is closed, at most for d. It ignores a nil channel.
+// wait waits until it can receive from a channel, at most for d. It ignores a nil
+// channel.
 func wait(d time.Duration, done, stop <-chan struct{}) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
