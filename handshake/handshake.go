@@ -30,7 +30,6 @@ type Terms struct {
 type Offer struct {
 	Established contracts.Role // set by an earlier hello; empty if none
 	Fixed       contracts.Role // chosen by the transport's query; empty if none
-	Networked   bool           // not stdio; has no influence on the terms
 	Requests    bool           // over HTTP, where viewers may also list tool_retry, without effect
 	Default     contracts.Role // for a hello without a role; empty means controller
 }

@@ -36,11 +36,11 @@ func TestRoleOfAHello(t *testing.T) { // R25, R26
 		{"established repeated", viewer, handshake.Offer{Established: viewer}, viewer},
 		{"established changed", controller, handshake.Offer{Established: viewer}, refused},
 		{"established changed downward", viewer, handshake.Offer{Established: controller}, refused},
-		{"fixed kept", "", handshake.Offer{Fixed: viewer, Networked: true, Default: controller}, viewer},
-		{"fixed repeated", controller, handshake.Offer{Fixed: controller, Networked: true}, controller},
-		{"fixed contradicted", controller, handshake.Offer{Fixed: viewer, Networked: true}, refused},
-		{"fixed and established", "", handshake.Offer{Fixed: viewer, Established: viewer, Networked: true}, viewer},
-		{"fixed against established", "", handshake.Offer{Fixed: viewer, Established: controller, Networked: true}, refused},
+		{"fixed kept", "", handshake.Offer{Fixed: viewer, Default: controller}, viewer},
+		{"fixed repeated", controller, handshake.Offer{Fixed: controller}, controller},
+		{"fixed contradicted", controller, handshake.Offer{Fixed: viewer}, refused},
+		{"fixed and established", "", handshake.Offer{Fixed: viewer, Established: viewer}, viewer},
+		{"fixed against established", "", handshake.Offer{Fixed: viewer, Established: controller}, refused},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

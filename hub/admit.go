@@ -1,35 +1,31 @@
 package hub
 
 import (
+	"context"
 	"errors"
 	"reflect"
-	"time"
+	"slices"
+	"strings"
 
 	"github.com/seed-028515a8/maestro/contracts"
 	"github.com/seed-028515a8/maestro/handshake"
 )
 
-// stopTimeout is how long a prompt that follows an interrupt waits for the old run
-// to end before it is refused.
-const stopTimeout = 5 * time.Second
-
-// checkPrompt asks the agent, before the transaction, whether it can serve a prompt.
-// It accepts other commands.
-func (h *Hub) checkPrompt(cmd contracts.Command) error {
-	prompt, ok := cmd.(*contracts.Prompt)
-	if checker, can := h.opts.Agent.(Checker); ok && can {
-		return checker.Check(prompt.Content)
-	}
-	return nil
-}
-
-// execute admits and executes a command. A refused command changes nothing.
+// execute admits and executes a command. A refused command changes nothing. A utility
+// command is only admitted.
 func (tx *tx) execute(call *call) error {
 	c := call.conn
 	if err := tx.checkCommand(c, call.cmd); err != nil {
 		return err
 	}
+	if op := handshake.Operation(call.cmd); op != "" && !slices.Contains(tx.opts.Utilities.Operations(), op) {
+		return tx.unsupported(call.cmd)
+	}
 	tx.opts.Observer.Accepted(call.cmd, call.trace, tx.now)
+	if isUtility(call.cmd) {
+		tx.claim(c)
+		return nil
+	}
 	n := note{From: c.id, Send: call.key}
 	switch cmd := call.cmd.(type) {
 	case *contracts.Hello:
@@ -95,7 +91,7 @@ func (tx *tx) checkCommand(c *connection, cmd contracts.Command) error {
 // established role (R29). A hello that changes nothing is answered, and other
 // clients see nothing.
 func (tx *tx) renegotiate(c *connection, hello *contracts.Hello) error {
-	offer := handshake.Offer{Networked: !c.bare}
+	offer := handshake.Offer{}
 	if c.greeted || !c.bare {
 		offer.Established = c.role
 	}
@@ -118,7 +114,7 @@ func (tx *tx) renegotiate(c *connection, hello *contracts.Hello) error {
 		tx.noteLease()
 	}
 	tx.sendHelloOK(c)
-	tx.showChange(c.id)
+	tx.showChange(c)
 	tx.reportMismatch(c)
 	return nil
 }
@@ -126,52 +122,47 @@ func (tx *tx) renegotiate(c *connection, hello *contracts.Hello) error {
 // configure executes init. It publishes a status that names the changed fields, and
 // decides the pending approvals by the new approval mode (R33, R65).
 func (tx *tx) configure(cmd *contracts.Init, n note) {
-	h := tx.Hub
 	tx.noteCommand(cmd, n)
 	tx.publish(&contracts.Status{Message: initialized(cmd)})
 	if cmd.ApprovalMode != "" {
 		tx.work.mode = cmd.ApprovalMode
-		for _, res := range tx.work.table.PolicyAll(tx.work.mode, tx.now) {
-			tx.resolve(res)
-		}
+		tx.resolve(tx.work.table.PolicyAll(tx.work.mode, tx.now)...)
 	}
-	tx.then(func() { h.opts.Agent.Configure(cmd) })
+	tx.then(func(h *Hub) { h.opts.Agent.Configure(cmd) })
 }
 
 func initialized(cmd *contracts.Init) string {
-	text := ""
-	add := func(given bool, name string) {
-		if !given {
-			return
+	var changed []string
+	for _, field := range []struct {
+		given bool
+		name  string
+	}{
+		{cmd.SystemPrompt != nil, "system_prompt"},
+		{cmd.AppendSystemPrompt != nil, "append_system_prompt"},
+		{cmd.ThinkingLevel != "", "thinking_level"},
+		{cmd.ApprovalMode != "", "approval_mode"},
+	} {
+		if field.given {
+			changed = append(changed, field.name)
 		}
-		if text != "" {
-			text += ", "
-		}
-		text += name
 	}
-	add(cmd.SystemPrompt != nil, "system_prompt")
-	add(cmd.AppendSystemPrompt != nil, "append_system_prompt")
-	add(cmd.ThinkingLevel != "", "thinking_level")
-	add(cmd.ApprovalMode != "", "approval_mode")
-	if text == "" {
+	if changed == nil {
 		return "Init received with no changes"
 	}
-	return "Initialized: " + text
+	return "Initialized: " + strings.Join(changed, ", ")
 }
 
 // interrupt stops the run, cancels the open questions and publishes a snapshot
 // (A69). If nothing is active, it publishes nothing (R68).
 func (tx *tx) interrupt(cmd contracts.Command, n note) {
-	if tx.work.run == nil && tx.work.table.Len() == 0 && !tx.utilitiesActive() {
+	if tx.work.run == nil && tx.work.table.Len() == 0 && !tx.log.events.UtilitiesActive() {
 		return
 	}
 	why := stopInterrupted
 	if _, ok := cmd.(*contracts.Cancel); ok {
 		why = stopCancelled
 	}
-	for _, res := range tx.work.table.CancelAll(why.requests, tx.now) {
-		tx.resolve(res)
-	}
+	tx.resolve(tx.work.table.CancelAll(why.requests, tx.now)...)
 	tx.noteCommand(cmd, n)
 	tx.publishSnapshot()
 	tx.stopRun(why)
@@ -180,16 +171,19 @@ func (tx *tx) interrupt(cmd contracts.Command, n note) {
 
 // shutdown ends the session.
 func (tx *tx) shutdown(cmd contracts.Command, n note) {
-	h := tx.Hub
 	tx.beginShutdown(cmd, n)
-	tx.then(func() { go h.finishShutdown() }) // ends with the session; Close waits for it
+	tx.then(func(h *Hub) {
+		go func() { // ends with the session; Close waits for it
+			if err := h.leave(context.Background(), true); err != nil {
+				h.logger.Error("close session", "err", err)
+			}
+		}()
+	})
 }
 
 // beginShutdown cancels the questions, stops the run and refuses further commands.
 func (tx *tx) beginShutdown(cmd contracts.Command, n note) {
-	for _, res := range tx.work.table.CancelAll(stopShutdown.requests, tx.now) {
-		tx.resolve(res)
-	}
+	tx.resolve(tx.work.table.CancelAll(stopShutdown.requests, tx.now)...)
 	tx.noteCommand(cmd, n)
 	tx.life.phase = phaseClosing
 	tx.stopRun(stopShutdown)

@@ -245,7 +245,7 @@ func TestSessionThatIsDrainingTakesNoCommands(t *testing.T) {
 		wantCode(t, r.Admit(contracts.Attach{}), contracts.CodeStaleSession) // nobody will come back to it
 		r.send(alice, `{"type":"ws.take_control","id":"lease"}`)
 		r.until(alice, `"ws.error","id":"lease"`)
-		if n := r.Metrics().Refusals(contracts.CodeRuntimeNotReady); n != 2 {
+		if n := r.told("refused " + string(contracts.CodeRuntimeNotReady)); n != 2 {
 			t.Errorf("refusals: got %d, want 2", n)
 		}
 		<-r.Done()

@@ -1,9 +1,7 @@
 package hub
 
 import (
-	"crypto/rand"
-	"crypto/sha256"
-	"encoding/base64"
+	"context"
 
 	"github.com/seed-028515a8/maestro/contracts"
 	"github.com/seed-028515a8/maestro/handshake"
@@ -29,7 +27,7 @@ func (h *Hub) Admit(att contracts.Attach) error {
 			err = tx.checkTakeover(att, att.ConnectionID, tx.clients.departedHolderName(att.Principal)) // assume the name that hello may bring
 		}
 		if err != nil {
-			h.refused(h.refusal(err).Code)
+			h.opts.Observer.Refused(h.refusal(err).Code)
 		}
 	})
 	return err
@@ -62,12 +60,12 @@ func (tx *tx) makeRoom(role contracts.Role) {
 func (cl *clients) oldestDetached(role contracts.Role) *connection {
 	holder := cl.holder()
 	for e := cl.detached.Front(); e != nil; e = e.Next() {
-		if c := e.Value.(*subscription).conn; c != holder && !c.attached() && (role == "" || c.role == role) {
+		if c := e.Value.(expiry[*subscription]).owner.conn; c != holder && !c.attached() && (role == "" || c.role == role) {
 			return c
 		}
 	}
 	for e := cl.idle.Front(); e != nil; e = e.Next() {
-		if c := e.Value.(*connection); c != holder && (role == "" || c.role == role) {
+		if c := e.Value.(expiry[*connection]).owner; c != holder && (role == "" || c.role == role) {
 			return c
 		}
 	}
@@ -103,8 +101,13 @@ func (h *Hub) attach(conn Conn, att contracts.Attach, hello *contracts.Hello, to
 		if err = tx.life.refuse(opAttach); err != nil {
 			return
 		}
-		c = tx.clients.resumedConnection(att, token)
-		offer := handshake.Offer{Fixed: att.Role, Networked: true, Default: contracts.RoleViewer}
+		// A client that presents the wrong secret gets a new connection, without a hint
+		// about the old one.
+		c = tx.clients.conns[att.ConnectionID]
+		if c != nil && (c.bare || token == "" || !c.token.matches(token) || c.principal.ID != att.Principal.ID) {
+			c = nil
+		}
+		offer := handshake.Offer{Fixed: att.Role, Default: contracts.RoleViewer}
 		if c != nil {
 			offer.Established, secret = c.role, token
 		}
@@ -125,11 +128,10 @@ func (h *Hub) attach(conn Conn, att contracts.Attach, hello *contracts.Hello, to
 		c.extendCredential(att.Principal)
 		c.apply(terms)
 		c.hadSocket = true
-		sub := c.subscription("")
-		if sub == nil {
-			sub = tx.newSubscription(c)
+		if len(c.subs) == 0 {
+			tx.newSubscription(c)
 		}
-		b = tx.attachSocket(sub, conn, att, secret)
+		b = tx.attachSocket(c.subs[0], conn, att, secret)
 	})
 	return c, b, err
 }
@@ -160,20 +162,9 @@ func (tx *tx) checkAttach(att contracts.Attach, c *connection, t handshake.Terms
 	return tx.checkTakeover(att, known, t.Name())
 }
 
-// resumedConnection returns the connection whose secret the client presents. If
-// anything is wrong, it returns nil and the client gets a new connection, without a
-// hint about the old one.
-func (cl *clients) resumedConnection(att contracts.Attach, token string) *connection {
-	c := cl.conns[att.ConnectionID]
-	if c == nil || token == "" || !c.owns(token) || c.principal.ID != att.Principal.ID {
-		return nil
-	}
-	return c
-}
-
 func (tx *tx) newConnection(p contracts.Principal, secret string, role contracts.Role) *connection {
 	c := &connection{
-		id: newID("conn_"), token: sha256.Sum256([]byte(secret)), principal: p, role: role, seen: tx.now, neverSubscribed: true,
+		id: newID("conn_"), token: hashToken(secret), principal: p, role: role, seen: tx.now, neverSubscribed: true,
 	}
 	tx.clients.addConnection(c)
 	tx.clients.lastUsed = tx.now
@@ -188,12 +179,10 @@ func (tx *tx) attachSocket(sub *subscription, conn Conn, att contracts.Attach, s
 	how, reason, from := tx.startingPoint(att)
 	b := tx.attachBox(sub, conn, transportWS, from)
 	sub.heldEvents = nil // hello_ok is sent again below
-	moved := tx.claimOnAttach(c, att.Takeover)
-
-	holder, held := tx.clients.lease.Holder()
+	loser := tx.claimOnAttach(c, att.Takeover)
 	attached := &contracts.Attached{
 		SessionID: tx.opts.SessionID, ConnectionID: c.id, ConnectionToken: secret, SubscriptionID: sub.id,
-		Role: c.role, ControllerLeaseGranted: held && holder == c.id,
+		Role: c.role, ControllerLeaseGranted: tx.clients.holder() == c,
 		ControllerConnectionID: tx.clients.controllerID().Value, LeaseExpiresAt: tx.expiry(c).Value,
 		HeartbeatIntervalMS: tx.opts.HeartbeatInterval.Milliseconds(), Epoch: tx.Epoch(), Resume: how,
 		Limits: contracts.AttachLimits{MaxFrameBytes: int64(tx.opts.MaxFrameBytes), Mailbox: int64(tx.opts.MaxPrivateBytes)},
@@ -203,13 +192,10 @@ func (tx *tx) attachSocket(sub *subscription, conn Conn, att contracts.Attach, s
 	}
 	tx.queueStartingState(b, how, reason)
 	tx.sendHelloOK(c)
-	tx.showChange(c.id)
+	tx.showChange(c)
 	tx.reportMismatch(c)
-	if moved != nil {
-		moved()
-	}
+	tx.announceTakeover(loser, c)
 	tx.roster.add(b)
-	tx.metrics.Attached.Add(1)
 	return b
 }
 
@@ -284,7 +270,7 @@ func (tx *tx) helloOK(c *connection) *contracts.HelloOK {
 	if tx.opts.Profile == contracts.ProfileSeed {
 		ok.ServerCapabilities = &contracts.ServerCapabilities{
 			ServerRequests:    tx.info.Requests,
-			UtilityOperations: tx.operations(),
+			UtilityOperations: append([]contracts.UtilityOperation{}, tx.opts.Utilities.Operations()...), // never null
 			RawAgentEvents:    true,
 			ConnectionRoles:   []contracts.Role{contracts.RoleController, contracts.RoleViewer},
 		}
@@ -313,25 +299,17 @@ func (h *Hub) attachLocal(conn Conn, att contracts.Attach) (c *connection, b *ma
 		sub := &subscription{id: localID, conn: c}
 		tx.clients.addSubscription(c, sub)
 		b = tx.attachBox(sub, conn, transportStdio, h.startCursor)
+		h.local.Store(true)
 		for _, row := range tx.work.table.Pending() {
 			if row.Opened.Before(h.openedAt) { // asked before the restart; the bare wire has no snapshot that would list it
 				tx.pushEvent(b, tx.head(), row.Request)
 			}
 		}
-		if moved := tx.claimOnAttach(c, contracts.TakeoverLater); moved != nil && h.opts.Shared {
-			moved()
-		}
+		tx.claimOnAttach(c, contracts.TakeoverLater)
 		h.roster.add(b)
 		h.wake(b)
 	})
 	return c, b, err
-}
-
-// newToken returns a secret of 256 bits.
-func newToken() string {
-	var b [32]byte
-	rand.Read(b[:]) // never fails
-	return base64.RawURLEncoding.EncodeToString(b[:])
 }
 
 // Transport names in metrics and logs.
@@ -341,13 +319,92 @@ const (
 	transportSSE   = "sse"
 )
 
-// subscription returns the connection's subscription with the id. With an empty id
-// it returns the first, or nil.
-func (c *connection) subscription(id string) *subscription {
-	for _, sub := range c.subs {
-		if id == "" || sub.id == id {
-			return sub
-		}
+// Stream writes the session's events to conn until conn fails, ctx ends or the hub
+// closes conn. The client cannot send on conn. An error before anything was written
+// is a refusal; conn is then still open.
+//
+// A stream that names a subscription continues it and ends an older stream of the
+// same subscription (A61). Any other stream gets a viewer connection of its own,
+// which ends with it and never gets the lease (A36).
+func (h *Hub) Stream(ctx context.Context, conn Conn, req contracts.StreamRequest, by contracts.Caller) (err error) {
+	defer h.contain(conn, &err)
+	unhook := context.AfterFunc(ctx, func() { conn.Close(errGoingAway) })
+	defer unhook()
+	var b *mailbox
+	err = h.aside(conn, func() (err error) {
+		b, err = h.attachStream(conn, req, by)
+		return err
+	})
+	if err != nil {
+		return err
 	}
-	return nil
+	defer func() { h.detach(b, true) }()
+	r := &reader{hub: h, conn: b.sub.conn, box: b, resumable: true}
+	return r.read(func([]byte) {}) // a stream sends no frames
+}
+
+// attachStream attaches conn to its subscription.
+func (h *Hub) attachStream(conn Conn, req contracts.StreamRequest, by contracts.Caller) (b *mailbox, err error) {
+	err = h.request(opRequest, func(tx *tx) error {
+		sub, err := tx.streamSubscription(req, by)
+		if err != nil {
+			return err
+		}
+		how, why, from := tx.startingPoint(contracts.Attach{Cursor: req.Cursor, Epoch: req.Epoch})
+		if req.Cursor == nil && req.SubscriptionID != "" && !sub.needsSnapshot() {
+			how, from = resumeReplay, sub.from
+			if sub.box != nil { // continue at the position of the older stream
+				from = sub.box.cursor.Load()
+			}
+			if from+1 < tx.journal.First() {
+				how, why = resumeReset, contracts.ResetGap
+			}
+		}
+		b = tx.attachBox(sub, conn, transportSSE, from)
+		if opening := b.form.AppendOpening(nil); len(opening) > 0 {
+			tx.push(b, parcel{frame: opening}) // before everything else
+		}
+		tx.deliverHeld(sub, max(from, tx.queueStartingState(b, how, why)))
+		sub.conn.extendCredential(by.Principal)
+		tx.noteActivity(sub.conn)
+		tx.showChange(sub.conn)
+		tx.roster.add(b)
+		tx.wake(b)
+		return nil
+	})
+	return b, err
+}
+
+// streamSubscription returns the subscription that the stream names, or makes one.
+func (tx *tx) streamSubscription(req contracts.StreamRequest, by contracts.Caller) (*subscription, error) {
+	if err := tx.checkStream(req, by); err != nil {
+		return nil, err
+	}
+	if req.SubscriptionID != "" {
+		return tx.clients.subs[req.SubscriptionID], nil
+	}
+	tx.makeRoom(contracts.RoleViewer)
+	c := tx.newConnection(by.Principal, newToken(), contracts.RoleViewer)
+	c.greeted = true
+	c.terms.Role, c.terms.OptOuts = contracts.RoleViewer, req.OptOuts
+	sub := tx.newSubscription(c)
+	sub.implicit = true
+	return sub, nil
+}
+
+// MayStream returns the refusal that [Hub.Stream] would return now. It changes
+// nothing.
+func (h *Hub) MayStream(req contracts.StreamRequest, by contracts.Caller) error {
+	return h.request(opRequest, func(tx *tx) error { return tx.checkStream(req, by) })
+}
+
+func (tx *tx) checkStream(req contracts.StreamRequest, by contracts.Caller) error {
+	switch {
+	case !tx.credentialValid(by.Principal):
+		return errExpired
+	case req.SubscriptionID == "":
+		return tx.checkRoom(false)
+	}
+	_, err := tx.ownedSubscription(req.SubscriptionID, by)
+	return err
 }

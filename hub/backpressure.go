@@ -3,54 +3,52 @@ package hub
 import (
 	"context"
 	"math"
-	"slices"
+	"sync/atomic"
 )
 
-// Backpressure for utility commands. A command pauses while its owner has more
-// than Options.MaxBacklog bytes of unread output, so that output cannot fall out
-// of retention before the owner sees it. Output counts as unread also while the
-// owner is detached, until its subscription expires. Commands do not pause for an
-// owner that was never attached. They never wait for other clients, which may be
+// Backpressure. A utility command pauses while its owner has more than
+// Options.MaxBacklog bytes of unread output, so that output cannot fall out of
+// retention before the owner sees it. Output counts as unread also while the owner is
+// detached, until its subscription expires. Commands do not pause for an owner that
+// was never attached.
+//
+// The agent and file watches pause while the local client has more than that of unread
+// entries, because it cannot be reset. Nothing else waits for clients: they may be
 // reset (D5).
 
-// unreadOutput is the command output that the owning connection has not read yet.
-// Hub.mu guards it. It stays close to MaxBacklog, because commands pause.
-type unreadOutput struct {
-	events []outputEvent // in the order of their cursors
-	bytes  int
-	read   chan struct{} // closed when some may have been read; nil if no command waits
+// unreadBytes counts what a connection has not read yet: entries if it is the local
+// client, otherwise output of its commands. Hub.mu guards it. It stays close to
+// MaxBacklog, because those who publish pause.
+type unreadBytes struct {
+	parts []unreadPart // in the order of their cursors
+	bytes int
+	read  chan struct{} // closed when some may have been read; nil if nobody waits
 }
 
-type outputEvent struct {
+// An unreadPart is a number of bytes in the entries up to cursor.
+type unreadPart struct {
 	cursor uint64
 	bytes  int
 }
 
-// addUnread counts output that was just published, if its owner has ever been
-// attached.
-func (tx *tx) addUnread(commandID string, cursor uint64, bytes int) {
-	c := tx.clients.conns[tx.log.events.CommandOwner(commandID)]
-	if c == nil || !slices.ContainsFunc(c.subs, (*subscription).followed) {
+// add counts bytes that were just published. It counts together up to part bytes.
+func (u *unreadBytes) add(cursor uint64, bytes, part int) {
+	u.bytes += bytes
+	if last := len(u.parts) - 1; last >= 0 && u.parts[last].bytes+bytes <= part {
+		u.parts[last] = unreadPart{cursor, u.parts[last].bytes + bytes}
 		return
 	}
-	c.unread.events = append(c.unread.events, outputEvent{cursor, bytes})
-	c.unread.bytes += bytes
+	u.parts = append(u.parts, unreadPart{cursor, bytes})
 }
 
-// followed reports whether the subscription is read, or was and can be continued.
-func (sub *subscription) followed() bool {
-	return sub.state == subAttached || sub.state == subDetached
-}
-
-// dropRead removes the output that has been read and returns how many bytes
-// remain.
+// dropRead removes what has been read and returns how many bytes remain.
 func (c *connection) dropRead() int {
 	read, n := c.read(), 0
-	for ; n < len(c.unread.events) && c.unread.events[n].cursor <= read; n++ {
-		c.unread.bytes -= c.unread.events[n].bytes
+	for ; n < len(c.unread.parts) && c.unread.parts[n].cursor <= read; n++ {
+		c.unread.bytes -= c.unread.parts[n].bytes
 	}
-	if c.unread.events = c.unread.events[n:]; len(c.unread.events) == 0 {
-		c.unread.events = nil
+	if c.unread.parts = c.unread.parts[n:]; len(c.unread.parts) == 0 {
+		c.unread.parts = nil
 	}
 	return c.unread.bytes
 }
@@ -76,26 +74,27 @@ func (c *connection) read() uint64 {
 	return detached
 }
 
-// wakeWriters makes the commands that wait for the connection check again. The
+// wakeWriters makes those who publish and wait for the connection check again. The
 // caller holds Hub.mu.
 func (c *connection) wakeWriters() {
-	c.commandWaits.Store(false)
+	c.awaited.Store(false)
 	if c.unread.read != nil {
 		close(c.unread.read)
 		c.unread.read = nil
 	}
 }
 
-// awaitOwner waits until the owner of a command has read enough, or is gone.
-func (h *Hub) awaitOwner(ctx context.Context, owner string) error {
+// awaitReader waits until a connection has read enough, or is gone. waits counts the
+// waits.
+func (h *Hub) awaitReader(ctx context.Context, id string, waits *atomic.Int64) error {
 	for first := true; ; first = false {
 		h.mu.Lock()
-		c := h.state.clients.conns[owner]
+		c := h.state.clients.conns[id]
 		if c == nil {
 			h.mu.Unlock()
 			return nil
 		}
-		c.commandWaits.Store(true) // before dropRead, so that a flush that moves the cursor afterwards sees it
+		c.awaited.Store(true) // before dropRead, so that a flush that moves the cursor afterwards sees it
 		if c.dropRead() <= h.opts.MaxBacklog {
 			h.mu.Unlock()
 			return nil
@@ -106,7 +105,7 @@ func (h *Hub) awaitOwner(ctx context.Context, owner string) error {
 		read := c.unread.read
 		h.mu.Unlock()
 		if first {
-			h.metrics.CommandWaits.Add(1)
+			waits.Add(1)
 		}
 		select {
 		case <-read:
@@ -118,11 +117,10 @@ func (h *Hub) awaitOwner(ctx context.Context, owner string) error {
 	}
 }
 
-// ownerRead wakes the commands that wait for b's connection, because b's cursor
-// moved.
-func (h *Hub) ownerRead(b *mailbox) {
+// readerMoved wakes those who wait for b's connection, because b's cursor moved.
+func (h *Hub) readerMoved(b *mailbox) {
 	c := b.sub.conn
-	if !c.commandWaits.Load() {
+	if !c.awaited.Load() {
 		return
 	}
 	h.mu.Lock()

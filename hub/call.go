@@ -1,6 +1,9 @@
 package hub
 
 import (
+	"bytes"
+	"errors"
+	"slices"
 	"time"
 
 	"github.com/seed-028515a8/maestro/contracts"
@@ -11,19 +14,19 @@ import (
 // second one answers it. A repeat with the same key gets the first answer, and waits
 // for it if the first call is in progress (A72).
 type call struct {
-	hub          *Hub
-	source       callSource
-	cmd          contracts.Command
-	invalid      error   // why the text is not a command, or why the agent cannot serve the prompt
-	key          *string // the id of a ws.send, or the Idempotency-Key of a request; nil for others
-	trace        string  // W3C traceparent, or empty
-	answersLater bool    // the source completes the answer after do, and then calls finish
+	hub     *Hub
+	source  callSource
+	http    *httpCall // the source; nil for a socket
+	cmd     contracts.Command
+	invalid error   // why the text is not a command, or why the agent cannot serve the prompt
+	key     *string // the id of a ws.send, or the Idempotency-Key of a request; nil for others
+	trace   string  // W3C traceparent, or empty
 
 	prompt      encoded       // encoded before the transaction, because a prompt may be long
 	conn        *connection   // the sender
-	inProgress  chan struct{} // an earlier call with the same key; closed when it has its answer
+	earlier     chan struct{} // closed when an earlier call with the same key has its answer; nil: there is none
 	runsUtility bool          // an admitted utility command: do executes it without the lock
-	pending     bool          // repeats with the same key wait for finish
+	saved       *savedAnswer  // what repeats with the same key get, and wait for; nil if they do not wait
 	err         error         // the refusal
 }
 
@@ -34,18 +37,16 @@ type callSource interface {
 	// call is ignored, or refused with the error.
 	sender(tx *tx) (*connection, error)
 
-	// beforeExecute is called before a valid command is executed.
-	beforeExecute(tx *tx)
-
 	// answer is called after the command was executed or refused.
 	answer(tx *tx, refusal *contracts.Error)
 
 	// repeat sends the answer of an earlier call with the same key. It returns the
 	// refusal if the earlier call was refused.
-	repeat(tx *tx, answer savedAnswer) error
+	repeat(tx *tx, answer *savedAnswer) error
 }
 
-// do executes the call and returns its refusal.
+// do executes the call and returns its refusal. The caller calls finish when the
+// sender has its answer.
 func (c *call) do() error {
 	h := c.hub
 	if prompt, ok := c.cmd.(*contracts.Prompt); ok {
@@ -53,12 +54,12 @@ func (c *call) do() error {
 			"message": map[string]any{"role": "user", "content": prompt.Content},
 		}))
 		h.awaitStopped()
+		if checker, can := h.opts.Agent.(Checker); can && c.invalid == nil {
+			c.invalid = checker.Check(prompt.Content)
+		}
 	}
-	if c.invalid == nil {
-		c.invalid = h.checkPrompt(c.cmd)
-	}
-	for h.update(c.decide); c.inProgress != nil; h.update(c.decide) {
-		<-c.inProgress // at most utilityTimeout
+	for h.update(c.decide); c.earlier != nil; h.update(c.decide) {
+		<-c.earlier // at most utilityTimeout
 	}
 	if c.runsUtility {
 		err := h.serveUtility(c.conn.id, c.cmd)
@@ -67,29 +68,45 @@ func (c *call) do() error {
 	return c.err
 }
 
+// stopTimeout is how long a prompt that follows an interrupt waits for the old run
+// to end before it is refused.
+const stopTimeout = 5 * time.Second
+
+// awaitStopped waits up to stopTimeout for a run that is being stopped.
+func (h *Hub) awaitStopped() {
+	h.mu.Lock()
+	r := h.state.work.run
+	stopping := r != nil && r.stop != nil
+	h.mu.Unlock()
+	if stopping {
+		wait(stopTimeout, r.done, nil)
+	}
+}
+
 // decide runs in a transaction. It answers a repeat, or admits the call.
 func (c *call) decide(tx *tx) {
-	c.inProgress = nil
+	c.earlier = nil
 	if c.conn, c.err = c.source.sender(tx); c.conn == nil {
 		return
 	}
-	sends := &c.conn.sends
 	if c.key != nil {
-		if c.inProgress = sends.inProgress[*c.key]; c.inProgress != nil {
+		switch answer := c.conn.sends.answers[*c.key]; {
+		case answer == nil:
+		case answer.pending != nil:
+			c.earlier = answer.pending
 			return
-		}
-		if answer, known := sends.get(*c.key); known {
+		default:
 			c.err = c.source.repeat(tx, answer)
 			return
 		}
 	}
 	err := c.admit(tx)
-	if c.runsUtility = err == nil && isUtility(c.cmd); !c.runsUtility {
-		c.conclude(tx, err)
+	c.runsUtility = err == nil && isUtility(c.cmd)
+	if err == nil && c.key != nil && (c.runsUtility || c.http != nil) {
+		c.saved = c.conn.sends.begin(*c.key)
 	}
-	if err == nil && c.key != nil && (c.runsUtility || c.answersLater) {
-		sends.begin(*c.key)
-		c.pending = true
+	if !c.runsUtility {
+		c.conclude(tx, err)
 	}
 }
 
@@ -102,9 +119,8 @@ func (c *call) admit(tx *tx) error {
 		}
 		return c.invalid
 	}
-	c.source.beforeExecute(tx)
-	if isUtility(c.cmd) {
-		return tx.admitUtility(c)
+	if c.http != nil {
+		c.http.beforeExecute(tx)
 	}
 	return tx.execute(c)
 }
@@ -125,16 +141,107 @@ func (c *call) saveAnswer(tx *tx, refusal *contracts.Error) {
 	if c.key == nil || refusal != nil && refusal.Code.Retryable() {
 		return
 	}
-	answer := savedAnswer{cursor: tx.head(), err: refusal}
-	c.conn.sends.put(*c.key, answer)
-	tx.noteAnswer(answer.cursor)
+	c.conn.sends.put(*c.key, tx.head(), refusal)
+	tx.noteAnswer(tx.head())
 }
 
 // finish releases the repeats that wait for the call's answer.
 func (c *call) finish() {
-	if c.pending {
-		c.hub.update(func(*tx) { c.conn.sends.end(*c.key) })
+	if c.saved != nil {
+		c.hub.update(func(*tx) { c.conn.sends.end(*c.key, c.saved) })
 	}
+}
+
+// sends holds the answers to recent ws.send frames and keyed requests, so that a
+// client that lost an answer can repeat the frame without a second execution (A72).
+type sends struct {
+	answers map[string]*savedAnswer // also of calls in progress
+	order   []string                // those with an answer, oldest first; at most maxSends
+	bytes   int                     // of bodies; at most maxSavedBodies
+}
+
+type savedAnswer struct {
+	pending  chan struct{} // closed by end; nil if the call is not in progress
+	answered bool          // the fields below are set
+	cursor   uint64
+	err      *contracts.Error
+	body     []byte // encoded answer of an HTTP request; nil if it was not saved
+}
+
+// Limits of the answers saved for repeats.
+const (
+	maxSends       = 1024
+	maxSavedBody   = 64 << 10 // bytes; a longer answer is not saved
+	maxSavedBodies = 1 << 20  // bytes for one connection; the oldest are dropped
+)
+
+// entry returns the answer of a call, which may be new.
+func (m *sends) entry(id string) *savedAnswer {
+	if m.answers == nil {
+		m.answers = map[string]*savedAnswer{}
+	}
+	if m.answers[id] == nil {
+		m.answers[id] = &savedAnswer{}
+	}
+	return m.answers[id]
+}
+
+// begin marks a call as in progress until end.
+func (m *sends) begin(id string) *savedAnswer {
+	a := m.entry(id)
+	a.pending = make(chan struct{})
+	return a
+}
+
+func (m *sends) end(id string, a *savedAnswer) {
+	close(a.pending)
+	if a.pending = nil; !a.answered && m.answers[id] == a {
+		delete(m.answers, id)
+	}
+}
+
+func (m *sends) put(id string, cursor uint64, err *contracts.Error) {
+	a := m.entry(id)
+	if !a.answered {
+		m.order = append(m.order, id)
+	}
+	m.bytes -= len(a.body)
+	a.answered, a.cursor, a.err, a.body = true, cursor, err, nil
+	if len(m.order) > maxSends {
+		m.bytes -= len(m.answers[m.order[0]].body)
+		delete(m.answers, m.order[0])
+		m.order = slices.Delete(m.order, 0, 1)
+	}
+}
+
+// saveBody saves the encoded answer to a request.
+func (m *sends) saveBody(id string, body []byte) {
+	saved := m.answers[id]
+	if saved == nil || len(body) > maxSavedBody {
+		return
+	}
+	saved.body = bytes.Clone(body)
+	m.bytes += len(body)
+	for _, old := range m.order {
+		if m.bytes <= maxSavedBodies {
+			return
+		}
+		if a := m.answers[old]; a != saved {
+			m.bytes -= len(a.body)
+			a.body = nil
+		}
+	}
+}
+
+// accepted lists the answers that are not refusals, oldest first. A refused frame
+// changed nothing, so a client may repeat it after a restart.
+func (m *sends) accepted() (list []savedSend) {
+	for _, id := range m.order {
+		if a := m.answers[id]; a.err == nil {
+			list = append(list, savedSend{ID: id, Cursor: a.cursor})
+		}
+	}
+	return list
 }
 
 // A frameCall is a call from a socket.
@@ -148,6 +255,9 @@ func (r *reader) command(id *string, cmd contracts.Command) {
 	c := &call{hub: r.hub, source: frameCall{r, id}, cmd: cmd, key: id}
 	defer c.finish()
 	_ = c.do() // answer has sent the refusal
+	if _, hello := cmd.(*contracts.Hello); hello {
+		r.slowDown(contracts.HelloFrames) // a change is published to all clients
+	}
 }
 
 // sender implements [callSource].
@@ -155,18 +265,14 @@ func (f frameCall) sender(tx *tx) (*connection, error) {
 	if f.isSuperseded(tx) {
 		return nil, nil
 	}
-	tx.clients.touchLease(f.conn)
 	return f.conn, nil
 }
-
-// beforeExecute implements [callSource].
-func (f frameCall) beforeExecute(*tx) {}
 
 // answer implements [callSource].
 func (f frameCall) answer(tx *tx, refusal *contracts.Error) { f.reader.answer(tx, f.id, refusal) }
 
 // repeat implements [callSource].
-func (f frameCall) repeat(tx *tx, answer savedAnswer) error {
+func (f frameCall) repeat(tx *tx, answer *savedAnswer) error {
 	if answer.err != nil {
 		f.answer(tx, answer.err)
 	} else {
@@ -175,43 +281,219 @@ func (f frameCall) repeat(tx *tx, answer savedAnswer) error {
 	return nil
 }
 
-// awaitStopped waits up to stopTimeout for a run that is being stopped.
-func (h *Hub) awaitStopped() {
-	h.mu.Lock()
-	r := h.state.work.run
-	stopping := r != nil && r.stop != nil
-	h.mu.Unlock()
-	if !stopping {
+// answer sends the result or refusal of the current frame. Every command, and every
+// frame about the lease, gets exactly one, in the order of the frames and after the
+// events that it caused (A116).
+func (r *reader) answer(tx *tx, id *string, refusal *contracts.Error) {
+	if refusal == nil {
+		r.result(tx, id, tx.head())
 		return
 	}
-	timer := time.NewTimer(stopTimeout)
-	defer timer.Stop()
-	select {
-	case <-r.done:
-	case <-timer.C:
+	r.hub.opts.Observer.Refused(refusal.Code)
+	if r.conn.bare {
+		tx.pushEvent(r.box, tx.head(), refusal.Event())
+		return
+	}
+	tx.pushFrame(r.box, refusalFrame(id, r.seq, refusal))
+	if refusal.Code == contracts.CodeAccessDenied && r.conn.role == contracts.RoleViewer && r.conn.countDenial(tx.now) {
+		tx.closeMailbox(r.box, refusal)
 	}
 }
 
-// noteCommand writes an accepted command to the journal and folds it into the
-// state, so that the change survives the process.
-func (tx *tx) noteCommand(cmd contracts.Command, n note) {
-	text, err := contracts.EncodeCommand(cmd)
+func (r *reader) result(tx *tx, id *string, cursor uint64) {
+	if !r.conn.bare {
+		tx.pushFrame(r.box, &contracts.Result{ID: id, Seq: r.seq, Cursor: cursor})
+	}
+}
+
+func (r *reader) refuse(id *string, err error) {
+	r.hub.update(func(tx *tx) { r.answer(tx, id, r.hub.refusal(err)) })
+}
+
+// refusalFrame returns the refusal of the seq-th frame of a socket.
+func refusalFrame(id *string, seq uint64, why *contracts.Error) *contracts.Refusal {
+	return &contracts.Refusal{
+		ID: id, Seq: seq, Message: why.Message, Code: why.Code, ErrorType: why.Code,
+		Retryable: why.Code.Retryable(), Details: why.Details(),
+	}
+}
+
+// An httpCall is a call over HTTP.
+type httpCall struct {
+	call
+	by contracts.Caller
+
+	run             *run   // the answer waits for the end of this run; nil if it does not wait
+	publishedBefore uint64 // number of events published before the call
+	snapshot        *sharedSnapshot
+	reply           contracts.MessageAnswer
+	savedBody       []byte // the answer of an earlier request with the same key
+
+	replied chan struct{} // closed when reply has returned, or will not be called
+}
+
+// sendPrefix separates idempotency keys from the ids of ws.send.
+const sendPrefix = "http "
+
+// Post executes the command in text for the caller's connection and calls reply
+// with the encoded answer. It does not wait for the agent. A request that repeats
+// key gets the first answer and changes nothing (A72).
+//
+// A run that the command begins starts after reply has returned, so that no event
+// of the run reaches a stream before the answer: a client that sets its state from
+// the answer would otherwise miss the end of the run. A client that does not read
+// the answer delays the run by at most replyTimeout.
+//
+// Post checks, in this order: the phase of the session, the role that the request
+// names, the connection and its secret, the role of the connection, the lease, the
+// text, the capability, and what the command itself demands.
+func (h *Hub) Post(text []byte, key string, by contracts.Caller, reply func(answer []byte)) error {
+	p := &httpCall{by: by, replied: make(chan struct{})}
+	p.call = call{hub: h, source: p, http: p, trace: by.Trace}
+	if key != "" {
+		p.key = new(sendPrefix + key)
+	}
+	p.cmd, p.invalid = h.newDecoder().Command(text)
+	defer close(p.replied)
+	answer, err := p.serve()
+	if err == nil {
+		reply(answer)
+	}
+	return h.refusedOr(err)
+}
+
+// serve executes the command and returns the encoded answer.
+func (p *httpCall) serve() ([]byte, error) {
+	defer p.finish()
+	switch err := p.do(); {
+	case err != nil:
+		return nil, err
+	case p.savedBody != nil:
+		return p.savedBody, nil
+	case p.run != nil:
+		wait(immediateRunTimeout, p.run.done, nil)
+		p.hub.update(func(tx *tx) {
+			p.capture(tx)
+			p.saveAnswer(tx, nil)
+		})
+	}
+	body, err := p.hub.encodeSnapshot(p.snapshot)
+	if err == nil {
+		p.reply.Snapshot = body
+		body, err = contracts.EncodeBody(&p.reply)
+	}
+	if err == nil && p.key != nil {
+		p.hub.update(func(*tx) { p.conn.sends.saveBody(*p.key, body) })
+	}
+	return body, err
+}
+
+// immediateRunTimeout is how long the answer to a prompt waits for the run of an
+// agent with AgentInfo.Immediate.
+const immediateRunTimeout = 250 * time.Millisecond
+
+// sender implements [callSource]. Viewers send nothing over HTTP, not even hello
+// (A37 to A39).
+func (p *httpCall) sender(tx *tx) (*connection, error) {
+	by := p.by
+	if err := tx.life.refuse(opMessage); err != nil {
+		return nil, err
+	}
+	if by.Role == contracts.RoleViewer || by.Principal.Role == contracts.RoleViewer {
+		return nil, errViewerSends
+	}
+	if sub := tx.clients.subs[by.SubscriptionID]; by.SubscriptionID != "" && (sub == nil || sub.conn.principal.ID != by.Principal.ID || by.ConnectionID == "") {
+		if _, err := tx.ownedSubscription(by.SubscriptionID, by); err != nil {
+			return nil, err
+		}
+	}
+	c, err := tx.identify(by)
 	if err != nil {
-		tx.logger.Error("encode command", "type", cmd.CommandType(), "err", err)
-		return
+		return nil, err
 	}
-	n.Command = text
-	tx.note(n)
-	tx.log.events.ApplyCommand(cmd)
+	if c.role == contracts.RoleViewer {
+		return nil, errViewerSends
+	}
+	return c, nil
 }
 
-// noteAnswer adds the answer's cursor to the transaction's note of a ws.send. The
-// cursor is known only after the command has published its events.
-func (tx *tx) noteAnswer(cursor uint64) {
-	if tx.unansweredSend == nil {
+var errViewerSends = &contracts.Error{Code: contracts.CodeAccessDenied, Message: "Viewer headless connections cannot send messages"}
+
+// beforeExecute is called before a valid command is executed.
+func (p *httpCall) beforeExecute(tx *tx) {
+	tx.noteActivity(p.conn)
+	p.publishedBefore = tx.log.published
+	if !tx.info.Immediate { // with Immediate, the answer shows what the run did
+		tx.startRunAfter = p.replied
+	}
+	if start, ok := p.cmd.(*contracts.UtilityCommandStart); ok && tx.clients.starting[start.CommandID] == nil {
+		tx.clients.starting[start.CommandID] = p
+	}
+}
+
+// answer implements [callSource].
+func (p *httpCall) answer(tx *tx, refusal *contracts.Error) {
+	if start, ok := p.cmd.(*contracts.UtilityCommandStart); ok && tx.clients.starting[start.CommandID] == p {
+		delete(tx.clients.starting, start.CommandID)
+	}
+	if refusal != nil {
 		return
 	}
-	tx.unansweredSend.Answer = cursor
-	tx.out[tx.unansweredIndex].Body = encodeNote(*tx.unansweredSend)
-	tx.unansweredSend = nil
+	if _, prompt := p.cmd.(*contracts.Prompt); prompt && tx.info.Immediate {
+		p.run = tx.work.run
+	}
+	if p.snapshot == nil {
+		p.capture(tx)
+	}
+}
+
+// repeat implements [callSource]. If the first answer was too long to save, the
+// repeat gets the current state instead.
+func (p *httpCall) repeat(tx *tx, answer *savedAnswer) error {
+	if answer.err != nil {
+		return answer.err
+	}
+	if p.savedBody = answer.body; p.savedBody == nil {
+		p.capture(tx)
+		p.reply.Cursor, p.reply.PublishedMessages = answer.cursor, 0
+	}
+	return nil
+}
+
+// capture records the answer: the state, and the number of events that the command
+// published.
+func (p *httpCall) capture(tx *tx) {
+	execution := "runtime_handled"
+	if _, hello := p.cmd.(*contracts.Hello); hello {
+		execution = "transport_only"
+	}
+	p.snapshot = tx.pendingSnapshot()
+	p.reply = contracts.MessageAnswer{
+		OK: true, Success: true, Accepted: true, Cursor: tx.head(),
+		Execution: execution, PublishedMessages: tx.log.published - p.publishedBefore, Message: "handled",
+	}
+}
+
+// refusedOr returns nil for nil. It counts a refusal and converts it to an error
+// that a client may see.
+func (h *Hub) refusedOr(err error) error {
+	if err == nil {
+		return nil
+	}
+	refusal := h.refusal(err)
+	h.opts.Observer.Refused(refusal.Code)
+	return refusal
+}
+
+// refusal converts an error to one that a client may see, and nil to nil. Other
+// errors are logged and become "internal error".
+func (h *Hub) refusal(err error) *contracts.Error {
+	if err == nil {
+		return nil
+	}
+	if e, ok := errors.AsType[*contracts.Error](err); ok {
+		return e
+	}
+	h.logger.Error("internal error", "err", err)
+	return &contracts.Error{Code: contracts.CodeInternal, Message: "internal error"}
 }

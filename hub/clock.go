@@ -39,13 +39,7 @@ func (h *Hub) wakeFollowers() {
 			from, since = visible, now
 		}
 		if window > 0 {
-			pause := time.NewTimer(window)
-			select {
-			case <-pause.C:
-			case <-h.done:
-				pause.Stop()
-				return
-			}
+			wait(window, h.done, nil)
 		}
 	}
 }
@@ -106,34 +100,36 @@ func (h *Hub) watchClock() {
 	}
 }
 
+// A deadline is when the clock does something next.
+type deadline struct {
+	at  func(*tx) time.Time // zero: never
+	act func(*tx)
+}
+
+// deadlines returns what the clock does, in order: a lease ends with its connection.
+func deadlines() [9]deadline {
+	return [9]deadline{
+		{func(tx *tx) time.Time { return tx.clients.nextSilent() }, (*tx).expireSilent},
+		{func(tx *tx) time.Time { at, _ := tx.clients.lease.Deadline(); return at }, (*tx).expireLease},
+		{func(tx *tx) time.Time { at, _ := tx.work.table.Next(); return tx.unlessFrozen(at) }, (*tx).expireQuestions},
+		{func(tx *tx) time.Time { return tx.clients.nextCredentialEnd }, (*tx).expireCredentials},
+		{(*tx).idleEnd, (*tx).suspend},
+		{func(tx *tx) time.Time { return tx.life.endAt }, (*tx).endStreams},
+		{func(tx *tx) time.Time { return tx.clients.presence.due }, (*tx).showPresence},
+		{(*tx).nextWorking, func(tx *tx) { tx.publish(&contracts.Status{Message: contracts.StatusWorking}) }},
+		{(*tx).nextHeartbeat, (*tx).heartbeatAll},
+	}
+}
+
 // arm computes the earliest deadline and wakes the clock if it is earlier than
 // before.
 func (tx *tx) arm() {
 	next := time.Time{}
-	sooner := func(t time.Time) {
-		if !t.IsZero() && (next.IsZero() || t.Before(next)) {
-			next = t
-		}
-	}
 	if tx.life.phase != phaseEnded {
-		if t, ok := tx.clients.lease.Deadline(); ok {
-			sooner(t)
-		}
-		if t, ok := tx.work.table.Next(); ok && !tx.life.frozen {
-			sooner(t)
-		}
-		sooner(tx.clients.nextSilent())
-		sooner(tx.life.endAt)
-		sooner(tx.clients.nextCredentialEnd)
-		if idle := tx.idleSince(); !idle.IsZero() {
-			sooner(idle.Add(tx.opts.IdleTTL))
-		}
-		sooner(tx.clients.presence.due)
-		if tx.work.run != nil && !tx.life.frozen {
-			sooner(tx.log.lastPublished.Add(tx.opts.WorkingInterval))
-		}
-		if tx.roster.len() > 0 {
-			sooner(tx.clients.nextHeartbeat)
+		for _, d := range deadlines() {
+			if at := d.at(tx); !at.IsZero() && (next.IsZero() || at.Before(next)) {
+				next = at
+			}
 		}
 	}
 	moved := !next.IsZero() && (tx.life.deadline.IsZero() || next.Before(tx.life.deadline))
@@ -145,34 +141,38 @@ func (tx *tx) arm() {
 
 // tick handles every deadline that has passed.
 func (tx *tx) tick() {
-	h := tx.Hub
-	tx.expireSilent() // first, because a lease ends with its connection
-	tx.expireLease()
-	if !tx.life.frozen { // the next process resolves them
-		for _, res := range tx.work.table.Expire(tx.now) {
-			tx.resolve(res)
+	for _, d := range deadlines() {
+		if at := d.at(tx); !at.IsZero() && !at.After(tx.now) {
+			d.act(tx)
 		}
 	}
-	if !tx.clients.nextCredentialEnd.IsZero() && !tx.clients.nextCredentialEnd.After(tx.now) {
-		tx.expireCredentials()
+}
+
+// unlessFrozen returns at, or zero if the session is frozen: the next process acts
+// then.
+func (tx *tx) unlessFrozen(at time.Time) time.Time {
+	if tx.life.frozen {
+		return time.Time{}
 	}
-	if idle := tx.idleSince(); !idle.IsZero() && tx.now.Sub(idle) >= tx.opts.IdleTTL {
-		tx.life.suspended, tx.life.phase = true, phaseDraining
-		tx.then(func() { go h.suspendIdle() }) // ends with the session
+	return at
+}
+
+func (tx *tx) expireQuestions() { tx.resolve(tx.work.table.Expire(tx.now)...) }
+
+// nextWorking returns when a silent run publishes a status, so that clients can tell
+// it from a dead server.
+func (tx *tx) nextWorking() time.Time {
+	if tx.work.run == nil {
+		return time.Time{}
 	}
-	if !tx.life.endAt.IsZero() && !tx.life.endAt.After(tx.now) {
-		tx.life.endAt = time.Time{}
-		tx.closeMailboxes(errGoingAway)
+	return tx.unlessFrozen(tx.log.lastPublished.Add(tx.opts.WorkingInterval))
+}
+
+func (tx *tx) nextHeartbeat() time.Time {
+	if tx.roster.len() == 0 {
+		return time.Time{}
 	}
-	if !tx.clients.presence.due.IsZero() && !tx.clients.presence.due.After(tx.now) {
-		tx.showPresence()
-	}
-	if tx.work.run != nil && !tx.life.frozen && tx.now.Sub(tx.log.lastPublished) >= tx.opts.WorkingInterval {
-		tx.publish(&contracts.Status{Message: contracts.StatusWorking}) // clients can tell a silent run from a dead server
-	}
-	if !tx.clients.nextHeartbeat.After(tx.now) {
-		tx.heartbeatAll()
-	}
+	return tx.clients.nextHeartbeat
 }
 
 // heartbeatAll marks a heartbeat as due for every mailbox that had none for one

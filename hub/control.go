@@ -7,9 +7,6 @@ import (
 	"github.com/seed-028515a8/maestro/internal/abridge"
 )
 
-// touchLease renews the lease by the connection's last activity.
-func (cl *clients) touchLease(c *connection) { cl.lease.Touch(c.id, c.lastSeen()) }
-
 // expireLease frees the lease if its holder has been silent for LeaseTTL. It asks
 // the transport for the last activity only now.
 func (tx *tx) expireLease() {
@@ -17,7 +14,7 @@ func (tx *tx) expireLease() {
 	if c == nil {
 		return
 	}
-	tx.clients.touchLease(c)
+	tx.clients.lease.Touch(c.id, c.lastSeen())
 	if _, expired := tx.clients.lease.Expire(tx.now); expired {
 		tx.leaseMoved(c, nil, contracts.LeaseExpired)
 	}
@@ -41,22 +38,24 @@ func (tx *tx) claim(c *connection) {
 }
 
 // claimOnAttach gives an attaching controller the lease if it is free or how is
-// TakeoverForce. The caller calls announce, if it is not nil, when the client can
-// get frames.
-func (tx *tx) claimOnAttach(c *connection, how contracts.Takeover) (announce func()) {
-	holder, held := tx.clients.lease.Holder()
-	if c.role != contracts.RoleController || held && holder == c.id || held && how != contracts.TakeoverForce {
+// TakeoverForce. It returns the connection that lost the lease, or nil. The caller
+// calls announceTakeover when the client can get frames.
+func (tx *tx) claimOnAttach(c *connection, how contracts.Takeover) (loser *connection) {
+	loser = tx.clients.holder()
+	if c.role != contracts.RoleController || loser == c || loser != nil && how != contracts.TakeoverForce {
 		return nil
 	}
-	loser := tx.clients.conns[holder]
 	tx.setHolder(c)
 	if loser == nil {
 		tx.opts.Observer.LeaseMoved(contracts.LeaseGranted)
 	}
-	return func() {
-		if loser != nil {
-			tx.leaseMoved(loser, c, contracts.LeaseTakenOver)
-		}
+	return loser
+}
+
+// announceTakeover publishes that c took the lease from loser, if loser is not nil.
+func (tx *tx) announceTakeover(loser, c *connection) {
+	if loser != nil {
+		tx.leaseMoved(loser, c, contracts.LeaseTakenOver)
 	}
 }
 
@@ -82,14 +81,12 @@ func (tx *tx) grant(c *connection, why contracts.LeaseReason) {
 
 // setHolder moves the lease to c under a new generation and writes a note of it.
 func (tx *tx) setHolder(c *connection) {
-	tx.clients.lease.TakeOver(c.id, tx.now)
-	tx.clients.lease.Touch(c.id, c.lastSeen())
+	tx.clients.lease.Grant(c.id, tx.now)
 	if c.bare {
 		tx.clients.lease.Pin(c.id) // an open pipe keeps the lease
 	}
 	c.controlAsk = nil
 	tx.noteLease()
-	tx.metrics.LeaseChanges.Add(1)
 }
 
 // leaseMoved publishes connection_info and, if there was a previous holder, a
@@ -151,27 +148,46 @@ func (tx *tx) sendLeaseChange(c *connection, granted bool, why contracts.LeaseRe
 	})
 }
 
-// handleLeaseFrame executes a frame about the lease and answers it.
-func (r *reader) handleLeaseFrame(id *string, frame contracts.Frame) {
+// handleLeaseFrame executes a frame about the lease and answers it. It returns false
+// for other frames.
+func (r *reader) handleLeaseFrame(frame contracts.Frame) bool {
+	var id string
+	switch f := frame.(type) {
+	case *contracts.TakeControl:
+		id = f.ID
+	case *contracts.ReleaseControl:
+		id = f.ID
+	case *contracts.AskControl:
+		id = f.ID
+	case *contracts.GrantControl:
+		id = f.ID
+	case *contracts.DenyControl:
+		id = f.ID
+	default:
+		return false
+	}
 	h, c := r.hub, r.conn
 	h.update(func(tx *tx) {
 		if r.isSuperseded(tx) {
 			return
 		}
-		tx.clients.touchLease(c)
 		tx.expireLease()
 		err := tx.applyLeaseFrame(c, frame)
 		if c.bare && err == nil { // answer sends the local client no results; a client that uses ws.* frames expects one
-			tx.pushFrame(r.box, &contracts.Result{ID: id, Seq: r.seq, Cursor: tx.head()})
+			tx.pushFrame(r.box, &contracts.Result{ID: optional(id), Seq: r.seq, Cursor: tx.head()})
 			return
 		}
-		r.answer(tx, id, h.refusal(err))
+		r.answer(tx, optional(id), h.refusal(err))
 	})
+	return true
 }
 
 func (tx *tx) applyLeaseFrame(c *connection, frame contracts.Frame) error {
-	if err := tx.checkController(c); err != nil {
-		return err
+	switch {
+	case tx.life.phase != phaseOpen || tx.clients.conns[c.id] != c:
+		return errGone
+	case c.role != contracts.RoleController:
+		return &contracts.Error{Code: contracts.CodeAccessDenied, Message: "Headless connection does not have controller access"}
 	}
 	switch f := frame.(type) {
 	case *contracts.TakeControl:
@@ -195,36 +211,6 @@ func (tx *tx) applyLeaseFrame(c *connection, frame contracts.Frame) error {
 		return tx.answerAsk(c, f.ConnectionID, func(asker *connection) { tx.grant(asker, contracts.LeaseGranted) })
 	case *contracts.DenyControl:
 		return tx.answerAsk(c, f.ConnectionID, func(asker *connection) { tx.denyControl(c, asker, f.Reason) })
-	}
-	return nil
-}
-
-// leaseFrameID returns the id of a frame about the lease. ok is false for other
-// frames.
-func leaseFrameID(frame contracts.Frame) (id *string, ok bool) {
-	switch f := frame.(type) {
-	case *contracts.TakeControl:
-		return optional(f.ID), true
-	case *contracts.ReleaseControl:
-		return optional(f.ID), true
-	case *contracts.AskControl:
-		return optional(f.ID), true
-	case *contracts.GrantControl:
-		return optional(f.ID), true
-	case *contracts.DenyControl:
-		return optional(f.ID), true
-	}
-	return nil, false
-}
-
-// checkController refuses a frame about the lease from a viewer or a destroyed
-// connection, and outside phaseOpen.
-func (tx *tx) checkController(c *connection) error {
-	switch {
-	case tx.life.phase != phaseOpen || tx.clients.conns[c.id] != c:
-		return errGone
-	case c.role != contracts.RoleController:
-		return &contracts.Error{Code: contracts.CodeAccessDenied, Message: "Headless connection does not have controller access"}
 	}
 	return nil
 }

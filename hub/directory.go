@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
+	"slices"
 	"sync"
 
 	"github.com/seed-028515a8/maestro/contracts"
@@ -66,8 +68,11 @@ func (d *Directory) Get(ctx context.Context, key Key, options OpenOptions) (h *H
 		if err := await(ctx, p.ready); err != nil {
 			return nil, false, err
 		}
-		if p.err != nil || opener || !p.hub.lifeNow().isSuspending() {
+		if p.err != nil || opener {
 			return p.hub, opener, p.err
+		}
+		if life := p.hub.lifeNow(); !life.suspended || life.failed != nil {
+			return p.hub, false, nil
 		}
 		if err := await(ctx, p.removed); err != nil { // it is being suspended, and can be opened again afterwards
 			return nil, false, err
@@ -120,15 +125,11 @@ func (d *Directory) entry(id Key, create bool) (p *directoryEntry, opener bool, 
 	if d.ended[id] && !create {
 		return nil, false, ErrUnknownSession // a session that a client ended opens again only with Create (A76)
 	}
-	limit := d.Max
-	if limit <= 0 {
-		limit = 1024
-	}
-	if len(d.hubs) >= limit {
+	if len(d.hubs) >= positive(d.Max, 1024) {
 		return nil, false, &contracts.Error{Code: contracts.CodeRateLimited, Message: "too many sessions"}
 	}
 	if d.hubs == nil {
-		d.hubs = map[Key]*directoryEntry{}
+		d.hubs, d.ended = map[Key]*directoryEntry{}, map[Key]bool{}
 		d.life, d.end = context.WithCancel(context.Background())
 	}
 	delete(d.ended, id)
@@ -148,7 +149,7 @@ func (d *Directory) open(ctx context.Context, key Key, options OpenOptions, p *d
 	p.hub, p.err = d.Open(ctx, key, options)
 	opened() // an open hub is ended by Suspend, not by the context
 	if p.err != nil {
-		d.forget(key)
+		d.forget(key, false)
 		close(p.ready)
 		return
 	}
@@ -157,23 +158,22 @@ func (d *Directory) open(ctx context.Context, key Key, options OpenOptions, p *d
 	if err := p.hub.Close(context.Background()); err != nil && d.Log != nil {
 		d.Log.Error("close session", "session", key.ID, "err", err)
 	}
-	if p.hub.lifeNow().endedForGood() {
-		d.retire(key)
-	}
-	d.forget(key)
+	life := p.hub.lifeNow()
+	d.forget(key, !life.suspended && life.failed == nil)
 }
 
-// retire records that a client ended the session.
-func (d *Directory) retire(id Key) {
+// forget removes a session. ended says that a client ended it.
+func (d *Directory) forget(key Key, ended bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if len(d.ended) >= maxEnded {
-		clear(d.ended)
+	delete(d.hubs, key)
+	if ended {
+		if len(d.ended) >= maxEnded {
+			clear(d.ended)
+		}
+		d.ended[key] = true
 	}
-	if d.ended == nil {
-		d.ended = map[Key]bool{}
-	}
-	d.ended[id] = true
+	d.wg.Done()
 }
 
 // Retired reports whether a client ended the session. Get then needs
@@ -184,13 +184,6 @@ func (d *Directory) Retired(key Key) bool {
 	return d.ended[key]
 }
 
-func (d *Directory) forget(id Key) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	delete(d.hubs, id)
-	d.wg.Done()
-}
-
 // Suspend suspends all sessions, cancels those that are being opened, and refuses
 // new ones. It returns when all have ended.
 func (d *Directory) Suspend(ctx context.Context) error {
@@ -199,10 +192,7 @@ func (d *Directory) Suspend(ctx context.Context) error {
 	if d.end != nil {
 		d.end()
 	}
-	var open []*directoryEntry
-	for _, p := range d.hubs {
-		open = append(open, p)
-	}
+	open := slices.Collect(maps.Values(d.hubs))
 	d.mu.Unlock()
 	errs := make([]error, len(open))
 	var wg sync.WaitGroup

@@ -206,8 +206,8 @@ func TestEndedSessionStaysDownUntilMadeAnew(t *testing.T) { // A76
 		if err != nil {
 			t.Fatal(err)
 		}
-		alice, _ := (&room{h, t}).attach(contracts.Attach{Role: contracts.RoleController})
-		(&room{h, t}).send(alice, `{"type":"shutdown"}`)
+		alice, _ := (&room{Hub: h, t: t}).attach(contracts.Attach{Role: contracts.RoleController})
+		(&room{Hub: h, t: t}).send(alice, `{"type":"shutdown"}`)
 		<-h.Done()
 		synctest.Wait()
 		_, err = get(d, t.Context(), "a", false)
@@ -304,7 +304,7 @@ func TestDirectoryLogsASessionThatCannotBeClosed(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		r := &room{h, t}
+		r := &room{Hub: h, t: t}
 		alice, _ := r.attach(contracts.Attach{Role: contracts.RoleController})
 		r.until(alice, `"hello_ok"`)
 		synctest.Wait()

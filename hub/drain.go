@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/seed-028515a8/maestro/contracts"
@@ -30,14 +31,6 @@ type restoredStatus struct {
 	status    string
 	lastError string // empty: keep the error of the events
 	errorType contracts.ErrorType
-}
-
-// show writes the override into st.
-func (p *restoredStatus) show(st *contracts.State) {
-	st.IsReady, st.LastStatus = false, &p.status
-	if p.lastError != "" {
-		st.LastError, st.LastErrorType = &p.lastError, p.errorType
-	}
 }
 
 // Quiesce stops the session's work for a drain. It refuses new attachments and
@@ -80,7 +73,10 @@ func (h *Hub) Quiesce(ctx context.Context, reason string) (contracts.Quiesced, e
 
 // beginDrain refuses further attachments and commands and begins to stop what runs.
 func (tx *tx) beginDrain(reason string) {
-	tx.life.counted = tx.countWork()
+	st := tx.log.events.Snapshot(0).State
+	tx.life.counted = contracts.Quiesced{
+		ActiveTools: len(st.ActiveTools), TrackedTools: len(st.TrackedTools), PendingRequests: tx.work.table.Len(),
+	}
 	tx.life.counted.Active = tx.head() > tx.readyCursor || tx.restored || tx.life.origin != nil
 	tx.publish(&contracts.Status{Message: "Hosted runner is draining: " + cmp.Or(reason, "platform_requested_drain")})
 	tx.life.phase = phaseDraining
@@ -88,9 +84,7 @@ func (tx *tx) beginDrain(reason string) {
 	if tx.keepsRequests() {
 		why = stopDrainedKeeping
 	} else {
-		for _, res := range tx.work.table.CancelAll(why.requests, tx.now) {
-			tx.resolve(res)
-		}
+		tx.resolve(tx.work.table.CancelAll(why.requests, tx.now)...)
 	}
 	tx.stopRun(why)
 }
@@ -102,23 +96,12 @@ func (h *Hub) keepsRequests() bool {
 	return can && !h.opts.DrainCancels
 }
 
-func (tx *tx) countWork() contracts.Quiesced {
-	st := tx.log.events.Snapshot(0).State
-	return contracts.Quiesced{
-		ActiveTools: len(st.ActiveTools), TrackedTools: len(st.TrackedTools), PendingRequests: tx.work.table.Len(),
-	}
-}
-
 // awaitQuiet waits until the run and the utilities have ended. The error names what
 // did not stop.
 func (h *Hub) awaitQuiet(ctx context.Context) error {
-	h.mu.Lock()
-	r := h.state.work.run
-	h.mu.Unlock()
-	if u := h.opts.Utilities; u != nil {
-		if err := u.Stop(ctx, stopDrained.utilities); err != nil {
-			return markTimeout(ctx, err)
-		}
+	r := h.activeRun()
+	if err := h.opts.Utilities.Stop(ctx, stopDrained.utilities); err != nil {
+		return markTimeout(ctx, err)
 	}
 	if r == nil {
 		return nil
@@ -184,7 +167,9 @@ func (tx *tx) finalSnapshot(q contracts.Quiesced) *contracts.Snapshot {
 	st.ControllerConnectionID, st.ControllerSubscriptionID = contracts.Null(), contracts.Null()
 	st.CurrentResponse, st.ActiveTools = nil, []contracts.ActiveTool{}
 	st.ActiveUtilityCommands, st.ActiveFileWatches = []contracts.ActiveCommand{}, []contracts.ActiveWatch{}
-	st.TrackedTools = waitingTools(st.TrackedTools, q.Requests)
+	st.TrackedTools = slices.DeleteFunc(st.TrackedTools, func(tool contracts.PendingEntry) bool { // keep those whose question stays open
+		return !slices.ContainsFunc(q.Requests, func(k contracts.KeptRequest) bool { return k.Request.CallID == tool.CallID })
+	})
 	st.IsResponding, st.IsReady = false, q.FlushError == "" && q.Active
 	status := statusDrained
 	if q.FlushError != "" {
@@ -192,20 +177,6 @@ func (tx *tx) finalSnapshot(q contracts.Quiesced) *contracts.Snapshot {
 	}
 	st.LastStatus = &status
 	return snap
-}
-
-// waitingTools returns the tools whose questions stay open.
-func waitingTools(tools []contracts.PendingEntry, open []contracts.KeptRequest) []contracts.PendingEntry {
-	waiting := []contracts.PendingEntry{}
-	for _, t := range tools {
-		for _, k := range open {
-			if k.Request.CallID == t.CallID {
-				waiting = append(waiting, t)
-				break
-			}
-		}
-	}
-	return waiting
 }
 
 // Conclude publishes the final state of a quiesced session under the frozen cursor.

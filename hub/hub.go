@@ -1,6 +1,7 @@
 package hub
 
 import (
+	"cmp"
 	"container/list"
 	"context"
 	"crypto/rand"
@@ -103,26 +104,33 @@ func (o Options) withDefaults() (Options, error) {
 	if o.SessionID == "" || o.Agent == nil || o.Store == nil {
 		return o, errors.New("hub: session id, agent and store are required")
 	}
-	orDuration(&o.LeaseTTL, contracts.DefaultLeaseTTL)
-	orDuration(&o.HeartbeatInterval, contracts.DefaultHeartbeatInterval)
-	orDuration(&o.SubscriptionTTL, contracts.DefaultSubscriptionTTL)
-	orDuration(&o.HandshakeTimeout, contracts.DefaultHandshakeTimeout)
-	orDuration(&o.WorkingInterval, 15*time.Second)
-	orInt(&o.CheckpointBytes, 8<<20)
-	orInt(&o.MaxFrameBytes, contracts.MaxSocketBytes)
-	orInt(&o.MaxControllers, 64)
-	orInt(&o.MaxConnections, 16384)
-	orInt(&o.MaxPrivateBytes, 1<<20)
-	orInt(&o.MaxPending, 256)
-	orInt(&o.MaxBacklog, 4<<20)
-	if o.Profile == "" {
-		o.Profile = contracts.ProfileSeed
-	}
-	if o.ApprovalMode == "" {
-		o.ApprovalMode = contracts.ApprovalPrompt
-	}
+	o.LeaseTTL = positive(o.LeaseTTL, contracts.DefaultLeaseTTL)
+	o.HeartbeatInterval = positive(o.HeartbeatInterval, contracts.DefaultHeartbeatInterval)
+	o.SubscriptionTTL = positive(o.SubscriptionTTL, contracts.DefaultSubscriptionTTL)
+	o.HandshakeTimeout = positive(o.HandshakeTimeout, contracts.DefaultHandshakeTimeout)
+	o.WorkingInterval = positive(o.WorkingInterval, 15*time.Second)
+	o.CheckpointBytes = positive(o.CheckpointBytes, 8<<20)
+	o.MaxFrameBytes = positive(o.MaxFrameBytes, contracts.MaxSocketBytes)
+	o.MaxControllers = positive(o.MaxControllers, 64)
+	o.MaxConnections = positive(o.MaxConnections, 16384)
+	o.MaxPrivateBytes = positive(o.MaxPrivateBytes, 1<<20)
+	o.MaxPending = positive(o.MaxPending, 256)
+	o.MaxBacklog = positive(o.MaxBacklog, 4<<20)
+	o.Profile = cmp.Or(o.Profile, contracts.ProfileSeed)
+	o.ApprovalMode = cmp.Or(o.ApprovalMode, contracts.ApprovalPrompt)
 	if o.Observer == nil {
 		o.Observer = unobserved{}
+	}
+	if o.LoadAttachments == nil {
+		o.LoadAttachments = func(paths []string) (none []contracts.Attachment, failures []string) {
+			for _, p := range paths {
+				failures = append(failures, "Attachment not readable: "+p)
+			}
+			return none, failures
+		}
+	}
+	if o.Utilities == nil {
+		o.Utilities = noUtilities{}
 	}
 	if o.Memory == nil {
 		o.Memory = NewMemory(MemoryOptions{})
@@ -133,17 +141,8 @@ func (o Options) withDefaults() (Options, error) {
 	return o, nil
 }
 
-func orDuration(d *time.Duration, def time.Duration) {
-	if *d <= 0 {
-		*d = def
-	}
-}
-
-func orInt(n *int, def int) {
-	if *n <= 0 {
-		*n = def
-	}
-}
+// positive returns n, or the default if n is not positive.
+func positive[N int | time.Duration](n, def N) N { return cmp.Or(max(n, 0), def) }
 
 // A Hub is one session: it joins one agent to any number of clients.
 //
@@ -161,14 +160,9 @@ type Hub struct {
 	restored    bool                // the store had entries of an earlier process
 	openedAt    time.Time           // when this process opened the session
 
-	roster       roster
-	metrics      Metrics
-	localBacklog localBacklog
-
-	// encodeBuffers holds buffers for encoding an event before the journal copies
-	// it. Without the pool, a command that writes much would trigger about ten
-	// garbage collections a second.
-	encodeBuffers sync.Pool
+	roster  roster
+	metrics Metrics
+	local   atomic.Bool // a local client is attached
 
 	snapshotSize atomic.Int64 // bytes of the last encoded snapshot
 
@@ -195,7 +189,7 @@ type state struct {
 	log     eventLog
 
 	batch          []journal.Entry // memory for the entries of a transaction, reused by the next
-	effects        []func()        // added by ended transactions and not run yet, in order
+	effects        []func(*Hub)    // added by ended transactions and not run yet, in order
 	runningEffects bool            // a goroutine runs effects
 }
 
@@ -204,11 +198,13 @@ type clients struct {
 	lease    *lease.Lease
 	conns    map[string]*connection
 	subs     map[string]*subscription // of all connections
-	detached list.List                // of *subscription, by time of expiry
-	idle     list.List                // of *connection without subscriptions, by time of expiry
+	detached list.List                // of expiry[*subscription]
+	idle     list.List                // of expiry[*connection] without subscriptions
 	former   []former                 // oldest first; at most maxFormer
 	starting map[string]*httpCall     // utility_command_start requests in progress, by command id
 	presence presence
+
+	restoredHolder string // of the lease; used only while restoring
 
 	nextHeartbeat     time.Time     // when heartbeatAll runs next; zero until a client attached
 	lastUsed          time.Time     // when a connection was last made or destroyed
@@ -264,7 +260,6 @@ func New(opts Options) (*Hub, error) {
 		closed:     make(chan struct{}),
 		clientLeft: make(chan struct{}, 1),
 	}
-	h.localBacklog.init()
 	h.state = state{
 		clients: clients{
 			lease:    lease.New(opts.LeaseTTL),
@@ -285,11 +280,15 @@ func New(opts Options) (*Hub, error) {
 		},
 		log: eventLog{events: session.New(), revealed: make(chan struct{}), checkpointedAt: h.openedAt},
 	}
+	var after uint64
+	if opts.Restored != nil {
+		after = opts.Restored.Cursor
+	}
 	h.journal, err = journal.New(opts.Store, journal.Options{
 		WindowBytes: opts.WindowBytes,
 		Shared:      opts.Memory.history,
 		Deferred:    opts.GroupCommit,
-		After:       opts.restoredCursor(),
+		After:       after,
 		Wake:        func() { signal(h.newEntries) },
 	})
 	if err != nil {
@@ -324,9 +323,9 @@ func (h *Hub) Start(ctx context.Context) error {
 		h.update(func(tx *tx) { tx.life.phase = phaseUnready })
 		return nil
 	}
-	if u := h.opts.Utilities; u != nil {
-		u.Start(h.publishUtility, h.awaitOwner)
-	}
+	h.opts.Utilities.Start(h.publishUtility, func(ctx context.Context, owner string) error {
+		return h.awaitReader(ctx, owner, &h.metrics.CommandWaits)
+	})
 	info, err := h.opts.Agent.Start(ctx, (*host)(h))
 	if err != nil {
 		return errors.Join(err, h.Close(ctx))
@@ -336,9 +335,7 @@ func (h *Hub) Start(ctx context.Context) error {
 		h.startCursor = tx.head()
 		tx.closeLeftovers()
 		if info.Forgets {
-			for _, res := range tx.work.table.CancelAll("The program that asked has ended", tx.now) {
-				tx.resolve(res)
-			}
+			tx.resolve(tx.work.table.CancelAll("The program that asked has ended", tx.now)...)
 		}
 		tx.life.phase = phaseOpen
 		tx.announce()
@@ -356,36 +353,24 @@ func (h *Hub) Start(ctx context.Context) error {
 // announce publishes ready and session_info. A session restored from elsewhere, and one
 // with Options.Quiet, only gets them in its state: they take no cursor there.
 func (tx *tx) announce() {
+	id := &tx.opts.SessionID
+	ready := &contracts.Ready{ProtocolVersion: contracts.ProtocolVersion, Model: tx.info.Model, Provider: tx.info.Provider, SessionID: id}
+	if tx.opts.Profile == contracts.ProfileSeed {
+		ready.ExecutorType = tx.info.Executor
+	}
+	events := []contracts.Event{ready, &contracts.SessionInfo{SessionID: id, Cwd: tx.opts.Cwd, GitBranch: tx.opts.GitBranch}}
 	adopted := !tx.restored && tx.opts.Restored != nil
-	if tx.life.wasDrained { // clients were shown "Drained"
-		tx.publish(tx.ready(), tx.sessionInfo(), &contracts.Status{Message: "Ready"})
-		return
+	quiet := !tx.life.wasDrained && (adopted || tx.opts.Quiet)
+	if tx.life.wasDrained || quiet && !adopted && !tx.restored { // clients were shown "Drained", or will only see the state
+		events = append(events, &contracts.Status{Message: "Ready"})
 	}
-	if !adopted && !tx.opts.Quiet {
-		tx.publish(tx.ready(), tx.sessionInfo())
-		return
+	for _, ev := range events {
+		if quiet {
+			tx.log.events.Apply(ev)
+		} else {
+			tx.publish(ev)
+		}
 	}
-	tx.log.events.Apply(tx.ready())
-	tx.log.events.Apply(tx.sessionInfo())
-	if !adopted && !tx.restored {
-		tx.log.events.Apply(&contracts.Status{Message: "Ready"})
-	}
-}
-
-func (h *Hub) ready() *contracts.Ready {
-	r := &contracts.Ready{
-		ProtocolVersion: contracts.ProtocolVersion,
-		Model:           h.info.Model, Provider: h.info.Provider,
-		SessionID: &h.opts.SessionID,
-	}
-	if h.opts.Profile == contracts.ProfileSeed {
-		r.ExecutorType = h.info.Executor
-	}
-	return r
-}
-
-func (h *Hub) sessionInfo() *contracts.SessionInfo {
-	return &contracts.SessionInfo{SessionID: &h.opts.SessionID, Cwd: h.opts.Cwd, GitBranch: h.opts.GitBranch}
 }
 
 // SessionID returns the session's id.
@@ -402,15 +387,39 @@ func (h *Hub) Cursor() uint64 { return h.journal.Visible() }
 // failure of the store.
 func (h *Hub) Done() <-chan struct{} { return h.done }
 
-// Snapshot returns the state as of the newest entry.
-func (h *Hub) Snapshot() *contracts.Snapshot {
-	var snap *contracts.Snapshot
-	h.update(func(tx *tx) { snap = tx.snapshot() })
-	return snap
-}
-
 // Err returns why the session failed, or nil.
 func (h *Hub) Err() error { return h.lifeNow().failed }
+
+// A Summary describes a session in a listing.
+type Summary struct {
+	Cursor      uint64
+	Updated     time.Time // when an event was last published
+	Responding  bool
+	Connections int
+	Pending     int // open requests
+}
+
+// Summary returns the current summary.
+func (h *Hub) Summary() Summary {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return Summary{
+		Cursor: h.journal.Visible(), Updated: h.state.log.lastPublished, Responding: h.state.work.run != nil,
+		Connections: len(h.state.clients.conns), Pending: h.state.work.table.Len(),
+	}
+}
+
+// wait waits until it can receive from a channel, at most for d. It ignores a nil
+// channel.
+func wait(d time.Duration, done, stop <-chan struct{}) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-done:
+	case <-stop:
+	case <-timer.C:
+	}
+}
 
 // signal puts a token into a 1-buffered channel unless there is one.
 func signal(c chan struct{}) {
@@ -426,6 +435,3 @@ func newID(prefix string) string {
 	rand.Read(id[:]) // never fails
 	return prefix + hex.EncodeToString(id[:])
 }
-
-// stamp formats a time for the wire: RFC 3339, UTC, milliseconds.
-func stamp(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z") }

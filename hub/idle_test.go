@@ -71,7 +71,7 @@ func inCellar(t *testing.T, test func(t *testing.T, d *hub.Directory, c *cellar,
 				t.Error(err)
 			}
 		}()
-		test(t, d, c, &room{h, t})
+		test(t, d, c, &room{Hub: h, t: t})
 	})
 }
 
@@ -93,7 +93,7 @@ func again(t *testing.T, d *hub.Directory) *room {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &room{h, t}
+	return &room{Hub: h, t: t}
 }
 
 func TestIdleSessionRestsAndComesBackAsItWas(t *testing.T) { // A82, 3.6
@@ -277,7 +277,7 @@ func TestSessionThatFallsAsleepIsWokenOnceForAll(t *testing.T) { // A83
 				t.Errorf("round %d: got %v, want it awake", round, err)
 			}
 			time.Sleep(leaseTTL)
-			r = &room{late[0], t}
+			r = &room{Hub: late[0], t: t}
 		}
 	})
 }
@@ -336,7 +336,7 @@ func TestSessionsOfAnotherScopeDoNotExist(t *testing.T) { // A84
 		}
 		want := map[hub.Key]*hub.Hub{{ID: "s"}: r.Hub, {Scope: "other", ID: "s"}: theirs}
 		wantEqual(t, "sessions", d.List(), want)
-		alice := (&room{theirs, t}).guest("a")
+		alice := (&room{Hub: theirs, t: t}).guest("a")
 		alice.connects(asController)
 		alice.posts(`{"type":"shutdown"}`) // theirs ends, mine does not
 		<-theirs.Done()

@@ -1,6 +1,9 @@
 package hub
 
 import (
+	"context"
+	"errors"
+	"fmt"
 	"time"
 
 	"github.com/seed-028515a8/maestro/contracts"
@@ -87,13 +90,6 @@ func (l *lifecycle) refuse(op operation) error {
 	return refusals[phase][op]
 }
 
-// isSuspending reports whether the session is suspended or about to be, and can be
-// opened again.
-func (l *lifecycle) isSuspending() bool { return l.suspended && l.failed == nil }
-
-// endedForGood reports whether an ended session was neither suspended nor broken.
-func (l *lifecycle) endedForGood() bool { return !l.suspended && l.failed == nil }
-
 // lifeNow returns a copy of the lifecycle. It locks Hub.mu.
 func (h *Hub) lifeNow() *lifecycle {
 	h.mu.Lock()
@@ -107,3 +103,167 @@ func (h *Hub) Draining() bool { return h.lifeNow().phase == phaseDraining }
 
 // Ready reports whether the session takes attachments.
 func (h *Hub) Ready() bool { return h.lifeNow().refuse(opAttach) == nil }
+
+// Longest time of each step of Hub.leave, in addition to the caller's context.
+const (
+	runTimeout    = 5 * time.Second // the run to stop; the utilities to stop
+	clientTimeout = 2 * time.Second // clients to read their last frames
+	closeTimeout  = 5 * time.Second // the agent, the utilities and the goroutines to end, each
+)
+
+// Close ends the session for good. It cancels the questions, stops the run, lets
+// clients read the last entries, and closes the agent and the store. It returns
+// when nothing of the session runs. Later calls wait for the first one (or ctx) and
+// return nil; only the first returns the error.
+func (h *Hub) Close(ctx context.Context) error {
+	h.update(func(tx *tx) {
+		if tx.life.phase == phaseOpen {
+			tx.beginShutdown(&contracts.Shutdown{}, note{})
+		}
+	})
+	return h.leave(ctx, true)
+}
+
+// Suspend ends this process's part of the session. Questions stay open, and clients
+// are told to reconnect (D8). The next process on the same store continues the
+// session.
+func (h *Hub) Suspend(ctx context.Context) error {
+	h.update(func(tx *tx) {
+		tx.life.suspended = true
+		if tx.life.phase == phaseOpen {
+			tx.life.phase = phaseDraining
+			tx.stopRun(stopSuspended)
+		}
+	})
+	return h.leave(ctx, false)
+}
+
+// leave ends, in this order: the run, the commands and watches, the clients, the
+// agent, the utilities, the hub's goroutines, the journal and the store.
+func (h *Hub) leave(ctx context.Context, final bool) error {
+	if h.leaving.Swap(true) {
+		select {
+		case <-h.closed:
+			return nil
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+	defer close(h.closed)
+	if r := h.activeRun(); r != nil {
+		wait(runTimeout, r.done, ctx.Done())
+	}
+	h.endUtilities(ctx)
+	h.update(func(tx *tx) {
+		if final && tx.life.phase != phaseEnded && tx.life.phase != phaseStarting {
+			tx.publishSnapshot()
+		}
+		if final {
+			tx.closeMailboxes(nil)
+		} else {
+			tx.closeMailboxes(errGoingAway)
+		}
+	})
+	h.awaitClients(ctx)
+	h.update(func(tx *tx) {
+		h.roster.closeSockets(errGoingAway)
+		tx.end()
+	})
+	err := within(ctx, "the agent", h.opts.Agent.Close)
+	err = errors.Join(err, within(ctx, "the utilities", h.opts.Utilities.Close))
+	err = errors.Join(err, within(ctx, "the run", func(context.Context) error { h.wg.Wait(); return nil }))
+	h.update(func(tx *tx) { tx.life.frozen = true }) // discard entries of goroutines that did not end in time
+	h.journal.Close()
+	return errors.Join(err, h.opts.Store.Close())
+}
+
+// within calls end and waits up to closeTimeout for it. If end ignores its context,
+// within returns an error 1 s later and leaves it running, because the store must
+// be closed for the next process.
+func within(ctx context.Context, what string, end func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, closeTimeout)
+	defer cancel()
+	ended := make(chan error, 1)      // one result
+	go func() { ended <- end(ctx) }() // ends when end returns
+	select {
+	case err := <-ended:
+		return err
+	case <-ctx.Done():
+	}
+	select {
+	case err := <-ended: // ended because of ctx
+		return err
+	case <-time.After(time.Second):
+		return fmt.Errorf("%s does not end", what)
+	}
+}
+
+// end marks the session as ended and stops the hub's goroutines.
+func (tx *tx) end() {
+	if tx.life.phase == phaseEnded {
+		return
+	}
+	tx.life.phase = phaseEnded
+	tx.log.forgetSnapshot()
+	if tx.work.run != nil {
+		tx.work.run.cancel(errEnded)
+	}
+	close(tx.done)
+}
+
+func (h *Hub) activeRun() *run {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.state.work.run
+}
+
+func (h *Hub) awaitClients(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, clientTimeout)
+	defer cancel()
+	for h.roster.len() > 0 && ctx.Err() == nil {
+		wait(clientTimeout, h.clientLeft, ctx.Done())
+	}
+}
+
+// endUtilities stops commands and watches while their last events can still be
+// published.
+func (h *Hub) endUtilities(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, runTimeout)
+	defer cancel()
+	if err := h.opts.Utilities.Stop(ctx, stopShutdown.utilities); err != nil {
+		h.logger.Error("stop utilities", "err", err)
+	}
+}
+
+// suspend suspends a session that was not used for IdleTTL. [Directory.Get] opens it
+// again.
+func (tx *tx) suspend() {
+	tx.life.suspended, tx.life.phase = true, phaseDraining
+	tx.then(func(h *Hub) {
+		go func() { // ends with the session
+			if err := h.Suspend(context.Background()); err != nil {
+				h.logger.Error("suspend an idle session", "err", err)
+			}
+		}()
+	})
+}
+
+// idleEnd returns when the session is suspended, unless it is used before: IdleTTL
+// after the last run, event, client or utility. It returns zero if the session is in
+// use or Options.IdleTTL is not set.
+func (tx *tx) idleEnd() time.Time {
+	if tx.opts.IdleTTL <= 0 || tx.life.phase != phaseOpen || tx.work.run != nil || len(tx.clients.subs) > 0 || len(tx.clients.conns) > 0 || tx.log.events.UtilitiesActive() {
+		return time.Time{}
+	}
+	since := tx.log.lastPublished
+	if tx.clients.lastUsed.After(since) {
+		since = tx.clients.lastUsed
+	}
+	return since.Add(tx.opts.IdleTTL)
+}
+
+// endStreams ends the streams of a drained session.
+func (tx *tx) endStreams() {
+	tx.life.endAt = time.Time{}
+	tx.closeMailboxes(errGoingAway)
+}

@@ -145,6 +145,109 @@ func (tx *tx) push(b *mailbox, p parcel) {
 	tx.wake(b)
 }
 
+// closeMailbox queues the end of a mailbox's connection: the client still gets the
+// entries up to the head, then a goodbye, then the close. A nil why is a normal
+// end.
+func (tx *tx) closeMailbox(b *mailbox, why *contracts.Error) {
+	if b == nil {
+		return
+	}
+	p := parcel{at: tx.head(), closes: true, why: why}
+	turn := 0
+	if why == errGoingAway {
+		turn = tx.clients.toldToReturn
+		tx.clients.toldToReturn++
+	}
+	if text, err := contracts.EncodeFrame(goodbyeFrame(why, turn)); err == nil && !b.bare {
+		p.frame = b.form.AppendControl(nil, text)
+	}
+	tx.push(b, p)
+}
+
+// closeMailboxes queues the end of every attached connection, the holder's first.
+func (tx *tx) closeMailboxes(why *contracts.Error) {
+	closeAll := func(c *connection) {
+		for _, sub := range c.subs {
+			tx.closeMailbox(sub.box, why)
+		}
+	}
+	holder := tx.clients.holder()
+	if holder != nil {
+		closeAll(holder)
+	}
+	for _, c := range tx.clients.conns {
+		if c != holder {
+			closeAll(c)
+		}
+	}
+}
+
+// When the process ends, it tells the first returnAtOnce clients of a session to
+// return after one second. It delays the others so that returnRate clients return
+// per second: the default limits of the next process admit no more.
+const (
+	returnAtOnce = 1000
+	returnRate   = 500
+)
+
+// goodbyeFrame returns the last frame of a connection. turn is how many clients
+// were told to return before this one.
+func goodbyeFrame(why *contracts.Error, turn int) *contracts.Goodbye {
+	if why == nil {
+		return &contracts.Goodbye{Code: 1000, Reason: "normal"}
+	}
+	bye := &contracts.Goodbye{Code: int64(why.Code.CloseCode()), Reason: string(why.Code), Resume: why.Code.Retryable()}
+	if bye.Resume {
+		bye.RetryAfterMS = 1000 + int64(max(0, turn-returnAtOnce+1)*1000/returnRate)
+	}
+	return bye
+}
+
+// pushFrame queues a control frame at the head. It does nothing if b is nil or the
+// form has no control frames.
+func (tx *tx) pushFrame(b *mailbox, f contracts.Frame) {
+	if b == nil {
+		return
+	}
+	text, err := contracts.EncodeFrame(f)
+	if err != nil {
+		tx.logger.Error("encode frame", "type", f.FrameType(), "err", err)
+		return
+	}
+	if frame := b.form.AppendControl(nil, text); len(frame) > 0 {
+		tx.push(b, parcel{at: tx.head(), frame: frame})
+	}
+}
+
+// pushEvent queues a private event at cursor.
+func (tx *tx) pushEvent(b *mailbox, cursor uint64, ev contracts.Event) {
+	tx.push(b, parcel{at: cursor, frame: b.form.AppendMessage(nil, cursor, encode(nil, ev).Body)})
+}
+
+// sendToSockets queues a control frame for every socket of the connection. Streams
+// have no control frames; their clients see the events instead.
+func (tx *tx) sendToSockets(c *connection, f contracts.Frame) {
+	for _, sub := range c.subs {
+		tx.pushFrame(sub.box, f)
+	}
+}
+
+// sendPrivateEvent queues a private event at cursor for every subscription of the
+// connection. A detached subscription keeps it for its next stream.
+func (tx *tx) sendPrivateEvent(c *connection, cursor uint64, ev contracts.Event) {
+	body := encode(nil, ev).Body
+	for _, sub := range c.subs {
+		if b := sub.box; b != nil {
+			tx.push(b, parcel{at: cursor, frame: b.form.AppendMessage(nil, cursor, body)})
+			continue
+		}
+		if len(sub.heldEvents) == maxHeldEvents {
+			sub.heldEvents = slices.Delete(sub.heldEvents, 0, 1)
+		}
+		sub.heldEvents = append(sub.heldEvents, heldEvent{cursor, body})
+	}
+}
+
 // wake starts a flush of b if the writer is idle.
 func (h *Hub) wake(b *mailbox) {
 	if b.writer.CompareAndSwap(writerIdle, writerRunning) {
@@ -199,18 +302,16 @@ func (h *Hub) writeFailure(b *mailbox, err error) *contracts.Error {
 
 // behind reports whether b has something to write.
 func (h *Hub) behind(b *mailbox) bool {
-	return !b.needsSnapshot.Load() && b.cursor.Load() < h.journal.Visible() || b.heartbeatDue.Load() || h.hasDueParcel(b)
-}
-
-// hasDueParcel reports whether b's first parcel may be written now.
-func (h *Hub) hasDueParcel(b *mailbox) bool {
+	if !b.needsSnapshot.Load() && b.cursor.Load() < h.journal.Visible() || b.heartbeatDue.Load() {
+		return true
+	}
 	if b.privateCount.Load() == 0 {
 		return false
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	_, ok := h.dueParcel(b)
-	return ok
+	_, due := h.dueParcel(b)
+	return due
 }
 
 // dueParcel returns b's first parcel if the cursor has reached it and its entries
@@ -245,13 +346,15 @@ func (h *Hub) writeOut(b *mailbox) (err error) {
 			return err
 		}
 		if b.heartbeatDue.Swap(false) {
-			if err := h.writeHeartbeat(b, buf); err != nil {
+			out := b.form.AppendHeartbeat((*buf)[:0], b.cursor.Load(), b.noHeartbeats.Load())
+			*buf = out[:0]
+			if len(out) == 0 {
+				continue
+			}
+			if err := b.conn.Write(out); err != nil {
 				return err
 			}
 		}
-	}
-	if b.bare {
-		h.localBacklog.caughtUp()
 	}
 	return nil
 }
@@ -291,25 +394,20 @@ func (h *Hub) writeParcels(b *mailbox, buf *[]byte) (until uint64, err error) {
 			if len(out) > 0 {
 				err = b.conn.Write(out)
 			}
-			return 0, errors.Join(err, closeError(p.why))
+			if p.why == nil {
+				return 0, errors.Join(err, errClosed)
+			}
+			return 0, errors.Join(err, p.why)
 		}
 	}
 	if len(out) > 0 {
 		err = b.conn.Write(out)
-		putBack(buf, out)
+		*buf = out[:0]
 	}
 	if err == nil && jumped {
 		b.needsSnapshot.Store(false) // only after the write: a failed one may have to be repeated
 	}
 	return until, err
-}
-
-// closeError returns the error that ends a flush after a closing parcel.
-func closeError(why *contracts.Error) error {
-	if why == nil {
-		return errClosed
-	}
-	return why
 }
 
 // writeSnapshot appends a small snapshot to out. It writes out and then a large
@@ -336,9 +434,8 @@ func (h *Hub) writeSnapshot(b *mailbox, out []byte, p parcel) ([]byte, error) {
 	}
 	b.cursor.Store(p.at)
 	b.missedTransients = false
-	h.ownerRead(b)
+	h.readerMoved(b)
 	if p.reset != "" {
-		h.metrics.reset(p.reset)
 		h.opts.Observer.Reset(p.reset)
 	}
 	return out, nil
@@ -367,12 +464,9 @@ func (h *Hub) writeEntries(b *mailbox, buf *[]byte, until uint64) error {
 		if err := b.conn.Write(frames); err != nil {
 			return err
 		}
-		if b.bare {
-			h.localBacklog.shrink(len(frames))
-		}
 	}
 	b.cursor.Store(next)
-	h.ownerRead(b)
+	h.readerMoved(b)
 	if b.missedTransients && h.journal.InWindow(next) {
 		b.missedTransients = false
 		h.sendConnectionList(b)
@@ -402,21 +496,13 @@ func (h *Hub) resetClient(b *mailbox, why contracts.ResetReason) error {
 	return nil
 }
 
-func (h *Hub) writeHeartbeat(b *mailbox, buf *[]byte) error {
-	out := b.form.AppendHeartbeat((*buf)[:0], b.cursor.Load(), b.noHeartbeats.Load())
-	if len(out) == 0 {
-		return nil
-	}
-	err := b.conn.Write(out)
-	putBack(buf, out)
-	return err
-}
-
-// buffers are for parcels and for entries that are no longer in the window. Entries
-// in the window are written from the journal's memory.
+// buffers hold an encoded event before the journal copies it, parcels, and entries that
+// are no longer in the window. Entries in the window are written from the journal's
+// memory. Without the pool, a command that writes much would trigger about ten garbage
+// collections a second.
 var buffers = sync.Pool{New: func() any { b := make([]byte, 0, 4<<10); return &b }}
 
-const maxPooled = 256 << 10
+const maxPooled = 256 << 10 // bytes; a larger buffer is not kept
 
 func takeBuffer() *[]byte { return buffers.Get().(*[]byte) }
 
@@ -425,6 +511,3 @@ func giveBuffer(b *[]byte) {
 		buffers.Put(b)
 	}
 }
-
-// putBack keeps a grown buffer for the next use.
-func putBack(buf *[]byte, grown []byte) { *buf = grown[:0] }

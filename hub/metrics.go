@@ -2,7 +2,6 @@ package hub
 
 import (
 	"math"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -10,60 +9,61 @@ import (
 	"github.com/seed-028515a8/maestro/journal"
 )
 
+// An Observer is told what happens in a session, for metrics and traces. Its
+// methods must return at once and must not call the hub. They are called with the
+// session's lock held, in the order of events. Refused and Reset are exceptions:
+// they may be called at any time and from several goroutines.
+type Observer interface {
+	// Attached and Detached are called when a socket or stream begins and ends.
+	// transport is stdio, ws or sse.
+	Attached(role contracts.Role, transport string)
+	Detached(role contracts.Role, transport string)
+
+	// Refused is called for every refusal, handshakes included.
+	Refused(code contracts.Code)
+
+	// Reset is called for every client that is reset.
+	Reset(why contracts.ResetReason)
+
+	// LeaseMoved is called for every change of the lease holder.
+	LeaseMoved(why contracts.LeaseReason)
+
+	// Appended is called for every batch of entries that was written to the store.
+	// took is the duration of the write.
+	Appended(entries, bytes int, took time.Duration)
+
+	// Accepted is called for every admitted command. trace is its W3C traceparent,
+	// or empty.
+	Accepted(cmd contracts.Command, trace string, at time.Time)
+
+	// Published is called for every event that is added to the journal.
+	Published(ev contracts.Event, at time.Time)
+
+	// RunEnded is called when a run has ended.
+	RunEnded(at time.Time)
+}
+
+// unobserved is the observer of a hub without Options.Observer.
+type unobserved struct{}
+
+func (unobserved) Attached(contracts.Role, string)               {}
+func (unobserved) Detached(contracts.Role, string)               {}
+func (unobserved) Refused(contracts.Code)                        {}
+func (unobserved) Reset(contracts.ResetReason)                   {}
+func (unobserved) LeaseMoved(contracts.LeaseReason)              {}
+func (unobserved) Appended(int, int, time.Duration)              {}
+func (unobserved) Accepted(contracts.Command, string, time.Time) {}
+func (unobserved) Published(contracts.Event, time.Time)          {}
+func (unobserved) RunEnded(time.Time)                            {}
+
 // Metrics holds counters since the hub was made. Every limit of the hub has a
-// counter of how often it was reached.
+// counter of how often it was reached. An [Observer] counts refusals and resets.
 type Metrics struct {
-	Attached      atomic.Int64 // handshakes completed
 	SlowConsumers atomic.Int64 // connections closed because the client did not read
 	Silent        atomic.Int64 // connections closed because the client was silent for three heartbeat intervals
 	AgentWaits    atomic.Int64 // publishes that waited for a local client
 	CommandWaits  atomic.Int64 // times a command waited for its owner to read
-	LeaseChanges  atomic.Int64
-	Asked         atomic.Int64 // server requests opened
-	Acks          atomic.Int64 // ws.ack frames
 	UnknownKeys   atomic.Int64 // keys ignored in requests (D13)
-
-	mu       sync.Mutex
-	refusals map[contracts.Code]int64
-	resets   map[contracts.ResetReason]int64
-}
-
-// refused counts a refusal and tells the observer.
-func (h *Hub) refused(code contracts.Code) {
-	h.metrics.refused(code)
-	h.opts.Observer.Refused(code)
-}
-
-func (m *Metrics) refused(code contracts.Code) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.refusals == nil {
-		m.refusals = map[contracts.Code]int64{}
-	}
-	m.refusals[code]++
-}
-
-func (m *Metrics) reset(why contracts.ResetReason) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.resets == nil {
-		m.resets = map[contracts.ResetReason]int64{}
-	}
-	m.resets[why]++
-}
-
-// Refusals returns how many frames were refused with code.
-func (m *Metrics) Refusals(code contracts.Code) int64 {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.refusals[code]
-}
-
-// Resets returns how many clients were reset for the reason.
-func (m *Metrics) Resets(why contracts.ResetReason) int64 {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.resets[why]
 }
 
 // Metrics returns the hub's counters.

@@ -63,6 +63,18 @@ func (w *witness) heard() (said []string) {
 	return slices.DeleteFunc(said, func(s string) bool { return s == "connection_info" })
 }
 
+// told counts how often the room's observer was told something.
+func (r *room) told(what string) (n int) {
+	r.witness.mu.Lock()
+	defer r.witness.mu.Unlock()
+	for _, said := range r.witness.said {
+		if said == what {
+			n++
+		}
+	}
+	return n
+}
+
 // observed runs a test in a room with a witness who has seen its start.
 func observed(t *testing.T, opts hub.Options, test func(t *testing.T, r *room, w *witness)) {
 	w := &witness{}

@@ -102,26 +102,21 @@ func (p *presence) budgetWait(now time.Time) time.Duration {
 }
 
 // showChange publishes connection_info about a connection: at once if there are few
-// connections or the lease has moved, otherwise later.
-func (tx *tx) showChange(about string) {
-	tx.showChangeSoon(about)
+// connections or the lease has moved, otherwise later. It is never urgent for a
+// connection made by a stream.
+func (tx *tx) showChange(c *connection) {
 	p := &tx.clients.presence
-	calm := len(tx.clients.conns) <= presenceAtOnce || tx.now.Sub(p.shown) >= presenceEvery
-	if calm && p.budgetWait(tx.now) == 0 || tx.clients.leaseUnshown() {
-		tx.showPresence()
-	}
-}
-
-// showChangeSoon schedules connection_info about a connection. It is enough for
-// connections made by a stream.
-func (tx *tx) showChangeSoon(about string) {
-	p := &tx.clients.presence
-	p.about = about
-	if slices.ContainsFunc(p.listed, func(c *connection) bool { return c.id == about }) {
-		p.addChange(about)
+	p.about = c.id
+	if slices.Contains(p.listed, c) {
+		p.addChange(c.id)
 	}
 	if p.due.IsZero() {
 		p.due = tx.now.Add(max(presenceEvery, p.budgetWait(tx.now)))
+	}
+	calm := len(tx.clients.conns) <= presenceAtOnce || tx.now.Sub(p.shown) >= presenceEvery
+	byStream := len(c.subs) > 0 && c.subs[0].implicit
+	if !byStream && (calm && p.budgetWait(tx.now) == 0 || tx.clients.leaseUnshown()) {
+		tx.showPresence()
 	}
 }
 
@@ -136,15 +131,15 @@ func (cl *clients) leaseUnshown() bool {
 // moved: presence is not part of the session's history.
 func (tx *tx) showPresence() {
 	p := &tx.clients.presence
-	infos := []*contracts.ConnectionInfo{tx.connectionInfo(p.about)}
-	if len(tx.clients.conns) > presenceAtOnce && !p.relist {
-		infos = infos[:0]
+	infos := []*contracts.ConnectionInfo{}
+	list := len(tx.clients.conns) <= presenceAtOnce || p.relist
+	if !list {
 		for _, id := range p.changed {
-			infos = append(infos, tx.clients.connectionChange(id))
+			infos = append(infos, tx.connectionInfo(id, false))
 		}
-		if len(infos) == 0 {
-			infos = append(infos, tx.clients.connectionChange(p.about))
-		}
+	}
+	if len(infos) == 0 {
+		infos = append(infos, tx.connectionInfo(p.about, list))
 	}
 	transient := !tx.clients.leaseUnshown()
 	p.due, p.shown, p.changed, p.relist = time.Time{}, tx.now, nil, false
@@ -158,37 +153,24 @@ func (tx *tx) showPresence() {
 	}
 }
 
-// connectionInfo returns connection_info with the list of connections and the
-// details of one.
-func (tx *tx) connectionInfo(about string) *contracts.ConnectionInfo {
-	count := int64(len(tx.clients.conns))
-	info := &contracts.ConnectionInfo{
-		ConnectionID:           about,
-		ConnectionCount:        &count,
-		ControllerConnectionID: tx.clients.controllerID(),
-		LeaseExpiresAt:         contracts.Null(),
-		Connections:            tx.connectionStates(),
-	}
-	if c := tx.clients.conns[about]; c != nil {
-		st := tx.connectionState(c)
-		info.ClientProtocolVersion, info.ClientInfo = st.ClientProtocolVersion, st.ClientInfo
-		info.Capabilities, info.OptOutNotifications = st.Capabilities, st.OptOutNotifications
-		info.Role, info.LeaseExpiresAt = st.Role, st.LeaseExpiresAt
-	}
-	return info
-}
-
-// connectionChange returns connection_info without the list. The connection has no
-// role if it is gone, and no details if it is not listed.
-func (cl *clients) connectionChange(about string) *contracts.ConnectionInfo {
-	count := int64(len(cl.conns))
-	info := &contracts.ConnectionInfo{ConnectionID: about, ConnectionCount: &count, ControllerConnectionID: cl.controllerID()}
+// connectionInfo returns connection_info about a connection, with the list of
+// connections if list is set. The connection has no role if it is gone, and without the
+// list no details if it is not listed.
+func (tx *tx) connectionInfo(about string, list bool) *contracts.ConnectionInfo {
+	cl := &tx.clients
+	info := &contracts.ConnectionInfo{ConnectionID: about, ConnectionCount: new(int64(len(cl.conns))), ControllerConnectionID: cl.controllerID()}
 	c := cl.conns[about]
+	if list {
+		info.Connections, info.LeaseExpiresAt = tx.connectionStates(), contracts.Null()
+	}
 	if c == nil {
 		return info
 	}
 	info.Role = c.role
-	if slices.Contains(cl.presence.listed, c) {
+	if list {
+		info.Role, info.LeaseExpiresAt = cmp.Or(c.role, contracts.RoleController), tx.expiry(c)
+	}
+	if list || slices.Contains(cl.presence.listed, c) {
 		info.ClientProtocolVersion, info.ClientInfo = c.terms.ProtocolVersion, c.terms.ClientInfo
 		info.Capabilities, info.OptOutNotifications = c.terms.Echo(), c.terms.OptOuts
 	}
@@ -223,7 +205,7 @@ func (tx *tx) connectionStates() []contracts.ConnectionState {
 func (h *Hub) sendConnectionList(b *mailbox) {
 	h.update(func(tx *tx) {
 		if c := b.sub.conn; tx.clients.conns[c.id] == c && !tx.life.frozen && journal.Class(b.skip.Load())&classConnectionInfo == 0 {
-			tx.pushEvent(b, tx.note(note{}), tx.connectionInfo(c.id))
+			tx.pushEvent(b, tx.note(note{}), tx.connectionInfo(c.id, true))
 		}
 	})
 }
@@ -259,69 +241,12 @@ func (tx *tx) expiry(c *connection) contracts.NullString {
 	if c.role == contracts.RoleViewer && c.onStreamOnly() && tx.now.After(seen) {
 		seen = tx.now // a viewer cannot send on a stream, so an open stream counts as activity
 	}
-	return contracts.String(stamp(seen.Add(tx.opts.LeaseTTL)))
+	return contracts.String(seen.Add(tx.opts.LeaseTTL).UTC().Format("2006-01-02T15:04:05.000Z"))
 }
 
 func (cl *clients) controllerID() contracts.NullString {
 	if id, ok := cl.lease.Holder(); ok {
 		return contracts.String(id)
-	}
-	return contracts.Null()
-}
-
-// snapshot returns the state as of the head. The fold over events does not know who
-// is connected; that part comes from the connections.
-func (tx *tx) snapshot() *contracts.Snapshot {
-	snap := tx.log.events.Snapshot(tx.head())
-	snap.ProtocolVersion, snap.SessionID = contracts.ProtocolVersion, tx.opts.SessionID
-	st := &snap.State
-	st.Connections = tx.connectionStates()
-	st.ConnectionCount = int64(len(tx.clients.conns))
-	st.SubscriberCount = int64(len(tx.clients.subs))
-	st.ControllerConnectionID = tx.clients.controllerID()
-	st.ControllerSubscriptionID = contracts.Null()
-	st.ClientProtocolVersion, st.ClientInfo, st.Capabilities, st.OptOutNotifications, st.ConnectionRole = "", nil, nil, nil, ""
-	if tx.life.status != nil {
-		tx.life.status.show(st)
-	}
-	if c := tx.clients.preferred(); c != nil {
-		mine := tx.connectionState(c)
-		st.ClientProtocolVersion, st.ClientInfo = mine.ClientProtocolVersion, mine.ClientInfo
-		st.Capabilities, st.OptOutNotifications, st.ConnectionRole = mine.Capabilities, mine.OptOutNotifications, mine.Role
-		if mine.ControllerLeaseGranted {
-			st.ControllerSubscriptionID = c.mainSubscription()
-		}
-	}
-	return snap
-}
-
-// preferred returns the connection that the single-client fields describe: the
-// holder, otherwise the one that was active last.
-func (cl *clients) preferred() *connection {
-	if c := cl.holder(); c != nil {
-		return c
-	}
-	var last *connection
-	var seen time.Time
-	for _, c := range cl.conns {
-		at := c.lastSeen()
-		if last == nil || at.After(seen) || at.Equal(seen) && c.id < last.id { // by id, so that every snapshot names the same one
-			last, seen = c, at
-		}
-	}
-	return last
-}
-
-// mainSubscription returns the id of the first attached subscription, otherwise of
-// the first.
-func (c *connection) mainSubscription() contracts.NullString {
-	for _, sub := range c.subs {
-		if sub.box != nil {
-			return contracts.String(sub.id)
-		}
-	}
-	if len(c.subs) > 0 {
-		return contracts.String(c.subs[0].id)
 	}
 	return contracts.Null()
 }

@@ -6,11 +6,62 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"sync/atomic"
 
 	"github.com/seed-028515a8/maestro/contracts"
 	"github.com/seed-028515a8/maestro/journal"
 )
+
+// host is the hub's implementation of contracts.Host.
+type host Hub
+
+// Publish implements [contracts.Host].
+func (a *host) Publish(ctx context.Context, events ...contracts.Event) error {
+	h := (*Hub)(a)
+	if h.local.Load() {
+		if err := h.awaitReader(ctx, localID, &h.metrics.AgentWaits); err != nil {
+			return err
+		}
+	}
+	return h.publishEvents(events)
+}
+
+// publishUtility publishes events of commands and watches. Output of commands does not
+// wait for the local client. Watch events do, because the number of file changes is
+// not bounded.
+func (h *Hub) publishUtility(ctx context.Context, events ...contracts.Event) error {
+	if slices.ContainsFunc(events, func(ev contracts.Event) bool { _, ok := ev.(*contracts.UtilityFileWatchEvent); return ok }) {
+		return (*host)(h).Publish(ctx, events...)
+	}
+	return h.publishEvents(events)
+}
+
+// publishEvents encodes events outside the lock and publishes them.
+func (h *Hub) publishEvents(events []contracts.Event) error {
+	batch := make([]encoded, 0, len(events))
+	pooled := takeBuffer() // for the first event, which is often the only one
+	defer giveBuffer(pooled)
+	buf := *pooled
+	for _, ev := range events {
+		for _, part := range split(ev) {
+			batch = append(batch, encode(buf, part))
+			buf = nil
+		}
+	}
+	if len(batch) > 0 {
+		*pooled = batch[0].Body[:0]
+	}
+	err := error(nil)
+	h.update(func(tx *tx) {
+		if tx.life.phase == phaseEnded || tx.life.frozen {
+			err = errEnded
+			return
+		}
+		for _, e := range batch {
+			tx.publishEncoded(e)
+		}
+	})
+	return err
+}
 
 // Classes of entries that a client can opt out of.
 const (
@@ -83,207 +134,6 @@ func split(ev contracts.Event) []contracts.Event {
 	return parts
 }
 
-// head returns the cursor of the newest entry, including those of the running
-// transaction.
-func (tx *tx) head() uint64 { return tx.journal.Head() + uint64(len(tx.out)) }
-
-// publish folds events into the state and adds them to the transaction's entries.
-func (tx *tx) publish(events ...contracts.Event) {
-	for _, ev := range events {
-		for _, part := range split(ev) {
-			tx.publishEncoded(encode(nil, part))
-		}
-	}
-}
-
-func (tx *tx) publishEncoded(e encoded) {
-	if tx.life.frozen {
-		return
-	}
-	tx.log.events.Apply(e.event)
-	if tx.work.run != nil {
-		tx.work.run.track(e.event, tx.now)
-	}
-	tx.log.lastPublished = tx.now
-	tx.log.published++
-	tx.opts.Observer.Published(e.event, tx.now)
-	tx.append(journal.Entry{
-		Kind: journal.Message, Class: classOf(e.event), Transient: e.transient, Body: e.Body,
-		TextStart: uint32(e.TextStart), TextEnd: uint32(e.TextEnd),
-	})
-	switch ev := e.event.(type) {
-	case *contracts.UtilityCommandStarted:
-		tx.captureStart(ev.CommandID)
-	case *contracts.UtilityCommandOutput:
-		tx.addUnread(ev.CommandID, tx.head(), len(e.Body))
-	}
-}
-
-// publishSnapshot publishes the whole state, after changes that clients need not be
-// able to fold. The store keeps an empty note in place of the snapshot, because the
-// stored events give the same state.
-func (tx *tx) publishSnapshot() { tx.appendSnapshot(true) }
-
-func (tx *tx) appendSnapshot(transient bool) {
-	snap := tx.snapshot()
-	snap.Cursor = tx.head() + 1 // a snapshot has a cursor of its own
-	body, err := contracts.EncodeSnapshot(snap)
-	if err != nil || len(body) > journal.MaxBody {
-		tx.logger.Error("snapshot skipped", "bytes", len(body), "err", err) // clients have the entries
-		return
-	}
-	tx.append(journal.Entry{Kind: journal.Snapshot, Transient: transient, Body: body})
-}
-
-// note adds a hidden entry, from which restore rebuilds state that events do not
-// carry. It returns the entry's cursor.
-func (tx *tx) note(n note) uint64 {
-	if n.Send != nil && !tx.life.frozen {
-		tx.unansweredSend, tx.unansweredIndex = &n, len(tx.out)
-	}
-	return tx.append(journal.Entry{Kind: journal.Note, Body: encodeNote(n)})
-}
-
-func encodeNote(n note) []byte {
-	body, err := json.Marshal(n)
-	if err != nil {
-		panic(fmt.Sprintf("hub: encode note: %v", err)) // every field of a note can be encoded
-	}
-	return body
-}
-
-func (tx *tx) append(e journal.Entry) uint64 {
-	if tx.life.frozen {
-		return tx.head()
-	}
-	e.Time = tx.now.UnixMilli()
-	tx.out = append(tx.out, e)
-	if !e.Transient {
-		tx.log.sinceCheckpoint += len(e.Body)
-	}
-	return tx.head()
-}
-
-// Errors that clients see when a session fails. The session can be opened again from
-// the store.
-var (
-	errUnwritten = &contracts.Error{Code: contracts.CodeRuntimeNotReady, Message: "the session's journal cannot be written"}
-	errBroken    = &contracts.Error{Code: contracts.CodeRuntimeNotReady, Message: "the session has failed by a defect of the server"}
-)
-
-// fail ends the session because of err. Clients get the message of clientErr.
-func (tx *tx) fail(clientErr *contracts.Error, err error) {
-	tx.life.failed = fmt.Errorf("%w: %w", clientErr, err)
-	tx.logger.Error("session failed", "err", tx.life.failed)
-	tx.roster.closeSockets(&contracts.Error{Code: contracts.CodeRuntimeFailed, Message: clientErr.Message})
-	tx.end()
-}
-
-// syncStore is the group commit. It syncs the entries written so far and then makes
-// them visible.
-func (h *Hub) syncStore() {
-	for {
-		select {
-		case <-h.unsynced:
-		case <-h.done:
-			return
-		}
-		upTo := h.journal.Head()
-		if err := h.opts.Store.Sync(); err != nil {
-			h.update(func(tx *tx) { tx.fail(errUnwritten, fmt.Errorf("sync: %w", err)) })
-			return
-		}
-		h.journal.Reveal(upTo)
-		h.update(func(tx *tx) {
-			close(tx.log.revealed)
-			tx.log.revealed = make(chan struct{})
-		})
-	}
-}
-
-// awaitVisible waits until the entries up to cursor are visible. It returns an
-// error if the session failed before.
-func (h *Hub) awaitVisible(cursor uint64) error {
-	for {
-		h.mu.Lock()
-		revealed, failed := h.state.log.revealed, h.state.life.failed
-		h.mu.Unlock()
-		switch {
-		case failed != nil:
-			return errFailed
-		case h.journal.Visible() >= cursor:
-			return nil
-		}
-		select {
-		case <-revealed:
-		case <-h.done:
-			if h.Err() == nil {
-				return nil // a regular end: closing the store syncs it
-			}
-		}
-	}
-}
-
-// host is the hub's implementation of contracts.Host.
-type host Hub
-
-// Publish implements [contracts.Host].
-func (a *host) Publish(ctx context.Context, events ...contracts.Event) error {
-	h := (*Hub)(a)
-	if h.localBacklog.full(int64(h.opts.MaxBacklog)) {
-		h.metrics.AgentWaits.Add(1)
-	}
-	if err := h.localBacklog.wait(ctx, int64(h.opts.MaxBacklog)); err != nil {
-		return err
-	}
-	return h.publishEvents(events)
-}
-
-// publishUtility publishes events of commands and watches. Commands have
-// backpressure of their own, from their owner (awaitOwner), so their output does
-// not wait for a local client. Watch events wait for a local client, because the
-// number of file changes is not bounded.
-func (h *Hub) publishUtility(ctx context.Context, events ...contracts.Event) error {
-	if slices.ContainsFunc(events, func(ev contracts.Event) bool { _, ok := ev.(*contracts.UtilityFileWatchEvent); return ok }) {
-		return (*host)(h).Publish(ctx, events...)
-	}
-	return h.publishEvents(events)
-}
-
-// maxEncodeBuffer is the largest buffer, in bytes, that encodeBuffers keeps.
-const maxEncodeBuffer = 256 << 10
-
-// publishEvents encodes events outside the lock and publishes them.
-func (h *Hub) publishEvents(events []contracts.Event) error {
-	batch := make([]encoded, 0, len(events))
-	space, _ := h.encodeBuffers.Get().(*[]byte)
-	if space == nil {
-		space = new([]byte)
-	}
-	defer h.encodeBuffers.Put(space)
-	buf := *space // for the first event, which is often the only one
-	for _, ev := range events {
-		for _, part := range split(ev) {
-			batch = append(batch, encode(buf, part))
-			buf = nil
-		}
-	}
-	if len(batch) > 0 && cap(batch[0].Body) <= maxEncodeBuffer {
-		*space = batch[0].Body
-	}
-	err := error(nil)
-	h.update(func(tx *tx) {
-		if tx.life.phase == phaseEnded || tx.life.frozen {
-			err = errEnded
-			return
-		}
-		for _, e := range batch {
-			tx.publishEncoded(e)
-		}
-	})
-	return err
-}
-
 // Restored implements [contracts.Host].
 func (a *host) Restored() bool { return a.restored || a.opts.Restored != nil }
 
@@ -301,59 +151,6 @@ func (a *host) ClientTools() []contracts.ClientTool {
 	if c := a.state.clients.holder(); c != nil && c.terms.CanAnswer(contracts.RequestClientTool) {
 		return c.terms.ClientTools
 	}
-	return nil
-}
-
-// A localBacklog counts the bytes that local clients have not read yet. Local
-// clients cannot be reset. Above Options.MaxBacklog the agent and file watches wait;
-// other publishers do not.
-type localBacklog struct {
-	clients atomic.Int32
-	bytes   atomic.Int64
-	room    chan struct{} // 1-buffered; a token means that bytes were read or a client left
-}
-
-func (b *localBacklog) init() { b.room = make(chan struct{}, 1) }
-
-func (b *localBacklog) join() { b.clients.Add(1) }
-
-func (b *localBacklog) leave() {
-	if b.clients.Add(-1) == 0 {
-		b.bytes.Store(0)
-	}
-	signal(b.room)
-}
-
-func (b *localBacklog) grow(n int) {
-	if b.clients.Load() > 0 {
-		b.bytes.Add(int64(n))
-	}
-}
-
-// caughtUp resets the count when a local client has read everything.
-func (b *localBacklog) caughtUp() {
-	b.bytes.Store(0)
-	signal(b.room)
-}
-
-func (b *localBacklog) shrink(n int) {
-	if b.bytes.Add(int64(-n)) < 0 {
-		b.bytes.Store(0) // frames can be longer than the entries that grow counted
-	}
-	signal(b.room)
-}
-
-func (b *localBacklog) full(limit int64) bool { return b.clients.Load() > 0 && b.bytes.Load() > limit }
-
-func (b *localBacklog) wait(ctx context.Context, limit int64) error {
-	for b.full(limit) {
-		select {
-		case <-b.room:
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-	}
-	signal(b.room) // another publisher may be waiting too
 	return nil
 }
 

@@ -1,8 +1,7 @@
 package hub
 
 import (
-	"crypto/sha256"
-	"crypto/subtle"
+	"cmp"
 	"errors"
 	"reflect"
 	"slices"
@@ -18,94 +17,111 @@ var (
 	errNoSubscription = &contracts.Error{Code: contracts.CodeStaleSubscription, Message: "Headless subscriber not found"}
 )
 
+// request runs f as the transaction of an HTTP request and returns its refusal.
+func (h *Hub) request(op operation, f func(*tx) error) error {
+	err := error(errFailed) // if f panics
+	h.update(func(tx *tx) {
+		if refusal := tx.life.refuse(op); refusal != nil {
+			err = refusal
+		} else {
+			err = f(tx)
+		}
+	})
+	return h.refusedOr(err)
+}
+
+// requestState is request. If f succeeds, it returns the encoded state as of its end.
+func (h *Hub) requestState(op operation, f func(*tx) error) ([]byte, error) {
+	var snap *sharedSnapshot
+	err := h.request(op, func(tx *tx) error {
+		err := f(tx)
+		if err == nil {
+			snap = tx.pendingSnapshot()
+		}
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	text, err := h.encodeSnapshot(snap)
+	return text, h.refusedOr(err)
+}
+
 // Connect makes a connection without a subscription, or renews the connection that
 // req names. token is the secret of a new connection, otherwise empty. A refusal
 // changes nothing (A24).
 func (h *Hub) Connect(req *contracts.AttachRequest, by contracts.Caller) (answer *contracts.ConnectionAnswer, token string, err error) {
-	var snap pendingSnapshot
-	h.update(func(tx *tx) {
-		var e enrolled
-		if e, err = tx.enroll(req, by, false); err != nil {
-			return
-		}
-		c := e.connection
-		token = e.token
-		if len(c.subs) == 0 {
-			tx.startIdleTimer(c)
-		}
-		if e.changed {
-			tx.announceConnection(e)
-		}
-		snap = tx.pendingSnapshot()
-		holder, _ := tx.clients.lease.Holder()
-		answer = &contracts.ConnectionAnswer{
-			SessionID: h.opts.SessionID, ConnectionID: c.id, Role: c.role,
-			ControllerLeaseGranted: holder == c.id, ControllerConnectionID: tx.clients.controllerID().Value,
-			LeaseExpiresAt:      tx.expiry(c).Value,
-			HeartbeatIntervalMS: h.opts.HeartbeatInterval.Milliseconds(), OptOutNotifications: c.terms.OptOuts,
-		}
-	})
-	if err == nil {
-		answer.Snapshot, err = h.encodeSnapshot(snap)
-	}
-	return answer, token, h.refusedOr(err)
+	a, token, err := h.enter(req, by, false)
+	return &contracts.ConnectionAnswer{
+		SessionID: h.opts.SessionID, ConnectionID: a.ConnectionID, Role: a.Role, OptOutNotifications: a.OptOutNotifications,
+		ControllerLeaseGranted: a.ControllerLeaseGranted, ControllerConnectionID: a.ControllerConnectionID,
+		LeaseExpiresAt: a.LeaseExpiresAt, HeartbeatIntervalMS: a.HeartbeatIntervalMS, Snapshot: a.Snapshot,
+	}, token, err
 }
 
 // Subscribe makes a subscription: on the connection that req names, else on the
 // lease holder if [tx.adoptable] allows it, else on a new connection.
 func (h *Hub) Subscribe(req *contracts.AttachRequest, by contracts.Caller) (answer *contracts.SubscriptionAnswer, token string, err error) {
-	var snap pendingSnapshot
-	h.update(func(tx *tx) {
-		var e enrolled
-		if e, err = tx.enroll(req, by, true); err != nil {
-			return
+	return h.enter(req, by, true)
+}
+
+// enter is Subscribe, or Connect, whose answer has no subscription.
+func (h *Hub) enter(req *contracts.AttachRequest, by contracts.Caller, subscribing bool) (*contracts.SubscriptionAnswer, string, error) {
+	var e enrolled
+	answer := &contracts.SubscriptionAnswer{}
+	state, err := h.requestState(opAttach, func(tx *tx) (err error) {
+		if e, err = tx.enroll(req, by, subscribing); err != nil {
+			return err
 		}
 		c := e.connection
-		token = e.token
-		sub := tx.newSubscription(c)
-		if req.OptOutNotifications != nil {
-			sub.optOuts = req.OptOutNotifications
+		answer.OptOutNotifications = c.terms.OptOuts
+		if subscribing {
+			sub := tx.newSubscription(c)
+			if req.OptOutNotifications != nil {
+				sub.optOuts = req.OptOutNotifications
+			}
+			tx.startTimer(sub)
+			tx.announceConnection(e)
+			sub.from = tx.head() // the stream starts after the answer's snapshot
+			answer.SubscriptionID, answer.OptOutNotifications = sub.id, sub.optOuts
+		} else {
+			if len(c.subs) == 0 {
+				tx.startIdleTimer(c)
+			}
+			if e.changed {
+				tx.announceConnection(e)
+			}
 		}
-		tx.startTimer(sub)
-		tx.announceConnection(e)
-		snap = tx.pendingSnapshot()
-		sub.from = tx.head() // the stream starts after the answer's snapshot
-		holder, _ := tx.clients.lease.Holder()
-		answer = &contracts.SubscriptionAnswer{
-			ConnectionID: c.id, SubscriptionID: sub.id, OptOutNotifications: sub.optOuts, Role: c.role,
-			ControllerLeaseGranted: holder == c.id, ControllerConnectionID: tx.clients.controllerID().Value,
-			LeaseExpiresAt:      tx.expiry(c).Value,
-			HeartbeatIntervalMS: h.opts.HeartbeatInterval.Milliseconds(),
+		answer.ConnectionID, answer.Role = c.id, c.role
+		answer.ControllerLeaseGranted, answer.ControllerConnectionID = tx.clients.holder() == c, tx.clients.controllerID().Value
+		answer.LeaseExpiresAt, answer.HeartbeatIntervalMS = tx.expiry(c).Value, tx.opts.HeartbeatInterval.Milliseconds()
+		if holder := tx.clients.holder(); holder != nil {
+			answer.ControllerSubscriptionID = holder.mainSubscription().Value
 		}
-		if holding := tx.clients.holder(); holding != nil {
-			answer.ControllerSubscriptionID = holding.mainSubscription().Value
-		}
+		return nil
 	})
-	if err == nil {
-		answer.Snapshot, err = h.encodeSnapshot(snap)
-	}
-	return answer, token, h.refusedOr(err)
+	answer.Snapshot = state
+	return answer, e.token, err
 }
 
 // enrolled is the result of enroll.
 type enrolled struct {
-	connection       *connection
-	token            string // secret of a new connection, otherwise empty
-	announceTakeover func() // publishes that the lease was taken over; may be nil
-	changed          bool   // the connection is new, has new terms or got the lease
+	connection *connection
+	token      string      // secret of a new connection, otherwise empty
+	loser      *connection // it lost the lease to the connection; may be nil
+	changed    bool        // the connection is new, has new terms or got the lease
 }
 
 // enroll finds or makes the connection of a client that attaches over HTTP. It
 // gives it the lease if the lease is free or the request takes control.
 func (tx *tx) enroll(req *contracts.AttachRequest, by contracts.Caller, subscribing bool) (e enrolled, err error) {
-	if err := tx.life.refuse(opAttach); err != nil {
-		return e, err
-	}
-	c, err := tx.namedConnection(req, by)
-	if err != nil {
-		return e, err
-	}
-	if c == nil && subscribing {
+	var c *connection
+	if id := cmp.Or(req.ConnectionID, by.ConnectionID); id != "" {
+		c = tx.clients.conns[id]
+		if err := tx.checkOwner(c, by, errNoConnection); err != nil {
+			return e, err
+		}
+	} else if subscribing {
 		c = tx.adoptable(req, by)
 	}
 	terms, err := negotiate(c, req, by)
@@ -141,7 +157,7 @@ func (tx *tx) enroll(req *contracts.AttachRequest, by contracts.Caller, subscrib
 	c.greeted = true
 	c.renew(terms)
 	tx.noteActivity(c)
-	e.announceTakeover = tx.claimOnAttach(c, takeover)
+	e.loser = tx.claimOnAttach(c, takeover)
 	e.changed = e.changed || tx.clients.lease.Generation() != generation
 	return e, nil
 }
@@ -162,52 +178,35 @@ func (c *connection) renew(t handshake.Terms) {
 // announceConnection publishes a connection that a request made or renewed.
 func (tx *tx) announceConnection(e enrolled) {
 	tx.noteConnection(e.connection)
-	tx.showChange(e.connection.id)
+	tx.showChange(e.connection)
 	tx.reportMismatch(e.connection)
-	if e.announceTakeover != nil {
-		e.announceTakeover()
-	}
+	tx.announceTakeover(e.loser, e.connection)
 }
 
-// namedConnection returns the connection that the request names, or nil if it names
-// none.
-func (tx *tx) namedConnection(req *contracts.AttachRequest, by contracts.Caller) (*connection, error) {
-	id := req.ConnectionID
-	if id == "" {
-		id = by.ConnectionID
-	}
-	if id == "" {
-		return nil, nil
-	}
-	return tx.ownedConnection(id, by)
-}
-
-// ownedConnection returns the caller's connection with the id. A connection of
-// another principal, or one whose secret the caller does not present, gives the
-// same error as an unknown id (A6).
-func (tx *tx) ownedConnection(id string, by contracts.Caller) (*connection, error) {
-	c := tx.clients.conns[id]
+// checkOwner refuses a caller that may not use c: an unknown connection, one of
+// another principal, and one whose secret the caller does not present give the same
+// error (A6).
+func (tx *tx) checkOwner(c *connection, by contracts.Caller, unknown *contracts.Error) error {
 	switch {
 	case c == nil || c.bare || c.principal.ID != by.Principal.ID:
-		return nil, errNoConnection
+		return unknown
 	case !tx.tokenMatches(c.token, by.Token):
-		return nil, tx.tokenRefusal(by, errNoConnection)
+		return tx.tokenRefusal(by, unknown)
 	}
 	c.extendCredential(by.Principal)
-	return c, nil
+	return nil
 }
 
 // tokenRefusal returns the refusal of a caller that did not present the right
 // secret. If a caller of the same principal presented none, the refusal names the
 // missing header, because an older client may not know it.
 func (tx *tx) tokenRefusal(by contracts.Caller, refusal *contracts.Error) error {
-	h := tx.Hub
 	if by.Token != "" {
 		return refusal
 	}
 	if !tx.clients.warnedTokens {
 		tx.clients.warnedTokens = true
-		tx.then(func() {
+		tx.then(func(h *Hub) {
 			h.logger.Warn("a client names its connection without the header "+contracts.HeaderConnectionToken+" and is refused; "+
 				"a client that cannot present it needs --connection-tokens optional", "principal", by.Principal.ID)
 		})
@@ -217,27 +216,22 @@ func (tx *tx) tokenRefusal(by contracts.Caller, refusal *contracts.Error) error 
 	return &withHint
 }
 
-// ownedSubscription returns the caller's subscription with the id, under the rules
-// of ownedConnection.
+// ownedSubscription returns the caller's subscription with the id.
 func (tx *tx) ownedSubscription(id string, by contracts.Caller) (*subscription, error) {
 	sub := tx.clients.subs[id]
-	switch {
-	case sub == nil || sub.conn.principal.ID != by.Principal.ID:
+	if sub == nil {
 		return nil, errNoSubscription
-	case !tx.tokenMatches(sub.conn.token, by.Token):
-		return nil, tx.tokenRefusal(by, errNoSubscription)
 	}
-	return sub, nil
+	return sub, tx.checkOwner(sub.conn, by, errNoSubscription)
 }
 
 // tokenMatches compares a presented secret with the hash of the right one. An empty
 // secret matches unless Options.RequireTokens is set.
-func (h *Hub) tokenMatches(want [sha256.Size]byte, token string) bool {
+func (h *Hub) tokenMatches(want tokenHash, token string) bool {
 	if token == "" {
 		return !h.opts.RequireTokens
 	}
-	sum := sha256.Sum256([]byte(token))
-	return subtle.ConstantTimeCompare(sum[:], want[:]) == 1
+	return want.matches(token)
 }
 
 // adoptable returns the lease holder if the same principal made it and it never had
@@ -259,7 +253,7 @@ func negotiate(c *connection, req *contracts.AttachRequest, by contracts.Caller)
 	if hello.Role == "" {
 		hello.Role = by.Role
 	}
-	offer := handshake.Offer{Networked: true, Requests: true, Default: contracts.RoleController}
+	offer := handshake.Offer{Requests: true, Default: contracts.RoleController}
 	if by.Principal.Role == contracts.RoleViewer {
 		offer.Default = contracts.RoleViewer
 	}
@@ -315,26 +309,22 @@ func (tx *tx) noteConnection(c *connection) {
 // Unsubscribe ends a subscription of the caller. The connection ends with its last
 // subscription (A10).
 func (h *Hub) Unsubscribe(id string, by contracts.Caller) error {
-	var err error
-	h.update(func(tx *tx) {
-		if err = tx.life.refuse(opRequest); err != nil {
-			return
-		}
-		var sub *subscription
-		if sub, err = tx.ownedSubscription(id, by); err != nil {
-			return
+	return h.request(opRequest, func(tx *tx) error {
+		sub, err := tx.ownedSubscription(id, by)
+		if err != nil {
+			return err
 		}
 		c := sub.conn
 		tx.noteActivity(c)
 		if len(c.subs) == 1 {
 			tx.endConnection(c, contracts.LeaseReleased)
-			return
+			return nil
 		}
 		tx.dropSubscription(sub, nil)
 		tx.noteConnection(c)
-		tx.showChange(c.id)
+		tx.showChange(c)
+		return nil
 	})
-	return h.refusedOr(err)
 }
 
 // endConnection destroys a connection and publishes one snapshot. A viewer's end is
@@ -359,78 +349,65 @@ func (tx *tx) endConnection(c *connection, why contracts.LeaseReason) {
 
 // Heartbeat counts as activity of the caller's connection. It publishes nothing.
 func (h *Hub) Heartbeat(by contracts.Caller) (answer *contracts.HeartbeatAnswer, err error) {
-	h.update(func(tx *tx) {
-		if err = tx.life.refuse(opRequest); err != nil {
-			return
-		}
+	err = h.request(opRequest, func(tx *tx) error {
 		tx.expireLease()
-		var c *connection
-		if c, _, err = tx.identify(by); err != nil {
-			return
+		c, err := tx.identify(by)
+		if err != nil {
+			return err
 		}
 		tx.noteActivity(c)
-		holder, _ := tx.clients.lease.Holder()
 		answer = &contracts.HeartbeatAnswer{
-			ConnectionID: c.id, ControllerLeaseGranted: holder == c.id,
+			ConnectionID: c.id, ControllerLeaseGranted: tx.clients.holder() == c,
 			ControllerConnectionID: tx.clients.controllerID().Value, LeaseExpiresAt: tx.expiry(c).Value,
-			HeartbeatIntervalMS: h.opts.HeartbeatInterval.Milliseconds(),
+			HeartbeatIntervalMS: tx.opts.HeartbeatInterval.Milliseconds(),
 		}
+		return nil
 	})
-	return answer, h.refusedOr(err)
+	return answer, err
 }
 
-// identify finds the connection of a request: by its subscription, else by its
-// connection id. If the request names both, they must belong together.
-func (tx *tx) identify(by contracts.Caller) (*connection, *subscription, error) {
-	sub := tx.clients.subs[by.SubscriptionID]
+// identify finds the connection of a request: by its connection id, else by its
+// subscription. If the request names both, they must belong together. It treats those
+// of another principal as unknown (A6).
+func (tx *tx) identify(by contracts.Caller) (*connection, error) {
+	c, sub := tx.clients.conns[by.ConnectionID], tx.clients.subs[by.SubscriptionID]
 	if sub != nil && sub.conn.principal.ID != by.Principal.ID {
 		sub = nil
 	}
-	named := tx.clients.conns[by.ConnectionID]
-	if named != nil && named.principal.ID != by.Principal.ID {
-		named = nil // treat another principal's connection as unknown (A6)
+	if sub != nil && (c == nil || c.principal.ID != by.Principal.ID) {
+		c = sub.conn
 	}
-	if sub != nil && named == nil {
-		if !tx.tokenMatches(sub.conn.token, by.Token) {
-			return nil, nil, tx.tokenRefusal(by, errNoConnection)
-		}
-		sub.conn.extendCredential(by.Principal)
-		return sub.conn, sub, nil
+	if err := tx.checkOwner(c, by, errNoConnection); err != nil {
+		return nil, err
 	}
-	c, err := tx.ownedConnection(by.ConnectionID, by)
-	switch {
-	case err != nil:
-		return nil, nil, err
-	case sub != nil && sub.conn != c:
-		return nil, nil, &contracts.Error{Code: contracts.CodeAccessDenied, Message: "Headless subscription does not belong to the message connection"}
+	if sub != nil && sub.conn != c {
+		return nil, &contracts.Error{Code: contracts.CodeAccessDenied, Message: "Headless subscription does not belong to the message connection"}
 	}
-	return c, sub, nil
+	return c, nil
 }
 
 // Disconnect destroys the caller's connection. Disconnecting again succeeds for
 // formerTTL (A16).
-func (h *Hub) Disconnect(by contracts.Caller) (answer *contracts.DisconnectAnswer, err error) {
-	h.update(func(tx *tx) {
-		if err = tx.life.refuse(opRequest); err != nil {
-			return
-		}
-		answer = &contracts.DisconnectAnswer{Success: true, Subscriptions: []string{}}
-		var c *connection
-		if c, _, err = tx.identify(by); err != nil {
-			if !tx.wasDisconnected(by) {
-				return
-			}
-			err, answer.ConnectionID = nil, by.ConnectionID
-		} else {
+func (h *Hub) Disconnect(by contracts.Caller) (*contracts.DisconnectAnswer, error) {
+	answer := &contracts.DisconnectAnswer{Success: true, Subscriptions: []string{}}
+	err := h.request(opRequest, func(tx *tx) error {
+		c, err := tx.identify(by)
+		switch {
+		case err == nil:
 			answer.ConnectionID = c.id
 			for _, sub := range c.subs {
 				answer.Subscriptions = append(answer.Subscriptions, sub.id)
 			}
 			tx.endConnection(c, contracts.LeaseReleased)
+		case tx.wasDisconnected(by):
+			answer.ConnectionID = by.ConnectionID
+		default:
+			return err
 		}
 		answer.ControllerConnectionID = tx.clients.controllerID().Value
+		return nil
 	})
-	if err = h.refusedOr(err); err != nil {
+	if err != nil {
 		return nil, err
 	}
 	return answer, nil
@@ -438,65 +415,9 @@ func (h *Hub) Disconnect(by contracts.Caller) (answer *contracts.DisconnectAnswe
 
 // wasDisconnected reports whether the caller's connection is a former one.
 func (tx *tx) wasDisconnected(by contracts.Caller) bool {
-	h := tx.Hub
 	return slices.ContainsFunc(tx.clients.former, func(f former) bool {
-		return f.id == by.ConnectionID && f.principal == by.Principal.ID && tx.now.Sub(f.at) <= formerTTL && h.tokenMatches(f.token, by.Token)
+		return f.id == by.ConnectionID && f.principal == by.Principal.ID && tx.now.Sub(f.at) <= formerTTL && tx.tokenMatches(f.token, by.Token)
 	})
-}
-
-// refusedOr returns nil for nil. It counts a refusal and converts it to an error
-// that a client may see.
-func (h *Hub) refusedOr(err error) error {
-	if err == nil {
-		return nil
-	}
-	refusal := h.refusal(err)
-	h.refused(refusal.Code)
-	return refusal
-}
-
-// A pendingSnapshot is a snapshot to be encoded outside the lock.
-type pendingSnapshot struct {
-	snapshot *sharedSnapshot
-	at       uint64 // the head
-}
-
-// pendingSnapshot returns the state as of the head.
-func (tx *tx) pendingSnapshot() pendingSnapshot {
-	if tx.log.latestSnapshot == nil || tx.log.latestSnapshot.at != tx.head() || len(tx.clients.conns) <= presenceAtOnce {
-		return pendingSnapshot{&sharedSnapshot{last: &tx.snapshotSize, at: tx.head(), state: tx.snapshot()}, tx.head()}
-	}
-	return pendingSnapshot{tx.log.latestSnapshot, tx.log.latestSnapshot.at}
-}
-
-// encodeSnapshot encodes a snapshot once its entries are visible: with group
-// commit, an answer must not show a change that is not synced yet (D4).
-func (h *Hub) encodeSnapshot(p pendingSnapshot) ([]byte, error) {
-	if err := h.awaitVisible(p.at); err != nil {
-		return nil, err
-	}
-	return p.snapshot.body()
-}
-
-// SnapshotBytes returns the size of the last encoded snapshot in bytes, or zero.
-func (h *Hub) SnapshotBytes() int { return int(h.snapshotSize.Load()) }
-
-// State returns the current snapshot, encoded.
-func (h *Hub) State() ([]byte, error) {
-	var (
-		snap pendingSnapshot
-		err  error
-	)
-	h.update(func(tx *tx) {
-		if err = tx.life.refuse(opRequest); err == nil {
-			snap = tx.pendingSnapshot()
-		}
-	})
-	if err != nil {
-		return nil, h.refusedOr(err)
-	}
-	text, err := h.encodeSnapshot(snap)
-	return text, h.refusedOr(err)
 }
 
 // Vet refuses a request that every session would refuse, so that no session is made

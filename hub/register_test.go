@@ -291,7 +291,7 @@ func TestRefusedControllerLeavesNoTrace(t *testing.T) { // A23, A24, A34
 		if after := r.Snapshot(); r.Cursor() != cursor || still(t, after) != still(t, before) {
 			t.Errorf("got %+v at %d, want nothing changed since %d", after.State, r.Cursor(), cursor)
 		}
-		if n := r.Metrics().Refusals(contracts.CodeControllerLeaseHeld); n != 2 {
+		if n := r.told("refused " + string(contracts.CodeControllerLeaseHeld)); n != 2 {
 			t.Errorf("refusals: got %d, want 2", n)
 		}
 	})

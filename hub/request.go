@@ -83,13 +83,7 @@ const askUser = "ask_user"
 // the controller cannot answer. It reports whether it decided.
 func (tx *tx) decideByPolicy(req *contracts.ServerRequest) (contracts.Outcome, bool) {
 	if req.RequestType == contracts.RequestApproval {
-		switch tx.work.mode {
-		case contracts.ApprovalAuto:
-			return contracts.Outcome{Verdict: contracts.VerdictApproved, Reason: "Auto-approved by policy", By: contracts.ResolvedByPolicy}, true
-		case contracts.ApprovalFail:
-			return contracts.Outcome{Verdict: contracts.VerdictDenied, Reason: "Denied by approval policy", By: contracts.ResolvedByPolicy}, true
-		}
-		return contracts.Outcome{}, false
+		return serverreq.Policy(tx.work.mode)
 	}
 	c := tx.clients.holder()
 	if c == nil || c.terms.CanAnswer(req.RequestType) {
@@ -144,7 +138,6 @@ func (tx *tx) open(req *contracts.ServerRequest, shown []encoded, opts contracts
 	if tx.clients.holder() == nil {
 		tx.publish(&contracts.Status{Message: "Nobody who is attached can answer: waiting for a controller"})
 	}
-	tx.metrics.Asked.Add(1)
 	return wait, nil
 }
 
@@ -161,25 +154,23 @@ func (tx *tx) deadlineFor(kind contracts.RequestType, timeout time.Duration) tim
 	return tx.now.Add(timeout)
 }
 
-// resolve publishes how a question ended and passes the outcome to the caller of
+// resolve publishes how questions ended and passes the outcomes to the callers of
 // Ask. For a question of an earlier process, it passes the outcome to resume.
-func (tx *tx) resolve(res serverreq.Resolution) {
-	tx.publish(&res.Event)
-	outcome := contracts.Outcome{
-		Verdict: res.Event.Resolution, Reason: res.Event.Reason, By: res.Event.ResolvedBy,
-		Content: res.Content, Announced: true,
-	}
-	wait, asked := tx.work.waiters[res.Request.RequestID]
-	if asked {
-		delete(tx.work.waiters, res.Request.RequestID)
-		withdrawn := outcome.Verdict == contracts.VerdictCancelled && outcome.By == contracts.ResolvedByRuntime
-		if r := tx.work.run; r != nil && tx.info.KeepsRequests && !withdrawn {
-			delete(r.calls, res.Request.CallID) // the caller of Ask may outlive the run, and ends the call itself
+func (tx *tx) resolve(all ...serverreq.Resolution) {
+	for _, res := range all {
+		tx.publish(&res.Event)
+		wait, asked := tx.work.waiters[res.Request.RequestID]
+		if !asked {
+			tx.resume(res.Request, res.Outcome())
+			continue
 		}
-		tx.then(func() { wait <- outcome }) // does not block: 1-buffered, and this is the only value
-		return
+		delete(tx.work.waiters, res.Request.RequestID)
+		withdrawn := res.Event.Resolution == contracts.VerdictCancelled && res.Event.ResolvedBy == contracts.ResolvedByRuntime
+		if r := tx.work.run; r != nil && tx.info.KeepsRequests && !withdrawn {
+			delete(r.Calls, res.Request.CallID) // the caller of Ask may outlive the run, and ends the call itself
+		}
+		tx.then(func(*Hub) { wait <- res.Outcome() }) // does not block: 1-buffered, and this is the only value
 	}
-	tx.resume(res.Request, outcome)
 }
 
 // Withdraw implements [contracts.Host].

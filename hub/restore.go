@@ -1,7 +1,6 @@
 package hub
 
 import (
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -38,7 +37,7 @@ type note struct {
 type savedConnection struct {
 	ID        string              `json:"id"`
 	Subs      []string            `json:"subscriptions,omitempty"`
-	Token     string              `json:"token_sha256"`
+	Token     tokenHash           `json:"token_sha256"`
 	Principal contracts.Principal `json:"principal"`
 	Terms     handshake.Terms     `json:"terms"`
 	Socket    bool                `json:"socket,omitempty"` // it had a WebSocket
@@ -55,14 +54,6 @@ type requestDeadline struct {
 	At time.Time `json:"at,omitzero"` // zero: never
 }
 
-type savedRun struct {
-	Response string            `json:"response,omitempty"`
-	Started  time.Time         `json:"started,omitzero"` // when the response opened
-	First    time.Time         `json:"first,omitzero"`   // when its first chunk came
-	Ended    int               `json:"ended,omitempty"`
-	Calls    map[string]string `json:"calls,omitempty"` // tools by call id
-}
-
 // A savedSend is the answer to an accepted ws.send.
 type savedSend struct {
 	ID     string `json:"id"`
@@ -76,7 +67,7 @@ type checkpoint struct {
 	Requests    []serverreq.Row        `json:"requests"`
 	Lease       savedLease             `json:"lease"`
 	Connections []*savedConnection     `json:"connections"`
-	Run         *savedRun              `json:"run,omitempty"`
+	Run         *progress              `json:"run,omitempty"`
 	Origin      *uint64                `json:"origin,omitempty"` // lifecycle.origin
 }
 
@@ -85,12 +76,29 @@ func saveConnection(c *connection) *savedConnection {
 	for i, sub := range c.subs {
 		subs[i] = sub.id
 	}
-	return &savedConnection{ID: c.id, Subs: subs, Token: hex.EncodeToString(c.token[:]), Principal: c.principal, Terms: c.terms, Socket: c.hadSocket}
+	return &savedConnection{ID: c.id, Subs: subs, Token: c.token, Principal: c.principal, Terms: c.terms, Socket: c.hadSocket}
 }
 
 func (tx *tx) noteLease() {
-	holder, _ := tx.clients.lease.Holder()
-	tx.note(note{Lease: &savedLease{Generation: tx.clients.lease.Generation(), Holder: holder}})
+	tx.note(note{Lease: new(tx.clients.saveLease())})
+}
+
+func (cl *clients) saveLease() savedLease {
+	holder, _ := cl.lease.Holder()
+	return savedLease{Generation: cl.lease.Generation(), Holder: holder}
+}
+
+// noteCommand writes an accepted command to the journal and folds it into the
+// state, so that the change survives the process.
+func (tx *tx) noteCommand(cmd contracts.Command, n note) {
+	text, err := contracts.EncodeCommand(cmd)
+	if err != nil {
+		tx.logger.Error("encode command", "type", cmd.CommandType(), "err", err)
+		return
+	}
+	n.Command = text
+	tx.note(n)
+	tx.log.events.ApplyCommand(cmd)
 }
 
 // checkpointDue reports whether a checkpoint is due, so that retention can drop
@@ -111,10 +119,9 @@ func (tx *tx) checkpoint() {
 		tx.logger.Error("encode checkpoint", "err", err)
 		return
 	}
-	holder, _ := tx.clients.lease.Holder()
 	cp := checkpoint{
 		Snapshot: snapshot, Mode: tx.work.mode, Requests: tx.work.table.Pending(),
-		Lease: savedLease{Generation: tx.clients.lease.Generation(), Holder: holder}, Origin: tx.life.origin,
+		Lease: tx.clients.saveLease(), Origin: tx.life.origin,
 	}
 	for _, id := range slices.Sorted(maps.Keys(tx.clients.conns)) {
 		if c := tx.clients.conns[id]; c.role == contracts.RoleController && !c.bare {
@@ -124,7 +131,8 @@ func (tx *tx) checkpoint() {
 		}
 	}
 	if tx.work.run != nil {
-		cp.Run = &savedRun{Response: tx.work.run.response, Started: tx.work.run.started, First: tx.work.run.first, Ended: tx.work.run.ended, Calls: maps.Clone(tx.work.run.calls)}
+		cp.Run = new(tx.work.run.progress)
+		cp.Run.Calls = maps.Clone(cp.Run.Calls)
 		for _, a := range tx.work.toResume {
 			cp.Run.Calls[a.request.CallID] = a.request.Tool
 		}
@@ -144,7 +152,6 @@ func (tx *tx) restore() error {
 	if err != nil || from == 0 {
 		return err
 	}
-	holder := ""
 	var bad error
 	err = tx.opts.Store.Read(from-1, func(e journal.Entry) bool {
 		if e.Kind == journal.Checkpoint {
@@ -152,7 +159,7 @@ func (tx *tx) restore() error {
 		} else {
 			tx.log.sinceCheckpoint += len(e.Body)
 		}
-		if bad = tx.replay(e, &holder); bad != nil {
+		if bad = tx.replay(e); bad != nil {
 			bad = fmt.Errorf("entry %d: %w", e.Cursor, bad)
 		}
 		return bad == nil
@@ -172,14 +179,14 @@ func (tx *tx) restore() error {
 			tx.startTimer(sub)
 		}
 	}
-	if tx.clients.conns[holder] != nil {
-		tx.clients.lease.TakeOver(holder, tx.now)
+	if holder := tx.clients.restoredHolder; tx.clients.conns[holder] != nil {
+		tx.clients.lease.Grant(holder, tx.now)
 	}
 	return nil
 }
 
-// replay folds one entry. holder is set to the lease holder.
-func (tx *tx) replay(e journal.Entry, holder *string) error {
+// replay folds one entry.
+func (tx *tx) replay(e journal.Entry) error {
 	switch e.Kind {
 	case journal.Message:
 		ev, err := (&contracts.Decoder{}).Event(e.Body)
@@ -196,13 +203,13 @@ func (tx *tx) replay(e journal.Entry, holder *string) error {
 		if err := json.Unmarshal(e.Body, &n); err != nil {
 			return err
 		}
-		return tx.replayNote(n, holder)
+		return tx.replayNote(n)
 	case journal.Checkpoint:
 		var cp checkpoint
 		if err := json.Unmarshal(e.Body, &cp); err != nil {
 			return err
 		}
-		return tx.replayCheckpoint(&cp, holder)
+		return tx.replayCheckpoint(&cp)
 	}
 	if e.Kind == journal.Snapshot { // redundant, except for the final snapshot of a drain
 		snap, err := (&contracts.Decoder{}).Snapshot(e.Body)
@@ -226,9 +233,9 @@ func (tx *tx) replayEvent(ev contracts.Event, at time.Time) error {
 	return nil
 }
 
-func (tx *tx) replayNote(n note, holder *string) error {
+func (tx *tx) replayNote(n note) error {
 	if c := tx.clients.conns[n.From]; c != nil && n.Send != nil {
-		c.sends.put(*n.Send, savedAnswer{cursor: n.Answer})
+		c.sends.put(*n.Send, n.Answer, nil)
 	}
 	switch {
 	case n.Command != nil:
@@ -239,7 +246,7 @@ func (tx *tx) replayNote(n note, holder *string) error {
 		tx.log.events.ApplyCommand(cmd)
 		switch cmd := cmd.(type) {
 		case *contracts.Prompt:
-			tx.work.unfinished = &run{calls: map[string]string{}}
+			tx.work.unfinished = newRun()
 		case *contracts.Init:
 			if cmd.ApprovalMode != "" {
 				tx.work.mode = cmd.ApprovalMode
@@ -247,7 +254,7 @@ func (tx *tx) replayNote(n note, holder *string) error {
 			tx.work.lastInit = cmd
 		}
 	case n.Attach != nil:
-		return tx.clients.restoreConnection(n.Attach)
+		tx.clients.restoreConnection(n.Attach)
 	case n.Gone != "":
 		if c := tx.clients.conns[n.Gone]; c != nil {
 			for _, sub := range c.subs {
@@ -256,25 +263,25 @@ func (tx *tx) replayNote(n note, holder *string) error {
 			tx.clients.removeConnection(c)
 		}
 	case n.Lease != nil:
-		tx.replayLease(*n.Lease, holder)
+		tx.replayLease(*n.Lease)
 	case n.Deadline != nil:
 		tx.work.deadlines[n.Deadline.ID] = n.Deadline.At
 	case n.Resumed != "":
 		if tx.work.unfinished == nil {
-			tx.work.unfinished = &run{calls: map[string]string{}}
+			tx.work.unfinished = newRun()
 		}
-		tx.work.unfinished.calls[n.Resumed] = "" // the note does not have the tool
+		tx.work.unfinished.Calls[n.Resumed] = "" // the note does not have the tool
 	case n.RunEnded:
 		tx.work.unfinished = nil
 	}
 	return nil
 }
 
-func (tx *tx) replayLease(l savedLease, holder *string) {
-	tx.clients.lease, *holder = lease.Restore(tx.opts.LeaseTTL, l.Generation), l.Holder
+func (tx *tx) replayLease(l savedLease) {
+	tx.clients.lease, tx.clients.restoredHolder = lease.Restore(tx.opts.LeaseTTL, l.Generation), l.Holder
 }
 
-func (tx *tx) replayCheckpoint(cp *checkpoint, holder *string) error {
+func (tx *tx) replayCheckpoint(cp *checkpoint) error {
 	snapshot, err := (&contracts.Decoder{}).Snapshot(cp.Snapshot)
 	if err != nil {
 		return err
@@ -289,32 +296,27 @@ func (tx *tx) replayCheckpoint(cp *checkpoint, holder *string) error {
 	if err := tx.work.table.Restore(cp.Requests); err != nil {
 		return err
 	}
-	tx.replayLease(cp.Lease, holder)
+	tx.replayLease(cp.Lease)
 	tx.life.origin = cp.Origin
 	for _, c := range cp.Connections {
-		if err := tx.clients.restoreConnection(c); err != nil {
-			return err
-		}
+		tx.clients.restoreConnection(c)
 	}
 	if cp.Run != nil {
-		tx.work.unfinished = &run{response: cp.Run.Response, started: cp.Run.Started, first: cp.Run.First, ended: cp.Run.Ended, calls: map[string]string{}}
-		maps.Copy(tx.work.unfinished.calls, cp.Run.Calls)
+		tx.work.unfinished = newRun()
+		maps.Copy(tx.work.unfinished.Calls, cp.Run.Calls)
+		cp.Run.Calls = tx.work.unfinished.Calls
+		tx.work.unfinished.progress = *cp.Run
 	}
 	return nil
 }
 
-func (cl *clients) restoreConnection(from *savedConnection) error {
-	token, err := hex.DecodeString(from.Token)
-	if err != nil {
-		return fmt.Errorf("connection %s: %w", from.ID, err)
-	}
+func (cl *clients) restoreConnection(from *savedConnection) {
 	c := cl.conns[from.ID]
 	if c == nil {
 		c = &connection{id: from.ID, principal: from.Principal, role: from.Terms.Role}
 		cl.addConnection(c)
 	}
-	copy(c.token[:], token)
-	c.terms, c.role, c.hadSocket = from.Terms, from.Terms.Role, from.Socket
+	c.token, c.terms, c.role, c.hadSocket = from.Token, from.Terms, from.Terms.Role, from.Socket
 	for _, sub := range c.subs {
 		delete(cl.subs, sub.id)
 	}
@@ -323,16 +325,14 @@ func (cl *clients) restoreConnection(from *savedConnection) error {
 		cl.addSubscription(c, &subscription{id: id, conn: c, optOuts: c.terms.OptOuts})
 	}
 	for _, a := range from.Sends {
-		c.sends.put(a.ID, savedAnswer{cursor: a.Cursor})
+		c.sends.put(a.ID, a.Cursor, nil)
 	}
-	return nil
 }
 
 // closeLeftovers ends what the previous process left: utilities, responses, tools,
 // and with Options.NoReturn connections. Questions stay open, because they can
 // still be answered (D8).
 func (tx *tx) closeLeftovers() {
-	h := tx.Hub
 	clear(tx.work.deadlines)
 	tx.closeUtilities()
 	if tx.opts.NoReturn {
@@ -345,7 +345,7 @@ func (tx *tx) closeLeftovers() {
 	}
 	if tx.work.lastInit != nil {
 		init := tx.work.lastInit
-		tx.then(func() { h.opts.Agent.Configure(init) })
+		tx.then(func(h *Hub) { h.opts.Agent.Configure(init) })
 	}
 	if tx.work.unfinished == nil {
 		return
@@ -372,11 +372,11 @@ func (tx *tx) closeLeftovers() {
 // canResumeRun reports whether a run of an earlier process can continue: every open
 // call has an open question, and the agent is a Resumer.
 func (tx *tx) canResumeRun(r *run) bool {
-	if _, resumes := tx.opts.Agent.(Resumer); !resumes || tx.info.Forgets || len(r.calls) == 0 {
+	if _, resumes := tx.opts.Agent.(Resumer); !resumes || tx.info.Forgets || len(r.Calls) == 0 {
 		return false
 	}
 	waiting := tx.work.waitingCalls()
-	for id := range r.calls {
+	for id := range r.Calls {
 		if !waiting[id] {
 			return false
 		}
@@ -395,14 +395,6 @@ func (tx *tx) closeUtilities() {
 	for _, id := range watches {
 		tx.publish(&contracts.UtilityFileWatchStopped{WatchID: id, Reason: fmt.Sprintf(gone, "file watch")})
 	}
-}
-
-// restoredCursor returns the cursor after which a new journal begins.
-func (o *Options) restoredCursor() uint64 {
-	if o.Restored == nil {
-		return 0
-	}
-	return o.Restored.Cursor
 }
 
 // adopt sets the state of a session that was drained elsewhere. The first entries

@@ -17,7 +17,8 @@ import (
 // room is a hub with an echo agent. It must be made inside a bubble.
 type room struct {
 	*hub.Hub
-	t *testing.T
+	t       *testing.T
+	witness *witness // of openRoom, unless the test has an observer of its own
 }
 
 // send posts a text and returns the answer.
@@ -43,7 +44,7 @@ func newRoom(t *testing.T, store journal.Store) *room {
 	if err := h.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	return &room{h, t}
+	return &room{Hub: h, t: t}
 }
 
 // join attaches a client and returns its end.
@@ -94,6 +95,10 @@ func openRoom(t *testing.T, opts hub.Options) *room {
 	if opts.Store == nil {
 		opts.Store = journal.NewMemory(journal.MemoryOptions{})
 	}
+	own := &witness{}
+	if opts.Observer == nil {
+		opts.Observer = own
+	}
 	h, err := hub.New(opts)
 	if err != nil {
 		t.Fatal(err)
@@ -101,7 +106,7 @@ func openRoom(t *testing.T, opts hub.Options) *room {
 	if err := h.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	return &room{h, t}
+	return &room{Hub: h, t: t, witness: own}
 }
 
 // serve attaches a client that says first, each text a frame of its own.

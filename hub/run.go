@@ -12,6 +12,41 @@ import (
 	"github.com/seed-028515a8/maestro/contracts"
 )
 
+// An Agent serves prompts. The packages under agent/ implement it.
+//
+// The hub calls Start once, then Run once at a time, Configure at any time, and
+// Close last.
+type Agent interface {
+	// Start makes the agent ready for prompts. host is valid until Close returns.
+	// ctx bounds only the start.
+	Start(ctx context.Context, host contracts.Host) (contracts.AgentInfo, error)
+
+	// Configure applies an accepted init. It must not block.
+	Configure(init *contracts.Init)
+
+	// Run serves one prompt. When it returns, the agent publishes nothing more
+	// about the prompt. ctx ends on interrupt; Run must then return soon. The hub
+	// closes the response and tools that Run left open. Clients see the error.
+	Run(ctx context.Context, work contracts.Work) error
+
+	// Close ends the agent and every process it started.
+	Close(ctx context.Context) error
+}
+
+// A Resumer is an agent that can act on the answer to a question that was asked
+// before the server restarted. Resume follows the rules of Run: one run at a time,
+// ended by ctx, and the hub closes what it leaves open.
+type Resumer interface {
+	Resume(ctx context.Context, req *contracts.ServerRequest, out contracts.Outcome) error
+}
+
+// A Checker is an agent that can tell before the run that it cannot serve a prompt.
+// If Check returns a *contracts.Error, the prompt is refused and nothing changes.
+// Check must not block.
+type Checker interface {
+	Check(content string) error
+}
+
 // A run is one prompt in progress. It lasts from the prompt's acceptance until the
 // agent has returned and the hub has closed the open response and tools. Hub.mu
 // guards its fields, except the channel and the context.
@@ -21,12 +56,21 @@ type run struct {
 	done   chan struct{} // closed when the run is over
 	stop   *stopReason   // set when the run is being stopped
 
-	response string                 // id of the open response
-	started  time.Time              // when the open response started
-	first    time.Time              // when its first chunk came; zero before
-	ended    int                    // number of responses that ended
-	calls    map[string]string      // announced tool calls that have not ended: tools by call id
-	tools    contracts.ToolsSummary // calls that ended since the last response ended (R39)
+	progress
+	tools contracts.ToolsSummary // calls that ended since the last response ended (R39)
+}
+
+// progress is the part of a run that checkpoints contain.
+type progress struct {
+	Response string            `json:"response,omitempty"` // id of the open response
+	Started  time.Time         `json:"started,omitzero"`   // when the open response started
+	First    time.Time         `json:"first,omitzero"`     // when its first chunk came; zero before
+	Ended    int               `json:"ended,omitempty"`    // number of responses that ended
+	Calls    map[string]string `json:"calls,omitempty"`    // announced tool calls that have not ended: tools by call id
+}
+
+func newRun() *run {
+	return &run{done: make(chan struct{}), progress: progress{Calls: map[string]string{}}}
 }
 
 // An answeredQuestion is a question of an earlier process whose answer waits for a
@@ -60,25 +104,25 @@ var errStopped = errors.New("the run was stopped")
 func (r *run) track(ev contracts.Event, now time.Time) {
 	switch e := ev.(type) {
 	case *contracts.ResponseStart:
-		r.response, r.started, r.first = e.ResponseID, now, time.Time{}
+		r.Response, r.Started, r.First = e.ResponseID, now, time.Time{}
 	case *contracts.ResponseChunk:
-		if r.first.IsZero() {
-			r.first = now
+		if r.First.IsZero() {
+			r.First = now
 		}
 	case *contracts.ResponseEnd:
-		r.response = ""
-		r.ended++
+		r.Response = ""
+		r.Ended++
 		r.tools = contracts.ToolsSummary{}
 	case *contracts.ToolCall:
-		r.calls[e.CallID] = e.Tool
+		r.Calls[e.CallID] = e.Tool
 	case *contracts.ClientToolRequest:
-		r.calls[e.CallID] = e.Tool
+		r.Calls[e.CallID] = e.Tool
 	case *contracts.ServerRequest:
-		r.calls[e.CallID] = e.Tool // an elicitation has no other announcement
+		r.Calls[e.CallID] = e.Tool // an elicitation has no other announcement
 	case *contracts.ToolEnd:
-		if tool, open := r.calls[e.CallID]; open {
+		if tool, open := r.Calls[e.CallID]; open {
 			r.count(tool, e.Success)
-			delete(r.calls, e.CallID)
+			delete(r.Calls, e.CallID)
 		}
 	}
 }
@@ -98,7 +142,6 @@ func (r *run) count(tool string, ok bool) {
 // prompt begins a run, or refuses the prompt if there is one (R42). start is the
 // encoded message_start.
 func (tx *tx) prompt(c *connection, cmd *contracts.Prompt, start encoded, n note) error {
-	h := tx.Hub
 	if tx.work.run != nil {
 		return &contracts.Error{Code: contracts.CodeRuntimeBusy, Message: "Headless runtime is already processing a prompt", Type: contracts.ErrorProtocol}
 	}
@@ -107,7 +150,7 @@ func (tx *tx) prompt(c *connection, cmd *contracts.Prompt, start encoded, n note
 	r := tx.beginRun()
 	tx.publish(rawEvent("agent_start", nil))
 	tx.publishEncoded(start)
-	tx.serveRun(r, func() error {
+	tx.serveRun(r, func(h *Hub) error {
 		work := contracts.Work{Content: cmd.Content, Attachments: h.loadAttachments(cmd.Attachments)}
 		return h.opts.Agent.Run(r.ctx, work)
 	})
@@ -133,21 +176,20 @@ func (tx *tx) resume(req *contracts.ServerRequest, out contracts.Outcome) {
 
 // resumeNext begins a run with the oldest queued answer if no run is active.
 func (tx *tx) resumeNext() {
-	h := tx.Hub
 	if tx.work.run != nil || len(tx.work.toResume) == 0 {
 		return
 	}
 	next := tx.work.toResume[0]
 	tx.work.toResume = slices.Delete(tx.work.toResume, 0, 1)
 	r := tx.beginRun()
-	r.calls[next.request.CallID] = next.request.Tool
-	tx.serveRun(r, func() error {
+	r.Calls[next.request.CallID] = next.request.Tool
+	tx.serveRun(r, func(h *Hub) error {
 		return h.opts.Agent.(Resumer).Resume(r.ctx, next.request, next.outcome)
 	})
 }
 
 func (tx *tx) beginRun() *run {
-	r := &run{done: make(chan struct{}), calls: map[string]string{}}
+	r := newRun()
 	r.ctx, r.cancel = context.WithCancelCause(context.Background())
 	tx.work.run, tx.log.lastPublished = r, tx.now
 	return r
@@ -155,14 +197,15 @@ func (tx *tx) beginRun() *run {
 
 // serveRun calls serve in the run's goroutine after the transaction, and then
 // finishes the run.
-func (tx *tx) serveRun(r *run, serve func() error) {
-	h := tx.Hub
+func (tx *tx) serveRun(r *run, serve func(*Hub) error) {
 	replied := tx.startRunAfter
 	tx.startedRun = r
-	tx.then(func() {
+	tx.then(func(h *Hub) {
 		h.wg.Go(func() {
 			defer r.cancel(nil)
-			r.awaitReply(replied)
+			if replied != nil {
+				wait(replyTimeout, replied, r.ctx.Done())
+			}
 			h.finishRun(r, h.callAgent(serve))
 		})
 	})
@@ -172,30 +215,15 @@ func (tx *tx) serveRun(r *run, serve func() error) {
 // been written.
 const replyTimeout = time.Second
 
-// awaitReply waits for replied, at most replyTimeout. It returns at once if replied
-// is nil.
-func (r *run) awaitReply(replied <-chan struct{}) {
-	if replied == nil {
-		return
-	}
-	timer := time.NewTimer(replyTimeout)
-	defer timer.Stop()
-	select {
-	case <-replied:
-	case <-timer.C:
-	case <-r.ctx.Done():
-	}
-}
-
 // callAgent calls serve and converts a panic of the agent into an error.
-func (h *Hub) callAgent(serve func() error) (err error) {
+func (h *Hub) callAgent(serve func(*Hub) error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			h.logger.Error("agent panicked", "panic", p, "stack", string(debug.Stack()))
 			err = fmt.Errorf("the agent failed: %v", p)
 		}
 	}()
-	return serve()
+	return serve(h)
 }
 
 // loadAttachments reads the files of a prompt and publishes which could not be read
@@ -204,15 +232,7 @@ func (h *Hub) loadAttachments(paths []string) []contracts.Attachment {
 	if len(paths) == 0 {
 		return nil
 	}
-	var loaded []contracts.Attachment
-	failures := make([]string, 0, len(paths))
-	if h.opts.LoadAttachments == nil {
-		for _, p := range paths {
-			failures = append(failures, "Attachment not readable: "+p)
-		}
-	} else {
-		loaded, failures = h.opts.LoadAttachments(paths)
-	}
+	loaded, failures := h.opts.LoadAttachments(paths)
 	h.update(func(tx *tx) {
 		for _, text := range failures {
 			tx.publish(&contracts.ErrorEvent{Message: text, ErrorType: contracts.ErrorTool})
@@ -229,7 +249,8 @@ func (h *Hub) loadAttachments(paths []string) []contracts.Attachment {
 func (h *Hub) finishRun(r *run, err error) {
 	h.update(func(tx *tx) {
 		if !(r.stop != nil && r.stop.keepsRequests) && !h.info.KeepsRequests {
-			tx.cancelWaiting("Run ended before request completed")
+			asked := func(id string) bool { return tx.work.waiters[id] != nil } // others are of an earlier process and stay open (D8)
+			tx.resolve(tx.work.table.CancelIf(asked, "Run ended before request completed", tx.now)...)
 		}
 		tx.endCalls(r)
 		if r.stop != nil || tx.life.phase != phaseOpen { // a stop also drops the queued answers
@@ -251,26 +272,11 @@ func (h *Hub) finishRun(r *run, err error) {
 	close(r.done)
 }
 
-// cancelWaiting cancels the questions that a caller in this process waits for.
-// Questions of an earlier process do not belong to the run and stay open (D8).
-func (tx *tx) cancelWaiting(reason string) {
-	for _, kind := range contracts.RequestTypes() {
-		for _, row := range tx.work.table.Pending() {
-			if row.Request.RequestType != kind || tx.work.waiters[row.Request.RequestID] == nil {
-				continue
-			}
-			if res, ok := tx.work.table.Cancel(row.Request.RequestID, reason, tx.now); ok {
-				tx.resolve(res)
-			}
-		}
-	}
-}
-
 // endCalls ends the tools that the agent left open, except those whose question is
 // still open.
 func (tx *tx) endCalls(r *run) {
 	waiting := tx.work.waitingCalls()
-	for _, id := range slices.Sorted(maps.Keys(r.calls)) {
+	for _, id := range slices.Sorted(maps.Keys(r.Calls)) {
 		if !waiting[id] {
 			tx.publish(&contracts.ToolEnd{CallID: id})
 		}
@@ -295,23 +301,23 @@ func (tx *tx) endResponses(r *run, err error) {
 		endError = failureEvent(err)
 	}
 	silent := tx.opts.Profile == contracts.ProfilePublic && endError == nil // the public suite counts envelopes
-	if r.response == "" && r.ended == 0 && !silent {
+	if r.Response == "" && r.Ended == 0 && !silent {
 		tx.publish(&contracts.ResponseStart{ResponseID: newID("resp_")})
 	}
 	if endError != nil && r.stop == nil {
 		tx.publish(endError)
 	}
-	if r.response != "" {
+	if r.Response != "" {
 		tools := r.tools
 		tools.ToolsUsed = append([]string{}, tools.ToolsUsed...) // an empty list, never null
 		end := &contracts.ResponseEnd{
-			ResponseID:   r.response,
+			ResponseID:   r.Response,
 			Usage:        contracts.Usage{ModelID: tx.info.Model, Provider: tx.info.Provider},
 			ToolsSummary: tools,
-			DurationMS:   max(0, tx.now.Sub(r.started).Milliseconds()),
+			DurationMS:   max(0, tx.now.Sub(r.Started).Milliseconds()),
 		}
-		if !r.first.IsZero() { // R40
-			end.TTFTMS = new(min(max(0, r.first.Sub(r.started).Milliseconds()), end.DurationMS))
+		if !r.First.IsZero() { // R40
+			end.TTFTMS = new(min(max(0, r.First.Sub(r.Started).Milliseconds()), end.DurationMS))
 		}
 		tx.publish(end)
 	}
@@ -336,5 +342,5 @@ func (tx *tx) stopRun(why *stopReason) {
 		return
 	}
 	r.stop = why
-	tx.then(func() { r.cancel(errStopped) })
+	tx.then(func(*Hub) { r.cancel(errStopped) })
 }

@@ -1,7 +1,6 @@
 package hub
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -14,8 +13,49 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/seed-028515a8/maestro/contracts"
-	"github.com/seed-028515a8/maestro/internal/abridge"
 )
+
+// A Wire says which messages a client and the hub exchange on a connection.
+type Wire int
+
+const (
+	// WireEnvelope begins with hello, followed by envelopes and ws.* control frames.
+	WireEnvelope Wire = iota
+	// WireBare has bare messages both ways and an optional hello. Refusals are error
+	// messages. A client on it cannot be reset, so the agent waits for it.
+	WireBare
+)
+
+// A Form encodes the frames of one kind of wire; see [contracts.Form].
+type Form = contracts.Form
+
+// A Conn is a connected client. The transports implement it.
+//
+// Close must unblock ReadFrame and Write, because the hub has no other way to
+// interrupt a peer that stopped reading. ReadFrame is called from one goroutine,
+// Write from one goroutine at a time, Close and LastSeen from any.
+type Conn interface {
+	Form() Form
+
+	// ReadFrame returns the next JSON text, which is valid until the next call. A
+	// *contracts.Error means that this frame could not be read, such as an
+	// over-long line, but the next one can. io.EOF is a regular end. Any other
+	// error ends the connection.
+	ReadFrame() ([]byte, error)
+
+	// Write sends whole frames that the form encoded. It fails with
+	// os.ErrDeadlineExceeded if the peer has not read them within the write
+	// timeout.
+	Write(frames []byte) error
+
+	// LastSeen returns when the peer last sent anything, control frames included.
+	// It returns the zero time if the peer cannot send on this connection.
+	LastSeen() time.Time
+
+	// Close ends the connection with a reason; nil is a normal end. Only the first
+	// call has an effect. It does not wait for the peer.
+	Close(why *contracts.Error)
+}
 
 var (
 	errEnded      = errors.New("the session has ended")
@@ -72,35 +112,26 @@ func (r *reader) slowDown(n int) {
 	if r.limiter == nil {
 		return
 	}
-	wait := r.limiter.ReserveN(time.Now(), n).Delay()
-	if wait <= 0 {
-		return
-	}
-	pause := time.NewTimer(wait)
-	defer pause.Stop()
-	select {
-	case <-pause.C:
-	case <-r.box.stopped:
-	case <-r.hub.done:
+	if delay := r.limiter.ReserveN(time.Now(), n).Delay(); delay > 0 {
+		wait(delay, r.box.stopped, r.hub.done)
 	}
 }
 
-func (h *Hub) newReader() *reader {
-	r := &reader{hub: h, resumable: true, decoder: &contracts.Decoder{Strict: h.opts.Strict}}
-	named := map[string]bool{}
-	r.decoder.Unknown = func(pointer string) {
+// newDecoder returns a decoder for the texts of one client.
+func (h *Hub) newDecoder() *contracts.Decoder {
+	var named []string
+	return &contracts.Decoder{Strict: h.opts.Strict, Unknown: func(pointer string) {
 		h.metrics.UnknownKeys.Add(1)
-		if len(named) < 32 && !named[pointer] { // once per key and for 32 keys, so that a hostile client cannot fill the log
-			named[pointer] = true
+		if len(named) < 32 && !slices.Contains(named, pointer) { // once per key and for 32 keys, so that a hostile client cannot fill the log
+			named = append(named, pointer)
 			h.logger.Debug("unknown key ignored", "key", pointer)
 		}
-	}
-	return r
+	}}
 }
 
 func (h *Hub) serveEnvelope(conn Conn, att *contracts.Attach) error {
-	r := h.newReader()
-	if err := r.enter(conn, att); err != nil {
+	r := &reader{hub: h, resumable: true, decoder: h.newDecoder()}
+	if err := h.aside(conn, func() error { return r.handshake(conn, *att) }); err != nil {
 		h.rejectHandshake(conn, r.seq, err)
 		return err
 	}
@@ -115,15 +146,14 @@ func (h *Hub) serveEnvelope(conn Conn, att *contracts.Attach) error {
 	return nil
 }
 
-// enter runs the handshake in a temporary goroutine. Goroutine stacks grow but
-// rarely shrink: run inline, every idle connection would keep the handshake's deep
-// stack.
-func (r *reader) enter(conn Conn, att *contracts.Attach) (err error) {
-	done := make(chan struct{}) // closed when the handshake has ended
+// aside runs f in a temporary goroutine. Goroutine stacks grow but rarely shrink: run
+// inline, a handshake would leave every idle connection with a deep stack.
+func (h *Hub) aside(conn Conn, f func() error) (err error) {
+	done := make(chan struct{}) // closed when f has returned
 	go func() {                 // ends within Options.HandshakeTimeout
 		defer close(done)
-		defer r.hub.contain(conn, &err)
-		err = r.handshake(conn, *att)
+		defer h.contain(conn, &err)
+		err = f()
 	}()
 	<-done
 	return err
@@ -158,7 +188,7 @@ func (r *reader) read(handle func(text []byte)) (err error) {
 func (h *Hub) rejectHandshake(conn Conn, seq uint64, err error) {
 	why, ok := errors.AsType[*contracts.Error](err)
 	if ok {
-		h.refused(why.Code)
+		h.opts.Observer.Refused(why.Code)
 		var out []byte
 		for _, frame := range []contracts.Frame{refusalFrame(nil, seq, why), goodbyeFrame(why, 0)} {
 			if text, err := contracts.EncodeFrame(frame); err == nil {
@@ -168,54 +198,6 @@ func (h *Hub) rejectHandshake(conn Conn, seq uint64, err error) {
 		_ = conn.Write(out) // the socket is closed next in any case
 	}
 	conn.Close(why)
-}
-
-// refusalFrame returns the refusal of the seq-th frame of a socket.
-func refusalFrame(id *string, seq uint64, why *contracts.Error) *contracts.Refusal {
-	return &contracts.Refusal{
-		ID: id, Seq: seq, Message: why.Message, Code: why.Code, ErrorType: why.Code,
-		Retryable: why.Code.Retryable(), Details: why.Details(),
-	}
-}
-
-// When the process ends, it tells the first returnAtOnce clients of a session to
-// return after one second. It delays the others so that returnRate clients return
-// per second: the default limits of the next process admit no more.
-const (
-	returnAtOnce = 1000
-	returnRate   = 500
-)
-
-// goodbyeFrame returns the last frame of a connection. turn is how many clients
-// were told to return before this one.
-func goodbyeFrame(why *contracts.Error, turn int) *contracts.Goodbye {
-	if why == nil {
-		return &contracts.Goodbye{Code: 1000, Reason: "normal"}
-	}
-	bye := &contracts.Goodbye{Code: int64(why.Code.CloseCode()), Reason: string(why.Code), Resume: why.Code.Retryable()}
-	if bye.Resume {
-		bye.RetryAfterMS = 1000 + int64(max(0, turn-returnAtOnce+1)*1000/returnRate)
-	}
-	return bye
-}
-
-// closeMailbox queues the end of a mailbox's connection: the client still gets the
-// entries up to the head, then a goodbye, then the close. A nil why is a normal
-// end.
-func (tx *tx) closeMailbox(b *mailbox, why *contracts.Error) {
-	if b == nil {
-		return
-	}
-	p := parcel{at: tx.head(), closes: true, why: why}
-	turn := 0
-	if why == errGoingAway {
-		turn = tx.clients.toldToReturn
-		tx.clients.toldToReturn++
-	}
-	if text, err := contracts.EncodeFrame(goodbyeFrame(why, turn)); err == nil && !b.bare {
-		p.frame = b.form.AppendControl(nil, text)
-	}
-	tx.push(b, p)
 }
 
 // handshake reads hello, and before it an optional ws.resume, and attaches the
@@ -236,8 +218,12 @@ func (r *reader) handshake(conn Conn, att contracts.Attach) error {
 			return err
 		}
 	}
-	hello, ok := helloIn(frame)
-	if !ok {
+	m, _ := frame.(*contracts.Message)
+	var hello *contracts.Hello
+	if m != nil {
+		hello, _ = m.Command.(*contracts.Hello)
+	}
+	if hello == nil {
 		return &contracts.Error{Code: contracts.CodeBadRequest, Message: "the first frame must be hello"}
 	}
 	r.conn, r.box, err = r.hub.attach(conn, att, hello, token)
@@ -256,15 +242,6 @@ func (r *reader) readHandshakeFrame(conn Conn) (contracts.Frame, error) {
 	return r.decoder.ClientFrame(text)
 }
 
-func helloIn(frame contracts.Frame) (*contracts.Hello, bool) {
-	m, ok := frame.(*contracts.Message)
-	if !ok {
-		return nil, false
-	}
-	hello, ok := m.Command.(*contracts.Hello)
-	return hello, ok
-}
-
 // handleFrame handles one frame of a networked client.
 func (r *reader) handleFrame(text []byte) {
 	frame, err := r.decoder.ClientFrame(text)
@@ -275,9 +252,6 @@ func (r *reader) handleFrame(text []byte) {
 	switch f := frame.(type) {
 	case *contracts.Message:
 		r.command(nil, f.Command)
-		if _, hello := f.Command.(*contracts.Hello); hello {
-			r.slowDown(contracts.HelloFrames) // a change is published to all clients
-		}
 	case *contracts.Send:
 		cmd, err := r.decoder.Command(f.Message)
 		if err != nil {
@@ -285,21 +259,16 @@ func (r *reader) handleFrame(text []byte) {
 			return
 		}
 		r.command(&f.ID, cmd)
-		if _, hello := cmd.(*contracts.Hello); hello {
-			r.slowDown(contracts.HelloFrames) // a change is published to all clients
-		}
 	case *contracts.Resume:
 		r.refuse(nil, &contracts.Error{Code: contracts.CodeBadRequest, Message: "ws.resume is only for the first frame"})
 	case *contracts.Ack:
-		r.hub.metrics.Acks.Add(1)
 	case *contracts.Bye:
 		r.resumable, r.ended = f.Keep, true
 		r.hub.update(func(tx *tx) { tx.closeMailbox(r.box, nil) })
 	case *contracts.Ping:
 		r.pong(f)
 	default:
-		id, _ := leaseFrameID(frame) // all other frames are about the lease
-		r.handleLeaseFrame(id, frame)
+		r.handleLeaseFrame(frame) // all other frames are about the lease
 	}
 }
 
@@ -307,7 +276,9 @@ func (r *reader) handleFrame(text []byte) {
 // unknown ws.* frames close the socket (4400), because the following frames cannot
 // be trusted. Anything else is refused.
 func (r *reader) undecodable(text []byte, err error) {
-	stranger := errors.Is(err, contracts.ErrUnknownType) && strings.HasPrefix(typeOf(text), "ws.")
+	var head struct{ Type string }
+	_ = json.Unmarshal(text, &head) // a text that has no type is no unknown frame
+	stranger := errors.Is(err, contracts.ErrUnknownType) && strings.HasPrefix(head.Type, "ws.")
 	if stranger || errors.Is(err, contracts.ErrMalformed) {
 		why := &contracts.Error{Code: contracts.CodeBadRequest, Message: err.Error()}
 		r.hub.update(func(tx *tx) { tx.closeMailbox(r.box, why) })
@@ -320,26 +291,12 @@ func (r *reader) undecodable(text []byte, err error) {
 // frames of the older socket.
 func (r *reader) isSuperseded(*tx) bool { return r.box.sub.box != r.box }
 
-// typeOf returns the "type" member of a JSON text, or "".
-func typeOf(text []byte) string {
-	var head struct{ Type string }
-	if json.Unmarshal(text, &head) != nil {
-		return ""
-	}
-	return head.Type
-}
-
-func (r *reader) refuse(id *string, err error) {
-	r.hub.update(func(tx *tx) { r.answer(tx, id, r.hub.refusal(err)) })
-}
-
 func (r *reader) pong(p *contracts.Ping) {
 	h := r.hub
 	h.update(func(tx *tx) {
 		if r.isSuperseded(tx) {
 			return
 		}
-		tx.clients.touchLease(r.conn)
 		tx.pushFrame(r.box, &contracts.Pong{ID: optional(p.ID), LeaseExpiresAt: tx.expiry(r.conn).Value})
 	})
 }
@@ -351,90 +308,6 @@ func optional(id string) *string {
 	return &id
 }
 
-// answer sends the result or refusal of the current frame. Every command, and every
-// frame about the lease, gets exactly one, in the order of the frames and after the
-// events that it caused (A116).
-func (r *reader) answer(tx *tx, id *string, refusal *contracts.Error) {
-	h := r.hub
-	if refusal == nil {
-		r.result(tx, id, tx.head())
-		return
-	}
-	h.refused(refusal.Code)
-	if r.conn.bare {
-		tx.pushEvent(r.box, tx.head(), refusal.Event())
-		return
-	}
-	tx.pushFrame(r.box, refusalFrame(id, r.seq, refusal))
-	if refusal.Code == contracts.CodeAccessDenied && r.conn.role == contracts.RoleViewer && r.conn.countDenial(tx.now) {
-		tx.closeMailbox(r.box, refusal)
-	}
-}
-
-func (r *reader) result(tx *tx, id *string, cursor uint64) {
-	if !r.conn.bare {
-		tx.pushFrame(r.box, &contracts.Result{ID: id, Seq: r.seq, Cursor: cursor})
-	}
-}
-
-// refusal converts an error to one that a client may see, and nil to nil. Other
-// errors are logged and become "internal error".
-func (h *Hub) refusal(err error) *contracts.Error {
-	if err == nil {
-		return nil
-	}
-	if e, ok := errors.AsType[*contracts.Error](err); ok {
-		return e
-	}
-	h.logger.Error("internal error", "err", err)
-	return &contracts.Error{Code: contracts.CodeInternal, Message: "internal error"}
-}
-
-// pushFrame queues a control frame at the head. It does nothing if b is nil or the
-// form has no control frames.
-func (tx *tx) pushFrame(b *mailbox, f contracts.Frame) {
-	if b == nil {
-		return
-	}
-	text, err := contracts.EncodeFrame(f)
-	if err != nil {
-		tx.logger.Error("encode frame", "type", f.FrameType(), "err", err)
-		return
-	}
-	if frame := b.form.AppendControl(nil, text); len(frame) > 0 {
-		tx.push(b, parcel{at: tx.head(), frame: frame})
-	}
-}
-
-// pushEvent queues a private event at cursor.
-func (tx *tx) pushEvent(b *mailbox, cursor uint64, ev contracts.Event) {
-	tx.push(b, parcel{at: cursor, frame: b.form.AppendMessage(nil, cursor, encode(nil, ev).Body)})
-}
-
-// sendToSockets queues a control frame for every socket of the connection. Streams
-// have no control frames; their clients see the events instead.
-func (tx *tx) sendToSockets(c *connection, f contracts.Frame) {
-	for _, sub := range c.subs {
-		tx.pushFrame(sub.box, f)
-	}
-}
-
-// sendPrivateEvent queues a private event at cursor for every subscription of the
-// connection. A detached subscription keeps it for its next stream.
-func (tx *tx) sendPrivateEvent(c *connection, cursor uint64, ev contracts.Event) {
-	body := encode(nil, ev).Body
-	for _, sub := range c.subs {
-		if b := sub.box; b != nil {
-			tx.push(b, parcel{at: cursor, frame: b.form.AppendMessage(nil, cursor, body)})
-			continue
-		}
-		if len(sub.heldEvents) == maxHeldEvents {
-			sub.heldEvents = slices.Delete(sub.heldEvents, 0, 1)
-		}
-		sub.heldEvents = append(sub.heldEvents, heldEvent{cursor, body})
-	}
-}
-
 // serveBare serves the local client. It exchanges bare messages, hello is optional,
 // and it cannot reconnect.
 func (h *Hub) serveBare(conn Conn, att *contracts.Attach) error {
@@ -443,7 +316,7 @@ func (h *Hub) serveBare(conn Conn, att *contracts.Attach) error {
 		conn.Close(h.refusal(err))
 		return err
 	}
-	r := h.newReader()
+	r := &reader{hub: h, resumable: true, decoder: h.newDecoder()}
 	r.conn, r.box = c, b
 	defer func() { h.detach(b, false) }()
 	err = r.read(r.handleLine)
@@ -476,17 +349,9 @@ func (r *reader) handleLine(text []byte) {
 		return
 	}
 	if r.hub.opts.Shared {
-		if frame, other := r.decoder.ClientFrame(text); other == nil {
-			if id, ok := leaseFrameID(frame); ok {
-				r.handleLeaseFrame(id, frame)
-				return
-			}
+		if frame, other := r.decoder.ClientFrame(text); other == nil && r.handleLeaseFrame(frame) {
+			return
 		}
 	}
 	r.refuse(nil, err)
-}
-
-// displayName returns the name of a connection in status lines.
-func (c *connection) displayName() string {
-	return cmp.Or(abridge.Bytes(c.terms.Name(), 64), c.id)
 }

@@ -315,7 +315,7 @@ func TestViewerOvertakenByRetentionStartsOver(t *testing.T) { // D5
 		if got, _, _ := s.chunks(s.until(slow, `"2002;"`)); got != numbered(2000, 3) {
 			t.Errorf("got %s after the reset, want what follows", got)
 		}
-		if n := s.Metrics().Resets(contracts.ResetLagged); n != 1 {
+		if n := s.told("reset " + string(contracts.ResetLagged)); n != 1 {
 			t.Errorf("resets: got %d, want 1", n)
 		}
 	})
@@ -448,7 +448,7 @@ func TestFrameThatCannotBeReadIsRefusedAndCounted(t *testing.T) { // A116
 		if refusal.Seq != 2 || refusal.Code != contracts.CodePayloadTooLarge {
 			t.Errorf("got %+v, want the second frame refused as too large", refusal)
 		}
-		if n := s.Metrics().Refusals(contracts.CodePayloadTooLarge); n != 1 {
+		if n := s.told("refused " + string(contracts.CodePayloadTooLarge)); n != 1 {
 			t.Errorf("refusals: got %d, want 1", n)
 		}
 	})

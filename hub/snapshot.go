@@ -11,6 +11,89 @@ import (
 	"github.com/seed-028515a8/maestro/journal"
 )
 
+// snapshot returns the state as of the head. The fold over events does not know who
+// is connected; that part comes from the connections.
+func (tx *tx) snapshot() *contracts.Snapshot {
+	snap := tx.log.events.Snapshot(tx.head())
+	snap.ProtocolVersion, snap.SessionID = contracts.ProtocolVersion, tx.opts.SessionID
+	st := &snap.State
+	st.Connections = tx.connectionStates()
+	st.ConnectionCount = int64(len(tx.clients.conns))
+	st.SubscriberCount = int64(len(tx.clients.subs))
+	st.ControllerConnectionID = tx.clients.controllerID()
+	st.ControllerSubscriptionID = contracts.Null()
+	st.ClientProtocolVersion, st.ClientInfo, st.Capabilities, st.OptOutNotifications, st.ConnectionRole = "", nil, nil, nil, ""
+	if override := tx.life.status; override != nil {
+		st.IsReady, st.LastStatus = false, &override.status
+		if override.lastError != "" {
+			st.LastError, st.LastErrorType = &override.lastError, override.errorType
+		}
+	}
+	if c := tx.clients.preferred(); c != nil {
+		mine := tx.connectionState(c)
+		st.ClientProtocolVersion, st.ClientInfo = mine.ClientProtocolVersion, mine.ClientInfo
+		st.Capabilities, st.OptOutNotifications, st.ConnectionRole = mine.Capabilities, mine.OptOutNotifications, mine.Role
+		if mine.ControllerLeaseGranted {
+			st.ControllerSubscriptionID = c.mainSubscription()
+		}
+	}
+	return snap
+}
+
+// preferred returns the connection that the single-client fields describe: the
+// holder, otherwise the one that was active last.
+func (cl *clients) preferred() *connection {
+	if c := cl.holder(); c != nil {
+		return c
+	}
+	var last *connection
+	var seen time.Time
+	for _, c := range cl.conns {
+		at := c.lastSeen()
+		if last == nil || at.After(seen) || at.Equal(seen) && c.id < last.id { // by id, so that every snapshot names the same one
+			last, seen = c, at
+		}
+	}
+	return last
+}
+
+// mainSubscription returns the id of the first attached subscription, otherwise of
+// the first.
+func (c *connection) mainSubscription() contracts.NullString {
+	for _, sub := range c.subs {
+		if sub.box != nil {
+			return contracts.String(sub.id)
+		}
+	}
+	if len(c.subs) > 0 {
+		return contracts.String(c.subs[0].id)
+	}
+	return contracts.Null()
+}
+
+// publishSnapshot publishes the whole state, after changes that clients need not be
+// able to fold. The store keeps an empty note in place of the snapshot, because the
+// stored events give the same state.
+func (tx *tx) publishSnapshot() { tx.appendSnapshot(true) }
+
+func (tx *tx) appendSnapshot(transient bool) {
+	snap := tx.snapshot()
+	snap.Cursor = tx.head() + 1 // a snapshot has a cursor of its own
+	body, err := contracts.EncodeSnapshot(snap)
+	if err != nil || len(body) > journal.MaxBody {
+		tx.logger.Error("snapshot skipped", "bytes", len(body), "err", err) // clients have the entries
+		return
+	}
+	tx.append(journal.Entry{Kind: journal.Snapshot, Transient: transient, Body: body})
+}
+
+// Snapshot returns the state as of the newest entry.
+func (h *Hub) Snapshot() *contracts.Snapshot {
+	var snap *contracts.Snapshot
+	h.update(func(tx *tx) { snap = tx.snapshot() })
+	return snap
+}
+
 // Memory limits the memory that the sessions of one process use together. It is
 // safe for concurrent use.
 type Memory struct {
@@ -51,8 +134,7 @@ type sharedSnapshot struct {
 	text    []byte              // part of the first frame, if there is one
 	err     error
 	frames  map[frameKey][]byte
-	bytes   int64 // of text and frames
-	counted int64 // bytes that memory counts
+	counted int64 // bytes that memory counts: of text and frames, or the estimate before
 }
 
 type frameKey struct {
@@ -72,7 +154,7 @@ func (p *sharedSnapshot) encodeOnce() ([]byte, error) {
 	if p.state != nil {
 		p.text, p.err = contracts.EncodeSnapshot(p.state)
 		p.state = nil
-		p.addBytes(len(p.text))
+		p.count(int64(len(p.text)) - p.counted)
 		if p.last != nil {
 			p.last.Store(int64(len(p.text)))
 		}
@@ -103,25 +185,19 @@ func (p *sharedSnapshot) frame(form Form, reset contracts.ResetReason) ([]byte, 
 		p.frames = map[frameKey][]byte{}
 		if at := bytes.Index(frame, text); at >= 0 {
 			p.text = frame[at:][:len(text)]
-			p.addBytes(-len(text))
+			p.count(int64(-len(text)))
 		}
 	}
 	p.frames[key] = frame
-	p.addBytes(len(frame))
+	p.count(int64(len(frame)))
 	return frame, nil
 }
 
-// addBytes changes the held bytes by n. Memory's count only grows until the last
-// user is gone.
-func (p *sharedSnapshot) addBytes(n int) {
-	p.bytes += int64(n)
-	p.addCounted(p.bytes - p.counted)
-}
-
-func (p *sharedSnapshot) addCounted(more int64) {
-	if p.memory != nil && more > 0 {
-		p.counted += more
-		p.memory.snapshots.Add(more)
+// count changes the bytes that memory counts.
+func (p *sharedSnapshot) count(n int64) {
+	if p.memory != nil {
+		p.counted += n
+		p.memory.snapshots.Add(n)
 	}
 }
 
@@ -134,7 +210,7 @@ func (p *sharedSnapshot) removeUser() {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.memory.snapshots.Add(-p.counted)
+	p.count(-p.counted)
 	p.memory, p.frames = nil, nil
 }
 
@@ -158,7 +234,7 @@ func (tx *tx) latestSnapshot() *sharedSnapshot {
 	if !fresh && !recent && !scarce {
 		tx.log.forgetSnapshot()
 		p = &sharedSnapshot{memory: tx.opts.Memory, last: &tx.snapshotSize, at: tx.head(), state: tx.snapshot()}
-		p.addCounted(tx.snapshotSize.Load())
+		p.count(tx.snapshotSize.Load())
 		p.addUser() // the hub
 		tx.log.latestSnapshot, tx.log.latestSnapshotAt = p, tx.now
 	}
@@ -174,29 +250,27 @@ func (lg *eventLog) forgetSnapshot() {
 	}
 }
 
-// expireSharedSnapshot releases the latest snapshot when it is too old for clients
-// that attach and no mailbox needs it.
-func (tx *tx) expireSharedSnapshot() {
-	if tx.log.latestSnapshot != nil && tx.log.latestSnapshot.at != tx.journal.Head() && tx.now.Sub(tx.log.latestSnapshotAt) >= snapshotShareTime && tx.log.latestSnapshot.users.Load() == 1 {
-		tx.log.forgetSnapshot()
+// pendingSnapshot returns the state as of the head, to be encoded outside the lock.
+func (tx *tx) pendingSnapshot() *sharedSnapshot {
+	if p := tx.log.latestSnapshot; p != nil && p.at == tx.head() && len(tx.clients.conns) > presenceAtOnce {
+		return p
 	}
+	return &sharedSnapshot{last: &tx.snapshotSize, at: tx.head(), state: tx.snapshot()}
 }
 
-// A Summary describes a session in a listing.
-type Summary struct {
-	Cursor      uint64
-	Updated     time.Time // when an event was last published
-	Responding  bool
-	Connections int
-	Pending     int // open requests
+// encodeSnapshot encodes a snapshot once its entries are visible: with group
+// commit, an answer must not show a change that is not synced yet (D4).
+func (h *Hub) encodeSnapshot(p *sharedSnapshot) ([]byte, error) {
+	if err := h.awaitVisible(p.at); err != nil {
+		return nil, err
+	}
+	return p.body()
 }
 
-// Summary returns the current summary.
-func (h *Hub) Summary() Summary {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return Summary{
-		Cursor: h.journal.Visible(), Updated: h.state.log.lastPublished, Responding: h.state.work.run != nil,
-		Connections: len(h.state.clients.conns), Pending: h.state.work.table.Len(),
-	}
+// SnapshotBytes returns the size of the last encoded snapshot in bytes, or zero.
+func (h *Hub) SnapshotBytes() int { return int(h.snapshotSize.Load()) }
+
+// State returns the current snapshot, encoded.
+func (h *Hub) State() ([]byte, error) {
+	return h.requestState(opRequest, func(*tx) error { return nil })
 }

@@ -81,7 +81,7 @@ func TestResetWaitsForTheGroupCommit(t *testing.T) {
 		s.until(slow, `"type":"reset"`)
 		s.say(2001, 1, 0)
 		s.until(slow, `"2001;"`)
-		if n := s.Metrics().Resets(contracts.ResetLagged); n != 1 {
+		if n := s.told("reset " + string(contracts.ResetLagged)); n != 1 {
 			t.Errorf("resets: got %d, want 1", n)
 		}
 	})

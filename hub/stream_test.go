@@ -246,7 +246,7 @@ func TestStreamIsRefusedBeforeAnythingIsWritten(t *testing.T) { // A55
 		if err := r.MayStream(alice.place(-1), alice.by); err != nil {
 			t.Errorf("got %v, want allowed", err)
 		}
-		if n := r.Metrics().Refusals(contracts.CodeStaleSubscription); n != 4 {
+		if n := r.told("refused " + string(contracts.CodeStaleSubscription)); n != 4 {
 			t.Errorf("refusals: got %d, want 4", n)
 		}
 	})

@@ -1,8 +1,10 @@
 package hub
 
 import (
+	"encoding/json"
 	"fmt"
 	"runtime/debug"
+	"slices"
 	"time"
 
 	"github.com/seed-028515a8/maestro/contracts"
@@ -24,7 +26,7 @@ type tx struct {
 
 	now             time.Time       // when the transaction began
 	out             []journal.Entry // added by publish and note
-	after           []func()        // added by then
+	after           []func(*Hub)    // added by then
 	unansweredSend  *note           // the note of a ws.send that has no answer yet
 	unansweredIndex int             // index of unansweredSend in out
 	startRunAfter   <-chan struct{} // closed when a run that begins may start; nil: at once
@@ -40,7 +42,7 @@ func (h *Hub) update(f func(*tx)) {
 	}
 }
 
-func (h *Hub) transact(f func(*tx)) (acts []func()) {
+func (h *Hub) transact(f func(*tx)) (acts []func(*Hub)) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	tx := h.begin()
@@ -85,7 +87,7 @@ func (tx *tx) abort(clientErr *contracts.Error, err error) {
 
 // takeEffects returns the effects to run, or none if another goroutine runs
 // effects.
-func (s *state) takeEffects() (acts []func()) {
+func (s *state) takeEffects() (acts []func(*Hub)) {
 	if s.runningEffects {
 		return nil
 	}
@@ -96,7 +98,7 @@ func (s *state) takeEffects() (acts []func()) {
 
 // runEffects runs effects and returns those that were added meanwhile. If one
 // panics, the next transaction runs the others.
-func (h *Hub) runEffects(acts []func()) (more []func()) {
+func (h *Hub) runEffects(acts []func(*Hub)) (more []func(*Hub)) {
 	done := false
 	defer func() {
 		h.mu.Lock()
@@ -106,14 +108,102 @@ func (h *Hub) runEffects(acts []func()) (more []func()) {
 		}
 	}()
 	for _, act := range acts {
-		act()
+		act(h)
 	}
 	done = true
 	return nil
 }
 
 // then runs act after the transaction, without the lock. It must not block.
-func (tx *tx) then(act func()) { tx.after = append(tx.after, act) }
+func (tx *tx) then(act func(*Hub)) { tx.after = append(tx.after, act) }
+
+// head returns the cursor of the newest entry, including those of the running
+// transaction.
+func (tx *tx) head() uint64 { return tx.journal.Head() + uint64(len(tx.out)) }
+
+// publish folds events into the state and adds them to the transaction's entries.
+func (tx *tx) publish(events ...contracts.Event) {
+	for _, ev := range events {
+		for _, part := range split(ev) {
+			tx.publishEncoded(encode(nil, part))
+		}
+	}
+}
+
+func (tx *tx) publishEncoded(e encoded) {
+	if tx.life.frozen {
+		return
+	}
+	tx.log.events.Apply(e.event)
+	if tx.work.run != nil {
+		tx.work.run.track(e.event, tx.now)
+	}
+	tx.log.lastPublished = tx.now
+	tx.log.published++
+	tx.opts.Observer.Published(e.event, tx.now)
+	tx.append(journal.Entry{
+		Kind: journal.Message, Class: classOf(e.event), Transient: e.transient, Body: e.Body,
+		TextStart: uint32(e.TextStart), TextEnd: uint32(e.TextEnd),
+	})
+	switch ev := e.event.(type) {
+	case *contracts.UtilityCommandStarted:
+		if p := tx.clients.starting[ev.CommandID]; p != nil {
+			p.capture(tx) // now, because a short command may have exited by the time Do returns (A66)
+		}
+	case *contracts.UtilityCommandOutput:
+		tx.addUnread(ev.CommandID, len(e.Body))
+	}
+}
+
+// addUnread counts output that was just published, if its owner has ever been
+// attached. The local client counts all entries instead; see commit.
+func (tx *tx) addUnread(commandID string, bytes int) {
+	wasAttached := func(sub *subscription) bool { return sub.state == subAttached || sub.state == subDetached }
+	c := tx.clients.conns[tx.log.events.CommandOwner(commandID)]
+	if c != nil && !c.bare && slices.ContainsFunc(c.subs, wasAttached) {
+		c.unread.add(tx.head(), bytes, tx.opts.MaxBacklog/16)
+	}
+}
+
+// note adds a hidden entry, from which restore rebuilds state that events do not
+// carry. It returns the entry's cursor.
+func (tx *tx) note(n note) uint64 {
+	if n.Send != nil && !tx.life.frozen {
+		tx.unansweredSend, tx.unansweredIndex = &n, len(tx.out)
+	}
+	return tx.append(journal.Entry{Kind: journal.Note, Body: encodeNote(n)})
+}
+
+// noteAnswer adds the answer's cursor to the transaction's note of a ws.send. The
+// cursor is known only after the command has published its events.
+func (tx *tx) noteAnswer(cursor uint64) {
+	if tx.unansweredSend == nil {
+		return
+	}
+	tx.unansweredSend.Answer = cursor
+	tx.out[tx.unansweredIndex].Body = encodeNote(*tx.unansweredSend)
+	tx.unansweredSend = nil
+}
+
+func encodeNote(n note) []byte {
+	body, err := json.Marshal(n)
+	if err != nil {
+		panic(fmt.Sprintf("hub: encode note: %v", err)) // every field of a note can be encoded
+	}
+	return body
+}
+
+func (tx *tx) append(e journal.Entry) uint64 {
+	if tx.life.frozen {
+		return tx.head()
+	}
+	e.Time = tx.now.UnixMilli()
+	tx.out = append(tx.out, e)
+	if !e.Transient {
+		tx.log.sinceCheckpoint += len(e.Body)
+	}
+	return tx.head()
+}
 
 // commit appends the transaction's entries to the store and then makes them visible
 // (D4). If the store fails, the session ends, so that clients never see an entry
@@ -138,10 +228,75 @@ func (tx *tx) commit() error {
 	if err != nil {
 		return err
 	}
-	tx.localBacklog.grow(size)
-	tx.expireSharedSnapshot()
+	if tx.local.Load() {
+		tx.clients.conns[localID].unread.add(tx.head(), size, tx.opts.MaxBacklog/16)
+	}
+	old := tx.now.Sub(tx.log.latestSnapshotAt) >= snapshotShareTime
+	if p := tx.log.latestSnapshot; p != nil && old && p.at != tx.head() && p.users.Load() == 1 {
+		tx.log.forgetSnapshot() // too old for clients that attach, and no mailbox needs it
+	}
 	if tx.opts.GroupCommit {
 		signal(tx.unsynced)
 	}
 	return nil
+}
+
+// Errors that clients see when a session fails. The session can be opened again from
+// the store.
+var (
+	errUnwritten = &contracts.Error{Code: contracts.CodeRuntimeNotReady, Message: "the session's journal cannot be written"}
+	errBroken    = &contracts.Error{Code: contracts.CodeRuntimeNotReady, Message: "the session has failed by a defect of the server"}
+)
+
+// fail ends the session because of err. Clients get the message of clientErr.
+func (tx *tx) fail(clientErr *contracts.Error, err error) {
+	tx.life.failed = fmt.Errorf("%w: %w", clientErr, err)
+	tx.logger.Error("session failed", "err", tx.life.failed)
+	tx.roster.closeSockets(&contracts.Error{Code: contracts.CodeRuntimeFailed, Message: clientErr.Message})
+	tx.end()
+}
+
+// syncStore is the group commit. It syncs the entries written so far and then makes
+// them visible.
+func (h *Hub) syncStore() {
+	for {
+		select {
+		case <-h.unsynced:
+		case <-h.done:
+			return
+		}
+		upTo := h.journal.Head()
+		if err := h.opts.Store.Sync(); err != nil {
+			h.update(func(tx *tx) { tx.fail(errUnwritten, fmt.Errorf("sync: %w", err)) })
+			return
+		}
+		h.journal.Reveal(upTo)
+		h.update(func(tx *tx) {
+			close(tx.log.revealed)
+			tx.log.revealed = make(chan struct{})
+		})
+	}
+}
+
+// awaitVisible waits until the entries up to cursor are visible. It returns an
+// error if the session failed before.
+func (h *Hub) awaitVisible(cursor uint64) error {
+	for {
+		h.mu.Lock()
+		revealed, failed := h.state.log.revealed, h.state.life.failed
+		h.mu.Unlock()
+		switch {
+		case failed != nil:
+			return errFailed
+		case h.journal.Visible() >= cursor:
+			return nil
+		}
+		select {
+		case <-revealed:
+		case <-h.done:
+			if h.Err() == nil {
+				return nil // a regular end: closing the store syncs it
+			}
+		}
+	}
 }

@@ -2,6 +2,7 @@ package hub
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	"github.com/seed-028515a8/maestro/contracts"
@@ -37,34 +38,27 @@ type Utilities interface {
 	Close(ctx context.Context) error
 }
 
+// noUtilities offers nothing. Do is only called with a terminate or stop of an unknown
+// id, which is ignored (R82).
+type noUtilities struct{}
+
+func (noUtilities) Operations() []contracts.UtilityOperation            { return nil }
+func (noUtilities) Do(context.Context, string, contracts.Command) error { return nil }
+func (noUtilities) Disown(string)                                       {}
+func (noUtilities) Stop(context.Context, string) error                  { return nil }
+func (noUtilities) Close(context.Context) error                         { return nil }
+func (noUtilities) Start(func(context.Context, ...contracts.Event) error, func(context.Context, string) error) {
+}
+
 // utilityTimeout bounds one utility operation. Searches, the longest, have shorter
 // limits of their own.
 const utilityTimeout = 10 * time.Second
 
-// operations returns the utility operations of hello_ok; never nil.
-func (h *Hub) operations() []contracts.UtilityOperation {
-	if h.opts.Utilities == nil {
-		return []contracts.UtilityOperation{}
-	}
-	return h.opts.Utilities.Operations()
-}
-
 // isUtility reports whether the utilities execute cmd.
-func isUtility(cmd contracts.Command) bool {
-	switch cmd.(type) {
-	case *contracts.UtilityCommandStart, *contracts.UtilityCommandTerminate, *contracts.UtilityCommandStdin,
-		*contracts.UtilityCommandResize, *contracts.UtilityFileSearch, *contracts.UtilityFileRead,
-		*contracts.UtilityFileWatchStart, *contracts.UtilityFileWatchStop:
-		return true
-	}
-	return false
-}
+func isUtility(cmd contracts.Command) bool { return strings.HasPrefix(cmd.CommandType(), "utility_") }
 
 // serveUtility executes an admitted utility command outside the lock.
 func (h *Hub) serveUtility(owner string, cmd contracts.Command) error {
-	if h.opts.Utilities == nil {
-		return nil // a terminate or stop of an unknown id, which is ignored (R82)
-	}
 	ctx, cancel := context.WithTimeout(context.Background(), utilityTimeout)
 	defer cancel()
 	err := h.opts.Utilities.Do(ctx, owner, cmd)
@@ -79,23 +73,13 @@ func (h *Hub) serveUtility(owner string, cmd contracts.Command) error {
 
 // stopUtilities ends the commands and watches of all clients.
 func (tx *tx) stopUtilities(reason string) {
-	h := tx.Hub
-	u := tx.opts.Utilities
-	if u == nil {
-		return
-	}
-	tx.then(func() {
+	tx.then(func(h *Hub) {
 		h.wg.Go(func() { // ends within utilityTimeout
 			ctx, cancel := context.WithTimeout(context.Background(), utilityTimeout)
 			defer cancel()
-			if err := u.Stop(ctx, reason); err != nil {
+			if err := h.opts.Utilities.Stop(ctx, reason); err != nil {
 				h.logger.Error("stop utilities", "err", err)
 			}
 		})
 	})
-}
-
-// utilitiesActive reports whether a command or watch runs.
-func (tx *tx) utilitiesActive() bool {
-	return tx.opts.Utilities != nil && tx.log.events.UtilitiesActive()
 }

@@ -228,7 +228,7 @@ func TestFreeLeaseIsTakenByAUtilityToo(t *testing.T) { // A30
 func TestUtilityRefusalIsTheUtilitys(t *testing.T) {
 	withTools(t, hub.Options{}, func(t *testing.T, r *room, b *toolbox, alice *guest) {
 		alice.refusedPost(`{"type":"utility_file_read","read_id":"r","path":"gone"}`, contracts.CodeNotFound)
-		if n := r.Metrics().Refusals(contracts.CodeNotFound); n != 1 {
+		if n := r.told("refused " + string(contracts.CodeNotFound)); n != 1 {
 			t.Errorf("refusals: got %d, want 1", n)
 		}
 	})

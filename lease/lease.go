@@ -1,26 +1,13 @@
 package lease
 
-import (
-	"errors"
-	"time"
-)
-
-// Errors of Claim and Check.
-var (
-	// ErrHeld means that another id holds the lease.
-	ErrHeld = errors.New("lease: held by another")
-	// ErrNotHeld means that the id does not hold the lease.
-	ErrNotHeld = errors.New("lease: not held")
-	// ErrStale means that the lease was granted again after the action was admitted.
-	ErrStale = errors.New("lease: stale generation")
-)
+import "time"
 
 // A Lease is the right to control a session. Its zero value is free, has generation
 // 0 and never expires. It is not safe for concurrent use. A copy is an independent
 // lease.
 //
-// The holder loses the lease after TTL without activity. Claim and TakeOver check
-// this first; in between the caller must call Expire at Deadline.
+// The holder loses the lease after TTL without activity. Grant checks this
+// first; in between the caller must call Expire at Deadline.
 type Lease struct {
 	ttl        time.Duration
 	holder     string    // empty when free
@@ -34,7 +21,7 @@ type Lease struct {
 func New(ttl time.Duration) *Lease { return Restore(ttl, 0) }
 
 // Restore returns a free lease that continues after generation, the last one
-// granted before a restart. Actions admitted before stay stale.
+// granted before a restart.
 func Restore(ttl time.Duration, generation uint64) *Lease {
 	return &Lease{ttl: ttl, generation: generation}
 }
@@ -55,35 +42,19 @@ func (l *Lease) Deadline() (time.Time, bool) {
 	return l.lastSeen.Add(l.ttl), true
 }
 
-// Claim gives a free lease to id, which must not be empty. If id holds the lease,
-// Claim only counts as activity. If another id holds it, Claim returns ErrHeld. An
-// overdue holder loses the lease; a caller that must announce the loss calls Expire
-// first.
-func (l *Lease) Claim(id string, now time.Time) error {
+// Grant gives the lease to id, which must not be empty, even if another id holds it.
+// If id holds the lease and is not overdue, Grant only counts as activity.
+func (l *Lease) Grant(id string, now time.Time) {
 	if id == "" {
 		panic("lease: empty id") // "" means free
 	}
 	l.Expire(now)
-	switch l.holder {
-	case id:
+	if l.holder == id {
 		l.Touch(id, now)
-		return nil
-	case "":
-		l.grant(id, now)
-		return nil
+		return
 	}
-	return ErrHeld
-}
-
-// TakeOver gives the lease to id, which must not be empty, even if another id holds
-// it. It returns the holder that lost it, or "".
-func (l *Lease) TakeOver(id string, now time.Time) (previous string) {
-	if l.Claim(id, now) == nil {
-		return ""
-	}
-	previous = l.holder
-	l.grant(id, now)
-	return previous
+	l.holder, l.lastSeen, l.pinned = id, now, false
+	l.generation++
 }
 
 // Release frees the lease and reports whether id held it.
@@ -119,32 +90,9 @@ func (l *Lease) Pin(id string) bool {
 // Expire frees the lease if its holder has been inactive for TTL, and returns the
 // holder that lost it.
 func (l *Lease) Expire(now time.Time) (previous string, expired bool) {
-	if l.holder == "" || !l.overdue(now) {
+	if deadline, ok := l.Deadline(); !ok || now.Before(deadline) {
 		return "", false
 	}
 	previous, l.holder = l.holder, ""
 	return previous, true
-}
-
-// Check returns nil if an action that was admitted for id under generation may
-// still be executed. It returns ErrStale if the lease was granted again since, even
-// to the same id, and ErrNotHeld if id lost it.
-func (l *Lease) Check(id string, generation uint64) error {
-	switch {
-	case generation != l.generation:
-		return ErrStale
-	case id == "" || l.holder != id:
-		return ErrNotHeld
-	}
-	return nil
-}
-
-func (l *Lease) grant(id string, now time.Time) {
-	l.holder, l.lastSeen, l.pinned = id, now, false
-	l.generation++
-}
-
-func (l *Lease) overdue(now time.Time) bool {
-	deadline, ok := l.Deadline()
-	return ok && !now.Before(deadline)
 }

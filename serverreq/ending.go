@@ -10,97 +10,94 @@ import (
 
 // An ending is a way for a request to end.
 type ending struct {
-	verdict contracts.Verdict
-	by      contracts.Resolver
-	reason  string
-	content []contracts.ContentBlock // of the client's answer
-	isError bool                     // of the client's answer
+	contracts.Outcome
+	isError bool // of the client's answer
+}
+
+// A kind has the rules of one type of request.
+type kind struct {
+	timeout time.Duration                              // default
+	expired ending                                     // when the deadline has passed (R62)
+	failed  string                                     // the reason if the client reports an error
+	legal   map[contracts.Resolver][]contracts.Verdict // how it may end, beside cancelled by the runtime (R52)
+}
+
+// kinds has the rules of all types. The default timeout is 1 minute for programs and
+// 1 hour for people. A policy approves when the approval mode changes.
+var kinds = map[contracts.RequestType]kind{
+	contracts.RequestApproval: {
+		timeout: time.Hour,
+		expired: byPolicy(contracts.VerdictDenied, "Approval request timed out"),
+		legal: map[contracts.Resolver][]contracts.Verdict{
+			contracts.ResolvedByUser:   {contracts.VerdictApproved, contracts.VerdictDenied},
+			contracts.ResolvedByPolicy: {contracts.VerdictApproved, contracts.VerdictDenied},
+		},
+	},
+	contracts.RequestClientTool: {
+		timeout: time.Minute,
+		expired: byPolicy(contracts.VerdictFailed, "Client tool execution timed out"),
+		failed:  "Client tool result reported an error",
+		legal: map[contracts.Resolver][]contracts.Verdict{
+			contracts.ResolvedByClient: {contracts.VerdictCompleted, contracts.VerdictFailed},
+			contracts.ResolvedByPolicy: {contracts.VerdictFailed},
+		},
+	},
+	contracts.RequestMCPElicitation: {
+		timeout: time.Hour,
+		expired: byPolicy(contracts.VerdictFailed, "MCP elicitation request timed out before the connected client responded."),
+		failed:  "MCP elicitation request reported an error",
+		legal:   answered,
+	},
+	contracts.RequestUserInput: {
+		timeout: time.Hour,
+		expired: byPolicy(contracts.VerdictFailed, "User input request timed out before the connected client responded."),
+		failed:  "User input request reported an error",
+		legal:   answered,
+	},
+	contracts.RequestToolRetry: {
+		timeout: time.Hour,
+		expired: byPolicy(contracts.VerdictCancelled, "Tool retry request timed out before a retry decision was provided."),
+		legal: map[contracts.Resolver][]contracts.Verdict{
+			contracts.ResolvedByUser:   {contracts.VerdictRetried, contracts.VerdictSkipped, contracts.VerdictAborted},
+			contracts.ResolvedByPolicy: {contracts.VerdictCancelled},
+		},
+	},
+}
+
+// answered has the legal endings of a question that a person answers.
+var answered = map[contracts.Resolver][]contracts.Verdict{
+	contracts.ResolvedByClient: {contracts.VerdictAnswered, contracts.VerdictFailed},
+	contracts.ResolvedByPolicy: {contracts.VerdictFailed},
+}
+
+func end(verdict contracts.Verdict, by contracts.Resolver, reason string) ending {
+	return ending{Outcome: contracts.Outcome{Verdict: verdict, Reason: reason, By: by}}
+}
+
+func byPolicy(verdict contracts.Verdict, reason string) ending {
+	return end(verdict, contracts.ResolvedByPolicy, reason)
 }
 
 // Legal reports whether a request of the type may end with verdict, resolved by by
-// (R52). A policy approves when the approval mode changes.
-func Legal(kind contracts.RequestType, verdict contracts.Verdict, by contracts.Resolver) bool {
-	type pair struct {
-		verdict contracts.Verdict
-		by      contracts.Resolver
-	}
-	var legal []pair
-	switch kind {
-	case contracts.RequestApproval:
-		legal = []pair{
-			{contracts.VerdictApproved, contracts.ResolvedByUser},
-			{contracts.VerdictDenied, contracts.ResolvedByUser},
-			{contracts.VerdictApproved, contracts.ResolvedByPolicy},
-			{contracts.VerdictDenied, contracts.ResolvedByPolicy},
-		}
-	case contracts.RequestClientTool:
-		legal = []pair{
-			{contracts.VerdictCompleted, contracts.ResolvedByClient},
-			{contracts.VerdictFailed, contracts.ResolvedByClient},
-			{contracts.VerdictFailed, contracts.ResolvedByPolicy},
-		}
-	case contracts.RequestMCPElicitation, contracts.RequestUserInput:
-		legal = []pair{
-			{contracts.VerdictAnswered, contracts.ResolvedByClient},
-			{contracts.VerdictFailed, contracts.ResolvedByClient},
-			{contracts.VerdictFailed, contracts.ResolvedByPolicy},
-		}
-	case contracts.RequestToolRetry:
-		legal = []pair{
-			{contracts.VerdictRetried, contracts.ResolvedByUser},
-			{contracts.VerdictSkipped, contracts.ResolvedByUser},
-			{contracts.VerdictAborted, contracts.ResolvedByUser},
-			{contracts.VerdictCancelled, contracts.ResolvedByPolicy},
-		}
-	default:
-		return false
-	}
-	legal = append(legal, pair{contracts.VerdictCancelled, contracts.ResolvedByRuntime})
-	return slices.Contains(legal, pair{verdict, by})
+// (R52).
+func Legal(of contracts.RequestType, verdict contracts.Verdict, by contracts.Resolver) bool {
+	k, known := kinds[of]
+	cancelled := verdict == contracts.VerdictCancelled && by == contracts.ResolvedByRuntime
+	return known && (cancelled || slices.Contains(k.legal[by], verdict))
 }
 
-// DefaultTimeout returns the default timeout of a request type: 1 minute for
-// programs, 1 hour for people.
-func DefaultTimeout(kind contracts.RequestType) time.Duration {
-	if kind == contracts.RequestClientTool {
-		return time.Minute
-	}
-	return time.Hour
-}
+// DefaultTimeout returns the default timeout of a request type.
+func DefaultTimeout(of contracts.RequestType) time.Duration { return kinds[of].timeout }
 
-// expiryEnding returns the ending of a request whose deadline has passed (R62).
-func expiryEnding(kind contracts.RequestType) ending {
-	end := ending{verdict: contracts.VerdictFailed, by: contracts.ResolvedByPolicy}
-	switch kind {
-	case contracts.RequestApproval:
-		end.verdict, end.reason = contracts.VerdictDenied, "Approval request timed out"
-	case contracts.RequestClientTool:
-		end.reason = "Client tool execution timed out"
-	case contracts.RequestMCPElicitation:
-		end.reason = "MCP elicitation request timed out before the connected client responded."
-	case contracts.RequestUserInput:
-		end.reason = "User input request timed out before the connected client responded."
-	case contracts.RequestToolRetry:
-		end.verdict, end.reason = contracts.VerdictCancelled, "Tool retry request timed out before a retry decision was provided."
-	}
-	return end
-}
-
-// cancelEnding returns the ending of a request that is cancelled with its run or
-// runtime.
-func cancelEnding(reason string) ending {
-	return ending{verdict: contracts.VerdictCancelled, by: contracts.ResolvedByRuntime, reason: reason}
-}
-
-// policyEnding returns the ending of an approval in a mode that does not ask.
-func policyEnding(mode contracts.ApprovalMode) (end ending, decided bool) {
+// Policy returns how the mode decides an approval without asking (R51).
+func Policy(mode contracts.ApprovalMode) (out contracts.Outcome, decided bool) {
 	switch mode {
 	case contracts.ApprovalAuto:
-		return ending{verdict: contracts.VerdictApproved, by: contracts.ResolvedByPolicy, reason: "Auto-approved by policy"}, true
+		return byPolicy(contracts.VerdictApproved, "Auto-approved by policy").Outcome, true
 	case contracts.ApprovalFail:
-		return ending{verdict: contracts.VerdictDenied, by: contracts.ResolvedByPolicy, reason: "Denied by approval policy"}, true
+		return byPolicy(contracts.VerdictDenied, "Denied by approval policy").Outcome, true
 	}
-	return ending{}, false
+	return contracts.Outcome{}, false
 }
 
 // answerEnding returns the ending of a request by a client's answer (R54 to R58).
@@ -112,14 +109,15 @@ func answerEnding(kind contracts.RequestType, a *contracts.ServerRequestResponse
 	case contracts.RequestToolRetry:
 		return retryEnding(a)
 	}
-	end := ending{verdict: contracts.VerdictAnswered, by: contracts.ResolvedByClient, content: a.Content, isError: a.IsError}
+	e := end(contracts.VerdictAnswered, contracts.ResolvedByClient, "")
+	e.Content, e.isError = a.Content, a.IsError
 	if kind == contracts.RequestClientTool {
-		end.verdict = contracts.VerdictCompleted
+		e.Verdict = contracts.VerdictCompleted
 	}
 	if a.IsError {
-		end.verdict, end.reason = contracts.VerdictFailed, errorReason(kind)
+		e.Verdict, e.Reason = contracts.VerdictFailed, kinds[kind].failed
 	}
-	return end
+	return e
 }
 
 // approvalEnding returns the ending of an approval. An answer without a decision
@@ -129,34 +127,24 @@ func approvalEnding(a *contracts.ServerRequestResponse) ending {
 	if a.Result != nil {
 		result = *a.Result
 	}
+	e := end(contracts.VerdictDenied, contracts.ResolvedByUser, cmp.Or(result.Error, a.Reason, "Denied by user"))
 	if a.Approved != nil && *a.Approved {
-		return ending{verdict: contracts.VerdictApproved, by: contracts.ResolvedByUser, content: a.Content, reason: cmp.Or(result.Output, a.Reason, "Approved")}
+		e.Verdict, e.Reason = contracts.VerdictApproved, cmp.Or(result.Output, a.Reason, "Approved")
 	}
-	return ending{verdict: contracts.VerdictDenied, by: contracts.ResolvedByUser, content: a.Content, reason: cmp.Or(result.Error, a.Reason, "Denied by user")}
+	e.Content = a.Content
+	return e
 }
 
 // retryEnding returns the ending of a tool retry. An answer without an action
 // aborts (R56).
 func retryEnding(a *contracts.ServerRequestResponse) ending {
-	end := ending{verdict: contracts.VerdictAborted, by: contracts.ResolvedByUser, reason: a.Reason}
 	switch a.DecisionAction {
 	case contracts.RetryActionRetry:
-		end.verdict = contracts.VerdictRetried
+		return end(contracts.VerdictRetried, contracts.ResolvedByUser, a.Reason)
 	case contracts.RetryActionSkip:
-		end.verdict = contracts.VerdictSkipped
+		return end(contracts.VerdictSkipped, contracts.ResolvedByUser, a.Reason)
 	}
-	return end
-}
-
-// errorReason returns the reason of a request whose client reported an error.
-func errorReason(kind contracts.RequestType) string {
-	switch kind {
-	case contracts.RequestMCPElicitation:
-		return "MCP elicitation request reported an error"
-	case contracts.RequestUserInput:
-		return "User input request reported an error"
-	}
-	return "Client tool result reported an error"
+	return end(contracts.VerdictAborted, contracts.ResolvedByUser, a.Reason)
 }
 
 // resolve returns the resolution of row with this ending.
@@ -166,13 +154,13 @@ func (e ending) resolve(row Row, from string, now time.Time) Resolution {
 		Request: req,
 		Event: contracts.ServerRequestResolved{
 			RequestID: req.RequestID, RequestType: req.RequestType, CallID: req.CallID,
-			Resolution: e.verdict, Reason: e.reason, ResolvedBy: e.by,
+			Resolution: e.Verdict, Reason: e.Reason, ResolvedBy: e.By,
 		},
-		Content: e.content, IsError: e.isError,
+		Content: e.Content, IsError: e.isError,
 		From: from, Opened: row.Opened, At: now,
 	}
-	if slices.Contains(contentTypes, req.RequestType) && e.by != contracts.ResolvedByClient {
-		res.Content = []contracts.ContentBlock{{Type: "text", Text: e.reason}}
+	if slices.Contains(contentTypes, req.RequestType) && e.By != contracts.ResolvedByClient {
+		res.Content = []contracts.ContentBlock{{Type: "text", Text: e.Reason}}
 		res.IsError = true
 	}
 	return res

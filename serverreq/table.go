@@ -102,31 +102,38 @@ func (t *Table) Next() (time.Time, bool) {
 // Expire ends the requests whose deadline has passed, earliest first, with the
 // default verdict of their type (R62).
 func (t *Table) Expire(now time.Time) []Resolution {
-	due := t.removeRows(func(r *Row) bool { return !r.Deadline.IsZero() && !now.Before(r.Deadline) })
+	due := t.removeRows(func(r Row) bool { return !r.Deadline.IsZero() && !now.Before(r.Deadline) })
 	slices.SortStableFunc(due, func(a, b Row) int { return a.Deadline.Compare(b.Deadline) })
-	return t.endAll(due, expiryEnding, now)
+	return t.endAll(due, func(of contracts.RequestType) ending { return kinds[of].expired }, now)
 }
 
 // CancelAll cancels every request, by type in canonical order, and oldest first
 // within a type (R66, R71).
 func (t *Table) CancelAll(reason string, now time.Time) []Resolution {
-	rows := t.removeRows(func(*Row) bool { return true })
+	return t.CancelIf(func(string) bool { return true }, reason, now)
+}
+
+// CancelIf cancels the requests whose ids match, in the order of CancelAll.
+func (t *Table) CancelIf(match func(id string) bool, reason string, now time.Time) []Resolution {
+	rows := t.removeRows(func(r Row) bool { return match(r.Request.RequestID) })
 	class := contracts.RequestTypes()
 	slices.SortStableFunc(rows, func(a, b Row) int {
 		return cmp.Compare(slices.Index(class, a.Request.RequestType), slices.Index(class, b.Request.RequestType))
 	})
-	return t.endAll(rows, func(contracts.RequestType) ending { return cancelEnding(reason) }, now)
+	return t.endAll(rows, func(contracts.RequestType) ending {
+		return end(contracts.VerdictCancelled, contracts.ResolvedByRuntime, reason)
+	}, now)
 }
 
 // PolicyAll decides the pending approvals by mode, oldest first (R65). In prompt
 // mode they stay pending.
 func (t *Table) PolicyAll(mode contracts.ApprovalMode, now time.Time) []Resolution {
-	end, decided := policyEnding(mode)
+	out, decided := Policy(mode)
 	if !decided {
 		return nil
 	}
-	rows := t.removeRows(func(r *Row) bool { return r.Request.RequestType == contracts.RequestApproval })
-	return t.endAll(rows, func(contracts.RequestType) ending { return end }, now)
+	rows := t.removeRows(func(r Row) bool { return r.Request.RequestType == contracts.RequestApproval })
+	return t.endAll(rows, func(contracts.RequestType) ending { return ending{Outcome: out} }, now)
 }
 
 // Cancel cancels one request and reports whether it was pending.
@@ -141,7 +148,7 @@ func (t *Table) Withdraw(id string, verdict contracts.Verdict, reason string, by
 	if i < 0 || !Legal(t.rows[i].Request.RequestType, verdict, by) {
 		return Resolution{}, false
 	}
-	return t.endOne(i, ending{verdict: verdict, by: by, reason: reason}, "", now), true
+	return t.endOne(i, end(verdict, by, reason), "", now), true
 }
 
 func (t *Table) check(req *contracts.ServerRequest) error {
@@ -174,16 +181,14 @@ func (t *Table) findCall(call string, kinds ...contracts.RequestType) int {
 }
 
 // removeRows removes the rows that match and returns them in order of opening.
-func (t *Table) removeRows(match func(*Row) bool) []Row {
-	var removed, remaining []Row
-	for i := range t.rows {
-		if match(&t.rows[i]) {
-			removed = append(removed, t.rows[i])
-		} else {
-			remaining = append(remaining, t.rows[i])
+func (t *Table) removeRows(match func(Row) bool) (removed []Row) {
+	t.rows = slices.DeleteFunc(t.rows, func(r Row) bool {
+		if match(r) {
+			removed = append(removed, r)
+			return true
 		}
-	}
-	t.rows = remaining
+		return false
+	})
 	return removed
 }
 
@@ -199,8 +204,8 @@ func (t *Table) endAll(rows []Row, how func(contracts.RequestType) ending, now t
 }
 
 // endOne ends the row at i.
-func (t *Table) endOne(i int, end ending, from string, now time.Time) Resolution {
-	res := end.resolve(t.rows[i], from, now)
+func (t *Table) endOne(i int, e ending, from string, now time.Time) Resolution {
+	res := e.resolve(t.rows[i], from, now)
 	t.rows = slices.Delete(t.rows, i, i+1)
 	t.recent.add(&res)
 	return res

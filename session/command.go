@@ -26,11 +26,12 @@ func (s *State) ApplyCommand(cmd contracts.Command) {
 		s.facts.LastError, s.facts.LastErrorType, s.facts.LastStatus = nil, "", nil
 		s.facts.IsResponding = true
 	case *contracts.ToolResponse:
-		s.approvalAnswered(c.CallID, c.Approved)
+		s.legacyAnswered(!c.Approved, c.CallID, contracts.RequestApproval)
 	case *contracts.ClientToolResult:
-		s.contentAnswered(c.CallID)
+		s.legacyAnswered(false, c.CallID, contracts.RequestClientTool, contracts.RequestUserInput, contracts.RequestMCPElicitation) // R80
 	case *contracts.ServerRequestResponse:
-		s.requestAnswered(c)
+		denied := c.RequestType == contracts.RequestApproval && (c.Approved == nil || !*c.Approved)
+		s.answered(denied, hasID(c.RequestID), c.RequestType)
 	case *contracts.Interrupt, *contracts.Cancel:
 		s.clear()
 	case *contracts.Shutdown:
@@ -39,52 +40,31 @@ func (s *State) ApplyCommand(cmd contracts.Command) {
 	}
 }
 
-// approvalAnswered removes the approval that id names: by its request id, otherwise
-// by its call id, which legacy answers may use.
-func (s *State) approvalAnswered(id string, approved bool) {
-	list := &s.facts.PendingApprovals
-	i := slices.IndexFunc(*list, hasID(id))
-	if i < 0 {
-		i = slices.IndexFunc(*list, hasCall(id))
-	}
-	if i < 0 {
-		return
-	}
-	callID := (*list)[i].CallID
-	*list = slices.Delete(*list, i, i+1)
-	if !approved {
-		s.untrack(callID) // id may be the id of the request
+// legacyAnswered removes the requests that a legacy answer names: by request id,
+// otherwise by call id.
+func (s *State) legacyAnswered(denied bool, id string, kinds ...contracts.RequestType) {
+	if !s.answered(denied, hasID(id), kinds...) {
+		s.answered(denied, hasCall(id), kinds...)
 	}
 }
 
-// contentAnswered removes the request that a legacy answer with content names: a
-// client tool, user input or elicitation (R80).
-func (s *State) contentAnswered(id string) {
-	lists := []*[]contracts.PendingEntry{
-		&s.facts.PendingClientTools, &s.facts.PendingUserInputs, &s.facts.PendingMCPElicitations,
-	}
-	found := false
-	for _, list := range lists {
-		found = dropEntries(list, hasID(id)) || found
-	}
-	if found {
-		return
-	}
-	for _, list := range lists {
-		dropEntries(list, hasCall(id))
-	}
-}
-
-func (s *State) requestAnswered(c *contracts.ServerRequestResponse) {
-	list := s.pendingList(c.RequestType)
-	if list == nil {
-		return
-	}
-	denied := c.RequestType == contracts.RequestApproval && (c.Approved == nil || !*c.Approved)
-	for _, e := range *list {
-		if e.ID() == c.RequestID && denied {
-			s.untrack(e.CallID)
+// answered removes requests of the given types, and the tools of those that were
+// denied. It reports whether there were any.
+func (s *State) answered(denied bool, is func(contracts.PendingEntry) bool, kinds ...contracts.RequestType) (found bool) {
+	for _, kind := range kinds {
+		list := s.pendingList(kind)
+		if list == nil {
+			continue
 		}
+		*list = slices.DeleteFunc(*list, func(e contracts.PendingEntry) bool {
+			if !is(e) {
+				return false
+			}
+			if found = true; denied {
+				s.untrack(e.CallID)
+			}
+			return true
+		})
 	}
-	dropEntries(list, hasID(c.RequestID))
+	return found
 }

@@ -238,25 +238,12 @@ func TestSnapshotAndTheRestGiveTheLiveState(t *testing.T) {
 	})
 }
 
-// TestReadsAgreeWithTheSnapshot: the cheap reads say what a snapshot says.
+// TestReadsAgreeWithTheSnapshot: the cheap read says what a snapshot says.
 func TestReadsAgreeWithTheSnapshot(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := session.New()
 		apply(s, rapid.SliceOfN(drawMessage, 0, 40).Draw(t, "messages")...)
 		st := s.Snapshot(0).State
-		id, open := s.OpenResponse()
-		if open != (st.CurrentResponse != nil) || open && id != st.CurrentResponse.ResponseID || s.IsResponding() != st.IsResponding {
-			t.Fatalf("response: got %q, %t, %t, want %+v", id, open, s.IsResponding(), st.CurrentResponse)
-		}
-		active := s.ActiveTools()
-		if len(active) != len(st.ActiveTools) {
-			t.Fatalf("active tools: got %+v, want %+v", active, st.ActiveTools)
-		}
-		for i, tool := range st.ActiveTools {
-			if active[i].CallID != tool.CallID || active[i].Tool != tool.Tool {
-				t.Fatalf("active tools: got %+v, want %+v", active, st.ActiveTools)
-			}
-		}
 		for _, e := range st.TrackedTools {
 			if got, ok := s.TrackedTool(e.CallID); !ok || got.Tool != e.Tool {
 				t.Fatalf("tracked %s: got %+v, %t, want %+v", e.CallID, got, ok, e)

@@ -26,9 +26,9 @@ func (s *State) Snapshot(cursor uint64) *contracts.Snapshot {
 	state.ActiveFileWatches = copyList(state.ActiveFileWatches)
 	state.PendingRequests = s.pendingRequests()
 	state.CurrentResponse = s.currentResponse()
-	state.ActiveTools = s.ActiveTools()
-	for i := range s.tools {
-		state.ActiveTools[i].Output = s.tools[i].output.text(outputBound)
+	state.ActiveTools = make([]contracts.ActiveTool, len(s.tools))
+	for i, t := range s.tools {
+		state.ActiveTools[i] = contracts.ActiveTool{CallID: t.callID, Tool: t.name, Output: t.output.text(outputBound)}
 	}
 	state.ActiveUtilityCommands = make([]contracts.ActiveCommand, len(s.commands))
 	for i := range s.commands {

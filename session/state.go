@@ -58,28 +58,6 @@ type command struct {
 // New returns the state of a new session (R72).
 func New() *State { return new(State) }
 
-// OpenResponse returns the id of the open response.
-func (s *State) OpenResponse() (id string, ok bool) {
-	if s.response == nil {
-		return "", false
-	}
-	return s.response.id, true
-}
-
-// IsResponding reports whether a prompt or a response is open. It is false
-// between the responses of one run, while tools run.
-func (s *State) IsResponding() bool { return s.facts.IsResponding }
-
-// ActiveTools returns the running tools without their output, in order of their
-// start.
-func (s *State) ActiveTools() []contracts.ActiveTool {
-	list := make([]contracts.ActiveTool, len(s.tools))
-	for i, t := range s.tools {
-		list[i] = contracts.ActiveTool{CallID: t.callID, Tool: t.name}
-	}
-	return list
-}
-
 // TrackedTool returns the announced tool with the given call id, if it has not
 // ended.
 func (s *State) TrackedTool(callID string) (contracts.PendingEntry, bool) {

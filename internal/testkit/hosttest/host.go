@@ -243,14 +243,12 @@ func (h *Host) Types() []string {
 	for _, ev := range h.Shown() {
 		types = append(types, ev.EventType())
 	}
-	var once []string
-	for i, typ := range types {
-		repeats := i > 0 && types[i-1] == typ
-		if !repeats || typ != "response_chunk" && typ != "tool_output" {
-			once = append(once, typ)
-		}
-	}
-	return once
+	last := ""
+	return slices.DeleteFunc(types, func(typ string) bool {
+		repeats := typ == last && (typ == "response_chunk" || typ == "tool_output")
+		last = typ
+		return repeats
+	})
 }
 
 // Said returns the text of all answers, without reasoning.

@@ -233,16 +233,17 @@ func TestScriptsAreChecked(t *testing.T) {
 }
 
 func TestRequestsAreKeptWithinBounds(t *testing.T) {
-	p := serve(t, localmodel.Options{KeepRequests: 2, KeepBytes: 1000})
-	for _, prompt := range []string{"one", "two", "three"} {
-		p.said(t, []any{ask(prompt)})
+	const most, bytes = 64, 16 << 20
+	p := serve(t, localmodel.Options{})
+	for i := range most + 1 {
+		p.said(t, []any{ask(fmt.Sprint("prompt ", i))})
 	}
 	got := p.Requests()
-	if len(got) != 2 || got[0].Prompt != "two" || got[1].Index != 2 || got[1].Form != localmodel.FormChat {
-		t.Errorf("got %+v, want the last two", got)
+	if len(got) != most || got[0].Prompt != "prompt 1" || got[most-1].Index != most || got[most-1].Form != localmodel.FormChat {
+		t.Errorf("got %d from %q, want the last %d", len(got), got[0].Prompt, most)
 	}
-	p.said(t, []any{ask(strings.Repeat("x", 2000))})
-	if got := p.Requests(); len(got) != 1 || len(got[0].Body) < 2000 {
+	p.said(t, []any{ask(strings.Repeat("x", bytes))})
+	if got := p.Requests(); len(got) != 1 || len(got[0].Body) < bytes {
 		t.Errorf("got %d requests, want the large one alone", len(got))
 	}
 }
@@ -270,9 +271,9 @@ func TestCredentialsAreNotKept(t *testing.T) {
 }
 
 func TestTooLongARequestIsRefused(t *testing.T) {
-	p := serve(t, localmodel.Options{MaxBody: 10})
+	p := serve(t, localmodel.Options{})
 	for _, f := range forms {
-		if status, _, _, _ := p.post(t, f.path, f.ask("hello there", false)); status != 413 {
+		if status, _, _, _ := p.post(t, f.path, f.ask(strings.Repeat("x", 32<<20), false)); status != 413 {
 			t.Errorf("%s: got %d, want 413", f.name, status)
 		}
 	}

@@ -7,10 +7,14 @@ import (
 	"strings"
 )
 
-// An anthropicForm implements [wire] for Anthropic Messages.
-type anthropicForm struct{ runes int }
-
-func (anthropicForm) form() Form { return FormAnthropic }
+// anthropicWire is Anthropic Messages.
+var anthropicWire = wire{
+	FormAnthropic, parseAnthropic, replyAnthropic, anthropicError,
+	func(FaultKind, int) frame {
+		overloaded := refusals[FaultOverloaded][0]
+		return frame{inEnd, "error", encode(anthropicError(&overloaded))}
+	},
+}
 
 type anthropicRequest struct {
 	Model        string             `json:"model"`
@@ -27,7 +31,6 @@ type anthropicRequest struct {
 type anthropicMessage struct {
 	Role    string          `json:"role"`
 	Content json.RawMessage `json:"content"`
-	blocks  []anthropicBlock
 }
 
 type anthropicBlock struct {
@@ -40,8 +43,7 @@ type anthropicBlock struct {
 	Content   json.RawMessage `json:"content"`
 }
 
-// parse implements [wire].
-func (anthropicForm) parse(body []byte) (*conversation, *failure) {
+func parseAnthropic(body []byte) (*conversation, *failure) {
 	var req anthropicRequest
 	if json.Unmarshal(body, &req) != nil {
 		return nil, invalid("The request body is not valid JSON.")
@@ -52,47 +54,62 @@ func (anthropicForm) parse(body []byte) (*conversation, *failure) {
 	for _, t := range req.Tools {
 		c.tools = append(c.tools, offered{name: t.Name, schema: t.InputSchema})
 	}
-	if f := readAnthropic(req.Messages, c); f != nil {
-		return c.look(), f
-	}
+	refusal := readAnthropic(req.Messages, c)
 	switch {
+	case refusal != nil:
 	case req.MaxTokens == nil:
-		return c.look(), invalid("max_tokens: Field required")
+		refusal = invalid("max_tokens: Field required")
 	case len(req.Messages) == 0:
-		return c.look(), invalid("messages: at least one message is required")
+		refusal = invalid("messages: at least one message is required")
+	default:
+		refusal = c.checkCalls(true, func(e entry) *failure {
+			return invalid("messages.%d.content.%d: unexpected `tool_use_id` found in `tool_result` blocks: %s. Each `tool_result` block must have a corresponding `tool_use` block in the previous message.", e.message, e.part, e.call)
+		}, func(e entry) *failure {
+			return invalid("messages.%d: `tool_use` ids were found without `tool_result` blocks immediately after: %s. Each `tool_use` block must have a corresponding `tool_result` block in the next message.", e.message, e.call)
+		})
 	}
-	return c.look(), checkAnthropic(req.Messages)
+	return c.look(), refusal
 }
 
-// readAnthropic reads the content of the messages into entries of c.
+// readAnthropic reads the content of the messages into entries of c, and checks it
+// against the rules of the service. Adjacent messages of the same role count as one,
+// as in the service.
 func readAnthropic(messages []anthropicMessage, c *conversation) *failure {
-	for i := range messages {
-		m := &messages[i]
+	message, part, last := -1, 0, ""
+	for i, m := range messages {
 		var text string
+		var blocks []anthropicBlock
 		if json.Unmarshal(m.Content, &text) == nil {
-			m.blocks = []anthropicBlock{{Type: "text", Text: &text}}
-		} else if json.Unmarshal(m.Content, &m.blocks) != nil {
+			blocks = []anthropicBlock{{Type: "text", Text: &text}}
+		} else if json.Unmarshal(m.Content, &blocks) != nil {
 			return invalid("messages.%d.content: Input should be a valid list", i)
 		}
-		by := user
-		switch m.Role {
-		case "user":
-		case "assistant":
-			by = model
-		case "system":
-			continue
-		default:
+		by, known := map[string]speaker{"user": user, "assistant": model, "system": system}[m.Role]
+		if !known {
 			return invalid("messages.%d.role: Input should be 'user' or 'assistant'", i)
 		}
-		for _, b := range m.blocks {
-			e := entry{by: by, call: b.ID}
-			if b.Text != nil {
+		if m.Role != last {
+			message, part, last = message+1, 0, m.Role
+		}
+		if len(blocks) == 0 && i < len(messages)-1 {
+			return invalid("messages.%d: all messages must have non-empty content except for the optional final assistant message", i)
+		}
+		for j, b := range blocks {
+			e := entry{by: by, call: b.ID, message: message, part: part}
+			switch {
+			case b.Type == "text" && (b.Text == nil || *b.Text == ""):
+				return invalid("messages: text content blocks must be non-empty")
+			case b.Type == "text" && strings.TrimSpace(*b.Text) == "":
+				return invalid("messages: text content blocks must contain non-whitespace text")
+			case b.Type == "thinking" && b.Signature != seal(b.Thinking):
+				return invalid("messages.%d.content.%d: Invalid `signature` in `thinking` block", i, j)
+			case b.Type == "tool_result":
+				e.by, e.call, e.text = tool, b.ToolUseID, plainText(b.Content)
+			case b.Text != nil:
 				e.text = *b.Text
 			}
-			if b.Type == "tool_result" {
-				e.by, e.call, e.text = tool, b.ToolUseID, plainText(b.Content)
-			}
 			c.entries = append(c.entries, e)
+			part++
 		}
 	}
 	return nil
@@ -118,150 +135,52 @@ func texts(content json.RawMessage) []string {
 	return texts
 }
 
-// checkAnthropic checks a history against the rules of Anthropic Messages.
-func checkAnthropic(messages []anthropicMessage) *failure {
-	for i, m := range messages {
-		if len(m.blocks) == 0 && i < len(messages)-1 {
-			return invalid("messages.%d: all messages must have non-empty content except for the optional final assistant message", i)
-		}
-		for j, b := range m.blocks {
-			switch {
-			case b.Type == "text" && (b.Text == nil || *b.Text == ""):
-				return invalid("messages: text content blocks must be non-empty")
-			case b.Type == "text" && strings.TrimSpace(*b.Text) == "":
-				return invalid("messages: text content blocks must contain non-whitespace text")
-			case b.Type == "thinking" && b.Signature != seal(b.Thinking):
-				return invalid("messages.%d.content.%d: Invalid `signature` in `thinking` block", i, j)
-			}
-		}
+func replyAnthropic(c *conversation, r reply) (frames []frame, whole object) {
+	content := []any{}
+	add := func(in section, event string, fields ...any) {
+		frames = append(frames, frame{in, event, encode(append(object{"type", event}, fields...))})
 	}
-	return checkAnthropicCalls(joined(messages))
-}
-
-// joined joins adjacent messages of the same role, as the service does.
-func joined(messages []anthropicMessage) []anthropicMessage {
-	var out []anthropicMessage
-	for _, m := range messages {
-		if n := len(out); n > 0 && out[n-1].Role == m.Role {
-			out[n-1].blocks = append(slices.Clip(out[n-1].blocks), m.blocks...)
-			continue
-		}
-		out = append(out, m)
+	delta := func(in section, delta object) {
+		add(in, "content_block_delta", "index", len(content), "delta", delta)
 	}
-	return out
-}
-
-// checkAnthropicCalls checks that the message after a call begins with its
-// result, and that every result has a call.
-func checkAnthropicCalls(messages []anthropicMessage) *failure {
-	var open []string // calls of the previous message
-	for i, m := range messages {
-		answered := map[string]bool{}
-		leading := true
-		for j, b := range m.blocks {
-			if b.Type != "tool_result" {
-				leading = false
-				continue
-			}
-			if !slices.Contains(open, b.ToolUseID) {
-				return invalid("messages.%d.content.%d: unexpected `tool_use_id` found in `tool_result` blocks: %s. Each `tool_result` block must have a corresponding `tool_use` block in the previous message.", i, j, b.ToolUseID)
-			}
-			answered[b.ToolUseID] = answered[b.ToolUseID] || leading
+	// block adds a content block, whose text comes in pieces.
+	block := func(in section, empty, whole object, text, kind, key string) {
+		add(inStart, "content_block_start", "index", len(content), "content_block", empty)
+		if len(content) == 0 {
+			add(inStart, "ping")
 		}
-		for _, id := range open {
-			if !answered[id] {
-				return unanswered(i-1, id)
-			}
+		if in == inArgs {
+			delta(inStart, object{"type", kind, key, ""})
 		}
-		open = nil
-		for _, b := range m.blocks {
-			if b.Type == "tool_use" {
-				open = append(open, b.ID)
-			}
+		for _, piece := range c.pieces(text) {
+			delta(in, object{"type", kind, key, piece})
 		}
+		if in == inThinking {
+			delta(inStart, object{"type", "signature_delta", "signature", seal(text)})
+		}
+		add(inStart, "content_block_stop", "index", len(content))
+		content = append(content, whole)
 	}
-	if len(open) > 0 {
-		return unanswered(len(messages)-1, open[0])
-	}
-	return nil
-}
-
-func unanswered(message int, id string) *failure {
-	return invalid("messages.%d: `tool_use` ids were found without `tool_result` blocks immediately after: %s. Each `tool_use` block must have a corresponding `tool_result` block in the next message.", message, id)
-}
-
-// frames implements [wire].
-func (f anthropicForm) frames(c *conversation, r reply) []frame {
-	w := anthropicWriter{runes: cmp.Or(f.runes, defaultRunes)}
-	message := f.message(c, reply{}, nil)
-	w.add(inStart, "message_start", "message", message)
+	add(inStart, "message_start", "message", anthropicMessageOf(c, reply{}, content, nil))
 	if r.thinking != "" {
-		w.start(object{"type", "thinking", "thinking", "", "signature", ""})
-		for _, piece := range pieces(r.thinking, w.runes) {
-			w.delta(inThinking, object{"type", "thinking_delta", "thinking", piece})
-		}
-		w.delta(inStart, object{"type", "signature_delta", "signature", seal(r.thinking)})
-		w.stop()
+		block(inThinking, object{"type", "thinking", "thinking", "", "signature", ""},
+			object{"type", "thinking", "thinking", r.thinking, "signature", seal(r.thinking)}, r.thinking, "thinking_delta", "thinking")
 	}
 	if r.text != "" {
-		w.start(object{"type", "text", "text", ""})
-		for _, piece := range pieces(r.text, w.runes) {
-			w.delta(inText, object{"type", "text_delta", "text", piece})
-		}
-		w.stop()
+		block(inText, object{"type", "text", "text", ""}, object{"type", "text", "text", r.text}, r.text, "text_delta", "text")
 	}
 	for i, call := range r.calls {
-		w.start(object{"type", "tool_use", "id", c.newID("toolu_", i), "name", call.tool.name, "input", object{}})
-		w.delta(inStart, object{"type", "input_json_delta", "partial_json", ""})
-		for _, piece := range pieces(call.args, w.runes) {
-			w.delta(inArgs, object{"type", "input_json_delta", "partial_json", piece})
+		named := object{"type", "tool_use", "id", c.newID("toolu_", i), "name", call.tool.name, "input"}
+		input := json.RawMessage(call.args)
+		if !json.Valid(input) {
+			input = json.RawMessage("{}") // without streaming, only JSON can be sent
 		}
-		w.stop()
+		block(inArgs, append(slices.Clone(named), object{}), append(slices.Clone(named), input), call.args, "input_json_delta", "partial_json")
 	}
-	w.add(inEnd, "message_delta",
-		"delta", object{"stop_reason", anthropicStop(r), "stop_sequence", nil}, "usage", anthropicUsage(c, r))
-	w.add(inEnd, "message_stop")
-	return w.frames
-}
-
-// An anthropicWriter collects the events of a reply.
-type anthropicWriter struct {
-	frames []frame
-	runes  int
-	index  int // of the current block
-}
-
-func (w *anthropicWriter) add(in section, event string, fields ...any) {
-	data := encode(append(object{"type", event}, fields...))
-	w.frames = append(w.frames, frame{in, event, data})
-}
-
-func (w *anthropicWriter) start(block object) {
-	w.add(inStart, "content_block_start", "index", w.index, "content_block", block)
-	if w.index == 0 {
-		w.add(inStart, "ping")
-	}
-}
-
-func (w *anthropicWriter) delta(in section, delta object) {
-	w.add(in, "content_block_delta", "index", w.index, "delta", delta)
-}
-
-func (w *anthropicWriter) stop() {
-	w.add(inStart, "content_block_stop", "index", w.index)
-	w.index++
-}
-
-func anthropicStop(r reply) string {
-	switch {
-	case r.stop == stopLength:
-		return "max_tokens"
-	case r.stop == stopRefused:
-		return "refusal"
-	case len(r.calls) > 0:
-		return "tool_use"
-	}
-	return "end_turn"
+	stop := r.reason("max_tokens", "refusal", "tool_use", "end_turn")
+	add(inEnd, "message_delta", "delta", object{"stop_reason", stop, "stop_sequence", nil}, "usage", anthropicUsage(c, r))
+	add(inEnd, "message_stop")
+	return frames, anthropicMessageOf(c, r, content, stop)
 }
 
 func anthropicUsage(c *conversation, r reply) object {
@@ -270,63 +189,15 @@ func anthropicUsage(c *conversation, r reply) object {
 		"cache_read_input_tokens", read, "output_tokens", output}
 }
 
-// message returns the object at the beginning of a stream. Without streaming it
-// is the whole answer.
-func (anthropicForm) message(c *conversation, r reply, stop any) object {
-	content := []any{}
-	if r.thinking != "" {
-		content = append(content, object{"type", "thinking", "thinking", r.thinking, "signature", seal(r.thinking)})
-	}
-	if r.text != "" {
-		content = append(content, object{"type", "text", "text", r.text})
-	}
-	for i, call := range r.calls {
-		content = append(content, object{"type", "tool_use", "id", c.newID("toolu_", i),
-			"name", call.tool.name, "input", jsonOrEmpty(call.args)})
-	}
+// anthropicMessageOf returns the object at the beginning of a stream. Without
+// streaming it is the whole answer.
+func anthropicMessageOf(c *conversation, r reply, content []any, stop any) object {
 	usage := append(anthropicUsage(c, r), "service_tier", "standard")
 	return object{"id", c.newID("msg_", 0), "type", "message", "role", "assistant", "model", c.model,
 		"content", content, "stop_reason", stop, "stop_sequence", nil, "usage", usage}
 }
 
-// jsonOrEmpty returns args as an object, or {} if args is not JSON: without
-// streaming, only JSON can be sent.
-func jsonOrEmpty(args string) json.RawMessage {
-	if !json.Valid([]byte(args)) {
-		return json.RawMessage("{}")
-	}
-	return json.RawMessage(args)
-}
-
-// whole implements [wire].
-func (f anthropicForm) whole(c *conversation, r reply) any {
-	return f.message(c, r, anthropicStop(r))
-}
-
-// failed implements [wire].
-func (anthropicForm) failed(f *failure) (int, any) {
-	return f.status, anthropicError(f.kind, f.message)
-}
-
-func anthropicError(kind FaultKind, message string) object {
-	name := "invalid_request_error"
-	switch kind {
-	case FaultRateLimited:
-		name = "rate_limit_error"
-	case FaultOverloaded:
-		name = "overloaded_error"
-	case FaultServerError, FaultHTML:
-		name = "api_error"
-	case FaultUnauthorized:
-		name = "authentication_error"
-	case "too_large":
-		name = "request_too_large"
-	}
-	return object{"type", "error", "error", object{"type", name, "message", message},
+func anthropicError(f *failure) object {
+	return object{"type", "error", "error", object{"type", cmp.Or(f.typ, "invalid_request_error"), "message", f.message},
 		"request_id", "req_failed"}
-}
-
-// failedFrame implements [wire].
-func (anthropicForm) failedFrame(FaultKind, int) frame {
-	return frame{inEnd, "error", encode(anthropicError(FaultOverloaded, "Overloaded"))}
 }

@@ -1,6 +1,7 @@
 package localmodel
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"strconv"
@@ -32,14 +33,6 @@ type reader struct {
 	text  *string // the text to which a line without a command is added
 }
 
-func (p *reader) turn() *Turn { return &p.turns[len(p.turns)-1] }
-
-// next begins a turn.
-func (p *reader) next() {
-	p.turns = append(p.turns, Turn{})
-	p.text = nil
-}
-
 // splitVerb returns the command of a line and the rest. Without a command verb
 // is "".
 func splitVerb(line string) (verb, rest string) {
@@ -53,91 +46,76 @@ func splitVerb(line string) (verb, rest string) {
 
 func (p *reader) line(line string) {
 	verb, rest := splitVerb(line)
-	if verb != "call" && verb != "" && verb != "stop" && len(p.turn().Calls) > 0 {
-		p.next()
-		if verb == "then" {
-			return
-		}
+	turn := &p.turns[len(p.turns)-1]
+	adds := verb == "" || verb == "call" || verb == "stop"
+	if verb == "then" || !adds && len(turn.Calls) > 0 {
+		p.turns, p.text = append(p.turns, Turn{}), nil
+		turn = &p.turns[len(p.turns)-1]
 	}
+	problem := ""
 	switch verb {
 	case "":
 		if p.text != nil {
 			*p.text += "\n" + line
 		}
 	case "say":
-		p.text = &p.turn().Text
-		p.add(rest)
+		p.add(&turn.Text, rest)
 	case "think":
-		p.text = &p.turn().Thinking
-		p.add(rest)
+		p.add(&turn.Thinking, rest)
 	case "call":
-		p.call(rest)
+		p.text = nil
+		problem = turn.call(rest)
 	case "fault":
-		p.fault(rest)
+		problem = turn.fail(rest)
 	case "stop":
-		p.stop(rest)
-	case "then":
-		p.next()
+		if turn.Stop = rest; turn.check() != nil {
+			turn.Stop, problem = "", fmt.Sprintf("I know no reason %s to stop.", abridge.Chars(rest, 40))
+		}
+	}
+	if problem != "" { // which the reader has no other way to report
+		p.add(&turn.Text, problem)
 	}
 }
 
-// add appends a line to the current text.
-func (p *reader) add(text string) {
-	if *p.text != "" {
-		*p.text += "\n"
+// add appends a line to a text, which becomes the current one.
+func (p *reader) add(text *string, line string) {
+	if *text != "" {
+		*text += "\n"
 	}
-	*p.text += text
+	*text += line
+	p.text = text
 }
 
-// complain adds an error message to the turn. The reader has no other way to
-// report it.
-func (p *reader) complain(format string, args ...any) {
-	p.text = &p.turn().Text
-	p.add(fmt.Sprintf(format, args...))
-}
-
-func (p *reader) call(rest string) {
-	p.text = nil
+// call adds a call to the turn, or returns why it cannot.
+func (t *Turn) call(rest string) (problem string) {
 	names, args, _ := strings.Cut(rest, " ")
-	args = strings.TrimSpace(args)
-	if args == "" {
-		args = "{}"
-	}
+	args = cmp.Or(strings.TrimSpace(args), "{}")
 	if names == "" || !isObject(json.RawMessage(args)) {
-		p.complain("I cannot make this call, whose arguments are no JSON object: %s", abridge.Chars(rest, 200))
-		return
+		return fmt.Sprintf("I cannot make this call, whose arguments are no JSON object: %s", abridge.Chars(rest, 200))
 	}
 	var call Call
 	for name := range strings.SplitSeq(names, "|") {
-		call.Any = append(call.Any, Choice{Tool: name, Args: json.RawMessage(args)})
+		call.Any = append(call.Any, Call{Tool: name, Args: json.RawMessage(args)})
 	}
-	p.turn().Calls = append(p.turn().Calls, call)
+	t.Calls = append(t.Calls, call)
+	return ""
 }
 
-func (p *reader) fault(rest string) {
-	kind, times, _ := strings.Cut(rest, " ")
+// fail makes the turn fail, or returns why it cannot.
+func (t *Turn) fail(rest string) (problem string) {
+	kind, times, given := strings.Cut(rest, " ")
 	f := &Fault{Kind: FaultKind(kind), Times: 1}
-	if times != "" {
-		n, err := strconv.Atoi(strings.TrimSpace(times))
-		if err != nil {
-			p.complain("I cannot fail %s times.", abridge.Chars(times, 40))
-			return
+	if given {
+		var err error
+		if f.Times, err = strconv.Atoi(strings.TrimSpace(times)); err != nil {
+			return fmt.Sprintf("I cannot fail %s times.", abridge.Chars(times, 40))
 		}
-		f.Times = n
 	}
 	if err := f.check(); err != nil {
-		p.complain("I cannot fail: %v.", err)
-		return
+		return fmt.Sprintf("I cannot fail: %v.", err)
 	}
-	p.turn().Fault = f
-}
-
-func (p *reader) stop(reason string) {
-	if (Turn{Stop: reason}).check() != nil {
-		p.complain("I know no reason %s to stop.", abridge.Chars(reason, 40))
-		return
-	}
-	p.turn().Stop = reason
+	t.Fault = f
+	return ""
 }
 
 // runners has the names that agents give to a tool that runs commands.

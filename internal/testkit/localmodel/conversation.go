@@ -1,12 +1,14 @@
 package localmodel
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -17,13 +19,16 @@ const (
 	user speaker = iota
 	model
 	tool
+	system
 )
 
 // An entry is one part of a conversation, independent of the wire form.
 type entry struct {
-	by   speaker
-	text string // a text, or the result of a tool
-	call string // ID of the call made or answered; empty without a call
+	by      speaker
+	text    string // a text, or the result of a tool
+	call    string // ID of the call made or answered; empty without a call
+	message int    // index of its message
+	part    int    // index in its message
 }
 
 // An offered is a tool that the client offers.
@@ -37,6 +42,7 @@ type offered struct {
 // A conversation is a parsed request to a model.
 type conversation struct {
 	id     string // derived from the request, so that equal requests get equal IDs
+	runes  int    // characters of a piece of a text
 	model  string
 	stream bool
 	size   int // of the request in bytes
@@ -124,14 +130,43 @@ func (c *conversation) findPrompt(withTagged bool) int {
 	return -1
 }
 
-// tool returns the offered tool of that name.
-func (c *conversation) tool(name string) (offered, bool) {
-	for _, t := range c.tools {
-		if t.name == name {
-			return t, true
+// checkCalls checks that every call has a result and every result a call. With
+// adjacent, the results must begin the message after the call. unexpected and
+// unanswered return the refusals of a result and of a call.
+func (c *conversation) checkCalls(adjacent bool, unexpected, unanswered func(entry) *failure) *failure {
+	var open []entry // calls without a result
+	made := map[string]bool{}
+	for _, e := range c.entries {
+		if e.by == tool {
+			answers := func(call entry) bool { return call.call == e.call }
+			if !made[e.call] || adjacent && !slices.ContainsFunc(open, answers) {
+				return unexpected(e)
+			}
+			open = slices.DeleteFunc(open, answers)
+			continue
+		}
+		if adjacent && len(open) > 0 && e.message != open[0].message {
+			return unanswered(open[0])
+		}
+		if e.call != "" {
+			open = append(open, e)
+			made[e.call] = true
 		}
 	}
-	return offered{name: name}, false
+	if len(open) > 0 {
+		return unanswered(open[0])
+	}
+	return nil
+}
+
+// pieces cuts a text into the pieces of a stream. A text of two or more characters
+// gets at least two pieces.
+func (c *conversation) pieces(text string) (list []string) {
+	runes := []rune(text)
+	for part := range slices.Chunk(runes, min(cmp.Or(c.runes, defaultRunes), max(1, (len(runes)+1)/2))) {
+		list = append(list, string(part))
+	}
+	return list
 }
 
 // usage estimates the tokens of a reply. If the client asks for caching, usage
@@ -161,6 +196,19 @@ type reply struct {
 	stop           string // length, refused, or empty
 }
 
+// reason returns the reason for the end of a reply in the words of a service.
+func (r reply) reason(length, refused, calls, end string) string {
+	switch {
+	case r.stop == stopLength:
+		return length
+	case r.stop == stopRefused:
+		return refused
+	case len(r.calls) > 0:
+		return calls
+	}
+	return end
+}
+
 // A madeCall is a tool call with its final arguments.
 type madeCall struct {
 	tool offered
@@ -180,14 +228,13 @@ func (c *conversation) resolve(t Turn) reply {
 // choose returns the first alternative of a call that the client offers. If it
 // offers none, choose returns the first alternative.
 func (c *conversation) choose(call Call) madeCall {
-	choices := call.Any
-	if len(choices) == 0 {
-		choices = []Choice{{Tool: call.Tool, Args: call.Args, Raw: call.Raw}}
+	choices := call.choices()
+	at := max(0, slices.IndexFunc(choices, func(choice Call) bool {
+		return slices.ContainsFunc(c.tools, func(t offered) bool { return t.name == choice.Tool })
+	}))
+	made := madeCall{offered{name: choices[at].Tool}, choices[at].written()}
+	if i := slices.IndexFunc(c.tools, func(t offered) bool { return t.name == made.tool.name }); i >= 0 {
+		made.tool = c.tools[i]
 	}
-	for _, choice := range choices {
-		if t, ok := c.tool(choice.Tool); ok {
-			return madeCall{t, choice.written()}
-		}
-	}
-	return madeCall{offered{name: choices[0].Tool}, choices[0].written()}
+	return made
 }

@@ -1,7 +1,9 @@
 package localmodel
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -31,11 +33,10 @@ const (
 	FaultHang        FaultKind = "hang"         // the stream stops in the middle until the client leaves
 )
 
-var faultKinds = map[FaultKind]bool{
-	FaultRateLimited: true, FaultOverloaded: true, FaultServerError: true, FaultUnauthorized: true,
-	FaultTooLong: true, FaultNoQuota: true, FaultHTML: true, FaultSilent: true, FaultEmpty: true,
-	FaultCutText: true, FaultCutArgs: true, FaultCutEnd: true, FaultMalformed: true,
-	FaultErrorEvent: true, FaultFailedEvent: true, FaultSlow: true, FaultHang: true,
+// broken has the faults that have no entry in refusals.
+var broken = []FaultKind{
+	FaultSilent, FaultEmpty, FaultCutText, FaultCutArgs, FaultCutEnd, FaultMalformed,
+	FaultErrorEvent, FaultFailedEvent, FaultSlow, FaultHang,
 }
 
 // A Fault says how a request fails.
@@ -66,9 +67,12 @@ func (f *Fault) pause() time.Duration {
 
 // check returns an error if the fault is not valid.
 func (f *Fault) check() error {
+	if f == nil {
+		return nil
+	}
+	_, refused := refusals[f.Kind]
 	switch {
-	case f == nil:
-	case !faultKinds[f.Kind]:
+	case !refused && !slices.Contains(broken, f.Kind):
 		return fmt.Errorf("unknown fault %q", f.Kind)
 	case f.Times < 0, f.RetryAfterMS < 0, f.PauseMS < 0:
 		return fmt.Errorf("a fault with a negative number")
@@ -76,66 +80,64 @@ func (f *Fault) check() error {
 	return nil
 }
 
-// A failure is an error answer, independent of the wire form.
+// A failure is an error answer.
 type failure struct {
-	status     int // of HTTP
-	kind       FaultKind
-	message    string
+	status     int    // of HTTP
+	typ        string // empty: invalid_request_error
+	message    string // empty: the page of a proxy instead
 	code       string // of OpenAI; may be empty
 	param      string // of OpenAI; may be empty
 	retryAfter time.Duration
 }
 
+// refusals has the error answers to faults: of Anthropic, and of OpenAI.
+var refusals = map[FaultKind][2]failure{
+	FaultRateLimited: {
+		{status: 429, typ: "rate_limit_error", message: "This request would exceed your organization's rate limit. Please try again later."},
+		{status: 429, typ: "requests", code: "rate_limit_exceeded", message: "Rate limit reached for local on requests per min (RPM): Limit 3, Used 3, Requested 1. Please try again in 1s."},
+	},
+	FaultOverloaded: {
+		{status: 529, typ: "overloaded_error", message: "Overloaded"},
+		{status: 503, typ: "server_error", code: "server_overloaded", message: "The engine is currently overloaded, please try again later."},
+	},
+	FaultServerError: {
+		{status: 500, typ: "api_error", message: "Internal server error"},
+		{status: 500, typ: "server_error", message: "The server had an error while processing your request. Sorry about that!"},
+	},
+	FaultUnauthorized: {
+		{status: 401, typ: "authentication_error", message: "invalid x-api-key"},
+		{status: 401, code: "invalid_api_key", message: "Incorrect API key provided."},
+	},
+	FaultTooLong: {
+		{status: 400, message: "prompt is too long: 214351 tokens > 200000 maximum"},
+		{status: 400, code: "context_length_exceeded", param: "input", message: "Your input exceeds the context window of this model. Please adjust your input and try again."},
+	},
+	FaultNoQuota: {
+		{status: 400, message: "Your credit balance is too low to access the Anthropic API. Please go to Plans & Billing to upgrade or purchase credits."},
+		{status: 429, typ: "insufficient_quota", code: "insufficient_quota", message: "You exceeded your current quota, please check your plan and billing details."},
+	},
+	FaultHTML: {{status: 502}, {status: 502}},
+}
+
 // failure returns the error that a fault answers instead of a reply. It returns
 // nil if the fault breaks the reply itself.
 func (f *Fault) failure(form Form) *failure {
-	out := &failure{kind: f.Kind, retryAfter: time.Duration(f.RetryAfterMS) * time.Millisecond}
-	anthropic := form == FormAnthropic
-	pick := func(status int, ofAnthropic, ofOpenAI string) *failure {
-		out.status, out.message = status, ofOpenAI
-		if anthropic {
-			out.message = ofAnthropic
-		}
-		return out
+	of, refused := refusals[f.Kind]
+	if !refused {
+		return nil
 	}
-	switch f.Kind {
-	case FaultRateLimited:
-		if out.retryAfter == 0 {
-			out.retryAfter = time.Second
-		}
-		out.code = "rate_limit_exceeded"
-		return pick(429, "This request would exceed your organization's rate limit. Please try again later.",
-			"Rate limit reached for local on requests per min (RPM): Limit 3, Used 3, Requested 1. Please try again in 1s.")
-	case FaultOverloaded:
-		out.code = "server_overloaded"
-		if anthropic {
-			return pick(529, "Overloaded", "")
-		}
-		return pick(503, "", "The engine is currently overloaded, please try again later.")
-	case FaultServerError:
-		return pick(500, "Internal server error",
-			"The server had an error while processing your request. Sorry about that!")
-	case FaultUnauthorized:
-		out.code = "invalid_api_key"
-		return pick(401, "invalid x-api-key", "Incorrect API key provided.")
-	case FaultTooLong:
-		out.code, out.param = "context_length_exceeded", "input"
-		if form == FormChat {
-			out.param = "messages"
-			return pick(400, "", "This model's maximum context length is 128000 tokens. However, your messages resulted in 214351 tokens. Please reduce the length of the messages.")
-		}
-		return pick(400, "prompt is too long: 214351 tokens > 200000 maximum",
-			"Your input exceeds the context window of this model. Please adjust your input and try again.")
-	case FaultNoQuota:
-		out.code = "insufficient_quota"
-		if anthropic {
-			return pick(400, "Your credit balance is too low to access the Anthropic API. Please go to Plans & Billing to upgrade or purchase credits.", "")
-		}
-		return pick(429, "", "You exceeded your current quota, please check your plan and billing details.")
-	case FaultHTML:
-		return pick(502, "", "")
+	out := of[1]
+	switch {
+	case form == FormAnthropic:
+		out = of[0]
+	case form == FormChat && f.Kind == FaultTooLong:
+		out.param, out.message = "messages", "This model's maximum context length is 128000 tokens. However, your messages resulted in 214351 tokens. Please reduce the length of the messages."
 	}
-	return nil
+	out.retryAfter = time.Duration(f.RetryAfterMS) * time.Millisecond
+	if f.Kind == FaultRateLimited {
+		out.retryAfter = cmp.Or(out.retryAfter, time.Second)
+	}
+	return &out
 }
 
 // invalid returns the refusal of a request that breaks the rules of the
@@ -144,6 +146,10 @@ func invalid(format string, args ...any) *failure {
 	return &failure{status: 400, message: fmt.Sprintf(format, args...)}
 }
 
-func tooLargeFailure() *failure {
-	return &failure{status: 413, kind: "too_large", message: "Request exceeds the maximum size"}
+func tooLarge(form Form) *failure {
+	f := &failure{status: 413, message: "Request exceeds the maximum size"}
+	if form == FormAnthropic {
+		f.typ = "request_too_large"
+	}
+	return f
 }

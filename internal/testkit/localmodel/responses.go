@@ -8,11 +8,9 @@ import (
 	"github.com/seed-028515a8/maestro/internal/abridge"
 )
 
-// A responsesForm implements [wire] for OpenAI Responses. It always acts as if
-// store were false: it knows only what the client sends again.
-type responsesForm struct{ runes int }
-
-func (responsesForm) form() Form { return FormResponses }
+// responsesWire is OpenAI Responses. It always acts as if store were false: it knows
+// only what the client sends again.
+var responsesWire = wire{FormResponses, parseResponses, replyResponses, openaiError, failedResponse}
 
 type responsesRequest struct {
 	Model    string          `json:"model"`
@@ -54,8 +52,7 @@ var echoed = []struct {
 	{"tools", []any{}}, {"top_p", 1.0}, {"truncation", "disabled"}, {"user", nil},
 }
 
-// parse implements [wire].
-func (responsesForm) parse(body []byte) (*conversation, *failure) {
+func parseResponses(body []byte) (*conversation, *failure) {
 	var req responsesRequest
 	c := newConversation(body)
 	if json.Unmarshal(body, &req) != nil || json.Unmarshal(body, &c.fields) != nil {
@@ -79,7 +76,7 @@ func (responsesForm) parse(body []byte) (*conversation, *failure) {
 	if req.Previous != "" {
 		return c.look(), nil // the client says that the rest of the history is stored
 	}
-	return c.look(), checkResponses(items)
+	return c.look(), c.checkResponses(items)
 }
 
 // offer adds the offered tools, including those of namespaces.
@@ -126,29 +123,19 @@ func (item responsesItem) entries() []entry {
 
 // checkResponses checks an input against the rules of the service for a history
 // that it has not stored.
-func checkResponses(items []responsesItem) *failure {
-	made, answered := map[string]bool{}, map[string]bool{}
+func (c *conversation) checkResponses(items []responsesItem) *failure {
 	for i, item := range items {
-		switch {
-		case slices.Contains(calling, item.Type):
-			made[item.CallID] = true
-		case slices.Contains(answering, item.Type):
-			if !made[item.CallID] {
-				return invalid("No tool call found for function call output with call_id %s.", item.CallID)
-			}
-			answered[item.CallID] = true
-		case item.Type == "reasoning":
+		if item.Type == "reasoning" {
 			if f := checkReasoning(items, i); f != nil {
 				return f
 			}
 		}
 	}
-	for _, item := range items {
-		if slices.Contains(calling, item.Type) && !answered[item.CallID] {
-			return invalid("No tool output found for function call %s.", item.CallID)
-		}
-	}
-	return nil
+	return c.checkCalls(false, func(e entry) *failure {
+		return invalid("No tool call found for function call output with call_id %s.", e.call)
+	}, func(e entry) *failure {
+		return invalid("No tool output found for function call %s.", e.call)
+	})
 }
 
 // checkReasoning checks the ith item, which is reasoning: this server must have
@@ -173,9 +160,8 @@ func checkReasoning(items []responsesItem, i int) *failure {
 	return nil
 }
 
-// frames implements [wire].
-func (f responsesForm) frames(c *conversation, r reply) []frame {
-	w := responsesWriter{c: c, runes: cmp.Or(f.runes, defaultRunes), created: unixNow()}
+func replyResponses(c *conversation, r reply) (frames []frame, whole object) {
+	w := responsesWriter{c: c, created: unixNow()}
 	w.add(inStart, "response.created", "response", w.response("in_progress", r))
 	w.add(inStart, "response.in_progress", "response", w.response("in_progress", r))
 	if r.thinking != "" {
@@ -187,22 +173,15 @@ func (f responsesForm) frames(c *conversation, r reply) []frame {
 	for i, call := range r.calls {
 		w.call(i, call)
 	}
-	status := responsesStatus(r)
-	w.add(inEnd, "response."+status, "response", w.response(status, r))
-	return w.frames
-}
-
-func responsesStatus(r reply) string {
-	if r.stop == stopLength {
-		return "incomplete"
-	}
-	return "completed"
+	status := r.reason("incomplete", "completed", "completed", "completed")
+	whole = w.response(status, r)
+	w.add(inEnd, "response."+status, "response", whole)
+	return w.frames, whole
 }
 
 // A responsesWriter collects the events and the items of a response.
 type responsesWriter struct {
 	c       *conversation
-	runes   int
 	created int64
 	frames  []frame
 	output  []any
@@ -238,12 +217,7 @@ func (w *responsesWriter) reasoning(text string) {
 	}
 	part := func(text string) object { return object{"type", "summary_text", "text", text} }
 	w.added(item())
-	w.of(inStart, "response.reasoning_summary_part.added", id, "summary_index", 0, "part", part(""))
-	for _, piece := range pieces(text, w.runes) {
-		w.of(inThinking, "response.reasoning_summary_text.delta", id, "summary_index", 0, "delta", piece)
-	}
-	w.of(inStart, "response.reasoning_summary_text.done", id, "summary_index", 0, "text", text)
-	w.of(inStart, "response.reasoning_summary_part.done", id, "summary_index", 0, "part", part(text))
+	w.part(inThinking, id, "response.reasoning_summary_part", "response.reasoning_summary_text", "summary_index", "text", text, part)
 	w.done(item(part(text)))
 }
 
@@ -261,13 +235,18 @@ func (w *responsesWriter) message(r reply) {
 		part = func(text string) object { return object{"type", "refusal", "refusal", text} }
 	}
 	w.added(item("in_progress"))
-	w.of(inStart, "response.content_part.added", id, "content_index", 0, "part", part(""))
-	for _, piece := range pieces(r.text, w.runes) {
-		w.of(inText, event+".delta", id, "content_index", 0, "delta", piece, "logprobs", []any{})
-	}
-	w.of(inStart, event+".done", id, "content_index", 0, key, r.text, "logprobs", []any{})
-	w.of(inStart, "response.content_part.done", id, "content_index", 0, "part", part(r.text))
+	w.part(inText, id, "response.content_part", event, "content_index", key, r.text, part, "logprobs", []any{})
 	w.done(item("completed", part(r.text)))
+}
+
+// part adds the events of a part whose text comes in pieces.
+func (w *responsesWriter) part(in section, id, event, textEvent, index, key, text string, part func(string) object, more ...any) {
+	w.of(inStart, event+".added", id, index, 0, "part", part(""))
+	for _, piece := range w.c.pieces(text) {
+		w.of(in, textEvent+".delta", id, append([]any{index, 0, "delta", piece}, more...)...)
+	}
+	w.of(inStart, textEvent+".done", id, append([]any{index, 0, key, text}, more...)...)
+	w.of(inStart, event+".done", id, index, 0, "part", part(text))
 }
 
 func (w *responsesWriter) call(i int, call madeCall) {
@@ -288,7 +267,7 @@ func (w *responsesWriter) call(i int, call madeCall) {
 		return item
 	}
 	w.added(item("in_progress", ""))
-	for _, piece := range pieces(call.args, w.runes) {
+	for _, piece := range w.c.pieces(call.args) {
 		w.of(inArgs, event+".delta", id, "delta", piece)
 	}
 	w.of(inStart, event+".done", id, key, call.args)
@@ -339,33 +318,14 @@ func responsesUsage(c *conversation, r reply) object {
 		"total_tokens", input + output}
 }
 
-// whole implements [wire].
-func (f responsesForm) whole(c *conversation, r reply) any {
-	w := responsesWriter{c: c, runes: defaultRunes, created: unixNow()}
-	if r.thinking != "" {
-		w.reasoning(r.thinking)
-	}
-	if r.text != "" {
-		w.message(r)
-	}
-	for i, call := range r.calls {
-		w.call(i, call)
-	}
-	return w.response(responsesStatus(r), r)
-}
-
-// failed implements [wire].
-func (responsesForm) failed(f *failure) (int, any) { return f.status, openaiError(f) }
-
-// failedFrame implements [wire].
-func (responsesForm) failedFrame(kind FaultKind, sequence int) frame {
-	f := (&Fault{Kind: FaultServerError}).failure(FormResponses)
+func failedResponse(kind FaultKind, sequence int) frame {
+	message := refusals[FaultServerError][1].message
 	if kind == FaultFailedEvent {
 		response := object{"id", "resp_failed", "object", "response", "status", "failed",
-			"error", object{"code", "server_error", "message", f.message}, "output", []any{}, "usage", nil}
+			"error", object{"code", "server_error", "message", message}, "output", []any{}, "usage", nil}
 		return frame{inEnd, "response.failed", encode(object{
 			"type", "response.failed", "sequence_number", sequence, "response", response})}
 	}
 	return frame{inEnd, "error", encode(object{"type", "error", "sequence_number", sequence,
-		"code", "server_error", "message", f.message, "param", nil})}
+		"code", "server_error", "message", message, "param", nil})}
 }

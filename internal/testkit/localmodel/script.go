@@ -57,18 +57,19 @@ type Call struct {
 	Tool string          `json:"tool,omitempty"`
 	Args json.RawMessage `json:"args,omitempty"` // an object; absent means {}
 	Raw  string          `json:"raw,omitempty"`  // instead of Args; sent unchanged, JSON or not
-	Any  []Choice        `json:"any,omitempty"`
+	Any  []Call          `json:"any,omitempty"`  // alternatives, without alternatives of their own
 }
 
-// A Choice is one alternative of a call.
-type Choice struct {
-	Tool string          `json:"tool"`
-	Args json.RawMessage `json:"args,omitempty"`
-	Raw  string          `json:"raw,omitempty"`
+// choices returns the alternatives of a call.
+func (c Call) choices() []Call {
+	if len(c.Any) == 0 {
+		return []Call{c}
+	}
+	return c.Any
 }
 
 // written returns the arguments as the model writes them.
-func (c Choice) written() string {
+func (c Call) written() string {
 	switch {
 	case c.Raw != "":
 		return c.Raw
@@ -150,17 +151,14 @@ func (t Turn) check() error {
 		return fmt.Errorf("unknown stop %q", t.Stop)
 	}
 	for i, call := range t.Calls {
-		choices := call.Any
-		if len(choices) == 0 {
-			choices = []Choice{{call.Tool, call.Args, call.Raw}}
-		} else if call.Tool != "" || call.Args != nil || call.Raw != "" {
-			return fmt.Errorf("calls[%d]: any stands alone", i)
-		}
-		for _, choice := range choices {
-			if choice.Tool == "" {
+		alone := call.Tool == "" && call.Args == nil && call.Raw == ""
+		for _, choice := range call.choices() {
+			switch {
+			case len(call.Any) > 0 && (!alone || len(choice.Any) > 0):
+				return fmt.Errorf("calls[%d]: any stands alone", i)
+			case choice.Tool == "":
 				return fmt.Errorf("calls[%d]: no tool", i)
-			}
-			if len(choice.Args) > 0 && !isObject(choice.Args) {
+			case len(choice.Args) > 0 && !isObject(choice.Args):
 				return fmt.Errorf("calls[%d]: the args are not an object", i)
 			}
 		}

@@ -2,7 +2,6 @@ package localmodel
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -19,16 +18,16 @@ import (
 	"github.com/seed-028515a8/maestro/internal/sleep"
 )
 
-// Defaults of Options.
+// Defaults and limits.
 const (
 	defaultModel  = "local"
 	defaultRunes  = 7
-	defaultKept   = 64
-	defaultBytes  = 16 << 20
-	defaultMax    = 32 << 20
-	maxFaultKeys  = 1024 // turns with a count of their faults
-	maxQueued     = 1024 // faults that wait for a request
-	maxModelBytes = 200  // of a model name in an answer
+	maxKept       = 64       // requests; more, and the oldest are dropped
+	maxKeptBytes  = 16 << 20 // of their bodies
+	maxBody       = 32 << 20 // bytes of a request; a larger one is refused with 413
+	maxFaultKeys  = 1024     // turns with a count of their faults
+	maxQueued     = 1024     // faults that wait for a request
+	maxModelBytes = 200      // of a model name in an answer
 )
 
 // Options of a [Server]. The zero value is ready to use.
@@ -37,24 +36,11 @@ type Options struct {
 	// prompts themselves say the answers.
 	Script *Script
 
-	// Models are the listed IDs; every ID is served. nil means "local".
-	Models []string
-
 	// Pause is the time between two events of a stream.
 	Pause time.Duration
 
 	// DeltaRunes is how many characters one event of a text has. 0 means 7.
 	DeltaRunes int
-
-	// KeepRequests and KeepBytes limit the requests that [Server.Requests]
-	// returns. Over either limit the oldest request is dropped. 0 means 64 and
-	// 16 MiB.
-	KeepRequests int
-	KeepBytes    int
-
-	// MaxBody is the largest request in bytes; a larger one is refused with 413.
-	// 0 means 32 MiB.
-	MaxBody int64
 
 	// Inject is called for each model request. It returns how the request fails,
 	// or nil. It takes precedence over all other faults. It may be called from
@@ -104,13 +90,6 @@ type Server struct {
 
 // New returns a server.
 func New(o Options) *Server {
-	if len(o.Models) == 0 {
-		o.Models = []string{defaultModel}
-	}
-	o.DeltaRunes = cmp.Or(o.DeltaRunes, defaultRunes)
-	o.KeepRequests = cmp.Or(o.KeepRequests, defaultKept)
-	o.KeepBytes = cmp.Or(o.KeepBytes, defaultBytes)
-	o.MaxBody = cmp.Or(o.MaxBody, defaultMax)
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
@@ -126,18 +105,18 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case get && path == "":
 		writeJSON(w, http.StatusOK, object{"status", "ok"})
 	case get && strings.HasSuffix(path, "/models"):
-		s.listModels(w, r)
+		listModels(w, r)
 	case get && strings.Contains(path, "/models/"):
 		id := path[strings.LastIndex(path, "/models/")+len("/models/"):]
 		writeJSON(w, http.StatusOK, modelObject(r, id))
 	case post && strings.HasSuffix(path, "/messages/count_tokens"):
 		s.countTokens(w, r)
 	case post && strings.HasSuffix(path, "/messages"):
-		s.answer(w, r, anthropicForm{s.opts.DeltaRunes})
+		s.answer(w, r, anthropicWire)
 	case post && strings.HasSuffix(path, "/responses"):
-		s.answer(w, r, responsesForm{s.opts.DeltaRunes})
+		s.answer(w, r, responsesWire)
 	case post && strings.HasSuffix(path, "/chat/completions"):
-		s.answer(w, r, chatForm{s.opts.DeltaRunes})
+		s.answer(w, r, chatWire)
 	default:
 		writeJSON(w, http.StatusNotFound, object{"error", object{
 			"type", "not_found_error", "message", "no " + r.Method + " here", "param", nil, "code", nil}})
@@ -165,27 +144,25 @@ func (s *Server) Fault(f Fault) {
 }
 
 // A wire is one of the wire forms.
-type wire interface {
-	form() Form
+type wire struct {
+	form Form
 	// parse reads a request and checks its history against the rules of the
 	// service.
-	parse(body []byte) (*conversation, *failure)
-	// frames returns the events of a streamed reply.
-	frames(c *conversation, r reply) []frame
-	// whole returns a reply without streaming.
-	whole(c *conversation, r reply) any
-	// failed returns the status and the body of a refusal.
-	failed(f *failure) (status int, body any)
+	parse func(body []byte) (*conversation, *failure)
+	// reply returns the events of a streamed reply, and the reply without streaming.
+	reply func(c *conversation, r reply) (frames []frame, whole object)
+	// failed returns the body of a refusal.
+	failed func(f *failure) object
 	// failedFrame returns a refusal in the middle of a stream.
-	failedFrame(kind FaultKind, sequence int) frame
+	failedFrame func(kind FaultKind, sequence int) frame
 }
 
 // answer serves a request to a model.
 func (s *Server) answer(w http.ResponseWriter, r *http.Request, form wire) {
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, s.opts.MaxBody))
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
 	if err != nil {
-		if _, tooLarge := errors.AsType[*http.MaxBytesError](err); tooLarge {
-			s.refuse(w, form, tooLargeFailure())
+		if _, long := errors.AsType[*http.MaxBytesError](err); long {
+			s.refuse(w, form, tooLarge(form.form))
 		}
 		return // otherwise the client has left
 	}
@@ -193,7 +170,7 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, form wire) {
 	if c == nil {
 		c = &conversation{}
 	}
-	req := s.keep(r, form.form(), c, body)
+	req := s.keep(r, form.form, c, body)
 	s.opts.Log.Info("request", "index", req.Index, "form", req.Form, "model", abridge.Bytes(req.Model, maxModelBytes),
 		"step", req.Step, "stream", req.Stream, "bytes", len(body), "refused", refusal != nil)
 	if refusal != nil {
@@ -208,7 +185,7 @@ func (s *Server) reply(w http.ResponseWriter, r *http.Request, form wire, c *con
 	turn, key := s.turn(c)
 	fault := s.fault(req, turn.Fault, key)
 	if fault != nil {
-		if f := fault.failure(form.form()); f != nil {
+		if f := fault.failure(form.form); f != nil {
 			s.refuse(w, form, f)
 			return
 		}
@@ -222,10 +199,11 @@ func (s *Server) reply(w http.ResponseWriter, r *http.Request, form wire, c *con
 	}
 	w.Header().Set("Request-Id", "req_"+c.id)
 	w.Header().Set("X-Request-Id", "req_"+c.id)
-	if said := c.resolve(turn); c.stream {
-		s.stream(r.Context(), w, form, form.frames(c, said), fault)
+	c.runes = s.opts.DeltaRunes
+	if frames, whole := form.reply(c, c.resolve(turn)); c.stream {
+		s.stream(r.Context(), w, form, frames, fault)
 	} else {
-		s.send(r.Context(), w, form, form.whole(c, said), fault)
+		s.send(r.Context(), w, form, whole, fault)
 	}
 }
 
@@ -244,7 +222,7 @@ func (s *Server) keep(r *http.Request, form Form, c *conversation, body []byte) 
 	req.Index = s.next
 	s.next++
 	s.kept, s.bytes = append(s.kept, req), s.bytes+len(body)
-	for len(s.kept) > 1 && (len(s.kept) > s.opts.KeepRequests || s.bytes > s.opts.KeepBytes) {
+	for len(s.kept) > 1 && (len(s.kept) > maxKept || s.bytes > maxKeptBytes) {
 		s.bytes -= len(s.kept[0].Body)
 		s.kept = slices.Delete(s.kept, 0, 1)
 	}
@@ -285,23 +263,22 @@ func (s *Server) fault(req Request, ofTurn *Fault, key string) *Fault {
 
 // refuse answers with an error of the service.
 func (s *Server) refuse(w http.ResponseWriter, form wire, f *failure) {
-	if f.kind == FaultHTML {
+	if f.message == "" {
 		w.Header().Set("Content-Type", "text/html")
 		w.WriteHeader(f.status)
 		_, _ = io.WriteString(w, "<html><body><h1>502 Bad Gateway</h1></body></html>") // a client that has left gets nothing
 		return
 	}
-	status, body := form.failed(f)
 	if f.retryAfter > 0 {
 		seconds := (f.retryAfter + time.Second - 1) / time.Second
 		w.Header().Set("Retry-After", fmt.Sprint(int64(seconds)))
 		w.Header().Set("Retry-After-Ms", fmt.Sprint(f.retryAfter.Milliseconds()))
 	}
-	writeJSON(w, status, body)
+	writeJSON(w, f.status, form.failed(f))
 }
 
 // send writes a reply without streaming, whole or broken.
-func (s *Server) send(ctx context.Context, w http.ResponseWriter, form wire, body any, f *Fault) {
+func (s *Server) send(ctx context.Context, w http.ResponseWriter, form wire, body object, f *Fault) {
 	data := encode(body)
 	if f == nil {
 		writeBytes(w, http.StatusOK, data)
@@ -317,7 +294,7 @@ func (s *Server) send(ctx context.Context, w http.ResponseWriter, form wire, bod
 	case FaultMalformed:
 		writeBytes(w, http.StatusOK, data[:len(data)/2])
 	case FaultErrorEvent, FaultFailedEvent:
-		s.refuse(w, form, (&Fault{Kind: FaultServerError}).failure(form.form()))
+		s.refuse(w, form, (&Fault{Kind: FaultServerError}).failure(form.form))
 	case FaultCutText, FaultCutArgs, FaultCutEnd:
 		w.Header().Set("Content-Length", fmt.Sprint(len(data)))
 		writeBytes(w, http.StatusOK, data[:len(data)/2])
@@ -329,14 +306,10 @@ func (s *Server) send(ctx context.Context, w http.ResponseWriter, form wire, bod
 }
 
 // listModels answers GET /v1/models. The headers of the request say which form.
-func (s *Server) listModels(w http.ResponseWriter, r *http.Request) {
-	data := make([]any, len(s.opts.Models))
-	for i, id := range s.opts.Models {
-		data[i] = modelObject(r, id)
-	}
+func listModels(w http.ResponseWriter, r *http.Request) {
+	data := []any{modelObject(r, defaultModel)} // every other id is served too
 	if anthropicClient(r) {
-		writeJSON(w, http.StatusOK, object{"data", data, "has_more", false,
-			"first_id", s.opts.Models[0], "last_id", s.opts.Models[len(s.opts.Models)-1]})
+		writeJSON(w, http.StatusOK, object{"data", data, "has_more", false, "first_id", defaultModel, "last_id", defaultModel})
 		return
 	}
 	// Codex reads its own list in the field models.
@@ -354,13 +327,13 @@ func anthropicClient(r *http.Request) bool { return r.Header.Get("Anthropic-Vers
 
 // countTokens answers with the estimate that usage uses.
 func (s *Server) countTokens(w http.ResponseWriter, r *http.Request) {
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, s.opts.MaxBody))
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
 	if err != nil {
-		s.refuse(w, anthropicForm{}, tooLargeFailure())
+		s.refuse(w, anthropicWire, tooLarge(FormAnthropic))
 		return
 	}
 	if !json.Valid(body) {
-		s.refuse(w, anthropicForm{}, invalid("The request body is not valid JSON."))
+		s.refuse(w, anthropicWire, invalid("The request body is not valid JSON."))
 		return
 	}
 	writeJSON(w, http.StatusOK, object{"input_tokens", tokens(len(bytes.TrimSpace(body)))})

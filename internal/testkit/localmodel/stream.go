@@ -140,17 +140,5 @@ func write(w http.ResponseWriter, out *http.ResponseController, event []byte) er
 	return out.Flush()
 }
 
-// pieces cuts a text into pieces of n characters. A text of two or more
-// characters gets at least two pieces.
-func pieces(text string, n int) []string {
-	runes := []rune(text)
-	n = min(n, max(1, (len(runes)+1)/2))
-	var out []string
-	for part := range slices.Chunk(runes, n) {
-		out = append(out, string(part))
-	}
-	return out
-}
-
 // unixNow returns the time for OpenAI's objects.
 func unixNow() int64 { return time.Now().Unix() }

@@ -1,99 +1,28 @@
 package memconn
 
 import (
-	"strconv"
+	"fmt"
 
 	"github.com/seed-028515a8/maestro/contracts"
 )
 
-// Lines is the wire form of a networked client, with one envelope or control
-// frame per line. An empty line is a ping; [Peer] answers it itself.
-type Lines struct{}
+// A Form is the wire form of a connection.
+type Form string
 
-var _ contracts.Form = Lines{}
+const (
+	// Lines is the form of a networked client, with one envelope or control frame per
+	// line. An empty line is a ping; [Peer] answers it itself.
+	Lines Form = "lines"
+	// Bare is the form of a local client. It has messages only: no cursors, snapshots
+	// or heartbeats.
+	Bare Form = "bare"
+	// Events is the form of a stream on which the client cannot send. It has the
+	// envelopes of Lines, but no control frames and no pings. The first line is
+	// [Opening]. A client without heartbeats gets [Comment] instead of them.
+	Events Form = "events"
+)
 
-// AppendMessage appends a message envelope.
-func (Lines) AppendMessage(dst []byte, cursor uint64, body []byte) []byte {
-	dst = append(dst, `{"type":"message","cursor":`...)
-	dst = strconv.AppendUint(dst, cursor, 10)
-	dst = append(dst, `,"message":`...)
-	dst = append(dst, body...)
-	return append(dst, "}\n"...)
-}
-
-// AppendSnapshot appends a snapshot envelope.
-func (Lines) AppendSnapshot(dst []byte, _ uint64, body []byte) []byte {
-	dst = append(dst, `{"type":"snapshot","snapshot":`...)
-	dst = append(dst, body...)
-	return append(dst, "}\n"...)
-}
-
-// AppendReset appends a reset envelope.
-func (Lines) AppendReset(dst []byte, _ uint64, reason contracts.ResetReason, body []byte) []byte {
-	dst = append(dst, `{"type":"reset","reason":"`...)
-	dst = append(dst, reason...)
-	dst = append(dst, `","snapshot":`...)
-	dst = append(dst, body...)
-	return append(dst, "}\n"...)
-}
-
-// AppendHeartbeat appends a ping and, unless quiet, a heartbeat envelope.
-func (Lines) AppendHeartbeat(dst []byte, cursor uint64, quiet bool) []byte {
-	dst = append(dst, '\n')
-	if quiet {
-		return dst
-	}
-	return appendHeartbeat(dst, cursor)
-}
-
-func appendHeartbeat(dst []byte, cursor uint64) []byte {
-	dst = append(dst, `{"type":"heartbeat","cursor":`...)
-	dst = strconv.AppendUint(dst, cursor, 10)
-	return append(dst, "}\n"...)
-}
-
-// AppendOpening appends nothing.
-func (Lines) AppendOpening(dst []byte) []byte { return dst }
-
-// AppendControl appends text.
-func (Lines) AppendControl(dst, text []byte) []byte {
-	return append(append(dst, text...), '\n')
-}
-
-// Bare is the wire form of a local client. It has messages only: no cursors,
-// snapshots or heartbeats.
-type Bare struct{}
-
-var _ contracts.Form = Bare{}
-
-// AppendMessage appends body.
-func (Bare) AppendMessage(dst []byte, _ uint64, body []byte) []byte {
-	return append(append(dst, body...), '\n')
-}
-
-// AppendSnapshot appends nothing.
-func (Bare) AppendSnapshot(dst []byte, _ uint64, _ []byte) []byte { return dst }
-
-// AppendReset appends nothing.
-func (Bare) AppendReset(dst []byte, _ uint64, _ contracts.ResetReason, _ []byte) []byte { return dst }
-
-// AppendHeartbeat appends nothing.
-func (Bare) AppendHeartbeat(dst []byte, _ uint64, _ bool) []byte { return dst }
-
-// AppendOpening appends nothing.
-func (Bare) AppendOpening(dst []byte) []byte { return dst }
-
-// AppendControl appends text.
-func (Bare) AppendControl(dst, text []byte) []byte {
-	return append(append(dst, text...), '\n')
-}
-
-// Events is the wire form of a stream on which the client cannot send. It has
-// the envelopes of [Lines], but no control frames and no pings. The first line
-// is [Opening]. A client without heartbeats gets [Comment] instead of them.
-type Events struct{ Lines }
-
-var _ contracts.Form = Events{}
+var _ contracts.Form = Lines
 
 // The lines of [Events] that are not envelopes.
 const (
@@ -101,16 +30,58 @@ const (
 	Comment = "comment"
 )
 
-// AppendHeartbeat appends a heartbeat envelope or, if quiet, a comment.
-func (Events) AppendHeartbeat(dst []byte, cursor uint64, quiet bool) []byte {
-	if quiet {
-		return append(dst, Comment+"\n"...)
+// AppendMessage appends a message envelope, or body alone.
+func (f Form) AppendMessage(dst []byte, cursor uint64, body []byte) []byte {
+	if f == Bare {
+		return append(append(dst, body...), '\n')
 	}
-	return appendHeartbeat(dst, cursor)
+	return fmt.Appendf(dst, `{"type":"message","cursor":%d,"message":%s}`+"\n", cursor, body)
 }
 
-// AppendOpening appends the first line.
-func (Events) AppendOpening(dst []byte) []byte { return append(dst, Opening+"\n"...) }
+// AppendSnapshot appends a snapshot envelope.
+func (f Form) AppendSnapshot(dst []byte, _ uint64, body []byte) []byte {
+	if f == Bare {
+		return dst
+	}
+	return fmt.Appendf(dst, `{"type":"snapshot","snapshot":%s}`+"\n", body)
+}
 
-// AppendControl appends nothing.
-func (Events) AppendControl(dst, _ []byte) []byte { return dst }
+// AppendReset appends a reset envelope.
+func (f Form) AppendReset(dst []byte, _ uint64, reason contracts.ResetReason, body []byte) []byte {
+	if f == Bare {
+		return dst
+	}
+	return fmt.Appendf(dst, `{"type":"reset","reason":"%s","snapshot":%s}`+"\n", reason, body)
+}
+
+// AppendHeartbeat appends a ping and, unless quiet, a heartbeat envelope.
+func (f Form) AppendHeartbeat(dst []byte, cursor uint64, quiet bool) []byte {
+	switch {
+	case f == Bare:
+		return dst
+	case f == Lines:
+		dst = append(dst, '\n')
+	case quiet:
+		return append(dst, Comment+"\n"...)
+	}
+	if quiet {
+		return dst
+	}
+	return fmt.Appendf(dst, `{"type":"heartbeat","cursor":%d}`+"\n", cursor)
+}
+
+// AppendOpening appends the first line of a stream.
+func (f Form) AppendOpening(dst []byte) []byte {
+	if f == Events {
+		dst = append(dst, Opening+"\n"...)
+	}
+	return dst
+}
+
+// AppendControl appends text.
+func (f Form) AppendControl(dst, text []byte) []byte {
+	if f == Events {
+		return dst
+	}
+	return append(append(dst, text...), '\n')
+}

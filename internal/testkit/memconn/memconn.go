@@ -2,6 +2,7 @@ package memconn
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -45,15 +46,15 @@ type pipe struct {
 	opts Options
 
 	mu      sync.Mutex
-	changed chan struct{} // closed and replaced at every change, to wake all waiters
-	in      []inbound     // to the server
-	inBytes int           // bytes of in; at most opts.Buffer unless in has only one text
-	out     []byte        // to the peer; at most opts.Buffer
-	frozen  bool          // the peer has stopped reading
-	silent  bool          // the peer does not answer pings
-	seen    time.Time     // when the peer last sent something
-	broken  bool          // a write timed out; neither end can go on
-	closed  bool          // by the server
+	changed *sync.Cond
+	in      []inbound // to the server
+	inBytes int       // bytes of in; at most opts.Buffer unless in has only one text
+	out     []byte    // to the peer; at most opts.Buffer
+	frozen  bool      // the peer has stopped reading
+	silent  bool      // the peer does not answer pings
+	seen    time.Time // when the peer last sent something
+	broken  bool      // a write timed out; neither end can go on
+	closed  bool      // by the server
 	why     *contracts.Error
 	gone    bool // closed by the peer
 }
@@ -71,45 +72,11 @@ type inbound struct {
 
 // New returns the two ends of a new connection.
 func New(opts Options) (*Conn, *Peer) {
-	if opts.Buffer <= 0 {
-		opts.Buffer = 1 << 20
-	}
-	if opts.WriteTimeout <= 0 {
-		opts.WriteTimeout = contracts.DefaultWriteTimeout
-	}
-	p := &pipe{opts: opts, changed: make(chan struct{}), seen: time.Now()}
+	opts.Buffer = cmp.Or(max(opts.Buffer, 0), 1<<20)
+	opts.WriteTimeout = cmp.Or(max(opts.WriteTimeout, 0), contracts.DefaultWriteTimeout)
+	p := &pipe{opts: opts, seen: time.Now()}
+	p.changed = sync.NewCond(&p.mu)
 	return &Conn{p}, &Peer{p: p}
-}
-
-// await calls try under the lock until it returns true: first before looking at
-// ctx, then after each change. It returns ctx's error if ctx ends first.
-func (p *pipe) await(ctx context.Context, try func() bool) error {
-	for {
-		p.mu.Lock()
-		done, changed := try(), p.changed
-		p.mu.Unlock()
-		if done {
-			return nil
-		}
-		select {
-		case <-changed:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
-}
-
-// attempt calls try once under the lock.
-func (p *pipe) attempt(try func() bool) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return try()
-}
-
-// change wakes all waiters. The caller holds the lock.
-func (p *pipe) change() {
-	close(p.changed)
-	p.changed = make(chan struct{})
 }
 
 // update calls f under the lock and wakes all waiters.
@@ -117,88 +84,82 @@ func (p *pipe) update(f func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	f()
-	p.change()
+	p.changed.Broadcast()
+}
+
+// await waits, under the lock, until ready returns true.
+func (p *pipe) await(ready func() bool) {
+	for !ready() {
+		p.changed.Wait()
+	}
 }
 
 // Form returns [Bare], [Events] or [Lines].
 func (c *Conn) Form() contracts.Form {
 	switch {
 	case c.p.opts.Bare:
-		return Bare{}
+		return Bare
 	case c.p.opts.Stream:
-		return Events{}
+		return Events
 	}
-	return Lines{}
+	return Lines
 }
 
 // ReadFrame returns the next text from the peer. It returns io.EOF after the
 // peer has left, and net.ErrClosed after Close.
-func (c *Conn) ReadFrame() ([]byte, error) {
-	var text string
-	var err error
-	// Background: the wait ends with Close or when the peer leaves.
-	_ = c.p.await(context.Background(), func() bool {
+func (c *Conn) ReadFrame() (text []byte, err error) {
+	p := c.p
+	p.update(func() {
+		p.await(func() bool { return p.ended() || p.gone || len(p.in) > 0 })
 		switch {
-		case c.p.ended():
+		case p.ended():
 			err = net.ErrClosed
-		case len(c.p.in) > 0:
-			next := c.p.in[0]
-			c.p.in = c.p.in[1:]
-			c.p.inBytes -= len(next.text)
-			text = next.text
-			if next.err != nil {
-				err = next.err
-			}
-			c.p.change()
-		case c.p.gone:
+		case len(p.in) == 0:
 			err = io.EOF
+		case p.in[0].err != nil:
+			err = p.in[0].err
+			p.in = p.in[1:]
 		default:
-			return false
+			text = []byte(p.in[0].text)
+			p.in = p.in[1:]
+			p.inBytes -= len(text)
 		}
-		return true
 	})
-	if err != nil {
-		return nil, err
-	}
-	return []byte(text), nil
+	return text, err
 }
 
 // Write sends whole frames. It waits while the buffer is full or the peer is
 // frozen. After the write timeout the connection is broken for both ends, and
 // the error wraps os.ErrDeadlineExceeded.
-func (c *Conn) Write(frames []byte) error {
-	rest, err := frames, error(nil)
-	step := func() bool {
-		if c.p.ended() || c.p.gone {
+func (c *Conn) Write(frames []byte) (err error) {
+	p, rest := c.p, frames
+	var late bool
+	var timer *time.Timer // of a write that waits
+	blocked := func() bool { return p.frozen || len(p.out) >= p.opts.Buffer }
+	p.update(func() {
+		for len(rest) > 0 && !late && !p.ended() && !p.gone {
+			if !blocked() {
+				n := min(len(rest), p.opts.Buffer-len(p.out))
+				p.out, rest = append(p.out, rest[:n]...), rest[n:]
+				p.changed.Broadcast()
+				continue
+			}
+			if timer == nil && !p.opts.Bare {
+				timer = time.AfterFunc(p.opts.WriteTimeout, func() { p.update(func() { late = true }) })
+				defer timer.Stop()
+			}
+			p.changed.Wait()
+		}
+		switch {
+		case p.ended() || p.gone:
 			err = net.ErrClosed
-			return true
+		case late && len(rest) > 0:
+			p.broken = true
+			err = fmt.Errorf("write %d bytes: %w", len(rest), os.ErrDeadlineExceeded)
+		case !p.silent && hasPing(frames):
+			p.seen = time.Now()
 		}
-		if c.p.frozen && len(rest) > 0 {
-			return false
-		}
-		if n := min(len(rest), c.p.opts.Buffer-len(c.p.out)); n > 0 {
-			c.p.out = append(c.p.out, rest[:n]...)
-			rest = rest[n:]
-			c.p.change()
-		}
-		if len(rest) == 0 && !c.p.silent && hasPing(frames) {
-			c.p.seen = time.Now()
-		}
-		return len(rest) == 0
-	}
-	if c.p.attempt(step) {
-		return err
-	}
-	ctx := context.Background()
-	if !c.p.opts.Bare {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, c.p.opts.WriteTimeout)
-		defer cancel()
-	}
-	if c.p.await(ctx, step) != nil {
-		c.p.update(func() { c.p.broken = true })
-		return fmt.Errorf("write %d bytes: %w", len(rest), os.ErrDeadlineExceeded)
-	}
+	})
 	return err
 }
 
@@ -236,22 +197,18 @@ func (p *Peer) Send(text string) error { return p.send(inbound{text: text}) }
 // unreadable frame that does not end the connection.
 func (p *Peer) SendBad(err *contracts.Error) error { return p.send(inbound{err: err}) }
 
-func (p *Peer) send(m inbound) error {
-	var err error
-	// Background: the wait ends when the server reads or either end closes.
-	_ = p.p.await(context.Background(), func() bool {
-		switch {
-		case p.p.ended() || p.p.gone || p.p.opts.Stream:
+func (p *Peer) send(m inbound) (err error) {
+	q := p.p
+	q.update(func() {
+		ended := func() bool { return q.ended() || q.gone || q.opts.Stream }
+		q.await(func() bool { return ended() || len(q.in) == 0 || q.inBytes+len(m.text) <= q.opts.Buffer })
+		if ended() {
 			err = io.ErrClosedPipe
-		case len(p.p.in) > 0 && p.p.inBytes+len(m.text) > p.p.opts.Buffer:
-			return false
-		default:
-			p.p.in = append(p.p.in, m)
-			p.p.inBytes += len(m.text)
-			p.p.seen = time.Now()
-			p.p.change()
+			return
 		}
-		return true
+		q.in = append(q.in, m)
+		q.inBytes += len(m.text)
+		q.seen = time.Now()
 	})
 	return err
 }
@@ -259,41 +216,29 @@ func (p *Peer) send(m inbound) error {
 // Next returns the next frame from the server without pings. It waits for a
 // frame, and while the peer is frozen. It returns io.EOF after the last frame
 // of an ended connection.
-func (p *Peer) Next(ctx context.Context) (string, error) {
-	for {
-		if line, rest, ok := bytes.Cut(p.rest, []byte("\n")); ok && !p.isFrozen() {
-			p.rest = rest
-			if len(line) > 0 {
-				return string(line), nil
+func (p *Peer) Next(ctx context.Context) (line string, err error) {
+	q := p.p
+	stop := context.AfterFunc(ctx, func() { q.update(func() {}) })
+	defer stop()
+	q.update(func() {
+		q.await(func() bool {
+			if err = ctx.Err(); q.frozen {
+				return err != nil
 			}
-			continue
-		}
-		var ended bool
-		err := p.p.await(ctx, func() bool {
-			if p.p.frozen {
-				return false
+			p.rest, q.out = append(p.rest, q.out...), q.out[:0]
+			q.changed.Broadcast()
+			p.rest = bytes.TrimLeft(p.rest, "\n") // pings
+			if text, rest, found := bytes.Cut(p.rest, []byte("\n")); found {
+				line, p.rest, err = string(text), rest, nil
+				return true
 			}
-			ended = len(p.p.out) == 0 && (p.p.ended() || p.p.gone) && !bytes.Contains(p.rest, []byte("\n"))
-			if len(p.p.out) > 0 {
-				p.rest = append(p.rest, p.p.out...)
-				p.p.out = p.p.out[:0]
-				p.p.change()
+			if q.ended() || q.gone {
+				err = io.EOF
 			}
-			return ended || bytes.Contains(p.rest, []byte("\n"))
+			return err != nil
 		})
-		if err != nil {
-			return "", err
-		}
-		if ended {
-			return "", io.EOF
-		}
-	}
-}
-
-func (p *Peer) isFrozen() bool {
-	p.p.mu.Lock()
-	defer p.p.mu.Unlock()
-	return p.p.frozen
+	})
+	return line, err
 }
 
 // Freeze makes the peer stop reading, as if all buffers on the way were full.

@@ -70,7 +70,7 @@ func TestFormsWriteLines(t *testing.T) {
 		form contracts.Form
 		want string
 	}{
-		{Lines{}, `{"type":"message","cursor":7,"message":{"type":"ready"}}
+		{Lines, `{"type":"message","cursor":7,"message":{"type":"ready"}}
 {"type":"snapshot","snapshot":{}}
 {"type":"reset","reason":"replay_gap","snapshot":{}}
 
@@ -78,19 +78,19 @@ func TestFormsWriteLines(t *testing.T) {
 
 {"type":"ws.pong"}
 `},
-		{Events{}, `open
+		{Events, `open
 {"type":"message","cursor":7,"message":{"type":"ready"}}
 {"type":"snapshot","snapshot":{}}
 {"type":"reset","reason":"replay_gap","snapshot":{}}
 {"type":"heartbeat","cursor":8}
 comment
 `},
-		{Bare{}, `{"type":"ready"}
+		{Bare, `{"type":"ready"}
 {"type":"ws.pong"}
 `},
 	} {
 		if got := build(tt.form); got != tt.want {
-			t.Errorf("%T: got\n%s\nwant\n%s", tt.form, got, tt.want)
+			t.Errorf("%s: got\n%s\nwant\n%s", tt.form, got, tt.want)
 		}
 	}
 }
@@ -240,8 +240,8 @@ func TestNextObeysItsContext(t *testing.T) {
 func TestStreamCarriesNothingToTheServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, p := New(Options{Stream: true})
-		if form := c.Form(); form != (Events{}) {
-			t.Errorf("form: got %T, want %T", form, Events{})
+		if form := c.Form(); form != Events {
+			t.Errorf("form: got %s, want %s", form, Events)
 		}
 		if err := p.Send("x"); !errors.Is(err, io.ErrClosedPipe) {
 			t.Errorf("send: got %v, want %v", err, io.ErrClosedPipe)
