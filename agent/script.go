@@ -107,7 +107,7 @@ type (
 	// each.
 	speech struct {
 		text     text
-		chunk    int // bytes; zero means all at once
+		chunk    int64 // bytes; zero means all at once
 		delay    time.Duration
 		thinking bool
 	}
@@ -161,7 +161,7 @@ type (
 
 	// repeat plays steps several times, at an even rate if it has a period.
 	repeat struct {
-		times  int
+		times  int64
 		steps  []step
 		period time.Duration // from start to start; zero means as fast as possible
 		count  int64         // the repeat's size
@@ -207,7 +207,7 @@ func (s speech) size() int64 {
 	if s.chunk == 0 {
 		return 1
 	}
-	return int64((s.text.written() + s.chunk - 1) / s.chunk)
+	return (int64(s.text.written()) + s.chunk - 1) / s.chunk
 }
 
 func (q inquiry) size() int64 {

@@ -96,7 +96,7 @@ func (s speech) play(ctx context.Context, p *player) error {
 	}
 	pieces := []string{s.text.at(p.n)}
 	if s.chunk > 0 {
-		pieces = contracts.SplitText(pieces[0], s.chunk)
+		pieces = contracts.SplitText(pieces[0], int(s.chunk))
 	}
 	for _, piece := range pieces {
 		if err := p.wait(ctx, s.delay); err != nil {
@@ -234,7 +234,7 @@ func (r repeat) play(ctx context.Context, p *player) error {
 				return err
 			}
 		}
-		p.n = i + 1
+		p.n = int(i) + 1
 		if err := p.steps(ctx, r.steps); err != nil {
 			return err
 		}
