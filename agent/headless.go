@@ -125,7 +125,7 @@ func (h *headless) launch(ctx context.Context) (*link, *contracts.Ready, error) 
 // greet makes this program the child's controller, and configures the child as
 // its predecessors were.
 func (h *headless) greet(r *link) {
-	err := r.child.send(&contracts.Hello{
+	err := r.send(&contracts.Hello{
 		ProtocolVersion: contracts.ProtocolVersion,
 		ClientInfo:      &contracts.ClientInfo{Name: "maestro"},
 		Capabilities:    &contracts.Capabilities{ServerRequests: contracts.RequestTypes(), RawAgentEvents: true},
@@ -134,7 +134,7 @@ func (h *headless) greet(r *link) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if err == nil && h.config != nil {
-		err = r.child.send(h.config)
+		err = r.send(h.config)
 	}
 	if err != nil {
 		h.opts.Log.Warn("cannot initialize the agent process", "error", err)
@@ -152,7 +152,8 @@ func (h *headless) supervise(r *link) {
 			continue
 		case <-r.over:
 		case <-h.life.Done():
-			r.child.shutdown(h.grace, h.wait.shutdown)
+			_ = r.send(&contracts.Shutdown{}) // a child that does not read is killed
+			r.child.Shutdown(h.grace, h.wait.shutdown, errors.New("agent process killed: it did not shut down"))
 			<-r.over
 			return
 		}
@@ -241,7 +242,7 @@ func (h *headless) Configure(init *contracts.Init) {
 	if h.link == nil {
 		return
 	}
-	if err := h.link.child.send(init); err != nil {
+	if err := h.link.send(init); err != nil {
 		h.opts.Log.Warn("cannot configure the agent process", "error", err)
 	}
 }
@@ -288,7 +289,7 @@ func (h *headless) Run(ctx context.Context, work contracts.Work) error {
 	for _, a := range work.Attachments {
 		prompt.Attachments = append(prompt.Attachments, a.Path)
 	}
-	if err := r.child.send(prompt); err != nil {
+	if err := r.send(prompt); err != nil {
 		return transient(err)
 	}
 	select {
@@ -332,7 +333,7 @@ func (h *headless) interrupt(ctx context.Context, r *link, run *run) error {
 	r.markInterrupted(run)
 	timer := time.NewTimer(h.wait.interrupt)
 	defer timer.Stop()
-	if r.child.send(&contracts.Interrupt{}) == nil {
+	if r.send(&contracts.Interrupt{}) == nil {
 		select {
 		case <-run.ended:
 			h.deaths.Store(0)

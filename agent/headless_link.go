@@ -1,23 +1,30 @@
 package agent
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"os"
+	"os/exec"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/seed-028515a8/maestro/agent/mask"
 	"github.com/seed-028515a8/maestro/contracts"
+	"github.com/seed-028515a8/maestro/internal/line"
 	"github.com/seed-028515a8/maestro/internal/proc"
 )
 
-// Bounds on a child's open questions and calls. A session has no more than 256
-// open questions either.
+// Bounds on a child's open questions and calls, and on its lines in a row that
+// are no events. A session has no more than 256 open questions either.
 const (
-	maxAsks  = 256
-	maxTools = 1024
+	maxAsks     = 256
+	maxTools    = 1024
+	maxBadLines = 4
 )
 
 // errTooManyAsks refuses a question beyond maxAsks.
@@ -25,14 +32,14 @@ var errTooManyAsks = &contracts.Error{
 	Code: contracts.CodeOverloaded, Message: fmt.Sprintf("%d questions are open already", maxAsks),
 }
 
-// A link passes the events of one child to the host, and the host's answers
+// A link starts one child, passes its events to the host, and the host's answers
 // back.
 //
 // Events of a run are published during a run only. Later ones are dropped,
 // because the run has ended for clients.
 type link struct {
 	h     *headless
-	child *child
+	child *proc.Process
 	ready chan *contracts.Ready // 1-buffered; holds the child's first ready event
 	over  chan struct{}         // closed when the child is done and none of its questions is open
 
@@ -86,18 +93,19 @@ func newLink(h *headless) (*link, error) {
 		asks: map[string]*ask{},
 	}
 	h.ids.generation++
-	child := newChild(h.argv, h.opts, r.event, r.refuse)
-	r.child = child
+	cmd := exec.Command(h.argv[0], h.argv[1:]...)
+	cmd.Dir, cmd.Env = h.opts.Dir, proc.Environ(os.Environ(), h.opts.Hosted, h.opts.EnvPass)
+	r.child = proc.NewProcess(cmd, proc.ProcessOptions{Name: "agent process", Log: mask.Log(h.opts.Log, mask.Text)})
 	life, stop := context.WithCancel(context.WithoutCancel(h.life))
 	r.life = life
-	if err := child.Start(child.listen); err != nil {
+	if err := r.child.Start(r.listen); err != nil {
 		stop()
 		return nil, err
 	}
 	go func() { // ends with the child
-		<-child.Life().Done()
+		<-r.child.Life().Done()
 		late := time.AfterFunc(proc.DrainTime, stop) // bounds publishing the child's last events
-		<-child.Done()
+		<-r.child.Done()
 		late.Stop()
 		stop()
 		r.asking.Wait()
@@ -107,6 +115,51 @@ func newLink(h *headless) (*link, error) {
 		close(r.over)
 	}()
 	return r, nil
+}
+
+// send queues a command for the child. It does not block.
+func (r *link) send(command contracts.Command) error {
+	line, err := contracts.EncodeCommand(command)
+	if err != nil {
+		return err
+	}
+	if len(line) > contracts.MaxLineBytes {
+		return fmt.Errorf("%s is longer than a line may be", command.CommandType())
+	}
+	return r.child.Send(append(line, '\n'))
+}
+
+// listen decodes the child's output line by line until it ends.
+func (r *link) listen(stdout io.Reader) {
+	lines := line.NewReader(stdout, contracts.MaxLineBytes)
+	var decoder contracts.Decoder
+	for first, bad := true, 0; ; first = false {
+		text, err := lines.Next()
+		if err != nil && !errors.Is(err, line.ErrLong) {
+			return
+		}
+		if err == nil {
+			if first {
+				text = bytes.TrimPrefix(text, []byte("\uFEFF"))
+			}
+			if text = bytes.TrimSpace(text); len(text) == 0 {
+				continue
+			}
+			var ev contracts.Event
+			if ev, err = decoder.Event(text); err == nil {
+				r.event(ev)
+			}
+			if err == nil || errors.Is(err, contracts.ErrUnknownType) { // from a newer child
+				bad = 0
+				continue
+			}
+		}
+		if bad++; bad > maxBadLines {
+			r.child.Kill(fmt.Errorf("agent process killed: %d unparseable lines in a row", bad))
+			return
+		}
+		r.show(&contracts.ErrorEvent{Message: fmt.Sprintf("agent process wrote an unparseable line: %v", err), ErrorType: contracts.ErrorProtocol})
+	}
 }
 
 // event handles an event of the child. Only the child's reader calls it.
@@ -164,11 +217,6 @@ func (r *link) publish(events ...contracts.Event) {
 	if err := r.h.host.Publish(r.life, events...); err != nil {
 		r.h.opts.Log.Debug("cannot publish an agent event", "error", err)
 	}
-}
-
-// refuse reports a line that is no event.
-func (r *link) refuse(err error) {
-	r.show(&contracts.ErrorEvent{Message: err.Error(), ErrorType: contracts.ErrorProtocol})
 }
 
 // fault handles an error. It is not fatal here, because the child is replaced,
@@ -433,7 +481,7 @@ func (r *link) answer(req *contracts.ServerRequest, wireID string, out contracts
 			res.Content = []contracts.ContentBlock{{Type: "text", Text: out.Reason}}
 		}
 	}
-	if err := r.child.send(res); err != nil {
+	if err := r.send(res); err != nil {
 		r.h.opts.Log.Warn("cannot answer the agent process", "error", err)
 	}
 }

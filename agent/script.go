@@ -31,11 +31,7 @@ func newScript(path string, o Options) (Agent, error) {
 	if err != nil {
 		return nil, fmt.Errorf("load script: %w", err)
 	}
-	log := o.Log
-	if log == nil {
-		log = slog.New(slog.DiscardHandler)
-	}
-	return &Script{scenario: sc, log: log}, nil
+	return &Script{scenario: sc, log: o.Log}, nil
 }
 
 // Start keeps host for later runs.
@@ -96,10 +92,6 @@ func (sc *scenario) stepsFor(prompt string) ([]step, bool) {
 type step interface {
 	// play executes the step. An error ends the run.
 	play(ctx context.Context, p *player) error
-
-	// size is the number of steps with every repeat written out and every branch
-	// counted.
-	size() int64
 }
 
 type (
@@ -164,7 +156,7 @@ type (
 		times  int64
 		steps  []step
 		period time.Duration // from start to start; zero means as fast as possible
-		count  int64         // the repeat's size
+		count  int64         // of steps, with the repeat written out; see sizeOf
 	}
 
 	// finish ends the open response, if there is one.
@@ -203,37 +195,24 @@ func (t text) written() int {
 	return n
 }
 
-func (s speech) size() int64 {
-	if s.chunk == 0 {
-		return 1
-	}
-	return (int64(s.text.written()) + s.chunk - 1) / s.chunk
-}
-
-func (q inquiry) size() int64 {
-	total := int64(1)
-	for _, steps := range q.on {
-		total = add(total, sizeOf(steps))
-	}
-	return total
-}
-
-func (r repeat) size() int64 { return r.count }
-
-func (toolUse) size() int64  { return 1 }
-func (pause) size() int64    { return 1 }
-func (failure) size() int64  { return 1 }
-func (cost) size() int64     { return 1 }
-func (remark) size() int64   { return 1 }
-func (summary) size() int64  { return 1 }
-func (rawEvent) size() int64 { return 1 }
-func (finish) size() int64   { return 1 }
-
-// sizeOf adds up the sizes of steps.
-func sizeOf(steps []step) int64 {
-	total := int64(0)
+// sizeOf returns the number of steps with every repeat written out and every
+// branch counted.
+func sizeOf(steps []step) (total int64) {
 	for _, s := range steps {
-		total = add(total, s.size())
+		size := int64(1)
+		switch s := s.(type) {
+		case speech:
+			if s.chunk > 0 {
+				size = (int64(s.text.written()) + s.chunk - 1) / s.chunk
+			}
+		case inquiry:
+			for _, branch := range s.on {
+				size = add(size, sizeOf(branch))
+			}
+		case repeat:
+			size = s.count
+		}
+		total = add(total, size)
 	}
 	return total
 }

@@ -87,8 +87,8 @@ func TestScriptIsReadAsWritten(t *testing.T) {
 		t.Errorf("got %+v, want a retry that never expires with one branch", ask)
 	}
 	again := steps[1].(repeat)
-	if again.period != 2*time.Second || again.size() != 3 {
-		t.Errorf("got a period of %v and size %d, want 2s and 3", again.period, again.size())
+	if again.period != 2*time.Second || again.count != 3 {
+		t.Errorf("got a period of %v and size %d, want 2s and 3", again.period, again.count)
 	}
 	if got := again.steps[0].(toolUse).args.at(12); got != `{"n":"12"}` {
 		t.Errorf("got args %s in iteration 12, want the number in place", got)
