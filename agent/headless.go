@@ -205,11 +205,7 @@ func (h *headless) restart() *link {
 func (h *headless) pause() (reply chan<- attempt, ok bool) {
 	var due <-chan time.Time
 	if deaths := h.deaths.Load(); deaths < maxDeaths {
-		delay := h.wait.maxBackoff
-		if shift := max(deaths-1, 0); shift < 10 {
-			delay = min(h.wait.backoff<<shift, delay)
-		}
-		due = time.After(delay)
+		due = time.After(min(h.wait.backoff<<max(deaths-1, 0), h.wait.maxBackoff)) // cannot overflow: maxDeaths is small
 	} else if deaths == maxDeaths {
 		h.publish(&contracts.ErrorEvent{
 			Message:   fmt.Sprintf("agent process died %d times in a row: it is started again with the next prompt", deaths),

@@ -129,7 +129,7 @@ func Open(spec string, o Options) (Agent, error) {
 	}
 	return acp.New(argv, acp.Options{
 		Dir: o.Dir, Shell: o.Shell, EnvPass: o.EnvPass, Hosted: o.Hosted,
-		StateDir: o.StateDir, Version: o.Version, Servers: acpServers(o), Log: o.Log,
+		StateDir: o.StateDir, Version: o.Version, Servers: handedServers(o), Log: o.Log,
 	}), nil
 }
 

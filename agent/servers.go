@@ -5,8 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"path/filepath"
+	"slices"
 
-	"github.com/seed-028515a8/maestro/agent/acp"
 	"github.com/seed-028515a8/maestro/agent/llm"
 	"github.com/seed-028515a8/maestro/agent/llm/model"
 	"github.com/seed-028515a8/maestro/agent/llm/tool"
@@ -77,16 +77,14 @@ func (s *servers) call(ctx context.Context, name string, args json.RawMessage, o
 	return told, nil
 }
 
-// acpServers returns the servers in the form for an ACP agent.
-func acpServers(o Options) []acp.Server {
-	var all []acp.Server
-	for _, s := range o.Servers {
+// handedServers returns the servers for an agent that connects to them itself.
+func handedServers(o Options) []mcp.Server {
+	all := slices.Clone(o.Servers)
+	for i, s := range all {
 		if s.Dir != "" && !filepath.IsAbs(s.Dir) {
-			s.Dir = filepath.Join(o.Dir, s.Dir)
+			all[i].Dir = filepath.Join(o.Dir, s.Dir)
 		}
-		all = append(all, acp.Server{
-			Name: s.Name, Command: s.Command, Args: s.Args, Env: s.Env, Dir: s.Dir, URL: s.URL, Headers: s.HeadersFor(o.SessionID),
-		})
+		all[i].Headers = s.HeadersFor(o.SessionID)
 	}
 	return all
 }

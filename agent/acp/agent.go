@@ -9,8 +9,10 @@ import (
 	"sync"
 	"time"
 
+	"github.com/seed-028515a8/maestro/agent/mcp"
 	"github.com/seed-028515a8/maestro/contracts"
 	"github.com/seed-028515a8/maestro/internal/rpc"
+	"github.com/seed-028515a8/maestro/internal/sleep"
 	"github.com/seed-028515a8/maestro/workspace"
 )
 
@@ -41,9 +43,10 @@ type Options struct {
 	// Version is this program's version, sent to the other program.
 	Version string
 
-	// Servers are the MCP servers that the program should use. Kinds that it
-	// does not support are left out, and clients are told.
-	Servers []Server
+	// Servers are the MCP servers that the program should use; their directories
+	// are absolute. Kinds that it does not support are left out, and clients are
+	// told.
+	Servers []mcp.Server
 
 	// Log receives errors and the program's output for operators. Nil discards
 	// it.
@@ -232,20 +235,10 @@ func (a *Agent) pause(ctx context.Context, deaths int) error {
 	if deaths < 2 {
 		return nil
 	}
-	delay := a.wait.maxBackoff
-	if shift := deaths - 2; shift < 10 {
-		delay = min(a.wait.backoff<<shift, delay)
-	}
-	timer := time.NewTimer(delay)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	case <-a.life.Done():
-		return context.Cause(a.life)
-	}
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	defer context.AfterFunc(a.life, func() { stop(context.Cause(a.life)) })()
+	return sleep.For(ctx, min(a.wait.backoff<<min(deaths-2, 10), a.wait.maxBackoff))
 }
 
 func (a *Agent) countDeath() {

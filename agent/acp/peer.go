@@ -157,33 +157,26 @@ func (p *peer) bad(line *rpc.BadLine) error {
 	if line.ID != nil {
 		p.refuse(line.ID, acp.NewInvalidRequest(line.Text))
 	}
-	p.tellGarbled(err, line.Head)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch {
+	case p.garbled:
+	case p.active() == nil:
+		p.status(err.Error())
+	default:
+		p.publish(&contracts.ErrorEvent{Message: err.Error(), ErrorType: contracts.ErrorProtocol})
+	}
+	if !p.garbled {
+		p.garbled, p.garbage = true, line.Head
+	}
 	if line.Lost {
 		return err
 	}
 	return nil
 }
 
-func (p *peer) tellGarbled(err error, head string) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.garbled {
-		return
-	}
-	p.garbled, p.garbage = true, head
-	if p.active() == nil {
-		p.status(err.Error())
-		return
-	}
-	p.publish(&contracts.ErrorEvent{Message: err.Error(), ErrorType: contracts.ErrorProtocol})
-}
-
 // publish publishes events. The caller holds p.mu if they belong to a run.
-func (p *peer) publish(events ...contracts.Event) {
-	if err := p.a.host.Publish(p.life, events...); err != nil {
-		p.log.Debug("cannot publish an agent event", "error", err)
-	}
-}
+func (p *peer) publish(events ...contracts.Event) { p.logPublish(p.a.host.Publish(p.life, events...)) }
 
 // status publishes a text now or in the next run. The caller holds p.mu.
 func (p *peer) status(text string) {
@@ -216,13 +209,13 @@ func (p *peer) serve(m rpc.Message) {
 			})
 		})
 	case acp.ClientMethodTerminalOutput:
-		p.handle(m, serveWith(p.terminalOutput))
+		p.handle(m, p.onTerminal((*peer).terminalOutput))
 	case acp.ClientMethodTerminalWaitForExit:
-		p.handle(m, serveWith(p.awaitTerminal))
+		p.handle(m, p.onTerminal((*peer).awaitTerminal))
 	case acp.ClientMethodTerminalKill:
-		p.handle(m, serveWith(p.killTerminal))
+		p.handle(m, p.onTerminal((*peer).killTerminal))
 	case acp.ClientMethodTerminalRelease:
-		p.handle(m, serveWith(p.releaseTerminal))
+		p.handle(m, p.onTerminal((*peer).releaseTerminal))
 	case methodCancelRequest:
 		p.cancelRequest(m.Params)
 	default:

@@ -67,7 +67,7 @@ var rooms = map[string]room{
 
 	// Edges: none of them knows the hub.
 	"agent":                             {ours: []string{"agent/acp", "agent/command", "agent/launcher", "agent/llm", "agent/llm/model", "agent/llm/provider", "agent/llm/tool", "agent/mask", "agent/mcp", "agent/turn", "contracts", "internal/proc", "internal/line", "workspace", "internal/abridge", "internal/sleep"}},
-	"agent/acp":                         {ours: []string{"agent/command", "agent/diff", "agent/elicit", "agent/mask", "agent/mcp", "agent/turn", "contracts", "internal/proc", "internal/rpc", "workspace", "internal/abridge"}, others: []string{acp}},
+	"agent/acp":                         {ours: []string{"agent/command", "agent/diff", "agent/elicit", "agent/mask", "agent/mcp", "agent/turn", "contracts", "internal/proc", "internal/rpc", "workspace", "internal/abridge", "internal/sleep"}, others: []string{acp}},
 	"agent/command":                     {ours: []string{"contracts", "internal/proc"}},
 	"agent/diff":                        {},
 	"agent/elicit":                      {ours: []string{"contracts", "internal/abridge"}, others: []string{jsonschema}},
