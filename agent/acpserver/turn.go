@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/url"
+	"path"
 	"strings"
 	"time"
 
@@ -269,4 +271,89 @@ func nameOf(st *contracts.State, id string) string {
 		return "another client"
 	}
 	return id
+}
+
+// Commands for the session and not for its agent.
+const (
+	commandTake    = "take"
+	commandRelease = "release"
+)
+
+func commands() []acp.AvailableCommand {
+	return []acp.AvailableCommand{
+		{Name: commandTake, Description: "Take control of the session, even from somebody else"},
+		{Name: commandRelease, Description: "Give control of the session up"},
+	}
+}
+
+// command executes a session command and answers its prompt.
+func (a *attachment) command(request json.RawMessage, name string) {
+	do, done := a.client.TakeControl, "You are in control of the session."
+	if name == commandRelease {
+		do, done = a.client.ReleaseControl, "Control of the session is free."
+	}
+	if _, err := do(a.ctx); err != nil {
+		a.peer.refuse(request, refusal(a.explain(err)))
+		return
+	}
+	a.chunk(done, false)
+	a.peer.answer(request, acp.PromptResponse{StopReason: acp.StopReasonEndTurn})
+}
+
+// promptOf converts the editor's prompt. Embedded texts become fenced blocks
+// with the name of their file. A link to an image becomes an attachment, and
+// any other link becomes its name.
+func promptOf(blocks []acp.ContentBlock) (*contracts.Prompt, error) {
+	cmd := &contracts.Prompt{}
+	var parts []string
+	for _, b := range blocks {
+		switch {
+		case b.Text != nil:
+			parts = append(parts, b.Text.Text)
+		case b.ResourceLink != nil:
+			name, place, local := nameOfURI(b.ResourceLink.Uri)
+			if local && isImage(name) {
+				cmd.Attachments = append(cmd.Attachments, name)
+			}
+			parts = append(parts, "@"+name+place)
+		case b.Resource != nil && b.Resource.Resource.TextResourceContents != nil:
+			r := b.Resource.Resource.TextResourceContents
+			name, place, _ := nameOfURI(r.Uri)
+			parts = append(parts, "\n\n"+name+place+":\n"+fenced("", r.Text)+"\n")
+		case b.Image != nil:
+			return nil, errors.New("images cannot be sent from here: save it in the workspace and link to the file")
+		default:
+			return nil, errors.New("a prompt can have text, links to files, and texts of files")
+		}
+	}
+	cmd.Content = strings.Join(parts, "")
+	if strings.TrimSpace(cmd.Content) == "" {
+		return nil, errors.New("the prompt is empty")
+	}
+	if len(cmd.Attachments) > contracts.MaxAttachments {
+		return nil, errors.New("the prompt links to too many images")
+	}
+	return cmd, nil
+}
+
+// nameOfURI returns the path of a file URI and the position in it, such as
+// #L3-5. Other URIs are returned unchanged.
+func nameOfURI(uri string) (name, place string, local bool) {
+	u, err := url.Parse(uri)
+	if err != nil || u.Scheme != "file" || u.Path == "" {
+		return uri, "", false
+	}
+	if u.Fragment != "" {
+		place = "#" + u.Fragment
+	}
+	return u.Path, place, true
+}
+
+// isImage reports whether a path is that of an image that servers can load.
+func isImage(name string) bool {
+	switch strings.ToLower(path.Ext(name)) {
+	case ".jpeg", ".jpg", ".png", ".webp", ".gif":
+		return true
+	}
+	return false
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net/url"
 	"strings"
 	"unicode"
@@ -128,4 +129,19 @@ func headerValue(value string) bool {
 	return len(value) <= maxPartBytes && !strings.ContainsFunc(value, func(c rune) bool {
 		return c < ' ' && c != '\t' || c == 0x7f
 	})
+}
+
+// HeadersFor returns the headers of a server for another program that connects
+// to it in a session: the configured ones and, for the platform's server, the
+// session's id. They do not include a per-request id.
+func (s Server) HeadersFor(sessionID string) map[string]string {
+	all := maps.Clone(s.Headers)
+	if !s.Platform || sessionID == "" || !headerValue(sessionID) || all[sessionHeader] != "" {
+		return all
+	}
+	if all == nil {
+		all = map[string]string{}
+	}
+	all[sessionHeader] = sessionID
+	return all
 }

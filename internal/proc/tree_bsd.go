@@ -44,3 +44,9 @@ func (t *tree) kill() bool { return t.signal(unix.SIGKILL) }
 
 // lastStarted returns "": groups need no search.
 func lastStarted() string { return "" }
+
+// fionread is the ioctl for the number of bytes that can be read. BSDs share it.
+const fionread = 0x4004667f
+
+// Hide does nothing: other systems than Linux have no such call, or do not need one.
+func Hide() error { return nil }
