@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/seed-028515a8/maestro/agent/mcp"
@@ -74,9 +75,10 @@ type Agent struct {
 	// it. It is locked before mu.
 	launching sync.Mutex
 
+	deaths atomic.Int64 // of the program in a row, without a completed run
+
 	mu       sync.Mutex
 	peer     *peer // the newest process; nil before the first
-	deaths   int   // deaths of the program in a row, without a completed run
 	memory   memory
 	commands string                  // a digest of the program's commands as last published
 	notes    []string                // texts to publish in the next run; at most maxNotes
@@ -140,8 +142,10 @@ func (a *Agent) Start(ctx context.Context, host contracts.Host) (contracts.Agent
 	if err != nil {
 		return contracts.AgentInfo{}, errors.Join(err, a.Close(ctx))
 	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	return contracts.AgentInfo{
-		Model: p.modelName(), Provider: p.name, Executor: contracts.ExecutorLive,
+		Model: p.model(), Provider: p.name, Executor: contracts.ExecutorLive,
 		Requests: []contracts.RequestType{contracts.RequestApproval, contracts.RequestMCPElicitation},
 		Forgets:  true,
 	}, nil
@@ -208,7 +212,7 @@ func (a *Agent) attempt(ctx context.Context) (*peer, error) {
 // current returns the running program. If there is none, it starts one.
 func (a *Agent) current(ctx context.Context) (*peer, error) {
 	a.mu.Lock()
-	p, deaths := a.peer, a.deaths
+	p := a.peer
 	a.mu.Unlock()
 	if p != nil {
 		if p.proc.Life().Err() == nil {
@@ -216,13 +220,13 @@ func (a *Agent) current(ctx context.Context) (*peer, error) {
 		}
 		<-p.over
 	}
-	if err := a.pause(ctx, deaths); err != nil {
+	if err := a.pause(ctx); err != nil {
 		return nil, err
 	}
 	p, err := a.launch(ctx)
 	if err != nil {
 		if ctx.Err() == nil {
-			a.countDeath()
+			a.deaths.Add(1)
 		}
 		return nil, err
 	}
@@ -231,7 +235,8 @@ func (a *Agent) current(ctx context.Context) (*peer, error) {
 }
 
 // pause waits before a restart. The delay doubles with each death in a row.
-func (a *Agent) pause(ctx context.Context, deaths int) error {
+func (a *Agent) pause(ctx context.Context) error {
+	deaths := a.deaths.Load()
 	if deaths < 2 {
 		return nil
 	}
@@ -239,19 +244,6 @@ func (a *Agent) pause(ctx context.Context, deaths int) error {
 	defer stop(nil)
 	defer context.AfterFunc(a.life, func() { stop(context.Cause(a.life)) })()
 	return sleep.For(ctx, min(a.wait.backoff<<min(deaths-2, 10), a.wait.maxBackoff))
-}
-
-func (a *Agent) countDeath() {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.deaths++
-}
-
-// resetDeaths records that the program has completed a run.
-func (a *Agent) resetDeaths() {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.deaths = 0
 }
 
 // Configure applies an accepted init with the next run, as far as the protocol

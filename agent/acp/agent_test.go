@@ -434,7 +434,7 @@ func TestStartFailuresSayWhy(t *testing.T) {
 	}{
 		"old version":  {setup{Version: 0}, []string{"version 0", "not version 1"}},
 		"no version":   {setup{Version: "0.1.0"}, []string{`version "0.1.0"`, "not version 1"}},
-		"sign in":      {setup{Refuse: "session/new", Code: authRequired, Auth: []authMethod{{ID: "key", Name: "API key"}}}, []string{"sign in", "it rains", "API key (key)", "--env-pass"}},
+		"sign in":      {setup{Refuse: "session/new", Code: authRequired, Auth: []named{{ID: "key", Name: "API key"}}}, []string{"sign in", "it rains", "API key (key)", "--env-pass"}},
 		"refused":      {setup{Refuse: "session/new", Code: -32603}, []string{"Not today: it rains"}},
 		"hangs first":  {setup{Hang: "initialize"}, []string{"did not become ready in "}},
 		"hangs second": {setup{Hang: "session/new"}, []string{"did not become ready in "}},

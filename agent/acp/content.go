@@ -2,6 +2,7 @@ package acp
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -31,18 +32,11 @@ func (b block) text() string {
 	case "text":
 		return b.Text
 	case "image", "audio":
-		mime := b.MimeType
-		if mime == "" {
-			mime = "unknown"
-		}
-		return "[" + b.Type + ":" + mime + "]"
+		return "[" + b.Type + ":" + cmp.Or(b.MimeType, "unknown") + "]"
 	case "resource_link":
 		return "[" + b.URI + "]"
 	case "resource":
-		if b.Resource.Text != "" {
-			return b.Resource.Text
-		}
-		return "[" + b.Resource.URI + "]"
+		return cmp.Or(b.Resource.Text, "["+b.Resource.URI+"]")
 	}
 	return ""
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"math"
 	"path/filepath"
 	"strings"
 
@@ -95,29 +96,24 @@ func (p *peer) readText(rel string) (string, error) {
 
 // window returns limit lines of text from line on; lines count from 1.
 func window(text string, line, limit *int) string {
-	rest, skip := text, 0
+	skip, most := 0, math.MaxInt
 	if line != nil {
 		skip = max(*line-1, 0)
 	}
-	for ; skip > 0 && rest != ""; skip-- {
-		rest = rest[lineEnd(rest):]
+	if limit != nil {
+		most = max(*limit, 0)
 	}
-	if limit == nil {
-		return rest
+	n, from, to := 0, 0, 0
+	for l := range strings.Lines(text) {
+		switch {
+		case n < skip:
+			from, to = from+len(l), to+len(l)
+		case n-skip < most:
+			to += len(l)
+		}
+		n++
 	}
-	end := 0
-	for n := max(*limit, 0); n > 0 && end < len(rest); n-- {
-		end += lineEnd(rest[end:])
-	}
-	return rest[:end]
-}
-
-// lineEnd returns the length of the first line with its line feed.
-func lineEnd(text string) int {
-	if i := strings.IndexByte(text, '\n'); i >= 0 {
-		return i + 1
-	}
-	return len(text)
+	return text[from:to]
 }
 
 // writing are the params of fs/write_text_file. The library's type refuses an

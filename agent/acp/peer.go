@@ -45,7 +45,7 @@ type peer struct {
 	// Set by handshake, before the first run.
 	name    string // the program's name; set with mu held, because the reader may read it before
 	can     acp.AgentCapabilities
-	auth    []authMethod
+	auth    []named
 	session string // set with mu held, because the reader may read it before
 	resumed bool   // the session is an earlier one
 
@@ -63,7 +63,7 @@ type peer struct {
 	garbled    bool   // a line that was no message was reported
 	garbage    string // the beginning of that line
 	options    []option
-	modes      []mode
+	modes      []named
 	models     string // the current model of agents without options
 	level      contracts.ThinkingLevel
 	spent      float64         // the cost of the session as last reported
@@ -111,32 +111,26 @@ func (p *peer) start() error {
 // it.
 func (p *peer) reportExit() {
 	cause := p.proc.Failure()
+	if words := p.proc.LastWords(); words != "" { // for operators only
+		cause = fmt.Errorf("%w: %s", cause, mask.Text(words))
+	}
 	p.mu.Lock()
 	greeted, broken := p.greeted, p.run != nil
 	p.mu.Unlock()
 	if p.a.life.Err() != nil {
-		p.log.Debug("agent process ended", "error", p.exitCause(cause))
+		p.log.Debug("agent process ended", "error", cause)
 		return // it was closed
 	}
-	p.log.Warn("agent process ended", "error", p.exitCause(cause))
+	p.log.Warn("agent process ended", "error", cause)
 	if !greeted {
 		return // launch returns the error
 	}
-	p.a.countDeath()
+	p.a.deaths.Add(1)
 	if !broken {
 		p.a.publish(&contracts.ErrorEvent{
 			Message: p.proc.Account().Error() + ": it is started again with the next prompt", ErrorType: contracts.ErrorTransient,
 		})
 	}
-}
-
-// exitCause returns why the process ended, with the last line of its standard
-// error, which is for operators only.
-func (p *peer) exitCause(cause error) error {
-	if words := p.proc.LastWords(); words != "" {
-		return fmt.Errorf("%w: %s", cause, mask.Text(words))
-	}
-	return cause
 }
 
 // listen reads the program's output to its end. If reading fails, it kills the

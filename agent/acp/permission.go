@@ -161,14 +161,14 @@ func reason(options contracts.ApprovalOptions, cut []string) string {
 		approved     bool
 	}{{"allow", "an approval", true}, {"deny", "a denial", false}} {
 		if i := options.Meant(may.approved, contracts.AnswerNote{}); i >= 0 && options[i].Always() {
-			text += fmt.Sprintf(". There is no option to %s it only once: %s means %q, which holds for more than this call", may.verb, may.answer, named(options[i]))
+			text += fmt.Sprintf(". There is no option to %s it only once: %s means %q, which holds for more than this call", may.verb, may.answer, nameOf(options[i]))
 		}
 	}
 	return text
 }
 
-// named returns the name of an option for people.
-func named(o contracts.ApprovalOption) string { return cmp.Or(o.Name, o.Kind) }
+// nameOf returns the name of an option for people.
+func nameOf(o contracts.ApprovalOption) string { return cmp.Or(o.Name, o.Kind) }
 
 // display returns a kind as a name for people.
 func display(kind string) string {
@@ -181,12 +181,21 @@ func display(kind string) string {
 func (p *peer) decide(q *question, out contracts.Outcome, err error) int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	defer p.finishQuestion(q)
+	defer func() { // the end of the call may have waited for this
+		q.c.questions--
+		if q.c.stage == started && p.active() == q.r {
+			p.progress(q.r, q.c)
+		}
+	}()
 	if err != nil || out.Verdict == contracts.VerdictCancelled {
 		if err != nil && !errors.Is(err, context.Canceled) {
 			p.log.Debug("cannot ask a question of the agent process", "error", err)
 		}
-		p.drop(q)
+		// If the run is being stopped, the hub closes the call, because the question
+		// may wait for the next process.
+		if q.first && q.c.stage == asking && p.active() == q.r && !q.r.stopping {
+			p.end(q.r, q.c, &contracts.ToolEnd{CallID: q.c.id})
+		}
 		return -1
 	}
 	i, remark := choose(q.options, out)
@@ -200,28 +209,10 @@ func (p *peer) decide(q *question, out contracts.Outcome, err error) int {
 		p.publish(&contracts.Status{Message: remark})
 	}
 	if option.Always() && !out.Announced { // no client saw the question's reason
-		p.publish(&contracts.Status{Message: fmt.Sprintf("The agent was answered %q, which holds for more than one call: it offers nothing else", named(option))})
+		p.publish(&contracts.Status{Message: fmt.Sprintf("The agent was answered %q, which holds for more than one call: it offers nothing else", nameOf(option))})
 	}
 	p.show(q, out, i >= 0 && !option.Rejects() && out.Verdict == contracts.VerdictApproved)
 	return i
-}
-
-// finishQuestion records the end of a question. The end of its call may have
-// waited for it. The caller holds p.mu.
-func (p *peer) finishQuestion(q *question) {
-	q.c.questions--
-	if q.c.stage == started && p.active() == q.r {
-		p.progress(q.r, q.c)
-	}
-}
-
-// drop ends a question without an answer. If the run is being stopped, the hub
-// closes the call, because the question may wait for the next process.
-func (p *peer) drop(q *question) {
-	if !q.first || q.c.stage != asking || p.active() != q.r || q.r.stopping {
-		return
-	}
-	p.end(q.r, q.c, &contracts.ToolEnd{CallID: q.c.id})
 }
 
 // show publishes what follows from an answer for a call that has not begun. The
@@ -262,7 +253,7 @@ func choose(options contracts.ApprovalOptions, out contracts.Outcome) (i int, re
 		return -1, remark
 	}
 	if o := options[i]; w.Remember != "" && w.OptionID == "" && !o.Always() {
-		remark = fmt.Sprintf("The agent offers no such answer for the session: it was answered %q, which holds for this call only", named(o))
+		remark = fmt.Sprintf("The agent offers no such answer for the session: it was answered %q, which holds for this call only", nameOf(o))
 	}
 	return i, remark
 }

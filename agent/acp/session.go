@@ -25,14 +25,9 @@ const authRequired = -32000
 // maxBarred bounds the text about signing in, in bytes.
 const maxBarred = 2 << 10
 
-// An authMethod is a way to sign in to a program.
-type authMethod struct {
-	ID   string `json:"id"`
-	Name string `json:"name"`
-}
-
-// A mode is a working mode of a program, such as asking before each change.
-type mode struct {
+// A named is a way to sign in to a program, or a working mode of it, such as
+// asking before each change.
+type named struct {
 	ID   string `json:"id"`
 	Name string `json:"name"`
 }
@@ -50,8 +45,8 @@ type option struct {
 type sessionResult struct {
 	SessionID string `json:"sessionId"`
 	Modes     struct {
-		Current   string     `json:"currentModeId"`
-		Available list[mode] `json:"availableModes"`
+		Current   string      `json:"currentModeId"`
+		Available list[named] `json:"availableModes"`
 	} `json:"modes"`
 	Models struct { // of agents that predate options
 		Current string `json:"currentModelId"`
@@ -88,7 +83,7 @@ type introduction struct {
 	Info    struct {
 		Name string `json:"name"`
 	} `json:"agentInfo"`
-	Auth list[authMethod] `json:"authMethods"`
+	Auth list[named] `json:"authMethods"`
 }
 
 // readsItself has the programs, by agentInfo.name, that are not offered
@@ -217,14 +212,7 @@ func (p *peer) withSignInHint(err error) error {
 	return &contracts.Error{Code: contracts.CodeRuntimeFailed, Type: contracts.ErrorFatal, Message: shown(text, maxBarred)}
 }
 
-// modelName returns the current model, or the program's name.
-func (p *peer) modelName() string {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.model()
-}
-
-// model is modelName. The caller holds p.mu.
+// model returns the current model, or the program's name. The caller holds p.mu.
 func (p *peer) model() string {
 	for _, o := range p.options {
 		var id string

@@ -68,14 +68,16 @@ var (
 	telling = map[string]func(*peer, *run, json.RawMessage){
 		"agent_message_chunk": func(p *peer, r *run, raw json.RawMessage) { p.takeChunk(r, raw, false) },
 		"agent_thought_chunk": func(p *peer, r *run, raw json.RawMessage) { p.takeChunk(r, raw, true) },
-		"tool_call":           (*peer).takeCall,
-		"tool_call_update":    (*peer).takeCallUpdate,
+		"tool_call":           func(p *peer, r *run, raw json.RawMessage) { p.takeCall(r, raw, true) },
+		"tool_call_update":    func(p *peer, r *run, raw json.RawMessage) { p.takeCall(r, raw, false) },
 		"plan":                (*peer).tellPlan,
 	}
 )
 
 func (p *peer) takeChunk(r *run, raw json.RawMessage, thinking bool) {
-	var c chunk
+	var c struct {
+		Content block `json:"content"`
+	}
 	if decode(raw, &c) == nil {
 		p.say(r, c.Content.text(), thinking)
 	}
