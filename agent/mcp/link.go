@@ -326,29 +326,24 @@ func differences(before, after []Tool) string {
 	for _, t := range before {
 		old[t.Name] = t
 	}
-	var more, other, fewer []string
+	names := map[string][]string{} // by kind of difference
 	for _, t := range after {
-		was, known := old[t.Name]
-		switch {
-		case !known:
-			more = append(more, t.Name)
-		case !reflect.DeepEqual(was, t):
-			other = append(other, t.Name)
+		if was, known := old[t.Name]; !known {
+			names["more"] = append(names["more"], t.Name)
+		} else if !reflect.DeepEqual(was, t) {
+			names["changed"] = append(names["changed"], t.Name)
 		}
 		delete(old, t.Name)
 	}
 	for _, t := range before {
 		if _, gone := old[t.Name]; gone {
-			fewer = append(fewer, t.Name)
+			names["fewer"] = append(names["fewer"], t.Name)
 		}
 	}
 	var parts []string
-	for _, p := range []struct {
-		kind  string
-		names []string
-	}{{"more", more}, {"changed", other}, {"fewer", fewer}} {
-		if len(p.names) > 0 {
-			parts = append(parts, fmt.Sprintf("%d %s (%s)", len(p.names), p.kind, label(strings.Join(p.names, ", "))))
+	for _, kind := range []string{"more", "changed", "fewer"} {
+		if n := len(names[kind]); n > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s (%s)", n, kind, label(strings.Join(names[kind], ", "))))
 		}
 	}
 	return strings.Join(parts, ", ")

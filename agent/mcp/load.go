@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/seed-028515a8/maestro/internal/lazyregexp"
@@ -29,28 +30,23 @@ const (
 // replaced with environment variables in every text of a server. A file may
 // have at most 1 MiB and 64 servers.
 func Load(path string) ([]Server, error) {
-	text, err := readFile(path)
-	if err != nil {
-		return nil, fmt.Errorf("read MCP servers: %w", err)
-	}
-	servers, err := parse(text, os.LookupEnv)
-	if err != nil {
-		return nil, fmt.Errorf("read MCP servers of %s: %w", path, err)
-	}
-	return servers, nil
-}
-
-func readFile(path string) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("read MCP servers: %w", err)
 	}
 	defer f.Close()
 	text, err := io.ReadAll(io.LimitReader(f, maxFileBytes+1))
 	if err == nil && len(text) > maxFileBytes {
-		err = fmt.Errorf("%s has more than %d bytes", path, maxFileBytes)
+		err = fmt.Errorf("it has more than %d bytes", maxFileBytes)
 	}
-	return text, err
+	var servers []Server
+	if err == nil {
+		servers, err = parse(text, os.LookupEnv)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read MCP servers of %s: %w", path, err)
+	}
+	return servers, nil
 }
 
 // parse parses the text of a file.
@@ -68,21 +64,15 @@ func parse(text []byte, lookup func(string) (string, bool)) ([]Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	var found []member
-	for _, m := range top {
-		if m.key != "mcpServers" {
-			continue
-		}
-		if found, err = members(m.value); err != nil {
-			return nil, fmt.Errorf("mcpServers: %w", err)
-		}
-		return readServers(found, lookup)
+	at := slices.IndexFunc(top, func(m member) bool { return m.key == "mcpServers" })
+	if at < 0 {
+		return nil, errors.New(`there is no "mcpServers"`)
 	}
-	return nil, errors.New(`there is no "mcpServers"`)
-}
-
-func readServers(found []member, lookup func(string) (string, bool)) ([]Server, error) {
-	if len(found) > maxServers {
+	found, err := members(top[at].value)
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("mcpServers: %w", err)
+	case len(found) > maxServers:
 		return nil, fmt.Errorf("there are more than %d servers", maxServers)
 	}
 	var servers []Server

@@ -77,7 +77,7 @@ var _ sdk.Connection = (*pipe)(nil)
 
 // newPipe starts the program of a server.
 func newPipe(l *link, n notices) (*pipe, error) {
-	cmd, err := command(&l.server, l.set.opts.Dir, l.set.environ())
+	cmd, err := command(&l.server, l.set.opts.Dir, proc.Environ(os.Environ(), l.set.opts.Hosted, l.set.opts.EnvPass))
 	if err != nil {
 		return nil, err
 	}
@@ -128,7 +128,11 @@ func (p *pipe) Write(ctx context.Context, m jsonrpc.Message) error {
 		p.mu.Unlock()
 	case *jsonrpc.Request:
 		if m.Method == methodDiscover {
-			p.awaitDiscovery(m.ID)
+			p.mu.Lock()
+			p.late = time.AfterFunc(discoverTime, func() { // the program does not answer
+				p.deliver(&jsonrpc.Response{ID: m.ID, Error: &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound, Message: "no answer"}})
+			})
+			p.mu.Unlock()
 		}
 		if c, ok := ctx.Value(callKey{}).(*call); ok {
 			c.sent.Store(true)
@@ -147,16 +151,6 @@ func (p *pipe) Close() error {
 	return nil
 }
 
-// awaitDiscovery answers a request itself if the program does not answer in
-// discoverTime.
-func (p *pipe) awaitDiscovery(id jsonrpc.ID) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.late = time.AfterFunc(discoverTime, func() {
-		p.deliver(&jsonrpc.Response{ID: id, Error: &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound, Message: "no answer"}})
-	})
-}
-
 // deliver passes a message to the library. It returns false if no more messages
 // will be read.
 func (p *pipe) deliver(m jsonrpc.Message) bool {
@@ -173,27 +167,18 @@ func (p *pipe) deliver(m jsonrpc.Message) bool {
 func (p *pipe) receive(m jsonrpc.Message) bool {
 	switch m := m.(type) {
 	case *jsonrpc.Response:
-		p.response()
+		p.answered.Store(true)
+		p.mu.Lock()
+		if p.late != nil {
+			p.late.Stop() // any answer is one to the first request
+		}
+		p.mu.Unlock()
 	case *jsonrpc.Request:
-		if m.IsCall() {
-			if !p.admit(m) {
-				return true
-			}
-		} else if !p.forLibrary(m) {
+		if m.IsCall() && !p.admit(m) || !m.IsCall() && !p.forLibrary(m) {
 			return true
 		}
 	}
 	return p.deliver(m)
-}
-
-// response notes that the program answers.
-func (p *pipe) response() {
-	p.answered.Store(true)
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.late != nil {
-		p.late.Stop() // any answer is one to the first request
-	}
 }
 
 // admit counts a request of the program. It refuses one beyond the bound, or
@@ -256,16 +241,13 @@ func (p *pipe) forLibrary(m *jsonrpc.Request) bool {
 }
 
 // decode decodes a message, or a batch as in one of the older revisions.
-func decode(line []byte) ([]jsonrpc.Message, error) {
-	if line[0] != '[' {
-		m, err := jsonrpc.DecodeMessage(line)
-		return []jsonrpc.Message{m}, err
+func decode(line []byte) (messages []jsonrpc.Message, err error) {
+	parts := []json.RawMessage{line}
+	if line[0] == '[' {
+		if err := json.Unmarshal(line, &parts); err != nil {
+			return nil, err
+		}
 	}
-	var parts []json.RawMessage
-	if err := json.Unmarshal(line, &parts); err != nil {
-		return nil, err
-	}
-	messages := make([]jsonrpc.Message, 0, len(parts))
 	for _, part := range parts {
 		m, err := jsonrpc.DecodeMessage(part)
 		if err != nil {

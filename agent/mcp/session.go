@@ -286,14 +286,15 @@ func (s *session) list(ctx context.Context) error {
 		}
 		for _, t := range res.Tools {
 			tool, err := toolOf(s.link.server.Name, t)
+			size := len(tool.Description) + len(tool.Schema)
 			switch {
 			case err != nil:
 				left = append(left, label(t.Name)+" ("+err.Error()+")")
 			case seen[tool.FullName]:
-			case len(tools) >= maxTools || room < tool.size():
+			case len(tools) >= maxTools || room < size:
 				left = append(left, label(t.Name)+" (too many)")
 			default:
-				room -= tool.size()
+				room -= size
 				seen[tool.FullName] = true
 				tools = append(tools, tool)
 			}
@@ -309,9 +310,6 @@ func (s *session) list(ctx context.Context) error {
 	}
 	return nil
 }
-
-// size returns the size of a tool in bytes.
-func (t *Tool) size() int { return len(t.Description) + len(t.Schema) }
 
 // toolOf checks and converts a tool of a server.
 func toolOf(server string, t *sdk.Tool) (Tool, error) {

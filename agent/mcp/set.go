@@ -1,18 +1,17 @@
 package mcp
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"log/slog"
-	"os"
 	"path/filepath"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/seed-028515a8/maestro/contracts"
-	"github.com/seed-028515a8/maestro/internal/proc"
 )
 
 // Defaults of Options.
@@ -114,12 +113,10 @@ func Open(o Options) *Set {
 	if dir, err := filepath.Abs(o.Dir); err == nil { // otherwise programs cannot start, which is reported
 		o.Dir = dir
 	}
-	o.ConnectTimeout = or(o.ConnectTimeout, defaultConnectTimeout)
-	o.CallTimeout = or(o.CallTimeout, defaultCallTimeout)
-	o.CallLimit = or(o.CallLimit, defaultCallLimit)
-	if o.Version == "" {
-		o.Version = "dev"
-	}
+	o.ConnectTimeout = cmp.Or(o.ConnectTimeout, defaultConnectTimeout)
+	o.CallTimeout = cmp.Or(o.CallTimeout, defaultCallTimeout)
+	o.CallLimit = cmp.Or(o.CallLimit, defaultCallLimit)
+	o.Version = cmp.Or(o.Version, "dev")
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
@@ -191,13 +188,6 @@ func (s *Set) publish(text string) {
 	if err := s.opts.Host.Publish(ctx, &contracts.Status{Message: text}); err != nil {
 		s.log.Debug("cannot publish a status", "error", err)
 	}
-}
-
-func or(d, fallback time.Duration) time.Duration {
-	if d > 0 {
-		return d
-	}
-	return fallback
 }
 
 // add adds links for servers. It tells clients of invalid ones and leaves them
@@ -295,9 +285,6 @@ func (s *Set) start(f func()) bool {
 	s.wg.Go(f)
 	return true
 }
-
-// environ returns this program's environment for every program.
-func (s *Set) environ() []string { return proc.Environ(os.Environ(), s.opts.Hosted, s.opts.EnvPass) }
 
 // A Tool is a tool of a server.
 type Tool struct {
