@@ -183,7 +183,7 @@ const textAway = "The server cannot be reached just now. This goes on as soon as
 // update sends a session update to the editor. If the write fails, the editor
 // has gone and the attachment stops.
 func (a *attachment) update(what any) {
-	err := a.peer.notify(acp.ClientMethodSessionUpdate, struct {
+	err := a.peer.conn.Notify(acp.ClientMethodSessionUpdate, struct {
 		SessionID acp.SessionId `json:"sessionId"`
 		Update    any           `json:"update"`
 	}{a.id, what})

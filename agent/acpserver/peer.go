@@ -2,6 +2,7 @@ package acpserver
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -156,15 +157,6 @@ func (p *peer) bad(line *rpc.BadLine) error {
 	return nil
 }
 
-// call sends the editor a request and waits for the answer. If ctx ends first,
-// the request is withdrawn.
-func (p *peer) call(ctx context.Context, method string, params any) (json.RawMessage, error) {
-	return p.conn.Call(ctx, method, params)
-}
-
-// notify sends the editor a notification.
-func (p *peer) notify(method string, params any) error { return p.conn.Notify(method, params) }
-
 // answer answers a request of the editor. An error says that the editor has
 // gone; the reader notices it too.
 func (p *peer) answer(id json.RawMessage, result any) { _ = p.conn.Answer(id, result) }
@@ -290,27 +282,16 @@ func refusal(err error) *acp.RequestError {
 	return e
 }
 
-// introduction are an editor's parameters of initialize.
-type introduction struct {
-	ProtocolVersion *int `json:"protocolVersion"`
-	ClientInfo      *struct {
-		Name string `json:"name"`
-	} `json:"clientInfo"`
-	ClientCapabilities json.RawMessage `json:"clientCapabilities"`
-}
-
-// abilities are the capabilities of an editor that are used.
-type abilities struct {
-	Elicitation *struct {
-		Form *struct{} `json:"form"`
-		URL  *struct{} `json:"url"`
-	} `json:"elicitation"`
-}
-
 // initialize agrees on the protocol version. There is one version: an editor
 // that requests another gets ours, and leaves if it does not support it.
 func (p *peer) initialize(m rpc.Message) {
-	var intro introduction
+	var intro struct {
+		ProtocolVersion *int `json:"protocolVersion"`
+		ClientInfo      struct {
+			Name string `json:"name"`
+		} `json:"clientInfo"`
+		ClientCapabilities json.RawMessage `json:"clientCapabilities"`
+	}
 	if err := decode(m.Params, &intro); err != nil || intro.ProtocolVersion == nil {
 		p.refuse(m.ID, invalid("protocolVersion is missing, or something has the wrong type"))
 		return
@@ -319,14 +300,13 @@ func (p *peer) initialize(m rpc.Message) {
 		p.refuse(m.ID, outOfOrder("initialize comes once"))
 		return
 	}
-	p.greeted, p.name = true, p.Name
-	if p.name == "" && intro.ClientInfo != nil {
-		p.name = abridge.Head(intro.ClientInfo.Name, maxName)
+	p.greeted, p.name = true, cmp.Or(p.Name, abridge.Head(intro.ClientInfo.Name, maxName), "editor")
+	var can struct {
+		Elicitation *struct {
+			Form *struct{} `json:"form"`
+			URL  *struct{} `json:"url"`
+		} `json:"elicitation"`
 	}
-	if p.name == "" {
-		p.name = "editor"
-	}
-	var can abilities
 	_ = json.Unmarshal(intro.ClientCapabilities, &can) // a capability that cannot be decoded counts as missing
 	if e := can.Elicitation; e != nil {
 		p.url = e.URL != nil

@@ -78,13 +78,6 @@ func (a *attachment) control(f contracts.Frame) {
 	a.notice(fmt.Sprintf("%s asks for control: send /%s to give it up.", name, commandRelease))
 }
 
-// questioned announces the call of a question, unless it is a retry.
-func (a *attachment) questioned(e *contracts.ServerRequest) {
-	if e.RequestType != contracts.RequestToolRetry {
-		a.called(e.CallID, e.Tool, e.Args)
-	}
-}
-
 // resolved adds the reason of a question that was not approved to the output of
 // its call.
 func (a *attachment) resolved(e *contracts.ServerRequestResolved) {
@@ -215,7 +208,7 @@ func (a *attachment) permission(ctx context.Context, r contracts.PendingRequest,
 	}
 	title, kind := in.title(r.Tool), in.kind(r.Tool)
 	shown := &call{diff: in.Details.Diff}
-	raw, err := a.peer.call(ctx, acp.ClientMethodSessionRequestPermission, acp.RequestPermissionRequest{
+	raw, err := a.peer.conn.Call(ctx, acp.ClientMethodSessionRequestPermission, acp.RequestPermissionRequest{
 		SessionId: a.id, Options: offered,
 		ToolCall: acp.ToolCallUpdate{
 			ToolCallId: acp.ToolCallId(r.CallID), Title: &title, Kind: &kind, Status: &status,

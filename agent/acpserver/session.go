@@ -28,7 +28,7 @@ type attachMode struct {
 	id      string
 	create  bool
 	history bool // with the history from its beginning
-	tell    func(id acp.SessionId) any
+	answer  any  // to the request
 }
 
 // A sessionRequest has the parameters of a session request. Of the MCP servers
@@ -46,19 +46,19 @@ func (p *peer) newSession(ctx context.Context, id json.RawMessage, req *sessionR
 	if w.id == "" {
 		w.id, w.create = "sess_"+strings.ToLower(rand.Text()), true
 	}
-	w.tell = func(id acp.SessionId) any { return acp.NewSessionResponse{SessionId: id} }
+	w.answer = acp.NewSessionResponse{SessionId: acp.SessionId(w.id)}
 	return nil, p.attach(ctx, id, req, w, true)
 }
 
 // loadSession attaches to a session and answers after the history.
 func (p *peer) loadSession(ctx context.Context, id json.RawMessage, req *sessionRequest) (any, error) {
-	w := attachMode{id: string(req.SessionID), history: true, tell: func(acp.SessionId) any { return acp.LoadSessionResponse{} }}
+	w := attachMode{id: string(req.SessionID), history: true, answer: acp.LoadSessionResponse{}}
 	return nil, p.attach(ctx, id, req, w, false)
 }
 
 // resumeSession attaches to a session without its history.
 func (p *peer) resumeSession(ctx context.Context, id json.RawMessage, req *sessionRequest) (any, error) {
-	w := attachMode{id: string(req.SessionID), tell: func(acp.SessionId) any { return acp.ResumeSessionResponse{} }}
+	w := attachMode{id: string(req.SessionID), answer: acp.ResumeSessionResponse{}}
 	return nil, p.attach(ctx, id, req, w, false)
 }
 
@@ -91,7 +91,7 @@ func (p *peer) attach(ctx context.Context, request json.RawMessage, at *sessionR
 	}
 	a := newAttachment(p, c, acp.SessionId(w.id))
 	_ = json.Unmarshal(at.Servers, &a.unused) // an object means none
-	a.welcome = func() { p.answer(request, w.tell(a.id)) }
+	a.welcome = func() { p.answer(request, w.answer) }
 	a.refused = func(err error) { p.refuse(request, refusal(explain(err, w.id))) }
 	if err := p.enter(a); err != nil {
 		_ = c.Close(false) // nothing has been done in the session yet

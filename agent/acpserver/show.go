@@ -29,7 +29,9 @@ func (a *attachment) show(u client.Update) {
 	case *contracts.ClientToolRequest:
 		a.called(e.CallID, e.Tool, e.Args)
 	case *contracts.ServerRequest:
-		a.questioned(e)
+		if e.RequestType != contracts.RequestToolRetry { // a retry is about an earlier call
+			a.called(e.CallID, e.Tool, e.Args)
+		}
 	case *contracts.ServerRequestResolved:
 		a.resolved(e)
 	case *contracts.ToolStart:
@@ -68,7 +70,7 @@ func (a *attachment) raw(cursor uint64, e *contracts.RawAgentEvent) {
 		a.running = true
 	case "message_start":
 		if text, ok := userMessage(e); ok && !a.echo(text) {
-			a.said(text)
+			a.message("user_message_chunk", text)
 		}
 	case "agent_end":
 		a.flush()
@@ -94,28 +96,22 @@ func userMessage(e *contracts.RawAgentEvent) (string, bool) {
 	return event.Message.Content, true
 }
 
-// A chunk is a piece of a message.
-type chunk struct {
-	SessionUpdate string               `json:"sessionUpdate"`
-	Content       acp.ContentBlockText `json:"content"`
-}
-
 func (a *attachment) message(kind, text string) {
 	if text != "" {
-		a.update(chunk{kind, acp.ContentBlockText{Type: "text", Text: text}})
+		a.update(struct {
+			SessionUpdate string               `json:"sessionUpdate"`
+			Content       acp.ContentBlockText `json:"content"`
+		}{kind, acp.ContentBlockText{Type: "text", Text: text}})
 	}
 }
 
 func (a *attachment) chunk(text string, thinking bool) {
+	kind := "agent_message_chunk"
 	if thinking {
-		a.message("agent_thought_chunk", text)
-		return
+		kind = "agent_thought_chunk"
 	}
-	a.message("agent_message_chunk", text)
+	a.message(kind, text)
 }
-
-// said sends a user's prompt.
-func (a *attachment) said(text string) { a.message("user_message_chunk", text) }
 
 // notice sends a text that is not part of the answer.
 func (a *attachment) notice(text string) { a.chunk(text+"\n", true) }
