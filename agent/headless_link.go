@@ -2,6 +2,7 @@ package agent
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -473,7 +474,7 @@ func (r *link) answer(req *contracts.ServerRequest, wireID string, out contracts
 	case contracts.RequestApproval:
 		res.Approved, res.Reason = new(out.Verdict == contracts.VerdictApproved), out.Reason
 	case contracts.RequestToolRetry:
-		res.DecisionAction, res.Reason = retryAction(out.Verdict), out.Reason
+		res.DecisionAction, res.Reason = cmp.Or(retryActions[out.Verdict], contracts.RetryActionAbort), out.Reason
 	default:
 		res.Content = out.Content
 		res.IsError = out.Verdict != contracts.VerdictCompleted && out.Verdict != contracts.VerdictAnswered
@@ -486,16 +487,10 @@ func (r *link) answer(req *contracts.ServerRequest, wireID string, out contracts
 	}
 }
 
-// retryAction returns the decision for a verdict; without one the child gives
-// up (R56).
-func retryAction(v contracts.Verdict) contracts.RetryAction {
-	switch v {
-	case contracts.VerdictRetried:
-		return contracts.RetryActionRetry
-	case contracts.VerdictSkipped:
-		return contracts.RetryActionSkip
-	}
-	return contracts.RetryActionAbort
+// retryActions are the decisions for verdicts; without one the child gives up
+// (R56).
+var retryActions = map[contracts.Verdict]contracts.RetryAction{
+	contracts.VerdictRetried: contracts.RetryActionRetry, contracts.VerdictSkipped: contracts.RetryActionSkip,
 }
 
 // withdraw ends an open question before it was answered, and waits until it is

@@ -53,7 +53,7 @@ func (s *Script) Configure(*contracts.Init) {}
 func (s *Script) Run(ctx context.Context, work contracts.Work) error {
 	steps, ok := s.scenario.stepsFor(work.Content)
 	if !ok {
-		steps = []step{speech{text: newText("The script has nothing for this prompt.")}}
+		steps = []step{speech{text: "The script has nothing for this prompt."}}
 	}
 	s.log.Debug("play script", "steps", len(steps), "found", ok)
 	return newPlayer(s).play(ctx, steps)
@@ -166,33 +166,16 @@ type (
 // iteration is the placeholder for the number of the iteration.
 const iteration = "{{n}}"
 
-// A text is a string split at each iteration placeholder. It is split once at
-// load, so that a long repeat need not search again.
-type text []string
-
-func newText(s string) text { return strings.Split(s, iteration) }
+// A text may contain the iteration placeholder.
+type text string
 
 // at returns the text in iteration n. Outside a repeat n is zero and the
 // placeholders stay.
 func (t text) at(n int) string {
-	switch {
-	case len(t) == 0:
-		return ""
-	case len(t) == 1:
-		return t[0]
-	case n == 0:
-		return strings.Join(t, iteration)
+	if n == 0 {
+		return string(t)
 	}
-	return strings.Join(t, strconv.Itoa(n))
-}
-
-// written returns the length of the text as written, in bytes.
-func (t text) written() int {
-	n := max(len(t)-1, 0) * len(iteration)
-	for _, part := range t {
-		n += len(part)
-	}
-	return n
+	return strings.ReplaceAll(string(t), iteration, strconv.Itoa(n))
 }
 
 // sizeOf returns the number of steps with every repeat written out and every
@@ -203,7 +186,7 @@ func sizeOf(steps []step) (total int64) {
 		switch s := s.(type) {
 		case speech:
 			if s.chunk > 0 {
-				size = (int64(s.text.written()) + s.chunk - 1) / s.chunk
+				size = (int64(len(s.text)) + s.chunk - 1) / s.chunk
 			}
 		case inquiry:
 			for _, branch := range s.on {

@@ -167,7 +167,7 @@ func (l *loader) speech(at place, thinking bool) step {
 }
 
 func (l *loader) tool(at place) step {
-	t := toolUse{args: newText("{}"), success: true}
+	t := toolUse{args: "{}", success: true}
 	l.object(at,
 		must("name", &t.name, l.name), may("args", &t.args, l.json), may("output", &t.output, l.text),
 		may("success", &t.success, l.boolean), may("gated", &t.gated, l.boolean), may("label", &t.label, l.str))
@@ -175,7 +175,7 @@ func (l *loader) tool(at place) step {
 }
 
 func (l *loader) ask(at place) step {
-	q := inquiry{args: newText("{}"), reason: newText("Asked by the script")}
+	q := inquiry{args: "{}", reason: "Asked by the script"}
 	l.object(at,
 		must("type", &q.kind, oneOf(l, contracts.RequestTypes()...)), must("tool", &q.tool, l.name), may("args", &q.args, l.json),
 		may("reason", &q.reason, l.text), may("timeout_ms", &q.timeout, l.milliseconds(-1, maxScriptWait)),
@@ -343,7 +343,7 @@ func (l *loader) name(at place) string {
 	return s
 }
 
-func (l *loader) text(at place) text { return newText(l.str(at)) }
+func (l *loader) text(at place) text { return text(l.str(at)) }
 
 // json reads any value as JSON text. Its strings may contain the iteration
 // placeholder: with a number in its place they are still strings.
@@ -355,7 +355,7 @@ func (l *loader) json(at place) text {
 	if err := json.Compact(&compact, at.raw); err != nil {
 		l.fail(at, "%v", err)
 	}
-	return newText(compact.String())
+	return text(compact.String())
 }
 
 func (l *loader) boolean(at place) bool {

@@ -122,31 +122,25 @@ func (t toolUse) play(ctx context.Context, p *player) error {
 		}
 		announced, verdict = out.Announced, out.Verdict
 	}
-	if !announced {
-		if err := p.out.Publish(ctx, call); err != nil {
-			return err
-		}
+	if announced {
+		return p.call(ctx, call.CallID, verdict, t)
 	}
-	return p.call(ctx, call, verdict, t)
+	return p.call(ctx, call.CallID, verdict, t, call)
 }
 
-// call finishes an announced call: an approved one runs, any other ends without
-// a start (R46).
-func (p *player) call(ctx context.Context, call *contracts.ToolCall, verdict contracts.Verdict, t toolUse) error {
-	end := turn.After(call.CallID, verdict)
+// call publishes events, and finishes an announced call: an approved one runs,
+// any other ends without a start (R46).
+func (p *player) call(ctx context.Context, id string, verdict contracts.Verdict, t toolUse, events ...contracts.Event) error {
+	end := turn.After(id, verdict)
 	if verdict == contracts.VerdictApproved {
 		end.Success = t.success
-		if err := p.out.Publish(ctx, &contracts.ToolStart{CallID: call.CallID}); err != nil {
-			return err
-		}
+		events = append(events, &contracts.ToolStart{CallID: id})
 		if output := t.output.at(p.n); output != "" {
-			if err := p.out.Publish(ctx, &contracts.ToolOutput{CallID: call.CallID, Content: output}); err != nil {
-				return err
-			}
+			events = append(events, &contracts.ToolOutput{CallID: id, Content: output})
 		}
 	}
 	p.turn.Finished(t.name, end.Success, t.label)
-	return p.out.Publish(ctx, end)
+	return p.out.Publish(ctx, append(events, end)...)
 }
 
 func (q inquiry) play(ctx context.Context, p *player) error {
@@ -164,23 +158,18 @@ func (q inquiry) play(ctx context.Context, p *player) error {
 		return err
 	}
 	if out.Announced { // Ask announced a call, which clients list until it ends
-		if err := p.endAnnounced(ctx, req, out.Verdict); err != nil {
+		if q.kind == contracts.RequestApproval {
+			err = p.call(ctx, req.CallID, out.Verdict, toolUse{name: req.Tool, success: true})
+		} else { // the call happens at the client, and does not start here
+			end := turn.After(req.CallID, out.Verdict)
+			p.turn.Finished(req.Tool, end.Success, "")
+			err = p.out.Publish(ctx, end)
+		}
+		if err != nil {
 			return err
 		}
 	}
 	return p.steps(ctx, q.on[out.Verdict])
-}
-
-// endAnnounced ends the call that a question announced. Only an approved one
-// starts; the others happen at the client.
-func (p *player) endAnnounced(ctx context.Context, req *contracts.ServerRequest, verdict contracts.Verdict) error {
-	if req.RequestType == contracts.RequestApproval {
-		call := &contracts.ToolCall{CallID: req.CallID, Tool: req.Tool, Args: req.Args}
-		return p.call(ctx, call, verdict, toolUse{name: req.Tool, success: true})
-	}
-	end := turn.After(req.CallID, verdict)
-	p.turn.Finished(req.Tool, end.Success, "")
-	return p.out.Publish(ctx, end)
 }
 
 func (d pause) play(ctx context.Context, p *player) error { return p.wait(ctx, time.Duration(d)) }

@@ -322,12 +322,11 @@ func toolOf(server string, t *sdk.Tool) (Tool, error) {
 	}
 	tool := Tool{
 		Server: server, Name: t.Name, FullName: fullName(server, t.Name),
-		Title: label(t.Title), Description: abridge.Head(clean(t.Description), maxDescription), Schema: schema, Destructive: true,
+		Title: label(t.Title), Description: abridge.Head(clean(t.Description), maxDescription), Schema: schema,
 	}
 	if a := t.Annotations; a != nil {
 		tool.Title = cmp.Or(tool.Title, label(a.Title))
 		tool.ReadOnly, tool.Idempotent = a.ReadOnlyHint, a.IdempotentHint
-		tool.Destructive = !a.ReadOnlyHint && (a.DestructiveHint == nil || *a.DestructiveHint)
 	}
 	tool.Title = cmp.Or(tool.Title, label(t.Name))
 	return tool, nil

@@ -300,10 +300,8 @@ type Tool struct {
 	Schema      json.RawMessage // JSON Schema of an object
 
 	// The server's claims about the tool. One that is not ReadOnly changes
-	// something. One that is not Destructive only adds. Calling an Idempotent
-	// one twice changes no more than calling it once. None of them can be
-	// trusted.
-	ReadOnly    bool
-	Destructive bool
-	Idempotent  bool
+	// something. Calling an Idempotent one twice changes no more than calling it
+	// once. None of them can be trusted.
+	ReadOnly   bool
+	Idempotent bool
 }
