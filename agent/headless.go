@@ -170,7 +170,7 @@ func (h *headless) supervise(r *link) {
 func (h *headless) reportExit(r *link) {
 	h.opts.Log.Warn("agent process ended", "error", r.child.Failure(), "stderr", mask.Text(r.child.LastWords()))
 	if !r.broken {
-		h.publish(&contracts.ErrorEvent{Message: r.child.Account().Error(), ErrorType: contracts.ErrorTransient})
+		h.publish(h.life, &contracts.ErrorEvent{Message: r.child.Account().Error(), ErrorType: contracts.ErrorTransient})
 	}
 }
 
@@ -186,10 +186,10 @@ func (h *headless) restart() *link {
 		if reply != nil {
 			reply <- attempt{link: r, err: err}
 		} else if err != nil && h.life.Err() == nil {
-			h.publish(&contracts.ErrorEvent{Message: err.Error(), ErrorType: contracts.ErrorTransient})
+			h.publish(h.life, &contracts.ErrorEvent{Message: err.Error(), ErrorType: contracts.ErrorTransient})
 		}
 		if err == nil {
-			h.publish(&contracts.Status{Message: "Agent process restarted"})
+			h.publish(h.life, &contracts.Status{Message: "Agent process restarted"})
 			return r
 		}
 		if h.life.Err() != nil {
@@ -207,7 +207,7 @@ func (h *headless) pause() (reply chan<- attempt, ok bool) {
 	if deaths := h.deaths.Load(); deaths < maxDeaths {
 		due = time.After(min(h.wait.backoff<<max(deaths-1, 0), h.wait.maxBackoff)) // cannot overflow: maxDeaths is small
 	} else if deaths == maxDeaths {
-		h.publish(&contracts.ErrorEvent{
+		h.publish(h.life, &contracts.ErrorEvent{
 			Message:   fmt.Sprintf("agent process died %d times in a row: it is started again with the next prompt", deaths),
 			ErrorType: contracts.ErrorTransient,
 		})
@@ -222,9 +222,8 @@ func (h *headless) pause() (reply chan<- attempt, ok bool) {
 	}
 }
 
-// publish publishes an event of the agent itself.
-func (h *headless) publish(ev contracts.Event) {
-	if err := h.host.Publish(h.life, ev); err != nil {
+func (h *headless) publish(ctx context.Context, events ...contracts.Event) {
+	if err := h.host.Publish(ctx, events...); err != nil {
 		h.opts.Log.Debug("cannot publish an agent event", "error", err)
 	}
 }
@@ -326,7 +325,8 @@ func (h *headless) current(ctx context.Context) (*link, error) {
 
 // interrupt ends a run whose ctx has ended.
 func (h *headless) interrupt(ctx context.Context, r *link, run *run) error {
-	r.markInterrupted(run)
+	run.interrupted.Store(true) // without r.mu, which a client that does not read may block for long
+	run.quiet.Reset(h.wait.quiet)
 	timer := time.NewTimer(h.wait.interrupt)
 	defer timer.Stop()
 	if r.send(&contracts.Interrupt{}) == nil {

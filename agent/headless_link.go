@@ -214,11 +214,7 @@ func (r *link) show(ev contracts.Event) {
 }
 
 // publish publishes events. The caller holds r.mu if they belong to a run.
-func (r *link) publish(events ...contracts.Event) {
-	if err := r.h.host.Publish(r.life, events...); err != nil {
-		r.h.opts.Log.Debug("cannot publish an agent event", "error", err)
-	}
-}
+func (r *link) publish(events ...contracts.Event) { r.h.publish(r.life, events...) }
 
 // fault handles an error. It is not fatal here, because the child is replaced,
 // and it answers no request of our clients.
@@ -265,7 +261,14 @@ func (r *link) begin() *run {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	run := &run{ended: make(chan struct{}), tools: map[string]bool{}, held: map[string]contracts.Event{}}
-	run.quiet = time.AfterFunc(time.Hour, func() { r.endIfQuiet(run) })
+	run.quiet = time.AfterFunc(time.Hour, func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		stale := time.Since(run.since) < r.h.wait.quiet // restarted while this waited for the lock
+		if !stale && len(r.asks) == 0 && run.idle(r.endings) {
+			run.end()
+		}
+	})
 	run.quiet.Stop()
 	r.run = run
 	return run
@@ -289,13 +292,6 @@ func (r *link) finish(run *run) {
 	r.mu.Unlock()
 }
 
-// markInterrupted records that a run is being interrupted. It does not wait for
-// r.mu, because a client that does not read may block it for long.
-func (r *link) markInterrupted(run *run) {
-	run.interrupted.Store(true)
-	run.quiet.Reset(r.h.wait.quiet)
-}
-
 // armQuietTimer starts or stops the timer that ends the run. The caller holds
 // r.mu.
 func (r *link) armQuietTimer() {
@@ -307,16 +303,6 @@ func (r *link) armQuietTimer() {
 	if len(r.asks) == 0 && run.idle(r.endings) {
 		run.since = time.Now()
 		run.quiet.Reset(r.h.wait.quiet)
-	}
-}
-
-// endIfQuiet ends a run whose child has been quiet for long enough.
-func (r *link) endIfQuiet(run *run) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	stale := time.Since(run.since) < r.h.wait.quiet // restarted while this waited for the lock
-	if !stale && len(r.asks) == 0 && run.idle(r.endings) {
-		run.end()
 	}
 }
 
@@ -343,8 +329,16 @@ func (run *run) end() {
 // apply updates the run with an event and returns the events to publish.
 func (run *run) apply(ev contracts.Event, endings bool) []contracts.Event {
 	switch e := ev.(type) {
-	case *contracts.RawAgentEvent:
-		return run.applyRaw(e, endings)
+	case *contracts.RawAgentEvent: // the hub makes these three itself
+		switch {
+		case e.EventKind == "agent_start":
+			run.started = true
+		case e.EventKind == "agent_end" && endings:
+			run.end()
+		case e.EventKind != "agent_end" && e.EventKind != "message_start":
+			return []contracts.Event{e}
+		}
+		return nil
 	case *contracts.ResponseStart:
 		run.response = e.ResponseID
 	case *contracts.ResponseEnd:
@@ -379,23 +373,6 @@ func (run *run) release(callID string, ev contracts.Event) []contracts.Event {
 	return []contracts.Event{&contracts.ToolCall{CallID: callID, Tool: call.Tool, Args: call.Args}, ev}
 }
 
-// applyRaw is apply for a raw event. It drops the events that the hub makes
-// itself.
-func (run *run) applyRaw(e *contracts.RawAgentEvent, endings bool) []contracts.Event {
-	switch e.EventKind {
-	case "agent_start":
-		run.started = true
-	case "agent_end":
-		if endings {
-			run.end()
-		}
-	case "message_start":
-	default:
-		return []contracts.Event{e}
-	}
-	return nil
-}
-
 // question passes a question of the child to the host, which announces the
 // call. The child's own announcement is dropped.
 func (r *link) question(req *contracts.ServerRequest, wireID string) {
@@ -406,7 +383,10 @@ func (r *link) question(req *contracts.ServerRequest, wireID string) {
 	}
 	if len(r.asks) == maxAsks {
 		r.answer(req, wireID, unasked(errTooManyAsks))
-		r.sayOverasked()
+		if r.run != nil && !r.run.over && !r.run.overasked {
+			r.run.overasked = true
+			r.publish(&contracts.Status{Message: "The agent asks too much: it was refused what it asked while " + errTooManyAsks.Message})
+		}
 		return
 	}
 	if r.run != nil && req.RequestType != contracts.RequestToolRetry {
@@ -428,16 +408,6 @@ func (r *link) question(req *contracts.ServerRequest, wireID string) {
 		}
 		r.armQuietTimer()
 	})
-}
-
-// sayOverasked publishes once in a run that questions were refused. The caller
-// holds r.mu.
-func (r *link) sayOverasked() {
-	if r.run == nil || r.run.over || r.run.overasked {
-		return
-	}
-	r.run.overasked = true
-	r.publish(&contracts.Status{Message: "The agent asks too much: it was refused what it asked while " + errTooManyAsks.Message})
 }
 
 // unasked returns the outcome of a question that was not asked. Its reason

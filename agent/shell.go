@@ -205,12 +205,19 @@ func (r *shellRun) abandon(ctx context.Context, text string) error {
 	return r.end(ctx, &contracts.ToolEnd{CallID: r.callID}, text)
 }
 
-// execute runs the command. If ctx ends meanwhile, the host closes the call.
+// execute runs the command. It gets the absolute paths of the prompt's
+// attachments in MAESTRO_ATTACHMENTS, one per line. If ctx ends meanwhile, the
+// host closes the call.
 func (r *shellRun) execute(ctx context.Context) error {
 	if err := r.publishCall(ctx, &contracts.ToolStart{CallID: r.callID}); err != nil {
 		return err
 	}
-	exit, err := r.command().Run(ctx, func(text string) error {
+	env := proc.Environ(os.Environ(), r.Hosted, r.EnvPass)
+	if len(r.attachments) > 0 {
+		env = append(env, "MAESTRO_ATTACHMENTS="+strings.Join(r.attachments, "\n"))
+	}
+	run := command.Command{Shell: r.Shell, Line: r.line, Dir: r.Dir, Env: env}
+	exit, err := run.Run(ctx, func(text string) error {
 		return r.shell.host.Publish(ctx, &contracts.ToolOutput{CallID: r.callID, Content: text})
 	})
 	end := &contracts.ToolEnd{CallID: r.callID, Success: err == nil && exit.Success()}
@@ -222,16 +229,6 @@ func (r *shellRun) execute(ctx context.Context) error {
 		return r.end(ctx, end, "Could not run the command: "+err.Error())
 	}
 	return r.end(ctx, end, summarize(exit))
-}
-
-// command returns the process to run. It gets the absolute paths of the
-// prompt's attachments in MAESTRO_ATTACHMENTS, one per line.
-func (r *shellRun) command() command.Command {
-	env := proc.Environ(os.Environ(), r.Hosted, r.EnvPass)
-	if len(r.attachments) > 0 {
-		env = append(env, "MAESTRO_ATTACHMENTS="+strings.Join(r.attachments, "\n"))
-	}
-	return command.Command{Shell: r.Shell, Line: r.line, Dir: r.Dir, Env: env}
 }
 
 // end ends the call and the response.
