@@ -58,26 +58,16 @@ func (p *peer) permission(m rpc.Message) {
 		options = append(options, contracts.ApprovalOption{ID: key(o.ID), Name: shown(o.Name, maxLabel), Kind: shown(o.Kind, maxKind)})
 		ids = append(ids, o.ID)
 	}
-	ctx, done := p.admit(m)
-	if ctx == nil {
-		return
-	}
-	q := p.pose(&params.Call, options, len(params.Options.kept)-len(options)+params.Options.more)
-	if q == nil {
-		done()
-		p.respond(m.ID, chosen(nil, -1))
-		return
-	}
-	id := m.ID // so that the rest of the message, which may be long, can be freed
-	p.serving.Go(func() {
-		defer q.r.work.Done()
-		defer done()
-		defer close(q.ended)
-		ctx, cancel := context.WithCancel(ctx)
-		defer cancel()
-		defer context.AfterFunc(q.r.ctx, cancel)() // the run may end first
-		out, err := p.put(ctx, q)
-		p.respond(id, chosen(ids, p.decide(q, out, err)))
+	p.prepare(m, func() (*run, handler) {
+		q := p.pose(&params.Call, options, len(params.Options.kept)-len(options)+params.Options.more)
+		if q == nil {
+			return nil, func(context.Context) (any, error) { return chosen(nil, -1), nil }
+		}
+		return q.r, func(ctx context.Context) (any, error) {
+			defer close(q.ended)
+			out, err := p.put(ctx, q)
+			return chosen(ids, p.decide(q, out, err)), nil
+		}
 	})
 }
 
@@ -305,49 +295,29 @@ func (p *peer) elicitation(m rpc.Message) {
 		p.refuse(m.ID, refusal(err))
 		return
 	}
-	ctx, done := p.admit(m)
-	if ctx == nil {
-		return
-	}
-	r := p.beginElicitation()
-	if r == nil {
-		done()
-		p.respond(m.ID, elicit.Answer{Action: elicit.Cancel})
-		return
-	}
-	id := m.ID // so that the rest of the message, which may be long, can be freed
-	p.serving.Go(func() {
-		defer r.work.Done()
-		defer done()
-		ctx, cancel := context.WithCancel(ctx)
-		defer cancel()
-		defer context.AfterFunc(r.ctx, cancel)() // the run may end first
-		for again := true; again; {
-			var answer elicit.Answer
-			out, err := p.a.host.Ask(ctx, req, contracts.AskOptions{})
-			if answer, again = p.elicited(r, &q, req, out, err); again {
-				req, err = q.Request(asksForInput)
-				again = err == nil // cannot fail: the question was encoded before
-			}
-			if !again {
-				p.respond(id, answer)
+	p.prepare(m, func() (*run, handler) {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		r := p.active()
+		if r == nil {
+			p.reportStray("ask for input")
+			return nil, func(context.Context) (any, error) { return elicit.Answer{Action: elicit.Cancel}, nil }
+		}
+		p.endResponse(r)
+		r.work.Add(1)
+		return r, func(ctx context.Context) (any, error) {
+			for {
+				out, err := p.a.host.Ask(ctx, req, contracts.AskOptions{})
+				answer, again := p.elicited(r, &q, req, out, err)
+				if !again {
+					return answer, nil
+				}
+				if req, err = q.Request(asksForInput); err != nil {
+					return nil, err // cannot happen: the question was encoded before
+				}
 			}
 		}
 	})
-}
-
-// beginElicitation returns the run to ask in, or nil if there is none.
-func (p *peer) beginElicitation() *run {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	r := p.active()
-	if r == nil {
-		p.reportStray("ask for input")
-		return nil
-	}
-	p.endResponse(r)
-	r.work.Add(1)
-	return r
 }
 
 // elicited ends the question's call. It returns the answer for the program, or

@@ -16,6 +16,7 @@ import (
 	"github.com/seed-028515a8/maestro/contracts"
 	"github.com/seed-028515a8/maestro/internal/abridge"
 	"github.com/seed-028515a8/maestro/internal/proc"
+	"github.com/seed-028515a8/maestro/internal/rpc"
 )
 
 const (
@@ -180,8 +181,8 @@ func (p *peer) follow(r *run, c *call, id string) {
 }
 
 // onTerminal returns a handler of a request about one of the program's terminals.
-func (p *peer) onTerminal(f func(*peer, context.Context, *terminal) (any, error)) handler {
-	return serveWith(func(ctx context.Context, params acp.TerminalOutputRequest) (any, error) { // all have the same params
+func (p *peer) onTerminal(m rpc.Message, f func(*peer, context.Context, *terminal) (any, error)) handler {
+	return with(m.Params, func(ctx context.Context, params acp.TerminalOutputRequest) (any, error) { // all have the same params
 		p.mu.Lock()
 		var t *terminal
 		if p.run != nil {
