@@ -35,10 +35,9 @@ type named struct {
 // An option is a setting of a session.
 type option struct {
 	ID       string          `json:"id"`
-	Name     string          `json:"name"`
 	Category string          `json:"category"`
-	Current  json.RawMessage `json:"currentValue"`
-	Options  json.RawMessage `json:"options"` // a flat list, or lists in groups
+	Current  string          `json:"currentValue"` // "" if it is no text
+	Options  json.RawMessage `json:"options"`      // a flat list, or lists in groups
 }
 
 // A sessionResult is the result of creating, loading or resuming a session.
@@ -215,9 +214,8 @@ func (p *peer) withSignInHint(err error) error {
 // model returns the current model, or the program's name. The caller holds p.mu.
 func (p *peer) model() string {
 	for _, o := range p.options {
-		var id string
-		if o.Category == string(acp.SessionConfigOptionCategoryModel) && json.Unmarshal(o.Current, &id) == nil && id != "" {
-			return shown(id, maxLabel)
+		if o.Category == string(acp.SessionConfigOptionCategoryModel) && o.Current != "" {
+			return shown(o.Current, maxLabel)
 		}
 	}
 	return cmp.Or(p.models, p.name)
@@ -235,7 +233,6 @@ func usedOptions(all list[option]) (some []option) {
 	for _, o := range all.kept {
 		known := o.Category == string(acp.SessionConfigOptionCategoryModel) || o.Category == string(acp.SessionConfigOptionCategoryThoughtLevel)
 		if known && len(some) < maxSettings && len(o.Options) <= maxSetting && len(o.Current) <= maxPath && len(o.ID) <= maxPath {
-			o.Name = ""
 			some = append(some, o)
 		}
 	}
@@ -271,7 +268,13 @@ func (p *peer) setThinking(ctx context.Context) {
 	level := p.a.thinking
 	p.a.mu.Unlock()
 	p.mu.Lock()
-	id, was := p.thinkingOption(level), p.level
+	was, at := p.level, slices.IndexFunc(p.options, func(o option) bool {
+		return o.Category == string(acp.SessionConfigOptionCategoryThoughtLevel) && slices.Contains(o.values(), string(level))
+	})
+	id := ""
+	if at >= 0 {
+		id = p.options[at].ID
+	}
 	p.level = level
 	p.mu.Unlock()
 	if was == level {
@@ -281,17 +284,15 @@ func (p *peer) setThinking(ctx context.Context) {
 	if id != "" {
 		bounded, cancel := context.WithTimeoutCause(ctx, p.a.wait.ready, errors.New("it does not answer"))
 		defer cancel()
-		var result struct {
-			Options list[option] `json:"configOptions"`
-		}
-		err = p.call(bounded, acp.AgentMethodSessionSetConfigOption, acp.SetSessionConfigOptionRequest{
+		var result json.RawMessage
+		result, err = p.conn.Call(bounded, acp.AgentMethodSessionSetConfigOption, acp.SetSessionConfigOptionRequest{
 			ValueId: &acp.SetSessionConfigOptionValueId{
 				SessionId: acp.SessionId(p.session), ConfigId: acp.SessionConfigId(id), Value: acp.SessionConfigValueId(level),
 			},
-		}, &result)
-		if err == nil && result.Options.kept != nil {
+		})
+		if err == nil {
 			p.mu.Lock()
-			p.options = usedOptions(result.Options)
+			p.takeOptions(result)
 			p.mu.Unlock()
 		}
 	}
@@ -305,20 +306,6 @@ func (p *peer) setThinking(ctx context.Context) {
 		p.a.noteOnce(fmt.Sprintf("The agent does not take the thinking level %s: %s", level, err.Error()))
 		p.a.publishNotes()
 	}
-}
-
-// thinkingOption returns the id of the option that can be set to level. The
-// caller holds p.mu.
-func (p *peer) thinkingOption(level contracts.ThinkingLevel) string {
-	for _, o := range p.options {
-		if o.Category != string(acp.SessionConfigOptionCategoryThoughtLevel) {
-			continue
-		}
-		if slices.Contains(o.values(), string(level)) {
-			return o.ID
-		}
-	}
-	return ""
 }
 
 // servers returns the servers of list that a program with these capabilities
