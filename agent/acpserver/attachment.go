@@ -3,6 +3,7 @@ package acpserver
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"time"
 
@@ -10,6 +11,7 @@ import (
 
 	"github.com/seed-028515a8/maestro/client"
 	"github.com/seed-028515a8/maestro/contracts"
+	"github.com/seed-028515a8/maestro/internal/abridge"
 	"github.com/seed-028515a8/maestro/session"
 )
 
@@ -152,7 +154,13 @@ func (a *attachment) take(u client.Update) {
 	case client.KindDisconnected:
 		a.connected(false)
 	case client.KindControl:
-		a.control(u.Control)
+		if ask, ok := u.Control.(*contracts.ControlRequest); ok {
+			name := ask.ConnectionID
+			if ask.ClientInfo != nil {
+				name = abridge.Head(ask.ClientInfo.Name, maxName)
+			}
+			a.notice(fmt.Sprintf("%s asks for control: send /%s to give it up.", name, commandRelease))
+		}
 	}
 	if _, caughtUp := u.Event.(*contracts.HelloOK); caughtUp {
 		a.flush()

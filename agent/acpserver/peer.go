@@ -76,8 +76,9 @@ type peer struct {
 	// Owned by the dispatching goroutine, until session requests are served.
 	greeted bool
 	name    string
-	form    bool // the editor shows forms
-	url     bool // the editor shows URLs
+	form    bool                    // the editor shows forms
+	url     bool                    // the editor shows URLs
+	kinds   []contracts.RequestType // of questions that the editor supports
 
 	mu       sync.Mutex // guards the following
 	attached map[acp.SessionId]*attachment
@@ -113,7 +114,7 @@ func Serve(ctx context.Context, in io.Reader, out io.Writer, opts Options) error
 func newPeer(ctx context.Context, out io.Writer, opts Options) *peer {
 	p := &peer{
 		Options: opts, ctx: ctx, slots: make(chan struct{}, maxServed),
-		attached: map[acp.SessionId]*attachment{}, places: map[string]string{},
+		kinds: []contracts.RequestType{contracts.RequestApproval}, attached: map[acp.SessionId]*attachment{}, places: map[string]string{},
 	}
 	p.conn = rpc.New(rpc.Options{
 		Send:  func(line []byte) error { _, err := out.Write(line); return err },
@@ -311,6 +312,10 @@ func (p *peer) initialize(m rpc.Message) {
 	if e := can.Elicitation; e != nil {
 		p.url = e.URL != nil
 		p.form = e.Form != nil || !p.url // as in MCP, whose first elicitations were forms
+		p.kinds = append(p.kinds, contracts.RequestMCPElicitation)
+	}
+	if p.form {
+		p.kinds = append(p.kinds, contracts.RequestUserInput)
 	}
 	p.answer(m.ID, acp.InitializeResponse{
 		ProtocolVersion: acp.ProtocolVersionNumber,

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 
 	acp "github.com/coder/acp-go-sdk"
 
@@ -65,19 +66,6 @@ func (a *attachment) tellHolder() {
 	}
 }
 
-// control tells the editor of a client that asks for control.
-func (a *attachment) control(f contracts.Frame) {
-	ask, ok := f.(*contracts.ControlRequest)
-	if !ok {
-		return
-	}
-	name := ask.ConnectionID
-	if ask.ClientInfo != nil {
-		name = abridge.Head(ask.ClientInfo.Name, maxName)
-	}
-	a.notice(fmt.Sprintf("%s asks for control: send /%s to give it up.", name, commandRelease))
-}
-
 // resolved adds the reason of a question that was not approved to the output of
 // its call.
 func (a *attachment) resolved(e *contracts.ServerRequestResolved) {
@@ -106,7 +94,7 @@ func (a *attachment) reconcile() {
 	wanted := map[string]contracts.PendingRequest{}
 	if a.mayAnswer(&st) {
 		for _, r := range st.PendingRequests {
-			if a.canAsk(r.Kind) {
+			if slices.Contains(a.peer.kinds, r.Kind) {
 				wanted[r.ID] = r
 			}
 		}
@@ -124,19 +112,6 @@ func (a *attachment) reconcile() {
 			a.ask(r)
 		}
 	}
-}
-
-// canAsk reports whether the editor supports a kind of question.
-func (a *attachment) canAsk(kind contracts.RequestType) bool {
-	switch kind {
-	case contracts.RequestApproval:
-		return true
-	case contracts.RequestUserInput:
-		return a.peer.form
-	case contracts.RequestMCPElicitation:
-		return a.peer.form || a.peer.url
-	}
-	return false
 }
 
 // ask asks the editor a question. The caller holds a.mu.

@@ -142,17 +142,9 @@ func (p *peer) leave(id acp.SessionId) *attachment {
 // dialing returns the client options for attaching.
 func (p *peer) dialing(s Server, w attachMode) []client.Option {
 	hello := contracts.Hello{
-		Role:       contracts.RoleController,
-		ClientInfo: &contracts.ClientInfo{Name: p.name, Version: p.Version},
-		Capabilities: &contracts.Capabilities{
-			RawAgentEvents: true, ServerRequests: []contracts.RequestType{contracts.RequestApproval},
-		},
-	}
-	if p.form {
-		hello.Capabilities.ServerRequests = append(hello.Capabilities.ServerRequests, contracts.RequestUserInput)
-	}
-	if p.form || p.url {
-		hello.Capabilities.ServerRequests = append(hello.Capabilities.ServerRequests, contracts.RequestMCPElicitation)
+		Role:         contracts.RoleController,
+		ClientInfo:   &contracts.ClientInfo{Name: p.name, Version: p.Version},
+		Capabilities: &contracts.Capabilities{RawAgentEvents: true, ServerRequests: p.kinds},
 	}
 	takeover := contracts.TakeoverLater
 	switch {
