@@ -47,6 +47,13 @@ func Unread(pipe *os.File) int {
 	return max(n, 0)
 }
 
+// terminate asks every process of the tree to end. It reports whether there was
+// one.
+func (t *tree) terminate() bool { return t.signal(unix.SIGTERM) }
+
+// kill kills every process of the tree. It reports whether there was one.
+func (t *tree) kill() bool { return t.signal(unix.SIGKILL) }
+
 // killUntilGone returns a function that kills all processes of the tree, and
 // reports whether one may be left. It must find none twice, because a process
 // that is executing another program has no environment for a moment. While

@@ -145,9 +145,8 @@ func (g *guard) reap() {
 // it. A program that has started groups must call it before a normal end.
 // Otherwise the guard may stay a zombie, because in many containers nothing
 // waits for orphans.
-func Dismiss() { theGuard.dismiss() }
-
-func (g *guard) dismiss() {
+func Dismiss() {
+	g := &theGuard
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.proc == nil {

@@ -35,13 +35,6 @@ func (t *tree) signal(sig unix.Signal) bool {
 	return found
 }
 
-// terminate asks every process of the tree to end. It reports whether there was
-// one.
-func (t *tree) terminate() bool { return t.signal(unix.SIGTERM) }
-
-// kill kills every process of the tree. It reports whether there was one.
-func (t *tree) kill() bool { return t.signal(unix.SIGKILL) }
-
 // lastStarted returns "": groups need no search.
 func lastStarted() string { return "" }
 

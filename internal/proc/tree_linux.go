@@ -198,13 +198,6 @@ func (t *tree) groups() []int {
 	return slices.Collect(maps.Keys(t.leaders))
 }
 
-// terminate asks every process of the tree to end. It reports whether there was
-// one.
-func (t *tree) terminate() bool { return t.signal(unix.SIGTERM) }
-
-// kill kills every process of the tree. It reports whether there was one.
-func (t *tree) kill() bool { return t.signal(unix.SIGKILL) }
-
 // lastStarted returns the id of the process that was started last, or "".
 func lastStarted() string {
 	text, err := os.ReadFile("/proc/loadavg") // 0.00 0.00 0.00 1/17 4711
