@@ -74,8 +74,8 @@ func (c *call) tell(text string) {
 // there is no result. If the call was certainly not sent, Call sends it once
 // more.
 func (s *Set) Call(ctx context.Context, fullName string, args json.RawMessage, progress func(text string)) (Result, error) {
-	l, tool, ok := s.find(fullName)
-	if !ok {
+	l, tool := s.find(fullName)
+	if l == nil {
 		return failure("There is no tool %s, or not any more.", label(fullName)), nil
 	}
 	args, err := objectOf(args)

@@ -61,11 +61,10 @@ func (s *session) ask(ctx context.Context, p *sdk.ElicitParams) (answer *sdk.Eli
 	default:
 		return nil, "too many questions are open"
 	}
-	if !l.mayAsk() {
+	if !l.beginQuestion() {
 		return nil, "it asks too often"
 	}
-	l.countOpenQuestion(1)
-	defer l.countOpenQuestion(-1)
+	defer l.endQuestion()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(s.stopping, cancel)() // a server that has gone does not wait either

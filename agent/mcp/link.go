@@ -296,17 +296,6 @@ func (l *link) listed() []Tool {
 	return tools
 }
 
-// tool returns a tool by its full name.
-func (l *link) tool(fullName string) (Tool, bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	at := slices.IndexFunc(l.tools, func(t Tool) bool { return t.FullName == fullName })
-	if at < 0 {
-		return Tool{}, false
-	}
-	return l.tools[at], true
-}
-
 // setTools sets the listed tools, and returns how they differ from those listed
 // before, if any.
 func (l *link) setTools(tools []Tool) (changes string) {
@@ -349,19 +338,21 @@ func differences(before, after []Tool) string {
 	return strings.Join(parts, ", ")
 }
 
-// mayAsk counts a question of the server, and reports whether it is within the
-// bound.
-func (l *link) mayAsk() bool {
+// beginQuestion counts an open question of the server, unless it asks too often.
+func (l *link) beginQuestion() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.wanted.take() <= maxAsks
+	if l.wanted.take() > maxAsks {
+		return false
+	}
+	l.asking++
+	return true
 }
 
-// countOpenQuestion counts an open question, and its end.
-func (l *link) countOpenQuestion(change int) {
+func (l *link) endQuestion() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.asking += change
+	l.asking--
 	l.askedAt = time.Now()
 }
 

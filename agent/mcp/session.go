@@ -110,7 +110,12 @@ func (s *session) transport() (sdk.Transport, error) {
 		return p, err
 	}
 	s.web = newWeb(&l.server, l.set.opts.SessionID, s.life)
-	s.web.ended = s.lapse
+	s.web.ended = func() {
+		if s.stopping.Err() == nil {
+			s.lapsed.Store(true)
+			l.log.Debug("MCP server no longer reports changes")
+		}
+	}
 	s.web.flooded = func() { s.stop(errFlood); s.cut() }
 	return &sdk.StreamableClientTransport{
 		Endpoint: l.server.URL, HTTPClient: s.web.client(), MaxEventSize: contracts.MaxLineBytes,
@@ -232,14 +237,6 @@ func (s *session) reason(err error) error {
 		}
 	}
 	return err
-}
-
-// lapse notes that the server does not report changes any more.
-func (s *session) lapse() {
-	if s.stopping.Err() == nil {
-		s.lapsed.Store(true)
-		s.link.log.Debug("MCP server no longer reports changes")
-	}
 }
 
 // relist makes run list the tools again soon.

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"log/slog"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -254,14 +255,17 @@ func (s *Set) Tools() []Tool {
 	return tools
 }
 
-// find returns a tool and its server.
-func (s *Set) find(fullName string) (*link, Tool, bool) {
+// find returns a tool and its server, nil if there is none.
+func (s *Set) find(fullName string) (*link, Tool) {
 	for _, l := range s.links {
-		if t, ok := l.tool(fullName); ok {
-			return l, t, true
+		l.mu.Lock()
+		tools := l.tools
+		l.mu.Unlock()
+		if at := slices.IndexFunc(tools, func(t Tool) bool { return t.FullName == fullName }); at >= 0 {
+			return l, tools[at]
 		}
 	}
-	return nil, Tool{}, false
+	return nil, Tool{}
 }
 
 // Close ends all connections with their calls, questions and processes. It
