@@ -44,6 +44,8 @@ type link struct {
 	ready chan *contracts.Ready // 1-buffered; holds the child's first ready event
 	over  chan struct{}         // closed when the child is done and none of its questions is open
 
+	reported chan struct{} // closed when clients were told of the end of a child that was ready
+
 	greeted bool // the child was ready; owned by its reader
 
 	life   context.Context // bounds publishing and asking; ends soon after the child
@@ -90,7 +92,7 @@ type ask struct {
 // newLink starts a child of h.
 func newLink(h *headless) (*link, error) {
 	r := &link{
-		h: h, ready: make(chan *contracts.Ready, 1), over: make(chan struct{}),
+		h: h, ready: make(chan *contracts.Ready, 1), over: make(chan struct{}), reported: make(chan struct{}),
 		asks: map[string]*ask{},
 	}
 	h.ids.generation++
