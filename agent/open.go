@@ -108,7 +108,7 @@ func Open(spec string, o Options) (Agent, error) {
 	kind, rest, _ := strings.Cut(spec, ":")
 	switch kind {
 	case "shell":
-		return newShell(o), nil
+		return &shell{Options: o}, nil
 	case "conformance":
 		return newConformance(o), nil
 	case "script":

@@ -50,8 +50,6 @@ type shellArgs struct {
 	Cwd     string `json:"cwd"`
 }
 
-func newShell(o Options) *shell { return &shell{Options: o} }
-
 // Start implements [Agent]. It fails if the workspace does not exist.
 func (s *shell) Start(_ context.Context, host contracts.Host) (contracts.AgentInfo, error) {
 	switch info, err := os.Stat(s.Dir); {

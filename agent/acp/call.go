@@ -281,7 +281,10 @@ func (p *peer) progress(r *run, c *call) {
 		c.content = nil
 	}
 	if closed(c.status) && c.questions == 0 {
-		p.conclude(r, c)
+		if !c.spoke { // the result or, without one, the purpose, is better than nothing
+			p.output(c, cmp.Or(c.result, c.purpose))
+		}
+		p.end(r, c, &contracts.ToolEnd{CallID: c.id, Success: c.status == acp.ToolCallStatusCompleted})
 	}
 }
 
@@ -291,15 +294,6 @@ func (p *peer) output(c *call, text string) {
 		c.spoke = true
 		p.publish(&contracts.ToolOutput{CallID: c.id, Content: piece})
 	}
-}
-
-// conclude ends a running call. If no output was published, it publishes the
-// result or, without one, the purpose.
-func (p *peer) conclude(r *run, c *call) {
-	if !c.spoke {
-		p.output(c, cmp.Or(c.result, c.purpose))
-	}
-	p.end(r, c, &contracts.ToolEnd{CallID: c.id, Success: c.status == acp.ToolCallStatusCompleted})
 }
 
 // end ends an announced call.

@@ -98,18 +98,17 @@ func (p *peer) tellCommands(raw json.RawMessage) {
 		names = append(names, "/"+c.Name)
 	}
 	text := abridge.Bytes("Agent commands: "+strings.Join(names, " "), maxStatus)
-	if len(names) > 0 && p.a.tellsAnew(text) {
+	if len(names) == 0 {
+		return
+	}
+	p.a.mu.Lock()
+	was := p.a.commands
+	p.a.commands = digest([]string{text})
+	again := p.a.commands == was
+	p.a.mu.Unlock()
+	if !again {
 		p.status(text)
 	}
-}
-
-// tellsAnew reports whether a status about commands differs from the last one.
-func (a *Agent) tellsAnew(text string) bool {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	was := a.commands
-	a.commands = digest([]string{text})
-	return a.commands != was
 }
 
 // tellMode publishes the program's new mode.

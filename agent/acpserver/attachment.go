@@ -134,7 +134,7 @@ func (a *attachment) greet() {
 	}
 	if !a.peer.View {
 		a.update(acp.SessionAvailableCommandsUpdate{
-			SessionUpdate: "available_commands_update", AvailableCommands: commands(),
+			SessionUpdate: "available_commands_update", AvailableCommands: commands,
 		})
 	}
 }

@@ -96,10 +96,15 @@ func Serve(ctx context.Context, in io.Reader, out io.Writer, opts Options) error
 	ctx, stop := context.WithCancelCause(ctx)
 	p := newPeer(ctx, out, opts)
 	defer p.serving.Wait()
-	defer p.hangUp()
+	defer func() {
+		p.conn.Close(errLeft)
+		p.gate.Lock()
+		defer p.gate.Unlock()
+		p.left = true
+	}()
 	defer stop(errLeft)
 	ended := make(chan error, 1)
-	go func() { ended <- p.conn.Read(in) }() // ends with in, or with the next line after hangUp
+	go func() { ended <- p.conn.Read(in) }() // ends with in, or with the next line after conn.Close
 	select {
 	case err := <-ended:
 		if err != nil {
@@ -135,14 +140,6 @@ func (p *peer) take(m rpc.Message) {
 	if !p.left {
 		p.dispatch(m)
 	}
-}
-
-// hangUp stops serving messages.
-func (p *peer) hangUp() {
-	p.conn.Close(errLeft)
-	p.gate.Lock()
-	defer p.gate.Unlock()
-	p.left = true
 }
 
 // bad answers a line that is no message.

@@ -47,12 +47,6 @@ func mattersToQuestions(u client.Update) bool {
 	return true
 }
 
-// mayAnswer reports whether the server would accept an answer of this client.
-func (a *attachment) mayAnswer(st *contracts.State) bool {
-	holder := holderOf(st)
-	return !a.peer.View && (holder == "" || holder == a.client.Attached().ConnectionID)
-}
-
 // tellHolder tells the editor when another client takes control.
 func (a *attachment) tellHolder() {
 	st := a.fold.Snapshot(0).State
@@ -92,7 +86,7 @@ func reasonOf(text string) string {
 func (a *attachment) reconcile() {
 	st := a.fold.Snapshot(0).State
 	wanted := map[string]contracts.PendingRequest{}
-	if a.mayAnswer(&st) {
+	if holder := holderOf(&st); !a.peer.View && (holder == "" || holder == a.client.Attached().ConnectionID) { // the server would accept an answer
 		for _, r := range st.PendingRequests {
 			if slices.Contains(a.peer.kinds, r.Kind) {
 				wanted[r.ID] = r

@@ -35,7 +35,9 @@ func (a *attachment) show(u client.Update) {
 	case *contracts.ServerRequestResolved:
 		a.resolved(e)
 	case *contracts.ToolStart:
-		a.progress(e.CallID, acp.ToolCallStatusInProgress)
+		c := a.find(e.CallID)
+		c.status = acp.ToolCallStatusInProgress
+		a.change(acp.SessionToolCallUpdate{ToolCallId: c.id, Status: &c.status})
 	case *contracts.ToolOutput:
 		a.output(e.CallID, e.Content)
 	case *contracts.ToolEnd:

@@ -146,13 +146,6 @@ func (a *attachment) change(u acp.SessionToolCallUpdate) {
 	a.update(u)
 }
 
-// progress sends a new status of a call.
-func (a *attachment) progress(id string, status acp.ToolCallStatus) {
-	c := a.find(id)
-	c.status = status
-	a.change(acp.SessionToolCallUpdate{ToolCallId: c.id, Status: &status})
-}
-
 // output stores output to be sent soon.
 func (a *attachment) output(id, text string) {
 	c := a.find(id)

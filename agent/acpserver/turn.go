@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/url"
 	"path"
+	"slices"
 	"strings"
 	"time"
 
@@ -279,11 +280,9 @@ const (
 	commandRelease = "release"
 )
 
-func commands() []acp.AvailableCommand {
-	return []acp.AvailableCommand{
-		{Name: commandTake, Description: "Take control of the session, even from somebody else"},
-		{Name: commandRelease, Description: "Give control of the session up"},
-	}
+var commands = []acp.AvailableCommand{
+	{Name: commandTake, Description: "Take control of the session, even from somebody else"},
+	{Name: commandRelease, Description: "Give control of the session up"},
 }
 
 // command executes a session command and answers its prompt.
@@ -300,6 +299,9 @@ func (a *attachment) command(request json.RawMessage, name string) {
 	a.peer.answer(request, acp.PromptResponse{StopReason: acp.StopReasonEndTurn})
 }
 
+// imageExtensions are those of images that servers can load.
+var imageExtensions = []string{".jpeg", ".jpg", ".png", ".webp", ".gif"}
+
 // promptOf converts the editor's prompt. Embedded texts become fenced blocks
 // with the name of their file. A link to an image becomes an attachment, and
 // any other link becomes its name.
@@ -312,7 +314,7 @@ func promptOf(blocks []acp.ContentBlock) (*contracts.Prompt, error) {
 			parts = append(parts, b.Text.Text)
 		case b.ResourceLink != nil:
 			name, place, local := nameOfURI(b.ResourceLink.Uri)
-			if local && isImage(name) {
+			if local && slices.Contains(imageExtensions, strings.ToLower(path.Ext(name))) {
 				cmd.Attachments = append(cmd.Attachments, name)
 			}
 			parts = append(parts, "@"+name+place)
@@ -347,13 +349,4 @@ func nameOfURI(uri string) (name, place string, local bool) {
 		place = "#" + u.Fragment
 	}
 	return u.Path, place, true
-}
-
-// isImage reports whether a path is that of an image that servers can load.
-func isImage(name string) bool {
-	switch strings.ToLower(path.Ext(name)) {
-	case ".jpeg", ".jpg", ".png", ".webp", ".gif":
-		return true
-	}
-	return false
 }

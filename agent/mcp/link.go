@@ -268,12 +268,6 @@ func (l *link) say(text string, err error) {
 	}
 }
 
-// sayAlways tells clients something in any case. Callers bound how often.
-func (l *link) sayAlways(text string) {
-	l.note(text, nil)
-	l.set.publish(l.title + " " + text)
-}
-
 // note logs a text for clients.
 func (l *link) note(text string, err error) {
 	text = l.title + " " + text

@@ -300,7 +300,9 @@ func (s *session) list(ctx context.Context) error {
 		params = &sdk.ListToolsParams{Cursor: res.NextCursor}
 	}
 	if changes := s.link.setTools(tools); changes != "" {
-		s.link.sayAlways("has other tools now: " + s.link.hide(changes)) // at most once in relistPause
+		text := "has other tools now: " + s.link.hide(changes) // in any case: at most once in relistPause
+		s.link.note(text, nil)
+		s.link.set.publish(s.link.title + " " + text)
 	}
 	if len(left) > 0 {
 		s.link.say(fmt.Sprintf("has %s that nobody is offered: %s", toolCount(len(left)), s.link.hide(label(strings.Join(left, ", ")))), nil)

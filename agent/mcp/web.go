@@ -110,7 +110,10 @@ func (w *web) RoundTrip(req *http.Request) (*http.Response, error) {
 		release()
 		switch {
 		case errors.Is(cause, errNoStream):
-			return noStream(req), nil
+			return &http.Response{ // as of a server without a stream
+				Status: "405 Method Not Allowed", StatusCode: http.StatusMethodNotAllowed,
+				Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Header: http.Header{}, Body: http.NoBody, Request: req,
+			}, nil
 		case cause == nil: // otherwise we cancelled it
 			w.note(req, &fault{cmp.Or(systemWords(err), "it cannot be reached"), err})
 		}
@@ -152,14 +155,6 @@ func (w *web) addHeaders(h http.Header) {
 	}
 	if w.server.Platform {
 		h.Set(requestHeader, strings.ToLower(rand.Text()))
-	}
-}
-
-// noStream returns the answer of a server without a stream.
-func noStream(req *http.Request) *http.Response {
-	return &http.Response{
-		Status: "405 Method Not Allowed", StatusCode: http.StatusMethodNotAllowed,
-		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Header: http.Header{}, Body: http.NoBody, Request: req,
 	}
 }
 

@@ -47,7 +47,8 @@ func Start(cmd *exec.Cmd) (*Group, error) {
 	}
 	mark := markName + "=" + strconv.FormatUint(groups.Add(1), 10)
 	cmd.SysProcAttr = groupAttr(cmd.SysProcAttr)
-	cmd.Env = slices.Concat([]string{mark}, marks(os.Environ()), cmd.Environ()) // the mark comes first, so that it is found soonest
+	marks := slices.DeleteFunc(os.Environ(), func(entry string) bool { return !strings.HasPrefix(entry, markPrefix) })
+	cmd.Env = slices.Concat([]string{mark}, marks, cmd.Environ()) // the mark comes first, so that it is found soonest
 	if err := cmd.Start(); err != nil {
 		return nil, err
 	}
@@ -120,14 +121,3 @@ var (
 	markName = markPrefix + rand.Text()[:12]
 	groups   atomic.Uint64 // number of groups started
 )
-
-// marks returns the marks in an environment, which no filter may remove.
-func marks(env []string) []string {
-	var found []string
-	for _, entry := range env {
-		if strings.HasPrefix(entry, markPrefix) {
-			found = append(found, entry)
-		}
-	}
-	return found
-}

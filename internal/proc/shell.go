@@ -106,18 +106,13 @@ func SplitWords(line string) ([]string, error) {
 	if begun {
 		words = append(words, word.String())
 	}
-	return words, lineError(words, quote, escaped)
-}
-
-// lineError returns the error of a line that ended in the given state.
-func lineError(words []string, quote rune, escaped bool) error {
 	switch {
 	case escaped:
-		return ErrDanglingEscape
+		return words, ErrDanglingEscape
 	case quote != 0:
-		return ErrOpenQuote
+		return words, ErrOpenQuote
 	case len(words) == 0:
-		return ErrNoExecutable
+		return words, ErrNoExecutable
 	}
-	return nil
+	return words, nil
 }

@@ -112,7 +112,8 @@ func (c *Conn) Read(r io.Reader) error {
 			bad = 0
 			continue
 		}
-		wrong.Head = beginning(text)
+		text = bytes.TrimSpace(text)
+		wrong.Head = string(bytes.ToValidUTF8(text[:min(len(text), maxBeginning)], nil))
 		if bad++; c.opts.MaxBad > 0 && bad > c.opts.MaxBad {
 			return fmt.Errorf("%d lines in a row are no messages", bad)
 		}
@@ -231,12 +232,6 @@ const headBytes = 4 << 10
 
 // maxBeginning bounds the shown part of a bad line, in bytes.
 const maxBeginning = 80
-
-// beginning returns the beginning of a line as text.
-func beginning(line []byte) string {
-	line = bytes.TrimSpace(line)
-	return string(bytes.ToValidUTF8(line[:min(len(line), maxBeginning)], nil))
-}
 
 // sniff returns the id of a message that begins with head, and whether it has a
 // method, as far as head contains them.
