@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/seed-028515a8/maestro/contracts"
 )
@@ -53,7 +52,7 @@ func (s *Script) Configure(*contracts.Init) {}
 func (s *Script) Run(ctx context.Context, work contracts.Work) error {
 	steps, ok := s.scenario.stepsFor(work.Content)
 	if !ok {
-		steps = []step{speech{text: "The script has nothing for this prompt."}}
+		steps = []step{speech("The script has nothing for this prompt.", 0, 0, false)}
 	}
 	s.log.Debug("play script", "steps", len(steps), "found", ok)
 	return newPlayer(s).play(ctx, steps)
@@ -88,80 +87,11 @@ func (sc *scenario) stepsFor(prompt string) ([]step, bool) {
 	return sc.fallback, sc.complete
 }
 
-// A step is one action of the script. The types below are the only ones.
-type step interface {
-	// play executes the step. An error ends the run.
-	play(ctx context.Context, p *player) error
+// A step is one action of the script.
+type step struct {
+	size int64                                      // number of steps with every repeat written out and every branch counted
+	play func(ctx context.Context, p *player) error // its error ends the run
 }
-
-type (
-	// speech is a say or a think: one chunk, or several with a delay before
-	// each.
-	speech struct {
-		text     text
-		chunk    int64 // bytes; zero means all at once
-		delay    time.Duration
-		thinking bool
-	}
-
-	// toolUse is a tool call, with or without an approval request before it.
-	toolUse struct {
-		name, label string
-		args        text // JSON
-		output      text
-		success     bool
-		gated       bool
-	}
-
-	// inquiry is a server request, with steps for each verdict.
-	inquiry struct {
-		kind    contracts.RequestType
-		tool    string
-		args    text // JSON
-		reason  text
-		timeout time.Duration // as in contracts.AskOptions
-		on      map[contracts.Verdict][]step
-	}
-
-	// pause waits.
-	pause time.Duration
-
-	// failure is an error message; end also ends the run.
-	failure struct {
-		message text
-		kind    contracts.ErrorType
-		end     bool
-	}
-
-	// cost adds to the usage that the end of the response reports.
-	cost contracts.Usage
-
-	// remark is a status message.
-	remark text
-
-	// summary is a compaction message, whose Summary is a text.
-	summary struct {
-		message contracts.Compaction
-		text    text
-	}
-
-	// rawEvent is a raw agent event.
-	rawEvent struct {
-		kind  string
-		event text // JSON
-	}
-
-	// repeat plays steps several times, at an even rate if it has a period.
-	repeat struct {
-		times  int64
-		steps  []step
-		period time.Duration // from start to start; zero means as fast as possible
-		count  int64         // of steps, with the repeat written out; see sizeOf
-	}
-
-	// finish ends the open response, if there is one.
-	finish struct{}
-)
 
 // iteration is the placeholder for the number of the iteration.
 const iteration = "{{n}}"
@@ -178,24 +108,10 @@ func (t text) at(n int) string {
 	return strings.ReplaceAll(string(t), iteration, strconv.Itoa(n))
 }
 
-// sizeOf returns the number of steps with every repeat written out and every
-// branch counted.
+// sizeOf adds up the sizes of steps.
 func sizeOf(steps []step) (total int64) {
 	for _, s := range steps {
-		size := int64(1)
-		switch s := s.(type) {
-		case speech:
-			if s.chunk > 0 {
-				size = (int64(len(s.text)) + s.chunk - 1) / s.chunk
-			}
-		case inquiry:
-			for _, branch := range s.on {
-				size = add(size, sizeOf(branch))
-			}
-		case repeat:
-			size = s.count
-		}
-		total = add(total, size)
+		total = add(total, s.size)
 	}
 	return total
 }
