@@ -75,10 +75,10 @@ type Agent struct {
 	// it. It is locked before mu.
 	launching sync.Mutex
 
-	deaths atomic.Int64 // of the program in a row, without a completed run
+	peer   atomic.Pointer[peer] // the newest process; nil before the first
+	deaths atomic.Int64         // of the program in a row, without a completed run
 
 	mu       sync.Mutex
-	peer     *peer // the newest process; nil before the first
 	memory   memory
 	commands string                  // a digest of the program's commands as last published
 	notes    []string                // texts to publish in the next run; at most maxNotes
@@ -169,9 +169,7 @@ func (a *Agent) launch(ctx context.Context) (*peer, error) {
 	if err != nil {
 		return nil, err
 	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.peer = p
+	a.peer.Store(p)
 	return p, nil
 }
 
@@ -211,10 +209,7 @@ func (a *Agent) attempt(ctx context.Context) (*peer, error) {
 
 // current returns the running program. If there is none, it starts one.
 func (a *Agent) current(ctx context.Context) (*peer, error) {
-	a.mu.Lock()
-	p := a.peer
-	a.mu.Unlock()
-	if p != nil {
+	if p := a.peer.Load(); p != nil {
 		if p.proc.Life().Err() == nil {
 			return p, nil
 		}
@@ -343,10 +338,7 @@ func (a *Agent) Close(ctx context.Context) error {
 	a.stop(errClosed)
 	a.launching.Lock()
 	defer a.launching.Unlock()
-	a.mu.Lock()
-	p := a.peer
-	a.mu.Unlock()
-	if p != nil {
+	if p := a.peer.Load(); p != nil {
 		p.proc.Shutdown(ctx, a.wait.shutdown, errors.New("agent process killed: it did not end with its input"))
 		<-p.over
 	}
