@@ -3,7 +3,9 @@ package agent
 import (
 	"context"
 	"fmt"
+	"io"
 	"log/slog"
+	"os"
 	"strconv"
 	"strings"
 
@@ -26,9 +28,18 @@ type Script struct {
 // newScript loads the scenario in the file at path. The error of a scenario
 // that breaks a rule has the JSON path.
 func newScript(path string, o Options) (Agent, error) {
-	sc, err := loadScript(path)
+	f, err := os.Open(path)
 	if err != nil {
 		return nil, fmt.Errorf("load script: %w", err)
+	}
+	defer f.Close()
+	var sc *scenario
+	data, err := io.ReadAll(io.LimitReader(f, maxScriptBytes+1))
+	if err == nil {
+		sc, err = parseScript(data)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("load script: %s: %w", path, err)
 	}
 	return &Script{scenario: sc, log: o.Log}, nil
 }

@@ -5,9 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
-	"os"
 	"slices"
 	"strconv"
 	"time"
@@ -26,24 +24,6 @@ const (
 	maxScriptWait  = 7 * 24 * time.Hour // timeout of a question
 	maxScriptRate  = 1_000_000          // iterations a second
 )
-
-// loadScript reads and checks the scenario in a file.
-func loadScript(path string) (*scenario, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, maxScriptBytes+1))
-	if err != nil {
-		return nil, err
-	}
-	sc, err := parseScript(data)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
-	}
-	return sc, nil
-}
 
 // parseScript checks a whole scenario: an accepted scenario can be played.
 func parseScript(data []byte) (*scenario, error) {

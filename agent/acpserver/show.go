@@ -77,7 +77,7 @@ func (a *attachment) raw(cursor uint64, e *contracts.RawAgentEvent) {
 	case "agent_end":
 		a.flush()
 		a.running = false
-		if a.runEnded(cursor, ending{a.failed}) {
+		if a.runEnded(cursor, a.failed) {
 			a.failed = nil // the error is the answer to the prompt
 		}
 		a.flushFailure()

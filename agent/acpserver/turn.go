@@ -35,14 +35,12 @@ type turn struct {
 	settled chan struct{}   // closed when the server has accepted or refused the prompt
 	over    chan struct{}   // closed when the prompt has been answered
 
-	accepted  *uint64 // cursor of the acceptance; nil before
-	echoed    bool    // its run has begun
-	end       *ending // the end of its run; nil before
-	cancelled bool    // the editor has cancelled it
+	accepted  *uint64               // cursor of the acceptance; nil before
+	echoed    bool                  // its run has begun
+	ended     bool                  // its run has ended
+	failed    *contracts.ErrorEvent // the error of the run, if any
+	cancelled bool                  // the editor has cancelled it
 }
-
-// An ending says how a run ended.
-type ending struct{ failed *contracts.ErrorEvent }
 
 // begin makes a prompt the editor's open one.
 func (a *attachment) begin(request json.RawMessage, text string) error {
@@ -81,9 +79,9 @@ func (a *attachment) tell(cmd contracts.Command) (contracts.Result, error) {
 func (a *attachment) send(cmd *contracts.Prompt) {
 	result, err := a.tell(cmd)
 	a.mu.Lock()
+	defer a.mu.Unlock()
 	t := a.turn
 	if t == nil { // the session has ended meanwhile
-		a.mu.Unlock()
 		return
 	}
 	close(t.settled)
@@ -96,17 +94,15 @@ func (a *attachment) send(cmd *contracts.Prompt) {
 	default:
 		a.finish(t, acp.PromptResponse{}, err)
 	}
-	a.mu.Unlock()
 }
 
 // settle answers a turn that was accepted and whose run has ended. The caller
 // holds a.mu.
 func (a *attachment) settle(t *turn) {
-	if t.accepted == nil || t.end == nil {
+	if t.accepted == nil || !t.ended {
 		return
 	}
-	failed := t.end.failed
-	switch {
+	switch failed := t.failed; {
 	case t.cancelled, failed != nil && failed.ErrorType == contracts.ErrorCancelled:
 		a.finish(t, acp.PromptResponse{StopReason: acp.StopReasonCancelled}, nil)
 	case failed != nil:
@@ -169,14 +165,14 @@ func (a *attachment) echo(text string) bool {
 
 // runEnded handles the end of a run at cursor, and reports whether it is the
 // run of the open turn.
-func (a *attachment) runEnded(cursor uint64, e ending) bool {
+func (a *attachment) runEnded(cursor uint64, failed *contracts.ErrorEvent) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	t := a.turn
-	if t == nil || t.end != nil || !t.echoed && (t.accepted == nil || cursor <= *t.accepted) {
+	if t == nil || t.ended || !t.echoed && (t.accepted == nil || cursor <= *t.accepted) {
 		return false
 	}
-	t.end = &e
+	t.ended, t.failed = true, failed
 	a.settle(t)
 	return true
 }
@@ -187,7 +183,7 @@ func (a *attachment) lost(cursor uint64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if t := a.turn; t != nil && t.accepted != nil && (t.echoed || cursor > *t.accepted) {
-		t.end = &ending{}
+		t.ended = true
 		a.settle(t)
 	}
 }

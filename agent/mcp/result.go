@@ -87,7 +87,14 @@ func (p *page) add(block sdk.Content) {
 	case *sdk.AudioContent:
 		p.say("[audio %s, %d bytes, is not shown]", label(c.MIMEType), len(c.Data))
 	case *sdk.EmbeddedResource:
-		p.resource(c.Resource)
+		switch r := c.Resource; {
+		case r == nil:
+		case r.Text != "" || r.Blob == nil:
+			p.say("[resource %s %s]", label(r.URI), label(r.MIMEType))
+			p.text(r.Text)
+		default:
+			p.image(r.MIMEType, r.Blob, "resource "+label(r.URI))
+		}
 	case *sdk.ResourceLink:
 		p.link(c)
 	default:
@@ -125,17 +132,6 @@ func (p *page) image(mimeType string, data []byte, from string) {
 	default:
 		p.images = append(p.images, Image{MimeType: mimeType, Data: data})
 		p.bytes += len(data)
-	}
-}
-
-func (p *page) resource(r *sdk.ResourceContents) {
-	switch {
-	case r == nil:
-	case r.Text != "" || r.Blob == nil:
-		p.say("[resource %s %s]", label(r.URI), label(r.MIMEType))
-		p.text(r.Text)
-	default:
-		p.image(r.MIMEType, r.Blob, "resource "+label(r.URI))
 	}
 }
 

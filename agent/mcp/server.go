@@ -52,7 +52,7 @@ func (s *Server) check() error {
 	if s.Command != "" {
 		return s.checkProgram()
 	}
-	if err := checkURL(s.URL); err != nil {
+	if _, err := parseURL(s.URL); err != nil {
 		return fmt.Errorf("url: %w", err)
 	}
 	if len(s.Headers) > maxParts {
@@ -102,19 +102,19 @@ func checkName(name string) error {
 	return nil
 }
 
-// checkURL returns an error for a URL that is not valid. The error does not
+// parseURL parses a URL, or returns what is wrong with it. The error does not
 // contain the URL, because URLs may contain credentials.
-func checkURL(address string) error {
+func parseURL(address string) (*url.URL, error) {
 	u, err := url.Parse(address)
 	switch {
 	case err != nil || len(address) > maxPartBytes:
-		return errors.New("is no address")
+		return nil, errors.New("is no address")
 	case u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.Hostname() == "":
-		return errors.New("want http:// or https:// and a host")
+		return nil, errors.New("want http:// or https:// and a host")
 	case u.User != nil:
-		return errors.New("has a name or password in it, want a header instead")
+		return nil, errors.New("has a name or password in it, want a header instead")
 	}
-	return nil
+	return u, nil
 }
 
 // headerName reports whether name is a token as HTTP defines it.

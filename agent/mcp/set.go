@@ -228,13 +228,12 @@ func (s *Set) Await(ctx context.Context) {
 		if !ok {
 			continue
 		}
-		late := time.NewTimer(time.Until(until))
+		patient, stop := context.WithDeadline(ctx, until)
 		select {
 		case <-attempt:
-		case <-late.C:
-		case <-ctx.Done():
+		case <-patient.Done():
 		}
-		late.Stop()
+		stop()
 	}
 }
 
