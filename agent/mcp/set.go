@@ -40,13 +40,6 @@ var (
 	errUnwanted error = &fault{words: "the connection was ended"}
 )
 
-// A Host is the part of [contracts.Host] that a set needs.
-type Host interface {
-	Publish(ctx context.Context, events ...contracts.Event) error
-	Ask(ctx context.Context, req *contracts.ServerRequest, opts contracts.AskOptions) (contracts.Outcome, error)
-	Withdraw(requestID string, verdict contracts.Verdict, reason string, by contracts.Resolver) bool
-}
-
 // Options configures a set of servers. The zero value is an empty set.
 type Options struct {
 	Servers []Server
@@ -61,7 +54,7 @@ type Options struct {
 
 	// Host publishes the state of servers and asks their questions. If it is
 	// nil, every question is cancelled, and only the log says so.
-	Host Host
+	Host contracts.Host
 
 	// SessionID is sent to the platform's server. Empty means that it is not
 	// sent.
