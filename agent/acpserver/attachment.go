@@ -2,6 +2,7 @@ package acpserver
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"sync"
@@ -25,16 +26,16 @@ type attachment struct {
 	peer    *peer
 	id      acp.SessionId
 	client  *client.Client
-	welcome func()      // answers the request that attached
-	refused func(error) // refuses that request
-	unused  []struct{}  // MCP servers that the editor offers for the agent
+	request json.RawMessage // id of the request that attached
+	answer  any             // to that request
+	unused  []struct{}      // MCP servers that the editor offers for the agent
 	ctx     context.Context
 	stop    context.CancelCauseFunc
 	over    chan struct{} // closed when follow has ended
 	asking  sync.WaitGroup
 
 	// Owned by the goroutine of follow, after newAttachment.
-	greeted bool                  // welcome or refused was called
+	greeted bool                  // the request that attached was answered
 	present bool                  // the history before the connection has been sent
 	gap     bool                  // updates were missed before the next state
 	fold    *session.State        // the state as of the last update
@@ -115,7 +116,7 @@ func (a *attachment) ended(err error) {
 	switch {
 	case !a.greeted:
 		a.greeted = true
-		a.refused(err)
+		a.peer.refuse(a.request, refusal(explain(err, string(a.id))))
 	case !wanted:
 		a.notice("Detached from this session: " + err.Error())
 	}
@@ -128,7 +129,7 @@ func (a *attachment) greet() {
 		return
 	}
 	a.greeted = true
-	a.welcome()
+	a.peer.answer(a.request, a.answer)
 	if len(a.unused) > 0 {
 		a.notice(textUnused)
 	}

@@ -181,9 +181,9 @@ func (p *peer) dispatch(m rpc.Message) {
 	case m.Method == acp.AgentMethodSessionNew:
 		serve(p, m, p.newSession)
 	case m.Method == acp.AgentMethodSessionLoad:
-		serve(p, m, p.loadSession)
+		serve(p, m, p.attaching(true, acp.LoadSessionResponse{}))
 	case m.Method == acp.AgentMethodSessionResume:
-		serve(p, m, p.resumeSession)
+		serve(p, m, p.attaching(false, acp.ResumeSessionResponse{}))
 	case m.Method == acp.AgentMethodSessionList:
 		serve(p, m, p.listSessions)
 	case m.Method == acp.AgentMethodSessionClose:

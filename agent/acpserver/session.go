@@ -50,16 +50,12 @@ func (p *peer) newSession(ctx context.Context, id json.RawMessage, req *sessionR
 	return nil, p.attach(ctx, id, req, w, true)
 }
 
-// loadSession attaches to a session and answers after the history.
-func (p *peer) loadSession(ctx context.Context, id json.RawMessage, req *sessionRequest) (any, error) {
-	w := attachMode{id: string(req.SessionID), history: true, answer: acp.LoadSessionResponse{}}
-	return nil, p.attach(ctx, id, req, w, false)
-}
-
-// resumeSession attaches to a session without its history.
-func (p *peer) resumeSession(ctx context.Context, id json.RawMessage, req *sessionRequest) (any, error) {
-	w := attachMode{id: string(req.SessionID), answer: acp.ResumeSessionResponse{}}
-	return nil, p.attach(ctx, id, req, w, false)
+// attaching returns a function that attaches to a session: with its history, which
+// is sent before the answer, or without.
+func (p *peer) attaching(history bool, answer any) func(context.Context, json.RawMessage, *sessionRequest) (any, error) {
+	return func(ctx context.Context, id json.RawMessage, req *sessionRequest) (any, error) {
+		return nil, p.attach(ctx, id, req, attachMode{id: string(req.SessionID), history: history, answer: answer}, false)
+	}
 }
 
 // attach attaches to a session. The attachment answers the request.
@@ -91,8 +87,7 @@ func (p *peer) attach(ctx context.Context, request json.RawMessage, at *sessionR
 	}
 	a := newAttachment(p, c, acp.SessionId(w.id))
 	_ = json.Unmarshal(at.Servers, &a.unused) // an object means none
-	a.welcome = func() { p.answer(request, w.answer) }
-	a.refused = func(err error) { p.refuse(request, refusal(explain(err, w.id))) }
+	a.request, a.answer = request, w.answer
 	if err := p.enter(a); err != nil {
 		_ = c.Close(false) // nothing has been done in the session yet
 		return err

@@ -28,6 +28,7 @@ const (
 type Answer struct {
 	Action  string                     `json:"action"`
 	Content map[string]json.RawMessage `json:"content,omitempty"` // of an accepted form, as the client wrote it
+	Values  map[string]any             `json:"-"`                 // the same, decoded
 }
 
 // Read reads a client's answer. Its first text block is JSON: an action and,
@@ -40,9 +41,8 @@ func (q *Question) Read(blocks []contracts.ContentBlock) (answer *Answer, why st
 		return nil, "the answer has no text"
 	}
 	var said map[string]json.RawMessage // keys must match by case
-	answer = &Answer{}
+	answer = &Answer{Action: Accept}
 	var action string
-	var content map[string]any
 	if json.Unmarshal([]byte(blocks[at].Text), &said) != nil || !decoded(said["action"], &action) {
 		return nil, "the answer is not understood"
 	}
@@ -56,13 +56,15 @@ func (q *Question) Read(blocks []contracts.ContentBlock) (answer *Answer, why st
 	if q.Mode == ModeURL {
 		return &Answer{Action: Accept}, ""
 	}
-	if !decoded(said["content"], &content) || !decoded(said["content"], &answer.Content) {
+	if !decoded(said["content"], &answer.Values) || !decoded(said["content"], &answer.Content) {
 		return nil, "the answer is not understood"
 	}
-	if err := fits(q.RequestedSchema, content); err != nil {
+	if answer.Values == nil {
+		answer.Values = map[string]any{}
+	}
+	if err := fits(q.RequestedSchema, answer.Values); err != nil {
 		return nil, "the answer does not fit what was asked: " + err.Error()
 	}
-	answer.Action = Accept
 	return answer, ""
 }
 

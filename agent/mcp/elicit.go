@@ -151,18 +151,7 @@ func answerOf(q *elicit.Question, blocks []contracts.ContentBlock) (*sdk.ElicitR
 	if answer == nil {
 		return nil, why
 	}
-	result := &sdk.ElicitResult{Action: answer.Action}
-	if answer.Action == elicit.Accept && q.Mode == elicit.ModeForm {
-		result.Content = map[string]any{}
-	}
-	for name, raw := range answer.Content {
-		var value any
-		if err := json.Unmarshal(raw, &value); err != nil {
-			return nil, "the answer is not understood" // cannot happen: Read has decoded it
-		}
-		result.Content[name] = value
-	}
-	return result, ""
+	return &sdk.ElicitResult{Action: answer.Action, Content: answer.Values}, ""
 }
 
 // refuseSampling refuses a server's request to the model. Sampling was not
