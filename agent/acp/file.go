@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"math"
 	"path/filepath"
@@ -59,39 +58,20 @@ func (p *peer) readFile(ctx context.Context, params acp.ReadTextFileRequest) (ac
 	if err != nil {
 		return acp.ReadTextFileResponse{}, err
 	}
-	text, err := p.readText(rel)
+	data, _, err := p.a.files.ReadFile(rel, maxFile)
+	switch {
+	case errors.Is(err, workspace.ErrNotRegular):
+		err = errors.New("it is not a regular file")
+	case errors.Is(err, workspace.ErrTooLarge):
+		err = fmt.Errorf("it is longer than %d bytes", maxFile)
+	case err == nil && bytes.IndexByte(data, 0) >= 0:
+		err = errors.New("it is not text")
+	}
 	if err != nil {
 		return acp.ReadTextFileResponse{}, fileRefusal(params.Path, err)
 	}
+	text := string(bytes.ToValidUTF8(data, []byte("\uFFFD")))
 	return acp.ReadTextFileResponse{Content: window(text, params.Line, params.Limit)}, nil
-}
-
-// readText returns the text of a regular file. It does not block on a named
-// pipe or another special file.
-func (p *peer) readText(rel string) (string, error) {
-	f, err := p.a.files.OpenFile(rel)
-	if err != nil {
-		return "", err
-	}
-	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		return "", err
-	}
-	if !info.Mode().IsRegular() {
-		return "", errors.New("it is not a regular file")
-	}
-	data, err := io.ReadAll(io.LimitReader(f, maxFile+1))
-	if err != nil {
-		return "", err
-	}
-	if len(data) > maxFile {
-		return "", fmt.Errorf("it is longer than %d bytes", maxFile)
-	}
-	if bytes.IndexByte(data, 0) >= 0 {
-		return "", errors.New("it is not text")
-	}
-	return string(bytes.ToValidUTF8(data, []byte("\uFFFD"))), nil
 }
 
 // window returns limit lines of text from line on; lines count from 1.
