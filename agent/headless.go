@@ -199,7 +199,7 @@ func (h *headless) current(ctx context.Context) (*link, error) {
 		h.opts.Log.Warn("cannot restart the agent process", "error", err)
 		return nil, err
 	}
-	h.publish(h.life, &contracts.Status{Message: "Agent process restarted"})
+	h.publish(starting, &contracts.Status{Message: "Agent process restarted"})
 	return r, nil
 }
 
