@@ -94,7 +94,9 @@ func (s *shell) Run(ctx context.Context, work contracts.Work) error {
 		return err
 	}
 	if !out.Announced {
-		r.announce = &contracts.ToolCall{CallID: req.CallID, Tool: req.Tool, Args: req.Args}
+		if err := s.host.Publish(ctx, &contracts.ToolCall{CallID: req.CallID, Tool: req.Tool, Args: req.Args}); err != nil {
+			return err
+		}
 	}
 	return r.decide(ctx, out)
 }
@@ -158,7 +160,6 @@ type shellRun struct {
 	line        string
 	shown       string // line with its secrets masked
 	attachments []string
-	announce    *contracts.ToolCall // still to be published; nil if the host has published it
 }
 
 func (s *shell) newRun(callID, line string) *shellRun {
@@ -207,7 +208,7 @@ func (r *shellRun) abandon(ctx context.Context, text string) error {
 // attachments in MAESTRO_ATTACHMENTS, one per line. If ctx ends meanwhile, the
 // host closes the call.
 func (r *shellRun) execute(ctx context.Context) error {
-	if err := r.publishCall(ctx, &contracts.ToolStart{CallID: r.callID}); err != nil {
+	if err := r.shell.host.Publish(ctx, &contracts.ToolStart{CallID: r.callID}); err != nil {
 		return err
 	}
 	env := proc.Environ(os.Environ(), r.Hosted, r.EnvPass)
@@ -232,21 +233,10 @@ func (r *shellRun) execute(ctx context.Context) error {
 // end ends the call and the response.
 func (r *shellRun) end(ctx context.Context, end *contracts.ToolEnd, text string) error {
 	r.Finished(shellTool, end.Success, r.label())
-	if err := r.publishCall(ctx, end); err != nil {
+	if err := r.shell.host.Publish(ctx, end); err != nil {
 		return err
 	}
 	return r.answer(ctx, text)
-}
-
-// publishCall publishes an event of the call, together with its tool_call if
-// that has not been published.
-func (r *shellRun) publishCall(ctx context.Context, ev contracts.Event) error {
-	if r.announce == nil {
-		return r.shell.host.Publish(ctx, ev)
-	}
-	call := r.announce
-	r.announce = nil
-	return r.shell.host.Publish(ctx, call, ev)
 }
 
 // answer ends the response with a text.
