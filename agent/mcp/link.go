@@ -176,7 +176,6 @@ func (l *link) attempt(done chan struct{}) {
 		s.close()
 		close(s.over)
 	}
-	close(done)
 	switch {
 	case introduces:
 		l.say("is available: "+toolCount(tools), nil)
@@ -185,6 +184,7 @@ func (l *link) attempt(done chan struct{}) {
 	case err != nil && !again && l.set.life.Err() == nil:
 		l.say("is not available: "+why(err)+". It is tried again at the next prompt.", err)
 	}
+	close(done) // after clients were told, so that a prompt that waits follows
 }
 
 // pause counts a failure and sets the time of the next attempt, at once after
