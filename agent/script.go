@@ -100,7 +100,10 @@ func (sc *scenario) stepsFor(prompt string) ([]step, bool) {
 
 // A step is one action of the script.
 type step struct {
-	size int64                                      // number of steps with every repeat written out and every branch counted
+	// size is the number of steps with every repeat written out and every branch
+	// counted.
+	size int64
+
 	play func(ctx context.Context, p *player) error // its error ends the run
 }
 

@@ -13,9 +13,9 @@ import (
 // and returns how it is played.
 func (l *loader) step(at place) (s step) {
 	o := l.object(at,
-		may("say", &s, l.say), may("think", &s, l.think), may("tool", &s, l.tool), may("ask", &s, l.ask), may("delay_ms", &s, l.pause),
-		may("error", &s, l.failure), may("usage", &s, l.usage), may("status", &s, l.status), may("compaction", &s, l.compaction),
-		may("raw", &s, l.rawEvent), may("repeat", &s, l.repeat), may("end", &s, l.end))
+		may("say", &s, l.say), may("think", &s, l.think), may("tool", &s, l.tool), may("ask", &s, l.ask),
+		may("delay_ms", &s, l.pause), may("error", &s, l.failure), may("usage", &s, l.usage), may("status", &s, l.status),
+		may("compaction", &s, l.compaction), may("raw", &s, l.rawEvent), may("repeat", &s, l.repeat), may("end", &s, l.end))
 	if len(o) != 1 {
 		l.fail(at, "a step has exactly one key, this one has %d", len(o))
 	}
@@ -32,7 +32,9 @@ func (l *loader) speech(at place, thinking bool) step {
 	if startsWith(at, '"') {
 		words = l.text(at)
 	} else {
-		l.object(at, must("text", &words, l.text), may("chunk", &chunk, l.integer(1, contracts.MaxTextBytes)), may("delay_ms", &delay, l.delay))
+		l.object(at,
+			must("text", &words, l.text), may("chunk", &chunk, l.integer(1, contracts.MaxTextBytes)),
+			may("delay_ms", &delay, l.delay))
 	}
 	return speech(words, chunk, delay, thinking)
 }
@@ -110,8 +112,8 @@ func (l *loader) ask(at place) step {
 	args, reason := text("{}"), text("Asked by the script")
 	size, on := int64(1), map[contracts.Verdict][]step{}
 	l.object(at,
-		must("type", &kind, oneOf(l, contracts.RequestTypes()...)), must("tool", &tool, l.name), may("args", &args, l.json),
-		may("reason", &reason, l.text), may("timeout_ms", &timeout, l.milliseconds(-1, maxScriptWait)),
+		must("type", &kind, oneOf(l, contracts.RequestTypes()...)), must("tool", &tool, l.name),
+		may("args", &args, l.json), may("reason", &reason, l.text), may("timeout_ms", &timeout, l.milliseconds(-1, maxScriptWait)),
 		member{key: "on", read: func(p place) {
 			var known []member
 			for _, v := range verdicts[kind] {
@@ -124,7 +126,8 @@ func (l *loader) ask(at place) step {
 		}})
 	return step{size, func(ctx context.Context, p *player) error {
 		req := &contracts.ServerRequest{
-			RequestID: turn.ID("req_"), RequestType: kind, Tool: tool, Args: json.RawMessage(args.at(p.n)), Reason: reason.at(p.n),
+			RequestID: turn.ID("req_"), RequestType: kind, Tool: tool,
+			Args: json.RawMessage(args.at(p.n)), Reason: reason.at(p.n),
 		}
 		req.CallID = req.RequestID
 		if kind == contracts.RequestToolRetry {
@@ -208,7 +211,8 @@ func (l *loader) compaction(at place) step {
 	count := l.integer(0, 1<<53-1)
 	l.object(at,
 		must("summary", &summary, l.text), may("first_kept_entry_index", &c.FirstKeptEntryIndex, count),
-		may("tokens_before", &c.TokensBefore, count), may("auto", &c.Auto, l.boolean), may("custom_instructions", &c.CustomInstructions, l.str))
+		may("tokens_before", &c.TokensBefore, count), may("auto", &c.Auto, l.boolean),
+		may("custom_instructions", &c.CustomInstructions, l.str))
 	return step{1, func(ctx context.Context, p *player) error {
 		c := c
 		c.Summary = summary.at(p.n)
@@ -236,14 +240,18 @@ func (l *loader) repeat(at place) step {
 	l.object(at,
 		must("times", &times, l.integer(1, maxScriptSteps)), must("steps", &steps, l.steps),
 		may("rate", &rate, l.decimal(1/maxScriptDelay.Seconds(), maxScriptRate)))
+	period := time.Duration(0)
+	if rate > 0 {
+		period = time.Duration(float64(time.Second) / rate)
+	}
 	size := min(times*max(sizeOf(steps), 1), tooMany) // cannot overflow: both are bounded
 	return step{size, func(ctx context.Context, p *player) error {
 		outer := p.n
 		defer func() { p.n = outer }()
 		start := time.Now()
 		for i := range times {
-			if rate > 0 {
-				if err := p.wait(ctx, time.Until(start.Add(time.Duration(i)*time.Duration(float64(time.Second)/rate)))); err != nil {
+			if period > 0 {
+				if err := p.wait(ctx, time.Until(start.Add(time.Duration(i)*period))); err != nil {
 					return err
 				}
 			}

@@ -130,7 +130,9 @@ func (p *peer) takeCall(r *run, raw json.RawMessage, begins bool) {
 	c.merge(&u)
 	// A terminal of the program's own is nothing to show: Codex reports one for a
 	// command that it has yet to ask about.
-	shows := slices.ContainsFunc(c.content, func(t toolContent) bool { return t.Terminal == "" || r.terminals[t.Terminal] != nil })
+	shows := slices.ContainsFunc(c.content, func(t toolContent) bool {
+		return t.Terminal == "" || r.terminals[t.Terminal] != nil
+	})
 	switch {
 	case c.stage == started:
 		p.progress(r, c)

@@ -318,7 +318,8 @@ func servers(list []mcp.Server, can acp.McpCapabilities) (taken []acp.McpServer,
 		case s.Command != "":
 			command, args := start(&s)
 			taken = append(taken, acp.McpServer{Stdio: &acp.McpServerStdio{
-				Name: s.Name, Command: command, Args: args, Env: sorted(s.Env, func(name, value string) acp.EnvVariable { return acp.EnvVariable{Name: name, Value: value} }),
+				Name: s.Name, Command: command, Args: args,
+				Env: sorted(s.Env, func(name, value string) acp.EnvVariable { return acp.EnvVariable{Name: name, Value: value} }),
 			}})
 			if s.Dir != "" && runtime.GOOS == "windows" {
 				left = append(left, fmt.Sprintf("MCP server %s starts where the agent has it start, not in %s: the protocol has no word for it", s.Name, s.Dir))

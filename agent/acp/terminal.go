@@ -190,7 +190,8 @@ func (p *peer) onTerminal(m rpc.Message, f func(*peer, context.Context, *termina
 		}
 		p.mu.Unlock()
 		if t == nil {
-			return nil, &acp.RequestError{Code: errNotFound, Message: "Resource not found", Data: map[string]any{"terminalId": params.TerminalId}}
+			data := map[string]any{"terminalId": params.TerminalId}
+			return nil, &acp.RequestError{Code: errNotFound, Message: "Resource not found", Data: data}
 		}
 		return f(p, ctx, t)
 	})

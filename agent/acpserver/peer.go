@@ -119,7 +119,8 @@ func Serve(ctx context.Context, in io.Reader, out io.Writer, opts Options) error
 func newPeer(ctx context.Context, out io.Writer, opts Options) *peer {
 	p := &peer{
 		Options: opts, ctx: ctx, slots: make(chan struct{}, maxServed),
-		kinds: []contracts.RequestType{contracts.RequestApproval}, attached: map[acp.SessionId]*attachment{}, places: map[string]string{},
+		kinds:    []contracts.RequestType{contracts.RequestApproval},
+		attached: map[acp.SessionId]*attachment{}, places: map[string]string{},
 	}
 	p.conn = rpc.New(rpc.Options{
 		Send:  func(line []byte) error { _, err := out.Write(line); return err },

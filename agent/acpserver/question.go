@@ -86,7 +86,8 @@ func reasonOf(text string) string {
 func (a *attachment) reconcile() {
 	st := a.fold.Snapshot(0).State
 	wanted := map[string]contracts.PendingRequest{}
-	if holder := holderOf(&st); !a.peer.View && (holder == "" || holder == a.client.Attached().ConnectionID) { // the server would accept an answer
+	holder := holderOf(&st)
+	if !a.peer.View && (holder == "" || holder == a.client.Attached().ConnectionID) { // the server would accept an answer
 		for _, r := range st.PendingRequests {
 			if slices.Contains(a.peer.kinds, r.Kind) {
 				wanted[r.ID] = r

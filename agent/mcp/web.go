@@ -67,7 +67,10 @@ const reports = "subscriptions/listen"
 func newWeb(server *Server, session string, life context.Context) *web {
 	next := http.DefaultTransport.(*http.Transport).Clone() // DefaultTransport has this type unless someone replaced it
 	next.MaxResponseHeaderBytes = maxHeaderBytes
-	return &web{next: next, server: server, headers: server.HeadersFor(session), life: life, streams: rate.NewLimiter(rate.Every(streamPause), 1)}
+	return &web{
+		next: next, server: server, headers: server.HeadersFor(session), life: life,
+		streams: rate.NewLimiter(rate.Every(streamPause), 1),
+	}
 }
 
 // client returns a client that follows redirects to the same host only, because
