@@ -48,12 +48,8 @@ type Conformance struct {
 var errConformanceClosed = errors.New("the agent was closed")
 
 func newConformance(o Options) Agent {
-	log := o.Log
-	if log == nil {
-		log = slog.New(slog.DiscardHandler)
-	}
 	life, end := context.WithCancelCause(context.Background())
-	return &Conformance{profile: o.Profile, log: log, life: life, end: end, free: make(chan struct{}, maxOpenAsks)}
+	return &Conformance{profile: o.Profile, log: o.Log, life: life, end: end, free: make(chan struct{}, maxOpenAsks)}
 }
 
 // The model and provider that suites expect.
@@ -76,18 +72,17 @@ func (c *Conformance) Start(_ context.Context, host contracts.Host) (contracts.A
 // prompt is accepted.
 func (c *Conformance) Check(content string) error {
 	name, args, ok := trigger(content)
-	switch {
-	case !ok:
+	kind, asks := askedTypes[name]
+	if !ok || !asks {
 		return nil
-	case name == "approval":
-		_, err := parseRequest(args, contracts.RequestApproval)
-		return err
-	case name == "server_request":
-		_, err := parseRequest(args, "")
-		return err
 	}
-	return nil
+	_, err := parseRequest(args, kind)
+	return err
 }
+
+// askedTypes has the triggers for a question, with its type; "" leaves the type
+// to the arguments.
+var askedTypes = map[string]contracts.RequestType{"approval": contracts.RequestApproval, "server_request": ""}
 
 // trigger splits a prompt that is a trigger into its name and arguments.
 func trigger(content string) (name string, args []byte, ok bool) {
@@ -104,13 +99,17 @@ func (c *Conformance) Configure(*contracts.Init) {}
 
 // triggers maps the name of a trigger to its function.
 var triggers = map[string]func(*Conformance, context.Context, []byte) error{
-	"approval":       (*Conformance).approval,
-	"server_request": (*Conformance).serverRequest,
-	"burst":          (*Conformance).burst,
-	"stream":         (*Conformance).stream,
-	"hang":           (*Conformance).hang,
-	"flush_error":    (*Conformance).rememberFlushError,
-	"client_tools":   (*Conformance).clientTools,
+	"approval": func(c *Conformance, ctx context.Context, args []byte) error {
+		return c.ask(ctx, args, askedTypes["approval"])
+	},
+	"server_request": func(c *Conformance, ctx context.Context, args []byte) error {
+		return c.ask(ctx, args, askedTypes["server_request"])
+	},
+	"burst":        (*Conformance).burst,
+	"stream":       (*Conformance).stream,
+	"hang":         (*Conformance).hang,
+	"flush_error":  (*Conformance).rememberFlushError,
+	"client_tools": (*Conformance).clientTools,
 }
 
 // Run executes the trigger in the prompt. A trigger with malformed or too large
@@ -139,14 +138,6 @@ func (c *Conformance) acknowledge(ctx context.Context) error {
 		return err
 	}
 	return turn.End(ctx, contracts.Usage{InputTokens: 3, OutputTokens: 1})
-}
-
-func (c *Conformance) approval(ctx context.Context, args []byte) error {
-	return c.ask(ctx, args, contracts.RequestApproval)
-}
-
-func (c *Conformance) serverRequest(ctx context.Context, args []byte) error {
-	return c.ask(ctx, args, "")
 }
 
 // ask asks the clients a question of the given type, or of the type in the

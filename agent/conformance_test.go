@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -18,7 +19,7 @@ import (
 // startConformance returns a started agent, which is closed with the test.
 func startConformance(t *testing.T, host contracts.Host, profile contracts.Profile) *Conformance {
 	t.Helper()
-	c := newConformance(Options{Profile: profile}).(*Conformance)
+	c := newConformance(Options{Profile: profile, Log: slog.New(slog.DiscardHandler)}).(*Conformance)
 	info, err := c.Start(t.Context(), host)
 	if err != nil || info.Model != "gpt-5.4" || info.Provider != "openai" || info.Executor != contracts.ExecutorLive ||
 		!info.KeepsRequests || !slices.Equal(info.Requests, contracts.RequestTypes()) {
@@ -153,7 +154,7 @@ func TestConformanceBoundsOpenQuestions(t *testing.T) {
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 	host := hosttest.New(t)
 	host.Answer = nil
-	c := newConformance(Options{}).(*Conformance)
+	c := newConformance(Options{Log: slog.New(slog.DiscardHandler)}).(*Conformance)
 	if _, err := c.Start(t.Context(), host); err != nil {
 		t.Fatal(err)
 	}

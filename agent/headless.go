@@ -13,6 +13,7 @@ import (
 
 	"github.com/seed-028515a8/maestro/agent/mask"
 	"github.com/seed-028515a8/maestro/contracts"
+	"github.com/seed-028515a8/maestro/internal/sleep"
 )
 
 // maxDeaths is how often in a row a child may die without completing a run.
@@ -22,28 +23,27 @@ const maxDeaths = 5
 // A headless is an agent in a child process that speaks the headless protocol
 // on its standard streams. This program is the child's controller.
 //
-// One goroutine, supervise, owns the child. It alone starts children, so there
-// is at most one, and passes it to Run. It replaces a child that dies.
+// A child that dies is replaced by its keeper after some time, or before by the
+// next prompt. They take turns, so there is at most one child.
 type headless struct {
 	argv []string
 	opts Options
 	wait waits
 
 	// Set by Start.
-	host  contracts.Host
-	ids   *wireIDs
-	life  context.Context // from Start to Close
-	stop  context.CancelFunc
-	grace context.Context // ends when Close must not wait any longer
-	hurry context.CancelFunc
-	gone  chan struct{}       // closed when supervise has ended
-	want  chan chan<- attempt // Run requests the child; the inner channel is 1-buffered
+	host contracts.Host
+	ids  *wireIDs
+	life context.Context // from Start to Close
+	stop context.CancelFunc
+
+	launching chan struct{}  // 1-buffered; holds a token while a child is started or closed
+	keeping   sync.WaitGroup // the keepers
 
 	deaths atomic.Int64 // in a row, without a completed run
 
 	mu     sync.Mutex
 	config *contracts.Init // the accepted inits combined; nil before the first
-	link   *link           // of the running child; nil between children
+	link   *link           // of the newest child; nil before the first
 }
 
 // waits are time limits. Tests set other ones.
@@ -57,12 +57,6 @@ type waits struct {
 	maxBackoff time.Duration
 }
 
-// An attempt is the outcome of a request for the child.
-type attempt struct {
-	link *link
-	err  error
-}
-
 // newHeadless returns an agent that runs argv, which is not empty, in o.Dir.
 func newHeadless(argv []string, o Options) Agent {
 	return &headless{
@@ -71,7 +65,7 @@ func newHeadless(argv []string, o Options) Agent {
 			ready: 30 * time.Second, notice: 5 * time.Second, quiet: time.Second, interrupt: 4 * time.Second,
 			shutdown: 2 * time.Second, backoff: time.Second, maxBackoff: 30 * time.Second,
 		},
-		gone: make(chan struct{}), want: make(chan chan<- attempt),
+		launching: make(chan struct{}, 1),
 	}
 }
 
@@ -82,15 +76,11 @@ func (h *headless) Start(ctx context.Context, host contracts.Host) (contracts.Ag
 		h.ids.process = strconv.FormatInt(time.Now().UnixMilli(), 36)
 	}
 	h.life, h.stop = context.WithCancel(context.WithoutCancel(ctx))
-	h.grace, h.hurry = context.WithCancel(context.WithoutCancel(ctx))
-	r, ready, err := h.launch(ctx)
+	_, ready, err := h.launch(ctx)
 	if err != nil {
 		h.stop()
-		h.hurry()
-		close(h.gone) // Close has nothing to wait for
 		return contracts.AgentInfo{}, err
 	}
-	go h.supervise(r) // ends with h.life
 	return contracts.AgentInfo{
 		Model: ready.Model, Provider: ready.Provider, Executor: ready.ExecutorType,
 		Requests: contracts.RequestTypes(), Forgets: true,
@@ -125,7 +115,7 @@ func (h *headless) launch(ctx context.Context) (*link, *contracts.Ready, error) 
 // greet makes this program the child's controller, and configures the child as
 // its predecessors were.
 func (h *headless) greet(r *link) {
-	err := r.child.send(&contracts.Hello{
+	err := r.send(&contracts.Hello{
 		ProtocolVersion: contracts.ProtocolVersion,
 		ClientInfo:      &contracts.ClientInfo{Name: "maestro"},
 		Capabilities:    &contracts.Capabilities{ServerRequests: contracts.RequestTypes(), RawAgentEvents: true},
@@ -134,100 +124,89 @@ func (h *headless) greet(r *link) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if err == nil && h.config != nil {
-		err = r.child.send(h.config)
+		err = r.send(h.config)
 	}
 	if err != nil {
 		h.opts.Log.Warn("cannot initialize the agent process", "error", err)
 	}
 	h.link = r
+	h.keeping.Go(func() { h.keep(r) }) // ends when the child has been replaced, given up or closed
 }
 
-// supervise keeps a child running until Close.
-func (h *headless) supervise(r *link) {
-	defer close(h.gone)
-	for r != nil {
-		select {
-		case reply := <-h.want:
-			reply <- attempt{link: r}
-			continue
-		case <-r.over:
-		case <-h.life.Done():
-			r.child.shutdown(h.grace, h.wait.shutdown)
-			<-r.over
-			return
-		}
-		h.mu.Lock()
-		h.link = nil
-		h.mu.Unlock()
-		h.deaths.Add(1)
-		h.reportExit(r)
-		r = h.restart()
+// keep waits for the end of a child and reports it, unless its run does. Then it
+// starts another one, unless a prompt has. It waits between attempts, and gives
+// up after maxDeaths failures.
+func (h *headless) keep(r *link) {
+	<-r.over
+	if h.life.Err() != nil {
+		return
 	}
-}
-
-// reportExit publishes the exit of a child, unless its run reports it.
-func (h *headless) reportExit(r *link) {
+	h.deaths.Add(1)
 	h.opts.Log.Warn("agent process ended", "error", r.child.Failure(), "stderr", mask.Text(r.child.LastWords()))
 	if !r.broken {
-		h.publish(&contracts.ErrorEvent{Message: r.child.Account().Error(), ErrorType: contracts.ErrorTransient})
+		h.publish(h.life, &contracts.ErrorEvent{Message: r.child.Account().Error(), ErrorType: contracts.ErrorTransient})
 	}
-}
-
-// restart returns a new child, or nil after Close. It waits between attempts,
-// and after maxDeaths failures until there is a prompt. A prompt ends any wait.
-func (h *headless) restart() *link {
-	for {
-		reply, ok := h.pause()
-		if !ok {
-			return nil
+	close(r.reported)
+	for deaths := h.deaths.Load(); deaths < maxDeaths; deaths = h.deaths.Load() {
+		if sleep.For(h.life, min(h.wait.backoff<<max(deaths-1, 0), h.wait.maxBackoff)) != nil {
+			return
 		}
-		r, _, err := h.launch(h.life)
-		if reply != nil {
-			reply <- attempt{link: r, err: err}
-		} else if err != nil && h.life.Err() == nil {
-			h.publish(&contracts.ErrorEvent{Message: err.Error(), ErrorType: contracts.ErrorTransient})
+		_, err := h.current(h.life)
+		if err == nil || h.life.Err() != nil {
+			return
 		}
-		if err == nil {
-			h.publish(&contracts.Status{Message: "Agent process restarted"})
-			return r
-		}
-		if h.life.Err() != nil {
-			return nil
-		}
-		h.deaths.Add(1)
-		h.opts.Log.Warn("cannot restart the agent process", "error", err)
+		h.publish(h.life, &contracts.ErrorEvent{Message: err.Error(), ErrorType: contracts.ErrorTransient})
 	}
-}
-
-// pause waits until the next restart is due. If a prompt ends the wait, it
-// returns the channel for the outcome. It returns false after Close.
-func (h *headless) pause() (reply chan<- attempt, ok bool) {
-	var due <-chan time.Time
-	if deaths := h.deaths.Load(); deaths < maxDeaths {
-		delay := h.wait.maxBackoff
-		if shift := max(deaths-1, 0); shift < 10 {
-			delay = min(h.wait.backoff<<shift, delay)
-		}
-		due = time.After(delay)
-	} else if deaths == maxDeaths {
-		h.publish(&contracts.ErrorEvent{
-			Message:   fmt.Sprintf("agent process died %d times in a row: it is started again with the next prompt", deaths),
+	if h.deaths.Load() == maxDeaths {
+		h.publish(h.life, &contracts.ErrorEvent{
+			Message:   fmt.Sprintf("agent process died %d times in a row: it is started again with the next prompt", maxDeaths),
 			ErrorType: contracts.ErrorTransient,
 		})
 	}
-	select {
-	case <-due:
-		return nil, true
-	case reply := <-h.want:
-		return reply, true
-	case <-h.life.Done():
-		return nil, false
-	}
 }
 
-// publish publishes an event of the agent itself.
-func (h *headless) publish(ev contracts.Event) {
-	if err := h.host.Publish(h.life, ev); err != nil {
+// current returns the link to the running child. If there is none, it starts
+// one.
+func (h *headless) current(ctx context.Context) (*link, error) {
+	select {
+	case h.launching <- struct{}{}:
+		defer func() { <-h.launching }()
+	case <-h.life.Done():
+		return nil, errAgentClosed
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	h.mu.Lock()
+	r := h.link
+	h.mu.Unlock()
+	if r.child.Life().Err() == nil {
+		return r, nil
+	}
+	starting, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	defer context.AfterFunc(h.life, func() { stop(errAgentClosed) })()
+	select {
+	case <-r.reported:
+	case <-starting.Done():
+		return nil, context.Cause(starting)
+	}
+	r, _, err := h.launch(starting)
+	if err != nil {
+		if starting.Err() != nil { // interrupted or closed
+			return nil, context.Cause(starting)
+		}
+		h.deaths.Add(1)
+		h.opts.Log.Warn("cannot restart the agent process", "error", err)
+		return nil, err
+	}
+	h.publish(starting, &contracts.Status{Message: "Agent process restarted"})
+	return r, nil
+}
+
+var errAgentClosed = errors.New("agent is closed")
+
+func (h *headless) publish(ctx context.Context, events ...contracts.Event) {
+	if err := h.host.Publish(ctx, events...); err != nil {
 		h.opts.Log.Debug("cannot publish an agent event", "error", err)
 	}
 }
@@ -241,7 +220,7 @@ func (h *headless) Configure(init *contracts.Init) {
 	if h.link == nil {
 		return
 	}
-	if err := h.link.child.send(init); err != nil {
+	if err := h.link.send(init); err != nil {
 		h.opts.Log.Warn("cannot configure the agent process", "error", err)
 	}
 }
@@ -279,8 +258,11 @@ func addInit(sum, init *contracts.Init) *contracts.Init {
 // has ended, it is killed.
 func (h *headless) Run(ctx context.Context, work contracts.Work) error {
 	r, err := h.current(ctx)
-	if err != nil {
-		return err
+	switch {
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case err != nil:
+		return transient(err)
 	}
 	run := r.begin()
 	defer r.finish(run)
@@ -288,7 +270,7 @@ func (h *headless) Run(ctx context.Context, work contracts.Work) error {
 	for _, a := range work.Attachments {
 		prompt.Attachments = append(prompt.Attachments, a.Path)
 	}
-	if err := r.child.send(prompt); err != nil {
+	if err := r.send(prompt); err != nil {
 		return transient(err)
 	}
 	select {
@@ -305,34 +287,13 @@ func (h *headless) Run(ctx context.Context, work contracts.Work) error {
 	}
 }
 
-// current returns the link to the running child. If there is none, one is
-// started.
-func (h *headless) current(ctx context.Context) (*link, error) {
-	reply := make(chan attempt, 1)
-	select {
-	case h.want <- reply:
-	case <-h.gone:
-		return nil, transient(errors.New("agent is closed"))
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
-	}
-	select {
-	case a := <-reply:
-		if a.err != nil {
-			return nil, transient(a.err)
-		}
-		return a.link, nil
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
-	}
-}
-
 // interrupt ends a run whose ctx has ended.
 func (h *headless) interrupt(ctx context.Context, r *link, run *run) error {
-	r.markInterrupted(run)
+	run.interrupted.Store(true) // without r.mu, which a client that does not read may block for long
+	run.quiet.Reset(h.wait.quiet)
 	timer := time.NewTimer(h.wait.interrupt)
 	defer timer.Stop()
-	if r.child.send(&contracts.Interrupt{}) == nil {
+	if r.send(&contracts.Interrupt{}) == nil {
 		select {
 		case <-run.ended:
 			h.deaths.Store(0)
@@ -358,9 +319,16 @@ func (h *headless) Close(ctx context.Context) error {
 	if h.stop == nil {
 		return nil // never started
 	}
-	defer h.hurry()
 	h.stop()
-	defer context.AfterFunc(ctx, h.hurry)()
-	<-h.gone
+	h.launching <- struct{}{}
+	defer func() { <-h.launching }()
+	h.mu.Lock()
+	r := h.link
+	h.mu.Unlock()
+	if r != nil {
+		_ = r.send(&contracts.Shutdown{}) // a child that does not read is killed
+		r.child.Shutdown(ctx, h.wait.shutdown, errors.New("agent process killed: it did not shut down"))
+	}
+	h.keeping.Wait()
 	return nil
 }

@@ -1,23 +1,31 @@
 package agent
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"os"
+	"os/exec"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/seed-028515a8/maestro/agent/mask"
 	"github.com/seed-028515a8/maestro/contracts"
+	"github.com/seed-028515a8/maestro/internal/line"
 	"github.com/seed-028515a8/maestro/internal/proc"
 )
 
-// Bounds on a child's open questions and calls. A session has no more than 256
-// open questions either.
+// Bounds on a child's open questions and calls, and on its lines in a row that
+// are no events. A session has no more than 256 open questions either.
 const (
-	maxAsks  = 256
-	maxTools = 1024
+	maxAsks     = 256
+	maxTools    = 1024
+	maxBadLines = 4
 )
 
 // errTooManyAsks refuses a question beyond maxAsks.
@@ -25,16 +33,18 @@ var errTooManyAsks = &contracts.Error{
 	Code: contracts.CodeOverloaded, Message: fmt.Sprintf("%d questions are open already", maxAsks),
 }
 
-// A link passes the events of one child to the host, and the host's answers
+// A link starts one child, passes its events to the host, and the host's answers
 // back.
 //
 // Events of a run are published during a run only. Later ones are dropped,
 // because the run has ended for clients.
 type link struct {
 	h     *headless
-	child *child
+	child *proc.Process
 	ready chan *contracts.Ready // 1-buffered; holds the child's first ready event
 	over  chan struct{}         // closed when the child is done and none of its questions is open
+
+	reported chan struct{} // closed when clients were told of the end of a child that was ready
 
 	greeted bool // the child was ready; owned by its reader
 
@@ -82,22 +92,23 @@ type ask struct {
 // newLink starts a child of h.
 func newLink(h *headless) (*link, error) {
 	r := &link{
-		h: h, ready: make(chan *contracts.Ready, 1), over: make(chan struct{}),
+		h: h, ready: make(chan *contracts.Ready, 1), over: make(chan struct{}), reported: make(chan struct{}),
 		asks: map[string]*ask{},
 	}
 	h.ids.generation++
-	child := newChild(h.argv, h.opts, r.event, r.refuse)
-	r.child = child
+	cmd := exec.Command(h.argv[0], h.argv[1:]...)
+	cmd.Dir, cmd.Env = h.opts.Dir, proc.Environ(os.Environ(), h.opts.Hosted, h.opts.EnvPass)
+	r.child = proc.NewProcess(cmd, proc.ProcessOptions{Name: "agent process", Log: mask.Log(h.opts.Log, mask.Text)})
 	life, stop := context.WithCancel(context.WithoutCancel(h.life))
 	r.life = life
-	if err := child.Start(child.listen); err != nil {
+	if err := r.child.Start(r.listen); err != nil {
 		stop()
 		return nil, err
 	}
 	go func() { // ends with the child
-		<-child.Life().Done()
+		<-r.child.Life().Done()
 		late := time.AfterFunc(proc.DrainTime, stop) // bounds publishing the child's last events
-		<-child.Done()
+		<-r.child.Done()
 		late.Stop()
 		stop()
 		r.asking.Wait()
@@ -107,6 +118,51 @@ func newLink(h *headless) (*link, error) {
 		close(r.over)
 	}()
 	return r, nil
+}
+
+// send queues a command for the child. It does not block.
+func (r *link) send(command contracts.Command) error {
+	line, err := contracts.EncodeCommand(command)
+	if err != nil {
+		return err
+	}
+	if len(line) > contracts.MaxLineBytes {
+		return fmt.Errorf("%s is longer than a line may be", command.CommandType())
+	}
+	return r.child.Send(append(line, '\n'))
+}
+
+// listen decodes the child's output line by line until it ends.
+func (r *link) listen(stdout io.Reader) {
+	lines := line.NewReader(stdout, contracts.MaxLineBytes)
+	var decoder contracts.Decoder
+	for first, bad := true, 0; ; first = false {
+		text, err := lines.Next()
+		if err != nil && !errors.Is(err, line.ErrLong) {
+			return
+		}
+		if err == nil {
+			if first {
+				text = bytes.TrimPrefix(text, []byte("\uFEFF"))
+			}
+			if text = bytes.TrimSpace(text); len(text) == 0 {
+				continue
+			}
+			var ev contracts.Event
+			if ev, err = decoder.Event(text); err == nil {
+				r.event(ev)
+			}
+			if err == nil || errors.Is(err, contracts.ErrUnknownType) { // from a newer child
+				bad = 0
+				continue
+			}
+		}
+		if bad++; bad > maxBadLines {
+			r.child.Kill(fmt.Errorf("agent process killed: %d unparseable lines in a row", bad))
+			return
+		}
+		r.show(&contracts.ErrorEvent{Message: fmt.Sprintf("agent process wrote an unparseable line: %v", err), ErrorType: contracts.ErrorProtocol})
+	}
 }
 
 // event handles an event of the child. Only the child's reader calls it.
@@ -160,16 +216,7 @@ func (r *link) show(ev contracts.Event) {
 }
 
 // publish publishes events. The caller holds r.mu if they belong to a run.
-func (r *link) publish(events ...contracts.Event) {
-	if err := r.h.host.Publish(r.life, events...); err != nil {
-		r.h.opts.Log.Debug("cannot publish an agent event", "error", err)
-	}
-}
-
-// refuse reports a line that is no event.
-func (r *link) refuse(err error) {
-	r.show(&contracts.ErrorEvent{Message: err.Error(), ErrorType: contracts.ErrorProtocol})
-}
+func (r *link) publish(events ...contracts.Event) { r.h.publish(r.life, events...) }
 
 // fault handles an error. It is not fatal here, because the child is replaced,
 // and it answers no request of our clients.
@@ -216,7 +263,14 @@ func (r *link) begin() *run {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	run := &run{ended: make(chan struct{}), tools: map[string]bool{}, held: map[string]contracts.Event{}}
-	run.quiet = time.AfterFunc(time.Hour, func() { r.endIfQuiet(run) })
+	run.quiet = time.AfterFunc(time.Hour, func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		stale := time.Since(run.since) < r.h.wait.quiet // restarted while this waited for the lock
+		if !stale && len(r.asks) == 0 && run.idle(r.endings) {
+			run.end()
+		}
+	})
 	run.quiet.Stop()
 	r.run = run
 	return run
@@ -240,13 +294,6 @@ func (r *link) finish(run *run) {
 	r.mu.Unlock()
 }
 
-// markInterrupted records that a run is being interrupted. It does not wait for
-// r.mu, because a client that does not read may block it for long.
-func (r *link) markInterrupted(run *run) {
-	run.interrupted.Store(true)
-	run.quiet.Reset(r.h.wait.quiet)
-}
-
 // armQuietTimer starts or stops the timer that ends the run. The caller holds
 // r.mu.
 func (r *link) armQuietTimer() {
@@ -258,16 +305,6 @@ func (r *link) armQuietTimer() {
 	if len(r.asks) == 0 && run.idle(r.endings) {
 		run.since = time.Now()
 		run.quiet.Reset(r.h.wait.quiet)
-	}
-}
-
-// endIfQuiet ends a run whose child has been quiet for long enough.
-func (r *link) endIfQuiet(run *run) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	stale := time.Since(run.since) < r.h.wait.quiet // restarted while this waited for the lock
-	if !stale && len(r.asks) == 0 && run.idle(r.endings) {
-		run.end()
 	}
 }
 
@@ -294,8 +331,16 @@ func (run *run) end() {
 // apply updates the run with an event and returns the events to publish.
 func (run *run) apply(ev contracts.Event, endings bool) []contracts.Event {
 	switch e := ev.(type) {
-	case *contracts.RawAgentEvent:
-		return run.applyRaw(e, endings)
+	case *contracts.RawAgentEvent: // the hub makes these three itself
+		switch {
+		case e.EventKind == "agent_start":
+			run.started = true
+		case e.EventKind == "agent_end" && endings:
+			run.end()
+		case e.EventKind != "agent_end" && e.EventKind != "message_start":
+			return []contracts.Event{e}
+		}
+		return nil
 	case *contracts.ResponseStart:
 		run.response = e.ResponseID
 	case *contracts.ResponseEnd:
@@ -330,23 +375,6 @@ func (run *run) release(callID string, ev contracts.Event) []contracts.Event {
 	return []contracts.Event{&contracts.ToolCall{CallID: callID, Tool: call.Tool, Args: call.Args}, ev}
 }
 
-// applyRaw is apply for a raw event. It drops the events that the hub makes
-// itself.
-func (run *run) applyRaw(e *contracts.RawAgentEvent, endings bool) []contracts.Event {
-	switch e.EventKind {
-	case "agent_start":
-		run.started = true
-	case "agent_end":
-		if endings {
-			run.end()
-		}
-	case "message_start":
-	default:
-		return []contracts.Event{e}
-	}
-	return nil
-}
-
 // question passes a question of the child to the host, which announces the
 // call. The child's own announcement is dropped.
 func (r *link) question(req *contracts.ServerRequest, wireID string) {
@@ -357,7 +385,10 @@ func (r *link) question(req *contracts.ServerRequest, wireID string) {
 	}
 	if len(r.asks) == maxAsks {
 		r.answer(req, wireID, unasked(errTooManyAsks))
-		r.sayOverasked()
+		if r.run != nil && !r.run.over && !r.run.overasked {
+			r.run.overasked = true
+			r.publish(&contracts.Status{Message: "The agent asks too much: it was refused what it asked while " + errTooManyAsks.Message})
+		}
 		return
 	}
 	if r.run != nil && req.RequestType != contracts.RequestToolRetry {
@@ -379,16 +410,6 @@ func (r *link) question(req *contracts.ServerRequest, wireID string) {
 		}
 		r.armQuietTimer()
 	})
-}
-
-// sayOverasked publishes once in a run that questions were refused. The caller
-// holds r.mu.
-func (r *link) sayOverasked() {
-	if r.run == nil || r.run.over || r.run.overasked {
-		return
-	}
-	r.run.overasked = true
-	r.publish(&contracts.Status{Message: "The agent asks too much: it was refused what it asked while " + errTooManyAsks.Message})
 }
 
 // unasked returns the outcome of a question that was not asked. Its reason
@@ -425,7 +446,7 @@ func (r *link) answer(req *contracts.ServerRequest, wireID string, out contracts
 	case contracts.RequestApproval:
 		res.Approved, res.Reason = new(out.Verdict == contracts.VerdictApproved), out.Reason
 	case contracts.RequestToolRetry:
-		res.DecisionAction, res.Reason = retryAction(out.Verdict), out.Reason
+		res.DecisionAction, res.Reason = cmp.Or(retryActions[out.Verdict], contracts.RetryActionAbort), out.Reason
 	default:
 		res.Content = out.Content
 		res.IsError = out.Verdict != contracts.VerdictCompleted && out.Verdict != contracts.VerdictAnswered
@@ -433,21 +454,15 @@ func (r *link) answer(req *contracts.ServerRequest, wireID string, out contracts
 			res.Content = []contracts.ContentBlock{{Type: "text", Text: out.Reason}}
 		}
 	}
-	if err := r.child.send(res); err != nil {
+	if err := r.send(res); err != nil {
 		r.h.opts.Log.Warn("cannot answer the agent process", "error", err)
 	}
 }
 
-// retryAction returns the decision for a verdict; without one the child gives
-// up (R56).
-func retryAction(v contracts.Verdict) contracts.RetryAction {
-	switch v {
-	case contracts.VerdictRetried:
-		return contracts.RetryActionRetry
-	case contracts.VerdictSkipped:
-		return contracts.RetryActionSkip
-	}
-	return contracts.RetryActionAbort
+// retryActions are the decisions for verdicts; without one the child gives up
+// (R56).
+var retryActions = map[contracts.Verdict]contracts.RetryAction{
+	contracts.VerdictRetried: contracts.RetryActionRetry, contracts.VerdictSkipped: contracts.RetryActionSkip,
 }
 
 // withdraw ends an open question before it was answered, and waits until it is

@@ -108,7 +108,7 @@ func Open(spec string, o Options) (Agent, error) {
 	kind, rest, _ := strings.Cut(spec, ":")
 	switch kind {
 	case "shell":
-		return newShell(o), nil
+		return &shell{Options: o}, nil
 	case "conformance":
 		return newConformance(o), nil
 	case "script":
@@ -129,7 +129,7 @@ func Open(spec string, o Options) (Agent, error) {
 	}
 	return acp.New(argv, acp.Options{
 		Dir: o.Dir, Shell: o.Shell, EnvPass: o.EnvPass, Hosted: o.Hosted,
-		StateDir: o.StateDir, Version: o.Version, Servers: acpServers(o), Log: o.Log,
+		StateDir: o.StateDir, Version: o.Version, Servers: handedServers(o), Log: o.Log,
 	}), nil
 }
 

@@ -3,10 +3,11 @@ package agent
 import (
 	"context"
 	"fmt"
+	"io"
 	"log/slog"
+	"os"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/seed-028515a8/maestro/contracts"
 )
@@ -27,15 +28,20 @@ type Script struct {
 // newScript loads the scenario in the file at path. The error of a scenario
 // that breaks a rule has the JSON path.
 func newScript(path string, o Options) (Agent, error) {
-	sc, err := loadScript(path)
+	f, err := os.Open(path)
 	if err != nil {
 		return nil, fmt.Errorf("load script: %w", err)
 	}
-	log := o.Log
-	if log == nil {
-		log = slog.New(slog.DiscardHandler)
+	defer f.Close()
+	var sc *scenario
+	data, err := io.ReadAll(io.LimitReader(f, maxScriptBytes+1))
+	if err == nil {
+		sc, err = parseScript(data)
 	}
-	return &Script{scenario: sc, log: log}, nil
+	if err != nil {
+		return nil, fmt.Errorf("load script: %s: %w", path, err)
+	}
+	return &Script{scenario: sc, log: o.Log}, nil
 }
 
 // Start keeps host for later runs.
@@ -57,7 +63,7 @@ func (s *Script) Configure(*contracts.Init) {}
 func (s *Script) Run(ctx context.Context, work contracts.Work) error {
 	steps, ok := s.scenario.stepsFor(work.Content)
 	if !ok {
-		steps = []step{speech{text: newText("The script has nothing for this prompt.")}}
+		steps = []step{speech("The script has nothing for this prompt.", 0, 0, false)}
 	}
 	s.log.Debug("play script", "steps", len(steps), "found", ok)
 	return newPlayer(s).play(ctx, steps)
@@ -92,148 +98,34 @@ func (sc *scenario) stepsFor(prompt string) ([]step, bool) {
 	return sc.fallback, sc.complete
 }
 
-// A step is one action of the script. The types below are the only ones.
-type step interface {
-	// play executes the step. An error ends the run.
-	play(ctx context.Context, p *player) error
-
+// A step is one action of the script.
+type step struct {
 	// size is the number of steps with every repeat written out and every branch
 	// counted.
-	size() int64
+	size int64
+
+	play func(ctx context.Context, p *player) error // its error ends the run
 }
-
-type (
-	// speech is a say or a think: one chunk, or several with a delay before
-	// each.
-	speech struct {
-		text     text
-		chunk    int // bytes; zero means all at once
-		delay    time.Duration
-		thinking bool
-	}
-
-	// toolUse is a tool call, with or without an approval request before it.
-	toolUse struct {
-		name, label string
-		args        text // JSON
-		output      text
-		success     bool
-		gated       bool
-	}
-
-	// inquiry is a server request, with steps for each verdict.
-	inquiry struct {
-		kind    contracts.RequestType
-		tool    string
-		args    text // JSON
-		reason  text
-		timeout time.Duration // as in contracts.AskOptions
-		on      map[contracts.Verdict][]step
-	}
-
-	// pause waits.
-	pause time.Duration
-
-	// failure is an error message; end also ends the run.
-	failure struct {
-		message text
-		kind    contracts.ErrorType
-		end     bool
-	}
-
-	// cost adds to the usage that the end of the response reports.
-	cost contracts.Usage
-
-	// remark is a status message.
-	remark text
-
-	// summary is a compaction message, whose Summary is a text.
-	summary struct {
-		message contracts.Compaction
-		text    text
-	}
-
-	// rawEvent is a raw agent event.
-	rawEvent struct {
-		kind  string
-		event text // JSON
-	}
-
-	// repeat plays steps several times, at an even rate if it has a period.
-	repeat struct {
-		times  int
-		steps  []step
-		period time.Duration // from start to start; zero means as fast as possible
-		count  int64         // the repeat's size
-	}
-
-	// finish ends the open response, if there is one.
-	finish struct{}
-)
 
 // iteration is the placeholder for the number of the iteration.
 const iteration = "{{n}}"
 
-// A text is a string split at each iteration placeholder. It is split once at
-// load, so that a long repeat need not search again.
-type text []string
-
-func newText(s string) text { return strings.Split(s, iteration) }
+// A text may contain the iteration placeholder.
+type text string
 
 // at returns the text in iteration n. Outside a repeat n is zero and the
 // placeholders stay.
 func (t text) at(n int) string {
-	switch {
-	case len(t) == 0:
-		return ""
-	case len(t) == 1:
-		return t[0]
-	case n == 0:
-		return strings.Join(t, iteration)
+	if n == 0 {
+		return string(t)
 	}
-	return strings.Join(t, strconv.Itoa(n))
+	return strings.ReplaceAll(string(t), iteration, strconv.Itoa(n))
 }
-
-// written returns the length of the text as written, in bytes.
-func (t text) written() int {
-	n := max(len(t)-1, 0) * len(iteration)
-	for _, part := range t {
-		n += len(part)
-	}
-	return n
-}
-
-func (s speech) size() int64 {
-	if s.chunk == 0 {
-		return 1
-	}
-	return int64((s.text.written() + s.chunk - 1) / s.chunk)
-}
-
-func (q inquiry) size() int64 {
-	total := int64(1)
-	for _, steps := range q.on {
-		total = add(total, sizeOf(steps))
-	}
-	return total
-}
-
-func (r repeat) size() int64 { return r.count }
-
-func (toolUse) size() int64  { return 1 }
-func (pause) size() int64    { return 1 }
-func (failure) size() int64  { return 1 }
-func (cost) size() int64     { return 1 }
-func (remark) size() int64   { return 1 }
-func (summary) size() int64  { return 1 }
-func (rawEvent) size() int64 { return 1 }
-func (finish) size() int64   { return 1 }
 
 // sizeOf adds up the sizes of steps.
-func sizeOf(steps []step) int64 {
-	total := int64(0)
+func sizeOf(steps []step) (total int64) {
 	for _, s := range steps {
-		total = add(total, s.size())
+		total = add(total, s.size)
 	}
 	return total
 }

@@ -5,9 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
-	"os"
 	"slices"
 	"strconv"
 	"time"
@@ -26,24 +24,6 @@ const (
 	maxScriptWait  = 7 * 24 * time.Hour // timeout of a question
 	maxScriptRate  = 1_000_000          // iterations a second
 )
-
-// loadScript reads and checks the scenario in a file.
-func loadScript(path string) (*scenario, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, maxScriptBytes+1))
-	if err != nil {
-		return nil, err
-	}
-	sc, err := parseScript(data)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
-	}
-	return sc, nil
-}
 
 // parseScript checks a whole scenario: an accepted scenario can be played.
 func parseScript(data []byte) (*scenario, error) {
@@ -79,6 +59,8 @@ type place struct {
 	raw  json.RawMessage
 }
 
+func (p place) member(key string, raw json.RawMessage) place { return place{p.path + "." + key, raw} }
+
 // A loader turns places into steps and keeps the first error. After an error
 // all its results are empty, so callers need not check.
 type loader struct {
@@ -93,21 +75,21 @@ func (l *loader) fail(at place, format string, args ...any) {
 }
 
 func (l *loader) scenario(at place) *scenario {
-	o := l.object(at, "model", "provider", "prompts", "default")
 	sc := &scenario{model: "script", provider: "maestro"}
-	o.optional("model", func(p place) { sc.model = l.name(p) })
-	o.optional("provider", func(p place) { sc.provider = l.name(p) })
-	o.optional("prompts", func(p place) {
-		for _, p := range l.list(p) {
-			c := l.object(p, "match", "steps")
-			var next cue
-			c.optional("match", func(p place) { next.match = l.str(p) })
-			c.required("steps", func(p place) { next.steps = l.program(p) })
-			sc.prompts = append(sc.prompts, next)
-		}
-	})
-	o.optional("default", func(p place) { sc.fallback, sc.complete = l.program(p), true })
+	o := l.object(at,
+		may("model", &sc.model, l.name), may("provider", &sc.provider, l.name),
+		may("prompts", &sc.prompts, l.cues), may("default", &sc.fallback, l.program))
+	sc.complete = o["default"] != nil
 	return sc
+}
+
+func (l *loader) cues(at place) (cues []cue) {
+	for _, p := range l.list(at) {
+		var next cue
+		l.object(p, may("match", &next.match, l.str), must("steps", &next.steps, l.program))
+		cues = append(cues, next)
+	}
+	return cues
 }
 
 // program reads the steps of one prompt and bounds them.
@@ -139,224 +121,56 @@ func (l *loader) steps(at place) []step {
 	return steps
 }
 
-// stepKeys are the keys of the kinds of steps.
-var stepKeys = []string{"say", "think", "tool", "ask", "delay_ms", "error", "usage", "status", "compaction", "raw", "repeat", "end"}
+// A member is a known key of an object, and how its value is read.
+type member struct {
+	key    string
+	needed bool
+	read   func(place)
+}
 
-func (l *loader) step(at place) step {
-	o := l.object(at, stepKeys...)
-	if l.err == nil && len(o.members) != 1 {
-		l.fail(at, "a step has exactly one key, this one has %d", len(o.members))
+// may returns a member that reads its value into to.
+func may[T any](key string, to *T, read func(place) T) member {
+	return member{key: key, read: func(p place) { *to = read(p) }}
+}
+
+// must is may for a member that must exist.
+func must[T any](key string, to *T, read func(place) T) member {
+	m := may(key, to, read)
+	m.needed = true
+	return m
+}
+
+// object reads an object that may have the known keys only, in their order, and
+// returns its members.
+func (l *loader) object(at place, known ...member) (members map[string]json.RawMessage) {
+	if l.err == nil && !startsWith(at, '{') {
+		l.fail(at, "must be an object")
 	}
 	if l.err != nil {
 		return nil
 	}
-	var s step
-	for key := range o.members { // there is one
-		s = l.stepOf(key, o.member(key))
-	}
-	return s
-}
-
-// stepOf reads the value of a key in stepKeys.
-func (l *loader) stepOf(key string, at place) step {
-	switch key {
-	case "say":
-		return l.speech(at, false)
-	case "think":
-		return l.speech(at, true)
-	case "tool":
-		return l.tool(at)
-	case "ask":
-		return l.ask(at)
-	case "delay_ms":
-		return pause(l.delay(at))
-	case "error":
-		return l.failure(at)
-	case "usage":
-		return l.usage(at)
-	case "status":
-		return remark(l.text(at))
-	case "compaction":
-		return l.compaction(at)
-	case "raw":
-		return l.rawEvent(at)
-	case "repeat":
-		return l.repeat(at)
-	case "end":
-		return l.end(at)
-	}
-	panic("agent: step key without a reader: " + key) // stepKeys and this switch differ
-}
-
-func (l *loader) speech(at place, thinking bool) step {
-	s := speech{thinking: thinking}
-	if startsWith(at, '"') {
-		s.text = l.text(at)
-		return s
-	}
-	o := l.object(at, "text", "chunk", "delay_ms")
-	o.required("text", func(p place) { s.text = l.text(p) })
-	o.optional("chunk", func(p place) { s.chunk = int(l.integer(p, 1, contracts.MaxTextBytes)) })
-	o.optional("delay_ms", func(p place) { s.delay = l.delay(p) })
-	return s
-}
-
-func (l *loader) tool(at place) step {
-	o := l.object(at, "name", "args", "output", "success", "gated", "label")
-	t := toolUse{args: newText("{}"), success: true}
-	o.required("name", func(p place) { t.name = l.name(p) })
-	o.optional("args", func(p place) { t.args = l.json(p) })
-	o.optional("output", func(p place) { t.output = l.text(p) })
-	o.optional("success", func(p place) { t.success = l.boolean(p) })
-	o.optional("gated", func(p place) { t.gated = l.boolean(p) })
-	o.optional("label", func(p place) { t.label = l.str(p) })
-	return t
-}
-
-func (l *loader) ask(at place) step {
-	o := l.object(at, "type", "tool", "args", "reason", "timeout_ms", "on")
-	q := inquiry{args: newText("{}"), reason: newText("Asked by the script")}
-	o.required("type", func(p place) { q.kind = oneOf(l, p, contracts.RequestTypes()...) })
-	o.required("tool", func(p place) { q.tool = l.name(p) })
-	o.optional("args", func(p place) { q.args = l.json(p) })
-	o.optional("reason", func(p place) { q.reason = l.text(p) })
-	o.optional("timeout_ms", func(p place) {
-		q.timeout = time.Duration(l.integer(p, -1, maxScriptWait.Milliseconds())) * time.Millisecond
-	})
-	o.optional("on", func(p place) { q.on = l.branches(p, verdicts[q.kind]) })
-	return q
-}
-
-// verdicts lists the possible verdicts of each request type.
-var verdicts = map[contracts.RequestType][]contracts.Verdict{
-	contracts.RequestApproval:       {contracts.VerdictApproved, contracts.VerdictDenied, contracts.VerdictCancelled},
-	contracts.RequestClientTool:     {contracts.VerdictCompleted, contracts.VerdictFailed, contracts.VerdictCancelled},
-	contracts.RequestMCPElicitation: {contracts.VerdictAnswered, contracts.VerdictFailed, contracts.VerdictCancelled},
-	contracts.RequestUserInput:      {contracts.VerdictAnswered, contracts.VerdictFailed, contracts.VerdictCancelled},
-	contracts.RequestToolRetry:      {contracts.VerdictRetried, contracts.VerdictSkipped, contracts.VerdictAborted, contracts.VerdictCancelled},
-}
-
-func (l *loader) branches(at place, possible []contracts.Verdict) map[contracts.Verdict][]step {
-	keys := make([]string, len(possible))
-	for i, v := range possible {
-		keys[i] = string(v)
-	}
-	on := make(map[contracts.Verdict][]step)
-	o := l.object(at, keys...)
-	for _, v := range possible {
-		o.optional(string(v), func(p place) { on[v] = l.steps(p) })
-	}
-	return on
-}
-
-func (l *loader) failure(at place) step {
-	o := l.object(at, "message", "type", "end")
-	f := failure{kind: contracts.ErrorTransient}
-	o.required("message", func(p place) { f.message = l.text(p) })
-	o.optional("type", func(p place) { // a script must not report that the runtime ends
-		f.kind = oneOf(l, p, contracts.ErrorTransient, contracts.ErrorTool, contracts.ErrorCancelled, contracts.ErrorProtocol)
-	})
-	o.optional("end", func(p place) { f.end = l.boolean(p) })
-	return f
-}
-
-func (l *loader) usage(at place) step {
-	o := l.object(at, "input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens", "total_cost_usd")
-	var u contracts.Usage
-	const most = 1_000_000_000_000
-	o.optional("input_tokens", func(p place) { u.InputTokens = l.integer(p, 0, most) })
-	o.optional("output_tokens", func(p place) { u.OutputTokens = l.integer(p, 0, most) })
-	o.optional("cache_read_tokens", func(p place) { u.CacheReadTokens = l.integer(p, 0, most) })
-	o.optional("cache_write_tokens", func(p place) { u.CacheWriteTokens = l.integer(p, 0, most) })
-	o.optional("total_cost_usd", func(p place) { u.TotalCostUSD = l.decimal(p, 0, most) })
-	return cost(u)
-}
-
-func (l *loader) compaction(at place) step {
-	o := l.object(at, "summary", "first_kept_entry_index", "tokens_before", "auto", "custom_instructions")
-	var c summary
-	o.required("summary", func(p place) { c.text = l.text(p) })
-	o.optional("first_kept_entry_index", func(p place) { c.message.FirstKeptEntryIndex = l.integer(p, 0, 1<<53-1) })
-	o.optional("tokens_before", func(p place) { c.message.TokensBefore = l.integer(p, 0, 1<<53-1) })
-	o.optional("auto", func(p place) { c.message.Auto = l.boolean(p) })
-	o.optional("custom_instructions", func(p place) { c.message.CustomInstructions = l.str(p) })
-	return c
-}
-
-func (l *loader) rawEvent(at place) step {
-	o := l.object(at, "type", "event")
-	var r rawEvent
-	o.required("type", func(p place) { r.kind = l.name(p) })
-	o.required("event", func(p place) { r.event = l.json(p) })
-	return r
-}
-
-func (l *loader) repeat(at place) step {
-	o := l.object(at, "times", "steps", "rate")
-	var r repeat
-	o.required("times", func(p place) { r.times = int(l.integer(p, 1, maxScriptSteps)) })
-	o.required("steps", func(p place) { r.steps = l.steps(p) })
-	o.optional("rate", func(p place) {
-		if rate := l.decimal(p, 1/maxScriptDelay.Seconds(), maxScriptRate); l.err == nil {
-			r.period = time.Duration(float64(time.Second) / rate)
-		}
-	})
-	r.count = min(int64(r.times)*max(sizeOf(r.steps), 1), tooMany) // cannot overflow: both are bounded
-	return r
-}
-
-func (l *loader) end(at place) step {
-	if !l.boolean(at) {
-		l.fail(at, "must be true")
-	}
-	return finish{}
-}
-
-// An object is a JSON object with checked keys.
-type object struct {
-	l       *loader
-	at      place
-	members map[string]json.RawMessage
-}
-
-// object reads an object that may have the known keys only.
-func (l *loader) object(at place, known ...string) object {
-	o := object{l: l, at: at}
-	if l.err != nil {
-		return o
-	}
-	if !startsWith(at, '{') {
-		l.fail(at, "must be an object")
-		return o
-	}
-	if err := json.Unmarshal(at.raw, &o.members); err != nil {
+	if err := json.Unmarshal(at.raw, &members); err != nil {
 		l.fail(at, "%v", err)
 	}
-	for _, key := range slices.Sorted(maps.Keys(o.members)) {
-		if !slices.Contains(known, key) {
-			l.fail(o.member(key), "unknown key; known are %q", slices.Sorted(slices.Values(known)))
+	var keys []string
+	for _, m := range known {
+		keys = append(keys, m.key)
+	}
+	for _, key := range slices.Sorted(maps.Keys(members)) {
+		if !slices.Contains(keys, key) {
+			l.fail(at.member(key, nil), "unknown key; known are %q", slices.Sorted(slices.Values(keys)))
 		}
 	}
-	return o
-}
-
-func (o object) member(key string) place {
-	return place{o.at.path + "." + key, o.members[key]}
-}
-
-// optional calls read with the member if it exists.
-func (o object) optional(key string, read func(place)) {
-	if _, ok := o.members[key]; ok && o.l.err == nil {
-		read(o.member(key))
+	for _, m := range known {
+		value, ok := members[m.key]
+		switch p := at.member(m.key, value); {
+		case ok && l.err == nil:
+			m.read(p)
+		case !ok && m.needed:
+			l.fail(p, "is missing")
+		}
 	}
-}
-
-// required is optional for a member that must exist.
-func (o object) required(key string, read func(place)) {
-	if _, ok := o.members[key]; !ok {
-		o.l.fail(o.member(key), "is missing")
-	}
-	o.optional(key, read)
+	return members
 }
 
 func (l *loader) list(at place) []place {
@@ -392,7 +206,7 @@ func (l *loader) name(at place) string {
 	return s
 }
 
-func (l *loader) text(at place) text { return newText(l.str(at)) }
+func (l *loader) text(at place) text { return text(l.str(at)) }
 
 // json reads any value as JSON text. Its strings may contain the iteration
 // placeholder: with a number in its place they are still strings.
@@ -404,7 +218,7 @@ func (l *loader) json(at place) text {
 	if err := json.Compact(&compact, at.raw); err != nil {
 		l.fail(at, "%v", err)
 	}
-	return newText(compact.String())
+	return text(compact.String())
 }
 
 func (l *loader) boolean(at place) bool {
@@ -415,36 +229,47 @@ func (l *loader) boolean(at place) bool {
 	return b
 }
 
-func (l *loader) integer(at place, least, most int64) int64 {
-	n, err := strconv.ParseInt(string(bytes.TrimSpace(at.raw)), 10, 64)
-	if err != nil || n < least || n > most {
-		l.fail(at, "must be a whole number from %d to %d", least, most)
-		return least
+// integer returns a reader of whole numbers within bounds.
+func (l *loader) integer(least, most int64) func(place) int64 {
+	return func(at place) int64 {
+		n, err := strconv.ParseInt(string(bytes.TrimSpace(at.raw)), 10, 64)
+		if err != nil || n < least || n > most {
+			l.fail(at, "must be a whole number from %d to %d", least, most)
+			return least
+		}
+		return n
 	}
-	return n
 }
 
-func (l *loader) decimal(at place, least, most float64) float64 {
-	f, err := strconv.ParseFloat(string(bytes.TrimSpace(at.raw)), 64)
-	if err != nil || !(f >= least && f <= most) {
-		l.fail(at, "must be a number from %g to %g", least, most)
-		return least
+// decimal returns a reader of numbers within bounds.
+func (l *loader) decimal(least, most float64) func(place) float64 {
+	return func(at place) float64 {
+		f, err := strconv.ParseFloat(string(bytes.TrimSpace(at.raw)), 64)
+		if err != nil || !(f >= least && f <= most) {
+			l.fail(at, "must be a number from %g to %g", least, most)
+			return least
+		}
+		return f
 	}
-	return f
 }
 
-// delay reads milliseconds.
-func (l *loader) delay(at place) time.Duration {
-	return time.Duration(l.integer(at, 0, maxScriptDelay.Milliseconds())) * time.Millisecond
+// milliseconds returns a reader of a time in milliseconds.
+func (l *loader) milliseconds(least int64, most time.Duration) func(place) time.Duration {
+	read := l.integer(least, most.Milliseconds())
+	return func(at place) time.Duration { return time.Duration(read(at)) * time.Millisecond }
 }
 
-// oneOf reads a string of a closed set.
-func oneOf[T ~string](l *loader, at place, set ...T) T {
-	v := T(l.str(at))
-	if l.err == nil && !slices.Contains(set, v) {
-		l.fail(at, "must be one of %q", set)
+func (l *loader) delay(at place) time.Duration { return l.milliseconds(0, maxScriptDelay)(at) }
+
+// oneOf returns a reader of a string of a closed set.
+func oneOf[T ~string](l *loader, set ...T) func(place) T {
+	return func(at place) T {
+		v := T(l.str(at))
+		if l.err == nil && !slices.Contains(set, v) {
+			l.fail(at, "must be one of %q", set)
+		}
+		return v
 	}
-	return v
 }
 
 // startsWith reports whether the value begins with c, which determines its

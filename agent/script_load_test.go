@@ -1,15 +1,20 @@
 package agent
 
 import (
+	"context"
 	"errors"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/seed-028515a8/maestro/contracts"
+	"github.com/seed-028515a8/maestro/internal/testkit/hosttest"
 )
 
 func TestScriptErrorsNameThePlace(t *testing.T) {
@@ -82,17 +87,38 @@ func TestScriptIsReadAsWritten(t *testing.T) {
 	if !ok || len(steps) != 2 {
 		t.Fatalf("got %d steps, want 2", len(steps))
 	}
-	ask := steps[0].(inquiry)
-	if ask.kind != contracts.RequestToolRetry || ask.timeout >= 0 || len(ask.on[contracts.VerdictRetried]) != 1 {
-		t.Errorf("got %+v, want a retry that never expires with one branch", ask)
+	if got := []int64{steps[0].size, steps[1].size}; !slices.Equal(got, []int64{2, 3}) {
+		t.Errorf("got steps of sizes %d, want a question with one branch and three calls", got)
 	}
-	again := steps[1].(repeat)
-	if again.period != 2*time.Second || again.size() != 3 {
-		t.Errorf("got a period of %v and size %d, want 2s and 3", again.period, again.size())
-	}
-	if got := again.steps[0].(toolUse).args.at(12); got != `{"n":"12"}` {
-		t.Errorf("got args %s in iteration 12, want the number in place", got)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		host := &patientHost{Host: hosttest.New(t)}
+		host.Answer = func(*contracts.ServerRequest) contracts.Outcome {
+			return contracts.Outcome{Verdict: contracts.VerdictRetried, By: contracts.ResolvedByUser}
+		}
+		began := time.Now()
+		s := &Script{scenario: sc, log: slog.New(slog.DiscardHandler), host: host}
+		hosttest.Must(t, s.Run(t.Context(), contracts.Work{Content: "let's go"}))
+		if req := host.Asked()[0]; req.RequestType != contracts.RequestToolRetry || host.timeout >= 0 {
+			t.Errorf("got %+v with a timeout of %v, want a retry that never expires", req, host.timeout)
+		}
+		if took := time.Since(began); took != 4*time.Second {
+			t.Errorf("got a run of %v, want 4s: a period of 2s between three calls", took)
+		}
+		if calls := hosttest.As[*contracts.ToolCall](host.Host); len(calls) != 3 || string(calls[2].Args) != `{"n":"3"}` {
+			t.Errorf("got calls %+v, want three with their numbers in place", calls)
+		}
+	})
+}
+
+// A patientHost notes how long it may take to answer a question.
+type patientHost struct {
+	*hosttest.Host
+	timeout time.Duration
+}
+
+func (h *patientHost) Ask(ctx context.Context, req *contracts.ServerRequest, opts contracts.AskOptions) (contracts.Outcome, error) {
+	h.timeout = opts.Timeout
+	return h.Host.Ask(ctx, req, opts)
 }
 
 func TestFirstMatchingCueIsPlayed(t *testing.T) {
@@ -155,36 +181,44 @@ func FuzzParseScript(f *testing.F) {
 			lists = append(lists, c.steps)
 		}
 		for _, steps := range lists {
-			if n := sizeOf(steps); n > maxScriptSteps {
+			switch n := sizeOf(steps); {
+			case n > maxScriptSteps:
 				t.Fatalf("got %d steps, want at most %d", n, maxScriptSteps)
+			case n > 10_000: // too many to be played here
+				continue
 			}
-			checkValues(t, steps)
+			synctest.Test(t, func(t *testing.T) {
+				// The host checks each event. It takes one verdict after the other, and
+				// enough events.
+				host, n := hosttest.New(t), 0
+				ctx, enough := context.WithCancel(t.Context())
+				defer enough()
+				time.AfterFunc(maxScriptDelay, enough)
+				host.Answer = func(req *contracts.ServerRequest) contracts.Outcome {
+					if n++; n > 100 {
+						enough()
+					}
+					possible := verdicts[req.RequestType]
+					return contracts.Outcome{Verdict: possible[n%len(possible)], By: contracts.ResolvedByUser}
+				}
+				p := newPlayer(&Script{scenario: sc, host: &boundedHost{Host: host, left: 500, enough: enough}})
+				p.n = 10
+				_ = p.play(ctx, steps) // it ends early if there are many
+			})
 		}
 	})
 }
 
-// checkValues checks that the JSON values in steps can be sent.
-func checkValues(t *testing.T, steps []step) {
-	for _, s := range steps {
-		var ev contracts.Event
-		switch s := s.(type) {
-		case repeat:
-			checkValues(t, s.steps)
-			continue
-		case inquiry:
-			for _, branch := range s.on {
-				checkValues(t, branch)
-			}
-			ev = &contracts.ToolCall{CallID: "c", Tool: s.tool, Args: []byte(s.args.at(10))}
-		case toolUse:
-			ev = &contracts.ToolCall{CallID: "c", Tool: s.name, Args: []byte(s.args.at(10))}
-		case rawEvent:
-			ev = &contracts.RawAgentEvent{EventKind: s.kind, Event: []byte(s.event.at(10))}
-		default:
-			continue
-		}
-		if err := contracts.ValidateEvent(ev); err != nil {
-			t.Fatalf("step %+v: got %v, want an event that can be sent", s, err)
-		}
+// A boundedHost takes some events, and then has had enough.
+type boundedHost struct {
+	*hosttest.Host
+	left   int
+	enough context.CancelFunc
+}
+
+func (h *boundedHost) Publish(ctx context.Context, events ...contracts.Event) error {
+	if h.left -= len(events); h.left < 0 {
+		h.enough()
 	}
+	return h.Host.Publish(ctx, events...)
 }

@@ -2,7 +2,6 @@ package agent
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"time"
 
@@ -86,163 +85,27 @@ func (p *player) wait(ctx context.Context, d time.Duration) error {
 	return sleep.For(ctx, d)
 }
 
-func (s speech) play(ctx context.Context, p *player) error {
-	if err := p.open(ctx); err != nil {
-		return err
-	}
-	say := p.turn.Say
-	if s.thinking {
-		say = p.turn.Think
-	}
-	pieces := []string{s.text.at(p.n)}
-	if s.chunk > 0 {
-		pieces = contracts.SplitText(pieces[0], s.chunk)
-	}
-	for _, piece := range pieces {
-		if err := p.wait(ctx, s.delay); err != nil {
-			return err
-		}
-		if err := say(ctx, piece); err != nil {
-			return err
-		}
-	}
-	return nil
+// A toolUse is a tool call that runs in the script.
+type toolUse struct {
+	name, label  string
+	args, output text // args are JSON
+	success      bool
 }
 
-func (t toolUse) play(ctx context.Context, p *player) error {
-	call := &contracts.ToolCall{CallID: turn.ID("call_"), Tool: t.name, Args: json.RawMessage(t.args.at(p.n))}
-	announced, verdict := false, contracts.VerdictApproved
-	if t.gated {
-		out, err := p.out.Ask(ctx, &contracts.ServerRequest{
-			RequestID: call.CallID, RequestType: contracts.RequestApproval, CallID: call.CallID,
-			Tool: call.Tool, SummaryLabel: t.label, Args: call.Args, Reason: "Approval required",
-		}, contracts.AskOptions{})
-		if err != nil {
-			return err
-		}
-		announced, verdict = out.Announced, out.Verdict
-	}
-	if !announced {
-		if err := p.out.Publish(ctx, call); err != nil {
-			return err
-		}
-	}
-	return p.call(ctx, call, verdict, t)
-}
-
-// call finishes an announced call: an approved one runs, any other ends without
-// a start (R46).
-func (p *player) call(ctx context.Context, call *contracts.ToolCall, verdict contracts.Verdict, t toolUse) error {
-	end := turn.After(call.CallID, verdict)
+// call publishes events, and finishes an announced call: an approved one runs,
+// any other ends without a start (R46).
+func (p *player) call(ctx context.Context, id string, verdict contracts.Verdict, t toolUse, events ...contracts.Event) error {
+	end := turn.After(id, verdict)
 	if verdict == contracts.VerdictApproved {
 		end.Success = t.success
-		if err := p.out.Publish(ctx, &contracts.ToolStart{CallID: call.CallID}); err != nil {
-			return err
-		}
+		events = append(events, &contracts.ToolStart{CallID: id})
 		if output := t.output.at(p.n); output != "" {
-			if err := p.out.Publish(ctx, &contracts.ToolOutput{CallID: call.CallID, Content: output}); err != nil {
-				return err
-			}
+			events = append(events, &contracts.ToolOutput{CallID: id, Content: output})
 		}
 	}
 	p.turn.Finished(t.name, end.Success, t.label)
-	return p.out.Publish(ctx, end)
+	return p.out.Publish(ctx, append(events, end)...)
 }
-
-func (q inquiry) play(ctx context.Context, p *player) error {
-	req := &contracts.ServerRequest{
-		RequestID: turn.ID("req_"), RequestType: q.kind, Tool: q.tool,
-		Args: json.RawMessage(q.args.at(p.n)), Reason: q.reason.at(p.n),
-	}
-	req.CallID = req.RequestID
-	if q.kind == contracts.RequestToolRetry {
-		req.CallID = turn.ID("call_")
-		req.RequestID = req.CallID + ":retry:1"
-	}
-	out, err := p.out.Ask(ctx, req, contracts.AskOptions{Timeout: q.timeout})
-	if err != nil {
-		return err
-	}
-	if out.Announced { // Ask announced a call, which clients list until it ends
-		if err := p.endAnnounced(ctx, req, out.Verdict); err != nil {
-			return err
-		}
-	}
-	return p.steps(ctx, q.on[out.Verdict])
-}
-
-// endAnnounced ends the call that a question announced. Only an approved one
-// starts; the others happen at the client.
-func (p *player) endAnnounced(ctx context.Context, req *contracts.ServerRequest, verdict contracts.Verdict) error {
-	if req.RequestType == contracts.RequestApproval {
-		call := &contracts.ToolCall{CallID: req.CallID, Tool: req.Tool, Args: req.Args}
-		return p.call(ctx, call, verdict, toolUse{name: req.Tool, success: true})
-	}
-	end := turn.After(req.CallID, verdict)
-	p.turn.Finished(req.Tool, end.Success, "")
-	return p.out.Publish(ctx, end)
-}
-
-func (d pause) play(ctx context.Context, p *player) error { return p.wait(ctx, time.Duration(d)) }
-
-func (f failure) play(ctx context.Context, p *player) error {
-	if f.end && !p.spoke { // a run that fails early also needs a response (R37)
-		if err := p.open(ctx); err != nil {
-			return err
-		}
-	}
-	err := p.out.Publish(ctx, &contracts.ErrorEvent{Message: f.message.at(p.n), ErrorType: f.kind})
-	if err == nil && f.end {
-		return errScriptEnded
-	}
-	return err
-}
-
-func (c cost) play(_ context.Context, p *player) error {
-	p.usage.InputTokens += c.InputTokens
-	p.usage.OutputTokens += c.OutputTokens
-	p.usage.CacheReadTokens += c.CacheReadTokens
-	p.usage.CacheWriteTokens += c.CacheWriteTokens
-	p.usage.TotalCostUSD += c.TotalCostUSD
-	return nil
-}
-
-func (r remark) play(ctx context.Context, p *player) error {
-	return p.out.Publish(ctx, &contracts.Status{Message: text(r).at(p.n)})
-}
-
-func (s summary) play(ctx context.Context, p *player) error {
-	c := s.message
-	c.Summary = s.text.at(p.n)
-	c.Timestamp = time.Now().UTC().Format("2006-01-02T15:04:05.000Z07:00")
-	return p.out.Publish(ctx, &c)
-}
-
-func (r rawEvent) play(ctx context.Context, p *player) error {
-	return p.out.Publish(ctx, &contracts.RawAgentEvent{EventKind: r.kind, Event: json.RawMessage(r.event.at(p.n))})
-}
-
-// play keeps a schedule: after an iteration that took too long the next one
-// starts at once, so that the average rate is right.
-func (r repeat) play(ctx context.Context, p *player) error {
-	outer := p.n
-	defer func() { p.n = outer }()
-	start := time.Now()
-	for i := range r.times {
-		if r.period > 0 {
-			if err := p.wait(ctx, time.Until(start.Add(time.Duration(i)*r.period))); err != nil {
-				return err
-			}
-		}
-		p.n = i + 1
-		if err := p.steps(ctx, r.steps); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (finish) play(ctx context.Context, p *player) error { return p.end(ctx) }
 
 // Bounds of a batch: when either is reached, it is published.
 const (

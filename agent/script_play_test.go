@@ -294,7 +294,7 @@ func TestExampleScriptsPlay(t *testing.T) {
 			host.Answer = func(req *contracts.ServerRequest) contracts.Outcome {
 				return contracts.Outcome{Verdict: verdicts[req.RequestType][0], By: contracts.ResolvedByUser}
 			}
-			s, err := newScript("../examples/scripts/"+c.file, Options{})
+			s, err := newScript("../examples/scripts/"+c.file, Options{Log: slog.New(slog.DiscardHandler)})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -50,8 +50,6 @@ type shellArgs struct {
 	Cwd     string `json:"cwd"`
 }
 
-func newShell(o Options) *shell { return &shell{Options: o} }
-
 // Start implements [Agent]. It fails if the workspace does not exist.
 func (s *shell) Start(_ context.Context, host contracts.Host) (contracts.AgentInfo, error) {
 	switch info, err := os.Stat(s.Dir); {
@@ -96,7 +94,9 @@ func (s *shell) Run(ctx context.Context, work contracts.Work) error {
 		return err
 	}
 	if !out.Announced {
-		r.announce = &contracts.ToolCall{CallID: req.CallID, Tool: req.Tool, Args: req.Args}
+		if err := s.host.Publish(ctx, &contracts.ToolCall{CallID: req.CallID, Tool: req.Tool, Args: req.Args}); err != nil {
+			return err
+		}
 	}
 	return r.decide(ctx, out)
 }
@@ -160,7 +160,6 @@ type shellRun struct {
 	line        string
 	shown       string // line with its secrets masked
 	attachments []string
-	announce    *contracts.ToolCall // still to be published; nil if the host has published it
 }
 
 func (s *shell) newRun(callID, line string) *shellRun {
@@ -205,12 +204,19 @@ func (r *shellRun) abandon(ctx context.Context, text string) error {
 	return r.end(ctx, &contracts.ToolEnd{CallID: r.callID}, text)
 }
 
-// execute runs the command. If ctx ends meanwhile, the host closes the call.
+// execute runs the command. It gets the absolute paths of the prompt's
+// attachments in MAESTRO_ATTACHMENTS, one per line. If ctx ends meanwhile, the
+// host closes the call.
 func (r *shellRun) execute(ctx context.Context) error {
-	if err := r.publishCall(ctx, &contracts.ToolStart{CallID: r.callID}); err != nil {
+	if err := r.shell.host.Publish(ctx, &contracts.ToolStart{CallID: r.callID}); err != nil {
 		return err
 	}
-	exit, err := r.command().Run(ctx, func(text string) error {
+	env := proc.Environ(os.Environ(), r.Hosted, r.EnvPass)
+	if len(r.attachments) > 0 {
+		env = append(env, "MAESTRO_ATTACHMENTS="+strings.Join(r.attachments, "\n"))
+	}
+	run := command.Command{Shell: r.Shell, Line: r.line, Dir: r.Dir, Env: env}
+	exit, err := run.Run(ctx, func(text string) error {
 		return r.shell.host.Publish(ctx, &contracts.ToolOutput{CallID: r.callID, Content: text})
 	})
 	end := &contracts.ToolEnd{CallID: r.callID, Success: err == nil && exit.Success()}
@@ -224,34 +230,13 @@ func (r *shellRun) execute(ctx context.Context) error {
 	return r.end(ctx, end, summarize(exit))
 }
 
-// command returns the process to run. It gets the absolute paths of the
-// prompt's attachments in MAESTRO_ATTACHMENTS, one per line.
-func (r *shellRun) command() command.Command {
-	env := proc.Environ(os.Environ(), r.Hosted, r.EnvPass)
-	if len(r.attachments) > 0 {
-		env = append(env, "MAESTRO_ATTACHMENTS="+strings.Join(r.attachments, "\n"))
-	}
-	return command.Command{Shell: r.Shell, Line: r.line, Dir: r.Dir, Env: env}
-}
-
 // end ends the call and the response.
 func (r *shellRun) end(ctx context.Context, end *contracts.ToolEnd, text string) error {
 	r.Finished(shellTool, end.Success, r.label())
-	if err := r.publishCall(ctx, end); err != nil {
+	if err := r.shell.host.Publish(ctx, end); err != nil {
 		return err
 	}
 	return r.answer(ctx, text)
-}
-
-// publishCall publishes an event of the call, together with its tool_call if
-// that has not been published.
-func (r *shellRun) publishCall(ctx context.Context, ev contracts.Event) error {
-	if r.announce == nil {
-		return r.shell.host.Publish(ctx, ev)
-	}
-	call := r.announce
-	r.announce = nil
-	return r.shell.host.Publish(ctx, call, ev)
 }
 
 // answer ends the response with a text.

@@ -7,10 +7,13 @@ import (
 	"log/slog"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
 
+	"github.com/seed-028515a8/maestro/agent/mcp"
 	"github.com/seed-028515a8/maestro/contracts"
 	"github.com/seed-028515a8/maestro/internal/rpc"
+	"github.com/seed-028515a8/maestro/internal/sleep"
 	"github.com/seed-028515a8/maestro/workspace"
 )
 
@@ -41,9 +44,10 @@ type Options struct {
 	// Version is this program's version, sent to the other program.
 	Version string
 
-	// Servers are the MCP servers that the program should use. Kinds that it
-	// does not support are left out, and clients are told.
-	Servers []Server
+	// Servers are the MCP servers that the program should use; their directories
+	// are absolute. Kinds that it does not support are left out, and clients are
+	// told.
+	Servers []mcp.Server
 
 	// Log receives errors and the program's output for operators. Nil discards
 	// it.
@@ -71,9 +75,10 @@ type Agent struct {
 	// it. It is locked before mu.
 	launching sync.Mutex
 
+	peer   atomic.Pointer[peer] // the newest process; nil before the first
+	deaths atomic.Int64         // of the program in a row, without a completed run
+
 	mu       sync.Mutex
-	peer     *peer // the newest process; nil before the first
-	deaths   int   // deaths of the program in a row, without a completed run
 	memory   memory
 	commands string                  // a digest of the program's commands as last published
 	notes    []string                // texts to publish in the next run; at most maxNotes
@@ -137,8 +142,10 @@ func (a *Agent) Start(ctx context.Context, host contracts.Host) (contracts.Agent
 	if err != nil {
 		return contracts.AgentInfo{}, errors.Join(err, a.Close(ctx))
 	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	return contracts.AgentInfo{
-		Model: p.modelName(), Provider: p.name, Executor: contracts.ExecutorLive,
+		Model: p.model(), Provider: p.name, Executor: contracts.ExecutorLive,
 		Requests: []contracts.RequestType{contracts.RequestApproval, contracts.RequestMCPElicitation},
 		Forgets:  true,
 	}, nil
@@ -162,9 +169,7 @@ func (a *Agent) launch(ctx context.Context) (*peer, error) {
 	if err != nil {
 		return nil, err
 	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.peer = p
+	a.peer.Store(p)
 	return p, nil
 }
 
@@ -204,22 +209,19 @@ func (a *Agent) attempt(ctx context.Context) (*peer, error) {
 
 // current returns the running program. If there is none, it starts one.
 func (a *Agent) current(ctx context.Context) (*peer, error) {
-	a.mu.Lock()
-	p, deaths := a.peer, a.deaths
-	a.mu.Unlock()
-	if p != nil {
+	if p := a.peer.Load(); p != nil {
 		if p.proc.Life().Err() == nil {
 			return p, nil
 		}
 		<-p.over
 	}
-	if err := a.pause(ctx, deaths); err != nil {
+	if err := a.pause(ctx); err != nil {
 		return nil, err
 	}
 	p, err := a.launch(ctx)
 	if err != nil {
 		if ctx.Err() == nil {
-			a.countDeath()
+			a.deaths.Add(1)
 		}
 		return nil, err
 	}
@@ -228,37 +230,15 @@ func (a *Agent) current(ctx context.Context) (*peer, error) {
 }
 
 // pause waits before a restart. The delay doubles with each death in a row.
-func (a *Agent) pause(ctx context.Context, deaths int) error {
+func (a *Agent) pause(ctx context.Context) error {
+	deaths := a.deaths.Load()
 	if deaths < 2 {
 		return nil
 	}
-	delay := a.wait.maxBackoff
-	if shift := deaths - 2; shift < 10 {
-		delay = min(a.wait.backoff<<shift, delay)
-	}
-	timer := time.NewTimer(delay)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	case <-a.life.Done():
-		return context.Cause(a.life)
-	}
-}
-
-func (a *Agent) countDeath() {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.deaths++
-}
-
-// resetDeaths records that the program has completed a run.
-func (a *Agent) resetDeaths() {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.deaths = 0
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	defer context.AfterFunc(a.life, func() { stop(context.Cause(a.life)) })()
+	return sleep.For(ctx, min(a.wait.backoff<<min(deaths-2, 10), a.wait.maxBackoff))
 }
 
 // Configure applies an accepted init with the next run, as far as the protocol
@@ -358,10 +338,7 @@ func (a *Agent) Close(ctx context.Context) error {
 	a.stop(errClosed)
 	a.launching.Lock()
 	defer a.launching.Unlock()
-	a.mu.Lock()
-	p := a.peer
-	a.mu.Unlock()
-	if p != nil {
+	if p := a.peer.Load(); p != nil {
 		p.proc.Shutdown(ctx, a.wait.shutdown, errors.New("agent process killed: it did not end with its input"))
 		<-p.over
 	}

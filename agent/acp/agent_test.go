@@ -16,6 +16,7 @@ import (
 	acp "github.com/coder/acp-go-sdk"
 	"go.uber.org/goleak"
 
+	"github.com/seed-028515a8/maestro/agent/mcp"
 	"github.com/seed-028515a8/maestro/contracts"
 	"github.com/seed-028515a8/maestro/internal/testkit/hosttest"
 )
@@ -406,10 +407,9 @@ func TestProgramGetsNoCredentials(t *testing.T) {
 }
 
 func TestServersOfKindsThatTheProgramTakes(t *testing.T) {
-	list := []Server{
+	list := []mcp.Server{
 		{Name: "local", Command: "run", Env: map[string]string{"B": "2", "A": "1"}},
 		{Name: "web", URL: "https://example.org/mcp", Headers: map[string]string{"X": "y"}},
-		{Name: "old", URL: "https://example.org/sse", SSE: true},
 		{Name: "empty"},
 	}
 	s := newStand(t, setup{Can: map[string]any{"mcpCapabilities": map[string]any{"http": true}}}, Options{Servers: list})
@@ -424,7 +424,6 @@ func TestServersOfKindsThatTheProgramTakes(t *testing.T) {
 			t.Errorf("the program received\n%s\nwant %s in it", got, want)
 		}
 	}
-	s.says(t, "old is left out: the agent reaches no servers over SSE")
 	s.says(t, "empty is left out")
 }
 
@@ -435,7 +434,7 @@ func TestStartFailuresSayWhy(t *testing.T) {
 	}{
 		"old version":  {setup{Version: 0}, []string{"version 0", "not version 1"}},
 		"no version":   {setup{Version: "0.1.0"}, []string{`version "0.1.0"`, "not version 1"}},
-		"sign in":      {setup{Refuse: "session/new", Code: authRequired, Auth: []authMethod{{ID: "key", Name: "API key"}}}, []string{"sign in", "it rains", "API key (key)", "--env-pass"}},
+		"sign in":      {setup{Refuse: "session/new", Code: authRequired, Auth: []named{{ID: "key", Name: "API key"}}}, []string{"sign in", "it rains", "API key (key)", "--env-pass"}},
 		"refused":      {setup{Refuse: "session/new", Code: -32603}, []string{"Not today: it rains"}},
 		"hangs first":  {setup{Hang: "initialize"}, []string{"did not become ready in "}},
 		"hangs second": {setup{Hang: "session/new"}, []string{"did not become ready in "}},

@@ -113,50 +113,36 @@ func (r *run) open() []*call {
 	return open
 }
 
-// takeCall handles a new call. If a call with the same id has ended, this is
-// another call unless it only repeats the end.
-func (p *peer) takeCall(r *run, raw json.RawMessage) {
+// takeCall handles a call, or its update. If a call with the same id as a new
+// one has ended, this is another call unless it only repeats the end.
+func (p *peer) takeCall(r *run, raw json.RawMessage, begins bool) {
 	var u callUpdate
 	if decode(raw, &u) != nil {
 		return
 	}
-	if c := r.calls[key(u.ID)]; c != nil && c.stage == ended && !closed(u.Status) {
+	if c := r.calls[key(u.ID)]; begins && c != nil && c.stage == ended && !closed(u.Status) {
 		delete(r.calls, key(u.ID))
 	}
-	p.change(r, &u)
-}
-
-func (p *peer) takeCallUpdate(r *run, raw json.RawMessage) {
-	var u callUpdate
-	if decode(raw, &u) == nil {
-		p.change(r, &u)
-	}
-}
-
-// change applies an update to its call.
-func (p *peer) change(r *run, u *callUpdate) {
-	c := p.find(r, u)
+	c := p.find(r, &u)
 	if c == nil || c.stage == ended {
 		return
 	}
-	c.merge(u)
+	c.merge(&u)
+	// A terminal of the program's own is nothing to show: Codex reports one for a
+	// command that it has yet to ask about.
+	shows := slices.ContainsFunc(c.content, func(t toolContent) bool {
+		return t.Terminal == "" || r.terminals[t.Terminal] != nil
+	})
 	switch {
 	case c.stage == started:
 		p.progress(r, c)
-	case c.stage == held && (closed(c.status) || c.status == acp.ToolCallStatusInProgress && r.shows(c)):
+	case c.stage == held && (closed(c.status) || c.status == acp.ToolCallStatusInProgress && shows):
 		p.announce(r, c)
 	case c.stage == held && !c.lacksInput() && p.a.host.ApprovalMode() == contracts.ApprovalAuto:
 		p.announce(r, c) // no question would be asked
 	case c.stage == held:
 		p.arm(r, c)
 	}
-}
-
-// shows reports whether a call has content to show. A terminal of the program's
-// own does not count: Codex reports one for a command that it has yet to ask
-// about.
-func (r *run) shows(c *call) bool {
-	return slices.ContainsFunc(c.content, func(t toolContent) bool { return t.Terminal == "" || r.terminals[t.Terminal] != nil })
 }
 
 // find returns the call of u, or a new one. It returns nil if there are too
@@ -218,14 +204,8 @@ func (c *call) lacksInput() bool {
 	return c.omitted == 0 && (isNull(c.input) || string(c.input) == "{}")
 }
 
-// readsOnly reports whether a call is of a kind that changes nothing.
-func (c *call) readsOnly() bool {
-	switch acp.ToolKind(c.kind) {
-	case acp.ToolKindRead, acp.ToolKindSearch, acp.ToolKindThink:
-		return true
-	}
-	return false
-}
+// readOnly are the kinds of calls that change nothing.
+var readOnly = []acp.ToolKind{acp.ToolKindRead, acp.ToolKindSearch, acp.ToolKindThink}
 
 // arm holds a call back for some time, because a question about it may come
 // that announces it.
@@ -234,7 +214,7 @@ func (p *peer) arm(r *run, c *call) {
 	switch {
 	case c.lacksInput() && c.status != acp.ToolCallStatusInProgress:
 		wait = p.a.wait.input
-	case c.readsOnly(), c.status == acp.ToolCallStatusInProgress && len(c.content) > 0:
+	case slices.Contains(readOnly, acp.ToolKind(c.kind)), c.status == acp.ToolCallStatusInProgress && len(c.content) > 0:
 		wait = p.a.wait.glance
 	}
 	if c.hold != nil {
@@ -303,7 +283,10 @@ func (p *peer) progress(r *run, c *call) {
 		c.content = nil
 	}
 	if closed(c.status) && c.questions == 0 {
-		p.conclude(r, c)
+		if !c.spoke { // the result or, without one, the purpose, is better than nothing
+			p.output(c, cmp.Or(c.result, c.purpose))
+		}
+		p.end(r, c, &contracts.ToolEnd{CallID: c.id, Success: c.status == acp.ToolCallStatusCompleted})
 	}
 }
 
@@ -313,15 +296,6 @@ func (p *peer) output(c *call, text string) {
 		c.spoke = true
 		p.publish(&contracts.ToolOutput{CallID: c.id, Content: piece})
 	}
-}
-
-// conclude ends a running call. If no output was published, it publishes the
-// result or, without one, the purpose.
-func (p *peer) conclude(r *run, c *call) {
-	if !c.spoke {
-		p.output(c, cmp.Or(c.result, c.purpose))
-	}
-	p.end(r, c, &contracts.ToolEnd{CallID: c.id, Success: c.status == acp.ToolCallStatusCompleted})
 }
 
 // end ends an announced call.

@@ -2,10 +2,12 @@ package acp
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"strings"
 
+	"github.com/seed-028515a8/maestro/agent/diff"
 	"github.com/seed-028515a8/maestro/agent/mask"
 	"github.com/seed-028515a8/maestro/internal/abridge"
 )
@@ -30,18 +32,11 @@ func (b block) text() string {
 	case "text":
 		return b.Text
 	case "image", "audio":
-		mime := b.MimeType
-		if mime == "" {
-			mime = "unknown"
-		}
-		return "[" + b.Type + ":" + mime + "]"
+		return "[" + b.Type + ":" + cmp.Or(b.MimeType, "unknown") + "]"
 	case "resource_link":
 		return "[" + b.URI + "]"
 	case "resource":
-		if b.Resource.Text != "" {
-			return b.Resource.Text
-		}
-		return "[" + b.Resource.URI + "]"
+		return cmp.Or(b.Resource.Text, "["+b.Resource.URI+"]")
 	}
 	return ""
 }
@@ -159,4 +154,53 @@ func resultText(raw json.RawMessage) string {
 		return ""
 	}
 	return compact.String()
+}
+
+// unified returns the change of a file as a unified diff, "" if there is none.
+func unified(path string, created bool, old, new string) string {
+	path = strings.TrimPrefix(path, "/")
+	from := "a/" + path
+	if created {
+		from = "/dev/null"
+	}
+	before := diff.Lines(old)
+	return diff.Change{From: from, To: "b/" + path, Old: before, Regions: diff.Compare(before, diff.Lines(new))}.Unified()
+}
+
+// maxListed bounds the processed elements of a list from the program: a line
+// has room for millions of empty elements.
+const maxListed = 1024
+
+// A list is a list from the program, of which the first elements are kept. A
+// value that is not a list decodes as no list.
+type list[T any] struct {
+	kept []T // nil if there was no list
+	more int // number of elements that were not kept
+}
+
+// UnmarshalJSON implements [json.Unmarshaler]. Members of a wrong type in an
+// element are ignored.
+func (l *list[T]) UnmarshalJSON(raw []byte) error {
+	*l = list[T]{}
+	dec := json.NewDecoder(bytes.NewReader(raw))
+	if open, err := dec.Token(); err != nil || open != json.Delim('[') {
+		return nil
+	}
+	l.kept = []T{}
+	for dec.More() {
+		var element json.RawMessage
+		if err := dec.Decode(&element); err != nil {
+			return err
+		}
+		if len(l.kept) == maxListed {
+			l.more++
+			continue
+		}
+		var t T
+		if err := decode(element, &t); err != nil {
+			return err
+		}
+		l.kept = append(l.kept, t)
+	}
+	return nil
 }

@@ -58,7 +58,7 @@ func TestLibrarysExampleAgent(t *testing.T) {
 	if err := <-result; !errors.Is(err, errStopped) {
 		t.Errorf("got %v, want %v", err, errStopped)
 	}
-	if a.peer.proc.Life().Err() != nil {
+	if a.peer.Load().proc.Life().Err() != nil {
 		t.Error("got a program that was killed, want one that stopped when it was told to")
 	}
 }

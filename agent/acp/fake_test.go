@@ -28,7 +28,7 @@ type setup struct {
 	Name    string         `json:"name,omitempty"`    // of the program; fake if empty
 	Version any            `json:"version,omitempty"` // 1 if nil
 	Can     map[string]any `json:"can,omitempty"`     // agentCapabilities
-	Auth    []authMethod   `json:"auth,omitempty"`
+	Auth    []named        `json:"auth,omitempty"`
 	Begun   map[string]any `json:"begun,omitempty"` // beside the session id
 	Early   []step         `json:"early,omitempty"` // once it was initialized
 	Later   []step         `json:"later,omitempty"` // once it has made a session

@@ -5,8 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
+	"math"
 	"path/filepath"
 	"strings"
 
@@ -58,66 +58,42 @@ func (p *peer) readFile(ctx context.Context, params acp.ReadTextFileRequest) (ac
 	if err != nil {
 		return acp.ReadTextFileResponse{}, err
 	}
-	text, err := p.readText(rel)
+	data, _, err := p.a.files.ReadFile(rel, maxFile)
+	switch {
+	case errors.Is(err, workspace.ErrNotRegular):
+		err = errors.New("it is not a regular file")
+	case errors.Is(err, workspace.ErrTooLarge):
+		err = fmt.Errorf("it is longer than %d bytes", maxFile)
+	case err == nil && bytes.IndexByte(data, 0) >= 0:
+		err = errors.New("it is not text")
+	}
 	if err != nil {
 		return acp.ReadTextFileResponse{}, fileRefusal(params.Path, err)
 	}
+	text := string(bytes.ToValidUTF8(data, []byte("\uFFFD")))
 	return acp.ReadTextFileResponse{Content: window(text, params.Line, params.Limit)}, nil
-}
-
-// readText returns the text of a regular file. It does not block on a named
-// pipe or another special file.
-func (p *peer) readText(rel string) (string, error) {
-	f, err := p.a.files.OpenFile(rel)
-	if err != nil {
-		return "", err
-	}
-	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		return "", err
-	}
-	if !info.Mode().IsRegular() {
-		return "", errors.New("it is not a regular file")
-	}
-	data, err := io.ReadAll(io.LimitReader(f, maxFile+1))
-	if err != nil {
-		return "", err
-	}
-	if len(data) > maxFile {
-		return "", fmt.Errorf("it is longer than %d bytes", maxFile)
-	}
-	if bytes.IndexByte(data, 0) >= 0 {
-		return "", errors.New("it is not text")
-	}
-	return string(bytes.ToValidUTF8(data, []byte("\uFFFD"))), nil
 }
 
 // window returns limit lines of text from line on; lines count from 1.
 func window(text string, line, limit *int) string {
-	rest, skip := text, 0
+	skip, most := 0, math.MaxInt
 	if line != nil {
 		skip = max(*line-1, 0)
 	}
-	for ; skip > 0 && rest != ""; skip-- {
-		rest = rest[lineEnd(rest):]
+	if limit != nil {
+		most = max(*limit, 0)
 	}
-	if limit == nil {
-		return rest
+	n, from, to := 0, 0, 0
+	for l := range strings.Lines(text) {
+		switch {
+		case n < skip:
+			from, to = from+len(l), to+len(l)
+		case n-skip < most:
+			to += len(l)
+		}
+		n++
 	}
-	end := 0
-	for n := max(*limit, 0); n > 0 && end < len(rest); n-- {
-		end += lineEnd(rest[end:])
-	}
-	return rest[:end]
-}
-
-// lineEnd returns the length of the first line with its line feed.
-func lineEnd(text string) int {
-	if i := strings.IndexByte(text, '\n'); i >= 0 {
-		return i + 1
-	}
-	return len(text)
+	return text[from:to]
 }
 
 // writing are the params of fs/write_text_file. The library's type refuses an

@@ -54,12 +54,11 @@ func (p *peer) foreign() bool {
 }
 
 // hint returns what a program that has not answered may lack, "" if unknown.
-func (p *peer) hint() string {
+func (p *peer) hint() (text string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	text, _ := advice(p.a.argv)
-	if p.introduced {
-		return ""
+	if !p.introduced {
+		text, _ = advice(p.a.argv)
 	}
 	return text
 }

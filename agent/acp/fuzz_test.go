@@ -33,7 +33,9 @@ func hear(t *testing.T, lines string) (host *hosttest.Host) {
 		r := p.begin()
 		p.listen(strings.NewReader(lines))
 		time.Sleep(time.Minute) // whatever is held back is announced
-		p.markAnswered(r)
+		p.mu.Lock()
+		r.heard = true // as the answer does
+		p.mu.Unlock()
 		p.endAnsweredRun(r, contracts.Usage{})
 		p.finish(r)
 		p.proc.Kill(errors.New("heard enough"))

@@ -45,7 +45,7 @@ type peer struct {
 	// Set by handshake, before the first run.
 	name    string // the program's name; set with mu held, because the reader may read it before
 	can     acp.AgentCapabilities
-	auth    []authMethod
+	auth    []named
 	session string // set with mu held, because the reader may read it before
 	resumed bool   // the session is an earlier one
 
@@ -63,7 +63,7 @@ type peer struct {
 	garbled    bool   // a line that was no message was reported
 	garbage    string // the beginning of that line
 	options    []option
-	modes      []mode
+	modes      []named
 	models     string // the current model of agents without options
 	level      contracts.ThinkingLevel
 	spent      float64         // the cost of the session as last reported
@@ -111,32 +111,26 @@ func (p *peer) start() error {
 // it.
 func (p *peer) reportExit() {
 	cause := p.proc.Failure()
+	if words := p.proc.LastWords(); words != "" { // for operators only
+		cause = fmt.Errorf("%w: %s", cause, mask.Text(words))
+	}
 	p.mu.Lock()
 	greeted, broken := p.greeted, p.run != nil
 	p.mu.Unlock()
 	if p.a.life.Err() != nil {
-		p.log.Debug("agent process ended", "error", p.exitCause(cause))
+		p.log.Debug("agent process ended", "error", cause)
 		return // it was closed
 	}
-	p.log.Warn("agent process ended", "error", p.exitCause(cause))
+	p.log.Warn("agent process ended", "error", cause)
 	if !greeted {
 		return // launch returns the error
 	}
-	p.a.countDeath()
+	p.a.deaths.Add(1)
 	if !broken {
 		p.a.publish(&contracts.ErrorEvent{
 			Message: p.proc.Account().Error() + ": it is started again with the next prompt", ErrorType: contracts.ErrorTransient,
 		})
 	}
-}
-
-// exitCause returns why the process ended, with the last line of its standard
-// error, which is for operators only.
-func (p *peer) exitCause(cause error) error {
-	if words := p.proc.LastWords(); words != "" {
-		return fmt.Errorf("%w: %s", cause, mask.Text(words))
-	}
-	return cause
 }
 
 // listen reads the program's output to its end. If reading fails, it kills the
@@ -157,33 +151,26 @@ func (p *peer) bad(line *rpc.BadLine) error {
 	if line.ID != nil {
 		p.refuse(line.ID, acp.NewInvalidRequest(line.Text))
 	}
-	p.tellGarbled(err, line.Head)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch {
+	case p.garbled:
+	case p.active() == nil:
+		p.status(err.Error())
+	default:
+		p.publish(&contracts.ErrorEvent{Message: err.Error(), ErrorType: contracts.ErrorProtocol})
+	}
+	if !p.garbled {
+		p.garbled, p.garbage = true, line.Head
+	}
 	if line.Lost {
 		return err
 	}
 	return nil
 }
 
-func (p *peer) tellGarbled(err error, head string) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.garbled {
-		return
-	}
-	p.garbled, p.garbage = true, head
-	if p.active() == nil {
-		p.status(err.Error())
-		return
-	}
-	p.publish(&contracts.ErrorEvent{Message: err.Error(), ErrorType: contracts.ErrorProtocol})
-}
-
 // publish publishes events. The caller holds p.mu if they belong to a run.
-func (p *peer) publish(events ...contracts.Event) {
-	if err := p.a.host.Publish(p.life, events...); err != nil {
-		p.log.Debug("cannot publish an agent event", "error", err)
-	}
-}
+func (p *peer) publish(events ...contracts.Event) { p.logPublish(p.a.host.Publish(p.life, events...)) }
 
 // status publishes a text now or in the next run. The caller holds p.mu.
 func (p *peer) status(text string) {
@@ -206,23 +193,23 @@ func (p *peer) serve(m rpc.Message) {
 	case acp.ClientMethodElicitationComplete:
 		p.log.Debug("agent process completed an elicitation")
 	case acp.ClientMethodFsReadTextFile:
-		p.handle(m, serveWith(p.readFile))
+		p.handle(m, with(m.Params, p.readFile))
 	case acp.ClientMethodFsWriteTextFile:
-		p.perform(m, "write a file", func(*run) handler { return serveWith(p.writeFile) })
+		p.perform(m, "write a file", func(*run) handler { return with(m.Params, p.writeFile) })
 	case acp.ClientMethodTerminalCreate:
 		p.perform(m, "run a command", func(r *run) handler {
-			return serveWith(func(_ context.Context, params acp.CreateTerminalRequest) (acp.CreateTerminalResponse, error) {
+			return with(m.Params, func(_ context.Context, params acp.CreateTerminalRequest) (acp.CreateTerminalResponse, error) {
 				return p.createTerminal(r, params)
 			})
 		})
 	case acp.ClientMethodTerminalOutput:
-		p.handle(m, serveWith(p.terminalOutput))
+		p.handle(m, p.onTerminal(m, (*peer).terminalOutput))
 	case acp.ClientMethodTerminalWaitForExit:
-		p.handle(m, serveWith(p.awaitTerminal))
+		p.handle(m, p.onTerminal(m, (*peer).awaitTerminal))
 	case acp.ClientMethodTerminalKill:
-		p.handle(m, serveWith(p.killTerminal))
+		p.handle(m, p.onTerminal(m, (*peer).killTerminal))
 	case acp.ClientMethodTerminalRelease:
-		p.handle(m, serveWith(p.releaseTerminal))
+		p.handle(m, p.onTerminal(m, (*peer).releaseTerminal))
 	case methodCancelRequest:
 		p.cancelRequest(m.Params)
 	default:
@@ -237,81 +224,82 @@ func (p *peer) serve(m rpc.Message) {
 // methodCancelRequest withdraws a request.
 const methodCancelRequest = "$/cancel_request"
 
-// A handler serves a request.
-type handler func(ctx context.Context, params json.RawMessage) (any, error)
+// A handler serves a request: its result or its error is the answer.
+type handler func(ctx context.Context) (any, error)
 
-// serveWith decodes the params of a request for f.
-func serveWith[P, R any](f func(context.Context, P) (R, error)) handler {
-	return func(ctx context.Context, raw json.RawMessage) (any, error) {
-		var params P
-		if err := json.Unmarshal(raw, &params); err != nil {
+// with returns a handler that decodes params for f.
+func with[P, R any](params json.RawMessage, f func(context.Context, P) (R, error)) handler {
+	return func(ctx context.Context) (any, error) {
+		var p P
+		if err := json.Unmarshal(params, &p); err != nil {
 			return nil, acp.NewInvalidParams("the params cannot be read")
 		}
-		return f(ctx, params)
+		return f(ctx, p)
 	}
 }
 
 // handle serves a request in a goroutine, which ends with the request, its
-// cancellation or the process. It reports whether it calls f.
-func (p *peer) handle(m rpc.Message, f handler) bool {
-	if m.ID == nil {
-		return false // a request without an id gets no answer
-	}
-	ctx, done := p.admit(m)
-	if ctx == nil {
-		return false
-	}
-	p.serving.Go(func() {
-		defer done()
-		result, err := f(ctx, m.Params)
-		if err != nil {
-			p.refuse(m.ID, refusal(err))
-			return
-		}
-		p.respond(m.ID, result)
-	})
-	return true
+// cancellation or the process.
+func (p *peer) handle(m rpc.Message, f handler) {
+	p.prepare(m, func() (*run, handler) { return nil, f })
 }
 
 // perform serves a request that changes something, as a part of a run.
 func (p *peer) perform(m rpc.Message, what string, f func(*run) handler) {
-	p.mu.Lock()
-	r, err := p.working(what)
-	if err == nil {
+	p.prepare(m, func() (*run, handler) {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		r, err := p.working(what)
+		if err != nil {
+			return nil, func(context.Context) (any, error) { return nil, err }
+		}
 		r.work.Add(1)
-	}
-	p.mu.Unlock()
-	if err != nil {
-		p.handle(m, func(context.Context, json.RawMessage) (any, error) { return nil, err })
-		return
-	}
-	serve := f(r)
-	if !p.handle(m, func(ctx context.Context, params json.RawMessage) (any, error) {
-		defer r.work.Done()
-		return serve(ctx, params)
-	}) {
-		r.work.Done()
-	}
+		return r, f(r)
+	})
 }
 
-// admit registers a request to be served. If there are too many, it refuses the
-// request and returns a nil ctx.
-func (p *peer) admit(m rpc.Message) (ctx context.Context, done func()) {
-	key := string(m.ID)
-	p.reqMu.Lock()
-	defer p.reqMu.Unlock()
-	if _, taken := p.requests[key]; taken || len(p.requests) == maxServed || len(key) > maxKey {
-		p.refuse(m.ID, acp.NewInvalidRequest("too many requests at once, or an id that is taken or too long"))
-		return nil, nil
+// prepare is handle for a request that is prepared by the reader. If there are
+// too many requests, it refuses this one. A request that counts in the work of a
+// run ends with the run.
+func (p *peer) prepare(m rpc.Message, prepared func() (*run, handler)) {
+	if m.ID == nil {
+		return // a request without an id gets no answer
 	}
+	id, key := m.ID, string(m.ID) // so that the rest of the message, which may be long, can be freed
 	ctx, cancel := context.WithCancel(p.life)
-	p.requests[key] = cancel
-	return ctx, func() {
-		p.reqMu.Lock()
-		delete(p.requests, key)
-		p.reqMu.Unlock()
-		cancel()
+	p.reqMu.Lock()
+	_, taken := p.requests[key]
+	room := !taken && len(p.requests) < maxServed && len(key) <= maxKey
+	if room {
+		p.requests[key] = cancel
 	}
+	p.reqMu.Unlock()
+	if !room {
+		cancel()
+		p.refuse(id, acp.NewInvalidRequest("too many requests at once, or an id that is taken or too long"))
+		return
+	}
+	r, f := prepared()
+	p.serving.Go(func() {
+		if r != nil {
+			defer r.work.Done()
+			defer context.AfterFunc(r.ctx, cancel)()
+		}
+		defer func() {
+			p.reqMu.Lock()
+			delete(p.requests, key)
+			p.reqMu.Unlock()
+			cancel()
+		}()
+		result, err := f(ctx)
+		if err != nil {
+			p.refuse(id, refusal(err))
+			return
+		}
+		if err := p.conn.Answer(id, result); err != nil { // the process is ending
+			p.log.Debug("cannot answer the agent process", "error", err)
+		}
+	})
 }
 
 // cancelRequest cancels a request that the program has withdrawn.
@@ -357,13 +345,6 @@ func isNull(raw json.RawMessage) bool { return len(raw) == 0 || string(raw) == "
 func (p *peer) refuse(id json.RawMessage, e *acp.RequestError) {
 	if err := p.conn.Refuse(id, (*rpc.Error)(e)); err != nil {
 		p.log.Debug("cannot refuse a request of the agent process", "error", err)
-	}
-}
-
-// respond answers a request. An error says that the process is ending.
-func (p *peer) respond(id json.RawMessage, result any) {
-	if err := p.conn.Answer(id, result); err != nil {
-		p.log.Debug("cannot answer the agent process", "error", err)
 	}
 }
 

@@ -3,6 +3,7 @@ package acp
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -11,6 +12,7 @@ import (
 
 	acp "github.com/coder/acp-go-sdk"
 
+	"github.com/seed-028515a8/maestro/agent/elicit"
 	"github.com/seed-028515a8/maestro/agent/turn"
 	"github.com/seed-028515a8/maestro/contracts"
 	"github.com/seed-028515a8/maestro/internal/abridge"
@@ -56,26 +58,16 @@ func (p *peer) permission(m rpc.Message) {
 		options = append(options, contracts.ApprovalOption{ID: key(o.ID), Name: shown(o.Name, maxLabel), Kind: shown(o.Kind, maxKind)})
 		ids = append(ids, o.ID)
 	}
-	ctx, done := p.admit(m)
-	if ctx == nil {
-		return
-	}
-	q := p.pose(&params.Call, options, len(params.Options.kept)-len(options)+params.Options.more)
-	if q == nil {
-		done()
-		p.respond(m.ID, chosen(nil, -1))
-		return
-	}
-	id := m.ID // so that the rest of the message, which may be long, can be freed
-	p.serving.Go(func() {
-		defer q.r.work.Done()
-		defer done()
-		defer close(q.ended)
-		ctx, cancel := context.WithCancel(ctx)
-		defer cancel()
-		defer context.AfterFunc(q.r.ctx, cancel)() // the run may end first
-		out, err := p.put(ctx, q)
-		p.respond(id, chosen(ids, p.decide(q, out, err)))
+	p.prepare(m, func() (*run, handler) {
+		q := p.pose(&params.Call, options, len(params.Options.kept)-len(options)+params.Options.more)
+		if q == nil {
+			return nil, func(context.Context) (any, error) { return chosen(nil, -1), nil }
+		}
+		return q.r, func(ctx context.Context) (any, error) {
+			defer close(q.ended)
+			out, err := p.put(ctx, q)
+			return chosen(ids, p.decide(q, out, err)), nil
+		}
 	})
 }
 
@@ -159,14 +151,14 @@ func reason(options contracts.ApprovalOptions, cut []string) string {
 		approved     bool
 	}{{"allow", "an approval", true}, {"deny", "a denial", false}} {
 		if i := options.Meant(may.approved, contracts.AnswerNote{}); i >= 0 && options[i].Always() {
-			text += fmt.Sprintf(". There is no option to %s it only once: %s means %q, which holds for more than this call", may.verb, may.answer, named(options[i]))
+			text += fmt.Sprintf(". There is no option to %s it only once: %s means %q, which holds for more than this call", may.verb, may.answer, nameOf(options[i]))
 		}
 	}
 	return text
 }
 
-// named returns the name of an option for people.
-func named(o contracts.ApprovalOption) string { return cmp.Or(o.Name, o.Kind) }
+// nameOf returns the name of an option for people.
+func nameOf(o contracts.ApprovalOption) string { return cmp.Or(o.Name, o.Kind) }
 
 // display returns a kind as a name for people.
 func display(kind string) string {
@@ -179,12 +171,21 @@ func display(kind string) string {
 func (p *peer) decide(q *question, out contracts.Outcome, err error) int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	defer p.finishQuestion(q)
+	defer func() { // the end of the call may have waited for this
+		q.c.questions--
+		if q.c.stage == started && p.active() == q.r {
+			p.progress(q.r, q.c)
+		}
+	}()
 	if err != nil || out.Verdict == contracts.VerdictCancelled {
 		if err != nil && !errors.Is(err, context.Canceled) {
 			p.log.Debug("cannot ask a question of the agent process", "error", err)
 		}
-		p.drop(q)
+		// If the run is being stopped, the hub closes the call, because the question
+		// may wait for the next process.
+		if q.first && q.c.stage == asking && p.active() == q.r && !q.r.stopping {
+			p.end(q.r, q.c, &contracts.ToolEnd{CallID: q.c.id})
+		}
 		return -1
 	}
 	i, remark := choose(q.options, out)
@@ -198,28 +199,10 @@ func (p *peer) decide(q *question, out contracts.Outcome, err error) int {
 		p.publish(&contracts.Status{Message: remark})
 	}
 	if option.Always() && !out.Announced { // no client saw the question's reason
-		p.publish(&contracts.Status{Message: fmt.Sprintf("The agent was answered %q, which holds for more than one call: it offers nothing else", named(option))})
+		p.publish(&contracts.Status{Message: fmt.Sprintf("The agent was answered %q, which holds for more than one call: it offers nothing else", nameOf(option))})
 	}
 	p.show(q, out, i >= 0 && !option.Rejects() && out.Verdict == contracts.VerdictApproved)
 	return i
-}
-
-// finishQuestion records the end of a question. The end of its call may have
-// waited for it. The caller holds p.mu.
-func (p *peer) finishQuestion(q *question) {
-	q.c.questions--
-	if q.c.stage == started && p.active() == q.r {
-		p.progress(q.r, q.c)
-	}
-}
-
-// drop ends a question without an answer. If the run is being stopped, the hub
-// closes the call, because the question may wait for the next process.
-func (p *peer) drop(q *question) {
-	if !q.first || q.c.stage != asking || p.active() != q.r || q.r.stopping {
-		return
-	}
-	p.end(q.r, q.c, &contracts.ToolEnd{CallID: q.c.id})
 }
 
 // show publishes what follows from an answer for a call that has not begun. The
@@ -260,7 +243,7 @@ func choose(options contracts.ApprovalOptions, out contracts.Outcome) (i int, re
 		return -1, remark
 	}
 	if o := options[i]; w.Remember != "" && w.OptionID == "" && !o.Always() {
-		remark = fmt.Sprintf("The agent offers no such answer for the session: it was answered %q, which holds for this call only", named(o))
+		remark = fmt.Sprintf("The agent offers no such answer for the session: it was answered %q, which holds for this call only", nameOf(o))
 	}
 	return i, remark
 }
@@ -274,4 +257,93 @@ func chosen(ids []string, i int) acp.RequestPermissionResponse {
 	return acp.RequestPermissionResponse{Outcome: acp.RequestPermissionOutcome{
 		Selected: &acp.RequestPermissionOutcomeSelected{OptionId: acp.PermissionOptionId(ids[i])},
 	}}
+}
+
+// asksForInput is the reason of a question. The protocol does not say whether
+// the question comes from an MCP server behind the program.
+const asksForInput = "The agent asks for input"
+
+// elicitation asks the clients an elicitation of the program, or of an MCP
+// server behind it. Only the reader calls it; a goroutine that ends with the
+// question sends the answer.
+//
+// The params are decoded as our own type, because the library's types do not
+// keep the whole schema.
+func (p *peer) elicitation(m rpc.Message) {
+	if !m.Asks() {
+		return
+	}
+	var q elicit.Question
+	err := decode(m.Params, &q)
+	if (q.Mode == "" || q.Mode == elicit.ModeForm) && isNull(q.RequestedSchema) {
+		q.RequestedSchema = json.RawMessage(`{"type":"object","properties":{}}`)
+	}
+	if err == nil {
+		p.mu.Lock()
+		err = q.Check(abridge.Bytes(p.name, 40))
+		p.mu.Unlock()
+	}
+	if err != nil {
+		p.mu.Lock()
+		p.status("The agent's question was refused: " + err.Error())
+		p.mu.Unlock()
+		p.refuse(m.ID, acp.NewInvalidParams(map[string]any{"details": err.Error()}))
+		return
+	}
+	req, err := q.Request(asksForInput)
+	if err != nil {
+		p.refuse(m.ID, refusal(err))
+		return
+	}
+	p.prepare(m, func() (*run, handler) {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		r := p.active()
+		if r == nil {
+			p.reportStray("ask for input")
+			return nil, func(context.Context) (any, error) { return elicit.Answer{Action: elicit.Cancel}, nil }
+		}
+		p.endResponse(r)
+		r.work.Add(1)
+		return r, func(ctx context.Context) (any, error) {
+			for {
+				out, err := p.a.host.Ask(ctx, req, contracts.AskOptions{})
+				answer, again := p.elicited(r, &q, req, out, err)
+				if !again {
+					return answer, nil
+				}
+				if req, err = q.Request(asksForInput); err != nil {
+					return nil, err // cannot happen: the question was encoded before
+				}
+			}
+		}
+	})
+}
+
+// elicited ends the question's call. It returns the answer for the program, or
+// that the question must be asked again. Only a clear answer of a client is
+// accepted.
+func (p *peer) elicited(r *run, q *elicit.Question, req *contracts.ServerRequest, out contracts.Outcome, err error) (said elicit.Answer, again bool) {
+	none := elicit.Answer{Action: elicit.Cancel}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if err != nil || p.active() != r || r.stopping {
+		return none, false
+	}
+	var answer *elicit.Answer
+	why := cmp.Or(out.Reason, string(out.Verdict))
+	if out.Verdict == contracts.VerdictAnswered {
+		answer, why = q.Read(out.Content)
+		again = answer == nil && q.Again(why)
+	}
+	if out.Announced { // otherwise the hub has said why nobody was asked
+		if answer == nil && !again {
+			p.publish(&contracts.Status{Message: "The agent's question was cancelled: " + why})
+		}
+		p.publish(turn.After(req.CallID, out.Verdict))
+	}
+	if answer == nil {
+		return none, again
+	}
+	return *answer, false
 }

@@ -177,8 +177,8 @@ func TestCommandsAreListedAgainOnlyWhenTheyChange(t *testing.T) {
 		s.host.Earlier = i > 0
 		s.start(t)
 		s.run(t, done)
-		s.peer.proc.Kill(errors.New("killed by the test"))
-		<-s.peer.over
+		s.peer.Load().proc.Kill(errors.New("killed by the test"))
+		<-s.peer.Load().over
 		s.run(t, says("hello"), has(tt.commands...), done)
 		hosttest.Must(t, s.Close(t.Context()))
 		got := slices.DeleteFunc(s.statuses(), func(text string) bool { return !strings.HasPrefix(text, "Agent commands") })
@@ -200,7 +200,7 @@ func TestUnreadableMemoryIsAnotherConversation(t *testing.T) {
 func TestSessionThatWasNeverPromptedIsNotMissed(t *testing.T) {
 	s := newStand(t, setup{Can: loads}, Options{})
 	s.start(t)
-	s.peer.proc.Kill(errors.New("killed by the test"))
+	s.peer.Load().proc.Kill(errors.New("killed by the test"))
 	s.host.Await(func(ev contracts.Event) bool {
 		e, ok := ev.(*contracts.ErrorEvent)
 		return ok && e.ErrorType == contracts.ErrorTransient && strings.Contains(e.Message, "killed by the test")

@@ -49,7 +49,11 @@ func (p *peer) prompt(ctx context.Context, work contracts.Work) error {
 	defer p.finish(r)
 	call, err := p.conn.Ask(acp.AgentMethodSessionPrompt, acp.PromptRequest{
 		SessionId: acp.SessionId(p.session), Prompt: append(p.blocks(work), p.reminder()...),
-	}, func() { p.markAnswered(r) })
+	}, func() { // before the reader goes on
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		r.heard = true
+	})
 	if err != nil {
 		if p.proc.Failure() != nil || errors.Is(err, rpc.ErrEnded) { // the process is about to end
 			<-p.over
@@ -78,19 +82,18 @@ func (p *peer) begin() *run {
 	return r
 }
 
-// markAnswered records that the program has answered.
-func (p *peer) markAnswered(r *run) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	r.heard = true
-}
-
 // finish closes a run. After it returns, no event of the run is published and
 // its terminals have ended.
 func (p *peer) finish(r *run) {
 	p.mu.Lock()
 	p.endTerminals(r)
-	p.a.cutOff(r.tail, r.heard)
+	p.a.mu.Lock()
+	if r.heard { // after an answer nothing needs to be sent
+		p.a.broken = ""
+	} else {
+		p.a.broken = cmp.Or(r.tail, p.a.broken)
+	}
+	p.a.mu.Unlock()
 	r.over = true
 	for _, c := range r.calls {
 		c.close()
@@ -103,21 +106,16 @@ func (p *peer) finish(r *run) {
 	p.mu.Unlock()
 }
 
-// halt ends the terminals of a run that is being interrupted. Their output can
-// still be read, but no new ones can be made.
-func (p *peer) halt(r *run) {
+// interrupt ends a run whose ctx has ended: it ends the terminals, and the
+// program has some time to stop before it is killed. The hub closes what it
+// leaves open.
+func (p *peer) interrupt(ctx context.Context, r *run, call *rpc.Call) error {
 	p.mu.Lock()
-	defer p.mu.Unlock()
 	r.stopping = true
-	for _, t := range r.terminals {
+	for _, t := range r.terminals { // their output can still be read, but no new ones can be made
 		t.stop()
 	}
-}
-
-// interrupt ends a run whose ctx has ended: the program has some time to stop
-// before it is killed. The hub closes what it leaves open.
-func (p *peer) interrupt(ctx context.Context, r *run, call *rpc.Call) error {
-	p.halt(r)
+	p.mu.Unlock()
 	late := time.NewTimer(p.a.wait.interrupt)
 	defer late.Stop()
 	if p.conn.Notify(acp.AgentMethodSessionCancel, acp.CancelNotification{SessionId: acp.SessionId(p.session)}) == nil {
@@ -126,7 +124,7 @@ func (p *peer) interrupt(ctx context.Context, r *run, call *rpc.Call) error {
 			if errors.Is(reply.Err, rpc.ErrEnded) {
 				<-p.over
 			} else {
-				p.a.resetDeaths()
+				p.a.deaths.Store(0)
 				p.endOpenCalls(r)
 			}
 			return context.Cause(ctx)
@@ -176,7 +174,7 @@ func (p *peer) replied(ctx context.Context, r *run, reply rpc.Reply) error {
 		}
 		return failure(ctx, reply.Err) // an answer that was too long
 	}
-	p.a.resetDeaths()
+	p.a.deaths.Store(0)
 	if reply.Err != nil {
 		p.endAnsweredRun(r, contracts.Usage{})
 		return failure(ctx, p.withSignInHint(reply.Err))
@@ -271,7 +269,7 @@ func (p *peer) blocks(work contracts.Work) []acp.ContentBlock {
 	blocks := []acp.ContentBlock{acp.TextBlock(work.Content)}
 	can := p.can.PromptCapabilities
 	for _, a := range work.Attachments {
-		uri := p.uri(a.Path)
+		uri := (&url.URL{Scheme: "file", Path: filepath.ToSlash(p.a.files.Abs(a.Path))}).String()
 		switch {
 		case a.Data != nil && can.Image:
 			block := acp.ImageBlock(base64.StdEncoding.EncodeToString(a.Data), a.MimeType)
@@ -298,19 +296,6 @@ func (p *peer) blocks(work contracts.Work) []acp.ContentBlock {
 // bytes.
 const maxTail = 2 << 10
 
-// cutOff records what clients have seen of an answer during which the program
-// died. After an answer nothing needs to be sent.
-func (a *Agent) cutOff(tail string, answered bool) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	switch {
-	case answered:
-		a.broken = ""
-	case tail != "":
-		a.broken = tail
-	}
-}
-
 // reminder tells a program that continues a conversation what clients have seen
 // of the answer during which it died, because it may not have stored that. The
 // reminder comes last, because programs look for commands at the beginning.
@@ -323,16 +308,6 @@ func (p *peer) reminder() []acp.ContentBlock {
 	return []acp.ContentBlock{acp.TextBlock(
 		"[Note by the client: your last answer was cut off because your process ended. The user has seen it, up to:\n" + p.a.broken + "]",
 	)}
-}
-
-// uri returns the URI of a file that a client named.
-func (p *peer) uri(path string) string {
-	return (&url.URL{Scheme: "file", Path: filepath.ToSlash(p.a.files.Abs(path))}).String()
-}
-
-// A chunk is a piece of the program's answer or thinking.
-type chunk struct {
-	Content block `json:"content"`
 }
 
 // say publishes a piece of text. The caller holds p.mu.

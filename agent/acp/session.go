@@ -6,11 +6,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"runtime"
 	"slices"
 	"strings"
 
 	acp "github.com/coder/acp-go-sdk"
 
+	"github.com/seed-028515a8/maestro/agent/mcp"
 	"github.com/seed-028515a8/maestro/contracts"
 	"github.com/seed-028515a8/maestro/internal/abridge"
 	"github.com/seed-028515a8/maestro/internal/rpc"
@@ -22,14 +25,9 @@ const authRequired = -32000
 // maxBarred bounds the text about signing in, in bytes.
 const maxBarred = 2 << 10
 
-// An authMethod is a way to sign in to a program.
-type authMethod struct {
-	ID   string `json:"id"`
-	Name string `json:"name"`
-}
-
-// A mode is a working mode of a program, such as asking before each change.
-type mode struct {
+// A named is a way to sign in to a program, or a working mode of it, such as
+// asking before each change.
+type named struct {
 	ID   string `json:"id"`
 	Name string `json:"name"`
 }
@@ -37,18 +35,17 @@ type mode struct {
 // An option is a setting of a session.
 type option struct {
 	ID       string          `json:"id"`
-	Name     string          `json:"name"`
 	Category string          `json:"category"`
-	Current  json.RawMessage `json:"currentValue"`
-	Options  json.RawMessage `json:"options"` // a flat list, or lists in groups
+	Current  string          `json:"currentValue"` // "" if it is no text
+	Options  json.RawMessage `json:"options"`      // a flat list, or lists in groups
 }
 
 // A sessionResult is the result of creating, loading or resuming a session.
 type sessionResult struct {
 	SessionID string `json:"sessionId"`
 	Modes     struct {
-		Current   string     `json:"currentModeId"`
-		Available list[mode] `json:"availableModes"`
+		Current   string      `json:"currentModeId"`
+		Available list[named] `json:"availableModes"`
 	} `json:"modes"`
 	Models struct { // of agents that predate options
 		Current string `json:"currentModelId"`
@@ -85,7 +82,7 @@ type introduction struct {
 	Info    struct {
 		Name string `json:"name"`
 	} `json:"agentInfo"`
-	Auth list[authMethod] `json:"authMethods"`
+	Auth list[named] `json:"authMethods"`
 }
 
 // readsItself has the programs, by agentInfo.name, that are not offered
@@ -214,19 +211,11 @@ func (p *peer) withSignInHint(err error) error {
 	return &contracts.Error{Code: contracts.CodeRuntimeFailed, Type: contracts.ErrorFatal, Message: shown(text, maxBarred)}
 }
 
-// modelName returns the current model, or the program's name.
-func (p *peer) modelName() string {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.model()
-}
-
-// model is modelName. The caller holds p.mu.
+// model returns the current model, or the program's name. The caller holds p.mu.
 func (p *peer) model() string {
 	for _, o := range p.options {
-		var id string
-		if o.Category == string(acp.SessionConfigOptionCategoryModel) && json.Unmarshal(o.Current, &id) == nil && id != "" {
-			return shown(id, maxLabel)
+		if o.Category == string(acp.SessionConfigOptionCategoryModel) && o.Current != "" {
+			return shown(o.Current, maxLabel)
 		}
 	}
 	return cmp.Or(p.models, p.name)
@@ -244,7 +233,6 @@ func usedOptions(all list[option]) (some []option) {
 	for _, o := range all.kept {
 		known := o.Category == string(acp.SessionConfigOptionCategoryModel) || o.Category == string(acp.SessionConfigOptionCategoryThoughtLevel)
 		if known && len(some) < maxSettings && len(o.Options) <= maxSetting && len(o.Current) <= maxPath && len(o.ID) <= maxPath {
-			o.Name = ""
 			some = append(some, o)
 		}
 	}
@@ -280,7 +268,13 @@ func (p *peer) setThinking(ctx context.Context) {
 	level := p.a.thinking
 	p.a.mu.Unlock()
 	p.mu.Lock()
-	id, was := p.thinkingOption(level), p.level
+	was, at := p.level, slices.IndexFunc(p.options, func(o option) bool {
+		return o.Category == string(acp.SessionConfigOptionCategoryThoughtLevel) && slices.Contains(o.values(), string(level))
+	})
+	id := ""
+	if at >= 0 {
+		id = p.options[at].ID
+	}
 	p.level = level
 	p.mu.Unlock()
 	if was == level {
@@ -290,17 +284,15 @@ func (p *peer) setThinking(ctx context.Context) {
 	if id != "" {
 		bounded, cancel := context.WithTimeoutCause(ctx, p.a.wait.ready, errors.New("it does not answer"))
 		defer cancel()
-		var result struct {
-			Options list[option] `json:"configOptions"`
-		}
-		err = p.call(bounded, acp.AgentMethodSessionSetConfigOption, acp.SetSessionConfigOptionRequest{
+		var result json.RawMessage
+		result, err = p.conn.Call(bounded, acp.AgentMethodSessionSetConfigOption, acp.SetSessionConfigOptionRequest{
 			ValueId: &acp.SetSessionConfigOptionValueId{
 				SessionId: acp.SessionId(p.session), ConfigId: acp.SessionConfigId(id), Value: acp.SessionConfigValueId(level),
 			},
-		}, &result)
-		if err == nil && result.Options.kept != nil {
+		})
+		if err == nil {
 			p.mu.Lock()
-			p.options = usedOptions(result.Options)
+			p.takeOptions(result)
 			p.mu.Unlock()
 		}
 	}
@@ -316,16 +308,50 @@ func (p *peer) setThinking(ctx context.Context) {
 	}
 }
 
-// thinkingOption returns the id of the option that can be set to level. The
-// caller holds p.mu.
-func (p *peer) thinkingOption(level contracts.ThinkingLevel) string {
-	for _, o := range p.options {
-		if o.Category != string(acp.SessionConfigOptionCategoryThoughtLevel) {
-			continue
-		}
-		if slices.Contains(o.values(), string(level)) {
-			return o.ID
+// servers returns the servers of list that a program with these capabilities
+// supports, in the form of the protocol, and for each other one why it is left
+// out.
+func servers(list []mcp.Server, can acp.McpCapabilities) (taken []acp.McpServer, left []string) {
+	taken = []acp.McpServer{} // the protocol requires a list, not null
+	for _, s := range list {
+		switch {
+		case s.Command != "":
+			command, args := start(&s)
+			taken = append(taken, acp.McpServer{Stdio: &acp.McpServerStdio{
+				Name: s.Name, Command: command, Args: args,
+				Env: sorted(s.Env, func(name, value string) acp.EnvVariable { return acp.EnvVariable{Name: name, Value: value} }),
+			}})
+			if s.Dir != "" && runtime.GOOS == "windows" {
+				left = append(left, fmt.Sprintf("MCP server %s starts where the agent has it start, not in %s: the protocol has no word for it", s.Name, s.Dir))
+			}
+		case s.URL == "":
+			left = append(left, fmt.Sprintf("MCP server %s is left out: it has neither a command nor a URL", s.Name))
+		case can.Http:
+			taken = append(taken, acp.McpServer{Http: &acp.McpServerHttpInline{
+				Type: "http", Name: s.Name, Url: s.URL,
+				Headers: sorted(s.Headers, func(name, value string) acp.HttpHeader { return acp.HttpHeader{Name: name, Value: value} }),
+			}})
+		default:
+			left = append(left, fmt.Sprintf("MCP server %s is left out: the agent reaches no servers over HTTP", s.Name))
 		}
 	}
-	return ""
+	return taken, left
+}
+
+// start returns the command that starts a server. The protocol has no field for
+// a working directory, so a shell changes to it first.
+func start(s *mcp.Server) (command string, args []string) {
+	if s.Dir == "" || runtime.GOOS == "windows" {
+		return s.Command, append([]string{}, s.Args...)
+	}
+	return "/bin/sh", append([]string{"-c", `cd "$1" && shift && exec "$@"`, "sh", s.Dir, s.Command}, s.Args...)
+}
+
+// sorted returns the variables or headers in a map in the form of the protocol, by name.
+func sorted[T any](values map[string]string, of func(name, value string) T) []T {
+	list := []T{}
+	for _, name := range slices.Sorted(maps.Keys(values)) {
+		list = append(list, of(name, values[name]))
+	}
+	return list
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/seed-028515a8/maestro/contracts"
 	"github.com/seed-028515a8/maestro/internal/abridge"
 	"github.com/seed-028515a8/maestro/internal/proc"
+	"github.com/seed-028515a8/maestro/internal/rpc"
 )
 
 const (
@@ -179,22 +180,25 @@ func (p *peer) follow(r *run, c *call, id string) {
 	p.output(c, t.text())
 }
 
-// terminal returns a terminal of the program.
-func (p *peer) terminal(id string) (*terminal, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.run != nil && p.run.terminals[id] != nil {
-		return p.run.terminals[id], nil
-	}
-	return nil, &acp.RequestError{Code: errNotFound, Message: "Resource not found", Data: map[string]any{"terminalId": id}}
+// onTerminal returns a handler of a request about one of the program's terminals.
+func (p *peer) onTerminal(m rpc.Message, f func(*peer, context.Context, *terminal) (any, error)) handler {
+	return with(m.Params, func(ctx context.Context, params acp.TerminalOutputRequest) (any, error) { // all have the same params
+		p.mu.Lock()
+		var t *terminal
+		if p.run != nil {
+			t = p.run.terminals[params.TerminalId]
+		}
+		p.mu.Unlock()
+		if t == nil {
+			data := map[string]any{"terminalId": params.TerminalId}
+			return nil, &acp.RequestError{Code: errNotFound, Message: "Resource not found", Data: data}
+		}
+		return f(p, ctx, t)
+	})
 }
 
 // terminalOutput serves terminal/output.
-func (p *peer) terminalOutput(_ context.Context, params acp.TerminalOutputRequest) (acp.TerminalOutputResponse, error) {
-	t, err := p.terminal(params.TerminalId)
-	if err != nil {
-		return acp.TerminalOutputResponse{}, err
-	}
+func (p *peer) terminalOutput(_ context.Context, t *terminal) (any, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	text := t.text()
@@ -208,43 +212,30 @@ func (p *peer) terminalOutput(_ context.Context, params acp.TerminalOutputReques
 }
 
 // awaitTerminal serves terminal/wait_for_exit.
-func (p *peer) awaitTerminal(ctx context.Context, params acp.WaitForTerminalExitRequest) (acp.WaitForTerminalExitResponse, error) {
-	t, err := p.terminal(params.TerminalId)
-	if err != nil {
-		return acp.WaitForTerminalExitResponse{}, err
-	}
+func (p *peer) awaitTerminal(ctx context.Context, t *terminal) (any, error) {
 	select {
 	case <-t.done:
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		return acp.WaitForTerminalExitResponse{ExitCode: t.exit.ExitCode, Signal: t.exit.Signal}, nil
 	case <-ctx.Done():
-		return acp.WaitForTerminalExitResponse{}, ctx.Err()
+		return nil, ctx.Err()
 	}
 }
 
 // killTerminal serves terminal/kill: the command ends, but the terminal
 // remains.
-func (p *peer) killTerminal(_ context.Context, params acp.KillTerminalRequest) (acp.KillTerminalResponse, error) {
-	t, err := p.terminal(params.TerminalId)
-	if err == nil {
-		t.stop()
-	}
-	return acp.KillTerminalResponse{}, err
+func (p *peer) killTerminal(_ context.Context, t *terminal) (any, error) {
+	t.stop()
+	return acp.KillTerminalResponse{}, nil
 }
 
 // releaseTerminal serves terminal/release: the command ends, and the terminal
 // is removed.
-func (p *peer) releaseTerminal(ctx context.Context, params acp.ReleaseTerminalRequest) (acp.ReleaseTerminalResponse, error) {
-	t, err := p.terminal(params.TerminalId)
-	if err != nil {
-		return acp.ReleaseTerminalResponse{}, err
-	}
+func (p *peer) releaseTerminal(ctx context.Context, t *terminal) (any, error) {
 	t.stop()
-	select {
-	case <-t.done:
-	case <-ctx.Done():
-		return acp.ReleaseTerminalResponse{}, ctx.Err()
+	if _, err := p.awaitTerminal(ctx, t); err != nil {
+		return nil, err
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -68,14 +68,16 @@ var (
 	telling = map[string]func(*peer, *run, json.RawMessage){
 		"agent_message_chunk": func(p *peer, r *run, raw json.RawMessage) { p.takeChunk(r, raw, false) },
 		"agent_thought_chunk": func(p *peer, r *run, raw json.RawMessage) { p.takeChunk(r, raw, true) },
-		"tool_call":           (*peer).takeCall,
-		"tool_call_update":    (*peer).takeCallUpdate,
+		"tool_call":           func(p *peer, r *run, raw json.RawMessage) { p.takeCall(r, raw, true) },
+		"tool_call_update":    func(p *peer, r *run, raw json.RawMessage) { p.takeCall(r, raw, false) },
 		"plan":                (*peer).tellPlan,
 	}
 )
 
 func (p *peer) takeChunk(r *run, raw json.RawMessage, thinking bool) {
-	var c chunk
+	var c struct {
+		Content block `json:"content"`
+	}
 	if decode(raw, &c) == nil {
 		p.say(r, c.Content.text(), thinking)
 	}
@@ -96,18 +98,17 @@ func (p *peer) tellCommands(raw json.RawMessage) {
 		names = append(names, "/"+c.Name)
 	}
 	text := abridge.Bytes("Agent commands: "+strings.Join(names, " "), maxStatus)
-	if len(names) > 0 && p.a.tellsAnew(text) {
+	if len(names) == 0 {
+		return
+	}
+	p.a.mu.Lock()
+	was := p.a.commands
+	p.a.commands = digest([]string{text})
+	again := p.a.commands == was
+	p.a.mu.Unlock()
+	if !again {
 		p.status(text)
 	}
-}
-
-// tellsAnew reports whether a status about commands differs from the last one.
-func (a *Agent) tellsAnew(text string) bool {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	was := a.commands
-	a.commands = digest([]string{text})
-	return a.commands != was
 }
 
 // tellMode publishes the program's new mode.

@@ -2,7 +2,9 @@ package acpserver
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"sync"
 	"time"
 
@@ -10,6 +12,7 @@ import (
 
 	"github.com/seed-028515a8/maestro/client"
 	"github.com/seed-028515a8/maestro/contracts"
+	"github.com/seed-028515a8/maestro/internal/abridge"
 	"github.com/seed-028515a8/maestro/session"
 )
 
@@ -23,16 +26,16 @@ type attachment struct {
 	peer    *peer
 	id      acp.SessionId
 	client  *client.Client
-	welcome func()      // answers the request that attached
-	refused func(error) // refuses that request
-	unused  []struct{}  // MCP servers that the editor offers for the agent
+	request json.RawMessage // id of the request that attached
+	answer  any             // to that request
+	unused  []struct{}      // MCP servers that the editor offers for the agent
 	ctx     context.Context
 	stop    context.CancelCauseFunc
 	over    chan struct{} // closed when follow has ended
 	asking  sync.WaitGroup
 
 	// Owned by the goroutine of follow, after newAttachment.
-	greeted bool                  // welcome or refused was called
+	greeted bool                  // the request that attached was answered
 	present bool                  // the history before the connection has been sent
 	gap     bool                  // updates were missed before the next state
 	fold    *session.State        // the state as of the last update
@@ -113,7 +116,7 @@ func (a *attachment) ended(err error) {
 	switch {
 	case !a.greeted:
 		a.greeted = true
-		a.refused(err)
+		a.peer.refuse(a.request, refusal(explain(err, string(a.id))))
 	case !wanted:
 		a.notice("Detached from this session: " + err.Error())
 	}
@@ -126,13 +129,13 @@ func (a *attachment) greet() {
 		return
 	}
 	a.greeted = true
-	a.welcome()
+	a.peer.answer(a.request, a.answer)
 	if len(a.unused) > 0 {
 		a.notice(textUnused)
 	}
 	if !a.peer.View {
 		a.update(acp.SessionAvailableCommandsUpdate{
-			SessionUpdate: "available_commands_update", AvailableCommands: commands(),
+			SessionUpdate: "available_commands_update", AvailableCommands: commands,
 		})
 	}
 }
@@ -152,7 +155,13 @@ func (a *attachment) take(u client.Update) {
 	case client.KindDisconnected:
 		a.connected(false)
 	case client.KindControl:
-		a.control(u.Control)
+		if ask, ok := u.Control.(*contracts.ControlRequest); ok {
+			name := ask.ConnectionID
+			if ask.ClientInfo != nil {
+				name = abridge.Head(ask.ClientInfo.Name, maxName)
+			}
+			a.notice(fmt.Sprintf("%s asks for control: send /%s to give it up.", name, commandRelease))
+		}
 	}
 	if _, caughtUp := u.Event.(*contracts.HelloOK); caughtUp {
 		a.flush()
@@ -183,7 +192,7 @@ const textAway = "The server cannot be reached just now. This goes on as soon as
 // update sends a session update to the editor. If the write fails, the editor
 // has gone and the attachment stops.
 func (a *attachment) update(what any) {
-	err := a.peer.notify(acp.ClientMethodSessionUpdate, struct {
+	err := a.peer.conn.Notify(acp.ClientMethodSessionUpdate, struct {
 		SessionID acp.SessionId `json:"sessionId"`
 		Update    any           `json:"update"`
 	}{a.id, what})

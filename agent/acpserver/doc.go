@@ -12,5 +12,4 @@
 // The package uses the ACP library's message types only. It has its own
 // connection, because the library's handles messages in any order, has no
 // memory bound, and does not answer lines that it cannot parse.
-// leaves lines that it cannot parse without an answer.
 package acpserver

@@ -78,7 +78,7 @@ func (a *attachment) elicitation(ctx context.Context, r contracts.PendingRequest
 }
 
 func (a *attachment) elicit(ctx context.Context, e *elicitation) (*elicited, error) {
-	raw, err := a.peer.call(ctx, acp.ClientMethodElicitationCreate, e)
+	raw, err := a.peer.conn.Call(ctx, acp.ClientMethodElicitationCreate, e)
 	if err != nil {
 		return nil, err
 	}

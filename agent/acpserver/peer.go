@@ -2,6 +2,7 @@ package acpserver
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -75,8 +76,9 @@ type peer struct {
 	// Owned by the dispatching goroutine, until session requests are served.
 	greeted bool
 	name    string
-	form    bool // the editor shows forms
-	url     bool // the editor shows URLs
+	form    bool                    // the editor shows forms
+	url     bool                    // the editor shows URLs
+	kinds   []contracts.RequestType // of questions that the editor supports
 
 	mu       sync.Mutex // guards the following
 	attached map[acp.SessionId]*attachment
@@ -94,10 +96,15 @@ func Serve(ctx context.Context, in io.Reader, out io.Writer, opts Options) error
 	ctx, stop := context.WithCancelCause(ctx)
 	p := newPeer(ctx, out, opts)
 	defer p.serving.Wait()
-	defer p.hangUp()
+	defer func() {
+		p.conn.Close(errLeft)
+		p.gate.Lock()
+		defer p.gate.Unlock()
+		p.left = true
+	}()
 	defer stop(errLeft)
 	ended := make(chan error, 1)
-	go func() { ended <- p.conn.Read(in) }() // ends with in, or with the next line after hangUp
+	go func() { ended <- p.conn.Read(in) }() // ends with in, or with the next line after conn.Close
 	select {
 	case err := <-ended:
 		if err != nil {
@@ -112,6 +119,7 @@ func Serve(ctx context.Context, in io.Reader, out io.Writer, opts Options) error
 func newPeer(ctx context.Context, out io.Writer, opts Options) *peer {
 	p := &peer{
 		Options: opts, ctx: ctx, slots: make(chan struct{}, maxServed),
+		kinds:    []contracts.RequestType{contracts.RequestApproval},
 		attached: map[acp.SessionId]*attachment{}, places: map[string]string{},
 	}
 	p.conn = rpc.New(rpc.Options{
@@ -135,14 +143,6 @@ func (p *peer) take(m rpc.Message) {
 	}
 }
 
-// hangUp stops serving messages.
-func (p *peer) hangUp() {
-	p.conn.Close(errLeft)
-	p.gate.Lock()
-	defer p.gate.Unlock()
-	p.left = true
-}
-
 // bad answers a line that is no message.
 func (p *peer) bad(line *rpc.BadLine) error {
 	p.Log.Debug("the editor wrote a line that is not a message", "error", line)
@@ -155,15 +155,6 @@ func (p *peer) bad(line *rpc.BadLine) error {
 	}
 	return nil
 }
-
-// call sends the editor a request and waits for the answer. If ctx ends first,
-// the request is withdrawn.
-func (p *peer) call(ctx context.Context, method string, params any) (json.RawMessage, error) {
-	return p.conn.Call(ctx, method, params)
-}
-
-// notify sends the editor a notification.
-func (p *peer) notify(method string, params any) error { return p.conn.Notify(method, params) }
 
 // answer answers a request of the editor. An error says that the editor has
 // gone; the reader notices it too.
@@ -191,9 +182,9 @@ func (p *peer) dispatch(m rpc.Message) {
 	case m.Method == acp.AgentMethodSessionNew:
 		serve(p, m, p.newSession)
 	case m.Method == acp.AgentMethodSessionLoad:
-		serve(p, m, p.loadSession)
+		serve(p, m, p.attaching(true, acp.LoadSessionResponse{}))
 	case m.Method == acp.AgentMethodSessionResume:
-		serve(p, m, p.resumeSession)
+		serve(p, m, p.attaching(false, acp.ResumeSessionResponse{}))
 	case m.Method == acp.AgentMethodSessionList:
 		serve(p, m, p.listSessions)
 	case m.Method == acp.AgentMethodSessionClose:
@@ -290,27 +281,16 @@ func refusal(err error) *acp.RequestError {
 	return e
 }
 
-// introduction are an editor's parameters of initialize.
-type introduction struct {
-	ProtocolVersion *int `json:"protocolVersion"`
-	ClientInfo      *struct {
-		Name string `json:"name"`
-	} `json:"clientInfo"`
-	ClientCapabilities json.RawMessage `json:"clientCapabilities"`
-}
-
-// abilities are the capabilities of an editor that are used.
-type abilities struct {
-	Elicitation *struct {
-		Form *struct{} `json:"form"`
-		URL  *struct{} `json:"url"`
-	} `json:"elicitation"`
-}
-
 // initialize agrees on the protocol version. There is one version: an editor
 // that requests another gets ours, and leaves if it does not support it.
 func (p *peer) initialize(m rpc.Message) {
-	var intro introduction
+	var intro struct {
+		ProtocolVersion *int `json:"protocolVersion"`
+		ClientInfo      struct {
+			Name string `json:"name"`
+		} `json:"clientInfo"`
+		ClientCapabilities json.RawMessage `json:"clientCapabilities"`
+	}
 	if err := decode(m.Params, &intro); err != nil || intro.ProtocolVersion == nil {
 		p.refuse(m.ID, invalid("protocolVersion is missing, or something has the wrong type"))
 		return
@@ -319,18 +299,21 @@ func (p *peer) initialize(m rpc.Message) {
 		p.refuse(m.ID, outOfOrder("initialize comes once"))
 		return
 	}
-	p.greeted, p.name = true, p.Name
-	if p.name == "" && intro.ClientInfo != nil {
-		p.name = abridge.Head(intro.ClientInfo.Name, maxName)
+	p.greeted, p.name = true, cmp.Or(p.Name, abridge.Head(intro.ClientInfo.Name, maxName), "editor")
+	var can struct {
+		Elicitation *struct {
+			Form *struct{} `json:"form"`
+			URL  *struct{} `json:"url"`
+		} `json:"elicitation"`
 	}
-	if p.name == "" {
-		p.name = "editor"
-	}
-	var can abilities
 	_ = json.Unmarshal(intro.ClientCapabilities, &can) // a capability that cannot be decoded counts as missing
 	if e := can.Elicitation; e != nil {
 		p.url = e.URL != nil
 		p.form = e.Form != nil || !p.url // as in MCP, whose first elicitations were forms
+		p.kinds = append(p.kinds, contracts.RequestMCPElicitation)
+	}
+	if p.form {
+		p.kinds = append(p.kinds, contracts.RequestUserInput)
 	}
 	p.answer(m.ID, acp.InitializeResponse{
 		ProtocolVersion: acp.ProtocolVersionNumber,

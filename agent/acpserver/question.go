@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 
 	acp "github.com/coder/acp-go-sdk"
 
@@ -46,12 +47,6 @@ func mattersToQuestions(u client.Update) bool {
 	return true
 }
 
-// mayAnswer reports whether the server would accept an answer of this client.
-func (a *attachment) mayAnswer(st *contracts.State) bool {
-	holder := holderOf(st)
-	return !a.peer.View && (holder == "" || holder == a.client.Attached().ConnectionID)
-}
-
 // tellHolder tells the editor when another client takes control.
 func (a *attachment) tellHolder() {
 	st := a.fold.Snapshot(0).State
@@ -62,26 +57,6 @@ func (a *attachment) tellHolder() {
 	a.holder = holder
 	if holder != "" && holder != a.client.Attached().ConnectionID {
 		a.notice(fmt.Sprintf("%s is in control of this session.", nameOf(&st, holder)))
-	}
-}
-
-// control tells the editor of a client that asks for control.
-func (a *attachment) control(f contracts.Frame) {
-	ask, ok := f.(*contracts.ControlRequest)
-	if !ok {
-		return
-	}
-	name := ask.ConnectionID
-	if ask.ClientInfo != nil {
-		name = abridge.Head(ask.ClientInfo.Name, maxName)
-	}
-	a.notice(fmt.Sprintf("%s asks for control: send /%s to give it up.", name, commandRelease))
-}
-
-// questioned announces the call of a question, unless it is a retry.
-func (a *attachment) questioned(e *contracts.ServerRequest) {
-	if e.RequestType != contracts.RequestToolRetry {
-		a.called(e.CallID, e.Tool, e.Args)
 	}
 }
 
@@ -111,9 +86,10 @@ func reasonOf(text string) string {
 func (a *attachment) reconcile() {
 	st := a.fold.Snapshot(0).State
 	wanted := map[string]contracts.PendingRequest{}
-	if a.mayAnswer(&st) {
+	holder := holderOf(&st)
+	if !a.peer.View && (holder == "" || holder == a.client.Attached().ConnectionID) { // the server would accept an answer
 		for _, r := range st.PendingRequests {
-			if a.canAsk(r.Kind) {
+			if slices.Contains(a.peer.kinds, r.Kind) {
 				wanted[r.ID] = r
 			}
 		}
@@ -131,19 +107,6 @@ func (a *attachment) reconcile() {
 			a.ask(r)
 		}
 	}
-}
-
-// canAsk reports whether the editor supports a kind of question.
-func (a *attachment) canAsk(kind contracts.RequestType) bool {
-	switch kind {
-	case contracts.RequestApproval:
-		return true
-	case contracts.RequestUserInput:
-		return a.peer.form
-	case contracts.RequestMCPElicitation:
-		return a.peer.form || a.peer.url
-	}
-	return false
 }
 
 // ask asks the editor a question. The caller holds a.mu.
@@ -215,7 +178,7 @@ func (a *attachment) permission(ctx context.Context, r contracts.PendingRequest,
 	}
 	title, kind := in.title(r.Tool), in.kind(r.Tool)
 	shown := &call{diff: in.Details.Diff}
-	raw, err := a.peer.call(ctx, acp.ClientMethodSessionRequestPermission, acp.RequestPermissionRequest{
+	raw, err := a.peer.conn.Call(ctx, acp.ClientMethodSessionRequestPermission, acp.RequestPermissionRequest{
 		SessionId: a.id, Options: offered,
 		ToolCall: acp.ToolCallUpdate{
 			ToolCallId: acp.ToolCallId(r.CallID), Title: &title, Kind: &kind, Status: &status,

@@ -28,7 +28,7 @@ type attachMode struct {
 	id      string
 	create  bool
 	history bool // with the history from its beginning
-	tell    func(id acp.SessionId) any
+	answer  any  // to the request
 }
 
 // A sessionRequest has the parameters of a session request. Of the MCP servers
@@ -46,20 +46,16 @@ func (p *peer) newSession(ctx context.Context, id json.RawMessage, req *sessionR
 	if w.id == "" {
 		w.id, w.create = "sess_"+strings.ToLower(rand.Text()), true
 	}
-	w.tell = func(id acp.SessionId) any { return acp.NewSessionResponse{SessionId: id} }
+	w.answer = acp.NewSessionResponse{SessionId: acp.SessionId(w.id)}
 	return nil, p.attach(ctx, id, req, w, true)
 }
 
-// loadSession attaches to a session and answers after the history.
-func (p *peer) loadSession(ctx context.Context, id json.RawMessage, req *sessionRequest) (any, error) {
-	w := attachMode{id: string(req.SessionID), history: true, tell: func(acp.SessionId) any { return acp.LoadSessionResponse{} }}
-	return nil, p.attach(ctx, id, req, w, false)
-}
-
-// resumeSession attaches to a session without its history.
-func (p *peer) resumeSession(ctx context.Context, id json.RawMessage, req *sessionRequest) (any, error) {
-	w := attachMode{id: string(req.SessionID), tell: func(acp.SessionId) any { return acp.ResumeSessionResponse{} }}
-	return nil, p.attach(ctx, id, req, w, false)
+// attaching returns a function that attaches to a session: with its history, which
+// is sent before the answer, or without.
+func (p *peer) attaching(history bool, answer any) func(context.Context, json.RawMessage, *sessionRequest) (any, error) {
+	return func(ctx context.Context, id json.RawMessage, req *sessionRequest) (any, error) {
+		return nil, p.attach(ctx, id, req, attachMode{id: string(req.SessionID), history: history, answer: answer}, false)
+	}
 }
 
 // attach attaches to a session. The attachment answers the request.
@@ -91,8 +87,7 @@ func (p *peer) attach(ctx context.Context, request json.RawMessage, at *sessionR
 	}
 	a := newAttachment(p, c, acp.SessionId(w.id))
 	_ = json.Unmarshal(at.Servers, &a.unused) // an object means none
-	a.welcome = func() { p.answer(request, w.tell(a.id)) }
-	a.refused = func(err error) { p.refuse(request, refusal(explain(err, w.id))) }
+	a.request, a.answer = request, w.answer
 	if err := p.enter(a); err != nil {
 		_ = c.Close(false) // nothing has been done in the session yet
 		return err
@@ -142,17 +137,9 @@ func (p *peer) leave(id acp.SessionId) *attachment {
 // dialing returns the client options for attaching.
 func (p *peer) dialing(s Server, w attachMode) []client.Option {
 	hello := contracts.Hello{
-		Role:       contracts.RoleController,
-		ClientInfo: &contracts.ClientInfo{Name: p.name, Version: p.Version},
-		Capabilities: &contracts.Capabilities{
-			RawAgentEvents: true, ServerRequests: []contracts.RequestType{contracts.RequestApproval},
-		},
-	}
-	if p.form {
-		hello.Capabilities.ServerRequests = append(hello.Capabilities.ServerRequests, contracts.RequestUserInput)
-	}
-	if p.form || p.url {
-		hello.Capabilities.ServerRequests = append(hello.Capabilities.ServerRequests, contracts.RequestMCPElicitation)
+		Role:         contracts.RoleController,
+		ClientInfo:   &contracts.ClientInfo{Name: p.name, Version: p.Version},
+		Capabilities: &contracts.Capabilities{RawAgentEvents: true, ServerRequests: p.kinds},
 	}
 	takeover := contracts.TakeoverLater
 	switch {

@@ -29,11 +29,15 @@ func (a *attachment) show(u client.Update) {
 	case *contracts.ClientToolRequest:
 		a.called(e.CallID, e.Tool, e.Args)
 	case *contracts.ServerRequest:
-		a.questioned(e)
+		if e.RequestType != contracts.RequestToolRetry { // a retry is about an earlier call
+			a.called(e.CallID, e.Tool, e.Args)
+		}
 	case *contracts.ServerRequestResolved:
 		a.resolved(e)
 	case *contracts.ToolStart:
-		a.progress(e.CallID, acp.ToolCallStatusInProgress)
+		c := a.find(e.CallID)
+		c.status = acp.ToolCallStatusInProgress
+		a.change(acp.SessionToolCallUpdate{ToolCallId: c.id, Status: &c.status})
 	case *contracts.ToolOutput:
 		a.output(e.CallID, e.Content)
 	case *contracts.ToolEnd:
@@ -68,12 +72,12 @@ func (a *attachment) raw(cursor uint64, e *contracts.RawAgentEvent) {
 		a.running = true
 	case "message_start":
 		if text, ok := userMessage(e); ok && !a.echo(text) {
-			a.said(text)
+			a.message("user_message_chunk", text)
 		}
 	case "agent_end":
 		a.flush()
 		a.running = false
-		if a.runEnded(cursor, ending{a.failed}) {
+		if a.runEnded(cursor, a.failed) {
 			a.failed = nil // the error is the answer to the prompt
 		}
 		a.flushFailure()
@@ -94,28 +98,22 @@ func userMessage(e *contracts.RawAgentEvent) (string, bool) {
 	return event.Message.Content, true
 }
 
-// A chunk is a piece of a message.
-type chunk struct {
-	SessionUpdate string               `json:"sessionUpdate"`
-	Content       acp.ContentBlockText `json:"content"`
-}
-
 func (a *attachment) message(kind, text string) {
 	if text != "" {
-		a.update(chunk{kind, acp.ContentBlockText{Type: "text", Text: text}})
+		a.update(struct {
+			SessionUpdate string               `json:"sessionUpdate"`
+			Content       acp.ContentBlockText `json:"content"`
+		}{kind, acp.ContentBlockText{Type: "text", Text: text}})
 	}
 }
 
 func (a *attachment) chunk(text string, thinking bool) {
+	kind := "agent_message_chunk"
 	if thinking {
-		a.message("agent_thought_chunk", text)
-		return
+		kind = "agent_thought_chunk"
 	}
-	a.message("agent_message_chunk", text)
+	a.message(kind, text)
 }
-
-// said sends a user's prompt.
-func (a *attachment) said(text string) { a.message("user_message_chunk", text) }
 
 // notice sends a text that is not part of the answer.
 func (a *attachment) notice(text string) { a.chunk(text+"\n", true) }

@@ -29,26 +29,23 @@ type call struct {
 	diff   string // the change that the call would make, if the agent says so
 }
 
-// details are the members that agents of package acp add to a call's input.
-type details struct {
-	Title     string                    `json:"title"`
-	Kind      acp.ToolKind              `json:"kind"`
-	Locations []acp.ToolCallLocation    `json:"locations"`
-	Diff      string                    `json:"diff"`
-	Options   contracts.ApprovalOptions `json:"options"`
-}
-
 // inputs are the known args of a call, and the details that are not for the
-// tool.
+// tool: agents of package acp add those.
 type inputs struct {
-	Command  string  `json:"command"`
-	Path     string  `json:"path"`
-	FilePath string  `json:"file_path"`
-	Pattern  string  `json:"pattern"`
-	URL      string  `json:"url"`
-	Query    string  `json:"query"`
-	Message  string  `json:"message"`
-	Details  details `json:"_acp"`
+	Command  string `json:"command"`
+	Path     string `json:"path"`
+	FilePath string `json:"file_path"`
+	Pattern  string `json:"pattern"`
+	URL      string `json:"url"`
+	Query    string `json:"query"`
+	Message  string `json:"message"`
+	Details  struct {
+		Title     string                    `json:"title"`
+		Kind      acp.ToolKind              `json:"kind"`
+		Locations []acp.ToolCallLocation    `json:"locations"`
+		Diff      string                    `json:"diff"`
+		Options   contracts.ApprovalOptions `json:"options"`
+	} `json:"_acp"`
 }
 
 // inputsOf decodes args. Members of a wrong type are ignored.
@@ -127,13 +124,10 @@ func (a *attachment) called(id, tool string, args json.RawMessage) *call {
 	a.calls[id] = c
 	a.update(acp.SessionUpdateToolCall{
 		SessionUpdate: "tool_call", ToolCallId: c.id, Title: cmp.Or(in.title(tool), tool, "tool"), Kind: in.kind(tool),
-		Status: c.status, RawInput: rawInput(args), Locations: in.locations(a.cwd()), Content: c.content(),
+		Status: c.status, RawInput: rawInput(args), Locations: in.locations(a.fold.Snapshot(0).State.Cwd), Content: c.content(),
 	})
 	return c
 }
-
-// cwd returns the agent's working directory.
-func (a *attachment) cwd() string { return a.fold.Snapshot(0).State.Cwd }
 
 // find returns a call. It announces a call of which only the id is known.
 func (a *attachment) find(id string) *call {
@@ -150,13 +144,6 @@ func (a *attachment) find(id string) *call {
 func (a *attachment) change(u acp.SessionToolCallUpdate) {
 	u.SessionUpdate = "tool_call_update"
 	a.update(u)
-}
-
-// progress sends a new status of a call.
-func (a *attachment) progress(id string, status acp.ToolCallStatus) {
-	c := a.find(id)
-	c.status = status
-	a.change(acp.SessionToolCallUpdate{ToolCallId: c.id, Status: &status})
 }
 
 // output stores output to be sent soon.

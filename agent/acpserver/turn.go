@@ -6,6 +6,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/url"
+	"path"
+	"slices"
 	"strings"
 	"time"
 
@@ -32,14 +35,12 @@ type turn struct {
 	settled chan struct{}   // closed when the server has accepted or refused the prompt
 	over    chan struct{}   // closed when the prompt has been answered
 
-	accepted  *uint64 // cursor of the acceptance; nil before
-	echoed    bool    // its run has begun
-	end       *ending // the end of its run; nil before
-	cancelled bool    // the editor has cancelled it
+	accepted  *uint64               // cursor of the acceptance; nil before
+	echoed    bool                  // its run has begun
+	ended     bool                  // its run has ended
+	failed    *contracts.ErrorEvent // the error of the run, if any
+	cancelled bool                  // the editor has cancelled it
 }
-
-// An ending says how a run ended.
-type ending struct{ failed *contracts.ErrorEvent }
 
 // begin makes a prompt the editor's open one.
 func (a *attachment) begin(request json.RawMessage, text string) error {
@@ -78,9 +79,9 @@ func (a *attachment) tell(cmd contracts.Command) (contracts.Result, error) {
 func (a *attachment) send(cmd *contracts.Prompt) {
 	result, err := a.tell(cmd)
 	a.mu.Lock()
+	defer a.mu.Unlock()
 	t := a.turn
 	if t == nil { // the session has ended meanwhile
-		a.mu.Unlock()
 		return
 	}
 	close(t.settled)
@@ -93,17 +94,15 @@ func (a *attachment) send(cmd *contracts.Prompt) {
 	default:
 		a.finish(t, acp.PromptResponse{}, err)
 	}
-	a.mu.Unlock()
 }
 
 // settle answers a turn that was accepted and whose run has ended. The caller
 // holds a.mu.
 func (a *attachment) settle(t *turn) {
-	if t.accepted == nil || t.end == nil {
+	if t.accepted == nil || !t.ended {
 		return
 	}
-	failed := t.end.failed
-	switch {
+	switch failed := t.failed; {
 	case t.cancelled, failed != nil && failed.ErrorType == contracts.ErrorCancelled:
 		a.finish(t, acp.PromptResponse{StopReason: acp.StopReasonCancelled}, nil)
 	case failed != nil:
@@ -166,14 +165,14 @@ func (a *attachment) echo(text string) bool {
 
 // runEnded handles the end of a run at cursor, and reports whether it is the
 // run of the open turn.
-func (a *attachment) runEnded(cursor uint64, e ending) bool {
+func (a *attachment) runEnded(cursor uint64, failed *contracts.ErrorEvent) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	t := a.turn
-	if t == nil || t.end != nil || !t.echoed && (t.accepted == nil || cursor <= *t.accepted) {
+	if t == nil || t.ended || !t.echoed && (t.accepted == nil || cursor <= *t.accepted) {
 		return false
 	}
-	t.end = &e
+	t.ended, t.failed = true, failed
 	a.settle(t)
 	return true
 }
@@ -184,7 +183,7 @@ func (a *attachment) lost(cursor uint64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if t := a.turn; t != nil && t.accepted != nil && (t.echoed || cursor > *t.accepted) {
-		t.end = &ending{}
+		t.ended = true
 		a.settle(t)
 	}
 }
@@ -269,4 +268,81 @@ func nameOf(st *contracts.State, id string) string {
 		return "another client"
 	}
 	return id
+}
+
+// Commands for the session and not for its agent.
+const (
+	commandTake    = "take"
+	commandRelease = "release"
+)
+
+var commands = []acp.AvailableCommand{
+	{Name: commandTake, Description: "Take control of the session, even from somebody else"},
+	{Name: commandRelease, Description: "Give control of the session up"},
+}
+
+// command executes a session command and answers its prompt.
+func (a *attachment) command(request json.RawMessage, name string) {
+	do, done := a.client.TakeControl, "You are in control of the session."
+	if name == commandRelease {
+		do, done = a.client.ReleaseControl, "Control of the session is free."
+	}
+	if _, err := do(a.ctx); err != nil {
+		a.peer.refuse(request, refusal(a.explain(err)))
+		return
+	}
+	a.chunk(done, false)
+	a.peer.answer(request, acp.PromptResponse{StopReason: acp.StopReasonEndTurn})
+}
+
+// imageExtensions are those of images that servers can load.
+var imageExtensions = []string{".jpeg", ".jpg", ".png", ".webp", ".gif"}
+
+// promptOf converts the editor's prompt. Embedded texts become fenced blocks
+// with the name of their file. A link to an image becomes an attachment, and
+// any other link becomes its name.
+func promptOf(blocks []acp.ContentBlock) (*contracts.Prompt, error) {
+	cmd := &contracts.Prompt{}
+	var parts []string
+	for _, b := range blocks {
+		switch {
+		case b.Text != nil:
+			parts = append(parts, b.Text.Text)
+		case b.ResourceLink != nil:
+			name, place, local := nameOfURI(b.ResourceLink.Uri)
+			if local && slices.Contains(imageExtensions, strings.ToLower(path.Ext(name))) {
+				cmd.Attachments = append(cmd.Attachments, name)
+			}
+			parts = append(parts, "@"+name+place)
+		case b.Resource != nil && b.Resource.Resource.TextResourceContents != nil:
+			r := b.Resource.Resource.TextResourceContents
+			name, place, _ := nameOfURI(r.Uri)
+			parts = append(parts, "\n\n"+name+place+":\n"+fenced("", r.Text)+"\n")
+		case b.Image != nil:
+			return nil, errors.New("images cannot be sent from here: save it in the workspace and link to the file")
+		default:
+			return nil, errors.New("a prompt can have text, links to files, and texts of files")
+		}
+	}
+	cmd.Content = strings.Join(parts, "")
+	if strings.TrimSpace(cmd.Content) == "" {
+		return nil, errors.New("the prompt is empty")
+	}
+	if len(cmd.Attachments) > contracts.MaxAttachments {
+		return nil, errors.New("the prompt links to too many images")
+	}
+	return cmd, nil
+}
+
+// nameOfURI returns the path of a file URI and the position in it, such as
+// #L3-5. Other URIs are returned unchanged.
+func nameOfURI(uri string) (name, place string, local bool) {
+	u, err := url.Parse(uri)
+	if err != nil || u.Scheme != "file" || u.Path == "" {
+		return uri, "", false
+	}
+	if u.Fragment != "" {
+		place = "#" + u.Fragment
+	}
+	return u.Path, place, true
 }

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"strconv"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -45,34 +44,23 @@ var tokens atomic.Int64
 // A call is a running tool call.
 type call struct {
 	token          string
-	news           chan struct{} // 1-buffered; a token means that there is a text to read; never closed
-	sent           atomic.Bool   // the server may have received it
-	begun          atomic.Bool   // the server has requested something before its answer
-	unknownSession atomic.Bool   // the server did not know the session, so it did not start the call
-
-	mu   sync.Mutex
-	text string // the newest progress text; "" after it was read
+	news           chan struct{}          // 1-buffered; a token means that there is a text to read; never closed
+	sent           atomic.Bool            // the server may have received it
+	begun          atomic.Bool            // the server has requested something before its answer
+	unknownSession atomic.Bool            // the server did not know the session, so it did not start the call
+	text           atomic.Pointer[string] // the newest progress text; nil after it was read
 }
 
 // callKey is the context key of a call in the library's work for it.
 type callKey struct{}
 
+// tell passes on a progress text.
 func (c *call) tell(text string) {
-	c.mu.Lock()
-	c.text = text
-	c.mu.Unlock()
+	c.text.Store(&text)
 	select {
 	case c.news <- struct{}{}:
 	default:
 	}
-}
-
-func (c *call) told() string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	text := c.text
-	c.text = ""
-	return text
 }
 
 // Call calls a tool by its full name. args is a JSON object, or empty. If
@@ -86,8 +74,8 @@ func (c *call) told() string {
 // there is no result. If the call was certainly not sent, Call sends it once
 // more.
 func (s *Set) Call(ctx context.Context, fullName string, args json.RawMessage, progress func(text string)) (Result, error) {
-	l, tool, ok := s.find(fullName)
-	if !ok {
+	l, tool := s.find(fullName)
+	if l == nil {
 		return failure("There is no tool %s, or not any more.", label(fullName)), nil
 	}
 	args, err := objectOf(args)
@@ -165,9 +153,9 @@ func (s *session) callOnce(ctx context.Context, name string, args json.RawMessag
 	defer cancel(nil)
 	free := context.AfterFunc(s.stopping, func() { cancel(context.Cause(s.stopping)) })
 	defer free()
-	c := s.link.begin()
-	defer s.link.finish(c)
-
+	c := &call{token: "call-" + strconv.FormatInt(tokens.Add(1), 10), news: make(chan struct{}, 1)}
+	s.link.setCall(c.token, c)
+	defer s.link.setCall(c.token, nil)
 	ctx = context.WithValue(ctx, callKey{}, c)
 	params := &sdk.CallToolParams{Name: name, Arguments: args}
 	params.SetProgressToken(c.token)
@@ -204,14 +192,14 @@ func (s *session) attend(c *call, done <-chan struct{}, cancel context.CancelCau
 	for {
 		select {
 		case <-done:
-			if text := c.told(); text != "" { // the last text counts
-				progress(text)
+			if text := c.text.Swap(nil); text != nil { // the last text counts
+				progress(*text)
 			}
 			return
 		case <-news:
 			heard = time.Now()
-			if text := c.told(); text != "" {
-				progress(text)
+			if text := c.text.Swap(nil); text != nil {
+				progress(*text)
 			}
 			news = nil
 			pause.Reset(progressPause)
@@ -271,27 +259,18 @@ func (s *session) verdict(ctx context.Context, err error) (Result, error) {
 	return Result{}, s.link.unavailable(err)
 }
 
-// begin registers a call.
-func (l *link) begin() *call {
-	c := &call{token: "call-" + strconv.FormatInt(tokens.Add(1), 10), news: make(chan struct{}, 1)}
+// setCall registers a call, or drops it if c is nil.
+func (l *link) setCall(token string, c *call) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.calls[c.token] = c
-	return c
-}
-
-func (l *link) finish(c *call) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	delete(l.calls, c.token)
+	if l.calls[token] = c; c == nil {
+		delete(l.calls, token)
+	}
 }
 
 // progress handles a progress notification.
 func (s *session) progress(p *sdk.ProgressNotificationParams) {
-	token, ok := p.ProgressToken.(string)
-	if !ok {
-		return
-	}
+	token, _ := p.ProgressToken.(string)
 	s.link.mu.Lock()
 	c := s.link.calls[token]
 	s.link.mu.Unlock()

@@ -61,11 +61,10 @@ func (s *session) ask(ctx context.Context, p *sdk.ElicitParams) (answer *sdk.Eli
 	default:
 		return nil, "too many questions are open"
 	}
-	if !l.mayAsk() {
+	if !l.beginQuestion() {
 		return nil, "it asks too often"
 	}
-	l.countOpenQuestion(1)
-	defer l.countOpenQuestion(-1)
+	defer l.endQuestion()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(s.stopping, cancel)() // a server that has gone does not wait either
@@ -152,18 +151,7 @@ func answerOf(q *elicit.Question, blocks []contracts.ContentBlock) (*sdk.ElicitR
 	if answer == nil {
 		return nil, why
 	}
-	result := &sdk.ElicitResult{Action: answer.Action}
-	if answer.Action == elicit.Accept && q.Mode == elicit.ModeForm {
-		result.Content = map[string]any{}
-	}
-	for name, raw := range answer.Content {
-		var value any
-		if err := json.Unmarshal(raw, &value); err != nil {
-			return nil, "the answer is not understood" // cannot happen: Read has decoded it
-		}
-		result.Content[name] = value
-	}
-	return result, ""
+	return &sdk.ElicitResult{Action: answer.Action, Content: answer.Values}, ""
 }
 
 // refuseSampling refuses a server's request to the model. Sampling was not

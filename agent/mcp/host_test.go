@@ -14,7 +14,7 @@ import (
 // A testHost says when a question is open, as the hub does.
 type testHost struct{ *hosttest.Host }
 
-// Ask implements [Host].
+// Ask implements [contracts.Host].
 func (h testHost) Ask(ctx context.Context, req *contracts.ServerRequest, o contracts.AskOptions) (contracts.Outcome, error) {
 	opened := make(chan struct{})
 	go func() { // ends once the question was shown

@@ -176,7 +176,6 @@ func (l *link) attempt(done chan struct{}) {
 		s.close()
 		close(s.over)
 	}
-	close(done)
 	switch {
 	case introduces:
 		l.say("is available: "+toolCount(tools), nil)
@@ -185,6 +184,7 @@ func (l *link) attempt(done chan struct{}) {
 	case err != nil && !again && l.set.life.Err() == nil:
 		l.say("is not available: "+why(err)+". It is tried again at the next prompt.", err)
 	}
+	close(done) // after clients were told, so that a prompt that waits follows
 }
 
 // pause counts a failure and sets the time of the next attempt, at once after
@@ -268,12 +268,6 @@ func (l *link) say(text string, err error) {
 	}
 }
 
-// sayAlways tells clients something in any case. Callers bound how often.
-func (l *link) sayAlways(text string) {
-	l.note(text, nil)
-	l.set.publish(l.title + " " + text)
-}
-
 // note logs a text for clients.
 func (l *link) note(text string, err error) {
 	text = l.title + " " + text
@@ -296,17 +290,6 @@ func (l *link) listed() []Tool {
 	return tools
 }
 
-// tool returns a tool by its full name.
-func (l *link) tool(fullName string) (Tool, bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	at := slices.IndexFunc(l.tools, func(t Tool) bool { return t.FullName == fullName })
-	if at < 0 {
-		return Tool{}, false
-	}
-	return l.tools[at], true
-}
-
 // setTools sets the listed tools, and returns how they differ from those listed
 // before, if any.
 func (l *link) setTools(tools []Tool) (changes string) {
@@ -326,47 +309,44 @@ func differences(before, after []Tool) string {
 	for _, t := range before {
 		old[t.Name] = t
 	}
-	var more, other, fewer []string
+	names := map[string][]string{} // by kind of difference
 	for _, t := range after {
-		was, known := old[t.Name]
-		switch {
-		case !known:
-			more = append(more, t.Name)
-		case !reflect.DeepEqual(was, t):
-			other = append(other, t.Name)
+		if was, known := old[t.Name]; !known {
+			names["more"] = append(names["more"], t.Name)
+		} else if !reflect.DeepEqual(was, t) {
+			names["changed"] = append(names["changed"], t.Name)
 		}
 		delete(old, t.Name)
 	}
 	for _, t := range before {
 		if _, gone := old[t.Name]; gone {
-			fewer = append(fewer, t.Name)
+			names["fewer"] = append(names["fewer"], t.Name)
 		}
 	}
 	var parts []string
-	for _, p := range []struct {
-		kind  string
-		names []string
-	}{{"more", more}, {"changed", other}, {"fewer", fewer}} {
-		if len(p.names) > 0 {
-			parts = append(parts, fmt.Sprintf("%d %s (%s)", len(p.names), p.kind, label(strings.Join(p.names, ", "))))
+	for _, kind := range []string{"more", "changed", "fewer"} {
+		if n := len(names[kind]); n > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s (%s)", n, kind, label(strings.Join(names[kind], ", "))))
 		}
 	}
 	return strings.Join(parts, ", ")
 }
 
-// mayAsk counts a question of the server, and reports whether it is within the
-// bound.
-func (l *link) mayAsk() bool {
+// beginQuestion counts an open question of the server, unless it asks too often.
+func (l *link) beginQuestion() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.wanted.take() <= maxAsks
+	if l.wanted.take() > maxAsks {
+		return false
+	}
+	l.asking++
+	return true
 }
 
-// countOpenQuestion counts an open question, and its end.
-func (l *link) countOpenQuestion(change int) {
+func (l *link) endQuestion() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.asking += change
+	l.asking--
 	l.askedAt = time.Now()
 }
 

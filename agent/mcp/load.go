@@ -7,6 +7,10 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
+	"strings"
+
+	"github.com/seed-028515a8/maestro/internal/lazyregexp"
 )
 
 const (
@@ -26,28 +30,23 @@ const (
 // replaced with environment variables in every text of a server. A file may
 // have at most 1 MiB and 64 servers.
 func Load(path string) ([]Server, error) {
-	text, err := readFile(path)
-	if err != nil {
-		return nil, fmt.Errorf("read MCP servers: %w", err)
-	}
-	servers, err := parse(text, os.LookupEnv)
-	if err != nil {
-		return nil, fmt.Errorf("read MCP servers of %s: %w", path, err)
-	}
-	return servers, nil
-}
-
-func readFile(path string) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("read MCP servers: %w", err)
 	}
 	defer f.Close()
 	text, err := io.ReadAll(io.LimitReader(f, maxFileBytes+1))
 	if err == nil && len(text) > maxFileBytes {
-		err = fmt.Errorf("%s has more than %d bytes", path, maxFileBytes)
+		err = fmt.Errorf("it has more than %d bytes", maxFileBytes)
 	}
-	return text, err
+	var servers []Server
+	if err == nil {
+		servers, err = parse(text, os.LookupEnv)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read MCP servers of %s: %w", path, err)
+	}
+	return servers, nil
 }
 
 // parse parses the text of a file.
@@ -65,29 +64,23 @@ func parse(text []byte, lookup func(string) (string, bool)) ([]Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	var found []member
-	for _, m := range top {
-		if m.key != "mcpServers" {
-			continue
-		}
-		if found, err = members(m.value); err != nil {
-			return nil, fmt.Errorf("mcpServers: %w", err)
-		}
-		return readServers(found, lookup)
+	at := slices.IndexFunc(top, func(m member) bool { return m.key == "mcpServers" })
+	if at < 0 {
+		return nil, errors.New(`there is no "mcpServers"`)
 	}
-	return nil, errors.New(`there is no "mcpServers"`)
-}
-
-func readServers(found []member, lookup func(string) (string, bool)) ([]Server, error) {
-	if len(found) > maxServers {
+	found, err := members(top[at].value)
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("mcpServers: %w", err)
+	case len(found) > maxServers:
 		return nil, fmt.Errorf("there are more than %d servers", maxServers)
 	}
 	var servers []Server
 	for _, m := range found {
 		e := entry{lookup: lookup}
-		server, disabled, err := e.server(m)
-		if err != nil {
-			return nil, fmt.Errorf("server %q: %w", m.key, err)
+		server, disabled := e.server(m)
+		if e.err != nil {
+			return nil, fmt.Errorf("server %q: %w", m.key, e.err)
 		}
 		if !disabled {
 			servers = append(servers, server)
@@ -136,31 +129,31 @@ type entry struct {
 	err    error
 }
 
-// server reads a server, unless it is disabled.
-func (e *entry) server(m member) (s Server, disabled bool, err error) {
-	found, err := members(m.value)
-	if err != nil {
-		return Server{}, false, err
+// fail keeps an error about a key.
+func (e *entry) fail(key, format string, args ...any) {
+	if e.err == nil {
+		e.err = fmt.Errorf("%s: %w", key, fmt.Errorf(format, args...))
 	}
+}
+
+// server reads a server, unless it is disabled.
+func (e *entry) server(m member) (s Server, disabled bool) {
+	var found []member
+	found, e.err = members(m.value)
 	e.keys = map[string]json.RawMessage{}
 	for _, f := range found {
 		if string(f.value) != "null" { // the same as absent
 			e.keys[f.key] = f.value
 		}
 	}
-	e.read("disabled", &disabled, "true or false")
-	if disabled || e.err != nil {
-		return Server{}, disabled, e.err
+	if e.read("disabled", &disabled, "true or false"); disabled || e.err != nil {
+		return s, disabled
 	}
 	s.Name = m.key
-	program, err := e.program()
-	if err != nil {
-		return Server{}, false, err
-	}
-	if program {
+	if e.program() {
 		s.Command, s.Args, s.Env, s.Dir = e.text("command"), e.list("args"), e.table("env"), e.text("cwd")
-		if s.Command == "" && e.err == nil {
-			e.err = errors.New("command: is missing")
+		if s.Command == "" {
+			e.fail("command", "is missing")
 		}
 	} else {
 		s.URL, s.Headers = e.text("url"), e.table("headers")
@@ -168,38 +161,35 @@ func (e *entry) server(m member) (s Server, disabled bool, err error) {
 	if e.err == nil {
 		e.err = s.check()
 	}
-	return s, false, e.err
+	return s, false
 }
 
 // program reports whether the server is a program; otherwise it has a URL.
-func (e *entry) program() (bool, error) {
-	switch kind := e.text("type"); kind {
-	case "stdio":
-		return true, e.err
-	case "http", "streamable-http", "streamableHttp":
-		return false, e.err
-	case "sse":
-		return false, errors.New(`type: "sse" is the transport that streamable HTTP has replaced, and is not supported; if the server has an address for the newer one, use it with "http"`)
-	case "":
-	default:
-		return false, fmt.Errorf("type: %q is unknown, want stdio or http", kind)
-	}
+func (e *entry) program() bool {
 	_, command := e.keys["command"]
 	_, url := e.keys["url"]
-	switch {
+	switch kind := e.text("type"); {
+	case kind == "stdio":
+		return true
+	case slices.Contains([]string{"http", "streamable-http", "streamableHttp"}, kind):
+		return false
+	case kind == "sse":
+		e.fail("type", `"sse" is the transport that streamable HTTP has replaced, and is not supported; if the server has an address for the newer one, use it with "http"`)
+	case kind != "":
+		e.fail("type", "%q is unknown, want stdio or http", kind)
 	case e.err != nil:
 	case command && url:
-		return false, errors.New(`has a command and a url, want one of them, or a "type" that says which one counts`)
+		e.err = errors.New(`has a command and a url, want one of them, or a "type" that says which one counts`)
 	case !command && !url:
-		return false, errors.New("has no command and no url")
+		e.err = errors.New("has no command and no url")
 	}
-	return command, e.err
+	return command
 }
 
 // read decodes the value of key if it exists.
 func (e *entry) read(key string, into any, want string) {
-	if raw, ok := e.keys[key]; ok && e.err == nil && json.Unmarshal(raw, into) != nil {
-		e.err = fmt.Errorf("%s: want %s", key, want)
+	if raw, ok := e.keys[key]; ok && json.Unmarshal(raw, into) != nil {
+		e.fail(key, "want %s", want)
 	}
 }
 
@@ -218,19 +208,18 @@ func (e *entry) list(key string) (list []string) {
 
 func (e *entry) table(key string) map[string]string {
 	raw, ok := e.keys[key]
-	if !ok || e.err != nil {
+	if !ok {
 		return nil
 	}
 	found, err := members(raw)
 	if err != nil {
-		e.err = fmt.Errorf("%s: %w", key, err)
-		return nil
+		e.fail(key, "%w", err)
 	}
 	table := map[string]string{}
 	for _, m := range found {
 		var text *string
 		if json.Unmarshal(m.value, &text) != nil || text == nil {
-			e.err = fmt.Errorf("%s.%s: want a text", key, m.key)
+			e.fail(key+"."+m.key, "want a text")
 			return nil
 		}
 		table[m.key] = e.expand(key+"."+m.key, *text)
@@ -238,10 +227,27 @@ func (e *entry) table(key string) map[string]string {
 	return table
 }
 
+// variable matches ${NAME} and ${NAME:-text}. Any other dollar sign is literal.
+var variable = lazyregexp.New(`\$\{([A-Za-z_][A-Za-z0-9_]*)(:-[^}]*)?\}`)
+
+// expand replaces variables with their values. As in a shell, the text after :-
+// is used if the variable is unset or empty. A variable that is unset and has
+// no such text is an error: otherwise the program would start with an
+// incomplete configuration and fail later with a less clear error.
 func (e *entry) expand(key, text string) string {
-	text, err := expand(text, e.lookup)
-	if err != nil && e.err == nil {
-		e.err = fmt.Errorf("%s: %w", key, err)
+	text = variable().ReplaceAllStringFunc(text, func(match string) string {
+		parts := variable().FindStringSubmatch(match)
+		value, set := e.lookup(parts[1])
+		if fallback, ok := strings.CutPrefix(parts[2], ":-"); ok && value == "" {
+			return fallback
+		}
+		if !set {
+			e.fail(key, "the variable %s is not set", parts[1])
+		}
+		return value
+	})
+	if len(text) > maxPartBytes {
+		e.fail(key, "is longer than %d bytes", maxPartBytes)
 	}
 	return text
 }

@@ -1,11 +1,17 @@
 package mcp
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -13,6 +19,8 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/seed-028515a8/maestro/contracts"
+	"github.com/seed-028515a8/maestro/internal/line"
 	"github.com/seed-028515a8/maestro/internal/proc"
 )
 
@@ -69,7 +77,7 @@ var _ sdk.Connection = (*pipe)(nil)
 
 // newPipe starts the program of a server.
 func newPipe(l *link, n notices) (*pipe, error) {
-	cmd, err := command(&l.server, l.set.opts.Dir, l.set.environ())
+	cmd, err := command(&l.server, l.set.opts.Dir, proc.Environ(os.Environ(), l.set.opts.Hosted, l.set.opts.EnvPass))
 	if err != nil {
 		return nil, err
 	}
@@ -120,7 +128,11 @@ func (p *pipe) Write(ctx context.Context, m jsonrpc.Message) error {
 		p.mu.Unlock()
 	case *jsonrpc.Request:
 		if m.Method == methodDiscover {
-			p.awaitDiscovery(m.ID)
+			p.mu.Lock()
+			p.late = time.AfterFunc(discoverTime, func() { // the program does not answer
+				p.deliver(&jsonrpc.Response{ID: m.ID, Error: &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound, Message: "no answer"}})
+			})
+			p.mu.Unlock()
 		}
 		if c, ok := ctx.Value(callKey{}).(*call); ok {
 			c.sent.Store(true)
@@ -139,16 +151,6 @@ func (p *pipe) Close() error {
 	return nil
 }
 
-// awaitDiscovery answers a request itself if the program does not answer in
-// discoverTime.
-func (p *pipe) awaitDiscovery(id jsonrpc.ID) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.late = time.AfterFunc(discoverTime, func() {
-		p.deliver(&jsonrpc.Response{ID: id, Error: &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound, Message: "no answer"}})
-	})
-}
-
 // deliver passes a message to the library. It returns false if no more messages
 // will be read.
 func (p *pipe) deliver(m jsonrpc.Message) bool {
@@ -165,27 +167,18 @@ func (p *pipe) deliver(m jsonrpc.Message) bool {
 func (p *pipe) receive(m jsonrpc.Message) bool {
 	switch m := m.(type) {
 	case *jsonrpc.Response:
-		p.response()
+		p.answered.Store(true)
+		p.mu.Lock()
+		if p.late != nil {
+			p.late.Stop() // any answer is one to the first request
+		}
+		p.mu.Unlock()
 	case *jsonrpc.Request:
-		if m.IsCall() {
-			if !p.admit(m) {
-				return true
-			}
-		} else if !p.forLibrary(m) {
+		if m.IsCall() && !p.admit(m) || !m.IsCall() && !p.forLibrary(m) {
 			return true
 		}
 	}
 	return p.deliver(m)
-}
-
-// response notes that the program answers.
-func (p *pipe) response() {
-	p.answered.Store(true)
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.late != nil {
-		p.late.Stop() // any answer is one to the first request
-	}
 }
 
 // admit counts a request of the program. It refuses one beyond the bound, or
@@ -248,16 +241,13 @@ func (p *pipe) forLibrary(m *jsonrpc.Request) bool {
 }
 
 // decode decodes a message, or a batch as in one of the older revisions.
-func decode(line []byte) ([]jsonrpc.Message, error) {
-	if line[0] != '[' {
-		m, err := jsonrpc.DecodeMessage(line)
-		return []jsonrpc.Message{m}, err
+func decode(line []byte) (messages []jsonrpc.Message, err error) {
+	parts := []json.RawMessage{line}
+	if line[0] == '[' {
+		if err := json.Unmarshal(line, &parts); err != nil {
+			return nil, err
+		}
 	}
-	var parts []json.RawMessage
-	if err := json.Unmarshal(line, &parts); err != nil {
-		return nil, err
-	}
-	messages := make([]jsonrpc.Message, 0, len(parts))
 	for _, part := range parts {
 		m, err := jsonrpc.DecodeMessage(part)
 		if err != nil {
@@ -266,4 +256,89 @@ func decode(line []byte) ([]jsonrpc.Message, error) {
 		messages = append(messages, m)
 	}
 	return messages, nil
+}
+
+const (
+	maxBadLines = 16          // lines in a row that are no messages; one more ends the program
+	exitGrace   = time.Second // time from the end of the program's input to the signal to end
+)
+
+// command returns the command of a server's program in the workspace dir.
+func command(s *Server, dir string, env []string) (*exec.Cmd, error) {
+	for name, value := range s.Env {
+		env = append(env, name+"="+value)
+	}
+	if s.Dir != "" && !filepath.IsAbs(s.Dir) {
+		dir = filepath.Join(dir, s.Dir)
+	} else if s.Dir != "" {
+		dir = s.Dir
+	}
+	if at, err := os.Stat(dir); err != nil { // otherwise the program would be reported as missing
+		return nil, &fault{"the directory in which it is to start (cwd) does not exist", err}
+	} else if !at.IsDir() {
+		return nil, &fault{words: "where it is to start (cwd) is no directory"}
+	}
+	path, err := proc.FindProgram(s.Command, dir, env)
+	if err != nil {
+		return nil, startError(err)
+	}
+	cmd := exec.Command(path, s.Args...)
+	cmd.Args[0] = s.Command
+	cmd.Dir, cmd.Env = dir, env
+	return cmd, nil
+}
+
+// startError returns the error of a program that could not be started.
+func startError(err error) error {
+	return &fault{"its program does not start: " + cmp.Or(systemWords(err), "see the server's log"), err}
+}
+
+// listen receives the program's output, line by line. It logs lines that are no
+// messages, because many programs print greetings or warnings there.
+func (p *pipe) listen(stdout io.Reader) {
+	lines := line.NewReader(stdout, contracts.MaxLineBytes)
+	bad := 0
+	for {
+		text, err := lines.Next()
+		if errors.Is(err, line.ErrLong) {
+			p.Kill(fmt.Errorf("wrote a line longer than %d bytes", contracts.MaxLineBytes))
+			return
+		}
+		if err != nil {
+			return
+		}
+		if text = bytes.TrimSpace(text); len(text) == 0 {
+			continue
+		}
+		messages, err := decode(text)
+		if err != nil {
+			p.log.Debug("MCP server wrote a line that is not a message", "line", label(string(text[:min(len(text), maxLabel)])))
+			if bad++; bad > maxBadLines {
+				p.Kill(fmt.Errorf("wrote %d lines in a row that are no messages", bad))
+				return
+			}
+			continue
+		}
+		bad = 0
+		for _, m := range messages {
+			if !p.receive(m) {
+				return
+			}
+		}
+	}
+}
+
+// failure returns why the program ended, with the last line of its standard
+// error as the detail. Call it after the end.
+func (p *pipe) failure() error {
+	cause := p.Failure()
+	if cause == nil {
+		return nil
+	}
+	f := &fault{words: cause.Error()}
+	if words := p.LastWords(); words != "" {
+		f.words += "; what it said is in the server's log"
+		f.detail = errors.New(words)
+	}
+	return f
 }

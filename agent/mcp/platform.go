@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/url"
 	"path"
 	"strings"
 
@@ -78,10 +77,7 @@ func Platform(getenv func(string) string) (*Server, error) {
 // server must be on this machine, unless plain is set, because others on the
 // network could read scopes and ids.
 func endpoint(address string, plain bool) (string, error) {
-	if err := checkURL(address); err != nil {
-		return "", err
-	}
-	u, err := url.Parse(address)
+	u, err := parseURL(address)
 	if err != nil {
 		return "", err
 	}

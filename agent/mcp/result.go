@@ -28,16 +28,13 @@ var imageTypes = []string{"image/png", "image/jpeg", "image/gif", "image/webp"}
 
 // A Result is a tool's answer in a form for models.
 type Result struct {
-	// Text is all content that is text, at most 256 KiB. It mentions content
-	// that was left out, such as audio.
+	// Text is all content that is text, at most 256 KiB, or the structured
+	// content if there is no other. It mentions content that was left out, such
+	// as audio.
 	Text string
 
 	// Images are at most eight images of the types that models accept.
 	Images []Image
-
-	// Structured is the result as JSON, nil if there is none or it is longer
-	// than 256 KiB. If there is no other content, Text contains it too.
-	Structured json.RawMessage
 
 	// IsError says that the tool failed, or that the server refused the call or
 	// did not answer in time. The model may react to it.
@@ -61,21 +58,16 @@ func resultOf(answer *sdk.CallToolResult) Result {
 	for _, block := range answer.Content {
 		p.add(block)
 	}
-	res := Result{Images: p.images, IsError: answer.IsError}
 	if answer.StructuredContent != nil {
 		text, err := json.Marshal(answer.StructuredContent)
 		switch {
 		case err != nil || len(text) > maxStructured:
 			p.say("[structured content, %d bytes, is too long to be shown]", len(text))
-		default:
-			res.Structured = text
-			if len(answer.Content) == 0 {
-				p.text(string(text))
-			}
+		case len(answer.Content) == 0:
+			p.text(string(text))
 		}
 	}
-	res.Text = p.b.String()
-	return res
+	return Result{Text: p.b.String(), Images: p.images, IsError: answer.IsError}
 }
 
 // A page collects the text and the images of a result.
@@ -95,7 +87,14 @@ func (p *page) add(block sdk.Content) {
 	case *sdk.AudioContent:
 		p.say("[audio %s, %d bytes, is not shown]", label(c.MIMEType), len(c.Data))
 	case *sdk.EmbeddedResource:
-		p.resource(c.Resource)
+		switch r := c.Resource; {
+		case r == nil:
+		case r.Text != "" || r.Blob == nil:
+			p.say("[resource %s %s]", label(r.URI), label(r.MIMEType))
+			p.text(r.Text)
+		default:
+			p.image(r.MIMEType, r.Blob, "resource "+label(r.URI))
+		}
 	case *sdk.ResourceLink:
 		p.link(c)
 	default:
@@ -133,17 +132,6 @@ func (p *page) image(mimeType string, data []byte, from string) {
 	default:
 		p.images = append(p.images, Image{MimeType: mimeType, Data: data})
 		p.bytes += len(data)
-	}
-}
-
-func (p *page) resource(r *sdk.ResourceContents) {
-	switch {
-	case r == nil:
-	case r.Text != "" || r.Blob == nil:
-		p.say("[resource %s %s]", label(r.URI), label(r.MIMEType))
-		p.text(r.Text)
-	default:
-		p.image(r.MIMEType, r.Blob, "resource "+label(r.URI))
 	}
 }
 

@@ -55,8 +55,7 @@ func TestEveryKindOfContentBecomesTextOrImages(t *testing.T) {
 			"[resource file:///a text/plain]", "inside", "[resource file:///c application/zip, 3 bytes, is not of a kind that is shown]",
 			"[link to the resource file:///d, d, many lines]", "[content of an unknown kind is not shown]",
 		}, "\n"),
-		Images:     []Image{{"image/png", []byte(pngHead)}, {"image/gif", []byte("GIF89a")}},
-		Structured: []byte(`{"a":1}`),
+		Images: []Image{{"image/png", []byte(pngHead)}, {"image/gif", []byte("GIF89a")}},
 	}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v\nwant %+v", got, want)
@@ -79,8 +78,8 @@ func TestResultsAreBounded(t *testing.T) {
 	if len(got.Text) > maxResultText || !utf8.ValidString(got.Text) || !strings.HasSuffix(got.Text, "\n[the rest is too long to be shown]") {
 		t.Errorf("got a text of %d bytes that ends in %q, want at most %d and a note", len(got.Text), got.Text[len(got.Text)-50:], maxResultText)
 	}
-	if len(got.Images) != maxImages || got.Structured != nil {
-		t.Errorf("got %d images, structured content of %d bytes; want %d and none", len(got.Images), len(got.Structured), maxImages)
+	if len(got.Images) != maxImages {
+		t.Errorf("got %d images, want %d", len(got.Images), maxImages)
 	}
 	big := &sdk.ImageContent{MIMEType: "image/png", Data: append([]byte(pngHead), make([]byte, maxImageBytes-len(pngHead))...)}
 	got = resultOf(&sdk.CallToolResult{Content: []sdk.Content{big, big, big}})

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net/url"
 	"strings"
 	"unicode"
@@ -51,7 +52,7 @@ func (s *Server) check() error {
 	if s.Command != "" {
 		return s.checkProgram()
 	}
-	if err := checkURL(s.URL); err != nil {
+	if _, err := parseURL(s.URL); err != nil {
 		return fmt.Errorf("url: %w", err)
 	}
 	if len(s.Headers) > maxParts {
@@ -101,19 +102,19 @@ func checkName(name string) error {
 	return nil
 }
 
-// checkURL returns an error for a URL that is not valid. The error does not
+// parseURL parses a URL, or returns what is wrong with it. The error does not
 // contain the URL, because URLs may contain credentials.
-func checkURL(address string) error {
+func parseURL(address string) (*url.URL, error) {
 	u, err := url.Parse(address)
 	switch {
 	case err != nil || len(address) > maxPartBytes:
-		return errors.New("is no address")
+		return nil, errors.New("is no address")
 	case u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.Hostname() == "":
-		return errors.New("want http:// or https:// and a host")
+		return nil, errors.New("want http:// or https:// and a host")
 	case u.User != nil:
-		return errors.New("has a name or password in it, want a header instead")
+		return nil, errors.New("has a name or password in it, want a header instead")
 	}
-	return nil
+	return u, nil
 }
 
 // headerName reports whether name is a token as HTTP defines it.
@@ -128,4 +129,19 @@ func headerValue(value string) bool {
 	return len(value) <= maxPartBytes && !strings.ContainsFunc(value, func(c rune) bool {
 		return c < ' ' && c != '\t' || c == 0x7f
 	})
+}
+
+// HeadersFor returns the headers of a server for another program that connects
+// to it in a session: the configured ones and, for the platform's server, the
+// session's id. They do not include a per-request id.
+func (s Server) HeadersFor(sessionID string) map[string]string {
+	all := maps.Clone(s.Headers)
+	if !s.Platform || sessionID == "" || !headerValue(sessionID) || all[sessionHeader] != "" {
+		return all
+	}
+	if all == nil {
+		all = map[string]string{}
+	}
+	all[sessionHeader] = sessionID
+	return all
 }

@@ -3,6 +3,8 @@ package mcp
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -108,7 +110,12 @@ func (s *session) transport() (sdk.Transport, error) {
 		return p, err
 	}
 	s.web = newWeb(&l.server, l.set.opts.SessionID, s.life)
-	s.web.ended = s.lapse
+	s.web.ended = func() {
+		if s.stopping.Err() == nil {
+			s.lapsed.Store(true)
+			l.log.Debug("MCP server no longer reports changes")
+		}
+	}
 	s.web.flooded = func() { s.stop(errFlood); s.cut() }
 	return &sdk.StreamableClientTransport{
 		Endpoint: l.server.URL, HTTPClient: s.web.client(), MaxEventSize: contracts.MaxLineBytes,
@@ -232,14 +239,6 @@ func (s *session) reason(err error) error {
 	return err
 }
 
-// lapse notes that the server does not report changes any more.
-func (s *session) lapse() {
-	if s.stopping.Err() == nil {
-		s.lapsed.Store(true)
-		s.link.log.Debug("MCP server no longer reports changes")
-	}
-}
-
 // relist makes run list the tools again soon.
 func (s *session) relist() {
 	if s.pipe != nil {
@@ -284,14 +283,15 @@ func (s *session) list(ctx context.Context) error {
 		}
 		for _, t := range res.Tools {
 			tool, err := toolOf(s.link.server.Name, t)
+			size := len(tool.Description) + len(tool.Schema)
 			switch {
 			case err != nil:
 				left = append(left, label(t.Name)+" ("+err.Error()+")")
 			case seen[tool.FullName]:
-			case len(tools) >= maxTools || room < tool.size():
+			case len(tools) >= maxTools || room < size:
 				left = append(left, label(t.Name)+" (too many)")
 			default:
-				room -= tool.size()
+				room -= size
 				seen[tool.FullName] = true
 				tools = append(tools, tool)
 			}
@@ -300,16 +300,15 @@ func (s *session) list(ctx context.Context) error {
 		params = &sdk.ListToolsParams{Cursor: res.NextCursor}
 	}
 	if changes := s.link.setTools(tools); changes != "" {
-		s.link.sayAlways("has other tools now: " + s.link.hide(changes)) // at most once in relistPause
+		text := "has other tools now: " + s.link.hide(changes) // in any case: at most once in relistPause
+		s.link.note(text, nil)
+		s.link.set.publish(s.link.title + " " + text)
 	}
 	if len(left) > 0 {
 		s.link.say(fmt.Sprintf("has %s that nobody is offered: %s", toolCount(len(left)), s.link.hide(label(strings.Join(left, ", ")))), nil)
 	}
 	return nil
 }
-
-// size returns the size of a tool in bytes.
-func (t *Tool) size() int { return len(t.Description) + len(t.Schema) }
 
 // toolOf checks and converts a tool of a server.
 func toolOf(server string, t *sdk.Tool) (Tool, error) {
@@ -322,12 +321,11 @@ func toolOf(server string, t *sdk.Tool) (Tool, error) {
 	}
 	tool := Tool{
 		Server: server, Name: t.Name, FullName: fullName(server, t.Name),
-		Title: label(t.Title), Description: abridge.Head(clean(t.Description), maxDescription), Schema: schema, Destructive: true,
+		Title: label(t.Title), Description: abridge.Head(clean(t.Description), maxDescription), Schema: schema,
 	}
 	if a := t.Annotations; a != nil {
 		tool.Title = cmp.Or(tool.Title, label(a.Title))
 		tool.ReadOnly, tool.Idempotent = a.ReadOnlyHint, a.IdempotentHint
-		tool.Destructive = !a.ReadOnlyHint && (a.DestructiveHint == nil || *a.DestructiveHint)
 	}
 	tool.Title = cmp.Or(tool.Title, label(t.Name))
 	return tool, nil
@@ -352,4 +350,32 @@ func schemaOf(schema any) (json.RawMessage, error) {
 		err = errors.New("its schema is too long")
 	}
 	return text, err
+}
+
+const (
+	namePrefix   = "mcp__"
+	nameDivider  = "__"
+	maxToolBytes = 64 // accepted by every model provider
+	nameHash     = 8  // hex digits
+)
+
+// fullName returns the name of a server's tool for models: mcp__server__tool,
+// of letters, digits, underscores and hyphens. If characters were replaced, or
+// the name is too long or ambiguous, it ends in a hash of both names. The name
+// depends on nothing else, so that a rule for a tool stays valid.
+func fullName(server, tool string) string {
+	name := namePrefix + server + nameDivider + tool
+	clean := strings.Map(func(c rune) rune {
+		if c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '_' || c == '-' {
+			return c
+		}
+		return '_'
+	}, name)
+	ambiguous := strings.Contains(server, nameDivider) || strings.HasSuffix(server, "_")
+	if clean == name && len(name) <= maxToolBytes && !ambiguous {
+		return name
+	}
+	sum := sha256.Sum256([]byte(server + "\x00" + tool))
+	suffix := "_" + hex.EncodeToString(sum[:])[:nameHash]
+	return clean[:min(len(clean), maxToolBytes-len(suffix))] + suffix
 }

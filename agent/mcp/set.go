@@ -1,18 +1,18 @@
 package mcp
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"log/slog"
-	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/seed-028515a8/maestro/contracts"
-	"github.com/seed-028515a8/maestro/internal/proc"
 )
 
 // Defaults of Options.
@@ -40,13 +40,6 @@ var (
 	errUnwanted error = &fault{words: "the connection was ended"}
 )
 
-// A Host is the part of [contracts.Host] that a set needs.
-type Host interface {
-	Publish(ctx context.Context, events ...contracts.Event) error
-	Ask(ctx context.Context, req *contracts.ServerRequest, opts contracts.AskOptions) (contracts.Outcome, error)
-	Withdraw(requestID string, verdict contracts.Verdict, reason string, by contracts.Resolver) bool
-}
-
 // Options configures a set of servers. The zero value is an empty set.
 type Options struct {
 	Servers []Server
@@ -61,7 +54,7 @@ type Options struct {
 
 	// Host publishes the state of servers and asks their questions. If it is
 	// nil, every question is cancelled, and only the log says so.
-	Host Host
+	Host contracts.Host
 
 	// SessionID is sent to the platform's server. Empty means that it is not
 	// sent.
@@ -114,12 +107,10 @@ func Open(o Options) *Set {
 	if dir, err := filepath.Abs(o.Dir); err == nil { // otherwise programs cannot start, which is reported
 		o.Dir = dir
 	}
-	o.ConnectTimeout = or(o.ConnectTimeout, defaultConnectTimeout)
-	o.CallTimeout = or(o.CallTimeout, defaultCallTimeout)
-	o.CallLimit = or(o.CallLimit, defaultCallLimit)
-	if o.Version == "" {
-		o.Version = "dev"
-	}
+	o.ConnectTimeout = cmp.Or(o.ConnectTimeout, defaultConnectTimeout)
+	o.CallTimeout = cmp.Or(o.CallTimeout, defaultCallTimeout)
+	o.CallLimit = cmp.Or(o.CallLimit, defaultCallLimit)
+	o.Version = cmp.Or(o.Version, "dev")
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
@@ -193,13 +184,6 @@ func (s *Set) publish(text string) {
 	}
 }
 
-func or(d, fallback time.Duration) time.Duration {
-	if d > 0 {
-		return d
-	}
-	return fallback
-}
-
 // add adds links for servers. It tells clients of invalid ones and leaves them
 // out.
 func (s *Set) add(servers []Server) {
@@ -237,13 +221,12 @@ func (s *Set) Await(ctx context.Context) {
 		if !ok {
 			continue
 		}
-		late := time.NewTimer(time.Until(until))
+		patient, stop := context.WithDeadline(ctx, until)
 		select {
 		case <-attempt:
-		case <-late.C:
-		case <-ctx.Done():
+		case <-patient.Done():
 		}
-		late.Stop()
+		stop()
 	}
 }
 
@@ -264,14 +247,17 @@ func (s *Set) Tools() []Tool {
 	return tools
 }
 
-// find returns a tool and its server.
-func (s *Set) find(fullName string) (*link, Tool, bool) {
+// find returns a tool and its server, nil if there is none.
+func (s *Set) find(fullName string) (*link, Tool) {
 	for _, l := range s.links {
-		if t, ok := l.tool(fullName); ok {
-			return l, t, true
+		l.mu.Lock()
+		tools := l.tools
+		l.mu.Unlock()
+		if at := slices.IndexFunc(tools, func(t Tool) bool { return t.FullName == fullName }); at >= 0 {
+			return l, tools[at]
 		}
 	}
-	return nil, Tool{}, false
+	return nil, Tool{}
 }
 
 // Close ends all connections with their calls, questions and processes. It
@@ -296,9 +282,6 @@ func (s *Set) start(f func()) bool {
 	return true
 }
 
-// environ returns this program's environment for every program.
-func (s *Set) environ() []string { return proc.Environ(os.Environ(), s.opts.Hosted, s.opts.EnvPass) }
-
 // A Tool is a tool of a server.
 type Tool struct {
 	Server string
@@ -313,10 +296,8 @@ type Tool struct {
 	Schema      json.RawMessage // JSON Schema of an object
 
 	// The server's claims about the tool. One that is not ReadOnly changes
-	// something. One that is not Destructive only adds. Calling an Idempotent
-	// one twice changes no more than calling it once. None of them can be
-	// trusted.
-	ReadOnly    bool
-	Destructive bool
-	Idempotent  bool
+	// something. Calling an Idempotent one twice changes no more than calling it
+	// once. None of them can be trusted.
+	ReadOnly   bool
+	Idempotent bool
 }

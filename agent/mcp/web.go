@@ -13,6 +13,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/time/rate"
+
 	"github.com/seed-028515a8/maestro/contracts"
 )
 
@@ -47,7 +49,7 @@ var (
 type web struct {
 	next    *http.Transport
 	server  *Server
-	session string          // session id for the platform's headers; may be empty
+	headers map[string]string
 	life    context.Context // of the session
 	ended   func()          // called when the server has ended its stream of changes
 	flooded func()          // called when there are too many open requests
@@ -55,8 +57,7 @@ type web struct {
 	openRequests atomic.Int64          // open requests
 	trouble      atomic.Pointer[fault] // the fault of the newest message, if it failed
 
-	mu         sync.Mutex
-	nextStream time.Time // time before which no stream is requested
+	streams *rate.Limiter // requests for a stream
 }
 
 // reports is the method of the request whose answer is the stream of changes,
@@ -66,7 +67,10 @@ const reports = "subscriptions/listen"
 func newWeb(server *Server, session string, life context.Context) *web {
 	next := http.DefaultTransport.(*http.Transport).Clone() // DefaultTransport has this type unless someone replaced it
 	next.MaxResponseHeaderBytes = maxHeaderBytes
-	return &web{next: next, server: server, session: session, life: life}
+	return &web{
+		next: next, server: server, headers: server.HeadersFor(session), life: life,
+		streams: rate.NewLimiter(rate.Every(streamPause), 1),
+	}
 }
 
 // client returns a client that follows redirects to the same host only, because
@@ -99,7 +103,7 @@ func (w *web) RoundTrip(req *http.Request) (*http.Response, error) {
 	out := req.Clone(ctx)
 	w.addHeaders(out.Header)
 	if req.Method == http.MethodGet {
-		w.pace(ctx)
+		_ = w.streams.Wait(ctx) // an error says that ctx ends
 		late := time.AfterFunc(streamTime, func() { cancel(errNoStream) })
 		defer late.Stop() // when the answer has begun
 	}
@@ -109,7 +113,10 @@ func (w *web) RoundTrip(req *http.Request) (*http.Response, error) {
 		release()
 		switch {
 		case errors.Is(cause, errNoStream):
-			return noStream(req), nil
+			return &http.Response{ // as of a server without a stream
+				Status: "405 Method Not Allowed", StatusCode: http.StatusMethodNotAllowed,
+				Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Header: http.Header{}, Body: http.NoBody, Request: req,
+			}, nil
 		case cause == nil: // otherwise we cancelled it
 			w.note(req, &fault{cmp.Or(systemWords(err), "it cannot be reached"), err})
 		}
@@ -135,24 +142,6 @@ func (w *web) RoundTrip(req *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// pace waits until another stream may be requested, or ctx has ended.
-func (w *web) pace(ctx context.Context) {
-	w.mu.Lock()
-	now := time.Now()
-	at := now
-	if w.nextStream.After(now) {
-		at = w.nextStream
-	}
-	w.nextStream = at.Add(streamPause)
-	w.mu.Unlock()
-	turn := time.NewTimer(at.Sub(now))
-	defer turn.Stop()
-	select {
-	case <-turn.C:
-	case <-ctx.Done():
-	}
-}
-
 // note records the outcome of a message; nil means success.
 func (w *web) note(req *http.Request, trouble *fault) {
 	if req.Method == http.MethodPost {
@@ -162,25 +151,13 @@ func (w *web) note(req *http.Request, trouble *fault) {
 
 // addHeaders adds the server's headers, except those that the protocol has set.
 func (w *web) addHeaders(h http.Header) {
-	for name, value := range w.server.Headers {
+	for name, value := range w.headers {
 		if h.Get(name) == "" {
 			h.Set(name, value)
 		}
 	}
-	if !w.server.Platform {
-		return
-	}
-	if h.Get(sessionHeader) == "" && w.session != "" && headerValue(w.session) {
-		h.Set(sessionHeader, w.session)
-	}
-	h.Set(requestHeader, strings.ToLower(rand.Text()))
-}
-
-// noStream returns the answer of a server without a stream.
-func noStream(req *http.Request) *http.Response {
-	return &http.Response{
-		Status: "405 Method Not Allowed", StatusCode: http.StatusMethodNotAllowed,
-		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Header: http.Header{}, Body: http.NoBody, Request: req,
+	if w.server.Platform {
+		h.Set(requestHeader, strings.ToLower(rand.Text()))
 	}
 }
 

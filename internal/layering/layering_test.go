@@ -67,7 +67,7 @@ var rooms = map[string]room{
 
 	// Edges: none of them knows the hub.
 	"agent":                             {ours: []string{"agent/acp", "agent/command", "agent/launcher", "agent/llm", "agent/llm/model", "agent/llm/provider", "agent/llm/tool", "agent/mask", "agent/mcp", "agent/turn", "contracts", "internal/proc", "internal/line", "workspace", "internal/abridge", "internal/sleep"}},
-	"agent/acp":                         {ours: []string{"agent/command", "agent/diff", "agent/elicit", "agent/mask", "agent/mcp", "agent/turn", "contracts", "internal/proc", "internal/rpc", "workspace", "internal/abridge"}, others: []string{acp}},
+	"agent/acp":                         {ours: []string{"agent/command", "agent/diff", "agent/elicit", "agent/mask", "agent/mcp", "agent/turn", "contracts", "internal/proc", "internal/rpc", "workspace", "internal/abridge", "internal/sleep"}, others: []string{acp}},
 	"agent/command":                     {ours: []string{"contracts", "internal/proc"}},
 	"agent/diff":                        {},
 	"agent/elicit":                      {ours: []string{"contracts", "internal/abridge"}, others: []string{jsonschema}},
@@ -78,7 +78,7 @@ var rooms = map[string]room{
 	"agent/llm/provider":                {ours: []string{"agent/llm/model", "internal/lazyregexp", "internal/abridge"}},
 	"agent/llm/tool":                    {ours: []string{"agent/command", "agent/diff", "agent/llm/model", "contracts", "internal/proc", "internal/lazyregexp", "workspace", "internal/abridge"}},
 	"agent/mask":                        {ours: []string{"internal/proc", "internal/lazyregexp"}},
-	"agent/mcp":                         {ours: []string{"agent/command", "agent/elicit", "agent/launcher", "agent/mask", "contracts", "internal/proc", "internal/lazyregexp", "internal/line", "internal/abridge"}, others: []string{jsonschema, mcp}},
+	"agent/mcp":                         {ours: []string{"agent/command", "agent/elicit", "agent/launcher", "agent/mask", "contracts", "internal/proc", "internal/lazyregexp", "internal/line", "internal/abridge"}, others: []string{jsonschema, mcp, rate}},
 	"agent/turn":                        {ours: []string{"contracts"}, others: []string{uuid}},
 	"agent/acpserver":                   {ours: []string{"client", "contracts", "internal/rpc", "session", "internal/abridge"}, others: []string{acp}},
 	"internal/testkit/localmodel":       {ours: []string{"internal/abridge", "internal/sleep"}},

@@ -1,10 +1,13 @@
 package proc
 
 import (
+	"crypto/rand"
 	"os"
 	"os/exec"
 	"slices"
 	"strconv"
+	"strings"
+	"sync/atomic"
 	"time"
 )
 
@@ -44,7 +47,8 @@ func Start(cmd *exec.Cmd) (*Group, error) {
 	}
 	mark := markName + "=" + strconv.FormatUint(groups.Add(1), 10)
 	cmd.SysProcAttr = groupAttr(cmd.SysProcAttr)
-	cmd.Env = slices.Concat([]string{mark}, marks(os.Environ()), cmd.Environ()) // the mark comes first, so that it is found soonest
+	marks := slices.DeleteFunc(os.Environ(), func(entry string) bool { return !strings.HasPrefix(entry, markPrefix) })
+	cmd.Env = slices.Concat([]string{mark}, marks, cmd.Environ()) // the mark comes first, so that it is found soonest
 	if err := cmd.Start(); err != nil {
 		return nil, err
 	}
@@ -107,3 +111,13 @@ func within(limit time.Duration, hurry <-chan struct{}, left func() bool) {
 // Kill kills every process of the group. It does not wait. Stop must still be
 // called, because a process may just have started another.
 func (g *Group) Kill() { g.tree.kill() }
+
+// markPrefix is the prefix of the variable that marks the processes of a
+// server. Every server has its own name: a server that runs in a command of
+// another keeps the other's mark, so that both find their processes.
+const markPrefix = "MAESTRO_CHILD_"
+
+var (
+	markName = markPrefix + rand.Text()[:12]
+	groups   atomic.Uint64 // number of groups started
+)

@@ -32,3 +32,41 @@ func exitStatus(state *os.ProcessState) (code int, signal string) {
 	}
 	return state.ExitCode(), ""
 }
+
+// Unread returns the number of bytes in a pipe, or 0 if it cannot be
+// determined.
+func Unread(pipe *os.File) int {
+	conn, err := pipe.SyscallConn()
+	if err != nil {
+		return 0
+	}
+	n := 0
+	if err := conn.Control(func(fd uintptr) { n, err = unix.IoctlGetInt(int(fd), fionread) }); err != nil {
+		return 0
+	}
+	return max(n, 0)
+}
+
+// terminate asks every process of the tree to end. It reports whether there was
+// one.
+func (t *tree) terminate() bool { return t.signal(unix.SIGTERM) }
+
+// kill kills every process of the tree. It reports whether there was one.
+func (t *tree) kill() bool { return t.signal(unix.SIGKILL) }
+
+// killUntilGone returns a function that kills all processes of the tree, and
+// reports whether one may be left. It must find none twice, because a process
+// that is executing another program has no environment for a moment. While
+// processes are being started, it must find none four times, because a process
+// that starts another and ends is easily missed.
+func (t *tree) killUntilGone() func() bool {
+	nobody, last := 0, ""
+	return func() bool {
+		if nobody++; t.kill() {
+			nobody = 0
+		}
+		before := last
+		last = lastStarted()
+		return nobody < 2 || nobody < 4 && last != before
+	}
+}

@@ -55,3 +55,9 @@ func (*guard) forget(int)      {}
 func exitStatus(state *os.ProcessState) (code int, signal string) {
 	return state.ExitCode(), ""
 }
+
+// Unread returns 0: the number of bytes in a pipe cannot be determined.
+func Unread(*os.File) int { return 0 }
+
+// Hide does nothing: other systems than Linux have no such call, or do not need one.
+func Hide() error { return nil }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"os/signal"
 	"runtime"
 	"strconv"
@@ -108,19 +109,15 @@ func (g *guard) start() error {
 		return fmt.Errorf("start guard: %w", err)
 	}
 	defer theirs.Close()
-	nowhere, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
-	if err != nil {
-		return errors.Join(fmt.Errorf("start guard: %w", err), ours.Close())
-	}
-	defer nowhere.Close()
-	g.proc, err = os.StartProcess(program, []string{guardName, markName, "of " + strconv.Itoa(os.Getpid())}, &os.ProcAttr{
+	cmd := exec.Cmd{
+		Path: program, Args: []string{guardName, markName, "of " + strconv.Itoa(os.Getpid())},
 		Dir: "/", Env: []string{}, // without a mark, so that it belongs to no group
-		Files: []*os.File{theirs, nowhere, nowhere},
-		Sys:   &syscall.SysProcAttr{Setsid: true},
-	})
-	if err != nil {
+		Stdin: theirs, SysProcAttr: &syscall.SysProcAttr{Setsid: true},
+	}
+	if err := cmd.Start(); err != nil {
 		return errors.Join(fmt.Errorf("start guard: %w", err), ours.Close())
 	}
+	g.proc = cmd.Process
 	g.pipe = ours
 	for id := range g.groups {
 		if err := g.tell("+" + strconv.Itoa(id)); err != nil {
@@ -145,9 +142,8 @@ func (g *guard) reap() {
 // it. A program that has started groups must call it before a normal end.
 // Otherwise the guard may stay a zombie, because in many containers nothing
 // waits for orphans.
-func Dismiss() { theGuard.dismiss() }
-
-func (g *guard) dismiss() {
+func Dismiss() {
+	g := &theGuard
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.proc == nil {

@@ -1,11 +1,13 @@
 package proc
 
 import (
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strings"
+	"unicode"
 )
 
 // FindShell returns the shell for command lines: the first of preferred, $SHELL
@@ -54,4 +56,63 @@ func lookup(env []string, name string) string {
 		}
 	}
 	return ""
+}
+
+// The errors of command lines. The texts are shown to users.
+var (
+	//lint:ignore ST1005 clients know it in this form
+	ErrDanglingEscape = errors.New("Command ends with unfinished escape sequence")
+	//lint:ignore ST1005 clients know it in this form
+	ErrOpenQuote = errors.New("Command contains unterminated quotes")
+	//lint:ignore ST1005 clients know it in this form
+	ErrNoExecutable = errors.New("Command must contain an executable to run")
+)
+
+// SplitWords splits a command line into arguments without a shell. White space
+// separates them. Single quotes make all text up to the next one literal;
+// elsewhere, also in double quotes, a backslash makes the next character
+// literal. Adjacent parts join, and an empty pair of quotes is an empty
+// argument. Nothing is expanded.
+func SplitWords(line string) ([]string, error) {
+	var words []string
+	var word strings.Builder
+	var quote rune   // the open quote, or 0
+	var begun bool   // word exists, even if empty
+	var escaped bool // the last character was an escaping backslash
+	for _, c := range line {
+		switch {
+		case escaped:
+			word.WriteRune(c)
+			escaped = false
+		case c == '\\' && quote != '\'':
+			begun, escaped = true, true
+		case quote != 0 && c == quote:
+			quote = 0
+		case quote != 0:
+			word.WriteRune(c)
+		case c == '\'' || c == '"':
+			begun, quote = true, c
+		case unicode.IsSpace(c):
+			if begun {
+				words = append(words, word.String())
+			}
+			word.Reset()
+			begun = false
+		default:
+			begun = true
+			word.WriteRune(c)
+		}
+	}
+	if begun {
+		words = append(words, word.String())
+	}
+	switch {
+	case escaped:
+		return words, ErrDanglingEscape
+	case quote != 0:
+		return words, ErrOpenQuote
+	case len(words) == 0:
+		return words, ErrNoExecutable
+	}
+	return words, nil
 }

@@ -35,12 +35,11 @@ func (t *tree) signal(sig unix.Signal) bool {
 	return found
 }
 
-// terminate asks every process of the tree to end. It reports whether there was
-// one.
-func (t *tree) terminate() bool { return t.signal(unix.SIGTERM) }
-
-// kill kills every process of the tree. It reports whether there was one.
-func (t *tree) kill() bool { return t.signal(unix.SIGKILL) }
-
 // lastStarted returns "": groups need no search.
 func lastStarted() string { return "" }
+
+// fionread is the ioctl for the number of bytes that can be read. BSDs share it.
+const fionread = 0x4004667f
+
+// Hide does nothing: other systems than Linux have no such call, or do not need one.
+func Hide() error { return nil }

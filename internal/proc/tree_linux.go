@@ -198,13 +198,6 @@ func (t *tree) groups() []int {
 	return slices.Collect(maps.Keys(t.leaders))
 }
 
-// terminate asks every process of the tree to end. It reports whether there was
-// one.
-func (t *tree) terminate() bool { return t.signal(unix.SIGTERM) }
-
-// kill kills every process of the tree. It reports whether there was one.
-func (t *tree) kill() bool { return t.signal(unix.SIGKILL) }
-
 // lastStarted returns the id of the process that was started last, or "".
 func lastStarted() string {
 	text, err := os.ReadFile("/proc/loadavg") // 0.00 0.00 0.00 1/17 4711
@@ -213,3 +206,12 @@ func lastStarted() string {
 	}
 	return string(text[bytes.LastIndexByte(text, ' ')+1:])
 }
+
+// fionread is the ioctl for the number of bytes that can be read.
+const fionread = unix.TIOCINQ
+
+// Hide keeps the memory of this process, including its environment and keys,
+// from other processes of the same user, such as those that it starts. They can
+// neither read it nor attach as debuggers. It hides nothing from root, so it
+// does not help a server that runs as root. Started programs are not hidden.
+func Hide() error { return unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0) }
