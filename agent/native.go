@@ -43,7 +43,7 @@ func checkNative(name string, o Options) error {
 func newNative(name string, o Options) (Agent, error) {
 	service, named, _ := strings.Cut(name, "/")
 	key, url := credential(service, os.Getenv)
-	m, err := provider.Open(provider.Options{Provider: service, Model: named, Key: key, BaseURL: cmp.Or(o.ModelURL, url), Log: o.Log})
+	m, err := provider.Open(provider.Options{Provider: service, Model: named, Key: key, BaseURL: cmp.Or(o.ModelURL, url)})
 	if err != nil {
 		return nil, err
 	}

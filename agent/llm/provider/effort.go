@@ -5,131 +5,97 @@ import (
 	"strings"
 
 	"github.com/seed-028515a8/maestro/agent/llm/model"
+	"github.com/seed-028515a8/maestro/internal/lazyregexp"
 )
 
-// A version is the two numbers in a model's name; zero if it has none.
-type version struct{ major, minor int }
+var numbers = lazyregexp.New(`[0-9]+`)
 
-func (v version) least(major, minor int) bool {
-	return v.major > major || v.major == major && v.minor >= minor
-}
-
-// versionOf reads the version out of a name such as claude-opus-4-6-20260101,
-// claude-3-7-sonnet or gpt-5.2-codex. Numbers of more than two digits are dates.
-func versionOf(name string) version {
-	var found []int
-	for _, word := range strings.FieldsFunc(name, func(r rune) bool { return r < '0' || r > '9' }) {
-		n, err := strconv.Atoi(word)
-		if err != nil || len(word) > 2 || len(found) == 2 {
+// versionOf returns the version in a model's name, such as 406 of
+// claude-opus-4-6-20260101, 307 of claude-3-7-sonnet or 502 of gpt-5.2-codex; zero if
+// there is none. Numbers of more than two digits are dates.
+func versionOf(name string) int {
+	version := 0
+	for i, digits := range numbers().FindAllString(name, 2) {
+		n, err := strconv.Atoi(digits)
+		if err != nil || len(digits) > 2 {
 			break
 		}
-		found = append(found, n)
+		version += n * []int{100, 1}[i]
 	}
-	switch len(found) {
-	case 0:
-		return version{}
-	case 1:
-		return version{found[0], 0}
-	}
-	return version{found[0], found[1]}
+	return version
 }
 
-// claude is what a model of Anthropic takes, judged by its name. A name without a
-// version, as gateways have them, is taken for a current model.
+// claude is what a model of Anthropic takes, by its name. A name without a version
+// is an alias of a gateway and taken for a current model.
 type claude struct {
 	adaptive bool   // it decides how much to think, given an effort
 	budget   bool   // it thinks within a budget of tokens
 	most     string // the highest effort
-	length   int64  // of a reply, if nobody says
+	length   int64  // of a reply, if the request does not say
 }
 
 func claudeOf(name string) claude {
-	v := versionOf(name)
-	switch {
-	case v == version{} || v.least(5, 0) || v.least(4, 7):
+	switch v := versionOf(name); {
+	case v == 0 || v >= 407 || v == 406 && strings.Contains(name, "opus"):
 		return claude{adaptive: true, most: "max", length: 32_000}
-	case v.least(4, 6):
-		most := "high"
-		if strings.Contains(name, "opus") {
-			most = "max"
-		}
-		return claude{adaptive: true, most: most, length: 32_000}
-	case v.least(3, 7):
+	case v == 406:
+		return claude{adaptive: true, most: "high", length: 32_000}
+	case v >= 307:
 		return claude{budget: true, length: 32_000}
 	}
 	return claude{length: 4096}
 }
 
-// effort is the word for an effort, or none for the model's own choice.
+// effort returns the word for an effort.
 func (c claude) effort(e model.Effort) string {
 	switch e {
-	case model.EffortMinimal, model.EffortLow:
+	case model.EffortMinimal:
 		return "low"
-	case model.EffortMedium:
-		return "medium"
-	case model.EffortHigh:
-		return "high"
 	case model.EffortUltra:
 		return c.most
 	}
-	return ""
+	return string(e)
 }
 
-// tokens is the budget for an effort in a reply of length tokens: at least 1,024
-// and leaving room for an answer, or zero for none.
-func (c claude) tokens(e model.Effort, length int64) int64 {
-	wanted := map[model.Effort]int64{
-		model.EffortMinimal: 1024, model.EffortLow: 2048, model.EffortMedium: 8192,
-		model.EffortHigh: 16_384, model.EffortUltra: 24_000,
-	}[e]
-	if budget := min(wanted, length-1024); budget >= 1024 {
-		return budget
-	}
-	return 0
+// minBudget is the least number of tokens that a model thinks with, and that must
+// be left for its answer.
+const minBudget = 1024
+
+var thinkingBudgets = map[model.Effort]int64{
+	model.EffortMinimal: minBudget, model.EffortLow: 2048, model.EffortMedium: 8192,
+	model.EffortHigh: 16_384, model.EffortUltra: 24_000,
 }
 
-// reasons reports whether a model of OpenAI's forms reasons, judged by its name.
-// One that is not known is taken to, as current models do.
+// withoutOwner returns a model's name without the owner that gateways put before it.
+func withoutOwner(name string) string { return name[strings.LastIndexByte(name, '/')+1:] }
+
+// reasons reports whether a model behind a form of OpenAI reasons, by its name. An
+// unknown model is taken to reason, as current models do.
 func reasons(name string) bool {
-	name = name[strings.LastIndexByte(name, '/')+1:] // gateways put an owner before it
-	for _, old := range []string{"gpt-3", "gpt-4", "chatgpt-"} {
-		if strings.HasPrefix(name, old) {
-			return false
-		}
-	}
-	return true
+	name = withoutOwner(name)
+	return !strings.HasPrefix(name, "gpt-3") && !strings.HasPrefix(name, "gpt-4") && !strings.HasPrefix(name, "chatgpt-")
 }
 
-// openaiEffort is the word for an effort, or none for the model's own choice.
-// Models differ in the least and the most they take.
+// openaiEffort returns the word for an effort, "" for the model's own choice. The
+// lowest and the highest effort depend on the model.
 func openaiEffort(name string, e model.Effort) string {
-	short := name[strings.LastIndexByte(name, '/')+1:]
-	v := version{}
-	if strings.HasPrefix(short, "gpt-") {
-		v = versionOf(short)
+	v := 0
+	if name = withoutOwner(name); strings.HasPrefix(name, "gpt-") {
+		v = versionOf(name)
 	}
-	known := v != version{}
-	switch e {
-	case model.EffortOff:
-		switch {
-		case known && v.least(5, 1):
-			return "none"
-		case known && v.major == 5:
-			return "minimal"
-		}
+	switch {
+	case e == model.EffortOff && v >= 501:
+		return "none"
+	case e == model.EffortOff && v == 500, e == model.EffortMinimal && v == 500:
+		return "minimal"
+	case e == model.EffortOff:
 		return ""
-	case model.EffortMinimal:
-		if v == (version{5, 0}) {
-			return "minimal"
-		}
+	case e == model.EffortMinimal:
 		return "low"
-	case model.EffortLow, model.EffortMedium, model.EffortHigh:
-		return string(e)
-	case model.EffortUltra:
-		if known && v.least(5, 2) {
-			return "xhigh"
-		}
+	case e == model.EffortUltra && v >= 502:
+		return "xhigh"
+	case e == model.EffortUltra:
 		return "high"
 	}
-	return ""
+	return string(e)
 }

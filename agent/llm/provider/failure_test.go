@@ -247,18 +247,6 @@ func (endless) Read(p []byte) (int, error) {
 }
 func (endless) Close() error { return nil }
 
-func serviceOf(m model.Model) *service {
-	switch m := m.(type) {
-	case *anthropic:
-		return m.service
-	case *responses:
-		return m.service
-	case *chat:
-		return m.service
-	}
-	return nil
-}
-
 type transport func(*http.Request) (*http.Response, error)
 
 func (f transport) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
@@ -272,7 +260,7 @@ func TestRepliesAreBounded(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		serviceOf(m).most = 100_000
+		m.(*service).maxReply = 100_000
 		_, err = stream(t.Context(), m, prompt("hello"))
 		if e := failed(t, err); e.Kind != model.KindMalformed || !strings.HasSuffix(e.Message, "a reply of more than 100000 bytes") {
 			t.Errorf("%s: got %+v, want too large", provider, e)
