@@ -1,7 +1,6 @@
 package tool
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -14,39 +13,7 @@ import (
 // held in memory a few times over.
 const maxFileBytes = 32 << 20
 
-// leftOut is the key in a context of what a search does not look at.
-type leftOut struct{}
-
-// LeaveOut returns a context for a search that leaves out the files for which f
-// reports true, and says how many they were. f gets slash-separated paths
-// relative to the workspace; nil leaves out none.
-func LeaveOut(ctx context.Context, f func(path string) bool) context.Context {
-	if f == nil {
-		return ctx
-	}
-	return context.WithValue(ctx, leftOut{}, f)
-}
-
-// kept returns the files that a search does not leave out, and what there is to
-// remark about the others.
-func kept(ctx context.Context, files []string) ([]string, string) {
-	out, ok := ctx.Value(leftOut{}).(func(path string) bool)
-	if !ok {
-		return files, ""
-	}
-	var in []string
-	for _, name := range files {
-		if ctx.Err() == nil && !out(name) {
-			in = append(in, name)
-		}
-	}
-	if len(in) == len(files) {
-		return in, ""
-	}
-	return in, fmt.Sprintf("[%s left out, which a rule denies or asks about. What is asked about can be looked at by its own path.]\n", count(len(files)-len(in), "file"))
-}
-
-// A file is one that the model named.
+// A file is a file that the model named.
 type file struct {
 	rel  string // below the root
 	name string // slash-separated, as the model is told of it
@@ -79,8 +46,7 @@ func (f file) refuse(err error) error {
 	case errors.Is(err, fs.ErrPermission):
 		return refusal("No permission for " + f.name + ".")
 	}
-	var pe *fs.PathError
-	if errors.As(err, &pe) {
+	if pe, ok := errors.AsType[*fs.PathError](err); ok {
 		err = pe.Err
 	}
 	return refusal(fmt.Sprintf("%s: %v.", f.name, err))
@@ -96,4 +62,12 @@ func (k *Kit) load(f file) ([]byte, fs.FileInfo, error) {
 		return nil, nil, refusal(f.name + " is a directory. Find the files in it with glob, or list it with bash.")
 	}
 	return nil, nil, f.refuse(err)
+}
+
+// key returns the path of a file with its links resolved.
+func (k *Kit) key(f file) string {
+	if real, err := k.Workspace.Real(f.rel); err == nil {
+		return real
+	}
+	return f.rel
 }

@@ -3,34 +3,23 @@ package tool
 import (
 	"regexp"
 	"strings"
+	"unicode/utf8"
 )
 
-// maxPattern bounds the patterns of glob and grep.
-const maxPattern = 1000
-
-// A pathPattern stands for slash-separated relative paths. One without a slash means
-// the last component, at any depth.
-type pathPattern struct {
-	*regexp.Regexp
-	inverse bool
-}
-
-// matches reports whether the pattern means the path.
-func (p pathPattern) matches(path string) bool { return p.MatchString(path) != p.inverse }
-
-// newPathPattern returns the pattern for text. One that begins with ! stands for
-// all other paths. The error is a refusal.
-func newPathPattern(text string) (pathPattern, error) {
-	rest, inverse := strings.CutPrefix(text, "!")
+// compileNames returns a function that matches slash-separated relative paths with a
+// pattern. A pattern without a slash matches the last component at any depth. A
+// pattern that begins with ! matches all other paths. The error is a refusal.
+func compileNames(pattern string) (match func(path string) bool, err error) {
+	rest, inverse := strings.CutPrefix(pattern, "!")
 	rest = strings.TrimPrefix(rest, "./")
 	switch {
 	case rest == "":
-		return pathPattern{}, refusal("The pattern is empty.")
+		return nil, refusal("The pattern is empty.")
 	case !strings.Contains(rest, "/"):
 		rest = "**/" + rest
 	}
 	re, err := CompilePath(strings.TrimPrefix(rest, "/"))
-	return pathPattern{re, inverse}, err
+	return func(path string) bool { return re.MatchString(path) != inverse }, err
 }
 
 // CompilePath returns the expression for a pattern of slash-separated paths: * and ?
@@ -73,7 +62,7 @@ func CompilePath(pattern string) (*regexp.Regexp, error) {
 			rest = rest[1:]
 			fallthrough
 		default:
-			n = runeLen(rest)
+			_, n = utf8.DecodeRuneInString(rest)
 			b.WriteString(regexp.QuoteMeta(rest[:n]))
 		}
 		rest = rest[n:]
@@ -86,16 +75,6 @@ func CompilePath(pattern string) (*regexp.Regexp, error) {
 		return nil, refusal("The pattern " + quote(pattern) + " is not valid.")
 	}
 	return re, nil
-}
-
-// runeLen returns the length of the first character.
-func runeLen(text string) int {
-	for i := range text {
-		if i > 0 {
-			return i
-		}
-	}
-	return len(text)
 }
 
 // classAt returns the regular expression for the class that pattern begins with,
@@ -119,7 +98,7 @@ func classAt(pattern string) (string, int) {
 			at++
 			fallthrough
 		case c != '-':
-			n := runeLen(pattern[at:])
+			_, n := utf8.DecodeRuneInString(pattern[at:])
 			b.WriteString(regexp.QuoteMeta(pattern[at : at+n]))
 			at += n
 		default:

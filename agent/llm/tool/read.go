@@ -3,7 +3,6 @@ package tool
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
 	"strings"
 	"unicode/utf8"
@@ -12,9 +11,6 @@ import (
 )
 
 const (
-	// defaultReadLines is how many lines are shown if the model does not say.
-	defaultReadLines = 2000
-
 	// Bounds on what is shown of a file: of a line, and in all.
 	maxReadLine = 2000
 	maxReadText = 80_000
@@ -27,57 +23,26 @@ const (
 )
 
 type readArgs struct {
-	path          string
-	offset, limit int
-}
-
-func (a *readArgs) list() []arg {
-	return []arg{
-		{name: "path", to: &a.path, required: true, min: 1, about: "The file, relative to the workspace or absolute"},
-		{name: "offset", to: &a.offset, min: 1, about: "The first line to show; 1 if not given"},
-		{name: "limit", to: &a.limit, min: 1, about: "How many lines to show; 2000 if not given"},
-	}
-}
-
-func (a *readArgs) decode(raw json.RawMessage) error {
-	a.offset, a.limit = 1, defaultReadLines
-	return decode(raw, a.list()...)
+	Path   string `json:"path" min:"1" about:"The file, relative to the workspace or absolute"`
+	Offset int    `json:"offset,omitempty" default:"1" min:"1" about:"The first line to show; 1 if not given"`
+	Limit  int    `json:"limit,omitempty" default:"2000" min:"1" about:"How many lines to show; 2000 if not given"`
 }
 
 // read shows files.
 func (k *Kit) read() Tool {
-	return Tool{
+	return define(Tool{
 		Tool: model.Tool{
 			Name: "read",
 			Description: "Shows a text file with line numbers, each followed by a tab that is not part of the file. Shows PNG, JPEG, GIF and WebP pictures, too. " +
 				fmt.Sprintf("Lines longer than %d bytes are cut. The result says where to go on if there is more. ", maxReadLine) +
 				"A file has to be read before it is changed with write or edit.",
-			Schema: schemaOf(new(readArgs).list()),
 		},
 		Title: "Read",
-		Brief: func(raw json.RawMessage) (label, action string) {
-			var a readArgs
-			name := pathOf(a.decode(raw), a.path)
-			return "Read " + name, "Reading " + name
-		},
-		Run: told(k.runRead),
-	}
+	}, verb{"Read", "Reading"}, "a file", func(a *readArgs) string { return a.Path }, k.runRead)
 }
 
-// pathOf returns the path in args that were decoded with err, for a label.
-func pathOf(err error, path string) string {
-	if err != nil || path == "" {
-		return "a file"
-	}
-	return brief(path)
-}
-
-func (k *Kit) runRead(_ context.Context, raw json.RawMessage, _ func(string) error) (Result, error) {
-	var a readArgs
-	if err := a.decode(raw); err != nil {
-		return Result{}, err
-	}
-	f, err := k.locate(a.path)
+func (k *Kit) runRead(_ context.Context, a *readArgs, _ func(string) error) (Result, error) {
+	f, err := k.locate(a.Path)
 	if err != nil {
 		return Result{}, err
 	}
@@ -91,7 +56,7 @@ func (k *Kit) runRead(_ context.Context, raw json.RawMessage, _ func(string) err
 	if bytes.IndexByte(data, 0) >= 0 {
 		return Result{}, refusal(fmt.Sprintf("%s is a binary file of %s. Look at it, or change it, with bash.", f.name, count(len(data), "byte")))
 	}
-	text, err := excerpt(string(data), a.offset, a.limit)
+	text, err := excerpt(string(data), a.Offset, a.Limit)
 	if err == nil {
 		k.remember(f, data)
 	}
@@ -132,10 +97,7 @@ func imageType(data []byte) string {
 // in there.
 func excerpt(text string, offset, limit int) (string, error) {
 	whole, marked := strings.CutPrefix(text, byteOrderMark)
-	total := strings.Count(whole, "\n")
-	if whole != "" && !strings.HasSuffix(whole, "\n") {
-		total++
-	}
+	total := countLines(whole)
 	switch {
 	case total == 0:
 		return "The file is empty.", nil

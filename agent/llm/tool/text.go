@@ -29,6 +29,15 @@ func cutLine(line string, limit int) string {
 	return fmt.Sprintf("%s… [%d bytes left out]", first, len(line)-len(first))
 }
 
+// countLines returns how many lines a text has; the last need not end.
+func countLines(text string) int {
+	n := strings.Count(text, "\n")
+	if text != "" && !strings.HasSuffix(text, "\n") {
+		n++
+	}
+	return n
+}
+
 // count returns a number of things, such as "1 line" or "2 lines".
 func count(n int, thing string) string {
 	switch {

@@ -8,22 +8,20 @@ import (
 	"github.com/seed-028515a8/maestro/internal/lazyregexp"
 )
 
-// A document is a text file as a model sees it: without its byte order mark and
-// with a line feed at the end of every line. What is not changed in it stays the
-// same to the byte.
+// A document is a text file as a model sees it: without a byte order mark and with
+// a line feed at the end of every line. An edit keeps all other bytes of the file.
 type document struct {
-	raw     string // without the mark
-	mark    string // it, or ""
-	text    string
-	returns []int // where in text the line feeds are that are CRLF in raw
-	crlf    bool  // most lines end so
+	mark    string // the byte order mark, or ""
+	raw     string // the file without the mark
+	text    string // what the model sees
+	returns []int  // the line feeds of text that are CRLF in raw
+	crlf    bool   // most lines end in CRLF
 }
 
 func newDocument(raw string) *document {
-	d := &document{raw: raw}
-	if rest, ok := strings.CutPrefix(raw, byteOrderMark); ok {
-		d.raw, d.mark = rest, byteOrderMark
-	}
+	d := &document{}
+	d.raw = strings.TrimPrefix(raw, byteOrderMark)
+	d.mark = raw[:len(raw)-len(d.raw)]
 	d.text = lineFeeds(d.raw)
 	for at := 0; ; at += len("\r\n") {
 		n := strings.Index(d.raw[at:], "\r\n")
@@ -40,33 +38,27 @@ func newDocument(raw string) *document {
 // lineFeeds returns text with a line feed for every CRLF.
 func lineFeeds(text string) string { return strings.ReplaceAll(text, "\r\n", "\n") }
 
-// A change puts text in the place of what is from start to end.
-type change struct {
-	start, end int
-	text       string
-}
-
-// apply returns the file with the changes made, which are in order and do not
-// overlap. New lines end as the first of those does that they replace, or as
-// most in the file do.
-func (d *document) apply(changes []change) string {
+// replace returns the file with the n bytes of text at each place replaced by another
+// text. The places are in order and do not overlap. New lines end as the first line
+// end in the old text does, or as most in the file do.
+func (d *document) replace(places []int, n int, with string) string {
 	var b strings.Builder
 	b.WriteString(d.mark)
 	done := 0 // of raw
-	for _, c := range changes {
-		before, _ := slices.BinarySearch(d.returns, c.start)
-		after, _ := slices.BinarySearch(d.returns, c.end)
-		b.WriteString(d.raw[done : c.start+before])
+	for _, at := range places {
+		before, _ := slices.BinarySearch(d.returns, at)
+		after, _ := slices.BinarySearch(d.returns, at+n)
+		b.WriteString(d.raw[done : at+before])
 		crlf := d.crlf
-		if at := strings.IndexByte(d.text[c.start:c.end], '\n'); at >= 0 {
-			_, crlf = slices.BinarySearch(d.returns, c.start+at)
+		if end := strings.IndexByte(d.text[at:at+n], '\n'); end >= 0 {
+			_, crlf = slices.BinarySearch(d.returns, at+end)
 		}
 		if crlf {
-			b.WriteString(strings.ReplaceAll(c.text, "\n", "\r\n"))
+			b.WriteString(strings.ReplaceAll(with, "\n", "\r\n"))
 		} else {
-			b.WriteString(c.text)
+			b.WriteString(with)
 		}
-		done = c.end + after
+		done = at + n + after
 	}
 	b.WriteString(d.raw[done:])
 	return b.String()
@@ -75,22 +67,18 @@ func (d *document) apply(changes []change) string {
 // maxPlaces bounds the lines that a refusal names.
 const maxPlaces = 10
 
-// ambiguous says where the text is that occurs more than once.
+// ambiguous refuses an edit whose old_string occurs more than once.
 func (d *document) ambiguous(f file, before string) error {
-	n := strings.Count(d.text, before)
 	var lines []string
-	line, from := 1, 0
-	for at := 0; len(lines) < maxPlaces; {
+	for at := 0; len(lines) < maxPlaces; at++ { // places may overlap
 		i := strings.Index(d.text[at:], before)
 		if i < 0 {
 			break
 		}
 		at += i
-		line += strings.Count(d.text[from:at], "\n")
-		from = at
-		lines = append(lines, fmt.Sprint(line))
-		at++ // it may overlap itself
+		lines = append(lines, fmt.Sprint(1+strings.Count(d.text[:at], "\n")))
 	}
+	n := strings.Count(d.text, before)
 	text := fmt.Sprintf("old_string occurs %d times in %s, on lines %s", max(n, len(lines)), f.name, strings.Join(lines, ", "))
 	if n > len(lines) {
 		text += ", …"
@@ -98,10 +86,10 @@ func (d *document) ambiguous(f file, before string) error {
 	return refusal(text + ". Add text around it until it is unique, or set replace_all to change every one.")
 }
 
-// numbers begin lines of text that was copied with the line numbers of read.
+// numbers matches the line numbers that read shows.
 var numbers = lazyregexp.New(`(?m)^ *[0-9]+\t`)
 
-// notFound says that the text does not occur, and what may be meant.
+// notFound refuses an edit whose old_string does not occur, and says what may be meant.
 func (d *document) notFound(f file, before string) error {
 	text := "old_string does not occur in " + f.name + "."
 	if numbers().MatchString(before) {
@@ -117,25 +105,18 @@ func (d *document) notFound(f file, before string) error {
 // maxComparisons bounds the search for similar text.
 const maxComparisons = 1_000_000
 
-// similar returns the first line from which on as many lines as before has are the
-// same but for the spaces in them, and their number; zero if there is none.
+// similar finds lines that are those of before but for their spaces. It returns the
+// number of the first such line and how many they are, zero if there are none.
 func (d *document) similar(before string) (line, n int) {
-	want := strings.Split(strings.Trim(before, "\n"), "\n")
-	for i, w := range want {
-		want[i] = squeeze(w)
-	}
+	want := squeezed(strings.Trim(before, "\n"))
 	if strings.Join(want, "") == "" {
 		return 0, 0
 	}
-	have := strings.Split(d.text, "\n")
-	squeezed := make([]string, len(have))
-	for i, h := range have {
-		squeezed[i] = squeeze(h)
-	}
+	have := squeezed(d.text)
 	left := maxComparisons
 	for at := 0; at+len(want) <= len(have) && left > 0; at++ {
 		same := 0
-		for same < len(want) && squeezed[at+same] == want[same] {
+		for same < len(want) && have[at+same] == want[same] {
 			same++
 		}
 		if left -= same + 1; same == len(want) {
@@ -145,5 +126,11 @@ func (d *document) similar(before string) (line, n int) {
 	return 0, 0
 }
 
-// squeeze returns a line without its spaces and tabs.
-func squeeze(line string) string { return strings.Join(strings.Fields(line), "") }
+// squeezed returns the lines of a text without their spaces and tabs.
+func squeezed(text string) []string {
+	lines := strings.Split(text, "\n")
+	for i, line := range lines {
+		lines[i] = strings.Join(strings.Fields(line), "")
+	}
+	return lines
+}
