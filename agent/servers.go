@@ -27,7 +27,7 @@ func newServers(o Options) *servers {
 	}}
 }
 
-// Start implements [llm.Starter].
+// Start implements [llm.MCP].
 func (s *servers) Start(_ context.Context, host contracts.Host) error {
 	s.opts.Host = host
 	s.set = mcp.Open(s.opts)

@@ -67,21 +67,18 @@ type Options struct {
 	Log *slog.Logger
 }
 
-// MCP is where an agent gets the tools of servers from. One that is a [Starter]
-// is started with the agent.
+// MCP provides the tools of servers.
 type MCP interface {
-	// Tools returns what the servers offer now. It is called before each turn of
-	// the model and waits a moment at most for servers that are not there.
+	// Start starts the servers with the agent and does not wait for them; ctx bounds
+	// the start only. The host puts questions of servers to people.
+	Start(ctx context.Context, host contracts.Host) error
+
+	// Tools returns the current tools of the servers. The agent calls it before each
+	// turn of the model. It waits only briefly for servers that are not there.
 	Tools(ctx context.Context) []tool.Tool
 
 	// Close ends the servers and their connections.
 	Close() error
-}
-
-// A Starter needs the agent's host, such as for what servers ask of people. It
-// does not wait for the servers; ctx bounds the start only.
-type Starter interface {
-	Start(ctx context.Context, host contracts.Host) error
 }
 
 const (
@@ -130,11 +127,6 @@ func (a *Agent) Start(ctx context.Context, host contracts.Host) (contracts.Agent
 		return contracts.AgentInfo{}, err
 	}
 	a.host, a.journal = host, journal
-	if servers, ok := a.opts.MCP.(Starter); ok {
-		if err := servers.Start(ctx, host); err != nil {
-			return contracts.AgentInfo{}, errors.Join(err, a.Close(ctx))
-		}
-	}
 	info := contracts.AgentInfo{
 		Model: a.model, Provider: a.provider, Executor: contracts.ExecutorLive,
 		Requests: []contracts.RequestType{
@@ -142,6 +134,9 @@ func (a *Agent) Start(ctx context.Context, host contracts.Host) (contracts.Agent
 		},
 	}
 	if a.opts.MCP != nil {
+		if err := a.opts.MCP.Start(ctx, host); err != nil {
+			return contracts.AgentInfo{}, errors.Join(err, a.Close(ctx))
+		}
 		info.Requests = append(info.Requests, contracts.RequestMCPElicitation)
 	}
 	return info, nil
@@ -164,13 +159,6 @@ func (a *Agent) Configure(init *contracts.Init) {
 	if init.ThinkingLevel != "" {
 		a.effort = model.Effort(init.ThinkingLevel)
 	}
-}
-
-// configured returns what Configure has made of the prompt and the effort.
-func (a *Agent) configured() (prompt string, effort model.Effort) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.prompt, a.effort
 }
 
 // Check refuses a prompt that the model's context has no room for.
@@ -272,8 +260,10 @@ func (r *run) loop(ctx context.Context) error {
 		}
 		goOn := false
 		switch {
+		case reply.stop == model.StopRefused && reply.text == "":
+			return ended(contracts.ErrorTool, "The model refused to answer")
 		case reply.stop == model.StopRefused:
-			return refused(reply)
+			return ended(contracts.ErrorTool, "The model refused to go on")
 		case len(reply.calls) > 0:
 			r.resumes = continuation{}
 			goOn, err = true, r.calls(ctx, reply.calls)
@@ -286,11 +276,7 @@ func (r *run) loop(ctx context.Context) error {
 			return err
 		}
 	}
-	return &contracts.Error{
-		Code:    contracts.CodeRuntimeFailed,
-		Message: fmt.Sprintf("Stopped after %d turns of the model. Send another prompt to go on.", r.opts.MaxIterations),
-		Type:    contracts.ErrorTool,
-	}
+	return ended(contracts.ErrorTool, fmt.Sprintf("Stopped after %d turns of the model. Send another prompt to go on.", r.opts.MaxIterations))
 }
 
 func (r *run) status(ctx context.Context, text string) error {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"iter"
 	"log/slog"
 	"net/http"
 	"slices"
@@ -15,31 +16,31 @@ import (
 	"github.com/seed-028515a8/maestro/contracts"
 	"github.com/seed-028515a8/maestro/internal/abridge"
 	"github.com/seed-028515a8/maestro/internal/lazyregexp"
-	"github.com/seed-028515a8/maestro/internal/sleep"
 )
 
 const (
-	// bytesPerToken is how much text a token is taken to be until a provider has
-	// counted, and imageTokens what an image is.
+	// bytesPerToken and imageTokens estimate tokens until a provider has counted
+	// them.
 	bytesPerToken = 4
 	imageTokens   = 1600
 
-	// maxReserve bounds what is left free for the next reply; a small context
-	// leaves a fifth of itself.
+	// maxReserve bounds what stays free for the next reply, in tokens. A small
+	// context reserves a fifth of itself.
 	maxReserve = 20_000
 
-	// maxHistoryBytes compacts a history of many images, which cost few tokens.
+	// maxHistoryBytes bounds the images of a history, which cost few tokens. A
+	// history with more is compacted.
 	maxHistoryBytes = 64 << 20
 
-	// What is left of long texts in a history that must become shorter at once,
-	// and of the parts of one that is to be summarised.
+	// squeezedBytes is what remains of a long text when a history must become
+	// shorter at once, recountedBytes in a text that is to be summarised.
 	squeezedBytes  = 4000
 	recountedBytes = 4000
 
 	maxSummaryTokens = 8000
 )
 
-// counted is what a provider has counted: so many tokens for the system, the
+// counted is what a provider has counted: the tokens of the system prompt, the
 // tools and the first messages.
 type counted struct {
 	tokens   int64
@@ -48,48 +49,64 @@ type counted struct {
 
 func estimateText(text string) int64 { return int64(len(text)+bytesPerToken-1) / bytesPerToken }
 
-// estimate returns about how many tokens messages are.
+// estimate returns about how many tokens messages have.
 func estimate(messages []model.Message) int64 {
-	var tokens int64
+	tokens := 4 * int64(len(messages))
 	for _, msg := range messages {
-		tokens += 4
 		for _, p := range msg.Parts {
-			tokens += estimatePart(p)
+			switch {
+			case p.Text != nil:
+				tokens += estimateText(*p.Text)
+			case p.Thinking != nil:
+				tokens += estimateText(p.Thinking.Text) + estimateText(string(p.Thinking.Opaque))
+			case p.Call != nil:
+				tokens += estimateText(p.Call.Tool) + estimateText(string(p.Call.Args)) + 8
+			case p.Result != nil:
+				tokens += estimateText(p.Result.Text) + 8
+			}
 		}
+	}
+	for range images(messages) {
+		tokens += imageTokens
 	}
 	return tokens
 }
 
-func estimatePart(p model.Part) int64 {
-	switch {
-	case p.Text != nil:
-		return estimateText(*p.Text)
-	case p.Thinking != nil:
-		return estimateText(p.Thinking.Text) + estimateText(string(p.Thinking.Opaque))
-	case p.Call != nil:
-		return estimateText(p.Call.Tool) + estimateText(string(p.Call.Args)) + 8
-	case p.Result != nil:
-		return estimateText(p.Result.Text) + int64(len(p.Result.Images))*imageTokens + 8
-	}
-	return imageTokens
-}
-
-// heldBytes returns what the images of messages weigh.
-func heldBytes(messages []model.Message) int {
-	size := 0
-	for _, msg := range messages {
-		for _, p := range msg.Parts {
-			if p.Image != nil {
-				size += len(p.Image.Data)
-			}
-			if p.Result != nil {
-				for _, image := range p.Result.Images {
-					size += len(image.Data)
+// images yields the images of messages, with those of results.
+func images(messages []model.Message) iter.Seq[model.Image] {
+	return func(yield func(model.Image) bool) {
+		for _, msg := range messages {
+			for _, p := range msg.Parts {
+				var all []model.Image
+				if p.Image != nil {
+					all = []model.Image{*p.Image}
+				} else if p.Result != nil {
+					all = p.Result.Images
+				}
+				for _, image := range all {
+					if !yield(image) {
+						return
+					}
 				}
 			}
 		}
 	}
+}
+
+// imageBytes returns the size of the images of messages.
+func imageBytes(messages []model.Message) int {
+	size := 0
+	for image := range images(messages) {
+		size += len(image.Data)
+	}
 	return size
+}
+
+func hasImages(messages []model.Message) bool {
+	for range images(messages) {
+		return true
+	}
+	return false
 }
 
 // bound returns how many tokens the next request may have.
@@ -114,14 +131,14 @@ func (r *run) tokens() int64 {
 
 // makeRoom compacts the history before it outgrows the model's context.
 func (r *run) makeRoom(ctx context.Context) error {
-	if size := r.tokens(); size > r.bound() && size > r.floor || heldBytes(r.journal.messages) > maxHistoryBytes {
+	if size := r.tokens(); size > r.bound() && size > r.floor || imageBytes(r.journal.messages) > maxHistoryBytes {
 		return r.compact(ctx, 1)
 	}
 	return nil
 }
 
-// overflowed compacts a history that the provider found too long, more with each
-// time.
+// overflowed compacts a history that the provider found too long. Each time of a
+// turn it keeps less.
 func (r *run) overflowed(ctx context.Context, times int) error {
 	if err := r.status(ctx, "Prompt exceeded the context window. Compacting history and continuing automatically..."); err != nil {
 		return err
@@ -132,45 +149,40 @@ func (r *run) overflowed(ctx context.Context, times int) error {
 	return nil
 }
 
-// compact puts a summary in the place of what is old. The first time a tail of
-// recent messages is kept as it is, the second time only the last exchange, and
-// the texts in that are cut. Calls stay with their results.
+// compact replaces old messages by a summary. The first time it keeps a tail of
+// recent messages as they are. From the second time on it keeps only the last
+// exchange, with its texts cut. Calls stay with their results.
 func (r *run) compact(ctx context.Context, times int) error {
 	before := r.tokens()
 	if err := r.status(ctx, "Compacting"); err != nil {
 		return err
 	}
-	keep := r.bound() / 4
-	if times > 1 {
-		keep = 0
-	}
 	messages := r.journal.messages
-	at := cutAt(messages, keep)
-	if at == 0 {
-		at = cutAt(messages, 0)
+	at := cutAt(messages, 0)
+	if times == 1 {
+		if longer := cutAt(messages, r.bound()/4); longer > 0 {
+			at = longer
+		}
 	}
-	tail := slices.Clone(messages[at:])
-	if held := heldBytes(tail); times > 1 || at == 0 || estimate(tail) > r.bound()/2 || held > maxHistoryBytes/2 {
-		tail = squeeze(tail)
+	tail := messages[at:]
+	if times > 1 || at == 0 || estimate(tail) > r.bound()/2 || imageBytes(tail) > maxHistoryBytes/2 {
+		tail = mapParts(tail, squeezed)
 	}
 	summary, err := r.summary(ctx, messages[:at])
 	if err != nil {
 		return err
 	}
-	var recs []record
+	fresh := slices.Clone(tail)
 	if at > 0 {
-		recs = append(recs, record{Message: told(summary)})
+		fresh = append([]model.Message{*told(summary)}, tail...)
 	} else {
 		summary = "Long texts were cut to make room."
 	}
-	for _, msg := range tail {
-		recs = append(recs, record{Message: &msg, Shown: r.journal.shown})
-	}
 	r.counted = counted{} // also if the shorter history cannot be written
-	if err := r.journal.replace(recs); err != nil {
+	if err := r.journal.replace(fresh); err != nil {
 		return err
 	}
-	r.floor = r.tokens() * 3 / 2 // what could not be made shorter is not tried every turn
+	r.floor = r.tokens() * 3 / 2 // a history that stays long is not compacted every turn
 	return r.host.Publish(ctx, &contracts.Compaction{
 		Summary: summary, FirstKeptEntryIndex: int64(at), TokensBefore: before, Auto: true,
 		Timestamp: time.Now().UTC().Format("2006-01-02T15:04:05.000Z"),
@@ -178,7 +190,8 @@ func (r *run) compact(ctx context.Context, times int) error {
 }
 
 // cutAt returns the first message of the longest tail that has at most so many
-// tokens and begins with no result. The last exchange always belongs to it.
+// tokens and begins with no result. The tail is never shorter than the last
+// exchange.
 func cutAt(messages []model.Message, tokens int64) int {
 	at := len(messages)
 	var size int64
@@ -197,19 +210,20 @@ func answersCalls(msg model.Message) bool {
 	return slices.ContainsFunc(msg.Parts, func(p model.Part) bool { return p.Result != nil })
 }
 
-// squeeze cuts what is long in messages, and leaves out images.
-func squeeze(messages []model.Message) []model.Message {
-	short := make([]model.Message, len(messages))
+// mapParts returns messages with every part replaced.
+func mapParts(messages []model.Message, replace func(model.Part) model.Part) []model.Message {
+	mapped := slices.Clone(messages)
 	for i, msg := range messages {
-		short[i].Role = msg.Role
-		for _, p := range msg.Parts {
-			short[i].Parts = append(short[i].Parts, squeezePart(p))
+		mapped[i].Parts = make([]model.Part, len(msg.Parts))
+		for n, p := range msg.Parts {
+			mapped[i].Parts[n] = replace(p)
 		}
 	}
-	return short
+	return mapped
 }
 
-func squeezePart(p model.Part) model.Part {
+// squeezed returns a part with long texts cut and without images.
+func squeezed(p model.Part) model.Part {
 	p = withoutImages(p)
 	switch {
 	case p.Text != nil:
@@ -226,11 +240,6 @@ func squeezePart(p model.Part) model.Part {
 	return p
 }
 
-// hasImages reports whether there is an image in a message, if only an empty one.
-func hasImages(msg model.Message) bool {
-	return slices.ContainsFunc(msg.Parts, func(p model.Part) bool { return p.Image != nil || p.Result != nil && len(p.Result.Images) > 0 })
-}
-
 func withoutImages(p model.Part) model.Part {
 	switch {
 	case p.Image != nil:
@@ -244,12 +253,12 @@ func withoutImages(p model.Part) model.Part {
 	return p
 }
 
-// aboutImages are the words of providers that do not take a picture, or none.
+// aboutImages matches the messages of providers that refuse an image.
 var aboutImages = lazyregexp.New(`(?i)\b(images?|image_url|pictures?|multimodal|mmproj)\b`)
 
-// blamesImages reports whether a provider may have refused a request for a picture
-// in it: one that is damaged, too large or of a form that it does not know, or any
-// for a model that sees none.
+// blamesImages reports whether a provider may have refused a request because of an
+// image: a damaged one, a large one, one of an unknown form, or any image if the
+// model sees none.
 func blamesImages(err *model.Error) bool {
 	switch err.Kind {
 	case model.KindInvalid:
@@ -260,19 +269,11 @@ func blamesImages(err *model.Error) bool {
 	return false
 }
 
-// dropImages leaves the pictures out of the history: the provider would refuse
-// every request with them, and so every prompt from now on.
+// dropImages removes the images from the history. Otherwise the provider would
+// refuse every request from now on.
 func (r *run) dropImages(ctx context.Context, cause *model.Error) error {
-	var recs []record
-	for _, msg := range r.journal.messages {
-		parts := make([]model.Part, len(msg.Parts))
-		for i, p := range msg.Parts {
-			parts[i] = withoutImages(p)
-		}
-		recs = append(recs, record{Message: &model.Message{Role: msg.Role, Parts: parts}, Shown: r.journal.shown})
-	}
 	r.counted = counted{}
-	if err := r.journal.replace(recs); err != nil {
+	if err := r.journal.replace(mapParts(r.journal.messages, withoutImages)); err != nil {
 		return r.failed(err)
 	}
 	return r.status(ctx, "Trying again without the images of the conversation, which the provider may not take: "+shownError(cause))
@@ -285,8 +286,8 @@ const (
 	forgotten   = "[What went before was removed because it did not fit the context any more, and it could not be summarised.]"
 )
 
-// summary returns what stands for older messages. If the model cannot summarise
-// them they are forgotten, but for the person's last request in them.
+// summary returns the text that replaces old messages. If the model fails to
+// summarise them the text repeats only the person's last request.
 func (r *run) summary(ctx context.Context, messages []model.Message) (string, error) {
 	if len(messages) == 0 {
 		return "", nil
@@ -299,11 +300,10 @@ func (r *run) summary(ctx context.Context, messages []model.Message) (string, er
 		return "", context.Cause(ctx)
 	}
 	r.opts.Log.Warn("summarise history", slog.Any("err", err))
-	marker := forgotten
 	if request := lastRequest(messages); request != "" {
-		marker += "\n\nThe last request in it was:\n\n" + bounded(request, recountedBytes)
+		return forgotten + "\n\nThe last request in it was:\n\n" + bounded(request, recountedBytes), nil
 	}
-	return marker, nil
+	return forgotten, nil
 }
 
 func (r *run) askSummary(ctx context.Context, messages []model.Message) (string, error) {
@@ -314,20 +314,19 @@ func (r *run) askSummary(ctx context.Context, messages []model.Message) (string,
 	if r.opts.MaxTokens > 0 {
 		req.MaxTokens = min(req.MaxTokens, r.opts.MaxTokens)
 	}
-	for try := 1; ; try++ {
+	for failures := 0; ; {
 		got, err := r.opts.Model.Stream(ctx, req, func(model.Delta) error { return nil })
 		r.spend(got.Usage)
-		text := strings.TrimSpace(textOf(got.Message))
-		failure, _ := errors.AsType[*model.Error](err)
-		switch {
-		case err == nil && text != "" && got.Stop != model.StopRefused:
-			return text, nil
-		case err == nil:
+		if err == nil {
+			if text := strings.TrimSpace(textOf(got.Message)); text != "" && got.Stop != model.StopRefused {
+				return text, nil
+			}
 			return "", errors.New("the model gave no summary")
-		case failure == nil || !failure.Retryable() || failure.RetryAfter > maxRetryAfter || try > 2:
+		}
+		if failures++; !mayRetry(err, failures, maxSummaryRetries) {
 			return "", err
 		}
-		if err := sleep.For(ctx, max(firstDelay<<(try-1), failure.RetryAfter)); err != nil {
+		if err := r.pause(ctx, err, failures, maxSummaryRetries); err != nil {
 			return "", err
 		}
 	}
@@ -356,9 +355,8 @@ func recount(messages []model.Message, limit int) string {
 	if limit = max(limit, 2*recountedBytes); len(whole) <= limit {
 		return whole
 	}
-	// An earlier summary stands at the beginning; what is newest matters most.
-	head := abridge.Head(whole, limit/4)
-	return head + "\n[...]\n" + contracts.TailText(whole, limit*3/4)
+	// The beginning holds an earlier summary. The end matters most.
+	return abridge.Head(whole, limit/4) + "\n[...]\n" + contracts.TailText(whole, limit*3/4)
 }
 
 // lastRequest returns the newest text of the person in messages.

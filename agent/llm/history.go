@@ -10,18 +10,13 @@ import (
 	"github.com/seed-028515a8/maestro/agent/mask"
 )
 
-// A record is one step of a history: exactly one of its fields is set, but for
-// Shown, which comes with a Message.
+// A record is one step of a history: exactly one of its fields is set.
 type record struct {
 	// Message is appended, or joined to the last message if both are the user's.
 	Message *model.Message `json:"message,omitempty"`
 
-	// Shown has the ids under which clients know the calls of Message, by the
-	// ids in it.
-	Shown map[string]string `json:"shown,omitempty"`
-
-	// Draft is a piece of what the model is saying. The message that it becomes
-	// replaces it.
+	// Draft is a piece of the model's current answer. The next message replaces all
+	// drafts.
 	Draft string `json:"draft,omitempty"`
 
 	// Amend replaces a result in the last message.
@@ -30,31 +25,30 @@ type record struct {
 	Rule *remembered `json:"rule,omitempty"`
 }
 
-// A remembered rule came with an answer of a client. Without a decision it is one
-// that has been taken back.
+// A remembered rule came with an answer of a client. A record without a decision
+// takes the rule back.
 type remembered struct {
 	Decision decision `json:"decision"`
 	Rule     string   `json:"rule"`
 }
 
-// shown is the rule as clients may see it: a line that was remembered may have a
-// credential in it.
+// shown is the rule as clients may see it: a remembered command line may contain a
+// credential.
 func (m remembered) shown() string { return mask.Command(m.Rule) }
 
 func (m remembered) String() string { return string(m.Decision) + " " + m.shown() }
 
-// maxRemembered bounds the rules of a session; the oldest are forgotten.
+// maxRemembered bounds the rules of a session; the oldest are dropped.
 const maxRemembered = 256
 
-// A history is a conversation with a model. It is valid but for the calls of the
-// last message that are still open: roles alternate, the first message is the
-// user's, and a message answers every call of the message before it, each once,
-// before it says anything else.
+// A history is a conversation with a model. Roles alternate, the first message is
+// the user's, and a message begins with one result for every call of the message
+// before it. Only the calls of the last message may have no results yet.
 type history struct {
 	messages []model.Message
-	shown    map[string]string // what clients call the calls in messages, by id
-	open     []string          // ids of the calls without a result, in order
-	draft    []byte            // what the model was saying when the records ended
+	ids      map[string]bool // of the calls in messages
+	open     []string        // ids of the calls without a result, in order
+	draft    []byte          // of the model's current answer
 	rules    []remembered
 }
 
@@ -65,9 +59,9 @@ var errEmptyRecord = errors.New("a record without content")
 func (h *history) apply(rec record) error {
 	switch {
 	case rec.Message != nil && rec.Message.Role == model.RoleAssistant:
-		return h.hear(*rec.Message, rec.Shown)
+		return h.addReply(*rec.Message)
 	case rec.Message != nil:
-		return h.tell(*rec.Message)
+		return h.addUser(*rec.Message)
 	case rec.Draft != "":
 		if h.last() != model.RoleUser || len(h.open) > 0 {
 			return errors.New("a draft that is no answer")
@@ -83,7 +77,7 @@ func (h *history) apply(rec record) error {
 	return nil
 }
 
-// last returns whose the last message is; "" if there is none.
+// last returns the role of the last message; "" if there is none.
 func (h *history) last() model.Role {
 	if len(h.messages) == 0 {
 		return ""
@@ -91,8 +85,8 @@ func (h *history) last() model.Role {
 	return h.messages[len(h.messages)-1].Role
 }
 
-// unanswered reports whether the model has still to say something to what the user
-// said last, other than by the results of calls.
+// unanswered reports whether the last message is the user's and ends with
+// something other than a result.
 func (h *history) unanswered() bool {
 	if h.last() != model.RoleUser {
 		return false
@@ -101,42 +95,39 @@ func (h *history) unanswered() bool {
 	return parts[len(parts)-1].Result == nil
 }
 
-// hear appends a message of the model's.
-func (h *history) hear(msg model.Message, shown map[string]string) error {
+// addReply appends a message of the model.
+func (h *history) addReply(msg model.Message) error {
 	if h.last() != model.RoleUser || len(h.open) > 0 {
 		return errors.New("an answer to nothing")
 	}
 	if len(msg.Parts) == 0 {
 		return errEmptyRecord
 	}
-	calls := map[string]string{}
-	var open []string
+	var calls []string
 	for _, p := range msg.Parts {
-		if p.Result != nil || p.Image != nil || fields(p) != 1 {
+		switch {
+		case p.Result != nil || p.Image != nil || fields(p) != 1:
 			return errors.New("an answer with a part that no model says")
-		}
-		if p.Call == nil {
+		case p.Call == nil:
 			continue
-		}
-		if _, used := h.shown[p.Call.ID]; used || calls[p.Call.ID] != "" || shown[p.Call.ID] == "" {
+		case h.ids[p.Call.ID] || slices.Contains(calls, p.Call.ID) || p.Call.Shown == "":
 			return fmt.Errorf("a call %q that cannot be told from others", p.Call.ID)
 		}
-		calls[p.Call.ID] = shown[p.Call.ID]
-		open = append(open, p.Call.ID)
+		calls = append(calls, p.Call.ID)
 	}
-	if h.shown == nil {
-		h.shown = map[string]string{}
+	if h.ids == nil {
+		h.ids = map[string]bool{}
 	}
-	for id, name := range calls {
-		h.shown[id] = name
+	for _, id := range calls {
+		h.ids[id] = true
 	}
 	h.messages = append(h.messages, msg)
-	h.open, h.draft = open, nil
+	h.open, h.draft = calls, nil
 	return nil
 }
 
-// tell adds to what the user says, which the results of calls are part of.
-func (h *history) tell(msg model.Message) error {
+// addUser adds a message of the user, which holds the results of calls first.
+func (h *history) addUser(msg model.Message) error {
 	if msg.Role != model.RoleUser || len(msg.Parts) == 0 {
 		return errEmptyRecord
 	}
@@ -165,7 +156,7 @@ func (h *history) tell(msg model.Message) error {
 	return nil
 }
 
-// amend replaces a result that nothing has been said to yet.
+// amend replaces a result that the model has not answered yet.
 func (h *history) amend(result model.CallResult) error {
 	if h.last() != model.RoleUser {
 		return errors.New("a result that was answered cannot be amended")
@@ -189,11 +180,11 @@ func (h *history) remember(rule remembered) {
 	h.rules = slices.Clone(h.rules[max(0, len(h.rules)-maxRemembered):])
 }
 
-// find returns the call that clients know by a name.
+// find returns the call with an id that clients know.
 func (h *history) find(shown string) (model.Call, bool) {
 	for _, msg := range slices.Backward(h.messages) {
 		for _, p := range msg.Parts {
-			if p.Call != nil && h.shown[p.Call.ID] == shown {
+			if p.Call != nil && p.Call.Shown == shown {
 				return *p.Call, true
 			}
 		}
@@ -201,9 +192,8 @@ func (h *history) find(shown string) (model.Call, bool) {
 	return model.Call{}, false
 }
 
-// repairs returns the records that make the history valid after its owner has
-// died: what the model was saying is its answer, and calls without a result get
-// one that says so.
+// repairs returns the records that end the current turn: the draft becomes the
+// model's answer, and calls without a result get one that says why.
 func (h *history) repairs(why string) []record {
 	var recs []record
 	if draft := string(h.draft); strings.TrimSpace(draft) != "" {
@@ -215,24 +205,14 @@ func (h *history) repairs(why string) []record {
 	return recs
 }
 
-// records returns the shortest way to the history.
+// records returns the fewest records that make the history.
 func (h *history) records() []record {
-	recs := make([]record, 0, len(h.rules)+len(h.messages))
+	recs := make([]record, 0, len(h.rules)+len(h.messages)+1)
 	for _, rule := range h.rules {
 		recs = append(recs, record{Rule: &rule})
 	}
 	for _, msg := range h.messages {
-		rec := record{Message: &msg}
-		for _, p := range msg.Parts {
-			if p.Call == nil {
-				continue
-			}
-			if rec.Shown == nil {
-				rec.Shown = map[string]string{}
-			}
-			rec.Shown[p.Call.ID] = h.shown[p.Call.ID]
-		}
-		recs = append(recs, rec)
+		recs = append(recs, record{Message: &msg})
 	}
 	if len(h.draft) > 0 {
 		recs = append(recs, record{Draft: string(h.draft)})
@@ -251,12 +231,12 @@ func fields(p model.Part) int {
 	return n
 }
 
-// said is a message of the model's that is one text.
+// said returns a message of the model with one text.
 func said(text string) *model.Message {
 	return &model.Message{Role: model.RoleAssistant, Parts: []model.Part{{Text: &text}}}
 }
 
-// told is a message of the user's that is one text.
+// told returns a message of the user with one text.
 func told(text string) *model.Message {
 	return &model.Message{Role: model.RoleUser, Parts: []model.Part{{Text: &text}}}
 }

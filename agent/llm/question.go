@@ -46,7 +46,7 @@ type preview struct {
 	Body  string `json:"body" max:"12000"`
 }
 
-// question puts the questions of a call to the person.
+// question asks the person the questions of a call.
 func (r *run) question(ctx context.Context, c *call) error {
 	var all questions
 	if err := tool.Decode(c.Args, &all); err != nil {
@@ -61,9 +61,9 @@ func (r *run) question(ctx context.Context, c *call) error {
 	})
 }
 
-// clientTool has the controlling client run a call.
+// clientTool asks the controlling client to run a call.
 func (r *run) clientTool(ctx context.Context, c *call) error {
-	tools := r.opts.ClientTools() // of another client, if control was taken meanwhile
+	tools := r.opts.ClientTools() // of another client, if control has moved
 	if len(tools) > 0 && !slices.ContainsFunc(tools, func(t model.Tool) bool { return t.Name == c.Tool }) {
 		return r.refuse(ctx, c, "unknown_tool", "There is no tool "+c.Tool+" any more: another client is in control.")
 	}
@@ -75,11 +75,11 @@ func (r *run) clientTool(ctx context.Context, c *call) error {
 	})
 }
 
-// put asks for what only a client can give.
+// put asks a client for the result of a call.
 func (r *run) put(ctx context.Context, c *call, req *contracts.ServerRequest) error {
-	req.RequestID, req.CallID, req.Tool = c.shown, c.shown, c.Tool
+	req.RequestID, req.CallID, req.Tool = c.Shown, c.Shown, c.Tool
 	if c.announce == nil {
-		req.RequestID += ":answer" // the call's own id was that of its approval
+		req.RequestID += ":answer" // the approval had the id of the call
 	}
 	out, err := r.host.Ask(ctx, req, contracts.AskOptions{})
 	if err != nil {
@@ -88,11 +88,11 @@ func (r *run) put(ctx context.Context, c *call, req *contracts.ServerRequest) er
 	if out.Announced {
 		c.announce = nil
 	}
-	return errors.Join(r.conclude(ctx, c, answerOf(req.RequestType, out), turn.After(c.shown, out.Verdict)), r.withdrawn(ctx, out))
+	return errors.Join(r.conclude(ctx, c, answerOf(req.RequestType, out), turn.After(c.Shown, out.Verdict)), r.withdrawn(ctx, out))
 }
 
-// answerOf is what the model is told of an answer, or of there being none. It is
-// never made up.
+// answerOf returns the answer of a client as a result. If there is no answer the
+// result says so.
 func answerOf(kind contracts.RequestType, out contracts.Outcome) tool.Result {
 	result := blocks(out.Content)
 	if out.Verdict == contracts.VerdictAnswered || out.Verdict == contracts.VerdictCompleted {
@@ -113,7 +113,7 @@ func answerOf(kind contracts.RequestType, out contracts.Outcome) tool.Result {
 	return tool.Result{Text: what, Images: result.Images, IsError: true}
 }
 
-// blocks returns what a client answered with.
+// blocks returns the content of an answer.
 func blocks(content []contracts.ContentBlock) tool.Result {
 	var result tool.Result
 	var texts []string

@@ -78,12 +78,15 @@ type Thinking struct {
 	Opaque   json.RawMessage `json:"opaque,omitempty"`
 }
 
-// A Call is a tool that the model wants to have run. Args is a JSON object, {}
-// if the model gave none.
+// A Call is a tool that the model wants to have run. In a request Args is a JSON
+// object, and ID is unique and has at most 64 letters, digits, _ and -.
 type Call struct {
 	ID   string          `json:"id"`
 	Tool string          `json:"tool"`
 	Args json.RawMessage `json:"args"`
+
+	// Shown is the id that clients know. Providers neither get nor set it.
+	Shown string `json:"shown,omitempty"`
 }
 
 // A CallResult answers a call. The messages of a valid history answer every call
