@@ -35,9 +35,9 @@ type question struct {
 }
 
 type option struct {
-	Label       string   `json:"label" min:"1" max:"50"`
-	Description string   `json:"description" max:"200"`
-	Preview     *preview `json:"preview,omitempty"`
+	Label       string  `json:"label" min:"1" max:"50"`
+	Description string  `json:"description" max:"200"`
+	Preview     preview `json:"preview,omitzero"`
 }
 
 type preview struct {

@@ -1,6 +1,7 @@
 package provider
 
 import (
+	"cmp"
 	"encoding/json"
 	"strings"
 
@@ -112,28 +113,23 @@ func argsOf(text string) json.RawMessage {
 // an error unless the reply hit the output limit.
 func (r *reply) finish() (model.Reply, error) {
 	out := r.soFar()
-	calls := 0
-	for _, p := range out.Message.Parts {
-		if p.Call != nil {
-			calls++
-		}
-	}
-	begun := 0
+	begun, whole := 0, 0
 	for _, b := range r.blocks {
 		if b.kind == callBlock {
 			begun++
 		}
 	}
-	if calls < begun && r.stop != model.StopLength {
+	for _, p := range out.Message.Parts {
+		if p.Call != nil {
+			whole++
+		}
+	}
+	if whole < begun && r.stop != model.StopLength {
 		return out, &model.Error{Kind: model.KindMalformed, Message: r.name + " ended a call whose arguments are no JSON object"}
 	}
-	switch {
-	case r.stop != "":
-		out.Stop = r.stop
-	case calls > 0:
+	out.Stop = cmp.Or(r.stop, model.StopDone)
+	if r.stop == "" && whole > 0 {
 		out.Stop = model.StopCalls
-	default:
-		out.Stop = model.StopDone
 	}
 	return out, nil
 }

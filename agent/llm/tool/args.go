@@ -11,16 +11,14 @@ import (
 	"unicode/utf16"
 )
 
-// The arguments of a tool are a struct. The tags of a field say what its value may
-// be, for the schema and for the check:
+// The arguments of a tool are a struct of strings, ints, bools, structs and lists. The
+// tags of a field say what its value may be, for the schema and for the check:
 //
-//	json:"name"            the argument; it is required unless the tag has omitempty
+//	json:"name"            the argument; it is required unless the tag has an option
 //	about:"..."            a description for the model
 //	default:"..."          the value if the argument is not given
 //	enum:"a,b"             the strings that are allowed
 //	min:"1" max:"4"        bounds of a number, of the UTF-16 units of a string or of the items of a list
-//
-// The fields are strings, ints, bools, structs, pointers to structs and lists.
 
 // A field is a field of such a struct with its tags.
 type field struct {
@@ -29,24 +27,32 @@ type field struct {
 	min, max int // a max of zero is none
 	enum     []string
 	tag      reflect.StructTag
-	index    int
 }
 
+// fieldsOf returns the fields of a struct, in order.
 func fieldsOf(t reflect.Type) []field {
-	var all []field
-	for i := range t.NumField() {
-		tag := t.Field(i).Tag
-		f := field{tag: tag, index: i}
-		name, optional, _ := strings.Cut(tag.Get("json"), ",")
-		f.name, f.required = name, optional == ""
-		f.min, _ = strconv.Atoi(tag.Get("min"))
-		f.max, _ = strconv.Atoi(tag.Get("max"))
-		if enum := tag.Get("enum"); enum != "" {
+	all := make([]field, t.NumField())
+	for i := range all {
+		f := field{tag: t.Field(i).Tag}
+		name, option, _ := strings.Cut(f.tag.Get("json"), ",")
+		f.name, f.required = name, option == ""
+		f.min, _ = strconv.Atoi(f.tag.Get("min"))
+		f.max, _ = strconv.Atoi(f.tag.Get("max"))
+		if enum := f.tag.Get("enum"); enum != "" {
 			f.enum = strings.Split(enum, ",")
 		}
-		all = append(all, f)
+		all[i] = f
 	}
 	return all
+}
+
+// types has the names of types and of their bounds in schemas and refusals.
+var types = map[reflect.Kind]struct{ schema, min, max, name, less, more string }{
+	reflect.Bool:   {schema: "boolean", name: "true or false"},
+	reflect.Int:    {"integer", "minimum", "maximum", "a whole number", "must be at least %d", "must be at most %d"},
+	reflect.String: {"string", "minLength", "maxLength", "a string", "is shorter than %d characters", "is longer than %d characters"},
+	reflect.Slice:  {"array", "minItems", "maxItems", "an array", "has fewer than %d items", "has more than %d items"},
+	reflect.Struct: {schema: "object", name: "an object"},
 }
 
 // SchemaOf returns the JSON schema of the arguments of type A.
@@ -60,38 +66,32 @@ func SchemaOf[A any]() json.RawMessage {
 
 // schemaOf returns the schema of a type, with the tags of its field.
 func schemaOf(t reflect.Type, f field) map[string]any {
-	schema := map[string]any{}
-	set := func(name string, value any, given bool) {
-		if given {
-			schema[name] = value
-		}
+	names := types[t.Kind()]
+	schema := map[string]any{"type": names.schema}
+	if about := f.tag.Get("about"); about != "" {
+		schema["description"] = about
 	}
-	set("description", f.tag.Get("about"), f.tag.Get("about") != "")
+	if f.enum != nil {
+		schema["enum"] = f.enum
+	}
+	if f.min > 0 || t.Kind() == reflect.Int {
+		schema[names.min] = f.min
+	}
+	if f.max > 0 {
+		schema[names.max] = f.max
+	}
 	switch t.Kind() {
-	case reflect.Pointer:
-		return schemaOf(t.Elem(), f)
-	case reflect.Bool:
-		schema["type"] = "boolean"
-	case reflect.Int:
-		schema["type"], schema["minimum"] = "integer", f.min
-		set("maximum", f.max, f.max > 0)
-	case reflect.String:
-		schema["type"] = "string"
-		set("enum", f.enum, f.enum != nil)
-		set("minLength", f.min, f.min > 0)
-		set("maxLength", f.max, f.max > 0)
 	case reflect.Slice:
-		schema["type"], schema["items"] = "array", schemaOf(t.Elem(), field{})
-		schema["minItems"], schema["maxItems"] = f.min, f.max
+		schema["items"] = schemaOf(t.Elem(), field{})
 	case reflect.Struct:
 		properties, required := map[string]any{}, []string{}
-		for _, member := range fieldsOf(t) {
-			properties[member.name] = schemaOf(t.Field(member.index).Type, member)
+		for i, member := range fieldsOf(t) {
+			properties[member.name] = schemaOf(t.Field(i).Type, member)
 			if member.required {
 				required = append(required, member.name)
 			}
 		}
-		schema["type"], schema["properties"], schema["required"], schema["additionalProperties"] = "object", properties, required, false
+		schema["properties"], schema["required"], schema["additionalProperties"] = properties, required, false
 	}
 	return schema
 }
@@ -118,77 +118,59 @@ func Decode[A any](raw json.RawMessage, a *A) error {
 
 // set decodes valid JSON into v. f.name is the path of the argument.
 func set(v reflect.Value, f field, raw json.RawMessage) error {
-	wrong := func(format string, args ...any) error {
-		return refusal("The argument " + f.name + " " + fmt.Sprintf(format, args...) + ".")
-	}
-	within := func(n int, least, most string) error {
-		switch {
-		case n < f.min:
-			return wrong(least, f.min)
-		case f.max > 0 && n > f.max:
-			return wrong(most, f.max)
-		}
-		return nil
-	}
+	var items []json.RawMessage
+	var members map[string]json.RawMessage
+	n, ok := 0, true // n is what the bounds are of
 	switch v.Kind() {
-	case reflect.Pointer:
-		v.Set(reflect.New(v.Type().Elem()))
-		return set(v.Elem(), f, raw)
-	case reflect.Bool:
-		if json.Unmarshal(raw, v.Addr().Interface()) != nil {
-			return wrong("must be true or false, not %s", kind(raw))
-		}
 	case reflect.Int:
-		n, ok := integer(string(raw))
-		if !ok {
-			return wrong("must be a whole number, not %s", kind(raw))
-		}
+		n, ok = integer(string(raw))
 		v.SetInt(int64(n))
-		return within(n, "must be at least %d", "must be at most %d")
-	case reflect.String:
-		if json.Unmarshal(raw, v.Addr().Interface()) != nil {
-			return wrong("must be a string, not %s", kind(raw))
-		}
-		n := 0
+	case reflect.Slice:
+		ok = json.Unmarshal(raw, &items) == nil
+		n = len(items)
+	case reflect.Struct:
+		ok = json.Unmarshal(raw, &members) == nil
+	default:
+		ok = json.Unmarshal(raw, v.Addr().Interface()) == nil
+	}
+	if v.Kind() == reflect.String {
 		for _, r := range v.String() {
 			n += utf16.RuneLen(r) // as browsers count
 		}
-		switch {
-		case f.enum != nil && !slices.Contains(f.enum, v.String()):
-			return wrong("must be one of %s", strings.Join(f.enum, ", "))
-		case n == 0 && f.min > 0:
-			return wrong("is empty")
-		}
-		return within(n, "is shorter than %d characters", "is longer than %d characters")
-	case reflect.Slice:
-		var items []json.RawMessage
-		if json.Unmarshal(raw, &items) != nil {
-			return wrong("must be an array, not %s", kind(raw))
-		}
-		v.Set(reflect.MakeSlice(v.Type(), len(items), len(items)))
-		if err := within(len(items), "has fewer than %d items", "has more than %d items"); err != nil {
+	}
+	problem, names := "", types[v.Kind()]
+	switch {
+	case !ok:
+		problem = "must be " + names.name + ", not " + kind(raw)
+	case f.enum != nil && !slices.Contains(f.enum, v.String()):
+		problem = "must be one of " + strings.Join(f.enum, ", ")
+	case n < f.min && n == 0 && v.Kind() == reflect.String:
+		problem = "is empty"
+	case n < f.min:
+		problem = fmt.Sprintf(names.less, f.min)
+	case f.max > 0 && n > f.max:
+		problem = fmt.Sprintf(names.more, f.max)
+	case v.Kind() == reflect.Struct:
+		return setMembers(v, f.name, members)
+	}
+	if problem != "" {
+		return refusal("The argument " + f.name + " " + problem + ".")
+	}
+	if v.Kind() == reflect.Slice {
+		v.Set(reflect.MakeSlice(v.Type(), n, n))
+	}
+	for i, item := range items {
+		if err := set(v.Index(i), field{name: fmt.Sprintf("%s[%d]", f.name, i)}, item); err != nil {
 			return err
 		}
-		for i, item := range items {
-			if err := set(v.Index(i), field{name: fmt.Sprintf("%s[%d]", f.name, i)}, item); err != nil {
-				return err
-			}
-		}
-	case reflect.Struct:
-		return setObject(v, f, raw)
 	}
 	return nil
 }
 
-// setObject decodes an object into a struct.
-func setObject(v reflect.Value, f field, raw json.RawMessage) error {
-	var given map[string]json.RawMessage
-	if json.Unmarshal(raw, &given) != nil {
-		return refusal("The argument " + f.name + " must be an object, not " + kind(raw) + ".")
-	}
-	path := ""
-	if f.name != "" {
-		path = f.name + "."
+// setMembers decodes the members of an object into a struct.
+func setMembers(v reflect.Value, path string, given map[string]json.RawMessage) error {
+	if path != "" {
+		path += "."
 	}
 	fields := fieldsOf(v.Type())
 	for name := range given {
@@ -196,24 +178,22 @@ func setObject(v reflect.Value, f field, raw json.RawMessage) error {
 			return refusal(fmt.Sprintf("Unknown argument %s. %s", quote(path+name), usage(v.Type())))
 		}
 	}
-	for _, member := range fields {
-		value, to := given[member.name], v.Field(member.index)
-		missing := value == nil || string(value) == "null"
-		member.name = path + member.name
-		if standard := member.tag.Get("default"); missing && standard != "" {
-			value, missing = json.RawMessage(standard), false
-			if to.Kind() == reflect.String {
+	for i, f := range fields {
+		value := given[f.name]
+		if standard := f.tag.Get("default"); value == nil || string(value) == "null" {
+			value = json.RawMessage(standard)
+			if standard != "" && v.Field(i).Kind() == reflect.String {
 				value = json.RawMessage(strconv.Quote(standard))
 			}
 		}
+		f.name = path + f.name
 		switch {
-		case missing && member.required:
-			return refusal(fmt.Sprintf("The argument %s is missing. %s", member.name, usage(v.Type())))
-		case missing:
-			continue
-		}
-		if err := set(to, member, value); err != nil {
-			return err
+		case len(value) > 0:
+			if err := set(v.Field(i), f, value); err != nil {
+				return err
+			}
+		case f.required:
+			return refusal(fmt.Sprintf("The argument %s is missing. %s", f.name, usage(v.Type())))
 		}
 	}
 	return nil

@@ -129,11 +129,9 @@ func (a *editArgs) revise(f file, was []byte, there bool) (revised, error) {
 	if len(places) > 1 {
 		about = "It replaces the text in " + count(len(places), "place")
 	}
-	lines := diff.Lines(d.text)
-	shown := diff.Change{
-		From: "a/" + f.name, To: "b/" + f.name, Old: lines, Regions: diff.Compare(lines, diff.Lines(newDocument(text).text)), MaxLines: maxDiffLines,
-		Line: func(line string) string { return cutLine(valid(line), maxDiffLine) },
-	}.Unified()
+	shown := diff.Unified("a/"+f.name, "b/"+f.name, d.text, newDocument(text).text, diff.Options{
+		MaxLines: maxDiffLines, Line: func(line string) string { return cutLine(valid(line), maxDiffLine) },
+	})
 	return revised{text, fmt.Sprintf("Edited %s: %s.\n\n%s", f.name, count(len(places), "replacement"), shown), about}, nil
 }
 
