@@ -150,11 +150,8 @@ func (a *Agent) Configure(init *contracts.Init) {
 	if init.SystemPrompt != nil {
 		a.prompt = *init.SystemPrompt
 	}
-	if more := init.AppendSystemPrompt; more != nil && *more != "" {
-		if a.prompt != "" {
-			a.prompt += "\n\n"
-		}
-		a.prompt += *more
+	if more := init.AppendSystemPrompt; more != nil {
+		a.prompt = paragraphs(a.prompt, *more)
 	}
 	if init.ThinkingLevel != "" {
 		a.effort = model.Effort(init.ThinkingLevel)
@@ -211,7 +208,7 @@ func (a *Agent) Close(context.Context) error {
 type run struct {
 	*Agent
 	*turn.Turn
-	offers  []offer // of the turn that goes on
+	offers  []tool.Tool // of the current turn
 	spent   model.Usage
 	floor   int64 // a history of fewer tokens is not compacted again
 	recent  repetition

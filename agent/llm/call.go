@@ -25,44 +25,32 @@ const (
 	maxLabelChars = 120
 )
 
-// An offer is a tool that the model may call.
-type offer struct {
-	model.Tool
-	runs *tool.Tool // nil if a client or a person answers
-}
-
-// offer returns the tools of the next turn. If tools have the same name the first
-// counts: ours, then those of servers, then the client's.
-func (r *run) offer(ctx context.Context) []offer {
-	offers := []offer{{Tool: askUser}}
-	taken := map[string]bool{askUser.Name: true}
-	add := func(o offer) {
-		if !taken[o.Name] {
-			taken[o.Name] = true
-			offers = append(offers, o)
-		}
-	}
-	for _, t := range r.opts.Tools {
-		add(offer{t.Tool, &t})
-	}
+// offer returns the tools of the next turn. A client or a person answers a tool
+// without Run. If tools have the same name the first counts: ours, then those of
+// servers, then the client's.
+func (r *run) offer(ctx context.Context) []tool.Tool {
+	all := append([]tool.Tool{{Tool: askUser}}, r.opts.Tools...)
 	if r.opts.MCP != nil {
-		for _, t := range r.opts.MCP.Tools(ctx) {
-			add(offer{t.Tool, &t})
-		}
+		all = append(all, r.opts.MCP.Tools(ctx)...)
 	}
 	if r.opts.ClientTools != nil {
 		for _, t := range r.opts.ClientTools() {
 			if goodID().MatchString(t.Name) { // no provider takes another name
-				add(offer{Tool: t})
+				all = append(all, tool.Tool{Tool: t})
 			}
 		}
 	}
-	return offers
+	taken := map[string]bool{}
+	return slices.DeleteFunc(all, func(t tool.Tool) bool {
+		again := taken[t.Name]
+		taken[t.Name] = true
+		return again
+	})
 }
 
 // offered returns the tool of a name in the current turn, or nil.
-func (r *run) offered(name string) *offer {
-	if i := slices.IndexFunc(r.offers, func(o offer) bool { return o.Name == name }); i >= 0 {
+func (r *run) offered(name string) *tool.Tool {
+	if i := slices.IndexFunc(r.offers, func(t tool.Tool) bool { return t.Name == name }); i >= 0 {
 		return &r.offers[i]
 	}
 	return nil
@@ -70,10 +58,10 @@ func (r *run) offered(name string) *offer {
 
 // A call is a call of the model on its way to a result.
 type call struct {
-	model.Call        // as in the history
-	offer      *offer // nil if there is no such tool
-	problem    string // why it cannot run, for the model; "" if it can
-	late       bool   // a restart gave it a result, which this one replaces
+	model.Call            // as in the history
+	tool       *tool.Tool // nil if there is no such tool
+	problem    string     // why it cannot run, for the model; "" if it can
+	late       bool       // a restart gave it a result, which this one replaces
 
 	args    json.RawMessage // as clients see them
 	omitted int             // bytes that are not in args
@@ -83,27 +71,19 @@ type call struct {
 	started  bool
 }
 
-// tool returns the tool that runs the call, nil if a client or a person answers it.
-func (c *call) tool() *tool.Tool {
-	if c.offer == nil {
-		return nil
-	}
-	return c.offer.runs
-}
-
-func (c *call) gated() bool { return c.tool() != nil && c.tool().Gated }
+// runs reports whether the agent runs the call. Otherwise a client or a person
+// answers it.
+func (c *call) runs() bool { return c.tool != nil && c.tool.Run != nil }
 
 // labels says what a call does, for people, without secrets.
 func (c *call) labels() (title, label, action string) {
 	title, label, action = c.Tool, c.Tool, c.Tool
-	if t := c.tool(); t != nil {
-		if t.Title != "" {
-			title = short(t.Title)
-			label, action = title, title
-		}
-		if t.Brief != nil {
-			label, action = t.Brief(c.args)
-		}
+	if c.tool != nil && c.tool.Title != "" {
+		title = short(c.tool.Title)
+		label, action = title, title
+	}
+	if c.tool != nil && c.tool.Brief != nil {
+		label, action = c.tool.Brief(c.args)
 	}
 	return title, short(label), short(action)
 }
@@ -135,22 +115,22 @@ func (r *run) calls(ctx context.Context, calls []*call) error {
 
 // readsOnly reports whether a call changes nothing and needs no answer.
 func (r *run) readsOnly(c *call) bool {
-	if c.problem != "" || c.tool() == nil || c.gated() || r.recent.times(c) > 0 {
+	if c.problem != "" || !c.runs() || c.tool.Gated || r.recent.times(c) > 0 {
 		return false
 	}
 	d, _ := r.judge(c)
-	return d == allow && lacking(c.offer.Tool, c.Args) == ""
+	return d == allow && lacking(c.tool.Tool, c.Args) == ""
 }
 
 // one brings a call to its result.
 func (r *run) one(ctx context.Context, c *call) error {
 	switch {
-	case c.offer == nil:
+	case c.tool == nil:
 		return r.refuse(ctx, c, "unknown_tool", "There is no tool "+c.Tool+".")
 	case c.problem != "":
 		return r.refuse(ctx, c, "invalid_arguments", c.problem)
-	case lacking(c.offer.Tool, c.Args) != "":
-		return r.refuse(ctx, c, "invalid_arguments", "The argument "+lacking(c.offer.Tool, c.Args)+" is missing.")
+	case lacking(c.tool.Tool, c.Args) != "":
+		return r.refuse(ctx, c, "invalid_arguments", "The argument "+lacking(c.tool.Tool, c.Args)+" is missing.")
 	}
 	d, why := r.judge(c)
 	if d == deny {
@@ -161,8 +141,8 @@ func (r *run) one(ctx context.Context, c *call) error {
 		d, why = ask, fmt.Sprintf("The same call has had the same result %d times in a row", maxRepeats)
 	}
 	if d == ask {
-		if t := c.tool(); t != nil && t.Look != nil {
-			look := t.Look(c.Args)
+		if c.tool.Look != nil {
+			look := c.tool.Look(c.Args)
 			switch {
 			case look.IsError && !repeats: // no answer would change that
 				if err := r.start(ctx, c); err != nil {
@@ -180,7 +160,7 @@ func (r *run) one(ctx context.Context, c *call) error {
 	switch {
 	case c.Tool == askUser.Name:
 		return r.question(ctx, c)
-	case c.tool() == nil:
+	case !c.runs():
 		return r.clientTool(ctx, c)
 	}
 	return r.finish(ctx, r.perform(ctx, c))

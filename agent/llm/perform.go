@@ -105,7 +105,7 @@ func (r *run) try(ctx context.Context, d *done) {
 			d.result, d.err = tool.Result{Text: "The tool failed.", IsError: true}, nil
 		}
 	}()
-	d.result, d.err = c.tool().Run(tool.LeaveOut(ctx, r.leaves(c)), c.Args, func(text string) error {
+	d.result, d.err = c.tool.Run(tool.LeaveOut(ctx, r.leaves(c)), c.Args, func(text string) error {
 		for _, piece := range contracts.SplitText(text, contracts.MaxTextBytes) {
 			d.streamed = true
 			if err := r.host.Publish(ctx, &contracts.ToolOutput{CallID: c.Shown, Content: piece}); err != nil {
@@ -130,7 +130,7 @@ type retryArgs struct {
 // the run.
 func (r *run) retry(ctx context.Context, c *call, failures int, cause error) (bool, error) {
 	round := failures
-	if !c.gated() || c.tool().Repeats {
+	if !c.tool.Gated || c.tool.Repeats {
 		if round--; round == 0 {
 			return true, sleep.For(ctx, toolDelay)
 		}

@@ -38,16 +38,19 @@ func (a *Agent) system() (prompt string, effort model.Effort) {
 	prompt, effort = a.prompt, a.effort
 	a.mu.Unlock()
 	for _, name := range []string{"AGENTS.md", "CLAUDE.md"} {
-		text := strings.TrimSpace(instructions(a.opts.Workspace, name))
-		if text == "" {
-			continue
+		if text := instructions(a.opts.Workspace, name); text != "" {
+			return paragraphs(prompt, "Instructions of the project, from "+name+":\n\n"+text), effort
 		}
-		if prompt != "" {
-			prompt += "\n\n"
-		}
-		return prompt + "Instructions of the project, from " + name + ":\n\n" + text, effort
 	}
 	return prompt, effort
+}
+
+// paragraphs joins two texts with an empty line between them.
+func paragraphs(first, second string) string {
+	if first == "" || second == "" {
+		return first + second
+	}
+	return first + "\n\n" + second
 }
 
 // instructions returns the beginning of a file in the workspace root, or "" if
@@ -58,15 +61,14 @@ func instructions(dir *workspace.Workspace, name string) string {
 		return ""
 	}
 	defer f.Close()
-	info, err := f.Stat()
-	if err != nil || !info.Mode().IsRegular() {
+	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
 		return ""
 	}
 	text, err := io.ReadAll(io.LimitReader(f, maxInstructionBytes+1))
 	if err != nil {
 		return ""
 	}
-	return bounded(string(text), maxInstructionBytes)
+	return strings.TrimSpace(bounded(string(text), maxInstructionBytes))
 }
 
 // noAnswer separates two prompts if the first had no answer. Providers want both in

@@ -42,12 +42,6 @@ type reply struct {
 	stop  model.Stop
 }
 
-// A stream is what one request brought, besides the draft in the journal.
-type stream struct {
-	anything bool  // text or thinking was shown
-	broken   error // it could not be kept or shown
-}
-
 // reply gets the next turn of the model, with retries, and keeps it. An error is
 // fit for clients.
 func (r *run) reply(ctx context.Context) (reply, error) {
@@ -61,14 +55,14 @@ func (r *run) reply(ctx context.Context) (reply, error) {
 				return reply{}, err
 			}
 		}
-		var s stream
 		r.journal.draft = nil
+		shown := false
 		got, err := r.opts.Model.Stream(ctx, r.request(ctx), func(d model.Delta) error {
-			s.broken = r.show(ctx, d, &s)
-			return s.broken
+			shown = shown || d.Text != ""
+			return r.show(ctx, d)
 		})
 		if err == nil {
-			return r.accept(ctx, got, &s)
+			return r.accept(ctx, got)
 		}
 		draft := string(r.journal.draft)
 		said := strings.TrimSpace(draft) != ""
@@ -82,8 +76,6 @@ func (r *run) reply(ctx context.Context) (reply, error) {
 		switch {
 		case ctx.Err() != nil:
 			return reply{}, context.Cause(ctx)
-		case s.broken != nil:
-			return reply{}, s.broken
 		case cause != nil && cause.Kind == model.KindTooLong && shrinks < maxShrinks:
 			shrinks++
 			err = r.overflowed(ctx, shrinks)
@@ -94,14 +86,14 @@ func (r *run) reply(ctx context.Context) (reply, error) {
 			err = r.pause(ctx, err, failures, maxModelRetries)
 		default:
 			// A response that showed nothing is left to the host, which shows the error in it.
-			if s.anything {
+			if shown {
 				if err := r.end(ctx, model.Usage{}, ""); err != nil {
 					return reply{}, err
 				}
 			}
 			return reply{}, r.failed(err)
 		}
-		if err == nil && s.anything { // what follows gets a response of its own
+		if err == nil && shown { // what follows gets a response of its own
 			err = r.end(ctx, model.Usage{}, "")
 		}
 		if err == nil && said {
@@ -133,10 +125,8 @@ func (r *run) request(ctx context.Context) *model.Request {
 }
 
 // show keeps a piece of an answer as a draft and then shows it.
-func (r *run) show(ctx context.Context, d model.Delta, s *stream) error {
-	d.Text = valid(d.Text)
-	s.anything = s.anything || d.Text != ""
-	for _, piece := range contracts.SplitText(d.Text, contracts.MaxTextBytes) {
+func (r *run) show(ctx context.Context, d model.Delta) error {
+	for _, piece := range contracts.SplitText(valid(d.Text), contracts.MaxTextBytes) {
 		var err error
 		if d.Thinking {
 			err = r.Think(ctx, piece)
@@ -189,10 +179,10 @@ func (r *run) end(ctx context.Context, u model.Usage, name string) error {
 }
 
 // accept makes a whole reply part of the history and ends its response.
-func (r *run) accept(ctx context.Context, got model.Reply, s *stream) (reply, error) {
+func (r *run) accept(ctx context.Context, got model.Reply) (reply, error) {
 	text := textOf(got.Message)
 	if rest, ok := strings.CutPrefix(text, string(r.journal.draft)); ok && rest != "" { // the rest was not streamed
-		if err := r.show(ctx, model.Delta{Text: rest}, s); err != nil {
+		if err := r.show(ctx, model.Delta{Text: rest}); err != nil {
 			return reply{}, err
 		}
 	}
@@ -266,7 +256,7 @@ var (
 
 // newCall returns a call as it is kept. others are the calls before it in the reply.
 func (r *run) newCall(got model.Call, others []*call) *call {
-	c := &call{Call: got, offer: r.offered(got.Tool)}
+	c := &call{Call: got, tool: r.offered(got.Tool)}
 	c.Shown = turn.ID("call_")
 	used := r.journal.ids[c.ID]
 	for _, o := range others {

@@ -67,12 +67,12 @@ func (r *run) recall(req *contracts.ServerRequest) (c *call, lost string) {
 		}
 		lost = missing(kept.Args)
 	}
-	c = &call{Call: kept, late: true, offer: r.offered(kept.Tool)}
+	c = &call{Call: kept, late: true, tool: r.offered(kept.Tool)}
 	c.args, c.omitted, c.hides = shownArgs(kept.Args)
 	if known && req.RequestType == contracts.RequestApproval && !sameJSON(c.args, req.Args) {
 		lost = "what was approved is not what the call would do"
 	}
-	if c.tool() == nil {
+	if !c.runs() {
 		lost = "there is no such tool any more"
 	}
 	return c, lost

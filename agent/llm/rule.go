@@ -208,7 +208,7 @@ func (r *run) judge(c *call) (decision, string) {
 		return deny, "The rule " + by.text + " denies it"
 	case d == ask && by.text != "":
 		return ask, "The rule " + by.text + " asks"
-	case d == ask, d == undecided && c.gated():
+	case d == ask, d == undecided && c.tool != nil && c.tool.Gated:
 		return ask, "Approval required"
 	}
 	return allow, ""

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"net/http"
 	"strings"
 	"unicode/utf8"
 
@@ -74,20 +75,12 @@ func (k *Kit) readImage(f file, mime string, data []byte) (Result, error) {
 	}, nil
 }
 
-// imageType returns the type of a picture that models can see, or "". What a
-// file is called does not count: providers refuse a picture of another type than
-// was said.
+// imageType returns the type of a picture that models can see, or "". The type comes
+// from the content: providers refuse a picture of another type than they are told.
 func imageType(data []byte) string {
-	for _, is := range []struct{ mime, begin, at8 string }{
-		{"image/png", "\x89PNG\r\n\x1a\n", ""},
-		{"image/jpeg", "\xff\xd8\xff", ""},
-		{"image/gif", "GIF87a", ""},
-		{"image/gif", "GIF89a", ""},
-		{"image/webp", "RIFF", "WEBP"},
-	} {
-		if bytes.HasPrefix(data, []byte(is.begin)) && (is.at8 == "" || len(data) >= 12 && string(data[8:12]) == is.at8) {
-			return is.mime
-		}
+	switch mime := http.DetectContentType(data); mime {
+	case "image/png", "image/jpeg", "image/gif", "image/webp":
+		return mime
 	}
 	return ""
 }
