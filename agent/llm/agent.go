@@ -19,13 +19,13 @@ import (
 // Options are what a loop gets from its operator. The zero value of each field
 // but Model and Workspace is ready to use.
 type Options struct {
-	// Name is PROVIDER/MODEL, which clients are told.
+	// Name is PROVIDER/MODEL, for clients.
 	Name string
 
 	// Model answers. It is used by one run at a time.
 	Model model.Model
 
-	// Tools are what the model may do, beside asking the user.
+	// Tools are the tools of the model besides ask_user.
 	Tools []tool.Tool
 
 	// MCP adds tools of servers. Nil adds none.
@@ -35,17 +35,16 @@ type Options struct {
 	// is called before each turn of the model. Nil means none.
 	ClientTools func() []model.Tool
 
-	// Workspace is where the agent works. It is closed by who opened it, after
-	// the agent.
+	// Workspace is where the agent works. The caller closes it after the agent.
 	Workspace *workspace.Workspace
 
-	// StateDir is where the history is kept. Empty keeps it in memory.
+	// StateDir is the directory of the history. Empty keeps it in memory.
 	StateDir string
 
 	// Rules decide which calls run, are asked about or denied.
 	Rules Rules
 
-	// Metadata are ids for the provider's or a gateway's books.
+	// Metadata are ids that the provider or a gateway records with a request.
 	Metadata map[string]string
 
 	// MaxIterations bounds the turns of the model in one run. Zero means 100. The
@@ -56,11 +55,10 @@ type Options struct {
 	// conversation that leaves less than a reserve of it is summarised.
 	ContextTokens int64
 
-	// MaxTokens bounds one reply. Zero means what the provider has as its default.
+	// MaxTokens bounds one reply. Zero means the provider's default.
 	MaxTokens int64
 
-	// Price is what tokens cost. The zero value is not known, which clients are told
-	// as a cost of 0.
+	// Price is what tokens cost. With the zero value clients see a cost of 0.
 	Price Price
 
 	// Log receives faults. Nil discards it.
@@ -101,7 +99,7 @@ type Agent struct {
 	counted counted
 
 	mu     sync.Mutex
-	prompt string       // of the system, without what the workspace adds
+	prompt string       // the system prompt without the instructions of the workspace
 	effort model.Effort // "" leaves it to the provider
 }
 
@@ -170,23 +168,25 @@ func (a *Agent) Check(content string) error {
 	return nil
 }
 
-// Run has the model work on a prompt until it has nothing more to do.
+// Run lets the model work on a prompt until it has nothing more to do.
 func (a *Agent) Run(ctx context.Context, work contracts.Work) error {
 	r := a.newRun()
-	if text, ok, err := r.ruled(work); err != nil {
-		return err
-	} else if ok {
-		return r.answer(ctx, text)
-	}
+	text, err := r.ruled(work)
 	parts := promptParts(work)
-	if len(parts) == 0 {
-		return r.answer(ctx, "The prompt is empty.")
+	switch {
+	case err != nil:
+		return err
+	case text == "" && len(parts) == 0:
+		text = "The prompt is empty."
+		fallthrough
+	case text != "":
+		return r.answer(ctx, text)
 	}
 	if a.journal.unanswered() {
 		parts = append([]model.Part{textPart(noAnswer)}, parts...)
 	}
-	if err := a.journal.add(record{Message: &model.Message{Role: model.RoleUser, Parts: parts}}); err != nil {
-		return r.failed(err)
+	if err := r.add(record{Message: &model.Message{Role: model.RoleUser, Parts: parts}}); err != nil {
+		return err
 	}
 	return r.serve(ctx)
 }
@@ -203,14 +203,14 @@ func (a *Agent) Close(context.Context) error {
 	return errors.Join(errs...)
 }
 
-// A run is one prompt on its way, or the answer to a question of an earlier
-// process. It belongs to one goroutine.
+// A run works on one prompt, or on the answer to a question of an earlier process.
+// It belongs to one goroutine.
 type run struct {
 	*Agent
 	*turn.Turn
 	offers  []tool.Tool // of the current turn
 	spent   model.Usage
-	floor   int64 // a history of fewer tokens is not compacted again
+	floor   int64 // a history with fewer tokens is not compacted again
 	recent  repetition
 	resumes continuation
 }
@@ -219,7 +219,7 @@ func (a *Agent) newRun() *run {
 	return &run{Agent: a, Turn: turn.New(a.host, a.model, a.provider)}
 }
 
-// answer says a text of our own.
+// answer answers a prompt without the model.
 func (r *run) answer(ctx context.Context, text string) error {
 	if err := r.Turn.Start(ctx); err != nil {
 		return err
@@ -230,26 +230,18 @@ func (r *run) answer(ctx context.Context, text string) error {
 	return r.End(ctx, contracts.Usage{})
 }
 
-// serve lets the model go on until it has nothing more to do, and leaves a valid
-// history however that ends, if only with a panic of somebody's code.
+// serve alternates between the model and its calls until the model ends its turn. It
+// leaves a valid history, also after a panic.
 func (r *run) serve(ctx context.Context) error {
-	defer r.settle(ctx)
-	return r.loop(ctx)
-}
-
-// settle keeps what was being said, and answers the calls that have no result.
-func (r *run) settle(ctx context.Context) {
-	why := "Not run: the run had ended."
-	if ctx.Err() != nil {
-		why = "Not run: interrupted."
-	}
-	if err := r.journal.add(r.journal.repairs(why)...); err != nil {
-		r.opts.Log.Error("keep history", slog.Any("err", err))
-	}
-}
-
-// loop alternates between the model and what it wants done.
-func (r *run) loop(ctx context.Context) error {
+	defer func() {
+		why := "Not run: the run had ended."
+		if ctx.Err() != nil {
+			why = "Not run: interrupted."
+		}
+		if err := r.journal.add(r.journal.repairs(why)...); err != nil {
+			r.opts.Log.Error("keep history", slog.Any("err", err))
+		}
+	}()
 	for range r.opts.MaxIterations {
 		reply, err := r.reply(ctx)
 		if err != nil {
@@ -274,6 +266,14 @@ func (r *run) loop(ctx context.Context) error {
 		}
 	}
 	return ended(contracts.ErrorTool, fmt.Sprintf("Stopped after %d turns of the model. Send another prompt to go on.", r.opts.MaxIterations))
+}
+
+// add extends the history. The error is fit for clients.
+func (r *run) add(recs ...record) error {
+	if err := r.journal.add(recs...); err != nil {
+		return r.failed(err)
+	}
+	return nil
 }
 
 func (r *run) status(ctx context.Context, text string) error {

@@ -120,27 +120,22 @@ const (
 	forgetPrompt = "/forget"
 )
 
-// ruled answers a prompt about remembered rules; ok is false for other prompts.
-func (r *run) ruled(work contracts.Work) (text string, ok bool, err error) {
+// ruled returns the answer to a prompt about remembered rules; "" for other prompts.
+func (r *run) ruled(work contracts.Work) (string, error) {
 	word, rule, _ := strings.Cut(strings.TrimSpace(work.Content), " ")
 	rule = strings.TrimSpace(rule)
 	switch {
-	case len(work.Attachments) > 0:
-		return "", false, nil
-	case word == rulesPrompt && rule == "":
-		return r.rulesTold(), true, nil
-	case word != forgetPrompt:
-		return "", false, nil
+	case len(work.Attachments) == 0 && word == rulesPrompt && rule == "":
+		return r.rulesTold(), nil
+	case len(work.Attachments) > 0 || word != forgetPrompt:
+		return "", nil
 	}
 	at := r.indexOf(rule)
 	if at < 0 {
-		return "There is no rule to forget that reads: " + rule + "\n\n" + r.rulesTold(), true, nil
+		return "There is no rule to forget that reads: " + rule + "\n\n" + r.rulesTold(), nil
 	}
 	was := r.journal.rules[at]
-	if err := r.journal.add(record{Rule: &remembered{Rule: was.Rule}}); err != nil {
-		return "", true, r.failed(err)
-	}
-	return "Forgotten: " + was.String(), true, nil
+	return "Forgotten: " + was.String(), r.add(record{Rule: &remembered{Rule: was.Rule}})
 }
 
 // indexOf returns the index of a remembered rule, -1 if there is none. The rule may be

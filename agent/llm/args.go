@@ -3,9 +3,7 @@ package llm
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"strings"
 
 	"github.com/seed-028515a8/maestro/agent/llm/model"
@@ -28,17 +26,14 @@ func plainArgs(args json.RawMessage) (json.RawMessage, error) {
 	if len(bytes.TrimSpace(args)) == 0 {
 		return empty, nil
 	}
-	dec := json.NewDecoder(bytes.NewReader(bytes.ToValidUTF8(args, []byte("\ufffd"))))
-	dec.UseNumber() // numbers keep their spelling
-	var object map[string]any
-	if err := dec.Decode(&object); err != nil {
-		return empty, fmt.Errorf("want a JSON object: %w", err)
+	args = bytes.ToValidUTF8(args, []byte("\ufffd"))
+	var members map[string]json.RawMessage
+	if err := json.Unmarshal(args, &members); err != nil {
+		return empty, fmt.Errorf("want one JSON object: %w", err)
 	}
-	if object == nil {
+	object := objectOf(args)
+	if object == nil { // null
 		return empty, nil
-	}
-	if _, err := dec.Token(); err != io.EOF {
-		return empty, errors.New("want one JSON object, and there is more")
 	}
 	if depth(object) > maxArgsDepth {
 		return empty, fmt.Errorf("want at most %d levels", maxArgsDepth)

@@ -166,6 +166,20 @@ func (r *run) one(ctx context.Context, c *call) error {
 	return r.finish(ctx, r.perform(ctx, c))
 }
 
+// ask asks a client about a call. suffix makes the id of a further question of the
+// call its own.
+func (r *run) ask(ctx context.Context, c *call, suffix string, req *contracts.ServerRequest) (contracts.Outcome, error) {
+	req.RequestID, req.CallID, req.Tool = c.Shown+suffix, c.Shown, c.Tool
+	out, err := r.host.Ask(ctx, req, contracts.AskOptions{})
+	if err != nil {
+		return out, r.stopped(ctx, err)
+	}
+	if out.Announced {
+		c.announce = nil
+	}
+	return out, nil
+}
+
 // approve asks whether a call may run. If nobody looks at a call that repeats
 // itself, approve ends the run.
 func (r *run) approve(ctx context.Context, c *call, why string, repeats bool) (bool, error) {
@@ -178,16 +192,12 @@ func (r *run) approve(ctx context.Context, c *call, why string, repeats bool) (b
 	if c.hides {
 		reason += ". Not all is shown: a value that looks like a credential is hidden"
 	}
-	out, err := r.host.Ask(ctx, &contracts.ServerRequest{
-		RequestID: c.Shown, RequestType: contracts.RequestApproval, CallID: c.Shown,
-		Tool: c.Tool, DisplayName: title, SummaryLabel: label, ActionDescription: action,
+	out, err := r.ask(ctx, c, "", &contracts.ServerRequest{
+		RequestType: contracts.RequestApproval, DisplayName: title, SummaryLabel: label, ActionDescription: action,
 		Args: c.args, Reason: reason,
-	}, contracts.AskOptions{})
+	})
 	if err != nil {
-		return false, r.stopped(ctx, err)
-	}
-	if out.Announced {
-		c.announce = nil
+		return false, err
 	}
 	if repeats && out.By == contracts.ResolvedByPolicy {
 		err := r.denied(ctx, c, contracts.VerdictDenied, "Not run: "+reason+".")
@@ -252,7 +262,7 @@ func (r *run) denied(ctx context.Context, c *call, verdict contracts.Verdict, wh
 // conclude keeps the result of a call and shows its end.
 func (r *run) conclude(ctx context.Context, c *call, result tool.Result, end *contracts.ToolEnd) error {
 	if err := r.keep(c, result); err != nil {
-		return r.failed(err)
+		return err
 	}
 	_, label, _ := c.labels()
 	r.Finished(c.Tool, end.Success, label)
@@ -278,9 +288,9 @@ func (r *run) keep(c *call, result tool.Result) error {
 	}
 	kept := model.CallResult{ID: c.ID, Text: bounded(result.Text, maxResultBytes), Images: result.Images, IsError: result.IsError}
 	if c.late {
-		return r.journal.add(r.lateRecord(c, kept))
+		return r.add(r.lateRecord(c, kept))
 	}
-	return r.journal.add(resultRecord(kept))
+	return r.add(resultRecord(kept))
 }
 
 // maxRepeats is how often the same call may have the same result in a row before

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"iter"
 	"log/slog"
 	"net/http"
 	"slices"
@@ -51,7 +50,7 @@ func estimateText(text string) int64 { return int64(len(text)+bytesPerToken-1) /
 
 // estimate returns about how many tokens messages have.
 func estimate(messages []model.Message) int64 {
-	tokens := 4 * int64(len(messages))
+	tokens := 4*int64(len(messages)) + imageTokens*int64(len(images(messages)))
 	for _, msg := range messages {
 		for _, p := range msg.Parts {
 			switch {
@@ -66,47 +65,31 @@ func estimate(messages []model.Message) int64 {
 			}
 		}
 	}
-	for range images(messages) {
-		tokens += imageTokens
-	}
 	return tokens
 }
 
-// images yields the images of messages, with those of results.
-func images(messages []model.Message) iter.Seq[model.Image] {
-	return func(yield func(model.Image) bool) {
-		for _, msg := range messages {
-			for _, p := range msg.Parts {
-				var all []model.Image
-				if p.Image != nil {
-					all = []model.Image{*p.Image}
-				} else if p.Result != nil {
-					all = p.Result.Images
-				}
-				for _, image := range all {
-					if !yield(image) {
-						return
-					}
-				}
+// images returns the images of messages, with those of results.
+func images(messages []model.Message) []model.Image {
+	var all []model.Image
+	for _, msg := range messages {
+		for _, p := range msg.Parts {
+			if p.Image != nil {
+				all = append(all, *p.Image)
+			} else if p.Result != nil {
+				all = append(all, p.Result.Images...)
 			}
 		}
 	}
+	return all
 }
 
 // imageBytes returns the size of the images of messages.
 func imageBytes(messages []model.Message) int {
 	size := 0
-	for image := range images(messages) {
+	for _, image := range images(messages) {
 		size += len(image.Data)
 	}
 	return size
-}
-
-func hasImages(messages []model.Message) bool {
-	for range images(messages) {
-		return true
-	}
-	return false
 }
 
 // bound returns how many tokens the next request may have.

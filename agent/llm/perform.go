@@ -147,11 +147,10 @@ func (r *run) retry(ctx context.Context, c *call, failures int, cause error) (bo
 	if err != nil {
 		return false, fmt.Errorf("encode args: %w", err)
 	}
-	out, err := r.host.Ask(ctx, &contracts.ServerRequest{
-		RequestID: fmt.Sprintf("%s:retry:%d", c.Shown, round), RequestType: contracts.RequestToolRetry, CallID: c.Shown,
-		Tool: c.Tool, DisplayName: title, SummaryLabel: label, ActionDescription: action,
+	out, err := r.ask(ctx, c, fmt.Sprintf(":retry:%d", round), &contracts.ServerRequest{
+		RequestType: contracts.RequestToolRetry, DisplayName: title, SummaryLabel: label, ActionDescription: action,
 		Args: args, Reason: summary,
-	}, contracts.AskOptions{})
+	})
 	if err == nil && (out.Verdict == contracts.VerdictAborted || out.Verdict == contracts.VerdictCancelled) {
 		err = aborted(c)
 	}

@@ -77,16 +77,13 @@ func (r *run) clientTool(ctx context.Context, c *call) error {
 
 // put asks a client for the result of a call.
 func (r *run) put(ctx context.Context, c *call, req *contracts.ServerRequest) error {
-	req.RequestID, req.CallID, req.Tool = c.Shown, c.Shown, c.Tool
+	suffix := ""
 	if c.announce == nil {
-		req.RequestID += ":answer" // the approval had the id of the call
+		suffix = ":answer" // the approval had the id of the call
 	}
-	out, err := r.host.Ask(ctx, req, contracts.AskOptions{})
+	out, err := r.ask(ctx, c, suffix, req)
 	if err != nil {
-		return r.stopped(ctx, err)
-	}
-	if out.Announced {
-		c.announce = nil
+		return err
 	}
 	return errors.Join(r.conclude(ctx, c, answerOf(req.RequestType, out), turn.After(c.Shown, out.Verdict)), r.withdrawn(ctx, out))
 }

@@ -16,7 +16,7 @@ import (
 // blind is a turn of a provider that takes no pictures.
 func blind(err *model.Error, text string) turnFunc {
 	return func(ctx context.Context, req *model.Request, say func(model.Delta) error) (model.Reply, error) {
-		if hasImages(req.Messages) {
+		if len(images(req.Messages)) > 0 {
 			return model.Reply{}, err
 		}
 		return says(text)(ctx, req, say)
@@ -27,7 +27,7 @@ func TestPictureThatIsRefusedDoesNotEndTheSession(t *testing.T) {
 	looks := tool.Tool{Tool: model.Tool{Name: "look"}, Run: func(context.Context, json.RawMessage, func(string) error) (tool.Result, error) {
 		return tool.Result{Text: "a picture", Images: []model.Image{{MimeType: "image/tiff"}}}, nil
 	}}
-	if msg := resultRecord(model.CallResult{Images: []model.Image{{}}}).Message; !hasImages([]model.Message{*msg}) {
+	if msg := resultRecord(model.CallResult{Images: []model.Image{{}}}).Message; len(images([]model.Message{*msg})) == 0 {
 		t.Error("got no image in a result, want one")
 	}
 	for _, tt := range []struct {

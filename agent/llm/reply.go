@@ -67,8 +67,8 @@ func (r *run) reply(ctx context.Context) (reply, error) {
 		draft := string(r.journal.draft)
 		said := strings.TrimSpace(draft) != ""
 		if said {
-			if err := r.journal.add(r.journal.repairs("")...); err != nil {
-				return reply{}, r.failed(err)
+			if err := r.add(r.journal.repairs("")...); err != nil {
+				return reply{}, err
 			}
 		}
 		r.spend(got.Usage)
@@ -79,7 +79,7 @@ func (r *run) reply(ctx context.Context) (reply, error) {
 		case cause != nil && cause.Kind == model.KindTooLong && shrinks < maxShrinks:
 			shrinks++
 			err = r.overflowed(ctx, shrinks)
-		case cause != nil && blamesImages(cause) && hasImages(r.journal.messages):
+		case cause != nil && blamesImages(cause) && len(images(r.journal.messages)) > 0:
 			err = r.dropImages(ctx, cause)
 		case mayRetry(err, failures+1, maxModelRetries):
 			failures++
@@ -97,9 +97,7 @@ func (r *run) reply(ctx context.Context) (reply, error) {
 			err = r.end(ctx, model.Usage{}, "")
 		}
 		if err == nil && said {
-			if err = r.journal.add(record{Message: told(cutOff)}); err != nil {
-				err = r.failed(err)
-			}
+			err = r.add(record{Message: told(cutOff)})
 		}
 		if err != nil {
 			return reply{}, err
@@ -130,9 +128,7 @@ func (r *run) show(ctx context.Context, d model.Delta) error {
 		var err error
 		if d.Thinking {
 			err = r.Think(ctx, piece)
-		} else if err = r.journal.add(record{Draft: piece}); err != nil {
-			err = r.failed(err)
-		} else {
+		} else if err = r.add(record{Draft: piece}); err == nil {
 			err = r.Say(ctx, piece)
 		}
 		if err != nil {
@@ -188,8 +184,8 @@ func (r *run) accept(ctx context.Context, got model.Reply) (reply, error) {
 	}
 	msg, calls := r.tidy(got)
 	if msg != nil {
-		if err := r.journal.add(record{Message: msg}); err != nil {
-			return reply{}, r.failed(err)
+		if err := r.add(record{Message: msg}); err != nil {
+			return reply{}, err
 		}
 	}
 	if total := got.Usage.Input + got.Usage.CacheRead + got.Usage.CacheWrite; total > 0 {
@@ -313,8 +309,5 @@ func (r *run) proceed(ctx context.Context, last reply) (bool, error) {
 	if err := r.status(ctx, text); err != nil {
 		return false, err
 	}
-	if err := r.journal.add(record{Message: told(goOnWriting)}); err != nil {
-		return false, r.failed(err)
-	}
-	return true, nil
+	return true, r.add(record{Message: told(goOnWriting)})
 }

@@ -40,11 +40,8 @@ func countLines(text string) int {
 
 // count returns a number of things, such as "1 line" or "2 lines".
 func count(n int, thing string) string {
-	switch {
-	case n == 1:
+	if n == 1 {
 		return "1 " + thing
-	case strings.HasSuffix(thing, "ch"):
-		thing += "e"
 	}
 	return fmt.Sprintf("%d %ss", n, thing)
 }
