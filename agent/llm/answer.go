@@ -10,45 +10,6 @@ import (
 	"github.com/seed-028515a8/maestro/contracts"
 )
 
-// A reaction is what follows from an answer to an approval.
-type reaction struct {
-	verdict contracts.Verdict // denied if the answer cannot be read
-	no      string            // tells the model why the call does not run; "" if it runs
-	status  string            // for clients; may be empty
-}
-
-// react acts on the note in an answer. A yes with a note that cannot be read is no
-// consent: it may have been meant for another call, or with a condition.
-func (r *run) react(c *call, out contracts.Outcome) reaction {
-	re := reaction{verdict: out.Verdict}
-	note, reason, err := out.Note()
-	if err == nil && note.OptionID != "" {
-		err = errors.New("there are no options to choose from")
-	}
-	approved := out.Verdict == contracts.VerdictApproved
-	if err != nil && approved {
-		return reaction{
-			verdict: contracts.VerdictDenied,
-			no:      "Not run: the person's answer could not be read. If the call is still wanted, make it again, so that they are asked again.",
-			status:  "Not run: the answer is not understood: " + shownError(err) + `. Want a plain yes, or one such as {"remember":"session"}`,
-		}
-	}
-	if err == nil {
-		re.status, err = r.heed(c, approved, note)
-	}
-	if err != nil {
-		re.status = "Not remembered: " + shownError(err)
-	}
-	if approved {
-		return re
-	}
-	re.no = "Not run: the request was " + string(out.Verdict) + " by " + string(out.By) + "."
-	if reason != "" {
-		re.no += " Reason: " + reason
-	}
-	return re
-}
-
 // heed remembers the answer to an approval if the client wants that, and says which
 // rule it made. An error says why the answer cannot be remembered, fit to be shown.
 func (r *run) heed(c *call, approved bool, note contracts.AnswerNote) (string, error) {

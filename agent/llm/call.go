@@ -220,21 +220,46 @@ func (r *run) approve(ctx context.Context, c *call, why string, repeats bool) (b
 	return false, r.denied(ctx, c, contracts.VerdictDenied, "Not run: "+why+".")
 }
 
-// allowed acts on the answer to an approval, and reports whether the call runs.
+// allowed acts on the answer to an approval, and reports whether the call runs. A yes
+// with a note that cannot be read is no consent: it may have been meant for another
+// call, or with a condition.
 func (r *run) allowed(ctx context.Context, c *call, out contracts.Outcome) (bool, error) {
-	re := r.react(c, out)
-	if re.status != "" {
-		if err := r.status(ctx, re.status); err != nil {
-			return false, err
-		}
-	}
 	if out.By == contracts.ResolvedByUser {
 		r.recent = repetition{} // a person has looked at it
 	}
-	if re.no == "" {
+	approved, status := out.Verdict == contracts.VerdictApproved, ""
+	note, reason, err := out.Note()
+	if err == nil && note.OptionID != "" {
+		err = errors.New("there are no options to choose from")
+	}
+	unreadable := err
+	if err == nil {
+		status, err = r.heed(c, approved, note)
+	}
+	if err != nil {
+		status = "Not remembered: " + shownError(err)
+	}
+	verdict, no := out.Verdict, "" // no tells the model why the call does not run
+	switch {
+	case !approved:
+		no = "Not run: the request was " + string(out.Verdict) + " by " + string(out.By) + "."
+		if reason != "" {
+			no += " Reason: " + reason
+		}
+	case unreadable != nil:
+		verdict = contracts.VerdictDenied
+		no = "Not run: the person's answer could not be read. If the call is still wanted, make it again, so that they are asked again."
+		status = "Not run: the answer is not understood: " + shownError(unreadable) + `. Want a plain yes, or one such as {"remember":"session"}`
+	}
+	if status != "" {
+		if err := r.status(ctx, status); err != nil {
+			return false, err
+		}
+	}
+	if no == "" {
 		return true, nil
 	}
-	return false, errors.Join(r.denied(ctx, c, re.verdict, re.no), r.withdrawn(ctx, out))
+	return false, errors.Join(r.denied(ctx, c, verdict, no), r.withdrawn(ctx, out))
 }
 
 // withdrawn returns why the run ends if the runtime cancelled a question, which it

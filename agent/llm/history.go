@@ -58,10 +58,8 @@ var errEmptyRecord = errors.New("a record without content")
 // refused and changes nothing.
 func (h *history) apply(rec record) error {
 	switch {
-	case rec.Message != nil && rec.Message.Role == model.RoleAssistant:
-		return h.addReply(*rec.Message)
 	case rec.Message != nil:
-		return h.addUser(*rec.Message)
+		return h.addMessage(*rec.Message)
 	case rec.Draft != "":
 		if h.last() != model.RoleUser || len(h.open) > 0 {
 			return errors.New("a draft that is no answer")
@@ -95,62 +93,47 @@ func (h *history) unanswered() bool {
 	return parts[len(parts)-1].Result == nil
 }
 
-// addReply appends a message of the model.
-func (h *history) addReply(msg model.Message) error {
-	if h.last() != model.RoleUser || len(h.open) > 0 {
+// addMessage appends a message, or joins it to the last one if both are the user's.
+func (h *history) addMessage(msg model.Message) error {
+	user, join := msg.Role == model.RoleUser, h.last() == model.RoleUser
+	switch {
+	case len(msg.Parts) == 0 || !user && msg.Role != model.RoleAssistant:
+		return errEmptyRecord
+	case !user && (!join || len(h.open) > 0):
 		return errors.New("an answer to nothing")
-	}
-	if len(msg.Parts) == 0 {
-		return errEmptyRecord
-	}
-	var calls []string
-	for _, p := range msg.Parts {
-		switch {
-		case p.Result != nil || p.Image != nil || fields(p) != 1:
-			return errors.New("an answer with a part that no model says")
-		case p.Call == nil:
-			continue
-		case h.ids[p.Call.ID] || slices.Contains(calls, p.Call.ID) || p.Call.Shown == "":
-			return fmt.Errorf("a call %q that cannot be told from others", p.Call.ID)
-		}
-		calls = append(calls, p.Call.ID)
-	}
-	if h.ids == nil {
-		h.ids = map[string]bool{}
-	}
-	for _, id := range calls {
-		h.ids[id] = true
-	}
-	h.messages = append(h.messages, msg)
-	h.open, h.draft = calls, nil
-	return nil
-}
-
-// addUser adds a message of the user, which holds the results of calls first.
-func (h *history) addUser(msg model.Message) error {
-	if msg.Role != model.RoleUser || len(msg.Parts) == 0 {
-		return errEmptyRecord
 	}
 	open := slices.Clone(h.open)
 	for _, p := range msg.Parts {
 		switch {
-		case fields(p) != 1 || p.Call != nil || p.Thinking != nil:
-			return errors.New("a part that no user says")
-		case p.Result == nil && len(open) > 0:
+		case fields(p) != 1, user && (p.Call != nil || p.Thinking != nil), !user && (p.Result != nil || p.Image != nil):
+			return fmt.Errorf("a part that is not the %s's", msg.Role)
+		case p.Call != nil:
+			if h.ids[p.Call.ID] || slices.Contains(open, p.Call.ID) || p.Call.Shown == "" {
+				return fmt.Errorf("a call %q that cannot be told from others", p.Call.ID)
+			}
+			open = append(open, p.Call.ID)
+		case p.Result != nil:
+			at := slices.Index(open, p.Result.ID)
+			if at < 0 {
+				return fmt.Errorf("call %q waits for no result", p.Result.ID)
+			}
+			open = slices.Delete(open, at, at+1)
+		case user && len(open) > 0:
 			return fmt.Errorf("call %q is not answered", open[0])
-		case p.Result == nil:
-			continue
 		}
-		at := slices.Index(open, p.Result.ID)
-		if at < 0 {
-			return fmt.Errorf("call %q waits for no result", p.Result.ID)
-		}
-		open = slices.Delete(open, at, at+1)
 	}
-	if n := len(h.messages); h.last() == model.RoleUser {
-		h.messages[n-1].Parts = append(slices.Clip(h.messages[n-1].Parts), msg.Parts...)
+	if h.ids == nil {
+		h.ids = map[string]bool{}
+	}
+	for _, id := range open {
+		h.ids[id] = true
+	}
+	msg.Parts = slices.Clip(msg.Parts)
+	if user && join {
+		last := &h.messages[len(h.messages)-1]
+		last.Parts = append(last.Parts, msg.Parts...)
 	} else {
-		h.messages = append(h.messages, model.Message{Role: model.RoleUser, Parts: slices.Clip(msg.Parts)})
+		h.messages = append(h.messages, msg)
 	}
 	h.open, h.draft = open, nil
 	return nil
