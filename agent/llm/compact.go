@@ -112,24 +112,10 @@ func (r *run) tokens() int64 {
 	return tokens
 }
 
-// makeRoom compacts the history before it outgrows the model's context.
-func (r *run) makeRoom(ctx context.Context) error {
-	if size := r.tokens(); size > r.bound() && size > r.floor || imageBytes(r.journal.messages) > maxHistoryBytes {
-		return r.compact(ctx, 1)
-	}
-	return nil
-}
-
-// overflowed compacts a history that the provider found too long. Each time of a
-// turn it keeps less.
-func (r *run) overflowed(ctx context.Context, times int) error {
-	if err := r.status(ctx, "Prompt exceeded the context window. Compacting history and continuing automatically..."); err != nil {
-		return err
-	}
-	if err := r.compact(ctx, times); err != nil {
-		return r.stopped(ctx, err)
-	}
-	return nil
+// full reports whether the history is about to outgrow the model's context.
+func (r *run) full() bool {
+	size := r.tokens()
+	return size > r.bound() && size > r.floor || imageBytes(r.journal.messages) > maxHistoryBytes
 }
 
 // compact replaces old messages by a summary. The first time it keeps a tail of
@@ -151,19 +137,17 @@ func (r *run) compact(ctx context.Context, times int) error {
 	if times > 1 || at == 0 || estimate(tail) > r.bound()/2 || imageBytes(tail) > maxHistoryBytes/2 {
 		tail = mapParts(tail, squeezed)
 	}
-	summary, err := r.summary(ctx, messages[:at])
-	if err != nil {
-		return err
-	}
-	fresh := slices.Clone(tail)
+	summary := "Long texts were cut to make room."
 	if at > 0 {
-		fresh = append([]model.Message{*told(summary)}, tail...)
-	} else {
-		summary = "Long texts were cut to make room."
+		summary = r.summary(ctx, messages[:at])
+		tail = append([]model.Message{*told(summary)}, tail...)
+	}
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
 	}
 	r.counted = counted{} // also if the shorter history cannot be written
-	if err := r.journal.replace(fresh); err != nil {
-		return err
+	if err := r.journal.replace(tail); err != nil {
+		return r.failed(err)
 	}
 	r.floor = r.tokens() * 3 / 2 // a history that stays long is not compacted every turn
 	return r.host.Publish(ctx, &contracts.Compaction{
@@ -271,22 +255,16 @@ const (
 
 // summary returns the text that replaces old messages. If the model fails to
 // summarise them the text repeats only the person's last request.
-func (r *run) summary(ctx context.Context, messages []model.Message) (string, error) {
-	if len(messages) == 0 {
-		return "", nil
-	}
+func (r *run) summary(ctx context.Context, messages []model.Message) string {
 	text, err := r.askSummary(ctx, messages)
-	switch {
-	case err == nil:
-		return summaryHead + text, nil
-	case ctx.Err() != nil:
-		return "", context.Cause(ctx)
+	if err == nil {
+		return summaryHead + text
 	}
 	r.opts.Log.Warn("summarise history", slog.Any("err", err))
 	if request := lastRequest(messages); request != "" {
-		return forgotten + "\n\nThe last request in it was:\n\n" + bounded(request, recountedBytes), nil
+		return forgotten + "\n\nThe last request in it was:\n\n" + bounded(request, recountedBytes)
 	}
-	return forgotten, nil
+	return forgotten
 }
 
 func (r *run) askSummary(ctx context.Context, messages []model.Message) (string, error) {

@@ -91,7 +91,20 @@ func (r *run) put(ctx context.Context, c *call, req *contracts.ServerRequest) er
 // answerOf returns the answer of a client as a result. If there is no answer the
 // result says so.
 func answerOf(kind contracts.RequestType, out contracts.Outcome) tool.Result {
-	result := blocks(out.Content)
+	var result tool.Result
+	var texts []string
+	for _, block := range out.Content {
+		data, err := base64.StdEncoding.DecodeString(block.Data)
+		switch {
+		case block.Type == "text":
+			texts = append(texts, block.Text)
+		case err != nil:
+			texts = append(texts, "[an image that could not be read]")
+		default:
+			result.Images = append(result.Images, model.Image{MimeType: block.MimeType, Data: data})
+		}
+	}
+	result.Text = strings.Join(texts, "\n")
 	if out.Verdict == contracts.VerdictAnswered || out.Verdict == contracts.VerdictCompleted {
 		if result.Text == "" && len(result.Images) == 0 {
 			result.Text = "(an empty answer)"
@@ -108,24 +121,4 @@ func answerOf(kind contracts.RequestType, out contracts.Outcome) tool.Result {
 		}
 	}
 	return tool.Result{Text: what, Images: result.Images, IsError: true}
-}
-
-// blocks returns the content of an answer.
-func blocks(content []contracts.ContentBlock) tool.Result {
-	var result tool.Result
-	var texts []string
-	for _, block := range content {
-		if block.Type == "text" {
-			texts = append(texts, block.Text)
-			continue
-		}
-		data, err := base64.StdEncoding.DecodeString(block.Data)
-		if err != nil {
-			texts = append(texts, "[an image that could not be read]")
-			continue
-		}
-		result.Images = append(result.Images, model.Image{MimeType: block.MimeType, Data: data})
-	}
-	result.Text = strings.Join(texts, "\n")
-	return result
 }

@@ -47,8 +47,10 @@ type reply struct {
 func (r *run) reply(ctx context.Context) (reply, error) {
 	failures, shrinks := 0, 0
 	for {
-		if err := r.makeRoom(ctx); err != nil {
-			return reply{}, r.stopped(ctx, err)
+		if r.full() {
+			if err := r.compact(ctx, 1); err != nil {
+				return reply{}, err
+			}
 		}
 		if !r.Open() {
 			if err := r.Turn.Start(ctx); err != nil {
@@ -78,7 +80,9 @@ func (r *run) reply(ctx context.Context) (reply, error) {
 			return reply{}, context.Cause(ctx)
 		case cause != nil && cause.Kind == model.KindTooLong && shrinks < maxShrinks:
 			shrinks++
-			err = r.overflowed(ctx, shrinks)
+			if err = r.status(ctx, "Prompt exceeded the context window. Compacting history and continuing automatically..."); err == nil {
+				err = r.compact(ctx, shrinks)
+			}
 		case cause != nil && blamesImages(cause) && len(images(r.journal.messages)) > 0:
 			err = r.dropImages(ctx, cause)
 		case mayRetry(err, failures+1, maxModelRetries):

@@ -20,9 +20,9 @@ var ephemeral = object{"type": "ephemeral"}
 // with the tools, the system prompt and the last two messages of the user: the
 // service reads everything before the last prompt from the cache of the call before.
 func (s *service) anthropicRequest(req *model.Request) object {
-	takes := claudeOf(s.model)
+	takes := claudeOf(s.Model)
 	length := cmp.Or(req.MaxTokens, takes.length)
-	p := object{"model": s.model, "max_tokens": length, "stream": true, "messages": s.anthropicMessages(req.Messages)}
+	p := object{"model": s.Model, "max_tokens": length, "stream": true, "messages": s.anthropicMessages(req.Messages)}
 	if strings.TrimSpace(req.System) != "" {
 		p["system"] = []object{{"type": "text", "text": req.System, "cache_control": ephemeral}}
 	}

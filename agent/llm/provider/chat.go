@@ -14,7 +14,7 @@ func (s *service) chatRequest(req *model.Request) object {
 		messages = append(messages, object{"role": "system", "content": req.System})
 	}
 	p := object{
-		"model": s.model, "messages": append(messages, s.chatMessages(req.Messages)...),
+		"model": s.Model, "messages": append(messages, s.chatMessages(req.Messages)...),
 		"stream": true, "stream_options": object{"include_usage": true},
 	}
 	switch {
@@ -31,7 +31,7 @@ func (s *service) chatRequest(req *model.Request) object {
 	if len(tools) > 0 {
 		p["tools"] = tools
 	}
-	if effort := openaiEffort(s.model, req.Thinking); effort != "" && reasons(s.model) {
+	if effort := openaiEffort(s.Model, req.Thinking); effort != "" && reasons(s.Model) {
 		p["reasoning_effort"] = effort
 	}
 	return p
@@ -68,7 +68,7 @@ func (s *service) chatAssistant(parts []model.Part, withReasoning bool) object {
 		switch {
 		case p.Text != nil:
 			text.WriteString(*p.Text)
-		case p.Thinking != nil && p.Thinking.Provider == s.name:
+		case p.Thinking != nil && p.Thinking.Provider == s.Provider:
 			reasoning.WriteString(p.Thinking.Text)
 		case p.Call != nil:
 			calls = append(calls, object{"type": "function", "id": p.Call.ID,

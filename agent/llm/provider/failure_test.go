@@ -381,7 +381,7 @@ func TestWaitsAreRead(t *testing.T) {
 }
 
 func TestMessagesShowNoCredentials(t *testing.T) {
-	s := &service{key: "opensesame"}
+	s := &service{Options: Options{Key: "opensesame"}}
 	for _, tt := range []struct{ text, want string }{
 		{"Incorrect API key provided: sk-proj-abc***xyz. Find", "Incorrect API key provided: *** Find"},
 		{"key opensesame is wrong", "key *** is wrong"},

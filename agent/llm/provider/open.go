@@ -86,11 +86,11 @@ func Open(o Options) (model.Model, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open model: %w", err)
 	}
-	s := &service{
-		dialect: d, name: o.Provider, model: o.Model, base: base, key: o.Key,
-		official: isOfficial(base), idle: cmp.Or(o.Idle, defaultIdle), maxReply: maxReplyBytes,
-	}
-	if s.official && s.key == "" {
+	o.Idle = cmp.Or(o.Idle, defaultIdle)
+	host := "." + strings.ToLower(base.Hostname()) // in any region
+	official := strings.HasSuffix(host, ".api.anthropic.com") || strings.HasSuffix(host, ".api.openai.com")
+	s := &service{dialect: d, Options: o, base: base, official: official, maxReply: maxReplyBytes}
+	if official && o.Key == "" {
 		return nil, &model.Error{Kind: model.KindAuth, Message: "open model: " + o.Provider + " needs a key: set " + d.variable + ", or say --model-url"}
 	}
 	if o.HTTPClient != nil {
@@ -121,10 +121,4 @@ func baseURL(text, provider string) (*url.URL, error) {
 	}
 	u.Path, u.RawPath = path+"/", ""
 	return u, nil
-}
-
-// isOfficial reports whether a base URL is a provider's own service, in any region.
-func isOfficial(u *url.URL) bool {
-	host := "." + strings.ToLower(u.Hostname())
-	return strings.HasSuffix(host, ".api.anthropic.com") || strings.HasSuffix(host, ".api.openai.com")
 }

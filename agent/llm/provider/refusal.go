@@ -40,14 +40,14 @@ func (c *call) refusal(res *http.Response, body []byte) *model.Error {
 	text = cmp.Or(text, strings.ToLower(http.StatusText(res.StatusCode)), "an error without a text")
 	return &model.Error{
 		Kind: classify(res.StatusCode, said), Status: res.StatusCode, RetryAfter: retryAfter(res.Header, time.Now()),
-		Message: fmt.Sprintf("%s at %s answered %d: %s", c.name, c.address, res.StatusCode, text),
+		Message: fmt.Sprintf("%s at %s answered %d: %s", c.Provider, c.address, res.StatusCode, text),
 	}
 }
 
 // broke returns the error for a complaint in the middle of a stream.
 func (c *call) broke(raw []byte) *model.Error {
 	said := readComplaint(raw)
-	e := &model.Error{Kind: classify(0, said), Message: c.name + " broke off"}
+	e := &model.Error{Kind: classify(0, said), Message: c.Provider + " broke off"}
 	if e.Kind == model.KindTransient {
 		e.Kind = model.KindCut
 	}
@@ -148,8 +148,8 @@ func (s *service) redact(text string, texts []string) string {
 	if echoes(text, texts) {
 		return "its message repeats the request and is not shown"
 	}
-	if len(s.key) >= minSecret {
-		text = strings.ReplaceAll(text, s.key, "***")
+	if len(s.Key) >= minSecret {
+		text = strings.ReplaceAll(text, s.Key, "***")
 	}
 	text = secrets().ReplaceAllString(text, "***")
 	text = strings.Join(strings.FieldsFunc(text, func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) }), " ")

@@ -87,7 +87,7 @@ func (r *reply) soFar() model.Reply {
 		case b.kind == textBlock && text != "":
 			out.Message.Parts = append(out.Message.Parts, model.Part{Text: &text})
 		case b.kind == thinkingBlock && (text != "" || b.opaque != nil):
-			out.Message.Parts = append(out.Message.Parts, model.Part{Thinking: &model.Thinking{Text: text, Provider: r.name, Opaque: b.opaque}})
+			out.Message.Parts = append(out.Message.Parts, model.Part{Thinking: &model.Thinking{Text: text, Provider: r.Provider, Opaque: b.opaque}})
 		case b.kind == callBlock && b.ended:
 			if args := argsOf(text); args != nil {
 				out.Message.Parts = append(out.Message.Parts, model.Part{Call: &model.Call{ID: b.id, Tool: b.tool, Args: args}})
@@ -125,7 +125,7 @@ func (r *reply) finish() (model.Reply, error) {
 		}
 	}
 	if whole < begun && r.stop != model.StopLength {
-		return out, &model.Error{Kind: model.KindMalformed, Message: r.name + " ended a call whose arguments are no JSON object"}
+		return out, &model.Error{Kind: model.KindMalformed, Message: r.Provider + " ended a call whose arguments are no JSON object"}
 	}
 	out.Stop = cmp.Or(r.stop, model.StopDone)
 	if r.stop == "" && whole > 0 {

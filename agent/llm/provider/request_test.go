@@ -281,7 +281,7 @@ func TestFailureWithPicturesIsToldInWordsToAnthropic(t *testing.T) {
 }
 
 func TestNoMessageEndsInThinkingForAnthropic(t *testing.T) {
-	s := &service{name: Anthropic}
+	s := &service{Options: Options{Provider: Anthropic}}
 	thought := func(kept string) model.Part {
 		return model.Part{Thinking: &model.Thinking{Text: "hm", Provider: Anthropic, Opaque: json.RawMessage(kept)}}
 	}

@@ -11,7 +11,7 @@ import (
 // responsesRequest returns a request for OpenAI Responses. The service stores
 // nothing: reasoning is kept in the history, encrypted by the service.
 func (s *service) responsesRequest(req *model.Request) object {
-	p := object{"model": s.model, "input": s.responsesInput(req.Messages), "store": false, "stream": true}
+	p := object{"model": s.Model, "input": s.responsesInput(req.Messages), "store": false, "stream": true}
 	if strings.TrimSpace(req.System) != "" {
 		p["instructions"] = req.System
 	}
@@ -28,11 +28,11 @@ func (s *service) responsesRequest(req *model.Request) object {
 		}
 		p["tools"] = tools
 	}
-	if !reasons(s.model) {
+	if !reasons(s.Model) {
 		return p
 	}
 	p["include"] = []string{"reasoning.encrypted_content"}
-	if effort := openaiEffort(s.model, req.Thinking); effort != "" {
+	if effort := openaiEffort(s.Model, req.Thinking); effort != "" {
 		reasoning := object{"effort": effort}
 		if req.Thinking != model.EffortOff && !s.noSummaries {
 			reasoning["summary"] = "auto"

@@ -46,13 +46,11 @@ type object = map[string]any
 // [model.Model].
 type service struct {
 	dialect
-	name, model string
-	base        *url.URL
-	key         string
-	official    bool
-	idle        time.Duration
-	maxReply    int // bytes
-	client      http.Client
+	Options
+	base     *url.URL
+	official bool // base is the provider's own
+	maxReply int  // bytes
+	client   http.Client
 
 	noSummaries bool // the service refused summaries of reasoning; they are not requested again
 }
@@ -62,7 +60,7 @@ type service struct {
 // without them.
 func (s *service) Stream(ctx context.Context, req *model.Request, say func(model.Delta) error) (model.Reply, error) {
 	reply, err := s.stream(ctx, req, say)
-	if e, ok := errors.AsType[*model.Error](err); ok && s.name == OpenAI && !s.noSummaries &&
+	if e, ok := errors.AsType[*model.Error](err); ok && s.Provider == OpenAI && !s.noSummaries &&
 		e.Kind == model.KindInvalid && strings.Contains(e.Message, "reasoning summar") {
 		s.noSummaries = true
 		return s.stream(ctx, req, say)
@@ -115,8 +113,8 @@ type call struct {
 func (s *service) newCall(ctx context.Context, req *model.Request) *call {
 	ctx, end := context.WithCancelCause(ctx)
 	return &call{
-		service: s, ctx: ctx, end: end, limit: s.idle, req: req, texts: textsOf(req),
-		timer: time.AfterFunc(s.idle, func() { end(errSilent) }),
+		service: s, ctx: ctx, end: end, limit: s.Idle, req: req, texts: textsOf(req),
+		timer: time.AfterFunc(s.Idle, func() { end(errSilent) }),
 	}
 }
 
@@ -134,7 +132,7 @@ func (c *call) send(request object) error {
 	e := json.NewEncoder(&body)
 	e.SetEscapeHTML(false)
 	if e.Encode(request) != nil { // the error may show the history
-		return &model.Error{Kind: model.KindInvalid, Message: c.name + ": the request is not JSON"}
+		return &model.Error{Kind: model.KindInvalid, Message: c.Provider + ": the request is not JSON"}
 	}
 	u := *c.base
 	u.Path += c.path
@@ -242,7 +240,7 @@ func (c *call) failure(ctx context.Context, err error) error {
 	case err != io.EOF: // err may show the reply
 		kind, text = model.KindMalformed, " sent an event that is not understood"
 	}
-	return &model.Error{Kind: kind, Message: c.name + text}
+	return &model.Error{Kind: kind, Message: c.Provider + text}
 }
 
 // withoutURL is the text of an error without the URL that net/http adds.
@@ -257,15 +255,15 @@ func withoutURL(err error) string {
 // each label. The providers get labels only where their form has a member for them.
 func (s *service) headers(req *model.Request) http.Header {
 	headers := http.Header{}
-	if s.name == Anthropic {
+	if s.Provider == Anthropic {
 		headers.Set("Anthropic-Version", "2023-06-01")
 	}
 	switch {
-	case s.key == "":
-	case s.name == Anthropic:
-		headers.Set("X-Api-Key", s.key)
+	case s.Key == "":
+	case s.Provider == Anthropic:
+		headers.Set("X-Api-Key", s.Key)
 	default:
-		headers.Set("Authorization", "Bearer "+s.key)
+		headers.Set("Authorization", "Bearer "+s.Key)
 	}
 	if !s.official {
 		for key, value := range labels(req.Metadata) {
@@ -308,5 +306,5 @@ func schemaOf(t model.Tool) json.RawMessage {
 
 // thought reports whether a part is thinking of this provider that can be sent back.
 func (s *service) thought(p model.Part) bool {
-	return p.Thinking != nil && p.Thinking.Provider == s.name && len(p.Thinking.Opaque) > 0
+	return p.Thinking != nil && p.Thinking.Provider == s.Provider && len(p.Thinking.Opaque) > 0
 }
