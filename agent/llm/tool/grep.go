@@ -176,17 +176,10 @@ func lowered(text []byte) []byte {
 
 // hits are what was found in one file.
 type hits struct {
-	path  string
-	lines []line // with modeContent: those that match, at most the limit, and those around
-	count int    // lines that match; 1 at most with modeFiles, one beyond the limit with modeContent
-	large bool   // the file was not searched because of its size
-}
-
-// A line of a file, or a gap before the next one.
-type line struct {
-	number int // counted from 1; zero for a gap
-	text   string
-	match  bool
+	path   string
+	chunks []string // with modeContent: the text of each match, at most the limit
+	count  int      // lines that match; 1 at most with modeFiles, one beyond the limit with modeContent
+	large  bool     // the file was not searched because of its size
 }
 
 // files searches several files at once until it has found more than the limit or
@@ -238,7 +231,7 @@ func (s *search) file(ctx context.Context, path string) *hits {
 	if matches, h.count = s.matches(ctx, data); h.count == 0 {
 		return nil
 	}
-	h.lines = s.around(data, matches)
+	h.chunks = s.chunks(valid(path), data, matches)
 	return h
 }
 
@@ -291,35 +284,39 @@ func lineText(line []byte) []byte {
 	return bytes.TrimSuffix(bytes.TrimSuffix(line, []byte("\n")), []byte("\r"))
 }
 
-// around returns the lines that match, at most the limit, and the lines around them.
-func (s *search) around(data []byte, matches []int) (lines []line) {
+// chunks returns the text of each match, at most the limit: the line with the lines
+// around it that the chunk before it lacks. A colon follows the number of a line that
+// matches, a hyphen the number of a line around it.
+func (s *search) chunks(path string, data []byte, matches []int) (chunks []string) {
 	number, counted, shown := 1, 0, 0
-	add := func(at int, match bool) {
-		number += bytes.Count(data[counted:at], []byte("\n"))
-		counted, shown = at, lineEnd(data, at)
-		lines = append(lines, line{number, s.cut(lineText(data[at:shown]), match), match})
-	}
 	for i, at := range matches[:min(len(matches), s.Limit)] {
+		var b strings.Builder
+		add := func(at int, sign string) {
+			number += bytes.Count(data[counted:at], []byte("\n"))
+			counted, shown = at, lineEnd(data, at)
+			fmt.Fprintf(&b, "%s%s%d%s%s\n", path, sign, number, sign, s.cut(lineText(data[at:shown]), sign == ":"))
+		}
 		from := at
 		for n := 0; n < s.Context && from > shown; n++ {
 			from = lineBegin(data, from-1)
 		}
-		if s.Context > 0 && from > shown && len(lines) > 0 {
-			lines = append(lines, line{})
+		if s.Context > 0 && from > shown && i > 0 {
+			b.WriteString("--\n")
 		}
 		for ; from < at; from = shown {
-			add(from, false)
+			add(from, "-")
 		}
-		add(at, true)
+		add(at, ":")
 		next := len(data)
 		if i+1 < len(matches) {
 			next = matches[i+1]
 		}
 		for n := 0; n < s.Context && shown < next; n++ {
-			add(shown, false)
+			add(shown, "-")
 		}
+		chunks = append(chunks, b.String())
 	}
-	return lines
+	return chunks
 }
 
 // cut returns a line as it is shown: the part around the first match if the line is
@@ -346,73 +343,46 @@ func (s *search) cut(text []byte, match bool) string {
 
 // text returns the result of a search.
 func (s *search) text(found []*hits) string {
-	t := telling{search: s}
-	large := 0
+	var b strings.Builder
+	told, large, more := 0, 0, false
+	add := func(text string) { // nothing once there was no room
+		if more = more || b.Len()+len(text) > maxMatchText; !more {
+			b.WriteString(text)
+		}
+	}
 	for _, h := range found {
 		switch {
 		case h == nil:
 		case h.large:
 			large++
-		case t.told >= s.Limit:
-			t.more = true
+		case told >= s.Limit:
+			more = true
 		case s.Mode == modeContent:
-			t.content(h)
+			if s.Context > 0 && told > 0 {
+				add("--\n")
+			}
+			fit := min(len(h.chunks), s.Limit-told)
+			for _, chunk := range h.chunks[:fit] {
+				add(chunk)
+			}
+			told += fit
+			more = more || h.count > fit
 		case s.Mode == modeCount:
-			t.told++
-			t.add(fmt.Sprintf("%s: %d\n", valid(h.path), h.count))
+			told++
+			add(fmt.Sprintf("%s: %d\n", valid(h.path), h.count))
 		default:
-			t.told++
-			t.add(valid(h.path) + "\n")
+			told++
+			add(valid(h.path) + "\n")
 		}
 	}
-	if t.told == 0 {
-		t.b.WriteString("No matches.\n")
+	if told == 0 {
+		b.WriteString("No matches.\n")
 	}
-	if t.more {
-		t.b.WriteString("[There are more matches. Look for something narrower, or set limit.]\n")
+	if more {
+		b.WriteString("[There are more matches. Look for something narrower, or set limit.]\n")
 	}
 	if large > 0 {
-		fmt.Fprintf(&t.b, "[%s of more than %d MiB not looked at]\n", count(large, "file"), maxFileBytes>>20)
+		fmt.Fprintf(&b, "[%s of more than %d MiB not looked at]\n", count(large, "file"), maxFileBytes>>20)
 	}
-	return t.b.String()
-}
-
-// A telling is a result that is being written.
-type telling struct {
-	*search
-	b    strings.Builder
-	told int  // files or lines that match
-	more bool // than fits
-}
-
-// add writes whole lines if there is room. Once there was none it writes nothing.
-func (t *telling) add(text string) {
-	if t.more = t.more || t.b.Len()+len(text) > maxMatchText; !t.more {
-		t.b.WriteString(text)
-	}
-}
-
-// content writes the lines of one file. A colon follows the number of a line that
-// matches, a hyphen the number of a line around it.
-func (t *telling) content(h *hits) {
-	if t.Context > 0 && t.told > 0 {
-		t.add("--\n")
-	}
-	path, last := valid(h.path), 0
-	for _, l := range h.lines {
-		switch {
-		case t.told >= t.Limit && (l.match || l.number == 0 || l.number > last+t.Context):
-			t.more = true // this line, or the match after it
-			return
-		case l.number == 0:
-			t.add("--\n")
-		case l.match:
-			t.told++
-			last = l.number
-			t.add(fmt.Sprintf("%s:%d:%s\n", path, l.number, l.text))
-		default:
-			t.add(fmt.Sprintf("%s-%d-%s\n", path, l.number, l.text))
-		}
-	}
-	t.more = t.more || h.count > t.Limit
+	return b.String()
 }
