@@ -69,7 +69,11 @@ func (s *service) Stream(ctx context.Context, req *model.Request, say func(model
 }
 
 func (s *service) stream(ctx context.Context, req *model.Request, say func(model.Delta) error) (model.Reply, error) {
-	c := s.newCall(ctx, req)
+	callCtx, end := context.WithCancelCause(ctx)
+	c := &call{
+		service: s, ctx: callCtx, end: end, limit: s.Idle, req: req, texts: textsOf(req),
+		timer: time.AfterFunc(s.Idle, func() { end(errSilent) }),
+	}
 	defer c.close()
 	r := &reply{call: c, say: say}
 	err := c.send(s.request(s, req))
@@ -108,14 +112,6 @@ type call struct {
 	size     int   // of the body so far
 	broken   error // ended the body early
 	lines    *bufio.Scanner
-}
-
-func (s *service) newCall(ctx context.Context, req *model.Request) *call {
-	ctx, end := context.WithCancelCause(ctx)
-	return &call{
-		service: s, ctx: ctx, end: end, limit: s.Idle, req: req, texts: textsOf(req),
-		timer: time.AfterFunc(s.Idle, func() { end(errSilent) }),
-	}
 }
 
 func (c *call) close() {

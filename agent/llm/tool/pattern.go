@@ -4,6 +4,8 @@ import (
 	"regexp"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/seed-028515a8/maestro/internal/lazyregexp"
 )
 
 // compileNames returns a function that matches slash-separated relative paths with a
@@ -22,10 +24,16 @@ func compileNames(pattern string) (match func(path string) bool, err error) {
 	return func(path string) bool { return re.MatchString(path) != inverse }, err
 }
 
-// CompilePath returns the expression for a pattern of slash-separated paths: * and ?
-// and classes as [a-z] stay within a component, a component ** stands for any number
-// of them, {a,b} for either, and a backslash makes the next character an ordinary
-// one. The error is a refusal.
+var (
+	// A class such as [a-z] or [!a]. A bracket that begins none stands for itself.
+	class   = lazyregexp.New(`^\[(?:[!^](?:\]|\\[^/]|[^]\\/])|\]|\\[^/]|[^]\\/!^])(?:\\[^/]|[^]\\/])*\]`)
+	escapes = lazyregexp.New(`(?s)\\(.)`)
+)
+
+// CompilePath returns the expression for a pattern of slash-separated paths: *, ? and
+// classes such as [a-z] stay within a component, a component ** stands for any number
+// of components, {a,b} for either, and a backslash escapes the next character. The
+// error is a refusal.
 func CompilePath(pattern string) (*regexp.Regexp, error) {
 	var b strings.Builder
 	b.WriteString(`(?s)\A`)
@@ -54,10 +62,14 @@ func CompilePath(pattern string) (*regexp.Regexp, error) {
 			b.WriteString(`)`)
 		case c == ',' && open > 0:
 			b.WriteString(`|`)
-		case c == '[':
-			var class string
-			class, n = classAt(rest)
-			b.WriteString(class)
+		case class().MatchString(rest):
+			n = len(class().FindString(rest))
+			set := rest[1 : n-1]
+			if b.WriteString("["); set[0] == '!' || set[0] == '^' {
+				b.WriteString("^/")
+				set = set[1:]
+			}
+			b.WriteString(regexp.QuoteMeta(escapes().ReplaceAllString(set, "$1")) + "]")
 		case c == '\\' && len(rest) > 1:
 			rest = rest[1:]
 			fallthrough
@@ -75,36 +87,4 @@ func CompilePath(pattern string) (*regexp.Regexp, error) {
 		return nil, refusal("The pattern " + quote(pattern) + " is not valid.")
 	}
 	return re, nil
-}
-
-// classAt returns the regular expression for the class that pattern begins with,
-// and its length. A bracket that is not closed stands for itself.
-func classAt(pattern string) (string, int) {
-	at := 1
-	var b strings.Builder
-	b.WriteByte('[')
-	if strings.HasPrefix(pattern[at:], "!") || strings.HasPrefix(pattern[at:], "^") {
-		b.WriteString("^/")
-		at++
-	}
-	for first := at; at < len(pattern); {
-		switch c := pattern[at]; {
-		case c == ']' && at > first:
-			b.WriteByte(']')
-			return b.String(), at + 1
-		case c == '/':
-			return `\[`, 1
-		case c == '\\' && at+1 < len(pattern):
-			at++
-			fallthrough
-		case c != '-':
-			_, n := utf8.DecodeRuneInString(pattern[at:])
-			b.WriteString(regexp.QuoteMeta(pattern[at : at+n]))
-			at += n
-		default:
-			b.WriteByte('-')
-			at++
-		}
-	}
-	return `\[`, 1
 }
