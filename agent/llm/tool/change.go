@@ -29,13 +29,6 @@ type writeArgs struct {
 	Content string `json:"content" about:"All that the file is to hold, exactly"`
 }
 
-func (a *writeArgs) check() error {
-	if len(a.Content) > maxFileBytes {
-		return refusal(fmt.Sprintf("The content has %d bytes, and at most %d are allowed.", len(a.Content), maxFileBytes))
-	}
-	return nil
-}
-
 // write makes files.
 func (k *Kit) write() Tool {
 	return change[writeArgs](k, Tool{
@@ -70,7 +63,7 @@ func created(f file, content string) revised {
 
 // extent says how long a text is.
 func extent(text string) string {
-	return count(countLines(text), "line") + " (" + count(len(text), "byte") + ")"
+	return count(len(diff.Lines(text)), "line") + " (" + count(len(text), "byte") + ")"
 }
 
 type editArgs struct {
@@ -81,11 +74,8 @@ type editArgs struct {
 }
 
 func (a *editArgs) check() error {
-	switch {
-	case a.OldString == a.NewString:
+	if a.OldString == a.NewString {
 		return refusal("old_string and new_string are the same: there is nothing to change.")
-	case len(a.NewString) > maxFileBytes:
-		return refusal(fmt.Sprintf("new_string has %d bytes, and at most %d are allowed.", len(a.NewString), maxFileBytes))
 	}
 	return nil
 }
@@ -279,6 +269,8 @@ func (k *Kit) revise(a revision, apply bool) (Result, error) {
 	switch {
 	case err != nil:
 		return Result{}, err
+	case len(to.text) > maxFileBytes:
+		return Result{}, refusal(fmt.Sprintf("The file would have %d bytes, and at most %d are allowed.", len(to.text), maxFileBytes))
 	case !apply:
 		return Result{Text: to.about}, nil
 	case !there:

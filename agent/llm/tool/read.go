@@ -8,6 +8,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/seed-028515a8/maestro/agent/diff"
 	"github.com/seed-028515a8/maestro/agent/llm/model"
 )
 
@@ -51,28 +52,22 @@ func (k *Kit) runRead(_ context.Context, a *readArgs, _ func(string) error) (Res
 	if err != nil {
 		return Result{}, err
 	}
-	if mime := imageType(data); mime != "" {
-		return k.readImage(f, mime, data)
-	}
-	if bytes.IndexByte(data, 0) >= 0 {
-		return Result{}, refusal(fmt.Sprintf("%s is a binary file of %s. Look at it, or change it, with bash.", f.name, count(len(data), "byte")))
-	}
-	text, err := excerpt(string(data), a.Offset, a.Limit)
-	if err == nil {
-		k.remember(f, data)
-	}
-	return Result{Text: text}, err
-}
-
-func (k *Kit) readImage(f file, mime string, data []byte) (Result, error) {
-	if len(data) > maxImageBytes {
+	mime, res := imageType(data), Result{}
+	switch {
+	case mime != "" && len(data) > maxImageBytes:
 		return Result{}, refusal(fmt.Sprintf("%s is a picture of %d bytes, and at most %d can be shown.", f.name, len(data), maxImageBytes))
+	case mime != "":
+		res.Text = fmt.Sprintf("%s is a picture (%s, %s).", f.name, mime, count(len(data), "byte"))
+		res.Images = []model.Image{{MimeType: mime, Data: data}}
+	case bytes.IndexByte(data, 0) >= 0:
+		return Result{}, refusal(fmt.Sprintf("%s is a binary file of %s. Look at it, or change it, with bash.", f.name, count(len(data), "byte")))
+	default:
+		if res.Text, err = excerpt(string(data), a.Offset, a.Limit); err != nil {
+			return Result{}, err
+		}
 	}
 	k.remember(f, data)
-	return Result{
-		Text:   fmt.Sprintf("%s is a picture (%s, %s).", f.name, mime, count(len(data), "byte")),
-		Images: []model.Image{{MimeType: mime, Data: data}},
-	}, nil
+	return res, nil
 }
 
 // imageType returns the type of a picture that models can see, or "". The type comes
@@ -85,36 +80,31 @@ func imageType(data []byte) string {
 	return ""
 }
 
-// excerpt returns at most limit lines of a file, from line offset on, and what
-// there is to know about it. The lines end in a line feed here, whatever they end
-// in there.
+// excerpt returns at most limit lines of a file, from line offset on, with remarks
+// about the file. The lines end in a line feed, whatever they end in in the file.
 func excerpt(text string, offset, limit int) (string, error) {
 	whole, marked := strings.CutPrefix(text, byteOrderMark)
-	total := countLines(whole)
+	lines := diff.Lines(whole)
 	switch {
-	case total == 0:
+	case len(lines) == 0:
 		return "The file is empty.", nil
-	case offset > total:
-		return "", refusal(fmt.Sprintf("There is no line %d: the file has %s.", offset, count(total, "line")))
+	case offset > len(lines):
+		return "", refusal(fmt.Sprintf("There is no line %d: the file has %s.", offset, count(len(lines), "line")))
 	}
 	var b strings.Builder
-	n := 0
-	for line := range strings.Lines(whole) {
-		n++
-		if n < offset {
-			continue
-		}
-		shown := numbered(n, line)
-		if n-offset == limit || b.Len()+len(shown) > maxReadText {
-			n--
+	end := offset - 1
+	for _, line := range lines[end:][:min(limit, len(lines)-end)] {
+		shown := fmt.Sprintf("%6d\t%s\n", end+1, cutLine(valid(string(lineText([]byte(line)))), maxReadLine))
+		if b.Len()+len(shown) > maxReadText {
 			break
 		}
 		b.WriteString(shown)
+		end++
 	}
-	if offset > 1 || n < total {
-		fmt.Fprintf(&b, "[Lines %d to %d of %d.", offset, n, total)
-		if n < total {
-			fmt.Fprintf(&b, " Go on with offset %d.", n+1)
+	if offset > 1 || end < len(lines) {
+		fmt.Fprintf(&b, "[Lines %d to %d of %d.", offset, end, len(lines))
+		if end < len(lines) {
+			fmt.Fprintf(&b, " Go on with offset %d.", end+1)
 		}
 		b.WriteString("]\n")
 	}
@@ -122,13 +112,7 @@ func excerpt(text string, offset, limit int) (string, error) {
 	return b.String(), nil
 }
 
-// numbered returns a line as it is shown.
-func numbered(n int, line string) string {
-	line = strings.TrimSuffix(strings.TrimSuffix(line, "\n"), "\r")
-	return fmt.Sprintf("%6d\t%s\n", n, cutLine(valid(line), maxReadLine))
-}
-
-// oddities says what is special about a text and cannot be seen.
+// oddities returns remarks about what cannot be seen in a text.
 func oddities(text string, marked bool) string {
 	var b strings.Builder
 	if marked {

@@ -29,15 +29,6 @@ func cutLine(line string, limit int) string {
 	return fmt.Sprintf("%s… [%d bytes left out]", first, len(line)-len(first))
 }
 
-// countLines returns how many lines a text has; the last need not end.
-func countLines(text string) int {
-	n := strings.Count(text, "\n")
-	if text != "" && !strings.HasSuffix(text, "\n") {
-		n++
-	}
-	return n
-}
-
 // count returns a number of things, such as "1 line" or "2 lines".
 func count(n int, thing string) string {
 	if n == 1 {
@@ -50,22 +41,17 @@ func count(n int, thing string) string {
 // most half bytes of each. No character is cut.
 type window struct {
 	half       int
-	head, tail string
-	size       int // of the whole text
-	closed     bool
+	head, tail string // tail is empty as long as head has room
+	size       int    // of the whole text
 }
 
 // add takes the next piece.
 func (w *window) add(text string) {
 	w.size += len(text)
-	if room := w.half - len(w.head); !w.closed && len(text) <= room {
-		w.head += text
-		return
-	} else if !w.closed && room >= 4 { // the longest character
-		first := abridge.Head(text, room)
+	if w.tail == "" {
+		first := abridge.Head(text, w.half-len(w.head))
 		w.head, text = w.head+first, text[len(first):]
 	}
-	w.closed = true
 	w.tail = contracts.TailText(w.tail+text, w.half)
 }
 
