@@ -113,7 +113,6 @@ func (r *run) indexOf(rule string) int {
 
 func folded(text string) string { return strings.Join(strings.Fields(text), " ") }
 
-// rulesTold lists the remembered rules.
 func (r *run) rulesTold() string {
 	if len(r.journal.rules) == 0 {
 		return "No answer is remembered for the session."

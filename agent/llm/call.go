@@ -329,7 +329,6 @@ type repetition struct {
 	count        int
 }
 
-// times returns how often the call was just made.
 func (r *repetition) times(c *call) int {
 	if r.call == c.sum() {
 		return r.count
@@ -337,7 +336,6 @@ func (r *repetition) times(c *call) int {
 	return 0
 }
 
-// note counts a call that has ended.
 func (r *repetition) note(c *call, result tool.Result) {
 	text, err := json.Marshal(result)
 	if err != nil {

@@ -227,13 +227,9 @@ var aboutImages = lazyregexp.New(`(?i)\b(images?|image_url|pictures?|multimodal|
 // image: a damaged one, a large one, one of an unknown form, or any image if the
 // model sees none.
 func blamesImages(err *model.Error) bool {
-	switch err.Kind {
-	case model.KindInvalid:
-		return err.Status == http.StatusBadRequest || err.Status == http.StatusUnprocessableEntity || aboutImages().MatchString(err.Message)
-	case model.KindTransient:
-		return aboutImages().MatchString(err.Message)
-	}
-	return false
+	badRequest := err.Status == http.StatusBadRequest || err.Status == http.StatusUnprocessableEntity
+	return err.Kind == model.KindInvalid && badRequest ||
+		(err.Kind == model.KindInvalid || err.Kind == model.KindTransient) && aboutImages().MatchString(err.Message)
 }
 
 // dropImages removes the images from the history. Otherwise the provider would

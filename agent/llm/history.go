@@ -214,12 +214,10 @@ func fields(p model.Part) int {
 	return n
 }
 
-// said returns a message of the model with one text.
 func said(text string) *model.Message {
 	return &model.Message{Role: model.RoleAssistant, Parts: []model.Part{{Text: &text}}}
 }
 
-// told returns a message of the user with one text.
 func told(text string) *model.Message {
 	return &model.Message{Role: model.RoleUser, Parts: []model.Part{{Text: &text}}}
 }

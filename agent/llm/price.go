@@ -51,7 +51,6 @@ func (p Price) MarshalText() ([]byte, error) {
 	return fmt.Appendf(nil, "%g,%g,%g,%g", p.Input, p.Output, p.CacheRead, p.CacheWrite), nil
 }
 
-// of returns what a usage costs.
 func (p Price) of(u model.Usage) float64 {
 	return (float64(u.Input)*p.Input + float64(u.Output)*p.Output +
 		float64(u.CacheRead)*p.CacheRead + float64(u.CacheWrite)*p.CacheWrite) / 1e6

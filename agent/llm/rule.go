@@ -84,7 +84,6 @@ func ParseRules(allowed, asked, denied []string) (Rules, error) {
 // blanks are what a shell skips around a line. It does not skip a carriage return.
 const blanks = " \t\n"
 
-// maxRuleBytes bounds a rule.
 const maxRuleBytes = 4096
 
 // A rule is one line of a policy.
@@ -170,7 +169,6 @@ func commandIn(line string) simpleCommand {
 	return r.commands[0].simple
 }
 
-// about reports whether the rule is about a tool.
 func (r rule) about(tool string) bool { return matchText(r.tool, tool) }
 
 // weight orders rules that match the same call.

@@ -89,7 +89,6 @@ func (r rule) lintPattern() string {
 	return ""
 }
 
-// lintCommand is lintPattern for a pattern of commands.
 func (r rule) lintCommand() string {
 	starred := strings.Contains(strings.Join(r.words, " "), "*")
 	switch {

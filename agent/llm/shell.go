@@ -170,7 +170,6 @@ func (s shallow) Read(p []byte) (int, error) {
 	return s.Reader.Read(p)
 }
 
-// add adds a command of the line.
 func (r *reading) add(c judged) {
 	if len(r.commands) == maxCommands {
 		r.clear = false
@@ -264,7 +263,6 @@ var (
 	quotedEnd = lazyregexp.New(`^["']`)
 )
 
-// source returns the text of a part of the line.
 func (r *reading) source(n syntax.Node) string { return r.line[n.Pos().Offset():n.End().Offset()] }
 
 // keepsFiles reports whether a redirection neither reads nor writes a file, and all
@@ -288,7 +286,6 @@ func (r *reading) keepsFiles(d *syntax.Redirect) bool {
 	return false
 }
 
-// statement adds the simple command of a statement.
 func (r *reading) statement(s *syntax.Stmt) {
 	var c judged
 	if call, ok := s.Cmd.(*syntax.CallExpr); ok {
@@ -344,7 +341,13 @@ func wordOf(w *syntax.Word) word {
 			out.text += p.Value
 			out.fixed = out.fixed && !p.Dollar
 		case *syntax.DblQuoted:
-			out.quoted(p.Parts)
+			for _, part := range p.Parts {
+				lit, ok := part.(*syntax.Lit)
+				if ok {
+					out.text += escaped().ReplaceAllString(lit.Value, "$1")
+				}
+				out.fixed = out.fixed && ok
+			}
 		default:
 			out.fixed = false
 		}
@@ -372,18 +375,6 @@ func (w *word) unquoted(text string, begins bool, opened *bool) {
 		plain.WriteString(text[min(i, len(text)-1):min(i+1, len(text))])
 	}
 	w.text += plain.String()
-}
-
-// quoted adds a text in double quotes.
-func (w *word) quoted(parts []syntax.WordPart) {
-	for _, part := range parts {
-		lit, ok := part.(*syntax.Lit)
-		if !ok {
-			w.fixed = false
-			continue
-		}
-		w.text += escaped().ReplaceAllString(lit.Value, "$1")
-	}
 }
 
 var (
@@ -418,6 +409,7 @@ type search struct {
 	left  int // commands until it gives up
 }
 
+// look adds a command and the commands that it may run.
 func (s *search) look(c simpleCommand, depth int) {
 	for ; len(c) > 0 && s.left > 0; c = c[1:] {
 		s.left--
@@ -426,39 +418,34 @@ func (s *search) look(c simpleCommand, depth int) {
 			break
 		}
 	}
-	if len(c) == 0 || s.left <= 0 {
+	switch {
+	case len(c) == 0 || s.left <= 0:
 		return
-	}
-	if depth >= maxNesting {
+	case depth >= maxNesting:
 		s.left = 0
 		return
-	}
-	if !slices.Contains(runners, path.Base(c[0].text)) {
+	case !slices.Contains(runners, path.Base(c[0].text)):
 		return
 	}
 	for i := 1; i < len(c) && s.left > 0; i++ {
 		s.look(c[i:], depth+1)
-		s.lookInto(c[i], depth+1)
-		if _, line, ok := strings.Cut(c[i].text, "="); ok && c[0].text == "alias" {
-			s.lookAt(line, depth+1)
+		w := c[i] // it may be a line, or end in one
+		if !w.fixed {
+			s.found = append(s.found, simpleCommand{{text: w.text}}) // an unknown line
+		}
+		if strings.ContainsAny(w.text, blanks+shellSigns) { // else look has seen it as a program
+			s.lookInto(w.text, depth+1)
+		}
+		if line := beforeLine().ReplaceAllString(w.text, ""); line != w.text {
+			s.lookInto(line, depth+1)
+		}
+		if _, line, ok := strings.Cut(w.text, "="); ok && c[0].text == "alias" {
+			s.lookInto(line, depth+1)
 		}
 	}
 }
 
-// lookInto looks for commands in a word that may be or end in a line.
-func (s *search) lookInto(w word, depth int) {
-	if !w.fixed {
-		s.found = append(s.found, simpleCommand{{text: w.text}}) // an unknown line
-	}
-	if strings.ContainsAny(w.text, blanks+shellSigns) { // else look has seen it as a program
-		s.lookAt(w.text, depth)
-	}
-	if line := beforeLine().ReplaceAllString(w.text, ""); line != w.text {
-		s.lookAt(line, depth)
-	}
-}
-
-func (s *search) lookAt(line string, depth int) {
+func (s *search) lookInto(line string, depth int) {
 	s.left -= len(line) / 4096 // long ones take their time
 	for _, c := range readLine(line, depth).commands {
 		s.look(c.simple, depth)

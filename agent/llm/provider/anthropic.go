@@ -10,7 +10,6 @@ import (
 	"github.com/seed-028515a8/maestro/agent/llm/model"
 )
 
-// maxUserID bounds the user id that Anthropic gets.
 const maxUserID = 256
 
 // ephemeral marks the end of a part that the service caches.
@@ -22,21 +21,18 @@ var ephemeral = object{"type": "ephemeral"}
 func (s *service) anthropicRequest(req *model.Request) object {
 	takes := claudeOf(s.Model)
 	length := cmp.Or(req.MaxTokens, takes.length)
-	p := object{"model": s.Model, "max_tokens": length, "stream": true, "messages": s.anthropicMessages(req.Messages)}
-	if strings.TrimSpace(req.System) != "" {
-		p["system"] = []object{{"type": "text", "text": req.System, "cache_control": ephemeral}}
-	}
 	var tools []object
 	for _, t := range req.Tools {
-		own := object{"name": t.Name, "input_schema": schemaOf(t)}
-		if t.Description != "" {
-			own["description"] = t.Description
-		}
-		tools = append(tools, own)
+		tools = append(tools, given(object{"name": t.Name, "description": t.Description, "input_schema": schemaOf(t)}))
 	}
 	if len(tools) > 0 {
 		tools[len(tools)-1]["cache_control"] = ephemeral
-		p["tools"] = tools
+	}
+	p := given(object{
+		"model": s.Model, "max_tokens": length, "stream": true, "tools": tools, "messages": s.anthropicMessages(req.Messages),
+	})
+	if strings.TrimSpace(req.System) != "" {
+		p["system"] = []object{{"type": "text", "text": req.System, "cache_control": ephemeral}}
 	}
 	if id := req.Metadata["user_id"]; id != "" && len(id) <= maxUserID && !strings.ContainsAny(id, "@ ") {
 		p["metadata"] = object{"user_id": id} // an opaque id, never a name or an address
@@ -144,10 +140,9 @@ func anthropicUser(parts []model.Part) []object {
 // anthropicResult returns the result of a call. An error must not have images; with
 // images the text says that it is an error.
 func anthropicResult(r *model.CallResult) object {
-	result := object{"type": "tool_result", "tool_use_id": r.ID}
-	text := resultText(r)
-	if r.IsError && len(r.Images) == 0 {
-		result["is_error"], text = true, r.Text
+	text, plain := resultText(r), r.IsError && len(r.Images) == 0
+	if plain {
+		text = r.Text
 	}
 	var content []object
 	if strings.TrimSpace(text) != "" {
@@ -156,8 +151,9 @@ func anthropicResult(r *model.CallResult) object {
 	for _, i := range r.Images {
 		content = append(content, anthropicImage(i))
 	}
-	if len(content) > 0 {
-		result["content"] = content
+	result := given(object{"type": "tool_result", "tool_use_id": r.ID, "content": content})
+	if plain {
+		result["is_error"] = true
 	}
 	return result
 }

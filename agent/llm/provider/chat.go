@@ -7,34 +7,26 @@ import (
 	"github.com/seed-028515a8/maestro/agent/llm/model"
 )
 
-// chatRequest returns a request for Chat Completions.
 func (s *service) chatRequest(req *model.Request) object {
 	var messages []object
 	if strings.TrimSpace(req.System) != "" {
 		messages = append(messages, object{"role": "system", "content": req.System})
 	}
-	p := object{
-		"model": s.Model, "messages": append(messages, s.chatMessages(req.Messages)...),
-		"stream": true, "stream_options": object{"include_usage": true},
-	}
-	switch {
-	case req.MaxTokens == 0:
-	case s.official:
-		p["max_completion_tokens"] = req.MaxTokens
-	default:
-		p["max_tokens"] = req.MaxTokens // every compatible service knows this name
-	}
 	var tools []object
 	for _, f := range functions(req.Tools) {
 		tools = append(tools, object{"type": "function", "function": f})
 	}
-	if len(tools) > 0 {
-		p["tools"] = tools
+	limit, effort := "max_tokens", "" // every compatible service knows this name
+	if s.official {
+		limit = "max_completion_tokens"
 	}
-	if effort := openaiEffort(s.Model, req.Thinking); effort != "" && reasons(s.Model) {
-		p["reasoning_effort"] = effort
+	if reasons(s.Model) {
+		effort = openaiEffort(s.Model, req.Thinking)
 	}
-	return p
+	return given(object{
+		"model": s.Model, "messages": append(messages, s.chatMessages(req.Messages)...), limit: req.MaxTokens,
+		"tools": tools, "reasoning_effort": effort, "stream": true, "stream_options": object{"include_usage": true},
+	})
 }
 
 // chatMessages returns the messages of a request. Reasoning goes back only within
@@ -78,17 +70,10 @@ func (s *service) chatAssistant(parts []model.Part, withReasoning bool) object {
 	if text.Len() == 0 && len(calls) == 0 {
 		return nil
 	}
-	message := object{"role": "assistant"}
-	if text.Len() > 0 {
-		message["content"] = text.String()
+	if !withReasoning {
+		reasoning.Reset()
 	}
-	if len(calls) > 0 {
-		message["tool_calls"] = calls
-	}
-	if withReasoning && reasoning.Len() > 0 {
-		message["reasoning_content"] = reasoning.String()
-	}
-	return message
+	return given(object{"role": "assistant", "content": text.String(), "tool_calls": calls, "reasoning_content": reasoning.String()})
 }
 
 // chatUser returns a message of the user: one message for the result of each call,
@@ -213,7 +198,6 @@ func (r *reply) chatCall(index int64, id string) *block {
 	return b
 }
 
-// endCalls ends the calls so far.
 func (r *reply) endCalls() {
 	for _, b := range r.blocks {
 		b.ended = b.tool != ""

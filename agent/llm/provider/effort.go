@@ -46,7 +46,6 @@ func claudeOf(name string) claude {
 	return claude{length: 4096}
 }
 
-// effort returns the word for an effort.
 func (c claude) effort(e model.Effort) string {
 	switch e {
 	case model.EffortMinimal:

@@ -11,22 +11,16 @@ import (
 // responsesRequest returns a request for OpenAI Responses. The service stores
 // nothing: reasoning is kept in the history, encrypted by the service.
 func (s *service) responsesRequest(req *model.Request) object {
-	p := object{"model": s.Model, "input": s.responsesInput(req.Messages), "store": false, "stream": true}
+	tools := functions(req.Tools)
+	for _, t := range tools {
+		t["type"], t["strict"] = "function", false
+	}
+	p := given(object{
+		"model": s.Model, "input": s.responsesInput(req.Messages), "max_output_tokens": req.MaxTokens,
+		"metadata": labels(req.Metadata), "tools": tools, "store": false, "stream": true,
+	})
 	if strings.TrimSpace(req.System) != "" {
 		p["instructions"] = req.System
-	}
-	if req.MaxTokens > 0 {
-		p["max_output_tokens"] = req.MaxTokens
-	}
-	if labels := labels(req.Metadata); len(labels) > 0 {
-		p["metadata"] = labels
-	}
-	if len(req.Tools) > 0 {
-		tools := functions(req.Tools)
-		for _, t := range tools {
-			t["type"], t["strict"] = "function", false
-		}
-		p["tools"] = tools
 	}
 	if !reasons(s.Model) {
 		return p
@@ -42,14 +36,10 @@ func (s *service) responsesRequest(req *model.Request) object {
 	return p
 }
 
-// functions returns tools in the form of OpenAI.
 func functions(tools []model.Tool) []object {
 	all := make([]object, len(tools))
 	for i, t := range tools {
-		all[i] = object{"name": t.Name, "parameters": schemaOf(t)}
-		if t.Description != "" {
-			all[i]["description"] = t.Description
-		}
+		all[i] = given(object{"name": t.Name, "description": t.Description, "parameters": schemaOf(t)})
 	}
 	return all
 }
@@ -153,7 +143,6 @@ type cacheDetails struct {
 	Write int64 `json:"cache_write_tokens"`
 }
 
-// usage returns the usage of a prompt and a reply.
 func (c cacheDetails) usage(prompt, reply int64) model.Usage {
 	return model.Usage{Input: max(0, prompt-c.Read-c.Write), Output: reply, CacheRead: c.Read, CacheWrite: c.Write}
 }

@@ -12,6 +12,7 @@ import (
 	"maps"
 	"net/http"
 	"net/url"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -41,6 +42,21 @@ var (
 
 // An object is a JSON object of a request.
 type object = map[string]any
+
+// given returns an object without its empty texts, numbers, lists and objects.
+func given(o object) object {
+	maps.DeleteFunc(o, func(_ string, value any) bool {
+		v := reflect.ValueOf(value)
+		switch v.Kind() {
+		case reflect.String, reflect.Slice, reflect.Map:
+			return v.Len() == 0
+		case reflect.Int64:
+			return v.Int() == 0
+		}
+		return false
+	})
+	return o
+}
 
 // A service is a model with its address and credential. It implements
 // [model.Model].
@@ -122,7 +138,6 @@ func (c *call) close() {
 	c.end(nil)
 }
 
-// send posts a request.
 func (c *call) send(request object) error {
 	var body bytes.Buffer
 	e := json.NewEncoder(&body)

@@ -29,7 +29,6 @@ type field struct {
 	tag      reflect.StructTag
 }
 
-// fieldsOf returns the fields of a struct, in order.
 func fieldsOf(t reflect.Type) []field {
 	all := make([]field, t.NumField())
 	for i := range all {
@@ -199,7 +198,6 @@ func setMembers(v reflect.Value, path string, given map[string]json.RawMessage) 
 	return nil
 }
 
-// usage names the arguments that there are.
 func usage(t reflect.Type) string {
 	var required, optional []string
 	for _, f := range fieldsOf(t) {
@@ -229,7 +227,6 @@ func integer(text string) (int, bool) {
 	return int(f), true
 }
 
-// kind says what a JSON value is.
 func kind(value json.RawMessage) string {
 	switch value[0] {
 	case '"':

@@ -44,7 +44,6 @@ func (a *bashArgs) check() error {
 	return nil
 }
 
-// bash runs command lines.
 func (k *Kit) bash() Tool {
 	return define(Tool{
 		Tool: model.Tool{

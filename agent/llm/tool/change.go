@@ -29,7 +29,6 @@ type writeArgs struct {
 	Content string `json:"content" about:"All that the file is to hold, exactly"`
 }
 
-// write makes files.
 func (k *Kit) write() Tool {
 	return change[writeArgs](k, Tool{
 		Tool: model.Tool{
@@ -61,7 +60,6 @@ func created(f file, content string) revised {
 	return revised{content, fmt.Sprintf("Created %s with %s.", f.name, extent(content)), "It makes a new file"}
 }
 
-// extent says how long a text is.
 func extent(text string) string {
 	return count(len(diff.Lines(text)), "line") + " (" + count(len(text), "byte") + ")"
 }
@@ -80,7 +78,6 @@ func (a *editArgs) check() error {
 	return nil
 }
 
-// edit replaces text in files.
 func (k *Kit) edit() Tool {
 	return change[editArgs](k, Tool{
 		Tool: model.Tool{

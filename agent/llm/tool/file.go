@@ -30,21 +30,21 @@ func (k *Kit) locate(path string) (file, error) {
 
 // refuse says why something could not be done with the file.
 func (f file) refuse(err error) error {
-	switch {
-	case errors.Is(err, workspace.ErrOutside):
-		return refusal(f.name + " leads outside the workspace: a symbolic link in it does, or is absolute.")
-	case errors.Is(err, workspace.ErrTooLarge):
-		return refusal(fmt.Sprintf("%s is larger than the %d MiB that can be read at once. Look at parts of it with bash.", f.name, maxFileBytes>>20))
-	case errors.Is(err, workspace.ErrNotRegular):
-		return refusal(f.name + " is not a regular file but a directory, a pipe or a device.")
-	case errors.Is(err, workspace.ErrChanged):
-		return refusal(f.name + " was changed by somebody else just now and left alone. Read it again.")
-	case errors.Is(err, fs.ErrNotExist):
-		return refusal("There is no file " + f.name + ".")
-	case errors.Is(err, fs.ErrExist):
-		return refusal("There is a file " + f.name + " already. Read it before changing it.")
-	case errors.Is(err, fs.ErrPermission):
-		return refusal("No permission for " + f.name + ".")
+	for _, known := range []struct {
+		err  error
+		text string
+	}{
+		{workspace.ErrOutside, "%s leads outside the workspace: a symbolic link in it does, or is absolute."},
+		{workspace.ErrTooLarge, "%s is larger than the 32 MiB that can be read at once. Look at parts of it with bash."},
+		{workspace.ErrNotRegular, "%s is not a regular file but a directory, a pipe or a device."},
+		{workspace.ErrChanged, "%s was changed by somebody else just now and left alone. Read it again."},
+		{fs.ErrNotExist, "There is no file %s."},
+		{fs.ErrExist, "There is a file %s already. Read it before changing it."},
+		{fs.ErrPermission, "No permission for %s."},
+	} {
+		if errors.Is(err, known.err) {
+			return refusal(fmt.Sprintf(known.text, f.name))
+		}
 	}
 	if pe, ok := errors.AsType[*fs.PathError](err); ok {
 		err = pe.Err

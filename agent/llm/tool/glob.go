@@ -26,7 +26,6 @@ type globArgs struct {
 	Path    string `json:"path,omitempty" default:"." about:"The directory to look in, to which the pattern is relative; the workspace if not given"`
 }
 
-// glob finds files by name.
 func (k *Kit) glob() Tool {
 	return define(Tool{
 		Tool: model.Tool{

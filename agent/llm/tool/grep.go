@@ -52,7 +52,6 @@ type grepArgs struct {
 	Limit      int    `json:"limit,omitempty" default:"100" min:"1" max:"1000" about:"How many files, or with content lines, to tell; 100 if not given"`
 }
 
-// grep finds text in files.
 func (k *Kit) grep() Tool {
 	return define(Tool{
 		Tool: model.Tool{
@@ -341,7 +340,6 @@ func (s *search) cut(text []byte, match bool) string {
 	return before + cutLine(valid(string(text[from:])), maxMatchLine)
 }
 
-// text returns the result of a search.
 func (s *search) text(found []*hits) string {
 	var b strings.Builder
 	told, large, more := 0, 0, false

@@ -30,7 +30,6 @@ type readArgs struct {
 	Limit  int    `json:"limit,omitempty" default:"2000" min:"1" about:"How many lines to show; 2000 if not given"`
 }
 
-// read shows files.
 func (k *Kit) read() Tool {
 	return define(Tool{
 		Tool: model.Tool{

@@ -45,7 +45,6 @@ type window struct {
 	size       int    // of the whole text
 }
 
-// add takes the next piece.
 func (w *window) add(text string) {
 	w.size += len(text)
 	if w.tail == "" {
