@@ -27,12 +27,10 @@ type Region struct {
 
 // Options of [Unified].
 type Options struct {
-	// MaxLines bounds the lines of the diff, which then says how many are left out.
-	// Zero means all.
+	// MaxLines bounds the lines; the diff says how many are left out. Zero means all.
 	MaxLines int
 
-	// Line makes a line, without its line feed, fit to be shown. Nil leaves it as it
-	// is.
+	// Line makes a line without its line feed fit to be shown. Nil keeps it as it is.
 	Line func(line string) string
 }
 

@@ -203,8 +203,7 @@ func (a *Agent) Close(context.Context) error {
 	return errors.Join(errs...)
 }
 
-// A run works on one prompt, or on the answer to a question of an earlier process.
-// It belongs to one goroutine.
+// A run works on one prompt or one late answer. It belongs to one goroutine.
 type run struct {
 	*Agent
 	*turn.Turn

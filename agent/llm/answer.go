@@ -38,10 +38,11 @@ func (r *run) heed(c *call, approved bool, note contracts.AnswerNote) (string, e
 	}
 	s := subjectOf(r.opts.Workspace, c.Tool, c.Args)
 	if got, _ := (Rules{[]rule{parsed}}).decide(s); got != d {
-		if leads := s.leads(); leads != "" {
-			return "", fmt.Errorf("the rule %s does not match this call, whose path leads to %s", text, leads)
+		where := s.leads()
+		if where != "" {
+			where = ", whose path leads to " + where
 		}
-		return "", fmt.Errorf("the rule %s does not match this call", text)
+		return "", fmt.Errorf("the rule %s does not match this call%s", text, where)
 	}
 	kept := remembered{d, parsed.text}
 	return "Remembered for the session: " + kept.String(), r.journal.add(record{Rule: &kept})

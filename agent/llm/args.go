@@ -51,8 +51,7 @@ func plainArgs(args json.RawMessage) (json.RawMessage, error) {
 	return encode(object)
 }
 
-// objectOf returns arguments as an object whose numbers keep their spelling, nil if
-// they are no object.
+// objectOf returns arguments as an object with numbers as spelled, or nil.
 func objectOf(args json.RawMessage) map[string]any {
 	dec := json.NewDecoder(bytes.NewReader(args))
 	dec.UseNumber()

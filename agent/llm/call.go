@@ -71,8 +71,7 @@ type call struct {
 	started  bool
 }
 
-// runs reports whether the agent runs the call. Otherwise a client or a person
-// answers it.
+// runs reports whether the agent runs the call, and no client or person answers it.
 func (c *call) runs() bool { return c.tool != nil && c.tool.Run != nil }
 
 // labels says what a call does, for people, without secrets.
@@ -91,8 +90,7 @@ func (c *call) labels() (title, label, action string) {
 // short returns the first line of a text, at most maxLabelChars of it.
 func short(text string) string { return abridge.Line(valid(text), maxLabelChars) }
 
-// calls runs the calls of a reply in order. Calls that only read and follow one
-// another run together.
+// calls runs the calls of a reply in order. Neighbours that only read run together.
 func (r *run) calls(ctx context.Context, calls []*call) error {
 	for len(calls) > 0 {
 		n := 0
@@ -166,8 +164,7 @@ func (r *run) one(ctx context.Context, c *call) error {
 	return r.finish(ctx, r.perform(ctx, c))
 }
 
-// ask asks a client about a call. suffix makes the id of a further question of the
-// call its own.
+// ask asks a client about a call. suffix tells the questions of a call apart.
 func (r *run) ask(ctx context.Context, c *call, suffix string, req *contracts.ServerRequest) (contracts.Outcome, error) {
 	req.RequestID, req.CallID, req.Tool = c.Shown+suffix, c.Shown, c.Tool
 	out, err := r.host.Ask(ctx, req, contracts.AskOptions{})
@@ -262,8 +259,7 @@ func (r *run) allowed(ctx context.Context, c *call, out contracts.Outcome) (bool
 	return false, errors.Join(r.denied(ctx, c, verdict, no), r.withdrawn(ctx, out))
 }
 
-// withdrawn returns why the run ends if the runtime cancelled a question, which it
-// does to stop the run.
+// withdrawn returns why the run ends if the runtime cancelled a question to stop it.
 func (r *run) withdrawn(ctx context.Context, out contracts.Outcome) error {
 	switch {
 	case out.Verdict != contracts.VerdictCancelled || out.By != contracts.ResolvedByRuntime:
@@ -295,8 +291,7 @@ func (r *run) conclude(ctx context.Context, c *call, result tool.Result, end *co
 	return r.host.Publish(ctx, c.announced(end)...)
 }
 
-// announced returns an event of a call, after the call's first event if that is not
-// published yet.
+// announced returns an event of a call, after its first event if that is still due.
 func (c *call) announced(ev contracts.Event) []contracts.Event {
 	if c.announce == nil {
 		return []contracts.Event{ev}
@@ -318,12 +313,10 @@ func (r *run) keep(c *call, result tool.Result) error {
 	return r.add(resultRecord(kept))
 }
 
-// maxRepeats is how often the same call may have the same result in a row before
-// a person is asked.
+// maxRepeats is how often a call may have the same result in a row unasked.
 const maxRepeats = 3
 
-// A repetition counts how often the last call was made in a row with the same
-// result.
+// A repetition counts how often the last call had the same result in a row.
 type repetition struct {
 	call, result [sha256.Size]byte
 	count        int

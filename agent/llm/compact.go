@@ -18,8 +18,7 @@ import (
 )
 
 const (
-	// bytesPerToken and imageTokens estimate tokens until a provider has counted
-	// them.
+	// bytesPerToken and imageTokens estimate tokens that no provider has counted.
 	bytesPerToken = 4
 	imageTokens   = 1600
 
@@ -39,8 +38,7 @@ const (
 	maxSummaryTokens = 8000
 )
 
-// counted is what a provider has counted: the tokens of the system prompt, the
-// tools and the first messages.
+// counted is a provider's count of the system prompt, tools and first messages.
 type counted struct {
 	tokens   int64
 	messages int

@@ -32,8 +32,7 @@ type remembered struct {
 	Rule     string   `json:"rule"`
 }
 
-// shown is the rule as clients may see it: a remembered command line may contain a
-// credential.
+// shown is the rule as clients may see it: a line may contain a credential.
 func (m remembered) shown() string { return mask.Command(m.Rule) }
 
 func (m remembered) String() string { return string(m.Decision) + " " + m.shown() }
@@ -54,8 +53,7 @@ type history struct {
 
 var errEmptyRecord = errors.New("a record without content")
 
-// apply takes the next step. A record that would make the history invalid is
-// refused and changes nothing.
+// apply takes the next step. It refuses an invalid record and changes nothing.
 func (h *history) apply(rec record) error {
 	switch {
 	case rec.Message != nil:
@@ -83,8 +81,7 @@ func (h *history) last() model.Role {
 	return h.messages[len(h.messages)-1].Role
 }
 
-// unanswered reports whether the last message is the user's and ends with
-// something other than a result.
+// unanswered reports whether the history ends with the user, but not with a result.
 func (h *history) unanswered() bool {
 	if h.last() != model.RoleUser {
 		return false

@@ -16,8 +16,7 @@ import (
 const (
 	journalFile = "history.jsonl"
 
-	// maxJournalBytes bounds the file that is read back. Compaction keeps the file
-	// far smaller.
+	// maxJournalBytes bounds the file. Compaction keeps it far smaller.
 	maxJournalBytes = 1 << 30
 
 	// cutShort tells the model about calls whose end was not written.
@@ -97,8 +96,7 @@ func (j *journal) load() error {
 	return j.file.Truncate(j.size)
 }
 
-// add applies records and writes them. The history has them even if they cannot be
-// written.
+// add applies records and writes them. They stay applied if the write fails.
 func (j *journal) add(recs ...record) error {
 	for i, rec := range recs {
 		if err := j.apply(rec); err != nil {

@@ -126,8 +126,7 @@ type retryArgs struct {
 	Summary      string          `json:"summary"`
 }
 
-// retry reports whether a call that has failed so often runs again. An error ends
-// the run.
+// retry reports whether a failed call runs again. An error ends the run.
 func (r *run) retry(ctx context.Context, c *call, failures int, cause error) (bool, error) {
 	round := failures
 	if !c.tool.Gated || c.tool.Repeats {

@@ -31,8 +31,7 @@ Working directory: ` + dir + `
 Operating system: ` + runtime.GOOS
 }
 
-// system returns the system prompt of the next turn, with the current instructions
-// of the workspace, and the effort.
+// system returns the system prompt of the next turn, and the effort.
 func (a *Agent) system() (prompt string, effort model.Effort) {
 	a.mu.Lock()
 	prompt, effort = a.prompt, a.effort
@@ -53,8 +52,7 @@ func paragraphs(first, second string) string {
 	return first + "\n\n" + second
 }
 
-// instructions returns the beginning of a file in the workspace root, or "" if
-// it cannot be read.
+// instructions returns the beginning of a file in the root, "" without a file.
 func instructions(dir *workspace.Workspace, name string) string {
 	f, err := dir.OpenFile(name)
 	if err != nil {

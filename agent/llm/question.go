@@ -88,8 +88,7 @@ func (r *run) put(ctx context.Context, c *call, req *contracts.ServerRequest) er
 	return errors.Join(r.conclude(ctx, c, answerOf(req.RequestType, out), turn.After(c.Shown, out.Verdict)), r.withdrawn(ctx, out))
 }
 
-// answerOf returns the answer of a client as a result. If there is no answer the
-// result says so.
+// answerOf returns a client's answer as a result, which says so if there is none.
 func answerOf(kind contracts.RequestType, out contracts.Outcome) tool.Result {
 	var result tool.Result
 	var texts []string

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -27,8 +28,7 @@ const (
 	// more the run ends with an error that says so.
 	maxRetryAfter = time.Minute
 
-	// maxShrinks bounds how often a turn compacts a history that the provider
-	// finds too long.
+	// maxShrinks bounds how often a turn compacts what the provider finds too long.
 	maxShrinks = 3
 
 	// maxCalls bounds the calls of one reply. Further calls are dropped.
@@ -42,8 +42,7 @@ type reply struct {
 	stop  model.Stop
 }
 
-// reply gets the next turn of the model, with retries, and keeps it. An error is
-// fit for clients.
+// reply gets the next turn of the model and keeps it. An error is fit for clients.
 func (r *run) reply(ctx context.Context) (reply, error) {
 	failures, shrinks := 0, 0
 	for {
@@ -217,15 +216,12 @@ func textOf(msg model.Message) string {
 func (r *run) tidy(got model.Reply) (*model.Message, []*call) {
 	msg := &model.Message{Role: model.RoleAssistant}
 	var calls []*call
-	spoke := false
 	if draft := string(r.journal.draft); strings.TrimSpace(draft) != "" && strings.TrimSpace(textOf(got.Message)) == "" {
-		spoke = true
 		msg.Parts = append(msg.Parts, textPart(draft))
 	}
 	for _, p := range got.Message.Parts {
 		switch {
 		case p.Text != nil && strings.TrimSpace(*p.Text) != "":
-			spoke = true
 			msg.Parts = append(msg.Parts, textPart(*p.Text))
 		case p.Thinking != nil && (p.Thinking.Text != "" || len(p.Thinking.Opaque) > 0):
 			t := *p.Thinking
@@ -243,7 +239,7 @@ func (r *run) tidy(got model.Reply) (*model.Message, []*call) {
 			msg.Parts = append(msg.Parts, model.Part{Call: &c.Call})
 		}
 	}
-	if !spoke && len(calls) == 0 {
+	if !slices.ContainsFunc(msg.Parts, func(p model.Part) bool { return p.Text != nil || p.Call != nil }) {
 		return nil, nil
 	}
 	return msg, calls

@@ -19,8 +19,7 @@ import (
 // shellSigns are characters that no word of a parsed command has unless it is quoted.
 const shellSigns = "|;&<>()`$\"'\\\n"
 
-// checkedRule is [parseRule] for a rule that a person wrote: a rule that can never
-// match is an error.
+// checkedRule is [parseRule] that refuses a rule which can never match.
 func checkedRule(text string, d decision) (rule, error) {
 	r, err := parseRule(text, d)
 	if err != nil {

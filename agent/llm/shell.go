@@ -200,8 +200,7 @@ func (r *reading) split() {
 	}
 }
 
-// visit reads a part of the line. Kinds of parts that are not listed make the line
-// unclear.
+// visit reads a part of the line. An unlisted kind of part makes the line unclear.
 func (r *reading) visit(n syntax.Node) bool {
 	clear := true
 	switch n := n.(type) {

@@ -54,8 +54,7 @@ var ownSubjects = map[string]string{
 // searches reports whether a tool looks at all files below a path.
 func searches(tool string) bool { return tool == grepTool || tool == globTool }
 
-// The keys under which other tools have their commands, the words after them, and
-// paths.
+// The keys of commands, of the words after them and of paths, in other tools.
 var (
 	commandKeys = lazyregexp.New(`(?i)^(commands?|cmd|command_?line|script)$`)
 	wordKeys    = lazyregexp.New(`(?i)^(args|argv|arguments)$`)

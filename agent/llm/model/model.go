@@ -10,8 +10,7 @@ import (
 	"time"
 )
 
-// A Model is one model of one provider. Stream may be called from one goroutine
-// at a time.
+// A Model is one model of one provider. One goroutine at a time may call Stream.
 type Model interface {
 	// Stream sends a request and passes text and thinking to say as they come. It
 	// returns the whole reply. When ctx ends, the stream breaks or say fails, it

@@ -5,9 +5,11 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/seed-028515a8/maestro/agent/llm/model"
+	"github.com/seed-028515a8/maestro/internal/lazyregexp"
 )
 
 const maxUserID = 256
@@ -50,6 +52,63 @@ func (s *service) anthropicRequest(req *model.Request) object {
 	return p
 }
 
+var numbers = lazyregexp.New(`[0-9]+`)
+
+// versionOf returns the version in a model's name, such as 406 of
+// claude-opus-4-6-20260101, 307 of claude-3-7-sonnet or 502 of gpt-5.2-codex; zero if
+// there is none. Numbers of more than two digits are dates.
+func versionOf(name string) int {
+	version := 0
+	for i, digits := range numbers().FindAllString(name, 2) {
+		n, err := strconv.Atoi(digits)
+		if err != nil || len(digits) > 2 {
+			break
+		}
+		version += n * []int{100, 1}[i]
+	}
+	return version
+}
+
+// claude is what a model of Anthropic takes, by its name. A name without a version
+// is an alias of a gateway and taken for a current model.
+type claude struct {
+	adaptive bool   // it decides how much to think, given an effort
+	budget   bool   // it thinks within a budget of tokens
+	most     string // the highest effort
+	length   int64  // of a reply, if the request does not say
+}
+
+func claudeOf(name string) claude {
+	switch v := versionOf(name); {
+	case v == 0 || v >= 407 || v == 406 && strings.Contains(name, "opus"):
+		return claude{adaptive: true, most: "max", length: 32_000}
+	case v == 406:
+		return claude{adaptive: true, most: "high", length: 32_000}
+	case v >= 307:
+		return claude{budget: true, length: 32_000}
+	}
+	return claude{length: 4096}
+}
+
+func (c claude) effort(e model.Effort) string {
+	switch e {
+	case model.EffortMinimal:
+		return "low"
+	case model.EffortUltra:
+		return c.most
+	}
+	return string(e)
+}
+
+// minBudget is the least number of tokens that a model thinks with, and that must
+// be left for its answer.
+const minBudget = 1024
+
+var thinkingBudgets = map[model.Effort]int64{
+	model.EffortMinimal: minBudget, model.EffortLow: 2048, model.EffortMedium: 8192,
+	model.EffortHigh: 16_384, model.EffortUltra: 24_000,
+}
+
 // callsWithoutThinking reports whether the last message of the model made calls
 // without thinking of this provider. Models with a budget refuse to start thinking
 // in the middle of such a turn.
@@ -63,8 +122,7 @@ func (s *service) callsWithoutThinking(messages []model.Message) bool {
 	return false
 }
 
-// anthropicMessages returns the messages of a request. The service refuses empty
-// messages.
+// anthropicMessages returns the messages. The service refuses empty ones.
 func (s *service) anthropicMessages(messages []model.Message) []object {
 	var out []object
 	marks := 2

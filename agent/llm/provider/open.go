@@ -17,7 +17,6 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
-	"time"
 
 	"github.com/seed-028515a8/maestro/agent/llm/model"
 )
@@ -47,10 +46,6 @@ var dialects = map[string]dialect{
 		(*service).chatRequest, func() event { return new(chatEvent) }},
 }
 
-// defaultIdle is how long a service may send nothing. Models think for minutes
-// before the first word, but the services send keepalives meanwhile.
-const defaultIdle = 5 * time.Minute
-
 // Options of [Open].
 type Options struct {
 	Provider string // one of the names above
@@ -63,10 +58,6 @@ type Options struct {
 
 	// Key is the credential. It may be empty if BaseURL is not the provider's own.
 	Key string
-
-	// Idle is how long the service may send nothing, before its answer and in it.
-	// Zero means 5 minutes. The error of a call that is given up is retryable.
-	Idle time.Duration
 
 	// HTTPClient sends the requests; nil means one on http.DefaultTransport. It
 	// never follows redirects, which would carry the credential to another host.
@@ -86,7 +77,6 @@ func Open(o Options) (model.Model, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open model: %w", err)
 	}
-	o.Idle = cmp.Or(o.Idle, defaultIdle)
 	host := "." + strings.ToLower(base.Hostname()) // in any region
 	official := strings.HasSuffix(host, ".api.anthropic.com") || strings.HasSuffix(host, ".api.openai.com")
 	s := &service{dialect: d, Options: o, base: base, official: official, maxReply: maxReplyBytes}

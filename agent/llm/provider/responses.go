@@ -36,6 +36,40 @@ func (s *service) responsesRequest(req *model.Request) object {
 	return p
 }
 
+// withoutOwner returns a model's name without the owner that gateways put before it.
+func withoutOwner(name string) string { return name[strings.LastIndexByte(name, '/')+1:] }
+
+// reasons reports whether a model behind a form of OpenAI reasons, by its name. An
+// unknown model is taken to reason, as current models do.
+func reasons(name string) bool {
+	name = withoutOwner(name)
+	return !strings.HasPrefix(name, "gpt-3") && !strings.HasPrefix(name, "gpt-4") && !strings.HasPrefix(name, "chatgpt-")
+}
+
+// openaiEffort returns the word for an effort, "" for the model's own choice. The
+// lowest and the highest effort depend on the model.
+func openaiEffort(name string, e model.Effort) string {
+	v := 0
+	if name = withoutOwner(name); strings.HasPrefix(name, "gpt-") {
+		v = versionOf(name)
+	}
+	switch {
+	case e == model.EffortOff && v >= 501:
+		return "none"
+	case e == model.EffortOff && v == 500, e == model.EffortMinimal && v == 500:
+		return "minimal"
+	case e == model.EffortOff:
+		return ""
+	case e == model.EffortMinimal:
+		return "low"
+	case e == model.EffortUltra && v >= 502:
+		return "xhigh"
+	case e == model.EffortUltra:
+		return "high"
+	}
+	return string(e)
+}
+
 func functions(tools []model.Tool) []object {
 	all := make([]object, len(tools))
 	for i, t := range tools {
@@ -136,8 +170,7 @@ type responsesEvent struct {
 	} `json:"response"`
 }
 
-// cacheDetails are the tokens of a prompt that were read from a cache or written to
-// one.
+// cacheDetails are the tokens of a prompt that a cache served or stored.
 type cacheDetails struct {
 	Read  int64 `json:"cached_tokens"`
 	Write int64 `json:"cache_write_tokens"`

@@ -30,6 +30,11 @@ const (
 	// the whole reply in one line.
 	maxLineBytes = 32 << 20
 
+	// maxIdle is how long a service may send nothing, before its answer and in it.
+	// Models think for minutes before the first word, but the services send
+	// keepalives meanwhile.
+	maxIdle = 5 * time.Minute
+
 	// lingering is how long a stream is read after the message is complete. Only
 	// the usage is still to come.
 	lingering = 10 * time.Second
@@ -58,8 +63,7 @@ func given(o object) object {
 	return o
 }
 
-// A service is a model with its address and credential. It implements
-// [model.Model].
+// A service is a [model.Model] with its address and credential.
 type service struct {
 	dialect
 	Options
@@ -87,8 +91,8 @@ func (s *service) Stream(ctx context.Context, req *model.Request, say func(model
 func (s *service) stream(ctx context.Context, req *model.Request, say func(model.Delta) error) (model.Reply, error) {
 	callCtx, end := context.WithCancelCause(ctx)
 	c := &call{
-		service: s, ctx: callCtx, end: end, limit: s.Idle, req: req, texts: textsOf(req),
-		timer: time.AfterFunc(s.Idle, func() { end(errSilent) }),
+		service: s, ctx: callCtx, end: end, limit: maxIdle, req: req, texts: textsOf(req),
+		timer: time.AfterFunc(maxIdle, func() { end(errSilent) }),
 	}
 	defer c.close()
 	r := &reply{call: c, say: say}

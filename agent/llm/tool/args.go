@@ -95,8 +95,7 @@ func schemaOf(t reflect.Type, f field) map[string]any {
 	return schema
 }
 
-// Decode reads the arguments of a tool into a. The error tells the model what to do
-// better.
+// Decode reads arguments into a. The error tells the model what to do better.
 func Decode[A any](raw json.RawMessage, a *A) error {
 	v := reflect.ValueOf(a).Elem()
 	raw = bytes.TrimSpace(raw)

@@ -54,7 +54,7 @@ func (k *Kit) bash() Tool {
 				"To read, write, edit or find files use the other tools.",
 		},
 		Title: "Bash", Gated: true,
-	}, verb{"Ran", "Running"}, "a command", func(a *bashArgs) string { return strings.TrimSpace(a.Command) }, k.runBash)
+	}, "Ran", "Running", "a command", func(a *bashArgs) string { return strings.TrimSpace(a.Command) }, k.runBash)
 }
 
 func (k *Kit) runBash(ctx context.Context, a *bashArgs, out func(text string) error) (Result, error) {

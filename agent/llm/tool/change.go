@@ -37,7 +37,7 @@ func (k *Kit) write() Tool {
 				"To change a part of a file use edit.",
 		},
 		Title: "Write",
-	}, verb{"Wrote", "Writing"})
+	}, "Wrote", "Writing")
 }
 
 func (a *writeArgs) file() string { return a.Path }
@@ -87,7 +87,7 @@ func (k *Kit) edit() Tool {
 				"An empty old_string makes a new file. The result is a diff.",
 		},
 		Title: "Edit",
-	}, verb{"Edited", "Editing"})
+	}, "Edited", "Editing")
 }
 
 func (a *editArgs) file() string { return a.Path }
@@ -149,8 +149,7 @@ func (a *editArgs) places(f file, d *document) ([]int, error) {
 	return places, nil
 }
 
-// maxSeen bounds the files in seen. The model has to read a file again that was
-// dropped.
+// maxSeen bounds the files in seen. The model has to read a dropped file again.
 const maxSeen = 4096
 
 // seen holds what the model knows of files: a file counts as known even if only a
@@ -220,8 +219,8 @@ type revision interface {
 func change[A any, P interface {
 	*A
 	revision
-}](k *Kit, t Tool, v verb) Tool {
-	t = define(t, v, "a file", func(a *A) string { return P(a).file() },
+}](k *Kit, t Tool, did, doing string) Tool {
+	t = define(t, did, doing, "a file", func(a *A) string { return P(a).file() },
 		func(_ context.Context, a *A, _ func(string) error) (Result, error) { return k.revise(P(a), true) })
 	t.Gated = true
 	t.Look = func(raw json.RawMessage) Result {

@@ -23,14 +23,12 @@ func newDocument(raw string) *document {
 	d.raw = strings.TrimPrefix(raw, byteOrderMark)
 	d.mark = raw[:len(raw)-len(d.raw)]
 	d.text = lineFeeds(d.raw)
-	for at := 0; ; at += len("\r\n") {
-		n := strings.Index(d.raw[at:], "\r\n")
-		if n < 0 {
-			break
-		}
-		at += n
-		d.returns = append(d.returns, at-len(d.returns))
+	at := -1
+	for line := range strings.SplitSeq(d.raw, "\r\n") {
+		at += len(line) + 1
+		d.returns = append(d.returns, at)
 	}
+	d.returns = d.returns[:len(d.returns)-1] // the last line has no line end
 	d.crlf = 2*len(d.returns) > strings.Count(d.text, "\n")
 	return d
 }

@@ -34,7 +34,7 @@ func (k *Kit) glob() Tool {
 				fmt.Sprintf("Files that git ignores are not looked at, and at most %d are told.", maxFound),
 		},
 		Title: "Glob",
-	}, verb{"Found", "Finding"}, "files", func(a *globArgs) string { return a.Pattern }, k.runGlob)
+	}, "Found", "Finding", "files", func(a *globArgs) string { return a.Pattern }, k.runGlob)
 }
 
 func (k *Kit) runGlob(ctx context.Context, a *globArgs, _ func(string) error) (Result, error) {
@@ -120,8 +120,7 @@ func LeaveOut(ctx context.Context, f func(path string) bool) context.Context {
 	return context.WithValue(ctx, leftOut{}, f)
 }
 
-// permitted returns the files that a search does not leave out, with a remark about
-// the others.
+// permitted returns the files that a search may show, and a remark on the others.
 func permitted(ctx context.Context, files []string) (in []string, remark string) {
 	out, ok := ctx.Value(leftOut{}).(func(path string) bool)
 	if !ok {

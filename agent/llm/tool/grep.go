@@ -37,8 +37,7 @@ const (
 	// maxMatched is how many bytes of a line are matched.
 	maxMatched = 1 << 20
 
-	// linesPerLook is how many lines are matched before the search looks again
-	// whether it is to end.
+	// linesPerLook is how many lines are matched between two looks at the context.
 	linesPerLook = 1024
 )
 
@@ -60,7 +59,7 @@ func (k *Kit) grep() Tool {
 				"Binary files and those that git ignores are not looked at, unless path names one.",
 		},
 		Title: "Grep",
-	}, verb{"Searched for", "Searching for"}, "text", func(a *grepArgs) string { return a.Pattern }, k.runGrep)
+	}, "Searched for", "Searching for", "text", func(a *grepArgs) string { return a.Pattern }, k.runGrep)
 }
 
 func (k *Kit) runGrep(ctx context.Context, a *grepArgs, _ func(string) error) (Result, error) {
@@ -126,8 +125,7 @@ type literal struct {
 	folded bool // text is in small ASCII letters, which stand for both cases
 }
 
-// required returns the longest literal of re that is easily told; an empty one if
-// there is none.
+// required returns the longest literal of re that is easily told, or an empty one.
 func required(re *syntax.Regexp) literal {
 	switch re.Op {
 	case syntax.OpLiteral:
@@ -214,8 +212,7 @@ func (s *search) files(ctx context.Context, paths []string) []*hits {
 	return all
 }
 
-// file searches one file. Symbolic links and files that cannot be read have no
-// matches.
+// file searches one file. Links and unreadable files have no matches.
 func (s *search) file(ctx context.Context, path string) *hits {
 	data, _, err := s.w.ReadFileNoFollow(filepath.FromSlash(path), maxFileBytes)
 	h := &hits{path: path}
@@ -318,8 +315,7 @@ func (s *search) chunks(path string, data []byte, matches []int) (chunks []strin
 	return chunks
 }
 
-// cut returns a line as it is shown: the part around the first match if the line is
-// too long.
+// cut returns a line as shown: of a long one the part around the first match.
 func (s *search) cut(text []byte, match bool) string {
 	if len(text) <= maxMatchLine {
 		return valid(string(text))

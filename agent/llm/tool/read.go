@@ -39,7 +39,7 @@ func (k *Kit) read() Tool {
 				"A file has to be read before it is changed with write or edit.",
 		},
 		Title: "Read",
-	}, verb{"Read", "Reading"}, "a file", func(a *readArgs) string { return a.Path }, k.runRead)
+	}, "Read", "Reading", "a file", func(a *readArgs) string { return a.Path }, k.runRead)
 }
 
 func (k *Kit) runRead(_ context.Context, a *readArgs, _ func(string) error) (Result, error) {

@@ -12,8 +12,7 @@ import (
 	"github.com/seed-028515a8/maestro/workspace"
 )
 
-// A Tool is something the loop can do for a model. Its functions may be called
-// from any goroutine.
+// A Tool is something the loop can do. Any goroutine may call its functions.
 type Tool struct {
 	model.Tool
 
@@ -89,12 +88,9 @@ func (k *Kit) Tools() []Tool {
 	return []Tool{k.bash(), k.read(), k.write(), k.edit(), k.glob(), k.grep()}
 }
 
-// A verb is what a tool does, in labels.
-type verb struct{ did, doing string }
-
-// define completes a tool that has arguments of type A. about returns the words
-// after the verb in labels; other are those words if the arguments are not valid.
-func define[A any](t Tool, v verb, other string, about func(a *A) string,
+// define completes a tool that has arguments of type A. did and doing are its verb in
+// labels. about returns the words after it, other are those of invalid arguments.
+func define[A any](t Tool, did, doing, other string, about func(a *A) string,
 	run func(ctx context.Context, a *A, out func(text string) error) (Result, error),
 ) Tool {
 	t.Schema = SchemaOf[A]()
@@ -103,7 +99,7 @@ func define[A any](t Tool, v verb, other string, about func(a *A) string,
 		if a := new(A); Decode(raw, a) == nil && about(a) != "" {
 			words = brief(about(a))
 		}
-		return v.did + " " + words, v.doing + " " + words
+		return did + " " + words, doing + " " + words
 	}
 	t.Run = func(ctx context.Context, raw json.RawMessage, out func(text string) error) (Result, error) {
 		a := new(A)
