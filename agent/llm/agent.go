@@ -79,11 +79,6 @@ type MCP interface {
 	Close() error
 }
 
-const (
-	defaultIterations = 100
-	defaultContext    = 200_000
-)
-
 // An Agent lets a model work in a workspace. Start is called once, then Run or
 // Resume once at a time, Configure and Check at any time, and Close last.
 type Agent struct {
@@ -105,8 +100,8 @@ type Agent struct {
 
 // New returns an agent that has not started.
 func New(o Options) *Agent {
-	o.MaxIterations = cmp.Or(max(o.MaxIterations, 0), defaultIterations)
-	o.ContextTokens = cmp.Or(max(o.ContextTokens, 0), defaultContext)
+	o.MaxIterations = cmp.Or(max(o.MaxIterations, 0), 100)
+	o.ContextTokens = cmp.Or(max(o.ContextTokens, 0), 200_000)
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
@@ -170,7 +165,7 @@ func (a *Agent) Check(content string) error {
 
 // Run lets the model work on a prompt until it has nothing more to do.
 func (a *Agent) Run(ctx context.Context, work contracts.Work) error {
-	r := a.newRun()
+	r := &run{Agent: a, Turn: turn.New(a.host, a.model, a.provider)}
 	text, err := r.ruled(work)
 	parts := promptParts(work)
 	switch {
@@ -212,10 +207,6 @@ type run struct {
 	floor   int64 // a history with fewer tokens is not compacted again
 	recent  repetition
 	resumes continuation
-}
-
-func (a *Agent) newRun() *run {
-	return &run{Agent: a, Turn: turn.New(a.host, a.model, a.provider)}
 }
 
 // answer answers a prompt without the model.

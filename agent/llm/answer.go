@@ -76,20 +76,15 @@ func ruleFor(c *call) string {
 // ordinary escapes the special characters of path patterns.
 var ordinary = strings.NewReplacer(`\`, `\\`, "*", `\*`, "?", `\?`, "[", `\[`, "{", `\{`)
 
-// The prompts about remembered rules. The agent answers them without the model.
-const (
-	rulesPrompt  = "/rules"
-	forgetPrompt = "/forget"
-)
-
-// ruled returns the answer to a prompt about remembered rules; "" for other prompts.
+// ruled answers the prompts /rules and /forget RULE about remembered rules without the
+// model. It returns "" for other prompts.
 func (r *run) ruled(work contracts.Work) (string, error) {
 	word, rule, _ := strings.Cut(strings.TrimSpace(work.Content), " ")
 	rule = strings.TrimSpace(rule)
 	switch {
-	case len(work.Attachments) == 0 && word == rulesPrompt && rule == "":
+	case len(work.Attachments) == 0 && word == "/rules" && rule == "":
 		return r.rulesTold(), nil
-	case len(work.Attachments) > 0 || word != forgetPrompt:
+	case len(work.Attachments) > 0 || word != "/forget":
 		return "", nil
 	}
 	at := r.indexOf(rule)
@@ -118,7 +113,7 @@ func (r *run) rulesTold() string {
 	if len(r.journal.rules) == 0 {
 		return "No answer is remembered for the session."
 	}
-	text := "Remembered for the session; " + forgetPrompt + " RULE takes one back:\n"
+	text := "Remembered for the session; /forget RULE takes one back:\n"
 	for _, m := range r.journal.rules {
 		text += "\n- " + strings.ReplaceAll(m.String(), "\n", "\n  ")
 	}

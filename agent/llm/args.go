@@ -35,7 +35,7 @@ func plainArgs(args json.RawMessage) (json.RawMessage, error) {
 	if object == nil { // null
 		return empty, nil
 	}
-	if depth(object) > maxArgsDepth {
+	if depth(args) > maxArgsDepth {
 		return empty, fmt.Errorf("want at most %d levels", maxArgsDepth)
 	}
 	spelled := map[string]string{}
@@ -127,22 +127,22 @@ func shorten(value any) any {
 	return value
 }
 
-// depth returns how many objects and lists are nested in a value.
-func depth(value any) int {
-	deepest := 0
-	switch v := value.(type) {
-	case map[string]any:
-		for _, e := range v {
-			deepest = max(deepest, depth(e))
+// depth returns how many objects and lists are nested in JSON.
+func depth(args json.RawMessage) int {
+	dec := json.NewDecoder(bytes.NewReader(args))
+	open, deepest := 0, 0
+	for {
+		token, err := dec.Token()
+		switch delim, _ := token.(json.Delim); {
+		case err != nil:
+			return deepest
+		case delim == '{' || delim == '[':
+			open++
+		case delim != 0:
+			open--
 		}
-	case []any:
-		for _, e := range v {
-			deepest = max(deepest, depth(e))
-		}
-	default:
-		return 0
+		deepest = max(deepest, open)
 	}
-	return deepest + 1
 }
 
 // lacking returns the first required argument that a call lacks; "" if there is none.

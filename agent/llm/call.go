@@ -177,8 +177,7 @@ func (r *run) ask(ctx context.Context, c *call, suffix string, req *contracts.Se
 	return out, nil
 }
 
-// approve asks whether a call may run. If nobody looks at a call that repeats
-// itself, approve ends the run.
+// approve asks whether a call may run. A repetition that nobody sees ends the run.
 func (r *run) approve(ctx context.Context, c *call, why string, repeats bool) (bool, error) {
 	asked := subjectOf(r.opts.Workspace, c.Tool, c.Args)
 	title, label, action := c.labels()

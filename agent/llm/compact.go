@@ -22,12 +22,10 @@ const (
 	bytesPerToken = 4
 	imageTokens   = 1600
 
-	// maxReserve bounds what stays free for the next reply, in tokens. A small
-	// context reserves a fifth of itself.
+	// maxReserve bounds the tokens for the next reply, a fifth of a small context.
 	maxReserve = 20_000
 
-	// maxHistoryBytes bounds the images of a history, which cost few tokens. A
-	// history with more is compacted.
+	// maxHistoryBytes bounds the images of a history, which cost few tokens.
 	maxHistoryBytes = 64 << 20
 
 	// squeezedBytes is what remains of a long text when a history must become
@@ -230,8 +228,7 @@ func blamesImages(err *model.Error) bool {
 		(err.Kind == model.KindInvalid || err.Kind == model.KindTransient) && aboutImages().MatchString(err.Message)
 }
 
-// dropImages removes the images from the history. Otherwise the provider would
-// refuse every request from now on.
+// dropImages removes the images, for which the provider would refuse every request.
 func (r *run) dropImages(ctx context.Context, cause *model.Error) error {
 	r.counted = counted{}
 	if err := r.journal.replace(mapParts(r.journal.messages, withoutImages)); err != nil {

@@ -15,8 +15,7 @@ type record struct {
 	// Message is appended, or joined to the last message if both are the user's.
 	Message *model.Message `json:"message,omitempty"`
 
-	// Draft is a piece of the model's current answer. The next message replaces all
-	// drafts.
+	// Draft is a piece of the model's current answer, which the next message replaces.
 	Draft string `json:"draft,omitempty"`
 
 	// Amend replaces a result in the last message.
@@ -25,8 +24,7 @@ type record struct {
 	Rule *remembered `json:"rule,omitempty"`
 }
 
-// A remembered rule came with an answer of a client. A record without a decision
-// takes the rule back.
+// A remembered rule came with a client's answer. Without a decision it is taken back.
 type remembered struct {
 	Decision decision `json:"decision"`
 	Rule     string   `json:"rule"`
@@ -201,8 +199,7 @@ func (h *history) records() []record {
 }
 
 // fields counts the fields of a part that are set.
-func fields(p model.Part) int {
-	n := 0
+func fields(p model.Part) (n int) {
 	for _, set := range []bool{p.Text != nil, p.Thinking != nil, p.Call != nil, p.Result != nil, p.Image != nil} {
 		if set {
 			n++

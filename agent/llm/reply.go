@@ -288,8 +288,7 @@ type continuation struct {
 	small int // replies in a row without progress
 }
 
-// proceed asks the model to go on after the output limit, and reports whether it
-// shall.
+// proceed lets the model go on after the output limit, and reports whether it shall.
 func (r *run) proceed(ctx context.Context, last reply) (bool, error) {
 	c := &r.resumes
 	if c.small++; c.times == 0 || len(last.text) >= minProgress {

@@ -21,7 +21,7 @@ import (
 // if the history has them and clients saw the same. Without a history it runs with
 // the arguments that clients saw, if nothing in them was hidden.
 func (a *Agent) Resume(ctx context.Context, req *contracts.ServerRequest, out contracts.Outcome) error {
-	r := a.newRun()
+	r := &run{Agent: a, Turn: turn.New(a.host, a.model, a.provider)}
 	r.offers = r.offer(ctx)
 	if req.RequestType == contracts.RequestMCPElicitation {
 		server, _, _ := strings.Cut(strings.TrimPrefix(req.CallID, "mcp_elicitation:"), ":")

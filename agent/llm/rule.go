@@ -173,15 +173,10 @@ func (r rule) about(tool string) bool { return matchText(r.tool, tool) }
 
 // weight orders rules that match the same call.
 func (r rule) weight() []int {
-	is := func(b bool) int {
-		if b {
-			return 1
-		}
-		return 0
-	}
+	number := map[bool]int{false: 0, true: 1}
 	return []int{
-		is(r.session), len(r.pattern), is(!r.prefix), // an exact line weighs more than its prefix
-		is(!strings.Contains(r.tool, "*")), len(r.tool), r.decision.strictness(),
+		number[r.session], len(r.pattern), number[!r.prefix], // an exact line weighs more than its prefix
+		number[!strings.Contains(r.tool, "*")], len(r.tool), r.decision.strictness(),
 	}
 }
 
@@ -331,8 +326,7 @@ func (t text) decide(rules []rule) (decision, rule) {
 	return best.decision, best
 }
 
-// covers reports whether the rule is about a file. A rule that allows must match
-// all of its places.
+// covers reports whether the rule is about a file. To allow, it must match all places.
 func (r rule) covers(paths []place) bool {
 	if r.decision == allow {
 		return len(paths) > 0 && !slices.ContainsFunc(paths, func(p place) bool { return !r.matchesPlace(p) })
@@ -460,8 +454,7 @@ func (r rule) maySpan(known simpleCommand, begin string) bool {
 	})
 }
 
-// matchText reports whether text has the form of pattern, in which * is any
-// text.
+// matchText reports whether text has the form of pattern. * is any text.
 func matchText(pattern, text string) bool {
 	first, rest, starred := strings.Cut(pattern, "*")
 	if !starred {

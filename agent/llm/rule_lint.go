@@ -37,13 +37,11 @@ func lintName(name string) string {
 	if badInNames().MatchString(strings.ReplaceAll(name, "*", "")) {
 		return "no tool has the name " + name + "; commands are named as in bash(git status:*)"
 	}
-	own := slices.Sorted(maps.Keys(ownSubjects))
-	if isOwn(name) {
-		return ""
-	}
 	lower := strings.ToLower(name)
-	if i := slices.IndexFunc(own, func(tool string) bool { return matchText(lower, tool) }); i >= 0 {
-		return "there is no tool " + name + "; its name is " + own[i]
+	if ownTool(name) != "" {
+		return ""
+	} else if own := ownTool(lower); own != "" {
+		return "there is no tool " + name + "; its name is " + own
 	}
 	rest, ofServer := strings.CutPrefix(name, serverPrefix)
 	server, tool, _ := strings.Cut(rest, nameDivider)
@@ -56,14 +54,14 @@ func lintName(name string) string {
 	return ""
 }
 
-// isOwn reports whether a name, in which * is any text, matches a tool of ours.
-func isOwn(name string) bool {
-	for tool := range ownSubjects {
+// ownTool returns the first tool of ours that a name with * as any text matches, or "".
+func ownTool(name string) string {
+	for _, tool := range slices.Sorted(maps.Keys(ownSubjects)) {
 		if matchText(name, tool) {
-			return true
+			return tool
 		}
 	}
-	return false
+	return ""
 }
 
 // lintPattern says why the pattern of a rule can never match, "" if it may.
@@ -162,7 +160,7 @@ func doubtOfName(name string, servers []string) string {
 		return strings.HasPrefix(head, begin) || starred && strings.HasPrefix(begin, head)
 	}
 	switch {
-	case isOwn(name):
+	case ownTool(name) != "":
 		return ""
 	case !mayBegin(serverPrefix):
 		return "only a client may have such a tool"

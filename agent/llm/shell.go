@@ -48,8 +48,7 @@ func (c simpleCommand) fixed() bool {
 	return !slices.ContainsFunc(c, func(w word) bool { return !w.fixed })
 }
 
-// lines returns the command as text: as it is, and with the name of its program
-// alone.
+// lines returns the command as text, also with the bare name of its program.
 func (c simpleCommand) lines() []string {
 	if len(c) == 0 {
 		return []string{""}
@@ -75,8 +74,7 @@ const (
 	// maxNesting bounds the nesting of lines in the arguments of commands.
 	maxNesting = 8
 
-	// maxCommands bounds the commands of a line that are judged, and the commands
-	// that these may run.
+	// maxCommands bounds the judged commands of a line, and those that they may run.
 	maxCommands = 256
 
 	// maxLineBytes bounds a line; the rest is not read.

@@ -33,15 +33,12 @@ type text struct {
 // A place is a file: relative to the workspace root, "" outside it, and absolute.
 type place struct{ rel, abs string }
 
-// The tools of ours that rules treat specially.
+// Our tools that rules treat specially, and the keys of our tools.
 const (
-	bashTool = "bash"
-	readTool = "read"
-	grepTool = "grep"
-	globTool = "glob"
-)
-
-const (
+	bashTool   = "bash"
+	readTool   = "read"
+	grepTool   = "grep"
+	globTool   = "glob"
 	commandKey = "command"
 	pathKey    = "path"
 )

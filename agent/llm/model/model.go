@@ -28,8 +28,7 @@ type Request struct {
 	Thinking  Effort
 	MaxTokens int64 // of the reply; zero means the provider's default for the model
 
-	// Metadata are ids that the provider or a gateway records with the request. They
-	// are never content.
+	// Metadata are ids that the provider or a gateway records, never content.
 	Metadata map[string]string
 }
 
@@ -125,8 +124,7 @@ type Reply struct {
 	Model   string // as the provider names it; may be empty
 }
 
-// Usage counts tokens. Input does not include tokens that were read from or written
-// to a cache.
+// Usage counts tokens. Input excludes those read from or written to a cache.
 type Usage struct {
 	Input, Output, CacheRead, CacheWrite int64
 }

@@ -100,8 +100,7 @@ func (c claude) effort(e model.Effort) string {
 	return string(e)
 }
 
-// minBudget is the least number of tokens that a model thinks with, and that must
-// be left for its answer.
+// minBudget is the least budget for thinking, and the least room for an answer.
 const minBudget = 1024
 
 var thinkingBudgets = map[model.Effort]int64{
@@ -178,8 +177,7 @@ type sealedThinking struct {
 	Data      string `json:"data,omitempty"` // of redacted thinking
 }
 
-// anthropicUser returns the content of a message of the user. The service wants the
-// results of calls first.
+// anthropicUser returns the content of a message of the user, results of calls first.
 func anthropicUser(parts []model.Part) []object {
 	var results, rest []object
 	for _, p := range parts {

@@ -108,8 +108,7 @@ func chatUser(parts []model.Part) []object {
 	return out
 }
 
-// A chatEvent is a piece of a completion. Compatible services have reasoning under
-// either of two names.
+// A chatEvent is a piece of a completion. Reasoning has one of two names.
 type chatEvent struct {
 	Model string `json:"model"`
 	Usage *struct {

@@ -91,8 +91,7 @@ func readComplaint(body []byte) complaint {
 // tooLong matches the messages about a conversation that does not fit.
 var tooLong = lazyregexp.New(`(?i)prompt is too long|maximum context length|context (window|length|limit)|input is too long|exceeds? the (model's )?(maximum )?(context|number of tokens)|reduce the length of the (messages|prompt|input)`)
 
-// classify decides what may be done about a failure. status is zero for a failure
-// in the middle of a stream.
+// classify says what may be done about a failure. status is zero within a stream.
 func classify(status int, c complaint) model.Kind {
 	has := func(words ...string) bool {
 		return slices.ContainsFunc(words, func(word string) bool { return strings.Contains(c.code, word) })

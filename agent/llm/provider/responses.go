@@ -269,8 +269,7 @@ func reasoningItem(raw json.RawMessage) json.RawMessage {
 	return opaque
 }
 
-// end takes in the end of the response. Items that were not streamed to their end
-// are taken from it.
+// end takes in the end of the response, with items that were not streamed whole.
 func (e *responsesEvent) end(r *reply) error {
 	last := &e.Response
 	r.complete, r.done = true, true

@@ -26,8 +26,7 @@ const (
 	maxReplyBytes = 64 << 20 // of one reply on the wire
 	maxLabels     = 16       // of a request, the limit of OpenAI
 
-	// maxLineBytes bounds a line of a stream. The last event of a response repeats
-	// the whole reply in one line.
+	// maxLineBytes bounds a line. The last event of a response repeats the whole reply.
 	maxLineBytes = 32 << 20
 
 	// maxIdle is how long a service may send nothing, before its answer and in it.
@@ -35,8 +34,7 @@ const (
 	// keepalives meanwhile.
 	maxIdle = 5 * time.Minute
 
-	// lingering is how long a stream is read after the message is complete. Only
-	// the usage is still to come.
+	// lingering is how long a complete message waits for its usage.
 	lingering = 10 * time.Second
 )
 

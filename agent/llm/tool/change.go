@@ -167,8 +167,7 @@ type version struct {
 	used uint64 // value of uses at the last use
 }
 
-// put notes what the file at path holds. If there are too many files it drops the
-// one that was not used for longest.
+// put notes what the file at path holds. It may drop the file unused for longest.
 func (s *seen) put(path string, data []byte) {
 	sum := sha256.Sum256(data)
 	s.mu.Lock()
@@ -185,8 +184,7 @@ func (s *seen) put(path string, data []byte) {
 	s.files[path] = version{sum, s.uses}
 }
 
-// check reports whether the file at path was ever seen, and whether it held the
-// same as it does now.
+// check reports whether the file at path was ever seen, and held the same as now.
 func (s *seen) check(path string, data []byte) (ever, same bool) {
 	sum := sha256.Sum256(data)
 	s.mu.Lock()

@@ -103,8 +103,7 @@ func (d *document) notFound(f file, before string) error {
 // maxComparisons bounds the search for similar text.
 const maxComparisons = 1_000_000
 
-// similar finds lines that are those of before but for their spaces. It returns the
-// number of the first such line and how many they are, zero if there are none.
+// similar finds the lines of before with other spaces: the first one's number, and n.
 func (d *document) similar(before string) (line, n int) {
 	want := squeezed(strings.Trim(before, "\n"))
 	if strings.Join(want, "") == "" {

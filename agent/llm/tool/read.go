@@ -17,8 +17,7 @@ const (
 	maxReadLine = 2000
 	maxReadText = 80_000
 
-	// maxImageBytes is the size of the largest picture that is shown: 5 MiB,
-	// more than which providers refuse.
+	// maxImageBytes is the largest picture that providers take: 5 MiB.
 	maxImageBytes = 5 << 20
 
 	byteOrderMark = "\uFEFF"

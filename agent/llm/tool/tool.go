@@ -19,8 +19,7 @@ type Tool struct {
 	// Title is the name for people, such as Bash.
 	Title string
 
-	// Gated says that the tool changes something: a person is asked first, unless
-	// a rule decides.
+	// Gated says that the tool changes something: a rule or a person decides first.
 	Gated bool
 
 	// Repeats says that a failed call of a gated tool may be repeated without a
@@ -50,17 +49,14 @@ type Result struct {
 	IsError bool
 }
 
-// Options say where and how the tools work. Workspace is required; the zero
-// value of each other field is ready.
+// Options say where and how the tools work. All fields but Workspace may be zero.
 type Options struct {
 	Workspace *workspace.Workspace
 
-	// Shell runs the command lines of bash. Empty means $SHELL, else /bin/bash,
-	// else sh.
+	// Shell runs the command lines of bash. Empty is $SHELL, else /bin/bash, else sh.
 	Shell string
 
-	// EnvPass names variables that commands get although their names look like
-	// those of credentials.
+	// EnvPass names variables that commands get although they look like credentials.
 	EnvPass []string
 
 	// Hosted leaves out all but a few of the other variables.
@@ -74,8 +70,7 @@ type Kit struct {
 	Options
 	seen seen
 
-	// writing is held from the look at a file until the file has changed, so that
-	// no change is lost.
+	// writing is held from the look at a file until it has changed: no change is lost.
 	writing sync.Mutex
 }
 
