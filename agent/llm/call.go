@@ -139,6 +139,7 @@ func (r *run) one(ctx context.Context, c *call) error {
 		d, why = ask, fmt.Sprintf("The same call has had the same result %d times in a row", maxRepeats)
 	}
 	if d == ask {
+		asked := subjectOf(r.opts.Workspace, c.Tool, c.Args)
 		if c.tool.Look != nil {
 			look := c.tool.Look(c.Args)
 			switch {
@@ -151,7 +152,7 @@ func (r *run) one(ctx context.Context, c *call) error {
 				why += ". " + look.Text
 			}
 		}
-		if run, err := r.approve(ctx, c, why, repeats); err != nil || !run {
+		if run, err := r.approve(ctx, c, asked, why, repeats); err != nil || !run {
 			return err
 		}
 	}
@@ -177,9 +178,9 @@ func (r *run) ask(ctx context.Context, c *call, suffix string, req *contracts.Se
 	return out, nil
 }
 
-// approve asks whether a call may run. A repetition that nobody sees ends the run.
-func (r *run) approve(ctx context.Context, c *call, why string, repeats bool) (bool, error) {
-	asked := subjectOf(r.opts.Workspace, c.Tool, c.Args)
+// approve asks whether a call may run. A repetition that nobody sees ends the run. A
+// call whose subject is no longer the one that was asked about does not run.
+func (r *run) approve(ctx context.Context, c *call, asked subject, why string, repeats bool) (bool, error) {
 	title, label, action := c.labels()
 	reason := why
 	if c.omitted > 0 {

@@ -1,6 +1,7 @@
 package llm
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -65,9 +66,8 @@ func (r *run) reply(ctx context.Context) (reply, error) {
 		if err == nil {
 			return r.accept(ctx, got)
 		}
-		draft := string(r.journal.draft)
-		said := strings.TrimSpace(draft) != ""
-		if said {
+		partial := len(bytes.TrimSpace(r.journal.draft)) > 0
+		if partial {
 			if err := r.add(r.journal.repairs("")...); err != nil {
 				return reply{}, err
 			}
@@ -99,7 +99,7 @@ func (r *run) reply(ctx context.Context) (reply, error) {
 		if err == nil && shown { // what follows gets a response of its own
 			err = r.end(ctx, model.Usage{}, "")
 		}
-		if err == nil && said {
+		if err == nil && partial {
 			err = r.add(record{Message: told(cutOff)})
 		}
 		if err != nil {
