@@ -151,10 +151,9 @@ func (h *history) amend(result model.CallResult) error {
 
 func (h *history) remember(rule remembered) {
 	h.rules = slices.DeleteFunc(h.rules, func(r remembered) bool { return r.Rule == rule.Rule })
-	if rule.Decision == undecided {
-		return
+	if rule.Decision != undecided {
+		h.rules = append(h.rules, rule)
 	}
-	h.rules = append(h.rules, rule)
 	h.rules = slices.Clone(h.rules[max(0, len(h.rules)-maxRemembered):])
 }
 

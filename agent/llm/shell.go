@@ -169,11 +169,9 @@ func (s shallow) Read(p []byte) (int, error) {
 }
 
 func (r *reading) add(c judged) {
-	if len(r.commands) == maxCommands {
-		r.clear = false
-		return
+	if r.clear = r.clear && len(r.commands) < maxCommands; len(r.commands) < maxCommands {
+		r.commands = append(r.commands, c)
 	}
-	r.commands = append(r.commands, c)
 }
 
 // merge adds the commands of another reading that this one lacks.

@@ -128,10 +128,10 @@ func set(v reflect.Value, f field, raw json.RawMessage) error {
 		n = len(items)
 	case reflect.Struct:
 		ok = json.Unmarshal(raw, &members) == nil
-	default:
+	case reflect.Bool:
 		ok = json.Unmarshal(raw, v.Addr().Interface()) == nil
-	}
-	if v.Kind() == reflect.String {
+	case reflect.String:
+		ok = json.Unmarshal(raw, v.Addr().Interface()) == nil
 		for _, r := range v.String() {
 			n += utf16.RuneLen(r) // as browsers count
 		}

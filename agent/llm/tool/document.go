@@ -19,8 +19,7 @@ type document struct {
 }
 
 func newDocument(raw string) *document {
-	d := &document{}
-	d.raw = strings.TrimPrefix(raw, byteOrderMark)
+	d := &document{raw: strings.TrimPrefix(raw, byteOrderMark)}
 	d.mark = raw[:len(raw)-len(d.raw)]
 	d.text = lineFeeds(d.raw)
 	at := -1
