@@ -48,7 +48,7 @@ func checkNative(name string, o Options) error {
 func newNative(name string, o Options) (Agent, error) {
 	service, named, _ := strings.Cut(name, "/")
 	key, url := credential(service, os.Getenv)
-	m, err := provider.Open(provider.Options{Provider: service, Model: named, Key: key, BaseURL: cmp.Or(o.ModelURL, url), Log: o.Log})
+	m, err := provider.Open(provider.Options{Provider: service, Model: named, Key: key, BaseURL: cmp.Or(o.ModelURL, url)})
 	if err != nil {
 		return nil, err
 	}
@@ -139,7 +139,7 @@ func newServers(o Options) *servers {
 	}}
 }
 
-// Start implements [llm.Starter].
+// Start implements [llm.MCP].
 func (s *servers) Start(_ context.Context, host contracts.Host) error {
 	s.opts.Host = host
 	s.set = mcp.Open(s.opts)

@@ -163,8 +163,7 @@ func unified(path string, created bool, old, new string) string {
 	if created {
 		from = "/dev/null"
 	}
-	before := diff.Lines(old)
-	return diff.Change{From: from, To: "b/" + path, Old: before, Regions: diff.Compare(before, diff.Lines(new))}.Unified()
+	return diff.Unified(from, "b/"+path, old, new, diff.Options{})
 }
 
 // maxListed bounds the processed elements of a list from the program: a line

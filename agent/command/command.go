@@ -1,29 +1,35 @@
-// Package command runs the command lines of agents and ends what they leave behind.
+// Package command runs the command lines of agents and ends the processes that they
+// leave behind.
 package command
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"sync"
 	"time"
 
+	"github.com/seed-028515a8/maestro/contracts"
 	"github.com/seed-028515a8/maestro/internal/proc"
 )
 
 const (
-	// killDelay is how long processes have between being asked to end and
-	// being killed.
+	// killDelay is how long processes have to end before they are killed.
 	killDelay = time.Second
 
-	// lingerDelay is how long a command's output stays open after its exit, for
-	// what its background processes still say.
+	// lingerDelay is how long a command's background processes may write output
+	// after the command has exited.
 	lingerDelay = 2 * time.Second
+
+	// gatherDelay is how long output waits for more of it, so that a command that
+	// writes single bytes does not cost an event each.
+	gatherDelay = 20 * time.Millisecond
 )
 
-// A Command is a line for the shell. Its standard input is empty and its two
-// outputs are one pipe, so that they arrive in the order they were written in.
+// A Command is a line for the shell. Its standard input is empty. Its two outputs
+// are one pipe, so that they arrive in the order of the writes.
 type Command struct {
 	Shell string // as in Options
 	Line  string
@@ -35,20 +41,20 @@ type Command struct {
 type Exit struct {
 	Code   int           // -1 when a signal ended it
 	Signal string        // such as SIGKILL; "" when none did
-	Took   time.Duration // until its output had ended, too
+	Took   time.Duration // until its output had also ended
 }
 
 // Success reports whether the command ended on its own with code 0.
 func (e Exit) Success() bool { return e.Code == 0 && e.Signal == "" }
 
-// Run runs the command and passes what it writes to emit, in pieces of at most
-// [contracts.MaxTextBytes] bytes of valid UTF-8. emit is called by Run's own
-// goroutine; while it blocks the command's writes do too, once the pipe is full.
+// Run runs the command and passes its output to emit, in pieces of at most
+// [contracts.MaxTextBytes] bytes of valid UTF-8. Run's own goroutine calls emit.
+// While emit blocks, the command's writes block once the pipe is full.
 //
-// When ctx ends or emit fails the command and all of its process group are asked
-// to end and, a second later, killed; so is what a command leaves in the
-// background when it exits. No process of the group and no goroutine is left
-// when Run returns. The error is that of starting, of emit, or the cause of ctx.
+// When ctx ends or emit fails, Run asks all processes of the command's group to end
+// and kills them a second later. It does the same to background processes after the
+// command has exited. No process of the group and no goroutine is left when Run
+// returns. The error is that of starting, of emit, or the cause of ctx.
 func (c Command) Run(ctx context.Context, emit func(text string) error) (Exit, error) {
 	output, input, err := os.Pipe()
 	if err != nil {
@@ -69,7 +75,20 @@ func (c Command) Run(ctx context.Context, emit func(text string) error) (Exit, e
 		return Exit{}, err
 	}
 	drained := make(chan struct{})
-	wg.Go(func() { supervise(ctx, g, drained, output) }) // ends when the group has, or after ctx
+	wg.Go(func() { // ends when the group has, or after ctx
+		select {
+		case <-g.Exited():
+			late, stop := context.WithTimeout(ctx, lingerDelay)
+			defer stop()
+			select {
+			case <-drained:
+			case <-late.Done():
+			}
+		case <-ctx.Done():
+		}
+		g.Stop(killDelay, nil)
+		_ = output.Close() // ends the reading of a pipe that a process outside the group holds
+	})
 	if err := pump(output, emit); err != nil {
 		stop(err)
 	}
@@ -80,26 +99,42 @@ func (c Command) Run(ctx context.Context, emit func(text string) error) (Exit, e
 	return Exit{Code: code, Signal: signal, Took: time.Since(began)}, context.Cause(ctx)
 }
 
-// supervise sees the group to its end, which comes when the leader has exited
-// and the output was drained, or when ctx ends. It then closes output, which
-// ends the reading of a pipe that a process outside the group still holds.
-func supervise(ctx context.Context, g *proc.Group, drained <-chan struct{}, output io.Closer) {
-	select {
-	case <-g.Exited():
-		linger(ctx, drained)
-	case <-ctx.Done():
+// pump passes the output of the pipe to emit until the pipe ends or is closed.
+func pump(pipe *os.File, emit func(text string) error) error {
+	buf := make([]byte, contracts.MaxTextBytes)
+	var text proc.Text
+	for {
+		n, err := gather(pipe, buf)
+		piece := text.Decode(buf[:n], err != nil)
+		for _, piece := range contracts.SplitText(piece, contracts.MaxTextBytes) {
+			if err := emit(piece); err != nil {
+				return err
+			}
+		}
+		switch {
+		case errors.Is(err, io.EOF), errors.Is(err, os.ErrClosed):
+			return nil
+		case err != nil:
+			return fmt.Errorf("read output: %w", err)
+		}
 	}
-	g.Stop(killDelay, nil)
-	_ = output.Close() // it is only read
 }
 
-// linger waits for the output of processes that outlive the leader.
-func linger(ctx context.Context, drained <-chan struct{}) {
-	late := time.NewTimer(lingerDelay)
-	defer late.Stop()
-	select {
-	case <-drained:
-	case <-late.C:
-	case <-ctx.Done():
+// gather reads until buf is full or gatherDelay has passed since the first bytes
+// came. Where pipes have no deadlines it returns the first bytes.
+func gather(pipe *os.File, buf []byte) (n int, err error) {
+	_ = pipe.SetReadDeadline(time.Time{}) // a pipe without deadlines has none to clear
+	n, err = pipe.Read(buf)
+	if err != nil || pipe.SetReadDeadline(time.Now().Add(gatherDelay)) != nil {
+		return n, err
 	}
+	for n < len(buf) && err == nil {
+		var more int
+		more, err = pipe.Read(buf[n:])
+		n += more
+	}
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		err = nil
+	}
+	return n, err
 }

@@ -12,124 +12,94 @@ const (
 	// context is how many unchanged lines are shown around a change.
 	context = 3
 
-	// maxEdits bounds the lines that are taken away and added between two texts.
-	// What differs in more is one region. Comparing takes time and memory for the
-	// square of it, and for the lines of the texts.
+	// maxEdits bounds the lines that two texts differ in. If they differ in more, the
+	// difference is one region. The time and memory of a comparison grow with the
+	// square of the lines that differ, and with the lines of the texts.
 	maxEdits = 2000
 )
 
-// A Region is lines of a text from one number up to another, counted from 0, in
-// whose place others come. Lines end with their line feeds.
+// A Region is a run of lines of a text, counted from 0, that other lines replace.
+// Lines end with their line feeds.
 type Region struct {
 	From, To int
 	Lines    []string
 }
 
-// A Change is how a text becomes another.
-type Change struct {
-	// From and To are the names of the texts, such as a/main.go and b/main.go.
-	From, To string
-
-	// Old is the lines of the first text, and Regions what becomes of them, in
-	// order and apart from each other.
-	Old     []string
-	Regions []Region
-
-	// MaxLines bounds the lines that are shown; how many more there are is said.
-	// Zero means all.
+// Options of [Unified].
+type Options struct {
+	// MaxLines bounds the lines; the diff says how many are left out. Zero means all.
 	MaxLines int
 
-	// Line makes a line, without its line feed, fit to be shown. Nil leaves it as it
-	// is.
+	// Line makes a line without its line feed fit to be shown. Nil keeps it as it is.
 	Line func(line string) string
 }
 
 // Lines cuts text after each line feed.
 func Lines(text string) []string { return slices.Collect(strings.Lines(text)) }
 
-// Unified returns the change in the unified form, "" if there is none.
-func (c Change) Unified() string {
-	if len(c.Regions) == 0 {
+// Unified returns the change of a text in the unified form, "" if there is none.
+// from and to are the names of the texts, such as a/main.go and b/main.go.
+func Unified(from, to, before, after string, o Options) string {
+	old := Lines(before)
+	rest := Compare(old, Lines(after))
+	if len(rest) == 0 {
 		return ""
 	}
-	p := printer{Change: c}
-	p.line("--- " + c.From + "\n")
-	p.line("+++ " + c.To + "\n")
-	for rest := c.Regions; len(rest) > 0; {
+	lines := []string{"--- " + from + "\n", "+++ " + to + "\n"}
+	for grown := 0; len(rest) > 0; { // grown is by how many lines the text has grown so far
 		n := 1
 		for n < len(rest) && rest[n].From-rest[n-1].To <= 2*context {
 			n++
 		}
-		p.hunk(rest[:n])
+		hunk := rest[:n]
 		rest = rest[n:]
+		at, end := max(0, hunk[0].From-context), min(len(old), hunk[n-1].To+context)
+		more := 0
+		for _, r := range hunk {
+			more += len(r.Lines) - (r.To - r.From)
+		}
+		lines = append(lines, fmt.Sprintf("@@ -%s +%s @@\n", span(at, end-at), span(at+grown, end-at+more)))
+		grown += more
+		for _, r := range hunk {
+			lines = signed(lines, " ", old[at:r.From])
+			lines = signed(lines, "-", old[r.From:r.To])
+			lines = signed(lines, "+", r.Lines)
+			at = r.To
+		}
+		lines = signed(lines, " ", old[at:end])
 	}
-	if p.left == 1 {
-		p.b.WriteString("[1 more line of the diff left out]\n")
-	} else if p.left > 0 {
-		fmt.Fprintf(&p.b, "[%d more lines of the diff left out]\n", p.left)
+	var text strings.Builder
+	for i, line := range lines {
+		if left := len(lines) - i; o.MaxLines > 0 && i == o.MaxLines && left == 1 {
+			return text.String() + "[1 more line of the diff left out]\n"
+		} else if o.MaxLines > 0 && i == o.MaxLines {
+			return text.String() + fmt.Sprintf("[%d more lines of the diff left out]\n", left)
+		}
+		whole, ended := strings.CutSuffix(line, "\n")
+		if o.Line != nil {
+			whole = o.Line(whole)
+		}
+		text.WriteString(whole + "\n")
+		if !ended {
+			text.WriteString("\\ No newline at end of file\n")
+		}
 	}
-	return p.b.String()
+	return text.String()
 }
 
-// A printer is a diff that is being written.
-type printer struct {
-	Change
-	grown int // by how many lines the text has grown so far
-
-	b    strings.Builder
-	n    int // lines in b
-	left int // lines that had no room
-}
-
-// hunk writes regions that are near to each other, with the lines around them.
-func (p *printer) hunk(regions []Region) {
-	from := max(0, regions[0].From-context)
-	to := min(len(p.Old), regions[len(regions)-1].To+context)
-	grown := 0
-	for _, r := range regions {
-		grown += len(r.Lines) - (r.To - r.From)
-	}
-	p.line(fmt.Sprintf("@@ -%s +%s @@\n", span(from, to-from), span(from+p.grown, to-from+grown)))
-	p.grown += grown
-	at := from
-	for _, r := range regions {
-		p.all(" ", p.Old[at:r.From])
-		p.all("-", p.Old[r.From:r.To])
-		p.all("+", r.Lines)
-		at = r.To
-	}
-	p.all(" ", p.Old[at:to])
-}
-
-// span returns where lines begin and how many they are, as diffs say it.
+// span returns where lines begin and how many they are, in the form of diffs.
 func span(from, n int) string {
 	if n > 0 {
-		from++ // none are said to come after a line
+		from++ // no lines come after a line
 	}
 	return fmt.Sprintf("%d,%d", from, n)
 }
 
-func (p *printer) all(sign string, lines []string) {
+func signed(to []string, sign string, lines []string) []string {
 	for _, l := range lines {
-		p.line(sign + l)
+		to = append(to, sign+l)
 	}
-}
-
-// line writes a line if there is room.
-func (p *printer) line(text string) {
-	if p.MaxLines > 0 && p.n >= p.MaxLines {
-		p.left++
-		return
-	}
-	p.n++
-	whole, ended := strings.CutSuffix(text, "\n")
-	if p.Line != nil {
-		whole = p.Line(whole)
-	}
-	p.b.WriteString(whole + "\n")
-	if !ended {
-		p.b.WriteString("\\ No newline at end of file\n")
-	}
+	return to
 }
 
 // Compare returns what makes new of old.

@@ -22,8 +22,7 @@ func TestDiffsApply(t *testing.T) {
 		}
 		end := rapid.SampledFrom([]string{"", "\n"})
 		old, new := strings.Join(before, "\n")+end.Draw(t, "end"), strings.Join(after, "\n")+end.Draw(t, "end")
-		lines := Lines(old)
-		out := Change{From: "a/f", To: "b/f", Old: lines, Regions: Compare(lines, Lines(new))}.Unified()
+		out := Unified("a/f", "b/f", old, new, Options{})
 		if (out == "") != (old == new) {
 			t.Fatalf("%q to %q: got %q", old, new, out)
 		}
@@ -99,12 +98,12 @@ func TestDiffsAreBounded(t *testing.T) {
 		t.Errorf("got %d regions, want one of what is too different", len(got))
 	}
 	for max, want := range map[int]string{4: "\n-1\n[1 more line of the diff left out]\n", 3: "@@\n[2 more lines of the diff left out]\n", 5: "\n-1\n+2\n"} {
-		got := Change{From: "a", To: "b", Old: []string{"1\n"}, Regions: Compare([]string{"1\n"}, []string{"2\n"}), MaxLines: max}.Unified()
+		got := Unified("a", "b", "1\n", "2\n", Options{MaxLines: max})
 		if !strings.HasSuffix(got, want) {
 			t.Errorf("at most %d lines: got %q, want %q at the end", max, got, want)
 		}
 	}
-	short := Change{Old: []string{"long\n"}, Regions: []Region{{0, 1, nil}}, Line: func(l string) string { return l[:2] }}.Unified()
+	short := Unified("", "", "long\n", "", Options{Line: func(l string) string { return l[:2] }})
 	if !strings.HasSuffix(short, fmt.Sprintf("\n%s\n", "-l")) {
 		t.Errorf("got %q, want the line as it is made fit", short)
 	}

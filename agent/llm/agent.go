@@ -19,13 +19,13 @@ import (
 // Options are what a loop gets from its operator. The zero value of each field
 // but Model and Workspace is ready to use.
 type Options struct {
-	// Name is PROVIDER/MODEL, which clients are told.
+	// Name is PROVIDER/MODEL, for clients.
 	Name string
 
 	// Model answers. It is used by one run at a time.
 	Model model.Model
 
-	// Tools are what the model may do, beside asking the user.
+	// Tools are the tools of the model besides ask_user.
 	Tools []tool.Tool
 
 	// MCP adds tools of servers. Nil adds none.
@@ -35,17 +35,16 @@ type Options struct {
 	// is called before each turn of the model. Nil means none.
 	ClientTools func() []model.Tool
 
-	// Workspace is where the agent works. It is closed by who opened it, after
-	// the agent.
+	// Workspace is where the agent works. The caller closes it after the agent.
 	Workspace *workspace.Workspace
 
-	// StateDir is where the history is kept. Empty keeps it in memory.
+	// StateDir is the directory of the history. Empty keeps it in memory.
 	StateDir string
 
 	// Rules decide which calls run, are asked about or denied.
 	Rules Rules
 
-	// Metadata are ids for the provider's or a gateway's books.
+	// Metadata are ids that the provider or a gateway records with a request.
 	Metadata map[string]string
 
 	// MaxIterations bounds the turns of the model in one run. Zero means 100. The
@@ -56,38 +55,29 @@ type Options struct {
 	// conversation that leaves less than a reserve of it is summarised.
 	ContextTokens int64
 
-	// MaxTokens bounds one reply. Zero means what the provider has as its default.
+	// MaxTokens bounds one reply. Zero means the provider's default.
 	MaxTokens int64
 
-	// Price is what tokens cost. The zero value is not known, which clients are told
-	// as a cost of 0.
+	// Price is what tokens cost. With the zero value clients see a cost of 0.
 	Price Price
 
 	// Log receives faults. Nil discards it.
 	Log *slog.Logger
 }
 
-// MCP is where an agent gets the tools of servers from. One that is a [Starter]
-// is started with the agent.
+// MCP provides the tools of servers.
 type MCP interface {
-	// Tools returns what the servers offer now. It is called before each turn of
-	// the model and waits a moment at most for servers that are not there.
+	// Start starts the servers with the agent and does not wait for them; ctx bounds
+	// the start only. The host puts questions of servers to people.
+	Start(ctx context.Context, host contracts.Host) error
+
+	// Tools returns the current tools of the servers. The agent calls it before each
+	// turn of the model. It waits only briefly for servers that are not there.
 	Tools(ctx context.Context) []tool.Tool
 
 	// Close ends the servers and their connections.
 	Close() error
 }
-
-// A Starter needs the agent's host, such as for what servers ask of people. It
-// does not wait for the servers; ctx bounds the start only.
-type Starter interface {
-	Start(ctx context.Context, host contracts.Host) error
-}
-
-const (
-	defaultIterations = 100
-	defaultContext    = 200_000
-)
 
 // An Agent lets a model work in a workspace. Start is called once, then Run or
 // Resume once at a time, Configure and Check at any time, and Close last.
@@ -104,14 +94,14 @@ type Agent struct {
 	counted counted
 
 	mu     sync.Mutex
-	prompt string       // of the system, without what the workspace adds
+	prompt string       // the system prompt without the instructions of the workspace
 	effort model.Effort // "" leaves it to the provider
 }
 
 // New returns an agent that has not started.
 func New(o Options) *Agent {
-	o.MaxIterations = cmp.Or(max(o.MaxIterations, 0), defaultIterations)
-	o.ContextTokens = cmp.Or(max(o.ContextTokens, 0), defaultContext)
+	o.MaxIterations = cmp.Or(max(o.MaxIterations, 0), 100)
+	o.ContextTokens = cmp.Or(max(o.ContextTokens, 0), 200_000)
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
@@ -130,11 +120,6 @@ func (a *Agent) Start(ctx context.Context, host contracts.Host) (contracts.Agent
 		return contracts.AgentInfo{}, err
 	}
 	a.host, a.journal = host, journal
-	if servers, ok := a.opts.MCP.(Starter); ok {
-		if err := servers.Start(ctx, host); err != nil {
-			return contracts.AgentInfo{}, errors.Join(err, a.Close(ctx))
-		}
-	}
 	info := contracts.AgentInfo{
 		Model: a.model, Provider: a.provider, Executor: contracts.ExecutorLive,
 		Requests: []contracts.RequestType{
@@ -142,6 +127,9 @@ func (a *Agent) Start(ctx context.Context, host contracts.Host) (contracts.Agent
 		},
 	}
 	if a.opts.MCP != nil {
+		if err := a.opts.MCP.Start(ctx, host); err != nil {
+			return contracts.AgentInfo{}, errors.Join(err, a.Close(ctx))
+		}
 		info.Requests = append(info.Requests, contracts.RequestMCPElicitation)
 	}
 	return info, nil
@@ -155,22 +143,12 @@ func (a *Agent) Configure(init *contracts.Init) {
 	if init.SystemPrompt != nil {
 		a.prompt = *init.SystemPrompt
 	}
-	if more := init.AppendSystemPrompt; more != nil && *more != "" {
-		if a.prompt != "" {
-			a.prompt += "\n\n"
-		}
-		a.prompt += *more
+	if more := init.AppendSystemPrompt; more != nil {
+		a.prompt = paragraphs(a.prompt, *more)
 	}
 	if init.ThinkingLevel != "" {
 		a.effort = model.Effort(init.ThinkingLevel)
 	}
-}
-
-// configured returns what Configure has made of the prompt and the effort.
-func (a *Agent) configured() (prompt string, effort model.Effort) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.prompt, a.effort
 }
 
 // Check refuses a prompt that the model's context has no room for.
@@ -185,23 +163,25 @@ func (a *Agent) Check(content string) error {
 	return nil
 }
 
-// Run has the model work on a prompt until it has nothing more to do.
+// Run lets the model work on a prompt until it has nothing more to do.
 func (a *Agent) Run(ctx context.Context, work contracts.Work) error {
-	r := a.newRun()
-	if text, ok, err := r.ruled(work); err != nil {
-		return err
-	} else if ok {
-		return r.answer(ctx, text)
-	}
+	r := &run{Agent: a, Turn: turn.New(a.host, a.model, a.provider)}
+	text, err := r.ruled(work)
 	parts := promptParts(work)
-	if len(parts) == 0 {
-		return r.answer(ctx, "The prompt is empty.")
+	switch {
+	case err != nil:
+		return err
+	case text == "" && len(parts) == 0:
+		text = "The prompt is empty."
+		fallthrough
+	case text != "":
+		return r.answer(ctx, text)
 	}
 	if a.journal.unanswered() {
 		parts = append([]model.Part{textPart(noAnswer)}, parts...)
 	}
-	if err := a.journal.add(record{Message: &model.Message{Role: model.RoleUser, Parts: parts}}); err != nil {
-		return r.failed(err)
+	if err := r.add(record{Message: &model.Message{Role: model.RoleUser, Parts: parts}}); err != nil {
+		return err
 	}
 	return r.serve(ctx)
 }
@@ -218,23 +198,18 @@ func (a *Agent) Close(context.Context) error {
 	return errors.Join(errs...)
 }
 
-// A run is one prompt on its way, or the answer to a question of an earlier
-// process. It belongs to one goroutine.
+// A run works on one prompt or one late answer. It belongs to one goroutine.
 type run struct {
 	*Agent
 	*turn.Turn
-	offers  []offer // of the turn that goes on
+	offers  []tool.Tool // of the current turn
 	spent   model.Usage
-	floor   int64 // a history of fewer tokens is not compacted again
+	floor   int64 // a history with fewer tokens is not compacted again
 	recent  repetition
 	resumes continuation
 }
 
-func (a *Agent) newRun() *run {
-	return &run{Agent: a, Turn: turn.New(a.host, a.model, a.provider)}
-}
-
-// answer says a text of our own.
+// answer answers a prompt without the model.
 func (r *run) answer(ctx context.Context, text string) error {
 	if err := r.Turn.Start(ctx); err != nil {
 		return err
@@ -245,26 +220,18 @@ func (r *run) answer(ctx context.Context, text string) error {
 	return r.End(ctx, contracts.Usage{})
 }
 
-// serve lets the model go on until it has nothing more to do, and leaves a valid
-// history however that ends, if only with a panic of somebody's code.
+// serve alternates between the model and its calls until the model ends its turn. It
+// leaves a valid history, also after a panic.
 func (r *run) serve(ctx context.Context) error {
-	defer r.settle(ctx)
-	return r.loop(ctx)
-}
-
-// settle keeps what was being said, and answers the calls that have no result.
-func (r *run) settle(ctx context.Context) {
-	why := "Not run: the run had ended."
-	if ctx.Err() != nil {
-		why = "Not run: interrupted."
-	}
-	if err := r.journal.add(r.journal.repairs(why)...); err != nil {
-		r.opts.Log.Error("keep history", slog.Any("err", err))
-	}
-}
-
-// loop alternates between the model and what it wants done.
-func (r *run) loop(ctx context.Context) error {
+	defer func() {
+		why := "Not run: the run had ended."
+		if ctx.Err() != nil {
+			why = "Not run: interrupted."
+		}
+		if err := r.journal.add(r.journal.repairs(why)...); err != nil {
+			r.opts.Log.Error("keep history", slog.Any("err", err))
+		}
+	}()
 	for range r.opts.MaxIterations {
 		reply, err := r.reply(ctx)
 		if err != nil {
@@ -272,8 +239,10 @@ func (r *run) loop(ctx context.Context) error {
 		}
 		goOn := false
 		switch {
+		case reply.stop == model.StopRefused && reply.text == "":
+			return ended(contracts.ErrorTool, "The model refused to answer")
 		case reply.stop == model.StopRefused:
-			return refused(reply)
+			return ended(contracts.ErrorTool, "The model refused to go on")
 		case len(reply.calls) > 0:
 			r.resumes = continuation{}
 			goOn, err = true, r.calls(ctx, reply.calls)
@@ -286,11 +255,15 @@ func (r *run) loop(ctx context.Context) error {
 			return err
 		}
 	}
-	return &contracts.Error{
-		Code:    contracts.CodeRuntimeFailed,
-		Message: fmt.Sprintf("Stopped after %d turns of the model. Send another prompt to go on.", r.opts.MaxIterations),
-		Type:    contracts.ErrorTool,
+	return ended(contracts.ErrorTool, fmt.Sprintf("Stopped after %d turns of the model. Send another prompt to go on.", r.opts.MaxIterations))
+}
+
+// add extends the history. The error is fit for clients.
+func (r *run) add(recs ...record) error {
+	if err := r.journal.add(recs...); err != nil {
+		return r.failed(err)
 	}
+	return nil
 }
 
 func (r *run) status(ctx context.Context, text string) error {

@@ -3,9 +3,7 @@ package llm
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"strings"
 
 	"github.com/seed-028515a8/maestro/agent/llm/model"
@@ -14,33 +12,30 @@ import (
 	"github.com/seed-028515a8/maestro/internal/abridge"
 )
 
-// moreKey is where clients look for what agents add to arguments: titles, diffs and
-// the options of a question. A model must not say these.
+// moreKey is the key under which agents add titles, diffs and the options of a
+// question to arguments. A model must not use it.
 const moreKey = "_acp"
 
-// maxArgsDepth is how deep arguments may be nested to be shown as they are.
+// maxArgsDepth bounds the nesting of arguments.
 const maxArgsDepth = 64
 
-// plainArgs returns the arguments of a call as an object that everybody reads the
-// same way: no key is in it twice, or in two spellings, and none is moreKey in any.
+// plainArgs returns the arguments of a call as an object that every reader reads the
+// same way: it has no key twice or in two spellings, and no spelling of moreKey.
 func plainArgs(args json.RawMessage) (json.RawMessage, error) {
 	empty := json.RawMessage("{}")
 	if len(bytes.TrimSpace(args)) == 0 {
 		return empty, nil
 	}
-	dec := json.NewDecoder(bytes.NewReader(bytes.ToValidUTF8(args, []byte("\ufffd"))))
-	dec.UseNumber() // numbers keep their spelling
-	var object map[string]any
-	if err := dec.Decode(&object); err != nil {
-		return empty, fmt.Errorf("want a JSON object: %w", err)
+	args = bytes.ToValidUTF8(args, []byte("\ufffd"))
+	var members map[string]json.RawMessage
+	if err := json.Unmarshal(args, &members); err != nil {
+		return empty, fmt.Errorf("want one JSON object: %w", err)
 	}
-	if object == nil {
+	object := objectOf(args)
+	if object == nil { // null
 		return empty, nil
 	}
-	if _, err := dec.Token(); err != io.EOF {
-		return empty, errors.New("want one JSON object, and there is more")
-	}
-	if depth(object) > maxArgsDepth {
+	if depth(args) > maxArgsDepth {
 		return empty, fmt.Errorf("want at most %d levels", maxArgsDepth)
 	}
 	spelled := map[string]string{}
@@ -56,8 +51,7 @@ func plainArgs(args json.RawMessage) (json.RawMessage, error) {
 	return encode(object)
 }
 
-// objectOf returns arguments as an object in which numbers keep their spelling, nil
-// if they are none.
+// objectOf returns arguments as an object with numbers as spelled, or nil.
 func objectOf(args json.RawMessage) map[string]any {
 	dec := json.NewDecoder(bytes.NewReader(args))
 	dec.UseNumber()
@@ -68,7 +62,7 @@ func objectOf(args json.RawMessage) map[string]any {
 	return object
 }
 
-// encode returns a value as JSON in which nothing is longer than it has to be.
+// encode returns a value as JSON without HTML escapes.
 func encode(value any) (json.RawMessage, error) {
 	var plain bytes.Buffer
 	enc := json.NewEncoder(&plain)
@@ -78,43 +72,45 @@ func encode(value any) (json.RawMessage, error) {
 }
 
 const (
-	// maxArgsBytes bounds the arguments that clients are shown; a question has room
-	// for something beside them. Of arguments that are longer every text is cut to
-	// maxArgBytes, and if that is not enough all of them are.
+	// maxArgsBytes bounds the arguments that clients see; a question has room for
+	// something beside them. If arguments are longer, each text is cut to
+	// maxArgBytes. If that is not enough, only the beginning of all is shown.
 	maxArgsBytes = contracts.MaxValueBytes - 16<<10
 	maxArgBytes  = 8 << 10
 
-	// omittedKey stands for what is not shown.
+	// omittedKey is the key of the number of bytes that are not shown.
 	omittedKey = "_omitted_bytes"
 )
 
-// shownArgs returns the arguments of a call as clients may see them, without what
-// looks like a credential and bounded, and how many bytes are left out of that.
-func shownArgs(args json.RawMessage) (shown json.RawMessage, omitted int) {
-	shown = mask.Args(args)
-	if len(shown) <= maxArgsBytes {
-		return shown, 0
+// shownArgs returns the arguments of a call as clients may see them: without what
+// looks like a credential and bounded. It also returns how many bytes are left out
+// of that, and whether a credential is hidden.
+func shownArgs(args json.RawMessage) (shown json.RawMessage, omitted int, hides bool) {
+	masked := mask.Args(args)
+	hides = !bytes.Equal(masked, args)
+	if len(masked) <= maxArgsBytes {
+		return masked, 0, hides
 	}
-	all := len(shown)
-	if object := objectOf(shown); object != nil {
+	if object := objectOf(masked); object != nil {
 		shorten(object)
 		cut, err := encode(object)
-		object[omittedKey] = all - len(cut)
-		said, more := encode(object)
-		if err == nil && more == nil && len(said) <= maxArgsBytes {
-			return said, all - len(cut)
+		omitted = len(masked) - len(cut)
+		object[omittedKey] = omitted
+		shown, more := encode(object)
+		if err == nil && more == nil && len(shown) <= maxArgsBytes {
+			return shown, omitted, hides
 		}
 	}
-	head := abridge.Head(string(shown), maxArgBytes)
-	said, err := encode(map[string]any{omittedKey: all - len(head), "head": head})
+	head := abridge.Head(string(masked), maxArgBytes)
+	omitted = len(masked) - len(head)
+	shown, err := encode(map[string]any{omittedKey: omitted, "head": head})
 	if err != nil {
-		return json.RawMessage("{}"), all // not reached: text can be encoded
+		return json.RawMessage("{}"), len(masked), hides // not reached: text can be encoded
 	}
-	return said, all - len(head)
+	return shown, omitted, hides
 }
 
-// shorten returns a value in which texts are cut; objects and lists are changed in
-// place.
+// shorten returns a value with its texts cut. It changes objects and lists in place.
 func shorten(value any) any {
 	switch v := value.(type) {
 	case string:
@@ -131,25 +127,25 @@ func shorten(value any) any {
 	return value
 }
 
-// depth returns how deep a value is nested.
-func depth(value any) int {
-	deepest := 0
-	switch v := value.(type) {
-	case map[string]any:
-		for _, e := range v {
-			deepest = max(deepest, depth(e))
+// depth returns how many objects and lists are nested in JSON.
+func depth(args json.RawMessage) int {
+	dec := json.NewDecoder(bytes.NewReader(args))
+	open, deepest := 0, 0
+	for {
+		token, err := dec.Token()
+		switch delim, _ := token.(json.Delim); {
+		case err != nil:
+			return deepest
+		case delim == '{' || delim == '[':
+			open++
+		case delim != 0:
+			open--
 		}
-	case []any:
-		for _, e := range v {
-			deepest = max(deepest, depth(e))
-		}
-	default:
-		return 0
+		deepest = max(deepest, open)
 	}
-	return deepest + 1
 }
 
-// lacking returns the first argument that a tool needs and a call does not have.
+// lacking returns the first required argument that a call lacks; "" if there is none.
 func lacking(t model.Tool, args json.RawMessage) string {
 	var schema struct {
 		Required []string `json:"required"`

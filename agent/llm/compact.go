@@ -15,32 +15,28 @@ import (
 	"github.com/seed-028515a8/maestro/contracts"
 	"github.com/seed-028515a8/maestro/internal/abridge"
 	"github.com/seed-028515a8/maestro/internal/lazyregexp"
-	"github.com/seed-028515a8/maestro/internal/sleep"
 )
 
 const (
-	// bytesPerToken is how much text a token is taken to be until a provider has
-	// counted, and imageTokens what an image is.
+	// bytesPerToken and imageTokens estimate tokens that no provider has counted.
 	bytesPerToken = 4
 	imageTokens   = 1600
 
-	// maxReserve bounds what is left free for the next reply; a small context
-	// leaves a fifth of itself.
+	// maxReserve bounds the tokens for the next reply, a fifth of a small context.
 	maxReserve = 20_000
 
-	// maxHistoryBytes compacts a history of many images, which cost few tokens.
+	// maxHistoryBytes bounds the images of a history, which cost few tokens.
 	maxHistoryBytes = 64 << 20
 
-	// What is left of long texts in a history that must become shorter at once,
-	// and of the parts of one that is to be summarised.
+	// squeezedBytes is what remains of a long text when a history must become
+	// shorter at once, recountedBytes in a text that is to be summarised.
 	squeezedBytes  = 4000
 	recountedBytes = 4000
 
 	maxSummaryTokens = 8000
 )
 
-// counted is what a provider has counted: so many tokens for the system, the
-// tools and the first messages.
+// counted is a provider's count of the system prompt, tools and first messages.
 type counted struct {
 	tokens   int64
 	messages int
@@ -48,46 +44,46 @@ type counted struct {
 
 func estimateText(text string) int64 { return int64(len(text)+bytesPerToken-1) / bytesPerToken }
 
-// estimate returns about how many tokens messages are.
+// estimate returns about how many tokens messages have.
 func estimate(messages []model.Message) int64 {
-	var tokens int64
+	tokens := 4*int64(len(messages)) + imageTokens*int64(len(images(messages)))
 	for _, msg := range messages {
-		tokens += 4
 		for _, p := range msg.Parts {
-			tokens += estimatePart(p)
+			switch {
+			case p.Text != nil:
+				tokens += estimateText(*p.Text)
+			case p.Thinking != nil:
+				tokens += estimateText(p.Thinking.Text) + estimateText(string(p.Thinking.Opaque))
+			case p.Call != nil:
+				tokens += estimateText(p.Call.Tool) + estimateText(string(p.Call.Args)) + 8
+			case p.Result != nil:
+				tokens += estimateText(p.Result.Text) + 8
+			}
 		}
 	}
 	return tokens
 }
 
-func estimatePart(p model.Part) int64 {
-	switch {
-	case p.Text != nil:
-		return estimateText(*p.Text)
-	case p.Thinking != nil:
-		return estimateText(p.Thinking.Text) + estimateText(string(p.Thinking.Opaque))
-	case p.Call != nil:
-		return estimateText(p.Call.Tool) + estimateText(string(p.Call.Args)) + 8
-	case p.Result != nil:
-		return estimateText(p.Result.Text) + int64(len(p.Result.Images))*imageTokens + 8
-	}
-	return imageTokens
-}
-
-// heldBytes returns what the images of messages weigh.
-func heldBytes(messages []model.Message) int {
-	size := 0
+// images returns the images of messages, with those of results.
+func images(messages []model.Message) []model.Image {
+	var all []model.Image
 	for _, msg := range messages {
 		for _, p := range msg.Parts {
 			if p.Image != nil {
-				size += len(p.Image.Data)
-			}
-			if p.Result != nil {
-				for _, image := range p.Result.Images {
-					size += len(image.Data)
-				}
+				all = append(all, *p.Image)
+			} else if p.Result != nil {
+				all = append(all, p.Result.Images...)
 			}
 		}
+	}
+	return all
+}
+
+// imageBytes returns the size of the images of messages.
+func imageBytes(messages []model.Message) int {
+	size := 0
+	for _, image := range images(messages) {
+		size += len(image.Data)
 	}
 	return size
 }
@@ -112,65 +108,44 @@ func (r *run) tokens() int64 {
 	return tokens
 }
 
-// makeRoom compacts the history before it outgrows the model's context.
-func (r *run) makeRoom(ctx context.Context) error {
-	if size := r.tokens(); size > r.bound() && size > r.floor || heldBytes(r.journal.messages) > maxHistoryBytes {
-		return r.compact(ctx, 1)
-	}
-	return nil
+// full reports whether the history is about to outgrow the model's context.
+func (r *run) full() bool {
+	size := r.tokens()
+	return size > r.bound() && size > r.floor || imageBytes(r.journal.messages) > maxHistoryBytes
 }
 
-// overflowed compacts a history that the provider found too long, more with each
-// time.
-func (r *run) overflowed(ctx context.Context, times int) error {
-	if err := r.status(ctx, "Prompt exceeded the context window. Compacting history and continuing automatically..."); err != nil {
-		return err
-	}
-	if err := r.compact(ctx, times); err != nil {
-		return r.stopped(ctx, err)
-	}
-	return nil
-}
-
-// compact puts a summary in the place of what is old. The first time a tail of
-// recent messages is kept as it is, the second time only the last exchange, and
-// the texts in that are cut. Calls stay with their results.
+// compact replaces old messages by a summary. The first time it keeps a tail of
+// recent messages as they are. From the second time on it keeps only the last
+// exchange, with its texts cut. Calls stay with their results.
 func (r *run) compact(ctx context.Context, times int) error {
 	before := r.tokens()
 	if err := r.status(ctx, "Compacting"); err != nil {
 		return err
 	}
-	keep := r.bound() / 4
-	if times > 1 {
-		keep = 0
-	}
 	messages := r.journal.messages
-	at := cutAt(messages, keep)
-	if at == 0 {
-		at = cutAt(messages, 0)
+	at := cutAt(messages, 0)
+	if times == 1 {
+		if longer := cutAt(messages, r.bound()/4); longer > 0 {
+			at = longer
+		}
 	}
-	tail := slices.Clone(messages[at:])
-	if held := heldBytes(tail); times > 1 || at == 0 || estimate(tail) > r.bound()/2 || held > maxHistoryBytes/2 {
-		tail = squeeze(tail)
+	tail := messages[at:]
+	if times > 1 || at == 0 || estimate(tail) > r.bound()/2 || imageBytes(tail) > maxHistoryBytes/2 {
+		tail = mapParts(tail, squeezed)
 	}
-	summary, err := r.summary(ctx, messages[:at])
-	if err != nil {
-		return err
-	}
-	var recs []record
+	summary := "Long texts were cut to make room."
 	if at > 0 {
-		recs = append(recs, record{Message: told(summary)})
-	} else {
-		summary = "Long texts were cut to make room."
+		summary = r.summary(ctx, messages[:at])
+		tail = append([]model.Message{*told(summary)}, tail...)
 	}
-	for _, msg := range tail {
-		recs = append(recs, record{Message: &msg, Shown: r.journal.shown})
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
 	}
 	r.counted = counted{} // also if the shorter history cannot be written
-	if err := r.journal.replace(recs); err != nil {
-		return err
+	if err := r.journal.replace(tail); err != nil {
+		return r.failed(err)
 	}
-	r.floor = r.tokens() * 3 / 2 // what could not be made shorter is not tried every turn
+	r.floor = r.tokens() * 3 / 2 // a history that stays long is not compacted every turn
 	return r.host.Publish(ctx, &contracts.Compaction{
 		Summary: summary, FirstKeptEntryIndex: int64(at), TokensBefore: before, Auto: true,
 		Timestamp: time.Now().UTC().Format("2006-01-02T15:04:05.000Z"),
@@ -178,7 +153,8 @@ func (r *run) compact(ctx context.Context, times int) error {
 }
 
 // cutAt returns the first message of the longest tail that has at most so many
-// tokens and begins with no result. The last exchange always belongs to it.
+// tokens and begins with no result. The tail is never shorter than the last
+// exchange.
 func cutAt(messages []model.Message, tokens int64) int {
 	at := len(messages)
 	var size int64
@@ -197,19 +173,20 @@ func answersCalls(msg model.Message) bool {
 	return slices.ContainsFunc(msg.Parts, func(p model.Part) bool { return p.Result != nil })
 }
 
-// squeeze cuts what is long in messages, and leaves out images.
-func squeeze(messages []model.Message) []model.Message {
-	short := make([]model.Message, len(messages))
+// mapParts returns messages with every part replaced.
+func mapParts(messages []model.Message, replace func(model.Part) model.Part) []model.Message {
+	mapped := slices.Clone(messages)
 	for i, msg := range messages {
-		short[i].Role = msg.Role
-		for _, p := range msg.Parts {
-			short[i].Parts = append(short[i].Parts, squeezePart(p))
+		mapped[i].Parts = make([]model.Part, len(msg.Parts))
+		for n, p := range msg.Parts {
+			mapped[i].Parts[n] = replace(p)
 		}
 	}
-	return short
+	return mapped
 }
 
-func squeezePart(p model.Part) model.Part {
+// squeezed returns a part with long texts cut and without images.
+func squeezed(p model.Part) model.Part {
 	p = withoutImages(p)
 	switch {
 	case p.Text != nil:
@@ -226,11 +203,6 @@ func squeezePart(p model.Part) model.Part {
 	return p
 }
 
-// hasImages reports whether there is an image in a message, if only an empty one.
-func hasImages(msg model.Message) bool {
-	return slices.ContainsFunc(msg.Parts, func(p model.Part) bool { return p.Image != nil || p.Result != nil && len(p.Result.Images) > 0 })
-}
-
 func withoutImages(p model.Part) model.Part {
 	switch {
 	case p.Image != nil:
@@ -244,35 +216,22 @@ func withoutImages(p model.Part) model.Part {
 	return p
 }
 
-// aboutImages are the words of providers that do not take a picture, or none.
+// aboutImages matches the messages of providers that refuse an image.
 var aboutImages = lazyregexp.New(`(?i)\b(images?|image_url|pictures?|multimodal|mmproj)\b`)
 
-// blamesImages reports whether a provider may have refused a request for a picture
-// in it: one that is damaged, too large or of a form that it does not know, or any
-// for a model that sees none.
+// blamesImages reports whether a provider may have refused a request because of an
+// image: a damaged one, a large one, one of an unknown form, or any image if the
+// model sees none.
 func blamesImages(err *model.Error) bool {
-	switch err.Kind {
-	case model.KindInvalid:
-		return err.Status == http.StatusBadRequest || err.Status == http.StatusUnprocessableEntity || aboutImages().MatchString(err.Message)
-	case model.KindTransient:
-		return aboutImages().MatchString(err.Message)
-	}
-	return false
+	badRequest := err.Status == http.StatusBadRequest || err.Status == http.StatusUnprocessableEntity
+	return err.Kind == model.KindInvalid && badRequest ||
+		(err.Kind == model.KindInvalid || err.Kind == model.KindTransient) && aboutImages().MatchString(err.Message)
 }
 
-// dropImages leaves the pictures out of the history: the provider would refuse
-// every request with them, and so every prompt from now on.
+// dropImages removes the images, for which the provider would refuse every request.
 func (r *run) dropImages(ctx context.Context, cause *model.Error) error {
-	var recs []record
-	for _, msg := range r.journal.messages {
-		parts := make([]model.Part, len(msg.Parts))
-		for i, p := range msg.Parts {
-			parts[i] = withoutImages(p)
-		}
-		recs = append(recs, record{Message: &model.Message{Role: msg.Role, Parts: parts}, Shown: r.journal.shown})
-	}
 	r.counted = counted{}
-	if err := r.journal.replace(recs); err != nil {
+	if err := r.journal.replace(mapParts(r.journal.messages, withoutImages)); err != nil {
 		return r.failed(err)
 	}
 	return r.status(ctx, "Trying again without the images of the conversation, which the provider may not take: "+shownError(cause))
@@ -285,25 +244,18 @@ const (
 	forgotten   = "[What went before was removed because it did not fit the context any more, and it could not be summarised.]"
 )
 
-// summary returns what stands for older messages. If the model cannot summarise
-// them they are forgotten, but for the person's last request in them.
-func (r *run) summary(ctx context.Context, messages []model.Message) (string, error) {
-	if len(messages) == 0 {
-		return "", nil
-	}
+// summary returns the text that replaces old messages. If the model fails to
+// summarise them the text repeats only the person's last request.
+func (r *run) summary(ctx context.Context, messages []model.Message) string {
 	text, err := r.askSummary(ctx, messages)
-	switch {
-	case err == nil:
-		return summaryHead + text, nil
-	case ctx.Err() != nil:
-		return "", context.Cause(ctx)
+	if err == nil {
+		return summaryHead + text
 	}
 	r.opts.Log.Warn("summarise history", slog.Any("err", err))
-	marker := forgotten
 	if request := lastRequest(messages); request != "" {
-		marker += "\n\nThe last request in it was:\n\n" + bounded(request, recountedBytes)
+		return forgotten + "\n\nThe last request in it was:\n\n" + bounded(request, recountedBytes)
 	}
-	return marker, nil
+	return forgotten
 }
 
 func (r *run) askSummary(ctx context.Context, messages []model.Message) (string, error) {
@@ -314,20 +266,19 @@ func (r *run) askSummary(ctx context.Context, messages []model.Message) (string,
 	if r.opts.MaxTokens > 0 {
 		req.MaxTokens = min(req.MaxTokens, r.opts.MaxTokens)
 	}
-	for try := 1; ; try++ {
+	for failures := 0; ; {
 		got, err := r.opts.Model.Stream(ctx, req, func(model.Delta) error { return nil })
 		r.spend(got.Usage)
-		text := strings.TrimSpace(textOf(got.Message))
-		failure, _ := errors.AsType[*model.Error](err)
-		switch {
-		case err == nil && text != "" && got.Stop != model.StopRefused:
-			return text, nil
-		case err == nil:
+		if err == nil {
+			if text := strings.TrimSpace(textOf(got.Message)); text != "" && got.Stop != model.StopRefused {
+				return text, nil
+			}
 			return "", errors.New("the model gave no summary")
-		case failure == nil || !failure.Retryable() || failure.RetryAfter > maxRetryAfter || try > 2:
+		}
+		if failures++; !mayRetry(err, failures, maxSummaryRetries) {
 			return "", err
 		}
-		if err := sleep.For(ctx, max(firstDelay<<(try-1), failure.RetryAfter)); err != nil {
+		if err := r.pause(ctx, err, failures, maxSummaryRetries); err != nil {
 			return "", err
 		}
 	}
@@ -356,9 +307,8 @@ func recount(messages []model.Message, limit int) string {
 	if limit = max(limit, 2*recountedBytes); len(whole) <= limit {
 		return whole
 	}
-	// An earlier summary stands at the beginning; what is newest matters most.
-	head := abridge.Head(whole, limit/4)
-	return head + "\n[...]\n" + contracts.TailText(whole, limit*3/4)
+	// The beginning holds an earlier summary. The end matters most.
+	return abridge.Head(whole, limit/4) + "\n[...]\n" + contracts.TailText(whole, limit*3/4)
 }
 
 // lastRequest returns the newest text of the person in messages.

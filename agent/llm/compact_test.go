@@ -161,7 +161,7 @@ func TestImagesDoNotFillTheHistory(t *testing.T) {
 		work.Attachments = append(work.Attachments, contracts.Attachment{Path: "x.png", MimeType: "image/png", Data: image})
 	}
 	hosttest.Must(t, a.Run(t.Context(), work))
-	if held := heldBytes(a.journal.messages); held != 0 {
+	if held := imageBytes(a.journal.messages); held != 0 {
 		t.Errorf("got %d bytes of images, want them left out", held)
 	}
 }

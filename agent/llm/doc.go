@@ -1,50 +1,47 @@
-// Package llm provides the agent that is built in: a loop which lets a model of
-// some provider work in a workspace with tools, on behalf of a session's
-// clients.
+// Package llm is the built-in agent: a loop in which a model works in a workspace with
+// tools, for the clients of a session.
 //
-// # What it promises
+// # Promises
 //
-//   - The history is valid whatever happens. Roles alternate, and every call is
-//     answered exactly once in the message after it: a failing provider, an
-//     interrupt or the death of the process at any moment leave a conversation
-//     that can be continued. What a client was shown of an answer is in it.
-//   - Whatever the loop does has been written to [Options.StateDir] before, and
-//     a new Agent on the same directory goes on from there.
+//   - The history is valid at any time. Roles alternate, and every call has exactly
+//     one result in the message after it. A conversation can go on after a failure of
+//     the provider, an interrupt or the death of the process. The history has every
+//     text that a client was shown.
+//   - The agent writes each step to [Options.StateDir] before it acts on it. A new
+//     Agent with the same directory goes on from there.
 //   - A call that changes something runs only if a rule or a client allows it. A
-//     rule that denies holds in every approval mode. Clients see arguments
-//     without what looks like a credential.
-//   - A question to a person is answered by a person, or the model is told that
-//     it was not.
-//   - Everything is bounded: the turns of a prompt, the retries of a failure, what
-//     a tool may say to the model, and the conversation, which is summarised before
-//     it outgrows the model's context.
+//     rule that denies holds in every approval mode. Clients see arguments without
+//     what looks like a credential.
+//   - The agent never makes up an answer of a person. The model learns if there was
+//     none.
+//   - Everything is bounded: the turns of a run, the retries, the results that the
+//     model gets, and the conversation, which is summarised before it outgrows the
+//     model's context.
 //
-// # What it does not
+// # Limits
 //
-//   - Rules are guard rails and no sandbox. They judge a command by what can be
-//     read off its line, and a program may start others. What they cannot read
-//     is asked.
-//   - Nothing is synced to disk: the end of a history may be lost with the machine.
-//   - One process owns a StateDir. Nothing here keeps a second one out.
-//   - A call that was running when the process died is not run again by itself,
-//     and whether it had an effect is not known. The model is told so.
+//   - Rules are guard rails and no sandbox. They judge a command by its line, and a
+//     program may start others. A person is asked about a line that cannot be read.
+//   - Nothing is synced to disk: a crash of the machine may lose the end of a history.
+//   - Only one process may use a StateDir. The package does not check that.
+//   - A call that was running when the process died does not run again by itself. The
+//     model is told that its effect is not known.
 //
-// # Answers that are remembered
+// # Remembered answers
 //
-// The answer to an approval may hold for the rest of the session. That is said
-// beside the decision, as a JSON object in a text block of its content, or in its
-// reason:
+// The answer to an approval may hold for the rest of the session. The client says so
+// with a JSON object in a text block of the answer's content, or in its reason:
 //
 //	{"remember":"session"}
 //	{"remember":"session","rule":"bash(go test:*)"}
 //
-// An approval is remembered as a rule that allows, a denial as one that denies.
-// Without a rule exactly this command line or path is meant, if it is denied with
-// all below it; a call of a tool that is not ours needs one. A rule must match the call that was asked about, and never
-// overrides one of the operator's that denies. Nothing is remembered of a call
-// whose arguments were too long to be shown whole.
+// An approval becomes a rule that allows, a denial one that denies. Without a rule it
+// is about exactly this command line or path; a denied path includes all below it. A
+// call of another's tool needs a rule. The rule must match the call, and never
+// overrides an operator's rule that denies. If clients saw only a part of the
+// arguments nothing is remembered.
 //
-// A status says which rule was made. An approval with an object that cannot be read,
-// or has another key, runs nothing. The prompts /rules and /forget RULE show what is
-// remembered and take it back, without the model.
+// A status tells clients the new rule. An approval with an object that cannot be read,
+// or has another key, runs nothing. The prompts /rules and /forget RULE show the
+// remembered rules and take one back, without the model.
 package llm

@@ -10,51 +10,53 @@ import (
 	"github.com/seed-028515a8/maestro/contracts"
 )
 
-// failed returns an error of a run as clients may see it: with the type that
-// tells what may be done about it, and without secrets.
+// failureKinds says what a provider's failure means for clients.
+var failureKinds = map[model.Kind]struct {
+	code  contracts.Code
+	class contracts.ErrorType
+	ends  string // the run, if there is no retry
+	retry string // says why there is one
+}{
+	model.KindOverloaded: {contracts.CodeOverloaded, contracts.ErrorTransient, "The model is overloaded", "is overloaded"},
+	model.KindTransient:  {contracts.CodeRuntimeFailed, contracts.ErrorTransient, "The model could not be reached", "could not be reached"},
+	model.KindCut:        {contracts.CodeRuntimeFailed, contracts.ErrorTransient, "The model's answer broke off", "broke off its answer"},
+	model.KindMalformed:  {contracts.CodeRuntimeFailed, contracts.ErrorTransient, "The model's answer was not understood", "gave an answer that was not understood"},
+	model.KindTooLong:    {contracts.CodePayloadTooLarge, contracts.ErrorFatal, "The conversation does not fit the model's context", ""},
+	model.KindQuota:      {contracts.CodeRuntimeFailed, contracts.ErrorFatal, "The provider's quota or credit is used up", ""},
+	model.KindAuth:       {contracts.CodeUnauthenticated, contracts.ErrorFatal, "The provider does not accept the credentials", ""},
+	model.KindInvalid:    {contracts.CodeRuntimeFailed, contracts.ErrorFatal, "The provider refused the request", ""},
+}
+
+// failed returns an error of a run as clients may see it, without secrets.
 func (r *run) failed(err error) error {
 	if own, ok := errors.AsType[*contracts.Error](err); ok {
 		return own
 	}
-	if provider, ok := errors.AsType[*model.Error](err); ok {
-		return providerError(provider)
+	text := shownError(err)
+	if failure, ok := errors.AsType[*model.Error](err); ok {
+		means, known := failureKinds[failure.Kind]
+		if !known {
+			means = failureKinds[model.KindInvalid]
+		}
+		return &contracts.Error{Code: means.code, Message: means.ends + ": " + text, Type: means.class}
 	}
 	r.opts.Log.Error("run of the model", slog.Any("err", err))
-	text := shownError(err)
 	return &contracts.Error{
 		Code: contracts.CodeInternal, Message: "The agent failed: " + text, Type: contracts.Classify(text, false),
 	}
 }
 
-// providerError tells what a provider's failure means for clients.
-func providerError(err *model.Error) *contracts.Error {
-	text := shownError(err)
-	switch err.Kind {
-	case model.KindOverloaded:
-		return &contracts.Error{Code: contracts.CodeOverloaded, Message: "The model is overloaded: " + text, Type: contracts.ErrorTransient}
-	case model.KindTransient:
-		return &contracts.Error{Code: contracts.CodeRuntimeFailed, Message: "The model could not be reached: " + text, Type: contracts.ErrorTransient}
-	case model.KindCut:
-		return &contracts.Error{Code: contracts.CodeRuntimeFailed, Message: "The model's answer broke off: " + text, Type: contracts.ErrorTransient}
-	case model.KindMalformed:
-		return &contracts.Error{Code: contracts.CodeRuntimeFailed, Message: "The model's answer was not understood: " + text, Type: contracts.ErrorTransient}
-	case model.KindTooLong:
-		return &contracts.Error{Code: contracts.CodePayloadTooLarge, Message: "The conversation does not fit the model's context: " + text, Type: contracts.ErrorFatal}
-	case model.KindQuota:
-		return &contracts.Error{Code: contracts.CodeRuntimeFailed, Message: "The provider's quota or credit is used up: " + text, Type: contracts.ErrorFatal}
-	case model.KindAuth:
-		return &contracts.Error{Code: contracts.CodeUnauthenticated, Message: "The provider does not accept the credentials: " + text, Type: contracts.ErrorFatal}
+// stopped returns why the run ends on an error: the cause of ctx if it has ended.
+func (r *run) stopped(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
 	}
-	return &contracts.Error{Code: contracts.CodeRuntimeFailed, Message: "The provider refused the request: " + text, Type: contracts.ErrorFatal}
+	return r.failed(err)
 }
 
-// refused is the end of a run that the model does not want to go on with.
-func refused(reply reply) error {
-	text := "The model refused to answer"
-	if reply.text != "" {
-		text = "The model refused to go on"
-	}
-	return &contracts.Error{Code: contracts.CodeRuntimeFailed, Message: text, Type: contracts.ErrorTool}
+// ended returns the error of a run that ends with a text.
+func ended(class contracts.ErrorType, text string) error {
+	return &contracts.Error{Code: contracts.CodeRuntimeFailed, Message: text, Type: class}
 }
 
 // maxErrorBytes bounds an error's text.
@@ -64,8 +66,8 @@ const maxErrorBytes = 2000
 func shownError(err error) string { return bounded(mask.Text(err.Error()), maxErrorBytes) }
 
 // Retryable marks the failure of a tool that may go away by itself, such as a
-// connection that broke. What implements interface{ Retryable() bool } counts
-// as well, and so do timeouts.
+// broken connection. Timeouts and errors with a method Retryable() bool that
+// returns true count as well.
 func Retryable(err error) error { return retryableError{err} }
 
 type retryableError struct{ error }
@@ -81,11 +83,9 @@ func mayPass(err error) bool {
 	}](err); ok {
 		return e.Retryable()
 	}
-	if e, ok := errors.AsType[interface {
+	e, ok := errors.AsType[interface {
 		error
 		Timeout() bool
-	}](err); ok {
-		return e.Timeout()
-	}
-	return errors.Is(err, context.DeadlineExceeded)
+	}](err)
+	return ok && e.Timeout()
 }

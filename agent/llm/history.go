@@ -10,18 +10,12 @@ import (
 	"github.com/seed-028515a8/maestro/agent/mask"
 )
 
-// A record is one step of a history: exactly one of its fields is set, but for
-// Shown, which comes with a Message.
+// A record is one step of a history: exactly one of its fields is set.
 type record struct {
 	// Message is appended, or joined to the last message if both are the user's.
 	Message *model.Message `json:"message,omitempty"`
 
-	// Shown has the ids under which clients know the calls of Message, by the
-	// ids in it.
-	Shown map[string]string `json:"shown,omitempty"`
-
-	// Draft is a piece of what the model is saying. The message that it becomes
-	// replaces it.
+	// Draft is a piece of the model's current answer, which the next message replaces.
 	Draft string `json:"draft,omitempty"`
 
 	// Amend replaces a result in the last message.
@@ -30,44 +24,38 @@ type record struct {
 	Rule *remembered `json:"rule,omitempty"`
 }
 
-// A remembered rule came with an answer of a client. Without a decision it is one
-// that has been taken back.
+// A remembered rule came with a client's answer. Without a decision it is taken back.
 type remembered struct {
 	Decision decision `json:"decision"`
 	Rule     string   `json:"rule"`
 }
 
-// shown is the rule as clients may see it: a line that was remembered may have a
-// credential in it.
+// shown is the rule as clients may see it: a line may contain a credential.
 func (m remembered) shown() string { return mask.Command(m.Rule) }
 
 func (m remembered) String() string { return string(m.Decision) + " " + m.shown() }
 
-// maxRemembered bounds the rules of a session; the oldest are forgotten.
+// maxRemembered bounds the rules of a session; the oldest are dropped.
 const maxRemembered = 256
 
-// A history is a conversation with a model. It is valid but for the calls of the
-// last message that are still open: roles alternate, the first message is the
-// user's, and a message answers every call of the message before it, each once,
-// before it says anything else.
+// A history is a conversation with a model. Roles alternate, the first message is
+// the user's, and a message begins with one result for every call of the message
+// before it. Only the calls of the last message may have no results yet.
 type history struct {
 	messages []model.Message
-	shown    map[string]string // what clients call the calls in messages, by id
-	open     []string          // ids of the calls without a result, in order
-	draft    []byte            // what the model was saying when the records ended
+	ids      map[string]bool // of the calls in messages
+	open     []string        // ids of the calls without a result, in order
+	draft    []byte          // of the model's current answer
 	rules    []remembered
 }
 
 var errEmptyRecord = errors.New("a record without content")
 
-// apply takes the next step. A record that would make the history invalid is
-// refused and changes nothing.
+// apply takes the next step. It refuses an invalid record and changes nothing.
 func (h *history) apply(rec record) error {
 	switch {
-	case rec.Message != nil && rec.Message.Role == model.RoleAssistant:
-		return h.hear(*rec.Message, rec.Shown)
 	case rec.Message != nil:
-		return h.tell(*rec.Message)
+		return h.addMessage(*rec.Message)
 	case rec.Draft != "":
 		if h.last() != model.RoleUser || len(h.open) > 0 {
 			return errors.New("a draft that is no answer")
@@ -83,7 +71,7 @@ func (h *history) apply(rec record) error {
 	return nil
 }
 
-// last returns whose the last message is; "" if there is none.
+// last returns the role of the last message; "" if there is none.
 func (h *history) last() model.Role {
 	if len(h.messages) == 0 {
 		return ""
@@ -91,8 +79,7 @@ func (h *history) last() model.Role {
 	return h.messages[len(h.messages)-1].Role
 }
 
-// unanswered reports whether the model has still to say something to what the user
-// said last, other than by the results of calls.
+// unanswered reports whether the history ends with the user, but not with a result.
 func (h *history) unanswered() bool {
 	if h.last() != model.RoleUser {
 		return false
@@ -101,71 +88,53 @@ func (h *history) unanswered() bool {
 	return parts[len(parts)-1].Result == nil
 }
 
-// hear appends a message of the model's.
-func (h *history) hear(msg model.Message, shown map[string]string) error {
-	if h.last() != model.RoleUser || len(h.open) > 0 {
+// addMessage appends a message, or joins it to the last one if both are the user's.
+func (h *history) addMessage(msg model.Message) error {
+	user, join := msg.Role == model.RoleUser, h.last() == model.RoleUser
+	switch {
+	case len(msg.Parts) == 0 || !user && msg.Role != model.RoleAssistant:
+		return errEmptyRecord
+	case !user && (!join || len(h.open) > 0):
 		return errors.New("an answer to nothing")
-	}
-	if len(msg.Parts) == 0 {
-		return errEmptyRecord
-	}
-	calls := map[string]string{}
-	var open []string
-	for _, p := range msg.Parts {
-		if p.Result != nil || p.Image != nil || fields(p) != 1 {
-			return errors.New("an answer with a part that no model says")
-		}
-		if p.Call == nil {
-			continue
-		}
-		if _, used := h.shown[p.Call.ID]; used || calls[p.Call.ID] != "" || shown[p.Call.ID] == "" {
-			return fmt.Errorf("a call %q that cannot be told from others", p.Call.ID)
-		}
-		calls[p.Call.ID] = shown[p.Call.ID]
-		open = append(open, p.Call.ID)
-	}
-	if h.shown == nil {
-		h.shown = map[string]string{}
-	}
-	for id, name := range calls {
-		h.shown[id] = name
-	}
-	h.messages = append(h.messages, msg)
-	h.open, h.draft = open, nil
-	return nil
-}
-
-// tell adds to what the user says, which the results of calls are part of.
-func (h *history) tell(msg model.Message) error {
-	if msg.Role != model.RoleUser || len(msg.Parts) == 0 {
-		return errEmptyRecord
 	}
 	open := slices.Clone(h.open)
 	for _, p := range msg.Parts {
 		switch {
-		case fields(p) != 1 || p.Call != nil || p.Thinking != nil:
-			return errors.New("a part that no user says")
-		case p.Result == nil && len(open) > 0:
+		case fields(p) != 1, user && (p.Call != nil || p.Thinking != nil), !user && (p.Result != nil || p.Image != nil):
+			return fmt.Errorf("a part that is not the %s's", msg.Role)
+		case p.Call != nil:
+			if h.ids[p.Call.ID] || slices.Contains(open, p.Call.ID) || p.Call.Shown == "" {
+				return fmt.Errorf("a call %q that cannot be told from others", p.Call.ID)
+			}
+			open = append(open, p.Call.ID)
+		case p.Result != nil:
+			at := slices.Index(open, p.Result.ID)
+			if at < 0 {
+				return fmt.Errorf("call %q waits for no result", p.Result.ID)
+			}
+			open = slices.Delete(open, at, at+1)
+		case user && len(open) > 0:
 			return fmt.Errorf("call %q is not answered", open[0])
-		case p.Result == nil:
-			continue
 		}
-		at := slices.Index(open, p.Result.ID)
-		if at < 0 {
-			return fmt.Errorf("call %q waits for no result", p.Result.ID)
-		}
-		open = slices.Delete(open, at, at+1)
 	}
-	if n := len(h.messages); h.last() == model.RoleUser {
-		h.messages[n-1].Parts = append(slices.Clip(h.messages[n-1].Parts), msg.Parts...)
+	if h.ids == nil {
+		h.ids = map[string]bool{}
+	}
+	for _, id := range open {
+		h.ids[id] = true
+	}
+	msg.Parts = slices.Clip(msg.Parts)
+	if user && join {
+		last := &h.messages[len(h.messages)-1]
+		last.Parts = append(last.Parts, msg.Parts...)
 	} else {
-		h.messages = append(h.messages, model.Message{Role: model.RoleUser, Parts: slices.Clip(msg.Parts)})
+		h.messages = append(h.messages, msg)
 	}
 	h.open, h.draft = open, nil
 	return nil
 }
 
-// amend replaces a result that nothing has been said to yet.
+// amend replaces a result that the model has not answered yet.
 func (h *history) amend(result model.CallResult) error {
 	if h.last() != model.RoleUser {
 		return errors.New("a result that was answered cannot be amended")
@@ -182,18 +151,17 @@ func (h *history) amend(result model.CallResult) error {
 
 func (h *history) remember(rule remembered) {
 	h.rules = slices.DeleteFunc(h.rules, func(r remembered) bool { return r.Rule == rule.Rule })
-	if rule.Decision == undecided {
-		return
+	if rule.Decision != undecided {
+		h.rules = append(h.rules, rule)
 	}
-	h.rules = append(h.rules, rule)
 	h.rules = slices.Clone(h.rules[max(0, len(h.rules)-maxRemembered):])
 }
 
-// find returns the call that clients know by a name.
+// find returns the call with an id that clients know.
 func (h *history) find(shown string) (model.Call, bool) {
 	for _, msg := range slices.Backward(h.messages) {
 		for _, p := range msg.Parts {
-			if p.Call != nil && h.shown[p.Call.ID] == shown {
+			if p.Call != nil && p.Call.Shown == shown {
 				return *p.Call, true
 			}
 		}
@@ -201,9 +169,8 @@ func (h *history) find(shown string) (model.Call, bool) {
 	return model.Call{}, false
 }
 
-// repairs returns the records that make the history valid after its owner has
-// died: what the model was saying is its answer, and calls without a result get
-// one that says so.
+// repairs returns the records that end the current turn: the draft becomes the
+// model's answer, and calls without a result get one that says why.
 func (h *history) repairs(why string) []record {
 	var recs []record
 	if draft := string(h.draft); strings.TrimSpace(draft) != "" {
@@ -215,24 +182,14 @@ func (h *history) repairs(why string) []record {
 	return recs
 }
 
-// records returns the shortest way to the history.
+// records returns the fewest records that make the history.
 func (h *history) records() []record {
-	recs := make([]record, 0, len(h.rules)+len(h.messages))
+	recs := make([]record, 0, len(h.rules)+len(h.messages)+1)
 	for _, rule := range h.rules {
 		recs = append(recs, record{Rule: &rule})
 	}
 	for _, msg := range h.messages {
-		rec := record{Message: &msg}
-		for _, p := range msg.Parts {
-			if p.Call == nil {
-				continue
-			}
-			if rec.Shown == nil {
-				rec.Shown = map[string]string{}
-			}
-			rec.Shown[p.Call.ID] = h.shown[p.Call.ID]
-		}
-		recs = append(recs, rec)
+		recs = append(recs, record{Message: &msg})
 	}
 	if len(h.draft) > 0 {
 		recs = append(recs, record{Draft: string(h.draft)})
@@ -241,8 +198,7 @@ func (h *history) records() []record {
 }
 
 // fields counts the fields of a part that are set.
-func fields(p model.Part) int {
-	n := 0
+func fields(p model.Part) (n int) {
 	for _, set := range []bool{p.Text != nil, p.Thinking != nil, p.Call != nil, p.Result != nil, p.Image != nil} {
 		if set {
 			n++
@@ -251,12 +207,10 @@ func fields(p model.Part) int {
 	return n
 }
 
-// said is a message of the model's that is one text.
 func said(text string) *model.Message {
 	return &model.Message{Role: model.RoleAssistant, Parts: []model.Part{{Text: &text}}}
 }
 
-// told is a message of the user's that is one text.
 func told(text string) *model.Message {
 	return &model.Message{Role: model.RoleUser, Parts: []model.Part{{Text: &text}}}
 }

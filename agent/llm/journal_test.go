@@ -26,13 +26,12 @@ func step(t *rapid.T, j *journal, n int) {
 	case 2:
 		_ = j.add(record{Message: said(text)})
 	case 3:
-		msg, shown := said(text), map[string]string{}
+		msg := said(text)
 		for i := range rapid.IntRange(1, 3).Draw(t, "calls") {
 			id := fmt.Sprintf("id_%d_%d", n, i)
-			msg.Parts = append(msg.Parts, model.Part{Call: &model.Call{ID: id, Tool: "bash", Args: json.RawMessage("{}")}})
-			shown[id] = "call_" + id
+			msg.Parts = append(msg.Parts, model.Part{Call: &model.Call{ID: id, Tool: "bash", Args: json.RawMessage("{}"), Shown: "call_" + id}})
 		}
-		_ = j.add(record{Message: msg, Shown: shown})
+		_ = j.add(record{Message: msg})
 	case 4, 5:
 		for range min(len(j.open), rapid.IntRange(1, 3).Draw(t, "answers")) {
 			id := j.open[rapid.IntRange(0, len(j.open)-1).Draw(t, "which")]
@@ -41,7 +40,7 @@ func step(t *rapid.T, j *journal, n int) {
 	case 6:
 		_ = j.add(record{Draft: text})
 	case 7:
-		if len(j.shown) > 0 {
+		if len(j.ids) > 0 {
 			_ = j.add(record{Amend: &model.CallResult{ID: fmt.Sprintf("id_%d_0", n-2), Text: "amended " + text}})
 		}
 		_ = j.add(record{Rule: &remembered{allow, fmt.Sprintf("tool%d", n%5)}})
@@ -50,11 +49,8 @@ func step(t *rapid.T, j *journal, n int) {
 			return
 		}
 		at := cutAt(j.messages, int64(rapid.IntRange(0, 200).Draw(t, "kept")))
-		recs := []record{{Message: told("summary " + text)}}
-		for _, msg := range j.messages[at:] {
-			recs = append(recs, record{Message: &msg, Shown: j.shown})
-		}
-		if err := j.replace(recs); err != nil {
+		messages := append([]model.Message{*told("summary " + text)}, j.messages[at:]...)
+		if err := j.replace(messages); err != nil {
 			t.Fatalf("replace from message %d on: %v", at, err)
 		}
 	}
@@ -173,9 +169,11 @@ func prefixOfMoment(got string, moments map[string]bool) bool {
 func TestInvalidStepsAreRefused(t *testing.T) {
 	text, image := "x", model.Part{Image: &model.Image{}}
 	call := func(id string) record {
-		msg := model.Message{Role: model.RoleAssistant, Parts: []model.Part{{Call: &model.Call{ID: id, Tool: "x", Args: json.RawMessage("{}")}}}}
-		return record{Message: &msg, Shown: map[string]string{id: "call_" + id}}
+		msg := model.Message{Role: model.RoleAssistant, Parts: []model.Part{{Call: &model.Call{ID: id, Tool: "x", Args: json.RawMessage("{}"), Shown: "call_" + id}}}}
+		return record{Message: &msg}
 	}
+	unknown := call("a")
+	unknown.Message.Parts[0].Call.Shown = ""
 	begun := []record{{Message: told("hi")}, call("a")}
 	answered := append(begun[:2:2], resultRecord(model.CallResult{ID: "a"}))
 	tests := map[string]struct {
@@ -191,7 +189,7 @@ func TestInvalidStepsAreRefused(t *testing.T) {
 		"two answers":           {[]record{{Message: told("hi")}, {Message: said("x")}}, record{Message: said("y")}},
 		"an answer with images": {[]record{{Message: told("hi")}}, record{Message: &model.Message{Role: model.RoleAssistant, Parts: []model.Part{image}}}},
 		"a call by the user":    {nil, record{Message: &model.Message{Role: model.RoleUser, Parts: call("a").Message.Parts}}},
-		"a call nobody knows":   {[]record{{Message: told("hi")}}, record{Message: call("a").Message}},
+		"a call nobody knows":   {[]record{{Message: told("hi")}}, unknown},
 		"a prompt over a call":  {begun, record{Message: told("x")}},
 		"a result of another":   {begun, resultRecord(model.CallResult{ID: "b"})},
 		"two results":           {answered, resultRecord(model.CallResult{ID: "a"})},

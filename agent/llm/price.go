@@ -9,10 +9,9 @@ import (
 	"github.com/seed-028515a8/maestro/agent/llm/model"
 )
 
-// A Price is what tokens cost, in US dollars for a million of them. Its text is
-// IN,OUT[,CACHE_READ[,CACHE_WRITE]]; tokens of a cache cost what others of the
-// input do unless it says so. The zero value is a price that is not known, and an
-// empty text.
+// A Price is the price of tokens, in US dollars for a million. Its text is
+// IN,OUT[,CACHE_READ[,CACHE_WRITE]]; a cache price that is left out is that of other
+// input. The zero value is an unknown price with an empty text.
 type Price struct {
 	Input, Output, CacheRead, CacheWrite float64
 }
@@ -28,18 +27,19 @@ func (p *Price) UnmarshalText(text []byte) error {
 	if len(parts) < 2 || len(parts) > 4 {
 		return errPrice
 	}
-	var numbers []float64
-	for _, part := range parts {
-		n, err := strconv.ParseFloat(strings.TrimSpace(part), 64)
-		if err != nil || !(n >= 0 && n <= maxPrice) { // which leaves out NaN
-			return fmt.Errorf("%q is no price from 0 to %d: %w", part, int(maxPrice), errPrice)
+	var read Price
+	for i, to := range []*float64{&read.Input, &read.Output, &read.CacheRead, &read.CacheWrite} {
+		if i >= len(parts) {
+			*to = read.Input
+			continue
 		}
-		numbers = append(numbers, n)
+		n, err := strconv.ParseFloat(strings.TrimSpace(parts[i]), 64)
+		if err != nil || !(n >= 0 && n <= maxPrice) { // NaN is neither
+			return fmt.Errorf("%q is no price from 0 to %d: %w", parts[i], int(maxPrice), errPrice)
+		}
+		*to = n
 	}
-	for len(numbers) < 4 {
-		numbers = append(numbers, numbers[0])
-	}
-	*p = Price{numbers[0], numbers[1], numbers[2], numbers[3]}
+	*p = read
 	return nil
 }
 
@@ -51,7 +51,6 @@ func (p Price) MarshalText() ([]byte, error) {
 	return fmt.Appendf(nil, "%g,%g,%g,%g", p.Input, p.Output, p.CacheRead, p.CacheWrite), nil
 }
 
-// of returns what a usage costs.
 func (p Price) of(u model.Usage) float64 {
 	return (float64(u.Input)*p.Input + float64(u.Output)*p.Output +
 		float64(u.CacheRead)*p.CacheRead + float64(u.CacheWrite)*p.CacheWrite) / 1e6

@@ -31,47 +31,49 @@ Working directory: ` + dir + `
 Operating system: ` + runtime.GOOS
 }
 
-// system returns the system prompt of the next turn, with the instructions of the
-// workspace as they are now.
-func (r *run) system() (string, model.Effort) {
-	prompt, effort := r.configured()
+// system returns the system prompt of the next turn, and the effort.
+func (a *Agent) system() (prompt string, effort model.Effort) {
+	a.mu.Lock()
+	prompt, effort = a.prompt, a.effort
+	a.mu.Unlock()
 	for _, name := range []string{"AGENTS.md", "CLAUDE.md"} {
-		text := strings.TrimSpace(instructions(r.opts.Workspace, name))
-		if text == "" {
-			continue
+		if text := instructions(a.opts.Workspace, name); text != "" {
+			return paragraphs(prompt, "Instructions of the project, from "+name+":\n\n"+text), effort
 		}
-		if prompt != "" {
-			prompt += "\n\n"
-		}
-		return prompt + "Instructions of the project, from " + name + ":\n\n" + text, effort
 	}
 	return prompt, effort
 }
 
-// instructions returns the beginning of a file in the workspace root, or "" if
-// it cannot be read.
+// paragraphs joins two texts with an empty line between them.
+func paragraphs(first, second string) string {
+	if first == "" || second == "" {
+		return first + second
+	}
+	return first + "\n\n" + second
+}
+
+// instructions returns the beginning of a file in the root, "" without a file.
 func instructions(dir *workspace.Workspace, name string) string {
 	f, err := dir.OpenFile(name)
 	if err != nil {
 		return ""
 	}
 	defer f.Close()
-	info, err := f.Stat()
-	if err != nil || !info.Mode().IsRegular() {
+	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
 		return ""
 	}
 	text, err := io.ReadAll(io.LimitReader(f, maxInstructionBytes+1))
 	if err != nil {
 		return ""
 	}
-	return bounded(string(text), maxInstructionBytes)
+	return strings.TrimSpace(bounded(string(text), maxInstructionBytes))
 }
 
-// noAnswer stands between two prompts of which the first had no answer: providers
-// want them in one message, which some models are shown as one text.
+// noAnswer separates two prompts if the first had no answer. Providers want both in
+// one message, which some models see as one text.
 const noAnswer = "[There was no answer to what stands before this. The next prompt follows.]"
 
-// promptParts returns what a person sent: attachments first, then the prompt.
+// promptParts returns the attachments of a prompt and then its text.
 func promptParts(work contracts.Work) []model.Part {
 	var parts []model.Part
 	for _, a := range work.Attachments {
@@ -88,7 +90,7 @@ func promptParts(work contracts.Work) []model.Part {
 	return parts
 }
 
-// fenced returns a text between more backticks than it has in a row.
+// fenced returns a text in a code block whose fence does not occur in the text.
 func fenced(ext, text string) string {
 	fence := "```"
 	for strings.Contains(text, fence) {
@@ -98,14 +100,17 @@ func fenced(ext, text string) string {
 }
 
 func textPart(text string) model.Part {
-	text = strings.ToValidUTF8(text, "\ufffd")
+	text = valid(text)
 	return model.Part{Text: &text}
 }
 
-// bounded returns text, or its beginning and its end with what is left out said
-// in between, of about limit bytes.
+// valid returns text with U+FFFD for what is not UTF-8.
+func valid(text string) string { return strings.ToValidUTF8(text, "\ufffd") }
+
+// bounded returns about limit bytes of a text: its beginning and its end, and how
+// many bytes are left out between them.
 func bounded(text string, limit int) string {
-	text = strings.ToValidUTF8(text, "\ufffd")
+	text = valid(text)
 	if len(text) <= limit {
 		return text
 	}

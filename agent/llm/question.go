@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"unicode/utf16"
 
 	"github.com/seed-028515a8/maestro/agent/llm/model"
 	"github.com/seed-028515a8/maestro/agent/llm/tool"
@@ -16,105 +15,42 @@ import (
 	"github.com/seed-028515a8/maestro/contracts"
 )
 
-// askUser puts questions to the person. The limits are those of the wire.
+// askUser asks the person. The limits of its arguments are those of the wire.
 var askUser = model.Tool{
 	Name:        "ask_user",
 	Description: "Ask the person one to four questions, each with two to four options to choose from; they may also answer in their own words. Use it for what you cannot find out and should not decide yourself.",
-	Schema: json.RawMessage(`{"type":"object","required":["questions"],"additionalProperties":false,"properties":{"questions":{
-"type":"array","minItems":1,"maxItems":4,"items":{"type":"object","required":["header","question","options"],"additionalProperties":false,"properties":{
-"header":{"type":"string","maxLength":12,"description":"A label of at most 12 characters"},
-"question":{"type":"string","minLength":5,"maxLength":500},
-"multiSelect":{"type":"boolean","description":"Whether several options may be chosen"},
-"options":{"type":"array","minItems":2,"maxItems":4,"items":{"type":"object","required":["label","description"],"additionalProperties":false,"properties":{
-"label":{"type":"string","maxLength":50},
-"description":{"type":"string","maxLength":200},
-"preview":{"type":"object","required":["kind","body"],"additionalProperties":false,"properties":{
-"kind":{"type":"string","enum":["markdown","text","diff"]},
-"title":{"type":"string","maxLength":80},
-"body":{"type":"string","maxLength":12000}}}}}}}}}}}`),
+	Schema:      tool.SchemaOf[questions](),
 }
 
 // questions are the arguments of askUser.
 type questions struct {
-	Questions []question `json:"questions"`
+	Questions []question `json:"questions" min:"1" max:"4"`
 }
 
 type question struct {
-	Header      string   `json:"header"`
-	Question    string   `json:"question"`
-	Options     []option `json:"options"`
-	MultiSelect bool     `json:"multiSelect,omitempty"`
+	Header      string   `json:"header" min:"1" max:"12" about:"A label of at most 12 characters"`
+	Question    string   `json:"question" min:"5" max:"500"`
+	Options     []option `json:"options" min:"2" max:"4"`
+	MultiSelect bool     `json:"multiSelect,omitempty" about:"Whether several options may be chosen"`
 }
 
 type option struct {
-	Label       string   `json:"label"`
-	Description string   `json:"description"`
-	Preview     *preview `json:"preview,omitempty"`
+	Label       string  `json:"label" min:"1" max:"50"`
+	Description string  `json:"description" max:"200"`
+	Preview     preview `json:"preview,omitzero"`
 }
 
 type preview struct {
-	Kind  string `json:"kind"`
-	Title string `json:"title,omitempty"`
-	Body  string `json:"body"`
+	Kind  string `json:"kind" enum:"markdown,text,diff"`
+	Title string `json:"title,omitempty" max:"80"`
+	Body  string `json:"body" max:"12000"`
 }
 
-// parseQuestions returns the arguments of a call, or what is wrong with them in
-// words for the model.
-func parseQuestions(args json.RawMessage) (questions, []string) {
-	var all questions
-	if err := json.Unmarshal(args, &all); err != nil {
-		return questions{}, []string{err.Error()}
-	}
-	c := &check{}
-	c.count("questions", len(all.Questions), 1, 4)
-	for i, q := range all.Questions {
-		at := fmt.Sprintf("questions[%d].", i)
-		c.length(at+"header", q.Header, 1, 12)
-		c.length(at+"question", q.Question, 5, 500)
-		c.count(at+"options", len(q.Options), 2, 4)
-		for j, o := range q.Options {
-			c.option(fmt.Sprintf("%soptions[%d].", at, j), o)
-		}
-	}
-	return all, c.wrong
-}
-
-// A check collects what is wrong.
-type check struct{ wrong []string }
-
-func (c *check) option(at string, o option) {
-	c.length(at+"label", o.Label, 1, 50)
-	c.length(at+"description", o.Description, 0, 200)
-	if o.Preview == nil {
-		return
-	}
-	switch o.Preview.Kind {
-	case "markdown", "text", "diff":
-	default:
-		c.wrong = append(c.wrong, at+"preview.kind is not markdown, text or diff")
-	}
-	c.length(at+"preview.title", o.Preview.Title, 0, 80)
-	c.length(at+"preview.body", o.Preview.Body, 0, 12_000)
-}
-
-// length counts characters as clients in browsers do.
-func (c *check) length(what, text string, least, most int) {
-	if n := len(utf16.Encode([]rune(text))); n < least || n > most {
-		c.wrong = append(c.wrong, fmt.Sprintf("%s has %d characters, want %d to %d", what, n, least, most))
-	}
-}
-
-func (c *check) count(what string, n, least, most int) {
-	if n < least || n > most {
-		c.wrong = append(c.wrong, fmt.Sprintf("%s has %d items, want %d to %d", what, n, least, most))
-	}
-}
-
-// question puts the questions of a call to the person.
+// question asks the person the questions of a call.
 func (r *run) question(ctx context.Context, c *call) error {
-	all, wrong := parseQuestions(c.Args)
-	if len(wrong) > 0 {
-		return r.refuse(ctx, c, "invalid_arguments", "Nobody was asked: "+strings.Join(wrong, "; ")+".")
+	var all questions
+	if err := tool.Decode(c.Args, &all); err != nil {
+		return r.refuse(ctx, c, "invalid_arguments", "Nobody was asked. "+err.Error())
 	}
 	args, err := json.Marshal(all)
 	if err != nil {
@@ -125,9 +61,9 @@ func (r *run) question(ctx context.Context, c *call) error {
 	})
 }
 
-// clientTool has the controlling client run a call.
+// clientTool asks the controlling client to run a call.
 func (r *run) clientTool(ctx context.Context, c *call) error {
-	tools := r.opts.ClientTools() // of another client, if control was taken meanwhile
+	tools := r.opts.ClientTools() // of another client, if control has moved
 	if len(tools) > 0 && !slices.ContainsFunc(tools, func(t model.Tool) bool { return t.Name == c.Tool }) {
 		return r.refuse(ctx, c, "unknown_tool", "There is no tool "+c.Tool+" any more: another client is in control.")
 	}
@@ -139,26 +75,35 @@ func (r *run) clientTool(ctx context.Context, c *call) error {
 	})
 }
 
-// put asks for what only a client can give.
+// put asks a client for the result of a call.
 func (r *run) put(ctx context.Context, c *call, req *contracts.ServerRequest) error {
-	req.RequestID, req.CallID, req.Tool = c.shown, c.shown, c.Tool
+	suffix := ""
 	if c.announce == nil {
-		req.RequestID += ":answer" // the call's own id was that of its approval
+		suffix = ":answer" // the approval had the id of the call
 	}
-	out, err := r.host.Ask(ctx, req, contracts.AskOptions{})
+	out, err := r.ask(ctx, c, suffix, req)
 	if err != nil {
-		return r.stopped(ctx, err)
+		return err
 	}
-	if out.Announced {
-		c.announce = nil
-	}
-	return errors.Join(r.conclude(ctx, c, answerOf(req.RequestType, out), turn.After(c.shown, out.Verdict)), r.withdrawn(ctx, out))
+	return errors.Join(r.conclude(ctx, c, answerOf(req.RequestType, out), turn.After(c.Shown, out.Verdict)), r.withdrawn(ctx, out))
 }
 
-// answerOf is what the model is told of an answer, or of there being none. It is
-// never made up.
+// answerOf returns a client's answer as a result, which says so if there is none.
 func answerOf(kind contracts.RequestType, out contracts.Outcome) tool.Result {
-	result := blocks(out.Content)
+	var result tool.Result
+	var texts []string
+	for _, block := range out.Content {
+		data, err := base64.StdEncoding.DecodeString(block.Data)
+		switch {
+		case block.Type == "text":
+			texts = append(texts, block.Text)
+		case err != nil:
+			texts = append(texts, "[an image that could not be read]")
+		default:
+			result.Images = append(result.Images, model.Image{MimeType: block.MimeType, Data: data})
+		}
+	}
+	result.Text = strings.Join(texts, "\n")
 	if out.Verdict == contracts.VerdictAnswered || out.Verdict == contracts.VerdictCompleted {
 		if result.Text == "" && len(result.Images) == 0 {
 			result.Text = "(an empty answer)"
@@ -175,24 +120,4 @@ func answerOf(kind contracts.RequestType, out contracts.Outcome) tool.Result {
 		}
 	}
 	return tool.Result{Text: what, Images: result.Images, IsError: true}
-}
-
-// blocks returns what a client answered with.
-func blocks(content []contracts.ContentBlock) tool.Result {
-	var result tool.Result
-	var texts []string
-	for _, block := range content {
-		if block.Type == "text" {
-			texts = append(texts, block.Text)
-			continue
-		}
-		data, err := base64.StdEncoding.DecodeString(block.Data)
-		if err != nil {
-			texts = append(texts, "[an image that could not be read]")
-			continue
-		}
-		result.Images = append(result.Images, model.Image{MimeType: block.MimeType, Data: data})
-	}
-	result.Text = strings.Join(texts, "\n")
-	return result
 }

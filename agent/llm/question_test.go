@@ -61,18 +61,18 @@ func TestNoAnswerIsMadeUp(t *testing.T) {
 func TestQuestionsKeepTheLimitsOfTheWire(t *testing.T) {
 	change := func(old, with string) string { return strings.Replace(goodQuestion, old, with, 1) }
 	tests := []struct{ question, want string }{
-		{change(`Database`, `Databases too`), "questions[0].header has 13 characters, want 1 to 12"},
-		{change(`Which database?`, `What`), "question has 4 characters, want 5 to 500"},
-		{change(`Which database?`, strings.Repeat("x", 501)), "question has 501 characters"},
-		{change(`SQLite`, strings.Repeat("😀", 26)), "options[0].label has 52 characters, want 1 to 50"},
-		{change(`A file`, strings.Repeat("x", 201)), "description has 201 characters"},
-		{change(`"kind":"diff"`, `"kind":"html"`), "kind is not markdown, text or diff"},
-		{change(`+x`, strings.Repeat("x", 12_001)), "body has 12001 characters"},
-		{change(`"body"`, `"title":"`+strings.Repeat("x", 81)+`","body"`), "title has 81 characters"},
-		{change(`,{"label":"Postgres","description":""}`, ``), "options has 1 items, want 2 to 4"},
-		{goodQuestion + strings.Repeat(","+goodQuestion, 4), "questions has 5 items, want 1 to 4"},
-		{``, "questions has 0 items"},
-		{`"what?"`, "cannot unmarshal"},
+		{change(`Database`, `Databases too`), "questions[0].header is longer than 12 characters"},
+		{change(`Which database?`, `What`), "question is shorter than 5 characters"},
+		{change(`Which database?`, strings.Repeat("x", 501)), "question is longer than 500 characters"},
+		{change(`SQLite`, strings.Repeat("😀", 26)), "options[0].label is longer than 50 characters"},
+		{change(`A file`, strings.Repeat("x", 201)), "description is longer than 200 characters"},
+		{change(`"kind":"diff"`, `"kind":"html"`), "kind must be one of markdown, text, diff"},
+		{change(`+x`, strings.Repeat("x", 12_001)), "body is longer than 12000 characters"},
+		{change(`"body"`, `"title":"`+strings.Repeat("x", 81)+`","body"`), "title is longer than 80 characters"},
+		{change(`,{"label":"Postgres","description":""}`, ``), "options has fewer than 2 items"},
+		{goodQuestion + strings.Repeat(","+goodQuestion, 4), "questions has more than 4 items"},
+		{``, "questions has fewer than 1 items"},
+		{`"what?"`, "questions[0] must be an object, not a string"},
 	}
 	for _, tt := range tests {
 		host := hosttest.New(t)

@@ -16,7 +16,7 @@ import (
 // blind is a turn of a provider that takes no pictures.
 func blind(err *model.Error, text string) turnFunc {
 	return func(ctx context.Context, req *model.Request, say func(model.Delta) error) (model.Reply, error) {
-		if slices.ContainsFunc(req.Messages, hasImages) {
+		if len(images(req.Messages)) > 0 {
 			return model.Reply{}, err
 		}
 		return says(text)(ctx, req, say)
@@ -27,7 +27,7 @@ func TestPictureThatIsRefusedDoesNotEndTheSession(t *testing.T) {
 	looks := tool.Tool{Tool: model.Tool{Name: "look"}, Run: func(context.Context, json.RawMessage, func(string) error) (tool.Result, error) {
 		return tool.Result{Text: "a picture", Images: []model.Image{{MimeType: "image/tiff"}}}, nil
 	}}
-	if msg := resultRecord(model.CallResult{Images: []model.Image{{}}}).Message; !hasImages(*msg) {
+	if msg := resultRecord(model.CallResult{Images: []model.Image{{}}}).Message; len(images([]model.Message{*msg})) == 0 {
 		t.Error("got no image in a result, want one")
 	}
 	for _, tt := range []struct {
@@ -44,8 +44,8 @@ func TestPictureThatIsRefusedDoesNotEndTheSession(t *testing.T) {
 		m := newFake(t, says("", callOf("a", "look", `{}`)), blind(&tt.err, "I cannot."), blind(&tt.err, "I cannot."), says("Yes."))
 		a := start(t, host, Options{Model: m, Tools: []tool.Tool{looks}})
 		err := a.Run(t.Context(), contracts.Work{Content: "go", Attachments: []contracts.Attachment{{Path: "x.tiff", MimeType: "image/tiff", Data: []byte("II*")}}})
-		if (err == nil) != tt.once || heldBytes(a.journal.messages) > 0 == tt.once {
-			t.Errorf("%+v: got %v and %d bytes of images, want a second try without them: %t", tt.err, err, heldBytes(a.journal.messages), tt.once)
+		if (err == nil) != tt.once || imageBytes(a.journal.messages) > 0 == tt.once {
+			t.Errorf("%+v: got %v and %d bytes of images, want a second try without them: %t", tt.err, err, imageBytes(a.journal.messages), tt.once)
 		}
 		if !tt.once {
 			continue

@@ -1,12 +1,12 @@
 package llm
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"log/slog"
 	"slices"
 	"strings"
 	"time"
@@ -19,78 +19,88 @@ import (
 )
 
 const (
-	// A failing provider is asked again so often per turn of the model, after
-	// delays that double.
-	maxModelRetries = 4
-	firstDelay      = time.Second
+	// maxModelRetries bounds the retries of a failing provider in one turn of the
+	// model, maxSummaryRetries in one summary. The delays between them double.
+	maxModelRetries   = 4
+	maxSummaryRetries = 2
+	firstDelay        = time.Second
 
-	// maxRetryAfter is the longest wait that a provider may ask for. A run does
-	// not wait longer: its end says how long it would have been.
+	// maxRetryAfter is the longest wait that a provider may ask for. If it asks for
+	// more the run ends with an error that says so.
 	maxRetryAfter = time.Minute
 
-	// maxShrinks bounds how often a turn compacts a history that the provider
-	// finds too long.
+	// maxShrinks bounds how often a turn compacts what the provider finds too long.
 	maxShrinks = 3
 
-	// maxCalls bounds the calls of one reply. More of them are not kept.
+	// maxCalls bounds the calls of one reply. Further calls are dropped.
 	maxCalls = 64
 )
 
-// A reply is a turn of the model's that is part of the history.
+// A reply is a turn of the model that is part of the history.
 type reply struct {
 	text  string
 	calls []*call
 	stop  model.Stop
 }
 
-// A spoken is what came of a stream while it lasted.
-type spoken struct {
-	text     strings.Builder
-	anything bool  // text or thinking
-	unkept   bool  // drafts cannot be written
-	broken   error // why it could not be shown
-}
-
-// reply has the model take its turn, whatever tries it takes, and keeps what it
-// said. An error is fit for clients.
+// reply gets the next turn of the model and keeps it. An error is fit for clients.
 func (r *run) reply(ctx context.Context) (reply, error) {
 	failures, shrinks := 0, 0
 	for {
-		if err := r.makeRoom(ctx); err != nil {
-			return reply{}, r.stopped(ctx, err)
+		if r.full() {
+			if err := r.compact(ctx, 1); err != nil {
+				return reply{}, err
+			}
 		}
 		if !r.Open() {
 			if err := r.Turn.Start(ctx); err != nil {
 				return reply{}, err
 			}
 		}
-		got, heard, err := r.stream(ctx)
+		r.journal.draft = nil
+		shown := false
+		got, err := r.opts.Model.Stream(ctx, r.request(ctx), func(d model.Delta) error {
+			shown = shown || d.Text != ""
+			return r.show(ctx, d)
+		})
 		if err == nil {
-			return r.accept(ctx, got, heard)
+			return r.accept(ctx, got)
 		}
-		if kept := r.keep(heard); kept != nil {
-			return reply{}, r.failed(kept)
+		partial := len(bytes.TrimSpace(r.journal.draft)) > 0
+		if partial {
+			if err := r.add(r.journal.repairs("")...); err != nil {
+				return reply{}, err
+			}
 		}
 		r.spend(got.Usage)
 		cause, _ := errors.AsType[*model.Error](err)
 		switch {
 		case ctx.Err() != nil:
 			return reply{}, context.Cause(ctx)
-		case heard.broken != nil:
-			return reply{}, heard.broken
 		case cause != nil && cause.Kind == model.KindTooLong && shrinks < maxShrinks:
 			shrinks++
-			err = r.overflowed(ctx, shrinks)
-		case cause != nil && blamesImages(cause) && slices.ContainsFunc(r.journal.messages, hasImages):
+			if err = r.status(ctx, "Prompt exceeded the context window. Compacting history and continuing automatically..."); err == nil {
+				err = r.compact(ctx, shrinks)
+			}
+		case cause != nil && blamesImages(cause) && len(images(r.journal.messages)) > 0:
 			err = r.dropImages(ctx, cause)
-		case cause != nil && cause.Retryable() && failures < maxModelRetries && cause.RetryAfter <= maxRetryAfter:
+		case mayRetry(err, failures+1, maxModelRetries):
 			failures++
-			err = r.pause(ctx, cause, failures)
+			err = r.pause(ctx, err, failures, maxModelRetries)
 		default:
-			return reply{}, r.giveUp(ctx, heard, err)
+			// A response that showed nothing is left to the host, which shows the error in it.
+			if shown {
+				if err := r.end(ctx, model.Usage{}, ""); err != nil {
+					return reply{}, err
+				}
+			}
+			return reply{}, r.failed(err)
 		}
-		if err == nil && heard.anything {
-			err = r.again(ctx, heard)
+		if err == nil && shown { // what follows gets a response of its own
+			err = r.end(ctx, model.Usage{}, "")
+		}
+		if err == nil && partial {
+			err = r.add(record{Message: told(cutOff)})
 		}
 		if err != nil {
 			return reply{}, err
@@ -98,18 +108,10 @@ func (r *run) reply(ctx context.Context) (reply, error) {
 	}
 }
 
-// stream has the model say its turn and shows it as it comes.
-func (r *run) stream(ctx context.Context) (model.Reply, *spoken, error) {
-	heard := &spoken{}
-	got, err := r.opts.Model.Stream(ctx, r.request(ctx), func(d model.Delta) error {
-		d.Text = strings.ToValidUTF8(d.Text, "\ufffd")
-		heard.broken = r.show(ctx, d, heard)
-		return heard.broken
-	})
-	return got, heard, err
-}
+// cutOff tells the model that its stream broke.
+const cutOff = "Your last message was cut off by a failure of the connection. Continue exactly where it stopped, without repeating what you said. Calls that were in it have not been run."
 
-// request returns the conversation so far for the model to continue.
+// request returns a request to continue the conversation.
 func (r *run) request(ctx context.Context) *model.Request {
 	r.offers = r.offer(ctx)
 	system, effort := r.system()
@@ -123,16 +125,13 @@ func (r *run) request(ctx context.Context) *model.Request {
 	return req
 }
 
-// show writes a piece of an answer down and shows it.
-func (r *run) show(ctx context.Context, d model.Delta, heard *spoken) error {
-	heard.anything = heard.anything || d.Text != ""
-	var err error
-	for _, piece := range contracts.SplitText(d.Text, contracts.MaxTextBytes) {
+// show keeps a piece of an answer as a draft and then shows it.
+func (r *run) show(ctx context.Context, d model.Delta) error {
+	for _, piece := range contracts.SplitText(valid(d.Text), contracts.MaxTextBytes) {
+		var err error
 		if d.Thinking {
 			err = r.Think(ctx, piece)
-		} else {
-			heard.text.WriteString(piece)
-			r.draft(piece, heard)
+		} else if err = r.add(record{Draft: piece}); err == nil {
 			err = r.Say(ctx, piece)
 		}
 		if err != nil {
@@ -142,75 +141,25 @@ func (r *run) show(ctx context.Context, d model.Delta, heard *spoken) error {
 	return nil
 }
 
-// draft writes a piece of an answer down before it is shown. Where that fails it is
-// left to the whole message, whose failure ends the run.
-func (r *run) draft(piece string, heard *spoken) {
-	if heard.unkept {
-		return
-	}
-	if err := r.journal.add(record{Draft: piece}); err != nil {
-		heard.unkept = true
-		r.opts.Log.Error("keep draft", slog.Any("err", err))
-	}
+// mayRetry reports whether a provider's failure may go away by itself. failures
+// counts the failures so far.
+func mayRetry(err error, failures, most int) bool {
+	cause, ok := errors.AsType[*model.Error](err)
+	return ok && cause.Retryable() && cause.RetryAfter <= maxRetryAfter && failures <= most
 }
 
-// keep makes the text of an answer that broke off part of the history.
-func (r *run) keep(heard *spoken) error {
-	if text := heard.text.String(); strings.TrimSpace(text) != "" {
-		return r.journal.add(record{Message: said(text)})
-	}
-	return nil
-}
-
-// cutOff is what the model is told after a stream that broke.
-const cutOff = "Your last message was cut off by a failure of the connection. Continue exactly where it stopped, without repeating what you said. Calls that were in it have not been run."
-
-// again ends the response that broke off, so that what follows is one of its own.
-func (r *run) again(ctx context.Context, heard *spoken) error {
-	if err := r.end(ctx, model.Usage{}, ""); err != nil {
-		return err
-	}
-	if strings.TrimSpace(heard.text.String()) == "" {
-		return nil
-	}
-	if err := r.journal.add(record{Message: told(cutOff)}); err != nil {
-		return r.failed(err)
-	}
-	return nil
-}
-
-// pause waits before the next try and says so.
-func (r *run) pause(ctx context.Context, cause *model.Error, failures int) error {
-	wait := max(firstDelay<<(failures-1), cause.RetryAfter)
-	what := "could not be reached"
-	switch cause.Kind {
-	case model.KindOverloaded:
-		what = "is overloaded"
-	case model.KindCut:
-		what = "broke off its answer"
-	case model.KindMalformed:
-		what = "gave an answer that was not understood"
-	}
-	text := fmt.Sprintf("The model %s. Trying again in %s (%d/%d)", what, wait.Round(time.Millisecond), failures, maxModelRetries)
+// pause says why the model is asked again and waits. mayRetry(cause) is true.
+func (r *run) pause(ctx context.Context, cause error, failures, most int) error {
+	failure, _ := errors.AsType[*model.Error](cause)
+	wait := max(firstDelay<<(failures-1), failure.RetryAfter)
+	text := fmt.Sprintf("The model %s. Trying again in %s (%d/%d)", failureKinds[failure.Kind].retry, wait.Round(time.Millisecond), failures, most)
 	if err := r.status(ctx, text); err != nil {
 		return err
 	}
 	return sleep.For(ctx, wait)
 }
 
-// giveUp ends a response that said something, with what it cost, and returns why
-// the run fails. One that said nothing is left to the host, which shows the error
-// in it.
-func (r *run) giveUp(ctx context.Context, heard *spoken, cause error) error {
-	if heard.anything {
-		if err := r.end(ctx, model.Usage{}, ""); err != nil {
-			return err
-		}
-	}
-	return r.failed(cause)
-}
-
-// spend counts what the next response's end has to tell.
+// spend counts the usage for the end of the next response.
 func (r *run) spend(u model.Usage) {
 	r.spent.Input += u.Input
 	r.spent.Output += u.Output
@@ -218,7 +167,7 @@ func (r *run) spend(u model.Usage) {
 	r.spent.CacheWrite += u.CacheWrite
 }
 
-// end closes the response with all that was spent since the last one ended.
+// end closes the response with the usage since the last one ended.
 func (r *run) end(ctx context.Context, u model.Usage, name string) error {
 	r.spend(u)
 	u, r.spent = r.spent, model.Usage{}
@@ -229,17 +178,17 @@ func (r *run) end(ctx context.Context, u model.Usage, name string) error {
 }
 
 // accept makes a whole reply part of the history and ends its response.
-func (r *run) accept(ctx context.Context, got model.Reply, heard *spoken) (reply, error) {
+func (r *run) accept(ctx context.Context, got model.Reply) (reply, error) {
 	text := textOf(got.Message)
-	if rest, ok := strings.CutPrefix(text, heard.text.String()); ok && rest != "" { // it was not streamed
-		if err := r.show(ctx, model.Delta{Text: rest}, heard); err != nil {
+	if rest, ok := strings.CutPrefix(text, string(r.journal.draft)); ok && rest != "" { // the rest was not streamed
+		if err := r.show(ctx, model.Delta{Text: rest}); err != nil {
 			return reply{}, err
 		}
 	}
-	rec, calls := r.tidy(got, heard.text.String())
-	if rec.Message != nil {
-		if err := r.journal.add(rec); err != nil {
-			return reply{}, r.failed(err)
+	msg, calls := r.tidy(got)
+	if msg != nil {
+		if err := r.add(record{Message: msg}); err != nil {
+			return reply{}, err
 		}
 	}
 	if total := got.Usage.Input + got.Usage.CacheRead + got.Usage.CacheWrite; total > 0 {
@@ -255,53 +204,45 @@ func textOf(msg model.Message) string {
 	var text strings.Builder
 	for _, p := range msg.Parts {
 		if p.Text != nil {
-			text.WriteString(strings.ToValidUTF8(*p.Text, "\ufffd"))
+			text.WriteString(valid(*p.Text))
 		}
 	}
 	return text.String()
 }
 
-// tidy returns what of a reply is kept, and the calls in it. Ids, names and
-// arguments that a provider would not take back are exchanged. There is no
-// message if nothing was said. What was heard is kept even if the reply has no
-// text.
-func (r *run) tidy(got model.Reply, heard string) (record, []*call) {
-	rec := record{Message: &model.Message{Role: model.RoleAssistant}, Shown: map[string]string{}}
+// tidy returns the message of a reply that is kept, nil if there is neither text nor
+// a call, and the calls in it. It replaces ids, names and arguments that a provider
+// would not take back. It keeps a streamed text that the reply lacks.
+func (r *run) tidy(got model.Reply) (*model.Message, []*call) {
+	msg := &model.Message{Role: model.RoleAssistant}
 	var calls []*call
-	spoke := false
-	if strings.TrimSpace(heard) != "" && strings.TrimSpace(textOf(got.Message)) == "" {
-		spoke = true
-		rec.Message.Parts = append(rec.Message.Parts, textPart(heard))
+	if draft := string(r.journal.draft); strings.TrimSpace(draft) != "" && strings.TrimSpace(textOf(got.Message)) == "" {
+		msg.Parts = append(msg.Parts, textPart(draft))
 	}
 	for _, p := range got.Message.Parts {
 		switch {
 		case p.Text != nil && strings.TrimSpace(*p.Text) != "":
-			spoke = true
-			rec.Message.Parts = append(rec.Message.Parts, textPart(*p.Text))
+			msg.Parts = append(msg.Parts, textPart(*p.Text))
 		case p.Thinking != nil && (p.Thinking.Text != "" || len(p.Thinking.Opaque) > 0):
-			rec.Message.Parts = append(rec.Message.Parts, thinkingPart(*p.Thinking))
+			t := *p.Thinking
+			t.Text = valid(t.Text)
+			if !json.Valid(t.Opaque) {
+				t.Opaque = nil
+			}
+			msg.Parts = append(msg.Parts, model.Part{Thinking: &t})
 		case p.Call != nil && got.Stop != model.StopRefused && len(calls) < maxCalls:
-			c := r.newCall(*p.Call, rec.Shown)
+			c := r.newCall(*p.Call, calls)
 			if c.problem != "" && got.Stop == model.StopLength {
-				continue // it was cut in the middle
+				continue // the limit cut it
 			}
 			calls = append(calls, c)
-			rec.Shown[c.ID] = c.shown
-			rec.Message.Parts = append(rec.Message.Parts, model.Part{Call: &c.Call})
+			msg.Parts = append(msg.Parts, model.Part{Call: &c.Call})
 		}
 	}
-	if !spoke && len(calls) == 0 {
-		return record{}, nil
+	if !slices.ContainsFunc(msg.Parts, func(p model.Part) bool { return p.Text != nil || p.Call != nil }) {
+		return nil, nil
 	}
-	return rec, calls
-}
-
-func thinkingPart(t model.Thinking) model.Part {
-	t.Text = strings.ToValidUTF8(t.Text, "\ufffd")
-	if !json.Valid(t.Opaque) {
-		t.Opaque = nil
-	}
-	return model.Part{Thinking: &t}
+	return msg, calls
 }
 
 var (
@@ -309,12 +250,16 @@ var (
 	badInNames = lazyregexp.New(`[^A-Za-z0-9_-]`)
 )
 
-// newCall returns a call as it is kept. taken are the ids of the message so far.
-func (r *run) newCall(got model.Call, taken map[string]string) *call {
-	c := &call{Call: got, shown: turn.ID("call_")}
-	_, used := r.journal.shown[c.ID]
-	if used || taken[c.ID] != "" || !goodID().MatchString(c.ID) {
-		c.ID = c.shown
+// newCall returns a call as it is kept. others are the calls before it in the reply.
+func (r *run) newCall(got model.Call, others []*call) *call {
+	c := &call{Call: got, tool: r.offered(got.Tool)}
+	c.Shown = turn.ID("call_")
+	used := r.journal.ids[c.ID]
+	for _, o := range others {
+		used = used || o.ID == c.ID
+	}
+	if used || !goodID().MatchString(c.ID) {
+		c.ID = c.Shown
 	}
 	name := badInNames().ReplaceAllString(c.Tool, "_")
 	c.Tool = cmp.Or(name[:min(len(name), 64)], "unknown")
@@ -323,15 +268,9 @@ func (r *run) newCall(got model.Call, taken map[string]string) *call {
 		c.problem = "The arguments are not usable: " + err.Error()
 	}
 	c.Args = args
-	c.offer = r.offered(got.Tool)
+	c.args, c.omitted, c.hides = shownArgs(args)
+	c.announce = &contracts.ToolCall{CallID: c.Shown, Tool: c.Tool, Args: c.args}
 	return c
-}
-
-// A continuation counts how often a reply that hit the output limit was gone on
-// with.
-type continuation struct {
-	times int
-	small int // replies in a row that hardly brought anything
 }
 
 const (
@@ -343,8 +282,13 @@ const (
 	goOnWriting = "Your last message hit the output limit. Continue exactly where it stopped, without repeating what you said."
 )
 
-// proceed has the model go on after it hit the output limit, and reports whether
-// it shall.
+// A continuation counts the replies in a row that hit the output limit.
+type continuation struct {
+	times int
+	small int // replies in a row without progress
+}
+
+// proceed lets the model go on after the output limit, and reports whether it shall.
 func (r *run) proceed(ctx context.Context, last reply) (bool, error) {
 	c := &r.resumes
 	if c.small++; c.times == 0 || len(last.text) >= minProgress {
@@ -364,8 +308,5 @@ func (r *run) proceed(ctx context.Context, last reply) (bool, error) {
 	if err := r.status(ctx, text); err != nil {
 		return false, err
 	}
-	if err := r.journal.add(record{Message: told(goOnWriting)}); err != nil {
-		return false, r.failed(err)
-	}
-	return true, nil
+	return true, r.add(record{Message: told(goOnWriting)})
 }

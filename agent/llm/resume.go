@@ -5,8 +5,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"log/slog"
 	"reflect"
+	"slices"
 	"strings"
 
 	"github.com/seed-028515a8/maestro/agent/llm/model"
@@ -17,65 +17,68 @@ import (
 )
 
 // Resume acts on the answer to a question that was asked before the server
-// restarted, and lets the model go on. A call that is approved runs with its own
-// arguments, if the history has them and clients were shown the same; else with
-// what clients were shown, if nothing in that was hidden.
+// restarted, and lets the model go on. An approved call runs with its own arguments
+// if the history has them and clients saw the same. Without a history it runs with
+// the arguments that clients saw, if nothing in them was hidden.
 func (a *Agent) Resume(ctx context.Context, req *contracts.ServerRequest, out contracts.Outcome) error {
-	r := a.newRun()
+	r := &run{Agent: a, Turn: turn.New(a.host, a.model, a.provider)}
 	r.offers = r.offer(ctx)
 	if req.RequestType == contracts.RequestMCPElicitation {
-		return r.abandonElicitation(ctx, req)
+		server, _, _ := strings.Cut(strings.TrimPrefix(req.CallID, "mcp_elicitation:"), ":")
+		return r.host.Publish(ctx,
+			&contracts.Status{Message: "The server " + short(server) + " does not wait for the answer any more: it was asked before a restart"},
+			&contracts.ToolEnd{CallID: req.CallID})
 	}
 	c, lost := r.recall(req)
-	end := turn.After(c.shown, out.Verdict)
-	var result tool.Result
-	switch req.RequestType {
-	case contracts.RequestApproval:
-		result, end = r.decideLate(ctx, c, lost, out)
-	case contracts.RequestToolRetry:
-		if out.Verdict == contracts.VerdictAborted {
-			return r.late(ctx, c, tool.Result{Text: "Failed, and the person aborted the run.", IsError: true}, end, aborted(c.Tool))
+	end := turn.After(c.Shown, out.Verdict)
+	var err error
+	switch {
+	case req.RequestType == contracts.RequestApproval:
+		var run bool
+		if run, err = r.allowed(ctx, c, out); run && err == nil {
+			err = r.runLate(ctx, c, lost)
 		}
-		if result = (tool.Result{Text: "Failed before the server was restarted.", IsError: true}); out.Verdict == contracts.VerdictRetried {
-			result, end = r.runLate(ctx, c, lost)
+	case req.RequestType != contracts.RequestToolRetry:
+		err = r.conclude(ctx, c, answerOf(req.RequestType, out), end)
+	case out.Verdict == contracts.VerdictRetried:
+		err = r.runLate(ctx, c, lost)
+	case out.Verdict == contracts.VerdictAborted:
+		if err = r.conclude(ctx, c, tool.Result{Text: "Failed, and the person aborted the run.", IsError: true}, end); err == nil {
+			err = aborted(c)
 		}
 	default:
-		result = answerOf(req.RequestType, out)
+		err = r.conclude(ctx, c, tool.Result{Text: "Failed before the server was restarted.", IsError: true}, end)
 	}
-	return r.late(ctx, c, result, end, nil)
+	if err != nil {
+		return err
+	}
+	return r.serve(ctx)
 }
 
-// recall returns the call that a question was about, and why it cannot be run; ""
-// if it can.
+// recall returns the call of a question, and why it cannot run; "" if it can.
 func (r *run) recall(req *contracts.ServerRequest) (c *call, lost string) {
 	kept, known := r.journal.find(req.CallID)
-	c = &call{Call: kept, shown: req.CallID}
-	if shown, _ := shownArgs(kept.Args); !known {
-		c.Call = model.Call{Tool: req.Tool, Args: argsOf(req)}
-		lost = missing(c.Args)
-	} else if req.RequestType == contracts.RequestApproval && !sameJSON(shown, req.Args) {
+	if !known {
+		kept = model.Call{Tool: req.Tool, Args: req.Args, Shown: req.CallID}
+		if req.RequestType == contracts.RequestToolRetry {
+			var failed retryArgs
+			_ = json.Unmarshal(req.Args, &failed) // else there are no arguments
+			kept.Args = failed.Args
+		}
+		lost = missing(kept.Args)
+	}
+	c = &call{Call: kept, late: true, tool: r.offered(kept.Tool)}
+	c.args, c.omitted, c.hides = shownArgs(kept.Args)
+	if known && req.RequestType == contracts.RequestApproval && !sameJSON(c.args, req.Args) {
 		lost = "what was approved is not what the call would do"
 	}
-	c.offer = r.offered(c.Tool)
-	if c.offer == nil || c.offer.runs == nil {
+	if !c.runs() {
 		lost = "there is no such tool any more"
 	}
 	return c, lost
 }
 
-// argsOf returns the arguments of the call that a question is about.
-func argsOf(req *contracts.ServerRequest) json.RawMessage {
-	var failed retryArgs
-	if req.RequestType != contracts.RequestToolRetry {
-		return req.Args
-	}
-	if err := json.Unmarshal(req.Args, &failed); err != nil {
-		return nil
-	}
-	return failed.Args
-}
-
-// missing says what was not shown of arguments; "" if they are all that there was.
+// missing says which arguments clients did not see; "" if they saw all.
 func missing(args json.RawMessage) string {
 	var object map[string]json.RawMessage
 	switch err := json.Unmarshal(args, &object); {
@@ -89,111 +92,39 @@ func missing(args json.RawMessage) string {
 	return ""
 }
 
-// sameJSON reports whether two texts hold the same value.
+// sameJSON reports whether two texts hold the same object.
 func sameJSON(a, b json.RawMessage) bool {
-	var values [2]any
-	for i, text := range []json.RawMessage{a, b} {
-		dec := json.NewDecoder(bytes.NewReader(text))
-		dec.UseNumber()
-		if dec.Decode(&values[i]) != nil {
-			return false
-		}
-	}
-	return reflect.DeepEqual(values[0], values[1])
+	object := objectOf(a)
+	return object != nil && reflect.DeepEqual(object, objectOf(b))
 }
 
-// decideLate acts on an approval or a denial.
-func (r *run) decideLate(ctx context.Context, c *call, lost string, out contracts.Outcome) (tool.Result, *contracts.ToolEnd) {
-	re := r.react(c, out)
-	if re.status != "" {
-		if err := r.status(ctx, re.status); err != nil {
-			r.opts.Log.Error("publish status", slog.Any("err", err))
-		}
-	}
-	if re.no == "" {
-		return r.runLate(ctx, c, lost)
-	}
-	return tool.Result{Text: re.no, IsError: true}, turn.After(c.shown, re.verdict)
-}
-
-// runLate runs a call that clients know, unless it is lost or a rule denies it.
-func (r *run) runLate(ctx context.Context, c *call, lost string) (tool.Result, *contracts.ToolEnd) {
-	end := &contracts.ToolEnd{CallID: c.shown}
-	if lost == "" {
-		if d, why := r.judge(c); d == deny {
-			lost = why
-		}
+// runLate runs a call unless it is lost or a rule denies it.
+func (r *run) runLate(ctx context.Context, c *call, lost string) error {
+	if d, why := r.judge(c); lost == "" && d == deny {
+		lost = why
 	}
 	if lost != "" {
-		return tool.Result{Text: "Not run: " + lost + ".", IsError: true}, end
+		return r.conclude(ctx, c, tool.Result{Text: "Not run: " + lost + ".", IsError: true}, &contracts.ToolEnd{CallID: c.Shown})
 	}
-	d := r.perform(ctx, c)
-	switch {
-	case d.err != nil && ctx.Err() != nil:
-		return tool.Result{Text: "Interrupted: it may have run in part.", IsError: true}, end
-	case d.err != nil:
-		return tool.Result{Text: "Failed: " + shownError(d.err), IsError: true}, end
-	}
-	if text := shownResult(d); text != "" {
-		if err := r.host.Publish(ctx, &contracts.ToolOutput{CallID: c.shown, Content: text}); err != nil {
-			r.opts.Log.Error("publish output", slog.Any("err", err))
-		}
-	}
-	end.Success = !d.result.IsError
-	return d.result, end
+	return r.finish(ctx, r.perform(ctx, c))
 }
 
-// late keeps a result that came after the history was closed over its call,
-// shows its end and lets the model go on, unless the run ends with stop.
-func (r *run) late(ctx context.Context, c *call, result tool.Result, end *contracts.ToolEnd, stop error) error {
-	kept := model.CallResult{ID: c.ID, Text: bounded(result.Text, maxResultBytes), Images: result.Images, IsError: result.IsError}
-	rec := record{Amend: &kept}
-	if !r.amendable(c.ID) {
-		shown, _ := c.show()
-		parts := []model.Part{textPart(fmt.Sprintf("The call of %s with %s, which was interrupted, has now ended: %s",
-			c.Tool, short(string(shown)), kept.Text))}
-		for _, image := range kept.Images {
-			parts = append(parts, model.Part{Image: &image})
+// lateRecord returns the record of a result that comes after a restart gave the
+// call another one. It replaces the other result if the model has seen nothing after
+// it; else a message tells the model.
+func (r *run) lateRecord(c *call, result model.CallResult) record {
+	if r.journal.last() == model.RoleUser {
+		parts := r.journal.messages[len(r.journal.messages)-1].Parts
+		prompted := slices.ContainsFunc(parts, func(p model.Part) bool { return p.Result == nil })
+		answered := slices.ContainsFunc(parts, func(p model.Part) bool { return p.Result != nil && p.Result.ID == c.ID })
+		if answered && !prompted {
+			return record{Amend: &result}
 		}
-		rec = record{Message: &model.Message{Role: model.RoleUser, Parts: parts}}
 	}
-	if err := r.journal.add(rec); err != nil {
-		return r.failed(err)
+	parts := []model.Part{textPart(fmt.Sprintf("The call of %s with %s, which was interrupted, has now ended: %s",
+		c.Tool, short(string(c.args)), result.Text))}
+	for _, image := range result.Images {
+		parts = append(parts, model.Part{Image: &image})
 	}
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
-	}
-	_, label, _ := c.labels()
-	r.Finished(c.Tool, end.Success, label)
-	if err := r.host.Publish(ctx, end); err != nil {
-		return err
-	}
-	if stop != nil {
-		return stop
-	}
-	return r.serve(ctx)
-}
-
-// amendable reports whether the result of a call is the last that was said.
-func (r *run) amendable(id string) bool {
-	if id == "" || r.journal.last() != model.RoleUser {
-		return false
-	}
-	last := r.journal.messages[len(r.journal.messages)-1]
-	found := false
-	for _, p := range last.Parts {
-		if p.Result == nil {
-			return false // a prompt came after it
-		}
-		found = found || p.Result.ID == id
-	}
-	return found
-}
-
-// abandonElicitation ends a question of a server that is not waiting any more.
-func (r *run) abandonElicitation(ctx context.Context, req *contracts.ServerRequest) error {
-	who, _, _ := strings.Cut(strings.TrimPrefix(req.CallID, "mcp_elicitation:"), ":")
-	return r.host.Publish(ctx,
-		&contracts.Status{Message: "The server " + short(who) + " does not wait for the answer any more: it was asked before a restart"},
-		&contracts.ToolEnd{CallID: req.CallID})
+	return record{Message: &model.Message{Role: model.RoleUser, Parts: parts}}
 }

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"os"
 	"path"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -15,74 +16,90 @@ import (
 	"github.com/seed-028515a8/maestro/internal/lazyregexp"
 )
 
-// shellSigns are what no word of a command has once its line is taken apart, or
-// has without meaning it.
+// shellSigns are characters that no word of a parsed command has unless it is quoted.
 const shellSigns = "|;&<>()`$\"'\\\n"
 
-// checkedRule is [parseRule] for what a person wrote: a rule that can never match
-// is an error.
+// checkedRule is [parseRule] that refuses a rule which can never match.
 func checkedRule(text string, d decision) (rule, error) {
 	r, err := parseRule(text, d)
 	if err != nil {
 		return rule{}, err
 	}
-	if why := r.lint(); why != "" {
+	if why := cmp.Or(lintName(r.tool), r.lintPattern()); why != "" {
 		return rule{}, fmt.Errorf("rule %q: %s", r.text, why)
 	}
 	return r, nil
 }
 
-// lint says why a rule can never match, "" if it may: an operator who takes it for
-// a protection must not find out from what was run.
-func (r rule) lint() string {
-	if why := lintName(r.tool); why != "" || r.pattern == "" {
-		return why
+// lintName says why no tool has a name, "" if one may: the operator of a rule that
+// denies must learn before a call runs that the rule never matches.
+func lintName(name string) string {
+	if badInNames().MatchString(strings.ReplaceAll(name, "*", "")) {
+		return "no tool has the name " + name + "; commands are named as in bash(git status:*)"
 	}
+	lower := strings.ToLower(name)
+	if ownTool(name) != "" {
+		return ""
+	} else if own := ownTool(lower); own != "" {
+		return "there is no tool " + name + "; its name is " + own
+	}
+	rest, ofServer := strings.CutPrefix(name, serverPrefix)
+	server, tool, _ := strings.Cut(rest, nameDivider)
+	switch {
+	case strings.HasPrefix(lower, serverPrefix) && !ofServer:
+		return "the names of servers' tools begin with " + serverPrefix
+	case ofServer && tool == "" && !strings.Contains(name, "*"):
+		return "that is no tool; for all of a server write " + serverPrefix + server + nameDivider + "*"
+	}
+	return ""
+}
+
+// ownTool returns the first tool of ours that a name with * as any text matches, or "".
+func ownTool(name string) string {
+	for _, tool := range slices.Sorted(maps.Keys(ownSubjects)) {
+		if matchText(name, tool) {
+			return tool
+		}
+	}
+	return ""
+}
+
+// lintPattern says why the pattern of a rule can never match, "" if it may.
+func (r rule) lintPattern() string {
 	key, own := ownSubjects[r.tool]
 	switch {
+	case r.pattern == "":
+		return ""
 	case strings.HasSuffix(r.pattern, ": *"):
 		return ":* is written without a blank, as in bash(git status:*)"
 	case r.tool == bashTool:
 		return r.lintCommand()
 	case own && key == "":
 		return "calls of " + r.tool + " have no command and no path; name the tool alone"
-	case own && r.words != nil:
+	case own && r.prefix:
 		return "a path does not end in :*; want one as in " + r.tool + "(src/**)"
 	case own:
 		return lintPath(r.pattern)
-	case r.words != nil && r.decision == allow && !r.about(bashTool):
+	case r.prefix && r.decision == allow && !r.about(bashTool):
 		return ":* allows only commands of bash; name the tool alone, or the whole line"
 	}
 	return ""
 }
 
-// lintName is lint for the name of a tool.
-func lintName(name string) string {
-	if badInNames().MatchString(strings.ReplaceAll(name, "*", "")) {
-		return "no tool has the name " + name + "; commands are named as in bash(git status:*)"
-	}
-	own := slices.Sorted(maps.Keys(ownSubjects))
-	if slices.ContainsFunc(own, func(t string) bool { return matchText(name, t) }) {
-		return ""
-	}
-	lower := strings.ToLower(name)
-	for _, tool := range own {
-		if matchText(lower, tool) {
-			return "there is no tool " + name + "; its name is " + tool
-		}
-	}
-	if strings.HasPrefix(lower, serverPrefix) && !strings.HasPrefix(name, serverPrefix) {
-		return "the names of servers' tools begin with " + serverPrefix
-	}
-	rest, ofServer := strings.CutPrefix(name, serverPrefix)
-	server, tool, _ := strings.Cut(rest, nameDivider)
-	if ofServer && tool == "" && !strings.Contains(name, "*") {
-		return "that is no tool; for all of a server write " + serverPrefix + server + nameDivider + "*"
+func (r rule) lintCommand() string {
+	starred := strings.Contains(strings.Join(r.words, " "), "*")
+	switch {
+	case starred && strings.Contains(r.pattern, ":*"):
+		return ":* belongs at the end of a pattern that has no other *"
+	case starred && r.decision == allow:
+		return "what is allowed has no * but in :* at the end, as in bash(git status:*)"
+	case (starred || r.prefix) && strings.ContainsAny(r.pattern, shellSigns):
+		return "a pattern with * is about one command, without quotes and operators"
 	}
 	return ""
 }
 
-// lintPath is lint for a pattern of paths for a tool of ours.
+// lintPath is lintPattern for a pattern of paths of a tool of ours.
 func lintPath(pattern string) string {
 	clean := path.Clean(pattern)
 	if strings.HasPrefix(clean, "~") || clean == ".." || strings.HasPrefix(clean, "../") {
@@ -94,39 +111,22 @@ func lintPath(pattern string) string {
 	return lintSigns(pattern)
 }
 
-var (
-	choices   = lazyregexp.New(`,\s|\|`)
-	variables = lazyregexp.New(`\$(\{|[A-Z][A-Z_])`)
-)
-
-// lintSigns is lint for what means something in the paths of other programs.
-func lintSigns(pattern string) string {
-	switch {
-	case choices().MatchString(pattern):
-		return "a rule has one path; write one for each, or read(**/*.{key,pem})"
-	case strings.HasPrefix(pattern, "!"):
-		return "a pattern has no !; write one rule for all paths and a longer one for those that differ"
-	case variables().MatchString(pattern):
-		return "a path has no variables; write it out"
-	case strings.Contains(pattern, "://"):
-		return "want a path, not an address; for file:///x write /x"
-	}
-	return ""
+// foreignSigns are signs that mean something in path patterns of other programs.
+var foreignSigns = []struct {
+	sign func() *regexp.Regexp
+	why  string
+}{
+	{lazyregexp.New(`,\s|\|`), "a rule has one path; write one for each, or read(**/*.{key,pem})"},
+	{lazyregexp.New(`^!`), "a pattern has no !; write one rule for all paths and a longer one for those that differ"},
+	{lazyregexp.New(`\$(\{|[A-Z][A-Z_])`), "a path has no variables; write it out"},
+	{lazyregexp.New(`://`), "want a path, not an address; for file:///x write /x"},
 }
 
-// lintCommand is lint for a pattern of commands.
-func (r rule) lintCommand() string {
-	starred := strings.Contains(r.pattern, "*")
-	if r.words != nil {
-		starred = strings.Contains(strings.Join(r.words, " "), "*")
-	}
-	switch {
-	case starred && strings.Contains(r.pattern, ":*"):
-		return ":* belongs at the end of a pattern that has no other *"
-	case starred && r.decision == allow:
-		return "what is allowed has no * but in :* at the end, as in bash(git status:*)"
-	case (starred || r.words != nil) && strings.ContainsAny(r.pattern, shellSigns):
-		return "a pattern with * is about one command, without quotes and operators"
+func lintSigns(pattern string) string {
+	for _, s := range foreignSigns {
+		if s.sign().MatchString(pattern) {
+			return s.why
+		}
 	}
 	return ""
 }
@@ -140,9 +140,9 @@ const (
 // A Doubt is a rule, as it was written, that may match nothing, and why.
 type Doubt struct{ Rule, Why string }
 
-// Doubts returns the rules that may match nothing: not by how they are written
-// alone, which is an error of [ParseRules], but by which MCP servers and files
-// there are.
+// Doubts returns the rules that may match nothing because of the MCP servers and
+// files that there are. A rule that can never match by how it is written is an error
+// of [ParseRules].
 func (p Rules) Doubts(servers []string) []Doubt {
 	var doubts []Doubt
 	for _, r := range p.rules {
@@ -153,27 +153,23 @@ func (p Rules) Doubts(servers []string) []Doubt {
 	return doubts
 }
 
-// doubtOfName says why no tool may have a name, "" if one does or may.
+// doubtOfName says why no tool may have a name, "" if one may.
 func doubtOfName(name string, servers []string) string {
-	for tool := range ownSubjects {
-		if matchText(name, tool) {
-			return ""
-		}
-	}
 	head, _, starred := strings.Cut(name, "*")
 	mayBegin := func(begin string) bool {
 		return strings.HasPrefix(head, begin) || starred && strings.HasPrefix(begin, head)
 	}
 	switch {
+	case ownTool(name) != "":
+		return ""
 	case !mayBegin(serverPrefix):
 		return "only a client may have such a tool"
-	case strings.HasPrefix(serverPrefix, head): // any server's
+	case strings.HasPrefix(serverPrefix, head): // the tool of any server
 		return ""
-	}
-	for _, server := range servers {
-		if mayBegin(serverPrefix + badInNames().ReplaceAllString(server, "_") + nameDivider) {
-			return ""
-		}
+	case slices.ContainsFunc(servers, func(server string) bool {
+		return mayBegin(serverPrefix + badInNames().ReplaceAllString(server, "_") + nameDivider)
+	}):
+		return ""
 	}
 	return "no server of that name is configured"
 }
@@ -182,7 +178,7 @@ func doubtOfName(name string, servers []string) string {
 // commands. The tools of others may take either.
 func (r rule) doubtOfPath() string {
 	_, own := ownSubjects[r.tool]
-	if r.tool == bashTool || r.words != nil || !own && strings.ContainsAny(r.pattern, blanks) {
+	if r.tool == bashTool || r.prefix || !own && strings.ContainsAny(r.pattern, blanks) {
 		return ""
 	}
 	if why := lintSigns(r.pattern); why != "" {

@@ -14,78 +14,105 @@ import (
 	"github.com/seed-028515a8/maestro/internal/lazyregexp"
 )
 
-// A word is a word of a command with its quotes removed.
+// A word is a word of a command without its quotes.
 type word struct {
-	text  string // without what the shell decides
+	text  string // without the parts that the shell decides
 	fixed bool   // the shell decides nothing of it
-	sets  string // the name and = that it begins with, if it sets a variable
+	sets  string // the name and = at its beginning, if it sets a variable
 }
 
-// A simpleCommand is a program with its arguments. Assignments in front of the
-// program and the targets of redirections are words, too.
+// is reports whether the word is want. If anywhere, both are programs that may lie in
+// any directory.
+func (w word) is(want string, anywhere bool) bool {
+	if anywhere {
+		return program(w.text) == program(want)
+	}
+	return w.text == want
+}
+
+// program returns the name of a program from the first word of a command, or the
+// word itself if it sets a variable.
+func program(first string) string {
+	if assignment().MatchString(first) {
+		return first
+	}
+	return path.Base(first)
+}
+
+// A simpleCommand is a program with its arguments. Its words include assignments
+// before the program and the targets of redirections.
 type simpleCommand []word
 
-// A commandLine is what a line for the shell runs. It is clear if the line runs
-// these commands and does nothing else: it writes no files, for example, and
-// declares no functions.
-type commandLine struct {
-	commands []judged
-	clear    bool
+// fixed reports whether the shell decides nothing of the command.
+func (c simpleCommand) fixed() bool {
+	return !slices.ContainsFunc(c, func(w word) bool { return !w.fixed })
 }
 
-// A judged command is one of a line, with the commands that it may run in turn:
-// itself, what it sets variables for, and, if it is sudo or the like, what is in
-// its arguments.
+// lines returns the command as text, also with the bare name of its program.
+func (c simpleCommand) lines() []string {
+	if len(c) == 0 {
+		return []string{""}
+	}
+	var rest strings.Builder
+	for _, w := range c[1:] {
+		rest.WriteString(" " + w.text)
+	}
+	return []string{c[0].text + rest.String(), program(c[0].text) + rest.String()}
+}
+
+// A judged command is one command of a line.
 type judged struct {
 	simple simpleCommand
 	fed    bool // a heredoc is its input
-	inner  []simpleCommand
+
+	// inner are the commands that it may run: itself, itself without assignments,
+	// and, if it is sudo or the like, the commands in its arguments.
+	inner []simpleCommand
 }
 
 const (
-	// maxNesting bounds how deep lines in the arguments of commands are looked into.
+	// maxNesting bounds the nesting of lines in the arguments of commands.
 	maxNesting = 8
 
-	// maxCommands bounds the commands of a line that are judged, and those that
-	// they may run.
+	// maxCommands bounds the judged commands of a line, and those that they may run.
 	maxCommands = 256
 
-	// maxLineBytes is as long as lines may be; the rest is not read.
+	// maxLineBytes bounds a line; the rest is not read.
 	maxLineBytes = 100_000
 
-	// maxFrames bounds the calls on the stack of the parser. Each bracket takes several,
-	// and some 5 KB of the stack, whose end would be that of the process.
+	// maxFrames bounds the stack of the parser. Each bracket takes several frames and
+	// about 5 KB. A stack overflow would end the process.
 	maxFrames = 2000
 )
 
-// parseLine returns what a line runs, whichever shell reads it. No line is clear
-// on Windows, whose shell has another language.
-func parseLine(line string) commandLine {
+// parseLine returns the commands of a line, whichever shell reads it. No line is
+// clear on Windows, whose shell has another language.
+func parseLine(line string) *reading {
 	r := readLine(line, 0)
-	all := commandLine{commands: r.commands, clear: r.clear && runtime.GOOS != "windows"}
 	s := search{left: maxCommands}
-	for i := range all.commands {
+	for i := range r.commands {
 		s.found = nil
-		s.look(all.commands[i].simple, 0)
-		all.commands[i].inner = s.found
+		s.look(r.commands[i].simple, 0)
+		r.commands[i].inner = s.found
 	}
-	all.clear = all.clear && s.left > 0
-	return all
+	r.clear = r.clear && s.left > 0 && runtime.GOOS != "windows"
+	return r
 }
 
-// A reading is what shells of one dialect make of a line.
+// A reading is a line as shells of one dialect read it. It is clear if the line runs
+// these commands and does nothing else, such as write files or declare functions.
 type reading struct {
 	line     string
 	commands []judged
 	clear    bool
-	broken   bool     // the line could not be parsed to its end
+	broken   bool     // the parser did not reach the end of the line
 	plain    bool     // the line is one command without operators and assignments
-	heredocs []string // the texts that are inputs
+	heredocs []string // texts that are inputs of commands
 }
 
-// readLine reads a line as POSIX has it, where the reserved words of other shells
-// are programs. What is not clear then is also read as bash does, and split at the
-// operators if neither could parse it.
+// readLine reads a line as POSIX defines it, where the reserved words of other
+// shells are programs. If the line is not clear then, readLine adds the commands
+// that bash reads. If neither parses it, it splits the line at operators.
 func readLine(line string, depth int) *reading {
 	r := read(line, syntax.LangPOSIX)
 	if !r.clear {
@@ -113,14 +140,14 @@ func readLine(line string, depth int) *reading {
 func read(line string, dialect syntax.LangVariant) (r *reading) {
 	r = &reading{line: line[:min(len(line), maxLineBytes)]}
 	r.clear = len(line) <= maxLineBytes && utf8.ValidString(line) && !unusual().MatchString(line)
-	defer func() { // the parser has panicked before
+	defer func() { // the parser may panic
 		if recover() != nil {
 			r.broken, r.clear = true, false
 		}
 	}()
 	parser := syntax.NewParser(syntax.Variant(dialect), syntax.KeepComments(true))
 	f, err := parser.Parse(shallow{strings.NewReader(r.line)}, "")
-	if err != nil { // f has what comes before the error, which a shell may run
+	if err != nil { // f has the commands before the error, which a shell may run
 		r.broken, r.clear = true, false
 	}
 	syntax.Walk(f, r.visit)
@@ -131,7 +158,7 @@ func read(line string, dialect syntax.LangVariant) (r *reading) {
 	return r
 }
 
-// A shallow reader fails when it is called from too deep a stack.
+// A shallow reader fails if the stack of its caller is too deep.
 type shallow struct{ io.Reader }
 
 func (s shallow) Read(p []byte) (int, error) {
@@ -141,16 +168,13 @@ func (s shallow) Read(p []byte) (int, error) {
 	return s.Reader.Read(p)
 }
 
-// add adds a command that the line runs.
 func (r *reading) add(c judged) {
-	if len(r.commands) == maxCommands {
-		r.clear = false
-		return
+	if r.clear = r.clear && len(r.commands) < maxCommands; len(r.commands) < maxCommands {
+		r.commands = append(r.commands, c)
 	}
-	r.commands = append(r.commands, c)
 }
 
-// merge adds the commands of another reading, but for those that both have.
+// merge adds the commands of another reading that this one lacks.
 func (r *reading) merge(more []judged) {
 	for _, c := range more {
 		if !slices.ContainsFunc(r.commands, func(o judged) bool { return o.fed == c.fed && slices.Equal(o.simple, c.simple) }) {
@@ -159,7 +183,7 @@ func (r *reading) merge(more []judged) {
 	}
 }
 
-// split takes what stands between operators for commands.
+// split adds the texts between operators as commands.
 func (r *reading) split() {
 	for text := range strings.FieldsFuncSeq(r.line, func(c rune) bool { return strings.ContainsRune("\n;&|()`", c) }) {
 		var c simpleCommand
@@ -172,7 +196,7 @@ func (r *reading) split() {
 	}
 }
 
-// visit looks at a part of the line. What is not known here makes it unclear.
+// visit reads a part of the line. An unlisted kind of part makes the line unclear.
 func (r *reading) visit(n syntax.Node) bool {
 	clear := true
 	switch n := n.(type) {
@@ -219,26 +243,25 @@ var (
 	// Control characters, and a backslash before nothing.
 	unusual = lazyregexp.New(`[\x00-\x08\x0b-\x1f\x7f]|\\$`)
 
-	// A $ that is no ordinary character: in the arithmetic $[1] of bash, and before a
-	// line break that shells skip and the parser does not.
+	// A $ that the shell reads and the parser does not: in the arithmetic $[1] of bash,
+	// and before a line break that shells skip.
 	moreOfDollar = lazyregexp.New(`(?:^|[^\\])(?:\\\\)*\$(?:\[|\\\n)`)
 
-	// Names of variables that mean nothing to shells, as PATH does and the path of zsh.
+	// Names of variables without a meaning to shells, unlike PATH, or path in zsh.
 	loopName = lazyregexp.New(`^[a-z0-9_]*[a-gi-z0-9_]$`)
 
-	// Arithmetic without variables. Their values may run commands.
+	// Arithmetic without variables, whose values may run commands.
 	numbers = lazyregexp.New(`^\$\(\([0-9 \t+*/%()<>=!&|^~?:-]*\)\)$`)
 
-	// The ends of heredocs that all shells read alike, and those that are quoted.
+	// The ends of heredocs that all shells read alike, and quoted ends.
 	plainEnd  = lazyregexp.New(`^(?:[\w.-]+|'[\w.-]+'|"[\w.-]+")$`)
 	quotedEnd = lazyregexp.New(`^["']`)
 )
 
-// source returns the text of a part of the line.
 func (r *reading) source(n syntax.Node) string { return r.line[n.Pos().Offset():n.End().Offset()] }
 
-// keepsFiles reports whether a redirection neither reads nor writes a file, and
-// shells agree on where it ends.
+// keepsFiles reports whether a redirection neither reads nor writes a file, and all
+// shells agree where it ends.
 func (r *reading) keepsFiles(d *syntax.Redirect) bool {
 	target := d.Word.Lit()
 	if d.N != nil && strings.HasPrefix(d.N.Value, "{") {
@@ -258,16 +281,25 @@ func (r *reading) keepsFiles(d *syntax.Redirect) bool {
 	return false
 }
 
-// statement adds the simple command that a statement is.
 func (r *reading) statement(s *syntax.Stmt) {
 	var c judged
 	if call, ok := s.Cmd.(*syntax.CallExpr); ok {
 		for _, a := range call.Assigns {
-			c.simple = append(c.simple, r.assigned(a))
+			r.clear = r.clear && a.Index == nil && a.Array == nil
+			w := word{fixed: a.Array == nil}
+			if a.Value != nil {
+				w = wordOf(a.Value)
+			}
+			w.sets = a.Name.Value + "="
+			if a.Append {
+				w.sets = a.Name.Value + "+="
+			}
+			w.text = w.sets + w.text
+			c.simple = append(c.simple, w)
 		}
 		for _, w := range call.Args {
 			c.simple = append(c.simple, wordOf(w))
-			if end := w.Lit(); end == "{" || end == "}" { // which are no words in zsh
+			if lit := w.Lit(); lit == "{" || lit == "}" { // operators in zsh
 				r.clear = false
 			}
 		}
@@ -289,100 +321,69 @@ func (r *reading) statement(s *syntax.Stmt) {
 	}
 }
 
-func (r *reading) assigned(a *syntax.Assign) word {
-	r.clear = r.clear && a.Index == nil && a.Array == nil
-	w := word{fixed: a.Array == nil}
-	if a.Value != nil {
-		w = wordOf(a.Value)
-	}
-	w.sets = a.Name.Value + "="
-	if a.Append {
-		w.sets = a.Name.Value + "+="
-	}
-	w.text = w.sets + w.text
-	return w
-}
-
-// wordOf returns what a word says once its quotes are removed.
+// wordOf returns a word without its quotes.
 func wordOf(w *syntax.Word) word {
-	b := wordBuilder{fixed: true}
+	out := word{fixed: true}
+	opened := false // a bracket or a brace outside quotes
 	for i, part := range w.Parts {
 		switch p := part.(type) {
 		case *syntax.Lit:
 			if i == 0 {
-				b.sets = assignment().FindString(p.Value)
+				out.sets = assignment().FindString(p.Value)
 			}
-			b.unquoted(p.Value)
+			out.unquoted(p.Value, i == 0, &opened)
 		case *syntax.SglQuoted:
-			b.text.WriteString(p.Value)
-			b.fixed = b.fixed && !p.Dollar
+			out.text += p.Value
+			out.fixed = out.fixed && !p.Dollar
 		case *syntax.DblQuoted:
-			b.quoted(p.Parts)
+			for _, part := range p.Parts {
+				lit, ok := part.(*syntax.Lit)
+				if ok {
+					out.text += escaped().ReplaceAllString(lit.Value, "$1")
+				}
+				out.fixed = out.fixed && ok
+			}
 		default:
-			b.fixed = false
+			out.fixed = false
 		}
-		b.begun = true
 	}
-	return word{b.text.String(), b.fixed, b.sets}
+	return out
 }
 
-type wordBuilder struct {
-	text   strings.Builder
-	sets   string
-	fixed  bool
-	begun  bool // something of the word was read
-	opened bool // a bracket or a brace that is not quoted
-}
-
-// unquoted adds a text outside quotes, in which the shell may put other words in
-// the place of one: the names of files, {a,b}, homes, and what zsh makes of =program.
-func (b *wordBuilder) unquoted(text string) {
+// unquoted adds a text outside quotes. The shell may replace a word there by other
+// words: names of files, {a,b}, home directories, and =program in zsh.
+func (w *word) unquoted(text string, begins bool, opened *bool) {
+	var plain strings.Builder
 	for i := 0; i < len(text); i++ {
 		switch c := text[i]; c {
 		case '\\':
 			i++
 		case '*', '?':
-			b.fixed = false
+			w.fixed = false
 		case '~', '=':
-			b.fixed = b.fixed && b.begun
+			w.fixed = w.fixed && !(begins && i == 0)
 		case '{', '[':
-			b.opened = true
+			*opened = true
 		case ',', '.', ']':
-			b.fixed = b.fixed && !b.opened
+			w.fixed = w.fixed && !*opened
 		}
-		b.text.WriteString(text[min(i, len(text)-1):min(i+1, len(text))])
-		b.begun = true
+		plain.WriteString(text[min(i, len(text)-1):min(i+1, len(text))])
 	}
-}
-
-// quoted adds what stands in double quotes.
-func (b *wordBuilder) quoted(parts []syntax.WordPart) {
-	for _, part := range parts {
-		lit, ok := part.(*syntax.Lit)
-		if !ok {
-			b.fixed = false
-			continue
-		}
-		for i := 0; i < len(lit.Value); i++ {
-			if lit.Value[i] == '\\' && i+1 < len(lit.Value) && strings.IndexByte("$`\"\\", lit.Value[i+1]) >= 0 {
-				i++
-			}
-			b.text.WriteByte(lit.Value[i])
-		}
-	}
+	w.text += plain.String()
 }
 
 var (
 	assignment = lazyregexp.New(`^[A-Za-z_][A-Za-z0-9_]*\+?=`)
 
-	// Words that a command may begin with and that are no programs, for lines that
-	// are split at their operators.
+	// A character that a backslash escapes in double quotes.
+	escaped = lazyregexp.New("\\\\([$`\"\\\\])")
+
+	// Words before the program of a command, in lines that are split at operators.
 	reserved = []string{"!", "{", "if", "then", "else", "elif", "do", "while", "until", "function"}
 
 	shells = []string{"sh", "bash", "dash", "zsh", "ksh", "mksh", "ash", "fish", "su", "ssh"}
 
-	// Programs and words of shells that run the program named by one of their
-	// arguments, or a line that is one.
+	// Programs and words of shells that run a program or a line in their arguments.
 	runners = append([]string{
 		"-", "alias", "arch", "at", "builtin", "bundle", "busybox", "bwrap", "caffeinate", "chpst", "chroot", "chrt", "command", "coproc",
 		"dbus-run-session", "direnv", "doas", "entr", "env", "eval", "exec", "fakeroot", "fd", "fdfind", "find", "firejail", "flock", "gosu",
@@ -393,16 +394,17 @@ var (
 		"uv", "valgrind", "watch", "watchexec", "xargs", "xvfb-run",
 	}, shells...)
 
-	// What may stand before a line in one word, as in -c'git push'.
+	// The option in one word with a line, as in -c'git push'.
 	beforeLine = lazyregexp.New(`^(?:--[a-z-]+=|-[A-Za-z])`)
 )
 
-// A search looks for commands behind commands. It gives up after so many.
+// A search looks for commands in the arguments of commands.
 type search struct {
 	found []simpleCommand
-	left  int
+	left  int // commands until it gives up
 }
 
+// look adds a command and the commands that it may run.
 func (s *search) look(c simpleCommand, depth int) {
 	for ; len(c) > 0 && s.left > 0; c = c[1:] {
 		s.left--
@@ -411,50 +413,36 @@ func (s *search) look(c simpleCommand, depth int) {
 			break
 		}
 	}
-	if len(c) == 0 || s.left <= 0 {
+	switch {
+	case len(c) == 0 || s.left <= 0:
 		return
-	}
-	if depth >= maxNesting {
+	case depth >= maxNesting:
 		s.left = 0
 		return
-	}
-	if !slices.Contains(runners, path.Base(c[0].text)) {
+	case !slices.Contains(runners, path.Base(c[0].text)):
 		return
 	}
 	for i := 1; i < len(c) && s.left > 0; i++ {
 		s.look(c[i:], depth+1)
-		s.lookInto(c[i], depth+1)
-		if _, line, ok := strings.Cut(c[i].text, "="); ok && c[0].text == "alias" {
-			s.lookAt(line, depth+1)
+		w := c[i] // it may be a line, or end in one
+		if !w.fixed {
+			s.found = append(s.found, simpleCommand{{text: w.text}}) // an unknown line
+		}
+		if strings.ContainsAny(w.text, blanks+shellSigns) { // else look has seen it as a program
+			s.lookInto(w.text, depth+1)
+		}
+		if line := beforeLine().ReplaceAllString(w.text, ""); line != w.text {
+			s.lookInto(line, depth+1)
+		}
+		if _, line, ok := strings.Cut(w.text, "="); ok && c[0].text == "alias" {
+			s.lookInto(line, depth+1)
 		}
 	}
 }
 
-// lookInto looks for commands in a word that may be a line, or end in one.
-func (s *search) lookInto(w word, depth int) {
-	if !w.fixed {
-		s.found = append(s.found, simpleCommand{{text: w.text}}) // a line that is not known
-	}
-	if strings.ContainsAny(w.text, blanks+shellSigns) { // else what begins with it has been looked at
-		s.lookAt(w.text, depth)
-	}
-	if line := beforeLine().ReplaceAllString(w.text, ""); line != w.text {
-		s.lookAt(line, depth)
-	}
-}
-
-func (s *search) lookAt(line string, depth int) {
+func (s *search) lookInto(line string, depth int) {
 	s.left -= len(line) / 4096 // long ones take their time
 	for _, c := range readLine(line, depth).commands {
 		s.look(c.simple, depth)
 	}
-}
-
-// program returns the name of a command's program from its first word, which is
-// the word itself where it sets a variable.
-func program(first string) string {
-	if assignment().MatchString(first) {
-		return first
-	}
-	return path.Base(first)
 }

@@ -16,7 +16,7 @@ import (
 
 // spell writes a parsed line down: commands in order, words that vary with a $
 // before them, and a ? at the end of what is not clear.
-func spell(line commandLine) string {
+func spell(line *reading) string {
 	var all []string
 	for _, c := range line.commands {
 		var words []string

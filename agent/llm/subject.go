@@ -16,45 +16,42 @@ import (
 	"github.com/seed-028515a8/maestro/workspace"
 )
 
-// A subject is what a call would do, as far as rules look at it.
+// A subject is what rules look at of a call.
 type subject struct {
 	tool  string
 	texts []text
-	more  bool // than are judged
+	more  bool // there are texts that are not judged
 }
 
-// A text is an argument that may say what a call is about.
+// A text is an argument that may be a command line or a path.
 type text struct {
-	line  *string // for a shell; nil if it cannot be one
-	paths []place // as written and with links resolved; nil if it cannot be one
-	named bool    // its key says which it is, so what allows the call must match it
+	line  *string // nil if it cannot be a command line
+	paths []place // as written and with links resolved; nil if it cannot be a path
+	named bool    // its key says which it is, so a rule that allows the call must match it
 }
 
 // A place is a file: relative to the workspace root, "" outside it, and absolute.
 type place struct{ rel, abs string }
 
-// The tools of ours that are treated in ways of their own.
+// Our tools that rules treat specially, and the keys of our tools.
 const (
-	bashTool = "bash"
-	readTool = "read"
-	grepTool = "grep"
-	globTool = "glob"
-)
-
-const (
+	bashTool   = "bash"
+	readTool   = "read"
+	grepTool   = "grep"
+	globTool   = "glob"
 	commandKey = "command"
 	pathKey    = "path"
 )
 
-// ownSubjects says under which key tools of ours have what they are about.
+// ownSubjects has the key of the command or the path of our tools.
 var ownSubjects = map[string]string{
 	bashTool: commandKey, readTool: pathKey, "write": pathKey, "edit": pathKey, grepTool: pathKey, globTool: pathKey, askUser.Name: "",
 }
 
-// searches reports whether a tool looks at all that is below a path.
+// searches reports whether a tool looks at all files below a path.
 func searches(tool string) bool { return tool == grepTool || tool == globTool }
 
-// What the tools of others call their commands, the words after them, and paths.
+// The keys of commands, of the words after them and of paths, in other tools.
 var (
 	commandKeys = lazyregexp.New(`(?i)^(commands?|cmd|command_?line|script)$`)
 	wordKeys    = lazyregexp.New(`(?i)^(args|argv|arguments)$`)
@@ -72,8 +69,8 @@ const (
 	maxLinks = 40
 )
 
-// subjectOf returns what a call is about. args is an object whose keys differ
-// in more than case, which is how tools read them.
+// subjectOf returns the subject of a call. args is an object whose keys differ in
+// more than case, because tools may ignore the case.
 func subjectOf(dir *workspace.Workspace, tool string, args json.RawMessage) subject {
 	s := subject{tool: tool}
 	key, own := ownSubjects[tool]
@@ -82,18 +79,19 @@ func subjectOf(dir *workspace.Workspace, tool string, args json.RawMessage) subj
 		return s
 	}
 	about, ok := argument(args, key)
+	if !ok && searches(tool) {
+		about, ok = ".", true
+	}
 	switch {
 	case ok && key == commandKey:
 		s.texts = []text{{line: &about, named: true}}
 	case ok:
 		s.texts = []text{{paths: placesOf(dir, about), named: true}}
-	case searches(tool):
-		s.texts = []text{{paths: placesOf(dir, "."), named: true}}
 	}
 	return s
 }
 
-// collect takes the texts of a value that was found under a key.
+// collect adds the texts of a value under a key.
 func (s *subject) collect(dir *workspace.Workspace, key string, value any) {
 	switch v := value.(type) {
 	case string:
@@ -106,14 +104,14 @@ func (s *subject) collect(dir *workspace.Workspace, key string, value any) {
 			s.collect(dir, key, e)
 		}
 	case map[string]any:
-		var words []any // of a command that has them apart
+		var words []any // that follow a command
 		for _, k := range slices.Sorted(maps.Keys(v)) {
 			if all, ok := v[k].([]any); ok && wordKeys().MatchString(k) {
 				words = append(words, all...)
 			}
 		}
 		for _, k := range slices.Sorted(maps.Keys(v)) {
-			if strings.ContainsAny(k, blanks+"/"+string(filepath.Separator)) { // no name, but what others have as a text
+			if strings.ContainsAny(k, blanks+"/"+string(filepath.Separator)) { // the key is a text, not a name
 				s.add(dir, key, k)
 			}
 			if name, ok := v[k].(string); ok && commandKeys().MatchString(k) {
@@ -123,6 +121,37 @@ func (s *subject) collect(dir *workspace.Workspace, key string, value any) {
 			s.collect(dir, k, v[k])
 		}
 	}
+}
+
+// joined returns the texts of a list as one line.
+func joined(list []any) string {
+	var words []string
+	for _, e := range list {
+		if word, ok := e.(string); ok {
+			words = append(words, word)
+		}
+	}
+	return strings.Join(words, " ")
+}
+
+// add adds a text under a key. The address of a file is its path.
+func (s *subject) add(dir *workspace.Workspace, key, found string) {
+	if s.more = s.more || len(s.texts) == maxTexts; s.more {
+		return
+	}
+	command, path := commandKeys().MatchString(key), pathKeys().MatchString(key)
+	t := text{named: command || path}
+	if !path {
+		t.line = &found
+	}
+	if !command {
+		name := found
+		if u, err := url.Parse(found); err == nil && u.Scheme == "file" {
+			name = u.Path
+		}
+		t.paths = placesOf(dir, name)
+	}
+	s.texts = append(s.texts, t)
 }
 
 // leads returns where a path of the call leads if it has links in it, "" if none has.
@@ -137,68 +166,31 @@ func (s subject) leads() string {
 	return ""
 }
 
-// joined returns the texts of a list as one line.
-func joined(list []any) string {
-	var words []string
-	for _, e := range list {
-		if word, ok := e.(string); ok {
-			words = append(words, word)
-		}
-	}
-	return strings.Join(words, " ")
-}
-
-// add takes a text that was found under a key.
-func (s *subject) add(dir *workspace.Workspace, key, found string) {
-	if s.more = s.more || len(s.texts) == maxTexts; s.more {
-		return
-	}
-	command, path := commandKeys().MatchString(key), pathKeys().MatchString(key)
-	t := text{named: command || path}
-	if !path {
-		t.line = &found
-	}
-	if !command {
-		t.paths = placesOf(dir, pathIn(found))
-	}
-	s.texts = append(s.texts, t)
-}
-
-// pathIn returns the path that a text means: that of a file's address, or the text.
-func pathIn(text string) string {
-	if u, err := url.Parse(text); err == nil && u.Scheme == "file" {
-		return u.Path
-	}
-	return text
-}
-
-// placesOf returns which file a path means: as it is written, and where it leads.
-// The latter is no place if that is not known, which no rule allows. Some take .. as
-// it is written, as ours do, and some where links lead.
+// placesOf returns the files that a path may mean: the path as written, and where
+// its links lead. Our tools take .. as written, others where links lead. If a link
+// cannot be resolved the place is empty, which no rule allows.
 func placesOf(dir *workspace.Workspace, path string) []place {
 	if len(path) > maxPath || strings.ContainsRune(path, 0) {
 		return []place{{}}
 	}
 	written := dir.Abs(path)
-	places := []place{placeAt(dir, written), resolved(dir, written)}
+	real, err := resolve(written)
+	places := []place{placeAt(dir, written, nil), placeAt(dir, real, err)}
 	if strings.Contains(path, "..") {
 		if !filepath.IsAbs(path) {
 			path = dir.Root() + string(filepath.Separator) + path
 		}
-		places = append(places, resolved(dir, path))
+		real, err := resolve(path)
+		places = append(places, placeAt(dir, real, err))
 	}
 	return places
 }
 
-func resolved(dir *workspace.Workspace, path string) place {
-	real, err := resolve(path)
+// placeAt returns the place of an absolute path, an empty one if err is not nil.
+func placeAt(dir *workspace.Workspace, abs string, err error) place {
 	if err != nil {
 		return place{}
 	}
-	return placeAt(dir, real)
-}
-
-func placeAt(dir *workspace.Workspace, abs string) place {
 	p := place{abs: filepath.ToSlash(abs)}
 	if rel, err := dir.Rel(abs); err == nil {
 		p.rel = filepath.ToSlash(rel)
@@ -206,8 +198,8 @@ func placeAt(dir *workspace.Workspace, abs string) place {
 	return p
 }
 
-// resolve returns an absolute path with its symbolic links resolved, also those
-// that lead to what does not exist: who writes to it makes that.
+// resolve returns an absolute path with its symbolic links resolved, also links to
+// files that do not exist: a write would make them.
 func resolve(path string) (string, error) {
 	done, left := rootOf(path)
 	for links := 0; len(left) > 0; {
@@ -215,7 +207,7 @@ func resolve(path string) (string, error) {
 		left = left[1:]
 		target, err := os.Readlink(next)
 		if err != nil {
-			done = next // no link, or nothing at all
+			done = next // no link, or no file
 			continue
 		}
 		if links++; links > maxLinks {

@@ -3,7 +3,9 @@ package mask
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
+	"log/slog"
 	"regexp"
 	"slices"
 	"strings"
@@ -97,8 +99,7 @@ func Command(line string) string {
 	return hide(line, func(name string) bool { return proc.SecretName(name) && !used[strings.ToUpper(name)] })
 }
 
-// Text is [Command] for what no shell runs: it hides all that looks like a
-// credential.
+// Text is [Command] for a text that no shell runs: it hides every credential.
 func Text(text string) string { return hide(text, proc.SecretName) }
 
 func hide(text string, secretVariable func(name string) bool) string {
@@ -189,4 +190,51 @@ func maskValue(key string, value any) (masked any, found bool) {
 // often the name of a thing than a secret.
 func secretKey(key string) bool {
 	return proc.SecretName(key) && !strings.EqualFold(key, "key")
+}
+
+// Log returns a log whose messages and texts pass through hide on their way to
+// log. Groups are left as they are.
+func Log(log *slog.Logger, hide func(string) string) *slog.Logger {
+	return slog.New(&handler{log.Handler(), hide})
+}
+
+type handler struct {
+	slog.Handler
+	hide func(string) string
+}
+
+// Handle implements [slog.Handler].
+func (h *handler) Handle(ctx context.Context, r slog.Record) error {
+	masked := slog.NewRecord(r.Time, r.Level, h.hide(r.Message), r.PC)
+	r.Attrs(func(a slog.Attr) bool {
+		masked.AddAttrs(h.mask(a))
+		return true
+	})
+	return h.Handler.Handle(ctx, masked)
+}
+
+// WithAttrs implements [slog.Handler].
+func (h *handler) WithAttrs(attrs []slog.Attr) slog.Handler {
+	masked := make([]slog.Attr, 0, len(attrs))
+	for _, a := range attrs {
+		masked = append(masked, h.mask(a))
+	}
+	return &handler{h.Handler.WithAttrs(masked), h.hide}
+}
+
+// WithGroup implements [slog.Handler].
+func (h *handler) WithGroup(name string) slog.Handler {
+	return &handler{h.Handler.WithGroup(name), h.hide}
+}
+
+// mask passes the text or error of an attribute through hide.
+func (h *handler) mask(a slog.Attr) slog.Attr {
+	a.Value = a.Value.Resolve()
+	switch err, ok := a.Value.Any().(error); {
+	case ok:
+		a.Value = slog.StringValue(h.hide(err.Error()))
+	case a.Value.Kind() == slog.KindString:
+		a.Value = slog.StringValue(h.hide(a.Value.String()))
+	}
+	return a
 }

@@ -1,22 +1,22 @@
-// Package model holds the words that an agent loop and a model provider have in
-// common: what is sent, what streams back, and how it fails. They are plain
-// values, so that histories can be kept as JSON and providers exchanged.
+// Package model defines what an agent loop and a model provider exchange: requests,
+// replies and failures. The types are plain values, so that a history can be kept as
+// JSON and read by another provider.
 package model
 
 import (
 	"context"
 	"encoding/json"
+	"slices"
 	"time"
 )
 
-// A Model is one model of one provider. Stream may be called from one goroutine
-// at a time.
+// A Model is one model of one provider. One goroutine at a time may call Stream.
 type Model interface {
-	// Stream sends a request and passes on what the model says as it comes. It
-	// returns the whole reply once the model has finished. When ctx ends, the
-	// stream breaks or say fails, it returns what had come until then beside the
-	// error, calls without complete arguments left out. An error of the provider
-	// is an *Error.
+	// Stream sends a request and passes text and thinking to say as they come. It
+	// returns the whole reply. When ctx ends, the stream breaks or say fails, it
+	// returns the error with the reply so far, without calls whose arguments are
+	// incomplete. Ids of calls may be empty or repeat. An error of the provider is an
+	// *Error.
 	Stream(ctx context.Context, req *Request, say func(Delta) error) (Reply, error)
 }
 
@@ -28,8 +28,7 @@ type Request struct {
 	Thinking  Effort
 	MaxTokens int64 // of the reply; zero means the provider's default for the model
 
-	// Metadata are labels for the provider's or a gateway's books: ids, never
-	// content.
+	// Metadata are ids that the provider or a gateway records, never content.
 	Metadata map[string]string
 }
 
@@ -70,20 +69,23 @@ type Part struct {
 	Image    *Image      `json:"image,omitempty"`
 }
 
-// Thinking is reasoning that a provider wants to see again. What Opaque holds is
-// the provider's own; one that finds another's sends nothing of it.
+// Thinking is reasoning that a provider wants to see again. Only the named provider
+// can read Opaque; another provider sends nothing of it.
 type Thinking struct {
 	Text     string          `json:"text,omitempty"`
 	Provider string          `json:"provider,omitempty"`
 	Opaque   json.RawMessage `json:"opaque,omitempty"`
 }
 
-// A Call is a tool that the model wants to have run. Args is a JSON object, {}
-// if the model gave none.
+// A Call is a tool that the model wants to have run. In a request Args is a JSON
+// object, and ID is unique and has at most 64 letters, digits, _ and -.
 type Call struct {
 	ID   string          `json:"id"`
 	Tool string          `json:"tool"`
 	Args json.RawMessage `json:"args"`
+
+	// Shown is the id that clients know. Providers neither get nor set it.
+	Shown string `json:"shown,omitempty"`
 }
 
 // A CallResult answers a call. The messages of a valid history answer every call
@@ -108,13 +110,13 @@ type Tool struct {
 	Schema      json.RawMessage
 }
 
-// A Delta is what the model has just said: text or thinking.
+// A Delta is a piece of a reply: text or thinking.
 type Delta struct {
 	Text     string
 	Thinking bool
 }
 
-// A Reply is a finished message with what it cost.
+// A Reply is a finished message with its usage.
 type Reply struct {
 	Message Message
 	Usage   Usage
@@ -122,8 +124,7 @@ type Reply struct {
 	Model   string // as the provider names it; may be empty
 }
 
-// Usage counts tokens. Input does not include what was read from or written to a
-// cache.
+// Usage counts tokens. Input excludes those read from or written to a cache.
 type Usage struct {
 	Input, Output, CacheRead, CacheWrite int64
 }
@@ -134,7 +135,7 @@ type Stop string
 // The reasons to stop.
 const (
 	StopDone    Stop = "done"
-	StopCalls   Stop = "calls"   // it waits for the results of its calls
+	StopCalls   Stop = "calls"   // the model waits for the results of its calls
 	StopLength  Stop = "length"  // MaxTokens, or the end of its context
 	StopRefused Stop = "refused" // by the provider's or the model's policy
 )
@@ -149,17 +150,17 @@ const (
 	KindCut        Kind = "cut"        // the answer broke off: try again
 	KindTooLong    Kind = "too_long"   // the conversation does not fit: shorten it
 	KindAuth       Kind = "auth"       // no or wrong credentials
-	KindQuota      Kind = "quota"      // what the account may use is used up: its owner must act
-	KindInvalid    Kind = "invalid"    // the provider does not take the request
+	KindQuota      Kind = "quota"      // the quota or credit is used up: the account's owner must act
+	KindInvalid    Kind = "invalid"    // the provider refuses the request
 	KindMalformed  Kind = "malformed"  // the provider's answer is not understood: try again
 )
 
-// An Error is a failure of a provider. Its text is fit to be shown: credentials
-// and request bodies are not in it.
+// An Error is a failure of a provider. Its text is fit to be shown: it contains no
+// credentials and no request bodies.
 type Error struct {
 	Kind       Kind
 	Status     int           // of HTTP; zero if there was no answer
-	RetryAfter time.Duration // that the provider asks for; zero if it does not
+	RetryAfter time.Duration // the wait that the provider asks for; zero if none
 	Message    string
 }
 
@@ -167,9 +168,5 @@ func (e *Error) Error() string { return e.Message }
 
 // Retryable reports whether the same request may succeed later.
 func (e *Error) Retryable() bool {
-	switch e.Kind {
-	case KindOverloaded, KindTransient, KindCut, KindMalformed:
-		return true
-	}
-	return false
+	return slices.Contains([]Kind{KindOverloaded, KindTransient, KindCut, KindMalformed}, e.Kind)
 }

@@ -1,150 +1,204 @@
 package provider
 
 import (
-	"context"
+	"cmp"
 	"strings"
-	"time"
 
 	"github.com/seed-028515a8/maestro/agent/llm/model"
 )
 
-// lingering is how long the end of a stream is waited for once the model has
-// finished: all that is still to come is what it cost.
-const lingering = 10 * time.Second
-
-// A chat is a model behind OpenAI Chat Completions, or something compatible.
-type chat struct{ *service }
-
-func newChat(s *service) *chat { return &chat{s} }
-
-// Stream implements [model.Model].
-func (c *chat) Stream(ctx context.Context, req *model.Request, say func(model.Delta) error) (model.Reply, error) {
-	w := c.newWatch(ctx, req)
-	defer w.stop()
-	r := &chatReply{service: c.service, say: say, taken: callIDs(req.Messages)}
-	s := w.send("chat/completions", c.request(req))
-	defer s.close()
-	for {
-		var chunk chatChunk
-		if !s.next(&chunk) {
-			break
-		}
-		if err := r.chunk(&chunk); err != nil {
-			return cut(r.reply()), err
-		}
-		if r.stop != "" {
-			w.hurry(lingering)
-		}
-	}
-	if r.stop == "" {
-		return cut(r.reply()), w.failure(ctx, s.err)
-	}
-	return r.finish()
-}
-
-func (c *chat) request(req *model.Request) *chatRequest {
-	p := &chatRequest{Model: c.model, StreamOptions: chatStreamOptions{IncludeUsage: true}, Stream: true}
+func (s *service) chatRequest(req *model.Request) object {
+	var messages []object
 	if strings.TrimSpace(req.System) != "" {
-		p.Messages = append(p.Messages, chatMessage{Role: "system", Content: req.System})
+		messages = append(messages, object{"role": "system", "content": req.System})
 	}
-	p.Messages = append(p.Messages, c.history(req.Messages)...)
-	if c.official {
-		p.MaxCompletionTokens = req.MaxTokens
-	} else {
-		p.MaxTokens = req.MaxTokens // the name that all compatible services know
+	var tools []object
+	for _, f := range functions(req.Tools) {
+		tools = append(tools, object{"type": "function", "function": f})
 	}
-	for _, t := range req.Tools {
-		p.Tools = append(p.Tools, chatTool{Type: "function",
-			Function: chatFunction{Name: t.Name, Description: t.Description, Parameters: schemaOf(t)}})
+	limit, effort := "max_tokens", "" // every compatible service knows this name
+	if s.official {
+		limit = "max_completion_tokens"
 	}
-	if reasons(c.model) {
-		p.ReasoningEffort = openaiEffort(c.model, req.Thinking)
+	if reasons(s.Model) {
+		effort = openaiEffort(s.Model, req.Thinking)
 	}
-	return p
+	return given(object{
+		"model": s.Model, "messages": append(messages, s.chatMessages(req.Messages)...), limit: req.MaxTokens,
+		"tools": tools, "reasoning_effort": effort, "stream": true, "stream_options": object{"include_usage": true},
+	})
 }
 
-// history is the messages of a request. Reasoning is sent back only for the turn
-// that is under way, where services that have it want it; they refuse or ignore
-// that of earlier turns.
-func (c *chat) history(messages []model.Message) []chatMessage {
-	turn := 0 // index of the prompt under way
+// chatMessages returns the messages of a request. Reasoning goes back only within
+// the current turn, where services that have it want it. They refuse or ignore
+// reasoning of earlier turns.
+func (s *service) chatMessages(messages []model.Message) []object {
+	prompt := 0 // index of the current prompt
 	for i, m := range messages {
 		for _, p := range m.Parts {
 			if m.Role == model.RoleUser && p.Text != nil {
-				turn = i
+				prompt = i
 			}
 		}
 	}
-	var out []chatMessage
+	var out []object
 	for i, m := range messages {
 		if m.Role == model.RoleUser {
-			out = append(out, c.heard(m.Parts)...)
-		} else if message := c.spoken(m.Parts, i > turn); message != nil {
-			out = append(out, *message)
+			out = append(out, chatUser(m.Parts)...)
+		} else if message := s.chatAssistant(m.Parts, i > prompt); len(message) > 0 {
+			out = append(out, message)
 		}
 	}
 	return out
 }
 
-// spoken is a message of the model, or nil if there is nothing to send of it.
-func (c *chat) spoken(parts []model.Part, withReasoning bool) *chatMessage {
-	message := &chatMessage{Role: "assistant"}
+// chatAssistant returns a message of the model, nil if there is nothing to send.
+func (s *service) chatAssistant(parts []model.Part, withReasoning bool) object {
 	var text, reasoning strings.Builder
+	var calls []object
 	for _, p := range parts {
 		switch {
 		case p.Text != nil:
 			text.WriteString(*p.Text)
-		case p.Thinking != nil && p.Thinking.Provider == c.name:
+		case p.Thinking != nil && p.Thinking.Provider == s.Provider:
 			reasoning.WriteString(p.Thinking.Text)
 		case p.Call != nil:
-			message.ToolCalls = append(message.ToolCalls, chatToolCall{Type: "function", ID: p.Call.ID,
-				Function: chatCallFunction{Name: p.Call.Tool, Arguments: argsSent(p.Call.Args)}})
+			calls = append(calls, object{"type": "function", "id": p.Call.ID,
+				"function": object{"name": p.Call.Tool, "arguments": string(p.Call.Args)}})
 		}
 	}
-	if text.Len() == 0 && len(message.ToolCalls) == 0 {
+	if text.Len() == 0 && len(calls) == 0 {
 		return nil
 	}
-	if text.Len() > 0 {
-		message.Content = text.String()
+	if !withReasoning {
+		reasoning.Reset()
 	}
-	if withReasoning {
-		message.ReasoningContent = reasoning.String()
-	}
-	return message
+	return given(object{"role": "assistant", "content": text.String(), "tool_calls": calls, "reasoning_content": reasoning.String()})
 }
 
-// heard is a message of the user: the results of tools, each a message, and then
-// what was said. Results take only text here, so their pictures follow as if the
-// user had sent them.
-func (c *chat) heard(parts []model.Part) []chatMessage {
-	var out []chatMessage
-	var content []chatContent
-	plain := true
-	show := func(i model.Image) {
-		plain = false
-		content = append(content, chatContent{Type: "image_url", ImageURL: &chatImage{URL: dataURL(i)}})
-	}
+// chatUser returns a message of the user: one message for the result of each call,
+// then the rest. A result takes only text, so its images follow as the user's.
+func chatUser(parts []model.Part) []object {
+	var out, content []object
 	var text []string
+	var images []model.Image
 	for _, p := range parts {
 		switch {
 		case p.Result != nil:
-			out = append(out, chatMessage{Role: "tool", ToolCallID: p.Result.ID, Content: resultText(p.Result)})
-			for _, i := range p.Result.Images {
-				show(i)
-			}
+			out = append(out, object{"role": "tool", "tool_call_id": p.Result.ID, "content": resultText(p.Result)})
+			images = p.Result.Images
 		case p.Image != nil:
-			show(*p.Image)
+			images = []model.Image{*p.Image}
 		case p.Text != nil && *p.Text != "":
 			text = append(text, *p.Text)
-			content = append(content, chatContent{Type: "text", Text: *p.Text})
+			content = append(content, object{"type": "text", "text": *p.Text})
 		}
+		for _, i := range images {
+			content = append(content, object{"type": "image_url", "image_url": object{"url": dataURL(i)}})
+		}
+		images = nil
 	}
 	switch {
 	case len(content) == 0:
-	case plain: // not every compatible service takes a list
-		out = append(out, chatMessage{Role: "user", Content: strings.Join(text, "\n\n")})
+	case len(content) == len(text): // not every compatible service takes a list
+		out = append(out, object{"role": "user", "content": strings.Join(text, "\n\n")})
 	default:
-		out = append(out, chatMessage{Role: "user", Content: content})
+		out = append(out, object{"role": "user", "content": content})
 	}
 	return out
+}
+
+// A chatEvent is a piece of a completion. Reasoning has one of two names.
+type chatEvent struct {
+	Model string `json:"model"`
+	Usage *struct {
+		Prompt     int64        `json:"prompt_tokens"`
+		Details    cacheDetails `json:"prompt_tokens_details"`
+		Completion int64        `json:"completion_tokens"`
+	} `json:"usage"`
+	Choices []struct {
+		Index        int64     `json:"index"`
+		Delta        chatDelta `json:"delta"`
+		FinishReason string    `json:"finish_reason"`
+	} `json:"choices"`
+}
+
+type chatDelta struct {
+	Content          string `json:"content"`
+	Refusal          string `json:"refusal"`
+	ReasoningContent string `json:"reasoning_content"`
+	Reasoning        string `json:"reasoning"`
+	ToolCalls        []struct {
+		Index    int64  `json:"index"`
+		ID       string `json:"id"`
+		Function struct {
+			Name      string `json:"name"`
+			Arguments string `json:"arguments"`
+		} `json:"function"`
+	} `json:"tool_calls"`
+}
+
+// Chat Completions number only calls. Reasoning and text have indexes below theirs.
+const (
+	chatReasoning = -2
+	chatText      = -1
+)
+
+func (e *chatEvent) apply(r *reply) error {
+	r.named = cmp.Or(e.Model, r.named)
+	if u := e.Usage; u != nil {
+		r.usage = u.Details.usage(u.Prompt, u.Completion)
+	}
+	reasoning, text := r.at(chatReasoning, thinkingBlock), r.at(chatText, textBlock)
+	for _, choice := range e.Choices {
+		if choice.Index != 0 {
+			continue // the request asks for one
+		}
+		d := &choice.Delta
+		if err := r.add(reasoning, cmp.Or(d.ReasoningContent, d.Reasoning)); err != nil {
+			return err
+		}
+		if d.Refusal != "" {
+			r.stop = model.StopRefused
+		}
+		for _, c := range d.ToolCalls {
+			b := r.chatCall(c.Index, c.ID)
+			b.tool += c.Function.Name
+			b.text.WriteString(c.Function.Arguments)
+			b.ended = b.text.Len() > 0 && b.tool != "" // arguments may follow a name alone
+		}
+		if err := r.add(text, d.Content+d.Refusal); err != nil {
+			return err
+		}
+		if choice.FinishReason != "" {
+			r.complete = true
+			r.endCalls()
+		}
+		switch {
+		case choice.FinishReason == "content_filter":
+			r.stop = model.StopRefused
+		case choice.FinishReason == "length" && r.stop == "":
+			r.stop = model.StopLength
+		}
+	}
+	return nil
+}
+
+// chatCall returns the call that a piece belongs to. Some services number all their
+// calls 0; there a new id begins another call.
+func (r *reply) chatCall(index int64, id string) *block {
+	b := r.find(index)
+	if b == nil || id != "" && b.id != "" && b.id != id {
+		r.endCalls()
+		b = &block{index: index, kind: callBlock}
+		r.blocks = append(r.blocks, b)
+	}
+	b.id = cmp.Or(b.id, id)
+	return b
+}
+
+func (r *reply) endCalls() {
+	for _, b := range r.blocks {
+		b.ended = b.tool != ""
+	}
 }

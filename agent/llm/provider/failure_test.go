@@ -147,26 +147,24 @@ func TestSilenceIsGivenUp(t *testing.T) {
 	}
 	for _, provider := range providers {
 		for _, first := range []string{"", beginnings[provider]} {
-			for idle, want := range map[time.Duration]time.Duration{0: 5 * time.Minute, time.Hour: time.Hour} {
-				synctest.Test(t, func(t *testing.T) {
-					m, err := Open(Options{Provider: provider, Model: "m", BaseURL: "http://127.0.0.1:1", Idle: idle, HTTPClient: &http.Client{Transport: quiet{first}}})
-					if err != nil {
-						t.Fatal(err)
-					}
-					begun := time.Now()
-					h, err := stream(t.Context(), m, prompt("hello"))
-					kind := map[bool]model.Kind{true: model.KindTransient, false: model.KindCut}[first == ""]
-					if e := failed(t, err); e.Kind != kind || !strings.Contains(e.Message, "said nothing for") {
-						t.Errorf("%s: got %+v, want silence", provider, e)
-					}
-					if got := time.Since(begun); got != want {
-						t.Errorf("%s: got given up after %v, want %v", provider, got, want)
-					}
-					if (h.text == "Hm") != (first != "") {
-						t.Errorf("%s: got %q, want what was said before", provider, h.text)
-					}
-				})
-			}
+			synctest.Test(t, func(t *testing.T) {
+				m, err := Open(Options{Provider: provider, Model: "m", BaseURL: "http://127.0.0.1:1", HTTPClient: &http.Client{Transport: quiet{first}}})
+				if err != nil {
+					t.Fatal(err)
+				}
+				begun := time.Now()
+				h, err := stream(t.Context(), m, prompt("hello"))
+				kind := map[bool]model.Kind{true: model.KindTransient, false: model.KindCut}[first == ""]
+				if e := failed(t, err); e.Kind != kind || !strings.Contains(e.Message, "said nothing for") {
+					t.Errorf("%s: got %+v, want silence", provider, e)
+				}
+				if got := time.Since(begun); got != 5*time.Minute {
+					t.Errorf("%s: got given up after %v, want 5 minutes", provider, got)
+				}
+				if (h.text == "Hm") != (first != "") {
+					t.Errorf("%s: got %q, want what was said before", provider, h.text)
+				}
+			})
 		}
 	}
 }
@@ -247,18 +245,6 @@ func (endless) Read(p []byte) (int, error) {
 }
 func (endless) Close() error { return nil }
 
-func serviceOf(m model.Model) *service {
-	switch m := m.(type) {
-	case *anthropic:
-		return m.service
-	case *responses:
-		return m.service
-	case *chat:
-		return m.service
-	}
-	return nil
-}
-
 type transport func(*http.Request) (*http.Response, error)
 
 func (f transport) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
@@ -272,7 +258,7 @@ func TestRepliesAreBounded(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		serviceOf(m).most = 100_000
+		m.(*service).maxReply = 100_000
 		_, err = stream(t.Context(), m, prompt("hello"))
 		if e := failed(t, err); e.Kind != model.KindMalformed || !strings.HasSuffix(e.Message, "a reply of more than 100000 bytes") {
 			t.Errorf("%s: got %+v, want too large", provider, e)
@@ -393,7 +379,7 @@ func TestWaitsAreRead(t *testing.T) {
 }
 
 func TestMessagesShowNoCredentials(t *testing.T) {
-	s := &service{key: "opensesame"}
+	s := &service{Options: Options{Key: "opensesame"}}
 	for _, tt := range []struct{ text, want string }{
 		{"Incorrect API key provided: sk-proj-abc***xyz. Find", "Incorrect API key provided: *** Find"},
 		{"key opensesame is wrong", "key *** is wrong"},

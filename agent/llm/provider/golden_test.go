@@ -73,8 +73,8 @@ func compare(t *testing.T, path string, value any) {
 	}
 }
 
-// The requests of testdata are what services are sent, with the order of the
-// members and how characters are escaped.
+// The requests of testdata are what services are sent, with how characters are
+// escaped.
 func TestRequestsAreInTheFormOfTheService(t *testing.T) {
 	models := map[string]string{Anthropic: "claude-opus-4-7", OpenAI: "gpt-5.2", OpenAIChat: "gpt-5.2"}
 	sealed := map[string]string{ // as a journal has it
@@ -94,7 +94,7 @@ func TestRequestsAreInTheFormOfTheService(t *testing.T) {
 			System: "Be <kind> & \"brief\".\u2028",
 			Messages: []model.Message{
 				{Role: model.RoleUser, Parts: []model.Part{text("look at <this>"), {Image: &image}}},
-				{Role: model.RoleAssistant, Parts: []model.Part{thought(sealed[provider]), text("I look."), call("call_1", `{"path": "a"}`), call("call_2", ``), call("call_3", `{}`)}},
+				{Role: model.RoleAssistant, Parts: []model.Part{thought(sealed[provider]), text("I look."), call("call_1", `{"path": "a"}`), call("call_2", `{}`), call("call_3", `{}`)}},
 				{Role: model.RoleUser, Parts: []model.Part{
 					{Result: &model.CallResult{ID: "call_1", Text: "é 世界"}},
 					{Result: &model.CallResult{ID: "call_2", Text: "no", IsError: true}},

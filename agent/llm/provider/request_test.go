@@ -272,15 +272,16 @@ func TestFailureWithPicturesIsToldInWordsToAnthropic(t *testing.T) {
 		{model.CallResult{ID: "a", Text: "no", IsError: true, Images: pictures}, false, "Error: no"},
 		{model.CallResult{ID: "a", Text: "yes", Images: pictures}, false, "yes"},
 	} {
-		got := toolResult(&tt.result)
-		if got.IsError != tt.failed || got.Content[0].Text != tt.says || len(got.Content) != 1+len(tt.result.Images) {
+		got := anthropicResult(&tt.result)
+		content := got["content"].([]object)
+		if (got["is_error"] == true) != tt.failed || content[0]["text"] != tt.says || len(content) != 1+len(tt.result.Images) {
 			t.Errorf("%+v: got %+v, want an error: %t, and %q", tt.result, got, tt.failed, tt.says)
 		}
 	}
 }
 
 func TestNoMessageEndsInThinkingForAnthropic(t *testing.T) {
-	a := &anthropic{service: &service{name: Anthropic}}
+	s := &service{Options: Options{Provider: Anthropic}}
 	thought := func(kept string) model.Part {
 		return model.Part{Thinking: &model.Thinking{Text: "hm", Provider: Anthropic, Opaque: json.RawMessage(kept)}}
 	}
@@ -293,7 +294,7 @@ func TestNoMessageEndsInThinkingForAnthropic(t *testing.T) {
 		{[]model.Part{open, sealed, {Text: &text}}, 3},
 		{[]model.Part{open, sealed}, 0},
 	} {
-		if got := a.spoken(tt.parts); len(got) != tt.want {
+		if got := s.anthropicAssistant(tt.parts); len(got) != tt.want {
 			t.Errorf("got %d blocks of %d parts, want %d", len(got), len(tt.parts), tt.want)
 		}
 	}

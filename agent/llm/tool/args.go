@@ -4,93 +4,206 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
+	"unicode/utf16"
 )
 
-// An arg is one argument of a tool: where its value goes, and what it may be.
-type arg struct {
+// The arguments of a tool are a struct of strings, ints, bools, structs and lists. The
+// tags of a field say what its value may be, for the schema and for the check:
+//
+//	json:"name"            the argument; it is required unless the tag has an option
+//	about:"..."            a description for the model
+//	default:"..."          the value if the argument is not given
+//	enum:"a,b"             the strings that are allowed
+//	min:"1" max:"4"        bounds of a number, of the UTF-16 units of a string or of the items of a list
+
+// A field is a field of such a struct with its tags.
+type field struct {
 	name     string
-	to       any // *string, *int or *bool, left as it is if the argument is not given
 	required bool
-	about    string // for the model
-
-	min, max int      // of an int, or of the bytes of a string; a max of zero is none
-	oneOf    []string // of a string; nil allows all
+	min, max int // a max of zero is none
+	enum     []string
+	tag      reflect.StructTag
 }
 
-// An argSchema is an argument as a schema has it.
-type argSchema struct {
-	Type        string   `json:"type"`
-	Enum        []string `json:"enum,omitempty"`
-	MinLength   int      `json:"minLength,omitempty"`
-	MaxLength   int      `json:"maxLength,omitempty"`
-	Minimum     *int     `json:"minimum,omitempty"`
-	Maximum     int      `json:"maximum,omitempty"`
-	Description string   `json:"description"`
-}
-
-// schemaOf returns the JSON schema of an object with these arguments.
-func schemaOf(known []arg) json.RawMessage {
-	properties, required := map[string]argSchema{}, []string{}
-	for _, a := range known {
-		p := argSchema{Type: "boolean", Description: a.about}
-		switch a.to.(type) {
-		case *string:
-			p.Type, p.Enum, p.MinLength, p.MaxLength = "string", a.oneOf, a.min, a.max
-		case *int:
-			p.Type, p.Minimum, p.Maximum = "integer", &a.min, a.max
+func fieldsOf(t reflect.Type) []field {
+	all := make([]field, t.NumField())
+	for i := range all {
+		f := field{tag: t.Field(i).Tag}
+		name, option, _ := strings.Cut(f.tag.Get("json"), ",")
+		f.name, f.required = name, option == ""
+		f.min, _ = strconv.Atoi(f.tag.Get("min"))
+		f.max, _ = strconv.Atoi(f.tag.Get("max"))
+		if enum := f.tag.Get("enum"); enum != "" {
+			f.enum = strings.Split(enum, ",")
 		}
-		properties[a.name] = p
-		if a.required {
-			required = append(required, a.name)
-		}
+		all[i] = f
 	}
-	schema, err := json.Marshal(map[string]any{"type": "object", "properties": properties, "required": required, "additionalProperties": false})
+	return all
+}
+
+// types has the names of types and of their bounds in schemas and refusals.
+var types = map[reflect.Kind]struct{ schema, min, max, name, less, more string }{
+	reflect.Bool:   {schema: "boolean", name: "true or false"},
+	reflect.Int:    {"integer", "minimum", "maximum", "a whole number", "must be at least %d", "must be at most %d"},
+	reflect.String: {"string", "minLength", "maxLength", "a string", "is shorter than %d characters", "is longer than %d characters"},
+	reflect.Slice:  {"array", "minItems", "maxItems", "an array", "has fewer than %d items", "has more than %d items"},
+	reflect.Struct: {schema: "object", name: "an object"},
+}
+
+// SchemaOf returns the JSON schema of the arguments of type A.
+func SchemaOf[A any]() json.RawMessage {
+	schema, err := json.Marshal(schemaOf(reflect.TypeFor[A](), field{}))
 	if err != nil {
-		panic(err) // never: it is made of texts and numbers
+		panic(err) // never: the schema consists of texts and numbers
 	}
 	return schema
 }
 
-// decode reads the arguments of a tool. The error is a refusal that says what to
-// do better.
-func decode(raw json.RawMessage, known ...arg) error {
-	given := map[string]json.RawMessage{}
-	if text := bytes.TrimSpace(raw); len(text) > 0 {
-		if err := json.Unmarshal(text, &given); err != nil || text[0] != '{' {
-			return refusal("The arguments must be one JSON object. " + usage(known))
-		}
+// schemaOf returns the schema of a type, with the tags of its field.
+func schemaOf(t reflect.Type, f field) map[string]any {
+	names := types[t.Kind()]
+	schema := map[string]any{"type": names.schema}
+	if about := f.tag.Get("about"); about != "" {
+		schema["description"] = about
 	}
-	for name := range given {
-		if !slices.ContainsFunc(known, func(a arg) bool { return a.name == name }) {
-			return refusal(fmt.Sprintf("Unknown argument %s. %s", quote(name), usage(known)))
-		}
+	if f.enum != nil {
+		schema["enum"] = f.enum
 	}
-	for _, a := range known {
-		value, ok := given[a.name]
-		if !ok || string(value) == "null" {
-			if a.required {
-				return refusal(fmt.Sprintf("The argument %s is missing. %s", a.name, usage(known)))
+	if f.min > 0 || t.Kind() == reflect.Int {
+		schema[names.min] = f.min
+	}
+	if f.max > 0 {
+		schema[names.max] = f.max
+	}
+	switch t.Kind() {
+	case reflect.Slice:
+		schema["items"] = schemaOf(t.Elem(), field{})
+	case reflect.Struct:
+		properties, required := map[string]any{}, []string{}
+		for i, member := range fieldsOf(t) {
+			properties[member.name] = schemaOf(t.Field(i).Type, member)
+			if member.required {
+				required = append(required, member.name)
 			}
-			continue
 		}
-		if problem := a.set(value); problem != "" {
-			return refusal(fmt.Sprintf("The argument %s %s.", a.name, problem))
+		schema["properties"], schema["required"], schema["additionalProperties"] = properties, required, false
+	}
+	return schema
+}
+
+// Decode reads arguments into a. The error tells the model what to do better.
+func Decode[A any](raw json.RawMessage, a *A) error {
+	v := reflect.ValueOf(a).Elem()
+	raw = bytes.TrimSpace(raw)
+	if len(raw) == 0 {
+		raw = json.RawMessage("{}")
+	}
+	if !json.Valid(raw) || raw[0] != '{' {
+		return refusal("The arguments must be one JSON object. " + usage(v.Type()))
+	}
+	if err := set(v, field{}, raw); err != nil {
+		return err
+	}
+	if checked, ok := any(a).(interface{ check() error }); ok {
+		return checked.check()
+	}
+	return nil
+}
+
+// set decodes valid JSON into v. f.name is the path of the argument.
+func set(v reflect.Value, f field, raw json.RawMessage) error {
+	var items []json.RawMessage
+	var members map[string]json.RawMessage
+	n, ok := 0, true // n is what the bounds are of
+	switch v.Kind() {
+	case reflect.Int:
+		n, ok = integer(string(raw))
+		v.SetInt(int64(n))
+	case reflect.Slice:
+		ok = json.Unmarshal(raw, &items) == nil
+		n = len(items)
+	case reflect.Struct:
+		ok = json.Unmarshal(raw, &members) == nil
+	case reflect.Bool:
+		ok = json.Unmarshal(raw, v.Addr().Interface()) == nil
+	case reflect.String:
+		ok = json.Unmarshal(raw, v.Addr().Interface()) == nil
+		for _, r := range v.String() {
+			n += utf16.RuneLen(r) // as browsers count
+		}
+	}
+	problem, names := "", types[v.Kind()]
+	switch {
+	case !ok:
+		problem = "must be " + names.name + ", not " + kind(raw)
+	case f.enum != nil && !slices.Contains(f.enum, v.String()):
+		problem = "must be one of " + strings.Join(f.enum, ", ")
+	case n < f.min && n == 0 && v.Kind() == reflect.String:
+		problem = "is empty"
+	case n < f.min:
+		problem = fmt.Sprintf(names.less, f.min)
+	case f.max > 0 && n > f.max:
+		problem = fmt.Sprintf(names.more, f.max)
+	case v.Kind() == reflect.Struct:
+		return setMembers(v, f.name, members)
+	}
+	if problem != "" {
+		return refusal("The argument " + f.name + " " + problem + ".")
+	}
+	if v.Kind() == reflect.Slice {
+		v.Set(reflect.MakeSlice(v.Type(), n, n))
+	}
+	for i, item := range items {
+		if err := set(v.Index(i), field{name: fmt.Sprintf("%s[%d]", f.name, i)}, item); err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
-// usage names the arguments that there are.
-func usage(known []arg) string {
+// setMembers decodes the members of an object into a struct.
+func setMembers(v reflect.Value, path string, given map[string]json.RawMessage) error {
+	if path != "" {
+		path += "."
+	}
+	fields := fieldsOf(v.Type())
+	for name := range given {
+		if !slices.ContainsFunc(fields, func(f field) bool { return f.name == name }) {
+			return refusal(fmt.Sprintf("Unknown argument %s. %s", quote(path+name), usage(v.Type())))
+		}
+	}
+	for i, f := range fields {
+		value := given[f.name]
+		if standard := f.tag.Get("default"); value == nil || string(value) == "null" {
+			value = json.RawMessage(standard)
+			if standard != "" && v.Field(i).Kind() == reflect.String {
+				value = json.RawMessage(strconv.Quote(standard))
+			}
+		}
+		f.name = path + f.name
+		switch {
+		case len(value) > 0:
+			if err := set(v.Field(i), f, value); err != nil {
+				return err
+			}
+		case f.required:
+			return refusal(fmt.Sprintf("The argument %s is missing. %s", f.name, usage(v.Type())))
+		}
+	}
+	return nil
+}
+
+func usage(t reflect.Type) string {
 	var required, optional []string
-	for _, a := range known {
-		if a.required {
-			required = append(required, a.name)
+	for _, f := range fieldsOf(t) {
+		if f.required {
+			required = append(required, f.name)
 		} else {
-			optional = append(optional, a.name)
+			optional = append(optional, f.name)
 		}
 	}
 	text := "Required: " + strings.Join(required, ", ") + "."
@@ -100,46 +213,12 @@ func usage(known []arg) string {
 	return text
 }
 
-// set takes a value over, or says what is wrong with it.
-func (a arg) set(value json.RawMessage) (problem string) {
-	switch to := a.to.(type) {
-	case *string:
-		if json.Unmarshal(value, to) != nil {
-			return "must be a string, not " + kind(value)
-		}
-		switch {
-		case a.oneOf != nil && !slices.Contains(a.oneOf, *to):
-			return "must be one of " + strings.Join(a.oneOf, ", ")
-		case len(*to) < a.min:
-			return "is empty"
-		case a.max > 0 && len(*to) > a.max:
-			return fmt.Sprintf("is longer than %d bytes", a.max)
-		}
-	case *bool:
-		if json.Unmarshal(value, to) != nil {
-			return "must be true or false, not " + kind(value)
-		}
-	case *int:
-		n, ok := integer(string(value))
-		switch {
-		case !ok:
-			return "must be a whole number, not " + kind(value)
-		case n < a.min:
-			return fmt.Sprintf("must be at least %d", a.min)
-		case a.max > 0 && n > a.max:
-			return fmt.Sprintf("must be at most %d", a.max)
-		}
-		*to = n
-	}
-	return ""
-}
-
 // integer reads a whole number, also one that is spelled 2.0 or 2e3.
 func integer(text string) (int, bool) {
 	if n, err := strconv.Atoi(text); err == nil {
 		return n, true
 	}
-	const exact = 1 << 53 // from there on not every whole number is a float
+	const exact = 1 << 53 // above it not every whole number is a float
 	f, err := strconv.ParseFloat(text, 64)
 	if err != nil || f < -exact || f > exact || f != float64(int64(f)) {
 		return 0, false
@@ -147,7 +226,6 @@ func integer(text string) (int, bool) {
 	return int(f), true
 }
 
-// kind says what a JSON value is.
 func kind(value json.RawMessage) string {
 	switch value[0] {
 	case '"':
@@ -156,11 +234,11 @@ func kind(value json.RawMessage) string {
 		return "an object"
 	case '[':
 		return "an array"
-	case 't', 'f':
+	case 't', 'f', 'n':
 		return string(value)
 	}
 	return "the number " + brief(string(value))
 }
 
-// quote returns text from the model for a message.
+// quote returns a text of the model for a message.
 func quote(text string) string { return strconv.Quote(brief(text)) }

@@ -93,7 +93,7 @@ func checkProperty(t *testing.T, b bench, tool string, all args, name string, p 
 			}
 		}
 		if p.MaxLength > 0 {
-			b.refuses(tool, with(all, name, strings.Repeat("x", p.MaxLength+1)), fmt.Sprintf("longer than %d bytes", p.MaxLength))
+			b.refuses(tool, with(all, name, strings.Repeat("x", p.MaxLength+1)), fmt.Sprintf("longer than %d characters", p.MaxLength))
 		}
 	case "boolean":
 		b.refuses(tool, with(all, name, "yes"), "must be true or false, not a string")
@@ -191,9 +191,11 @@ func fuzzArgs(f *testing.F, tool Tool, decode func(json.RawMessage) error) {
 
 var kit = New(Options{Workspace: &workspace.Workspace{}})
 
-func FuzzBashArgs(f *testing.F)  { fuzzArgs(f, kit.bash(), new(bashArgs).decode) }
-func FuzzReadArgs(f *testing.F)  { fuzzArgs(f, kit.read(), new(readArgs).decode) }
-func FuzzWriteArgs(f *testing.F) { fuzzArgs(f, kit.write(), new(writeArgs).decode) }
-func FuzzEditArgs(f *testing.F)  { fuzzArgs(f, kit.edit(), new(editArgs).decode) }
-func FuzzGlobArgs(f *testing.F)  { fuzzArgs(f, kit.glob(), new(globArgs).decode) }
-func FuzzGrepArgs(f *testing.F)  { fuzzArgs(f, kit.grep(), new(grepArgs).decode) }
+func decoding[A any](raw json.RawMessage) error { return Decode(raw, new(A)) }
+
+func FuzzBashArgs(f *testing.F)  { fuzzArgs(f, kit.bash(), decoding[bashArgs]) }
+func FuzzReadArgs(f *testing.F)  { fuzzArgs(f, kit.read(), decoding[readArgs]) }
+func FuzzWriteArgs(f *testing.F) { fuzzArgs(f, kit.write(), decoding[writeArgs]) }
+func FuzzEditArgs(f *testing.F)  { fuzzArgs(f, kit.edit(), decoding[editArgs]) }
+func FuzzGlobArgs(f *testing.F)  { fuzzArgs(f, kit.glob(), decoding[globArgs]) }
+func FuzzGrepArgs(f *testing.F)  { fuzzArgs(f, kit.grep(), decoding[grepArgs]) }

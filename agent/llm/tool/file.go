@@ -1,52 +1,21 @@
 package tool
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"path/filepath"
+	"strings"
 
+	"github.com/seed-028515a8/maestro/contracts"
+	"github.com/seed-028515a8/maestro/internal/abridge"
 	"github.com/seed-028515a8/maestro/workspace"
 )
 
-// maxFileBytes bounds a file that is read, searched or written: 32 MiB. It is
-// held in memory a few times over.
+// maxFileBytes bounds a file, which is held in memory a few times over.
 const maxFileBytes = 32 << 20
 
-// leftOut is the key in a context of what a search does not look at.
-type leftOut struct{}
-
-// LeaveOut returns a context for a search that leaves out the files for which f
-// reports true, and says how many they were. f gets slash-separated paths
-// relative to the workspace; nil leaves out none.
-func LeaveOut(ctx context.Context, f func(path string) bool) context.Context {
-	if f == nil {
-		return ctx
-	}
-	return context.WithValue(ctx, leftOut{}, f)
-}
-
-// kept returns the files that a search does not leave out, and what there is to
-// remark about the others.
-func kept(ctx context.Context, files []string) ([]string, string) {
-	out, ok := ctx.Value(leftOut{}).(func(path string) bool)
-	if !ok {
-		return files, ""
-	}
-	var in []string
-	for _, name := range files {
-		if ctx.Err() == nil && !out(name) {
-			in = append(in, name)
-		}
-	}
-	if len(in) == len(files) {
-		return in, ""
-	}
-	return in, fmt.Sprintf("[%s left out, which a rule denies or asks about. What is asked about can be looked at by its own path.]\n", count(len(files)-len(in), "file"))
-}
-
-// A file is one that the model named.
+// A file is a file that the model named.
 type file struct {
 	rel  string // below the root
 	name string // slash-separated, as the model is told of it
@@ -63,24 +32,23 @@ func (k *Kit) locate(path string) (file, error) {
 
 // refuse says why something could not be done with the file.
 func (f file) refuse(err error) error {
-	switch {
-	case errors.Is(err, workspace.ErrOutside):
-		return refusal(f.name + " leads outside the workspace: a symbolic link in it does, or is absolute.")
-	case errors.Is(err, workspace.ErrTooLarge):
-		return refusal(fmt.Sprintf("%s is larger than the %d MiB that can be read at once. Look at parts of it with bash.", f.name, maxFileBytes>>20))
-	case errors.Is(err, workspace.ErrNotRegular):
-		return refusal(f.name + " is not a regular file but a directory, a pipe or a device.")
-	case errors.Is(err, workspace.ErrChanged):
-		return refusal(f.name + " was changed by somebody else just now and left alone. Read it again.")
-	case errors.Is(err, fs.ErrNotExist):
-		return refusal("There is no file " + f.name + ".")
-	case errors.Is(err, fs.ErrExist):
-		return refusal("There is a file " + f.name + " already. Read it before changing it.")
-	case errors.Is(err, fs.ErrPermission):
-		return refusal("No permission for " + f.name + ".")
+	for _, known := range []struct {
+		err  error
+		text string
+	}{
+		{workspace.ErrOutside, "%s leads outside the workspace: a symbolic link in it does, or is absolute."},
+		{workspace.ErrTooLarge, "%s is larger than the 32 MiB that can be read at once. Look at parts of it with bash."},
+		{workspace.ErrNotRegular, "%s is not a regular file but a directory, a pipe or a device."},
+		{workspace.ErrChanged, "%s was changed by somebody else just now and left alone. Read it again."},
+		{fs.ErrNotExist, "There is no file %s."},
+		{fs.ErrExist, "There is a file %s already. Read it before changing it."},
+		{fs.ErrPermission, "No permission for %s."},
+	} {
+		if errors.Is(err, known.err) {
+			return refusal(fmt.Sprintf(known.text, f.name))
+		}
 	}
-	var pe *fs.PathError
-	if errors.As(err, &pe) {
+	if pe, ok := errors.AsType[*fs.PathError](err); ok {
 		err = pe.Err
 	}
 	return refusal(fmt.Sprintf("%s: %v.", f.name, err))
@@ -96,4 +64,67 @@ func (k *Kit) load(f file) ([]byte, fs.FileInfo, error) {
 		return nil, nil, refusal(f.name + " is a directory. Find the files in it with glob, or list it with bash.")
 	}
 	return nil, nil, f.refuse(err)
+}
+
+// key returns the path of a file with its links resolved.
+func (k *Kit) key(f file) string {
+	if real, err := k.Workspace.Real(f.rel); err == nil {
+		return real
+	}
+	return f.rel
+}
+
+// maxBriefChars bounds a command or path in labels.
+const maxBriefChars = 80
+
+// brief returns the first line of text, at most maxBriefChars of it.
+func brief(text string) string { return abridge.Line(text, maxBriefChars) }
+
+// valid returns text as models and clients can take it: what is not UTF-8, and
+// NUL, becomes U+FFFD.
+func valid(text string) string {
+	return strings.ReplaceAll(strings.ToValidUTF8(text, "\uFFFD"), "\x00", "\uFFFD")
+}
+
+// cutLine returns a line, at most limit bytes of it and what it says about that.
+func cutLine(line string, limit int) string {
+	if len(line) <= limit {
+		return line
+	}
+	first := abridge.Head(line, limit)
+	return fmt.Sprintf("%s… [%d bytes left out]", first, len(line)-len(first))
+}
+
+// count returns a number of things, such as "1 line" or "2 lines".
+func count(n int, thing string) string {
+	if n == 1 {
+		return "1 " + thing
+	}
+	return fmt.Sprintf("%d %ss", n, thing)
+}
+
+// A window keeps the beginning and the end of a text that comes in pieces, at
+// most half bytes of each. No character is cut.
+type window struct {
+	half       int
+	head, tail string // tail is empty as long as head has room
+	size       int    // of the whole text
+}
+
+func (w *window) add(text string) {
+	w.size += len(text)
+	if w.tail == "" {
+		first := abridge.Head(text, w.half-len(w.head))
+		w.head, text = w.head+first, text[len(first):]
+	}
+	w.tail = contracts.TailText(w.tail+text, w.half)
+}
+
+// text returns what was kept and says how much was not.
+func (w *window) text() string {
+	lost := w.size - len(w.head) - len(w.tail)
+	if lost == 0 {
+		return w.head + w.tail
+	}
+	return fmt.Sprintf("%s\n[… %s left out …]\n%s", w.head, count(lost, "byte"), w.tail)
 }

@@ -2,7 +2,6 @@ package tool
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"path"
 	"path/filepath"
@@ -11,155 +10,129 @@ import (
 	"time"
 
 	"github.com/seed-028515a8/maestro/agent/llm/model"
+	"github.com/seed-028515a8/maestro/workspace"
 )
 
 const (
-	// maxListed bounds the files that are looked at to find some.
+	// maxListed bounds the files that a search looks at.
 	maxListed = 100_000
 
-	// maxFound bounds the files that are told.
+	// maxFound bounds the files in a result.
 	maxFound = 200
 )
 
-type globArgs struct{ pattern, path string }
-
-func (a *globArgs) list() []arg {
-	return []arg{
-		{name: "pattern", to: &a.pattern, required: true, min: 1, max: maxPattern, about: "Such as **/*.go, src/*.{ts,tsx} or *_test.go; without a slash it means file names in any directory"},
-		{name: "path", to: &a.path, about: "The directory to look in, to which the pattern is relative; the workspace if not given"},
-	}
+type globArgs struct {
+	Pattern string `json:"pattern" min:"1" max:"1000" about:"Such as **/*.go, src/*.{ts,tsx} or *_test.go; without a slash it means file names in any directory"`
+	Path    string `json:"path,omitempty" default:"." about:"The directory to look in, to which the pattern is relative; the workspace if not given"`
 }
 
-func (a *globArgs) decode(raw json.RawMessage) error {
-	a.path = "."
-	return decode(raw, a.list()...)
-}
-
-// glob finds files by name.
 func (k *Kit) glob() Tool {
-	return Tool{
+	return define(Tool{
 		Tool: model.Tool{
 			Name: "glob",
 			Description: "Finds files by their paths, those that changed last first. Knows *, ?, [a-z], {a,b} and ** for any number of directories. " +
 				fmt.Sprintf("Files that git ignores are not looked at, and at most %d are told.", maxFound),
-			Schema: schemaOf(new(globArgs).list()),
 		},
 		Title: "Glob",
-		Brief: func(raw json.RawMessage) (label, action string) {
-			var a globArgs
-			if a.decode(raw) != nil {
-				return "Found files", "Finding files"
-			}
-			return "Found " + brief(a.pattern), "Finding " + brief(a.pattern)
-		},
-		Run: told(k.runGlob),
-	}
+	}, "Found", "Finding", "files", func(a *globArgs) string { return a.Pattern }, k.runGlob)
 }
 
-// A found file, and when it changed.
-type found struct {
-	path string // relative to the workspace
-	at   time.Time
-}
-
-func (k *Kit) runGlob(ctx context.Context, raw json.RawMessage, _ func(string) error) (Result, error) {
-	var a globArgs
-	if err := a.decode(raw); err != nil {
-		return Result{}, err
-	}
-	dir, err := k.locate(a.path)
+func (k *Kit) runGlob(ctx context.Context, a *globArgs, _ func(string) error) (Result, error) {
+	dir, err := k.locate(a.Path)
 	if err != nil {
 		return Result{}, err
 	}
-	pattern, err := newPathPattern(k.relative(a.pattern, dir))
+	names, remark, err := k.list(ctx, dir, a.Pattern)
 	if err != nil {
 		return Result{}, err
 	}
-	listing, err := k.list(ctx, dir)
-	if err != nil {
-		return Result{}, err
-	}
-	var names []string
-	for _, name := range listing.files {
-		if pattern.matches(name) {
-			names = append(names, path.Join(dir.name, name))
-		}
-	}
-	names, left := kept(ctx, names)
-	all := make([]found, 0, len(names))
+	changed := make(map[string]time.Time, len(names))
 	for _, name := range names {
-		if ctx.Err() != nil {
-			return Result{}, context.Cause(ctx)
+		if info, err := k.Workspace.Lstat(filepath.FromSlash(name)); err == nil && ctx.Err() == nil {
+			changed[name] = info.ModTime()
 		}
-		f := found{path: name}
-		if info, err := k.Workspace.Lstat(filepath.FromSlash(name)); err == nil {
-			f.at = info.ModTime()
-		}
-		all = append(all, f)
 	}
 	if ctx.Err() != nil {
 		return Result{}, context.Cause(ctx)
 	}
-	slices.SortStableFunc(all, func(a, b found) int { return b.at.Compare(a.at) })
-	return Result{Text: tellFound(all) + left + listing.remark()}, nil
-}
-
-// relative returns a pattern that was given as an absolute path below dir without
-// that.
-func (k *Kit) relative(pattern string, dir file) string {
-	rest, ok := strings.CutPrefix(pattern, filepath.ToSlash(k.Workspace.At(dir.rel))+"/")
-	if ok && strings.HasPrefix(pattern, "/") {
-		return "/" + rest
-	}
-	return pattern
-}
-
-func tellFound(all []found) string {
-	var b strings.Builder
-	for _, f := range all[:min(len(all), maxFound)] {
-		b.WriteString(valid(f.path) + "\n")
+	slices.SortStableFunc(names, func(a, b string) int { return changed[b].Compare(changed[a]) })
+	var text strings.Builder
+	for _, name := range names[:min(len(names), maxFound)] {
+		text.WriteString(valid(name) + "\n")
 	}
 	switch {
-	case len(all) == 0:
-		b.WriteString("No files found.\n")
-	case len(all) > maxFound:
-		fmt.Fprintf(&b, "[%s left out]\n", count(len(all)-maxFound, "older file"))
+	case len(names) == 0:
+		text.WriteString("No files found.\n")
+	case len(names) > maxFound:
+		fmt.Fprintf(&text, "[%s left out]\n", count(len(names)-maxFound, "older file"))
 	}
-	return b.String()
+	return Result{Text: text.String() + remark}, nil
 }
 
-// A listing is the files that are looked at.
-type listing struct {
-	files    []string // slash-separated, relative to the directory
-	complete bool
-}
-
-// list returns the files below a directory, but for those that git ignores.
-func (k *Kit) list(ctx context.Context, dir file) (listing, error) {
+// list returns the files below a directory that match a pattern, as paths from the
+// workspace root, with a remark about files that were not looked at. Files that
+// git ignores are left out.
+func (k *Kit) list(ctx context.Context, dir file, pattern string) (names []string, remark string, err error) {
+	under := filepath.ToSlash(k.Workspace.At(dir.rel)) + "/"
+	if rest, ok := strings.CutPrefix(pattern, under); ok && strings.HasPrefix(pattern, "/") {
+		pattern = "/" + rest // the pattern was absolute
+	}
+	match, err := compileNames(pattern)
+	if err != nil {
+		return nil, "", err
+	}
+	var found workspace.Listing
 	info, err := k.Workspace.Stat(dir.rel)
-	switch {
-	case err != nil:
-		return listing{}, dir.refuse(err)
-	case !info.IsDir():
-		return listing{}, refusal(dir.name + " is not a directory.")
+	if err == nil && !info.IsDir() {
+		return nil, "", refusal(dir.name + " is not a directory.")
+	} else if err == nil {
+		found, err = k.Workspace.List(ctx, dir.rel, maxListed)
 	}
-	l, err := k.Workspace.List(ctx, dir.rel, maxListed)
 	switch {
 	case ctx.Err() != nil:
-		return listing{}, context.Cause(ctx)
+		return nil, "", context.Cause(ctx)
 	case err != nil:
-		return listing{}, dir.refuse(err)
+		return nil, "", dir.refuse(err)
+	case !found.Complete:
+		remark = fmt.Sprintf("[Only the first %d files were looked at. Give a path to look in.]\n", maxListed)
+	case len(found.Files) == 0:
+		remark = "[There are no files there but those that git ignores. Bash can look at them.]\n"
 	}
-	return listing{l.Files, l.Complete}, nil
+	for _, name := range found.Files {
+		if match(name) {
+			names = append(names, path.Join(dir.name, name))
+		}
+	}
+	names, left := permitted(ctx, names)
+	return names, left + remark, nil
 }
 
-// remark says what was not looked at, or nothing.
-func (l listing) remark() string {
-	switch {
-	case !l.complete:
-		return fmt.Sprintf("[Only the first %d files were looked at. Give a path to look in.]\n", maxListed)
-	case len(l.files) == 0:
-		return "[There are no files there but those that git ignores. Bash can look at them.]\n"
+// leftOut is the key in a context of the function of LeaveOut.
+type leftOut struct{}
+
+// LeaveOut returns a context for a search that leaves out the files for which f
+// reports true, and says how many they were. f gets slash-separated paths
+// relative to the workspace; nil leaves out none.
+func LeaveOut(ctx context.Context, f func(path string) bool) context.Context {
+	if f == nil {
+		return ctx
 	}
-	return ""
+	return context.WithValue(ctx, leftOut{}, f)
+}
+
+// permitted returns the files that a search may show, and a remark on the others.
+func permitted(ctx context.Context, files []string) (in []string, remark string) {
+	out, ok := ctx.Value(leftOut{}).(func(path string) bool)
+	if !ok {
+		return files, ""
+	}
+	for _, name := range files {
+		if ctx.Err() == nil && !out(name) {
+			in = append(in, name)
+		}
+	}
+	if len(in) < len(files) {
+		remark = fmt.Sprintf("[%s left out, which a rule denies or asks about. What is asked about can be looked at by its own path.]\n", count(len(files)-len(in), "file"))
+	}
+	return in, remark
 }

@@ -39,24 +39,24 @@ func TestPatternsMeanPaths(t *testing.T) {
 		{"a,b}", []string{"a,b}"}, nil},
 		{"!*.go", []string{"a.c", "x/b.c"}, []string{"a.go", "x/a.go"}},
 	} {
-		p, err := newPathPattern(tt.pattern)
+		p, err := compileNames(tt.pattern)
 		if err != nil {
 			t.Errorf("%s: %v", tt.pattern, err)
 			continue
 		}
 		for _, name := range tt.yes {
-			if !p.matches(name) {
+			if !p(name) {
 				t.Errorf("got that %s does not mean %s, want that it does", tt.pattern, name)
 			}
 		}
 		for _, name := range tt.nope {
-			if p.matches(name) {
+			if p(name) {
 				t.Errorf("got that %s means %s, want that it does not", tt.pattern, name)
 			}
 		}
 	}
 	for _, pattern := range []string{"", "{a", "a/{b,{c}", "[z-a]", "./"} {
-		if _, err := newPathPattern(pattern); err == nil {
+		if _, err := compileNames(pattern); err == nil {
 			t.Errorf("%s: got no refusal, want one", pattern)
 		}
 	}
@@ -83,11 +83,11 @@ func TestRandomPatternsMeanWhatTheyMeanToPathMatch(t *testing.T) {
 		want, err := path.Match(pattern, name)
 		must(t, err)
 		want = want && strings.Count(pattern, "/") == strings.Count(name, "/") // there a class may be a slash
-		p, err := newPathPattern(pattern)
+		p, err := compileNames(pattern)
 		if err != nil {
 			t.Fatalf("%s: %v", pattern, err)
 		}
-		if got := p.matches(name); got != want {
+		if got := p(name); got != want {
 			t.Fatalf("seed %d: got %v for %s and %s, want %v", seed, got, pattern, name, want)
 		}
 		if want {

@@ -205,18 +205,17 @@ func TestRequiredTextIsInEveryMatch(t *testing.T) {
 func TestEndedSearchStops(t *testing.T) {
 	b := on(t, map[string]string{"a": strings.Repeat("a\n", 1_000_000)})
 	ctx, cancel := context.WithCancel(t.Context())
-	s, err := newSearch(b.Workspace, &grepArgs{pattern: "[^a]", mode: modeFiles, limit: 1})
+	s, err := newSearch(b.Workspace, &grepArgs{Pattern: "[^a]", Mode: modeFiles, Limit: 1})
 	must(t, err)
-	x := scan{search: s, hits: &hits{}, data: []byte(strings.Repeat("a\n", 10*linesPerLook)), stop: 1}
+	data := []byte(strings.Repeat("a\n", 10*linesPerLook) + "b")
 	cancel()
-	x.data = append(x.data, 'b')
-	if x.run(ctx); x.count != 0 {
+	if _, n := s.matches(ctx, data); n != 0 {
 		t.Error("got a match beyond where the search was to end, want none")
 	}
 	if all := s.files(ctx, []string{"a"}); all[0] != nil {
 		t.Errorf("got %+v, want nothing", all[0])
 	}
-	if x.run(t.Context()); x.count != 1 {
+	if _, n := s.matches(t.Context(), data); n != 1 {
 		t.Error("got no match, want one: the search was not stopped")
 	}
 }

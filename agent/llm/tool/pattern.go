@@ -3,40 +3,37 @@ package tool
 import (
 	"regexp"
 	"strings"
+	"unicode/utf8"
+
+	"github.com/seed-028515a8/maestro/internal/lazyregexp"
 )
 
-// maxPattern bounds the patterns of glob and grep.
-const maxPattern = 1000
-
-// A pathPattern stands for slash-separated relative paths. One without a slash means
-// the last component, at any depth.
-type pathPattern struct {
-	*regexp.Regexp
-	inverse bool
-}
-
-// matches reports whether the pattern means the path.
-func (p pathPattern) matches(path string) bool { return p.MatchString(path) != p.inverse }
-
-// newPathPattern returns the pattern for text. One that begins with ! stands for
-// all other paths. The error is a refusal.
-func newPathPattern(text string) (pathPattern, error) {
-	rest, inverse := strings.CutPrefix(text, "!")
+// compileNames returns a function that matches slash-separated relative paths with a
+// pattern. A pattern without a slash matches the last component at any depth. A
+// pattern that begins with ! matches all other paths. The error is a refusal.
+func compileNames(pattern string) (match func(path string) bool, err error) {
+	rest, inverse := strings.CutPrefix(pattern, "!")
 	rest = strings.TrimPrefix(rest, "./")
 	switch {
 	case rest == "":
-		return pathPattern{}, refusal("The pattern is empty.")
+		return nil, refusal("The pattern is empty.")
 	case !strings.Contains(rest, "/"):
 		rest = "**/" + rest
 	}
 	re, err := CompilePath(strings.TrimPrefix(rest, "/"))
-	return pathPattern{re, inverse}, err
+	return func(path string) bool { return re.MatchString(path) != inverse }, err
 }
 
-// CompilePath returns the expression for a pattern of slash-separated paths: * and ?
-// and classes as [a-z] stay within a component, a component ** stands for any number
-// of them, {a,b} for either, and a backslash makes the next character an ordinary
-// one. The error is a refusal.
+var (
+	// A class such as [a-z] or [!a]. A bracket that begins none stands for itself.
+	class   = lazyregexp.New(`^\[(?:[!^](?:\]|\\[^/]|[^]\\/])|\]|\\[^/]|[^]\\/!^])(?:\\[^/]|[^]\\/])*\]`)
+	escapes = lazyregexp.New(`(?s)\\(.)`)
+)
+
+// CompilePath returns the expression for a pattern of slash-separated paths: *, ? and
+// classes such as [a-z] stay within a component, a component ** stands for any number
+// of components, {a,b} for either, and a backslash escapes the next character. The
+// error is a refusal.
 func CompilePath(pattern string) (*regexp.Regexp, error) {
 	var b strings.Builder
 	b.WriteString(`(?s)\A`)
@@ -65,15 +62,19 @@ func CompilePath(pattern string) (*regexp.Regexp, error) {
 			b.WriteString(`)`)
 		case c == ',' && open > 0:
 			b.WriteString(`|`)
-		case c == '[':
-			var class string
-			class, n = classAt(rest)
-			b.WriteString(class)
+		case class().MatchString(rest):
+			n = len(class().FindString(rest))
+			set := rest[1 : n-1]
+			if b.WriteString("["); set[0] == '!' || set[0] == '^' {
+				b.WriteString("^/")
+				set = set[1:]
+			}
+			b.WriteString(regexp.QuoteMeta(escapes().ReplaceAllString(set, "$1")) + "]")
 		case c == '\\' && len(rest) > 1:
 			rest = rest[1:]
 			fallthrough
 		default:
-			n = runeLen(rest)
+			_, n = utf8.DecodeRuneInString(rest)
 			b.WriteString(regexp.QuoteMeta(rest[:n]))
 		}
 		rest = rest[n:]
@@ -86,46 +87,4 @@ func CompilePath(pattern string) (*regexp.Regexp, error) {
 		return nil, refusal("The pattern " + quote(pattern) + " is not valid.")
 	}
 	return re, nil
-}
-
-// runeLen returns the length of the first character.
-func runeLen(text string) int {
-	for i := range text {
-		if i > 0 {
-			return i
-		}
-	}
-	return len(text)
-}
-
-// classAt returns the regular expression for the class that pattern begins with,
-// and its length. A bracket that is not closed stands for itself.
-func classAt(pattern string) (string, int) {
-	at := 1
-	var b strings.Builder
-	b.WriteByte('[')
-	if strings.HasPrefix(pattern[at:], "!") || strings.HasPrefix(pattern[at:], "^") {
-		b.WriteString("^/")
-		at++
-	}
-	for first := at; at < len(pattern); {
-		switch c := pattern[at]; {
-		case c == ']' && at > first:
-			b.WriteByte(']')
-			return b.String(), at + 1
-		case c == '/':
-			return `\[`, 1
-		case c == '\\' && at+1 < len(pattern):
-			at++
-			fallthrough
-		case c != '-':
-			n := runeLen(pattern[at:])
-			b.WriteString(regexp.QuoteMeta(pattern[at : at+n]))
-			at += n
-		default:
-			b.WriteByte('-')
-			at++
-		}
-	}
-	return `\[`, 1
 }

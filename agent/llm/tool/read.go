@@ -3,81 +3,46 @@ package tool
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
+	"net/http"
 	"strings"
 	"unicode/utf8"
 
+	"github.com/seed-028515a8/maestro/agent/diff"
 	"github.com/seed-028515a8/maestro/agent/llm/model"
 )
 
 const (
-	// defaultReadLines is how many lines are shown if the model does not say.
-	defaultReadLines = 2000
-
 	// Bounds on what is shown of a file: of a line, and in all.
 	maxReadLine = 2000
 	maxReadText = 80_000
 
-	// maxImageBytes is the size of the largest picture that is shown: 5 MiB,
-	// more than which providers refuse.
+	// maxImageBytes is the largest picture that providers take: 5 MiB.
 	maxImageBytes = 5 << 20
 
 	byteOrderMark = "\uFEFF"
 )
 
 type readArgs struct {
-	path          string
-	offset, limit int
+	Path   string `json:"path" min:"1" about:"The file, relative to the workspace or absolute"`
+	Offset int    `json:"offset,omitempty" default:"1" min:"1" about:"The first line to show; 1 if not given"`
+	Limit  int    `json:"limit,omitempty" default:"2000" min:"1" about:"How many lines to show; 2000 if not given"`
 }
 
-func (a *readArgs) list() []arg {
-	return []arg{
-		{name: "path", to: &a.path, required: true, min: 1, about: "The file, relative to the workspace or absolute"},
-		{name: "offset", to: &a.offset, min: 1, about: "The first line to show; 1 if not given"},
-		{name: "limit", to: &a.limit, min: 1, about: "How many lines to show; 2000 if not given"},
-	}
-}
-
-func (a *readArgs) decode(raw json.RawMessage) error {
-	a.offset, a.limit = 1, defaultReadLines
-	return decode(raw, a.list()...)
-}
-
-// read shows files.
 func (k *Kit) read() Tool {
-	return Tool{
+	return define(Tool{
 		Tool: model.Tool{
 			Name: "read",
 			Description: "Shows a text file with line numbers, each followed by a tab that is not part of the file. Shows PNG, JPEG, GIF and WebP pictures, too. " +
 				fmt.Sprintf("Lines longer than %d bytes are cut. The result says where to go on if there is more. ", maxReadLine) +
 				"A file has to be read before it is changed with write or edit.",
-			Schema: schemaOf(new(readArgs).list()),
 		},
 		Title: "Read",
-		Brief: func(raw json.RawMessage) (label, action string) {
-			var a readArgs
-			name := pathOf(a.decode(raw), a.path)
-			return "Read " + name, "Reading " + name
-		},
-		Run: told(k.runRead),
-	}
+	}, "Read", "Reading", "a file", func(a *readArgs) string { return a.Path }, k.runRead)
 }
 
-// pathOf returns the path in args that were decoded with err, for a label.
-func pathOf(err error, path string) string {
-	if err != nil || path == "" {
-		return "a file"
-	}
-	return brief(path)
-}
-
-func (k *Kit) runRead(_ context.Context, raw json.RawMessage, _ func(string) error) (Result, error) {
-	var a readArgs
-	if err := a.decode(raw); err != nil {
-		return Result{}, err
-	}
-	f, err := k.locate(a.path)
+func (k *Kit) runRead(_ context.Context, a *readArgs, _ func(string) error) (Result, error) {
+	f, err := k.locate(a.Path)
 	if err != nil {
 		return Result{}, err
 	}
@@ -85,81 +50,59 @@ func (k *Kit) runRead(_ context.Context, raw json.RawMessage, _ func(string) err
 	if err != nil {
 		return Result{}, err
 	}
-	if mime := imageType(data); mime != "" {
-		return k.readImage(f, mime, data)
-	}
-	if bytes.IndexByte(data, 0) >= 0 {
-		return Result{}, refusal(fmt.Sprintf("%s is a binary file of %s. Look at it, or change it, with bash.", f.name, count(len(data), "byte")))
-	}
-	text, err := excerpt(string(data), a.offset, a.limit)
-	if err == nil {
-		k.remember(f, data)
-	}
-	return Result{Text: text}, err
-}
-
-func (k *Kit) readImage(f file, mime string, data []byte) (Result, error) {
-	if len(data) > maxImageBytes {
+	mime, res := imageType(data), Result{}
+	switch {
+	case mime != "" && len(data) > maxImageBytes:
 		return Result{}, refusal(fmt.Sprintf("%s is a picture of %d bytes, and at most %d can be shown.", f.name, len(data), maxImageBytes))
+	case mime != "":
+		res.Text = fmt.Sprintf("%s is a picture (%s, %s).", f.name, mime, count(len(data), "byte"))
+		res.Images = []model.Image{{MimeType: mime, Data: data}}
+	case bytes.IndexByte(data, 0) >= 0:
+		return Result{}, refusal(fmt.Sprintf("%s is a binary file of %s. Look at it, or change it, with bash.", f.name, count(len(data), "byte")))
+	default:
+		if res.Text, err = excerpt(string(data), a.Offset, a.Limit); err != nil {
+			return Result{}, err
+		}
 	}
 	k.remember(f, data)
-	return Result{
-		Text:   fmt.Sprintf("%s is a picture (%s, %s).", f.name, mime, count(len(data), "byte")),
-		Images: []model.Image{{MimeType: mime, Data: data}},
-	}, nil
+	return res, nil
 }
 
-// imageType returns the type of a picture that models can see, or "". What a
-// file is called does not count: providers refuse a picture of another type than
-// was said.
+// imageType returns the type of a picture that models can see, or "". The type comes
+// from the content: providers refuse a picture of another type than they are told.
 func imageType(data []byte) string {
-	for _, is := range []struct{ mime, begin, at8 string }{
-		{"image/png", "\x89PNG\r\n\x1a\n", ""},
-		{"image/jpeg", "\xff\xd8\xff", ""},
-		{"image/gif", "GIF87a", ""},
-		{"image/gif", "GIF89a", ""},
-		{"image/webp", "RIFF", "WEBP"},
-	} {
-		if bytes.HasPrefix(data, []byte(is.begin)) && (is.at8 == "" || len(data) >= 12 && string(data[8:12]) == is.at8) {
-			return is.mime
-		}
+	switch mime := http.DetectContentType(data); mime {
+	case "image/png", "image/jpeg", "image/gif", "image/webp":
+		return mime
 	}
 	return ""
 }
 
-// excerpt returns at most limit lines of a file, from line offset on, and what
-// there is to know about it. The lines end in a line feed here, whatever they end
-// in there.
+// excerpt returns at most limit lines of a file, from line offset on, with remarks
+// about the file. The lines end in a line feed, whatever they end in in the file.
 func excerpt(text string, offset, limit int) (string, error) {
 	whole, marked := strings.CutPrefix(text, byteOrderMark)
-	total := strings.Count(whole, "\n")
-	if whole != "" && !strings.HasSuffix(whole, "\n") {
-		total++
-	}
+	lines := diff.Lines(whole)
 	switch {
-	case total == 0:
+	case len(lines) == 0:
 		return "The file is empty.", nil
-	case offset > total:
-		return "", refusal(fmt.Sprintf("There is no line %d: the file has %s.", offset, count(total, "line")))
+	case offset > len(lines):
+		return "", refusal(fmt.Sprintf("There is no line %d: the file has %s.", offset, count(len(lines), "line")))
 	}
 	var b strings.Builder
-	n := 0
-	for line := range strings.Lines(whole) {
-		n++
-		if n < offset {
-			continue
-		}
-		shown := numbered(n, line)
-		if n-offset == limit || b.Len()+len(shown) > maxReadText {
-			n--
+	end := offset - 1
+	for _, line := range lines[end:][:min(limit, len(lines)-end)] {
+		shown := fmt.Sprintf("%6d\t%s\n", end+1, cutLine(valid(string(lineText([]byte(line)))), maxReadLine))
+		if b.Len()+len(shown) > maxReadText {
 			break
 		}
 		b.WriteString(shown)
+		end++
 	}
-	if offset > 1 || n < total {
-		fmt.Fprintf(&b, "[Lines %d to %d of %d.", offset, n, total)
-		if n < total {
-			fmt.Fprintf(&b, " Go on with offset %d.", n+1)
+	if offset > 1 || end < len(lines) {
+		fmt.Fprintf(&b, "[Lines %d to %d of %d.", offset, end, len(lines))
+		if end < len(lines) {
+			fmt.Fprintf(&b, " Go on with offset %d.", end+1)
 		}
 		b.WriteString("]\n")
 	}
@@ -167,13 +110,7 @@ func excerpt(text string, offset, limit int) (string, error) {
 	return b.String(), nil
 }
 
-// numbered returns a line as it is shown.
-func numbered(n int, line string) string {
-	line = strings.TrimSuffix(strings.TrimSuffix(line, "\n"), "\r")
-	return fmt.Sprintf("%6d\t%s\n", n, cutLine(valid(line), maxReadLine))
-}
-
-// oddities says what is special about a text and cannot be seen.
+// oddities returns remarks about what cannot be seen in a text.
 func oddities(text string, marked bool) string {
 	var b strings.Builder
 	if marked {

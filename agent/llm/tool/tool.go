@@ -1,44 +1,44 @@
-// Package tool holds what an agent loop can do in a workspace: run commands,
-// read, write and edit files, and find them.
+// Package tool holds the tools of a coding agent in a workspace: they run commands,
+// and read, write, edit and find files.
 package tool
 
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"sync"
 
 	"github.com/seed-028515a8/maestro/agent/llm/model"
+	"github.com/seed-028515a8/maestro/workspace"
 )
 
-// A Tool is something the loop can do for a model. Its functions may be called
-// from any goroutine.
+// A Tool is something the loop can do. Any goroutine may call its functions.
 type Tool struct {
 	model.Tool
 
 	// Title is the name for people, such as Bash.
 	Title string
 
-	// Gated says that it changes something: a person is asked first, unless a
-	// rule decides.
+	// Gated says that the tool changes something: a rule or a person decides first.
 	Gated bool
 
-	// Repeats says of a gated tool that a call which failed may be made again
-	// without a question. Others may: they change nothing.
+	// Repeats says that a failed call of a gated tool may be repeated without a
+	// question. Tools that are not gated may always be repeated.
 	Repeats bool
 
 	// Brief says in a few words what a call did and what it is doing, such as
 	// "Ran ls" and "Running ls". Args may be anything.
 	Brief func(args json.RawMessage) (label, action string)
 
-	// Look says what Run would do now, as far as the arguments do not say it, in a
-	// sentence for those who are asked first. If Run could not do it, that is the
-	// result, with IsError, and nobody need be asked. It changes nothing. It is nil
-	// for tools that can't tell.
+	// Look returns a sentence about what Run would do now, as far as the arguments
+	// do not say it. People see it when they are asked. If Run could not do it, the
+	// result has IsError, and nobody need be asked. Look changes nothing. It is nil
+	// for tools that cannot tell.
 	Look func(args json.RawMessage) Result
 
-	// Run does it. out shows output as it comes and may be called from Run's own
-	// goroutine only; what is passed to it is also in the result, as far as that
-	// has room. A failure that the model can do something about is a result with
-	// IsError; an error ends the run.
+	// Run runs a call. Run's own goroutine calls out with output as it comes. The
+	// result repeats that output as far as there is room. A failure that the model
+	// can act on is a result with IsError; an error ends the run.
 	Run func(ctx context.Context, args json.RawMessage, out func(text string) error) (Result, error)
 }
 
@@ -47,4 +47,74 @@ type Result struct {
 	Text    string
 	Images  []model.Image
 	IsError bool
+}
+
+// Options say where and how the tools work. All fields but Workspace may be zero.
+type Options struct {
+	Workspace *workspace.Workspace
+
+	// Shell runs the command lines of bash. Empty is $SHELL, else /bin/bash, else sh.
+	Shell string
+
+	// EnvPass names variables that commands get although they look like credentials.
+	EnvPass []string
+
+	// Hosted leaves out all but a few of the other variables.
+	Hosted bool
+}
+
+// A Kit is the tools of one session. The tools share what the model has read: the
+// model may only change what it has seen. A Kit starts nothing that outlives a
+// call, and all its files lie in the workspace.
+type Kit struct {
+	Options
+	seen seen
+
+	// writing is held from the look at a file until it has changed: no change is lost.
+	writing sync.Mutex
+}
+
+// New returns the tools of a session in which nothing was read.
+func New(o Options) *Kit { return &Kit{Options: o} }
+
+// Tools returns bash, read, write, edit, glob and grep. Their labels repeat
+// arguments: the caller hides secrets in the arguments first.
+func (k *Kit) Tools() []Tool {
+	return []Tool{k.bash(), k.read(), k.write(), k.edit(), k.glob(), k.grep()}
+}
+
+// define completes a tool that has arguments of type A. did and doing are its verb in
+// labels. about returns the words after it, other are those of invalid arguments.
+func define[A any](t Tool, did, doing, other string, about func(a *A) string,
+	run func(ctx context.Context, a *A, out func(text string) error) (Result, error),
+) Tool {
+	t.Schema = SchemaOf[A]()
+	t.Brief = func(raw json.RawMessage) (label, action string) {
+		words := other
+		if a := new(A); Decode(raw, a) == nil && about(a) != "" {
+			words = brief(about(a))
+		}
+		return did + " " + words, doing + " " + words
+	}
+	t.Run = func(ctx context.Context, raw json.RawMessage, out func(text string) error) (Result, error) {
+		a := new(A)
+		if err := Decode(raw, a); err != nil {
+			return told(Result{}, err)
+		}
+		return told(run(ctx, a, out))
+	}
+	return t
+}
+
+// A refusal is a failure in words for the model, which can act on it.
+type refusal string
+
+func (r refusal) Error() string { return string(r) }
+
+// told makes a refusal a result.
+func told(res Result, err error) (Result, error) {
+	if r, ok := errors.AsType[refusal](err); ok {
+		return Result{Text: string(r), IsError: true}, nil
+	}
+	return res, err
 }

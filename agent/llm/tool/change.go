@@ -1,0 +1,280 @@
+package tool
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/seed-028515a8/maestro/agent/diff"
+	"github.com/seed-028515a8/maestro/agent/llm/model"
+)
+
+// Bounds on a diff in a result.
+const (
+	maxDiffLines = 200
+	maxDiffLine  = 300
+)
+
+type writeArgs struct {
+	Path    string `json:"path" min:"1" about:"The file, relative to the workspace or absolute; directories on the way are made"`
+	Content string `json:"content" about:"All that the file is to hold, exactly"`
+}
+
+func (k *Kit) write() Tool {
+	return change[writeArgs](k, Tool{
+		Tool: model.Tool{
+			Name: "write",
+			Description: "Makes a file that holds exactly the content, or replaces all of an existing one, which has to be read first. " +
+				"To change a part of a file use edit.",
+		},
+		Title: "Write",
+	}, "Wrote", "Writing")
+}
+
+func (a *writeArgs) file() string { return a.Path }
+
+func (a *writeArgs) revise(f file, was []byte, there bool) (revised, error) {
+	switch {
+	case !there:
+		return created(f, a.Content), nil
+	case string(was) == a.Content:
+		return revised{a.Content, f.name + " holds exactly that already.", "It changes nothing: the file holds that already"}, nil
+	}
+	return revised{
+		a.Content, fmt.Sprintf("Replaced what was in %s by %s.", f.name, extent(a.Content)),
+		"It replaces all of a file of " + extent(string(was)),
+	}, nil
+}
+
+// created returns the change that makes a new file.
+func created(f file, content string) revised {
+	return revised{content, fmt.Sprintf("Created %s with %s.", f.name, extent(content)), "It makes a new file"}
+}
+
+func extent(text string) string {
+	return count(len(diff.Lines(text)), "line") + " (" + count(len(text), "byte") + ")"
+}
+
+type editArgs struct {
+	Path      string `json:"path" min:"1" about:"The file, relative to the workspace or absolute"`
+	OldString string `json:"old_string" about:"The text to replace, exactly as in the file, without line numbers; empty makes a new file of new_string"`
+	NewString string `json:"new_string" about:"The text to put in its place"`
+	All       bool   `json:"replace_all,omitempty" about:"Replace every place where old_string occurs; false if not given"`
+}
+
+func (a *editArgs) check() error {
+	if a.OldString == a.NewString {
+		return refusal("old_string and new_string are the same: there is nothing to change.")
+	}
+	return nil
+}
+
+func (k *Kit) edit() Tool {
+	return change[editArgs](k, Tool{
+		Tool: model.Tool{
+			Name: "edit",
+			Description: "Replaces old_string by new_string in a text file that was read before. old_string has to occur exactly once, " +
+				"so give enough of the text around it, or set replace_all. Line endings stay as the file has them: use a plain line feed. " +
+				"An empty old_string makes a new file. The result is a diff.",
+		},
+		Title: "Edit",
+	}, "Edited", "Editing")
+}
+
+func (a *editArgs) file() string { return a.Path }
+
+func (a *editArgs) revise(f file, was []byte, there bool) (revised, error) {
+	switch {
+	case !there && a.OldString == "":
+		return created(f, a.NewString), nil
+	case !there:
+		return revised{}, f.refuse(fs.ErrNotExist)
+	case bytes.IndexByte(was, 0) >= 0:
+		return revised{}, refusal(f.name + " is a binary file. Change it with bash.")
+	case a.OldString == "" && len(was) > 0:
+		return revised{}, refusal(f.name + " is there already and not empty, so old_string must say what to replace. To replace all of it use write.")
+	}
+	d := newDocument(string(was))
+	places, err := a.places(f, d)
+	if err != nil {
+		return revised{}, err
+	}
+	text := d.replace(places, len(lineFeeds(a.OldString)), lineFeeds(a.NewString))
+	if text == string(was) {
+		return revised{}, refusal("That changes nothing: the text differs in line endings alone, and those stay as the file has them.")
+	}
+	about := ""
+	if len(places) > 1 {
+		about = "It replaces the text in " + count(len(places), "place")
+	}
+	shown := diff.Unified("a/"+f.name, "b/"+f.name, d.text, newDocument(text).text, diff.Options{
+		MaxLines: maxDiffLines, Line: func(line string) string { return cutLine(valid(line), maxDiffLine) },
+	})
+	return revised{text, fmt.Sprintf("Edited %s: %s.\n\n%s", f.name, count(len(places), "replacement"), shown), about}, nil
+}
+
+// places returns where in the text of d the edit replaces old_string.
+func (a *editArgs) places(f file, d *document) ([]int, error) {
+	before, after := lineFeeds(a.OldString), lineFeeds(a.NewString)
+	if before == "" { // the file is empty
+		return []int{0}, nil
+	}
+	first, last := strings.Index(d.text, before), strings.LastIndex(d.text, before)
+	switch {
+	case first < 0:
+		return nil, d.notFound(f, before)
+	case first != last && !a.All:
+		return nil, d.ambiguous(f, before)
+	case !a.All:
+		last = first // also where it overlaps itself
+	}
+	n := strings.Count(d.text[:last+len(before)], before)
+	if grown := len(after) + strings.Count(after, "\n") - len(before); len(d.text)+len(d.returns)+n*grown > maxFileBytes {
+		return nil, refusal(fmt.Sprintf("%s would be larger than %d MiB.", f.name, maxFileBytes>>20))
+	}
+	places := make([]int, n)
+	for i, at := 0, 0; i < n; i, at = i+1, at+len(before) {
+		at += strings.Index(d.text[at:], before)
+		places[i] = at
+	}
+	return places, nil
+}
+
+// maxSeen bounds the files in seen. The model has to read a dropped file again.
+const maxSeen = 4096
+
+// seen holds what the model knows of files: a file counts as known even if only a
+// part was shown. The zero value is ready. Its methods may be called from any
+// goroutine.
+type seen struct {
+	mu    sync.Mutex
+	files map[string]version // by path, with links resolved
+	uses  uint64
+}
+
+// A version is what a file held.
+type version struct {
+	sum  [sha256.Size]byte
+	used uint64 // value of uses at the last use
+}
+
+// put notes what the file at path holds. It may drop the file unused for longest.
+func (s *seen) put(path string, data []byte) {
+	sum := sha256.Sum256(data)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.files == nil {
+		s.files = make(map[string]version)
+	}
+	if _, ok := s.files[path]; !ok && len(s.files) >= maxSeen {
+		delete(s.files, slices.MinFunc(slices.Collect(maps.Keys(s.files)), func(a, b string) int {
+			return cmp.Compare(s.files[a].used, s.files[b].used)
+		}))
+	}
+	s.uses++
+	s.files[path] = version{sum, s.uses}
+}
+
+// check reports whether the file at path was ever seen, and held the same as now.
+func (s *seen) check(path string, data []byte) (ever, same bool) {
+	sum := sha256.Sum256(data)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	v, ever := s.files[path]
+	if ever {
+		s.uses++
+		v.used = s.uses
+		s.files[path] = v
+	}
+	return ever, v.sum == sum
+}
+
+// remember notes that the model knows what the file holds.
+func (k *Kit) remember(f file, data []byte) { k.seen.put(k.key(f), data) }
+
+// A revised is a change of a file: its new text, what the model is told, and what
+// people are told who are asked first, if the arguments alone do not say it.
+type revised struct{ text, said, about string }
+
+// A revision is the arguments of a tool that changes a file.
+type revision interface {
+	file() string
+
+	// revise returns the change of a file that held was, if it was there.
+	revise(f file, was []byte, there bool) (revised, error)
+}
+
+// change completes a tool that changes the file in its arguments of type A.
+func change[A any, P interface {
+	*A
+	revision
+}](k *Kit, t Tool, did, doing string) Tool {
+	t = define(t, did, doing, "a file", func(a *A) string { return P(a).file() },
+		func(_ context.Context, a *A, _ func(string) error) (Result, error) { return k.revise(P(a), true) })
+	t.Gated = true
+	t.Look = func(raw json.RawMessage) Result {
+		a := new(A)
+		err := Decode(raw, a)
+		var look Result
+		if err == nil {
+			look, err = k.revise(P(a), false)
+		}
+		look, _ = told(look, err) // every error is a refusal
+		return look
+	}
+	return t
+}
+
+// revise changes a file or makes a new one. The model must know what an existing
+// file holds. Without apply revise says only what it would do.
+func (k *Kit) revise(a revision, apply bool) (Result, error) {
+	k.writing.Lock()
+	defer k.writing.Unlock()
+	f, err := k.locate(a.file())
+	if err != nil {
+		return Result{}, err
+	}
+	var was []byte
+	var info fs.FileInfo
+	_, missing := k.Workspace.Stat(f.rel)
+	there := !errors.Is(missing, fs.ErrNotExist)
+	if there {
+		if was, info, err = k.load(f); err != nil {
+			return Result{}, err
+		}
+		switch ever, same := k.seen.check(k.key(f), was); {
+		case len(was) == 0: // nothing is lost
+		case !ever:
+			return Result{}, refusal(f.name + " was not read yet. Read it before changing it.")
+		case !same:
+			return Result{}, refusal(fmt.Sprintf("%s has changed since it was last read, maybe by a command or by a person. Read it again before changing it.", f.name))
+		}
+	}
+	to, err := a.revise(f, was, there)
+	switch {
+	case err != nil:
+		return Result{}, err
+	case len(to.text) > maxFileBytes:
+		return Result{}, refusal(fmt.Sprintf("The file would have %d bytes, and at most %d are allowed.", len(to.text), maxFileBytes))
+	case !apply:
+		return Result{Text: to.about}, nil
+	case !there:
+		err = k.Workspace.CreateFile(f.rel, []byte(to.text))
+	case to.text != string(was):
+		err = k.Workspace.ReplaceFile(f.rel, []byte(to.text), info)
+	}
+	if err != nil {
+		return Result{}, f.refuse(err)
+	}
+	k.remember(f, []byte(to.text))
+	return Result{Text: to.said}, nil
+}
