@@ -363,33 +363,13 @@ func (*Compaction) EventType() string               { return "compaction" }
 func (*SessionInfo) EventType() string              { return "session_info" }
 func (*ConnectionInfo) EventType() string           { return "connection_info" }
 
-// newEvent makes an empty event of each type, in wire order.
-var newEvent = []func() Event{
-	func() Event { return new(HelloOK) },
-	func() Event { return new(Ready) },
-	func() Event { return new(ResponseStart) },
-	func() Event { return new(ResponseChunk) },
-	func() Event { return new(ResponseEnd) },
-	func() Event { return new(ToolCall) },
-	func() Event { return new(ToolStart) },
-	func() Event { return new(ToolOutput) },
-	func() Event { return new(ToolEnd) },
-	func() Event { return new(ClientToolRequest) },
-	func() Event { return new(ServerRequest) },
-	func() Event { return new(ServerRequestResolved) },
-	func() Event { return new(RawAgentEvent) },
-	func() Event { return new(UtilityCommandStarted) },
-	func() Event { return new(UtilityCommandResized) },
-	func() Event { return new(UtilityCommandOutput) },
-	func() Event { return new(UtilityCommandExited) },
-	func() Event { return new(UtilityFileSearchResults) },
-	func() Event { return new(UtilityFileReadResult) },
-	func() Event { return new(UtilityFileWatchStarted) },
-	func() Event { return new(UtilityFileWatchEvent) },
-	func() Event { return new(UtilityFileWatchStopped) },
-	func() Event { return new(ErrorEvent) },
-	func() Event { return new(Status) },
-	func() Event { return new(Compaction) },
-	func() Event { return new(SessionInfo) },
-	func() Event { return new(ConnectionInfo) },
+// allEvents has one event of each type, in wire order.
+var allEvents = []Event{
+	new(HelloOK), new(Ready), new(ResponseStart), new(ResponseChunk), new(ResponseEnd), new(ToolCall),
+	new(ToolStart), new(ToolOutput), new(ToolEnd), new(ClientToolRequest), new(ServerRequest),
+	new(ServerRequestResolved), new(RawAgentEvent), new(UtilityCommandStarted), new(UtilityCommandResized),
+	new(UtilityCommandOutput), new(UtilityCommandExited), new(UtilityFileSearchResults),
+	new(UtilityFileReadResult), new(UtilityFileWatchStarted), new(UtilityFileWatchEvent),
+	new(UtilityFileWatchStopped), new(ErrorEvent), new(Status), new(Compaction), new(SessionInfo),
+	new(ConnectionInfo),
 }

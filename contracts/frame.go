@@ -211,31 +211,14 @@ type Message struct{ Command Command }
 // FrameType returns the command's type.
 func (m *Message) FrameType() string { return m.Command.CommandType() }
 
-// newClientControl and newServerFrame make an empty frame of each type.
+// allClientControls and allServerFrames have one frame of each type, in wire order.
 var (
-	newClientControl = []func() Frame{
-		func() Frame { return new(Resume) },
-		func() Frame { return new(Send) },
-		func() Frame { return new(TakeControl) },
-		func() Frame { return new(ReleaseControl) },
-		func() Frame { return new(AskControl) },
-		func() Frame { return new(GrantControl) },
-		func() Frame { return new(DenyControl) },
-		func() Frame { return new(Ping) },
-		func() Frame { return new(Ack) },
-		func() Frame { return new(Bye) },
+	allClientControls = []Frame{
+		new(Resume), new(Send), new(TakeControl), new(ReleaseControl), new(AskControl), new(GrantControl),
+		new(DenyControl), new(Ping), new(Ack), new(Bye),
 	}
-	newServerFrame = []func() Frame{
-		func() Frame { return new(MessageEnvelope) },
-		func() Frame { return new(SnapshotEnvelope) },
-		func() Frame { return new(HeartbeatEnvelope) },
-		func() Frame { return new(ResetEnvelope) },
-		func() Frame { return new(Attached) },
-		func() Frame { return new(Result) },
-		func() Frame { return new(Refusal) },
-		func() Frame { return new(LeaseChange) },
-		func() Frame { return new(ControlRequest) },
-		func() Frame { return new(Pong) },
-		func() Frame { return new(Goodbye) },
+	allServerFrames = []Frame{
+		new(MessageEnvelope), new(SnapshotEnvelope), new(HeartbeatEnvelope), new(ResetEnvelope), new(Attached),
+		new(Result), new(Refusal), new(LeaseChange), new(ControlRequest), new(Pong), new(Goodbye),
 	}
 )

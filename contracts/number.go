@@ -10,13 +10,17 @@ import (
 // every spelling of an integer, such as 1.0 and 1e3. ok is false for fractions and
 // for magnitudes above 64 bits.
 func parseInteger(text []byte) (negative bool, magnitude uint64, ok bool) {
+	// No text has more digits than that, so a greater exponent always means too large,
+	// and a smaller one a fraction.
+	const maxExponent = 1e9
 	if text[0] == '-' {
 		negative, text = true, text[1:]
 	}
 	digits, exponent := text, 0
 	if e := bytes.IndexAny(text, "eE"); e >= 0 {
 		digits = text[:e]
-		exponent = clampedAtoi(text[e+1:])
+		exponent, _ = strconv.Atoi(string(text[e+1:])) // the nearest int, if it is out of range
+		exponent = min(max(exponent, -maxExponent), maxExponent)
 	}
 	if whole, fraction, found := bytes.Cut(digits, []byte(".")); found {
 		digits = append(bytes.Clone(whole), fraction...)
@@ -31,51 +35,14 @@ func parseInteger(text []byte) (negative bool, magnitude uint64, ok bool) {
 	if len(digits) == 0 {
 		return false, 0, true
 	}
-	if exponent < 0 || len(digits)+exponent > 20 {
+	if exponent < 0 || len(digits)+exponent > len("18446744073709551615") {
 		return false, 0, false
 	}
-	for _, c := range digits {
-		if magnitude, ok = timesTen(magnitude, uint64(c-'0')); !ok {
-			return false, 0, false
-		}
+	if exponent > 0 {
+		digits = append(bytes.Clone(digits), bytes.Repeat([]byte("0"), exponent)...)
 	}
-	for range exponent {
-		if magnitude, ok = timesTen(magnitude, 0); !ok {
-			return false, 0, false
-		}
-	}
-	return negative, magnitude, true
-}
-
-// timesTen returns n*10+digit and reports whether it fits.
-func timesTen(n, digit uint64) (uint64, bool) {
-	if n > (math.MaxUint64-digit)/10 {
-		return 0, false
-	}
-	return n*10 + digit, true
-}
-
-// clampedAtoi returns a decimal exponent, limited to maxExponent. No text has more
-// digits than that, so a greater exponent always means too large, and a smaller one
-// a fraction.
-func clampedAtoi(text []byte) int {
-	const maxExponent = 1e9
-	n, err := strconv.Atoi(string(text))
-	if err != nil && text[0] == '-' {
-		return -maxExponent
-	}
-	if err != nil {
-		return maxExponent
-	}
-	return min(max(n, -maxExponent), maxExponent)
-}
-
-// toInt64 returns the signed value and reports whether it fits.
-func toInt64(negative bool, magnitude uint64) (int64, bool) {
-	if negative {
-		return -int64(magnitude), magnitude <= 1<<63
-	}
-	return int64(magnitude), magnitude <= math.MaxInt64
+	magnitude, err := strconv.ParseUint(string(digits), 10, 64)
+	return negative, magnitude, err == nil
 }
 
 // appendFloat appends a finite number in the shortest form that parses to the same

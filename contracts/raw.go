@@ -8,13 +8,12 @@ import (
 )
 
 // checkRaw returns an error unless value is one JSON value within limit levels.
-func checkRaw(value []byte, limit int) error {
+func checkRaw(value []byte, limit int) *syntaxError {
 	s := scanner{text: value, limit: limit}
 	s.space()
-	if err := s.skip(); err != nil {
-		return err
-	}
-	return s.end()
+	s.skip()
+	s.end()
+	return s.err
 }
 
 // appendCompact appends a JSON value that checkRaw accepts, without white space.

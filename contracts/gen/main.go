@@ -1,6 +1,7 @@
 // Gen writes what others need to know about the wire. From the Go types of package
 // contracts it makes a JSON Schema, TypeScript types and the tables of the protocol
-// reference; from package conformance the list of rules.
+// reference; from package conformance the list of rules. Run it in the root of the
+// module.
 //
 //	go run ./contracts/gen          write them
 //	go run ./contracts/gen -check   list the stale ones; exit 1 if there are any
@@ -36,19 +37,15 @@ func main() {
 }
 
 func run(check bool) error {
-	root, err := moduleRoot()
-	if err != nil {
-		return err
-	}
-	outputs, err := generate(root)
+	outputs, err := generate(".")
 	if err != nil {
 		return err
 	}
 	if check {
-		return compare(root, outputs)
+		return compare(".", outputs)
 	}
 	for _, o := range outputs {
-		if err := os.WriteFile(filepath.Join(root, o.path), o.content, 0o644); err != nil {
+		if err := os.WriteFile(o.path, o.content, 0o644); err != nil {
 			return err
 		}
 	}
@@ -90,23 +87,4 @@ func compare(root string, outputs []output) error {
 		}
 	}
 	return errors.Join(stale...)
-}
-
-// moduleRoot returns the nearest directory at or above the working directory
-// that holds a go.mod.
-func moduleRoot() (string, error) {
-	dir, err := os.Getwd()
-	if err != nil {
-		return "", err
-	}
-	for {
-		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
-			return dir, nil
-		}
-		parent := filepath.Dir(dir)
-		if parent == dir {
-			return "", errors.New("not inside a Go module")
-		}
-		dir = parent
-	}
 }
