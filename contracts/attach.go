@@ -1,6 +1,9 @@
 package contracts
 
-import "time"
+import (
+	"strings"
+	"time"
+)
 
 // A Principal is an authenticated user or service. Its zero value is the anonymous
 // local user.
@@ -23,6 +26,14 @@ func (p Principal) Confined() bool { return p.SessionID != "" || p.Role == RoleV
 
 // Owner reports whether p is the owner of the server.
 func (p Principal) Owner() bool { return p.Scope == "" && !p.Confined() }
+
+// ValidID reports whether id is a legal id of a session or connection: 1 to 128 of
+// [A-Za-z0-9._:-], except . and .., which would change a path.
+func ValidID(id string) bool {
+	return id != "" && id != "." && id != ".." && len(id) <= MaxIDBytes && !strings.ContainsFunc(id, func(r rune) bool {
+		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && !strings.ContainsRune("._:-", r)
+	})
+}
 
 // HeaderConnectionToken is the HTTP header that carries a connection's secret: in
 // the answer that makes the connection, and in every request about it.

@@ -10,11 +10,11 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"net/netip"
 	"strings"
 	"time"
 
 	"github.com/seed-028515a8/maestro/contracts"
-	"github.com/seed-028515a8/maestro/transport/httperr"
 	"github.com/seed-028515a8/maestro/transport/ratelimit"
 )
 
@@ -125,6 +125,9 @@ func New(opts Options) (*Authenticator, error) {
 	if g.now == nil {
 		g.now = time.Now
 	}
+	if g.known == nil {
+		g.known = func(*http.Request, contracts.Principal) error { return nil }
+	}
 	if g.rates == nil {
 		g.rates = ratelimit.New(ratelimit.Options{Now: g.now})
 	}
@@ -215,7 +218,7 @@ func (g *Authenticator) setHostsAndOrigins(opts Options) error {
 func (g *Authenticator) Authorize(r *http.Request) (contracts.Principal, error) {
 	p, err := g.authorize(r)
 	if err == nil {
-		err = g.identified(r, p)
+		err = g.known(r, p)
 	}
 	if err != nil {
 		return contracts.Principal{}, err
@@ -223,26 +226,20 @@ func (g *Authenticator) Authorize(r *http.Request) (contracts.Principal, error) 
 	return p, nil
 }
 
-func (g *Authenticator) identified(r *http.Request, p contracts.Principal) error {
-	if g.known == nil {
-		return nil
-	}
-	return g.known(r, p)
-}
-
 func (g *Authenticator) authorize(r *http.Request) (contracts.Principal, error) {
-	if err := g.checkHost(r); err != nil {
-		return contracts.Principal{}, err
-	}
-	origin, err := g.checkOrigin(r)
+	origin, err := g.checkSender(r)
 	if err != nil {
 		return contracts.Principal{}, err
 	}
 	if g.off {
 		return g.owner, nil
 	}
-	if key, err := headerKey(r.Header); err != nil || key != "" {
-		return g.admit(r, key, err)
+	key, err := headerKey(r.Header)
+	switch {
+	case err != nil:
+		return contracts.Principal{}, err
+	case key != "":
+		return g.admit(r, key)
 	}
 	p, cookieErr := g.cookieHolder(r, origin)
 	if cookieErr == nil {
@@ -252,7 +249,7 @@ func (g *Authenticator) authorize(r *http.Request) (contracts.Principal, error) 
 	if err != nil {
 		return contracts.Principal{}, err
 	}
-	key, err := protocolKey(r.Header)
+	key, err = protocolKey(r.Header)
 	switch {
 	case err != nil:
 		return contracts.Principal{}, err
@@ -263,14 +260,11 @@ func (g *Authenticator) authorize(r *http.Request) (contracts.Principal, error) 
 	case ticket != "":
 		return g.redeem(r, ticket, origin)
 	}
-	return g.admit(r, key, nil)
+	return g.admit(r, key)
 }
 
 // admit checks the credential in key.
-func (g *Authenticator) admit(r *http.Request, key string, err error) (contracts.Principal, error) {
-	if err != nil {
-		return contracts.Principal{}, err
-	}
+func (g *Authenticator) admit(r *http.Request, key string) (contracts.Principal, error) {
 	p, err := g.holder(key)
 	return p, g.countFailure(r, err)
 }
@@ -294,6 +288,24 @@ func (g *Authenticator) holder(key string) (contracts.Principal, error) {
 	return contracts.Principal{}, errWrong
 }
 
+// countFailure counts a wrong credential against the remote address and returns
+// err, the outcome of checking the credential. Beyond the limit it returns a
+// refusal with rate_limited instead.
+//
+// A right credential is never refused because of wrong ones: behind a proxy all
+// clients have one address, so one client could lock out all. The length of
+// credentials protects them from guessing.
+func (g *Authenticator) countFailure(r *http.Request, err error) error {
+	if err == nil || err == errMissing || !errors.Is(err, &contracts.Error{Code: contracts.CodeUnauthenticated}) {
+		return err
+	}
+	from, _ := netip.ParseAddrPort(r.RemoteAddr) // an invalid address has an allowance as well
+	if g.rates.Failure(from.Addr()) > 0 {
+		return &contracts.Error{Code: contracts.CodeRateLimited, Message: "too many wrong credentials"}
+	}
+	return err
+}
+
 // equals reports whether key has the hash, in constant time.
 func equals(key string, hash *[sha256.Size]byte) bool {
 	sum := sha256.Sum256([]byte(key))
@@ -309,10 +321,25 @@ func (g *Authenticator) Alive(p contracts.Principal) bool {
 	return !p.Expired(g.now()) && (!isShare(p) || g.shares.has(p.ID, g.now()))
 }
 
-// fail answers with err. It logs errors that are not refusals.
-func (g *Authenticator) fail(w http.ResponseWriter, r *http.Request, err error) {
-	if _, refused := errors.AsType[*contracts.Error](err); !refused {
-		g.log.Error("request failed", "route", r.Pattern, "error", err)
+// Control refuses a request that may not control the server itself, such as
+// drain it. With authentication on, it requires the control token as
+// Authorization: Bearer. It refuses a missing credential with unauthenticated,
+// and a client's credential with access_denied. With authentication off, it
+// checks Host and Origin only.
+func (g *Authenticator) Control(r *http.Request) error {
+	if _, err := g.checkSender(r); err != nil {
+		return err
 	}
-	httperr.Write(w, err)
+	key, err := bearerKey(r.Header)
+	switch {
+	case g.off, err == nil && equals(key, g.control):
+		return g.known(r, contracts.Principal{}) // control requests have the bounds of the owner
+	case err != nil:
+		return err
+	}
+	// A client with a valid credential gets access_denied.
+	if _, err := g.Authorize(r); err != nil {
+		return err
+	}
+	return denied("the control credential is required")
 }

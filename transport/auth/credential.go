@@ -27,10 +27,10 @@ var (
 // headerKey returns the key in the request's headers, or "". It refuses headers
 // that contradict each other.
 func headerKey(h http.Header) (string, error) {
-	if key, ok, err := bearerKey(h); ok || err != nil {
+	key, err := bearerKey(h)
+	if key != "" || err != nil {
 		return key, err
 	}
-	key := ""
 	for _, name := range []string{"X-Maestro-Api-Key", "X-Composer-Api-Key", "X-Evalops-Api-Key"} {
 		for _, value := range h.Values(name) {
 			if key != "" && value != "" && value != key {
@@ -44,20 +44,20 @@ func headerKey(h http.Header) (string, error) {
 	return key, nil
 }
 
-// bearerKey returns the key of an Authorization header with the scheme Bearer.
-// It ignores other schemes, which may be for a proxy.
-func bearerKey(h http.Header) (key string, ok bool, err error) {
+// bearerKey returns the key of an Authorization header with the scheme Bearer, or
+// "". It ignores other schemes, which may be for a proxy.
+func bearerKey(h http.Header) (string, error) {
 	if len(h.Values("Authorization")) > 1 {
-		return "", false, badRequest("more than one Authorization header")
+		return "", badRequest("more than one Authorization header")
 	}
 	scheme, key, _ := strings.Cut(h.Get("Authorization"), " ")
 	if !strings.EqualFold(scheme, "Bearer") {
-		return "", false, nil
+		return "", nil
 	}
 	if key = strings.TrimSpace(key); key == "" {
-		return "", false, errMissing
+		return "", errMissing
 	}
-	return key, true, nil
+	return key, nil
 }
 
 // queryTicket returns the ticket in the query of a GET, or "". A ticket does

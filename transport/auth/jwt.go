@@ -75,7 +75,7 @@ func (j *jwtReader) holder(text string) (contracts.Principal, error) {
 	case j.audience != "" && !slices.Contains(audiences, j.audience):
 		return contracts.Principal{}, denied("this credential is for another audience")
 	case role != "" && role != contracts.RoleViewer && role != contracts.RoleController,
-		p.SessionID != "" && !validID(p.SessionID), claimed != "" && !validScope(claimed):
+		p.SessionID != "" && !contracts.ValidID(p.SessionID), claimed != "" && !validScope(claimed):
 		return contracts.Principal{}, denied("this credential has a claim that is not understood")
 	}
 	if role == contracts.RoleViewer {

@@ -11,9 +11,8 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
-	"io"
 	"math/big"
-	"os"
+	"slices"
 )
 
 const (
@@ -52,29 +51,19 @@ type verifyKey struct {
 //
 // A file with a secret must not be readable by other users.
 func LoadKeys(path string) (*Keys, error) {
-	f, err := os.Open(path)
+	b, shared, err := readFile("key file", path, maxKeyFile+1)
 	if err != nil {
-		return nil, fmt.Errorf("open the key file: %w", err)
-	}
-	defer f.Close()
-	b, err := io.ReadAll(io.LimitReader(f, maxKeyFile+1))
-	if err != nil {
-		return nil, fmt.Errorf("read the key file: %w", err)
+		return nil, err
 	}
 	if len(b) > maxKeyFile {
 		return nil, fmt.Errorf("key file %s is larger than %d bytes", path, maxKeyFile)
 	}
 	keys, err := parseKeys(b)
+	if err == nil && slices.ContainsFunc(keys.list, func(k verifyKey) bool { return k.alg == algHMAC }) {
+		err = shared
+	}
 	if err != nil {
 		return nil, fmt.Errorf("key file %s: %w", path, err)
-	}
-	for _, k := range keys.list {
-		if k.alg != algHMAC {
-			continue
-		}
-		if err := checkPrivate(f); err != nil {
-			return nil, fmt.Errorf("key file %s: %w", path, err)
-		}
 	}
 	return keys, nil
 }

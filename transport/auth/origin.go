@@ -9,6 +9,15 @@ import (
 	"strings"
 )
 
+// checkSender refuses a request that a foreign page may have sent, by its Host and
+// Origin, and returns the canonical Origin.
+func (g *Authenticator) checkSender(r *http.Request) (origin string, err error) {
+	if err := g.checkHost(r); err != nil {
+		return "", err
+	}
+	return g.checkOrigin(r)
+}
+
 // checkHost refuses a request whose Host is not one of this server's. If a
 // foreign page's host name was made to resolve to this machine (DNS rebinding),
 // its requests have that name as Host. They cannot have localhost or an IP

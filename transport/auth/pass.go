@@ -59,32 +59,20 @@ func (p *passes) add(holder contracts.Principal, origin string, now time.Time) (
 	return secret, expires
 }
 
-// find returns the valid pass with a secret.
-func (p *passes) find(secret string, now time.Time) (found pass, ok bool) {
+// find returns the valid pass with a secret, and removes it if it is used up.
+func (p *passes) find(secret string, usedUp bool, now time.Time) (found pass, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	e, ok := p.byKey[sha256.Sum256([]byte(secret))]
-	if !ok {
+	e := p.byKey[sha256.Sum256([]byte(secret))]
+	if e == nil {
 		return pass{}, false
 	}
-	if found = *e.Value.(*pass); !now.Before(found.expires) {
+	found = *e.Value.(*pass)
+	ok = now.Before(found.expires)
+	if usedUp || !ok {
 		p.remove(e)
-		return pass{}, false
 	}
-	return found, true
-}
-
-// use is find, and removes the pass.
-func (p *passes) use(secret string, now time.Time) (taken pass, ok bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	e, ok := p.byKey[sha256.Sum256([]byte(secret))]
-	if !ok {
-		return pass{}, false
-	}
-	p.remove(e)
-	taken = *e.Value.(*pass)
-	return taken, now.Before(taken.expires)
+	return found, ok
 }
 
 // remove removes a pass. The caller holds mu.

@@ -24,30 +24,31 @@ const (
 	maxLabel         = 64   // bytes
 )
 
-// A share admits its bearer to one session.
+// A share admits its bearer to one session. The file has shares in this form: it has
+// the hashes of the tokens, so that a reader of the file cannot use them.
 type share struct {
 	// Static.
-	id      string            // 24 hex digits
-	hash    [sha256.Size]byte // of the token
-	scope   string            // of the principal that made it
-	session string
-	role    contracts.Role // viewer or controller
-	label   string         // for people to read
-	made    time.Time
-	expires time.Time
+	ID        string         `json:"id"`              // 24 hex digits
+	SHA256    string         `json:"sha256"`          // of the token, in hex
+	Scope     string         `json:"scope,omitempty"` // of the principal that made it
+	SessionID string         `json:"session_id"`
+	Role      contracts.Role `json:"role"` // viewer or controller
+	Label     string         `json:"label,omitempty"`
+	CreatedAt time.Time      `json:"created_at"` // in UTC
+	ExpiresAt time.Time      `json:"expires_at"` // in UTC
 
 	// Guarded by shares.mu.
 	revoked bool // and not yet removed from the file
 }
 
 // live reports whether the share is valid at now. The caller holds shares.mu.
-func (s *share) live(now time.Time) bool { return !s.revoked && now.Before(s.expires) }
+func (s *share) live(now time.Time) bool { return !s.revoked && now.Before(s.ExpiresAt) }
 
 // bearer returns the principal of the bearer.
 func (s *share) bearer() contracts.Principal {
-	p := contracts.Principal{ID: shareOwner + s.id, Scope: s.scope, SessionID: s.session, Expires: s.expires}
-	if s.role == contracts.RoleViewer {
-		p.Role = s.role
+	p := contracts.Principal{ID: shareOwner + s.ID, Scope: s.Scope, SessionID: s.SessionID, Expires: s.ExpiresAt}
+	if s.Role == contracts.RoleViewer {
+		p.Role = s.Role
 	}
 	return p
 }
@@ -69,12 +70,12 @@ type shares struct {
 
 	mu     sync.Mutex
 	byID   map[string]*share // at most maxShares that are live
-	byHash map[[sha256.Size]byte]*share
+	byHash map[string]*share
 }
 
 // openShares reads the live shares from the file at path.
 func openShares(path string, now time.Time, log *slog.Logger) (*shares, error) {
-	s := &shares{path: path, log: log, byID: map[string]*share{}, byHash: map[[sha256.Size]byte]*share{}}
+	s := &shares{path: path, log: log, byID: map[string]*share{}, byHash: map[string]*share{}}
 	if path == "" {
 		return s, nil
 	}
@@ -92,14 +93,14 @@ func openShares(path string, now time.Time, log *slog.Logger) (*shares, error) {
 
 // The caller of put and drop holds mu, or has the only reference to s.
 
-func (s *shares) put(one *share)  { s.byID[one.id], s.byHash[one.hash] = one, one }
-func (s *shares) drop(one *share) { delete(s.byID, one.id); delete(s.byHash, one.hash) }
+func (s *shares) put(one *share)  { s.byID[one.ID], s.byHash[one.SHA256] = one, one }
+func (s *shares) drop(one *share) { delete(s.byID, one.ID); delete(s.byHash, one.SHA256) }
 
 // holder returns the principal of a share token.
 func (s *shares) holder(token string, now time.Time) (contracts.Principal, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	one := s.byHash[sha256.Sum256([]byte(token))]
+	one := s.byHash[hashOfToken(token)]
 	if one == nil || !one.live(now) {
 		return contracts.Principal{}, false
 	}
@@ -116,7 +117,7 @@ func (s *shares) has(principalID string, now time.Time) bool {
 
 // list returns the live shares of a session, the oldest first.
 func (s *shares) list(scope, session string, now time.Time) []*share {
-	return slices.DeleteFunc(s.all(now), func(one *share) bool { return one.scope != scope || one.session != session })
+	return slices.DeleteFunc(s.all(now), func(one *share) bool { return one.Scope != scope || one.SessionID != session })
 }
 
 // all returns the live shares, the oldest first.
@@ -129,23 +130,28 @@ func (s *shares) all(now time.Time) []*share {
 			all = append(all, one)
 		}
 	}
-	slices.SortFunc(all, func(a, b *share) int { return cmp.Or(a.made.Compare(b.made), cmp.Compare(a.id, b.id)) })
+	slices.SortFunc(all, func(a, b *share) int { return cmp.Or(a.CreatedAt.Compare(b.CreatedAt), cmp.Compare(a.ID, b.ID)) })
 	return all
 }
 
-// mint completes a share with id and hash, stores it and returns its token.
+func hashOfToken(token string) string {
+	sum := sha256.Sum256([]byte(token))
+	return hex.EncodeToString(sum[:])
+}
+
+// mint completes a share with its id and hash, stores it and returns its token.
 func (s *shares) mint(one *share, now time.Time) (token string, err error) {
 	id := make([]byte, 12)
 	_, _ = rand.Read(id) // never fails; it ends the program instead
 	token = sharePrefix + newSecret()
-	one.id, one.hash = hex.EncodeToString(id), sha256.Sum256([]byte(token))
+	one.ID, one.SHA256 = hex.EncodeToString(id), hashOfToken(token)
 
 	s.changing.Lock()
 	defer s.changing.Unlock()
 	all := s.all(now)
 	ofScope := 0
 	for _, other := range all {
-		if other.scope == one.scope {
+		if other.Scope == one.Scope {
 			ofScope++
 		}
 	}
@@ -169,7 +175,7 @@ func (s *shares) revoke(scope, session, id string, now time.Time) (found bool, e
 	defer s.changing.Unlock()
 	s.mu.Lock()
 	one := s.byID[id]
-	found = one != nil && one.scope == scope && one.session == session && now.Before(one.expires)
+	found = one != nil && one.Scope == scope && one.SessionID == session && now.Before(one.ExpiresAt)
 	if found {
 		one.revoked = true
 	}

@@ -375,7 +375,7 @@ func TestSharesAreBounded(t *testing.T) {
 	s := newSharing(t)
 	s.shares.path = "" // a thousand files would take a while
 	add := func(scope string) error {
-		_, err := s.shares.mint(&share{scope: scope, session: "sess_a", role: contracts.RoleViewer, made: epoch, expires: epoch.Add(time.Hour)}, s.clock.now)
+		_, err := s.shares.mint(&share{Scope: scope, SessionID: "sess_a", Role: contracts.RoleViewer, CreatedAt: epoch, ExpiresAt: epoch.Add(time.Hour)}, s.clock.now)
 		return err
 	}
 	for i := range maxSharesOfScope {

@@ -6,12 +6,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"runtime"
-	"time"
 
 	"github.com/seed-028515a8/maestro/contracts"
 )
@@ -21,42 +19,24 @@ const (
 	maxShareFile     = 2 << 20 // bytes; far more than maxShares shares need
 )
 
-// A shareFile is the content of the file. It has the hashes of the tokens, so
-// that a reader of the file cannot use the shares.
+// A shareFile is the content of the file.
 type shareFile struct {
-	Version int          `json:"version"`
-	Shares  []savedShare `json:"shares"`
-}
-
-type savedShare struct {
-	ID        string         `json:"id"`
-	SHA256    string         `json:"sha256"` // of the token, in hex
-	Scope     string         `json:"scope,omitempty"`
-	SessionID string         `json:"session_id"`
-	Role      contracts.Role `json:"role"`
-	Label     string         `json:"label,omitempty"`
-	CreatedAt time.Time      `json:"created_at"`
-	ExpiresAt time.Time      `json:"expires_at"`
+	Version int      `json:"version"`
+	Shares  []*share `json:"shares"`
 }
 
 // readShares returns the shares in the file, or none if it does not exist. A
 // file that is not understood is an error: otherwise revoked shares could
 // return, and shares could be lost silently.
 func readShares(path string) ([]*share, error) {
-	f, err := os.Open(path)
-	if errors.Is(err, fs.ErrNotExist) {
+	b, shared, err := readFile("share file", path, maxShareFile)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
 		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("open the share file: %w", err)
-	}
-	defer f.Close()
-	if err := checkPrivate(f); err != nil {
-		return nil, fmt.Errorf("share file %s: %w", path, err)
-	}
-	b, err := io.ReadAll(io.LimitReader(f, maxShareFile))
-	if err != nil {
-		return nil, fmt.Errorf("read the share file: %w", err)
+	case err != nil:
+		return nil, err
+	case shared != nil:
+		return nil, fmt.Errorf("share file %s: %w", path, shared)
 	}
 	var file shareFile
 	if err := json.Unmarshal(b, &file); err != nil {
@@ -65,28 +45,22 @@ func readShares(path string) ([]*share, error) {
 	if file.Version != shareFileVersion || len(file.Shares) > maxShares {
 		return nil, fmt.Errorf("share file %s: version %d with %d shares is not understood", path, file.Version, len(file.Shares))
 	}
-	var list []*share
-	for i, saved := range file.Shares {
-		one, ok := saved.share()
-		if !ok {
+	for i, one := range file.Shares {
+		if one == nil || !one.valid() {
 			return nil, fmt.Errorf("share file %s: share %d is malformed", path, i)
 		}
-		list = append(list, one)
+		if now, ok := CurrentScope(one.Scope); ok {
+			one.Scope = now
+		}
+		one.CreatedAt, one.ExpiresAt = one.CreatedAt.UTC(), one.ExpiresAt.UTC()
 	}
-	return list, nil
+	return file.Shares, nil
 }
 
-func (s *savedShare) share() (*share, bool) {
-	one := &share{
-		id: s.ID, scope: s.Scope, session: s.SessionID, role: s.Role, label: s.Label,
-		made: s.CreatedAt.UTC(), expires: s.ExpiresAt.UTC(),
-	}
-	if now, ok := CurrentScope(s.Scope); ok {
-		one.scope = now
-	}
+// valid reports whether a share in a file can be understood.
+func (s *share) valid() bool {
 	hash, err := hex.DecodeString(s.SHA256)
-	copy(one.hash[:], hash)
-	return one, err == nil && len(hash) == sha256.Size && validID(s.ID) && validID(s.SessionID) &&
+	return err == nil && len(hash) == sha256.Size && contracts.ValidID(s.ID) && contracts.ValidID(s.SessionID) &&
 		(s.Scope == "" || validScope(s.Scope)) && validLabel(s.Label) && !s.ExpiresAt.IsZero() &&
 		(s.Role == contracts.RoleViewer || s.Role == contracts.RoleController)
 }
@@ -94,13 +68,7 @@ func (s *savedShare) share() (*share, bool) {
 // writeShares replaces the file. A reader sees all of the old file or all of
 // the new one, also after a crash.
 func writeShares(path string, list []*share) (err error) {
-	file := shareFile{Version: shareFileVersion, Shares: []savedShare{}}
-	for _, one := range list {
-		file.Shares = append(file.Shares, savedShare{
-			ID: one.id, SHA256: hex.EncodeToString(one.hash[:]), Scope: one.scope, SessionID: one.session,
-			Role: one.role, Label: one.label, CreatedAt: one.made, ExpiresAt: one.expires,
-		})
-	}
+	file := shareFile{Version: shareFileVersion, Shares: append([]*share{}, list...)} // never null
 	text, err := json.MarshalIndent(file, "", "  ")
 	if err != nil {
 		panic(err) // cannot fail: strings and times with four-digit years

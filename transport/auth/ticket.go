@@ -2,7 +2,6 @@ package auth
 
 import (
 	"net/http"
-	"strings"
 	"time"
 
 	"github.com/seed-028515a8/maestro/contracts"
@@ -45,7 +44,7 @@ func (g *Authenticator) Mint(p contracts.Principal, session string, role contrac
 
 // redeem uses up a ticket, even if it then does not fit the request.
 func (g *Authenticator) redeem(r *http.Request, text, origin string) (contracts.Principal, error) {
-	used, ok := g.tickets.use(text, g.now())
+	used, ok := g.tickets.find(text, true, g.now())
 	switch {
 	case !ok || !g.Alive(used.holder):
 		return contracts.Principal{}, g.countFailure(r, errTicket)
@@ -66,65 +65,25 @@ func ownRead(r *http.Request, wanted, origin string) bool {
 // principal of the request, bound to the session and role in the body and to
 // the request's Origin.
 func (g *Authenticator) Tickets() http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		answer, err := g.issue(w, r)
-		if err != nil {
-			g.fail(w, r, err)
-			return
+	return g.route(func(w http.ResponseWriter, r *http.Request) (any, error) {
+		if r.Method != http.MethodPost {
+			return nil, notAllowed(w, http.MethodPost)
 		}
-		reply(w, answer)
+		principal, err := g.authorizeOwnRoute(w, r)
+		if err != nil {
+			return nil, err
+		}
+		var req contracts.TicketRequest
+		if err := readBody(w, r, &req); err != nil {
+			return nil, err
+		}
+		if req.SessionID != "" && !contracts.ValidID(req.SessionID) {
+			return nil, badRequest("malformed session id")
+		}
+		text, expires, err := g.Mint(principal, req.SessionID, req.Role, r.Header.Get("Origin"))
+		if err != nil {
+			return nil, err
+		}
+		return &contracts.TicketAnswer{Ticket: text, ExpiresAt: timestamp(expires)}, nil
 	})
-}
-
-type ticketAnswer struct {
-	Ticket    string `json:"ticket"`
-	ExpiresAt string `json:"expires_at"`
-}
-
-func (g *Authenticator) issue(w http.ResponseWriter, r *http.Request) (*ticketAnswer, error) {
-	if r.Method != http.MethodPost {
-		return nil, notAllowed(w, http.MethodPost)
-	}
-	principal, err := g.authorizeOwnRoute(w, r)
-	if err != nil {
-		return nil, err
-	}
-	session, role, err := readTicketRequest(w, r)
-	if err != nil {
-		return nil, err
-	}
-	text, expires, err := g.Mint(principal, session, role, r.Header.Get("Origin"))
-	if err != nil {
-		return nil, err
-	}
-	return &ticketAnswer{text, timestamp(expires)}, nil
-}
-
-// readTicketRequest reads the body, {sessionId?, role?}. It may be empty.
-func readTicketRequest(w http.ResponseWriter, r *http.Request) (session string, role contracts.Role, err error) {
-	members, err := readBody(w, r, "sessionId", "role")
-	if err != nil {
-		return "", "", err
-	}
-	session, okSession := members.text("sessionId")
-	text, okRole := members.text("role")
-	role = contracts.Role(text)
-	switch {
-	case !okSession || !okRole:
-		return "", "", badRequest("sessionId and role must be strings")
-	case role != "" && role != contracts.RoleViewer && role != contracts.RoleController:
-		return "", "", badRequest("role must be viewer or controller")
-	case session != "" && !validID(session):
-		return "", "", badRequest("malformed session id")
-	}
-	return session, role, nil
-}
-
-// validID reports whether s is a legal id.
-func validID(s string) bool {
-	return s != "" && len(s) <= contracts.MaxIDBytes && !strings.ContainsFunc(s, notInID)
-}
-
-func notInID(r rune) bool {
-	return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && !strings.ContainsRune("._:-", r)
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/seed-028515a8/maestro/contracts"
 	"github.com/seed-028515a8/maestro/transport/connlimit"
+	"github.com/seed-028515a8/maestro/transport/httperr"
 )
 
 // attachment reads the body of an attaching request.
@@ -30,7 +31,7 @@ func (h *Handler) attachment(w http.ResponseWriter, r *http.Request, c *call) (*
 		req.SessionID = c.by.Principal.SessionID
 	}
 	switch {
-	case req.SessionID != "" && !validID(req.SessionID):
+	case req.SessionID != "" && !contracts.ValidID(req.SessionID):
 		return nil, badRequest("malformed session id")
 	case c.by.Principal.SessionID != "" && req.SessionID != c.by.Principal.SessionID:
 		return nil, &contracts.Error{Code: contracts.CodeAccessDenied, Message: "this credential is for another session"}
@@ -77,7 +78,7 @@ func answerWith(w http.ResponseWriter, r *http.Request, body any, snapshot []byt
 		return errors.New("httpapi: the snapshot is not the last member of " + string(text))
 	}
 	connlimit.CountAnswer(r, len(snapshot))
-	send(w, http.StatusOK, head, snapshot, []byte("}"))
+	httperr.WriteJSON(w, http.StatusOK, head, snapshot, []byte("}"))
 	return nil
 }
 
@@ -124,7 +125,7 @@ func (h *Handler) create(w http.ResponseWriter, r *http.Request, c *call) error 
 	}
 	setSessionHeaders(w, s, token)
 	connlimit.CountAnswer(r, len(got.Snapshot))
-	send(w, http.StatusOK, got.Snapshot)
+	httperr.WriteJSON(w, http.StatusOK, got.Snapshot)
 	return nil
 }
 
@@ -139,7 +140,7 @@ func (h *Handler) list(w http.ResponseWriter, r *http.Request, c *call) error {
 	if err := connlimit.ReserveAnswer(r, len(text)); err != nil {
 		return err
 	}
-	send(w, http.StatusOK, text)
+	httperr.WriteJSON(w, http.StatusOK, text)
 	return nil
 }
 
@@ -164,7 +165,7 @@ func (h *Handler) show(w http.ResponseWriter, r *http.Request, s Session) error 
 		return err
 	}
 	setSessionHeaders(w, s, "")
-	send(w, http.StatusOK, text)
+	httperr.WriteJSON(w, http.StatusOK, text)
 	return nil
 }
 
@@ -267,7 +268,7 @@ func (h *Handler) send(w http.ResponseWriter, r *http.Request, c *call) error {
 	}
 	return s.Post(text, key, c.by, func(answer []byte) {
 		w.Header().Set("Content-Length", strconv.Itoa(len(answer))) // without it net/http would send chunks
-		send(w, http.StatusOK, answer)
+		httperr.WriteJSON(w, http.StatusOK, answer)
 		_ = http.NewResponseController(w).Flush() // an error says that the client has gone; it asks again
 	})
 }

@@ -136,7 +136,7 @@ func (h *Handler) begin(w http.ResponseWriter, r *http.Request, count func(RateL
 	}
 	by.Principal = p
 	c := &call{by: by, id: r.PathValue("id")}
-	if c.id != "" && !validID(c.id) {
+	if c.id != "" && !contracts.ValidID(c.id) {
 		return nil, badRequest("malformed session id")
 	}
 	if p.SessionID != "" && c.id != "" && c.id != p.SessionID {
@@ -188,18 +188,6 @@ func answer(w http.ResponseWriter, body any) error {
 	if err != nil {
 		return err
 	}
-	send(w, http.StatusOK, text)
+	httperr.WriteJSON(w, http.StatusOK, text)
 	return nil
-}
-
-// send writes an answer that consists of parts.
-func send(w http.ResponseWriter, status int, parts ...[]byte) {
-	h := w.Header()
-	h.Set("Content-Type", "application/json; charset=utf-8")
-	h.Set("Cache-Control", "no-store")
-	h.Set("X-Content-Type-Options", "nosniff")
-	w.WriteHeader(status)
-	for _, part := range parts {
-		_, _ = w.Write(part) // an error says that the client has gone; it asks again
-	}
 }

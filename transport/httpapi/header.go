@@ -88,14 +88,6 @@ func idempotencyKey(h http.Header) (string, error) {
 	return key, nil
 }
 
-// validID reports whether id is a legal session id. It refuses . and .., which
-// change the path.
-func validID(id string) bool {
-	return id != "" && id != "." && id != ".." && len(id) <= contracts.MaxIDBytes && !strings.ContainsFunc(id, func(r rune) bool {
-		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && !strings.ContainsRune("._:-", r)
-	})
-}
-
 // singleParam returns a query parameter that may appear once.
 func singleParam(q url.Values, name string) (value string, present bool, err error) {
 	switch values := q[name]; len(values) {

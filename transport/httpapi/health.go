@@ -9,7 +9,7 @@ import (
 
 // healthz answers that the process runs.
 func healthz(w http.ResponseWriter, _ *http.Request) {
-	send(w, http.StatusOK, []byte(`{"ok":true}`))
+	httperr.WriteJSON(w, http.StatusOK, []byte(`{"ok":true}`))
 }
 
 // readyz says whether clients may attach. It says nothing else, because probes
@@ -20,7 +20,7 @@ func (h *Handler) readyz(w http.ResponseWriter, _ *http.Request) {
 		ready, draining = h.opts.Ready()
 	}
 	if ready {
-		send(w, http.StatusOK, []byte(`{"ok":true,"ready":true,"draining":false}`))
+		httperr.WriteJSON(w, http.StatusOK, []byte(`{"ok":true,"ready":true,"draining":false}`))
 		return
 	}
 	state := map[string]bool{"ok": false, "ready": false, "draining": draining}

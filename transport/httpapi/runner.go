@@ -83,7 +83,7 @@ func drained(w http.ResponseWriter, r *http.Request, runner Runner) error {
 		status = http.StatusServiceUnavailable
 		w.Header().Set("Retry-After", "1")
 	}
-	send(w, status, text)
+	httperr.WriteJSON(w, status, text)
 	return nil
 }
 

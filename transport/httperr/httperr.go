@@ -1,5 +1,5 @@
-// Package httperr writes refusals as HTTP responses, in the one body that all
-// HTTP surfaces share.
+// Package httperr writes the JSON answers of all HTTP surfaces, and refusals in the
+// one body that they share.
 package httperr
 
 import (
@@ -47,9 +47,6 @@ func WriteWith(w http.ResponseWriter, err error, facts map[string]bool) {
 		body = append(append(more[:len(more)-1], ','), body[1:]...)
 	}
 	h := w.Header()
-	h.Set("Content-Type", "application/json; charset=utf-8")
-	h.Set("Cache-Control", "no-store")
-	h.Set("X-Content-Type-Options", "nosniff")
 	status := refusal.Code.HTTPStatus()
 	switch status {
 	case http.StatusUnauthorized:
@@ -59,9 +56,19 @@ func WriteWith(w http.ResponseWriter, err error, facts map[string]bool) {
 			h.Set("Retry-After", "1")
 		}
 	}
+	WriteJSON(w, status, append(body, '\n'))
+}
+
+// WriteJSON answers with JSON that consists of parts and must not be cached.
+func WriteJSON(w http.ResponseWriter, status int, parts ...[]byte) {
+	h := w.Header()
+	h.Set("Content-Type", "application/json; charset=utf-8")
+	h.Set("Cache-Control", "no-store")
+	h.Set("X-Content-Type-Options", "nosniff")
 	w.WriteHeader(status)
-	// An error means that the peer has gone.
-	_, _ = w.Write(append(body, '\n'))
+	for _, part := range parts {
+		_, _ = w.Write(part) // an error says that the client has gone
+	}
 }
 
 // A RefusalWriter is a [http.ResponseWriter] whose Refused method is called for

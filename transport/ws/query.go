@@ -101,7 +101,7 @@ func parseAttach(pathID, rawQuery string) (contracts.Attach, *contracts.Error) {
 	att.Cursor = q.number("cursor")
 	q.get("ticket") // Authorize reads it; here it only must not appear twice
 	if pathID != "" {
-		if !validID(pathID) || att.SessionID != "" && att.SessionID != pathID {
+		if !contracts.ValidID(pathID) || att.SessionID != "" && att.SessionID != pathID {
 			q.bad("session id")
 		}
 		att.SessionID = strings.Clone(pathID) // as in get
@@ -137,7 +137,7 @@ func (q *query) get(name string) (value string, ok bool) {
 
 func (q *query) id(name string) string {
 	value, ok := q.get(name)
-	if ok && !validID(value) {
+	if ok && !contracts.ValidID(value) {
 		q.bad(name)
 	}
 	return value
@@ -170,21 +170,6 @@ func (q *query) number(name string) *int64 {
 		return nil
 	}
 	return &n
-}
-
-// validID reports whether s is a legal id: 1 to 128 of [A-Za-z0-9._:-], except
-// . and .., which change the path.
-func validID(s string) bool {
-	if s == "" || s == "." || s == ".." || len(s) > contracts.MaxIDBytes {
-		return false
-	}
-	for i := range len(s) {
-		c := s[i]
-		if (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && !strings.ContainsRune("._:-", rune(c)) {
-			return false
-		}
-	}
-	return true
 }
 
 func badRequest(text string) *contracts.Error {
