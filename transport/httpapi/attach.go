@@ -41,34 +41,31 @@ func (h *Handler) attachment(w http.ResponseWriter, r *http.Request, c *call) (*
 
 // connect makes or renews a connection. It refuses an unknown session id; an
 // empty one makes a new session.
-func (h *Handler) connect(w http.ResponseWriter, r *http.Request, c *call) error {
+func (h *Handler) connect(w http.ResponseWriter, r *http.Request, c *call) (any, error) {
 	req, err := h.attachment(w, r, c)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	s, _, err := h.openSession(r, c, req, req.SessionID == "")
-	if err != nil {
-		return err
+	if err == nil {
+		err = reserve(r, s)
 	}
-	if err := reserve(r, s); err != nil {
-		return err
+	if err != nil {
+		return nil, err
 	}
 	got, token, err := s.Connect(req, c.by)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	setSessionHeaders(w, s, token)
-	text := got.Snapshot
-	got.Snapshot = noSnapshot
-	return answerWith(w, r, got, text)
+	return nil, answerWith(w, r, got, &got.Snapshot)
 }
 
-// noSnapshot is a placeholder for the snapshot in a body; see answerWith.
-var noSnapshot = json.RawMessage("{}")
-
-// answerWith sends body, whose last member is noSnapshot, with snapshot in its
-// place. The snapshot may be large, so it is not copied.
-func answerWith(w http.ResponseWriter, r *http.Request, body any, snapshot []byte) error {
+// answerWith sends body, whose last member is snapshot. The snapshot may be large,
+// so it is not copied.
+func answerWith(w http.ResponseWriter, r *http.Request, body any, snapshot *json.RawMessage) error {
+	large := *snapshot
+	*snapshot = json.RawMessage("{}")
 	text, err := contracts.EncodeBody(body)
 	if err != nil {
 		return err
@@ -77,8 +74,8 @@ func answerWith(w http.ResponseWriter, r *http.Request, body any, snapshot []byt
 	if !ok {
 		return errors.New("httpapi: the snapshot is not the last member of " + string(text))
 	}
-	connlimit.CountAnswer(r, len(snapshot))
-	httperr.WriteJSON(w, http.StatusOK, head, snapshot, []byte("}"))
+	connlimit.CountAnswer(r, len(large))
+	httperr.WriteJSON(w, http.StatusOK, head, large, []byte("}"))
 	return nil
 }
 
@@ -104,56 +101,56 @@ func setSessionHeaders(w http.ResponseWriter, s Session, token string) {
 
 // create makes the session, or finds it. The client that makes it gets a
 // connection, which its subscription then takes over.
-func (h *Handler) create(w http.ResponseWriter, r *http.Request, c *call) error {
+func (h *Handler) create(w http.ResponseWriter, r *http.Request, c *call) (any, error) {
 	req, err := h.attachment(w, r, c)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	s, opened, err := h.openSession(r, c, req, true)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if !opened {
-		return h.show(w, r, s)
+		return nil, show(w, r, s)
 	}
 	req.ConnectionID = ""
 	by := c.by
 	by.ConnectionID = ""
 	got, token, err := s.Connect(req, by)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	setSessionHeaders(w, s, token)
 	connlimit.CountAnswer(r, len(got.Snapshot))
 	httperr.WriteJSON(w, http.StatusOK, got.Snapshot)
-	return nil
+	return nil, nil
 }
 
-func (h *Handler) list(w http.ResponseWriter, r *http.Request, c *call) error {
+func (h *Handler) list(w http.ResponseWriter, r *http.Request, c *call) (any, error) {
 	if h.opts.List == nil {
-		return &contracts.Error{Code: contracts.CodeNotFound, Message: "route not found"}
+		return nil, &contracts.Error{Code: contracts.CodeNotFound, Message: "route not found"}
 	}
 	text, err := contracts.EncodeBody(h.opts.List(c.by.Principal))
-	if err != nil {
-		return err
+	if err == nil {
+		err = connlimit.ReserveAnswer(r, len(text))
 	}
-	if err := connlimit.ReserveAnswer(r, len(text)); err != nil {
-		return err
+	if err != nil {
+		return nil, err
 	}
 	httperr.WriteJSON(w, http.StatusOK, text)
-	return nil
+	return nil, nil
 }
 
-func (h *Handler) state(w http.ResponseWriter, r *http.Request, c *call) error {
+func (h *Handler) state(w http.ResponseWriter, r *http.Request, c *call) (any, error) {
 	s, err := h.find(r, c)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	return h.show(w, r, s)
+	return nil, show(w, r, s)
 }
 
 // show answers with the state.
-func (h *Handler) show(w http.ResponseWriter, r *http.Request, s Session) error {
+func show(w http.ResponseWriter, r *http.Request, s Session) error {
 	if err := reserve(r, s); err != nil {
 		return err
 	}
@@ -169,44 +166,39 @@ func (h *Handler) show(w http.ResponseWriter, r *http.Request, s Session) error 
 	return nil
 }
 
-func (h *Handler) subscribe(w http.ResponseWriter, r *http.Request, c *call) error {
+func (h *Handler) subscribe(w http.ResponseWriter, r *http.Request, c *call) (any, error) {
 	req, err := h.attachment(w, r, c)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	s, err := h.find(r, c)
-	if err != nil {
-		return err
+	if err == nil {
+		err = reserve(r, s)
 	}
-	if err := reserve(r, s); err != nil {
-		return err
+	if err != nil {
+		return nil, err
 	}
 	got, token, err := s.Subscribe(req, c.by)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	setSessionHeaders(w, s, token)
-	text := got.Snapshot
-	got.Snapshot = noSnapshot
-	return answerWith(w, r, got, text)
+	return nil, answerWith(w, r, got, &got.Snapshot)
 }
 
-func (h *Handler) unsubscribe(w http.ResponseWriter, r *http.Request, c *call) error {
+func (h *Handler) unsubscribe(w http.ResponseWriter, r *http.Request, c *call) (any, error) {
 	var req contracts.SubscriptionRequest
 	if err := h.body(w, r, &req, false); err != nil {
-		return err
+		return nil, err
 	}
 	if req.SubscriptionID == "" {
-		return badRequest("Invalid request body: /subscriptionId Expected required property")
+		return nil, badRequest("Invalid request body: /subscriptionId Expected required property")
 	}
 	s, err := h.find(r, c)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	if err := s.Unsubscribe(req.SubscriptionID, c.by); err != nil {
-		return err
-	}
-	return answer(w, &contracts.SuccessAnswer{Success: true})
+	return &contracts.SuccessAnswer{Success: true}, s.Unsubscribe(req.SubscriptionID, c.by)
 }
 
 // targetSession finds the session of a request. If the body names a connection or
@@ -224,49 +216,39 @@ func (h *Handler) targetSession(w http.ResponseWriter, r *http.Request, c *call)
 	return s, by, err
 }
 
-func (h *Handler) heartbeat(w http.ResponseWriter, r *http.Request, c *call) error {
+func (h *Handler) heartbeat(w http.ResponseWriter, r *http.Request, c *call) (any, error) {
 	s, by, err := h.targetSession(w, r, c)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	got, err := s.Heartbeat(by)
-	if err != nil {
-		return err
-	}
-	return answer(w, got)
+	return s.Heartbeat(by)
 }
 
-func (h *Handler) disconnect(w http.ResponseWriter, r *http.Request, c *call) error {
+func (h *Handler) disconnect(w http.ResponseWriter, r *http.Request, c *call) (any, error) {
 	s, by, err := h.targetSession(w, r, c)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	got, err := s.Disconnect(by)
-	if err != nil {
-		return err
-	}
-	return answer(w, got)
+	return s.Disconnect(by)
 }
 
-func (h *Handler) send(w http.ResponseWriter, r *http.Request, c *call) error {
+func (h *Handler) send(w http.ResponseWriter, r *http.Request, c *call) (any, error) {
 	key, err := idempotencyKey(r.Header)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	text, err := h.read(w, r)
-	if err != nil {
-		return err
+	if err == nil && h.opts.Fence != nil {
+		err = h.opts.Fence.CheckMessage()
 	}
-	if h.opts.Fence != nil {
-		if err := h.opts.Fence.CheckMessage(); err != nil {
-			return err
-		}
+	if err != nil {
+		return nil, err
 	}
 	s, err := h.find(r, c)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	return s.Post(text, key, c.by, func(answer []byte) {
+	return nil, s.Post(text, key, c.by, func(answer []byte) {
 		w.Header().Set("Content-Length", strconv.Itoa(len(answer))) // without it net/http would send chunks
 		httperr.WriteJSON(w, http.StatusOK, answer)
 		_ = http.NewResponseController(w).Flush() // an error says that the client has gone; it asks again

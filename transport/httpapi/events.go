@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"cmp"
 	"net/http"
 	"net/url"
 	"slices"
@@ -12,25 +13,25 @@ import (
 )
 
 // events answers with the event stream.
-func (h *Handler) events(w http.ResponseWriter, r *http.Request, c *call) error {
+func (h *Handler) events(w http.ResponseWriter, r *http.Request, c *call) (any, error) {
 	if r.Method == http.MethodHead {
 		w.Header().Set("Allow", http.MethodGet)
-		return &contracts.Error{Code: contracts.CodeMethodNotAllowed, Message: "method not allowed"}
+		return nil, &contracts.Error{Code: contracts.CodeMethodNotAllowed, Message: "method not allowed"}
 	}
 	if h.opts.Fence != nil {
 		if err := h.opts.Fence.CheckOwner(r.Header.Get(headerOwner)); err != nil {
-			return err
+			return nil, err
 		}
 	}
 	req, err := streamRequest(r, c)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	s, err := h.find(r, c)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	return h.opts.Streams.Serve(w, r, s, req, c.by)
+	return nil, h.opts.Streams.Serve(w, r, s, req, c.by)
 }
 
 // streamRequest reads where a stream begins. A browser that reconnects repeats
@@ -40,50 +41,37 @@ func streamRequest(r *http.Request, c *call) (req contracts.StreamRequest, err e
 	if err != nil {
 		return req, badRequest("malformed query")
 	}
-	sub, _, err := singleParam(q, "subscriptionId")
-	if err != nil {
-		return req, err
+	param := func(name string) string {
+		if len(q[name]) > 1 && err == nil {
+			err = badRequest("the parameter " + name + " is there more than once")
+		}
+		return strings.Clone(q.Get(name)) // a copy, so that the request can be freed
 	}
-	if req.SubscriptionID = strings.Clone(sub); sub == "" {
-		req.SubscriptionID = c.by.SubscriptionID
+	req.SubscriptionID = cmp.Or(param("subscriptionId"), c.by.SubscriptionID)
+	if text := param("cursor"); text != "" {
+		n, bad := strconv.ParseInt(text, 10, 64)
+		if bad != nil && err == nil {
+			err = badRequest("the cursor must be an integer")
+		}
+		req.Cursor = &n
 	}
-	if req.Cursor, req.Epoch, err = position(q); err != nil {
-		return req, err
+	if req.Epoch = param("epoch"); len(req.Epoch) > contracts.MaxIDBytes && err == nil {
+		err = badRequest("malformed epoch")
 	}
 	if epoch, cursor, ok := sse.ParseID(r.Header.Get("Last-Event-ID")); ok {
 		req.Cursor, req.Epoch = &cursor, strings.Clone(epoch)
 	}
-	if req.SubscriptionID == "" {
-		req.OptOuts, err = optOuts(q)
+	if req.SubscriptionID != "" {
+		return req, err
+	}
+	if text := param("optOutNotifications"); text != "" && err == nil {
+		req.OptOuts, err = optOuts(text)
 	}
 	return req, err
 }
 
-func position(q url.Values) (cursor *int64, epoch string, err error) {
-	text, present, err := singleParam(q, "cursor")
-	if err != nil {
-		return nil, "", err
-	}
-	if present && text != "" {
-		n, err := strconv.ParseInt(text, 10, 64)
-		if err != nil {
-			return nil, "", badRequest("the cursor must be an integer")
-		}
-		cursor = &n
-	}
-	epoch, _, err = singleParam(q, "epoch")
-	if err == nil && len(epoch) > contracts.MaxIDBytes {
-		err = badRequest("malformed epoch")
-	}
-	return cursor, strings.Clone(epoch), err
-}
-
 // optOuts reads the notifications that a stream leaves out.
-func optOuts(q url.Values) (list []contracts.Notification, err error) {
-	text, _, err := singleParam(q, "optOutNotifications")
-	if err != nil || text == "" {
-		return nil, err
-	}
+func optOuts(text string) (list []contracts.Notification, err error) {
 	for word := range strings.SplitSeq(text, ",") {
 		n := contracts.Notification(strings.TrimSpace(word))
 		switch n {

@@ -5,6 +5,8 @@ import (
 	"cmp"
 	"errors"
 	"net/http"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/seed-028515a8/maestro/contracts"
@@ -57,9 +59,9 @@ func (h *Handler) Routes(mux *http.ServeMux) {
 	mux.HandleFunc("/", noRoute)
 }
 
-// An endpoint serves one request. It returns an error to be sent as a refusal,
+// An endpoint serves one request. It returns a body type or an error to be sent,
 // or nil after it has answered.
-type endpoint func(w http.ResponseWriter, r *http.Request, c *call) error
+type endpoint func(w http.ResponseWriter, r *http.Request, c *call) (body any, err error)
 
 // methods maps the HTTP methods of a path to handlers.
 type methods = map[string]http.HandlerFunc
@@ -79,7 +81,8 @@ func Methods(can methods) http.HandlerFunc {
 			allowed = append(allowed, http.MethodHead)
 		}
 	}
-	allow := joinSorted(allowed)
+	slices.Sort(allowed)
+	allow := strings.Join(allowed, ", ")
 	return func(w http.ResponseWriter, r *http.Request) {
 		method := r.Method
 		if method == http.MethodHead {
@@ -103,13 +106,12 @@ func Methods(can methods) http.HandlerFunc {
 func (h *Handler) authenticated(count func(RateLimiter, string) time.Duration) func(endpoint) http.HandlerFunc {
 	return func(do endpoint) http.HandlerFunc {
 		return func(w http.ResponseWriter, r *http.Request) {
+			var body any
 			c, err := h.begin(w, r, count)
 			if err == nil {
-				err = do(w, r, c)
+				body, err = do(w, r, c)
 			}
-			if err != nil {
-				httperr.Write(w, err)
-			}
+			answer(w, http.StatusOK, body, err)
 		}
 	}
 }
@@ -182,12 +184,16 @@ func (h *Handler) read(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 // encoded. The answer stays in memory until the client has read it.
 func reserve(r *http.Request, s Session) error { return connlimit.ReserveAnswer(r, s.SnapshotBytes()) }
 
-// answer sends a body type.
-func answer(w http.ResponseWriter, body any) error {
-	text, err := contracts.EncodeBody(body)
-	if err != nil {
-		return err
+// answer sends err as a refusal, or a body type unless it is nil.
+func answer(w http.ResponseWriter, status int, body any, err error) {
+	var text []byte
+	if err == nil && body != nil {
+		text, err = contracts.EncodeBody(body)
 	}
-	httperr.WriteJSON(w, http.StatusOK, text)
-	return nil
+	switch {
+	case err != nil:
+		httperr.Write(w, err)
+	case body != nil:
+		httperr.WriteJSON(w, status, text)
+	}
 }

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/seed-028515a8/maestro/contracts"
-	"github.com/seed-028515a8/maestro/transport/httperr"
 )
 
 // Conn is one stream. One goroutine may call ReadFrame, and one at a time
@@ -171,26 +170,4 @@ func (c *Conn) finishOrRefuse(err error) {
 	}
 	c.ended = true
 	c.wire.leave()
-}
-
-// refusal returns err as an HTTP status and body. It sets its header fields in
-// header.
-func refusal(header http.Header, err error) (status int, body []byte) {
-	r := &recorder{header: header}
-	httperr.Write(r, err)
-	return r.status, r.body
-}
-
-// A recorder is a ResponseWriter that stores the answer.
-type recorder struct {
-	status int
-	header http.Header
-	body   []byte
-}
-
-func (r *recorder) Header() http.Header    { return r.header }
-func (r *recorder) WriteHeader(status int) { r.status = status }
-func (r *recorder) Write(p []byte) (int, error) {
-	r.body = append(r.body, p...)
-	return len(p), nil
 }

@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"sync"
 	"time"
+
+	"github.com/seed-028515a8/maestro/transport/httperr"
 )
 
 // A socket is a hijacked connection. The body is chunked, so that a client can
@@ -92,7 +94,7 @@ func (s *socket) sayEnd() error {
 }
 
 func (s *socket) refuse(header http.Header, err error) {
-	status, body := refusal(header, err)
+	status, body := httperr.Encode(header, err)
 	var out bytes.Buffer
 	out.WriteString("HTTP/1.1 " + strconv.Itoa(status) + " " + http.StatusText(status) + "\r\n")
 	header.Set("Connection", "close")

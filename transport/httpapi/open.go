@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"fmt"
 	"net/http"
 	"strings"
 
@@ -37,4 +38,24 @@ func noRoute(w http.ResponseWriter, r *http.Request) {
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'")
 	_, _ = w.Write([]byte(welcome)) // an error says that the browser has gone
+}
+
+// healthz answers that the process runs.
+func healthz(w http.ResponseWriter, _ *http.Request) {
+	httperr.WriteJSON(w, http.StatusOK, []byte(`{"ok":true}`))
+}
+
+// readyz says whether clients may attach. It says nothing else, because probes
+// carry no credential.
+func (h *Handler) readyz(w http.ResponseWriter, _ *http.Request) {
+	ready, draining := true, false
+	if h.opts.Ready != nil {
+		ready, draining = h.opts.Ready()
+	}
+	if ready {
+		httperr.WriteJSON(w, http.StatusOK, []byte(`{"ok":true,"ready":true,"draining":false}`))
+		return
+	}
+	refusal := &contracts.Error{Code: contracts.CodeRuntimeNotReady, Message: "not accepting new attachments"}
+	httperr.WriteWith(w, refusal, fmt.Sprintf(`"draining":%t,"ok":false,"ready":false,`, draining))
 }
