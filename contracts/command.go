@@ -207,6 +207,6 @@ func (b ContentBlock) MarshalJSON() ([]byte, error) {
 		b.Type = "text"
 	}
 	var w writer
-	w.block(b)
+	w.block(&b)
 	return w.buf, nil
 }

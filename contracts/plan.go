@@ -19,7 +19,7 @@ type Type struct {
 	Fields []Field
 
 	goType   reflect.Type
-	opening  string // the brace, and the type if there is one
+	opening  string // the type key, with a comma before it; empty for GroupObject
 	required uint64 // bit i is set if Fields[i] must be present
 }
 
@@ -56,7 +56,7 @@ type Field struct {
 	Nullable bool
 	Lenient  bool // required, but a client accepts its absence
 
-	prefix     string // the quoted name and the colon
+	prefix     string // a comma, the quoted name and a colon
 	index      int    // of the Go field
 	keepsEmpty bool   // an empty list is sent as [], not omitted
 	text       bool
@@ -144,7 +144,7 @@ type nestedTypes map[reflect.Type]*Type
 func (nested nestedTypes) object(goType reflect.Type) *Type {
 	t, ok := nested[goType]
 	if !ok {
-		t = &Type{Name: goType.Name(), Group: GroupObject, goType: goType, opening: "{"}
+		t = &Type{Name: goType.Name(), Group: GroupObject, goType: goType}
 		nested[goType] = t
 		nested.addFields(t)
 	}
@@ -171,7 +171,7 @@ func (t *Type) add(f Field) {
 // field reads the tags of one Go field.
 func (nested nestedTypes) field(index int, sf reflect.StructField) Field {
 	name, options, _ := strings.Cut(sf.Tag.Get("json"), ",")
-	f := Field{Name: name, GoName: sf.Name, prefix: `"` + name + `":`, index: index, Value: nested.value(sf.Type)}
+	f := Field{Name: name, GoName: sf.Name, prefix: `,"` + name + `":`, index: index, Value: nested.value(sf.Type)}
 	f.Required = !strings.Contains(options, "omit")
 	f.keepsEmpty = f.Kind == KindList && options != "omitempty"
 	f.Nullable = f.pointer && f.Required || f.Kind == KindNullString
@@ -309,7 +309,7 @@ func familyOf[T any](group Group, t *texts, all []T, typeOf func(T) string) fami
 	for _, empty := range all {
 		goType := reflect.TypeOf(empty).Elem()
 		t := &Type{Name: goType.Name(), Group: group, Wire: typeOf(empty), goType: goType}
-		t.opening = `{"type":"` + t.Wire + `"`
+		t.opening = `,"type":"` + t.Wire + `"`
 		nested.addFields(t)
 		f.types, f.byWire[t.Wire] = append(f.types, t), t
 	}

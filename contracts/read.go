@@ -113,30 +113,31 @@ func (r *reader) members(t *Type, v reflect.Value, typed bool) {
 // unknownKey handles a key that is not in the type. It does not check a server's
 // unknown keys for duplicates.
 func (r *reader) unknownKey(key []byte, others map[string]bool) map[string]bool {
-	if r.lenient {
-		r.ignore(string(key))
-		return nil
-	}
-	if others[string(key)] {
-		r.violateAt(string(key), "Duplicate property")
+	name := string(key)
+	if others[name] {
+		r.violateAt(name, "Duplicate property")
 		return others
+	}
+	r.unexpected(name)
+	if r.lenient {
+		return nil
 	}
 	if others == nil {
 		others = make(map[string]bool)
 	}
-	others[string(key)] = true
-	if r.strict {
-		r.violateAt(string(key), "Unexpected property")
-	} else {
-		r.ignore(string(key))
-	}
+	others[name] = true
 	return others
 }
 
-func (r *reader) ignore(key string) {
-	if r.unknown != nil {
-		r.unknown(r.pointerTo(key))
+// unexpected refuses an unknown key, or ignores it.
+func (r *reader) unexpected(key string) {
+	r.pushName(key)
+	if r.strict {
+		r.violate("Unexpected property")
+	} else if r.unknown != nil {
+		r.unknown(r.pointer())
 	}
+	r.pop()
 }
 
 // absent records a violation for each missing required field, and gives missing
@@ -190,7 +191,7 @@ func (r *reader) null(f *Field, v reflect.Value) {
 	r.word("null")
 	switch {
 	case f.Kind == KindNullString:
-		setNullString(v, Null())
+		*nullString(v) = Null()
 	case f.Nullable, !f.Required && !r.strict:
 	case f.Lenient && r.lenient:
 		f.clear(v)
@@ -199,9 +200,7 @@ func (r *reader) null(f *Field, v reflect.Value) {
 	}
 }
 
-func setNullString(v reflect.Value, n NullString) {
-	*v.Addr().Interface().(*NullString) = n
-}
+func nullString(v reflect.Value) *NullString { return v.Addr().Interface().(*NullString) }
 
 // value reads one value into v.
 func (r *reader) value(s *Value, v reflect.Value) {
@@ -256,7 +255,7 @@ func (r *reader) string(s *Value, v reflect.Value) {
 		r.violate(fmt.Sprintf("Expected at most %d bytes", s.MaxBytes))
 	}
 	if s.Kind == KindNullString {
-		setNullString(v, String(string(content)))
+		*nullString(v) = String(string(content))
 	} else {
 		v.SetString(string(content))
 	}
@@ -369,14 +368,14 @@ func (r *reader) block(v reflect.Value) {
 	var form blockForm
 	r.open()
 	r.members(blockFormType, reflect.ValueOf(&form).Elem(), false)
-	block := ContentBlock{Type: form.Type}
-	if block.Type == "" {
+	if form.Type == "" {
 		return // a violation
 	}
+	block := v.Addr().Interface().(*ContentBlock)
+	block.Type = form.Type
 	r.blockText(&block.Text, "text", form.Text, form.Type == "text")
 	r.blockText(&block.Data, "data", form.Data, form.Type == "image")
 	r.blockText(&block.MimeType, "mimeType", form.MimeType, form.Type == "image")
-	v.Set(reflect.ValueOf(block))
 }
 
 // blockText sets a string of a block. It is required in blocks of its own type, and
@@ -387,10 +386,7 @@ func (r *reader) blockText(into *string, key string, s *string, own bool) {
 		r.violateAt(key, "Required property")
 	case own:
 		*into = *s
-	case s == nil:
-	case r.strict:
-		r.violateAt(key, "Unexpected property")
-	default:
-		r.ignore(key)
+	case s != nil:
+		r.unexpected(key)
 	}
 }

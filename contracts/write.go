@@ -1,6 +1,7 @@
 package contracts
 
 import (
+	"maps"
 	"math"
 	"reflect"
 	"slices"
@@ -29,22 +30,22 @@ type writer struct {
 
 // object writes the struct v.
 func (w *writer) object(t *Type, v reflect.Value) {
+	start := len(w.buf)
 	w.buf = append(w.buf, t.opening...)
-	comma := t.Wire != ""
 	for i := range t.Fields {
 		f := &t.Fields[i]
 		if f.absent(v.Field(f.index)) {
 			continue
 		}
-		if comma {
-			w.buf = append(w.buf, ',')
-		}
-		comma = true
 		w.buf = append(w.buf, f.prefix...)
 		w.pushName(f.Name)
 		w.member(f, v.Field(f.index))
 		w.pop()
 	}
+	if len(w.buf) == start {
+		w.buf = append(w.buf, '{')
+	}
+	w.buf[start] = '{' // in place of the first comma
 	w.buf = append(w.buf, '}')
 }
 
@@ -54,7 +55,7 @@ func (f *Field) absent(v reflect.Value) bool {
 	case f.Required:
 		return false
 	case f.Kind == KindNullString:
-		return !nullStringOf(v).Present
+		return !nullString(v).Present
 	case f.keepsEmpty:
 		return v.IsNil()
 	case v.Kind() == reflect.Slice, v.Kind() == reflect.Map:
@@ -62,8 +63,6 @@ func (f *Field) absent(v reflect.Value) bool {
 	}
 	return v.IsZero()
 }
-
-func nullStringOf(v reflect.Value) NullString { return v.Interface().(NullString) }
 
 func (w *writer) member(f *Field, v reflect.Value) {
 	switch {
@@ -86,7 +85,7 @@ func (w *writer) value(s *Value, v reflect.Value) {
 	case KindString:
 		w.string(s, v.String())
 	case KindNullString:
-		if p := nullStringOf(v).Value; p != nil {
+		if p := nullString(v).Value; p != nil {
 			w.buf = appendString(w.buf, *p)
 		} else {
 			w.buf = append(w.buf, "null"...)
@@ -106,7 +105,7 @@ func (w *writer) value(s *Value, v reflect.Value) {
 	case KindMap:
 		w.stringMap(v.Interface().(map[string]string))
 	case KindBlock:
-		w.block(v.Interface().(ContentBlock))
+		w.block(v.Addr().Interface().(*ContentBlock))
 	case KindObject:
 		w.object(s.Object, v)
 	}
@@ -124,12 +123,16 @@ func (w *writer) string(s *Value, text string) {
 	w.buf = appendString(w.buf, text)
 }
 
+// float writes a number in the shortest form that parses to the same value, with an
+// exponent where ECMAScript uses one.
 func (w *writer) float(f float64) {
-	if math.IsNaN(f) || math.IsInf(f, 0) {
+	format := byte('f')
+	if abs := math.Abs(f); math.IsNaN(f) || math.IsInf(f, 0) {
 		w.violate("Expected number")
-		return
+	} else if abs != 0 && (abs < 1e-6 || abs >= 1e21) {
+		format = 'e'
 	}
-	w.buf = appendFloat(w.buf, f)
+	w.buf = strconv.AppendFloat(w.buf, f, format, -1, 64)
 }
 
 func (w *writer) list(s *Value, v reflect.Value) {
@@ -151,13 +154,8 @@ func (w *writer) list(s *Value, v reflect.Value) {
 
 // stringMap writes entries sorted by key, so that equal maps have equal bytes.
 func (w *writer) stringMap(m map[string]string) {
-	keys := make([]string, 0, len(m))
-	for key := range m {
-		keys = append(keys, key)
-	}
-	slices.Sort(keys)
 	w.buf = append(w.buf, '{')
-	for i, key := range keys {
+	for i, key := range slices.Sorted(maps.Keys(m)) {
 		if i > 0 {
 			w.buf = append(w.buf, ',')
 		}
@@ -167,7 +165,7 @@ func (w *writer) stringMap(m map[string]string) {
 	w.buf = append(w.buf, '}')
 }
 
-func (w *writer) block(b ContentBlock) {
+func (w *writer) block(b *ContentBlock) {
 	switch b.Type {
 	case "text":
 		w.buf = append(w.buf, `{"type":"text","text":`...)
