@@ -89,11 +89,12 @@ type Limiter struct {
 
 	mu         sync.Mutex
 	closed     bool
-	conns      map[Conn]struct{} // at most slots.taken
-	slots      quota             // sockets and streams, including those not yet entered
-	requests   quota             // requests under way, of known principals
-	unfinished quota             // bytes
-	answers    quota             // bytes
+	conns      map[Conn]struct{}     // at most slots.taken
+	incoming   map[*request]struct{} // requests whose body has not been read to its end
+	slots      quota                 // sockets and streams, including those not yet entered
+	requests   quota                 // requests under way, of known principals
+	unfinished quota                 // bytes
+	answers    quota                 // bytes
 	http       httpConns
 }
 
@@ -110,7 +111,7 @@ func New(opts Options) *Limiter {
 	reserved := (opts.Connections + 15) / 16
 	ctx, stop := context.WithCancel(context.Background())
 	return &Limiter{
-		opts: opts, ctx: ctx, stop: stop, conns: map[Conn]struct{}{},
+		opts: opts, ctx: ctx, stop: stop, conns: map[Conn]struct{}{}, incoming: map[*request]struct{}{},
 		slots:      newQuota(opts.Connections, opts.PrincipalConnections, reserved, "connections"),
 		requests:   newQuota(opts.Connections, opts.PrincipalConnections, reserved, "requests"),
 		unfinished: newQuota(opts.Unfinished, opts.PrincipalUnfinished, opts.Unfinished/4, "unfinished messages"),
@@ -176,8 +177,8 @@ func (s *Slot) Leave() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	delete(d.conns, s.conn)
-	d.answers.give(s.by, s.answer)
-	s.of.give(s.by, 1)
+	d.answers.add(s.by, -s.answer)
+	s.of.add(s.by, -1)
 	d.wg.Done()
 }
 
@@ -215,7 +216,7 @@ func (s *Slot) Release() {
 	}
 	s.limiter.mu.Lock()
 	defer s.limiter.mu.Unlock()
-	s.limiter.unfinished.give(s.by, s.held)
+	s.limiter.unfinished.add(s.by, -s.held)
 	s.held = 0
 }
 
@@ -277,9 +278,9 @@ func (d *Limiter) Counts() Counts {
 	return Counts{
 		Slots: d.slots.taken, Conns: len(d.conns), Requests: d.requests.taken,
 		Waiting: d.http.waiting.Len(), Unfinished: d.unfinished.taken, Answers: d.answers.taken, Evicted: d.http.evicted,
-		Connections: Refused{d.slots.refused[0] + d.requests.refused[0], d.slots.refused[1] + d.requests.refused[1]},
-		Messages:    Refused{d.unfinished.refused[0], d.unfinished.refused[1]},
-		Unread:      Refused{d.answers.refused[0], d.answers.refused[1]},
+		Connections: Refused{d.slots.refused.Full + d.requests.refused.Full, d.slots.refused.Excess + d.requests.refused.Excess},
+		Messages:    d.unfinished.refused,
+		Unread:      d.answers.refused,
 	}
 }
 
@@ -293,7 +294,12 @@ func (d *Limiter) Close(ctx context.Context) error {
 	for c := range d.conns {
 		c.Close(GoingAway)
 	}
-	d.http.close()
+	for _, c := range d.http.byConn {
+		c.closeUnlessAnswering()
+	}
+	for q := range d.incoming {
+		_ = q.control.SetReadDeadline(time.Now()) // an error says that reading fails as well
+	}
 	d.mu.Unlock()
 	d.stop()
 	ended := make(chan struct{})

@@ -14,7 +14,7 @@ type quota struct {
 	taken       int
 	byConfined  int            // part of taken
 	byPrincipal map[string]int // parts of taken by principal ID; none is zero
-	refused     [2]uint64      // counts of refusals with full and with excess
+	refused     Refused
 }
 
 func newQuota(all, each, reserved int, what string) quota {
@@ -29,18 +29,15 @@ func newQuota(all, each, reserved int, what string) quota {
 func (q *quota) take(p contracts.Principal, n int) error {
 	switch {
 	case q.taken+n > q.all, p.Confined() && q.byConfined+n > q.confined:
-		q.refused[0]++
+		q.refused.Full++
 		return q.full
 	case !p.Owner() && q.byPrincipal[p.ID]+n > q.each:
-		q.refused[1]++
+		q.refused.Excess++
 		return q.excess
 	}
 	q.add(p, n)
 	return nil
 }
-
-// give returns n.
-func (q *quota) give(p contracts.Principal, n int) { q.add(p, -n) }
 
 func (q *quota) add(p contracts.Principal, n int) {
 	q.taken += n
