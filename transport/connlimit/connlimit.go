@@ -12,8 +12,10 @@ package connlimit
 import (
 	"cmp"
 	"context"
+	"log/slog"
 	"math"
 	"net/http"
+	"runtime/debug"
 	"sync"
 	"time"
 
@@ -120,9 +122,6 @@ func New(opts Options) *Limiter {
 	}
 }
 
-// Context returns a context that ends when the limiter is closed.
-func (d *Limiter) Context() context.Context { return d.ctx }
-
 // A Slot is the share of a quota that one connection or request holds. All
 // methods except Enter may be called on a nil Slot, which has no bounds.
 type Slot struct {
@@ -165,6 +164,19 @@ func (s *Slot) Enter(c Conn) {
 	if d.closed {
 		c.Close(GoingAway)
 	}
+}
+
+// Serve puts c in the slot and calls serve with a context that ends when the limiter
+// is closed. It turns a panic into an error, so that it ends one connection only.
+func (s *Slot) Serve(c Conn, log *slog.Logger, serve func(context.Context) error) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			log.Error("panic while serving a connection", "panic", p, "stack", string(debug.Stack()))
+			err = &contracts.Error{Code: contracts.CodeInternal, Message: "Internal server error"}
+		}
+	}()
+	s.Enter(c)
+	return serve(s.limiter.ctx)
 }
 
 // Leave returns the slot and forgets its connection.

@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"runtime/debug"
 	"time"
 
 	"github.com/coder/websocket"
@@ -196,8 +195,7 @@ func (h *Handler) accept(w http.ResponseWriter, r *http.Request) (*Conn, error) 
 // run serves a connection from its start to its end.
 func (h *Handler) run(c *Conn, s Session, session, principal string) {
 	defer c.slot.Leave()
-	c.slot.Enter(c)
-	err := h.serve(c, s)
+	err := c.slot.Serve(c, h.opts.Log, func(ctx context.Context) error { return s.Serve(ctx, c) })
 	h.report(c, session, principal, err)
 	c.Close(reason(err))
 	c.linger()
@@ -220,17 +218,6 @@ func (h *Handler) report(c *Conn, session, principal string, err error) {
 	} else {
 		h.opts.Log.Debug("WebSocket ended", "session", session, "principal", principal, "error", err)
 	}
-}
-
-// serve turns a panic into an error, so that it ends one connection only.
-func (h *Handler) serve(c *Conn, s Session) (err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			h.opts.Log.Error("panic while serving a WebSocket", "panic", p, "stack", string(debug.Stack()))
-			err = errInternal
-		}
-	}()
-	return s.Serve(h.opts.ConnLimit.Context(), c)
 }
 
 // reason returns the close reason for a session that returned err.
