@@ -89,21 +89,14 @@ type Options struct {
 // Authenticator checks requests. It is safe for concurrent use.
 type Authenticator struct {
 	// Static after New.
-	off       bool
-	token     *[sha256.Size]byte // hash; nil accepts none
-	control   *[sha256.Size]byte // hash; nil accepts none
-	owner     contracts.Principal
-	jwts      *jwtReader      // nil accepts none
-	hosts     map[string]bool // lower case, as in Options
-	origins   map[string]bool // canonical
-	cross     *http.CrossOriginProtection
-	behindTLS bool
-	session   func(context.Context, contracts.Principal, string) error
-	revoked   func(string)
-	known     func(*http.Request, contracts.Principal) error
-	rates     *ratelimit.Limiter
-	log       *slog.Logger
-	now       func() time.Time
+	opts    Options            // without the tokens
+	token   *[sha256.Size]byte // hash; nil accepts none
+	control *[sha256.Size]byte // hash; nil accepts none
+	owner   contracts.Principal
+	jwts    *jwtReader      // nil accepts none
+	hosts   map[string]bool // lower case, as in Options
+	origins map[string]bool // canonical
+	cross   *http.CrossOriginProtection
 
 	tickets passes
 	cookies passes
@@ -115,35 +108,38 @@ const Anonymous = "anon"
 
 // New returns an Authenticator.
 func New(opts Options) (*Authenticator, error) {
-	g := &Authenticator{
-		off: opts.Off, hosts: map[string]bool{}, origins: map[string]bool{},
-		cross: http.NewCrossOriginProtection(), behindTLS: opts.BehindTLS,
-		session: opts.Session, revoked: opts.Revoked, known: opts.Identified, rates: opts.RateLimit,
-		log: cmp.Or(opts.Log, slog.New(slog.DiscardHandler)), now: opts.Now,
-		tickets: newPasses(ticketTTL, maxTickets), cookies: newPasses(cookieTTL, maxCookies),
+	opts.Log = cmp.Or(opts.Log, slog.New(slog.DiscardHandler))
+	if opts.Now == nil {
+		opts.Now = time.Now
 	}
-	if g.now == nil {
-		g.now = time.Now
+	if opts.RateLimit == nil {
+		opts.RateLimit = ratelimit.New(ratelimit.Options{Now: opts.Now})
 	}
-	if g.known == nil {
-		g.known = func(*http.Request, contracts.Principal) error { return nil }
+	if opts.Identified == nil {
+		opts.Identified = func(*http.Request, contracts.Principal) error { return nil }
 	}
-	if g.rates == nil {
-		g.rates = ratelimit.New(ratelimit.Options{Now: g.now})
-	}
-	if err := g.setCredentials(opts); err != nil {
-		return nil, fmt.Errorf("auth: %w", err)
-	}
-	if err := g.setHostsAndOrigins(opts); err != nil {
-		return nil, fmt.Errorf("auth: %w", err)
+	if opts.Revoked == nil {
+		opts.Revoked = func(string) {}
 	}
 	if opts.Off { // no share is needed, and those in the file must not change
 		opts.ShareFile = ""
 	}
-	var err error
-	if g.shares, err = openShares(opts.ShareFile, g.now(), g.log); err != nil {
+	g := &Authenticator{
+		hosts: map[string]bool{}, origins: map[string]bool{}, cross: http.NewCrossOriginProtection(),
+		tickets: newPasses(ticketTTL, maxTickets), cookies: newPasses(cookieTTL, maxCookies),
+	}
+	err := g.setCredentials(opts)
+	if err == nil {
+		err = g.setHostsAndOrigins(opts)
+	}
+	if err == nil {
+		g.shares, err = openShares(opts.ShareFile, opts.Now(), opts.Log)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("auth: %w", err)
 	}
+	opts.Token, opts.ControlToken = "", ""
+	g.opts = opts
 	return g, nil
 }
 
@@ -157,15 +153,14 @@ func (g *Authenticator) setCredentials(opts Options) error {
 		return nil
 	}
 	if opts.Keys != nil {
-		g.jwts = newJWTReader(opts, g.now)
+		g.jwts = newJWTReader(opts)
 	}
 	if opts.Token != "" || opts.Keys == nil {
 		if err := checkToken(opts.Token); err != nil {
 			return err
 		}
-		sum := sha256.Sum256([]byte(opts.Token))
-		g.token = &sum
-		g.owner.ID = "key_" + hex.EncodeToString(sum[:8])
+		g.token = new(sha256.Sum256([]byte(opts.Token)))
+		g.owner.ID = "key_" + hex.EncodeToString(g.token[:8])
 	}
 	if opts.ControlToken == "" {
 		return nil
@@ -176,8 +171,7 @@ func (g *Authenticator) setCredentials(opts Options) error {
 	if opts.ControlToken == opts.Token {
 		return errors.New("the control token must differ from the token")
 	}
-	sum := sha256.Sum256([]byte(opts.ControlToken))
-	g.control = &sum
+	g.control = new(sha256.Sum256([]byte(opts.ControlToken)))
 	return nil
 }
 
@@ -218,7 +212,7 @@ func (g *Authenticator) setHostsAndOrigins(opts Options) error {
 func (g *Authenticator) Authorize(r *http.Request) (contracts.Principal, error) {
 	p, err := g.authorize(r)
 	if err == nil {
-		err = g.known(r, p)
+		err = g.opts.Identified(r, p)
 	}
 	if err != nil {
 		return contracts.Principal{}, err
@@ -231,7 +225,7 @@ func (g *Authenticator) authorize(r *http.Request) (contracts.Principal, error) 
 	if err != nil {
 		return contracts.Principal{}, err
 	}
-	if g.off {
+	if g.opts.Off {
 		return g.owner, nil
 	}
 	key, err := headerKey(r.Header)
@@ -279,7 +273,7 @@ func (g *Authenticator) holder(key string) (contracts.Principal, error) {
 	}
 	switch {
 	case strings.HasPrefix(key, sharePrefix):
-		if p, ok := g.shares.holder(key, g.now()); ok {
+		if p, ok := g.shares.holder(key, g.opts.Now()); ok {
 			return p, nil
 		}
 	case g.jwts != nil && strings.Count(key, ".") == 2:
@@ -300,7 +294,7 @@ func (g *Authenticator) countFailure(r *http.Request, err error) error {
 		return err
 	}
 	from, _ := netip.ParseAddrPort(r.RemoteAddr) // an invalid address has an allowance as well
-	if g.rates.Failure(from.Addr()) > 0 {
+	if g.opts.RateLimit.Failure(from.Addr()) > 0 {
 		return &contracts.Error{Code: contracts.CodeRateLimited, Message: "too many wrong credentials"}
 	}
 	return err
@@ -318,7 +312,7 @@ func equals(key string, hash *[sha256.Size]byte) bool {
 // registering a connection: the credential may have been revoked between
 // Authorize and registration.
 func (g *Authenticator) Alive(p contracts.Principal) bool {
-	return !p.Expired(g.now()) && (!isShare(p) || g.shares.has(p.ID, g.now()))
+	return !p.Expired(g.opts.Now()) && (!isShare(p) || g.shares.has(p.ID, g.opts.Now()))
 }
 
 // Control refuses a request that may not control the server itself, such as
@@ -332,8 +326,8 @@ func (g *Authenticator) Control(r *http.Request) error {
 	}
 	key, err := bearerKey(r.Header)
 	switch {
-	case g.off, err == nil && equals(key, g.control):
-		return g.known(r, contracts.Principal{}) // control requests have the bounds of the owner
+	case g.opts.Off, err == nil && equals(key, g.control):
+		return g.opts.Identified(r, contracts.Principal{}) // control requests have the bounds of the owner
 	case err != nil:
 		return err
 	}

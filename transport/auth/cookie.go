@@ -46,7 +46,7 @@ func (g *Authenticator) login(w http.ResponseWriter, r *http.Request) (next stri
 	if err != nil {
 		return "", err
 	}
-	if next, err = nextPath(r); err != nil || g.off {
+	if next, err = nextPath(r); err != nil || g.opts.Off {
 		return next, err
 	}
 	ticket, err := queryTicket(r)
@@ -60,7 +60,7 @@ func (g *Authenticator) login(w http.ResponseWriter, r *http.Request) (next stri
 	if err != nil {
 		return "", err
 	}
-	now := g.now()
+	now := g.opts.Now()
 	if old, err := cookieSecret(r); err == nil && old != "" {
 		g.cookies.find(old, true, now)
 	}
@@ -77,7 +77,7 @@ func (g *Authenticator) login(w http.ResponseWriter, r *http.Request) (next stri
 func (g *Authenticator) setCookie(w http.ResponseWriter, r *http.Request, secret string, seconds int) {
 	http.SetCookie(w, &http.Cookie{
 		Name: cookieName, Value: secret, Path: "/", MaxAge: seconds,
-		HttpOnly: true, Secure: r.TLS != nil || g.behindTLS, SameSite: http.SameSiteStrictMode,
+		HttpOnly: true, Secure: r.TLS != nil || g.opts.BehindTLS, SameSite: http.SameSiteStrictMode,
 	})
 }
 
@@ -120,7 +120,7 @@ func (g *Authenticator) Logout() http.Handler {
 			return nil, errNotOwnPage
 		}
 		for _, c := range cookies {
-			g.cookies.find(c.Value, true, g.now())
+			g.cookies.find(c.Value, true, g.opts.Now())
 		}
 		g.setCookie(w, r, "", -1)
 		return &contracts.SuccessAnswer{Success: true}, nil
@@ -144,7 +144,7 @@ func (g *Authenticator) cookieHolder(r *http.Request, origin string) (contracts.
 	case mayHarm(r) && !fromOwnPage(r, origin):
 		return contracts.Principal{}, errNotOwnPage
 	}
-	found, ok := g.cookies.find(secret, false, g.now())
+	found, ok := g.cookies.find(secret, false, g.opts.Now())
 	if !ok || !g.Alive(found.holder) {
 		return contracts.Principal{}, errWrong
 	}

@@ -34,7 +34,7 @@ func (g *Authenticator) route(serve func(http.ResponseWriter, *http.Request) (an
 // fail answers with err. It logs errors that are not refusals.
 func (g *Authenticator) fail(w http.ResponseWriter, r *http.Request, err error) {
 	if _, refused := errors.AsType[*contracts.Error](err); !refused {
-		g.log.Error("request failed", "route", r.Pattern, "error", err)
+		g.opts.Log.Error("request failed", "route", r.Pattern, "error", err)
 	}
 	httperr.Write(w, err)
 }
@@ -44,7 +44,7 @@ func (g *Authenticator) fail(w http.ResponseWriter, r *http.Request, err error) 
 func (g *Authenticator) authorizeOwnRoute(w http.ResponseWriter, r *http.Request) (contracts.Principal, error) {
 	p, err := g.Authorize(r)
 	if err == nil {
-		err = ratelimit.Refusal(w.Header(), g.rates.Request(p.ID))
+		err = ratelimit.Refusal(w.Header(), g.opts.RateLimit.Request(p.ID))
 	}
 	return p, err
 }

@@ -32,9 +32,9 @@ type jwtReader struct {
 	now        func() time.Time
 }
 
-func newJWTReader(opts Options, now func() time.Time) *jwtReader {
+func newJWTReader(opts Options) *jwtReader {
 	rules := []jwt.ParserOption{
-		jwt.WithValidMethods([]string{algHMAC, algRSA, algECDSA}), jwt.WithStrictDecoding(), jwt.WithTimeFunc(now),
+		jwt.WithValidMethods([]string{algHMAC, algRSA, algECDSA}), jwt.WithStrictDecoding(), jwt.WithTimeFunc(opts.Now),
 		jwt.WithExpirationRequired(), jwt.WithIssuedAt(), jwt.WithLeeway(jwtLeeway),
 	}
 	if opts.Issuer != "" {
@@ -42,7 +42,7 @@ func newJWTReader(opts Options, now func() time.Time) *jwtReader {
 	}
 	return &jwtReader{
 		keys: opts.Keys.list, parser: jwt.NewParser(rules...), audience: opts.Audience,
-		scopeClaim: cmp.Or(opts.ScopeClaim, "scope"), now: now,
+		scopeClaim: cmp.Or(opts.ScopeClaim, "scope"), now: opts.Now,
 	}
 }
 

@@ -199,7 +199,7 @@ func TestOnlyControllersShare(t *testing.T) {
 func TestSharingIsRefused(t *testing.T) {
 	s := newSharing(t)
 	m := s.mint(t, "")
-	s.session = func(_ context.Context, _ contracts.Principal, session string) error {
+	s.Authenticator.opts.Session = func(_ context.Context, _ contracts.Principal, session string) error {
 		if session == "sess_x" {
 			return &contracts.Error{Code: contracts.CodeStaleSession, Message: "Headless session not found"}
 		}

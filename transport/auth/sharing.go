@@ -49,7 +49,7 @@ func (g *Authenticator) authorizeSharing(w http.ResponseWriter, r *http.Request)
 	session = strings.Clone(r.PathValue("id")) // a copy, because shares outlive requests
 	switch {
 	case err != nil:
-	case g.off:
+	case g.opts.Off:
 		err = denied("with authentication off, everybody may attach")
 	case isShare(p):
 		err = denied("a share cannot be shared")
@@ -59,8 +59,8 @@ func (g *Authenticator) authorizeSharing(w http.ResponseWriter, r *http.Request)
 		err = badRequest("malformed session id")
 	case p.SessionID != "" && p.SessionID != session:
 		err = denied("this credential is for another session")
-	case g.session != nil:
-		err = g.session(r.Context(), p, session)
+	case g.opts.Session != nil:
+		err = g.opts.Session(r.Context(), p, session)
 	}
 	return p, session, err
 }
@@ -80,7 +80,7 @@ func (g *Authenticator) mintShare(w http.ResponseWriter, r *http.Request, p cont
 	case !validLabel(req.Label):
 		return nil, badRequest("label must be a text of at most 64 bytes")
 	}
-	now := g.now().UTC().Truncate(time.Millisecond) // precision of the answer
+	now := g.opts.Now().UTC().Truncate(time.Millisecond) // precision of the answer
 	one := &share{Scope: p.Scope, SessionID: session, Role: req.Role, Label: req.Label, CreatedAt: now, ExpiresAt: now.Add(ttl)}
 	if !p.Expires.IsZero() && p.Expires.Before(one.ExpiresAt) {
 		one.ExpiresAt = p.Expires
@@ -98,7 +98,7 @@ func validLabel(s string) bool {
 
 func (g *Authenticator) listShares(p contracts.Principal, session string) *contracts.ShareList {
 	list := &contracts.ShareList{}
-	for _, one := range g.shares.list(p.Scope, session, g.now()) {
+	for _, one := range g.shares.list(p.Scope, session, g.opts.Now()) {
 		list.Shares = append(list.Shares, contracts.ShareAnswer{
 			ShareID: one.ID, Role: one.Role, Label: one.Label,
 			CreatedAt: timestamp(one.CreatedAt), ExpiresAt: timestamp(one.ExpiresAt),
@@ -108,9 +108,9 @@ func (g *Authenticator) listShares(p contracts.Principal, session string) *contr
 }
 
 func (g *Authenticator) revoke(p contracts.Principal, session, id string) (answer any, err error) {
-	found, err := g.shares.revoke(p.Scope, session, id, g.now())
-	if found && g.revoked != nil {
-		g.revoked(shareOwner + id) // even if the share would return after a restart
+	found, err := g.shares.revoke(p.Scope, session, id, g.opts.Now())
+	if found {
+		g.opts.Revoked(shareOwner + id) // even if the share would return after a restart
 	}
 	switch {
 	case err != nil:
